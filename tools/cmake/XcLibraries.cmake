@@ -1,0 +1,97 @@
+# The two libraries users have, and the bundle the tests link.
+set(xc_folders base tensor loop ir ops passes formats backends plan profile runtime tier)
+list(TRANSFORM xc_folders PREPEND xc_ OUTPUT_VARIABLE xc_folder_targets)
+
+# Static libraries of folders that only declare one another's types may need each other's symbols.
+set(xc_archives "")
+foreach(target ${xc_folder_targets})
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "STATIC_LIBRARY")
+    list(APPEND xc_archives ${target})
+  endif()
+endforeach()
+set(xc_archive_group "")
+if(xc_archives)
+  list(JOIN xc_archives "," joined)
+  set(xc_archive_group "$<LINK_GROUP:RESCAN,${joined}>")
+endif()
+
+# Stands in while capi/ has no sources.
+set(xc_empty_source "${CMAKE_BINARY_DIR}/empty.cpp")
+file(GENERATE OUTPUT "${xc_empty_source}" CONTENT "")
+
+# xcrt: the C boundary as objects, the rest from the archives it refers to.
+xc_sources(xc_capi_sources capi *.cpp)
+if(NOT xc_capi_sources)
+  set(xc_capi_sources "${xc_empty_source}")
+endif()
+add_library(xc_capi OBJECT ${xc_capi_sources})
+target_link_libraries(xc_capi PRIVATE xc_options PUBLIC xc_tier)
+target_include_directories(xc_capi PUBLIC "${CMAKE_SOURCE_DIR}")
+target_compile_definitions(xc_capi PRIVATE XC_BUILDING_LIBRARY=1)
+xc_use_pch(xc_capi xc_pch)
+
+set(xc_exports "")
+set(xc_exports_file "${CMAKE_SOURCE_DIR}/capi/exports.txt")
+if(EXISTS "${xc_exports_file}")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${xc_exports_file}")
+  file(STRINGS "${xc_exports_file}" xc_exports REGEX "^[A-Za-z_]")
+endif()
+
+add_library(xcrt SHARED $<TARGET_OBJECTS:xc_capi>)
+add_library(xc::xcrt ALIAS xcrt)
+target_link_libraries(xcrt PRIVATE xc_options ${xc_archive_group} xc_tier)
+target_include_directories(xcrt INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>"
+                                          "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+set_target_properties(xcrt PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+                                      LINKER_LANGUAGE CXX)
+xc_version_script(xcrt ${xc_exports})
+xc_set_rpath(xcrt)
+
+# xcrt-jit: the only library that contains LLVM. It exports one C table and is opened at the first
+# compile.
+xc_sources(xc_codegen_sources src/codegen *.cpp)
+if(XC_JIT AND xc_codegen_sources)
+  set(components orcjit passes)
+  foreach(target X86 AArch64 NVPTX)
+    if(target IN_LIST LLVM_TARGETS_TO_BUILD)
+      list(APPEND components ${target})
+    endif()
+  endforeach()
+  llvm_map_components_to_libnames(xc_llvm_libs ${components})
+
+  add_library(xc_llvm INTERFACE)
+  target_include_directories(xc_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
+  separate_arguments(xc_llvm_definitions NATIVE_COMMAND "${LLVM_DEFINITIONS}")
+  target_compile_definitions(xc_llvm INTERFACE ${xc_llvm_definitions})
+  target_link_libraries(xc_llvm INTERFACE ${xc_llvm_libs})
+
+  # Objects, not an archive: --exclude-libs hides what comes from archives. LLVM's definitions differ
+  # from those of the precompiled header, so this folder goes without.
+  add_library(xc_codegen OBJECT ${xc_codegen_sources})
+  target_link_libraries(xc_codegen PRIVATE xc_options PUBLIC xc_llvm xc_loop)
+
+  add_library(xcrt-jit SHARED $<TARGET_OBJECTS:xc_codegen>)
+  target_link_libraries(xcrt-jit PRIVATE xc_options xc_llvm xc_loop)
+  set_target_properties(xcrt-jit PROPERTIES LINKER_LANGUAGE CXX)
+  set_target_properties(xcrt-jit PROPERTIES VERSION ${PROJECT_VERSION}
+                                            SOVERSION ${PROJECT_VERSION_MAJOR})
+  xc_version_script(xcrt-jit xc_jit_api)
+  xc_set_rpath(xcrt-jit)
+  set(XC_HAVE_JIT ON)
+else()
+  set(XC_HAVE_JIT OFF)
+endif()
+
+# xc_internal: everything of xcrt, unhidden, for the tests.
+add_library(xc_capi_archive STATIC $<TARGET_OBJECTS:xc_capi>)
+set_target_properties(xc_capi_archive PROPERTIES LINKER_LANGUAGE CXX)
+add_library(xc_internal INTERFACE)
+target_include_directories(xc_internal INTERFACE "${CMAKE_SOURCE_DIR}")
+if(xc_archives)
+  set(xc_internal_group "$<LINK_GROUP:RESCAN,xc_capi_archive,${joined}>")
+else()
+  set(xc_internal_group xc_capi_archive)
+endif()
+target_link_libraries(xc_internal INTERFACE xc_options ${xc_internal_group} xc_tier
+                                            nlohmann_json::nlohmann_json)

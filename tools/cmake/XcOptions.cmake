@@ -1,0 +1,80 @@
+# Flags of all our targets, as the interface library xc_options.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+
+foreach(lang C CXX)
+  set(CMAKE_${lang}_FLAGS_DEBUG "-O1 -g")
+  set(CMAKE_${lang}_FLAGS_RELEASE "-O2 -DNDEBUG")
+endforeach()
+
+add_library(xc_options INTERFACE)
+target_include_directories(xc_options INTERFACE "${CMAKE_SOURCE_DIR}/include"
+                                                "${CMAKE_SOURCE_DIR}/src")
+target_compile_definitions(xc_options INTERFACE FMT_HEADER_ONLY=1)
+target_compile_options(xc_options INTERFACE
+  -Wall -Wextra -Wconversion
+  # One meaning of floating point everywhere: no contraction that a call site did not write, no errno.
+  -fno-math-errno -ffp-contract=off
+  -fno-semantic-interposition
+  $<$<BOOL:${XC_WERROR}>:-Werror>)
+
+if(XC_SANITIZE)
+  set(xc_sanitize_flags -fsanitize=${XC_SANITIZE} -fno-omit-frame-pointer)
+  if(XC_SANITIZE MATCHES "undefined")
+    list(APPEND xc_sanitize_flags -fno-sanitize-recover=undefined)
+  endif()
+  if(XC_FUZZ)
+    list(APPEND xc_sanitize_flags -fsanitize=fuzzer-no-link)
+  endif()
+  target_compile_options(xc_options INTERFACE ${xc_sanitize_flags})
+  target_link_options(xc_options INTERFACE ${xc_sanitize_flags})
+endif()
+
+# Precompiled headers: one for the library, one for the tests. Every user has the same flags as the
+# target that builds it, or the compiler refuses it.
+set(xc_pch_headers <fmt/format.h> <functional> <memory> <optional> <span> <string> <unordered_map>
+                   <variant> <vector>)
+
+# xc_use_pch(target pch_target): takes the headers precompiled by pch_target.
+function(xc_use_pch target pch)
+  target_precompile_headers(${target} REUSE_FROM ${pch})
+endfunction()
+
+# xc_make_pch(name header...): a target that only builds a precompiled header.
+function(xc_make_pch name)
+  file(GENERATE OUTPUT "${CMAKE_BINARY_DIR}/pch/${name}.cpp" CONTENT "")
+  add_library(${name} OBJECT "${CMAKE_BINARY_DIR}/pch/${name}.cpp")
+  target_link_libraries(${name} PRIVATE xc_options)
+  foreach(header ${ARGN})
+    # The angle brackets would close the generator expression.
+    string(REPLACE ">" "$<ANGLE-R>" header "${header}")
+    target_precompile_headers(${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${header}>")
+  endforeach()
+endfunction()
+
+xc_make_pch(xc_pch ${xc_pch_headers})
+if(XC_TESTS)
+  xc_make_pch(xc_test_pch ${xc_pch_headers} <doctest/doctest.h>)
+endif()
+
+# xc_set_isa(file...): sources named *_avx512.cpp and *_avx2.cpp are compiled for that instruction set;
+# their callers ask base/cpu_info before they call. Everything else keeps the baseline.
+function(xc_set_isa)
+  foreach(file ${ARGN})
+    if(file MATCHES "_avx512\\.cpp$")
+      set(flags -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mavx2 -mf16c)
+    elseif(file MATCHES "_avx2\\.cpp$")
+      set(flags -mavx2 -mfma -mf16c)
+    else()
+      continue()
+    endif()
+    set_source_files_properties("${file}" PROPERTIES COMPILE_OPTIONS "${flags}"
+                                                     SKIP_PRECOMPILE_HEADERS ON)
+  endforeach()
+endfunction()

@@ -1,0 +1,89 @@
+# Functions that turn a folder into a target. Source lists come from the folder itself, sorted, so
+# adding a file takes no edit here.
+
+# xc_sources(variable dir pattern...): the sorted sources below dir.
+function(xc_sources variable dir)
+  set(patterns ${ARGN})
+  list(TRANSFORM patterns PREPEND "${CMAKE_SOURCE_DIR}/${dir}/")
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS ${patterns})
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    list(FILTER files EXCLUDE REGEX "_avx(2|512)\\.cpp$")
+  endif()
+  list(SORT files)
+  set(${variable} "${files}" PARENT_SCOPE)
+endfunction()
+
+# xc_add_folder(name LINKS ...): src/<name> as the static library xc_<name>; an interface library while
+# the folder has no sources.
+function(xc_add_folder name)
+  cmake_parse_arguments(arg "" "" "LINKS" ${ARGN})
+  xc_sources(sources src/${name} *.cpp)
+  if(NOT XC_CUDA)
+    list(FILTER sources EXCLUDE REGEX "/backends/cuda/")
+  endif()
+  if(sources)
+    add_library(xc_${name} STATIC ${sources})
+    xc_set_isa_here(${sources})
+    target_link_libraries(xc_${name} PRIVATE xc_options PUBLIC ${arg_LINKS})
+    xc_use_pch(xc_${name} xc_pch)
+  else()
+    add_library(xc_${name} INTERFACE)
+    target_link_libraries(xc_${name} INTERFACE ${arg_LINKS})
+  endif()
+endfunction()
+
+# Source properties belong to the directory scope, which all folders share.
+macro(xc_set_isa_here)
+  xc_set_isa(${ARGN})
+endmacro()
+
+# xc_version_script(target file symbol...): exports exactly these symbols from a shared library.
+function(xc_version_script target)
+  set(script "${CMAKE_BINARY_DIR}/${target}.map")
+  set(text "{\n")
+  if(ARGN)
+    string(APPEND text "  global:\n")
+    foreach(symbol ${ARGN})
+      string(APPEND text "    ${symbol};\n")
+    endforeach()
+  endif()
+  string(APPEND text "  local: *;\n};\n")
+  file(CONFIGURE OUTPUT "${script}" CONTENT "${text}" @ONLY)
+  target_link_options(${target} PRIVATE "-Wl,--version-script=${script}" -Wl,--exclude-libs,ALL
+                                        -Wl,--gc-sections)
+  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS "${script}")
+endfunction()
+
+# xc_set_rpath(target): finds its libraries both in the build tree and installed.
+function(xc_set_rpath target)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    set_target_properties(${target} PROPERTIES BUILD_RPATH "$ORIGIN/../lib"
+                          INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  else()
+    set_target_properties(${target} PROPERTIES BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN")
+  endif()
+endfunction()
+
+# xc_add_tool(name dir): a program over the public headers.
+function(xc_add_tool name dir)
+  xc_sources(sources ${dir} *.cpp)
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(${name} ${sources})
+  target_link_libraries(${name} PRIVATE xc_options xcrt xc_cli11 nlohmann_json::nlohmann_json
+                                        Threads::Threads)
+  xc_set_rpath(${name})
+endfunction()
+
+# xc_add_samples(dir): every sample is a CMake project of its own that takes xc::xcrt from the build
+# tree when it is there and from find_package(xc) otherwise.
+function(xc_add_samples dir)
+  file(GLOB_RECURSE lists CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/${dir}/CMakeLists.txt")
+  list(SORT lists)
+  foreach(list_file ${lists})
+    get_filename_component(sample "${list_file}" DIRECTORY)
+    add_subdirectory("${sample}")
+  endforeach()
+endfunction()
