@@ -1,0 +1,226 @@
+#include "tensor/tensor.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <new>
+
+#include "tensor/half.h"
+
+namespace xc {
+
+std::shared_ptr<Buffer> Buffer::allocate(int64_t bytes) {
+  XC_CHECK(bytes >= 0);
+  void* data = std::aligned_alloc(64, static_cast<size_t>(align_up(std::max<int64_t>(bytes, 1), 64)));
+  if (!data) fail(Status::kOutOfMemory, "cannot allocate {} bytes", bytes);
+  return wrap(data, bytes, [data] { std::free(data); });
+}
+
+std::shared_ptr<Buffer> Buffer::allocate_strings(int64_t count) {
+  auto* strings = new std::string[static_cast<size_t>(count)];
+  return wrap(strings, checked_mul(count, sizeof(std::string)), [strings] { delete[] strings; });
+}
+
+std::shared_ptr<Buffer> Buffer::wrap(void* data, int64_t bytes, std::function<void()> release) {
+  std::shared_ptr<Buffer> out(new Buffer);
+  out->data_ = static_cast<std::byte*>(data);
+  out->bytes_ = bytes;
+  out->release_ = std::move(release);
+  return out;
+}
+
+Buffer::~Buffer() {
+  if (release_) release_();
+}
+
+bool is_contiguous(std::span<const int64_t> dims, std::span<const int64_t> strides) {
+  int64_t expected = 1;
+  for (size_t i = dims.size(); i-- > 0;) {
+    if (dims[i] == 0) return true;
+    if (dims[i] != 1 && strides[i] != expected) return false;
+    expected *= dims[i];
+  }
+  return true;
+}
+
+bool TensorView::contiguous() const { return is_contiguous(dims, strides); }
+
+Tensor::Tensor(DType dtype, Dims dims) : dtype_(dtype), dims_(std::move(dims)) {
+  strides_ = contiguous_strides(dims_);
+  const int64_t n = element_count(dims_);
+  buffer_ = dtype == DType::kString ? Buffer::allocate_strings(n)
+                                    : Buffer::allocate(checked_mul(n, element_size(dtype)));
+}
+
+Tensor::Tensor(std::shared_ptr<Buffer> buffer, int64_t byte_offset, DType dtype, Dims dims,
+               Dims strides)
+    : buffer_(std::move(buffer)), byte_offset_(byte_offset), dtype_(dtype), dims_(std::move(dims)),
+      strides_(std::move(strides)) {}
+
+Tensor::Tensor(std::shared_ptr<Buffer> buffer, int64_t byte_offset, DType dtype, Dims dims)
+    : buffer_(std::move(buffer)), byte_offset_(byte_offset), dtype_(dtype), dims_(std::move(dims)) {
+  strides_ = contiguous_strides(dims_);
+  if (byte_offset < 0 || checked_add(byte_offset, byte_size()) > buffer_->bytes())
+    fail(Status::kInvalidArgument, "tensor {}{} needs {} bytes at offset {}, the buffer has {}",
+         name(dtype), to_text(dims_), byte_size(), byte_offset, buffer_->bytes());
+}
+
+void* Tensor::data() const { return buffer_ ? buffer_->data() + byte_offset_ : nullptr; }
+
+Tensor Tensor::to_contiguous() const {
+  if (contiguous()) return *this;
+  Tensor out(dtype_, dims_);
+  copy_elements(view(), out.view());
+  return out;
+}
+
+Tensor Tensor::reshaped(Dims dims) const {
+  XC_CHECK(contiguous() && element_count(dims) == count());
+  Tensor out = *this;
+  out.strides_ = contiguous_strides(dims);
+  out.dims_ = std::move(dims);
+  return out;
+}
+
+void for_each_index(std::span<const int64_t> dims,
+                    const std::vector<std::span<const int64_t>>& strides,
+                    const std::function<void(int64_t, const int64_t*)>& body) {
+  const int64_t n = element_count(dims);
+  std::vector<int64_t> index(dims.size(), 0), offsets(strides.size(), 0);
+  for (int64_t flat = 0; flat < n; ++flat) {
+    body(flat, offsets.data());
+    for (size_t axis = dims.size(); axis-- > 0;) {
+      ++index[axis];
+      for (size_t k = 0; k < strides.size(); ++k) offsets[k] += strides[k][axis];
+      if (index[axis] < dims[axis]) break;
+      for (size_t k = 0; k < strides.size(); ++k) offsets[k] -= strides[k][axis] * dims[axis];
+      index[axis] = 0;
+    }
+  }
+}
+
+void copy_elements(const TensorView& from, const TensorView& to) {
+  XC_CHECK(from.dtype == to.dtype && std::equal(from.dims.begin(), from.dims.end(),
+                                                to.dims.begin(), to.dims.end()));
+  const int64_t size = element_size(from.dtype);
+  if (from.dtype == DType::kString) {
+    for_each_index(from.dims, {from.strides, to.strides}, [&](int64_t, const int64_t* at) {
+      to.as<std::string>()[at[1]] = from.as<std::string>()[at[0]];
+    });
+    return;
+  }
+  const int64_t n = from.count();
+  if (n == 0) return;
+  if (from.contiguous() && to.contiguous()) {
+    std::memcpy(to.data, from.data, static_cast<size_t>(n * size));
+    return;
+  }
+  const auto* src = static_cast<const std::byte*>(from.data);
+  auto* dst = static_cast<std::byte*>(to.data);
+  for_each_index(from.dims, {from.strides, to.strides}, [&](int64_t, const int64_t* at) {
+    std::memcpy(dst + at[1] * size, src + at[0] * size, static_cast<size_t>(size));
+  });
+}
+
+double load_double(const void* data, DType dtype, int64_t i) {
+  switch (dtype) {
+    case DType::kF32: return static_cast<const float*>(data)[i];
+    case DType::kF64: return static_cast<const double*>(data)[i];
+    case DType::kF16: return f16_to_float(static_cast<const uint16_t*>(data)[i]);
+    case DType::kBF16: return bf16_to_float(static_cast<const uint16_t*>(data)[i]);
+    case DType::kU64: return static_cast<double>(static_cast<const uint64_t*>(data)[i]);
+    default: return static_cast<double>(load_int64(data, dtype, i));
+  }
+}
+
+int64_t load_int64(const void* data, DType dtype, int64_t i) {
+  switch (dtype) {
+    case DType::kI8: case DType::kI4: case DType::kI2: return static_cast<const int8_t*>(data)[i];
+    case DType::kI16: return static_cast<const int16_t*>(data)[i];
+    case DType::kI32: return static_cast<const int32_t*>(data)[i];
+    case DType::kI64: return static_cast<const int64_t*>(data)[i];
+    case DType::kU8: case DType::kU4: case DType::kU2: return static_cast<const uint8_t*>(data)[i];
+    case DType::kU16: return static_cast<const uint16_t*>(data)[i];
+    case DType::kU32: return static_cast<const uint32_t*>(data)[i];
+    case DType::kU64: return static_cast<int64_t>(static_cast<const uint64_t*>(data)[i]);
+    case DType::kBool: return static_cast<const uint8_t*>(data)[i] != 0;
+    case DType::kF32: case DType::kF64: case DType::kF16: case DType::kBF16: {
+      const double v = load_double(data, dtype, i);
+      if (std::isnan(v)) return 0;
+      if (v >= 0x1p63) return std::numeric_limits<int64_t>::max();
+      if (v < -0x1p63) return std::numeric_limits<int64_t>::min();
+      return static_cast<int64_t>(v);
+    }
+    default: fail(Status::kUnsupported, "elements of type {} are not numbers here", name(dtype));
+  }
+}
+
+namespace {
+template <class T>
+void store_saturated(void* data, int64_t i, int64_t v) {
+  using L = std::numeric_limits<T>;
+  if constexpr (std::is_signed_v<T>) {
+    if (v < static_cast<int64_t>(L::min())) v = static_cast<int64_t>(L::min());
+    if (v > static_cast<int64_t>(L::max())) v = static_cast<int64_t>(L::max());
+  } else {
+    if (v < 0) v = 0;
+    if (static_cast<uint64_t>(v) > static_cast<uint64_t>(L::max())) v = static_cast<int64_t>(L::max());
+  }
+  static_cast<T*>(data)[i] = static_cast<T>(v);
+}
+}  // namespace
+
+void store_int64(void* data, DType dtype, int64_t i, int64_t v) {
+  switch (dtype) {
+    case DType::kI8: store_saturated<int8_t>(data, i, v); return;
+    case DType::kI16: store_saturated<int16_t>(data, i, v); return;
+    case DType::kI32: store_saturated<int32_t>(data, i, v); return;
+    case DType::kI64: static_cast<int64_t*>(data)[i] = v; return;
+    case DType::kU8: store_saturated<uint8_t>(data, i, v); return;
+    case DType::kU16: store_saturated<uint16_t>(data, i, v); return;
+    case DType::kU32: store_saturated<uint32_t>(data, i, v); return;
+    case DType::kU64: static_cast<uint64_t*>(data)[i] = static_cast<uint64_t>(v); return;
+    case DType::kBool: static_cast<uint8_t*>(data)[i] = v != 0; return;
+    default: store_double(data, dtype, i, static_cast<double>(v)); return;
+  }
+}
+
+void store_double(void* data, DType dtype, int64_t i, double v) {
+  switch (dtype) {
+    case DType::kF32: static_cast<float*>(data)[i] = static_cast<float>(v); return;
+    case DType::kF64: static_cast<double*>(data)[i] = v; return;
+    case DType::kF16: static_cast<uint16_t*>(data)[i] = float_to_f16(static_cast<float>(v)); return;
+    case DType::kBF16: static_cast<uint16_t*>(data)[i] = float_to_bf16(static_cast<float>(v)); return;
+    case DType::kBool: static_cast<uint8_t*>(data)[i] = v != 0; return;
+    case DType::kU64:
+      static_cast<uint64_t*>(data)[i] =
+          !(v > 0) ? 0 : v >= 0x1p64 ? std::numeric_limits<uint64_t>::max() : static_cast<uint64_t>(v);
+      return;
+    default:
+      if (!is_integer(dtype))
+        fail(Status::kUnsupported, "elements of type {} are not numbers here", name(dtype));
+      store_int64(data, dtype, i, std::isnan(v)    ? 0
+                                  : v >= 0x1p63    ? std::numeric_limits<int64_t>::max()
+                                  : v < -0x1p63    ? std::numeric_limits<int64_t>::min()
+                                                   : static_cast<int64_t>(v));
+  }
+}
+
+std::vector<int64_t> Tensor::to_int64s() const {
+  const Tensor t = to_contiguous();
+  std::vector<int64_t> out(static_cast<size_t>(t.count()));
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i] = load_int64(t.data(), dtype_, static_cast<int64_t>(i));
+  return out;
+}
+
+std::vector<double> Tensor::to_doubles() const {
+  const Tensor t = to_contiguous();
+  std::vector<double> out(static_cast<size_t>(t.count()));
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i] = load_double(t.data(), dtype_, static_cast<int64_t>(i));
+  return out;
+}
+
+}  // namespace xc

@@ -1,0 +1,136 @@
+#pragma once
+// Tensors: a strided view over a shared buffer. `Tensor` owns (shares) its memory, `TensorView`
+// borrows it. Strides are in elements and may be zero (broadcast) or negative (reversed slices).
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/checked.h"
+#include "tensor/dim.h"
+#include "tensor/dtype.h"
+
+namespace xc {
+
+/// Bytes with an owner. 64-byte aligned when allocated here. Holds std::string objects for strings.
+class Buffer {
+ public:
+  /// Uninitialised memory (constructed strings for DType::kString). Fails with kOutOfMemory.
+  static std::shared_ptr<Buffer> allocate(int64_t bytes);
+  static std::shared_ptr<Buffer> allocate_strings(int64_t count);
+  /// Memory owned by somebody else; `release` runs once when the last user is gone (may be empty).
+  static std::shared_ptr<Buffer> wrap(void* data, int64_t bytes, std::function<void()> release);
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  Buffer() = default;
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+  std::function<void()> release_;
+};
+
+/// Borrowed view: what kernels see. `data` points at the element with all indices zero.
+struct TensorView {
+  void* data = nullptr;
+  DType dtype = DType::kUndefined;
+  std::span<const int64_t> dims;
+  std::span<const int64_t> strides;
+
+  int64_t rank() const { return static_cast<int64_t>(dims.size()); }
+  int64_t count() const { return element_count(dims); }
+  bool contiguous() const;
+  template <class T> T* as() const { return static_cast<T*>(data); }
+  explicit operator bool() const { return dtype != DType::kUndefined; }  ///< false = absent
+};
+
+/// True when dims of size > 1 have row-major strides.
+bool is_contiguous(std::span<const int64_t> dims, std::span<const int64_t> strides);
+
+class Tensor {
+ public:
+  Tensor() = default;
+  /// New row-major memory, uninitialised (empty strings for kString).
+  Tensor(DType dtype, Dims dims);
+  Tensor(std::shared_ptr<Buffer> buffer, int64_t byte_offset, DType dtype, Dims dims, Dims strides);
+  /// Row-major view of an existing buffer; fails when it does not fit.
+  Tensor(std::shared_ptr<Buffer> buffer, int64_t byte_offset, DType dtype, Dims dims);
+
+  /// A 1-D tensor (or `dims`) of given values.
+  template <class T>
+  static Tensor of(const std::vector<T>& values, std::vector<int64_t> dims);
+  template <class T>
+  static Tensor of(const std::vector<T>& values) {
+    return of(values, {static_cast<int64_t>(values.size())});
+  }
+  template <class T>
+  static Tensor scalar(T value) { return of(std::vector<T>{value}, {}); }
+
+  explicit operator bool() const { return dtype_ != DType::kUndefined; }
+  DType dtype() const { return dtype_; }
+  const Dims& dims() const { return dims_; }
+  const Dims& strides() const { return strides_; }
+  int64_t rank() const { return static_cast<int64_t>(dims_.size()); }
+  int64_t count() const { return element_count(dims_); }
+  int64_t byte_size() const { return checked_mul(count(), element_size(dtype_)); }
+  bool contiguous() const { return is_contiguous(dims_, strides_); }
+  void* data() const;
+  const std::shared_ptr<Buffer>& buffer() const { return buffer_; }
+  int64_t byte_offset() const { return byte_offset_; }
+
+  template <class T> T* as() const { return static_cast<T*>(data()); }
+  TensorView view() const { return {data(), dtype_, dims_, strides_}; }
+  /// A row-major copy, or *this when it already is row-major.
+  Tensor to_contiguous() const;
+  /// The same elements under other dims (of equal count); needs row-major.
+  Tensor reshaped(Dims dims) const;
+
+  /// Elements of any integer or bool tensor as int64, in row-major order.
+  std::vector<int64_t> to_int64s() const;
+  /// Elements of any numeric tensor as double, in row-major order.
+  std::vector<double> to_doubles() const;
+
+ private:
+  std::shared_ptr<Buffer> buffer_;
+  int64_t byte_offset_ = 0;
+  DType dtype_ = DType::kUndefined;
+  Dims dims_;
+  Dims strides_;
+};
+
+/// Visits every element in row-major order: body(flat index, element offset of each operand).
+/// `strides[k]` are those of operand k over `dims`.
+void for_each_index(std::span<const int64_t> dims,
+                    const std::vector<std::span<const int64_t>>& strides,
+                    const std::function<void(int64_t, const int64_t*)>& body);
+
+/// Copies elements between views of equal dims and dtype, any strides.
+void copy_elements(const TensorView& from, const TensorView& to);
+
+/// One element of any numeric type as double / int64 and back (saturating for integers).
+double load_double(const void* data, DType dtype, int64_t index);
+int64_t load_int64(const void* data, DType dtype, int64_t index);
+void store_double(void* data, DType dtype, int64_t index, double value);
+void store_int64(void* data, DType dtype, int64_t index, int64_t value);
+
+template <class T>
+Tensor Tensor::of(const std::vector<T>& values, std::vector<int64_t> dims) {
+  static_assert(kDTypeOf<T> != DType::kUndefined || std::is_same_v<T, std::string>);
+  constexpr DType type =
+      std::is_same_v<T, std::string> ? DType::kString : kDTypeOf<T>;
+  Tensor out(type, std::move(dims));
+  XC_CHECK(out.count() == static_cast<int64_t>(values.size()));
+  T* to = out.as<T>();
+  for (size_t i = 0; i < values.size(); ++i) to[i] = values[i];
+  return out;
+}
+
+}  // namespace xc
