@@ -1,0 +1,156 @@
+// The loop IR: a Kernel is a value (copy it, transform it, print it) made of parameters and a list
+// of statements. Expressions and their meaning: expr.h. Invariants: verify.h.
+//
+// SEMANTICS
+// A kernel is called through xc_kargs (include/xc/kernel_abi.h), once per task.
+// Statements run in order. Loops run their variable from begin to end - 1; begin and end are
+//   evaluated once; begin >= end runs nothing. Loop kinds never change a result: a Vector loop may
+//   run its iterations in groups (its body has no dependence between iterations), a Parallel loop's
+//   iterations are independent. At most one Parallel loop, outermost; a task runs
+//   [kargs.begin, kargs.end), a part of its range.
+// Aliasing: buffers do not overlap, except that an output may coincide element for element with an
+//   input that is read, in each iteration of the parallel loop, at the same indices only, before it
+//   is written (in-place use). The index map of every stored access is injective over its loops.
+// Scratch belongs to one task and is undefined at the start of each iteration of the parallel loop.
+//   All its rows are 64-byte aligned, one after another in declaration order.
+// Registers are assigned once, at their Let, and visible to the end of its block.
+// Reductions. An accumulator of order Lanes keeps 64 partial results P[0..63], each starting at the
+//   operation's identity. An Accumulate in the iteration with ordinal t = v - begin of the
+//   innermost enclosing loop (the reduction loop) combines into P[t mod 64]: P = op(P, value).
+//   Partials live across outer loops. After the last Accumulate the result is
+//     Q[l] = op(op(P[l], P[l+16]), op(P[l+32], P[l+48]))            l = 0..15
+//     R8[l] = op(Q[l], Q[l+8]), R4[l] = op(R8[l], R8[l+4]), R2, R1 likewise by 2 and 1
+//     result = op(init, R1[0])
+//   (16 lanes x 4 accumulators of vector code; the same for every type and target.) An accumulator
+//   of order Sequential is one value: acc = op(acc, value), starting at init, in iteration order:
+//   for reductions inside a vector loop. Identities: sum -0.0 (integers 0), prod 1, max -inf or the
+//   lowest integer, min the opposite. Absent init: sum 0, prod 1, else the identity.
+//   Arg-reductions carry (value, index), index an i64; the better value wins, NaN is better than
+//   any number, ties go to the lower index (*Last: the higher). Empty: value = identity, index =
+//   -1.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "loop/expr.h"
+
+namespace xc::loop {
+
+enum class Access : uint8_t { kIn, kOut, kInOut };
+
+struct Stride {  // in elements
+  bool is_param = false;
+  int64_t value = 0;                                      // constant
+  uint32_t param = 0;                                     // index into Kernel::strides
+  Stride(int64_t constant) : value(constant) {}           // NOLINT: reads as a stride
+  Stride(int constant) : value(constant) {}               // NOLINT
+  Stride(StrideParam p) : is_param(true), param(p.id) {}  // NOLINT
+  friend bool operator==(const Stride&, const Stride&) = default;
+};
+
+// A buffer parameter, or a scratch row (rank 1, stride 1). Both live in Kernel::buffers; parameters
+// come first and in the order of kargs.buffers.
+struct BufferDecl {
+  std::string name;
+  DType type = DType::kF32;
+  Access access = Access::kIn;
+  std::vector<Stride> strides;  // one per dimension, outermost first
+  Expr scratch_elements;        // scratch only: size, an i64 expression over dims
+  bool is_scratch() const { return static_cast<bool>(scratch_elements); }
+};
+
+enum class LoopKind : uint8_t { kSerial, kParallel, kVector, kUnroll };
+enum class AccOp : uint8_t { kSum, kProd, kMax, kMin, kArgMax, kArgMin, kArgMaxLast, kArgMinLast };
+enum class AccOrder : uint8_t { kLanes, kSequential };
+constexpr int kReductionLanes = 16;
+constexpr int kReductionAccumulators = 4;
+
+struct Stmt;
+using Block = std::vector<Stmt>;
+
+struct For {
+  Var var;
+  Expr begin, end;  // i64 over constants, dims, outer loop variables: add sub mul div min max
+  LoopKind kind = LoopKind::kSerial;
+  int factor = 1;  // kVector: lanes; kUnroll: copies
+  Block body;
+};
+struct Let {
+  uint32_t reg;
+  Expr value;
+};
+struct Store {
+  uint32_t buffer;
+  std::vector<Index> indices;
+  Expr value;
+  Expr guard;  // bool or absent: stores nothing when false
+};
+struct DeclareAcc {
+  uint32_t acc;
+  Expr init;  // absent: see above; always absent for arg-reductions
+};
+struct Accumulate {
+  uint32_t acc;
+  Expr value;
+  Expr index;  // arg-reductions only, i64
+};
+struct Stmt {
+  std::variant<For, Let, Store, DeclareAcc, Accumulate> node;
+};
+
+struct RegDecl {
+  std::string name;
+  DType type;
+};
+struct AccDecl {
+  std::string name;
+  DType type;  // a value type
+  AccOp op;
+  AccOrder order;
+};
+
+struct Kernel {
+  std::string name;
+  std::vector<std::string> dims;     // order of kargs.dims
+  std::vector<std::string> strides;  // order of kargs.strides
+  std::vector<BufferDecl> buffers;   // parameters, then scratch
+  std::vector<std::string> vars;
+  std::vector<RegDecl> regs;
+  std::vector<AccDecl> accs;
+  Block body;
+
+  size_t param_count() const;  // buffers that are parameters
+};
+
+bool is_arg_op(AccOp op);
+
+// --- metadata the caller needs; `dims` are the values of the dim parameters ---
+// Bytes of scratch one task needs (checked arithmetic; throws on overflow or a negative size).
+int64_t scratch_bytes(const Kernel& kernel, std::span<const int64_t> dims);
+// Range of the parallel loop; nullopt when there is none (then call once with begin = end = 0).
+struct Range {
+  int64_t begin, end;
+};
+std::optional<Range> parallel_range(const Kernel& kernel, std::span<const int64_t> dims);
+// Value of an i64 expression over constants and dims (checked).
+int64_t evaluate_size(const Expr& e, std::span<const int64_t> dims);
+
+// --- traversal ---
+// Calls `visit` for each statement of the block and of nested blocks, outer first.
+void visit_statements(const Block& block, const std::function<void(const Stmt&)>& visit);
+// Calls `visit` for each distinct node reachable from `e` (children first), loads' checked indices,
+// extents and guards included.
+void visit_nodes(const Expr& e, const std::function<void(const Expr&)>& visit);
+// Rebuilds an expression bottom-up; `rewrite` gets a node whose children are already rewritten and
+// returns its replacement (or the node). Sharing is kept.
+Expr rewrite_expr(const Expr& e, const std::function<Expr(const Expr&)>& rewrite);
+// Rewrites every expression of the block (bounds, values, checked indices, guards).
+Block rewrite_exprs(const Block& block, const std::function<Expr(const Expr&)>& rewrite);
+
+}  // namespace xc::loop
