@@ -1,0 +1,112 @@
+#pragma once
+// What a backend is asked: "can you run this step, and how". A step is one operator (or an anchor
+// with post-ops) on operands of known dtype and symbolic dims and strides.
+//
+// Life of a kernel: supports() -> create() once per plan -> bind() once per input signature ->
+// run() per call, any number of threads at once.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/op.h"
+
+namespace xc {
+
+/// Yes, or no with a reason that `explain` prints.
+struct Verdict {
+  std::string reason;  ///< empty = yes
+  bool yes() const { return reason.empty(); }
+  static Verdict ok() { return {}; }
+  static Verdict no(std::string reason) { return {std::move(reason)}; }
+};
+
+enum class Numerics : uint8_t { kTolerant, kFast, kStrict };
+
+struct Operand {
+  DType dtype = DType::kUndefined;  ///< kUndefined = absent
+  SymDims dims;
+  SymDims strides;   ///< in elements
+  Tensor constant;   ///< defined when the value is a constant (weights)
+  bool present() const { return dtype != DType::kUndefined; }
+  bool contiguous() const;  ///< provably row-major
+};
+
+/// An elementwise function applied to the anchor's result before it is stored.
+struct PostOp {
+  enum class Kind : uint8_t { kUnary, kBinary };
+  Kind kind = Kind::kUnary;
+  const OpDef* op = nullptr;  ///< Relu, Clip, Add, Mul, ...
+  Attrs attrs;
+  uint32_t operand = 0;       ///< kBinary: index among StepSpec::inputs, after the anchor's own
+  bool anchor_first = true;   ///< kBinary: op(anchor, operand), else op(operand, anchor)
+  std::vector<double> constants;  ///< kUnary: scalar constant inputs (Clip's bounds, ...)
+};
+
+struct StepSpec {
+  const OpDef* op = nullptr;
+  const Node* node = nullptr;  ///< the anchor; attributes live here. Outlives the kernel.
+  std::vector<Operand> inputs;   ///< the anchor's inputs, then those of binary post-ops
+  std::vector<Operand> outputs;
+  std::vector<PostOp> post_ops;
+  Numerics numerics = Numerics::kTolerant;
+  int threads = 1;  ///< of the engine: fixes how weights are sliced
+  const Attrs& attrs() const { return node->attrs; }
+};
+
+/// Concrete dims and strides of every operand, inputs then outputs, for one signature.
+struct BoundOperand {
+  std::span<const int64_t> dims;
+  std::span<const int64_t> strides;
+};
+struct BindContext {
+  std::span<const BoundOperand> inputs;
+  std::span<const BoundOperand> outputs;
+  /// True when this bind happens off the caller's path: creating primitives is free then.
+  bool background = false;
+};
+
+/// Arguments of one execution.
+struct StepArgs {
+  void* const* buffers = nullptr;  ///< element 0 of each operand, inputs then outputs; null = absent
+  void* scratch = nullptr;         ///< of this worker, 64-byte aligned, BoundKernel::scratch_bytes
+};
+
+/// A kernel prepared for concrete dims. Immutable; run() may be called by many threads at once.
+class BoundKernel {
+ public:
+  virtual ~BoundKernel() = default;
+  /// Executes tasks [begin, end) of `tasks`. Tasks write disjoint parts of the outputs. Throws
+  /// Error(kRange) for data out of range (indices).
+  virtual void run(const StepArgs& args, int64_t begin, int64_t end) const = 0;
+
+  int64_t tasks = 1;          ///< independent parts; 1 = sequential
+  int64_t scratch_bytes = 0;  ///< per worker
+  /// Bytes held by this object (primitives, templates), for the cache's byte cap.
+  int64_t held_bytes = 256;
+};
+
+/// One implementation of one step, weights included.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual std::shared_ptr<const BoundKernel> bind(const BindContext& context) const = 0;
+  /// Expensive one-time preparation (packing weights). Called at most once, possibly on a background
+  /// thread while bound kernels made earlier run; bind() works before and after it.
+  virtual void prepare() {}
+  /// True when prepare() has work to do and kernels bound afterwards would differ.
+  virtual bool wants_prepare() const { return false; }
+};
+
+/// A row of a backend's ordered list for an op. The first row whose supports() says yes is chosen.
+struct Implementation {
+  std::string_view name;  ///< "onednn.matmul", "xc.elementwise", "reference"
+  std::string_view op;    ///< op name; "*" = every op
+  Verdict (*supports)(const StepSpec& spec);
+  std::unique_ptr<Kernel> (*create)(const StepSpec& spec);
+};
+
+}  // namespace xc

@@ -1,0 +1,18 @@
+#pragma once
+// Structural hash of a graph or of a set of its nodes: equal for alpha-renamed copies.
+
+#include <span>
+
+#include "base/hash.h"
+#include "ir/graph.h"
+
+namespace xc {
+
+/// Ops, attributes, wiring, dtypes, dims (symbols renamed by first appearance), constants by content
+/// when they are small, else by dtype and dims.
+Hash128 fingerprint(const Graph& graph);
+
+/// The same for a sub-DAG: external inputs are numbered in order of first use.
+Hash128 fingerprint(const Graph& graph, std::span<const NodeId> nodes);
+
+}  // namespace xc

@@ -1,0 +1,32 @@
+#pragma once
+// Text form of a graph: what `xc inspect` prints and golden tests hold.
+//
+//   graph main(%x: f32[n, 3072]) -> (%y) {
+//     const %b: f32[2] = [1, 2.5]
+//     %t: f32[n, 3072] = Add(%x, %b)
+//     %y: f32[n, 3072] = Softmax(%t) {axis = -1} "layer/softmax"
+//     %o, %p = If(%c, %cap) {} captures 1 (graph then(%cap: f32[2]) -> (%r) { ... }, graph else ...)
+//   }
+//
+// Names that are not [A-Za-z0-9_.] are written as %"quoted\n". An absent input is `_`.
+
+#include <string>
+#include <string_view>
+
+#include "ir/graph.h"
+
+namespace xc {
+
+struct PrintOptions {
+  /// Constants with more elements print as `<elided xxh3 ...>` and cannot be parsed back.
+  int64_t max_elements = 16;
+  bool types = true;
+  bool origins = false;  ///< node names and the passes that made them
+};
+
+std::string print(const Graph& graph, const PrintOptions& options = {});
+
+/// Parses the text form. Fails with kFormat and "line L, column C". Nesting and sizes are bounded.
+Graph parse_graph(std::string_view text);
+
+}  // namespace xc

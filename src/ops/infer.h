@@ -1,0 +1,22 @@
+#pragma once
+// The inference driver: runs OpDef::infer over graphs and single nodes.
+
+#include <vector>
+
+#include "ops/op.h"
+
+namespace xc {
+
+/// Symbolic inference over the whole graph in order, subgraphs included. Sets Value::type and
+/// Value::elements. Declared types of outputs are checked against the inferred ones. Errors carry
+/// the node. Values whose size only a run can tell get fresh symbols ("u0", "u1", ...).
+void infer_types(Graph& graph);
+
+/// Concrete inference of one node from actual inputs (undefined tensor = absent). Every output
+/// comes back with constant dims; fails with kUnsupported where that is impossible.
+std::vector<Type> infer_concrete(const Node& node, const std::vector<Tensor>& inputs);
+
+/// Runs one node's reference on actual tensors: concrete inference, allocation, reference.
+std::vector<Tensor> run_reference(const Node& node, const std::vector<Tensor>& inputs);
+
+}  // namespace xc
