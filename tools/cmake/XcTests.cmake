@@ -1,7 +1,35 @@
 # Tests: tests/<dir>/**/*_test.cpp is the executable xc_test_<dir>, one CTest entry per file named
 # <dir>/<path without _test.cpp>, labelled <dir>. tests/capi/*.c are C99 programs over xcrt alone.
-# tests/support is linked into all of the former.
+# tests/support is linked into all of the former. A line `// Labels: asan tsan` near the top of a test
+# adds labels; targets xc_tests_asan and xc_tests_tsan build what carries them.
 set(xc_test_timeout 600)
+# Everything in these directories also runs under the address sanitizer.
+set(xc_asan_test_dirs unit capi errors tiering fuzz)
+
+add_custom_target(xc_tests_asan)
+add_custom_target(xc_tests_tsan)
+
+# xc_test_labels(variable source dir target): the labels of one test; the sanitizer targets learn of it.
+function(xc_test_labels variable source dir target)
+  set(labels "${dir}")
+  if(dir IN_LIST xc_asan_test_dirs)
+    list(APPEND labels asan)
+  endif()
+  file(STRINGS "${source}" lines REGEX "^// Labels: " LIMIT_COUNT 1)
+  if(lines)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
+    string(REGEX REPLACE "^// Labels: *" "" extra "${lines}")
+    separate_arguments(extra)
+    list(APPEND labels ${extra})
+  endif()
+  list(REMOVE_DUPLICATES labels)
+  foreach(sanitizer asan tsan)
+    if(sanitizer IN_LIST labels)
+      add_dependencies(xc_tests_${sanitizer} ${target})
+    endif()
+  endforeach()
+  set(${variable} "${labels}" PARENT_SCOPE)
+endfunction()
 
 xc_sources(xc_test_support_sources tests/support *.cpp)
 add_library(xc_test_support STATIC ${xc_test_support_sources})
@@ -15,7 +43,7 @@ target_compile_definitions(xc_test_support PUBLIC "XC_SHARED_DIR=\"${XC_SHARED_D
                            "XC_HAVE_JIT=$<BOOL:${XC_HAVE_JIT}>")
 set_target_properties(xc_test_support PROPERTIES LINKER_LANGUAGE CXX)
 
-# xc_add_doctest(name source...): an executable of doctest cases and its CTest entries.
+# xc_add_doctest(dir source...): an executable of doctest cases and its CTest entries.
 function(xc_add_doctest dir)
   set(name xc_test_${dir})
   add_executable(${name} ${ARGN})
@@ -36,7 +64,8 @@ function(xc_add_doctest dir)
       file(RELATIVE_PATH path "${CMAKE_SOURCE_DIR}/tests" "${source}")
       string(REGEX REPLACE "_test\\.cpp$" "" case "${path}")
       add_test(NAME "${case}" COMMAND ${name} "--source-file=*tests/${path}" --no-version)
-      set_tests_properties("${case}" PROPERTIES LABELS "${dir}" TIMEOUT ${xc_test_timeout}
+      xc_test_labels(labels "${source}" ${dir} ${name})
+      set_tests_properties("${case}" PROPERTIES LABELS "${labels}" TIMEOUT ${xc_test_timeout}
                            WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
     endif()
   endforeach()
@@ -72,6 +101,68 @@ foreach(source ${xc_c_tests})
   set_target_properties(xc_c_${stem} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   xc_set_rpath(xc_c_${stem})
   add_test(NAME capi/c/${stem} COMMAND xc_c_${stem})
-  set_tests_properties(capi/c/${stem} PROPERTIES LABELS capi TIMEOUT ${xc_test_timeout}
+  xc_test_labels(labels "${source}" capi xc_c_${stem})
+  set_tests_properties(capi/c/${stem} PROPERTIES LABELS "${labels}" TIMEOUT ${xc_test_timeout}
                        WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
 endforeach()
+
+# Fuzz targets: tests/fuzz/NAME_fuzz.cpp defines LLVMFuzzerTestOneInput, tests/fuzz/corpus/NAME holds its
+# seeds. With libFuzzer (preset fuzz) they are build/fuzz/tests/xc_fuzz_NAME; otherwise driver.cpp runs
+# the seeds and a bounded number of mutations of them as an ordinary test.
+file(GLOB xc_fuzz_sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/fuzz/*_fuzz.cpp")
+list(SORT xc_fuzz_sources)
+foreach(source ${xc_fuzz_sources})
+  get_filename_component(stem "${source}" NAME_WE)
+  string(REGEX REPLACE "_fuzz$" "" stem "${stem}")
+  set(name xc_fuzz_${stem})
+  add_executable(${name} "${source}")
+  target_link_libraries(${name} PRIVATE xc_internal)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  xc_set_rpath(${name})
+  if(XC_FUZZ)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  else()
+    target_sources(${name} PRIVATE "${CMAKE_SOURCE_DIR}/tests/fuzz/driver.cpp")
+    set(corpus "${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${stem}")
+    if(NOT IS_DIRECTORY "${corpus}")
+      set(corpus "")
+    endif()
+    add_test(NAME fuzz/${stem} COMMAND ${name} --runs 20000 --seconds 10 --seed 1 ${corpus})
+    xc_test_labels(labels "${source}" fuzz ${name})
+    set_tests_properties(fuzz/${stem} PROPERTIES LABELS "${labels}" TIMEOUT ${xc_test_timeout})
+  endif()
+endforeach()
+
+# Checks of the source and of what was linked.
+find_package(Python3 QUIET COMPONENTS Interpreter)
+if(Python3_Interpreter_FOUND)
+  set(xc_check "${CMAKE_SOURCE_DIR}/tools/check")
+  add_test(NAME layers COMMAND Python3::Interpreter "${xc_check}/layers.py")
+  add_test(NAME layers/self-test COMMAND Python3::Interpreter "${xc_check}/layers.py" --self-test)
+  add_test(NAME file_length COMMAND Python3::Interpreter "${xc_check}/file_length.py")
+  add_test(NAME exports/xcrt COMMAND Python3::Interpreter "${xc_check}/exports.py"
+                                     "$<TARGET_FILE:xcrt>" "${xc_exports_file}")
+  set(xc_checks layers layers/self-test file_length exports/xcrt)
+  if(TARGET xcrt-jit)
+    add_test(NAME exports/xcrt-jit COMMAND Python3::Interpreter "${xc_check}/exports.py"
+                                           "$<TARGET_FILE:xcrt-jit>" =xc_jit_api)
+    list(APPEND xc_checks exports/xcrt-jit)
+  endif()
+  set_tests_properties(${xc_checks} PROPERTIES LABELS check)
+endif()
+
+# The installed package as its users meet it.
+if(NOT XC_SANITIZE AND EXISTS "${CMAKE_SOURCE_DIR}/include/xc/xc.h")
+  add_test(NAME install COMMAND "${CMAKE_SOURCE_DIR}/tests/install/install_test.sh"
+                                "${CMAKE_BINARY_DIR}" "${CMAKE_COMMAND}" "${CMAKE_INSTALL_LIBDIR}")
+  set_tests_properties(install PROPERTIES LABELS install TIMEOUT ${xc_test_timeout})
+endif()
+
+# The Python binding, through the interpreter that it was built for.
+if(XC_PYTHON AND IS_DIRECTORY "${CMAKE_SOURCE_DIR}/tests/python")
+  find_package(Python 3.9 QUIET COMPONENTS Interpreter)
+  add_test(NAME python COMMAND "${Python_EXECUTABLE}" -m pytest -q -p no:cacheprovider
+                               "${CMAKE_SOURCE_DIR}/tests/python")
+  set_tests_properties(python PROPERTIES LABELS python TIMEOUT ${xc_test_timeout} ENVIRONMENT
+    "PYTHONPATH=${CMAKE_BINARY_DIR}/python;XC_SHARED_DIR=${XC_SHARED_DIR};PYTHONDONTWRITEBYTECODE=1")
+endif()
