@@ -1,0 +1,159 @@
+#include "base/thread_pool.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace xc {
+namespace {
+
+inline void pause_cpu() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Threads started while it lives have every signal blocked: a host's signals go to its own threads.
+class BlockSignals {
+ public:
+  BlockSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~BlockSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  BlockSignals(const BlockSignals&) = delete;
+  BlockSignals& operator=(const BlockSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+struct ThreadPool::Job {
+  Job(int64_t count, Body work) : tasks(count), body(work) {}
+  const int64_t tasks;
+  const Body body;
+  std::atomic<int64_t> next{0};
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;  ///< written by whoever set `failed` first
+
+  bool has_work() const { return next.load(std::memory_order_relaxed) < tasks; }
+
+  /// Takes tasks until none is left; true when it ran one.
+  bool work(int worker) {
+    bool ran = false;
+    for (;;) {
+      const int64_t task = next.fetch_add(1, std::memory_order_relaxed);
+      if (task >= tasks) return ran;
+      ran = true;
+      try {
+        body(task, worker);
+      } catch (...) {
+        if (!failed.exchange(true)) error = std::current_exception();
+        next.store(tasks, std::memory_order_relaxed);
+      }
+    }
+  }
+};
+
+ThreadPool::ThreadPool(int workers) {
+  if (workers < 1 || workers > kMaxWorkers)
+    fail(Status::kInvalidArgument, "thread count {} is outside [1, {}]", workers, kMaxWorkers);
+  const BlockSignals guard;
+  threads_.reserve(static_cast<size_t>(workers) - 1);
+  try {
+    for (int worker = 1; worker < workers; ++worker) {
+      threads_.emplace_back([this, worker] { worker_loop(worker); });
+#ifdef __linux__
+      pthread_setname_np(threads_.back().native_handle(), "xc-worker");
+#endif
+    }
+  } catch (const std::system_error& error) {
+    const int started = static_cast<int>(threads_.size());
+    stop();
+    fail(Status::kOutOfMemory, "the system refused worker thread {} of {}: {}", started + 1,
+         workers - 1, error.what());
+  }
+}
+
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() noexcept {
+  stopping_.store(true);
+  epoch_.fetch_add(1);
+  epoch_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+void ThreadPool::run(int64_t tasks, Body body) {
+  if (tasks <= 0) return;
+  Slot* slot = nullptr;
+  if (tasks > 1 && !threads_.empty()) {
+    for (Slot& candidate : slots_) {
+      if (!candidate.taken.load(std::memory_order_relaxed) && !candidate.taken.exchange(true)) {
+        slot = &candidate;
+        break;
+      }
+    }
+  }
+  if (!slot) {
+    for (int64_t task = 0; task < tasks; ++task) body(task, 0);
+    return;
+  }
+  Job job(tasks, body);
+  slot->job.store(&job);
+  epoch_.fetch_add(1);
+  if (const int64_t sleeping = sleepers_.load(); sleeping > 0) {
+    if (tasks - 1 >= sleeping) {
+      epoch_.notify_all();
+    } else {
+      for (int64_t i = 0; i < tasks - 1; ++i) epoch_.notify_one();
+    }
+  }
+  job.work(0);
+  slot->job.store(nullptr);
+  for (int spins = 0; spins < 2000 && slot->attached.load() != 0; ++spins) pause_cpu();
+  for (uint32_t attached; (attached = slot->attached.load()) != 0;) slot->attached.wait(attached);
+  slot->taken.store(false);
+  if (job.failed.load()) std::rethrow_exception(job.error);
+}
+
+bool ThreadPool::help(int worker) {
+  bool ran = false;
+  for (Slot& slot : slots_) {
+    if (!slot.job.load(std::memory_order_relaxed)) continue;
+    slot.attached.fetch_add(1);
+    if (Job* job = slot.job.load(); job && job->has_work()) ran |= job->work(worker);
+    if (slot.attached.fetch_sub(1) == 1) slot.attached.notify_all();
+  }
+  return ran;
+}
+
+void ThreadPool::worker_loop(int worker) {
+  using Clock = std::chrono::steady_clock;
+  while (!stopping_.load()) {
+    // Read before looking for work: a job published after this changes the epoch.
+    const uint32_t epoch = epoch_.load();
+    if (help(worker)) continue;
+    const auto until = Clock::now() + std::chrono::microseconds(kSpinMicroseconds);
+    do {
+      for (int i = 0; i < 32 && epoch_.load(std::memory_order_relaxed) == epoch; ++i) pause_cpu();
+    } while (epoch_.load(std::memory_order_relaxed) == epoch && Clock::now() < until);
+    if (epoch_.load() != epoch) continue;
+    sleepers_.fetch_add(1);
+    epoch_.wait(epoch);
+    sleepers_.fetch_sub(1);
+  }
+}
+
+}  // namespace xc
