@@ -1,0 +1,95 @@
+#include "base/config.h"
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace xc {
+namespace {
+
+using C = Config;
+constexpr int64_t kMax = INT64_MAX;
+constexpr std::array<ConfigRow, 16> kTable{{
+    {"threads", "XC_THREADS", "", 0, 0, 1024, &C::threads, nullptr,
+     "workers of a run, the calling thread included; 0 = all cores this process may use"},
+    {"jit", "XC_JIT", "auto|off|sync|freeze", 0, 0, 3, &C::jit, nullptr,
+     "auto compiles in the background, sync at first use, off never, freeze keeps what is there"},
+    {"numerics", "XC_NUMERICS", "tolerant|fast|strict", 0, 0, 2, &C::numerics, nullptr,
+     "strict: a swap of kernels changes no bit; fast: bf16 math and approximations"},
+    {"code_cache_bytes", "XC_CODE_CACHE_BYTES", "", 64 << 20, 0, kMax, &C::code_cache_bytes, nullptr,
+     "cap of executable memory of an engine"},
+    {"bound_cache_bytes", "XC_BOUND_CACHE_BYTES", "", 32 << 20, 0, kMax, &C::bound_cache_bytes,
+     nullptr, "cap of plans bound to input signatures, per session"},
+    {"max_memory_bytes", "XC_MAX_MEMORY_BYTES", "", 0, 0, kMax, &C::max_memory_bytes, nullptr,
+     "cap of the memory one run may need; 0 = none"},
+    {"compile_cpu_percent", "XC_COMPILE_CPU_PERCENT", "", 2, 0, 100, &C::compile_cpu_percent,
+     nullptr, "share of process CPU that background compilation may use after the first seconds"},
+    {"copy_weights", "XC_COPY_WEIGHTS", "", 0, 0, 1, &C::copy_weights, nullptr,
+     "1 reads the model file into memory instead of mapping it"},
+    {"isa", "XC_ISA", "best|baseline|avx2|avx512", 0, 0, 3, &C::isa, nullptr,
+     "highest instruction set generated code may use"},
+    {"force_swap", "XC_FORCE_SWAP", "", 0, 0, 1, &C::force_swap, nullptr,
+     "testing: publish another plan at every run"},
+    {"verify_passes", "XC_VERIFY_PASSES", "", 0, 0, 1, &C::verify_passes, nullptr,
+     "verify the graph after every pass"},
+    {"poison_arena", "XC_POISON_ARENA", "", 0, 0, 1, &C::poison_arena, nullptr,
+     "testing: fill working memory with NaN patterns before every run"},
+    {"rules", "XC_RULES", "on|off", 0, 0, 1, &C::rules, nullptr, "pattern rules (gelu, layer norm, ...)"},
+    {"fusion", "XC_FUSION", "on|off", 0, 0, 1, &C::fusion, nullptr, "fused regions"},
+    {"trace_compiles", "XC_TRACE_COMPILES", "", 0, 0, 1, &C::trace_compiles, nullptr,
+     "keep loop IR and assembly of compiled regions for explain"},
+    {"cache_dir", "XC_CACHE_DIR", "", 0, 0, 0, nullptr, &C::cache_dir,
+     "directory of the persistent cache; empty = off"},
+}};
+
+}  // namespace
+
+std::span<const ConfigRow> config_table() { return kTable; }
+
+void set_config(Config& config, std::string_view name, std::string_view value) {
+  for (const ConfigRow& row : kTable) {
+    if (row.name != name) continue;
+    if (row.text) {
+      config.*row.text = std::string(value);
+      return;
+    }
+    int64_t index = 0;
+    for (std::string_view rest = row.choices; !rest.empty(); ++index) {
+      const size_t bar = rest.find('|');
+      if (rest.substr(0, bar) == value) {
+        config.*row.field = index;
+        return;
+      }
+      rest = bar == std::string_view::npos ? std::string_view{} : rest.substr(bar + 1);
+    }
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    const bool parsed = error == std::errc{} && end == value.data() + value.size();
+    if (!row.choices.empty())
+      fail(Status::kInvalidArgument, "option {}: '{}' is not one of {}", name, value, row.choices);
+    if (!parsed || number < row.low || number > row.high)
+      fail(Status::kInvalidArgument, "option {}: '{}' is not a number from {} to {}", name, value,
+           row.low, row.high);
+    config.*row.field = number;
+    return;
+  }
+  fail(Status::kNotFound, "no option named '{}'", name);
+}
+
+void read_environment(Config& config) {
+  for (const ConfigRow& row : kTable)
+    if (const char* value = std::getenv(std::string(row.environment).c_str()))
+      located("environment variable " + std::string(row.environment),
+              [&] { set_config(config, row.name, value); });
+}
+
+int64_t effective(const Config& config, int64_t Config::*field) {
+  if (config.*field != 0) return config.*field;
+  for (const ConfigRow& row : kTable)
+    if (row.field == field) return row.fallback;
+  return 0;
+}
+
+}  // namespace xc

@@ -1,0 +1,90 @@
+#pragma once
+// A fused region: a convex set of nodes of one graph executed by one step, and its lowering to the
+// loop IR.
+//
+// Identity: the hash of its ops, attributes, dtypes, dim facts (which dims are equal, which are
+// constant), stride classes and numerics mode, with external operands numbered by first use. Equal
+// layers share one identity, hence one compiled kernel, profile and verdict.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backends/step.h"
+#include "base/hash.h"
+#include "ir/graph.h"
+#include "loop/kernel.h"
+
+namespace xc {
+
+struct Region {
+  std::string pattern;           ///< template that found it: "cell", "row"
+  std::vector<NodeId> nodes;     ///< in execution order
+  std::vector<ValueId> inputs;   ///< external operands, constants included
+  std::vector<ValueId> outputs;  ///< values used outside
+  Hash128 identity;
+};
+
+/// A size or stride a compiled kernel takes as parameter, in terms of the region's operands (inputs
+/// then outputs), so that it serves any graph with this region.
+struct OperandDims {
+  struct Ref {
+    uint32_t operand;
+    uint32_t axis;
+  };
+  std::vector<Ref> factors;  ///< the product of these dims
+  int64_t constant = 1;      ///< times this
+};
+
+/// One loop kernel of a region. Phases run one after another; a phase may be cut into tasks.
+struct RegionPhase {
+  loop::Kernel kernel;                ///< scheduled and verified
+  std::vector<uint32_t> buffers;      ///< per buffer parameter: operand, or operands + k = temp k
+  std::vector<OperandDims> dims;      ///< per dim parameter
+  struct StrideRef {
+    uint32_t operand;  ///< its stride at `axis`; for a dim of size 1 that broadcasts: 0
+    uint32_t axis;
+    bool broadcast;    ///< use 0 when the operand's dim there is 1 at run time
+  };
+  std::vector<StrideRef> strides;     ///< per stride parameter
+  int64_t grain = 1;                  ///< iterations of the parallel loop per task, at least
+};
+
+/// A buffer between phases, in the step's scratch shared by all workers.
+struct RegionTemp {
+  DType dtype;
+  OperandDims elements;
+};
+
+struct RegionCode {
+  std::vector<RegionPhase> phases;
+  std::vector<RegionTemp> temps;
+};
+
+/// What the search knows of the operands: the strides the planner will give them.
+struct FusionOptions {
+  Numerics numerics = Numerics::kTolerant;
+  int max_nodes = 256;     ///< per region
+  bool cell = true;        ///< templates, each can be disabled
+  bool row = true;
+};
+
+/// Candidate regions of a graph, disjoint and convex, best first. Never fails: what cannot be fused
+/// is left out. Runs on the compile thread; bounded to 5 ms per region found.
+std::vector<Region> find_regions(const Graph& graph, const FusionOptions& options);
+
+/// Lowers a region for the given operands (their dims, strides and constants as planned); the
+/// reason when it cannot. `spec.inputs/outputs` are the region's.
+Verdict lower_region(const Graph& graph, const Region& region, const StepSpec& spec,
+                     RegionCode& out);
+
+/// Predicted bytes moved and flops of one execution, for the cost model.
+struct RegionCost {
+  Dim bytes_fused;    ///< external operands read and written once
+  Dim bytes_unfused;  ///< what the separate steps read and write
+  Dim flops;
+  int steps_saved = 0;
+};
+RegionCost estimate(const Graph& graph, const Region& region);
+
+}  // namespace xc

@@ -1,0 +1,114 @@
+#pragma once
+// A Plan: one graph (or subgraph) as a list of steps with one chosen kernel each. Immutable and
+// symbolic in the sizes; it is shared by every signature bound to it and every thread that runs it.
+//
+// Values live in buffers. A view (reshape, transpose, slice, ...) is no step: it is another value of
+// the same buffer with its own strides and offset.
+//
+// Segments. A step whose output sizes only the run can tell ends a segment: what it defines (its
+// runtime symbols) is known when the next segment is bound. Plans without such steps, nearly all,
+// have one segment.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/step.h"
+#include "base/hash.h"
+#include "ir/graph.h"
+
+namespace xc {
+
+/// Where a buffer's memory comes from.
+enum class Storage : uint8_t {
+  kInput,     ///< index = graph input; borrowed from the caller
+  kConstant,  ///< the tensor held in PlanBuffer::constant
+  kArena,     ///< offset in the context's arena, fixed at bind
+  kOutput,    ///< index = graph output; bound or returned memory, row-major
+  kDynamic,   ///< a tensor made by a dynamic step during the run, kept in the context
+};
+
+struct PlanBuffer {
+  Storage storage = Storage::kArena;
+  uint32_t index = 0;  ///< of the input or output
+  Tensor constant;
+  DType dtype = DType::kUndefined;
+  Dim elements;                 ///< size of an arena buffer
+  uint32_t first_step = 0;      ///< liveness for arena planning: defined by
+  uint32_t last_step = 0;       ///< last read by
+};
+
+struct PlanValue {
+  ValueId id = kNone;
+  uint32_t buffer = 0;
+  SymDims dims;
+  SymDims strides;  ///< in elements
+  Dim offset;       ///< in elements
+};
+inline constexpr uint32_t kNoValue = UINT32_MAX;
+
+/// An implementation that was asked before the chosen one, and why it said no.
+struct Refusal {
+  std::string name;
+  std::string reason;
+};
+
+struct Step {
+  enum class Kind : uint8_t {
+    kKernel,   ///< a kernel of a backend or a fused region
+    kDynamic,  ///< sizes known only from values: inferred, allocated and run by the executor
+    kControl,  ///< If, Loop, Scan over child programs
+  };
+  Kind kind = Kind::kKernel;
+  std::string name;             ///< of the model's node(s), for messages and explain
+  std::vector<NodeId> nodes;    ///< graph nodes it executes; the first is the anchor
+  StepSpec spec;                ///< what the kernel was chosen for
+  std::string kernel_name;      ///< "onednn.matmul", "reference", "fused cell 1a2b..."
+  std::shared_ptr<Kernel> kernel;
+  std::vector<Refusal> refused;
+  Hash128 region;               ///< identity of a fused region; zero otherwise
+  std::vector<uint32_t> inputs;   ///< PlanValue index per operand; kNoValue = absent
+  std::vector<uint32_t> outputs;
+};
+
+/// A symbol of the plan and where its value comes from.
+struct PlanSymbol {
+  enum class Source : uint8_t { kInputDim, kInputElement, kRuntimeDim };
+  std::string name;
+  Source source = Source::kInputDim;
+  uint32_t operand = 0;  ///< graph input, or PlanValue of the dynamic step's output
+  uint32_t index = 0;    ///< axis, or flat element
+};
+
+struct Segment {
+  uint32_t first_step = 0;
+  uint32_t end_step = 0;
+  /// Symbols [0, symbol_end) of Plan::symbols are known when this segment is bound.
+  uint32_t symbol_end = 0;
+};
+
+struct Plan {
+  std::shared_ptr<const Graph> graph;
+  std::vector<std::shared_ptr<const Step>> steps;  ///< shared between plans of one graph
+  std::vector<PlanValue> values;
+  std::vector<PlanBuffer> buffers;
+  std::vector<uint32_t> inputs;   ///< PlanValue per graph input
+  std::vector<uint32_t> outputs;  ///< PlanValue per graph output
+  std::vector<PlanSymbol> symbols;
+  std::vector<Segment> segments;
+  uint32_t region_steps = 0;  ///< how many steps are fused regions
+  uint64_t serial = 0;        ///< 0 = base plan, then 1, 2, ... per graph
+
+  // What bind evaluates, compiled from the dims above: for segment k, for each of its steps, every
+  // operand's dims and strides, and the arena buffers' sizes. Filled by finish_plan().
+  struct SegmentProgram {
+    DimProgram dims;
+    std::vector<uint32_t> value_dims;     ///< per PlanValue: position of dims, strides, offset
+    std::vector<uint32_t> buffer_sizes;   ///< per arena buffer of the segment
+  };
+  std::vector<SegmentProgram> programs;
+};
+
+}  // namespace xc

@@ -1,0 +1,53 @@
+#pragma once
+// Graph -> Plan: views, post-ops, kernel choice with reasons, buffers and segments.
+
+#include <memory>
+#include <span>
+#include <unordered_map>
+
+#include "backends/backend.h"
+#include "plan/fusion/region.h"
+#include "plan/plan.h"
+
+namespace xc {
+
+struct PlannerOptions {
+  Numerics numerics = Numerics::kTolerant;
+  int threads = 1;
+  bool views = true;      ///< off: every view op is a copying step (tests)
+  bool post_ops = true;   ///< off: every op is its own step
+  bool reference_only = false;  ///< every step on reference kernels (the oracle)
+};
+
+/// A region to execute as one step, with the kernel that does it.
+struct PlannedRegion {
+  Region region;
+  std::shared_ptr<Kernel> kernel;
+  std::string kernel_name;
+};
+
+/// Builds plans of one graph. Steps that do not change between plans (and with them packed weights)
+/// are shared through this object. Not thread-safe; a program's tier owns one.
+class Planner {
+ public:
+  Planner(std::shared_ptr<const Graph> graph, const Backend& backend, PlannerOptions options);
+
+  /// The base plan, or with `regions` (disjoint, convex) replaced by one step each. Fails with
+  /// kUnsupported naming the node when nothing can execute it.
+  std::shared_ptr<const Plan> build(std::span<const PlannedRegion> regions = {});
+
+  /// The operands a region would get: what lower_region() and its kernel are made for.
+  StepSpec region_spec(const Region& region);
+
+  const PlannerOptions& options() const { return options_; }
+
+ private:
+  friend class PlanBuilder;
+  std::shared_ptr<const Graph> graph_;
+  const Backend& backend_;
+  PlannerOptions options_;
+  std::unordered_map<std::string, std::shared_ptr<const Step>> steps_;  // by content of the unit
+  uint64_t next_serial_ = 0;
+};
+
+}  // namespace xc

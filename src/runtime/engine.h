@@ -1,0 +1,53 @@
+#pragma once
+// The engine: threads, settings, callbacks and the compiler shared by all sessions made with it.
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "backends/backend.h"
+#include "base/config.h"
+#include "base/thread_pool.h"
+#include "profile/event.h"
+#include "runtime/tier_hooks.h"
+
+namespace xc {
+
+enum class LogLevel : int32_t { kError = 1, kWarning = 2, kInfo = 3, kDebug = 4 };
+
+/// What the host provides. All callbacks may come from any thread, never with a lock of xc held.
+struct HostHooks {
+  std::function<void(LogLevel, const std::string&)> log;
+  std::function<void(const Event&)> event;
+  std::shared_ptr<TaskRunner> tasks;  ///< null = own pool
+  /// Memory of arenas and outputs; null = malloc. 64-byte alignment is asked for.
+  std::function<void*(size_t bytes, size_t alignment)> allocate;
+  std::function<void(void* memory, size_t bytes)> release;
+};
+
+class Engine {
+ public:
+  /// `tier` may be null: then nothing is ever compiled.
+  Engine(Config config, HostHooks hooks, std::unique_ptr<TierHooks> tier);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const Config& config() const { return config_; }
+  TaskRunner& tasks() const { return *tasks_; }
+  TierHooks* tier() const { return tier_.get(); }
+  const Backend& backend() const { return cpu_backend(); }
+  void log(LogLevel level, const std::string& message) const;
+  void emit(const Event& event) const;
+  /// Memory of runs; accounts and throws kOutOfMemory.
+  void* allocate(int64_t bytes) const;
+  void release(void* memory, int64_t bytes) const noexcept;
+
+ private:
+  Config config_;
+  HostHooks hooks_;
+  std::shared_ptr<TaskRunner> tasks_;
+  std::unique_ptr<TierHooks> tier_;
+};
+
+}  // namespace xc

@@ -1,0 +1,80 @@
+#pragma once
+// A session: the plans, profile and tiers of one model and option set.
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "profile/summary.h"
+#include "runtime/model.h"
+#include "runtime/tensor_handle.h"
+
+namespace xc {
+
+class Program;  // program.h
+class Call;
+
+struct RunOptions {
+  const std::atomic<bool>* cancel = nullptr;  ///< polled between steps: kCancelled
+  int64_t deadline_ns = 0;                    ///< steady clock, checked between steps: kDeadline
+  bool no_compile = false;                    ///< this run starts no compilation
+};
+
+class Session {
+ public:
+  /// `overrides`: non-zero fields replace the engine's.
+  Session(std::shared_ptr<const Model> model, const Config& overrides);
+  ~Session();
+
+  /// Any number of threads at once. Inputs in graph order, borrowed. For each output: a null slot
+  /// receives a new handle (owned by the caller), a given handle is written in place (its dtype and
+  /// dims must be the result's). On failure null slots stay null.
+  void run(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
+           const RunOptions& options);
+
+  /// Binds fixed inputs and outputs for repeated runs by one thread at a time; the memory must stay.
+  /// Null outputs: the call owns memory for them (see Call::output).
+  std::unique_ptr<Call> prepare(std::span<const TensorView> inputs,
+                                std::span<xc_tensor* const> outputs);
+
+  /// No further changes: current plans stay, nothing is compiled any more.
+  void freeze();
+  /// Blocks until nothing is queued, compiling or on trial; for tests and tools. False on timeout.
+  bool wait_idle(std::chrono::milliseconds timeout);
+
+  /// The plan as text or JSON: per step the kernel, those refused and why, regions with their state.
+  /// `signature`: dims per input; empty = the plan without sizes.
+  std::string explain(const std::vector<Dims>& signature, bool json);
+  ProfileSummary profile() const;
+
+  const Model& model() const { return *model_; }
+  const Config& config() const { return config_; }
+  Program& program() { return *program_; }
+
+ private:
+  std::shared_ptr<const Model> model_;
+  Config config_;
+  std::shared_ptr<Program> program_;
+};
+
+/// A prepared call: fixed shapes, bound memory, no allocation by xc, no lookup. One thread at a time;
+/// the session must outlive it.
+class Call {
+ public:
+  ~Call();
+  void run();
+  /// Borrowed; lives as long as the call.
+  xc_tensor* output(size_t index) const;
+  size_t output_count() const;
+
+ private:
+  friend class Session;
+  Call();
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace xc

@@ -1,0 +1,36 @@
+#pragma once
+// What a run tells a tier, and what a tier may do to a program. src/tier implements it.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "profile/summary.h"
+
+namespace xc {
+
+class Program;
+class Engine;
+struct SignatureEntry;  // program.h
+
+class TierHooks {
+ public:
+  virtual ~TierHooks() = default;
+  /// Before any program is created; the engine outlives the hooks.
+  virtual void attach(Engine& engine) = 0;
+  /// A program exists now / is about to go. After removed() returns, no thread of the tier touches it.
+  virtual void added(const std::shared_ptr<Program>& program) = 0;
+  virtual void removed(Program& program) = 0;
+  /// A signature was bound for the first time, on the calling thread, before its first run. In mode
+  /// sync everything selected is compiled, verified and published here.
+  virtual void first_bound(Program& program, SignatureEntry& entry) = 0;
+  /// A sampled run ended (one in Program::kSamplePeriod, and every run of a trial). Must be quick.
+  virtual void sampled(Program& program, SignatureEntry& entry) = 0;
+  /// Adds what the tier knows (regions, compile cost, savings) to a summary.
+  virtual void summarise(const Program& program, ProfileSummary& summary) const = 0;
+  virtual void freeze(Program& program) = 0;
+  virtual bool wait_idle(Program& program, std::chrono::milliseconds timeout) = 0;
+};
+
+}  // namespace xc
