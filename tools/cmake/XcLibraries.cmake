@@ -1,20 +1,24 @@
 # The two libraries users have, and the bundle the tests link.
 set(xc_folders base tensor loop ir ops passes formats backends plan profile runtime tier)
-list(TRANSFORM xc_folders PREPEND xc_ OUTPUT_VARIABLE xc_folder_targets)
 
-# Static libraries of folders that only declare one another's types may need each other's symbols.
-set(xc_archives "")
-foreach(target ${xc_folder_targets})
-  get_target_property(type ${target} TYPE)
-  if(type STREQUAL "STATIC_LIBRARY")
-    list(APPEND xc_archives ${target})
-  endif()
-endforeach()
-set(xc_archive_group "")
-if(xc_archives)
-  list(JOIN xc_archives "," joined)
-  set(xc_archive_group "$<LINK_GROUP:RESCAN,${joined}>")
-endif()
+# xc_link_group(variable folder...): the archives of these folders as one group, within which the linker
+# resolves references in any direction, and the interface libraries of folders without sources.
+function(xc_link_group variable)
+  set(archives "")
+  set(interfaces "")
+  foreach(name ${ARGN})
+    get_target_property(type ${name} TYPE)
+    if(type STREQUAL "STATIC_LIBRARY")
+      list(APPEND archives ${name})
+    else()
+      list(APPEND interfaces ${name})
+    endif()
+  endforeach()
+  list(JOIN archives "," joined)
+  set(${variable} "$<LINK_GROUP:RESCAN,${joined}>" ${interfaces} PARENT_SCOPE)
+endfunction()
+list(TRANSFORM xc_folders PREPEND xc_)
+xc_link_group(xc_all_folders ${xc_folders})
 
 # Stands in while capi/ has no sources.
 set(xc_empty_source "${CMAKE_BINARY_DIR}/empty.cpp")
@@ -26,8 +30,8 @@ if(NOT xc_capi_sources)
   set(xc_capi_sources "${xc_empty_source}")
 endif()
 add_library(xc_capi OBJECT ${xc_capi_sources})
-target_link_libraries(xc_capi PRIVATE xc_options PUBLIC xc_tier)
-target_include_directories(xc_capi PUBLIC "${CMAKE_SOURCE_DIR}")
+target_link_libraries(xc_capi PRIVATE xc_options)
+target_include_directories(xc_capi PRIVATE "${CMAKE_SOURCE_DIR}")
 target_compile_definitions(xc_capi PRIVATE XC_BUILDING_LIBRARY=1)
 xc_use_pch(xc_capi xc_pch)
 
@@ -40,7 +44,7 @@ endif()
 
 add_library(xcrt SHARED $<TARGET_OBJECTS:xc_capi>)
 add_library(xc::xcrt ALIAS xcrt)
-target_link_libraries(xcrt PRIVATE xc_options ${xc_archive_group} xc_tier)
+target_link_libraries(xcrt PRIVATE xc_options ${xc_all_folders})
 target_include_directories(xcrt INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>"
                                           "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 set_target_properties(xcrt PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
@@ -69,10 +73,11 @@ if(XC_JIT AND xc_codegen_sources)
   # Objects, not an archive: --exclude-libs hides what comes from archives. LLVM's definitions differ
   # from those of the precompiled header, so this folder goes without.
   add_library(xc_codegen OBJECT ${xc_codegen_sources})
-  target_link_libraries(xc_codegen PRIVATE xc_options PUBLIC xc_llvm xc_loop)
+  target_link_libraries(xc_codegen PRIVATE xc_options PUBLIC xc_llvm)
 
   add_library(xcrt-jit SHARED $<TARGET_OBJECTS:xc_codegen>)
-  target_link_libraries(xcrt-jit PRIVATE xc_options xc_llvm xc_loop)
+  xc_link_group(xc_codegen_folders xc_base xc_tensor xc_loop)
+  target_link_libraries(xcrt-jit PRIVATE xc_options xc_llvm ${xc_codegen_folders})
   set_target_properties(xcrt-jit PROPERTIES LINKER_LANGUAGE CXX)
   set_target_properties(xcrt-jit PROPERTIES VERSION ${PROJECT_VERSION}
                                             SOVERSION ${PROJECT_VERSION_MAJOR})
@@ -88,10 +93,6 @@ add_library(xc_capi_archive STATIC $<TARGET_OBJECTS:xc_capi>)
 set_target_properties(xc_capi_archive PROPERTIES LINKER_LANGUAGE CXX)
 add_library(xc_internal INTERFACE)
 target_include_directories(xc_internal INTERFACE "${CMAKE_SOURCE_DIR}")
-if(xc_archives)
-  set(xc_internal_group "$<LINK_GROUP:RESCAN,xc_capi_archive,${joined}>")
-else()
-  set(xc_internal_group xc_capi_archive)
-endif()
-target_link_libraries(xc_internal INTERFACE xc_options ${xc_internal_group} xc_tier
+xc_link_group(xc_internal_folders xc_capi_archive ${xc_folders})
+target_link_libraries(xc_internal INTERFACE xc_options ${xc_internal_folders}
                                             nlohmann_json::nlohmann_json)
