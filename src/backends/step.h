@@ -89,6 +89,15 @@ class BoundKernel {
   int64_t held_bytes = 256;
 };
 
+/// In which order an operand's elements lie. Channels-last is an ordinary strided tensor whose axis 1
+/// is innermost (NHWC for a rank-4 NCHW value): there is no opaque layout. Every kernel takes every
+/// stride its supports() accepted; some run fastest with one order, because they convert otherwise.
+enum class Order : uint8_t {
+  kAny,           ///< dense in any order of axes runs equally fast (elementwise); follow the inputs
+  kRowMajor,
+  kChannelsLast,
+};
+
 /// One implementation of one step, weights included.
 class Kernel {
  public:
@@ -107,6 +116,9 @@ struct Implementation {
   std::string_view op;    ///< op name; "*" = every op
   Verdict (*supports)(const StepSpec& spec);
   std::unique_ptr<Kernel> (*create)(const StepSpec& spec);
+  /// Orders this implementation is fastest with, inputs then outputs; null = no wish. A layout pass
+  /// reads it, gives values channels-last strides and inserts copies where they pay.
+  std::vector<Order> (*preferred)(const StepSpec& spec) = nullptr;
 };
 
 }  // namespace xc

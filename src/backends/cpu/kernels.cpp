@@ -1,0 +1,22 @@
+// THE ordered list of implementations on the CPU. For one op, the first row whose supports() says yes
+// is used: oneDNN, then own vectorised kernels, then the op's reference.
+
+#include "backends/cpu/kernels.h"
+
+#include "backends/backend.h"
+
+namespace xc {
+
+const Backend& cpu_backend() {
+  static const Backend backend{"cpu", [] {
+    static const cpu::Rows rows = [] {
+      cpu::Rows list;
+      cpu::add_reference(list);
+      return list;
+    }();
+    return std::span<const Implementation>(rows);
+  }};
+  return backend;
+}
+
+}  // namespace xc

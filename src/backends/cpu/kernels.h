@@ -1,0 +1,19 @@
+#pragma once
+// The rows of the CPU backend, by the file that defines them. kernels.cpp puts them in order.
+
+#include <vector>
+
+#include "backends/step.h"
+
+namespace xc::cpu {
+
+using Rows = std::vector<Implementation>;
+
+// oneDNN.
+
+// Own kernels.
+
+// The op's reference.
+void add_reference(Rows& rows);
+
+}  // namespace xc::cpu
