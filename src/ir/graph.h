@@ -5,18 +5,20 @@
 // - Every value has exactly one definition: a graph input, a constant, or one output of one node.
 // - Nodes are in an order in which definitions come before uses.
 // - A subgraph (body of If, Loop, Scan) sees only its own values. What it takes from outside is
-//   passed explicitly: the captured values come last among the node's inputs and, in the same order,
-//   last among the inputs of EACH of its subgraphs; `capture_count` says how many they are.
+//   passed explicitly: the captured values come last among the node's inputs and, in the same
+//   order, last among the inputs of EACH of its subgraphs; `capture_count` says how many they are.
 // - Every op means one internal version of itself; front ends normalise (see ops/op.h).
 // - Types are inferred (ops/infer.h); a front end may leave dims it does not know.
 //
 // Edits go through Patch (patch.h) only. A finished Graph is immutable and shared between threads.
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/attrs.h"
@@ -50,7 +52,8 @@ struct Type {
 };
 
 struct Value {
-  std::string name;  ///< unique in its graph; of the model where it had one
+  std::string
+      name;  ///< unique in its graph; of the model where it had one. Graph::rename changes it
   Type type;
   NodeId producer = kNone;
   uint32_t output_index = 0;
@@ -65,23 +68,29 @@ inline constexpr int64_t kMaxKnownElements = 1024;
 
 struct Node {
   const OpDef* op = nullptr;
-  std::string name;              ///< of the model, or derived; for messages and explain
-  std::vector<ValueId> inputs;   ///< kNone where an optional input is absent
-  std::vector<ValueId> outputs;  ///< kNone where an optional output is not wanted
-  Attrs attrs;
-  std::vector<std::shared_ptr<Graph>> subgraphs;  ///< If: then, else. Loop, Scan: body.
+  std::string name = {};              ///< of the model, or derived; for messages and explain
+  std::vector<ValueId> inputs = {};   ///< kNone where an optional input is absent
+  std::vector<ValueId> outputs = {};  ///< kNone where an optional output is not wanted
+  Attrs attrs = {};
+  std::vector<std::shared_ptr<Graph>> subgraphs = {};  ///< If: then, else. Loop, Scan: body.
   uint32_t capture_count = 0;
-  std::string made_by;  ///< label of the patch that made it; empty for the model's own
+  std::string made_by = {};  ///< label of the patch that made it; empty for the model's own
   bool alive = true;
 };
 
 class Graph {
  public:
+  Graph() = default;
+  Graph(Graph&&) = default;
+  Graph& operator=(Graph&&) = default;
+
   std::string name;
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
 
-  // Construction (front ends, tests). Ids are stable; removed nodes leave a dead slot.
+  // Construction (front ends, tests). Ids and references to values and nodes are stable; removed
+  // nodes leave a dead slot. An empty name gets a fresh one; a name used twice fails
+  // (kInvalidModel).
   ValueId add_input(std::string name, Type type);
   ValueId add_constant(std::string name, Tensor tensor);
   /// A value without definition yet; give it to a node as output.
@@ -103,22 +112,36 @@ class Graph {
   void set_order(std::vector<NodeId> order) { order_ = std::move(order); }
 
   std::optional<ValueId> find_value(std::string_view name) const;
+  /// Fails with kInvalidModel when another value has that name.
+  void rename(ValueId id, std::string name);
   /// Nodes that read each value (a node twice if it reads it twice), without graph outputs.
   std::vector<std::vector<NodeId>> users() const;
-  bool is_output(ValueId id) const;
+  bool is_output(ValueId id) const;  ///< looks through `outputs`
   /// A name not used by any value yet, starting with `stem`.
   std::string fresh_name(const std::string& stem);
 
-  /// Sorts `order` topologically (stable); fails with kInvalidModel naming a node of a cycle.
+  /// Sorts `order` topologically: nodes stay where they are but for those that must come earlier
+  /// for a user. Fails with kInvalidModel naming a node of a cycle. Linear in nodes and inputs.
   void sort();
   /// A deep copy, subgraphs included; tensors are shared.
   Graph clone() const;
 
  private:
-  std::vector<Value> values_;
-  std::vector<Node> nodes_;
+  friend class Patch;
+  struct NameHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const noexcept {
+      return std::hash<std::string_view>{}(text);
+    }
+  };
+  ValueId new_value(std::string name, Type type);
+  NodeId new_node(Node node);  ///< add_node without a place in the order
+
+  std::deque<Value> values_;  // deques: references stay valid while a pass adds
+  std::deque<Node> nodes_;
   std::vector<NodeId> order_;
-  uint64_t next_name_ = 0;
+  std::unordered_map<std::string, ValueId, NameHash, std::equal_to<>> by_name_;
+  std::unordered_map<std::string, uint64_t, NameHash, std::equal_to<>> next_suffix_;  // per stem
 };
 
 }  // namespace xc

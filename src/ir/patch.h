@@ -1,6 +1,6 @@
 #pragma once
-// The only way to edit a graph: collect new nodes and replacements, then apply all of it or nothing.
-// A patch carries a label (the pass or rule), kept in Node::made_by of what it adds.
+// The only way to edit a graph: collect new nodes and replacements, then apply all of it or
+// nothing. A patch carries a label (the pass or rule), kept in Node::made_by of what it adds.
 
 #include <string>
 #include <utility>
@@ -13,6 +13,12 @@ namespace xc {
 class Patch {
  public:
   Patch(Graph& graph, std::string label) : graph_(graph), label_(std::move(label)) {}
+  ~Patch();  ///< drops what was not applied
+  Patch(const Patch&) = delete;
+  Patch& operator=(const Patch&) = delete;
+
+  /// The label of what is added from here on: one patch may carry many rewrites of a sweep.
+  void relabel(std::string label) { label_ = std::move(label); }
 
   ValueId add_constant(const std::string& stem, Tensor tensor);
   /// New node with `output_count` fresh values; returns them. Existing ValueIds may be inputs.
@@ -20,18 +26,32 @@ class Patch {
                                 Attrs attrs = {}, const std::string& stem = {});
   /// As above with subgraphs and all fields chosen by the caller; outputs must be empty or fresh.
   std::vector<ValueId> add_node(Node node, uint32_t output_count);
-  /// Every use of `old` (graph outputs included) reads `now` afterwards. A graph output keeps its
-  /// name: the replacement takes it over.
+  /// Every use of `old` (graph outputs and nodes of this patch included) reads `now` afterwards. A
+  /// graph output keeps its name: the replacement takes it over. Chains (a by b, b by c) resolve.
   void replace(ValueId old, ValueId now);
+  /// False when `old` is a graph output and `now` has a name of its own to keep: it is a graph
+  /// input or output too, or replaces another output. Linear in the number of graph outputs.
+  bool can_replace(ValueId old, ValueId now) const;
   void remove(NodeId node);  ///< its outputs must have no users left when applied
 
-  /// Applies everything, then re-sorts. Fails with kInternal, leaving the graph as it was, when a
-  /// removed node is still used.
+  bool empty() const { return added_.empty() && replaced_.empty() && removed_.empty(); }
+  size_t replaced_count() const { return replaced_.size(); }
+
+  /// Applies everything, then re-sorts where needed; the patch is empty afterwards. Fails with
+  /// kInternal, leaving the graph as it was, when a removed node is still used, a replacement
+  /// closes a cycle or can_replace() is false. One call is linear in the graph: collect a sweep's
+  /// rewrites in one patch.
   void apply();
 
  private:
+  struct Plan;
+  Plan prepare() const;
+  void commit(Plan plan);
+  void drop();
+
   Graph& graph_;
   std::string label_;
+  std::vector<ValueId> constants_;
   std::vector<NodeId> added_;
   std::vector<std::pair<ValueId, ValueId>> replaced_;
   std::vector<NodeId> removed_;

@@ -143,13 +143,13 @@ struct OpDef {
   int max_inputs = 1;  ///< -1 = any number
   int min_outputs = 1;
   int max_outputs = 1;  ///< -1 = any number
-  std::vector<AttrSpec> attrs;
+  std::vector<AttrSpec> attrs = {};
 
   InferFn infer = nullptr;
   ReferenceFn reference = nullptr;  ///< null only for control flow, which the runtime executes
 
   ScalarFn scalar = nullptr;
-  std::optional<ReductionSpec> reduction;
+  std::optional<ReductionSpec> reduction = {};
   ViewFn view = nullptr;
   ExpandFn expand = nullptr;
 

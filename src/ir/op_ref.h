@@ -1,0 +1,17 @@
+#pragma once
+// What the graph IR asks of the operator table, which lies above it: the names of an op, and the op
+// of a name. Defined in ops/ (op_ref.cpp, registry.cpp).
+
+#include <string>
+#include <string_view>
+
+namespace xc {
+
+struct OpDef;
+
+std::string_view op_name(const OpDef& op);
+std::string_view op_domain(const OpDef& op);  ///< "" = ai.onnx
+/// Null when there is none.
+const OpDef* find_op(std::string_view name, std::string_view domain);
+
+}  // namespace xc

@@ -1,0 +1,197 @@
+#include "ir/patch.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "ir/op_ref.h"
+#include "ir/topology.h"
+
+namespace xc {
+
+/// What apply() will do, found before anything changes.
+struct Patch::Plan {
+  std::vector<ValueId> now;   ///< of every value; empty when nothing is replaced
+  std::vector<bool> removed;  ///< of every node
+  std::vector<NodeId> order;
+  std::vector<std::pair<ValueId, ValueId>> outputs;  ///< old, new: the name moves along
+  ValueId resolve(ValueId id) const { return now.empty() || id == kNone ? id : now[id]; }
+};
+
+Patch::~Patch() {
+  drop();
+}
+
+void Patch::drop() {
+  for (NodeId id : added_) {
+    Node& node = graph_.node(id);
+    for (ValueId output : node.outputs)
+      if (output != kNone) graph_.value(output).producer = kNone;
+    node = Node{};
+    node.alive = false;
+  }
+  for (ValueId id : constants_) graph_.value(id).constant = Tensor();
+  added_.clear();
+  constants_.clear();
+  replaced_.clear();
+  removed_.clear();
+}
+
+ValueId Patch::add_constant(const std::string& stem, Tensor tensor) {
+  const ValueId id = graph_.add_constant(graph_.fresh_name(stem), std::move(tensor));
+  constants_.push_back(id);
+  return id;
+}
+
+std::vector<ValueId> Patch::add_node(const OpDef& op, std::vector<ValueId> inputs,
+                                     uint32_t output_count, Attrs attrs, const std::string& stem) {
+  Node node;
+  node.op = &op;
+  node.name = stem;
+  node.inputs = std::move(inputs);
+  node.attrs = std::move(attrs);
+  return add_node(std::move(node), output_count);
+}
+
+std::vector<ValueId> Patch::add_node(Node node, uint32_t output_count) {
+  XC_CHECK(node.op);
+  const std::string stem = node.name.empty() ? std::string(op_name(*node.op)) : node.name;
+  if (node.outputs.empty())
+    for (uint32_t i = 0; i < output_count; ++i)
+      node.outputs.push_back(graph_.add_value(graph_.fresh_name(stem)));
+  node.made_by = label_;
+  node.alive = true;
+  std::vector<ValueId> outputs = node.outputs;
+  added_.push_back(graph_.new_node(std::move(node)));
+  return outputs;
+}
+
+void Patch::replace(ValueId old, ValueId now) {
+  XC_CHECK(old < graph_.value_count() && now < graph_.value_count());
+  if (old != now) replaced_.emplace_back(old, now);
+}
+
+bool Patch::can_replace(ValueId old, ValueId now) const {
+  if (!graph_.is_output(old)) return true;
+  if (graph_.value(now).is_input || graph_.is_output(now)) return false;
+  return std::none_of(replaced_.begin(), replaced_.end(), [&](const auto& pair) {
+    return pair.second == now && pair.first != old && graph_.is_output(pair.first);
+  });
+}
+
+void Patch::remove(NodeId node) {
+  removed_.push_back(node);
+}
+
+void Patch::apply() {
+  if (empty()) {
+    constants_.clear();
+    return;
+  }
+  commit(prepare());
+}
+
+Patch::Plan Patch::prepare() const {
+  Plan plan;
+  if (!replaced_.empty()) {
+    std::unordered_map<ValueId, ValueId> next;
+    for (const auto& [old, now] : replaced_)
+      if (!next.emplace(old, now).second)
+        fail(Status::kInternal, "patch {} replaces value '{}' twice", label_,
+             graph_.value(old).name);
+    plan.now.resize(graph_.value_count());
+    for (ValueId id = 0; id < plan.now.size(); ++id) plan.now[id] = id;
+    std::vector<ValueId> path;
+    for (const auto& [old, first] : replaced_) {
+      path.clear();
+      ValueId last = old;
+      for (auto it = next.find(last); it != next.end(); it = next.find(last)) {
+        path.push_back(last);
+        last = it->second;
+        if (path.size() > next.size())
+          fail(Status::kInternal, "patch {} replaces value '{}' by itself", label_,
+               graph_.value(old).name);
+      }
+      // Shortens the chain for those behind it.
+      for (ValueId id : path) next[id] = plan.now[id] = last;
+    }
+    // Outputs keep their names, so two of them cannot become one value.
+    std::unordered_set<ValueId> taken;
+    for (ValueId output : graph_.outputs)
+      if (plan.now[output] == output) taken.insert(output);
+    std::unordered_set<ValueId> seen;
+    for (ValueId output : graph_.outputs) {
+      const ValueId now = plan.now[output];
+      if (now == output || !seen.insert(output).second) continue;
+      if (graph_.value(now).is_input || !taken.insert(now).second)
+        fail(Status::kInternal, "patch {}: '{}' cannot take over the name of graph output '{}'",
+             label_, graph_.value(now).name, graph_.value(output).name);
+      plan.outputs.emplace_back(output, now);
+    }
+  }
+
+  plan.removed.resize(graph_.node_count());
+  for (NodeId id : removed_) plan.removed[id] = true;
+  std::vector<NodeId> nodes;
+  nodes.reserve(graph_.order().size() + added_.size());
+  for (NodeId id : graph_.order())
+    if (!plan.removed[id]) nodes.push_back(id);
+  for (NodeId id : added_)
+    if (!plan.removed[id]) nodes.push_back(id);
+
+  const auto check_use = [&](ValueId used, const std::string& user) {
+    const NodeId producer = graph_.value(used).producer;
+    if (producer != kNone && plan.removed[producer])
+      fail(Status::kInternal, "patch {} removes node '{}', whose output '{}' {} still reads",
+           label_, graph_.node(producer).name, graph_.value(used).name, user);
+  };
+  for (ValueId output : graph_.outputs) check_use(plan.resolve(output), "a graph output");
+  for (NodeId id : nodes)
+    for (ValueId input : graph_.node(id).inputs)
+      if (const ValueId used = plan.resolve(input); used != kNone)
+        check_use(used, graph_.node(id).name);
+
+  Topology sorted = topological_order(
+      nodes, graph_.node_count(),
+      [&](NodeId n) { return static_cast<uint32_t>(graph_.node(n).inputs.size()); },
+      [&](NodeId n, uint32_t i) {
+        const ValueId used = plan.resolve(graph_.node(n).inputs[i]);
+        return used == kNone ? kNone : graph_.value(used).producer;
+      });
+  if (sorted.cycle != kNone)
+    fail(Status::kInternal, "patch {} closes a cycle through node '{}' ({})", label_,
+         graph_.node(sorted.cycle).name, op_name(*graph_.node(sorted.cycle).op));
+  plan.order = std::move(sorted.order);
+  return plan;
+}
+
+void Patch::commit(Plan plan) {
+  if (!plan.now.empty()) {
+    for (NodeId id : plan.order)
+      for (ValueId& input : graph_.node(id).inputs) input = plan.resolve(input);
+    for (ValueId& output : graph_.outputs) output = plan.resolve(output);
+    for (const auto& [old, now] : plan.outputs) {
+      std::string kept = graph_.value(old).name;
+      graph_.rename(old, graph_.fresh_name("replaced." + kept));
+      graph_.rename(now, std::move(kept));
+    }
+  }
+  for (NodeId id : removed_) {
+    Node& node = graph_.node(id);
+    for (ValueId output : node.outputs)
+      if (output != kNone) {
+        graph_.value(output).producer = kNone;
+        graph_.value(output).elements.reset();
+      }
+    node = Node{};
+    node.alive = false;
+  }
+  graph_.set_order(std::move(plan.order));
+  added_.clear();
+  constants_.clear();
+  replaced_.clear();
+  removed_.clear();
+}
+
+}  // namespace xc
