@@ -28,10 +28,13 @@ struct AttrSpec {
   std::string_view name;
   AttrKind kind;
   bool required = false;
-  /// For ints: the legal range, checked by check_node(). For strings: the legal values, '|'-separated.
+  /// For ints: the legal range, checked by check_node(). For strings: the legal values,
+  /// '|'-separated.
   int64_t low = INT64_MIN;
   int64_t high = INT64_MAX;
   std::string_view choices = {};
+  /// Value of a missing attribute, for ints, floats and (as an index into `choices`) strings.
+  double otherwise = 0;
 };
 
 /// How close two implementations must be; bounds are in tensor/compare.h.
@@ -49,7 +52,7 @@ enum class Tolerance : uint8_t {
 class InferContext {
  public:
   struct Input {
-    const Type* type = nullptr;  ///< null = absent
+    const Type* type = nullptr;     ///< null = absent
     const Tensor* value = nullptr;  ///< a constant, or the run-time value; null = not known
     const std::vector<Dim>* elements = nullptr;  ///< symbolic elements, null = not known
   };
@@ -65,7 +68,7 @@ class InferContext {
   const Attrs& attrs() const { return node->attrs; }
   size_t input_count() const { return inputs.size(); }
   bool has(size_t i) const { return i < inputs.size() && inputs[i].type; }
-  const Type& type(size_t i) const;    ///< fails when absent
+  const Type& type(size_t i) const;  ///< fails when absent
   DType dtype(size_t i) const { return type(i).dtype; }
   /// Dims of input i; fails with kInvalidModel when its rank is not known (the driver asks again
   /// once it is; see kUnknownRank).
@@ -101,7 +104,8 @@ using ReferenceFn = void (*)(const ReferenceContext&);
 // ---- fusion -------------------------------------------------------------------------------------
 
 /// Elementwise ops: the scalar function as loop IR. `args` are the inputs' elements after
-/// broadcasting (numpy rules), `node` gives attributes; the result has the dtype `result`.
+/// broadcasting (numpy rules), absent ones default-constructed; `node` gives attributes; the result
+/// has the dtype `result` (its value type: f32 for f16). An absent Expr = no form for these dtypes.
 using ScalarFn = loop::Expr (*)(const Node& node, std::span<const loop::Expr> args, DType result);
 
 /// Reductions over axes: result = post(fold(op, pre(x)), count).
@@ -153,12 +157,12 @@ struct OpDef {
   ViewFn view = nullptr;
   ExpandFn expand = nullptr;
 
-  FlopsFn flops = nullptr;     ///< null: `weight` per output element
-  double weight = 1;           ///< relative cost of one element of a scalar function, add = 1
+  FlopsFn flops = nullptr;  ///< null: `weight` per output element
+  double weight = 1;        ///< relative cost of one element of a scalar function, add = 1
   Tolerance tolerance = Tolerance::kExact;
-  bool commutative = false;    ///< of its first two inputs
-  bool control_flow = false;   ///< has subgraphs
-  bool random = false;         ///< must not be folded or merged
+  bool commutative = false;   ///< of its first two inputs
+  bool control_flow = false;  ///< has subgraphs
+  bool random = false;        ///< must not be folded or merged
   int subgraphs = 0;
 };
 

@@ -1,0 +1,298 @@
+#include "ops/infer.h"
+
+#include <map>
+#include <unordered_set>
+
+#include "ops/support.h"
+
+namespace xc {
+
+namespace {
+
+std::string place(const Node& node) {
+  return fmt::format("node '{}' ({})", node.name, node.op->name);
+}
+
+/// Largest element count of an integer graph input whose elements become symbols.
+constexpr int64_t kMaxInputElements = 64;
+/// Ranks tried to learn the dtypes of outputs when an input's rank is not known.
+constexpr size_t kProbedRanks = 6;
+
+/// State of one infer_types() call over a graph and its subgraphs.
+class Driver {
+ public:
+  explicit Driver(Graph& root) : root_(root) { remember(root); }
+
+  void run() {
+    for (ValueId id : root_.inputs) {
+      Value& value = root_.value(id);
+      if (value.type.kind == Type::Kind::kTensor && value.type.dtype == DType::kUndefined)
+        fail(Status::kInvalidModel, "graph input '{}' has no type", value.name);
+      value.elements = input_elements(root_, value);
+    }
+    infer_graph(root_);
+  }
+
+ private:
+  /// Notes the types that a front end declared, and the symbols in use.
+  void remember(Graph& graph) {
+    std::vector<Type>& declared = declared_[&graph];
+    for (ValueId id = 0; id < graph.value_count(); ++id) {
+      declared.push_back(graph.value(id).type);
+      if (!graph.value(id).type.dims) continue;
+      std::vector<std::string> symbols;
+      for (const Dim& d : *graph.value(id).type.dims) d.collect_symbols(symbols);
+      taken_.insert(symbols.begin(), symbols.end());
+    }
+    for (NodeId id : graph.order())
+      for (const auto& sub : graph.node(id).subgraphs) remember(*sub);
+  }
+
+  Dim fresh() {
+    std::string name;
+    do name = fmt::format("u{}", next_++);
+    while (!taken_.insert(name).second);
+    return Dim::symbol(name);
+  }
+
+  /// Symbols for the elements of a small integer input: `name[0]`, ... In a subgraph they must
+  /// differ from those of the graphs around it.
+  std::optional<std::vector<Dim>> input_elements(const Graph& graph, const Value& value) {
+    const Type& t = value.type;
+    if (t.kind != Type::Kind::kTensor || !is_integer(t.dtype) || !t.dims) return std::nullopt;
+    const Dim count = element_count(*t.dims);
+    if (!count.is_constant() || count.value() > kMaxInputElements) return std::nullopt;
+    auto& stem = element_stems_[{&graph, value.name}];
+    if (stem.empty()) {
+      stem = value.name;
+      for (int k = 1; !taken_.insert(stem + "[0]").second; ++k)
+        stem = fmt::format("{}.{}", value.name, k);
+    }
+    std::vector<Dim> out;
+    for (int64_t i = 0; i < count.value(); ++i)
+      out.push_back(Dim::symbol(fmt::format("{}[{}]", stem, i), true));
+    return out;
+  }
+
+  void infer_graph(Graph& graph) {
+    for (ValueId id = 0; id < graph.value_count(); ++id) {
+      Value& value = graph.value(id);
+      if (value.is_constant())
+        value.type = Type::tensor(value.constant.dtype(), to_symbolic(value.constant.dims()));
+    }
+    for (NodeId id : graph.order())
+      located(place(graph.node(id)), [&] { infer_node(graph, graph.node(id)); });
+  }
+
+  void infer_node(Graph& graph, Node& node) {
+    check_node(node);
+    InferContext c;
+    c.node = &node;
+    for (ValueId id : node.inputs) {
+      InferContext::Input input;
+      if (id != kNone) {
+        const Value& value = graph.value(id);
+        input.type = &value.type;
+        if (value.is_constant()) input.value = &value.constant;
+        if (value.elements) input.elements = &*value.elements;
+      }
+      c.inputs.push_back(input);
+    }
+    reset(c);
+    c.fresh = [this](const std::string&) { return fresh(); };
+    c.infer_subgraph = [&](size_t k, const std::vector<Type>& inputs) {
+      return infer_subgraph(graph, node, k, inputs);
+    };
+    try {
+      node.op->infer(c);
+    } catch (const UnknownRank& error) {
+      probe_dtypes(c, error);
+    }
+    for (size_t k = 0; k < node.outputs.size(); ++k)
+      if (node.outputs[k] != kNone) set_output(graph, node.outputs[k], k, c);
+  }
+
+  static void reset(InferContext& c) {
+    c.outputs.assign(c.node->outputs.size(), {});
+    c.output_elements.assign(c.node->outputs.size(), std::nullopt);
+  }
+
+  /// Learns the outputs' dtypes by trying ranks for the inputs that have none; their dims stay
+  /// unknown.
+  static void probe_dtypes(InferContext& c, const UnknownRank& error) {
+    int64_t next = 0;
+    c.fresh = [&](const std::string&) { return Dim::symbol(fmt::format("?{}", next++)); };
+    for (size_t rank = 0; rank < kProbedRanks; ++rank) {
+      std::vector<Type> types(c.inputs.size());
+      InferContext trial = c;
+      for (size_t i = 0; i < c.inputs.size(); ++i) {
+        if (!c.has(i) || c.inputs[i].type->kind != Type::Kind::kTensor || c.inputs[i].type->dims)
+          continue;
+        types[i] = *c.inputs[i].type;
+        types[i].dims.emplace();
+        for (size_t axis = 0; axis < rank; ++axis) types[i].dims->push_back(c.fresh(""));
+        trial.inputs[i].type = &types[i];
+      }
+      reset(trial);
+      try {
+        trial.node->op->infer(trial);
+      } catch (const Error&) {
+        continue;
+      }
+      reset(c);
+      c.outputs = std::move(trial.outputs);
+      for (Type& t : c.outputs) t.dims.reset();
+      return;
+    }
+    throw error;
+  }
+
+  void set_output(Graph& graph, ValueId id, size_t k, InferContext& c) {
+    Value& value = graph.value(id);
+    const Type& declared = declared_.at(&graph)[id];
+    Type type = std::move(c.outputs[k]);
+    if (type.kind == Type::Kind::kTensor && type.dtype == DType::kUndefined)
+      fail(Status::kInternal, "inference left output {} without a type", k);
+    if (declared.kind == Type::Kind::kTensor && declared.dtype != DType::kUndefined)
+      check_declared(graph, value, declared, type);
+    value.type = std::move(type);
+    value.elements = std::move(c.output_elements[k]);
+    if (!value.elements) return;
+    XC_CHECK(value.type.dims &&
+             element_count(*value.type.dims) == Dim(static_cast<int64_t>(value.elements->size())));
+  }
+
+  /// Inferred dims win over declared ones, which exporters often get wrong inside a graph. A
+  /// declared rank is taken where none can be inferred. Dtypes, and constants of graph outputs,
+  /// must agree.
+  void check_declared(const Graph& graph, const Value& value, const Type& declared,
+                      Type& inferred) {
+    if (inferred.kind != declared.kind || inferred.dtype != declared.dtype)
+      fail(Status::kInvalidModel, "'{}' is declared as {}, inferred is {}", value.name,
+           declared.text(), inferred.text());
+    if (inferred.kind != Type::Kind::kTensor || !declared.dims) return;
+    if (!inferred.dims) {
+      inferred.dims = declared.dims;
+      for (Dim& d : *inferred.dims)
+        if (!d.is_constant()) d = fresh();
+      return;
+    }
+    if (&graph != &root_ ||
+        !graph.is_output(graph.node(value.producer).outputs[value.output_index]))
+      return;
+    bool agree = inferred.dims->size() == declared.dims->size();
+    for (size_t i = 0; agree && i < declared.dims->size(); ++i) {
+      const Dim &a = (*inferred.dims)[i], &b = (*declared.dims)[i];
+      agree = !a.is_constant() || !b.is_constant() || a == b;
+    }
+    if (!agree)
+      fail(Status::kInvalidModel, "graph output '{}' is declared as {}, inferred is {}", value.name,
+           declared.text(), inferred.text());
+  }
+
+  std::vector<Type> infer_subgraph(const Graph& outer, const Node& node, size_t k,
+                                   const std::vector<Type>& inputs) {
+    Graph& sub = *node.subgraphs.at(k);
+    if (inputs.size() != sub.inputs.size())
+      fail(Status::kInvalidModel, "subgraph {} has {} inputs, expected {}", k, sub.inputs.size(),
+           inputs.size());
+    const size_t own = inputs.size() - node.capture_count;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      Value& value = sub.value(sub.inputs[i]);
+      const Type& declared = declared_.at(&sub)[sub.inputs[i]];
+      value.type = inputs[i];
+      if (declared.kind == Type::Kind::kTensor && declared.dtype != DType::kUndefined)
+        check_declared_input(value, declared);
+      if (i >= own) {
+        const ValueId captured = node.inputs[node.inputs.size() - node.capture_count + (i - own)];
+        value.elements = captured == kNone ? std::nullopt : elements_of(outer.value(captured));
+      } else {
+        value.elements = input_elements(sub, value);
+      }
+    }
+    infer_graph(sub);
+    std::vector<Type> out;
+    for (ValueId id : sub.outputs) out.push_back(sub.value(id).type);
+    return out;
+  }
+
+  static void check_declared_input(const Value& value, const Type& declared) {
+    if (declared.kind != value.type.kind || declared.dtype != value.type.dtype)
+      fail(Status::kInvalidModel, "subgraph input '{}' is declared as {}, given is {}", value.name,
+           declared.text(), value.type.text());
+  }
+
+  /// Elements of a captured value; those of a constant are known by content.
+  static std::optional<std::vector<Dim>> elements_of(const Value& value) {
+    if (value.elements || !value.is_constant()) return value.elements;
+    if (!is_integer(value.constant.dtype()) && value.constant.dtype() != DType::kBool)
+      return std::nullopt;
+    if (value.constant.count() > kMaxKnownElements) return std::nullopt;
+    const std::vector<int64_t> v = value.constant.to_int64s();
+    return std::vector<Dim>(v.begin(), v.end());
+  }
+
+  Graph& root_;
+  std::map<const Graph*, std::vector<Type>> declared_;
+  std::unordered_set<std::string> taken_;
+  std::map<std::pair<const Graph*, std::string>, std::string> element_stems_;
+  int64_t next_ = 0;
+};
+
+}  // namespace
+
+void infer_types(Graph& graph) {
+  Driver(graph).run();
+}
+
+std::vector<Type> infer_concrete(const Node& node, const std::vector<Tensor>& inputs) {
+  return located(place(node), [&] {
+    check_node(node);
+    std::vector<Type> types;
+    types.reserve(inputs.size());
+    for (const Tensor& t : inputs)
+      types.push_back(t ? Type::tensor(t.dtype(), to_symbolic(t.dims())) : Type{});
+    InferContext c;
+    c.node = &node;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      c.inputs.push_back(inputs[i] ? InferContext::Input{&types[i], &inputs[i], nullptr}
+                                   : InferContext::Input{});
+    c.outputs.resize(node.outputs.size());
+    c.output_elements.resize(node.outputs.size());
+    c.fresh = [&](const std::string& hint) -> Dim {
+      fail(Status::kUnsupported, "unsupported: the size of {} follows from a run only", hint);
+    };
+    c.infer_subgraph = [](size_t, const std::vector<Type>&) -> std::vector<Type> {
+      fail(Status::kUnsupported, "unsupported: concrete inference of control flow");
+    };
+    node.op->infer(c);
+    for (const Type& t : c.outputs)
+      if (t.kind == Type::Kind::kTensor && t.dims && !to_concrete(*t.dims))
+        fail(Status::kUnsupported, "unsupported: sizes {} are not numbers", t.text());
+    return std::move(c.outputs);
+  });
+}
+
+std::vector<Tensor> run_reference(const Node& node, const std::vector<Tensor>& inputs) {
+  const std::vector<Type> types = infer_concrete(node, inputs);
+  return located(place(node), [&] {
+    if (!node.op->reference)
+      fail(Status::kUnsupported, "unsupported: {} has no reference kernel", node.op->name);
+    ReferenceContext c;
+    c.node = &node;
+    for (const Tensor& t : inputs) c.inputs.push_back(t ? t.view() : TensorView{});
+    std::vector<Tensor> outputs;
+    for (size_t k = 0; k < types.size(); ++k) {
+      if (types[k].kind != Type::Kind::kTensor)
+        fail(Status::kUnsupported, "unsupported: outputs of type {}", types[k].text());
+      outputs.push_back(node.outputs[k] == kNone
+                            ? Tensor{}
+                            : Tensor(types[k].dtype, *to_concrete(*types[k].dims)));
+    }
+    for (const Tensor& t : outputs) c.outputs.push_back(t ? t.view() : TensorView{});
+    node.op->reference(c);
+    return outputs;
+  });
+}
+
+}  // namespace xc
