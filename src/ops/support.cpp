@@ -59,16 +59,6 @@ std::vector<size_t> normalise_axes(const std::vector<int64_t>& axes, size_t rank
   return out;
 }
 
-Dim broadcast_dim(const Dim& a, const Dim& b) {
-  if (a == b || b == Dim(1)) return a;
-  if (a == Dim(1)) return b;
-  if (a.is_constant() && b.is_constant())
-    fail(Status::kInvalidModel, "dims {} and {} do not broadcast", a.text(), b.text());
-  if (a.is_constant()) return a;
-  if (b.is_constant()) return b;
-  return max(a, b);
-}
-
 SymDims broadcast_dims(const SymDims& a, const SymDims& b) {
   const SymDims& longer = a.size() >= b.size() ? a : b;
   const SymDims& shorter = a.size() >= b.size() ? b : a;
@@ -79,7 +69,7 @@ SymDims broadcast_dims(const SymDims& a, const SymDims& b) {
     if (x.is_constant() && y.is_constant() && x != y && x != Dim(1) && y != Dim(1))
       fail(Status::kInvalidModel, "shapes {} and {} do not broadcast: {} against {}", to_text(a),
            to_text(b), x.text(), y.text());
-    out[lead + i] = broadcast_dim(x, y);
+    out[lead + i] = broadcast(x, y);
   }
   return out;
 }

@@ -61,9 +61,7 @@ size_t normalise_axis(int64_t axis, size_t rank, std::string_view what = "axis")
 std::vector<size_t> normalise_axes(const std::vector<int64_t>& axes, size_t rank,
                                    bool sorted = false, std::string_view what = "axes");
 
-/// Numpy broadcasting of two dims: equal, or one is 1. Two different symbols give
-/// broadcast(a, b), which checks itself when it is evaluated.
-Dim broadcast_dim(const Dim& a, const Dim& b);
+/// Numpy broadcasting of shapes; see broadcast() in tensor/dim.h for dims.
 SymDims broadcast_dims(const SymDims& a, const SymDims& b);
 SymDims broadcast_dims(std::span<const SymDims> all);
 /// Broadcast of the dims of inputs [first, last), absent ones left out.

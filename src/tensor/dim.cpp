@@ -15,7 +15,7 @@ namespace xc {
 // monomial holding the constant. Ordering is by text, which makes printing and equality cheap to
 // reason about; expressions are small.
 struct Atom {
-  enum class Kind : uint8_t { kSymbol, kFloorDiv, kMod, kMin, kMax };
+  enum class Kind : uint8_t { kSymbol, kFloorDiv, kMod, kMin, kMax, kBroadcast };
   Kind kind = Kind::kSymbol;
   bool can_be_negative = false;
   std::string name;  // of a symbol
@@ -160,9 +160,22 @@ Bounds bounds_of(const Atom& atom) {
       if (a.high && b.high) out.high = std::max(*a.high, *b.high);
       return out;
     }
+    case Atom::Kind::kBroadcast: {
+      Bounds out;
+      if (a.low && b.low)
+        out.low = *a.low >= 1 && *b.low >= 1 ? std::max(*a.low, *b.low) : std::min(*a.low, *b.low);
+      if (a.high && b.high) out.high = std::max(*a.high, *b.high);
+      return out;
+    }
     case Atom::Kind::kSymbol: break;
   }
   return {};
+}
+
+int64_t broadcast_value(int64_t a, int64_t b) {
+  if (a == b || b == 1) return a;
+  if (a == 1) return b;
+  fail(Status::kRange, "dims {} and {} do not broadcast", a, b);
 }
 
 Bounds bounds_of(const Dim& d) {
@@ -245,6 +258,7 @@ std::optional<int64_t> Dim::evaluate(const Lookup& lookup) const {
             v = atom->kind == Atom::Kind::kMod ? *a - floor_div(*a, *b) * *b : floor_div(*a, *b);
             break;
           case Atom::Kind::kMin: v = std::min(*a, *b); break;
+          case Atom::Kind::kBroadcast: v = broadcast_value(*a, *b); break;
           default: v = std::max(*a, *b); break;
         }
       }
@@ -272,6 +286,7 @@ Dim Dim::substitute(const Rename& rename) const {
           case Atom::Kind::kFloorDiv: v = floor_div(a, b); break;
           case Atom::Kind::kMod: v = modulo(a, b); break;
           case Atom::Kind::kMin: v = min(a, b); break;
+          case Atom::Kind::kBroadcast: v = broadcast(a, b); break;
           default: v = max(a, b); break;
         }
       }
@@ -388,6 +403,40 @@ Dim max(const Dim& a, const Dim& b) {
   if (d.low && *d.low >= 0) return a;
   return a.text() < b.text() ? function_atom(Atom::Kind::kMax, "max", a, b)
                              : function_atom(Atom::Kind::kMax, "max", b, a);
+}
+
+namespace {
+
+// The operands of nested broadcasts; anything else is its own operand.
+void broadcast_operands(const Dim& d, std::map<std::string, Dim>& out) {
+  if (const Sum* sum = DimAccess::sum(d); sum && sum->size() == 1 && sum->begin()->second == 1) {
+    const auto& atoms = sum->begin()->first.atoms;
+    if (atoms.size() == 1 && atoms[0]->kind == Atom::Kind::kBroadcast) {
+      broadcast_operands(atoms[0]->a, out);
+      broadcast_operands(atoms[0]->b, out);
+      return;
+    }
+  }
+  out.emplace(d.text(), d);
+}
+
+}  // namespace
+
+Dim broadcast(const Dim& a, const Dim& b) {
+  if (a == b || b == Dim(1)) return a;
+  if (a == Dim(1)) return b;
+  if (a.is_constant() && b.is_constant()) return broadcast_value(a.value(), b.value());
+  // A constant other than 1 is the result whatever the symbol is; who runs checks the symbol.
+  if (a.is_constant()) return a;
+  if (b.is_constant()) return b;
+  std::map<std::string, Dim> operands;
+  broadcast_operands(a, operands);
+  broadcast_operands(b, operands);
+  auto it = operands.begin();
+  Dim out = it->second;
+  for (++it; it != operands.end(); ++it)
+    out = function_atom(Atom::Kind::kBroadcast, "broadcast", out, it->second);
+  return out;
 }
 
 Dim element_count(const SymDims& dims) {
@@ -513,6 +562,7 @@ class Parser {
       if (name == "mod") return modulo(a, b);
       if (name == "min") return min(a, b);
       if (name == "max") return max(a, b);
+      if (name == "broadcast") return broadcast(a, b);
       error("unknown function");
     }
     return Dim::symbol(name, name.back() == ']');
@@ -562,7 +612,8 @@ DimProgram::DimProgram(const std::vector<Dim>& dims,
         const Op op = atom->kind == Atom::Kind::kFloorDiv ? Op::kFloorDiv
                       : atom->kind == Atom::Kind::kMod    ? Op::kMod
                       : atom->kind == Atom::Kind::kMin    ? Op::kMin
-                                                          : Op::kMax;
+                      : atom->kind == Atom::Kind::kMax    ? Op::kMax
+                                                          : Op::kBroadcast;
         multiply(emit(atom->key, {op, a, b, 0}));
       }
       total = total ? emit({}, {Op::kAdd, *total, *product, 0}) : *product;
@@ -597,6 +648,7 @@ void DimProgram::run(const int64_t* symbols, int64_t* out) const {
         break;
       case Op::kMin: v[i] = std::min(v[c.a], v[c.b]); break;
       case Op::kMax: v[i] = std::max(v[c.a], v[c.b]); break;
+      case Op::kBroadcast: v[i] = broadcast_value(v[c.a], v[c.b]); break;
     }
   }
   for (size_t i = 0; i < results_.size(); ++i) out[i] = v[results_[i]];

@@ -1,7 +1,7 @@
 #pragma once
 // Symbolic dimensions. A Dim is an integer expression over named symbols, kept in a normal form so
 // that equal expressions compare equal: a sum of integer multiples of products of atoms, where an
-// atom is a symbol or an opaque function (floor division, modulo, min, max) of normal forms.
+// atom is a symbol or an opaque function (floor division, modulo, min, max, broadcast) of normal forms.
 //
 // Symbols stand for what a run makes known: an input's dim ("n"), an element of a small integer
 // input ("pos[0]"), or a size computed during the run ("u3"). A dim symbol is >= 0; an element of a
@@ -75,6 +75,8 @@ Dim ceil_div(const Dim& a, const Dim& b);
 Dim modulo(const Dim& a, const Dim& b);  ///< of the floor division
 Dim min(const Dim& a, const Dim& b);
 Dim max(const Dim& a, const Dim& b);
+/// The dim of numpy broadcasting: they are equal, or one is 1. Evaluation fails with kRange otherwise.
+Dim broadcast(const Dim& a, const Dim& b);
 
 using Dims = std::vector<int64_t>;       ///< concrete
 using SymDims = std::vector<Dim>;        ///< symbolic
@@ -101,7 +103,7 @@ class DimProgram {
   size_t size() const { return results_.size(); }
 
  private:
-  enum class Op : uint8_t { kConst, kSymbol, kAdd, kMul, kFloorDiv, kMod, kMin, kMax };
+  enum class Op : uint8_t { kConst, kSymbol, kAdd, kMul, kFloorDiv, kMod, kMin, kMax, kBroadcast };
   struct Code {
     Op op;
     uint32_t a, b;
