@@ -1,3 +1,4 @@
+// Labels: tsan
 #include "base/thread_pool.h"
 
 #include <doctest/doctest.h>
