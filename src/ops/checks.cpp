@@ -1,0 +1,65 @@
+#include "ops/checks.h"
+
+#include <algorithm>
+
+#include "ops/infer.h"
+
+namespace xc {
+
+bool known_different(const Dim& a, const Dim& b) {
+  if (a == b) return false;
+  const Dim difference = a - b;
+  const auto low = difference.lower_bound(), high = difference.upper_bound();
+  return (low && *low > 0) || (high && *high < 0);
+}
+
+void require_same_dtype(const InferContext& ctx, size_t i) {
+  if (ctx.has(i) && ctx.dtype(i) != ctx.dtype(0))
+    ctx.error("input {} is of type {}, input 0 of type {}", i, name(ctx.dtype(i)),
+              name(ctx.dtype(0)));
+}
+
+void require_rank(const InferContext& ctx, size_t i, size_t rank) {
+  if (ctx.rank(i) != rank) ctx.error("input {} has rank {}, expected {}", i, ctx.rank(i), rank);
+}
+
+void require_vector(const InferContext& ctx, size_t i, const Dim& size) {
+  require_dims(ctx, i, {size});
+}
+
+void require_dims(const InferContext& ctx, size_t i, const SymDims& dims) {
+  const SymDims& found = ctx.dims(i);
+  bool same = found.size() == dims.size();
+  for (size_t k = 0; same && k < dims.size(); ++k) same = !known_different(found[k], dims[k]);
+  if (!same) ctx.error("input {} has dims {}, expected {}", i, to_text(found), to_text(dims));
+}
+
+void require_scalar(const InferContext& ctx, size_t i) {
+  for (const Dim& d : ctx.dims(i))
+    if (known_different(d, 1))
+      ctx.error("input {} has dims {}, expected one element", i, to_text(ctx.dims(i)));
+}
+
+void check_shapes(const ReferenceContext& ctx) {
+  std::vector<Tensor> inputs;
+  for (const TensorView& view : ctx.inputs) {
+    if (!view) {
+      inputs.emplace_back();
+      continue;
+    }
+    inputs.emplace_back(Buffer::wrap(view.data, 0, {}), 0, view.dtype,
+                        Dims(view.dims.begin(), view.dims.end()),
+                        Dims(view.strides.begin(), view.strides.end()));
+  }
+  const std::vector<Type> types = infer_concrete(*ctx.node, inputs);
+  for (size_t i = 0; i < ctx.outputs.size() && i < types.size(); ++i) {
+    const TensorView& view = ctx.outputs[i];
+    if (!view || !types[i].dims) continue;
+    const auto dims = to_concrete(*types[i].dims);
+    if (dims && !std::equal(dims->begin(), dims->end(), view.dims.begin(), view.dims.end()))
+      fail(Status::kInvalidModel, "output {} has dims {}, expected {}", i,
+           to_text(Dims(view.dims.begin(), view.dims.end())), to_text(*dims));
+  }
+}
+
+}  // namespace xc

@@ -1,0 +1,47 @@
+#pragma once
+// Builder for OpDef::expand: short names for the nodes and constants an expansion adds.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/op.h"
+
+namespace xc {
+
+class Expansion {
+ public:
+  Expansion(const Graph& graph, const Node& node, Patch& patch)
+      : graph_(graph), node_(node), patch_(patch) {}
+
+  bool has(size_t i) const { return i < node_.inputs.size() && node_.inputs[i] != kNone; }
+  ValueId in(size_t i) const { return node_.inputs[i]; }
+  const Type& type(size_t i) const { return graph_.value(in(i)).type; }
+  DType dtype(size_t i) const { return type(i).dtype; }
+  /// Rank of input i; nullopt when not known.
+  std::optional<int64_t> rank(size_t i) const;
+
+  using AttrList = std::vector<std::pair<std::string, Attr>>;
+  /// A node with one output.
+  ValueId add(std::string_view op, std::vector<ValueId> inputs, const AttrList& attrs = {});
+  /// A reduction that keeps its axes at size 1.
+  ValueId reduce(std::string_view op, ValueId data, std::vector<int64_t> axes);
+  /// A rank-0 constant of the working type.
+  ValueId scalar(double value);
+  ValueId ints(std::vector<int64_t> values);
+
+  /// The type to compute in: f32 for f16 and bf16, else the type of input 0.
+  DType working() const;
+  /// Input i in the working type.
+  ValueId widened(size_t i) { return cast(in(i), dtype(i), working()); }
+  /// A value of the working type in the type of input i.
+  ValueId narrowed(ValueId value, size_t i = 0) { return cast(value, working(), dtype(i)); }
+  ValueId cast(ValueId value, DType from, DType to);
+
+ private:
+  const Graph& graph_;
+  const Node& node_;
+  Patch& patch_;
+};
+
+}  // namespace xc

@@ -1,0 +1,45 @@
+#pragma once
+// Numpy matrix products, shared by MatMul, MatMulInteger and QLinearMatMul: 1-D operands get an
+// axis that the result loses again, leading axes are broadcast.
+
+#include <vector>
+
+#include "ops/checks.h"
+#include "ops/dense.h"
+
+namespace xc {
+
+inline constexpr TypeSet kMatMulTypes =
+    kFloats | type_set({DType::kI32, DType::kI64, DType::kU32, DType::kU64});
+
+/// Dims of the product of inputs a and b; checks that the inner dims agree.
+SymDims infer_matmul(const InferContext& ctx, size_t a, size_t b);
+
+/// Operand dims and element strides over batch, plus the three sizes.
+struct MatMulShape {
+  Dims batch;                 ///< broadcast leading dims of the result
+  Dims a_strides, b_strides;  ///< of a row-major operand over `batch`; zero where broadcast
+  int64_t m = 1, k = 1, n = 1;
+};
+MatMulShape matmul_shape(std::span<const int64_t> a, std::span<const int64_t> b);
+
+/// The product, row-major. Unsigned 64-bit arithmetic gives every integer type its wrap-around.
+template <class T>
+std::vector<T> matmul(const MatMulShape& s, const std::vector<T>& a, const std::vector<T>& b) {
+  std::vector<T> y(static_cast<size_t>(element_count(s.batch) * s.m * s.n));
+  for_each_index(s.batch, {s.a_strides, s.b_strides}, [&](int64_t flat, const int64_t* at) {
+    const T* left = a.data() + at[0];
+    const T* right = b.data() + at[1];
+    T* out = y.data() + flat * s.m * s.n;
+    for (int64_t i = 0; i < s.m; ++i)
+      for (int64_t k = 0; k < s.k; ++k)
+        for (int64_t j = 0; j < s.n; ++j)
+          out[i * s.n + j] += left[i * s.k + k] * right[k * s.n + j];
+  });
+  return y;
+}
+
+/// Multiply-adds count as two; a and b are the operands' input indices.
+Dim matmul_flops(const Graph& graph, const Node& node, size_t a);
+
+}  // namespace xc

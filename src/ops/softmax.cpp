@@ -1,0 +1,118 @@
+// Softmax, LogSoftmax, Hardmax along one axis.
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/checks.h"
+#include "ops/dense.h"
+#include "ops/expansion.h"
+#include "ops/support.h"
+
+namespace xc {
+
+namespace {
+
+void infer(InferContext& ctx) {
+  check_dtype(ctx, 0, kFloats);
+  normalise_axis(ctx.attrs().get_int("axis", -1), ctx.rank(0));
+  infer_same(ctx);
+}
+
+/// Calls body(first, size, step) for every line along the axis of a row-major tensor.
+template <class Body>
+void for_each_line(const ReferenceContext& ctx, Body body) {
+  const auto dims = ctx.inputs[0].dims;
+  const size_t axis = normalise_axis(ctx.attrs().get_int("axis", -1), dims.size());
+  const int64_t outer = product(dims, 0, axis), size = dims[axis];
+  const int64_t step = product(dims, axis + 1, dims.size());
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < step; ++i) body(o * size * step + i, size, step);
+}
+
+void reference_softmax(const ReferenceContext& ctx) {
+  auto x = double_values(ctx.inputs[0]);
+  for_each_line(ctx, [&](int64_t first, int64_t size, int64_t step) {
+    const auto at = [&](int64_t k) -> double& { return x[static_cast<size_t>(first + k * step)]; };
+    double top = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (int64_t k = 0; k < size; ++k) top = std::max(top, at(k));
+    for (int64_t k = 0; k < size; ++k) sum += at(k) = std::exp(at(k) - top);
+    for (int64_t k = 0; k < size; ++k) at(k) /= sum;
+  });
+  write_dense(ctx.outputs[0], x);
+}
+
+void reference_log_softmax(const ReferenceContext& ctx) {
+  auto x = double_values(ctx.inputs[0]);
+  for_each_line(ctx, [&](int64_t first, int64_t size, int64_t step) {
+    const auto at = [&](int64_t k) -> double& { return x[static_cast<size_t>(first + k * step)]; };
+    double top = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (int64_t k = 0; k < size; ++k) top = std::max(top, at(k));
+    for (int64_t k = 0; k < size; ++k) sum += std::exp(at(k) - top);
+    for (int64_t k = 0; k < size; ++k) at(k) = at(k) - top - std::log(sum);
+  });
+  write_dense(ctx.outputs[0], x);
+}
+
+/// One at the first largest element, zero elsewhere.
+void reference_hardmax(const ReferenceContext& ctx) {
+  const auto x = double_values(ctx.inputs[0]);
+  std::vector<double> y(x.size(), 0.0);
+  for_each_line(ctx, [&](int64_t first, int64_t size, int64_t step) {
+    int64_t best = first;
+    for (int64_t k = 1; k < size; ++k)
+      if (x[static_cast<size_t>(first + k * step)] > x[static_cast<size_t>(best)])
+        best = first + k * step;
+    if (size > 0) y[static_cast<size_t>(best)] = 1;
+  });
+  write_dense(ctx.outputs[0], y);
+}
+
+/// x minus its maximum along the axis, in the working type.
+ValueId shifted(Expansion& e, int64_t axis) {
+  const ValueId x = e.widened(0);
+  return e.add("Sub", {x, e.reduce("ReduceMax", x, {axis})});
+}
+
+std::vector<ValueId> expand_softmax(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  const int64_t axis = node.attrs.get_int("axis", -1);
+  const ValueId powers = e.add("Exp", {shifted(e, axis)});
+  return {e.narrowed(e.add("Div", {powers, e.reduce("ReduceSum", powers, {axis})}))};
+}
+
+std::vector<ValueId> expand_log_softmax(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  const int64_t axis = node.attrs.get_int("axis", -1);
+  const ValueId x = shifted(e, axis);
+  const ValueId sum = e.reduce("ReduceSum", e.add("Exp", {x}), {axis});
+  return {e.narrowed(e.add("Sub", {x, e.add("Log", {sum})}))};
+}
+
+Dim flops_softmax(const Graph& graph, const Node& node) {
+  const auto& dims = graph.value(node.inputs[0]).type.dims;
+  return dims ? Dim(12) * element_count(*dims) : Dim(0);  // an exponential costs about 8 additions
+}
+
+OpDef row(std::string_view name, ReferenceFn reference, ExpandFn expand) {
+  OpDef op;
+  op.name = name;
+  op.attrs = {{"axis", AttrKind::kInt}};
+  op.infer = infer;
+  op.reference = reference;
+  op.expand = expand;
+  op.flops = flops_softmax;
+  op.tolerance = Tolerance::kReduction;
+  return op;
+}
+
+}  // namespace
+
+void register_softmax(OpList& ops) {
+  ops.push_back(row("Softmax", reference_softmax, expand_softmax));
+  ops.push_back(row("LogSoftmax", reference_log_softmax, expand_log_softmax));
+  OpDef hardmax = row("Hardmax", reference_hardmax, nullptr);
+  hardmax.tolerance = Tolerance::kExact;
+  ops.push_back(std::move(hardmax));
+}
+
+}  // namespace xc

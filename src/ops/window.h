@@ -1,0 +1,54 @@
+#pragma once
+// Sliding windows over spatial axes: what convolution and pooling share. Attributes, their checks,
+// output sizes and padding, for any number of spatial axes.
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "ops/op.h"
+
+namespace xc {
+
+/// Largest kernel, stride, dilation or padding a model may ask for: sums and products of two stay
+/// far from overflow.
+inline constexpr int64_t kMaxWindow = int64_t{1} << 30;
+
+/// Rows of a schema. All ops with windows have these; kernel_shape is required for pooling only.
+std::vector<AttrSpec> window_attr_specs(bool kernel_required);
+
+enum class AutoPad : uint8_t { kNotSet, kValid, kSameUpper, kSameLower };
+
+/// The window attributes of a node, complete: one entry per spatial axis.
+struct WindowAttrs {
+  std::vector<int64_t> kernel;  ///< empty when the node does not say (convolution)
+  std::vector<int64_t> strides, dilations;
+  std::vector<int64_t> pads_begin, pads_end;
+  AutoPad auto_pad = AutoPad::kNotSet;
+  bool ceil_mode = false;
+};
+/// Reads them; fails with kInvalidModel when a list has not one entry (two for pads) per axis.
+WindowAttrs window_attrs(const Node& node, size_t spatial);
+
+/// Size of the output along one axis. Fails with kInvalidModel when the (dilated) kernel is known
+/// to be larger than the padded input.
+Dim window_output(const WindowAttrs& window, size_t axis, const Dim& input, const Dim& kernel);
+
+/// One axis with everything known, as a reference walks it.
+struct WindowAxis {
+  int64_t input = 1, output = 1, kernel = 1;
+  int64_t stride = 1, dilation = 1, pad_begin = 0, pad_end = 0;
+
+  /// Input index under kernel position k of output o; outside [0, input) it is padding.
+  int64_t at(int64_t o, int64_t k) const { return o * stride - pad_begin + k * dilation; }
+  bool inside(int64_t i) const { return i >= 0 && i < input; }
+};
+/// Axes from dims of N, C, spatial...; padding of SAME_* is worked out here.
+std::vector<WindowAxis> window_axes(const WindowAttrs& window, std::span<const int64_t> input,
+                                    std::span<const int64_t> kernel,
+                                    std::span<const int64_t> output);
+/// The same with axes of size 1 put in front, so that three nested loops walk any window of up to
+/// three axes. Fails with kUnsupported for more.
+std::array<WindowAxis, 3> window_axes_3d(std::vector<WindowAxis> axes);
+
+}  // namespace xc
