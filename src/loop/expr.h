@@ -206,9 +206,9 @@ struct Node {
   DType type;
   uint32_t id = 0;    // kLoad: buffer; kReg, kAccValue, kAccIndex, kLoopVar, kDim: which
   uint64_t bits = 0;  // kConst: the value's bits, zero-extended
-  std::vector<Expr> args;
-  std::vector<Index> indices;  // kLoad
-  Expr guard;                  // kLoad: bool, or absent
+  std::vector<Expr> args = {};
+  std::vector<Index> indices = {};  // kLoad
+  Expr guard = {};                  // kLoad: bool, or absent
 };
 
 // --- making expressions. All check types and throw xc::Error (kInvalidArgument) on misuse. ---

@@ -11,7 +11,4 @@ namespace xc::loop {
 // with the same `math` (NaN payloads aside).
 int32_t interpret(const Kernel& kernel, const xc_kargs& args, MathLevel math = MathLevel::kFma);
 
-// One operation on constants, for folding: `args` hold value bits of the operands' types.
-uint64_t evaluate_op(Op op, DType result, DType operand, std::span<const uint64_t> args);
-
 }  // namespace xc::loop

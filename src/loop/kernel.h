@@ -39,6 +39,7 @@
 #include <vector>
 
 #include "loop/expr.h"
+#include "xc/kernel_abi.h"
 
 namespace xc::loop {
 
@@ -70,6 +71,7 @@ enum class AccOp : uint8_t { kSum, kProd, kMax, kMin, kArgMax, kArgMin, kArgMaxL
 enum class AccOrder : uint8_t { kLanes, kSequential };
 constexpr int kReductionLanes = 16;
 constexpr int kReductionAccumulators = 4;
+constexpr int64_t kScratchAlignment = XC_KERNEL_SCRATCH_ALIGNMENT;  // bytes
 
 struct Stmt;
 using Block = std::vector<Stmt>;
@@ -144,6 +146,8 @@ int64_t evaluate_size(const Expr& e, std::span<const int64_t> dims);
 // --- traversal ---
 // Calls `visit` for each statement of the block and of nested blocks, outer first.
 void visit_statements(const Block& block, const std::function<void(const Stmt&)>& visit);
+// Calls `visit` for each expression the statement itself holds (not those of a loop's body).
+void visit_exprs(const Stmt& stmt, const std::function<void(const Expr&)>& visit);
 // Calls `visit` for each distinct node reachable from `e` (children first), loads' checked indices,
 // extents and guards included.
 void visit_nodes(const Expr& e, const std::function<void(const Expr&)>& visit);

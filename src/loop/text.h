@@ -18,9 +18,9 @@
 //   }
 //
 // Binary operations with an infix form are parenthesised: (a + b). Others are calls: fma(a, b, c),
-// cast<f32>(x), a.index (arg-reductions). Constants carry their type: 0.5:f32, -3:i64, true,
-// inf:f32, nan:f32. Loads: x[i, 2*j + 1], guarded x[i, j] if cond, gathered x[check(k, n), j].
-// Comments start with #.
+// cast<f32>(x); a.index is the index of an arg-reduction. Constants carry their type: 0.5:f32,
+// true, inf:f32, nan:f32; a plain number is an i64. Loads: x[i, 2*j + 1], guarded (x[i, j] if
+// cond), gathered x[check(k, n), j]. A guarded store: y[i] = v if cond. Comments start with #.
 #pragma once
 
 #include <string>
@@ -34,5 +34,7 @@ std::string print(const Kernel& kernel);
 std::string print(const Kernel& kernel, const Expr& e);  // one expression, for messages
 // Throws xc::Error with line and column on malformed text; the result is verified.
 Kernel parse(std::string_view text);
+// Words that cannot name anything.
+bool is_reserved_name(std::string_view name);
 
 }  // namespace xc::loop

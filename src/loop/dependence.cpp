@@ -1,0 +1,138 @@
+#include "loop/dependence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace xc::loop {
+
+namespace {
+
+struct Reference {
+  uint32_t buffer;
+  const std::vector<Index>* indices;
+  bool stored;
+};
+
+// The block loop of `split`: body loop over [v * f, min(v * f + f, ...)), so that the ranges of its
+// variable are disjoint between iterations of v.
+bool is_block_of(const For& inner, Var outer) {
+  const Expr& begin = inner.begin;
+  const bool scaled = begin->op == Op::kMul && begin->args[0]->op == Op::kLoopVar &&
+                      begin->args[0]->id == outer.id && is_const(begin->args[1]);
+  if (!scaled) return false;
+  const int64_t factor = const_as_int(*begin->args[1]);
+  const auto reaches = [&](const Expr& end) {
+    return end->op == Op::kAdd && same_expr(end->args[0], begin) && is_const(end->args[1]) &&
+           const_as_int(*end->args[1]) <= factor;
+  };
+  return reaches(inner.end) || (inner.end->op == Op::kMin &&
+                                (reaches(inner.end->args[0]) || reaches(inner.end->args[1])));
+}
+
+class Analysis {
+ public:
+  Analysis(const Kernel& kernel, const For& loop, bool with_scratch)
+      : kernel_(kernel), loop_(loop), with_scratch_(with_scratch) {
+    collect(loop.body);
+  }
+
+  std::string run() { return carried_.empty() ? memory() : carried_; }
+
+  std::string memory() {
+    for (const Reference& a : references_) {
+      if (!a.stored) continue;
+      for (const Reference& b : references_)
+        if (a.buffer == b.buffer && !apart(a, b))
+          return fmt::format("iterations of {} may meet in elements of {}",
+                             kernel_.vars[loop_.var.id], kernel_.buffers[a.buffer].name);
+    }
+    return "";
+  }
+
+ private:
+  void collect(const Block& block) {
+    for (const Stmt& stmt : block) {
+      visit_exprs(stmt, [&](const Expr& root) {
+        visit_nodes(root, [&](const Expr& e) {
+          if (e->op == Op::kLoad) add(e->id, e->indices, false);
+        });
+      });
+      if (const auto* store = std::get_if<Store>(&stmt.node)) {
+        add(store->buffer, store->indices, true);
+      } else if (const auto* declare = std::get_if<DeclareAcc>(&stmt.node)) {
+        declared_.insert(declare->acc);
+      } else if (const auto* accumulate = std::get_if<Accumulate>(&stmt.node)) {
+        if (!declared_.contains(accumulate->acc) &&
+            (kernel_.accs[accumulate->acc].order == AccOrder::kSequential || !with_scratch_))
+          carried_ = fmt::format("accumulator {} carries a value between iterations of {}",
+                                 kernel_.accs[accumulate->acc].name, kernel_.vars[loop_.var.id]);
+      } else if (const auto* inner = std::get_if<For>(&stmt.node)) {
+        if (is_block_of(*inner, loop_.var))
+          blocks_.insert(inner->var.id);
+        else
+          inner_vars_.insert(inner->var.id);
+        collect(inner->body);
+      }
+    }
+  }
+
+  void add(uint32_t buffer, const std::vector<Index>& indices, bool stored) {
+    if (kernel_.buffers[buffer].is_scratch() && !with_scratch_) return;
+    references_.push_back({buffer, &indices, stored});
+  }
+
+  // True when no element of `a` in one iteration equals one of `b` in another: some dimension
+  // proves it.
+  bool apart(const Reference& a, const Reference& b) const {
+    for (size_t d = 0; d < a.indices->size() && d < b.indices->size(); ++d) {
+      const Index &x = (*a.indices)[d], &y = (*b.indices)[d];
+      if (!x.is_affine() || !y.is_affine() || has_inner(x.affine) || has_inner(y.affine)) continue;
+      const Affine difference = x.affine - y.affine;
+      if (!difference.is_constant()) continue;
+      const int64_t step = coefficient(x.affine), c = difference.constant();
+      if (step == 0 ? c != 0 : (c == 0 || (c % step != 0 && !uses_block(x.affine)))) return true;
+    }
+    return false;
+  }
+
+  bool has_inner(const Affine& affine) const {
+    size_t blocks = 0;
+    for (const Affine::Term& term : affine.terms()) {
+      if (term.is_dim) continue;
+      if (inner_vars_.contains(term.id)) return true;
+      blocks += blocks_.contains(term.id) || term.id == loop_.var.id ? 1 : 0;
+    }
+    return blocks > 1;
+  }
+  bool uses_block(const Affine& affine) const {
+    return std::any_of(affine.terms().begin(), affine.terms().end(),
+                       [&](const Affine::Term& t) { return !t.is_dim && blocks_.contains(t.id); });
+  }
+  int64_t coefficient(const Affine& affine) const {
+    for (const Affine::Term& term : affine.terms())
+      if (!term.is_dim && (term.id == loop_.var.id || blocks_.contains(term.id)))
+        return term.coefficient;
+    return 0;
+  }
+
+  const Kernel& kernel_;
+  const For& loop_;
+  bool with_scratch_;
+  std::string carried_;
+  std::vector<Reference> references_;
+  std::unordered_set<uint32_t> inner_vars_, blocks_, declared_;
+};
+
+}  // namespace
+
+std::string iteration_dependence(const Kernel& kernel, const For& loop, bool with_scratch) {
+  return Analysis(kernel, loop, with_scratch).run();
+}
+
+std::string memory_dependence(const Kernel& kernel, const For& loop) {
+  return Analysis(kernel, loop, true).memory();
+}
+
+}  // namespace xc::loop

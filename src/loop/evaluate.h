@@ -1,0 +1,28 @@
+// One basic operation on value bits: what expr.h says, as code. Shared by the interpreter and by
+// constant folding. Values are their type's bits, zero-extended to 64.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "loop/kernel.h"
+
+namespace xc::loop {
+
+// `operand` is the type of the first operand (select: of its arms). Not for leaves and math
+// operations.
+uint64_t evaluate_op(Op op, DType result, DType operand, std::span<const uint64_t> args);
+
+// The value accumulators of `op` start from, before any init.
+uint64_t accumulator_identity(AccOp op, DType type);
+// op(a, b) for sum, prod, max, min.
+uint64_t combine(AccOp op, DType type, uint64_t a, uint64_t b);
+// Arg-reductions: does (value, index) replace (best, best_index)?
+bool replaces(AccOp op, DType type, uint64_t value, int64_t index, uint64_t best,
+              int64_t best_index);
+
+// Memory to value and back (f16 and bf16 widen to f32 and round).
+uint64_t load_element(DType stored, const void* at);
+void store_element(DType stored, void* at, uint64_t value);
+
+}  // namespace xc::loop

@@ -1,0 +1,325 @@
+// Methods: argument reduction with the constant split in parts (Cody and Waite), then polynomials
+// and rationals fitted for least maximum relative error (Lawson's weighted least squares on
+// Chebyshev nodes, 50 digits; fit errors noted at the coefficients).
+#include "loop/math.h"
+
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace xc::loop {
+
+namespace {
+
+using Coefficients = std::initializer_list<double>;  // constant term first
+
+constexpr std::array kBounds = {
+    MathBound{Op::kRsqrt, 1.5, 1.5}, MathBound{Op::kReciprocal, 0.5, 0.5},
+    MathBound{Op::kExp, 2, 2},       MathBound{Op::kLog, 2, 2},
+    MathBound{Op::kTanh, 4, 4},      MathBound{Op::kErf, 4, 4},
+    MathBound{Op::kSigmoid, 4, 4},   MathBound{Op::kSin, 2, 2},
+    MathBound{Op::kCos, 2, 2},       MathBound{Op::kPow, 1, 1024},
+};
+
+// Expression helpers bound to one type and level.
+class Expander {
+ public:
+  Expander(DType type, MathLevel level) : type_(type), level_(level) {}
+
+  Expr node(const Expr& e) const {
+    const Expr& x = e->args[0];
+    switch (e->op) {
+      case Op::kRsqrt:
+        return c(1) / sqrt(x);
+      case Op::kReciprocal:
+        return c(1) / x;
+      case Op::kExp:
+        return exp(x);
+      case Op::kLog:
+        return log(x);
+      case Op::kTanh:
+        return is_f32() ? tanh_f32(x) : tanh_f64(x);
+      case Op::kErf:
+        return is_f32() ? erf_f32(x) : erf_f64(x);
+      case Op::kSigmoid:
+        return sigmoid(x);
+      case Op::kSin:
+        return sin_cos(x, 0);
+      case Op::kCos:
+        return sin_cos(x, 1);
+      case Op::kPow:
+        return pow(x, e->args[1]);
+      default:
+        return e;
+    }
+  }
+
+ private:
+  bool is_f32() const { return type_ == DType::kF32; }
+  DType bits_type() const { return is_f32() ? DType::kI32 : DType::kI64; }
+  int mantissa_bits() const { return is_f32() ? 23 : 52; }
+  int bias() const { return is_f32() ? 127 : 1023; }
+  Expr c(double value) const { return constant(type_, value); }
+  Expr n(int64_t value) const { return constant_int(bits_type(), value); }
+  Expr bits(const Expr& x) const { return bitcast(bits_type(), x); }
+  Expr value(const Expr& b) const { return bitcast(type_, b); }
+  Expr mad(const Expr& a, const Expr& b, const Expr& add) const {
+    return level_ == MathLevel::kFma ? fma(a, b, add) : a * b + add;
+  }
+  Expr polynomial(const Expr& x, Coefficients coefficients) const {
+    Expr sum;
+    for (const double* at = coefficients.end(); at != coefficients.begin();) {
+      --at;
+      sum = sum ? mad(sum, x, c(*at)) : c(*at);
+    }
+    return sum;
+  }
+  // min and max with a constant first: one instruction, and NaN in x stays.
+  Expr clamp(const Expr& x, double low, double high) const { return min(c(high), max(c(low), x)); }
+  // ln2 in two parts; the first is short enough for k * part to be exact for every exponent k.
+  double ln2_high() const { return is_f32() ? 0x1.62ep-1 : 0x1.62e42fefa2p-1; }
+  double ln2_low() const { return is_f32() ? 0x1.0bfbe8e7bcd5ep-15 : 0x1.9ef35793c7673p-41; }
+  // 2^k as a float; k within the normal exponents.
+  Expr power_of_two(const Expr& k) const { return value(shl(k + n(bias()), n(mantissa_bits()))); }
+  Expr with_sign_of(const Expr& magnitude, const Expr& x) const {
+    const Expr sign = n(is_f32() ? INT64_C(-0x80000000) : INT64_MIN);
+    return value(bit_or(bits(magnitude), bit_and(bits(x), sign)));
+  }
+
+  // x = k ln2 + r, |r| <= ln2 / 2; e^x = 2^k (1 + r + r^2 q(r)). Adding 1.5 * 2^mantissa rounds to
+  // an integer and leaves it in the low bits. The factor 2^k goes in two halves so that denormal
+  // results and overflow round once.
+  Expr exp(const Expr& argument) const {
+    const bool f32 = is_f32();
+    const Expr x = f32 ? clamp(argument, -104.5, 89.0) : clamp(argument, -746.0, 710.5);
+    const Expr magic = c(f32 ? 0x1.8p23 : 0x1.8p52);
+    const Expr shifted = mad(x, c(0x1.71547652b82fep+0), magic);
+    const Expr k = shifted - magic;
+    const Expr r = mad(k, c(-ln2_low()), mad(k, c(-ln2_high()), x));
+    const Expr q =
+        f32 ? polynomial(r,
+                         {0.49999993047077840679, 0.16666520428275123759, 0.041668486489599666865,
+                          0.0083687355173360414523, 0.0013809204007336771949})  // 2^-28.3
+            : polynomial(
+                  r, {0.50000000000000000441, 0.16666666666666683521, 0.041666666666666093529,
+                      0.0083333333333169636377, 0.0013888888889115303449, 0.00019841269896566306928,
+                      0.000024801586928545417571, 2.755723466849846068e-6, 2.7557579277129607599e-7,
+                      2.5112107976118129745e-8, 2.0827663517552306508e-9});  // 2^-64
+    const Expr p = mad(r * r, q, r) + c(1);
+    const Expr ki = bits(shifted) - bits(magic);
+    const Expr half = shr(ki, n(1));
+    return p * power_of_two(half) * power_of_two(ki - half);
+  }
+
+  // x = 2^k m, m in [sqrt(1/2), sqrt(2)).
+  struct Split {
+    Expr k, m;  // k as a float
+  };
+  Split split(const Expr& x) const {
+    const bool f32 = is_f32();
+    const Expr tiny = lt(x, c(f32 ? 0x1p-126 : 0x1p-1022));
+    const Expr normal = select(tiny, x * c(f32 ? 0x1p23 : 0x1p52), x);
+    // Moves the boundary between exponents to sqrt(1/2).
+    const int64_t half_root = f32 ? 0x3f3504f3 : 0x3fe6a09e667f3bcd;
+    const Expr offset = bits(normal) - n(half_root);
+    const Expr k = shr(offset, n(mantissa_bits()));
+    const Expr m = value(bits(normal) - shl(k, n(mantissa_bits())));
+    return {cast(type_, k) - select(tiny, c(f32 ? 23 : 52), c(0)), m};
+  }
+  Expr log_specials(const Expr& x, const Expr& result) const {
+    const Expr infinite = select(eq(x, c(INFINITY)), x, result);
+    const Expr zero = select(eq(x, c(0)), c(-INFINITY), infinite);
+    return select(ge(x, c(0)), zero, c(NAN));
+  }
+  Expr log(const Expr& x) const { return log_specials(x, log_finite(x)); }
+  // For finite x > 0.
+  Expr log_finite(const Expr& x) const {
+    const auto [k, m] = split(x);
+    const Expr f = m - c(1);
+    if (is_f32()) {  // log(1 + f) = f - f^2/2 + f^3 P(f)
+      const Expr p = polynomial(
+          f, {0.33333313093008431727, -0.25000010548262069943, 0.20002091323362039521,
+              -0.16667937041065701817, 0.1422000007147701327, -0.1240674260294945447,
+              0.11886220112965447374, -0.11668625471216991314, 0.067425073346299036536});  // 2^-30
+      const Expr f2 = f * f;
+      const Expr tail = mad(k, c(ln2_low()), f2 * f * p);
+      return mad(k, c(ln2_high()), f + mad(f2, c(-0.5), tail));
+    }
+    // log(1 + f) = f - f^2/2 + s (f^2/2 + R(s^2)), s = f / (2 + f), R(z) = z T(z)
+    const Expr s = f / (f + c(2));
+    const Expr z = s * s;
+    const Expr t =
+        z * polynomial(z, {0.66666666666666660973, 0.40000000000006255409, 0.2857142856908132933,
+                           0.22222222647685417466, 0.18181775582366852339, 0.15387094801483692107,
+                           0.13250019511807877676, 0.13252281912083986511});  // 2^-66
+    const Expr half_square = c(0.5) * f * f;
+    const Expr low = mad(k, c(ln2_low()), s * (half_square + t));
+    return mad(k, c(ln2_high()), f - (half_square - low));
+  }
+
+  // x P(x^2) / Q(x^2)
+  Expr odd_rational(const Expr& x, Coefficients p, Coefficients q) const {
+    const Expr z = x * x;
+    return x * polynomial(z, p) / polynomial(z, q);
+  }
+  Expr tanh_f32(const Expr& argument) const {
+    return odd_rational(
+        clamp(argument, -9.1, 9.1),
+        {0.99999999842184214281, 0.13675980562688952853, 0.0038633999752179533668,
+         0.000027908205670517898, 3.034720975283825379e-8, -1.2028057504287350598e-11},
+        {1.0, 0.47009312464901408773, 0.027227797726915635491, 0.00039299488000317823972,
+         1.2804427553552984723e-6});  // 2^-29.4
+  }
+  Expr tanh_f64(const Expr& x) const {
+    const Expr z = x * x;
+    const Expr small =
+        x + x * z *
+                polynomial(z, {-0.33333333333333333333, -0.021422266726060138845,
+                               -0.00024389470460197601214, -1.7498437653601464231e-8}) /
+                polynomial(z, {1.0, 0.4642668001781804158, 0.024533642280316227961,
+                               0.0002549692727703340622});  // 2^-68
+    const Expr a = abs(x);
+    const Expr large = c(1) - c(2) / (exp(min(c(40), a + a)) + c(1));
+    return select(lt(a, c(0.55)), small, with_sign_of(large, x));
+  }
+  Expr erf_f32(const Expr& argument) const {
+    return odd_rational(
+        clamp(argument, -4, 4),
+        {1.1283791382055314526, 0.19358464106722409719, 0.05310713730000569208,
+         0.0038850750542940318516, 0.00028460964497901562266, 1.9865454491774433946e-6},
+        {1.0, 0.50489247049937436561, 0.11536649633847091, 0.015210727333254768217,
+         0.0011859991434199486265, 0.000037420000605305229438});  // 2^-25.3
+  }
+  Expr erf_f64(const Expr& x) const {
+    const Expr small = odd_rational(
+        x,
+        {1.1283791670955124705, 0.088361807701880240467, 0.038187746663211671135,
+         -0.00015811791196968129898, 0.00011868025417294273029, -3.0791584440593264951e-6},
+        {1.0, 0.41164194650039957612, 0.071056991482756683569, 0.0061908646273979628078,
+         0.00023446918687881030629});  // 2^-53.3 for |x| <= 1
+    const Expr a = min(c(6), abs(x));
+    // erfc(a) e^(a^2) on [1, 6]
+    const Expr scaled =
+        polynomial(a, {0.99999999265467465273, 1.8443554489926874296, 1.6775848847301018737,
+                       0.94481258664782439953, 0.35246129632925517861, 0.087119895487579249519,
+                       0.013338658678262410135, 0.0010039354472054416046}) /
+        polynomial(a, {1.0, 2.9727345356451353711, 4.0319570280303585233, 3.2739057046935974619,
+                       1.7509626104213135076, 0.63654188193413379255, 0.15530574002974663523,
+                       0.023642155879644564138, 0.0017794292665951670786});  // 2^-59
+    const Expr large = c(1) - exp(-(a * a)) * scaled;
+    return select(lt(abs(x), c(1)), small, with_sign_of(large, x));
+  }
+
+  Expr sigmoid(const Expr& x) const {
+    const Expr e = exp(-abs(x));
+    return select(lt(x, c(0)), e, c(1)) / (e + c(1));
+  }
+
+  // Quadrant q of pi/2 and remainder r, |r| <= pi/4. Within |x| < 2^45 (f32, with fma), 2^20
+  // otherwise.
+  struct Reduced {
+    Expr q, r;  // q: i64 or the bits type, low bits valid
+  };
+  Reduced reduce(const Expr& x) const {
+    const Expr magic = c(0x1.8p52);
+    const Expr shifted = mad(x, c(0x1.45f306dc9c883p-1), magic);
+    const Expr k = shifted - magic;
+    const Expr q = bits(shifted);
+    if (level_ == MathLevel::kFma)
+      return {q, mad(k, c(-0x1.1a62633145c07p-54), mad(k, c(-0x1.921fb54442d18p+0), x))};
+    const Expr first = x - k * c(0x1.921fb544p+0);
+    return {q, (first - k * c(0x1.0b4611a6p-34)) - k * c(0x1.3198a2e037073p-69)};
+  }
+  // sin for quadrant_offset 0, cos for 1.
+  Expr sin_cos(const Expr& x, int quadrant_offset) const {
+    if (is_f32()) {  // the reduction in f64, which f32 arguments and results fit with room
+      const Expander wide(DType::kF64, level_);
+      const auto [q, r] = wide.reduce(cast(DType::kF64, x));
+      return select_quadrant(cast(DType::kI32, q) + i32(quadrant_offset), cast(DType::kF32, r));
+    }
+    const auto [q, r] = reduce(x);
+    return select_quadrant(q + i64(quadrant_offset), r);
+  }
+  Expr select_quadrant(const Expr& q, const Expr& r) const {
+    const Expr z = r * r;
+    const bool f32 = is_f32();
+    const Expr s = f32 ? polynomial(z, {-0.16666666640701060085, 0.0083333292821380286447,
+                                        -0.00019839301613467920715, 2.7179929057708115724e-6})
+                       : polynomial(z, {-0.1666666666666666664, 0.0083333333333333222186,
+                                        -0.00019841269841254419329, 2.7557319213844916577e-6,
+                                        -2.5052104819518168479e-8, 1.6058354664805322754e-10,
+                                        -7.5780945324030747476e-13});
+    const Expr t = f32 ? polynomial(z, {0.041666646564598569869, -0.001388734970090559722,
+                                        0.000024436139085202773445})
+                       : polynomial(z, {0.041666666666666666611, -0.0013888888888888873313,
+                                        0.000024801587301570728872, -2.7557319215039390868e-7,
+                                        2.0876754289245749478e-9, -1.1470284441255290241e-11,
+                                        4.7377075381346275847e-14});
+    const Expr sine = mad(z * r, s, r);
+    const Expr half = c(0.5) * z;
+    const Expr lead = c(1) - half;
+    const Expr cosine = lead + mad(z * z, t, (c(1) - lead) - half);
+    const Expr one = constant_int(q.type(), 1), two = constant_int(q.type(), 2);
+    const Expr chosen = select(eq(bit_and(q, one), one), cosine, sine);
+    return select(eq(bit_and(q, two), two), -chosen, chosen);
+  }
+
+  Expr pow(const Expr& x, const Expr& y) const {
+    if (is_const(y))
+      if (Expr simple = constant_power(x, const_as_double(*y))) return simple;
+    const Expr a = abs(x);
+    Expr magnitude;
+    if (is_f32()) {  // in f64: the product y log(x) needs the digits
+      const Expander wide(DType::kF64, level_);
+      const Expr wide_log = wide.log(cast(DType::kF64, a));
+      magnitude = cast(DType::kF32, wide.exp(cast(DType::kF64, y) * wide_log));
+    } else {
+      magnitude = exp(y * log(a));
+    }
+    magnitude = select(eq(a, c(1)), c(1), magnitude);
+    const Expr whole = eq(trunc(y), y);
+    const Expr half = y * c(0.5);
+    const Expr odd = bit_and(whole, ne(trunc(half), half));
+    const Expr sign = n(is_f32() ? INT64_C(-0x80000000) : INT64_MIN);
+    const Expr negative = lt(bits(x), n(0));
+    const Expr flipped = value(bit_xor(bits(magnitude), sign));
+    Expr result = select(bit_and(negative, odd), flipped, magnitude);
+    const Expr undefined = bit_and(bit_and(lt(x, c(0)), bit_not(whole)), ne(a, c(INFINITY)));
+    result = select(undefined, c(NAN), result);
+    result = select(bit_or(is_nan(x), is_nan(y)), c(NAN), result);
+    return select(bit_or(eq(x, c(1)), eq(y, c(0))), c(1), result);
+  }
+  Expr constant_power(const Expr& x, double y) const {
+    if (y == 0) return c(1);
+    if (y == 1) return x;
+    if (y == 2) return x * x;
+    if (y == 3) return x * x * x;
+    if (y == 4) return (x * x) * (x * x);
+    if (y == -1) return c(1) / x;
+    if (y == 0.5)  // pow(-0, 0.5) is +0 and pow(-inf, 0.5) is inf
+      return select(eq(x, c(-INFINITY)), c(INFINITY), sqrt(x + c(0)));
+    return {};
+  }
+
+  DType type_;
+  MathLevel level_;
+};
+
+}  // namespace
+
+std::span<const MathBound> math_bounds() {
+  return kBounds;
+}
+
+Expr expand_math_node(const Expr& e, MathLevel level) {
+  return is_math(e->op) ? Expander(e.type(), level).node(e) : e;
+}
+
+Kernel expand_math(Kernel kernel, MathLevel level) {
+  kernel.body =
+      rewrite_exprs(kernel.body, [&](const Expr& e) { return expand_math_node(e, level); });
+  return kernel;
+}
+
+}  // namespace xc::loop

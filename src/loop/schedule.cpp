@@ -1,0 +1,321 @@
+#include "loop/schedule.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "loop/dependence.h"
+#include "loop/verify.h"
+
+namespace xc::loop {
+
+namespace {
+
+struct Place {
+  Block* block = nullptr;
+  size_t at = 0;
+  size_t depth = 0;  // loops around it
+  For& loop() const { return std::get<For>((*block)[at].node); }
+};
+
+bool find(Block& block, uint32_t var, size_t depth, Place& out) {
+  for (size_t i = 0; i < block.size(); ++i) {
+    For* loop = std::get_if<For>(&block[i].node);
+    if (!loop) continue;
+    if (loop->var.id == var) {
+      out = {&block, i, depth};
+      return true;
+    }
+    if (find(loop->body, var, depth + 1, out)) return true;
+  }
+  return false;
+}
+
+Place find(Kernel& kernel, std::string_view var) {
+  const auto named = std::find(kernel.vars.begin(), kernel.vars.end(), var);
+  Place place;
+  if (named == kernel.vars.end() ||
+      !find(kernel.body, static_cast<uint32_t>(named - kernel.vars.begin()), 0, place))
+    fail(Status::kInvalidArgument, "schedule: kernel {} has no loop {}", kernel.name, var);
+  return place;
+}
+
+[[noreturn]] void illegal(const char* step, std::string_view var, std::string_view why) {
+  fail(Status::kInvalidArgument, "schedule: cannot {} loop {}: {}", step, var, why);
+}
+
+std::string fresh_name(const Kernel& kernel, const std::string& base) {
+  const auto taken = [&](const std::string& name) {
+    const auto has = [&](const auto& table) {
+      return std::any_of(table.begin(), table.end(), [&](const auto& row) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(row)>, std::string>)
+          return row == name;
+        else
+          return row.name == name;
+      });
+    };
+    return has(kernel.dims) || has(kernel.strides) || has(kernel.buffers) || has(kernel.vars) ||
+           has(kernel.regs) || has(kernel.accs);
+  };
+  std::string name = base;
+  for (int n = 1; taken(name); ++n) name = base + std::to_string(n);
+  return name;
+}
+
+// Accumulators declared in the block or below.
+std::unordered_set<uint32_t> declared_in(const Block& block) {
+  std::unordered_set<uint32_t> out;
+  visit_statements(block, [&](const Stmt& stmt) {
+    if (const auto* declare = std::get_if<DeclareAcc>(&stmt.node)) out.insert(declare->acc);
+  });
+  return out;
+}
+
+std::unordered_set<uint32_t> accumulated_in(const Block& block) {
+  std::unordered_set<uint32_t> out;
+  visit_statements(block, [&](const Stmt& stmt) {
+    if (const auto* accumulate = std::get_if<Accumulate>(&stmt.node)) out.insert(accumulate->acc);
+  });
+  return out;
+}
+
+std::unordered_set<uint32_t> accs_read_in(const Block& block) {
+  std::unordered_set<uint32_t> out;
+  visit_statements(block, [&](const Stmt& stmt) {
+    visit_exprs(stmt, [&](const Expr& root) {
+      visit_nodes(root, [&](const Expr& e) {
+        if (e->op == Op::kAccValue || e->op == Op::kAccIndex) out.insert(e->id);
+      });
+    });
+  });
+  return out;
+}
+
+bool intersects(const std::unordered_set<uint32_t>& a, const std::unordered_set<uint32_t>& b) {
+  return std::any_of(a.begin(), a.end(), [&](uint32_t id) { return b.contains(id); });
+}
+
+bool accumulates_lanes_directly(const Kernel& kernel, const For& loop) {
+  return std::any_of(loop.body.begin(), loop.body.end(), [&](const Stmt& stmt) {
+    const auto* accumulate = std::get_if<Accumulate>(&stmt.node);
+    return accumulate && kernel.accs[accumulate->acc].order == AccOrder::kLanes;
+  });
+}
+
+// A scratch row that an iteration reads before it wrote carries data between iterations.
+std::string scratch_carried(const Kernel& kernel, const For& loop) {
+  std::unordered_set<uint32_t> written;
+  std::string problem;
+  visit_statements(loop.body, [&](const Stmt& stmt) {
+    visit_exprs(stmt, [&](const Expr& root) {
+      visit_nodes(root, [&](const Expr& e) {
+        if (e->op == Op::kLoad && kernel.buffers[e->id].is_scratch() && !written.contains(e->id))
+          problem = "scratch " + kernel.buffers[e->id].name + " is read before it is written";
+      });
+    });
+    if (const auto* store = std::get_if<Store>(&stmt.node)) written.insert(store->buffer);
+  });
+  return problem;
+}
+
+void replace_var(Block& block, Var from, Var to) {
+  const auto rename = [&](std::vector<Index>& indices) {
+    for (Index& index : indices) index.affine = index.affine.substitute(from, to);
+  };
+  block = rewrite_exprs(block, [&](const Expr& e) {
+    if (e->op == Op::kLoopVar && e->id == from.id) return loop_var(to);
+    if (e->op != Op::kLoad) return e;
+    Node node = *e;
+    rename(node.indices);
+    return Expr(std::make_shared<const Node>(std::move(node)));
+  });
+  const std::function<void(Block&)> stores = [&](Block& b) {
+    for (Stmt& stmt : b) {
+      if (auto* store = std::get_if<Store>(&stmt.node)) rename(store->indices);
+      if (auto* loop = std::get_if<For>(&stmt.node)) stores(loop->body);
+    }
+  };
+  stores(block);
+}
+
+Kernel verified(Kernel kernel) {
+  verify(kernel);
+  return kernel;
+}
+
+std::string why_not_parallel(const Kernel& kernel, const For& loop) {
+  if (std::string why = iteration_dependence(kernel, loop, false); !why.empty()) return why;
+  return scratch_carried(kernel, loop);
+}
+
+}  // namespace
+
+Kernel split(Kernel kernel, std::string_view var, int64_t factor) {
+  if (factor < 1) illegal("split", var, "the factor is not positive");
+  Place place = find(kernel, var);
+  For inner = place.loop();
+  if (accumulates_lanes_directly(kernel, inner))
+    illegal("split", var, "it accumulates in lanes order, which would change");
+  if (inner.kind != LoopKind::kSerial) illegal("split", var, "it is scheduled already");
+  const Var outer{static_cast<uint32_t>(kernel.vars.size())};
+  kernel.vars.push_back(fresh_name(kernel, std::string(var) + "_o"));
+  const bool from_zero = is_const(inner.begin) && inner.begin->bits == 0;
+  const Expr count = from_zero ? inner.end : inner.end - inner.begin;
+  const Expr start = loop_var(outer) * i64(factor);
+  For loop{outer, i64(0), (count + i64(factor - 1)) / i64(factor), LoopKind::kSerial, 1, {}};
+  const Expr end = inner.end;
+  inner.begin = from_zero ? start : inner.begin + start;
+  inner.end = min(inner.begin + i64(factor), end);
+  loop.body.push_back({std::move(inner)});
+  (*place.block)[place.at] = {std::move(loop)};
+  return verified(std::move(kernel));
+}
+
+Kernel vectorize(Kernel kernel, std::string_view var, int lanes) {
+  For& loop = find(kernel, var).loop();
+  if (loop.kind != LoopKind::kSerial) illegal("vectorize", var, "it is scheduled already");
+  if (accumulates_lanes_directly(kernel, loop) && lanes != kReductionLanes)
+    illegal("vectorize", var, "a reduction in lanes order has 16 lanes");
+  loop.kind = LoopKind::kVector;
+  loop.factor = lanes;
+  return verified(std::move(kernel));
+}
+
+Kernel unroll(Kernel kernel, std::string_view var, int copies) {
+  For& loop = find(kernel, var).loop();
+  if (loop.kind != LoopKind::kSerial) illegal("unroll", var, "it is scheduled already");
+  loop.kind = LoopKind::kUnroll;
+  loop.factor = copies;
+  return verified(std::move(kernel));
+}
+
+Kernel parallelize(Kernel kernel, std::string_view var) {
+  const Place place = find(kernel, var);
+  For& loop = place.loop();
+  if (place.depth != 0) illegal("parallelize", var, "it is not the outermost loop");
+  if (loop.kind != LoopKind::kSerial) illegal("parallelize", var, "it is scheduled already");
+  if (std::string why = why_not_parallel(kernel, loop); !why.empty())
+    illegal("parallelize", var, why);
+  loop.kind = LoopKind::kParallel;
+  return verified(std::move(kernel));
+}
+
+Kernel fuse(Kernel kernel, std::string_view first, std::string_view second) {
+  const Place a = find(kernel, first), b = find(kernel, second);
+  if (a.block != b.block || b.at != a.at + 1)
+    illegal("fuse", second, "it does not follow the first");
+  For& one = a.loop();
+  For& two = b.loop();
+  if (!same_expr(one.begin, two.begin) || !same_expr(one.end, two.end))
+    illegal("fuse", second, "the ranges differ");
+  if (one.kind != two.kind || one.factor != two.factor) illegal("fuse", second, "the kinds differ");
+  const auto accumulated = accumulated_in(one.body);
+  if (intersects(accumulated, accs_read_in(two.body)))
+    illegal("fuse", second, "it reads what the first accumulates");
+  if (intersects(accumulated, accumulated_in(two.body)))
+    illegal("fuse", second, "both update one accumulator");
+  replace_var(two.body, two.var, one.var);
+  one.body.insert(one.body.end(), two.body.begin(), two.body.end());
+  if (std::string why = memory_dependence(kernel, one); !why.empty()) illegal("fuse", second, why);
+  a.block->erase(a.block->begin() + static_cast<std::ptrdiff_t>(b.at));
+  return verified(std::move(kernel));
+}
+
+Kernel reorder(Kernel kernel, std::string_view outer) {
+  For& out = find(kernel, outer).loop();
+  For* in = out.body.size() == 1 ? std::get_if<For>(&out.body[0].node) : nullptr;
+  if (!in) illegal("reorder", outer, "its body is not one loop");
+  for (const Expr& root : {in->begin, in->end})
+    visit_nodes(root, [&](const Expr& e) {
+      if (e->op == Op::kLoopVar && e->id == out.var.id)
+        illegal("reorder", outer, "the inner bounds depend on it");
+    });
+  const auto declared = declared_in(in->body);
+  for (const uint32_t acc : accumulated_in(in->body))
+    if (!declared.contains(acc)) illegal("reorder", outer, "the order of a reduction would change");
+  if (std::string why = iteration_dependence(kernel, out, true); !why.empty())
+    illegal("reorder", outer, why);
+  std::swap(out.var, in->var);
+  std::swap(out.begin, in->begin);
+  std::swap(out.end, in->end);
+  std::swap(out.kind, in->kind);
+  std::swap(out.factor, in->factor);
+  return verified(std::move(kernel));
+}
+
+// --- the default schedule ---
+
+namespace {
+
+bool can_vectorize(const Kernel& kernel, const For& loop) {
+  if (!iteration_dependence(kernel, loop, true).empty()) return false;
+  bool possible = true;
+  const auto declared = declared_in(loop.body);
+  for (const uint32_t acc : declared) possible &= kernel.accs[acc].order == AccOrder::kSequential;
+  visit_statements(loop.body, [&](const Stmt& stmt) {
+    const For* inner = std::get_if<For>(&stmt.node);
+    if (!inner) return;
+    possible &= inner->kind == LoopKind::kSerial || inner->kind == LoopKind::kUnroll;
+    for (const Expr& root : {inner->begin, inner->end})
+      visit_nodes(root, [&](const Expr& e) {
+        possible &= !(e->op == Op::kLoopVar && e->id == loop.var.id);
+      });
+    possible &= !accumulates_lanes_directly(kernel, *inner);
+  });
+  return possible;
+}
+
+// Vectorizes the innermost loops of the block that can be; true when one was.
+bool vectorize_innermost(const Kernel& kernel, Block& block, int lanes) {
+  bool any = false;
+  for (Stmt& stmt : block) {
+    For* loop = std::get_if<For>(&stmt.node);
+    if (!loop) continue;
+    bool inside = vectorize_innermost(kernel, loop->body, lanes);
+    if (!inside && loop->kind == LoopKind::kSerial && can_vectorize(kernel, *loop)) {
+      loop->kind = LoopKind::kVector;
+      loop->factor = accumulates_lanes_directly(kernel, *loop) ? kReductionLanes : lanes;
+      inside = true;
+    }
+    any |= inside || loop->kind == LoopKind::kVector;
+  }
+  return any;
+}
+
+bool has_loop(const Block& block) {
+  return std::any_of(block.begin(), block.end(),
+                     [](const Stmt& stmt) { return std::holds_alternative<For>(stmt.node); });
+}
+
+// The only loop of the body when everything else there is a register.
+For* task_loop(Kernel& kernel) {
+  For* found = nullptr;
+  for (Stmt& stmt : kernel.body) {
+    if (For* loop = std::get_if<For>(&stmt.node)) {
+      if (found) return nullptr;
+      found = loop;
+    } else if (!std::holds_alternative<Let>(stmt.node)) {
+      return nullptr;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+Kernel schedule_default(Kernel kernel, TargetWidth width) {
+  if (For* loop = task_loop(kernel);
+      loop && loop->kind == LoopKind::kSerial && why_not_parallel(kernel, *loop).empty()) {
+    std::string var = kernel.vars[loop->var.id];
+    if (!has_loop(loop->body)) {
+      kernel = split(std::move(kernel), var, width.grain);
+      var = kernel.vars.back();
+    }
+    kernel = parallelize(std::move(kernel), var);
+  }
+  vectorize_innermost(kernel, kernel.body, width.lanes);
+  verify(kernel, Level::kScheduled);
+  return kernel;
+}
+
+}  // namespace xc::loop

@@ -1,0 +1,52 @@
+#include "loop/words.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "loop/text.h"
+
+namespace xc::loop {
+
+namespace {
+
+constexpr std::array kAccOps = {"sum",    "prod",   "max",         "min",
+                                "argmax", "argmin", "argmax_last", "argmin_last"};
+
+constexpr std::array<std::string_view, 22> kReserved = {
+    "kernel", "in",    "out", "inout", "scratch", "for",    "parallel", "vector",
+    "unroll", "let",   "acc", "if",    "true",    "false",  "inf",      "nan",
+    "check",  "lanes", "seq", "index", "cast",    "bitcast"};
+
+template <class Match>
+std::optional<Op> find_op(Match match) {
+  for (int i = 0; i <= static_cast<int>(Op::kBitcast); ++i)
+    if (match(op_info(static_cast<Op>(i)))) return static_cast<Op>(i);
+  return std::nullopt;
+}
+
+}  // namespace
+
+const char* acc_op_name(AccOp op) {
+  return kAccOps[static_cast<size_t>(op)];
+}
+
+std::optional<AccOp> acc_op_from_name(std::string_view name) {
+  for (size_t i = 0; i < kAccOps.size(); ++i)
+    if (name == kAccOps[i]) return static_cast<AccOp>(i);
+  return std::nullopt;
+}
+
+std::optional<Op> op_from_name(std::string_view name) {
+  return find_op([&](const OpInfo& op) { return op.arity > 0 && name == op.name; });
+}
+
+std::optional<Op> op_from_infix(std::string_view infix) {
+  return find_op([&](const OpInfo& op) { return op.infix && infix == op.infix; });
+}
+
+bool is_reserved_name(std::string_view name) {
+  return std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end();
+}
+
+}  // namespace xc::loop
