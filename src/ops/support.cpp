@@ -36,6 +36,25 @@ DType check_same_dtype(const InferContext& c, size_t first, size_t last) {
   return out;
 }
 
+namespace {
+using enum DType;
+/// By number of TensorProto.DataType.
+constexpr std::array<DType, 27> kOnnxTypes{
+    kUndefined,  kF32,    kU8,         kI8,  kU16, kI16,    kI32,    kI64,  kString,
+    kBool,       kF16,    kF64,        kU32, kU64, kC64,    kC128,   kBF16, kF8E4M3FN,
+    kF8E4M3FNUZ, kF8E5M2, kF8E5M2FNUZ, kU4,  kI4,  kF4E2M1, kF8E8M0, kU2,   kI2};
+}  // namespace
+
+DType dtype_attr(int64_t number) {
+  if (number < 1 || number >= static_cast<int64_t>(kOnnxTypes.size()))
+    fail(Status::kInvalidModel, "{} is no element type", number);
+  return kOnnxTypes[static_cast<size_t>(number)];
+}
+
+int64_t dtype_attr_number(DType type) {
+  return std::find(kOnnxTypes.begin(), kOnnxTypes.end(), type) - kOnnxTypes.begin();
+}
+
 // ---- axes and dims ------------------------------------------------------------------------------
 
 size_t normalise_axis(int64_t axis, size_t rank, std::string_view what) {

@@ -53,6 +53,11 @@ DType check_dtype(const InferContext& c, size_t i, TypeSet allowed);
 /// Checks that present inputs [first, last) have one dtype; returns it.
 DType check_same_dtype(const InferContext& c, size_t first, size_t last);
 
+/// The type an attribute such as Cast's `to` names: attributes keep the numbers of ONNX
+/// (TensorProto.DataType), which are not those of DType.
+DType dtype_attr(int64_t onnx_number);
+int64_t dtype_attr_number(DType type);
+
 // ---- axes and dims ------------------------------------------------------------------------------
 
 /// `axis` in [-rank, rank) as an index; `what` names it in messages.

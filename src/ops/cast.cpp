@@ -1,0 +1,61 @@
+#include "ops/cast.h"
+
+#include <cmath>
+#include <cstdlib>
+
+#include "ops/support.h"
+
+namespace xc {
+
+namespace {
+
+double parse_number(const std::string& text) {
+  char* end = nullptr;
+  const double v = std::strtod(text.c_str(), &end);
+  if (end == text.c_str()) fail(Status::kRange, "'{}' is not a number", text);
+  return v;
+}
+
+std::string print_number(const TensorView& from, int64_t i) {
+  if (from.dtype == DType::kBool) return load_int64(from.data, from.dtype, i) ? "True" : "False";
+  if (from.dtype == DType::kU64) return fmt::format("{}", from.as<uint64_t>()[i]);
+  if (is_integer(from.dtype)) return fmt::format("{}", load_int64(from.data, from.dtype, i));
+  const double v = load_double(from.data, from.dtype, i);
+  if (std::isnan(v)) return "NaN";
+  if (std::isinf(v)) return v > 0 ? "INF" : "-INF";
+  if (from.dtype == DType::kF64) return fmt::format("{}", v);
+  return fmt::format("{}", static_cast<float>(v));
+}
+
+void cast_number(const TensorView& from, int64_t i, const TensorView& to, int64_t o) {
+  if (to.dtype == DType::kBool) {
+    to.as<uint8_t>()[o] = load_double(from.data, from.dtype, i) != 0;
+  } else if (is_float(from.dtype)) {
+    store_double(to.data, to.dtype, o, load_double(from.data, from.dtype, i));
+  } else if (is_integer(to.dtype)) {
+    store_wrapped(to.data, to.dtype, o, load_int64(from.data, from.dtype, i));
+  } else if (to.dtype == DType::kF32) {  // one rounding, not two by way of f64
+    to.as<float>()[o] = from.dtype == DType::kU64
+                            ? static_cast<float>(from.as<uint64_t>()[i])
+                            : static_cast<float>(load_int64(from.data, from.dtype, i));
+  } else {
+    store_double(to.data, to.dtype, o, load_double(from.data, from.dtype, i));
+  }
+}
+
+}  // namespace
+
+void cast_elements(const TensorView& from, const TensorView& to, bool) {
+  for_each_offset<2>(to.dims, {from.strides, to.strides}, [&](const auto& at) {
+    if (from.dtype == DType::kString && to.dtype == DType::kString)
+      to.as<std::string>()[at[1]] = from.as<std::string>()[at[0]];
+    else if (from.dtype == DType::kString)
+      store_double(to.data, to.dtype, at[1], parse_number(from.as<std::string>()[at[0]]));
+    else if (to.dtype == DType::kString)
+      to.as<std::string>()[at[1]] = print_number(from, at[0]);
+    else
+      cast_number(from, at[0], to, at[1]);
+  });
+}
+
+}  // namespace xc

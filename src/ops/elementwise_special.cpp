@@ -1,0 +1,192 @@
+// Elementwise ops with a rule of their own: Equal (any type), Where, Clip (bounds may be absent),
+// Cast, CastLike, Identity.
+
+#include "ops/cast.h"
+#include "ops/elementwise_table.h"
+
+namespace xc {
+
+using namespace elementwise;
+
+namespace {
+
+// ---- Equal --------------------------------------------------------------------------------------
+
+constexpr auto kEqual = [](auto x, auto y, auto&) { return eq(x, y); };
+using Equal = std::remove_const_t<decltype(kEqual)>;
+constexpr unsigned kEqualDomains = kReal | kWhole | kTruth;
+
+void reference_equal(const ReferenceContext& c) {
+  if (c.inputs[0].dtype != DType::kString) return reference<kEqualDomains, 2, Equal>(c);
+  visit_broadcast(c, [&](const int64_t* at) {
+    c.outputs[0].as<bool>()[at[2]] =
+        c.inputs[0].as<std::string>()[at[0]] == c.inputs[1].as<std::string>()[at[1]];
+  });
+}
+
+// ---- Where --------------------------------------------------------------------------------------
+
+void infer_where(InferContext& c) {
+  check_dtype(c, 0, kBools);
+  const DType t = check_same_dtype(c, 1, 3);
+  c.set(0, t, broadcast_inputs(c, 0, 3));
+  propagate_elements(c, [](std::span<const scalar::Sym> a) { return select(a[0], a[1], a[2]); });
+}
+
+void reference_where(const ReferenceContext& c) {
+  dispatch_storage(c.outputs[0].dtype, [&]<class T>() {
+    visit_broadcast(c, [&](const int64_t* at) {
+      const bool chosen = c.inputs[0].as<uint8_t>()[at[0]] != 0;
+      c.outputs[0].as<T>()[at[3]] =
+          chosen ? c.inputs[1].as<T>()[at[1]] : c.inputs[2].as<T>()[at[2]];
+    });
+  });
+}
+
+loop::Expr scalar_where(const Node&, std::span<const loop::Expr> a, DType) {
+  return select(a[0], a[1], a[2]);
+}
+
+// ---- Clip ---------------------------------------------------------------------------------------
+
+void infer_clip(InferContext& c) {
+  check_dtype(c, 0, kNumbers);
+  check_same_dtype(c, 0, 3);
+  for (size_t i = 1; i < 3; ++i)
+    if (c.has(i) && c.rank_known(i) && element_count(c.dims(i)) != Dim(1))
+      c.error("input {} (a bound) has dims {}, expected one element", i, to_text(c.dims(i)));
+  infer_same(c);
+}
+
+template <class X>
+void clip(const ReferenceContext& c) {
+  X bounds[2];
+  for (size_t k = 0; k < 2; ++k)
+    if (c.has(k + 1)) bounds[k] = load<X>(c.inputs[k + 1], 0);
+  for_each_offset<2>(c.outputs[0].dims, {c.inputs[0].strides, c.outputs[0].strides},
+                     [&](const auto& at) {
+                       X x = load<X>(c.inputs[0], at[0]);
+                       if (c.has(1)) x = max(x, bounds[0]);
+                       if (c.has(2)) x = min(x, bounds[1]);
+                       store(c.outputs[0], at[1], x);
+                     });
+}
+
+void reference_clip(const ReferenceContext& c) {
+  const DType t = c.inputs[0].dtype;
+  if (is_float(t))
+    clip<scalar::Real>(c);
+  else if (is_signed(t))
+    clip<scalar::Int>(c);
+  else
+    clip<scalar::UInt>(c);
+}
+
+loop::Expr scalar_clip(const Node&, std::span<const loop::Expr> a, DType) {
+  loop::Expr x = a[0];
+  if (a.size() > 1 && a[1]) x = max(x, a[1]);
+  if (a.size() > 2 && a[2]) x = min(x, a[2]);
+  return x;
+}
+
+// ---- Cast ---------------------------------------------------------------------------------------
+
+bool keeps_elements(DType t) {
+  return is_integer(t) || t == DType::kF32 || t == DType::kF64;
+}
+
+/// Whole numbers survive a cast between numbers; narrow integers could wrap.
+void pass_elements(InferContext& c, DType to) {
+  auto known = c.elements(0);
+  const DType from = c.dtype(0);
+  const bool from_bool = from == DType::kBool;
+  if (!known || !(keeps_elements(from) || from_bool) || !keeps_elements(to)) return;
+  if (is_integer(to) && !from_bool && to != DType::kI64 && to != DType::kI32) return;
+  c.set_elements(0, std::move(*known));
+}
+
+void infer_cast(InferContext& c) {
+  const DType t = dtype_attr(c.attrs().get_int("to", 0));
+  check_dtype(c, 0, kAnyType);
+  c.set(0, t, c.dims(0));
+  pass_elements(c, t);
+}
+
+void infer_cast_like(InferContext& c) {
+  c.set(0, check_dtype(c, 1, kAnyType), c.dims(0));
+  pass_elements(c, c.dtype(1));
+}
+
+void reference_cast(const ReferenceContext& c) {
+  cast_elements(c.inputs[0], c.outputs[0], c.attrs().get_int("saturate", 1) != 0);
+}
+
+/// Through f32 for the 16-bit floats, rounded, so that a cast between fused ops has its effect.
+loop::Expr scalar_cast(const Node&, std::span<const loop::Expr> a, DType to) {
+  if (!loop::is_value_type(loop::value_type(to))) return {};
+  const loop::Expr x = cast(loop::value_type(to), a[0]);
+  if (to == DType::kF16) return round_f16(x);
+  if (to == DType::kBF16) return round_bf16(x);
+  return x;
+}
+
+// ---- Identity -----------------------------------------------------------------------------------
+
+void infer_identity(InferContext& c) {
+  c.outputs[0] = c.type(0);
+  if (auto known = c.elements(0)) c.set_elements(0, std::move(*known));
+}
+
+void reference_identity(const ReferenceContext& c) {
+  copy_elements(c.inputs[0], c.outputs[0]);
+}
+
+bool view_identity(ViewContext& c) {
+  c.outputs[0].strides = c.strides;
+  c.outputs[0].offset = 0;
+  return true;
+}
+
+}  // namespace
+
+void register_elementwise_special(OpList& ops) {
+  OpDef equal =
+      row<kEqualDomains | kSymbolic | kLoop, kNumbers | kBools | type_set({DType::kString}), 2,
+          Result::kBool>("Equal", kEqual, {1, true});
+  equal.reference = reference_equal;
+  ops.push_back(std::move(equal));
+
+  ops.push_back({.name = "Where",
+                 .min_inputs = 3,
+                 .max_inputs = 3,
+                 .infer = infer_where,
+                 .reference = reference_where,
+                 .scalar = scalar_where});
+  ops.push_back({.name = "Clip",
+                 .max_inputs = 3,
+                 .infer = infer_clip,
+                 .reference = reference_clip,
+                 .scalar = scalar_clip,
+                 .weight = 2});
+
+  const AttrSpec saturate = int_attr("saturate", 1, 0, 1);
+  const AttrSpec round_mode = choice_attr("round_mode", "up|down|nearest");
+  ops.push_back({.name = "Cast",
+                 .attrs = {{"to", AttrKind::kInt, true}, saturate, round_mode},
+                 .infer = infer_cast,
+                 .reference = reference_cast,
+                 .scalar = scalar_cast});
+  ops.push_back({.name = "CastLike",
+                 .min_inputs = 2,
+                 .max_inputs = 2,
+                 .attrs = {saturate, round_mode},
+                 .infer = infer_cast_like,
+                 .reference = reference_cast,
+                 .scalar = scalar_cast});
+  ops.push_back({.name = "Identity",
+                 .infer = infer_identity,
+                 .reference = reference_identity,
+                 .view = view_identity});
+}
+
+}  // namespace xc
