@@ -10,10 +10,24 @@
 
 namespace xc {
 
-/// One pointer a step needs: a base resolved per context plus a byte offset.
+/// One pointer a step needs: the buffer's address in the context plus a byte offset.
 struct PointerTemplate {
   uint32_t buffer = UINT32_MAX;  ///< PlanBuffer; UINT32_MAX = absent operand (null)
-  int64_t offset = 0;            ///< bytes, within the buffer (arena: within the arena)
+  int64_t offset = 0;            ///< bytes from the buffer's start
+};
+
+/// A pointer that the caller's memory fills at every run.
+struct PointerPatch {
+  uint32_t pointer;  ///< in Bound::pointers
+  uint32_t port;     ///< graph input or output
+  int64_t offset;    ///< bytes
+};
+
+/// Where an arena buffer of the segment lies.
+struct ArenaSlot {
+  uint32_t buffer = 0;
+  int64_t offset = 0;  ///< bytes in the segment's arena
+  int64_t bytes = 0;
 };
 
 struct BoundStep {
@@ -28,9 +42,12 @@ struct Bound {
   uint64_t serial = 0;             ///< unique in the process: contexts cache what they resolved
   std::vector<int64_t> symbols;    ///< values of the first symbol_end symbols
   std::vector<int64_t> sizes;      ///< every evaluated dim and stride; spans below point here
-  std::vector<BoundOperand> operands;  ///< per PlanValue used in the segment
+  std::vector<BoundOperand> operands;  ///< per PlanValue; empty where not used in the segment
+  std::vector<ArenaSlot> arena;
+  std::vector<std::pair<uint32_t, Tensor>> size_tensors;  ///< kSizes buffers with their elements
   std::vector<BoundStep> steps;
   std::vector<PointerTemplate> pointers;
+  std::vector<PointerPatch> input_patches, output_patches;
   int64_t arena_bytes = 0;
   int64_t scratch_bytes = 0;       ///< per worker, the largest of any step
   int64_t held_bytes = 0;          ///< of this object and its bound kernels

@@ -27,6 +27,7 @@ enum class Storage : uint8_t {
   kConstant,  ///< the tensor held in PlanBuffer::constant
   kArena,     ///< offset in the context's arena, fixed at bind
   kOutput,    ///< index = graph output; bound or returned memory, row-major
+  kSizes,     ///< shape arithmetic: small integers known once the sizes are, held by the Bound
   kDynamic,   ///< a tensor made by a dynamic step during the run, kept in the context
 };
 
@@ -36,13 +37,17 @@ struct PlanBuffer {
   Tensor constant;
   DType dtype = DType::kUndefined;
   Dim elements;                 ///< size of an arena buffer
+  std::vector<Dim> sizes;       ///< kSizes: the elements
+  uint32_t segment = 0;         ///< the segment that defines it
   uint32_t first_step = 0;      ///< liveness for arena planning: defined by
-  uint32_t last_step = 0;       ///< last read by
+  uint32_t last_step = 0;       ///< last read by; UINT32_MAX when a later segment reads it
 };
 
 struct PlanValue {
   ValueId id = kNone;
   uint32_t buffer = 0;
+  DType dtype = DType::kUndefined;
+  bool rank_known = true;  ///< false: only the run knows dims; then it is a whole dynamic tensor
   SymDims dims;
   SymDims strides;  ///< in elements
   Dim offset;       ///< in elements
@@ -101,14 +106,24 @@ struct Plan {
   uint32_t region_steps = 0;  ///< how many steps are fused regions
   uint64_t serial = 0;        ///< 0 = base plan, then 1, 2, ... per graph
 
-  // What bind evaluates, compiled from the dims above: for segment k, for each of its steps, every
-  // operand's dims and strides, and the arena buffers' sizes. Filled by finish_plan().
+  /// What bind evaluates per segment: dims, strides and offset of every value its steps touch, sizes
+  /// of its arena buffers, elements of its kSizes buffers. Positions are into the result of `dims`.
   struct SegmentProgram {
     DimProgram dims;
-    std::vector<uint32_t> value_dims;     ///< per PlanValue: position of dims, strides, offset
-    std::vector<uint32_t> buffer_sizes;   ///< per arena buffer of the segment
+    std::vector<uint32_t> values;           ///< PlanValues with known rank used in the segment
+    std::vector<uint32_t> value_positions;  ///< per entry of `values`: dims, then strides, offset
+    std::vector<uint32_t> buffers;          ///< arena and kSizes buffers defined in the segment
+    std::vector<uint32_t> buffer_positions;
   };
   std::vector<SegmentProgram> programs;
+  /// Input dims that are not a symbol of their own, checked against the values given: the dim's
+  /// expression and where it was declared.
+  struct InputCheck {
+    uint32_t input;
+    uint32_t axis;
+    Dim expected;
+  };
+  std::vector<InputCheck> input_checks;
 };
 
 }  // namespace xc

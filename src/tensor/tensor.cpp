@@ -207,6 +207,17 @@ void store_double(void* data, DType dtype, int64_t i, double v) {
   }
 }
 
+void Tensor::set_dims(std::span<const int64_t> dims) {
+  XC_CHECK(checked_mul(element_count(dims), element_size(dtype_)) + byte_offset_ <= buffer_->bytes());
+  dims_.assign(dims.begin(), dims.end());
+  strides_.resize(dims.size());
+  int64_t stride = 1;
+  for (size_t i = dims.size(); i-- > 0;) {
+    strides_[i] = stride;
+    stride *= std::max<int64_t>(dims[i], 1);
+  }
+}
+
 std::vector<int64_t> Tensor::to_int64s() const {
   const Tensor t = to_contiguous();
   std::vector<int64_t> out(static_cast<size_t>(t.count()));

@@ -93,6 +93,10 @@ class Tensor {
   /// The same elements under other dims (of equal count); needs row-major.
   Tensor reshaped(Dims dims) const;
 
+  /// Gives the buffer other row-major dims of the same dtype, without allocating when the rank does
+  /// not grow; the buffer must be large enough.
+  void set_dims(std::span<const int64_t> dims);
+
   /// Elements of any integer or bool tensor as int64, in row-major order.
   std::vector<int64_t> to_int64s() const;
   /// Elements of any numeric tensor as double, in row-major order.

@@ -1,0 +1,104 @@
+#include "plan/bound.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/checked.h"
+#include "plan/memory_plan.h"
+
+namespace xc {
+namespace {
+
+std::atomic<uint64_t> next_serial{1};  // only an identity, never an order
+
+}  // namespace
+
+std::shared_ptr<const Bound> bind(const std::shared_ptr<const Plan>& plan, uint32_t segment_index,
+                                  std::vector<int64_t> symbols, const BindOptions& options) {
+  const Segment& segment = plan->segments[segment_index];
+  const Plan::SegmentProgram& program = plan->programs[segment_index];
+  XC_CHECK(symbols.size() >= segment.symbol_end);
+  auto bound = std::make_shared<Bound>();
+  bound->plan = plan;
+  bound->segment = segment_index;
+  bound->serial = next_serial.fetch_add(1, std::memory_order_relaxed);
+  bound->symbols = std::move(symbols);
+  bound->sizes.resize(program.dims.size());
+  program.dims.run(bound->symbols.data(), bound->sizes.data());
+
+  std::vector<int64_t> offsets(plan->values.size(), 0);
+  bound->operands.resize(plan->values.size());
+  for (size_t k = 0; k < program.values.size(); ++k) {
+    const PlanValue& value = plan->values[program.values[k]];
+    const int64_t* at = bound->sizes.data() + program.value_positions[k];
+    const size_t rank = value.dims.size();
+    bound->operands[program.values[k]] = {{at, rank}, {at + rank, rank}};
+    (void)element_count({at, rank});  // refuses negative dims and overflow
+    offsets[program.values[k]] = at[2 * rank];
+  }
+
+  std::vector<ArenaRequest> requests;
+  for (size_t k = 0; k < program.buffers.size(); ++k) {
+    const PlanBuffer& buffer = plan->buffers[program.buffers[k]];
+    const int64_t* at = bound->sizes.data() + program.buffer_positions[k];
+    if (buffer.storage == Storage::kArena) {
+      requests.push_back({program.buffers[k], checked_mul(*at, element_size(buffer.dtype)),
+                          buffer.first_step, buffer.last_step});
+      continue;
+    }
+    Dims dims;
+    for (const PlanValue& value : plan->values)
+      if (value.buffer == program.buffers[k]) { dims = *to_concrete(value.dims); break; }
+    Tensor tensor(buffer.dtype, dims);
+    for (size_t i = 0; i < buffer.sizes.size(); ++i)
+      store_int64(tensor.data(), buffer.dtype, static_cast<int64_t>(i), at[i]);
+    bound->size_tensors.emplace_back(program.buffers[k], std::move(tensor));
+  }
+  bound->arena_bytes = plan_memory(requests, bound->arena);
+  if (options.max_arena_bytes > 0 && bound->arena_bytes > options.max_arena_bytes)
+    fail(Status::kLimit, "this run needs {} bytes of working memory, max_memory_bytes allows {}",
+         bound->arena_bytes, options.max_arena_bytes);
+
+  const auto add_pointer = [&](uint32_t v) {
+    if (v == kNoValue) {
+      bound->pointers.push_back({});
+      return;
+    }
+    const PlanValue& value = plan->values[v];
+    const int64_t offset = checked_mul(offsets[v], element_size(value.dtype));
+    const PlanBuffer& buffer = plan->buffers[value.buffer];
+    const auto at = static_cast<uint32_t>(bound->pointers.size());
+    if (buffer.storage == Storage::kInput) bound->input_patches.push_back({at, buffer.index, offset});
+    if (buffer.storage == Storage::kOutput) bound->output_patches.push_back({at, buffer.index, offset});
+    bound->pointers.push_back({value.buffer, offset});
+  };
+  std::vector<BoundOperand> inputs, outputs;
+  for (uint32_t k = segment.first_step; k < segment.end_step; ++k) {
+    const Step& step = *plan->steps[k];
+    BoundStep bound_step;
+    bound_step.step = k;
+    bound_step.first_pointer = static_cast<uint32_t>(bound->pointers.size());
+    for (uint32_t v : step.inputs) add_pointer(v);
+    for (uint32_t v : step.outputs) add_pointer(v);
+    if (step.kind == Step::Kind::kKernel) {
+      inputs.clear();
+      outputs.clear();
+      for (uint32_t v : step.inputs)
+        inputs.push_back(v == kNoValue ? BoundOperand{} : bound->operands[v]);
+      for (uint32_t v : step.outputs)
+        outputs.push_back(v == kNoValue ? BoundOperand{} : bound->operands[v]);
+      const BindContext context{inputs, outputs, options.background};
+      bound_step.kernel = located("node '" + step.name + "' (" + std::string(step.spec.op->name) + ")",
+                                  [&] { return step.kernel->bind(context); });
+      bound->scratch_bytes = std::max(bound->scratch_bytes, bound_step.kernel->scratch_bytes);
+      bound->held_bytes += bound_step.kernel->held_bytes;
+    }
+    bound->steps.push_back(std::move(bound_step));
+  }
+  bound->held_bytes += static_cast<int64_t>(
+      sizeof(Bound) + bound->sizes.size() * 8 + bound->operands.size() * sizeof(BoundOperand) +
+      bound->pointers.size() * sizeof(PointerTemplate) + bound->steps.size() * sizeof(BoundStep));
+  return bound;
+}
+
+}  // namespace xc

@@ -1,0 +1,708 @@
+#include "plan/planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <unordered_set>
+
+#include "ops/registry.h"
+#include "plan/finish.h"
+
+namespace xc {
+namespace {
+
+constexpr size_t kMaxPostOps = 8;
+
+Operand operand_of(const Plan& plan, uint32_t value) {
+  if (value == kNoValue) return {};
+  const PlanValue& v = plan.values[value];
+  Operand out;
+  out.dtype = v.dtype;
+  out.dims = v.dims;
+  out.strides = v.strides;
+  const PlanBuffer& buffer = plan.buffers[v.buffer];
+  // A constant operand carries its data, as the view the step will see.
+  if (buffer.storage == Storage::kConstant && v.rank_known) {
+    const auto dims = to_concrete(v.dims);
+    const auto strides = to_concrete(v.strides);
+    if (dims && strides && v.offset.is_constant())
+      out.constant = Tensor(buffer.constant.buffer(),
+                            buffer.constant.byte_offset() +
+                                checked_mul(v.offset.value(), element_size(v.dtype)),
+                            v.dtype, *dims, *strides);
+  }
+  return out;
+}
+
+}  // namespace
+
+bool Operand::contiguous() const {
+  Dim expected(1);
+  for (size_t i = dims.size(); i-- > 0;) {
+    if (dims[i] == Dim(0)) return true;
+    if (dims[i] != Dim(1) && !(strides[i] == expected)) return false;
+    expected = expected * dims[i];
+  }
+  return true;
+}
+
+// Builds one plan. A unit is what becomes one step: a node, an anchor with post-ops, or a region.
+class PlanBuilder {
+ public:
+  PlanBuilder(Planner& planner, std::span<const PlannedRegion> regions)
+      : planner_(planner), graph_(*planner.graph_), regions_(regions) {
+    plan_ = std::make_shared<Plan>();
+    plan_->graph = planner.graph_;
+    plan_->serial = planner.next_serial_++;
+    value_of_.assign(graph_.value_count(), kNoValue);
+    users_ = graph_.users();
+  }
+
+  std::shared_ptr<const Plan> build() {
+    declare_sources();
+    assign_regions();
+    plan_->segments.push_back({0, 0, 0});
+    for (NodeId id : unit_order()) visit(id);
+    bind_outputs();
+    finish_plan(*plan_, known_symbols_);
+    return plan_;
+  }
+
+  /// Stops before the region's step and returns the operands it would have.
+  StepSpec spec_of(const Region& region) {
+    declare_sources();
+    plan_->segments.push_back({0, 0, 0});
+    const std::unordered_set<NodeId> inside(region.nodes.begin(), region.nodes.end());
+    for (NodeId id : graph_.order())
+      if (!inside.count(id)) visit_views_only(id);
+    StepSpec spec;
+    spec.numerics = planner_.options_.numerics;
+    spec.threads = planner_.options_.threads;
+    spec.node = &graph_.node(region.nodes.front());
+    spec.op = spec.node->op;
+    for (ValueId v : region.inputs) spec.inputs.push_back(operand_of(*plan_, value_for(v)));
+    for (ValueId v : region.outputs) spec.outputs.push_back(fresh_operand(v));
+    return spec;
+  }
+
+ private:
+  // ---- sources ----------------------------------------------------------------------------------
+
+  void declare_sources() {
+    // Symbols: lone symbols of input dims first, in order; other input dims become checks.
+    for (uint32_t i = 0; i < graph_.inputs.size(); ++i) {
+      const Type& type = graph_.value(graph_.inputs[i]).type;
+      if (!type.dims) continue;
+      for (uint32_t axis = 0; axis < type.dims->size(); ++axis) {
+        const Dim& dim = (*type.dims)[axis];
+        const auto symbol = dim.as_symbol();
+        if (symbol && !known_symbols_.count(*symbol))
+          add_symbol({*symbol, PlanSymbol::Source::kInputDim, i, axis});
+      }
+    }
+    std::unordered_set<std::string> used;  // symbols that appear in any size
+    std::vector<std::string> names;
+    for (uint32_t v = 0; v < graph_.value_count(); ++v)
+      if (graph_.value(v).type.dims)
+        for (const Dim& d : *graph_.value(v).type.dims) d.collect_symbols(names);
+    used.insert(names.begin(), names.end());
+    for (uint32_t i = 0; i < graph_.inputs.size(); ++i) {
+      const Value& value = graph_.value(graph_.inputs[i]);
+      if (!value.elements) continue;
+      for (uint32_t k = 0; k < value.elements->size(); ++k) {
+        const auto symbol = (*value.elements)[k].as_symbol();
+        if (symbol && used.count(*symbol) && !known_symbols_.count(*symbol))
+          add_symbol({*symbol, PlanSymbol::Source::kInputElement, i, k});
+      }
+    }
+    for (uint32_t i = 0; i < graph_.inputs.size(); ++i) {
+      const Value& value = graph_.value(graph_.inputs[i]);
+      const uint32_t v = add_source(graph_.inputs[i], Storage::kInput, i, {});
+      plan_->inputs.push_back(v);
+      if (!value.type.dims) continue;
+      for (uint32_t axis = 0; axis < value.type.dims->size(); ++axis) {
+        const Dim& dim = (*value.type.dims)[axis];
+        const auto symbol = dim.as_symbol();
+        const PlanSymbol* s = symbol ? &plan_->symbols[known_symbols_.at(*symbol)] : nullptr;
+        if (!s || s->operand != i || s->index != axis)
+          plan_->input_checks.push_back({i, axis, dim});
+      }
+    }
+  }
+
+  void add_symbol(PlanSymbol symbol) {
+    known_symbols_.emplace(symbol.name, static_cast<uint32_t>(plan_->symbols.size()));
+    plan_->symbols.push_back(std::move(symbol));
+  }
+
+  uint32_t add_source(ValueId id, Storage storage, uint32_t index, Tensor constant) {
+    const Value& value = graph_.value(id);
+    PlanBuffer buffer;
+    buffer.storage = storage;
+    buffer.index = index;
+    buffer.dtype = constant ? constant.dtype() : value.type.dtype;
+    buffer.constant = constant ? constant.to_contiguous() : Tensor();
+    SymDims dims;
+    const bool known = constant || value.type.dims.has_value();
+    if (constant) dims = to_symbolic(constant.dims());
+    else if (known) dims = *value.type.dims;
+    return add_value(id, std::move(buffer), std::move(dims), known);
+  }
+
+  /// A new buffer holding one row-major value.
+  uint32_t add_value(ValueId id, PlanBuffer buffer, SymDims dims, bool rank_known = true) {
+    buffer.segment = static_cast<uint32_t>(plan_->segments.empty() ? 0 : plan_->segments.size() - 1);
+    PlanValue value;
+    value.id = id;
+    value.buffer = static_cast<uint32_t>(plan_->buffers.size());
+    value.dtype = buffer.dtype;
+    value.strides = contiguous_strides(dims);
+    value.rank_known = rank_known;
+    buffer.elements = element_count(dims);
+    value.dims = std::move(dims);
+    plan_->buffers.push_back(std::move(buffer));
+    plan_->values.push_back(std::move(value));
+    const auto index = static_cast<uint32_t>(plan_->values.size() - 1);
+    if (id != kNone) value_of_[id] = index;
+    return index;
+  }
+
+  uint32_t value_for(ValueId id) {
+    if (id == kNone) return kNoValue;
+    if (value_of_[id] == kNoValue && graph_.value(id).is_constant())
+      add_source(id, Storage::kConstant, 0, graph_.value(id).constant);
+    if (value_of_[id] == kNoValue)
+      fail(Status::kInternal, "value '{}' is used before it is made", graph_.value(id).name);
+    return value_of_[id];
+  }
+
+  // ---- units ------------------------------------------------------------------------------------
+
+  void assign_regions() {
+    region_at_.assign(graph_.node_count(), UINT32_MAX);
+    in_region_.assign(graph_.node_count(), UINT32_MAX);
+    std::vector<uint32_t> position(graph_.node_count(), 0);
+    for (uint32_t k = 0; k < graph_.order().size(); ++k) position[graph_.order()[k]] = k;
+    for (uint32_t r = 0; r < regions_.size(); ++r) {
+      NodeId last = regions_[r].region.nodes.front();
+      for (NodeId n : regions_[r].region.nodes) {
+        XC_CHECK(in_region_[n] == UINT32_MAX);
+        in_region_[n] = r;
+        if (position[n] > position[last]) last = n;
+      }
+      region_at_[last] = r;
+    }
+  }
+
+  /// Execution order with the nodes of each region side by side, placed when all the region reads is
+  /// there: a topological order of the graph with regions contracted. Ties keep the graph's order.
+  std::vector<NodeId> unit_order() const {
+    if (regions_.empty()) return graph_.order();
+    const auto unit_of = [&](NodeId n) {
+      return in_region_[n] == UINT32_MAX ? n : graph_.node_count() + in_region_[n];
+    };
+    std::vector<std::vector<NodeId>> members(graph_.node_count() + regions_.size());
+    std::vector<uint32_t> waiting(members.size(), 0), rank(members.size(), UINT32_MAX);
+    std::vector<std::vector<uint32_t>> followers(members.size());
+    uint32_t position = 0;
+    for (NodeId n : graph_.order()) {
+      const uint32_t unit = unit_of(n);
+      members[unit].push_back(n);
+      rank[unit] = position++;  // a region ranks by its last node
+      for (ValueId v : graph_.node(n).inputs) {
+        if (v == kNone || graph_.value(v).producer == kNone) continue;
+        const uint32_t from = unit_of(graph_.value(v).producer);
+        if (from == unit) continue;
+        followers[from].push_back(unit);
+        ++waiting[unit];
+      }
+    }
+    std::set<std::pair<uint32_t, uint32_t>> ready;
+    for (uint32_t unit = 0; unit < members.size(); ++unit)
+      if (!members[unit].empty() && waiting[unit] == 0) ready.emplace(rank[unit], unit);
+    std::vector<NodeId> order;
+    while (!ready.empty()) {
+      const uint32_t unit = ready.begin()->second;
+      ready.erase(ready.begin());
+      order.insert(order.end(), members[unit].begin(), members[unit].end());
+      for (uint32_t next : followers[unit])
+        if (--waiting[next] == 0) ready.emplace(rank[next], next);
+    }
+    if (order.size() != graph_.order().size())
+      fail(Status::kInternal, "the fused regions are not convex");
+    return order;
+  }
+
+  void visit(NodeId id) {
+    const Node& node = graph_.node(id);
+    located("node '" + node.name + "' (" + std::string(node.op->name) + ")", [&] {
+      if (in_region_[id] != UINT32_MAX) {
+        // A region runs where its last node stands, when everything it reads is there.
+        if (region_at_[id] != UINT32_MAX) add_region(regions_[region_at_[id]]);
+        return;
+      }
+      if (absorbed_.count(id)) {
+        if (const auto it = deferred_.find(id); it != deferred_.end()) add_kernel_unit(it->second);
+        return;
+      }
+      if (node.op->control_flow) return add_opaque(id, Step::Kind::kControl);
+      if (try_sizes(node) || try_view(node)) return;
+      if (needs_values(node)) return add_opaque(id, Step::Kind::kDynamic);
+      Unit unit = grow(id);
+      if (unit.nodes.size() > 1) {
+        // The step stands at its last node: every operand of its post-ops is made by then.
+        for (NodeId n : unit.nodes) absorbed_.insert(n);
+        const NodeId last = unit.nodes.back();
+        deferred_.emplace(last, std::move(unit));
+        return;
+      }
+      add_kernel_unit(unit);
+    });
+  }
+
+  void visit_views_only(NodeId id) {
+    const Node& node = graph_.node(id);
+    bool inputs_made = true;
+    for (ValueId v : node.inputs)
+      if (v != kNone && value_of_[v] == kNoValue && !graph_.value(v).is_constant())
+        inputs_made = false;
+    bool done = true;
+    for (ValueId v : node.outputs)
+      if (v != kNone && value_of_[v] == kNoValue) done = false;
+    if (done) return;
+    if (inputs_made && !node.op->control_flow && (try_sizes(node) || try_view(node))) return;
+    for (ValueId v : node.outputs) {
+      if (v == kNone || value_of_[v] != kNoValue) continue;
+      PlanBuffer buffer;
+      buffer.dtype = graph_.value(v).type.dtype;
+      const auto& dims = graph_.value(v).type.dims;
+      add_value(v, std::move(buffer), dims ? *dims : SymDims{}, dims.has_value());
+    }
+  }
+
+  bool symbols_known(const SymDims& dims) const {
+    std::vector<std::string> names;
+    for (const Dim& d : dims) d.collect_symbols(names);
+    return std::all_of(names.begin(), names.end(),
+                       [&](const std::string& n) { return known_symbols_.count(n) != 0; });
+  }
+
+  /// Shape arithmetic needs no step: the Bound holds the numbers.
+  bool try_sizes(const Node& node) {
+    for (ValueId v : node.outputs) {
+      if (v == kNone) continue;
+      const Value& value = graph_.value(v);
+      if (!value.elements || !value.type.dims || !symbols_known(*value.elements)) return false;
+      if (!to_concrete(*value.type.dims)) return false;
+    }
+    for (ValueId v : node.outputs) {
+      if (v == kNone) continue;
+      PlanBuffer buffer;
+      buffer.storage = Storage::kSizes;
+      buffer.dtype = graph_.value(v).type.dtype;
+      buffer.sizes = *graph_.value(v).elements;
+      add_value(v, std::move(buffer), *graph_.value(v).type.dims);
+    }
+    return true;
+  }
+
+  bool try_view(const Node& node) {
+    if (!node.op->view || !planner_.options_.views || node.inputs.empty()) return false;
+    const PlanValue source = plan_->values[value_for(node.inputs[0])];
+    if (!source.rank_known) return false;
+    ViewContext context;
+    context.graph = &graph_;
+    context.node = &node;
+    context.dims = source.dims;
+    context.strides = source.strides;
+    for (ValueId v : node.outputs) {
+      if (v == kNone) { context.outputs.emplace_back(); continue; }
+      const Type& type = graph_.value(v).type;
+      if (!type.dims || !symbols_known(*type.dims)) return false;
+      context.outputs.push_back({*type.dims, {}, Dim(0)});
+    }
+    if (!node.op->view(context)) return false;
+    for (size_t k = 0; k < node.outputs.size(); ++k) {
+      if (node.outputs[k] == kNone) continue;
+      PlanValue value = source;
+      value.id = node.outputs[k];
+      value.dims = context.outputs[k].dims;
+      value.strides = context.outputs[k].strides;
+      value.offset = source.offset + context.outputs[k].offset;
+      value_of_[value.id] = static_cast<uint32_t>(plan_->values.size());
+      plan_->values.push_back(std::move(value));
+    }
+    return true;
+  }
+
+  /// Output sizes that only values tell, or operands whose rank is not known before the run.
+  bool needs_values(const Node& node) const {
+    for (ValueId v : node.outputs)
+      if (v != kNone && (!graph_.value(v).type.dims || !symbols_known(*graph_.value(v).type.dims)))
+        return true;
+    for (ValueId v : node.inputs)
+      if (v != kNone && value_of_[v] != kNoValue && !plan_->values[value_of_[v]].rank_known)
+        return true;
+    return false;
+  }
+
+  struct Unit {
+    std::vector<NodeId> nodes;       // anchor, then post-ops
+    std::vector<ValueId> inputs;     // operands of the step
+    std::vector<PostOp> post_ops;
+    std::vector<ValueId> outputs;
+  };
+
+  Operand fresh_operand(ValueId id) const {
+    Operand out;
+    if (id == kNone) return out;
+    const Type& type = graph_.value(id).type;
+    out.dtype = type.dtype;
+    out.dims = type.dims ? *type.dims : SymDims{};
+    out.strides = contiguous_strides(out.dims);
+    return out;
+  }
+
+  StepSpec make_spec(const Unit& unit) {
+    StepSpec spec;
+    spec.node = &graph_.node(unit.nodes.front());
+    spec.op = spec.node->op;
+    spec.numerics = planner_.options_.numerics;
+    spec.threads = planner_.options_.threads;
+    spec.post_ops = unit.post_ops;
+    for (ValueId v : unit.inputs) spec.inputs.push_back(operand_of(*plan_, operand_value(v)));
+    for (ValueId v : unit.outputs) spec.outputs.push_back(fresh_operand(v));
+    return spec;
+  }
+
+  /// The plan value of an operand that may not be made yet (post-ops are tried before their other
+  /// operands' steps exist): then a stand-in with the layout it will have.
+  uint32_t operand_value(ValueId id) {
+    if (id == kNone) return kNoValue;
+    if (value_of_[id] != kNoValue || graph_.value(id).is_constant()) return value_for(id);
+    const Type& type = graph_.value(id).type;
+    PlanBuffer buffer;
+    buffer.dtype = type.dtype;
+    const uint32_t stand_in = add_value(kNone, std::move(buffer), type.dims ? *type.dims : SymDims{},
+                                        type.dims.has_value());
+    return stand_in;
+  }
+
+  /// The anchor with as many of its elementwise users as some fast kernel takes as post-ops.
+  Unit grow(NodeId anchor) {
+    const Node& node = graph_.node(anchor);
+    Unit unit{{anchor}, node.inputs, {}, node.outputs};
+    const auto outputs_wanted = std::count_if(node.outputs.begin(), node.outputs.end(),
+                                              [](ValueId v) { return v != kNone; });
+    if (!planner_.options_.post_ops || planner_.options_.reference_only || node.op->scalar ||
+        outputs_wanted != 1 || node.outputs[0] == kNone)
+      return unit;
+    ValueId result = node.outputs[0];
+    while (unit.post_ops.size() < kMaxPostOps) {
+      if (graph_.is_output(result) || users_[result].size() != 1) break;
+      const NodeId next = users_[result][0];
+      const Node& user = graph_.node(next);
+      if (in_region_.size() && in_region_[next] != UINT32_MAX) break;
+      if (!user.op->scalar || user.outputs.size() != 1) break;
+      const Type& type = graph_.value(user.outputs[0]).type;
+      if (!type.dims || type.dtype != graph_.value(result).type.dtype ||
+          !(*type.dims == *graph_.value(result).type.dims))
+        break;
+      Unit larger = unit;
+      if (!append_post_op(larger, user, result)) break;
+      larger.nodes.push_back(next);
+      larger.outputs = {user.outputs[0]};
+      if (!fast_kernel(make_spec(larger))) break;
+      unit = std::move(larger);
+      result = user.outputs[0];
+    }
+    return unit;
+  }
+
+  bool append_post_op(Unit& unit, const Node& user, ValueId result) {
+    PostOp post;
+    post.op = user.op;
+    post.attrs = user.attrs;
+    std::vector<ValueId> others;
+    for (ValueId v : user.inputs)
+      if (v != result) others.push_back(v);
+    if (others.size() + 1 != user.inputs.size()) return false;  // result used twice
+    const auto scalar_constant = [&](ValueId v) {
+      return v == kNone || (graph_.value(v).is_constant() && graph_.value(v).constant.count() == 1 &&
+                            graph_.value(v).constant.rank() == 0);
+    };
+    if (user.inputs.size() == 2 && user.inputs[0] != kNone && user.inputs[1] != kNone) {
+      post.kind = PostOp::Kind::kBinary;
+      post.anchor_first = user.inputs[0] == result;
+      post.operand = static_cast<uint32_t>(unit.inputs.size());
+      if (!graph_.value(others[0]).type.dims) return false;
+      unit.inputs.push_back(others[0]);
+    } else if (user.inputs[0] == result &&
+               std::all_of(others.begin(), others.end(), scalar_constant)) {
+      for (ValueId v : others)
+        post.constants.push_back(v == kNone ? std::nan("")
+                                            : graph_.value(v).constant.to_doubles()[0]);
+    } else {
+      return false;
+    }
+    unit.post_ops.push_back(std::move(post));
+    return true;
+  }
+
+  bool fast_kernel(const StepSpec& spec) const {
+    for (const Implementation& row : planner_.backend_.implementations())
+      if (row.op == spec.op->name && row.name != "reference" && row.supports(spec).yes()) return true;
+    return false;
+  }
+
+  // ---- steps ------------------------------------------------------------------------------------
+
+  const Implementation* choose(const StepSpec& spec, bool allow_reference,
+                               std::vector<Refusal>* refused) const {
+    for (const Implementation& row : planner_.backend_.implementations()) {
+      if (row.op != spec.op->name && row.op != "*") continue;
+      const bool reference = row.name == "reference";
+      if (planner_.options_.reference_only && !reference) continue;
+      if (reference && !allow_reference) continue;
+      const Verdict verdict = row.supports(spec);
+      if (verdict.yes()) return &row;
+      if (refused) refused->push_back({std::string(row.name), verdict.reason});
+    }
+    return nullptr;
+  }
+
+  void add_kernel_unit(const Unit& unit) {
+    std::vector<uint32_t> inputs;
+    for (ValueId v : unit.inputs) inputs.push_back(v == kNone ? kNoValue : value_for(v));
+    StepSpec spec = make_spec(unit);
+    std::vector<Refusal> refused;
+    const Implementation* row = choose(spec, false, &refused);
+    if (!row && !planner_.options_.reference_only) {
+      // A fast kernel on row-major copies beats the reference on strided operands.
+      StepSpec packed = spec;
+      bool changed = false;
+      for (Operand& operand : packed.inputs)
+        if (operand.present() && !operand.contiguous()) {
+          operand.strides = contiguous_strides(operand.dims);
+          if (operand.constant) operand.constant = operand.constant.to_contiguous();
+          changed = true;
+        }
+      if (changed && (row = choose(packed, false, nullptr))) {
+        for (size_t k = 0; k < inputs.size(); ++k)
+          if (spec.inputs[k].present() && !spec.inputs[k].contiguous())
+            inputs[k] = add_copy(inputs[k], unit.nodes.front());
+        spec = std::move(packed);
+      }
+    }
+    if (!row) row = choose(spec, true, &refused);
+    if (!row)
+      fail(Status::kUnsupported, "no kernel can execute operator {}: {}", spec.op->name,
+           refused.empty() ? std::string("none is registered")
+                           : refused.back().name + ": " + refused.back().reason);
+    std::string name = graph_.node(unit.nodes.front()).name;
+    add_step(unit.nodes, std::move(name), std::move(spec), *row, std::move(refused),
+             std::move(inputs), unit.outputs);
+  }
+
+  /// Reuses the step of an earlier plan when nodes and operand layouts are the same.
+  void add_step(const std::vector<NodeId>& nodes, std::string name, StepSpec spec,
+                const Implementation& row, std::vector<Refusal> refused,
+                std::vector<uint32_t> inputs, const std::vector<ValueId>& outputs) {
+    std::string key(row.name);
+    for (NodeId n : nodes) key += "," + std::to_string(n);
+    for (const Operand& operand : spec.inputs)
+      key += ";" + to_text(operand.dims) + to_text(operand.strides);
+    auto step = std::make_shared<Step>();
+    if (const auto it = planner_.steps_.find(key); it != planner_.steps_.end() &&
+                                                   nodes.size() && nodes[0] != kNone) {
+      *step = *it->second;
+    } else {
+      step->name = std::move(name);
+      step->nodes = nodes;
+      step->spec = std::move(spec);
+      step->kernel_name = std::string(row.name);
+      step->kernel = row.create(step->spec);
+      step->refused = std::move(refused);
+      planner_.steps_.emplace(std::move(key), step);
+      step = std::make_shared<Step>(*step);
+    }
+    step->inputs = std::move(inputs);
+    step->outputs.clear();
+    for (ValueId v : outputs) step->outputs.push_back(v == kNone ? kNoValue : add_output(v));
+    push(std::move(step));
+  }
+
+  uint32_t add_output(ValueId id) {
+    PlanBuffer buffer;
+    buffer.dtype = graph_.value(id).type.dtype;
+    return add_value(id, std::move(buffer), *graph_.value(id).type.dims);
+  }
+
+  /// A step that copies a view into row-major memory; returns the new value.
+  uint32_t add_copy(uint32_t from, NodeId, uint32_t to = kNoValue) {
+    if (const auto it = copies_.find(from); it != copies_.end() && to == kNoValue) return it->second;
+    static const Node kCopyNode = [] {
+      Node node;
+      node.op = &get_op("Identity");
+      node.name = "copy";
+      return node;
+    }();
+    StepSpec spec;
+    spec.op = kCopyNode.op;
+    spec.node = &kCopyNode;
+    spec.numerics = planner_.options_.numerics;
+    spec.threads = planner_.options_.threads;
+    spec.inputs = {operand_of(*plan_, from)};
+    Operand result = spec.inputs[0];
+    result.constant = {};
+    result.strides = contiguous_strides(result.dims);
+    spec.outputs = {result};
+    std::vector<Refusal> refused;
+    const Implementation* row = choose(spec, true, &refused);
+    if (!row) fail(Status::kInternal, "no kernel can copy {}", name(result.dtype));
+    if (to == kNoValue) {
+      PlanBuffer buffer;
+      buffer.dtype = result.dtype;
+      to = add_value(kNone, std::move(buffer), result.dims);
+      copies_.emplace(from, to);
+    }
+    auto step = std::make_shared<Step>();
+    step->name = "copy of " + (plan_->values[from].id == kNone
+                                   ? std::string("a view")
+                                   : graph_.value(plan_->values[from].id).name);
+    step->spec = std::move(spec);
+    step->kernel_name = std::string(row->name);
+    step->kernel = row->create(step->spec);
+    step->inputs = {from};
+    step->outputs = {to};
+    push(std::move(step));
+    return to;
+  }
+
+  void push(std::shared_ptr<const Step> step) {
+    plan_->steps.push_back(std::move(step));
+    plan_->segments.back().end_step = static_cast<uint32_t>(plan_->steps.size());
+  }
+
+  void add_region(const PlannedRegion& planned) {
+    auto step = std::make_shared<Step>();
+    const Region& region = planned.region;
+    step->name = graph_.node(region.nodes.front()).name;
+    step->nodes = region.nodes;
+    step->kernel = planned.kernel;
+    step->kernel_name = planned.kernel_name;
+    step->region = region.identity;
+    step->spec.node = &graph_.node(region.nodes.front());
+    step->spec.op = step->spec.node->op;
+    for (ValueId v : region.inputs) {
+      step->inputs.push_back(value_for(v));
+      step->spec.inputs.push_back(operand_of(*plan_, step->inputs.back()));
+    }
+    for (ValueId v : region.outputs) {
+      step->outputs.push_back(add_output(v));
+      step->spec.outputs.push_back(fresh_operand(v));
+    }
+    ++plan_->region_steps;
+    push(std::move(step));
+  }
+
+  /// Dynamic and control steps: the executor runs them on whole tensors. New symbols in their output
+  /// dims end the segment.
+  void add_opaque(NodeId id, Step::Kind kind) {
+    const Node& node = graph_.node(id);
+    auto step = std::make_shared<Step>();
+    step->kind = kind;
+    step->name = node.name;
+    step->nodes = {id};
+    step->spec.node = &node;
+    step->spec.op = node.op;
+    step->kernel_name = kind == Step::Kind::kControl ? "control" : "dynamic";
+    for (ValueId v : node.inputs) step->inputs.push_back(value_for(v));
+    bool ends_segment = false;
+    std::vector<PlanSymbol> defined;
+    for (ValueId v : node.outputs) {
+      if (v == kNone) { step->outputs.push_back(kNoValue); continue; }
+      const Type& type = graph_.value(v).type;
+      PlanBuffer buffer;
+      buffer.storage = Storage::kDynamic;
+      buffer.dtype = type.dtype;
+      const uint32_t index =
+          add_value(v, std::move(buffer), type.dims ? *type.dims : SymDims{}, type.dims.has_value());
+      step->outputs.push_back(index);
+      if (!type.dims) continue;
+      for (uint32_t axis = 0; axis < type.dims->size(); ++axis) {
+        const auto symbol = (*type.dims)[axis].as_symbol();
+        if (!symbol || known_symbols_.count(*symbol)) continue;
+        add_symbol({*symbol, PlanSymbol::Source::kRuntimeDim, index, axis});
+        ends_segment = true;
+      }
+      if (!symbols_known(*type.dims)) plan_->values[index].rank_known = false;
+    }
+    const bool refers_runtime = ends_segment;
+    push(std::move(step));
+    if (refers_runtime) {
+      const auto end = static_cast<uint32_t>(plan_->steps.size());
+      plan_->segments.push_back({end, end, static_cast<uint32_t>(plan_->symbols.size())});
+    }
+  }
+
+  // ---- outputs ----------------------------------------------------------------------------------
+
+  void bind_outputs() {
+    for (uint32_t i = 0; i < graph_.outputs.size(); ++i) {
+      uint32_t v = value_for(graph_.outputs[i]);
+      PlanValue& value = plan_->values[v];
+      PlanBuffer& buffer = plan_->buffers[value.buffer];
+      if (buffer.storage == Storage::kDynamic && value.offset == Dim(0) &&
+          buffer.elements == element_count(value.dims)) {
+        plan_->outputs.push_back(v);
+        continue;
+      }
+      Operand operand;
+      operand.dims = value.dims;
+      operand.strides = value.strides;
+      const bool whole = buffer.storage == Storage::kArena && value.offset == Dim(0) &&
+                         operand.contiguous() && buffer.elements == element_count(value.dims);
+      if (whole) {
+        buffer.storage = Storage::kOutput;
+        buffer.index = i;
+        plan_->outputs.push_back(v);
+        continue;
+      }
+      PlanBuffer out;
+      out.storage = Storage::kOutput;
+      out.index = i;
+      out.dtype = value.dtype;
+      const uint32_t from = v;
+      const SymDims dims = value.dims;
+      const uint32_t to = add_value(kNone, std::move(out), dims);
+      add_copy(from, kNone, to);
+      plan_->outputs.push_back(to);
+    }
+  }
+
+  Planner& planner_;
+  const Graph& graph_;
+  std::span<const PlannedRegion> regions_;
+  std::shared_ptr<Plan> plan_;
+  std::vector<uint32_t> value_of_;  // ValueId -> PlanValue
+  std::vector<std::vector<NodeId>> users_;
+  std::vector<uint32_t> in_region_, region_at_;
+  std::unordered_set<NodeId> absorbed_;
+  std::unordered_map<NodeId, Unit> deferred_;
+  std::unordered_map<uint32_t, uint32_t> copies_;
+  std::unordered_map<std::string, uint32_t> known_symbols_;
+};
+
+Planner::Planner(std::shared_ptr<const Graph> graph, const Backend& backend, PlannerOptions options)
+    : graph_(std::move(graph)), backend_(backend), options_(options) {}
+
+std::shared_ptr<const Plan> Planner::build(std::span<const PlannedRegion> regions) {
+  return PlanBuilder(*this, regions).build();
+}
+
+StepSpec Planner::region_spec(const Region& region) {
+  return PlanBuilder(*this, {}).spec_of(region);
+}
+
+}  // namespace xc

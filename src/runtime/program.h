@@ -1,0 +1,191 @@
+#pragma once
+// A Program: one graph (the model's, or the body of an If, Loop or Scan) as a session runs it: its
+// base plan, the Bounds of its input signatures, its run contexts, and what a tier publishes.
+//
+// One thing is swapped: SignatureEntry::current, an atomic pointer to an immutable Published. A run
+// loads it once and executes what it found to the end.
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "plan/bound.h"
+#include "plan/planner.h"
+#include "runtime/engine.h"
+#include "runtime/epoch.h"
+#include "runtime/run_context.h"
+#include "runtime/session.h"
+
+namespace xc {
+
+/// Sampled times of one Bound: per step and for the whole run, and the last samples of the steps a
+/// trial looks at.
+class BoundTimes {
+ public:
+  explicit BoundTimes(size_t steps) : steps_(steps) {}
+  struct Step {
+    std::atomic<uint64_t> ticks{0};  ///< sum over samples
+    std::atomic<uint64_t> best{UINT64_MAX};
+  };
+  static constexpr size_t kRing = 128;
+
+  void add_step(size_t step, uint64_t ticks) {
+    steps_[step].ticks.fetch_add(ticks, std::memory_order_relaxed);
+    if (ticks < steps_[step].best.load(std::memory_order_relaxed))
+      steps_[step].best.store(ticks, std::memory_order_relaxed);
+  }
+  void add_run(uint64_t ticks, uint64_t focus_ticks) {
+    total_.fetch_add(ticks, std::memory_order_relaxed);
+    ring_[samples_.fetch_add(1, std::memory_order_acq_rel) % kRing].store(
+        static_cast<float>(focus_ticks), std::memory_order_relaxed);
+  }
+  uint64_t samples() const { return samples_.load(std::memory_order_acquire); }
+  /// Mean time of a step / of a run in nanoseconds; 0 without samples.
+  double step_ns(size_t step) const;
+  double run_ns() const;
+  /// Copies the last samples of the focus time, in ticks.
+  std::vector<float> recent() const;
+  size_t step_count() const { return steps_.size(); }
+
+ private:
+  std::vector<Step> steps_;
+  std::atomic<uint64_t> total_{0};
+  std::atomic<uint64_t> samples_{0};
+  std::array<std::atomic<float>, kRing> ring_{};
+};
+
+/// A Bound with its times. `focus`: positions of the steps a trial compares; empty = all.
+struct Version {
+  std::shared_ptr<const Bound> bound;
+  std::unique_ptr<BoundTimes> times;
+  std::vector<uint32_t> focus;
+  explicit Version(std::shared_ptr<const Bound> b)
+      : bound(std::move(b)), times(std::make_unique<BoundTimes>(bound->steps.size())) {}
+};
+
+/// What a signature's runs execute. With a challenger, each context alternates between the two.
+struct Published {
+  std::shared_ptr<Version> active;
+  std::shared_ptr<Version> challenger;  ///< null = no trial; every trial run is timed
+};
+
+struct SignatureEntry {
+  std::vector<int64_t> key;       ///< per input: its dims; then the values of element symbols
+  std::vector<int64_t> symbols;   ///< of the plan's first segment
+  std::atomic<const Published*> current{nullptr};
+  std::shared_ptr<const Published> owner;  ///< of `current`; guarded by Program::mutex
+  std::shared_ptr<Version> base;           ///< the base plan's
+  std::atomic<uint64_t> runs{0};           ///< sampled count times the period
+  std::atomic<int64_t> last_use{0};        ///< steady ns of the last sampled run
+  uint64_t tier_tag = 0;                   ///< for the tier
+};
+
+
+class Program : public std::enable_shared_from_this<Program> {
+ public:
+  static constexpr uint64_t kSamplePeriod = 16;  ///< power of two
+
+  /// `graph`: typed and verified. Children of control-flow nodes are created on first use.
+  static std::shared_ptr<Program> create(std::shared_ptr<Engine> engine,
+                                         std::shared_ptr<const Graph> graph, const Config& config,
+                                         const std::string& name);
+  ~Program();
+
+  /// Runs with inputs in graph order.
+  void run(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
+           const std::shared_ptr<OutputPool>& pool, const RunOptions& options);
+  /// The same for bodies: whole tensors in and out.
+  std::vector<Tensor> run_tensors(const std::vector<Tensor>& inputs, const RunOptions& options);
+
+  // Pieces of run(), also used by prepared calls.
+  RunContext& lease();
+  void give_back(RunContext& context);
+  /// The entry of these inputs, bound when new. Fails with kInvalidArgument naming the input.
+  SignatureEntry& entry_for(std::span<const TensorView> inputs, RunContext& context);
+  /// `input_data`/`output_data`: one pointer per port; null outputs of dynamic storage are made.
+  void execute(RunContext& context, SignatureEntry& entry, void* const* input_data,
+               void* const* output_data, const RunOptions& options);
+
+  // For the tier.
+  void publish(SignatureEntry& entry, std::shared_ptr<const Published> published);
+  std::vector<SignatureEntry*> entries();
+  Planner& planner() { return planner_; }
+  const std::shared_ptr<const Plan>& base_plan() const { return base_plan_; }
+  /// New signatures bind this plan (and the base plan for times); null = the base plan.
+  void set_preferred_plan(std::shared_ptr<const Plan> plan);
+  std::shared_ptr<const Plan> preferred_plan() const;
+  std::mutex& mutex() { return mutex_; }
+  Epochs& epochs() { return epochs_; }
+  uint64_t runs() const { return runs_.load(std::memory_order_relaxed) ; }
+  uint64_t signatures() const { return signatures_.load(std::memory_order_relaxed); }
+  const Config& config() const { return config_; }
+  Engine& engine() const { return *engine_; }
+  const Graph& graph() const { return *graph_; }
+  const std::string& name() const { return name_; }
+  /// Programs of this one's control-flow bodies made so far.
+  std::vector<std::shared_ptr<Program>> children() const;
+
+  /// Calls `keep` once with the inputs of graph values `values` (row-major copies) during the next
+  /// run of the base bound of `entry`; the running thread copies at most `max_bytes`.
+  void request_capture(SignatureEntry& entry, std::vector<ValueId> values, int64_t max_bytes,
+                       std::function<void(std::vector<Tensor>)> keep);
+  void set_frozen(bool frozen) { frozen_.store(frozen); }
+  bool frozen() const { return frozen_.load(); }
+  int64_t bound_bytes() const { return bound_bytes_.load(); }
+
+ private:
+  friend class Executor;
+  Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> graph, const Config& config,
+          std::string name);
+  SignatureEntry& add_entry(std::span<const TensorView> inputs, std::vector<int64_t> key);
+  std::vector<int64_t> key_of(std::span<const TensorView> inputs) const;
+  void check_inputs(std::span<const TensorView> inputs) const;
+  void evict_if_needed();
+  Program& child(const Node& node, size_t subgraph, const std::vector<Tensor>& inputs);
+  std::shared_ptr<const Bound> later_segment(const std::shared_ptr<const Plan>& plan,
+                                             uint32_t segment, const std::vector<int64_t>& symbols);
+
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<const Graph> graph_;
+  Config config_;
+  std::string name_;
+  Planner planner_;
+  std::shared_ptr<const Plan> base_plan_;
+  std::shared_ptr<const Plan> preferred_plan_;
+
+  mutable std::mutex mutex_;  // publishing, preferred plan, children
+  Epochs epochs_;
+  std::atomic<uint64_t> runs_{0};
+  std::atomic<uint64_t> signatures_{0};
+  std::atomic<int64_t> bound_bytes_{0};
+  std::atomic<bool> frozen_{false};
+  std::atomic<bool> tier_knows_{false};
+
+  struct KeyHash {
+    size_t operator()(const std::vector<int64_t>& key) const noexcept;
+  };
+  mutable std::shared_mutex table_mutex_;
+  std::unordered_map<std::vector<int64_t>, std::shared_ptr<SignatureEntry>, KeyHash> table_;
+  std::atomic<uint64_t> generation_{1};  // bumped when entries are evicted
+
+  std::mutex context_mutex_;
+  std::vector<std::unique_ptr<RunContext>> contexts_;
+  std::vector<RunContext*> idle_;
+
+  std::mutex segment_mutex_;
+  std::unordered_map<std::string, std::shared_ptr<const Bound>> segment_cache_;
+  std::unordered_map<std::string, std::shared_ptr<Program>> children_;
+
+  struct Capture;
+  std::atomic<Capture*> capture_{nullptr};
+};
+
+}  // namespace xc

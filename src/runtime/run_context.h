@@ -1,0 +1,63 @@
+#pragma once
+// What one run needs of its own: arenas, resolved pointers, tensors made on the way. Leased for a
+// run, kept by a prepared call. Never shared by two runs at once.
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "plan/bound.h"
+#include "runtime/engine.h"
+
+namespace xc {
+
+struct SignatureEntry;
+
+/// Memory from the engine's allocator that only grows.
+class GrowingMemory {
+ public:
+  explicit GrowingMemory(const Engine& engine) : engine_(&engine) {}
+  GrowingMemory(GrowingMemory&& other) noexcept;
+  ~GrowingMemory();
+  GrowingMemory(const GrowingMemory&) = delete;
+  GrowingMemory& operator=(const GrowingMemory&) = delete;
+  /// At least `bytes`, contents lost when it grows. True when the address changed.
+  bool reserve(int64_t bytes);
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  const Engine* engine_;
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+/// Pointers of one Bound resolved in this context.
+struct ResolvedBound {
+  uint64_t serial = 0;  ///< of the Bound; 0 = nothing resolved
+  std::vector<void*> pointers;
+};
+
+struct RunContext {
+  explicit RunContext(const Engine& engine) : scratch(engine) {}
+
+  /// Epoch of the run in progress, 0 when idle; read by the reclaimer (epoch.h).
+  std::atomic<uint64_t> epoch{0};
+  uint64_t runs = 0;  ///< by this context: sampling and trial alternation
+  const SignatureEntry* last_entry = nullptr;
+  uint64_t last_generation = 0;
+
+  /// One per segment and side of a trial: alternating between two Bounds resolves nothing anew.
+  struct SegmentState {
+    explicit SegmentState(const Engine& engine) : arena(engine) {}
+    GrowingMemory arena;
+    ResolvedBound resolved[2];
+  };
+  std::vector<SegmentState> segments;
+  GrowingMemory scratch;
+  std::vector<void*> bases;       ///< per PlanBuffer of the plan being run
+  std::vector<Tensor> dynamic;    ///< per PlanBuffer: tensors made by dynamic and control steps
+  std::vector<int64_t> symbols;   ///< multi-segment plans
+};
+
+}  // namespace xc
