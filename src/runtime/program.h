@@ -26,6 +26,8 @@
 
 namespace xc {
 
+struct OutputPorts;  // executor.h
+
 /// Sampled times of one Bound: per step and for the whole run, and the last samples of the steps a
 /// trial looks at.
 class BoundTimes {
@@ -77,7 +79,7 @@ struct Published {
   std::shared_ptr<Version> challenger;  ///< null = no trial; every trial run is timed
 };
 
-struct SignatureEntry {
+struct SignatureEntry : std::enable_shared_from_this<SignatureEntry> {
   std::vector<int64_t> key;       ///< per input: its dims; then the values of element symbols
   std::vector<int64_t> symbols;   ///< of the plan's first segment
   std::atomic<const Published*> current{nullptr};
@@ -85,7 +87,7 @@ struct SignatureEntry {
   std::shared_ptr<Version> base;           ///< the base plan's
   std::atomic<uint64_t> runs{0};           ///< sampled count times the period
   std::atomic<int64_t> last_use{0};        ///< steady ns of the last sampled run
-  uint64_t tier_tag = 0;                   ///< for the tier
+  std::atomic<bool> slow{false};           ///< runs are long enough to time every one
 };
 
 
@@ -110,13 +112,19 @@ class Program : public std::enable_shared_from_this<Program> {
   void give_back(RunContext& context);
   /// The entry of these inputs, bound when new. Fails with kInvalidArgument naming the input.
   SignatureEntry& entry_for(std::span<const TensorView> inputs, RunContext& context);
-  /// `input_data`/`output_data`: one pointer per port; null outputs of dynamic storage are made.
+  /// As entry_for, keeping the entry alive across evictions (prepared calls).
+  std::shared_ptr<SignatureEntry> shared_entry_for(std::span<const TensorView> inputs,
+                                                   RunContext& context);
+  /// One run of a prepared call: execute() inside an epoch.
+  void run_prepared(RunContext& context, SignatureEntry& entry, void* const* input_data,
+                    const OutputPorts& outputs, const RunOptions& options);
+  /// `input_data`: one pointer per graph input.
   void execute(RunContext& context, SignatureEntry& entry, void* const* input_data,
-               void* const* output_data, const RunOptions& options);
+               const OutputPorts& outputs, const RunOptions& options);
 
   // For the tier.
   void publish(SignatureEntry& entry, std::shared_ptr<const Published> published);
-  std::vector<SignatureEntry*> entries();
+  std::vector<std::shared_ptr<SignatureEntry>> entries();
   Planner& planner() { return planner_; }
   const std::shared_ptr<const Plan>& base_plan() const { return base_plan_; }
   /// New signatures bind this plan (and the base plan for times); null = the base plan.
@@ -182,10 +190,18 @@ class Program : public std::enable_shared_from_this<Program> {
 
   std::mutex segment_mutex_;
   std::unordered_map<std::string, std::shared_ptr<const Bound>> segment_cache_;
-  std::unordered_map<std::string, std::shared_ptr<Program>> children_;
+  int64_t segment_bytes_ = 0;
+  struct Child {
+    std::shared_ptr<const Graph> graph;
+    std::shared_ptr<Program> program;
+  };
+  std::unordered_map<std::string, Child> children_;  // guarded by mutex_
+  std::shared_ptr<OutputPool> body_pool_;            // results of run_tensors
 
+  friend class CaptureScope;
   struct Capture;
   std::atomic<Capture*> capture_{nullptr};
+  std::shared_ptr<Capture> capture_owner_;  // guarded by mutex_
 };
 
 }  // namespace xc

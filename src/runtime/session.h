@@ -58,6 +58,7 @@ class Session {
   std::shared_ptr<const Model> model_;
   Config config_;
   std::shared_ptr<Program> program_;
+  std::shared_ptr<OutputPool> pool_;
 };
 
 /// A prepared call: fixed shapes, bound memory, no allocation by xc, no lookup. One thread at a time;

@@ -1,0 +1,94 @@
+#include "runtime/capture.h"
+
+namespace xc {
+
+constexpr uint32_t kAtStart = UINT32_MAX;
+
+CaptureScope::CaptureScope(Program& program, const Bound& bound, void* const* inputs)
+    : bound_(bound) {
+  Program::Capture* capture = program.capture_.load(std::memory_order_acquire);
+  if (!capture || capture->bound_serial != bound.serial ||
+      capture->taken.exchange(true, std::memory_order_acq_rel))
+    return;
+  capture_ = capture;
+  tensors_.resize(capture->values.size());
+  for (size_t k = 0; k < capture->values.size(); ++k) {
+    if (capture->after[k] != kAtStart) continue;
+    const PlanValue& value = bound.plan->values[capture->values[k]];
+    const PlanBuffer& buffer = bound.plan->buffers[value.buffer];
+    const void* base = nullptr;
+    if (buffer.storage == Storage::kInput) base = inputs[buffer.index];
+    else if (buffer.storage == Storage::kConstant) base = buffer.constant.data();
+    for (const auto& [b, tensor] : bound.size_tensors)
+      if (b == value.buffer) base = tensor.data();
+    if (base) copy(k, base);
+  }
+}
+
+void CaptureScope::copy(size_t index, const void* base) {
+  const uint32_t v = capture_->values[index];
+  const PlanValue& value = bound_.plan->values[v];
+  // The value's offset is the last of its evaluated sizes.
+  const std::span<const int64_t> strides = bound_.strides(v);
+  const int64_t offset = strides.data()[strides.size()];
+  const TensorView view{
+      static_cast<std::byte*>(const_cast<void*>(base)) + offset * element_size(value.dtype),
+      value.dtype, bound_.dims(v), strides};
+  Tensor tensor(value.dtype, Dims(view.dims.begin(), view.dims.end()));
+  copy_elements(view, tensor.view());
+  tensors_[index] = std::move(tensor);
+}
+
+void CaptureScope::after_step(size_t position, void** pointers) {
+  for (size_t k = 0; k < capture_->values.size(); ++k) {
+    if (capture_->after[k] != position) continue;
+    // The step's own output pointer is the start of the buffer.
+    const uint32_t wanted = bound_.plan->values[capture_->values[k]].buffer;
+    const BoundStep& step = bound_.steps[position];
+    const Step& planned = *bound_.plan->steps[step.step];
+    const size_t count = planned.inputs.size() + planned.outputs.size();
+    for (size_t i = planned.inputs.size(); i < count; ++i)
+      if (bound_.pointers[step.first_pointer + i].buffer == wanted)
+        copy(k, pointers[step.first_pointer + i]);
+  }
+}
+
+void CaptureScope::finish() {
+  if (!capture_) return;
+  for (const Tensor& tensor : tensors_)
+    if (!tensor) return;  // something could not be copied: no verification on this run
+  capture_->keep(std::move(tensors_));
+}
+
+void Program::request_capture(SignatureEntry& entry, std::vector<ValueId> values, int64_t max_bytes,
+                              std::function<void(std::vector<Tensor>)> keep) {
+  const Bound& bound = *entry.base->bound;
+  const Plan& plan = *bound.plan;
+  auto capture = std::make_shared<Capture>();
+  capture->bound_serial = bound.serial;
+  int64_t bytes = 0;
+  for (ValueId id : values) {
+    uint32_t found = kNoValue;
+    for (uint32_t v = 0; v < plan.values.size(); ++v)
+      if (plan.values[v].id == id && bound.dims(v).data()) found = v;
+    if (found == kNoValue) return;  // not visible in the base plan (inside a post-op chain)
+    bytes += element_count(bound.dims(found)) * element_size(plan.values[found].dtype);
+    if (bytes > max_bytes) return;
+    uint32_t after = kAtStart;
+    for (uint32_t p = 0; p < bound.steps.size(); ++p)
+      for (uint32_t out : plan.steps[bound.steps[p].step]->outputs)
+        if (out != kNoValue && plan.values[out].buffer == plan.values[found].buffer) after = p;
+    capture->values.push_back(found);
+    capture->after.push_back(after);
+  }
+  capture->keep = std::move(keep);
+  Capture* raw = capture.get();
+  {
+    std::lock_guard lock(mutex_);
+    capture_owner_.swap(capture);
+    capture_.store(raw, std::memory_order_release);
+  }
+  epochs_.retire(std::move(capture));  // the previous request, if any
+}
+
+}  // namespace xc

@@ -1,0 +1,39 @@
+#pragma once
+// A bounded copy of some values of one live run, taken by the running thread as the run makes them:
+// what a tier verifies a new kernel on.
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "runtime/program.h"
+
+namespace xc {
+
+struct Program::Capture {
+  uint64_t bound_serial = 0;
+  std::vector<uint32_t> values;             ///< PlanValues of that Bound's plan
+  std::vector<uint32_t> after;              ///< step position after which each is there
+  std::function<void(std::vector<Tensor>)> keep;
+  std::atomic<bool> taken{false};
+};
+
+/// Does nothing, at the price of one load, unless a capture of this Bound is requested and this run
+/// is the first to take it.
+class CaptureScope {
+ public:
+  CaptureScope(Program& program, const Bound& bound, void* const* inputs);
+  explicit operator bool() const { return capture_ != nullptr; }
+  void after_step(size_t position, void** pointers);
+  void finish();
+
+ private:
+  void copy(size_t index, const void* data);
+  const Bound& bound_;
+  Program::Capture* capture_ = nullptr;
+  std::vector<Tensor> tensors_;
+};
+
+}  // namespace xc

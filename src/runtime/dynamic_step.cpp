@@ -1,0 +1,60 @@
+#include "runtime/dynamic_step.h"
+
+#include "ops/infer.h"
+
+namespace xc {
+namespace {
+
+Operand operand_of(const Tensor& tensor) {
+  Operand out;
+  if (!tensor) return out;
+  out.dtype = tensor.dtype();
+  out.dims = to_symbolic(tensor.dims());
+  out.strides = to_symbolic(tensor.strides());
+  out.constant = tensor;  // its value is known now: kernels may read axes, shapes and the like
+  return out;
+}
+
+}  // namespace
+
+std::vector<Tensor> run_dynamic_step(Program& program, const Node& node,
+                                     const std::vector<Tensor>& inputs) {
+  const std::vector<Type> types = infer_concrete(node, inputs);
+  std::vector<Tensor> outputs;
+  for (size_t k = 0; k < types.size(); ++k) {
+    if (node.outputs[k] == kNone) { outputs.emplace_back(); continue; }
+    outputs.emplace_back(types[k].dtype, *to_concrete(*types[k].dims));
+  }
+  StepSpec spec;
+  spec.op = node.op;
+  spec.node = &node;
+  spec.numerics = program.planner().options().numerics;
+  spec.threads = 1;
+  for (const Tensor& t : inputs) spec.inputs.push_back(operand_of(t));
+  for (const Tensor& t : outputs) {
+    spec.outputs.push_back(operand_of(t));
+    spec.outputs.back().constant = {};
+  }
+  for (const Implementation& row : program.engine().backend().implementations()) {
+    if ((row.op != node.op->name && row.op != "*") || !row.supports(spec).yes()) continue;
+    const std::unique_ptr<Kernel> kernel = row.create(spec);
+    std::vector<BoundOperand> bound_inputs, bound_outputs;
+    std::vector<void*> buffers;
+    for (const Tensor& t : inputs) {
+      bound_inputs.push_back({t.dims(), t.strides()});
+      buffers.push_back(t.data());
+    }
+    for (const Tensor& t : outputs) {
+      bound_outputs.push_back({t.dims(), t.strides()});
+      buffers.push_back(t.data());
+    }
+    const auto bound = kernel->bind({bound_inputs, bound_outputs, false});
+    GrowingMemory scratch(program.engine());
+    scratch.reserve(bound->scratch_bytes);
+    bound->run({buffers.data(), scratch.data()}, 0, bound->tasks);
+    return outputs;
+  }
+  fail(Status::kUnsupported, "no kernel can execute operator {} on these operands", node.op->name);
+}
+
+}  // namespace xc

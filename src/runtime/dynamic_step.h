@@ -1,0 +1,14 @@
+#pragma once
+// Steps whose output sizes only values tell: inferred on actual tensors, then run by the best kernel
+// for the sizes found.
+
+#include <vector>
+
+#include "runtime/program.h"
+
+namespace xc {
+
+std::vector<Tensor> run_dynamic_step(Program& program, const Node& node,
+                                     const std::vector<Tensor>& inputs);
+
+}  // namespace xc

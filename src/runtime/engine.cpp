@@ -1,0 +1,43 @@
+#include "runtime/engine.h"
+
+#include <cstdlib>
+
+#include "base/checked.h"
+#include "base/cpu_info.h"
+
+namespace xc {
+
+Engine::Engine(Config config, HostHooks hooks, std::unique_ptr<TierHooks> tier)
+    : config_(std::move(config)), hooks_(std::move(hooks)), tier_(std::move(tier)) {
+  const int threads =
+      config_.threads > 0 ? static_cast<int>(config_.threads) : cpu_info().cores;
+  if (hooks_.tasks) tasks_ = hooks_.tasks;
+  else if (threads <= 1) tasks_ = std::make_shared<InlineRunner>();
+  else tasks_ = std::make_shared<ThreadPool>(threads);
+  if (tier_) tier_->attach(*this);
+}
+
+Engine::~Engine() { tier_.reset(); }
+
+void Engine::log(LogLevel level, const std::string& message) const {
+  if (hooks_.log) hooks_.log(level, message);
+}
+
+void Engine::emit(const Event& event) const {
+  if (hooks_.event) hooks_.event(event);
+}
+
+void* Engine::allocate(int64_t bytes) const {
+  XC_CHECK(bytes >= 0);
+  const auto size = static_cast<size_t>(align_up(std::max<int64_t>(bytes, 1), 64));
+  void* memory = hooks_.allocate ? hooks_.allocate(size, 64) : std::aligned_alloc(64, size);
+  if (!memory) fail(Status::kOutOfMemory, "cannot allocate {} bytes", size);
+  return memory;
+}
+
+void Engine::release(void* memory, int64_t bytes) const noexcept {
+  if (hooks_.allocate) hooks_.release(memory, static_cast<size_t>((bytes + 63) & ~int64_t{63}));
+  else std::free(memory);
+}
+
+}  // namespace xc

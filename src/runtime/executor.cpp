@@ -1,0 +1,273 @@
+#include "runtime/executor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/clock.h"
+#include "ops/infer.h"
+#include "runtime/capture.h"
+#include "runtime/dynamic_step.h"
+
+namespace xc {
+
+void Executor::check_stop() const {
+  if (options_.cancel && options_.cancel->load(std::memory_order_relaxed))
+    throw Error(Status::kCancelled, "the run was cancelled by the host");
+  if (options_.deadline_ns > 0 && steady_ns() > options_.deadline_ns)
+    throw Error(Status::kDeadline, "the run's deadline has passed");
+}
+
+void** Executor::resolve(const Bound& bound, int side, bool reuse) {
+  while (context_.segments.size() <= bound.segment)
+    context_.segments.emplace_back(program_.engine());
+  RunContext::SegmentState& state = context_.segments[bound.segment];
+  if (state.arena.reserve(bound.arena_bytes))
+    state.resolved[0].serial = state.resolved[1].serial = 0;
+  if (program_.config().poison_arena && state.arena.data())
+    std::memset(state.arena.data(), 0xff, static_cast<size_t>(state.arena.bytes()));
+  context_.scratch.reserve(
+      checked_mul(align_up(bound.scratch_bytes, 64), program_.engine().tasks().workers()));
+  ResolvedBound& resolved = state.resolved[side];
+  if (reuse && resolved.serial == bound.serial) return resolved.pointers.data();
+
+  const Plan& plan = *bound.plan;
+  std::vector<void*>& bases = context_.bases;
+  if (bound.segment == 0) {
+    bases.assign(plan.buffers.size(), nullptr);
+    for (size_t b = 0; b < plan.buffers.size(); ++b)
+      if (plan.buffers[b].storage == Storage::kConstant) bases[b] = plan.buffers[b].constant.data();
+  }
+  for (const ArenaSlot& slot : bound.arena) bases[slot.buffer] = state.arena.data() + slot.offset;
+  for (const auto& [buffer, tensor] : bound.size_tensors) bases[buffer] = tensor.data();
+  resolved.pointers.resize(bound.pointers.size());
+  for (size_t k = 0; k < bound.pointers.size(); ++k) {
+    const PointerTemplate& t = bound.pointers[k];
+    void* base = t.buffer == UINT32_MAX ? nullptr : bases[t.buffer];
+    resolved.pointers[k] = base ? static_cast<std::byte*>(base) + t.offset : nullptr;
+  }
+  resolved.serial = bound.serial;
+  return resolved.pointers.data();
+}
+
+void Executor::prepare_outputs(const Bound& bound, const OutputPorts& outputs) {
+  const Plan& plan = *bound.plan;
+  for (uint32_t i = 0; i < outputs.count; ++i) {
+    const PlanValue& value = plan.values[plan.outputs[i]];
+    if (plan.buffers[value.buffer].storage != Storage::kOutput) continue;
+    const std::span<const int64_t> dims = bound.dims(plan.outputs[i]);
+    if (!outputs.slots[i]) {
+      outputs.slots[i] = outputs.pool->acquire(i, value.dtype, dims);
+      continue;
+    }
+    const Tensor& tensor = outputs.slots[i]->tensor;
+    if (tensor.dtype() != value.dtype || !std::equal(dims.begin(), dims.end(),
+                                                     tensor.dims().begin(), tensor.dims().end()))
+      fail(Status::kInvalidArgument, "output {}: bound tensor is {}{}, the result is {}{}", i,
+           name(tensor.dtype()), to_text(tensor.dims()), name(value.dtype),
+           to_text(Dims(dims.begin(), dims.end())));
+    if (!tensor.contiguous())
+      fail(Status::kInvalidArgument, "output {}: a bound output must be row-major", i);
+  }
+}
+
+void Executor::patch(const Bound& bound, void** pointers, void* const* inputs,
+                     const OutputPorts& outputs) {
+  for (const PointerPatch& p : bound.input_patches)
+    pointers[p.pointer] = static_cast<std::byte*>(inputs[p.port]) + p.offset;
+  for (const PointerPatch& p : bound.output_patches)
+    pointers[p.pointer] = static_cast<std::byte*>(outputs.slots[p.port]->tensor.data()) + p.offset;
+}
+
+void Executor::run_segment(const Bound& bound, int side, BoundTimes* times, void* const* inputs,
+                           const OutputPorts& outputs, uint64_t* focus_ticks,
+                           const Version* version) {
+  const bool single = bound.plan->segments.size() == 1;
+  if (bound.segment + 1 == bound.plan->segments.size()) prepare_outputs(bound, outputs);
+  void** pointers = resolve(bound, side, single);
+  if (!single) {
+    // Tensors made by earlier segments.
+    for (size_t k = 0; k < bound.pointers.size(); ++k) {
+      const uint32_t b = bound.pointers[k].buffer;
+      if (b != UINT32_MAX && b < context_.dynamic.size() && context_.dynamic[b])
+        pointers[k] = static_cast<std::byte*>(context_.dynamic[b].data()) + bound.pointers[k].offset;
+    }
+  }
+  patch(bound, pointers, inputs, outputs);
+  CaptureScope capture(program_, bound, inputs);
+
+  TaskRunner& runner = program_.engine().tasks();
+  const int workers = runner.workers();
+  const int64_t scratch_stride = align_up(bound.scratch_bytes, 64);
+  std::byte* scratch = context_.scratch.data();
+  const bool stoppable = options_.cancel || options_.deadline_ns > 0;
+  size_t focus_at = 0;
+  size_t position = 0;
+  try {
+    for (; position < bound.steps.size(); ++position) {
+      const BoundStep& step = bound.steps[position];
+      if (stoppable) [[unlikely]] check_stop();
+      const uint64_t start = times ? ticks() : 0;
+      if (step.kernel) [[likely]] {
+        const BoundKernel& kernel = *step.kernel;
+        StepArgs args{pointers + step.first_pointer, scratch};
+        if (workers == 1 || kernel.tasks <= 1) {
+          kernel.run(args, 0, kernel.tasks);
+        } else {
+          runner.run(kernel.tasks, [&](int64_t task, int worker) {
+            const StepArgs mine{args.buffers, scratch + worker * scratch_stride};
+            kernel.run(mine, task, task + 1);
+          });
+        }
+      } else {
+        run_opaque(bound, step, pointers);
+      }
+      if (times) {
+        const uint64_t spent = ticks() - start;
+        times->add_step(position, spent);
+        if (version->focus.empty()) {
+          *focus_ticks += spent;
+        } else if (focus_at < version->focus.size() && version->focus[focus_at] == position) {
+          *focus_ticks += spent;
+          ++focus_at;
+        }
+      }
+      if (capture) [[unlikely]] capture.after_step(position, pointers);
+    }
+  } catch (const Error& error) {
+    const Step& step = *bound.plan->steps[bound.steps[position].step];
+    throw error.at("node '" + step.name + "' (" + std::string(step.spec.op->name) + ")");
+  }
+  capture.finish();
+}
+
+void Executor::run(Version& version, int side, bool timed, void* const* inputs,
+                   const OutputPorts& outputs) {
+  const Bound& first = *version.bound;
+  const Plan& plan = *first.plan;
+  BoundTimes* times = timed ? version.times.get() : nullptr;
+  const uint64_t start = timed ? ticks() : 0;
+  uint64_t focus = 0;
+  uint64_t given = 0;  // bit i: the caller's handle (outputs beyond 64 go the slow way)
+  std::vector<bool> given_more;
+  for (size_t i = 0; i < outputs.count; ++i) {
+    if (i < 64) given |= static_cast<uint64_t>(outputs.slots[i] != nullptr) << i;
+    else given_more.push_back(outputs.slots[i] != nullptr);
+  }
+  try {
+    run_segment(first, side, times, inputs, outputs, &focus, &version);
+    if (plan.segments.size() > 1) {
+      context_.symbols = first.symbols;
+      std::shared_ptr<const Bound> bound = version.bound;
+      for (uint32_t s = 1; s < plan.segments.size(); ++s) {
+        for (size_t k = context_.symbols.size(); k < plan.segments[s].symbol_end; ++k) {
+          const PlanSymbol& symbol = plan.symbols[k];
+          const Tensor& tensor = context_.dynamic[plan.values[symbol.operand].buffer];
+          context_.symbols.push_back(tensor.dims().at(symbol.index));
+        }
+        bound = program_.later_segment(bound->plan, s, context_.symbols);
+        run_segment(*bound, 0, nullptr, inputs, outputs, &focus, &version);
+      }
+    }
+    // Results made by dynamic and control steps.
+    for (uint32_t i = 0; i < outputs.count; ++i) {
+      const PlanValue& value = plan.values[plan.outputs[i]];
+      if (plan.buffers[value.buffer].storage != Storage::kDynamic) continue;
+      const Tensor tensor = context_.dynamic[value.buffer].to_contiguous();
+      if (outputs.slots[i]) {
+        const Tensor& to = outputs.slots[i]->tensor;
+        if (to.dtype() != tensor.dtype() || to.dims() != tensor.dims())
+          fail(Status::kInvalidArgument, "output {}: bound tensor is {}{}, the result is {}{}", i,
+               name(to.dtype()), to_text(to.dims()), name(tensor.dtype()), to_text(tensor.dims()));
+        copy_elements(tensor.view(), to.view());
+      } else {
+        outputs.slots[i] = new xc_tensor;
+        outputs.slots[i]->tensor = tensor;
+      }
+    }
+  } catch (...) {
+    for (size_t i = 0; i < outputs.count; ++i) {
+      const bool mine = i < 64 ? ((given >> i) & 1) == 0 : !given_more[i - 64];
+      if (mine && outputs.slots[i]) {
+        outputs.slots[i]->release();
+        outputs.slots[i] = nullptr;
+      }
+    }
+    context_.dynamic.clear();
+    throw;
+  }
+  if (!context_.dynamic.empty()) context_.dynamic.clear();
+  if (timed) version.times->add_run(ticks() - start, focus);
+}
+
+// ---- dynamic and control steps ------------------------------------------------------------------
+
+Tensor Executor::tensor_of(const Bound& bound, uint32_t v, void* data) const {
+  if (v == kNoValue) return {};
+  const Plan& plan = *bound.plan;
+  const PlanValue& value = plan.values[v];
+  const PlanBuffer& buffer = plan.buffers[value.buffer];
+  if (buffer.storage == Storage::kDynamic) {
+    const Tensor& made = context_.dynamic[value.buffer];
+    const bool whole = !value.rank_known || bound.dims(v).data() == nullptr ||
+                       std::equal(bound.dims(v).begin(), bound.dims(v).end(), made.dims().begin(),
+                                  made.dims().end());
+    if (whole && value.offset == Dim(0)) return made;
+  }
+  const std::span<const int64_t> dims = bound.dims(v), strides = bound.strides(v);
+  int64_t reach = 0;
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (strides[i] > 0) reach += (dims[i] - 1) * strides[i];
+  const int64_t bytes = (reach + 1) * element_size(value.dtype);
+  return Tensor(Buffer::wrap(data, bytes, {}), 0, value.dtype, Dims(dims.begin(), dims.end()),
+                Dims(strides.begin(), strides.end()));
+}
+
+void Executor::set_dynamic(const Bound& bound, uint32_t v, Tensor tensor, void** pointers) {
+  const Plan& plan = *bound.plan;
+  const PlanValue& value = plan.values[v];
+  if (tensor.dtype() != value.dtype)
+    fail(Status::kInvalidModel, "a body yields {}, the model declares {}", name(tensor.dtype()),
+         name(value.dtype));
+  // Dims the plan knows must hold: later steps were bound for them.
+  if (value.rank_known) {
+    if (tensor.rank() != static_cast<int64_t>(value.dims.size()))
+      fail(Status::kInvalidModel, "result has dims {}, the model declares {}",
+           to_text(tensor.dims()), to_text(value.dims));
+    for (size_t axis = 0; axis < value.dims.size(); ++axis)
+      if (value.dims[axis].is_constant() && value.dims[axis].value() != tensor.dims()[axis])
+        fail(Status::kInvalidModel, "result has dims {}, the model declares {}",
+             to_text(tensor.dims()), to_text(value.dims));
+  }
+  if (context_.dynamic.size() < plan.buffers.size()) context_.dynamic.resize(plan.buffers.size());
+  tensor = tensor.to_contiguous();
+  for (size_t k = 0; k < bound.pointers.size(); ++k)
+    if (bound.pointers[k].buffer == value.buffer)
+      pointers[k] = static_cast<std::byte*>(tensor.data()) + bound.pointers[k].offset;
+  context_.dynamic[value.buffer] = std::move(tensor);
+}
+
+void Executor::run_opaque(const Bound& bound, const BoundStep& bound_step, void** pointers) {
+  const Step& step = *bound.plan->steps[bound_step.step];
+  const Node& node = *step.spec.node;
+  if (context_.dynamic.size() < bound.plan->buffers.size())
+    context_.dynamic.resize(bound.plan->buffers.size());
+  std::vector<Tensor> inputs;
+  for (size_t k = 0; k < step.inputs.size(); ++k)
+    inputs.push_back(tensor_of(bound, step.inputs[k], pointers[bound_step.first_pointer + k]));
+  std::vector<Tensor> outputs;
+  if (step.kind == Step::Kind::kControl) {
+    outputs = run_control(
+        node, inputs,
+        [&](size_t k, const std::vector<Tensor>& body_inputs) {
+          return program_.child(node, k, body_inputs).run_tensors(body_inputs, options_);
+        },
+        [&] { check_stop(); });
+  } else {
+    outputs = run_dynamic_step(program_, node, inputs);
+  }
+  for (size_t k = 0; k < step.outputs.size(); ++k)
+    if (step.outputs[k] != kNoValue)
+      set_dynamic(bound, step.outputs[k], std::move(outputs.at(k)), pointers);
+}
+
+}  // namespace xc

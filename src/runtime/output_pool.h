@@ -1,0 +1,31 @@
+#pragma once
+// Memory of returned outputs: handed out by runs, back at the last release of the handle.
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "runtime/engine.h"
+#include "runtime/tensor_handle.h"
+
+namespace xc {
+
+class OutputPool : public std::enable_shared_from_this<OutputPool> {
+ public:
+  OutputPool(std::shared_ptr<Engine> engine, size_t outputs);
+  ~OutputPool();
+  /// A handle with one reference and row-major memory for `dims`; reuses a free one of this output
+  /// without allocating when its memory is large enough.
+  xc_tensor* acquire(uint32_t output, DType dtype, std::span<const int64_t> dims);
+  void give_back(xc_tensor* handle) noexcept;
+
+  static constexpr size_t kKeep = 8;  ///< free handles per output
+
+ private:
+  std::shared_ptr<Engine> engine_;
+  std::mutex mutex_;
+  std::vector<std::vector<xc_tensor*>> free_;
+};
+
+}  // namespace xc

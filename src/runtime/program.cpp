@@ -1,0 +1,448 @@
+#include "runtime/program.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/cpu_info.h"
+#include "base/hash.h"
+#include "ops/infer.h"
+#include "ops/registry.h"
+#include "runtime/capture.h"
+#include "runtime/executor.h"
+
+namespace xc {
+
+// ---- times --------------------------------------------------------------------------------------
+
+double BoundTimes::step_ns(size_t step) const {
+  const uint64_t n = samples();
+  return n == 0 ? 0
+                : ticks_to_ns(steps_[step].ticks.load(std::memory_order_relaxed)) /
+                      static_cast<double>(n);
+}
+
+double BoundTimes::run_ns() const {
+  const uint64_t n = samples();
+  return n == 0 ? 0
+                : ticks_to_ns(total_.load(std::memory_order_relaxed)) / static_cast<double>(n);
+}
+
+std::vector<float> BoundTimes::recent() const {
+  const auto n = std::min<uint64_t>(samples(), kRing);
+  std::vector<float> out;
+  for (uint64_t k = 0; k < n; ++k) out.push_back(ring_[k].load(std::memory_order_relaxed));
+  return out;
+}
+
+// ---- construction -------------------------------------------------------------------------------
+
+namespace {
+
+PlannerOptions planner_options(const Engine& engine, const Config& config) {
+  PlannerOptions options;
+  options.numerics = static_cast<Numerics>(config.numerics);
+  options.threads = engine.tasks().workers();
+  return options;
+}
+
+}  // namespace
+
+Program::Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> graph,
+                 const Config& config, std::string name)
+    : engine_(std::move(engine)), graph_(std::move(graph)), config_(config), name_(std::move(name)),
+      planner_(graph_, engine_->backend(), planner_options(*engine_, config_)) {
+  base_plan_ = planner_.build();
+}
+
+std::shared_ptr<Program> Program::create(std::shared_ptr<Engine> engine,
+                                         std::shared_ptr<const Graph> graph, const Config& config,
+                                         const std::string& name) {
+  return std::shared_ptr<Program>(
+      new Program(std::move(engine), std::move(graph), config, name));
+}
+
+Program::~Program() {
+  if (tier_knows_) engine_->tier()->removed(*this);
+}
+
+// ---- contexts -----------------------------------------------------------------------------------
+
+RunContext& Program::lease() {
+  std::lock_guard lock(context_mutex_);
+  if (!idle_.empty()) {
+    RunContext* context = idle_.back();
+    idle_.pop_back();
+    return *context;
+  }
+  contexts_.push_back(std::make_unique<RunContext>(*engine_));
+  idle_.reserve(contexts_.size());
+  epochs_.add(contexts_.back().get());
+  return *contexts_.back();
+}
+
+void Program::give_back(RunContext& context) {
+  std::lock_guard lock(context_mutex_);
+  idle_.push_back(&context);
+}
+
+namespace {
+
+/// Epoch of a run: set at entry, cleared at exit.
+class EpochScope {
+ public:
+  EpochScope(const Epochs& epochs, RunContext& context) : context_(context) {
+    context_.epoch.store(epochs.current(), std::memory_order_seq_cst);
+  }
+  ~EpochScope() { context_.epoch.store(0, std::memory_order_release); }
+  EpochScope(const EpochScope&) = delete;
+  EpochScope& operator=(const EpochScope&) = delete;
+
+ private:
+  RunContext& context_;
+};
+
+class LeaseScope {
+ public:
+  explicit LeaseScope(Program& program) : program_(program), context_(program.lease()) {}
+  ~LeaseScope() { program_.give_back(context_); }
+  LeaseScope(const LeaseScope&) = delete;
+  LeaseScope& operator=(const LeaseScope&) = delete;
+  RunContext& context() { return context_; }
+
+ private:
+  Program& program_;
+  RunContext& context_;
+};
+
+}  // namespace
+
+// ---- signatures ---------------------------------------------------------------------------------
+
+size_t Program::KeyHash::operator()(const std::vector<int64_t>& key) const noexcept {
+  return static_cast<size_t>(hash_bytes(key.data(), key.size() * sizeof(int64_t)).low);
+}
+
+void Program::check_inputs(std::span<const TensorView> inputs) const {
+  if (inputs.size() != graph_->inputs.size())
+    fail(Status::kInvalidArgument, "the model takes {} inputs, {} were given",
+         graph_->inputs.size(), inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Value& value = graph_->value(graph_->inputs[i]);
+    const auto wrong = [&] {
+      fail(Status::kInvalidArgument, "input '{}': expected {}, got {}{}", value.name,
+           value.type.text(), inputs[i] ? name(inputs[i].dtype) : "nothing",
+           to_text(Dims(inputs[i].dims.begin(), inputs[i].dims.end())));
+    };
+    if (inputs[i].dtype != value.type.dtype) wrong();
+    if (!value.type.dims) continue;
+    if (inputs[i].dims.size() != value.type.dims->size()) wrong();
+    for (size_t axis = 0; axis < inputs[i].dims.size(); ++axis) {
+      const auto expected = (*value.type.dims)[axis].constant();
+      if (inputs[i].dims[axis] < 0 || (expected && *expected != inputs[i].dims[axis])) wrong();
+    }
+  }
+}
+
+std::vector<int64_t> Program::key_of(std::span<const TensorView> inputs) const {
+  std::vector<int64_t> key;
+  for (const TensorView& t : inputs) {
+    key.push_back(t.rank());
+    key.insert(key.end(), t.dims.begin(), t.dims.end());
+  }
+  for (const PlanSymbol& symbol : base_plan_->symbols)
+    if (symbol.source == PlanSymbol::Source::kInputElement)
+      key.push_back(load_int64(inputs[symbol.operand].data, inputs[symbol.operand].dtype, symbol.index));
+  return key;
+}
+
+SignatureEntry& Program::entry_for(std::span<const TensorView> inputs, RunContext& context) {
+  // The same signature as the last run of this context, nearly always.
+  if (context.last_entry &&
+      context.last_generation == generation_.load(std::memory_order_acquire) &&
+      inputs.size() == graph_->inputs.size()) {
+    const std::vector<int64_t>& key = context.last_entry->key;
+    size_t at = 0;
+    bool same = true;
+    for (size_t i = 0; i < inputs.size() && same; ++i) {
+      same = inputs[i].dtype == graph_->value(graph_->inputs[i]).type.dtype &&
+             key[at++] == inputs[i].rank() &&
+             std::equal(inputs[i].dims.begin(), inputs[i].dims.end(), key.begin() + static_cast<int64_t>(at));
+      at += inputs[i].dims.size();
+    }
+    if (same && at < key.size())
+      for (const PlanSymbol& symbol : base_plan_->symbols)
+        if (symbol.source == PlanSymbol::Source::kInputElement && same)
+          same = key[at++] == load_int64(inputs[symbol.operand].data, inputs[symbol.operand].dtype,
+                                         symbol.index);
+    if (same) return *const_cast<SignatureEntry*>(context.last_entry);
+  }
+  check_inputs(inputs);
+  std::vector<int64_t> key = key_of(inputs);
+  const uint64_t generation = generation_.load(std::memory_order_acquire);
+  SignatureEntry* entry = nullptr;
+  {
+    std::shared_lock lock(table_mutex_);
+    if (const auto it = table_.find(key); it != table_.end()) entry = it->second.get();
+  }
+  if (!entry) entry = &add_entry(inputs, std::move(key));
+  context.last_entry = entry;
+  context.last_generation = generation;
+  return *entry;
+}
+
+SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vector<int64_t> key) {
+  auto entry = std::make_shared<SignatureEntry>();
+  for (const PlanSymbol& symbol : base_plan_->symbols) {
+    if (symbol.source == PlanSymbol::Source::kInputDim)
+      entry->symbols.push_back(inputs[symbol.operand].dims[symbol.index]);
+    else if (symbol.source == PlanSymbol::Source::kInputElement)
+      entry->symbols.push_back(
+          load_int64(inputs[symbol.operand].data, inputs[symbol.operand].dtype, symbol.index));
+  }
+  const Dim::Lookup lookup = [&](const std::string& symbol) -> std::optional<int64_t> {
+    for (size_t k = 0; k < entry->symbols.size(); ++k)
+      if (base_plan_->symbols[k].name == symbol) return entry->symbols[k];
+    return std::nullopt;
+  };
+  for (const Plan::InputCheck& check : base_plan_->input_checks) {
+    const auto expected = check.expected.evaluate(lookup);
+    if (expected && *expected != inputs[check.input].dims[check.axis])
+      fail(Status::kInvalidArgument, "input '{}': dim {} must be {} = {} here, got {}",
+           graph_->value(graph_->inputs[check.input]).name, check.axis, check.expected.text(),
+           *expected, inputs[check.input].dims[check.axis]);
+  }
+  entry->key = std::move(key);
+  BindOptions options;
+  options.max_arena_bytes = config_.max_memory_bytes;
+  entry->base = std::make_shared<Version>(bind(base_plan_, 0, entry->symbols, options));
+  auto published = std::make_shared<Published>();
+  published->active = entry->base;
+  if (const auto preferred = preferred_plan())
+    published->active = std::make_shared<Version>(bind(preferred, 0, entry->symbols, options));
+  entry->current.store(published.get(), std::memory_order_release);
+  entry->owner = std::move(published);
+  entry->last_use.store(steady_ns(), std::memory_order_relaxed);
+
+  SignatureEntry* result = nullptr;
+  bool added = false;
+  {
+    std::unique_lock lock(table_mutex_);
+    const auto [it, inserted] = table_.try_emplace(entry->key, entry);
+    result = it->second.get();
+    added = inserted;
+    if (inserted) {
+      signatures_.fetch_add(1, std::memory_order_relaxed);
+      bound_bytes_.fetch_add(entry->base->bound->held_bytes, std::memory_order_relaxed);
+    }
+  }
+  if (added) {
+    evict_if_needed();
+    if (TierHooks* tier = engine_->tier(); tier && config_.jit != static_cast<int64_t>(JitMode::kOff)) {
+      if (!tier_knows_.exchange(true)) tier->added(shared_from_this());
+      tier->first_bound(*this, *result);
+    }
+  }
+  return *result;
+}
+
+void Program::evict_if_needed() {
+  const int64_t cap = effective(config_, &Config::bound_cache_bytes);
+  if (bound_bytes_.load(std::memory_order_relaxed) <= cap) return;
+  std::vector<std::shared_ptr<SignatureEntry>> victims;
+  {
+    std::unique_lock lock(table_mutex_);
+    std::vector<std::shared_ptr<SignatureEntry>> by_age;
+    for (const auto& [key, entry] : table_) by_age.push_back(entry);
+    std::sort(by_age.begin(), by_age.end(), [](const auto& a, const auto& b) {
+      return a->last_use.load(std::memory_order_relaxed) < b->last_use.load(std::memory_order_relaxed);
+    });
+    // The newest quarter always stays: it holds what runs are about to use.
+    for (size_t k = 0; k < by_age.size() * 3 / 4; ++k) {
+      if (bound_bytes_.load(std::memory_order_relaxed) <= cap / 2) break;
+      bound_bytes_.fetch_sub(by_age[k]->base->bound->held_bytes, std::memory_order_relaxed);
+      table_.erase(by_age[k]->key);
+      victims.push_back(by_age[k]);
+    }
+    generation_.fetch_add(1, std::memory_order_acq_rel);
+  }
+  for (auto& victim : victims) epochs_.retire(std::move(victim));
+  epochs_.reclaim();
+}
+
+// ---- publishing ---------------------------------------------------------------------------------
+
+void Program::publish(SignatureEntry& entry, std::shared_ptr<const Published> published) {
+  std::shared_ptr<const Published> old;
+  {
+    std::lock_guard lock(mutex_);
+    entry.current.store(published.get(), std::memory_order_release);
+    old = std::exchange(entry.owner, std::move(published));
+  }
+  epochs_.retire(std::move(old));
+  epochs_.reclaim();
+}
+
+std::vector<std::shared_ptr<SignatureEntry>> Program::entries() {
+  std::shared_lock lock(table_mutex_);
+  std::vector<std::shared_ptr<SignatureEntry>> out;
+  for (const auto& [key, entry] : table_) out.push_back(entry);
+  return out;
+}
+
+void Program::set_preferred_plan(std::shared_ptr<const Plan> plan) {
+  std::lock_guard lock(mutex_);
+  preferred_plan_ = std::move(plan);
+}
+
+std::shared_ptr<const Plan> Program::preferred_plan() const {
+  std::lock_guard lock(mutex_);
+  return preferred_plan_;
+}
+
+std::vector<std::shared_ptr<Program>> Program::children() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Program>> out;
+  for (const auto& [key, child] : children_) out.push_back(child.program);
+  return out;
+}
+
+// ---- running ------------------------------------------------------------------------------------
+
+void Program::execute(RunContext& context, SignatureEntry& entry, void* const* input_data,
+                      const OutputPorts& outputs, const RunOptions& options) {
+  const Published& published = *entry.current.load(std::memory_order_seq_cst);
+  const uint64_t n = context.runs++;
+  const bool trial = published.challenger != nullptr;
+  const int side = trial && (n & 1) ? 1 : 0;
+  Version& version = side ? *published.challenger : *published.active;
+  // The first runs and, once warm, one in kSamplePeriod are timed; long runs always.
+  const bool timed = trial || (n >= 1 && n < 5) || (n & (kSamplePeriod - 1)) == 0 ||
+                     entry.slow.load(std::memory_order_relaxed);
+  const bool observed = timed && config_.jit != static_cast<int64_t>(JitMode::kOff);
+  Executor(*this, context, options).run(version, side, observed && n > 0, input_data, outputs);
+  if (observed) {
+    runs_.fetch_add(1, std::memory_order_relaxed);
+    entry.last_use.store(steady_ns(), std::memory_order_relaxed);
+    if (version.times->run_ns() > 200'000) entry.slow.store(true, std::memory_order_relaxed);
+    if (TierHooks* tier = engine_->tier(); tier && !frozen_.load(std::memory_order_relaxed) && !options.no_compile)
+      tier->sampled(*this, entry);
+  }
+}
+
+void Program::run(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
+                  const std::shared_ptr<OutputPool>& pool, const RunOptions& options) {
+  constexpr size_t kInline = 32;
+  LeaseScope lease(*this);
+  RunContext& context = lease.context();
+  const EpochScope epoch(epochs_, context);
+  SignatureEntry& entry = entry_for(inputs, context);
+  void* inline_data[kInline];
+  std::vector<void*> more;
+  void** data = inline_data;
+  if (inputs.size() > kInline) {
+    more.resize(inputs.size());
+    data = more.data();
+  }
+  std::vector<Tensor> copies;  // strided inputs are the exception
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    data[i] = inputs[i].data;
+    if (!inputs[i].contiguous()) {
+      Tensor copy(inputs[i].dtype, Dims(inputs[i].dims.begin(), inputs[i].dims.end()));
+      copy_elements(inputs[i], copy.view());
+      data[i] = copy.data();
+      copies.push_back(std::move(copy));
+    }
+  }
+  execute(context, entry, data, {outputs.data(), outputs.size(), pool.get()}, options);
+}
+
+std::shared_ptr<SignatureEntry> Program::shared_entry_for(std::span<const TensorView> inputs,
+                                                          RunContext& context) {
+  const EpochScope epoch(epochs_, context);
+  return entry_for(inputs, context).shared_from_this();
+}
+
+void Program::run_prepared(RunContext& context, SignatureEntry& entry, void* const* input_data,
+                           const OutputPorts& outputs, const RunOptions& options) {
+  const EpochScope epoch(epochs_, context);
+  execute(context, entry, input_data, outputs, options);
+}
+
+std::vector<Tensor> Program::run_tensors(const std::vector<Tensor>& inputs,
+                                         const RunOptions& options) {
+  std::vector<TensorView> views;
+  for (const Tensor& t : inputs) views.push_back(t.view());
+  std::vector<xc_tensor*> slots(graph_->outputs.size(), nullptr);
+  if (!body_pool_) {
+    std::lock_guard lock(mutex_);
+    if (!body_pool_) body_pool_ = std::make_shared<OutputPool>(engine_, slots.size());
+  }
+  run(views, slots, body_pool_, options);
+  std::vector<Tensor> out;
+  for (xc_tensor* handle : slots) {
+    // The tensor's buffer keeps the pooled handle until its last user is gone.
+    const Tensor& t = handle->tensor;
+    auto buffer = t.dtype() == DType::kString
+                      ? t.buffer()
+                      : Buffer::wrap(t.buffer()->data(), t.buffer()->bytes(),
+                                     [handle] { handle->release(); });
+    out.emplace_back(buffer, t.byte_offset(), t.dtype(), t.dims());
+    if (t.dtype() == DType::kString) handle->release();
+  }
+  return out;
+}
+
+std::shared_ptr<const Bound> Program::later_segment(const std::shared_ptr<const Plan>& plan,
+                                                    uint32_t segment,
+                                                    const std::vector<int64_t>& symbols) {
+  std::string key = std::to_string(plan->serial) + ":" + std::to_string(segment);
+  for (int64_t s : symbols) key += "," + std::to_string(s);
+  {
+    std::lock_guard lock(segment_mutex_);
+    if (const auto it = segment_cache_.find(key); it != segment_cache_.end()) return it->second;
+  }
+  BindOptions options;
+  options.max_arena_bytes = config_.max_memory_bytes;
+  auto bound = bind(plan, segment, symbols, options);
+  std::lock_guard lock(segment_mutex_);
+  segment_bytes_ += bound->held_bytes;
+  if (segment_bytes_ > effective(config_, &Config::bound_cache_bytes)) {
+    segment_cache_.clear();  // runs hold their own reference
+    segment_bytes_ = bound->held_bytes;
+  }
+  return segment_cache_.try_emplace(std::move(key), std::move(bound)).first->second;
+}
+
+Program& Program::child(const Node& node, size_t subgraph, const std::vector<Tensor>& inputs) {
+  std::string key = std::to_string(reinterpret_cast<uintptr_t>(&node)) + ":" + std::to_string(subgraph);
+  for (const Tensor& t : inputs) key += "," + std::string(xc::name(t.dtype())) + std::to_string(t.rank());
+  std::lock_guard lock(mutex_);
+  Child& child = children_[key];
+  if (!child.program) {
+    // Dims the model fixes stay; the others become symbols of the body, whose rank is known now.
+    auto body = std::make_shared<Graph>(node.subgraphs.at(subgraph)->clone());
+    for (size_t i = 0; i < body->inputs.size(); ++i) {
+      Value& value = body->value(body->inputs[i]);
+      SymDims dims;
+      for (int64_t axis = 0; axis < inputs[i].rank(); ++axis) {
+        const bool declared = value.type.dims && static_cast<int64_t>(value.type.dims->size()) == inputs[i].rank();
+        const auto fixed = declared ? (*value.type.dims)[static_cast<size_t>(axis)].constant() : std::nullopt;
+        dims.push_back(fixed ? Dim(*fixed)
+                             : Dim::symbol("b" + std::to_string(i) + "_" + std::to_string(axis)));
+      }
+      value.type = Type::tensor(inputs[i].dtype(), dims);
+      value.elements.reset();
+    }
+    for (uint32_t v = 0; v < body->value_count(); ++v)
+      if (!body->value(v).is_input && !body->value(v).is_constant()) {
+        body->value(v).type.dims.reset();
+        body->value(v).elements.reset();
+      }
+    infer_types(*body);
+    child.graph = body;
+    child.program = create(engine_, body, config_, name_ + "/" + node.name);
+  }
+  return *child.program;
+}
+
+}  // namespace xc

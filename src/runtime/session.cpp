@@ -1,0 +1,118 @@
+#include "runtime/session.h"
+
+#include "plan/explain.h"
+#include "runtime/executor.h"
+#include "runtime/output_pool.h"
+#include "runtime/program.h"
+
+namespace xc {
+namespace {
+
+Config merged(const Config& base, const Config& overrides) {
+  Config out = base;
+  for (const ConfigRow& row : config_table()) {
+    if (row.field && overrides.*row.field != 0) out.*row.field = overrides.*row.field;
+    if (row.text && !(overrides.*row.text).empty()) out.*row.text = overrides.*row.text;
+  }
+  return out;
+}
+
+}  // namespace
+
+Session::Session(std::shared_ptr<const Model> model, const Config& overrides)
+    : model_(std::move(model)), config_(merged(model_->engine()->config(), overrides)) {
+  program_ = Program::create(model_->engine(), model_->graph(), config_, model_->graph()->name);
+  pool_ = std::make_shared<OutputPool>(model_->engine(), model_->outputs().size());
+}
+
+Session::~Session() = default;
+
+void Session::run(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
+                  const RunOptions& options) {
+  if (outputs.size() != model_->outputs().size())
+    fail(Status::kInvalidArgument, "the model has {} outputs, {} slots were given",
+         model_->outputs().size(), outputs.size());
+  program_->run(inputs, outputs, pool_, options);
+}
+
+void Session::freeze() {
+  program_->set_frozen(true);
+  if (TierHooks* tier = model_->engine()->tier()) tier->freeze(*program_);
+}
+
+bool Session::wait_idle(std::chrono::milliseconds timeout) {
+  TierHooks* tier = model_->engine()->tier();
+  return !tier || tier->wait_idle(*program_, timeout);
+}
+
+std::string Session::explain(const std::vector<Dims>& signature, bool json) {
+  const ProfileSummary summary = profile();
+  return explain_program(*program_, signature, summary, json);
+}
+
+ProfileSummary Session::profile() const {
+  ProfileSummary out;
+  out.runs = static_cast<int64_t>(program_->runs());
+  out.signatures = static_cast<int64_t>(program_->signatures());
+  out.bound_bytes = program_->bound_bytes();
+  if (const TierHooks* tier = model_->engine()->tier()) tier->summarise(*program_, out);
+  return out;
+}
+
+// ---- prepared calls -----------------------------------------------------------------------------
+
+struct Call::State {
+  std::shared_ptr<Program> program;
+  std::shared_ptr<OutputPool> pool;
+  RunContext* context = nullptr;
+  std::shared_ptr<SignatureEntry> entry;
+  std::vector<void*> inputs;
+  std::vector<xc_tensor*> outputs;
+  ~State() {
+    for (xc_tensor* handle : outputs)
+      if (handle) handle->release();
+    if (context) program->give_back(*context);
+  }
+};
+
+Call::Call() : state_(std::make_unique<State>()) {}
+Call::~Call() = default;
+
+std::unique_ptr<Call> Session::prepare(std::span<const TensorView> inputs,
+                                       std::span<xc_tensor* const> outputs) {
+  if (outputs.size() != model_->outputs().size() && !outputs.empty())
+    fail(Status::kInvalidArgument, "the model has {} outputs, {} slots were given",
+         model_->outputs().size(), outputs.size());
+  std::unique_ptr<Call> call(new Call);
+  Call::State& state = *call->state_;
+  state.program = program_;
+  state.pool = pool_;
+  state.outputs.assign(model_->outputs().size(), nullptr);
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i]) {
+      outputs[i]->retain();
+      state.outputs[i] = outputs[i];
+    }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].contiguous())
+      fail(Status::kInvalidArgument, "input {}: a prepared call needs row-major inputs", i);
+    state.inputs.push_back(inputs[i].data);
+  }
+  state.context = &program_->lease();
+  state.entry = program_->shared_entry_for(inputs, *state.context);
+  call->run();  // makes the outputs and everything a run needs: later runs allocate nothing
+  return call;
+}
+
+void Call::run() {
+  State& state = *state_;
+  static const RunOptions kOptions;
+  state.program->run_prepared(*state.context, *state.entry, state.inputs.data(),
+                              {state.outputs.data(), state.outputs.size(), state.pool.get()},
+                              kOptions);
+}
+
+xc_tensor* Call::output(size_t index) const { return state_->outputs.at(index); }
+size_t Call::output_count() const { return state_->outputs.size(); }
+
+}  // namespace xc
