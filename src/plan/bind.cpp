@@ -13,7 +13,7 @@ std::atomic<uint64_t> next_serial{1};  // only an identity, never an order
 
 }  // namespace
 
-std::shared_ptr<const Bound> bind(const std::shared_ptr<const Plan>& plan, uint32_t segment_index,
+std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& plan, uint32_t segment_index,
                                   std::vector<int64_t> symbols, const BindOptions& options) {
   const Segment& segment = plan->segments[segment_index];
   const Plan::SegmentProgram& program = plan->programs[segment_index];

@@ -65,7 +65,7 @@ struct BindOptions {
 
 /// Binds segment `segment` of the plan. `symbols` are the values of its known symbols. Fails with
 /// kInvalidModel/kLimit naming the step when sizes are impossible.
-std::shared_ptr<const Bound> bind(const std::shared_ptr<const Plan>& plan, uint32_t segment,
+std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& plan, uint32_t segment,
                                   std::vector<int64_t> symbols, const BindOptions& options);
 
 }  // namespace xc

@@ -130,7 +130,7 @@ void Program::check_inputs(std::span<const TensorView> inputs) const {
     const Value& value = graph_->value(graph_->inputs[i]);
     const auto wrong = [&] {
       fail(Status::kInvalidArgument, "input '{}': expected {}, got {}{}", value.name,
-           value.type.text(), inputs[i] ? name(inputs[i].dtype) : "nothing",
+           value.type.text(), inputs[i] ? xc::name(inputs[i].dtype) : "nothing",
            to_text(Dims(inputs[i].dims.begin(), inputs[i].dims.end())));
     };
     if (inputs[i].dtype != value.type.dtype) wrong();
@@ -214,11 +214,11 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
   entry->key = std::move(key);
   BindOptions options;
   options.max_arena_bytes = config_.max_memory_bytes;
-  entry->base = std::make_shared<Version>(bind(base_plan_, 0, entry->symbols, options));
+  entry->base = std::make_shared<Version>(bind_segment(base_plan_, 0, entry->symbols, options));
   auto published = std::make_shared<Published>();
   published->active = entry->base;
   if (const auto preferred = preferred_plan())
-    published->active = std::make_shared<Version>(bind(preferred, 0, entry->symbols, options));
+    published->active = std::make_shared<Version>(bind_segment(preferred, 0, entry->symbols, options));
   entry->current.store(published.get(), std::memory_order_release);
   entry->owner = std::move(published);
   entry->last_use.store(steady_ns(), std::memory_order_relaxed);
@@ -403,7 +403,7 @@ std::shared_ptr<const Bound> Program::later_segment(const std::shared_ptr<const 
   }
   BindOptions options;
   options.max_arena_bytes = config_.max_memory_bytes;
-  auto bound = bind(plan, segment, symbols, options);
+  auto bound = bind_segment(plan, segment, symbols, options);
   std::lock_guard lock(segment_mutex_);
   segment_bytes_ += bound->held_bytes;
   if (segment_bytes_ > effective(config_, &Config::bound_cache_bytes)) {

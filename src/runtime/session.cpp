@@ -1,6 +1,6 @@
 #include "runtime/session.h"
 
-#include "plan/explain.h"
+#include "runtime/explain.h"
 #include "runtime/executor.h"
 #include "runtime/output_pool.h"
 #include "runtime/program.h"

@@ -1,0 +1,155 @@
+#include "runtime/explain.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace xc {
+namespace {
+
+using nlohmann::json;
+
+std::string operand_text(const Operand& operand) {
+  if (!operand.present()) return "_";
+  std::string out = std::string(name(operand.dtype)) + to_text(operand.dims);
+  if (!operand.contiguous()) out += " strides " + to_text(operand.strides);
+  if (operand.constant) out += " const";
+  return out;
+}
+
+json describe_step(const Graph& graph, const Step& step) {
+  json out;
+  out["name"] = step.name;
+  out["op"] = step.nodes.empty() ? std::string("copy") : std::string(step.spec.op->name);
+  json nodes = json::array();
+  for (NodeId n : step.nodes)
+    nodes.push_back({{"op", std::string(graph.node(n).op->name)}, {"name", graph.node(n).name}});
+  out["nodes"] = nodes;
+  out["kernel"] = step.kernel_name;
+  if (step.region != Hash128{}) out["region"] = step.region.text();
+  for (const Operand& operand : step.spec.inputs) out["inputs"].push_back(operand_text(operand));
+  for (const Operand& operand : step.spec.outputs) out["outputs"].push_back(operand_text(operand));
+  json refused = json::array();
+  for (const Refusal& r : step.refused) refused.push_back({{"kernel", r.name}, {"reason", r.reason}});
+  out["refused"] = refused;
+  return out;
+}
+
+json describe(Program& program, const std::vector<Dims>& signature, const ProfileSummary& summary) {
+  std::shared_ptr<SignatureEntry> entry;
+  for (const auto& e : program.entries()) {
+    if (!signature.empty()) {
+      std::vector<int64_t> key;
+      for (const Dims& dims : signature) {
+        key.push_back(static_cast<int64_t>(dims.size()));
+        key.insert(key.end(), dims.begin(), dims.end());
+      }
+      if (e->key.size() < key.size() || !std::equal(key.begin(), key.end(), e->key.begin())) continue;
+    }
+    if (!entry || e->last_use > entry->last_use) entry = e;
+  }
+  std::shared_ptr<const Published> published;
+  if (entry) {
+    std::lock_guard lock(program.mutex());
+    published = entry->owner;
+  }
+  json out;
+  out["program"] = program.name();
+  const std::shared_ptr<const Plan> plan =
+      published ? published->active->bound->plan
+                : (program.preferred_plan() ? program.preferred_plan() : program.base_plan());
+  out["plan"] = plan->serial;
+  out["segments"] = plan->segments.size();
+  json steps = json::array();
+  for (size_t k = 0; k < plan->steps.size(); ++k) {
+    json step = describe_step(program.graph(), *plan->steps[k]);
+    if (published && plan->segments.size() == 1 && published->active->times->samples() > 0)
+      step["time_us"] = published->active->times->step_ns(k) / 1000.0;
+    steps.push_back(std::move(step));
+  }
+  out["steps"] = steps;
+  if (published) {
+    out["arena_bytes"] = published->active->bound->arena_bytes;
+    out["run_us"] = published->active->times->run_ns() / 1000.0;
+    out["base_run_us"] = entry->base->times->run_ns() / 1000.0;
+    out["on_trial"] = published->challenger != nullptr;
+    out["symbols"] = json::object();
+    for (size_t k = 0; k < entry->symbols.size(); ++k)
+      out["symbols"][plan->symbols[k].name] = entry->symbols[k];
+  }
+  json regions = json::array();
+  for (const RegionSummary& r : summary.regions)
+    regions.push_back({{"identity", r.identity.text()}, {"name", r.name}, {"state", r.state},
+                       {"reason", r.reason}, {"uses", r.uses}, {"base_us", r.base_us},
+                       {"fused_us", r.fused_us}, {"predicted_us", r.predicted_us},
+                       {"compile_ms", r.compile_ms}, {"code_bytes", r.code_bytes}});
+  out["regions"] = regions;
+  json bodies = json::array();
+  for (const auto& child : program.children()) bodies.push_back(describe(*child, {}, {}));
+  if (!bodies.empty()) out["bodies"] = bodies;
+  return out;
+}
+
+void print_program(const json& program, std::string& out, const std::string& indent) {
+  out += fmt::format("{}{}: plan {} with {} steps", indent, program["program"].get<std::string>(),
+                     program["plan"].get<uint64_t>(), program["steps"].size());
+  if (program.contains("arena_bytes"))
+    out += fmt::format(", {} bytes of working memory, {:.1f} us per run (base plan {:.1f} us){}",
+                       program["arena_bytes"].get<int64_t>(), program["run_us"].get<double>(),
+                       program["base_run_us"].get<double>(),
+                       program["on_trial"].get<bool>() ? ", a challenger is on trial" : "");
+  out += "\n";
+  if (program.contains("symbols") && !program["symbols"].empty()) {
+    out += indent + "  sizes:";
+    for (const auto& [symbol, value] : program["symbols"].items())
+      out += fmt::format(" {}={}", symbol, value.get<int64_t>());
+    out += "\n";
+  }
+  size_t index = 0;
+  for (const json& step : program["steps"]) {
+    std::string ops;
+    for (const json& node : step["nodes"])
+      ops += (ops.empty() ? "" : "+") + node["op"].get<std::string>();
+    if (ops.empty()) ops = "copy";
+    out += fmt::format("{}  {:3} {:<28} {:<24}", indent, index++, ops, step["kernel"].get<std::string>());
+    if (step.contains("time_us")) out += fmt::format(" {:9.2f} us", step["time_us"].get<double>());
+    if (step.contains("outputs")) out += "  -> " + step["outputs"][0].get<std::string>();
+    out += "  " + step["name"].get<std::string>() + "\n";
+    for (const json& refused : step["refused"])
+      out += fmt::format("{}        not {}: {}\n", indent, refused["kernel"].get<std::string>(),
+                         refused["reason"].get<std::string>());
+  }
+  if (!program["regions"].empty()) {
+    out += indent + "  regions (vendor time, compile time, fused time, state):\n";
+    for (const json& r : program["regions"])
+      out += fmt::format("{}    {:<44} {:9.2f} us {:7.2f} ms {:9.2f} us  {}{}\n", indent,
+                         r["name"].get<std::string>(), r["base_us"].get<double>(),
+                         r["compile_ms"].get<double>(), r["fused_us"].get<double>(),
+                         r["state"].get<std::string>(),
+                         r["reason"].get<std::string>().empty() ? "" : ": " + r["reason"].get<std::string>());
+  }
+  if (program.contains("bodies"))
+    for (const json& body : program["bodies"]) print_program(body, out, indent + "  ");
+}
+
+}  // namespace
+
+std::string explain_program(Program& program, const std::vector<Dims>& signature,
+                            const ProfileSummary& summary, bool as_json) {
+  json out = describe(program, signature, summary);
+  out["totals"] = {{"runs", summary.runs}, {"signatures", summary.signatures},
+                   {"compiled_regions", summary.compiled_regions}, {"swapped", summary.swapped},
+                   {"rolled_back", summary.rolled_back}, {"rejected", summary.rejected},
+                   {"compile_ms", summary.compile_ms}, {"net_saved_ms", summary.net_saved_ms},
+                   {"code_bytes", summary.code_bytes}};
+  if (as_json) return out.dump(2);
+  std::string text;
+  print_program(out, text, "");
+  text += fmt::format(
+      "{} sampled runs, {} signatures; {} regions compiled, {} swaps, {} rolled back; {:.1f} ms spent "
+      "compiling, {:.1f} ms saved net\n",
+      summary.runs, summary.signatures, summary.compiled_regions, summary.swapped,
+      summary.rolled_back, summary.compile_ms, summary.net_saved_ms);
+  return text;
+}
+
+}  // namespace xc
