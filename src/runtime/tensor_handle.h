@@ -12,6 +12,10 @@ namespace xc {
 class OutputPool;
 
 struct TensorHandle {
+  /// Alive handles carry it: the C boundary tells them from null, foreign and deleted ones.
+  static constexpr uint32_t kMagic = 0x58430e0a;
+  volatile uint32_t magic = kMagic;
+  ~TensorHandle() { magic = 0; }
   std::atomic<uint32_t> references{1};
   Tensor tensor;
   std::shared_ptr<OutputPool> pool;  ///< null = plain tensor, deleted at the last release

@@ -1,0 +1,130 @@
+// xc/engine.h: the engine and the host's callbacks.
+
+#include <mutex>
+
+#include "capi/handles.h"
+#include "tier/engine_factory.h"
+
+namespace xc::capi {
+namespace {
+
+/// A host struct {callbacks, user_data, destroy} whose user data belongs to the engine once armed.
+template <class Callbacks>
+struct Hook {
+  explicit Hook(const Callbacks& given) : callbacks(given) {}
+  Hook(const Hook&) = delete;
+  Hook& operator=(const Hook&) = delete;
+  ~Hook() {
+    if (armed && callbacks.destroy) callbacks.destroy(callbacks.user_data);
+  }
+  Callbacks callbacks;
+  bool armed = false;
+};
+
+/// The host's threads as a TaskRunner. Exceptions of a task do not cross the host's frames.
+class HostRunner final : public TaskRunner {
+ public:
+  explicit HostRunner(std::shared_ptr<Hook<xc_task_runner>> hook) : hook_(std::move(hook)) {}
+  int workers() const override { return hook_->callbacks.workers; }
+
+  void run(int64_t tasks, Body body) override {
+    Job job{body, workers(), {}, {}, {}, {}};
+    hook_->callbacks.run(hook_->callbacks.user_data, tasks, &HostRunner::task, &job);
+    if (job.error) std::rethrow_exception(job.error);
+    if (!job.failed && job.done != tasks)
+      fail(Status::kInvalidArgument, "the host's task runner ran {} of {} tasks", job.done.load(),
+           tasks);
+  }
+
+ private:
+  struct Job {
+    Body body;
+    int workers;
+    std::atomic<int64_t> done;
+    std::atomic<bool> failed;
+    std::mutex mutex;
+    std::exception_ptr error;
+  };
+
+  static void task(void* opaque, int64_t index, int32_t worker) {
+    Job& job = *static_cast<Job*>(opaque);
+    if (job.failed.load(std::memory_order_relaxed)) return;
+    try {
+      if (worker < 0 || worker >= job.workers)
+        fail(Status::kInvalidArgument, "the host's task runner gave worker {} of {}", worker,
+             job.workers);
+      job.body(index, worker);
+      job.done.fetch_add(1, std::memory_order_release);
+    } catch (...) {
+      std::lock_guard lock(job.mutex);
+      if (!job.error) job.error = std::current_exception();
+      job.failed.store(true);
+    }
+  }
+
+  std::shared_ptr<Hook<xc_task_runner>> hook_;
+};
+
+template <class Callbacks>
+std::shared_ptr<Hook<Callbacks>> hook(const Callbacks& callbacks) {
+  return std::make_shared<Hook<Callbacks>>(callbacks);
+}
+
+}  // namespace
+}  // namespace xc::capi
+
+using namespace xc;
+using namespace xc::capi;
+
+void xc_engine_options_init(xc_engine_options* options) {
+  const xc_engine_options defaults = XC_ENGINE_OPTIONS_INIT;
+  if (options) *options = defaults;
+}
+
+xc_status xc_engine_create(const xc_engine_options* options, xc_engine** out_engine,
+                           xc_error** out_error) {
+  return guard(out_error, [&] {
+    need(out_engine, "out_engine");
+    const xc_engine_options defaults = XC_ENGINE_OPTIONS_INIT;
+    const xc_engine_options given = read_struct(options, defaults, "options");
+    const Config config = to_config(given.config);
+    if (!given.allocator.allocate != !given.allocator.release)
+      fail(Status::kInvalidArgument, "an allocator needs both allocate and release");
+    if (given.tasks.run && (given.tasks.workers < 1 || given.tasks.workers > ThreadPool::kMaxWorkers))
+      fail(Status::kInvalidArgument, "a task runner has 1 to {} workers, not {}",
+           ThreadPool::kMaxWorkers, given.tasks.workers);
+
+    auto logger = hook(given.logger);
+    auto events = hook(given.events);
+    auto allocator = hook(given.allocator);
+    auto tasks = hook(given.tasks);
+    HostHooks hooks;
+    if (given.logger.log)
+      hooks.log = [logger](LogLevel level, const std::string& message) {
+        logger->callbacks.log(logger->callbacks.user_data, static_cast<int32_t>(level),
+                              to_view(message));
+      };
+    if (given.events.receive)
+      hooks.event = [events](const Event& event) {
+        const xc_event view = to_c(event);
+        events->callbacks.receive(events->callbacks.user_data, &view);
+      };
+    if (given.allocator.allocate) {
+      hooks.allocate = [allocator](size_t bytes, size_t alignment) {
+        return allocator->callbacks.allocate(allocator->callbacks.user_data, bytes, alignment);
+      };
+      hooks.release = [allocator](void* memory, size_t bytes) {
+        allocator->callbacks.release(allocator->callbacks.user_data, memory, bytes);
+      };
+    }
+    if (given.tasks.run) hooks.tasks = std::make_shared<HostRunner>(tasks);
+
+    auto handle = std::make_unique<xc_engine>();
+    handle->engine = create_engine(config, std::move(hooks));
+    logger->armed = events->armed = allocator->armed = tasks->armed = true;
+    *out_engine = handle.release();
+  });
+}
+
+xc_engine* xc_engine_retain(xc_engine* engine) { return retain(engine); }
+void xc_engine_release(xc_engine* engine) { release(engine); }

@@ -1,0 +1,278 @@
+// xc/session.h and xc/call.h.
+
+#include "runtime/session.h"
+
+#include <chrono>
+#include <new>
+
+#include "capi/handles.h"
+
+xc_call::~xc_call() {
+  call.reset();  // before the memory that it is bound to
+  for (xc_tensor* tensor : held) tensor->release();
+}
+
+namespace xc::capi {
+namespace {
+
+/// Room for n objects: on the stack up to kInline, so that a run of an ordinary model allocates
+/// nothing; on the heap beyond.
+template <class T, size_t kInline>
+class Scratch {
+ public:
+  explicit Scratch(size_t count) {
+    static_assert(std::is_trivially_destructible_v<T>);
+    if (count > kInline) {
+      heap_ = std::make_unique<std::byte[]>(checked_size(count));
+      data_ = reinterpret_cast<T*>(heap_.get());
+    }
+  }
+  T* data() { return data_; }
+
+ private:
+  static size_t checked_size(size_t count) {
+    return static_cast<size_t>(checked_mul(static_cast<int64_t>(count), sizeof(T)));
+  }
+  alignas(T) std::byte inline_[kInline * sizeof(T)];  // uninitialised on purpose
+  std::unique_ptr<std::byte[]> heap_;
+  T* data_ = reinterpret_cast<T*>(inline_);
+};
+constexpr size_t kInlineTensors = 32;
+using Views = Scratch<TensorView, kInlineTensors>;
+using Strides = Scratch<int64_t, 8 * kInlineTensors>;
+
+int64_t steady_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+RunOptions to_run_options(const xc_run_options* given) {
+  RunOptions options;
+  if (!given) return options;
+  const xc_run_options defaults = XC_RUN_OPTIONS_INIT;
+  const xc_run_options read = read_struct(given, defaults, "options");
+  if (read.flags & ~static_cast<uint32_t>(XC_RUN_NO_COMPILE))
+    fail(Status::kUnsupported, "unknown run flags {:#x}", read.flags);
+  options.no_compile = read.flags & XC_RUN_NO_COMPILE;
+  if (read.timeout_ns < 0)
+    fail(Status::kInvalidArgument, "timeout_ns is negative: {}", read.timeout_ns);
+  if (read.timeout_ns > 0) options.deadline_ns = checked_add(steady_ns(), read.timeout_ns);
+  if (read.cancel) options.cancel = &live(read.cancel).flag;
+  return options;
+}
+
+void fill_views(const xc_tensor* const* tensors, uint32_t count, TensorView* out) {
+  need_array(tensors, count, "inputs");
+  for (uint32_t i = 0; i < count; ++i)
+    new (&out[i]) TensorView(tensors[i] ? view_of(tensors[i], "inputs") : TensorView{});
+}
+
+void check_outputs(xc_tensor* const* outputs, uint32_t count) {
+  need_array(outputs, count, "outputs");
+  for (uint32_t i = 0; i < count; ++i)
+    if (outputs[i]) view_of(outputs[i], "outputs");
+}
+
+/// How many strides the views leave to us.
+size_t missing_strides(const xc_tensor_view* views, uint32_t count) {
+  size_t missing = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (views[i].rank > kMaxRank)
+      fail(Status::kLimit, "input {}: rank {} is over the limit of {}", i, views[i].rank, kMaxRank);
+    if (!views[i].strides) missing += views[i].rank;
+  }
+  return missing;
+}
+
+/// Checks one view of the caller; `room` receives row-major strides when it has none.
+TensorView to_view(const xc_tensor_view& view, uint32_t index, int64_t*& room) {
+  if (view.dtype == XC_DTYPE_UNDEFINED) return {};
+  if (view.dtype < 0 || view.dtype >= kDTypeCount)
+    fail(Status::kInvalidArgument, "input {}: {} is no element type", index, view.dtype);
+  if (view.rank != 0 && !view.dims)
+    fail(Status::kInvalidArgument, "input {}: dims is null", index);
+  bool empty = false;
+  for (uint32_t axis = 0; axis < view.rank; ++axis) {
+    if (view.dims[axis] < 0)
+      fail(Status::kInvalidArgument, "input {}: dim {} is negative: {}", index, axis,
+           view.dims[axis]);
+    empty = empty || view.dims[axis] == 0;
+  }
+  if (!view.data && !empty) fail(Status::kInvalidArgument, "input {}: data is null", index);
+  const int64_t* strides = view.strides;
+  if (!strides) {
+    int64_t step = 1;
+    for (uint32_t axis = view.rank; axis-- > 0;) {
+      room[axis] = step;
+      step = checked_mul(step, view.dims[axis] == 0 ? 1 : view.dims[axis]);
+    }
+    strides = room;
+    room += view.rank;
+  }
+  return {view.data, static_cast<DType>(view.dtype), {view.dims, view.rank}, {strides, view.rank}};
+}
+
+}  // namespace
+}  // namespace xc::capi
+
+using namespace xc;
+using namespace xc::capi;
+
+void xc_session_options_init(xc_session_options* options) {
+  const xc_session_options defaults = XC_SESSION_OPTIONS_INIT;
+  if (options) *options = defaults;
+}
+void xc_run_options_init(xc_run_options* options) {
+  const xc_run_options defaults = XC_RUN_OPTIONS_INIT;
+  if (options) *options = defaults;
+}
+
+xc_status xc_session_create(xc_model* model, const xc_session_options* options,
+                            xc_session** out_session, xc_error** out_error) {
+  return guard(out_error, [&] {
+    need(out_session, "out_session");
+    live(model);
+    const xc_session_options defaults = XC_SESSION_OPTIONS_INIT;
+    const xc_session_options given = read_struct(options, defaults, "options");
+    auto handle = std::make_unique<xc_session>();
+    handle->session = std::make_shared<Session>(model->model, to_config(given.config));
+    handle->model = retain(model);
+    *out_session = handle.release();
+  });
+}
+
+void xc_session_destroy(xc_session* session) { destroy(session); }
+
+xc_model* xc_session_model(const xc_session* session) {
+  return session && session->magic == xc_session::kMagic ? session->model : nullptr;
+}
+
+xc_status xc_session_run(xc_session* session, const xc_run_options* options,
+                         const xc_tensor* const* inputs, uint32_t input_count,
+                         xc_tensor** outputs, uint32_t output_count, xc_error** out_error) {
+  return guard(out_error, [&] {
+    live(session);
+    Views views(input_count);
+    fill_views(inputs, input_count, views.data());
+    check_outputs(outputs, output_count);
+    session->session->run({views.data(), input_count}, {outputs, output_count},
+                          to_run_options(options));
+  });
+}
+
+xc_status xc_session_run_views(xc_session* session, const xc_run_options* options,
+                               const xc_tensor_view* inputs, uint32_t input_count,
+                               xc_tensor** outputs, uint32_t output_count, xc_error** out_error) {
+  return guard(out_error, [&] {
+    live(session);
+    need_array(inputs, input_count, "inputs");
+    Views views(input_count);
+    Strides strides(missing_strides(inputs, input_count));
+    int64_t* room = strides.data();
+    for (uint32_t i = 0; i < input_count; ++i)
+      new (&views.data()[i]) TensorView(to_view(inputs[i], i, room));
+    check_outputs(outputs, output_count);
+    session->session->run({views.data(), input_count}, {outputs, output_count},
+                          to_run_options(options));
+  });
+}
+
+xc_status xc_session_prepare(xc_session* session, const xc_tensor* const* inputs,
+                             uint32_t input_count, xc_tensor* const* outputs,
+                             uint32_t output_count, xc_call** out_call, xc_error** out_error) {
+  return guard(out_error, [&] {
+    need(out_call, "out_call");
+    live(session);
+    Views views(input_count);
+    fill_views(inputs, input_count, views.data());
+    if (outputs) check_outputs(outputs, output_count);
+    const size_t outputs_wanted = session->model->outputs.size();
+    if (outputs && output_count != outputs_wanted)
+      fail(Status::kInvalidArgument, "{} outputs given, the model has {}", output_count,
+           outputs_wanted);
+
+    auto handle = std::make_unique<xc_call>();
+    handle->session = session->session;
+    auto hold = [&](xc_tensor* tensor) {
+      if (!tensor) return;
+      handle->held.push_back(tensor);
+      tensor->retain();
+    };
+    for (uint32_t i = 0; i < input_count; ++i) hold(const_cast<xc_tensor*>(inputs[i]));
+    for (uint32_t i = 0; outputs && i < output_count; ++i) hold(outputs[i]);
+    handle->call = session->session->prepare(
+        {views.data(), input_count},
+        outputs ? std::span<xc_tensor* const>(outputs, output_count) : std::span<xc_tensor* const>{});
+    *out_call = handle.release();
+  });
+}
+
+xc_status xc_call_run(xc_call* call, xc_error** out_error) {
+  return guard(out_error, [&] { live(call).call->run(); });
+}
+
+uint32_t xc_call_output_count(const xc_call* call) {
+  return call && call->magic == xc_call::kMagic ? static_cast<uint32_t>(call->call->output_count())
+                                                : 0;
+}
+
+xc_tensor* xc_call_output(const xc_call* call, uint32_t index) {
+  return index < xc_call_output_count(call) ? call->call->output(index) : nullptr;
+}
+
+void xc_call_destroy(xc_call* call) { destroy(call); }
+
+xc_status xc_cancel_create(xc_cancel** out_cancel) {
+  return guard(nullptr, [&] { *need(out_cancel, "out_cancel") = new xc_cancel; });
+}
+void xc_cancel_set(xc_cancel* cancel) {
+  if (cancel && cancel->magic == xc_cancel::kMagic) cancel->flag.store(true);
+}
+void xc_cancel_reset(xc_cancel* cancel) {
+  if (cancel && cancel->magic == xc_cancel::kMagic) cancel->flag.store(false);
+}
+void xc_cancel_destroy(xc_cancel* cancel) { destroy(cancel); }
+
+xc_status xc_session_freeze(xc_session* session, xc_error** out_error) {
+  return guard(out_error, [&] { live(session).session->freeze(); });
+}
+
+xc_status xc_session_wait_idle(xc_session* session, int64_t timeout_ms, int32_t* out_idle,
+                               xc_error** out_error) {
+  return guard(out_error, [&] {
+    live(session);
+    need(out_idle, "out_idle");
+    if (timeout_ms < 0) fail(Status::kInvalidArgument, "timeout_ms is negative: {}", timeout_ms);
+    *out_idle = session->session->wait_idle(std::chrono::milliseconds(timeout_ms)) ? 1 : 0;
+  });
+}
+
+xc_status xc_session_explain(xc_session* session, int32_t format, const xc_shape* shapes,
+                             uint32_t shape_count, xc_blob** out_text, xc_error** out_error) {
+  return guard(out_error, [&] {
+    live(session);
+    need(out_text, "out_text");
+    need_array(shapes, shape_count, "shapes");
+    if (format != XC_EXPLAIN_TEXT && format != XC_EXPLAIN_JSON)
+      fail(Status::kInvalidArgument, "{} is no explain format", format);
+    const size_t inputs = session->model->inputs.size();
+    if (shape_count != 0 && shape_count != inputs)
+      fail(Status::kInvalidArgument, "{} shapes given, the model has {} inputs", shape_count, inputs);
+    std::vector<Dims> signature;
+    for (uint32_t i = 0; i < shape_count; ++i) {
+      need_array(shapes[i].dims, shapes[i].rank, "shapes[].dims");
+      signature.emplace_back(shapes[i].dims, shapes[i].dims + shapes[i].rank);
+    }
+    *out_text = make_blob(session->session->explain(signature, format == XC_EXPLAIN_JSON));
+  });
+}
+
+xc_status xc_session_profile(xc_session* session, xc_profile** out_profile, xc_error** out_error) {
+  return guard(out_error, [&] {
+    need(out_profile, "out_profile");
+    auto handle = std::make_unique<xc_profile>();
+    handle->summary = live(session).session->profile();
+    *out_profile = handle.release();
+  });
+}
