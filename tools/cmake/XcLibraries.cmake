@@ -74,6 +74,7 @@ if(XC_JIT AND xc_codegen_sources)
   # from those of the precompiled header, so this folder goes without.
   add_library(xc_codegen OBJECT ${xc_codegen_sources})
   target_link_libraries(xc_codegen PRIVATE xc_options PUBLIC xc_llvm)
+  target_compile_options(xc_codegen PRIVATE -include base/fmt_extern.h)
 
   add_library(xcrt-jit SHARED $<TARGET_OBJECTS:xc_codegen>)
   xc_link_group(xc_codegen_folders xc_base xc_tensor xc_loop)

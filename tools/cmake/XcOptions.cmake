@@ -36,9 +36,24 @@ if(XC_SANITIZE)
   target_link_options(xc_options INTERFACE ${xc_sanitize_flags})
 endif()
 
+# fmt compiled once (src/base/fmt_extern.h) where its declaration suits the installed version.
+include(CheckCXXSourceCompiles)
+set(CMAKE_REQUIRED_FLAGS -std=c++20)
+set(CMAKE_REQUIRED_DEFINITIONS -DFMT_HEADER_ONLY=1 -DXC_FMT_EXTERN=1)
+set(CMAKE_REQUIRED_INCLUDES "${CMAKE_SOURCE_DIR}/src")
+set(CMAKE_REQUIRED_QUIET ON)
+check_cxx_source_compiles("#include \"base/fmt_extern.cpp\"\nint main() { return 0; }" XC_FMT_EXTERN)
+unset(CMAKE_REQUIRED_FLAGS)
+unset(CMAKE_REQUIRED_DEFINITIONS)
+unset(CMAKE_REQUIRED_INCLUDES)
+unset(CMAKE_REQUIRED_QUIET)
+if(XC_FMT_EXTERN)
+  target_compile_definitions(xc_options INTERFACE XC_FMT_EXTERN=1)
+endif()
+
 # Precompiled headers: one for the library, one for the tests. Every user has the same flags as the
 # target that builds it, or the compiler refuses it.
-set(xc_pch_headers <fmt/format.h> <functional> <memory> <optional> <span> <string> <unordered_map>
+set(xc_pch_headers <base/fmt_extern.h> <functional> <memory> <optional> <span> <string> <unordered_map>
                    <variant> <vector>)
 
 # xc_use_pch(target pch_target): takes the headers precompiled by pch_target.

@@ -153,7 +153,7 @@ if(Python3_Interpreter_FOUND)
 endif()
 
 # The installed package as its users meet it.
-if(NOT XC_SANITIZE AND EXISTS "${CMAKE_SOURCE_DIR}/include/xc/xc.h")
+if(NOT XC_SANITIZE AND EXISTS "${xc_exports_file}")
   add_test(NAME install COMMAND "${CMAKE_SOURCE_DIR}/tests/install/install_test.sh"
                                 "${CMAKE_BINARY_DIR}" "${CMAKE_COMMAND}" "${CMAKE_INSTALL_LIBDIR}")
   set_tests_properties(install PROPERTIES LABELS install TIMEOUT ${xc_test_timeout})
