@@ -123,9 +123,8 @@ void infer_group_norm(InferContext& ctx) {
   infer_per_channel(ctx);
   const int64_t groups = ctx.attrs().get_int("num_groups", 0);
   if (groups < 1) ctx.error("attribute 'num_groups' is {}", groups);
-  const int64_t stash = ctx.attrs().get_int("stash_type", 1);
-  if (stash != 1 && stash != 10 && stash != 11 && stash != 16)
-    ctx.error("attribute 'stash_type' is {}, expected a float type of the standard", stash);
+  if (!contains(kFloats, dtype_attr(ctx.attrs().get_int("stash_type", 1))))
+    ctx.error("attribute 'stash_type' is {}", ctx.attrs().get_int("stash_type", 1));
   if (const auto c = ctx.dims(0)[1].constant(); c && *c % groups != 0)
     ctx.error("{} channels do not divide into {} groups", *c, groups);
 }

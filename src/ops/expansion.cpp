@@ -1,6 +1,7 @@
 #include "ops/expansion.h"
 
 #include "ops/registry.h"
+#include "ops/support.h"
 
 namespace xc {
 
@@ -36,7 +37,7 @@ DType Expansion::working() const {
 
 ValueId Expansion::cast(ValueId value, DType from, DType to) {
   if (from == to) return value;
-  return add("Cast", {value}, {{"to", static_cast<int64_t>(to)}});
+  return add("Cast", {value}, {{"to", dtype_attr_number(to)}});
 }
 
 }  // namespace xc

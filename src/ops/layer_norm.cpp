@@ -28,12 +28,12 @@ void require_broadcast_to_x(const InferContext& ctx, size_t i) {
   if (!fits) ctx.error("input {} has dims {}, not broadcast to {}", i, to_text(s), to_text(x));
 }
 
+/// The type of the statistics.
 DType stash_type(const Node& node) {
-  // 1 and 16 are FLOAT and BFLOAT16 of the standard's TensorProto.DataType.
-  const int64_t stash = node.attrs.get_int("stash_type", 1);
-  if (stash == 1) return DType::kF32;
-  if (stash == 16) return DType::kBF16;
-  fail(Status::kInvalidModel, "attribute 'stash_type' is {}, expected 1 or 16", stash);
+  const DType type = dtype_attr(node.attrs.get_int("stash_type", 1));
+  if (!contains(kFloats, type))
+    fail(Status::kInvalidModel, "attribute 'stash_type' is {}, expected a float", name(type));
+  return type;
 }
 
 void infer_layer_norm(InferContext& ctx) {

@@ -1,5 +1,6 @@
 #include "tensor/tensor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -7,6 +8,7 @@
 #include <new>
 
 #include "tensor/half.h"
+#include "tensor/small_float.h"
 
 namespace xc {
 
@@ -130,7 +132,10 @@ double load_double(const void* data, DType dtype, int64_t i) {
     case DType::kF16: return f16_to_float(static_cast<const uint16_t*>(data)[i]);
     case DType::kBF16: return bf16_to_float(static_cast<const uint16_t*>(data)[i]);
     case DType::kU64: return static_cast<double>(static_cast<const uint64_t*>(data)[i]);
-    default: return static_cast<double>(load_int64(data, dtype, i));
+    default:
+      if (is_small_float(dtype))
+        return small_float_value(dtype, static_cast<const uint8_t*>(data)[i]);
+      return static_cast<double>(load_int64(data, dtype, i));
   }
 }
 
@@ -145,7 +150,9 @@ int64_t load_int64(const void* data, DType dtype, int64_t i) {
     case DType::kU32: return static_cast<const uint32_t*>(data)[i];
     case DType::kU64: return static_cast<int64_t>(static_cast<const uint64_t*>(data)[i]);
     case DType::kBool: return static_cast<const uint8_t*>(data)[i] != 0;
-    case DType::kF32: case DType::kF64: case DType::kF16: case DType::kBF16: {
+    case DType::kF32: case DType::kF64: case DType::kF16: case DType::kBF16:
+    case DType::kF8E4M3FN: case DType::kF8E4M3FNUZ: case DType::kF8E5M2: case DType::kF8E5M2FNUZ:
+    case DType::kF8E8M0: case DType::kF4E2M1: {
       const double v = load_double(data, dtype, i);
       if (std::isnan(v)) return 0;
       if (v >= 0x1p63) return std::numeric_limits<int64_t>::max();
@@ -182,6 +189,10 @@ void store_int64(void* data, DType dtype, int64_t i, int64_t v) {
     case DType::kU32: store_saturated<uint32_t>(data, i, v); return;
     case DType::kU64: static_cast<uint64_t*>(data)[i] = static_cast<uint64_t>(v); return;
     case DType::kBool: static_cast<uint8_t*>(data)[i] = v != 0; return;
+    case DType::kI4: store_saturated<int8_t>(data, i, std::clamp<int64_t>(v, -8, 7)); return;
+    case DType::kI2: store_saturated<int8_t>(data, i, std::clamp<int64_t>(v, -2, 1)); return;
+    case DType::kU4: store_saturated<uint8_t>(data, i, std::clamp<int64_t>(v, 0, 15)); return;
+    case DType::kU2: store_saturated<uint8_t>(data, i, std::clamp<int64_t>(v, 0, 3)); return;
     default: store_double(data, dtype, i, static_cast<double>(v)); return;
   }
 }
@@ -198,6 +209,10 @@ void store_double(void* data, DType dtype, int64_t i, double v) {
           !(v > 0) ? 0 : v >= 0x1p64 ? std::numeric_limits<uint64_t>::max() : static_cast<uint64_t>(v);
       return;
     default:
+      if (is_small_float(dtype)) {
+        static_cast<uint8_t*>(data)[i] = small_float_code(dtype, v);
+        return;
+      }
       if (!is_integer(dtype))
         fail(Status::kUnsupported, "elements of type {} are not numbers here", name(dtype));
       store_int64(data, dtype, i, std::isnan(v)    ? 0

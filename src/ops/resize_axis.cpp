@@ -1,0 +1,94 @@
+#include "ops/resize_axis.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace xc {
+
+namespace {
+
+/// The input coordinate of output element o.
+double source_of(const std::string& coordinates, const ResizeAxis& a, int64_t o) {
+  const auto x = static_cast<double>(o), size = static_cast<double>(a.input);
+  // Not rounded: with given scales the standard's examples use the exact product.
+  const double length = a.scale.value() * size;
+  if (coordinates == "half_pixel") return a.scale.divide(x + 0.5) - 0.5;
+  if (coordinates == "asymmetric") return a.scale.divide(x);
+  if (coordinates == "align_corners") return length == 1 ? 0 : x * (size - 1) / (length - 1);
+  if (coordinates == "pytorch_half_pixel")
+    return length == 1 ? -0.5 : a.scale.divide(x + 0.5) - 0.5;
+  if (coordinates == "half_pixel_symmetric") {
+    const double adjustment = static_cast<double>(a.output) / length;
+    return size / 2 * (1 - adjustment) + a.scale.divide(x + 0.5) - 0.5;
+  }
+  if (coordinates == "tf_crop_and_resize") {
+    const double extent = (a.roi_end - a.roi_begin) * (size - 1);
+    return a.roi_begin * (size - 1) + (length == 1 ? extent / 2 : x * extent / (length - 1));
+  }
+  fail(Status::kInvalidModel, "attribute 'coordinate_transformation_mode' is '{}'", coordinates);
+}
+
+double nearest_of(const std::string& mode, double x) {
+  if (mode == "floor") return std::floor(x);
+  if (mode == "ceil") return std::ceil(x);
+  if (mode == "round_prefer_ceil") return std::floor(x + 0.5);
+  return std::ceil(x - 0.5);
+}
+
+/// Interpolation kernel at distance d: triangle, or cubic convolution with parameter a.
+double kernel_of(const ResizeMode& mode, double d) {
+  d = std::abs(d);
+  if (mode.interpolation == "linear") return std::max(1 - d, 0.0);
+  const double a = mode.cubic_a;
+  if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
+  if (d < 2) return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
+  return 0;
+}
+
+ResizeSample weighted_sample(const ResizeMode& mode, const ResizeAxis& axis, double x) {
+  // Antialiasing stretches the kernel over all inputs that one output covers.
+  const double shrink = mode.antialias ? std::min(axis.scale.value(), 1.0) : 1.0;
+  const double reach = (mode.interpolation == "linear" ? 1 : 2) / shrink;
+  // Beyond the edges every neighbour is the edge.
+  x = std::clamp(x, -reach - 1, static_cast<double>(axis.input) + reach);
+  ResizeSample out;
+  double total = 0;
+  for (double i = std::ceil(x - reach); i <= x + reach; ++i) {
+    const bool outside = i < 0 || i > static_cast<double>(axis.input - 1);
+    if (outside && mode.exclude_outside) continue;
+    const double weight = kernel_of(mode, (i - x) * shrink);
+    if (weight == 0) continue;
+    out.index.push_back(
+        static_cast<int64_t>(std::clamp(i, 0.0, static_cast<double>(axis.input - 1))));
+    out.weight.push_back(weight);
+    total += weight;
+  }
+  if (total != 0)
+    for (double& w : out.weight) w /= total;
+  return out;
+}
+
+}  // namespace
+
+std::vector<ResizeSample> resize_samples(const ResizeMode& mode, const ResizeAxis& axis) {
+  XC_CHECK(axis.input > 0 || axis.output == 0);
+  const auto last = static_cast<double>(axis.input - 1);
+  std::vector<ResizeSample> out;
+  for (int64_t o = 0; o < axis.output; ++o) {
+    const double x = source_of(mode.coordinates, axis, o);
+    if (!std::isfinite(x)) fail(Status::kRange, "resize maps output {} to no input coordinate", o);
+    if (mode.coordinates == "tf_crop_and_resize" && (x < 0 || x > last)) {
+      out.push_back({{}, {}, true});
+    } else if (mode.interpolation == "nearest") {
+      const double i = std::clamp(nearest_of(mode.nearest, x), 0.0, last);
+      out.push_back({{static_cast<int64_t>(i)}, {1.0}, false});
+    } else {
+      out.push_back(weighted_sample(mode, axis, x));
+    }
+  }
+  return out;
+}
+
+}  // namespace xc
