@@ -117,6 +117,16 @@ void infer_same(InferContext& c) {
   c.set(0, c.dtype(0), c.dims(0));
 }
 
+void set_unknown_rank(InferContext& c, size_t output, DType dtype) {
+  if (output < c.outputs.size()) c.outputs[output] = Type::tensor(dtype);
+}
+
+SymDims fresh_dims(const InferContext& c, size_t rank, const std::string& hint) {
+  SymDims out;
+  for (size_t i = 0; i < rank; ++i) out.push_back(c.fresh(hint));
+  return out;
+}
+
 Dim product(const SymDims& dims, size_t begin, size_t end) {
   Dim out = 1;
   for (size_t i = begin; i < end; ++i) out = out * dims[i];
@@ -163,6 +173,26 @@ Dims broadcast_strides(const TensorView& view, std::span<const int64_t> dims) {
       fail(Status::kRange, "dim {} does not broadcast to {}", view.dims[i], dims[lead + i]);
   }
   return out;
+}
+
+TensorView restrided(const TensorView& view, std::span<const int64_t> dims,
+                     std::span<const int64_t> strides, int64_t offset) {
+  void* data = view.data;
+  if (offset != 0) data = static_cast<std::byte*>(data) + offset * element_size(view.dtype);
+  return {data, view.dtype, dims, strides};
+}
+
+void copy_row_major(const TensorView& from, const TensorView& to) {
+  if (from.count() != to.count())
+    fail(Status::kRange, "{} elements do not fill dims {}", from.count(),
+         to_text(Dims(to.dims.begin(), to.dims.end())));
+  if (from.contiguous()) {
+    const Dims strides = contiguous_strides(Dims(to.dims.begin(), to.dims.end()));
+    return copy_elements(restrided(from, to.dims, strides), to);
+  }
+  const Tensor copy(from.dtype, Dims(from.dims.begin(), from.dims.end()));
+  copy_elements(from, copy.view());
+  copy_row_major(copy.view(), to);
 }
 
 std::vector<int64_t> int_values(const TensorView& view) {

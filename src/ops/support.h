@@ -78,6 +78,11 @@ Dim same_dim(const Dim& a, const Dim& b, std::string_view what);
 /// Output 0 has dims and dtype of input 0.
 void infer_same(InferContext& c);
 
+/// Output k has a dtype and no known rank.
+void set_unknown_rank(InferContext& c, size_t output, DType dtype);
+/// As many fresh dims.
+SymDims fresh_dims(const InferContext& c, size_t rank, const std::string& hint);
+
 /// Product of dims [begin, end).
 Dim product(const SymDims& dims, size_t begin, size_t end);
 int64_t product(std::span<const int64_t> dims, size_t begin, size_t end);
@@ -128,6 +133,12 @@ void for_each_offset(std::span<const int64_t> dims,
     }
   }
 }
+
+/// Copies in row-major order between views of equal dtype and element count, whatever their dims.
+void copy_row_major(const TensorView& from, const TensorView& to);
+/// A view of the same memory with other dims and strides, starting `offset` elements further.
+TensorView restrided(const TensorView& view, std::span<const int64_t> dims,
+                     std::span<const int64_t> strides, int64_t offset = 0);
 
 /// Elements of an integer or bool view in row-major order; empty when absent.
 std::vector<int64_t> int_values(const TensorView& view);

@@ -1,0 +1,109 @@
+// Transpose and Expand.
+
+#include "ops/support.h"
+
+namespace xc {
+
+namespace {
+
+std::vector<size_t> permutation(const Node& node, size_t rank) {
+  std::vector<size_t> perm(rank);
+  for (size_t i = 0; i < rank; ++i) perm[i] = rank - 1 - i;
+  if (!node.attrs.has("perm")) return perm;
+  const std::vector<int64_t> given = node.attrs.get_ints("perm");
+  if (given.size() != rank)
+    fail(Status::kInvalidModel, "perm has {} axes, the input has {}", given.size(), rank);
+  return normalise_axes(given, rank, false, "perm");
+}
+
+void infer_transpose(InferContext& c) {
+  const SymDims& in = c.dims(0);
+  SymDims out;
+  for (size_t axis : permutation(*c.node, in.size())) out.push_back(in[axis]);
+  c.set(0, c.dtype(0), std::move(out));
+  if (in.size() <= 1)
+    if (auto known = c.elements(0)) c.set_elements(0, std::move(*known));
+}
+
+void reference_transpose(const ReferenceContext& c) {
+  Dims strides;
+  for (size_t axis : permutation(*c.node, c.inputs[0].dims.size()))
+    strides.push_back(c.inputs[0].strides[axis]);
+  copy_elements(restrided(c.inputs[0], c.outputs[0].dims, strides), c.outputs[0]);
+}
+
+bool view_transpose(ViewContext& c) {
+  ViewContext::Out& out = c.outputs[0];
+  out.offset = 0;
+  out.strides.clear();
+  for (size_t axis : permutation(*c.node, c.dims.size())) out.strides.push_back(c.strides[axis]);
+  return true;
+}
+
+void infer_expand(InferContext& c) {
+  check_dtype(c, 1, kIndices);
+  const SymDims& in = c.dims(0);
+  const SymDims& shape_dims = c.dims(1);
+  if (shape_dims.size() != 1) c.error("the shape has rank {}, expected 1", shape_dims.size());
+  if (const auto shape = c.elements(1)) {
+    SymDims out = broadcast_dims(in, *shape);
+    const auto known = c.elements(0);
+    const bool one = known && known->size() == 1;
+    const Dim count = element_count(out);
+    c.set(0, c.dtype(0), std::move(out));
+    if (one && count.is_constant() && count.value() <= kMaxKnownElements)
+      c.set_elements(0, std::vector<Dim>(static_cast<size_t>(count.value()), known->front()));
+    else if (known && count == Dim(static_cast<int64_t>(known->size())))
+      c.set_elements(0, *known);
+    return;
+  }
+  if (!shape_dims[0].is_constant()) return set_unknown_rank(c, 0, c.dtype(0));
+  const size_t rank = std::max(in.size(), static_cast<size_t>(shape_dims[0].value()));
+  SymDims out(rank);
+  for (size_t i = 0; i < rank; ++i) {
+    const bool fixed = i + in.size() >= rank && in[i + in.size() - rank].is_constant() &&
+                       in[i + in.size() - rank].value() > 1;
+    out[i] = fixed ? in[i + in.size() - rank] : c.fresh("Expand");
+  }
+  c.set(0, c.dtype(0), std::move(out));
+}
+
+void reference_expand(const ReferenceContext& c) {
+  const Dims strides = broadcast_strides(c.inputs[0], c.outputs[0].dims);
+  copy_elements(restrided(c.inputs[0], c.outputs[0].dims, strides), c.outputs[0]);
+}
+
+/// Stride 0 along the axes that are known to be expanded; no view while that is open.
+bool view_expand(ViewContext& c) {
+  ViewContext::Out& out = c.outputs[0];
+  out.offset = 0;
+  out.strides.assign(out.dims.size(), Dim(0));
+  const size_t lead = out.dims.size() - c.dims.size();
+  for (size_t i = 0; i < c.dims.size(); ++i) {
+    if (c.dims[i] == out.dims[lead + i])
+      out.strides[lead + i] = c.strides[i];
+    else if (c.dims[i] != Dim(1))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void register_transpose(OpList& ops) {
+  ops.push_back({.name = "Transpose",
+                 .attrs = {{"perm", AttrKind::kInts}},
+                 .infer = infer_transpose,
+                 .reference = reference_transpose,
+                 .view = view_transpose,
+                 .weight = 0});
+  ops.push_back({.name = "Expand",
+                 .min_inputs = 2,
+                 .max_inputs = 2,
+                 .infer = infer_expand,
+                 .reference = reference_expand,
+                 .view = view_expand,
+                 .weight = 0});
+}
+
+}  // namespace xc
