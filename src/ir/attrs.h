@@ -16,7 +16,9 @@ using Attr = std::variant<int64_t, double, std::string, std::vector<int64_t>, st
                           std::vector<std::string>, Tensor>;
 
 enum class AttrKind : uint8_t { kInt, kFloat, kString, kInts, kFloats, kStrings, kTensor };
-inline AttrKind kind_of(const Attr& attr) { return static_cast<AttrKind>(attr.index()); }
+inline AttrKind kind_of(const Attr& attr) {
+  return static_cast<AttrKind>(attr.index());
+}
 std::string_view name(AttrKind kind);  ///< "int", "float", "ints", ...
 
 class Attrs {

@@ -8,11 +8,13 @@
 
 namespace xc {
 
-/// Ops, attributes, wiring, dtypes, dims (symbols renamed by first appearance), constants by content
-/// when they are small, else by dtype and dims.
+/// Ops, attributes, wiring, dtypes, dims (symbols renamed by first appearance), constants by
+/// content when they are small, else by dtype and dims.
 Hash128 fingerprint(const Graph& graph);
 
-/// The same for a sub-DAG: external inputs are numbered in order of first use.
+/// The same for a sub-DAG: external inputs are numbered in order of first use, nodes in depth-first
+/// order from those that no other node of the set reads, so the order of `nodes` matters only where
+/// several such roots exist.
 Hash128 fingerprint(const Graph& graph, std::span<const NodeId> nodes);
 
 }  // namespace xc

@@ -5,7 +5,8 @@
 //     const %b: f32[2] = [1, 2.5]
 //     %t: f32[n, 3072] = Add(%x, %b)
 //     %y: f32[n, 3072] = Softmax(%t) {axis = -1} "layer/softmax"
-//     %o, %p = If(%c, %cap) {} captures 1 (graph then(%cap: f32[2]) -> (%r) { ... }, graph else ...)
+//     %o, %p = If(%c, %cap) {} captures 1 (graph then(%cap: f32[2]) -> (%r) { ... }, graph else
+//     ...)
 //   }
 //
 // Names that are not [A-Za-z0-9_.] are written as %"quoted\n". An absent input is `_`.

@@ -67,6 +67,9 @@ struct DimAccess {
 
 namespace {
 
+/// Of one expression: products of sums grow exponentially.
+constexpr size_t kMaxTerms = 1024;
+
 Monomial monomial_of(std::vector<AtomRef> atoms) {
   std::sort(atoms.begin(), atoms.end(),
             [](const AtomRef& x, const AtomRef& y) { return x->key < y->key; });
@@ -321,6 +324,8 @@ Dim operator*(const Dim& a, const Dim& b) {
   if (a.is_constant() && b.is_constant()) return checked_mul(a.value(), b.value());
   Sum out;
   const Sum x = sum_of(a), y = sum_of(b);
+  if (x.size() * y.size() > kMaxTerms)
+    fail(Status::kLimit, "dim expression of more than {} terms", kMaxTerms);
   for (const auto& [mx, fx] : x)
     for (const auto& [my, fy] : y) {
       std::vector<AtomRef> atoms = mx.atoms;
