@@ -1,0 +1,270 @@
+// If, Loop, Scan: schema and inference. The runtime executes them; a subgraph's own inputs come
+// first, the captured values last (ir/graph.h).
+
+#include <map>
+
+#include "ops/support.h"
+
+namespace xc {
+
+namespace {
+
+using Types = std::vector<Type>;
+
+Types captured_types(const InferContext& c) {
+  Types out;
+  for (size_t i = c.input_count() - c.node->capture_count; i < c.input_count(); ++i)
+    out.push_back(c.type(i));
+  return out;
+}
+
+size_t own_inputs(const InferContext& c) {
+  return c.input_count() - c.node->capture_count;
+}
+
+void require_scalar_of(const InferContext& c, const Type& t, TypeSet allowed,
+                       std::string_view what) {
+  if (t.kind != Type::Kind::kTensor || !contains(allowed, t.dtype))
+    c.error("{} is {}", what, t.text());
+  if (t.dims && element_count(*t.dims).is_constant() && element_count(*t.dims) != Dim(1))
+    c.error("{} has dims {}, expected one element", what, to_text(*t.dims));
+}
+
+/// What holds for both types: dims that differ become fresh symbols, ranks that differ unknown.
+Type merge(const InferContext& c, const Type& a, const Type& b, std::string_view what) {
+  if (a.kind != b.kind || a.dtype != b.dtype)
+    c.error("{}: types {} and {} do not agree", what, a.text(), b.text());
+  if (a.kind != Type::Kind::kTensor)
+    return a == b ? a : Type{a.kind, a.dtype, std::nullopt, a.element};
+  if (!a.dims || !b.dims || a.dims->size() != b.dims->size()) return Type::tensor(a.dtype);
+  SymDims out = *a.dims;
+  for (size_t i = 0; i < out.size(); ++i)
+    if (out[i] != (*b.dims)[i]) out[i] = c.fresh(std::string(what));
+  return Type::tensor(a.dtype, std::move(out));
+}
+
+// ---- If -----------------------------------------------------------------------------------------
+
+void infer_if(InferContext& c) {
+  require_scalar_of(c, c.type(0), kBools, "the condition");
+  const Types captured = captured_types(c);
+  const Types then_types = c.infer_subgraph(0, captured),
+              else_types = c.infer_subgraph(1, captured);
+  const size_t n = c.outputs.size();
+  if (then_types.size() != n || else_types.size() != n)
+    c.error("branches give {} and {} outputs, the node has {}", then_types.size(),
+            else_types.size(), n);
+  const auto condition = c.ints(0);
+  for (size_t k = 0; k < n; ++k) {
+    if (condition)
+      c.outputs[k] = condition->front() != 0 ? then_types[k] : else_types[k];
+    else
+      c.outputs[k] = merge(c, then_types[k], else_types[k], fmt::format("output {}", k));
+  }
+}
+
+// ---- Loop and Scan: states ----------------------------------------------------------------------
+
+/// Types of loop-carried values: starts from those before the loop and widens dims that the body
+/// changes into symbols (one value per iteration) until the body gives back what it takes.
+class States {
+ public:
+  States(const InferContext& c, Types initial) : c_(c), types_(std::move(initial)) {}
+  const Types& types() const { return types_; }
+
+  /// Takes the body's results; true when nothing had to be widened.
+  bool absorb(std::span<const Type> results) {
+    bool stable = true;
+    for (size_t i = 0; i < types_.size(); ++i) stable &= absorb(i, results[i]);
+    return stable;
+  }
+  /// The type after the loop: a widened dim has another value there than in any iteration.
+  Type after(size_t i) const {
+    Type out = types_[i];
+    if (out.kind == Type::Kind::kTensor && out.dims)
+      for (size_t axis = 0; axis < out.dims->size(); ++axis)
+        if (widened_.count({i, axis})) (*out.dims)[axis] = c_.fresh("state after the loop");
+    return out;
+  }
+
+ private:
+  bool absorb(size_t i, const Type& result) {
+    Type& type = types_[i];
+    if (type.kind != result.kind || type.dtype != result.dtype)
+      c_.error("loop state {} is {}, the body gives {}", i, type.text(), result.text());
+    if (type.kind != Type::Kind::kTensor || !type.dims) return true;
+    if (!result.dims || result.dims->size() != type.dims->size()) {
+      type.dims.reset();
+      return false;
+    }
+    bool stable = true;
+    for (size_t axis = 0; axis < type.dims->size(); ++axis) {
+      if ((*type.dims)[axis] == (*result.dims)[axis] || widened_.count({i, axis})) continue;
+      (*type.dims)[axis] = c_.fresh("loop state");
+      widened_[{i, axis}] = true;
+      stable = false;
+    }
+    return stable;
+  }
+
+  const InferContext& c_;
+  Types types_;
+  std::map<std::pair<size_t, size_t>, bool> widened_;
+};
+
+/// Results of the body for stable state types; `inputs` builds its inputs from them.
+template <class Inputs>
+Types infer_body(InferContext& c, States& states, size_t first_result, Inputs&& inputs) {
+  for (;;) {  // each round widens a dim or drops a rank, so it ends
+    Types results = c.infer_subgraph(0, inputs());
+    if (results.size() < first_result + states.types().size())
+      c.error("the body has {} outputs for {} states", results.size(), states.types().size());
+    if (states.absorb(std::span(results).subspan(first_result, states.types().size())))
+      return results;
+  }
+}
+
+// ---- Loop ---------------------------------------------------------------------------------------
+
+/// True when the body's condition can only be the one it was given, or the constant true.
+bool condition_stays(const Graph& body) {
+  ValueId id = body.outputs[0];
+  for (;;) {
+    const Value& v = body.value(id);
+    if (v.is_constant()) return v.constant.count() == 1 && v.constant.to_int64s()[0] != 0;
+    if (v.producer == kNone) return id == body.inputs[1];
+    const Node& node = body.node(v.producer);
+    if (node.op->name != "Identity") return false;
+    id = node.inputs[0];
+  }
+}
+
+/// Number of iterations, when the inputs tell.
+std::optional<Dim> trip_count(const InferContext& c) {
+  const auto limit = c.elements(0);
+  if (!limit || !condition_stays(*c.node->subgraphs[0])) return std::nullopt;
+  if (c.has(1)) {
+    const auto condition = c.ints(1);
+    if (!condition || condition->front() == 0) return std::nullopt;
+  }
+  return max(Dim(0), limit->front());
+}
+
+void infer_loop(InferContext& c) {
+  if (c.has(0)) require_scalar_of(c, c.type(0), kIndices, "the trip count");
+  if (c.has(1)) require_scalar_of(c, c.type(1), kBools, "the condition");
+  const size_t own = own_inputs(c);
+  if (own < 2) c.error("{} inputs, expected at least 2", own);
+  Types initial;
+  for (size_t i = 2; i < own; ++i) initial.push_back(c.type(i));
+  const size_t state_count = initial.size();
+  States states(c, std::move(initial));
+  const Types captured = captured_types(c);
+  const Types results = infer_body(c, states, 1, [&] {
+    Types inputs{Type::tensor(DType::kI64, SymDims{}), Type::tensor(DType::kBool, SymDims{})};
+    inputs.insert(inputs.end(), states.types().begin(), states.types().end());
+    inputs.insert(inputs.end(), captured.begin(), captured.end());
+    return inputs;
+  });
+  require_scalar_of(c, results[0], kBools, "the body's condition");
+  if (c.outputs.size() != results.size() - 1)
+    c.error("the body gives {} outputs, the node has {}", results.size() - 1, c.outputs.size());
+
+  for (size_t k = 0; k < state_count; ++k) c.outputs[k] = states.after(k);
+  const auto count = trip_count(c);
+  std::optional<Dim> trips = count;
+  for (size_t k = state_count; k < c.outputs.size(); ++k) {
+    const Type& each = results[k + 1];
+    if (each.kind != Type::Kind::kTensor) c.error("scan output {} is {}", k, each.text());
+    if (!each.dims) {
+      set_unknown_rank(c, k, each.dtype);
+      continue;
+    }
+    if (!trips) trips = c.fresh("iterations");
+    SymDims dims{*trips};
+    dims.insert(dims.end(), each.dims->begin(), each.dims->end());
+    c.set(k, each.dtype, std::move(dims));
+  }
+}
+
+// ---- Scan ---------------------------------------------------------------------------------------
+
+std::vector<int64_t> axis_list(const InferContext& c, std::string_view attr, size_t n) {
+  std::vector<int64_t> out = c.attrs().get_ints(attr);
+  if (out.empty()) out.assign(n, 0);
+  if (out.size() != n) c.error("attribute '{}' has {} entries, expected {}", attr, out.size(), n);
+  return out;
+}
+
+void infer_scan(InferContext& c) {
+  const size_t own = own_inputs(c);
+  const auto scans = static_cast<size_t>(c.attrs().get_int("num_scan_inputs", 0));
+  if (scans < 1 || scans > own) c.error("{} scan inputs among {} inputs", scans, own);
+  const size_t state_count = own - scans;
+  const auto in_axes = axis_list(c, "scan_input_axes", scans);
+  axis_list(c, "scan_input_directions", scans);
+
+  Types initial, slices;
+  for (size_t i = 0; i < state_count; ++i) initial.push_back(c.type(i));
+  Dim length = 0;
+  for (size_t k = 0; k < scans; ++k) {
+    SymDims dims = c.dims(state_count + k);
+    const size_t axis = normalise_axis(in_axes[k], dims.size(), "scan axis");
+    length = k == 0 ? dims[axis] : same_dim(length, dims[axis], "scan lengths");
+    dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(axis));
+    slices.push_back(Type::tensor(c.dtype(state_count + k), std::move(dims)));
+  }
+  States states(c, std::move(initial));
+  const Types captured = captured_types(c);
+  const Types results = infer_body(c, states, 0, [&] {
+    Types inputs = states.types();
+    inputs.insert(inputs.end(), slices.begin(), slices.end());
+    inputs.insert(inputs.end(), captured.begin(), captured.end());
+    return inputs;
+  });
+  if (c.outputs.size() != results.size())
+    c.error("the body gives {} outputs, the node has {}", results.size(), c.outputs.size());
+  for (size_t k = 0; k < state_count; ++k) c.outputs[k] = states.after(k);
+  const auto out_axes = axis_list(c, "scan_output_axes", results.size() - state_count);
+  axis_list(c, "scan_output_directions", results.size() - state_count);
+  for (size_t k = state_count; k < results.size(); ++k) {
+    if (!results[k].dims) {
+      set_unknown_rank(c, k, results[k].dtype);
+      continue;
+    }
+    SymDims dims = *results[k].dims;
+    const size_t axis =
+        normalise_axis(out_axes[k - state_count], dims.size() + 1, "scan output axis");
+    dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(axis), length);
+    c.set(k, results[k].dtype, std::move(dims));
+  }
+}
+
+}  // namespace
+
+void register_control_flow(OpList& ops) {
+  ops.push_back(
+      {.name = "If", .max_outputs = -1, .infer = infer_if, .control_flow = true, .subgraphs = 2});
+  ops.push_back({.name = "Loop",
+                 .min_inputs = 0,
+                 .max_inputs = -1,
+                 .max_outputs = -1,
+                 .infer = infer_loop,
+                 .control_flow = true,
+                 .subgraphs = 1});
+  const AttrSpec directions_in{"scan_input_directions", AttrKind::kInts, false, 0, 1};
+  const AttrSpec directions_out{"scan_output_directions", AttrKind::kInts, false, 0, 1};
+  ops.push_back({.name = "Scan",
+                 .max_inputs = -1,
+                 .max_outputs = -1,
+                 .attrs = {{"num_scan_inputs", AttrKind::kInt, true, 1},
+                           {"scan_input_axes", AttrKind::kInts},
+                           directions_in,
+                           {"scan_output_axes", AttrKind::kInts},
+                           directions_out},
+                 .infer = infer_scan,
+                 .control_flow = true,
+                 .subgraphs = 1});
+}
+
+}  // namespace xc

@@ -1,0 +1,256 @@
+// Ops whose output size follows from data: NonZero, Compress, Unique. With the data at hand
+// (constants, concrete inference) the size is counted; else it is a fresh symbol.
+
+#include <algorithm>
+#include <numeric>
+
+#include "ops/support.h"
+
+namespace xc {
+
+namespace {
+
+const Tensor* value_of(const InferContext& c, size_t i) {
+  return c.has(i) && c.inputs[i].value && *c.inputs[i].value ? c.inputs[i].value : nullptr;
+}
+
+// ---- NonZero ------------------------------------------------------------------------------------
+
+bool is_nonzero(const TensorView& x, int64_t offset) {
+  if (x.dtype == DType::kString) return !x.as<std::string>()[offset].empty();
+  return load_double(x.data, x.dtype, offset) != 0;
+}
+
+void infer_non_zero(InferContext& c) {
+  const SymDims& in = c.dims(0);
+  Dim count;
+  if (const Tensor* x = value_of(c, 0)) {
+    int64_t n = 0;
+    const TensorView view = x->view();
+    for_each_offset<1>(view.dims, {view.strides},
+                       [&](const auto& at) { n += is_nonzero(view, at[0]); });
+    count = n;
+  } else {
+    count = c.fresh("NonZero");
+  }
+  c.set(0, DType::kI64, {Dim(static_cast<int64_t>(in.size())), count});
+}
+
+void reference_non_zero(const ReferenceContext& c) {
+  const TensorView &x = c.inputs[0], &y = c.outputs[0];
+  int64_t column = 0;
+  for_each_coordinate(x.dims, [&](std::span<const int64_t> at) {
+    if (!is_nonzero(x, offset_of(at, x.strides))) return;
+    if (column >= y.dims[1]) fail(Status::kRange, "more elements than inferred");
+    for (size_t i = 0; i < at.size(); ++i)
+      y.as<int64_t>()[static_cast<int64_t>(i) * y.strides[0] + column * y.strides[1]] = at[i];
+    ++column;
+  });
+}
+
+// ---- Compress -----------------------------------------------------------------------------------
+
+void infer_compress(InferContext& c) {
+  check_dtype(c, 1, kBools);
+  const SymDims& in = c.dims(0);
+  Dim count;
+  if (const auto condition = c.ints(1))
+    count = std::count(condition->begin(), condition->end(), 1);
+  else
+    count = c.fresh("Compress");
+  if (!c.attrs().has("axis")) return c.set(0, c.dtype(0), {count});
+  SymDims out = in;
+  out[normalise_axis(c.attrs().get_int("axis", 0), in.size())] = count;
+  c.set(0, c.dtype(0), std::move(out));
+}
+
+void reference_compress(const ReferenceContext& c) {
+  const TensorView &x = c.inputs[0], &y = c.outputs[0];
+  const std::vector<int64_t> condition = int_values(c.inputs[1]);
+  const bool flat = !c.attrs().has("axis");
+  const size_t axis = flat ? 0 : normalise_axis(c.attrs().get_int("axis", 0), x.dims.size());
+  const int64_t extent = flat ? x.count() : x.dims[axis];
+  std::vector<int64_t> kept;
+  for (size_t i = 0; i < condition.size(); ++i)
+    if (condition[i]) kept.push_back(checked_index(static_cast<int64_t>(i), extent, "condition"));
+  const Dims flat_strides = contiguous_strides(Dims(x.dims.begin(), x.dims.end()));
+  dispatch_storage(x.dtype, [&]<class T>() {
+    for_each_coordinate(y.dims, [&](std::span<const int64_t> at) {
+      int64_t from = 0;
+      if (flat) {
+        int64_t rest = kept[static_cast<size_t>(at[0])];
+        for (size_t i = 0; i < x.dims.size(); ++i) {
+          from += rest / flat_strides[i] * x.strides[i];
+          rest %= flat_strides[i];
+        }
+      } else {
+        from = offset_of(at, x.strides) +
+               (kept[static_cast<size_t>(at[axis])] - at[axis]) * x.strides[axis];
+      }
+      y.as<T>()[offset_of(at, y.strides)] = x.as<T>()[from];
+    });
+  });
+}
+
+// ---- Unique -------------------------------------------------------------------------------------
+
+struct Uniques {
+  std::vector<int64_t> first;    ///< slice index of the first occurrence, per unique value
+  std::vector<int64_t> inverse;  ///< per slice: its unique value
+  std::vector<int64_t> counts;
+};
+
+/// Slices of a tensor along an axis, or all elements: what Unique compares.
+struct Slices {
+  const TensorView& x;
+  bool flat;
+  size_t axis;
+  Dims rest_dims, rest_strides;
+
+  Slices(const TensorView& view, const Attrs& attrs)
+      : x(view),
+        flat(!attrs.has("axis")),
+        axis(flat ? 0 : normalise_axis(attrs.get_int("axis", 0), view.dims.size())) {
+    for (size_t i = 0; i < x.dims.size(); ++i)
+      if (flat || i != axis) {
+        rest_dims.push_back(x.dims[i]);
+        rest_strides.push_back(x.strides[i]);
+      }
+  }
+  int64_t count() const { return flat ? x.count() : x.dims[axis]; }
+  /// Elements of every slice, one after another, as keys of type K.
+  template <class T, class K>
+  std::vector<std::vector<K>> keys() const {
+    std::vector<std::vector<K>> out(static_cast<size_t>(count()));
+    size_t k = 0;
+    if (flat) {
+      for_each_offset<1>(x.dims, {x.strides}, [&](const auto& at) {
+        out[k++].push_back(static_cast<K>(x.as<T>()[at[0]]));
+      });
+      return out;
+    }
+    for (; k < out.size(); ++k)
+      for_each_offset<1>(rest_dims, {rest_strides}, [&](const auto& at) {
+        out[k].push_back(
+            static_cast<K>(x.as<T>()[at[0] + static_cast<int64_t>(k) * x.strides[axis]]));
+      });
+    return out;
+  }
+};
+
+template <class K>
+Uniques find_unique(const std::vector<std::vector<K>>& keys, bool sorted) {
+  std::vector<size_t> order(keys.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return keys[a] < keys[b]; });
+  Uniques out;
+  out.inverse.resize(keys.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i == 0 || keys[order[i - 1]] != keys[order[i]]) {
+      out.first.push_back(static_cast<int64_t>(order[i]));
+      out.counts.push_back(0);
+    }
+    ++out.counts.back();
+    out.inverse[order[i]] = static_cast<int64_t>(out.first.size()) - 1;
+  }
+  if (sorted) return out;
+  // In order of first occurrence.
+  std::vector<size_t> rank(out.first.size());
+  std::iota(rank.begin(), rank.end(), size_t{0});
+  std::sort(rank.begin(), rank.end(),
+            [&](size_t a, size_t b) { return out.first[a] < out.first[b]; });
+  Uniques by_position;
+  std::vector<int64_t> place(rank.size());
+  for (size_t i = 0; i < rank.size(); ++i) {
+    place[rank[i]] = static_cast<int64_t>(i);
+    by_position.first.push_back(out.first[rank[i]]);
+    by_position.counts.push_back(out.counts[rank[i]]);
+  }
+  for (int64_t k : out.inverse) by_position.inverse.push_back(place[static_cast<size_t>(k)]);
+  return by_position;
+}
+
+Uniques find_unique(const Slices& slices, const Attrs& attrs) {
+  const bool sorted = attrs.get_int("sorted", 1) != 0;
+  if (slices.x.dtype == DType::kString)
+    return find_unique(slices.keys<std::string, std::string>(), sorted);
+  return dispatch_number(slices.x.dtype, [&]<class T>() {
+    // vector<bool> has no references; bools compare as bytes.
+    using K = std::conditional_t<std::is_same_v<T, bool>, uint8_t, ComputeOf<T>>;
+    return find_unique(slices.keys<T, K>(), sorted);
+  });
+}
+
+void infer_unique(InferContext& c) {
+  SymDims out = c.dims(0);
+  Dim count, slices;
+  const bool flat = !c.attrs().has("axis");
+  const size_t axis = flat ? 0 : normalise_axis(c.attrs().get_int("axis", 0), out.size());
+  slices = flat ? element_count(out) : out[axis];
+  if (const Tensor* x = value_of(c, 0)) {
+    const TensorView view = x->view();
+    count = static_cast<int64_t>(find_unique(Slices(view, c.attrs()), c.attrs()).first.size());
+  } else {
+    count = c.fresh("Unique");
+  }
+  if (flat)
+    out = {count};
+  else
+    out[axis] = count;
+  c.set(0, c.dtype(0), std::move(out));
+  c.set(1, DType::kI64, {count});
+  c.set(2, DType::kI64, {slices});
+  c.set(3, DType::kI64, {count});
+}
+
+void reference_unique(const ReferenceContext& c) {
+  const Slices slices(c.inputs[0], c.attrs());
+  const Uniques found = find_unique(slices, c.attrs());
+  const TensorView &x = c.inputs[0], &y = c.outputs[0];
+  const auto n = static_cast<int64_t>(found.first.size());
+  if (y && (slices.flat ? y.dims[0] : y.dims[slices.axis]) != n)
+    fail(Status::kRange, "{} unique values, inferred were others", n);
+  if (y && slices.flat) {
+    const Tensor copy = Tensor(x.dtype, {x.count()});
+    copy_row_major(x, copy.view());
+    dispatch_storage(x.dtype, [&]<class T>() {
+      for (int64_t i = 0; i < n; ++i)
+        y.as<T>()[i * y.strides[0]] = copy.as<T>()[found.first[static_cast<size_t>(i)]];
+    });
+  } else if (y) {
+    dispatch_storage(x.dtype, [&]<class T>() {
+      for_each_coordinate(y.dims, [&](std::span<const int64_t> at) {
+        const int64_t k = at[slices.axis];
+        const int64_t moved = found.first[static_cast<size_t>(k)] - k;
+        y.as<T>()[offset_of(at, y.strides)] =
+            x.as<T>()[offset_of(at, x.strides) + moved * x.strides[slices.axis]];
+      });
+    });
+  }
+  const std::vector<int64_t>* lists[] = {&found.first, &found.inverse, &found.counts};
+  for (size_t k = 0; k < 3; ++k)
+    if (k + 1 < c.outputs.size() && c.outputs[k + 1])
+      for (size_t i = 0; i < lists[k]->size(); ++i)
+        c.outputs[k + 1].as<int64_t>()[static_cast<int64_t>(i) * c.outputs[k + 1].strides[0]] =
+            (*lists[k])[i];
+}
+
+}  // namespace
+
+void register_select(OpList& ops) {
+  ops.push_back({.name = "NonZero", .infer = infer_non_zero, .reference = reference_non_zero});
+  ops.push_back({.name = "Compress",
+                 .min_inputs = 2,
+                 .max_inputs = 2,
+                 .attrs = {{"axis", AttrKind::kInt}},
+                 .infer = infer_compress,
+                 .reference = reference_compress});
+  ops.push_back({.name = "Unique",
+                 .max_outputs = 4,
+                 .attrs = {{"axis", AttrKind::kInt}, {"sorted", AttrKind::kInt, false, 0, 1}},
+                 .infer = infer_unique,
+                 .reference = reference_unique});
+}
+
+}  // namespace xc
