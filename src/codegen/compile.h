@@ -1,0 +1,20 @@
+// The steps from loop IR text to an image.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace xc::codegen {
+
+struct Compiled {
+  std::vector<uint8_t> code;
+  size_t entry = 0, alignment = 1;
+  std::string assembly, ir;
+};
+
+// Throws xc::Error; anything LLVM has to say about a failure is in the message.
+Compiled compile(std::string_view text, std::string_view target, bool want_assembly, bool want_ir);
+
+}  // namespace xc::codegen

@@ -1,0 +1,284 @@
+#include "base/error.h"
+#include "codegen/emitter.h"
+
+namespace xc::codegen {
+
+using llvm::Value;
+using namespace loop;
+
+llvm::Type* Emitter::memory_type(DType stored) const {
+  if (stored == DType::kF32 || stored == DType::kF64) return type_of(stored, false);
+  return llvm::Type::getIntNTy(context_, static_cast<unsigned>(element_size(stored)) * 8);
+}
+
+Value* Emitter::stride_value(uint32_t buffer, size_t dimension) {
+  const Stride& stride = kernel_.buffers[buffer].strides[dimension];
+  return stride.is_param ? strides_[stride.param]
+                         : b_.getInt64(static_cast<uint64_t>(stride.value));
+}
+
+// stride * the part of the index that changes inside the vector loop, or (hoisted_part) that does
+// not. Without a vector loop everything is hoisted_part. The vector variable counts with its first
+// lane.
+Value* Emitter::affine_offset(const Affine& index, Value* stride, bool hoisted_part) {
+  Value* sum = nullptr;
+  const auto add = [&](Value* part) { sum = sum ? b_.CreateAdd(sum, part) : part; };
+  for (const Affine::Term& term : index.terms()) {
+    const bool inside = vector_ && !term.is_dim && vector_->vars.contains(term.id);
+    if (inside == hoisted_part) continue;
+    Value* symbol = term.is_dim ? dims_[term.id] : vars_[term.id];
+    add(b_.CreateMul(symbol, b_.getInt64(static_cast<uint64_t>(term.coefficient))));
+  }
+  if (hoisted_part && index.constant() != 0)
+    add(b_.getInt64(static_cast<uint64_t>(index.constant())));
+  return sum ? b_.CreateMul(sum, stride) : nullptr;
+}
+
+Value* Emitter::any(Value* mask) {
+  return mask->getType()->isVectorTy() ? b_.CreateOrReduce(mask) : mask;
+}
+
+Emitter::Address Emitter::address(uint32_t buffer, const std::vector<Index>& indices,
+                                  const Val& guard) {
+  llvm::Type* element = memory_type(kernel_.buffers[buffer].type);
+  Address out;
+
+  // The part that does not change in the vector loop.
+  const auto front = [&]() -> Value* {
+    Value* offset = nullptr;
+    for (size_t d = 0; d < indices.size(); ++d) {
+      if (!indices[d].is_affine()) continue;
+      Value* part = affine_offset(indices[d].affine, stride_value(buffer, d), true);
+      if (part) offset = offset ? b_.CreateAdd(offset, part) : part;
+    }
+    return offset ? b_.CreateGEP(element, buffers_[buffer], offset) : buffers_[buffer];
+  };
+  if (vector_) {
+    Value*& known = vector_->pointers[&indices];
+    if (!known) known = hoist(front);
+    out.base = known;
+  } else {
+    out.base = front();
+  }
+
+  // The part that does, uniform over the lanes; and the distance between lanes.
+  Value* moving = nullptr;
+  Value* lane_step = nullptr;  // elements from lane to lane
+  Value* scattered = nullptr;  // per lane
+  const auto add = [&](Value*& sum, Value* part) { sum = sum ? b_.CreateAdd(sum, part) : part; };
+  for (size_t d = 0; d < indices.size(); ++d) {
+    const Index& index = indices[d];
+    Value* stride = stride_value(buffer, d);
+    if (index.is_affine()) {
+      if (!vector_) continue;
+      if (Value* part = affine_offset(index.affine, stride, false)) add(moving, part);
+      if (const int64_t step = index.affine.coefficient(vector_->loop->var); step != 0)
+        add(lane_step, b_.CreateMul(stride, b_.getInt64(static_cast<uint64_t>(step))));
+      continue;
+    }
+    Val at = value(index.checked);
+    const Val extent = value(index.extent);
+    const bool vec = at.vec || extent.vec;
+    Value* position = vec ? vector(at) : at.v;
+    llvm::Type* wide = type_of(DType::kI64, vec);
+    position = b_.CreateSExt(position, wide);
+    Value* outside = b_.CreateICmpUGE(position, vec ? vector(extent) : extent.v);
+    // Lanes that are not active are not checked.
+    Value* active = both(guard.v, vector_ && vec ? vector_->mask : nullptr).v;
+    fail_if(any(both(outside, active && !vec ? any(active) : active).v));
+    Value* part = b_.CreateMul(position, vec ? vector({stride, false}) : stride);
+    add(vec ? scattered : moving, part);
+  }
+  if (moving) out.base = b_.CreateGEP(element, out.base, moving);
+  if (lane_step) {
+    auto* constant = llvm::dyn_cast<llvm::ConstantInt>(lane_step);
+    if (constant && constant->isOne() && !scattered)
+      out.contiguous = true;
+    else if (!constant || !constant->isZero())
+      add(scattered, b_.CreateMul(iota(), b_.CreateVectorSplat(
+                                              static_cast<unsigned>(vector_->lanes), lane_step)));
+  }
+  out.offsets = scattered;
+  return out;
+}
+
+Value* Emitter::lane_pointers(const Address& at, llvm::Type* element, Value* mask) {
+  Value* pointers = b_.CreateGEP(element, at.base, at.offsets ? at.offsets : iota());
+  if (!mask) return pointers;
+  return b_.CreateSelect(mask, pointers,
+                         b_.CreateVectorSplat(static_cast<unsigned>(vector_->lanes), dummy_));
+}
+
+Value* Emitter::load_vector(const Address& at, llvm::Type* element, Value* mask) {
+  const auto lanes = static_cast<unsigned>(vector_->lanes);
+  auto* type = llvm::FixedVectorType::get(element, lanes);
+  const uint64_t bytes = element->getScalarSizeInBits() / 8;
+  const llvm::Align align(bytes);
+  const bool word = bytes >= 4;
+  llvm::Constant* zero = llvm::Constant::getNullValue(type);
+  if (at.contiguous && !mask) return b_.CreateAlignedLoad(type, at.base, align);
+  if (at.contiguous && (word ? target_.masked_words : target_.masked_all))
+    return b_.CreateMaskedLoad(type, at.base, align, mask, zero);
+  if (!at.contiguous && word && target_.gather) {
+    Value* pointers = b_.CreateGEP(element, at.base, at.offsets);
+    return b_.CreateMaskedGather(type, pointers, align, mask, mask ? zero : nullptr);
+  }
+  Value* pointers = lane_pointers(at, element, mask);
+  Value* out = llvm::PoisonValue::get(type);
+  for (unsigned l = 0; l < lanes; ++l) {
+    Value* one = b_.CreateAlignedLoad(element, b_.CreateExtractElement(pointers, l), align);
+    out = b_.CreateInsertElement(out, one, l);
+  }
+  return mask ? b_.CreateSelect(mask, out, zero) : out;
+}
+
+void Emitter::store_vector(const Address& at, Value* value, Value* mask) {
+  llvm::Type* element = value->getType()->getScalarType();
+  const auto lanes = static_cast<unsigned>(vector_->lanes);
+  const uint64_t bytes = element->getScalarSizeInBits() / 8;
+  const llvm::Align align(bytes);
+  const bool word = bytes >= 4;
+  if (at.contiguous && !mask) {
+    b_.CreateAlignedStore(value, at.base, align);
+  } else if (at.contiguous && (word ? target_.masked_words : target_.masked_all)) {
+    b_.CreateMaskedStore(value, at.base, align, mask);
+  } else if (!at.contiguous && word && target_.gather) {
+    b_.CreateMaskedScatter(value, b_.CreateGEP(element, at.base, at.offsets), align, mask);
+  } else {
+    Value* pointers = lane_pointers(at, element, mask);
+    for (unsigned l = 0; l < lanes; ++l)
+      b_.CreateAlignedStore(b_.CreateExtractElement(value, l), b_.CreateExtractElement(pointers, l),
+                            align);
+  }
+}
+
+Val Emitter::load(const Node& node) {
+  const DType stored = kernel_.buffers[node.id].type;
+  llvm::Type* element = memory_type(stored);
+  const Val guard = node.guard ? value(node.guard) : Val{};
+  const Address at = address(node.id, node.indices, guard);
+  if (at.contiguous || at.offsets) {
+    Val mask = both(vector_->mask, guard.v);
+    if (mask.v && !mask.vec) mask.v = vector(mask);
+    return {from_memory(stored, load_vector(at, element, mask.v)), true};
+  }
+  // One address for all lanes.
+  const llvm::Align align(static_cast<uint64_t>(element_size(stored)));
+  if (!node.guard)
+    return {from_memory(stored, b_.CreateAlignedLoad(element, at.base, align)), false};
+  Value* needed = guard.vec ? any(both(guard.v, vector_->mask).v) : guard.v;
+  Value* raw = b_.CreateAlignedLoad(element, b_.CreateSelect(needed, at.base, dummy_), align);
+  Value* v = from_memory(stored, raw);
+  if (!guard.vec) return {b_.CreateSelect(needed, v, same_shape(0, v)), false};
+  v = vector({v, false});
+  return {b_.CreateSelect(guard.v, v, same_shape(0, v)), true};
+}
+
+void Emitter::store(const Store& stmt) {
+  const DType stored = kernel_.buffers[stmt.buffer].type;
+  const Val v = value(stmt.value);
+  const Val guard = stmt.guard ? value(stmt.guard) : Val{};
+  const Address at = address(stmt.buffer, stmt.indices, guard);
+  if (at.contiguous || at.offsets) {
+    Val mask = both(vector_->mask, guard.v);
+    if (mask.v && !mask.vec) mask.v = vector(mask);
+    store_vector(at, to_memory(stored, vector(v)), mask.v);
+    return;
+  }
+  XC_CHECK(!v.vec && !guard.vec);
+  Value* to = guard.v ? b_.CreateSelect(guard.v, at.base, dummy_) : at.base;
+  b_.CreateAlignedStore(to_memory(stored, v.v), to,
+                        llvm::Align(static_cast<uint64_t>(element_size(stored))));
+}
+
+// --- storage types ---
+
+namespace {
+
+llvm::Type* with_element(Value* like, llvm::Type* element) {
+  auto* shape = llvm::dyn_cast<llvm::FixedVectorType>(like->getType());
+  return shape ? llvm::FixedVectorType::get(element, shape->getNumElements()) : element;
+}
+
+}  // namespace
+
+Value* Emitter::from_memory(DType stored, Value* raw) {
+  switch (stored) {
+    case DType::kBool:
+      return b_.CreateICmpNE(raw, same_shape(0, raw));
+    case DType::kF16:
+      return half_to_float(raw);
+    case DType::kBF16: {
+      Value* wide = b_.CreateZExt(raw, with_element(raw, b_.getInt32Ty()));
+      wide = b_.CreateShl(wide, same_shape(16, wide));
+      return b_.CreateBitCast(wide, with_element(raw, b_.getFloatTy()));
+    }
+    default:
+      return raw;
+  }
+}
+
+Value* Emitter::to_memory(DType stored, Value* v) {
+  switch (stored) {
+    case DType::kBool:
+      return b_.CreateZExt(v, with_element(v, b_.getInt8Ty()));
+    case DType::kF16:
+      return round_to_half(v);
+    case DType::kBF16:
+      return round_to_bf16(v);
+    default:
+      return v;
+  }
+}
+
+Value* Emitter::round_to_bf16(Value* v) {
+  Value* bits = b_.CreateBitCast(v, with_element(v, b_.getInt32Ty()));
+  Value* odd = b_.CreateAnd(b_.CreateLShr(bits, same_shape(16, bits)), same_shape(1, bits));
+  Value* rounded = b_.CreateAdd(bits, b_.CreateAdd(odd, same_shape(0x7fff, bits)));
+  Value* quiet = b_.CreateOr(bits, same_shape(0x400000, bits));
+  Value* out = b_.CreateSelect(b_.CreateFCmpUNO(v, v), quiet, rounded);
+  return b_.CreateTrunc(b_.CreateLShr(out, same_shape(16, out)), with_element(v, b_.getInt16Ty()));
+}
+
+Value* Emitter::round_to_half(Value* v) {
+  llvm::Type* i16 = with_element(v, b_.getInt16Ty());
+  if (target_.half_convert)
+    return b_.CreateBitCast(b_.CreateFPTrunc(v, with_element(v, b_.getHalfTy())), i16);
+  // As tensor/half.h: infinity and NaN, normal numbers, numbers below 2^-14 by an addition.
+  llvm::Type* i32 = with_element(v, b_.getInt32Ty());
+  Value* bits = b_.CreateBitCast(v, i32);
+  const auto c = [&](double number) { return same_shape(number, bits); };
+  Value* sign = b_.CreateAnd(b_.CreateLShr(bits, c(16)), c(0x8000));
+  Value* a = b_.CreateAnd(bits, c(0x7fffffff));
+  Value* odd = b_.CreateAnd(b_.CreateLShr(a, c(13)), c(1));
+  Value* normal = b_.CreateAdd(a, b_.CreateAdd(odd, c(0xfff)));
+  normal = b_.CreateLShr(b_.CreateSub(normal, c(0x38000000)), c(13));
+  Value* magnitude = b_.CreateBitCast(a, v->getType());
+  Value* tiny = b_.CreateBitCast(b_.CreateFAdd(magnitude, same_shape(0.5, v)), i32);
+  tiny = b_.CreateSub(tiny, c(0x3f000000));
+  Value* out = b_.CreateSelect(b_.CreateICmpULT(a, c(0x38800000)), tiny, normal);
+  out = b_.CreateSelect(b_.CreateICmpUGE(a, c(0x477ff000)), c(0x7c00), out);
+  out = b_.CreateSelect(b_.CreateICmpUGT(a, c(0x7f800000)), c(0x7e00), out);
+  return b_.CreateTrunc(b_.CreateOr(out, sign), i16);
+}
+
+Value* Emitter::half_to_float(Value* raw) {
+  llvm::Type* f32 = with_element(raw, b_.getFloatTy());
+  if (target_.half_convert)
+    return b_.CreateFPExt(b_.CreateBitCast(raw, with_element(raw, b_.getHalfTy())), f32);
+  Value* bits = b_.CreateZExt(raw, with_element(raw, b_.getInt32Ty()));
+  const auto c = [&](double number) { return same_shape(number, bits); };
+  Value* sign = b_.CreateShl(b_.CreateAnd(bits, c(0x8000)), c(16));
+  Value* a = b_.CreateShl(b_.CreateAnd(bits, c(0x7fff)), c(13));
+  Value* normal = b_.CreateAdd(a, c(112 << 23));
+  Value* special = b_.CreateOr(a, c(0x7f800000));
+  // Zero and subnormals: the mantissa times 2^-24.
+  Value* tiny = b_.CreateUIToFP(b_.CreateAnd(bits, c(0x3ff)), f32);
+  tiny =
+      b_.CreateBitCast(b_.CreateFMul(tiny, llvm::ConstantFP::get(f32, 0x1p-24)), bits->getType());
+  Value* out = b_.CreateSelect(b_.CreateICmpULT(a, c(1 << 23)), tiny, normal);
+  out = b_.CreateSelect(b_.CreateICmpUGE(a, c(0x1f << 23)), special, out);
+  return b_.CreateBitCast(b_.CreateOr(out, sign), f32);
+}
+
+}  // namespace xc::codegen

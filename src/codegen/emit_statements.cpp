@@ -1,0 +1,215 @@
+#include "base/error.h"
+#include "codegen/emitter.h"
+
+namespace xc::codegen {
+
+using llvm::Value;
+using namespace loop;
+
+void Emitter::block(const Block& statements) {
+  // An accumulator is combined right after the last statement that feeds it.
+  std::unordered_map<const Stmt*, std::vector<uint32_t>> finish_after;
+  IdSet declared;
+  std::unordered_map<uint32_t, const Stmt*> last;
+  for (const Stmt& stmt : statements) {
+    if (const auto* declare = std::get_if<DeclareAcc>(&stmt.node)) {
+      declared.insert(declare->acc);
+      last[declare->acc] = &stmt;
+    }
+    if (const auto* loop = std::get_if<For>(&stmt.node))
+      visit_statements(loop->body, [&](const Stmt& inner) {
+        const auto* accumulate = std::get_if<Accumulate>(&inner.node);
+        if (accumulate && declared.contains(accumulate->acc)) last[accumulate->acc] = &stmt;
+      });
+  }
+  for (const auto& [acc, stmt] : last) finish_after[stmt].push_back(acc);
+  for (const Stmt& stmt : statements) {
+    cache_.clear();
+    statement(stmt);
+    cache_.clear();
+    for (const uint32_t acc : finish_after[&stmt]) finish(acc);
+  }
+}
+
+void Emitter::statement(const Stmt& stmt) {
+  if (const auto* loop = std::get_if<For>(&stmt.node))
+    for_loop(*loop);
+  else if (const auto* let = std::get_if<Let>(&stmt.node))
+    regs_[let->reg] = value(let->value);
+  else if (const auto* write = std::get_if<Store>(&stmt.node))
+    store(*write);
+  else if (const auto* acc = std::get_if<DeclareAcc>(&stmt.node))
+    declare(*acc);
+  else if (const auto* feed = std::get_if<Accumulate>(&stmt.node))
+    accumulate(*feed);
+}
+
+void Emitter::for_loop(const For& loop) {
+  if (loop.kind == LoopKind::kParallel) return serial_loop(loop, task_begin_, task_end_);
+  Value* begin = uniform(value(loop.begin));
+  Value* end = uniform(value(loop.end));
+  cache_.clear();
+  switch (loop.kind) {
+    case LoopKind::kVector:
+      return vector_loop(loop, begin, end);
+    case LoopKind::kUnroll:
+      return unrolled_loop(loop, begin, end);
+    default:
+      return serial_loop(loop, begin, end);
+  }
+}
+
+Emitter::Carried Emitter::carried_by(const Block& body) {
+  IdSet inside, fed;
+  visit_statements(body, [&](const Stmt& stmt) {
+    if (const auto* declare = std::get_if<DeclareAcc>(&stmt.node)) inside.insert(declare->acc);
+    if (const auto* feed = std::get_if<Accumulate>(&stmt.node)) fed.insert(feed->acc);
+  });
+  Carried out;
+  for (uint32_t acc = 0; acc < accs_.size(); ++acc) {
+    if (!fed.contains(acc) || inside.contains(acc)) continue;
+    for (Value*& v : accs_[acc].values) out.push_back(&v);
+    for (Value*& v : accs_[acc].indices) out.push_back(&v);
+  }
+  return out;
+}
+
+void Emitter::counted_loop(Value* begin, Value* end, int64_t step, const Carried& carried,
+                           bool at_least_one, const std::function<void(Value*)>& body) {
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  auto* head = llvm::BasicBlock::Create(context_, "loop", function_);
+  auto* exit = llvm::BasicBlock::Create(context_, "done");
+  if (at_least_one)
+    b_.CreateBr(head);
+  else
+    b_.CreateCondBr(b_.CreateICmpSLT(begin, end), head, exit);
+
+  b_.SetInsertPoint(head);
+  llvm::PHINode* v = b_.CreatePHI(b_.getInt64Ty(), 2);
+  v->addIncoming(begin, before);
+  std::vector<llvm::PHINode*> phis;
+  std::vector<Value*> initial;
+  for (Value** slot : carried) {
+    auto* phi = b_.CreatePHI((*slot)->getType(), 2);
+    phi->addIncoming(*slot, before);
+    initial.push_back(*slot);
+    phis.push_back(phi);
+    *slot = phi;
+  }
+  body(v);
+  Value* next = b_.CreateAdd(v, b_.getInt64(static_cast<uint64_t>(step)), "", false, true);
+  llvm::BasicBlock* latch = b_.GetInsertBlock();
+  v->addIncoming(next, latch);
+  for (size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(*carried[i], latch);
+  b_.CreateCondBr(b_.CreateICmpSLT(next, end), head, exit);
+
+  exit->insertInto(function_);
+  b_.SetInsertPoint(exit);
+  if (at_least_one) return;
+  for (size_t i = 0; i < carried.size(); ++i) {
+    auto* phi = b_.CreatePHI(initial[i]->getType(), 2);
+    phi->addIncoming(initial[i], before);
+    phi->addIncoming(*carried[i], latch);
+    *carried[i] = phi;
+  }
+}
+
+void Emitter::serial_loop(const For& loop, Value* begin, Value* end) {
+  if (vector_) ++vector_->nesting;
+  counted_loop(begin, end, 1, carried_by(loop.body), false, [&](Value* v) {
+    vars_[loop.var.id] = v;
+    block(loop.body);
+  });
+  if (vector_) --vector_->nesting;
+}
+
+// Groups of `factor` copies, then the rest one by one.
+void Emitter::unrolled_loop(const For& loop, Value* begin, Value* end) {
+  const Carried carried = carried_by(loop.body);
+  Value* count = b_.CreateSub(end, begin);
+  Value* groups = b_.CreateSDiv(count, b_.getInt64(static_cast<uint64_t>(loop.factor)));
+  Value* middle =
+      b_.CreateAdd(begin, b_.CreateMul(groups, b_.getInt64(static_cast<uint64_t>(loop.factor))));
+  middle = b_.CreateSelect(b_.CreateICmpSGT(count, b_.getInt64(0)), middle, begin);
+  if (vector_) ++vector_->nesting;
+  counted_loop(begin, middle, loop.factor, carried, false, [&](Value* v) {
+    for (int copy = 0; copy < loop.factor; ++copy) {
+      vars_[loop.var.id] = b_.CreateAdd(v, b_.getInt64(static_cast<uint64_t>(copy)));
+      block(loop.body);
+    }
+  });
+  if (vector_) --vector_->nesting;
+  serial_loop(loop, middle, end);
+}
+
+void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
+  VectorLoop state;
+  state.loop = &loop;
+  state.lanes = loop.factor;
+  state.vars.insert(loop.var.id);
+  bool reduces = false;
+  visit_statements(loop.body, [&](const Stmt& stmt) {
+    if (const auto* inner = std::get_if<For>(&stmt.node)) state.vars.insert(inner->var.id);
+    if (const auto* let = std::get_if<Let>(&stmt.node)) state.regs.insert(let->reg);
+    if (const auto* acc = std::get_if<DeclareAcc>(&stmt.node)) state.accs.insert(acc->acc);
+    if (const auto* write = std::get_if<Store>(&stmt.node)) state.stored.insert(write->buffer);
+    if (const auto* feed = std::get_if<Accumulate>(&stmt.node))
+      reduces |= kernel_.accs[feed->acc].order == AccOrder::kLanes;
+  });
+
+  // Everything runs only when there is an iteration, so that hoisted loads are in range.
+  const Carried carried = carried_by(loop.body);
+  std::vector<Value*> initial;
+  for (Value** slot : carried) initial.push_back(*slot);
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  auto* front = llvm::BasicBlock::Create(context_, "front", function_);
+  auto* main = llvm::BasicBlock::Create(context_, "main", function_);
+  auto* exit = llvm::BasicBlock::Create(context_, "done");
+  b_.CreateCondBr(b_.CreateICmpSLT(begin, end), front, exit);
+  Builder front_builder(front);
+  state.front = &front_builder;
+  vector_ = &state;
+  b_.SetInsertPoint(main);
+
+  const int groups = reduces ? kReductionAccumulators : 1;
+  const int64_t step = int64_t{loop.factor} * groups;
+  Value* count = front_builder.CreateSub(end, begin);
+  Value* full =
+      front_builder.CreateAnd(count, front_builder.getInt64(~static_cast<uint64_t>(step - 1)));
+  Value* middle = front_builder.CreateAdd(begin, full);
+  counted_loop(begin, middle, step, carried, false, [&](Value* v) {
+    for (int group = 0; group < groups; ++group) {
+      state.first = b_.CreateAdd(
+          v, b_.getInt64(static_cast<uint64_t>(group) * static_cast<uint64_t>(loop.factor)));
+      state.group = group;
+      vars_[loop.var.id] = state.first;
+      block(loop.body);
+    }
+  });
+  counted_loop(middle, end, loop.factor, carried, false, [&](Value* v) {
+    state.first = v;
+    vars_[loop.var.id] = v;
+    Value* left = b_.CreateSub(end, v);
+    state.mask =
+        b_.CreateICmpSLT(iota(), b_.CreateVectorSplat(static_cast<unsigned>(loop.factor), left));
+    if (reduces)
+      state.dynamic_group =
+          b_.CreateSDiv(b_.CreateSub(v, middle), b_.getInt64(static_cast<uint64_t>(loop.factor)));
+    block(loop.body);
+  });
+
+  front_builder.CreateBr(main);
+  vector_ = nullptr;
+  llvm::BasicBlock* after = b_.GetInsertBlock();
+  b_.CreateBr(exit);
+  exit->insertInto(function_);
+  b_.SetInsertPoint(exit);
+  for (size_t i = 0; i < carried.size(); ++i) {
+    auto* phi = b_.CreatePHI(initial[i]->getType(), 2);
+    phi->addIncoming(initial[i], before);
+    phi->addIncoming(*carried[i], after);
+    *carried[i] = phi;
+  }
+}
+
+}  // namespace xc::codegen

@@ -1,0 +1,154 @@
+// Loop IR to LLVM IR: one kernel, one function `int32_t name(const xc_kargs*)`.
+//
+// Values are scalars, or vectors of the current vector loop's lanes. What does not depend on a
+// vector loop is computed once in front of it ("hoisted"), so no loop pass of LLVM is needed. A
+// vector loop becomes: full groups (four at a time when it reduces in lanes order), then one masked
+// body for the rest. Memory under a mask is never touched: by instruction where the target has one,
+// else lane by lane with the address of a dummy in place of inactive ones.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <functional>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "codegen/target.h"
+#include "loop/kernel.h"
+
+namespace xc::codegen {
+
+// A value: uniform (one scalar for all lanes) or one per lane.
+struct Val {
+  llvm::Value* v = nullptr;
+  bool vec = false;
+};
+
+class Emitter {
+ public:
+  // `kernel` is scheduled, its math expanded. The function is added to `module`.
+  Emitter(const loop::Kernel& kernel, const Target& target, llvm::Module& module);
+  void run();
+
+ private:
+  using Builder = llvm::IRBuilder<>;
+  using IdSet = std::unordered_set<uint32_t>;
+
+  // --- the kernel's frame (emit_frame.cpp) ---
+  void frame();
+  llvm::Value* argument_field(unsigned index, llvm::Type* type);
+  llvm::Value* size_value(const loop::Expr& e);  // i64 expression over dims, at the entry
+  void fail_if(llvm::Value* condition);          // leave with a range error
+
+  // --- statements (emit_statements.cpp) ---
+  void block(const loop::Block& statements);
+  void statement(const loop::Stmt& stmt);
+  void for_loop(const loop::For& loop);
+  void serial_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
+  void unrolled_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
+  void vector_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
+
+  // State that loops carry: the partial results of accumulators from outside.
+  struct AccState {
+    std::vector<llvm::Value*> values, indices;
+    llvm::Value* init = nullptr;
+    bool vec = false;  // per lane of an enclosing vector loop
+    Val result, result_index;
+    bool finished = false;
+  };
+  using Carried = std::vector<llvm::Value**>;
+  Carried carried_by(const loop::Block& body);
+  // for (v = begin; v < end; v += step) body(v), at least one iteration known when `rotated`.
+  void counted_loop(llvm::Value* begin, llvm::Value* end, int64_t step, const Carried& carried,
+                    bool at_least_one, const std::function<void(llvm::Value*)>& body);
+
+  // --- expressions (emit_values.cpp) ---
+  Val value(const loop::Expr& e);
+  Val compute(const loop::Expr& e);
+  Val leaf(const loop::Node& node);
+  Val scalar_or_vector(const loop::Node& node);
+  llvm::Value* operation(loop::Op op, DType type, DType operand, llvm::ArrayRef<llvm::Value*> v);
+  llvm::Value* float_operation(loop::Op op, llvm::ArrayRef<llvm::Value*> v);
+  llvm::Value* integer_operation(loop::Op op, bool is_signed, llvm::ArrayRef<llvm::Value*> v);
+  llvm::Value* divide(loop::Op op, bool is_signed, llvm::Value* a, llvm::Value* b);
+  llvm::Value* convert(DType to, DType from, llvm::Value* v);
+  llvm::Value* minimum(llvm::Value* a, llvm::Value* b, DType type, bool want_max);
+  llvm::Value* uniform(const Val& v);  // checks that it is one
+  llvm::Value* vector(const Val& v);   // splat where needed
+  llvm::Type* type_of(DType type, bool vec) const;
+  llvm::Value* same_shape(double number, llvm::Value* like);  // constant shaped like `like`
+  llvm::Value* iota();
+  Val both(llvm::Value* a, llvm::Value* b);  // and of two masks, either may be null
+
+  // --- memory (emit_memory.cpp) ---
+  struct Address {
+    llvm::Value* base = nullptr;     // of the element at lane 0, or of the row that `offsets` index
+    llvm::Value* offsets = nullptr;  // per lane, in elements; null: contiguous or uniform
+    bool contiguous = false;         // lane l is element l from base
+  };
+  Address address(uint32_t buffer, const std::vector<loop::Index>& indices, const Val& guard);
+  llvm::Value* affine_offset(const loop::Affine& index, llvm::Value* stride, bool hoisted_part);
+  Val load(const loop::Node& node);
+  void store(const loop::Store& stmt);
+  llvm::Value* stride_value(uint32_t buffer, size_t dimension);
+  llvm::Value* lane_pointers(const Address& at, llvm::Type* element, llvm::Value* mask);
+  llvm::Value* load_vector(const Address& at, llvm::Type* element, llvm::Value* mask);
+  void store_vector(const Address& at, llvm::Value* value, llvm::Value* mask);
+  llvm::Value* from_memory(DType stored, llvm::Value* raw);
+  llvm::Value* to_memory(DType stored, llvm::Value* v);
+  llvm::Type* memory_type(DType stored) const;
+  llvm::Value* round_to_half(llvm::Value* v);  // f32 -> i16 bits of f16
+  llvm::Value* half_to_float(llvm::Value* bits);
+  llvm::Value* round_to_bf16(llvm::Value* v);
+  llvm::Value* any(llvm::Value* mask);
+
+  // --- reductions (emit_reductions.cpp) ---
+  void declare(const loop::DeclareAcc& stmt);
+  void accumulate(const loop::Accumulate& stmt);
+  void finish(uint32_t acc);
+  llvm::Value* combine(loop::AccOp op, DType type, llvm::Value* a, llvm::Value* b);
+  llvm::Value* replaces(loop::AccOp op, DType type, llvm::Value* value, llvm::Value* index,
+                        llvm::Value* best, llvm::Value* best_index);
+  llvm::Constant* constant(DType type, uint64_t bits, bool vec) const;
+
+  // --- the current vector loop ---
+  struct VectorLoop {
+    const loop::For* loop = nullptr;
+    int lanes = 0;
+    llvm::Value* first = nullptr;          // value of the variable at lane 0
+    llvm::Value* mask = nullptr;           // active lanes, null: all
+    int group = 0;                         // which of the four accumulators
+    llvm::Value* dynamic_group = nullptr;  // or chosen at run time (the rest)
+    IdSet vars, regs, accs, stored;        // defined or stored inside
+    size_t nesting = 0;                    // serial loops open inside
+    std::unordered_map<const loop::Node*, Val> hoisted;
+    std::unordered_map<llvm::Value*, llvm::Value*> splats;
+    std::unordered_map<const void*, llvm::Value*> pointers;  // by address of the index list
+    std::unordered_map<const loop::Node*, bool> invariant;
+    Builder* front = nullptr;  // where hoisted code goes
+  };
+  bool is_invariant(const loop::Expr& e);
+  // Runs `emit` in front of the vector loop, as scalar code.
+  llvm::Value* hoist(const std::function<llvm::Value*()>& emit);
+
+  const loop::Kernel& kernel_;
+  const Target& target_;
+  llvm::Module& module_;
+  llvm::LLVMContext& context_;
+  Builder b_;
+  llvm::Function* function_ = nullptr;
+  llvm::BasicBlock* range_error_ = nullptr;
+  llvm::Value* task_begin_ = nullptr;
+  llvm::Value* task_end_ = nullptr;
+  llvm::Value* dummy_ = nullptr;  // 64 bytes of stack that inactive lanes may touch
+  std::vector<llvm::Value*> dims_, strides_, buffers_;
+  std::vector<llvm::Value*> vars_;  // scalar value, or first lane
+  std::vector<Val> regs_;
+  std::vector<AccState> accs_;
+  VectorLoop* vector_ = nullptr;
+  std::unordered_map<const loop::Node*, Val> cache_;  // of the current statement
+};
+
+}  // namespace xc::codegen
