@@ -259,8 +259,6 @@ Value* Emitter::float_operation(Op op, llvm::ArrayRef<Value*> v) {
       return b_.CreateSelect(b_.CreateFCmpUNO(v[0], v[0]), v[0], sign);
     }
     case Op::kFma:
-      if (target_.name == "x86-64-v2")
-        fail(Status::kUnsupported, "code generation: {} has no fma instruction", target_.name);
       return b_.CreateIntrinsic(llvm::Intrinsic::fma, {v[0]->getType()}, {v[0], v[1], v[2]});
     case Op::kFloor:
       return unary(llvm::Intrinsic::floor);

@@ -143,7 +143,7 @@ class Linker {
 
   Image finish(std::string_view entry) {
     for (size_t i = 0; i < symbols_.size(); ++i)
-      if (strings_ && symbols_[i].st_shndx != SHN_UNDEF &&
+      if (strings_ && ELF64_ST_TYPE(symbols_[i].st_info) == STT_FUNC &&
           string(*strings_, symbols_[i].st_name) == entry) {
         image_.entry = symbol_offset(i);
         return std::move(image_);

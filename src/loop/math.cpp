@@ -313,6 +313,7 @@ std::span<const MathBound> math_bounds() {
 }
 
 Expr expand_math_node(const Expr& e, MathLevel level) {
+  if (e->op == Op::kFma && level == MathLevel::kMulAdd) return e->args[0] * e->args[1] + e->args[2];
   return is_math(e->op) ? Expander(e.type(), level).node(e) : e;
 }
 

@@ -7,7 +7,8 @@
 namespace xc::loop {
 
 // kFma: uses fma (AVX2, AVX-512, GPU, AArch64: same bits on all of them). kMulAdd: the baseline
-// without fma instructions: mul then add; results may differ by a few ULP from kFma, within bounds.
+// without fma instructions, where fma(a, b, c) is a * b + c, rounded twice: the functions differ
+// from kFma by a few ULP, within their bounds.
 enum class MathLevel : uint8_t { kFma, kMulAdd };
 
 // Stated maximum error in ULP of the result's type, over all inputs (denormal results included).
@@ -17,7 +18,7 @@ struct MathBound {
 };
 std::span<const MathBound> math_bounds();
 
-// Rewrites every math operation of the kernel.
+// Rewrites every math operation of the kernel, and fma for kMulAdd.
 Kernel expand_math(Kernel kernel, MathLevel level);
 // The expansion of one math node (its arguments are left as they are).
 Expr expand_math_node(const Expr& e, MathLevel level);

@@ -1,0 +1,125 @@
+// Generated code against the interpreter, on every instruction set this machine runs: same bits.
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "codegen/jit.h"
+#include "loop/schedule.h"
+#include "loop/text.h"
+#include "support/kernel_run.h"
+#include "support/loop_kernels.h"
+
+using namespace xc;
+using namespace xc::loop;
+using test::Buffers;
+using test::Problem;
+
+namespace {
+
+// Element counts for kernels over dims (n, m): rank 2 is n rows of the stride, rank 1 the longer
+// dim.
+Problem problem_of(const Kernel& kernel, int64_t n, int64_t m, int64_t pad) {
+  Problem out;
+  out.dims.assign(kernel.dims.size(), m);
+  if (!out.dims.empty()) out.dims[0] = n;
+  out.strides.assign(kernel.strides.size(), m + pad);
+  // Strides of a second dimension.
+  for (const BufferDecl& decl : kernel.buffers)
+    if (decl.strides.size() == 2 && decl.strides[1].is_param) {
+      out.strides[decl.strides[0].param] = 2 * m + 1;
+      out.strides[decl.strides[1].param] = 2;
+    }
+  for (const BufferDecl& decl : kernel.buffers) {
+    if (decl.is_scratch()) continue;
+    int64_t extent = 1;
+    if (decl.strides.size() == 2) {
+      const auto stride = [&](size_t d) {
+        return decl.strides[d].is_param ? out.strides[decl.strides[d].param]
+                                        : decl.strides[d].value;
+      };
+      extent = n == 0 || m == 0 ? 0 : (n - 1) * stride(0) + (m - 1) * stride(1) + 1;
+    } else if (decl.strides.size() == 1) {
+      extent = std::max(n, m);
+    }
+    out.elements.push_back(static_cast<size_t>(extent));
+  }
+  return out;
+}
+
+struct Shape {
+  int64_t n, m, pad;
+};
+constexpr Shape kShapes[] = {{0, 5, 0},  {3, 0, 0},  {1, 1, 0},  {2, 15, 1}, {3, 16, 0},
+                             {2, 17, 3}, {2, 35, 0}, {1, 63, 1}, {2, 64, 0}, {3, 100, 7}};
+
+// Empty when all targets agree with the interpreter.
+std::string disagreement(const Kernel& kernel, uint64_t seed, bool specials,
+                         const Kernel* compiled_from = nullptr) {
+  const Kernel scheduled = schedule_default(compiled_from ? *compiled_from : kernel, {});
+  for (const std::string& target : test::runnable_targets()) {
+    const test::Compiled compiled(scheduled, target);
+    for (const Shape& shape : kShapes) {
+      const Problem problem = problem_of(kernel, shape.n, shape.m, shape.pad);
+      Buffers expected(kernel, problem, seed, specials), got(kernel, problem, seed, specials);
+      const auto range = parallel_range(scheduled, problem.dims).value_or(Range{0, 0});
+      const int32_t want = interpret(kernel, expected.args(0, 0), test::math_of(target));
+      // Two tasks, as a thread pool would run them.
+      const int64_t middle = (range.begin + range.end) / 2;
+      int32_t status = compiled(got.args(range.begin, middle));
+      if (range.end > middle) status |= compiled(got.args(middle, range.end));
+      if (status != want)
+        return fmt::format("{} {}x{}: status {} is not {}", target, shape.n, shape.m, status, want);
+      if (want != 0) continue;
+      if (std::string where = test::difference(kernel, got, expected); !where.empty())
+        return fmt::format("{} {}x{}: {}", target, shape.n, shape.m, where);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("codegen/differential: example kernels have the interpreter's bits") {
+  const Kernel kernels[] = {test::gelu_chain(),
+                            test::norm_chain(),
+                            test::masked_softmax(),
+                            test::row_arg(AccOp::kArgMax),
+                            test::row_arg(AccOp::kArgMin),
+                            test::row_arg(AccOp::kArgMaxLast),
+                            test::row_arg(AccOp::kArgMinLast),
+                            test::flat_relu(),
+                            test::column_sum()};
+  for (const Kernel& kernel : kernels)
+    for (const bool specials : {false, true}) {
+      CAPTURE(specials);
+      INFO(print(kernel));
+      CHECK(disagreement(kernel, 7, specials) == "");
+    }
+}
+
+TEST_CASE("codegen/differential: random elementwise kernels") {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    const Kernel kernel = test::random_kernel(seed, false);
+    CAPTURE(seed);
+    INFO(print(kernel));
+    CHECK(disagreement(kernel, seed, seed % 2 == 0) == "");
+  }
+}
+
+TEST_CASE("codegen/differential: random row kernels") {
+  for (uint64_t seed = 100; seed < 120; ++seed) {
+    const Kernel kernel = test::random_kernel(seed, true);
+    CAPTURE(seed);
+    INFO(print(kernel));
+    CHECK(disagreement(kernel, seed, seed % 2 == 0) == "");
+  }
+}
+
+TEST_CASE("codegen/differential: the comparison sees a planted fault") {
+  // One operation changed in what is compiled: - for +.
+  const Kernel right = test::gelu_chain();
+  std::string text = print(right);
+  const size_t at = text.find("x[i, j] + b[j]");
+  REQUIRE(at != std::string::npos);
+  const Kernel wrong = parse(text.replace(at + 8, 1, "-"));
+  CHECK(disagreement(right, 1, false, &wrong) != "");
+}
