@@ -12,6 +12,7 @@ using Rows = std::vector<Implementation>;
 // oneDNN.
 
 // Own kernels.
+void add_elementwise(Rows& rows);
 
 // The op's reference.
 void add_reference(Rows& rows);

@@ -1,0 +1,216 @@
+#include "backends/cpu/chunk_program.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace xc::cpu {
+namespace {
+
+constexpr int64_t kBufferBytes = ChunkProgram::kChunk * 8;
+/// Rows shorter than this are gathered into chunks of several.
+constexpr int64_t kShortRow = 64;
+
+template <class T>
+void gather_as(T* to, const T* from, int64_t rows, int64_t cols, int64_t row, int64_t col) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < cols; ++c) *to++ = from[r * row + c * col];
+}
+template <class T>
+void scatter_as(T* to, const T* from, int64_t rows, int64_t cols, int64_t row, int64_t col) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < cols; ++c) to[r * row + c * col] = *from++;
+}
+template <class F>
+void with_element(int64_t bytes, F&& f) {
+  switch (bytes) {
+    case 1: return f(uint8_t{});
+    case 2: return f(uint16_t{});
+    case 4: return f(uint32_t{});
+    default: return f(uint64_t{});
+  }
+}
+
+}  // namespace
+
+ChunkProgram::Reg ChunkProgram::input(DType dtype) {
+  XC_CHECK(operands_.size() < kMaxOperands);
+  const auto reg = static_cast<Reg>(registers_.size());
+  registers_.push_back({Kind::kInput, dtype, 0, static_cast<uint16_t>(operands_.size()), -1});
+  operands_.push_back({false, reg, static_cast<uint8_t>(element_size(dtype))});
+  return reg;
+}
+
+ChunkProgram::Reg ChunkProgram::constant_bits(DType dtype, uint64_t bits) {
+  registers_.push_back({Kind::kConstant, dtype, bits, 0, -1});
+  return static_cast<Reg>(registers_.size() - 1);
+}
+
+ChunkProgram::Reg ChunkProgram::constant(DType dtype, double value) {
+  uint64_t bits = 0;
+  store_double(&bits, dtype, 0, value);
+  return constant_bits(dtype, bits);
+}
+
+ChunkProgram::Reg ChunkProgram::emit(ElementwiseFn fn, DType result,
+                                     std::initializer_list<Reg> args, std::array<float, 2> params) {
+  XC_CHECK(fn && args.size() <= 3);
+  const auto out = static_cast<Reg>(registers_.size());
+  registers_.push_back({Kind::kTemp, result, 0, 0, -1});
+  Instruction instruction{fn, out, static_cast<uint8_t>(args.size()), {}, params};
+  std::copy(args.begin(), args.end(), instruction.args.begin());
+  code_.push_back(instruction);
+  return out;
+}
+
+void ChunkProgram::output(Reg value) {
+  XC_CHECK(operands_.size() < kMaxOperands);
+  if (registers_[value].kind != Kind::kTemp || registers_[value].output >= 0) {
+    const DType type = registers_[value].dtype;
+    // A copy moves bits: any type of the element size will do.
+    const int64_t bytes = element_size(type);
+    const DType as = bytes == 1 ? DType::kU8 : bytes == 2 ? DType::kU16
+                   : bytes == 4 ? DType::kI32 : DType::kI64;
+    value = emit(elementwise_fn(Fn::kCopy, as, cpu_info().isa), type, {value});
+  }
+  registers_[value].output = static_cast<int16_t>(operands_.size());
+  operands_.push_back({true, value, static_cast<uint8_t>(element_size(registers_[value].dtype))});
+}
+
+void ChunkProgram::finish() {
+  // Linear scan: a temporary's buffer is free again after its last use.
+  std::vector<size_t> last_use(registers_.size(), 0);
+  for (size_t i = 0; i < code_.size(); ++i)
+    for (size_t k = 0; k < code_[i].arity; ++k) last_use[code_[i].args[k]] = i;
+  std::vector<uint16_t> free;
+  for (size_t i = 0; i < code_.size(); ++i) {
+    Register& out = registers_[code_[i].out];
+    if (out.output < 0) {
+      if (free.empty()) {
+        out.slot = buffers_++;
+      } else {
+        out.slot = free.back();
+        free.pop_back();
+      }
+    }
+    for (size_t k = 0; k < code_[i].arity; ++k) {
+      const Reg arg = code_[i].args[k];
+      const bool repeated = std::find(code_[i].args.begin(), code_[i].args.begin() + k, arg) !=
+                            code_[i].args.begin() + k;
+      if (!repeated && registers_[arg].kind == Kind::kTemp && registers_[arg].output < 0 &&
+          last_use[arg] == i)
+        free.push_back(registers_[arg].slot);
+    }
+  }
+}
+
+int64_t ChunkProgram::scratch_bytes() const {
+  return (static_cast<int64_t>(operands_.size()) + buffers_) * kBufferBytes;
+}
+
+void ChunkProgram::run_chunk(int64_t rows, int64_t cols, int64_t first_row, int64_t first_col,
+                             const Block* operands, const bool* staged,
+                             std::byte* scratch) const {
+  const int64_t n = rows * cols;
+  struct Value {
+    void* data;
+    int64_t step;
+  };
+  Value operand_values[kMaxOperands];
+  for (size_t k = 0; k < operands_.size(); ++k) {
+    const Block& block = operands[k];
+    const OperandInfo& info = operands_[k];
+    std::byte* at = static_cast<std::byte*>(block.data) +
+                    (first_row * block.row + first_col * block.col) * info.bytes;
+    if (!staged[k]) {
+      operand_values[k] = {at, !info.is_output && block.row == 0 && block.col == 0 ? 0
+                               : !info.is_output && rows == 1                      ? block.col
+                                                                                   : 1};
+      continue;
+    }
+    std::byte* buffer = scratch + (static_cast<int64_t>(k) + buffers_) * kBufferBytes;
+    operand_values[k] = {buffer, 1};
+    if (!info.is_output)
+      with_element(info.bytes, [&](auto element) {
+        using T = decltype(element);
+        gather_as(reinterpret_cast<T*>(buffer), reinterpret_cast<const T*>(at), rows, cols,
+                  block.row, block.col);
+      });
+  }
+  int64_t buffer_steps[64];  // 0 where every argument was one value
+  const auto value_of = [&](Reg reg) -> Value {
+    const Register& r = registers_[reg];
+    if (r.kind == Kind::kConstant) return {const_cast<uint64_t*>(&r.bits), 0};
+    if (r.kind == Kind::kInput) return operand_values[r.slot];
+    if (r.output >= 0) return operand_values[r.output];
+    return {scratch + r.slot * kBufferBytes, buffer_steps[r.slot % 64]};
+  };
+  for (const Instruction& instruction : code_) {
+    ElementwiseArgs args{};
+    args.params = instruction.params.data();
+    args.n = n;
+    bool uniform = registers_[instruction.out].output < 0 && buffers_ <= 64;
+    for (size_t k = 0; k < instruction.arity; ++k) {
+      const Value v = value_of(instruction.args[k]);
+      args.in[k] = v.data;
+      args.step[k] = v.step;
+      uniform &= v.step == 0;
+    }
+    const Register& out = registers_[instruction.out];
+    if (uniform) args.n = 1;
+    if (out.output < 0) buffer_steps[out.slot % 64] = uniform ? 0 : 1;
+    args.out = out.output >= 0 ? operand_values[out.output].data : scratch + out.slot * kBufferBytes;
+    instruction.fn(args);
+  }
+  for (size_t k = 0; k < operands_.size(); ++k) {
+    if (!operands_[k].is_output || !staged[k]) continue;
+    const Block& block = operands[k];
+    std::byte* at = static_cast<std::byte*>(block.data) +
+                    (first_row * block.row + first_col * block.col) * operands_[k].bytes;
+    with_element(operands_[k].bytes, [&](auto element) {
+      using T = decltype(element);
+      scatter_as(reinterpret_cast<T*>(at), static_cast<const T*>(operand_values[k].data), rows, cols,
+                 block.row, block.col);
+    });
+  }
+}
+
+void ChunkProgram::run(int64_t rows, int64_t cols, const Block* operands, void* scratch) const {
+  if (rows <= 0 || cols <= 0) return;
+  const size_t count = operands_.size();
+  const auto flat = [&](size_t k) { return operands[k].row == cols * operands[k].col; };
+  bool all_flat = rows > 1;
+  for (size_t k = 0; k < count && all_flat; ++k) all_flat = flat(k);
+  if (all_flat) {
+    cols *= rows;
+    rows = 1;
+  }
+  // What a row of an operand needs: nothing, or a dense buffer.
+  bool staged[kMaxOperands];
+  bool buffered = buffers_ > 0;
+  const bool grouped = rows > 1 && cols < kShortRow;
+  for (size_t k = 0; k < count; ++k) {
+    const Block& block = operands[k];
+    const bool dense = operands_[k].is_output ? block.col == 1 || cols == 1
+                                              : block.col == 0 || block.col == 1;
+    if (grouped) {
+      const bool one = !operands_[k].is_output && block.row == 0 && block.col == 0;
+      staged[k] = !one && !(block.col == 1 && flat(k));
+    } else {
+      staged[k] = !dense;
+    }
+    buffered |= staged[k];
+  }
+  auto* bytes = static_cast<std::byte*>(scratch);
+  if (grouped) {
+    const int64_t group = kChunk / cols;
+    for (int64_t r = 0; r < rows; r += group)
+      run_chunk(std::min(group, rows - r), cols, r, 0, operands, staged, bytes);
+    return;
+  }
+  const int64_t chunk = buffered ? kChunk : cols;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < cols; c += chunk)
+      run_chunk(1, std::min(chunk, cols - c), r, c, operands, staged, bytes);
+}
+
+}  // namespace xc::cpu

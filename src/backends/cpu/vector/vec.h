@@ -1,0 +1,227 @@
+// Vectors of the instruction set this file is compiled for: GCC/Clang vector types, and the few
+// operations the language has no syntax for. Included only by *_kernels.inc, which are compiled once
+// per level (see README.md); everything here lives in a namespace per level, and nothing may be used
+// that the linker could merge with code of another level: no standard library templates.
+#pragma once
+
+#include <stdint.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define XC_ISA avx512
+#define XC_VECTOR_BYTES 64
+#elif defined(__AVX2__)
+#define XC_ISA avx2
+#define XC_VECTOR_BYTES 32
+#else
+#define XC_ISA baseline
+#define XC_VECTOR_BYTES 16
+#endif
+
+// Vectors wider than the registers are passed between inlined functions only.
+#pragma GCC diagnostic ignored "-Wpsabi"
+#pragma GCC diagnostic ignored "-Wignored-attributes"
+// gcc 12 sees the undefined pass-through operand of AVX-512 intrinsics as uninitialised.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
+#define XC_INLINE inline __attribute__((always_inline))
+
+namespace xc::cpu::XC_ISA {
+
+template <class T, int N>
+struct VecOf {
+  typedef T type __attribute__((vector_size(N * static_cast<int>(sizeof(T)))));
+};
+/// Lanes of T in a register.
+template <class T>
+constexpr int kLanes = XC_VECTOR_BYTES / static_cast<int>(sizeof(T));
+template <class T, int N = kLanes<T>>
+using Vec = typename VecOf<T, N>::type;
+
+template <class V>
+using Scalar = __typeof__(V{}[0] + V{}[0]);  // of float, double and 32/64-bit integer vectors
+template <class V, class T>
+constexpr int kCount = static_cast<int>(sizeof(V) / sizeof(T));
+
+template <class V, class T>
+XC_INLINE V load(const T* p) {
+  V v;
+  __builtin_memcpy(&v, p, sizeof(v));
+  return v;
+}
+/// The first n lanes; the others are 0.
+template <class V, class T>
+XC_INLINE V load_partial(const T* p, int64_t n) {
+  V v = {};
+  __builtin_memcpy(&v, p, static_cast<size_t>(n) * sizeof(T));
+  return v;
+}
+template <class V, class T>
+XC_INLINE void store(T* p, V v) {
+  __builtin_memcpy(p, &v, sizeof(v));
+}
+template <class V, class T>
+XC_INLINE void store_partial(T* p, V v, int64_t n) {
+  __builtin_memcpy(p, &v, static_cast<size_t>(n) * sizeof(T));
+}
+template <class V, class T>
+XC_INLINE V splat(T value) {
+  return value - V{};  // value - (+0): keeps -0 and NaN
+}
+
+using F32 = Vec<float>;
+using F64 = Vec<double>;
+using I32 = Vec<int32_t>;
+constexpr int kF32Lanes = kLanes<float>;
+/// f64 and 64-bit integers with as many lanes as F32: two registers.
+using F64Wide = Vec<double, kF32Lanes>;
+using I64Wide = Vec<int64_t, kF32Lanes>;
+
+/// Whether mad() rounds once (loop/math.h, MathLevel::kFma).
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+constexpr bool kHasFma = true;
+#else
+constexpr bool kHasFma = false;
+#endif
+
+// a * b + c: fused where the level has it, else rounded twice.
+XC_INLINE F32 mad(F32 a, F32 b, F32 c) {
+#if defined(__AVX512F__)
+  return (F32)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+  return (F32)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__ARM_FEATURE_FMA)
+  for (int i = 0; i < kF32Lanes; ++i) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+  return c;
+#else
+  return a * b + c;
+#endif
+}
+XC_INLINE F64 mad(F64 a, F64 b, F64 c) {
+#if defined(__AVX512F__)
+  return (F64)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+#elif defined(__FMA__)
+  return (F64)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#elif defined(__ARM_FEATURE_FMA)
+  for (int i = 0; i < kLanes<double>; ++i) c[i] = __builtin_fma(a[i], b[i], c[i]);
+  return c;
+#else
+  return a * b + c;
+#endif
+}
+XC_INLINE F64Wide mad(F64Wide a, F64Wide b, F64Wide c) {
+  struct Halves {
+    F64 low, high;
+  } x, y, z;
+  static_assert(sizeof(Halves) == sizeof(F64Wide));
+  __builtin_memcpy(&x, &a, sizeof(a));
+  __builtin_memcpy(&y, &b, sizeof(b));
+  __builtin_memcpy(&z, &c, sizeof(c));
+  z.low = mad(x.low, y.low, z.low);
+  z.high = mad(x.high, y.high, z.high);
+  __builtin_memcpy(&c, &z, sizeof(c));
+  return c;
+}
+
+XC_INLINE F32 vec_sqrt(F32 x) {
+#if defined(__AVX512F__)
+  return (F32)_mm512_sqrt_ps((__m512)x);
+#elif defined(__AVX2__)
+  return (F32)_mm256_sqrt_ps((__m256)x);
+#elif defined(__SSE2__)
+  return (F32)_mm_sqrt_ps((__m128)x);
+#else
+  for (int i = 0; i < kF32Lanes; ++i) x[i] = __builtin_sqrtf(x[i]);
+  return x;
+#endif
+}
+XC_INLINE F64 vec_sqrt(F64 x) {
+#if defined(__AVX512F__)
+  return (F64)_mm512_sqrt_pd((__m512d)x);
+#elif defined(__AVX2__)
+  return (F64)_mm256_sqrt_pd((__m256d)x);
+#elif defined(__SSE2__)
+  return (F64)_mm_sqrt_pd((__m128d)x);
+#else
+  for (int i = 0; i < kLanes<double>; ++i) x[i] = __builtin_sqrt(x[i]);
+  return x;
+#endif
+}
+
+enum class Rounding { kNearestEven, kDown, kUp, kZero };
+template <Rounding mode>
+XC_INLINE F32 round_to_integer(F32 x) {
+#if defined(__AVX512F__) || defined(__AVX2__)
+  constexpr int kMode = (mode == Rounding::kNearestEven ? _MM_FROUND_TO_NEAREST_INT
+                         : mode == Rounding::kDown      ? _MM_FROUND_TO_NEG_INF
+                         : mode == Rounding::kUp        ? _MM_FROUND_TO_POS_INF
+                                                        : _MM_FROUND_TO_ZERO) |
+                        _MM_FROUND_NO_EXC;
+#if defined(__AVX512F__)
+  return (F32)_mm512_roundscale_ps((__m512)x, kMode);
+#else
+  return (F32)_mm256_round_ps((__m256)x, kMode);
+#endif
+#else
+  for (int i = 0; i < kF32Lanes; ++i)
+    x[i] = mode == Rounding::kNearestEven ? __builtin_rintf(x[i])
+           : mode == Rounding::kDown      ? __builtin_floorf(x[i])
+           : mode == Rounding::kUp        ? __builtin_ceilf(x[i])
+                                          : __builtin_truncf(x[i]);
+  return x;
+#endif
+}
+
+// As loop/expr.h: a > b ? a : b with NaN in either operand kept. The first form is one instruction
+// and keeps only NaN in b.
+template <class V>
+XC_INLINE V max_number(V a, V b) {
+  return a > b ? a : b;
+}
+template <class V>
+XC_INLINE V min_number(V a, V b) {
+  return a < b ? a : b;
+}
+XC_INLINE F32 max_number(F32 a, F32 b) {
+#if defined(__AVX512F__)
+  return (F32)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+  return (F32)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+  return (F32)_mm_max_ps((__m128)a, (__m128)b);
+#else
+  return a > b ? a : b;
+#endif
+}
+XC_INLINE F32 min_number(F32 a, F32 b) {
+#if defined(__AVX512F__)
+  return (F32)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+  return (F32)_mm256_min_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+  return (F32)_mm_min_ps((__m128)a, (__m128)b);
+#else
+  return a < b ? a : b;
+#endif
+}
+template <class V>
+XC_INLINE V max_nan(V a, V b) {
+  return a != a ? a : max_number(a, b);
+}
+template <class V>
+XC_INLINE V min_nan(V a, V b) {
+  return a != a ? a : min_number(a, b);
+}
+
+template <class To, class From>
+XC_INLINE To bits_as(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  __builtin_memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+}  // namespace xc::cpu::XC_ISA

@@ -1,0 +1,216 @@
+#include <doctest/doctest.h>
+
+#include "backends/step_harness.h"
+
+namespace xc {
+namespace {
+
+using namespace test;
+
+constexpr double kUlpF32 = 0x1p-23;
+
+const std::vector<std::vector<Dims>> kBroadcasts = {
+    {{}, {}},
+    {{5}, {5}},
+    {{7, 33}, {33}},
+    {{4, 1, 70}, {4, 9, 70}},
+    {{3, 1}, {1, 65}},
+    {{2, 3, 4, 5}, {3, 1, 1}},
+    {{1000}, {1}},
+    {{6, 200, 16}, {6, 200, 1}},
+    {{0, 3}, {3}},
+    {{40000}, {40000}},
+};
+
+TEST_CASE("backends/elementwise: two operands over broadcasts, types, strides and splits") {
+  Generator g(11);
+  for (const char* op : {"Add", "Sub", "Mul", "Div", "Max", "Min", "Mod", "Pow", "PRelu", "Equal",
+                         "Less", "LessOrEqual", "Greater", "GreaterOrEqual"}) {
+    for (DType type : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI8, DType::kI32,
+                       DType::kI64, DType::kU8, DType::kU64}) {
+      for (const auto& dims : kBroadcasts) {
+        if (type != DType::kF32 && dims[0].size() == 1) continue;
+        Problem p;
+        p.op = &get_op(op);
+        const bool is_mod = std::string_view(op) == "Mod";
+        if (is_mod && is_float(type)) p.attrs.set("fmod", int64_t{1});
+        if (std::string_view(op) == "PRelu" && dims[0].size() < dims[1].size()) continue;
+        const double low = is_unsigned(type) || std::string_view(op) == "Pow" ? 0.25 : -9;
+        p.inputs = {g.tensor(type, dims[0], low, 9), g.tensor(type, dims[1], is_unsigned(type) ? 1 : low, 9)};
+        if (std::string_view(op) == "PRelu" && dims[0] == Dims{3, 1}) continue;
+        // 16-bit results are rounded from f32 once; f32 from f64 in the reference.
+        const double relative = type == DType::kF16 ? 0x1p-10 : type == DType::kBF16 ? 0x1p-7
+                              : type == DType::kF64 ? 1e-14 : 2 * kUlpF32;
+        check_row("xc.elementwise", p, {relative, 1e-6 * (type == DType::kF32)});
+      }
+    }
+  }
+}
+
+TEST_CASE("backends/elementwise: functions of one operand") {
+  Generator g(12);
+  for (const OpDef* op : all_ops()) {
+    if (op->max_inputs != 1 || (!op->scalar && op->name[0] != 'A') || !op->domain.empty()) continue;
+    if (op->name == "Cast" || op->name == "Identity") continue;
+    for (DType type : {DType::kF32, DType::kF64, DType::kF16, DType::kI32, DType::kBool}) {
+      Problem p;
+      p.op = op;
+      const bool positive = op->name == "Log" || op->name == "Sqrt" || op->name == "Acosh";
+      const bool unit = op->name == "Asin" || op->name == "Acos" || op->name == "Atanh";
+      p.inputs = {g.tensor(type, {3, 130}, positive ? 1.01 : unit ? -0.99 : -6, unit ? 0.99 : 6)};
+      const Node node = node_of(p);
+      try {
+        infer_concrete(node, p.inputs);
+      } catch (const Error&) {
+        continue;  // the op does not take this type
+      }
+      std::string reason;
+      const auto& row = find_row("xc.elementwise", op->name);
+      if (type == DType::kF64 && !row.supports(spec_of(p, node, {})).yes()) continue;
+      INFO(op->name);
+      check_row("xc.elementwise", p,
+                {type == DType::kF16 ? 0x1p-10 : type == DType::kF64 ? 1e-13 : 8 * kUlpF32,
+                 type == DType::kF64 ? 1e-13 : 1e-6});
+    }
+  }
+}
+
+TEST_CASE("backends/elementwise: special values follow the reference") {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
+  const std::vector<float> values = {0.0f, -0.0f, inf, -inf, nan, 1.0f, -1.0f, 1e-40f, 3e38f, -3e38f,
+                                     88.0f, -104.0f, 0.5f, 2.5f, -2.5f, 3.5f, 100.0f};
+  for (const char* op : {"Abs", "Neg", "Sign", "Floor", "Ceil", "Round", "Sqrt", "Exp", "Log", "Tanh",
+                         "Sigmoid", "Erf", "Relu", "IsNaN", "IsInf", "Reciprocal", "LeakyRelu"}) {
+    Problem p;
+    p.op = &get_op(op);
+    p.inputs = {Tensor::of(values)};
+    INFO(op);
+    check_row("xc.elementwise", p, {4 * kUlpF32, 1e-37});
+  }
+  std::vector<float> left, right;
+  for (float a : values)
+    for (float b : values) {
+      left.push_back(a);
+      right.push_back(b);
+    }
+  for (const char* op : {"Add", "Max", "Min", "Less", "Equal", "GreaterOrEqual"}) {
+    Problem p;
+    p.op = &get_op(op);
+    p.inputs = {Tensor::of(left), Tensor::of(right)};
+    INFO(op);
+    check_row("xc.elementwise", p, {kUlpF32, 0});
+  }
+}
+
+TEST_CASE("backends/elementwise: Where, Clip, variadic, logic, CastLike") {
+  Generator g(13);
+  for (DType type : {DType::kF32, DType::kI64, DType::kU8, DType::kF16, DType::kBool, DType::kF64}) {
+    Problem p;
+    p.op = &get_op("Where");
+    p.inputs = {g.tensor(DType::kBool, {3, 1, 40}), g.tensor(type, {5, 1}, 0, 9), g.tensor(type, {}, 0, 9)};
+    check_row("xc.elementwise", p, {});
+    p.inputs = {g.tensor(DType::kBool, {300}), g.tensor(type, {300}, 0, 9), g.tensor(type, {300}, 0, 9)};
+    check_row("xc.elementwise", p, {});
+  }
+  for (DType type : {DType::kF32, DType::kI32, DType::kI8, DType::kU64, DType::kF16}) {
+    Problem p;
+    p.op = &get_op("Clip");
+    const Tensor x = g.tensor(type, {4, 50}, is_unsigned(type) ? 0 : -9, 9);
+    const Tensor low = g.tensor(type, {}, 1, 3), high = g.tensor(type, {}, 4, 6);
+    for (int which = 0; which < 4; ++which) {
+      p.inputs = {x, which & 1 ? low : Tensor(), which & 2 ? high : Tensor()};
+      check_row("xc.elementwise", p, {});
+    }
+  }
+  for (const char* op : {"Max", "Min", "Sum", "Mean"}) {
+    Problem p;
+    p.op = &get_op(op);
+    for (size_t count : {1, 2, 3, 5}) {
+      p.inputs.clear();
+      for (size_t i = 0; i < count; ++i)
+        p.inputs.push_back(g.tensor(DType::kF32, i % 2 ? Dims{40} : Dims{6, 40}));
+      check_row("xc.elementwise", p, {4 * kUlpF32, 1e-6});
+    }
+  }
+  for (const char* op : {"And", "Or", "Xor"}) {
+    Problem p;
+    p.op = &get_op(op);
+    p.inputs = {g.tensor(DType::kBool, {9, 30}), g.tensor(DType::kBool, {30})};
+    check_row("xc.elementwise", p, {});
+  }
+  Problem p;
+  p.op = &get_op("CastLike");
+  p.inputs = {g.tensor(DType::kF32, {100}, -20, 20), g.tensor(DType::kI64, {1})};
+  check_row("xc.elementwise", p, {});
+}
+
+TEST_CASE("backends/elementwise: Cast between every pair of types") {
+  Generator g(14);
+  const DType types[] = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI8,
+                         DType::kI16, DType::kI32, DType::kI64, DType::kU8, DType::kU16,
+                         DType::kU32, DType::kU64, DType::kBool};
+  const int64_t numbers[] = {1, 11, 10, 16, 3, 5, 6, 7, 2, 4, 12, 13, 9};  // of ONNX
+  for (DType from : types)
+    for (size_t k = 0; k < std::size(types); ++k) {
+      Problem p;
+      p.op = &get_op("Cast");
+      p.attrs.set("to", numbers[k]);
+      const bool sign = is_signed(from) || (is_float(from) && (is_signed(types[k]) || is_float(types[k])));
+      p.inputs = {g.tensor(from, {3, 77}, sign ? -100 : 0, 100)};
+      INFO(name(from) << " to " << name(types[k]));
+      check_row("xc.elementwise", p, {});
+    }
+}
+
+/// Adds one to the last element of what another implementation computes.
+class OffByOne final : public Kernel {
+ public:
+  explicit OffByOne(std::unique_ptr<Kernel> inner) : inner_(std::move(inner)) {}
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+    struct Wrong final : BoundKernel {
+      std::shared_ptr<const BoundKernel> inner;
+      int64_t last = 0;
+      void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+        inner->run(args, begin, end);
+        static_cast<float*>(args.buffers[2])[last] *= 1.0001f;
+      }
+    };
+    auto out = std::make_shared<Wrong>();
+    out->inner = inner_->bind(context);
+    out->last = element_count(context.outputs[0].dims) - 1;
+    out->scratch_bytes = out->inner->scratch_bytes;
+    return out;
+  }
+
+ private:
+  std::unique_ptr<Kernel> inner_;
+};
+
+TEST_CASE("backends/harness: a planted wrong kernel is caught") {
+  Generator g(15);
+  Problem p;
+  p.op = &get_op("Add");
+  p.inputs = {g.tensor(DType::kF32, {3, 5}, 1, 2), g.tensor(DType::kF32, {3, 5}, 1, 2)};
+  const Node node = node_of(p);
+  const StepSpec spec = spec_of(p, node, {});
+  const Implementation& row = find_row("xc.elementwise", "Add");
+  OffByOne wrong(row.create(spec));
+  const auto got = run_kernel(wrong, p, {});
+  const auto want = run_reference(node, p.inputs);
+  CHECK_FALSE(difference(got[0], want[0], {2 * kUlpF32, 0}).empty());
+  CHECK(difference(run_row(row, p)[0], want[0], {2 * kUlpF32, 0}).empty());
+}
+
+TEST_CASE("backends/elementwise: refusals have a reason") {
+  Problem p;
+  p.op = &get_op("Equal");
+  p.inputs = {Tensor::of(std::vector<std::string>{"a"}), Tensor::of(std::vector<std::string>{"b"})};
+  const Node node = node_of(p);
+  const Verdict verdict = find_row("xc.elementwise", "Equal").supports(spec_of(p, node, {}));
+  CHECK_FALSE(verdict.yes());
+  CHECK(verdict.reason == "elements of type string");
+  CHECK(chosen_row(p) == "reference");
+}
+
+}  // namespace
+}  // namespace xc

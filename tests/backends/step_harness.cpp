@@ -1,0 +1,229 @@
+#include "backends/step_harness.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+
+namespace xc::test {
+
+int64_t Generator::integer(int64_t low, int64_t high) {
+  return low + static_cast<int64_t>(engine_() % static_cast<uint64_t>(high - low + 1));
+}
+
+double Generator::real(double low, double high) {
+  return low + (high - low) * static_cast<double>(engine_() >> 11) * 0x1p-53;
+}
+
+Tensor Generator::tensor(DType dtype, const Dims& dims, double low, double high) {
+  Tensor out(dtype, dims);
+  for (int64_t i = 0; i < out.count(); ++i) {
+    if (is_float(dtype)) store_double(out.data(), dtype, i, real(low, high));
+    else if (dtype == DType::kBool) store_int64(out.data(), dtype, i, integer(0, 1));
+    else store_int64(out.data(), dtype, i, integer(static_cast<int64_t>(low), static_cast<int64_t>(high)));
+  }
+  return out;
+}
+
+Tensor Generator::strided(const Tensor& tensor, int kind) {
+  if (!tensor || kind == 0) return tensor;
+  const size_t rank = tensor.dims().size();
+  Dims storage = tensor.dims();
+  std::vector<size_t> order(rank);
+  for (size_t i = 0; i < rank; ++i) order[i] = i;
+  if (kind == 1 && rank >= 2) std::swap(order[rank - 1], order[rank - 2]);  // transposed
+  if (kind == 3 && rank >= 3) {  // channels last
+    order.erase(order.begin() + 1);
+    order.push_back(1);
+  }
+  const int64_t pad = kind == 2 ? 3 : 0;
+  Dims strides(rank, 0);
+  int64_t next = kind == 2 ? 2 : 1;  // kind 2: gaps between elements and rows
+  for (size_t i = rank; i-- > 0;) {
+    strides[order[i]] = next;
+    next = next * std::max<int64_t>(1, tensor.dims()[order[i]]) + pad;
+  }
+  const int64_t elements = next + 64;
+  auto buffer = Buffer::allocate(elements * element_size(tensor.dtype()));
+  std::memset(buffer->data(), 0x5a, static_cast<size_t>(buffer->bytes()));
+  Tensor out(buffer, 0, tensor.dtype(), tensor.dims(), strides);
+  copy_elements(tensor.view(), out.view());
+  return out;
+}
+
+Node node_of(const Problem& problem) {
+  Node node;
+  node.op = problem.op;
+  node.name = "test";
+  node.attrs = problem.attrs;
+  uint32_t next = 0;
+  for (const Tensor& input : problem.inputs) node.inputs.push_back(input ? next++ : kNone);
+  for (size_t i = 0; i < problem.outputs; ++i) node.outputs.push_back(next++);
+  return node;
+}
+
+StepSpec spec_of(const Problem& problem, const Node& node, const RunOptions& options) {
+  StepSpec spec;
+  spec.op = problem.op;
+  spec.node = &node;
+  spec.post_ops = problem.post_ops;
+  spec.numerics = options.numerics;
+  spec.threads = options.threads;
+  int symbols = 0;
+  const auto add = [&](const Tensor& tensor, bool constant, std::vector<Operand>& to) {
+    Operand operand;
+    if (tensor) {
+      operand.dtype = tensor.dtype();
+      operand.dims = to_symbolic(tensor.dims());
+      operand.strides = to_symbolic(tensor.strides());
+      if (constant) operand.constant = tensor;
+      if (options.symbolic && !constant) {
+        for (Dim& dim : operand.dims) dim = Dim::symbol("d" + std::to_string(symbols++));
+        for (Dim& stride : operand.strides)
+          if (!(stride == Dim(1))) stride = Dim::symbol("s" + std::to_string(symbols++));
+      }
+    }
+    to.push_back(std::move(operand));
+  };
+  for (size_t i = 0; i < problem.inputs.size(); ++i)
+    add(problem.inputs[i], i < problem.constant.size() && problem.constant[i], spec.inputs);
+  for (const Tensor& input : problem.post_inputs) add(input, false, spec.inputs);
+  for (const Type& type : infer_concrete(node, problem.inputs))
+    add(Tensor(type.dtype, *to_concrete(*type.dims)), false, spec.outputs);
+  return spec;
+}
+
+const Implementation& find_row(std::string_view name, std::string_view op) {
+  for (const Implementation& row : cpu_backend().implementations())
+    if (row.name == name && (row.op == op || row.op == "*")) return row;
+  FAIL("no row " << name << " for " << op);
+  std::abort();
+}
+
+std::string chosen_row(const Problem& problem, const RunOptions& options) {
+  const Node node = node_of(problem);
+  const StepSpec spec = spec_of(problem, node, options);
+  for (const Implementation& row : cpu_backend().implementations())
+    if ((row.op == problem.op->name || row.op == "*") && row.supports(spec).yes())
+      return std::string(row.name);
+  return {};
+}
+
+std::vector<Tensor> run_kernel(Kernel& kernel, const Problem& problem, const RunOptions& options) {
+  const Node node = node_of(problem);
+  if (options.prepare) kernel.prepare();
+  std::vector<Tensor> inputs = problem.inputs, outputs;
+  inputs.insert(inputs.end(), problem.post_inputs.begin(), problem.post_inputs.end());
+  Generator generator(1);
+  for (const Type& type : infer_concrete(node, problem.inputs)) {
+    Tensor out(type.dtype, *to_concrete(*type.dims));
+    if (type.dtype != DType::kString)
+      std::memset(out.data(), 0x77, static_cast<size_t>(out.byte_size()));
+    outputs.push_back(generator.strided(out, options.output_kind));
+  }
+  std::vector<BoundOperand> in, out;
+  std::vector<void*> buffers;
+  for (const Tensor& t : inputs) {
+    in.push_back({t.dims(), t.strides()});
+    buffers.push_back(t ? t.data() : nullptr);
+  }
+  for (const Tensor& t : outputs) {
+    out.push_back({t.dims(), t.strides()});
+    buffers.push_back(t.data());
+  }
+  const auto bound = kernel.bind({in, out, options.background});
+  const int64_t pieces = options.pieces == 0 ? bound->tasks : std::min(options.pieces, bound->tasks);
+  const auto scratch = Buffer::allocate(bound->scratch_bytes);
+  for (int64_t piece = pieces; piece-- > 0;) {  // backwards: tasks are independent
+    std::memset(scratch->data(), 0xff, static_cast<size_t>(scratch->bytes()));
+    bound->run({buffers.data(), scratch->data()}, bound->tasks * piece / pieces,
+               bound->tasks * (piece + 1) / pieces);
+  }
+  return outputs;
+}
+
+std::vector<Tensor> run_row(const Implementation& row, const Problem& problem,
+                            const RunOptions& options) {
+  const Node node = node_of(problem);
+  const StepSpec spec = spec_of(problem, node, options);
+  const Verdict verdict = row.supports(spec);
+  REQUIRE_MESSAGE(verdict.yes(), row.name << " refuses " << problem.op->name << ": " << verdict.reason);
+  const auto kernel = row.create(spec);
+  return run_kernel(*kernel, problem, options);
+}
+
+std::string difference(const Tensor& got, const Tensor& want, Bounds bounds) {
+  if (got.dtype() != want.dtype() || got.dims() != want.dims())
+    return fmt::format("{}{} instead of {}{}", name(got.dtype()), to_text(got.dims()),
+                       name(want.dtype()), to_text(want.dims()));
+  const Tensor a = got.to_contiguous(), b = want.to_contiguous();
+  double worst = 0;
+  std::string text;
+  for (int64_t i = 0; i < a.count(); ++i) {
+    double x, y;
+    if (is_float(a.dtype())) {
+      x = load_double(a.data(), a.dtype(), i);
+      y = load_double(b.data(), b.dtype(), i);
+    } else {
+      const int64_t m = load_int64(a.data(), a.dtype(), i), n = load_int64(b.data(), b.dtype(), i);
+      if (m == n) continue;
+      x = static_cast<double>(m);
+      y = static_cast<double>(n);
+    }
+    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+    const double excess = std::fabs(x - y) / (bounds.absolute + bounds.relative * std::fabs(y));
+    if (!(excess <= 1) && (text.empty() || excess > worst)) {
+      worst = excess;
+      text = fmt::format("element {} of {}{} is {} instead of {}", i, name(a.dtype()),
+                         to_text(a.dims()), x, y);
+    }
+  }
+  return text;
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  const Tensor x = a.to_contiguous(), y = b.to_contiguous();
+  return x.dtype() == y.dtype() && x.dims() == y.dims() &&
+         std::memcmp(x.data(), y.data(), static_cast<size_t>(x.byte_size())) == 0;
+}
+
+void check_row(std::string_view row_name, const Problem& problem, Bounds bounds) {
+  const Implementation& row = find_row(row_name, problem.op->name);
+  const Node node = node_of(problem);
+  if (!problem.post_ops.empty()) FAIL("check_row compares without post-ops");
+  const std::vector<Tensor> want = run_reference(node, problem.inputs);
+  std::vector<Tensor> first;
+  for (int kind = 0; kind < Generator::kStrideKinds; ++kind) {
+    for (int64_t pieces : {1, 3, 0}) {
+      if (pieces != 1 && kind > 1) continue;
+      Problem strided = problem;
+      Generator generator(7);
+      for (size_t i = 0; i < strided.inputs.size(); ++i)
+        if (i >= problem.constant.size() || !problem.constant[i])
+          strided.inputs[i] = generator.strided(problem.inputs[i], kind);
+      RunOptions options;
+      options.pieces = pieces;
+      options.output_kind = kind;
+      options.symbolic = kind % 2 == 1;
+      const StepSpec spec = spec_of(strided, node, options);
+      // Strides may be refused, the plain case may not.
+      if (kind != 0 && !row.supports(spec).yes()) continue;
+      const std::vector<Tensor> got = run_row(row, strided, options);
+      REQUIRE(got.size() == want.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        const std::string wrong = difference(got[i], want[i], bounds);
+        CHECK_MESSAGE(wrong.empty(), row_name << " " << problem.op->name << " strides " << kind
+                                              << " pieces " << pieces << ": " << wrong);
+        if (!wrong.empty()) return;
+      }
+      if (kind == 0) {
+        if (first.empty()) first = got;
+        for (size_t i = 0; i < got.size(); ++i)
+          CHECK_MESSAGE(same_bits(got[i], first[i]),
+                        row_name << " " << problem.op->name << " differs with " << pieces << " pieces");
+      }
+    }
+  }
+}
+
+}  // namespace xc::test

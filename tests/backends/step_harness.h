@@ -1,0 +1,75 @@
+// Runs one step through one implementation row and through the op's reference, and compares.
+#pragma once
+
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "backends/step.h"
+#include "ops/infer.h"
+#include "ops/registry.h"
+
+namespace xc::test {
+
+/// Deterministic operands. Floats are uniform in [low, high); integers too, rounded.
+class Generator {
+ public:
+  explicit Generator(uint64_t seed) : engine_(seed) {}
+  int64_t integer(int64_t low, int64_t high);  ///< inclusive
+  double real(double low, double high);
+  Tensor tensor(DType dtype, const Dims& dims, double low = -2, double high = 2);
+  /// The same elements under other strides: axes permuted in memory, padding between rows, reversed
+  /// axes, as `kind` (0 = row-major) says.
+  Tensor strided(const Tensor& tensor, int kind);
+  static constexpr int kStrideKinds = 4;
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+struct Problem {
+  const OpDef* op = nullptr;
+  Attrs attrs;
+  std::vector<Tensor> inputs;      ///< undefined = absent
+  std::vector<bool> constant;      ///< which inputs are weights; empty = none
+  size_t outputs = 1;
+  std::vector<PostOp> post_ops;
+  std::vector<Tensor> post_inputs;
+};
+
+struct RunOptions {
+  int64_t pieces = 1;        ///< calls of run() the tasks are spread over; 0 = one per task
+  bool prepare = false;      ///< call Kernel::prepare() before bind()
+  bool background = false;
+  int output_kind = 0;       ///< strides of the outputs, as Generator::strided
+  bool symbolic = false;     ///< dims of non-constant operands are symbols for supports() and create()
+  Numerics numerics = Numerics::kTolerant;
+  int threads = 1;
+};
+
+Node node_of(const Problem& problem);
+StepSpec spec_of(const Problem& problem, const Node& node, const RunOptions& options);
+/// The row of that name for the op; fails the test when there is none.
+const Implementation& find_row(std::string_view name, std::string_view op);
+/// What the CPU backend would choose; empty when nothing accepts the step.
+std::string chosen_row(const Problem& problem, const RunOptions& options = {});
+/// Runs the step. Fails the test when the row refuses it.
+std::vector<Tensor> run_row(const Implementation& row, const Problem& problem,
+                            const RunOptions& options = {});
+/// As run_row, with any implementation object (planted bugs).
+std::vector<Tensor> run_kernel(Kernel& kernel, const Problem& problem, const RunOptions& options);
+
+struct Bounds {
+  double relative = 0;
+  double absolute = 0;
+};
+/// Empty when equal within bounds (NaN equals NaN), else a sentence about the worst element.
+std::string difference(const Tensor& got, const Tensor& want, Bounds bounds);
+bool same_bits(const Tensor& a, const Tensor& b);
+
+/// Runs row against reference over stride kinds, splits and symbolic dims, and checks.
+void check_row(std::string_view row, const Problem& problem, Bounds bounds);
+
+}  // namespace xc::test
