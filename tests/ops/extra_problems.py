@@ -1,0 +1,186 @@
+"""Operator problems beyond the standard's own examples; onnxruntime gives the answers."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from onnx import helper
+
+
+@dataclass
+class Problem:
+    name: str
+    node: onnx.NodeProto
+    inputs: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def arrays(self) -> list[np.ndarray]:
+        return list(self.inputs.values())
+
+    def model(self) -> onnx.ModelProto:
+        inputs = [
+            helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+            for k, v in self.inputs.items()
+        ]
+        outputs = [onnx.ValueInfoProto(name=k) for k in self.node.output if k]
+        graph = helper.make_graph([self.node], self.name, inputs, outputs)
+        opset = helper.make_opsetid("", 21)
+        model = helper.make_model(graph, opset_imports=[opset], ir_version=10)
+        return onnx.shape_inference.infer_shapes(model)  # types of the outputs
+
+
+class Maker:
+    """Random inputs, the same at every run."""
+
+    def __init__(self) -> None:
+        self.random = np.random.default_rng(20240607)
+
+    def floats(self, *dims: int) -> np.ndarray:
+        return np.round(self.random.standard_normal(dims), 3).astype(np.float32)
+
+    def problem(self, name: str, op: str, outputs: int, arrays: list, **attrs: object) -> Problem:
+        """`arrays` may hold None for absent inputs."""
+        names = ["" if a is None else f"x{i}" for i, a in enumerate(arrays)]
+        attrs = {k: v for k, v in attrs.items() if v != []}
+        node = helper.make_node(op, names, [f"y{i}" for i in range(outputs)], **attrs)
+        inputs = {n: np.asarray(a) for n, a in zip(names, arrays) if n}
+        return Problem(name, node, inputs)
+
+
+def recurrent(m: Maker) -> Iterator[Problem]:
+    seq, batch, size, hidden = 4, 3, 2, 3
+    lengths = np.array([4, 2, 3], np.int32)
+    for op, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
+        for direction in ("forward", "reverse", "bidirectional"):
+            dirs = 2 if direction == "bidirectional" else 1
+            x = m.floats(seq, batch, size)
+            w, r = m.floats(dirs, gates * hidden, size), m.floats(dirs, gates * hidden, hidden)
+            b, h0 = m.floats(dirs, 2 * gates * hidden), m.floats(dirs, batch, hidden)
+            arrays = [x, w, r, b, lengths, h0]
+            attrs: dict = {"hidden_size": hidden, "direction": direction}
+            outputs = 2
+            if op == "LSTM":
+                arrays += [m.floats(dirs, batch, hidden), m.floats(dirs, 3 * hidden)]
+                outputs = 3
+            yield m.problem(f"{op}_{direction}_lengths", op, outputs, arrays, **attrs)
+            yield m.problem(f"{op}_{direction}_plain", op, outputs, arrays[:3], **attrs)
+            yield m.problem(f"{op}_{direction}_clip", op, outputs, arrays, clip=0.4, **attrs)
+        w, r, b = arrays[1][:1], arrays[2][:1], arrays[3][:1]
+        count = {"LSTM": 3, "GRU": 2, "RNN": 1}[op]
+        for names, alpha, beta in (
+            (["HardSigmoid", "ScaledTanh", "Affine"], [0.3, 1.5, 0.7], [0.4, 0.5, 0.1]),
+            (["Relu", "LeakyRelu", "Softsign"], [0.2], []),
+            (["Sigmoid", "Softplus", "Elu"], [0.6], []),
+            (["ThresholdedRelu", "Relu", "Tanh"], [0.3], []),
+        ):
+            yield m.problem(
+                f"{op}_{names[0]}_{names[1]}", op, 2, [x, w, r, b],
+                hidden_size=hidden, activations=names[:count],
+                activation_alpha=alpha, activation_beta=beta,
+            )  # fmt: skip
+    yield m.problem("GRU_reset_after", "GRU", 2,
+                    [x, m.floats(1, 9, 2), m.floats(1, 9, 3), m.floats(1, 18)],
+                    hidden_size=3, linear_before_reset=1)  # fmt: skip
+    yield m.problem("LSTM_coupled", "LSTM", 3,
+                    [x, m.floats(1, 12, 2), m.floats(1, 12, 3), m.floats(1, 24)],
+                    hidden_size=3, input_forget=1)  # fmt: skip
+
+
+def windows(m: Maker) -> Iterator[Problem]:
+    x1, x2, x3 = m.floats(2, 4, 9), m.floats(1, 4, 7, 8), m.floats(1, 2, 5, 4, 6)
+    yield m.problem("conv_1d_dilated", "Conv", 1, [x1, m.floats(6, 2, 3), m.floats(6)],
+                    group=2, dilations=[2], pads=[2, 1])  # fmt: skip
+    yield m.problem("conv_2d_depthwise", "Conv", 1, [x2, m.floats(8, 1, 3, 3), m.floats(8)],
+                    group=4, strides=[2, 1], pads=[1, 0, 1, 2])  # fmt: skip
+    yield m.problem("conv_3d", "Conv", 1, [x3, m.floats(3, 2, 2, 3, 2)], strides=[1, 2, 3])
+    for auto in ("SAME_UPPER", "SAME_LOWER", "VALID"):
+        yield m.problem(f"conv_{auto}", "Conv", 1, [x2, m.floats(2, 4, 3, 2)],
+                        auto_pad=auto, strides=[2, 3])  # fmt: skip
+        for op in ("MaxPool", "AveragePool", "LpPool"):
+            yield m.problem(f"{op}_{auto}", op, 1, [x2], auto_pad=auto, kernel_shape=[3, 2],
+                            strides=[2, 3])  # fmt: skip
+    for x, spatial in ((x1, 1), (x2, 2), (x3, 3)):
+        for ceil in (0, 1):
+            attrs = {"kernel_shape": [3] * spatial, "strides": [2] * spatial, "ceil_mode": ceil,
+                     "pads": [1] * (2 * spatial)}  # fmt: skip
+            yield m.problem(f"MaxPool_{spatial}d_ceil{ceil}", "MaxPool", 2, [x], **attrs)
+            for include in (0, 1):
+                yield m.problem(f"AveragePool_{spatial}d_ceil{ceil}_pad{include}", "AveragePool", 1,
+                                [x], count_include_pad=include, **attrs)  # fmt: skip
+    yield m.problem("MaxPool_dilated_columns", "MaxPool", 2, [x2], kernel_shape=[2, 3],
+                    dilations=[2, 2], storage_order=1, pads=[1, 0, 0, 2])  # fmt: skip
+    yield m.problem("AveragePool_dilated", "AveragePool", 1, [x2], kernel_shape=[2, 3],
+                    dilations=[2, 2], pads=[1, 0, 1, 2], count_include_pad=1)  # fmt: skip
+
+
+def products(m: Maker) -> Iterator[Problem]:
+    for a, b in (((3,), (3,)), ((2, 3), (3,)), ((3,), (4, 3, 2)), ((2, 1, 3, 4), (5, 4, 2)),
+                 ((0, 3), (3, 2)), ((2, 0), (0, 3)), ((1, 2, 3), (3, 3))):  # fmt: skip
+        name = "matmul_" + "_by_".join("x".join(map(str, d)) for d in (a, b))
+        yield m.problem(name, "MatMul", 1, [m.floats(*a), m.floats(*b)])
+    big = np.array([[2**31 - 1, 7], [-3, 2**30]], np.int32)
+    yield m.problem("matmul_wraps", "MatMul", 1, [big, big])
+    for c in ((), (1,), (4,), (3, 1), (1, 4), (3, 4)):
+        yield m.problem(f"gemm_c_{'x'.join(map(str, c))}", "Gemm", 1,
+                        [m.floats(2, 3), m.floats(4, 2), m.floats(*c)],
+                        transA=1, transB=1, alpha=0.5, beta=2.0)  # fmt: skip
+
+
+def norms(m: Maker) -> Iterator[Problem]:
+    x = m.floats(2, 4, 3, 5)
+    for axis in (1, 2, -1):
+        dims = x.shape[axis:]
+        yield m.problem(f"layer_norm_axis_{axis}", "LayerNormalization", 3,
+                        [x, m.floats(*dims), m.floats(*dims)], axis=axis, epsilon=0.01)  # fmt: skip
+    half = x.astype(np.float16)
+    yield m.problem("layer_norm_f16", "LayerNormalization", 1,
+                    [half, half[0, 0, 0], half[1, 0, 0]])  # fmt: skip
+    yield m.problem("batch_norm_2d", "BatchNormalization", 1,
+                    [x, m.floats(4), m.floats(4), m.floats(4), np.abs(m.floats(4))])  # fmt: skip
+    yield m.problem("instance_norm_1d", "InstanceNormalization", 1,
+                    [x[0], m.floats(3)[:3], m.floats(3)])  # fmt: skip
+    for axis in (0, 1, -1):
+        for op in ("Softmax", "LogSoftmax", "Hardmax"):
+            yield m.problem(f"{op}_axis_{axis}", op, 1, [x * 5], axis=axis)
+
+
+def quantisation(m: Maker) -> Iterator[Problem]:
+    x = m.floats(2, 3, 4) * 20
+    scale, zero = np.array([0.1, 0.7, 0.02], np.float32), np.array([3, 120, 250], np.uint8)
+    yield m.problem("quantize_axis", "QuantizeLinear", 1, [x, scale, zero], axis=1)
+    yield m.problem("quantize_i8", "QuantizeLinear", 1,
+                    [x, np.float32(0.05), np.int8(-7)])  # fmt: skip
+    ties = np.array([0.5, 1.5, 2.5, -0.5, -1.5, np.inf, -np.inf], np.float32)
+    yield m.problem("quantize_ties", "QuantizeLinear", 1, [ties, np.float32(1), np.uint8(10)])
+    bytes_ = m.random.integers(0, 255, (2, 3, 4)).astype(np.uint8)
+    yield m.problem("dequantize_axis", "DequantizeLinear", 1, [bytes_, scale, zero], axis=-2)
+    yield m.problem("dequantize_block", "DequantizeLinear", 1,
+                    [bytes_, np.abs(m.floats(2, 3, 2)), bytes_[:, :, :2]],
+                    axis=2, block_size=2)  # fmt: skip
+
+
+def shapes(m: Maker) -> Iterator[Problem]:
+    x = m.floats(3, 4, 5)
+    for mode in ("constant", "edge", "reflect", "wrap"):
+        pads = np.array([1, 0, 2, 0, 3, 1], np.int64)
+        yield m.problem(f"pad_{mode}", "Pad", 1, [x, pads], mode=mode)
+        cut = np.array([-1, 2, 0, 0, -1, -2], np.int64)
+        yield m.problem(f"pad_{mode}_negative", "Pad", 1, [x, cut], mode=mode)
+    image = m.floats(1, 2, 4, 5)
+    for mode in ("nearest", "linear", "cubic"):
+        for coordinates in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel",
+                            "half_pixel_symmetric"):  # fmt: skip
+            sizes = np.array([1, 2, 7, 3], np.int64)
+            yield m.problem(f"resize_{mode}_{coordinates}", "Resize", 1,
+                            [image, None, None, sizes], mode=mode,
+                            coordinate_transformation_mode=coordinates)  # fmt: skip
+    scales = np.array([1, 1, 2, 0.5], np.float32)
+    for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
+        yield m.problem(f"resize_{rounding}", "Resize", 1, [image, None, scales],
+                        nearest_mode=rounding)  # fmt: skip
+
+
+def problems() -> Iterator[Problem]:
+    for family in (recurrent, windows, products, norms, quantisation, shapes):
+        yield from family(Maker())

@@ -1,0 +1,104 @@
+// The references of operators against the standard's own examples and onnxruntime.
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "ops/infer.h"
+#include "ops/op_case.h"
+#include "support/paths.h"
+
+using namespace xc;
+using namespace xc::test;
+
+namespace {
+
+/// XC_OP_CASES points at another directory of case files.
+std::string cases_directory() {
+  const char* other = std::getenv("XC_OP_CASES");
+  return other ? other : std::string(source_dir()) + "/tests/ops/cases";
+}
+
+template <class Body>
+void for_each_case(Body body) {
+  for (const std::string& file : case_files(cases_directory())) {
+    std::vector<OpCase> cases;
+    CAPTURE(file);
+    try {
+      cases = load_cases(file);
+    } catch (const Error& error) {
+      FAIL_CHECK(error.message());
+      continue;
+    }
+    for (OpCase& each : cases) {
+      CAPTURE(each.name);
+      try {
+        body(each);
+      } catch (const Error& error) {
+        FAIL_CHECK(error.message());
+      }
+    }
+  }
+}
+
+void check_outputs(const OpCase& each, const std::vector<Tensor>& actual) {
+  REQUIRE(actual.size() == each.expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    CAPTURE(i);
+    CHECK(difference(each, i, actual[i]) == "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ops/reference: standard examples") {
+  for_each_case([](OpCase& each) { check_outputs(each, run_references(each.graph, each.inputs)); });
+}
+
+TEST_CASE("ops/reference: operands of any strides") {
+  for_each_case([](OpCase& each) {
+    std::vector<Tensor> inputs;
+    for (const Tensor& t : each.inputs) inputs.push_back(with_odd_strides(t));
+    check_outputs(each, run_references(each.graph, inputs));
+  });
+}
+
+// Every dim becomes a symbol; the inferred expressions must give the sizes the run had.
+TEST_CASE("ops/infer: symbolic sizes agree with those of a run") {
+  for_each_case([](OpCase& each) {
+    Graph& graph = each.graph;
+    std::map<std::string, int64_t> values;
+    for (size_t i = 0; i < graph.inputs.size(); ++i) {
+      const Tensor& actual = each.inputs[i];
+      Value& value = graph.value(graph.inputs[i]);
+      if (is_integer(actual.dtype()) && actual.rank() <= 1) {  // may choose shapes: by value
+        int64_t k = 0;
+        for (int64_t v : actual.to_int64s()) values[fmt::format("{}[{}]", value.name, k++)] = v;
+        continue;
+      }
+      SymDims dims;
+      for (int64_t size : actual.dims()) {
+        const std::string symbol = fmt::format("d{}", values.size());
+        values[symbol] = size;
+        dims.push_back(Dim::symbol(symbol));
+      }
+      value.type.dims = dims;
+    }
+    infer_types(graph);
+    for (size_t i = 0; i < graph.outputs.size(); ++i) {
+      const Type& type = graph.value(graph.outputs[i]).type;
+      CAPTURE(type.text());
+      CHECK(type.dtype == each.expected[i].dtype());
+      REQUIRE(type.dims);
+      REQUIRE(type.dims->size() == each.expected[i].dims().size());
+      for (size_t k = 0; k < type.dims->size(); ++k) {
+        const auto size = (*type.dims)[k].evaluate([&](const std::string& s) {
+          const auto it = values.find(s);
+          return it == values.end() ? std::nullopt : std::optional<int64_t>(it->second);
+        });
+        if (size) CHECK(*size == each.expected[i].dims()[k]);  // none: only the run can tell
+      }
+    }
+  });
+}
