@@ -58,7 +58,7 @@ Attr attr_of(const json& from) {
 OpCase case_of(const json& from) {
   OpCase out;
   out.name = from.at("name");
-  out.absolute_error = from.at("absolute_error");
+  out.absolute_error = from.value("absolute_error", 0.0);
   std::map<std::string, ValueId> ids;
   const auto value_id = [&](const std::string& name) {
     if (name.empty()) return kNone;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "ir/patch.h"
 #include "ops/infer.h"
 #include "ops/op_case.h"
 #include "support/paths.h"
@@ -101,4 +102,35 @@ TEST_CASE("ops/infer: symbolic sizes agree with those of a run") {
       }
     }
   });
+}
+
+TEST_CASE("ops/expand: simpler ops give the same values") {
+  int expanded = 0;
+  for_each_case([&](OpCase& each) {
+    infer_types(each.graph);
+    Patch patch(each.graph, "expand");
+    for (NodeId id : each.graph.order()) {
+      const Node& node = each.graph.node(id);
+      if (!node.op->expand) continue;
+      const auto results = node.op->expand(each.graph, node, patch);
+      if (results.empty()) continue;
+      ++expanded;
+      REQUIRE(results.size() == node.outputs.size());
+      for (size_t k = 0; k < results.size(); ++k)
+        if (node.outputs[k] != kNone) patch.replace(node.outputs[k], results[k]);
+      patch.remove(id);
+    }
+    if (patch.empty()) return;
+    const auto types = [&] {
+      std::vector<std::string> out;
+      for (ValueId id : each.graph.outputs) out.push_back(each.graph.value(id).type.text());
+      return out;
+    };
+    const auto before = types();
+    patch.apply();
+    infer_types(each.graph);
+    CHECK(types() == before);
+    check_outputs(each, run_references(each.graph, each.inputs));
+  });
+  CHECK(expanded > 0);
 }
