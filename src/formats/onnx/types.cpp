@@ -1,0 +1,159 @@
+#include "formats/onnx/types.h"
+
+#include <array>
+#include <protozero/pbf_writer.hpp>
+
+#include "formats/utf8.h"
+
+namespace xc::onnx {
+namespace {
+
+using enum DType;
+/// Index = TensorProto.DataType.
+constexpr std::array<DType, 27> kTypes{
+    kUndefined,  kF32,        kU8,     kI8,         kU16, kI16, kI32,    kI64,    kString,
+    kBool,       kF16,        kF64,    kU32,        kU64, kC64, kC128,   kBF16,   kF8E4M3FN,
+    kF8E4M3FNUZ, kF8E5M2,     kF8E5M2FNUZ, kU4,     kI4,  kF4E2M1, kF8E8M0, kU2,  kI2};
+
+constexpr int kMaxTypeDepth = 8;
+
+struct TypeDecoder {
+  const Source& source;
+  const std::string& value_name;
+  bool symbols;
+
+  std::optional<SymDims> shape(Bytes body) const {
+    SymDims dims;
+    bool all_numbers = true;
+    for (Message m(source, body); m.next();) {
+      if (m.field() != 1) {
+        m.skip();
+        continue;
+      }
+      if (static_cast<int>(dims.size()) >= source.limits.rank)
+        fail(Status::kLimit, "'{}' has more than {} dimensions", printable(value_name),
+             source.limits.rank);
+      std::optional<int64_t> number;
+      Bytes parameter;
+      for (Message d(source, m.bytes()); d.next();) switch (d.field()) {
+          case 1: number = d.integer(); break;
+          case 2: parameter = d.name(); break;
+          default: d.skip();
+        }
+      // Exporters write unknown dims as -1 or 0 with a name; a plain 0 is an empty tensor.
+      if (number && *number >= 0 && parameter.empty()) {
+        dims.emplace_back(*number);
+        continue;
+      }
+      if (number && *number < -1)
+        fail(Status::kInvalidModel, "'{}' has dimension {}", printable(value_name), *number);
+      all_numbers = false;
+      const std::string axis_name = value_name + "_d" + std::to_string(dims.size());
+      dims.push_back(Dim::symbol(
+          symbol_name(parameter.empty() ? std::string_view(axis_name) : std::string_view(parameter))));
+    }
+    if (!all_numbers && !symbols) return std::nullopt;
+    return dims;
+  }
+
+  Type tensor(Bytes body) const {
+    Type out;
+    for (Message m(source, body); m.next();) switch (m.field()) {
+        case 1: out.dtype = dtype_from_onnx(m.integer()); break;
+        case 2: out.dims = shape(m.bytes()); break;
+        default: m.skip();
+      }
+    return out;
+  }
+
+  Type container(Bytes body, Type::Kind kind, int depth) const {
+    Type out;
+    out.kind = kind;
+    const uint32_t element_field = kind == Type::Kind::kMap ? 2 : 1;
+    for (Message m(source, body); m.next();) {
+      if (m.field() == element_field)
+        out.element = std::make_shared<const Type>(any(m.bytes(), depth + 1));
+      else if (m.field() == 1)
+        out.dtype = dtype_from_onnx(m.integer());
+      else
+        m.skip();
+    }
+    if (!out.element) out.element = std::make_shared<const Type>();
+    return out;
+  }
+
+  Type any(Bytes body, int depth) const {
+    if (depth > kMaxTypeDepth)
+      fail(Status::kLimit, "the type of '{}' is nested deeper than {}", printable(value_name),
+           kMaxTypeDepth);
+    Type out;
+    for (Message m(source, body); m.next();) switch (m.field()) {
+        case 1: out = tensor(m.bytes()); break;
+        case 4: out = container(m.bytes(), Type::Kind::kSequence, depth); break;
+        case 5: out = container(m.bytes(), Type::Kind::kMap, depth); break;
+        case 9: out = container(m.bytes(), Type::Kind::kOptional, depth); break;
+        case 7:
+        case 8:
+          fail(Status::kUnsupported, "'{}' has an opaque or sparse type; only tensors, sequences, "
+               "optionals and maps are supported", printable(value_name));
+        default: m.skip();
+      }
+    return out;
+  }
+};
+
+}  // namespace
+
+DType dtype_from_onnx(int64_t data_type) {
+  if (data_type < 0 || data_type >= static_cast<int64_t>(kTypes.size()))
+    fail(Status::kInvalidModel, "element type {} is not one of ONNX", data_type);
+  return kTypes[static_cast<size_t>(data_type)];
+}
+
+int32_t dtype_to_onnx(DType dtype) {
+  for (size_t i = 0; i < kTypes.size(); ++i)
+    if (kTypes[i] == dtype) return static_cast<int32_t>(i);
+  return 0;
+}
+
+std::string symbol_name(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    const bool special = std::string_view("+-*/(),[]{}<>=;:\"'% \t\n\r").find(c) !=
+                         std::string_view::npos;
+    out += special ? '_' : c;
+  }
+  if (out.empty()) return "_";
+  if (out[0] >= '0' && out[0] <= '9') out.insert(out.begin(), '_');
+  return out;
+}
+
+Type decode_type(const Source& source, Bytes body, const std::string& value_name, bool symbols) {
+  return TypeDecoder{source, value_name, symbols}.any(body, 0);
+}
+
+std::string encode_type(const Type& type) {
+  std::string out;
+  protozero::pbf_writer writer(out);
+  if (type.kind == Type::Kind::kTensor) {
+    protozero::pbf_writer tensor(writer, 1);
+    tensor.add_int32(1, dtype_to_onnx(type.dtype));
+    if (!type.dims) return tensor.commit(), out;
+    protozero::pbf_writer shape(tensor, 2);
+    for (const Dim& d : *type.dims) {
+      protozero::pbf_writer dim(shape, 1);
+      if (d.is_constant()) dim.add_int64(1, d.value());
+      else dim.add_string(2, d.text());
+    }
+    return shape.commit(), tensor.commit(), out;
+  }
+  const bool map = type.kind == Type::Kind::kMap;
+  const uint32_t field = map ? 5 : type.kind == Type::Kind::kSequence ? 4 : 9;
+  protozero::pbf_writer container(writer, field);
+  if (map) container.add_int32(1, dtype_to_onnx(type.dtype));
+  container.add_message(map ? 2 : 1, type.element ? encode_type(*type.element) : std::string());
+  container.commit();
+  return out;
+}
+
+}  // namespace xc::onnx
