@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "ops/support.h"
+#include "tensor/small_float.h"
 
 namespace xc {
 
@@ -27,9 +28,25 @@ std::string print_number(const TensorView& from, int64_t i) {
   return fmt::format("{}", static_cast<float>(v));
 }
 
-void cast_number(const TensorView& from, int64_t i, const TensorView& to, int64_t o) {
+/// A power of two for E8M0: exact ones stay, others go up or down as asked.
+double power_of_two(double v, CastOptions::Round round) {
+  if (!(v > 0) || !std::isfinite(v) || round == CastOptions::Round::kNearest) return v;
+  int exponent = 0;
+  const double mantissa = std::frexp(v, &exponent);  // in [0.5, 1)
+  return std::ldexp(
+      1, mantissa == 0.5 || round == CastOptions::Round::kDown ? exponent - 1 : exponent);
+}
+
+void cast_number(const TensorView& from, int64_t i, const TensorView& to, int64_t o,
+                 const CastOptions& options) {
   if (to.dtype == DType::kBool) {
     to.as<uint8_t>()[o] = load_double(from.data, from.dtype, i) != 0;
+  } else if (is_small_float(to.dtype)) {
+    double v = load_double(from.data, from.dtype, i);
+    if (to.dtype == DType::kF8E8M0) v = power_of_two(v, options.round);
+    to.as<uint8_t>()[o] = small_float_code(to.dtype, v, options.saturate);
+  } else if (is_float(from.dtype) && is_integer(to.dtype) && info(to.dtype).bits < 8) {
+    store_wrapped(to.data, to.dtype, o, load_int64(from.data, from.dtype, i));
   } else if (is_float(from.dtype)) {
     store_double(to.data, to.dtype, o, load_double(from.data, from.dtype, i));
   } else if (is_integer(to.dtype)) {
@@ -45,7 +62,7 @@ void cast_number(const TensorView& from, int64_t i, const TensorView& to, int64_
 
 }  // namespace
 
-void cast_elements(const TensorView& from, const TensorView& to, bool) {
+void cast_elements(const TensorView& from, const TensorView& to, const CastOptions& options) {
   for_each_offset<2>(to.dims, {from.strides, to.strides}, [&](const auto& at) {
     if (from.dtype == DType::kString && to.dtype == DType::kString)
       to.as<std::string>()[at[1]] = from.as<std::string>()[at[0]];
@@ -54,7 +71,7 @@ void cast_elements(const TensorView& from, const TensorView& to, bool) {
     else if (to.dtype == DType::kString)
       to.as<std::string>()[at[1]] = print_number(from, at[0]);
     else
-      cast_number(from, at[0], to, at[1]);
+      cast_number(from, at[0], to, at[1], options);
   });
 }
 

@@ -11,7 +11,9 @@ void infer_dropout(InferContext& c) {
   check_dtype(c, 2, kBools);
   if (c.has(2)) {
     const auto training = c.ints(2);
-    if (!training || training->front() != 0)
+    const Tensor* ratio = c.has(1) ? c.inputs[1].value : nullptr;
+    const bool keeps_all = ratio && *ratio && ratio->count() == 1 && ratio->to_doubles()[0] == 0;
+    if ((!training || training->front() != 0) && !keeps_all)
       fail(Status::kUnsupported, "unsupported: Dropout in training mode");
   }
   infer_same(c);

@@ -109,9 +109,10 @@ void register_logic(OpList& ops) {
   add(bitwise("BitwiseOr", [](auto x, auto y, auto&) { return bit_or(x, y); }));
   add(bitwise("BitwiseXor", [](auto x, auto y, auto&) { return bit_xor(x, y); }));
   add(row<kWhole | kLoop, kInts, 1>("BitwiseNot", [](auto x, auto&) { return bit_not(x); }));
+  // By the width or more, or by a negative amount: all bits go; right shifts keep the sign.
   AttrSpec direction = choice_attr("direction", "LEFT|RIGHT");
   direction.required = true;
-  add(row<kWhole | kLoop, kUnsignedInts, 2>(
+  add(row<kWhole | kLoop, kInts, 2>(
       "BitShift", [](auto x, auto y, auto& p) { return p[0] == 0 ? shl(x, y) : shr(x, y); },
       {1, false, {direction}}));
 }

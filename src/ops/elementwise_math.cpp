@@ -60,7 +60,7 @@ void register_rectifiers(OpList& ops) {
       "Relu", [](auto x, auto&) { return max(x, like(x, 0)); }));
   add(real_unary("LeakyRelu", 2,
                  [](auto x, auto& p) { return select(lt(x, like(x, 0)), x * p[0], x); },
-                 {float_attr("alpha", 0.01)}));
+                 {float_attr("alpha", 0.01f)}));
   add(row<kReal | kWhole | kLoop, kNumbers, 2>(
       "PRelu", [](auto x, auto y, auto&) { return select(lt(x, like(x, 0)), x * y, x); }, {2}));
   add(real_unary("ThresholdedRelu", 1,
@@ -94,7 +94,7 @@ void register_sigmoids(OpList& ops) {
   add(real_unary("Sigmoid", 15, [](auto x, auto&) { return sigmoid(x); }));
   add(real_unary("HardSigmoid", 3,
                  [](auto x, auto& p) { return max(min(x * p[0] + p[1], like(x, 1)), like(x, 0)); },
-                 {float_attr("alpha", 0.2), float_attr("beta", 0.5)}));
+                 {float_attr("alpha", 0.2f), float_attr("beta", 0.5)}));
   add(real_unary("HardSwish", 4, [](auto x, auto&) {
     return x * max(min(x * (1.0 / 6) + 0.5, like(x, 1)), like(x, 0));
   }));

@@ -118,7 +118,12 @@ void infer_cast_like(InferContext& c) {
 }
 
 void reference_cast(const ReferenceContext& c) {
-  cast_elements(c.inputs[0], c.outputs[0], c.attrs().get_int("saturate", 1) != 0);
+  CastOptions options;
+  options.saturate = c.attrs().get_int("saturate", 1) != 0;
+  const std::string round = c.attrs().get_string("round_mode", "up");
+  if (round == "down") options.round = CastOptions::Round::kDown;
+  if (round == "nearest") options.round = CastOptions::Round::kNearest;
+  cast_elements(c.inputs[0], c.outputs[0], options);
 }
 
 /// Through f32 for the 16-bit floats, rounded, so that a cast between fused ops has its effect.

@@ -4,6 +4,10 @@ namespace xc::elementwise {
 
 namespace {
 
+/// Types whose elements are followed symbolically. Narrower ones could wrap unnoticed.
+constexpr TypeSet kShapeTypes =
+    type_set({DType::kI32, DType::kI64, DType::kBool, DType::kF32, DType::kF64});
+
 double choice_index(std::string_view choices, std::string_view value) {
   double index = 0;
   for (size_t begin = 0; begin <= choices.size(); ++index) {
@@ -46,6 +50,8 @@ void infer_broadcast(InferContext& c, TypeSet allowed, bool mixed, Result result
 
 void propagate_elements(InferContext& c,
                         const std::function<scalar::Sym(std::span<const scalar::Sym>)>& f) {
+  const DType t = c.outputs[0].dtype;
+  if (!contains(kShapeTypes, t)) return;
   const auto dims = to_concrete(*c.outputs[0].dims);
   if (!dims || element_count(*dims) > kMaxKnownElements) return;
   std::vector<std::vector<Dim>> known;

@@ -20,14 +20,30 @@ const SymDims& InferContext::dims(size_t i) const {
   return *t.dims;
 }
 
+namespace {
+
+/// Shape arithmetic through floats (Cast, Mul by a scale, Cast) is followed while all numbers are whole
+/// and exact in f32.
+std::optional<std::vector<Dim>> whole_numbers(const Tensor& t) {
+  std::vector<Dim> out;
+  for (double v : t.to_doubles()) {
+    if (!(std::fabs(v) < 0x1p24) || v != std::trunc(v)) return std::nullopt;
+    out.push_back(static_cast<int64_t>(v));
+  }
+  return out;
+}
+
+}  // namespace
+
 std::optional<std::vector<Dim>> InferContext::elements(size_t i) const {
   if (!has(i)) return std::nullopt;
   const Input& input = inputs[i];
   if (input.elements) return *input.elements;
   if (!input.value || !*input.value) return std::nullopt;
   const DType t = input.value->dtype();
-  if (!is_integer(t) && t != DType::kBool) return std::nullopt;
   if (input.value->count() > kMaxKnownElements) return std::nullopt;
+  if (t == DType::kF32 || t == DType::kF64) return whole_numbers(*input.value);
+  if (!(is_integer(t) && t != DType::kU64) && t != DType::kBool) return std::nullopt;
   const std::vector<int64_t> values = input.value->to_int64s();
   return std::vector<Dim>(values.begin(), values.end());
 }

@@ -151,13 +151,15 @@ void register_scatter(OpList& ops) {
                    .max_inputs = 3,
                    .attrs = {axis, reduction},
                    .infer = infer_scatter_elements,
-                   .reference = reference_scatter_elements});
+                   .reference = reference_scatter_elements,
+                   .tolerance = Tolerance::kReduction});
   ops.push_back({.name = "ScatterND",
                  .min_inputs = 3,
                  .max_inputs = 3,
                  .attrs = {reduction},
                  .infer = infer_scatter_nd,
-                 .reference = reference_scatter_nd});
+                 .reference = reference_scatter_nd,
+                 .tolerance = Tolerance::kReduction});
 }
 
 }  // namespace xc

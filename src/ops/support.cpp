@@ -230,6 +230,13 @@ int64_t checked_index(int64_t index, int64_t extent, std::string_view what) {
 }
 
 void store_wrapped(void* data, DType dtype, int64_t i, int64_t v) {
+  if (const int bits = info(dtype).bits; bits < 8 && is_integer(dtype)) {
+    // One element per byte: the low bits, sign-extended.
+    const int unused = 64 - bits;
+    const auto high = static_cast<uint64_t>(v) << unused;
+    v = is_signed(dtype) ? static_cast<int64_t>(high) >> unused
+                         : static_cast<int64_t>(high >> unused);
+  }
   switch (element_size(dtype)) {
     case 1:
       static_cast<uint8_t*>(data)[i] =
