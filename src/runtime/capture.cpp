@@ -60,9 +60,14 @@ void CaptureScope::finish() {
   capture_->keep(std::move(tensors_));
 }
 
-void Program::request_capture(SignatureEntry& entry, std::vector<ValueId> values, int64_t max_bytes,
-                              std::function<void(std::vector<Tensor>)> keep) {
-  const Bound& bound = *entry.base->bound;
+bool Program::request_capture(SignatureEntry& entry, const std::vector<ValueId>& values,
+                              int64_t max_bytes, std::function<void(std::vector<Tensor>)> keep) {
+  std::shared_ptr<Version> active;
+  {
+    std::lock_guard lock(mutex_);
+    active = entry.owner->active;
+  }
+  const Bound& bound = *active->bound;
   const Plan& plan = *bound.plan;
   auto capture = std::make_shared<Capture>();
   capture->bound_serial = bound.serial;
@@ -71,9 +76,9 @@ void Program::request_capture(SignatureEntry& entry, std::vector<ValueId> values
     uint32_t found = kNoValue;
     for (uint32_t v = 0; v < plan.values.size(); ++v)
       if (plan.values[v].id == id && bound.dims(v).data()) found = v;
-    if (found == kNoValue) return;  // not visible in the base plan (inside a post-op chain)
+    if (found == kNoValue) return false;  // not visible in the base plan (inside a post-op chain)
     bytes += element_count(bound.dims(found)) * element_size(plan.values[found].dtype);
-    if (bytes > max_bytes) return;
+    if (bytes > max_bytes) return false;
     uint32_t after = kAtStart;
     for (uint32_t p = 0; p < bound.steps.size(); ++p)
       for (uint32_t out : plan.steps[bound.steps[p].step]->outputs)
@@ -89,6 +94,7 @@ void Program::request_capture(SignatureEntry& entry, std::vector<ValueId> values
     capture_.store(raw, std::memory_order_release);
   }
   epochs_.retire(std::move(capture));  // the previous request, if any
+  return true;
 }
 
 }  // namespace xc

@@ -282,6 +282,29 @@ void Program::publish(SignatureEntry& entry, std::shared_ptr<const Published> pu
   epochs_.reclaim();
 }
 
+void Program::set_base(SignatureEntry& entry, std::shared_ptr<Version> base) {
+  std::shared_ptr<Version> old;
+  std::shared_ptr<const Published> now;
+  {
+    std::lock_guard lock(mutex_);
+    old = std::exchange(entry.base, base);
+    if (entry.owner->active == old) {
+      auto published = std::make_shared<Published>(*entry.owner);
+      published->active = base;
+      now = std::move(published);
+    }
+  }
+  if (now) publish(entry, std::move(now));
+  epochs_.retire(std::move(old));
+}
+
+uint64_t Program::total_runs() {
+  std::lock_guard lock(context_mutex_);
+  uint64_t total = 0;
+  for (const auto& context : contexts_) total += context->runs.load(std::memory_order_relaxed);
+  return total;
+}
+
 std::vector<std::shared_ptr<SignatureEntry>> Program::entries() {
   std::shared_lock lock(table_mutex_);
   std::vector<std::shared_ptr<SignatureEntry>> out;
@@ -311,7 +334,8 @@ std::vector<std::shared_ptr<Program>> Program::children() const {
 void Program::execute(RunContext& context, SignatureEntry& entry, void* const* input_data,
                       const OutputPorts& outputs, const RunOptions& options) {
   const Published& published = *entry.current.load(std::memory_order_seq_cst);
-  const uint64_t n = context.runs++;
+  const uint64_t n = context.runs.load(std::memory_order_relaxed);
+  context.runs.store(n + 1, std::memory_order_relaxed);
   const bool trial = published.challenger != nullptr;
   const int side = trial && (n & 1) ? 1 : 0;
   Version& version = side ? *published.challenger : *published.active;

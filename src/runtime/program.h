@@ -87,6 +87,7 @@ struct SignatureEntry : std::enable_shared_from_this<SignatureEntry> {
   std::shared_ptr<Version> base;           ///< the base plan's
   std::atomic<uint64_t> runs{0};           ///< sampled count times the period
   std::atomic<int64_t> last_use{0};        ///< steady ns of the last sampled run
+  std::atomic<bool> rebinding{false};      ///< a job that moves it to the newest plan is posted
   std::atomic<bool> slow{false};           ///< runs are long enough to time every one
 };
 
@@ -141,13 +142,20 @@ class Program : public std::enable_shared_from_this<Program> {
   /// Programs of this one's control-flow bodies made so far.
   std::vector<std::shared_ptr<Program>> children() const;
 
-  /// Calls `keep` once with the inputs of graph values `values` (row-major copies) during the next
-  /// run of the base bound of `entry`; the running thread copies at most `max_bytes`.
-  void request_capture(SignatureEntry& entry, std::vector<ValueId> values, int64_t max_bytes,
+  /// Calls `keep` once with row-major copies of the graph values `values` of the next run of what
+  /// `entry` executes now; the running thread copies at most `max_bytes`.
+  /// False when they cannot be had: larger than that, or no value of the base plan.
+  bool request_capture(SignatureEntry& entry, const std::vector<ValueId>& values, int64_t max_bytes,
                        std::function<void(std::vector<Tensor>)> keep);
   void set_frozen(bool frozen) { frozen_.store(frozen); }
   bool frozen() const { return frozen_.load(); }
   int64_t bound_bytes() const { return bound_bytes_.load(); }
+  /// Runs so far, all contexts.
+  uint64_t total_runs();
+  /// Rebinds the base plan of an entry (weights were packed) and publishes it when it is active.
+  void set_base(SignatureEntry& entry, std::shared_ptr<Version> base);
+
+  std::shared_ptr<void> tier_state;  ///< of the tier; set before the first run ends
 
  private:
   friend class Executor;

@@ -22,8 +22,18 @@ struct Region {
   std::vector<NodeId> nodes;     ///< in execution order
   std::vector<ValueId> inputs;   ///< external operands, constants included
   std::vector<ValueId> outputs;  ///< values used outside
+  SymDims space;                 ///< iteration space: the dims of its largest values
+  int row_axes = 0;              ///< trailing axes of the space that it reduces over; 0 = cell
+  bool aggregate = false;        ///< reduces over the whole space
   Hash128 identity;
 };
+
+/// The region as a graph of its own.
+struct RegionGraph {
+  Graph graph;  ///< inputs: the region's operands that are no constants, in order
+  std::vector<ValueId> operands;  ///< per Region::inputs; constants included
+};
+RegionGraph extract_region(const Graph& graph, const Region& region);
 
 /// A size or stride a compiled kernel takes as parameter, in terms of the region's operands (inputs
 /// then outputs), so that it serves any graph with this region.
@@ -34,6 +44,7 @@ struct OperandDims {
   };
   std::vector<Ref> factors;  ///< the product of these dims
   int64_t constant = 1;      ///< times this
+  int64_t divisor = 1;       ///< divided by this, rounded up
 };
 
 /// One loop kernel of a region. Phases run one after another; a phase may be cut into tasks.
@@ -67,6 +78,7 @@ struct FusionOptions {
   int max_nodes = 256;     ///< per region
   bool cell = true;        ///< templates, each can be disabled
   bool row = true;
+  std::vector<NodeId> taken;     ///< nodes that must stay as they are (absorbed by a vendor kernel)
 };
 
 /// Candidate regions of a graph, disjoint and convex, best first. Never fails: what cannot be fused

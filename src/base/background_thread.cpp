@@ -1,0 +1,58 @@
+#include "base/background_thread.h"
+
+#include <csignal>
+#include <ctime>
+#include <memory>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace xc {
+namespace {
+
+constexpr size_t kStackBytes = size_t{8} << 20;
+constexpr int kNice = 10;
+
+void* entry(void* argument) {
+  const std::unique_ptr<std::function<void()>> body(static_cast<std::function<void()>*>(argument));
+#if defined(__linux__)
+  // On Linux the nice value belongs to the thread. Refusal only means normal priority.
+  (void)setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
+#endif
+  (*body)();
+  return nullptr;
+}
+
+double seconds(clockid_t clock) {
+  timespec t{};
+  clock_gettime(clock, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+}  // namespace
+
+bool BackgroundThread::start(std::function<void()> body) {
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  auto argument = std::make_unique<std::function<void()>>(std::move(body));
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits the mask
+  started_ = pthread_create(&thread_, &attributes, entry, argument.get()) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_attr_destroy(&attributes);
+  if (started_) (void)argument.release();
+  return started_;
+}
+
+void BackgroundThread::join() {
+  if (!started_) return;
+  pthread_join(thread_, nullptr);
+  started_ = false;
+}
+
+double thread_cpu_seconds() { return seconds(CLOCK_THREAD_CPUTIME_ID); }
+double process_cpu_seconds() { return seconds(CLOCK_PROCESS_CPUTIME_ID); }
+
+}  // namespace xc

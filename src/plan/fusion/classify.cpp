@@ -1,0 +1,136 @@
+#include "plan/fusion/classify.h"
+
+#include <algorithm>
+
+#include "loop/expr.h"
+#include "ops/infer.h"
+#include "ops/op.h"
+#include "plan/fusion/region.h"
+
+namespace xc {
+namespace {
+
+bool fusible_type(DType type) {
+  return loop::is_value_type(type) || type == DType::kF16 || type == DType::kBF16;
+}
+
+bool types_fit(const Graph& graph, const Node& node) {
+  for (ValueId v : node.inputs)
+    if (v != kNone && (!fusible_type(graph.value(v).type.dtype) || !graph.value(v).type.dims))
+      return false;
+  for (ValueId v : node.outputs)
+    if (v != kNone && (!fusible_type(graph.value(v).type.dtype) || !graph.value(v).type.dims))
+      return false;
+  return true;
+}
+
+}  // namespace
+
+std::optional<int> trailing_axes(const Graph& graph, const Node& node) {
+  const auto& dims = graph.value(node.inputs[0]).type.dims;
+  if (!dims || dims->empty()) return std::nullopt;
+  const auto rank = static_cast<int64_t>(dims->size());
+  std::vector<int64_t> axes;
+  if (node.inputs.size() > 1 && node.inputs[1] != kNone) {
+    const Value& value = graph.value(node.inputs[1]);
+    if (!value.is_constant()) return std::nullopt;
+    axes = value.constant.to_int64s();
+  }
+  if (axes.empty()) {
+    if (node.attrs.get_int("noop_with_empty_axes", 0)) return std::nullopt;
+    return static_cast<int>(rank);
+  }
+  for (int64_t& a : axes) a += a < 0 ? rank : 0;
+  std::sort(axes.begin(), axes.end());
+  for (size_t k = 0; k < axes.size(); ++k)
+    if (axes[k] != rank - static_cast<int64_t>(axes.size() - k)) return std::nullopt;
+  return static_cast<int>(axes.size());
+}
+
+bool expand_composites(Graph& graph) {
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    for (NodeId id : std::vector<NodeId>(graph.order())) {
+      const Node& node = graph.node(id);
+      if (node.op->scalar || node.op->reduction) continue;
+      if (!node.op->expand) return false;
+      Patch patch(graph, "expand");
+      const std::vector<ValueId> outputs = node.op->expand(graph, node, patch);
+      if (outputs.empty()) return false;
+      const std::vector<ValueId> old = graph.node(id).outputs;
+      for (size_t k = 0; k < old.size(); ++k)
+        if (old[k] != kNone) {
+          if (k >= outputs.size()) return false;
+          patch.replace(old[k], outputs[k]);
+        }
+      patch.remove(id);
+      patch.apply();
+      infer_types(graph);
+      changed = true;
+      break;
+    }
+  }
+  return true;
+}
+
+FusionClass classify(const Graph& graph, const Node& node) {
+  FusionClass out;
+  if (node.op->control_flow || node.op->random || node.op->view || node.outputs.empty() ||
+      node.outputs[0] == kNone || !types_fit(graph, node))
+    return out;
+  for (size_t k = 1; k < node.outputs.size(); ++k)
+    if (node.outputs[k] != kNone) return out;
+  if (node.op->scalar) {
+    out.kind = FusionKind::kScalar;
+    out.weight = node.op->weight;
+    return out;
+  }
+  if (node.op->reduction) {
+    const auto axes = trailing_axes(graph, node);
+    if (!axes) return out;
+    out.kind = FusionKind::kReduction;
+    out.row_axes = *axes;
+    out.space = *graph.value(node.inputs[0]).type.dims;
+    out.keepdims = node.attrs.get_int("keepdims", 1) != 0;
+    return out;
+  }
+  if (!node.op->expand) return out;
+  // Expanded on its own: does it consist of scalars and reductions over the same trailing axes?
+  Region alone;
+  alone.nodes = {static_cast<NodeId>(&node - &graph.node(0))};
+  for (ValueId v : node.inputs) {
+    if (v == kNone || std::find(alone.inputs.begin(), alone.inputs.end(), v) != alone.inputs.end()) continue;
+    alone.inputs.push_back(v);
+  }
+  alone.outputs = {node.outputs[0]};
+  try {
+    Graph graph_alone = extract_region(graph, alone).graph;
+    if (!expand_composites(graph_alone)) return out;
+    const SymDims& space = *graph.value(node.outputs[0]).type.dims;
+    double weight = 0;
+    int row_axes = 0;
+    for (NodeId id : graph_alone.order()) {
+      const Node& part = graph_alone.node(id);
+      if (!types_fit(graph_alone, part)) return out;
+      if (part.op->reduction) {
+        const auto axes = trailing_axes(graph_alone, part);
+        if (!axes || (row_axes != 0 && row_axes != *axes)) return out;
+        if (!(*graph_alone.value(part.inputs[0]).type.dims == space)) return out;
+        if (part.attrs.get_int("keepdims", 1) == 0) return out;
+        row_axes = *axes;
+      }
+      weight += part.op->weight;
+    }
+    if (row_axes == 0 || row_axes >= static_cast<int>(space.size())) return out;
+    out.kind = FusionKind::kComposite;
+    out.row_axes = row_axes;
+    out.space = space;
+    out.weight = weight;
+  } catch (const Error&) {
+    return {};  // an operator that refuses to be expanded here stays a step
+  }
+  return out;
+}
+
+}  // namespace xc

@@ -1,0 +1,34 @@
+#pragma once
+// What a node is to the fusion templates.
+
+#include <optional>
+
+#include "ir/graph.h"
+
+namespace xc {
+
+enum class FusionKind : uint8_t {
+  kNone,       ///< stays a step of its own
+  kScalar,     ///< elementwise
+  kReduction,  ///< over trailing axes
+  kComposite,  ///< expands into scalars and reductions over trailing axes (softmax, norms)
+};
+
+struct FusionClass {
+  FusionKind kind = FusionKind::kNone;
+  SymDims space;       ///< reductions and composites: dims of what they reduce
+  int row_axes = 0;    ///< reductions and composites: how many trailing axes
+  bool keepdims = true;
+  double weight = 1;   ///< relative cost per element of the space
+};
+
+FusionClass classify(const Graph& graph, const Node& node);
+
+/// Replaces every composite of a small graph by its expansion and infers types; false when one
+/// cannot be expanded.
+bool expand_composites(Graph& graph);
+
+/// The constant axes of a reduction as trailing axes: their number, or nullopt.
+std::optional<int> trailing_axes(const Graph& graph, const Node& node);
+
+}  // namespace xc

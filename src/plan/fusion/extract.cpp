@@ -1,0 +1,45 @@
+#include <unordered_map>
+
+#include "plan/fusion/region.h"
+
+namespace xc {
+
+RegionGraph extract_region(const Graph& graph, const Region& region) {
+  RegionGraph result;
+  Graph& out = result.graph;
+  out.name = "region";
+  std::unordered_map<ValueId, ValueId> map;
+  for (ValueId v : region.inputs) {
+    const Value& value = graph.value(v);
+    map[v] = value.is_constant() ? out.add_constant(value.name, value.constant)
+                                 : out.add_input(value.name, value.type);
+    result.operands.push_back(map[v]);
+  }
+  const auto mapped = [&](ValueId v) -> ValueId {
+    if (v == kNone) return kNone;
+    if (const auto it = map.find(v); it != map.end()) return it->second;
+    const Value& value = graph.value(v);
+    XC_CHECK(value.is_constant());
+    return map[v] = out.add_constant(value.name, value.constant);
+  };
+  for (NodeId n : region.nodes) {
+    const Node& node = graph.node(n);
+    Node copy;
+    copy.op = node.op;
+    copy.name = node.name;
+    copy.attrs = node.attrs;
+    for (ValueId v : node.inputs) copy.inputs.push_back(mapped(v));
+    for (ValueId v : node.outputs) {
+      if (v != kNone) {
+        map[v] = out.add_value(graph.value(v).name, graph.value(v).type);
+        out.value(map[v]).elements = graph.value(v).elements;
+      }
+      copy.outputs.push_back(v == kNone ? kNone : map[v]);
+    }
+    out.add_node(std::move(copy));
+  }
+  for (ValueId v : region.outputs) out.outputs.push_back(map.at(v));
+  return result;
+}
+
+}  // namespace xc

@@ -1,0 +1,103 @@
+#include "plan/fusion/iteration.h"
+
+#include <algorithm>
+
+namespace xc {
+namespace {
+
+const Operand& operand(const StepSpec& spec, size_t k) {
+  return k < spec.inputs.size() ? spec.inputs[k] : spec.outputs[k - spec.inputs.size()];
+}
+
+/// The stride of an operand along axis `a` of the space.
+AxisStride stride_of(const Operand& o, uint32_t index, const SymDims& space, size_t a, bool reduced,
+                     size_t row_axes) {
+  AxisStride out;
+  // Dims are aligned at the last axis, as broadcasting has it; those of a reduction that dropped its
+  // axes at the first.
+  const size_t lead = reduced ? 0 : space.size() - o.dims.size();
+  const bool absent = reduced ? a >= space.size() - row_axes : a < lead;
+  if (absent) {
+    out.literal = 0;
+    out.value = 0;
+    return out;
+  }
+  const auto axis = static_cast<uint32_t>(a - lead);
+  const Dim& dim = o.dims[axis];
+  if (dim == Dim(1)) {
+    out.literal = 0;
+    out.value = 0;
+    return out;
+  }
+  const Dim& stride = o.strides[axis];
+  const bool broadcast = !(dim == space[a]);
+  out.ref = {index, axis, broadcast};
+  if (!broadcast && stride.is_constant()) out.literal = stride.value();
+  // An operand whose dim may be 1 has no stride of its own to compare: a symbol nobody else has.
+  out.value = broadcast ? Dim::symbol("?" + std::to_string(index) + "_" + std::to_string(axis)) : stride;
+  return out;
+}
+
+}  // namespace
+
+Verdict build_iteration(const Region& region, const StepSpec& spec, const std::vector<bool>& reduced,
+                        Iteration& out) {
+  const SymDims& space = region.space;
+  const size_t operands = spec.inputs.size() + spec.outputs.size();
+  const auto row_axes = static_cast<size_t>(region.row_axes);
+  std::vector<LoopAxis> axes(space.size());
+  for (size_t a = 0; a < space.size(); ++a) {
+    axes[a].size = space[a];
+    bool found = space[a].is_constant();
+    if (found) axes[a].extent.constant = space[a].value();
+    for (size_t k = 0; k < operands; ++k) {
+      const Operand& o = operand(spec, k);
+      const bool dropped = k >= spec.inputs.size() && reduced[k - spec.inputs.size()];
+      if (!dropped && o.dims.size() > space.size())
+        return Verdict::no("an operand has more dims than the iteration space");
+      axes[a].strides.push_back(stride_of(o, static_cast<uint32_t>(k), space, a, dropped, row_axes));
+      if (found) continue;
+      const size_t lead = dropped ? 0 : space.size() - o.dims.size();
+      if (a >= lead && a - lead < o.dims.size() && o.dims[a - lead] == space[a]) {
+        axes[a].extent.factors = {{static_cast<uint32_t>(k), static_cast<uint32_t>(a - lead)}};
+        found = true;
+      }
+    }
+    if (!found) return Verdict::no("size " + space[a].text() + " is no dim of an operand");
+  }
+  // Collapse from the inside: axes a and a+1 are one loop when every operand steps evenly over both.
+  const size_t boundary = space.size() - row_axes;
+  std::vector<LoopAxis> merged;
+  for (size_t a = space.size(); a-- > 0;) {
+    const bool same_side = !merged.empty() && !(row_axes > 0 && a + 1 == boundary);
+    if (same_side) {
+      LoopAxis& inner = merged.back();
+      const bool even = std::all_of(
+          axes[a].strides.begin(), axes[a].strides.end(), [&](const AxisStride& s) {
+            const AxisStride& i = inner.strides[static_cast<size_t>(&s - axes[a].strides.data())];
+            return s.value == i.value * inner.size || axes[a].size == Dim(1);
+          });
+      if (even || inner.size == Dim(1)) {
+        if (inner.size == Dim(1)) inner.strides = axes[a].strides;
+        inner.size = inner.size * axes[a].size;
+        inner.extent.constant *= axes[a].extent.constant;
+        inner.extent.factors.insert(inner.extent.factors.end(), axes[a].extent.factors.begin(),
+                                    axes[a].extent.factors.end());
+        if (a == boundary && row_axes > 0) {
+          out.row.insert(out.row.begin(), merged.rbegin(), merged.rend());
+          merged.clear();
+        }
+        continue;
+      }
+    }
+    merged.push_back(axes[a]);
+    if (a == boundary && row_axes > 0) {
+      out.row.insert(out.row.begin(), merged.rbegin(), merged.rend());
+      merged.clear();
+    }
+  }
+  out.outer.assign(merged.rbegin(), merged.rend());
+  return Verdict::ok();
+}
+
+}  // namespace xc

@@ -1,0 +1,455 @@
+// A region as loop IR. The region's graph, composites expanded, consists of scalar functions and
+// reductions over the trailing axes of one iteration space:
+// - cell: one loop nest that stores every output;
+// - row: per row, loops over the row axis ("stages") with scalars between them. A value that a later
+//   stage needs again is recomputed when that is cheap, else kept in a scratch row;
+// - aggregate: blocks of fixed size, each with its partial results, then one pass over those: the
+//   order of summation depends on the sizes alone, never on how tasks are cut.
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "loop/builder.h"
+#include "loop/schedule.h"
+#include "plan/fusion/classify.h"
+#include "plan/fusion/iteration.h"
+
+namespace xc {
+namespace {
+
+using loop::Expr;
+using loop::KernelBuilder;
+using loop::Var;
+
+constexpr double kRecomputeWeight = 6;     // additions: above, a value is kept in scratch
+constexpr int64_t kBlock = 16384;          // elements per partial result of an aggregate
+constexpr int64_t kTaskElements = 16384;   // elements per task, at least
+
+bool is_scalar_constant(const Operand& o) { return o.constant && o.constant.count() == 1; }
+
+Expr literal(const Tensor& t) {
+  const DType type = loop::value_type(t.dtype());
+  if (is_float(type)) return loop::constant(type, load_double(t.data(), t.dtype(), 0));
+  if (type == DType::kBool) return loop::boolean(load_int64(t.data(), t.dtype(), 0) != 0);
+  return loop::constant_int(type, load_int64(t.data(), t.dtype(), 0));
+}
+
+/// Buffers, extents and stride parameters of one kernel over an Iteration.
+class Access {
+ public:
+  Access(KernelBuilder& builder, const StepSpec& spec, RegionPhase& phase)
+      : builder_(builder), spec_(spec), phase_(phase),
+        buffers_(spec.inputs.size() + spec.outputs.size()) {}
+
+  Expr extent(const LoopAxis& axis) { return extent(axis.extent); }
+  Expr extent(const OperandDims& dims) {
+    if (dims.factors.empty() && dims.divisor == 1) return loop::i64(dims.constant);
+    phase_.dims.push_back(dims);
+    return Expr(builder_.dim("d" + std::to_string(phase_.dims.size() - 1)));
+  }
+
+  /// The buffer of an operand walked by `axes`, declared at first use.
+  const loop::Buffer& buffer(uint32_t operand, const std::vector<const LoopAxis*>& axes) {
+    if (buffers_[operand]) return *buffers_[operand];
+    const bool output = operand >= spec_.inputs.size();
+    const Operand& o = output ? spec_.outputs[operand - spec_.inputs.size()] : spec_.inputs[operand];
+    std::vector<loop::Stride> strides;
+    for (const LoopAxis* axis : axes) {
+      const AxisStride& s = axis->strides[operand];
+      if (s.literal) {
+        strides.emplace_back(*s.literal);
+      } else {
+        phase_.strides.push_back(s.ref);
+        strides.emplace_back(builder_.stride("s" + std::to_string(phase_.strides.size() - 1)));
+      }
+    }
+    const std::string name = (output ? "y" : "x") + std::to_string(operand);
+    buffers_[operand] = output ? builder_.output(name, o.dtype, strides)
+                               : builder_.input(name, o.dtype, strides);
+    order_.emplace_back(buffers_[operand]->id(), operand);
+    return *buffers_[operand];
+  }
+  /// A temporary between phases, rank 1.
+  loop::Buffer temp(uint32_t index, DType dtype, bool write) {
+    const std::string name = "t" + std::to_string(index);
+    const loop::Buffer b = write ? builder_.output(name, dtype, {1}) : builder_.input(name, dtype, {1});
+    order_.emplace_back(b.id(), static_cast<uint32_t>(buffers_.size()) + index);
+    return b;
+  }
+  /// Operands in the order of the kernel's buffer parameters.
+  void finish() {
+    std::sort(order_.begin(), order_.end());
+    for (const auto& [id, operand] : order_) phase_.buffers.push_back(operand);
+  }
+
+ private:
+  KernelBuilder& builder_;
+  const StepSpec& spec_;
+  RegionPhase& phase_;
+  std::vector<std::optional<loop::Buffer>> buffers_;
+  std::vector<std::pair<uint32_t, uint32_t>> order_;
+};
+
+class Lowering {
+ public:
+  Lowering(const Region& region, const StepSpec& spec, RegionGraph region_graph)
+      : region_(region), spec_(spec), g_(std::move(region_graph)) {
+    for (uint32_t k = 0; k < g_.operands.size(); ++k) operand_of_[g_.operands[k]] = k;
+  }
+
+  Verdict lower(RegionCode& code) {
+    if (!expand_composites(g_.graph)) return Verdict::no("an operator does not expand");
+    if (const Verdict v = analyse(); !v.yes()) return v;
+    if (const Verdict v = build_iteration(region_, spec_, reduced_, iteration_); !v.yes()) return v;
+    if (region_.aggregate) return lower_aggregate(code);
+    return lower_rows(code);
+  }
+
+ private:
+  const Graph& graph() const { return g_.graph; }
+
+  /// Stages of values. A value of the full space has the stage of the row loop that can compute it;
+  /// a per-row scalar is known after its stage's loop.
+  struct Info {
+    bool full = false;
+    int stage = 0;       // full: first loop that can compute it; scalar: known after that loop
+    double weight = 0;   // of recomputing it from loads and scalars
+    bool scratch = false;
+  };
+
+  Verdict analyse() {
+    for (NodeId id : graph().order()) {
+      const Node& node = graph().node(id);
+      const ValueId out = node.outputs[0];
+      const SymDims& dims = *graph().value(out).type.dims;
+      Info info;
+      if (node.op->reduction) {
+        const Info* from = find(node.inputs[0]);
+        info.stage = from ? (from->full ? from->stage : from->stage + 1) : 0;
+        if (from && !from->full) return Verdict::no("a reduction of what is reduced already");
+        infos_[out] = info;
+        continue;
+      }
+      if (!node.op->scalar) return Verdict::no("operator " + std::string(node.op->name) + " has no scalar form");
+      info.full = region_.row_axes == 0 || dims == region_.space;
+      info.weight = node.op->weight;
+      for (ValueId v : node.inputs) {
+        const Info* from = v == kNone ? nullptr : find(v);
+        if (!from) continue;
+        if (info.full) {
+          info.stage = std::max(info.stage, from->full ? from->stage : from->stage + 1);
+          if (from->full) info.weight += from->weight;
+        } else {
+          if (from->full) return Verdict::no("a row scalar reads a whole row");
+          info.stage = std::max(info.stage, from->stage);
+        }
+      }
+      infos_[out] = info;
+    }
+    // A full value used in a later loop than its own is kept when recomputing costs too much.
+    for (NodeId id : graph().order()) {
+      const Node& node = graph().node(id);
+      const int needed = node.op->reduction ? infos_[node.outputs[0]].stage
+                                            : infos_[node.outputs[0]].full ? infos_[node.outputs[0]].stage : -1;
+      for (ValueId v : node.inputs) {
+        if (v == kNone) continue;
+        const auto it = infos_.find(v);
+        if (it != infos_.end() && it->second.full && needed > it->second.stage &&
+            it->second.weight > kRecomputeWeight)
+          it->second.scratch = true;
+      }
+    }
+    for (ValueId v : graph().outputs) {
+      const NodeId p = graph().value(v).producer;
+      const bool reduction = p != kNone && graph().node(p).op->reduction.has_value();
+      reduced_.push_back(reduction && graph().node(p).attrs.get_int("keepdims", 1) == 0);
+    }
+    return Verdict::ok();
+  }
+
+  const Info* find(ValueId v) const {
+    const auto it = infos_.find(v);
+    return it == infos_.end() ? nullptr : &it->second;
+  }
+
+  // ---- expressions ------------------------------------------------------------------------------
+
+  /// One loop body being written: where loads take their indices from, and what is known already.
+  struct Scope {
+    Access* access = nullptr;
+    std::vector<const LoopAxis*> axes;
+    std::vector<loop::Index> indices;
+    std::unordered_map<ValueId, Expr> values;
+  };
+
+  Expr load(Scope& scope, uint32_t operand) {
+    const Operand& o = spec_.inputs[operand];
+    if (is_scalar_constant(o)) return literal(o.constant);
+    return scope.access->buffer(operand, scope.axes).at(scope.indices);
+  }
+
+  Expr value(Scope& scope, ValueId v, int stage, const std::optional<loop::Index>& column) {
+    if (const auto it = scope.values.find(v); it != scope.values.end()) return it->second;
+    Expr e;
+    if (const auto it = operand_of_.find(v); it != operand_of_.end()) {
+      e = load(scope, it->second);
+    } else if (graph().value(v).is_constant()) {
+      const Tensor& t = graph().value(v).constant;
+      if (t.count() != 1) fail(Status::kUnsupported, "an expansion has a constant tensor");
+      e = literal(t);
+    } else if (const auto row = scalars_.find(v); row != scalars_.end()) {
+      e = row->second;
+    } else if (const Info& info = infos_.at(v); info.full && info.scratch && info.stage < stage) {
+      e = scratch_.at(v).at({*column});
+    } else {
+      e = apply(scope, graph().node(graph().value(v).producer), stage, column);
+    }
+    scope.values.emplace(v, e);
+    return e;
+  }
+
+  Expr apply(Scope& scope, const Node& node, int stage, const std::optional<loop::Index>& column) {
+    std::vector<Expr> args;
+    for (ValueId v : node.inputs)
+      args.push_back(v == kNone ? Expr() : value(scope, v, stage, column));
+    const DType result = graph().value(node.outputs[0]).type.dtype;
+    Expr e = node.op->scalar(node, args, loop::value_type(result));
+    // Values between nodes of a half type are rounded as the separate steps round them.
+    if (result == DType::kF16) e = loop::round_f16(e);
+    if (result == DType::kBF16) e = loop::round_bf16(e);
+    return e;
+  }
+
+  /// Output positions in the region's operand order that show value v.
+  std::vector<uint32_t> output_operands(ValueId v) const {
+    std::vector<uint32_t> out;
+    for (uint32_t k = 0; k < graph().outputs.size(); ++k)
+      if (graph().outputs[k] == v) out.push_back(static_cast<uint32_t>(spec_.inputs.size()) + k);
+    return out;
+  }
+
+  // ---- cell and row -----------------------------------------------------------------------------
+
+  Verdict lower_rows(RegionCode& code) {
+    if (iteration_.row.size() > 1) return Verdict::no("the row axes of an operand are not contiguous");
+    RegionPhase phase;
+    KernelBuilder builder(region_.pattern);
+    Access access(builder, spec_, phase);
+    // A cell's innermost loop plays the part of the row, with one stage.
+    std::vector<LoopAxis> outer = iteration_.outer;
+    std::optional<LoopAxis> row;
+    if (!iteration_.row.empty()) row = iteration_.row.front();
+    else if (!outer.empty()) { row = outer.back(); outer.pop_back(); }
+    Scope scope;
+    scope.access = &access;
+    for (const LoopAxis& axis : outer) scope.axes.push_back(&axis);
+    if (row) scope.axes.push_back(&*row);
+    const Expr columns = row ? access.extent(*row) : loop::i64(1);
+    std::vector<Expr> extents;
+    for (const LoopAxis& axis : outer) extents.push_back(access.extent(axis));
+
+    const std::function<void(size_t, std::vector<loop::Index>)> nest =
+        [&](size_t depth, std::vector<loop::Index> indices) {
+          if (depth < outer.size()) {
+            builder.loop("i" + std::to_string(depth), 0, extents[depth], [&](Var i) {
+              std::vector<loop::Index> inner = indices;
+              inner.emplace_back(i);
+              nest(depth + 1, std::move(inner));
+            });
+            return;
+          }
+          write_row(builder, scope, std::move(indices), columns, row.has_value());
+        };
+    nest(0, {});
+    loop::Kernel kernel = builder.finish();
+    access.finish();
+    phase.kernel = loop::schedule_default(std::move(kernel), {});
+    int64_t row_elements = 1;
+    if (!outer.empty()) {
+      row_elements = row && row->size.is_constant() ? row->size.value() : 256;
+      for (size_t k = 1; k < outer.size(); ++k)
+        row_elements *= outer[k].size.is_constant() ? std::max<int64_t>(1, outer[k].size.value()) : 16;
+    } else {
+      row_elements = kTaskElements;  // the flat loop was cut into blocks of that size
+    }
+    phase.grain = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, row_elements));
+    code.phases.push_back(std::move(phase));
+    return Verdict::ok();
+  }
+
+  void write_row(KernelBuilder& builder, Scope& scope, std::vector<loop::Index> rows,
+                 const Expr& columns, bool has_row) {
+    scalars_.clear();
+    int stages = 1;
+    for (const auto& [v, info] : infos_) stages = std::max(stages, info.stage + 1);
+    for (NodeId id : graph().order()) {
+      const ValueId v = graph().node(id).outputs[0];
+      if (infos_.at(v).scratch)
+        scratch_[v] = builder.scratch("r" + std::to_string(v),
+                                      loop::value_type(graph().value(v).type.dtype), columns);
+    }
+    for (int stage = 0; stage < stages; ++stage) {
+      std::vector<NodeId> reductions, stores;
+      for (NodeId id : graph().order()) {
+        const Node& node = graph().node(id);
+        const Info& info = infos_.at(node.outputs[0]);
+        if (info.stage != stage) continue;
+        if (node.op->reduction) reductions.push_back(id);
+        else if (info.full && (info.scratch || !output_operands(node.outputs[0]).empty())) stores.push_back(id);
+      }
+      std::vector<loop::Acc> accs;
+      for (NodeId id : reductions) {
+        const Node& node = graph().node(id);
+        const DType type = loop::value_type(graph().value(node.inputs[0]).type.dtype);
+        accs.push_back(builder.acc("a" + std::to_string(id), node.op->reduction->op, type));
+      }
+      if (!reductions.empty() || !stores.empty()) {
+        const auto body = [&](const std::optional<loop::Index>& column) {
+          scope.indices = rows;
+          if (column) scope.indices.push_back(*column);
+          scope.values.clear();
+          for (size_t k = 0; k < reductions.size(); ++k) {
+            const Node& node = graph().node(reductions[k]);
+            Expr x = value(scope, node.inputs[0], stage, column);
+            if (node.op->reduction->pre) x = node.op->reduction->pre(x);
+            builder.accumulate(accs[k], x);
+          }
+          for (NodeId id : stores) {
+            const ValueId v = graph().node(id).outputs[0];
+            const Expr e = value(scope, v, stage, column);
+            if (infos_.at(v).scratch) builder.store(scratch_.at(v).at({*column}), e);
+            for (uint32_t operand : output_operands(v))
+              builder.store(scope.access->buffer(operand, scope.axes).at(scope.indices), e);
+          }
+        };
+        if (has_row) builder.loop("j", 0, columns, [&](Var j) { body(loop::Index(j)); });
+        else body(std::nullopt);
+      }
+      // Between the loops: what the reductions gave, and the scalars made of it.
+      scope.indices = rows;
+      if (has_row) scope.indices.emplace_back(int64_t{0});
+      scope.values.clear();
+      for (size_t k = 0; k < reductions.size(); ++k) {
+        const Node& node = graph().node(reductions[k]);
+        Expr e = accs[k].value();
+        if (node.op->reduction->post) e = node.op->reduction->post(e, loop::cast(e.type(), columns));
+        define_scalar(builder, scope, node.outputs[0], e, stage);
+      }
+      for (NodeId id : graph().order()) {
+        const Node& node = graph().node(id);
+        const Info& info = infos_.at(node.outputs[0]);
+        if (node.op->reduction || info.full || info.stage != stage) continue;
+        define_scalar(builder, scope, node.outputs[0], apply(scope, node, stage, std::nullopt), stage);
+      }
+    }
+  }
+
+  void define_scalar(KernelBuilder& builder, Scope& scope, ValueId v, const Expr& e, int) {
+    const Expr reg = builder.let("v" + std::to_string(v), e);
+    scalars_[v] = reg;
+    scope.values[v] = reg;
+    for (uint32_t operand : output_operands(v))
+      builder.store(scope.access->buffer(operand, scope.axes).at(scope.indices), reg);
+  }
+
+  // ---- aggregate --------------------------------------------------------------------------------
+
+  Verdict lower_aggregate(RegionCode& code) {
+    if (iteration_.outer.size() != 1) return Verdict::no("the operands of an aggregate are not contiguous");
+    const LoopAxis& axis = iteration_.outer.front();
+    std::vector<NodeId> reductions;
+    for (NodeId id : graph().order()) {
+      if (!graph().node(id).op->reduction) continue;
+      if (output_operands(graph().node(id).outputs[0]).empty())
+        return Verdict::no("an aggregate that is used inside its region");
+      reductions.push_back(id);
+    }
+    OperandDims blocks = axis.extent;
+    blocks.divisor = kBlock;
+    {
+      RegionPhase phase;
+      KernelBuilder builder("aggregate_blocks");
+      Access access(builder, spec_, phase);
+      Scope scope;
+      scope.access = &access;
+      scope.axes = {&axis};
+      const Expr n = access.extent(axis), block_count = access.extent(blocks);
+      std::vector<loop::Buffer> temps;
+      for (size_t k = 0; k < reductions.size(); ++k)
+        temps.push_back(access.temp(static_cast<uint32_t>(k), acc_type(reductions[k]), true));
+      builder.loop("b", 0, block_count, [&](Var b) {
+        std::vector<loop::Acc> accs;
+        for (NodeId id : reductions)
+          accs.push_back(builder.acc("a" + std::to_string(id), graph().node(id).op->reduction->op, acc_type(id)));
+        const Expr begin = loop::loop_var(b) * loop::i64(kBlock);
+        builder.loop("j", begin, loop::min(begin + loop::i64(kBlock), n), [&](Var j) {
+          scope.indices = {loop::Index(j)};
+          scope.values.clear();
+          for (size_t k = 0; k < reductions.size(); ++k) {
+            const Node& node = graph().node(reductions[k]);
+            Expr x = value(scope, node.inputs[0], 0, std::nullopt);
+            if (node.op->reduction->pre) x = node.op->reduction->pre(x);
+            builder.accumulate(accs[k], x);
+          }
+          for (NodeId id : graph().order()) {
+            const ValueId v = graph().node(id).outputs[0];
+            if (graph().node(id).op->reduction) continue;
+            for (uint32_t operand : output_operands(v))
+              builder.store(access.buffer(operand, scope.axes).at(scope.indices), value(scope, v, 0, std::nullopt));
+          }
+        });
+        for (size_t k = 0; k < reductions.size(); ++k) builder.store(temps[k](b), accs[k].value());
+      });
+      loop::Kernel kernel = builder.finish();
+      access.finish();
+      phase.kernel = loop::schedule_default(std::move(kernel), {});
+      code.phases.push_back(std::move(phase));
+    }
+    RegionPhase phase;
+    KernelBuilder builder("aggregate_result");
+    Access access(builder, spec_, phase);
+    const Expr n = access.extent(axis), block_count = access.extent(blocks);
+    for (size_t k = 0; k < reductions.size(); ++k) {
+      const Node& node = graph().node(reductions[k]);
+      const loop::Buffer temp = access.temp(static_cast<uint32_t>(k), acc_type(reductions[k]), false);
+      const loop::Acc acc = builder.acc("a" + std::to_string(k), node.op->reduction->op, acc_type(reductions[k]));
+      builder.loop("b", 0, block_count, [&](Var b) { builder.accumulate(acc, temp(b)); });
+      Expr e = acc.value();
+      if (node.op->reduction->post) e = node.op->reduction->post(e, loop::cast(e.type(), n));
+      for (uint32_t operand : output_operands(node.outputs[0])) builder.store(access.buffer(operand, {}).at({}), e);
+      code.temps.push_back({acc_type(reductions[k]), blocks});
+    }
+    loop::Kernel kernel = builder.finish();
+    access.finish();
+    phase.kernel = loop::schedule_default(std::move(kernel), {});
+    code.phases.push_back(std::move(phase));
+    return Verdict::ok();
+  }
+
+  DType acc_type(NodeId id) const {
+    return loop::value_type(graph().value(graph().node(id).inputs[0]).type.dtype);
+  }
+
+  const Region& region_;
+  const StepSpec& spec_;
+  RegionGraph g_;
+  std::unordered_map<ValueId, uint32_t> operand_of_;
+  std::unordered_map<ValueId, Info> infos_;
+  std::vector<bool> reduced_;
+  Iteration iteration_;
+  std::unordered_map<ValueId, Expr> scalars_;        // per row: registers
+  std::unordered_map<ValueId, loop::Buffer> scratch_;
+};
+
+}  // namespace
+
+Verdict lower_region(const Graph& graph, const Region& region, const StepSpec& spec,
+                     RegionCode& out) {
+  try {
+    return Lowering(region, spec, extract_region(graph, region)).lower(out);
+  } catch (const Error& error) {
+    return Verdict::no(error.message());
+  }
+}
+
+}  // namespace xc

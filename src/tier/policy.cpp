@@ -1,0 +1,61 @@
+#include "tier/policy.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace xc::policy {
+
+double predict_s(double bytes, double flops) {
+  // Conservative single-core figures by the level that holds the region's operands; a fused kernel
+  // that does worse is caught by the trial.
+  const double bandwidth = bytes < 0.75e6 ? 80e9 : bytes < 16e6 ? 40e9 : 18e9;
+  constexpr double kFlopsPerSecond = 30e9, kLaunch = 60e-9;
+  return std::max(bytes / bandwidth, flops / kFlopsPerSecond) + kLaunch;
+}
+
+namespace {
+
+double quantile(std::vector<float>& sorted, double q) {
+  return sorted[static_cast<size_t>(q * static_cast<double>(sorted.size() - 1))];
+}
+
+}  // namespace
+
+TrialResult judge(std::vector<float> active, std::vector<float> challenger) {
+  constexpr size_t kEarly = 8, kEnough = 20, kLast = 64;
+  TrialResult result;
+  const size_t n = std::min(active.size(), challenger.size());
+  if (n < kEarly) return result;
+  std::sort(active.begin(), active.end());
+  std::sort(challenger.begin(), challenger.end());
+  result.active = quantile(active, 0.5);
+  result.challenger = quantile(challenger, 0.5);
+  const double ratio = result.challenger / std::max(1.0, result.active);
+  // Early: most of the challenger's runs beat most of the active one's, by a wide margin.
+  if (ratio <= 1 / 1.2 && quantile(challenger, 0.75) < quantile(active, 0.25)) {
+    result.verdict = Verdict::kAccept;
+    return result;
+  }
+  if (n >= kEnough && ratio <= 0.97) {
+    // The medians differ by more than three standard errors (of medians, from the quartiles).
+    const double spread = (quantile(active, 0.75) - quantile(active, 0.25) +
+                           quantile(challenger, 0.75) - quantile(challenger, 0.25)) / 2;
+    const double error = 0.93 * spread * std::sqrt(2.0 / static_cast<double>(n));
+    if (result.active - result.challenger > 3 * error || (n >= kLast && ratio <= 0.95))
+      result.verdict = Verdict::kAccept;
+  }
+  if (result.verdict == Verdict::kUndecided &&
+      (n >= kLast || (n >= kEnough && ratio >= 1.10)))
+    result.verdict = Verdict::kReject;
+  return result;
+}
+
+double back_off_s(int refusals) { return std::ldexp(1.0, std::min(refusals, 6)); }
+
+bool Budget::allows(double cpu_s, double age_s) {
+  if (last_cpu_ >= 0) tokens_ = std::min(kCap, tokens_ + share_ * std::max(0.0, cpu_s - last_cpu_));
+  last_cpu_ = cpu_s;
+  return tokens_ > 0 || (age_s < kBurstSeconds && tokens_ > -kCap);
+}
+
+}  // namespace xc::policy

@@ -1,0 +1,72 @@
+#pragma once
+// When to compile and what to keep: pure functions of measurements, without clocks and threads, so
+// that tests and a simulator run the very code. Formulas: README.md of this folder.
+
+#include <cstdint>
+#include <vector>
+
+namespace xc::policy {
+
+/// Prices in seconds of compile-thread CPU, learnt online.
+struct Prices {
+  double compile_s = 0.004;        ///< EWMA of lower + compile + verify per region
+  double sigma = 0.3;              ///< what a second of background CPU is worth to the runs
+  double first_factor = 2.0;       ///< caution for the first compile in a process
+  void learn(double seconds) { compile_s = 0.8 * compile_s + 0.2 * seconds; }
+};
+
+/// Accumulated regret of running the slower version (ski rental: 2-competitive at factor 1).
+class Regret {
+ public:
+  /// A sample: `calls` calls took now_s each where predicted_s was possible.
+  void add(double calls, double now_s, double predicted_s) {
+    if (predicted_s < kMinimumGain * now_s) seconds_ += calls * (now_s - predicted_s);
+  }
+  bool exceeds(const Prices& prices, bool first) const {
+    return seconds_ >= prices.sigma * prices.compile_s * (first ? prices.first_factor : 1.0);
+  }
+  double seconds() const { return seconds_; }
+  void reset() { seconds_ = 0; }
+  /// Gains below 10 % are not worth a compile.
+  static constexpr double kMinimumGain = 0.9;
+
+ private:
+  double seconds_ = 0;
+};
+
+/// Predicted seconds of a fused region: bytes at the bandwidth of the level they live in, flops at a
+/// modest rate, one launch.
+double predict_s(double bytes, double flops);
+
+enum class Verdict : uint8_t { kUndecided, kAccept, kReject };
+
+/// The sequential test of a trial: times of the focus steps on alternating runs.
+/// Accepts early at 1.2x with 8 samples a side; accepts at <= 0.97 with a clear margin; rejects when
+/// 64 samples a side do not show it.
+struct TrialResult {
+  Verdict verdict = Verdict::kUndecided;
+  double active = 0;      ///< median
+  double challenger = 0;  ///< median
+};
+TrialResult judge(std::vector<float> active, std::vector<float> challenger);
+
+/// Seconds a region stays banned after its k-th refusal: 2^k, at most 64.
+double back_off_s(int refusals);
+
+/// Token bucket of compile CPU: refills with a share of process CPU time.
+class Budget {
+ public:
+  explicit Budget(double percent) : share_(percent / 100.0) {}
+  /// `cpu_s`: process CPU seconds so far; `age_s`: age of the youngest model.
+  bool allows(double cpu_s, double age_s);
+  void spend(double seconds) { tokens_ -= seconds; }
+  double tokens() const { return tokens_; }
+
+ private:
+  static constexpr double kStart = 0.2, kCap = 2.0, kBurstSeconds = 5.0;
+  double share_;
+  double tokens_ = kStart;
+  double last_cpu_ = -1;
+};
+
+}  // namespace xc::policy

@@ -1,0 +1,42 @@
+#pragma once
+// From the loop IR of one phase to something that runs. Two implementations: the JIT (libxcrt-jit,
+// opened at the first compile) and an interpreter that stands in for it in tests.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "loop/kernel.h"
+#include "xc/kernel_abi.h"
+
+namespace xc {
+
+/// Executable code of one loop kernel; owns it. Thread-safe.
+class PhaseCode {
+ public:
+  virtual ~PhaseCode() = default;
+  virtual int32_t run(const xc_kargs& args) const = 0;
+  virtual int64_t code_bytes() const = 0;
+  /// Assembly when it was asked for, else empty.
+  virtual const std::string& listing() const;
+};
+
+class RegionCompiler {
+ public:
+  virtual ~RegionCompiler() = default;
+  /// Fails with an Error whose message says why; kUnsupported when executable memory is refused or
+  /// the code generator is not installed (then `disabled()` says so from now on).
+  virtual std::shared_ptr<const PhaseCode> compile(const loop::Kernel& kernel) = 0;
+  /// Why nothing can be compiled in this process; empty = it can.
+  virtual std::string disabled() const { return {}; }
+  virtual int64_t code_bytes() const { return 0; }
+};
+
+/// `isa`: Config::isa. `code_bytes`: cap of executable memory. Nothing is opened or mapped before the
+/// first compile.
+std::unique_ptr<RegionCompiler> create_jit_compiler(int64_t isa, int64_t code_bytes, bool listing);
+
+/// Runs the loop interpreter: slow, without LLVM and executable memory.
+std::unique_ptr<RegionCompiler> create_interpreting_compiler();
+
+}  // namespace xc

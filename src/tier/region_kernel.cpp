@@ -1,0 +1,114 @@
+#include "tier/region_kernel.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/checked.h"
+
+namespace xc {
+namespace {
+
+constexpr size_t kMaxBuffers = 64;
+
+const BoundOperand& operand(const BindContext& context, uint32_t index) {
+  return index < context.inputs.size() ? context.inputs[index]
+                                       : context.outputs[index - context.inputs.size()];
+}
+
+int64_t evaluate(const OperandDims& dims, const BindContext& context) {
+  int64_t out = dims.constant;
+  for (const OperandDims::Ref& ref : dims.factors)
+    out = checked_mul(out, operand(context, ref.operand).dims[ref.axis]);
+  return ceil_div(out, dims.divisor);
+}
+
+struct BoundPhase {
+  std::shared_ptr<const PhaseCode> code;
+  std::vector<uint32_t> buffers;
+  std::vector<int64_t> dims, strides;
+  int64_t begin = 0, end = 0;  ///< of the parallel loop; 0, 0 without one
+  int64_t scratch_bytes = 0;
+  bool empty = false;          ///< the parallel loop has no iterations
+};
+
+class BoundRegion final : public BoundKernel {
+ public:
+  std::vector<BoundPhase> phases;
+  std::vector<int64_t> temps;  ///< byte offsets in the scratch, after the phases' own
+  size_t operands = 0;
+  int64_t grain = 1;           ///< single-phase regions: iterations per task
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    for (const BoundPhase& phase : phases) {
+      if (phase.empty) continue;
+      std::array<void*, kMaxBuffers> buffers;
+      for (size_t k = 0; k < phase.buffers.size(); ++k) {
+        const uint32_t b = phase.buffers[k];
+        buffers[k] = b < operands ? args.buffers[b]
+                                  : static_cast<std::byte*>(args.scratch) + temps[b - operands];
+      }
+      xc_kargs kargs{XC_KERNEL_ABI_VERSION, 0, buffers.data(), phase.dims.data(),
+                     phase.strides.data(), args.scratch, phase.begin, phase.end};
+      if (tasks > 1) {
+        kargs.begin = phase.begin + begin * grain;
+        kargs.end = std::min(phase.end, phase.begin + end * grain);
+      }
+      if (phase.code->run(kargs) != XC_KERNEL_OK)
+        fail(Status::kRange, "an index taken from data is out of range");
+    }
+  }
+};
+
+}  // namespace
+
+RegionKernel::RegionKernel(RegionCode code, std::vector<std::shared_ptr<const PhaseCode>> phases,
+                           size_t operands)
+    : code_(std::move(code)), phases_(std::move(phases)), operands_(operands) {
+  for (const RegionPhase& phase : code_.phases) XC_CHECK(phase.buffers.size() <= kMaxBuffers);
+}
+
+std::shared_ptr<const BoundKernel> RegionKernel::bind(const BindContext& context) const {
+  auto bound = std::make_shared<BoundRegion>();
+  bound->operands = operands_;
+  int64_t own_scratch = 0;
+  for (size_t k = 0; k < code_.phases.size(); ++k) {
+    const RegionPhase& phase = code_.phases[k];
+    BoundPhase b;
+    b.code = phases_[k];
+    b.buffers = phase.buffers;
+    for (const OperandDims& dims : phase.dims) b.dims.push_back(evaluate(dims, context));
+    for (const RegionPhase::StrideRef& ref : phase.strides) {
+      const BoundOperand& o = operand(context, ref.operand);
+      b.strides.push_back(ref.broadcast && o.dims[ref.axis] == 1 ? 0 : o.strides[ref.axis]);
+    }
+    if (const auto range = loop::parallel_range(phase.kernel, b.dims)) {
+      b.begin = range->begin;
+      b.end = range->end;
+      b.empty = range->begin >= range->end;
+    }
+    own_scratch = std::max(own_scratch, loop::scratch_bytes(phase.kernel, b.dims));
+    bound->held_bytes += static_cast<int64_t>((b.dims.size() + b.strides.size()) * 8 + sizeof(b));
+    bound->phases.push_back(std::move(b));
+  }
+  int64_t offset = align_up(own_scratch, 64);
+  for (const RegionTemp& temp : code_.temps) {
+    bound->temps.push_back(offset);
+    offset = checked_add(offset, align_up(checked_mul(evaluate(temp.elements, context),
+                                                      element_size(temp.dtype)), 64));
+  }
+  bound->scratch_bytes = offset;
+  // Phases pass temporaries on, so only a single phase is cut into tasks.
+  if (bound->phases.size() == 1 && bound->phases[0].end > bound->phases[0].begin) {
+    bound->grain = std::max<int64_t>(1, code_.phases[0].grain);
+    bound->tasks = ceil_div(bound->phases[0].end - bound->phases[0].begin, bound->grain);
+  }
+  return bound;
+}
+
+int64_t RegionKernel::code_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& phase : phases_) bytes += phase->code_bytes();
+  return bytes;
+}
+
+}  // namespace xc

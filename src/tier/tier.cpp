@@ -1,0 +1,726 @@
+#include "tier/tier.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "base/clock.h"
+#include "tier/verification.h"
+
+namespace xc {
+namespace {
+
+constexpr int64_t kCaptureBytes = int64_t{1} << 20;
+constexpr size_t kMaxRebound = 64;   // signatures published at once; the others follow when they run
+constexpr size_t kMaxEvents = 4096;
+constexpr uint64_t kWatchSamples = 32;
+constexpr double kDrift = 1.15;      // a live region this much slower than what it replaced is doubted
+
+std::string describe(const Graph& graph, const Region& region) {
+  std::string ops;
+  size_t shown = 0;
+  for (NodeId n : region.nodes) {
+    if (graph.node(n).op->view) continue;
+    if (++shown > 6) { ops += "+..."; break; }
+    ops += (ops.empty() ? "" : "+") + std::string(graph.node(n).op->name);
+  }
+  return fmt::format("{} {} ({} nodes)", region.pattern, ops, region.nodes.size());
+}
+
+std::string step_key(const Step& step) {
+  std::string key = step.kernel_name + "|" + step.name;
+  for (NodeId n : step.nodes) key += "," + std::to_string(n);
+  return key;
+}
+
+/// Positions of a's steps that b does not have.
+std::vector<uint32_t> difference(const Bound& a, const Bound& b) {
+  std::unordered_set<std::string> keys;
+  for (const BoundStep& s : b.steps) keys.insert(step_key(*b.plan->steps[s.step]));
+  std::vector<uint32_t> out;
+  for (uint32_t k = 0; k < a.steps.size(); ++k)
+    if (!keys.count(step_key(*a.plan->steps[a.steps[k].step]))) out.push_back(k);
+  return out;
+}
+
+}  // namespace
+
+std::string_view name(RegionState state) {
+  switch (state) {
+    case RegionState::kCandidate: return "candidate";
+    case RegionState::kQueued: return "queued";
+    case RegionState::kVerifying: return "verifying";
+    case RegionState::kReady: return "ready";
+    case RegionState::kTrial: return "trial";
+    case RegionState::kLive: return "live";
+    case RegionState::kBanned: return "banned";
+  }
+  return "unknown";
+}
+
+Tier::Tier(std::unique_ptr<RegionCompiler> compiler, const Config& config, TierFaults faults)
+    : compiler_(std::move(compiler)), faults_(std::move(faults)),
+      budget_(static_cast<double>(effective(config, &Config::compile_cpu_percent))) {}
+
+Tier::~Tier() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    jobs_.clear();
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+// ---- programs and jobs --------------------------------------------------------------------------
+
+void Tier::added(const std::shared_ptr<Program>& program) {
+  auto state = std::make_shared<ProgramState>();
+  state->program = program;
+  state->added_ns = steady_ns();
+  program->tier_state = state;
+  {
+    std::lock_guard lock(mutex_);
+    states_[program.get()] = state;
+  }
+  if (program->config().jit == static_cast<int64_t>(JitMode::kAuto))
+    for (const auto& step : program->base_plan()->steps)
+      if (step->kernel && step->kernel->wants_prepare()) {
+        post(state, [this](Program& p, ProgramState& s) { prepare_weights(p, s); });
+        break;
+      }
+}
+
+void Tier::removed(Program& program) {
+  std::lock_guard lock(mutex_);
+  states_.erase(&program);
+}
+
+Tier::StatePtr Tier::state_of(const Program& program) const {
+  std::lock_guard lock(mutex_);
+  const auto it = states_.find(&program);
+  return it == states_.end() ? nullptr : it->second;
+}
+
+void Tier::post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job) {
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    if (!thread_.running() && !thread_.start([this] { thread_main(); })) {
+      any_compiled_ = true;
+      return;  // no thread to be had: tier 0 serves
+    }
+    jobs_.push_back({state, std::move(job)});
+  }
+  wake_.notify_one();
+}
+
+void Tier::thread_main() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
+    if (stopping_) return;
+    Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    busy_ = job.state;
+    const double age = static_cast<double>(steady_ns() - job.state->added_ns) * 1e-9;
+    while (!stopping_ && !budget_.allows(process_cpu_seconds(), age))
+      wake_.wait_for(lock, std::chrono::milliseconds(20));
+    if (stopping_) return;
+    lock.unlock();
+    const double start = thread_cpu_seconds();
+    if (const std::shared_ptr<Program> program = job.state->program.lock()) {
+      try {
+        std::lock_guard work(job.state->work);
+        job.run(*program, *job.state);
+      } catch (const std::exception& error) {
+        // A job that fails leaves the program on what it had.
+        if (engine_) engine_->log(LogLevel::kWarning, std::string("background work failed: ") + error.what());
+      }
+    }
+    const double spent = thread_cpu_seconds() - start;
+    {
+      std::lock_guard data(job.state->data);
+      job.state->spent_s += spent;
+    }
+    job = {};
+    lock.lock();
+    budget_.spend(spent);
+    busy_.reset();
+    idle_.notify_all();
+  }
+}
+
+bool Tier::wait_idle(Program& program, std::chrono::milliseconds timeout) {
+  const StatePtr state = state_of(program);
+  if (!state) return true;
+  std::unique_lock lock(mutex_);
+  return idle_.wait_for(lock, timeout, [&] {
+    return busy_ != state && std::none_of(jobs_.begin(), jobs_.end(),
+                                          [&](const Job& job) { return job.state == state; });
+  });
+}
+
+void Tier::freeze(Program& program) {
+  const StatePtr state = state_of(program);
+  if (!state) return;
+  std::lock_guard work(state->work);
+  std::shared_ptr<SignatureEntry> entry;
+  {
+    std::lock_guard data(state->data);
+    state->frozen = true;
+    entry = state->trial_entry.lock();
+    state->trial = nullptr;
+  }
+  if (!entry) return;
+  auto published = std::make_shared<Published>(*entry->owner);
+  published->challenger.reset();
+  program.publish(*entry, std::move(published));
+}
+
+void Tier::emit(ProgramState& state, const Program& program, Event event) {
+  event.time_ns = steady_ns();
+  event.run = const_cast<Program&>(program).total_runs();
+  {
+    std::lock_guard data(state.data);
+    if (state.events.size() < kMaxEvents) state.events.push_back(event);
+  }
+  program.engine().emit(event);
+}
+
+// ---- hooks on running threads -------------------------------------------------------------------
+
+void Tier::sampled(Program& program, SignatureEntry& entry) {
+  const auto state = std::static_pointer_cast<ProgramState>(program.tier_state);
+  if (!state) return;
+  if (program.config().force_swap) {
+    // Testing: another plan at every run, alternating between the base plan and the best one.
+    const auto preferred = program.preferred_plan();
+    const bool base = state->toggles++ % 2 == 0 || !preferred;
+    auto published = std::make_shared<Published>();
+    published->active = std::make_shared<Version>(
+        bind_segment(base ? program.base_plan() : preferred, 0, entry.symbols, {}));
+    program.publish(entry, std::move(published));
+    entry.slow.store(true, std::memory_order_relaxed);
+  }
+  if (program.config().jit != static_cast<int64_t>(JitMode::kAuto) || program.config().fusion) return;
+  std::unique_lock data(state->data, std::try_to_lock);
+  if (!data || state->frozen) return;
+  if (!state->analysed) {
+    if (!state->analysing && entry.base->times->samples() >= 2) {
+      state->analysing = true;
+      post(state, [this](Program& p, ProgramState& s) { analyse(p, s); });
+    }
+    return;
+  }
+  const Published& published = *entry.current.load(std::memory_order_seq_cst);
+  if (published.challenger) {
+    constexpr uint64_t kLook = 8;  // the fewest samples a side that can decide
+    const uint64_t n = std::min(published.active->times->samples(), published.challenger->times->samples());
+    if (!state->judge_posted && n >= kLook && n % 4 == 0) {
+      state->judge_posted = true;
+      post(state, [this](Program& p, ProgramState& s) { judge(p, s); });
+    }
+    return;
+  }
+  // A signature that still runs an older plan follows when it runs.
+  if (const auto preferred = program.preferred_plan();
+      preferred && published.active->bound->plan != preferred && !program.config().force_swap) {
+    std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
+    if (!entry.rebinding.exchange(true))
+      post(state, [weak](Program& p, ProgramState&) {
+        const auto target = weak.lock();
+        const auto plan = p.preferred_plan();
+        if (!target || !plan) return;
+        auto next = std::make_shared<Published>();
+        next->active = std::make_shared<Version>(bind_segment(plan, 0, target->symbols, {true, 0}));
+        p.publish(*target, std::move(next));
+        target->rebinding = false;
+      });
+  }
+  const double weight = entry.slow.load(std::memory_order_relaxed) || entry.base->times->samples() < 5
+                            ? 1.0 : static_cast<double>(Program::kSamplePeriod);
+  const int64_t now = steady_ns();
+  for (const auto& group : state->groups) {
+    if (group->state == RegionState::kLive) {
+      Group::Watch& watch = group->watch;
+      const Bound& bound = *published.active->bound;
+      if (watch.entry && watch.entry != &entry) continue;
+      const uint64_t samples = published.active->times->samples();
+      if (watch.entry == &entry && watch.bound_serial == bound.serial && samples < watch.samples + kWatchSamples)
+        continue;
+      double ns = 0;
+      for (size_t k = 0; k < bound.steps.size(); ++k)
+        if (bound.plan->steps[bound.steps[k].step]->region == group->identity)
+          ns += published.active->times->step_ns(k) * static_cast<double>(samples);
+      if (watch.entry == &entry && watch.bound_serial == bound.serial && group->base_s > 0) {
+        const double mean_s = (ns - watch.ns) / static_cast<double>(samples - watch.samples) * 1e-9;
+        watch.alarms = mean_s > kDrift * group->base_s ? watch.alarms + 1 : 0;
+        if (watch.alarms >= 2 && !state->trial) {
+          watch.alarms = 0;
+          group->removing = true;
+          group->state = RegionState::kReady;
+          post(state, [this](Program& p, ProgramState& s) { start_trial(p, s); });
+        }
+      }
+      watch.entry = &entry;
+      watch.bound_serial = bound.serial;
+      watch.samples = samples;
+      watch.ns = ns;
+      continue;
+    }
+    const bool again = group->state == RegionState::kBanned && !group->wrong && now > group->banned_until_ns;
+    if (group->state != RegionState::kCandidate && !again) continue;
+    double now_s = 0;
+    for (uint32_t k : group->base_steps) now_s += entry.base->times->step_ns(k) * 1e-9;
+    auto [it, fresh] = group->predicted.try_emplace(&entry, 0.0);
+    if (fresh) {
+      if (group->predicted.size() > 1024) group->predicted.clear();
+      const Dim::Lookup lookup = [&](const std::string& s) -> std::optional<int64_t> {
+        const auto& symbols = program.base_plan()->symbols;
+        for (size_t k = 0; k < entry.symbols.size(); ++k)
+          if (symbols[k].name == s) return entry.symbols[k];
+        return std::nullopt;
+      };
+      const double bytes = static_cast<double>(group->cost.bytes_fused.evaluate(lookup).value_or(0));
+      const double flops = static_cast<double>(group->cost.flops.evaluate(lookup).value_or(0));
+      const double predicted = policy::predict_s(bytes, flops) * static_cast<double>(group->places.size());
+      group->predicted[&entry] = predicted;
+      group->predicted_s = predicted;
+    }
+    group->regret.add(weight, now_s, group->predicted[&entry]);
+    if (!group->regret.exceeds(prices_, !any_compiled_)) continue;
+    group->state = RegionState::kQueued;
+    group->regret.reset();
+    Group* raw = group.get();
+    std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
+    post(state, [this, raw, weak](Program& p, ProgramState& s) {
+      if (!compile(p, s, *raw)) return;
+      if (const auto target = weak.lock()) ask_for_inputs(p, s, *raw, *target);
+    });
+  }
+}
+
+void Tier::first_bound(Program& program, SignatureEntry& entry) {
+  if (program.config().jit != static_cast<int64_t>(JitMode::kSync) || program.config().fusion) return;
+  const StatePtr state = state_of(program);
+  if (!state) return;
+  std::lock_guard work(state->work);
+  if (state->frozen) return;
+  if (!state->analysed) {
+    prepare_weights(program, *state);
+    analyse(program, *state);
+    for (const auto& group : state->groups)
+      if (compile(program, *state, *group)) {
+        std::lock_guard data(state->data);
+        group->state = RegionState::kLive;
+        ++state->swapped;
+      }
+    const auto plan = build(program, *state, nullptr, nullptr);
+    if (plan->region_steps > 0) program.set_preferred_plan(plan);
+  }
+  if (const auto plan = program.preferred_plan()) {
+    auto published = std::make_shared<Published>();
+    published->active = std::make_shared<Version>(bind_segment(plan, 0, entry.symbols, {true, 0}));
+    program.publish(entry, std::move(published));
+  }
+}
+
+// ---- jobs ---------------------------------------------------------------------------------------
+
+void Tier::prepare_weights(Program& program, ProgramState& state) {
+  bool changed = false;
+  for (const auto& step : program.base_plan()->steps)
+    if (step->kernel && step->kernel->wants_prepare()) {
+      step->kernel->prepare();
+      changed = true;
+    }
+  if (!changed) return;
+  for (const auto& entry : program.entries())
+    program.set_base(*entry, std::make_shared<Version>(
+                                 bind_segment(program.base_plan(), 0, entry->symbols, {true, 0})));
+  Event event;
+  event.kind = EventKind::kPrepared;
+  event.detail = "weights packed";
+  emit(state, program, std::move(event));
+}
+
+void Tier::analyse(Program& program, ProgramState& state) {
+  FusionOptions options;
+  options.numerics = program.planner().options().numerics;
+  // What a vendor kernel already absorbs as post-ops is no candidate: it costs next to nothing there.
+  for (const auto& step : program.base_plan()->steps)
+    if (step->nodes.size() > 1) options.taken.insert(options.taken.end(), step->nodes.begin(), step->nodes.end());
+  std::vector<Region> regions = find_regions(program.graph(), options);
+  std::map<Hash128, std::unique_ptr<Group>> groups;
+  std::vector<Group*> in_order;
+  for (Region& region : regions) {
+    auto& group = groups[region.identity];
+    if (!group) {
+      group = std::make_unique<Group>();
+      group->identity = region.identity;
+      group->name = describe(program.graph(), region);
+      group->cost = estimate(program.graph(), region);
+      in_order.push_back(group.get());
+    }
+    const std::unordered_set<NodeId> nodes(region.nodes.begin(), region.nodes.end());
+    const Plan& plan = *program.base_plan();
+    for (uint32_t k = 0; k < plan.steps.size(); ++k)
+      if (!plan.steps[k]->nodes.empty() && nodes.count(plan.steps[k]->nodes.front()))
+        group->base_steps.push_back(k);
+    group->places.push_back(std::move(region));
+  }
+  std::vector<Event> events;
+  {
+    std::lock_guard data(state.data);
+    for (Group* group : in_order) {
+      Event event;
+      event.kind = EventKind::kCandidate;
+      event.region = group->identity;
+      event.subject = group->name;
+      event.detail = fmt::format("{} places, {} steps each", group->places.size(),
+                                 group->base_steps.size() / group->places.size());
+      events.push_back(std::move(event));
+      state.groups.push_back(std::move(groups[group->identity]));
+    }
+    state.analysed = true;
+  }
+  for (Event& event : events) emit(state, program, std::move(event));
+}
+
+void Tier::ban(ProgramState& state, const Program& program, Group& group, EventKind kind,
+               std::string reason, bool forever) {
+  {
+    std::lock_guard data(state.data);
+    group.state = RegionState::kBanned;
+    group.reason = reason;
+    group.wrong = group.wrong || forever;
+    group.banned_until_ns = steady_ns() + static_cast<int64_t>(policy::back_off_s(group.refusals++) * 1e9);
+    group.regret.reset();
+    if (kind == EventKind::kRejected) ++state.rejected;
+  }
+  Event event;
+  event.kind = kind;
+  event.region = group.identity;
+  event.subject = group.name;
+  event.detail = std::move(reason);
+  event.base_us = group.base_s * 1e6;
+  event.fused_us = group.fused_s * 1e6;
+  event.compile_ms = group.compile_s * 1e3;
+  emit(state, program, std::move(event));
+}
+
+bool Tier::compile(Program& program, ProgramState& state, Group& group) {
+  if (const std::string reason = compiler_->disabled(); !reason.empty()) {
+    ban(state, program, group, EventKind::kJitDisabled, reason, true);
+    return false;
+  }
+  if (group.kernel) return true;  // back from a ban
+  const double start = thread_cpu_seconds();
+  any_compiled_ = true;
+  const Region& region = group.places.front();
+  group.spec = program.planner().region_spec(region);
+  RegionCode code;
+  if (const auto verdict = lower_region(program.graph(), region, group.spec, code); !verdict.yes()) {
+    ban(state, program, group, EventKind::kRefused, "cannot be lowered: " + verdict.reason, true);
+    return false;
+  }
+  std::shared_ptr<Kernel> kernel;
+  double compile_s = 0;
+  try {
+    if (const auto it = kernels_.find(group.identity); it != kernels_.end() && !faults_.wrap)
+      kernel = it->second.lock();
+    if (!kernel) {
+      std::vector<std::shared_ptr<const PhaseCode>> phases;
+      for (const RegionPhase& phase : code.phases) phases.push_back(compiler_->compile(phase.kernel));
+      auto made = std::make_shared<RegionKernel>(std::move(code), std::move(phases),
+                                                 region.inputs.size() + region.outputs.size());
+      group.code_bytes = made->code_bytes();
+      kernel = std::move(made);
+      if (faults_.wrap) kernel = faults_.wrap(region, std::move(kernel));
+      kernels_[group.identity] = kernel;
+    }
+    compile_s = thread_cpu_seconds() - start;
+  } catch (const std::exception& error) {
+    const std::string disabled = compiler_->disabled();
+    ban(state, program, group, disabled.empty() ? EventKind::kRefused : EventKind::kJitDisabled,
+        std::string("compile failed: ") + error.what(), !disabled.empty());
+    return false;
+  }
+  {
+    std::lock_guard data(state.data);
+    group.kernel = kernel;
+    group.compile_s = compile_s;
+    ++state.compiled;
+    group.state = RegionState::kVerifying;
+  }
+  Event event;
+  event.kind = EventKind::kCompiled;
+  event.region = group.identity;
+  event.subject = group.name;
+  event.compile_ms = compile_s * 1e3;
+  event.code_bytes = group.code_bytes;
+  event.predicted_us = group.predicted_s * 1e6;
+  emit(state, program, std::move(event));
+
+  group.graph = std::make_shared<const Graph>(extract_region(program.graph(), region).graph);
+  std::string different;
+  try {
+    different = verify_synthetic(*group.graph, group.spec, *kernel);
+  } catch (const std::exception& error) {
+    different = error.what();
+  }
+  prices_.learn(thread_cpu_seconds() - start);
+  if (!different.empty()) {
+    ban(state, program, group, EventKind::kMismatch, different, true);
+    return false;
+  }
+  return true;
+}
+
+void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group, SignatureEntry& entry) {
+  std::vector<ValueId> values;
+  for (ValueId v : group.places.front().inputs)
+    if (!program.graph().value(v).is_constant()) values.push_back(v);
+  const auto shared = std::static_pointer_cast<ProgramState>(program.tier_state);
+  Group* raw = &group;
+  const bool asked = program.request_capture(entry, values, kCaptureBytes, [this, shared, raw](std::vector<Tensor> inputs) {
+    post(shared, [this, raw, inputs = std::move(inputs)](Program& p, ProgramState& s) {
+      verify_inputs(p, s, *raw, inputs);
+    });
+  });
+  if (asked) return;
+  // Too large to copy on the caller's time, or not visible: made-up inputs have to do.
+  verify_inputs(program, state, group, {});
+}
+
+void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
+                         const std::vector<Tensor>& inputs) {
+  std::string different;
+  const double start = thread_cpu_seconds();
+  try {
+    if (!inputs.empty()) different = verify_live(*group.graph, group.spec, *group.kernel, inputs);
+  } catch (const std::exception& error) {
+    different = error.what();
+  }
+  prices_.learn(prices_.compile_s + (thread_cpu_seconds() - start));
+  if (!different.empty()) {
+    ban(state, program, group, EventKind::kMismatch, "on a live run's inputs: " + different, true);
+    return;
+  }
+  {
+    std::lock_guard data(state.data);
+    group.state = RegionState::kReady;
+  }
+  Event event;
+  event.kind = EventKind::kVerified;
+  event.region = group.identity;
+  event.subject = group.name;
+  event.detail = inputs.empty() ? "on made-up inputs" : "on made-up inputs and one live run";
+  emit(state, program, std::move(event));
+  start_trial(program, state);
+}
+
+std::shared_ptr<const Plan> Tier::build(Program& program, ProgramState& state, const Group* with,
+                                        const Group* without) {
+  std::vector<PlannedRegion> planned;
+  std::lock_guard data(state.data);
+  for (const auto& group : state.groups) {
+    if (group.get() == without || !group->kernel) continue;
+    if (group->state != RegionState::kLive && group.get() != with) continue;
+    for (const Region& place : group->places)
+      planned.push_back({place, group->kernel, "fused " + group->name});
+  }
+  return program.planner().build(planned);
+}
+
+std::shared_ptr<Version> Tier::make_version(const std::shared_ptr<const Plan>& plan,
+                                            const SignatureEntry& entry, const Group*) const {
+  return std::make_shared<Version>(bind_segment(plan, 0, entry.symbols, {true, 0}));
+}
+
+void Tier::start_trial(Program& program, ProgramState& state) {
+  Group* group = nullptr;
+  {
+    std::lock_guard data(state.data);
+    if (state.trial || state.frozen) return;
+    for (const auto& g : state.groups)
+      if (g->state == RegionState::kReady) { group = g.get(); break; }
+  }
+  if (!group) return;
+  std::shared_ptr<SignatureEntry> entry;  // the one in use now
+  for (const auto& e : program.entries())
+    if (!entry || e->last_use > entry->last_use) entry = e;
+  if (!entry) return;
+  const bool removing = group->removing;
+  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<Version> challenger;
+  try {
+    plan = removing ? build(program, state, nullptr, group) : build(program, state, group, nullptr);
+    challenger = make_version(plan, *entry, group);
+  } catch (const std::exception& error) {
+    ban(state, program, *group, EventKind::kRefused, std::string("cannot be planned: ") + error.what(), true);
+    return;
+  }
+  auto published = std::make_shared<Published>();
+  {
+    std::lock_guard lock(program.mutex());
+    published->active = std::make_shared<Version>(entry->owner->active->bound);
+  }
+  published->active->focus = difference(*published->active->bound, *challenger->bound);
+  challenger->focus = difference(*challenger->bound, *published->active->bound);
+  if (published->active->focus.empty() || challenger->focus.empty()) {
+    ban(state, program, *group, EventKind::kRefused, "replaces no step of this plan", true);
+    return;
+  }
+  published->challenger = std::move(challenger);
+  {
+    std::lock_guard data(state.data);
+    group->state = RegionState::kTrial;
+    state.trial = group;
+    state.trial_entry = entry;
+    state.trial_plan = plan;
+    state.judge_posted = false;
+  }
+  Event event;
+  event.kind = EventKind::kTrial;
+  event.region = group->identity;
+  event.subject = group->name;
+  event.detail = removing ? "became slower: is it still worth keeping?" : "alternating live runs";
+  program.publish(*entry, std::move(published));
+  emit(state, program, std::move(event));
+}
+
+void Tier::judge(Program& program, ProgramState& state) {
+  Group* group = nullptr;
+  std::shared_ptr<SignatureEntry> entry;
+  std::shared_ptr<const Plan> plan;
+  {
+    std::lock_guard data(state.data);
+    state.judge_posted = false;
+    group = state.trial;
+    entry = state.trial_entry.lock();
+    plan = state.trial_plan;
+    if (group && !entry) {  // evicted: try again on another signature
+      group->state = RegionState::kReady;
+      state.trial = nullptr;
+    }
+  }
+  if (!group) return;
+  if (!entry) return start_trial(program, state);
+  std::shared_ptr<const Published> now;
+  {
+    std::lock_guard lock(program.mutex());
+    now = entry->owner;
+  }
+  if (!now->challenger) return;
+  const policy::TrialResult result =
+      policy::judge(now->active->times->recent(), now->challenger->times->recent());
+  if (result.verdict == policy::Verdict::kUndecided) return;
+  const double active_s = ticks_to_ns(static_cast<uint64_t>(result.active)) * 1e-9;
+  const double challenger_s = ticks_to_ns(static_cast<uint64_t>(result.challenger)) * 1e-9;
+  const bool accepted = result.verdict == policy::Verdict::kAccept;
+  const bool removing = group->removing;
+  {
+    std::lock_guard data(state.data);
+    state.trial = nullptr;
+    state.trial_plan.reset();
+    group->removing = false;
+    group->base_s = removing ? challenger_s : active_s;
+    group->fused_s = removing ? active_s : challenger_s;
+  }
+  auto next = std::make_shared<Published>();
+  next->active = std::make_shared<Version>(accepted ? now->challenger->bound : now->active->bound);
+  program.publish(*entry, std::move(next));
+  const std::string numbers = fmt::format("{:.2f} us against {:.2f} us, {:.3f} of the time",
+                                          challenger_s * 1e6, active_s * 1e6, challenger_s / active_s);
+  if (accepted) {
+    if (removing) {
+      {
+        std::lock_guard data(state.data);
+        ++state.rolled_back;
+        state.saved_s += (group->base_s - group->fused_s) *
+                         static_cast<double>(program.total_runs() - group->accepted_at_run);
+      }
+      ban(state, program, *group, EventKind::kRolledBack, "slower than what it replaced: " + numbers, false);
+    } else {
+      {
+        std::lock_guard data(state.data);
+        group->state = RegionState::kLive;
+        group->reason.clear();
+        group->accepted_at_run = program.total_runs();
+        group->watch = {};
+        ++state.swapped;
+      }
+      Event event;
+      event.kind = EventKind::kAccepted;
+      event.region = group->identity;
+      event.subject = group->name;
+      event.detail = numbers;
+      event.base_us = active_s * 1e6;
+      event.fused_us = challenger_s * 1e6;
+      event.compile_ms = group->compile_s * 1e3;
+      event.code_bytes = group->code_bytes;
+      emit(state, program, std::move(event));
+    }
+    publish_everywhere(program, state, plan);
+  } else if (removing) {
+    std::lock_guard data(state.data);
+    group->state = RegionState::kLive;  // everything became slower, not the region
+    group->watch = {};
+  } else {
+    ban(state, program, *group, EventKind::kRejected, "not faster: " + numbers, false);
+  }
+  start_trial(program, state);
+}
+
+void Tier::publish_everywhere(Program& program, ProgramState&, const std::shared_ptr<const Plan>& plan) {
+  program.set_preferred_plan(plan->region_steps > 0 ? plan : nullptr);
+  auto entries = program.entries();
+  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a->last_use > b->last_use; });
+  if (entries.size() > kMaxRebound) entries.resize(kMaxRebound);
+  for (const auto& entry : entries) {
+    {
+      std::lock_guard lock(program.mutex());
+      if (entry->owner->active->bound->plan == plan) continue;
+    }
+    auto published = std::make_shared<Published>();
+    published->active = make_version(plan, *entry, nullptr);
+    program.publish(*entry, std::move(published));
+  }
+}
+
+// ---- what it knows ------------------------------------------------------------------------------
+
+void Tier::summarise(const Program& program, ProfileSummary& summary) const {
+  const StatePtr state = state_of(program);
+  if (!state) return;
+  const uint64_t runs = const_cast<Program&>(program).total_runs();
+  std::lock_guard data(state->data);
+  double saved = state->saved_s;
+  for (const auto& group : state->groups) {
+    RegionSummary region;
+    region.identity = group->identity;
+    region.name = group->name;
+    region.state = name(group->state);
+    region.reason = group->reason;
+    region.uses = static_cast<int64_t>(group->places.size());
+    region.base_us = group->base_s * 1e6;
+    region.fused_us = group->fused_s * 1e6;
+    region.predicted_us = group->predicted_s * 1e6;
+    region.compile_ms = group->compile_s * 1e3;
+    region.code_bytes = group->code_bytes;
+    summary.regions.push_back(std::move(region));
+    if (group->state == RegionState::kLive && group->base_s > 0)
+      saved += (group->base_s - group->fused_s) * static_cast<double>(runs - group->accepted_at_run);
+  }
+  summary.compiled_regions += state->compiled;
+  summary.swapped += state->swapped;
+  summary.rolled_back += state->rolled_back;
+  summary.rejected += state->rejected;
+  summary.compile_ms += state->spent_s * 1e3;
+  summary.net_saved_ms += (saved - state->spent_s) * 1e3;
+  summary.code_bytes = compiler_->code_bytes();
+  summary.events.insert(summary.events.end(), state->events.begin(), state->events.end());
+}
+
+}  // namespace xc

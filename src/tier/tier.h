@@ -1,0 +1,151 @@
+#pragma once
+// The adaptive tier: from sampled times to published plans. State machine of a region: README.md.
+//
+// Threads. Hooks run on host threads and only add to counters or post a job. One background thread
+// per engine, started at the first job, does the rest: search, lowering, compiling, verification,
+// judging trials, publishing. In mode sync first_bound() does that work on the calling thread.
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "base/background_thread.h"
+#include "plan/fusion/region.h"
+#include "runtime/program.h"
+#include "tier/policy.h"
+#include "tier/region_compiler.h"
+#include "tier/region_kernel.h"
+
+namespace xc {
+
+enum class RegionState : uint8_t {
+  kCandidate,  ///< found, collecting regret
+  kQueued,
+  kVerifying,  ///< compiled, waits for a live run's inputs
+  kReady,      ///< verified, waits for its trial
+  kTrial,
+  kLive,
+  kBanned,     ///< wrong, refused or slower; may come back after its back-off when only slower
+};
+std::string_view name(RegionState state);
+
+/// Test seams: faults planted by tests, empty in production.
+struct TierFaults {
+  /// May replace a compiled kernel (a wrong one, a slower one) or throw.
+  std::function<std::shared_ptr<Kernel>(const Region&, std::shared_ptr<Kernel>)> wrap;
+};
+
+class Tier final : public TierHooks {
+ public:
+  Tier(std::unique_ptr<RegionCompiler> compiler, const Config& config, TierFaults faults = {});
+  ~Tier() override;
+
+  void attach(Engine& engine) override { engine_ = &engine; }
+  void added(const std::shared_ptr<Program>& program) override;
+  void removed(Program& program) override;
+  void first_bound(Program& program, SignatureEntry& entry) override;
+  void sampled(Program& program, SignatureEntry& entry) override;
+  void summarise(const Program& program, ProfileSummary& summary) const override;
+  void freeze(Program& program) override;
+  bool wait_idle(Program& program, std::chrono::milliseconds timeout) override;
+
+ private:
+  /// All places of one region identity in one program.
+  struct Group {
+    Hash128 identity;
+    std::vector<Region> places;
+    std::string name;
+    RegionState state = RegionState::kCandidate;
+    std::string reason;
+    policy::Regret regret;
+    std::shared_ptr<Kernel> kernel;
+    std::shared_ptr<const Graph> graph;  ///< extracted, for verification
+    StepSpec spec;
+    RegionCost cost;
+    double predicted_s = 0, base_s = 0, fused_s = 0, compile_s = 0;
+    int64_t code_bytes = 0;
+    int refusals = 0;
+    bool wrong = false;         ///< never tried again
+    bool removing = false;      ///< the trial is about taking it out
+    int64_t banned_until_ns = 0;
+    uint64_t accepted_at_run = 0;
+    std::vector<uint32_t> base_steps;  ///< its steps in the base plan, all places
+    std::unordered_map<const SignatureEntry*, double> predicted;  ///< seconds, per signature
+    // Watching a live region: times since the last look (see sampled()).
+    struct Watch {
+      const SignatureEntry* entry = nullptr;
+      uint64_t bound_serial = 0, samples = 0;
+      double ns = 0;
+      int alarms = 0;
+    } watch;
+  };
+  struct ProgramState {
+    std::weak_ptr<Program> program;
+    std::mutex work;   ///< held while the program's plans are worked on
+    std::mutex data;   ///< guards what follows
+    bool analysed = false, analysing = false, frozen = false, gone = false, prepared = false;
+    std::vector<std::unique_ptr<Group>> groups;
+    std::weak_ptr<SignatureEntry> trial_entry;
+    std::shared_ptr<const Plan> trial_plan;
+    Group* trial = nullptr;
+    bool judge_posted = false;
+    int64_t added_ns = 0;
+    double spent_s = 0;
+    int64_t compiled = 0, swapped = 0, rolled_back = 0, rejected = 0;
+    double saved_s = 0;   ///< of regions no longer live
+    std::vector<Event> events;
+    uint64_t toggles = 0; ///< force_swap
+  };
+  using StatePtr = std::shared_ptr<ProgramState>;
+
+  StatePtr state_of(const Program& program) const;
+  void post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job);
+  void thread_main();
+  void emit(ProgramState& state, const Program& program, Event event);
+
+  // Jobs. All hold state.work.
+  void analyse(Program& program, ProgramState& state);
+  bool compile(Program& program, ProgramState& state, Group& group);
+  void ask_for_inputs(Program& program, ProgramState& state, Group& group, SignatureEntry& entry);
+  void verify_inputs(Program& program, ProgramState& state, Group& group,
+                     const std::vector<Tensor>& inputs);
+  void start_trial(Program& program, ProgramState& state);
+  void judge(Program& program, ProgramState& state);
+  void publish_everywhere(Program& program, ProgramState& state,
+                          const std::shared_ptr<const Plan>& plan);
+  void prepare_weights(Program& program, ProgramState& state);
+  std::shared_ptr<const Plan> build(Program& program, ProgramState& state, const Group* with,
+                                    const Group* without);
+  std::shared_ptr<Version> make_version(const std::shared_ptr<const Plan>& plan,
+                                        const SignatureEntry& entry, const Group* focus) const;
+  void ban(ProgramState& state, const Program& program, Group& group, EventKind kind,
+           std::string reason, bool forever);
+
+  Engine* engine_ = nullptr;
+  std::unique_ptr<RegionCompiler> compiler_;
+  TierFaults faults_;
+  policy::Prices prices_;
+  policy::Budget budget_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_, idle_;
+  std::unordered_map<const Program*, StatePtr> states_;
+  struct Job {
+    StatePtr state;
+    std::function<void(Program&, ProgramState&)> run;
+  };
+  std::deque<Job> jobs_;
+  StatePtr busy_;
+  bool stopping_ = false;
+  bool any_compiled_ = false;
+  BackgroundThread thread_;
+  /// Compiled kernels by region identity, shared by the engine's programs.
+  std::map<Hash128, std::weak_ptr<Kernel>> kernels_;
+};
+
+}  // namespace xc
