@@ -55,7 +55,8 @@ Verdict build_iteration(const Region& region, const StepSpec& spec, const std::v
       const bool dropped = k >= spec.inputs.size() && reduced[k - spec.inputs.size()];
       if (!dropped && o.dims.size() > space.size())
         return Verdict::no("an operand has more dims than the iteration space");
-      axes[a].strides.push_back(stride_of(o, static_cast<uint32_t>(k), space, a, dropped, row_axes));
+      axes[a].strides.push_back(stride_of(o, static_cast<uint32_t>(k), space, a, dropped,
+                                          region.aggregate ? space.size() : row_axes));
       if (found) continue;
       const size_t lead = dropped ? 0 : space.size() - o.dims.size();
       if (a >= lead && a - lead < o.dims.size() && o.dims[a - lead] == space[a]) {
