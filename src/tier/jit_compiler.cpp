@@ -1,0 +1,127 @@
+#include <dlfcn.h>
+
+#include <array>
+#include <mutex>
+
+#include "base/error.h"
+#include "codegen/codegen.h"
+#include "loop/text.h"
+#include "tier/code_memory.h"
+#include "tier/region_compiler.h"
+
+namespace xc {
+namespace {
+
+constexpr const char* kLibrary = "libxcrt-jit.so";
+
+/// libxcrt-jit beside this library, else wherever the loader finds it; null with the reason.
+const xc_jit_table* open_code_generator(std::string& reason) {
+  std::string path = kLibrary;
+  Dl_info self{};
+  if (dladdr(reinterpret_cast<const void*>(&open_code_generator), &self) && self.dli_fname) {
+    const std::string mine = self.dli_fname;
+    const size_t slash = mine.rfind('/');
+    // An executable that contains the runtime (tests) lies in bin/, the library in lib/.
+    for (const char* folder : {"/", "/../lib/"}) {
+      const std::string beside = (slash == std::string::npos ? "." : mine.substr(0, slash)) + folder + kLibrary;
+      if (void* library = dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+        if (void* symbol = dlsym(library, "xc_jit_api"))
+          return reinterpret_cast<xc_jit_api_fn>(symbol)(XC_JIT_VERSION);
+        dlclose(library);
+      }
+    }
+  }
+  if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    if (void* symbol = dlsym(library, "xc_jit_api"))
+      return reinterpret_cast<xc_jit_api_fn>(symbol)(XC_JIT_VERSION);
+    dlclose(library);
+  }
+  const char* error = dlerror();
+  reason = std::string("the code generator cannot be opened: ") + (error ? error : kLibrary);
+  return nullptr;
+}
+
+class JitPhase final : public PhaseCode {
+ public:
+  JitPhase(std::shared_ptr<tier::CodeMemory> memory, tier::CodeMemory::Block block, int64_t bytes,
+           std::string listing)
+      : memory_(std::move(memory)), block_(block), bytes_(bytes), listing_(std::move(listing)) {}
+  /// The last plan that holds the code is gone, and with it every run that was inside.
+  ~JitPhase() override { memory_->retire(block_); }
+  JitPhase(const JitPhase&) = delete;
+  JitPhase& operator=(const JitPhase&) = delete;
+  int32_t run(const xc_kargs& args) const override { return block_.entry(&args); }
+  int64_t code_bytes() const override { return bytes_; }
+  const std::string& listing() const override { return listing_; }
+
+ private:
+  std::shared_ptr<tier::CodeMemory> memory_;
+  tier::CodeMemory::Block block_;
+  int64_t bytes_;
+  std::string listing_;
+};
+
+class JitCompiler final : public RegionCompiler {
+ public:
+  JitCompiler(int64_t isa, int64_t code_bytes, bool listing)
+      : target_(kTargets[static_cast<size_t>(isa)]), cap_(code_bytes), listing_(listing) {}
+
+  std::shared_ptr<const PhaseCode> compile(const loop::Kernel& kernel) override {
+    const xc_jit_table* table = open();
+    const std::string text = loop::print(kernel);
+    const xc_jit_request request{text.data(), text.size(), target_, listing_ ? uint32_t{XC_JIT_WANT_ASSEMBLY} : 0u};
+    xc_jit_image image{};
+    std::array<char, 512> error{};
+    if (const int32_t status = table->compile(&request, &image, error.data(), error.size()))
+      throw Error(static_cast<Status>(status), error.data());
+    const std::unique_ptr<xc_jit_image, decltype(table->release)> owner(&image, table->release);
+    tier::CodeMemory::Published published =
+        memory_->publish({image.code, image.size}, image.entry, image.alignment);
+    if (!published.block) throw Error(Status::kUnsupported, published.reason);
+    return std::make_shared<JitPhase>(memory_, *published.block, static_cast<int64_t>(image.size),
+                                      image.assembly ? image.assembly : "");
+  }
+
+  std::string disabled() const override {
+    std::lock_guard lock(mutex_);
+    if (!reason_.empty()) return reason_;
+    return tier::CodeMemory::refusal();
+  }
+
+  int64_t code_bytes() const override {
+    std::lock_guard lock(mutex_);
+    return memory_ ? memory_->bytes_in_use() : 0;
+  }
+
+ private:
+  const xc_jit_table* open() {
+    std::lock_guard lock(mutex_);
+    if (!reason_.empty()) throw Error(Status::kUnsupported, reason_);
+    if (!table_) {
+      table_ = open_code_generator(reason_);
+      if (!table_) {
+        if (reason_.empty()) reason_ = "the code generator is of another version";
+        throw Error(Status::kUnsupported, reason_);
+      }
+    }
+    if (!memory_) memory_ = std::make_shared<tier::CodeMemory>(cap_);
+    return table_;
+  }
+
+  static constexpr std::array<const char*, 4> kTargets{"host", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
+  const char* target_;
+  int64_t cap_;
+  bool listing_;
+  mutable std::mutex mutex_;
+  const xc_jit_table* table_ = nullptr;
+  std::string reason_;
+  std::shared_ptr<tier::CodeMemory> memory_;
+};
+
+}  // namespace
+
+std::unique_ptr<RegionCompiler> create_jit_compiler(int64_t isa, int64_t code_bytes, bool listing) {
+  return std::make_unique<JitCompiler>(isa, code_bytes, listing);
+}
+
+}  // namespace xc
