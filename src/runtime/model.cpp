@@ -1,0 +1,30 @@
+#include "runtime/model.h"
+
+#include "ir/verify.h"
+#include "ops/infer.h"
+
+namespace xc {
+
+std::shared_ptr<const Model> Model::create(std::shared_ptr<Engine> engine, Graph graph) {
+  verify(graph);
+  infer_types(graph);
+  std::shared_ptr<Model> model(new Model);
+  for (ValueId id : graph.inputs)
+    model->inputs_.push_back({graph.value(id).name, graph.value(id).type});
+  for (ValueId id : graph.outputs)
+    model->outputs_.push_back({graph.value(id).name, graph.value(id).type});
+  if (graph.name.empty()) graph.name = "model";
+  model->engine_ = std::move(engine);
+  model->graph_ = std::make_shared<const Graph>(std::move(graph));
+  return model;
+}
+
+std::shared_ptr<const Model> Model::load(std::shared_ptr<Engine>, const std::string& path) {
+  fail(Status::kUnsupported, "{}: no front end is built in", path);
+}
+
+std::shared_ptr<const Model> Model::load(std::shared_ptr<Engine>, std::span<const std::byte>) {
+  fail(Status::kUnsupported, "no front end is built in");
+}
+
+}  // namespace xc

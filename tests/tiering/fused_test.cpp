@@ -1,0 +1,168 @@
+// Whole loops: a small graph through base plan and fused plan, compared with numbers worked out in
+// double precision here.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "ir/text.h"
+#include "runtime/program.h"
+#include "runtime/session.h"
+#include "tier/engine_factory.h"
+
+namespace {
+
+using namespace xc;
+
+std::shared_ptr<Session> session_of(const char* text, JitMode mode, int64_t threads = 1) {
+  Config config;
+  config.threads = threads;
+  config.jit = static_cast<int64_t>(mode);
+  const auto engine = create_engine(config, {});
+  return std::make_shared<Session>(Model::create(engine, parse_graph(text)), Config{});
+}
+
+std::vector<Tensor> run(Session& session, const std::vector<Tensor>& inputs) {
+  std::vector<TensorView> views;
+  for (const Tensor& t : inputs) views.push_back(t.view());
+  std::vector<xc_tensor*> slots(session.model().outputs().size(), nullptr);
+  session.run(views, slots, {});
+  std::vector<Tensor> out;
+  for (xc_tensor* handle : slots) {
+    Tensor copy(handle->tensor.dtype(), handle->tensor.dims());
+    copy_elements(handle->tensor.view(), copy.view());
+    out.push_back(copy);
+    handle->release();
+  }
+  return out;
+}
+
+Tensor ramp(Dims dims, double scale, double shift) {
+  Tensor t(DType::kF32, std::move(dims));
+  for (int64_t i = 0; i < t.count(); ++i)
+    t.as<float>()[i] = static_cast<float>(std::sin(static_cast<double>(i) * 0.37 + shift) * scale);
+  return t;
+}
+
+constexpr const char* kGelu = R"(graph gelu(%x: f32[n, 96], %b: f32[96]) -> (%y) {
+  const %h: f32[] = 0.5
+  const %k: f32[] = 0.044715
+  const %s: f32[] = 0.7978845608
+  const %one: f32[] = 1
+  %t = Add(%x, %b)
+  %u = Mul(%t, %k)
+  %v = Mul(%u, %t)
+  %w = Mul(%v, %t)
+  %a = Add(%t, %w)
+  %c = Mul(%a, %s)
+  %d = Tanh(%c)
+  %e = Add(%d, %one)
+  %f = Mul(%t, %h)
+  %y = Mul(%f, %e)
+})";
+
+void check_gelu(const std::vector<Tensor>& inputs, const Tensor& y) {
+  for (int64_t i = 0; i < y.count(); ++i) {
+    const double t = static_cast<double>(inputs[0].as<float>()[i]) + inputs[1].as<float>()[i % 96];
+    const double want = 0.5 * t * (1 + std::tanh(0.7978845608 * (t + 0.044715 * t * t * t)));
+    REQUIRE(std::fabs(y.as<float>()[i] - want) <= 1e-5 * std::fabs(want) + 1e-6);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("tiering/fused: an elementwise chain agrees in every mode, at every size") {
+  for (JitMode mode : {JitMode::kOff, JitMode::kSync, JitMode::kAuto}) {
+    for (int64_t threads : {1, 2}) {
+      auto session = session_of(kGelu, mode, threads);
+      for (int64_t n : {1, 3, 32, 5, 1}) {
+        const std::vector<Tensor> inputs{ramp({n, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
+        check_gelu(inputs, run(*session, inputs)[0]);
+      }
+      if (mode == JitMode::kSync) {
+        const ProfileSummary profile = session->profile();
+        INFO(session->explain({}, false));
+        CHECK(profile.compiled_regions == 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("tiering/fused: a decomposed layer norm is one region") {
+  const char* text = R"(graph norm(%x: f32[n, 96], %r: f32[n, 96], %g: f32[96]) -> (%y) {
+  const %axes: i64[1] = [-1]
+  const %eps: f32[] = 0.00001
+  %a = Add(%x, %r)
+  %m = ReduceMean(%a, %axes) {keepdims = 1}
+  %d = Sub(%a, %m)
+  %q = Mul(%d, %d)
+  %v = ReduceMean(%q, %axes) {keepdims = 1}
+  %e = Add(%v, %eps)
+  %s = Sqrt(%e)
+  %z = Div(%d, %s)
+  %y = Mul(%z, %g)
+})";
+  for (JitMode mode : {JitMode::kOff, JitMode::kSync}) {
+    auto session = session_of(text, mode);
+    for (int64_t n : {1, 7}) {
+      const std::vector<Tensor> in{ramp({n, 96}, 3, 0.1), ramp({n, 96}, 2, 0.9), ramp({96}, 1, 0.7)};
+      const Tensor y = run(*session, in)[0];
+      for (int64_t i = 0; i < n; ++i) {
+        double mean = 0, var = 0;
+        std::vector<double> a(96);
+        for (int64_t j = 0; j < 96; ++j) {
+          a[static_cast<size_t>(j)] = static_cast<double>(in[0].as<float>()[i * 96 + j]) + in[1].as<float>()[i * 96 + j];
+          mean += a[static_cast<size_t>(j)] / 96;
+        }
+        for (double v : a) var += (v - mean) * (v - mean) / 96;
+        for (int64_t j = 0; j < 96; ++j) {
+          const double want = (a[static_cast<size_t>(j)] - mean) / std::sqrt(var + 1e-5) * in[2].as<float>()[j];
+          REQUIRE(std::fabs(y.as<float>()[i * 96 + j] - want) <= 1e-4 * std::fabs(want) + 1e-5);
+        }
+      }
+    }
+    if (mode == JitMode::kSync) {
+      INFO(session->explain({}, false));
+      CHECK(session->profile().compiled_regions == 1);
+    }
+  }
+}
+
+TEST_CASE("tiering/fused: aggregates over everything, several outputs") {
+  const char* text = R"(graph agg(%x: f32[n, 10], %y: f32[n, 10]) -> (%s, %p) {
+  %m = Mul(%x, %y)
+  %s = ReduceSum(%m) {keepdims = 0}
+  %p = Relu(%m)
+})";
+  for (JitMode mode : {JitMode::kOff, JitMode::kSync}) {
+    auto session = session_of(text, mode);
+    for (int64_t n : {1, 7, 5000}) {
+      const std::vector<Tensor> in{ramp({n, 10}, 3, 0.1), ramp({n, 10}, 2, 0.9)};
+      const auto out = run(*session, in);
+      double want = 0, size = 0;
+      for (int64_t i = 0; i < n * 10; ++i) {
+        want += static_cast<double>(in[0].as<float>()[i]) * in[1].as<float>()[i];
+        size += std::fabs(static_cast<double>(in[0].as<float>()[i]) * in[1].as<float>()[i]);
+      }
+      CHECK(std::fabs(out[0].as<float>()[0] - want) <= 1e-5 * size);
+    }
+    if (mode == JitMode::kSync) CHECK(session->profile().compiled_regions == 1);
+  }
+}
+
+TEST_CASE("tiering/fused: in mode auto the plan changes while it runs and the answer does not") {
+  auto session = session_of(kGelu, JitMode::kAuto);
+  const std::vector<Tensor> inputs{ramp({256, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
+  for (int k = 0; k < 3000; ++k) {
+    const Tensor y = run(*session, inputs)[0];
+    if (k % 50 == 0) {
+      check_gelu(inputs, y);
+      session->wait_idle(std::chrono::milliseconds(2000));
+    }
+    if (session->profile().swapped > 0) break;
+  }
+  const ProfileSummary profile = session->profile();
+  MESSAGE(session->explain({}, false));
+  CHECK(profile.compiled_regions >= 1);
+  CHECK(profile.swapped + profile.rejected >= 1);
+  check_gelu(inputs, run(*session, inputs)[0]);
+}
