@@ -36,16 +36,6 @@ Operand operand_of(const Plan& plan, uint32_t value) {
 
 }  // namespace
 
-bool Operand::contiguous() const {
-  Dim expected(1);
-  for (size_t i = dims.size(); i-- > 0;) {
-    if (dims[i] == Dim(0)) return true;
-    if (dims[i] != Dim(1) && !(strides[i] == expected)) return false;
-    expected = expected * dims[i];
-  }
-  return true;
-}
-
 // Builds one plan. A unit is what becomes one step: a node, an anchor with post-ops, or a region.
 class PlanBuilder {
  public:

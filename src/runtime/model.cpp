@@ -1,5 +1,6 @@
 #include "runtime/model.h"
 
+#include "formats/format.h"
 #include "ir/verify.h"
 #include "ops/infer.h"
 
@@ -19,12 +20,17 @@ std::shared_ptr<const Model> Model::create(std::shared_ptr<Engine> engine, Graph
   return model;
 }
 
-std::shared_ptr<const Model> Model::load(std::shared_ptr<Engine>, const std::string& path) {
-  fail(Status::kUnsupported, "{}: no front end is built in", path);
+std::shared_ptr<const Model> Model::load(std::shared_ptr<Engine> engine, const std::string& path) {
+  LoadOptions options;
+  options.copy_weights = engine->config().copy_weights != 0;
+  return create(engine, load_model(path, options));
 }
 
-std::shared_ptr<const Model> Model::load(std::shared_ptr<Engine>, std::span<const std::byte>) {
-  fail(Status::kUnsupported, "no front end is built in");
+std::shared_ptr<const Model> Model::load(std::shared_ptr<Engine> engine,
+                                         std::span<const std::byte> bytes) {
+  LoadOptions options;
+  options.copy_weights = true;
+  return create(engine, load_model(bytes, options));
 }
 
 }  // namespace xc
