@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "formats/mapped_file.h"
+#include "formats/onnx/export.h"
 #include "formats/onnx/import.h"
 #include "formats/text/text.h"
 #include "formats/xcg/xcg.h"
@@ -38,9 +39,10 @@ Format detect(std::string_view bytes) {
   refuse_known_foreigners(bytes);
   if (starts_with(bytes, xcg::kMagic)) return Format::kXcg;
   const size_t start = bytes.find_first_not_of(" \t\r\n");
-  // No ONNX file starts with 'g' or '/': those are fields of types the format does not have.
+  // No ONNX file starts with these characters: they would be fields that the format does not have.
   if (start != std::string_view::npos &&
-      (starts_with(bytes.substr(start), "graph") || starts_with(bytes.substr(start), "//")))
+      (starts_with(bytes.substr(start), "graph") || starts_with(bytes.substr(start), "//") ||
+       starts_with(bytes.substr(start), "#")))
     return Format::kText;
   return Format::kOnnx;
 }
@@ -115,8 +117,9 @@ std::string serialize_model(const Graph& graph, Format format, const SaveOptions
   switch (format) {
     case Format::kXcg: return xcg::write(graph, options);
     case Format::kText: return text::write(graph);
-    default: fail(Status::kUnsupported, "unsupported: writing {} files", name(format));
+    case Format::kOnnx: return onnx::export_model(graph);
   }
+  fail(Status::kInternal, "unknown format");
 }
 
 void save_model(const Graph& graph, const std::string& path, Format format,

@@ -1,12 +1,13 @@
 #include "formats/onnx/import.h"
 
-#include <filesystem>
+#include <algorithm>
 
 #include "formats/onnx/attributes.h"
 #include "formats/onnx/functions.h"
 #include "formats/onnx/op_map.h"
 #include "formats/onnx/op_versions.h"
 #include "formats/onnx/scope.h"
+#include "formats/onnx/subgraph_names.h"
 #include "formats/onnx/types.h"
 #include "formats/utf8.h"
 #include "ops/op.h"
@@ -14,12 +15,6 @@
 
 namespace xc::onnx {
 namespace {
-
-/// Graph attributes of an op in the order of Node::subgraphs.
-std::vector<std::string_view> subgraph_names(std::string_view op) {
-  if (op == "If") return {"then_branch", "else_branch"};
-  return {"body"};
-}
 
 std::string place(const NodeProto& node) {
   const Bytes shown = !node.name.empty()      ? node.name

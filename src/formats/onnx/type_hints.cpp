@@ -8,6 +8,8 @@ const Type& TypeHints::of(ValueId id) {
   static const Type unknown;
   if (id == kNone) return unknown;
   update();
+  if (const Value& value = graph_.value(id); value.is_constant())
+    types_[id] = Type::tensor(value.constant.dtype(), to_symbolic(value.constant.dims()));
   return types_[id];
 }
 

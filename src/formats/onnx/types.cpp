@@ -133,26 +133,30 @@ Type decode_type(const Source& source, Bytes body, const std::string& value_name
 }
 
 std::string encode_type(const Type& type) {
-  std::string out;
-  protozero::pbf_writer writer(out);
-  if (type.kind == Type::Kind::kTensor) {
-    protozero::pbf_writer tensor(writer, 1);
-    tensor.add_int32(1, dtype_to_onnx(type.dtype));
-    if (!type.dims) return tensor.commit(), out;
-    protozero::pbf_writer shape(tensor, 2);
-    for (const Dim& d : *type.dims) {
-      protozero::pbf_writer dim(shape, 1);
-      if (d.is_constant()) dim.add_int64(1, d.value());
-      else dim.add_string(2, d.text());
-    }
-    return shape.commit(), tensor.commit(), out;
+  // Messages are made as strings: a nested writer leaves out an empty one, and the empty shape is
+  // that of a scalar.
+  using Writer = protozero::pbf_writer;
+  std::string inner, out;
+  Writer body(inner), writer(out);
+  if (type.kind != Type::Kind::kTensor) {
+    const bool map = type.kind == Type::Kind::kMap;
+    if (map) body.add_int32(1, dtype_to_onnx(type.dtype));
+    body.add_message(map ? 2 : 1, type.element ? encode_type(*type.element) : std::string());
+    writer.add_message(map ? 5 : type.kind == Type::Kind::kSequence ? 4 : 9, inner);
+    return out;
   }
-  const bool map = type.kind == Type::Kind::kMap;
-  const uint32_t field = map ? 5 : type.kind == Type::Kind::kSequence ? 4 : 9;
-  protozero::pbf_writer container(writer, field);
-  if (map) container.add_int32(1, dtype_to_onnx(type.dtype));
-  container.add_message(map ? 2 : 1, type.element ? encode_type(*type.element) : std::string());
-  container.commit();
+  body.add_int32(1, dtype_to_onnx(type.dtype));
+  if (type.dims) {
+    std::string shape;
+    for (const Dim& d : *type.dims) {
+      std::string dim;
+      if (d.is_constant()) Writer(dim).add_int64(1, d.value());
+      else Writer(dim).add_string(2, d.text());
+      Writer(shape).add_message(1, dim);
+    }
+    body.add_message(2, shape);
+  }
+  writer.add_message(1, inner);
   return out;
 }
 
