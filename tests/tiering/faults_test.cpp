@@ -1,0 +1,149 @@
+// Wrong, slow and refused kernels: results stay right, and each decision is an event.
+#include <atomic>
+
+#include "base/clock.h"
+#include "support.h"
+#include "tier/code_memory.h"
+
+namespace {
+
+using namespace xc;
+using namespace xc::testing;
+
+/// Runs another kernel and then does something to it.
+class Tampered final : public Kernel {
+ public:
+  using Harm = std::function<void(const StepArgs&, const BindContext&)>;
+  Tampered(std::shared_ptr<Kernel> inner, std::function<void()> before, size_t output, float add)
+      : inner_(std::move(inner)), before_(std::move(before)), output_(output), add_(add) {}
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+    struct Bound final : BoundKernel {
+      std::shared_ptr<const BoundKernel> inner;
+      std::function<void()> before;
+      size_t output;
+      float add;
+      void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+        if (before) before();
+        inner->run(args, begin, end);
+        if (add != 0) static_cast<float*>(args.buffers[output])[0] += add;
+      }
+    };
+    auto bound = std::make_shared<Bound>();
+    bound->inner = inner_->bind(context);
+    bound->tasks = bound->inner->tasks;
+    bound->scratch_bytes = bound->inner->scratch_bytes;
+    bound->before = before_;
+    bound->output = output_;
+    bound->add = add_;
+    return bound;
+  }
+
+ private:
+  std::shared_ptr<Kernel> inner_;
+  std::function<void()> before_;
+  size_t output_;
+  float add_;
+};
+
+void spin_us(int64_t us) {
+  const int64_t end = steady_ns() + us * 1000;
+  while (steady_ns() < end) {}
+}
+
+const std::vector<Tensor>& inputs() {
+  static const std::vector<Tensor> kInputs{ramp({256, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
+  return kInputs;
+}
+
+/// Runs, checking every answer, until `done` or 20,000 runs.
+template <class Done>
+void drive(Fixture& fixture, Done done) {
+  for (int k = 0; k < 20000 && !done(); ++k) {
+    int64_t where = 0;
+    const Tensor y = fixture.run(inputs())[0];
+    const bool right = gelu_right(inputs(), y, where);
+    REQUIRE_MESSAGE(right, "run ", k, " element ", where);
+    if (k % 16 == 0) fixture.session->wait_idle(std::chrono::milliseconds(1000));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("tiering/faults: a wrong kernel is caught before a caller sees its result") {
+  TierFaults faults;
+  faults.wrap = [](const Region& region, std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
+    return std::make_shared<Tampered>(std::move(kernel), nullptr, region.inputs.size(), 0.01f);
+  };
+  Fixture fixture(kGelu, {}, faults);
+  drive(fixture, [&] { return fixture.log.count(EventKind::kMismatch) > 0; });
+  CHECK(fixture.log.count(EventKind::kMismatch) == 1);
+  CHECK(fixture.log.count(EventKind::kTrial) == 0);
+  CHECK(fixture.session->profile().swapped == 0);
+}
+
+TEST_CASE("tiering/faults: a slower kernel is rejected after a trial") {
+  TierFaults faults;
+  std::atomic<bool> verified{false};
+  faults.wrap = [&](const Region& region, std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
+    return std::make_shared<Tampered>(std::move(kernel), [] { spin_us(150); }, region.inputs.size(), 0.0f);
+  };
+  Fixture fixture(kGelu, {}, faults);
+  drive(fixture, [&] { return fixture.log.count(EventKind::kRejected) > 0; });
+  CHECK(fixture.log.count(EventKind::kRejected) >= 1);
+  CHECK(fixture.log.count(EventKind::kAccepted) == 0);
+  MESSAGE(fixture.log.last(EventKind::kRejected));
+}
+
+TEST_CASE("tiering/faults: a kernel that becomes slow after it was accepted is rolled back") {
+  TierFaults faults;
+  auto slow = std::make_shared<std::atomic<bool>>(false);
+  faults.wrap = [slow](const Region& region, std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
+    return std::make_shared<Tampered>(std::move(kernel), [slow] { if (*slow) spin_us(200); },
+                                      region.inputs.size(), 0.0f);
+  };
+  Fixture fixture(kGelu, {}, faults);
+  drive(fixture, [&] { return fixture.log.count(EventKind::kAccepted) > 0; });
+  REQUIRE(fixture.log.count(EventKind::kAccepted) == 1);
+  *slow = true;
+  drive(fixture, [&] { return fixture.log.count(EventKind::kRolledBack) > 0; });
+  CHECK(fixture.log.count(EventKind::kRolledBack) == 1);
+  CHECK(fixture.session->profile().rolled_back == 1);
+  MESSAGE(fixture.log.last(EventKind::kRolledBack));
+}
+
+TEST_CASE("tiering/faults: a failing compile leaves the base plan running") {
+  TierFaults faults;
+  faults.wrap = [](const Region&, std::shared_ptr<Kernel>) -> std::shared_ptr<Kernel> {
+    throw Error(Status::kInternal, "planted compile failure");
+  };
+  Fixture fixture(kGelu, {}, faults);
+  drive(fixture, [&] { return fixture.log.count(EventKind::kRefused) > 0; });
+  CHECK(fixture.log.count(EventKind::kRefused) >= 1);
+  CHECK(fixture.log.last(EventKind::kRefused).find("planted") != std::string::npos);
+}
+
+TEST_CASE("tiering/faults: refused executable memory turns the JIT off with a reason") {
+  tier::CodeMemory::inject_refusal(0);
+  {
+    Fixture fixture(kGelu, {});
+    drive(fixture, [&] { return fixture.log.count(EventKind::kJitDisabled) > 0; });
+    CHECK(fixture.log.count(EventKind::kJitDisabled) >= 1);
+    CHECK(fixture.log.last(EventKind::kJitDisabled).find("refused") != std::string::npos);
+  }
+  {
+    Config config;
+    config.jit = static_cast<int64_t>(JitMode::kSync);
+    Fixture fixture(kGelu, config);
+    drive(fixture, [n = 0]() mutable { return ++n > 5; });
+    CHECK(fixture.session->profile().compiled_regions == 0);
+  }
+  tier::CodeMemory::inject_refusal(-1);
+  tier::CodeMemory::forget_refusal();
+}
+
+TEST_CASE("tiering/faults: freeze stops changes") {
+  Fixture fixture(kGelu, {});
+  fixture.session->freeze();
+  drive(fixture, [n = 0]() mutable { return ++n > 500; });
+  CHECK(fixture.session->profile().compiled_regions == 0);
+}

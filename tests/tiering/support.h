@@ -1,0 +1,105 @@
+#pragma once
+// Sessions over small graphs with a tier whose compiler and kernels tests can tamper with.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <mutex>
+#include <thread>
+
+#include "ir/text.h"
+#include "runtime/program.h"
+#include "runtime/session.h"
+#include "tier/tier.h"
+
+namespace xc::testing {
+
+struct EventLog {
+  std::mutex mutex;
+  std::vector<Event> events;
+  size_t count(EventKind kind) {
+    std::lock_guard lock(mutex);
+    size_t n = 0;
+    for (const Event& e : events) n += e.kind == kind;
+    return n;
+  }
+  std::string last(EventKind kind) {
+    std::lock_guard lock(mutex);
+    std::string detail;
+    for (const Event& e : events)
+      if (e.kind == kind) detail = e.detail;
+    return detail;
+  }
+};
+
+struct Fixture {
+  EventLog log;
+  std::shared_ptr<Session> session;
+
+  Fixture(const char* text, Config config, TierFaults faults = {},
+          std::unique_ptr<RegionCompiler> compiler = nullptr) {
+    if (!compiler) compiler = create_jit_compiler(config.isa, 64 << 20, false);
+    if (config.threads == 0) config.threads = 1;
+    HostHooks hooks;
+    hooks.event = [this](const Event& e) {
+      std::lock_guard lock(log.mutex);
+      log.events.push_back(e);
+    };
+    auto engine = std::make_shared<Engine>(
+        config, hooks, std::make_unique<Tier>(std::move(compiler), config, std::move(faults)));
+    session = std::make_shared<Session>(Model::create(engine, parse_graph(text)), Config{});
+  }
+
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs) {
+    std::vector<TensorView> views;
+    for (const Tensor& t : inputs) views.push_back(t.view());
+    std::vector<xc_tensor*> slots(session->model().outputs().size(), nullptr);
+    session->run(views, slots, {});
+    std::vector<Tensor> out;
+    for (xc_tensor* handle : slots) {
+      Tensor copy(handle->tensor.dtype(), handle->tensor.dims());
+      copy_elements(handle->tensor.view(), copy.view());
+      out.push_back(copy);
+      handle->release();
+    }
+    return out;
+  }
+};
+
+inline Tensor ramp(Dims dims, double scale, double shift) {
+  Tensor t(DType::kF32, std::move(dims));
+  for (int64_t i = 0; i < t.count(); ++i)
+    t.as<float>()[i] = static_cast<float>(std::sin(static_cast<double>(i) * 0.37 + shift) * scale);
+  return t;
+}
+
+/// tanh-GELU of x + b, as an exporter writes it.
+inline constexpr const char* kGelu = R"(graph gelu(%x: f32[n, 96], %b: f32[96]) -> (%y) {
+  const %h: f32[] = 0.5
+  const %k: f32[] = 0.044715
+  const %s: f32[] = 0.7978845608
+  const %one: f32[] = 1
+  %t = Add(%x, %b)
+  %u = Mul(%t, %k)
+  %v = Mul(%u, %t)
+  %w = Mul(%v, %t)
+  %a = Add(%t, %w)
+  %c = Mul(%a, %s)
+  %d = Tanh(%c)
+  %e = Add(%d, %one)
+  %f = Mul(%t, %h)
+  %y = Mul(%f, %e)
+})";
+
+/// False with the first wrong element in `where`.
+inline bool gelu_right(const std::vector<Tensor>& inputs, const Tensor& y, int64_t& where) {
+  for (int64_t i = 0; i < y.count(); ++i) {
+    const double t = static_cast<double>(inputs[0].as<float>()[i]) + inputs[1].as<float>()[i % 96];
+    const double want = 0.5 * t * (1 + std::tanh(0.7978845608 * (t + 0.044715 * t * t * t)));
+    where = i;
+    if (!(std::fabs(y.as<float>()[i] - want) <= 1e-5 * std::fabs(want) + 1e-6)) return false;
+  }
+  return true;
+}
+
+}  // namespace xc::testing
