@@ -11,6 +11,7 @@ const Backend& cpu_backend() {
   static const Backend backend{"cpu", [] {
     static const cpu::Rows rows = [] {
       cpu::Rows list;
+      cpu::add_onednn_matmul(list);
       cpu::add_elementwise(list);
       cpu::add_reference(list);
       return list;

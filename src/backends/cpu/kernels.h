@@ -10,6 +10,7 @@ namespace xc::cpu {
 using Rows = std::vector<Implementation>;
 
 // oneDNN.
+void add_onednn_matmul(Rows& rows);
 
 // Own kernels.
 void add_elementwise(Rows& rows);

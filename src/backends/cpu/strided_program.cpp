@@ -12,6 +12,26 @@ constexpr int64_t kGrain = 32768;
 
 }  // namespace
 
+void run_over(const ChunkProgram& program, const StridedSpace& space, std::byte* const* pointers,
+              void* scratch) {
+  ChunkProgram::Block blocks[ChunkProgram::kMaxOperands];
+  const size_t rank = space.dims.size(), count = program.operand_count();
+  const int64_t blocks_total = element_count(std::span(space.dims).first(rank - 2));
+  for (int64_t block = 0; block < blocks_total; ++block) {
+    for (size_t k = 0; k < count; ++k) {
+      const Dims& strides = space.strides[k];
+      int64_t offset = 0, outer = block;
+      for (size_t axis = rank - 2; axis-- > 0;) {
+        offset += outer % space.dims[axis] * strides[axis];
+        outer /= space.dims[axis];
+      }
+      blocks[k] = {pointers[k] + offset * program.operand_bytes(k), strides[rank - 2],
+                   strides[rank - 1]};
+    }
+    program.run(space.dims[rank - 2], space.dims[rank - 1], blocks, scratch);
+  }
+}
+
 StridedProgram::StridedProgram(std::shared_ptr<const ChunkProgram> program, StridedSpace space,
                                std::vector<uint32_t> buffer_of)
     : program_(std::move(program)), space_(std::move(space)), buffer_of_(std::move(buffer_of)) {

@@ -9,6 +9,10 @@
 
 namespace xc::cpu {
 
+/// Runs the program over the whole space; pointers[k] is operand k's first element.
+void run_over(const ChunkProgram& program, const StridedSpace& space, std::byte* const* pointers,
+              void* scratch);
+
 class StridedProgram final : public BoundKernel {
  public:
   /// `space.strides` has one entry per operand of the program, in order, and at least two axes.

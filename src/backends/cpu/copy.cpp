@@ -1,0 +1,137 @@
+#include "backends/cpu/copy.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "backends/cpu/vector/transpose_fn.h"
+#include "base/checked.h"
+
+namespace xc::cpu {
+namespace {
+
+/// Bytes of a unit where one row is long enough to be split.
+constexpr int64_t kPieceBytes = 64 << 10;
+constexpr int64_t kTile = 64;  ///< rows of a unit of a transposition
+
+struct Wide {  // 16 bytes: c128
+  uint64_t part[2];
+};
+
+template <class T>
+void copy_strided(const T* from, T* to, int64_t n, int64_t from_step, int64_t to_step) {
+  if (to_step == 1 && from_step == 0) {
+    std::fill_n(to, n, *from);
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) to[i * to_step] = from[i * from_step];
+}
+
+template <class F>
+void with_type(int64_t bytes, F&& f) {
+  switch (bytes) {
+    case 1: return f(uint8_t{});
+    case 2: return f(uint16_t{});
+    case 4: return f(uint32_t{});
+    case 8: return f(uint64_t{});
+    default: return f(Wide{});
+  }
+}
+
+}  // namespace
+
+CopyPlan::CopyPlan(std::span<const int64_t> dims, std::span<const int64_t> from_strides,
+                   std::span<const int64_t> to_strides, int64_t element_bytes)
+    : element_bytes_(element_bytes) {
+  StridedSpace space = coalesce(
+      dims, {Dims(from_strides.begin(), from_strides.end()), Dims(to_strides.begin(), to_strides.end())},
+      1);
+  bytes_ = checked_mul(space.count(), element_bytes);
+  if (bytes_ == 0) return;
+  const size_t last = space.dims.size() - 1;
+  cols_ = space.dims[last];
+  col_from_ = space.strides[0][last];
+  col_to_ = space.strides[1][last];
+  size_t row_axis = last;
+  if (col_from_ == 1 && col_to_ == 1) {
+    kind_ = Kind::kRuns;
+    pieces_ = std::max<int64_t>(1, cols_ * element_bytes / kPieceBytes);
+  } else {
+    kind_ = Kind::kStrided;
+    for (size_t axis = 0; axis < last; ++axis)
+      if (space.strides[0][axis] == 1 && col_to_ == 1 && space.dims[axis] >= 4 && cols_ >= 4 &&
+          col_from_ != 0) {
+        kind_ = Kind::kTransposed;
+        row_axis = axis;
+      }
+    if (kind_ == Kind::kTransposed) {
+      rows_ = space.dims[row_axis];
+      row_from_ = 1;
+      row_to_ = space.strides[1][row_axis];
+      pieces_ = ceil_div(rows_, kTile);
+    }
+  }
+  for (size_t axis = 0; axis < last; ++axis) {
+    if (axis == row_axis) continue;
+    outer_dims_.push_back(space.dims[axis]);
+    outer_from_.push_back(space.strides[0][axis]);
+    outer_to_.push_back(space.strides[1][axis]);
+  }
+  units_ = checked_mul(element_count(outer_dims_), pieces_);
+}
+
+void CopyPlan::run(const void* from, void* to, int64_t begin, int64_t end) const {
+  if (begin >= end) return;
+  // Odometer over the outer axes.
+  const size_t rank = outer_dims_.size();
+  int64_t at_store[8] = {};
+  Dims at_heap;
+  int64_t* at = at_store;
+  if (rank > 8) {
+    at_heap.assign(rank, 0);
+    at = at_heap.data();
+  }
+  int64_t outer = begin / pieces_, piece = begin % pieces_;
+  int64_t from_at = 0, to_at = 0;
+  for (size_t axis = rank; axis-- > 0;) {
+    at[axis] = outer % outer_dims_[axis];
+    outer /= outer_dims_[axis];
+    from_at += at[axis] * outer_from_[axis];
+    to_at += at[axis] * outer_to_[axis];
+  }
+  with_type(element_bytes_, [&](auto element) {
+    using T = decltype(element);
+    const T* source = static_cast<const T*>(from);
+    T* target = static_cast<T*>(to);
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const T* f = source + from_at;
+      T* t = target + to_at;
+      switch (kind_) {
+        case Kind::kRuns: {
+          const int64_t first = cols_ * piece / pieces_, last = cols_ * (piece + 1) / pieces_;
+          std::memcpy(t + first, f + first, static_cast<size_t>(last - first) * sizeof(T));
+          break;
+        }
+        case Kind::kStrided: copy_strided(f, t, cols_, col_from_, col_to_); break;
+        case Kind::kTransposed: {
+          const int64_t first = rows_ * piece / pieces_, last = rows_ * (piece + 1) / pieces_;
+          transpose(f + first, t + first * row_to_, last - first, cols_, col_from_, row_to_,
+                    static_cast<int64_t>(sizeof(T)));
+          break;
+        }
+      }
+      if (++piece < pieces_) continue;
+      piece = 0;
+      for (size_t axis = rank; axis-- > 0;) {
+        from_at += outer_from_[axis];
+        to_at += outer_to_[axis];
+        if (++at[axis] < outer_dims_[axis]) break;
+        from_at -= at[axis] * outer_from_[axis];
+        to_at -= at[axis] * outer_to_[axis];
+        at[axis] = 0;
+      }
+    }
+  });
+}
+
+}  // namespace xc::cpu

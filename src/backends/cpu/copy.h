@@ -1,0 +1,38 @@
+#pragma once
+// Strided copies of any rank: the data movement inside other kernels, and the steps of copy_ops.cpp.
+
+#include <cstdint>
+#include <span>
+
+#include "backends/cpu/strided_space.h"
+
+namespace xc::cpu {
+
+/// A copy prepared for given dims and strides (in elements): coalesced, and tiled where one side
+/// runs along another axis than the other.
+class CopyPlan {
+ public:
+  CopyPlan() = default;
+  CopyPlan(std::span<const int64_t> dims, std::span<const int64_t> from_strides,
+           std::span<const int64_t> to_strides, int64_t element_bytes);
+  /// Copies all; from and to are element 0.
+  void run(const void* from, void* to) const { run(from, to, 0, units_); }
+  /// Copies units [begin, end) of units(): disjoint parts of the destination.
+  void run(const void* from, void* to, int64_t begin, int64_t end) const;
+  int64_t units() const { return units_; }
+  int64_t bytes() const { return bytes_; }  ///< copied in total
+
+ private:
+  enum class Kind : uint8_t { kRuns, kStrided, kTransposed };
+  Kind kind_ = Kind::kRuns;
+  int64_t element_bytes_ = 1;
+  int64_t bytes_ = 0;
+  int64_t units_ = 0;
+  // Outer axes, then the last one or two, which the inner loop takes.
+  Dims outer_dims_, outer_from_, outer_to_;
+  int64_t rows_ = 1, row_from_ = 0, row_to_ = 0;  ///< kTransposed: second inner axis
+  int64_t cols_ = 1, col_from_ = 1, col_to_ = 1;
+  int64_t pieces_ = 1;  ///< units per outer index
+};
+
+}  // namespace xc::cpu

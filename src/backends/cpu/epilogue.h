@@ -1,0 +1,47 @@
+#pragma once
+// What a vendor kernel leaves to us after its result: bias, activations, residuals. One program over
+// the tile a task has just written, while it is in cache.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "backends/cpu/chunk_program.h"
+#include "backends/cpu/strided_space.h"
+#include "backends/step.h"
+
+namespace xc::cpu {
+
+class Epilogue {
+ public:
+  /// An extra operand added to the result before the post-ops: factor * input (Gemm's C, a bias).
+  struct Addend {
+    uint32_t input = 0;
+    double factor = 1;
+  };
+  /// The post-ops of a step whose result has the type of output 0; empty() when there is nothing to
+  /// do. nullopt with `reason` when some post-op has no inner loop.
+  static std::optional<Epilogue> build(const StepSpec& spec, std::span<const Addend> addends,
+                                       std::string& reason);
+  bool empty() const { return !program_; }
+  int64_t scratch_bytes() const { return program_ ? program_->scratch_bytes() : 0; }
+
+  /// A part of output 0: ranges per axis.
+  struct Tile {
+    StridedSpace space;
+    Dims offsets;  ///< of each operand's first element
+  };
+  /// `extra` strides, when given, replace those of inputs over the output's dims (per addend).
+  Tile tile(const BindContext& context, std::span<const int64_t> begin,
+            std::span<const int64_t> end) const;
+  /// `buffers` as in StepArgs; output 0 is at index `output_index`.
+  void run(const Tile& tile, void* const* buffers, void* scratch) const;
+
+ private:
+  std::shared_ptr<const ChunkProgram> program_;
+  std::vector<uint32_t> inputs_;  ///< operands after the tile itself: indices of step inputs
+  uint32_t output_index_ = 0;
+  std::vector<uint8_t> bytes_;
+};
+
+}  // namespace xc::cpu

@@ -1,0 +1,152 @@
+#include "backends/cpu/matmul_problem.h"
+
+#include <algorithm>
+
+#include "backends/cpu/strided_space.h"
+
+namespace xc::cpu {
+namespace {
+
+/// Work worth a task: some 20 us on one core.
+constexpr double kTaskFlops = 2e6;
+constexpr int64_t kMostTasks = 64;
+constexpr int64_t kColumnUnit = 64, kRowUnit = 32;
+
+}  // namespace
+
+MatMulProblem matmul_problem(const BoundOperand& left, const BoundOperand& right,
+                             const BoundOperand& result, bool transpose_left,
+                             bool transpose_right) {
+  MatMulProblem p;
+  const size_t left_rank = left.dims.size(), right_rank = right.dims.size();
+  const bool left_vector = left_rank == 1, right_vector = right_rank == 1;
+  if (left_vector) {
+    p.k = left.dims[0];
+    p.a_k = left.strides[0];
+  } else {
+    const size_t m = left_rank - (transpose_left ? 1 : 2), k = left_rank - (transpose_left ? 2 : 1);
+    p.m = left.dims[m];
+    p.a_m = left.strides[m];
+    p.k = left.dims[k];
+    p.a_k = left.strides[k];
+  }
+  int64_t right_k;
+  if (right_vector) {
+    right_k = right.dims[0];
+    p.b_k = right.strides[0];
+  } else {
+    const size_t k = right_rank - (transpose_right ? 1 : 2),
+                 n = right_rank - (transpose_right ? 2 : 1);
+    right_k = right.dims[k];
+    p.b_k = right.strides[k];
+    p.n = right.dims[n];
+    p.b_n = right.strides[n];
+  }
+  if (right_k != p.k)
+    fail(Status::kInvalidModel, "inner dims {} and {} of a matrix product differ", p.k, right_k);
+  size_t batch_rank = result.dims.size();
+  if (!right_vector) p.c_n = result.strides[--batch_rank];
+  if (!left_vector) p.c_m = result.strides[--batch_rank];
+  const auto batch = result.dims.first(batch_rank);
+  p.batch.assign(batch.begin(), batch.end());
+  p.batches = element_count(batch);
+  const auto leading = [&](const BoundOperand& operand) {
+    const size_t rank = operand.dims.size() - std::min<size_t>(2, operand.dims.size());
+    return strides_over(batch, operand.dims.first(rank), operand.strides.first(rank));
+  };
+  p.a_batch = leading(left);
+  p.b_batch = leading(right);
+  p.c_batch.assign(result.strides.begin(), result.strides.begin() + static_cast<ptrdiff_t>(batch_rank));
+  return p;
+}
+
+namespace {
+
+/// One axis in place of axes [0, dims.size()), when the strides allow it.
+struct FoldedAxis {
+  int64_t size = 1;
+  int64_t stride = 0;
+  bool add(int64_t dim, int64_t dim_stride) {  // from the innermost axis outwards
+    if (dim == 1) return true;
+    if (size == 1) stride = dim_stride;
+    else if (dim_stride != stride * size) return false;
+    size *= dim;
+    return true;
+  }
+};
+
+}  // namespace
+
+bool fold_rows(MatMulProblem& p, const BindContext& context, size_t first_extra,
+               FoldedContext& out) {
+  if (p.batches == 0 || p.m == 0 || p.n == 0) return false;
+  FoldedAxis a, c;
+  if (!a.add(p.m, p.a_m) || !c.add(p.m, p.c_m)) return false;
+  for (size_t axis = p.batch.size(); axis-- > 0;) {
+    if (p.batch[axis] > 1 && p.b_batch[axis] != 0) return false;
+    if (!a.add(p.batch[axis], p.a_batch[axis]) || !c.add(p.batch[axis], p.c_batch[axis]))
+      return false;
+  }
+  const auto result = context.outputs[0].dims;
+  // With a vector on the right the result has no columns axis.
+  const size_t row_axes = result.size() - (context.inputs[1].dims.size() > 1 ? 1 : 0);
+  out.storage.clear();
+  out.storage.reserve(2 * (context.inputs.size() + 1));
+  const auto keep = [&](Dims values) -> std::span<const int64_t> {
+    out.storage.push_back(std::move(values));
+    return out.storage.back();
+  };
+  out.inputs.assign(context.inputs.size(), BoundOperand{});
+  for (size_t i = first_extra; i < context.inputs.size(); ++i) {
+    const Dims strides = strides_over(result, context.inputs[i].dims, context.inputs[i].strides);
+    FoldedAxis rows;
+    for (size_t axis = row_axes; axis-- > 0;)
+      if (!rows.add(result[axis], strides[axis])) return false;
+    const int64_t column = row_axes < result.size() ? strides[row_axes] : 0;
+    out.inputs[i] = {keep({c.size, p.n}), keep({rows.stride, column})};
+  }
+  out.outputs = {{keep({c.size, p.n}), keep({c.stride, p.c_n})}};
+  p.m = c.size;
+  p.a_m = a.stride;
+  p.c_m = c.stride;
+  p.batch.clear();
+  p.a_batch.clear();
+  p.b_batch.clear();
+  p.c_batch.clear();
+  p.batches = 1;
+  return true;
+}
+
+int64_t slice_begin(int64_t n, int64_t slices, int64_t index) {
+  if (index >= slices) return n;
+  return std::min(n, ceil_div(n, kColumnUnit) * index / slices * kColumnUnit);
+}
+
+std::vector<MatMulPart> split_matmul(const MatMulProblem& p, int64_t slices) {
+  std::vector<MatMulPart> parts;
+  if (p.batches == 0 || p.m == 0 || p.n == 0) return parts;
+  const int64_t wanted =
+      std::clamp<int64_t>(static_cast<int64_t>(p.flops() / kTaskFlops), 1, kMostTasks);
+  const int64_t per_batch = ceil_div(wanted, p.batches);
+  int64_t columns = slices, rows = 1;
+  if (columns == 0) {
+    columns = 1;
+    // A tall product is split over rows, which share the packed right side.
+    if (p.m <= p.n) columns = std::clamp<int64_t>(p.n / (2 * kColumnUnit), 1, per_batch);
+  }
+  rows = std::clamp<int64_t>(p.m / (2 * kRowUnit), 1, std::max<int64_t>(1, per_batch / columns));
+  for (int64_t batch = 0; batch < p.batches; ++batch)
+    for (int64_t r = 0; r < rows; ++r) {
+      // Columns innermost: neighbours share the rows of A.
+      const int64_t unit_rows = ceil_div(p.m, kRowUnit);
+      const int64_t m0 = std::min(p.m, unit_rows * r / rows * kRowUnit);
+      const int64_t m1 = r + 1 == rows ? p.m : std::min(p.m, unit_rows * (r + 1) / rows * kRowUnit);
+      for (int64_t c = 0; c < columns; ++c) {
+        const int64_t n0 = slice_begin(p.n, columns, c), n1 = slice_begin(p.n, columns, c + 1);
+        if (m0 < m1 && n0 < n1) parts.push_back({batch, m0, m1, n0, n1});
+      }
+    }
+  return parts;
+}
+
+}  // namespace xc::cpu

@@ -1,0 +1,107 @@
+#include "backends/cpu/onednn_common.h"
+
+#include <omp.h>
+
+#include <memory>
+
+namespace xc::cpu {
+
+const dnnl::engine& onednn_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+OneThread::OneThread() : before_(omp_get_max_threads()) {
+  if (before_ != 1) omp_set_num_threads(1);
+}
+OneThread::~OneThread() {
+  if (before_ != 1) omp_set_num_threads(before_);
+}
+
+bool onednn_has_type(DType type) {
+  switch (type) {
+    case DType::kF32: case DType::kF64: case DType::kF16: case DType::kBF16: case DType::kI8:
+    case DType::kU8: case DType::kI32: return true;
+    default: return false;
+  }
+}
+
+dnnl::memory::data_type onednn_type(DType type) {
+  using T = dnnl::memory::data_type;
+  switch (type) {
+    case DType::kF32: return T::f32;
+    case DType::kF64: return T::f64;
+    case DType::kF16: return T::f16;
+    case DType::kBF16: return T::bf16;
+    case DType::kI8: return T::s8;
+    case DType::kU8: return T::u8;
+    case DType::kI32: return T::s32;
+    default: fail(Status::kInternal, "oneDNN has no type {}", name(type));
+  }
+}
+
+dnnl::memory::desc strided_desc(std::span<const int64_t> dims, std::span<const int64_t> strides,
+                                DType type) {
+  dnnl::memory::dims d(dims.begin(), dims.end()), s(strides.begin(), strides.end());
+  // A dim of size 1: the stride a row-major neighbour would give it.
+  for (size_t axis = d.size(); axis-- > 0;)
+    if (d[axis] == 1) s[axis] = axis + 1 < d.size() ? s[axis + 1] * d[axis + 1] : 1;
+  return dnnl::memory::desc(d, onednn_type(type), s);
+}
+
+dnnl::primitive_attr onednn_attributes() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+struct PreparedPrimitive::Lease {
+  dnnl::stream stream{onednn_engine()};
+  std::vector<dnnl::memory> memories;
+  std::vector<dnnl_exec_arg_t> arguments;
+};
+
+PreparedPrimitive::PreparedPrimitive(dnnl::primitive primitive, std::vector<Argument> arguments)
+    : primitive_(std::move(primitive)), arguments_(std::move(arguments)) {}
+
+PreparedPrimitive::~PreparedPrimitive() {
+  for (auto& slot : leases_) delete slot.load();
+}
+
+PreparedPrimitive::Lease* PreparedPrimitive::take() const {
+  for (auto& slot : leases_)
+    if (slot.load(std::memory_order_relaxed))
+      if (Lease* lease = slot.exchange(nullptr)) return lease;
+  return onednn_call("memory objects", [&] {
+    auto lease = std::make_unique<Lease>();
+    for (const Argument& argument : arguments_) {
+      lease->memories.emplace_back(argument.desc, onednn_engine(),
+                                   static_cast<void*>(DNNL_MEMORY_NONE));
+      lease->arguments.push_back({argument.id, lease->memories.back().get()});
+    }
+    return lease.release();
+  });
+}
+
+void PreparedPrimitive::give(Lease* lease) const {
+  for (auto& slot : leases_) {
+    Lease* empty = nullptr;
+    if (slot.compare_exchange_strong(empty, lease)) return;
+  }
+  delete lease;
+}
+
+void PreparedPrimitive::execute(void* const* pointers) const {
+  Lease* lease = take();
+  for (size_t i = 0; i < arguments_.size(); ++i)
+    dnnl_memory_set_data_handle(lease->arguments[i].memory, pointers[i]);
+  const dnnl_status_t status =
+      dnnl_primitive_execute(primitive_.get(), lease->stream.get(),
+                             static_cast<int>(lease->arguments.size()), lease->arguments.data());
+  give(lease);
+  if (status != dnnl_success)
+    fail(status == dnnl_out_of_memory ? Status::kOutOfMemory : Status::kInternal,
+         "oneDNN failed with status {}", static_cast<int>(status));
+}
+
+}  // namespace xc::cpu

@@ -1,0 +1,79 @@
+#pragma once
+// What every oneDNN kernel shares: the engine, single-threaded execution, primitives prepared for
+// repeated execution by any number of threads.
+
+#include <array>
+#include <atomic>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <span>
+#include <vector>
+
+#include "backends/step.h"
+
+namespace xc::cpu {
+
+/// The one CPU engine: immutable, shared by the process.
+const dnnl::engine& onednn_engine();
+
+/// oneDNN runs on the calling thread alone while this lives. The setting belongs to the thread and
+/// is the host's: it comes back at the end. Costs some 15 ns.
+class OneThread {
+ public:
+  OneThread();
+  ~OneThread();
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
+dnnl::memory::data_type onednn_type(DType type);
+/// False for types oneDNN has no name for.
+bool onednn_has_type(DType type);
+/// A strided descriptor; strides of dims of size 1 are made plausible (oneDNN checks them).
+dnnl::memory::desc strided_desc(std::span<const int64_t> dims, std::span<const int64_t> strides,
+                                DType type);
+
+/// Fixed arguments' order for one primitive. execute() may be called by many threads at once: the
+/// memory objects it needs are leased from a small pool of its own.
+class PreparedPrimitive {
+ public:
+  struct Argument {
+    int id;  ///< DNNL_ARG_...
+    dnnl::memory::desc desc;
+  };
+  PreparedPrimitive(dnnl::primitive primitive, std::vector<Argument> arguments);
+  ~PreparedPrimitive();
+  PreparedPrimitive(const PreparedPrimitive&) = delete;
+  PreparedPrimitive& operator=(const PreparedPrimitive&) = delete;
+
+  /// pointers[i] belongs to arguments[i]. The caller holds a OneThread.
+  void execute(void* const* pointers) const;
+  size_t argument_count() const { return arguments_.size(); }
+
+ private:
+  struct Lease;
+  Lease* take() const;
+  void give(Lease* lease) const;
+
+  dnnl::primitive primitive_;
+  std::vector<Argument> arguments_;
+  mutable std::array<std::atomic<Lease*>, 4> leases_{};
+};
+
+/// Runs `body`; an error of oneDNN becomes an xc::Error.
+template <class Body>
+decltype(auto) onednn_call(std::string_view what, Body&& body) {
+  try {
+    return body();
+  } catch (const dnnl::error& error) {
+    fail(error.status == dnnl_out_of_memory ? Status::kOutOfMemory : Status::kInternal,
+         "oneDNN refused {}: {}", what, error.message);
+  }
+}
+
+/// Attributes every primitive gets: scratchpads come from us, so that runs allocate nothing.
+dnnl::primitive_attr onednn_attributes();
+
+}  // namespace xc::cpu

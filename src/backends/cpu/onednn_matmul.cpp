@@ -1,0 +1,420 @@
+// f32 matrix products over oneDNN: "onednn.matmul".
+//
+// Two ways. sgemm takes any sizes and strides without a primitive, so a new shape costs nothing. A
+// constant right side is packed in prepare(), once, in column slices fixed by its shape; products
+// bound afterwards run a primitive made for their number of rows (up to 15 % faster, and the only
+// way whose weights need no repacking per call). In strict mode only sgemm is used, one call per
+// part, so that results never change.
+
+#include "backends/cpu/onednn_matmul.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "backends/cpu/copy.h"
+#include "backends/cpu/epilogue.h"
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/onednn_common.h"
+
+namespace xc::cpu {
+
+SgemmOperand sgemm_operand(int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride) {
+  // A stride over one element is never used.
+  if (rows == 1) row_stride = col_stride == 1 || cols == 1 ? cols : 1;
+  if (cols == 1) col_stride = row_stride == 1 ? rows : 1;
+  if (col_stride == 1 && row_stride >= cols) return {false, false, row_stride};
+  if (row_stride == 1 && col_stride >= rows) return {true, false, col_stride};
+  return {false, true, cols};
+}
+
+namespace {
+
+constexpr int64_t kPackSmallest = 64 << 10;  ///< bytes of weights worth packing
+/// Time to create a primitive, in flops of one core; created on the caller's path when a run is ten
+/// times that.
+constexpr double kCreateFlops = 0.35e-3 * 100e9;
+
+struct Settings {
+  bool transpose_a = false, transpose_b = false;
+  float alpha = 1;
+  bool strict = false;
+  Epilogue epilogue;
+};
+
+// ---- sgemm ---------------------------------------------------------------------------------------
+
+class SgemmBound final : public BoundKernel {
+ public:
+  /// `context` gives the epilogue's operands over the result: as bound, or folded with `p`.
+  SgemmBound(const StepSpec& spec, const BindContext& context, const Settings& settings,
+             const MatMulProblem& p, bool has_rows, bool has_columns)
+      : settings_(settings), c_index_(static_cast<uint32_t>(spec.inputs.size())), p_(p) {
+    // A column-major result is the row-major result of the transposed product.
+    swapped_ = p_.c_n != 1 && p_.n != 1 && (p_.c_m == 1 || p_.m == 1);
+    if (swapped_) {
+      std::swap(p_.m, p_.n);
+      std::swap(p_.c_m, p_.c_n);
+      std::swap(p_.a_batch, p_.b_batch);
+      std::swap(p_.a_m, p_.b_n);
+      std::swap(p_.a_k, p_.b_k);
+    }
+    parts_ = split_matmul(p_);
+    tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
+    a_ = sgemm_operand(p_.m, p_.k, p_.a_m, p_.a_k);
+    b_ = sgemm_operand(p_.k, p_.n, p_.b_k, p_.b_n);
+    c_ = sgemm_operand(p_.m, p_.n, p_.c_m, p_.c_n);
+    if (c_.transposed) c_ = {false, true, p_.n};
+    merge_ = !settings_.strict && settings_.epilogue.empty();
+    if (!settings_.epilogue.empty()) add_tiles(context, has_rows, has_columns);
+    const auto bytes = [](int64_t count) { return align_up(checked_mul(count, 4), 64); };
+    if (a_.copied) a_bytes_ = bytes(p_.m * p_.k);
+    if (b_.copied) b_bytes_ = bytes(p_.k * p_.n);
+    if (c_.copied) c_bytes_ = bytes(p_.m * p_.n);
+    scratch_bytes = a_bytes_ + b_bytes_ + c_bytes_ + settings_.epilogue.scratch_bytes();
+    held_bytes = 512 + static_cast<int64_t>(parts_.size() * sizeof(MatMulPart) +
+                                            tiles_.size() * sizeof(Epilogue::Tile) * 2);
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    const OneThread guard;
+    const auto count = static_cast<int64_t>(parts_.size());
+    for (int64_t i = begin; i < std::min(end, count);) {
+      MatMulPart part = parts_[static_cast<size_t>(i)];
+      int64_t next = i + 1;
+      // Neighbouring parts go in one call: the library's order of summation over k does not depend
+      // on the sizes of the result (a test compares the bits).
+      for (; merge_ && next < std::min(end, count); ++next) {
+        const MatMulPart& other = parts_[static_cast<size_t>(next)];
+        if (other.batch != part.batch) break;
+        if (other.m0 == part.m0 && other.m1 == part.m1 && other.n0 == part.n1) part.n1 = other.n1;
+        else if (part.n0 == 0 && part.n1 == p_.n && other.n0 == 0 && other.n1 == p_.n &&
+                 other.m0 == part.m1)
+          part.m1 = other.m1;
+        else break;
+      }
+      multiply(args, part);
+      if (!settings_.epilogue.empty())
+        settings_.epilogue.run(tiles_[static_cast<size_t>(i)], args.buffers,
+                               static_cast<std::byte*>(args.scratch) + a_bytes_ + b_bytes_ + c_bytes_);
+      i = next;
+    }
+  }
+
+ private:
+  /// A vector operand leaves its axis out of the result.
+  void add_tiles(const BindContext& context, bool has_rows, bool has_columns) {
+    const auto dims = context.outputs[0].dims;
+    const size_t batch_rank = p_.batch.size();
+    for (const MatMulPart& part : parts_) {
+      Dims begin(dims.size(), 0), end(dims.begin(), dims.end());
+      int64_t rest = part.batch;
+      for (size_t axis = batch_rank; axis-- > 0;) {
+        begin[axis] = rest % p_.batch[axis];
+        end[axis] = begin[axis] + 1;
+        rest /= p_.batch[axis];
+      }
+      const int64_t rows[2] = {swapped_ ? part.n0 : part.m0, swapped_ ? part.n1 : part.m1};
+      const int64_t cols[2] = {swapped_ ? part.m0 : part.n0, swapped_ ? part.m1 : part.n1};
+      size_t axis = batch_rank;
+      if (has_rows) {
+        begin[axis] = rows[0];
+        end[axis++] = rows[1];
+      }
+      if (has_columns) {
+        begin[axis] = cols[0];
+        end[axis] = cols[1];
+      }
+      tiles_.push_back(settings_.epilogue.tile(context, begin, end));
+    }
+  }
+
+  void multiply(const StepArgs& args, const MatMulPart& part) const {
+    int64_t a_at = 0, b_at = 0, c_at = 0, rest = part.batch;
+    for (size_t axis = p_.batch.size(); axis-- > 0;) {
+      const int64_t index = rest % p_.batch[axis];
+      rest /= p_.batch[axis];
+      a_at += index * p_.a_batch[axis];
+      b_at += index * p_.b_batch[axis];
+      c_at += index * p_.c_batch[axis];
+    }
+    const float* a = static_cast<const float*>(args.buffers[swapped_ ? 1 : 0]) + a_at + part.m0 * p_.a_m;
+    const float* b = static_cast<const float*>(args.buffers[swapped_ ? 0 : 1]) + b_at + part.n0 * p_.b_n;
+    float* c = static_cast<float*>(args.buffers[c_index_]) + c_at + part.m0 * p_.c_m + part.n0 * p_.c_n;
+    const int64_t m = part.m1 - part.m0, n = part.n1 - part.n0, k = p_.k;
+    auto* scratch = static_cast<std::byte*>(args.scratch);
+    int64_t lda = a_.leading, ldb = b_.leading, ldc = c_.leading;
+    float* result = c;
+    if (k == 0) {
+      fill_zero(c, m, n);
+      return;
+    }
+    if (a_.copied) {
+      a = packed(a, scratch, m, k, p_.a_m, p_.a_k);
+      lda = k;
+    }
+    if (b_.copied) {
+      b = packed(b, scratch + a_bytes_, k, n, p_.b_k, p_.b_n);
+      ldb = n;
+    }
+    if (c_.copied) {
+      result = reinterpret_cast<float*>(scratch + a_bytes_ + b_bytes_);
+      ldc = n;
+    }
+    const dnnl_status_t status =
+        dnnl_sgemm(a_.transposed ? 'T' : 'N', b_.transposed ? 'T' : 'N', m, n, k, settings_.alpha, a,
+                   lda, b, ldb, 0.0f, result, ldc);
+    if (status != dnnl_success)
+      fail(status == dnnl_out_of_memory ? Status::kOutOfMemory : Status::kInternal,
+           "sgemm failed with status {}", static_cast<int>(status));
+    if (c_.copied) {
+      const Dims dims{m, n}, from{n, 1}, to{p_.c_m, p_.c_n};
+      CopyPlan(dims, from, to, 4).run(result, c);
+    }
+  }
+
+  static const float* packed(const float* from, std::byte* to, int64_t rows, int64_t cols,
+                             int64_t row_stride, int64_t col_stride) {
+    const Dims dims{rows, cols}, strides{row_stride, col_stride}, dense{cols, 1};
+    CopyPlan(dims, strides, dense, 4).run(from, to);
+    return reinterpret_cast<const float*>(to);
+  }
+  void fill_zero(float* c, int64_t m, int64_t n) const {
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) c[i * p_.c_m + j * p_.c_n] = 0;
+  }
+
+  Settings settings_;
+  uint32_t c_index_;
+  MatMulProblem p_;
+  bool swapped_ = false;
+  bool merge_ = false;
+  std::vector<MatMulPart> parts_;
+  std::vector<Epilogue::Tile> tiles_;
+  SgemmOperand a_, b_, c_;
+  int64_t a_bytes_ = 0, b_bytes_ = 0, c_bytes_ = 0;
+};
+
+// ---- packed weights ------------------------------------------------------------------------------
+
+using Tag = dnnl::memory::format_tag;
+using Type = dnnl::memory::data_type;
+
+/// A constant right side in the library's own layout, sliced by columns.
+struct PackedWeights {
+  int64_t k = 0, n = 0;
+  int64_t slices = 1;
+  std::vector<dnnl::memory::desc> descs;         ///< per slice
+  std::vector<std::shared_ptr<Buffer>> buffers;  ///< per slice
+};
+
+dnnl::matmul::primitive_desc slice_primitive(int64_t m, int64_t k, int64_t n, int64_t lda,
+                                             int64_t ldc, const dnnl::memory::desc& weights,
+                                             const dnnl::primitive_attr& attributes) {
+  return {onednn_engine(), dnnl::memory::desc({m, k}, Type::f32, dnnl::memory::dims{lda, 1}), weights,
+          dnnl::memory::desc({m, n}, Type::f32, dnnl::memory::dims{ldc, 1}), attributes};
+}
+
+std::shared_ptr<const PackedWeights> pack(const Tensor& weights, bool transposed) {
+  auto out = std::make_shared<PackedWeights>();
+  const size_t k_axis = transposed ? 1 : 0, n_axis = transposed ? 0 : 1;
+  out->k = weights.dims()[k_axis];
+  out->n = weights.dims()[n_axis];
+  const int64_t k_stride = weights.strides()[k_axis], n_stride = weights.strides()[n_axis];
+  // Slices of about 768 columns: wider ones gain nothing, narrower ones cost up to 10 %; two at
+  // least, so that a product of one row occupies two threads.
+  out->slices = out->n < 256 ? 1 : std::clamp<int64_t>((out->n + 384) / 768, 2, 64);
+  const OneThread guard;
+  onednn_call("packing of weights", [&] {
+    dnnl::stream stream(onednn_engine());
+    for (int64_t s = 0; s < out->slices; ++s) {
+      const int64_t n0 = slice_begin(out->n, out->slices, s),
+                    n = slice_begin(out->n, out->slices, s + 1) - n0;
+      // The packed layout is the same for every number of rows above a few.
+      const auto pd = slice_primitive(64, out->k, n, out->k, out->n,
+                                      dnnl::memory::desc({out->k, n}, Type::f32, Tag::any),
+                                      onednn_attributes());
+      const dnnl::memory::desc packed = pd.weights_desc();
+      auto buffer = Buffer::allocate(static_cast<int64_t>(packed.get_size()));
+      const Dims dims{out->k, n}, strides{k_stride, n_stride};
+      dnnl::memory from(strided_desc(dims, strides, DType::kF32), onednn_engine(),
+                        weights.as<float>() + n0 * n_stride);
+      dnnl::memory to(packed, onednn_engine(), buffer->data());
+      dnnl::reorder(from, to).execute(stream, from, to);
+      out->descs.push_back(packed);
+      out->buffers.push_back(std::move(buffer));
+    }
+  });
+  return out;
+}
+
+class PackedBound final : public BoundKernel {
+ public:
+  /// `p` and `context` are folded: one batch, a result [m, n]. Rows of both sides are contiguous.
+  PackedBound(const StepSpec& spec, const BindContext& context, const Settings& settings,
+              std::shared_ptr<const PackedWeights> weights, const MatMulProblem& p)
+      : settings_(settings), weights_(std::move(weights)), p_(p),
+        c_index_(static_cast<uint32_t>(spec.inputs.size())) {
+    const dnnl::primitive_attr attributes = onednn_attributes();
+    parts_ = split_matmul(p_, weights_->slices);
+    tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
+    const int64_t lda = p_.m == 1 ? p_.k : p_.a_m, ldc = p_.m == 1 ? p_.n : p_.c_m;
+    int64_t scratchpad = 0;
+    onednn_call("a matrix product", [&] {
+      for (const MatMulPart& part : parts_) {
+        const int64_t m = part.m1 - part.m0, n = part.n1 - part.n0;
+        const auto slice = static_cast<size_t>(slice_of(part));
+        const auto same = std::find_if(shapes_.begin(), shapes_.end(), [&](const Shape& shape) {
+          return shape.m == m && shape.n == n;
+        });
+        part_shape_.push_back(static_cast<uint32_t>(same - shapes_.begin()));
+        if (same != shapes_.end()) continue;
+        const auto pd = slice_primitive(m, p_.k, n, lda, ldc, weights_->descs[slice], attributes);
+        scratchpad = std::max(scratchpad, static_cast<int64_t>(pd.scratchpad_desc().get_size()));
+        shapes_.push_back({m, n,
+                           std::make_unique<PreparedPrimitive>(
+                               dnnl::matmul(pd), std::vector<PreparedPrimitive::Argument>{
+                                                     {DNNL_ARG_SRC, pd.src_desc()},
+                                                     {DNNL_ARG_WEIGHTS, pd.weights_desc()},
+                                                     {DNNL_ARG_DST, pd.dst_desc()},
+                                                     {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}})});
+      }
+    });
+    scratchpad_bytes_ = align_up(scratchpad, 64);
+    if (!settings_.epilogue.empty())
+      for (const MatMulPart& part : parts_) {
+        const Dims begin{part.m0, part.n0}, end{part.m1, part.n1};
+        tiles_.push_back(settings_.epilogue.tile(context, begin, end));
+      }
+    scratch_bytes = scratchpad_bytes_ + settings_.epilogue.scratch_bytes();
+    // A primitive holds its generated code: some 30 KiB.
+    held_bytes = 1024 + static_cast<int64_t>(shapes_.size()) * (32 << 10) +
+                 static_cast<int64_t>(parts_.size()) * 256;
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    const OneThread guard;
+    const float* a = static_cast<const float*>(args.buffers[0]);
+    float* c = static_cast<float*>(args.buffers[c_index_]);
+    for (int64_t i = begin; i < std::min(end, static_cast<int64_t>(parts_.size())); ++i) {
+      const MatMulPart& part = parts_[static_cast<size_t>(i)];
+      void* const pointers[4] = {
+          const_cast<float*>(a + part.m0 * p_.a_m),
+          weights_->buffers[static_cast<size_t>(slice_of(part))]->data(),
+          c + part.m0 * p_.c_m + part.n0 * p_.c_n, args.scratch};
+      shapes_[part_shape_[static_cast<size_t>(i)]].primitive->execute(pointers);
+      if (!settings_.epilogue.empty())
+        settings_.epilogue.run(tiles_[static_cast<size_t>(i)], args.buffers,
+                               static_cast<std::byte*>(args.scratch) + scratchpad_bytes_);
+    }
+  }
+
+ private:
+  int64_t slice_of(const MatMulPart& part) const {
+    for (int64_t s = 0; s < weights_->slices; ++s)
+      if (slice_begin(p_.n, weights_->slices, s) == part.n0) return s;
+    fail(Status::kInternal, "no slice begins at column {}", part.n0);
+  }
+  struct Shape {
+    int64_t m, n;
+    std::unique_ptr<PreparedPrimitive> primitive;
+  };
+  Settings settings_;
+  std::shared_ptr<const PackedWeights> weights_;
+  MatMulProblem p_;
+  uint32_t c_index_;
+  std::vector<MatMulPart> parts_;
+  std::vector<uint32_t> part_shape_;
+  std::vector<Shape> shapes_;
+  std::vector<Epilogue::Tile> tiles_;
+  int64_t scratchpad_bytes_ = 0;
+};
+
+// ---- the kernel ----------------------------------------------------------------------------------
+
+std::optional<Settings> settings_for(const StepSpec& spec, std::string& reason) {
+  Settings out;
+  std::vector<Epilogue::Addend> addends;
+  if (spec.op->name == "Gemm") {
+    out.transpose_a = spec.attrs().get_int("transA", 0) != 0;
+    out.transpose_b = spec.attrs().get_int("transB", 0) != 0;
+    out.alpha = static_cast<float>(spec.attrs().get_float("alpha", 1));
+    const double beta = spec.attrs().get_float("beta", 1);
+    if (spec.inputs.size() > 2 && spec.inputs[2].present() && beta != 0) addends.push_back({2, beta});
+  }
+  out.strict = spec.numerics == Numerics::kStrict;
+  auto epilogue = Epilogue::build(spec, addends, reason);
+  if (!epilogue) return std::nullopt;
+  out.epilogue = std::move(*epilogue);
+  return out;
+}
+
+Verdict supports(const StepSpec& spec) {
+  if (spec.inputs.size() < 2 || !spec.inputs[0].present() || !spec.inputs[1].present())
+    return Verdict::no("two operands are needed");
+  for (size_t i = 0; i < 2; ++i)
+    if (spec.inputs[i].dtype != DType::kF32)
+      return Verdict::no(fmt::format("operand {} is {}, not f32", i, name(spec.inputs[i].dtype)));
+  std::string reason;
+  return settings_for(spec, reason) ? Verdict::ok() : Verdict::no(reason);
+}
+
+class MatMulKernel final : public Kernel {
+ public:
+  explicit MatMulKernel(const StepSpec& spec) : spec_(spec) {
+    std::string reason;
+    auto settings = settings_for(spec, reason);
+    if (!settings) fail(Status::kInternal, "onednn.matmul: {}", reason);
+    settings_ = std::move(*settings);
+    const Tensor& weights = spec.inputs[1].constant;
+    packable_ = weights && weights.rank() == 2 && !settings_.strict && !settings_.transpose_a &&
+                settings_.alpha == 1 && weights.byte_size() >= kPackSmallest;
+  }
+
+  bool wants_prepare() const override { return packable_; }
+  void prepare() override {
+    if (!packable_) return;
+    auto packed = pack(spec_.inputs[1].constant, settings_.transpose_b);
+    const std::lock_guard lock(mutex_);
+    packed_ = std::move(packed);
+  }
+
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+    std::shared_ptr<const PackedWeights> packed;
+    {
+      const std::lock_guard lock(mutex_);
+      packed = packed_;
+    }
+    MatMulProblem p = matmul_problem(context.inputs[0], context.inputs[1], context.outputs[0],
+                                     settings_.transpose_a, settings_.transpose_b);
+    FoldedContext folded;
+    if (fold_rows(p, context, 2, folded)) {
+      const BindContext flat = folded.context();
+      if (packed && p.k > 0 && (p.m == 1 || (p.a_m >= p.k && p.c_m >= p.n)) &&
+          (p.a_k == 1 || p.k == 1) && (p.c_n == 1 || p.n == 1) &&
+          (context.background || p.flops() > 10 * kCreateFlops))
+        return std::make_shared<PackedBound>(spec_, flat, settings_, std::move(packed), p);
+      return std::make_shared<SgemmBound>(spec_, flat, settings_, p, true, true);
+    }
+    return std::make_shared<SgemmBound>(spec_, context, settings_, p,
+                                        context.inputs[0].dims.size() > 1,
+                                        context.inputs[1].dims.size() > 1);
+  }
+
+ private:
+  StepSpec spec_;
+  Settings settings_;
+  bool packable_ = false;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const PackedWeights> packed_;
+};
+
+std::unique_ptr<Kernel> create(const StepSpec& spec) { return std::make_unique<MatMulKernel>(spec); }
+
+}  // namespace
+
+void add_onednn_matmul(Rows& rows) {
+  rows.push_back({"onednn.matmul", "MatMul", supports, create});
+  rows.push_back({"onednn.matmul", "Gemm", supports, create});
+}
+
+}  // namespace xc::cpu

@@ -1,0 +1,150 @@
+#include <doctest/doctest.h>
+
+#include "backends/step_harness.h"
+
+namespace xc {
+namespace {
+
+using namespace test;
+
+/// Relative to the size of a sum of k products of magnitude 2.
+Bounds bounds_for(int64_t k) { return {1e-5, 2e-6 * static_cast<double>(k)}; }
+
+TEST_CASE("backends/matmul: ranks, broadcasts, strides and splits") {
+  Generator g(21);
+  const std::vector<std::pair<Dims, Dims>> shapes = {
+      {{3, 4}, {4, 5}}, {{1, 1}, {1, 1}}, {{4}, {4}}, {{4}, {4, 6}}, {{5, 4}, {4}}, {{2, 3, 4}, {4, 5}},
+      {{2, 3, 7, 4}, {2, 3, 4, 5}}, {{3, 1, 7, 4}, {2, 4, 5}}, {{2, 3, 4}, {4}}, {{2, 3, 1, 4}, {4, 1}},
+      {{1, 64}, {64, 300}}, {{70, 33}, {33, 129}}, {{200, 40}, {40, 3}}, {{0, 4}, {4, 3}}, {{2, 0}, {0, 3}},
+      {{130, 200}, {200, 260}}, {{1, 300}, {300, 900}},
+  };
+  for (const auto& [a, b] : shapes) {
+    Problem p;
+    p.op = &get_op("MatMul");
+    p.inputs = {g.tensor(DType::kF32, a), g.tensor(DType::kF32, b)};
+    INFO(to_text(a) << " x " << to_text(b));
+    check_row("onednn.matmul", p, bounds_for(a.back()));
+  }
+}
+
+TEST_CASE("backends/matmul: Gemm with every transposition, factor and addend") {
+  Generator g(22);
+  for (int t = 0; t < 4; ++t)
+    for (const Dims& c : {Dims{}, Dims{5}, Dims{7, 1}, Dims{7, 5}}) {
+      Problem p;
+      p.op = &get_op("Gemm");
+      p.attrs.set("transA", int64_t{t & 1});
+      p.attrs.set("transB", int64_t{t >> 1});
+      if (t == 3) p.attrs.set("alpha", 0.5);
+      if (t == 1) p.attrs.set("beta", 2.0);
+      p.inputs = {g.tensor(DType::kF32, t & 1 ? Dims{9, 7} : Dims{7, 9}),
+                  g.tensor(DType::kF32, t & 2 ? Dims{5, 9} : Dims{9, 5}), g.tensor(DType::kF32, c)};
+      check_row("onednn.matmul", p, bounds_for(9));
+      p.inputs[2] = Tensor();
+      check_row("onednn.matmul", p, bounds_for(9));
+    }
+}
+
+TEST_CASE("backends/matmul: packed weights agree with the reference, whatever the split") {
+  Generator g(23);
+  for (const Dims& a : {Dims{1, 300}, Dims{5, 300}, Dims{150, 300}, Dims{2, 70, 300}, Dims{3, 1, 300}})
+    for (int64_t n : {100, 256, 900, 1600}) {
+      Problem p;
+      p.op = &get_op("MatMul");
+      p.inputs = {g.tensor(DType::kF32, a), g.tensor(DType::kF32, {300, n})};
+      p.constant = {false, true};
+      const auto want = run_reference(node_of(p), p.inputs);
+      const auto& row = find_row("onednn.matmul", "MatMul");
+      RunOptions options;
+      options.prepare = options.background = true;
+      std::vector<Tensor> first;
+      for (int64_t pieces : {1, 2, 3, 4, 0}) {
+        options.pieces = pieces;
+        options.threads = static_cast<int>(std::max<int64_t>(1, pieces));
+        const auto got = run_row(row, p, options);
+        const std::string wrong = difference(got[0], want[0], bounds_for(300));
+        CHECK_MESSAGE(wrong.empty(), to_text(a) << " x " << n << ": " << wrong);
+        if (first.empty()) first = got;
+        CHECK(same_bits(first[0], got[0]));
+      }
+    }
+}
+
+TEST_CASE("backends/matmul: the same bits however an unpacked product is split") {
+  Generator g(24);
+  const auto& row = find_row("onednn.matmul", "MatMul");
+  for (int round = 0; round < 60; ++round) {
+    const int64_t m = g.integer(1, round % 3 ? 40 : 400), k = g.integer(1, 900), n = g.integer(1, 900);
+    Problem p;
+    p.op = &get_op("MatMul");
+    p.inputs = {g.tensor(DType::kF32, {m, k}), g.tensor(DType::kF32, {k, n})};
+    if (round % 4 == 1) p.inputs[1] = g.strided(p.inputs[1], 1);
+    if (round % 4 == 2) p.inputs[0] = g.strided(p.inputs[0], 1);
+    RunOptions options;
+    const auto first = run_row(row, p, options);
+    for (int64_t pieces : {2, 3, 4, 0}) {
+      options.pieces = pieces;
+      CHECK_MESSAGE(same_bits(first[0], run_row(row, p, options)[0]),
+                    m << " x " << k << " x " << n << " in " << pieces << " pieces");
+    }
+  }
+}
+
+TEST_CASE("backends/matmul: post-ops over each task's tile") {
+  Generator g(25);
+  for (const Dims& a : {Dims{3, 50}, Dims{140, 300}, Dims{2, 5, 300}, Dims{2, 70, 300}})
+    for (bool packed : {false, true}) {
+      const int64_t k = a.back(), n = 320;
+      Problem p;
+      p.op = &get_op("MatMul");
+      p.inputs = {g.tensor(DType::kF32, a), g.tensor(DType::kF32, {k, n})};
+      p.constant = {false, true};
+      Dims out = a;
+      out.back() = n;
+      const auto plain = run_reference(node_of(p), p.inputs);
+      const Tensor bias = g.tensor(DType::kF32, {n}), residual = g.tensor(DType::kF32, out);
+      // relu(x + bias) + residual
+      Problem add;
+      add.op = &get_op("Add");
+      add.inputs = {plain[0], bias};
+      Problem relu;
+      relu.op = &get_op("Relu");
+      relu.inputs = run_reference(node_of(add), add.inputs);
+      add.inputs = {run_reference(node_of(relu), relu.inputs)[0], residual};
+      const auto want = run_reference(node_of(add), add.inputs);
+
+      PostOp plus_bias{PostOp::Kind::kBinary, &get_op("Add"), {}, 2, true, {}};
+      PostOp rectify{PostOp::Kind::kUnary, &get_op("Relu"), {}, 0, true, {}};
+      PostOp plus_residual{PostOp::Kind::kBinary, &get_op("Add"), {}, 3, false, {}};
+      p.post_ops = {plus_bias, rectify, plus_residual};
+      p.post_inputs = {bias, residual};
+      RunOptions options;
+      options.prepare = options.background = packed;
+      for (int64_t pieces : {1, 0}) {
+        options.pieces = pieces;
+        for (int kind : {0, 1, 2}) {
+          options.output_kind = kind;
+          const auto got = run_row(find_row("onednn.matmul", "MatMul"), p, options);
+          const std::string wrong = difference(got[0], want[0], bounds_for(k));
+          CHECK_MESSAGE(wrong.empty(), to_text(a) << " packed " << packed << " strides " << kind << ": " << wrong);
+        }
+      }
+    }
+}
+
+TEST_CASE("backends/matmul: strict keeps one way before and after packing") {
+  Generator g(26);
+  Problem p;
+  p.op = &get_op("MatMul");
+  p.inputs = {g.tensor(DType::kF32, {64, 300}), g.tensor(DType::kF32, {300, 600})};
+  p.constant = {false, true};
+  const auto& row = find_row("onednn.matmul", "MatMul");
+  RunOptions options;
+  options.numerics = Numerics::kStrict;
+  const auto before = run_row(row, p, options);
+  options.prepare = options.background = true;
+  CHECK(same_bits(before[0], run_row(row, p, options)[0]));
+}
+
+}  // namespace
+}  // namespace xc
