@@ -27,9 +27,9 @@ void reference_dropout(const ReferenceContext& c) {
                      [&](const auto& at) { c.outputs[1].as<bool>()[at[0]] = true; });
 }
 
-std::vector<ValueId> expand_dropout(const Graph&, const Node& node, Patch&) {
+std::vector<ValueId> expand_dropout(const Graph&, const Node& node, Patch& patch) {
   if (node.outputs.size() > 1 && node.outputs[1] != kNone) return {};
-  return {node.inputs[0]};
+  return patch.add_node(get_op("Identity"), {node.inputs[0]}, 1);
 }
 
 void infer_bit_cast(InferContext& c) {

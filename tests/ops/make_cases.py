@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/ops/cases/*.cases: operator problems with expected results.
+"""Writes operator problems with expected results: cases/{elementwise,functions,...}.json.
 
 Expected values come from the onnx reference evaluator, run in float64 for float32 problems and rounded
 once at the end, so that they are the mathematical result. Where the evaluator differs from the standard
@@ -10,6 +10,7 @@ the case gives its numpy expression instead (`expect`).
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from pathlib import Path
@@ -19,53 +20,19 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from generate_cases import tensor
+
 HERE = Path(__file__).resolve().parent
-DTYPES = {
-    "float32": "f32", "float64": "f64", "float16": "f16", "int8": "i8", "int16": "i16",
-    "int32": "i32", "int64": "i64", "uint8": "u8", "uint16": "u16", "uint32": "u32",
-    "uint64": "u64", "bool": "bool",
-}
 F32, F64, F16, I32, I64 = np.float32, np.float64, np.float16, np.int32, np.int64
 rng = np.random.default_rng(7)
 
 
-def tensor_text(a: np.ndarray) -> str:
-    if a.dtype.kind in "OUS":
-        values = " ".join('"' + str(v) + '"' for v in a.reshape(-1))
-        kind = "string"
-    else:
-        kind = DTYPES[a.dtype.name]
-        if a.dtype.kind == "f":
-            # Shortest text that reads back to the same value.
-            values = " ".join(np.format_float_scientific(v, trim="-") if np.isfinite(v) else str(v)
-                              for v in a.reshape(-1))
-        else:
-            values = " ".join(str(int(v)) for v in a.reshape(-1))
-    dims = ",".join(str(d) for d in a.shape)
-    return f"{kind}[{dims}] {values}".rstrip()
-
-
-def attr_text(name: str, value) -> str:
-    if isinstance(value, bool) or isinstance(value, (int, np.integer)):
-        return f"attr {name} int {int(value)}"
-    if isinstance(value, float):
-        return f"attr {name} float {float(F32(value))!r}"  # attributes are float32
-    if isinstance(value, str):
-        return f"attr {name} string {value}"
-    if isinstance(value, np.ndarray):
-        return f"attr {name} tensor {tensor_text(value)}"
-    if value and isinstance(value[0], float):
-        return f"attr {name} floats " + " ".join(repr(v) for v in value)
-    return f"attr {name} ints " + " ".join(str(v) for v in value)
-
-
 class File:
-    """One .cases file."""
+    """One file of single-node cases."""
 
     def __init__(self, name: str):
         self.name = name
-        self.lines = ["# Made by make_cases.py; do not edit."]
-        self.count = 0
+        self.cases: list[dict] = []
 
     def case(self, op: str, inputs, outputs: int = 1, expect=None, opset: int = 23, wide: bool = True,
              note: str = "", **attrs) -> None:
@@ -74,17 +41,32 @@ class File:
             expect = evaluate(op, inputs, outputs, attrs, opset, wide)
         elif not isinstance(expect, (list, tuple)):
             expect = [expect]
-        self.count += 1
-        self.lines += ["", f"case {op}.{self.count}" + (f" {note}" if note else ""), f"op {op}"]
-        self.lines += [attr_text(k, v) for k, v in sorted(attrs.items())]
-        self.lines += ["input " + ("_" if x is None else tensor_text(x)) for x in inputs]
-        self.lines += ["output " + ("_" if y is None else tensor_text(np.asarray(y))) for y in expect]
+        names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
+        results = [f"y{i}" for i in range(len(expect))]
+        self.cases.append({
+            "name": f"{op}.{len(self.cases) + 1}" + (f" {note}" if note else ""),
+            "nodes": [{"op": op, "attrs": {k: attribute(v) for k, v in attrs.items()},
+                       "inputs": names, "outputs": results}],
+            "inputs": {n: tensor(x) for n, x in zip(names, inputs) if x is not None},
+            "outputs": {n: tensor(np.asarray(y)) for n, y in zip(results, expect)},
+        })
 
     def write(self) -> None:
-        path = HERE / "cases" / f"{self.name}.cases"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("\n".join(self.lines) + "\n")
-        print(f"{path.name}: {self.count} cases")
+        path = HERE / "cases" / f"{self.name}.json"
+        path.write_text("[\n" + ",\n".join(json.dumps(c) for c in self.cases) + "\n]\n")
+        print(f"{path.name}: {len(self.cases)} cases")
+
+
+def attribute(value) -> dict:
+    if isinstance(value, (int, np.integer)):
+        return {"int": int(value)}
+    if isinstance(value, float):
+        return {"float": float(F32(value))}  # attributes are float32
+    if isinstance(value, str):
+        return {"string": value}
+    if isinstance(value, np.ndarray):
+        return {"tensor": tensor(value)}
+    return {"ints": [int(v) for v in value]}
 
 
 def onnx_type(a: np.ndarray) -> int:
@@ -343,6 +325,9 @@ def indexing() -> None:
     index = np.array([[0, 2, 1, 0], [2, 1, 0, 1]], I64)
     f.case("ScatterElements", [data, index, normal(2, 4)], axis=0)
     f.case("ScatterElements", [data, np.array([[0], [-1], [2]], I64), normal(3, 1)], axis=1)
+    flipped = data.copy()
+    flipped[:, 0] = data[::-1, 0]
+    f.case("Scatter", [data, np.array([[2], [1], [0]], I64), data[:, :1]], expect=flipped)
     for reduction in ("add", "mul", "max", "min"):
         f.case("ScatterElements", [data, np.array([[0, 0, 2], [1, 1, 1], [3, 3, 3]], I64), normal(3, 3)], axis=1, reduction=reduction)
         f.case("ScatterND", [x, np.array([[0], [2], [0]], I64), normal(3, 4, 2)], reduction=reduction)
@@ -413,6 +398,14 @@ def reductions() -> None:
     f.case("ReduceMax", [np.zeros((2, 0), F32), i(1)], expect=np.full((2, 1), -np.inf, F32))
     f.case("ReduceLogSumExp", [np.array([[-np.inf, -np.inf], [1000, 1001], [np.inf, 0]], F32), i(1)],
            expect=np.array([[-np.inf], [1001 + np.log1p(np.exp(-1.0))], [np.inf]], F32))
+    p = normal(2, 3, 4, 5)
+    for order in (1, 2, 3):
+        f.case("GlobalLpPool", [p], expect=((np.abs(p.astype(F64)) ** order).sum((2, 3), keepdims=True) ** (1 / order)
+               ).astype(F32), p=order)
+    q = normal(2, 6, 3, 3)
+    padded = np.pad(q.astype(F64) ** 2, ((0, 0), (1, 1), (0, 0), (0, 0)))
+    near = padded[:, :-2] + padded[:, 1:-1] + padded[:, 2:]
+    f.case("LRN", [q], expect=(q / np.sqrt(2 + 0.25 / 3 * near)).astype(F32), size=3, alpha=0.25, beta=0.5, bias=2.0)
     for op in ("ArgMax", "ArgMin"):
         f.case(op, [x])
         f.case(op, [x], axis=-1, keepdims=0)

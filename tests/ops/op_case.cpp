@@ -1,14 +1,19 @@
 #include "ops/op_case.h"
 
+#include <doctest/doctest.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "ops/infer.h"
 #include "ops/registry.h"
+#include "support/paths.h"
 
 namespace xc::test {
 
@@ -106,6 +111,28 @@ std::vector<std::string> case_files(const std::string& directory) {
     if (entry.path().extension() == ".json") out.push_back(entry.path().string());
   std::sort(out.begin(), out.end());
   return out;
+}
+
+void for_each_case(const std::function<void(OpCase&)>& body) {
+  const char* other = std::getenv("XC_OP_CASES");
+  for (const std::string& file : case_files(other ? other : source_dir() + "/tests/ops/cases")) {
+    CAPTURE(file);
+    std::vector<OpCase> cases;
+    try {
+      cases = load_cases(file);
+    } catch (const Error& error) {
+      FAIL_CHECK(error.message());
+      continue;
+    }
+    for (OpCase& each : cases) {
+      CAPTURE(each.name);
+      try {
+        body(each);
+      } catch (const Error& error) {
+        FAIL_CHECK(error.message());
+      }
+    }
+  }
 }
 
 std::vector<Tensor> run_references(const Graph& graph, const std::vector<Tensor>& inputs) {

@@ -2,7 +2,7 @@
 // Operator problems as data: a small graph, its inputs, its expected outputs. The files under
 // cases/ are written by generate_cases.py; no expected value comes from xc.
 
-#include <map>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,6 +23,10 @@ struct OpCase {
 std::vector<OpCase> load_cases(const std::string& path);
 /// The case files of a directory, sorted.
 std::vector<std::string> case_files(const std::string& directory);
+
+/// Calls body with every case of cases/ (or of the directory XC_OP_CASES). An Error fails the
+/// current test, told at the case, and the next one goes on.
+void for_each_case(const std::function<void(OpCase&)>& body);
 
 /// Runs the reference of every node on actual tensors; answers the graph's outputs.
 std::vector<Tensor> run_references(const Graph& graph, const std::vector<Tensor>& inputs);
