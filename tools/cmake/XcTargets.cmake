@@ -72,8 +72,8 @@ function(xc_add_tool name dir)
     return()
   endif()
   add_executable(${name} ${sources})
-  target_link_libraries(${name} PRIVATE xc_options xcrt xc_cli11 nlohmann_json::nlohmann_json
-                                        Threads::Threads)
+  target_link_libraries(${name} PRIVATE xc_options xcrt xc_cli11 xc_minizip
+                                        nlohmann_json::nlohmann_json Threads::Threads)
   xc_set_rpath(${name})
 endfunction()
 

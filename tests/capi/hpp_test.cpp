@@ -1,0 +1,99 @@
+// The C++ wrapper, over the same small model.
+
+#include <doctest/doctest.h>
+#include <xc/xc.hpp>
+
+#include <cstring>
+
+namespace {
+
+xcrt::Engine engine(const char* jit = "off") {
+  return xcrt::Engine(xcrt::Config().set("threads", "1").set("jit", jit));
+}
+
+xcrt::Graph graph() {
+  const float bias[] = {10, -2};
+  xcrt::Graph graph("small");
+  const xc_value x = graph.input("x", XC_DTYPE_F32, "n, 2");
+  const xc_value b = graph.constant(xcrt::Tensor::of<float>({2}, std::span(bias)), "b");
+  graph.output(graph.node("Relu", {graph.node("Add", {x, b})}), "y");
+  return graph;
+}
+
+}  // namespace
+
+TEST_CASE("capi/hpp: builds, runs and prepares a model") {
+  xcrt::Session session(xcrt::Model(engine(), graph()));
+  auto x = xcrt::Tensor::of<float>({2, 2});
+  const float values[] = {1, 5, -20, 0};
+  std::copy(std::begin(values), std::end(values), x.values<float>().begin());
+  const std::vector<xcrt::Tensor> y = session.run(x);
+  REQUIRE(y.size() == 1);
+  CHECK(y[0].dims().size() == 2);
+  CHECK(y[0].dims()[0] == 2);
+  CHECK(std::vector<float>(y[0].values<float>().begin(), y[0].values<float>().end()) ==
+        std::vector<float>{11, 3, 0, 0});
+
+  xcrt::Call call = session.prepare(x);
+  x.values<float>()[0] = -100;
+  call.run();
+  CHECK(call.output(0).values<float>()[0] == 0);
+  CHECK(session.profile().counters().runs >= 1);
+  CHECK(!session.explain().empty());
+}
+
+TEST_CASE("capi/hpp: ports, names and text") {
+  xcrt::Model model(engine(), graph());
+  const std::vector<xcrt::Port> inputs = model.inputs();
+  REQUIRE(inputs.size() == 1);
+  CHECK(inputs[0].name == "x");
+  CHECK(inputs[0].type == "f32[n, 2]");
+  CHECK(inputs[0].dims[0] == -1);
+  CHECK(inputs[0].dim_texts[0] == "n");
+  CHECK(model.output_index("y") == 0);
+  CHECK(model.graph().text().find("graph small") != std::string::npos);
+  CHECK_THROWS_AS(model.input_index("z"), xcrt::Error);
+}
+
+TEST_CASE("capi/hpp: failures are exceptions that say what, where and what to do") {
+  try {
+    xcrt::Model(engine(), "/no/such/model.onnx");
+    FAIL("loaded a file that does not exist");
+  } catch (const xcrt::Error& error) {
+    CHECK(error.status() == XC_NOT_FOUND);
+    CHECK(std::strcmp(error.status_name(), "NOT_FOUND") == 0);
+    CHECK(std::string(error.what()).find("NOT_FOUND") == 0);
+    CHECK(*error.advice() != 0);
+  }
+  xcrt::Session session(xcrt::Model(engine(), graph()));
+  CHECK_THROWS_AS(session.run(xcrt::Tensor::of<float>({2, 3})), xcrt::Error);
+  CHECK_THROWS_AS((xcrt::Tensor::of<float>({2}).values<int32_t>()), xcrt::Error);
+  CHECK(session.run(xcrt::Tensor::of<float>({1, 2})).size() == 1);
+}
+
+TEST_CASE("capi/hpp: hooks live as long as their engine") {
+  auto alive = std::make_shared<int>(0);
+  std::weak_ptr<int> watch = alive;
+  {
+    xcrt::Engine hooked(xcrt::Config().set("jit", "off"),
+                        {.log = [alive](int32_t, std::string_view) {}});
+    alive.reset();
+    CHECK(!watch.expired());
+    const xcrt::Engine again = hooked.share();
+  }
+  CHECK(watch.expired());
+}
+
+TEST_CASE("capi/hpp: tensors share, borrow and hold strings") {
+  float memory[] = {1, 2, 3};
+  auto borrowed = xcrt::Tensor::borrow({3}, memory);
+  CHECK(borrowed.data() == memory);
+  const xcrt::Tensor other = borrowed.share();
+  borrowed = {};
+  CHECK(other.values<float>()[2] == 3);
+  const int64_t two = 2;
+  xcrt::Tensor strings(XC_DTYPE_STRING, {&two, 1});
+  const std::string_view values[] = {"a", "bc"};
+  strings.set_strings(values);
+  CHECK(strings.string(1) == "bc");
+}

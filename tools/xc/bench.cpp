@@ -1,0 +1,222 @@
+// xc bench: latency of models, on one shape or on a stream of sizes, alone or against other options.
+
+#include "bench.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <optional>
+
+#include "process.h"
+
+namespace tool {
+namespace {
+
+using nlohmann::ordered_json;
+
+double now_us() { return now_ms() * 1000; }
+
+double percentile(const std::vector<double>& sorted, double share) {
+  if (sorted.empty()) return 0;
+  return sorted[std::min(sorted.size() - 1, static_cast<size_t>(share * static_cast<double>(sorted.size())))];
+}
+
+/// One timed run through the path that is measured.
+class Runner {
+ public:
+  Runner(xcrt::Session& session, const std::vector<xcrt::Tensor>& inputs, bool prepared)
+      : session_(session.handle()), outputs_(xc_model_output_count(xc_session_model(session_))) {
+    for (const xcrt::Tensor& input : inputs) inputs_.push_back(input.handle());
+    if (!prepared) return;
+    xc_call* call = nullptr;
+    xcrt::detail::call(&xc_session_prepare, session_, inputs_.data(), static_cast<uint32_t>(inputs_.size()),
+                       static_cast<xc_tensor* const*>(nullptr), 0u, &call);
+    call_.emplace(call);
+  }
+  double run() {
+    const double begin = now_us();
+    if (call_) {
+      call_->run();
+    } else {
+      xcrt::detail::call(&xc_session_run, session_, static_cast<const xc_run_options*>(nullptr), inputs_.data(),
+                         static_cast<uint32_t>(inputs_.size()), outputs_.data(),
+                         static_cast<uint32_t>(outputs_.size()));
+      for (xc_tensor*& output : outputs_) {
+        xc_tensor_release(output);
+        output = nullptr;
+      }
+    }
+    return now_us() - begin;
+  }
+
+ private:
+  xc_session* session_;
+  std::vector<const xc_tensor*> inputs_;
+  std::vector<xc_tensor*> outputs_;
+  std::optional<xcrt::Call> call_;
+};
+
+int usable_cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+double rounded(double value) { return std::round(value * 1000) / 1000; }
+
+void print_row(const ordered_json& row, bool header) {
+  if (header) {
+    for (const auto& [key, value] : row.items()) fmt::print("{}{:>{}}", key == "model" ? "" : " ", key, std::max<size_t>(key.size(), 9));
+    fmt::print("\n");
+  }
+  for (const auto& [key, value] : row.items())
+    fmt::print("{}{:>{}}", key == "model" ? "" : " ", value.is_string() ? value.get<std::string>() : value.dump(),
+               std::max<size_t>(key.size(), 9));
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+/// Arguments that repeat this measurement in another process, without --against.
+std::vector<std::string> arguments_of(const BenchFlags& flags, const std::string& model) {
+  std::vector<std::string> out = {"bench", model, "--json", "--seconds", fmt::format("{}", flags.seconds),
+                                  "--calls", fmt::format("{}", flags.calls)};
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) out.insert(out.end(), {name, value});
+  };
+  if (flags.warmup >= 0) add("--warmup", fmt::format("{}", flags.warmup));
+  add("--threads", flags.engine.threads);
+  add("--jit", flags.engine.jit);
+  add("--cache", flags.engine.cache);
+  add("--stream", flags.stream);
+  for (const std::string& setting : flags.engine.settings) add("--set", setting);
+  for (const std::string& shape : flags.shapes.texts) add("--shape", shape);
+  if (flags.prepared) out.push_back("--prepared");
+  return out;
+}
+
+void print_comparison(const ordered_json& result) {
+  fmt::print("{}: {} rounds of alternating processes, this / against, lower is better\n",
+             result["model"].get<std::string>(), result["rounds"].get<int>());
+  for (const ordered_json& row : result["comparison"])
+    fmt::print("  {:<14} {:>12.3f} / {:>12.3f} = {:.3f}  {}\n", row["key"].get<std::string>(),
+               row["this"].get<double>(), row["against"].get<double>(), row["ratio"].get<double>(),
+               row["noise"].get<bool>() ? fmt::format("noise (p = {:.2f})", row["p"].get<double>())
+                                        : fmt::format("real (p = {:.3f})", row["p"].get<double>()));
+}
+
+int execute(const BenchFlags& flags) {
+  ordered_json rows = ordered_json::array();
+  for (const std::string& model : flags.models) {
+    ordered_json row;
+    if (!flags.against.empty()) {
+      row = compare_against(flags, model, arguments_of(flags, model));
+      if (!flags.as_json) print_comparison(row);
+    } else {
+      // Several models: a process each, so that memory and start-up belong to one.
+      if (flags.models.size() > 1) row = ordered_json::parse(run_self(arguments_of(flags, model)));
+      else row = flags.stream.empty() ? measure(flags, model) : measure_stream(flags, model);
+      if (!flags.as_json) print_row(row, rows.empty());
+    }
+    rows.push_back(std::move(row));
+  }
+  if (flags.as_json) fmt::print("{}\n", (rows.size() == 1 ? rows[0] : rows).dump(2));
+  return 0;
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double resident_mb() {
+  std::ifstream file("/proc/self/statm");
+  double total = 0, resident = 0;
+  file >> total >> resident;
+  return resident * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 20);
+}
+
+void add_session(ordered_json& row, Loaded& loaded) {
+  const xc_counters counters = loaded.session.profile().counters();
+  row["compiled_regions"] = counters.compiled_regions;
+  row["swapped"] = counters.swapped;
+  row["rolled_back"] = counters.rolled_back;
+  row["compile_ms"] = rounded(counters.compile_ms);
+  row["net_saved_ms"] = rounded(counters.net_saved_ms);
+  row["code_bytes"] = counters.code_bytes;
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  row["peak_rss_mb"] = rounded(static_cast<double>(usage.ru_maxrss) / 1024);
+}
+
+ordered_json measure(const BenchFlags& flags, const std::string& model) {
+  const xcrt::Config config = flags.engine.config();
+  const std::string threads = config.get("threads"), jit = config.get("jit");
+  Loaded loaded = load(model, config);
+  const std::vector<xcrt::Tensor> inputs =
+      random_inputs(loaded.model, input_dims(loaded.model, flags.shapes.parse()), 1);
+  const double begin = now_us();
+  Runner runner(loaded.session, inputs, flags.prepared);
+  runner.run();
+  const double first = now_us() - begin;
+
+  Progress progress;
+  const double warmup = flags.warmup >= 0 ? flags.warmup : jit == "auto" ? 1.0 : 0.1;
+  const int least = warmup > 0 ? 100 : 0;
+  // Runs that take long are not repeated a hundred times to warm up.
+  for (double start = now_ms(), i = 0;
+       now_ms() - start < warmup * 1000 || (i < least && now_ms() - start < 20 * warmup * 1000); ++i) {
+    progress.show(fmt::format("{}: warming up", model));
+    runner.run();
+  }
+  std::vector<double> times;
+  for (const double start = now_ms(); times.size() < 3 || now_ms() - start < flags.seconds * 1000;) {
+    times.push_back(runner.run());
+    if (times.size() % 64 == 0) progress.show(fmt::format("{}: {} runs", model, times.size()));
+  }
+  std::sort(times.begin(), times.end());
+
+  ordered_json row;
+  row["model"] = model;
+  row["threads"] = threads == "0" ? usable_cores() : std::stoi(threads);
+  row["jit"] = jit;
+  row["load_ms"] = rounded(loaded.load_ms);
+  row["first_us"] = rounded(first);
+  row["median_us"] = rounded(percentile(times, 0.5));
+  row["min_us"] = rounded(times.front());
+  row["p99_us"] = rounded(percentile(times, 0.99));
+  row["runs"] = times.size();
+  add_session(row, loaded);
+  return row;
+}
+
+void add_bench(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<BenchFlags>();
+  CLI::App* sub = app.add_subcommand("bench", "measure models on random inputs");
+  sub->add_option("models", flags->models, "model files")->required();
+  flags->shapes.add_to(*sub);
+  flags->engine.add_to(*sub);
+  sub->add_option("--seconds", flags->seconds, "measuring time per model")->check(CLI::PositiveNumber);
+  sub->add_option("--warmup", flags->warmup, "seconds before measuring; default: 1 in mode auto, else 0.1")
+      ->check(CLI::NonNegativeNumber);
+  sub->add_flag("--prepared", flags->prepared, "measure a prepared call instead of a session's run");
+  sub->add_option("--stream", flags->stream,
+                  "NAME=LO:HI:KIND: a stream of sizes for a symbolic dim or input; KIND: constant, uniform, "
+                  "bimodal, alternating, growing");
+  sub->add_option("--calls", flags->calls, "runs of a stream")->check(CLI::PositiveNumber);
+  sub->add_option("--against", flags->against,
+                  "compare with another option set, e.g. '--jit off' or 'XC_FUSION=off', in alternating processes");
+  sub->add_option("--rounds", flags->rounds, "processes of each option set for --against")->check(CLI::Range(2, 10));
+  sub->add_flag("--json", flags->as_json, "report as JSON");
+  sub->callback([flags, &exit_code] { exit_code = execute(*flags); });
+}
+
+}  // namespace tool

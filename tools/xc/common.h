@@ -1,0 +1,101 @@
+// What all commands share: failures, options, sessions, shapes, output.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <xc/xc.hpp>
+
+#include "array.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tool {
+
+/// A failure of the tool itself, printed like those of the library.
+class Failure : public std::runtime_error {
+ public:
+  Failure(xc_status status, const std::string& message)
+      : std::runtime_error(message), status(status) {}
+  xc_status status;
+};
+template <class... Args>
+[[noreturn]] void fail(xc_status status, fmt::format_string<Args...> format, Args&&... args) {
+  throw Failure(status, fmt::format(format, std::forward<Args>(args)...));
+}
+/// Wrong use of the command line: exit status 2.
+class Usage : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Settings of the run, from flags; what no flag gives comes from XC_*.
+struct EngineFlags {
+  std::string threads, jit, cache;
+  std::vector<std::string> settings;  ///< NAME=VALUE
+  void add_to(CLI::App& command);
+  xcrt::Config config() const;
+};
+
+/// Values for symbolic dims: --shape NAME=1x128.
+struct ShapeFlags {
+  std::vector<std::string> texts;
+  void add_to(CLI::App& command);
+  std::map<std::string, std::vector<int64_t>> parse() const;
+};
+
+/// Dims of every input: the given shapes, then constants of the model, then 1 for what is symbolic. Equal
+/// symbols of different inputs agree. Throws Usage for an unknown input name.
+std::vector<std::vector<int64_t>> input_dims(
+    const xcrt::Model& model, const std::map<std::string, std::vector<int64_t>>& shapes);
+
+/// Inputs of these dims: floats in [-1, 1), integers in [0, 2), strings "a"; the same for a seed.
+std::vector<xcrt::Tensor> random_inputs(const xcrt::Model& model,
+                                        const std::vector<std::vector<int64_t>>& dims, uint64_t seed);
+
+/// A model, ready to run, and what it took.
+struct Loaded {
+  xcrt::Model model;
+  xcrt::Session session;
+  double load_ms;
+};
+Loaded load(const std::string& path, const xcrt::Config& config);
+
+/// Runs once; input handles in the model's order.
+std::vector<xcrt::Tensor> run(xcrt::Session& session, const std::vector<xcrt::Tensor>& inputs);
+
+double now_ms();  ///< steady clock
+std::string dims_text(const std::vector<int64_t>& dims);  ///< "1x128"
+
+/// A progress line on stderr, only on a terminal, removed at the end.
+class Progress {
+ public:
+  Progress();
+  ~Progress();
+  void show(const std::string& text);  ///< at most ten times a second
+
+ private:
+  bool enabled_ = false;
+  bool shown_ = false;
+  double last_ = 0;
+};
+
+// The commands: each adds itself to the program; run by the callback it sets.
+void add_run(CLI::App& app, int& exit_code);
+void add_bench(CLI::App& app, int& exit_code);
+void add_check(CLI::App& app, int& exit_code);
+void add_inspect(CLI::App& app, int& exit_code);
+void add_explain(CLI::App& app, int& exit_code);
+void add_convert(CLI::App& app, int& exit_code);
+void add_opt(CLI::App& app, int& exit_code);
+void add_config(CLI::App& app, int& exit_code);
+
+}  // namespace tool

@@ -1,0 +1,185 @@
+// The commands that read and change models without running them: inspect, convert, opt; and explain.
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "common.h"
+
+namespace tool {
+namespace {
+
+using nlohmann::json;
+
+/// A file, or stdin for "-".
+std::string read_text(const std::string& path) {
+  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail(XC_NOT_FOUND, "cannot open {}", path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// "kernel ..." is loop IR; anything else is a graph.
+bool is_loop_text(std::string_view text) {
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    line.remove_prefix(std::min(line.find_first_not_of(" \t\r"), line.size()));
+    if (!line.empty() && line[0] != '#') return line.starts_with("kernel ");
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return false;
+}
+
+json describe(const std::vector<xcrt::Port>& ports) {
+  json out = json::array();
+  for (const xcrt::Port& port : ports) {
+    json dims = json::array();
+    for (size_t axis = 0; axis < port.dims.size(); ++axis)
+      if (port.dims[axis] >= 0) dims.push_back(port.dims[axis]);
+      else dims.push_back(std::string(port.dim_texts[axis]));
+    out.push_back({{"name", std::string(port.name)},
+                   {"type", std::string(port.type)},
+                   {"dims", port.rank < 0 ? json() : dims}});
+  }
+  return out;
+}
+
+int inspect(const std::string& path, bool optimised, int64_t elements, bool as_json) {
+  if (!optimised && !as_json) {
+    fmt::print("{}", xcrt::Graph::load(path).text(elements));
+    return 0;
+  }
+  const xcrt::Engine engine(xcrt::Config().set("threads", "1").set("jit", "off"));
+  const xcrt::Model model(engine, path);
+  const std::string text = optimised ? model.graph().text(elements) : xcrt::Graph::load(path).text(elements);
+  if (as_json)
+    fmt::print("{}\n", json{{"model", path}, {"inputs", describe(model.inputs())},
+                            {"outputs", describe(model.outputs())}, {"graph", text}}.dump(2));
+  else
+    fmt::print("{}", text);
+  return 0;
+}
+
+int optimise(const std::string& path, const std::string& passes, const std::string& schedule,
+             const std::string& output, int64_t elements) {
+  const std::string bytes = read_text(path);
+  std::string text;
+  if (is_loop_text(bytes)) {
+    if (!passes.empty()) throw Usage("--passes are for graphs; a kernel takes --schedule");
+    text = xcrt::detail::text_of(&xc_loop_schedule, bytes.data(), static_cast<uint64_t>(bytes.size()),
+                                 schedule.c_str());
+  } else {
+    if (!schedule.empty()) throw Usage("--schedule is for loop kernels; a graph takes --passes");
+    xcrt::Graph graph = path == "-" ? xcrt::Graph::load(std::as_bytes(std::span(bytes)))
+                                    : xcrt::Graph::load(path);
+    graph.run_passes(passes.empty() ? "all" : passes);
+    if (!output.empty() && !output.ends_with(".txt")) {
+      graph.save(output);
+      return 0;
+    }
+    text = graph.text(elements);
+  }
+  if (output.empty()) {
+    fmt::print("{}", text);
+    return 0;
+  }
+  std::ofstream file(output, std::ios::binary);
+  file << text;
+  if (!file.flush()) fail(XC_IO, "cannot write {}", output);
+  return 0;
+}
+
+struct ExplainCommand {
+  std::string model;
+  ShapeFlags shapes;
+  EngineFlags engine;
+  int runs = 1;
+  bool as_json = false;
+  int execute();
+};
+
+/// Runs the model on random inputs first, so that the plan has sizes, times and regions to show.
+int ExplainCommand::execute() {
+  Loaded loaded = load(model, engine.config());
+  const auto given = shapes.parse();
+  if (given.empty() && runs == 0) {
+    fmt::print("{}\n", loaded.session.explain(as_json));
+    return 0;
+  }
+  const std::vector<std::vector<int64_t>> dims = input_dims(loaded.model, given);
+  const std::vector<xcrt::Tensor> inputs = random_inputs(loaded.model, dims, 1);
+  Progress progress;
+  for (int i = 0; i < runs; ++i) {
+    progress.show(fmt::format("run {} of {}", i + 1, runs));
+    tool::run(loaded.session, inputs);
+  }
+  std::vector<xc_shape> shape_views;
+  for (const std::vector<int64_t>& d : dims) shape_views.push_back({d.data(), static_cast<uint32_t>(d.size()), 0});
+  std::string text = loaded.session.explain(as_json, shape_views);
+  if (!text.ends_with('\n')) text += '\n';
+  fmt::print("{}", text);
+  return 0;
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, int& exit_code) {
+  struct Arguments {
+    std::string model;
+    bool optimised = false, as_json = false;
+    int64_t elements = 0;
+  };
+  auto a = std::make_shared<Arguments>();
+  CLI::App* sub = app.add_subcommand("inspect", "print a model's graph as text");
+  sub->add_option("model", a->model, "model file")->required();
+  sub->add_flag("--optimised", a->optimised, "the graph after the portable passes");
+  sub->add_option("--elements", a->elements, "print constants up to this many elements; -1 = all");
+  sub->add_flag("--json", a->as_json, "inputs, outputs and the text as JSON");
+  sub->callback([a, &exit_code] { exit_code = inspect(a->model, a->optimised, a->elements, a->as_json); });
+}
+
+void add_convert(CLI::App& app, int& exit_code) {
+  auto paths = std::make_shared<std::pair<std::string, std::string>>();
+  CLI::App* sub = app.add_subcommand("convert", "write a model in another format");
+  sub->add_option("model", paths->first, "model file")->required();
+  sub->add_option("output", paths->second, "output file; .xcg, .onnx or .xct chooses the format")->required();
+  sub->callback([paths, &exit_code] {
+    xcrt::Graph::load(paths->first).save(paths->second);
+    exit_code = 0;
+  });
+}
+
+void add_opt(CLI::App& app, int& exit_code) {
+  struct Arguments {
+    std::string input, passes, schedule, output;
+    int64_t elements = 0;
+  };
+  auto a = std::make_shared<Arguments>();
+  CLI::App* sub = app.add_subcommand("opt", "run passes over a graph, or schedule steps over a loop kernel");
+  sub->add_option("input", a->input, "model file, or text of a graph or kernel; - = standard input")->required();
+  sub->add_option("--passes", a->passes, "names separated by commas; default: all");
+  sub->add_option("--schedule", a->schedule, "steps for a kernel: \"split i 64; vectorize j 16; default\"");
+  sub->add_option("-o,--output", a->output, "output file; default: text on standard output");
+  sub->add_option("--elements", a->elements, "print constants up to this many elements; -1 = all");
+  sub->callback([a, &exit_code] {
+    exit_code = optimise(a->input, a->passes, a->schedule, a->output, a->elements);
+  });
+}
+
+void add_explain(CLI::App& app, int& exit_code) {
+  auto command = std::make_shared<ExplainCommand>();
+  CLI::App* sub = app.add_subcommand("explain", "print the plan: kernels chosen and refused, fused regions");
+  sub->add_option("model", command->model, "model file")->required();
+  command->shapes.add_to(*sub);
+  sub->add_option("--runs", command->runs, "runs on random inputs before; 0 without --shape: the plan without sizes")
+      ->check(CLI::NonNegativeNumber);
+  command->engine.add_to(*sub);
+  sub->add_flag("--json", command->as_json, "as JSON");
+  sub->callback([command, &exit_code] { exit_code = command->execute(); });
+}
+
+}  // namespace tool
