@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
-#include <optional>
 
 #include "process.h"
 
@@ -37,12 +36,12 @@ class Runner {
     xc_call* call = nullptr;
     xcrt::detail::call(&xc_session_prepare, session_, inputs_.data(), static_cast<uint32_t>(inputs_.size()),
                        static_cast<xc_tensor* const*>(nullptr), 0u, &call);
-    call_.emplace(call);
+    call_.reset(call);
   }
   double run() {
     const double begin = now_us();
     if (call_) {
-      call_->run();
+      xcrt::detail::call(&xc_call_run, call_.get());
     } else {
       xcrt::detail::call(&xc_session_run, session_, static_cast<const xc_run_options*>(nullptr), inputs_.data(),
                          static_cast<uint32_t>(inputs_.size()), outputs_.data(),
@@ -59,7 +58,7 @@ class Runner {
   xc_session* session_;
   std::vector<const xc_tensor*> inputs_;
   std::vector<xc_tensor*> outputs_;
-  std::optional<xcrt::Call> call_;
+  xcrt::detail::Owner<xc_call, &xc_call_destroy> call_;
 };
 
 int usable_cores() {
@@ -69,17 +68,30 @@ int usable_cores() {
 
 double rounded(double value) { return std::round(value * 1000) / 1000; }
 
-void print_row(const ordered_json& row, bool header) {
-  if (header) {
-    for (const auto& [key, value] : row.items()) fmt::print("{}{:>{}}", key == "model" ? "" : " ", key, std::max<size_t>(key.size(), 9));
+/// Columns are as wide as their key or first value.
+class Table {
+ public:
+  void print(const ordered_json& row) {
+    if (widths_.empty()) {
+      std::string header;
+      for (const auto& [key, value] : row.items()) {
+        widths_.push_back(std::max(key.size(), text(value).size()) + 1);
+        header += fmt::format("{:>{}}", key, widths_.back());
+      }
+      fmt::print("{}\n", header);
+    }
+    size_t column = 0;
+    for (const auto& [key, value] : row.items()) fmt::print("{:>{}}", text(value), widths_[column++]);
     fmt::print("\n");
+    std::fflush(stdout);
   }
-  for (const auto& [key, value] : row.items())
-    fmt::print("{}{:>{}}", key == "model" ? "" : " ", value.is_string() ? value.get<std::string>() : value.dump(),
-               std::max<size_t>(key.size(), 9));
-  fmt::print("\n");
-  std::fflush(stdout);
-}
+
+ private:
+  static std::string text(const ordered_json& value) {
+    return value.is_string() ? value.get<std::string>() : value.dump();
+  }
+  std::vector<size_t> widths_;
+};
 
 /// Arguments that repeat this measurement in another process, without --against.
 std::vector<std::string> arguments_of(const BenchFlags& flags, const std::string& model) {
@@ -111,6 +123,7 @@ void print_comparison(const ordered_json& result) {
 
 int execute(const BenchFlags& flags) {
   ordered_json rows = ordered_json::array();
+  Table table;
   for (const std::string& model : flags.models) {
     ordered_json row;
     if (!flags.against.empty()) {
@@ -120,7 +133,7 @@ int execute(const BenchFlags& flags) {
       // Several models: a process each, so that memory and start-up belong to one.
       if (flags.models.size() > 1) row = ordered_json::parse(run_self(arguments_of(flags, model)));
       else row = flags.stream.empty() ? measure(flags, model) : measure_stream(flags, model);
-      if (!flags.as_json) print_row(row, rows.empty());
+      if (!flags.as_json) table.print(row);
     }
     rows.push_back(std::move(row));
   }
