@@ -1,0 +1,116 @@
+// Control flow, sizes that depend on values, views, and errors, through whole sessions.
+#include <doctest/doctest.h>
+
+#include "ir/text.h"
+#include "runtime/program.h"
+#include "runtime/session.h"
+#include "tier/engine_factory.h"
+
+using namespace xc;
+
+namespace {
+
+std::shared_ptr<Session> session_of(const char* text) {
+  Config config;
+  config.threads = 1;
+  config.jit = static_cast<int64_t>(JitMode::kOff);
+  return std::make_shared<Session>(Model::create(create_engine(config, {}), parse_graph(text)), Config{});
+}
+
+std::vector<Tensor> run(Session& session, const std::vector<Tensor>& inputs) {
+  std::vector<TensorView> views;
+  for (const Tensor& t : inputs) views.push_back(t.view());
+  std::vector<xc_tensor*> slots(session.model().outputs().size(), nullptr);
+  session.run(views, slots, {});
+  std::vector<Tensor> out;
+  for (xc_tensor* handle : slots) {
+    Tensor copy(handle->tensor.dtype(), handle->tensor.dims());
+    copy_elements(handle->tensor.view(), copy.view());
+    out.push_back(copy);
+    handle->release();
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("runtime/control: If runs the branch its condition names") {
+  auto session = session_of(R"(graph g(%c: bool[], %x: f32[n]) -> (%y) {
+  %y = If(%c, %x) {} captures 1 (
+    graph then(%x: f32[n]) -> (%r) { %r = Neg(%x) },
+    graph else(%x: f32[n]) -> (%r) { %r = Concat(%x, %x) {axis = 0} })
+})");
+  const Tensor x = Tensor::of<float>({1, 2, 3});
+  CHECK(run(*session, {Tensor::scalar(true), x})[0].to_doubles() == std::vector<double>{-1, -2, -3});
+  CHECK(run(*session, {Tensor::scalar(false), x})[0].to_doubles() == std::vector<double>{1, 2, 3, 1, 2, 3});
+}
+
+TEST_CASE("runtime/control: Loop carries state and stacks what each iteration yields") {
+  auto session = session_of(R"(graph g(%m: i64[], %x: f32[2]) -> (%last, %all) {
+  const %go: bool[] = true
+  %last, %all = Loop(%m, %go, %x) {} captures 0 (
+    graph body(%i: i64[], %c: bool[], %s: f32[2]) -> (%c, %t, %t) { %t = Add(%s, %s) })
+})");
+  const auto out = run(*session, {Tensor::scalar<int64_t>(3), Tensor::of<float>({1, 10})});
+  CHECK(out[0].to_doubles() == std::vector<double>{8, 80});
+  CHECK(out[1].dims() == Dims{3, 2});
+  CHECK(out[1].to_doubles() == std::vector<double>{2, 20, 4, 40, 8, 80});
+}
+
+TEST_CASE("runtime/control: sizes that only values tell reach the steps behind them") {
+  auto session = session_of(R"(graph g(%x: f32[n]) -> (%y, %count) {
+  const %zero: f32[] = 0
+  %p = Greater(%x, %zero)
+  %where = NonZero(%p)
+  %flat = Squeeze(%where)
+  %some = Gather(%x, %flat) {axis = 0}
+  %y = Add(%some, %some)
+  %count = Shape(%y)
+})");
+  const auto out = run(*session, {Tensor::of<float>({1, -1, 3, 0, 5})});
+  CHECK(out[0].to_doubles() == std::vector<double>{2, 6, 10});
+  CHECK(out[1].to_int64s() == std::vector<int64_t>{3});
+  CHECK(run(*session, {Tensor::of<float>({-1, -1})})[0].dims() == Dims{0});
+}
+
+TEST_CASE("runtime/control: views cost no step") {
+  auto session = session_of(R"(graph g(%x: f32[n, 6]) -> (%y) {
+  const %shape: i64[3] = [0, 2, 3]
+  %a = Reshape(%x, %shape)
+  %b = Transpose(%a) {perm = [0, 2, 1]}
+  %y = Neg(%b)
+})");
+  const auto out = run(*session, {Tensor::of<float>({1, 2, 3, 4, 5, 6}, {1, 6})});
+  CHECK(out[0].dims() == Dims{1, 3, 2});
+  CHECK(out[0].to_doubles() == std::vector<double>{-1, -4, -2, -5, -3, -6});
+  CHECK(session->program().base_plan()->steps.size() == 1);
+}
+
+TEST_CASE("runtime/control: wrong inputs name the input, and the session stays usable") {
+  auto session = session_of("graph g(%x: f32[n, 6], %w: f32[n, 6]) -> (%y) { %y = Add(%x, %w) }");
+  const Tensor good(DType::kF32, {2, 6});
+  for (const Tensor& bad : {Tensor(DType::kF32, {2, 5}), Tensor(DType::kF64, {2, 6}),
+                            Tensor(DType::kF32, {2, 6, 1}), Tensor(DType::kF32, {3, 6})}) {
+    try {
+      run(*session, {good, bad});
+      FAIL("no error");
+    } catch (const Error& error) {
+      CHECK(error.status() == Status::kInvalidArgument);
+      CHECK(error.message().find("'w'") != std::string::npos);
+    }
+  }
+  CHECK(run(*session, {good, good})[0].dims() == Dims{2, 6});
+}
+
+TEST_CASE("runtime/control: an index out of range is an error of that run only") {
+  auto session = session_of("graph g(%x: f32[4], %i: i64[1]) -> (%y) { %y = Gather(%x, %i) {axis = 0} }");
+  const Tensor x = Tensor::of<float>({1, 2, 3, 4});
+  try {
+    run(*session, {x, Tensor::of<int64_t>({9})});
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.status() == Status::kRange);
+    CHECK(error.where().find("Gather") != std::string::npos);
+  }
+  CHECK(run(*session, {x, Tensor::of<int64_t>({2})})[0].to_doubles() == std::vector<double>{3});
+}
