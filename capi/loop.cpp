@@ -12,7 +12,8 @@ xc_status xc_loop_schedule(const char* text, uint64_t size, const char* steps, x
   return guard(out_error, [&] {
     need(out_text, "out_text");
     need_array(text, size, "text");
+    need(steps, "steps");
     loop::Kernel kernel = loop::parse({text ? text : "", size});
-    *out_text = make_blob(loop::print(loop::apply_schedule(std::move(kernel), need(steps, "steps"))));
+    *out_text = make_blob(loop::print(loop::apply_schedule(std::move(kernel), steps)));
   });
 }

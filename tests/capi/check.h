@@ -9,7 +9,7 @@
 static int check_failures = 0;
 static int check_count = 0;
 
-static int check_report(int ok, const char *file, int line, const char *text, const char *detail) {
+static inline int check_report(int ok, const char *file, int line, const char *text, const char *detail) {
   ++check_count;
   if (!ok) {
     ++check_failures;
@@ -18,7 +18,7 @@ static int check_report(int ok, const char *file, int line, const char *text, co
   return ok;
 }
 
-static int check_status(xc_status got, xc_status want, xc_error **error, const char *file, int line,
+static inline int check_status(xc_status got, xc_status want, xc_error **error, const char *file, int line,
                         const char *text) {
   char detail[512];
   int ok = got == want;
@@ -48,7 +48,7 @@ static int check_status(xc_status got, xc_status want, xc_error **error, const c
 #define CHECK_CONTAINS(text, part) \
   check_report(strstr(text, part) != NULL, __FILE__, __LINE__, #text " contains " #part, text)
 
-static int check_result(void) {
+static inline int check_result(void) {
   printf("%d checks, %d failed\n", check_count, check_failures);
   return check_failures != 0;
 }

@@ -197,7 +197,7 @@ static void passes(void) {
 
 static void loops(void) {
   const char *kernel =
-      "kernel relu(n; ) {\n"
+      "kernel relu(n) {\n"
       "  in x: f32[1]\n"
       "  out y: f32[1]\n"
       "  for i = 0 .. n {\n"

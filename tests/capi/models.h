@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-static xc_engine *make_engine(const char *jit) {
+static inline xc_engine *make_engine(const char *jit) {
   xc_error *error = NULL;
   xc_engine *engine = NULL;
   xc_config config = XC_CONFIG_INIT;
@@ -16,7 +16,7 @@ static xc_engine *make_engine(const char *jit) {
   return engine;
 }
 
-static xc_tensor *make_tensor(uint32_t rank, const int64_t *dims, const float *values) {
+static inline xc_tensor *make_tensor(uint32_t rank, const int64_t *dims, const float *values) {
   xc_error *error = NULL;
   xc_tensor *tensor = NULL;
   CHECK_OK(xc_tensor_create(XC_DTYPE_F32, rank, dims, &tensor, &error));
@@ -26,7 +26,7 @@ static xc_tensor *make_tensor(uint32_t rank, const int64_t *dims, const float *v
 }
 
 /* y[n, 2] = Relu(x[n, 2] + [10, -2]) */
-static xc_graph *make_graph(void) {
+static inline xc_graph *make_graph(void) {
   const int64_t two = 2;
   const float bias[2] = {10, -2};
   xc_error *error = NULL;
@@ -45,7 +45,7 @@ static xc_graph *make_graph(void) {
   return graph;
 }
 
-static xc_model *make_model(xc_engine *engine) {
+static inline xc_model *make_model(xc_engine *engine) {
   xc_error *error = NULL;
   xc_model *model = NULL;
   xc_graph *graph = make_graph();
@@ -54,7 +54,7 @@ static xc_model *make_model(xc_engine *engine) {
   return model;
 }
 
-static xc_session *make_session(const char *jit) {
+static inline xc_session *make_session(const char *jit) {
   xc_error *error = NULL;
   xc_session *session = NULL;
   xc_engine *engine = make_engine(jit);
@@ -66,7 +66,7 @@ static xc_session *make_session(const char *jit) {
 }
 
 /* Checks a result of the model above. */
-static void check_values(const xc_tensor *y, int64_t rows, const float *want) {
+static inline void check_values(const xc_tensor *y, int64_t rows, const float *want) {
   int64_t i;
   const float *got = (const float *)xc_tensor_data(y);
   CHECK(xc_tensor_dtype(y) == XC_DTYPE_F32);
