@@ -18,11 +18,22 @@ std::vector<size_t> permutation(const Node& node, size_t rank) {
 
 void infer_transpose(InferContext& c) {
   const SymDims& in = c.dims(0);
+  const std::vector<size_t> perm = permutation(*c.node, in.size());
   SymDims out;
-  for (size_t axis : permutation(*c.node, in.size())) out.push_back(in[axis]);
-  c.set(0, c.dtype(0), std::move(out));
-  if (in.size() <= 1)
-    if (auto known = c.elements(0)) c.set_elements(0, std::move(*known));
+  for (size_t axis : perm) out.push_back(in[axis]);
+  c.set(0, c.dtype(0), out);
+
+  const auto known = c.elements(0);
+  const auto from = to_concrete(in), to = to_concrete(out);
+  if (!known || !from || !to) return;
+  const Dims strides = contiguous_strides(*from);
+  std::vector<Dim> moved;
+  for_each_coordinate(*to, [&](std::span<const int64_t> at) {
+    int64_t offset = 0;
+    for (size_t i = 0; i < at.size(); ++i) offset += at[i] * strides[perm[i]];
+    moved.push_back((*known)[static_cast<size_t>(offset)]);
+  });
+  c.set_elements(0, std::move(moved));
 }
 
 void reference_transpose(const ReferenceContext& c) {

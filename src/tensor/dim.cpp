@@ -337,6 +337,48 @@ Dim operator*(const Dim& a, const Dim& b) {
 
 Dim operator-(const Dim& a, const Dim& b) { return a + Dim(-1) * b; }
 
+namespace {
+
+// (floordiv(x, c) + r) / d = (x + r c) / (c d) for positive constants c and d.
+std::optional<Dim> merge_divisions(const Dim& a, int64_t d) {
+  const Sum* sum = DimAccess::sum(a);
+  if (!sum || d <= 0 || sum->size() > 2) return std::nullopt;
+  const Atom* inner = nullptr;
+  int64_t rest = 0;
+  for (const auto& [monomial, factor] : *sum) {
+    if (monomial.atoms.empty()) rest = factor;
+    else if (factor == 1 && monomial.atoms.size() == 1 && !inner) inner = monomial.atoms[0].get();
+    else return std::nullopt;
+  }
+  if (!inner || inner->kind != Atom::Kind::kFloorDiv) return std::nullopt;
+  const auto c = inner->b.constant();
+  int64_t both = 0;
+  if (!c || *c <= 0 || __builtin_mul_overflow(*c, d, &both)) return std::nullopt;
+  if (__builtin_mul_overflow(rest, *c, &rest)) return std::nullopt;
+  return floor_div(inner->a + Dim(rest), Dim(both));
+}
+
+// The operands of an expression that is one min().
+std::optional<std::pair<Dim, Dim>> min_operands(const Dim& d) {
+  const Sum* sum = DimAccess::sum(d);
+  if (!sum || sum->size() != 1 || sum->begin()->second != 1) return std::nullopt;
+  const auto& atoms = sum->begin()->first.atoms;
+  if (atoms.size() != 1 || atoms[0]->kind != Atom::Kind::kMin) return std::nullopt;
+  return std::pair(atoms[0]->a, atoms[0]->b);
+}
+
+// min(c, x) with c >= 2 broadcasts against x only where it is x.
+bool is_cut_of(const Dim& cut, const Dim& x) {
+  const auto operands = min_operands(cut);
+  if (!operands) return false;
+  const auto& [a, b] = *operands;
+  const Dim& other = a == x ? b : a;
+  if (a != x && b != x) return false;
+  return bounds_of(other).low.value_or(0) >= 2;
+}
+
+}  // namespace
+
 Dim floor_div(const Dim& a, const Dim& b) {
   if (b == Dim(0)) fail(Status::kInvalidModel, "division of a size by zero");
   if (a.is_constant() && b.is_constant()) return floor_div(a.value(), b.value());
@@ -354,6 +396,7 @@ Dim floor_div(const Dim& a, const Dim& b) {
       const Dim r = DimAccess::make(std::move(rest));
       return DimAccess::make(std::move(whole)) + floor_div(r, b);
     }
+    if (const auto merged = merge_divisions(a, c)) return *merged;
     const Bounds bounds = bounds_of(a);
     if (bounds.low && bounds.high && c > 0 &&
         floor_div(*bounds.low, c) == floor_div(*bounds.high, c))
@@ -434,6 +477,8 @@ Dim broadcast(const Dim& a, const Dim& b) {
   // A constant other than 1 is the result whatever the symbol is; who runs checks the symbol.
   if (a.is_constant()) return a;
   if (b.is_constant()) return b;
+  if (is_cut_of(a, b)) return b;
+  if (is_cut_of(b, a)) return a;
   std::map<std::string, Dim> operands;
   broadcast_operands(a, operands);
   broadcast_operands(b, operands);
