@@ -13,6 +13,8 @@ const Backend& cpu_backend() {
       cpu::Rows list;
       cpu::add_onednn_matmul(list);
       cpu::add_elementwise(list);
+      cpu::add_copy_ops(list);
+      cpu::add_gather(list);
       cpu::add_reference(list);
       return list;
     }();

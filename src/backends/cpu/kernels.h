@@ -14,6 +14,8 @@ void add_onednn_matmul(Rows& rows);
 
 // Own kernels.
 void add_elementwise(Rows& rows);
+void add_copy_ops(Rows& rows);
+void add_gather(Rows& rows);
 
 // The op's reference.
 void add_reference(Rows& rows);

@@ -1,0 +1,283 @@
+// Ops that only move elements, as lists of strided copies: "xc.copy". They run when a value could not
+// be a view: graph outputs, Concat, strides a reshape cannot follow.
+
+#include <algorithm>
+
+#include "backends/cpu/control_inputs.h"
+#include "backends/cpu/copy.h"
+#include "backends/cpu/kernels.h"
+#include "ops/support.h"
+
+namespace xc::cpu {
+namespace {
+
+constexpr uint32_t kScratch = UINT32_MAX;  ///< as a buffer: the scratch of the run
+constexpr int64_t kTaskBytes = 256 << 10;
+
+struct Piece {
+  uint32_t from = 0, to = 0;      ///< indices in StepArgs::buffers
+  int64_t from_at = 0, to_at = 0; ///< bytes
+  CopyPlan plan;
+};
+
+/// What a rule sees.
+struct Case {
+  const StepSpec& spec;
+  const OperandViews& views;
+  const ControlInputs& control;
+  std::vector<Piece>& pieces;
+  int64_t& scratch;
+
+  const OperandView& in(size_t i = 0) const { return views.inputs[i]; }
+  const OperandView& out(size_t i = 0) const { return views.outputs[i]; }
+  size_t axis(int64_t otherwise) const {
+    return normalise_axis(spec.attrs().get_int("axis", otherwise), in().dims.size());
+  }
+  /// Copies a region: dims, strides and first elements (in elements) on both sides.
+  void copy(size_t input, size_t output, std::span<const int64_t> dims,
+            std::span<const int64_t> from_strides, int64_t from_at,
+            std::span<const int64_t> to_strides, int64_t to_at) const {
+    const int64_t bytes = element_size(in(input).dtype);
+    if (element_count(dims) == 0) return;
+    pieces.push_back({static_cast<uint32_t>(input),
+                      static_cast<uint32_t>(views.inputs.size() + output), from_at * bytes,
+                      to_at * bytes, CopyPlan(dims, from_strides, to_strides, bytes)});
+  }
+};
+using Rule = void (*)(const Case&);
+
+void same(const Case& c) {
+  c.copy(0, 0, c.out().dims, c.in().strides, 0, c.out().strides, 0);
+}
+
+/// The row-major order of elements stays, dims change.
+void reshape(const Case& c) {
+  const OperandView &x = c.in(), &y = c.out();
+  if (is_contiguous(x.dims, x.strides))
+    return c.copy(0, 0, y.dims, contiguous_strides(y.dims), 0, y.strides, 0);
+  if (is_contiguous(y.dims, y.strides))
+    return c.copy(0, 0, x.dims, x.strides, 0, contiguous_strides(x.dims), 0);
+  // Through a row-major copy.
+  const int64_t bytes = element_size(x.dtype);
+  c.copy(0, 0, x.dims, x.strides, 0, contiguous_strides(x.dims), 0);
+  if (c.pieces.empty()) return;
+  c.pieces.back().to = kScratch;
+  c.scratch = checked_mul(x.count(), bytes);
+  c.copy(0, 0, y.dims, contiguous_strides(y.dims), 0, y.strides, 0);
+  c.pieces.back().from = kScratch;
+}
+
+void transpose(const Case& c) {
+  const size_t rank = c.in().dims.size();
+  Dims strides(rank);
+  const auto perm = c.spec.attrs().get_ints("perm");
+  for (size_t i = 0; i < rank; ++i)
+    strides[i] = c.in().strides[perm.empty() ? rank - 1 - i : normalise_axis(perm[i], rank)];
+  c.copy(0, 0, c.out().dims, strides, 0, c.out().strides, 0);
+}
+
+void expand(const Case& c) {
+  c.copy(0, 0, c.out().dims, strides_over(c.out().dims, c.in().dims, c.in().strides), 0,
+         c.out().strides, 0);
+}
+
+void concat(const Case& c) {
+  const size_t axis = normalise_axis(c.spec.attrs().get_int("axis", 0), c.out().dims.size());
+  int64_t start = 0;
+  for (size_t i = 0; i < c.views.inputs.size(); ++i) {
+    const OperandView& x = c.in(i);
+    for (size_t k = 0; k < x.dims.size(); ++k)
+      if (k == axis ? start + x.dims[k] > c.out().dims[k] : x.dims[k] != c.out().dims[k])
+        fail(Status::kRange, "dims {} do not fit into {}", to_text(x.dims), to_text(c.out().dims));
+    c.copy(i, 0, x.dims, x.strides, 0, c.out().strides, start * c.out().strides[axis]);
+    start += x.dims[axis];
+  }
+}
+
+void split(const Case& c) {
+  const size_t axis = c.axis(0);
+  int64_t start = 0;
+  for (size_t i = 0; i < c.views.outputs.size(); ++i) {
+    const OperandView& y = c.out(i);
+    if (!y.present()) {
+      // Its size is not told; the sizes are the second input or equal parts.
+      fail(Status::kUnsupported, "unsupported: Split with an output nobody wants");
+    }
+    if (start + y.dims[axis] > c.in().dims[axis])
+      fail(Status::kRange, "the parts of a split are larger than the axis");
+    c.copy(0, i, y.dims, c.in().strides, start * c.in().strides[axis], y.strides, 0);
+    start += y.dims[axis];
+  }
+}
+
+void slice(const Case& c) {
+  const OperandView &x = c.in(), &y = c.out();
+  const std::vector<int64_t> starts = c.control.ints(1);
+  std::vector<int64_t> axes, steps;
+  if (c.control.has(3)) axes = c.control.ints(3);
+  if (c.control.has(4)) steps = c.control.ints(4);
+  Dims strides = x.strides;
+  int64_t at = 0;
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const size_t axis =
+        normalise_axis(axes.empty() ? static_cast<int64_t>(i) : axes[i], x.dims.size());
+    // Beyond any size; products below cannot overflow.
+    const int64_t step = steps.empty() ? 1 : std::clamp<int64_t>(steps[i], -(1 << 30), 1 << 30);
+    const int64_t size = x.dims[axis];
+    int64_t start = starts[i] < 0 ? starts[i] + size : starts[i];
+    start = std::clamp<int64_t>(start, step > 0 ? 0 : -1, step > 0 ? size : size - 1);
+    const int64_t count = y.dims[axis];
+    if (count == 0) return;
+    if (step == 0 || start < 0 || start >= size || start + (count - 1) * step < 0 ||
+        start + (count - 1) * step >= size)
+      fail(Status::kRange, "the slice of axis {} is outside [0, {})", axis, size);
+    at += start * x.strides[axis];
+    strides[axis] = x.strides[axis] * (count == 1 ? 1 : step);
+  }
+  for (size_t i = 0; i < y.dims.size(); ++i)
+    if (y.dims[i] > x.dims[i]) fail(Status::kRange, "the slice changed its size");
+  c.copy(0, 0, y.dims, strides, at, y.strides, 0);
+}
+
+void tile(const Case& c) {
+  const OperandView &x = c.in(), &y = c.out();
+  Dims dims, from, to;
+  for (size_t i = 0; i < x.dims.size(); ++i) {
+    if (x.dims[i] == 0) return;
+    dims.push_back(y.dims[i] / x.dims[i]);
+    from.push_back(0);
+    to.push_back(y.strides[i] * x.dims[i]);
+    dims.push_back(x.dims[i]);
+    from.push_back(x.strides[i]);
+    to.push_back(y.strides[i]);
+  }
+  c.copy(0, 0, dims, from, 0, to, 0);
+}
+
+/// Depth [n, d, h, w] and space [n, c, h b + i, w b + j] as one copy over [n, c, h, i, w, j].
+void depth_space(const Case& c, bool to_depth) {
+  const OperandView& depth = to_depth ? c.out() : c.in();
+  const OperandView& space = to_depth ? c.in() : c.out();
+  const int64_t b = c.spec.attrs().get_int("blocksize", 1), channels = space.dims[1];
+  if (depth.dims[1] != channels * b * b || space.dims[2] != depth.dims[2] * b ||
+      space.dims[3] != depth.dims[3] * b)
+    fail(Status::kRange, "dims are no multiple of the block size");
+  const bool crd = !to_depth && c.spec.attrs().get_string("mode", "DCR") == "CRD";
+  const Dims dims{depth.dims[0], channels, depth.dims[2], b, depth.dims[3], b};
+  const int64_t d = depth.strides[1];
+  const Dims of_depth{depth.strides[0], crd ? d * b * b : d, depth.strides[2],
+                      crd ? d * b : d * channels * b, depth.strides[3], crd ? d : d * channels};
+  const Dims of_space{space.strides[0], space.strides[1], space.strides[2] * b,
+                      space.strides[2], space.strides[3] * b, space.strides[3]};
+  c.copy(0, 0, dims, to_depth ? of_space : of_depth, 0, to_depth ? of_depth : of_space, 0);
+}
+void depth_to_space(const Case& c) { depth_space(c, false); }
+void space_to_depth(const Case& c) { depth_space(c, true); }
+
+struct Row {
+  std::string_view op;
+  Rule rule;
+  bool control = false;  ///< inputs after the first steer it
+};
+constexpr Row kRows[] = {
+    {"Identity", same},       {"Dropout", same},     {"Reshape", reshape},
+    {"Flatten", reshape},     {"Squeeze", reshape},  {"Unsqueeze", reshape},
+    {"Transpose", transpose}, {"Expand", expand},    {"Concat", concat},
+    {"Split", split},         {"Slice", slice, true}, {"Tile", tile},
+    {"DepthToSpace", depth_to_space}, {"SpaceToDepth", space_to_depth},
+};
+
+const Row& row_of(const OpDef& op) {
+  for (const Row& row : kRows)
+    if (row.op == op.name) return row;
+  fail(Status::kInternal, "xc.copy has no rule for {}", op.name);
+}
+
+Verdict supports(const StepSpec& spec) {
+  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
+  if (const std::string reason = movable_reason(spec.inputs[0].dtype); !reason.empty())
+    return Verdict::no(reason);
+  if (spec.op->name == "Dropout" && spec.outputs.size() > 1 && spec.outputs[1].present())
+    return Verdict::no("the mask is wanted");
+  if (spec.op->name == "Dropout" && spec.inputs.size() > 2 && spec.inputs[2].present() &&
+      !(spec.inputs[2].constant && spec.inputs[2].constant.to_int64s()[0] == 0))
+    return Verdict::no("training mode");
+  if (spec.op->name == "Split")
+    for (const Operand& output : spec.outputs)
+      if (!output.present()) return Verdict::no("an output is not wanted");
+  return Verdict::ok();
+}
+
+class CopyBound final : public BoundKernel {
+ public:
+  CopyBound(const StepSpec& spec, const BindContext& context)
+      : spec_(spec), views_(spec, context), rule_(row_of(*spec.op).rule) {
+    dynamic_ = row_of(*spec.op).control && !ControlInputs::constant(spec, 1);
+    if (!dynamic_) {
+      rule_({spec_, views_, ControlInputs(spec_, views_), pieces_, scratch_bytes});
+      int64_t bytes = 0;
+      for (const Piece& piece : pieces_) {
+        bytes += piece.plan.bytes();
+        units_ += piece.plan.units();
+        held_bytes += 256;
+      }
+      if (scratch_bytes == 0)
+        tasks = std::clamp<int64_t>(bytes / kTaskBytes, 1, std::max<int64_t>(1, units_));
+    }
+    held_bytes += views_.bytes();
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    if (!dynamic_) return run_pieces(pieces_, args, units_ * begin / tasks, units_ * end / tasks);
+    std::vector<Piece> pieces;
+    int64_t scratch = 0;
+    rule_({spec_, views_, ControlInputs(spec_, views_, args.buffers), pieces, scratch});
+    run_pieces(pieces, args, 0, INT64_MAX);
+  }
+
+ private:
+  static void run_pieces(const std::vector<Piece>& pieces, const StepArgs& args, int64_t begin,
+                         int64_t end) {
+    int64_t first = 0;
+    for (const Piece& piece : pieces) {
+      const int64_t units = piece.plan.units();
+      const int64_t low = std::max<int64_t>(begin - first, 0), high = std::min(end - first, units);
+      if (low < high) {
+        const auto at = [&](uint32_t buffer, int64_t offset) {
+          return static_cast<std::byte*>(buffer == kScratch ? args.scratch : args.buffers[buffer]) +
+                 offset;
+        };
+        piece.plan.run(at(piece.from, piece.from_at), at(piece.to, piece.to_at), low, high);
+      }
+      first += units;
+    }
+  }
+
+  StepSpec spec_;
+  OperandViews views_;
+  Rule rule_;
+  bool dynamic_ = false;
+  std::vector<Piece> pieces_;
+  int64_t units_ = 0;
+};
+
+class CopyKernel final : public Kernel {
+ public:
+  explicit CopyKernel(const StepSpec& spec) : spec_(spec) {}
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+    return std::make_shared<CopyBound>(spec_, context);
+  }
+
+ private:
+  StepSpec spec_;
+};
+
+std::unique_ptr<Kernel> create(const StepSpec& spec) { return std::make_unique<CopyKernel>(spec); }
+
+}  // namespace
+
+void add_copy_ops(Rows& rows) {
+  for (const Row& row : kRows) rows.push_back({"xc.copy", row.op, supports, create});
+}
+
+}  // namespace xc::cpu

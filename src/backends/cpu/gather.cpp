@@ -1,0 +1,203 @@
+// Gather, GatherElements, GatherND: "xc.gather". Indices are checked; a wrong one fails with kRange.
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cpu/bound_views.h"
+#include "backends/cpu/control_inputs.h"
+#include "backends/cpu/copy.h"
+#include "backends/cpu/kernels.h"
+#include "ops/support.h"
+
+namespace xc::cpu {
+namespace {
+
+constexpr int64_t kTaskBytes = 256 << 10;
+
+template <class F>
+void with_bytes(int64_t bytes, F&& f) {
+  switch (bytes) {
+    case 1: return f(uint8_t{});
+    case 2: return f(uint16_t{});
+    case 4: return f(uint32_t{});
+    case 8: return f(uint64_t{});
+    default: return f(std::pair<uint64_t, uint64_t>{});
+  }
+}
+
+struct IndexReader {
+  const void* data;
+  bool wide;
+  int64_t operator[](int64_t at) const {
+    return wide ? static_cast<const int64_t*>(data)[at] : static_cast<const int32_t*>(data)[at];
+  }
+};
+
+/// Splits a flat row-major index into an offset.
+int64_t offset_at(int64_t flat, std::span<const int64_t> dims, std::span<const int64_t> strides) {
+  int64_t out = 0;
+  for (size_t axis = dims.size(); axis-- > 0;) {
+    out += flat % dims[axis] * strides[axis];
+    flat /= dims[axis];
+  }
+  return out;
+}
+
+/// y[outer, pick, inner] = x[outer, indices[pick], inner]
+class GatherBound final : public BoundKernel {
+ public:
+  GatherBound(const StepSpec& spec, const BindContext& context) : views_(spec, context) {
+    const OperandView &x = views_.inputs[0], &indices = views_.inputs[1], &y = views_.outputs[0];
+    axis_ = normalise_axis(spec.attrs().get_int("axis", 0), x.dims.size());
+    picks_rank_ = indices.dims.size();
+    bytes_ = element_size(x.dtype);
+    outer_ = product(x.dims, 0, axis_);
+    picks_ = indices.count();
+    const auto inner_x = std::span(x.dims).subspan(axis_ + 1);
+    const size_t inner_y = axis_ + picks_rank_;
+    inner_ = CopyPlan(inner_x, std::span(x.strides).subspan(axis_ + 1),
+                      std::span(y.strides).subspan(inner_y), bytes_);
+    inner_count_ = element_count(inner_x);
+    dense_ = is_contiguous(inner_x, std::span(x.strides).subspan(axis_ + 1)) &&
+             is_contiguous(inner_x, std::span(y.strides).subspan(inner_y));
+    const int64_t moved = checked_mul(checked_mul(outer_, picks_), std::max<int64_t>(inner_.bytes(), bytes_));
+    tasks = std::clamp<int64_t>(moved / kTaskBytes, 1, std::max<int64_t>(1, outer_ * picks_));
+    held_bytes += views_.bytes();
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    const OperandView &x = views_.inputs[0], &indices = views_.inputs[1], &y = views_.outputs[0];
+    const auto* from = static_cast<const std::byte*>(args.buffers[0]);
+    const IndexReader index{args.buffers[1], indices.dtype == DType::kI64};
+    auto* to = static_cast<std::byte*>(args.buffers[2]);
+    const std::span<const int64_t> xs = x.strides, ys = y.strides, xd = x.dims, yd = y.dims;
+    const int64_t total = outer_ * picks_;
+    for (int64_t i = total * begin / tasks; i < total * end / tasks; ++i) {
+      const int64_t outer = i / picks_, pick = i % picks_;
+      const int64_t row = checked_index(index[offset_at(pick, indices.dims, indices.strides)],
+                                        xd[axis_]);
+      const int64_t at_x = offset_at(outer, xd.first(axis_), xs.first(axis_)) + row * xs[axis_];
+      const int64_t at_y = offset_at(outer, yd.first(axis_), ys.first(axis_)) +
+                           offset_at(pick, yd.subspan(axis_, picks_rank_),
+                                     ys.subspan(axis_, picks_rank_));
+      if (dense_)
+        std::memcpy(to + at_y * bytes_, from + at_x * bytes_,
+                    static_cast<size_t>(inner_count_ * bytes_));
+      else
+        inner_.run(from + at_x * bytes_, to + at_y * bytes_);
+    }
+  }
+
+ private:
+  OperandViews views_;
+  size_t axis_ = 0, picks_rank_ = 0;
+  int64_t bytes_ = 1, outer_ = 1, picks_ = 1, inner_count_ = 1;
+  bool dense_ = false;
+  CopyPlan inner_;
+};
+
+class GatherElementsBound final : public BoundKernel {
+ public:
+  GatherElementsBound(const StepSpec& spec, const BindContext& context) : views_(spec, context) {
+    const OperandView &x = views_.inputs[0], &indices = views_.inputs[1];
+    axis_ = normalise_axis(spec.attrs().get_int("axis", 0), x.dims.size());
+    for (size_t i = 0; i < x.dims.size(); ++i)
+      if (i != axis_ && indices.dims[i] > x.dims[i])
+        fail(Status::kRange, "axis {} of the indices has {}, of the data {}", i, indices.dims[i],
+             x.dims[i]);
+    held_bytes += views_.bytes();
+  }
+  void run(const StepArgs& args, int64_t, int64_t) const override {
+    const OperandView &x = views_.inputs[0], &indices = views_.inputs[1], &y = views_.outputs[0];
+    const IndexReader index{args.buffers[1], indices.dtype == DType::kI64};
+    const int64_t step = x.strides[axis_], extent = x.dims[axis_];
+    Dims moved = x.strides;
+    moved[axis_] = 0;
+    with_bytes(element_size(x.dtype), [&](auto element) {
+      using T = decltype(element);
+      const T* from = static_cast<const T*>(args.buffers[0]);
+      T* to = static_cast<T*>(args.buffers[2]);
+      for_each_offset<3>(y.dims, {moved, indices.strides, y.strides}, [&](const auto& at) {
+        to[at[2]] = from[at[0] + checked_index(index[at[1]], extent) * step];
+      });
+    });
+  }
+
+ private:
+  OperandViews views_;
+  size_t axis_ = 0;
+};
+
+class GatherNdBound final : public BoundKernel {
+ public:
+  GatherNdBound(const StepSpec& spec, const BindContext& context) : views_(spec, context) {
+    const OperandView &x = views_.inputs[0], &indices = views_.inputs[1], &y = views_.outputs[0];
+    batch_ = static_cast<size_t>(spec.attrs().get_int("batch_dims", 0));
+    outer_ = indices.dims.size() - 1;
+    depth_ = static_cast<size_t>(indices.dims[outer_]);
+    for (size_t i = 0; i < batch_; ++i)
+      if (x.dims[i] != indices.dims[i]) fail(Status::kRange, "batch axis {} differs", i);
+    inner_ = CopyPlan(std::span(x.dims).subspan(batch_ + depth_),
+                      std::span(x.strides).subspan(batch_ + depth_),
+                      std::span(y.strides).subspan(outer_), element_size(x.dtype));
+    held_bytes += views_.bytes();
+  }
+  void run(const StepArgs& args, int64_t, int64_t) const override {
+    const OperandView &x = views_.inputs[0], &indices = views_.inputs[1], &y = views_.outputs[0];
+    const IndexReader index{args.buffers[1], indices.dtype == DType::kI64};
+    const int64_t bytes = element_size(x.dtype);
+    const std::span<const int64_t> dims = std::span(indices.dims).first(outer_);
+    Dims batch_strides(outer_, 0);
+    for (size_t i = 0; i < batch_; ++i) batch_strides[i] = x.strides[i];
+    for_each_offset<3>(
+        dims, {batch_strides, std::span(indices.strides).first(outer_), std::span(y.strides).first(outer_)},
+        [&](const auto& at) {
+          int64_t from = at[0];
+          for (size_t k = 0; k < depth_; ++k)
+            from += checked_index(
+                        index[at[1] + static_cast<int64_t>(k) * indices.strides[outer_]],
+                        x.dims[batch_ + k]) * x.strides[batch_ + k];
+          inner_.run(static_cast<const std::byte*>(args.buffers[0]) + from * bytes,
+                     static_cast<std::byte*>(args.buffers[2]) + at[2] * bytes);
+        });
+  }
+
+ private:
+  OperandViews views_;
+  size_t batch_ = 0, outer_ = 0, depth_ = 0;
+  CopyPlan inner_;
+};
+
+Verdict supports(const StepSpec& spec) {
+  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
+  if (const std::string reason = movable_reason(spec.inputs[0].dtype); !reason.empty())
+    return Verdict::no(reason);
+  return Verdict::ok();
+}
+
+template <class B>
+class GatherKernel final : public Kernel {
+ public:
+  explicit GatherKernel(const StepSpec& spec) : spec_(spec) {}
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+    return std::make_shared<B>(spec_, context);
+  }
+
+ private:
+  StepSpec spec_;
+};
+
+template <class B>
+std::unique_ptr<Kernel> create(const StepSpec& spec) {
+  return std::make_unique<GatherKernel<B>>(spec);
+}
+
+}  // namespace
+
+void add_gather(Rows& rows) {
+  rows.push_back({"xc.gather", "Gather", supports, create<GatherBound>});
+  rows.push_back({"xc.gather", "GatherElements", supports, create<GatherElementsBound>});
+  rows.push_back({"xc.gather", "GatherND", supports, create<GatherNdBound>});
+}
+
+}  // namespace xc::cpu
