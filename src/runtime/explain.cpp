@@ -145,7 +145,7 @@ std::string explain_program(Program& program, const std::vector<Dims>& signature
   std::string text;
   print_program(out, text, "");
   text += fmt::format(
-      "{} sampled runs, {} signatures; {} regions compiled, {} swaps, {} rolled back; {:.1f} ms spent "
+      "{} runs, {} signatures; {} regions compiled, {} swaps, {} rolled back; {:.1f} ms spent "
       "compiling, {:.1f} ms saved net\n",
       summary.runs, summary.signatures, summary.compiled_regions, summary.swapped,
       summary.rolled_back, summary.compile_ms, summary.net_saved_ms);

@@ -52,7 +52,7 @@ std::string Session::explain(const std::vector<Dims>& signature, bool json) {
 
 ProfileSummary Session::profile() const {
   ProfileSummary out;
-  out.runs = static_cast<int64_t>(program_->runs());
+  out.runs = static_cast<int64_t>(program_->total_runs());
   out.signatures = static_cast<int64_t>(program_->signatures());
   out.bound_bytes = program_->bound_bytes();
   if (const TierHooks* tier = model_->engine()->tier()) tier->summarise(*program_, out);
