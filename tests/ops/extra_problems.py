@@ -181,6 +181,99 @@ def shapes(m: Maker) -> Iterator[Problem]:
                         nearest_mode=rounding)  # fmt: skip
 
 
+def transposed(m: Maker) -> Iterator[Problem]:
+    x = m.floats(1, 4, 3, 4)
+    w, b = m.floats(4, 2, 3, 2), m.floats(4)
+    yield m.problem("conv_transpose_groups", "ConvTranspose", 1, [x, w, b], group=2, strides=[2, 3],
+                    dilations=[1, 2], pads=[1, 0, 0, 1], output_padding=[1, 2])  # fmt: skip
+    for auto in ("SAME_UPPER", "SAME_LOWER", "VALID"):
+        yield m.problem(f"conv_transpose_{auto}", "ConvTranspose", 1, [x, m.floats(4, 1, 3, 4)],
+                        auto_pad=auto, strides=[2, 1])  # fmt: skip
+    yield m.problem("conv_transpose_output_shape", "ConvTranspose", 1, [x, m.floats(4, 1, 3, 2)],
+                    output_shape=[6, 8], strides=[2, 2])  # fmt: skip
+    yield m.problem("conv_transpose_1d", "ConvTranspose", 1, [x[0], m.floats(3, 2, 4)],
+                    strides=[3])  # fmt: skip
+
+
+def einsums(m: Maker) -> Iterator[Problem]:
+    for equation, dims in (
+        ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]),
+        ("bhqd,bhkd->bhqk", [(2, 2, 3, 4), (2, 2, 5, 4)]),
+        ("bqhd,bkhd->bhqk", [(2, 3, 2, 4), (2, 5, 2, 4)]),
+        ("...ij,...jk->...ik", [(2, 3, 4), (4, 5)]),
+        ("ij,kj", [(2, 3), (4, 3)]),
+        ("ij,ij->", [(2, 3), (2, 3)]),
+        ("ii->i", [(3, 3)]),
+        ("i,j->ji", [(2,), (3,)]),
+        ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 2)]),
+        ("ab,b->a", [(2, 3), (3,)]),
+    ):
+        name = "einsum_" + equation.replace(",", "_").replace("->", "_to_").replace(".", "e")
+        yield m.problem(name, "Einsum", 1, [m.floats(*d) for d in dims], equation=equation)
+
+
+def vision(m: Maker) -> Iterator[Problem]:
+    image = m.floats(2, 2, 6, 7)
+    rois = np.array([[0, 0, 0, 4, 3], [1, 1, 2, 6, 5], [0, 5, 5, 5, 5]], np.float32)
+    for scale in (1.0, 0.5):
+        yield m.problem(f"max_roi_pool_{scale}", "MaxRoiPool", 1, [image, rois],
+                        pooled_shape=[2, 3], spatial_scale=scale)  # fmt: skip
+    index = np.array([0, 1, 0], np.int64)
+    for ratio in (0, 2):
+        for coordinates in ("half_pixel", "output_half_pixel"):
+            yield m.problem(f"roi_align_{coordinates}_{ratio}", "RoiAlign", 1,
+                            [image, rois[:, 1:] + np.float32(0.3), index], output_height=2,
+                            output_width=2, sampling_ratio=ratio, spatial_scale=0.8,
+                            coordinate_transformation_mode=coordinates)  # fmt: skip
+    grid = m.floats(2, 3, 4, 2)
+    for mode in ("linear", "nearest", "cubic"):
+        for padding in ("zeros", "border", "reflection"):
+            yield m.problem(f"grid_sample_{mode}_{padding}", "GridSample", 1, [image, grid],
+                            mode=mode, padding_mode=padding, align_corners=0)  # fmt: skip
+    yield m.problem("global_lp_pool_3", "GlobalLpPool", 1, [image], p=3)
+    yield m.problem("global_lp_pool", "GlobalLpPool", 1, [image])
+    x = np.round(m.floats(3, 5, 4))  # many ties
+    for axis in (0, 1, -1):
+        for largest in (0, 1):
+            yield m.problem(f"top_k_axis_{axis}_{largest}", "TopK", 2,
+                            [x, np.array([3], np.int64)], axis=axis, largest=largest)  # fmt: skip
+    boxes = np.sort(np.abs(m.floats(2, 9, 4)), axis=2)[:, :, [0, 1, 2, 3]]
+    scores = np.abs(m.floats(2, 3, 9))
+    yield m.problem("nms_random", "NonMaxSuppression", 1,
+                    [boxes, scores, np.array([4], np.int64), np.array([0.3], np.float32),
+                     np.array([0.4], np.float32)])  # fmt: skip
+    yield m.problem("nms_centred", "NonMaxSuppression", 1,
+                    [boxes, scores, np.array([2], np.int64), np.array([0.1], np.float32)],
+                    center_point_box=1)  # fmt: skip
+
+
+def quantised_products(m: Maker) -> Iterator[Problem]:
+    def data(dtype: type, *dims: int) -> np.ndarray:
+        info = np.iinfo(dtype)
+        return m.random.integers(info.min, info.max, dims, endpoint=True).astype(dtype)
+
+    x, w = data(np.uint8, 1, 4, 5, 6), data(np.int8, 6, 2, 3, 3)
+    f32 = np.float32
+    scales = np.abs(m.floats(6)) * f32(0.01) + f32(0.001)
+    yield m.problem("qlinear_conv_channels", "QLinearConv", 1,
+                    [x, f32(0.02), np.uint8(120), w, scales, np.zeros(6, np.int8), f32(0.3),
+                     np.uint8(100), data(np.int32, 6) // (1 << 20)],
+                    group=2, pads=[1, 1, 0, 0], strides=[2, 1])  # fmt: skip
+    yield m.problem("conv_integer_zero_points", "ConvInteger", 1,
+                    [x, data(np.uint8, 2, 4, 2, 2), np.uint8(7), np.uint8(130)],
+                    pads=[1, 0, 1, 0])  # fmt: skip
+    yield m.problem("matmul_integer_columns", "MatMulInteger", 1,
+                    [data(np.uint8, 2, 3, 4), data(np.int8, 4, 5), np.uint8(9),
+                     data(np.int8, 5)])  # fmt: skip
+    yield m.problem("qlinear_matmul", "QLinearMatMul", 1,
+                    [data(np.uint8, 3, 4), f32(0.03), np.uint8(11), data(np.uint8, 4, 2), f32(0.02),
+                     np.uint8(128), f32(0.11), np.uint8(90)])  # fmt: skip
+    yield m.problem("dynamic_quantize_zeros", "DynamicQuantizeLinear", 3,
+                    [np.zeros((2, 3), f32)])  # fmt: skip
+    yield m.problem("dynamic_quantize", "DynamicQuantizeLinear", 3, [m.floats(3, 7) - f32(1)])
+
+
 def problems() -> Iterator[Problem]:
-    for family in (recurrent, windows, products, norms, quantisation, shapes):
+    for family in (recurrent, windows, products, norms, quantisation, shapes, transposed, einsums,
+                   vision, quantised_products):  # fmt: skip
         yield from family(Maker())

@@ -20,7 +20,15 @@ import onnx
 from onnx import numpy_helper
 
 # Expected values that the standard gives rounded to a few digits: absolute error to allow.
-ROUNDED = {"averagepool_2d_ceil_last_window_starts_on_pad": 1e-4}
+ROUNDED = {
+    "averagepool_2d_ceil_last_window_starts_on_pad": 1e-4,
+    "gridsample_bicubic": 1e-4,
+    "roialign_aligned_false": 1e-4,
+    "roialign_aligned_true": 1e-4,
+}
+
+# The earliest version of an operator whose node tests mean what the newest means.
+SAME_SINCE = {"Attention": 23}
 
 DTYPES = {
     "float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16",
@@ -123,7 +131,7 @@ def node_tests(ops: set[str], limit: int) -> dict[str, list[dict]]:
             continue
         op = graph.node[0].op_type
         version = next(o.version for o in test.model.opset_import if o.domain == "")
-        if onnx.defs.get_schema(op, newest).since_version > version:
+        if SAME_SINCE.get(op, onnx.defs.get_schema(op, newest).since_version) > version:
             continue  # an older meaning: the front end's business
         for inputs, outputs in test.data_sets:
             inputs, outputs = [as_array(x) for x in inputs], [as_array(x) for x in outputs]

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ops/op.h"
 
 namespace xc::test {
 
@@ -17,6 +18,7 @@ struct OpCase {
   std::vector<Tensor> inputs;    ///< of graph.inputs
   std::vector<Tensor> expected;  ///< of graph.outputs
   double absolute_error = 0;     ///< of the expected values, where they are given rounded
+  Tolerance tolerance = Tolerance::kExact;  ///< of the operator
 };
 
 /// All cases of one JSON file. Fails with kUnsupported where an operator is not registered.

@@ -58,6 +58,7 @@ TEST_CASE("ops/suite: a wrong result is noticed") {
   node.op = &get_op("Relu");
   node.inputs = {problem.graph.add_input("x", Type::tensor(DType::kF32, SymDims{2}))};
   node.outputs = {problem.graph.add_value("y")};
+  problem.tolerance = node.op->tolerance;
   problem.graph.add_node(std::move(node));
   problem.expected = {Tensor::of<float>({1, 2})};
   CHECK(difference(problem, 0, Tensor::of<float>({1, 2})) == "");

@@ -1,0 +1,161 @@
+// GridSample: reads an image of any number of spatial axes at the points of a grid.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "ops/checks.h"
+#include "ops/dense.h"
+
+namespace xc {
+
+namespace {
+
+void infer(InferContext& ctx) {
+  check_dtype(ctx, 0, kNumbers | kBools);
+  check_dtype(ctx, 1, kFloats);
+  const SymDims &x = ctx.dims(0), &grid = ctx.dims(1);
+  if (x.size() < 3) ctx.error("input has rank {}, expected at least 3", x.size());
+  const auto spatial = static_cast<int64_t>(x.size()) - 2;
+  if (grid.size() != x.size() || known_different(grid.back(), spatial) ||
+      known_different(grid[0], x[0]))
+    ctx.error("grid has dims {}, input {}", to_text(grid), to_text(x));
+  const std::string mode = ctx.attrs().get_string("mode", "linear");
+  if (mode != "nearest") check_dtype(ctx, 0, kNumbers);
+  SymDims out{x[0], x[1]};
+  out.insert(out.end(), grid.begin() + 1, grid.end() - 1);
+  for (size_t i = 2; i < x.size(); ++i)
+    if (x[i] == Dim(0)) ctx.error("input has dims {}", to_text(x));
+  ctx.set(0, ctx.dtype(0), std::move(out));
+}
+
+/// Mirrors x into [low, high], as often as needed.
+double reflected(double x, double low, double high) {
+  const double range = high - low;
+  if (range <= 0) return low;
+  const double offset = std::fmod(std::abs(x - low), 2 * range);
+  return low + (offset <= range ? offset : 2 * range - offset);
+}
+
+enum class Padding { kZeros, kBorder, kReflection };
+
+struct Sampler {
+  std::string mode;
+  Padding padding = Padding::kZeros;
+  bool align_corners = false;
+
+  explicit Sampler(const Node& node) : mode(node.attrs.get_string("mode", "linear")) {
+    const std::string text = node.attrs.get_string("padding_mode", "zeros");
+    if (text == "border") padding = Padding::kBorder;
+    if (text == "reflection") padding = Padding::kReflection;
+    align_corners = node.attrs.get_int("align_corners", 0) != 0;
+  }
+
+  double low() const { return align_corners ? 0.0 : -0.5; }
+  double high(int64_t size) const {
+    return static_cast<double>(size) - (align_corners ? 1.0 : 0.5);
+  }
+
+  /// The pixel coordinate of a normalised one in [-1, 1], moved inside by border and reflection.
+  double coordinate(double normalised, int64_t size) const {
+    const auto extent = static_cast<double>(size);
+    double x =
+        align_corners ? (normalised + 1) / 2 * (extent - 1) : ((normalised + 1) * extent - 1) / 2;
+    // Points that are no numbers, or absurdly far, lie outside.
+    constexpr double kFar = 1e12;
+    x = std::isnan(x) ? -kFar : std::clamp(x, -kFar, kFar);
+    if (mode == "nearest") x = std::nearbyint(x);
+    if (x >= low() && x <= high(size)) return x;
+    // Cubic taps are moved one by one, as onnxruntime and PyTorch do.
+    if (padding == Padding::kBorder) return mode == "cubic" ? x : std::clamp(x, 0.0, extent - 1);
+    if (padding == Padding::kReflection) return reflected(x, low(), high(size));
+    return x;
+  }
+
+  /// The element that index i means; -1 = zero.
+  int64_t element(double i, int64_t size) const {
+    const auto last = static_cast<double>(size - 1);
+    if (i < 0 || i > last) {
+      if (padding == Padding::kZeros) return -1;
+      if (padding == Padding::kReflection) i = std::nearbyint(reflected(i, low(), high(size)));
+      i = std::clamp(i, 0.0, last);
+    }
+    return static_cast<int64_t>(i);
+  }
+
+  /// Elements and weights along one axis.
+  struct Tap {
+    int64_t index;
+    double weight;
+  };
+  std::vector<Tap> taps(double normalised, int64_t size) const {
+    const double x = coordinate(normalised, size);
+    if (mode == "nearest") return {{element(std::nearbyint(x), size), 1}};
+    const double base = std::floor(x), t = x - base;
+    if (mode == "linear") return {{element(base, size), 1 - t}, {element(base + 1, size), t}};
+    constexpr double a = -0.75;  // cubic convolution
+    const auto near = [](double d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
+    const auto far = [](double d) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; };
+    return {{element(base - 1, size), far(1 + t)},
+            {element(base, size), near(t)},
+            {element(base + 1, size), near(1 - t)},
+            {element(base + 2, size), far(2 - t)}};
+  }
+};
+
+void reference(const ReferenceContext& ctx) {
+  check_shapes(ctx);
+  const TensorView &x = ctx.inputs[0], &y = ctx.outputs[0];
+  const Sampler sampler(*ctx.node);
+  const auto image = double_values(x), grid = double_values(ctx.inputs[1]);
+  const size_t spatial = x.dims.size() - 2;
+  const int64_t channels = x.dims[1], plane = product(x.dims, 2, x.dims.size());
+  const int64_t points = product(y.dims, 2, y.dims.size());
+  const Dims strides = contiguous_strides(dims_of(x));
+  std::vector<double> out(static_cast<size_t>(y.count()));
+  std::vector<std::vector<Sampler::Tap>> taps(spatial);
+  for (int64_t n = 0; n < x.dims[0]; ++n)
+    for (int64_t p = 0; p < points; ++p) {
+      // A grid point names the innermost axis first.
+      const double* point = grid.data() + (n * points + p) * static_cast<int64_t>(spatial);
+      Dims counts(spatial);
+      for (size_t axis = 0; axis < spatial; ++axis) {
+        taps[axis] = sampler.taps(point[spatial - 1 - axis], x.dims[axis + 2]);
+        counts[axis] = static_cast<int64_t>(taps[axis].size());
+      }
+      for_each_coordinate(counts, [&](std::span<const int64_t> at) {
+        double weight = 1;
+        int64_t offset = 0;
+        bool inside = true;
+        for (size_t axis = 0; axis < spatial; ++axis) {
+          const Sampler::Tap& tap = taps[axis][static_cast<size_t>(at[axis])];
+          weight *= tap.weight;
+          inside = inside && tap.index >= 0;
+          offset += tap.index * strides[axis + 2];
+        }
+        if (!inside) return;
+        for (int64_t c = 0; c < channels; ++c)
+          out[static_cast<size_t>((n * channels + c) * points + p)] +=
+              weight * image[static_cast<size_t>((n * channels + c) * plane + offset)];
+      });
+    }
+  write_dense(y, out);
+}
+
+}  // namespace
+
+void register_grid_sample(OpList& ops) {
+  OpDef op;
+  op.name = "GridSample";
+  op.min_inputs = op.max_inputs = 2;
+  op.attrs = {{"align_corners", AttrKind::kInt, false, 0, 1},
+              {"mode", AttrKind::kString, false, 0, 0, "linear|nearest|cubic"},
+              {"padding_mode", AttrKind::kString, false, 0, 0, "zeros|border|reflection"}};
+  op.infer = infer;
+  op.reference = reference;
+  op.weight = 16;
+  op.tolerance = Tolerance::kReduction;
+  ops.push_back(std::move(op));
+}
+
+}  // namespace xc

@@ -1,0 +1,138 @@
+// NonMaxSuppression: per image and class, the best-scored boxes that overlap no better one. How
+// many there are only the run can tell.
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <optional>
+
+#include "ops/checks.h"
+#include "ops/dense.h"
+
+namespace xc {
+
+namespace {
+
+// Inputs: boxes [B, S, 4], scores [B, C, S], max_output_boxes_per_class, iou_threshold,
+// score_threshold (one element each).
+constexpr size_t kBoxes = 0, kScores = 1, kMost = 2, kIou = 3, kScore = 4;
+
+struct Problem {
+  Dims box_dims, score_dims;
+  std::vector<double> boxes, scores;
+  int64_t most = 0;
+  double iou_threshold = 0;
+  std::optional<double> score_threshold;
+  bool centred = false;  ///< boxes are (x, y, width, height), not two corners (y, x, y, x)
+};
+
+struct Box {
+  double y0, x0, y1, x1;
+  double area() const { return (y1 - y0) * (x1 - x0); }
+};
+
+Box box_of(const Problem& p, int64_t batch, int64_t i) {
+  const double* b = p.boxes.data() + (batch * p.box_dims[1] + i) * 4;
+  if (p.centred) return {b[1] - b[3] / 2, b[0] - b[2] / 2, b[1] + b[3] / 2, b[0] + b[2] / 2};
+  return {std::min(b[0], b[2]), std::min(b[1], b[3]), std::max(b[0], b[2]), std::max(b[1], b[3])};
+}
+
+bool overlap(const Box& a, const Box& b, double threshold) {
+  const double height = std::min(a.y1, b.y1) - std::max(a.y0, b.y0);
+  const double width = std::min(a.x1, b.x1) - std::max(a.x0, b.x0);
+  if (!(height > 0) || !(width > 0) || !(a.area() > 0) || !(b.area() > 0)) return false;
+  const double common = height * width;
+  return common / (a.area() + b.area() - common) > threshold;
+}
+
+/// Rows of (batch, class, box), best first within a class.
+std::vector<std::array<int64_t, 3>> select(const Problem& p) {
+  std::vector<std::array<int64_t, 3>> out;
+  const int64_t count = p.box_dims[1];
+  for (int64_t batch = 0; batch < p.score_dims[0]; ++batch)
+    for (int64_t c = 0; c < p.score_dims[1]; ++c) {
+      const double* scores = p.scores.data() + (batch * p.score_dims[1] + c) * count;
+      std::vector<int64_t> order;
+      for (int64_t i = 0; i < count; ++i)
+        if (!std::isnan(scores[i]) && (!p.score_threshold || scores[i] > *p.score_threshold))
+          order.push_back(i);
+      std::stable_sort(order.begin(), order.end(),
+                       [&](int64_t a, int64_t b) { return scores[a] > scores[b]; });
+      std::vector<Box> kept;
+      for (int64_t i : order) {
+        if (static_cast<int64_t>(kept.size()) >= p.most) break;
+        const Box box = box_of(p, batch, i);
+        if (std::any_of(kept.begin(), kept.end(),
+                        [&](const Box& other) { return overlap(box, other, p.iou_threshold); }))
+          continue;
+        kept.push_back(box);
+        out.push_back({batch, c, i});
+      }
+    }
+  return out;
+}
+
+Problem problem_of(const Node& node, const std::vector<TensorView>& inputs) {
+  const auto has = [&](size_t i) { return i < inputs.size() && inputs[i]; };
+  Problem p;
+  p.box_dims = dims_of(inputs[kBoxes]);
+  p.score_dims = dims_of(inputs[kScores]);
+  p.boxes = double_values(inputs[kBoxes]);
+  p.scores = double_values(inputs[kScores]);
+  if (has(kMost)) p.most = scalar_int(inputs[kMost]);
+  if (has(kIou)) p.iou_threshold = scalar_value(inputs[kIou]);
+  if (!(p.iou_threshold >= 0 && p.iou_threshold <= 1))
+    fail(Status::kRange, "iou_threshold is {}, expected 0 to 1", p.iou_threshold);
+  if (has(kScore)) p.score_threshold = scalar_value(inputs[kScore]);
+  p.centred = node.attrs.get_int("center_point_box", 0) != 0;
+  return p;
+}
+
+void infer(InferContext& ctx) {
+  check_dtype(ctx, kBoxes, type_set({DType::kF32}));
+  check_dtype(ctx, kScores, type_set({DType::kF32}));
+  check_dtype(ctx, kMost, type_set({DType::kI64}));
+  check_dtype(ctx, kIou, type_set({DType::kF32}));
+  check_dtype(ctx, kScore, type_set({DType::kF32}));
+  require_rank(ctx, kBoxes, 3);
+  require_rank(ctx, kScores, 3);
+  const SymDims &boxes = ctx.dims(kBoxes), &scores = ctx.dims(kScores);
+  require_dims(ctx, kBoxes, {scores[0], scores[2], 4});
+  for (size_t i : {kMost, kIou, kScore})
+    if (ctx.has(i)) require_scalar(ctx, i);
+  bool known = true;
+  std::vector<TensorView> views;
+  for (const auto& input : ctx.inputs) {
+    known = known && (!input.type || (input.value && *input.value));
+    views.push_back(input.value && *input.value ? input.value->view() : TensorView{});
+  }
+  const Dim count = known && !boxes.empty()
+                        ? Dim(static_cast<int64_t>(select(problem_of(*ctx.node, views)).size()))
+                        : ctx.fresh("selected");
+  ctx.set(0, DType::kI64, {count, 3});
+}
+
+void reference(const ReferenceContext& ctx) {
+  check_shapes(ctx);
+  std::vector<int64_t> out;
+  for (const auto& row : select(problem_of(*ctx.node, ctx.inputs)))
+    out.insert(out.end(), row.begin(), row.end());
+  write_ints(ctx.outputs[0], out);
+}
+
+}  // namespace
+
+void register_non_max_suppression(OpList& ops) {
+  OpDef op;
+  op.name = "NonMaxSuppression";
+  op.min_inputs = 2;
+  op.max_inputs = 5;
+  op.attrs = {{"center_point_box", AttrKind::kInt, false, 0, 1}};
+  op.infer = infer;
+  op.reference = reference;
+  op.weight = 64;
+  op.tolerance = Tolerance::kExact;
+  ops.push_back(std::move(op));
+}
+
+}  // namespace xc
