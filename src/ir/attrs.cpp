@@ -70,4 +70,50 @@ Tensor Attrs::get_tensor(std::string_view n) const {
   return typed<Tensor>(*this, n, {}, AttrKind::kTensor);
 }
 
+// ---- keys ---------------------------------------------------------------------------------------
+
+namespace {
+
+struct KeyWriter {
+  std::string& out;
+  void raw(const void* data, size_t size) { out.append(static_cast<const char*>(data), size); }
+  void operator()(int64_t v) { raw(&v, sizeof v); }
+  void operator()(double v) { raw(&v, sizeof v); }
+  void operator()(const std::string& v) {
+    (*this)(static_cast<int64_t>(v.size()));
+    out += v;
+  }
+  template <class T>
+  void operator()(const std::vector<T>& v) {
+    (*this)(static_cast<int64_t>(v.size()));
+    for (const T& item : v) (*this)(item);
+  }
+  void operator()(const Tensor& t) {
+    (*this)(static_cast<int64_t>(t.dtype()));
+    (*this)(t.dims());
+    if (t) append_content(out, t);
+  }
+};
+
+}  // namespace
+
+void append_content(std::string& out, const Tensor& tensor) {
+  const Tensor t = tensor.to_contiguous();
+  KeyWriter write{out};
+  if (t.dtype() == DType::kString)
+    for (int64_t i = 0; i < t.count(); ++i) write(t.as<std::string>()[i]);
+  else
+    write.raw(t.data(), static_cast<size_t>(t.byte_size()));
+}
+
+void Attrs::append_key(std::string& out) const {
+  KeyWriter write{out};
+  write(static_cast<int64_t>(entries_.size()));
+  for (const auto& [attr_name, attr] : entries_) {
+    write(attr_name);
+    write(static_cast<int64_t>(attr.index()));
+    std::visit(write, attr);
+  }
+}
+
 }  // namespace xc

@@ -42,8 +42,14 @@ class Attrs {
   using Entry = std::pair<std::string, Attr>;
   const std::vector<Entry>& entries() const { return entries_; }  ///< sorted by name
 
+  /// Appends bytes that are equal exactly when the attributes are (tensors by content, bitwise).
+  void append_key(std::string& out) const;
+
  private:
   std::vector<Entry> entries_;
 };
+
+/// The same for the elements of a tensor; its dtype and dims are not included.
+void append_content(std::string& out, const Tensor& tensor);
 
 }  // namespace xc

@@ -89,15 +89,6 @@ class Writer {
     if (t.element) type(*t.element);
   }
 
-  void content(const Tensor& tensor) {
-    const Tensor t = tensor.to_contiguous();
-    if (t.dtype() == DType::kString) {
-      for (int64_t i = 0; i < t.count(); ++i) text(t.as<std::string>()[i]);
-    } else {
-      text({static_cast<const char*>(t.data()), static_cast<size_t>(t.byte_size())});
-    }
-  }
-
   /// A value met for the first time and not made by a node of the set.
   void external(Scope& scope, const Graph& g, ValueId id) {
     scope.numbers.emplace(id, scope.numbers.size());
@@ -105,7 +96,7 @@ class Writer {
     tag(value.is_constant() ? 'C' : 'E');
     type(value.type);
     if (value.is_constant() && value.constant.byte_size() <= kSmallConstant)
-      content(value.constant);
+      append_content(out_, value.constant);
   }
 
   void use(Scope& scope, const Graph& g, ValueId id) {
@@ -133,53 +124,10 @@ class Writer {
       scope.numbers.emplace(output, scope.numbers.size());
       type(g.value(output).type);
     }
-    number(n.attrs.entries().size());
-    for (const auto& [attr_name, attr] : n.attrs.entries()) attribute(attr_name, attr);
+    n.attrs.append_key(out_);
     number(n.capture_count);
     number(n.subgraphs.size());
     for (const auto& subgraph : n.subgraphs) graph(*subgraph);
-  }
-
-  void attribute(const std::string& attr_name, const Attr& attr) {
-    text(attr_name);
-    tag(static_cast<char>('a' + static_cast<int>(kind_of(attr))));
-    const auto real = [&](double v) { out_.append(reinterpret_cast<const char*>(&v), sizeof v); };
-    switch (kind_of(attr)) {
-      case AttrKind::kInt:
-        number(static_cast<uint64_t>(std::get<int64_t>(attr)));
-        break;
-      case AttrKind::kFloat:
-        real(std::get<double>(attr));
-        break;
-      case AttrKind::kString:
-        text(std::get<std::string>(attr));
-        break;
-      case AttrKind::kInts: {
-        const auto& values = std::get<std::vector<int64_t>>(attr);
-        number(values.size());
-        for (int64_t v : values) number(static_cast<uint64_t>(v));
-        break;
-      }
-      case AttrKind::kFloats: {
-        const auto& values = std::get<std::vector<double>>(attr);
-        number(values.size());
-        for (double v : values) real(v);
-        break;
-      }
-      case AttrKind::kStrings: {
-        const auto& values = std::get<std::vector<std::string>>(attr);
-        number(values.size());
-        for (const std::string& v : values) text(v);
-        break;
-      }
-      case AttrKind::kTensor: {
-        const Tensor& t = std::get<Tensor>(attr);
-        tag(static_cast<char>('A' + static_cast<int>(t.dtype())));
-        text(to_text(t.dims()));
-        if (t) content(t);
-        break;
-      }
-    }
   }
 
   std::string out_;

@@ -15,7 +15,7 @@ struct Patch::Plan {
   std::vector<ValueId> now;   ///< of every value; empty when nothing is replaced
   std::vector<bool> removed;  ///< of every node
   std::vector<NodeId> order;
-  std::vector<std::pair<ValueId, ValueId>> outputs;  ///< old, new: the name moves along
+  std::vector<std::pair<ValueId, ValueId>> names;  ///< old, new: the name moves along
   ValueId resolve(ValueId id) const { return now.empty() || id == kNone ? id : now[id]; }
 };
 
@@ -32,10 +32,22 @@ void Patch::drop() {
     node.alive = false;
   }
   for (ValueId id : constants_) graph_.value(id).constant = Tensor();
+  clear();
+}
+
+void Patch::clear() {
   added_.clear();
   constants_.clear();
   replaced_.clear();
   removed_.clear();
+  dropped_.clear();
+  taken_.clear();
+  outputs_.reset();
+}
+
+bool Patch::is_output(ValueId id) const {
+  if (!outputs_) outputs_.emplace(graph_.outputs.begin(), graph_.outputs.end());
+  return outputs_->count(id) != 0;
 }
 
 ValueId Patch::add_constant(const std::string& stem, Tensor tensor) {
@@ -69,27 +81,31 @@ std::vector<ValueId> Patch::add_node(Node node, uint32_t output_count) {
 
 void Patch::replace(ValueId old, ValueId now) {
   XC_CHECK(old < graph_.value_count() && now < graph_.value_count());
-  if (old != now) replaced_.emplace_back(old, now);
+  if (old == now) return;
+  if (is_output(old)) taken_.insert(now);
+  replaced_.emplace_back(old, now);
 }
 
 bool Patch::can_replace(ValueId old, ValueId now) const {
-  if (!graph_.is_output(old)) return true;
-  if (graph_.value(now).is_input || graph_.is_output(now)) return false;
-  return std::none_of(replaced_.begin(), replaced_.end(), [&](const auto& pair) {
-    return pair.second == now && pair.first != old && graph_.is_output(pair.first);
-  });
+  return !is_output(old) ||
+         !(graph_.value(now).is_input || is_output(now) || taken_.count(now) != 0);
 }
 
 void Patch::remove(NodeId node) {
   removed_.push_back(node);
 }
 
+void Patch::drop_output(NodeId node, uint32_t index) {
+  const ValueId output = graph_.node(node).outputs[index];
+  if (output != kNone) dropped_.push_back(output);
+}
+
+void Patch::drop_constant(ValueId constant) {
+  dropped_.push_back(constant);
+}
+
 void Patch::apply() {
-  if (empty()) {
-    constants_.clear();
-    return;
-  }
-  commit(prepare());
+  if (!empty()) commit(prepare());
 }
 
 Patch::Plan Patch::prepare() const {
@@ -127,8 +143,11 @@ Patch::Plan Patch::prepare() const {
       if (graph_.value(now).is_input || !taken.insert(now).second)
         fail(Status::kInternal, "patch {}: '{}' cannot take over the name of graph output '{}'",
              label_, graph_.value(now).name, graph_.value(output).name);
-      plan.outputs.emplace_back(output, now);
+      plan.names.emplace_back(output, now);
     }
+    for (const auto& [old, first] : replaced_)
+      if (const ValueId now = plan.now[old]; now >= first_value_ && taken.insert(now).second)
+        plan.names.emplace_back(old, now);
   }
 
   plan.removed.resize(graph_.node_count());
@@ -140,7 +159,11 @@ Patch::Plan Patch::prepare() const {
   for (NodeId id : added_)
     if (!plan.removed[id]) nodes.push_back(id);
 
+  std::unordered_set<ValueId> dropped(dropped_.begin(), dropped_.end());
   const auto check_use = [&](ValueId used, const std::string& user) {
+    if (!dropped.empty() && dropped.count(used))
+      fail(Status::kInternal, "patch {} drops value '{}', which {} still reads", label_,
+           graph_.value(used).name, user);
     const NodeId producer = graph_.value(used).producer;
     if (producer != kNone && plan.removed[producer])
       fail(Status::kInternal, "patch {} removes node '{}', whose output '{}' {} still reads",
@@ -171,7 +194,7 @@ void Patch::commit(Plan plan) {
     for (NodeId id : plan.order)
       for (ValueId& input : graph_.node(id).inputs) input = plan.resolve(input);
     for (ValueId& output : graph_.outputs) output = plan.resolve(output);
-    for (const auto& [old, now] : plan.outputs) {
+    for (const auto& [old, now] : plan.names) {
       std::string kept = graph_.value(old).name;
       graph_.rename(old, graph_.fresh_name("replaced." + kept));
       graph_.rename(now, std::move(kept));
@@ -187,11 +210,15 @@ void Patch::commit(Plan plan) {
     node = Node{};
     node.alive = false;
   }
+  for (ValueId id : dropped_) {
+    Value& value = graph_.value(id);
+    if (value.producer != kNone) graph_.node(value.producer).outputs[value.output_index] = kNone;
+    value.producer = kNone;
+    value.constant = Tensor();
+    value.elements.reset();
+  }
   graph_.set_order(std::move(plan.order));
-  added_.clear();
-  constants_.clear();
-  replaced_.clear();
-  removed_.clear();
+  clear();
 }
 
 }  // namespace xc

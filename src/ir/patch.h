@@ -2,7 +2,9 @@
 // The only way to edit a graph: collect new nodes and replacements, then apply all of it or
 // nothing. A patch carries a label (the pass or rule), kept in Node::made_by of what it adds.
 
+#include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -12,7 +14,8 @@ namespace xc {
 
 class Patch {
  public:
-  Patch(Graph& graph, std::string label) : graph_(graph), label_(std::move(label)) {}
+  Patch(Graph& graph, std::string label)
+      : graph_(graph), label_(std::move(label)), first_value_(graph.value_count()) {}
   ~Patch();  ///< drops what was not applied
   Patch(const Patch&) = delete;
   Patch& operator=(const Patch&) = delete;
@@ -27,14 +30,21 @@ class Patch {
   /// As above with subgraphs and all fields chosen by the caller; outputs must be empty or fresh.
   std::vector<ValueId> add_node(Node node, uint32_t output_count);
   /// Every use of `old` (graph outputs and nodes of this patch included) reads `now` afterwards. A
-  /// graph output keeps its name: the replacement takes it over. Chains (a by b, b by c) resolve.
+  /// graph output keeps its name: the replacement takes it over, as does a value made since the
+  /// patch was. Chains (a by b, b by c) resolve.
   void replace(ValueId old, ValueId now);
   /// False when `old` is a graph output and `now` has a name of its own to keep: it is a graph
-  /// input or output too, or replaces another output. Linear in the number of graph outputs.
+  /// input or output too, or replaces another output.
   bool can_replace(ValueId old, ValueId now) const;
   void remove(NodeId node);  ///< its outputs must have no users left when applied
+  /// The node no longer gives its output `index` (kNone); it must have no users when applied.
+  void drop_output(NodeId node, uint32_t index);
+  /// Frees a constant without users.
+  void drop_constant(ValueId constant);
 
-  bool empty() const { return added_.empty() && replaced_.empty() && removed_.empty(); }
+  bool empty() const {
+    return added_.empty() && replaced_.empty() && removed_.empty() && dropped_.empty();
+  }
   size_t replaced_count() const { return replaced_.size(); }
 
   /// Applies everything, then re-sorts where needed; the patch is empty afterwards. Fails with
@@ -48,13 +58,19 @@ class Patch {
   Plan prepare() const;
   void commit(Plan plan);
   void drop();
+  void clear();
+  bool is_output(ValueId id) const;
 
   Graph& graph_;
   std::string label_;
+  ValueId first_value_;  ///< values from here on are new
   std::vector<ValueId> constants_;
   std::vector<NodeId> added_;
   std::vector<std::pair<ValueId, ValueId>> replaced_;
   std::vector<NodeId> removed_;
+  std::vector<ValueId> dropped_;       ///< outputs and constants
+  std::unordered_set<ValueId> taken_;  ///< values that take over the name of an output
+  mutable std::optional<std::unordered_set<ValueId>> outputs_;  ///< of the graph, made when asked
 };
 
 }  // namespace xc

@@ -1,0 +1,256 @@
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+
+#include "ir/patch.h"
+#include "ops/support.h"
+#include "passes/passes.h"
+#include "passes/typing.h"
+
+namespace xc {
+namespace {
+
+/// One node under rewriting.
+struct Site {
+  Graph& graph;
+  Patch& patch;
+  const PassContext& context;
+  NodeId id;
+  const Node& node;
+
+  const Value& input(size_t i) const { return graph.value(node.inputs[i]); }
+  bool has(size_t i) const { return i < node.inputs.size() && node.inputs[i] != kNone; }
+  const Value& output() const { return graph.value(node.outputs[0]); }
+  const Node* producer(size_t i) const {
+    const NodeId p = has(i) ? input(i).producer : kNone;
+    return p == kNone ? nullptr : &graph.node(p);
+  }
+  bool is(std::string_view name) const { return node.op->name == name && node.op->domain.empty(); }
+
+  /// Users of the node's only output read `value` instead, when its type is the same.
+  bool forward(ValueId value) {
+    for (size_t i = 1; i < node.outputs.size(); ++i)
+      if (node.outputs[i] != kNone) return false;
+    const Type &now = graph.value(value).type, &old = output().type;
+    if (now.kind != old.kind || now.dtype != old.dtype) return false;
+    // Where old dims are known, nothing may be forgotten.
+    if (old.dims && (!now.dims || *now.dims != *old.dims)) return false;
+    if (!patch.can_replace(node.outputs[0], value)) return false;
+    patch.replace(node.outputs[0], value);
+    return true;
+  }
+
+  /// Another node in its place; its name and output types stay.
+  bool rebuild(Node now) {
+    now.name = node.name;
+    now.outputs.clear();
+    const auto count = static_cast<uint32_t>(node.outputs.size());
+    const std::vector<ValueId> outputs = add_typed(graph, patch, std::move(now), count);
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (node.outputs[i] != kNone) patch.replace(node.outputs[i], outputs[i]);
+    patch.remove(id);
+    return true;
+  }
+};
+
+bool same_dims(const Site& s) {
+  const std::optional<SymDims>&in = s.input(0).type.dims, &out = s.output().type.dims;
+  return in && out && *in == *out;
+}
+
+/// True when every element of a constant (up to 4096 of them) is `number`.
+bool all_equal(const Value& value, double number) {
+  const Tensor& t = value.constant;
+  if (!t || t.count() == 0 || t.count() > 4096 || !(is_float(t.dtype()) || is_integer(t.dtype())))
+    return false;
+  const std::vector<double> values = t.to_doubles();
+  return std::all_of(values.begin(), values.end(), [&](double v) { return v == number; });
+}
+
+// ---- what does nothing --------------------------------------------------------------------------
+
+bool drop_identity(Site& s) {
+  if (!s.is("Identity")) return false;
+  return s.forward(s.node.inputs[0]);
+}
+
+/// Inference mode: the data output is the input. The mask has its own users, rarely.
+bool drop_dropout(Site& s) {
+  if (!s.is("Dropout")) return false;
+  if (s.has(2)) {
+    const std::optional<double> training = scalar_constant(s.input(2));
+    if (!training || *training != 0) return false;
+  }
+  return s.forward(s.node.inputs[0]);
+}
+
+/// Ops that keep elements in order: nothing happens when the dims stay.
+bool drop_reshape(Site& s) {
+  constexpr std::string_view kOps[] = {"Reshape",   "Flatten", "Squeeze",
+                                       "Unsqueeze", "Expand",  "Tile"};
+  if (std::none_of(std::begin(kOps), std::end(kOps), [&](auto name) { return s.is(name); }))
+    return false;
+  return same_dims(s) && s.forward(s.node.inputs[0]);
+}
+
+bool drop_cast(Site& s) {
+  if (!s.is("Cast") && !s.is("CastLike")) return false;
+  return s.forward(s.node.inputs[0]);  // refuses another dtype
+}
+
+bool drop_slice(Site& s) {
+  if (!s.is("Slice") || !same_dims(s)) return false;
+  if (s.has(4)) {  // with steps of one, equal dims leave no room to move
+    const auto steps = known_integers(s.input(4));
+    if (!steps || std::any_of(steps->begin(), steps->end(), [](int64_t v) { return v != 1; }))
+      return false;
+  }
+  return s.forward(s.node.inputs[0]);
+}
+
+bool drop_pad(Site& s) {
+  if (!s.is("Pad") || !s.has(1)) return false;
+  const auto pads = known_integers(s.input(1));
+  if (!pads || std::any_of(pads->begin(), pads->end(), [](int64_t v) { return v != 0; }))
+    return false;
+  return s.forward(s.node.inputs[0]);
+}
+
+bool drop_single_operand(Site& s) {
+  constexpr std::string_view kOps[] = {"Concat", "Sum", "Max", "Min", "Mean"};
+  if (s.node.inputs.size() != 1 ||
+      std::none_of(std::begin(kOps), std::end(kOps), [&](auto name) { return s.is(name); }))
+    return false;
+  return s.forward(s.node.inputs[0]);
+}
+
+bool drop_single_split(Site& s) {
+  if (!s.is("Split") || s.node.outputs.size() != 1) return false;
+  return same_dims(s) && s.forward(s.node.inputs[0]);
+}
+
+/// x*1, x/1, x-0; x+0 where the sign of zero may change (-0 + 0 = 0).
+bool drop_neutral(Site& s) {
+  if (s.node.inputs.size() != 2 || !s.has(0) || !s.has(1)) return false;
+  const bool one = s.is("Mul") || s.is("Div");
+  const bool zero =
+      s.is("Sub") ||
+      (s.is("Add") && (s.context.options.tolerant || is_integer(s.output().type.dtype)));
+  if (!(one && all_equal(s.input(1), 1)) && !(zero && all_equal(s.input(1), 0))) return false;
+  if (s.is("Sub") && std::signbit(s.input(1).constant.to_doubles()[0])) return false;  // x - -0
+  return s.forward(s.node.inputs[0]);
+}
+
+// ---- one form of each thing ---------------------------------------------------------------------
+
+std::optional<std::vector<int64_t>> permutation(const Graph& graph, const Node& node) {
+  const std::optional<SymDims>& dims = graph.value(node.inputs[0]).type.dims;
+  if (!dims) return std::nullopt;
+  std::vector<int64_t> perm(dims->size());
+  std::iota(perm.rbegin(), perm.rend(), 0);
+  if (!node.attrs.has("perm")) return perm;
+  perm = node.attrs.get_ints("perm");
+  const auto rank = static_cast<int64_t>(dims->size());
+  for (int64_t& axis : perm)
+    if (axis < 0) axis += rank;
+  return perm;
+}
+
+bool simplify_transpose(Site& s) {
+  if (!s.is("Transpose")) return false;
+  auto perm = permutation(s.graph, s.node);
+  if (!perm) return false;
+  if (std::is_sorted(perm->begin(), perm->end())) return s.forward(s.node.inputs[0]);
+  const Node* inner = s.producer(0);
+  if (!inner || inner->op != s.node.op) return false;
+  const auto first = permutation(s.graph, *inner);
+  if (!first || first->size() != perm->size()) return false;
+  for (int64_t& axis : *perm) axis = (*first)[static_cast<size_t>(axis)];
+  if (std::is_sorted(perm->begin(), perm->end())) return s.forward(inner->inputs[0]);
+  Node now{.op = s.node.op, .inputs = {inner->inputs[0]}};
+  now.attrs.set("perm", std::move(*perm));
+  return s.rebuild(std::move(now));
+}
+
+/// Only the last of several reshapes in a row matters, when its shape does not copy input dims.
+bool merge_reshapes(Site& s) {
+  if (!s.is("Reshape")) return false;
+  const Node* inner = s.producer(0);
+  constexpr std::string_view kOps[] = {"Reshape", "Flatten", "Squeeze", "Unsqueeze"};
+  if (!inner || !inner->op->domain.empty() ||
+      std::find(std::begin(kOps), std::end(kOps), inner->op->name) == std::end(kOps))
+    return false;
+  const auto shape = known_integers(s.input(1));
+  if (!shape) return false;
+  const bool copies = std::find(shape->begin(), shape->end(), 0) != shape->end();
+  if (copies && s.node.attrs.get_int("allowzero", 0) == 0) return false;
+  Node now{.op = s.node.op, .inputs = {inner->inputs[0], s.node.inputs[1]}};
+  now.attrs = s.node.attrs;
+  return s.rebuild(std::move(now));
+}
+
+bool constant_second(Site& s) {
+  if (!s.node.op->commutative || s.node.inputs.size() < 2 || !s.has(0) || !s.has(1)) return false;
+  if (!s.input(0).is_constant() || s.input(1).is_constant()) return false;
+  Node now{.op = s.node.op, .inputs = s.node.inputs};
+  now.attrs = s.node.attrs;
+  std::swap(now.inputs[0], now.inputs[1]);
+  return s.rebuild(std::move(now));
+}
+
+/// Sum, Max, Min and Mean of two are elementwise; Sum of two is Add.
+bool sum_to_add(Site& s) {
+  if (!s.is("Sum") || s.node.inputs.size() != 2) return false;
+  const OpDef* add = find_op("Add");
+  return add && s.rebuild(Node{.op = add, .inputs = s.node.inputs});
+}
+
+/// Squares are written as products: exact, cheap, and what the rules for norms look for.
+bool square_to_product(Site& s) {
+  if (!s.is("Pow") || s.output().type.dtype != s.input(0).type.dtype || !same_dims(s)) return false;
+  if (!is_float(s.output().type.dtype)) return false;
+  if (scalar_constant(s.input(1)) != 2.0) return false;
+  const OpDef* mul = find_op("Mul");
+  return mul && s.rebuild(Node{.op = mul, .inputs = {s.node.inputs[0], s.node.inputs[0]}});
+}
+
+bool cast_like_to_cast(Site& s) {
+  if (!s.is("CastLike") || s.input(1).type.dtype == DType::kUndefined) return false;
+  const OpDef* cast = find_op("Cast");
+  if (!cast) return false;
+  Node now{.op = cast, .inputs = {s.node.inputs[0]}};
+  now.attrs = s.node.attrs;
+  now.attrs.set("to", dtype_attr_number(s.input(1).type.dtype));
+  return s.rebuild(std::move(now));
+}
+
+using Rewrite = bool (*)(Site&);
+constexpr Rewrite kRewrites[] = {
+    drop_identity,   drop_dropout,      drop_reshape,        drop_cast,
+    drop_slice,      drop_pad,          drop_single_operand, drop_single_split,
+    constant_second, drop_neutral,      simplify_transpose,  merge_reshapes,
+    sum_to_add,      square_to_product, cast_like_to_cast,
+};
+
+}  // namespace
+
+bool canonicalise(Graph& graph, PassContext& context) {
+  Patch patch(graph, "canonicalise");
+  int64_t count = 0;
+  for (NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    if (node.op->control_flow || node.outputs.empty() || node.outputs[0] == kNone) continue;
+    Site site{graph, patch, context, id, node};
+    for (Rewrite rewrite : kRewrites)
+      if (rewrite(site)) {
+        ++count;
+        break;
+      }
+  }
+  if (count) context.count("canonicalise", count);
+  const bool changed = !patch.empty();
+  patch.apply();
+  return changed;
+}
+
+}  // namespace xc

@@ -1,0 +1,119 @@
+#include "passes/pass_manager.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "ops/infer.h"
+#include "passes/passes.h"
+
+namespace xc {
+
+void PassContext::count(const std::string& label, int64_t times) {
+  const auto it = std::find_if(counts.begin(), counts.end(),
+                               [&](const auto& entry) { return entry.first == label; });
+  if (it == counts.end())
+    counts.emplace_back(label, times);
+  else
+    it->second += times;
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class Runner {
+ public:
+  Runner(Graph& graph, const PassOptions& options)
+      : graph_(graph), options_(options), context_(options) {}
+
+  void stage(const Stage& stage) {
+    for (int round = 0; round < stage.max_rounds; ++round) {
+      bool changed = false;
+      for (const Pass& pass : stage.passes) changed |= one(pass);
+      if (!changed) return;
+      if (round + 1 == stage.max_rounds && stage.max_rounds > 1) report_.converged = false;
+    }
+  }
+
+  PassReport finish() {
+    report_.rewrites = std::move(context_.counts);
+    std::sort(report_.rewrites.begin(), report_.rewrites.end());
+    return std::move(report_);
+  }
+
+  bool one(const Pass& pass) {
+    if (std::find(options_.disabled.begin(), options_.disabled.end(), pass.name) !=
+        options_.disabled.end())
+      return false;
+    const std::string where = "pass " + std::string(pass.name);
+    const auto begin = Clock::now();
+    bool changed = false;
+    located(where, [&] { changed = run(graph_, pass); });
+    PassReport::Row& row = row_of(pass);
+    row.nanoseconds +=
+        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count();
+    ++row.runs;
+    row.changed += changed;
+    if (changed && options_.verify_each)
+      located(where, [&] {
+        verify(graph_);
+        Graph copy = graph_.clone();
+        infer_types(copy);
+      });
+    if (options_.on_dump && (options_.dump_after == "*" || options_.dump_after == pass.name))
+      if (changed || pass.run == infer_all_types) options_.on_dump(pass.name, print(graph_));
+    return changed;
+  }
+
+ private:
+  /// Innermost bodies first: what they come to is then visible around them. The depth of nesting is
+  /// bounded by verify().
+  bool run(Graph& graph, const Pass& pass) {
+    bool changed = false;
+    if (!pass.whole_model) {
+      const std::vector<NodeId> order = graph.order();
+      for (NodeId id : order)
+        for (const auto& subgraph : graph.node(id).subgraphs) changed |= run(*subgraph, pass);
+    }
+    changed |= pass.run(graph, context_);
+    return changed;
+  }
+
+  PassReport::Row& row_of(const Pass& pass) {
+    for (PassReport::Row& row : report_.rows)
+      if (row.name == pass.name) return row;
+    return report_.rows.emplace_back(PassReport::Row{std::string(pass.name)});
+  }
+
+  Graph& graph_;
+  const PassOptions& options_;
+  PassContext context_;
+  PassReport report_;
+};
+
+}  // namespace
+
+PassReport run_pipeline(Graph& graph, const Pipeline& pipeline, const PassOptions& options) {
+  for (const std::string& name : options.disabled) {
+    const bool known = std::any_of(pipeline.begin(), pipeline.end(), [&](const Stage& stage) {
+      return std::any_of(stage.passes.begin(), stage.passes.end(),
+                         [&](const Pass& pass) { return pass.name == name; });
+    });
+    if (!known) fail(Status::kNotFound, "no pass '{}' to disable", name);
+  }
+  Runner runner(graph, options);
+  for (const Stage& stage : pipeline) runner.stage(stage);
+  return runner.finish();
+}
+
+PassReport run_pass(Graph& graph, const Pass& pass, const PassOptions& options) {
+  Runner runner(graph, options);
+  infer_types(graph);
+  runner.one(pass);
+  infer_types(graph);
+  return runner.finish();
+}
+
+}  // namespace xc

@@ -1,0 +1,43 @@
+#pragma once
+// The passes of the portable pipeline. Each is one function in a file of its name; each returns
+// true when it changed the graph, edits through Patch only, keeps what the graph computes, and
+// expects types to be inferred. Subgraphs are the runner's business unless told otherwise.
+
+#include "passes/pass.h"
+
+namespace xc {
+
+/// Types and known elements of every value, subgraphs included (ops/infer.h).
+bool infer_all_types(Graph& graph, PassContext& context);
+
+/// A constant captured by a body, or known to it, becomes a constant of that body; captures that no
+/// body reads are dropped. Looks at the nodes of this graph that have bodies.
+bool sink_constants(Graph& graph, PassContext& context);
+
+/// If with a constant condition: the taken branch replaces it.
+bool inline_branches(Graph& graph, PassContext& context);
+
+/// Removes what does nothing (Identity, Dropout, Reshape to the same dims, ...) and brings the same
+/// thing into one form (constant operand second, one Transpose for two).
+bool canonicalise(Graph& graph, PassContext& context);
+
+/// Nodes of constant inputs become constants, computed by their reference; values whose elements
+/// inference knows (shape arithmetic) too. Bounded in bytes and time by PassOptions; leaves out
+/// random ops, views that would only grow memory, and dequantisation, whose small weights are
+/// wanted.
+bool fold_constants(Graph& graph, PassContext& context);
+
+/// One of equal nodes, and of equal constants of up to 64 KiB, serves all users.
+bool merge_common(Graph& graph, PassContext& context);
+
+/// Pattern rules (rules/*.rules and the caller's own).
+bool apply_rules(Graph& graph, PassContext& context);
+
+/// Inference-time BatchNormalization behind a convolution goes into its weights. Tolerant numerics
+/// only.
+bool fold_batch_norm(Graph& graph, PassContext& context);
+
+/// Removes nodes, optional outputs and constants that no output needs.
+bool remove_dead(Graph& graph, PassContext& context);
+
+}  // namespace xc

@@ -1,0 +1,59 @@
+#include "passes/pipeline.h"
+
+#include "base/error.h"
+#include "passes/passes.h"
+
+namespace xc {
+
+const Pipeline& portable_pipeline() {
+  static const Pipeline kPipeline = {
+      {{
+          {"infer-types", "everything below reads types; errors of the model surface here",
+           infer_all_types, true},
+          {"remove-dead", "no time is spent on what no output needs", remove_dead},
+      }},
+      // Each of these makes work for the others: a folded constant decides a branch, a branch
+      // brings nodes to merge, a merged node makes a rule match.
+      {{
+           {"sink-constants", "bodies see constants as such before they are folded",
+            sink_constants},
+           {"canonicalise", "one form of each thing, so that what follows needs to know only it",
+            canonicalise},
+           {"fold-constants", "shape arithmetic and weight preparation leave the run",
+            fold_constants},
+           {"inline-branches", "a decided If is its branch; after folding decided it",
+            inline_branches},
+           {"merge-common", "rules and fusion then see one node where exporters wrote copies",
+            merge_common},
+           {"apply-rules", "intent in primitives: gelu, norms; after canonical forms and merging",
+            apply_rules},
+           {"remove-dead", "what the others left behind must not count as a use", remove_dead},
+           {"infer-types", "folded shapes make more dims known", infer_all_types, true},
+       },
+       8},
+      {{
+          {"fold-batch-norm", "last: the folded weights are new constants nobody else needs to see",
+           fold_batch_norm},
+          {"remove-dead", "the original weights go", remove_dead},
+          {"infer-types", "the planner reads final types", infer_all_types, true},
+      }},
+  };
+  return kPipeline;
+}
+
+const Pass& find_pass(std::string_view name) {
+  std::string known;
+  for (const Stage& stage : portable_pipeline())
+    for (const Pass& pass : stage.passes) {
+      if (pass.name == name) return pass;
+      if (known.find(pass.name) == std::string::npos)
+        known += (known.empty() ? "" : ", ") + std::string(pass.name);
+    }
+  fail(Status::kNotFound, "no pass '{}'; there are {}", name, known);
+}
+
+PassReport optimise(Graph& graph, const PassOptions& options) {
+  return run_pipeline(graph, portable_pipeline(), options);
+}
+
+}  // namespace xc
