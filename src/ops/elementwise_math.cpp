@@ -113,7 +113,7 @@ void register_sigmoids(OpList& ops) {
                  [](auto x, auto& p) {
                    constexpr double kSqrtHalf = 0.70710678118654752440,
                                     kSqrt2OverPi = 0.79788456080286535588;
-                   if (p[0] == 0) return (x * 0.5) * (erf(x * kSqrtHalf) + 1.0);
+                   if (p[0] == 0) return (x * 0.5) * one_plus_erf(x * kSqrtHalf);
                    return (x * 0.5) * (tanh((x + x * x * x * 0.044715) * kSqrt2OverPi) + 1.0);
                  },
                  {choice_attr("approximate", "none|tanh")}));

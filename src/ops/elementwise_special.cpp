@@ -117,6 +117,12 @@ void infer_cast_like(InferContext& c) {
   pass_elements(c, c.dtype(1));
 }
 
+std::vector<ValueId> expand_cast_like(const Graph& graph, const Node& node, Patch& patch) {
+  Attrs attrs = node.attrs;
+  attrs.set("to", dtype_attr_number(graph.value(node.inputs[1]).type.dtype));
+  return patch.add_node(get_op("Cast"), {node.inputs[0]}, 1, std::move(attrs));
+}
+
 void reference_cast(const ReferenceContext& c) {
   CastOptions options;
   options.saturate = c.attrs().get_int("saturate", 1) != 0;
@@ -187,7 +193,7 @@ void register_elementwise_special(OpList& ops) {
                  .attrs = {saturate, round_mode},
                  .infer = infer_cast_like,
                  .reference = reference_cast,
-                 .scalar = scalar_cast});
+                 .expand = expand_cast_like});
   ops.push_back({.name = "Identity",
                  .infer = infer_identity,
                  .reference = reference_identity,

@@ -132,6 +132,7 @@ inline Real tanh(Real a) {
 inline Real erf(Real a) {
   return {std::erf(a.v)};
 }
+inline Real one_plus_erf(Real a) { return {std::erfc(-a.v)}; }
 inline Real sigmoid(Real a) {
   return {1 / (1 + std::exp(-a.v))};
 }
@@ -381,6 +382,10 @@ inline Expr log1p(const Expr& a) {
   const Expr w = a + 1.0;
   const Expr corrected = log(w) * (a / (w - 1.0));
   return select(eq(w, like(a, 1)), a, corrected);
+}
+/// 1 + erf(a); 0 where only the rounding of erf would be left, which a factor could magnify.
+inline Expr one_plus_erf(const Expr& a) {
+  return select(lt(a, like(a, -4)), like(a, 0), erf(a) + 1.0);
 }
 /// exp(a) - 1 without cancellation: tanh(a/2) = (e^a - 1) / (e^a + 1).
 inline Expr expm1(const Expr& a) {

@@ -10,44 +10,6 @@
 
 namespace xc::test {
 
-namespace {
-
-using Sizes = std::map<std::string, int64_t>;
-
-/// Sizes above 1 that are equal become one symbol; integer inputs become constants with their
-/// values.
-Graph generalised(const OpCase& problem, Sizes& sizes) {
-  const Graph& from = problem.graph;
-  Graph out;
-  std::map<ValueId, ValueId> ids{{kNone, kNone}};
-  for (size_t i = 0; i < from.inputs.size(); ++i) {
-    const Value& value = from.value(from.inputs[i]);
-    const Tensor& actual = problem.inputs[i];
-    if (!is_float(actual.dtype())) {
-      ids[from.inputs[i]] = out.add_constant(value.name, actual);
-      continue;
-    }
-    SymDims dims;
-    for (int64_t d : actual.dims()) {
-      const std::string symbol = fmt::format("d{}", d);
-      if (d > 1) sizes[symbol] = d;
-      dims.push_back(d > 1 ? Dim::symbol(symbol) : Dim(d));
-    }
-    ids[from.inputs[i]] = out.add_input(value.name, Type::tensor(actual.dtype(), dims));
-  }
-  for (NodeId id : from.order()) {
-    Node node = from.node(id);
-    for (ValueId& v : node.inputs) v = ids.at(v);
-    for (ValueId& v : node.outputs)
-      if (v != kNone) v = ids[v] = out.add_value(from.value(v).name);
-    out.add_node(std::move(node));
-  }
-  for (ValueId v : from.outputs) out.outputs.push_back(ids.at(v));
-  return out;
-}
-
-}  // namespace
-
 TEST_CASE("ops/infer: symbolic dims are those of concrete inference at random sizes") {
   std::mt19937 random(5);
   int compared = 0;

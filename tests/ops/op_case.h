@@ -3,6 +3,7 @@
 // cases/ are written by generate_cases.py; no expected value comes from xc.
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,11 @@ std::vector<std::string> case_files(const std::string& directory);
 /// Calls body with every case of cases/ (or of the directory XC_OP_CASES). An Error fails the
 /// current test, told at the case, and the next one goes on.
 void for_each_case(const std::function<void(OpCase&)>& body);
+
+/// A copy of the graph for other sizes: equal sizes above 1 become one symbol ("d3"), with its
+/// value in `sizes`; inputs that are not floats become constants with their values.
+using Sizes = std::map<std::string, int64_t>;
+Graph generalised(const OpCase& problem, Sizes& sizes);
 
 /// Runs the reference of every node on actual tensors; answers the graph's outputs.
 std::vector<Tensor> run_references(const Graph& graph, const std::vector<Tensor>& inputs);

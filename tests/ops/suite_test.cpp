@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ops/infer.h"
+#include "ops/loop_executor.h"
 #include "ops/op_case.h"
 #include "ops/registry.h"
 
@@ -29,6 +30,7 @@ std::vector<Executor> executors() {
          for (const Tensor& t : p.inputs) inputs.push_back(with_odd_strides(t));
          return std::optional(run_references(p.graph, inputs));
        }},
+      {"loop interpreter", run_as_loops},
   };
 }
 

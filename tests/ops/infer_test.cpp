@@ -1,0 +1,243 @@
+// The inference driver: elements of shapes, control flow, declared types, places of errors.
+
+#include "ops/infer.h"
+
+#include <doctest/doctest.h>
+
+#include "ir/text.h"
+#include "ops/registry.h"
+
+namespace xc::test {
+
+namespace {
+
+Graph inferred(std::string_view text) {
+  Graph graph = parse_graph(text);
+  infer_types(graph);
+  return graph;
+}
+
+std::string type_of(const Graph& graph, std::string_view value) {
+  return graph.value(*graph.find_value(value)).type.text();
+}
+
+std::string elements_of(const Graph& graph, std::string_view value) {
+  const auto& elements = graph.value(*graph.find_value(value)).elements;
+  return elements ? to_text(*elements) : "unknown";
+}
+
+Error error_of(std::string_view text) {
+  try {
+    inferred(text);
+  } catch (const Error& error) {
+    return error;
+  }
+  return Error(Status::kOk, "no error");
+}
+
+}  // namespace
+
+TEST_CASE("ops/infer: shapes are followed through integer arithmetic") {
+  const Graph g = inferred(R"(graph main(%x: f32[n, 3, h]) -> (%y) {
+    const %zero: i64[] = 0
+    const %two: i64[] = 2
+    const %axis: i64[1] = [0]
+    const %minus: i64[1] = [-1]
+    const %from: i64[1] = [1]
+    const %far: i64[1] = [9223372036854775807]
+    %shape = Shape(%x)
+    %batch = Gather(%shape, %zero)
+    %height = Gather(%shape, %two)
+    %double = Mul(%height, %two)
+    %half = Div(%double, %two)
+    %more = Add(%half, %two)
+    %b1 = Unsqueeze(%batch, %axis)
+    %m1 = Unsqueeze(%more, %axis)
+    %target = Concat(%b1, %minus, %m1) {axis = 0}
+    %rest = Slice(%shape, %from, %far)
+    %size = ReduceProd(%rest) {keepdims = 0}
+    %float = Cast(%shape) {to = 1}
+    %back = Cast(%float) {to = 7}
+    %y = ConstantOfShape(%back)
+  })");
+  CHECK(elements_of(g, "shape") == "[n, 3, h]");
+  CHECK(elements_of(g, "half") == "[h]");
+  CHECK(elements_of(g, "target") == "[n, -1, 2+h]");
+  CHECK(elements_of(g, "rest") == "[3, h]");
+  CHECK(elements_of(g, "size") == "[3*h]");
+  CHECK(type_of(g, "y") == "f32[n, 3, h]");
+}
+
+TEST_CASE("ops/infer: the exporters' guard around -1 is decided") {
+  const Graph g = inferred(R"(graph main(%x: f32[n, 4], %like: f32[1, n, 4]) -> (%y) {
+    const %wanted: i64[3] = [-1, 2, 4]
+    const %minus: i64[3] = [-1, -1, -1]
+    %shape = Shape(%like)
+    const %three: i64[1] = [3]
+    %one = ConstantOfShape(%three) {value = i64[1] [1]}
+    %is = Equal(%wanted, %minus)
+    %chosen = Where(%is, %one, %wanted)
+    %y = Expand(%x, %shape)
+  })");
+  CHECK(elements_of(g, "is") == "[1, 0, 0]");
+  CHECK(elements_of(g, "chosen") == "[1, 2, 4]");
+  CHECK(type_of(g, "y") == "f32[1, n, 4]");
+}
+
+TEST_CASE("ops/infer: elements of a small integer input become symbols") {
+  const Graph g = inferred(R"(graph main(%x: f32[n, 6], %k: i64[], %shape: i64[2]) -> (%y, %z, %w) {
+    const %zero: i64[] = 0
+    const %one: i64[] = 1
+    %y = Range(%zero, %k, %one)
+    %z = Expand(%x, %shape)
+    %w = Reshape(%x, %shape)
+  })");
+  CHECK(elements_of(g, "k") == "[k[0]]");
+  CHECK(type_of(g, "y") == "i64[max(0,k[0])]");
+  // -1 and 0 are possible at run time: 2 x 6 as [-1, 4] and [0, 6].
+  const SymDims& dims = *g.value(*g.find_value("w")).type.dims;
+  const auto at = [&](int64_t a, int64_t b) {
+    Dims out;
+    for (const Dim& d : dims)
+      out.push_back(*d.evaluate([&](const std::string& s) -> std::optional<int64_t> {
+        return s == "n" ? 2 : s == "shape[0]" ? a : s == "shape[1]" ? b : 0;
+      }));
+    return out;
+  };
+  CHECK(at(3, 4) == Dims{3, 4});
+  CHECK(at(-1, 4) == Dims{3, 4});
+  CHECK(at(4, -1) == Dims{4, 3});
+  CHECK(at(0, 6) == Dims{2, 6});
+  CHECK(at(0, -1) == Dims{2, 6});
+}
+
+TEST_CASE("ops/infer: sizes that only a run can tell are fresh symbols") {
+  const Graph g = inferred(R"(graph main(%x: f32[u0, 4]) -> (%a, %b) {
+    %a = NonZero(%x)
+    %b = Transpose(%a)
+  })");
+  CHECK(type_of(g, "a") == "i64[2, u1]");
+  CHECK(type_of(g, "b") == "i64[u1, 2]");
+}
+
+TEST_CASE("ops/infer: branches of an If are merged") {
+  const std::string_view text = R"(graph main(%c: bool[], %x: f32[n, 4]) -> (%y, %z) {
+    %y, %z = If(%c, %x) {} captures 1 (
+      graph then(%t: f32[n, 4]) -> (%a, %b) {
+        %a = Relu(%t)
+        %b = Shape(%t)
+      }, graph else(%e: f32[n, 4]) -> (%a, %b) {
+        const %twice: i64[2] = [2, 1]
+        %a = Tile(%e, %twice)
+        %b = Shape(%a)
+      })
+  })";
+  const Graph g = inferred(text);
+  CHECK(type_of(g, "y") == "f32[u0, 4]");
+  CHECK(type_of(g, "z") == "i64[2]");
+}
+
+TEST_CASE("ops/infer: a loop widens the dims its body changes") {
+  const Graph g =
+      inferred(R"(graph main(%m: i64[], %x: f32[n, 4], %w: f32[4, 4]) -> (%y, %s, %trace) {
+    const %yes: bool[] = true
+    %y, %s, %trace = Loop(%m, %yes, %x, %x, %w) {} captures 1 (
+      graph body(%i: i64[], %go: bool[], %grow: f32[*], %same: f32[*], %cw: f32[*]) -> (%go, %more, %next, %row) {
+        %next = MatMul(%same, %cw)
+        %more = Concat(%grow, %next) {axis = 0}
+        %row = ReduceSum(%next)
+      })
+  })");
+  CHECK(type_of(g, "y") == "f32[u1, 4]");
+  CHECK(type_of(g, "s") == "f32[n, 4]");
+  CHECK(type_of(g, "trace") == "f32[max(0,m[0]), 1, 1]");
+  const Graph& body = *g.node(g.order()[0]).subgraphs[0];
+  CHECK(type_of(body, "grow") == "f32[u0, 4]");
+  CHECK(type_of(body, "more") == "f32[n+u0, 4]");
+}
+
+TEST_CASE("ops/infer: a scan takes slices and stacks results") {
+  const Graph g = inferred(R"(graph main(%s: f32[8], %x: f32[t, b, 8]) -> (%last, %all) {
+    %last, %all = Scan(%s, %x) {num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [-1]} captures 0 (
+      graph body(%h: f32[8], %v: f32[*]) -> (%next, %out) {
+        const %axis: i64[1] = [0]
+        %sum = ReduceSum(%v, %axis) {keepdims = 0}
+        %next = Add(%h, %sum)
+        %out = Tanh(%v)
+      })
+  })");
+  CHECK(type_of(g, "last") == "f32[8]");
+  CHECK(type_of(g, "all") == "f32[t, 8, b]");
+}
+
+TEST_CASE("ops/infer: an unknown rank passes through with its dtype") {
+  const Graph g = inferred(R"(graph main(%x: f32[n, m], %axes: i64[k]) -> (%y) {
+    %s = Squeeze(%x, %axes)
+    %t = Relu(%s)
+    %y = Cast(%t) {to = 7}
+  })");
+  CHECK(type_of(g, "s") == "f32[*]");
+  CHECK(type_of(g, "t") == "f32[*]");
+  CHECK(type_of(g, "y") == "i64[*]");
+}
+
+TEST_CASE("ops/infer: errors name the node") {
+  const Error shapes = error_of(R"(graph main(%x: f32[2, 3], %y: f32[2, 4]) -> (%z) {
+    %z = Add(%x, %y) "layer/add"
+  })");
+  CHECK(shapes.status() == Status::kInvalidModel);
+  CHECK(shapes.where().find("layer/add") != std::string::npos);
+  CHECK(shapes.message() == "shapes [2, 3] and [2, 4] do not broadcast: 3 against 4");
+  CHECK(error_of(R"(graph main(%x: f32[2]) -> (%z) { %z = Not(%x) })").message() ==
+        "input 0 is of type f32, expected one of: bool");
+  CHECK(error_of(R"(graph main(%x: f32[2]) -> (%z) { %z = Softmax(%x) {axis = 1} })").status() ==
+        Status::kInvalidModel);
+  // A declared graph output that contradicts what follows from the inputs.
+  CHECK(error_of(R"(graph main(%x: f32[2]) -> (%z) { %z: f32[3] = Relu(%x) })").status() ==
+        Status::kInvalidModel);
+  CHECK(error_of(R"(graph main(%x: f32[2]) -> (%z) { %z: i64[2] = Relu(%x) })").status() ==
+        Status::kInvalidModel);
+}
+
+TEST_CASE("ops/check_node: arity, attribute names, kinds and ranges") {
+  const auto message = [](std::string_view op, size_t inputs, Attrs attrs) {
+    Node node;
+    node.op = &get_op(op);
+    node.inputs.assign(inputs, 0);
+    node.outputs = {1};
+    node.attrs = std::move(attrs);
+    try {
+      check_node(node);
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return std::string();
+  };
+  const auto with = [](const char* name, Attr value) {
+    Attrs out;
+    out.set(name, std::move(value));
+    return out;
+  };
+  CHECK(message("Add", 2, {}) == "");
+  CHECK(message("Add", 3, {}) == "3 inputs, expected 2");
+  CHECK(message("Concat", 1, {}) == "required attribute 'axis' is missing");
+  CHECK(message("Concat", 1, with("axes", int64_t{0})) == "unknown attribute 'axes'");
+  CHECK(message("Concat", 1, with("axis", 0.5)) ==
+        "attribute 'axis' is of kind float, expected int");
+  CHECK(message("Mod", 2, with("fmod", int64_t{2})) ==
+        "attribute 'fmod' is 2, expected a value in [0, 1]");
+  CHECK(message("Gelu", 1, with("approximate", std::string("fast"))) ==
+        "attribute 'approximate' is 'fast', expected one of none|tanh");
+}
+
+TEST_CASE("ops/registry: lookup by domain and name") {
+  CHECK(find_op("Add") == &get_op("Add"));
+  CHECK(find_op("Add", "com.example") == nullptr);
+  CHECK_THROWS_AS(get_op("NoSuchOp"), Error);
+  const auto ops = all_ops();
+  CHECK(std::is_sorted(ops.begin(), ops.end(), [](const OpDef* a, const OpDef* b) {
+    return std::pair(a->domain, a->name) < std::pair(b->domain, b->name);
+  }));
+}
+
+}  // namespace xc::test
