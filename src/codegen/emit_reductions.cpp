@@ -75,30 +75,109 @@ void Emitter::accumulate(const Accumulate& stmt) {
   const AccDecl& decl = kernel_.accs[stmt.acc];
   AccState& acc = accs_[stmt.acc];
   const bool lanes = decl.order == AccOrder::kLanes;
-  const bool vec = lanes || acc.vec;
-  const auto shaped = [&](const Val& v) { return vec ? vector(v) : uniform(v); };
+  if (lanes && slot_) return accumulate_slot(stmt);
+  const bool arg = is_arg_op(decl.op);
+  const auto shaped = [&](const Val& v) { return lanes || acc.vec ? vector(v) : uniform(v); };
   Value* now = shaped(value(stmt.value));
   Value* index = stmt.index ? shaped(value(stmt.index)) : nullptr;
-  for (size_t g = 0; g < acc.values.size(); ++g) {
-    Value* active = nullptr;
-    if (lanes) {
-      if (!vector_->mask && g != static_cast<size_t>(vector_->group)) continue;
-      if (vector_->mask) {
-        Value* mine = b_.CreateICmpEQ(vector_->dynamic_group, b_.getInt64(g));
-        active = both(vector_->mask, mine).v;
-      }
+  // Combines into `best` where `active` (null: everywhere).
+  const auto feed = [&](Value*& best, Value** best_index, Value* active) {
+    if (!arg) {
+      Value* combined = combine(decl.op, decl.type, best, now);
+      best = active ? b_.CreateSelect(active, combined, best) : combined;
+      return;
     }
-    Value* old = acc.values[g];
-    if (is_arg_op(decl.op)) {
-      Value* wins = replaces(decl.op, decl.type, now, index, old, acc.indices[g]);
-      if (active) wins = b_.CreateAnd(wins, active);
-      acc.values[g] = b_.CreateSelect(wins, now, old);
-      acc.indices[g] = b_.CreateSelect(wins, index, acc.indices[g]);
-    } else {
-      Value* combined = combine(decl.op, decl.type, old, now);
-      acc.values[g] = active ? b_.CreateSelect(active, combined, old) : combined;
-    }
+    Value* wins = replaces(decl.op, decl.type, now, index, best, *best_index);
+    if (active) wins = b_.CreateAnd(wins, active);
+    best = b_.CreateSelect(wins, now, best);
+    *best_index = b_.CreateSelect(wins, index, *best_index);
+  };
+  const auto index_of = [&](size_t g) { return arg ? &acc.indices[g] : nullptr; };
+  if (!lanes) return feed(acc.values[0], index_of(0), nullptr);
+  if (!vector_->mask) {
+    const auto g = static_cast<size_t>(vector_->group);
+    return feed(acc.values[g], index_of(g), nullptr);
   }
+  // The rest: which of the four it is, is known at run time.
+  const auto is_group = [&](size_t g) {
+    return b_.CreateVectorSplat(kReductionLanes,
+                                b_.CreateICmpEQ(vector_->dynamic_group, b_.getInt64(g)));
+  };
+  if (!arg) {
+    for (size_t g = 0; g < acc.values.size(); ++g)
+      feed(acc.values[g], nullptr, b_.CreateAnd(vector_->mask, is_group(g)));
+    return;
+  }
+  Value *best = acc.values[0], *best_index = acc.indices[0];
+  for (size_t g = 1; g < acc.values.size(); ++g) {
+    best = b_.CreateSelect(is_group(g), acc.values[g], best);
+    best_index = b_.CreateSelect(is_group(g), acc.indices[g], best_index);
+  }
+  feed(best, &best_index, vector_->mask);
+  for (size_t g = 0; g < acc.values.size(); ++g) {
+    acc.values[g] = b_.CreateSelect(is_group(g), best, acc.values[g]);
+    acc.indices[g] = b_.CreateSelect(is_group(g), best_index, acc.indices[g]);
+  }
+}
+
+// --- partial results in memory, for a scalar rest; bools as bytes ---
+
+void Emitter::accumulate_slot(const Accumulate& stmt) {
+  const AccDecl& decl = kernel_.accs[stmt.acc];
+  AccState& acc = accs_[stmt.acc];
+  llvm::Type* element = memory_type(decl.type);
+  Value* now = uniform(value(stmt.value));
+  Value* at = b_.CreateGEP(element, acc.memory, slot_);
+  Value* best = from_memory(decl.type, b_.CreateLoad(element, at));
+  if (!is_arg_op(decl.op)) {
+    b_.CreateStore(to_memory(decl.type, combine(decl.op, decl.type, best, now)), at);
+    return;
+  }
+  Value* index = uniform(value(stmt.index));
+  Value* index_at = b_.CreateGEP(b_.getInt64Ty(), acc.index_memory, slot_);
+  Value* best_index = b_.CreateLoad(b_.getInt64Ty(), index_at);
+  Value* wins = replaces(decl.op, decl.type, now, index, best, best_index);
+  b_.CreateStore(b_.CreateSelect(wins, now, best), at);
+  b_.CreateStore(b_.CreateSelect(wins, index, best_index), index_at);
+}
+
+namespace {
+
+bool is_mask(Value* v) {
+  return v->getType()->getScalarType()->isIntegerTy(1);
+}
+
+}  // namespace
+
+void Emitter::spill(AccState& acc) {
+  const auto put = [&](const std::vector<Value*>& values) -> Value* {
+    if (values.empty()) return nullptr;
+    llvm::Type* group = is_mask(values[0]) ? values[0]->getType()->getWithNewType(b_.getInt8Ty())
+                                           : values[0]->getType();
+    Builder entry(&function_->getEntryBlock(), function_->getEntryBlock().begin());
+    auto* memory = entry.CreateAlloca(llvm::ArrayType::get(group, values.size()));
+    memory->setAlignment(llvm::Align(64));
+    for (size_t g = 0; g < values.size(); ++g)
+      b_.CreateStore(is_mask(values[g]) ? b_.CreateZExt(values[g], group) : values[g],
+                     b_.CreateConstGEP1_64(group, memory, g));
+    return memory;
+  };
+  acc.memory = put(acc.values);
+  acc.index_memory = put(acc.indices);
+}
+
+void Emitter::reload(AccState& acc) {
+  const auto get = [&](std::vector<Value*>& values, Value* memory) {
+    for (size_t g = 0; g < values.size(); ++g) {
+      const bool mask = is_mask(values[g]);
+      llvm::Type* group =
+          mask ? values[g]->getType()->getWithNewType(b_.getInt8Ty()) : values[g]->getType();
+      Value* v = b_.CreateLoad(group, b_.CreateConstGEP1_64(group, memory, g));
+      values[g] = mask ? from_memory(DType::kBool, v) : v;
+    }
+  };
+  get(acc.values, acc.memory);
+  get(acc.indices, acc.index_memory);
 }
 
 void Emitter::finish(uint32_t id) {

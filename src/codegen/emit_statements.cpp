@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/error.h"
 #include "codegen/emitter.h"
 
@@ -5,6 +7,23 @@ namespace xc::codegen {
 
 using llvm::Value;
 using namespace loop;
+
+namespace {
+
+// Operations in one iteration, roughly.
+size_t weight(const Block& body) {
+  size_t out = 0;
+  visit_statements(body, [&](const Stmt& stmt) {
+    visit_exprs(stmt, [&](const Expr& root) {
+      visit_nodes(root, [&](const Expr& e) { out += op_info(e->op).arity > 0 ? 1 : 0; });
+    });
+    if (const auto* feed = std::get_if<Accumulate>(&stmt.node)) out += feed->index ? 12 : 2;
+  });
+  return out;
+}
+constexpr size_t kHeavyBody = 10;
+
+}  // namespace
 
 void Emitter::block(const Block& statements) {
   // An accumulator is combined right after the last statement that feeds it.
@@ -142,6 +161,65 @@ void Emitter::unrolled_loop(const For& loop, Value* begin, Value* end) {
   serial_loop(loop, middle, end);
 }
 
+// Is every access that moves with the loop one that the target can mask?
+bool Emitter::rest_under_mask(const For& loop) const {
+  if (target_.masked_all) return true;
+  bool all = true;
+  const auto check = [&](uint32_t buffer, const std::vector<Index>& indices) {
+    const BufferDecl& decl = kernel_.buffers[buffer];
+    for (size_t d = 0; d < indices.size(); ++d) {
+      if (!indices[d].is_affine()) all = false;
+      const int64_t step = indices[d].affine.coefficient(loop.var);
+      if (step == 0) continue;
+      const Stride& stride = decl.strides[d];
+      all &= target_.masked_words && element_size(decl.type) >= 4 && !stride.is_param &&
+             stride.value * step == 1;
+    }
+  };
+  visit_statements(loop.body, [&](const Stmt& stmt) {
+    if (const auto* write = std::get_if<Store>(&stmt.node)) check(write->buffer, write->indices);
+    visit_exprs(stmt, [&](const Expr& root) {
+      visit_nodes(root, [&](const Expr& e) {
+        if (e->op == Op::kLoad) check(e->id, e->indices);
+      });
+    });
+  });
+  return all;
+}
+
+// One iteration after the other; partial results of reductions wait in memory, where an iteration
+// can address its own.
+void Emitter::scalar_rest(const For& loop, Value* begin, Value* end) {
+  std::unordered_set<uint32_t> fed;
+  visit_statements(loop.body, [&](const Stmt& stmt) {
+    if (const auto* feed = std::get_if<Accumulate>(&stmt.node);
+        feed && kernel_.accs[feed->acc].order == AccOrder::kLanes)
+      fed.insert(feed->acc);
+  });
+  for (const uint32_t acc : fed) spill(accs_[acc]);
+  counted_loop(begin, end, 1, {}, false, [&](Value* v) {
+    vars_[loop.var.id] = v;
+    slot_ = b_.CreateSub(v, begin);
+    block(loop.body);
+    slot_ = nullptr;
+  });
+  for (const uint32_t acc : fed) reload(accs_[acc]);
+}
+
+void Emitter::rotate_partials(const Block& body) {
+  for (const Stmt& stmt : body) {
+    const auto* feed = std::get_if<Accumulate>(&stmt.node);
+    if (!feed || kernel_.accs[feed->acc].order != AccOrder::kLanes ||
+        !rotated_.insert(feed->acc).second)
+      continue;
+    AccState& acc = accs_[feed->acc];
+    std::rotate(acc.values.begin(), acc.values.begin() + 1, acc.values.end());
+    if (!acc.indices.empty())
+      std::rotate(acc.indices.begin(), acc.indices.begin() + 1, acc.indices.end());
+  }
+  rotated_.clear();
+}
+
 void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
   VectorLoop state;
   state.loop = &loop;
@@ -171,32 +249,41 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
   vector_ = &state;
   b_.SetInsertPoint(main);
 
+  // A reduction feeds four partial vectors in turn: a light body is written four times, a heavy one
+  // once, its partials changing places with every iteration (four of them bring all home).
   const int groups = reduces ? kReductionAccumulators : 1;
+  const bool rotates = reduces && weight(loop.body) > kHeavyBody;
   const int64_t step = int64_t{loop.factor} * groups;
   Value* count = front_builder.CreateSub(end, begin);
   Value* full =
       front_builder.CreateAnd(count, front_builder.getInt64(~static_cast<uint64_t>(step - 1)));
   Value* middle = front_builder.CreateAdd(begin, full);
-  counted_loop(begin, middle, step, carried, false, [&](Value* v) {
-    for (int group = 0; group < groups; ++group) {
+  counted_loop(begin, middle, rotates ? loop.factor : step, carried, false, [&](Value* v) {
+    for (int group = 0; group < (rotates ? 1 : groups); ++group) {
       state.first = b_.CreateAdd(
           v, b_.getInt64(static_cast<uint64_t>(group) * static_cast<uint64_t>(loop.factor)));
       state.group = group;
       vars_[loop.var.id] = state.first;
       block(loop.body);
     }
+    if (rotates) rotate_partials(loop.body);
   });
-  counted_loop(middle, end, loop.factor, carried, false, [&](Value* v) {
-    state.first = v;
-    vars_[loop.var.id] = v;
-    Value* left = b_.CreateSub(end, v);
-    state.mask =
-        b_.CreateICmpSLT(iota(), b_.CreateVectorSplat(static_cast<unsigned>(loop.factor), left));
-    if (reduces)
-      state.dynamic_group =
-          b_.CreateSDiv(b_.CreateSub(v, middle), b_.getInt64(static_cast<uint64_t>(loop.factor)));
-    block(loop.body);
-  });
+  if (rest_under_mask(loop)) {
+    counted_loop(middle, end, loop.factor, carried, false, [&](Value* v) {
+      state.first = v;
+      vars_[loop.var.id] = v;
+      Value* left = b_.CreateSub(end, v);
+      state.mask =
+          b_.CreateICmpSLT(iota(), b_.CreateVectorSplat(static_cast<unsigned>(loop.factor), left));
+      if (reduces)
+        state.dynamic_group =
+            b_.CreateSDiv(b_.CreateSub(v, middle), b_.getInt64(static_cast<uint64_t>(loop.factor)));
+      block(loop.body);
+    });
+  } else {
+    vector_ = nullptr;
+    scalar_rest(loop, middle, end);
+  }
 
   front_builder.CreateBr(main);
   vector_ = nullptr;

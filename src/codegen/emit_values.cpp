@@ -1,3 +1,5 @@
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include <cmath>
 
 #include "base/error.h"
@@ -270,6 +272,8 @@ Value* Emitter::float_operation(Op op, llvm::ArrayRef<Value*> v) {
       return unary(llvm::Intrinsic::trunc);
     case Op::kSqrt:
       return unary(llvm::Intrinsic::sqrt);
+    case Op::kScale:
+      return scale(v[0], v[1]);
     case Op::kIsNan:
       return b_.CreateFCmpUNO(v[0], v[0]);
     case Op::kIsInf:
@@ -293,6 +297,51 @@ Value* Emitter::float_operation(Op op, llvm::ArrayRef<Value*> v) {
     default:
       fail(Status::kInternal, "code generation: {} on floats", op_info(op).name);
   }
+}
+
+// a * 2^k. AVX-512 has an instruction; elsewhere two factors 2^(k/2), of which only the second
+// product can round.
+Value* Emitter::scale(Value* a, Value* k) {
+  auto* shape = llvm::dyn_cast<llvm::FixedVectorType>(a->getType());
+  const bool f32 = a->getType()->getScalarType()->isFloatTy();
+  const unsigned lanes = f32 ? 16 : 8;
+  if (target_.masked_all && shape && shape->getNumElements() % lanes == 0) {
+    const auto id = f32 ? llvm::Intrinsic::x86_avx512_mask_scalef_ps_512
+                        : llvm::Intrinsic::x86_avx512_mask_scalef_pd_512;
+    Value* out = nullptr;
+    for (unsigned first = 0; first < shape->getNumElements(); first += lanes) {
+      llvm::SmallVector<int, 64> part;
+      for (unsigned l = 0; l < lanes; ++l) part.push_back(static_cast<int>(first + l));
+      Value* x = b_.CreateShuffleVector(a, part);
+      Value* all = llvm::ConstantInt::getSigned(b_.getIntNTy(lanes), -1);
+      x = b_.CreateIntrinsic(id, {}, {x, b_.CreateShuffleVector(k, part), x, all, b_.getInt32(4)});
+      out = out ? concatenate(out, x) : x;
+    }
+    return out;
+  }
+  llvm::Type* bits = a->getType()->getWithNewType(f32 ? b_.getInt32Ty() : b_.getInt64Ty());
+  const auto integer = [&](int64_t number) { return llvm::ConstantInt::getSigned(bits, number); };
+  // Adding 1.5 * 2^mantissa leaves k in the low bits.
+  llvm::Constant* magic = llvm::ConstantFP::get(a->getType(), f32 ? 0x1.8p23 : 0x1.8p52);
+  Value* whole =
+      b_.CreateSub(b_.CreateBitCast(b_.CreateFAdd(k, magic), bits), b_.CreateBitCast(magic, bits));
+  Value* half = b_.CreateAShr(whole, integer(1));
+  const auto power = [&](Value* exponent) {
+    Value* biased = b_.CreateAdd(exponent, integer(f32 ? 127 : 1023));
+    return b_.CreateBitCast(b_.CreateShl(biased, integer(f32 ? 23 : 52)), a->getType());
+  };
+  return b_.CreateFMul(b_.CreateFMul(a, power(half)), power(b_.CreateSub(whole, half)));
+}
+
+Value* Emitter::concatenate(Value* a, Value* b) {
+  const auto count = [](Value* v) {
+    return llvm::cast<llvm::FixedVectorType>(v->getType())->getNumElements();
+  };
+  // Shuffles take operands of one type: the shorter is padded.
+  llvm::SmallVector<int, 64> pad, both;
+  for (unsigned l = 0; l < count(a); ++l) pad.push_back(l < count(b) ? static_cast<int>(l) : -1);
+  for (unsigned l = 0; l < count(a) + count(b); ++l) both.push_back(static_cast<int>(l));
+  return b_.CreateShuffleVector(a, b_.CreateShuffleVector(b, pad), both);
 }
 
 Value* Emitter::integer_operation(Op op, bool is_signed, llvm::ArrayRef<Value*> v) {

@@ -2,9 +2,10 @@
 //
 // Values are scalars, or vectors of the current vector loop's lanes. What does not depend on a
 // vector loop is computed once in front of it ("hoisted"), so no loop pass of LLVM is needed. A
-// vector loop becomes: full groups (four at a time when it reduces in lanes order), then one masked
-// body for the rest. Memory under a mask is never touched: by instruction where the target has one,
-// else lane by lane with the address of a dummy in place of inactive ones.
+// vector loop becomes: full groups (four at a time when it reduces in lanes order), then the rest:
+// one masked body where the target has masked memory, else a scalar loop. Memory under a mask is
+// never touched: by instruction where the target has one, else lane by lane with the address of a
+// dummy in place of inactive ones.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -49,6 +50,9 @@ class Emitter {
   void serial_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   void unrolled_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   void vector_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
+  void rotate_partials(const loop::Block& body);
+  bool rest_under_mask(const loop::For& loop) const;
+  void scalar_rest(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
 
   // State that loops carry: the partial results of accumulators from outside.
   struct AccState {
@@ -56,7 +60,8 @@ class Emitter {
     llvm::Value* init = nullptr;
     bool vec = false;  // per lane of an enclosing vector loop
     Val result, result_index;
-    bool finished = false;
+    llvm::Value *memory = nullptr,
+                *index_memory = nullptr;  // the partials while a scalar rest runs
   };
   using Carried = std::vector<llvm::Value**>;
   Carried carried_by(const loop::Block& body);
@@ -75,6 +80,8 @@ class Emitter {
   llvm::Value* divide(loop::Op op, bool is_signed, llvm::Value* a, llvm::Value* b);
   llvm::Value* convert(DType to, DType from, llvm::Value* v);
   llvm::Value* minimum(llvm::Value* a, llvm::Value* b, DType type, bool want_max);
+  llvm::Value* scale(llvm::Value* a, llvm::Value* k);
+  llvm::Value* concatenate(llvm::Value* a, llvm::Value* b);
   llvm::Value* uniform(const Val& v);  // checks that it is one
   llvm::Value* vector(const Val& v);   // splat where needed
   llvm::Type* type_of(DType type, bool vec) const;
@@ -107,6 +114,9 @@ class Emitter {
   // --- reductions (emit_reductions.cpp) ---
   void declare(const loop::DeclareAcc& stmt);
   void accumulate(const loop::Accumulate& stmt);
+  void accumulate_slot(const loop::Accumulate& stmt);
+  void spill(AccState& acc);
+  void reload(AccState& acc);
   void finish(uint32_t acc);
   llvm::Value* combine(loop::AccOp op, DType type, llvm::Value* a, llvm::Value* b);
   llvm::Value* replaces(loop::AccOp op, DType type, llvm::Value* value, llvm::Value* index,
@@ -148,6 +158,8 @@ class Emitter {
   std::vector<Val> regs_;
   std::vector<AccState> accs_;
   VectorLoop* vector_ = nullptr;
+  IdSet rotated_;
+  llvm::Value* slot_ = nullptr;                       // the partial result that a scalar rest feeds
   std::unordered_map<const loop::Node*, Val> cache_;  // of the current statement
 };
 

@@ -13,6 +13,7 @@
 #include <llvm/IR/PassInstrumentation.h>
 #include <llvm/IR/PassManager.h>
 #include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetOptions.h>
 #include <llvm/Transforms/InstCombine/InstCombine.h>
@@ -24,9 +25,25 @@
 
 namespace xc::codegen {
 
+namespace {
+
+// Passes of the code generator that cost more than they bring here: loop strength reduction takes a
+// quarter of a compile, and the emitter writes addresses as base + index already. LLVM has no other
+// switch for them; this changes its copy inside this library, no command line is read.
+void disable_passes() {
+  auto& options = llvm::cl::getRegisteredOptions();
+  for (const char* name : {"disable-lsr", "disable-constant-hoisting", "disable-mergeicmps",
+                           "disable-partial-libcall-inlining", "disable-merge-icmps"})
+    if (const auto found = options.find(name); found != options.end())
+      static_cast<llvm::cl::opt<bool>*>(found->second)->setValue(true);
+}
+
+}  // namespace
+
 void initialize_llvm() {
   static std::once_flag once;
   std::call_once(once, [] {
+    disable_passes();
     LLVMInitializeX86TargetInfo();
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();

@@ -124,6 +124,10 @@ uint64_t apply_float(Op op, DType type, std::span<const uint64_t> v) {
       return to_bits<T>(std::trunc(a));
     case Op::kSqrt:
       return to_bits<T>(std::sqrt(a));
+    case Op::kScale: {
+      const T k = std::min(std::max(arg(1), T{-3000}), T{3000});
+      return to_bits<T>(k != k ? k : std::ldexp(a, static_cast<int>(k)));
+    }
     case Op::kIsNan:
       return a != a;
     case Op::kIsInf:

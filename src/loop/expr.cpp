@@ -37,6 +37,7 @@ constexpr std::array kOps = {
     OpInfo{Op::kRound, "round", nullptr, 1},
     OpInfo{Op::kTrunc, "trunc", nullptr, 1},
     OpInfo{Op::kSqrt, "sqrt", nullptr, 1},
+    OpInfo{Op::kScale, "scale", nullptr, 2},
     OpInfo{Op::kIsNan, "is_nan", nullptr, 1},
     OpInfo{Op::kIsInf, "is_inf", nullptr, 1},
     OpInfo{Op::kRoundF16, "round_f16", nullptr, 1},
@@ -266,6 +267,9 @@ Expr trunc(Expr a) {
 }
 Expr sqrt(Expr a) {
   return make_unary(Op::kSqrt, std::move(a));
+}
+Expr scale(Expr a, Expr k) {
+  return make_binary(Op::kScale, std::move(a), std::move(k));
 }
 Expr is_nan(Expr a) {
   return make_unary(Op::kIsNan, std::move(a));

@@ -15,7 +15,9 @@
 //   environment is neither read nor changed.
 //   max(a, b) = a if a is NaN, else a if a > b, else b (so NaN propagates, and for two zeros b is
 //   returned); min likewise with <. Comparisons with NaN are false except ne.
-//   round is to nearest even; sign(x) is -1, 0, 1 (NaN stays NaN, +-0 gives +0).
+//   scale(a, k) = a 2^k, rounded once, for whole k of at most 300 (f32) or 2200 (f64) either way;
+//   beyond that it is unspecified. round is to nearest even; sign(x) is -1, 0, 1 (NaN stays NaN,
+//   +-0 gives +0).
 // Math (exp ... pow, rsqrt) IS the expansion in math.h: fixed polynomials over the basic
 // operations,
 //   the same on every target with hardware fma and in the interpreter, bounds stated there.
@@ -83,6 +85,7 @@ enum class Op : uint8_t {
   kRound,
   kTrunc,
   kSqrt,
+  kScale,
   kIsNan,
   kIsInf,
   kRoundF16,
@@ -265,6 +268,7 @@ Expr ceil(Expr a);
 Expr round(Expr a);  // to nearest even
 Expr trunc(Expr a);
 Expr sqrt(Expr a);
+Expr scale(Expr a, Expr k);  // a * 2^k, rounded once; k a whole number, |k| <= 2200
 Expr is_nan(Expr a);
 Expr is_inf(Expr a);
 Expr round_f16(Expr a);   // f32 -> nearest f16 value, as f32

@@ -80,8 +80,6 @@ class Expander {
   // ln2 in two parts; the first is short enough for k * part to be exact for every exponent k.
   double ln2_high() const { return is_f32() ? 0x1.62ep-1 : 0x1.62e42fefa2p-1; }
   double ln2_low() const { return is_f32() ? 0x1.0bfbe8e7bcd5ep-15 : 0x1.9ef35793c7673p-41; }
-  // 2^k as a float; k within the normal exponents.
-  Expr power_of_two(const Expr& k) const { return value(shl(k + n(bias()), n(mantissa_bits()))); }
   Expr with_sign_of(const Expr& magnitude, const Expr& x) const {
     const Expr sign = n(is_f32() ? INT64_C(-0x80000000) : INT64_MIN);
     return value(bit_or(bits(magnitude), bit_and(bits(x), sign)));
@@ -107,9 +105,7 @@ class Expander {
                       0.000024801586928545417571, 2.755723466849846068e-6, 2.7557579277129607599e-7,
                       2.5112107976118129745e-8, 2.0827663517552306508e-9});  // 2^-64
     const Expr p = mad(r * r, q, r) + c(1);
-    const Expr ki = bits(shifted) - bits(magic);
-    const Expr half = shr(ki, n(1));
-    return p * power_of_two(half) * power_of_two(ki - half);
+    return scale(p, k);
   }
 
   // x = 2^k m, m in [sqrt(1/2), sqrt(2)).

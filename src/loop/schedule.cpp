@@ -265,6 +265,11 @@ bool can_vectorize(const Kernel& kernel, const For& loop) {
   return possible;
 }
 
+bool has_loop(const Block& block) {
+  return std::any_of(block.begin(), block.end(),
+                     [](const Stmt& stmt) { return std::holds_alternative<For>(stmt.node); });
+}
+
 // Vectorizes the innermost loops of the block that can be; true when one was.
 bool vectorize_innermost(const Kernel& kernel, Block& block, int lanes) {
   bool any = false;
@@ -274,17 +279,16 @@ bool vectorize_innermost(const Kernel& kernel, Block& block, int lanes) {
     bool inside = vectorize_innermost(kernel, loop->body, lanes);
     if (!inside && loop->kind == LoopKind::kSerial && can_vectorize(kernel, *loop)) {
       loop->kind = LoopKind::kVector;
-      loop->factor = accumulates_lanes_directly(kernel, *loop) ? kReductionLanes : lanes;
+      // Loops inside (a column reduction) are chains: more lanes give them company.
+      const bool chains = has_loop(loop->body) && !accumulates_lanes_directly(kernel, *loop);
+      loop->factor = accumulates_lanes_directly(kernel, *loop) ? kReductionLanes
+                     : chains                                  ? std::min(4 * lanes, 64)
+                                                               : lanes;
       inside = true;
     }
     any |= inside || loop->kind == LoopKind::kVector;
   }
   return any;
-}
-
-bool has_loop(const Block& block) {
-  return std::any_of(block.begin(), block.end(),
-                     [](const Stmt& stmt) { return std::holds_alternative<For>(stmt.node); });
 }
 
 // The only loop of the body when everything else there is a register.
@@ -303,12 +307,25 @@ For* task_loop(Kernel& kernel) {
 
 }  // namespace
 
+namespace {
+
+// Iterations per task of a loop that is cut because it becomes the vector loop itself: `grain` for
+// a flat loop; 256 columns where loops lie inside.
+int64_t task_grain(const For& loop, const TargetWidth& width) {
+  return has_loop(loop.body) ? 256 : width.grain;
+}
+
+}  // namespace
+
 Kernel schedule_default(Kernel kernel, TargetWidth width) {
   if (For* loop = task_loop(kernel);
       loop && loop->kind == LoopKind::kSerial && why_not_parallel(kernel, *loop).empty()) {
     std::string var = kernel.vars[loop->var.id];
-    if (!has_loop(loop->body)) {
-      kernel = split(std::move(kernel), var, width.grain);
+    // Where nothing inside can be vectorized the task loop itself is, in blocks.
+    Block inside = loop->body;
+    if (!vectorize_innermost(kernel, inside, width.lanes)) {
+      const int64_t grain = task_grain(*loop, width);
+      kernel = split(std::move(kernel), var, grain);
       var = kernel.vars.back();
     }
     kernel = parallelize(std::move(kernel), var);

@@ -50,7 +50,8 @@ Kernel apply_step(Kernel kernel, const std::vector<std::string_view>& words) {
   if (is("reorder", 1)) return reorder(std::move(kernel), words[1]);
   if (is("default", 0)) return schedule_default(std::move(kernel), {});
   fail(Status::kFormat,
-       "no schedule step '{}': there are split, vectorize, unroll, parallelize, fuse, reorder, default",
+       "no schedule step '{}': there are split, vectorize, unroll, parallelize, fuse, reorder, "
+       "default",
        name);
 }
 
@@ -61,8 +62,9 @@ Kernel apply_schedule(Kernel kernel, std::string_view steps) {
     const size_t end = steps.find(';');
     const std::vector<std::string_view> words = words_of(steps.substr(0, end));
     if (!words.empty())
-      kernel = located("schedule step " + std::to_string(count) + " (" + std::string(words[0]) + ")",
-                       [&] { return apply_step(std::move(kernel), words); });
+      kernel =
+          located("schedule step " + std::to_string(count) + " (" + std::string(words[0]) + ")",
+                  [&] { return apply_step(std::move(kernel), words); });
     steps.remove_prefix(end == std::string_view::npos ? steps.size() : end + 1);
   }
   return kernel;
