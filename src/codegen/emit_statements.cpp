@@ -252,7 +252,7 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
   // A reduction feeds four partial vectors in turn: a light body is written four times, a heavy one
   // once, its partials changing places with every iteration (four of them bring all home).
   const int groups = reduces ? kReductionAccumulators : 1;
-  const bool rotates = reduces && weight(loop.body) > kHeavyBody;
+  const bool rotates = reduces && target_.masked_all && weight(loop.body) > kHeavyBody;
   const int64_t step = int64_t{loop.factor} * groups;
   Value* count = front_builder.CreateSub(end, begin);
   Value* full =

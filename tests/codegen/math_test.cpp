@@ -1,0 +1,227 @@
+// Elementary functions: generated code against the C library in the next wider type, over a grid of
+// all bit patterns, within the bounds that loop/math.h states. XC_VERBOSE=1 prints the largest
+// errors.
+#include "loop/math.h"
+
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <random>
+
+#include "codegen/jit.h"
+#include "loop/builder.h"
+#include "loop/schedule.h"
+#include "loop/words.h"
+
+using namespace xc;
+using namespace xc::loop;
+
+namespace {
+
+long double reference(Op op, long double x) {
+  switch (op) {
+    case Op::kRsqrt:
+      return 1 / std::sqrt(x);
+    case Op::kReciprocal:
+      return 1 / x;
+    case Op::kExp:
+      return std::exp(x);
+    case Op::kLog:
+      return std::log(x);
+    case Op::kTanh:
+      return std::tanh(x);
+    case Op::kErf:
+      return std::erf(x);
+    case Op::kSigmoid:
+      return 1 / (1 + std::exp(-x));
+    case Op::kSin:
+      return std::sin(x);
+    case Op::kCos:
+      return std::cos(x);
+    default:
+      return NAN;
+  }
+}
+
+// Distance in units of the last place of T at the reference; 0 when both are NaN or the same
+// infinity.
+template <class T>
+double ulps(T got, long double want) {
+  if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : 1e30;
+  const T rounded = static_cast<T>(want);
+  if (got == rounded)
+    return std::isinf(got)
+               ? 0
+               : static_cast<double>(
+                     std::fabs(static_cast<long double>(got) - want) /
+                     std::ldexp(1.0L, std::max(std::ilogb(std::fabs(rounded) +
+                                                          std::numeric_limits<T>::denorm_min()),
+                                               std::numeric_limits<T>::min_exponent - 1) -
+                                          std::numeric_limits<T>::digits + 1));
+  if (std::isinf(got))
+    return std::fabs(want) > static_cast<long double>(std::numeric_limits<T>::max()) * 0.999999L
+               ? 1
+               : 1e30;
+  const int exponent =
+      std::max(want == 0 ? std::numeric_limits<T>::min_exponent - 1 : std::ilogb(want),
+               std::numeric_limits<T>::min_exponent - 1);
+  const long double unit = std::ldexp(1.0L, exponent - std::numeric_limits<T>::digits + 1);
+  return static_cast<double>(std::fabs(static_cast<long double>(got) - want) / unit);
+}
+
+// Argument range within which the bound holds.
+bool in_domain(Op op, double x, bool f32, MathLevel level) {
+  if (op != Op::kSin && op != Op::kCos) return true;
+  if (!std::isfinite(x)) return true;
+  const double limit = f32 && level == MathLevel::kFma ? 0x1p45 : 0x1p20;
+  return std::fabs(x) <= limit;
+}
+
+template <class T>
+std::vector<T> arguments() {
+  std::vector<T> out = {T(0),
+                        T(-0.0),
+                        T(1),
+                        T(-1),
+                        T(0.5),
+                        T(-0.5),
+                        T(2),
+                        T(10),
+                        T(-10),
+                        T(88.7),
+                        T(-87.4),
+                        T(-100),
+                        T(-103.9),
+                        T(-104),
+                        T(-745),
+                        T(709.7),
+                        T(710),
+                        T(INFINITY),
+                        T(-INFINITY),
+                        T(NAN),
+                        std::numeric_limits<T>::min(),
+                        std::numeric_limits<T>::denorm_min(),
+                        -std::numeric_limits<T>::denorm_min(),
+                        std::numeric_limits<T>::max(),
+                        std::numeric_limits<T>::lowest(),
+                        T(M_PI),
+                        T(M_PI_2),
+                        T(22),
+                        T(355),
+                        T(4),
+                        T(9.1)};
+  if constexpr (sizeof(T) == 4) {
+    for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 40009)
+      out.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  } else {
+    std::mt19937_64 random(1);
+    for (int i = 0; i < 30000; ++i) out.push_back(std::bit_cast<double>(random()));
+  }
+  std::mt19937_64 random(2);  // where functions change most
+  std::normal_distribution<double> normal(0, 5);
+  for (int i = 0; i < 60000; ++i) out.push_back(static_cast<T>(normal(random)));
+  for (int i = 0; i < 10000; ++i) out.push_back(static_cast<T>(1 + normal(random) * 1e-3));
+  return out;
+}
+
+template <class T>
+std::vector<T> apply(Op op, const std::vector<T>& x, const std::vector<T>& z,
+                     const std::string& target) {
+  KernelBuilder b("apply");
+  const DimParam n = b.dim("n");
+  const DType type = kDTypeOf<T>;
+  const loop::Buffer in = b.input("x", type, {1}), second = b.input("z", type, {1});
+  const loop::Buffer out = b.output("y", type, {1});
+  b.loop("i", 0, n, [&](Var i) {
+    b.store(out(i), op == Op::kPow ? pow(in(i), second(i)) : make_unary(op, in(i)));
+  });
+  const test::Compiled kernel(schedule_default(b.finish(), {}), target);
+  std::vector<T> y(x.size());
+  const void* buffers[] = {x.data(), z.data(), y.data()};
+  const auto count = static_cast<int64_t>(x.size());
+  xc_kargs args{
+      XC_KERNEL_ABI_VERSION,  0, const_cast<void* const*>(buffers), &count, nullptr, nullptr, 0,
+      (count + 16383) / 16384};
+  CHECK(kernel(args) == 0);
+  return y;
+}
+
+template <class T>
+void check_bounds(const std::string& target) {
+  const std::vector<T> x = arguments<T>();
+  const MathLevel level = test::math_of(target);
+  for (const MathBound& bound : math_bounds()) {
+    if (bound.op == Op::kPow) continue;
+    const double limit = sizeof(T) == 4 ? bound.f32_ulp : bound.f64_ulp;
+    const std::vector<T> y = apply<T>(bound.op, x, x, target);
+    double worst = 0;
+    T at = 0, got = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (!in_domain(bound.op, static_cast<double>(x[i]), sizeof(T) == 4, level)) continue;
+      const double error = ulps(y[i], reference(bound.op, x[i]));
+      if (error > worst) {
+        worst = error;
+        at = x[i];
+        got = y[i];
+      }
+    }
+    if (std::getenv("XC_VERBOSE"))
+      std::printf("%-10s %-10s f%zu: %.2f ULP at %.9g (bound %g)\n", target.c_str(),
+                  op_info(bound.op).name, sizeof(T) * 8, worst, static_cast<double>(at), limit);
+    INFO(target << " " << op_info(bound.op).name << "(" << at << ") = " << got);
+    CHECK(worst <= limit);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("codegen/math: f32 functions keep their bounds") {
+  for (const std::string& target : test::runnable_targets()) check_bounds<float>(target);
+}
+
+TEST_CASE("codegen/math: f64 functions keep their bounds") {
+  for (const std::string& target : test::runnable_targets()) check_bounds<double>(target);
+}
+
+TEST_CASE("codegen/math: pow keeps its bound and the special cases of C") {
+  const std::vector<double> edges = {0.0,      -0.0,      1,    -1,   2,     -2,    3,
+                                     -3,       0.5,       -0.5, 1e30, -1e30, 1e-30, 7,
+                                     INFINITY, -INFINITY, NAN,  2.5,  -2.5};
+  std::vector<float> x, z;
+  for (const double a : edges)
+    for (const double e : edges) {
+      x.push_back(static_cast<float>(a));
+      z.push_back(static_cast<float>(e));
+    }
+  std::mt19937_64 random(3);
+  std::lognormal_distribution<double> base(0, 3);
+  std::normal_distribution<double> power(0, 8);
+  for (int i = 0; i < 50000; ++i) {
+    x.push_back(static_cast<float>(base(random) * (i % 10 == 0 ? -1 : 1)));
+    z.push_back(static_cast<float>(i % 10 == 0 ? std::round(power(random)) : power(random)));
+  }
+  const std::vector<double> wide_x(x.begin(), x.end()), wide_z(z.begin(), z.end());
+  for (const std::string& target : test::runnable_targets()) {
+    const std::vector<float> y = apply<float>(Op::kPow, x, z, target);
+    const std::vector<double> wide_y = apply<double>(Op::kPow, wide_x, wide_z, target);
+    double worst = 0, wide_worst = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const long double want =
+          std::pow(static_cast<long double>(x[i]), static_cast<long double>(z[i]));
+      const double error = ulps(y[i], want), wide_error = ulps(wide_y[i], want);
+      if (error > 1) MESSAGE(target << " pow(" << x[i] << ", " << z[i] << ") = " << y[i]);
+      worst = std::max(worst, error);
+      wide_worst = std::max(wide_worst, wide_error);
+    }
+    if (std::getenv("XC_VERBOSE"))
+      std::printf("%-10s pow: f32 %.2f, f64 %.2f ULP\n", target.c_str(), worst, wide_worst);
+    const MathBound& bound = math_bounds().back();
+    REQUIRE(bound.op == Op::kPow);
+    CHECK(worst <= bound.f32_ulp);
+    CHECK(wide_worst <= bound.f64_ulp);
+  }
+}
