@@ -225,6 +225,8 @@ class Tensor {
     out.handle_.reset(handle);
     return out;
   }
+  /// Gives the reference away: the caller releases it.
+  xc_tensor* release() { return handle_.release(); }
   /// Another owner of the same tensor.
   Tensor share() const { return adopt(xc_tensor_retain(handle())); }
 

@@ -1,0 +1,60 @@
+// NumPy arrays to tensor views and back, without copies.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <array>
+#include <vector>
+
+#include <xc/xc.hpp>
+
+namespace xc_python {
+
+namespace nb = nanobind;
+
+/// Loads NumPy's C interface; once, at import. Throws nb::python_error.
+void import_numpy();
+
+/// The inputs of one run: views, and what keeps their memory alive until the run is over.
+class Inputs {
+ public:
+  explicit Inputs(size_t count);
+  /// Fills view `index` from an array, DLPack object, scalar, nested list or None. `wanted` is the port's
+  /// dtype (0 = any), `name` its name for messages. With `in_place`, whatever needs a copy is refused.
+  void set(size_t index, nb::handle value, xc_dtype wanted, const char* name, bool in_place = false);
+  const xc_tensor_view* views() const { return views_; }
+  uint32_t count() const { return static_cast<uint32_t>(count_); }
+  /// Moves the references out, for a prepared call.
+  std::vector<nb::object> release_owners();
+
+  static constexpr size_t kInline = 16;
+  static constexpr size_t kMaxRank = 16;
+
+ private:
+  void set_array(size_t index, nb::handle array, xc_dtype wanted, const char* name, bool in_place);
+  void set_strings(size_t index, nb::handle array);
+  void set_dlpack(size_t index, nb::handle value, const char* name);
+  void keep(size_t index, nb::object owner) { owners_[index] = std::move(owner); }
+  int64_t* room(size_t index) { return &strides_[index * kMaxRank]; }
+
+  size_t count_;
+  std::array<xc_tensor_view, kInline> inline_views_;
+  std::array<int64_t, kInline * kMaxRank> inline_strides_;
+  std::array<nb::object, kInline> inline_owners_;
+  std::vector<xc_tensor_view> heap_views_;
+  std::vector<int64_t> heap_strides_;
+  std::vector<nb::object> heap_owners_;
+  std::vector<xcrt::Tensor> tensors_;   ///< strings
+  std::vector<int64_t> copied_dims_;    ///< reserved up front: pointers into it stay
+  xc_tensor_view* views_;
+  int64_t* strides_;
+  nb::object* owners_;
+};
+
+/// A NumPy array over the tensor's memory, which it keeps alive; strings become an object array.
+nb::object to_numpy(xcrt::Tensor tensor);
+
+/// The NumPy dtype; None where NumPy and ml_dtypes have none.
+nb::object numpy_dtype(xc_dtype dtype);
+
+}  // namespace xc_python

@@ -1,0 +1,87 @@
+// The extension module xc._core: types and functions; what they do is in session.h and arrays.h.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+
+#include "session.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using xc_python::Call;
+using xc_python::Port;
+using xc_python::Session;
+
+namespace {
+
+PyObject* error_type = nullptr;  // xc.Error; lives as long as the interpreter
+
+/// xcrt::Error -> xc.Error with status, where and advice.
+void translate(const std::exception_ptr& pointer, void*) {
+  try {
+    std::rethrow_exception(pointer);
+  } catch (const xcrt::Error& error) {
+    PyObject* value = PyObject_CallFunction(error_type, "s", error.what());
+    if (!value) return;
+    const nb::object object = nb::steal(value);
+    object.attr("status") = error.status_name();
+    object.attr("where") = error.where();
+    object.attr("advice") = error.advice();
+    PyErr_SetObject(error_type, value);
+  }
+}
+
+nb::list options() {
+  nb::list out;
+  for (uint32_t i = 0; i < xc_config_option_count(); ++i) {
+    xc_config_option_info info{};
+    info.struct_size = sizeof info;
+    xcrt::detail::check(xc_config_option(i, &info));
+    const auto text = [](xc_string_view view) { return nb::str(view.data, view.size); };
+    nb::dict row;
+    row["name"] = text(info.name);
+    row["environment"] = text(info.environment);
+    row["choices"] = text(info.choices);
+    row["doc"] = text(info.doc);
+    out.append(row);
+  }
+  return out;
+}
+
+}  // namespace
+
+NB_MODULE(_core, module) {
+  xc_python::import_numpy();
+  error_type = PyErr_NewExceptionWithDoc("xc.Error", "A failed call: status, where, advice.",
+                                         PyExc_RuntimeError, nullptr);
+  if (!error_type) nb::raise_python_error();
+  module.attr("Error") = nb::borrow(error_type);
+  nb::register_exception_translator(&translate);
+
+  nb::class_<Port>(module, "Port", "An input or output of a model.")
+      .def_ro("name", &Port::name)
+      .def_ro("type", &Port::type)
+      .def_ro("shape", &Port::shape)
+      .def_prop_ro("dtype", [](const Port& port) { return xc_python::numpy_dtype(port.dtype); })
+      .def("__repr__", [](const Port& port) { return "Port(" + port.name + ": " + port.type + ")"; });
+
+  nb::class_<Call>(module, "Call", "A run prepared for fixed arrays.")
+      .def("run", &Call::run)
+      .def("__call__", &Call::run)
+      .def_prop_ro("outputs", &Call::outputs);
+
+  nb::class_<Session>(module, "Session", "A model made ready to run.")
+      .def(nb::init<nb::handle, int64_t, nb::handle, const nb::kwargs&>(), "model"_a, "threads"_a = 0,
+           "jit"_a = nb::none(), "options"_a)
+      .def("run", &Session::run, "inputs"_a, "timeout"_a = nb::none())
+      .def("prepare", &Session::prepare, "inputs"_a, "outputs"_a = nb::none())
+      .def("explain", &Session::explain, "shapes"_a = nb::none(), "json"_a = false)
+      .def("profile", &Session::profile)
+      .def("freeze", &Session::freeze)
+      .def("wait_idle", &Session::wait_idle, "timeout"_a = 10.0)
+      .def_prop_ro("inputs", &Session::inputs)
+      .def_prop_ro("outputs", &Session::outputs);
+
+  module.def("options", &options);
+  module.def("runtime_version", [] { return std::string(xc_runtime_version()); });
+}

@@ -1,0 +1,305 @@
+#include "session.h"
+
+#include <nanobind/stl/string.h>
+
+#include <cmath>
+
+namespace xc_python {
+namespace {
+
+std::string str_of(nb::handle value) { return nb::cast<std::string>(nb::str(value)); }
+
+[[noreturn]] void fail(xc_status status, const std::string& message) {
+  throw xcrt::Error(status, (std::string(xc_status_name(status)) + ": " + message).c_str(), {});
+}
+
+/// An option's value as text: True and False suit both 0|1 and on|off.
+std::string option_text(const std::string& name, nb::handle value) {
+  if (!PyBool_Check(value.ptr())) return str_of(value);
+  const bool on = value.ptr() == Py_True;
+  for (uint32_t i = 0; i < xc_config_option_count(); ++i) {
+    xc_config_option_info info{};
+    info.struct_size = sizeof info;
+    xcrt::detail::check(xc_config_option(i, &info));
+    if (xcrt::detail::view(info.name) == name && xcrt::detail::view(info.choices) == "on|off")
+      return on ? "on" : "off";
+  }
+  return on ? "1" : "0";
+}
+
+xcrt::Config make_config(int64_t threads, nb::handle jit, const nb::kwargs& options) {
+  xcrt::Config config;
+  config.read_environment();
+  if (threads != 0) config.set("threads", std::to_string(threads));
+  if (!jit.is_none()) config.set("jit", str_of(jit));
+  for (const auto& [key, value] : options) {
+    const std::string name = str_of(key);
+    config.set(name, option_text(name, value));
+  }
+  return config;
+}
+
+/// A path, or the bytes of a model. The GIL is released while it loads.
+xcrt::Model load(nb::handle model, const xcrt::Config& config) {
+  if (PyObject_CheckBuffer(model.ptr())) {
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(model.ptr(), &buffer, PyBUF_SIMPLE) < 0) nb::raise_python_error();
+    const std::unique_ptr<Py_buffer, decltype(&PyBuffer_Release)> release(&buffer, &PyBuffer_Release);
+    const nb::gil_scoped_release unlocked;
+    return xcrt::Model(xcrt::Engine(config),
+                       std::span(static_cast<const std::byte*>(buffer.buf), static_cast<size_t>(buffer.len)));
+  }
+  PyObject* path = PyOS_FSPath(model.ptr());
+  if (!path) nb::raise_python_error();
+  const nb::object owner = nb::steal(path);
+  PyObject* encoded = nullptr;
+  if (!PyUnicode_FSConverter(path, &encoded)) nb::raise_python_error();
+  const nb::object bytes = nb::steal(encoded);
+  const std::string file = PyBytes_AS_STRING(encoded);
+  const nb::gil_scoped_release unlocked;
+  return xcrt::Model(xcrt::Engine(config), file);
+}
+
+xcrt::Session make_session(const xcrt::Model& model) {
+  const nb::gil_scoped_release unlocked;
+  return xcrt::Session(model);
+}
+
+std::vector<Port> ports_of(const std::vector<xcrt::Port>& ports) {
+  std::vector<Port> out;
+  for (const xcrt::Port& port : ports) {
+    Port& to = out.emplace_back();
+    to.name = port.name;
+    to.type = port.type;
+    to.dtype = port.dtype;
+    to.kind = port.kind;
+    PyObject* key = PyUnicode_FromStringAndSize(port.name.data(), static_cast<Py_ssize_t>(port.name.size()));
+    if (!key) nb::raise_python_error();
+    PyUnicode_InternInPlace(&key);
+    to.key = nb::steal(key);
+    if (port.rank < 0) {
+      to.shape = nb::none();
+      continue;
+    }
+    nb::list dims;
+    for (size_t axis = 0; axis < port.dims.size(); ++axis)
+      if (port.dims[axis] >= 0) dims.append(nb::int_(port.dims[axis]));
+      else dims.append(nb::str(port.dim_texts[axis].data(), port.dim_texts[axis].size()));
+    to.shape = nb::tuple(dims);
+  }
+  return out;
+}
+
+nb::list list_of(const std::vector<Port>& ports) {
+  nb::list out;
+  for (const Port& port : ports) out.append(nb::cast(port));
+  return out;
+}
+
+nb::str str_of(xc_string_view text) { return nb::str(text.data ? text.data : "", text.size); }
+
+}  // namespace
+
+Session::Session(nb::handle model, int64_t threads, nb::handle jit, const nb::kwargs& options)
+    : model_(load(model, make_config(threads, jit, options))),
+      session_(make_session(model_)),
+      inputs_(ports_of(model_.inputs())),
+      outputs_(ports_of(model_.outputs())) {}
+
+void Session::read(nb::handle given, Inputs& inputs, bool in_place) const {
+  const auto set = [&](size_t i, PyObject* value) {
+    const Port& port = inputs_[i];
+    if (port.kind != XC_PORT_TENSOR && value && value != Py_None)
+      fail(XC_UNSUPPORTED, "input " + port.name + " is a " + port.type + ": only tensors can be passed yet");
+    inputs.set(i, value ? value : Py_None, port.dtype, port.name.c_str(), in_place);
+  };
+  if (PyDict_Check(given.ptr())) {
+    Py_ssize_t found = 0;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      PyObject* value = PyDict_GetItemWithError(given.ptr(), inputs_[i].key.ptr());
+      if (!value && PyErr_Occurred()) nb::raise_python_error();
+      found += value != nullptr;
+      set(i, value);
+    }
+    if (found == PyDict_GET_SIZE(given.ptr())) return;
+    for (const auto& [key, value] : nb::borrow<nb::dict>(given))
+      (void)model_.input_index(str_of(key));  // names the one that does not exist
+    fail(XC_INVALID_ARGUMENT, "inputs by name want str keys");
+  }
+  // A list or tuple is read in place; any other iterable, but for an array, becomes one.
+  if (PyObject_HasAttrString(given.ptr(), "__array__"))
+    fail(XC_INVALID_ARGUMENT, "inputs is a list in the model's order or a dict by name");
+  PyObject* sequence = PySequence_Fast(given.ptr(), "inputs is a list in the model's order or a dict by name");
+  if (!sequence) nb::raise_python_error();
+  const nb::object owner = nb::steal(sequence);
+  const Py_ssize_t size = PySequence_Fast_GET_SIZE(sequence);
+  if (static_cast<size_t>(size) != inputs_.size())
+    fail(XC_INVALID_ARGUMENT, "the model has " + std::to_string(inputs_.size()) + " inputs, " +
+                                  std::to_string(size) + " were given");
+  for (size_t i = 0; i < inputs_.size(); ++i) set(i, PySequence_Fast_GET_ITEM(sequence, static_cast<Py_ssize_t>(i)));
+}
+
+nb::object Session::run(nb::handle given, nb::handle timeout) {
+  Inputs inputs(inputs_.size());
+  read(given, inputs, false);
+  xc_run_options options = XC_RUN_OPTIONS_INIT;
+  if (!timeout.is_none()) {
+    const double seconds = nb::cast<double>(timeout);
+    if (!(seconds > 0)) fail(XC_INVALID_ARGUMENT, "timeout is a positive number of seconds");
+    options.timeout_ns = seconds < 9e9 ? static_cast<int64_t>(std::ceil(seconds * 1e9)) : 0;
+  }
+  const size_t count = outputs_.size();
+  std::array<xc_tensor*, Inputs::kInline> few{};
+  std::vector<xc_tensor*> many(count > few.size() ? count : 0, nullptr);
+  xc_tensor** outputs = many.empty() ? few.data() : many.data();
+  xc_error* error = nullptr;
+  xc_status status;
+  {
+    const nb::gil_scoped_release unlocked;
+    status = xc_session_run_views(session_.handle(), timeout.is_none() ? nullptr : &options, inputs.views(),
+                                  inputs.count(), outputs, static_cast<uint32_t>(count), &error);
+  }
+  if (status != XC_OK) xcrt::detail::raise(status, error);
+  std::array<xcrt::Tensor, Inputs::kInline> owned;  // released also when an array cannot be made
+  std::vector<xcrt::Tensor> owned_many(many.size());
+  xcrt::Tensor* tensors = many.empty() ? owned.data() : owned_many.data();
+  for (size_t i = 0; i < count; ++i) tensors[i] = xcrt::Tensor::adopt(outputs[i]);
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(count));
+  if (!list) nb::raise_python_error();
+  nb::object result = nb::steal(list);
+  for (size_t i = 0; i < count; ++i)
+    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), to_numpy(std::move(tensors[i])).release().ptr());
+  return result;
+}
+
+std::unique_ptr<Call> Session::prepare(nb::handle given, nb::handle given_outputs) {
+  Inputs inputs(inputs_.size());
+  read(given, inputs, true);
+  const auto wrap = [](const xc_tensor_view& view) {
+    return view.dtype ? xcrt::Tensor::wrap(view, nullptr, nullptr) : xcrt::Tensor();
+  };
+  std::vector<xcrt::Tensor> bound;
+  for (uint32_t i = 0; i < inputs.count(); ++i) bound.push_back(wrap(inputs.views()[i]));
+  std::vector<const xc_tensor*> handles;
+  for (const xcrt::Tensor& tensor : bound) handles.push_back(tensor.handle());
+
+  Inputs outputs(outputs_.size());
+  std::vector<xcrt::Tensor> bound_outputs;
+  std::vector<xc_tensor*> output_handles;
+  if (!given_outputs.is_none()) {
+    if (nb::len(given_outputs) != outputs_.size())
+      fail(XC_INVALID_ARGUMENT, "the model has " + std::to_string(outputs_.size()) + " outputs, " +
+                                    std::to_string(nb::len(given_outputs)) + " were given");
+    size_t i = 0;
+    for (nb::handle output : given_outputs) {
+      outputs.set(i, output, outputs_[i].dtype, outputs_[i].name.c_str(), true);
+      bound_outputs.push_back(wrap(outputs.views()[i]));
+      output_handles.push_back(bound_outputs.back().handle());
+      ++i;
+    }
+  }
+  xc_call* handle = nullptr;
+  {
+    const nb::gil_scoped_release unlocked;
+    xcrt::detail::call(&xc_session_prepare, session_.handle(), handles.data(),
+                       static_cast<uint32_t>(handles.size()), output_handles.empty() ? nullptr : output_handles.data(),
+                       static_cast<uint32_t>(output_handles.size()), &handle);
+  }
+  xcrt::Call call(handle);
+  nb::list arrays;
+  for (uint32_t i = 0; i < call.output_count(); ++i)
+    if (!given_outputs.is_none() && !given_outputs[i].is_none()) arrays.append(given_outputs[i]);
+    else arrays.append(to_numpy(call.output(i)));
+  std::vector<nb::object> held = inputs.release_owners();
+  for (nb::object& owner : outputs.release_owners()) held.push_back(std::move(owner));
+  return std::make_unique<Call>(std::move(call), std::move(held), std::move(arrays));
+}
+
+nb::list Call::run() {
+  xc_error* error = nullptr;
+  xc_status status;
+  {
+    const nb::gil_scoped_release unlocked;
+    status = xc_call_run(call_.handle(), &error);
+  }
+  if (status != XC_OK) xcrt::detail::raise(status, error);
+  return outputs_;
+}
+
+nb::str Session::explain(nb::handle shapes, bool json) {
+  std::vector<std::vector<int64_t>> dims(inputs_.size());
+  std::vector<xc_shape> views;
+  if (!shapes.is_none()) {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      PyObject* shape = PyObject_GetItem(shapes.ptr(), inputs_[i].key.ptr());
+      if (!shape) nb::raise_python_error();
+      for (nb::handle dim : nb::steal(shape)) dims[i].push_back(nb::cast<int64_t>(dim));
+      views.push_back({dims[i].data(), static_cast<uint32_t>(dims[i].size()), 0});
+    }
+  }
+  const std::string text = session_.explain(json, views);
+  return nb::str(text.data(), text.size());
+}
+
+nb::dict Session::profile() {
+  const xcrt::Profile profile = session_.profile();
+  const xc_counters counters = profile.counters();
+  nb::dict out;
+  out["runs"] = counters.runs;
+  out["signatures"] = counters.signatures;
+  out["compiled_regions"] = counters.compiled_regions;
+  out["swapped"] = counters.swapped;
+  out["rolled_back"] = counters.rolled_back;
+  out["rejected"] = counters.rejected;
+  out["code_bytes"] = counters.code_bytes;
+  out["bound_bytes"] = counters.bound_bytes;
+  out["compile_ms"] = counters.compile_ms;
+  out["net_saved_ms"] = counters.net_saved_ms;
+  nb::list regions, events;
+  for (const xc_region& region : profile.regions()) {
+    nb::dict row;
+    row["name"] = str_of(region.name);
+    row["state"] = str_of(region.state);
+    row["reason"] = str_of(region.reason);
+    row["uses"] = region.uses;
+    row["base_us"] = region.base_us;
+    row["fused_us"] = region.fused_us;
+    row["predicted_us"] = region.predicted_us;
+    row["compile_ms"] = region.compile_ms;
+    row["code_bytes"] = region.code_bytes;
+    regions.append(row);
+  }
+  for (const xc_event& event : profile.events()) {
+    nb::dict row;
+    row["kind"] = str_of(event.kind_name);
+    row["time_ns"] = event.time_ns;
+    row["subject"] = str_of(event.subject);
+    row["detail"] = str_of(event.detail);
+    row["compile_ms"] = event.compile_ms;
+    row["base_us"] = event.base_us;
+    row["fused_us"] = event.fused_us;
+    row["predicted_us"] = event.predicted_us;
+    row["code_bytes"] = event.code_bytes;
+    row["run"] = event.run;
+    events.append(row);
+  }
+  out["regions"] = regions;
+  out["events"] = events;
+  return out;
+}
+
+void Session::freeze() {
+  const nb::gil_scoped_release unlocked;
+  session_.freeze();
+}
+
+bool Session::wait_idle(double seconds) {
+  if (!(seconds >= 0)) fail(XC_INVALID_ARGUMENT, "timeout is a number of seconds");
+  const nb::gil_scoped_release unlocked;
+  return session_.wait_idle(std::chrono::milliseconds(static_cast<int64_t>(std::min(seconds, 1e9) * 1000)));
+}
+
+nb::list Session::inputs() const { return list_of(inputs_); }
+nb::list Session::outputs() const { return list_of(outputs_); }
+
+}  // namespace xc_python

@@ -1,0 +1,62 @@
+// The classes behind xc.Session and xc.Call.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <xc/xc.hpp>
+
+#include "arrays.h"
+
+namespace xc_python {
+
+/// xc.Port.
+struct Port {
+  std::string name, type;
+  xc_dtype dtype = XC_DTYPE_UNDEFINED;
+  int32_t kind = XC_PORT_TENSOR;
+  nb::object key;    ///< the name, interned: dict look-ups compare pointers first
+  nb::object shape;  ///< tuple of int or str, or None
+};
+
+class Session;
+
+/// xc.Call: keeps its session and the bound arrays.
+class Call {
+ public:
+  Call(xcrt::Call call, std::vector<nb::object> held, nb::list outputs)
+      : held_(std::move(held)), outputs_(std::move(outputs)), call_(std::move(call)) {}
+  nb::list run();
+  nb::list outputs() const { return outputs_; }
+
+ private:
+  std::vector<nb::object> held_;
+  nb::list outputs_;
+  xcrt::Call call_;  // goes first
+};
+
+class Session {
+ public:
+  Session(nb::handle model, int64_t threads, nb::handle jit, const nb::kwargs& options);
+
+  nb::object run(nb::handle inputs, nb::handle timeout);
+  std::unique_ptr<Call> prepare(nb::handle inputs, nb::handle outputs);
+  nb::str explain(nb::handle shapes, bool json);
+  nb::dict profile();
+  void freeze();
+  bool wait_idle(double seconds);
+  nb::list inputs() const;
+  nb::list outputs() const;
+
+ private:
+  void read(nb::handle given, Inputs& inputs, bool in_place) const;
+
+  xcrt::Model model_;
+  xcrt::Session session_;
+  std::vector<Port> inputs_, outputs_;
+};
+
+}  // namespace xc_python

@@ -1,0 +1,78 @@
+"""Types of the extension module; see xc/__init__.py."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+class Error(RuntimeError):
+    """A failed call. The text is one line: status, place, message."""
+
+    status: str
+    """"INVALID_ARGUMENT", "NOT_FOUND", ..."""
+    where: str
+    """The node, input or position; empty when there is none."""
+    advice: str
+    """What to do about it."""
+
+class Port:
+    """An input or output of a model."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> str:
+        """"f32[n, 784]"."""
+    @property
+    def dtype(self) -> np.dtype | None:
+        """None for sequences and optionals, and for ml_dtypes types where that package is absent."""
+    @property
+    def shape(self) -> tuple[int | str, ...] | None:
+        """Symbolic dims as text; None where the rank is not known."""
+
+class Session:
+    """A model made ready to run. Safe to use from any number of threads at once."""
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | bytes | bytearray | memoryview,
+        threads: int = 0,
+        jit: str | None = None,
+        **options: str | int | bool,
+    ) -> None: ...
+    def run(self, inputs: Sequence[Any] | Mapping[str, Any], timeout: float | None = None) -> list[Any]:
+        """Runs once: inputs in the model's order or by name, outputs in the model's order.
+
+        NumPy arrays (any strides) and DLPack objects on the CPU are used in place. Texts are object or str
+        arrays; None stands for an absent optional input. `timeout` is in seconds."""
+    def prepare(
+        self, inputs: Sequence[Any] | Mapping[str, Any], outputs: Sequence[np.ndarray] | None = None
+    ) -> Call:
+        """Binds C-contiguous arrays for repeated runs that look nothing up; the arrays may be refilled."""
+    def explain(self, shapes: Mapping[str, Sequence[int]] | None = None, json: bool = False) -> str:
+        """The current plan: per step the kernel and those refused, fused regions with cost and state."""
+    def profile(self) -> dict[str, Any]:
+        """Counters, regions and events so far."""
+    def freeze(self) -> None:
+        """Ends adaptation: current code stays."""
+    def wait_idle(self, timeout: float = 10.0) -> bool:
+        """Waits until nothing is compiling or on trial; trials advance only while the session runs."""
+    @property
+    def inputs(self) -> list[Port]: ...
+    @property
+    def outputs(self) -> list[Port]: ...
+
+class Call:
+    """A run prepared for fixed arrays. One thread at a time."""
+
+    def run(self) -> list[np.ndarray]:
+        """Reads the bound inputs, writes the bound outputs, returns them (the same arrays every time)."""
+    def __call__(self) -> list[np.ndarray]: ...
+    @property
+    def outputs(self) -> list[np.ndarray]: ...
+
+def options() -> list[dict[str, str]]:
+    """All settings: name, environment variable, legal values, what they do."""
+
+def runtime_version() -> str: ...
