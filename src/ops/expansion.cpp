@@ -26,6 +26,10 @@ ValueId Expansion::scalar(double value) {
   return patch_.add_constant(node_.name + "_constant", std::move(tensor));
 }
 
+ValueId Expansion::integer(int64_t value) {
+  return patch_.add_constant(node_.name + "_integer", Tensor::scalar(value));
+}
+
 ValueId Expansion::ints(std::vector<int64_t> values) {
   return patch_.add_constant(node_.name + "_ints", Tensor::of(values));
 }

@@ -28,6 +28,8 @@ class Expansion {
   ValueId reduce(std::string_view op, ValueId data, std::vector<int64_t> axes);
   /// A rank-0 constant of the working type.
   ValueId scalar(double value);
+  /// An integer constant of rank 0; of rank 1.
+  ValueId integer(int64_t value);
   ValueId ints(std::vector<int64_t> values);
 
   /// The type to compute in: f32 for f16 and bf16, else the type of input 0.
