@@ -15,6 +15,8 @@ const Backend& cpu_backend() {
       cpu::add_elementwise(list);
       cpu::add_copy_ops(list);
       cpu::add_gather(list);
+      cpu::add_reduce(list);
+      cpu::add_row_norms(list);
       cpu::add_reference(list);
       return list;
     }();

@@ -16,6 +16,8 @@ void add_onednn_matmul(Rows& rows);
 void add_elementwise(Rows& rows);
 void add_copy_ops(Rows& rows);
 void add_gather(Rows& rows);
+void add_reduce(Rows& rows);
+void add_row_norms(Rows& rows);
 
 // The op's reference.
 void add_reference(Rows& rows);

@@ -26,6 +26,7 @@
 #pragma GCC diagnostic ignored "-Wignored-attributes"
 // gcc 12 sees the undefined pass-through operand of AVX-512 intrinsics as uninitialised.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 
 #define XC_INLINE inline __attribute__((always_inline))
 

@@ -1,0 +1,327 @@
+// Reductions over any axes: "xc.reduce". Rows along a dense reduced axis follow the canonical lanes
+// (vector/rows_fn.h); a dense kept axis is reduced column by column, in order.
+
+#include <algorithm>
+#include <cmath>
+
+#include "backends/cpu/bound_views.h"
+#include "backends/cpu/control_inputs.h"
+#include "backends/cpu/copy.h"
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/vector/elementwise_fn.h"
+#include "backends/cpu/vector/rows_fn.h"
+#include "ops/support.h"
+
+namespace xc::cpu {
+namespace {
+
+enum class Post : uint8_t { kNone, kMean, kRoot, kLog };
+struct Row {
+  std::string_view op;
+  Fold fold;
+  Post post;
+};
+constexpr Row kRows[] = {
+    {"ReduceSum", Fold::kSum, Post::kNone},   {"ReduceMean", Fold::kSum, Post::kMean},
+    {"ReduceProd", Fold::kProd, Post::kNone}, {"ReduceMax", Fold::kMax, Post::kNone},
+    {"ReduceMin", Fold::kMin, Post::kNone},   {"ReduceL1", Fold::kSumAbs, Post::kNone},
+    {"ReduceL2", Fold::kSumSquares, Post::kRoot},
+    {"ReduceSumSquare", Fold::kSumSquares, Post::kNone},
+    {"ReduceLogSum", Fold::kSum, Post::kLog},
+};
+const Row& row_of(const OpDef& op) {
+  for (const Row& row : kRows)
+    if (row.op == op.name) return row;
+  fail(Status::kInternal, "xc.reduce has no row for {}", op.name);
+}
+
+constexpr int64_t kChunk = 1024;       ///< elements staged at a time
+constexpr int64_t kTaskElements = 64 << 10;
+constexpr size_t kMaxAxes = 16;
+
+/// The reduction as loops: kept axes outside, reduced axes inside, the innermost one dense or staged.
+struct Loops {
+  bool columns = false;                  ///< the dense axis is kept
+  Dims kept_dims, kept_x, kept_y;        ///< outer axes; without the dense one when columns
+  Dims fold_dims, fold_x;                ///< reduced axes but the inner one
+  int64_t inner = 1, inner_x = 1;        ///< reduced axis (rows) or kept axis (columns)
+  int64_t inner_y = 1;                   ///< columns: stride of the result
+  int64_t rows = 1, row_x = 0;           ///< columns: the innermost reduced axis
+  int64_t count = 1;                     ///< elements per result
+  int64_t results = 1;                   ///< product of kept_dims
+};
+
+Loops plan(const OperandView& x, const std::vector<bool>& reduced, Dims result_strides) {
+  struct Axis {
+    int64_t dim, x, y;
+    bool reduced;
+  };
+  std::vector<Axis> axes;
+  Loops out;
+  for (size_t i = 0; i < x.dims.size(); ++i) {
+    if (reduced[i]) out.count = checked_mul(out.count, x.dims[i]);
+    if (x.dims[i] != 1) axes.push_back({x.dims[i], x.strides[i], result_strides[i], reduced[i]});
+  }
+  std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) {
+    return std::abs(a.x) > std::abs(b.x);
+  });
+  // Neighbours of one kind that are one axis in memory.
+  std::vector<Axis> merged;
+  for (const Axis& a : axes) {
+    if (!merged.empty() && merged.back().reduced == a.reduced && merged.back().x == a.x * a.dim &&
+        (a.reduced || merged.back().y == a.y * a.dim)) {
+      merged.back() = {merged.back().dim * a.dim, a.x, a.y, a.reduced};
+    } else {
+      merged.push_back(a);
+    }
+  }
+  size_t inner = merged.size();
+  if (!merged.empty() && !merged.back().reduced && merged.back().x == 1 &&
+      std::any_of(merged.begin(), merged.end(), [](const Axis& a) { return a.reduced; })) {
+    out.columns = true;
+    inner = merged.size() - 1;
+    out.inner = merged[inner].dim;
+    out.inner_y = merged[inner].y;
+  } else {
+    // The reduced axis of least stride is the inner one.
+    for (size_t i = 0; i < merged.size(); ++i)
+      if (merged[i].reduced) inner = i;
+    if (inner < merged.size()) {
+      out.inner = merged[inner].dim;
+      out.inner_x = merged[inner].x;
+    }
+  }
+  for (size_t i = 0; i < merged.size(); ++i) {
+    if (i == inner) continue;
+    if (merged[i].reduced) {
+      out.fold_dims.push_back(merged[i].dim);
+      out.fold_x.push_back(merged[i].x);
+    } else {
+      out.kept_dims.push_back(merged[i].dim);
+      out.kept_x.push_back(merged[i].x);
+      out.kept_y.push_back(merged[i].y);
+    }
+  }
+  if (out.columns && !out.fold_dims.empty()) {
+    out.rows = out.fold_dims.back();
+    out.row_x = out.fold_x.back();
+    out.fold_dims.pop_back();
+    out.fold_x.pop_back();
+  }
+  out.results = element_count(out.kept_dims);
+  return out;
+}
+
+int64_t offset_at(int64_t flat, const Dims& dims, const Dims& strides) {
+  int64_t out = 0;
+  for (size_t axis = dims.size(); axis-- > 0;) {
+    out += flat % dims[axis] * strides[axis];
+    flat /= dims[axis];
+  }
+  return out;
+}
+
+class ReduceBound final : public BoundKernel {
+ public:
+  ReduceBound(const StepSpec& spec, const BindContext& context)
+      : spec_(spec), views_(spec, context), row_(row_of(*spec.op)) {
+    const DType type = views_.inputs[0].dtype;
+    compute_ = type == DType::kF16 || type == DType::kBF16 ? DType::kF32 : type;
+    bytes_ = element_size(compute_);
+    stored_bytes_ = element_size(type);
+    const Isa isa = cpu_info().isa;
+    fns_ = fold_fns(row_.fold, compute_, isa);
+    if (compute_ != type) {
+      widen_ = cast_fn(type, compute_, isa);
+      narrow_ = cast_fn(compute_, type, isa);
+    }
+    dynamic_ = !ControlInputs::constant(spec, 1);
+    if (!dynamic_) {
+      loops_ = make(nullptr);
+      // Columns: the dense axis is split too.
+      blocks_ = loops_.columns ? ceil_div(loops_.inner, kChunk) : 1;
+      const int64_t units = loops_.results * blocks_;
+      tasks = std::clamp<int64_t>(views_.inputs[0].count() / kTaskElements, 1,
+                                  std::max<int64_t>(1, units));
+    }
+    // Partials or accumulators, then a staged chunk in memory type and one in compute type.
+    scratch_bytes = 3 * kChunk * 8 + kPartials * 8;
+    held_bytes += views_.bytes() + 512;
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    if (dynamic_) {
+      const Loops loops = make(args.buffers);
+      const int64_t blocks = loops.columns ? ceil_div(loops.inner, kChunk) : 1;
+      run_units(loops, blocks, args, 0, loops.results * blocks);
+    } else {
+      const int64_t units = loops_.results * blocks_;
+      run_units(loops_, blocks_, args, units * begin / tasks, units * end / tasks);
+    }
+  }
+
+ private:
+  Loops make(void* const* buffers) const {
+    const OperandView &x = views_.inputs[0], &y = views_.outputs[0];
+    const ControlInputs control(spec_, views_, buffers);
+    const std::vector<int64_t> axes = control.has(1) ? control.ints(1) : std::vector<int64_t>{};
+    const bool none = axes.empty() && spec_.attrs().get_int("noop_with_empty_axes", 0) != 0;
+    std::vector<bool> reduced(x.dims.size(), axes.empty() && !none);
+    for (size_t axis : normalise_axes(axes, x.dims.size())) reduced[axis] = true;
+    const bool keep = spec_.attrs().get_int("keepdims", 1) != 0;
+    Dims strides(x.dims.size(), 0);
+    size_t k = 0;
+    for (size_t i = 0; i < x.dims.size(); ++i) {
+      if (reduced[i] && !keep) continue;
+      if (k >= y.dims.size() || y.dims[k] != (reduced[i] ? 1 : x.dims[i]))
+        fail(Status::kRange, "the axes do not fit the result {}", to_text(y.dims));
+      if (!reduced[i]) strides[i] = y.strides[k];
+      ++k;
+    }
+    return plan(x, reduced, std::move(strides));
+  }
+
+  void run_units(const Loops& loops, int64_t blocks, const StepArgs& args, int64_t first,
+                 int64_t last) const {
+    const auto* x = static_cast<const std::byte*>(args.buffers[0]);
+    auto* y = static_cast<std::byte*>(args.buffers[spec_.inputs.size()]);
+    auto* acc = static_cast<std::byte*>(args.scratch);
+    auto* stage = acc + kChunk * 8 + kPartials * 8;
+    const int64_t folds = element_count(loops.fold_dims);
+    for (int64_t unit = first; unit < last; ++unit) {
+      const int64_t result = unit / blocks, block = unit % blocks;
+      const std::byte* from = x + offset_at(result, loops.kept_dims, loops.kept_x) * stored_bytes_;
+      std::byte* to = y + offset_at(result, loops.kept_dims, loops.kept_y) * stored_bytes_;
+      if (loops.columns) {
+        const int64_t i0 = block * kChunk, n = std::min(kChunk, loops.inner - i0);
+        fns_.start(acc, n);
+        for (int64_t f = 0; f < folds; ++f) {
+          const std::byte* at =
+              from + (offset_at(f, loops.fold_dims, loops.fold_x) + i0) * stored_bytes_;
+          if (!widen_) {
+            fns_.columns(at, loops.rows, loops.row_x, n, acc);
+            continue;
+          }
+          for (int64_t r = 0; r < loops.rows; ++r) {
+            widen_({{at + r * loops.row_x * stored_bytes_}, {1}, stage, n, nullptr});
+            fns_.columns(stage, 1, 0, n, acc);
+          }
+        }
+        for (int64_t i = 0; i < n; ++i)
+          finish(loops.count, acc + i * bytes_, to + (i0 + i) * loops.inner_y * stored_bytes_, true);
+        continue;
+      }
+      fns_.start(acc, kPartials);
+      if (loops.inner_x == 1 && !widen_ && loops.fold_dims.size() == 1) {
+        fns_.rows(from, loops.fold_dims[0], loops.fold_x[0], loops.inner, acc);
+      } else {
+        for (int64_t f = 0; f < folds; ++f)
+          fold_row(loops, from + offset_at(f, loops.fold_dims, loops.fold_x) * stored_bytes_, acc,
+                   stage);
+      }
+      alignas(8) std::byte value[8];
+      fns_.finish(acc, value);
+      finish(loops.count, value, to, false);
+    }
+  }
+
+  /// One row of the inner axis, staged where it is not dense in the compute type. Chunks are
+  /// multiples of 64, so every element meets the same partial.
+  void fold_row(const Loops& loops, const std::byte* from, std::byte* acc, std::byte* stage) const {
+    if (loops.inner_x == 1 && !widen_) return fns_.rows(from, 1, 0, loops.inner, acc);
+    std::byte* wide = stage + kChunk * 8;
+    for (int64_t t = 0; t < loops.inner; t += kChunk) {
+      const int64_t n = std::min(kChunk, loops.inner - t);
+      const std::byte* source = from + t * loops.inner_x * stored_bytes_;
+      if (loops.inner_x != 1) {
+        const Dims dims{n}, strides{loops.inner_x}, dense{1};
+        CopyPlan(dims, strides, dense, stored_bytes_).run(source, stage);
+        source = stage;
+      }
+      if (widen_) {
+        widen_({{source}, {1}, wide, n, nullptr});
+        source = wide;
+      }
+      fns_.rows(source, 1, 0, n, acc);
+    }
+  }
+
+  /// Post function and store. Columns start from the identity, which differs from the initial value
+  /// for sums of nothing but negative zeros only.
+  void finish(int64_t count, const std::byte* value, std::byte* to, bool column) const {
+    alignas(8) std::byte result[8];
+    const auto apply = [&](auto zero) {
+      using T = decltype(zero);
+      T v;
+      std::memcpy(&v, value, sizeof(T));
+      if (column && row_.fold != Fold::kProd && row_.fold != Fold::kMax && row_.fold != Fold::kMin)
+        v = static_cast<T>(T{0} + v);
+      switch (row_.post) {
+        case Post::kNone: break;
+        case Post::kMean:
+          if constexpr (std::is_integral_v<T>) v = count == 0 ? T{0} : static_cast<T>(v / static_cast<T>(count));
+          else v = v / static_cast<T>(count);
+          break;
+        case Post::kRoot:
+          if constexpr (std::is_floating_point_v<T>) v = std::sqrt(v);
+          else store_double(&v, compute_, 0, std::sqrt(static_cast<double>(v)));
+          break;
+        case Post::kLog:
+          if constexpr (std::is_floating_point_v<T>) v = std::log(v);
+          else store_double(&v, compute_, 0, std::log(static_cast<double>(v)));
+          break;
+      }
+      std::memcpy(result, &v, sizeof(T));
+    };
+    switch (compute_) {
+      case DType::kF32: apply(float{}); break;
+      case DType::kF64: apply(double{}); break;
+      case DType::kI32: apply(int32_t{}); break;
+      default: apply(int64_t{}); break;
+    }
+    if (narrow_) narrow_({{result}, {0}, to, 1, nullptr});
+    else std::memcpy(to, result, static_cast<size_t>(bytes_));
+  }
+
+  StepSpec spec_;
+  OperandViews views_;
+  Row row_;
+  DType compute_ = DType::kF32;
+  int64_t bytes_ = 4, stored_bytes_ = 4;
+  FoldFns fns_{};
+  ElementwiseFn widen_ = nullptr, narrow_ = nullptr;
+  bool dynamic_ = false;
+  Loops loops_;
+  int64_t blocks_ = 1;
+};
+
+Verdict supports(const StepSpec& spec) {
+  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
+  const DType type = spec.inputs[0].dtype;
+  const DType compute = type == DType::kF16 || type == DType::kBF16 ? DType::kF32 : type;
+  if (!fold_fns(row_of(*spec.op).fold, compute, cpu_info().isa).rows)
+    return Verdict::no(fmt::format("no inner loop for elements of type {}", name(type)));
+  if (spec.inputs[0].dims.size() > kMaxAxes) return Verdict::no("too many axes");
+  return Verdict::ok();
+}
+
+class ReduceKernel final : public Kernel {
+ public:
+  explicit ReduceKernel(const StepSpec& spec) : spec_(spec) {}
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+    return std::make_shared<ReduceBound>(spec_, context);
+  }
+
+ private:
+  StepSpec spec_;
+};
+
+std::unique_ptr<Kernel> create(const StepSpec& spec) { return std::make_unique<ReduceKernel>(spec); }
+
+}  // namespace
+
+void add_reduce(Rows& rows) {
+  for (const Row& row : kRows) rows.push_back({"xc.reduce", row.op, supports, create});
+}
+
+}  // namespace xc::cpu

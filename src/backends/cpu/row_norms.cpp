@@ -1,0 +1,259 @@
+// Softmax, LogSoftmax, LayerNormalization, RMSNormalization, InstanceNormalization and
+// GroupNormalization over f32 rows: "xc.rows". A row that is not dense is staged.
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cpu/bound_views.h"
+#include "backends/cpu/copy.h"
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/vector/rows_fn.h"
+#include "ops/support.h"
+
+namespace xc::cpu {
+namespace {
+
+constexpr double kDefaultEpsilon = 1e-5;
+constexpr int64_t kTaskElements = 16 << 10;
+
+enum class Kind : uint8_t { kSoftmax, kLogSoftmax, kLayerNorm, kRmsNorm, kInstanceNorm, kGroupNorm };
+struct Row {
+  std::string_view op;
+  Kind kind;
+};
+constexpr Row kRows[] = {
+    {"Softmax", Kind::kSoftmax}, {"LogSoftmax", Kind::kLogSoftmax},
+    {"LayerNormalization", Kind::kLayerNorm}, {"RMSNormalization", Kind::kRmsNorm},
+    {"InstanceNormalization", Kind::kInstanceNorm}, {"GroupNormalization", Kind::kGroupNorm},
+};
+Kind kind_of(const OpDef& op) {
+  for (const Row& row : kRows)
+    if (row.op == op.name) return row.kind;
+  fail(Status::kInternal, "xc.rows has no row for {}", op.name);
+}
+bool is_softmax(Kind kind) { return kind == Kind::kSoftmax || kind == Kind::kLogSoftmax; }
+
+class RowsBound final : public BoundKernel {
+ public:
+  RowsBound(const StepSpec& spec, const BindContext& context)
+      : views_(spec, context), kind_(kind_of(*spec.op)), fns_(row_fns(cpu_info().isa)) {
+    const OperandView &x = views_.inputs[0], &y = views_.outputs[0];
+    const size_t rank = x.dims.size();
+    epsilon_ = static_cast<float>(spec.attrs().get_float("epsilon", kDefaultEpsilon));
+    // Axes of a row: [first, last).
+    size_t first = rank, last = rank;
+    if (is_softmax(kind_)) {
+      first = normalise_axis(spec.attrs().get_int("axis", -1), rank);
+      last = first + 1;
+    } else if (kind_ == Kind::kInstanceNorm) {
+      first = 2;
+    } else if (kind_ != Kind::kGroupNorm) {
+      first = normalise_axis(spec.attrs().get_int("axis", -1), rank);
+    }
+    Dims dims = x.dims, xs = x.strides, ys = y.strides;
+    if (kind_ == Kind::kGroupNorm) {
+      // [n, groups, channels of a group, ...]: a row is a group.
+      const int64_t groups = spec.attrs().get_int("num_groups", 1);
+      if (groups < 1 || dims[1] % groups != 0)
+        fail(Status::kInvalidModel, "{} channels do not divide into {} groups", dims[1], groups);
+      group_ = dims[1] / groups;
+      for (Dims* s : {&xs, &ys}) s->insert(s->begin() + 1, (*s)[1] * group_);
+      dims[1] = group_;
+      dims.insert(dims.begin() + 1, groups);
+      first = 2;
+      last = rank + 1;
+    }
+    const auto row_dims = std::span(dims).subspan(first, last - first);
+    n_ = element_count(row_dims);
+    const auto row_x = std::span(xs).subspan(first, last - first);
+    const auto row_y = std::span(ys).subspan(first, last - first);
+    const Dims dense = contiguous_strides(Dims(row_dims.begin(), row_dims.end()));
+    stage_x_ = !is_contiguous(row_dims, row_x);
+    stage_y_ = !is_contiguous(row_dims, row_y);
+    gather_ = CopyPlan(row_dims, row_x, dense, 4);
+    scatter_ = CopyPlan(row_dims, dense, row_y, 4);
+    for (size_t i = 0; i < dims.size(); ++i)
+      if (i < first || i >= last) {
+        outer_dims_.push_back(dims[i]);
+        outer_x_.push_back(xs[i]);
+        outer_y_.push_back(ys[i]);
+      }
+    rows_ = element_count(outer_dims_);
+    if (!is_softmax(kind_)) prepare_affine(first);
+    tasks = n_ == 0 ? 1 : std::clamp<int64_t>(rows_ * n_ / kTaskElements, 1, std::max<int64_t>(1, rows_));
+    stage_bytes_ = stage_x_ || stage_y_ ? align_up(n_ * 4, 64) : 0;
+    scratch_bytes = 2 * stage_bytes_ + 2 * affine_bytes_;
+    held_bytes += views_.bytes() + 512;
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    if (n_ == 0) return;
+    const size_t inputs = views_.inputs.size();
+    const auto* x = static_cast<const float*>(args.buffers[0]);
+    auto* y = static_cast<float*>(args.buffers[inputs]);
+    auto* stage = static_cast<std::byte*>(args.scratch);
+    const float *scale = nullptr, *bias = nullptr;
+    if (!is_softmax(kind_)) {
+      scale = affine(args, 1, stage + 2 * stage_bytes_);
+      if (inputs > 2) bias = affine(args, 2, stage + 2 * stage_bytes_ + affine_bytes_);
+    }
+    const int64_t first = rows_ * begin / tasks, last = rows_ * end / tasks;
+    for (int64_t row = first; row < last;) {
+      // Rows at one distance from each other go in one call.
+      int64_t block = 1;
+      int64_t x_at = 0, y_at = 0, rest = row;
+      const size_t rank = outer_dims_.size();
+      for (size_t axis = rank; axis-- > 0;) {
+        const int64_t index = rest % outer_dims_[axis];
+        if (axis + 1 == rank && !stage_x_ && !stage_y_ && !per_channel())
+          block = std::min(last - row, outer_dims_[axis] - index);
+        x_at += index * outer_x_[axis];
+        y_at += index * outer_y_[axis];
+        rest /= outer_dims_[axis];
+      }
+      NormArgs a{};
+      a.rows = block;
+      a.n = n_;
+      a.x_stride = rank ? outer_x_[rank - 1] : 0;
+      a.y_stride = rank ? outer_y_[rank - 1] : 0;
+      a.epsilon = epsilon_;
+      a.x = x + x_at;
+      a.y = y + y_at;
+      if (stage_x_) {
+        gather_.run(x + x_at, stage);
+        a.x = reinterpret_cast<const float*>(stage);
+      }
+      if (stage_y_) a.y = reinterpret_cast<float*>(stage + stage_bytes_);
+      if (!is_softmax(kind_)) {
+        set_affine(a, scale, bias, row);
+        const size_t outputs = views_.outputs.size();
+        if (outputs > 1 && views_.outputs[1].present())
+          a.mean = static_cast<float*>(args.buffers[inputs + 1]) + row;
+        if (outputs > 2 && views_.outputs[2].present())
+          a.inverse = static_cast<float*>(args.buffers[inputs + 2]) + row;
+      }
+      switch (kind_) {
+        case Kind::kSoftmax: fns_.softmax(a); break;
+        case Kind::kLogSoftmax: fns_.log_softmax(a); break;
+        case Kind::kRmsNorm: fns_.rms_norm(a); break;
+        default: fns_.layer_norm(a); break;
+      }
+      if (kind_ == Kind::kGroupNorm) scale_group(a, scale, bias, row);
+      if (stage_y_) scatter_.run(stage + stage_bytes_, y + y_at);
+      row += block;
+    }
+  }
+
+ private:
+  bool per_channel() const { return kind_ == Kind::kInstanceNorm || kind_ == Kind::kGroupNorm; }
+
+  /// How scale and bias lie over a row.
+  void prepare_affine(size_t first) {
+    const OperandView& x = views_.inputs[0];
+    for (size_t i = 1; i < std::min<size_t>(3, views_.inputs.size()); ++i) {
+      const OperandView& p = views_.inputs[i];
+      if (!p.present()) continue;
+      if (per_channel()) {
+        affine_stride_[i] = p.strides[0];
+        continue;
+      }
+      const auto over = strides_over(x.dims, p.dims, p.strides);
+      for (size_t axis = 0; axis < first; ++axis)
+        if (over[axis] != 0 && x.dims[axis] != 1)
+          fail(Status::kUnsupported, "unsupported: a scale that differs between rows");
+      const auto row_dims = std::span(x.dims).subspan(first);
+      const auto row_strides = std::span<const int64_t>(over).subspan(first);
+      const Dims dense = contiguous_strides(Dims(row_dims.begin(), row_dims.end()));
+      if (!is_contiguous(row_dims, row_strides)) {
+        affine_copy_[i] = CopyPlan(row_dims, row_strides, dense, 4);
+        affine_staged_[i] = true;
+        affine_bytes_ = align_up(n_ * 4, 64);
+      }
+    }
+  }
+  const float* affine(const StepArgs& args, size_t i, std::byte* stage) const {
+    if (i >= views_.inputs.size() || !views_.inputs[i].present()) return nullptr;
+    if (!affine_staged_[i]) return static_cast<const float*>(args.buffers[i]);
+    affine_copy_[i].run(args.buffers[i], stage);
+    return reinterpret_cast<const float*>(stage);
+  }
+  void set_affine(NormArgs& a, const float* scale, const float* bias, int64_t row) const {
+    if (kind_ == Kind::kGroupNorm) return;  // per channel, afterwards
+    if (kind_ == Kind::kInstanceNorm) {
+      const int64_t channel = row % outer_dims_.back();
+      a.scale = scale + channel * affine_stride_[1];
+      a.bias = bias + channel * affine_stride_[2];
+      a.affine_step = 0;
+      return;
+    }
+    a.scale = scale;
+    a.bias = bias;
+  }
+  void scale_group(const NormArgs& a, const float* scale, const float* bias, int64_t row) const {
+    const int64_t plane = n_ / group_, groups = outer_dims_.back();
+    for (int64_t c = 0; c < group_; ++c) {
+      const int64_t channel = row % groups * group_ + c;
+      const float s = scale[channel * affine_stride_[1]], b = bias[channel * affine_stride_[2]];
+      float* y = a.y + c * plane;
+      for (int64_t i = 0; i < plane; ++i) y[i] = y[i] * s + b;
+    }
+  }
+
+  OperandViews views_;
+  Kind kind_;
+  const RowFns& fns_;
+  float epsilon_ = 0;
+  int64_t rows_ = 1, n_ = 1, group_ = 1;
+  Dims outer_dims_, outer_x_, outer_y_;
+  bool stage_x_ = false, stage_y_ = false;
+  CopyPlan gather_, scatter_;
+  bool affine_staged_[3] = {};
+  CopyPlan affine_copy_[3];
+  int64_t affine_stride_[3] = {};
+  int64_t stage_bytes_ = 0, affine_bytes_ = 0;
+};
+
+Verdict supports(const StepSpec& spec) {
+  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
+  for (const Operand& input : spec.inputs)
+    if (input.present() && input.dtype != DType::kF32)
+      return Verdict::no(fmt::format("elements of type {}", name(input.dtype)));
+  const Kind kind = kind_of(*spec.op);
+  if (is_softmax(kind)) return Verdict::ok();
+  for (size_t k = 1; k < spec.outputs.size(); ++k)
+    if (spec.outputs[k].present() &&
+        (!spec.outputs[k].contiguous() || spec.outputs[k].dtype != DType::kF32))
+      return Verdict::no("statistics that are not dense f32");
+  if (kind == Kind::kLayerNorm || kind == Kind::kRmsNorm) {
+    // Scale and bias belong to the normalised axes.
+    const size_t rank = spec.inputs[0].dims.size();
+    const size_t row_rank = rank - normalise_axis(spec.attrs().get_int("axis", -1), rank);
+    for (size_t i = 1; i < spec.inputs.size(); ++i) {
+      const SymDims& dims = spec.inputs[i].dims;
+      for (size_t k = 0; k + row_rank < dims.size(); ++k)
+        if (!(dims[k] == Dim(1))) return Verdict::no("a scale that may differ between rows");
+    }
+  }
+  return Verdict::ok();
+}
+
+class RowsKernel final : public Kernel {
+ public:
+  explicit RowsKernel(const StepSpec& spec) : spec_(spec) {}
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+    return std::make_shared<RowsBound>(spec_, context);
+  }
+
+ private:
+  StepSpec spec_;
+};
+
+std::unique_ptr<Kernel> create(const StepSpec& spec) { return std::make_unique<RowsKernel>(spec); }
+
+}  // namespace
+
+void add_row_norms(Rows& rows) {
+  for (const Row& row : kRows) rows.push_back({"xc.rows", row.op, supports, create});
+}
+
+}  // namespace xc::cpu

@@ -1,0 +1,121 @@
+#include <doctest/doctest.h>
+
+#include "backends/cpu/vector/rows_fn.h"
+#include "backends/step_harness.h"
+
+namespace xc {
+namespace {
+
+using namespace test;
+
+TEST_CASE("backends/reduce: every reduction over axes, types, strides") {
+  Generator g(41);
+  for (const char* op : {"ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin", "ReduceL1",
+                         "ReduceL2", "ReduceSumSquare", "ReduceLogSum"}) {
+    for (DType type : {DType::kF32, DType::kF64, DType::kI32, DType::kI64, DType::kF16}) {
+      for (const Dims& dims : {Dims{5}, Dims{3, 70}, Dims{4, 3, 33}, Dims{2, 5, 3, 150}, Dims{1000, 3}, Dims{0, 3}, Dims{3000}}) {
+        std::vector<std::vector<int64_t>> lists = {{}, {0}};
+        if (dims.size() > 1) lists.push_back({-1});
+        if (dims.size() > 2) lists.push_back({0, 2});
+        if (dims.size() > 3) lists.push_back({2, 3});
+        for (const auto& axes : lists) {
+          if (type != DType::kF32 && dims.size() > 3) continue;
+          if (type != DType::kF32 && type != DType::kF64 && dims[0] == 0) continue;
+          Problem p;
+          p.op = &get_op(op);
+          const bool log = std::string_view(op) == "ReduceLogSum", prod = std::string_view(op) == "ReduceProd";
+          if ((log || prod) && (!is_float(type) || dims[0] == 3000)) continue;
+          p.attrs.set("keepdims", int64_t{axes.size() % 2 == 0});
+          p.inputs = {g.tensor(type, dims, log ? 1 : prod ? 0.97 : -4, prod ? 1.03 : 4)};
+          if (!axes.empty()) p.inputs.push_back(Tensor::of(axes));
+          const double n = static_cast<double>(element_count(dims));
+          INFO(op << " " << name(type) << to_text(dims) << " " << axes.size());
+          const bool exact = std::string_view(op).substr(0, 8) == "ReduceMa" || std::string_view(op).substr(0, 8) == "ReduceMi";
+          const Bounds bounds = exact ? Bounds{} : type == DType::kF16 ? Bounds{2e-3, 1e-2} : type == DType::kF64
+                                ? Bounds{1e-12, 1e-12} : is_float(type) ? Bounds{1e-5, 1e-6 * n} : Bounds{0, std::string_view(op) == "ReduceL2" ? 1.0 : 0.0};
+          check_row("xc.reduce", p, bounds);
+          p.constant = {false, true};
+          if (!axes.empty()) check_row("xc.reduce", p, bounds);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("backends/rows: canonical order of a sum, on every instruction set") {
+  Generator g(42);
+  for (int64_t n : {0, 1, 5, 16, 63, 64, 65, 200, 1000}) {
+    const Tensor x = g.tensor(DType::kF32, {n}, -1e3, 1e3);
+    const float* v = x.as<float>();
+    // As loop/kernel.h defines it.
+    float p[64];
+    for (float& q : p) q = -0.0f;
+    for (int64_t t = 0; t < n; ++t) p[t % 64] += v[t];
+    float q[16];
+    for (int l = 0; l < 16; ++l) q[l] = (p[l] + p[l + 16]) + (p[l + 32] + p[l + 48]);
+    for (int w = 8; w >= 1; w /= 2)
+      for (int l = 0; l < w; ++l) q[l] += q[l + w];
+    const float want = 0.0f + q[0];
+    for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+      if (isa > cpu_info().isa) continue;
+      const cpu::FoldFns fns = cpu::fold_fns(cpu::Fold::kSum, DType::kF32, isa);
+      float partials[64], got;
+      fns.start(partials, 64);
+      fns.rows(v, 1, 0, n, partials);
+      fns.finish(partials, &got);
+      CHECK(std::memcmp(&got, &want, 4) == 0);
+    }
+  }
+}
+
+TEST_CASE("backends/rows: softmax along any axis") {
+  Generator g(43);
+  for (const char* op : {"Softmax", "LogSoftmax"})
+    for (const Dims& dims : {Dims{7}, Dims{3, 100}, Dims{4, 5, 17}, Dims{2, 3, 20, 64}, Dims{3, 0}, Dims{300, 128}})
+      for (int64_t axis : {-1, 0}) {
+        Problem p;
+        p.op = &get_op(op);
+        p.attrs.set("axis", axis);
+        p.inputs = {g.tensor(DType::kF32, dims, -20, 20)};
+        INFO(op << to_text(dims) << axis);
+        check_row("xc.rows", p, {1e-5, 1e-6});
+      }
+}
+
+TEST_CASE("backends/rows: layer, RMS, instance and group normalisation") {
+  Generator g(44);
+  for (const Dims& dims : {Dims{3, 100}, Dims{4, 5, 17}, Dims{2, 3, 20, 64}, Dims{200, 768}})
+    for (int64_t axis : {-1, -2}) {
+      const size_t first = dims.size() - static_cast<size_t>(-axis);
+      const Dims tail(dims.begin() + static_cast<ptrdiff_t>(first), dims.end());
+      Problem p;
+      p.op = &get_op("LayerNormalization");
+      p.attrs.set("axis", axis);
+      p.inputs = {g.tensor(DType::kF32, dims), g.tensor(DType::kF32, tail), g.tensor(DType::kF32, tail)};
+      check_row("xc.rows", p, {1e-5, 1e-5});
+      p.inputs[2] = Tensor();
+      check_row("xc.rows", p, {1e-5, 1e-5});
+      p.outputs = 3;
+      const auto want = run_reference(node_of(p), p.inputs);
+      const auto got = run_row(find_row("xc.rows", "LayerNormalization"), p);
+      for (size_t k = 0; k < 3; ++k) CHECK(difference(got[k], want[k], {1e-5, 1e-5}).empty());
+      p.outputs = 1;
+      p.inputs[1] = g.tensor(DType::kF32, {});
+      check_row("xc.rows", p, {1e-5, 1e-5});
+      p.op = &get_op("RMSNormalization");
+      p.inputs = {g.tensor(DType::kF32, dims), g.tensor(DType::kF32, tail)};
+      check_row("xc.rows", p, {1e-5, 1e-5});
+    }
+  for (const Dims& dims : {Dims{2, 6, 50}, Dims{1, 6, 5, 7}}) {
+    Problem p;
+    p.op = &get_op("InstanceNormalization");
+    p.inputs = {g.tensor(DType::kF32, dims), g.tensor(DType::kF32, {6}), g.tensor(DType::kF32, {6})};
+    check_row("xc.rows", p, {1e-5, 1e-5});
+    p.op = &get_op("GroupNormalization");
+    p.attrs.set("num_groups", int64_t{3});
+    check_row("xc.rows", p, {1e-5, 1e-5});
+  }
+}
+
+}  // namespace
+}  // namespace xc
