@@ -74,7 +74,8 @@ bool expand_composites(Graph& graph) {
   return true;
 }
 
-FusionClass classify(const Graph& graph, const Node& node) {
+FusionClass classify(const Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
   FusionClass out;
   if (node.op->control_flow || node.op->random || node.op->view || node.outputs.empty() ||
       node.outputs[0] == kNone || !types_fit(graph, node))
@@ -98,7 +99,7 @@ FusionClass classify(const Graph& graph, const Node& node) {
   if (!node.op->expand) return out;
   // Expanded on its own: does it consist of scalars and reductions over the same trailing axes?
   Region alone;
-  alone.nodes = {static_cast<NodeId>(&node - &graph.node(0))};
+  alone.nodes = {id};
   for (ValueId v : node.inputs) {
     if (v == kNone || std::find(alone.inputs.begin(), alone.inputs.end(), v) != alone.inputs.end()) continue;
     alone.inputs.push_back(v);

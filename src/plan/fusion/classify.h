@@ -22,7 +22,7 @@ struct FusionClass {
   double weight = 1;   ///< relative cost per element of the space
 };
 
-FusionClass classify(const Graph& graph, const Node& node);
+FusionClass classify(const Graph& graph, NodeId id);
 
 /// Replaces every composite of a small graph by its expansion and infers types; false when one
 /// cannot be expanded.

@@ -52,7 +52,7 @@ class Finder {
   void place(NodeId id) {
     const Node& node = graph_.node(id);
     if (taken_.count(id)) return;
-    FusionClass cls = classify(graph_, node);
+    FusionClass cls = classify(graph_, id);
     if (cls.kind == FusionKind::kNone) return;
     const SymDims& result = *graph_.value(node.outputs[0]).type.dims;
     const bool whole = cls.kind == FusionKind::kReduction &&
@@ -275,7 +275,7 @@ RegionCost estimate(const Graph& graph, const Region& region) {
       if (v != kNone) cost.bytes_unfused = cost.bytes_unfused + bytes(v);
     for (ValueId v : node.outputs)
       if (v != kNone) cost.bytes_unfused = cost.bytes_unfused + bytes(v);
-    weight += classify(graph, node).weight;
+    weight += classify(graph, n).weight;
   }
   cost.flops = Dim(static_cast<int64_t>(weight + 0.5)) * element_count(region.space);
   cost.steps_saved = static_cast<int>(region.nodes.size()) - 1;
