@@ -15,6 +15,9 @@ std::string place(const Node& node) {
 
 /// Largest element count of an integer graph input whose elements become symbols.
 constexpr int64_t kMaxInputElements = 64;
+/// Bodies of loops are inferred until their states' types stand, nested ones again in each round. This
+/// bounds the work that nesting can multiply.
+constexpr int64_t kMaxRepeats = 16, kFreeNodes = 100'000;
 /// Ranks tried to learn the dtypes of outputs when an input's rank is not known.
 constexpr size_t kProbedRanks = 6;
 
@@ -37,6 +40,7 @@ class Driver {
   /// Notes the types that a front end declared, and the symbols in use.
   void remember(Graph& graph) {
     std::vector<Type>& declared = declared_[&graph];
+    budget_ += kMaxRepeats * static_cast<int64_t>(graph.order().size());
     for (ValueId id = 0; id < graph.value_count(); ++id) {
       declared.push_back(graph.value(id).type);
       if (!graph.value(id).type.dims) continue;
@@ -85,6 +89,7 @@ class Driver {
   }
 
   void infer_node(Graph& graph, Node& node) {
+    if (--budget_ < 0) fail(Status::kLimit, "nested loops take too many rounds of type inference");
     check_node(node);
     InferContext c;
     c.node = &node;
@@ -237,6 +242,7 @@ class Driver {
   std::unordered_set<std::string> taken_;
   std::map<std::pair<const Graph*, std::string>, std::string> element_stems_;
   int64_t next_ = 0;
+  int64_t budget_ = kFreeNodes;  ///< nodes that may still be inferred, repeats included
 };
 
 }  // namespace
