@@ -85,6 +85,11 @@ Compiled compile(std::string_view text, std::string_view target_name, bool want_
     llvm::raw_string_ostream stream(out.ir);
     module.print(stream, nullptr);
   }
+  if (target.family == Family::kNvptx) {
+    out.assembly = text_of(emit(module, *machine, llvm::CodeGenFileType::AssemblyFile));
+    if (!errors.empty()) fail(Status::kInternal, "LLVM: {}", errors);
+    return out;
+  }
   // Emission changes the module, so the text comes from a second look at the same code only on
   // demand.
   if (want_assembly)

@@ -71,21 +71,35 @@ void Emitter::frame() {
   task_begin_ = argument_field(kBegin, b_.getInt64Ty());
   task_end_ = argument_field(kEnd, b_.getInt64Ty());
 
+  place_scratch([&] { return argument_field(kScratch, ptr); });
+}
+
+// Rows of scratch, one after another, each aligned.
+void Emitter::place_scratch(const std::function<Value*()>& first) {
   Value* scratch = nullptr;
   for (const BufferDecl& decl : kernel_.buffers) {
     if (!decl.is_scratch()) continue;
-    if (!scratch) scratch = argument_field(kScratch, ptr);
+    if (!scratch) scratch = first();
     buffers_.push_back(scratch);
-    Value* size = b_.CreateMul(value(decl.scratch_elements).v,
-                               b_.getInt64(static_cast<uint64_t>(element_size(decl.type))));
-    size = b_.CreateAnd(b_.CreateAdd(size, b_.getInt64(kScratchAlignment - 1)),
-                        b_.getInt64(~static_cast<uint64_t>(kScratchAlignment - 1)));
+    Value* size = b_.CreateMul(value(decl.scratch_elements).v, integer(element_size(decl.type)));
+    size = b_.CreateAnd(b_.CreateAdd(size, integer(kScratchAlignment - 1)),
+                        integer(-kScratchAlignment));
     scratch = b_.CreateGEP(b_.getInt8Ty(), scratch, size);
   }
   cache_.clear();
 }
 
 void Emitter::fail_if(Value* condition) {
+  if (gpu()) {
+    auto* report = llvm::BasicBlock::Create(context_, "report", function_);
+    auto* on = llvm::BasicBlock::Create(context_, "go_on", function_);
+    b_.CreateCondBr(condition, report, on);
+    b_.SetInsertPoint(report);
+    b_.CreateStore(b_.getInt32(XC_KERNEL_RANGE_ERROR), status_);
+    b_.CreateBr(on);
+    b_.SetInsertPoint(on);
+    return;
+  }
   if (!range_error_) range_error_ = llvm::BasicBlock::Create(context_, "range_error");
   auto* ok = llvm::BasicBlock::Create(context_, "in_range", function_);
   b_.CreateCondBr(condition, range_error_, ok);
@@ -93,9 +107,9 @@ void Emitter::fail_if(Value* condition) {
 }
 
 void Emitter::run() {
-  frame();
+  gpu() ? gpu_frame() : frame();
   block(kernel_.body);
-  b_.CreateRet(b_.getInt32(XC_KERNEL_OK));
+  gpu() ? b_.CreateRetVoid() : b_.CreateRet(b_.getInt32(XC_KERNEL_OK));
   if (range_error_) {
     range_error_->insertInto(function_);
     b_.SetInsertPoint(range_error_);

@@ -76,17 +76,30 @@ Emitter::Address Emitter::address(uint32_t buffer, const std::vector<Index>& ind
         add(lane_step, b_.CreateMul(stride, b_.getInt64(static_cast<uint64_t>(step))));
       continue;
     }
-    Val at = value(index.checked);
+    // An index that is the same for the whole loop is checked once, in front of it.
+    const bool in_front = vector_ && vector_->nesting == 0 && !guard.v &&
+                          is_invariant(index.checked) && is_invariant(index.extent);
+    Value** known = in_front ? &vector_->pointers[&index] : nullptr;
+    if (known && *known) {
+      add(moving, *known);
+      continue;
+    }
+    const Val at = value(index.checked);
     const Val extent = value(index.extent);
     const bool vec = at.vec || extent.vec;
-    Value* position = vec ? vector(at) : at.v;
-    llvm::Type* wide = type_of(DType::kI64, vec);
-    position = b_.CreateSExt(position, wide);
-    Value* outside = b_.CreateICmpUGE(position, vec ? vector(extent) : extent.v);
-    // Lanes that are not active are not checked.
-    Value* active = both(guard.v, vector_ && vec ? vector_->mask : nullptr).v;
-    fail_if(any(both(outside, active && !vec ? any(active) : active).v));
-    Value* part = b_.CreateMul(position, vec ? vector({stride, false}) : stride);
+    const auto checked_part = [&]() -> Value* {
+      Value* position = b_.CreateSExt(vec ? vector(at) : at.v, type_of(DType::kI64, vec));
+      Value* outside = b_.CreateICmpUGE(position, vec ? vector(extent) : extent.v);
+      // Lanes that are not active are not checked.
+      Value* active =
+          in_front ? nullptr : both(guard.v, vector_ && vec ? vector_->mask : nullptr).v;
+      Value* failed = any(both(outside, active && !vec ? any(active) : active).v);
+      fail_if(failed);
+      if (gpu()) out.valid = both(out.valid, b_.CreateNot(failed)).v;
+      return b_.CreateMul(position, vec ? vector({stride, false}) : stride);
+    };
+    Value* part = in_front ? hoist(checked_part) : checked_part();
+    if (in_front) vector_->pointers[&index] = part;
     add(vec ? scattered : moving, part);
   }
   if (moving) out.base = b_.CreateGEP(element, out.base, moving);
@@ -155,8 +168,9 @@ void Emitter::store_vector(const Address& at, Value* value, Value* mask) {
 Val Emitter::load(const Node& node) {
   const DType stored = kernel_.buffers[node.id].type;
   llvm::Type* element = memory_type(stored);
-  const Val guard = node.guard ? value(node.guard) : Val{};
+  Val guard = node.guard ? value(node.guard) : Val{};
   const Address at = address(node.id, node.indices, guard);
+  guard = both(guard.v, at.valid);
   if (at.contiguous || at.offsets) {
     Val mask = both(vector_->mask, guard.v);
     if (mask.v && !mask.vec) mask.v = vector(mask);
@@ -164,8 +178,7 @@ Val Emitter::load(const Node& node) {
   }
   // One address for all lanes.
   const llvm::Align align(static_cast<uint64_t>(element_size(stored)));
-  if (!node.guard)
-    return {from_memory(stored, b_.CreateAlignedLoad(element, at.base, align)), false};
+  if (!guard.v) return {from_memory(stored, b_.CreateAlignedLoad(element, at.base, align)), false};
   Value* needed = guard.vec ? any(both(guard.v, vector_->mask).v) : guard.v;
   Value* raw = b_.CreateAlignedLoad(element, b_.CreateSelect(needed, at.base, dummy_), align);
   Value* v = from_memory(stored, raw);
@@ -177,8 +190,9 @@ Val Emitter::load(const Node& node) {
 void Emitter::store(const Store& stmt) {
   const DType stored = kernel_.buffers[stmt.buffer].type;
   const Val v = value(stmt.value);
-  const Val guard = stmt.guard ? value(stmt.guard) : Val{};
+  Val guard = stmt.guard ? value(stmt.guard) : Val{};
   const Address at = address(stmt.buffer, stmt.indices, guard);
+  guard = both(guard.v, at.valid);
   if (at.contiguous || at.offsets) {
     Val mask = both(vector_->mask, guard.v);
     if (mask.v && !mask.vec) mask.v = vector(mask);

@@ -13,9 +13,10 @@ void Emitter::declare(const DeclareAcc& stmt) {
   const AccDecl& decl = kernel_.accs[stmt.acc];
   AccState& acc = accs_[stmt.acc];
   acc = {};
-  const bool lanes = decl.order == AccOrder::kLanes;
+  // On a GPU each of a block's 64 threads holds one of the 64 partial results.
+  const bool lanes = decl.order == AccOrder::kLanes && !gpu();
   const uint64_t identity = accumulator_identity(decl.op, decl.type);
-  acc.vec = vector_ != nullptr && !lanes;
+  acc.vec = vector_ != nullptr && decl.order == AccOrder::kSequential;
   Val init;
   if (!is_arg_op(decl.op)) {
     if (stmt.init)
@@ -29,8 +30,9 @@ void Emitter::declare(const DeclareAcc& stmt) {
                      : c;
   };
   Value* start = widened(constant(decl.type, identity, false));
-  if (!lanes && init.v) start = acc.vec ? vector(init) : init.v;
-  if (lanes) acc.init = init.v;
+  const bool in_order = decl.order == AccOrder::kSequential;
+  if (in_order && init.v) start = acc.vec ? vector(init) : init.v;
+  if (!in_order) acc.init = init.v;
   acc.values.assign(lanes ? kReductionAccumulators : 1, start);
   if (is_arg_op(decl.op))
     acc.indices.assign(acc.values.size(),
@@ -74,7 +76,7 @@ Value* Emitter::replaces(AccOp op, DType type, Value* value, Value* index, Value
 void Emitter::accumulate(const Accumulate& stmt) {
   const AccDecl& decl = kernel_.accs[stmt.acc];
   AccState& acc = accs_[stmt.acc];
-  const bool lanes = decl.order == AccOrder::kLanes;
+  const bool lanes = decl.order == AccOrder::kLanes && !gpu();
   if (lanes && slot_) return accumulate_slot(stmt);
   const bool arg = is_arg_op(decl.op);
   const auto shaped = [&](const Val& v) { return lanes || acc.vec ? vector(v) : uniform(v); };
@@ -189,6 +191,7 @@ void Emitter::finish(uint32_t id) {
     if (arg) acc.result_index = {acc.indices[0], acc.vec};
     return;
   }
+  if (gpu()) return gpu_finish(decl, acc);
   struct Pair {
     Value *value, *index;
   };

@@ -64,13 +64,14 @@ void Emitter::statement(const Stmt& stmt) {
 }
 
 void Emitter::for_loop(const For& loop) {
-  if (loop.kind == LoopKind::kParallel) return serial_loop(loop, task_begin_, task_end_);
+  if (loop.kind == LoopKind::kParallel)
+    return gpu() ? gpu_task_loop(loop) : serial_loop(loop, task_begin_, task_end_);
   Value* begin = uniform(value(loop.begin));
   Value* end = uniform(value(loop.end));
   cache_.clear();
   switch (loop.kind) {
     case LoopKind::kVector:
-      return vector_loop(loop, begin, end);
+      return gpu() ? gpu_vector_loop(loop, begin, end) : vector_loop(loop, begin, end);
     case LoopKind::kUnroll:
       return unrolled_loop(loop, begin, end);
     default:
@@ -93,15 +94,12 @@ Emitter::Carried Emitter::carried_by(const Block& body) {
   return out;
 }
 
-void Emitter::counted_loop(Value* begin, Value* end, int64_t step, const Carried& carried,
-                           bool at_least_one, const std::function<void(Value*)>& body) {
+void Emitter::counted_loop(Value* begin, Value* end, Value* step, const Carried& carried,
+                           const std::function<void(Value*)>& body) {
   llvm::BasicBlock* before = b_.GetInsertBlock();
   auto* head = llvm::BasicBlock::Create(context_, "loop", function_);
   auto* exit = llvm::BasicBlock::Create(context_, "done");
-  if (at_least_one)
-    b_.CreateBr(head);
-  else
-    b_.CreateCondBr(b_.CreateICmpSLT(begin, end), head, exit);
+  b_.CreateCondBr(b_.CreateICmpSLT(begin, end), head, exit);
 
   b_.SetInsertPoint(head);
   llvm::PHINode* v = b_.CreatePHI(b_.getInt64Ty(), 2);
@@ -116,7 +114,7 @@ void Emitter::counted_loop(Value* begin, Value* end, int64_t step, const Carried
     *slot = phi;
   }
   body(v);
-  Value* next = b_.CreateAdd(v, b_.getInt64(static_cast<uint64_t>(step)), "", false, true);
+  Value* next = b_.CreateAdd(v, step, "", false, true);
   llvm::BasicBlock* latch = b_.GetInsertBlock();
   v->addIncoming(next, latch);
   for (size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(*carried[i], latch);
@@ -124,7 +122,6 @@ void Emitter::counted_loop(Value* begin, Value* end, int64_t step, const Carried
 
   exit->insertInto(function_);
   b_.SetInsertPoint(exit);
-  if (at_least_one) return;
   for (size_t i = 0; i < carried.size(); ++i) {
     auto* phi = b_.CreatePHI(initial[i]->getType(), 2);
     phi->addIncoming(initial[i], before);
@@ -135,7 +132,7 @@ void Emitter::counted_loop(Value* begin, Value* end, int64_t step, const Carried
 
 void Emitter::serial_loop(const For& loop, Value* begin, Value* end) {
   if (vector_) ++vector_->nesting;
-  counted_loop(begin, end, 1, carried_by(loop.body), false, [&](Value* v) {
+  counted_loop(begin, end, b_.getInt64(1), carried_by(loop.body), [&](Value* v) {
     vars_[loop.var.id] = v;
     block(loop.body);
   });
@@ -146,14 +143,13 @@ void Emitter::serial_loop(const For& loop, Value* begin, Value* end) {
 void Emitter::unrolled_loop(const For& loop, Value* begin, Value* end) {
   const Carried carried = carried_by(loop.body);
   Value* count = b_.CreateSub(end, begin);
-  Value* groups = b_.CreateSDiv(count, b_.getInt64(static_cast<uint64_t>(loop.factor)));
-  Value* middle =
-      b_.CreateAdd(begin, b_.CreateMul(groups, b_.getInt64(static_cast<uint64_t>(loop.factor))));
+  Value* groups = b_.CreateSDiv(count, integer(loop.factor));
+  Value* middle = b_.CreateAdd(begin, b_.CreateMul(groups, integer(loop.factor)));
   middle = b_.CreateSelect(b_.CreateICmpSGT(count, b_.getInt64(0)), middle, begin);
   if (vector_) ++vector_->nesting;
-  counted_loop(begin, middle, loop.factor, carried, false, [&](Value* v) {
+  counted_loop(begin, middle, integer(loop.factor), carried, [&](Value* v) {
     for (int copy = 0; copy < loop.factor; ++copy) {
-      vars_[loop.var.id] = b_.CreateAdd(v, b_.getInt64(static_cast<uint64_t>(copy)));
+      vars_[loop.var.id] = b_.CreateAdd(v, integer(copy));
       block(loop.body);
     }
   });
@@ -197,7 +193,7 @@ void Emitter::scalar_rest(const For& loop, Value* begin, Value* end) {
       fed.insert(feed->acc);
   });
   for (const uint32_t acc : fed) spill(accs_[acc]);
-  counted_loop(begin, end, 1, {}, false, [&](Value* v) {
+  counted_loop(begin, end, b_.getInt64(1), {}, [&](Value* v) {
     vars_[loop.var.id] = v;
     slot_ = b_.CreateSub(v, begin);
     block(loop.body);
@@ -252,16 +248,15 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
   // A reduction feeds four partial vectors in turn: a light body is written four times, a heavy one
   // once, its partials changing places with every iteration (four of them bring all home).
   const int groups = reduces ? kReductionAccumulators : 1;
-  const bool rotates = reduces && target_.masked_all && weight(loop.body) > kHeavyBody;
+  const bool rotates = reduces && target_.rotate_partials && weight(loop.body) > kHeavyBody;
   const int64_t step = int64_t{loop.factor} * groups;
   Value* count = front_builder.CreateSub(end, begin);
   Value* full =
       front_builder.CreateAnd(count, front_builder.getInt64(~static_cast<uint64_t>(step - 1)));
   Value* middle = front_builder.CreateAdd(begin, full);
-  counted_loop(begin, middle, rotates ? loop.factor : step, carried, false, [&](Value* v) {
+  counted_loop(begin, middle, integer(rotates ? loop.factor : step), carried, [&](Value* v) {
     for (int group = 0; group < (rotates ? 1 : groups); ++group) {
-      state.first = b_.CreateAdd(
-          v, b_.getInt64(static_cast<uint64_t>(group) * static_cast<uint64_t>(loop.factor)));
+      state.first = b_.CreateAdd(v, integer(int64_t{group} * loop.factor));
       state.group = group;
       vars_[loop.var.id] = state.first;
       block(loop.body);
@@ -269,15 +264,14 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
     if (rotates) rotate_partials(loop.body);
   });
   if (rest_under_mask(loop)) {
-    counted_loop(middle, end, loop.factor, carried, false, [&](Value* v) {
+    counted_loop(middle, end, integer(loop.factor), carried, [&](Value* v) {
       state.first = v;
       vars_[loop.var.id] = v;
       Value* left = b_.CreateSub(end, v);
       state.mask =
           b_.CreateICmpSLT(iota(), b_.CreateVectorSplat(static_cast<unsigned>(loop.factor), left));
       if (reduces)
-        state.dynamic_group =
-            b_.CreateSDiv(b_.CreateSub(v, middle), b_.getInt64(static_cast<uint64_t>(loop.factor)));
+        state.dynamic_group = b_.CreateSDiv(b_.CreateSub(v, middle), integer(loop.factor));
       block(loop.body);
     });
   } else {

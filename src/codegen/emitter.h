@@ -36,12 +36,23 @@ class Emitter {
  private:
   using Builder = llvm::IRBuilder<>;
   using IdSet = std::unordered_set<uint32_t>;
+  struct AccState;
 
   // --- the kernel's frame (emit_frame.cpp) ---
   void frame();
   llvm::Value* argument_field(unsigned index, llvm::Type* type);
-  llvm::Value* size_value(const loop::Expr& e);  // i64 expression over dims, at the entry
-  void fail_if(llvm::Value* condition);          // leave with a range error
+  void place_scratch(const std::function<llvm::Value*()>& first);
+  // Leave with a range error; on a GPU report it and go on (threads must meet at barriers).
+  void fail_if(llvm::Value* condition);
+
+  // --- GPU (emit_gpu.cpp) ---
+  bool gpu() const { return target_.family == Family::kNvptx; }
+  void gpu_frame();
+  void gpu_task_loop(const loop::For& loop);
+  void gpu_vector_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
+  void gpu_finish(const loop::AccDecl& decl, AccState& acc);
+  llvm::Value* special_register(llvm::Intrinsic::ID id);
+  void barrier();
 
   // --- statements (emit_statements.cpp) ---
   void block(const loop::Block& statements);
@@ -65,9 +76,9 @@ class Emitter {
   };
   using Carried = std::vector<llvm::Value**>;
   Carried carried_by(const loop::Block& body);
-  // for (v = begin; v < end; v += step) body(v), at least one iteration known when `rotated`.
-  void counted_loop(llvm::Value* begin, llvm::Value* end, int64_t step, const Carried& carried,
-                    bool at_least_one, const std::function<void(llvm::Value*)>& body);
+  // for (v = begin; v < end; v += step) body(v)
+  void counted_loop(llvm::Value* begin, llvm::Value* end, llvm::Value* step, const Carried& carried,
+                    const std::function<void(llvm::Value*)>& body);
 
   // --- expressions (emit_values.cpp) ---
   Val value(const loop::Expr& e);
@@ -84,6 +95,7 @@ class Emitter {
   llvm::Value* concatenate(llvm::Value* a, llvm::Value* b);
   llvm::Value* uniform(const Val& v);  // checks that it is one
   llvm::Value* vector(const Val& v);   // splat where needed
+  llvm::Value* integer(int64_t number) { return b_.getInt64(static_cast<uint64_t>(number)); }
   llvm::Type* type_of(DType type, bool vec) const;
   llvm::Value* same_shape(double number, llvm::Value* like);  // constant shaped like `like`
   llvm::Value* iota();
@@ -94,6 +106,7 @@ class Emitter {
     llvm::Value* base = nullptr;     // of the element at lane 0, or of the row that `offsets` index
     llvm::Value* offsets = nullptr;  // per lane, in elements; null: contiguous or uniform
     bool contiguous = false;         // lane l is element l from base
+    llvm::Value* valid = nullptr;    // GPU: false where a checked index is out of range
   };
   Address address(uint32_t buffer, const std::vector<loop::Index>& indices, const Val& guard);
   llvm::Value* affine_offset(const loop::Affine& index, llvm::Value* stride, bool hoisted_part);
@@ -150,6 +163,7 @@ class Emitter {
   Builder b_;
   llvm::Function* function_ = nullptr;
   llvm::BasicBlock* range_error_ = nullptr;
+  llvm::Value* status_ = nullptr;  // GPU: where a range error is reported
   llvm::Value* task_begin_ = nullptr;
   llvm::Value* task_end_ = nullptr;
   llvm::Value* dummy_ = nullptr;  // 64 bytes of stack that inactive lanes may touch

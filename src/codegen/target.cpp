@@ -34,12 +34,13 @@ Target target_from_name(std::string_view name) {
     }
     out.masked_words = out.half_convert = true;
     if (out.name == "x86-64-v3") return out;
-    out.masked_all = out.gather = true;
+    out.masked_all = out.gather = out.rotate_partials = true;
     if (out.name == "x86-64-v4") return out;
   } else if (out.name == "aarch64") {
     out.family = Family::kAArch64;
     out.triple = "aarch64-unknown-linux-gnu";
     out.cpu = "generic";
+    out.rotate_partials = true;
     out.half_convert = true;
     return out;
   } else if (out.name.starts_with("nvptx:sm_")) {

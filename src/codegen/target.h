@@ -17,7 +17,9 @@ struct Target {
   loop::MathLevel math;
   // Vector memory under a mask as one instruction: for 4- and 8-byte elements, for all.
   bool masked_words = false, masked_all = false;
-  bool gather = false;        // gather and scatter of 4- and 8-byte elements
+  bool gather = false;  // gather and scatter of 4- and 8-byte elements
+  bool rotate_partials =
+      false;  // heavy reductions as one body (emit_statements.cpp): pays with 32 registers
   bool half_convert = false;  // f16 <-> f32 instructions
 };
 

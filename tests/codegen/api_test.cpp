@@ -1,0 +1,188 @@
+// The C table, failures, and targets this machine does not run.
+#include <doctest/doctest.h>
+
+#include <unistd.h>
+#include <cstdio>
+#include <cstdlib>
+
+#include <fstream>
+#include <thread>
+
+#include "base/error.h"
+#include "codegen/codegen.h"
+#include "codegen/jit.h"
+#include "loop/schedule.h"
+#include "loop/text.h"
+#include "support/kernel_run.h"
+#include "support/loop_kernels.h"
+#include "support/paths.h"
+
+using namespace xc;
+using namespace xc::loop;
+
+namespace {
+
+std::vector<Kernel> examples() {
+  std::vector<Kernel> out;
+  for (const Kernel& kernel :
+       {test::gelu_chain(), test::norm_chain(), test::masked_softmax(),
+        test::row_arg(AccOp::kArgMax), test::flat_relu(), test::column_sum(), test::gather_rows(),
+        test::random_kernel(3, true), test::random_kernel(4, false), test::random_kernel(8, true)})
+    out.push_back(schedule_default(kernel, {}));
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("codegen/api: the table answers to its version only") {
+  CHECK(xc_jit_api(XC_JIT_VERSION + 1) == nullptr);
+  const xc_jit_table* table = xc_jit_api(XC_JIT_VERSION);
+  REQUIRE(table);
+  CHECK(table->version == XC_JIT_VERSION);
+  CHECK(std::string(table->revision()).find("llvm-19") == 0);
+  CHECK(table->compile(nullptr, nullptr, nullptr, 0) ==
+        static_cast<int32_t>(Status::kInvalidArgument));
+  xc_jit_image image{};
+  table->release(&image);
+  table->release(nullptr);
+}
+
+TEST_CASE("codegen/api: failures are a status and a message, cut to fit") {
+  const auto bad_text = test::jit("kernel a(", "host");
+  CHECK(bad_text.status == static_cast<int32_t>(Status::kFormat));
+  CHECK(bad_text.error == "loop text 1:10: expected a name, found the end");
+  const auto bad_target = test::jit(print(test::flat_relu()), "pdp-11");
+  CHECK(bad_target.status == static_cast<int32_t>(Status::kUnsupported));
+  CHECK(bad_target.error == "code generation: unknown target pdp-11");
+  const auto unscheduled = test::jit(print(test::norm_chain()), "host");
+  CHECK(unscheduled.status == static_cast<int32_t>(Status::kInvalidArgument));
+  CHECK(unscheduled.error.find("rule lanes") != std::string::npos);
+  char small[8];
+  const std::string text = "kernel";
+  const xc_jit_request request{text.data(), text.size(), "host", 0};
+  xc_jit_image image{};
+  CHECK(xc_jit_api(XC_JIT_VERSION)->compile(&request, &image, small, sizeof(small)) != 0);
+  CHECK(std::string(small) == "loop te");
+}
+
+TEST_CASE("codegen/api: assembly and IR on demand") {
+  const std::string text = print(schedule_default(test::gelu_chain(), {}));
+  const auto plain = test::jit(text, "x86-64-v3");
+  CHECK((plain.status == 0 && plain.assembly.empty() && plain.ir.empty()));
+  const auto full = test::jit(text, "x86-64-v3", XC_JIT_WANT_ASSEMBLY | XC_JIT_WANT_IR);
+  CHECK(full.assembly.find("vfmadd") != std::string::npos);
+  CHECK(full.ir.find("@gelu_chain(") != std::string::npos);
+  CHECK(full.code == plain.code);  // asking for text changes nothing
+}
+
+TEST_CASE("codegen/api: compiling is deterministic, also from several threads at once") {
+  const std::vector<Kernel> kernels = examples();
+  std::vector<std::vector<uint8_t>> codes[2];
+  const auto compile_all = [&](std::vector<std::vector<uint8_t>>& out) {
+    for (const Kernel& kernel : kernels) out.push_back(test::jit(print(kernel), "host").code);
+  };
+  std::thread other([&] { compile_all(codes[1]); });
+  compile_all(codes[0]);
+  other.join();
+  CHECK(codes[0] == codes[1]);
+  for (const auto& code : codes[0]) CHECK(!code.empty());
+}
+
+TEST_CASE("codegen/api: kernels for AArch64 link to self-contained images") {
+  for (const Kernel& kernel : examples()) {
+    const auto result = test::jit(print(kernel), "aarch64");
+    INFO(kernel.name << ": " << result.error);
+    CHECK(result.status == 0);
+    CHECK(!result.code.empty());
+  }
+}
+
+TEST_CASE("codegen/api: PTX assembles") {
+  if (test::ptxas().empty()) {
+    std::printf("skipped: no ptxas\n");
+    return;
+  }
+  char path[] = "/tmp/xc_ptx_XXXXXX";
+  const int file = ::mkstemp(path);
+  REQUIRE(file >= 0);
+  ::close(file);
+  for (const Kernel& kernel :
+       {schedule_default(test::norm_chain(), {}), schedule_default(test::gather_rows(), {}),
+        schedule_default(test::row_arg(AccOp::kArgMax), {}),
+        schedule_default(test::random_kernel(8, true), {})}) {
+    const auto result = test::jit(print(kernel), "nvptx:sm_80");
+    INFO(kernel.name << ": " << result.error);
+    REQUIRE(result.status == 0);
+    CHECK(result.code.empty());
+    CHECK(result.assembly.find(".entry " + kernel.name) != std::string::npos);
+    std::ofstream(path) << result.assembly;
+    const std::string command = test::ptxas() + " -arch=sm_80 -O1 " + path + " -o /dev/null";
+    CHECK(std::system(command.c_str()) == 0);
+  }
+  std::remove(path);
+}
+
+TEST_CASE("codegen/api: a gather reports indices out of range and reads nothing for them") {
+  const Kernel kernel = schedule_default(test::gather_rows(), {});
+  for (const std::string& target : test::runnable_targets()) {
+    CAPTURE(target);
+    const test::Compiled compiled(kernel, target);
+    const int64_t rows = 4, m = 37;
+    test::GuardedMemory table(static_cast<size_t>(rows * m) * 4), ids(3 * 8), y(3 * 37 * 4);
+    auto* values = reinterpret_cast<float*>(table.data());
+    for (int64_t i = 0; i < rows * m; ++i) values[i] = static_cast<float>(i);
+    auto* index = reinterpret_cast<int64_t*>(ids.data());
+    void* buffers[] = {table.data(), ids.data(), y.data()};
+    const int64_t dims[] = {3, m, rows}, strides[] = {m, m};
+    const xc_kargs args{XC_KERNEL_ABI_VERSION, 0, buffers, dims, strides, nullptr, 0, 3};
+    index[0] = 3;
+    index[1] = 0;
+    index[2] = 1;
+    CHECK(compiled(args) == XC_KERNEL_OK);
+    const auto* out = reinterpret_cast<const float*>(y.data());
+    CHECK((out[36] == 147 && out[37] == 0 && out[110] == 73));
+    for (const int64_t bad : {int64_t{-1}, int64_t{4}, INT64_MIN, INT64_MAX}) {
+      index[1] = bad;
+      CHECK(compiled(args) == XC_KERNEL_RANGE_ERROR);
+    }
+  }
+}
+
+TEST_CASE(
+    "codegen/api: gathers and scatters by lane, guarded and checked, have the interpreter's bits") {
+  const Kernel kernel = parse(R"(
+    kernel lanes(n; s) {
+      in x: f32[s]
+      in k: i32[1]
+      in h: f16[2]
+      out y: f32[3]
+      out z: f16[1]
+      out g: f32[1]
+      parallel t = 0 .. 1 {
+        vector(16) i = 0 .. n {
+          y[i] = (x[check(k[i], n)] + x[i])
+          z[i] = (h[i] * 2:f32) if (i != 3)
+          g[i] = (x[check(k[i], 2)] if (k[i] < 2:i32))
+        }
+      }
+    })");
+  for (const std::string& target : test::runnable_targets()) {
+    CAPTURE(target);
+    const test::Compiled compiled(kernel, target);
+    for (const int64_t n : {1, 15, 16, 17, 50}) {
+      CAPTURE(n);
+      test::Problem problem;
+      problem.dims = {n};
+      problem.strides = {2};
+      const auto count = static_cast<size_t>(n);
+      problem.elements = {2 * count - 1, count, 2 * count - 1, 3 * count - 2, count, count};
+      test::Buffers want(kernel, problem, 5, false), got(kernel, problem, 5, false);
+      for (const test::Buffers* buffers : {&want, &got})
+        for (size_t i = 0; i < count; ++i)
+          reinterpret_cast<int32_t*>(buffers->data(1))[i] = static_cast<int32_t>((i * 7) % count);
+      CHECK(interpret(kernel, want.args(0, 1)) == 0);
+      CHECK(compiled(got.args(0, 1)) == 0);
+      CHECK(test::difference(kernel, got, want) == "");
+    }
+  }
+}
