@@ -1,10 +1,7 @@
 // xc_graph_run_passes of xc/graph.h.
 
 #include "capi/handles.h"
-#if __has_include("passes/pipeline.h")
 #include "passes/pipeline.h"
-#define XC_HAVE_PASSES 1
-#endif
 
 namespace xc::capi {
 namespace {
@@ -30,12 +27,8 @@ xc_status xc_graph_run_passes(xc_graph* graph, const char* passes, xc_error** ou
     while (true) {
       const size_t comma = rest.find(',');
       const std::string_view name = trimmed(rest.substr(0, comma));
-#ifndef XC_HAVE_PASSES
-      fail(Status::kUnsupported, "pass '{}': no passes in this build", name);
-#else
       if (name == "all") optimise(copy);
       else if (!name.empty()) run_pass(copy, find_pass(name), {});
-#endif
       if (comma == std::string_view::npos) break;
       rest.remove_prefix(comma + 1);
     }

@@ -149,6 +149,10 @@ if(Python3_Interpreter_FOUND)
                                            "$<TARGET_FILE:xcrt-jit>" =xc_jit_api)
     list(APPEND xc_checks exports/xcrt-jit)
   endif()
+  if(NOT XC_SANITIZE)
+    add_test(NAME readme/c COMMAND Python3::Interpreter "${xc_check}/readme.py" "${CMAKE_BINARY_DIR}" c)
+    list(APPEND xc_checks readme/c)
+  endif()
   set_tests_properties(${xc_checks} PROPERTIES LABELS check)
 endif()
 
@@ -160,10 +164,12 @@ if(NOT XC_SANITIZE AND EXISTS "${xc_exports_file}")
 endif()
 
 # The Python binding, through the interpreter that it was built for.
-if(XC_PYTHON AND IS_DIRECTORY "${CMAKE_SOURCE_DIR}/tests/python")
-  find_package(Python 3.9 QUIET COMPONENTS Interpreter)
+if(XC_PYTHON)
+  find_package(Python 3.10 QUIET COMPONENTS Interpreter)
   add_test(NAME python COMMAND "${Python_EXECUTABLE}" -m pytest -q -p no:cacheprovider
-                               "${CMAKE_SOURCE_DIR}/tests/python")
-  set_tests_properties(python PROPERTIES LABELS python TIMEOUT ${xc_test_timeout} ENVIRONMENT
+                               "${CMAKE_SOURCE_DIR}/bindings/python/tests")
+  add_test(NAME readme/python COMMAND "${Python_EXECUTABLE}" "${CMAKE_SOURCE_DIR}/tools/check/readme.py"
+                                      "${CMAKE_BINARY_DIR}" python)
+  set_tests_properties(python readme/python PROPERTIES LABELS python TIMEOUT ${xc_test_timeout} ENVIRONMENT
     "PYTHONPATH=${CMAKE_BINARY_DIR}/python;XC_SHARED_DIR=${XC_SHARED_DIR};PYTHONDONTWRITEBYTECODE=1")
 endif()

@@ -1,0 +1,299 @@
+"""The binding on tiny models, written with the onnx package or in the text format."""
+
+from __future__ import annotations
+
+import gc
+import json
+import pathlib
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import xc
+
+AFFINE = b"""graph affine(%x: f32[n, 2]) -> (%y, %z) {
+  const %b: f32[2] = [10, -2]
+  %s: f32[n, 2] = Add(%x, %b)
+  %y: f32[n, 2] = Relu(%s)
+  %z: f32[n, 2] = Neg(%x)
+}
+"""
+X = np.array([[1, 5], [-20, 0]], np.float32)
+Y = np.array([[11, 3], [0, 0]], np.float32)
+
+
+@pytest.fixture
+def session():
+    return xc.Session(AFFINE, threads=1, jit="off")
+
+
+def one_op(op: str, dtype: str, inputs: int = 1, shape: str = "n, m") -> bytes:
+    names = ", ".join(f"%x{i}: {dtype}[{shape}]" for i in range(inputs))
+    uses = ", ".join(f"%x{i}" for i in range(inputs))
+    return f"graph g({names}) -> (%y) {{\n  %y = {op}({uses})\n}}\n".encode()
+
+
+def test_list_and_dict(session):
+    for inputs in ([X], (X,), {"x": X}):
+        y, z = session.run(inputs)
+        np.testing.assert_array_equal(y, Y)
+        np.testing.assert_array_equal(z, -X)
+        assert y.dtype == np.float32 and y.flags.c_contiguous and y.flags.writeable
+
+
+def test_ports(session):
+    (x,) = session.inputs
+    assert (x.name, x.type, x.shape, x.dtype) == ("x", "f32[n, 2]", ("n", 2), np.float32)
+    assert [o.name for o in session.outputs] == ["y", "z"]
+    assert "x" in repr(x)
+
+
+def test_views_are_used_in_place(session):
+    for x in (X.T.copy().T, X[::-1], np.repeat(X, 2, axis=1)[:, ::2], np.broadcast_to(X[:1], (3, 2))):
+        np.testing.assert_array_equal(session.run([x])[1], -x)
+    unaligned = np.frombuffer(b"\0" + X.tobytes(), np.uint8)[1:].view(np.float32).reshape(2, 2)
+    np.testing.assert_array_equal(session.run([unaligned])[0], Y)
+    np.testing.assert_array_equal(session.run([X.astype(">f4")])[0], Y)
+
+
+def test_scalars_and_nested_lists(session):
+    np.testing.assert_array_equal(session.run([[[1, 5], [-20, 0]]])[0], Y)
+    scalar = xc.Session(one_op("Neg", "f32", shape=""), jit="off")
+    assert scalar.run([3.5])[0] == -3.5
+    assert scalar.run([np.float32(2)])[0].shape == ()
+
+
+def test_outputs_outlive_the_session_and_are_not_shared():
+    session = xc.Session(AFFINE, threads=1, jit="off")
+    first = session.run([X])[0]
+    second = session.run([X + 1])[0]
+    np.testing.assert_array_equal(first, Y)
+    del session
+    gc.collect()
+    np.testing.assert_array_equal(first, Y)
+    assert second[0, 0] == 12
+
+
+def test_memory_goes_back_to_the_pool(session):
+    pointers = {session.run([X])[0].ctypes.data for _ in range(50)}
+    assert len(pointers) == 1
+    kept = [session.run([X])[0] for _ in range(20)]
+    assert len({a.ctypes.data for a in kept}) == 20
+
+
+@pytest.mark.parametrize(
+    "dtype, name",
+    [("float32", "f32"), ("float64", "f64"), ("float16", "f16"), ("int8", "i8"), ("int32", "i32"), ("int64", "i64")],
+)
+def test_types(dtype, name):
+    x = np.array([[1, -2, 3]], dtype)
+    (y,) = xc.Session(one_op("Neg", name), jit="off").run([x])
+    assert y.dtype == dtype
+    np.testing.assert_array_equal(y, -x)
+
+
+def test_bool():
+    (y,) = xc.Session(one_op("Not", "bool"), jit="off").run([np.array([[True, False]])])
+    assert y.dtype == np.bool_ and y.tolist() == [[False, True]]
+
+
+@pytest.mark.parametrize("name, short", [("bfloat16", "bf16"), ("float8_e4m3fn", "f8e4m3fn"), ("int4", "i4")])
+def test_ml_dtypes(name, short):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x = np.array([[1, 2, -3]]).astype(getattr(ml_dtypes, name))
+    session = xc.Session(one_op("Identity", short), jit="off")
+    assert session.inputs[0].dtype == x.dtype
+    (y,) = session.run([x])
+    assert y.dtype == x.dtype
+    np.testing.assert_array_equal(y, x)
+
+
+def test_strings():
+    session = xc.Session(one_op("Identity", "string"), jit="off")
+    for x in (np.array([["a", "bé"]], object), np.array([["a", "bé"]]), [["a", "bé"]]):
+        (y,) = session.run([x])
+        assert y.dtype == object and y.tolist() == [["a", "bé"]]
+    assert session.run([np.array([[b"raw", "x"]], object)])[0].tolist() == [["raw", "x"]]
+
+
+def test_dlpack(session):
+    class Exporter:
+        """Nothing but DLPack."""
+
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack__(self, **kwargs):
+            return self.array.__dlpack__(**kwargs)
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+    np.testing.assert_array_equal(session.run([Exporter(X)])[0], Y)
+    np.testing.assert_array_equal(session.run([Exporter(X[::-1])])[0], Y[::-1])
+    np.testing.assert_array_equal(np.from_dlpack(session.run([X])[0]), Y)
+
+
+@pytest.mark.parametrize(
+    "inputs, status, part",
+    [
+        ([], "INVALID_ARGUMENT", "1 inputs"),
+        ([X, X], "INVALID_ARGUMENT", "1 inputs"),
+        ({"y": X}, "NOT_FOUND", "x"),
+        ({"x": X, "w": X}, "NOT_FOUND", "w"),
+        ([X.astype(np.float64)], "INVALID_ARGUMENT", "x"),
+        ([X[:, :1].repeat(3, 1)], "INVALID_ARGUMENT", "x"),
+        ([None], "INVALID_ARGUMENT", "x"),
+        (X, "INVALID_ARGUMENT", "list"),
+        ([np.zeros(2, "M8[s]")], "UNSUPPORTED", "x"),
+    ],
+)
+def test_wrong_inputs(session, inputs, status, part):
+    with pytest.raises(xc.Error) as raised:
+        session.run(inputs)
+    assert raised.value.status == status
+    assert part in str(raised.value)
+    assert raised.value.advice
+    np.testing.assert_array_equal(session.run([X])[0], Y)
+
+
+def test_wrong_models(tmp_path):
+    with pytest.raises(xc.Error) as raised:
+        xc.Session(tmp_path / "missing.onnx")
+    assert raised.value.status == "NOT_FOUND"
+    with pytest.raises(xc.Error) as raised:
+        xc.Session(b"not a model")
+    assert raised.value.status == "FORMAT"
+    with pytest.raises(xc.Error) as raised:
+        xc.Session(AFFINE[:-9])
+    assert "line" in raised.value.where
+    with pytest.raises(TypeError):
+        xc.Session(3)
+
+
+def test_options(monkeypatch):
+    names = [row["name"] for row in xc.options()]
+    assert {"threads", "jit", "fusion", "cache_dir"} <= set(names)
+    xc.Session(AFFINE, jit="off", fusion=False, verify_passes=True, max_memory_bytes=1 << 20)
+    with pytest.raises(xc.Error) as raised:
+        xc.Session(AFFINE, jit="sometimes")
+    assert "auto|off|sync" in str(raised.value)
+    with pytest.raises(xc.Error) as raised:
+        xc.Session(AFFINE, no_such_option=1)
+    assert raised.value.status == "NOT_FOUND"
+    monkeypatch.setenv("XC_JIT", "sometimes")
+    with pytest.raises(xc.Error) as raised:
+        xc.Session(AFFINE)
+    assert "XC_JIT" in str(raised.value)
+
+
+def test_prepare(session):
+    x = X.copy()
+    call = session.prepare([x])
+    y, z = call.run()
+    np.testing.assert_array_equal(y, Y)
+    x[:] = X + 1
+    assert call()[0] is y
+    np.testing.assert_array_equal(z, -(X + 1))
+    out = np.empty((2, 2), np.float32), np.empty((2, 2), np.float32)
+    bound = session.prepare({"x": x}, out)
+    del session
+    x[:] = X
+    assert bound.run()[0] is out[0]
+    np.testing.assert_array_equal(out[0], Y)
+    assert bound.outputs[1] is out[1]
+
+
+def test_prepare_refuses_what_it_cannot_bind(session):
+    for bad in ([X[:, ::-1]], [[[1, 2]]], [X.astype(np.float64)]):
+        with pytest.raises(xc.Error):
+            session.prepare(bad)
+    with pytest.raises(xc.Error):
+        session.prepare([X], [np.empty((3, 2), np.float32), np.empty((2, 2), np.float32)])
+    with pytest.raises(xc.Error):
+        session.prepare([X], [np.empty((2, 2), np.float32)])
+
+
+def test_explain_and_profile():
+    session = xc.Session(AFFINE, threads=1, jit="sync")
+    for _ in range(3):
+        session.run([X])
+    assert "plan" in session.explain()
+    plan = json.loads(session.explain({"x": (2, 2)}, json=True))
+    assert plan["steps"]
+    profile = session.profile()
+    assert profile["runs"] == 3 and profile["signatures"] == 1
+    assert isinstance(profile["regions"], list) and isinstance(profile["events"], list)
+    session.freeze()
+    assert session.wait_idle()
+    np.testing.assert_array_equal(session.run([X])[0], Y)
+
+
+def test_threads_share_a_session():
+    session = xc.Session(AFFINE, threads=2, jit="auto")
+    wrong = []
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for _ in range(200):
+            x = rng.integers(-20, 20, (int(rng.integers(1, 9)), 2)).astype(np.float32)
+            y, z = session.run([x])
+            if not (np.array_equal(y, np.maximum(x + [10, -2], 0)) and np.array_equal(z, -x)):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_timeout(session):
+    assert len(session.run([X], timeout=60)) == 2
+    with pytest.raises(xc.Error) as raised:
+        session.run([X], timeout=1e-9)
+    assert raised.value.status == "DEADLINE"
+
+
+def test_onnx_model(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    from onnx import TensorProto, helper
+
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Tanh", ["h"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2])],
+        [helper.make_tensor("w", TensorProto.FLOAT, [3, 2], [1, 2, 3, 4, 5, 6])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path = tmp_path / "m.onnx"
+    onnx.save(model, path)
+    x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+    want = np.tanh(x.astype(np.float64) @ np.arange(1, 7).reshape(3, 2))
+    for source in (path, str(path), path.read_bytes(), bytearray(path.read_bytes())):
+        (y,) = xc.Session(source, jit="off").run([x])
+        np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-6)
+
+
+def test_exit_with_a_live_session():
+    """The interpreter ends while a session with background threads, and its outputs, are still there."""
+    code = (
+        "import numpy as np, xc, sys\n"
+        f"s = xc.Session({AFFINE!r}, threads=2, jit='auto')\n"
+        "sys.kept = [s] + s.run([np.ones((3, 2), np.float32)])\n"
+        "for _ in range(100): s.run([np.ones((3, 2), np.float32)])\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_stub_names_what_the_module_has():
+    stub = pathlib.Path(xc.__file__).with_name("_core.pyi").read_text()
+    for name in xc.__all__:
+        assert f"class {name}" in stub or f"def {name}" in stub
+    for method in [m for m in dir(xc.Session) if not m.startswith("_")]:
+        assert f"def {method}" in stub
