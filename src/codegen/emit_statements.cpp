@@ -96,10 +96,12 @@ Emitter::Carried Emitter::carried_by(const Block& body) {
 
 void Emitter::counted_loop(Value* begin, Value* end, Value* step, const Carried& carried,
                            const std::function<void(Value*)>& body) {
+  Value* runs = b_.CreateICmpSLT(begin, end);
+  if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(runs); known && known->isZero()) return;
   llvm::BasicBlock* before = b_.GetInsertBlock();
   auto* head = llvm::BasicBlock::Create(context_, "loop", function_);
   auto* exit = llvm::BasicBlock::Create(context_, "done");
-  b_.CreateCondBr(b_.CreateICmpSLT(begin, end), head, exit);
+  b_.CreateCondBr(runs, head, exit);
 
   b_.SetInsertPoint(head);
   llvm::PHINode* v = b_.CreatePHI(b_.getInt64Ty(), 2);
@@ -232,6 +234,8 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
   });
 
   // Everything runs only when there is an iteration, so that hoisted loads are in range.
+  Value* runs = b_.CreateICmpSLT(begin, end);
+  if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(runs); known && known->isZero()) return;
   const Carried carried = carried_by(loop.body);
   std::vector<Value*> initial;
   for (Value** slot : carried) initial.push_back(*slot);
@@ -239,7 +243,7 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
   auto* front = llvm::BasicBlock::Create(context_, "front", function_);
   auto* main = llvm::BasicBlock::Create(context_, "main", function_);
   auto* exit = llvm::BasicBlock::Create(context_, "done");
-  b_.CreateCondBr(b_.CreateICmpSLT(begin, end), front, exit);
+  b_.CreateCondBr(runs, front, exit);
   Builder front_builder(front);
   state.front = &front_builder;
   vector_ = &state;
