@@ -204,6 +204,22 @@ void Emitter::scalar_rest(const For& loop, Value* begin, Value* end) {
   for (const uint32_t acc : fed) reload(accs_[acc]);
 }
 
+// The mask of the first `left` >= 1 lanes, all when there are more.
+Value* Emitter::first_lanes(Value* left) {
+  const auto lanes = static_cast<unsigned>(vector_->lanes);
+  Value* count = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, b_.getInt64(lanes));
+  if (target_.masked_all) {  // masks are bits of one register
+    auto* bits = b_.getIntNTy(lanes);
+    Value* shift = b_.CreateZExtOrTrunc(b_.CreateSub(b_.getInt64(lanes), count), bits);
+    Value* mask = b_.CreateLShr(llvm::ConstantInt::getAllOnesValue(bits), shift);
+    return b_.CreateBitCast(mask, llvm::FixedVectorType::get(b_.getInt1Ty(), lanes));
+  }
+  llvm::SmallVector<llvm::Constant*, 64> numbers;
+  for (unsigned l = 0; l < lanes; ++l) numbers.push_back(b_.getInt32(l));
+  return b_.CreateICmpULT(llvm::ConstantVector::get(numbers),
+                          b_.CreateVectorSplat(lanes, b_.CreateTrunc(count, b_.getInt32Ty())));
+}
+
 void Emitter::rotate_partials(const Block& body) {
   for (const Stmt& stmt : body) {
     const auto* feed = std::get_if<Accumulate>(&stmt.node);
@@ -271,9 +287,7 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
     counted_loop(middle, end, integer(loop.factor), carried, [&](Value* v) {
       state.first = v;
       vars_[loop.var.id] = v;
-      Value* left = b_.CreateSub(end, v);
-      state.mask =
-          b_.CreateICmpSLT(iota(), b_.CreateVectorSplat(static_cast<unsigned>(loop.factor), left));
+      state.mask = first_lanes(b_.CreateSub(end, v));
       if (reduces)
         state.dynamic_group = b_.CreateSDiv(b_.CreateSub(v, middle), integer(loop.factor));
       block(loop.body);

@@ -61,6 +61,7 @@ class Emitter {
   void serial_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   void unrolled_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   void vector_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
+  llvm::Value* first_lanes(llvm::Value* left);
   void rotate_partials(const loop::Block& body);
   bool rest_under_mask(const loop::For& loop) const;
   void scalar_rest(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
