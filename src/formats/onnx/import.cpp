@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "formats/onnx/attributes.h"
+#include "formats/onnx/flex_attention.h"
 #include "formats/onnx/functions.h"
 #include "formats/onnx/op_map.h"
 #include "formats/onnx/op_versions.h"
@@ -231,6 +232,16 @@ class Importer {
       for (const AttributeRow& row : version->attributes)
         if (row.required && !draft.attrs.has(row.name) && !graphs.contains(row.name))
           fail(Status::kInvalidModel, "attribute '{}' is missing", row.name);
+    if (proto.op == "FlexAttention" && standard) {
+      const auto modifier = [&](std::string_view key) -> ModifierFn {
+        const auto it = graphs.find(key);
+        if (it == graphs.end()) return {};
+        return [this, &scope, &draft, body = it->second](ValueId x) {
+          return inline_graph(scope, *body, x, draft.name + "/");
+        };
+      };
+      return expand_flex_attention(draft, modifier("score_mod"), modifier("prob_mod"));
+    }
     if (!graphs.empty()) import_subgraphs(scope, draft, graphs);
 
     normalise(draft);
@@ -362,15 +373,7 @@ class Importer {
     for (size_t i = 0; i < proto.outputs.size(); ++i)
       if (!proto.outputs[i].empty())
         results.emplace(function.outputs[i], caller.lookup(proto.outputs[i]));
-    for (const NodeProto& node : function.nodes)
-      for (const Bytes name : node.outputs) {
-        if (name.empty()) continue;
-        const auto it = results.find(name);
-        scope.define(name, it != results.end()
-                               ? it->second
-                               : graph.add_value(graph.fresh_name(scope.prefix + std::string(name))));
-      }
-    for (const NodeProto* node : execution_order(function.nodes)) import_node(scope, *node, depth + 1);
+    import_inlined(scope, function.nodes, results, depth + 1);
 
     // What remains: an output that is an input, or one value under two names.
     for (size_t i = 0; i < proto.outputs.size(); ++i) {
@@ -388,6 +391,44 @@ class Importer {
       node.outputs = {wanted};
       graph.add_node(std::move(node));
     }
+  }
+
+  /// Nodes that join the graph of their caller under names of their own; `results` are outputs that
+  /// have a value already.
+  void import_inlined(Scope& scope, const std::vector<NodeProto>& nodes,
+                      const std::unordered_map<Bytes, ValueId>& results, int depth) {
+    Graph& graph = *scope.graph;
+    for (const NodeProto& node : nodes)
+      for (const Bytes name : node.outputs) {
+        if (name.empty()) continue;
+        const auto it = results.find(name);
+        scope.define(name, it != results.end()
+                               ? it->second
+                               : graph.add_value(graph.fresh_name(scope.prefix + std::string(name))));
+      }
+    for (const NodeProto* node : execution_order(nodes)) import_node(scope, *node, depth);
+  }
+
+  /// A graph attribute of one input and one output, written out in the graph around it.
+  ValueId inline_graph(Scope& caller, const GraphProto& body, ValueId input,
+                       const std::string& prefix) {
+    if (body.inputs.size() != 1 || body.outputs.size() != 1)
+      fail(Status::kInvalidModel, "graph '{}' has {} inputs and {} outputs, expected one of each",
+           printable(body.name), body.inputs.size(), body.outputs.size());
+    Scope scope;
+    scope.graph = caller.graph;
+    scope.hints = caller.hints;
+    scope.parent = &caller;
+    scope.opsets = caller.opsets;
+    scope.environment = caller.environment;
+    scope.prefix = prefix + std::string(body.name) + "/";
+    scope.define(body.inputs[0].name, input);
+    for (const TensorProto& t : body.initializers)
+      scope.names.emplace(t.name, scope.graph->add_constant(
+                                      scope.graph->fresh_name(scope.prefix + std::string(t.name)),
+                                      tensors_.dense(t.body)));
+    import_inlined(scope, body.nodes, {}, 0);
+    return scope.lookup(body.outputs[0].name);
   }
 
   static AttributeEnvironment call_environment(const Scope& caller, const NodeProto& proto,

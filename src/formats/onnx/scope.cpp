@@ -10,7 +10,8 @@ ValueId Scope::lookup(std::string_view name) {
   if (name.empty()) return kNone;
   if (const auto it = names.find(name); it != names.end()) return it->second;
   if (!parent) fail(Status::kInvalidModel, "value '{}' is not defined", printable(name));
-  return capture(name, parent->lookup(name));
+  const ValueId outer = parent->lookup(name);
+  return parent->graph == graph ? outer : capture(name, outer);
 }
 
 ValueId Scope::capture(std::string_view name, ValueId outer) {

@@ -15,8 +15,9 @@ namespace xc::onnx {
 /// The body of a graph or of an inlined function.
 ///
 /// A subgraph has a graph of its own and sees the names of its parent: what it takes from there
-/// becomes an explicit input (`captures`), constants excepted, which it shares. A function body adds
-/// to the graph of its caller and sees only its own names.
+/// becomes an explicit input (`captures`), constants excepted, which it shares. A subgraph that is
+/// written out, in the graph of its parent, captures nothing. A function body adds to the graph of its
+/// caller too and sees only its own names.
 struct Scope {
   Graph* graph = nullptr;
   TypeHints* hints = nullptr;
