@@ -40,8 +40,8 @@ struct LoadOptions {
   bool infer = true;
   /// Where external data is looked for, and nowhere else; empty = beside the model file, or refused
   /// for a model given as bytes.
-  std::string base_dir;
-  Limits limits;
+  std::string base_dir = {};
+  Limits limits = {};
 };
 
 enum class Format : uint8_t { kOnnx, kXcg, kText };

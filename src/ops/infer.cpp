@@ -37,13 +37,14 @@ class Driver {
   }
 
  private:
-  /// Notes the types that a front end declared, and the symbols in use.
+  /// Notes the types that a front end declared, and the symbols that stay: those of the model's
+  /// inputs. All others are made anew, so that inferring twice gives the same names.
   void remember(Graph& graph) {
     std::vector<Type>& declared = declared_[&graph];
     budget_ += kMaxRepeats * static_cast<int64_t>(graph.order().size());
     for (ValueId id = 0; id < graph.value_count(); ++id) {
       declared.push_back(graph.value(id).type);
-      if (!graph.value(id).type.dims) continue;
+      if (&graph != &root_ || !graph.value(id).is_input || !graph.value(id).type.dims) continue;
       std::vector<std::string> symbols;
       for (const Dim& d : *graph.value(id).type.dims) d.collect_symbols(symbols);
       taken_.insert(symbols.begin(), symbols.end());

@@ -18,14 +18,28 @@ int64_t constant_elements(const Graph& graph) {
   return out;
 }
 
+/// String constants may hold any bytes; names are text.
+void check_names(const Graph& graph) {
+  const auto check = [](const std::string& name) {
+    if (!valid_utf8(name)) fail(Status::kFormat, "the name '{}' is not UTF-8", printable(name));
+  };
+  check(graph.name);
+  for (ValueId id = 0; id < graph.value_count(); ++id) check(graph.value(id).name);
+  for (const NodeId id : graph.order()) {
+    check(graph.node(id).name);
+    for (const auto& sub : graph.node(id).subgraphs) check_names(*sub);
+  }
+}
+
 }  // namespace
 
 Graph read(std::string_view text, const LoadOptions& options) {
   if (static_cast<int64_t>(text.size()) > options.limits.header_bytes)
     fail(Status::kLimit, "the text has {} bytes, the limit is {}", text.size(),
          options.limits.header_bytes);
-  if (!valid_utf8(text)) fail(Status::kFormat, "the text is not UTF-8");
-  return parse_graph(text);
+  Graph graph = parse_graph(text);
+  check_names(graph);
+  return graph;
 }
 
 std::string write(const Graph& graph) {

@@ -80,9 +80,11 @@ class Writer {
       const Value& v = g.value(id);
       if (v.is_constant())
         constants.push_back({{"name", v.name}, {"tensor", tensor(v.constant)}});
-      else if (v.producer != kNone && g.node(v.producer).alive && !(v.type == Type{}))
-        types[v.name] = type_json(v.type);
     }
+    for (const NodeId n : g.order())
+      for (const ValueId id : g.node(n).outputs)
+        if (id != kNone && !(g.value(id).type == Type{}))
+          types[g.value(id).name] = type_json(g.value(id).type);
     if (!constants.empty()) out["constants"] = std::move(constants);
     out["nodes"] = OrderedJson::array();
     for (const NodeId id : g.order()) out["nodes"].push_back(node(g, g.node(id)));
@@ -187,7 +189,12 @@ std::string write(const Graph& graph, const SaveOptions& options) {
     header["blob_xxh3_128"] = hash_bytes(writer.blob.data(), writer.blob.size()).text();
   header["graph"] = std::move(body);
 
-  std::string text = header.dump();
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const OrderedJson::type_error&) {
+    fail(Status::kUnsupported, "a name of the graph is not UTF-8, which .xcg cannot hold");
+  }
   const auto start = static_cast<int64_t>(kMagic.size() + sizeof(uint64_t));
   const int64_t blob_start = align_up(start + static_cast<int64_t>(text.size()), kAlignment);
   text.resize(static_cast<size_t>(blob_start - start), ' ');

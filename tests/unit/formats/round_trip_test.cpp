@@ -1,0 +1,91 @@
+#include <doctest/doctest.h>
+
+#include <cstring>
+
+#include "formats/xcg/xcg.h"
+#include "ir/fingerprint.h"
+#include "ir/text.h"
+#include "unit/formats/model_text.h"
+
+using namespace xc;
+using namespace xc::test;
+
+TEST_CASE("formats: every model keeps its meaning through .xcg, ONNX and text") {
+  for (const std::string& name : model_names()) {
+    CAPTURE(name);
+    const Graph first = load_bytes(model_bytes(name));
+    for (const Format format : {Format::kXcg, Format::kOnnx, Format::kText}) {
+      CAPTURE(xc::name(format));
+      const std::string bytes = serialize_model(first, format);
+      const Graph second = load_bytes(bytes);
+      CHECK(fingerprint(first) == fingerprint(second));
+      // Names of the outside survive.
+      REQUIRE(first.inputs.size() == second.inputs.size());
+      for (size_t i = 0; i < first.inputs.size(); ++i)
+        CHECK(first.value(first.inputs[i]).name == second.value(second.inputs[i]).name);
+      // A second trip changes nothing more.
+      CHECK(serialize_model(second, format) == bytes);
+    }
+  }
+}
+
+TEST_CASE("formats: ONNX to .xcg to ONNX is the same graph") {
+  for (const std::string& name : model_names()) {
+    CAPTURE(name);
+    const Graph first = load_bytes(model_bytes(name));
+    const Graph second = load_bytes(serialize_model(first, Format::kXcg));
+    const Graph third = load_bytes(serialize_model(second, Format::kOnnx));
+    CHECK(fingerprint(first) == fingerprint(third));
+  }
+}
+
+TEST_CASE("formats/xcg: node names, origins, declared types, sharing and checksums survive") {
+  Graph g = load_bytes(model_bytes("branches"));
+  g.node(0).made_by = "a rule";
+  const std::string bytes = serialize_model(g, Format::kXcg, {.checksum = true});
+  const Graph back = load_bytes(bytes, {.infer = false});
+  PrintOptions all;
+  all.origins = true;
+  CHECK(print(g, all) == print(back, all));
+  // The constant of the body and the one outside are one tensor in the file.
+  CHECK(bytes.find("\"tensor\":1") == std::string::npos);
+  std::string damaged = bytes;
+  damaged.back() = static_cast<char>(damaged.back() ^ 1);
+  CHECK_THROWS_AS(load_bytes(damaged), Error);
+}
+
+TEST_CASE("formats/xcg: weights of a mapped file are views of it") {
+  const Graph g = load_bytes(serialize_model(load_bytes(model_bytes("dense")), Format::kXcg));
+  const Tensor &w = g.value(*g.find_value("w")).constant, &b = g.value(*g.find_value("b")).constant;
+  CHECK(w.buffer() == b.buffer());
+  CHECK(reinterpret_cast<uintptr_t>(w.data()) % xcg::kAlignment == 0);
+}
+
+TEST_CASE("formats: foreign files are named") {
+  const auto message = [](std::string_view bytes) -> std::string {
+    try {
+      load_bytes(bytes);
+    } catch (const Error& error) {
+      CHECK(error.status() == Status::kFormat);
+      return error.message();
+    }
+    return "loaded";
+  };
+  using std::string_view_literals::operator""sv;
+  CHECK(message("").find("empty") != std::string::npos);
+  CHECK(message("version https://git-lfs.github.com/spec/v1\n").find("git lfs pull") != std::string::npos);
+  CHECK(message("\x7f" "ELF\x02"sv).find("executable") != std::string::npos);
+  CHECK(message("GGUF\x03\0\0\0"sv).find("GGUF") != std::string::npos);
+  CHECK(message("PK\x03\x04"sv).find("ZIP") != std::string::npos);
+  CHECK(message("{}").find("JSON") != std::string::npos);
+}
+
+TEST_CASE("formats: numbers of attributes that JSON cannot say") {
+  Graph g = load_bytes(model_bytes("functions"));
+  NodeId leaky = g.order()[0];
+  g.node(leaky).attrs.set("alpha", std::numeric_limits<double>::infinity());
+  CHECK(fingerprint(load_bytes(serialize_model(g, Format::kXcg))) == fingerprint(g));
+  g.node(leaky).attrs.set("alpha", std::numeric_limits<double>::quiet_NaN());
+  const Graph back = load_bytes(serialize_model(g, Format::kXcg));
+  CHECK(std::isnan(back.node(back.order()[0]).attrs.get_float("alpha", 0)));
+}
