@@ -1,0 +1,247 @@
+// What a model may not say: every number is refused at inference, with the place, before a
+// reference touches memory.
+
+#include <doctest/doctest.h>
+
+#include "ops/infer.h"
+#include "ops/registry.h"
+
+using namespace xc;
+
+namespace {
+
+using List = std::vector<int64_t>;
+
+struct Wrong {
+  const char* what;
+  const char* op;
+  std::vector<std::vector<int64_t>> inputs;  ///< dims of f32 operands
+  std::vector<std::pair<const char*, Attr>> attrs;
+};
+
+const std::vector<Wrong>& wrong_nodes() {
+  static const std::vector<Wrong> all{
+      {"a stride of zero", "Conv", {{1, 2, 8, 8}, {4, 2, 3, 3}}, {{"strides", List{0, 1}}}},
+      {"a negative stride", "Conv", {{1, 2, 8, 8}, {4, 2, 3, 3}}, {{"strides", List{-1, 1}}}},
+      {"a dilation of zero", "Conv", {{1, 2, 8, 8}, {4, 2, 3, 3}}, {{"dilations", List{0, 1}}}},
+      {"a huge dilation",
+       "Conv",
+       {{1, 2, 8, 8}, {4, 2, 3, 3}},
+       {{"dilations", List{INT64_MAX, 1}}}},
+      {"negative padding", "Conv", {{1, 2, 8, 8}, {4, 2, 3, 3}}, {{"pads", List{-1, 0, 0, 0}}}},
+      {"pads of one axis", "Conv", {{1, 2, 8, 8}, {4, 2, 3, 3}}, {{"pads", List{1, 1}}}},
+      {"three strides for two axes",
+       "Conv",
+       {{1, 2, 8, 8}, {4, 2, 3, 3}},
+       {{"strides", List{1, 1, 1}}}},
+      {"a kernel larger than its input", "Conv", {{1, 2, 4, 4}, {4, 2, 5, 3}}, {}},
+      {"a dilated kernel larger than its input",
+       "Conv",
+       {{1, 2, 8, 8}, {4, 2, 3, 3}},
+       {{"dilations", List{4, 1}}}},
+      {"an empty kernel", "Conv", {{1, 2, 4, 4}, {4, 2, 0, 3}}, {}},
+      {"a group of zero", "Conv", {{1, 2, 8, 8}, {4, 2, 3, 3}}, {{"group", int64_t{0}}}},
+      {"a group that does not divide the outputs",
+       "Conv",
+       {{1, 4, 8, 8}, {5, 2, 3, 3}},
+       {{"group", int64_t{2}}}},
+      {"channels that do not fit", "Conv", {{1, 3, 8, 8}, {4, 2, 3, 3}}, {}},
+      {"a bias of another length", "Conv", {{1, 2, 8, 8}, {4, 2, 3, 3}, {5}}, {}},
+      {"another kernel_shape than the weights",
+       "Conv",
+       {{1, 2, 8, 8}, {4, 2, 3, 3}},
+       {{"kernel_shape", List{3, 2}}}},
+      {"weights of another rank", "Conv", {{1, 2, 8, 8}, {4, 2, 3}}, {}},
+      {"an unknown padding mode",
+       "Conv",
+       {{1, 2, 8, 8}, {4, 2, 3, 3}},
+       {{"auto_pad", std::string("SAME")}}},
+      {"an attribute of another kind",
+       "Conv",
+       {{1, 2, 8, 8}, {4, 2, 3, 3}},
+       {{"strides", int64_t{1}}}},
+      {"an unknown attribute", "Conv", {{1, 2, 8, 8}, {4, 2, 3, 3}}, {{"stride", List{1, 1}}}},
+      {"a group that does not divide the inputs",
+       "ConvTranspose",
+       {{1, 3, 8, 8}, {3, 2, 3, 3}},
+       {{"group", int64_t{2}}}},
+      {"padding larger than the result",
+       "ConvTranspose",
+       {{1, 2, 1, 1}, {2, 2, 1, 1}},
+       {{"pads", List{1, 1, 1, 1}}}},
+      {"a pool without kernel", "MaxPool", {{1, 2, 8, 8}}, {}},
+      {"a pool kernel of zero", "MaxPool", {{1, 2, 8, 8}}, {{"kernel_shape", List{0, 2}}}},
+      {"a pool kernel larger than its input",
+       "AveragePool",
+       {{1, 2, 2, 2}},
+       {{"kernel_shape", List{3, 3}}}},
+      {"pool padding as wide as the kernel",
+       "MaxPool",
+       {{1, 2, 8, 8}},
+       {{"kernel_shape", List{2, 2}}, {"pads", List{2, 0, 0, 0}}}},
+      {"an Lp norm of order zero",
+       "LpPool",
+       {{1, 2, 8, 8}},
+       {{"kernel_shape", List{2, 2}}, {"p", int64_t{0}}}},
+      {"inner sizes that differ", "MatMul", {{2, 3}, {4, 5}}, {}},
+      {"batches that do not broadcast", "MatMul", {{2, 3, 4}, {3, 4, 5}}, {}},
+      {"a scalar operand", "MatMul", {{}, {4, 5}}, {}},
+      {"operands of rank three", "Gemm", {{1, 2, 3}, {3, 4}}, {}},
+      {"C that does not broadcast", "Gemm", {{2, 3}, {3, 4}, {3, 4}}, {}},
+      {"an axis outside", "Softmax", {{2, 3}}, {{"axis", int64_t{2}}}},
+      {"an axis outside", "LayerNormalization", {{2, 3}, {3}}, {{"axis", int64_t{-3}}}},
+      {"a scale that does not fit", "LayerNormalization", {{2, 3}, {4}}, {}},
+      {"groups that do not divide",
+       "GroupNormalization",
+       {{1, 5, 2}, {5}, {5}},
+       {{"num_groups", int64_t{2}}}},
+      {"no groups", "GroupNormalization", {{1, 4, 2}, {4}, {4}}, {{"num_groups", int64_t{0}}}},
+      {"statistics of another length", "BatchNormalization", {{1, 4, 2}, {4}, {4}, {3}, {4}}, {}},
+      {"a window of zero channels", "LRN", {{1, 4, 2, 2}}, {{"size", int64_t{0}}}},
+      {"an axis named twice", "MeanVarianceNormalization", {{1, 4, 2, 2}}, {{"axes", List{1, -3}}}},
+      {"gate rows that do not fit", "LSTM", {{5, 2, 3}, {1, 15, 3}, {1, 16, 4}}, {}},
+      {"an unknown activation",
+       "LSTM",
+       {{5, 2, 3}, {1, 16, 3}, {1, 16, 4}},
+       {{"activations", std::vector<std::string>{"Sigmoid", "Tanh", "Sine"}}}},
+      {"too few activations",
+       "GRU",
+       {{5, 2, 3}, {1, 12, 3}, {1, 12, 4}},
+       {{"activations", std::vector<std::string>{"Sigmoid"}}}},
+      {"an unknown direction",
+       "RNN",
+       {{5, 2, 3}, {1, 4, 3}, {1, 4, 4}},
+       {{"direction", std::string("sideways")}}},
+      {"weights of one direction",
+       "RNN",
+       {{5, 2, 3}, {1, 4, 3}, {1, 4, 4}},
+       {{"direction", std::string("bidirectional")}}},
+      {"another hidden size",
+       "RNN",
+       {{5, 2, 3}, {1, 4, 3}, {1, 4, 4}},
+       {{"hidden_size", int64_t{5}}}},
+      {"neither scales nor sizes", "Resize", {{1, 1, 4, 4}}, {}},
+      {"an equation for other ranks",
+       "Einsum",
+       {{2, 3}, {3, 4}},
+       {{"equation", std::string("ijk,kl->il")}}},
+      {"an equation for other inputs",
+       "Einsum",
+       {{2, 3}, {3, 4}},
+       {{"equation", std::string("ij->i")}}},
+      {"an output label from nowhere",
+       "Einsum",
+       {{2, 3}, {3, 4}},
+       {{"equation", std::string("ij,jk->iz")}}},
+      {"an equation of noise", "Einsum", {{2, 3}}, {{"equation", std::string("i;->-")}}},
+      {"label sizes that differ",
+       "Einsum",
+       {{2, 3}, {4, 5}},
+       {{"equation", std::string("ij,jk->ik")}}},
+      {"a grid of other axes", "GridSample", {{1, 1, 4, 4}, {1, 2, 2, 3}}, {}},
+      {"heads that do not divide",
+       "Attention",
+       {{1, 2, 6}, {1, 2, 6}, {1, 2, 6}},
+       {{"q_num_heads", int64_t{4}}, {"kv_num_heads", int64_t{4}}}},
+      {"no heads", "Attention", {{1, 2, 6}, {1, 2, 6}, {1, 2, 6}}, {}},
+      {"query heads in no whole groups",
+       "Attention",
+       {{1, 3, 2, 4}, {1, 2, 2, 4}, {1, 2, 2, 4}},
+       {}},
+      {"a mask that does not broadcast",
+       "Attention",
+       {{1, 2, 2, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}, {3, 3}},
+       {}},
+      {"heads that do not divide",
+       "LinearAttention",
+       {{1, 2, 6}, {1, 2, 6}, {1, 2, 6}},
+       {{"q_num_heads", int64_t{3}}, {"kv_num_heads", int64_t{2}}}},
+      {"an offset of other taps", "DeformConv", {{1, 1, 4, 4}, {1, 1, 2, 2}, {1, 6, 3, 3}}, {}},
+  };
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("ops/invalid: wrong attributes and dims are refused with their place") {
+  for (const Wrong& wrong : wrong_nodes()) {
+    CAPTURE(wrong.op);
+    CAPTURE(wrong.what);
+    Graph graph;
+    Node node;
+    node.op = &get_op(wrong.op);
+    node.name = "here";
+    std::vector<Tensor> operands;
+    for (const auto& dims : wrong.inputs) {
+      node.inputs.push_back(graph.add_input(fmt::format("x{}", node.inputs.size()),
+                                            Type::tensor(DType::kF32, to_symbolic(dims))));
+      operands.emplace_back(DType::kF32, dims);
+    }
+    node.outputs = {graph.add_value("y")};
+    for (const auto& [name, value] : wrong.attrs) node.attrs.set(name, value);
+    const Node alone = node;
+    graph.add_node(std::move(node));
+    try {
+      infer_types(graph);
+      FAIL_CHECK("accepted at load");
+    } catch (const Error& error) {
+      CHECK(error.status() == Status::kInvalidModel);
+      CHECK(error.where().find("here") != std::string::npos);
+    }
+    CHECK_THROWS_AS(run_reference(alone, operands), Error);
+  }
+}
+
+TEST_CASE("ops/invalid: relations between symbolic sizes are checked on the actual ones") {
+  Graph graph;
+  Node node;
+  node.op = &get_op("Conv");
+  const SymDims any{Dim::symbol("n"), Dim::symbol("c"), Dim::symbol("h")};
+  node.inputs = {graph.add_input("x", Type::tensor(DType::kF32, any)),
+                 graph.add_input("w", Type::tensor(DType::kF32, SymDims{4, 2, 3}))};
+  node.outputs = {graph.add_value("y")};
+  graph.outputs = node.outputs;
+  const NodeId id = graph.add_node(std::move(node));
+  infer_types(graph);
+  // What a reference is handed when a plan was made for symbols: three channels against two.
+  const Tensor x(DType::kF32, {1, 3, 5}), w(DType::kF32, {4, 2, 3});
+  Tensor y(DType::kF32, {1, 4, 3});
+  ReferenceContext context;
+  context.node = &graph.node(id);
+  context.inputs = {x.view(), w.view()};
+  context.outputs = {y.view()};
+  CHECK_THROWS_AS(graph.node(id).op->reference(context), Error);
+}
+
+TEST_CASE("ops/invalid: values of a run are checked before use") {
+  const auto run = [](const char* op, std::vector<Tensor> inputs,
+                      std::vector<std::pair<const char*, Attr>> attrs = {}) {
+    Node node;
+    node.op = &get_op(op);
+    node.name = "here";
+    for (size_t i = 0; i < inputs.size(); ++i)
+      node.inputs.push_back(inputs[i] ? static_cast<ValueId>(i) : kNone);
+    node.outputs = {static_cast<ValueId>(inputs.size())};
+    for (const auto& [name, value] : attrs) node.attrs.set(name, value);
+    run_reference(node, inputs);
+  };
+  const Tensor x(DType::kF32, {2, 3}), image(DType::kF32, {1, 1, 2, 2});
+  CHECK_THROWS_AS(run("TopK", {x, Tensor::of<int64_t>({4})}), Error);
+  CHECK_THROWS_AS(run("TopK", {x, Tensor::of<int64_t>({-1})}), Error);
+  CHECK_THROWS_AS(run("Pad", {x, Tensor::of<int64_t>({-3, 0, 0, 0})}), Error);
+  CHECK_THROWS_AS(run("Pad", {x, Tensor::of<int64_t>({INT64_MAX, 0, INT64_MAX, 0})}), Error);
+  CHECK_THROWS_AS(run("Pad", {x, Tensor::of<int64_t>({0, 0, 0})}), Error);
+  CHECK_THROWS_AS(run("Resize", {x, {}, Tensor::of<float>({1.0f, -1.0f})}), Error);
+  CHECK_THROWS_AS(run("Resize", {x, {}, Tensor::of<float>({1e30f, 1.0f})}), Error);
+  CHECK_THROWS_AS(run("Resize", {x, {}, Tensor::of<float>({NAN, 1.0f})}), Error);
+  CHECK_THROWS_AS(run("Resize", {x, {}, {}, Tensor::of<int64_t>({2, -3})}), Error);
+  CHECK_THROWS_AS(run("MaxUnpool", {image, Tensor::of<int64_t>({0, 1, 2, 99}, {1, 1, 2, 2})},
+                      {{"kernel_shape", List{2, 2}}}),
+                  Error);
+  CHECK_THROWS_AS(run("Col2Im", {Tensor(DType::kF32, {1, 4, 9}), Tensor::of<int64_t>({4, 4}),
+                                 Tensor::of<int64_t>({0, 2})}),
+                  Error);
+  CHECK_THROWS_AS(
+      run("RoiAlign", {image, Tensor::of<float>({0, 0, 1, 1}, {1, 4}), Tensor::of<int64_t>({1})}),
+      Error);
+}
