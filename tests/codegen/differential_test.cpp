@@ -134,3 +134,59 @@ TEST_CASE("codegen/differential: the comparison sees a planted fault") {
   const Kernel wrong = parse(text.replace(at + 8, 1, "-"));
   CHECK(disagreement(right, 1, false, &wrong) != "");
 }
+
+TEST_CASE("codegen/differential: reductions of every type, nested, unrolled, with initial values") {
+  const char* const types[] = {"f32", "f64", "i8", "u16", "i32", "u64"};
+  for (const std::string type : types) {
+    const std::string text = R"(
+      kernel reductions(n, m; xs) {
+        in x: T[xs, 1]
+        in flag: bool[1]
+        out y: T[1]
+        out at: i64[1]
+        out any: bool[1]
+        parallel t = 0 .. n {
+          let first: T = x[t, 0]
+          acc total: T sum lanes = first
+          acc top: T max lanes
+          acc low: T argmin_last lanes
+          acc some: bool max lanes
+          acc all: bool min lanes = true
+          for i = 0 .. n {
+            vector(16) j = 0 .. m {
+              total <- x[i, j]
+              top <- (x[i, j] if flag[j])
+              low <- x[i, j], j
+              some <- flag[j]
+              all <- (flag[j] | (x[i, j] == first))
+            }
+          }
+          acc last: T prod seq
+          unroll(4) k = 0 .. m {
+            last <- (x[t, k] - first)
+          }
+          y[t] = ((total + top) + (low + last))
+          at[t] = low.index
+          any[t] = (some ^ all)
+        }
+      })";
+    std::string typed;
+    for (size_t i = 0; i < text.size(); ++i) {
+      const bool alone = text[i] == 'T' && !std::isalpha(static_cast<unsigned char>(text[i + 1]));
+      typed += alone ? type : std::string(1, text[i]);
+    }
+    Kernel kernel = parse(typed);
+    CAPTURE(type);
+    for (const std::string& target : test::runnable_targets()) {
+      const test::Compiled compiled(kernel, target);
+      for (const Shape& shape : kShapes) {
+        if (shape.m == 0) continue;  // x[t, 0] is read
+        Problem problem = problem_of(kernel, shape.n, shape.m, shape.pad);
+        Buffers want(kernel, problem, 11, true), got(kernel, problem, 11, true);
+        CHECK(interpret(kernel, want.args(0, shape.n), test::math_of(target)) == 0);
+        CHECK(compiled(got.args(0, shape.n)) == 0);
+        CHECK(test::difference(kernel, got, want) == "");
+      }
+    }
+  }
+}

@@ -201,6 +201,8 @@ class RandomKernel {
   Expr leaf() { return pool_[random_() % pool_.size()]; }
 
   Expr condition(const Expr& a, const Expr& b) {
+    if (is_floating() && random_() % 6 == 0)
+      return bit_or(make_unary(pick({Op::kIsNan, Op::kIsInf}), a), lt(a, b));
     const Expr c = make_binary(pick({Op::kEq, Op::kNe, Op::kLt, Op::kLe, Op::kGt, Op::kGe}), a, b);
     return random_() % 4 == 0 ? bit_not(c) : c;
   }
@@ -221,6 +223,8 @@ class RandomKernel {
                                   Op::kCos, Op::kRsqrt, Op::kReciprocal}),
                             a);
         case 2:
+          if (type_ == DType::kF32 && random_() % 3 == 0)
+            return make_unary(pick({Op::kRoundF16, Op::kRoundBf16}), a);
           return random_() % 4 ? fma(a, b, leaf()) : pow(a, b);
         default:
           return make_binary(pick({Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kMin, Op::kMax}), a,
