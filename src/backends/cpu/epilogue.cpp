@@ -1,5 +1,7 @@
 #include "backends/cpu/epilogue.h"
 
+#include <cmath>
+
 #include "backends/cpu/elementwise_builder.h"
 #include "backends/cpu/strided_program.h"
 
@@ -43,8 +45,9 @@ std::optional<Epilogue> Epilogue::build(const StepSpec& spec, std::span<const Ad
       if (!widened) return std::nullopt;
       args.insert(post.anchor_first ? args.end() : args.begin(), *widened);
     } else {
+      // NaN stands for an absent optional input (a Clip without one bound).
       for (double constant : post.constants)
-        args.push_back(program->constant(wide, constant));
+        args.push_back(std::isnan(constant) ? kNoReg : program->constant(wide, constant));
     }
     value = build_elementwise(*program, *post.op, post.attrs, args, wide, isa, reason);
     if (!value) return std::nullopt;

@@ -11,6 +11,7 @@ using Rows = std::vector<Implementation>;
 
 // oneDNN.
 void add_onednn_matmul(Rows& rows);
+void add_onednn_conv(Rows& rows);
 
 // Own kernels.
 void add_elementwise(Rows& rows);
@@ -18,6 +19,7 @@ void add_copy_ops(Rows& rows);
 void add_gather(Rows& rows);
 void add_reduce(Rows& rows);
 void add_row_norms(Rows& rows);
+void add_recurrent(Rows& rows);
 
 // The op's reference.
 void add_reference(Rows& rows);

@@ -1,0 +1,476 @@
+// f32 convolution over oneDNN: "onednn.conv".
+//
+// Activations are channels-last (measured: as fast as blocked channels on every network here, and an
+// ordinary strided tensor to everybody else); an operand in another order is converted part by part
+// in scratch. Only a 1x1 convolution between row-major operands stays as it is: there the library's
+// row-major kernel costs less than two conversions. Weights are packed at the first bind.
+//
+// A convolution is split over images, then rows of the result; when it has few rows and many
+// channels, over channels, through scratch. No split divides a sum, and the library's order of
+// summation does not depend on the split (a test compares the bits).
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+
+#include "backends/cpu/copy.h"
+#include "backends/cpu/epilogue.h"
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/onednn_post_ops.h"
+#include "ops/window.h"
+
+namespace xc::cpu {
+namespace {
+
+using Tag = dnnl::memory::format_tag;
+using Type = dnnl::memory::data_type;
+using MemDims = dnnl::memory::dims;
+
+constexpr double kTaskFlops = 2e6;
+constexpr int64_t kStageBytes = 512 << 10;
+
+/// NHWC strides of dims in N, C, spatial order.
+Dims channels_last_strides(std::span<const int64_t> dims) {
+  Dims out(dims.size(), 1);
+  int64_t next = dims[1];
+  for (size_t axis = dims.size(); axis-- > 2;) {
+    out[axis] = next;
+    next *= dims[axis];
+  }
+  out[0] = next;
+  return out;
+}
+bool same_strides(std::span<const int64_t> dims, std::span<const int64_t> a,
+                  std::span<const int64_t> b) {
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (dims[i] > 1 && a[i] != b[i]) return false;
+  return true;
+}
+
+/// Everything about one convolution of known dims.
+struct Shape {
+  int64_t batch, groups, in_channels, out_channels;  // channels of all groups
+  std::vector<WindowAxis> axes;
+  Dims x_dims, y_dims;
+  int64_t plane() const {
+    int64_t out = 1;
+    for (const WindowAxis& axis : axes) out *= axis.output;
+    return out;
+  }
+  double flops() const {
+    double kernel = 1;
+    for (const WindowAxis& axis : axes) kernel *= static_cast<double>(axis.kernel);
+    return 2.0 * static_cast<double>(batch * plane()) * static_cast<double>(out_channels) *
+           static_cast<double>(in_channels / groups) * kernel;
+  }
+};
+
+/// Images [n0, n1), rows [r0, r1) of the first spatial axis, output channels [c0, c1).
+struct Region {
+  int64_t n0, n1, r0, r1, c0, c1;
+};
+
+std::vector<Region> split(const Shape& s, int threads, bool strict, bool staged) {
+  const int64_t rows = s.axes[0].output;
+  const Region all{0, s.batch, 0, rows, 0, s.out_channels};
+  const auto useful = static_cast<int64_t>(s.flops() / kTaskFlops);
+  // In strict mode the split must not depend on the number of threads.
+  int64_t wanted = std::min<int64_t>(useful, strict ? 8 : threads == 1 ? 1 : 4 * threads);
+  // What is converted in scratch should stay in the second-level cache.
+  if (staged)
+    wanted = std::max(wanted, std::min<int64_t>(64, (element_count(s.x_dims) + element_count(s.y_dims)) * 4 / kStageBytes));
+  if (wanted <= 1) return {all};
+  std::vector<Region> out;
+  if (s.batch >= wanted || (s.batch > 1 && s.batch * rows < 2 * wanted)) {
+    wanted = std::min(wanted, s.batch);
+    for (int64_t i = 0; i < wanted; ++i)
+      out.push_back({s.batch * i / wanted, s.batch * (i + 1) / wanted, 0, rows, 0, s.out_channels});
+    return out;
+  }
+  wanted = ceil_div(wanted, s.batch);
+  const int64_t team = strict ? 4 : threads;
+  for (int64_t n = 0; n < s.batch; ++n) {
+    if (rows < 4 * team && !staged && s.groups == 1 && s.out_channels >= 64 * team) {
+      for (int64_t i = 0; i < team; ++i) {
+        const int64_t unit = 16, units = ceil_div(s.out_channels, unit);
+        out.push_back({n, n + 1, 0, rows, units * i / team * unit,
+                       std::min(s.out_channels, units * (i + 1) / team * unit)});
+      }
+      continue;
+    }
+    // A multiple of the threads, of equal parts where rows allow.
+    int64_t parts = std::min(wanted, rows);
+    if (!strict && parts > threads) parts = parts / threads * threads;
+    const int64_t step = ceil_div(rows, parts);
+    for (int64_t r = 0; r < rows; r += step)
+      out.push_back({n, n + 1, r, std::min(rows, r + step), 0, s.out_channels});
+  }
+  return out;
+}
+
+struct PackedSlice {
+  int64_t c0;
+  dnnl::memory::desc desc;
+  std::shared_ptr<Buffer> buffer;
+};
+
+/// Weights in the layouts bound convolutions have asked for. Usually one.
+class WeightStore {
+ public:
+  explicit WeightStore(const StepSpec& spec) : weights_(spec.inputs[1].constant),
+        groups_(spec.attrs().get_int("group", 1)) {}
+  bool constant() const { return static_cast<bool>(weights_); }
+
+  std::shared_ptr<Buffer> get(int64_t c0, const dnnl::memory::desc& wanted,
+                              const dnnl::memory::desc& plain) {
+    const std::lock_guard lock(mutex_);
+    for (const PackedSlice& slice : slices_)
+      if (slice.c0 == c0 && slice.desc == wanted) return slice.buffer;
+    const OneThread guard;
+    auto buffer = Buffer::allocate(static_cast<int64_t>(wanted.get_size()));
+    dnnl::stream stream(onednn_engine());
+    dnnl::memory from(plain, onednn_engine(), weights_.as<float>() + c0 * weights_.strides()[0]);
+    dnnl::memory to(wanted, onednn_engine(), buffer->data());
+    dnnl::reorder(from, to).execute(stream, from, to);
+    slices_.push_back({c0, wanted, buffer});
+    return buffer;
+  }
+
+ private:
+  Tensor weights_;
+  int64_t groups_;
+  std::mutex mutex_;
+  std::vector<PackedSlice> slices_;
+};
+
+struct Plan {  // what create() decides
+  MappedPostOps mapped;
+  Epilogue rest;      ///< after the mapped prefix
+  Epilogue whole;     ///< when nothing is mapped
+};
+
+class ConvBound final : public BoundKernel {
+ public:
+  ConvBound(const StepSpec& spec, const BindContext& context, const Plan& plan, WeightStore& store)
+      : inputs_(static_cast<uint32_t>(spec.inputs.size())) {
+    const BoundOperand &x = context.inputs[0], &w = context.inputs[1], &y = context.outputs[0];
+    Shape s;
+    s.x_dims.assign(x.dims.begin(), x.dims.end());
+    s.y_dims.assign(y.dims.begin(), y.dims.end());
+    s.batch = y.dims[0];
+    s.groups = spec.attrs().get_int("group", 1);
+    s.in_channels = x.dims[1];
+    s.out_channels = y.dims[1];
+    const WindowAttrs window = window_attrs(*spec.node, x.dims.size() - 2);
+    s.axes = window_axes(window, x.dims, w.dims.subspan(2), y.dims);
+    has_bias_ = spec.inputs.size() > 2 && spec.inputs[2].present();
+    if (element_count(y.dims) == 0) return;
+    if (element_count(x.dims) == 0 || element_count(w.dims) == 0)
+      fail(Status::kUnsupported, "unsupported: convolution of an empty tensor");
+
+    x_last_ = same_strides(x.dims, x.strides, channels_last_strides(x.dims));
+    y_last_ = same_strides(y.dims, y.strides, channels_last_strides(y.dims));
+    bool pointwise = s.groups == 1;
+    for (const WindowAxis& axis : s.axes)
+      pointwise &= axis.kernel == 1 && axis.stride == 1 && axis.pad_begin == 0 && axis.pad_end == 0;
+    row_major_ = pointwise && !x_last_ && !y_last_ && is_contiguous(x.dims, x.strides) &&
+                 is_contiguous(y.dims, y.strides);
+
+    const bool strict = spec.numerics == Numerics::kStrict;
+    regions_ = split(s, spec.threads, strict, !row_major_ && !(x_last_ && y_last_));
+    if (row_major_) regions_ = whole_rows(regions_, s);
+    tasks = static_cast<int64_t>(regions_.size());
+    // A region of channels, or a result in another order, goes through scratch.
+    stage_x_ = !x_last_ && !row_major_;
+    // Functions of one operand go along anywhere; other operands must lie like the result.
+    bool mapped = !strict && !plan.mapped.empty();
+    if (!plan.mapped.binaries.empty()) {
+      mapped &= y_last_ && !row_major_;
+      for (const Region& r : regions_) mapped &= r.c1 - r.c0 == s.out_channels;
+    }
+    for (const auto& binary : plan.mapped.binaries) {
+      const BoundOperand& b = context.inputs[binary.input];
+      mapped &= binary.per_channel
+                    ? is_contiguous(b.dims, b.strides)
+                    : b.dims.size() == y.dims.size() &&
+                          same_strides(b.dims, b.strides, channels_last_strides(b.dims));
+    }
+    if (mapped) mapped_ = plan.mapped;
+    if (mapped) epilogue_ = plan.rest;
+    else epilogue_ = plan.whole;
+    onednn_call("a convolution", [&] { build(spec, context, s, store); });
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    const OneThread guard;
+    auto* scratch = static_cast<std::byte*>(args.scratch);
+    const auto* x = static_cast<const float*>(args.buffers[0]);
+    auto* y = static_cast<float*>(args.buffers[inputs_]);
+    void* pointers[16];
+    for (int64_t i = begin; i < end && i < static_cast<int64_t>(parts_.size()); ++i) {
+      const Part& part = parts_[static_cast<size_t>(i)];
+      const Variant& variant = variants_[part.variant];
+      const float* source = x + part.x_at;
+      float* target = y + part.y_at;
+      if (variant.load) {
+        variant.load->run(source, scratch + x_stage_);
+        source = reinterpret_cast<const float*>(scratch + x_stage_);
+      }
+      if (variant.store) target = reinterpret_cast<float*>(scratch + y_stage_);
+      size_t n = 0;
+      pointers[n++] = const_cast<float*>(source);
+      if (part.weights) {
+        pointers[n++] = part.weights->data();
+      } else {
+        void* const pack[2] = {args.buffers[1], scratch + w_stage_};
+        pack_->execute(pack);
+        pointers[n++] = scratch + w_stage_;
+      }
+      pointers[n++] = target;
+      pointers[n++] = scratch;
+      if (has_bias_) pointers[n++] = static_cast<float*>(args.buffers[2]) + part.bias_at;
+      for (const auto& binary : mapped_.binaries)
+        pointers[n++] = static_cast<float*>(args.buffers[binary.input]) +
+                        (binary.per_channel ? 0 : part.y_at);
+      variant.primitive->execute(pointers);
+      if (variant.store) variant.store->run(target, y + part.y_at);
+      if (!epilogue_.empty())
+        epilogue_.run(part.tile, args.buffers, scratch + epilogue_stage_);
+    }
+  }
+
+ private:
+  struct Variant {
+    Dims x_dims, y_dims;
+    int64_t pad_begin, pad_end;
+    std::unique_ptr<PreparedPrimitive> primitive;
+    dnnl::memory::desc weights;
+    std::optional<CopyPlan> load, store;
+  };
+  struct Part {
+    uint32_t variant;
+    int64_t x_at, y_at, bias_at;  // elements
+    std::shared_ptr<Buffer> weights;
+    Epilogue::Tile tile;
+  };
+
+  /// Row-major operands: a part of the rows is no dense tensor, so parts are channels or images.
+  static std::vector<Region> whole_rows(const std::vector<Region>& regions, const Shape& s) {
+    std::vector<Region> out;
+    for (Region r : regions) {
+      if (r.r0 != 0) continue;
+      r.r1 = s.axes[0].output;
+      out.push_back(r);
+    }
+    return out;
+  }
+
+  void build(const StepSpec& spec, const BindContext& context, const Shape& s, WeightStore& store) {
+    const BoundOperand &x = context.inputs[0], &y = context.outputs[0];
+    int64_t scratchpad = 0, x_bytes = 0, y_bytes = 0, w_bytes = 0;
+    for (const Region& r : regions_) {
+      const WindowAxis& rows = s.axes[0];
+      const int64_t extent = (rows.kernel - 1) * rows.dilation + 1;
+      const int64_t first = r.r0 * rows.stride - rows.pad_begin;
+      const int64_t last = (r.r1 - 1) * rows.stride - rows.pad_begin + extent;
+      const int64_t in0 = std::clamp<int64_t>(first, 0, rows.input - 1);
+      const int64_t in1 = std::clamp<int64_t>(last, in0 + 1, rows.input);
+      Dims x_dims = s.x_dims, y_dims = s.y_dims;
+      x_dims[0] = y_dims[0] = r.n1 - r.n0;
+      x_dims[2] = in1 - in0;
+      y_dims[1] = r.c1 - r.c0;
+      y_dims[2] = r.r1 - r.r0;
+      const int64_t pad_begin = in0 - first, pad_end = last - in1;
+      uint32_t v = 0;
+      for (; v < variants_.size(); ++v)
+        if (variants_[v].x_dims == x_dims && variants_[v].y_dims == y_dims &&
+            variants_[v].pad_begin == pad_begin && variants_[v].pad_end == pad_end)
+          break;
+      if (v == variants_.size()) {
+        const bool partial = y_dims[1] != s.out_channels;
+        Variant variant{x_dims, y_dims, pad_begin, pad_end, nullptr, {}, {}, {}};
+        if (stage_x_) {
+          variant.load.emplace(x_dims, x.strides, channels_last_strides(x_dims), 4);
+          x_bytes = std::max(x_bytes, element_count(x_dims) * 4);
+        }
+        if (!row_major_ && (!y_last_ || partial)) {
+          variant.store.emplace(y_dims, channels_last_strides(y_dims), y.strides, 4);
+          y_bytes = std::max(y_bytes, element_count(y_dims) * 4);
+        }
+        scratchpad = std::max(scratchpad, make_primitive(spec, s, variant));
+        variants_.push_back(std::move(variant));
+      }
+      const Variant& variant = variants_[v];
+      Part part{v, r.n0 * x.strides[0] + in0 * x.strides[2],
+                r.n0 * y.strides[0] + r.c0 * y.strides[1] + r.r0 * y.strides[2], r.c0, nullptr, {}};
+      const dnnl::memory::desc plain = plain_weights(context.inputs[1], s, r.c1 - r.c0);
+      if (store.constant()) {
+        part.weights = store.get(r.c0, variant.weights, plain);
+      } else if (!pack_) {
+        w_bytes = static_cast<int64_t>(variant.weights.get_size());
+        dnnl::reorder::primitive_desc pd(onednn_engine(), plain, onednn_engine(), variant.weights);
+        pack_ = std::make_unique<PreparedPrimitive>(
+            dnnl::reorder(pd), std::vector<PreparedPrimitive::Argument>{
+                                   {DNNL_ARG_FROM, plain}, {DNNL_ARG_TO, variant.weights}});
+      }
+      if (!epilogue_.empty()) {
+        Dims begin(y.dims.size(), 0), end(y.dims.begin(), y.dims.end());
+        begin[0] = r.n0;
+        end[0] = r.n1;
+        begin[1] = r.c0;
+        end[1] = r.c1;
+        begin[2] = r.r0;
+        end[2] = r.r1;
+        part.tile = epilogue_.tile(context, begin, end);
+      }
+      parts_.push_back(std::move(part));
+    }
+    x_stage_ = align_up(scratchpad, 64);
+    y_stage_ = x_stage_ + align_up(x_bytes, 64);
+    w_stage_ = y_stage_ + align_up(y_bytes, 64);
+    epilogue_stage_ = w_stage_ + align_up(w_bytes, 64);
+    scratch_bytes = epilogue_stage_ + epilogue_.scratch_bytes();
+    // A primitive holds its generated code: some 64 KiB.
+    held_bytes = 1024 + static_cast<int64_t>(variants_.size()) * (64 << 10) +
+                 static_cast<int64_t>(parts_.size()) * 512;
+  }
+
+  static dnnl::memory::desc plain_weights(const BoundOperand& w, const Shape& s, int64_t channels) {
+    Dims dims(w.dims.begin(), w.dims.end()), strides(w.strides.begin(), w.strides.end());
+    dims[0] = channels;
+    if (s.groups > 1) {
+      dims[0] /= s.groups;
+      dims.insert(dims.begin(), s.groups);
+      strides.insert(strides.begin(), strides[0] * dims[1]);
+    }
+    return strided_desc(dims, strides, DType::kF32);
+  }
+
+  /// Returns the bytes of scratchpad it wants.
+  int64_t make_primitive(const StepSpec& spec, const Shape& s, Variant& variant) {
+    const auto order = [&](const Dims& dims) {
+      return strided_desc(dims, row_major_ ? contiguous_strides(dims) : channels_last_strides(dims),
+                          DType::kF32);
+    };
+    const dnnl::memory::desc src = order(variant.x_dims), dst = order(variant.y_dims);
+    MemDims w_dims{variant.y_dims[1], s.in_channels / s.groups};
+    MemDims strides, dilations, begin, end;
+    for (size_t i = 0; i < s.axes.size(); ++i) {
+      const WindowAxis& axis = s.axes[i];
+      w_dims.push_back(axis.kernel);
+      strides.push_back(axis.stride);
+      dilations.push_back(axis.dilation - 1);
+      begin.push_back(i == 0 ? variant.pad_begin : axis.pad_begin);
+      end.push_back(i == 0 ? variant.pad_end : axis.pad_end);
+    }
+    if (s.groups > 1) {
+      w_dims[0] /= s.groups;
+      w_dims.insert(w_dims.begin(), s.groups);
+    }
+    const dnnl::memory::desc weights(w_dims, Type::f32, Tag::any);
+    const dnnl::memory::desc bias =
+        has_bias_ ? dnnl::memory::desc({variant.y_dims[1]}, Type::f32, Tag::a) : dnnl::memory::desc();
+    dnnl::primitive_attr attributes = onednn_attributes();
+    append_post_ops(spec, mapped_, dst, attributes);
+    const OneThread guard;
+    const dnnl::convolution_forward::primitive_desc pd(
+        onednn_engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
+        src, weights, bias, dst, strides, dilations, begin, end, attributes);
+    variant.weights = pd.weights_desc();
+    std::vector<PreparedPrimitive::Argument> arguments{
+        {DNNL_ARG_SRC, src},
+        {DNNL_ARG_WEIGHTS, variant.weights},
+        {DNNL_ARG_DST, dst},
+        {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}};
+    if (has_bias_) arguments.push_back({DNNL_ARG_BIAS, bias});
+    for (auto& argument : post_op_arguments(mapped_, dst)) arguments.push_back(std::move(argument));
+    XC_CHECK(arguments.size() <= 16);
+    variant.primitive =
+        std::make_unique<PreparedPrimitive>(dnnl::convolution_forward(pd), std::move(arguments));
+    return static_cast<int64_t>(pd.scratchpad_desc().get_size());
+  }
+
+  uint32_t inputs_;
+  bool has_bias_ = false, x_last_ = false, y_last_ = false, row_major_ = false, stage_x_ = false;
+  std::vector<Region> regions_;
+  std::vector<Variant> variants_;
+  std::vector<Part> parts_;
+  MappedPostOps mapped_;
+  Epilogue epilogue_;
+  std::unique_ptr<PreparedPrimitive> pack_;
+  int64_t x_stage_ = 0, y_stage_ = 0, w_stage_ = 0, epilogue_stage_ = 0;
+};
+
+std::optional<Plan> plan_for(const StepSpec& spec, std::string& reason) {
+  Plan out;
+  auto whole = Epilogue::build(spec, {}, reason);
+  if (!whole) return std::nullopt;
+  out.whole = std::move(*whole);
+  out.mapped = map_post_ops(spec);
+  StepSpec rest = spec;
+  rest.post_ops.erase(rest.post_ops.begin(),
+                      rest.post_ops.begin() + static_cast<ptrdiff_t>(out.mapped.count));
+  auto after = Epilogue::build(rest, {}, reason);
+  if (!after) return std::nullopt;
+  out.rest = std::move(*after);
+  return out;
+}
+
+Verdict supports(const StepSpec& spec) {
+  for (size_t i = 0; i < 3 && i < spec.inputs.size(); ++i)
+    if (spec.inputs[i].present() && spec.inputs[i].dtype != DType::kF32)
+      return Verdict::no(fmt::format("operand {} is {}, not f32", i, name(spec.inputs[i].dtype)));
+  const size_t rank = spec.inputs[0].dims.size();
+  if (rank < 3 || rank > 5) return Verdict::no(fmt::format("{} spatial axes", rank - 2));
+  for (int64_t pad : spec.attrs().get_ints("pads"))
+    if (pad < 0) return Verdict::no("negative padding");
+  for (const Dim& dim : spec.inputs[1].dims)
+    if (dim == Dim(0)) return Verdict::no("empty weights");
+  for (const Dim& dim : spec.inputs[0].dims)
+    if (dim == Dim(0)) return Verdict::no("an empty input");
+  if (spec.inputs.size() > 2 && spec.inputs[2].present() && !spec.inputs[2].contiguous())
+    return Verdict::no("a bias that is not dense");
+  std::string reason;
+  return plan_for(spec, reason) ? Verdict::ok() : Verdict::no(reason);
+}
+
+class ConvKernel final : public Kernel {
+ public:
+  explicit ConvKernel(const StepSpec& spec) : spec_(spec), store_(spec) {
+    std::string reason;
+    auto plan = plan_for(spec, reason);
+    if (!plan) fail(Status::kInternal, "onednn.conv: {}", reason);
+    plan_ = std::move(*plan);
+    // Weights that change are packed by each task: one task then.
+    if (!store_.constant()) spec_.threads = 1;
+  }
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+    return std::make_shared<ConvBound>(spec_, context, plan_, store_);
+  }
+
+ private:
+  StepSpec spec_;
+  Plan plan_;
+  mutable WeightStore store_;
+};
+
+std::unique_ptr<Kernel> create(const StepSpec& spec) { return std::make_unique<ConvKernel>(spec); }
+
+/// Activations channels-last; a pointwise convolution is content with row-major as well.
+std::vector<Order> preferred(const StepSpec& spec) {
+  std::vector<Order> out(spec.inputs.size() + spec.outputs.size(), Order::kAny);
+  out[0] = Order::kChannelsLast;
+  if (spec.inputs.size() > 1) out[1] = Order::kRowMajor;
+  if (spec.inputs.size() > 2) out[2] = Order::kRowMajor;
+  for (size_t i = 3; i < spec.inputs.size(); ++i) out[i] = Order::kChannelsLast;
+  out[spec.inputs.size()] = Order::kChannelsLast;
+  return out;
+}
+
+}  // namespace
+
+void add_onednn_conv(Rows& rows) {
+  rows.push_back({"onednn.conv", "Conv", supports, create, preferred});
+}
+
+}  // namespace xc::cpu

@@ -1,0 +1,128 @@
+#include "backends/cpu/onednn_post_ops.h"
+
+#include <cmath>
+#include <limits>
+#include <optional>
+
+namespace xc::cpu {
+namespace {
+
+using Algorithm = dnnl::algorithm;
+
+struct Eltwise {
+  Algorithm algorithm;
+  float alpha = 0, beta = 0;
+};
+
+/// Where the library's definition is the op's own.
+std::optional<Eltwise> eltwise_of(const PostOp& post) {
+  const std::string_view op = post.op->name;
+  const auto attr = [&](const char* name, double otherwise) {
+    return static_cast<float>(post.attrs.get_float(name, otherwise));
+  };
+  if (op == "Relu") return Eltwise{Algorithm::eltwise_relu};
+  if (op == "LeakyRelu") return Eltwise{Algorithm::eltwise_relu, attr("alpha", 0.01)};
+  if (op == "Sigmoid") return Eltwise{Algorithm::eltwise_logistic};
+  if (op == "Tanh") return Eltwise{Algorithm::eltwise_tanh};
+  if (op == "Abs") return Eltwise{Algorithm::eltwise_abs};
+  if (op == "Elu") return Eltwise{Algorithm::eltwise_elu, attr("alpha", 1)};
+  if (op == "HardSigmoid")
+    return Eltwise{Algorithm::eltwise_hardsigmoid, attr("alpha", 0.2), attr("beta", 0.5)};
+  if (op == "HardSwish") return Eltwise{Algorithm::eltwise_hardswish, 1.0f / 6, 0.5f};
+  if (op == "Swish") return Eltwise{Algorithm::eltwise_swish, attr("alpha", 1)};
+  if (op == "Clip") {
+    Eltwise out{Algorithm::eltwise_clip, -std::numeric_limits<float>::max(),
+                std::numeric_limits<float>::max()};
+    if (!post.constants.empty() && !std::isnan(post.constants[0]))
+      out.alpha = static_cast<float>(post.constants[0]);
+    if (post.constants.size() > 1 && !std::isnan(post.constants[1]))
+      out.beta = static_cast<float>(post.constants[1]);
+    if (out.alpha > out.beta) return std::nullopt;
+    return out;
+  }
+  return std::nullopt;
+}
+
+std::optional<Algorithm> binary_of(const PostOp& post) {
+  const std::string_view op = post.op->name;
+  if (op == "Add") return Algorithm::binary_add;
+  if (op == "Mul") return Algorithm::binary_mul;
+  if (op == "Sub" && post.anchor_first) return Algorithm::binary_sub;
+  if (op == "Max") return Algorithm::binary_max;
+  if (op == "Min") return Algorithm::binary_min;
+  return std::nullopt;
+}
+
+/// Dims of `operand` over the result's axes, 1 in front.
+SymDims aligned(const Operand& operand, size_t rank) {
+  SymDims out(rank - std::min(rank, operand.dims.size()), Dim(1));
+  out.insert(out.end(), operand.dims.begin(), operand.dims.end());
+  return out;
+}
+
+}  // namespace
+
+MappedPostOps map_post_ops(const StepSpec& spec) {
+  MappedPostOps out;
+  const Operand& result = spec.outputs[0];
+  const size_t rank = result.dims.size();
+  for (const PostOp& post : spec.post_ops) {
+    if (post.kind == PostOp::Kind::kUnary) {
+      if (!eltwise_of(post)) break;
+    } else {
+      if (!binary_of(post) || post.operand >= spec.inputs.size()) break;
+      const Operand& operand = spec.inputs[post.operand];
+      if (operand.dtype != result.dtype || operand.dims.size() > rank) break;
+      const SymDims dims = aligned(operand, rank);
+      bool whole = true, channel = true;
+      for (size_t i = 0; i < rank; ++i) {
+        whole &= dims[i] == result.dims[i];
+        channel &= i == 1 ? dims[i] == result.dims[i] : dims[i] == Dim(1);
+      }
+      if (!whole && !channel) break;
+      out.binaries.push_back({post.operand, !whole, static_cast<int>(out.count)});
+    }
+    ++out.count;
+  }
+  return out;
+}
+
+namespace {
+
+dnnl::memory::desc binary_desc(const MappedPostOps::Binary& binary, const dnnl::memory::desc& dst) {
+  if (!binary.per_channel) return dst;
+  dnnl::memory::dims dims(dst.get_dims().size(), 1), strides(dims.size(), 1);
+  dims[1] = dst.get_dims()[1];
+  strides[0] = dims[1];
+  return dnnl::memory::desc(dims, dst.get_data_type(), strides);
+}
+
+}  // namespace
+
+void append_post_ops(const StepSpec& spec, const MappedPostOps& mapped,
+                     const dnnl::memory::desc& dst, dnnl::primitive_attr& attributes) {
+  if (mapped.empty()) return;
+  dnnl::post_ops ops;
+  size_t binary = 0;
+  for (size_t i = 0; i < mapped.count; ++i) {
+    const PostOp& post = spec.post_ops[i];
+    if (post.kind == PostOp::Kind::kUnary) {
+      const Eltwise eltwise = *eltwise_of(post);
+      ops.append_eltwise(eltwise.algorithm, eltwise.alpha, eltwise.beta);
+    } else {
+      ops.append_binary(*binary_of(post), binary_desc(mapped.binaries[binary++], dst));
+    }
+  }
+  attributes.set_post_ops(ops);
+}
+
+std::vector<PreparedPrimitive::Argument> post_op_arguments(const MappedPostOps& mapped,
+                                                           const dnnl::memory::desc& dst) {
+  std::vector<PreparedPrimitive::Argument> out;
+  for (const auto& binary : mapped.binaries)
+    out.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(binary.position) | DNNL_ARG_SRC_1,
+                   binary_desc(binary, dst)});
+  return out;
+}
+
+}  // namespace xc::cpu

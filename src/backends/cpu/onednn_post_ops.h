@@ -1,0 +1,30 @@
+#pragma once
+// Which post-ops oneDNN does itself, in registers. The rest of a chain is left to an Epilogue.
+
+#include "backends/cpu/onednn_common.h"
+
+namespace xc::cpu {
+
+/// A prefix of a step's post-ops in oneDNN's terms. Binary operands are whole tensors of the result's
+/// dims in the result's order, or one value per channel (axis 1).
+struct MappedPostOps {
+  struct Binary {
+    uint32_t input = 0;        ///< index among the step's inputs
+    bool per_channel = false;
+    int position = 0;          ///< in the chain: DNNL_ARG_ATTR_MULTIPLE_POST_OP(position)
+  };
+  size_t count = 0;            ///< post-ops covered
+  std::vector<Binary> binaries;
+  bool empty() const { return count == 0; }
+};
+
+/// The longest prefix that oneDNN can do. `channels_axis` of the result is 1.
+MappedPostOps map_post_ops(const StepSpec& spec);
+/// The chain as an attribute, for a result (or a part of it) of descriptor `dst`.
+void append_post_ops(const StepSpec& spec, const MappedPostOps& mapped,
+                     const dnnl::memory::desc& dst, dnnl::primitive_attr& attributes);
+/// Arguments of the binaries, in order.
+std::vector<PreparedPrimitive::Argument> post_op_arguments(const MappedPostOps& mapped,
+                                                           const dnnl::memory::desc& dst);
+
+}  // namespace xc::cpu

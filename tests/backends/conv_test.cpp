@@ -1,0 +1,139 @@
+#include <doctest/doctest.h>
+
+#include "backends/step_harness.h"
+
+namespace xc {
+namespace {
+
+using namespace test;
+
+struct Case {
+  Dims x;
+  int64_t out;
+  Dims kernel;
+  int64_t group = 1;
+  std::vector<int64_t> strides = {}, pads = {}, dilations = {};
+  const char* auto_pad = nullptr;
+};
+
+Problem conv(Generator& g, const Case& c, bool bias = true) {
+  Problem p;
+  p.op = &get_op("Conv");
+  Dims w{c.out, c.x[1] / c.group};
+  w.insert(w.end(), c.kernel.begin(), c.kernel.end());
+  p.inputs = {g.tensor(DType::kF32, c.x), g.tensor(DType::kF32, w)};
+  if (bias) p.inputs.push_back(g.tensor(DType::kF32, {c.out}));
+  p.constant = {false, true, true};
+  p.attrs.set("group", c.group);
+  if (!c.strides.empty()) p.attrs.set("strides", c.strides);
+  if (!c.pads.empty()) p.attrs.set("pads", c.pads);
+  if (!c.dilations.empty()) p.attrs.set("dilations", c.dilations);
+  if (c.auto_pad) p.attrs.set("auto_pad", std::string(c.auto_pad));
+  return p;
+}
+
+const std::vector<Case> kCases = {
+    {{1, 3, 20, 20}, 8, {3, 3}, 1, {2, 2}, {1, 1, 1, 1}},
+    {{2, 16, 9, 11}, 24, {1, 1}},
+    {{1, 16, 9, 11}, 24, {1, 1}, 1, {2, 2}},
+    {{1, 12, 14, 14}, 12, {3, 3}, 12, {1, 1}, {1, 1, 1, 1}},
+    {{1, 32, 14, 14}, 32, {5, 5}, 32, {2, 2}, {2, 2, 2, 2}},
+    {{1, 8, 10, 10}, 12, {3, 3}, 4},
+    {{1, 8, 12, 10}, 6, {3, 2}, 1, {1, 2}, {0, 1, 2, 1}, {2, 1}},
+    {{1, 4, 40}, 8, {5}, 1, {2}, {2, 2}},
+    {{2, 6, 5, 7, 6}, 4, {3, 3, 3}, 1, {1, 1, 1}, {1, 1, 1, 1, 1, 1}},
+    {{1, 5, 13, 13}, 7, {4, 4}, 1, {3, 3}, {}, {}, "SAME_UPPER"},
+    {{1, 5, 13, 13}, 7, {4, 4}, 1, {3, 3}, {}, {}, "SAME_LOWER"},
+    {{1, 64, 7, 7}, 256, {3, 3}, 1, {1, 1}, {1, 1, 1, 1}},
+    {{1, 64, 28, 28}, 128, {3, 3}, 1, {1, 1}, {1, 1, 1, 1}},
+    {{1, 1, 8, 8}, 1, {2, 2}},
+};
+
+TEST_CASE("backends/conv: shapes, strides, groups, dilations, orders") {
+  Generator g(51);
+  for (const Case& c : kCases) {
+    const Problem p = conv(g, c);
+    int64_t k = p.inputs[1].dims()[1];
+    for (int64_t d : c.kernel) k *= d;
+    INFO(to_text(c.x) << " " << to_text(p.inputs[1].dims()));
+    check_row("onednn.conv", p, {1e-5, 3e-6 * static_cast<double>(k)});
+    Problem live = conv(g, c, false);
+    live.constant = {};
+    check_row("onednn.conv", live, {1e-5, 3e-6 * static_cast<double>(k)});
+  }
+}
+
+TEST_CASE("backends/conv: the same bits for 1 to 4 threads, in both orders") {
+  Generator g(52);
+  const auto& row = find_row("onednn.conv", "Conv");
+  for (const Case& c : kCases) {
+    for (int kind : {0, 3}) {
+      Problem p = conv(g, c);
+      p.inputs[0] = Generator(1).strided(p.inputs[0], kind);
+      RunOptions options;
+      options.output_kind = kind;
+      std::vector<Tensor> first;
+      for (int threads : {1, 2, 3, 4}) {
+        options.threads = threads;
+        options.pieces = 0;
+        const auto got = run_row(row, p, options);
+        if (first.empty()) first = got;
+        CHECK_MESSAGE(same_bits(first[0], got[0]), to_text(c.x) << " with " << threads << " threads");
+      }
+    }
+  }
+}
+
+TEST_CASE("backends/conv: post-ops in the primitive and after it") {
+  Generator g(53);
+  const auto& row = find_row("onednn.conv", "Conv");
+  const PostOp add{PostOp::Kind::kBinary, &get_op("Add"), {}, 3, true, {}};
+  const PostOp relu{PostOp::Kind::kUnary, &get_op("Relu"), {}, 0, true, {}};
+  const PostOp clip{PostOp::Kind::kUnary, &get_op("Clip"), {}, 0, true, {std::nan(""), 6.0}};
+  const PostOp erf{PostOp::Kind::kUnary, &get_op("Erf"), {}, 0, true, {}};
+  const PostOp channel{PostOp::Kind::kBinary, &get_op("Mul"), {}, 3, true, {}};
+  for (const Case& c : {kCases[0], kCases[1], kCases[3], kCases[11], kCases[12], kCases[7]}) {
+    const Problem plain = conv(g, c);
+    const Tensor y = run_reference(node_of(plain), plain.inputs)[0];
+    const auto apply = [&](const char* op, std::vector<Tensor> inputs) {
+      Problem p;
+      p.op = &get_op(op);
+      p.inputs = std::move(inputs);
+      return run_reference(node_of(p), p.inputs)[0];
+    };
+    const Tensor residual = g.tensor(DType::kF32, y.dims());
+    Dims per_channel(y.dims().size() - 1, 1);
+    per_channel[0] = y.dims()[1];
+    const Tensor factor = g.tensor(DType::kF32, per_channel);
+    const Tensor high = Tensor::scalar(6.0f);
+    struct Chain {
+      std::vector<PostOp> posts;
+      Tensor other, want;
+    };
+    const std::vector<Chain> chains = {
+        {{relu}, {}, apply("Relu", {y})},
+        {{add, relu}, residual, apply("Relu", {apply("Add", {y, residual})})},
+        {{clip}, {}, apply("Clip", {y, Tensor(), high})},
+        {{channel, erf, relu}, factor, apply("Relu", {apply("Erf", {apply("Mul", {y, factor})})})},
+    };
+    for (const Chain& chain : chains)
+      for (int kind : {0, 3})
+        for (int threads : {1, 3}) {
+          Problem p = plain;
+          p.post_ops = chain.posts;
+          p.inputs[0] = Generator(1).strided(p.inputs[0], kind);
+          if (chain.other)
+            p.post_inputs = {chain.other.dims() == y.dims() ? Generator(1).strided(chain.other, kind) : chain.other};
+          RunOptions options;
+          options.output_kind = kind;
+          options.threads = threads;
+          options.pieces = 0;
+          const std::string wrong = difference(run_row(row, p, options)[0], chain.want, {1e-4, 1e-3});
+          CHECK_MESSAGE(wrong.empty(), to_text(c.x) << " order " << kind << " threads " << threads << " chain of "
+                                                    << chain.posts.size() << ": " << wrong);
+        }
+  }
+}
+
+}  // namespace
+}  // namespace xc
