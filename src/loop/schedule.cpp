@@ -270,6 +270,17 @@ bool has_loop(const Block& block) {
                      [](const Stmt& stmt) { return std::holds_alternative<For>(stmt.node); });
 }
 
+size_t operations(const Block& body) {
+  size_t out = 0;
+  visit_statements(body, [&](const Stmt& stmt) {
+    visit_exprs(stmt, [&](const Expr& root) {
+      visit_nodes(root, [&](const Expr& e) { out += op_info(e->op).arity > 0 ? 1 : 0; });
+    });
+  });
+  return out;
+}
+constexpr size_t kLightBody = 6;
+
 // Vectorizes the innermost loops of the block that can be; true when one was.
 bool vectorize_innermost(const Kernel& kernel, Block& block, int lanes) {
   bool any = false;
@@ -279,8 +290,10 @@ bool vectorize_innermost(const Kernel& kernel, Block& block, int lanes) {
     bool inside = vectorize_innermost(kernel, loop->body, lanes);
     if (!inside && loop->kind == LoopKind::kSerial && can_vectorize(kernel, *loop)) {
       loop->kind = LoopKind::kVector;
-      // Loops inside (a column reduction) are chains: more lanes give them company.
-      const bool chains = has_loop(loop->body) && !accumulates_lanes_directly(kernel, *loop);
+      // Loops inside (a column reduction) are chains: more lanes give them company, while registers
+      // last.
+      const bool chains = has_loop(loop->body) && operations(loop->body) <= kLightBody &&
+                          !accumulates_lanes_directly(kernel, *loop);
       loop->factor = accumulates_lanes_directly(kernel, *loop) ? kReductionLanes
                      : chains                                  ? std::min(4 * lanes, 64)
                                                                : lanes;
