@@ -2,13 +2,17 @@
 
 #include "formats/format.h"
 #include "ir/verify.h"
-#include "ops/infer.h"
+#include "passes/pipeline.h"
 
 namespace xc {
 
 std::shared_ptr<const Model> Model::create(std::shared_ptr<Engine> engine, Graph graph) {
   verify(graph);
-  infer_types(graph);
+  PassOptions options;
+  options.verify_each = engine->config().verify_passes != 0;
+  options.rules = engine->config().rules == 0;
+  options.tolerant = static_cast<Numerics>(engine->config().numerics) != Numerics::kStrict;
+  optimise(graph, options);
   std::shared_ptr<Model> model(new Model);
   for (ValueId id : graph.inputs)
     model->inputs_.push_back({graph.value(id).name, graph.value(id).type});
