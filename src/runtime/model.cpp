@@ -2,6 +2,7 @@
 
 #include "formats/format.h"
 #include "ir/verify.h"
+#include "backends/step.h"
 #include "passes/pipeline.h"
 
 namespace xc {
