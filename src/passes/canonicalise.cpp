@@ -189,6 +189,33 @@ bool merge_reshapes(Site& s) {
   return s.rebuild(std::move(now));
 }
 
+/// A shape computed from dims, where 0 (copied) and numbers say the same, becomes a constant: the
+/// arithmetic that made it is dead then. -1 stands in for one dim when no other can be zero, for
+/// with a zero beside it -1 means nothing.
+bool constant_shape(Site& s) {
+  if (!s.is("Reshape") || s.input(1).is_constant()) return false;
+  const std::optional<SymDims>&in = s.input(0).type.dims, &out = s.output().type.dims;
+  if (!in || !out) return false;
+  std::vector<int64_t> shape;
+  size_t copied = 0, holes = 0;
+  for (size_t i = 0; i < out->size(); ++i) {
+    const Dim& dim = (*out)[i];
+    if (dim.is_constant() && dim.value() != 0) {
+      shape.push_back(dim.value());
+    } else if (i < in->size() && (*in)[i] == dim) {
+      shape.push_back(0);
+      ++copied;
+    } else {
+      shape.push_back(-1);
+      ++holes;
+    }
+  }
+  if (holes > 1 || (holes == 1 && copied > 0)) return false;
+  Node now{.op = s.node.op, .inputs = s.node.inputs};
+  now.inputs[1] = s.patch.add_constant(s.input(1).name, Tensor::of(shape));
+  return s.rebuild(std::move(now));
+}
+
 bool constant_second(Site& s) {
   if (!s.node.op->commutative || s.node.inputs.size() < 2 || !s.has(0) || !s.has(1)) return false;
   if (!s.input(0).is_constant() || s.input(1).is_constant()) return false;
@@ -226,10 +253,10 @@ bool cast_like_to_cast(Site& s) {
 
 using Rewrite = bool (*)(Site&);
 constexpr Rewrite kRewrites[] = {
-    drop_identity,   drop_dropout,      drop_reshape,        drop_cast,
-    drop_slice,      drop_pad,          drop_single_operand, drop_single_split,
-    constant_second, drop_neutral,      simplify_transpose,  merge_reshapes,
-    sum_to_add,      square_to_product, cast_like_to_cast,
+    drop_identity,  drop_dropout,    drop_reshape,        drop_cast,
+    drop_slice,     drop_pad,        drop_single_operand, drop_single_split,
+    constant_shape, constant_second, drop_neutral,        simplify_transpose,
+    merge_reshapes, sum_to_add,      square_to_product,   cast_like_to_cast,
 };
 
 }  // namespace

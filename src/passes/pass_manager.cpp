@@ -11,6 +11,7 @@
 namespace xc {
 
 void PassContext::count(const std::string& label, int64_t times) {
+  if (times == 0) return;
   const auto it = std::find_if(counts.begin(), counts.end(),
                                [&](const auto& entry) { return entry.first == label; });
   if (it == counts.end())

@@ -1,0 +1,24 @@
+#include "passes/rules/rule_set.h"
+
+#include <algorithm>
+
+#include "passes/rules/rule_parser.h"
+
+namespace xc {
+
+void RuleSet::add(std::string_view text) {
+  ParsedRules parsed = parse_rules(text);
+  for (Rule& rule : parsed.rules) {
+    std::erase_if(rules_, [&](const Rule& old) { return old.name == rule.name; });
+    rules_.push_back(std::move(rule));
+  }
+  notes_.insert(notes_.end(), parsed.notes.begin(), parsed.notes.end());
+}
+
+RuleSet load_rules(std::string_view text) {
+  RuleSet out;
+  out.add(text);
+  return out;
+}
+
+}  // namespace xc

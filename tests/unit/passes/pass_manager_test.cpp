@@ -1,0 +1,166 @@
+#include "passes/pass_manager.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+
+#include "base/error.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "ops/infer.h"
+#include "ops/registry.h"
+#include "passes/passes.h"
+#include "passes/pipeline.h"
+
+using namespace xc;
+
+namespace {
+
+const char* kGraph = R"(graph main(%x: f32[n, 4]) -> (%y) {
+  %a = Identity(%x)
+  %b = Relu(%a)
+  %c = Relu(%a)
+  %y = Add(%b, %c)
+})";
+
+size_t nodes_after(PassOptions options) {
+  Graph graph = parse_graph(kGraph);
+  optimise(graph, options);
+  return graph.order().size();
+}
+
+}  // namespace
+
+TEST_CASE("passes/pass_manager: reports runs, changes and rewrites") {
+  Graph graph = parse_graph(kGraph);
+  const PassReport report = optimise(graph);
+  CHECK(report.converged);
+  CHECK(graph.order().size() == 2);
+  bool merged = false;
+  for (const PassReport::Row& row : report.rows)
+    if (row.name == "merge-common") {
+      merged = true;
+      CHECK(row.runs == 2);  // the second round finds nothing
+      CHECK(row.changed == 1);
+      CHECK(row.nanoseconds > 0);
+    }
+  CHECK(merged);
+  CHECK(report.rewrites ==
+        std::vector<std::pair<std::string, int64_t>>{{"canonicalise", 1}, {"merge-common", 1}});
+}
+
+TEST_CASE("passes/pass_manager: passes are disabled by name; unknown names are refused") {
+  PassOptions options;
+  CHECK(nodes_after(options) == 2);
+  options.disabled = {"merge-common"};
+  CHECK(nodes_after(options) == 3);
+  options.disabled = {"merge-common", "canonicalise"};
+  CHECK(nodes_after(options) == 4);
+  options.disabled = {"nonsense"};
+  CHECK_THROWS_AS(nodes_after(options), Error);
+  CHECK_THROWS_AS(find_pass("nonsense"), Error);
+}
+
+TEST_CASE("passes/pass_manager: dumps after a named pass, or after each that changed something") {
+  PassOptions options;
+  std::vector<std::string> seen;
+  options.on_dump = [&](std::string_view pass, const std::string& text) {
+    seen.emplace_back(pass);
+    CHECK(!text.empty());
+  };
+  options.dump_after = "canonicalise";
+  nodes_after(options);
+  CHECK(seen == std::vector<std::string>{"canonicalise"});
+  seen.clear();
+  options.dump_after = "*";
+  nodes_after(options);
+  CHECK(seen.size() > 3);
+}
+
+TEST_CASE("passes/pass_manager: bodies are rewritten too, and errors name the pass") {
+  Graph graph = parse_graph(R"(graph main(%c: bool[], %x: f32[n, 4]) -> (%y) {
+  %y = If(%c, %x) captures 1 (
+    graph then(%a: f32[n, 4]) -> (%r) {
+      %i = Identity(%a)
+      %r = Relu(%i)
+    },
+    graph else(%a: f32[n, 4]) -> (%r) {
+      %r = Abs(%a)
+    }
+  )
+})");
+  optimise(graph);
+  CHECK(graph.node(graph.order()[0]).subgraphs[0]->order().size() == 1);
+
+  const Pipeline failing = {{{{"breaks", "for the test", [](Graph&, PassContext&) -> bool {
+                                 fail(Status::kInternal, "broken");
+                               }}}}};
+  try {
+    run_pipeline(graph, failing, {});
+    FAIL_CHECK("no error");
+  } catch (const Error& error) {
+    CHECK(error.where() == "pass breaks");
+  }
+}
+
+TEST_CASE("passes/pass_manager: verification catches a pass that breaks the graph") {
+  const Pipeline breaking = {{{{"breaks", "for the test", [](Graph& graph, PassContext&) {
+                                  graph.node(graph.order()[0]).inputs[0] = 12345;
+                                  return true;
+                                }}}}};
+  PassOptions options;
+  options.verify_each = true;
+  Graph graph = parse_graph(kGraph);
+  CHECK_THROWS_AS(run_pipeline(graph, breaking, options), Error);
+}
+
+TEST_CASE("passes/fold_constants: budgets in bytes and time hold") {
+  const auto folded = [](const PassOptions& options) {
+    Graph graph = parse_graph(R"(graph main(%x: f32[n, 64]) -> (%y) {
+  const %a: f32[64, 64] = splat 2
+  const %b: f32[64, 64] = splat 3
+  %c = Mul(%a, %b)
+  %d = Add(%c, %b)
+  %y = MatMul(%x, %d)
+})");
+    optimise(graph, options);
+    return graph.order().size() == 1;
+  };
+  PassOptions options;
+  CHECK(folded(options));
+  options.fold_bytes_each = 1000;
+  CHECK(!folded(options));
+  options.fold_bytes_each = 1 << 20;
+  options.fold_bytes_total = 20000;  // one of the two
+  CHECK(!folded(options));
+  options.fold_bytes_total = 1 << 20;
+  options.fold_time = std::chrono::milliseconds(0);
+  CHECK(!folded(options));
+}
+
+TEST_CASE("passes/fold_constants: random ops are neither folded nor merged") {
+  Graph graph = parse_graph(R"(graph main(%x: f32[2]) -> (%y) {
+  const %a: f32[2] = [1, 2]
+  %r = RandomNormalLike(%a)
+  %s = RandomNormalLike(%a)
+  %t = Add(%r, %s)
+  %y = Add(%t, %x)
+})");
+  optimise(graph);
+  CHECK(graph.order().size() == 4);
+}
+
+TEST_CASE("passes/pipeline: 20000 nodes take no quadratic time") {
+  Graph graph;
+  ValueId v = graph.add_input("x", Type::tensor(DType::kF32, SymDims{Dim::symbol("n"), 4}));
+  const char* kOps[] = {"Relu", "Identity", "Abs", "Sigmoid"};
+  for (int i = 0; i < 20000; ++i)
+    v = graph.node(graph.add_node(get_op(kOps[i % 4]), {v}, 1)).outputs[0];
+  graph.outputs = {v};
+  const auto begin = std::chrono::steady_clock::now();
+  optimise(graph);
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+  CHECK(graph.order().size() == 15000);
+  CHECK(spent.count() < 20);
+  MESSAGE("optimise: " << spent.count() << " s");
+}

@@ -1,0 +1,181 @@
+#include "passes/rules/rule_set.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "ops/infer.h"
+#include "passes/pipeline.h"
+
+using namespace xc;
+
+namespace {
+
+Error load_error(const std::string& text) {
+  try {
+    load_rules(text);
+  } catch (const Error& error) {
+    return error;
+  }
+  return Error(Status::kOk, "loaded");
+}
+
+/// The operators of a graph after the rules of `text`, in order.
+std::string rewritten(const std::string& rules, const std::string& graph_text,
+                  std::vector<std::string> disabled = {}) {
+  const RuleSet set = load_rules(rules);
+  PassOptions options;
+  options.extra_rules = &set;
+  options.verify_each = true;
+  options.disabled = std::move(disabled);
+  Graph graph = parse_graph(graph_text);
+  run_pass(graph, find_pass("apply-rules"), options);
+  run_pass(graph, find_pass("remove-dead"), options);
+  verify(graph);
+  std::string out;
+  for (NodeId id : graph.order())
+    out += (out.empty() ? "" : " ") + std::string(graph.node(id).op->name);
+  return out;
+}
+
+std::string unary_chain(const std::string& first, const std::string& second) {
+  return "graph(%x: f32[n, 4]) -> (%y) {\n%a = " + first + "\n%y = " + second + "\n}";
+}
+
+}  // namespace
+
+TEST_CASE("passes/rules: the built-in rules load and every operator of theirs exists") {
+  CHECK(builtin_rules().rules().size() > 15);
+  for (const std::string& note : builtin_rules().notes()) FAIL_CHECK(note);
+}
+
+TEST_CASE("passes/rules: errors name line and column") {
+  struct Case {
+    const char *text, *message, *where;
+  };
+  for (const Case& c : {
+           Case{"rul a", "expected 'rule'", "line 1, column 1"},
+           Case{"rule a: ?x => ?x", "a pattern is an operator or alternatives of them",
+                "line 1, column 12"},
+           Case{"rule a: Relu(?x) =>\n Relu(?y)", "?y does not occur in the pattern",
+                "line 2, column 9"},
+           Case{"rule a: Relu(?x, ?y) => ?x", "Relu does not take 2 inputs", "line 1, column 9"},
+           Case{"rule a: Relu(?x) {alpha = 1} => ?x", "Relu has no attribute 'alpha'",
+                "line 1, column 9"},
+           Case{"rule a: Softmax(?x) {axis = 1.5} => ?x",
+                "Softmax attribute 'axis' is of kind int, not float", "line 1, column 9"},
+           Case{"rule a: Relu(?x) => 1", "a replacement is an operator or a variable",
+                "line 1, column 22"},
+           Case{"rule a: Relu(?x:thing) => ?x", "expected 'const' or 'scalar'",
+                "line 1, column 17"},
+           Case{"rule a: Relu(?x) => ?x where rank(?x) = 3", "expected a comparison",
+                "line 1, column 39"},
+           Case{"rule a: Relu(?x) => ?x where size(?x) == 3",
+                "expected rank, dim, count, value, dtype, sqrt, a number or an element type",
+                "line 1, column 30"},
+           Case{"rule a: Relu(?x) => Cast(?x)", "Cast needs attribute 'to'", "line 1, column 21"},
+           Case{"rule a: Relu(?x) => ?x\nrule a: Relu(?x) => ?x", "rule a is given twice",
+                "line 2, column 7"},
+           Case{"rule a: RandomNormalLike(?x) => ?x",
+                "RandomNormalLike is random: not for patterns", "line 1, column 9"},
+           Case{"rule a: If(?x) => ?x", "If has bodies: not for rules", "line 1, column 9"},
+       }) {
+    const Error error = load_error(c.text);
+    CHECK(error.status() == Status::kFormat);
+    CHECK(error.message() == c.message);
+    CHECK(error.where() == c.where);
+  }
+}
+
+TEST_CASE("passes/rules: size and nesting are bounded") {
+  std::string deep = "rule a: ";
+  for (int i = 0; i < 1000; ++i) deep += "Relu(";
+  CHECK(load_error(deep).status() == Status::kFormat);
+  std::string wide = "rule a: Concat(?x";
+  for (int i = 0; i < 1000; ++i) wide += ", ?x";
+  CHECK(load_error(wide + ") {axis = 0} => ?x").status() == Status::kFormat);
+}
+
+TEST_CASE("passes/rules: a rule of an unknown operator is left out with a note") {
+  const RuleSet set =
+      load_rules("rule a: Relu(?x) => acme::Magic(?x)\nrule b: Relu(?x) => Abs(?x)");
+  CHECK(set.rules().size() == 1);
+  REQUIRE(set.notes().size() == 1);
+  CHECK(set.notes()[0] == "rule a: no operator acme::Magic");
+}
+
+TEST_CASE("passes/rules: attributes match by value, by absence and by variable") {
+  const std::string wanted = unary_chain("Softmax(%x) {axis = 1}", "Relu(%a)");
+  const std::string minus = unary_chain("Softmax(%x) {axis = -1}", "Relu(%a)");
+  const std::string absent = unary_chain("Softmax(%x)", "Relu(%a)");
+  const std::string zero = unary_chain("Softmax(%x) {axis = 0}", "Relu(%a)");
+  const std::string equal = "rule r: Relu(Softmax(?x) {axis = -1}) => Softmax(?x) {axis = -1}";
+  CHECK(rewritten(equal, wanted) == "Softmax");
+  CHECK(rewritten(equal, minus) == "Softmax");
+  CHECK(rewritten(equal, absent) == "Softmax Relu");
+  CHECK(rewritten(equal, zero) == "Softmax Relu");
+  const std::string defaulted = "rule r: Relu(Softmax(?x) {axis ?= -1}) => Softmax(?x)";
+  CHECK(rewritten(defaulted, absent) == "Softmax");
+  CHECK(rewritten(defaulted, zero) == "Softmax Relu");
+  const std::string plain = "rule r: Relu(Softmax(?x)) => Softmax(?x)";
+  CHECK(rewritten(plain, absent) == "Softmax");
+  CHECK(rewritten(plain, minus) == "Softmax Relu");
+  CHECK(rewritten("rule r: Relu(Softmax(?x) {...}) => Softmax(?x)", zero) == "Softmax");
+  CHECK(rewritten("rule r: Relu(Softmax(?x) {axis = ?a}) => LogSoftmax(?x) {axis = ?a} "
+              "where value(?a) == 0",
+              zero) == "LogSoftmax");
+}
+
+TEST_CASE("passes/rules: conditions on rank, dims and types; what is unknown does not hold") {
+  const std::string graph = unary_chain("Abs(%x)", "Relu(%a)");
+  const auto holds = [&](const std::string& condition) {
+    return rewritten("rule r: Relu(Abs(?x)) => Abs(?x) where " + condition, graph) == "Abs";
+  };
+  CHECK(holds("rank(?x) == 2"));
+  CHECK(!holds("rank(?x) > 2"));
+  CHECK(holds("dim(?x, -1) == 4, dtype(?x) == f32"));
+  CHECK(!holds("dtype(?x) == f16"));
+  CHECK(holds("dtype(?x) != f16"));
+  CHECK(holds("dim(?x, 0) == dim(?x, 0)"));
+  CHECK(!holds("dim(?x, 0) == 4"));
+  CHECK(!holds("dim(?x, 0) != 4"));
+  CHECK(holds("sqrt(dim(?x, 1)) * 3 - 1 >= (2 + 8) / 2"));
+  CHECK(holds("0.3333 ~= 1 / 3"));
+  CHECK(!holds("dim(?x, 5) == 4"));
+}
+
+TEST_CASE("passes/rules: a replacement of another type is not made") {
+  CHECK(rewritten("rule r: Relu(Abs(?x)) => Transpose(?x)", unary_chain("Abs(%x)", "Relu(%a)")) ==
+        "Abs Relu");
+  CHECK(rewritten("rule r: Relu(Abs(?x)) => Cast(?x) {to = 7}", unary_chain("Abs(%x)", "Relu(%a)")) ==
+        "Abs Relu");
+  // The replacement does not even infer.
+  CHECK(rewritten("rule r: Relu(Abs(?x)) => Concat(?x, ?x) {axis = 9}",
+              unary_chain("Abs(%x)", "Relu(%a)")) == "Abs Relu");
+}
+
+TEST_CASE("passes/rules: numbers and lists in replacements become constants") {
+  CHECK(rewritten("rule r: Relu(Abs(?x)) => Add(Mul(?x, 2), 0.5)",
+              unary_chain("Abs(%x)", "Relu(%a)")) == "Mul Add");
+  CHECK(rewritten("rule r: Relu(Abs(?x)) => Unsqueeze(Squeeze(Unsqueeze(?x, [0]), [0]), [])",
+              unary_chain("Abs(%x)", "Relu(%a)")) == "Unsqueeze Squeeze Unsqueeze");
+}
+
+TEST_CASE("passes/rules: a user's rule comes first, may hide a built-in one, and both can be off") {
+  const std::string graph = unary_chain("Sigmoid(%x)", "Mul(%x, %a)");
+  CHECK(rewritten("", graph) == "Swish");
+  CHECK(rewritten("rule mine: Mul(?x, Sigmoid(?x)) => Mish(?x)", graph) == "Mish");
+  CHECK(rewritten("rule silu: Mul(?x, Tanh(?x)) => Mish(?x)", graph) == "Sigmoid Mul");
+  CHECK(rewritten("", graph, {"rule:silu"}) == "Sigmoid Mul");
+}
+
+TEST_CASE("passes/rules: rules that undo each other end") {
+  const RuleSet set = load_rules("rule a: Relu(?x) => Abs(?x)\nrule b: Abs(?x) => Relu(?x)");
+  PassOptions options;
+  options.extra_rules = &set;
+  Graph graph = parse_graph(unary_chain("Relu(%x)", "Abs(%a)"));
+  const PassReport report = optimise(graph, options);
+  CHECK(!report.converged);
+  verify(graph);
+}
