@@ -45,8 +45,8 @@ TEST_CASE("passes/pass_manager: reports runs, changes and rewrites") {
       CHECK(row.nanoseconds > 0);
     }
   CHECK(merged);
-  CHECK(report.rewrites ==
-        std::vector<std::pair<std::string, int64_t>>{{"canonicalise", 1}, {"merge-common", 1}});
+  CHECK(report.rewrites == std::vector<std::pair<std::string, int64_t>>{
+                               {"canonicalise", 1}, {"merge-common", 1}, {"remove-dead", 1}});
 }
 
 TEST_CASE("passes/pass_manager: passes are disabled by name; unknown names are refused") {
@@ -139,6 +139,10 @@ TEST_CASE("passes/fold_constants: budgets in bytes and time hold") {
 }
 
 TEST_CASE("passes/fold_constants: random ops are neither folded nor merged") {
+  if (!find_op("RandomNormalLike")) {
+    MESSAGE("skipped: no operator RandomNormalLike");
+    return;
+  }
   Graph graph = parse_graph(R"(graph main(%x: f32[2]) -> (%y) {
   const %a: f32[2] = [1, 2]
   %r = RandomNormalLike(%a)
