@@ -392,7 +392,7 @@ class PlanBuilder {
       if (graph_.is_output(result) || users_[result].size() != 1) break;
       const NodeId next = users_[result][0];
       const Node& user = graph_.node(next);
-      if (in_region_.size() && in_region_[next] != UINT32_MAX) break;
+      if (absorbed_.count(next) || (in_region_.size() && in_region_[next] != UINT32_MAX)) break;
       if (!user.op->scalar || user.outputs.size() != 1) break;
       const Type& type = graph_.value(user.outputs[0]).type;
       if (!type.dims || type.dtype != graph_.value(result).type.dtype ||
