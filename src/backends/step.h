@@ -49,7 +49,8 @@ struct PostOp {
 struct StepSpec {
   const OpDef* op = nullptr;
   const Node* node = nullptr;  ///< the anchor; attributes live here. Outlives the kernel.
-  std::vector<Operand> inputs;   ///< the anchor's inputs, then those of binary post-ops
+  std::vector<Operand> inputs;   ///< the anchor's inputs; with post-ops: all that the op could
+                                 ///< have (absent ones included), then the post-ops' operands
   std::vector<Operand> outputs;
   std::vector<PostOp> post_ops;
   Numerics numerics = Numerics::kTolerant;

@@ -382,11 +382,14 @@ class PlanBuilder {
   Unit grow(NodeId anchor) {
     const Node& node = graph_.node(anchor);
     Unit unit{{anchor}, node.inputs, {}, node.outputs};
+    Unit alone = unit;
+    // Operands of post-ops come after every input the anchor could have.
+    if (node.op->max_inputs > 0) unit.inputs.resize(static_cast<size_t>(node.op->max_inputs), kNone);
     const auto outputs_wanted = std::count_if(node.outputs.begin(), node.outputs.end(),
                                               [](ValueId v) { return v != kNone; });
     if (!planner_.options_.post_ops || planner_.options_.reference_only || node.op->scalar ||
         outputs_wanted != 1 || node.outputs[0] == kNone)
-      return unit;
+      return alone;
     ValueId result = node.outputs[0];
     while (unit.post_ops.size() < kMaxPostOps) {
       if (graph_.is_output(result) || users_[result].size() != 1) break;
@@ -406,7 +409,7 @@ class PlanBuilder {
       unit = std::move(larger);
       result = user.outputs[0];
     }
-    return unit;
+    return unit.post_ops.empty() ? alone : unit;
   }
 
   bool append_post_op(Unit& unit, const Node& user, ValueId result) {
