@@ -13,12 +13,16 @@ const Backend& cpu_backend() {
       cpu::Rows list;
       cpu::add_onednn_matmul(list);
       cpu::add_onednn_conv(list);
+      cpu::add_pool(list);
       cpu::add_elementwise(list);
       cpu::add_copy_ops(list);
       cpu::add_gather(list);
       cpu::add_reduce(list);
       cpu::add_row_norms(list);
       cpu::add_recurrent(list);
+      cpu::add_mapped_copy(list);
+      cpu::add_affine_ops(list);
+      cpu::add_indexed(list);
       cpu::add_reference(list);
       return list;
     }();

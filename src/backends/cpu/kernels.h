@@ -12,6 +12,7 @@ using Rows = std::vector<Implementation>;
 // oneDNN.
 void add_onednn_matmul(Rows& rows);
 void add_onednn_conv(Rows& rows);
+void add_pool(Rows& rows);
 
 // Own kernels.
 void add_elementwise(Rows& rows);
@@ -20,6 +21,9 @@ void add_gather(Rows& rows);
 void add_reduce(Rows& rows);
 void add_row_norms(Rows& rows);
 void add_recurrent(Rows& rows);
+void add_mapped_copy(Rows& rows);
+void add_affine_ops(Rows& rows);
+void add_indexed(Rows& rows);
 
 // The op's reference.
 void add_reference(Rows& rows);

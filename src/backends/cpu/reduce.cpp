@@ -28,6 +28,8 @@ constexpr Row kRows[] = {
     {"ReduceL2", Fold::kSumSquares, Post::kRoot},
     {"ReduceSumSquare", Fold::kSumSquares, Post::kNone},
     {"ReduceLogSum", Fold::kSum, Post::kLog},
+    // Over every axis from the third on.
+    {"GlobalAveragePool", Fold::kSum, Post::kMean}, {"GlobalMaxPool", Fold::kMax, Post::kNone},
 };
 const Row& row_of(const OpDef& op) {
   for (const Row& row : kRows)
@@ -168,6 +170,7 @@ class ReduceBound final : public BoundKernel {
     const bool none = axes.empty() && spec_.attrs().get_int("noop_with_empty_axes", 0) != 0;
     std::vector<bool> reduced(x.dims.size(), axes.empty() && !none);
     for (size_t axis : normalise_axes(axes, x.dims.size())) reduced[axis] = true;
+    if (row_.op.starts_with("Global")) reduced[0] = reduced[1] = false;
     const bool keep = spec_.attrs().get_int("keepdims", 1) != 0;
     Dims strides(x.dims.size(), 0);
     size_t k = 0;

@@ -1,0 +1,311 @@
+// Ops along one axis or at given indices: ArgMax, ArgMin, CumSum, CumProd, TopK ("xc.axis"),
+// ScatterElements, ScatterND ("xc.scatter"), and tensors made from sizes: Shape, Size,
+// ConstantOfShape, Range, Trilu ("xc.fill").
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "backends/cpu/control_inputs.h"
+#include "backends/cpu/copy.h"
+#include "backends/cpu/simple_kernel.h"
+#include "ops/support.h"
+
+namespace xc::cpu {
+namespace {
+
+Verdict supports_simple(const StepSpec& spec) {
+  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
+  for (const Operand& input : spec.inputs)
+    if (input.present() && input.dtype == DType::kString) return Verdict::no("elements of type string");
+  return Verdict::ok();
+}
+Verdict supports_numbers(const StepSpec& spec) {
+  const Verdict simple = supports_simple(spec);
+  if (!simple.yes()) return simple;
+  if (!contains(kNumbers, spec.inputs[0].dtype))
+    return Verdict::no(fmt::format("elements of type {}", name(spec.inputs[0].dtype)));
+  return Verdict::ok();
+}
+
+/// Lines of a tensor along one axis: first elements by row-major number of the other axes.
+struct Lines {
+  Dims dims, from, to;
+  int64_t count;
+  Lines(std::span<const int64_t> of, std::span<const int64_t> from_strides,
+        std::span<const int64_t> to_strides, size_t axis) {
+    for (size_t i = 0; i < of.size(); ++i) {
+      if (i == axis) continue;
+      dims.push_back(of[i]);
+      from.push_back(from_strides[i]);
+      to.push_back(to_strides[i]);
+    }
+    count = element_count(dims);
+  }
+  std::pair<int64_t, int64_t> at(int64_t line) const {
+    int64_t a = 0, b = 0;
+    for (size_t axis = dims.size(); axis-- > 0;) {
+      a += line % dims[axis] * from[axis];
+      b += line % dims[axis] * to[axis];
+      line /= dims[axis];
+    }
+    return {a, b};
+  }
+};
+
+int64_t line_tasks(const StepSpec&, const OperandViews& views) {
+  const OperandView& x = views.inputs[0];
+  return x.dims.empty() ? 1 : std::clamp<int64_t>(x.count() / (64 << 10), 1, 64);
+}
+
+// ---- arg-reductions ------------------------------------------------------------------------------
+
+template <bool kMax>
+void arg_reduce(const SimpleContext& c) {
+  const OperandView &x = c.in(0), &y = c.out();
+  const size_t axis = normalise_axis(c.spec.attrs().get_int("axis", 0), x.dims.size());
+  const bool keep = c.spec.attrs().get_int("keepdims", 1) != 0;
+  const bool last = c.spec.attrs().get_int("select_last_index", 0) != 0;
+  const int64_t n = x.dims[axis], step = x.strides[axis];
+  if (n == 0) fail(Status::kRange, "axis {} has no elements", axis);
+  Dims ys = y.strides;
+  if (!keep) ys.insert(ys.begin() + static_cast<ptrdiff_t>(axis), 0);
+  const Lines lines(x.dims, x.strides, ys, axis);
+  dispatch_number(x.dtype, [&]<class T>() {
+    using V = ComputeOf<T>;
+    const auto better = [&](V a, V b) {  // a, which comes later, replaces b
+      if (b != b) return last && a != a;
+      if (a != a) return true;
+      return (kMax ? a > b : a < b) || (last && a == b);
+    };
+    const T* from = c.input<T>(0);
+    for (int64_t line = lines.count * c.begin / c.tasks; line < lines.count * c.end / c.tasks; ++line) {
+      const auto [at, to] = lines.at(line);
+      int64_t best = 0;
+      V value = static_cast<V>(from[at]);
+      for (int64_t i = 1; i < n; ++i) {
+        const V v = static_cast<V>(from[at + i * step]);
+        if (better(v, value)) best = i, value = v;
+      }
+      c.output<int64_t>()[to] = best;
+    }
+  });
+}
+
+// ---- running totals ------------------------------------------------------------------------------
+
+template <bool kSum>
+void cumulative(const SimpleContext& c) {
+  const OperandView &x = c.in(0), &y = c.out();
+  const size_t axis = normalise_axis(scalar_int(c.input_view(1)), x.dims.size());
+  const bool exclusive = c.spec.attrs().get_int("exclusive", 0) != 0;
+  const bool reverse = c.spec.attrs().get_int("reverse", 0) != 0;
+  const Lines lines(x.dims, x.strides, y.strides, axis);
+  const int64_t n = x.dims[axis];
+  dispatch_number(x.dtype, [&]<class T>() {
+    using V = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
+    const T* from = c.input<T>(0);
+    T* to = c.output<T>();
+    for (int64_t line = lines.count * c.begin / c.tasks; line < lines.count * c.end / c.tasks; ++line) {
+      const auto [a, b] = lines.at(line);
+      V acc = kSum ? 0 : 1;
+      for (int64_t k = 0; k < n; ++k) {
+        const int64_t i = reverse ? n - 1 - k : k;
+        const auto v = static_cast<V>(from[a + i * x.strides[axis]]);
+        const V with = kSum ? acc + v : acc * v;
+        to[b + i * y.strides[axis]] = static_cast<T>(exclusive ? acc : with);
+        acc = with;
+      }
+    }
+  });
+}
+
+// ---- TopK ----------------------------------------------------------------------------------------
+
+template <class T>
+bool below(const T& a, const T& b) {  // NaN is the largest
+  if constexpr (std::is_integral_v<T>) {
+    return a < b;
+  } else {
+    const auto x = static_cast<double>(a), y = static_cast<double>(b);
+    return x < y || (std::isnan(y) && !std::isnan(x));
+  }
+}
+
+void top_k(const SimpleContext& c) {
+  const OperandView& x = c.in(0);
+  const OperandView& shaped = c.wants(0) ? c.out(0) : c.out(1);
+  const size_t axis = normalise_axis(c.spec.attrs().get_int("axis", -1), x.dims.size());
+  const bool largest = c.spec.attrs().get_int("largest", 1) != 0;
+  const int64_t n = x.dims[axis], k = shaped.dims[axis];
+  if (k > n) fail(Status::kRange, "k is {} of {} elements", k, n);
+  const Dims none(x.dims.size(), 0);
+  const Lines values(x.dims, x.strides, c.wants(0) ? c.out(0).strides : none, axis);
+  const Lines indices(x.dims, x.strides, c.wants(1) ? c.out(1).strides : none, axis);
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  dispatch_number(x.dtype, [&]<class T>() {
+    std::vector<T> line(static_cast<size_t>(n));
+    for (int64_t l = values.count * c.begin / c.tasks; l < values.count * c.end / c.tasks; ++l) {
+      const auto [from, to] = values.at(l);
+      const int64_t to_index = indices.at(l).second;
+      for (int64_t i = 0; i < n; ++i)
+        line[static_cast<size_t>(i)] = c.input<T>(0)[from + i * x.strides[axis]];
+      std::iota(order.begin(), order.end(), 0);
+      // The index decides among equals, so that any sort is stable.
+      std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](int64_t a, int64_t b) {
+        const T &p = line[static_cast<size_t>(a)], &q = line[static_cast<size_t>(b)];
+        if (largest ? below(q, p) : below(p, q)) return true;
+        if (largest ? below(p, q) : below(q, p)) return false;
+        return a < b;
+      });
+      for (int64_t i = 0; i < k; ++i) {
+        const int64_t pick = order[static_cast<size_t>(i)];
+        if (c.wants(0))
+          c.output<T>(0)[to + i * c.out(0).strides[axis]] = line[static_cast<size_t>(pick)];
+        if (c.wants(1)) c.output<int64_t>(1)[to_index + i * c.out(1).strides[axis]] = pick;
+      }
+    }
+  });
+}
+
+// ---- scatter -------------------------------------------------------------------------------------
+
+Verdict supports_scatter(const StepSpec& spec) {
+  const Verdict simple = supports_simple(spec);
+  if (!simple.yes()) return simple;
+  if (spec.attrs().get_string("reduction", "none") != "none") return Verdict::no("a reduction");
+  const std::string reason = movable_reason(spec.inputs[0].dtype);
+  return reason.empty() ? Verdict::ok() : Verdict::no(reason);
+}
+
+void copy_all(const SimpleContext& c) {
+  const OperandView &x = c.in(0), &y = c.out();
+  CopyPlan(x.dims, x.strides, y.strides, element_size(x.dtype)).run(c.args.buffers[0], c.output<void>());
+}
+
+void scatter_elements(const SimpleContext& c) {
+  const OperandView &x = c.in(0), &indices = c.in(1), &updates = c.in(2), &y = c.out();
+  const size_t axis = normalise_axis(c.spec.attrs().get_int("axis", 0), x.dims.size());
+  for (size_t i = 0; i < x.dims.size(); ++i)
+    if (indices.dims[i] != updates.dims[i] || (i != axis && indices.dims[i] > x.dims[i]))
+      fail(Status::kRange, "axis {}: {} indices, {} updates, {} data", i, indices.dims[i],
+           updates.dims[i], x.dims[i]);
+  copy_all(c);
+  Dims moved = y.strides;
+  moved[axis] = 0;
+  const TensorView index = c.input_view(1);
+  dispatch_storage(x.dtype, [&]<class T>() {
+    for_each_offset<3>(indices.dims, {indices.strides, updates.strides, moved}, [&](const auto& at) {
+      const int64_t pick = checked_index(load_int64(index.data, index.dtype, at[0]), x.dims[axis]);
+      c.output<T>()[at[2] + pick * y.strides[axis]] = c.input<T>(2)[at[1]];
+    });
+  });
+}
+
+void scatter_nd(const SimpleContext& c) {
+  const OperandView &x = c.in(0), &indices = c.in(1), &updates = c.in(2), &y = c.out();
+  const size_t outer = indices.dims.size() - 1;
+  const auto depth = static_cast<size_t>(indices.dims[outer]);
+  if (depth > x.dims.size()) fail(Status::kRange, "indices of {} coordinates", depth);
+  Dims expected(indices.dims.begin(), indices.dims.end() - 1);
+  expected.insert(expected.end(), x.dims.begin() + static_cast<ptrdiff_t>(depth), x.dims.end());
+  if (expected != updates.dims)
+    fail(Status::kRange, "updates have dims {}, expected {}", to_text(updates.dims), to_text(expected));
+  copy_all(c);
+  const int64_t bytes = element_size(x.dtype);
+  const CopyPlan row(std::span(updates.dims).subspan(outer), std::span(updates.strides).subspan(outer),
+                     std::span(y.strides).subspan(depth), bytes);
+  const TensorView index = c.input_view(1);
+  for_each_offset<2>(std::span(indices.dims).first(outer),
+                     {std::span(indices.strides).first(outer), std::span(updates.strides).first(outer)},
+                     [&](const auto& at) {
+                       int64_t to = 0;
+                       for (size_t k = 0; k < depth; ++k)
+                         to += checked_index(load_int64(index.data, index.dtype,
+                                                        at[0] + static_cast<int64_t>(k) *
+                                                                    indices.strides[outer]),
+                                             x.dims[k]) * y.strides[k];
+                       row.run(c.input<std::byte>(2) + at[1] * bytes, c.output<std::byte>() + to * bytes);
+                     });
+}
+
+// ---- tensors from sizes --------------------------------------------------------------------------
+
+void shape(const SimpleContext& c) {
+  const auto rank = static_cast<int64_t>(c.in(0).dims.size());
+  const int64_t start = c.spec.attrs().get_int("start", 0);
+  const int64_t first = std::clamp<int64_t>(start < 0 ? start + rank : start, 0, rank);
+  for (int64_t i = 0; i < c.out().dims[0]; ++i)
+    c.output<int64_t>()[i * c.out().strides[0]] = c.in(0).dims[static_cast<size_t>(first + i)];
+}
+
+void size(const SimpleContext& c) { *c.output<int64_t>() = c.in(0).count(); }
+
+void constant_of_shape(const SimpleContext& c) {
+  Tensor value = c.spec.attrs().get_tensor("value");
+  if (!value) value = Tensor::scalar(0.0f);
+  const OperandView& y = c.out();
+  const Dims none(y.dims.size(), 0);
+  CopyPlan(y.dims, none, y.strides, element_size(y.dtype)).run(value.data(), c.output<void>());
+}
+
+void range(const SimpleContext& c) {
+  const OperandView& y = c.out();
+  const int64_t n = y.count(), step = y.strides[0];
+  if (is_float(y.dtype)) {
+    const double start = scalar_value(c.input_view(0)), delta = scalar_value(c.input_view(2));
+    for (int64_t i = 0; i < n; ++i)
+      store_double(c.output<void>(), y.dtype, i * step, start + static_cast<double>(i) * delta);
+    return;
+  }
+  const auto start = static_cast<uint64_t>(scalar_int(c.input_view(0)));
+  const auto delta = static_cast<uint64_t>(scalar_int(c.input_view(2)));
+  for (int64_t i = 0; i < n; ++i)
+    store_wrapped(c.output<void>(), y.dtype, i * step,
+                  static_cast<int64_t>(start + static_cast<uint64_t>(i) * delta));
+}
+
+void trilu(const SimpleContext& c) {
+  const OperandView &x = c.in(0), &y = c.out();
+  const int64_t k = c.has(1) ? scalar_int(c.input_view(1)) : 0;
+  const bool upper = c.spec.attrs().get_int("upper", 1) != 0;
+  const size_t rank = x.dims.size();
+  const int64_t rows = x.dims[rank - 2], cols = x.dims[rank - 1];
+  const Dims outer(x.dims.begin(), x.dims.end() - 2);
+  dispatch_storage(x.dtype, [&]<class T>() {
+    for_each_offset<2>(
+        outer, {std::span(x.strides).first(rank - 2), std::span(y.strides).first(rank - 2)},
+        [&](const auto& at) {
+          for (int64_t r = 0; r < rows; ++r) {
+            // First column that is kept (upper) or not (lower); k may be any number.
+            const int64_t edge = std::clamp<int64_t>(
+                k > cols ? cols + 1 : k < -rows ? -1 : r + k + (upper ? 0 : 1), 0, cols);
+            const T* from = c.input<T>(0) + at[0] + r * x.strides[rank - 2];
+            T* to = c.output<T>() + at[1] + r * y.strides[rank - 2];
+            for (int64_t j = 0; j < cols; ++j)
+              to[j * y.strides[rank - 1]] =
+                  (upper ? j >= edge : j < edge) ? from[j * x.strides[rank - 1]] : T{};
+          }
+        });
+  });
+}
+
+}  // namespace
+
+void add_indexed(Rows& rows) {
+  rows.push_back({"xc.axis", "ArgMax", supports_numbers, create_simple<arg_reduce<true>, line_tasks>});
+  rows.push_back({"xc.axis", "ArgMin", supports_numbers, create_simple<arg_reduce<false>, line_tasks>});
+  rows.push_back({"xc.axis", "CumSum", supports_numbers, create_simple<cumulative<true>, line_tasks>});
+  rows.push_back({"xc.axis", "CumProd", supports_numbers, create_simple<cumulative<false>, line_tasks>});
+  rows.push_back({"xc.axis", "TopK", supports_numbers, create_simple<top_k, line_tasks>});
+  rows.push_back({"xc.scatter", "ScatterElements", supports_scatter, create_simple<scatter_elements>});
+  rows.push_back({"xc.scatter", "Scatter", supports_scatter, create_simple<scatter_elements>});
+  rows.push_back({"xc.scatter", "ScatterND", supports_scatter, create_simple<scatter_nd>});
+  rows.push_back({"xc.fill", "Shape", supports_simple, create_simple<shape>});
+  rows.push_back({"xc.fill", "Size", supports_simple, create_simple<size>});
+  rows.push_back({"xc.fill", "ConstantOfShape", supports_simple, create_simple<constant_of_shape>});
+  rows.push_back({"xc.fill", "Range", supports_simple, create_simple<range>});
+  rows.push_back({"xc.fill", "Trilu", supports_simple, create_simple<trilu>});
+}
+
+}  // namespace xc::cpu

@@ -1,0 +1,58 @@
+#pragma once
+// Kernels without anything to prepare: a function over the operands' views, sequential or split.
+
+#include "backends/cpu/bound_views.h"
+#include "backends/cpu/kernels.h"
+
+namespace xc::cpu {
+
+struct SimpleContext {
+  const StepSpec& spec;
+  const OperandViews& views;
+  const StepArgs& args;
+  int64_t begin, end, tasks;
+  const OperandView& in(size_t i) const { return views.inputs[i]; }
+  const OperandView& out(size_t i = 0) const { return views.outputs[i]; }
+  bool has(size_t i) const { return i < views.inputs.size() && views.inputs[i].present(); }
+  bool wants(size_t i) const { return i < views.outputs.size() && views.outputs[i].present(); }
+  template <class T> const T* input(size_t i) const { return static_cast<const T*>(args.buffers[i]); }
+  template <class T> T* output(size_t i = 0) const {
+    return static_cast<T*>(args.buffers[views.inputs.size() + i]);
+  }
+  TensorView input_view(size_t i) const { return in(i).at(args.buffers[i]); }
+  TensorView output_view(size_t i = 0) const { return out(i).at(args.buffers[views.inputs.size() + i]); }
+};
+using SimpleFn = void (*)(const SimpleContext&);
+/// Number of tasks for bound operands; null = 1.
+using SimpleTasks = int64_t (*)(const StepSpec&, const OperandViews&);
+
+template <SimpleFn fn, SimpleTasks count_tasks = nullptr>
+std::unique_ptr<Kernel> create_simple(const StepSpec& spec) {
+  class Bound final : public BoundKernel {
+   public:
+    Bound(const StepSpec& step, const BindContext& context) : spec_(step), views_(step, context) {
+      if constexpr (count_tasks != nullptr) tasks = count_tasks(spec_, views_);
+      held_bytes += views_.bytes();
+    }
+    void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+      fn({spec_, views_, args, begin, end, tasks});
+    }
+
+   private:
+    const StepSpec spec_;
+    OperandViews views_;
+  };
+  class Simple final : public Kernel {
+   public:
+    explicit Simple(const StepSpec& step) : spec_(step) {}
+    std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+      return std::make_shared<Bound>(spec_, context);
+    }
+
+   private:
+    StepSpec spec_;
+  };
+  return std::make_unique<Simple>(spec);
+}
+
+}  // namespace xc::cpu

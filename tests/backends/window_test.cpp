@@ -1,0 +1,176 @@
+#include <doctest/doctest.h>
+
+#include "backends/step_harness.h"
+
+namespace xc {
+namespace {
+
+using namespace test;
+using Ints = std::vector<int64_t>;
+
+TEST_CASE("backends/pool: windows, orders, padding") {
+  Generator g(71);
+  struct Case {
+    Dims x;
+    Ints kernel, strides, pads, dilations;
+    bool ceil = false;
+  };
+  for (const Case& c : std::vector<Case>{{{2, 5, 9, 11}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {}},
+                                         {{1, 70, 8, 8}, {2, 2}, {2, 2}, {}, {}},
+                                         {{1, 3, 7, 9}, {3, 2}, {1, 3}, {1, 0, 2, 1}, {}, true},
+                                         {{1, 4, 12}, {3}, {2}, {}, {2}},
+                                         {{1, 2, 5, 6, 7}, {2, 2, 2}, {1, 2, 1}, {}, {}},
+                                         {{1, 64, 30, 30}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {}}})
+    for (const char* op : {"MaxPool", "AveragePool"})
+      for (int64_t include : {0, 1}) {
+        const bool average = std::string_view(op) == "AveragePool";
+        if (include && (!average || c.ceil)) continue;
+        Problem p;
+        p.op = &get_op(op);
+        p.inputs = {g.tensor(DType::kF32, c.x)};
+        p.attrs.set("kernel_shape", c.kernel);
+        p.attrs.set("strides", c.strides);
+        if (!c.pads.empty()) p.attrs.set("pads", c.pads);
+        if (!c.dilations.empty()) p.attrs.set("dilations", c.dilations);
+        p.attrs.set("ceil_mode", int64_t{c.ceil});
+        if (average) p.attrs.set("count_include_pad", include);
+        INFO(op << to_text(c.x) << include);
+        check_row("onednn.pool", p, average ? Bounds{1e-6, 1e-6} : Bounds{});
+      }
+  for (const char* op : {"GlobalMaxPool", "GlobalAveragePool"})
+    for (const Dims& dims : {Dims{2, 7, 5, 6}, Dims{1, 300, 7, 7}, Dims{3, 4, 100}}) {
+      Problem p;
+      p.op = &get_op(op);
+      p.inputs = {g.tensor(DType::kF32, dims)};
+      check_row("xc.reduce", p, {1e-6, 1e-6});
+    }
+}
+
+TEST_CASE("backends/mapped: every mode of Pad, with constant and run-time pads") {
+  Generator g(72);
+  for (const char* mode : {"constant", "reflect", "edge", "wrap"})
+    for (DType type : {DType::kF32, DType::kI64, DType::kU8})
+      for (const auto& [dims, pads] : std::vector<std::pair<Dims, Ints>>{
+               {{3, 4}, {1, 2, 2, 3}}, {{5, 40}, {0, 9, 0, 30}}, {{4, 3, 6}, {0, -1, 2, 1, 0, -2}}, {{6}, {-2, -1}}}) {
+        Problem p;
+        p.op = &get_op("Pad");
+        p.attrs.set("mode", std::string(mode));
+        p.inputs = {g.tensor(type, dims, 0, 50), Tensor::of(pads)};
+        INFO(mode << to_text(dims));
+        check_row("xc.mapped", p, {});
+        p.constant = {false, true};
+        check_row("xc.mapped", p, {});
+        p.inputs.push_back(g.tensor(type, {}, 1, 9));
+        check_row("xc.mapped", p, {});
+      }
+}
+
+TEST_CASE("backends/mapped: Resize, nearest and interpolating") {
+  Generator g(73);
+  for (const char* mode : {"nearest", "linear", "cubic"})
+    for (const char* coordinates : {"half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"})
+      for (bool by_scale : {true, false})
+        for (const auto& [dims, scales] : std::vector<std::pair<Dims, std::vector<float>>>{
+                 {{1, 3, 6, 8}, {1, 1, 2, 2}}, {{2, 2, 7, 5}, {1, 1, 0.6f, 1.7f}}, {{4, 9}, {2.5f, 1}}}) {
+          Problem p;
+          p.op = &get_op("Resize");
+          p.attrs.set("mode", std::string(mode));
+          p.attrs.set("coordinate_transformation_mode", std::string(coordinates));
+          p.attrs.set("nearest_mode", std::string("floor"));
+          p.inputs = {g.tensor(DType::kF32, dims), Tensor()};
+          Ints sizes;
+          for (size_t i = 0; i < dims.size(); ++i)
+            sizes.push_back(static_cast<int64_t>(static_cast<float>(dims[i]) * scales[i]));
+          if (by_scale) p.inputs.push_back(Tensor::of(scales));
+          else {
+            p.inputs.push_back(Tensor());
+            p.inputs.push_back(Tensor::of(sizes));
+          }
+          p.constant = {false, true, true, true};
+          INFO(mode << coordinates << to_text(dims) << by_scale);
+          const bool nearest = std::string_view(mode) == "nearest";
+          check_row(nearest ? "xc.mapped" : "xc.resize", p, nearest ? Bounds{} : Bounds{1e-5, 1e-5});
+          if (!nearest) continue;
+          p.constant = {};
+          check_row("xc.mapped", p, {});
+        }
+}
+
+TEST_CASE("backends/affine: quantisation and batch normalisation") {
+  Generator g(74);
+  for (DType type : {DType::kI8, DType::kU8, DType::kI16, DType::kU16})
+    for (int axis : {-1, 1, 2}) {
+      Problem p;
+      p.op = &get_op("QuantizeLinear");
+      const Dims dims{2, 5, 30};
+      const Dims scale = axis < 0 ? Dims{} : Dims{dims[static_cast<size_t>(axis)]};
+      if (axis >= 0) p.attrs.set("axis", int64_t{axis});
+      const bool sign = is_signed(type);
+      p.inputs = {g.tensor(DType::kF32, dims, -400, 400), g.tensor(DType::kF32, scale, 0.5, 2), g.tensor(type, scale, sign ? -9 : 0, 9)};
+      check_row("xc.quantize", p, {});
+      Problem q;
+      q.op = &get_op("DequantizeLinear");
+      q.attrs = p.attrs;
+      q.inputs = {g.tensor(type, dims, sign ? -100 : 0, 100), p.inputs[1], p.inputs[2]};
+      check_row("xc.quantize", q, {1e-6, 0});
+      q.inputs[2] = Tensor();
+      check_row("xc.quantize", q, {1e-6, 0});
+    }
+  for (const Dims& dims : {Dims{2, 6, 5, 7}, Dims{3, 40}, Dims{1, 4, 9}}) {
+    Problem p;
+    p.op = &get_op("BatchNormalization");
+    const Dims c{dims[1]};
+    p.inputs = {g.tensor(DType::kF32, dims), g.tensor(DType::kF32, c), g.tensor(DType::kF32, c), g.tensor(DType::kF32, c), g.tensor(DType::kF32, c, 0.1, 2)};
+    check_row("xc.batch_norm", p, {1e-5, 1e-5});
+  }
+}
+
+TEST_CASE("backends/indexed: arg-reductions, running totals, TopK, scatter, fills") {
+  Generator g(75);
+  const auto run = [&](const char* row, const char* op, std::vector<Tensor> inputs, Attrs attrs = {}, size_t outputs = 1, Bounds bounds = {}) {
+    Problem p;
+    p.op = &get_op(op);
+    p.inputs = std::move(inputs);
+    p.attrs = std::move(attrs);
+    p.outputs = outputs;
+    INFO(op);
+    check_row(row, p, bounds);
+  };
+  for (DType type : {DType::kF32, DType::kI64, DType::kU8, DType::kF16})
+    for (int64_t axis : {0, 1, 2}) {
+      const Tensor x = g.tensor(type, {4, 30, 5}, 0, 6);
+      Attrs a;
+      a.set("axis", axis);
+      a.set("keepdims", axis % 2);
+      a.set("select_last_index", axis / 2);
+      run("xc.axis", "ArgMax", {x}, a);
+      run("xc.axis", "ArgMin", {x}, a);
+      Attrs cumulative;
+      cumulative.set("reverse", axis % 2);
+      cumulative.set("exclusive", axis / 2);
+      run("xc.axis", "CumSum", {x, Tensor::scalar<int64_t>(axis)}, cumulative, 1, {1e-6, 0});
+      Attrs top;
+      top.set("axis", axis);
+      top.set("largest", axis % 2);
+      run("xc.axis", "TopK", {x, Tensor::of(Ints{3})}, top, 2);
+      Attrs by;
+      by.set("axis", axis);
+      run("xc.scatter", "ScatterElements", {x, g.tensor(DType::kI64, {1, 1, 1}, -4, 3), g.tensor(type, {1, 1, 1}, 0, 5)}, by);
+      run("xc.scatter", "ScatterND", {x, Tensor::of(Ints{1, 2, 3, -1}, {2, 2}), g.tensor(type, {2, 5}, 0, 5)});
+      for (int64_t k : {0, 2, -3, 100, -100}) {
+        Attrs upper;
+        upper.set("upper", axis % 2);
+        run("xc.fill", "Trilu", {x, Tensor::scalar<int64_t>(k)}, upper);
+      }
+    }
+  run("xc.fill", "Shape", {g.tensor(DType::kF32, {3, 4, 5})});
+  run("xc.fill", "Size", {g.tensor(DType::kF32, {3, 4, 5})});
+  run("xc.fill", "Range", {Tensor::scalar<int64_t>(3), Tensor::scalar<int64_t>(40), Tensor::scalar<int64_t>(5)});
+  run("xc.fill", "Range", {Tensor::scalar(0.5f), Tensor::scalar(9.0f), Tensor::scalar(0.75f)});
+  Attrs value;
+  value.set("value", Tensor::of(Ints{7}));
+  run("xc.fill", "ConstantOfShape", {Tensor::of(Ints{3, 2, 4})}, value);
+}
+
+}  // namespace
+}  // namespace xc
