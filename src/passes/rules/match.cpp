@@ -14,7 +14,7 @@ constexpr int kMaxSteps = 4096;
 constexpr double kRelative = 1e-5;
 
 bool about(double a, double b, double relative) {
-  if (a == b) return true;
+  if (a == b || !std::isfinite(a) || !std::isfinite(b)) return a == b;
   return std::abs(a - b) <= relative * std::max(std::abs(a), std::abs(b));
 }
 

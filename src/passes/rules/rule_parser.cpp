@@ -10,7 +10,7 @@ namespace xc {
 namespace {
 
 constexpr size_t kMaxRules = 4096;
-constexpr size_t kMaxTerms = 256;  // of one rule, conditions included
+constexpr size_t kMaxTerms = 512;  // of one rule, conditions included
 constexpr int kMaxDepth = 32;
 
 class Parser {
@@ -19,13 +19,78 @@ class Parser {
 
   ParsedRules file() {
     while (!in_.at_end()) {
-      if (out_.rules.size() == kMaxRules) in_.error("more than {} rules", kMaxRules);
-      one();
+      if (out_.rules.size() + named_.size() == kMaxRules)
+        in_.error("more than {} rules", kMaxRules);
+      if (in_.eat("pattern"))
+        named_pattern();
+      else
+        one();
     }
     return std::move(out_);
   }
 
  private:
+  /// `pattern NAME(?a, ?b): PATTERN`, written into patterns further down as NAME(?x, ?y).
+  struct Named {
+    std::string name;
+    uint32_t parameters = 0;  ///< the first so many of the variables
+    Rule body;
+    std::string unknown_op;
+  };
+
+  void named_pattern() {
+    rule_ = {};
+    unknown_op_.clear();
+    in_pattern_ = true;
+    Named out;
+    out.name = std::string(in_.word("the pattern's name"));
+    if (find_named(out.name)) in_.error("pattern {} is given twice", out.name);
+    in_.expect("(");
+    if (!in_.eat(")")) {
+      do {
+        if (variable(true) != out.parameters) in_.error("a parameter is given twice");
+        ++out.parameters;
+      } while (in_.eat(","));
+      in_.expect(")");
+    }
+    in_.expect(":");
+    rule_.pattern = term(0);
+    out.body = std::move(rule_);
+    out.unknown_op = unknown_op_;
+    named_.push_back(std::move(out));
+  }
+
+  const Named* find_named(std::string_view name) const {
+    for (const Named& named : named_)
+      if (named.name == name) return &named;
+    return nullptr;
+  }
+
+  /// The use of a named pattern: a copy of its tree, parameters by position, other variables by
+  /// name.
+  uint32_t insert_named(const Named& named) {
+    std::vector<uint32_t> variables;
+    in_.expect("(");
+    for (uint32_t i = 0; i < named.parameters; ++i) {
+      if (i) in_.expect(",");
+      variables.push_back(variable(true));
+    }
+    in_.expect(")");
+    for (size_t i = named.parameters; i < named.body.variables.size(); ++i)
+      variables.push_back(variable_named(named.body.variables[i], true));
+    if (unknown_op_.empty()) unknown_op_ = named.unknown_op;
+    return copy_term(named.body, named.body.pattern, variables);
+  }
+
+  uint32_t copy_term(const Rule& from, uint32_t index, const std::vector<uint32_t>& variables) {
+    Term out = from.terms[index];
+    if (out.variable != kNone) out.variable = variables[out.variable];
+    for (AttrTerm& attr : out.attrs)
+      if (attr.variable != kNone) attr.variable = variables[attr.variable];
+    for (uint32_t& arg : out.args) arg = copy_term(from, arg, variables);
+    return add(std::move(out));
+  }
+
   void one() {
     rule_ = {};
     unknown_op_.clear();
@@ -83,12 +148,20 @@ class Parser {
     if (in_.eat("axes")) return integers(Term::Kind::kAxes);
     if (in_.peek() == '[') return integers(Term::Kind::kInts);
     if (in_.at_number()) return add({.kind = Term::Kind::kNumber, .number = in_.real()});
+    if (in_pattern_)
+      if (const Named* named = find_named(in_.peek_word())) {
+        in_.word("");
+        return insert_named(*named);
+      }
     return operation(depth);
   }
 
   uint32_t variable(bool define) {
     in_.expect("?");
-    const std::string name(in_.word("a variable's name"));
+    return variable_named(std::string(in_.word("a variable's name")), define);
+  }
+
+  uint32_t variable_named(const std::string& name, bool define) {
     const auto it = std::find(rule_.variables.begin(), rule_.variables.end(), name);
     if (it != rule_.variables.end()) return static_cast<uint32_t>(it - rule_.variables.begin());
     if (!define) in_.error("?{} does not occur in the pattern", name);
@@ -101,7 +174,8 @@ class Parser {
     out.variable = variable(in_pattern_);
     if (in_.eat("@")) {
       if (!in_pattern_) in_.error("only patterns name their operators");
-      const uint32_t named = operation(depth);
+      const uint32_t named = term(depth);
+      if (rule_.terms[named].kind != Term::Kind::kOp) in_.error("only operators have names");
       rule_.terms[named].variable = out.variable;
       return named;
     }
@@ -331,6 +405,7 @@ class Parser {
   TextCursor in_;
   ParsedRules out_;
   Rule rule_;
+  std::vector<Named> named_;
   std::string unknown_op_;
   bool in_pattern_ = true;
 };
