@@ -25,7 +25,10 @@ Session::Session(std::shared_ptr<const Model> model, const Config& overrides)
   pool_ = std::make_shared<OutputPool>(model_->engine(), model_->outputs().size());
 }
 
-Session::~Session() = default;
+Session::~Session() {
+  // The tier lets go first: it must never be the last to hold a program.
+  if (TierHooks* tier = model_->engine()->tier(); tier && program_) tier->removed(*program_);
+}
 
 void Session::run(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
                   const RunOptions& options) {

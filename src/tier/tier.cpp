@@ -91,7 +91,16 @@ void Tier::added(const std::shared_ptr<Program>& program) {
 }
 
 void Tier::removed(Program& program) {
-  std::lock_guard lock(mutex_);
+  for (const auto& child : program.children()) removed(*child);
+  std::unique_lock lock(mutex_);
+  const auto it = states_.find(&program);
+  if (it == states_.end()) return;
+  const StatePtr state = it->second;
+  state->gone = true;
+  std::erase_if(jobs_, [&](const Job& job) { return job.state == state; });
+  // A job in progress holds the program, and through it the engine that owns this thread: it must
+  // end before the owner lets go.
+  idle_.wait(lock, [&] { return busy_ != state; });
   states_.erase(&program);
 }
 
@@ -104,7 +113,7 @@ Tier::StatePtr Tier::state_of(const Program& program) const {
 void Tier::post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job) {
   {
     std::lock_guard lock(mutex_);
-    if (stopping_) return;
+    if (stopping_ || state->gone) return;
     if (!thread_.running() && !thread_.start([this] { thread_main(); })) {
       any_compiled_ = true;
       return;  // no thread to be had: tier 0 serves
@@ -142,11 +151,14 @@ void Tier::thread_main() {
       std::lock_guard data(job.state->data);
       job.state->spent_s += spent;
     }
-    job = {};
+    job.run = nullptr;
     lock.lock();
     budget_.spend(spent);
     busy_.reset();
     idle_.notify_all();
+    lock.unlock();
+    job = {};
+    lock.lock();
   }
 }
 

@@ -87,8 +87,9 @@ class Tier final : public TierHooks {
   struct ProgramState {
     std::weak_ptr<Program> program;
     std::mutex work;   ///< held while the program's plans are worked on
+    bool gone = false; ///< its owner is letting go: no new jobs; guarded by Tier::mutex_
     std::mutex data;   ///< guards what follows
-    bool analysed = false, analysing = false, frozen = false, gone = false, prepared = false;
+    bool analysed = false, analysing = false, frozen = false;
     std::vector<std::unique_ptr<Group>> groups;
     std::weak_ptr<SignatureEntry> trial_entry;
     std::shared_ptr<const Plan> trial_plan;
