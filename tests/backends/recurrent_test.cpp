@@ -58,6 +58,37 @@ TEST_CASE("backends/recurrent: long sequences run in spans") {
   check_row("xc.recurrent", p, {1e-4, 1e-4});
 }
 
+TEST_CASE("backends/recurrent: no steps, no samples, one unit, no optional operands") {
+  Generator g(64);
+  struct Sizes {
+    int64_t time, batch, input, hidden;
+  };
+  for (const char* op : {"LSTM", "GRU", "RNN"})
+    for (Sizes s : {Sizes{0, 2, 3, 4}, Sizes{3, 0, 3, 4}, Sizes{1, 1, 1, 1}, Sizes{4, 16, 40, 65}})
+      for (bool minimal : {false, true}) {
+        const bool lstm = std::string_view(op) == "LSTM";
+        const int64_t gates = lstm ? 4 : std::string_view(op) == "GRU" ? 3 : 1;
+        const Dims state{2, s.batch, s.hidden};
+        Problem p;
+        p.op = &get_op(op);
+        p.outputs = lstm ? 3 : 2;
+        p.attrs.set("direction", std::string("bidirectional"));
+        p.inputs = {g.tensor(DType::kF32, {s.time, s.batch, s.input}),
+                    g.tensor(DType::kF32, {2, gates * s.hidden, s.input}, -0.5, 0.5),
+                    g.tensor(DType::kF32, {2, gates * s.hidden, s.hidden}, -0.3, 0.3)};
+        p.constant = {false, true, true};
+        if (!minimal) {
+          p.inputs.push_back(g.tensor(DType::kF32, {2, 2 * gates * s.hidden}));
+          p.inputs.push_back(Tensor());
+          p.inputs.push_back(g.tensor(DType::kF32, state));
+          if (lstm) p.inputs.push_back(g.tensor(DType::kF32, state));
+          p.constant.resize(p.inputs.size(), false);
+        }
+        INFO(op << " " << s.time << "x" << s.batch << (minimal ? " minimal" : ""));
+        check_row("xc.recurrent", p, {2e-5, 2e-5});
+      }
+}
+
 TEST_CASE("backends/recurrent: refusals") {
   Generator g(63);
   Problem p;

@@ -23,6 +23,7 @@ const Backend& cpu_backend() {
       cpu::add_mapped_copy(list);
       cpu::add_affine_ops(list);
       cpu::add_indexed(list);
+      cpu::add_select_ops(list);
       cpu::add_reference(list);
       return list;
     }();

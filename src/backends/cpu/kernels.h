@@ -24,6 +24,7 @@ void add_recurrent(Rows& rows);
 void add_mapped_copy(Rows& rows);
 void add_affine_ops(Rows& rows);
 void add_indexed(Rows& rows);
+void add_select_ops(Rows& rows);
 
 // The op's reference.
 void add_reference(Rows& rows);

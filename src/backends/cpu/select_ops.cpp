@@ -1,0 +1,78 @@
+// OneHot and NonZero: "xc.select". Both write a few places picked by data.
+
+#include "backends/cpu/control_inputs.h"
+#include "backends/cpu/copy.h"
+#include "backends/cpu/simple_kernel.h"
+#include "ops/support.h"
+
+namespace xc::cpu {
+namespace {
+
+Verdict supports_one_hot(const StepSpec& spec) {
+  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
+  const std::string reason = movable_reason(spec.inputs[2].dtype);
+  return reason.empty() ? Verdict::ok() : Verdict::no(reason);
+}
+
+/// All is off, then one place per index is on. An index outside the depth switches nothing on.
+void one_hot(const SimpleContext& c) {
+  const OperandView &indices = c.in(0), &values = c.in(2), &y = c.out();
+  const size_t axis = normalise_axis(c.spec.attrs().get_int("axis", -1), y.dims.size());
+  if (values.count() != 2) fail(Status::kRange, "{} values, expected off and on", values.count());
+  if (y.dims.size() != indices.dims.size() + 1)
+    fail(Status::kRange, "the result has rank {}", y.dims.size());
+  const int64_t depth = y.dims[axis], step = y.strides[axis];
+  const Dims none(y.dims.size(), 0);
+  CopyPlan(y.dims, none, y.strides, element_size(y.dtype)).run(c.args.buffers[2], c.output<void>());
+  Dims dims = y.dims, strides = y.strides;
+  dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(axis));
+  strides.erase(strides.begin() + static_cast<std::ptrdiff_t>(axis));
+  if (dims != indices.dims)
+    fail(Status::kRange, "indices have dims {}, expected {}", to_text(indices.dims), to_text(dims));
+  const TensorView index = c.input_view(0);
+  dispatch_storage(y.dtype, [&]<class T>() {
+    const T on = c.input<T>(2)[values.strides[0]];
+    for_each_offset<2>(dims, {indices.strides, strides}, [&](const auto& at) {
+      int64_t pick = load_int64(index.data, index.dtype, at[0]);
+      if (pick < 0) pick += depth;
+      if (pick >= 0 && pick < depth) c.output<T>()[at[1] + pick * step] = on;
+    });
+  });
+}
+
+Verdict supports_non_zero(const StepSpec& spec) {
+  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
+  const DType type = spec.inputs[0].dtype;
+  return contains(kNumbers | kBools, type)
+             ? Verdict::ok()
+             : Verdict::no(fmt::format("elements of type {}", name(type)));
+}
+
+/// Coordinates of the elements that are not zero, one column each, in row-major order. The number of
+/// columns was counted from the same data by inference.
+void non_zero(const SimpleContext& c) {
+  const OperandView &x = c.in(0), &y = c.out();
+  const size_t rank = x.dims.size();
+  int64_t flat = 0, column = 0;
+  dispatch_number(x.dtype, [&]<class T>() {
+    const T* from = c.input<T>(0);
+    for_each_offset<1>(x.dims, {x.strides}, [&](const auto& at) {
+      int64_t rest = flat++;
+      if (static_cast<ComputeOf<T>>(from[at[0]]) == ComputeOf<T>{}) return;
+      if (column >= y.dims[1]) fail(Status::kRange, "more elements than inferred");
+      int64_t* to = c.output<int64_t>() + column++ * y.strides[1];
+      for (size_t axis = rank; axis-- > 0; rest /= x.dims[axis])
+        to[static_cast<int64_t>(axis) * y.strides[0]] = rest % x.dims[axis];
+    });
+  });
+  if (column != y.dims[1]) fail(Status::kRange, "fewer elements than inferred");
+}
+
+}  // namespace
+
+void add_select_ops(Rows& rows) {
+  rows.push_back({"xc.select", "OneHot", supports_one_hot, create_simple<one_hot>});
+  rows.push_back({"xc.select", "NonZero", supports_non_zero, create_simple<non_zero>});
+}
+
+}  // namespace xc::cpu
