@@ -43,9 +43,11 @@ dnnl::memory::data_type onednn_type(DType type) {
 dnnl::memory::desc strided_desc(std::span<const int64_t> dims, std::span<const int64_t> strides,
                                 DType type) {
   dnnl::memory::dims d(dims.begin(), dims.end()), s(strides.begin(), strides.end());
-  // A dim of size 1: the stride a row-major neighbour would give it.
+  // The library tells orders apart by strides, those of dims of size 1 included: sound ones stay, an
+  // unusable one becomes what a row-major neighbour would give.
   for (size_t axis = d.size(); axis-- > 0;)
-    if (d[axis] == 1) s[axis] = axis + 1 < d.size() ? s[axis + 1] * d[axis + 1] : 1;
+    if (d[axis] == 1 && s[axis] <= 0)
+      s[axis] = axis + 1 < d.size() ? s[axis + 1] * d[axis + 1] : 1;
   return dnnl::memory::desc(d, onednn_type(type), s);
 }
 
