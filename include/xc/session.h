@@ -72,8 +72,9 @@ XC_API XC_NODISCARD xc_status xc_session_run_views(xc_session *session,
                                                    uint32_t input_count, xc_tensor **outputs,
                                                    uint32_t output_count, xc_error **out_error);
 
-/* Binds inputs and outputs for repeated runs of one shape: call.h. The call keeps references to the
- * tensors, whose elements may change between runs. `outputs` may be NULL or hold NULLs: the call then
+/* Binds inputs and outputs for repeated runs of one shape: call.h. Runs once with the elements that are
+ * there, so that later runs find everything ready. Inputs are row-major. The call keeps references to
+ * the tensors, whose elements may change between runs. `outputs` may be NULL or hold NULLs: the call then
  * has tensors of its own, see xc_call_output(). The caller destroys the call.
  * Fails like xc_session_run(), with XC_UNSUPPORTED for a model whose output sizes only a run can tell.
  * @since 0.1 @stability stable */

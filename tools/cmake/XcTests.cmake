@@ -73,7 +73,7 @@ function(xc_add_doctest dir)
 endfunction()
 
 # Directories below tests that hold no doctest files of their own.
-set(xc_special_test_dirs support fuzz python install)
+set(xc_special_test_dirs support fuzz install tools)
 
 file(GLOB xc_test_dirs CONFIGURE_DEPENDS LIST_DIRECTORIES true "${CMAKE_SOURCE_DIR}/tests/*")
 foreach(path ${xc_test_dirs})
@@ -154,6 +154,13 @@ if(Python3_Interpreter_FOUND)
     list(APPEND xc_checks readme/c)
   endif()
   set_tests_properties(${xc_checks} PROPERTIES LABELS check)
+endif()
+
+# The tool as its users meet it.
+if(Python3_Interpreter_FOUND AND TARGET xc AND NOT XC_SANITIZE)
+  add_test(NAME tools/cli COMMAND Python3::Interpreter "${CMAKE_SOURCE_DIR}/tests/tools/cli_test.py"
+                                  "$<TARGET_FILE:xc>")
+  set_tests_properties(tools/cli PROPERTIES LABELS tools TIMEOUT ${xc_test_timeout})
 endif()
 
 # The installed package as its users meet it.

@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""The xc tool as a user meets it: output, exit status, error lines. Standard library only.
+
+    cli_test.py PATH_OF_XC [unittest options]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+from pathlib import Path
+
+XC = Path(sys.argv.pop(1)).resolve()
+
+AFFINE = """graph affine(%x: f32[n, 2]) -> (%y) {
+  const %b: f32[2] = [10, -2]
+  %s: f32[n, 2] = Add(%x, %b)
+  %y: f32[n, 2] = Relu(%s)
+}
+"""
+BAD_INDEX = """graph pick(%x: f32[4], %i: i64[k]) -> (%y) {
+  %y = Gather(%x, %i) {axis = 0}
+}
+"""
+KERNEL = """kernel relu(n) {
+  in x: f32[1]
+  out y: f32[1]
+  for i = 0 .. n {
+    y[i] = max(x[i], 0:f32)
+  }
+}
+"""
+
+
+def npy(descr: str, shape: tuple[int, ...], data: bytes, fortran: bool = False) -> bytes:
+    header = f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape!r}, }}"
+    header += " " * (63 - (10 + len(header)) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data
+
+
+def floats(*values: float, order: str = "<") -> bytes:
+    return struct.pack(f"{order}{len(values)}f", *values)
+
+
+class Tool(unittest.TestCase):
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.dir = Path(directory.name)
+        self.model = self.write("affine.xct", AFFINE)
+        self.good = {"in_x": npy("<f4", (2, 2), floats(1, 5, -20, 0)),
+                     "out_y": npy("<f4", (2, 2), floats(11, 3, 0, 0))}
+
+    def write(self, name: str, text: str | bytes) -> str:
+        path = self.dir / name
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return str(path)
+
+    def case(self, name: str, arrays: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> str:
+        with zipfile.ZipFile(self.dir / name, "w", method) as file:
+            for key, value in arrays.items():
+                file.writestr(key + ".npy", value)
+        return str(self.dir / name)
+
+    def xc(self, *arguments: str, expect: int = 0, **environment: str) -> str:
+        """Runs the tool; returns what it printed, on failure the one line on stderr."""
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("XC_")}
+        result = subprocess.run([XC, *arguments], capture_output=True, text=True, timeout=300,
+                                env={**clean, "XC_THREADS": "1", **environment})
+        self.assertEqual(result.returncode, expect, f"{arguments}\n{result.stdout}\n{result.stderr}")
+        if expect == 0 or not result.stderr:
+            return result.stdout
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        self.assertTrue(result.stderr.startswith("xc: "), result.stderr)
+        return result.stderr
+
+    # ---- usage ----
+
+    def test_usage(self) -> None:
+        self.assertRegex(self.xc("--version"), r"^xc \d+\.\d+\.\d+\n")
+        self.assertIn("check", self.xc("--help"))
+        for arguments in ([], ["fly"], ["run"], ["check", self.model], ["bench", self.model, "--nope"],
+                          ["run", self.model, "--shape", "x"], ["run", self.model, "--shape", "x=ax2"],
+                          ["run", self.model], ["bench", self.model, "--stream", "n=1:2:sideways"],
+                          ["run", self.model, "--random", "1", "--set", "jit"]):
+            self.assertIn("USAGE", self.xc(*arguments, expect=2))
+
+    def test_errors_name_status_place_and_cure(self) -> None:
+        self.assertIn("NOT_FOUND", self.xc("inspect", str(self.dir / "missing.onnx"), expect=1))
+        broken = self.write("broken.xct", AFFINE[:-12])
+        line = self.xc("inspect", broken, expect=1)
+        self.assertIn("FORMAT", line)
+        self.assertIn("line", line)
+        self.assertRegex(line, r"\(.+\)\n$")
+        wrong = self.write("wrong.xct", AFFINE.replace("Relu(%s)", "NoSuchOp(%s)"))
+        self.assertIn("NoSuchOp", self.xc("run", wrong, "--random", "1", expect=1))
+        self.assertIn("XC_JIT", self.xc("bench", self.model, expect=1, XC_JIT="maybe"))
+        self.assertIn("jit", self.xc("bench", self.model, "--jit", "maybe", expect=1))
+
+    # ---- check ----
+
+    def test_check_accepts(self) -> None:
+        stored = self.case("a.npz", self.good)
+        deflated = self.case("b.npz", self.good, zipfile.ZIP_DEFLATED)
+        out = self.xc("check", self.model, stored, deflated, "--repeat", "3", "--jit", "off")
+        self.assertEqual(out.count(": ok"), 2)
+        self.assertIn("reference kernels: none", out)
+        for jit in ("sync", "auto"):
+            self.xc("check", self.model, stored, "--jit", jit, "--threads", "2")
+
+    def test_check_reads_every_kind_of_array(self) -> None:
+        big_endian = dict(self.good, in_x=npy(">f4", (2, 2), floats(1, 5, -20, 0, order=">")))
+        fortran = dict(self.good, in_x=npy("<f4", (2, 2), floats(1, -20, 5, 0), fortran=True))
+        for arrays in (big_endian, fortran):
+            self.xc("check", self.model, self.case("c.npz", arrays), "--jit", "off")
+
+    def test_check_rejects(self) -> None:
+        wrong = dict(self.good, out_y=npy("<f4", (2, 2), floats(11, 3.5, 0, 0)))
+        out = self.xc("check", self.model, self.case("w.npz", wrong), self.case("g.npz", self.good), expect=1)
+        self.assertIn("FAILED", out)
+        self.assertIn("[0, 1]", out)
+        self.assertIn("3.5", out)
+        self.assertIn(": ok", out)
+        for arrays, part in (
+            (dict(self.good, out_y=npy("<f4", (4,), floats(11, 3, 0, 0))), "dims"),
+            (dict(self.good, in_x=npy("<f8", (2, 2), bytes(32))), "f64"),
+            (dict(self.good, in_z=self.good["in_x"]), "'z'"),
+            ({"in_x": self.good["in_x"]}, "out_NAME"),
+            (dict(self.good, in_x=self.good["in_x"][:-4]), "truncated"),
+            (dict(self.good, in_x=b"junk"), "npy"),
+        ):
+            self.assertIn(part, self.xc("check", self.model, self.case("r.npz", arrays), expect=1))
+        self.assertIn("FAILED", self.xc("check", self.model, self.write("no.npz", "no zip"), expect=1))
+
+    def test_check_tolerances(self) -> None:
+        close = dict(self.good, out_y=npy("<f4", (2, 2), floats(11.4, 3, 0, 0)))
+        path = self.case("t.npz", close)
+        self.xc("check", self.model, path, expect=1)
+        self.xc("check", self.model, path, "--atol", "0.5")
+        self.xc("check", self.model, path, "--rtol", "0.1")
+        self.write("meta.json", json.dumps({"tolerance": {"y": {"rtol": 0.0, "atol": 0.5}}}))
+        self.xc("check", self.model, path)
+        self.xc("check", self.model, path, "--atol", "0.1", expect=1)
+        report = json.loads(self.xc("check", self.model, path, "--json"))
+        self.assertTrue(report["ok"])
+        self.assertAlmostEqual(report["cases"][0]["max_error"], 0.4, places=3)
+
+    # ---- run ----
+
+    def test_run(self) -> None:
+        x = self.write("x.npy", self.good["in_x"])
+        out = self.xc("run", self.model, "--input", f"x={x}", "--outputs", str(self.dir / "y.npz"))
+        self.assertIn("y: f32[2x2]", out)
+        with zipfile.ZipFile(self.dir / "y.npz") as file:
+            self.assertEqual(file.namelist(), ["y.npy"])
+            self.assertEqual(file.read("y.npy"), self.good["out_y"])
+        again = self.xc("run", self.model, "--inputs", self.case("in.npz", {"x": self.good["in_x"]}))
+        self.assertEqual(again, out)
+        first = self.xc("run", self.model, "--random", "1", "--shape", "x=3x2", "--repeat", "5")
+        self.assertIn("f32[3x2]", first)
+        self.assertEqual(first, self.xc("run", self.model, "--random", "1", "--shape", "x=3x2"))
+        self.assertNotEqual(first, self.xc("run", self.model, "--random", "2", "--shape", "x=3x2"))
+        self.assertIn("f32[n, 2]", self.xc("run", self.model, "--random", "1", "--shape", "x=3", expect=2))
+
+    def test_run_reports_bad_values(self) -> None:
+        model = self.write("pick.xct", BAD_INDEX)
+        i = self.write("i.npy", npy("<i8", (1,), struct.pack("<q", 9)))
+        self.assertIn("RANGE", self.xc("run", model, "--input", f"i={i}", "--random", "1", expect=1))
+
+    # ---- graphs ----
+
+    def test_inspect_convert_opt(self) -> None:
+        self.assertIn("Relu(%s)", self.xc("inspect", self.model))
+        ports = json.loads(self.xc("inspect", self.model, "--json"))
+        self.assertEqual(ports["inputs"][0]["dims"], ["n", 2])
+        case = self.case("case.npz", self.good)
+        for ending in ("xcg", "onnx", "xct"):
+            path = str(self.dir / f"copy.{ending}")
+            self.xc("convert", self.model, path)
+            self.xc("check", path, case, "--jit", "off")
+        self.xc("convert", self.model, str(self.dir / "copy.pdf"), expect=1)
+        dead = self.write("dead.xct", AFFINE.replace("  %y:", "  %u: f32[n, 2] = Neg(%x)\n  %y:"))
+        self.assertIn("Neg", self.xc("opt", dead, "--passes", "merge_common"))
+        self.assertNotIn("Neg", self.xc("opt", dead, "--passes", "remove_dead"))
+        self.assertIn("remove_dead", self.xc("opt", dead, "--passes", "fly", expect=1))
+        kernel = self.write("k.txt", KERNEL)
+        self.assertIn("vector(16)", self.xc("opt", kernel, "--schedule", "vectorize i 16"))
+        self.assertIn("fly", self.xc("opt", kernel, "--schedule", "fly", expect=1))
+
+    def test_explain(self) -> None:
+        self.assertIn("plan", self.xc("explain", self.model, "--shape", "x=4x2"))
+        plan = json.loads(self.xc("explain", self.model, "--json"))
+        self.assertTrue(plan["steps"])
+
+    def test_config(self) -> None:
+        rows = {row["name"]: row for row in json.loads(self.xc("config", "--json", XC_JIT="off"))}
+        self.assertEqual(rows["jit"]["value"], "off")
+        self.assertEqual(rows["threads"]["value"], "1")
+        self.assertEqual(rows["jit"]["environment"], "XC_JIT")
+        self.assertIn("sync", self.xc("config", "--jit", "sync"))
+
+    # ---- bench ----
+
+    def test_bench(self) -> None:
+        keys = ("model threads jit load_ms first_us median_us min_us p99_us runs compiled_regions swapped "
+                "rolled_back compile_ms net_saved_ms code_bytes peak_rss_mb").split()
+        quick = ("--seconds", "0.05", "--warmup", "0.02")
+        row = json.loads(self.xc("bench", self.model, "--json", "--shape", "x=8x2", *quick))
+        self.assertEqual([k for k in keys if k not in row], [])
+        self.assertGreater(row["runs"], 2)
+        self.assertLessEqual(row["min_us"], row["median_us"])
+        header = self.xc("bench", self.model, self.model, "--prepared", *quick).splitlines()
+        self.assertEqual(header[0].split(), keys)
+        self.assertEqual(len(header), 3)
+
+    def test_bench_stream(self) -> None:
+        for kind in ("constant", "uniform", "bimodal", "alternating", "growing"):
+            row = json.loads(self.xc("bench", self.model, "--stream", f"n=1:16:{kind}", "--calls", "120", "--json"))
+            for key in ("t1_s", "t10_s", "t100_s", "t120_s", "worst_first_ratio", "rss_growth_mb"):
+                self.assertIn(key, row)
+            self.assertLessEqual(row["t1_s"], row["t100_s"])
+        self.assertIn("n", self.xc("bench", self.model, "--stream", "q=1:2:uniform", expect=2))
+        self.xc("bench", self.model, "--stream", "x=1:4:uniform", "--calls", "20")  # by input
+
+    def test_bench_against(self) -> None:
+        out = self.xc("bench", self.model, "--against", "--jit off XC_FUSION=off", "--rounds", "2",
+                      "--seconds", "0.02", "--warmup", "0", "--json")
+        rows = {row["key"]: row for row in json.loads(out)["comparison"]}
+        self.assertIn("median_us", rows)
+        self.assertIn("noise", rows["median_us"])
+        self.assertTrue(rows["median_us"]["noise"])  # two rounds can prove nothing
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
