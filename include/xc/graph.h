@@ -50,7 +50,7 @@ XC_API XC_NODISCARD xc_status xc_graph_save_file(const xc_graph *graph, const ch
 XC_API XC_NODISCARD xc_status xc_graph_text(const xc_graph *graph, int64_t max_elements,
                                             xc_blob **out_text, xc_error **out_error);
 
-/* Runs optimiser passes in the given order: "fold_constants,remove_dead"; "all" is the standard list. The
+/* Runs optimiser passes in the given order: "fold-constants,remove-dead"; "all" is the standard list. The
  * graph is unchanged on failure. Fails with XC_NOT_FOUND (no such pass; the message lists them),
  * XC_INVALID_MODEL. @since 0.1 @stability experimental */
 XC_API XC_NODISCARD xc_status xc_graph_run_passes(xc_graph *graph, const char *passes,

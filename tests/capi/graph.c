@@ -185,13 +185,13 @@ static void passes(void) {
   xc_error *error = NULL;
   xc_graph *graph = make_graph();
   CHECK_OK(xc_graph_run_passes(graph, "all", &error));
-  CHECK_OK(xc_graph_run_passes(graph, "merge_common,remove_dead", &error));
+  CHECK_OK(xc_graph_run_passes(graph, "merge-common,remove-dead", &error));
   CHECK(xc_graph_run_passes(graph, "no_such_pass", &error) == XC_NOT_FOUND);
-  CHECK_CONTAINS(xc_error_message(error), "merge_common");
+  CHECK_CONTAINS(xc_error_message(error), "merge-common");
   xc_error_destroy(error);
   error = NULL;
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_graph_run_passes(graph, NULL, &error));
-  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_graph_run_passes(NULL, "merge_common", &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_graph_run_passes(NULL, "merge-common", &error));
   xc_graph_destroy(graph);
 }
 

@@ -1,6 +1,8 @@
 // The .npy format (numpy.lib.format, versions 1 to 3): magic, header length, a Python dict literal with
 // descr, fortran_order and shape, then the elements.
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -226,8 +228,8 @@ std::string format_npy(const Array& array) {
     descr = row != kDescr.end() ? row->second : fmt::format("|V{}", array.element_bytes);
     body.assign(reinterpret_cast<const char*>(array.data.data()), array.data.size());
   }
-  std::string shape;
-  for (int64_t dim : array.dims) shape += fmt::format("{},", dim);
+  std::string shape = fmt::format("{}", fmt::join(array.dims, ", "));
+  if (array.dims.size() == 1) shape += ',';  // a Python tuple
   std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, shape);
   // The elements start at a multiple of 64.
   header.append(63 - (10 + header.size()) % 64, ' ');

@@ -127,7 +127,8 @@ void Session::read(nb::handle given, Inputs& inputs, bool in_place) const {
     fail(XC_INVALID_ARGUMENT, "inputs by name want str keys");
   }
   // A list or tuple is read in place; any other iterable, but for an array, becomes one.
-  if (PyObject_HasAttrString(given.ptr(), "__array__"))
+  if (!PyList_Check(given.ptr()) && !PyTuple_Check(given.ptr()) &&
+      PyObject_HasAttrString(given.ptr(), "__array__"))
     fail(XC_INVALID_ARGUMENT, "inputs is a list in the model's order or a dict by name");
   PyObject* sequence = PySequence_Fast(given.ptr(), "inputs is a list in the model's order or a dict by name");
   if (!sequence) nb::raise_python_error();
