@@ -21,11 +21,15 @@ bool starts_with(std::string_view bytes, std::string_view magic) {
 /// Kinds of files that are often given by mistake.
 void refuse_known_foreigners(std::string_view bytes) {
   const auto refuse = [](const char* what) {
-    fail(Status::kFormat, "this is {}, not a model in a format xc reads (ONNX, .xcg, text IR)", what);
+    fail(Status::kFormat, "this is {}, not a model in a format xc reads (ONNX, .xcg, text IR)",
+         what);
   };
   if (starts_with(bytes, "version https://git-lfs"))
     refuse("a Git LFS pointer: fetch the real file with `git lfs pull`");
-  if (starts_with(bytes, "\x7f" "ELF")) refuse("an executable or library");
+  if (starts_with(bytes,
+                  "\x7f"
+                  "ELF"))
+    refuse("an executable or library");
   if (starts_with(bytes, "GGUF")) refuse("a GGUF file");
   if (starts_with(bytes, "PK\x03\x04")) refuse("a ZIP archive (a PyTorch or Keras file?)");
   if (starts_with(bytes, "\x89HDF")) refuse("an HDF5 file");
@@ -52,9 +56,12 @@ Graph load(const std::shared_ptr<Buffer>& file, const LoadOptions& options) {
                                static_cast<size_t>(file->bytes()));
   Graph graph = [&] {
     switch (detect(bytes)) {
-      case Format::kOnnx: return onnx::import_model(file, options);
-      case Format::kXcg: return xcg::read(file, options);
-      case Format::kText: return text::read(bytes, options);
+      case Format::kOnnx:
+        return onnx::import_model(file, options);
+      case Format::kXcg:
+        return xcg::read(file, options);
+      case Format::kText:
+        return text::read(bytes, options);
     }
     fail(Status::kInternal, "unknown format");
   }();
@@ -115,9 +122,12 @@ Graph load_model(std::span<const std::byte> bytes, const LoadOptions& options) {
 
 std::string serialize_model(const Graph& graph, Format format, const SaveOptions& options) {
   switch (format) {
-    case Format::kXcg: return xcg::write(graph, options);
-    case Format::kText: return text::write(graph);
-    case Format::kOnnx: return onnx::export_model(graph);
+    case Format::kXcg:
+      return xcg::write(graph, options);
+    case Format::kText:
+      return text::write(graph);
+    case Format::kOnnx:
+      return onnx::export_model(graph);
   }
   fail(Status::kInternal, "unknown format");
 }

@@ -1,8 +1,8 @@
 #pragma once
 // The one interface of all front ends: a file or bytes in, a verified graph out, and back.
 //
-// A model is data: whatever the bytes are, these functions return a graph or throw xc::Error, in time
-// and memory bounded by Limits. They do not keep global state and may run on any thread.
+// A model is data: whatever the bytes are, these functions return a graph or throw xc::Error, in
+// time and memory bounded by Limits. They do not keep global state and may run on any thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,18 +16,19 @@ namespace xc {
 
 /// What a model may make the loader do. Checked before the memory is allocated.
 struct Limits {
-  int64_t file_bytes = int64_t{1} << 40;         ///< of a model file, its external data apart
-  int64_t header_bytes = 100'000'000;            ///< JSON header of .xcg, text IR
-  int64_t nodes = 1'000'000;                     ///< after inlining of functions, subgraphs included
-  int64_t values = 8'000'000;                    ///< value names, tensors and list entries of nodes
+  int64_t file_bytes = int64_t{1} << 40;  ///< of a model file, its external data apart
+  int64_t header_bytes = 100'000'000;     ///< JSON header of .xcg, text IR
+  int64_t nodes = 1'000'000;              ///< after inlining of functions, subgraphs included
+  int64_t values = 8'000'000;             ///< value names, tensors and list entries of nodes
   int functions = 10'000;
   int function_depth = 100;
   int subgraph_depth = 16;
   int rank = 16;
-  int64_t attribute_elements = 16'000'000;       ///< of one list attribute
-  int64_t string_bytes = 100'000'000;            ///< of one string that is not a name
+  int64_t attribute_elements = 16'000'000;  ///< of one list attribute
+  int64_t string_bytes = 100'000'000;       ///< of one string that is not a name
   int64_t name_bytes = 4096;
-  int64_t generated_bytes = int64_t{256} << 20;  ///< of tensors stored smaller than they are (sparse)
+  int64_t generated_bytes = int64_t{256}
+                            << 20;  ///< of tensors stored smaller than they are (sparse)
 
   /// The values for models of unknown origin.
   static Limits high_security();

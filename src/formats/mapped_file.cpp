@@ -63,7 +63,7 @@ std::shared_ptr<Buffer> read_all(int fd, int64_t bytes, const std::string& shown
 
 std::shared_ptr<Buffer> map_descriptor(const Descriptor& file, const std::string& shown,
                                        int64_t max_bytes, bool copy, Status not_regular) {
-  struct stat info {};
+  struct stat info{};
   if (::fstat(file.get(), &info) != 0)
     fail(Status::kIo, "cannot examine '{}': {}", shown, reason(errno));
   if (!S_ISREG(info.st_mode)) fail(not_regular, "'{}' is not a regular file", shown);
@@ -71,11 +71,9 @@ std::shared_ptr<Buffer> map_descriptor(const Descriptor& file, const std::string
   if (bytes > max_bytes)
     fail(Status::kLimit, "'{}' has {} bytes, the limit is {}", shown, bytes, max_bytes);
   if (copy || bytes == 0) return read_all(file.get(), bytes, shown);
-  void* data =
-      ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ, MAP_PRIVATE, file.get(), 0);
+  void* data = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (data == MAP_FAILED) fail(Status::kIo, "cannot map '{}': {}", shown, reason(errno));
-  return Buffer::wrap(data, bytes,
-                      [data, bytes] { ::munmap(data, static_cast<size_t>(bytes)); });
+  return Buffer::wrap(data, bytes, [data, bytes] { ::munmap(data, static_cast<size_t>(bytes)); });
 }
 
 /// The components of a relative path that stays below its start; fails otherwise.

@@ -9,8 +9,8 @@
 
 namespace xc {
 
-/// The whole file as a Buffer, mapped read-only (or read into memory with `copy`). Regular files only:
-/// a pipe or device never blocks the caller. Fails with kNotFound, kIo, kLimit.
+/// The whole file as a Buffer, mapped read-only (or read into memory with `copy`). Regular files
+/// only: a pipe or device never blocks the caller. Fails with kNotFound, kIo, kLimit.
 std::shared_ptr<Buffer> map_file(const std::string& path, int64_t max_bytes, bool copy = false);
 
 /// Maps the file `location` (a relative path written in a model) below the directory `base_dir`.

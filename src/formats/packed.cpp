@@ -36,8 +36,8 @@ Tensor tensor_from_packed(DType dtype, const Dims& dims, const std::shared_ptr<B
   const bool odd_bool =
       dtype == DType::kBool && std::any_of(octets, octets + bytes, [](uint8_t b) { return b > 1; });
   // Complex numbers align like their parts.
-  const int64_t alignment = info(dtype).kind == DTypeKind::kComplex ? element_size(dtype) / 2
-                                                                    : element_size(dtype);
+  const int64_t alignment =
+      info(dtype).kind == DTypeKind::kComplex ? element_size(dtype) / 2 : element_size(dtype);
   const bool aligned = reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(alignment) == 0;
   if (bits >= 8 && aligned && !odd_bool && count > 0) return Tensor(owner, offset, dtype, dims);
 

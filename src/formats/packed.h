@@ -12,12 +12,13 @@ namespace xc {
 /// Bytes of `count` packed elements; not for strings.
 int64_t packed_bytes(DType dtype, int64_t count);
 
-/// The `count` elements (at most 8 / bits) in one byte, to one byte each; signed types sign-extended.
+/// The `count` elements (at most 8 / bits) in one byte, to one byte each; signed types
+/// sign-extended.
 void unpack_elements(DType dtype, uint8_t byte, int64_t count, uint8_t* out);
 
-/// A tensor over packed bytes that `owner` holds at `offset` (already checked to lie inside). It is a
-/// view when the address suits the type, otherwise a copy; `on_copy` is told its size before it is
-/// made. Bool bytes other than 0 and 1 read as 1.
+/// A tensor over packed bytes that `owner` holds at `offset` (already checked to lie inside). It is
+/// a view when the address suits the type, otherwise a copy; `on_copy` is told its size before it
+/// is made. Bool bytes other than 0 and 1 read as 1.
 Tensor tensor_from_packed(DType dtype, const Dims& dims, const std::shared_ptr<Buffer>& owner,
                           int64_t offset, const std::function<void(int64_t)>& on_copy = {});
 

@@ -47,10 +47,11 @@ std::string printable(std::string_view text, size_t max) {
     const auto first = static_cast<uint8_t>(text[0]);
     // C0 and C1 controls, and the marks that reorder what follows (U+202A-202E, U+2066-2069).
     const bool control = n == 1 ? first < 0x20 || first == 0x7F
-                         : n == 2 ? first == 0xC2 && static_cast<uint8_t>(text[1]) < 0xA0
-                         : n == 3 && first == 0xE2 &&
-                               ((text[1] == '\x80' && text[2] >= '\xAA' && text[2] <= '\xAE') ||
-                                (text[1] == '\x81' && text[2] >= '\xA6' && text[2] <= '\xA9'));
+                         : n == 2
+                             ? first == 0xC2 && static_cast<uint8_t>(text[1]) < 0xA0
+                             : n == 3 && first == 0xE2 &&
+                                   ((text[1] == '\x80' && text[2] >= '\xAA' && text[2] <= '\xAE') ||
+                                    (text[1] == '\x81' && text[2] >= '\xA6' && text[2] <= '\xA9'));
     const size_t length = n == 0 ? 1 : n;
     if (n == 0 || control)
       for (size_t i = 0; i < length; ++i)

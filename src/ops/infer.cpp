@@ -69,9 +69,9 @@ class Driver {
     if (!count.is_constant() || count.value() > kMaxInputElements) return std::nullopt;
     auto& stem = element_stems_[{&graph, value.name}];
     if (stem.empty()) {
-      stem = value.name;
-      for (int k = 1; !taken_.insert(stem + "[0]").second; ++k)
-        stem = fmt::format("{}.{}", value.name, k);
+      const std::string base = symbol_name(value.name);
+      stem = base;
+      for (int k = 1; !taken_.insert(stem + "[0]").second; ++k) stem = fmt::format("{}.{}", base, k);
     }
     std::vector<Dim> out;
     for (int64_t i = 0; i < count.value(); ++i)

@@ -624,6 +624,18 @@ class Parser {
 
 }  // namespace
 
+std::string symbol_name(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    const bool special = std::string_view("+-*/(),[]{}<>=;:\"'% \t\n\r").find(c) !=
+                         std::string_view::npos;
+    out += special ? '_' : c;
+  }
+  if (out.empty()) return "_";
+  if (out[0] >= '0' && out[0] <= '9') out.insert(out.begin(), '_');
+  return out;
+}
+
 Dim Dim::parse(std::string_view text) { return Parser(text).parse(); }
 
 // ---- compiled evaluation ------------------------------------------------------------------------

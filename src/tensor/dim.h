@@ -78,6 +78,10 @@ Dim max(const Dim& a, const Dim& b);
 /// The dim of numpy broadcasting: they are equal, or one is 1. Evaluation fails with kRange otherwise.
 Dim broadcast(const Dim& a, const Dim& b);
 
+/// A name made fit for a symbol: operators, brackets and spaces, which mean something else in a size
+/// expression, become '_'.
+std::string symbol_name(std::string_view name);
+
 using Dims = std::vector<int64_t>;       ///< concrete
 using SymDims = std::vector<Dim>;        ///< symbolic
 

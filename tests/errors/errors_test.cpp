@@ -103,7 +103,9 @@ TEST_CASE("errors/onnx: each wrong model fails as it declares") {
   check_folder("onnx", [](const Case& c) { return xc::test::onnx_from_text(c.body); });
 }
 
-TEST_CASE("errors/xcg: each wrong model fails as it declares") { check_folder("xcg", xcg_bytes); }
+TEST_CASE("errors/xcg: each wrong model fails as it declares") {
+  check_folder("xcg", xcg_bytes);
+}
 
 TEST_CASE("errors/text: each wrong model fails as it declares") {
   check_folder("text", [](const Case& c) { return c.body; });

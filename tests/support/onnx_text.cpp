@@ -141,7 +141,8 @@ class Parser {
 
   void skip() {
     for (;;) {
-      while (at_ < text_.size() && std::string_view(" \t\r\n,;").find(text_[at_]) != std::string_view::npos)
+      while (at_ < text_.size() &&
+             std::string_view(" \t\r\n,;").find(text_[at_]) != std::string_view::npos)
         ++at_;
       if (at_ >= text_.size() || text_[at_] != '#') return;
       while (at_ < text_.size() && text_[at_] != '\n') ++at_;
@@ -156,8 +157,8 @@ class Parser {
   std::string word() {
     skip();
     const size_t start = at_;
-    while (at_ < text_.size() &&
-           (std::isalnum(static_cast<unsigned char>(text_[at_])) || std::strchr("_.+-/", text_[at_])))
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) ||
+                                  std::strchr("_.+-/", text_[at_])))
       ++at_;
     if (at_ == start) error("expected a word");
     return std::string(text_.substr(start, at_ - start));
@@ -169,8 +170,10 @@ class Parser {
       char c = text_[at_++];
       if (c == '\\' && at_ < text_.size()) {
         c = text_[at_++];
-        if (c == 'n') c = '\n';
-        else if (c == 't') c = '\t';
+        if (c == 'n')
+          c = '\n';
+        else if (c == 't')
+          c = '\t';
         else if (c == 'x') {
           c = static_cast<char>(std::stoi(std::string(text_.substr(at_, 2)), nullptr, 16));
           at_ += 2;
@@ -207,7 +210,8 @@ class Parser {
       while (!eat(']')) {
         std::string dim;
         if (eat('?')) {
-        } else if (const std::string d = word(); std::isdigit(static_cast<unsigned char>(d[0])) || d[0] == '-') {
+        } else if (const std::string d = word();
+                   std::isdigit(static_cast<unsigned char>(d[0])) || d[0] == '-') {
           number(dim, 1, 'i', d, true);
         } else {
           put_bytes(dim, 2, d);
@@ -258,8 +262,10 @@ class Parser {
       std::string packed;
       const bool strings = found.kind == 's';
       while (!eat(']')) {
-        if (strings) put_bytes(out, found.number, quoted());
-        else number(packed, found.number, found.kind, word(), false);
+        if (strings)
+          put_bytes(out, found.number, quoted());
+        else
+          number(packed, found.number, found.kind, word(), false);
       }
       if (!strings) put_bytes(out, found.number, packed);
     } else if (at_ < text_.size() && text_[at_] == '"') {
@@ -275,6 +281,8 @@ class Parser {
 
 }  // namespace
 
-std::string onnx_from_text(std::string_view text) { return Parser(text).message("Model", true); }
+std::string onnx_from_text(std::string_view text) {
+  return Parser(text).message("Model", true);
+}
 
 }  // namespace xc::test

@@ -14,12 +14,12 @@ struct PayloadField {
   AttributeType type;
 };
 constexpr PayloadField kPayloads[] = {
-    {2, AttributeType::kFloat},    {3, AttributeType::kInt},
-    {4, AttributeType::kString},   {5, AttributeType::kTensor},
-    {6, AttributeType::kGraph},    {7, AttributeType::kFloats},
-    {8, AttributeType::kInts},     {9, AttributeType::kStrings},
-    {10, AttributeType::kTensors}, {11, AttributeType::kGraphs},
-    {14, AttributeType::kTypeProto}, {15, AttributeType::kTypeProtos},
+    {2, AttributeType::kFloat},         {3, AttributeType::kInt},
+    {4, AttributeType::kString},        {5, AttributeType::kTensor},
+    {6, AttributeType::kGraph},         {7, AttributeType::kFloats},
+    {8, AttributeType::kInts},          {9, AttributeType::kStrings},
+    {10, AttributeType::kTensors},      {11, AttributeType::kGraphs},
+    {14, AttributeType::kTypeProto},    {15, AttributeType::kTypeProtos},
     {22, AttributeType::kSparseTensor}, {23, AttributeType::kSparseTensors}};
 
 std::optional<AttributeType> payload_type(uint32_t field) {
@@ -52,13 +52,14 @@ AttributeType type_of(const Source& source, const AttributeProto& attribute) {
   for (Message m(source, attribute.body); m.next(); m.skip())
     if (const auto type = payload_type(m.field())) {
       if (found && *found != *type)
-        m.damaged(fmt::format("attribute '{}' has no type and values of two",
-                              printable(attribute.name)));
+        m.damaged(
+            fmt::format("attribute '{}' has no type and values of two", printable(attribute.name)));
       found = type;
     }
   if (!found)
     Message(source, attribute.body)
-        .damaged(fmt::format("attribute '{}' has neither type nor value", printable(attribute.name)));
+        .damaged(
+            fmt::format("attribute '{}' has neither type nor value", printable(attribute.name)));
   return *found;
 }
 
@@ -96,14 +97,38 @@ Attr decode_payload(const Source& source, const AttributeProto& attribute, Tenso
       continue;
     }
     switch (m.field()) {
-      case 2: real = m.real(); break;
-      case 3: integer = m.integer(); break;
-      case 4: text = string(m); break;
-      case 5: case 14: case 22: message = m.bytes(); break;
-      case 7: m.each_fixed<float>([&](float v) { count(); reals.push_back(v); }); break;
-      case 8: m.each_integer([&](int64_t v) { count(); integers.push_back(v); }); break;
-      case 9: count(); strings.emplace_back(string(m)); break;
-      default: m.skip();
+      case 2:
+        real = m.real();
+        break;
+      case 3:
+        integer = m.integer();
+        break;
+      case 4:
+        text = string(m);
+        break;
+      case 5:
+      case 14:
+      case 22:
+        message = m.bytes();
+        break;
+      case 7:
+        m.each_fixed<float>([&](float v) {
+          count();
+          reals.push_back(v);
+        });
+        break;
+      case 8:
+        m.each_integer([&](int64_t v) {
+          count();
+          integers.push_back(v);
+        });
+        break;
+      case 9:
+        count();
+        strings.emplace_back(string(m));
+        break;
+      default:
+        m.skip();
     }
   }
   const auto required = [&]() -> Bytes {
@@ -113,16 +138,24 @@ Attr decode_payload(const Source& source, const AttributeProto& attribute, Tenso
     return *message;
   };
   switch (type) {
-    case AttributeType::kFloat: return real;
-    case AttributeType::kInt: return integer;
-    case AttributeType::kString: return std::string(text.value_or(Bytes()));
-    case AttributeType::kFloats: return reals;
-    case AttributeType::kInts: return integers;
-    case AttributeType::kStrings: return strings;
-    case AttributeType::kTensor: return tensors.dense(required());
-    case AttributeType::kSparseTensor: return tensors.sparse(required());
+    case AttributeType::kFloat:
+      return real;
+    case AttributeType::kInt:
+      return integer;
+    case AttributeType::kString:
+      return std::string(text.value_or(Bytes()));
+    case AttributeType::kFloats:
+      return reals;
+    case AttributeType::kInts:
+      return integers;
+    case AttributeType::kStrings:
+      return strings;
+    case AttributeType::kTensor:
+      return tensors.dense(required());
+    case AttributeType::kSparseTensor:
+      return tensors.sparse(required());
     case AttributeType::kTypeProto:
-      return decode_type(source, required(), std::string(attribute.name), true).text();
+      return decode_type(source, required(), std::string(attribute.name)).text();
     default:
       fail(Status::kUnsupported, "attribute '{}' of type {} is not supported",
            printable(attribute.name), name(type));

@@ -14,8 +14,8 @@ namespace xc::onnx {
 /// Attributes a function was called with, by name; defaults filled in.
 using AttributeEnvironment = std::map<std::string_view, AttributeProto>;
 
-/// The attribute itself, or the one it refers to in `environment` under its own name. Nullopt when it
-/// refers to an optional one that the call did not give.
+/// The attribute itself, or the one it refers to in `environment` under its own name. Nullopt when
+/// it refers to an optional one that the call did not give.
 std::optional<AttributeProto> resolve(const AttributeProto& attribute,
                                       const AttributeEnvironment* environment);
 

@@ -9,13 +9,19 @@
 
 namespace xc::onnx::convert {
 
-void drop_consumed_inputs(Draft& d) { d.attrs.erase("consumed_inputs"); }
+void drop_consumed_inputs(Draft& d) {
+  d.attrs.erase("consumed_inputs");
+}
 
 // Gemm before 7: C had to be broadcastable only when `broadcast` said so; now it may always be.
-void drop_broadcast(Draft& d) { d.attrs.erase("broadcast"); }
+void drop_broadcast(Draft& d) {
+  d.attrs.erase("broadcast");
+}
 
 // Recurrent ops before 7 returned Y only when asked; now when the output is wanted.
-void drop_output_sequence(Draft& d) { d.attrs.erase("output_sequence"); }
+void drop_output_sequence(Draft& d) {
+  d.attrs.erase("output_sequence");
+}
 
 void axes_to_input(Draft& d) {
   if (const auto axes = d.take_ints("axes")) d.set_input(1, d.ints(*axes));
@@ -61,7 +67,9 @@ void reshape_input(Draft& d) {
   d.set_input(1, d.ints(*shape));
 }
 
-void topk_input(Draft& d) { d.set_input(1, d.ints({d.take_int("k", 0)})); }
+void topk_input(Draft& d) {
+  d.set_input(1, d.ints({d.take_int("k", 0)}));
+}
 
 // DFT 17: the axis is an attribute, 1 when not given; later an input, -2 when not given.
 void dft_axis(Draft& d) {
@@ -74,10 +82,10 @@ void cast_by_name(Draft& d) {
   std::transform(type.begin(), type.end(), type.begin(),
                  [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   constexpr std::pair<const char*, DType> kNames[] = {
-      {"FLOAT", DType::kF32},   {"UINT8", DType::kU8},     {"INT8", DType::kI8},
-      {"UINT16", DType::kU16},  {"INT16", DType::kI16},    {"INT32", DType::kI32},
+      {"FLOAT", DType::kF32},   {"UINT8", DType::kU8},      {"INT8", DType::kI8},
+      {"UINT16", DType::kU16},  {"INT16", DType::kI16},     {"INT32", DType::kI32},
       {"INT64", DType::kI64},   {"STRING", DType::kString}, {"BOOL", DType::kBool},
-      {"FLOAT16", DType::kF16}, {"DOUBLE", DType::kF64},   {"UINT32", DType::kU32},
+      {"FLOAT16", DType::kF16}, {"DOUBLE", DType::kF64},    {"UINT32", DType::kU32},
       {"UINT64", DType::kU64},  {"COMPLEX64", DType::kC64}, {"COMPLEX128", DType::kC128}};
   for (const auto& [key, dtype] : kNames)
     if (type == key) return d.attrs.set("to", int64_t{dtype_to_onnx(dtype)});
@@ -90,11 +98,13 @@ void concat_axis(Draft& d) {
 }
 
 // Scatter is what ScatterElements was called.
-void scatter(Draft& d) { d.op = "ScatterElements"; }
+void scatter(Draft& d) {
+  d.op = "ScatterElements";
+}
 
 void grid_sample_modes(Draft& d) {
   const std::string mode = d.attrs.get_string("mode", "bilinear");
-  d.attrs.set("mode", mode == "bilinear" ? std::string("linear")
+  d.attrs.set("mode", mode == "bilinear"  ? std::string("linear")
                       : mode == "bicubic" ? std::string("cubic")
                                           : mode);
 }

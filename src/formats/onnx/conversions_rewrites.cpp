@@ -42,7 +42,8 @@ void broadcast_axis(Draft& d) {
   const ValueId size_a = d.emit("Shape", {d.emit("Shape", {a})});
   const ValueId start = axis >= 0 ? d.ints({axis}) : d.emit("Add", {size_a, d.ints({axis})});
   const ValueId missing = d.emit("Sub", {d.emit("Sub", {size_a, start}), size_b});
-  const ValueId ones = d.emit("ConstantOfShape", {missing}, with("value", Tensor::of<int64_t>({1})));
+  const ValueId ones =
+      d.emit("ConstantOfShape", {missing}, with("value", Tensor::of<int64_t>({1})));
   const ValueId shape = d.emit("Concat", {shape_b, ones}, with("axis", int64_t{0}));
   d.inputs[1] = d.emit("Reshape", {b, shape}, with("allowzero", int64_t{1}));
 }
@@ -102,7 +103,8 @@ void upsample(Draft& d) {
     d.attrs.erase("scales");
     d.set_input(1, d.constant(Tensor::of(std::vector<float>(scales.begin(), scales.end()))));
   }
-  if (d.attrs.get_string("mode", "nearest") == "bilinear") d.attrs.set("mode", std::string("linear"));
+  if (d.attrs.get_string("mode", "nearest") == "bilinear")
+    d.attrs.set("mode", std::string("linear"));
   d.op = "Resize";
   resize_10(d);
 }
@@ -135,12 +137,11 @@ void batch_norm_inference(Draft& d) {
 // GroupNormalization 18: scale and bias are one per group; later one per channel.
 void group_norm_per_channel(Draft& d) {
   const int64_t groups = d.attrs.get_int("num_groups", 1);
-  const ValueId channels =
-      d.emit("Shape", {d.input(0)}, [] {
-        Attrs a = with("start", int64_t{1});
-        a.set("end", int64_t{2});
-        return a;
-      }());
+  const ValueId channels = d.emit("Shape", {d.input(0)}, [] {
+    Attrs a = with("start", int64_t{1});
+    a.set("end", int64_t{2});
+    return a;
+  }());
   const ValueId per_group = d.emit("Div", {channels, d.ints({groups})});
   const ValueId dims = d.emit("Concat", {d.ints({groups}), per_group}, with("axis", int64_t{0}));
   for (const size_t i : {size_t{1}, size_t{2}}) {
@@ -163,8 +164,8 @@ void tile_axis(Draft& d) {
   const ValueId tiles = d.emit("Reshape", {d.emit("Cast", {d.input(1)}, to), d.ints({1})});
   const std::vector<int64_t> before(static_cast<size_t>(at), 1),
       after(static_cast<size_t>(*rank - at - 1), 1);
-  d.inputs = {d.input(0), d.emit("Concat", {d.ints(before), tiles, d.ints(after)},
-                                 with("axis", int64_t{0}))};
+  d.inputs = {d.input(0),
+              d.emit("Concat", {d.ints(before), tiles, d.ints(after)}, with("axis", int64_t{0}))};
 }
 
 // Scan 8 runs the scan for each element of a batch: every input has the batch as axis 0 and the

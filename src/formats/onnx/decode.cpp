@@ -25,11 +25,21 @@ AttributeProto decode_attribute(const Source& source, Bytes body, int depth) {
   Bytes graph;
   bool has_graph = false;
   for (Message m(source, body); m.next();) switch (m.field()) {
-      case 1: out.name = m.name(); break;
-      case 20: out.type = static_cast<AttributeType>(m.integer()); break;
-      case 21: out.reference = m.name(); break;
-      case 6: graph = m.bytes(); has_graph = true; break;
-      default: m.skip();
+      case 1:
+        out.name = m.name();
+        break;
+      case 20:
+        out.type = static_cast<AttributeType>(m.integer());
+        break;
+      case 21:
+        out.reference = m.name();
+        break;
+      case 6:
+        graph = m.bytes();
+        has_graph = true;
+        break;
+      default:
+        m.skip();
     }
   if (out.name.empty()) Message(source, body).damaged("an attribute has no name");
   if (has_graph) {
@@ -44,17 +54,30 @@ NodeProto decode_node(const Source& source, Bytes body, int depth) {
   source.count_node();
   NodeProto out;
   for (Message m(source, body); m.next();) switch (m.field()) {
-      case 1: out.inputs.push_back(m.name()); break;
-      case 2: out.outputs.push_back(m.name()); break;
-      case 3: out.name = m.name(); break;
-      case 4: out.op = m.name(); break;
+      case 1:
+        out.inputs.push_back(m.name());
+        break;
+      case 2:
+        out.outputs.push_back(m.name());
+        break;
+      case 3:
+        out.name = m.name();
+        break;
+      case 4:
+        out.op = m.name();
+        break;
       case 5:
         source.count_value();
         out.attributes.push_back(decode_attribute(source, m.bytes(), depth));
         break;
-      case 7: out.domain = canonical_domain(m.name()); break;
-      case 8: out.overload = m.name(); break;
-      default: m.skip();
+      case 7:
+        out.domain = canonical_domain(m.name());
+        break;
+      case 8:
+        out.overload = m.name();
+        break;
+      default:
+        m.skip();
     }
   if (out.op.empty()) Message(source, body).damaged("a node has no operator");
   return out;
@@ -63,9 +86,14 @@ NodeProto decode_node(const Source& source, Bytes body, int depth) {
 ValueInfoProto decode_value_info(const Source& source, Bytes body) {
   ValueInfoProto out;
   for (Message m(source, body); m.next();) switch (m.field()) {
-      case 1: out.name = m.name(); break;
-      case 2: out.type = m.bytes(); break;
-      default: m.skip();
+      case 1:
+        out.name = m.name();
+        break;
+      case 2:
+        out.type = m.bytes();
+        break;
+      default:
+        m.skip();
     }
   if (out.name.empty()) Message(source, body).damaged("an input or output has no name");
   return out;
@@ -89,14 +117,29 @@ TensorProto decode_tensor_name(const Source& source, Bytes body, bool sparse) {
 GraphProto decode_graph(const Source& source, Bytes body, int depth) {
   GraphProto out;
   for (Message m(source, body); m.next();) switch (m.field()) {
-      case 1: out.nodes.push_back(decode_node(source, m.bytes(), depth)); break;
-      case 2: out.name = m.name(); break;
-      case 5: out.initializers.push_back(decode_tensor_name(source, m.bytes(), false)); break;
-      case 11: out.inputs.push_back(decode_value_info(source, m.bytes())); break;
-      case 12: out.outputs.push_back(decode_value_info(source, m.bytes())); break;
-      case 13: out.value_infos.push_back(decode_value_info(source, m.bytes())); break;
-      case 15: out.sparse_initializers.push_back(decode_tensor_name(source, m.bytes(), true)); break;
-      default: m.skip();
+      case 1:
+        out.nodes.push_back(decode_node(source, m.bytes(), depth));
+        break;
+      case 2:
+        out.name = m.name();
+        break;
+      case 5:
+        out.initializers.push_back(decode_tensor_name(source, m.bytes(), false));
+        break;
+      case 11:
+        out.inputs.push_back(decode_value_info(source, m.bytes()));
+        break;
+      case 12:
+        out.outputs.push_back(decode_value_info(source, m.bytes()));
+        break;
+      case 13:
+        out.value_infos.push_back(decode_value_info(source, m.bytes()));
+        break;
+      case 15:
+        out.sparse_initializers.push_back(decode_tensor_name(source, m.bytes(), true));
+        break;
+      default:
+        m.skip();
     }
   return out;
 }
@@ -105,9 +148,14 @@ void decode_opset(const Source& source, Bytes body, Opsets& opsets) {
   Bytes domain;
   int64_t version = 0;
   for (Message m(source, body); m.next();) switch (m.field()) {
-      case 1: domain = canonical_domain(m.name()); break;
-      case 2: version = m.integer(); break;
-      default: m.skip();
+      case 1:
+        domain = canonical_domain(m.name());
+        break;
+      case 2:
+        version = m.integer();
+        break;
+      default:
+        m.skip();
     }
   if (version < 1)
     fail(Status::kInvalidModel, "opset version {} of domain '{}' is not positive", version,
@@ -120,19 +168,36 @@ void decode_opset(const Source& source, Bytes body, Opsets& opsets) {
 FunctionProto decode_function(const Source& source, Bytes body) {
   FunctionProto out;
   for (Message m(source, body); m.next();) switch (m.field()) {
-      case 1: out.name = m.name(); break;
-      case 4: out.inputs.push_back(m.name()); break;
-      case 5: out.outputs.push_back(m.name()); break;
-      case 6: out.attributes.push_back(m.name()); break;
-      case 7: out.nodes.push_back(decode_node(source, m.bytes(), 0)); break;
-      case 9: decode_opset(source, m.bytes(), out.opsets); break;
-      case 10: out.domain = canonical_domain(m.name()); break;
+      case 1:
+        out.name = m.name();
+        break;
+      case 4:
+        out.inputs.push_back(m.name());
+        break;
+      case 5:
+        out.outputs.push_back(m.name());
+        break;
+      case 6:
+        out.attributes.push_back(m.name());
+        break;
+      case 7:
+        out.nodes.push_back(decode_node(source, m.bytes(), 0));
+        break;
+      case 9:
+        decode_opset(source, m.bytes(), out.opsets);
+        break;
+      case 10:
+        out.domain = canonical_domain(m.name());
+        break;
       case 11:
         source.count_value();
         out.defaults.push_back(decode_attribute(source, m.bytes(), 0));
         break;
-      case 13: out.overload = m.name(); break;
-      default: m.skip();
+      case 13:
+        out.overload = m.name();
+        break;
+      default:
+        m.skip();
     }
   if (out.name.empty()) Message(source, body).damaged("a function has no name");
   return out;
@@ -143,25 +208,32 @@ FunctionProto decode_function(const Source& source, Bytes body) {
 ModelProto decode_model(const Source& source) {
   // protobuf messages are limited to 2 GiB by the implementations that write them.
   if (source.file.size() > INT32_MAX)
-    fail(Status::kLimit, "an ONNX file has at most {} bytes, this one has {}: store its weights as "
-         "external data", INT32_MAX, source.file.size());
+    fail(Status::kLimit,
+         "an ONNX file has at most {} bytes, this one has {}: store its weights as "
+         "external data",
+         INT32_MAX, source.file.size());
   ModelProto out;
   Bytes graph;
   bool has_graph = false;
   for (Message m(source, source.file); m.next();) switch (m.field()) {
-      case 1: out.ir_version = m.integer(); break;
+      case 1:
+        out.ir_version = m.integer();
+        break;
       case 7:
         if (has_graph) m.damaged("the model has two graphs");
         graph = m.bytes();
         has_graph = true;
         break;
-      case 8: decode_opset(source, m.bytes(), out.opsets); break;
+      case 8:
+        decode_opset(source, m.bytes(), out.opsets);
+        break;
       case 25:
         if (static_cast<int>(out.functions.size()) >= source.limits.functions)
           fail(Status::kLimit, "the model has more than {} functions", source.limits.functions);
         out.functions.push_back(decode_function(source, m.bytes()));
         break;
-      default: m.skip();
+      default:
+        m.skip();
     }
   if (!has_graph) fail(Status::kInvalidModel, "the file holds no graph");
   if (out.ir_version < 1)

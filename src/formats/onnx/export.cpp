@@ -98,7 +98,8 @@ class Exporter {
   using ConstantKey = std::pair<const void*, std::string>;
 
   static ConstantKey constant_key(const Tensor& t) {
-    return {t.data(), fmt::format("{}{}{}", name(t.dtype()), to_text(t.dims()), to_text(t.strides()))};
+    return {t.data(),
+            fmt::format("{}{}{}", name(t.dtype()), to_text(t.dims()), to_text(t.strides()))};
   }
 
   /// Names of a body: captured values are called as outside, everything else is new.
@@ -137,7 +138,8 @@ class Exporter {
     for (const NodeId id : graph.order()) w.add_message(1, encode_node(graph.node(id), names));
     w.add_string(2, graph.name.empty() ? "graph" : graph.name);
     for (size_t i = 0; i + captures < graph.inputs.size(); ++i)
-      w.add_message(11, encode_value_info(names[graph.inputs[i]], graph.value(graph.inputs[i]).type));
+      w.add_message(11,
+                    encode_value_info(names[graph.inputs[i]], graph.value(graph.inputs[i]).type));
     for (const ValueId id : graph.outputs)
       w.add_message(12, encode_value_info(names[id], graph.value(id).type));
     return out;
@@ -234,6 +236,8 @@ class Exporter {
 
 }  // namespace
 
-std::string export_model(const Graph& graph) { return Exporter().run(graph); }
+std::string export_model(const Graph& graph) {
+  return Exporter().run(graph);
+}
 
 }  // namespace xc::onnx

@@ -19,16 +19,20 @@ Attrs slice_of_shape(int64_t axis) {
   return out;
 }
 
-ValueId dim(Draft& d, ValueId x, int64_t axis) { return d.emit("Shape", {x}, slice_of_shape(axis)); }
+ValueId dim(Draft& d, ValueId x, int64_t axis) {
+  return d.emit("Shape", {x}, slice_of_shape(axis));
+}
 
-/// Each of the heads of K or V once for every query head of its group: [b, kv, s, e] to [b, q, s, e].
+/// Each of the heads of K or V once for every query head of its group: [b, kv, s, e] to [b, q, s,
+/// e].
 ValueId repeat_heads(Draft& d, ValueId x, ValueId q) {
   const Type &have = d.hints.of(x), &want = d.hints.of(q);
   if (have.dims && want.dims && have.dims->size() == 4 && want.dims->size() == 4 &&
       (*have.dims)[1] == (*want.dims)[1])
     return x;
   const Attrs first = with("axis", int64_t{0});
-  const ValueId batch = dim(d, x, 0), heads = dim(d, x, 1), rest = dim(d, x, 2), size = dim(d, x, 3);
+  const ValueId batch = dim(d, x, 0), heads = dim(d, x, 1), rest = dim(d, x, 2),
+                size = dim(d, x, 3);
   const ValueId all = dim(d, q, 1);
   const ValueId group = d.emit("Div", {all, heads});
   const ValueId column = d.emit("Unsqueeze", {x, d.ints({2})});
@@ -47,7 +51,8 @@ ValueId root_of_scale(Draft& d, ValueId q) {
     const auto size = static_cast<float>((*type.dims)[3].value());
     return d.scalar_like(std::sqrt(1.0f / std::sqrt(size)), q);
   }
-  const ValueId size = d.emit("Cast", {dim(d, q, 3)}, with("to", int64_t{dtype_to_onnx(DType::kF32)}));
+  const ValueId size =
+      d.emit("Cast", {dim(d, q, 3)}, with("to", int64_t{dtype_to_onnx(DType::kF32)}));
   const ValueId root = d.emit("Sqrt", {d.emit("Reciprocal", {d.emit("Sqrt", {size})})});
   return d.emit("CastLike", {root, q});
 }
@@ -58,9 +63,8 @@ void expand_flex_attention(Draft& d, const ModifierFn& score_mod, const Modifier
   const ValueId q = d.input(0);
   const DType dtype = d.hints.dtype(q);
   if (dtype == DType::kUndefined) d.unsupported("the type of Q is not known");
-  const DType precision = dtype_from_onnx(
-      d.take_int("softmax_precision",
-                 dtype_to_onnx(dtype == DType::kF64 ? DType::kF64 : DType::kF32)));
+  const DType precision = dtype_from_onnx(d.take_int(
+      "softmax_precision", dtype_to_onnx(dtype == DType::kF64 ? DType::kF64 : DType::kF32)));
   const auto cast = [&](ValueId x, DType from, DType to) {
     return from == to ? x : d.emit("Cast", {x}, with("to", int64_t{dtype_to_onnx(to)}));
   };

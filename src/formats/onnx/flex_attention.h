@@ -1,6 +1,6 @@
 #pragma once
-// FlexAttention written out: its two graph attributes become nodes of the graph around it, where they
-// fuse like any others.
+// FlexAttention written out: its two graph attributes become nodes of the graph around it, where
+// they fuse like any others.
 
 #include <functional>
 

@@ -18,8 +18,8 @@ class Functions {
   /// The function a node calls, null when it calls none.
   const FunctionProto* find(const NodeProto& node) const;
 
-  /// Checks that the model, fully expanded, stays within the limits: no recursion, bounded depth and
-  /// node count.
+  /// Checks that the model, fully expanded, stays within the limits: no recursion, bounded depth
+  /// and node count.
   void check_expansion(const ModelProto& model, const Limits& limits) const;
 
  private:

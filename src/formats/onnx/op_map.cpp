@@ -99,7 +99,9 @@ void apply_rows(Draft& draft, std::string_view op) {
 
 }  // namespace
 
-std::span<const Conversion> conversions() { return kConversions; }
+std::span<const Conversion> conversions() {
+  return kConversions;
+}
 
 void normalise(Draft& draft) {
   const std::string op = draft.op;

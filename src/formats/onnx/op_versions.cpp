@@ -40,11 +40,11 @@ void parse_arity(std::string_view text, int& low, int& high) {
 
 AttributeType kind_from(std::string_view text) {
   constexpr std::pair<std::string_view, AttributeType> kKinds[] = {
-      {"i", AttributeType::kInt},      {"f", AttributeType::kFloat},
-      {"s", AttributeType::kString},   {"t", AttributeType::kTensor},
-      {"g", AttributeType::kGraph},    {"st", AttributeType::kSparseTensor},
+      {"i", AttributeType::kInt},        {"f", AttributeType::kFloat},
+      {"s", AttributeType::kString},     {"t", AttributeType::kTensor},
+      {"g", AttributeType::kGraph},      {"st", AttributeType::kSparseTensor},
       {"tp", AttributeType::kTypeProto}, {"is", AttributeType::kInts},
-      {"fs", AttributeType::kFloats},  {"ss", AttributeType::kStrings}};
+      {"fs", AttributeType::kFloats},    {"ss", AttributeType::kStrings}};
   for (const auto& [key, type] : kKinds)
     if (key == text) return type;
   fail(Status::kInternal, "op_versions.inc: unknown attribute kind '{}'", text);
@@ -114,8 +114,10 @@ std::span<const OpVersion> op_versions(std::string_view domain, std::string_view
 const OpVersion& op_version(std::string_view domain, std::string_view op, int64_t opset) {
   const auto versions = op_versions(domain, op);
   if (versions.empty())
-    fail(Status::kUnsupported, "operator {} is not known; if it is a custom operator, register it "
-         "before the model is loaded", shown(domain, op));
+    fail(Status::kUnsupported,
+         "operator {} is not known; if it is a custom operator, register it "
+         "before the model is loaded",
+         shown(domain, op));
   const OpVersion* found = nullptr;
   for (const OpVersion& version : versions)
     if (version.since <= opset) found = &version;
@@ -125,7 +127,8 @@ const OpVersion& op_version(std::string_view domain, std::string_view op, int64_
     list += (list.empty() ? "" : ", ") + std::to_string(version.since);
   fail(Status::kUnsupported,
        "operator {} does not exist in opset {} (its versions are {}); re-export the model with a "
-       "newer opset", shown(domain, op), opset, list);
+       "newer opset",
+       shown(domain, op), opset, list);
 }
 
 int newest_opset(std::string_view domain) {
@@ -137,8 +140,9 @@ int newest_opset(std::string_view domain) {
 
 std::string_view name(AttributeType type) {
   constexpr std::array<std::string_view, 15> kNames{
-      "undefined", "float", "int", "string", "tensor", "graph", "floats", "ints", "strings",
-      "tensors", "graphs", "sparse tensor", "sparse tensors", "type", "types"};
+      "undefined",      "float", "int",     "string",  "tensor", "graph",
+      "floats",         "ints",  "strings", "tensors", "graphs", "sparse tensor",
+      "sparse tensors", "type",  "types"};
   const auto index = static_cast<size_t>(type);
   return index < kNames.size() ? kNames[index] : "unknown";
 }

@@ -20,7 +20,7 @@ struct AttributeRow {
 
 struct OpVersion {
   int since = 0;
-  int min_inputs = 0, max_inputs = 0;    ///< max -1 = any number
+  int min_inputs = 0, max_inputs = 0;  ///< max -1 = any number
   int min_outputs = 0, max_outputs = 0;
   bool deprecated = false;
   std::vector<AttributeRow> attributes;

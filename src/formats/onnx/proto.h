@@ -14,9 +14,21 @@ namespace xc::onnx {
 
 /// AttributeProto.AttributeType.
 enum class AttributeType : int32_t {
-  kUndefined = 0, kFloat = 1, kInt = 2, kString = 3, kTensor = 4, kGraph = 5, kFloats = 6,
-  kInts = 7, kStrings = 8, kTensors = 9, kGraphs = 10, kSparseTensor = 11, kSparseTensors = 12,
-  kTypeProto = 13, kTypeProtos = 14,
+  kUndefined = 0,
+  kFloat = 1,
+  kInt = 2,
+  kString = 3,
+  kTensor = 4,
+  kGraph = 5,
+  kFloats = 6,
+  kInts = 7,
+  kStrings = 8,
+  kTensors = 9,
+  kGraphs = 10,
+  kSparseTensor = 11,
+  kSparseTensors = 12,
+  kTypeProto = 13,
+  kTypeProtos = 14,
 };
 
 struct GraphProto;
@@ -58,7 +70,7 @@ using Opsets = std::map<std::string_view, int64_t>;
 struct FunctionProto {
   Bytes name, domain, overload;
   std::vector<Bytes> inputs, outputs;
-  std::vector<Bytes> attributes;               ///< required of the call
+  std::vector<Bytes> attributes;  ///< required of the call
   std::vector<AttributeProto> defaults;
   std::vector<NodeProto> nodes;
   Opsets opsets;

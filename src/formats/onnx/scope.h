@@ -16,8 +16,8 @@ namespace xc::onnx {
 ///
 /// A subgraph has a graph of its own and sees the names of its parent: what it takes from there
 /// becomes an explicit input (`captures`), constants excepted, which it shares. A subgraph that is
-/// written out, in the graph of its parent, captures nothing. A function body adds to the graph of its
-/// caller too and sees only its own names.
+/// written out, in the graph of its parent, captures nothing. A function body adds to the graph of
+/// its caller too and sees only its own names.
 struct Scope {
   Graph* graph = nullptr;
   TypeHints* hints = nullptr;
@@ -32,8 +32,8 @@ struct Scope {
   };
   std::vector<Capture> captures;
 
-  /// The value of a name; kNone for "" and for absent optional values. Fails with kInvalidModel for a
-  /// name that is not defined here or around.
+  /// The value of a name; kNone for "" and for absent optional values. Fails with kInvalidModel for
+  /// a name that is not defined here or around.
   ValueId lookup(std::string_view name);
   /// Defines a name; it must not be visible yet.
   void define(std::string_view name, ValueId id);

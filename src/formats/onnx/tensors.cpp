@@ -29,20 +29,39 @@ struct TensorReader::Fields {
 namespace {
 
 enum Field : uint32_t {
-  kDims = 1, kDataType = 2, kSegment = 3, kFloatData = 4, kInt32Data = 5, kStringData = 6,
-  kInt64Data = 7, kName = 8, kRawData = 9, kDoubleData = 10, kUint64Data = 11, kExternalData = 13,
+  kDims = 1,
+  kDataType = 2,
+  kSegment = 3,
+  kFloatData = 4,
+  kInt32Data = 5,
+  kStringData = 6,
+  kInt64Data = 7,
+  kName = 8,
+  kRawData = 9,
+  kDoubleData = 10,
+  kUint64Data = 11,
+  kExternalData = 13,
   kDataLocation = 14,
 };
 
 /// The list that may hold elements of a type.
 uint32_t typed_field_of(DType dtype) {
   switch (dtype) {
-    case DType::kF32: case DType::kC64: return kFloatData;
-    case DType::kF64: case DType::kC128: return kDoubleData;
-    case DType::kI64: return kInt64Data;
-    case DType::kU32: case DType::kU64: return kUint64Data;
-    case DType::kString: return kStringData;
-    default: return kInt32Data;
+    case DType::kF32:
+    case DType::kC64:
+      return kFloatData;
+    case DType::kF64:
+    case DType::kC128:
+      return kDoubleData;
+    case DType::kI64:
+      return kInt64Data;
+    case DType::kU32:
+    case DType::kU64:
+      return kUint64Data;
+    case DType::kString:
+      return kStringData;
+    default:
+      return kInt32Data;
   }
 }
 
@@ -63,7 +82,9 @@ int64_t decimal(Bytes text, std::string_view what) {
 
 TensorReader::TensorReader(const Source& source, std::shared_ptr<Buffer> file, std::string base_dir,
                            bool copy_weights)
-    : source_(source), file_(std::move(file)), base_dir_(std::move(base_dir)),
+    : source_(source),
+      file_(std::move(file)),
+      base_dir_(std::move(base_dir)),
       copy_weights_(copy_weights) {}
 
 TensorReader::Fields TensorReader::read_fields(Bytes body) const {
@@ -84,24 +105,43 @@ TensorReader::Fields TensorReader::read_fields(Bytes body) const {
           out.dims.push_back(d);
         });
         break;
-      case kDataType: data_type = m.integer(); break;
-      case kName: out.name = m.name(); break;
-      case kRawData: out.raw = m.bytes(); break;
-      case kDataLocation: out.external = m.integer() == 1; break;
+      case kDataType:
+        data_type = m.integer();
+        break;
+      case kName:
+        out.name = m.name();
+        break;
+      case kRawData:
+        out.raw = m.bytes();
+        break;
+      case kDataLocation:
+        out.external = m.integer() == 1;
+        break;
       case kExternalData: {
         Bytes key, value;
         for (Message e(source_, m.bytes()); e.next();) switch (e.field()) {
-            case 1: key = e.bytes(); break;
-            case 2: value = e.bytes(); break;
-            default: e.skip();
+            case 1:
+              key = e.bytes();
+              break;
+            case 2:
+              value = e.bytes();
+              break;
+            default:
+              e.skip();
           }
         if (out.external_entries.size() >= 16) m.damaged("too many external data entries");
         out.external_entries.emplace_back(key, value);
         break;
       }
-      case kFloatData: m.each_fixed<float>([&](float) { typed(m, 1); }); break;
-      case kDoubleData: m.each_fixed<double>([&](double) { typed(m, 1); }); break;
-      case kInt32Data: case kInt64Data: case kUint64Data:
+      case kFloatData:
+        m.each_fixed<float>([&](float) { typed(m, 1); });
+        break;
+      case kDoubleData:
+        m.each_fixed<double>([&](double) { typed(m, 1); });
+        break;
+      case kInt32Data:
+      case kInt64Data:
+      case kUint64Data:
         m.each_integer([&](int64_t) { typed(m, 1); });
         break;
       case kStringData:
@@ -109,8 +149,10 @@ TensorReader::Fields TensorReader::read_fields(Bytes body) const {
           fail(Status::kLimit, "a string has more than {} bytes", source_.limits.string_bytes);
         typed(m, 1);
         break;
-      case kSegment: fail(Status::kUnsupported, "tensors in segments are not supported");
-      default: m.skip();
+      case kSegment:
+        fail(Status::kUnsupported, "tensors in segments are not supported");
+      default:
+        m.skip();
     }
   out.dtype = located(out.text(), [&] { return dtype_from_onnx(data_type); });
   if (out.dtype == DType::kUndefined)
@@ -122,7 +164,8 @@ TensorReader::Fields TensorReader::read_fields(Bytes body) const {
 
 Tensor TensorReader::dense(Bytes body) {
   const Fields fields = read_fields(body);
-  const int sources = (fields.raw && !fields.raw->empty()) + (fields.typed_count > 0) + fields.external;
+  const int sources =
+      (fields.raw && !fields.raw->empty()) + (fields.typed_count > 0) + fields.external;
   if (sources > 1) fail(Status::kFormat, "{} has its data in two places", fields.text());
   if (fields.external) return from_external(fields);
   if (fields.raw && fields.typed_count == 0) {
@@ -147,7 +190,8 @@ Tensor TensorReader::from_bytes(const Fields& f, const std::shared_ptr<Buffer>& 
 }
 
 Tensor TensorReader::from_typed(const Fields& f) const {
-  const int per_byte = f.dtype == DType::kString ? 1 : std::max(1, 8 / std::max<int>(1, info(f.dtype).bits));
+  const int per_byte =
+      f.dtype == DType::kString ? 1 : std::max(1, 8 / std::max<int>(1, info(f.dtype).bits));
   const int per_element = info(f.dtype).kind == DTypeKind::kComplex ? 2 : 1;
   const int64_t wanted = checked_mul(ceil_div(f.count, per_byte), per_element);
   if (f.typed_count != wanted || (wanted > 0 && f.typed_field != typed_field_of(f.dtype)))
@@ -163,15 +207,26 @@ Tensor TensorReader::from_typed(const Fields& f) const {
       continue;
     }
     switch (m.field()) {
-      case kFloatData: m.each_fixed<float>([&](float v) { out.as<float>()[at++] = v; }); break;
-      case kDoubleData: m.each_fixed<double>([&](double v) { out.as<double>()[at++] = v; }); break;
-      case kStringData: out.as<std::string>()[at++] = m.bytes(); break;
-      case kInt64Data: m.each_integer([&](int64_t v) { out.as<int64_t>()[at++] = v; }); break;
+      case kFloatData:
+        m.each_fixed<float>([&](float v) { out.as<float>()[at++] = v; });
+        break;
+      case kDoubleData:
+        m.each_fixed<double>([&](double v) { out.as<double>()[at++] = v; });
+        break;
+      case kStringData:
+        out.as<std::string>()[at++] = m.bytes();
+        break;
+      case kInt64Data:
+        m.each_integer([&](int64_t v) { out.as<int64_t>()[at++] = v; });
+        break;
       case kUint64Data:
         m.each_integer([&](int64_t v) {
-          if (f.dtype == DType::kU64) out.as<uint64_t>()[at++] = static_cast<uint64_t>(v);
-          else if (v >= 0 && v <= UINT32_MAX) out.as<uint32_t>()[at++] = static_cast<uint32_t>(v);
-          else fail(Status::kInvalidModel, "{}: {} does not fit {}", f.text(), v, name(f.dtype));
+          if (f.dtype == DType::kU64)
+            out.as<uint64_t>()[at++] = static_cast<uint64_t>(v);
+          else if (v >= 0 && v <= UINT32_MAX)
+            out.as<uint32_t>()[at++] = static_cast<uint32_t>(v);
+          else
+            fail(Status::kInvalidModel, "{}: {} does not fit {}", f.text(), v, name(f.dtype));
         });
         break;
       default:
@@ -209,16 +264,17 @@ Tensor TensorReader::from_external(const Fields& f) {
                                                      : nullptr;
     if (!slot)
       fail(Status::kFormat, "{}: unknown external data entry '{}'", f.text(), printable(key));
-    if (*slot)
-      fail(Status::kFormat, "{}: external data entry '{}' is given twice", f.text(), key);
+    if (*slot) fail(Status::kFormat, "{}: external data entry '{}' is given twice", f.text(), key);
     *slot = value;
   }
   if (!location) fail(Status::kFormat, "{}: external data without location", f.text());
   if (f.dtype == DType::kString)
     fail(Status::kFormat, "{} holds strings as external data", f.text());
   if (base_dir_.empty())
-    fail(Status::kInvalidModel, "{} has external data, and this model has no directory: load it from "
-         "a file or give the directory", f.text());
+    fail(Status::kInvalidModel,
+         "{} has external data, and this model has no directory: load it from "
+         "a file or give the directory",
+         f.text());
   const int64_t wanted = packed_bytes(f.dtype, f.count);
   const int64_t start = offset ? decimal(*offset, "offset") : 0;
   if (length && decimal(*length, "length") != wanted)
@@ -246,16 +302,20 @@ void TensorReader::charge(int64_t bytes) {
   const int64_t allowed =
       checked_add(checked_mul(external_bytes_, 4), source_.limits.generated_bytes);
   if (generated_ > allowed)
-    fail(Status::kLimit, "tensors that are larger in memory than in the file need more than {} bytes",
-         allowed);
+    fail(Status::kLimit,
+         "tensors that are larger in memory than in the file need more than {} bytes", allowed);
 }
 
 Tensor TensorReader::sparse(Bytes body) {
   std::optional<Bytes> values_body, indices_body;
   Dims dims;
   for (Message m(source_, body); m.next();) switch (m.field()) {
-      case 1: values_body = m.bytes(); break;
-      case 2: indices_body = m.bytes(); break;
+      case 1:
+        values_body = m.bytes();
+        break;
+      case 2:
+        indices_body = m.bytes();
+        break;
       case 3:
         m.each_integer([&](int64_t d) {
           if (static_cast<int>(dims.size()) >= source_.limits.rank)
@@ -263,7 +323,8 @@ Tensor TensorReader::sparse(Bytes body) {
           dims.push_back(d);
         });
         break;
-      default: m.skip();
+      default:
+        m.skip();
     }
   if (!values_body || !indices_body)
     Message(source_, body).damaged("a sparse tensor lacks its values or indices");

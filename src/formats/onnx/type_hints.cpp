@@ -38,8 +38,7 @@ void TypeHints::infer(const Node& node) {
       const Value& value = graph_.value(id);
       if (value.is_constant()) {
         input.value = &value.constant;
-        types_[id] =
-            Type::tensor(value.constant.dtype(), to_symbolic(value.constant.dims()));
+        types_[id] = Type::tensor(value.constant.dtype(), to_symbolic(value.constant.dims()));
       }
       input.type = &types_[id];
       if (elements_[id]) input.elements = &*elements_[id];

@@ -11,20 +11,18 @@ namespace {
 using enum DType;
 /// Index = TensorProto.DataType.
 constexpr std::array<DType, 27> kTypes{
-    kUndefined,  kF32,        kU8,     kI8,         kU16, kI16, kI32,    kI64,    kString,
-    kBool,       kF16,        kF64,    kU32,        kU64, kC64, kC128,   kBF16,   kF8E4M3FN,
-    kF8E4M3FNUZ, kF8E5M2,     kF8E5M2FNUZ, kU4,     kI4,  kF4E2M1, kF8E8M0, kU2,  kI2};
+    kUndefined,  kF32,    kU8,         kI8,  kU16, kI16,    kI32,    kI64,  kString,
+    kBool,       kF16,    kF64,        kU32, kU64, kC64,    kC128,   kBF16, kF8E4M3FN,
+    kF8E4M3FNUZ, kF8E5M2, kF8E5M2FNUZ, kU4,  kI4,  kF4E2M1, kF8E8M0, kU2,   kI2};
 
 constexpr int kMaxTypeDepth = 8;
 
 struct TypeDecoder {
   const Source& source;
   const std::string& value_name;
-  bool symbols;
 
-  std::optional<SymDims> shape(Bytes body) const {
+  SymDims shape(Bytes body) const {
     SymDims dims;
-    bool all_numbers = true;
     for (Message m(source, body); m.next();) {
       if (m.field() != 1) {
         m.skip();
@@ -36,9 +34,14 @@ struct TypeDecoder {
       std::optional<int64_t> number;
       Bytes parameter;
       for (Message d(source, m.bytes()); d.next();) switch (d.field()) {
-          case 1: number = d.integer(); break;
-          case 2: parameter = d.name(); break;
-          default: d.skip();
+          case 1:
+            number = d.integer();
+            break;
+          case 2:
+            parameter = d.name();
+            break;
+          default:
+            d.skip();
         }
       // Exporters write unknown dims as -1 or 0 with a name; a plain 0 is an empty tensor.
       if (number && *number >= 0 && parameter.empty()) {
@@ -47,21 +50,24 @@ struct TypeDecoder {
       }
       if (number && *number < -1)
         fail(Status::kInvalidModel, "'{}' has dimension {}", printable(value_name), *number);
-      all_numbers = false;
       const std::string axis_name = value_name + "_d" + std::to_string(dims.size());
-      dims.push_back(Dim::symbol(
-          symbol_name(parameter.empty() ? std::string_view(axis_name) : std::string_view(parameter))));
+      dims.push_back(Dim::symbol(symbol_name(parameter.empty() ? std::string_view(axis_name)
+                                                               : std::string_view(parameter))));
     }
-    if (!all_numbers && !symbols) return std::nullopt;
     return dims;
   }
 
   Type tensor(Bytes body) const {
     Type out;
     for (Message m(source, body); m.next();) switch (m.field()) {
-        case 1: out.dtype = dtype_from_onnx(m.integer()); break;
-        case 2: out.dims = shape(m.bytes()); break;
-        default: m.skip();
+        case 1:
+          out.dtype = dtype_from_onnx(m.integer());
+          break;
+        case 2:
+          out.dims = shape(m.bytes());
+          break;
+        default:
+          m.skip();
       }
     return out;
   }
@@ -88,15 +94,26 @@ struct TypeDecoder {
            kMaxTypeDepth);
     Type out;
     for (Message m(source, body); m.next();) switch (m.field()) {
-        case 1: out = tensor(m.bytes()); break;
-        case 4: out = container(m.bytes(), Type::Kind::kSequence, depth); break;
-        case 5: out = container(m.bytes(), Type::Kind::kMap, depth); break;
-        case 9: out = container(m.bytes(), Type::Kind::kOptional, depth); break;
+        case 1:
+          out = tensor(m.bytes());
+          break;
+        case 4:
+          out = container(m.bytes(), Type::Kind::kSequence, depth);
+          break;
+        case 5:
+          out = container(m.bytes(), Type::Kind::kMap, depth);
+          break;
+        case 9:
+          out = container(m.bytes(), Type::Kind::kOptional, depth);
+          break;
         case 7:
         case 8:
-          fail(Status::kUnsupported, "'{}' has an opaque or sparse type; only tensors, sequences, "
-               "optionals and maps are supported", printable(value_name));
-        default: m.skip();
+          fail(Status::kUnsupported,
+               "'{}' has an opaque or sparse type; only tensors, sequences, "
+               "optionals and maps are supported",
+               printable(value_name));
+        default:
+          m.skip();
       }
     return out;
   }
@@ -116,20 +133,8 @@ int32_t dtype_to_onnx(DType dtype) {
   return 0;
 }
 
-std::string symbol_name(std::string_view name) {
-  std::string out;
-  for (const char c : name) {
-    const bool special = std::string_view("+-*/(),[]{}<>=;:\"'% \t\n\r").find(c) !=
-                         std::string_view::npos;
-    out += special ? '_' : c;
-  }
-  if (out.empty()) return "_";
-  if (out[0] >= '0' && out[0] <= '9') out.insert(out.begin(), '_');
-  return out;
-}
-
-Type decode_type(const Source& source, Bytes body, const std::string& value_name, bool symbols) {
-  return TypeDecoder{source, value_name, symbols}.any(body, 0);
+Type decode_type(const Source& source, Bytes body, const std::string& value_name) {
+  return TypeDecoder{source, value_name}.any(body, 0);
 }
 
 std::string encode_type(const Type& type) {
@@ -150,8 +155,10 @@ std::string encode_type(const Type& type) {
     std::string shape;
     for (const Dim& d : *type.dims) {
       std::string dim;
-      if (d.is_constant()) Writer(dim).add_int64(1, d.value());
-      else Writer(dim).add_string(2, d.text());
+      if (d.is_constant())
+        Writer(dim).add_int64(1, d.value());
+      else
+        Writer(dim).add_string(2, d.text());
       Writer(shape).add_message(1, dim);
     }
     body.add_message(2, shape);

@@ -1,6 +1,6 @@
 #pragma once
-// Protobuf wire format, read defensively: every problem is an xc::Error of status kFormat that names
-// the byte offset in the file.
+// Protobuf wire format, read defensively: every problem is an xc::Error of status kFormat that
+// names the byte offset in the file.
 
 #include <cstdint>
 #include <protozero/pbf_reader.hpp>
@@ -29,7 +29,8 @@ struct Source {
       fail(Status::kLimit, "the model has more than {} names and values", limits.values);
   }
   void count_node() const {
-    if (++nodes > limits.nodes) fail(Status::kLimit, "the model has more than {} nodes", limits.nodes);
+    if (++nodes > limits.nodes)
+      fail(Status::kLimit, "the model has more than {} nodes", limits.nodes);
   }
 };
 
@@ -94,11 +95,13 @@ class Message {
   }
   template <class T, class Body>
   void each_fixed(Body&& body) {
-    constexpr auto single = sizeof(T) == 4 ? protozero::pbf_wire_type::fixed32
-                                           : protozero::pbf_wire_type::fixed64;
+    constexpr auto single =
+        sizeof(T) == 4 ? protozero::pbf_wire_type::fixed32 : protozero::pbf_wire_type::fixed64;
     if (reader_.wire_type() == single) {
-      if constexpr (sizeof(T) == 4) body(guarded([&] { return reader_.get_float(); }));
-      else body(guarded([&] { return reader_.get_double(); }));
+      if constexpr (sizeof(T) == 4)
+        body(guarded([&] { return reader_.get_float(); }));
+      else
+        body(guarded([&] { return reader_.get_double(); }));
       return;
     }
     const Bytes packed = bytes();

@@ -28,10 +28,12 @@ Json parse_strict(std::string_view text, int64_t offset, const Limits& limits) {
   try {
     return Json::parse(text, check);
   } catch (const Json::parse_error& error) {
-    throw Error(Status::kFormat, fmt::format("the JSON header is damaged: {}", printable(error.what(), 300)),
+    throw Error(Status::kFormat,
+                fmt::format("the JSON header is damaged: {}", printable(error.what(), 300)),
                 fmt::format("byte {}", offset + static_cast<int64_t>(error.byte)));
   } catch (const Json::exception& error) {
-    throw Error(Status::kFormat, fmt::format("the JSON header is damaged: {}", printable(error.what(), 300)),
+    throw Error(Status::kFormat,
+                fmt::format("the JSON header is damaged: {}", printable(error.what(), 300)),
                 fmt::format("byte {}", offset));
   }
 }
@@ -42,7 +44,8 @@ void fail_at(const std::string& path, std::string_view what) {
 
 int64_t integer(const Json& json, const std::string& path, int64_t low, int64_t high) {
   if (!json.is_number_integer()) fail_at(path, "expected an integer");
-  if (json.is_number_unsigned() && json.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()})
+  if (json.is_number_unsigned() &&
+      json.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()})
     fail_at(path, "the integer does not fit 64 bits");
   const auto value = json.get<int64_t>();
   if (value < low || value > high)
@@ -69,8 +72,9 @@ const std::string& text(const Json& json, const std::string& path) {
 const std::string& short_text(const Json& json, const std::string& path, const Limits& limits) {
   const std::string& out = text(json, path);
   if (static_cast<int64_t>(out.size()) > limits.name_bytes)
-    throw Error(Status::kLimit, fmt::format("a name has {} bytes, the limit is {}", out.size(),
-                                            limits.name_bytes), path);
+    throw Error(Status::kLimit,
+                fmt::format("a name has {} bytes, the limit is {}", out.size(), limits.name_bytes),
+                path);
   if (out.find('\0') != std::string::npos) fail_at(path, "a name has a NUL character");
   return out;
 }
@@ -97,8 +101,7 @@ const Json* Object::optional(const char* key) {
 
 void Object::done() const {
   for (const auto& [key, value] : json_.items())
-    if (!asked_.contains(key))
-      fail_at(path_, fmt::format("key '{}' is not known", printable(key)));
+    if (!asked_.contains(key)) fail_at(path_, fmt::format("key '{}' is not known", printable(key)));
 }
 
 }  // namespace xc::xcg

@@ -1,5 +1,6 @@
 #pragma once
-// JSON read strictly: no duplicate or unknown keys, no numbers out of range, bounded depth and count.
+// JSON read strictly: no duplicate or unknown keys, no numbers out of range, bounded depth and
+// count.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -16,8 +17,8 @@ using Json = nlohmann::json;
 
 inline constexpr int kMaxJsonDepth = 128;
 
-/// Parses one object. Fails with kFormat (with the byte in the file; the text starts at `offset`) or
-/// kLimit.
+/// Parses one object. Fails with kFormat (with the byte in the file; the text starts at `offset`)
+/// or kLimit.
 Json parse_strict(std::string_view text, int64_t offset, const Limits& limits);
 
 /// Fails with kFormat at a JSON path such as `graph.nodes[3].op`.

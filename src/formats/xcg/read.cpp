@@ -30,7 +30,8 @@ Layout read_layout(const Buffer& file) {
   constexpr auto kStart = static_cast<int64_t>(kMagic.size() + sizeof(uint64_t));
   const auto* bytes = reinterpret_cast<const char*>(file.data());
   if (file.bytes() < kStart)
-    throw Error(Status::kFormat, "the file ends before its header", fmt::format("byte {}", file.bytes()));
+    throw Error(Status::kFormat, "the file ends before its header",
+                fmt::format("byte {}", file.bytes()));
   uint64_t length = 0;
   std::memcpy(&length, bytes + kMagic.size(), sizeof(length));
   if (length > static_cast<uint64_t>(file.bytes() - kStart))
@@ -40,8 +41,9 @@ Layout read_layout(const Buffer& file) {
   out.header = std::string_view(bytes + kStart, static_cast<size_t>(length));
   out.blob_start = kStart + static_cast<int64_t>(length);
   if (out.blob_start % kAlignment != 0)
-    throw Error(Status::kFormat, fmt::format("the blob at {} is not aligned to {}", out.blob_start,
-                                             kAlignment), "byte 8");
+    throw Error(Status::kFormat,
+                fmt::format("the blob at {} is not aligned to {}", out.blob_start, kAlignment),
+                "byte 8");
   out.blob_bytes = file.bytes() - out.blob_start;
   return out;
 }
@@ -75,10 +77,13 @@ class Reader {
     if (schema != kSchema)
       throw Error(Status::kUnsupported,
                   fmt::format("schema {} of .xcg is not supported, this version reads {}; convert "
-                              "the model with a matching version", schema, kSchema), "$.schema");
+                              "the model with a matching version",
+                              schema, kSchema),
+                  "$.schema");
     if (const Json* producer = header.optional("producer"))
       short_text(*producer, header.path("producer"), limits_);
-    const int64_t blob = integer(header.required("blob_bytes"), header.path("blob_bytes"), 0, kMaxInt);
+    const int64_t blob =
+        integer(header.required("blob_bytes"), header.path("blob_bytes"), 0, kMaxInt);
     if (blob != layout_.blob_bytes)
       fail_at(header.path("blob_bytes"),
               fmt::format("the blob has {} bytes, the header says {}", layout_.blob_bytes, blob));
@@ -124,8 +129,8 @@ class Reader {
       tensors_.push_back(located(here, [&] { return tensor(*dtype, dims, offset, bytes, here); }));
     }
     if (end != layout_.blob_bytes)
-      fail_at(path, fmt::format("the blob has {} bytes, the tensors end at {}", layout_.blob_bytes,
-                                end));
+      fail_at(path,
+              fmt::format("the blob has {} bytes, the tensors end at {}", layout_.blob_bytes, end));
   }
 
   void check_zeros(int64_t begin, int64_t end, const std::string& path) const {
@@ -147,8 +152,7 @@ class Reader {
 
   Tensor strings(const Dims& dims, int64_t count, int64_t offset, int64_t bytes,
                  const std::string& path) const {
-    const auto* data =
-        reinterpret_cast<const char*>(file_->data()) + layout_.blob_start + offset;
+    const auto* data = reinterpret_cast<const char*>(file_->data()) + layout_.blob_start + offset;
     if (count > bytes / 8) fail_at(path, "the strings end before their lengths");
     Tensor out(DType::kString, dims);
     int64_t at_byte = count * 8;
@@ -222,8 +226,8 @@ class Reader {
 
   void read_graph(const Json& json, const std::string& path, Graph& graph, int depth) {
     if (depth > limits_.subgraph_depth)
-      throw Error(Status::kLimit, fmt::format("subgraphs are nested deeper than {}",
-                                              limits_.subgraph_depth), path);
+      throw Error(Status::kLimit,
+                  fmt::format("subgraphs are nested deeper than {}", limits_.subgraph_depth), path);
     Object object(json, path);
     graph.name = short_text(object.required("name"), object.path("name"), limits_);
     const Json& inputs = array(object.required("inputs"), object.path("inputs"));
@@ -269,8 +273,8 @@ class Reader {
   static void define(const Graph& graph, const std::string& name, const std::string& path,
                      Add&& add) {
     if (graph.find_value(name))
-      throw Error(Status::kInvalidModel, fmt::format("value '{}' is defined twice", printable(name)),
-                  path);
+      throw Error(Status::kInvalidModel,
+                  fmt::format("value '{}' is defined twice", printable(name)), path);
     add();
   }
 
@@ -286,8 +290,8 @@ class Reader {
       const std::string& name = value_name(json[i], path);
       const auto id = graph.find_value(name);
       if (!id)
-        throw Error(Status::kInvalidModel, fmt::format("value '{}' is not defined", printable(name)),
-                    at(path, i));
+        throw Error(Status::kInvalidModel,
+                    fmt::format("value '{}' is not defined", printable(name)), at(path, i));
       out.push_back(*id);
     }
     return out;
@@ -301,11 +305,12 @@ class Reader {
     const std::string& op = short_text(object.required("op"), object.path("op"), limits_);
     const Json* domain = object.optional("domain");
     Node node;
-    node.op = find_op(op, domain ? std::string_view(short_text(*domain, object.path("domain"), limits_))
-                                 : std::string_view());
+    node.op =
+        find_op(op, domain ? std::string_view(short_text(*domain, object.path("domain"), limits_))
+                           : std::string_view());
     if (!node.op)
-      throw Error(Status::kUnsupported,
-                  fmt::format("operator {} is not known", printable(op)), path);
+      throw Error(Status::kUnsupported, fmt::format("operator {} is not known", printable(op)),
+                  path);
     if (const Json* n = object.optional("name"))
       node.name = short_text(*n, object.path("name"), limits_);
     if (const Json* n = object.optional("made_by"))
@@ -329,15 +334,15 @@ class Reader {
       if (!attrs->is_object()) fail_at(object.path("attrs"), "expected an object");
       for (const auto& [key, value] : attrs->items()) {
         const std::string here = object.path("attrs") + "." + printable(key);
-        if (static_cast<int64_t>(key.size()) > limits_.name_bytes) fail_at(here, "the name is too long");
+        if (static_cast<int64_t>(key.size()) > limits_.name_bytes)
+          fail_at(here, "the name is too long");
         node.attrs.set(key, attribute(value, here));
       }
     }
-    const int64_t captures =
-        object.optional("captures")
-            ? integer(*object.optional("captures"), object.path("captures"), 0,
-                      static_cast<int64_t>(node.inputs.size()))
-            : 0;
+    const int64_t captures = object.optional("captures")
+                                 ? integer(*object.optional("captures"), object.path("captures"), 0,
+                                           static_cast<int64_t>(node.inputs.size()))
+                                 : 0;
     node.capture_count = static_cast<uint32_t>(captures);
     if (const Json* subgraphs = object.optional("subgraphs")) {
       array(*subgraphs, object.path("subgraphs"));
@@ -361,8 +366,8 @@ class Reader {
     const Json& value = json.begin().value();
     const auto list = [&](auto&& element) {
       if (static_cast<int64_t>(array(value, path).size()) > limits_.attribute_elements)
-        throw Error(Status::kLimit, fmt::format("more than {} elements", limits_.attribute_elements),
-                    path);
+        throw Error(Status::kLimit,
+                    fmt::format("more than {} elements", limits_.attribute_elements), path);
       std::vector<std::decay_t<decltype(element(value))>> out;
       for (const Json& v : value) out.push_back(element(v));
       return out;

@@ -1,5 +1,5 @@
-#include <cmath>
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -43,22 +43,30 @@ OrderedJson real_json(double value) {
 OrderedJson dims_json(const SymDims& dims) {
   OrderedJson out = OrderedJson::array();
   for (const Dim& d : dims) {
-    if (d.is_constant()) out.push_back(d.value());
-    else out.push_back(d.text());
+    if (d.is_constant())
+      out.push_back(d.value());
+    else
+      out.push_back(d.text());
   }
   return out;
 }
 
 OrderedJson type_json(const Type& type) {
   OrderedJson out = OrderedJson::object();
-  const auto element = [&] { return type.element ? type_json(*type.element) : OrderedJson::object(); };
+  const auto element = [&] {
+    return type.element ? type_json(*type.element) : OrderedJson::object();
+  };
   switch (type.kind) {
     case Type::Kind::kTensor:
       if (type.dtype != DType::kUndefined) out["dtype"] = name(type.dtype);
       if (type.dims) out["dims"] = dims_json(*type.dims);
       return out;
-    case Type::Kind::kSequence: out["sequence"] = element(); return out;
-    case Type::Kind::kOptional: out["optional"] = element(); return out;
+    case Type::Kind::kSequence:
+      out["sequence"] = element();
+      return out;
+    case Type::Kind::kOptional:
+      out["optional"] = element();
+      return out;
     case Type::Kind::kMap:
       out["key"] = name(type.dtype);
       out["map"] = element();
@@ -78,8 +86,7 @@ class Writer {
     OrderedJson constants = OrderedJson::array(), types = OrderedJson::object();
     for (ValueId id = 0; id < g.value_count(); ++id) {
       const Value& v = g.value(id);
-      if (v.is_constant())
-        constants.push_back({{"name", v.name}, {"tensor", tensor(v.constant)}});
+      if (v.is_constant()) constants.push_back({{"name", v.name}, {"tensor", tensor(v.constant)}});
     }
     for (const NodeId n : g.order())
       for (const ValueId id : g.node(n).outputs)
@@ -100,8 +107,10 @@ class Writer {
   static OrderedJson names(const Graph& g, const std::vector<ValueId>& ids) {
     OrderedJson out = OrderedJson::array();
     for (const ValueId id : ids) {
-      if (id == kNone) out.push_back(nullptr);
-      else out.push_back(g.value(id).name);
+      if (id == kNone)
+        out.push_back(nullptr);
+      else
+        out.push_back(g.value(id).name);
     }
     return out;
   }
@@ -129,14 +138,17 @@ class Writer {
 
   OrderedJson attribute(const Attr& attr) {
     switch (kind_of(attr)) {
-      case AttrKind::kInt: return {{"int", std::get<int64_t>(attr)}};
-      case AttrKind::kFloat: return {{"float", real_json(std::get<double>(attr))}};
+      case AttrKind::kInt:
+        return {{"int", std::get<int64_t>(attr)}};
+      case AttrKind::kFloat:
+        return {{"float", real_json(std::get<double>(attr))}};
       case AttrKind::kString: {
         const auto& s = std::get<std::string>(attr);
         if (valid_utf8(s)) return {{"string", s}};
         return {{"string_hex", hex(s)}};
       }
-      case AttrKind::kInts: return {{"ints", std::get<std::vector<int64_t>>(attr)}};
+      case AttrKind::kInts:
+        return {{"ints", std::get<std::vector<int64_t>>(attr)}};
       case AttrKind::kFloats: {
         OrderedJson list = OrderedJson::array();
         for (const double v : std::get<std::vector<double>>(attr)) list.push_back(real_json(v));
@@ -149,14 +161,16 @@ class Writer {
         for (const std::string& s : list) encoded.push_back(hex(s));
         return {{"strings_hex", std::move(encoded)}};
       }
-      case AttrKind::kTensor: return {{"tensor", tensor(std::get<Tensor>(attr))}};
+      case AttrKind::kTensor:
+        return {{"tensor", tensor(std::get<Tensor>(attr))}};
     }
     fail(Status::kInternal, "unknown attribute kind");
   }
 
   /// The index of a tensor in the table; the same memory is written once.
   size_t tensor(const Tensor& t) {
-    const auto key = std::make_tuple(static_cast<const void*>(t.data()), t.dtype(), t.dims(), t.strides());
+    const auto key =
+        std::make_tuple(static_cast<const void*>(t.data()), t.dtype(), t.dims(), t.strides());
     if (t.count() > 0)
       if (const auto it = written_.find(key); it != written_.end()) return it->second;
     const std::string bytes = t.dtype() == DType::kString ? pack_strings(t) : pack_tensor(t);

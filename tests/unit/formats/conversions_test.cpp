@@ -13,8 +13,8 @@ namespace {
 /// A model of one node; `input` and `output` are short value infos.
 std::string one_node(int opset, const std::string& inputs, const std::string& node,
                      const std::string& outputs) {
-  return "ir_version: 8 opset_import { version: " + std::to_string(opset) + " } graph { name: \"g\" " +
-         inputs + " node { " + node + " } " + outputs + " }";
+  return "ir_version: 8 opset_import { version: " + std::to_string(opset) +
+         " } graph { name: \"g\" " + inputs + " node { " + node + " } " + outputs + " }";
 }
 
 std::vector<double> run(const std::string& model, const Tensor& x) {
@@ -26,9 +26,9 @@ using Values = std::vector<double>;
 }  // namespace
 
 TEST_CASE("formats/onnx: Softmax 11 works on rows of the flattened input") {
-  const std::string model = one_node(11, R"(input { "x": f32[1, 2, 2] })",
-                                     R"(op_type: "Softmax" input: "x" output: "y")",
-                                     R"(output { "y": f32[1, 2, 2] })");
+  const std::string model =
+      one_node(11, R"(input { "x": f32[1, 2, 2] })", R"(op_type: "Softmax" input: "x" output: "y")",
+               R"(output { "y": f32[1, 2, 2] })");
   CHECK(run(model, Tensor::of<float>({0, 0, 0, 0}, {1, 2, 2})) == Values{0.25, 0.25, 0.25, 0.25});
   const Graph last = load_text(one_node(11, R"(input { "x": f32[1, 2, 2] })",
                                         R"(op_type: "Softmax" input: "x" output: "y"
@@ -40,11 +40,14 @@ TEST_CASE("formats/onnx: Softmax 11 works on rows of the flattened input") {
 TEST_CASE("formats/onnx: broadcasting along an axis, also where ranks are not known") {
   const char* node = R"(op_type: "Add" input: "x" input: "b" output: "y"
                         attribute { name: "broadcast" i: 1 type: 2 } attribute { name: "axis" i: 0 type: 2 })";
-  const std::string bias = R"(initializer { name: "b" dims: [2] data_type: 1 float_data: [10.0, 20.0] })";
+  const std::string bias =
+      R"(initializer { name: "b" dims: [2] data_type: 1 float_data: [10.0, 20.0] })";
   const Tensor x = Tensor::of<float>({0, 1, 2, 3}, {2, 2});
   const Values want{10, 11, 22, 23};
-  CHECK(run(one_node(6, R"(input { "x": f32[2, 2] })" + bias, node, R"(output { name: "y" })"), x) == want);
-  CHECK(run(one_node(6, R"(input { "x": f32 })" + bias, node, R"(output { name: "y" })"), x) == want);
+  CHECK(run(one_node(6, R"(input { "x": f32[2, 2] })" + bias, node, R"(output { name: "y" })"),
+            x) == want);
+  CHECK(run(one_node(6, R"(input { "x": f32 })" + bias, node, R"(output { name: "y" })"), x) ==
+        want);
 }
 
 TEST_CASE("formats/onnx: Upsample repeats elements") {
@@ -61,16 +64,24 @@ TEST_CASE("formats/onnx: Slice 1, TopK 1, Split 2 take attributes") {
   CHECK(run(one_node(9, R"(input { "x": f32[4] })",
                      R"(op_type: "Slice" input: "x" output: "y"
                         attribute { name: "starts" ints: [1] type: 7 } attribute { name: "ends" ints: [-1] type: 7 })",
-                     R"(output { "y": f32[2] })"), x) == Values{1, 4});
-  CHECK(run(one_node(9, R"(input { "x": f32[4] })",
-                     R"(op_type: "TopK" input: "x" output: "y" output: "i" attribute { name: "k" i: 2 type: 2 })",
-                     R"(output { "y": f32[2] })"), x) == Values{5, 4});
-  CHECK(run(one_node(11, R"(input { "x": f32[4] })",
-                     R"(op_type: "Split" input: "x" output: "a" output: "y" attribute { name: "split" ints: [1, 3] type: 7 })",
-                     R"(output { "y": f32[3] })"), x) == Values{1, 4, 2});
+                     R"(output { "y": f32[2] })"),
+            x) == Values{1, 4});
+  CHECK(
+      run(one_node(
+              9, R"(input { "x": f32[4] })",
+              R"(op_type: "TopK" input: "x" output: "y" output: "i" attribute { name: "k" i: 2 type: 2 })",
+              R"(output { "y": f32[2] })"),
+          x) == Values{5, 4});
+  CHECK(
+      run(one_node(
+              11, R"(input { "x": f32[4] })",
+              R"(op_type: "Split" input: "x" output: "a" output: "y" attribute { name: "split" ints: [1, 3] type: 7 })",
+              R"(output { "y": f32[3] })"),
+          x) == Values{1, 4, 2});
   CHECK(run(one_node(13, R"(input { "x": f32[4] })",
                      R"(op_type: "Split" input: "x" output: "a" output: "y")",
-                     R"(output { "y": f32[2] })"), x) == Values{4, 2});
+                     R"(output { "y": f32[2] })"),
+            x) == Values{4, 2});
 }
 
 TEST_CASE("formats/onnx: a mask of Dropout 7 has the type of its input") {
@@ -81,31 +92,31 @@ TEST_CASE("formats/onnx: a mask of Dropout 7 has the type of its input") {
 }
 
 TEST_CASE("formats/onnx: GroupNormalization 18 scales by group") {
-  const std::string model = one_node(
-      18, R"(input { "x": f32[1, 4, 1] }
+  const std::string model =
+      one_node(18, R"(input { "x": f32[1, 4, 1] }
              initializer { name: "s" dims: [2] data_type: 1 float_data: [1.0, 10.0] }
              initializer { name: "b" dims: [2] data_type: 1 float_data: [0.0, 1.0] })",
-      R"(op_type: "GroupNormalization" input: "x" input: "s" input: "b" output: "y"
+               R"(op_type: "GroupNormalization" input: "x" input: "s" input: "b" output: "y"
          attribute { name: "num_groups" i: 2 type: 2 } attribute { name: "epsilon" f: 0.0 type: 1 })",
-      R"(output { "y": f32[1, 4, 1] })");
+               R"(output { "y": f32[1, 4, 1] })");
   CHECK(run(model, Tensor::of<float>({1, 3, 5, 9}, {1, 4, 1})) == Values{-1, 1, -9, 11});
 }
 
 TEST_CASE("formats/onnx: PRelu 6 has a slope per channel") {
-  const std::string model = one_node(
-      6, R"(input { "x": f32[1, 2, 1, 2] }
+  const std::string model = one_node(6, R"(input { "x": f32[1, 2, 1, 2] }
             initializer { name: "s" dims: [2] data_type: 1 float_data: [2.0, 3.0] })",
-      R"(op_type: "PRelu" input: "x" input: "s" output: "y")", R"(output { "y": f32[1, 2, 1, 2] })");
+                                     R"(op_type: "PRelu" input: "x" input: "s" output: "y")",
+                                     R"(output { "y": f32[1, 2, 1, 2] })");
   CHECK(run(model, Tensor::of<float>({-1, 1, -1, 1}, {1, 2, 1, 2})) == Values{-2, 1, -3, 1});
 }
 
 TEST_CASE("formats/onnx: empty inputs of Resize are absent ones") {
-  const Graph g = load_text(one_node(
-      11, R"(input { "x": f32[1, 1, 2, 2] }
+  const Graph g = load_text(
+      one_node(11, R"(input { "x": f32[1, 1, 2, 2] }
              initializer { name: "e" dims: [0] data_type: 1 }
              initializer { name: "z" dims: [4] data_type: 7 int64_data: [1, 1, 4, 4] })",
-      R"(op_type: "Resize" input: "x" input: "e" input: "e" input: "z" output: "y")",
-      R"(output { "y": f32[1, 1, 4, 4] })"));
+               R"(op_type: "Resize" input: "x" input: "e" input: "e" input: "z" output: "y")",
+               R"(output { "y": f32[1, 1, 4, 4] })"));
   const Node& node = g.node(g.order()[0]);
   REQUIRE(node.inputs.size() == 4);
   CHECK(node.inputs[1] == kNone);
@@ -113,15 +124,15 @@ TEST_CASE("formats/onnx: empty inputs of Resize are absent ones") {
 }
 
 TEST_CASE("formats/onnx: a batched Scan becomes two nested ones") {
-  const Graph g = load_text(one_node(
-      8, R"(input { "s": f32[2, 3] } input { "x": f32[2, 5, 3] })",
-      R"(op_type: "Scan" input: "" input: "s" input: "x" output: "last" output: "y"
+  const Graph g = load_text(
+      one_node(8, R"(input { "s": f32[2, 3] } input { "x": f32[2, 5, 3] })",
+               R"(op_type: "Scan" input: "" input: "s" input: "x" output: "last" output: "y"
          attribute { name: "num_scan_inputs" i: 1 type: 2 }
          attribute { name: "body" type: 5 g { name: "body" input { "a": f32[3] } input { "b": f32[3] }
            node { op_type: "Add" input: "a" input: "b" output: "n" }
            node { op_type: "Identity" input: "n" output: "o" }
            output { "n": f32[3] } output { "o": f32[3] } } })",
-      R"(output { "last": f32[2, 3] } output { "y": f32[2, 5, 3] })"));
+               R"(output { "last": f32[2, 3] } output { "y": f32[2, 5, 3] })"));
   CHECK(g.value(g.outputs[0]).type.text() == "f32[2, 3]");
   CHECK(g.value(g.outputs[1]).type.text() == "f32[2, 5, 3]");
 }

@@ -42,8 +42,10 @@ std::string model(const std::string& location, const std::string& offset) {
   return onnx_from_text(
       R"(ir_version: 8 opset_import { version: 17 } graph { name: "g"
          initializer { name: "w" dims: [2] data_type: 1 data_location: 1
-           external_data { key: "location" value: ")" + location + R"(" }
-           external_data { key: "offset" value: ")" + offset + R"(" }
+           external_data { key: "location" value: ")" +
+      location + R"(" }
+           external_data { key: "offset" value: ")" +
+      offset + R"(" }
            external_data { key: "length" value: "8" } }
          output { name: "w" } })");
 }
@@ -119,7 +121,8 @@ TEST_CASE("formats: saving replaces a file as a whole") {
   save_model(g, path, Format::kXcg);
   const Graph mapped = load_model(path);
   save_model(g, path, Format::kXcg);  // while mapped: the old file lives on under its mapping
-  CHECK(mapped.value(*mapped.find_value("b")).constant.to_doubles() == std::vector<double>{1, 2, 3});
+  CHECK(mapped.value(*mapped.find_value("b")).constant.to_doubles() ==
+        std::vector<double>{1, 2, 3});
   size_t files = 0;
   for (const auto& entry : fs::directory_iterator(folder.path)) files += entry.is_regular_file();
   CHECK(files == 1);

@@ -73,7 +73,8 @@ TEST_CASE("formats: single bytes changed") {
 TEST_CASE("formats: eight-byte words set to extremes") {
   for (const auto& [name, bytes] : files())
     for (size_t at = 0; at + 8 <= bytes.size(); at += 5)
-      for (const uint64_t word : {uint64_t{0}, ~uint64_t{0}, uint64_t{1} << 31, ~uint64_t{0} >> 1}) {
+      for (const uint64_t word :
+           {uint64_t{0}, ~uint64_t{0}, uint64_t{1} << 31, ~uint64_t{0} >> 1}) {
         std::string damaged = bytes;
         __builtin_memcpy(damaged.data() + at, &word, sizeof(word));
         try_load(damaged, name + " word at " + std::to_string(at));
@@ -87,7 +88,7 @@ TEST_CASE("formats: small files do not become large") {
     std::string body;
     for (int i = 0; i < 200'000; ++i) body += {field, '\0'};
     std::string file("\x08\x08\x42\x02\x10\x11\x3a", 7);
-    for (size_t n = body.size(); ; n >>= 7) {
+    for (size_t n = body.size();; n >>= 7) {
       file += static_cast<char>((n & 0x7f) | (n >= 0x80 ? 0x80 : 0));
       if (n < 0x80) break;
     }

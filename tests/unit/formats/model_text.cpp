@@ -14,12 +14,15 @@ namespace xc::test {
 namespace fs = std::filesystem;
 
 namespace {
-fs::path folder() { return fs::path(source_dir()) / "tests/unit/formats/models"; }
+fs::path folder() {
+  return fs::path(source_dir()) / "tests/unit/formats/models";
+}
 }  // namespace
 
 std::vector<std::string> model_names() {
   std::vector<std::string> out;
-  for (const auto& entry : fs::directory_iterator(folder())) out.push_back(entry.path().stem().string());
+  for (const auto& entry : fs::directory_iterator(folder()))
+    out.push_back(entry.path().stem().string());
   std::sort(out.begin(), out.end());
   return out;
 }

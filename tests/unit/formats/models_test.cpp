@@ -15,7 +15,8 @@ std::vector<fs::path> shared_models() {
   std::vector<fs::path> out;
   for (const char* folder : {"models", "bench/small"}) {
     if (!xc::test::have_shared(folder)) continue;
-    for (const auto& entry : fs::recursive_directory_iterator(fs::path(xc::test::shared_dir()) / folder))
+    for (const auto& entry :
+         fs::recursive_directory_iterator(fs::path(xc::test::shared_dir()) / folder))
       if (entry.path().extension() == ".onnx") out.push_back(entry.path());
   }
   std::sort(out.begin(), out.end());
@@ -32,8 +33,8 @@ TEST_CASE("formats/onnx: every shared model loads with all types known") {
       CHECK(graph.order().size() > 0);
       for (const xc::ValueId id : graph.outputs) CHECK(graph.value(id).type.known());
     } catch (const xc::Error& error) {
-      FAIL_CHECK(path.parent_path().filename().string() << ": " << error.where() << ": "
-                                                        << error.message());
+      FAIL_CHECK(path.parent_path().filename().string()
+                 << ": " << error.where() << ": " << error.message());
     }
   }
 }

@@ -10,7 +10,9 @@ using namespace xc::test;
 
 namespace {
 
-Graph load(const std::string& name) { return load_bytes(model_bytes(name)); }
+Graph load(const std::string& name) {
+  return load_bytes(model_bytes(name));
+}
 
 const Node& node_of(const Graph& graph, std::string_view op) {
   for (const NodeId id : graph.order())

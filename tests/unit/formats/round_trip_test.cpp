@@ -73,8 +73,11 @@ TEST_CASE("formats: foreign files are named") {
   };
   using std::string_view_literals::operator""sv;
   CHECK(message("").find("empty") != std::string::npos);
-  CHECK(message("version https://git-lfs.github.com/spec/v1\n").find("git lfs pull") != std::string::npos);
-  CHECK(message("\x7f" "ELF\x02"sv).find("executable") != std::string::npos);
+  CHECK(message("version https://git-lfs.github.com/spec/v1\n").find("git lfs pull") !=
+        std::string::npos);
+  CHECK(message("\x7f"
+                "ELF\x02"sv)
+            .find("executable") != std::string::npos);
   CHECK(message("GGUF\x03\0\0\0"sv).find("GGUF") != std::string::npos);
   CHECK(message("PK\x03\x04"sv).find("ZIP") != std::string::npos);
   CHECK(message("{}").find("JSON") != std::string::npos);
