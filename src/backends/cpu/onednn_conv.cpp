@@ -183,9 +183,10 @@ class ConvBound final : public BoundKernel {
     // A region of channels, or a result in another order, goes through scratch.
     stage_x_ = !x_last_ && !row_major_;
     // Functions of one operand go along anywhere; other operands must lie like the result.
-    bool mapped = !strict && !plan.mapped.empty();
+    // (Behind its row-major kernel the library does them slowly: there the epilogue is faster.)
+    bool mapped = !strict && !plan.mapped.empty() && !row_major_;
     if (!plan.mapped.binaries.empty()) {
-      mapped &= y_last_ && !row_major_;
+      mapped &= y_last_;
       for (const Region& r : regions_) mapped &= r.c1 - r.c0 == s.out_channels;
     }
     for (const auto& binary : plan.mapped.binaries) {
