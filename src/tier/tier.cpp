@@ -13,6 +13,7 @@ constexpr int64_t kCaptureBytes = int64_t{1} << 20;
 constexpr size_t kMaxRebound = 64;   // signatures published at once; the others follow when they run
 constexpr size_t kMaxEvents = 4096;
 constexpr uint64_t kWatchSamples = 32;
+constexpr int64_t kPatienceNs = 250'000'000;  // a signature unused for so long gets no more attention
 constexpr double kDrift = 1.15;      // a live region this much slower than what it replaced is doubted
 
 std::string describe(const Graph& graph, const Region& region) {
@@ -249,10 +250,28 @@ void Tier::sampled(Program& program, SignatureEntry& entry) {
         target->rebinding = false;
       });
   }
+  const int64_t now = steady_ns();
+  // Sizes change: a trial on a signature that no longer comes moves to one that does.
+  if (state->trial) {
+    const auto on_trial = state->trial_entry.lock();
+    if (on_trial.get() != &entry && (!on_trial || now - on_trial->last_use.load() > kPatienceNs) &&
+        !state->moving) {
+      state->moving = true;
+      post(state, [this](Program& p, ProgramState& s) { move_trial(p, s); });
+    }
+  }
   const double weight = entry.slow.load(std::memory_order_relaxed) || entry.base->times->samples() < 5
                             ? 1.0 : static_cast<double>(Program::kSamplePeriod);
-  const int64_t now = steady_ns();
   for (const auto& group : state->groups) {
+    if (group->state == RegionState::kVerifying && now - group->asked_ns > kPatienceNs) {
+      group->asked_ns = now;
+      Group* raw = group.get();
+      std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
+      post(state, [this, raw, weak](Program& p, ProgramState& s) {
+        if (const auto target = weak.lock()) ask_for_inputs(p, s, *raw, *target);
+      });
+      continue;
+    }
     if (group->state == RegionState::kLive) {
       Group::Watch& watch = group->watch;
       const Bound& bound = *published.active->bound;
@@ -490,6 +509,11 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
 }
 
 void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group, SignatureEntry& entry) {
+  {
+    std::lock_guard data(state.data);
+    if (group.state != RegionState::kVerifying) return;
+    group.asked_ns = steady_ns();
+  }
   std::vector<ValueId> values;
   for (ValueId v : group.places.front().inputs)
     if (!program.graph().value(v).is_constant()) values.push_back(v);
@@ -507,6 +531,10 @@ void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group, S
 
 void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
                          const std::vector<Tensor>& inputs) {
+  {
+    std::lock_guard data(state.data);
+    if (group.state != RegionState::kVerifying) return;  // another signature's inputs came first
+  }
   std::string different;
   const double start = thread_cpu_seconds();
   try {
@@ -600,6 +628,29 @@ void Tier::start_trial(Program& program, ProgramState& state) {
   event.detail = removing ? "became slower: is it still worth keeping?" : "alternating live runs";
   program.publish(*entry, std::move(published));
   emit(state, program, std::move(event));
+}
+
+void Tier::move_trial(Program& program, ProgramState& state) {
+  std::shared_ptr<SignatureEntry> entry;
+  {
+    std::lock_guard data(state.data);
+    state.moving = false;
+    if (!state.trial) return;
+    entry = state.trial_entry.lock();
+    if (entry && steady_ns() - entry->last_use.load() <= kPatienceNs) return;
+    state.trial->state = RegionState::kReady;
+    state.trial = nullptr;
+    state.trial_plan.reset();
+  }
+  if (entry) {
+    auto published = std::make_shared<Published>();
+    {
+      std::lock_guard lock(program.mutex());
+      published->active = entry->owner->active;
+    }
+    program.publish(*entry, std::move(published));
+  }
+  start_trial(program, state);
 }
 
 void Tier::judge(Program& program, ProgramState& state) {

@@ -74,6 +74,7 @@ class Tier final : public TierHooks {
     bool removing = false;      ///< the trial is about taking it out
     int64_t banned_until_ns = 0;
     uint64_t accepted_at_run = 0;
+    int64_t asked_ns = 0;  ///< when a live run's inputs were last asked for
     std::vector<uint32_t> base_steps;  ///< its steps in the base plan, all places
     std::unordered_map<const SignatureEntry*, double> predicted;  ///< seconds, per signature
     // Watching a live region: times since the last look (see sampled()).
@@ -94,7 +95,7 @@ class Tier final : public TierHooks {
     std::weak_ptr<SignatureEntry> trial_entry;
     std::shared_ptr<const Plan> trial_plan;
     Group* trial = nullptr;
-    bool judge_posted = false;
+    bool judge_posted = false, moving = false;
     int64_t added_ns = 0;
     double spent_s = 0;
     int64_t compiled = 0, swapped = 0, rolled_back = 0, rejected = 0;
@@ -117,6 +118,7 @@ class Tier final : public TierHooks {
                      const std::vector<Tensor>& inputs);
   void start_trial(Program& program, ProgramState& state);
   void judge(Program& program, ProgramState& state);
+  void move_trial(Program& program, ProgramState& state);
   void publish_everywhere(Program& program, ProgramState& state,
                           const std::shared_ptr<const Plan>& plan);
   void prepare_weights(Program& program, ProgramState& state);

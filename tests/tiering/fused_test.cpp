@@ -149,6 +149,21 @@ TEST_CASE("tiering/fused: aggregates over everything, several outputs") {
   }
 }
 
+TEST_CASE("tiering/fused: a trial follows the sizes that come") {
+  auto session = session_of(kGelu, JitMode::kAuto);
+  const std::vector<Tensor> first{ramp({200, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
+  const std::vector<Tensor> later{ramp({300, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
+  // The first size goes away as soon as its region is on trial (or still being verified).
+  for (int k = 0; k < 3000 && session->profile().compiled_regions == 0; ++k) run(*session, first);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (session->profile().swapped + session->profile().rejected == 0 &&
+         std::chrono::steady_clock::now() < end)
+    run(*session, later);
+  check_gelu(later, run(*session, later)[0]);
+  INFO(session->explain({}, false));
+  CHECK(session->profile().swapped + session->profile().rejected >= 1);
+}
+
 TEST_CASE("tiering/fused: in mode auto the plan changes while it runs and the answer does not") {
   auto session = session_of(kGelu, JitMode::kAuto);
   const std::vector<Tensor> inputs{ramp({256, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
