@@ -9,7 +9,9 @@
 //     ...)
 //   }
 //
-// Names that are not [A-Za-z0-9_.] are written as %"quoted\n". An absent input is `_`.
+// Names that are not [A-Za-z0-9_.] are written as %"quoted\n". An absent input or output is `_`.
+// Other domains: `xc::Op(...)`. Large constants of equal elements: `splat 0`. Comments: `#`, `//`.
+// README.md has the rest.
 
 #include <string>
 #include <string_view>
@@ -27,7 +29,8 @@ struct PrintOptions {
 
 std::string print(const Graph& graph, const PrintOptions& options = {});
 
-/// Parses the text form. Fails with kFormat and "line L, column C". Nesting and sizes are bounded.
+/// Parses the text form and verifies the graph. Fails with kFormat (kUnsupported for an unknown
+/// operator) and `where` = "line L, column C". Nesting and sizes are bounded.
 Graph parse_graph(std::string_view text);
 
 }  // namespace xc
