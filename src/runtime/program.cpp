@@ -52,6 +52,12 @@ Program::Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> gr
     : engine_(std::move(engine)), graph_(std::move(graph)), config_(config), name_(std::move(name)),
       planner_(graph_, engine_->backend(), planner_options(*engine_, config_)) {
   base_plan_ = planner_.build();
+  // Weights are packed in the background where there is one, and at once where bits must not change.
+  const auto mode = static_cast<JitMode>(config_.jit);
+  if (!engine_->tier() || mode == JitMode::kOff || mode == JitMode::kFreeze ||
+      static_cast<Numerics>(config_.numerics) == Numerics::kStrict)
+    for (const auto& step : base_plan_->steps)
+      if (step->kernel && step->kernel->wants_prepare()) step->kernel->prepare();
 }
 
 std::shared_ptr<Program> Program::create(std::shared_ptr<Engine> engine,
