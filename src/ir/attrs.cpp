@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 
 namespace xc {
 
@@ -78,7 +80,11 @@ struct KeyWriter {
   std::string& out;
   void raw(const void* data, size_t size) { out.append(static_cast<const char*>(data), size); }
   void operator()(int64_t v) { raw(&v, sizeof v); }
-  void operator()(double v) { raw(&v, sizeof v); }
+  /// All NaNs are one: text and JSON keep no payload.
+  void operator()(double v) {
+    if (std::isnan(v)) v = std::numeric_limits<double>::quiet_NaN();
+    raw(&v, sizeof v);
+  }
   void operator()(const std::string& v) {
     (*this)(static_cast<int64_t>(v.size()));
     out += v;
