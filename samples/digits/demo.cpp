@@ -2,159 +2,54 @@
 //
 //   xc_demo_digits [--seconds S] [MODEL]
 //
-// Without MODEL: recognises the digits of images.pgm. With MODEL: random inputs of its declared shapes.
-// Then a stream of changing sizes, with every decision of the engine as it comes, and a table of what
-// it found. XC_* variables are the engine's settings. Exit status 0 only when all answers were right.
+// Without MODEL: recognises the digits of images.pgm. With MODEL: random inputs of its declared
+// shapes. Then a stream of changing sizes, with every decision of the engine as it comes, and a
+// table of what it found. XC_* variables are the engine's settings. Exit status 0 only when all
+// answers were right.
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdio>
-#include <fstream>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <random>
-#include <sstream>
 #include <xc/xc.hpp>
 
+#include "pictures.h"
+#include "requests.h"
+
+namespace demo {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Tensors = std::vector<xcrt::Tensor>;
-constexpr int64_t kSide = 28, kClasses = 10, kLargest = 256;
+constexpr int64_t kLargest = 256;
 // Kernels are exchanged for others that round differently: bound relative to the largest output.
 constexpr double kTolerance = 1e-3;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
-std::string text(xc_string_view view) { return {view.data, view.size}; }
-
-// ---- pictures -------------------------------------------------------------------------------------
-
-/// Held-out pictures, one below the other in a PGM file whose comment holds their labels.
-struct Digits {
-  std::vector<float> pixels;  // (count, kSide, kSide), 0 to 1
-  std::vector<int64_t> labels;
-
-  explicit Digits(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::string magic, comment, size, top;
-    std::getline(file, magic), std::getline(file, comment), std::getline(file, size), std::getline(file, top);
-    std::istringstream words(comment);
-    words >> magic >> magic;  // "# labels"
-    for (int64_t label; words >> label;) labels.push_back(label);
-    std::vector<unsigned char> bytes(labels.size() * kSide * kSide);
-    file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    if (!file || labels.empty() || size != std::to_string(kSide) + " " + std::to_string(kSide * labels.size()))
-      throw std::runtime_error(path + ": not the pictures that train.py writes");
-    for (unsigned char byte : bytes) pixels.push_back(static_cast<float>(byte) / 255.0f);
-  }
-  int64_t label(int64_t i) const { return labels[static_cast<size_t>(i) % labels.size()]; }
-  /// The first `count` pictures, from the start again after the last.
-  xcrt::Tensor batch(int64_t count) const {
-    auto out = xcrt::Tensor::of<float>({count, 1, kSide, kSide});
-    const std::span<float> to = out.values<float>();
-    for (size_t i = 0; i < to.size(); ++i) to[i] = pixels[i % pixels.size()];
-    return out;
-  }
-};
-
-int64_t best_class(std::span<const float> probabilities, int64_t row) {
-  const auto first = probabilities.begin() + row * kClasses;
-  return std::max_element(first, first + kClasses) - first;
+std::string text(xc_string_view view) {
+  return {view.data, view.size};
 }
 
-/// A picture in characters (two rows of pixels in one of text), its probabilities beside it.
-void show(const Digits& digits, int64_t index, std::span<const float> probabilities) {
-  const std::string_view shades = " .:-=+*#%@";
-  const float* pixel = digits.pixels.data() + index * kSide * kSide;
-  for (int64_t y = 0; y < kSide; y += 2) {
-    std::string row = "  |";
-    for (int64_t x = 0; x < kSide; ++x) {
-      const float ink = (pixel[y * kSide + x] + pixel[(y + 1) * kSide + x]) / 2;
-      row += shades[static_cast<size_t>(ink * 9.0f + 0.5f)];
-    }
-    std::printf("%s|", row.c_str());
-    if (const int64_t c = y / 2 - 2; c >= 0 && c < kClasses) {
-      const float p = probabilities[static_cast<size_t>(index * kClasses + c)];
-      std::printf("   %d %5.1f %% %s", static_cast<int>(c), 100.0 * static_cast<double>(p),
-                  std::string(static_cast<size_t>(p * 30.0f + 0.5f), '#').c_str());
-    }
-    std::printf("\n");
-  }
-  const int64_t c = best_class(probabilities, index);
-  std::printf("  This is a %d (%.2f %% sure; drawn as a %d).\n\n", static_cast<int>(c),
-              100.0 * static_cast<double>(probabilities[static_cast<size_t>(index * kClasses + c)]),
-              static_cast<int>(digits.label(index)));
-}
+// ---- screen
+// ---------------------------------------------------------------------------------------
 
-// ---- requests: inputs of one size with the answer of the vendor kernels ------------------------------
-
-struct Request {
-  Tensors inputs, expected;
-};
-
-/// Random inputs; symbolic dims are `size`. Whole numbers are 0 or 1, which suits most indices and masks.
-Tensors random_inputs(const xcrt::Model& model, int64_t size) {
-  std::mt19937 random(static_cast<unsigned>(size));
-  std::uniform_real_distribution<float> uniform(0, 1);
-  Tensors out;
-  for (const xcrt::Port& port : model.inputs()) {
-    if (port.kind != XC_PORT_TENSOR || port.rank < 0)
-      throw std::runtime_error("input " + std::string(port.name) + ": no shape to make numbers for");
-    std::vector<int64_t> dims(port.dims.begin(), port.dims.end());
-    std::replace(dims.begin(), dims.end(), int64_t{-1}, size);
-    xcrt::Tensor& tensor = out.emplace_back(port.dtype, dims);
-    const auto fill = [&]<class T>(T, auto draw) {
-      if (tensor.dtype() == xcrt::dtype_of<T>)
-        for (T& value : tensor.values<T>()) value = static_cast<T>(draw());
-    };
-    const auto bit = [&] { return random() & 1u; };
-    fill(float{}, [&] { return uniform(random); });
-    fill(double{}, [&] { return uniform(random); });
-    fill(int64_t{}, bit), fill(int32_t{}, bit), fill(bool{}, bit), fill(uint8_t{}, bit), fill(int8_t{}, bit);
-  }
-  return out;
-}
-
-Tensors run(xcrt::Session& session, const Tensors& inputs) {
-  std::vector<const xc_tensor*> handles;
-  for (const xcrt::Tensor& tensor : inputs) handles.push_back(tensor.handle());
-  return session.run(handles, {});
-}
-
-/// Largest difference over the largest magnitude, of f32 and f64 outputs; infinite when dims differ.
-double difference(const Tensors& a, const Tensors& b) {
-  double worst = 0;
-  const auto compare = [&]<class T>(std::span<T> x, std::span<T> y) {
-    double apart = x.size() == y.size() ? 0 : INFINITY, scale = 1e-30;
-    for (size_t i = 0; i < x.size() && i < y.size(); ++i) {
-      if (std::isnan(x[i]) && std::isnan(y[i])) continue;
-      const double d = x[i] == y[i] ? 0 : std::fabs(static_cast<double>(x[i]) - static_cast<double>(y[i]));
-      apart = std::isnan(d) ? INFINITY : std::max(apart, d);
-      if (std::isfinite(x[i])) scale = std::max(scale, std::fabs(static_cast<double>(x[i])));
-    }
-    worst = std::max(worst, apart / scale);
-  };
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i].dtype() == XC_DTYPE_F32) compare(a[i].values<float>(), b[i].values<float>());
-    if (a[i].dtype() == XC_DTYPE_F64) compare(a[i].values<double>(), b[i].values<double>());
-  }
-  return worst;
-}
-
-// ---- screen ---------------------------------------------------------------------------------------
-
-/// A progress line that is rewritten on a terminal and printed once a second elsewhere; events above it.
+/// A progress line that is rewritten on a terminal and printed once a second elsewhere; events
+/// above it.
 class Screen {
  public:
   void receive(const xc_event& event) {
     if (event.kind == XC_EVENT_VERIFIED) return;  // every trial says so too
     char line[400], times[80] = "";
-    if (event.fused_us > 0) std::snprintf(times, sizeof times, "  %.1f -> %.1f us", event.base_us, event.fused_us);
-    if (event.kind == XC_EVENT_COMPILED) std::snprintf(times, sizeof times, "  in %.1f ms", event.compile_ms);
-    std::snprintf(line, sizeof line, "%7.2f s  %-12s %s%s  %s", seconds_since(start_), text(event.kind_name).c_str(),
-                  text(event.subject).c_str(), times, text(event.detail).c_str());
+    if (event.fused_us > 0)
+      std::snprintf(times, sizeof times, "  %.1f -> %.1f us", event.base_us, event.fused_us);
+    if (event.kind == XC_EVENT_COMPILED)
+      std::snprintf(times, sizeof times, "  in %.1f ms", event.compile_ms);
+    std::snprintf(line, sizeof line, "%7.2f s  %-12s %s%s  %s", seconds_since(start_),
+                  text(event.kind_name).c_str(), text(event.subject).c_str(), times,
+                  event.kind == XC_EVENT_ACCEPTED ? "" : text(event.detail).c_str());
     const std::lock_guard lock(mutex_);  // events come from the compile thread
     lines_.emplace_back(line);
   }
@@ -165,8 +60,10 @@ class Screen {
       lines.swap(lines_);
     }
     for (const std::string& event : lines) std::printf("%s%s\n", clear(), event.c_str());
-    if (terminal_) std::printf("%s%.*s%s", clear(), 110, line.c_str(), last ? "\n" : "");
-    else if (last || seconds_since(printed_) > 1) std::printf("%s\n", line.c_str()), printed_ = Clock::now();
+    if (terminal_)
+      std::printf("%s%.*s%s", clear(), 110, line.c_str(), last ? "\n" : "");
+    else if (!last && seconds_since(printed_) > 1)
+      std::printf("%s\n", line.c_str()), printed_ = Clock::now();
     std::fflush(stdout);
   }
   double now() const { return seconds_since(start_); }
@@ -181,8 +78,8 @@ class Screen {
 };
 
 void print_table(const xcrt::Profile& profile) {
-  std::printf("\n%-44s %5s %10s %10s %10s  %s\n", "region (us per call)", "uses", "vendor", "fused", "compile",
-              "state");
+  std::printf("\n%-44s %5s %10s %10s %10s  %s\n", "region (us per call)", "uses", "vendor", "fused",
+              "compile", "state");
   const auto cell = [](double value, const char* unit) {
     char out[32] = "-";
     if (value > 0) std::snprintf(out, sizeof out, "%.1f%s", value, unit);
@@ -195,35 +92,57 @@ void print_table(const xcrt::Profile& profile) {
   for (const xc_region& region : regions)
     std::printf("%-44.44s %5lld %10s %10s %10s  %s%s%s\n", text(region.name).c_str(),
                 static_cast<long long>(region.uses), cell(region.base_us, "").c_str(),
-                cell(region.fused_us, "").c_str(), cell(region.compile_ms, " ms").c_str(), text(region.state).c_str(),
-                region.reason.size ? ": " : "", text(region.reason).c_str());
+                cell(region.fused_us, "").c_str(), cell(region.compile_ms, " ms").c_str(),
+                text(region.state).c_str(), region.reason.size ? ": " : "",
+                text(region.reason).c_str());
   const xc_counters c = profile.counters();
-  std::printf("\n%lld runs, %lld sizes; %lld regions compiled, %lld plans published, %lld rejected, %lld rolled back\n",
-              static_cast<long long>(c.runs), static_cast<long long>(c.signatures),
-              static_cast<long long>(c.compiled_regions), static_cast<long long>(c.swapped),
-              static_cast<long long>(c.rejected), static_cast<long long>(c.rolled_back));
-  std::printf("net time saved so far: %.1f ms, after %.1f ms of compile time\n", c.net_saved_ms, c.compile_ms);
+  std::printf(
+      "\n%lld runs, %lld sizes; %lld regions compiled, %lld plans published, %lld rejected, %lld "
+      "rolled back\n",
+      static_cast<long long>(c.runs), static_cast<long long>(c.signatures),
+      static_cast<long long>(c.compiled_regions), static_cast<long long>(c.swapped),
+      static_cast<long long>(c.rejected), static_cast<long long>(c.rolled_back));
+  std::printf("net time saved so far: %.1f ms, after %.1f ms of compile time\n", c.net_saved_ms,
+              c.compile_ms);
 }
 
-// ---- the demo -------------------------------------------------------------------------------------
+// ---- the demo
+// -------------------------------------------------------------------------------------
 
 class Demo {
  public:
   Demo(const std::string& model, const Digits* digits)
-      : engine_(xcrt::Config().read_environment(), {.event = [this](const xc_event& e) { screen_.receive(e); }}),
-        model_(engine_, model), vendor_(model_, xcrt::Config().set("jit", "off")), session_(model_), digits_(digits) {
+      : engine_(xcrt::Config().read_environment(),
+                {.event = [this](const xc_event& e) { screen_.receive(e); }}),
+        model_(engine_, model),
+        vendor_(model_, xcrt::Config().set("jit", "off")),
+        session_(model_),
+        digits_(digits) {
     const auto start = Clock::now();
-    for (int64_t size = 1; size <= kLargest && seconds_since(start) < 2; size += digits && size < 64 ? 1 : size) try {
+    bool fixed = true;
+    for (const xcrt::Port& port : model_.inputs())
+      fixed = fixed && std::count(port.dims.begin(), port.dims.end(), -1) == 0;
+    const auto next = [&](int64_t size) {  // 1, 8, 16, 24, ... 64, 256, or powers of two
+      if (fixed) return kLargest + 1;      // one size, called 1
+      return !digits           ? 2 * size
+             : size < 64       ? size / 8 * 8 + 8
+             : size < kLargest ? kLargest
+                               : kLargest + 1;
+    };
+    for (int64_t size = 1; size <= kLargest && seconds_since(start) < 2; size = next(size)) try {
         Request request;
-        if (digits) request.inputs.push_back(digits->batch(size));
-        else request.inputs = random_inputs(model_, size);
+        if (digits)
+          request.inputs.push_back(digits->batch(size));
+        else
+          request.inputs = random_inputs(model_, size);
         request.expected = run(vendor_, request.inputs);
         requests_.emplace(size, std::move(request));
       } catch (const xcrt::Error& error) {
         if (digits) throw;
         refused_ = error.what();  // many models have a smallest size
       }
-    if (requests_.empty()) throw std::runtime_error("no size of the model runs; the last said: " + refused_);
+    if (requests_.empty())
+      throw std::runtime_error("no size of the model runs; the last said: " + refused_);
     largest_ = requests_.rbegin()->first;
   }
 
@@ -248,8 +167,9 @@ class Demo {
       const xcrt::Profile profile = session_.profile();
       for (const xc_region& region : profile.regions()) ++states[text(region.state)];
       char head[160];
-      std::snprintf(head, sizeof head, "%7.2f s  %s: %.0f runs/s, %.2f us per item", screen_.now(), title.c_str(),
-                    static_cast<double>(runs) / busy, busy * 1e6 / static_cast<double>(items));
+      std::snprintf(head, sizeof head, "%7.2f s  %s: %.0f runs/s, %.2f us per item", screen_.now(),
+                    title.c_str(), static_cast<double>(runs) / busy,
+                    busy * 1e6 / static_cast<double>(items));
       line = head;
       for (const auto& [state, count] : states) line += ", " + std::to_string(count) + " " + state;
       screen_.progress(line);
@@ -270,24 +190,28 @@ class Demo {
         check(largest(), outputs, largest_);
       }
     const auto median = [](std::vector<double>& values) {
-      std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2), values.end());
+      std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2),
+                       values.end());
       return values[values.size() / 2];
     };
-    for (const auto& [size, request] : requests_) check(request, run(session_, request.inputs), size);
+    for (const auto& [size, request] : requests_)
+      check(request, run(session_, request.inputs), size);
     print_table(session_.profile());
     const double was = median(before), is = median(after);
     std::printf("size %lld: %.1f us on vendor kernels alone, %.1f us now (%.2fx)\n",
                 static_cast<long long>(largest_), was, is, was / is);
     std::printf("answers: %lld checked, ", static_cast<long long>(checked_));
     if (digits_) std::printf("%lld wrong predictions, ", static_cast<long long>(wrong_));
-    std::printf("largest difference before and after %.1e: %s\n", worst_, right() ? "all right" : "WRONG");
+    std::printf("largest difference before and after %.1e: %s\n", worst_,
+                right() ? "all right" : "WRONG");
     return right() ? 0 : 1;
   }
 
   void check(const Request& request, const Tensors& outputs, int64_t size) {
     ++checked_;
     worst_ = std::max(worst_, difference(request.expected, outputs));
-    for (int64_t i = 0; digits_ && i < size; ++i) wrong_ += best_class(outputs[0].values<float>(), i) != digits_->label(i);
+    for (int64_t i = 0; digits_ && i < size; ++i)
+      wrong_ += best_class(outputs[0].values<float>(), i) != digits_->label(i);
   }
   std::vector<int64_t> sizes() const {
     std::vector<int64_t> out;
@@ -309,7 +233,7 @@ class Demo {
   double worst_ = 0;
 };
 
-int demo(const std::string& given, double seconds) {
+int show_all(const std::string& given, double seconds) {
   const std::string folder = XC_DIGITS_DIR "/";
   std::unique_ptr<Digits> digits;
   if (given.empty()) digits = std::make_unique<Digits>(folder + "images.pgm");
@@ -317,7 +241,8 @@ int demo(const std::string& given, double seconds) {
   if (digits) {
     const Request& request = demo.largest();
     const std::span<const float> probabilities = request.expected[0].values<float>();
-    std::printf("digits.onnx, %zu pictures it was not trained on; one of them:\n\n", digits->labels.size());
+    std::printf("digits.onnx, %zu pictures it was not trained on; one of them:\n\n",
+                digits->labels.size());
     show(*digits, std::random_device()() % digits->labels.size(), probabilities);
     xcrt::Engine engine;
     xcrt::Session other(xcrt::Model(engine, folder + "digits.xcg"));
@@ -329,21 +254,26 @@ int demo(const std::string& given, double seconds) {
   const std::vector<int64_t> sizes = demo.sizes();
   const std::string range = std::to_string(sizes.front()) + " to " + std::to_string(sizes.back());
   demo.stream("sizes " + range, seconds / 2, [&] { return sizes[random() % sizes.size()]; });
-  demo.stream("size " + std::to_string(demo.largest_size()), seconds / 2, [&] { return demo.largest_size(); });
+  demo.stream("size " + std::to_string(demo.largest_size()), seconds / 2,
+              [&] { return demo.largest_size(); });
   return demo.report(seconds / 8);
 }
 
 }  // namespace
+}  // namespace demo
 
 int main(int argc, char** argv) try {
   std::string model;
-  double seconds = 14;
+  double seconds = 12;
   for (int i = 1; i < argc; ++i) {
-    if (std::string_view(argv[i]) == "--seconds" && i + 1 < argc) seconds = std::stod(argv[++i]);
-    else if (argv[i][0] != '-' && model.empty()) model = argv[i];
-    else return std::fprintf(stderr, "usage: xc_demo_digits [--seconds S] [MODEL]\n"), 2;
+    if (std::string_view(argv[i]) == "--seconds" && i + 1 < argc)
+      seconds = std::stod(argv[++i]);
+    else if (argv[i][0] != '-' && model.empty())
+      model = argv[i];
+    else
+      return std::fprintf(stderr, "usage: xc_demo_digits [--seconds S] [MODEL]\n"), 2;
   }
-  return demo(model, seconds);
+  return demo::show_all(model, seconds);
 } catch (const std::exception& error) {
   std::fprintf(stderr, "xc_demo_digits: %s\n", error.what());
   return 1;
