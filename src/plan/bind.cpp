@@ -4,12 +4,50 @@
 #include <atomic>
 
 #include "base/checked.h"
+#include "ops/op.h"
 #include "plan/memory_plan.h"
 
 namespace xc {
 namespace {
 
 std::atomic<uint64_t> next_serial{1};  // only an identity, never an order
+
+/// Symbolic inference assumes that sizes fit where it cannot know (two symbols that must be equal, a
+/// cut size). With the sizes at hand the operator's own inference decides: it refuses what does not
+/// fit, and must give the dims that were planned.
+void check_sizes(const Bound& bound, const Step& step, std::span<const BoundOperand> outputs) {
+  const Node& node = *step.spec.node;
+  std::vector<Type> types(node.inputs.size());
+  InferContext context;
+  context.node = &node;
+  context.inputs.resize(node.inputs.size());
+  bool symbolic = false;
+  for (size_t k = 0; k < node.inputs.size(); ++k) {
+    const Operand& operand = step.spec.inputs[k];
+    if (!operand.present()) continue;
+    const std::span<const int64_t> dims = bound.dims(step.inputs[k]);
+    types[k] = Type::tensor(operand.dtype, SymDims(dims.begin(), dims.end()));
+    context.inputs[k].type = &types[k];
+    if (operand.constant) context.inputs[k].value = &operand.constant;
+    const uint32_t buffer = bound.plan->values[step.inputs[k]].buffer;
+    for (const auto& [index, tensor] : bound.size_tensors)
+      if (index == buffer && tensor.dims() == Dims(dims.begin(), dims.end()))
+        context.inputs[k].value = &tensor;
+    for (const Dim& d : operand.dims) symbolic = symbolic || !d.is_constant();
+  }
+  if (!symbolic) return;
+  context.outputs.resize(node.outputs.size());
+  context.output_elements.resize(node.outputs.size());
+  context.fresh = [](const std::string& hint) { return Dim::symbol(hint); };
+  node.op->infer(context);
+  for (size_t k = 0; k < std::min(outputs.size(), context.outputs.size()); ++k) {
+    if (step.outputs[k] == kNoValue || !context.outputs[k].dims) continue;
+    const auto dims = to_concrete(*context.outputs[k].dims);
+    if (dims && !std::equal(dims->begin(), dims->end(), outputs[k].dims.begin(), outputs[k].dims.end()))
+      fail(Status::kInvalidArgument, "with these input sizes the result has dims {}, the model was planned for {}",
+           to_text(*dims), to_text(Dims(outputs[k].dims.begin(), outputs[k].dims.end())));
+  }
+}
 
 }  // namespace
 
@@ -88,8 +126,12 @@ std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& pla
       for (uint32_t v : step.outputs)
         outputs.push_back(v == kNoValue ? BoundOperand{} : bound->operands[v]);
       const BindContext context{inputs, outputs, options.background};
-      bound_step.kernel = located("node '" + step.name + "' (" + std::string(step.spec.op->name) + ")",
-                                  [&] { return step.kernel->bind(context); });
+      bound_step.kernel =
+          located("node '" + step.name + "' (" + std::string(step.spec.op->name) + ")", [&] {
+            // A region stands for steps that the base plan, bound before, has checked.
+            if (step.region == Hash128{} && !step.nodes.empty()) check_sizes(*bound, step, outputs);
+            return step.kernel->bind(context);
+          });
       bound->scratch_bytes = std::max(bound->scratch_bytes, bound_step.kernel->scratch_bytes);
       bound->held_bytes += bound_step.kernel->held_bytes;
     }

@@ -114,3 +114,16 @@ TEST_CASE("runtime/control: an index out of range is an error of that run only")
   }
   CHECK(run(*session, {x, Tensor::of<int64_t>({2})})[0].to_doubles() == std::vector<double>{3});
 }
+
+TEST_CASE("runtime/control: sizes that turn out not to fit are refused before anything runs") {
+  auto session = session_of(R"(graph g(%x: f32[n, 4], %w: f32[m, 4]) -> (%y) {
+  const %start: i64[1] = [0]
+  const %end: i64[1] = [3]
+  const %axis: i64[1] = [0]
+  %cut = Slice(%w, %start, %end, %axis)
+  %y = Add(%x, %cut)
+})");
+  CHECK(run(*session, {Tensor(DType::kF32, {3, 4}), Tensor(DType::kF32, {9, 4})})[0].dims() == Dims{3, 4});
+  CHECK_THROWS_AS(run(*session, {Tensor(DType::kF32, {8, 4}), Tensor(DType::kF32, {9, 4})}), Error);
+  CHECK(run(*session, {Tensor(DType::kF32, {2, 4}), Tensor(DType::kF32, {2, 4})})[0].dims() == Dims{2, 4});
+}
