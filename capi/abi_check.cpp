@@ -1,5 +1,5 @@
-// The layout of every public struct, asserted: a change here breaks programs that are already built.
-// New fields of growing structs are appended and get a line; a line never changes.
+// The layout of every public struct, asserted: a change here breaks programs that are already
+// built. New fields of growing structs are appended and get a line; a line never changes.
 
 #include <xc/xc.h>
 
@@ -9,8 +9,8 @@
 
 #define XC_OFFSET(type, field, offset) \
   static_assert(offsetof(type, field) == (offset), #type "." #field " moved")
-#define XC_SIZE(type, size)                                                   \
-  static_assert(sizeof(type) == (size), #type " changed its size");           \
+#define XC_SIZE(type, size)                                         \
+  static_assert(sizeof(type) == (size), #type " changed its size"); \
   static_assert(std::is_trivial_v<type> && std::is_standard_layout_v<type>)
 
 // Frozen.

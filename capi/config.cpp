@@ -13,8 +13,8 @@ namespace {
 
 struct Field {
   std::string_view name;
-  int64_t xc_config::*number;
-  const char* xc_config::*text;
+  int64_t xc_config::* number;
+  const char* xc_config::* text;
 };
 
 // Every row of the table has its field; a test walks the table through the C interface.
@@ -113,9 +113,8 @@ void xc_config_init(xc_config* config) {
 xc_status xc_config_set(xc_config* config, const char* name, const char* value,
                         xc_error** out_error) {
   return guard(out_error, [&] {
-    edit(config, [&](xc_config& full) {
-      set(full, row_named(need(name, "name")), need(value, "value"));
-    });
+    edit(config,
+         [&](xc_config& full) { set(full, row_named(need(name, "name")), need(value, "value")); });
   });
 }
 
@@ -141,13 +140,16 @@ xc_status xc_config_get(const xc_config* config, const char* name, xc_blob** out
       text = full.*row.text;
     } else {
       const int64_t value = effective(full, row.field);
-      text = row.choices.empty() ? fmt::format("{}", value) : std::string(choice(row.choices, value));
+      text =
+          row.choices.empty() ? fmt::format("{}", value) : std::string(choice(row.choices, value));
     }
     *out_value = make_blob(std::move(text));
   });
 }
 
-uint32_t xc_config_option_count(void) { return static_cast<uint32_t>(config_table().size()); }
+uint32_t xc_config_option_count(void) {
+  return static_cast<uint32_t>(config_table().size());
+}
 
 xc_status xc_config_option(uint32_t index, xc_config_option_info* out_info) {
   return guard(nullptr, [&] {

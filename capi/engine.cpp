@@ -90,7 +90,8 @@ xc_status xc_engine_create(const xc_engine_options* options, xc_engine** out_eng
     const Config config = to_config(given.config);
     if (!given.allocator.allocate != !given.allocator.release)
       fail(Status::kInvalidArgument, "an allocator needs both allocate and release");
-    if (given.tasks.run && (given.tasks.workers < 1 || given.tasks.workers > ThreadPool::kMaxWorkers))
+    if (given.tasks.run &&
+        (given.tasks.workers < 1 || given.tasks.workers > ThreadPool::kMaxWorkers))
       fail(Status::kInvalidArgument, "a task runner has 1 to {} workers, not {}",
            ThreadPool::kMaxWorkers, given.tasks.workers);
 
@@ -126,5 +127,9 @@ xc_status xc_engine_create(const xc_engine_options* options, xc_engine** out_eng
   });
 }
 
-xc_engine* xc_engine_retain(xc_engine* engine) { return retain(engine); }
-void xc_engine_release(xc_engine* engine) { release(engine); }
+xc_engine* xc_engine_retain(xc_engine* engine) {
+  return retain(engine);
+}
+void xc_engine_release(xc_engine* engine) {
+  release(engine);
+}

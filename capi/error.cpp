@@ -66,7 +66,8 @@ void fail_null(const char* what) {
   fail(Status::kInvalidArgument, "argument '{}' is null", what);
 }
 void fail_foreign(const char* what) {
-  fail(Status::kInvalidArgument, "the handle is no live xc_{} (destroyed, or of another kind)", what);
+  fail(Status::kInvalidArgument, "the handle is no live xc_{} (destroyed, or of another kind)",
+       what);
 }
 void fail_struct_size(const char* what, uint32_t size) {
   fail(Status::kInvalidArgument,
@@ -82,7 +83,9 @@ void fail_newer_struct(const char* what) {
 
 namespace {
 
-bool alive(const xc_error* error) { return error && error->magic == xc_error::kMagic; }
+bool alive(const xc_error* error) {
+  return error && error->magic == xc_error::kMagic;
+}
 
 }  // namespace
 
@@ -93,25 +96,42 @@ const char* xc_status_name(xc_status status) {
 
 const char* xc_status_advice(xc_status status) {
   switch (status) {
-    case XC_OK: return "nothing to do";
-    case XC_INVALID_ARGUMENT: return "fix the call; the message names the argument";
-    case XC_NOT_FOUND: return "check the spelling of the name or path";
-    case XC_FORMAT: return "the file is damaged or of another kind: get it again or convert it";
-    case XC_INVALID_MODEL: return "the model breaks an operator's rules: export it again";
-    case XC_UNSUPPORTED: return "not implemented here: export the model another way, or report it";
-    case XC_LIMIT: return "raise the limit if the model is trusted";
-    case XC_OUT_OF_MEMORY: return "free memory or raise the memory budget, then retry";
-    case XC_IO: return "check the file's permissions and the disk";
-    case XC_CANCELLED: return "cancelled by the host; run again when wanted";
-    case XC_DEADLINE: return "give the run more time, or a smaller input";
-    case XC_BUSY: return "wait for the other call to end, then retry";
-    case XC_RANGE: return "an input value is out of range: fix the input data";
-    case XC_INTERNAL: return "a defect of xc: please report it with this message";
-    default: return "unknown status: the library is newer than the program";
+    case XC_OK:
+      return "nothing to do";
+    case XC_INVALID_ARGUMENT:
+      return "fix the call; the message names the argument";
+    case XC_NOT_FOUND:
+      return "check the spelling of the name or path";
+    case XC_FORMAT:
+      return "the file is damaged or of another kind: get it again or convert it";
+    case XC_INVALID_MODEL:
+      return "the model breaks an operator's rules: export it again";
+    case XC_UNSUPPORTED:
+      return "not implemented here: export the model another way, or report it";
+    case XC_LIMIT:
+      return "raise the limit if the model is trusted";
+    case XC_OUT_OF_MEMORY:
+      return "free memory or raise the memory budget, then retry";
+    case XC_IO:
+      return "check the file's permissions and the disk";
+    case XC_CANCELLED:
+      return "cancelled by the host; run again when wanted";
+    case XC_DEADLINE:
+      return "give the run more time, or a smaller input";
+    case XC_BUSY:
+      return "wait for the other call to end, then retry";
+    case XC_RANGE:
+      return "an input value is out of range: fix the input data";
+    case XC_INTERNAL:
+      return "a defect of xc: please report it with this message";
+    default:
+      return "unknown status: the library is newer than the program";
   }
 }
 
-xc_status xc_error_status(const xc_error* error) { return alive(error) ? error->status : XC_OK; }
+xc_status xc_error_status(const xc_error* error) {
+  return alive(error) ? error->status : XC_OK;
+}
 
 const char* xc_error_message(const xc_error* error) {
   if (!alive(error)) return "";

@@ -65,4 +65,6 @@ xc_status xc_graph_text(const xc_graph* graph, int64_t max_elements, xc_blob** o
   });
 }
 
-void xc_graph_destroy(xc_graph* graph) { destroy(graph); }
+void xc_graph_destroy(xc_graph* graph) {
+  destroy(graph);
+}

@@ -8,8 +8,7 @@ namespace {
 
 Node& node_of(xc_graph* graph, xc_node node) {
   Graph& g = live(graph).graph;
-  if (node >= g.node_count())
-    fail(Status::kInvalidArgument, "the graph has no node {}", node);
+  if (node >= g.node_count()) fail(Status::kInvalidArgument, "the graph has no node {}", node);
   return g.node(node);
 }
 
@@ -106,8 +105,7 @@ xc_status xc_graph_add_node(xc_graph* graph, const char* op, const char* domain,
     std::vector<ValueId> from = copy_of(inputs, input_count);
     for (ValueId value : from)
       if (value != XC_VALUE_NONE) check_value(g, value);
-    const NodeId id =
-        g.add_node(definition, std::move(from), output_count, {}, name ? name : "");
+    const NodeId id = g.add_node(definition, std::move(from), output_count, {}, name ? name : "");
     for (uint32_t i = 0; i < output_count; ++i) out_values[i] = g.node(id).outputs[i];
     if (out_node) *out_node = id;
   });
@@ -155,8 +153,8 @@ xc_status xc_graph_add_body(xc_graph* graph, xc_node node, const xc_graph* body,
     const Graph& from = live(body).graph;
     if (capture_count > target.inputs.size() || capture_count > from.inputs.size())
       fail(Status::kInvalidArgument,
-           "{} captures: the node has {} inputs and the body {}, captures among them", capture_count,
-           target.inputs.size(), from.inputs.size());
+           "{} captures: the node has {} inputs and the body {}, captures among them",
+           capture_count, target.inputs.size(), from.inputs.size());
     if (!target.subgraphs.empty() && target.capture_count != capture_count)
       fail(Status::kInvalidArgument, "every body of a node has the same captures: {}, not {}",
            target.capture_count, capture_count);

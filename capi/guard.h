@@ -1,6 +1,6 @@
 #pragma once
-// The boundary: every exported function runs its body in guard(), checks its handles with live() and
-// its structs with read_struct() / write_struct(). Nothing leaves as an exception.
+// The boundary: every exported function runs its body in guard(), checks its handles with live()
+// and its structs with read_struct() / write_struct(). Nothing leaves as an exception.
 
 #include <xc/error.h>
 
@@ -34,22 +34,26 @@ inline xc_status guard(xc_error** out_error, Body&& body) noexcept {
 /// A pointer argument that must not be null.
 template <class T>
 inline T* need(T* pointer, const char* what) {
-  if (!pointer) [[unlikely]] fail_null(what);
+  if (!pointer) [[unlikely]]
+    fail_null(what);
   return pointer;
 }
 
 /// An array argument: may be null only when it is empty.
 template <class T>
 inline T* need_array(T* pointer, uint64_t count, const char* what) {
-  if (!pointer && count != 0) [[unlikely]] fail_null(what);
+  if (!pointer && count != 0) [[unlikely]]
+    fail_null(what);
   return pointer;
 }
 
 /// A handle that must be alive and of the right kind (see handles.h).
 template <class Handle>
 inline Handle& live(Handle* handle) {
-  if (!handle) [[unlikely]] fail_null(Handle::kKind);
-  if (handle->magic != Handle::kMagic) [[unlikely]] fail_foreign(Handle::kKind);
+  if (!handle) [[unlikely]]
+    fail_null(Handle::kKind);
+  if (handle->magic != Handle::kMagic) [[unlikely]]
+    fail_foreign(Handle::kKind);
   return *handle;
 }
 

@@ -66,7 +66,9 @@ struct Port {
 /// Highest rank of a tensor that comes in; Limits::rank of the front ends is the same.
 inline constexpr uint32_t kMaxRank = 16;
 
-inline xc_string_view to_view(std::string_view text) { return {text.data(), text.size()}; }
+inline xc_string_view to_view(std::string_view text) {
+  return {text.data(), text.size()};
+}
 /// A new blob for the caller.
 xc_blob* make_blob(std::string text);
 /// The internal settings of a caller's xc_config (null = defaults).

@@ -21,7 +21,7 @@ Port::Port(const PortInfo& info) : name(info.name), type(info.type.text()) {
 }
 
 xc_port Port::view() const {
-  return {0,    kind, to_view(name), to_view(type), dtype, rank, dims.data(), text_views.data()};
+  return {0, kind, to_view(name), to_view(type), dtype, rank, dims.data(), text_views.data()};
 }
 
 namespace {
@@ -59,7 +59,9 @@ uint32_t find(const std::vector<Port>& ports, std::string_view name, const char*
        fmt::join(names, ", "));
 }
 
-bool alive(const xc_model* model) { return model && model->magic == xc_model::kMagic; }
+bool alive(const xc_model* model) {
+  return model && model->magic == xc_model::kMagic;
+}
 
 }  // namespace
 }  // namespace xc::capi
@@ -93,8 +95,12 @@ xc_status xc_model_create(xc_engine* engine, const xc_graph* graph, xc_model** o
   });
 }
 
-xc_model* xc_model_retain(xc_model* model) { return retain(model); }
-void xc_model_release(xc_model* model) { release(model); }
+xc_model* xc_model_retain(xc_model* model) {
+  return retain(model);
+}
+void xc_model_release(xc_model* model) {
+  release(model);
+}
 
 uint32_t xc_model_input_count(const xc_model* model) {
   return alive(model) ? static_cast<uint32_t>(model->inputs.size()) : 0;

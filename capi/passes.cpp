@@ -27,8 +27,10 @@ xc_status xc_graph_run_passes(xc_graph* graph, const char* passes, xc_error** ou
     while (true) {
       const size_t comma = rest.find(',');
       const std::string_view name = trimmed(rest.substr(0, comma));
-      if (name == "all") optimise(copy);
-      else if (!name.empty()) run_pass(copy, find_pass(name), {});
+      if (name == "all")
+        optimise(copy);
+      else if (!name.empty())
+        run_pass(copy, find_pass(name), {});
       if (comma == std::string_view::npos) break;
       rest.remove_prefix(comma + 1);
     }

@@ -62,7 +62,9 @@ const T& at(const std::vector<T>& items, uint32_t index, const char* what) {
   return items[index];
 }
 
-bool alive(const xc_profile* profile) { return profile && profile->magic == xc_profile::kMagic; }
+bool alive(const xc_profile* profile) {
+  return profile && profile->magic == xc_profile::kMagic;
+}
 
 }  // namespace
 }  // namespace xc::capi
@@ -96,4 +98,6 @@ xc_status xc_profile_event(const xc_profile* profile, uint32_t index, xc_event* 
   });
 }
 
-void xc_profile_destroy(xc_profile* profile) { destroy(profile); }
+void xc_profile_destroy(xc_profile* profile) {
+  destroy(profile);
+}

@@ -90,8 +90,7 @@ TensorView to_view(const xc_tensor_view& view, uint32_t index, int64_t*& room) {
   if (view.dtype == XC_DTYPE_UNDEFINED) return {};
   if (view.dtype < 0 || view.dtype >= kDTypeCount)
     fail(Status::kInvalidArgument, "input {}: {} is no element type", index, view.dtype);
-  if (view.rank != 0 && !view.dims)
-    fail(Status::kInvalidArgument, "input {}: dims is null", index);
+  if (view.rank != 0 && !view.dims) fail(Status::kInvalidArgument, "input {}: dims is null", index);
   bool empty = false;
   for (uint32_t axis = 0; axis < view.rank; ++axis) {
     if (view.dims[axis] < 0)
@@ -142,15 +141,17 @@ xc_status xc_session_create(xc_model* model, const xc_session_options* options,
   });
 }
 
-void xc_session_destroy(xc_session* session) { destroy(session); }
+void xc_session_destroy(xc_session* session) {
+  destroy(session);
+}
 
 xc_model* xc_session_model(const xc_session* session) {
   return session && session->magic == xc_session::kMagic ? session->model : nullptr;
 }
 
 xc_status xc_session_run(xc_session* session, const xc_run_options* options,
-                         const xc_tensor* const* inputs, uint32_t input_count,
-                         xc_tensor** outputs, uint32_t output_count, xc_error** out_error) {
+                         const xc_tensor* const* inputs, uint32_t input_count, xc_tensor** outputs,
+                         uint32_t output_count, xc_error** out_error) {
   return guard(out_error, [&] {
     live(session);
     Views views(input_count);
@@ -179,8 +180,8 @@ xc_status xc_session_run_views(xc_session* session, const xc_run_options* option
 }
 
 xc_status xc_session_prepare(xc_session* session, const xc_tensor* const* inputs,
-                             uint32_t input_count, xc_tensor* const* outputs,
-                             uint32_t output_count, xc_call** out_call, xc_error** out_error) {
+                             uint32_t input_count, xc_tensor* const* outputs, uint32_t output_count,
+                             xc_call** out_call, xc_error** out_error) {
   return guard(out_error, [&] {
     need(out_call, "out_call");
     live(session);
@@ -202,8 +203,8 @@ xc_status xc_session_prepare(xc_session* session, const xc_tensor* const* inputs
     for (uint32_t i = 0; i < input_count; ++i) hold(const_cast<xc_tensor*>(inputs[i]));
     for (uint32_t i = 0; outputs && i < output_count; ++i) hold(outputs[i]);
     handle->call = session->session->prepare(
-        {views.data(), input_count},
-        outputs ? std::span<xc_tensor* const>(outputs, output_count) : std::span<xc_tensor* const>{});
+        {views.data(), input_count}, outputs ? std::span<xc_tensor* const>(outputs, output_count)
+                                             : std::span<xc_tensor* const>{});
     *out_call = handle.release();
   });
 }
@@ -221,7 +222,9 @@ xc_tensor* xc_call_output(const xc_call* call, uint32_t index) {
   return index < xc_call_output_count(call) ? call->call->output(index) : nullptr;
 }
 
-void xc_call_destroy(xc_call* call) { destroy(call); }
+void xc_call_destroy(xc_call* call) {
+  destroy(call);
+}
 
 xc_status xc_cancel_create(xc_cancel** out_cancel) {
   return guard(nullptr, [&] { *need(out_cancel, "out_cancel") = new xc_cancel; });
@@ -232,7 +235,9 @@ void xc_cancel_set(xc_cancel* cancel) {
 void xc_cancel_reset(xc_cancel* cancel) {
   if (cancel && cancel->magic == xc_cancel::kMagic) cancel->flag.store(false);
 }
-void xc_cancel_destroy(xc_cancel* cancel) { destroy(cancel); }
+void xc_cancel_destroy(xc_cancel* cancel) {
+  destroy(cancel);
+}
 
 xc_status xc_session_freeze(xc_session* session, xc_error** out_error) {
   return guard(out_error, [&] { live(session).session->freeze(); });
@@ -258,7 +263,8 @@ xc_status xc_session_explain(xc_session* session, int32_t format, const xc_shape
       fail(Status::kInvalidArgument, "{} is no explain format", format);
     const size_t inputs = session->model->inputs.size();
     if (shape_count != 0 && shape_count != inputs)
-      fail(Status::kInvalidArgument, "{} shapes given, the model has {} inputs", shape_count, inputs);
+      fail(Status::kInvalidArgument, "{} shapes given, the model has {} inputs", shape_count,
+           inputs);
     std::vector<Dims> signature;
     for (uint32_t i = 0; i < shape_count; ++i) {
       need_array(shapes[i].dims, shapes[i].rank, "shapes[].dims");

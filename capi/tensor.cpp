@@ -26,8 +26,7 @@ DType checked_dtype(xc_dtype dtype) {
 
 Dims checked_dims(const int64_t* dims, uint32_t rank) {
   need_array(dims, rank, "dims");
-  if (rank > kMaxRank)
-    fail(Status::kLimit, "rank {} is over the limit of {}", rank, kMaxRank);
+  if (rank > kMaxRank) fail(Status::kLimit, "rank {} is over the limit of {}", rank, kMaxRank);
   for (uint32_t i = 0; i < rank; ++i)
     if (dims[i] < 0) fail(Status::kInvalidArgument, "dim {} is negative: {}", i, dims[i]);
   return Dims(dims, dims + rank);
@@ -85,14 +84,15 @@ xc_status xc_tensor_wrap(const xc_tensor_view* view, xc_destroy_fn release, void
     if (dtype == DType::kString)
       fail(Status::kInvalidArgument, "strings cannot be wrapped: use xc_tensor_set_strings");
     Dims dims = checked_dims(view->dims, view->rank);
-    Dims strides = view->strides ? Dims(view->strides, view->strides + view->rank)
-                                 : contiguous_strides(dims);
+    Dims strides =
+        view->strides ? Dims(view->strides, view->strides + view->rank) : contiguous_strides(dims);
     if (element_count(dims) != 0) need(view->data, "view.data");
     const int64_t element = element_size(dtype);
     const bool complex = info(dtype).kind == DTypeKind::kComplex;  // aligned like its parts
     const int64_t alignment = complex ? element / 2 : element;
     if (reinterpret_cast<uintptr_t>(view->data) % static_cast<uintptr_t>(alignment) != 0)
-      fail(Status::kInvalidArgument, "data of {} is not aligned to {} bytes", name(dtype), alignment);
+      fail(Status::kInvalidArgument, "data of {} is not aligned to {} bytes", name(dtype),
+           alignment);
     const Extent reach = extent(dims, strides, element);
     auto* base = static_cast<char*>(view->data) + reach.below;
     auto handle = std::make_unique<xc_tensor>();

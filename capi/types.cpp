@@ -7,9 +7,12 @@
 #define XC_STRING(x) XC_STRING_(x)
 
 const char* xc_runtime_version(void) {
-  return XC_STRING(XC_VERSION_MAJOR) "." XC_STRING(XC_VERSION_MINOR) "." XC_STRING(XC_VERSION_PATCH);
+  return XC_STRING(XC_VERSION_MAJOR) "." XC_STRING(XC_VERSION_MINOR) "." XC_STRING(
+      XC_VERSION_PATCH);
 }
-int32_t xc_runtime_version_number(void) { return XC_VERSION_NUMBER; }
+int32_t xc_runtime_version_number(void) {
+  return XC_VERSION_NUMBER;
+}
 
 const char* xc_dtype_name(xc_dtype dtype) {
   if (dtype <= 0 || dtype >= xc::kDTypeCount) return "?";
@@ -27,7 +30,9 @@ const char* xc_blob_data(const xc_blob* blob) {
 uint64_t xc_blob_size(const xc_blob* blob) {
   return blob && blob->magic == xc_blob::kMagic ? blob->bytes.size() : 0;
 }
-void xc_blob_destroy(xc_blob* blob) { xc::capi::destroy(blob); }
+void xc_blob_destroy(xc_blob* blob) {
+  xc::capi::destroy(blob);
+}
 
 namespace xc::capi {
 

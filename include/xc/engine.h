@@ -1,8 +1,8 @@
 /* The engine: settings, threads, host callbacks and the compiler that sessions share.
  *
- * Threads: every function may be called from any thread at any time on one engine. Callbacks may come
- * from any thread, several at once, and never with a lock of the library held; they must not throw.
- * Ownership: shared. Models and sessions keep their engine alive.
+ * Threads: every function may be called from any thread at any time on one engine. Callbacks may
+ * come from any thread, several at once, and never with a lock of the library held; they must not
+ * throw. Ownership: shared. Models and sessions keep their engine alive.
  */
 #ifndef XC_ENGINE_H
 #define XC_ENGINE_H
@@ -30,8 +30,8 @@ enum {
   XC_NUMERICS_STRICT = 2    /* a swap of kernels changes no bit */
 };
 
-/* The knobs. Zero always means the default, so a zeroed struct with its size set is valid. Each field
- * has a name (its own), an environment variable and a doc line: see xc_config_option(). */
+/* The knobs. Zero always means the default, so a zeroed struct with its size set is valid. Each
+ * field has a name (its own), an environment variable and a doc line: see xc_config_option(). */
 typedef struct xc_config {
   uint32_t struct_size; /* = sizeof(xc_config) */
   uint32_t reserved;    /* 0 */
@@ -50,31 +50,30 @@ typedef struct xc_config {
   int64_t rules;               /* 1 = pattern rules off */
   int64_t fusion;              /* 1 = fused regions off */
   int64_t trace_compiles;      /* 1 = keep code of compiled regions for explain */
-  const char *cache_dir;       /* persistent cache; NULL or "" = off. Borrowed until the engine or
+  const char* cache_dir;       /* persistent cache; NULL or "" = off. Borrowed until the engine or
                                   session is created */
 } xc_config;
-#define XC_CONFIG_INIT \
-  { sizeof(xc_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL }
+#define XC_CONFIG_INIT {sizeof(xc_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL}
 
 /* XC_CONFIG_INIT for languages without macros. Any thread. @since 0.1 @stability stable */
-XC_API void xc_config_init(xc_config *config);
+XC_API void xc_config_init(xc_config* config);
 
 /* Sets one knob by name from text: ("threads", "4"), ("jit", "sync"). Text values (cache_dir) are
  * kept by pointer: `value` must then outlive the use of `config`.
  * Fails with XC_NOT_FOUND (no such knob) and XC_INVALID_ARGUMENT (the message lists legal values).
  * @since 0.1 @stability stable */
-XC_API XC_NODISCARD xc_status xc_config_set(xc_config *config, const char *name, const char *value,
-                                            xc_error **out_error);
+XC_API XC_NODISCARD xc_status xc_config_set(xc_config* config, const char* name, const char* value,
+                                            xc_error** out_error);
 
-/* Sets every knob whose XC_* environment variable exists. The library never reads these variables by
- * itself. Text values point into the environment. Not while another thread changes the environment.
- * Fails with XC_INVALID_ARGUMENT naming the variable. @since 0.1 @stability stable */
-XC_API XC_NODISCARD xc_status xc_config_read_environment(xc_config *config, xc_error **out_error);
+/* Sets every knob whose XC_* environment variable exists. The library never reads these variables
+ * by itself. Text values point into the environment. Not while another thread changes the
+ * environment. Fails with XC_INVALID_ARGUMENT naming the variable. @since 0.1 @stability stable */
+XC_API XC_NODISCARD xc_status xc_config_read_environment(xc_config* config, xc_error** out_error);
 
-/* The value of a knob in effect as text, defaults filled in: "auto", "67108864". The caller destroys
- * the blob. Fails with XC_NOT_FOUND. @since 0.1 @stability stable */
-XC_API XC_NODISCARD xc_status xc_config_get(const xc_config *config, const char *name,
-                                            xc_blob **out_value, xc_error **out_error);
+/* The value of a knob in effect as text, defaults filled in: "auto", "67108864". The caller
+ * destroys the blob. Fails with XC_NOT_FOUND. @since 0.1 @stability stable */
+XC_API XC_NODISCARD xc_status xc_config_get(const xc_config* config, const char* name,
+                                            xc_blob** out_value, xc_error** out_error);
 
 /* One row of the table of knobs. Static storage. */
 typedef struct xc_config_option_info {
@@ -93,7 +92,7 @@ XC_API uint32_t xc_config_option_count(void);
 
 /* Describes knob `index`. Any thread. Fails with XC_INVALID_ARGUMENT (index, struct_size).
  * @since 0.1 @stability stable */
-XC_API XC_NODISCARD xc_status xc_config_option(uint32_t index, xc_config_option_info *out_info);
+XC_API XC_NODISCARD xc_status xc_config_option(uint32_t index, xc_config_option_info* out_info);
 
 /* ---- host callbacks; every one is optional (all zero) ---- */
 
@@ -101,37 +100,37 @@ enum { XC_LOG_ERROR = 1, XC_LOG_WARNING = 2, XC_LOG_INFO = 3, XC_LOG_DEBUG = 4 }
 
 /* Receives log lines. `message` is valid during the call. Without it nothing is logged anywhere. */
 typedef struct xc_logger {
-  void (*log)(void *user_data, int32_t level, xc_string_view message);
-  void *user_data;
+  void (*log)(void* user_data, int32_t level, xc_string_view message);
+  void* user_data;
   xc_destroy_fn destroy; /* may be NULL */
 } xc_logger;
 
 struct xc_event; /* profile.h */
 /* Receives everything the adaptive engine decides. `event` is valid during the call. */
 typedef struct xc_event_listener {
-  void (*receive)(void *user_data, const struct xc_event *event);
-  void *user_data;
+  void (*receive)(void* user_data, const struct xc_event* event);
+  void* user_data;
   xc_destroy_fn destroy; /* may be NULL */
 } xc_event_listener;
 
 /* Memory of arenas and outputs. `allocate` returns NULL when it refuses; the run then fails with
  * XC_OUT_OF_MEMORY. Alignment is a power of two, at most 4096. */
 typedef struct xc_allocator {
-  void *(*allocate)(void *user_data, size_t bytes, size_t alignment);
-  void (*release)(void *user_data, void *memory, size_t bytes);
-  void *user_data;
+  void* (*allocate)(void* user_data, size_t bytes, size_t alignment);
+  void (*release)(void* user_data, void* memory, size_t bytes);
+  void* user_data;
   xc_destroy_fn destroy; /* may be NULL; comes after the last release */
 } xc_allocator;
 
 /* One task of a parallel step. */
-typedef void (*xc_task_fn)(void *body, int64_t task, int32_t worker);
+typedef void (*xc_task_fn)(void* body, int64_t task, int32_t worker);
 
 /* Runs tasks on the host's threads instead of the engine's pool. `run` calls
  * task(body, i, worker) for every i in [0, tasks), in any order and concurrently, and returns when
  * all are done. A worker number in [0, workers) is used by one thread at a time within one run. */
 typedef struct xc_task_runner {
-  void (*run)(void *user_data, int64_t tasks, xc_task_fn task, void *body);
-  void *user_data;
+  void (*run)(void* user_data, int64_t tasks, xc_task_fn task, void* body);
+  void* user_data;
   xc_destroy_fn destroy; /* may be NULL */
   int32_t workers;       /* >= 1 */
   int32_t reserved;      /* 0 */
@@ -140,37 +139,40 @@ typedef struct xc_task_runner {
 typedef struct xc_engine_options {
   uint32_t struct_size;    /* = sizeof(xc_engine_options) */
   uint32_t reserved;       /* 0 */
-  const xc_config *config; /* NULL = all defaults; copied */
+  const xc_config* config; /* NULL = all defaults; copied */
   xc_logger logger;
   xc_event_listener events;
   xc_allocator allocator;
   xc_task_runner tasks;
 } xc_engine_options;
-#define XC_ENGINE_OPTIONS_INIT                                                     \
-  {                                                                                \
-    sizeof(xc_engine_options), 0, NULL, {NULL, NULL, NULL}, {NULL, NULL, NULL},    \
-        {NULL, NULL, NULL, NULL}, { NULL, NULL, NULL, 0, 0 }                       \
-  }
+#define XC_ENGINE_OPTIONS_INIT \
+  {sizeof(xc_engine_options),  \
+   0,                          \
+   NULL,                       \
+   {NULL, NULL, NULL},         \
+   {NULL, NULL, NULL},         \
+   {NULL, NULL, NULL, NULL},   \
+   {NULL, NULL, NULL, 0, 0}}
 
 /* XC_ENGINE_OPTIONS_INIT for languages without macros. @since 0.1 @stability stable */
-XC_API void xc_engine_options_init(xc_engine_options *options);
+XC_API void xc_engine_options_init(xc_engine_options* options);
 
 /* ---- the engine ---- */
 
 /* Creates an engine. `options` may be NULL; what it points to is copied. On success the engine owns
- * the callbacks' user data and calls each `destroy` once, when it is gone; on failure it calls none.
- * Fails with XC_INVALID_ARGUMENT (a value out of range, half an allocator), XC_UNSUPPORTED (an
- * options struct from a newer header with fields this library does not know), XC_OUT_OF_MEMORY.
+ * the callbacks' user data and calls each `destroy` once, when it is gone; on failure it calls
+ * none. Fails with XC_INVALID_ARGUMENT (a value out of range, half an allocator), XC_UNSUPPORTED
+ * (an options struct from a newer header with fields this library does not know), XC_OUT_OF_MEMORY.
  * @since 0.1 @stability stable */
-XC_API XC_NODISCARD xc_status xc_engine_create(const xc_engine_options *options,
-                                               xc_engine **out_engine, xc_error **out_error);
+XC_API XC_NODISCARD xc_status xc_engine_create(const xc_engine_options* options,
+                                               xc_engine** out_engine, xc_error** out_error);
 
 /* Adds a reference. NULL is allowed. Returns `engine`. @since 0.1 @stability stable */
-XC_API xc_engine *xc_engine_retain(xc_engine *engine);
+XC_API xc_engine* xc_engine_retain(xc_engine* engine);
 
 /* Drops a reference; the engine goes when no reference, model or session is left. NULL is allowed.
  * @since 0.1 @stability stable */
-XC_API void xc_engine_release(xc_engine *engine);
+XC_API void xc_engine_release(xc_engine* engine);
 
 #ifdef __cplusplus
 }

@@ -1,8 +1,8 @@
 /* Detail of a failure.
  *
- * Functions that can fail for more than one reason take `xc_error **out_error` last. It may be NULL.
- * On failure, and only then, *out_error is set to a new error that the caller destroys; a previous
- * value is not freed. An error is immutable; any thread may read it.
+ * Functions that can fail for more than one reason take `xc_error **out_error` last. It may be
+ * NULL. On failure, and only then, *out_error is set to a new error that the caller destroys; a
+ * previous value is not freed. An error is immutable; any thread may read it.
  */
 #ifndef XC_ERROR_H
 #define XC_ERROR_H
@@ -14,22 +14,22 @@ extern "C" {
 #endif
 
 /* The status that was returned with it; XC_OK for NULL. @since 0.1 @stability stable */
-XC_API xc_status xc_error_status(const xc_error *error);
+XC_API xc_status xc_error_status(const xc_error* error);
 
 /* What went wrong, one sentence without a final newline. Lives as long as the error; "" for NULL.
  * @since 0.1 @stability stable */
-XC_API const char *xc_error_message(const xc_error *error);
+XC_API const char* xc_error_message(const xc_error* error);
 
 /* The place in the model or file: "node layer1/MatMul", "input x", "line 3, column 7", "byte 120";
  * "" when there is none. Lives as long as the error. @since 0.1 @stability stable */
-XC_API const char *xc_error_where(const xc_error *error);
+XC_API const char* xc_error_where(const xc_error* error);
 
 /* All of it in one line: "INVALID_ARGUMENT: input x: ...". Lives as long as the error; "" for NULL.
  * @since 0.1 @stability stable */
-XC_API const char *xc_error_text(const xc_error *error);
+XC_API const char* xc_error_text(const xc_error* error);
 
 /* Frees the error. NULL is allowed. @since 0.1 @stability stable */
-XC_API void xc_error_destroy(xc_error *error);
+XC_API void xc_error_destroy(xc_error* error);
 
 #ifdef __cplusplus
 }

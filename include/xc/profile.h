@@ -26,7 +26,7 @@ typedef struct xc_counters {
   double compile_ms;        /* CPU spent on search, compilation and verification */
   double net_saved_ms;      /* time saved on runs so far, minus compile_ms */
 } xc_counters;
-#define XC_COUNTERS_INIT { sizeof(xc_counters), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0 }
+#define XC_COUNTERS_INIT {sizeof(xc_counters), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0}
 
 /* A fused region: a set of nodes that one generated kernel executes. */
 typedef struct xc_region {
@@ -43,8 +43,8 @@ typedef struct xc_region {
   double compile_ms;
   int64_t code_bytes;
 } xc_region;
-#define XC_REGION_INIT                                                                     \
-  { sizeof(xc_region), 0, {0, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, 0, 0.0, 0.0, 0.0, 0.0, 0 }
+#define XC_REGION_INIT \
+  {sizeof(xc_region), 0, {0, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, 0, 0.0, 0.0, 0.0, 0.0, 0}
 
 /* Values of xc_event.kind. */
 enum {
@@ -64,8 +64,8 @@ enum {
 typedef struct xc_event {
   uint32_t struct_size; /* set by whoever provides the memory */
   int32_t kind;
-  int64_t time_ns;      /* steady clock */
-  uint64_t region[2];   /* identity; 0, 0 when not about a region */
+  int64_t time_ns;    /* steady clock */
+  uint64_t region[2]; /* identity; 0, 0 when not about a region */
   xc_string_view kind_name;
   xc_string_view subject; /* the region's name */
   xc_string_view detail;  /* reason or note */
@@ -76,29 +76,27 @@ typedef struct xc_event {
   int64_t code_bytes;
   uint64_t run; /* runs of the session when it happened */
 } xc_event;
-#define XC_EVENT_INIT                                                                           \
-  {                                                                                             \
-    sizeof(xc_event), 0, 0, {0, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, 0.0, 0.0, 0.0, 0.0, 0, 0   \
-  }
+#define XC_EVENT_INIT \
+  {sizeof(xc_event), 0, 0, {0, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, 0.0, 0.0, 0.0, 0.0, 0, 0}
 
 /* The counters. Fails with XC_INVALID_ARGUMENT (struct_size). @since 0.1 @stability stable */
-XC_API XC_NODISCARD xc_status xc_profile_counters(const xc_profile *profile,
-                                                  xc_counters *out_counters);
+XC_API XC_NODISCARD xc_status xc_profile_counters(const xc_profile* profile,
+                                                  xc_counters* out_counters);
 
 /* Regions known to the session. @since 0.1 @stability stable */
-XC_API uint32_t xc_profile_region_count(const xc_profile *profile);
+XC_API uint32_t xc_profile_region_count(const xc_profile* profile);
 /* Region `index`. Fails with XC_INVALID_ARGUMENT. @since 0.1 @stability stable */
-XC_API XC_NODISCARD xc_status xc_profile_region(const xc_profile *profile, uint32_t index,
-                                                xc_region *out_region);
+XC_API XC_NODISCARD xc_status xc_profile_region(const xc_profile* profile, uint32_t index,
+                                                xc_region* out_region);
 
 /* Events kept, oldest first. @since 0.1 @stability stable */
-XC_API uint32_t xc_profile_event_count(const xc_profile *profile);
+XC_API uint32_t xc_profile_event_count(const xc_profile* profile);
 /* Event `index`. Fails with XC_INVALID_ARGUMENT. @since 0.1 @stability stable */
-XC_API XC_NODISCARD xc_status xc_profile_event(const xc_profile *profile, uint32_t index,
-                                               xc_event *out_event);
+XC_API XC_NODISCARD xc_status xc_profile_event(const xc_profile* profile, uint32_t index,
+                                               xc_event* out_event);
 
 /* Frees the profile. NULL is allowed. @since 0.1 @stability stable */
-XC_API void xc_profile_destroy(xc_profile *profile);
+XC_API void xc_profile_destroy(xc_profile* profile);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,7 @@
 /* Sessions: a model made ready to run, with the plans, profile and compiled code it has earned.
  *
- * Threads: every function but destroy may be called from any thread at any time on one session, also
- * while others run it. Ownership: single; a session keeps its model and engine alive.
+ * Threads: every function but destroy may be called from any thread at any time on one session,
+ * also while others run it. Ownership: single; a session keeps its model and engine alive.
  */
 #ifndef XC_SESSION_H
 #define XC_SESSION_H
@@ -16,22 +16,22 @@ extern "C" {
 typedef struct xc_session_options {
   uint32_t struct_size;    /* = sizeof(xc_session_options) */
   uint32_t reserved;       /* 0 */
-  const xc_config *config; /* fields that are not 0 replace the engine's; NULL = none */
+  const xc_config* config; /* fields that are not 0 replace the engine's; NULL = none */
 } xc_session_options;
-#define XC_SESSION_OPTIONS_INIT { sizeof(xc_session_options), 0, NULL }
+#define XC_SESSION_OPTIONS_INIT {sizeof(xc_session_options), 0, NULL}
 
 /* XC_SESSION_OPTIONS_INIT for languages without macros. @since 0.1 @stability stable */
-XC_API void xc_session_options_init(xc_session_options *options);
+XC_API void xc_session_options_init(xc_session_options* options);
 
 /* Creates a session. `options` may be NULL. The caller destroys it.
  * Fails with XC_INVALID_ARGUMENT, XC_UNSUPPORTED (naming a node nothing can execute),
  * XC_OUT_OF_MEMORY. @since 0.1 @stability stable */
-XC_API XC_NODISCARD xc_status xc_session_create(xc_model *model, const xc_session_options *options,
-                                                xc_session **out_session, xc_error **out_error);
+XC_API XC_NODISCARD xc_status xc_session_create(xc_model* model, const xc_session_options* options,
+                                                xc_session** out_session, xc_error** out_error);
 
 /* Destroys the session. No run may be in progress. Prepared calls and returned tensors stay valid.
  * NULL is allowed. @since 0.1 @stability stable */
-XC_API void xc_session_destroy(xc_session *session);
+XC_API void xc_session_destroy(xc_session* session);
 
 /* ---- running ---- */
 
@@ -42,70 +42,73 @@ typedef struct xc_run_options {
   uint32_t struct_size; /* = sizeof(xc_run_options) */
   uint32_t flags;
   int64_t timeout_ns;      /* from the start of the call; 0 = none. Checked between steps */
-  const xc_cancel *cancel; /* polled between steps; NULL = none */
+  const xc_cancel* cancel; /* polled between steps; NULL = none */
 } xc_run_options;
-#define XC_RUN_OPTIONS_INIT { sizeof(xc_run_options), 0, 0, NULL }
+#define XC_RUN_OPTIONS_INIT {sizeof(xc_run_options), 0, 0, NULL}
 
 /* XC_RUN_OPTIONS_INIT for languages without macros. @since 0.1 @stability stable */
-XC_API void xc_run_options_init(xc_run_options *options);
+XC_API void xc_run_options_init(xc_run_options* options);
 
 /* Runs the model once and blocks until it is done.
- * Inputs are in the model's order and borrowed for the call; NULL stands for an absent optional one.
- * Each slot of outputs that holds NULL receives a new reference, which the caller releases; a slot that
- * holds a tensor is written in place (its type and dims must be the result's).
- * On failure NULL slots stay NULL; given tensors are untouched when the failure was found before
- * execution and unspecified after one during it.
- * Allocates nothing in steady state: repeated shapes, returned tensors released before the next run.
- * Fails with XC_INVALID_ARGUMENT (counts, type, shape; naming the input), XC_RANGE, XC_LIMIT,
- * XC_OUT_OF_MEMORY, XC_CANCELLED, XC_DEADLINE, XC_UNSUPPORTED. @since 0.1 @stability stable */
-XC_API XC_NODISCARD xc_status xc_session_run(xc_session *session, const xc_run_options *options,
-                                             const xc_tensor *const *inputs, uint32_t input_count,
-                                             xc_tensor **outputs, uint32_t output_count,
-                                             xc_error **out_error);
+ * Inputs are in the model's order and borrowed for the call; NULL stands for an absent optional
+ * one. Each slot of outputs that holds NULL receives a new reference, which the caller releases; a
+ * slot that holds a tensor is written in place (its type and dims must be the result's). On failure
+ * NULL slots stay NULL; given tensors are untouched when the failure was found before execution and
+ * unspecified after one during it. Allocates nothing in steady state: repeated shapes, returned
+ * tensors released before the next run. Fails with XC_INVALID_ARGUMENT (counts, type, shape; naming
+ * the input), XC_RANGE, XC_LIMIT, XC_OUT_OF_MEMORY, XC_CANCELLED, XC_DEADLINE, XC_UNSUPPORTED.
+ * @since 0.1 @stability stable */
+XC_API XC_NODISCARD xc_status xc_session_run(xc_session* session, const xc_run_options* options,
+                                             const xc_tensor* const* inputs, uint32_t input_count,
+                                             xc_tensor** outputs, uint32_t output_count,
+                                             xc_error** out_error);
 
 /* xc_session_run() for inputs that are no tensors of the library: an array of views instead of
  * handles, so that nothing needs to be created. An absent input has dtype 0.
  * @since 0.1 @stability stable */
-XC_API XC_NODISCARD xc_status xc_session_run_views(xc_session *session,
-                                                   const xc_run_options *options,
-                                                   const xc_tensor_view *inputs,
-                                                   uint32_t input_count, xc_tensor **outputs,
-                                                   uint32_t output_count, xc_error **out_error);
+XC_API XC_NODISCARD xc_status xc_session_run_views(xc_session* session,
+                                                   const xc_run_options* options,
+                                                   const xc_tensor_view* inputs,
+                                                   uint32_t input_count, xc_tensor** outputs,
+                                                   uint32_t output_count, xc_error** out_error);
 
-/* Binds inputs and outputs for repeated runs of one shape: call.h. Runs once with the elements that are
- * there, so that later runs find everything ready. Inputs are row-major. The call keeps references to
- * the tensors, whose elements may change between runs. `outputs` may be NULL or hold NULLs: the call then
- * has tensors of its own, see xc_call_output(). The caller destroys the call.
- * Fails like xc_session_run(), with XC_UNSUPPORTED for a model whose output sizes only a run can tell.
+/* Binds inputs and outputs for repeated runs of one shape: call.h. Runs once with the elements that
+ * are there, so that later runs find everything ready. Inputs are row-major. The call keeps
+ * references to the tensors, whose elements may change between runs. `outputs` may be NULL or hold
+ * NULLs: the call then has tensors of its own, see xc_call_output(). The caller destroys the call.
+ * Fails like xc_session_run(), with XC_UNSUPPORTED for a model whose output sizes only a run can
+ * tell.
  * @since 0.1 @stability stable */
-XC_API XC_NODISCARD xc_status xc_session_prepare(xc_session *session, const xc_tensor *const *inputs,
-                                                 uint32_t input_count, xc_tensor *const *outputs,
-                                                 uint32_t output_count, xc_call **out_call,
-                                                 xc_error **out_error);
+XC_API XC_NODISCARD xc_status xc_session_prepare(xc_session* session,
+                                                 const xc_tensor* const* inputs,
+                                                 uint32_t input_count, xc_tensor* const* outputs,
+                                                 uint32_t output_count, xc_call** out_call,
+                                                 xc_error** out_error);
 
 /* A switch that stops runs. Threads: set and reset from any thread, also while runs poll it.
  * Ownership: single; it must outlive the runs that it was given to. */
 
 /* Creates a switch, not set. The caller destroys it. @since 0.1 @stability stable */
-XC_API XC_NODISCARD xc_status xc_cancel_create(xc_cancel **out_cancel);
-/* Runs that poll this switch end with XC_CANCELLED. NULL is allowed. @since 0.1 @stability stable */
-XC_API void xc_cancel_set(xc_cancel *cancel);
+XC_API XC_NODISCARD xc_status xc_cancel_create(xc_cancel** out_cancel);
+/* Runs that poll this switch end with XC_CANCELLED. NULL is allowed. @since 0.1 @stability stable
+ */
+XC_API void xc_cancel_set(xc_cancel* cancel);
 /* Makes the switch usable again. NULL is allowed. @since 0.1 @stability stable */
-XC_API void xc_cancel_reset(xc_cancel *cancel);
+XC_API void xc_cancel_reset(xc_cancel* cancel);
 /* Frees the switch. NULL is allowed. @since 0.1 @stability stable */
-XC_API void xc_cancel_destroy(xc_cancel *cancel);
+XC_API void xc_cancel_destroy(xc_cancel* cancel);
 
 /* ---- adaptation ---- */
 
-/* Ends adaptation: current code stays, nothing is compiled any more. Blocks at most for the compile in
- * progress. Fails with XC_INVALID_ARGUMENT. @since 0.1 @stability stable */
-XC_API XC_NODISCARD xc_status xc_session_freeze(xc_session *session, xc_error **out_error);
+/* Ends adaptation: current code stays, nothing is compiled any more. Blocks at most for the compile
+ * in progress. Fails with XC_INVALID_ARGUMENT. @since 0.1 @stability stable */
+XC_API XC_NODISCARD xc_status xc_session_freeze(xc_session* session, xc_error** out_error);
 
-/* Waits until nothing is queued, compiling or on trial, at most timeout_ms; *out_idle is 1 when it got
- * there, 0 on timeout. Trials only advance while the session runs. For tests and tools.
- * Fails with XC_INVALID_ARGUMENT. @since 0.1 @stability stable */
-XC_API XC_NODISCARD xc_status xc_session_wait_idle(xc_session *session, int64_t timeout_ms,
-                                                   int32_t *out_idle, xc_error **out_error);
+/* Waits until nothing is queued, compiling or on trial, at most timeout_ms; *out_idle is 1 when it
+ * got there, 0 on timeout. Trials only advance while the session runs. For tests and tools. Fails
+ * with XC_INVALID_ARGUMENT. @since 0.1 @stability stable */
+XC_API XC_NODISCARD xc_status xc_session_wait_idle(xc_session* session, int64_t timeout_ms,
+                                                   int32_t* out_idle, xc_error** out_error);
 
 /* Values of `format`. */
 enum { XC_EXPLAIN_TEXT = 0, XC_EXPLAIN_JSON = 1 };
@@ -113,17 +116,17 @@ enum { XC_EXPLAIN_TEXT = 0, XC_EXPLAIN_JSON = 1 };
 /* The current plan: per step the kernel, those refused and why, fused regions with cost and state.
  * `shapes` gives the dims of each input; shape_count 0 shows the plan without sizes. The caller
  * destroys the blob. Fails with XC_INVALID_ARGUMENT. @since 0.1 @stability experimental */
-XC_API XC_NODISCARD xc_status xc_session_explain(xc_session *session, int32_t format,
-                                                 const xc_shape *shapes, uint32_t shape_count,
-                                                 xc_blob **out_text, xc_error **out_error);
+XC_API XC_NODISCARD xc_status xc_session_explain(xc_session* session, int32_t format,
+                                                 const xc_shape* shapes, uint32_t shape_count,
+                                                 xc_blob** out_text, xc_error** out_error);
 
 /* A snapshot of counters, regions and events: profile.h. The caller destroys it.
  * Fails with XC_INVALID_ARGUMENT, XC_OUT_OF_MEMORY. @since 0.1 @stability stable */
-XC_API XC_NODISCARD xc_status xc_session_profile(xc_session *session, xc_profile **out_profile,
-                                                 xc_error **out_error);
+XC_API XC_NODISCARD xc_status xc_session_profile(xc_session* session, xc_profile** out_profile,
+                                                 xc_error** out_error);
 
 /* The session's model, borrowed; NULL for NULL. @since 0.1 @stability stable */
-XC_API xc_model *xc_session_model(const xc_session *session);
+XC_API xc_model* xc_session_model(const xc_session* session);
 
 #ifdef __cplusplus
 }

@@ -23,7 +23,8 @@ enum {
   XC_UNSUPPORTED = 5,
   /* A declared limit would be exceeded. Raise it (engine.h) if the model is trusted. */
   XC_LIMIT = 6,
-  /* An allocation failed or a memory budget is spent. Free memory or raise the budget, then retry. */
+  /* An allocation failed or a memory budget is spent. Free memory or raise the budget, then retry.
+   */
   XC_OUT_OF_MEMORY = 7,
   /* The operating system refused to read, write or map. The message has its reason. */
   XC_IO = 8,
@@ -45,11 +46,11 @@ extern "C" {
 
 /* "INVALID_ARGUMENT" and so on; "UNKNOWN" for other numbers. Static storage. Any thread.
  * @since 0.1 @stability stable */
-XC_API const char *xc_status_name(xc_status status);
+XC_API const char* xc_status_name(xc_status status);
 
 /* What to do about a status, one sentence for a user. Static storage. Any thread.
  * @since 0.1 @stability stable */
-XC_API const char *xc_status_advice(xc_status status);
+XC_API const char* xc_status_advice(xc_status status);
 
 #ifdef __cplusplus
 }

@@ -37,7 +37,7 @@ typedef struct xc_blob xc_blob;       /* bytes or text that the library returns:
 typedef int32_t xc_status;
 
 /* Called once when the library no longer needs `user_data`. */
-typedef void (*xc_destroy_fn)(void *user_data);
+typedef void (*xc_destroy_fn)(void* user_data);
 
 /* ---- element types; the numbers never change ---- */
 typedef int32_t xc_dtype;
@@ -74,7 +74,7 @@ enum {
 
 /* The name of an element type as the text form writes it: "f32", "bf16"; "?" for an unknown number.
  * Static storage. Any thread. @since 0.1 @stability stable */
-XC_API const char *xc_dtype_name(xc_dtype dtype);
+XC_API const char* xc_dtype_name(xc_dtype dtype);
 
 /* Bytes of one element in memory; 0 for strings and unknown numbers. Any thread.
  * @since 0.1 @stability stable */
@@ -84,23 +84,24 @@ XC_API int64_t xc_dtype_size(xc_dtype dtype);
 
 /* UTF-8 text; also NUL-terminated wherever the library gives it. */
 typedef struct xc_string_view {
-  const char *data;
+  const char* data;
   uint64_t size;
 } xc_string_view;
 
 /* Dims of one tensor. */
 typedef struct xc_shape {
-  const int64_t *dims;
+  const int64_t* dims;
   uint32_t rank;
   uint32_t reserved; /* 0 */
 } xc_shape;
 
-/* A strided array in memory. `data` is the address of the element with all indices 0. Strides are in
- * elements, may be 0 or negative; NULL means row-major. A view with dtype 0 is an absent input. */
+/* A strided array in memory. `data` is the address of the element with all indices 0. Strides are
+ * in elements, may be 0 or negative; NULL means row-major. A view with dtype 0 is an absent input.
+ */
 typedef struct xc_tensor_view {
-  void *data;
-  const int64_t *dims;
-  const int64_t *strides;
+  void* data;
+  const int64_t* dims;
+  const int64_t* strides;
   xc_dtype dtype;
   uint32_t rank;
 } xc_tensor_view;
@@ -109,13 +110,13 @@ typedef struct xc_tensor_view {
 
 /* The bytes. There is one more byte, 0, after the last: text can be used as a C string. Valid until
  * the blob is destroyed; NULL for NULL. @since 0.1 @stability stable */
-XC_API const char *xc_blob_data(const xc_blob *blob);
+XC_API const char* xc_blob_data(const xc_blob* blob);
 
 /* Number of bytes; 0 for NULL. @since 0.1 @stability stable */
-XC_API uint64_t xc_blob_size(const xc_blob *blob);
+XC_API uint64_t xc_blob_size(const xc_blob* blob);
 
 /* Frees the blob. NULL is allowed. @since 0.1 @stability stable */
-XC_API void xc_blob_destroy(xc_blob *blob);
+XC_API void xc_blob_destroy(xc_blob* blob);
 
 #ifdef __cplusplus
 }

@@ -20,7 +20,7 @@ extern "C" {
 
 /* The version of the loaded library as text, "0.1.0". Static storage. Any thread. Never fails.
  * @since 0.1 @stability stable */
-XC_API const char *xc_runtime_version(void);
+XC_API const char* xc_runtime_version(void);
 
 /* The same as a number, to compare with XC_VERSION_NUMBER. Any thread. Never fails.
  * @since 0.1 @stability stable */

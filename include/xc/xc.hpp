@@ -7,9 +7,9 @@
 //   std::vector<xcrt::Tensor> y = session.run(x);
 //   use(y[0].values<float>(), y[0].dims());
 //
-// Every type owns one reference, is movable and not copyable (Tensor, Model and Engine have share()),
-// and has handle() for what is not wrapped. Failures are thrown as xcrt::Error. Ownership, threads and
-// the meaning of each function: the C header of the same name.
+// Every type owns one reference, is movable and not copyable (Tensor, Model and Engine have
+// share()), and has handle() for what is not wrapped. Failures are thrown as xcrt::Error.
+// Ownership, threads and the meaning of each function: the C header of the same name.
 #pragma once
 
 #include <xc/xc.h>
@@ -69,12 +69,16 @@ inline void check(xc_status status) {
 template <auto Function>
 struct Deleter {
   template <class T>
-  void operator()(T* handle) const noexcept { Function(handle); }
+  void operator()(T* handle) const noexcept {
+    Function(handle);
+  }
 };
 template <class T, auto Function>
 using Owner = std::unique_ptr<T, Deleter<Function>>;
 
-inline std::string_view view(xc_string_view text) { return {text.data, text.size}; }
+inline std::string_view view(xc_string_view text) {
+  return {text.data, text.size};
+}
 
 /// A C function that delivers a blob, as a string.
 template <class Function, class... Args>
@@ -87,24 +91,36 @@ std::string text_of(Function function, Args... args) {
 
 }  // namespace detail
 
-inline const char* runtime_version() { return xc_runtime_version(); }
+inline const char* runtime_version() {
+  return xc_runtime_version();
+}
 
 /// The dtype of a C++ type; 0 for types that have none.
 template <class T>
 inline constexpr xc_dtype dtype_of = [] {
   using U = std::remove_cv_t<T>;
-  if constexpr (std::is_same_v<U, float>) return XC_DTYPE_F32;
-  else if constexpr (std::is_same_v<U, double>) return XC_DTYPE_F64;
-  else if constexpr (std::is_same_v<U, bool>) return XC_DTYPE_BOOL;
-  else if constexpr (std::is_same_v<U, std::complex<float>>) return XC_DTYPE_C64;
-  else if constexpr (std::is_same_v<U, std::complex<double>>) return XC_DTYPE_C128;
+  if constexpr (std::is_same_v<U, float>)
+    return XC_DTYPE_F32;
+  else if constexpr (std::is_same_v<U, double>)
+    return XC_DTYPE_F64;
+  else if constexpr (std::is_same_v<U, bool>)
+    return XC_DTYPE_BOOL;
+  else if constexpr (std::is_same_v<U, std::complex<float>>)
+    return XC_DTYPE_C64;
+  else if constexpr (std::is_same_v<U, std::complex<double>>)
+    return XC_DTYPE_C128;
   else if constexpr (std::is_integral_v<U> && std::is_signed_v<U>)
-    return sizeof(U) == 1 ? XC_DTYPE_I8 : sizeof(U) == 2 ? XC_DTYPE_I16
-         : sizeof(U) == 4 ? XC_DTYPE_I32 : XC_DTYPE_I64;
+    return sizeof(U) == 1   ? XC_DTYPE_I8
+           : sizeof(U) == 2 ? XC_DTYPE_I16
+           : sizeof(U) == 4 ? XC_DTYPE_I32
+                            : XC_DTYPE_I64;
   else if constexpr (std::is_integral_v<U>)
-    return sizeof(U) == 1 ? XC_DTYPE_U8 : sizeof(U) == 2 ? XC_DTYPE_U16
-         : sizeof(U) == 4 ? XC_DTYPE_U32 : XC_DTYPE_U64;
-  else return XC_DTYPE_UNDEFINED;
+    return sizeof(U) == 1   ? XC_DTYPE_U8
+           : sizeof(U) == 2 ? XC_DTYPE_U16
+           : sizeof(U) == 4 ? XC_DTYPE_U32
+                            : XC_DTYPE_U64;
+  else
+    return XC_DTYPE_UNDEFINED;
 }();
 
 // ---- settings and engine ------------------------------------------------------------------------
@@ -157,11 +173,9 @@ class Engine {
                         log.get(),
                         [](void* self) { delete static_cast<decltype(hooks.log)*>(self); }};
     if (*event)
-      options.events = {[](void* self, const xc_event* e) {
-                          (*static_cast<decltype(hooks.event)*>(self))(*e);
-                        },
-                        event.get(),
-                        [](void* self) { delete static_cast<decltype(hooks.event)*>(self); }};
+      options.events = {
+          [](void* self, const xc_event* e) { (*static_cast<decltype(hooks.event)*>(self))(*e); },
+          event.get(), [](void* self) { delete static_cast<decltype(hooks.event)*>(self); }};
     create(options);
     if (*log) (void)log.release();
     if (*event) (void)event.release();
@@ -190,7 +204,8 @@ class Tensor {
   /// New row-major memory, zeroed.
   Tensor(xc_dtype dtype, Dims dims) {
     xc_tensor* handle = nullptr;
-    detail::call(&xc_tensor_create, dtype, static_cast<uint32_t>(dims.size()), dims.data(), &handle);
+    detail::call(&xc_tensor_create, dtype, static_cast<uint32_t>(dims.size()), dims.data(),
+                 &handle);
     handle_.reset(handle);
   }
   template <class T>
@@ -238,8 +253,8 @@ class Tensor {
   template <class T>
   std::span<T> values() const {
     if (dtype() != dtype_of<T> || !row_major())
-      throw Error(XC_INVALID_ARGUMENT, "INVALID_ARGUMENT: the tensor has another type or is not row-major",
-                  {});
+      throw Error(XC_INVALID_ARGUMENT,
+                  "INVALID_ARGUMENT: the tensor has another type or is not row-major", {});
     return {static_cast<T*>(data()), static_cast<size_t>(size())};
   }
   std::string_view string(uint64_t index) const {
@@ -347,8 +362,8 @@ struct Port {
   std::string_view name, type;
   int32_t kind = XC_PORT_TENSOR;
   xc_dtype dtype = XC_DTYPE_UNDEFINED;
-  int32_t rank = -1;          ///< -1 = not known
-  Dims dims;                  ///< -1 where symbolic
+  int32_t rank = -1;  ///< -1 = not known
+  Dims dims;          ///< -1 where symbolic
   std::vector<std::string_view> dim_texts;
 };
 
@@ -375,7 +390,9 @@ class Model {
   static Model adopt(xc_model* handle) { return Model(handle); }
   Model share() const { return adopt(xc_model_retain(handle())); }
 
-  std::vector<Port> inputs() const { return ports(xc_model_input_count(handle()), &xc_model_input); }
+  std::vector<Port> inputs() const {
+    return ports(xc_model_input_count(handle()), &xc_model_input);
+  }
   std::vector<Port> outputs() const {
     return ports(xc_model_output_count(handle()), &xc_model_output);
   }
@@ -464,7 +481,8 @@ class Profile {
   /// Text of the entries lives as long as the profile.
   std::vector<xc_region> regions() const {
     std::vector<xc_region> out(xc_profile_region_count(handle()), xc_region XC_REGION_INIT);
-    for (uint32_t i = 0; i < out.size(); ++i) detail::check(xc_profile_region(handle(), i, &out[i]));
+    for (uint32_t i = 0; i < out.size(); ++i)
+      detail::check(xc_profile_region(handle(), i, &out[i]));
     return out;
   }
   std::vector<xc_event> events() const {

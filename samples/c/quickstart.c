@@ -8,7 +8,8 @@
 enum { kMaxPorts = 16, kMaxRank = 8 };
 
 /* An input of zeros, as the model describes it. */
-static xc_status make_input(const xc_model *model, uint32_t index, xc_tensor **out, xc_error **error) {
+static xc_status make_input(const xc_model* model, uint32_t index, xc_tensor** out,
+                            xc_error** error) {
   int64_t dims[kMaxRank];
   xc_port port = XC_PORT_INIT;
   xc_status status = xc_model_input(model, index, &port);
@@ -19,7 +20,7 @@ static xc_status make_input(const xc_model *model, uint32_t index, xc_tensor **o
   return xc_tensor_create(port.dtype, (uint32_t)port.rank, dims, out, error);
 }
 
-static void print_output(const xc_model *model, uint32_t index, const xc_tensor *tensor) {
+static void print_output(const xc_model* model, uint32_t index, const xc_tensor* tensor) {
   xc_port port = XC_PORT_INIT;
   if (xc_model_output(model, index, &port)) return;
   printf("output %s: %s\n ", port.name.data, port.type.data);
@@ -27,15 +28,15 @@ static void print_output(const xc_model *model, uint32_t index, const xc_tensor 
     printf("%s%lld", i ? " x " : " ", (long long)xc_tensor_dims(tensor)[i]);
   if (xc_tensor_dtype(tensor) == XC_DTYPE_F32)
     for (int64_t i = 0; i < xc_tensor_element_count(tensor) && i < 8; ++i)
-      printf("%s%g", i ? ", " : ": ", ((const float *)xc_tensor_data(tensor))[i]);
+      printf("%s%g", i ? ", " : ": ", ((const float*)xc_tensor_data(tensor))[i]);
   printf("\n");
 }
 
-int main(int argc, char **argv) {
-  xc_engine *engine = NULL;
-  xc_model *model = NULL;
-  xc_session *session = NULL;
-  xc_error *error = NULL;
+int main(int argc, char** argv) {
+  xc_engine* engine = NULL;
+  xc_model* model = NULL;
+  xc_session* session = NULL;
+  xc_error* error = NULL;
   xc_tensor *inputs[kMaxPorts] = {0}, *outputs[kMaxPorts] = {0};
   xc_status status = XC_INVALID_ARGUMENT;
   uint32_t input_count = 0, output_count = 0;
@@ -51,15 +52,18 @@ int main(int argc, char **argv) {
   input_count = xc_model_input_count(model);
   output_count = xc_model_output_count(model);
   if (input_count > kMaxPorts || output_count > kMaxPorts) status = XC_UNSUPPORTED;
-  for (uint32_t i = 0; !status && i < input_count; ++i) status = make_input(model, i, &inputs[i], &error);
+  for (uint32_t i = 0; !status && i < input_count; ++i)
+    status = make_input(model, i, &inputs[i], &error);
   if (status) goto done;
 
-  status = xc_session_run(session, NULL, (const xc_tensor *const *)inputs, input_count, outputs,
+  status = xc_session_run(session, NULL, (const xc_tensor* const*)inputs, input_count, outputs,
                           output_count, &error);
   for (uint32_t i = 0; !status && i < output_count; ++i) print_output(model, i, outputs[i]);
 
 done:
-  if (status) fprintf(stderr, "%s (%s)\n", error ? xc_error_text(error) : xc_status_name(status), xc_status_advice(status));
+  if (status)
+    fprintf(stderr, "%s (%s)\n", error ? xc_error_text(error) : xc_status_name(status),
+            xc_status_advice(status));
   for (int i = 0; i < kMaxPorts; ++i) xc_tensor_release(inputs[i]), xc_tensor_release(outputs[i]);
   xc_error_destroy(error);
   xc_session_destroy(session);

@@ -23,8 +23,8 @@ class Queue {
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string name() const = 0;  ///< "cpu", "cuda:0"
-  virtual bool host_memory() const = 0;  ///< pointers can be read by the host
+  virtual std::string name() const = 0;      ///< "cpu", "cuda:0"
+  virtual bool host_memory() const = 0;      ///< pointers can be read by the host
   virtual void* allocate(size_t bytes) = 0;  ///< 64-byte aligned; fails with kOutOfMemory
   virtual void release(void* memory) noexcept = 0;
   virtual std::unique_ptr<Queue> create_queue() = 0;

@@ -29,8 +29,8 @@ enum class Numerics : uint8_t { kTolerant, kFast, kStrict };
 struct Operand {
   DType dtype = DType::kUndefined;  ///< kUndefined = absent
   SymDims dims;
-  SymDims strides;   ///< in elements
-  Tensor constant;   ///< defined when the value is a constant (weights)
+  SymDims strides;  ///< in elements
+  Tensor constant;  ///< defined when the value is a constant (weights)
   bool present() const { return dtype != DType::kUndefined; }
   bool contiguous() const;  ///< provably row-major
 };
@@ -41,16 +41,16 @@ struct PostOp {
   Kind kind = Kind::kUnary;
   const OpDef* op = nullptr;  ///< Relu, Clip, Add, Mul, ...
   Attrs attrs;
-  uint32_t operand = 0;       ///< kBinary: index among StepSpec::inputs, after the anchor's own
-  bool anchor_first = true;   ///< kBinary: op(anchor, operand), else op(operand, anchor)
+  uint32_t operand = 0;           ///< kBinary: index among StepSpec::inputs, after the anchor's own
+  bool anchor_first = true;       ///< kBinary: op(anchor, operand), else op(operand, anchor)
   std::vector<double> constants;  ///< kUnary: scalar constant inputs (Clip's bounds, ...)
 };
 
 struct StepSpec {
   const OpDef* op = nullptr;
-  const Node* node = nullptr;  ///< the anchor; attributes live here. Outlives the kernel.
-  std::vector<Operand> inputs;   ///< the anchor's inputs; with post-ops: all that the op could
-                                 ///< have (absent ones included), then the post-ops' operands
+  const Node* node = nullptr;   ///< the anchor; attributes live here. Outlives the kernel.
+  std::vector<Operand> inputs;  ///< the anchor's inputs; with post-ops: all that the op could
+                                ///< have (absent ones included), then the post-ops' operands
   std::vector<Operand> outputs;
   std::vector<PostOp> post_ops;
   Numerics numerics = Numerics::kTolerant;
@@ -72,8 +72,9 @@ struct BindContext {
 
 /// Arguments of one execution.
 struct StepArgs {
-  void* const* buffers = nullptr;  ///< element 0 of each operand, inputs then outputs; null = absent
-  void* scratch = nullptr;         ///< of this worker, 64-byte aligned, BoundKernel::scratch_bytes
+  void* const* buffers =
+      nullptr;              ///< element 0 of each operand, inputs then outputs; null = absent
+  void* scratch = nullptr;  ///< of this worker, 64-byte aligned, BoundKernel::scratch_bytes
 };
 
 /// A kernel prepared for concrete dims. Immutable; run() may be called by many threads at once.
@@ -90,11 +91,12 @@ class BoundKernel {
   int64_t held_bytes = 256;
 };
 
-/// In which order an operand's elements lie. Channels-last is an ordinary strided tensor whose axis 1
-/// is innermost (NHWC for a rank-4 NCHW value): there is no opaque layout. Every kernel takes every
-/// stride its supports() accepted; some run fastest with one order, because they convert otherwise.
+/// In which order an operand's elements lie. Channels-last is an ordinary strided tensor whose axis
+/// 1 is innermost (NHWC for a rank-4 NCHW value): there is no opaque layout. Every kernel takes
+/// every stride its supports() accepted; some run fastest with one order, because they convert
+/// otherwise.
 enum class Order : uint8_t {
-  kAny,           ///< dense in any order of axes runs equally fast (elementwise); follow the inputs
+  kAny,  ///< dense in any order of axes runs equally fast (elementwise); follow the inputs
   kRowMajor,
   kChannelsLast,
 };
@@ -104,8 +106,8 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual std::shared_ptr<const BoundKernel> bind(const BindContext& context) const = 0;
-  /// Expensive one-time preparation (packing weights). Called at most once, possibly on a background
-  /// thread while bound kernels made earlier run; bind() works before and after it.
+  /// Expensive one-time preparation (packing weights). Called at most once, possibly on a
+  /// background thread while bound kernels made earlier run; bind() works before and after it.
   virtual void prepare() {}
   /// True when prepare() has work to do and kernels bound afterwards would differ.
   virtual bool wants_prepare() const { return false; }

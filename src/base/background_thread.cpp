@@ -1,11 +1,11 @@
 #include "base/background_thread.h"
 
-#include <csignal>
-#include <ctime>
-#include <memory>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <csignal>
+#include <ctime>
+#include <memory>
 
 namespace xc {
 namespace {
@@ -52,7 +52,11 @@ void BackgroundThread::join() {
   started_ = false;
 }
 
-double thread_cpu_seconds() { return seconds(CLOCK_THREAD_CPUTIME_ID); }
-double process_cpu_seconds() { return seconds(CLOCK_PROCESS_CPUTIME_ID); }
+double thread_cpu_seconds() {
+  return seconds(CLOCK_THREAD_CPUTIME_ID);
+}
+double process_cpu_seconds() {
+  return seconds(CLOCK_PROCESS_CPUTIME_ID);
+}
 
 }  // namespace xc

@@ -1,8 +1,8 @@
 #pragma once
 // A low-priority thread of the library: 8 MB stack, every signal blocked, nice +10.
 
-#include <functional>
 #include <pthread.h>
+#include <functional>
 
 namespace xc {
 

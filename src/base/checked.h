@@ -32,9 +32,12 @@ inline int64_t element_count(std::span<const int64_t> dims) {
   int64_t product = 1;
   bool empty = false;
   for (int64_t dim : dims) {
-    if (dim < 0) [[unlikely]] fail(Status::kInvalidModel, "negative dimension {}", dim);
-    if (dim == 0) empty = true;
-    else product = checked_mul(product, dim);
+    if (dim < 0) [[unlikely]]
+      fail(Status::kInvalidModel, "negative dimension {}", dim);
+    if (dim == 0)
+      empty = true;
+    else
+      product = checked_mul(product, dim);
   }
   return empty ? 0 : product;
 }
@@ -43,6 +46,8 @@ inline int64_t floor_div(int64_t a, int64_t b) {
   const int64_t quotient = a / b;
   return quotient - ((a % b != 0) && ((a < 0) != (b < 0)) ? 1 : 0);
 }
-inline int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+inline int64_t ceil_div(int64_t a, int64_t b) {
+  return -floor_div(-a, b);
+}
 
 }  // namespace xc

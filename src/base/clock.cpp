@@ -7,7 +7,8 @@ double ns_per_tick() {
   static const double value = [] {
     const int64_t t0 = steady_ns();
     const uint64_t c0 = ticks();
-    while (steady_ns() - t0 < 2'000'000) {}
+    while (steady_ns() - t0 < 2'000'000) {
+    }
     const uint64_t c1 = ticks();
     const int64_t t1 = steady_ns();
     return static_cast<double>(t1 - t0) / static_cast<double>(c1 - c0);

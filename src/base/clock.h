@@ -27,6 +27,8 @@ inline uint64_t ticks() {
 
 /// Nanoseconds per tick, measured once against the steady clock (about 2 ms the first time).
 double ns_per_tick();
-inline double ticks_to_ns(uint64_t count) { return static_cast<double>(count) * ns_per_tick(); }
+inline double ticks_to_ns(uint64_t count) {
+  return static_cast<double>(count) * ns_per_tick();
+}
 
 }  // namespace xc

@@ -18,8 +18,8 @@ constexpr std::array<ConfigRow, 16> kTable{{
      "auto compiles in the background, sync at first use, off never, freeze keeps what is there"},
     {"numerics", "XC_NUMERICS", "tolerant|fast|strict", 0, 0, 2, &C::numerics, nullptr,
      "strict: a swap of kernels changes no bit; fast: bf16 math and approximations"},
-    {"code_cache_bytes", "XC_CODE_CACHE_BYTES", "", 64 << 20, 0, kMax, &C::code_cache_bytes, nullptr,
-     "cap of executable memory of an engine"},
+    {"code_cache_bytes", "XC_CODE_CACHE_BYTES", "", 64 << 20, 0, kMax, &C::code_cache_bytes,
+     nullptr, "cap of executable memory of an engine"},
     {"bound_cache_bytes", "XC_BOUND_CACHE_BYTES", "", 32 << 20, 0, kMax, &C::bound_cache_bytes,
      nullptr, "cap of plans bound to input signatures, per session"},
     {"max_memory_bytes", "XC_MAX_MEMORY_BYTES", "", 0, 0, kMax, &C::max_memory_bytes, nullptr,
@@ -36,7 +36,8 @@ constexpr std::array<ConfigRow, 16> kTable{{
      "verify the graph after every pass"},
     {"poison_arena", "XC_POISON_ARENA", "", 0, 0, 1, &C::poison_arena, nullptr,
      "testing: fill working memory with NaN patterns before every run"},
-    {"rules", "XC_RULES", "on|off", 0, 0, 1, &C::rules, nullptr, "pattern rules (gelu, layer norm, ...)"},
+    {"rules", "XC_RULES", "on|off", 0, 0, 1, &C::rules, nullptr,
+     "pattern rules (gelu, layer norm, ...)"},
     {"fusion", "XC_FUSION", "on|off", 0, 0, 1, &C::fusion, nullptr, "fused regions"},
     {"trace_compiles", "XC_TRACE_COMPILES", "", 0, 0, 1, &C::trace_compiles, nullptr,
      "keep loop IR and assembly of compiled regions for explain"},
@@ -46,7 +47,9 @@ constexpr std::array<ConfigRow, 16> kTable{{
 
 }  // namespace
 
-std::span<const ConfigRow> config_table() { return kTable; }
+std::span<const ConfigRow> config_table() {
+  return kTable;
+}
 
 void set_config(Config& config, std::string_view name, std::string_view value) {
   for (const ConfigRow& row : kTable) {
@@ -85,7 +88,7 @@ void read_environment(Config& config) {
               [&] { set_config(config, row.name, value); });
 }
 
-int64_t effective(const Config& config, int64_t Config::*field) {
+int64_t effective(const Config& config, int64_t Config::* field) {
   if (config.*field != 0) return config.*field;
   for (const ConfigRow& row : kTable)
     if (row.field == field) return row.fallback;

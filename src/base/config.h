@@ -13,39 +13,39 @@ enum class JitMode : uint8_t { kAuto = 0, kOff = 1, kSync = 2, kFreeze = 3 };
 
 /// Settings of one engine and, where it makes sense, overridden per session.
 struct Config {
-  int64_t threads = 0;            ///< workers, the caller included; 0 = all cores this process may use
-  int64_t jit = 0;                ///< JitMode
-  int64_t numerics = 0;           ///< 0 tolerant, 1 fast, 2 strict
-  int64_t code_cache_bytes = 0;   ///< executable memory cap
-  int64_t bound_cache_bytes = 0;  ///< cap of bound plans per session
-  int64_t max_memory_bytes = 0;   ///< arena cap of one run; 0 = none
-  int64_t compile_cpu_percent = 0;///< CPU share of background compilation
-  int64_t copy_weights = 0;       ///< 1 = read the model file instead of mapping it
-  int64_t isa = 0;                ///< 0 best, 1 baseline, 2 avx2, 3 avx512: caps generated code
-  int64_t force_swap = 0;         ///< testing: publish a plan at every run
-  int64_t verify_passes = 0;      ///< verify the graph after each pass
-  int64_t poison_arena = 0;       ///< testing: fill arenas with NaN patterns before each run
-  int64_t rules = 0;              ///< 0 on, 1 = pattern rules off
-  int64_t fusion = 0;             ///< 0 on, 1 = no fused regions
-  int64_t trace_compiles = 0;     ///< keep the loop IR and assembly of compiled regions for explain
-  std::string cache_dir;          ///< persistent cache; empty = off
+  int64_t threads = 0;   ///< workers, the caller included; 0 = all cores this process may use
+  int64_t jit = 0;       ///< JitMode
+  int64_t numerics = 0;  ///< 0 tolerant, 1 fast, 2 strict
+  int64_t code_cache_bytes = 0;     ///< executable memory cap
+  int64_t bound_cache_bytes = 0;    ///< cap of bound plans per session
+  int64_t max_memory_bytes = 0;     ///< arena cap of one run; 0 = none
+  int64_t compile_cpu_percent = 0;  ///< CPU share of background compilation
+  int64_t copy_weights = 0;         ///< 1 = read the model file instead of mapping it
+  int64_t isa = 0;                  ///< 0 best, 1 baseline, 2 avx2, 3 avx512: caps generated code
+  int64_t force_swap = 0;           ///< testing: publish a plan at every run
+  int64_t verify_passes = 0;        ///< verify the graph after each pass
+  int64_t poison_arena = 0;         ///< testing: fill arenas with NaN patterns before each run
+  int64_t rules = 0;                ///< 0 on, 1 = pattern rules off
+  int64_t fusion = 0;               ///< 0 on, 1 = no fused regions
+  int64_t trace_compiles = 0;  ///< keep the loop IR and assembly of compiled regions for explain
+  std::string cache_dir;       ///< persistent cache; empty = off
 };
 
 struct ConfigRow {
   std::string_view name;         ///< "threads"
   std::string_view environment;  ///< "XC_THREADS"
-  std::string_view choices;      ///< "auto|off|sync|freeze": names of 0, 1, 2, ...; empty = a number
-  int64_t fallback;              ///< value that 0 stands for
+  std::string_view choices;  ///< "auto|off|sync|freeze": names of 0, 1, 2, ...; empty = a number
+  int64_t fallback;          ///< value that 0 stands for
   int64_t low, high;
-  int64_t Config::*field;        ///< null for text
-  std::string Config::*text;     ///< null for numbers
+  int64_t Config::* field;     ///< null for text
+  std::string Config::* text;  ///< null for numbers
   std::string_view doc;
 };
 
 std::span<const ConfigRow> config_table();
 
-/// Sets one knob from text ("threads", "4"; "jit", "sync"). Fails with kNotFound / kInvalidArgument,
-/// naming the legal values.
+/// Sets one knob from text ("threads", "4"; "jit", "sync"). Fails with kNotFound /
+/// kInvalidArgument, naming the legal values.
 void set_config(Config& config, std::string_view name, std::string_view value);
 
 /// Reads every XC_* variable of the table. The library never calls it by itself: tools and bindings
@@ -53,6 +53,6 @@ void set_config(Config& config, std::string_view name, std::string_view value);
 void read_environment(Config& config);
 
 /// The value of a row with the default put in for 0.
-int64_t effective(const Config& config, int64_t Config::*field);
+int64_t effective(const Config& config, int64_t Config::* field);
 
 }  // namespace xc

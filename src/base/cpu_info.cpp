@@ -75,7 +75,8 @@ int cgroup_cores() {
   for (const char* dir : {"/sys/fs/cgroup/cpu/", "/sys/fs/cgroup/cpu,cpuacct/"}) {
     const std::string quota = first_line(std::string(dir) + "cpu.cfs_quota_us");
     if (!quota.empty())
-      return cores_of_cgroup_quota(quota + " " + first_line(std::string(dir) + "cpu.cfs_period_us"));
+      return cores_of_cgroup_quota(quota + " " +
+                                   first_line(std::string(dir) + "cpu.cfs_period_us"));
   }
   return 0;
 }
@@ -126,9 +127,12 @@ void detect_isa(CpuInfo&) {}
 
 std::string_view name(Isa isa) {
   switch (isa) {
-    case Isa::kBaseline: return "baseline";
-    case Isa::kAvx2: return "avx2";
-    case Isa::kAvx512: return "avx512";
+    case Isa::kBaseline:
+      return "baseline";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
   }
   return "unknown";
 }
@@ -139,7 +143,8 @@ int cores_of_cgroup_quota(std::string_view text) {
   const auto quota = leading_number(text.substr(0, space));
   const auto period = leading_number(text.substr(space + 1));
   if (!quota || !period || *quota <= 0 || *period <= 0) return 0;
-  return static_cast<int>(std::clamp<int64_t>(*quota / *period + (*quota % *period != 0), 1, 1 << 20));
+  return static_cast<int>(
+      std::clamp<int64_t>(*quota / *period + (*quota % *period != 0), 1, 1 << 20));
 }
 
 const CpuInfo& cpu_info() {

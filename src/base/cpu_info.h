@@ -11,14 +11,14 @@ enum class Isa : uint8_t { kBaseline, kAvx2, kAvx512 };
 std::string_view name(Isa isa);  ///< "baseline", "avx2", "avx512"
 
 struct CpuInfo {
-  Isa isa = Isa::kBaseline;   ///< highest level the processor and the system support
-  bool avx512_vnni = false;   ///< int8 dot products
-  bool avx512_bf16 = false;   ///< bf16 dot products
-  bool avx512_fp16 = false;   ///< f16 arithmetic
+  Isa isa = Isa::kBaseline;  ///< highest level the processor and the system support
+  bool avx512_vnni = false;  ///< int8 dot products
+  bool avx512_bf16 = false;  ///< bf16 dot products
+  bool avx512_fp16 = false;  ///< f16 arithmetic
   bool amx_tile = false, amx_bf16 = false, amx_int8 = false;
-  int64_t l1_bytes = 32 << 10;    ///< data cache of a core
-  int64_t l2_bytes = 512 << 10;   ///< of a core
-  int64_t l3_bytes = 8 << 20;     ///< of a socket; 0 when there is none
+  int64_t l1_bytes = 32 << 10;   ///< data cache of a core
+  int64_t l2_bytes = 512 << 10;  ///< of a core
+  int64_t l3_bytes = 8 << 20;    ///< of a socket; 0 when there is none
   int64_t line_bytes = 64;
   int cores = 1;  ///< usable by this process: online, in its affinity mask, within its cgroup quota
 };

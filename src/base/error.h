@@ -14,25 +14,26 @@ namespace xc {
 /// Status codes; the numbers are those of <xc/status.h> and never change.
 enum class Status : int32_t {
   kOk = 0,
-  kInvalidArgument = 1,    ///< the caller passed something wrong: fix the call
-  kNotFound = 2,           ///< no file, input, node or option of that name
-  kFormat = 3,             ///< the file is damaged or of another kind
-  kInvalidModel = 4,       ///< well-formed file whose graph breaks the rules of its operators
-  kUnsupported = 5,        ///< valid, but not implemented: operator, version, type, feature
-  kLimit = 6,              ///< a declared limit was exceeded (see config.h); raise it if the model is trusted
-  kOutOfMemory = 7,        ///< an allocation failed or a memory budget is spent
-  kIo = 8,                 ///< the operating system refused a read, write or map
-  kCancelled = 9,          ///< cancelled by the host
-  kDeadline = 10,          ///< the run's deadline passed
-  kBusy = 11,              ///< the object is in use in a way that excludes this call
-  kRange = 12,             ///< a run-time value (index, size, split) is out of range
-  kInternal = 13,          ///< a defect of xc: please report
+  kInvalidArgument = 1,  ///< the caller passed something wrong: fix the call
+  kNotFound = 2,         ///< no file, input, node or option of that name
+  kFormat = 3,           ///< the file is damaged or of another kind
+  kInvalidModel = 4,     ///< well-formed file whose graph breaks the rules of its operators
+  kUnsupported = 5,      ///< valid, but not implemented: operator, version, type, feature
+  kLimit = 6,  ///< a declared limit was exceeded (see config.h); raise it if the model is trusted
+  kOutOfMemory = 7,  ///< an allocation failed or a memory budget is spent
+  kIo = 8,           ///< the operating system refused a read, write or map
+  kCancelled = 9,    ///< cancelled by the host
+  kDeadline = 10,    ///< the run's deadline passed
+  kBusy = 11,        ///< the object is in use in a way that excludes this call
+  kRange = 12,       ///< a run-time value (index, size, split) is out of range
+  kInternal = 13,    ///< a defect of xc: please report
 };
 
 /// "INVALID_ARGUMENT" and so on; the name users see.
 const char* status_name(Status status) noexcept;
 
-/// The one exception. `where` names the place in the model: a node, an input, a byte offset, a line.
+/// The one exception. `where` names the place in the model: a node, an input, a byte offset, a
+/// line.
 class Error : public std::exception {
  public:
   Error(Status status, std::string message, std::string where = {})
@@ -58,11 +59,11 @@ template <class... Args>
 }
 
 /// For invariants of xc itself. Always checked; costs a branch.
-#define XC_CHECK(condition)                                                                        \
-  do {                                                                                             \
-    if (!(condition)) [[unlikely]]                                                                 \
-      ::xc::fail(::xc::Status::kInternal, "internal check failed: {} ({}:{})", #condition,         \
-                 __builtin_FILE(), __LINE__);                                                         \
+#define XC_CHECK(condition)                                                                \
+  do {                                                                                     \
+    if (!(condition)) [[unlikely]]                                                         \
+      ::xc::fail(::xc::Status::kInternal, "internal check failed: {} ({}:{})", #condition, \
+                 __builtin_FILE(), __LINE__);                                              \
   } while (false)
 
 /// Runs `body`; an Error that leaves it without a place gets `where`.

@@ -1,7 +1,7 @@
 #pragma once
 // Compiles fmt's formatting engine once, in fmt_extern.cpp, instead of in every file that formats
-// something: 2.3 s less for each (9 s with sanitizers). Our precompiled headers include it; XC_FMT_EXTERN
-// is defined by the build where the declaration suits the installed fmt.
+// something: 2.3 s less for each (9 s with sanitizers). Our precompiled headers include it;
+// XC_FMT_EXTERN is defined by the build where the declaration suits the installed fmt.
 
 #include <fmt/format.h>
 

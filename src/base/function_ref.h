@@ -19,8 +19,7 @@ class FunctionRef<R(A...)> {
   FunctionRef(F&& callable)  // NOLINT: a callable is a reference to itself
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))),
         call_([](void* object, A... arguments) -> R {
-          return (*static_cast<std::remove_reference_t<F>*>(object))(
-              std::forward<A>(arguments)...);
+          return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<A>(arguments)...);
         }) {}
   R operator()(A... arguments) const { return call_(object_, std::forward<A>(arguments)...); }
 

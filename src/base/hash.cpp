@@ -12,6 +12,8 @@ Hash128 hash_bytes(const void* data, size_t size, uint64_t seed) {
   return {h.low64, h.high64};
 }
 
-std::string Hash128::text() const { return fmt::format("{:016x}{:016x}", high, low); }
+std::string Hash128::text() const {
+  return fmt::format("{:016x}{:016x}", high, low);
+}
 
 }  // namespace xc

@@ -18,7 +18,9 @@ struct Hash128 {
 };
 
 Hash128 hash_bytes(const void* data, size_t size, uint64_t seed = 0);
-inline Hash128 hash_text(std::string_view text) { return hash_bytes(text.data(), text.size()); }
+inline Hash128 hash_text(std::string_view text) {
+  return hash_bytes(text.data(), text.size());
+}
 
 struct HashOfHash128 {
   size_t operator()(const Hash128& h) const noexcept { return static_cast<size_t>(h.low); }

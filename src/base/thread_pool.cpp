@@ -20,7 +20,8 @@ inline void pause_cpu() {
 #endif
 }
 
-/// Threads started while it lives have every signal blocked: a host's signals go to its own threads.
+/// Threads started while it lives have every signal blocked: a host's signals go to its own
+/// threads.
 class BlockSignals {
  public:
   BlockSignals() {
@@ -85,7 +86,9 @@ ThreadPool::ThreadPool(int workers) {
   }
 }
 
-ThreadPool::~ThreadPool() { stop(); }
+ThreadPool::~ThreadPool() {
+  stop();
+}
 
 void ThreadPool::stop() noexcept {
   stopping_.store(true);

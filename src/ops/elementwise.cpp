@@ -52,11 +52,9 @@ X power(const X& x, const X& y, const Params&) {
 void register_arithmetic(OpList& ops) {
   constexpr unsigned kAll = kReal | kWhole | kSymbolic | kLoop;
   const auto add = [&](OpDef op) { ops.push_back(std::move(op)); };
-  add(number_binary(
-      "Add", [](auto x, auto y, auto&) { return x + y; }, true));
+  add(number_binary("Add", [](auto x, auto y, auto&) { return x + y; }, true));
   add(number_binary("Sub", [](auto x, auto y, auto&) { return x - y; }));
-  add(number_binary(
-      "Mul", [](auto x, auto y, auto&) { return x * y; }, true));
+  add(number_binary("Mul", [](auto x, auto y, auto&) { return x * y; }, true));
   add(row<kAll, kNumbers, 2>("Div", [](auto x, auto y, auto&) { return x / y; }, {4}));
   // The sign of the remainder follows the divisor, with fmod = 1 the dividend.
   add(row<kAll, kNumbers, 2>("Mod",
@@ -71,10 +69,10 @@ void register_arithmetic(OpList& ops) {
       "Pow", [](auto x, auto y, auto& p) { return power(x, y, p); }, {20}));
   add(row<kAll, kNumbers, -1>("Max", kMax, {1, true}));
   add(row<kAll, kNumbers, -1>("Min", kMin, {1, true}));
-  add(row<kReal | kLoop, kFloats, -1>("Sum", kSum, {1, true}));
-  add(row<kReal | kLoop, kFloats, -1>("Mean", kMean, {2, true}));
+  add(row < kReal | kLoop, kFloats, -1 > ("Sum", kSum, {1, true}));
+  add(row < kReal | kLoop, kFloats, -1 > ("Mean", kMean, {2, true}));
   add(number_unary("Abs", [](auto x, auto&) { return abs(x); }));
-  add(row<kAll, kFloats | kSignedInts, 1>("Neg", [](auto x, auto&) { return -x; }));
+  add(row < kAll, kFloats | kSignedInts, 1 > ("Neg", [](auto x, auto&) { return -x; }));
   add(number_unary("Sign", [](auto x, auto&) { return sign(x); }));
 }
 
@@ -84,19 +82,22 @@ void register_comparisons(OpList& ops) {
   add(comparison("Less", [](auto x, auto y, auto&) { return lt(x, y); }));
   add(comparison("GreaterOrEqual", [](auto x, auto y, auto&) { return ge(x, y); }));
   add(comparison("LessOrEqual", [](auto x, auto y, auto&) { return le(x, y); }));
-  add(row<kReal | kLoop, kFloats, 1, Result::kBool>("IsNaN",
-                                                    [](auto x, auto&) { return is_nan(x); }));
-  add(row<kReal | kLoop, kFloats, 1, Result::kBool>(
-      "IsInf",
-      [](auto x, auto& p) {
-        const auto inf = is_inf(x);
-        const auto zero = like(x, 0);
-        if (p[0] != 0 && p[1] != 0) return inf;
-        if (p[0] != 0) return bit_and(inf, lt(x, zero));
-        if (p[1] != 0) return bit_and(inf, gt(x, zero));
-        return bit_and(inf, is_nan(x));  // neither: false
-      },
-      {1, false, {int_attr("detect_negative", 1, 0, 1), int_attr("detect_positive", 1, 0, 1)}}));
+  add(row < kReal | kLoop, kFloats, 1,
+      Result::kBool > ("IsNaN", [](auto x, auto&) { return is_nan(x); }));
+  add(row < kReal | kLoop, kFloats, 1,
+      Result::kBool >
+          ("IsInf",
+           [](auto x, auto& p) {
+             const auto inf = is_inf(x);
+             const auto zero = like(x, 0);
+             if (p[0] != 0 && p[1] != 0) return inf;
+             if (p[0] != 0) return bit_and(inf, lt(x, zero));
+             if (p[1] != 0) return bit_and(inf, gt(x, zero));
+             return bit_and(inf, is_nan(x));  // neither: false
+           },
+           {1,
+            false,
+            {int_attr("detect_negative", 1, 0, 1), int_attr("detect_positive", 1, 0, 1)}}));
 }
 
 void register_logic(OpList& ops) {
@@ -104,17 +105,18 @@ void register_logic(OpList& ops) {
   add(logic("And", [](auto x, auto y, auto&) { return bit_and(x, y); }));
   add(logic("Or", [](auto x, auto y, auto&) { return bit_or(x, y); }));
   add(logic("Xor", [](auto x, auto y, auto&) { return bit_xor(x, y); }));
-  add(row<kTruth | kSymbolic | kLoop, kBools, 1>("Not", [](auto x, auto&) { return bit_not(x); }));
+  add(row < kTruth | kSymbolic | kLoop, kBools,
+      1 > ("Not", [](auto x, auto&) { return bit_not(x); }));
   add(bitwise("BitwiseAnd", [](auto x, auto y, auto&) { return bit_and(x, y); }));
   add(bitwise("BitwiseOr", [](auto x, auto y, auto&) { return bit_or(x, y); }));
   add(bitwise("BitwiseXor", [](auto x, auto y, auto&) { return bit_xor(x, y); }));
-  add(row<kWhole | kLoop, kInts, 1>("BitwiseNot", [](auto x, auto&) { return bit_not(x); }));
+  add(row < kWhole | kLoop, kInts, 1 > ("BitwiseNot", [](auto x, auto&) { return bit_not(x); }));
   // By the width or more, or by a negative amount: all bits go; right shifts keep the sign.
   AttrSpec direction = choice_attr("direction", "LEFT|RIGHT");
   direction.required = true;
-  add(row<kWhole | kLoop, kInts, 2>(
-      "BitShift", [](auto x, auto y, auto& p) { return p[0] == 0 ? shl(x, y) : shr(x, y); },
-      {1, false, {direction}}));
+  add(row < kWhole | kLoop, kInts,
+      2 > ("BitShift", [](auto x, auto y, auto& p) { return p[0] == 0 ? shl(x, y) : shr(x, y); },
+           {1, false, {direction}}));
 }
 
 }  // namespace

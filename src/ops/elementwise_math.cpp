@@ -56,13 +56,14 @@ constexpr auto kSoftplus = [](auto x) { return max(x, like(x, 0)) + log1p(exp(-a
 
 void register_rectifiers(OpList& ops) {
   const auto add = [&](OpDef op) { ops.push_back(std::move(op)); };
-  add(row<kReal | kWhole | kLoop, kFloats | kSignedInts, 1>(
-      "Relu", [](auto x, auto&) { return max(x, like(x, 0)); }));
+  add(row < kReal | kWhole | kLoop, kFloats | kSignedInts,
+      1 > ("Relu", [](auto x, auto&) { return max(x, like(x, 0)); }));
   add(real_unary("LeakyRelu", 2,
                  [](auto x, auto& p) { return select(lt(x, like(x, 0)), x * p[0], x); },
                  {float_attr("alpha", 0.01f)}));
-  add(row<kReal | kWhole | kLoop, kNumbers, 2>(
-      "PRelu", [](auto x, auto y, auto&) { return select(lt(x, like(x, 0)), x * y, x); }, {2}));
+  add(row < kReal | kWhole | kLoop, kNumbers,
+      2 > ("PRelu", [](auto x, auto y, auto&) { return select(lt(x, like(x, 0)), x * y, x); },
+           {2}));
   add(real_unary("ThresholdedRelu", 1,
                  [](auto x, auto& p) { return select(gt(x, like(x, p[0])), x, like(x, 0)); },
                  {float_attr("alpha", 1)}));

@@ -161,9 +161,9 @@ bool view_identity(ViewContext& c) {
 }  // namespace
 
 void register_elementwise_special(OpList& ops) {
-  OpDef equal =
-      row<kEqualDomains | kSymbolic | kLoop, kNumbers | kBools | type_set({DType::kString}), 2,
-          Result::kBool>("Equal", kEqual, {1, true});
+  OpDef equal = row < kEqualDomains | kSymbolic | kLoop,
+        kNumbers | kBools | type_set({DType::kString}), 2,
+        Result::kBool > ("Equal", kEqual, {1, true});
   equal.reference = reference_equal;
   ops.push_back(std::move(equal));
 

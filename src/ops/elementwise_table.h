@@ -140,7 +140,7 @@ OpDef row(std::string_view name, F, Options options = {}) {
 /// The common kinds of rows.
 template <class F>
 OpDef real_unary(std::string_view name, double weight, F f, std::vector<AttrSpec> attrs = {}) {
-  return row<kReal | kLoop, kFloats, 1>(name, f, {weight, false, std::move(attrs)});
+  return row < kReal | kLoop, kFloats, 1 > (name, f, {weight, false, std::move(attrs)});
 }
 /// No loop IR form yet: runs by reference or vendor kernel only.
 template <class F>
@@ -149,23 +149,23 @@ OpDef real_unary_host(std::string_view name, double weight, F f) {
 }
 template <class F>
 OpDef number_unary(std::string_view name, F f) {
-  return row<kReal | kWhole | kSymbolic | kLoop, kNumbers, 1>(name, f);
+  return row < kReal | kWhole | kSymbolic | kLoop, kNumbers, 1 > (name, f);
 }
 template <class F>
 OpDef number_binary(std::string_view name, F f, bool commutative = false) {
-  return row<kReal | kWhole | kSymbolic | kLoop, kNumbers, 2>(name, f, {1, commutative});
+  return row < kReal | kWhole | kSymbolic | kLoop, kNumbers, 2 > (name, f, {1, commutative});
 }
 template <class F>
 OpDef comparison(std::string_view name, F f) {
-  return row<kReal | kWhole | kSymbolic | kLoop, kNumbers, 2, Result::kBool>(name, f);
+  return row < kReal | kWhole | kSymbolic | kLoop, kNumbers, 2, Result::kBool > (name, f);
 }
 template <class F>
 OpDef logic(std::string_view name, F f) {
-  return row<kTruth | kSymbolic | kLoop, kBools, 2>(name, f, {1, true});
+  return row < kTruth | kSymbolic | kLoop, kBools, 2 > (name, f, {1, true});
 }
 template <class F>
 OpDef bitwise(std::string_view name, F f) {
-  return row<kWhole | kLoop, kInts, 2>(name, f, {1, true});
+  return row < kWhole | kLoop, kInts, 2 > (name, f, {1, true});
 }
 
 inline AttrSpec float_attr(std::string_view name, double otherwise) {

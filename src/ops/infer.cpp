@@ -15,8 +15,8 @@ std::string place(const Node& node) {
 
 /// Largest element count of an integer graph input whose elements become symbols.
 constexpr int64_t kMaxInputElements = 64;
-/// Bodies of loops are inferred until their states' types stand, nested ones again in each round. This
-/// bounds the work that nesting can multiply.
+/// Bodies of loops are inferred until their states' types stand, nested ones again in each round.
+/// This bounds the work that nesting can multiply.
 constexpr int64_t kMaxRepeats = 16, kFreeNodes = 100'000;
 /// Ranks tried to learn the dtypes of outputs when an input's rank is not known.
 constexpr size_t kProbedRanks = 6;
@@ -71,7 +71,8 @@ class Driver {
     if (stem.empty()) {
       const std::string base = symbol_name(value.name);
       stem = base;
-      for (int k = 1; !taken_.insert(stem + "[0]").second; ++k) stem = fmt::format("{}.{}", base, k);
+      for (int k = 1; !taken_.insert(stem + "[0]").second; ++k)
+        stem = fmt::format("{}.{}", base, k);
     }
     std::vector<Dim> out;
     for (int64_t i = 0; i < count.value(); ++i)

@@ -22,8 +22,8 @@ const SymDims& InferContext::dims(size_t i) const {
 
 namespace {
 
-/// Shape arithmetic through floats (Cast, Mul by a scale, Cast) is followed while all numbers are whole
-/// and exact in f32.
+/// Shape arithmetic through floats (Cast, Mul by a scale, Cast) is followed while all numbers are
+/// whole and exact in f32.
 std::optional<std::vector<Dim>> whole_numbers(const Tensor& t) {
   std::vector<Dim> out;
   for (double v : t.to_doubles()) {

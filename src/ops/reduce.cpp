@@ -63,23 +63,19 @@ void infer_numbers(InferContext& c) {
 }
 void infer_sum(InferContext& c) {
   infer_reduce(c, kNumbers);
-  fold_elements(
-      c, [](const Sym& a, const Sym& b) { return a + b; }, 0);
+  fold_elements(c, [](const Sym& a, const Sym& b) { return a + b; }, 0);
 }
 void infer_prod(InferContext& c) {
   infer_reduce(c, kNumbers);
-  fold_elements(
-      c, [](const Sym& a, const Sym& b) { return a * b; }, 1);
+  fold_elements(c, [](const Sym& a, const Sym& b) { return a * b; }, 1);
 }
 void infer_max(InferContext& c) {
   infer_reduce(c, kNumbers | kBools);
-  fold_elements(
-      c, [](const Sym& a, const Sym& b) { return max(a, b); }, -1);
+  fold_elements(c, [](const Sym& a, const Sym& b) { return max(a, b); }, -1);
 }
 void infer_min(InferContext& c) {
   infer_reduce(c, kNumbers | kBools);
-  fold_elements(
-      c, [](const Sym& a, const Sym& b) { return min(a, b); }, -1);
+  fold_elements(c, [](const Sym& a, const Sym& b) { return min(a, b); }, -1);
 }
 
 // ---- reference ----------------------------------------------------------------------------------

@@ -132,7 +132,9 @@ inline Real tanh(Real a) {
 inline Real erf(Real a) {
   return {std::erf(a.v)};
 }
-inline Real one_plus_erf(Real a) { return {std::erfc(-a.v)}; }
+inline Real one_plus_erf(Real a) {
+  return {std::erfc(-a.v)};
+}
 inline Real sigmoid(Real a) {
   return {1 / (1 + std::exp(-a.v))};
 }

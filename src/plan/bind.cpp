@@ -12,9 +12,9 @@ namespace {
 
 std::atomic<uint64_t> next_serial{1};  // only an identity, never an order
 
-/// Symbolic inference assumes that sizes fit where it cannot know (two symbols that must be equal, a
-/// cut size). With the sizes at hand the operator's own inference decides: it refuses what does not
-/// fit, and must give the dims that were planned.
+/// Symbolic inference assumes that sizes fit where it cannot know (two symbols that must be equal,
+/// a cut size). With the sizes at hand the operator's own inference decides: it refuses what does
+/// not fit, and must give the dims that were planned.
 void check_sizes(const Bound& bound, const Step& step, std::span<const BoundOperand> outputs) {
   const Node& node = *step.spec.node;
   std::vector<Type> types(node.inputs.size());
@@ -43,16 +43,19 @@ void check_sizes(const Bound& bound, const Step& step, std::span<const BoundOper
   for (size_t k = 0; k < std::min(outputs.size(), context.outputs.size()); ++k) {
     if (step.outputs[k] == kNoValue || !context.outputs[k].dims) continue;
     const auto dims = to_concrete(*context.outputs[k].dims);
-    if (dims && !std::equal(dims->begin(), dims->end(), outputs[k].dims.begin(), outputs[k].dims.end()))
-      fail(Status::kInvalidArgument, "with these input sizes the result has dims {}, the model was planned for {}",
+    if (dims &&
+        !std::equal(dims->begin(), dims->end(), outputs[k].dims.begin(), outputs[k].dims.end()))
+      fail(Status::kInvalidArgument,
+           "with these input sizes the result has dims {}, the model was planned for {}",
            to_text(*dims), to_text(Dims(outputs[k].dims.begin(), outputs[k].dims.end())));
   }
 }
 
 }  // namespace
 
-std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& plan, uint32_t segment_index,
-                                  std::vector<int64_t> symbols, const BindOptions& options) {
+std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& plan,
+                                          uint32_t segment_index, std::vector<int64_t> symbols,
+                                          const BindOptions& options) {
   const Segment& segment = plan->segments[segment_index];
   const Plan::SegmentProgram& program = plan->programs[segment_index];
   XC_CHECK(symbols.size() >= segment.symbol_end);
@@ -86,7 +89,10 @@ std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& pla
     }
     Dims dims;
     for (const PlanValue& value : plan->values)
-      if (value.buffer == program.buffers[k]) { dims = *to_concrete(value.dims); break; }
+      if (value.buffer == program.buffers[k]) {
+        dims = *to_concrete(value.dims);
+        break;
+      }
     Tensor tensor(buffer.dtype, dims);
     for (size_t i = 0; i < buffer.sizes.size(); ++i)
       store_int64(tensor.data(), buffer.dtype, static_cast<int64_t>(i), at[i]);
@@ -106,8 +112,10 @@ std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& pla
     const int64_t offset = checked_mul(offsets[v], element_size(value.dtype));
     const PlanBuffer& buffer = plan->buffers[value.buffer];
     const auto at = static_cast<uint32_t>(bound->pointers.size());
-    if (buffer.storage == Storage::kInput) bound->input_patches.push_back({at, buffer.index, offset});
-    if (buffer.storage == Storage::kOutput) bound->output_patches.push_back({at, buffer.index, offset});
+    if (buffer.storage == Storage::kInput)
+      bound->input_patches.push_back({at, buffer.index, offset});
+    if (buffer.storage == Storage::kOutput)
+      bound->output_patches.push_back({at, buffer.index, offset});
     bound->pointers.push_back({value.buffer, offset});
   };
   std::vector<BoundOperand> inputs, outputs;

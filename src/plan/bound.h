@@ -1,6 +1,6 @@
 #pragma once
-// A Bound: a segment of a plan prepared for concrete sizes. Immutable; serves any number of threads.
-// It holds offsets and templates only; resolved pointers live in the run context.
+// A Bound: a segment of a plan prepared for concrete sizes. Immutable; serves any number of
+// threads. It holds offsets and templates only; resolved pointers live in the run context.
 
 #include <cstdint>
 #include <memory>
@@ -32,16 +32,16 @@ struct ArenaSlot {
 
 struct BoundStep {
   std::shared_ptr<const BoundKernel> kernel;  ///< null for dynamic and control steps
-  uint32_t step = 0;           ///< in Plan::steps
-  uint32_t first_pointer = 0;  ///< inputs then outputs, in Bound::pointers
+  uint32_t step = 0;                          ///< in Plan::steps
+  uint32_t first_pointer = 0;                 ///< inputs then outputs, in Bound::pointers
 };
 
 struct Bound {
   std::shared_ptr<const Plan> plan;
   uint32_t segment = 0;
-  uint64_t serial = 0;             ///< unique in the process: contexts cache what they resolved
-  std::vector<int64_t> symbols;    ///< values of the first symbol_end symbols
-  std::vector<int64_t> sizes;      ///< every evaluated dim and stride; spans below point here
+  uint64_t serial = 0;                 ///< unique in the process: contexts cache what they resolved
+  std::vector<int64_t> symbols;        ///< values of the first symbol_end symbols
+  std::vector<int64_t> sizes;          ///< every evaluated dim and stride; spans below point here
   std::vector<BoundOperand> operands;  ///< per PlanValue; empty where not used in the segment
   std::vector<ArenaSlot> arena;
   std::vector<std::pair<uint32_t, Tensor>> size_tensors;  ///< kSizes buffers with their elements
@@ -49,8 +49,8 @@ struct Bound {
   std::vector<PointerTemplate> pointers;
   std::vector<PointerPatch> input_patches, output_patches;
   int64_t arena_bytes = 0;
-  int64_t scratch_bytes = 0;       ///< per worker, the largest of any step
-  int64_t held_bytes = 0;          ///< of this object and its bound kernels
+  int64_t scratch_bytes = 0;  ///< per worker, the largest of any step
+  int64_t held_bytes = 0;     ///< of this object and its bound kernels
 
   std::span<const int64_t> dims(uint32_t plan_value) const { return operands[plan_value].dims; }
   std::span<const int64_t> strides(uint32_t plan_value) const {
@@ -66,6 +66,6 @@ struct BindOptions {
 /// Binds segment `segment` of the plan. `symbols` are the values of its known symbols. Fails with
 /// kInvalidModel/kLimit naming the step when sizes are impossible.
 std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& plan, uint32_t segment,
-                                  std::vector<int64_t> symbols, const BindOptions& options);
+                                          std::vector<int64_t> symbols, const BindOptions& options);
 
 }  // namespace xc

@@ -16,8 +16,10 @@ void compute_liveness(Plan& plan) {
     if (value == kNoValue) return;
     PlanBuffer& buffer = plan.buffers[plan.values[value].buffer];
     buffer.first_step = std::min(buffer.first_step, step);
-    if (segment != buffer.segment) buffer.last_step = UINT32_MAX;
-    else if (buffer.last_step != UINT32_MAX) buffer.last_step = std::max(buffer.last_step, step);
+    if (segment != buffer.segment)
+      buffer.last_step = UINT32_MAX;
+    else if (buffer.last_step != UINT32_MAX)
+      buffer.last_step = std::max(buffer.last_step, step);
   };
   for (uint32_t s = 0; s < plan.segments.size(); ++s)
     for (uint32_t k = plan.segments[s].first_step; k < plan.segments[s].end_step; ++k) {

@@ -2,8 +2,8 @@
 // A Plan: one graph (or subgraph) as a list of steps with one chosen kernel each. Immutable and
 // symbolic in the sizes; it is shared by every signature bound to it and every thread that runs it.
 //
-// Values live in buffers. A view (reshape, transpose, slice, ...) is no step: it is another value of
-// the same buffer with its own strides and offset.
+// Values live in buffers. A view (reshape, transpose, slice, ...) is no step: it is another value
+// of the same buffer with its own strides and offset.
 //
 // Segments. A step whose output sizes only the run can tell ends a segment: what it defines (its
 // runtime symbols) is known when the next segment is bound. Plans without such steps, nearly all,
@@ -36,11 +36,11 @@ struct PlanBuffer {
   uint32_t index = 0;  ///< of the input or output
   Tensor constant;
   DType dtype = DType::kUndefined;
-  Dim elements;                 ///< size of an arena buffer
-  std::vector<Dim> sizes;       ///< kSizes: the elements
-  uint32_t segment = 0;         ///< the segment that defines it
-  uint32_t first_step = 0;      ///< liveness for arena planning: defined by
-  uint32_t last_step = 0;       ///< last read by; UINT32_MAX when a later segment reads it
+  Dim elements;             ///< size of an arena buffer
+  std::vector<Dim> sizes;   ///< kSizes: the elements
+  uint32_t segment = 0;     ///< the segment that defines it
+  uint32_t first_step = 0;  ///< liveness for arena planning: defined by
+  uint32_t last_step = 0;   ///< last read by; UINT32_MAX when a later segment reads it
 };
 
 struct PlanValue {
@@ -67,14 +67,14 @@ struct Step {
     kControl,  ///< If, Loop, Scan over child programs
   };
   Kind kind = Kind::kKernel;
-  std::string name;             ///< of the model's node(s), for messages and explain
-  std::vector<NodeId> nodes;    ///< graph nodes it executes; the first is the anchor
-  StepSpec spec;                ///< what the kernel was chosen for
-  std::string kernel_name;      ///< "onednn.matmul", "reference", "fused cell 1a2b..."
+  std::string name;           ///< of the model's node(s), for messages and explain
+  std::vector<NodeId> nodes;  ///< graph nodes it executes; the first is the anchor
+  StepSpec spec;              ///< what the kernel was chosen for
+  std::string kernel_name;    ///< "onednn.matmul", "reference", "fused cell 1a2b..."
   std::shared_ptr<Kernel> kernel;
   std::vector<Refusal> refused;
-  Hash128 region;               ///< identity of a fused region; zero otherwise
-  std::vector<uint32_t> inputs;   ///< PlanValue index per operand; kNoValue = absent
+  Hash128 region;                ///< identity of a fused region; zero otherwise
+  std::vector<uint32_t> inputs;  ///< PlanValue index per operand; kNoValue = absent
   std::vector<uint32_t> outputs;
 };
 
@@ -106,8 +106,9 @@ struct Plan {
   uint32_t region_steps = 0;  ///< how many steps are fused regions
   uint64_t serial = 0;        ///< 0 = base plan, then 1, 2, ... per graph
 
-  /// What bind evaluates per segment: dims, strides and offset of every value its steps touch, sizes
-  /// of its arena buffers, elements of its kSizes buffers. Positions are into the result of `dims`.
+  /// What bind evaluates per segment: dims, strides and offset of every value its steps touch,
+  /// sizes of its arena buffers, elements of its kSizes buffers. Positions are into the result of
+  /// `dims`.
   struct SegmentProgram {
     DimProgram dims;
     std::vector<uint32_t> values;           ///< PlanValues with known rank used in the segment

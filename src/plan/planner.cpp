@@ -26,10 +26,10 @@ Operand operand_of(const Plan& plan, uint32_t value) {
     const auto dims = to_concrete(v.dims);
     const auto strides = to_concrete(v.strides);
     if (dims && strides && v.offset.is_constant())
-      out.constant = Tensor(buffer.constant.buffer(),
-                            buffer.constant.byte_offset() +
-                                checked_mul(v.offset.value(), element_size(v.dtype)),
-                            v.dtype, *dims, *strides);
+      out.constant = Tensor(
+          buffer.constant.buffer(),
+          buffer.constant.byte_offset() + checked_mul(v.offset.value(), element_size(v.dtype)),
+          v.dtype, *dims, *strides);
   }
   return out;
 }
@@ -134,14 +134,17 @@ class PlanBuilder {
     buffer.constant = constant ? constant.to_contiguous() : Tensor();
     SymDims dims;
     const bool known = constant || value.type.dims.has_value();
-    if (constant) dims = to_symbolic(constant.dims());
-    else if (known) dims = *value.type.dims;
+    if (constant)
+      dims = to_symbolic(constant.dims());
+    else if (known)
+      dims = *value.type.dims;
     return add_value(id, std::move(buffer), std::move(dims), known);
   }
 
   /// A new buffer holding one row-major value.
   uint32_t add_value(ValueId id, PlanBuffer buffer, SymDims dims, bool rank_known = true) {
-    buffer.segment = static_cast<uint32_t>(plan_->segments.empty() ? 0 : plan_->segments.size() - 1);
+    buffer.segment =
+        static_cast<uint32_t>(plan_->segments.empty() ? 0 : plan_->segments.size() - 1);
     PlanValue value;
     value.id = id;
     value.buffer = static_cast<uint32_t>(plan_->buffers.size());
@@ -184,8 +187,9 @@ class PlanBuilder {
     }
   }
 
-  /// Execution order with the nodes of each region side by side, placed when all the region reads is
-  /// there: a topological order of the graph with regions contracted. Ties keep the graph's order.
+  /// Execution order with the nodes of each region side by side, placed when all the region reads
+  /// is there: a topological order of the graph with regions contracted. Ties keep the graph's
+  /// order.
   std::vector<NodeId> unit_order() const {
     if (regions_.empty()) return graph_.order();
     const auto unit_of = [&](NodeId n) {
@@ -306,7 +310,10 @@ class PlanBuilder {
     context.dims = source.dims;
     context.strides = source.strides;
     for (ValueId v : node.outputs) {
-      if (v == kNone) { context.outputs.emplace_back(); continue; }
+      if (v == kNone) {
+        context.outputs.emplace_back();
+        continue;
+      }
       const Type& type = graph_.value(v).type;
       if (!type.dims || !symbols_known(*type.dims)) return false;
       context.outputs.push_back({*type.dims, {}, Dim(0)});
@@ -337,8 +344,8 @@ class PlanBuilder {
   }
 
   struct Unit {
-    std::vector<NodeId> nodes;       // anchor, then post-ops
-    std::vector<ValueId> inputs;     // operands of the step
+    std::vector<NodeId> nodes;    // anchor, then post-ops
+    std::vector<ValueId> inputs;  // operands of the step
     std::vector<PostOp> post_ops;
     std::vector<ValueId> outputs;
   };
@@ -373,8 +380,8 @@ class PlanBuilder {
     const Type& type = graph_.value(id).type;
     PlanBuffer buffer;
     buffer.dtype = type.dtype;
-    const uint32_t stand_in = add_value(kNone, std::move(buffer), type.dims ? *type.dims : SymDims{},
-                                        type.dims.has_value());
+    const uint32_t stand_in = add_value(kNone, std::move(buffer),
+                                        type.dims ? *type.dims : SymDims{}, type.dims.has_value());
     return stand_in;
   }
 
@@ -384,7 +391,8 @@ class PlanBuilder {
     Unit unit{{anchor}, node.inputs, {}, node.outputs};
     Unit alone = unit;
     // Operands of post-ops come after every input the anchor could have.
-    if (node.op->max_inputs > 0) unit.inputs.resize(static_cast<size_t>(node.op->max_inputs), kNone);
+    if (node.op->max_inputs > 0)
+      unit.inputs.resize(static_cast<size_t>(node.op->max_inputs), kNone);
     const auto outputs_wanted = std::count_if(node.outputs.begin(), node.outputs.end(),
                                               [](ValueId v) { return v != kNone; });
     if (!planner_.options_.post_ops || planner_.options_.reference_only || node.op->scalar ||
@@ -421,8 +429,9 @@ class PlanBuilder {
       if (v != result) others.push_back(v);
     if (others.size() + 1 != user.inputs.size()) return false;  // result used twice
     const auto scalar_constant = [&](ValueId v) {
-      return v == kNone || (graph_.value(v).is_constant() && graph_.value(v).constant.count() == 1 &&
-                            graph_.value(v).constant.rank() == 0);
+      return v == kNone ||
+             (graph_.value(v).is_constant() && graph_.value(v).constant.count() == 1 &&
+              graph_.value(v).constant.rank() == 0);
     };
     if (user.inputs.size() == 2 && user.inputs[0] != kNone && user.inputs[1] != kNone) {
       post.kind = PostOp::Kind::kBinary;
@@ -444,7 +453,8 @@ class PlanBuilder {
 
   bool fast_kernel(const StepSpec& spec) const {
     for (const Implementation& row : planner_.backend_.implementations())
-      if (row.op == spec.op->name && row.name != "reference" && row.supports(spec).yes()) return true;
+      if (row.op == spec.op->name && row.name != "reference" && row.supports(spec).yes())
+        return true;
     return false;
   }
 
@@ -506,8 +516,8 @@ class PlanBuilder {
     for (const Operand& operand : spec.inputs)
       key += ";" + to_text(operand.dims) + to_text(operand.strides);
     auto step = std::make_shared<Step>();
-    if (const auto it = planner_.steps_.find(key); it != planner_.steps_.end() &&
-                                                   nodes.size() && nodes[0] != kNone) {
+    if (const auto it = planner_.steps_.find(key);
+        it != planner_.steps_.end() && nodes.size() && nodes[0] != kNone) {
       *step = *it->second;
     } else {
       step->name = std::move(name);
@@ -533,7 +543,8 @@ class PlanBuilder {
 
   /// A step that copies a view into row-major memory; returns the new value.
   uint32_t add_copy(uint32_t from, NodeId, uint32_t to = kNoValue) {
-    if (const auto it = copies_.find(from); it != copies_.end() && to == kNoValue) return it->second;
+    if (const auto it = copies_.find(from); it != copies_.end() && to == kNoValue)
+      return it->second;
     static const Node kCopyNode = [] {
       Node node;
       node.op = &get_op("Identity");
@@ -560,9 +571,9 @@ class PlanBuilder {
       copies_.emplace(from, to);
     }
     auto step = std::make_shared<Step>();
-    step->name = "copy of " + (plan_->values[from].id == kNone
-                                   ? std::string("a view")
-                                   : graph_.value(plan_->values[from].id).name);
+    step->name =
+        "copy of " + (plan_->values[from].id == kNone ? std::string("a view")
+                                                      : graph_.value(plan_->values[from].id).name);
     step->spec = std::move(spec);
     step->kernel_name = std::string(row->name);
     step->kernel = row->create(step->spec);
@@ -599,8 +610,8 @@ class PlanBuilder {
     push(std::move(step));
   }
 
-  /// Dynamic and control steps: the executor runs them on whole tensors. New symbols in their output
-  /// dims end the segment.
+  /// Dynamic and control steps: the executor runs them on whole tensors. New symbols in their
+  /// output dims end the segment.
   void add_opaque(NodeId id, Step::Kind kind) {
     const Node& node = graph_.node(id);
     auto step = std::make_shared<Step>();
@@ -614,13 +625,16 @@ class PlanBuilder {
     bool ends_segment = false;
     std::vector<PlanSymbol> defined;
     for (ValueId v : node.outputs) {
-      if (v == kNone) { step->outputs.push_back(kNoValue); continue; }
+      if (v == kNone) {
+        step->outputs.push_back(kNoValue);
+        continue;
+      }
       const Type& type = graph_.value(v).type;
       PlanBuffer buffer;
       buffer.storage = Storage::kDynamic;
       buffer.dtype = type.dtype;
-      const uint32_t index =
-          add_value(v, std::move(buffer), type.dims ? *type.dims : SymDims{}, type.dims.has_value());
+      const uint32_t index = add_value(v, std::move(buffer), type.dims ? *type.dims : SymDims{},
+                                       type.dims.has_value());
       step->outputs.push_back(index);
       if (!type.dims) continue;
       for (uint32_t axis = 0; axis < type.dims->size(); ++axis) {

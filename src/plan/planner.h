@@ -14,8 +14,8 @@ namespace xc {
 struct PlannerOptions {
   Numerics numerics = Numerics::kTolerant;
   int threads = 1;
-  bool views = true;      ///< off: every view op is a copying step (tests)
-  bool post_ops = true;   ///< off: every op is its own step
+  bool views = true;            ///< off: every view op is a copying step (tests)
+  bool post_ops = true;         ///< off: every op is its own step
   bool reference_only = false;  ///< every step on reference kernels (the oracle)
 };
 

@@ -17,8 +17,10 @@ CaptureScope::CaptureScope(Program& program, const Bound& bound, void* const* in
     const PlanValue& value = bound.plan->values[capture->values[k]];
     const PlanBuffer& buffer = bound.plan->buffers[value.buffer];
     const void* base = nullptr;
-    if (buffer.storage == Storage::kInput) base = inputs[buffer.index];
-    else if (buffer.storage == Storage::kConstant) base = buffer.constant.data();
+    if (buffer.storage == Storage::kInput)
+      base = inputs[buffer.index];
+    else if (buffer.storage == Storage::kConstant)
+      base = buffer.constant.data();
     for (const auto& [b, tensor] : bound.size_tensors)
       if (b == value.buffer) base = tensor.data();
     if (base) copy(k, base);

@@ -14,8 +14,8 @@ namespace xc {
 
 struct Program::Capture {
   uint64_t bound_serial = 0;
-  std::vector<uint32_t> values;             ///< PlanValues of that Bound's plan
-  std::vector<uint32_t> after;              ///< step position after which each is there
+  std::vector<uint32_t> values;  ///< PlanValues of that Bound's plan
+  std::vector<uint32_t> after;   ///< step position after which each is there
   std::function<void(std::vector<Tensor>)> keep;
   std::atomic<bool> taken{false};
 };

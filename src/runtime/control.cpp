@@ -7,7 +7,8 @@ namespace xc {
 namespace {
 
 bool truth(const Tensor& t) {
-  if (t.count() != 1) fail(Status::kInvalidModel, "a condition must have one element, it has {}", t.count());
+  if (t.count() != 1)
+    fail(Status::kInvalidModel, "a condition must have one element, it has {}", t.count());
   return load_int64(t.data(), t.dtype(), 0) != 0;
 }
 
@@ -90,7 +91,8 @@ std::vector<Tensor> run_scan(const Node& node, const std::vector<Tensor>& inputs
     const Tensor& t = inputs[states + k];
     axes[k] = at(in_axes, k) < 0 ? at(in_axes, k) + t.rank() : at(in_axes, k);
     if (axes[k] < 0 || axes[k] >= t.rank())
-      fail(Status::kInvalidModel, "scan_input_axes[{}] = {} is outside rank {}", k, at(in_axes, k), t.rank());
+      fail(Status::kInvalidModel, "scan_input_axes[{}] = {} is outside rank {}", k, at(in_axes, k),
+           t.rank());
     const int64_t n = t.dims()[static_cast<size_t>(axes[k])];
     if (length >= 0 && n != length)
       fail(Status::kInvalidModel, "scan inputs have lengths {} and {}", length, n);

@@ -22,7 +22,10 @@ std::vector<Tensor> run_dynamic_step(Program& program, const Node& node,
   const std::vector<Type> types = infer_concrete(node, inputs);
   std::vector<Tensor> outputs;
   for (size_t k = 0; k < types.size(); ++k) {
-    if (node.outputs[k] == kNone) { outputs.emplace_back(); continue; }
+    if (node.outputs[k] == kNone) {
+      outputs.emplace_back();
+      continue;
+    }
     outputs.emplace_back(types[k].dtype, *to_concrete(*types[k].dims));
   }
   StepSpec spec;

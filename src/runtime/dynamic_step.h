@@ -1,6 +1,6 @@
 #pragma once
-// Steps whose output sizes only values tell: inferred on actual tensors, then run by the best kernel
-// for the sizes found.
+// Steps whose output sizes only values tell: inferred on actual tensors, then run by the best
+// kernel for the sizes found.
 
 #include <vector>
 

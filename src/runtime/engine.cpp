@@ -9,15 +9,19 @@ namespace xc {
 
 Engine::Engine(Config config, HostHooks hooks, std::unique_ptr<TierHooks> tier)
     : config_(std::move(config)), hooks_(std::move(hooks)), tier_(std::move(tier)) {
-  const int threads =
-      config_.threads > 0 ? static_cast<int>(config_.threads) : cpu_info().cores;
-  if (hooks_.tasks) tasks_ = hooks_.tasks;
-  else if (threads <= 1) tasks_ = std::make_shared<InlineRunner>();
-  else tasks_ = std::make_shared<ThreadPool>(threads);
+  const int threads = config_.threads > 0 ? static_cast<int>(config_.threads) : cpu_info().cores;
+  if (hooks_.tasks)
+    tasks_ = hooks_.tasks;
+  else if (threads <= 1)
+    tasks_ = std::make_shared<InlineRunner>();
+  else
+    tasks_ = std::make_shared<ThreadPool>(threads);
   if (tier_) tier_->attach(*this);
 }
 
-Engine::~Engine() { tier_.reset(); }
+Engine::~Engine() {
+  tier_.reset();
+}
 
 void Engine::log(LogLevel level, const std::string& message) const {
   if (hooks_.log) hooks_.log(level, message);
@@ -36,8 +40,10 @@ void* Engine::allocate(int64_t bytes) const {
 }
 
 void Engine::release(void* memory, int64_t bytes) const noexcept {
-  if (hooks_.allocate) hooks_.release(memory, static_cast<size_t>((bytes + 63) & ~int64_t{63}));
-  else std::free(memory);
+  if (hooks_.allocate)
+    hooks_.release(memory, static_cast<size_t>((bytes + 63) & ~int64_t{63}));
+  else
+    std::free(memory);
 }
 
 }  // namespace xc

@@ -33,8 +33,8 @@ void Epochs::reclaim() {
       if (epoch != 0) oldest = std::min(oldest, epoch);
     }
     // A run that entered at epoch e may see what was retired at e or later.
-    const auto keep = std::stable_partition(
-        retired_.begin(), retired_.end(), [&](const Retired& r) { return r.epoch >= oldest; });
+    const auto keep = std::stable_partition(retired_.begin(), retired_.end(),
+                                            [&](const Retired& r) { return r.epoch >= oldest; });
     std::move(keep, retired_.end(), std::back_inserter(dead));
     retired_.erase(keep, retired_.end());
   }

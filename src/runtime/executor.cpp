@@ -60,8 +60,8 @@ void Executor::prepare_outputs(const Bound& bound, const OutputPorts& outputs) {
       continue;
     }
     const Tensor& tensor = outputs.slots[i]->tensor;
-    if (tensor.dtype() != value.dtype || !std::equal(dims.begin(), dims.end(),
-                                                     tensor.dims().begin(), tensor.dims().end()))
+    if (tensor.dtype() != value.dtype ||
+        !std::equal(dims.begin(), dims.end(), tensor.dims().begin(), tensor.dims().end()))
       fail(Status::kInvalidArgument, "output {}: bound tensor is {}{}, the result is {}{}", i,
            name(tensor.dtype()), to_text(tensor.dims()), name(value.dtype),
            to_text(Dims(dims.begin(), dims.end())));
@@ -89,7 +89,8 @@ void Executor::run_segment(const Bound& bound, int side, BoundTimes* times, void
     for (size_t k = 0; k < bound.pointers.size(); ++k) {
       const uint32_t b = bound.pointers[k].buffer;
       if (b != UINT32_MAX && b < context_.dynamic.size() && context_.dynamic[b])
-        pointers[k] = static_cast<std::byte*>(context_.dynamic[b].data()) + bound.pointers[k].offset;
+        pointers[k] =
+            static_cast<std::byte*>(context_.dynamic[b].data()) + bound.pointers[k].offset;
     }
   }
   patch(bound, pointers, inputs, outputs);
@@ -105,7 +106,8 @@ void Executor::run_segment(const Bound& bound, int side, BoundTimes* times, void
   try {
     for (; position < bound.steps.size(); ++position) {
       const BoundStep& step = bound.steps[position];
-      if (stoppable) [[unlikely]] check_stop();
+      if (stoppable) [[unlikely]]
+        check_stop();
       const uint64_t start = times ? ticks() : 0;
       if (step.kernel) [[likely]] {
         const BoundKernel& kernel = *step.kernel;
@@ -131,7 +133,8 @@ void Executor::run_segment(const Bound& bound, int side, BoundTimes* times, void
           ++focus_at;
         }
       }
-      if (capture) [[unlikely]] capture.after_step(position, pointers);
+      if (capture) [[unlikely]]
+        capture.after_step(position, pointers);
     }
   } catch (const Error& error) {
     const Step& step = *bound.plan->steps[bound.steps[position].step];
@@ -150,8 +153,10 @@ void Executor::run(Version& version, int side, bool timed, void* const* inputs,
   uint64_t given = 0;  // bit i: the caller's handle (outputs beyond 64 go the slow way)
   std::vector<bool> given_more;
   for (size_t i = 0; i < outputs.count; ++i) {
-    if (i < 64) given |= static_cast<uint64_t>(outputs.slots[i] != nullptr) << i;
-    else given_more.push_back(outputs.slots[i] != nullptr);
+    if (i < 64)
+      given |= static_cast<uint64_t>(outputs.slots[i] != nullptr) << i;
+    else
+      given_more.push_back(outputs.slots[i] != nullptr);
   }
   try {
     run_segment(first, side, times, inputs, outputs, &focus, &version);

@@ -29,7 +29,8 @@ json describe_step(const Graph& graph, const Step& step) {
   for (const Operand& operand : step.spec.inputs) out["inputs"].push_back(operand_text(operand));
   for (const Operand& operand : step.spec.outputs) out["outputs"].push_back(operand_text(operand));
   json refused = json::array();
-  for (const Refusal& r : step.refused) refused.push_back({{"kernel", r.name}, {"reason", r.reason}});
+  for (const Refusal& r : step.refused)
+    refused.push_back({{"kernel", r.name}, {"reason", r.reason}});
   out["refused"] = refused;
   return out;
 }
@@ -43,7 +44,8 @@ json describe(Program& program, const std::vector<Dims>& signature, const Profil
         key.push_back(static_cast<int64_t>(dims.size()));
         key.insert(key.end(), dims.begin(), dims.end());
       }
-      if (e->key.size() < key.size() || !std::equal(key.begin(), key.end(), e->key.begin())) continue;
+      if (e->key.size() < key.size() || !std::equal(key.begin(), key.end(), e->key.begin()))
+        continue;
     }
     if (!entry || e->last_use > entry->last_use) entry = e;
   }
@@ -78,10 +80,16 @@ json describe(Program& program, const std::vector<Dims>& signature, const Profil
   }
   json regions = json::array();
   for (const RegionSummary& r : summary.regions)
-    regions.push_back({{"identity", r.identity.text()}, {"name", r.name}, {"state", r.state},
-                       {"reason", r.reason}, {"uses", r.uses}, {"base_us", r.base_us},
-                       {"fused_us", r.fused_us}, {"predicted_us", r.predicted_us},
-                       {"compile_ms", r.compile_ms}, {"code_bytes", r.code_bytes}});
+    regions.push_back({{"identity", r.identity.text()},
+                       {"name", r.name},
+                       {"state", r.state},
+                       {"reason", r.reason},
+                       {"uses", r.uses},
+                       {"base_us", r.base_us},
+                       {"fused_us", r.fused_us},
+                       {"predicted_us", r.predicted_us},
+                       {"compile_ms", r.compile_ms},
+                       {"code_bytes", r.code_bytes}});
   out["regions"] = regions;
   json bodies = json::array();
   for (const auto& child : program.children()) bodies.push_back(describe(*child, {}, {}));
@@ -110,7 +118,8 @@ void print_program(const json& program, std::string& out, const std::string& ind
     for (const json& node : step["nodes"])
       ops += (ops.empty() ? "" : "+") + node["op"].get<std::string>();
     if (ops.empty()) ops = "copy";
-    out += fmt::format("{}  {:3} {:<28} {:<24}", indent, index++, ops, step["kernel"].get<std::string>());
+    out += fmt::format("{}  {:3} {:<28} {:<24}", indent, index++, ops,
+                       step["kernel"].get<std::string>());
     if (step.contains("time_us")) out += fmt::format(" {:9.2f} us", step["time_us"].get<double>());
     if (step.contains("outputs")) out += "  -> " + step["outputs"][0].get<std::string>();
     out += "  " + step["name"].get<std::string>() + "\n";
@@ -121,11 +130,11 @@ void print_program(const json& program, std::string& out, const std::string& ind
   if (!program["regions"].empty()) {
     out += indent + "  regions (vendor time, compile time, fused time, state):\n";
     for (const json& r : program["regions"])
-      out += fmt::format("{}    {:<44} {:9.2f} us {:7.2f} ms {:9.2f} us  {}{}\n", indent,
-                         r["name"].get<std::string>(), r["base_us"].get<double>(),
-                         r["compile_ms"].get<double>(), r["fused_us"].get<double>(),
-                         r["state"].get<std::string>(),
-                         r["reason"].get<std::string>().empty() ? "" : ": " + r["reason"].get<std::string>());
+      out += fmt::format(
+          "{}    {:<44} {:9.2f} us {:7.2f} ms {:9.2f} us  {}{}\n", indent,
+          r["name"].get<std::string>(), r["base_us"].get<double>(), r["compile_ms"].get<double>(),
+          r["fused_us"].get<double>(), r["state"].get<std::string>(),
+          r["reason"].get<std::string>().empty() ? "" : ": " + r["reason"].get<std::string>());
   }
   if (program.contains("bodies"))
     for (const json& body : program["bodies"]) print_program(body, out, indent + "  ");
@@ -136,10 +145,14 @@ void print_program(const json& program, std::string& out, const std::string& ind
 std::string explain_program(Program& program, const std::vector<Dims>& signature,
                             const ProfileSummary& summary, bool as_json) {
   json out = describe(program, signature, summary);
-  out["totals"] = {{"runs", summary.runs}, {"signatures", summary.signatures},
-                   {"compiled_regions", summary.compiled_regions}, {"swapped", summary.swapped},
-                   {"rolled_back", summary.rolled_back}, {"rejected", summary.rejected},
-                   {"compile_ms", summary.compile_ms}, {"net_saved_ms", summary.net_saved_ms},
+  out["totals"] = {{"runs", summary.runs},
+                   {"signatures", summary.signatures},
+                   {"compiled_regions", summary.compiled_regions},
+                   {"swapped", summary.swapped},
+                   {"rolled_back", summary.rolled_back},
+                   {"rejected", summary.rejected},
+                   {"compile_ms", summary.compile_ms},
+                   {"net_saved_ms", summary.net_saved_ms},
                    {"code_bytes", summary.code_bytes}};
   if (as_json) return out.dump(2);
   std::string text;

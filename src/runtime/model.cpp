@@ -1,8 +1,8 @@
 #include "runtime/model.h"
 
+#include "backends/step.h"
 #include "formats/format.h"
 #include "ir/verify.h"
-#include "backends/step.h"
 #include "passes/pipeline.h"
 
 namespace xc {

@@ -47,9 +47,8 @@ xc_tensor* OutputPool::acquire(uint32_t output, DType dtype, std::span<const int
         // Room to grow: a stream of sizes settles after a few allocations.
         const int64_t room = align_up(std::max<int64_t>(bytes + bytes / 4, 64), 64);
         void* memory = engine_->allocate(room);
-        auto buffer = Buffer::wrap(memory, room, [engine = engine_, memory, room] {
-          engine->release(memory, room);
-        });
+        auto buffer = Buffer::wrap(
+            memory, room, [engine = engine_, memory, room] { engine->release(memory, room); });
         handle->tensor = Tensor(std::move(buffer), 0, dtype, Dims(dims.begin(), dims.end()));
       }
     } catch (...) {

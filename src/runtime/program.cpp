@@ -23,8 +23,7 @@ double BoundTimes::step_ns(size_t step) const {
 
 double BoundTimes::run_ns() const {
   const uint64_t n = samples();
-  return n == 0 ? 0
-                : ticks_to_ns(total_.load(std::memory_order_relaxed)) / static_cast<double>(n);
+  return n == 0 ? 0 : ticks_to_ns(total_.load(std::memory_order_relaxed)) / static_cast<double>(n);
 }
 
 std::vector<float> BoundTimes::recent() const {
@@ -49,10 +48,14 @@ PlannerOptions planner_options(const Engine& engine, const Config& config) {
 
 Program::Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> graph,
                  const Config& config, std::string name)
-    : engine_(std::move(engine)), graph_(std::move(graph)), config_(config), name_(std::move(name)),
+    : engine_(std::move(engine)),
+      graph_(std::move(graph)),
+      config_(config),
+      name_(std::move(name)),
       planner_(graph_, engine_->backend(), planner_options(*engine_, config_)) {
   base_plan_ = planner_.build();
-  // Weights are packed in the background where there is one, and at once where bits must not change.
+  // Weights are packed in the background where there is one, and at once where bits must not
+  // change.
   const auto mode = static_cast<JitMode>(config_.jit);
   if (!engine_->tier() || mode == JitMode::kOff || mode == JitMode::kFreeze ||
       static_cast<Numerics>(config_.numerics) == Numerics::kStrict)
@@ -63,8 +66,7 @@ Program::Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> gr
 std::shared_ptr<Program> Program::create(std::shared_ptr<Engine> engine,
                                          std::shared_ptr<const Graph> graph, const Config& config,
                                          const std::string& name) {
-  return std::shared_ptr<Program>(
-      new Program(std::move(engine), std::move(graph), config, name));
+  return std::shared_ptr<Program>(new Program(std::move(engine), std::move(graph), config, name));
 }
 
 Program::~Program() {
@@ -157,7 +159,8 @@ std::vector<int64_t> Program::key_of(std::span<const TensorView> inputs) const {
   }
   for (const PlanSymbol& symbol : base_plan_->symbols)
     if (symbol.source == PlanSymbol::Source::kInputElement)
-      key.push_back(load_int64(inputs[symbol.operand].data, inputs[symbol.operand].dtype, symbol.index));
+      key.push_back(
+          load_int64(inputs[symbol.operand].data, inputs[symbol.operand].dtype, symbol.index));
   return key;
 }
 
@@ -172,7 +175,8 @@ SignatureEntry& Program::entry_for(std::span<const TensorView> inputs, RunContex
     for (size_t i = 0; i < inputs.size() && same; ++i) {
       same = inputs[i].dtype == graph_->value(graph_->inputs[i]).type.dtype &&
              key[at++] == inputs[i].rank() &&
-             std::equal(inputs[i].dims.begin(), inputs[i].dims.end(), key.begin() + static_cast<int64_t>(at));
+             std::equal(inputs[i].dims.begin(), inputs[i].dims.end(),
+                        key.begin() + static_cast<int64_t>(at));
       at += inputs[i].dims.size();
     }
     if (same && at < key.size())
@@ -224,7 +228,8 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
   auto published = std::make_shared<Published>();
   published->active = entry->base;
   if (const auto preferred = preferred_plan())
-    published->active = std::make_shared<Version>(bind_segment(preferred, 0, entry->symbols, options));
+    published->active =
+        std::make_shared<Version>(bind_segment(preferred, 0, entry->symbols, options));
   entry->current.store(published.get(), std::memory_order_release);
   entry->owner = std::move(published);
   entry->last_use.store(steady_ns(), std::memory_order_relaxed);
@@ -243,7 +248,8 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
   }
   if (added) {
     evict_if_needed();
-    if (TierHooks* tier = engine_->tier(); tier && config_.jit != static_cast<int64_t>(JitMode::kOff)) {
+    if (TierHooks* tier = engine_->tier();
+        tier && config_.jit != static_cast<int64_t>(JitMode::kOff)) {
       if (!tier_knows_.exchange(true)) tier->added(shared_from_this());
       tier->first_bound(*this, *result);
     }
@@ -260,7 +266,8 @@ void Program::evict_if_needed() {
     std::vector<std::shared_ptr<SignatureEntry>> by_age;
     for (const auto& [key, entry] : table_) by_age.push_back(entry);
     std::sort(by_age.begin(), by_age.end(), [](const auto& a, const auto& b) {
-      return a->last_use.load(std::memory_order_relaxed) < b->last_use.load(std::memory_order_relaxed);
+      return a->last_use.load(std::memory_order_relaxed) <
+             b->last_use.load(std::memory_order_relaxed);
     });
     // The newest quarter always stays: it holds what runs are about to use.
     for (size_t k = 0; k < by_age.size() * 3 / 4; ++k) {
@@ -354,7 +361,8 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
     runs_.fetch_add(1, std::memory_order_relaxed);
     entry.last_use.store(steady_ns(), std::memory_order_relaxed);
     if (version.times->run_ns() > 200'000) entry.slow.store(true, std::memory_order_relaxed);
-    if (TierHooks* tier = engine_->tier(); tier && !frozen_.load(std::memory_order_relaxed) && !options.no_compile)
+    if (TierHooks* tier = engine_->tier();
+        tier && !frozen_.load(std::memory_order_relaxed) && !options.no_compile)
       tier->sampled(*this, entry);
   }
 }
@@ -444,8 +452,10 @@ std::shared_ptr<const Bound> Program::later_segment(const std::shared_ptr<const 
 }
 
 Program& Program::child(const Node& node, size_t subgraph, const std::vector<Tensor>& inputs) {
-  std::string key = std::to_string(reinterpret_cast<uintptr_t>(&node)) + ":" + std::to_string(subgraph);
-  for (const Tensor& t : inputs) key += "," + std::string(xc::name(t.dtype())) + std::to_string(t.rank());
+  std::string key =
+      std::to_string(reinterpret_cast<uintptr_t>(&node)) + ":" + std::to_string(subgraph);
+  for (const Tensor& t : inputs)
+    key += "," + std::string(xc::name(t.dtype())) + std::to_string(t.rank());
   std::lock_guard lock(mutex_);
   Child& child = children_[key];
   if (!child.program) {
@@ -455,8 +465,10 @@ Program& Program::child(const Node& node, size_t subgraph, const std::vector<Ten
       Value& value = body->value(body->inputs[i]);
       SymDims dims;
       for (int64_t axis = 0; axis < inputs[i].rank(); ++axis) {
-        const bool declared = value.type.dims && static_cast<int64_t>(value.type.dims->size()) == inputs[i].rank();
-        const auto fixed = declared ? (*value.type.dims)[static_cast<size_t>(axis)].constant() : std::nullopt;
+        const bool declared =
+            value.type.dims && static_cast<int64_t>(value.type.dims->size()) == inputs[i].rank();
+        const auto fixed =
+            declared ? (*value.type.dims)[static_cast<size_t>(axis)].constant() : std::nullopt;
         dims.push_back(fixed ? Dim(*fixed)
                              : Dim::symbol("b" + std::to_string(i) + "_" + std::to_string(axis)));
       }

@@ -80,8 +80,8 @@ struct Published {
 };
 
 struct SignatureEntry : std::enable_shared_from_this<SignatureEntry> {
-  std::vector<int64_t> key;       ///< per input: its dims; then the values of element symbols
-  std::vector<int64_t> symbols;   ///< of the plan's first segment
+  std::vector<int64_t> key;      ///< per input: its dims; then the values of element symbols
+  std::vector<int64_t> symbols;  ///< of the plan's first segment
   std::atomic<const Published*> current{nullptr};
   std::shared_ptr<const Published> owner;  ///< of `current`; guarded by Program::mutex
   std::shared_ptr<Version> base;           ///< the base plan's
@@ -90,7 +90,6 @@ struct SignatureEntry : std::enable_shared_from_this<SignatureEntry> {
   std::atomic<bool> rebinding{false};      ///< a job that moves it to the newest plan is posted
   std::atomic<bool> slow{false};           ///< runs are long enough to time every one
 };
-
 
 class Program : public std::enable_shared_from_this<Program> {
  public:
@@ -133,7 +132,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::shared_ptr<const Plan> preferred_plan() const;
   std::mutex& mutex() { return mutex_; }
   Epochs& epochs() { return epochs_; }
-  uint64_t runs() const { return runs_.load(std::memory_order_relaxed) ; }
+  uint64_t runs() const { return runs_.load(std::memory_order_relaxed); }
   uint64_t signatures() const { return signatures_.load(std::memory_order_relaxed); }
   const Config& config() const { return config_; }
   Engine& engine() const { return *engine_; }

@@ -55,9 +55,9 @@ struct RunContext {
   };
   std::vector<SegmentState> segments;
   GrowingMemory scratch;
-  std::vector<void*> bases;       ///< per PlanBuffer of the plan being run
-  std::vector<Tensor> dynamic;    ///< per PlanBuffer: tensors made by dynamic and control steps
-  std::vector<int64_t> symbols;   ///< multi-segment plans
+  std::vector<void*> bases;      ///< per PlanBuffer of the plan being run
+  std::vector<Tensor> dynamic;   ///< per PlanBuffer: tensors made by dynamic and control steps
+  std::vector<int64_t> symbols;  ///< multi-segment plans
 };
 
 }  // namespace xc

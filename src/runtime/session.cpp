@@ -1,7 +1,7 @@
 #include "runtime/session.h"
 
-#include "runtime/explain.h"
 #include "runtime/executor.h"
+#include "runtime/explain.h"
 #include "runtime/output_pool.h"
 #include "runtime/program.h"
 
@@ -115,7 +115,11 @@ void Call::run() {
                               kOptions);
 }
 
-xc_tensor* Call::output(size_t index) const { return state_->outputs.at(index); }
-size_t Call::output_count() const { return state_->outputs.size(); }
+xc_tensor* Call::output(size_t index) const {
+  return state_->outputs.at(index);
+}
+size_t Call::output_count() const {
+  return state_->outputs.size();
+}
 
 }  // namespace xc

@@ -35,8 +35,8 @@ class Session {
   void run(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
            const RunOptions& options);
 
-  /// Binds fixed inputs and outputs for repeated runs by one thread at a time; the memory must stay.
-  /// Null outputs: the call owns memory for them (see Call::output).
+  /// Binds fixed inputs and outputs for repeated runs by one thread at a time; the memory must
+  /// stay. Null outputs: the call owns memory for them (see Call::output).
   std::unique_ptr<Call> prepare(std::span<const TensorView> inputs,
                                 std::span<xc_tensor* const> outputs);
 
@@ -45,8 +45,8 @@ class Session {
   /// Blocks until nothing is queued, compiling or on trial; for tests and tools. False on timeout.
   bool wait_idle(std::chrono::milliseconds timeout);
 
-  /// The plan as text or JSON: per step the kernel, those refused and why, regions with their state.
-  /// `signature`: dims per input; empty = the plan without sizes.
+  /// The plan as text or JSON: per step the kernel, those refused and why, regions with their
+  /// state. `signature`: dims per input; empty = the plan without sizes.
   std::string explain(const std::vector<Dims>& signature, bool json);
   ProfileSummary profile() const;
 
@@ -61,8 +61,8 @@ class Session {
   std::shared_ptr<OutputPool> pool_;
 };
 
-/// A prepared call: fixed shapes, bound memory, no allocation by xc, no lookup. One thread at a time;
-/// the session must outlive it.
+/// A prepared call: fixed shapes, bound memory, no allocation by xc, no lookup. One thread at a
+/// time; the session must outlive it.
 class Call {
  public:
   ~Call();

@@ -1,6 +1,6 @@
 #pragma once
-// The object behind xc_tensor: a tensor with a reference count. Outputs that a run returns come from
-// the session's pool and go back to it at the last release, memory and all.
+// The object behind xc_tensor: a tensor with a reference count. Outputs that a run returns come
+// from the session's pool and go back to it at the last release, memory and all.
 
 #include <atomic>
 #include <memory>

@@ -19,7 +19,8 @@ class TierHooks {
   virtual ~TierHooks() = default;
   /// Before any program is created; the engine outlives the hooks.
   virtual void attach(Engine& engine) = 0;
-  /// A program exists now / is about to go. After removed() returns, no thread of the tier touches it.
+  /// A program exists now / is about to go. After removed() returns, no thread of the tier touches
+  /// it.
   virtual void added(const std::shared_ptr<Program>& program) = 0;
   virtual void removed(Program& program) = 0;
   /// A signature was bound for the first time, on the calling thread, before its first run. In mode

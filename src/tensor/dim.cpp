@@ -53,8 +53,10 @@ struct DimAccess {
       if (monomial.atoms.empty()) {
         node->key += std::to_string(factor);
       } else {
-        if (factor == -1) node->key += '-';
-        else if (factor != 1) node->key += std::to_string(factor) + "*";
+        if (factor == -1)
+          node->key += '-';
+        else if (factor != 1)
+          node->key += std::to_string(factor) + "*";
         node->key += monomial.key;
       }
     }
@@ -152,14 +154,18 @@ Bounds bounds_of(const Atom& atom) {
     case Atom::Kind::kMin: {
       Bounds out;
       if (a.low && b.low) out.low = std::min(*a.low, *b.low);
-      if (a.high && b.high) out.high = std::min(*a.high, *b.high);
-      else out.high = a.high ? a.high : b.high;
+      if (a.high && b.high)
+        out.high = std::min(*a.high, *b.high);
+      else
+        out.high = a.high ? a.high : b.high;
       return out;
     }
     case Atom::Kind::kMax: {
       Bounds out;
-      if (a.low && b.low) out.low = std::max(*a.low, *b.low);
-      else out.low = a.low ? a.low : b.low;
+      if (a.low && b.low)
+        out.low = std::max(*a.low, *b.low);
+      else
+        out.low = a.low ? a.low : b.low;
       if (a.high && b.high) out.high = std::max(*a.high, *b.high);
       return out;
     }
@@ -170,7 +176,8 @@ Bounds bounds_of(const Atom& atom) {
       if (a.high && b.high) out.high = std::max(*a.high, *b.high);
       return out;
     }
-    case Atom::Kind::kSymbol: break;
+    case Atom::Kind::kSymbol:
+      break;
   }
   return {};
 }
@@ -195,8 +202,10 @@ Bounds bounds_of(const Dim& d) {
       else
         term = monomial.atoms.size() == 1 ? f : Bounds{};
     }
-    if (factor >= 0) term = {try_mul(term.low, factor), try_mul(term.high, factor)};
-    else term = {try_mul(term.high, factor), try_mul(term.low, factor)};
+    if (factor >= 0)
+      term = {try_mul(term.low, factor), try_mul(term.high, factor)};
+    else
+      term = {try_mul(term.high, factor), try_mul(term.low, factor)};
     total = {try_add(total.low, term.low), try_add(total.high, term.high)};
   }
   return total;
@@ -230,8 +239,12 @@ bool operator==(const Dim& a, const Dim& b) {
   return a.node_ == b.node_ || a.node_->key == b.node_->key;
 }
 
-std::optional<int64_t> Dim::lower_bound() const { return bounds_of(*this).low; }
-std::optional<int64_t> Dim::upper_bound() const { return bounds_of(*this).high; }
+std::optional<int64_t> Dim::lower_bound() const {
+  return bounds_of(*this).low;
+}
+std::optional<int64_t> Dim::upper_bound() const {
+  return bounds_of(*this).high;
+}
 
 int64_t Dim::divisor() const {
   if (!node_) return constant_ < 0 ? -constant_ : constant_;
@@ -240,7 +253,9 @@ int64_t Dim::divisor() const {
   return common;
 }
 
-std::string Dim::text() const { return node_ ? node_->key : std::to_string(constant_); }
+std::string Dim::text() const {
+  return node_ ? node_->key : std::to_string(constant_);
+}
 
 std::optional<int64_t> Dim::evaluate(const Lookup& lookup) const {
   if (!node_) return constant_;
@@ -260,9 +275,15 @@ std::optional<int64_t> Dim::evaluate(const Lookup& lookup) const {
             if (*b == 0) fail(Status::kInvalidModel, "division by zero in size {}", text());
             v = atom->kind == Atom::Kind::kMod ? *a - floor_div(*a, *b) * *b : floor_div(*a, *b);
             break;
-          case Atom::Kind::kMin: v = std::min(*a, *b); break;
-          case Atom::Kind::kBroadcast: v = broadcast_value(*a, *b); break;
-          default: v = std::max(*a, *b); break;
+          case Atom::Kind::kMin:
+            v = std::min(*a, *b);
+            break;
+          case Atom::Kind::kBroadcast:
+            v = broadcast_value(*a, *b);
+            break;
+          default:
+            v = std::max(*a, *b);
+            break;
         }
       }
       if (!v) return std::nullopt;
@@ -286,11 +307,21 @@ Dim Dim::substitute(const Rename& rename) const {
       } else {
         const Dim a = atom->a.substitute(rename), b = atom->b.substitute(rename);
         switch (atom->kind) {
-          case Atom::Kind::kFloorDiv: v = floor_div(a, b); break;
-          case Atom::Kind::kMod: v = modulo(a, b); break;
-          case Atom::Kind::kMin: v = min(a, b); break;
-          case Atom::Kind::kBroadcast: v = broadcast(a, b); break;
-          default: v = max(a, b); break;
+          case Atom::Kind::kFloorDiv:
+            v = floor_div(a, b);
+            break;
+          case Atom::Kind::kMod:
+            v = modulo(a, b);
+            break;
+          case Atom::Kind::kMin:
+            v = min(a, b);
+            break;
+          case Atom::Kind::kBroadcast:
+            v = broadcast(a, b);
+            break;
+          default:
+            v = max(a, b);
+            break;
         }
       }
       product = product * v;
@@ -335,7 +366,9 @@ Dim operator*(const Dim& a, const Dim& b) {
   return DimAccess::make(std::move(out));
 }
 
-Dim operator-(const Dim& a, const Dim& b) { return a + Dim(-1) * b; }
+Dim operator-(const Dim& a, const Dim& b) {
+  return a + Dim(-1) * b;
+}
 
 namespace {
 
@@ -346,9 +379,12 @@ std::optional<Dim> merge_divisions(const Dim& a, int64_t d) {
   const Atom* inner = nullptr;
   int64_t rest = 0;
   for (const auto& [monomial, factor] : *sum) {
-    if (monomial.atoms.empty()) rest = factor;
-    else if (factor == 1 && monomial.atoms.size() == 1 && !inner) inner = monomial.atoms[0].get();
-    else return std::nullopt;
+    if (monomial.atoms.empty())
+      rest = factor;
+    else if (factor == 1 && monomial.atoms.size() == 1 && !inner)
+      inner = monomial.atoms[0].get();
+    else
+      return std::nullopt;
   }
   if (!inner || inner->kind != Atom::Kind::kFloorDiv) return std::nullopt;
   const auto c = inner->b.constant();
@@ -389,8 +425,10 @@ Dim floor_div(const Dim& a, const Dim& b) {
     const int64_t c = b.value();
     Sum whole, rest;
     for (const auto& [monomial, factor] : sum_of(a)) {
-      if (factor % c == 0) add_term(whole, monomial, factor / c);
-      else add_term(rest, monomial, factor);
+      if (factor % c == 0)
+        add_term(whole, monomial, factor / c);
+      else
+        add_term(rest, monomial, factor);
     }
     if (!whole.empty()) {
       const Dim r = DimAccess::make(std::move(rest));
@@ -411,10 +449,16 @@ Dim floor_div(const Dim& a, const Dim& b) {
       for (const AtomRef& atom : mb.atoms) {
         const auto it = std::find_if(atoms.begin(), atoms.end(),
                                      [&](const AtomRef& x) { return x->key == atom->key; });
-        if (it == atoms.end()) { exact = false; break; }
+        if (it == atoms.end()) {
+          exact = false;
+          break;
+        }
         atoms.erase(it);
       }
-      if (!exact || factor % fb != 0) { exact = false; break; }
+      if (!exact || factor % fb != 0) {
+        exact = false;
+        break;
+      }
       add_term(out, monomial_of(std::move(atoms)), factor / fb);
     }
     if (exact) return DimAccess::make(std::move(out));
@@ -422,7 +466,9 @@ Dim floor_div(const Dim& a, const Dim& b) {
   return function_atom(Atom::Kind::kFloorDiv, "floordiv", a, b);
 }
 
-Dim ceil_div(const Dim& a, const Dim& b) { return Dim(-1) * floor_div(Dim(-1) * a, b); }
+Dim ceil_div(const Dim& a, const Dim& b) {
+  return Dim(-1) * floor_div(Dim(-1) * a, b);
+}
 
 Dim modulo(const Dim& a, const Dim& b) {
   if (b == Dim(0)) fail(Status::kInvalidModel, "division of a size by zero");
@@ -500,9 +546,13 @@ std::string to_text(const SymDims& dims) {
   for (size_t i = 0; i < dims.size(); ++i) out += (i ? ", " : "") + dims[i].text();
   return out + "]";
 }
-std::string to_text(const Dims& dims) { return to_text(to_symbolic(dims)); }
+std::string to_text(const Dims& dims) {
+  return to_text(to_symbolic(dims));
+}
 
-SymDims to_symbolic(const Dims& dims) { return SymDims(dims.begin(), dims.end()); }
+SymDims to_symbolic(const Dims& dims) {
+  return SymDims(dims.begin(), dims.end());
+}
 
 std::optional<Dims> to_concrete(const SymDims& dims) {
   Dims out;
@@ -559,15 +609,21 @@ class Parser {
   }
   bool eat(char c) {
     skip();
-    if (at_ < text_.size() && text_[at_] == c) { ++at_; return true; }
+    if (at_ < text_.size() && text_[at_] == c) {
+      ++at_;
+      return true;
+    }
     return false;
   }
   Dim expr() {
     Dim out = term();
     for (;;) {
-      if (eat('+')) out = out + term();
-      else if (eat('-')) out = out - term();
-      else return out;
+      if (eat('+'))
+        out = out + term();
+      else if (eat('-'))
+        out = out - term();
+      else
+        return out;
     }
   }
   Dim term() {
@@ -590,7 +646,9 @@ class Parser {
       return out;
     }
     const size_t start = at_;
-    while (at_ < text_.size() && std::string_view("+-*(), ").find(text_[at_]) == std::string_view::npos) ++at_;
+    while (at_ < text_.size() &&
+           std::string_view("+-*(), ").find(text_[at_]) == std::string_view::npos)
+      ++at_;
     const std::string name(text_.substr(start, at_ - start));
     if (name.empty()) error("expected a number or a name");
     if (std::isdigit(static_cast<unsigned char>(name[0]))) {
@@ -627,8 +685,8 @@ class Parser {
 std::string symbol_name(std::string_view name) {
   std::string out;
   for (const char c : name) {
-    const bool special = std::string_view("+-*/(),[]{}<>=;:\"'% \t\n\r").find(c) !=
-                         std::string_view::npos;
+    const bool special =
+        std::string_view("+-*/(),[]{}<>=;:\"'% \t\n\r").find(c) != std::string_view::npos;
     out += special ? '_' : c;
   }
   if (out.empty()) return "_";
@@ -636,7 +694,9 @@ std::string symbol_name(std::string_view name) {
   return out;
 }
 
-Dim Dim::parse(std::string_view text) { return Parser(text).parse(); }
+Dim Dim::parse(std::string_view text) {
+  return Parser(text).parse();
+}
 
 // ---- compiled evaluation ------------------------------------------------------------------------
 
@@ -698,19 +758,33 @@ void DimProgram::run(const int64_t* symbols, int64_t* out) const {
   for (size_t i = 0; i < code_.size(); ++i) {
     const Code& c = code_[i];
     switch (c.op) {
-      case Op::kConst: v[i] = c.value; break;
-      case Op::kSymbol: v[i] = symbols[c.a]; break;
-      case Op::kAdd: v[i] = checked_add(v[c.a], v[c.b]); break;
-      case Op::kMul: v[i] = checked_mul(v[c.a], v[c.b]); break;
+      case Op::kConst:
+        v[i] = c.value;
+        break;
+      case Op::kSymbol:
+        v[i] = symbols[c.a];
+        break;
+      case Op::kAdd:
+        v[i] = checked_add(v[c.a], v[c.b]);
+        break;
+      case Op::kMul:
+        v[i] = checked_mul(v[c.a], v[c.b]);
+        break;
       case Op::kFloorDiv:
       case Op::kMod:
         if (v[c.b] == 0) fail(Status::kInvalidModel, "division by zero in a size expression");
         v[i] = c.op == Op::kMod ? v[c.a] - floor_div(v[c.a], v[c.b]) * v[c.b]
                                 : floor_div(v[c.a], v[c.b]);
         break;
-      case Op::kMin: v[i] = std::min(v[c.a], v[c.b]); break;
-      case Op::kMax: v[i] = std::max(v[c.a], v[c.b]); break;
-      case Op::kBroadcast: v[i] = broadcast_value(v[c.a], v[c.b]); break;
+      case Op::kMin:
+        v[i] = std::min(v[c.a], v[c.b]);
+        break;
+      case Op::kMax:
+        v[i] = std::max(v[c.a], v[c.b]);
+        break;
+      case Op::kBroadcast:
+        v[i] = broadcast_value(v[c.a], v[c.b]);
+        break;
     }
   }
   for (size_t i = 0; i < results_.size(); ++i) out[i] = v[results_[i]];

@@ -1,7 +1,8 @@
 #pragma once
 // Symbolic dimensions. A Dim is an integer expression over named symbols, kept in a normal form so
 // that equal expressions compare equal: a sum of integer multiples of products of atoms, where an
-// atom is a symbol or an opaque function (floor division, modulo, min, max, broadcast) of normal forms.
+// atom is a symbol or an opaque function (floor division, modulo, min, max, broadcast) of normal
+// forms.
 //
 // Symbols stand for what a run makes known: an input's dim ("n"), an element of a small integer
 // input ("pos[0]"), or a size computed during the run ("u3"). A dim symbol is >= 0; an element of a
@@ -75,15 +76,16 @@ Dim ceil_div(const Dim& a, const Dim& b);
 Dim modulo(const Dim& a, const Dim& b);  ///< of the floor division
 Dim min(const Dim& a, const Dim& b);
 Dim max(const Dim& a, const Dim& b);
-/// The dim of numpy broadcasting: they are equal, or one is 1. Evaluation fails with kRange otherwise.
+/// The dim of numpy broadcasting: they are equal, or one is 1. Evaluation fails with kRange
+/// otherwise.
 Dim broadcast(const Dim& a, const Dim& b);
 
-/// A name made fit for a symbol: operators, brackets and spaces, which mean something else in a size
-/// expression, become '_'.
+/// A name made fit for a symbol: operators, brackets and spaces, which mean something else in a
+/// size expression, become '_'.
 std::string symbol_name(std::string_view name);
 
-using Dims = std::vector<int64_t>;       ///< concrete
-using SymDims = std::vector<Dim>;        ///< symbolic
+using Dims = std::vector<int64_t>;  ///< concrete
+using SymDims = std::vector<Dim>;   ///< symbolic
 
 /// Product of dims.
 Dim element_count(const SymDims& dims);
@@ -101,7 +103,8 @@ class DimProgram {
  public:
   /// `index(symbol)` numbers the symbols. The result slot of dims[i] is i.
   DimProgram() = default;
-  DimProgram(const std::vector<Dim>& dims, const std::function<uint32_t(const std::string&)>& index);
+  DimProgram(const std::vector<Dim>& dims,
+             const std::function<uint32_t(const std::string&)>& index);
   /// Writes dims.size() values. Overflow fails with kLimit.
   void run(const int64_t* symbols, int64_t* out) const;
   size_t size() const { return results_.size(); }

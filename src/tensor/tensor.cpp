@@ -14,7 +14,8 @@ namespace xc {
 
 std::shared_ptr<Buffer> Buffer::allocate(int64_t bytes) {
   XC_CHECK(bytes >= 0);
-  void* data = std::aligned_alloc(64, static_cast<size_t>(align_up(std::max<int64_t>(bytes, 1), 64)));
+  void* data =
+      std::aligned_alloc(64, static_cast<size_t>(align_up(std::max<int64_t>(bytes, 1), 64)));
   if (!data) fail(Status::kOutOfMemory, "cannot allocate {} bytes", bytes);
   return wrap(data, bytes, [data] { std::free(data); });
 }
@@ -46,7 +47,9 @@ bool is_contiguous(std::span<const int64_t> dims, std::span<const int64_t> strid
   return true;
 }
 
-bool TensorView::contiguous() const { return is_contiguous(dims, strides); }
+bool TensorView::contiguous() const {
+  return is_contiguous(dims, strides);
+}
 
 Tensor::Tensor(DType dtype, Dims dims) : dtype_(dtype), dims_(std::move(dims)) {
   strides_ = contiguous_strides(dims_);
@@ -57,7 +60,10 @@ Tensor::Tensor(DType dtype, Dims dims) : dtype_(dtype), dims_(std::move(dims)) {
 
 Tensor::Tensor(std::shared_ptr<Buffer> buffer, int64_t byte_offset, DType dtype, Dims dims,
                Dims strides)
-    : buffer_(std::move(buffer)), byte_offset_(byte_offset), dtype_(dtype), dims_(std::move(dims)),
+    : buffer_(std::move(buffer)),
+      byte_offset_(byte_offset),
+      dtype_(dtype),
+      dims_(std::move(dims)),
       strides_(std::move(strides)) {}
 
 Tensor::Tensor(std::shared_ptr<Buffer> buffer, int64_t byte_offset, DType dtype, Dims dims)
@@ -68,7 +74,9 @@ Tensor::Tensor(std::shared_ptr<Buffer> buffer, int64_t byte_offset, DType dtype,
          name(dtype), to_text(dims_), byte_size(), byte_offset, buffer_->bytes());
 }
 
-void* Tensor::data() const { return buffer_ ? buffer_->data() + byte_offset_ : nullptr; }
+void* Tensor::data() const {
+  return buffer_ ? buffer_->data() + byte_offset_ : nullptr;
+}
 
 Tensor Tensor::to_contiguous() const {
   if (contiguous()) return *this;
@@ -103,8 +111,8 @@ void for_each_index(std::span<const int64_t> dims,
 }
 
 void copy_elements(const TensorView& from, const TensorView& to) {
-  XC_CHECK(from.dtype == to.dtype && std::equal(from.dims.begin(), from.dims.end(),
-                                                to.dims.begin(), to.dims.end()));
+  XC_CHECK(from.dtype == to.dtype &&
+           std::equal(from.dims.begin(), from.dims.end(), to.dims.begin(), to.dims.end()));
   const int64_t size = element_size(from.dtype);
   if (from.dtype == DType::kString) {
     for_each_index(from.dims, {from.strides, to.strides}, [&](int64_t, const int64_t* at) {
@@ -127,11 +135,16 @@ void copy_elements(const TensorView& from, const TensorView& to) {
 
 double load_double(const void* data, DType dtype, int64_t i) {
   switch (dtype) {
-    case DType::kF32: return static_cast<const float*>(data)[i];
-    case DType::kF64: return static_cast<const double*>(data)[i];
-    case DType::kF16: return f16_to_float(static_cast<const uint16_t*>(data)[i]);
-    case DType::kBF16: return bf16_to_float(static_cast<const uint16_t*>(data)[i]);
-    case DType::kU64: return static_cast<double>(static_cast<const uint64_t*>(data)[i]);
+    case DType::kF32:
+      return static_cast<const float*>(data)[i];
+    case DType::kF64:
+      return static_cast<const double*>(data)[i];
+    case DType::kF16:
+      return f16_to_float(static_cast<const uint16_t*>(data)[i]);
+    case DType::kBF16:
+      return bf16_to_float(static_cast<const uint16_t*>(data)[i]);
+    case DType::kU64:
+      return static_cast<double>(static_cast<const uint64_t*>(data)[i]);
     default:
       if (is_small_float(dtype))
         return small_float_value(dtype, static_cast<const uint8_t*>(data)[i]);
@@ -141,25 +154,46 @@ double load_double(const void* data, DType dtype, int64_t i) {
 
 int64_t load_int64(const void* data, DType dtype, int64_t i) {
   switch (dtype) {
-    case DType::kI8: case DType::kI4: case DType::kI2: return static_cast<const int8_t*>(data)[i];
-    case DType::kI16: return static_cast<const int16_t*>(data)[i];
-    case DType::kI32: return static_cast<const int32_t*>(data)[i];
-    case DType::kI64: return static_cast<const int64_t*>(data)[i];
-    case DType::kU8: case DType::kU4: case DType::kU2: return static_cast<const uint8_t*>(data)[i];
-    case DType::kU16: return static_cast<const uint16_t*>(data)[i];
-    case DType::kU32: return static_cast<const uint32_t*>(data)[i];
-    case DType::kU64: return static_cast<int64_t>(static_cast<const uint64_t*>(data)[i]);
-    case DType::kBool: return static_cast<const uint8_t*>(data)[i] != 0;
-    case DType::kF32: case DType::kF64: case DType::kF16: case DType::kBF16:
-    case DType::kF8E4M3FN: case DType::kF8E4M3FNUZ: case DType::kF8E5M2: case DType::kF8E5M2FNUZ:
-    case DType::kF8E8M0: case DType::kF4E2M1: {
+    case DType::kI8:
+    case DType::kI4:
+    case DType::kI2:
+      return static_cast<const int8_t*>(data)[i];
+    case DType::kI16:
+      return static_cast<const int16_t*>(data)[i];
+    case DType::kI32:
+      return static_cast<const int32_t*>(data)[i];
+    case DType::kI64:
+      return static_cast<const int64_t*>(data)[i];
+    case DType::kU8:
+    case DType::kU4:
+    case DType::kU2:
+      return static_cast<const uint8_t*>(data)[i];
+    case DType::kU16:
+      return static_cast<const uint16_t*>(data)[i];
+    case DType::kU32:
+      return static_cast<const uint32_t*>(data)[i];
+    case DType::kU64:
+      return static_cast<int64_t>(static_cast<const uint64_t*>(data)[i]);
+    case DType::kBool:
+      return static_cast<const uint8_t*>(data)[i] != 0;
+    case DType::kF32:
+    case DType::kF64:
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kF8E4M3FN:
+    case DType::kF8E4M3FNUZ:
+    case DType::kF8E5M2:
+    case DType::kF8E5M2FNUZ:
+    case DType::kF8E8M0:
+    case DType::kF4E2M1: {
       const double v = load_double(data, dtype, i);
       if (std::isnan(v)) return 0;
       if (v >= 0x1p63) return std::numeric_limits<int64_t>::max();
       if (v < -0x1p63) return std::numeric_limits<int64_t>::min();
       return static_cast<int64_t>(v);
     }
-    default: fail(Status::kUnsupported, "elements of type {} are not numbers here", name(dtype));
+    default:
+      fail(Status::kUnsupported, "elements of type {} are not numbers here", name(dtype));
   }
 }
 
@@ -172,7 +206,8 @@ void store_saturated(void* data, int64_t i, int64_t v) {
     if (v > static_cast<int64_t>(L::max())) v = static_cast<int64_t>(L::max());
   } else {
     if (v < 0) v = 0;
-    if (static_cast<uint64_t>(v) > static_cast<uint64_t>(L::max())) v = static_cast<int64_t>(L::max());
+    if (static_cast<uint64_t>(v) > static_cast<uint64_t>(L::max()))
+      v = static_cast<int64_t>(L::max());
   }
   static_cast<T*>(data)[i] = static_cast<T>(v);
 }
@@ -180,33 +215,72 @@ void store_saturated(void* data, int64_t i, int64_t v) {
 
 void store_int64(void* data, DType dtype, int64_t i, int64_t v) {
   switch (dtype) {
-    case DType::kI8: store_saturated<int8_t>(data, i, v); return;
-    case DType::kI16: store_saturated<int16_t>(data, i, v); return;
-    case DType::kI32: store_saturated<int32_t>(data, i, v); return;
-    case DType::kI64: static_cast<int64_t*>(data)[i] = v; return;
-    case DType::kU8: store_saturated<uint8_t>(data, i, v); return;
-    case DType::kU16: store_saturated<uint16_t>(data, i, v); return;
-    case DType::kU32: store_saturated<uint32_t>(data, i, v); return;
-    case DType::kU64: static_cast<uint64_t*>(data)[i] = static_cast<uint64_t>(v); return;
-    case DType::kBool: static_cast<uint8_t*>(data)[i] = v != 0; return;
-    case DType::kI4: store_saturated<int8_t>(data, i, std::clamp<int64_t>(v, -8, 7)); return;
-    case DType::kI2: store_saturated<int8_t>(data, i, std::clamp<int64_t>(v, -2, 1)); return;
-    case DType::kU4: store_saturated<uint8_t>(data, i, std::clamp<int64_t>(v, 0, 15)); return;
-    case DType::kU2: store_saturated<uint8_t>(data, i, std::clamp<int64_t>(v, 0, 3)); return;
-    default: store_double(data, dtype, i, static_cast<double>(v)); return;
+    case DType::kI8:
+      store_saturated<int8_t>(data, i, v);
+      return;
+    case DType::kI16:
+      store_saturated<int16_t>(data, i, v);
+      return;
+    case DType::kI32:
+      store_saturated<int32_t>(data, i, v);
+      return;
+    case DType::kI64:
+      static_cast<int64_t*>(data)[i] = v;
+      return;
+    case DType::kU8:
+      store_saturated<uint8_t>(data, i, v);
+      return;
+    case DType::kU16:
+      store_saturated<uint16_t>(data, i, v);
+      return;
+    case DType::kU32:
+      store_saturated<uint32_t>(data, i, v);
+      return;
+    case DType::kU64:
+      static_cast<uint64_t*>(data)[i] = static_cast<uint64_t>(v);
+      return;
+    case DType::kBool:
+      static_cast<uint8_t*>(data)[i] = v != 0;
+      return;
+    case DType::kI4:
+      store_saturated<int8_t>(data, i, std::clamp<int64_t>(v, -8, 7));
+      return;
+    case DType::kI2:
+      store_saturated<int8_t>(data, i, std::clamp<int64_t>(v, -2, 1));
+      return;
+    case DType::kU4:
+      store_saturated<uint8_t>(data, i, std::clamp<int64_t>(v, 0, 15));
+      return;
+    case DType::kU2:
+      store_saturated<uint8_t>(data, i, std::clamp<int64_t>(v, 0, 3));
+      return;
+    default:
+      store_double(data, dtype, i, static_cast<double>(v));
+      return;
   }
 }
 
 void store_double(void* data, DType dtype, int64_t i, double v) {
   switch (dtype) {
-    case DType::kF32: static_cast<float*>(data)[i] = static_cast<float>(v); return;
-    case DType::kF64: static_cast<double*>(data)[i] = v; return;
-    case DType::kF16: static_cast<uint16_t*>(data)[i] = float_to_f16(static_cast<float>(v)); return;
-    case DType::kBF16: static_cast<uint16_t*>(data)[i] = float_to_bf16(static_cast<float>(v)); return;
-    case DType::kBool: static_cast<uint8_t*>(data)[i] = v != 0; return;
+    case DType::kF32:
+      static_cast<float*>(data)[i] = static_cast<float>(v);
+      return;
+    case DType::kF64:
+      static_cast<double*>(data)[i] = v;
+      return;
+    case DType::kF16:
+      static_cast<uint16_t*>(data)[i] = float_to_f16(static_cast<float>(v));
+      return;
+    case DType::kBF16:
+      static_cast<uint16_t*>(data)[i] = float_to_bf16(static_cast<float>(v));
+      return;
+    case DType::kBool:
+      static_cast<uint8_t*>(data)[i] = v != 0;
+      return;
     case DType::kU64:
-      static_cast<uint64_t*>(data)[i] =
-          !(v > 0) ? 0 : v >= 0x1p64 ? std::numeric_limits<uint64_t>::max() : static_cast<uint64_t>(v);
+      static_cast<uint64_t*>(data)[i] = !(v > 0)      ? 0
+                                        : v >= 0x1p64 ? std::numeric_limits<uint64_t>::max()
+                                                      : static_cast<uint64_t>(v);
       return;
     default:
       if (is_small_float(dtype)) {
@@ -215,15 +289,17 @@ void store_double(void* data, DType dtype, int64_t i, double v) {
       }
       if (!is_integer(dtype))
         fail(Status::kUnsupported, "elements of type {} are not numbers here", name(dtype));
-      store_int64(data, dtype, i, std::isnan(v)    ? 0
-                                  : v >= 0x1p63    ? std::numeric_limits<int64_t>::max()
-                                  : v < -0x1p63    ? std::numeric_limits<int64_t>::min()
-                                                   : static_cast<int64_t>(v));
+      store_int64(data, dtype, i,
+                  std::isnan(v) ? 0
+                  : v >= 0x1p63 ? std::numeric_limits<int64_t>::max()
+                  : v < -0x1p63 ? std::numeric_limits<int64_t>::min()
+                                : static_cast<int64_t>(v));
   }
 }
 
 void Tensor::set_dims(std::span<const int64_t> dims) {
-  XC_CHECK(checked_mul(element_count(dims), element_size(dtype_)) + byte_offset_ <= buffer_->bytes());
+  XC_CHECK(checked_mul(element_count(dims), element_size(dtype_)) + byte_offset_ <=
+           buffer_->bytes());
   dims_.assign(dims.begin(), dims.end());
   strides_.resize(dims.size());
   int64_t stride = 1;

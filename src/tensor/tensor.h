@@ -48,7 +48,10 @@ struct TensorView {
   int64_t rank() const { return static_cast<int64_t>(dims.size()); }
   int64_t count() const { return element_count(dims); }
   bool contiguous() const;
-  template <class T> T* as() const { return static_cast<T*>(data); }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
   explicit operator bool() const { return dtype != DType::kUndefined; }  ///< false = absent
 };
 
@@ -72,7 +75,9 @@ class Tensor {
     return of(values, {static_cast<int64_t>(values.size())});
   }
   template <class T>
-  static Tensor scalar(T value) { return of(std::vector<T>{value}, {}); }
+  static Tensor scalar(T value) {
+    return of(std::vector<T>{value}, {});
+  }
 
   explicit operator bool() const { return dtype_ != DType::kUndefined; }
   DType dtype() const { return dtype_; }
@@ -86,7 +91,10 @@ class Tensor {
   const std::shared_ptr<Buffer>& buffer() const { return buffer_; }
   int64_t byte_offset() const { return byte_offset_; }
 
-  template <class T> T* as() const { return static_cast<T*>(data()); }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data());
+  }
   TensorView view() const { return {data(), dtype_, dims_, strides_}; }
   /// A row-major copy, or *this when it already is row-major.
   Tensor to_contiguous() const;
@@ -128,8 +136,7 @@ void store_int64(void* data, DType dtype, int64_t index, int64_t value);
 template <class T>
 Tensor Tensor::of(const std::vector<T>& values, std::vector<int64_t> dims) {
   static_assert(kDTypeOf<T> != DType::kUndefined || std::is_same_v<T, std::string>);
-  constexpr DType type =
-      std::is_same_v<T, std::string> ? DType::kString : kDTypeOf<T>;
+  constexpr DType type = std::is_same_v<T, std::string> ? DType::kString : kDTypeOf<T>;
   Tensor out(type, std::move(dims));
   XC_CHECK(out.count() == static_cast<int64_t>(values.size()));
   T* to = out.as<T>();

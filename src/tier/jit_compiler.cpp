@@ -23,7 +23,8 @@ const xc_jit_table* open_code_generator(std::string& reason) {
     const size_t slash = mine.rfind('/');
     // An executable that contains the runtime (tests) lies in bin/, the library in lib/.
     for (const char* folder : {"/", "/../lib/"}) {
-      const std::string beside = (slash == std::string::npos ? "." : mine.substr(0, slash)) + folder + kLibrary;
+      const std::string beside =
+          (slash == std::string::npos ? "." : mine.substr(0, slash)) + folder + kLibrary;
       if (void* library = dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL)) {
         if (void* symbol = dlsym(library, "xc_jit_api"))
           return reinterpret_cast<xc_jit_api_fn>(symbol)(XC_JIT_VERSION);
@@ -69,7 +70,8 @@ class JitCompiler final : public RegionCompiler {
   std::shared_ptr<const PhaseCode> compile(const loop::Kernel& kernel) override {
     const xc_jit_table* table = open();
     const std::string text = loop::print(kernel);
-    const xc_jit_request request{text.data(), text.size(), target_, listing_ ? uint32_t{XC_JIT_WANT_ASSEMBLY} : 0u};
+    const xc_jit_request request{text.data(), text.size(), target_,
+                                 listing_ ? uint32_t{XC_JIT_WANT_ASSEMBLY} : 0u};
     xc_jit_image image{};
     std::array<char, 512> error{};
     if (const int32_t status = table->compile(&request, &image, error.data(), error.size()))
@@ -108,7 +110,8 @@ class JitCompiler final : public RegionCompiler {
     return table_;
   }
 
-  static constexpr std::array<const char*, 4> kTargets{"host", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
+  static constexpr std::array<const char*, 4> kTargets{"host", "x86-64-v2", "x86-64-v3",
+                                                       "x86-64-v4"};
   const char* target_;
   int64_t cap_;
   bool listing_;

@@ -39,18 +39,20 @@ TrialResult judge(std::vector<float> active, std::vector<float> challenger) {
   if (n >= kEnough && ratio <= 0.97) {
     // The medians differ by more than three standard errors (of medians, from the quartiles).
     const double spread = (quantile(active, 0.75) - quantile(active, 0.25) +
-                           quantile(challenger, 0.75) - quantile(challenger, 0.25)) / 2;
+                           quantile(challenger, 0.75) - quantile(challenger, 0.25)) /
+                          2;
     const double error = 0.93 * spread * std::sqrt(2.0 / static_cast<double>(n));
     if (result.active - result.challenger > 3 * error || (n >= kLast && ratio <= 0.95))
       result.verdict = Verdict::kAccept;
   }
-  if (result.verdict == Verdict::kUndecided &&
-      (n >= kLast || (n >= kEnough && ratio >= 1.10)))
+  if (result.verdict == Verdict::kUndecided && (n >= kLast || (n >= kEnough && ratio >= 1.10)))
     result.verdict = Verdict::kReject;
   return result;
 }
 
-double back_off_s(int refusals) { return std::ldexp(1.0, std::min(refusals, 6)); }
+double back_off_s(int refusals) {
+  return std::ldexp(1.0, std::min(refusals, 6));
+}
 
 bool Budget::allows(double cpu_s, double age_s) {
   if (last_cpu_ >= 0) tokens_ = std::min(kCap, tokens_ + share_ * std::max(0.0, cpu_s - last_cpu_));

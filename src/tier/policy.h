@@ -9,9 +9,9 @@ namespace xc::policy {
 
 /// Prices in seconds of compile-thread CPU, learnt online.
 struct Prices {
-  double compile_s = 0.004;        ///< EWMA of lower + compile + verify per region
-  double sigma = 0.3;              ///< what a second of background CPU is worth to the runs
-  double first_factor = 2.0;       ///< caution for the first compile in a process
+  double compile_s = 0.004;   ///< EWMA of lower + compile + verify per region
+  double sigma = 0.3;         ///< what a second of background CPU is worth to the runs
+  double first_factor = 2.0;  ///< caution for the first compile in a process
   void learn(double seconds) { compile_s = 0.8 * compile_s + 0.2 * seconds; }
 };
 
@@ -34,15 +34,15 @@ class Regret {
   double seconds_ = 0;
 };
 
-/// Predicted seconds of a fused region: bytes at the bandwidth of the level they live in, flops at a
-/// modest rate, one launch.
+/// Predicted seconds of a fused region: bytes at the bandwidth of the level they live in, flops at
+/// a modest rate, one launch.
 double predict_s(double bytes, double flops);
 
 enum class Verdict : uint8_t { kUndecided, kAccept, kReject };
 
 /// The sequential test of a trial: times of the focus steps on alternating runs.
-/// Accepts early at 1.2x with 8 samples a side; accepts at <= 0.97 with a clear margin; rejects when
-/// 64 samples a side do not show it.
+/// Accepts early at 1.2x with 8 samples a side; accepts at <= 0.97 with a clear margin; rejects
+/// when 64 samples a side do not show it.
 struct TrialResult {
   Verdict verdict = Verdict::kUndecided;
   double active = 0;      ///< median

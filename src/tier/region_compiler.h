@@ -32,8 +32,8 @@ class RegionCompiler {
   virtual int64_t code_bytes() const { return 0; }
 };
 
-/// `isa`: Config::isa. `code_bytes`: cap of executable memory. Nothing is opened or mapped before the
-/// first compile.
+/// `isa`: Config::isa. `code_bytes`: cap of executable memory. Nothing is opened or mapped before
+/// the first compile.
 std::unique_ptr<RegionCompiler> create_jit_compiler(int64_t isa, int64_t code_bytes, bool listing);
 
 /// Runs the loop interpreter: slow, without LLVM and executable memory.

@@ -28,7 +28,7 @@ struct BoundPhase {
   std::vector<int64_t> dims, strides;
   int64_t begin = 0, end = 0;  ///< of the parallel loop; 0, 0 without one
   int64_t scratch_bytes = 0;
-  bool empty = false;          ///< the parallel loop has no iterations
+  bool empty = false;  ///< the parallel loop has no iterations
 };
 
 class BoundRegion final : public BoundKernel {
@@ -36,7 +36,7 @@ class BoundRegion final : public BoundKernel {
   std::vector<BoundPhase> phases;
   std::vector<int64_t> temps;  ///< byte offsets in the scratch, after the phases' own
   size_t operands = 0;
-  int64_t grain = 1;           ///< single-phase regions: iterations per task
+  int64_t grain = 1;  ///< single-phase regions: iterations per task
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
     for (const BoundPhase& phase : phases) {
@@ -47,8 +47,10 @@ class BoundRegion final : public BoundKernel {
         buffers[k] = b < operands ? args.buffers[b]
                                   : static_cast<std::byte*>(args.scratch) + temps[b - operands];
       }
-      xc_kargs kargs{XC_KERNEL_ABI_VERSION, 0, buffers.data(), phase.dims.data(),
-                     phase.strides.data(), args.scratch, phase.begin, phase.end};
+      xc_kargs kargs{XC_KERNEL_ABI_VERSION, 0,
+                     buffers.data(),        phase.dims.data(),
+                     phase.strides.data(),  args.scratch,
+                     phase.begin,           phase.end};
       if (tasks > 1) {
         kargs.begin = phase.begin + begin * grain;
         kargs.end = std::min(phase.end, phase.begin + end * grain);
@@ -93,8 +95,9 @@ std::shared_ptr<const BoundKernel> RegionKernel::bind(const BindContext& context
   int64_t offset = align_up(own_scratch, 64);
   for (const RegionTemp& temp : code_.temps) {
     bound->temps.push_back(offset);
-    offset = checked_add(offset, align_up(checked_mul(evaluate(temp.elements, context),
-                                                      element_size(temp.dtype)), 64));
+    offset = checked_add(
+        offset,
+        align_up(checked_mul(evaluate(temp.elements, context), element_size(temp.dtype)), 64));
   }
   bound->scratch_bytes = offset;
   // Phases pass temporaries on, so only a single phase is cut into tasks.

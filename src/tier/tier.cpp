@@ -10,18 +10,22 @@ namespace xc {
 namespace {
 
 constexpr int64_t kCaptureBytes = int64_t{1} << 20;
-constexpr size_t kMaxRebound = 64;   // signatures published at once; the others follow when they run
+constexpr size_t kMaxRebound = 64;  // signatures published at once; the others follow when they run
 constexpr size_t kMaxEvents = 4096;
 constexpr uint64_t kWatchSamples = 32;
-constexpr int64_t kPatienceNs = 250'000'000;  // a signature unused for so long gets no more attention
-constexpr double kDrift = 1.15;      // a live region this much slower than what it replaced is doubted
+constexpr int64_t kPatienceNs =
+    250'000'000;                 // a signature unused for so long gets no more attention
+constexpr double kDrift = 1.15;  // a live region this much slower than what it replaced is doubted
 
 std::string describe(const Graph& graph, const Region& region) {
   std::string ops;
   size_t shown = 0;
   for (NodeId n : region.nodes) {
     if (graph.node(n).op->view) continue;
-    if (++shown > 6) { ops += "+..."; break; }
+    if (++shown > 6) {
+      ops += "+...";
+      break;
+    }
     ops += (ops.empty() ? "" : "+") + std::string(graph.node(n).op->name);
   }
   return fmt::format("{} {} ({} nodes)", region.pattern, ops, region.nodes.size());
@@ -47,19 +51,27 @@ std::vector<uint32_t> difference(const Bound& a, const Bound& b) {
 
 std::string_view name(RegionState state) {
   switch (state) {
-    case RegionState::kCandidate: return "candidate";
-    case RegionState::kQueued: return "queued";
-    case RegionState::kVerifying: return "verifying";
-    case RegionState::kReady: return "ready";
-    case RegionState::kTrial: return "trial";
-    case RegionState::kLive: return "live";
-    case RegionState::kBanned: return "banned";
+    case RegionState::kCandidate:
+      return "candidate";
+    case RegionState::kQueued:
+      return "queued";
+    case RegionState::kVerifying:
+      return "verifying";
+    case RegionState::kReady:
+      return "ready";
+    case RegionState::kTrial:
+      return "trial";
+    case RegionState::kLive:
+      return "live";
+    case RegionState::kBanned:
+      return "banned";
   }
   return "unknown";
 }
 
 Tier::Tier(std::unique_ptr<RegionCompiler> compiler, const Config& config, TierFaults faults)
-    : compiler_(std::move(compiler)), faults_(std::move(faults)),
+    : compiler_(std::move(compiler)),
+      faults_(std::move(faults)),
       budget_(static_cast<double>(effective(config, &Config::compile_cpu_percent))) {}
 
 Tier::~Tier() {
@@ -144,7 +156,8 @@ void Tier::thread_main() {
         job.run(*program, *job.state);
       } catch (const std::exception& error) {
         // A job that fails leaves the program on what it had.
-        if (engine_) engine_->log(LogLevel::kWarning, std::string("background work failed: ") + error.what());
+        if (engine_)
+          engine_->log(LogLevel::kWarning, std::string("background work failed: ") + error.what());
       }
     }
     const double spent = thread_cpu_seconds() - start;
@@ -215,7 +228,8 @@ void Tier::sampled(Program& program, SignatureEntry& entry) {
     program.publish(entry, std::move(published));
     entry.slow.store(true, std::memory_order_relaxed);
   }
-  if (program.config().jit != static_cast<int64_t>(JitMode::kAuto) || program.config().fusion) return;
+  if (program.config().jit != static_cast<int64_t>(JitMode::kAuto) || program.config().fusion)
+    return;
   std::unique_lock data(state->data, std::try_to_lock);
   if (!data || state->frozen) return;
   if (!state->analysed) {
@@ -228,7 +242,8 @@ void Tier::sampled(Program& program, SignatureEntry& entry) {
   const Published& published = *entry.current.load(std::memory_order_seq_cst);
   if (published.challenger) {
     constexpr uint64_t kLook = 8;  // the fewest samples a side that can decide
-    const uint64_t n = std::min(published.active->times->samples(), published.challenger->times->samples());
+    const uint64_t n =
+        std::min(published.active->times->samples(), published.challenger->times->samples());
     if (!state->judge_posted && n >= kLook && n % 4 == 0) {
       state->judge_posted = true;
       post(state, [this](Program& p, ProgramState& s) { judge(p, s); });
@@ -260,8 +275,10 @@ void Tier::sampled(Program& program, SignatureEntry& entry) {
       post(state, [this](Program& p, ProgramState& s) { move_trial(p, s); });
     }
   }
-  const double weight = entry.slow.load(std::memory_order_relaxed) || entry.base->times->samples() < 5
-                            ? 1.0 : static_cast<double>(Program::kSamplePeriod);
+  const double weight =
+      entry.slow.load(std::memory_order_relaxed) || entry.base->times->samples() < 5
+          ? 1.0
+          : static_cast<double>(Program::kSamplePeriod);
   for (const auto& group : state->groups) {
     if (group->state == RegionState::kVerifying && now - group->asked_ns > kPatienceNs) {
       group->asked_ns = now;
@@ -277,7 +294,8 @@ void Tier::sampled(Program& program, SignatureEntry& entry) {
       const Bound& bound = *published.active->bound;
       if (watch.entry && watch.entry != &entry) continue;
       const uint64_t samples = published.active->times->samples();
-      if (watch.entry == &entry && watch.bound_serial == bound.serial && samples < watch.samples + kWatchSamples)
+      if (watch.entry == &entry && watch.bound_serial == bound.serial &&
+          samples < watch.samples + kWatchSamples)
         continue;
       double ns = 0;
       for (size_t k = 0; k < bound.steps.size(); ++k)
@@ -299,7 +317,8 @@ void Tier::sampled(Program& program, SignatureEntry& entry) {
       watch.ns = ns;
       continue;
     }
-    const bool again = group->state == RegionState::kBanned && !group->wrong && now > group->banned_until_ns;
+    const bool again =
+        group->state == RegionState::kBanned && !group->wrong && now > group->banned_until_ns;
     if (group->state != RegionState::kCandidate && !again) continue;
     double now_s = 0;
     for (uint32_t k : group->base_steps) now_s += entry.base->times->step_ns(k) * 1e-9;
@@ -312,9 +331,11 @@ void Tier::sampled(Program& program, SignatureEntry& entry) {
           if (symbols[k].name == s) return entry.symbols[k];
         return std::nullopt;
       };
-      const double bytes = static_cast<double>(group->cost.bytes_fused.evaluate(lookup).value_or(0));
+      const double bytes =
+          static_cast<double>(group->cost.bytes_fused.evaluate(lookup).value_or(0));
       const double flops = static_cast<double>(group->cost.flops.evaluate(lookup).value_or(0));
-      const double predicted = policy::predict_s(bytes, flops) * static_cast<double>(group->places.size());
+      const double predicted =
+          policy::predict_s(bytes, flops) * static_cast<double>(group->places.size());
       group->predicted[&entry] = predicted;
       group->predicted_s = predicted;
     }
@@ -332,7 +353,8 @@ void Tier::sampled(Program& program, SignatureEntry& entry) {
 }
 
 void Tier::first_bound(Program& program, SignatureEntry& entry) {
-  if (program.config().jit != static_cast<int64_t>(JitMode::kSync) || program.config().fusion) return;
+  if (program.config().jit != static_cast<int64_t>(JitMode::kSync) || program.config().fusion)
+    return;
   const StatePtr state = state_of(program);
   if (!state) return;
   std::lock_guard work(state->work);
@@ -378,9 +400,11 @@ void Tier::prepare_weights(Program& program, ProgramState& state) {
 void Tier::analyse(Program& program, ProgramState& state) {
   FusionOptions options;
   options.numerics = program.planner().options().numerics;
-  // What a vendor kernel already absorbs as post-ops is no candidate: it costs next to nothing there.
+  // What a vendor kernel already absorbs as post-ops is no candidate: it costs next to nothing
+  // there.
   for (const auto& step : program.base_plan()->steps)
-    if (step->nodes.size() > 1) options.taken.insert(options.taken.end(), step->nodes.begin(), step->nodes.end());
+    if (step->nodes.size() > 1)
+      options.taken.insert(options.taken.end(), step->nodes.begin(), step->nodes.end());
   std::vector<Region> regions = find_regions(program.graph(), options);
   std::map<Hash128, std::unique_ptr<Group>> groups;
   std::vector<Group*> in_order;
@@ -425,7 +449,8 @@ void Tier::ban(ProgramState& state, const Program& program, Group& group, EventK
     group.state = RegionState::kBanned;
     group.reason = reason;
     group.wrong = group.wrong || forever;
-    group.banned_until_ns = steady_ns() + static_cast<int64_t>(policy::back_off_s(group.refusals++) * 1e9);
+    group.banned_until_ns =
+        steady_ns() + static_cast<int64_t>(policy::back_off_s(group.refusals++) * 1e9);
     group.regret.reset();
     if (kind == EventKind::kRejected) ++state.rejected;
   }
@@ -451,7 +476,8 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   const Region& region = group.places.front();
   group.spec = program.planner().region_spec(region);
   RegionCode code;
-  if (const auto verdict = lower_region(program.graph(), region, group.spec, code); !verdict.yes()) {
+  if (const auto verdict = lower_region(program.graph(), region, group.spec, code);
+      !verdict.yes()) {
     ban(state, program, group, EventKind::kRefused, "cannot be lowered: " + verdict.reason, true);
     return false;
   }
@@ -462,7 +488,8 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
       kernel = it->second.lock();
     if (!kernel) {
       std::vector<std::shared_ptr<const PhaseCode>> phases;
-      for (const RegionPhase& phase : code.phases) phases.push_back(compiler_->compile(phase.kernel));
+      for (const RegionPhase& phase : code.phases)
+        phases.push_back(compiler_->compile(phase.kernel));
       auto made = std::make_shared<RegionKernel>(std::move(code), std::move(phases),
                                                  region.inputs.size() + region.outputs.size());
       group.code_bytes = made->code_bytes();
@@ -508,7 +535,8 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   return true;
 }
 
-void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group, SignatureEntry& entry) {
+void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group,
+                          SignatureEntry& entry) {
   {
     std::lock_guard data(state.data);
     if (group.state != RegionState::kVerifying) return;
@@ -519,11 +547,12 @@ void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group, S
     if (!program.graph().value(v).is_constant()) values.push_back(v);
   const auto shared = std::static_pointer_cast<ProgramState>(program.tier_state);
   Group* raw = &group;
-  const bool asked = program.request_capture(entry, values, kCaptureBytes, [this, shared, raw](std::vector<Tensor> inputs) {
-    post(shared, [this, raw, inputs = std::move(inputs)](Program& p, ProgramState& s) {
-      verify_inputs(p, s, *raw, inputs);
-    });
-  });
+  const bool asked = program.request_capture(
+      entry, values, kCaptureBytes, [this, shared, raw](std::vector<Tensor> inputs) {
+        post(shared, [this, raw, inputs = std::move(inputs)](Program& p, ProgramState& s) {
+          verify_inputs(p, s, *raw, inputs);
+        });
+      });
   if (asked) return;
   // Too large to copy on the caller's time, or not visible: made-up inputs have to do.
   verify_inputs(program, state, group, {});
@@ -584,7 +613,10 @@ void Tier::start_trial(Program& program, ProgramState& state) {
     std::lock_guard data(state.data);
     if (state.trial || state.frozen) return;
     for (const auto& g : state.groups)
-      if (g->state == RegionState::kReady) { group = g.get(); break; }
+      if (g->state == RegionState::kReady) {
+        group = g.get();
+        break;
+      }
   }
   if (!group) return;
   std::shared_ptr<SignatureEntry> entry;  // the one in use now
@@ -598,7 +630,8 @@ void Tier::start_trial(Program& program, ProgramState& state) {
     plan = removing ? build(program, state, nullptr, group) : build(program, state, group, nullptr);
     challenger = make_version(plan, *entry, group);
   } catch (const std::exception& error) {
-    ban(state, program, *group, EventKind::kRefused, std::string("cannot be planned: ") + error.what(), true);
+    ban(state, program, *group, EventKind::kRefused,
+        std::string("cannot be planned: ") + error.what(), true);
     return;
   }
   auto published = std::make_shared<Published>();
@@ -694,8 +727,9 @@ void Tier::judge(Program& program, ProgramState& state) {
   auto next = std::make_shared<Published>();
   next->active = std::make_shared<Version>(accepted ? now->challenger->bound : now->active->bound);
   program.publish(*entry, std::move(next));
-  const std::string numbers = fmt::format("{:.2f} us against {:.2f} us, {:.3f} of the time",
-                                          challenger_s * 1e6, active_s * 1e6, challenger_s / active_s);
+  const std::string numbers =
+      fmt::format("{:.2f} us against {:.2f} us, {:.3f} of the time", challenger_s * 1e6,
+                  active_s * 1e6, challenger_s / active_s);
   if (accepted) {
     if (removing) {
       {
@@ -704,7 +738,8 @@ void Tier::judge(Program& program, ProgramState& state) {
         state.saved_s += (group->base_s - group->fused_s) *
                          static_cast<double>(program.total_runs() - group->accepted_at_run);
       }
-      ban(state, program, *group, EventKind::kRolledBack, "slower than what it replaced: " + numbers, false);
+      ban(state, program, *group, EventKind::kRolledBack,
+          "slower than what it replaced: " + numbers, false);
     } else {
       {
         std::lock_guard data(state.data);
@@ -736,10 +771,12 @@ void Tier::judge(Program& program, ProgramState& state) {
   start_trial(program, state);
 }
 
-void Tier::publish_everywhere(Program& program, ProgramState&, const std::shared_ptr<const Plan>& plan) {
+void Tier::publish_everywhere(Program& program, ProgramState&,
+                              const std::shared_ptr<const Plan>& plan) {
   program.set_preferred_plan(plan->region_steps > 0 ? plan : nullptr);
   auto entries = program.entries();
-  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a->last_use > b->last_use; });
+  std::sort(entries.begin(), entries.end(),
+            [](const auto& a, const auto& b) { return a->last_use > b->last_use; });
   if (entries.size() > kMaxRebound) entries.resize(kMaxRebound);
   for (const auto& entry : entries) {
     {
@@ -774,7 +811,8 @@ void Tier::summarise(const Program& program, ProfileSummary& summary) const {
     region.code_bytes = group->code_bytes;
     summary.regions.push_back(std::move(region));
     if (group->state == RegionState::kLive && group->base_s > 0)
-      saved += (group->base_s - group->fused_s) * static_cast<double>(runs - group->accepted_at_run);
+      saved +=
+          (group->base_s - group->fused_s) * static_cast<double>(runs - group->accepted_at_run);
   }
   summary.compiled_regions += state->compiled;
   summary.swapped += state->swapped;

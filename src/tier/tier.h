@@ -30,7 +30,7 @@ enum class RegionState : uint8_t {
   kReady,      ///< verified, waits for its trial
   kTrial,
   kLive,
-  kBanned,     ///< wrong, refused or slower; may come back after its back-off when only slower
+  kBanned,  ///< wrong, refused or slower; may come back after its back-off when only slower
 };
 std::string_view name(RegionState state);
 
@@ -70,11 +70,11 @@ class Tier final : public TierHooks {
     double predicted_s = 0, base_s = 0, fused_s = 0, compile_s = 0;
     int64_t code_bytes = 0;
     int refusals = 0;
-    bool wrong = false;         ///< never tried again
-    bool removing = false;      ///< the trial is about taking it out
+    bool wrong = false;     ///< never tried again
+    bool removing = false;  ///< the trial is about taking it out
     int64_t banned_until_ns = 0;
     uint64_t accepted_at_run = 0;
-    int64_t asked_ns = 0;  ///< when a live run's inputs were last asked for
+    int64_t asked_ns = 0;              ///< when a live run's inputs were last asked for
     std::vector<uint32_t> base_steps;  ///< its steps in the base plan, all places
     std::unordered_map<const SignatureEntry*, double> predicted;  ///< seconds, per signature
     // Watching a live region: times since the last look (see sampled()).
@@ -87,9 +87,9 @@ class Tier final : public TierHooks {
   };
   struct ProgramState {
     std::weak_ptr<Program> program;
-    std::mutex work;   ///< held while the program's plans are worked on
-    bool gone = false; ///< its owner is letting go: no new jobs; guarded by Tier::mutex_
-    std::mutex data;   ///< guards what follows
+    std::mutex work;    ///< held while the program's plans are worked on
+    bool gone = false;  ///< its owner is letting go: no new jobs; guarded by Tier::mutex_
+    std::mutex data;    ///< guards what follows
     bool analysed = false, analysing = false, frozen = false;
     std::vector<std::unique_ptr<Group>> groups;
     std::weak_ptr<SignatureEntry> trial_entry;
@@ -99,9 +99,9 @@ class Tier final : public TierHooks {
     int64_t added_ns = 0;
     double spent_s = 0;
     int64_t compiled = 0, swapped = 0, rolled_back = 0, rejected = 0;
-    double saved_s = 0;   ///< of regions no longer live
+    double saved_s = 0;  ///< of regions no longer live
     std::vector<Event> events;
-    uint64_t toggles = 0; ///< force_swap
+    uint64_t toggles = 0;  ///< force_swap
   };
   using StatePtr = std::shared_ptr<ProgramState>;
 

@@ -45,18 +45,23 @@ Dims evaluate(const SymDims& dims, const Symbols& symbols) {
 Tensor random_tensor(DType dtype, const Dims& dims, std::mt19937_64& random, bool special) {
   Tensor out(dtype, dims);
   std::normal_distribution<double> normal(0.0, 1.5);
-  constexpr std::array<double, 10> kEdges{0.0, -0.0, 1.0, -1.0, 1e-30, -1e-30, 20.0, -20.0, 88.0, -88.0};
+  constexpr std::array<double, 10> kEdges{0.0,    -0.0, 1.0,   -1.0, 1e-30,
+                                          -1e-30, 20.0, -20.0, 88.0, -88.0};
   const int64_t n = out.count();
   for (int64_t i = 0; i < n; ++i) {
     if (is_float(dtype)) {
       double v = normal(random);
       const uint64_t pick = random() % 32;
-      if (special && pick < kEdges.size()) v = kEdges[pick];
-      else if (special && pick == 30) v = std::nan("");
-      else if (special && pick == 31) v = INFINITY;
+      if (special && pick < kEdges.size())
+        v = kEdges[pick];
+      else if (special && pick == 30)
+        v = std::nan("");
+      else if (special && pick == 31)
+        v = INFINITY;
       store_double(out.data(), dtype, i, v);
     } else {
-      store_int64(out.data(), dtype, i, static_cast<int64_t>(random() % (dtype == DType::kBool ? 2 : 4)));
+      store_int64(out.data(), dtype, i,
+                  static_cast<int64_t>(random() % (dtype == DType::kBool ? 2 : 4)));
     }
   }
   return out;
@@ -117,15 +122,17 @@ std::string compare_outputs(const Graph& graph, const std::vector<Tensor>& expec
     double largest = 0;
     for (double v : want)
       if (std::isfinite(v)) largest = std::max(largest, std::fabs(v));
-    const double relative = exact ? 0 : expected[k].dtype() == DType::kF64   ? 1e-9
-                                        : expected[k].dtype() == DType::kF32 ? 1e-4
-                                                                             : 1e-2;
+    const double relative = exact                                ? 0
+                            : expected[k].dtype() == DType::kF64 ? 1e-9
+                            : expected[k].dtype() == DType::kF32 ? 1e-4
+                                                                 : 1e-2;
     for (size_t i = 0; i < want.size(); ++i) {
       if (std::isnan(want[i]) && std::isnan(have[i])) continue;
       if (want[i] == have[i]) continue;
       if (std::fabs(want[i] - have[i]) <= relative * std::fabs(want[i]) + relative * 0.1 * largest)
         continue;
-      return fmt::format("output '{}' at element {}: {} instead of {}", name_of, i, have[i], want[i]);
+      return fmt::format("output '{}' at element {}: {} instead of {}", name_of, i, have[i],
+                         want[i]);
     }
   }
   return {};
@@ -178,7 +185,8 @@ std::string verify_synthetic(const Graph& graph, const StepSpec& spec, const Ker
   const size_t rounds = names.empty() ? 1 : kSizes.size();
   for (size_t round = 0; round < rounds; ++round) {
     Symbols symbols;
-    for (size_t k = 0; k < names.size(); ++k) symbols[names[k]] = kSizes[(round + k) % kSizes.size()];
+    for (size_t k = 0; k < names.size(); ++k)
+      symbols[names[k]] = kSizes[(round + k) % kSizes.size()];
     std::vector<Tensor> inputs;
     try {
       int64_t total = 0;
@@ -186,7 +194,8 @@ std::string verify_synthetic(const Graph& graph, const StepSpec& spec, const Ker
         const Dims dims = evaluate(operand.dims, symbols);
         total += element_count(dims);
         if (total > kMaxElements && round + 1 < rounds) break;
-        if (!operand.constant) inputs.push_back(random_tensor(operand.dtype, dims, random, scalar_only));
+        if (!operand.constant)
+          inputs.push_back(random_tensor(operand.dtype, dims, random, scalar_only));
       }
       if (total > kMaxElements * 4) continue;
     } catch (const Error&) {

@@ -14,13 +14,13 @@ namespace xc {
 std::vector<Tensor> run_region(const Kernel& kernel, const std::vector<Tensor>& inputs,
                                const std::vector<std::pair<DType, Dims>>& outputs);
 
-/// Empty when every output agrees within the tolerance of the region's op classes, else what differs
-/// and where. `expected` and `got` as in the region's order.
+/// Empty when every output agrees within the tolerance of the region's op classes, else what
+/// differs and where. `expected` and `got` as in the region's order.
 std::string compare_outputs(const Graph& region_graph, const std::vector<Tensor>& expected,
                             const std::vector<Tensor>& got);
 
-/// Made-up inputs over edge sizes (1, 2, vector widths and their neighbours) and edge values, against
-/// run_reference node by node. Empty = agrees.
+/// Made-up inputs over edge sizes (1, 2, vector widths and their neighbours) and edge values,
+/// against run_reference node by node. Empty = agrees.
 std::string verify_synthetic(const Graph& region_graph, const StepSpec& spec, const Kernel& kernel);
 
 /// On copies of a live run's inputs (the region graph's, without constants) against run_reference.

@@ -78,7 +78,8 @@ TEST_CASE("backends/conv: the same bits for 1 to 4 threads, in both orders") {
         options.pieces = 0;
         const auto got = run_row(row, p, options);
         if (first.empty()) first = got;
-        CHECK_MESSAGE(same_bits(first[0], got[0]), to_text(c.x) << " with " << threads << " threads");
+        CHECK_MESSAGE(same_bits(first[0], got[0]), to_text(c.x)
+                                                       << " with " << threads << " threads");
       }
     }
   }
@@ -123,14 +124,18 @@ TEST_CASE("backends/conv: post-ops in the primitive and after it") {
           p.post_ops = chain.posts;
           p.inputs[0] = Generator(1).strided(p.inputs[0], kind);
           if (chain.other)
-            p.post_inputs = {chain.other.dims() == y.dims() ? Generator(1).strided(chain.other, kind) : chain.other};
+            p.post_inputs = {chain.other.dims() == y.dims()
+                                 ? Generator(1).strided(chain.other, kind)
+                                 : chain.other};
           RunOptions options;
           options.output_kind = kind;
           options.threads = threads;
           options.pieces = 0;
-          const std::string wrong = difference(run_row(row, p, options)[0], chain.want, {1e-4, 1e-3});
-          CHECK_MESSAGE(wrong.empty(), to_text(c.x) << " order " << kind << " threads " << threads << " chain of "
-                                                    << chain.posts.size() << ": " << wrong);
+          const std::string wrong =
+              difference(run_row(row, p, options)[0], chain.want, {1e-4, 1e-3});
+          CHECK_MESSAGE(wrong.empty(), to_text(c.x)
+                                           << " order " << kind << " threads " << threads
+                                           << " chain of " << chain.posts.size() << ": " << wrong);
         }
   }
 }

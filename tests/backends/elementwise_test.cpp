@@ -10,16 +10,11 @@ using namespace test;
 constexpr double kUlpF32 = 0x1p-23;
 
 const std::vector<std::vector<Dims>> kBroadcasts = {
-    {{}, {}},
-    {{5}, {5}},
-    {{7, 33}, {33}},
-    {{4, 1, 70}, {4, 9, 70}},
-    {{3, 1}, {1, 65}},
-    {{2, 3, 4, 5}, {3, 1, 1}},
-    {{1000}, {1}},
-    {{6, 200, 16}, {6, 200, 1}},
-    {{0, 3}, {3}},
-    {{40000}, {40000}},
+    {{}, {}},          {{5}, {5}},
+    {{7, 33}, {33}},   {{4, 1, 70}, {4, 9, 70}},
+    {{3, 1}, {1, 65}}, {{2, 3, 4, 5}, {3, 1, 1}},
+    {{1000}, {1}},     {{6, 200, 16}, {6, 200, 1}},
+    {{0, 3}, {3}},     {{40000}, {40000}},
 };
 
 TEST_CASE("backends/elementwise: two operands over broadcasts, types, strides and splits") {
@@ -36,11 +31,14 @@ TEST_CASE("backends/elementwise: two operands over broadcasts, types, strides an
         if (is_mod && is_float(type)) p.attrs.set("fmod", int64_t{1});
         if (std::string_view(op) == "PRelu" && dims[0].size() < dims[1].size()) continue;
         const double low = is_unsigned(type) || std::string_view(op) == "Pow" ? 0.25 : -9;
-        p.inputs = {g.tensor(type, dims[0], low, 9), g.tensor(type, dims[1], is_unsigned(type) ? 1 : low, 9)};
+        p.inputs = {g.tensor(type, dims[0], low, 9),
+                    g.tensor(type, dims[1], is_unsigned(type) ? 1 : low, 9)};
         if (std::string_view(op) == "PRelu" && dims[0] == Dims{3, 1}) continue;
         // 16-bit results are rounded from f32 once; f32 from f64 in the reference.
-        const double relative = type == DType::kF16 ? 0x1p-10 : type == DType::kBF16 ? 0x1p-7
-                              : type == DType::kF64 ? 1e-14 : 2 * kUlpF32;
+        const double relative = type == DType::kF16    ? 0x1p-10
+                                : type == DType::kBF16 ? 0x1p-7
+                                : type == DType::kF64  ? 1e-14
+                                                       : 2 * kUlpF32;
         check_row("xc.elementwise", p, {relative, 1e-6 * (type == DType::kF32)});
       }
     }
@@ -50,7 +48,8 @@ TEST_CASE("backends/elementwise: two operands over broadcasts, types, strides an
 TEST_CASE("backends/elementwise: functions of one operand") {
   Generator g(12);
   for (const OpDef* op : all_ops()) {
-    const bool arc = op->name.starts_with("Ac") || op->name.starts_with("As") || op->name.starts_with("At");
+    const bool arc =
+        op->name.starts_with("Ac") || op->name.starts_with("As") || op->name.starts_with("At");
     if (op->max_inputs != 1 || (!op->scalar && !arc) || !op->domain.empty()) continue;
     if (op->name == "Cast" || op->name == "Identity") continue;
     for (DType type : {DType::kF32, DType::kF64, DType::kF16, DType::kI32, DType::kBool}) {
@@ -70,7 +69,9 @@ TEST_CASE("backends/elementwise: functions of one operand") {
       if (type == DType::kF64 && !row.supports(spec_of(p, node, {})).yes()) continue;
       INFO(op->name);
       check_row("xc.elementwise", p,
-                {type == DType::kF16 ? 0x1p-10 : type == DType::kF64 ? 1e-13 : 8 * kUlpF32,
+                {type == DType::kF16   ? 0x1p-10
+                 : type == DType::kF64 ? 1e-13
+                                       : 8 * kUlpF32,
                  // Gelu's definition is 0 where erf has rounded to -1 in f32.
                  type == DType::kF64 && op->name != "Gelu" ? 1e-13 : 1e-6});
     }
@@ -79,10 +80,12 @@ TEST_CASE("backends/elementwise: functions of one operand") {
 
 TEST_CASE("backends/elementwise: special values follow the reference") {
   const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
-  const std::vector<float> values = {0.0f, -0.0f, inf, -inf, nan, 1.0f, -1.0f, 1e-40f, 3e38f, -3e38f,
-                                     88.0f, -104.0f, 0.5f, 2.5f, -2.5f, 3.5f, 100.0f};
-  for (const char* op : {"Abs", "Neg", "Sign", "Floor", "Ceil", "Round", "Sqrt", "Exp", "Log", "Tanh",
-                         "Sigmoid", "Erf", "Relu", "IsNaN", "IsInf", "Reciprocal", "LeakyRelu"}) {
+  const std::vector<float> values = {0.0f,  -0.0f,  inf,   -inf,   nan,   1.0f,
+                                     -1.0f, 1e-40f, 3e38f, -3e38f, 88.0f, -104.0f,
+                                     0.5f,  2.5f,   -2.5f, 3.5f,   100.0f};
+  for (const char* op :
+       {"Abs", "Neg", "Sign", "Floor", "Ceil", "Round", "Sqrt", "Exp", "Log", "Tanh", "Sigmoid",
+        "Erf", "Relu", "IsNaN", "IsInf", "Reciprocal", "LeakyRelu"}) {
     Problem p;
     p.op = &get_op(op);
     p.inputs = {Tensor::of(values)};
@@ -106,12 +109,15 @@ TEST_CASE("backends/elementwise: special values follow the reference") {
 
 TEST_CASE("backends/elementwise: Where, Clip, variadic, logic, CastLike") {
   Generator g(13);
-  for (DType type : {DType::kF32, DType::kI64, DType::kU8, DType::kF16, DType::kBool, DType::kF64}) {
+  for (DType type :
+       {DType::kF32, DType::kI64, DType::kU8, DType::kF16, DType::kBool, DType::kF64}) {
     Problem p;
     p.op = &get_op("Where");
-    p.inputs = {g.tensor(DType::kBool, {3, 1, 40}), g.tensor(type, {5, 1}, 0, 9), g.tensor(type, {}, 0, 9)};
+    p.inputs = {g.tensor(DType::kBool, {3, 1, 40}), g.tensor(type, {5, 1}, 0, 9),
+                g.tensor(type, {}, 0, 9)};
     check_row("xc.elementwise", p, {});
-    p.inputs = {g.tensor(DType::kBool, {300}), g.tensor(type, {300}, 0, 9), g.tensor(type, {300}, 0, 9)};
+    p.inputs = {g.tensor(DType::kBool, {300}), g.tensor(type, {300}, 0, 9),
+                g.tensor(type, {300}, 0, 9)};
     check_row("xc.elementwise", p, {});
   }
   for (DType type : {DType::kF32, DType::kI32, DType::kI8, DType::kU64, DType::kF16}) {
@@ -149,7 +155,7 @@ TEST_CASE("backends/elementwise: Where, Clip, variadic, logic, CastLike") {
 TEST_CASE("backends/elementwise: Cast between every pair of types") {
   Generator g(14);
   const DType types[] = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI8,
-                         DType::kI16, DType::kI32, DType::kI64, DType::kU8, DType::kU16,
+                         DType::kI16, DType::kI32, DType::kI64, DType::kU8,   DType::kU16,
                          DType::kU32, DType::kU64, DType::kBool};
   const int64_t numbers[] = {1, 11, 10, 16, 3, 5, 6, 7, 2, 4, 12, 13, 9};  // of ONNX
   for (DType from : types)
@@ -157,7 +163,8 @@ TEST_CASE("backends/elementwise: Cast between every pair of types") {
       Problem p;
       p.op = &get_op("Cast");
       p.attrs.set("to", numbers[k]);
-      const bool sign = is_signed(from) || (is_float(from) && (is_signed(types[k]) || is_float(types[k])));
+      const bool sign =
+          is_signed(from) || (is_float(from) && (is_signed(types[k]) || is_float(types[k])));
       p.inputs = {g.tensor(from, {3, 77}, sign ? -100 : 0, 100)};
       INFO(name(from) << " to " << name(types[k]));
       check_row("xc.elementwise", p, {});

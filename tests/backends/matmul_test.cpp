@@ -8,15 +8,30 @@ namespace {
 using namespace test;
 
 /// Relative to the size of a sum of k products of magnitude 2.
-Bounds bounds_for(int64_t k) { return {1e-5, 2e-6 * static_cast<double>(k)}; }
+Bounds bounds_for(int64_t k) {
+  return {1e-5, 2e-6 * static_cast<double>(k)};
+}
 
 TEST_CASE("backends/matmul: ranks, broadcasts, strides and splits") {
   Generator g(21);
   const std::vector<std::pair<Dims, Dims>> shapes = {
-      {{3, 4}, {4, 5}}, {{1, 1}, {1, 1}}, {{4}, {4}}, {{4}, {4, 6}}, {{5, 4}, {4}}, {{2, 3, 4}, {4, 5}},
-      {{2, 3, 7, 4}, {2, 3, 4, 5}}, {{3, 1, 7, 4}, {2, 4, 5}}, {{2, 3, 4}, {4}}, {{2, 3, 1, 4}, {4, 1}},
-      {{1, 64}, {64, 300}}, {{70, 33}, {33, 129}}, {{200, 40}, {40, 3}}, {{0, 4}, {4, 3}}, {{2, 0}, {0, 3}},
-      {{130, 200}, {200, 260}}, {{1, 300}, {300, 900}},
+      {{3, 4}, {4, 5}},
+      {{1, 1}, {1, 1}},
+      {{4}, {4}},
+      {{4}, {4, 6}},
+      {{5, 4}, {4}},
+      {{2, 3, 4}, {4, 5}},
+      {{2, 3, 7, 4}, {2, 3, 4, 5}},
+      {{3, 1, 7, 4}, {2, 4, 5}},
+      {{2, 3, 4}, {4}},
+      {{2, 3, 1, 4}, {4, 1}},
+      {{1, 64}, {64, 300}},
+      {{70, 33}, {33, 129}},
+      {{200, 40}, {40, 3}},
+      {{0, 4}, {4, 3}},
+      {{2, 0}, {0, 3}},
+      {{130, 200}, {200, 260}},
+      {{1, 300}, {300, 900}},
   };
   for (const auto& [a, b] : shapes) {
     Problem p;
@@ -47,7 +62,8 @@ TEST_CASE("backends/matmul: Gemm with every transposition, factor and addend") {
 
 TEST_CASE("backends/matmul: packed weights agree with the reference, whatever the split") {
   Generator g(23);
-  for (const Dims& a : {Dims{1, 300}, Dims{5, 300}, Dims{150, 300}, Dims{2, 70, 300}, Dims{3, 1, 300}})
+  for (const Dims& a :
+       {Dims{1, 300}, Dims{5, 300}, Dims{150, 300}, Dims{2, 70, 300}, Dims{3, 1, 300}})
     for (int64_t n : {100, 256, 900, 1600}) {
       Problem p;
       p.op = &get_op("MatMul");
@@ -74,7 +90,8 @@ TEST_CASE("backends/matmul: the same bits however an unpacked product is split")
   Generator g(24);
   const auto& row = find_row("onednn.matmul", "MatMul");
   for (int round = 0; round < 60; ++round) {
-    const int64_t m = g.integer(1, round % 3 ? 40 : 400), k = g.integer(1, 900), n = g.integer(1, 900);
+    const int64_t m = g.integer(1, round % 3 ? 40 : 400), k = g.integer(1, 900),
+                  n = g.integer(1, 900);
     Problem p;
     p.op = &get_op("MatMul");
     p.inputs = {g.tensor(DType::kF32, {m, k}), g.tensor(DType::kF32, {k, n})};
@@ -126,7 +143,8 @@ TEST_CASE("backends/matmul: post-ops over each task's tile") {
           options.output_kind = kind;
           const auto got = run_row(find_row("onednn.matmul", "MatMul"), p, options);
           const std::string wrong = difference(got[0], want[0], bounds_for(k));
-          CHECK_MESSAGE(wrong.empty(), to_text(a) << " packed " << packed << " strides " << kind << ": " << wrong);
+          CHECK_MESSAGE(wrong.empty(),
+                        to_text(a) << " packed " << packed << " strides " << kind << ": " << wrong);
         }
       }
     }

@@ -8,7 +8,9 @@ namespace {
 
 using namespace test;
 
-Tensor ints(const std::vector<int64_t>& values) { return Tensor::of(values); }
+Tensor ints(const std::vector<int64_t>& values) {
+  return Tensor::of(values);
+}
 
 Problem problem(const char* op, std::vector<Tensor> inputs, Attrs attrs = {}, size_t outputs = 1) {
   Problem p;
@@ -35,12 +37,22 @@ void check_both(const char* row, Problem p) {
 
 TEST_CASE("backends/copy: transposition of every type and rank") {
   Generator g(31);
-  for (DType type : {DType::kF32, DType::kF64, DType::kI8, DType::kF16, DType::kBool, DType::kC128}) {
+  for (DType type :
+       {DType::kF32, DType::kF64, DType::kI8, DType::kF16, DType::kBool, DType::kC128}) {
     if (type == DType::kC128) continue;
     check_row("xc.copy", problem("Transpose", {g.tensor(type, {37, 50})}), {});
-    check_row("xc.copy", problem("Transpose", {g.tensor(type, {3, 17, 4, 33})}, attr("perm", std::vector<int64_t>{0, 2, 1, 3})), {});
-    check_row("xc.copy", problem("Transpose", {g.tensor(type, {3, 17, 4, 33})}, attr("perm", std::vector<int64_t>{0, 3, 1, 2})), {});
-    check_row("xc.copy", problem("Transpose", {g.tensor(type, {2, 130, 16, 18})}, attr("perm", std::vector<int64_t>{0, 2, 3, 1})), {});
+    check_row("xc.copy",
+              problem("Transpose", {g.tensor(type, {3, 17, 4, 33})},
+                      attr("perm", std::vector<int64_t>{0, 2, 1, 3})),
+              {});
+    check_row("xc.copy",
+              problem("Transpose", {g.tensor(type, {3, 17, 4, 33})},
+                      attr("perm", std::vector<int64_t>{0, 3, 1, 2})),
+              {});
+    check_row("xc.copy",
+              problem("Transpose", {g.tensor(type, {2, 130, 16, 18})},
+                      attr("perm", std::vector<int64_t>{0, 2, 3, 1})),
+              {});
     check_row("xc.copy", problem("Transpose", {g.tensor(type, {5, 0, 2})}), {});
     check_row("xc.copy", problem("Transpose", {g.tensor(type, {})}), {});
   }
@@ -63,23 +75,36 @@ TEST_CASE("backends/copy: concat, split, slice, expand, tile, depth and space") 
   for (int64_t axis : {0, 1, 2, -1}) {
     Dims a{3, 4, 5}, b{3, 4, 5};
     b[static_cast<size_t>(axis < 0 ? 2 : axis)] = 7;
-    check_row("xc.copy", problem("Concat", {g.tensor(DType::kF32, a), g.tensor(DType::kF32, b), g.tensor(DType::kF32, a)}, attr("axis", axis)), {});
+    check_row(
+        "xc.copy",
+        problem("Concat",
+                {g.tensor(DType::kF32, a), g.tensor(DType::kF32, b), g.tensor(DType::kF32, a)},
+                attr("axis", axis)),
+        {});
   }
-  check_both("xc.copy", problem("Split", {g.tensor(DType::kF32, {6, 9}), ints({2, 3, 4})}, attr("axis", int64_t{1}), 3));
-  check_row("xc.copy", problem("Split", {g.tensor(DType::kF32, {6, 9})}, attr("axis", int64_t{0}), 2), {});
+  check_both("xc.copy", problem("Split", {g.tensor(DType::kF32, {6, 9}), ints({2, 3, 4})},
+                                attr("axis", int64_t{1}), 3));
+  check_row("xc.copy",
+            problem("Split", {g.tensor(DType::kF32, {6, 9})}, attr("axis", int64_t{0}), 2), {});
   const Tensor x = g.tensor(DType::kF32, {9, 10, 11});
   check_both("xc.copy", problem("Slice", {x, ints({1, -3}), ints({7, 100}), ints({0, 2})}));
-  check_both("xc.copy", problem("Slice", {x, ints({-1, 8}), ints({-100, 1}), ints({1, 0}), ints({-1, -3})}));
+  check_both("xc.copy",
+             problem("Slice", {x, ints({-1, 8}), ints({-100, 1}), ints({1, 0}), ints({-1, -3})}));
   check_both("xc.copy", problem("Slice", {x, ints({5}), ints({5}), ints({0})}));
-  check_both("xc.copy", problem("Slice", {x, ints({0, 2, 1}), ints({INT64_MAX, 9, 11}), Tensor(), ints({1, 1, INT64_MAX})}));
+  check_both("xc.copy", problem("Slice", {x, ints({0, 2, 1}), ints({INT64_MAX, 9, 11}), Tensor(),
+                                          ints({1, 1, INT64_MAX})}));
   check_both("xc.copy", problem("Expand", {g.tensor(DType::kF32, {3, 1, 5}), ints({2, 1, 4, 1})}));
   check_both("xc.copy", problem("Tile", {g.tensor(DType::kI16, {2, 3, 1}), ints({2, 1, 4})}));
   for (const char* mode : {"DCR", "CRD"}) {
     Attrs attrs = attr("blocksize", int64_t{2});
     attrs.set("mode", std::string(mode));
-    check_row("xc.copy", problem("DepthToSpace", {g.tensor(DType::kF32, {2, 12, 3, 4})}, attrs), {});
+    check_row("xc.copy", problem("DepthToSpace", {g.tensor(DType::kF32, {2, 12, 3, 4})}, attrs),
+              {});
   }
-  check_row("xc.copy", problem("SpaceToDepth", {g.tensor(DType::kF32, {2, 3, 4, 6})}, attr("blocksize", int64_t{2})), {});
+  check_row(
+      "xc.copy",
+      problem("SpaceToDepth", {g.tensor(DType::kF32, {2, 3, 4, 6})}, attr("blocksize", int64_t{2})),
+      {});
 }
 
 TEST_CASE("backends/gather: every form, negative indices, range errors") {
@@ -87,12 +112,25 @@ TEST_CASE("backends/gather: every form, negative indices, range errors") {
   for (DType type : {DType::kF32, DType::kI64, DType::kU8})
     for (int64_t axis : {0, 1, 2}) {
       const Tensor x = g.tensor(type, {6, 6, 6}, 0, 100);
-      check_row("xc.gather", problem("Gather", {x, g.tensor(DType::kI64, {2, 5}, -6, 5)}, attr("axis", axis)), {});
-      check_row("xc.gather", problem("Gather", {x, g.tensor(DType::kI32, {}, 0, 5)}, attr("axis", axis)), {});
-      check_row("xc.gather", problem("GatherElements", {x, g.tensor(DType::kI64, {4, 6, 3}, -6, 5)}, attr("axis", axis)), {});
+      check_row("xc.gather",
+                problem("Gather", {x, g.tensor(DType::kI64, {2, 5}, -6, 5)}, attr("axis", axis)),
+                {});
+      check_row("xc.gather",
+                problem("Gather", {x, g.tensor(DType::kI32, {}, 0, 5)}, attr("axis", axis)), {});
+      check_row("xc.gather",
+                problem("GatherElements", {x, g.tensor(DType::kI64, {4, 6, 3}, -6, 5)},
+                        attr("axis", axis)),
+                {});
     }
-  check_row("xc.gather", problem("GatherND", {g.tensor(DType::kF32, {4, 5, 6}), g.tensor(DType::kI64, {7, 2}, -4, 3)}), {});
-  check_row("xc.gather", problem("GatherND", {g.tensor(DType::kF32, {4, 5, 6}), g.tensor(DType::kI64, {4, 3, 1}, -5, 4)}, attr("batch_dims", int64_t{1})), {});
+  check_row(
+      "xc.gather",
+      problem("GatherND", {g.tensor(DType::kF32, {4, 5, 6}), g.tensor(DType::kI64, {7, 2}, -4, 3)}),
+      {});
+  check_row("xc.gather",
+            problem("GatherND",
+                    {g.tensor(DType::kF32, {4, 5, 6}), g.tensor(DType::kI64, {4, 3, 1}, -5, 4)},
+                    attr("batch_dims", int64_t{1})),
+            {});
   const auto& row = find_row("xc.gather", "Gather");
   for (int64_t bad : {6, -7}) {
     const Problem p = problem("Gather", {g.tensor(DType::kF32, {6, 2}), ints({0, bad})});

@@ -16,7 +16,10 @@ TEST_CASE("backends/recurrent: cells, directions, layouts, lengths, states") {
       for (int64_t layout : {0, 1})
         for (int variant = 0; variant < 6; ++variant) {
           const int64_t dirs = std::string_view(direction) == "bidirectional" ? 2 : 1;
-          const int64_t batch = variant == 1 ? 1 : variant == 5 ? 7 : 3, time = 5, input = variant == 2 ? 20 : 6;
+          const int64_t batch = variant == 1   ? 1
+                                : variant == 5 ? 7
+                                               : 3,
+                        time = 5, input = variant == 2 ? 20 : 6;
           // 32 units: LSTM weights fill one panel.
           const int64_t hidden = variant == 3 || variant == 1 ? 32 : variant == 5 ? 128 : 5;
           const Dims state = layout ? Dims{batch, dirs, hidden} : Dims{dirs, batch, hidden};
@@ -27,13 +30,18 @@ TEST_CASE("backends/recurrent: cells, directions, layouts, lengths, states") {
           p.attrs.set("layout", layout);
           p.attrs.set("hidden_size", hidden);
           if (gates == 3 && variant % 2) p.attrs.set("linear_before_reset", int64_t{1});
-          p.inputs = {g.tensor(DType::kF32, layout ? Dims{batch, time, input} : Dims{time, batch, input}),
-                      g.tensor(DType::kF32, {dirs, gates * hidden, input}, -0.5, 0.5),
-                      g.tensor(DType::kF32, {dirs, gates * hidden, hidden}, -0.3, 0.3)};
-          if (variant != 0) p.inputs.push_back(g.tensor(DType::kF32, {dirs, 2 * gates * hidden}));
-          else p.inputs.push_back(Tensor());
+          p.inputs = {
+              g.tensor(DType::kF32, layout ? Dims{batch, time, input} : Dims{time, batch, input}),
+              g.tensor(DType::kF32, {dirs, gates * hidden, input}, -0.5, 0.5),
+              g.tensor(DType::kF32, {dirs, gates * hidden, hidden}, -0.3, 0.3)};
+          if (variant != 0)
+            p.inputs.push_back(g.tensor(DType::kF32, {dirs, 2 * gates * hidden}));
+          else
+            p.inputs.push_back(Tensor());
           if (variant >= 2) {
-            p.inputs.push_back(variant == 4 ? g.tensor(DType::kI32, {batch}, 0, static_cast<double>(time)) : Tensor());
+            p.inputs.push_back(variant == 4
+                                   ? g.tensor(DType::kI32, {batch}, 0, static_cast<double>(time))
+                                   : Tensor());
             p.inputs.push_back(g.tensor(DType::kF32, state));
             if (lstm) p.inputs.push_back(g.tensor(DType::kF32, state));
           }
@@ -93,7 +101,8 @@ TEST_CASE("backends/recurrent: refusals") {
   Generator g(63);
   Problem p;
   p.op = &get_op("RNN");
-  p.inputs = {g.tensor(DType::kF32, {2, 1, 3}), g.tensor(DType::kF32, {1, 4, 3}), g.tensor(DType::kF32, {1, 4, 4})};
+  p.inputs = {g.tensor(DType::kF32, {2, 1, 3}), g.tensor(DType::kF32, {1, 4, 3}),
+              g.tensor(DType::kF32, {1, 4, 4})};
   p.attrs.set("activations", std::vector<std::string>{"Relu"});
   const Node node = node_of(p);
   CHECK(find_row("xc.recurrent", "RNN").supports(spec_of(p, node, {})).reason == "activation Relu");

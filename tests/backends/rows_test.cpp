@@ -10,10 +10,11 @@ using namespace test;
 
 TEST_CASE("backends/reduce: every reduction over axes, types, strides") {
   Generator g(41);
-  for (const char* op : {"ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin", "ReduceL1",
-                         "ReduceL2", "ReduceSumSquare", "ReduceLogSum"}) {
+  for (const char* op : {"ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin",
+                         "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum"}) {
     for (DType type : {DType::kF32, DType::kF64, DType::kI32, DType::kI64, DType::kF16}) {
-      for (const Dims& dims : {Dims{5}, Dims{3, 70}, Dims{4, 3, 33}, Dims{2, 5, 3, 150}, Dims{1000, 3}, Dims{0, 3}, Dims{3000}}) {
+      for (const Dims& dims : {Dims{5}, Dims{3, 70}, Dims{4, 3, 33}, Dims{2, 5, 3, 150},
+                               Dims{1000, 3}, Dims{0, 3}, Dims{3000}}) {
         std::vector<std::vector<int64_t>> lists = {{}, {0}};
         if (dims.size() > 1) lists.push_back({-1});
         if (dims.size() > 2) lists.push_back({0, 2});
@@ -23,16 +24,22 @@ TEST_CASE("backends/reduce: every reduction over axes, types, strides") {
           if (type != DType::kF32 && type != DType::kF64 && dims[0] == 0) continue;
           Problem p;
           p.op = &get_op(op);
-          const bool log = std::string_view(op) == "ReduceLogSum", prod = std::string_view(op) == "ReduceProd";
+          const bool log = std::string_view(op) == "ReduceLogSum",
+                     prod = std::string_view(op) == "ReduceProd";
           if ((log || prod) && (!is_float(type) || dims[0] == 3000)) continue;
           p.attrs.set("keepdims", int64_t{axes.size() % 2 == 0});
           p.inputs = {g.tensor(type, dims, log ? 1 : prod ? 0.97 : -4, prod ? 1.03 : 4)};
           if (!axes.empty()) p.inputs.push_back(Tensor::of(axes));
           const double n = static_cast<double>(element_count(dims));
           INFO(op << " " << name(type) << to_text(dims) << " " << axes.size());
-          const bool exact = std::string_view(op).substr(0, 8) == "ReduceMa" || std::string_view(op).substr(0, 8) == "ReduceMi";
-          const Bounds bounds = exact ? Bounds{} : type == DType::kF16 ? Bounds{2e-3, 1e-2} : type == DType::kF64
-                                ? Bounds{1e-12, 1e-12} : is_float(type) ? Bounds{1e-5, 1e-6 * n} : Bounds{0, std::string_view(op) == "ReduceL2" ? 1.0 : 0.0};
+          const bool exact = std::string_view(op).substr(0, 8) == "ReduceMa" ||
+                             std::string_view(op).substr(0, 8) == "ReduceMi";
+          const Bounds bounds = exact                 ? Bounds{}
+                                : type == DType::kF16 ? Bounds{2e-3, 1e-2}
+                                : type == DType::kF64 ? Bounds{1e-12, 1e-12}
+                                : is_float(type)
+                                    ? Bounds{1e-5, 1e-6 * n}
+                                    : Bounds{0, std::string_view(op) == "ReduceL2" ? 1.0 : 0.0};
           check_row("xc.reduce", p, bounds);
           p.constant = {false, true};
           if (!axes.empty()) check_row("xc.reduce", p, bounds);
@@ -71,7 +78,8 @@ TEST_CASE("backends/rows: canonical order of a sum, on every instruction set") {
 TEST_CASE("backends/rows: softmax along any axis") {
   Generator g(43);
   for (const char* op : {"Softmax", "LogSoftmax"})
-    for (const Dims& dims : {Dims{7}, Dims{3, 100}, Dims{4, 5, 17}, Dims{2, 3, 20, 64}, Dims{3, 0}, Dims{300, 128}})
+    for (const Dims& dims :
+         {Dims{7}, Dims{3, 100}, Dims{4, 5, 17}, Dims{2, 3, 20, 64}, Dims{3, 0}, Dims{300, 128}})
       for (int64_t axis : {-1, 0}) {
         Problem p;
         p.op = &get_op(op);
@@ -91,7 +99,8 @@ TEST_CASE("backends/rows: layer, RMS, instance and group normalisation") {
       Problem p;
       p.op = &get_op("LayerNormalization");
       p.attrs.set("axis", axis);
-      p.inputs = {g.tensor(DType::kF32, dims), g.tensor(DType::kF32, tail), g.tensor(DType::kF32, tail)};
+      p.inputs = {g.tensor(DType::kF32, dims), g.tensor(DType::kF32, tail),
+                  g.tensor(DType::kF32, tail)};
       check_row("xc.rows", p, {1e-5, 1e-5});
       p.inputs[2] = Tensor();
       check_row("xc.rows", p, {1e-5, 1e-5});
@@ -109,7 +118,8 @@ TEST_CASE("backends/rows: layer, RMS, instance and group normalisation") {
   for (const Dims& dims : {Dims{2, 6, 50}, Dims{1, 6, 5, 7}}) {
     Problem p;
     p.op = &get_op("InstanceNormalization");
-    p.inputs = {g.tensor(DType::kF32, dims), g.tensor(DType::kF32, {6}), g.tensor(DType::kF32, {6})};
+    p.inputs = {g.tensor(DType::kF32, dims), g.tensor(DType::kF32, {6}),
+                g.tensor(DType::kF32, {6})};
     check_row("xc.rows", p, {1e-5, 1e-5});
     p.op = &get_op("GroupNormalization");
     p.attrs.set("num_groups", int64_t{3});

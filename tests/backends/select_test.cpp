@@ -18,8 +18,8 @@ TEST_CASE("backends/select: one-hot rows along every axis, indices outside the d
   Generator g(71);
   for (int64_t axis : {0, 1, 2, -1, -2})
     for (DType type : {DType::kF32, DType::kI64, DType::kBool}) {
-      Problem p = problem("OneHot", {g.tensor(DType::kI64, {3, 4}, -9, 9), Tensor::scalar(int64_t{6}),
-                                     g.tensor(type, {2})});
+      Problem p = problem("OneHot", {g.tensor(DType::kI64, {3, 4}, -9, 9),
+                                     Tensor::scalar(int64_t{6}), g.tensor(type, {2})});
       p.constant = {false, true, false};
       p.attrs.set("axis", axis);
       check_row("xc.select", p, {});

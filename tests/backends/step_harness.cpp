@@ -18,9 +18,13 @@ double Generator::real(double low, double high) {
 Tensor Generator::tensor(DType dtype, const Dims& dims, double low, double high) {
   Tensor out(dtype, dims);
   for (int64_t i = 0; i < out.count(); ++i) {
-    if (is_float(dtype)) store_double(out.data(), dtype, i, real(low, high));
-    else if (dtype == DType::kBool) store_int64(out.data(), dtype, i, integer(0, 1));
-    else store_int64(out.data(), dtype, i, integer(static_cast<int64_t>(low), static_cast<int64_t>(high)));
+    if (is_float(dtype))
+      store_double(out.data(), dtype, i, real(low, high));
+    else if (dtype == DType::kBool)
+      store_int64(out.data(), dtype, i, integer(0, 1));
+    else
+      store_int64(out.data(), dtype, i,
+                  integer(static_cast<int64_t>(low), static_cast<int64_t>(high)));
   }
   return out;
 }
@@ -32,7 +36,7 @@ Tensor Generator::strided(const Tensor& tensor, int kind) {
   std::vector<size_t> order(rank);
   for (size_t i = 0; i < rank; ++i) order[i] = i;
   if (kind == 1 && rank >= 2) std::swap(order[rank - 1], order[rank - 2]);  // transposed
-  if (kind == 3 && rank >= 3) {  // channels last
+  if (kind == 3 && rank >= 3) {                                             // channels last
     order.erase(order.begin() + 1);
     order.push_back(1);
   }
@@ -132,7 +136,8 @@ std::vector<Tensor> run_kernel(Kernel& kernel, const Problem& problem, const Run
     buffers.push_back(t.data());
   }
   const auto bound = kernel.bind({in, out, options.background});
-  const int64_t pieces = options.pieces == 0 ? bound->tasks : std::min(options.pieces, bound->tasks);
+  const int64_t pieces =
+      options.pieces == 0 ? bound->tasks : std::min(options.pieces, bound->tasks);
   const auto scratch = Buffer::allocate(bound->scratch_bytes);
   for (int64_t piece = pieces; piece-- > 0;) {  // backwards: tasks are independent
     std::memset(scratch->data(), 0xff, static_cast<size_t>(scratch->bytes()));
@@ -147,7 +152,8 @@ std::vector<Tensor> run_row(const Implementation& row, const Problem& problem,
   const Node node = node_of(problem);
   const StepSpec spec = spec_of(problem, node, options);
   const Verdict verdict = row.supports(spec);
-  REQUIRE_MESSAGE(verdict.yes(), row.name << " refuses " << problem.op->name << ": " << verdict.reason);
+  REQUIRE_MESSAGE(verdict.yes(),
+                  row.name << " refuses " << problem.op->name << ": " << verdict.reason);
   const auto kernel = row.create(spec);
   return run_kernel(*kernel, problem, options);
 }
@@ -219,8 +225,9 @@ void check_row(std::string_view row_name, const Problem& problem, Bounds bounds)
       if (kind == 0) {
         if (first.empty()) first = got;
         for (size_t i = 0; i < got.size(); ++i)
-          CHECK_MESSAGE(same_bits(got[i], first[i]),
-                        row_name << " " << problem.op->name << " differs with " << pieces << " pieces");
+          CHECK_MESSAGE(same_bits(got[i], first[i]), row_name << " " << problem.op->name
+                                                              << " differs with " << pieces
+                                                              << " pieces");
       }
     }
   }

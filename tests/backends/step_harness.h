@@ -32,19 +32,19 @@ class Generator {
 struct Problem {
   const OpDef* op = nullptr;
   Attrs attrs;
-  std::vector<Tensor> inputs;      ///< undefined = absent
-  std::vector<bool> constant;      ///< which inputs are weights; empty = none
+  std::vector<Tensor> inputs;  ///< undefined = absent
+  std::vector<bool> constant;  ///< which inputs are weights; empty = none
   size_t outputs = 1;
   std::vector<PostOp> post_ops;
   std::vector<Tensor> post_inputs;
 };
 
 struct RunOptions {
-  int64_t pieces = 1;        ///< calls of run() the tasks are spread over; 0 = one per task
-  bool prepare = false;      ///< call Kernel::prepare() before bind()
+  int64_t pieces = 1;    ///< calls of run() the tasks are spread over; 0 = one per task
+  bool prepare = false;  ///< call Kernel::prepare() before bind()
   bool background = false;
-  int output_kind = 0;       ///< strides of the outputs, as Generator::strided
-  bool symbolic = false;     ///< dims of non-constant operands are symbols for supports() and create()
+  int output_kind = 0;    ///< strides of the outputs, as Generator::strided
+  bool symbolic = false;  ///< dims of non-constant operands are symbols for supports() and create()
   Numerics numerics = Numerics::kTolerant;
   int threads = 1;
 };

@@ -50,8 +50,11 @@ TEST_CASE("backends/mapped: every mode of Pad, with constant and run-time pads")
   Generator g(72);
   for (const char* mode : {"constant", "reflect", "edge", "wrap"})
     for (DType type : {DType::kF32, DType::kI64, DType::kU8})
-      for (const auto& [dims, pads] : std::vector<std::pair<Dims, Ints>>{
-               {{3, 4}, {1, 2, 2, 3}}, {{5, 40}, {0, 9, 0, 30}}, {{4, 3, 6}, {0, -1, 2, 1, 0, -2}}, {{6}, {-2, -1}}}) {
+      for (const auto& [dims, pads] :
+           std::vector<std::pair<Dims, Ints>>{{{3, 4}, {1, 2, 2, 3}},
+                                              {{5, 40}, {0, 9, 0, 30}},
+                                              {{4, 3, 6}, {0, -1, 2, 1, 0, -2}},
+                                              {{6}, {-2, -1}}}) {
         Problem p;
         p.op = &get_op("Pad");
         p.attrs.set("mode", std::string(mode));
@@ -68,10 +71,13 @@ TEST_CASE("backends/mapped: every mode of Pad, with constant and run-time pads")
 TEST_CASE("backends/mapped: Resize, nearest and interpolating") {
   Generator g(73);
   for (const char* mode : {"nearest", "linear", "cubic"})
-    for (const char* coordinates : {"half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"})
+    for (const char* coordinates :
+         {"half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"})
       for (bool by_scale : {true, false})
-        for (const auto& [dims, scales] : std::vector<std::pair<Dims, std::vector<float>>>{
-                 {{1, 3, 6, 8}, {1, 1, 2, 2}}, {{2, 2, 7, 5}, {1, 1, 0.6f, 1.7f}}, {{4, 9}, {2.5f, 1}}}) {
+        for (const auto& [dims, scales] :
+             std::vector<std::pair<Dims, std::vector<float>>>{{{1, 3, 6, 8}, {1, 1, 2, 2}},
+                                                              {{2, 2, 7, 5}, {1, 1, 0.6f, 1.7f}},
+                                                              {{4, 9}, {2.5f, 1}}}) {
           Problem p;
           p.op = &get_op("Resize");
           p.attrs.set("mode", std::string(mode));
@@ -81,7 +87,8 @@ TEST_CASE("backends/mapped: Resize, nearest and interpolating") {
           Ints sizes;
           for (size_t i = 0; i < dims.size(); ++i)
             sizes.push_back(static_cast<int64_t>(static_cast<float>(dims[i]) * scales[i]));
-          if (by_scale) p.inputs.push_back(Tensor::of(scales));
+          if (by_scale)
+            p.inputs.push_back(Tensor::of(scales));
           else {
             p.inputs.push_back(Tensor());
             p.inputs.push_back(Tensor::of(sizes));
@@ -89,7 +96,8 @@ TEST_CASE("backends/mapped: Resize, nearest and interpolating") {
           p.constant = {false, true, true, true};
           INFO(mode << coordinates << to_text(dims) << by_scale);
           const bool nearest = std::string_view(mode) == "nearest";
-          check_row(nearest ? "xc.mapped" : "xc.resize", p, nearest ? Bounds{} : Bounds{1e-5, 1e-5});
+          check_row(nearest ? "xc.mapped" : "xc.resize", p,
+                    nearest ? Bounds{} : Bounds{1e-5, 1e-5});
           if (!nearest) continue;
           p.constant = {};
           check_row("xc.mapped", p, {});
@@ -106,7 +114,8 @@ TEST_CASE("backends/affine: quantisation and batch normalisation") {
       const Dims scale = axis < 0 ? Dims{} : Dims{dims[static_cast<size_t>(axis)]};
       if (axis >= 0) p.attrs.set("axis", int64_t{axis});
       const bool sign = is_signed(type);
-      p.inputs = {g.tensor(DType::kF32, dims, -400, 400), g.tensor(DType::kF32, scale, 0.5, 2), g.tensor(type, scale, sign ? -9 : 0, 9)};
+      p.inputs = {g.tensor(DType::kF32, dims, -400, 400), g.tensor(DType::kF32, scale, 0.5, 2),
+                  g.tensor(type, scale, sign ? -9 : 0, 9)};
       check_row("xc.quantize", p, {});
       Problem q;
       q.op = &get_op("DequantizeLinear");
@@ -120,14 +129,16 @@ TEST_CASE("backends/affine: quantisation and batch normalisation") {
     Problem p;
     p.op = &get_op("BatchNormalization");
     const Dims c{dims[1]};
-    p.inputs = {g.tensor(DType::kF32, dims), g.tensor(DType::kF32, c), g.tensor(DType::kF32, c), g.tensor(DType::kF32, c), g.tensor(DType::kF32, c, 0.1, 2)};
+    p.inputs = {g.tensor(DType::kF32, dims), g.tensor(DType::kF32, c), g.tensor(DType::kF32, c),
+                g.tensor(DType::kF32, c), g.tensor(DType::kF32, c, 0.1, 2)};
     check_row("xc.batch_norm", p, {1e-5, 1e-5});
   }
 }
 
 TEST_CASE("backends/indexed: arg-reductions, running totals, TopK, scatter, fills") {
   Generator g(75);
-  const auto run = [&](const char* row, const char* op, std::vector<Tensor> inputs, Attrs attrs = {}, size_t outputs = 1, Bounds bounds = {}) {
+  const auto run = [&](const char* row, const char* op, std::vector<Tensor> inputs,
+                       Attrs attrs = {}, size_t outputs = 1, Bounds bounds = {}) {
     Problem p;
     p.op = &get_op(op);
     p.inputs = std::move(inputs);
@@ -155,8 +166,10 @@ TEST_CASE("backends/indexed: arg-reductions, running totals, TopK, scatter, fill
       run("xc.axis", "TopK", {x, Tensor::of(Ints{3})}, top, 2);
       Attrs by;
       by.set("axis", axis);
-      run("xc.scatter", "ScatterElements", {x, g.tensor(DType::kI64, {1, 1, 1}, -4, 3), g.tensor(type, {1, 1, 1}, 0, 5)}, by);
-      run("xc.scatter", "ScatterND", {x, Tensor::of(Ints{1, 2, 3, -1}, {2, 2}), g.tensor(type, {2, 5}, 0, 5)});
+      run("xc.scatter", "ScatterElements",
+          {x, g.tensor(DType::kI64, {1, 1, 1}, -4, 3), g.tensor(type, {1, 1, 1}, 0, 5)}, by);
+      run("xc.scatter", "ScatterND",
+          {x, Tensor::of(Ints{1, 2, 3, -1}, {2, 2}), g.tensor(type, {2, 5}, 0, 5)});
       for (int64_t k : {0, 2, -3, 100, -100}) {
         Attrs upper;
         upper.set("upper", axis % 2);
@@ -165,7 +178,8 @@ TEST_CASE("backends/indexed: arg-reductions, running totals, TopK, scatter, fill
     }
   run("xc.fill", "Shape", {g.tensor(DType::kF32, {3, 4, 5})});
   run("xc.fill", "Size", {g.tensor(DType::kF32, {3, 4, 5})});
-  run("xc.fill", "Range", {Tensor::scalar<int64_t>(3), Tensor::scalar<int64_t>(40), Tensor::scalar<int64_t>(5)});
+  run("xc.fill", "Range",
+      {Tensor::scalar<int64_t>(3), Tensor::scalar<int64_t>(40), Tensor::scalar<int64_t>(5)});
   run("xc.fill", "Range", {Tensor::scalar(0.5f), Tensor::scalar(9.0f), Tensor::scalar(0.75f)});
   Attrs value;
   value.set("value", Tensor::of(Ints{7}));

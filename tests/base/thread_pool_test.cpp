@@ -54,9 +54,11 @@ TEST_CASE("base/thread_pool: many short runs from several callers, nested too") 
 TEST_CASE("base/thread_pool: the first exception reaches the caller and the pool stays usable") {
   ThreadPool pool(2);
   for (int i = 0; i < 20; ++i)
-    CHECK_THROWS_AS(pool.run(50, [&](int64_t task, int) {
-      if (task == 7) fail(Status::kRange, "index 7");
-    }), Error);
+    CHECK_THROWS_AS(pool.run(50,
+                             [&](int64_t task, int) {
+                               if (task == 7) fail(Status::kRange, "index 7");
+                             }),
+                    Error);
   std::atomic<int> count{0};
   pool.run(9, [&](int64_t, int) { count++; });
   CHECK(count == 9);

@@ -6,10 +6,10 @@ static const int64_t kDims[2] = {1, 2};
 /* The call reads its inputs anew at every run and writes the same outputs. */
 static void run(void) {
   const float first[2] = {1, 5}, second[2] = {-11, 4}, want[2] = {11, 3}, want2[2] = {0, 2};
-  xc_error *error = NULL;
-  xc_session *session = make_session("off");
+  xc_error* error = NULL;
+  xc_session* session = make_session("off");
   xc_tensor *x = make_tensor(2, kDims, first), *y = NULL, *kept;
-  const xc_tensor *in = x;
+  const xc_tensor* in = x;
   xc_call *own = NULL, *bound = NULL;
   CHECK_OK(xc_session_prepare(session, &in, 1, NULL, 0, &own, &error));
   CHECK_OK(xc_tensor_create(XC_DTYPE_F32, 2, kDims, &y, &error));
@@ -40,11 +40,11 @@ static void run(void) {
 static void wrong_calls(void) {
   const int64_t wrong[1] = {3};
   const float values[3] = {0, 0, 0};
-  xc_error *error = NULL;
-  xc_session *session = make_session("off");
+  xc_error* error = NULL;
+  xc_session* session = make_session("off");
   xc_tensor *x = make_tensor(2, kDims, values), *bad = make_tensor(1, wrong, values);
-  const xc_tensor *in = bad;
-  xc_call *call = NULL;
+  const xc_tensor* in = bad;
+  xc_call* call = NULL;
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_prepare(session, &in, 1, NULL, 0, &call, &error));
   in = x;
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_prepare(session, &in, 1, &bad, 1, &call, &error));
@@ -54,7 +54,7 @@ static void wrong_calls(void) {
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_prepare(NULL, &in, 1, NULL, 0, &call, &error));
   CHECK(call == NULL);
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_call_run(NULL, &error));
-  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_call_run((xc_call *)session, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_call_run((xc_call*)session, &error));
   CHECK(xc_call_output_count(NULL) == 0 && xc_call_output(NULL, 0) == NULL);
   CHECK_OK(xc_session_prepare(session, &in, 1, NULL, 0, &call, &error));
   CHECK(xc_call_output(call, 1) == NULL);

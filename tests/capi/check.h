@@ -9,7 +9,8 @@
 static int check_failures = 0;
 static int check_count = 0;
 
-static inline int check_report(int ok, const char *file, int line, const char *text, const char *detail) {
+static inline int check_report(int ok, const char* file, int line, const char* text,
+                               const char* detail) {
   ++check_count;
   if (!ok) {
     ++check_failures;
@@ -18,8 +19,8 @@ static inline int check_report(int ok, const char *file, int line, const char *t
   return ok;
 }
 
-static inline int check_status(xc_status got, xc_status want, xc_error **error, const char *file, int line,
-                        const char *text) {
+static inline int check_status(xc_status got, xc_status want, xc_error** error, const char* file,
+                               int line, const char* text) {
   char detail[512];
   int ok = got == want;
   snprintf(detail, sizeof detail, "%s, not %s: %.300s", xc_status_name(got), xc_status_name(want),
@@ -37,13 +38,14 @@ static inline int check_status(xc_status got, xc_status want, xc_error **error, 
 
 #define CHECK(condition) check_report(!!(condition), __FILE__, __LINE__, #condition, "")
 /* The expression uses &error, a local `xc_error *error = NULL`. */
-#define CHECK_OK(expression) check_status(expression, XC_OK, &error, __FILE__, __LINE__, #expression)
+#define CHECK_OK(expression) \
+  check_status(expression, XC_OK, &error, __FILE__, __LINE__, #expression)
 #define CHECK_FAILS(code, expression) \
   check_status(expression, code, &error, __FILE__, __LINE__, #expression)
 /* For functions without an error argument. */
 #define CHECK_CODE(code, expression) \
   check_status(expression, code, NULL, __FILE__, __LINE__, #expression)
-#define CHECK_TEXT(got, want)                                                               \
+#define CHECK_TEXT(got, want) \
   check_report(strcmp(got, want) == 0, __FILE__, __LINE__, #got " is " #want, got)
 #define CHECK_CONTAINS(text, part) \
   check_report(strstr(text, part) != NULL, __FILE__, __LINE__, #text " contains " #part, text)

@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-static int view_is(xc_string_view view, const char *text) {
+static int view_is(xc_string_view view, const char* text) {
   return view.size == strlen(text) && memcmp(view.data, text, view.size) == 0;
 }
 
@@ -12,14 +12,14 @@ static int view_is(xc_string_view view, const char *text) {
 static void table(void) {
   uint32_t i;
   const uint32_t count = xc_config_option_count();
-  xc_error *error = NULL;
+  xc_error* error = NULL;
   xc_config_option_info info;
   CHECK(count >= 16);
   for (i = 0; i < count; ++i) {
     char value[64];
     xc_config config = XC_CONFIG_INIT;
     xc_config zero = XC_CONFIG_INIT;
-    xc_blob *text = NULL;
+    xc_blob* text = NULL;
     memset(&info, 0, sizeof info);
     info.struct_size = sizeof info;
     CHECK_CODE(XC_OK, xc_config_option(i, &info));
@@ -28,7 +28,7 @@ static void table(void) {
     if (info.is_text) {
       strcpy(value, "/some/where");
     } else if (info.choices.size) { /* the second choice */
-      const char *bar = strchr(info.choices.data, '|') + 1;
+      const char* bar = strchr(info.choices.data, '|') + 1;
       size_t size = strcspn(bar, "|");
       if (size > (size_t)(info.choices.data + info.choices.size - bar))
         size = (size_t)(info.choices.data + info.choices.size - bar);
@@ -50,7 +50,7 @@ static void table(void) {
 }
 
 static void set(void) {
-  xc_error *error = NULL;
+  xc_error* error = NULL;
   xc_config config;
   xc_config_init(&config);
   xc_config_init(NULL);
@@ -76,8 +76,8 @@ static void set(void) {
 }
 
 static void get(void) {
-  xc_error *error = NULL;
-  xc_blob *text = NULL;
+  xc_error* error = NULL;
+  xc_blob* text = NULL;
   CHECK_OK(xc_config_get(NULL, "code_cache_bytes", &text, &error));
   CHECK_TEXT(xc_blob_data(text), "67108864");
   xc_blob_destroy(text);
@@ -89,7 +89,7 @@ static void get(void) {
 }
 
 static void environment(void) {
-  xc_error *error = NULL;
+  xc_error* error = NULL;
   xc_config config = XC_CONFIG_INIT;
   setenv("XC_JIT", "off", 1);
   setenv("XC_CACHE_DIR", "/cache", 1);
@@ -113,8 +113,8 @@ static void versions(void) {
     xc_config config;
     int64_t future;
   } newer;
-  xc_error *error = NULL;
-  xc_blob *text = NULL;
+  xc_error* error = NULL;
+  xc_blob* text = NULL;
   xc_config old = XC_CONFIG_INIT;
   memset(&newer, 0, sizeof newer);
   newer.config.struct_size = sizeof newer;

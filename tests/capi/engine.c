@@ -9,44 +9,46 @@ typedef struct host {
   long bytes;
 } host;
 
-static void on_destroy(void *self) { ++((host *)self)->destroyed; }
-static void on_log(void *self, int32_t level, xc_string_view message) {
-  ++((host *)self)->logs;
+static void on_destroy(void* self) {
+  ++((host*)self)->destroyed;
+}
+static void on_log(void* self, int32_t level, xc_string_view message) {
+  ++((host*)self)->logs;
   CHECK(level >= XC_LOG_ERROR && level <= XC_LOG_DEBUG && message.data);
 }
-static void on_event(void *self, const xc_event *event) {
-  ++((host *)self)->events;
+static void on_event(void* self, const xc_event* event) {
+  ++((host*)self)->events;
   CHECK(event->struct_size == sizeof *event && event->kind_name.size);
 }
-static void *on_allocate(void *self, size_t bytes, size_t alignment) {
-  host *h = (host *)self;
-  char *raw;
+static void* on_allocate(void* self, size_t bytes, size_t alignment) {
+  host* h = (host*)self;
+  char* raw;
   size_t place;
   if (h->refuse) return NULL;
-  raw = (char *)malloc(bytes + alignment + sizeof(void *));
+  raw = (char*)malloc(bytes + alignment + sizeof(void*));
   if (!raw) return NULL;
   ++h->allocations;
   h->bytes += (long)bytes;
-  place = ((size_t)raw + sizeof(void *) + alignment - 1) / alignment * alignment;
-  ((void **)place)[-1] = raw;
-  return (void *)place;
+  place = ((size_t)raw + sizeof(void*) + alignment - 1) / alignment * alignment;
+  ((void**)place)[-1] = raw;
+  return (void*)place;
 }
-static void on_release(void *self, void *memory, size_t bytes) {
-  host *h = (host *)self;
+static void on_release(void* self, void* memory, size_t bytes) {
+  host* h = (host*)self;
   ++h->releases;
   h->bytes -= (long)bytes;
-  free(((void **)memory)[-1]);
+  free(((void**)memory)[-1]);
 }
-static void on_run(void *self, int64_t tasks, xc_task_fn task, void *body) {
+static void on_run(void* self, int64_t tasks, xc_task_fn task, void* body) {
   int64_t i;
-  ++((host *)self)->runs;
+  ++((host*)self)->runs;
   for (i = tasks; i-- > 0;) task(body, i, (int32_t)(i % 2)); /* any order, two workers */
-  ((host *)self)->tasks += (int)tasks;
+  ((host*)self)->tasks += (int)tasks;
 }
 
 static void lifetime(void) {
-  xc_error *error = NULL;
-  xc_engine *engine = NULL;
+  xc_error* error = NULL;
+  xc_engine* engine = NULL;
   CHECK_OK(xc_engine_create(NULL, &engine, &error));
   CHECK(xc_engine_retain(engine) == engine);
   xc_engine_release(engine);
@@ -57,8 +59,8 @@ static void lifetime(void) {
 }
 
 static void options(void) {
-  xc_error *error = NULL;
-  xc_engine *engine = NULL;
+  xc_error* error = NULL;
+  xc_engine* engine = NULL;
   xc_config config = XC_CONFIG_INIT;
   xc_engine_options o;
   host h = {0, 0, 0, 0, 0, 0, 0, 0, 0};
@@ -96,10 +98,10 @@ static void callbacks(void) {
   const int64_t dims[2] = {1, 2};
   const float values[2] = {1, 5}, want[2] = {11, 3};
   host h = {0, 0, 0, 0, 0, 0, 0, 0, 0};
-  xc_error *error = NULL;
-  xc_engine *engine = NULL;
-  xc_session *session = NULL;
-  xc_model *model;
+  xc_error* error = NULL;
+  xc_engine* engine = NULL;
+  xc_session* session = NULL;
+  xc_model* model;
   xc_tensor *x = make_tensor(2, dims, values), *y = NULL, *held;
   xc_config config = XC_CONFIG_INIT;
   xc_engine_options o = XC_ENGINE_OPTIONS_INIT;
@@ -116,20 +118,20 @@ static void callbacks(void) {
   CHECK_OK(xc_engine_create(&o, &engine, &error));
   model = make_model(engine);
   CHECK_OK(xc_session_create(model, NULL, &session, &error));
-  CHECK_OK(xc_session_run(session, NULL, (const xc_tensor *const *)&x, 1, &y, 1, &error));
+  CHECK_OK(xc_session_run(session, NULL, (const xc_tensor* const*)&x, 1, &y, 1, &error));
   check_values(y, 1, want);
   CHECK(h.allocations > 0);
 
-  /* The host is out of memory: one clear error, and the session recovers. Two tensors are wanted, so
-   * that the pool has none left. */
+  /* The host is out of memory: one clear error, and the session recovers. Two tensors are wanted,
+   * so that the pool has none left. */
   held = y;
   y = NULL;
   h.refuse = 1;
   CHECK_FAILS(XC_OUT_OF_MEMORY,
-              xc_session_run(session, NULL, (const xc_tensor *const *)&x, 1, &y, 1, &error));
+              xc_session_run(session, NULL, (const xc_tensor* const*)&x, 1, &y, 1, &error));
   CHECK(y == NULL);
   h.refuse = 0;
-  CHECK_OK(xc_session_run(session, NULL, (const xc_tensor *const *)&x, 1, &y, 1, &error));
+  CHECK_OK(xc_session_run(session, NULL, (const xc_tensor* const*)&x, 1, &y, 1, &error));
   check_values(y, 1, want);
 
   xc_engine_release(engine);

@@ -4,7 +4,7 @@
 #include "models.h"
 
 static void text_and_back(void) {
-  xc_error *error = NULL;
+  xc_error* error = NULL;
   xc_graph *graph = make_graph(), *again = NULL;
   xc_blob *text = NULL, *second = NULL;
   CHECK_OK(xc_graph_text(graph, 0, &text, &error));
@@ -27,11 +27,11 @@ static void text_and_back(void) {
 }
 
 static void files(void) {
-  const char *endings[3] = {"small.xcg", "small.xct", "small.onnx"};
+  const char* endings[3] = {"small.xcg", "small.xct", "small.onnx"};
   char path[3][512];
-  xc_error *error = NULL;
+  xc_error* error = NULL;
   xc_graph *graph = make_graph(), *again = NULL;
-  const char *dir = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+  const char* dir = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
   int i, copy;
   for (i = 0; i < 3; ++i) {
     snprintf(path[i], sizeof path[i], "%.400s/xc_capi_graph_%s", dir, endings[i]);
@@ -67,10 +67,10 @@ static void files(void) {
 static void building(void) {
   const int64_t ints[2] = {1, 2}, two = 2;
   const double floats[1] = {0.5};
-  const char *const strings[2] = {"a", "b"};
-  xc_error *error = NULL;
-  xc_graph *graph = NULL;
-  xc_tensor *tensor = NULL;
+  const char* const strings[2] = {"a", "b"};
+  xc_error* error = NULL;
+  xc_graph* graph = NULL;
+  xc_tensor* tensor = NULL;
   xc_value x = 0, c = 0, y[2] = {0, 0}, bad = 1000;
   xc_node node = 0;
   CHECK_OK(xc_tensor_create(XC_DTYPE_F32, 1, &two, &tensor, &error));
@@ -94,11 +94,16 @@ static void building(void) {
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_graph_add_constant(graph, "k", tensor, NULL, &error));
 
   CHECK_OK(xc_graph_add_node(graph, "Softmax", "", "soft", &x, 1, y, 1, &node, &error));
-  CHECK_FAILS(XC_UNSUPPORTED, xc_graph_add_node(graph, "NoSuchOp", "", NULL, &x, 1, y, 1, NULL, &error));
-  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_graph_add_node(graph, "Relu", "", NULL, &bad, 1, y, 1, NULL, &error));
-  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_graph_add_node(graph, "Relu", "", NULL, NULL, 1, y, 1, NULL, &error));
-  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_graph_add_node(graph, "Relu", "", NULL, &x, 1, NULL, 1, NULL, &error));
-  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_graph_add_node(graph, NULL, "", NULL, &x, 1, y, 1, NULL, &error));
+  CHECK_FAILS(XC_UNSUPPORTED,
+              xc_graph_add_node(graph, "NoSuchOp", "", NULL, &x, 1, y, 1, NULL, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT,
+              xc_graph_add_node(graph, "Relu", "", NULL, &bad, 1, y, 1, NULL, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT,
+              xc_graph_add_node(graph, "Relu", "", NULL, NULL, 1, y, 1, NULL, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT,
+              xc_graph_add_node(graph, "Relu", "", NULL, &x, 1, NULL, 1, NULL, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT,
+              xc_graph_add_node(graph, NULL, "", NULL, &x, 1, y, 1, NULL, &error));
 
   CHECK_OK(xc_graph_set_int(graph, node, "axis", -1, &error));
   CHECK_OK(xc_graph_set_float(graph, node, "f", 0.5, &error));
@@ -127,13 +132,13 @@ static void building(void) {
 static void bodies(void) {
   const int64_t dims[1] = {2};
   const float values[2] = {1, 2};
-  xc_error *error = NULL;
+  xc_error* error = NULL;
   xc_graph *graph = NULL, *then_body = NULL, *else_body = NULL;
-  xc_engine *engine = make_engine("off");
-  xc_model *model = NULL;
-  xc_session *session = NULL;
+  xc_engine* engine = make_engine("off");
+  xc_model* model = NULL;
+  xc_session* session = NULL;
   xc_tensor *c = NULL, *x = make_tensor(1, dims, values), *y = NULL;
-  const xc_tensor *inputs[2];
+  const xc_tensor* inputs[2];
   xc_value in[2], a = 0, b = 0, out = 0;
   xc_node node = 0;
   CHECK_OK(xc_graph_create("then", &then_body, &error));
@@ -163,12 +168,12 @@ static void bodies(void) {
   inputs[0] = c;
   inputs[1] = x;
   if (CHECK_OK(xc_session_run(session, NULL, inputs, 2, &y, 1, &error)))
-    CHECK(((float *)xc_tensor_data(y))[1] == -2);
+    CHECK(((float*)xc_tensor_data(y))[1] == -2);
   xc_tensor_release(y);
   y = NULL;
-  *(uint8_t *)xc_tensor_data(c) = 1;
+  *(uint8_t*)xc_tensor_data(c) = 1;
   if (CHECK_OK(xc_session_run(session, NULL, inputs, 2, &y, 1, &error)))
-    CHECK(((float *)xc_tensor_data(y))[1] == 2);
+    CHECK(((float*)xc_tensor_data(y))[1] == 2);
   xc_tensor_release(y);
 
   xc_tensor_release(c);
@@ -182,8 +187,8 @@ static void bodies(void) {
 }
 
 static void passes(void) {
-  xc_error *error = NULL;
-  xc_graph *graph = make_graph();
+  xc_error* error = NULL;
+  xc_graph* graph = make_graph();
   CHECK_OK(xc_graph_run_passes(graph, "all", &error));
   CHECK_OK(xc_graph_run_passes(graph, "merge-common,remove-dead", &error));
   CHECK(xc_graph_run_passes(graph, "no_such_pass", &error) == XC_NOT_FOUND);
@@ -196,7 +201,7 @@ static void passes(void) {
 }
 
 static void loops(void) {
-  const char *kernel =
+  const char* kernel =
       "kernel relu(n) {\n"
       "  in x: f32[1]\n"
       "  out y: f32[1]\n"
@@ -204,8 +209,8 @@ static void loops(void) {
       "    y[i] = max(x[i], 0:f32)\n"
       "  }\n"
       "}\n";
-  xc_error *error = NULL;
-  xc_blob *text = NULL;
+  xc_error* error = NULL;
+  xc_blob* text = NULL;
   CHECK_OK(xc_loop_schedule(kernel, strlen(kernel), "vectorize i 16", &text, &error));
   if (text) CHECK_CONTAINS(xc_blob_data(text), "vector(16)");
   xc_blob_destroy(text);

@@ -1,17 +1,17 @@
-/* Header hygiene: each header stands alone, may be included twice, and its macros make valid values. */
+/* Header hygiene: each header stands alone, may be included twice, and its macros make valid
+ * values. */
 #include <xc/call.h>
-#include <xc/profile.h>
-#include <xc/graph.h>
-#include <xc/session.h>
-#include <xc/model.h>
 #include <xc/engine.h>
-#include <xc/tensor.h>
 #include <xc/error.h>
-#include <xc/status.h>
-#include <xc/version.h>
-#include <xc/types.h>
+#include <xc/graph.h>
 #include <xc/kernel_abi.h>
-#include <xc/xc.h>
+#include <xc/model.h>
+#include <xc/profile.h>
+#include <xc/session.h>
+#include <xc/status.h>
+#include <xc/tensor.h>
+#include <xc/types.h>
+#include <xc/version.h>
 #include <xc/xc.h>
 
 #include "check.h"

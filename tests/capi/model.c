@@ -1,14 +1,14 @@
 /* model.h */
 #include "models.h"
 
-static int is(xc_string_view view, const char *text) {
+static int is(xc_string_view view, const char* text) {
   return view.size == strlen(text) && memcmp(view.data, text, view.size) == 0;
 }
 
 static void ports(void) {
-  xc_error *error = NULL;
-  xc_engine *engine = make_engine("off");
-  xc_model *model = make_model(engine);
+  xc_error* error = NULL;
+  xc_engine* engine = make_engine("off");
+  xc_model* model = make_model(engine);
   xc_port port = XC_PORT_INIT;
   uint32_t index = 7;
   CHECK(xc_model_input_count(model) == 1 && xc_model_output_count(model) == 1);
@@ -36,7 +36,7 @@ static void ports(void) {
   CHECK_CODE(XC_INVALID_ARGUMENT, xc_model_input(model, 0, &port));
   CHECK(xc_model_input_count(NULL) == 0 && xc_model_output_count(NULL) == 0);
   CHECK_CODE(XC_INVALID_ARGUMENT, xc_model_input(NULL, 0, &port));
-  CHECK_CODE(XC_INVALID_ARGUMENT, xc_model_output((const xc_model *)engine, 0, &port));
+  CHECK_CODE(XC_INVALID_ARGUMENT, xc_model_output((const xc_model*)engine, 0, &port));
   CHECK(xc_model_retain(model) == model);
   xc_model_release(model);
   xc_model_release(model);
@@ -46,12 +46,12 @@ static void ports(void) {
 }
 
 static void loading(void) {
-  const char *text = "graph g(%a: f32[k]) -> (%b) {\n  %b = Neg(%a)\n}\n";
-  xc_error *error = NULL;
-  xc_engine *engine = make_engine("off");
-  xc_model *model = NULL;
+  const char* text = "graph g(%a: f32[k]) -> (%b) {\n  %b = Neg(%a)\n}\n";
+  xc_error* error = NULL;
+  xc_engine* engine = make_engine("off");
+  xc_model* model = NULL;
   xc_graph *graph = NULL, *empty = NULL;
-  xc_blob *printed = NULL;
+  xc_blob* printed = NULL;
   CHECK_OK(xc_model_load_bytes(engine, text, strlen(text), &model, &error));
   CHECK_OK(xc_model_graph(model, &graph, &error));
   CHECK_OK(xc_graph_text(graph, 0, &printed, &error));

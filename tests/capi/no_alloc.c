@@ -1,5 +1,5 @@
-/* In steady state xc_call_run, xc_session_run and xc_session_run_views allocate nothing: this program
- * defines the allocator of the process and counts. */
+/* In steady state xc_call_run, xc_session_run and xc_session_run_views allocate nothing: this
+ * program defines the allocator of the process and counts. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stddef.h>
@@ -17,35 +17,35 @@ int main(void) {
 static volatile int counting;
 static volatile long allocations;
 
-extern void *__libc_malloc(size_t);
-extern void *__libc_calloc(size_t, size_t);
-extern void *__libc_realloc(void *, size_t);
-extern void *__libc_memalign(size_t, size_t);
+extern void* __libc_malloc(size_t);
+extern void* __libc_calloc(size_t, size_t);
+extern void* __libc_realloc(void*, size_t);
+extern void* __libc_memalign(size_t, size_t);
 
 static void count(void) {
   if (counting) ++allocations;
 }
-void *malloc(size_t size) {
+void* malloc(size_t size) {
   count();
   return __libc_malloc(size);
 }
-void *calloc(size_t items, size_t size) {
+void* calloc(size_t items, size_t size) {
   count();
   return __libc_calloc(items, size);
 }
-void *realloc(void *memory, size_t size) {
+void* realloc(void* memory, size_t size) {
   count();
   return __libc_realloc(memory, size);
 }
-void *memalign(size_t alignment, size_t size) {
+void* memalign(size_t alignment, size_t size) {
   count();
   return __libc_memalign(alignment, size);
 }
-void *aligned_alloc(size_t alignment, size_t size) {
+void* aligned_alloc(size_t alignment, size_t size) {
   count();
   return __libc_memalign(alignment, size);
 }
-int posix_memalign(void **out, size_t alignment, size_t size) {
+int posix_memalign(void** out, size_t alignment, size_t size) {
   count();
   *out = __libc_memalign(alignment, size);
   return *out ? 0 : ENOMEM;
@@ -53,15 +53,15 @@ int posix_memalign(void **out, size_t alignment, size_t size) {
 
 enum { kWarmUp = 2000, kRuns = 1000 };
 
-static void steady(const char *jit) {
+static void steady(const char* jit) {
   const int64_t dims[2] = {1, 2};
   const float values[2] = {1, 5}, want[2] = {11, 3};
-  xc_error *error = NULL;
-  xc_session *session = make_session(jit);
+  xc_error* error = NULL;
+  xc_session* session = make_session(jit);
   xc_tensor *x = make_tensor(2, dims, values), *y = NULL;
-  const xc_tensor *in = x;
+  const xc_tensor* in = x;
   xc_tensor_view view;
-  xc_call *call = NULL;
+  xc_call* call = NULL;
   int i, failed = 0;
   int32_t idle = 0;
   CHECK_CODE(XC_OK, xc_tensor_get_view(x, &view));
@@ -120,7 +120,7 @@ static void steady(const char *jit) {
 }
 
 int main(void) {
-  void *probe;
+  void* probe;
   counting = 1; /* the counter itself works */
   probe = malloc(8);
   counting = 0;

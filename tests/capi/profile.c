@@ -4,17 +4,17 @@
 int main(void) {
   const int64_t dims[2] = {1, 2};
   const float values[2] = {1, 5};
-  xc_error *error = NULL;
-  xc_session *session = make_session("sync");
-  xc_tensor *x = make_tensor(2, dims, values);
-  const xc_tensor *in = x;
-  xc_profile *profile = NULL;
+  xc_error* error = NULL;
+  xc_session* session = make_session("sync");
+  xc_tensor* x = make_tensor(2, dims, values);
+  const xc_tensor* in = x;
+  xc_profile* profile = NULL;
   xc_counters counters = XC_COUNTERS_INIT;
   xc_region region = XC_REGION_INIT;
   xc_event event = XC_EVENT_INIT;
   uint32_t i;
   for (i = 0; i < 5; ++i) {
-    xc_tensor *y = NULL;
+    xc_tensor* y = NULL;
     CHECK_OK(xc_session_run(session, NULL, &in, 1, &y, 1, &error));
     xc_tensor_release(y);
   }
@@ -34,7 +34,8 @@ int main(void) {
          xc_profile_event_count(profile));
   CHECK_CODE(XC_INVALID_ARGUMENT,
              xc_profile_region(profile, xc_profile_region_count(profile), &region));
-  CHECK_CODE(XC_INVALID_ARGUMENT, xc_profile_event(profile, xc_profile_event_count(profile), &event));
+  CHECK_CODE(XC_INVALID_ARGUMENT,
+             xc_profile_event(profile, xc_profile_event_count(profile), &event));
   CHECK_CODE(XC_INVALID_ARGUMENT, xc_profile_counters(profile, NULL));
   CHECK_CODE(XC_INVALID_ARGUMENT, xc_profile_counters(NULL, &counters));
   CHECK(xc_profile_region_count(NULL) == 0 && xc_profile_event_count(NULL) == 0);

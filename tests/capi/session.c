@@ -6,10 +6,10 @@ static const float kValues[4] = {1, 5, -20, 0};
 static const float kWant[4] = {11, 3, 0, 0};
 
 static void run_and_reuse(void) {
-  xc_error *error = NULL;
-  xc_session *session = make_session("off");
+  xc_error* error = NULL;
+  xc_session* session = make_session("off");
   xc_tensor *x = make_tensor(2, kDims, kValues), *y = NULL, *bound = NULL;
-  const xc_tensor *in = x;
+  const xc_tensor* in = x;
   CHECK_OK(xc_session_run(session, NULL, &in, 1, &y, 1, &error));
   check_values(y, 2, kWant);
   xc_tensor_release(y);
@@ -29,10 +29,10 @@ static void run_and_reuse(void) {
 static void views(void) {
   float columns[4] = {1, -20, 5, 0};
   const int64_t strides[2] = {1, 2};
-  xc_error *error = NULL;
-  xc_session *session = make_session("off");
+  xc_error* error = NULL;
+  xc_session* session = make_session("off");
   xc_tensor_view view = {NULL, NULL, NULL, XC_DTYPE_F32, 2};
-  xc_tensor *y = NULL;
+  xc_tensor* y = NULL;
   float rows[4];
   memcpy(rows, kValues, sizeof rows);
   view.data = rows;
@@ -68,10 +68,11 @@ static void views(void) {
 static void wrong_calls(void) {
   const int64_t narrow[2] = {2, 3}, flat[1] = {4};
   const float six[6] = {0};
-  xc_error *error = NULL;
-  xc_session *session = make_session("off");
+  xc_error* error = NULL;
+  xc_session* session = make_session("off");
   xc_tensor *x = make_tensor(2, kDims, kValues), *wide = make_tensor(2, narrow, six);
-  xc_tensor *line = make_tensor(1, flat, kValues), *integers = NULL, *y = NULL, *out[2] = {NULL, NULL};
+  xc_tensor *line = make_tensor(1, flat, kValues), *integers = NULL, *y = NULL,
+            *out[2] = {NULL, NULL};
   const xc_tensor *in = x, *two[2];
   two[0] = two[1] = x;
   CHECK_OK(xc_tensor_create(XC_DTYPE_I32, 2, kDims, &integers, &error));
@@ -86,7 +87,7 @@ static void wrong_calls(void) {
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_run(session, NULL, &in, 1, &y, 1, &error));
   in = NULL;
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_run(session, NULL, &in, 1, &y, 1, &error));
-  in = (const xc_tensor *)session;
+  in = (const xc_tensor*)session;
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_run(session, NULL, &in, 1, &y, 1, &error));
   in = x;
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_run(session, NULL, two, 2, &y, 1, &error));
@@ -96,12 +97,11 @@ static void wrong_calls(void) {
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_run(session, NULL, NULL, 1, &y, 1, &error));
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_run(session, NULL, &in, 1, NULL, 1, &error));
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_run(NULL, NULL, &in, 1, &y, 1, &error));
-  CHECK_FAILS(XC_INVALID_ARGUMENT,
-              xc_session_run((xc_session *)x, NULL, &in, 1, &y, 1, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_run((xc_session*)x, NULL, &in, 1, &y, 1, &error));
   CHECK(y == NULL && out[0] == NULL && out[1] == NULL);
   y = line; /* a given output of the wrong shape is not touched */
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_run(session, NULL, &in, 1, &y, 1, &error));
-  CHECK(y == line && ((float *)xc_tensor_data(line))[1] == 5);
+  CHECK(y == line && ((float*)xc_tensor_data(line))[1] == 5);
   y = NULL;
   CHECK_OK(xc_session_run(session, NULL, &in, 1, &y, 1, &error));
   check_values(y, 2, kWant);
@@ -114,11 +114,11 @@ static void wrong_calls(void) {
 }
 
 static void run_options(void) {
-  xc_error *error = NULL;
-  xc_session *session = make_session("off");
+  xc_error* error = NULL;
+  xc_session* session = make_session("off");
   xc_tensor *x = make_tensor(2, kDims, kValues), *y = NULL;
-  const xc_tensor *in = x;
-  xc_cancel *cancel = NULL;
+  const xc_tensor* in = x;
+  xc_cancel* cancel = NULL;
   xc_run_options options = XC_RUN_OPTIONS_INIT;
   CHECK_CODE(XC_OK, xc_cancel_create(&cancel));
   CHECK_CODE(XC_INVALID_ARGUMENT, xc_cancel_create(NULL));
@@ -155,10 +155,10 @@ static void run_options(void) {
 }
 
 static void creation(void) {
-  xc_error *error = NULL;
-  xc_engine *engine = make_engine("off");
-  xc_model *model = make_model(engine);
-  xc_session *session = NULL;
+  xc_error* error = NULL;
+  xc_engine* engine = make_engine("off");
+  xc_model* model = make_model(engine);
+  xc_session* session = NULL;
   xc_config config = XC_CONFIG_INIT;
   xc_session_options options = XC_SESSION_OPTIONS_INIT;
   config.numerics = XC_NUMERICS_STRICT;
@@ -174,18 +174,18 @@ static void creation(void) {
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_create(model, &options, &session, &error));
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_create(NULL, NULL, &session, &error));
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_create(model, NULL, NULL, &error));
-  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_create((xc_model *)engine, NULL, &session, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_create((xc_model*)engine, NULL, &session, &error));
   CHECK(session == NULL);
   xc_model_release(model);
   xc_engine_release(engine);
 }
 
 static void adaptation(void) {
-  xc_error *error = NULL;
-  xc_session *session = make_session("auto");
+  xc_error* error = NULL;
+  xc_session* session = make_session("auto");
   xc_tensor *x = make_tensor(2, kDims, kValues), *y = NULL;
-  const xc_tensor *in = x;
-  xc_blob *text = NULL;
+  const xc_tensor* in = x;
+  xc_blob* text = NULL;
   xc_shape shape = {kDims, 2, 0}, none = {NULL, 2, 0};
   int32_t idle = 5;
   CHECK_OK(xc_session_run(session, NULL, &in, 1, &y, 1, &error));
@@ -221,10 +221,10 @@ static void adaptation(void) {
 
 /* Mode sync compiles before the first use; the answer is the same. */
 static void sync_mode(void) {
-  xc_error *error = NULL;
-  xc_session *session = make_session("sync");
+  xc_error* error = NULL;
+  xc_session* session = make_session("sync");
   xc_tensor *x = make_tensor(2, kDims, kValues), *y = NULL;
-  const xc_tensor *in = x;
+  const xc_tensor* in = x;
   CHECK_OK(xc_session_run(session, NULL, &in, 1, &y, 1, &error));
   check_values(y, 2, kWant);
   xc_tensor_release(y);

@@ -3,17 +3,17 @@
 
 static void create(void) {
   const int64_t dims[2] = {2, 3}, negative = -1, huge[2] = {INT64_MAX, 4};
-  xc_error *error = NULL;
-  xc_tensor *t = NULL;
+  xc_error* error = NULL;
+  xc_tensor* t = NULL;
   xc_tensor_view view;
-  float *data;
+  float* data;
   int i;
   CHECK_OK(xc_tensor_create(XC_DTYPE_F32, 2, dims, &t, &error));
   CHECK(xc_tensor_dtype(t) == XC_DTYPE_F32 && xc_tensor_rank(t) == 2);
   CHECK(xc_tensor_dims(t)[0] == 2 && xc_tensor_dims(t)[1] == 3);
   CHECK(xc_tensor_strides(t)[0] == 3 && xc_tensor_strides(t)[1] == 1);
   CHECK(xc_tensor_element_count(t) == 6);
-  data = (float *)xc_tensor_data(t);
+  data = (float*)xc_tensor_data(t);
   CHECK((size_t)data % 64 == 0);
   for (i = 0; i < 6; ++i) CHECK(data[i] == 0);
   CHECK_CODE(XC_OK, xc_tensor_get_view(t, &view));
@@ -42,8 +42,8 @@ static void create(void) {
 static void out_of_memory(void) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   const int64_t dim = (int64_t)1 << 60;
-  xc_error *error = NULL;
-  xc_tensor *t = NULL;
+  xc_error* error = NULL;
+  xc_tensor* t = NULL;
   xc_status status = xc_tensor_create(XC_DTYPE_U8, 1, &dim, &t, &error);
   CHECK(status == XC_OUT_OF_MEMORY || status == XC_LIMIT);
   CHECK(error && xc_error_status(error) == status && *xc_error_text(error));
@@ -52,14 +52,16 @@ static void out_of_memory(void) {
 #endif
 }
 
-static void released(void *count) { ++*(int *)count; }
+static void released(void* count) {
+  ++*(int*)count;
+}
 
 static void wrap(void) {
   float memory[6] = {1, 2, 3, 4, 5, 6}, out[6];
   const int64_t dims[2] = {2, 3}, transposed[2] = {3, 2}, strides[2] = {1, 3}, back[2] = {-3, 1};
   xc_tensor_view view = {NULL, NULL, NULL, XC_DTYPE_F32, 2};
-  xc_error *error = NULL;
-  xc_tensor *t = NULL;
+  xc_error* error = NULL;
+  xc_tensor* t = NULL;
   int count = 0;
 
   view.data = memory;
@@ -94,7 +96,7 @@ static void wrap(void) {
   t = NULL;
   view.data = NULL;
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_tensor_wrap(&view, released, &count, &t, &error));
-  view.data = (char *)memory + 1;
+  view.data = (char*)memory + 1;
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_tensor_wrap(&view, released, &count, &t, &error));
   view.data = memory;
   view.dtype = XC_DTYPE_STRING;
@@ -110,7 +112,7 @@ static void strings(void) {
   const int64_t dim = 2;
   const xc_string_view values[2] = {{"a\0b", 3}, {"", 0}};
   xc_string_view got = {NULL, 0};
-  xc_error *error = NULL;
+  xc_error* error = NULL;
   xc_tensor *t = NULL, *numbers = NULL;
   CHECK_OK(xc_tensor_create(XC_DTYPE_STRING, 1, &dim, &t, &error));
   CHECK(xc_tensor_data(t) == NULL);
@@ -133,19 +135,19 @@ static void strings(void) {
 
 /* Null and foreign handles. */
 static void handles(void) {
-  xc_error *error = NULL;
-  xc_graph *graph = NULL;
+  xc_error* error = NULL;
+  xc_graph* graph = NULL;
   xc_tensor_view view;
   char bytes[4];
-  const xc_tensor *foreign;
+  const xc_tensor* foreign;
   CHECK_OK(xc_graph_create(NULL, &graph, &error));
-  foreign = (const xc_tensor *)graph;
+  foreign = (const xc_tensor*)graph;
   CHECK(xc_tensor_dtype(NULL) == 0 && xc_tensor_rank(NULL) == 0 && !xc_tensor_dims(NULL) &&
         !xc_tensor_strides(NULL) && !xc_tensor_data(NULL) && xc_tensor_element_count(NULL) == 0);
   CHECK(xc_tensor_dtype(foreign) == 0 && !xc_tensor_data(foreign));
   CHECK(xc_tensor_retain(NULL) == NULL);
   xc_tensor_release(NULL);
-  xc_tensor_release((xc_tensor *)graph); /* ignored */
+  xc_tensor_release((xc_tensor*)graph); /* ignored */
   CHECK_CODE(XC_INVALID_ARGUMENT, xc_tensor_get_view(NULL, &view));
   CHECK_CODE(XC_INVALID_ARGUMENT, xc_tensor_get_view(foreign, &view));
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_tensor_copy_out(NULL, bytes, 4, &error));

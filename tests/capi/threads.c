@@ -8,18 +8,18 @@
 
 enum { kThreads = 4, kRuns = 300 };
 
-static xc_session *shared;
+static xc_session* shared;
 static int wrong[kThreads];
 
-static void *work(void *argument) {
-  const int self = *(const int *)argument;
+static void* work(void* argument) {
+  const int self = *(const int*)argument;
   float in[16], want[16];
   int run, i;
   for (run = 0; run < kRuns; ++run) {
     const int64_t rows = 1 + (run + self) % 8;
     int64_t dims[2];
     xc_tensor_view view = {NULL, NULL, NULL, XC_DTYPE_F32, 2};
-    xc_tensor *y = NULL;
+    xc_tensor* y = NULL;
     dims[0] = rows;
     dims[1] = 2;
     for (i = 0; i < 2 * rows; ++i) {
@@ -34,7 +34,7 @@ static void *work(void *argument) {
       ++wrong[self];
       continue;
     }
-    for (i = 0; i < 2 * rows; ++i) wrong[self] += ((const float *)xc_tensor_data(y))[i] != want[i];
+    for (i = 0; i < 2 * rows; ++i) wrong[self] += ((const float*)xc_tensor_data(y))[i] != want[i];
     xc_tensor_release(y);
   }
   return NULL;

@@ -34,8 +34,8 @@ static void statuses(void) {
 }
 
 static void errors(void) {
-  xc_error *error = NULL;
-  xc_graph *graph = NULL;
+  xc_error* error = NULL;
+  xc_graph* graph = NULL;
   CHECK(xc_error_status(NULL) == XC_OK);
   CHECK_TEXT(xc_error_message(NULL), "");
   CHECK_TEXT(xc_error_where(NULL), "");
@@ -55,8 +55,8 @@ static void errors(void) {
 }
 
 static void blobs(void) {
-  xc_error *error = NULL;
-  xc_blob *blob = NULL;
+  xc_error* error = NULL;
+  xc_blob* blob = NULL;
   CHECK(xc_blob_data(NULL) == NULL);
   CHECK(xc_blob_size(NULL) == 0);
   xc_blob_destroy(NULL);

@@ -47,7 +47,8 @@ class Tampered final : public Kernel {
 
 void spin_us(int64_t us) {
   const int64_t end = steady_ns() + us * 1000;
-  while (steady_ns() < end) {}
+  while (steady_ns() < end) {
+  }
 }
 
 const std::vector<Tensor>& inputs() {
@@ -71,7 +72,8 @@ void drive(Fixture& fixture, Done done) {
 
 TEST_CASE("tiering/faults: a wrong kernel is caught before a caller sees its result") {
   TierFaults faults;
-  faults.wrap = [](const Region& region, std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
+  faults.wrap = [](const Region& region,
+                   std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
     return std::make_shared<Tampered>(std::move(kernel), nullptr, region.inputs.size(), 0.01f);
   };
   Fixture fixture(kGelu, {}, faults);
@@ -84,8 +86,10 @@ TEST_CASE("tiering/faults: a wrong kernel is caught before a caller sees its res
 TEST_CASE("tiering/faults: a slower kernel is rejected after a trial") {
   TierFaults faults;
   std::atomic<bool> verified{false};
-  faults.wrap = [&](const Region& region, std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
-    return std::make_shared<Tampered>(std::move(kernel), [] { spin_us(150); }, region.inputs.size(), 0.0f);
+  faults.wrap = [&](const Region& region,
+                    std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
+    return std::make_shared<Tampered>(
+        std::move(kernel), [] { spin_us(150); }, region.inputs.size(), 0.0f);
   };
   Fixture fixture(kGelu, {}, faults);
   drive(fixture, [&] { return fixture.log.count(EventKind::kRejected) > 0; });
@@ -97,9 +101,14 @@ TEST_CASE("tiering/faults: a slower kernel is rejected after a trial") {
 TEST_CASE("tiering/faults: a kernel that becomes slow after it was accepted is rolled back") {
   TierFaults faults;
   auto slow = std::make_shared<std::atomic<bool>>(false);
-  faults.wrap = [slow](const Region& region, std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
-    return std::make_shared<Tampered>(std::move(kernel), [slow] { if (*slow) spin_us(200); },
-                                      region.inputs.size(), 0.0f);
+  faults.wrap = [slow](const Region& region,
+                       std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
+    return std::make_shared<Tampered>(
+        std::move(kernel),
+        [slow] {
+          if (*slow) spin_us(200);
+        },
+        region.inputs.size(), 0.0f);
   };
   Fixture fixture(kGelu, {}, faults);
   drive(fixture, [&] { return fixture.log.count(EventKind::kAccepted) > 0; });

@@ -105,18 +105,21 @@ TEST_CASE("tiering/fused: a decomposed layer norm is one region") {
   for (JitMode mode : {JitMode::kOff, JitMode::kSync}) {
     auto session = session_of(text, mode);
     for (int64_t n : {1, 7}) {
-      const std::vector<Tensor> in{ramp({n, 96}, 3, 0.1), ramp({n, 96}, 2, 0.9), ramp({96}, 1, 0.7)};
+      const std::vector<Tensor> in{ramp({n, 96}, 3, 0.1), ramp({n, 96}, 2, 0.9),
+                                   ramp({96}, 1, 0.7)};
       const Tensor y = run(*session, in)[0];
       for (int64_t i = 0; i < n; ++i) {
         double mean = 0, var = 0;
         std::vector<double> a(96);
         for (int64_t j = 0; j < 96; ++j) {
-          a[static_cast<size_t>(j)] = static_cast<double>(in[0].as<float>()[i * 96 + j]) + in[1].as<float>()[i * 96 + j];
+          a[static_cast<size_t>(j)] =
+              static_cast<double>(in[0].as<float>()[i * 96 + j]) + in[1].as<float>()[i * 96 + j];
           mean += a[static_cast<size_t>(j)] / 96;
         }
         for (double v : a) var += (v - mean) * (v - mean) / 96;
         for (int64_t j = 0; j < 96; ++j) {
-          const double want = (a[static_cast<size_t>(j)] - mean) / std::sqrt(var + 1e-5) * in[2].as<float>()[j];
+          const double want =
+              (a[static_cast<size_t>(j)] - mean) / std::sqrt(var + 1e-5) * in[2].as<float>()[j];
           REQUIRE(std::fabs(y.as<float>()[i * 96 + j] - want) <= 1e-4 * std::fabs(want) + 1e-5);
         }
       }

@@ -53,7 +53,8 @@ TEST_CASE("tiering/stress: sessions come and go while others compile") {
 
 TEST_CASE("tiering/stress: the last owner goes while its program is being compiled") {
   for (int round = 0; round < 60; ++round) {
-    auto fixture = std::make_unique<Fixture>(kGelu, Config{}, TierFaults{}, create_interpreting_compiler());
+    auto fixture =
+        std::make_unique<Fixture>(kGelu, Config{}, TierFaults{}, create_interpreting_compiler());
     const std::vector<Tensor> in{ramp({64, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
     for (int k = 0; k < 8 + round; ++k) fixture->run(in);
     fixture.reset();  // engine, tier and thread with it

@@ -160,6 +160,20 @@ endif()
 if(Python3_Interpreter_FOUND AND TARGET xc AND NOT XC_SANITIZE)
   add_test(NAME tools/cli COMMAND Python3::Interpreter "${CMAKE_SOURCE_DIR}/tests/tools/cli_test.py"
                                   "$<TARGET_FILE:xc>")
+  # Every real model and small network in every mode, with one and two threads.
+  foreach(mode off sync auto)
+    set(repeat 1)
+    if(mode STREQUAL "auto")
+      set(repeat 300)
+    endif()
+    foreach(threads 1 2)
+      add_test(NAME models/${mode}/${threads}
+               COMMAND "${CMAKE_SOURCE_DIR}/tests/models/check_models.sh" $<TARGET_FILE:xc>
+                       "${XC_SHARED_DIR}" ${mode} ${threads} ${repeat})
+      set_tests_properties(models/${mode}/${threads} PROPERTIES LABELS models TIMEOUT 900
+                           SKIP_RETURN_CODE 77)
+    endforeach()
+  endforeach()
   set_tests_properties(tools/cli PROPERTIES LABELS tools TIMEOUT ${xc_test_timeout})
 endif()
 

@@ -13,7 +13,7 @@ namespace {
 /// A small float: sign, exponent bits with this bias, mantissa bits.
 struct MiniFloat {
   int exponent_bits, mantissa_bits, bias;
-  bool infinities;  ///< the top exponent holds infinities and NaNs as IEEE 754 has them
+  bool infinities;     ///< the top exponent holds infinities and NaNs as IEEE 754 has them
   bool unsigned_zero;  ///< FNUZ: the pattern of -0 is NaN, and the only one
 };
 
@@ -23,27 +23,32 @@ double decode(uint32_t bits, const MiniFloat& f) {
   const bool negative = (bits >> (f.mantissa_bits + f.exponent_bits)) & 1;
   double value;
   if (f.unsigned_zero && negative && exponent == 0 && mantissa == 0) return NAN;
-  if (f.infinities && exponent == top) value = mantissa ? NAN : INFINITY;
+  if (f.infinities && exponent == top)
+    value = mantissa ? NAN : INFINITY;
   else if (!f.infinities && !f.unsigned_zero && f.exponent_bits == 4 && exponent == top &&
            mantissa == mantissa_mask)
     value = NAN;  // E4M3FN
   else if (exponent == 0)
     value = std::ldexp(mantissa, 1 - f.bias - f.mantissa_bits);
   else
-    value = std::ldexp(mantissa + (1u << f.mantissa_bits), static_cast<int>(exponent) - f.bias - f.mantissa_bits);
+    value = std::ldexp(mantissa + (1u << f.mantissa_bits),
+                       static_cast<int>(exponent) - f.bias - f.mantissa_bits);
   return negative ? -value : value;
 }
 
 template <class T>
 T load(const void* data, int64_t index) {
   T value;
-  std::memcpy(&value, static_cast<const char*>(data) + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  std::memcpy(&value, static_cast<const char*>(data) + index * static_cast<int64_t>(sizeof(T)),
+              sizeof(T));
   return value;
 }
 
 }  // namespace
 
-bool is_complex(xc_dtype dtype) { return dtype == XC_DTYPE_C64 || dtype == XC_DTYPE_C128; }
+bool is_complex(xc_dtype dtype) {
+  return dtype == XC_DTYPE_C64 || dtype == XC_DTYPE_C128;
+}
 bool is_float(xc_dtype dtype) {
   return dtype == XC_DTYPE_F32 || dtype == XC_DTYPE_F64 || dtype == XC_DTYPE_F16 ||
          dtype == XC_DTYPE_BF16 || (dtype >= XC_DTYPE_F8E4M3FN && dtype <= XC_DTYPE_F4E2M1);
@@ -51,36 +56,61 @@ bool is_float(xc_dtype dtype) {
 
 double element(xc_dtype dtype, const void* data, int64_t index) {
   switch (dtype) {
-    case XC_DTYPE_F32: return load<float>(data, index);
-    case XC_DTYPE_F64: return load<double>(data, index);
-    case XC_DTYPE_F16: return decode(load<uint16_t>(data, index), {5, 10, 15, true, false});
-    case XC_DTYPE_BF16: return decode(load<uint16_t>(data, index), {8, 7, 127, true, false});
-    case XC_DTYPE_I8: case XC_DTYPE_I4: case XC_DTYPE_I2: return load<int8_t>(data, index);
-    case XC_DTYPE_I16: return load<int16_t>(data, index);
-    case XC_DTYPE_I32: return load<int32_t>(data, index);
-    case XC_DTYPE_I64: return static_cast<double>(load<int64_t>(data, index));
-    case XC_DTYPE_U8: case XC_DTYPE_BOOL: case XC_DTYPE_U4: case XC_DTYPE_U2:
+    case XC_DTYPE_F32:
+      return load<float>(data, index);
+    case XC_DTYPE_F64:
+      return load<double>(data, index);
+    case XC_DTYPE_F16:
+      return decode(load<uint16_t>(data, index), {5, 10, 15, true, false});
+    case XC_DTYPE_BF16:
+      return decode(load<uint16_t>(data, index), {8, 7, 127, true, false});
+    case XC_DTYPE_I8:
+    case XC_DTYPE_I4:
+    case XC_DTYPE_I2:
+      return load<int8_t>(data, index);
+    case XC_DTYPE_I16:
+      return load<int16_t>(data, index);
+    case XC_DTYPE_I32:
+      return load<int32_t>(data, index);
+    case XC_DTYPE_I64:
+      return static_cast<double>(load<int64_t>(data, index));
+    case XC_DTYPE_U8:
+    case XC_DTYPE_BOOL:
+    case XC_DTYPE_U4:
+    case XC_DTYPE_U2:
       return load<uint8_t>(data, index);
-    case XC_DTYPE_U16: return load<uint16_t>(data, index);
-    case XC_DTYPE_U32: return load<uint32_t>(data, index);
-    case XC_DTYPE_U64: return static_cast<double>(load<uint64_t>(data, index));
-    case XC_DTYPE_C64: return load<float>(data, 2 * index);
-    case XC_DTYPE_C128: return load<double>(data, 2 * index);
-    case XC_DTYPE_F8E4M3FN: return decode(load<uint8_t>(data, index), {4, 3, 7, false, false});
-    case XC_DTYPE_F8E4M3FNUZ: return decode(load<uint8_t>(data, index), {4, 3, 8, false, true});
-    case XC_DTYPE_F8E5M2: return decode(load<uint8_t>(data, index), {5, 2, 15, true, false});
-    case XC_DTYPE_F8E5M2FNUZ: return decode(load<uint8_t>(data, index), {5, 2, 16, false, true});
+    case XC_DTYPE_U16:
+      return load<uint16_t>(data, index);
+    case XC_DTYPE_U32:
+      return load<uint32_t>(data, index);
+    case XC_DTYPE_U64:
+      return static_cast<double>(load<uint64_t>(data, index));
+    case XC_DTYPE_C64:
+      return load<float>(data, 2 * index);
+    case XC_DTYPE_C128:
+      return load<double>(data, 2 * index);
+    case XC_DTYPE_F8E4M3FN:
+      return decode(load<uint8_t>(data, index), {4, 3, 7, false, false});
+    case XC_DTYPE_F8E4M3FNUZ:
+      return decode(load<uint8_t>(data, index), {4, 3, 8, false, true});
+    case XC_DTYPE_F8E5M2:
+      return decode(load<uint8_t>(data, index), {5, 2, 15, true, false});
+    case XC_DTYPE_F8E5M2FNUZ:
+      return decode(load<uint8_t>(data, index), {5, 2, 16, false, true});
     case XC_DTYPE_F8E8M0: {
       const auto bits = load<uint8_t>(data, index);
       return bits == 255 ? NAN : std::ldexp(1.0, bits - 127);
     }
-    case XC_DTYPE_F4E2M1: return decode(load<uint8_t>(data, index) & 15u, {2, 1, 1, false, false});
-    default: fail(XC_UNSUPPORTED, "elements of {} are no numbers", xc_dtype_name(dtype));
+    case XC_DTYPE_F4E2M1:
+      return decode(load<uint8_t>(data, index) & 15u, {2, 1, 1, false, false});
+    default:
+      fail(XC_UNSUPPORTED, "elements of {} are no numbers", xc_dtype_name(dtype));
   }
 }
 
 xcrt::Tensor to_tensor(const Array& array, xc_dtype wanted, const std::string& name) {
-  const bool raw = array.dtype == XC_DTYPE_UNDEFINED && xc_dtype_size(wanted) == array.element_bytes;
+  const bool raw =
+      array.dtype == XC_DTYPE_UNDEFINED && xc_dtype_size(wanted) == array.element_bytes;
   // numpy has no 4-bit integers: cases may hold them as bytes.
   const bool narrow = (array.dtype == XC_DTYPE_I8 || array.dtype == XC_DTYPE_U8) &&
                       wanted >= XC_DTYPE_F8E4M3FN && xc_dtype_size(wanted) == 1;

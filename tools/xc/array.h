@@ -12,8 +12,8 @@
 
 namespace tool {
 
-/// A row-major array of native byte order. `dtype` is 0 for elements whose type the file does not name
-/// (numpy writes bfloat16 and other extension types as "V2"): the port decides.
+/// A row-major array of native byte order. `dtype` is 0 for elements whose type the file does not
+/// name (numpy writes bfloat16 and other extension types as "V2"): the port decides.
 struct Array {
   xc_dtype dtype = XC_DTYPE_UNDEFINED;
   int64_t element_bytes = 0;

@@ -1,4 +1,5 @@
-// xc bench: latency of models, on one shape or on a stream of sizes, alone or against other options.
+// xc bench: latency of models, on one shape or on a stream of sizes, alone or against other
+// options.
 
 #include "bench.h"
 
@@ -19,11 +20,14 @@ namespace {
 
 using nlohmann::ordered_json;
 
-double now_us() { return now_ms() * 1000; }
+double now_us() {
+  return now_ms() * 1000;
+}
 
 double percentile(const std::vector<double>& sorted, double share) {
   if (sorted.empty()) return 0;
-  return sorted[std::min(sorted.size() - 1, static_cast<size_t>(share * static_cast<double>(sorted.size())))];
+  return sorted[std::min(sorted.size() - 1,
+                         static_cast<size_t>(share * static_cast<double>(sorted.size())))];
 }
 
 /// One timed run through the path that is measured.
@@ -34,7 +38,8 @@ class Runner {
     for (const xcrt::Tensor& input : inputs) inputs_.push_back(input.handle());
     if (!prepared) return;
     xc_call* call = nullptr;
-    xcrt::detail::call(&xc_session_prepare, session_, inputs_.data(), static_cast<uint32_t>(inputs_.size()),
+    xcrt::detail::call(&xc_session_prepare, session_, inputs_.data(),
+                       static_cast<uint32_t>(inputs_.size()),
                        static_cast<xc_tensor* const*>(nullptr), 0u, &call);
     call_.reset(call);
   }
@@ -43,8 +48,8 @@ class Runner {
     if (call_) {
       xcrt::detail::call(&xc_call_run, call_.get());
     } else {
-      xcrt::detail::call(&xc_session_run, session_, static_cast<const xc_run_options*>(nullptr), inputs_.data(),
-                         static_cast<uint32_t>(inputs_.size()), outputs_.data(),
+      xcrt::detail::call(&xc_session_run, session_, static_cast<const xc_run_options*>(nullptr),
+                         inputs_.data(), static_cast<uint32_t>(inputs_.size()), outputs_.data(),
                          static_cast<uint32_t>(outputs_.size()));
       for (xc_tensor*& output : outputs_) {
         xc_tensor_release(output);
@@ -66,7 +71,9 @@ int usable_cores() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-double rounded(double value) { return std::round(value * 1000) / 1000; }
+double rounded(double value) {
+  return std::round(value * 1000) / 1000;
+}
 
 /// Columns are as wide as their key or first value.
 class Table {
@@ -81,7 +88,8 @@ class Table {
       fmt::print("{}\n", header);
     }
     size_t column = 0;
-    for (const auto& [key, value] : row.items()) fmt::print("{:>{}}", text(value), widths_[column++]);
+    for (const auto& [key, value] : row.items())
+      fmt::print("{:>{}}", text(value), widths_[column++]);
     fmt::print("\n");
     std::fflush(stdout);
   }
@@ -95,8 +103,13 @@ class Table {
 
 /// Arguments that repeat this measurement in another process, without --against.
 std::vector<std::string> arguments_of(const BenchFlags& flags, const std::string& model) {
-  std::vector<std::string> out = {"bench", model, "--json", "--seconds", fmt::format("{}", flags.seconds),
-                                  "--calls", fmt::format("{}", flags.calls)};
+  std::vector<std::string> out = {"bench",
+                                  model,
+                                  "--json",
+                                  "--seconds",
+                                  fmt::format("{}", flags.seconds),
+                                  "--calls",
+                                  fmt::format("{}", flags.calls)};
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) out.insert(out.end(), {name, value});
   };
@@ -131,8 +144,10 @@ int execute(const BenchFlags& flags) {
       if (!flags.as_json) print_comparison(row);
     } else {
       // Several models: a process each, so that memory and start-up belong to one.
-      if (flags.models.size() > 1) row = ordered_json::parse(run_self(arguments_of(flags, model)));
-      else row = flags.stream.empty() ? measure(flags, model) : measure_stream(flags, model);
+      if (flags.models.size() > 1)
+        row = ordered_json::parse(run_self(arguments_of(flags, model)));
+      else
+        row = flags.stream.empty() ? measure(flags, model) : measure_stream(flags, model);
       if (!flags.as_json) table.print(row);
     }
     rows.push_back(std::move(row));
@@ -186,12 +201,14 @@ ordered_json measure(const BenchFlags& flags, const std::string& model) {
   const int least = warmup > 0 ? 100 : 0;
   // Runs that take long are not repeated a hundred times to warm up.
   for (double start = now_ms(), i = 0;
-       now_ms() - start < warmup * 1000 || (i < least && now_ms() - start < 20 * warmup * 1000); ++i) {
+       now_ms() - start < warmup * 1000 || (i < least && now_ms() - start < 20 * warmup * 1000);
+       ++i) {
     progress.show(fmt::format("{}: warming up", model));
     runner.run();
   }
   std::vector<double> times;
-  for (const double start = now_ms(); times.size() < 3 || now_ms() - start < flags.seconds * 1000;) {
+  for (const double start = now_ms();
+       times.size() < 3 || now_ms() - start < flags.seconds * 1000;) {
     times.push_back(runner.run());
     if (times.size() % 64 == 0) progress.show(fmt::format("{}: {} runs", model, times.size()));
   }
@@ -217,17 +234,23 @@ void add_bench(CLI::App& app, int& exit_code) {
   sub->add_option("models", flags->models, "model files")->required();
   flags->shapes.add_to(*sub);
   flags->engine.add_to(*sub);
-  sub->add_option("--seconds", flags->seconds, "measuring time per model")->check(CLI::PositiveNumber);
-  sub->add_option("--warmup", flags->warmup, "seconds before measuring; default: 1 in mode auto, else 0.1")
+  sub->add_option("--seconds", flags->seconds, "measuring time per model")
+      ->check(CLI::PositiveNumber);
+  sub->add_option("--warmup", flags->warmup,
+                  "seconds before measuring; default: 1 in mode auto, else 0.1")
       ->check(CLI::NonNegativeNumber);
-  sub->add_flag("--prepared", flags->prepared, "measure a prepared call instead of a session's run");
-  sub->add_option("--stream", flags->stream,
-                  "NAME=LO:HI:KIND: a stream of sizes for a symbolic dim or input; KIND: constant, uniform, "
-                  "bimodal, alternating, growing");
+  sub->add_flag("--prepared", flags->prepared,
+                "measure a prepared call instead of a session's run");
+  sub->add_option(
+      "--stream", flags->stream,
+      "NAME=LO:HI:KIND: a stream of sizes for a symbolic dim or input; KIND: constant, uniform, "
+      "bimodal, alternating, growing");
   sub->add_option("--calls", flags->calls, "runs of a stream")->check(CLI::PositiveNumber);
   sub->add_option("--against", flags->against,
-                  "compare with another option set, e.g. '--jit off' or 'XC_FUSION=off', in alternating processes");
-  sub->add_option("--rounds", flags->rounds, "processes of each option set for --against")->check(CLI::Range(2, 10));
+                  "compare with another option set, e.g. '--jit off' or 'XC_FUSION=off', in "
+                  "alternating processes");
+  sub->add_option("--rounds", flags->rounds, "processes of each option set for --against")
+      ->check(CLI::Range(2, 10));
   sub->add_flag("--json", flags->as_json, "report as JSON");
   sub->callback([flags, &exit_code] { exit_code = execute(*flags); });
 }

@@ -22,7 +22,8 @@ struct Tolerance {
 class Tolerances {
  public:
   Tolerances(const std::string& model_path, double rtol, double atol) : rtol_(rtol), atol_(atol) {
-    const std::filesystem::path meta = std::filesystem::path(model_path).parent_path() / "meta.json";
+    const std::filesystem::path meta =
+        std::filesystem::path(model_path).parent_path() / "meta.json";
     std::ifstream file(meta);
     if (!file) return;
     const json parsed = json::parse(file, nullptr, false);
@@ -62,7 +63,9 @@ Difference compare_strings(const Array& got, const Array& want) {
   for (size_t i = 0; i < want.strings.size(); ++i)
     if (got.strings[i] != want.strings[i])
       return {fmt::format("at {} got \"{}\", expected \"{}\"",
-                          position(want.dims, static_cast<int64_t>(i)), got.strings[i], want.strings[i]), 0};
+                          position(want.dims, static_cast<int64_t>(i)), got.strings[i],
+                          want.strings[i]),
+              0};
   return {};
 }
 
@@ -73,12 +76,16 @@ Difference compare(const Array& got, const Array& want, const Tolerance& toleran
   const xc_dtype dtype = got.dtype;
   const bool raw = want.dtype == XC_DTYPE_UNDEFINED && want.element_bytes == got.element_bytes;
   if (want.dtype != dtype && !raw && !(want.element_bytes == 1 && xc_dtype_size(dtype) == 1))
-    return {fmt::format("has type {}, expected {}", xc_dtype_name(dtype), xc_dtype_name(want.dtype)), 0};
+    return {
+        fmt::format("has type {}, expected {}", xc_dtype_name(dtype), xc_dtype_name(want.dtype)),
+        0};
   if (dtype == XC_DTYPE_STRING) return compare_strings(got, want);
   Difference out;
   const bool real = is_float(dtype) || is_complex(dtype);
   const int64_t parts = is_complex(dtype) ? 2 : 1;
-  const xc_dtype part = dtype == XC_DTYPE_C64 ? XC_DTYPE_F32 : dtype == XC_DTYPE_C128 ? XC_DTYPE_F64 : dtype;
+  const xc_dtype part = dtype == XC_DTYPE_C64    ? XC_DTYPE_F32
+                        : dtype == XC_DTYPE_C128 ? XC_DTYPE_F64
+                                                 : dtype;
   const int64_t count = want.count() * parts;
   int64_t wrong = 0, worst_at = -1;
   double worst_excess = 0;
@@ -88,7 +95,8 @@ Difference compare(const Array& got, const Array& want, const Tolerance& toleran
       if (std::memcmp(got.data.data() + static_cast<size_t>(i) * size,
                       want.data.data() + static_cast<size_t>(i) * size, size) == 0)
         continue;
-      out.worst = std::max(out.worst, std::abs(element(part, got.data.data(), i) - element(part, want.data.data(), i)));
+      out.worst = std::max(out.worst, std::abs(element(part, got.data.data(), i) -
+                                               element(part, want.data.data(), i)));
       if (wrong++ == 0) worst_at = i;
       continue;
     }
@@ -104,9 +112,10 @@ Difference compare(const Array& got, const Array& want, const Tolerance& toleran
     }
   }
   if (wrong != 0)
-    out.problem = fmt::format("{} of {} elements differ, the worst at {}: got {:.9g}, expected {:.9g}", wrong,
-                              count, position(want.dims, worst_at / parts),
-                              element(part, got.data.data(), worst_at), element(part, want.data.data(), worst_at));
+    out.problem = fmt::format(
+        "{} of {} elements differ, the worst at {}: got {:.9g}, expected {:.9g}", wrong, count,
+        position(want.dims, worst_at / parts), element(part, got.data.data(), worst_at),
+        element(part, want.data.data(), worst_at));
   return out;
 }
 
@@ -150,7 +159,8 @@ struct CheckCommand {
   int repeat = 1;
   bool as_json = false;
 
-  bool run_case(Loaded& loaded, const std::string& path, const Tolerances& tolerances, json& report);
+  bool run_case(Loaded& loaded, const std::string& path, const Tolerances& tolerances,
+                json& report);
   int execute();
 };
 
@@ -169,17 +179,20 @@ bool CheckCommand::run_case(Loaded& loaded, const std::string& path, const Toler
       const Difference difference = compare(to_array(outputs[index]), want, tolerances.of(name));
       worst = std::max(worst, difference.worst);
       if (!difference.problem.empty() && problem.empty())
-        problem = fmt::format("output {}{}: {}", name, repeat > 1 ? fmt::format(" (run {})", round + 1) : "",
-                              difference.problem);
+        problem =
+            fmt::format("output {}{}: {}", name,
+                        repeat > 1 ? fmt::format(" (run {})", round + 1) : "", difference.problem);
     }
   }
   const bool ok = problem.empty();
-  report["cases"].push_back({{"case", path}, {"ok", ok}, {"max_error", worst}, {"problem", problem}});
+  report["cases"].push_back(
+      {{"case", path}, {"ok", ok}, {"max_error", worst}, {"problem", problem}});
   if (!as_json)
-    fmt::print("{}: {}\n", path,
-               ok ? fmt::format("ok, {} outputs, largest difference {:.3g}{}", wanted.outputs.size(), worst,
-                                repeat > 1 ? fmt::format(", {} runs", repeat) : "")
-                  : "FAILED: " + problem);
+    fmt::print(
+        "{}: {}\n", path,
+        ok ? fmt::format("ok, {} outputs, largest difference {:.3g}{}", wanted.outputs.size(),
+                         worst, repeat > 1 ? fmt::format(", {} runs", repeat) : "")
+           : "FAILED: " + problem);
   std::fflush(stdout);
   return ok;
 }
@@ -219,13 +232,16 @@ void add_check(CLI::App& app, int& exit_code) {
   auto command = std::make_shared<CheckCommand>();
   CLI::App* sub = app.add_subcommand("check", "compare a model's results with recorded cases");
   sub->add_option("model", command->model, "model file")->required();
-  sub->add_option("cases", command->cases, "CASE.npz files with arrays in_NAME and out_NAME")->required();
+  sub->add_option("cases", command->cases, "CASE.npz files with arrays in_NAME and out_NAME")
+      ->required();
   command->engine.add_to(*sub);
-  sub->add_option("--rtol", command->rtol, "relative tolerance; default: meta.json beside the model, else 1e-3")
+  sub->add_option("--rtol", command->rtol,
+                  "relative tolerance; default: meta.json beside the model, else 1e-3")
       ->check(CLI::NonNegativeNumber);
   sub->add_option("--atol", command->atol, "absolute tolerance; default: meta.json, else 1e-4")
       ->check(CLI::NonNegativeNumber);
-  sub->add_option("--repeat", command->repeat, "runs per case, each compared")->check(CLI::PositiveNumber);
+  sub->add_option("--repeat", command->repeat, "runs per case, each compared")
+      ->check(CLI::PositiveNumber);
   sub->add_flag("--json", command->as_json, "report as JSON");
   sub->callback([command, &exit_code] { exit_code = command->execute(); });
 }

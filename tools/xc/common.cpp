@@ -12,10 +12,14 @@
 namespace tool {
 
 void EngineFlags::add_to(CLI::App& command) {
-  command.add_option("--threads", threads, "threads of a run; default: XC_THREADS, else all cores")->take_last();
-  command.add_option("--jit", jit, "auto, off, sync or freeze; default: XC_JIT, else auto")->take_last();
-  command.add_option("--cache", cache, "directory of the persistent cache; default: XC_CACHE_DIR")->take_last();
-  command.add_option("--set", settings, "any option by name, NAME=VALUE (see xc config); repeatable")
+  command.add_option("--threads", threads, "threads of a run; default: XC_THREADS, else all cores")
+      ->take_last();
+  command.add_option("--jit", jit, "auto, off, sync or freeze; default: XC_JIT, else auto")
+      ->take_last();
+  command.add_option("--cache", cache, "directory of the persistent cache; default: XC_CACHE_DIR")
+      ->take_last();
+  command
+      .add_option("--set", settings, "any option by name, NAME=VALUE (see xc config); repeatable")
       ->allow_extra_args(false);
 }
 
@@ -34,7 +38,9 @@ xcrt::Config EngineFlags::config() const {
 }
 
 void ShapeFlags::add_to(CLI::App& command) {
-  command.add_option("--shape", texts, "dims of an input, NAME=1x128; symbolic dims default to 1; repeatable")
+  command
+      .add_option("--shape", texts,
+                  "dims of an input, NAME=1x128; symbolic dims default to 1; repeatable")
       ->allow_extra_args(false);
 }
 
@@ -51,7 +57,8 @@ std::map<std::string, std::vector<int64_t>> ShapeFlags::parse() const {
     while (at != end) {
       int64_t dim = 0;
       const auto [next, error] = std::from_chars(at, end, dim);
-      if (error != std::errc{} || dim < 0 || (next != end && *next != 'x') || (next != end && next + 1 == end))
+      if (error != std::errc{} || dim < 0 || (next != end && *next != 'x') ||
+          (next != end && next + 1 == end))
         throw Usage("--shape wants NAME=1x128, not '" + text + "'");
       dims.push_back(dim);
       at = next == end ? end : next + 1;
@@ -67,7 +74,8 @@ std::vector<std::vector<int64_t>> input_dims(
   for (const auto& [name, dims] : shapes) {
     const xcrt::Port& port = inputs[model.input_index(name)];
     if (port.rank >= 0 && dims.size() != static_cast<size_t>(port.rank))
-      throw Usage(fmt::format("--shape {}={}: the model wants {}", name, dims_text(dims), port.type));
+      throw Usage(
+          fmt::format("--shape {}={}: the model wants {}", name, dims_text(dims), port.type));
     for (size_t axis = 0; port.rank >= 0 && axis < dims.size(); ++axis)
       if (port.dims[axis] < 0) symbols[port.dim_texts[axis]] = dims[axis];
   }
@@ -80,18 +88,22 @@ std::vector<std::vector<int64_t>> input_dims(
       continue;
     }
     if (port.rank < 0)
-      throw Usage(fmt::format("input {} has no known rank: give --shape {}=...", port.name, port.name));
+      throw Usage(
+          fmt::format("input {} has no known rank: give --shape {}=...", port.name, port.name));
     std::vector<int64_t>& dims = out.emplace_back();
     for (size_t axis = 0; axis < port.dims.size(); ++axis) {
       const auto symbol = symbols.find(port.dim_texts[axis]);
-      dims.push_back(port.dims[axis] >= 0 ? port.dims[axis] : symbol != symbols.end() ? symbol->second : 1);
+      dims.push_back(port.dims[axis] >= 0      ? port.dims[axis]
+                     : symbol != symbols.end() ? symbol->second
+                                               : 1);
     }
   }
   return out;
 }
 
 std::vector<xcrt::Tensor> random_inputs(const xcrt::Model& model,
-                                        const std::vector<std::vector<int64_t>>& dims, uint64_t seed) {
+                                        const std::vector<std::vector<int64_t>>& dims,
+                                        uint64_t seed) {
   std::mt19937_64 generator(seed);
   std::uniform_real_distribution<double> real(-1.0, 1.0);
   std::vector<xcrt::Tensor> out;
@@ -117,9 +129,9 @@ std::vector<xcrt::Tensor> random_inputs(const xcrt::Model& model,
         std::memcpy(bytes + i * step, &value, sizeof value);
       } else if (dtype == XC_DTYPE_BF16 || dtype == XC_DTYPE_F16) {
         // 0.5 to 1 with random low bits: exponent fixed, mantissa random.
-        const auto bits = static_cast<uint16_t>(dtype == XC_DTYPE_BF16
-                                                    ? 0x3f00u | (generator() & 0x807fu)
-                                                    : 0x3800u | (generator() & 0x83ffu));
+        const auto bits =
+            static_cast<uint16_t>(dtype == XC_DTYPE_BF16 ? 0x3f00u | (generator() & 0x807fu)
+                                                         : 0x3800u | (generator() & 0x83ffu));
         std::memcpy(bytes + i * step, &bits, sizeof bits);
       } else if (is_float(dtype)) {
         bytes[i] = 0;
@@ -146,7 +158,8 @@ std::vector<xcrt::Tensor> run(xcrt::Session& session, const std::vector<xcrt::Te
 }
 
 double now_ms() {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch())
+  return std::chrono::duration<double, std::milli>(
+             std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 

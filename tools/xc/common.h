@@ -52,14 +52,15 @@ struct ShapeFlags {
   std::map<std::string, std::vector<int64_t>> parse() const;
 };
 
-/// Dims of every input: the given shapes, then constants of the model, then 1 for what is symbolic. Equal
-/// symbols of different inputs agree. Throws Usage for an unknown input name.
+/// Dims of every input: the given shapes, then constants of the model, then 1 for what is symbolic.
+/// Equal symbols of different inputs agree. Throws Usage for an unknown input name.
 std::vector<std::vector<int64_t>> input_dims(
     const xcrt::Model& model, const std::map<std::string, std::vector<int64_t>>& shapes);
 
 /// Inputs of these dims: floats in [-1, 1), integers in [0, 2), strings "a"; the same for a seed.
 std::vector<xcrt::Tensor> random_inputs(const xcrt::Model& model,
-                                        const std::vector<std::vector<int64_t>>& dims, uint64_t seed);
+                                        const std::vector<std::vector<int64_t>>& dims,
+                                        uint64_t seed);
 
 /// A model, ready to run, and what it took.
 struct Loaded {
@@ -72,7 +73,7 @@ Loaded load(const std::string& path, const xcrt::Config& config);
 /// Runs once; input handles in the model's order.
 std::vector<xcrt::Tensor> run(xcrt::Session& session, const std::vector<xcrt::Tensor>& inputs);
 
-double now_ms();  ///< steady clock
+double now_ms();                                          ///< steady clock
 std::string dims_text(const std::vector<int64_t>& dims);  ///< "1x128"
 
 /// A progress line on stderr, only on a terminal, removed at the end.

@@ -18,13 +18,20 @@ int execute(const EngineFlags& flags, bool as_json) {
     const std::string name(xcrt::detail::view(info.name));
     const std::string value = config.get(name);
     const std::string choices(xcrt::detail::view(info.choices));
-    const std::string legal = info.is_text           ? "text"
-                              : !choices.empty()     ? choices
+    const std::string legal = info.is_text             ? "text"
+                              : !choices.empty()       ? choices
                               : info.high == INT64_MAX ? fmt::format("{}..", info.low)
                                                        : fmt::format("{}..{}", info.low, info.high);
-    const std::string environment(xcrt::detail::view(info.environment)), doc(xcrt::detail::view(info.doc));
-    rows.push_back({{"name", name}, {"value", value}, {"legal", legal}, {"environment", environment}, {"doc", doc}});
-    if (!as_json) fmt::print("{:<20} {:<12} {:<28} {:<24} {}\n", name, value.empty() ? "-" : value, legal, environment, doc);
+    const std::string environment(xcrt::detail::view(info.environment)),
+        doc(xcrt::detail::view(info.doc));
+    rows.push_back({{"name", name},
+                    {"value", value},
+                    {"legal", legal},
+                    {"environment", environment},
+                    {"doc", doc}});
+    if (!as_json)
+      fmt::print("{:<20} {:<12} {:<28} {:<24} {}\n", name, value.empty() ? "-" : value, legal,
+                 environment, doc);
   }
   if (as_json) fmt::print("{}\n", rows.dump(2));
   return 0;
@@ -38,7 +45,8 @@ void add_config(CLI::App& app, int& exit_code) {
     bool as_json = false;
   };
   auto a = std::make_shared<Arguments>();
-  CLI::App* sub = app.add_subcommand("config", "list all options: value in effect, legal values, XC_* variable");
+  CLI::App* sub = app.add_subcommand(
+      "config", "list all options: value in effect, legal values, XC_* variable");
   a->flags.add_to(*sub);
   sub->add_flag("--json", a->as_json, "as JSON");
   sub->callback([a, &exit_code] { exit_code = execute(a->flags, a->as_json); });

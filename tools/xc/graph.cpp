@@ -1,4 +1,5 @@
-// The commands that read and change models without running them: inspect, convert, opt; and explain.
+// The commands that read and change models without running them: inspect, convert, opt; and
+// explain.
 
 #include <CLI/CLI.hpp>
 #include <fstream>
@@ -39,8 +40,10 @@ json describe(const std::vector<xcrt::Port>& ports) {
   for (const xcrt::Port& port : ports) {
     json dims = json::array();
     for (size_t axis = 0; axis < port.dims.size(); ++axis)
-      if (port.dims[axis] >= 0) dims.push_back(port.dims[axis]);
-      else dims.push_back(std::string(port.dim_texts[axis]));
+      if (port.dims[axis] >= 0)
+        dims.push_back(port.dims[axis]);
+      else
+        dims.push_back(std::string(port.dim_texts[axis]));
     out.push_back({{"name", std::string(port.name)},
                    {"type", std::string(port.type)},
                    {"dims", port.rank < 0 ? json() : dims}});
@@ -55,10 +58,14 @@ int inspect(const std::string& path, bool optimised, int64_t elements, bool as_j
   }
   const xcrt::Engine engine(xcrt::Config().set("threads", "1").set("jit", "off"));
   const xcrt::Model model(engine, path);
-  const std::string text = optimised ? model.graph().text(elements) : xcrt::Graph::load(path).text(elements);
+  const std::string text =
+      optimised ? model.graph().text(elements) : xcrt::Graph::load(path).text(elements);
   if (as_json)
-    fmt::print("{}\n", json{{"model", path}, {"inputs", describe(model.inputs())},
-                            {"outputs", describe(model.outputs())}, {"graph", text}}.dump(2));
+    fmt::print("{}\n", json{{"model", path},
+                            {"inputs", describe(model.inputs())},
+                            {"outputs", describe(model.outputs())},
+                            {"graph", text}}
+                           .dump(2));
   else
     fmt::print("{}", text);
   return 0;
@@ -70,12 +77,12 @@ int optimise(const std::string& path, const std::string& passes, const std::stri
   std::string text;
   if (is_loop_text(bytes)) {
     if (!passes.empty()) throw Usage("--passes are for graphs; a kernel takes --schedule");
-    text = xcrt::detail::text_of(&xc_loop_schedule, bytes.data(), static_cast<uint64_t>(bytes.size()),
-                                 schedule.c_str());
+    text = xcrt::detail::text_of(&xc_loop_schedule, bytes.data(),
+                                 static_cast<uint64_t>(bytes.size()), schedule.c_str());
   } else {
     if (!schedule.empty()) throw Usage("--schedule is for loop kernels; a graph takes --passes");
-    xcrt::Graph graph = path == "-" ? xcrt::Graph::load(std::as_bytes(std::span(bytes)))
-                                    : xcrt::Graph::load(path);
+    xcrt::Graph graph =
+        path == "-" ? xcrt::Graph::load(std::as_bytes(std::span(bytes))) : xcrt::Graph::load(path);
     graph.run_passes(passes.empty() ? "all" : passes);
     if (!output.empty() && !output.ends_with(".txt")) {
       graph.save(output);
@@ -118,7 +125,8 @@ int ExplainCommand::execute() {
     tool::run(loaded.session, inputs);
   }
   std::vector<xc_shape> shape_views;
-  for (const std::vector<int64_t>& d : dims) shape_views.push_back({d.data(), static_cast<uint32_t>(d.size()), 0});
+  for (const std::vector<int64_t>& d : dims)
+    shape_views.push_back({d.data(), static_cast<uint32_t>(d.size()), 0});
   std::string text = loaded.session.explain(as_json, shape_views);
   if (!text.ends_with('\n')) text += '\n';
   fmt::print("{}", text);
@@ -139,14 +147,16 @@ void add_inspect(CLI::App& app, int& exit_code) {
   sub->add_flag("--optimised", a->optimised, "the graph after the portable passes");
   sub->add_option("--elements", a->elements, "print constants up to this many elements; -1 = all");
   sub->add_flag("--json", a->as_json, "inputs, outputs and the text as JSON");
-  sub->callback([a, &exit_code] { exit_code = inspect(a->model, a->optimised, a->elements, a->as_json); });
+  sub->callback(
+      [a, &exit_code] { exit_code = inspect(a->model, a->optimised, a->elements, a->as_json); });
 }
 
 void add_convert(CLI::App& app, int& exit_code) {
   auto paths = std::make_shared<std::pair<std::string, std::string>>();
   CLI::App* sub = app.add_subcommand("convert", "write a model in another format");
   sub->add_option("model", paths->first, "model file")->required();
-  sub->add_option("output", paths->second, "output file; .xcg, .onnx or .xct chooses the format")->required();
+  sub->add_option("output", paths->second, "output file; .xcg, .onnx or .xct chooses the format")
+      ->required();
   sub->callback([paths, &exit_code] {
     xcrt::Graph::load(paths->first).save(paths->second);
     exit_code = 0;
@@ -159,10 +169,13 @@ void add_opt(CLI::App& app, int& exit_code) {
     int64_t elements = 0;
   };
   auto a = std::make_shared<Arguments>();
-  CLI::App* sub = app.add_subcommand("opt", "run passes over a graph, or schedule steps over a loop kernel");
-  sub->add_option("input", a->input, "model file, or text of a graph or kernel; - = standard input")->required();
+  CLI::App* sub =
+      app.add_subcommand("opt", "run passes over a graph, or schedule steps over a loop kernel");
+  sub->add_option("input", a->input, "model file, or text of a graph or kernel; - = standard input")
+      ->required();
   sub->add_option("--passes", a->passes, "names separated by commas; default: all");
-  sub->add_option("--schedule", a->schedule, "steps for a kernel: \"split i 64; vectorize j 16; default\"");
+  sub->add_option("--schedule", a->schedule,
+                  "steps for a kernel: \"split i 64; vectorize j 16; default\"");
   sub->add_option("-o,--output", a->output, "output file; default: text on standard output");
   sub->add_option("--elements", a->elements, "print constants up to this many elements; -1 = all");
   sub->callback([a, &exit_code] {
@@ -172,10 +185,12 @@ void add_opt(CLI::App& app, int& exit_code) {
 
 void add_explain(CLI::App& app, int& exit_code) {
   auto command = std::make_shared<ExplainCommand>();
-  CLI::App* sub = app.add_subcommand("explain", "print the plan: kernels chosen and refused, fused regions");
+  CLI::App* sub =
+      app.add_subcommand("explain", "print the plan: kernels chosen and refused, fused regions");
   sub->add_option("model", command->model, "model file")->required();
   command->shapes.add_to(*sub);
-  sub->add_option("--runs", command->runs, "runs on random inputs before; 0 without --shape: the plan without sizes")
+  sub->add_option("--runs", command->runs,
+                  "runs on random inputs before; 0 without --shape: the plan without sizes")
       ->check(CLI::NonNegativeNumber);
   command->engine.add_to(*sub);
   sub->add_flag("--json", command->as_json, "as JSON");

@@ -1,5 +1,5 @@
-// xc: run, check, measure and look at models. Every command is a file of its own; all of them use the
-// public interface alone. Exit status: 0 success, 1 failure, 2 wrong usage.
+// xc: run, check, measure and look at models. Every command is a file of its own; all of them use
+// the public interface alone. Exit status: 0 success, 1 failure, 2 wrong usage.
 
 #include <fmt/format.h>
 

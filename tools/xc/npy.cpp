@@ -1,5 +1,5 @@
-// The .npy format (numpy.lib.format, versions 1 to 3): magic, header length, a Python dict literal with
-// descr, fortran_order and shape, then the elements.
+// The .npy format (numpy.lib.format, versions 1 to 3): magic, header length, a Python dict literal
+// with descr, fortran_order and shape, then the elements.
 
 #include <fmt/ranges.h>
 
@@ -16,7 +16,8 @@ namespace tool {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-static_assert(std::endian::native == std::endian::little, "big-endian hosts need byte swaps on output");
+static_assert(std::endian::native == std::endian::little,
+              "big-endian hosts need byte swaps on output");
 
 struct Descr {
   xc_dtype dtype = XC_DTYPE_UNDEFINED;
@@ -53,9 +54,10 @@ Descr parse_descr(std::string_view value, const std::string& name) {
     xc_dtype dtype;
   };
   static constexpr Row kRows[] = {
-      {'f', 4, XC_DTYPE_F32}, {'f', 8, XC_DTYPE_F64},  {'f', 2, XC_DTYPE_F16}, {'i', 1, XC_DTYPE_I8},
-      {'i', 2, XC_DTYPE_I16}, {'i', 4, XC_DTYPE_I32},  {'i', 8, XC_DTYPE_I64}, {'u', 1, XC_DTYPE_U8},
-      {'u', 2, XC_DTYPE_U16}, {'u', 4, XC_DTYPE_U32},  {'u', 8, XC_DTYPE_U64}, {'b', 1, XC_DTYPE_BOOL},
+      {'f', 4, XC_DTYPE_F32}, {'f', 8, XC_DTYPE_F64},  {'f', 2, XC_DTYPE_F16},
+      {'i', 1, XC_DTYPE_I8},  {'i', 2, XC_DTYPE_I16},  {'i', 4, XC_DTYPE_I32},
+      {'i', 8, XC_DTYPE_I64}, {'u', 1, XC_DTYPE_U8},   {'u', 2, XC_DTYPE_U16},
+      {'u', 4, XC_DTYPE_U32}, {'u', 8, XC_DTYPE_U64},  {'b', 1, XC_DTYPE_BOOL},
       {'c', 8, XC_DTYPE_C64}, {'c', 16, XC_DTYPE_C128}};
   for (const Row& row : kRows)
     if (row.kind == out.kind && row.bytes == out.bytes) out.dtype = row.dtype;
@@ -73,8 +75,9 @@ std::vector<int64_t> parse_shape(std::string_view value, const std::string& name
   if (value.empty() || value[0] != '(' || end == std::string_view::npos)
     fail(XC_FORMAT, "{}: bad shape in the .npy header", name);
   std::string digits;
-  for (const char c : value.substr(1, end - 1) ) {
-    if (c >= '0' && c <= '9') digits += c;
+  for (const char c : value.substr(1, end - 1)) {
+    if (c >= '0' && c <= '9')
+      digits += c;
     else if (c == ',') {
       if (digits.empty() || digits.size() > 18) fail(XC_FORMAT, "{}: bad shape", name);
       dims.push_back(std::stoll(digits));
@@ -111,7 +114,11 @@ std::vector<uint32_t> from_utf8(std::string_view text) {
   std::vector<uint32_t> out;
   for (size_t i = 0; i < text.size();) {
     const auto lead = static_cast<uint8_t>(text[i]);
-    const size_t length = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 0;
+    const size_t length = lead < 0x80    ? 1
+                          : lead >= 0xf0 ? 4
+                          : lead >= 0xe0 ? 3
+                          : lead >= 0xc0 ? 2
+                                         : 0;
     if (length == 0 || i + length > text.size()) {
       out.push_back(0xfffd);
       ++i;
@@ -143,7 +150,8 @@ std::string read_string(const char* at, const Descr& descr) {
 int64_t fortran_index(const std::vector<int64_t>& dims, int64_t flat) {
   int64_t index = 0;
   std::vector<int64_t> position(dims.size());
-  for (size_t axis = dims.size(); axis-- > 0; flat /= dims[axis]) position[axis] = flat % dims[axis];
+  for (size_t axis = dims.size(); axis-- > 0; flat /= dims[axis])
+    position[axis] = flat % dims[axis];
   int64_t step = 1;
   for (size_t axis = 0; axis < dims.size(); step *= dims[axis++]) index += position[axis] * step;
   return index;
@@ -154,7 +162,8 @@ int64_t fortran_index(const std::vector<int64_t>& dims, int64_t flat) {
 int64_t Array::count() const {
   int64_t count = 1;
   for (int64_t dim : dims)
-    if (__builtin_mul_overflow(count, dim, &count)) fail(XC_LIMIT, "array of {} elements", dims_text(dims));
+    if (__builtin_mul_overflow(count, dim, &count))
+      fail(XC_LIMIT, "array of {} elements", dims_text(dims));
   return count;
 }
 
@@ -179,7 +188,8 @@ Array parse_npy(std::string_view bytes, const std::string& name) {
   out.element_bytes = descr.bytes;
   const int64_t count = out.count();
   int64_t size = 0;
-  if (__builtin_mul_overflow(count, descr.bytes, &size) || static_cast<uint64_t>(size) > body.size())
+  if (__builtin_mul_overflow(count, descr.bytes, &size) ||
+      static_cast<uint64_t>(size) > body.size())
     fail(XC_FORMAT, "{}: truncated: {} elements of {} bytes do not fit in {} bytes", name, count,
          descr.bytes, body.size());
 
@@ -220,9 +230,10 @@ std::string format_npy(const Array& array) {
     }
   } else {
     static const std::map<xc_dtype, const char*> kDescr = {
-        {XC_DTYPE_F32, "<f4"}, {XC_DTYPE_F64, "<f8"}, {XC_DTYPE_F16, "<f2"}, {XC_DTYPE_I8, "|i1"},
-        {XC_DTYPE_I16, "<i2"}, {XC_DTYPE_I32, "<i4"}, {XC_DTYPE_I64, "<i8"}, {XC_DTYPE_U8, "|u1"},
-        {XC_DTYPE_U16, "<u2"}, {XC_DTYPE_U32, "<u4"}, {XC_DTYPE_U64, "<u8"}, {XC_DTYPE_BOOL, "|b1"},
+        {XC_DTYPE_F32, "<f4"}, {XC_DTYPE_F64, "<f8"},  {XC_DTYPE_F16, "<f2"},
+        {XC_DTYPE_I8, "|i1"},  {XC_DTYPE_I16, "<i2"},  {XC_DTYPE_I32, "<i4"},
+        {XC_DTYPE_I64, "<i8"}, {XC_DTYPE_U8, "|u1"},   {XC_DTYPE_U16, "<u2"},
+        {XC_DTYPE_U32, "<u4"}, {XC_DTYPE_U64, "<u8"},  {XC_DTYPE_BOOL, "|b1"},
         {XC_DTYPE_C64, "<c8"}, {XC_DTYPE_C128, "<c16"}};
     const auto row = kDescr.find(array.dtype);
     descr = row != kDescr.end() ? row->second : fmt::format("|V{}", array.element_bytes);
@@ -230,7 +241,8 @@ std::string format_npy(const Array& array) {
   }
   std::string shape = fmt::format("{}", fmt::join(array.dims, ", "));
   if (array.dims.size() == 1) shape += ',';  // a Python tuple
-  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, shape);
+  std::string header =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, shape);
   // The elements start at a multiple of 64.
   header.append(63 - (10 + header.size()) % 64, ' ');
   header += '\n';

@@ -41,7 +41,8 @@ std::pair<std::string, std::string> read_member(unzFile zip, const std::string& 
   } while (got > 0);
   const int closed = unzCloseCurrentFile(zip);
   if (got < 0 || closed == UNZ_CRCERROR)
-    fail(XC_FORMAT, "{}: member {} is damaged{}", path, name, closed == UNZ_CRCERROR ? " (checksum)" : "");
+    fail(XC_FORMAT, "{}: member {} is damaged{}", path, name,
+         closed == UNZ_CRCERROR ? " (checksum)" : "");
   return {std::move(name), std::move(bytes)};
 }
 
@@ -51,7 +52,8 @@ std::map<std::string, Array> read_npz(const std::string& path) {
   const std::unique_ptr<void, CloseRead> zip(unzOpen64(path.c_str()));
   if (!zip) fail(XC_NOT_FOUND, "cannot open {}, or it is no .npz file", path);
   std::map<std::string, Array> out;
-  for (int state = unzGoToFirstFile(zip.get()); state == UNZ_OK; state = unzGoToNextFile(zip.get())) {
+  for (int state = unzGoToFirstFile(zip.get()); state == UNZ_OK;
+       state = unzGoToNextFile(zip.get())) {
     auto [name, bytes] = read_member(zip.get(), path);
     if (!name.ends_with(kSuffix)) continue;
     name.resize(name.size() - kSuffix.size());
@@ -68,12 +70,15 @@ void write_npz(const std::string& path, const std::vector<std::pair<std::string,
     const std::string bytes = format_npy(array);
     const zip_fileinfo info{};
     const std::string member = name + std::string(kSuffix);
-    bool ok = zipOpenNewFileInZip64(zip.get(), member.c_str(), &info, nullptr, 0, nullptr, 0, nullptr,
-                                    Z_DEFLATED, Z_DEFAULT_COMPRESSION, bytes.size() > kChunk) == ZIP_OK;
+    bool ok =
+        zipOpenNewFileInZip64(zip.get(), member.c_str(), &info, nullptr, 0, nullptr, 0, nullptr,
+                              Z_DEFLATED, Z_DEFAULT_COMPRESSION, bytes.size() > kChunk) == ZIP_OK;
     for (size_t at = 0; ok && at < bytes.size(); at += kChunk)
-      ok = zipWriteInFileInZip(zip.get(), bytes.data() + at,
-                               static_cast<unsigned>(std::min<size_t>(kChunk, bytes.size() - at))) == ZIP_OK;
-    if (!ok || zipCloseFileInZip(zip.get()) != ZIP_OK) fail(XC_IO, "cannot write {} to {}", name, path);
+      ok = zipWriteInFileInZip(
+               zip.get(), bytes.data() + at,
+               static_cast<unsigned>(std::min<size_t>(kChunk, bytes.size() - at))) == ZIP_OK;
+    if (!ok || zipCloseFileInZip(zip.get()) != ZIP_OK)
+      fail(XC_IO, "cannot write {} to {}", name, path);
   }
 }
 

@@ -14,7 +14,8 @@ namespace tool {
 namespace {
 
 [[noreturn]] void become(const std::vector<std::string>& arguments,
-                         const std::vector<std::pair<std::string, std::string>>& environment, int out) {
+                         const std::vector<std::pair<std::string, std::string>>& environment,
+                         int out) {
   for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> argv;
   std::string self = "xc";
@@ -54,7 +55,8 @@ std::string run_self(const std::vector<std::string>& arguments,
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     std::string command;
     for (const std::string& argument : arguments) command += " " + argument;
-    if (WIFSIGNALED(status)) fail(XC_INTERNAL, "xc{} was ended by signal {}", command, WTERMSIG(status));
+    if (WIFSIGNALED(status))
+      fail(XC_INTERNAL, "xc{} was ended by signal {}", command, WTERMSIG(status));
     fail(XC_INVALID_ARGUMENT, "xc{} ended with status {}", command, WEXITSTATUS(status));
   }
   return output;

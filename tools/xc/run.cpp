@@ -43,13 +43,16 @@ std::vector<xcrt::Tensor> RunCommand::make_inputs(const xcrt::Model& loaded) con
   std::map<std::string, std::vector<int64_t>> dims = shapes.parse();
   for (size_t i = 0; i < out.size(); ++i)
     if (out[i]) dims[std::string(ports[i].name)].assign(out[i].dims().begin(), out[i].dims().end());
-  const bool complete = std::all_of(out.begin(), out.end(), [](const auto& t) { return static_cast<bool>(t); });
+  const bool complete =
+      std::all_of(out.begin(), out.end(), [](const auto& t) { return static_cast<bool>(t); });
   if (complete) return out;
   if (!random)
     for (size_t i = 0; i < out.size(); ++i)
       if (!out[i])
-        throw Usage(fmt::format("input {} ({}) has no value: give --input {}=FILE.npy, --inputs FILE.npz or "
-                                "--random SEED", ports[i].name, ports[i].type, ports[i].name));
+        throw Usage(fmt::format(
+            "input {} ({}) has no value: give --input {}=FILE.npy, --inputs FILE.npz or "
+            "--random SEED",
+            ports[i].name, ports[i].type, ports[i].name));
   std::vector<xcrt::Tensor> filled = random_inputs(loaded, input_dims(loaded, dims), seed);
   for (size_t i = 0; i < out.size(); ++i)
     if (!out[i]) out[i] = std::move(filled[i]);
@@ -74,7 +77,8 @@ std::string summary(const xcrt::Tensor& tensor) {
     high = std::max(high, value);
     sum += value;
   }
-  out += fmt::format(" min {:.6g} max {:.6g} mean {:.6g}", low, high, sum / static_cast<double>(count));
+  out += fmt::format(" min {:.6g} max {:.6g} mean {:.6g}", low, high,
+                     sum / static_cast<double>(count));
   if (count <= 8) {
     out += " [";
     for (int64_t i = 0; i < count; ++i)
@@ -94,7 +98,8 @@ int RunCommand::execute() {
     outputs = tool::run(loaded.session, given);
   }
   const std::vector<xcrt::Port> ports = loaded.model.outputs();
-  for (size_t i = 0; i < outputs.size(); ++i) fmt::print("{}: {}\n", ports[i].name, summary(outputs[i]));
+  for (size_t i = 0; i < outputs.size(); ++i)
+    fmt::print("{}: {}\n", ports[i].name, summary(outputs[i]));
   if (!outputs_file.empty()) {
     std::vector<std::pair<std::string, Array>> members;
     for (size_t i = 0; i < outputs.size(); ++i)
@@ -111,8 +116,10 @@ void add_run(CLI::App& app, int& exit_code) {
   CLI::App* sub = app.add_subcommand("run", "run a model on given or random inputs");
   sub->add_option("model", command->model, "model file")->required();
   sub->add_option("--input", command->inputs, "NAME=FILE.npy; repeatable")->allow_extra_args(false);
-  sub->add_option("--inputs", command->inputs_file, "FILE.npz with an array NAME or in_NAME per input");
-  CLI::Option* seed = sub->add_option("--random", command->seed, "random values, from this seed, for other inputs");
+  sub->add_option("--inputs", command->inputs_file,
+                  "FILE.npz with an array NAME or in_NAME per input");
+  CLI::Option* seed =
+      sub->add_option("--random", command->seed, "random values, from this seed, for other inputs");
   command->shapes.add_to(*sub);
   sub->add_option("--outputs", command->outputs_file, "write the outputs to this .npz file");
   sub->add_option("--repeat", command->repeat, "number of runs")->check(CLI::PositiveNumber);

@@ -21,8 +21,11 @@ struct Stream {
 /// NAME=LO:HI:KIND.
 Stream parse_stream(const std::string& text) {
   const auto bad = [&]() -> Usage {
-    return Usage("--stream wants NAME=LO:HI:KIND with KIND constant, uniform, bimodal, alternating or growing, "
-                 "not '" + text + "'");
+    return Usage(
+        "--stream wants NAME=LO:HI:KIND with KIND constant, uniform, bimodal, alternating or "
+        "growing, "
+        "not '" +
+        text + "'");
   };
   Stream out;
   const size_t equals = text.rfind('=');
@@ -36,29 +39,37 @@ Stream parse_stream(const std::string& text) {
     at = next + 1;
   }
   out.kind.assign(at, end);
-  static constexpr std::string_view kKinds[] = {"constant", "uniform", "bimodal", "alternating", "growing"};
-  if (out.low > out.high || std::find(std::begin(kKinds), std::end(kKinds), out.kind) == std::end(kKinds))
+  static constexpr std::string_view kKinds[] = {"constant", "uniform", "bimodal", "alternating",
+                                                "growing"};
+  if (out.low > out.high ||
+      std::find(std::begin(kKinds), std::end(kKinds), out.kind) == std::end(kKinds))
     throw bad();
   return out;
 }
 
-/// The sizes, by the definitions of the adaptive benchmark: bimodal is three low to one high, growing goes
-/// from low to high over the calls.
+/// The sizes, by the definitions of the adaptive benchmark: bimodal is three low to one high,
+/// growing goes from low to high over the calls.
 std::vector<int64_t> sizes_of(const Stream& stream, int calls) {
   std::mt19937_64 generator(7);
   std::uniform_int_distribution<int64_t> any(stream.low, stream.high);
   std::vector<int64_t> out;
   for (int i = 0; i < calls; ++i) {
-    if (stream.kind == "constant") out.push_back(stream.high);
-    else if (stream.kind == "uniform") out.push_back(any(generator));
-    else if (stream.kind == "bimodal") out.push_back(generator() % 4 == 0 ? stream.high : stream.low);
-    else if (stream.kind == "alternating") out.push_back(i % 2 ? stream.high : stream.low);
-    else out.push_back(stream.low + i * (stream.high - stream.low) / std::max(1, calls - 1));
+    if (stream.kind == "constant")
+      out.push_back(stream.high);
+    else if (stream.kind == "uniform")
+      out.push_back(any(generator));
+    else if (stream.kind == "bimodal")
+      out.push_back(generator() % 4 == 0 ? stream.high : stream.low);
+    else if (stream.kind == "alternating")
+      out.push_back(i % 2 ? stream.high : stream.low);
+    else
+      out.push_back(stream.low + i * (stream.high - stream.low) / std::max(1, calls - 1));
   }
   return out;
 }
 
-/// Dims of all inputs for one size of the stream: NAME is a symbolic dim, or an input with one such dim.
+/// Dims of all inputs for one size of the stream: NAME is a symbolic dim, or an input with one such
+/// dim.
 std::vector<std::vector<int64_t>> dims_for(const xcrt::Model& model, const BenchFlags& flags,
                                            const Stream& stream, int64_t size) {
   const std::vector<xcrt::Port> ports = model.inputs();
@@ -68,8 +79,10 @@ std::vector<std::vector<int64_t>> dims_for(const xcrt::Model& model, const Bench
     for (size_t axis = 0; axis < port.dims.size(); ++axis) {
       if (port.dims[axis] >= 0) continue;
       known.emplace_back(port.dim_texts[axis]);
-      if (port.dim_texts[axis] == stream.name) symbol = stream.name;
-      else if (port.name == stream.name && symbol.empty()) symbol = port.dim_texts[axis];
+      if (port.dim_texts[axis] == stream.name)
+        symbol = stream.name;
+      else if (port.name == stream.name && symbol.empty())
+        symbol = port.dim_texts[axis];
     }
   if (symbol.empty()) {
     std::string list;
@@ -84,7 +97,9 @@ std::vector<std::vector<int64_t>> dims_for(const xcrt::Model& model, const Bench
   return dims;
 }
 
-double rounded(double value) { return std::round(value * 1e6) / 1e6; }
+double rounded(double value) {
+  return std::round(value * 1e6) / 1e6;
+}
 
 }  // namespace
 
@@ -96,7 +111,8 @@ ordered_json measure_stream(const BenchFlags& flags, const std::string& model) {
   std::map<int64_t, std::vector<xcrt::Tensor>> inputs;
   for (int64_t size : sizes)
     if (!inputs.contains(size))
-      inputs.emplace(size, random_inputs(loaded.model, dims_for(loaded.model, flags, stream, size), 1));
+      inputs.emplace(size,
+                     random_inputs(loaded.model, dims_for(loaded.model, flags, stream, size), 1));
 
   ordered_json row;
   row["model"] = model;
@@ -111,7 +127,9 @@ ordered_json measure_stream(const BenchFlags& flags, const std::string& model) {
   for (size_t i = 0; i < sizes.size(); ++i) {
     const std::vector<xcrt::Tensor>& in = inputs.at(sizes[i]);
     const double begin = now_ms();
-    { const std::vector<xcrt::Tensor> outputs = tool::run(loaded.session, in); }
+    {
+      const std::vector<xcrt::Tensor> outputs = tool::run(loaded.session, in);
+    }
     const double took = now_ms() - begin;
     total_ms += took;
     times[sizes[i]].push_back(took);
@@ -128,7 +146,8 @@ ordered_json measure_stream(const BenchFlags& flags, const std::string& model) {
   for (const auto& [size, list] : times) {
     std::vector<double> near;
     for (const auto& [other, others] : times)
-      if (std::abs(other - size) <= std::max<int64_t>(2, size / 8)) near.insert(near.end(), others.begin(), others.end());
+      if (std::abs(other - size) <= std::max<int64_t>(2, size / 8))
+        near.insert(near.end(), others.begin(), others.end());
     const double ratio = list.front() / std::max(median(near), 1e-9);
     if (ratio > worst) {
       worst = ratio;
@@ -148,8 +167,8 @@ ordered_json measure_stream(const BenchFlags& flags, const std::string& model) {
 
 namespace {
 
-/// Two-sided exact permutation test of the difference of rank sums: how often chance alone would part two
-/// groups this far.
+/// Two-sided exact permutation test of the difference of rank sums: how often chance alone would
+/// part two groups this far.
 double chance(const std::vector<double>& a, const std::vector<double>& b) {
   std::vector<std::pair<double, bool>> all;
   for (double v : a) all.emplace_back(v, true);
@@ -190,8 +209,10 @@ ordered_json compare_against(const BenchFlags& flags, const std::string& model,
     progress.show(fmt::format("{}: round {} of {}", model, round + 1, flags.rounds));
     // The order changes from round to round: a drift of the machine meets both alike.
     for (int side = 0; side < 2; ++side) {
-      if ((side ^ round) & 1) there.push_back(ordered_json::parse(run_self(other_arguments, other.environment)));
-      else here.push_back(ordered_json::parse(run_self(base_arguments)));
+      if ((side ^ round) & 1)
+        there.push_back(ordered_json::parse(run_self(other_arguments, other.environment)));
+      else
+        here.push_back(ordered_json::parse(run_self(base_arguments)));
     }
   }
   ordered_json out;
@@ -200,16 +221,19 @@ ordered_json compare_against(const BenchFlags& flags, const std::string& model,
   out["rounds"] = flags.rounds;
   for (const auto& [key, value] : here.front().items()) {
     const bool cumulative = key.starts_with('t') && key.ends_with("_s");
-    if (!cumulative && key != "load_ms" && key != "first_us" && key != "median_us" && key != "p99_us" &&
-        key != "worst_first_us")
+    if (!cumulative && key != "load_ms" && key != "first_us" && key != "median_us" &&
+        key != "p99_us" && key != "worst_first_us")
       continue;
     std::vector<double> a, b;
     for (const ordered_json& row : here) a.push_back(row.value(key, 0.0));
     for (const ordered_json& row : there) b.push_back(row.value(key, 0.0));
     const double p = chance(a, b);
-    out["comparison"].push_back({{"key", key}, {"this", median(a)}, {"against", median(b)},
+    out["comparison"].push_back({{"key", key},
+                                 {"this", median(a)},
+                                 {"against", median(b)},
                                  {"ratio", median(b) > 0 ? median(a) / median(b) : 0.0},
-                                 {"p", p}, {"noise", p > 0.05}});
+                                 {"p", p},
+                                 {"noise", p > 0.05}});
   }
   out["this_runs"] = here;
   out["against_runs"] = there;

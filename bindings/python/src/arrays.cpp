@@ -61,7 +61,8 @@ class ExtensionTypes {
     for (size_t i = 0; i < std::size(kExtensions); ++i) {
       PyObject* type = PyObject_GetAttrString(module, kExtensions[i].name);
       PyArray_Descr* descr = nullptr;
-      if (type && PyArray_DescrConverter(type, &descr) == NPY_SUCCEED) numbers_[i] = descr->type_num;
+      if (type && PyArray_DescrConverter(type, &descr) == NPY_SUCCEED)
+        numbers_[i] = descr->type_num;
       PyErr_Clear();  // an older ml_dtypes lacks the newest types
       Py_XDECREF(descr);
       Py_XDECREF(type);
@@ -79,52 +80,88 @@ ExtensionTypes& extension_types() {
 /// NPY_BOOL ... NPY_CLONGDOUBLE, NPY_HALF -> dtype.
 xc_dtype dtype_of_number(int number) {
   switch (number) {
-    case NPY_FLOAT: return XC_DTYPE_F32;
-    case NPY_DOUBLE: return XC_DTYPE_F64;
-    case NPY_HALF: return XC_DTYPE_F16;
-    case NPY_BOOL: return XC_DTYPE_BOOL;
-    case NPY_BYTE: return XC_DTYPE_I8;
-    case NPY_UBYTE: return XC_DTYPE_U8;
-    case NPY_SHORT: return XC_DTYPE_I16;
-    case NPY_USHORT: return XC_DTYPE_U16;
-    case NPY_INT: return XC_DTYPE_I32;
-    case NPY_UINT: return XC_DTYPE_U32;
-    case NPY_LONG: return sizeof(long) == 8 ? XC_DTYPE_I64 : XC_DTYPE_I32;
-    case NPY_ULONG: return sizeof(long) == 8 ? XC_DTYPE_U64 : XC_DTYPE_U32;
-    case NPY_LONGLONG: return XC_DTYPE_I64;
-    case NPY_ULONGLONG: return XC_DTYPE_U64;
-    case NPY_CFLOAT: return XC_DTYPE_C64;
-    case NPY_CDOUBLE: return XC_DTYPE_C128;
-    case NPY_OBJECT: case NPY_UNICODE: case NPY_STRING: return XC_DTYPE_STRING;
-    default: return number >= NPY_USERDEF ? extension_types().dtype(number) : XC_DTYPE_UNDEFINED;
+    case NPY_FLOAT:
+      return XC_DTYPE_F32;
+    case NPY_DOUBLE:
+      return XC_DTYPE_F64;
+    case NPY_HALF:
+      return XC_DTYPE_F16;
+    case NPY_BOOL:
+      return XC_DTYPE_BOOL;
+    case NPY_BYTE:
+      return XC_DTYPE_I8;
+    case NPY_UBYTE:
+      return XC_DTYPE_U8;
+    case NPY_SHORT:
+      return XC_DTYPE_I16;
+    case NPY_USHORT:
+      return XC_DTYPE_U16;
+    case NPY_INT:
+      return XC_DTYPE_I32;
+    case NPY_UINT:
+      return XC_DTYPE_U32;
+    case NPY_LONG:
+      return sizeof(long) == 8 ? XC_DTYPE_I64 : XC_DTYPE_I32;
+    case NPY_ULONG:
+      return sizeof(long) == 8 ? XC_DTYPE_U64 : XC_DTYPE_U32;
+    case NPY_LONGLONG:
+      return XC_DTYPE_I64;
+    case NPY_ULONGLONG:
+      return XC_DTYPE_U64;
+    case NPY_CFLOAT:
+      return XC_DTYPE_C64;
+    case NPY_CDOUBLE:
+      return XC_DTYPE_C128;
+    case NPY_OBJECT:
+    case NPY_UNICODE:
+    case NPY_STRING:
+      return XC_DTYPE_STRING;
+    default:
+      return number >= NPY_USERDEF ? extension_types().dtype(number) : XC_DTYPE_UNDEFINED;
   }
 }
 
 int number_of_dtype(xc_dtype dtype) {
   switch (dtype) {
-    case XC_DTYPE_F32: return NPY_FLOAT32;
-    case XC_DTYPE_F64: return NPY_FLOAT64;
-    case XC_DTYPE_F16: return NPY_FLOAT16;
-    case XC_DTYPE_BOOL: return NPY_BOOL;
-    case XC_DTYPE_I8: return NPY_INT8;
-    case XC_DTYPE_U8: return NPY_UINT8;
-    case XC_DTYPE_I16: return NPY_INT16;
-    case XC_DTYPE_U16: return NPY_UINT16;
-    case XC_DTYPE_I32: return NPY_INT32;
-    case XC_DTYPE_U32: return NPY_UINT32;
-    case XC_DTYPE_I64: return NPY_INT64;
-    case XC_DTYPE_U64: return NPY_UINT64;
-    case XC_DTYPE_C64: return NPY_COMPLEX64;
-    case XC_DTYPE_C128: return NPY_COMPLEX128;
-    case XC_DTYPE_STRING: return NPY_OBJECT;
-    default: return extension_types().number(dtype);
+    case XC_DTYPE_F32:
+      return NPY_FLOAT32;
+    case XC_DTYPE_F64:
+      return NPY_FLOAT64;
+    case XC_DTYPE_F16:
+      return NPY_FLOAT16;
+    case XC_DTYPE_BOOL:
+      return NPY_BOOL;
+    case XC_DTYPE_I8:
+      return NPY_INT8;
+    case XC_DTYPE_U8:
+      return NPY_UINT8;
+    case XC_DTYPE_I16:
+      return NPY_INT16;
+    case XC_DTYPE_U16:
+      return NPY_UINT16;
+    case XC_DTYPE_I32:
+      return NPY_INT32;
+    case XC_DTYPE_U32:
+      return NPY_UINT32;
+    case XC_DTYPE_I64:
+      return NPY_INT64;
+    case XC_DTYPE_U64:
+      return NPY_UINT64;
+    case XC_DTYPE_C64:
+      return NPY_COMPLEX64;
+    case XC_DTYPE_C128:
+      return NPY_COMPLEX128;
+    case XC_DTYPE_STRING:
+      return NPY_OBJECT;
+    default:
+      return extension_types().number(dtype);
   }
 }
 
 [[noreturn]] void fail(xc_status status, std::string message, const char* name) {
   const std::string where = std::string("input ") + name;
-  throw xcrt::Error(status, (std::string(xc_status_name(status)) + ": " + where + ": " + message).c_str(),
-                    where);
+  throw xcrt::Error(
+      status, (std::string(xc_status_name(status)) + ": " + where + ": " + message).c_str(), where);
 }
 
 nb::object steal(PyObject* object) {
@@ -136,16 +173,27 @@ xc_dtype dtype_of_dlpack(const nb::dlpack::dtype& type) {
   using Code = nb::dlpack::dtype_code;
   if (type.lanes != 1) return XC_DTYPE_UNDEFINED;
   const auto pick = [&](xc_dtype b8, xc_dtype b16, xc_dtype b32, xc_dtype b64) {
-    return type.bits == 8 ? b8 : type.bits == 16 ? b16 : type.bits == 32 ? b32 : type.bits == 64 ? b64 : 0;
+    return type.bits == 8    ? b8
+           : type.bits == 16 ? b16
+           : type.bits == 32 ? b32
+           : type.bits == 64 ? b64
+                             : 0;
   };
   switch (static_cast<Code>(type.code)) {
-    case Code::Float: return pick(0, XC_DTYPE_F16, XC_DTYPE_F32, XC_DTYPE_F64);
-    case Code::Int: return pick(XC_DTYPE_I8, XC_DTYPE_I16, XC_DTYPE_I32, XC_DTYPE_I64);
-    case Code::UInt: return pick(XC_DTYPE_U8, XC_DTYPE_U16, XC_DTYPE_U32, XC_DTYPE_U64);
-    case Code::Bool: return pick(XC_DTYPE_BOOL, 0, 0, 0);
-    case Code::Bfloat: return pick(0, XC_DTYPE_BF16, 0, 0);
-    case Code::Complex: return type.bits == 64 ? XC_DTYPE_C64 : type.bits == 128 ? XC_DTYPE_C128 : 0;
-    default: return XC_DTYPE_UNDEFINED;
+    case Code::Float:
+      return pick(0, XC_DTYPE_F16, XC_DTYPE_F32, XC_DTYPE_F64);
+    case Code::Int:
+      return pick(XC_DTYPE_I8, XC_DTYPE_I16, XC_DTYPE_I32, XC_DTYPE_I64);
+    case Code::UInt:
+      return pick(XC_DTYPE_U8, XC_DTYPE_U16, XC_DTYPE_U32, XC_DTYPE_U64);
+    case Code::Bool:
+      return pick(XC_DTYPE_BOOL, 0, 0, 0);
+    case Code::Bfloat:
+      return pick(0, XC_DTYPE_BF16, 0, 0);
+    case Code::Complex:
+      return type.bits == 64 ? XC_DTYPE_C64 : type.bits == 128 ? XC_DTYPE_C128 : 0;
+    default:
+      return XC_DTYPE_UNDEFINED;
   }
 }
 
@@ -155,12 +203,13 @@ void release_tensor(PyObject* capsule) {
 
 nb::object strings_to_numpy(const xcrt::Tensor& tensor) {
   const xcrt::Dims dims = tensor.dims();
-  nb::object out = steal(PyArray_SimpleNew(static_cast<int>(dims.size()), const_cast<npy_intp*>(dims.data()),
-                                           NPY_OBJECT));
+  nb::object out = steal(PyArray_SimpleNew(static_cast<int>(dims.size()),
+                                           const_cast<npy_intp*>(dims.data()), NPY_OBJECT));
   auto* slots = static_cast<PyObject**>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(out.ptr())));
   for (int64_t i = 0; i < tensor.size(); ++i) {
     const std::string_view text = tensor.string(static_cast<uint64_t>(i));
-    PyObject* value = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape");
+    PyObject* value =
+        PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape");
     if (!value) nb::raise_python_error();
     Py_XSETREF(slots[i], value);
   }
@@ -199,25 +248,33 @@ void Inputs::set(size_t index, nb::handle value, xc_dtype wanted, const char* na
     return;
   }
   if (PyObject_HasAttrString(value.ptr(), "__dlpack__")) return set_dlpack(index, value, name);
-  if (in_place) fail(XC_INVALID_ARGUMENT, "a prepared call binds NumPy arrays or DLPack objects", name);
+  if (in_place)
+    fail(XC_INVALID_ARGUMENT, "a prepared call binds NumPy arrays or DLPack objects", name);
   // Scalars and nested lists: whatever NumPy makes of them, in the port's type.
   PyArray_Descr* descr = nullptr;
   if (wanted != XC_DTYPE_UNDEFINED)
-    if (const int number = number_of_dtype(wanted); number >= 0) descr = PyArray_DescrFromType(number);
-  const nb::object array = steal(PyArray_FromAny(value.ptr(), descr, 0, 0, NPY_ARRAY_CARRAY_RO, nullptr));
+    if (const int number = number_of_dtype(wanted); number >= 0)
+      descr = PyArray_DescrFromType(number);
+  const nb::object array =
+      steal(PyArray_FromAny(value.ptr(), descr, 0, 0, NPY_ARRAY_CARRAY_RO, nullptr));
   set_array(index, array, wanted, name, false);
 }
 
-void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const char* name, bool in_place) {
+void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const char* name,
+                       bool in_place) {
   auto* array = reinterpret_cast<PyArrayObject*>(value.ptr());
   const int number = PyArray_TYPE(array);
   const xc_dtype dtype = dtype_of_number(number);
   const int rank = PyArray_NDIM(array);
   if (dtype == XC_DTYPE_UNDEFINED)
-    fail(XC_UNSUPPORTED, "arrays of dtype " + std::string(nb::str(nb::handle(
-                             reinterpret_cast<PyObject*>(PyArray_DESCR(array)))).c_str()) + " are not supported",
+    fail(XC_UNSUPPORTED,
+         "arrays of dtype " +
+             std::string(
+                 nb::str(nb::handle(reinterpret_cast<PyObject*>(PyArray_DESCR(array)))).c_str()) +
+             " are not supported",
          name);
-  if (rank > static_cast<int>(kMaxRank)) fail(XC_LIMIT, "rank " + std::to_string(rank) + " is too high", name);
+  if (rank > static_cast<int>(kMaxRank))
+    fail(XC_LIMIT, "rank " + std::to_string(rank) + " is too high", name);
   if (dtype == XC_DTYPE_STRING) {
     if (in_place) fail(XC_UNSUPPORTED, "a prepared call takes no strings", name);
     return set_strings(index, value);
@@ -228,12 +285,13 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
   const int flags = PyArray_FLAGS(array);
   const bool native = PyArray_ISNOTSWAPPED(array) && (flags & NPY_ARRAY_ALIGNED);
   if (native && (flags & NPY_ARRAY_C_CONTIGUOUS)) {
-    view = {PyArray_DATA(array), reinterpret_cast<const int64_t*>(PyArray_DIMS(array)), nullptr, dtype,
-            static_cast<uint32_t>(rank)};
+    view = {PyArray_DATA(array), reinterpret_cast<const int64_t*>(PyArray_DIMS(array)), nullptr,
+            dtype, static_cast<uint32_t>(rank)};
     keep(index, nb::borrow(value));
     return;
   }
-  if (in_place) fail(XC_INVALID_ARGUMENT, "a prepared call needs C-contiguous, aligned arrays", name);
+  if (in_place)
+    fail(XC_INVALID_ARGUMENT, "a prepared call needs C-contiguous, aligned arrays", name);
   const npy_intp size = PyArray_ITEMSIZE(array);
   bool whole = native;
   for (int axis = 0; axis < rank && whole; ++axis) {
@@ -241,8 +299,8 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
     room(index)[axis] = PyArray_STRIDE(array, axis) / size;
   }
   if (whole) {
-    view = {PyArray_DATA(array), reinterpret_cast<const int64_t*>(PyArray_DIMS(array)), room(index), dtype,
-            static_cast<uint32_t>(rank)};
+    view = {PyArray_DATA(array), reinterpret_cast<const int64_t*>(PyArray_DIMS(array)), room(index),
+            dtype, static_cast<uint32_t>(rank)};
     keep(index, nb::borrow(value));
     return;
   }
@@ -253,9 +311,10 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
 }
 
 void Inputs::set_strings(size_t index, nb::handle value) {
-  // As an object array in row-major order; elements may be str, bytes or what str() makes a text of.
-  const nb::object objects = steal(PyArray_FromAny(value.ptr(), PyArray_DescrFromType(NPY_OBJECT), 0, 0,
-                                                   NPY_ARRAY_CARRAY_RO, nullptr));
+  // As an object array in row-major order; elements may be str, bytes or what str() makes a text
+  // of.
+  const nb::object objects = steal(PyArray_FromAny(value.ptr(), PyArray_DescrFromType(NPY_OBJECT),
+                                                   0, 0, NPY_ARRAY_CARRAY_RO, nullptr));
   auto* array = reinterpret_cast<PyArrayObject*>(objects.ptr());
   const npy_intp count = PyArray_SIZE(array);
   auto** slots = static_cast<PyObject**>(PyArray_DATA(array));
@@ -263,7 +322,8 @@ void Inputs::set_strings(size_t index, nb::handle value) {
   for (npy_intp i = 0; i < count; ++i) {
     nb::object item = nb::borrow(slots[i] ? slots[i] : Py_None);
     if (!PyUnicode_Check(item.ptr()) && !PyBytes_Check(item.ptr())) item = nb::str(item);
-    if (PyUnicode_Check(item.ptr())) item = steal(PyUnicode_AsEncodedString(item.ptr(), "utf-8", "surrogateescape"));
+    if (PyUnicode_Check(item.ptr()))
+      item = steal(PyUnicode_AsEncodedString(item.ptr(), "utf-8", "surrogateescape"));
     char* data = nullptr;
     Py_ssize_t size = 0;
     if (PyBytes_AsStringAndSize(item.ptr(), &data, &size) < 0) nb::raise_python_error();
@@ -279,11 +339,13 @@ void Inputs::set_strings(size_t index, nb::handle value) {
 
 void Inputs::set_dlpack(size_t index, nb::handle value, const char* name) {
   nb::ndarray<nb::ro> array;
-  if (!nb::try_cast(value, array)) fail(XC_INVALID_ARGUMENT, "the object's DLPack export failed", name);
+  if (!nb::try_cast(value, array))
+    fail(XC_INVALID_ARGUMENT, "the object's DLPack export failed", name);
   if (array.device_type() != nb::device::cpu::value)
     fail(XC_UNSUPPORTED, "the array is on another device: move it to the CPU", name);
   const xc_dtype dtype = dtype_of_dlpack(array.dtype());
-  if (dtype == XC_DTYPE_UNDEFINED) fail(XC_UNSUPPORTED, "this DLPack element type is not supported", name);
+  if (dtype == XC_DTYPE_UNDEFINED)
+    fail(XC_UNSUPPORTED, "this DLPack element type is not supported", name);
   if (array.ndim() > kMaxRank) fail(XC_LIMIT, "the rank is too high", name);
   if (copied_dims_.capacity() == 0) copied_dims_.reserve(count_ * kMaxRank);
   const size_t first = copied_dims_.size();
@@ -301,7 +363,8 @@ nb::object to_numpy(xcrt::Tensor tensor) {
   if (dtype == XC_DTYPE_STRING) return strings_to_numpy(tensor);
   const int number = number_of_dtype(dtype);
   if (number < 0) {
-    const std::string text = std::string("UNSUPPORTED: an output has type ") + xc_dtype_name(dtype) +
+    const std::string text = std::string("UNSUPPORTED: an output has type ") +
+                             xc_dtype_name(dtype) +
                              ", for which the package ml_dtypes is needed (pip install ml_dtypes)";
     throw xcrt::Error(XC_UNSUPPORTED, text.c_str(), {});
   }
@@ -313,7 +376,8 @@ nb::object to_numpy(xcrt::Tensor tensor) {
   PyObject* owner = PyCapsule_New(tensor.handle(), nullptr, &release_tensor);
   if (!owner) nb::raise_python_error();
   (void)tensor.release();  // the capsule's from here on
-  if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(out.ptr()), owner) < 0) nb::raise_python_error();
+  if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(out.ptr()), owner) < 0)
+    nb::raise_python_error();
   return out;
 }
 

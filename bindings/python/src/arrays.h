@@ -19,9 +19,11 @@ void import_numpy();
 class Inputs {
  public:
   explicit Inputs(size_t count);
-  /// Fills view `index` from an array, DLPack object, scalar, nested list or None. `wanted` is the port's
-  /// dtype (0 = any), `name` its name for messages. With `in_place`, whatever needs a copy is refused.
-  void set(size_t index, nb::handle value, xc_dtype wanted, const char* name, bool in_place = false);
+  /// Fills view `index` from an array, DLPack object, scalar, nested list or None. `wanted` is the
+  /// port's dtype (0 = any), `name` its name for messages. With `in_place`, whatever needs a copy
+  /// is refused.
+  void set(size_t index, nb::handle value, xc_dtype wanted, const char* name,
+           bool in_place = false);
   const xc_tensor_view* views() const { return views_; }
   uint32_t count() const { return static_cast<uint32_t>(count_); }
   /// Moves the references out, for a prepared call.
@@ -44,8 +46,8 @@ class Inputs {
   std::vector<xc_tensor_view> heap_views_;
   std::vector<int64_t> heap_strides_;
   std::vector<nb::object> heap_owners_;
-  std::vector<xcrt::Tensor> tensors_;   ///< strings
-  std::vector<int64_t> copied_dims_;    ///< reserved up front: pointers into it stay
+  std::vector<xcrt::Tensor> tensors_;  ///< strings
+  std::vector<int64_t> copied_dims_;   ///< reserved up front: pointers into it stay
   xc_tensor_view* views_;
   int64_t* strides_;
   nb::object* owners_;

@@ -63,7 +63,8 @@ NB_MODULE(_core, module) {
       .def_ro("type", &Port::type)
       .def_ro("shape", &Port::shape)
       .def_prop_ro("dtype", [](const Port& port) { return xc_python::numpy_dtype(port.dtype); })
-      .def("__repr__", [](const Port& port) { return "Port(" + port.name + ": " + port.type + ")"; });
+      .def("__repr__",
+           [](const Port& port) { return "Port(" + port.name + ": " + port.type + ")"; });
 
   nb::class_<Call>(module, "Call", "A run prepared for fixed arrays.")
       .def("run", &Call::run)
@@ -71,8 +72,8 @@ NB_MODULE(_core, module) {
       .def_prop_ro("outputs", &Call::outputs);
 
   nb::class_<Session>(module, "Session", "A model made ready to run.")
-      .def(nb::init<nb::handle, int64_t, nb::handle, const nb::kwargs&>(), "model"_a, "threads"_a = 0,
-           "jit"_a = nb::none(), "options"_a)
+      .def(nb::init<nb::handle, int64_t, nb::handle, const nb::kwargs&>(), "model"_a,
+           "threads"_a = 0, "jit"_a = nb::none(), "options"_a)
       .def("run", &Session::run, "inputs"_a, "timeout"_a = nb::none())
       .def("prepare", &Session::prepare, "inputs"_a, "outputs"_a = nb::none())
       .def("explain", &Session::explain, "shapes"_a = nb::none(), "json"_a = false)

@@ -7,7 +7,9 @@
 namespace xc_python {
 namespace {
 
-std::string str_of(nb::handle value) { return nb::cast<std::string>(nb::str(value)); }
+std::string str_of(nb::handle value) {
+  return nb::cast<std::string>(nb::str(value));
+}
 
 [[noreturn]] void fail(xc_status status, const std::string& message) {
   throw xcrt::Error(status, (std::string(xc_status_name(status)) + ": " + message).c_str(), {});
@@ -44,10 +46,11 @@ xcrt::Model load(nb::handle model, const xcrt::Config& config) {
   if (PyObject_CheckBuffer(model.ptr())) {
     Py_buffer buffer;
     if (PyObject_GetBuffer(model.ptr(), &buffer, PyBUF_SIMPLE) < 0) nb::raise_python_error();
-    const std::unique_ptr<Py_buffer, decltype(&PyBuffer_Release)> release(&buffer, &PyBuffer_Release);
+    const std::unique_ptr<Py_buffer, decltype(&PyBuffer_Release)> release(&buffer,
+                                                                          &PyBuffer_Release);
     const nb::gil_scoped_release unlocked;
-    return xcrt::Model(xcrt::Engine(config),
-                       std::span(static_cast<const std::byte*>(buffer.buf), static_cast<size_t>(buffer.len)));
+    return xcrt::Model(xcrt::Engine(config), std::span(static_cast<const std::byte*>(buffer.buf),
+                                                       static_cast<size_t>(buffer.len)));
   }
   PyObject* path = PyOS_FSPath(model.ptr());
   if (!path) nb::raise_python_error();
@@ -73,7 +76,8 @@ std::vector<Port> ports_of(const std::vector<xcrt::Port>& ports) {
     to.type = port.type;
     to.dtype = port.dtype;
     to.kind = port.kind;
-    PyObject* key = PyUnicode_FromStringAndSize(port.name.data(), static_cast<Py_ssize_t>(port.name.size()));
+    PyObject* key =
+        PyUnicode_FromStringAndSize(port.name.data(), static_cast<Py_ssize_t>(port.name.size()));
     if (!key) nb::raise_python_error();
     PyUnicode_InternInPlace(&key);
     to.key = nb::steal(key);
@@ -83,8 +87,10 @@ std::vector<Port> ports_of(const std::vector<xcrt::Port>& ports) {
     }
     nb::list dims;
     for (size_t axis = 0; axis < port.dims.size(); ++axis)
-      if (port.dims[axis] >= 0) dims.append(nb::int_(port.dims[axis]));
-      else dims.append(nb::str(port.dim_texts[axis].data(), port.dim_texts[axis].size()));
+      if (port.dims[axis] >= 0)
+        dims.append(nb::int_(port.dims[axis]));
+      else
+        dims.append(nb::str(port.dim_texts[axis].data(), port.dim_texts[axis].size()));
     to.shape = nb::tuple(dims);
   }
   return out;
@@ -96,7 +102,9 @@ nb::list list_of(const std::vector<Port>& ports) {
   return out;
 }
 
-nb::str str_of(xc_string_view text) { return nb::str(text.data ? text.data : "", text.size); }
+nb::str str_of(xc_string_view text) {
+  return nb::str(text.data ? text.data : "", text.size);
+}
 
 }  // namespace
 
@@ -110,7 +118,8 @@ void Session::read(nb::handle given, Inputs& inputs, bool in_place) const {
   const auto set = [&](size_t i, PyObject* value) {
     const Port& port = inputs_[i];
     if (port.kind != XC_PORT_TENSOR && value && value != Py_None)
-      fail(XC_UNSUPPORTED, "input " + port.name + " is a " + port.type + ": only tensors can be passed yet");
+      fail(XC_UNSUPPORTED,
+           "input " + port.name + " is a " + port.type + ": only tensors can be passed yet");
     inputs.set(i, value ? value : Py_None, port.dtype, port.name.c_str(), in_place);
   };
   if (PyDict_Check(given.ptr())) {
@@ -130,14 +139,16 @@ void Session::read(nb::handle given, Inputs& inputs, bool in_place) const {
   if (!PyList_Check(given.ptr()) && !PyTuple_Check(given.ptr()) &&
       PyObject_HasAttrString(given.ptr(), "__array__"))
     fail(XC_INVALID_ARGUMENT, "inputs is a list in the model's order or a dict by name");
-  PyObject* sequence = PySequence_Fast(given.ptr(), "inputs is a list in the model's order or a dict by name");
+  PyObject* sequence =
+      PySequence_Fast(given.ptr(), "inputs is a list in the model's order or a dict by name");
   if (!sequence) nb::raise_python_error();
   const nb::object owner = nb::steal(sequence);
   const Py_ssize_t size = PySequence_Fast_GET_SIZE(sequence);
   if (static_cast<size_t>(size) != inputs_.size())
     fail(XC_INVALID_ARGUMENT, "the model has " + std::to_string(inputs_.size()) + " inputs, " +
                                   std::to_string(size) + " were given");
-  for (size_t i = 0; i < inputs_.size(); ++i) set(i, PySequence_Fast_GET_ITEM(sequence, static_cast<Py_ssize_t>(i)));
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    set(i, PySequence_Fast_GET_ITEM(sequence, static_cast<Py_ssize_t>(i)));
 }
 
 nb::object Session::run(nb::handle given, nb::handle timeout) {
@@ -157,8 +168,9 @@ nb::object Session::run(nb::handle given, nb::handle timeout) {
   xc_status status;
   {
     const nb::gil_scoped_release unlocked;
-    status = xc_session_run_views(session_.handle(), timeout.is_none() ? nullptr : &options, inputs.views(),
-                                  inputs.count(), outputs, static_cast<uint32_t>(count), &error);
+    status = xc_session_run_views(session_.handle(), timeout.is_none() ? nullptr : &options,
+                                  inputs.views(), inputs.count(), outputs,
+                                  static_cast<uint32_t>(count), &error);
   }
   if (status != XC_OK) xcrt::detail::raise(status, error);
   std::array<xcrt::Tensor, Inputs::kInline> owned;  // released also when an array cannot be made
@@ -169,7 +181,8 @@ nb::object Session::run(nb::handle given, nb::handle timeout) {
   if (!list) nb::raise_python_error();
   nb::object result = nb::steal(list);
   for (size_t i = 0; i < count; ++i)
-    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), to_numpy(std::move(tensors[i])).release().ptr());
+    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i),
+                    to_numpy(std::move(tensors[i])).release().ptr());
   return result;
 }
 
@@ -203,14 +216,17 @@ std::unique_ptr<Call> Session::prepare(nb::handle given, nb::handle given_output
   {
     const nb::gil_scoped_release unlocked;
     xcrt::detail::call(&xc_session_prepare, session_.handle(), handles.data(),
-                       static_cast<uint32_t>(handles.size()), output_handles.empty() ? nullptr : output_handles.data(),
+                       static_cast<uint32_t>(handles.size()),
+                       output_handles.empty() ? nullptr : output_handles.data(),
                        static_cast<uint32_t>(output_handles.size()), &handle);
   }
   xcrt::Call call(handle);
   nb::list arrays;
   for (uint32_t i = 0; i < call.output_count(); ++i)
-    if (!given_outputs.is_none() && !given_outputs[i].is_none()) arrays.append(given_outputs[i]);
-    else arrays.append(to_numpy(call.output(i)));
+    if (!given_outputs.is_none() && !given_outputs[i].is_none())
+      arrays.append(given_outputs[i]);
+    else
+      arrays.append(to_numpy(call.output(i)));
   std::vector<nb::object> held = inputs.release_owners();
   for (nb::object& owner : outputs.release_owners()) held.push_back(std::move(owner));
   return std::make_unique<Call>(std::move(call), std::move(held), std::move(arrays));
@@ -297,10 +313,15 @@ void Session::freeze() {
 bool Session::wait_idle(double seconds) {
   if (!(seconds >= 0)) fail(XC_INVALID_ARGUMENT, "timeout is a number of seconds");
   const nb::gil_scoped_release unlocked;
-  return session_.wait_idle(std::chrono::milliseconds(static_cast<int64_t>(std::min(seconds, 1e9) * 1000)));
+  return session_.wait_idle(
+      std::chrono::milliseconds(static_cast<int64_t>(std::min(seconds, 1e9) * 1000)));
 }
 
-nb::list Session::inputs() const { return list_of(inputs_); }
-nb::list Session::outputs() const { return list_of(outputs_); }
+nb::list Session::inputs() const {
+  return list_of(inputs_);
+}
+nb::list Session::outputs() const {
+  return list_of(outputs_);
+}
 
 }  // namespace xc_python

@@ -1,5 +1,6 @@
-// Ops that are one scale and one shift per element, channel or tensor, as chunk programs over strided
-// operands: QuantizeLinear, DequantizeLinear ("xc.quantize"), BatchNormalization ("xc.batch_norm").
+// Ops that are one scale and one shift per element, channel or tensor, as chunk programs over
+// strided operands: QuantizeLinear, DequantizeLinear ("xc.quantize"), BatchNormalization
+// ("xc.batch_norm").
 
 #include <algorithm>
 
@@ -19,7 +20,9 @@ Reg f32_call(ChunkProgram& p, Fn fn, std::initializer_list<Reg> args) {
   return p.emit(elementwise_fn(fn, DType::kF32, cpu_info().isa), DType::kF32, args);
 }
 
-bool is_quantize(const OpDef& op) { return op.name == "QuantizeLinear"; }
+bool is_quantize(const OpDef& op) {
+  return op.name == "QuantizeLinear";
+}
 
 /// x, scale and, when present, the zero point.
 std::shared_ptr<ChunkProgram> quantize_program(const StepSpec& spec, std::string& reason) {
@@ -73,7 +76,8 @@ std::shared_ptr<ChunkProgram> batch_norm_program(const StepSpec& spec, std::stri
 
 using MakeProgram = std::shared_ptr<ChunkProgram> (*)(const StepSpec&, std::string&);
 
-/// `axis`: of the first operand, along which vectors lie; scalars and one-element vectors broadcast.
+/// `axis`: of the first operand, along which vectors lie; scalars and one-element vectors
+/// broadcast.
 class AffineKernel final : public Kernel {
  public:
   AffineKernel(const StepSpec& spec, MakeProgram make, int64_t axis) : axis_(axis) {
@@ -125,7 +129,8 @@ Verdict supports_quantize(const StepSpec& spec) {
   const bool quantize = is_quantize(*spec.op);
   const DType integer = quantize ? spec.outputs[0].dtype : spec.inputs[0].dtype;
   const DType real = quantize ? spec.inputs[0].dtype : spec.outputs[0].dtype;
-  if (!contains(kIntegers, integer)) return Verdict::no(fmt::format("integers of type {}", name(integer)));
+  if (!contains(kIntegers, integer))
+    return Verdict::no(fmt::format("integers of type {}", name(integer)));
   if (real != DType::kF32 || spec.inputs[1].dtype != DType::kF32)
     return Verdict::no(fmt::format("numbers of type {}", name(real)));
   if (spec.inputs[1].dims.size() > 1) return Verdict::no("a scale of several axes");
@@ -157,7 +162,8 @@ std::vector<Order> any_order(const StepSpec& spec) {
 void add_affine_ops(Rows& rows) {
   for (std::string_view op : {"QuantizeLinear", "DequantizeLinear"})
     rows.push_back({"xc.quantize", op, supports_quantize, create_quantize, any_order});
-  rows.push_back({"xc.batch_norm", "BatchNormalization", supports_batch_norm, create_batch_norm, any_order});
+  rows.push_back(
+      {"xc.batch_norm", "BatchNormalization", supports_batch_norm, create_batch_norm, any_order});
 }
 
 }  // namespace xc::cpu

@@ -23,10 +23,14 @@ void scatter_as(T* to, const T* from, int64_t rows, int64_t cols, int64_t row, i
 template <class F>
 void with_element(int64_t bytes, F&& f) {
   switch (bytes) {
-    case 1: return f(uint8_t{});
-    case 2: return f(uint16_t{});
-    case 4: return f(uint32_t{});
-    default: return f(uint64_t{});
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    default:
+      return f(uint64_t{});
   }
 }
 
@@ -68,8 +72,10 @@ void ChunkProgram::output(Reg value) {
     const DType type = registers_[value].dtype;
     // A copy moves bits: any type of the element size will do.
     const int64_t bytes = element_size(type);
-    const DType as = bytes == 1 ? DType::kU8 : bytes == 2 ? DType::kU16
-                   : bytes == 4 ? DType::kI32 : DType::kI64;
+    const DType as = bytes == 1   ? DType::kU8
+                     : bytes == 2 ? DType::kU16
+                     : bytes == 4 ? DType::kI32
+                                  : DType::kI64;
     value = emit(elementwise_fn(Fn::kCopy, as, cpu_info().isa), type, {value});
   }
   registers_[value].output = static_cast<int16_t>(operands_.size());
@@ -108,8 +114,7 @@ int64_t ChunkProgram::scratch_bytes() const {
 }
 
 void ChunkProgram::run_chunk(int64_t rows, int64_t cols, int64_t first_row, int64_t first_col,
-                             const Block* operands, const bool* staged,
-                             std::byte* scratch) const {
+                             const Block* operands, const bool* staged, std::byte* scratch) const {
   const int64_t n = rows * cols;
   struct Value {
     void* data;
@@ -158,7 +163,8 @@ void ChunkProgram::run_chunk(int64_t rows, int64_t cols, int64_t first_row, int6
     const Register& out = registers_[instruction.out];
     if (uniform) args.n = 1;
     if (out.output < 0) buffer_steps[out.slot % 64] = uniform ? 0 : 1;
-    args.out = out.output >= 0 ? operand_values[out.output].data : scratch + out.slot * kBufferBytes;
+    args.out =
+        out.output >= 0 ? operand_values[out.output].data : scratch + out.slot * kBufferBytes;
     instruction.fn(args);
   }
   for (size_t k = 0; k < operands_.size(); ++k) {
@@ -168,8 +174,8 @@ void ChunkProgram::run_chunk(int64_t rows, int64_t cols, int64_t first_row, int6
                     (first_row * block.row + first_col * block.col) * operands_[k].bytes;
     with_element(operands_[k].bytes, [&](auto element) {
       using T = decltype(element);
-      scatter_as(reinterpret_cast<T*>(at), static_cast<const T*>(operand_values[k].data), rows, cols,
-                 block.row, block.col);
+      scatter_as(reinterpret_cast<T*>(at), static_cast<const T*>(operand_values[k].data), rows,
+                 cols, block.row, block.col);
     });
   }
 }
@@ -190,8 +196,8 @@ void ChunkProgram::run(int64_t rows, int64_t cols, const Block* operands, void* 
   const bool grouped = rows > 1 && cols < kShortRow;
   for (size_t k = 0; k < count; ++k) {
     const Block& block = operands[k];
-    const bool dense = operands_[k].is_output ? block.col == 1 || cols == 1
-                                              : block.col == 0 || block.col == 1;
+    const bool dense =
+        operands_[k].is_output ? block.col == 1 || cols == 1 : block.col == 0 || block.col == 1;
     if (grouped) {
       const bool one = !operands_[k].is_output && block.row == 0 && block.col == 0;
       staged[k] = !one && !(block.col == 1 && flat(k));

@@ -1,7 +1,8 @@
 #pragma once
 // A straight-line program of elementwise functions, run over a 2-D block of strided operands in
 // chunks that stay in the first-level cache. Elementwise steps are such programs, and so are the
-// post-ops that a vendor kernel leaves to us. Bound by nothing: dims and strides come with each run.
+// post-ops that a vendor kernel leaves to us. Bound by nothing: dims and strides come with each
+// run.
 
 #include <array>
 #include <vector>
@@ -49,9 +50,9 @@ class ChunkProgram {
   struct Register {
     Kind kind;
     DType dtype;
-    uint64_t bits = 0;       ///< kConstant
-    uint16_t slot = 0;       ///< kInput: operand; kTemp: buffer
-    int16_t output = -1;     ///< kTemp: operand it is written to directly
+    uint64_t bits = 0;    ///< kConstant
+    uint16_t slot = 0;    ///< kInput: operand; kTemp: buffer
+    int16_t output = -1;  ///< kTemp: operand it is written to directly
   };
   struct Instruction {
     ElementwiseFn fn;

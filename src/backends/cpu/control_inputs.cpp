@@ -14,8 +14,12 @@ Tensor ControlInputs::tensor(size_t i) const {
   return out;
 }
 
-std::vector<int64_t> ControlInputs::ints(size_t i) const { return tensor(i).to_int64s(); }
-std::vector<double> ControlInputs::doubles(size_t i) const { return tensor(i).to_doubles(); }
+std::vector<int64_t> ControlInputs::ints(size_t i) const {
+  return tensor(i).to_int64s();
+}
+std::vector<double> ControlInputs::doubles(size_t i) const {
+  return tensor(i).to_doubles();
+}
 
 bool ControlInputs::constant(const StepSpec& spec, size_t first, size_t last) {
   for (size_t i = first; i < std::min(last, spec.inputs.size()); ++i)

@@ -30,11 +30,16 @@ void copy_strided(const T* from, T* to, int64_t n, int64_t from_step, int64_t to
 template <class F>
 void with_type(int64_t bytes, F&& f) {
   switch (bytes) {
-    case 1: return f(uint8_t{});
-    case 2: return f(uint16_t{});
-    case 4: return f(uint32_t{});
-    case 8: return f(uint64_t{});
-    default: return f(Wide{});
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    case 8:
+      return f(uint64_t{});
+    default:
+      return f(Wide{});
   }
 }
 
@@ -44,7 +49,8 @@ CopyPlan::CopyPlan(std::span<const int64_t> dims, std::span<const int64_t> from_
                    std::span<const int64_t> to_strides, int64_t element_bytes)
     : element_bytes_(element_bytes) {
   StridedSpace space = coalesce(
-      dims, {Dims(from_strides.begin(), from_strides.end()), Dims(to_strides.begin(), to_strides.end())},
+      dims,
+      {Dims(from_strides.begin(), from_strides.end()), Dims(to_strides.begin(), to_strides.end())},
       1);
   bytes_ = checked_mul(space.count(), element_bytes);
   if (bytes_ == 0) return;
@@ -112,7 +118,9 @@ void CopyPlan::run(const void* from, void* to, int64_t begin, int64_t end) const
           std::memcpy(t + first, f + first, static_cast<size_t>(last - first) * sizeof(T));
           break;
         }
-        case Kind::kStrided: copy_strided(f, t, cols_, col_from_, col_to_); break;
+        case Kind::kStrided:
+          copy_strided(f, t, cols_, col_from_, col_to_);
+          break;
         case Kind::kTransposed: {
           const int64_t first = rows_ * piece / pieces_, last = rows_ * (piece + 1) / pieces_;
           transpose(f + first, t + first * row_to_, last - first, cols_, col_from_, row_to_,

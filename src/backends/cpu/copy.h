@@ -1,5 +1,6 @@
 #pragma once
-// Strided copies of any rank: the data movement inside other kernels, and the steps of copy_ops.cpp.
+// Strided copies of any rank: the data movement inside other kernels, and the steps of
+// copy_ops.cpp.
 
 #include <cstdint>
 #include <span>

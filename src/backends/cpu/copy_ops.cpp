@@ -1,5 +1,5 @@
-// Ops that only move elements, as lists of strided copies: "xc.copy". They run when a value could not
-// be a view: graph outputs, Concat, strides a reshape cannot follow.
+// Ops that only move elements, as lists of strided copies: "xc.copy". They run when a value could
+// not be a view: graph outputs, Concat, strides a reshape cannot follow.
 
 #include <algorithm>
 
@@ -15,8 +15,8 @@ constexpr uint32_t kScratch = UINT32_MAX;  ///< as a buffer: the scratch of the 
 constexpr int64_t kTaskBytes = 256 << 10;
 
 struct Piece {
-  uint32_t from = 0, to = 0;      ///< indices in StepArgs::buffers
-  int64_t from_at = 0, to_at = 0; ///< bytes
+  uint32_t from = 0, to = 0;       ///< indices in StepArgs::buffers
+  int64_t from_at = 0, to_at = 0;  ///< bytes
   CopyPlan plan;
 };
 
@@ -165,14 +165,19 @@ void depth_space(const Case& c, bool to_depth) {
   const bool crd = !to_depth && c.spec.attrs().get_string("mode", "DCR") == "CRD";
   const Dims dims{depth.dims[0], channels, depth.dims[2], b, depth.dims[3], b};
   const int64_t d = depth.strides[1];
-  const Dims of_depth{depth.strides[0], crd ? d * b * b : d, depth.strides[2],
-                      crd ? d * b : d * channels * b, depth.strides[3], crd ? d : d * channels};
-  const Dims of_space{space.strides[0], space.strides[1], space.strides[2] * b,
+  const Dims of_depth{depth.strides[0], crd ? d * b * b : d,
+                      depth.strides[2], crd ? d * b : d * channels * b,
+                      depth.strides[3], crd ? d : d * channels};
+  const Dims of_space{space.strides[0], space.strides[1],     space.strides[2] * b,
                       space.strides[2], space.strides[3] * b, space.strides[3]};
   c.copy(0, 0, dims, to_depth ? of_space : of_depth, 0, to_depth ? of_depth : of_space, 0);
 }
-void depth_to_space(const Case& c) { depth_space(c, false); }
-void space_to_depth(const Case& c) { depth_space(c, true); }
+void depth_to_space(const Case& c) {
+  depth_space(c, false);
+}
+void space_to_depth(const Case& c) {
+  depth_space(c, true);
+}
 
 struct Row {
   std::string_view op;
@@ -180,11 +185,20 @@ struct Row {
   bool control = false;  ///< inputs after the first steer it
 };
 constexpr Row kRows[] = {
-    {"Identity", same},       {"Dropout", same},     {"Reshape", reshape},
-    {"Flatten", reshape},     {"Squeeze", reshape},  {"Unsqueeze", reshape},
-    {"Transpose", transpose}, {"Expand", expand},    {"Concat", concat},
-    {"Split", split},         {"Slice", slice, true}, {"Tile", tile},
-    {"DepthToSpace", depth_to_space}, {"SpaceToDepth", space_to_depth},
+    {"Identity", same},
+    {"Dropout", same},
+    {"Reshape", reshape},
+    {"Flatten", reshape},
+    {"Squeeze", reshape},
+    {"Unsqueeze", reshape},
+    {"Transpose", transpose},
+    {"Expand", expand},
+    {"Concat", concat},
+    {"Split", split},
+    {"Slice", slice, true},
+    {"Tile", tile},
+    {"DepthToSpace", depth_to_space},
+    {"SpaceToDepth", space_to_depth},
 };
 
 const Row& row_of(const OpDef& op) {
@@ -272,7 +286,9 @@ class CopyKernel final : public Kernel {
   StepSpec spec_;
 };
 
-std::unique_ptr<Kernel> create(const StepSpec& spec) { return std::make_unique<CopyKernel>(spec); }
+std::unique_ptr<Kernel> create(const StepSpec& spec) {
+  return std::make_unique<CopyKernel>(spec);
+}
 
 }  // namespace
 

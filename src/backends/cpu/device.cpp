@@ -32,6 +32,8 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> create_cpu_device() { return std::make_unique<CpuDevice>(); }
+std::unique_ptr<Device> create_cpu_device() {
+  return std::make_unique<CpuDevice>();
+}
 
 }  // namespace xc

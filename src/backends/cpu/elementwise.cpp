@@ -89,9 +89,8 @@ constexpr std::string_view kOthers[] = {"Asin",  "Acos",  "Atan",    "Asinh",
 
 void add_elementwise(Rows& rows) {
   for (const OpDef* op : all_ops())
-    if (op->domain.empty() &&
-        (op->scalar || std::find(std::begin(kOthers), std::end(kOthers), op->name) !=
-                           std::end(kOthers)))
+    if (op->domain.empty() && (op->scalar || std::find(std::begin(kOthers), std::end(kOthers),
+                                                       op->name) != std::end(kOthers)))
       rows.push_back({"xc.elementwise", op->name, supports, create, preferred});
 }
 

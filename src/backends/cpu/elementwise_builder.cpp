@@ -14,29 +14,62 @@ using Reg = ChunkProgram::Reg;
 struct Row {
   std::string_view op;
   Fn fn;
-  int arity;        ///< -1: fold of two
+  int arity;  ///< -1: fold of two
   bool to_bool = false;
-  int params = 0;   ///< how many of read_params() the loop takes
+  int params = 0;  ///< how many of read_params() the loop takes
 };
 
 // Ops whose whole meaning is one inner loop. Others are lowered from their scalar definition.
 constexpr Row kRows[] = {
-    {"Abs", Fn::kAbs, 1}, {"Neg", Fn::kNeg, 1}, {"Sign", Fn::kSign, 1}, {"Floor", Fn::kFloor, 1},
-    {"Ceil", Fn::kCeil, 1}, {"Round", Fn::kRound, 1}, {"Sqrt", Fn::kSqrt, 1},
-    {"Reciprocal", Fn::kReciprocal, 1}, {"Exp", Fn::kExp, 1}, {"Log", Fn::kLog, 1},
-    {"Tanh", Fn::kTanh, 1}, {"Sigmoid", Fn::kSigmoid, 1}, {"Erf", Fn::kErf, 1},
-    {"Sin", Fn::kSin, 1}, {"Cos", Fn::kCos, 1}, {"Asin", Fn::kAsin, 1}, {"Acos", Fn::kAcos, 1},
-    {"Atan", Fn::kAtan, 1}, {"Asinh", Fn::kAsinh, 1}, {"Acosh", Fn::kAcosh, 1},
-    {"Atanh", Fn::kAtanh, 1}, {"Relu", Fn::kRelu, 1}, {"LeakyRelu", Fn::kLeakyRelu, 1, false, 1},
-    {"HardSigmoid", Fn::kHardSigmoid, 1, false, 2}, {"HardSwish", Fn::kHardSwish, 1},
-    {"Swish", Fn::kSwish, 1, false, 1}, {"Not", Fn::kNot, 1}, {"BitwiseNot", Fn::kBitwiseNot, 1},
-    {"IsNaN", Fn::kIsNan, 1, true}, {"IsInf", Fn::kIsInf, 1, true, 2},
-    {"Add", Fn::kAdd, 2}, {"Sub", Fn::kSub, 2}, {"Mul", Fn::kMul, 2}, {"Div", Fn::kDiv, 2},
-    {"Max", Fn::kMax, -1}, {"Min", Fn::kMin, -1}, {"Sum", Fn::kAdd, -1}, {"Mean", Fn::kAdd, -1},
-    {"PRelu", Fn::kPRelu, 2}, {"And", Fn::kAnd, 2}, {"Or", Fn::kOr, 2}, {"Xor", Fn::kXor, 2},
-    {"BitwiseAnd", Fn::kAnd, 2}, {"BitwiseOr", Fn::kOr, 2}, {"BitwiseXor", Fn::kXor, 2},
-    {"Equal", Fn::kEqual, 2, true}, {"Less", Fn::kLess, 2, true},
-    {"LessOrEqual", Fn::kLessEqual, 2, true}, {"Greater", Fn::kGreater, 2, true},
+    {"Abs", Fn::kAbs, 1},
+    {"Neg", Fn::kNeg, 1},
+    {"Sign", Fn::kSign, 1},
+    {"Floor", Fn::kFloor, 1},
+    {"Ceil", Fn::kCeil, 1},
+    {"Round", Fn::kRound, 1},
+    {"Sqrt", Fn::kSqrt, 1},
+    {"Reciprocal", Fn::kReciprocal, 1},
+    {"Exp", Fn::kExp, 1},
+    {"Log", Fn::kLog, 1},
+    {"Tanh", Fn::kTanh, 1},
+    {"Sigmoid", Fn::kSigmoid, 1},
+    {"Erf", Fn::kErf, 1},
+    {"Sin", Fn::kSin, 1},
+    {"Cos", Fn::kCos, 1},
+    {"Asin", Fn::kAsin, 1},
+    {"Acos", Fn::kAcos, 1},
+    {"Atan", Fn::kAtan, 1},
+    {"Asinh", Fn::kAsinh, 1},
+    {"Acosh", Fn::kAcosh, 1},
+    {"Atanh", Fn::kAtanh, 1},
+    {"Relu", Fn::kRelu, 1},
+    {"LeakyRelu", Fn::kLeakyRelu, 1, false, 1},
+    {"HardSigmoid", Fn::kHardSigmoid, 1, false, 2},
+    {"HardSwish", Fn::kHardSwish, 1},
+    {"Swish", Fn::kSwish, 1, false, 1},
+    {"Not", Fn::kNot, 1},
+    {"BitwiseNot", Fn::kBitwiseNot, 1},
+    {"IsNaN", Fn::kIsNan, 1, true},
+    {"IsInf", Fn::kIsInf, 1, true, 2},
+    {"Add", Fn::kAdd, 2},
+    {"Sub", Fn::kSub, 2},
+    {"Mul", Fn::kMul, 2},
+    {"Div", Fn::kDiv, 2},
+    {"Max", Fn::kMax, -1},
+    {"Min", Fn::kMin, -1},
+    {"Sum", Fn::kAdd, -1},
+    {"Mean", Fn::kAdd, -1},
+    {"PRelu", Fn::kPRelu, 2},
+    {"And", Fn::kAnd, 2},
+    {"Or", Fn::kOr, 2},
+    {"Xor", Fn::kXor, 2},
+    {"BitwiseAnd", Fn::kAnd, 2},
+    {"BitwiseOr", Fn::kOr, 2},
+    {"BitwiseXor", Fn::kXor, 2},
+    {"Equal", Fn::kEqual, 2, true},
+    {"Less", Fn::kLess, 2, true},
+    {"LessOrEqual", Fn::kLessEqual, 2, true},
+    {"Greater", Fn::kGreater, 2, true},
     {"GreaterOrEqual", Fn::kGreaterEqual, 2, true},
 };
 
@@ -122,46 +155,86 @@ class Builder {
 /// The inner loop of a loop IR operation, where the two mean the same on `type`.
 std::optional<Fn> fn_of(loop::Op op, DType type) {
   switch (op) {
-    case loop::Op::kAdd: return Fn::kAdd;
-    case loop::Op::kSub: return Fn::kSub;
-    case loop::Op::kMul: return Fn::kMul;
-    case loop::Op::kDiv: return Fn::kDiv;
-    case loop::Op::kMod: return Fn::kMod;
-    case loop::Op::kRem: return Fn::kFmod;
-    case loop::Op::kNeg: return Fn::kNeg;
-    case loop::Op::kAbs: return Fn::kAbs;
-    case loop::Op::kMin: return Fn::kMin;
-    case loop::Op::kMax: return Fn::kMax;
-    case loop::Op::kSign: return Fn::kSign;
-    case loop::Op::kFma: return Fn::kFma;
-    case loop::Op::kFloor: return Fn::kFloor;
-    case loop::Op::kCeil: return Fn::kCeil;
-    case loop::Op::kRound: return Fn::kRound;
-    case loop::Op::kTrunc: return Fn::kTrunc;
-    case loop::Op::kSqrt: return Fn::kSqrt;
-    case loop::Op::kIsNan: return Fn::kIsNan;
-    case loop::Op::kReciprocal: return Fn::kReciprocal;
-    case loop::Op::kExp: return Fn::kExp;
-    case loop::Op::kLog: return Fn::kLog;
-    case loop::Op::kTanh: return Fn::kTanh;
-    case loop::Op::kErf: return Fn::kErf;
-    case loop::Op::kSigmoid: return Fn::kSigmoid;
-    case loop::Op::kSin: return Fn::kSin;
-    case loop::Op::kCos: return Fn::kCos;
-    case loop::Op::kPow: return is_float(type) ? std::optional(Fn::kPow) : std::nullopt;
-    case loop::Op::kEq: return Fn::kEqual;
-    case loop::Op::kNe: return Fn::kNotEqual;
-    case loop::Op::kLt: return Fn::kLess;
-    case loop::Op::kLe: return Fn::kLessEqual;
-    case loop::Op::kGt: return Fn::kGreater;
-    case loop::Op::kGe: return Fn::kGreaterEqual;
-    case loop::Op::kAnd: return Fn::kAnd;
-    case loop::Op::kOr: return Fn::kOr;
-    case loop::Op::kXor: return Fn::kXor;
-    case loop::Op::kNot: return type == DType::kBool ? Fn::kNot : Fn::kBitwiseNot;
-    case loop::Op::kShl: return Fn::kShiftLeft;
-    case loop::Op::kShr: return Fn::kShiftRight;
-    default: return std::nullopt;
+    case loop::Op::kAdd:
+      return Fn::kAdd;
+    case loop::Op::kSub:
+      return Fn::kSub;
+    case loop::Op::kMul:
+      return Fn::kMul;
+    case loop::Op::kDiv:
+      return Fn::kDiv;
+    case loop::Op::kMod:
+      return Fn::kMod;
+    case loop::Op::kRem:
+      return Fn::kFmod;
+    case loop::Op::kNeg:
+      return Fn::kNeg;
+    case loop::Op::kAbs:
+      return Fn::kAbs;
+    case loop::Op::kMin:
+      return Fn::kMin;
+    case loop::Op::kMax:
+      return Fn::kMax;
+    case loop::Op::kSign:
+      return Fn::kSign;
+    case loop::Op::kFma:
+      return Fn::kFma;
+    case loop::Op::kFloor:
+      return Fn::kFloor;
+    case loop::Op::kCeil:
+      return Fn::kCeil;
+    case loop::Op::kRound:
+      return Fn::kRound;
+    case loop::Op::kTrunc:
+      return Fn::kTrunc;
+    case loop::Op::kSqrt:
+      return Fn::kSqrt;
+    case loop::Op::kIsNan:
+      return Fn::kIsNan;
+    case loop::Op::kReciprocal:
+      return Fn::kReciprocal;
+    case loop::Op::kExp:
+      return Fn::kExp;
+    case loop::Op::kLog:
+      return Fn::kLog;
+    case loop::Op::kTanh:
+      return Fn::kTanh;
+    case loop::Op::kErf:
+      return Fn::kErf;
+    case loop::Op::kSigmoid:
+      return Fn::kSigmoid;
+    case loop::Op::kSin:
+      return Fn::kSin;
+    case loop::Op::kCos:
+      return Fn::kCos;
+    case loop::Op::kPow:
+      return is_float(type) ? std::optional(Fn::kPow) : std::nullopt;
+    case loop::Op::kEq:
+      return Fn::kEqual;
+    case loop::Op::kNe:
+      return Fn::kNotEqual;
+    case loop::Op::kLt:
+      return Fn::kLess;
+    case loop::Op::kLe:
+      return Fn::kLessEqual;
+    case loop::Op::kGt:
+      return Fn::kGreater;
+    case loop::Op::kGe:
+      return Fn::kGreaterEqual;
+    case loop::Op::kAnd:
+      return Fn::kAnd;
+    case loop::Op::kOr:
+      return Fn::kOr;
+    case loop::Op::kXor:
+      return Fn::kXor;
+    case loop::Op::kNot:
+      return type == DType::kBool ? Fn::kNot : Fn::kBitwiseNot;
+    case loop::Op::kShl:
+      return Fn::kShiftLeft;
+    case loop::Op::kShr:
+      return Fn::kShiftRight;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -192,10 +265,14 @@ std::optional<Reg> Builder::lower(const loop::Expr& e, std::span<const Reg> args
   const auto fn = fn_of(e->op, type);
   if (!fn) return no(fmt::format("no inner loop for {}", loop::op_info(e->op).name));
   switch (e->args.size()) {
-    case 1: return call(*fn, type, e->type, {a[0]});
-    case 2: return call(*fn, type, e->type, {a[0], a[1]});
-    case 3: return call(*fn, type, e->type, {a[0], a[1], a[2]});
-    default: return no(fmt::format("no inner loop for {}", loop::op_info(e->op).name));
+    case 1:
+      return call(*fn, type, e->type, {a[0]});
+    case 2:
+      return call(*fn, type, e->type, {a[0], a[1]});
+    case 3:
+      return call(*fn, type, e->type, {a[0], a[1], a[2]});
+    default:
+      return no(fmt::format("no inner loop for {}", loop::op_info(e->op).name));
   }
 }
 
@@ -257,8 +334,9 @@ std::optional<Reg> build_elementwise(ChunkProgram& program, const OpDef& op, con
 
   if (op.name == "Clip") {
     const auto bound = [&](size_t i) {
-      return i < wide.size() && wide[i] != kNoReg ? wide[i]
-                                                  : program.constant(type, type_limit(type, i == 2));
+      return i < wide.size() && wide[i] != kNoReg
+                 ? wide[i]
+                 : program.constant(type, type_limit(type, i == 2));
     };
     return narrowed(builder.call(Fn::kClip, type, type, {wide[0], bound(1), bound(2)}));
   }

@@ -1,6 +1,6 @@
 #pragma once
-// What a vendor kernel leaves to us after its result: bias, activations, residuals. One program over
-// the tile a task has just written, while it is in cache.
+// What a vendor kernel leaves to us after its result: bias, activations, residuals. One program
+// over the tile a task has just written, while it is in cache.
 
 #include <memory>
 #include <optional>

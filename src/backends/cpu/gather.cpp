@@ -1,4 +1,5 @@
-// Gather, GatherElements, GatherND: "xc.gather". Indices are checked; a wrong one fails with kRange.
+// Gather, GatherElements, GatherND: "xc.gather". Indices are checked; a wrong one fails with
+// kRange.
 
 #include <algorithm>
 #include <cstring>
@@ -17,11 +18,16 @@ constexpr int64_t kTaskBytes = 256 << 10;
 template <class F>
 void with_bytes(int64_t bytes, F&& f) {
   switch (bytes) {
-    case 1: return f(uint8_t{});
-    case 2: return f(uint16_t{});
-    case 4: return f(uint32_t{});
-    case 8: return f(uint64_t{});
-    default: return f(std::pair<uint64_t, uint64_t>{});
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    case 8:
+      return f(uint64_t{});
+    default:
+      return f(std::pair<uint64_t, uint64_t>{});
   }
 }
 
@@ -60,7 +66,8 @@ class GatherBound final : public BoundKernel {
     inner_count_ = element_count(inner_x);
     dense_ = is_contiguous(inner_x, std::span(x.strides).subspan(axis_ + 1)) &&
              is_contiguous(inner_x, std::span(y.strides).subspan(inner_y));
-    const int64_t moved = checked_mul(checked_mul(outer_, picks_), std::max<int64_t>(inner_.bytes(), bytes_));
+    const int64_t moved =
+        checked_mul(checked_mul(outer_, picks_), std::max<int64_t>(inner_.bytes(), bytes_));
     tasks = std::clamp<int64_t>(moved / kTaskBytes, 1, std::max<int64_t>(1, outer_ * picks_));
     held_bytes += views_.bytes();
   }
@@ -74,12 +81,12 @@ class GatherBound final : public BoundKernel {
     const int64_t total = outer_ * picks_;
     for (int64_t i = total * begin / tasks; i < total * end / tasks; ++i) {
       const int64_t outer = i / picks_, pick = i % picks_;
-      const int64_t row = checked_index(index[offset_at(pick, indices.dims, indices.strides)],
-                                        xd[axis_]);
+      const int64_t row =
+          checked_index(index[offset_at(pick, indices.dims, indices.strides)], xd[axis_]);
       const int64_t at_x = offset_at(outer, xd.first(axis_), xs.first(axis_)) + row * xs[axis_];
-      const int64_t at_y = offset_at(outer, yd.first(axis_), ys.first(axis_)) +
-                           offset_at(pick, yd.subspan(axis_, picks_rank_),
-                                     ys.subspan(axis_, picks_rank_));
+      const int64_t at_y =
+          offset_at(outer, yd.first(axis_), ys.first(axis_)) +
+          offset_at(pick, yd.subspan(axis_, picks_rank_), ys.subspan(axis_, picks_rank_));
       if (dense_)
         std::memcpy(to + at_y * bytes_, from + at_x * bytes_,
                     static_cast<size_t>(inner_count_ * bytes_));
@@ -150,13 +157,15 @@ class GatherNdBound final : public BoundKernel {
     Dims batch_strides(outer_, 0);
     for (size_t i = 0; i < batch_; ++i) batch_strides[i] = x.strides[i];
     for_each_offset<3>(
-        dims, {batch_strides, std::span(indices.strides).first(outer_), std::span(y.strides).first(outer_)},
+        dims,
+        {batch_strides, std::span(indices.strides).first(outer_),
+         std::span(y.strides).first(outer_)},
         [&](const auto& at) {
           int64_t from = at[0];
           for (size_t k = 0; k < depth_; ++k)
-            from += checked_index(
-                        index[at[1] + static_cast<int64_t>(k) * indices.strides[outer_]],
-                        x.dims[batch_ + k]) * x.strides[batch_ + k];
+            from += checked_index(index[at[1] + static_cast<int64_t>(k) * indices.strides[outer_]],
+                                  x.dims[batch_ + k]) *
+                    x.strides[batch_ + k];
           inner_.run(static_cast<const std::byte*>(args.buffers[0]) + from * bytes,
                      static_cast<std::byte*>(args.buffers[2]) + at[2] * bytes);
         });

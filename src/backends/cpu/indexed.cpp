@@ -17,7 +17,8 @@ namespace {
 Verdict supports_simple(const StepSpec& spec) {
   if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
   for (const Operand& input : spec.inputs)
-    if (input.present() && input.dtype == DType::kString) return Verdict::no("elements of type string");
+    if (input.present() && input.dtype == DType::kString)
+      return Verdict::no("elements of type string");
   return Verdict::ok();
 }
 Verdict supports_numbers(const StepSpec& spec) {
@@ -58,7 +59,8 @@ int64_t line_tasks(const StepSpec&, const OperandViews& views) {
   return x.dims.empty() ? 1 : std::clamp<int64_t>(x.count() / (64 << 10), 1, 64);
 }
 
-// ---- arg-reductions ------------------------------------------------------------------------------
+// ---- arg-reductions
+// ------------------------------------------------------------------------------
 
 template <bool kMax>
 void arg_reduce(const SimpleContext& c) {
@@ -79,7 +81,8 @@ void arg_reduce(const SimpleContext& c) {
       return (kMax ? a > b : a < b) || (last && a == b);
     };
     const T* from = c.input<T>(0);
-    for (int64_t line = lines.count * c.begin / c.tasks; line < lines.count * c.end / c.tasks; ++line) {
+    for (int64_t line = lines.count * c.begin / c.tasks; line < lines.count * c.end / c.tasks;
+         ++line) {
       const auto [at, to] = lines.at(line);
       int64_t best = 0;
       V value = static_cast<V>(from[at]);
@@ -92,7 +95,8 @@ void arg_reduce(const SimpleContext& c) {
   });
 }
 
-// ---- running totals ------------------------------------------------------------------------------
+// ---- running totals
+// ------------------------------------------------------------------------------
 
 template <bool kSum>
 void cumulative(const SimpleContext& c) {
@@ -106,7 +110,8 @@ void cumulative(const SimpleContext& c) {
     using V = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
     const T* from = c.input<T>(0);
     T* to = c.output<T>();
-    for (int64_t line = lines.count * c.begin / c.tasks; line < lines.count * c.end / c.tasks; ++line) {
+    for (int64_t line = lines.count * c.begin / c.tasks; line < lines.count * c.end / c.tasks;
+         ++line) {
       const auto [a, b] = lines.at(line);
       V acc = kSum ? 0 : 1;
       for (int64_t k = 0; k < n; ++k) {
@@ -120,7 +125,8 @@ void cumulative(const SimpleContext& c) {
   });
 }
 
-// ---- TopK ----------------------------------------------------------------------------------------
+// ---- TopK
+// ----------------------------------------------------------------------------------------
 
 template <class T>
 bool below(const T& a, const T& b) {  // NaN is the largest
@@ -168,7 +174,8 @@ void top_k(const SimpleContext& c) {
   });
 }
 
-// ---- scatter -------------------------------------------------------------------------------------
+// ---- scatter
+// -------------------------------------------------------------------------------------
 
 Verdict supports_scatter(const StepSpec& spec) {
   const Verdict simple = supports_simple(spec);
@@ -180,7 +187,8 @@ Verdict supports_scatter(const StepSpec& spec) {
 
 void copy_all(const SimpleContext& c) {
   const OperandView &x = c.in(0), &y = c.out();
-  CopyPlan(x.dims, x.strides, y.strides, element_size(x.dtype)).run(c.args.buffers[0], c.output<void>());
+  CopyPlan(x.dims, x.strides, y.strides, element_size(x.dtype))
+      .run(c.args.buffers[0], c.output<void>());
 }
 
 void scatter_elements(const SimpleContext& c) {
@@ -195,10 +203,12 @@ void scatter_elements(const SimpleContext& c) {
   moved[axis] = 0;
   const TensorView index = c.input_view(1);
   dispatch_storage(x.dtype, [&]<class T>() {
-    for_each_offset<3>(indices.dims, {indices.strides, updates.strides, moved}, [&](const auto& at) {
-      const int64_t pick = checked_index(load_int64(index.data, index.dtype, at[0]), x.dims[axis]);
-      c.output<T>()[at[2] + pick * y.strides[axis]] = c.input<T>(2)[at[1]];
-    });
+    for_each_offset<3>(
+        indices.dims, {indices.strides, updates.strides, moved}, [&](const auto& at) {
+          const int64_t pick =
+              checked_index(load_int64(index.data, index.dtype, at[0]), x.dims[axis]);
+          c.output<T>()[at[2] + pick * y.strides[axis]] = c.input<T>(2)[at[1]];
+        });
   });
 }
 
@@ -210,26 +220,30 @@ void scatter_nd(const SimpleContext& c) {
   Dims expected(indices.dims.begin(), indices.dims.end() - 1);
   expected.insert(expected.end(), x.dims.begin() + static_cast<ptrdiff_t>(depth), x.dims.end());
   if (expected != updates.dims)
-    fail(Status::kRange, "updates have dims {}, expected {}", to_text(updates.dims), to_text(expected));
+    fail(Status::kRange, "updates have dims {}, expected {}", to_text(updates.dims),
+         to_text(expected));
   copy_all(c);
   const int64_t bytes = element_size(x.dtype);
-  const CopyPlan row(std::span(updates.dims).subspan(outer), std::span(updates.strides).subspan(outer),
-                     std::span(y.strides).subspan(depth), bytes);
+  const CopyPlan row(std::span(updates.dims).subspan(outer),
+                     std::span(updates.strides).subspan(outer), std::span(y.strides).subspan(depth),
+                     bytes);
   const TensorView index = c.input_view(1);
-  for_each_offset<2>(std::span(indices.dims).first(outer),
-                     {std::span(indices.strides).first(outer), std::span(updates.strides).first(outer)},
-                     [&](const auto& at) {
-                       int64_t to = 0;
-                       for (size_t k = 0; k < depth; ++k)
-                         to += checked_index(load_int64(index.data, index.dtype,
-                                                        at[0] + static_cast<int64_t>(k) *
-                                                                    indices.strides[outer]),
-                                             x.dims[k]) * y.strides[k];
-                       row.run(c.input<std::byte>(2) + at[1] * bytes, c.output<std::byte>() + to * bytes);
-                     });
+  for_each_offset<2>(
+      std::span(indices.dims).first(outer),
+      {std::span(indices.strides).first(outer), std::span(updates.strides).first(outer)},
+      [&](const auto& at) {
+        int64_t to = 0;
+        for (size_t k = 0; k < depth; ++k)
+          to += checked_index(load_int64(index.data, index.dtype,
+                                         at[0] + static_cast<int64_t>(k) * indices.strides[outer]),
+                              x.dims[k]) *
+                y.strides[k];
+        row.run(c.input<std::byte>(2) + at[1] * bytes, c.output<std::byte>() + to * bytes);
+      });
 }
 
-// ---- tensors from sizes --------------------------------------------------------------------------
+// ---- tensors from sizes
+// --------------------------------------------------------------------------
 
 void shape(const SimpleContext& c) {
   const auto rank = static_cast<int64_t>(c.in(0).dims.size());
@@ -239,7 +253,9 @@ void shape(const SimpleContext& c) {
     c.output<int64_t>()[i * c.out().strides[0]] = c.in(0).dims[static_cast<size_t>(first + i)];
 }
 
-void size(const SimpleContext& c) { *c.output<int64_t>() = c.in(0).count(); }
+void size(const SimpleContext& c) {
+  *c.output<int64_t>() = c.in(0).count();
+}
 
 void constant_of_shape(const SimpleContext& c) {
   Tensor value = c.spec.attrs().get_tensor("value");
@@ -278,8 +294,10 @@ void trilu(const SimpleContext& c) {
         [&](const auto& at) {
           for (int64_t r = 0; r < rows; ++r) {
             // First column that is kept (upper) or not (lower); k may be any number.
-            const int64_t edge = std::clamp<int64_t>(
-                k > cols ? cols + 1 : k < -rows ? -1 : r + k + (upper ? 0 : 1), 0, cols);
+            const int64_t edge = std::clamp<int64_t>(k > cols    ? cols + 1
+                                                     : k < -rows ? -1
+                                                                 : r + k + (upper ? 0 : 1),
+                                                     0, cols);
             const T* from = c.input<T>(0) + at[0] + r * x.strides[rank - 2];
             T* to = c.output<T>() + at[1] + r * y.strides[rank - 2];
             for (int64_t j = 0; j < cols; ++j)
@@ -293,12 +311,17 @@ void trilu(const SimpleContext& c) {
 }  // namespace
 
 void add_indexed(Rows& rows) {
-  rows.push_back({"xc.axis", "ArgMax", supports_numbers, create_simple<arg_reduce<true>, line_tasks>});
-  rows.push_back({"xc.axis", "ArgMin", supports_numbers, create_simple<arg_reduce<false>, line_tasks>});
-  rows.push_back({"xc.axis", "CumSum", supports_numbers, create_simple<cumulative<true>, line_tasks>});
-  rows.push_back({"xc.axis", "CumProd", supports_numbers, create_simple<cumulative<false>, line_tasks>});
+  rows.push_back(
+      {"xc.axis", "ArgMax", supports_numbers, create_simple<arg_reduce<true>, line_tasks>});
+  rows.push_back(
+      {"xc.axis", "ArgMin", supports_numbers, create_simple<arg_reduce<false>, line_tasks>});
+  rows.push_back(
+      {"xc.axis", "CumSum", supports_numbers, create_simple<cumulative<true>, line_tasks>});
+  rows.push_back(
+      {"xc.axis", "CumProd", supports_numbers, create_simple<cumulative<false>, line_tasks>});
   rows.push_back({"xc.axis", "TopK", supports_numbers, create_simple<top_k, line_tasks>});
-  rows.push_back({"xc.scatter", "ScatterElements", supports_scatter, create_simple<scatter_elements>});
+  rows.push_back(
+      {"xc.scatter", "ScatterElements", supports_scatter, create_simple<scatter_elements>});
   rows.push_back({"xc.scatter", "Scatter", supports_scatter, create_simple<scatter_elements>});
   rows.push_back({"xc.scatter", "ScatterND", supports_scatter, create_simple<scatter_nd>});
   rows.push_back({"xc.fill", "Shape", supports_simple, create_simple<shape>});

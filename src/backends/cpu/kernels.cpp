@@ -1,5 +1,5 @@
-// THE ordered list of implementations on the CPU. For one op, the first row whose supports() says yes
-// is used: oneDNN, then own vectorised kernels, then the op's reference.
+// THE ordered list of implementations on the CPU. For one op, the first row whose supports() says
+// yes is used: oneDNN, then own vectorised kernels, then the op's reference.
 
 #include "backends/cpu/kernels.h"
 
@@ -9,26 +9,26 @@ namespace xc {
 
 const Backend& cpu_backend() {
   static const Backend backend{"cpu", [] {
-    static const cpu::Rows rows = [] {
-      cpu::Rows list;
-      cpu::add_onednn_matmul(list);
-      cpu::add_onednn_conv(list);
-      cpu::add_pool(list);
-      cpu::add_elementwise(list);
-      cpu::add_copy_ops(list);
-      cpu::add_gather(list);
-      cpu::add_reduce(list);
-      cpu::add_row_norms(list);
-      cpu::add_recurrent(list);
-      cpu::add_mapped_copy(list);
-      cpu::add_affine_ops(list);
-      cpu::add_indexed(list);
-      cpu::add_select_ops(list);
-      cpu::add_reference(list);
-      return list;
-    }();
-    return std::span<const Implementation>(rows);
-  }};
+                                 static const cpu::Rows rows = [] {
+                                   cpu::Rows list;
+                                   cpu::add_onednn_matmul(list);
+                                   cpu::add_onednn_conv(list);
+                                   cpu::add_pool(list);
+                                   cpu::add_elementwise(list);
+                                   cpu::add_copy_ops(list);
+                                   cpu::add_gather(list);
+                                   cpu::add_reduce(list);
+                                   cpu::add_row_norms(list);
+                                   cpu::add_recurrent(list);
+                                   cpu::add_mapped_copy(list);
+                                   cpu::add_affine_ops(list);
+                                   cpu::add_indexed(list);
+                                   cpu::add_select_ops(list);
+                                   cpu::add_reference(list);
+                                   return list;
+                                 }();
+                                 return std::span<const Implementation>(rows);
+                               }};
   return backend;
 }
 

@@ -22,14 +22,19 @@ using AxisMaps = std::vector<std::vector<int64_t>>;
 template <class F>
 void with_bytes(int64_t bytes, F&& f) {
   switch (bytes) {
-    case 1: return f(uint8_t{});
-    case 2: return f(uint16_t{});
-    case 4: return f(uint32_t{});
-    default: return f(uint64_t{});
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    default:
+      return f(uint64_t{});
   }
 }
 
-/// y[i, j, ...] = x[maps[0][i] + maps[1][j] + ...] over rows [first, last) of all axes but the last.
+/// y[i, j, ...] = x[maps[0][i] + maps[1][j] + ...] over rows [first, last) of all axes but the
+/// last.
 template <class T>
 void copy_mapped(const T* x, T* y, const Dims& dims, const Dims& strides, const AxisMaps& maps,
                  T filling, int64_t first, int64_t last) {
@@ -70,7 +75,8 @@ void copy_mapped(const T* x, T* y, const Dims& dims, const Dims& strides, const 
   }
 }
 
-// ---- Pad -----------------------------------------------------------------------------------------
+// ---- Pad
+// -----------------------------------------------------------------------------------------
 
 AxisMaps pad_maps(const StepSpec& spec, const OperandViews& views, const ControlInputs& control) {
   const OperandView &x = views.inputs[0], &y = views.outputs[0];
@@ -120,7 +126,8 @@ AxisMaps pad_maps(const StepSpec& spec, const OperandViews& views, const Control
   return maps;
 }
 
-// ---- Resize --------------------------------------------------------------------------------------
+// ---- Resize
+// --------------------------------------------------------------------------------------
 
 std::optional<ResizeMode> resize_mode(const Attrs& attrs) {
   ResizeMode out;
@@ -148,14 +155,17 @@ std::vector<std::vector<ResizeSample>> resize_axes(const StepSpec& spec, const O
     const size_t axis = axes[i];
     if (scales.empty() ? x.dims[axis] == y.dims[axis] : scales[i] == 1) continue;
     ResizeAxis along{x.dims[axis], y.dims[axis], {}, 0, 1};
-    if (!scales.empty()) along.scale = {scales[i], 1};
-    else along.scale = {static_cast<double>(along.output), static_cast<double>(along.input)};
+    if (!scales.empty())
+      along.scale = {scales[i], 1};
+    else
+      along.scale = {static_cast<double>(along.output), static_cast<double>(along.input)};
     out[axis] = resize_samples(*resize_mode(spec.attrs()), along);
   }
   return out;
 }
 
-AxisMaps nearest_maps(const StepSpec& spec, const OperandViews& views, const ControlInputs& control) {
+AxisMaps nearest_maps(const StepSpec& spec, const OperandViews& views,
+                      const ControlInputs& control) {
   const OperandView &x = views.inputs[0], &y = views.outputs[0];
   const auto samples = resize_axes(spec, views, control);
   AxisMaps maps(x.dims.size());
@@ -216,7 +226,8 @@ class MappedBound final : public BoundKernel {
   int64_t rows_ = 0;
 };
 
-// ---- interpolation -------------------------------------------------------------------------------
+// ---- interpolation
+// -------------------------------------------------------------------------------
 
 /// f32, axis by axis through two row-major buffers in scratch.
 class InterpolateBound final : public BoundKernel {
@@ -267,8 +278,7 @@ class InterpolateBound final : public BoundKernel {
       resample(pass, from, to);
       std::swap(from, to);
     }
-    copy_elements({from, DType::kF32, y.dims, dense_y},
-                  y.at(args.buffers[views_.inputs.size()]));
+    copy_elements({from, DType::kF32, y.dims, dense_y}, y.at(args.buffers[views_.inputs.size()]));
   }
 
  private:
@@ -299,7 +309,8 @@ class InterpolateBound final : public BoundKernel {
   int64_t half_ = 0;
 };
 
-// ---- rows ----------------------------------------------------------------------------------------
+// ---- rows
+// ----------------------------------------------------------------------------------------
 
 Verdict supports_pad(const StepSpec& spec) {
   if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");

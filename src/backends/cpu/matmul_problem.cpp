@@ -56,7 +56,8 @@ MatMulProblem matmul_problem(const BoundOperand& left, const BoundOperand& right
   };
   p.a_batch = leading(left);
   p.b_batch = leading(right);
-  p.c_batch.assign(result.strides.begin(), result.strides.begin() + static_cast<ptrdiff_t>(batch_rank));
+  p.c_batch.assign(result.strides.begin(),
+                   result.strides.begin() + static_cast<ptrdiff_t>(batch_rank));
   return p;
 }
 
@@ -68,8 +69,10 @@ struct FoldedAxis {
   int64_t stride = 0;
   bool add(int64_t dim, int64_t dim_stride) {  // from the innermost axis outwards
     if (dim == 1) return true;
-    if (size == 1) stride = dim_stride;
-    else if (dim_stride != stride * size) return false;
+    if (size == 1)
+      stride = dim_stride;
+    else if (dim_stride != stride * size)
+      return false;
     size *= dim;
     return true;
   }

@@ -1,6 +1,6 @@
 #pragma once
-// MatMul, Gemm and their like as one form: for each batch, C[m,n] = alpha * sum_k A[m,k] B[k,n], with
-// element strides of any sign, and the parts it is split into.
+// MatMul, Gemm and their like as one form: for each batch, C[m,n] = alpha * sum_k A[m,k] B[k,n],
+// with element strides of any sign, and the parts it is split into.
 
 #include "backends/step.h"
 
@@ -8,7 +8,7 @@ namespace xc::cpu {
 
 struct MatMulProblem {
   int64_t m = 1, n = 1, k = 1;
-  Dims batch;                    ///< broadcast leading dims
+  Dims batch;  ///< broadcast leading dims
   int64_t batches = 1;
   Dims a_batch, b_batch, c_batch;  ///< strides over `batch`
   int64_t a_m = 0, a_k = 0, b_k = 0, b_n = 0, c_m = 0, c_n = 0;
@@ -19,7 +19,8 @@ struct MatMulProblem {
   }
 };
 
-/// `left` and `right` are MatMul's operands (1-D ones as numpy has it); `transpose_*` those of Gemm.
+/// `left` and `right` are MatMul's operands (1-D ones as numpy has it); `transpose_*` those of
+/// Gemm.
 MatMulProblem matmul_problem(const BoundOperand& left, const BoundOperand& right,
                              const BoundOperand& result, bool transpose_left, bool transpose_right);
 
@@ -29,9 +30,10 @@ struct FoldedContext {
   std::vector<BoundOperand> inputs, outputs;
   BindContext context() const { return {inputs, outputs, false}; }
 };
-/// Makes the leading dims part of the rows, when the right side has none and every stride allows it,
-/// those of inputs [first_extra, ...) over the result included. Leaves `p` alone when not.
-bool fold_rows(MatMulProblem& p, const BindContext& context, size_t first_extra, FoldedContext& out);
+/// Makes the leading dims part of the rows, when the right side has none and every stride allows
+/// it, those of inputs [first_extra, ...) over the result included. Leaves `p` alone when not.
+bool fold_rows(MatMulProblem& p, const BindContext& context, size_t first_extra,
+               FoldedContext& out);
 
 /// A part of a product: rows [m0, m1) and columns [n0, n1) of one batch.
 struct MatMulPart {

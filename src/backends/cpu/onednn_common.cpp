@@ -20,34 +20,48 @@ OneThread::~OneThread() {
 
 bool onednn_has_type(DType type) {
   switch (type) {
-    case DType::kF32: case DType::kF64: case DType::kF16: case DType::kBF16: case DType::kI8:
-    case DType::kU8: case DType::kI32: return true;
-    default: return false;
+    case DType::kF32:
+    case DType::kF64:
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kI8:
+    case DType::kU8:
+    case DType::kI32:
+      return true;
+    default:
+      return false;
   }
 }
 
 dnnl::memory::data_type onednn_type(DType type) {
   using T = dnnl::memory::data_type;
   switch (type) {
-    case DType::kF32: return T::f32;
-    case DType::kF64: return T::f64;
-    case DType::kF16: return T::f16;
-    case DType::kBF16: return T::bf16;
-    case DType::kI8: return T::s8;
-    case DType::kU8: return T::u8;
-    case DType::kI32: return T::s32;
-    default: fail(Status::kInternal, "oneDNN has no type {}", name(type));
+    case DType::kF32:
+      return T::f32;
+    case DType::kF64:
+      return T::f64;
+    case DType::kF16:
+      return T::f16;
+    case DType::kBF16:
+      return T::bf16;
+    case DType::kI8:
+      return T::s8;
+    case DType::kU8:
+      return T::u8;
+    case DType::kI32:
+      return T::s32;
+    default:
+      fail(Status::kInternal, "oneDNN has no type {}", name(type));
   }
 }
 
 dnnl::memory::desc strided_desc(std::span<const int64_t> dims, std::span<const int64_t> strides,
                                 DType type) {
   dnnl::memory::dims d(dims.begin(), dims.end()), s(strides.begin(), strides.end());
-  // The library tells orders apart by strides, those of dims of size 1 included: sound ones stay, an
-  // unusable one becomes what a row-major neighbour would give.
+  // The library tells orders apart by strides, those of dims of size 1 included: sound ones stay,
+  // an unusable one becomes what a row-major neighbour would give.
   for (size_t axis = d.size(); axis-- > 0;)
-    if (d[axis] == 1 && s[axis] <= 0)
-      s[axis] = axis + 1 < d.size() ? s[axis + 1] * d[axis + 1] : 1;
+    if (d[axis] == 1 && s[axis] <= 0) s[axis] = axis + 1 < d.size() ? s[axis + 1] * d[axis + 1] : 1;
   return dnnl::memory::desc(d, onednn_type(type), s);
 }
 

@@ -1,9 +1,9 @@
 // f32 convolution over oneDNN: "onednn.conv".
 //
-// Activations are channels-last (measured: as fast as blocked channels on every network here, and an
-// ordinary strided tensor to everybody else); an operand in another order is converted part by part
-// in scratch. Only a 1x1 convolution between row-major operands stays as it is: there the library's
-// row-major kernel costs less than two conversions. Weights are packed at the first bind.
+// Activations are channels-last (measured: as fast as blocked channels on every network here, and
+// an ordinary strided tensor to everybody else); an operand in another order is converted part by
+// part in scratch. Only a 1x1 convolution between row-major operands stays as it is: there the
+// library's row-major kernel costs less than two conversions. Weights are packed at the first bind.
 //
 // A convolution is split over images, then rows of the result; when it has few rows and many
 // channels, over channels, through scratch. No split divides a sum, and the library's order of
@@ -78,7 +78,9 @@ std::vector<Region> split(const Shape& s, int threads, bool strict, bool staged)
   int64_t wanted = std::min<int64_t>(useful, strict ? 8 : threads == 1 ? 1 : 4 * threads);
   // What is converted in scratch should stay in the second-level cache.
   if (staged)
-    wanted = std::max(wanted, std::min<int64_t>(64, (element_count(s.x_dims) + element_count(s.y_dims)) * 4 / kStageBytes));
+    wanted =
+        std::max(wanted, std::min<int64_t>(64, (element_count(s.x_dims) + element_count(s.y_dims)) *
+                                                   4 / kStageBytes));
   if (wanted <= 1) return {all};
   std::vector<Region> out;
   if (s.batch >= wanted || (s.batch > 1 && s.batch * rows < 2 * wanted)) {
@@ -117,8 +119,8 @@ struct PackedSlice {
 /// Weights in the layouts bound convolutions have asked for. Usually one.
 class WeightStore {
  public:
-  explicit WeightStore(const StepSpec& spec) : weights_(spec.inputs[1].constant),
-        groups_(spec.attrs().get_int("group", 1)) {}
+  explicit WeightStore(const StepSpec& spec)
+      : weights_(spec.inputs[1].constant), groups_(spec.attrs().get_int("group", 1)) {}
   bool constant() const { return static_cast<bool>(weights_); }
 
   std::shared_ptr<Buffer> get(int64_t c0, const dnnl::memory::desc& wanted,
@@ -145,8 +147,8 @@ class WeightStore {
 
 struct Plan {  // what create() decides
   MappedPostOps mapped;
-  Epilogue rest;      ///< after the mapped prefix
-  Epilogue whole;     ///< when nothing is mapped
+  Epilogue rest;   ///< after the mapped prefix
+  Epilogue whole;  ///< when nothing is mapped
 };
 
 class ConvBound final : public BoundKernel {
@@ -197,8 +199,10 @@ class ConvBound final : public BoundKernel {
                           same_strides(b.dims, b.strides, channels_last_strides(b.dims));
     }
     if (mapped) mapped_ = plan.mapped;
-    if (mapped) epilogue_ = plan.rest;
-    else epilogue_ = plan.whole;
+    if (mapped)
+      epilogue_ = plan.rest;
+    else
+      epilogue_ = plan.whole;
     onednn_call("a convolution", [&] { build(spec, context, s, store); });
   }
 
@@ -231,12 +235,11 @@ class ConvBound final : public BoundKernel {
       pointers[n++] = scratch;
       if (has_bias_) pointers[n++] = static_cast<float*>(args.buffers[2]) + part.bias_at;
       for (const auto& binary : mapped_.binaries)
-        pointers[n++] = static_cast<float*>(args.buffers[binary.input]) +
-                        (binary.per_channel ? 0 : part.y_at);
+        pointers[n++] =
+            static_cast<float*>(args.buffers[binary.input]) + (binary.per_channel ? 0 : part.y_at);
       variant.primitive->execute(pointers);
       if (variant.store) variant.store->run(target, y + part.y_at);
-      if (!epilogue_.empty())
-        epilogue_.run(part.tile, args.buffers, scratch + epilogue_stage_);
+      if (!epilogue_.empty()) epilogue_.run(part.tile, args.buffers, scratch + epilogue_stage_);
     }
   }
 
@@ -302,8 +305,12 @@ class ConvBound final : public BoundKernel {
         variants_.push_back(std::move(variant));
       }
       const Variant& variant = variants_[v];
-      Part part{v, r.n0 * x.strides[0] + in0 * x.strides[2],
-                r.n0 * y.strides[0] + r.c0 * y.strides[1] + r.r0 * y.strides[2], r.c0, nullptr, {}};
+      Part part{v,
+                r.n0 * x.strides[0] + in0 * x.strides[2],
+                r.n0 * y.strides[0] + r.c0 * y.strides[1] + r.r0 * y.strides[2],
+                r.c0,
+                nullptr,
+                {}};
       const dnnl::memory::desc plain = plain_weights(context.inputs[1], s, r.c1 - r.c0);
       if (store.constant()) {
         part.weights = store.get(r.c0, variant.weights, plain);
@@ -369,8 +376,9 @@ class ConvBound final : public BoundKernel {
       w_dims.insert(w_dims.begin(), s.groups);
     }
     const dnnl::memory::desc weights(w_dims, Type::f32, Tag::any);
-    const dnnl::memory::desc bias =
-        has_bias_ ? dnnl::memory::desc({variant.y_dims[1]}, Type::f32, Tag::a) : dnnl::memory::desc();
+    const dnnl::memory::desc bias = has_bias_
+                                        ? dnnl::memory::desc({variant.y_dims[1]}, Type::f32, Tag::a)
+                                        : dnnl::memory::desc();
     dnnl::primitive_attr attributes = onednn_attributes();
     append_post_ops(spec, mapped_, dst, attributes);
     const OneThread guard;
@@ -378,11 +386,10 @@ class ConvBound final : public BoundKernel {
         onednn_engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
         src, weights, bias, dst, strides, dilations, begin, end, attributes);
     variant.weights = pd.weights_desc();
-    std::vector<PreparedPrimitive::Argument> arguments{
-        {DNNL_ARG_SRC, src},
-        {DNNL_ARG_WEIGHTS, variant.weights},
-        {DNNL_ARG_DST, dst},
-        {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}};
+    std::vector<PreparedPrimitive::Argument> arguments{{DNNL_ARG_SRC, src},
+                                                       {DNNL_ARG_WEIGHTS, variant.weights},
+                                                       {DNNL_ARG_DST, dst},
+                                                       {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}};
     if (has_bias_) arguments.push_back({DNNL_ARG_BIAS, bias});
     for (auto& argument : post_op_arguments(mapped_, dst)) arguments.push_back(std::move(argument));
     XC_CHECK(arguments.size() <= 16);
@@ -455,7 +462,9 @@ class ConvKernel final : public Kernel {
   mutable WeightStore store_;
 };
 
-std::unique_ptr<Kernel> create(const StepSpec& spec) { return std::make_unique<ConvKernel>(spec); }
+std::unique_ptr<Kernel> create(const StepSpec& spec) {
+  return std::make_unique<ConvKernel>(spec);
+}
 
 /// Activations channels-last; a pointwise convolution is content with row-major as well.
 std::vector<Order> preferred(const StepSpec& spec) {

@@ -41,7 +41,8 @@ struct Settings {
   Epilogue epilogue;
 };
 
-// ---- sgemm ---------------------------------------------------------------------------------------
+// ---- sgemm
+// ---------------------------------------------------------------------------------------
 
 class SgemmBound final : public BoundKernel {
  public:
@@ -86,16 +87,19 @@ class SgemmBound final : public BoundKernel {
       for (; merge_ && next < std::min(end, count); ++next) {
         const MatMulPart& other = parts_[static_cast<size_t>(next)];
         if (other.batch != part.batch) break;
-        if (other.m0 == part.m0 && other.m1 == part.m1 && other.n0 == part.n1) part.n1 = other.n1;
+        if (other.m0 == part.m0 && other.m1 == part.m1 && other.n0 == part.n1)
+          part.n1 = other.n1;
         else if (part.n0 == 0 && part.n1 == p_.n && other.n0 == 0 && other.n1 == p_.n &&
                  other.m0 == part.m1)
           part.m1 = other.m1;
-        else break;
+        else
+          break;
       }
       multiply(args, part);
       if (!settings_.epilogue.empty())
-        settings_.epilogue.run(tiles_[static_cast<size_t>(i)], args.buffers,
-                               static_cast<std::byte*>(args.scratch) + a_bytes_ + b_bytes_ + c_bytes_);
+        settings_.epilogue.run(
+            tiles_[static_cast<size_t>(i)], args.buffers,
+            static_cast<std::byte*>(args.scratch) + a_bytes_ + b_bytes_ + c_bytes_);
       i = next;
     }
   }
@@ -137,9 +141,12 @@ class SgemmBound final : public BoundKernel {
       b_at += index * p_.b_batch[axis];
       c_at += index * p_.c_batch[axis];
     }
-    const float* a = static_cast<const float*>(args.buffers[swapped_ ? 1 : 0]) + a_at + part.m0 * p_.a_m;
-    const float* b = static_cast<const float*>(args.buffers[swapped_ ? 0 : 1]) + b_at + part.n0 * p_.b_n;
-    float* c = static_cast<float*>(args.buffers[c_index_]) + c_at + part.m0 * p_.c_m + part.n0 * p_.c_n;
+    const float* a =
+        static_cast<const float*>(args.buffers[swapped_ ? 1 : 0]) + a_at + part.m0 * p_.a_m;
+    const float* b =
+        static_cast<const float*>(args.buffers[swapped_ ? 0 : 1]) + b_at + part.n0 * p_.b_n;
+    float* c =
+        static_cast<float*>(args.buffers[c_index_]) + c_at + part.m0 * p_.c_m + part.n0 * p_.c_n;
     const int64_t m = part.m1 - part.m0, n = part.n1 - part.n0, k = p_.k;
     auto* scratch = static_cast<std::byte*>(args.scratch);
     int64_t lda = a_.leading, ldb = b_.leading, ldc = c_.leading;
@@ -161,8 +168,8 @@ class SgemmBound final : public BoundKernel {
       ldc = n;
     }
     const dnnl_status_t status =
-        dnnl_sgemm(a_.transposed ? 'T' : 'N', b_.transposed ? 'T' : 'N', m, n, k, settings_.alpha, a,
-                   lda, b, ldb, 0.0f, result, ldc);
+        dnnl_sgemm(a_.transposed ? 'T' : 'N', b_.transposed ? 'T' : 'N', m, n, k, settings_.alpha,
+                   a, lda, b, ldb, 0.0f, result, ldc);
     if (status != dnnl_success)
       fail(status == dnnl_out_of_memory ? Status::kOutOfMemory : Status::kInternal,
            "sgemm failed with status {}", static_cast<int>(status));
@@ -194,7 +201,8 @@ class SgemmBound final : public BoundKernel {
   int64_t a_bytes_ = 0, b_bytes_ = 0, c_bytes_ = 0;
 };
 
-// ---- packed weights ------------------------------------------------------------------------------
+// ---- packed weights
+// ------------------------------------------------------------------------------
 
 using Tag = dnnl::memory::format_tag;
 using Type = dnnl::memory::data_type;
@@ -210,8 +218,8 @@ struct PackedWeights {
 dnnl::matmul::primitive_desc slice_primitive(int64_t m, int64_t k, int64_t n, int64_t lda,
                                              int64_t ldc, const dnnl::memory::desc& weights,
                                              const dnnl::primitive_attr& attributes) {
-  return {onednn_engine(), dnnl::memory::desc({m, k}, Type::f32, dnnl::memory::dims{lda, 1}), weights,
-          dnnl::memory::desc({m, n}, Type::f32, dnnl::memory::dims{ldc, 1}), attributes};
+  return {onednn_engine(), dnnl::memory::desc({m, k}, Type::f32, dnnl::memory::dims{lda, 1}),
+          weights, dnnl::memory::desc({m, n}, Type::f32, dnnl::memory::dims{ldc, 1}), attributes};
 }
 
 std::shared_ptr<const PackedWeights> pack(const Tensor& weights, bool transposed) {
@@ -252,7 +260,9 @@ class PackedBound final : public BoundKernel {
   /// `p` and `context` are folded: one batch, a result [m, n]. Rows of both sides are contiguous.
   PackedBound(const StepSpec& spec, const BindContext& context, const Settings& settings,
               std::shared_ptr<const PackedWeights> weights, const MatMulProblem& p)
-      : settings_(settings), weights_(std::move(weights)), p_(p),
+      : settings_(settings),
+        weights_(std::move(weights)),
+        p_(p),
         c_index_(static_cast<uint32_t>(spec.inputs.size())) {
     const dnnl::primitive_attr attributes = onednn_attributes();
     parts_ = split_matmul(p_, weights_->slices);
@@ -270,13 +280,14 @@ class PackedBound final : public BoundKernel {
         if (same != shapes_.end()) continue;
         const auto pd = slice_primitive(m, p_.k, n, lda, ldc, weights_->descs[slice], attributes);
         scratchpad = std::max(scratchpad, static_cast<int64_t>(pd.scratchpad_desc().get_size()));
-        shapes_.push_back({m, n,
-                           std::make_unique<PreparedPrimitive>(
-                               dnnl::matmul(pd), std::vector<PreparedPrimitive::Argument>{
-                                                     {DNNL_ARG_SRC, pd.src_desc()},
-                                                     {DNNL_ARG_WEIGHTS, pd.weights_desc()},
-                                                     {DNNL_ARG_DST, pd.dst_desc()},
-                                                     {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}})});
+        shapes_.push_back(
+            {m, n,
+             std::make_unique<PreparedPrimitive>(
+                 dnnl::matmul(pd), std::vector<PreparedPrimitive::Argument>{
+                                       {DNNL_ARG_SRC, pd.src_desc()},
+                                       {DNNL_ARG_WEIGHTS, pd.weights_desc()},
+                                       {DNNL_ARG_DST, pd.dst_desc()},
+                                       {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}})});
       }
     });
     scratchpad_bytes_ = align_up(scratchpad, 64);
@@ -297,10 +308,9 @@ class PackedBound final : public BoundKernel {
     float* c = static_cast<float*>(args.buffers[c_index_]);
     for (int64_t i = begin; i < std::min(end, static_cast<int64_t>(parts_.size())); ++i) {
       const MatMulPart& part = parts_[static_cast<size_t>(i)];
-      void* const pointers[4] = {
-          const_cast<float*>(a + part.m0 * p_.a_m),
-          weights_->buffers[static_cast<size_t>(slice_of(part))]->data(),
-          c + part.m0 * p_.c_m + part.n0 * p_.c_n, args.scratch};
+      void* const pointers[4] = {const_cast<float*>(a + part.m0 * p_.a_m),
+                                 weights_->buffers[static_cast<size_t>(slice_of(part))]->data(),
+                                 c + part.m0 * p_.c_m + part.n0 * p_.c_n, args.scratch};
       shapes_[part_shape_[static_cast<size_t>(i)]].primitive->execute(pointers);
       if (!settings_.epilogue.empty())
         settings_.epilogue.run(tiles_[static_cast<size_t>(i)], args.buffers,
@@ -329,7 +339,8 @@ class PackedBound final : public BoundKernel {
   int64_t scratchpad_bytes_ = 0;
 };
 
-// ---- the kernel ----------------------------------------------------------------------------------
+// ---- the kernel
+// ----------------------------------------------------------------------------------
 
 std::optional<Settings> settings_for(const StepSpec& spec, std::string& reason) {
   Settings out;
@@ -339,7 +350,8 @@ std::optional<Settings> settings_for(const StepSpec& spec, std::string& reason) 
     out.transpose_b = spec.attrs().get_int("transB", 0) != 0;
     out.alpha = static_cast<float>(spec.attrs().get_float("alpha", 1));
     const double beta = spec.attrs().get_float("beta", 1);
-    if (spec.inputs.size() > 2 && spec.inputs[2].present() && beta != 0) addends.push_back({2, beta});
+    if (spec.inputs.size() > 2 && spec.inputs[2].present() && beta != 0)
+      addends.push_back({2, beta});
   }
   out.strict = spec.numerics == Numerics::kStrict;
   auto epilogue = Epilogue::build(spec, addends, reason);
@@ -408,7 +420,9 @@ class MatMulKernel final : public Kernel {
   std::shared_ptr<const PackedWeights> packed_;
 };
 
-std::unique_ptr<Kernel> create(const StepSpec& spec) { return std::make_unique<MatMulKernel>(spec); }
+std::unique_ptr<Kernel> create(const StepSpec& spec) {
+  return std::make_unique<MatMulKernel>(spec);
+}
 
 }  // namespace
 

@@ -5,15 +5,15 @@
 
 namespace xc::cpu {
 
-/// A prefix of a step's post-ops in oneDNN's terms. Binary operands are whole tensors of the result's
-/// dims in the result's order, or one value per channel (axis 1).
+/// A prefix of a step's post-ops in oneDNN's terms. Binary operands are whole tensors of the
+/// result's dims in the result's order, or one value per channel (axis 1).
 struct MappedPostOps {
   struct Binary {
-    uint32_t input = 0;        ///< index among the step's inputs
+    uint32_t input = 0;  ///< index among the step's inputs
     bool per_channel = false;
-    int position = 0;          ///< in the chain: DNNL_ARG_ATTR_MULTIPLE_POST_OP(position)
+    int position = 0;  ///< in the chain: DNNL_ARG_ATTR_MULTIPLE_POST_OP(position)
   };
-  size_t count = 0;            ///< post-ops covered
+  size_t count = 0;  ///< post-ops covered
   std::vector<Binary> binaries;
   bool empty() const { return count == 0; }
 };

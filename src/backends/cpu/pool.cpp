@@ -17,7 +17,9 @@ namespace {
 
 constexpr int64_t kTaskElements = 32 << 10;
 
-bool is_max(const OpDef& op) { return op.name == "MaxPool"; }
+bool is_max(const OpDef& op) {
+  return op.name == "MaxPool";
+}
 
 class PoolBound final : public BoundKernel {
  public:
@@ -150,7 +152,7 @@ class PoolBound final : public BoundKernel {
     const int64_t wanted = std::clamp<int64_t>(y.count() / kTaskElements, 1, planes);
     block_ = ceil_div(planes, wanted);
     tasks = ceil_div(planes, block_);
-    const auto algorithm = max_ ? dnnl::algorithm::pooling_max
+    const auto algorithm = max_           ? dnnl::algorithm::pooling_max
                            : include_pad_ ? dnnl::algorithm::pooling_avg_include_padding
                                           : dnnl::algorithm::pooling_avg_exclude_padding;
     const auto axes = window_axes(window, x.dims, window.kernel, y.dims);
@@ -172,8 +174,8 @@ class PoolBound final : public BoundKernel {
         const auto src = strided_desc(xd, contiguous_strides(xd), DType::kF32);
         const auto dst = strided_desc(yd, contiguous_strides(yd), DType::kF32);
         const dnnl::pooling_forward::primitive_desc pd(
-            onednn_engine(), dnnl::prop_kind::forward_inference, algorithm, src, dst, strides, kernel,
-            dilations, low, high, onednn_attributes());
+            onednn_engine(), dnnl::prop_kind::forward_inference, algorithm, src, dst, strides,
+            kernel, dilations, low, high, onednn_attributes());
         scratch_bytes =
             std::max(scratch_bytes, static_cast<int64_t>(pd.scratchpad_desc().get_size()));
         held_bytes += 64 << 10;
@@ -205,13 +207,15 @@ Verdict supports(const StepSpec& spec) {
   if (spec.inputs[0].dtype != DType::kF32)
     return Verdict::no(fmt::format("elements of type {}", name(spec.inputs[0].dtype)));
   if (!spec.outputs[0].present()) return Verdict::no("values are not wanted");
-  if (spec.outputs.size() > 1 && spec.outputs[1].present()) return Verdict::no("indices are wanted");
+  if (spec.outputs.size() > 1 && spec.outputs[1].present())
+    return Verdict::no("indices are wanted");
   const size_t rank = spec.inputs[0].dims.size();
   if (rank < 3 || rank > 5) return Verdict::no(fmt::format("{} spatial axes", rank - 2));
   for (int64_t pad : spec.attrs().get_ints("pads"))
     if (pad < 0) return Verdict::no("negative padding");
   // Windows that reach beyond the padding count differently in the library.
-  if (spec.attrs().get_int("ceil_mode", 0) != 0 && spec.attrs().get_int("count_include_pad", 0) != 0)
+  if (spec.attrs().get_int("ceil_mode", 0) != 0 &&
+      spec.attrs().get_int("count_include_pad", 0) != 0)
     return Verdict::no("ceil_mode with count_include_pad");
   return Verdict::ok();
 }
@@ -227,8 +231,12 @@ class PoolKernel final : public Kernel {
   StepSpec spec_;
 };
 
-std::unique_ptr<Kernel> create(const StepSpec& spec) { return std::make_unique<PoolKernel>(spec); }
-std::vector<Order> preferred(const StepSpec&) { return {Order::kAny, Order::kAny}; }
+std::unique_ptr<Kernel> create(const StepSpec& spec) {
+  return std::make_unique<PoolKernel>(spec);
+}
+std::vector<Order> preferred(const StepSpec&) {
+  return {Order::kAny, Order::kAny};
+}
 
 }  // namespace
 

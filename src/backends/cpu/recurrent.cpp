@@ -1,6 +1,6 @@
-// LSTM, GRU and RNN in f32: "xc.recurrent". The input's product is one matrix product over a span of
-// time steps; each step then needs R h, by sgemm, or for few samples by an own product over packed
-// weights that are read once per step at the speed of the cache. Each direction is a task.
+// LSTM, GRU and RNN in f32: "xc.recurrent". The input's product is one matrix product over a span
+// of time steps; each step then needs R h, by sgemm, or for few samples by an own product over
+// packed weights that are read once per step at the speed of the cache. Each direction is a task.
 //
 // (oneDNN's recurrent primitives want layouts of their own for dims that change, and create their
 // code per length; this kernel is bound for any length at no cost.)
@@ -22,10 +22,12 @@ enum class Cell : uint8_t { kLstm, kGru, kRnn };
 Cell cell_of(const OpDef& op) {
   return op.name == "LSTM" ? Cell::kLstm : op.name == "GRU" ? Cell::kGru : Cell::kRnn;
 }
-int64_t gates_of(Cell cell) { return cell == Cell::kLstm ? 4 : cell == Cell::kGru ? 3 : 1; }
+int64_t gates_of(Cell cell) {
+  return cell == Cell::kLstm ? 4 : cell == Cell::kGru ? 3 : 1;
+}
 
-constexpr int64_t kSpanBytes = 1 << 20;   ///< of pre-activations computed at a time
-constexpr int64_t kPackedSamples = 4;     ///< up to which the own product is used
+constexpr int64_t kSpanBytes = 1 << 20;  ///< of pre-activations computed at a time
+constexpr int64_t kPackedSamples = 4;    ///< up to which the own product is used
 
 enum Input { kX, kW, kR, kB, kLengths, kH0, kC0 };
 
@@ -39,8 +41,11 @@ class RecurrentBound final : public BoundKernel {
  public:
   RecurrentBound(const StepSpec& spec, const BindContext& context,
                  std::shared_ptr<const Buffer> packed)
-      : views_(spec, context), cell_(cell_of(*spec.op)), gates_(gates_of(cell_)),
-        packed_(std::move(packed)), fns_(cell_fns(cpu_info().isa)) {
+      : views_(spec, context),
+        cell_(cell_of(*spec.op)),
+        gates_(gates_of(cell_)),
+        packed_(std::move(packed)),
+        fns_(cell_fns(cpu_info().isa)) {
     const std::string direction = spec.attrs().get_string("direction", "forward");
     dirs_ = direction == "bidirectional" ? 2 : 1;
     reverse_ = direction == "reverse";
@@ -56,7 +61,8 @@ class RecurrentBound final : public BoundKernel {
     if (packed_ && batch_ > kPackedSamples) packed_ = nullptr;
     const int64_t step_bytes = std::max<int64_t>(1, batch_ * width_ * 4);
     // With lengths, samples are at different times in one step.
-    span_ = lengths_ ? time_ : std::clamp<int64_t>(kSpanBytes / step_bytes, 1, std::max<int64_t>(1, time_));
+    span_ = lengths_ ? time_
+                     : std::clamp<int64_t>(kSpanBytes / step_bytes, 1, std::max<int64_t>(1, time_));
     // x as rows (t, n) at one distance; else staged.
     const Dims xs = time_first(views_.inputs[kX].strides);
     const bool rows_dense = xs[2] == 1 || input_ == 1;
@@ -83,15 +89,14 @@ class RecurrentBound final : public BoundKernel {
  private:
   bool has(size_t i) const { return i < views_.inputs.size() && views_.inputs[i].present(); }
   /// Strides of x as [time, batch, input].
-  Dims time_first(const Dims& s) const {
-    return batch_first_ ? Dims{s[1], s[0], s[2]} : s;
-  }
+  Dims time_first(const Dims& s) const { return batch_first_ ? Dims{s[1], s[0], s[2]} : s; }
   int64_t row_stride(const Dims& xs) const { return batch_ > 1 ? xs[1] : xs[0]; }
   /// Offset of sample n, direction d in a state tensor.
   int64_t state_at(const OperandView& s, int64_t d, int64_t n) const {
     return batch_first_ ? n * s.strides[0] + d * s.strides[1] : d * s.strides[0] + n * s.strides[1];
   }
-  static void copy_row(const float* from, int64_t from_step, float* to, int64_t to_step, int64_t n) {
+  static void copy_row(const float* from, int64_t from_step, float* to, int64_t to_step,
+                       int64_t n) {
     if (from_step == 1 && to_step == 1) {
       std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
       return;
@@ -145,8 +150,8 @@ class RecurrentBound final : public BoundKernel {
   }
 
   /// gates[n] += h[n] R^T over columns [first, first + count).
-  void recur(const StepArgs& args, int64_t d, const float* h, float* to, int64_t first, int64_t count,
-             float beta) const {
+  void recur(const StepArgs& args, int64_t d, const float* h, float* to, int64_t first,
+             int64_t count, float beta) const {
     const float* r = static_cast<const float*>(args.buffers[kR]) + d * width_ * hidden_;
     if (packed_ && first == 0 && count == width_) {
       const float* panels = reinterpret_cast<const float*>(packed_->data()) + d * width_ * hidden_;
@@ -156,7 +161,8 @@ class RecurrentBound final : public BoundKernel {
       }
       return;
     }
-    sgemm('T', batch_, count, hidden_, h, hidden_, r + first * hidden_, hidden_, beta, to + first, width_);
+    sgemm('T', batch_, count, hidden_, h, hidden_, r + first * hidden_, hidden_, beta, to + first,
+          width_);
   }
 
   void run_direction(const StepArgs& args, int64_t d) const {
@@ -188,7 +194,8 @@ class RecurrentBound final : public BoundKernel {
       for (int64_t step = 0; step < steps; ++step) {
         for (int64_t n = 0; n < batch_; ++n) {
           const int64_t at = time_of(lengths, n, done + step, backwards);
-          std::memcpy(b.gates + n * width_, b.span + ((at < 0 ? 0 : at - from) * batch_ + n) * width_,
+          std::memcpy(b.gates + n * width_,
+                      b.span + ((at < 0 ? 0 : at - from) * batch_ + n) * width_,
                       static_cast<size_t>(width_) * sizeof(float));
         }
         advance(args, d, b, lengths, done + step);
@@ -199,8 +206,10 @@ class RecurrentBound final : public BoundKernel {
             const int64_t t = at < 0 ? done + step : at;
             float* to = y + (batch_first_ ? n * s[0] + t * s[1] + d * s[2]
                                           : t * s[0] + d * s[1] + n * s[2]);
-            if (at >= 0) copy_row(b.h + n * hidden_, 1, to, s[3], hidden_);
-            else for (int64_t j = 0; j < hidden_; ++j) to[j * s[3]] = 0;
+            if (at >= 0)
+              copy_row(b.h + n * hidden_, 1, to, s[3], hidden_);
+            else
+              for (int64_t j = 0; j < hidden_; ++j) to[j * s[3]] = 0;
           }
         }
       }
@@ -213,14 +222,16 @@ class RecurrentBound final : public BoundKernel {
   }
 
   /// Time a sample is at in a step; -1 when its sequence has ended.
-  int64_t time_of(const std::vector<int64_t>& lengths, int64_t n, int64_t step, bool backwards) const {
+  int64_t time_of(const std::vector<int64_t>& lengths, int64_t n, int64_t step,
+                  bool backwards) const {
     const int64_t length = lengths.empty() ? time_ : lengths[static_cast<size_t>(n)];
     if (step >= length) return -1;
     return backwards ? length - 1 - step : step;
   }
 
   /// span[t, n] = W x[t, n] + bias for `steps` times from `from` on.
-  void project(const StepArgs& args, int64_t d, int64_t from, int64_t steps, const Buffers& b) const {
+  void project(const StepArgs& args, int64_t d, int64_t from, int64_t steps,
+               const Buffers& b) const {
     const auto* x = static_cast<const float*>(args.buffers[kX]) +
                     from * time_first(views_.inputs[kX].strides)[0];
     if (staged_) {
@@ -228,7 +239,8 @@ class RecurrentBound final : public BoundKernel {
         stage_.run(x, b.x);
       } else {
         const Dims dims{steps, batch_, input_};
-        CopyPlan(dims, time_first(views_.inputs[kX].strides), contiguous_strides(dims), 4).run(x, b.x);
+        CopyPlan(dims, time_first(views_.inputs[kX].strides), contiguous_strides(dims), 4)
+            .run(x, b.x);
       }
       x = b.x;
     }
@@ -241,8 +253,8 @@ class RecurrentBound final : public BoundKernel {
   }
 
   /// One step of every sample whose sequence goes on.
-  void advance(const StepArgs& args, int64_t d, const Buffers& b, const std::vector<int64_t>& lengths,
-               int64_t step) const {
+  void advance(const StepArgs& args, int64_t d, const Buffers& b,
+               const std::vector<int64_t>& lengths, int64_t step) const {
     const auto live = [&](int64_t n) {
       return lengths.empty() || step < lengths[static_cast<size_t>(n)];
     };
@@ -256,18 +268,21 @@ class RecurrentBound final : public BoundKernel {
     } else {
       recur(args, d, b.h, b.gates, 0, width_, 1.0f);
     }
-    const float* hidden_bias =
-        linear_ && has(kB) ? static_cast<const float*>(args.buffers[kB]) + d * 2 * width_ + width_ +
-                                 2 * hidden_
-                           : nullptr;
+    const float* hidden_bias = linear_ && has(kB) ? static_cast<const float*>(args.buffers[kB]) +
+                                                        d * 2 * width_ + width_ + 2 * hidden_
+                                                  : nullptr;
     for (int64_t n = 0; n < batch_; ++n) {
       if (!live(n)) continue;
       const float* gates = b.gates + n * width_;
       float *h = b.h + n * hidden_, *c = b.c + n * hidden_;
-      if (cell_ == Cell::kLstm) fns_.lstm(gates, c, h, hidden_);
-      else if (cell_ == Cell::kRnn) fns_.rnn(gates, h, hidden_);
-      else if (linear_) fns_.gru_linear(gates, b.recurrent + n * width_, hidden_bias, h, hidden_);
-      else fns_.gru_close(gates, h, hidden_);
+      if (cell_ == Cell::kLstm)
+        fns_.lstm(gates, c, h, hidden_);
+      else if (cell_ == Cell::kRnn)
+        fns_.rnn(gates, h, hidden_);
+      else if (linear_)
+        fns_.gru_linear(gates, b.recurrent + n * width_, hidden_bias, h, hidden_);
+      else
+        fns_.gru_close(gates, h, hidden_);
     }
   }
 
@@ -276,7 +291,8 @@ class RecurrentBound final : public BoundKernel {
   int64_t gates_;
   std::shared_ptr<const Buffer> packed_;
   const CellFns& fns_;
-  int64_t dirs_ = 1, time_ = 0, batch_ = 0, input_ = 0, hidden_ = 0, width_ = 0, span_ = 1, x_row_ = 0;
+  int64_t dirs_ = 1, time_ = 0, batch_ = 0, input_ = 0, hidden_ = 0, width_ = 0, span_ = 1,
+          x_row_ = 0;
   bool reverse_ = false, batch_first_ = false, linear_ = false, lengths_ = false, staged_ = false;
   CopyPlan stage_;
   int64_t x_bytes_ = 0, span_bytes_ = 0, gates_bytes_ = 0, state_bytes_ = 0;
@@ -295,11 +311,10 @@ Verdict supports(const StepSpec& spec) {
   if (attrs.get_int("input_forget", 0) != 0) return Verdict::no("coupled input and forget gates");
   if (spec.inputs.size() > 7 && spec.inputs[7].present()) return Verdict::no("peepholes");
   const Cell cell = cell_of(*spec.op);
-  const std::vector<std::string> defaults = cell == Cell::kLstm
-                                                ? std::vector<std::string>{"sigmoid", "tanh", "tanh"}
-                                            : cell == Cell::kGru
-                                                ? std::vector<std::string>{"sigmoid", "tanh"}
-                                                : std::vector<std::string>{"tanh"};
+  const std::vector<std::string> defaults =
+      cell == Cell::kLstm  ? std::vector<std::string>{"sigmoid", "tanh", "tanh"}
+      : cell == Cell::kGru ? std::vector<std::string>{"sigmoid", "tanh"}
+                           : std::vector<std::string>{"tanh"};
   const auto activations = attrs.get_strings("activations");
   for (size_t i = 0; i < activations.size(); ++i) {
     std::string lower = activations[i];

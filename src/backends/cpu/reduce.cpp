@@ -22,14 +22,18 @@ struct Row {
   Post post;
 };
 constexpr Row kRows[] = {
-    {"ReduceSum", Fold::kSum, Post::kNone},   {"ReduceMean", Fold::kSum, Post::kMean},
-    {"ReduceProd", Fold::kProd, Post::kNone}, {"ReduceMax", Fold::kMax, Post::kNone},
-    {"ReduceMin", Fold::kMin, Post::kNone},   {"ReduceL1", Fold::kSumAbs, Post::kNone},
+    {"ReduceSum", Fold::kSum, Post::kNone},
+    {"ReduceMean", Fold::kSum, Post::kMean},
+    {"ReduceProd", Fold::kProd, Post::kNone},
+    {"ReduceMax", Fold::kMax, Post::kNone},
+    {"ReduceMin", Fold::kMin, Post::kNone},
+    {"ReduceL1", Fold::kSumAbs, Post::kNone},
     {"ReduceL2", Fold::kSumSquares, Post::kRoot},
     {"ReduceSumSquare", Fold::kSumSquares, Post::kNone},
     {"ReduceLogSum", Fold::kSum, Post::kLog},
     // Over every axis from the third on.
-    {"GlobalAveragePool", Fold::kSum, Post::kMean}, {"GlobalMaxPool", Fold::kMax, Post::kNone},
+    {"GlobalAveragePool", Fold::kSum, Post::kMean},
+    {"GlobalMaxPool", Fold::kMax, Post::kNone},
 };
 const Row& row_of(const OpDef& op) {
   for (const Row& row : kRows)
@@ -37,20 +41,21 @@ const Row& row_of(const OpDef& op) {
   fail(Status::kInternal, "xc.reduce has no row for {}", op.name);
 }
 
-constexpr int64_t kChunk = 1024;       ///< elements staged at a time
+constexpr int64_t kChunk = 1024;  ///< elements staged at a time
 constexpr int64_t kTaskElements = 64 << 10;
 constexpr size_t kMaxAxes = 16;
 
-/// The reduction as loops: kept axes outside, reduced axes inside, the innermost one dense or staged.
+/// The reduction as loops: kept axes outside, reduced axes inside, the innermost one dense or
+/// staged.
 struct Loops {
-  bool columns = false;                  ///< the dense axis is kept
-  Dims kept_dims, kept_x, kept_y;        ///< outer axes; without the dense one when columns
-  Dims fold_dims, fold_x;                ///< reduced axes but the inner one
-  int64_t inner = 1, inner_x = 1;        ///< reduced axis (rows) or kept axis (columns)
-  int64_t inner_y = 1;                   ///< columns: stride of the result
-  int64_t rows = 1, row_x = 0;           ///< columns: the innermost reduced axis
-  int64_t count = 1;                     ///< elements per result
-  int64_t results = 1;                   ///< product of kept_dims
+  bool columns = false;            ///< the dense axis is kept
+  Dims kept_dims, kept_x, kept_y;  ///< outer axes; without the dense one when columns
+  Dims fold_dims, fold_x;          ///< reduced axes but the inner one
+  int64_t inner = 1, inner_x = 1;  ///< reduced axis (rows) or kept axis (columns)
+  int64_t inner_y = 1;             ///< columns: stride of the result
+  int64_t rows = 1, row_x = 0;     ///< columns: the innermost reduced axis
+  int64_t count = 1;               ///< elements per result
+  int64_t results = 1;             ///< product of kept_dims
 };
 
 Loops plan(const OperandView& x, const std::vector<bool>& reduced, Dims result_strides) {
@@ -64,9 +69,8 @@ Loops plan(const OperandView& x, const std::vector<bool>& reduced, Dims result_s
     if (reduced[i]) out.count = checked_mul(out.count, x.dims[i]);
     if (x.dims[i] != 1) axes.push_back({x.dims[i], x.strides[i], result_strides[i], reduced[i]});
   }
-  std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) {
-    return std::abs(a.x) > std::abs(b.x);
-  });
+  std::stable_sort(axes.begin(), axes.end(),
+                   [](const Axis& a, const Axis& b) { return std::abs(a.x) > std::abs(b.x); });
   // Neighbours of one kind that are one axis in memory.
   std::vector<Axis> merged;
   for (const Axis& a : axes) {
@@ -211,7 +215,8 @@ class ReduceBound final : public BoundKernel {
           }
         }
         for (int64_t i = 0; i < n; ++i)
-          finish(loops.count, acc + i * bytes_, to + (i0 + i) * loops.inner_y * stored_bytes_, true);
+          finish(loops.count, acc + i * bytes_, to + (i0 + i) * loops.inner_y * stored_bytes_,
+                 true);
         continue;
       }
       fns_.start(acc, kPartials);
@@ -260,30 +265,47 @@ class ReduceBound final : public BoundKernel {
       if (column && row_.fold != Fold::kProd && row_.fold != Fold::kMax && row_.fold != Fold::kMin)
         v = static_cast<T>(T{0} + v);
       switch (row_.post) {
-        case Post::kNone: break;
+        case Post::kNone:
+          break;
         case Post::kMean:
-          if constexpr (std::is_integral_v<T>) v = count == 0 ? T{0} : static_cast<T>(v / static_cast<T>(count));
-          else v = v / static_cast<T>(count);
+          if constexpr (std::is_integral_v<T>)
+            v = count == 0 ? T{0} : static_cast<T>(v / static_cast<T>(count));
+          else
+            v = v / static_cast<T>(count);
           break;
         case Post::kRoot:
-          if constexpr (std::is_floating_point_v<T>) v = std::sqrt(v);
-          else store_double(&v, compute_, 0, std::sqrt(static_cast<double>(v)));
+          if constexpr (std::is_floating_point_v<T>)
+            v = std::sqrt(v);
+          else
+            store_double(&v, compute_, 0, std::sqrt(static_cast<double>(v)));
           break;
         case Post::kLog:
-          if constexpr (std::is_floating_point_v<T>) v = std::log(v);
-          else store_double(&v, compute_, 0, std::log(static_cast<double>(v)));
+          if constexpr (std::is_floating_point_v<T>)
+            v = std::log(v);
+          else
+            store_double(&v, compute_, 0, std::log(static_cast<double>(v)));
           break;
       }
       std::memcpy(result, &v, sizeof(T));
     };
     switch (compute_) {
-      case DType::kF32: apply(float{}); break;
-      case DType::kF64: apply(double{}); break;
-      case DType::kI32: apply(int32_t{}); break;
-      default: apply(int64_t{}); break;
+      case DType::kF32:
+        apply(float{});
+        break;
+      case DType::kF64:
+        apply(double{});
+        break;
+      case DType::kI32:
+        apply(int32_t{});
+        break;
+      default:
+        apply(int64_t{});
+        break;
     }
-    if (narrow_) narrow_({{result}, {0}, to, 1, nullptr});
-    else std::memcpy(to, result, static_cast<size_t>(bytes_));
+    if (narrow_)
+      narrow_({{result}, {0}, to, 1, nullptr});
+    else
+      std::memcpy(to, result, static_cast<size_t>(bytes_));
   }
 
   StepSpec spec_;
@@ -319,7 +341,9 @@ class ReduceKernel final : public Kernel {
   StepSpec spec_;
 };
 
-std::unique_ptr<Kernel> create(const StepSpec& spec) { return std::make_unique<ReduceKernel>(spec); }
+std::unique_ptr<Kernel> create(const StepSpec& spec) {
+  return std::make_unique<ReduceKernel>(spec);
+}
 
 }  // namespace
 

@@ -52,6 +52,8 @@ std::unique_ptr<Kernel> create(const StepSpec& spec) {
 
 }  // namespace
 
-void add_reference(Rows& rows) { rows.push_back({"reference", "*", supports, create}); }
+void add_reference(Rows& rows) {
+  rows.push_back({"reference", "*", supports, create});
+}
 
 }  // namespace xc::cpu

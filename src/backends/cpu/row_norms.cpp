@@ -16,22 +16,34 @@ namespace {
 constexpr double kDefaultEpsilon = 1e-5;
 constexpr int64_t kTaskElements = 16 << 10;
 
-enum class Kind : uint8_t { kSoftmax, kLogSoftmax, kLayerNorm, kRmsNorm, kInstanceNorm, kGroupNorm };
+enum class Kind : uint8_t {
+  kSoftmax,
+  kLogSoftmax,
+  kLayerNorm,
+  kRmsNorm,
+  kInstanceNorm,
+  kGroupNorm
+};
 struct Row {
   std::string_view op;
   Kind kind;
 };
 constexpr Row kRows[] = {
-    {"Softmax", Kind::kSoftmax}, {"LogSoftmax", Kind::kLogSoftmax},
-    {"LayerNormalization", Kind::kLayerNorm}, {"RMSNormalization", Kind::kRmsNorm},
-    {"InstanceNormalization", Kind::kInstanceNorm}, {"GroupNormalization", Kind::kGroupNorm},
+    {"Softmax", Kind::kSoftmax},
+    {"LogSoftmax", Kind::kLogSoftmax},
+    {"LayerNormalization", Kind::kLayerNorm},
+    {"RMSNormalization", Kind::kRmsNorm},
+    {"InstanceNormalization", Kind::kInstanceNorm},
+    {"GroupNormalization", Kind::kGroupNorm},
 };
 Kind kind_of(const OpDef& op) {
   for (const Row& row : kRows)
     if (row.op == op.name) return row.kind;
   fail(Status::kInternal, "xc.rows has no row for {}", op.name);
 }
-bool is_softmax(Kind kind) { return kind == Kind::kSoftmax || kind == Kind::kLogSoftmax; }
+bool is_softmax(Kind kind) {
+  return kind == Kind::kSoftmax || kind == Kind::kLogSoftmax;
+}
 
 class RowsBound final : public BoundKernel {
  public:
@@ -80,7 +92,9 @@ class RowsBound final : public BoundKernel {
       }
     rows_ = element_count(outer_dims_);
     if (!is_softmax(kind_)) prepare_affine(first);
-    tasks = n_ == 0 ? 1 : std::clamp<int64_t>(rows_ * n_ / kTaskElements, 1, std::max<int64_t>(1, rows_));
+    tasks = n_ == 0
+                ? 1
+                : std::clamp<int64_t>(rows_ * n_ / kTaskElements, 1, std::max<int64_t>(1, rows_));
     stage_bytes_ = stage_x_ || stage_y_ ? align_up(n_ * 4, 64) : 0;
     scratch_bytes = 2 * stage_bytes_ + 2 * affine_bytes_;
     held_bytes += views_.bytes() + 512;
@@ -133,10 +147,18 @@ class RowsBound final : public BoundKernel {
           a.inverse = static_cast<float*>(args.buffers[inputs + 2]) + row;
       }
       switch (kind_) {
-        case Kind::kSoftmax: fns_.softmax(a); break;
-        case Kind::kLogSoftmax: fns_.log_softmax(a); break;
-        case Kind::kRmsNorm: fns_.rms_norm(a); break;
-        default: fns_.layer_norm(a); break;
+        case Kind::kSoftmax:
+          fns_.softmax(a);
+          break;
+        case Kind::kLogSoftmax:
+          fns_.log_softmax(a);
+          break;
+        case Kind::kRmsNorm:
+          fns_.rms_norm(a);
+          break;
+        default:
+          fns_.layer_norm(a);
+          break;
       }
       if (kind_ == Kind::kGroupNorm) scale_group(a, scale, bias, row);
       if (stage_y_) scatter_.run(stage + stage_bytes_, y + y_at);
@@ -248,7 +270,9 @@ class RowsKernel final : public Kernel {
   StepSpec spec_;
 };
 
-std::unique_ptr<Kernel> create(const StepSpec& spec) { return std::make_unique<RowsKernel>(spec); }
+std::unique_ptr<Kernel> create(const StepSpec& spec) {
+  return std::make_unique<RowsKernel>(spec);
+}
 
 }  // namespace
 

@@ -48,8 +48,8 @@ Verdict supports_non_zero(const StepSpec& spec) {
              : Verdict::no(fmt::format("elements of type {}", name(type)));
 }
 
-/// Coordinates of the elements that are not zero, one column each, in row-major order. The number of
-/// columns was counted from the same data by inference.
+/// Coordinates of the elements that are not zero, one column each, in row-major order. The number
+/// of columns was counted from the same data by inference.
 void non_zero(const SimpleContext& c) {
   const OperandView &x = c.in(0), &y = c.out();
   const size_t rank = x.dims.size();

@@ -15,12 +15,18 @@ struct SimpleContext {
   const OperandView& out(size_t i = 0) const { return views.outputs[i]; }
   bool has(size_t i) const { return i < views.inputs.size() && views.inputs[i].present(); }
   bool wants(size_t i) const { return i < views.outputs.size() && views.outputs[i].present(); }
-  template <class T> const T* input(size_t i) const { return static_cast<const T*>(args.buffers[i]); }
-  template <class T> T* output(size_t i = 0) const {
+  template <class T>
+  const T* input(size_t i) const {
+    return static_cast<const T*>(args.buffers[i]);
+  }
+  template <class T>
+  T* output(size_t i = 0) const {
     return static_cast<T*>(args.buffers[views.inputs.size() + i]);
   }
   TensorView input_view(size_t i) const { return in(i).at(args.buffers[i]); }
-  TensorView output_view(size_t i = 0) const { return out(i).at(args.buffers[views.inputs.size() + i]); }
+  TensorView output_view(size_t i = 0) const {
+    return out(i).at(args.buffers[views.inputs.size() + i]);
+  }
 };
 using SimpleFn = void (*)(const SimpleContext&);
 /// Number of tasks for bound operands; null = 1.

@@ -28,8 +28,8 @@ class StridedProgram final : public BoundKernel {
   std::shared_ptr<const ChunkProgram> program_;
   StridedSpace space_;
   std::vector<uint32_t> buffer_of_;
-  std::vector<uint8_t> bytes_;   ///< element size per operand
-  int64_t rows_ = 1;             ///< product of all axes but the last
+  std::vector<uint8_t> bytes_;  ///< element size per operand
+  int64_t rows_ = 1;            ///< product of all axes but the last
   int64_t cols_ = 1;
   bool split_columns_ = false;
 };

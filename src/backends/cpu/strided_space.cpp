@@ -8,7 +8,9 @@
 
 namespace xc::cpu {
 
-int64_t StridedSpace::count() const { return element_count(dims); }
+int64_t StridedSpace::count() const {
+  return element_count(dims);
+}
 
 StridedSpace coalesce(std::span<const int64_t> dims, std::vector<Dims> strides, size_t min_rank) {
   std::vector<size_t> order;
@@ -24,7 +26,8 @@ StridedSpace coalesce(std::span<const int64_t> dims, std::vector<Dims> strides, 
     return false;
   };
   for (size_t i = 1; i < order.size(); ++i)
-    for (size_t j = i; j > 0 && before(order[j], order[j - 1]); --j) std::swap(order[j], order[j - 1]);
+    for (size_t j = i; j > 0 && before(order[j], order[j - 1]); --j)
+      std::swap(order[j], order[j - 1]);
   StridedSpace out;
   out.strides.resize(strides.size());
   for (size_t axis : order) {

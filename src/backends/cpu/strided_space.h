@@ -20,8 +20,8 @@ struct StridedSpace {
 };
 
 /// Drops dims of size 1, orders the axes by the strides of the last operand (the result), largest
-/// first, and merges axes that are one for every operand. At least `min_rank` axes come back, padded
-/// with size 1 in front.
+/// first, and merges axes that are one for every operand. At least `min_rank` axes come back,
+/// padded with size 1 in front.
 StridedSpace coalesce(std::span<const int64_t> dims, std::vector<Dims> strides, size_t min_rank);
 
 /// Strides of an operand over the dims of a result it broadcasts to (numpy rules).

@@ -7,11 +7,13 @@ namespace xc {
 namespace {
 
 Verdict supports(const StepSpec& spec) {
-  return Verdict::no(fmt::format("the null backend implements nothing, {} included", spec.op->name));
+  return Verdict::no(
+      fmt::format("the null backend implements nothing, {} included", spec.op->name));
 }
 
 std::unique_ptr<Kernel> create(const StepSpec& spec) {
-  fail(Status::kInternal, "the null backend was asked for {} after it had refused it", spec.op->name);
+  fail(Status::kInternal, "the null backend was asked for {} after it had refused it",
+       spec.op->name);
 }
 
 constexpr Implementation kRows[] = {{"null", "*", supports, create}};

@@ -101,7 +101,8 @@ FusionClass classify(const Graph& graph, NodeId id) {
   Region alone;
   alone.nodes = {id};
   for (ValueId v : node.inputs) {
-    if (v == kNone || std::find(alone.inputs.begin(), alone.inputs.end(), v) != alone.inputs.end()) continue;
+    if (v == kNone || std::find(alone.inputs.begin(), alone.inputs.end(), v) != alone.inputs.end())
+      continue;
     alone.inputs.push_back(v);
   }
   alone.outputs = {node.outputs[0]};

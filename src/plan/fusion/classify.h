@@ -16,10 +16,10 @@ enum class FusionKind : uint8_t {
 
 struct FusionClass {
   FusionKind kind = FusionKind::kNone;
-  SymDims space;       ///< reductions and composites: dims of what they reduce
-  int row_axes = 0;    ///< reductions and composites: how many trailing axes
+  SymDims space;     ///< reductions and composites: dims of what they reduce
+  int row_axes = 0;  ///< reductions and composites: how many trailing axes
   bool keepdims = true;
-  double weight = 1;   ///< relative cost per element of the space
+  double weight = 1;  ///< relative cost per element of the space
 };
 
 FusionClass classify(const Graph& graph, NodeId id);

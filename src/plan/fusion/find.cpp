@@ -25,8 +25,11 @@ struct Draft {
 class Finder {
  public:
   Finder(const Graph& graph, const FusionOptions& options)
-      : graph_(graph), options_(options), region_of_(graph.node_count(), kNoRegion),
-        position_(graph.node_count(), 0), users_(graph.users()) {
+      : graph_(graph),
+        options_(options),
+        region_of_(graph.node_count(), kNoRegion),
+        position_(graph.node_count(), 0),
+        users_(graph.users()) {
     for (uint32_t k = 0; k < graph.order().size(); ++k) position_[graph.order()[k]] = k;
     for (NodeId n : options.taken) taken_.insert(n);
   }
@@ -55,8 +58,8 @@ class Finder {
     FusionClass cls = classify(graph_, id);
     if (cls.kind == FusionKind::kNone) return;
     const SymDims& result = *graph_.value(node.outputs[0]).type.dims;
-    const bool whole = cls.kind == FusionKind::kReduction &&
-                       cls.row_axes == static_cast<int>(cls.space.size());
+    const bool whole =
+        cls.kind == FusionKind::kReduction && cls.row_axes == static_cast<int>(cls.space.size());
     if (cls.kind == FusionKind::kReduction && !options_.row && !whole) return;
     if (cls.kind == FusionKind::kComposite && !options_.row) return;
     Draft alone;
@@ -113,7 +116,8 @@ class Finder {
       const auto it = classes_.find(graph_.value(v).producer);
       if (it == classes_.end() || region_of_[it->first] == kNoRegion) continue;
       if (&drafts_[region_of_[it->first]] != &region) continue;
-      if (it->second.kind == FusionKind::kReduction && (!it->second.keepdims || region.aggregate)) return false;
+      if (it->second.kind == FusionKind::kReduction && (!it->second.keepdims || region.aggregate))
+        return false;
     }
     if (cls.kind == FusionKind::kScalar) {
       if (result == region.space) return true;
@@ -153,14 +157,16 @@ class Finder {
       }
     };
     // With one part only paths into the new node can be new.
-    if (parts.size() == 1) push_producers(last);
+    if (parts.size() == 1)
+      push_producers(last);
     else
       for (NodeId n : inside) push_producers(n);
     while (!stack.empty()) {
       const NodeId n = stack.back();
       stack.pop_back();
       for (ValueId v : graph_.node(n).inputs)
-        if (v != kNone && graph_.value(v).producer != kNone && inside.count(graph_.value(v).producer))
+        if (v != kNone && graph_.value(v).producer != kNone &&
+            inside.count(graph_.value(v).producer))
           return false;
       push_producers(n);
     }
@@ -225,7 +231,9 @@ class Finder {
       const FusionKind kind = classes_.at(n).kind;
       for (size_t k = 0; k < node.inputs.size(); ++k) {
         const ValueId v = node.inputs[k];
-        if (v == kNone || (graph_.value(v).producer != kNone && inside.count(graph_.value(v).producer))) continue;
+        if (v == kNone ||
+            (graph_.value(v).producer != kNone && inside.count(graph_.value(v).producer)))
+          continue;
         // Axes of reductions and the like are read at planning time.
         if (kind != FusionKind::kScalar && k > 0 && graph_.value(v).is_constant() &&
             is_integer(graph_.value(v).type.dtype))
@@ -234,9 +242,9 @@ class Finder {
       }
       for (ValueId v : node.outputs) {
         if (v == kNone) continue;
-        const bool outside = graph_.is_output(v) ||
-                             std::any_of(users_[v].begin(), users_[v].end(),
-                                         [&](NodeId u) { return !inside.count(u); });
+        const bool outside =
+            graph_.is_output(v) || std::any_of(users_[v].begin(), users_[v].end(),
+                                               [&](NodeId u) { return !inside.count(u); });
         if (outside) region.outputs.push_back(v);
       }
     }

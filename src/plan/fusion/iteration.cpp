@@ -13,8 +13,8 @@ const Operand& operand(const StepSpec& spec, size_t k) {
 AxisStride stride_of(const Operand& o, uint32_t index, const SymDims& space, size_t a, bool reduced,
                      size_t row_axes) {
   AxisStride out;
-  // Dims are aligned at the last axis, as broadcasting has it; those of a reduction that dropped its
-  // axes at the first.
+  // Dims are aligned at the last axis, as broadcasting has it; those of a reduction that dropped
+  // its axes at the first.
   const size_t lead = reduced ? 0 : space.size() - o.dims.size();
   const bool absent = reduced ? a >= space.size() - row_axes : a < lead;
   if (absent) {
@@ -34,14 +34,15 @@ AxisStride stride_of(const Operand& o, uint32_t index, const SymDims& space, siz
   out.ref = {index, axis, broadcast};
   if (!broadcast && stride.is_constant()) out.literal = stride.value();
   // An operand whose dim may be 1 has no stride of its own to compare: a symbol nobody else has.
-  out.value = broadcast ? Dim::symbol("?" + std::to_string(index) + "_" + std::to_string(axis)) : stride;
+  out.value =
+      broadcast ? Dim::symbol("?" + std::to_string(index) + "_" + std::to_string(axis)) : stride;
   return out;
 }
 
 }  // namespace
 
-Verdict build_iteration(const Region& region, const StepSpec& spec, const std::vector<bool>& reduced,
-                        Iteration& out) {
+Verdict build_iteration(const Region& region, const StepSpec& spec,
+                        const std::vector<bool>& reduced, Iteration& out) {
   const SymDims& space = region.space;
   const size_t operands = spec.inputs.size() + spec.outputs.size();
   const auto row_axes = static_cast<size_t>(region.row_axes);
@@ -66,15 +67,16 @@ Verdict build_iteration(const Region& region, const StepSpec& spec, const std::v
     }
     if (!found) return Verdict::no("size " + space[a].text() + " is no dim of an operand");
   }
-  // Collapse from the inside: axes a and a+1 are one loop when every operand steps evenly over both.
+  // Collapse from the inside: axes a and a+1 are one loop when every operand steps evenly over
+  // both.
   const size_t boundary = space.size() - row_axes;
   std::vector<LoopAxis> merged;
   for (size_t a = space.size(); a-- > 0;) {
     const bool same_side = !merged.empty() && !(row_axes > 0 && a + 1 == boundary);
     if (same_side) {
       LoopAxis& inner = merged.back();
-      const bool even = std::all_of(
-          axes[a].strides.begin(), axes[a].strides.end(), [&](const AxisStride& s) {
+      const bool even =
+          std::all_of(axes[a].strides.begin(), axes[a].strides.end(), [&](const AxisStride& s) {
             const AxisStride& i = inner.strides[static_cast<size_t>(&s - axes[a].strides.data())];
             return s.value == i.value * inner.size || axes[a].size == Dim(1);
           });

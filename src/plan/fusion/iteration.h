@@ -30,7 +30,7 @@ struct Iteration {
 
 /// `reduced[k]`: operand k (an output) lacks the row axes because its reduction dropped them.
 /// Gives the reason when the space cannot be walked.
-Verdict build_iteration(const Region& region, const StepSpec& spec, const std::vector<bool>& reduced,
-                        Iteration& out);
+Verdict build_iteration(const Region& region, const StepSpec& spec,
+                        const std::vector<bool>& reduced, Iteration& out);
 
 }  // namespace xc

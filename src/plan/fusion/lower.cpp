@@ -1,7 +1,8 @@
 // A region as loop IR. The region's graph, composites expanded, consists of scalar functions and
 // reductions over the trailing axes of one iteration space:
 // - cell: one loop nest that stores every output;
-// - row: per row, loops over the row axis ("stages") with scalars between them. A value that a later
+// - row: per row, loops over the row axis ("stages") with scalars between them. A value that a
+// later
 //   stage needs again is recomputed when that is cheap, else kept in a scratch row;
 // - aggregate: blocks of fixed size, each with its partial results, then one pass over those: the
 //   order of summation depends on the sizes alone, never on how tasks are cut.
@@ -21,11 +22,13 @@ using loop::Expr;
 using loop::KernelBuilder;
 using loop::Var;
 
-constexpr double kRecomputeWeight = 6;     // additions: above, a value is kept in scratch
-constexpr int64_t kBlock = 16384;          // elements per partial result of an aggregate
-constexpr int64_t kTaskElements = 16384;   // elements per task, at least
+constexpr double kRecomputeWeight = 6;    // additions: above, a value is kept in scratch
+constexpr int64_t kBlock = 16384;         // elements per partial result of an aggregate
+constexpr int64_t kTaskElements = 16384;  // elements per task, at least
 
-bool is_scalar_constant(const Operand& o) { return o.constant && o.constant.count() == 1; }
+bool is_scalar_constant(const Operand& o) {
+  return o.constant && o.constant.count() == 1;
+}
 
 Expr literal(const Tensor& t) {
   const DType type = loop::value_type(t.dtype());
@@ -38,7 +41,9 @@ Expr literal(const Tensor& t) {
 class Access {
  public:
   Access(KernelBuilder& builder, const StepSpec& spec, RegionPhase& phase)
-      : builder_(builder), spec_(spec), phase_(phase),
+      : builder_(builder),
+        spec_(spec),
+        phase_(phase),
         buffers_(spec.inputs.size() + spec.outputs.size()) {}
 
   Expr extent(const LoopAxis& axis) { return extent(axis.extent); }
@@ -52,7 +57,8 @@ class Access {
   const loop::Buffer& buffer(uint32_t operand, const std::vector<const LoopAxis*>& axes) {
     if (buffers_[operand]) return *buffers_[operand];
     const bool output = operand >= spec_.inputs.size();
-    const Operand& o = output ? spec_.outputs[operand - spec_.inputs.size()] : spec_.inputs[operand];
+    const Operand& o =
+        output ? spec_.outputs[operand - spec_.inputs.size()] : spec_.inputs[operand];
     std::vector<loop::Stride> strides;
     for (const LoopAxis* axis : axes) {
       const AxisStride& s = axis->strides[operand];
@@ -64,15 +70,16 @@ class Access {
       }
     }
     const std::string name = (output ? "y" : "x") + std::to_string(operand);
-    buffers_[operand] = output ? builder_.output(name, o.dtype, strides)
-                               : builder_.input(name, o.dtype, strides);
+    buffers_[operand] =
+        output ? builder_.output(name, o.dtype, strides) : builder_.input(name, o.dtype, strides);
     order_.emplace_back(buffers_[operand]->id(), operand);
     return *buffers_[operand];
   }
   /// A temporary between phases, rank 1.
   loop::Buffer temp(uint32_t index, DType dtype, bool write) {
     const std::string name = "t" + std::to_string(index);
-    const loop::Buffer b = write ? builder_.output(name, dtype, {1}) : builder_.input(name, dtype, {1});
+    const loop::Buffer b =
+        write ? builder_.output(name, dtype, {1}) : builder_.input(name, dtype, {1});
     order_.emplace_back(b.id(), static_cast<uint32_t>(buffers_.size()) + index);
     return b;
   }
@@ -112,8 +119,8 @@ class Lowering {
   /// a per-row scalar is known after its stage's loop.
   struct Info {
     bool full = false;
-    int stage = 0;       // full: first loop that can compute it; scalar: known after that loop
-    double weight = 0;   // of recomputing it from loads and scalars
+    int stage = 0;      // full: first loop that can compute it; scalar: known after that loop
+    double weight = 0;  // of recomputing it from loads and scalars
     bool scratch = false;
   };
 
@@ -130,7 +137,8 @@ class Lowering {
         infos_[out] = info;
         continue;
       }
-      if (!node.op->scalar) return Verdict::no("operator " + std::string(node.op->name) + " has no scalar form");
+      if (!node.op->scalar)
+        return Verdict::no("operator " + std::string(node.op->name) + " has no scalar form");
       info.full = region_.row_axes == 0 || dims == region_.space;
       info.weight = node.op->weight;
       for (ValueId v : node.inputs) {
@@ -149,8 +157,9 @@ class Lowering {
     // A full value used in a later loop than its own is kept when recomputing costs too much.
     for (NodeId id : graph().order()) {
       const Node& node = graph().node(id);
-      const int needed = node.op->reduction ? infos_[node.outputs[0]].stage
-                                            : infos_[node.outputs[0]].full ? infos_[node.outputs[0]].stage : -1;
+      const int needed = node.op->reduction             ? infos_[node.outputs[0]].stage
+                         : infos_[node.outputs[0]].full ? infos_[node.outputs[0]].stage
+                                                        : -1;
       for (ValueId v : node.inputs) {
         if (v == kNone) continue;
         const auto it = infos_.find(v);
@@ -231,15 +240,20 @@ class Lowering {
   // ---- cell and row -----------------------------------------------------------------------------
 
   Verdict lower_rows(RegionCode& code) {
-    if (iteration_.row.size() > 1) return Verdict::no("the row axes of an operand are not contiguous");
+    if (iteration_.row.size() > 1)
+      return Verdict::no("the row axes of an operand are not contiguous");
     RegionPhase phase;
     KernelBuilder builder(region_.pattern);
     Access access(builder, spec_, phase);
     // A cell's innermost loop plays the part of the row, with one stage.
     std::vector<LoopAxis> outer = iteration_.outer;
     std::optional<LoopAxis> row;
-    if (!iteration_.row.empty()) row = iteration_.row.front();
-    else if (!outer.empty()) { row = outer.back(); outer.pop_back(); }
+    if (!iteration_.row.empty())
+      row = iteration_.row.front();
+    else if (!outer.empty()) {
+      row = outer.back();
+      outer.pop_back();
+    }
     Scope scope;
     scope.access = &access;
     for (const LoopAxis& axis : outer) scope.axes.push_back(&axis);
@@ -268,7 +282,8 @@ class Lowering {
     if (!outer.empty()) {
       row_elements = row && row->size.is_constant() ? row->size.value() : 256;
       for (size_t k = 1; k < outer.size(); ++k)
-        row_elements *= outer[k].size.is_constant() ? std::max<int64_t>(1, outer[k].size.value()) : 16;
+        row_elements *=
+            outer[k].size.is_constant() ? std::max<int64_t>(1, outer[k].size.value()) : 16;
     } else {
       row_elements = kTaskElements;  // the flat loop was cut into blocks of that size
     }
@@ -294,8 +309,10 @@ class Lowering {
         const Node& node = graph().node(id);
         const Info& info = infos_.at(node.outputs[0]);
         if (info.stage != stage) continue;
-        if (node.op->reduction) reductions.push_back(id);
-        else if (info.full && (info.scratch || !output_operands(node.outputs[0]).empty())) stores.push_back(id);
+        if (node.op->reduction)
+          reductions.push_back(id);
+        else if (info.full && (info.scratch || !output_operands(node.outputs[0]).empty()))
+          stores.push_back(id);
       }
       std::vector<loop::Acc> accs;
       for (NodeId id : reductions) {
@@ -322,8 +339,10 @@ class Lowering {
               builder.store(scope.access->buffer(operand, scope.axes).at(scope.indices), e);
           }
         };
-        if (has_row) builder.loop("j", 0, columns, [&](Var j) { body(loop::Index(j)); });
-        else body(std::nullopt);
+        if (has_row)
+          builder.loop("j", 0, columns, [&](Var j) { body(loop::Index(j)); });
+        else
+          body(std::nullopt);
       }
       // Between the loops: what the reductions gave, and the scalars made of it.
       scope.indices = rows;
@@ -332,14 +351,16 @@ class Lowering {
       for (size_t k = 0; k < reductions.size(); ++k) {
         const Node& node = graph().node(reductions[k]);
         Expr e = accs[k].value();
-        if (node.op->reduction->post) e = node.op->reduction->post(e, loop::cast(e.type(), columns));
+        if (node.op->reduction->post)
+          e = node.op->reduction->post(e, loop::cast(e.type(), columns));
         define_scalar(builder, scope, node.outputs[0], e, stage);
       }
       for (NodeId id : graph().order()) {
         const Node& node = graph().node(id);
         const Info& info = infos_.at(node.outputs[0]);
         if (node.op->reduction || info.full || info.stage != stage) continue;
-        define_scalar(builder, scope, node.outputs[0], apply(scope, node, stage, std::nullopt), stage);
+        define_scalar(builder, scope, node.outputs[0], apply(scope, node, stage, std::nullopt),
+                      stage);
       }
     }
   }
@@ -355,7 +376,8 @@ class Lowering {
   // ---- aggregate --------------------------------------------------------------------------------
 
   Verdict lower_aggregate(RegionCode& code) {
-    if (iteration_.outer.size() != 1) return Verdict::no("the operands of an aggregate are not contiguous");
+    if (iteration_.outer.size() != 1)
+      return Verdict::no("the operands of an aggregate are not contiguous");
     const LoopAxis& axis = iteration_.outer.front();
     std::vector<NodeId> reductions;
     for (NodeId id : graph().order()) {
@@ -380,7 +402,8 @@ class Lowering {
       builder.loop("b", 0, block_count, [&](Var b) {
         std::vector<loop::Acc> accs;
         for (NodeId id : reductions)
-          accs.push_back(builder.acc("a" + std::to_string(id), graph().node(id).op->reduction->op, acc_type(id)));
+          accs.push_back(builder.acc("a" + std::to_string(id), graph().node(id).op->reduction->op,
+                                     acc_type(id)));
         const Expr begin = loop::loop_var(b) * loop::i64(kBlock);
         builder.loop("j", begin, loop::min(begin + loop::i64(kBlock), n), [&](Var j) {
           scope.indices = {loop::Index(j)};
@@ -395,7 +418,8 @@ class Lowering {
             const ValueId v = graph().node(id).outputs[0];
             if (graph().node(id).op->reduction) continue;
             for (uint32_t operand : output_operands(v))
-              builder.store(access.buffer(operand, scope.axes).at(scope.indices), value(scope, v, 0, std::nullopt));
+              builder.store(access.buffer(operand, scope.axes).at(scope.indices),
+                            value(scope, v, 0, std::nullopt));
           }
         });
         for (size_t k = 0; k < reductions.size(); ++k) builder.store(temps[k](b), accs[k].value());
@@ -411,12 +435,15 @@ class Lowering {
     const Expr n = access.extent(axis), block_count = access.extent(blocks);
     for (size_t k = 0; k < reductions.size(); ++k) {
       const Node& node = graph().node(reductions[k]);
-      const loop::Buffer temp = access.temp(static_cast<uint32_t>(k), acc_type(reductions[k]), false);
-      const loop::Acc acc = builder.acc("a" + std::to_string(k), node.op->reduction->op, acc_type(reductions[k]));
+      const loop::Buffer temp =
+          access.temp(static_cast<uint32_t>(k), acc_type(reductions[k]), false);
+      const loop::Acc acc =
+          builder.acc("a" + std::to_string(k), node.op->reduction->op, acc_type(reductions[k]));
       builder.loop("b", 0, block_count, [&](Var b) { builder.accumulate(acc, temp(b)); });
       Expr e = acc.value();
       if (node.op->reduction->post) e = node.op->reduction->post(e, loop::cast(e.type(), n));
-      for (uint32_t operand : output_operands(node.outputs[0])) builder.store(access.buffer(operand, {}).at({}), e);
+      for (uint32_t operand : output_operands(node.outputs[0]))
+        builder.store(access.buffer(operand, {}).at({}), e);
       code.temps.push_back({acc_type(reductions[k]), blocks});
     }
     loop::Kernel kernel = builder.finish();
@@ -437,7 +464,7 @@ class Lowering {
   std::unordered_map<ValueId, Info> infos_;
   std::vector<bool> reduced_;
   Iteration iteration_;
-  std::unordered_map<ValueId, Expr> scalars_;        // per row: registers
+  std::unordered_map<ValueId, Expr> scalars_;  // per row: registers
   std::unordered_map<ValueId, loop::Buffer> scratch_;
 };
 

@@ -30,7 +30,7 @@ struct Region {
 
 /// The region as a graph of its own.
 struct RegionGraph {
-  Graph graph;  ///< inputs: the region's operands that are no constants, in order
+  Graph graph;                    ///< inputs: the region's operands that are no constants, in order
   std::vector<ValueId> operands;  ///< per Region::inputs; constants included
 };
 RegionGraph extract_region(const Graph& graph, const Region& region);
@@ -49,16 +49,16 @@ struct OperandDims {
 
 /// One loop kernel of a region. Phases run one after another; a phase may be cut into tasks.
 struct RegionPhase {
-  loop::Kernel kernel;                ///< scheduled and verified
-  std::vector<uint32_t> buffers;      ///< per buffer parameter: operand, or operands + k = temp k
-  std::vector<OperandDims> dims;      ///< per dim parameter
+  loop::Kernel kernel;            ///< scheduled and verified
+  std::vector<uint32_t> buffers;  ///< per buffer parameter: operand, or operands + k = temp k
+  std::vector<OperandDims> dims;  ///< per dim parameter
   struct StrideRef {
     uint32_t operand;  ///< its stride at `axis`; for a dim of size 1 that broadcasts: 0
     uint32_t axis;
-    bool broadcast;    ///< use 0 when the operand's dim there is 1 at run time
+    bool broadcast;  ///< use 0 when the operand's dim there is 1 at run time
   };
-  std::vector<StrideRef> strides;     ///< per stride parameter
-  int64_t grain = 1;                  ///< iterations of the parallel loop per task, at least
+  std::vector<StrideRef> strides;  ///< per stride parameter
+  int64_t grain = 1;               ///< iterations of the parallel loop per task, at least
 };
 
 /// A buffer between phases, in the step's scratch shared by all workers.
@@ -75,10 +75,10 @@ struct RegionCode {
 /// What the search knows of the operands: the strides the planner will give them.
 struct FusionOptions {
   Numerics numerics = Numerics::kTolerant;
-  int max_nodes = 256;     ///< per region
-  bool cell = true;        ///< templates, each can be disabled
+  int max_nodes = 256;  ///< per region
+  bool cell = true;     ///< templates, each can be disabled
   bool row = true;
-  std::vector<NodeId> taken;     ///< nodes that must stay as they are (absorbed by a vendor kernel)
+  std::vector<NodeId> taken;  ///< nodes that must stay as they are (absorbed by a vendor kernel)
 };
 
 /// Candidate regions of a graph, disjoint and convex, best first. Never fails: what cannot be fused

@@ -26,7 +26,8 @@ TEST_CASE("plan/memory_plan: buffers alive together never overlap, aligned, insi
       sum += a.bytes + 64;
       for (const ArenaSlot& b : slots) {
         const ArenaRequest &ra = requests[a.buffer], &rb = requests[b.buffer];
-        const bool together = a.buffer != b.buffer && ra.first_step <= rb.last_step && rb.first_step <= ra.last_step;
+        const bool together =
+            a.buffer != b.buffer && ra.first_step <= rb.last_step && rb.first_step <= ra.last_step;
         const bool overlap = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
         REQUIRE_FALSE((together && overlap));
       }

@@ -14,7 +14,8 @@ std::shared_ptr<Session> session_of(const char* text) {
   Config config;
   config.threads = 1;
   config.jit = static_cast<int64_t>(JitMode::kOff);
-  return std::make_shared<Session>(Model::create(create_engine(config, {}), parse_graph(text)), Config{});
+  return std::make_shared<Session>(Model::create(create_engine(config, {}), parse_graph(text)),
+                                   Config{});
 }
 
 std::vector<Tensor> run(Session& session, const std::vector<Tensor>& inputs) {
@@ -41,8 +42,10 @@ TEST_CASE("runtime/control: If runs the branch its condition names") {
     graph else(%x: f32[n]) -> (%r) { %r = Concat(%x, %x) {axis = 0} })
 })");
   const Tensor x = Tensor::of<float>({1, 2, 3});
-  CHECK(run(*session, {Tensor::scalar(true), x})[0].to_doubles() == std::vector<double>{-1, -2, -3});
-  CHECK(run(*session, {Tensor::scalar(false), x})[0].to_doubles() == std::vector<double>{1, 2, 3, 1, 2, 3});
+  CHECK(run(*session, {Tensor::scalar(true), x})[0].to_doubles() ==
+        std::vector<double>{-1, -2, -3});
+  CHECK(run(*session, {Tensor::scalar(false), x})[0].to_doubles() ==
+        std::vector<double>{1, 2, 3, 1, 2, 3});
 }
 
 TEST_CASE("runtime/control: Loop carries state and stacks what each iteration yields") {
@@ -103,7 +106,8 @@ TEST_CASE("runtime/control: wrong inputs name the input, and the session stays u
 }
 
 TEST_CASE("runtime/control: an index out of range is an error of that run only") {
-  auto session = session_of("graph g(%x: f32[4], %i: i64[1]) -> (%y) { %y = Gather(%x, %i) {axis = 0} }");
+  auto session =
+      session_of("graph g(%x: f32[4], %i: i64[1]) -> (%y) { %y = Gather(%x, %i) {axis = 0} }");
   const Tensor x = Tensor::of<float>({1, 2, 3, 4});
   try {
     run(*session, {x, Tensor::of<int64_t>({9})});
@@ -123,7 +127,9 @@ TEST_CASE("runtime/control: sizes that turn out not to fit are refused before an
   %cut = Slice(%w, %start, %end, %axis)
   %y = Add(%x, %cut)
 })");
-  CHECK(run(*session, {Tensor(DType::kF32, {3, 4}), Tensor(DType::kF32, {9, 4})})[0].dims() == Dims{3, 4});
+  CHECK(run(*session, {Tensor(DType::kF32, {3, 4}), Tensor(DType::kF32, {9, 4})})[0].dims() ==
+        Dims{3, 4});
   CHECK_THROWS_AS(run(*session, {Tensor(DType::kF32, {8, 4}), Tensor(DType::kF32, {9, 4})}), Error);
-  CHECK(run(*session, {Tensor(DType::kF32, {2, 4}), Tensor(DType::kF32, {2, 4})})[0].dims() == Dims{2, 4});
+  CHECK(run(*session, {Tensor(DType::kF32, {2, 4}), Tensor(DType::kF32, {2, 4})})[0].dims() ==
+        Dims{2, 4});
 }

@@ -1,5 +1,6 @@
 #pragma once
-// Recurrent cells over dense vectors of one sample: what follows the matrix products of a time step.
+// Recurrent cells over dense vectors of one sample: what follows the matrix products of a time
+// step.
 
 #include <cstdint>
 
@@ -19,15 +20,21 @@ struct CellFns {
   void (*gru_linear)(const float* gates, const float* recurrent, const float* bias, float* h,
                      int64_t n);
   void (*rnn)(const float* gates, float* h, int64_t n);
-  /// y[j] += sum over k of x[k] * w[k * n + j], w in panels of 128 columns: see pack_panels(). n is a
-  /// multiple of 128.
+  /// y[j] += sum over k of x[k] * w[k * n + j], w in panels of 128 columns: see pack_panels(). n is
+  /// a multiple of 128.
   void (*panel_product)(const float* x, const float* w, float* y, int64_t k, int64_t n);
 };
 inline constexpr int64_t kPanel = 128;
 const CellFns& cell_fns(Isa isa);
 
-namespace baseline { const CellFns& cell_fns(); }
-namespace avx2 { const CellFns& cell_fns(); }
-namespace avx512 { const CellFns& cell_fns(); }
+namespace baseline {
+const CellFns& cell_fns();
+}
+namespace avx2 {
+const CellFns& cell_fns();
+}
+namespace avx512 {
+const CellFns& cell_fns();
+}
 
 }  // namespace xc::cpu

@@ -1,6 +1,6 @@
 #pragma once
-// Inner loops of elementwise functions, one table per instruction set. The scalar meaning of each is
-// its row in src/ops; strided operands, broadcasting and half types are the caller's work.
+// Inner loops of elementwise functions, one table per instruction set. The scalar meaning of each
+// is its row in src/ops; strided operands, broadcasting and half types are the caller's work.
 
 #include "base/cpu_info.h"
 #include "tensor/dtype.h"
@@ -9,12 +9,62 @@ namespace xc::cpu {
 
 enum class Fn : uint8_t {
   // one operand
-  kCopy, kNeg, kAbs, kSign, kFloor, kCeil, kRound, kTrunc, kSqrt, kReciprocal, kExp, kLog, kTanh,
-  kSigmoid, kErf, kSin, kCos, kAsin, kAcos, kAtan, kAsinh, kAcosh, kAtanh, kRelu, kLeakyRelu,
-  kHardSigmoid, kHardSwish, kGelu, kGeluTanh, kSwish, kNot, kBitwiseNot, kIsNan, kIsInf,
+  kCopy,
+  kNeg,
+  kAbs,
+  kSign,
+  kFloor,
+  kCeil,
+  kRound,
+  kTrunc,
+  kSqrt,
+  kReciprocal,
+  kExp,
+  kLog,
+  kTanh,
+  kSigmoid,
+  kErf,
+  kSin,
+  kCos,
+  kAsin,
+  kAcos,
+  kAtan,
+  kAsinh,
+  kAcosh,
+  kAtanh,
+  kRelu,
+  kLeakyRelu,
+  kHardSigmoid,
+  kHardSwish,
+  kGelu,
+  kGeluTanh,
+  kSwish,
+  kNot,
+  kBitwiseNot,
+  kIsNan,
+  kIsInf,
   // two operands
-  kAdd, kSub, kMul, kDiv, kMax, kMin, kMod, kFmod, kPow, kEqual, kNotEqual, kLess, kLessEqual,
-  kGreater, kGreaterEqual, kAnd, kOr, kXor, kShiftLeft, kShiftRight, kPRelu,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kMax,
+  kMin,
+  kMod,
+  kFmod,
+  kPow,
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kAnd,
+  kOr,
+  kXor,
+  kShiftLeft,
+  kShiftRight,
+  kPRelu,
   // three operands
   kFma,
   kClip,   ///< x, low, high: the bounds are one value for all
@@ -23,14 +73,15 @@ enum class Fn : uint8_t {
 
 struct ElementwiseArgs {
   const void* in[3];
-  int64_t step[3];   ///< in elements: 1 = dense, 0 = one value for all
-  void* out;         ///< dense
+  int64_t step[3];  ///< in elements: 1 = dense, 0 = one value for all
+  void* out;        ///< dense
   int64_t n;
   const float* params;  ///< of the function (alpha, beta, ...)
 };
 using ElementwiseFn = void (*)(const ElementwiseArgs&);
 
-/// The loop for operands of type `in` (for kWhere: of its second and third); null when there is none.
+/// The loop for operands of type `in` (for kWhere: of its second and third); null when there is
+/// none.
 ElementwiseFn elementwise_fn(Fn fn, DType in, Isa isa);
 /// Conversion between any two numeric or bool types, f16 and bf16 included.
 ElementwiseFn cast_fn(DType from, DType to, Isa isa);
@@ -39,14 +90,14 @@ ElementwiseFn cast_fn(DType from, DType to, Isa isa);
 namespace baseline {
 ElementwiseFn elementwise_fn(Fn fn, DType in);
 ElementwiseFn cast_fn(DType from, DType to);
-}
+}  // namespace baseline
 namespace avx2 {
 ElementwiseFn elementwise_fn(Fn fn, DType in);
 ElementwiseFn cast_fn(DType from, DType to);
-}
+}  // namespace avx2
 namespace avx512 {
 ElementwiseFn elementwise_fn(Fn fn, DType in);
 ElementwiseFn cast_fn(DType from, DType to);
-}
+}  // namespace avx512
 
 }  // namespace xc::cpu

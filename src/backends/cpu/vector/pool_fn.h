@@ -16,8 +16,14 @@ struct PoolFns {
 };
 const PoolFns& pool_fns(Isa isa);
 
-namespace baseline { const PoolFns& pool_fns(); }
-namespace avx2 { const PoolFns& pool_fns(); }
-namespace avx512 { const PoolFns& pool_fns(); }
+namespace baseline {
+const PoolFns& pool_fns();
+}
+namespace avx2 {
+const PoolFns& pool_fns();
+}
+namespace avx512 {
+const PoolFns& pool_fns();
+}
 
 }  // namespace xc::cpu

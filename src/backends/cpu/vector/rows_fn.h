@@ -1,8 +1,9 @@
 #pragma once
 // Reductions, softmax and normalisations over dense rows, one table per instruction set.
 //
-// Reductions follow the canonical order of loop/kernel.h: 64 partial results, element t of a row goes
-// to partial t mod 64, then a fixed tree. So they agree bit for bit with kernels compiled at run time.
+// Reductions follow the canonical order of loop/kernel.h: 64 partial results, element t of a row
+// goes to partial t mod 64, then a fixed tree. So they agree bit for bit with kernels compiled at
+// run time.
 
 #include <cstdint>
 
@@ -31,12 +32,12 @@ struct NormArgs {
   const float* x;
   float* y;
   int64_t rows, n;
-  int64_t x_stride, y_stride;     ///< between rows, in elements
-  const float* scale = nullptr;   ///< null = 1
-  const float* bias = nullptr;    ///< null = 0
-  int64_t affine_step = 1;        ///< of scale and bias: 1 = per element, 0 = one per call
+  int64_t x_stride, y_stride;    ///< between rows, in elements
+  const float* scale = nullptr;  ///< null = 1
+  const float* bias = nullptr;   ///< null = 0
+  int64_t affine_step = 1;       ///< of scale and bias: 1 = per element, 0 = one per call
   float epsilon = 0;
-  float* mean = nullptr;          ///< per row, when wanted
+  float* mean = nullptr;  ///< per row, when wanted
   float* inverse = nullptr;
 };
 struct RowFns {
@@ -50,14 +51,14 @@ const RowFns& row_fns(Isa isa);
 namespace baseline {
 FoldFns fold_fns(Fold fold, DType type);
 const RowFns& row_fns();
-}
+}  // namespace baseline
 namespace avx2 {
 FoldFns fold_fns(Fold fold, DType type);
 const RowFns& row_fns();
-}
+}  // namespace avx2
 namespace avx512 {
 FoldFns fold_fns(Fold fold, DType type);
 const RowFns& row_fns();
-}
+}  // namespace avx512
 
 }  // namespace xc::cpu
