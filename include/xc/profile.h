@@ -34,7 +34,7 @@ typedef struct xc_region {
   uint32_t reserved;    /* 0 */
   uint64_t identity[2]; /* hash of what it computes; equal regions share it */
   xc_string_view name;
-  xc_string_view state;  /* candidate, compiling, trial, live, rejected, banned, rolled back, ... */
+  xc_string_view state;  /* candidate, queued, verifying, ready, trial, live, banned */
   xc_string_view reason; /* of the last refusal, or empty */
   int64_t uses;          /* places in the model */
   double base_us;        /* measured time per call of what it replaces; 0 = not measured */

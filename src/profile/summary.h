@@ -13,8 +13,7 @@ namespace xc {
 struct RegionSummary {
   Hash128 identity;
   std::string name;
-  std::string state;   ///< candidate, queued, compiling, verified, trial, live, rejected, banned,
-                       ///< rolled back
+  std::string state;   ///< candidate, queued, verifying, ready, trial, live, banned
   std::string reason;  ///< of the last refusal
   int64_t uses = 0;    ///< places in the model
   double base_us = 0;  ///< measured, per call; 0 = not measured
