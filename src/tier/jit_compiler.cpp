@@ -1,7 +1,9 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <cstdlib>
 #include <mutex>
+#include <shared_mutex>
 
 #include "base/error.h"
 #include "codegen/codegen.h"
@@ -42,6 +44,19 @@ const xc_jit_table* open_code_generator(std::string& reason) {
   return nullptr;
 }
 
+// A process that exits while the background thread is inside LLVM would run LLVM's static
+// destructors under it. A handler registered after the library was opened runs before those: it
+// waits for the compile in progress and lets no other begin. Never destroyed, so that it outlives
+// every thread.
+std::shared_mutex& exit_gate() {
+  static auto* gate = new std::shared_mutex;
+  return *gate;
+}
+
+void close_exit_gate() {
+  exit_gate().lock();
+}
+
 class JitPhase final : public PhaseCode {
  public:
   JitPhase(std::shared_ptr<tier::CodeMemory> memory, tier::CodeMemory::Block block, int64_t bytes,
@@ -74,8 +89,12 @@ class JitCompiler final : public RegionCompiler {
                                  listing_ ? uint32_t{XC_JIT_WANT_ASSEMBLY} : 0u};
     xc_jit_image image{};
     std::array<char, 512> error{};
-    if (const int32_t status = table->compile(&request, &image, error.data(), error.size()))
-      throw Error(static_cast<Status>(status), error.data());
+    {
+      const std::shared_lock gate(exit_gate(), std::try_to_lock);
+      if (!gate) throw Error(Status::kCancelled, "the process is exiting");
+      if (const int32_t status = table->compile(&request, &image, error.data(), error.size()))
+        throw Error(static_cast<Status>(status), error.data());
+    }
     const std::unique_ptr<xc_jit_image, decltype(table->release)> owner(&image, table->release);
     tier::CodeMemory::Published published =
         memory_->publish({image.code, image.size}, image.entry, image.alignment);
@@ -105,6 +124,8 @@ class JitCompiler final : public RegionCompiler {
         if (reason_.empty()) reason_ = "the code generator is of another version";
         throw Error(Status::kUnsupported, reason_);
       }
+      static std::once_flag once;  // per process, as exit is
+      std::call_once(once, [] { std::atexit(close_exit_gate); });
     }
     if (!memory_) memory_ = std::make_shared<tier::CodeMemory>(cap_);
     return table_;
