@@ -105,8 +105,9 @@ XC_API void xc_cancel_destroy(xc_cancel* cancel);
 XC_API XC_NODISCARD xc_status xc_session_freeze(xc_session* session, xc_error** out_error);
 
 /* Waits until nothing is queued, compiling or on trial, at most timeout_ms; *out_idle is 1 when it
- * got there, 0 on timeout. Trials only advance while the session runs. For tests and tools. Fails
- * with XC_INVALID_ARGUMENT. @since 0.1 @stability stable */
+ * got there, 0 on timeout. While it waits, the session's background work is not held back by the
+ * compile budget. Trials only advance while the session runs. For tests and tools. Fails with
+ * XC_INVALID_ARGUMENT. @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_session_wait_idle(xc_session* session, int64_t timeout_ms,
                                                    int32_t* out_idle, xc_error** out_error);
 

@@ -14,7 +14,8 @@ constexpr size_t kMaxRebound = 64;  // signatures published at once; the others 
 constexpr size_t kMaxEvents = 4096;
 constexpr uint64_t kWatchSamples = 32;
 constexpr int64_t kPatienceNs =
-    250'000'000;                 // a signature unused for so long gets no more attention
+    250'000'000;  // a signature unused for so long gets no more attention
+constexpr auto kBudgetLook = std::chrono::milliseconds(20);
 constexpr double kDrift = 1.15;  // a live region this much slower than what it replaced is doubted
 
 std::string describe(const Graph& graph, const Region& region) {
@@ -136,18 +137,29 @@ void Tier::post(const StatePtr& state, std::function<void(Program&, ProgramState
   wake_.notify_one();
 }
 
+bool Tier::may_start(const ProgramState& state) {
+  // A host that waits for the work to be done has nothing better to do with the time.
+  if (state.waiting > 0) return true;
+  const double age = static_cast<double>(steady_ns() - state.added_ns) * 1e-9;
+  return !faults_.starved && budget_.allows(process_cpu_seconds(), age);
+}
+
 void Tier::thread_main() {
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
     if (stopping_) return;
-    Job job = std::move(jobs_.front());
-    jobs_.pop_front();
+    // Over the budget the job stays queued, so that its program can still be taken away: the budget
+    // refills with the process's CPU time, and a process that waits for us uses none.
+    const auto next = std::find_if(jobs_.begin(), jobs_.end(),
+                                   [&](const Job& job) { return may_start(*job.state); });
+    if (next == jobs_.end()) {
+      wake_.wait_for(lock, kBudgetLook);
+      continue;
+    }
+    Job job = std::move(*next);
+    jobs_.erase(next);
     busy_ = job.state;
-    const double age = static_cast<double>(steady_ns() - job.state->added_ns) * 1e-9;
-    while (!stopping_ && !budget_.allows(process_cpu_seconds(), age))
-      wake_.wait_for(lock, std::chrono::milliseconds(20));
-    if (stopping_) return;
     lock.unlock();
     const double start = thread_cpu_seconds();
     if (const std::shared_ptr<Program> program = job.state->program.lock()) {
@@ -180,10 +192,14 @@ bool Tier::wait_idle(Program& program, std::chrono::milliseconds timeout) {
   const StatePtr state = state_of(program);
   if (!state) return true;
   std::unique_lock lock(mutex_);
-  return idle_.wait_for(lock, timeout, [&] {
+  ++state->waiting;
+  wake_.notify_one();
+  const bool idle = idle_.wait_for(lock, timeout, [&] {
     return busy_ != state && std::none_of(jobs_.begin(), jobs_.end(),
                                           [&](const Job& job) { return job.state == state; });
   });
+  --state->waiting;
+  return idle;
 }
 
 void Tier::freeze(Program& program) {

@@ -38,6 +38,8 @@ std::string_view name(RegionState state);
 struct TierFaults {
   /// May replace a compiled kernel (a wrong one, a slower one) or throw.
   std::function<std::shared_ptr<Kernel>(const Region&, std::shared_ptr<Kernel>)> wrap;
+  /// The budget never allows a job of its own accord.
+  bool starved = false;
 };
 
 class Tier final : public TierHooks {
@@ -89,6 +91,7 @@ class Tier final : public TierHooks {
     std::weak_ptr<Program> program;
     std::mutex work;    ///< held while the program's plans are worked on
     bool gone = false;  ///< its owner is letting go: no new jobs; guarded by Tier::mutex_
+    int waiting = 0;    ///< host threads in wait_idle(): its jobs need no budget; Tier::mutex_
     std::mutex data;    ///< guards what follows
     bool analysed = false, analysing = false, frozen = false;
     std::vector<std::unique_ptr<Group>> groups;
@@ -108,6 +111,7 @@ class Tier final : public TierHooks {
   StatePtr state_of(const Program& program) const;
   void post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job);
   void thread_main();
+  bool may_start(const ProgramState& state);
   void emit(ProgramState& state, const Program& program, Event event);
 
   // Jobs. All hold state.work.

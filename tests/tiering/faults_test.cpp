@@ -156,3 +156,17 @@ TEST_CASE("tiering/faults: freeze stops changes") {
   drive(fixture, [n = 0]() mutable { return ++n > 500; });
   CHECK(fixture.session->profile().compiled_regions == 0);
 }
+
+TEST_CASE(
+    "tiering/faults: without a budget nothing is compiled, and the session still goes at once") {
+  TierFaults faults;
+  faults.starved = true;
+  {
+    Fixture fixture(kGelu, {}, faults);
+    for (int k = 0; k < 2000; ++k) fixture.run(inputs());
+    CHECK(fixture.log.count(EventKind::kCompiled) == 0);
+  }  // jobs are queued: destroying must not wait for a budget that idle processes do not earn
+  Fixture fixture(kGelu, {}, faults);
+  drive(fixture, [&] { return fixture.log.count(EventKind::kAccepted) > 0; });
+  CHECK(fixture.log.count(EventKind::kAccepted) > 0);  // wait_idle() is leave to work
+}
