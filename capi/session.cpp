@@ -227,7 +227,10 @@ void xc_call_destroy(xc_call* call) {
 }
 
 xc_status xc_cancel_create(xc_cancel** out_cancel) {
-  return guard(nullptr, [&] { *need(out_cancel, "out_cancel") = new xc_cancel; });
+  return guard(nullptr, [&] {
+    need(out_cancel, "out_cancel");
+    *out_cancel = new xc_cancel;
+  });
 }
 void xc_cancel_set(xc_cancel* cancel) {
   if (cancel && cancel->magic == xc_cancel::kMagic) cancel->flag.store(true);

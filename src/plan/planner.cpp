@@ -58,13 +58,14 @@ class PlanBuilder {
     return plan_;
   }
 
-  /// Stops before the region's step and returns the operands it would have.
-  StepSpec spec_of(const Region& region) {
+  /// Gives every value its place and strides, without choosing kernels.
+  void survey() {
     declare_sources();
     plan_->segments.push_back({0, 0, 0});
-    const std::unordered_set<NodeId> inside(region.nodes.begin(), region.nodes.end());
-    for (NodeId id : graph_.order())
-      if (!inside.count(id)) visit_views_only(id);
+    for (NodeId id : graph_.order()) visit_views_only(id);
+  }
+  /// After survey(): the operands a region's step would have.
+  StepSpec spec_of(const Region& region) {
     StepSpec spec;
     spec.numerics = planner_.options_.numerics;
     spec.threads = planner_.options_.threads;
@@ -141,7 +142,7 @@ class PlanBuilder {
     return add_value(id, std::move(buffer), std::move(dims), known);
   }
 
-  /// A new buffer holding one row-major value.
+  /// A new buffer holding one value, laid out as decided for `id` (row-major for a source).
   uint32_t add_value(ValueId id, PlanBuffer buffer, SymDims dims, bool rank_known = true) {
     buffer.segment =
         static_cast<uint32_t>(plan_->segments.empty() ? 0 : plan_->segments.size() - 1);
@@ -149,7 +150,9 @@ class PlanBuilder {
     value.id = id;
     value.buffer = static_cast<uint32_t>(plan_->buffers.size());
     value.dtype = buffer.dtype;
-    value.strides = contiguous_strides(dims);
+    value.strides = buffer.storage == Storage::kArena && id != kNone
+                        ? planner_.layout_.strides(id, dims)
+                        : contiguous_strides(dims);
     value.rank_known = rank_known;
     buffer.elements = element_count(dims);
     value.dims = std::move(dims);
@@ -356,7 +359,7 @@ class PlanBuilder {
     const Type& type = graph_.value(id).type;
     out.dtype = type.dtype;
     out.dims = type.dims ? *type.dims : SymDims{};
-    out.strides = contiguous_strides(out.dims);
+    out.strides = planner_.layout_.strides(id, out.dims);
     return out;
   }
 
@@ -380,9 +383,8 @@ class PlanBuilder {
     const Type& type = graph_.value(id).type;
     PlanBuffer buffer;
     buffer.dtype = type.dtype;
-    const uint32_t stand_in = add_value(kNone, std::move(buffer),
-                                        type.dims ? *type.dims : SymDims{}, type.dims.has_value());
-    return stand_in;
+    return add_value(kNone, std::move(buffer), type.dims ? *type.dims : SymDims{},
+                     type.dims.has_value());
   }
 
   /// The anchor with as many of its elementwise users as some fast kernel takes as post-ops.
@@ -502,6 +504,11 @@ class PlanBuilder {
       fail(Status::kUnsupported, "no kernel can execute operator {}: {}", spec.op->name,
            refused.empty() ? std::string("none is registered")
                            : refused.back().name + ": " + refused.back().reason);
+    if (planner_.options_.layouts) {
+      planner_.layout_.decide(spec, *row, unit.outputs);
+      for (size_t k = 0; k < unit.outputs.size(); ++k)
+        spec.outputs[k] = fresh_operand(unit.outputs[k]);
+    }
     std::string name = graph_.node(unit.nodes.front()).name;
     add_step(unit.nodes, std::move(name), std::move(spec), *row, std::move(refused),
              std::move(inputs), unit.outputs);
@@ -702,14 +709,20 @@ class PlanBuilder {
 };
 
 Planner::Planner(std::shared_ptr<const Graph> graph, const Backend& backend, PlannerOptions options)
-    : graph_(std::move(graph)), backend_(backend), options_(options) {}
+    : graph_(std::move(graph)), backend_(backend), options_(options), layout_(*graph_, backend) {}
+
+Planner::~Planner() = default;
 
 std::shared_ptr<const Plan> Planner::build(std::span<const PlannedRegion> regions) {
   return PlanBuilder(*this, regions).build();
 }
 
 StepSpec Planner::region_spec(const Region& region) {
-  return PlanBuilder(*this, {}).spec_of(region);
+  if (!survey_) {
+    survey_ = std::make_unique<PlanBuilder>(*this, std::span<const PlannedRegion>{});
+    survey_->survey();
+  }
+  return survey_->spec_of(region);
 }
 
 }  // namespace xc

@@ -7,15 +7,19 @@
 
 #include "backends/backend.h"
 #include "plan/fusion/region.h"
+#include "plan/layout.h"
 #include "plan/plan.h"
 
 namespace xc {
+
+class PlanBuilder;
 
 struct PlannerOptions {
   Numerics numerics = Numerics::kTolerant;
   int threads = 1;
   bool views = true;            ///< off: every view op is a copying step (tests)
   bool post_ops = true;         ///< off: every op is its own step
+  bool layouts = true;          ///< off: every value is row-major
   bool reference_only = false;  ///< every step on reference kernels (the oracle)
 };
 
@@ -31,12 +35,14 @@ struct PlannedRegion {
 class Planner {
  public:
   Planner(std::shared_ptr<const Graph> graph, const Backend& backend, PlannerOptions options);
+  ~Planner();
 
   /// The base plan, or with `regions` (disjoint, convex) replaced by one step each. Fails with
   /// kUnsupported naming the node when nothing can execute it.
   std::shared_ptr<const Plan> build(std::span<const PlannedRegion> regions = {});
 
-  /// The operands a region would get: what lower_region() and its kernel are made for.
+  /// The operands a region would get: what lower_region() and its kernel are made for. After the
+  /// base plan, which decides how values lie.
   StepSpec region_spec(const Region& region);
 
   const PlannerOptions& options() const { return options_; }
@@ -46,6 +52,8 @@ class Planner {
   std::shared_ptr<const Graph> graph_;
   const Backend& backend_;
   PlannerOptions options_;
+  Layout layout_;
+  std::unique_ptr<PlanBuilder> survey_;  // every value with its layout, for region_spec()
   std::unordered_map<std::string, std::shared_ptr<const Step>> steps_;  // by content of the unit
   uint64_t next_serial_ = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <map>
 #include <numeric>
 
@@ -581,6 +582,32 @@ Dims contiguous_strides(const Dims& dims) {
     stride = checked_mul(stride, std::max<int64_t>(dims[i], 1));
   }
   return out;
+}
+
+namespace {
+
+template <class D>
+std::vector<D> channels_last(const std::vector<D>& dims, const std::function<D(D, D)>& multiply) {
+  XC_CHECK(dims.size() >= 2);
+  std::vector<D> out(dims.size(), D(1));
+  D stride = dims[1];
+  for (size_t i = dims.size(); i-- > 2;) {
+    out[i] = stride;
+    stride = multiply(stride, dims[i]);
+  }
+  out[0] = stride;
+  return out;
+}
+
+}  // namespace
+
+SymDims channels_last_strides(const SymDims& dims) {
+  return channels_last<Dim>(dims, [](Dim a, Dim b) { return a * b; });
+}
+
+Dims channels_last_strides(const Dims& dims) {
+  return channels_last<int64_t>(
+      dims, [](int64_t a, int64_t b) { return checked_mul(a, std::max<int64_t>(b, 1)); });
 }
 
 // ---- text ---------------------------------------------------------------------------------------

@@ -96,6 +96,10 @@ std::optional<Dims> to_concrete(const SymDims& dims);
 /// Row-major strides in elements.
 SymDims contiguous_strides(const SymDims& dims);
 Dims contiguous_strides(const Dims& dims);
+/// Strides in elements of dims N, C, spatial whose elements lie with the channels innermost (NHWC
+/// for rank 4). Rank 2 at least.
+SymDims channels_last_strides(const SymDims& dims);
+Dims channels_last_strides(const Dims& dims);
 
 /// Evaluates many dims quickly against one array of symbol values: compiled once per plan, run at
 /// every bind. Symbols are numbered by the caller.

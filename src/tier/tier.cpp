@@ -422,6 +422,9 @@ void Tier::analyse(Program& program, ProgramState& state) {
     if (step->nodes.size() > 1)
       options.taken.insert(options.taken.end(), step->nodes.begin(), step->nodes.end());
   std::vector<Region> regions = find_regions(program.graph(), options);
+  for (Region& region : regions)
+    region.identity =
+        region_identity(program.graph(), region, program.planner().region_spec(region));
   std::map<Hash128, std::unique_ptr<Group>> groups;
   std::vector<Group*> in_order;
   for (Region& region : regions) {

@@ -5,6 +5,7 @@
 // per engine, started at the first job, does the rest: search, lowering, compiling, verification,
 // judging trials, publishing. In mode sync first_bound() does that work on the calling thread.
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -104,7 +105,7 @@ class Tier final : public TierHooks {
     int64_t compiled = 0, swapped = 0, rolled_back = 0, rejected = 0;
     double saved_s = 0;  ///< of regions no longer live
     std::vector<Event> events;
-    uint64_t toggles = 0;  ///< force_swap
+    std::atomic<uint64_t> toggles{0};  ///< force_swap
   };
   using StatePtr = std::shared_ptr<ProgramState>;
 

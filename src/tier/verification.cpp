@@ -90,24 +90,21 @@ std::vector<Tensor> reference_outputs(const Graph& graph, const std::vector<Tens
 
 }  // namespace
 
-std::vector<Tensor> run_region(const Kernel& kernel, const std::vector<Tensor>& inputs,
-                               const std::vector<std::pair<DType, Dims>>& outputs) {
-  std::vector<Tensor> results;
-  for (const auto& [dtype, dims] : outputs) results.emplace_back(dtype, dims);
+void run_region(const Kernel& kernel, const std::vector<Tensor>& inputs,
+                const std::vector<Tensor>& outputs) {
   std::vector<BoundOperand> in, out;
   std::vector<void*> buffers;
   for (const Tensor& t : inputs) {
     in.push_back({t.dims(), t.strides()});
     buffers.push_back(t.data());
   }
-  for (const Tensor& t : results) {
+  for (const Tensor& t : outputs) {
     out.push_back({t.dims(), t.strides()});
     buffers.push_back(t.data());
   }
   const auto bound = kernel.bind({in, out, true});
   const auto scratch = Buffer::allocate(bound->scratch_bytes);
   bound->run({buffers.data(), scratch->data()}, 0, bound->tasks);
-  return results;
 }
 
 std::string compare_outputs(const Graph& graph, const std::vector<Tensor>& expected,
@@ -150,9 +147,12 @@ std::string check(const Graph& graph, const StepSpec& spec, const Kernel& kernel
     const Tensor data = operand.constant ? operand.constant : graph_inputs[next++];
     operands.push_back(with_strides(data, evaluate(operand.strides, symbols)));
   }
-  std::vector<std::pair<DType, Dims>> outputs;
-  for (const Tensor& t : expected) outputs.emplace_back(t.dtype(), t.dims());
-  return compare_outputs(graph, expected, run_region(kernel, operands, outputs));
+  std::vector<Tensor> outputs;
+  for (size_t k = 0; k < expected.size(); ++k)
+    outputs.push_back(with_strides(Tensor(expected[k].dtype(), expected[k].dims()),
+                                   evaluate(spec.outputs[k].strides, symbols)));
+  run_region(kernel, operands, outputs);
+  return compare_outputs(graph, expected, outputs);
 }
 
 /// The symbols of the operands' dims, solved from concrete dims where a dim is a lone symbol.

@@ -10,9 +10,9 @@
 
 namespace xc {
 
-/// Runs `kernel` on row-major copies of `inputs`; outputs of the given types.
-std::vector<Tensor> run_region(const Kernel& kernel, const std::vector<Tensor>& inputs,
-                               const std::vector<std::pair<DType, Dims>>& outputs);
+/// Runs `kernel` on `inputs` as they lie, into `outputs` as they lie.
+void run_region(const Kernel& kernel, const std::vector<Tensor>& inputs,
+                const std::vector<Tensor>& outputs);
 
 /// Empty when every output agrees within the tolerance of the region's op classes, else what
 /// differs and where. `expected` and `got` as in the region's order.

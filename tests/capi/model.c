@@ -57,7 +57,6 @@ static void loading(void) {
   CHECK_OK(xc_graph_text(graph, 0, &printed, &error));
   if (printed) CHECK_CONTAINS(xc_blob_data(printed), "Neg(%a)");
   xc_blob_destroy(printed);
-  xc_graph_destroy(graph);
   xc_model_release(model);
   model = NULL;
   CHECK_FAILS(XC_NOT_FOUND, xc_model_load_file(engine, "/no/such.onnx", &model, &error));
@@ -80,6 +79,8 @@ static void loading(void) {
   CHECK_OK(xc_graph_create(NULL, &empty, &error));
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_model_create(engine, empty, NULL, &error));
   xc_graph_destroy(empty);
+  xc_graph_destroy(graph);
+  graph = NULL;
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_model_graph(NULL, &graph, &error));
   CHECK(model == NULL);
   xc_engine_release(engine);

@@ -56,12 +56,18 @@ const std::vector<Tensor>& inputs() {
   return kInputs;
 }
 
+/// What a planted slowness costs: several times a run of the base plan, however slow a build this
+/// is.
+std::atomic<int64_t> slowness_us{0};
+
 /// Runs, checking every answer, until `done` or 20,000 runs.
 template <class Done>
 void drive(Fixture& fixture, Done done) {
   for (int k = 0; k < 20000 && !done(); ++k) {
     int64_t where = 0;
+    const int64_t start = steady_ns();
     const Tensor y = fixture.run(inputs())[0];
+    if (slowness_us == 0) slowness_us = std::max<int64_t>(150, (steady_ns() - start) * 3 / 1000);
     const bool right = gelu_right(inputs(), y, where);
     REQUIRE_MESSAGE(right, "run ", k, " element ", where);
     if (k % 16 == 0) fixture.session->wait_idle(std::chrono::milliseconds(1000));
@@ -89,7 +95,7 @@ TEST_CASE("tiering/faults: a slower kernel is rejected after a trial") {
   faults.wrap = [&](const Region& region,
                     std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
     return std::make_shared<Tampered>(
-        std::move(kernel), [] { spin_us(150); }, region.inputs.size(), 0.0f);
+        std::move(kernel), [] { spin_us(slowness_us); }, region.inputs.size(), 0.0f);
   };
   Fixture fixture(kGelu, {}, faults);
   drive(fixture, [&] { return fixture.log.count(EventKind::kRejected) > 0; });
@@ -106,7 +112,7 @@ TEST_CASE("tiering/faults: a kernel that becomes slow after it was accepted is r
     return std::make_shared<Tampered>(
         std::move(kernel),
         [slow] {
-          if (*slow) spin_us(200);
+          if (*slow) spin_us(2 * slowness_us);
         },
         region.inputs.size(), 0.0f);
   };

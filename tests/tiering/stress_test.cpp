@@ -1,3 +1,4 @@
+// Labels: tsan
 // Another plan is published at every run while four threads run; every value is checked. Runs under
 // the thread sanitizer with the loop interpreter in place of LLVM.
 #include "support.h"

@@ -97,6 +97,7 @@ foreach(source ${xc_c_tests})
   target_compile_definitions(xc_c_${stem} PRIVATE "XC_SOURCE_DIR=\"${CMAKE_SOURCE_DIR}\""
                              "XC_SHARED_DIR=\"${XC_SHARED_DIR}\"")
   if(XC_SANITIZE)
+    target_compile_options(xc_c_${stem} PRIVATE ${xc_sanitize_flags})
     target_link_options(xc_c_${stem} PRIVATE ${xc_sanitize_flags})
   endif()
   set_target_properties(xc_c_${stem} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")

@@ -153,9 +153,6 @@ Verdict supports_batch_norm(const StepSpec& spec) {
 std::unique_ptr<Kernel> create_batch_norm(const StepSpec& spec) {
   return std::make_unique<AffineKernel>(spec, batch_norm_program, 1);
 }
-std::vector<Order> any_order(const StepSpec& spec) {
-  return std::vector<Order>(spec.inputs.size() + spec.outputs.size(), Order::kAny);
-}
 
 }  // namespace
 

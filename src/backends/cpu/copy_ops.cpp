@@ -293,7 +293,9 @@ std::unique_ptr<Kernel> create(const StepSpec& spec) {
 }  // namespace
 
 void add_copy_ops(Rows& rows) {
-  for (const Row& row : kRows) rows.push_back({"xc.copy", row.op, supports, create});
+  for (const Row& row : kRows)
+    rows.push_back({"xc.copy", row.op, supports, create,
+                    row.rule == reshape || row.rule == transpose ? nullptr : any_order});
 }
 
 }  // namespace xc::cpu

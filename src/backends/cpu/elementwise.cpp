@@ -77,10 +77,6 @@ std::unique_ptr<Kernel> create(const StepSpec& spec) {
   return std::make_unique<ElementwiseKernel>(spec);
 }
 
-std::vector<Order> preferred(const StepSpec& spec) {
-  return std::vector<Order>(spec.inputs.size() + spec.outputs.size(), Order::kAny);
-}
-
 /// Elementwise ops without a scalar definition in loop IR.
 constexpr std::string_view kOthers[] = {"Asin",  "Acos",  "Atan",    "Asinh",
                                         "Acosh", "Atanh", "CastLike"};
@@ -91,7 +87,7 @@ void add_elementwise(Rows& rows) {
   for (const OpDef* op : all_ops())
     if (op->domain.empty() && (op->scalar || std::find(std::begin(kOthers), std::end(kOthers),
                                                        op->name) != std::end(kOthers)))
-      rows.push_back({"xc.elementwise", op->name, supports, create, preferred});
+      rows.push_back({"xc.elementwise", op->name, supports, create, any_order});
 }
 
 }  // namespace xc::cpu

@@ -7,6 +7,10 @@
 
 namespace xc {
 
+std::vector<Order> cpu::any_order(const StepSpec& spec) {
+  return std::vector<Order>(spec.inputs.size() + spec.outputs.size(), Order::kAny);
+}
+
 const Backend& cpu_backend() {
   static const Backend backend{"cpu", [] {
                                  static const cpu::Rows rows = [] {

@@ -9,6 +9,9 @@ namespace xc::cpu {
 
 using Rows = std::vector<Implementation>;
 
+/// Implementation::preferred of kernels that run equally fast on any dense order of the axes.
+std::vector<Order> any_order(const StepSpec& spec);
+
 // oneDNN.
 void add_onednn_matmul(Rows& rows);
 void add_onednn_conv(Rows& rows);

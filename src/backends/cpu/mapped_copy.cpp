@@ -33,6 +33,26 @@ void with_bytes(int64_t bytes, F&& f) {
   }
 }
 
+/// The axes of `y` from the largest stride to the smallest: walked so, the result is written in the
+/// order of its memory, row-major or channels-last.
+std::vector<size_t> memory_order(const OperandView& y) {
+  std::vector<size_t> order(y.dims.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    // The stride of an axis of size 1 means nothing.
+    const int64_t sa = y.dims[a] == 1 ? INT64_MAX : std::abs(y.strides[a]);
+    const int64_t sb = y.dims[b] == 1 ? INT64_MAX : std::abs(y.strides[b]);
+    return sa > sb;
+  });
+  return order;
+}
+template <class T>
+std::vector<T> permuted(const std::vector<T>& values, const std::vector<size_t>& order) {
+  std::vector<T> out;
+  for (size_t i : order) out.push_back(values[i]);
+  return out;
+}
+
 /// y[i, j, ...] = x[maps[0][i] + maps[1][j] + ...] over rows [first, last) of all axes but the
 /// last.
 template <class T>
@@ -186,7 +206,11 @@ class MappedBound final : public BoundKernel {
                     : !ControlInputs::constant(spec, 1);
     const OperandView& y = views_.outputs[0];
     if (!dynamic_ && y.count() > 0) maps_ = make(ControlInputs(spec_, views_));
-    rows_ = y.count() == 0 ? 0 : y.dims.empty() ? 1 : y.count() / y.dims.back();
+    order_ = memory_order(y);
+    dims_ = permuted(y.dims, order_);
+    strides_ = permuted(y.strides, order_);
+    if (!maps_.empty()) maps_ = permuted(maps_, order_);
+    rows_ = y.count() == 0 ? 0 : y.dims.empty() ? 1 : y.count() / dims_.back();
     tasks = std::clamp<int64_t>(y.count() / kTaskElements, 1, std::max<int64_t>(1, rows_));
     if (dynamic_) tasks = 1;
     held_bytes += views_.bytes();
@@ -195,7 +219,8 @@ class MappedBound final : public BoundKernel {
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
     if (rows_ == 0) return;
-    const AxisMaps live = dynamic_ ? make(ControlInputs(spec_, views_, args.buffers)) : AxisMaps{};
+    const AxisMaps live =
+        dynamic_ ? permuted(make(ControlInputs(spec_, views_, args.buffers)), order_) : AxisMaps{};
     const AxisMaps& maps = dynamic_ ? live : maps_;
     const OperandView& y = views_.outputs[0];
     with_bytes(element_size(y.dtype), [&](auto element) {
@@ -209,7 +234,7 @@ class MappedBound final : public BoundKernel {
         *to = *x;
         return;
       }
-      copy_mapped(x, to, y.dims, y.strides, maps, filling, rows_ * begin / tasks,
+      copy_mapped(x, to, dims_, strides_, maps, filling, rows_ * begin / tasks,
                   rows_ * end / tasks);
     });
   }
@@ -222,20 +247,27 @@ class MappedBound final : public BoundKernel {
   OperandViews views_;
   bool pad_;
   bool dynamic_ = false;
-  AxisMaps maps_;
+  AxisMaps maps_;  ///< in the order of order_, as are the next two
+  Dims dims_, strides_;
+  std::vector<size_t> order_;
   int64_t rows_ = 0;
 };
 
 // ---- interpolation
 // -------------------------------------------------------------------------------
 
-/// f32, axis by axis through two row-major buffers in scratch.
+/// f32, axis by axis through two buffers in scratch, dense in the order of the result's axes.
 class InterpolateBound final : public BoundKernel {
  public:
   InterpolateBound(const StepSpec& spec, const BindContext& context) : views_(spec, context) {
+    if (views_.outputs[0].count() == 0) return;
+    const std::vector<size_t> walk = memory_order(views_.outputs[0]);
+    const auto samples = permuted(resize_axes(spec, views_, ControlInputs(spec, views_)), walk);
+    for (OperandView* v : {&views_.inputs[0], &views_.outputs[0]}) {
+      v->dims = permuted(v->dims, walk);
+      v->strides = permuted(v->strides, walk);
+    }
     const OperandView &x = views_.inputs[0], &y = views_.outputs[0];
-    if (y.count() == 0) return;
-    const auto samples = resize_axes(spec, views_, ControlInputs(spec, views_));
     // Axes that shrink first, so that the intermediate stays small.
     std::vector<size_t> order;
     for (size_t axis = 0; axis < samples.size(); ++axis)
@@ -361,9 +393,10 @@ std::unique_ptr<Kernel> create(const StepSpec& spec) {
 }  // namespace
 
 void add_mapped_copy(Rows& rows) {
-  rows.push_back({"xc.mapped", "Pad", supports_pad, create<MappedBound>});
-  rows.push_back({"xc.mapped", "Resize", supports_nearest, create<MappedBound>});
-  rows.push_back({"xc.resize", "Resize", supports_interpolate, create<InterpolateBound>});
+  rows.push_back({"xc.mapped", "Pad", supports_pad, create<MappedBound>, any_order});
+  rows.push_back({"xc.mapped", "Resize", supports_nearest, create<MappedBound>, any_order});
+  rows.push_back(
+      {"xc.resize", "Resize", supports_interpolate, create<InterpolateBound>, any_order});
 }
 
 }  // namespace xc::cpu

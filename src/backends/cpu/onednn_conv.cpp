@@ -29,17 +29,6 @@ using MemDims = dnnl::memory::dims;
 constexpr double kTaskFlops = 2e6;
 constexpr int64_t kStageBytes = 512 << 10;
 
-/// NHWC strides of dims in N, C, spatial order.
-Dims channels_last_strides(std::span<const int64_t> dims) {
-  Dims out(dims.size(), 1);
-  int64_t next = dims[1];
-  for (size_t axis = dims.size(); axis-- > 2;) {
-    out[axis] = next;
-    next *= dims[axis];
-  }
-  out[0] = next;
-  return out;
-}
 bool same_strides(std::span<const int64_t> dims, std::span<const int64_t> a,
                   std::span<const int64_t> b) {
   for (size_t i = 0; i < dims.size(); ++i)
@@ -170,8 +159,10 @@ class ConvBound final : public BoundKernel {
     if (element_count(x.dims) == 0 || element_count(w.dims) == 0)
       fail(Status::kUnsupported, "unsupported: convolution of an empty tensor");
 
-    x_last_ = same_strides(x.dims, x.strides, channels_last_strides(x.dims));
-    y_last_ = same_strides(y.dims, y.strides, channels_last_strides(y.dims));
+    x_last_ =
+        same_strides(x.dims, x.strides, channels_last_strides(Dims(x.dims.begin(), x.dims.end())));
+    y_last_ =
+        same_strides(y.dims, y.strides, channels_last_strides(Dims(y.dims.begin(), y.dims.end())));
     bool pointwise = s.groups == 1;
     for (const WindowAxis& axis : s.axes)
       pointwise &= axis.kernel == 1 && axis.stride == 1 && axis.pad_begin == 0 && axis.pad_end == 0;
@@ -196,7 +187,8 @@ class ConvBound final : public BoundKernel {
       mapped &= binary.per_channel
                     ? is_contiguous(b.dims, b.strides)
                     : b.dims.size() == y.dims.size() &&
-                          same_strides(b.dims, b.strides, channels_last_strides(b.dims));
+                          same_strides(b.dims, b.strides,
+                                       channels_last_strides(Dims(b.dims.begin(), b.dims.end())));
     }
     if (mapped) mapped_ = plan.mapped;
     if (mapped)
@@ -278,13 +270,16 @@ class ConvBound final : public BoundKernel {
       const int64_t first = r.r0 * rows.stride - rows.pad_begin;
       const int64_t last = (r.r1 - 1) * rows.stride - rows.pad_begin + extent;
       const int64_t in0 = std::clamp<int64_t>(first, 0, rows.input - 1);
-      const int64_t in1 = std::clamp<int64_t>(last, in0 + 1, rows.input);
+      // The last part takes the rows that no window reaches too: without them the images of a batch
+      // would not lie densely.
+      const int64_t in1 =
+          r.r1 == rows.output ? rows.input : std::clamp<int64_t>(last, in0 + 1, rows.input);
       Dims x_dims = s.x_dims, y_dims = s.y_dims;
       x_dims[0] = y_dims[0] = r.n1 - r.n0;
       x_dims[2] = in1 - in0;
       y_dims[1] = r.c1 - r.c0;
       y_dims[2] = r.r1 - r.r0;
-      const int64_t pad_begin = in0 - first, pad_end = last - in1;
+      const int64_t pad_begin = in0 - first, pad_end = std::max<int64_t>(last - in1, 0);
       uint32_t v = 0;
       for (; v < variants_.size(); ++v)
         if (variants_[v].x_dims == x_dims && variants_[v].y_dims == y_dims &&

@@ -234,15 +234,11 @@ class PoolKernel final : public Kernel {
 std::unique_ptr<Kernel> create(const StepSpec& spec) {
   return std::make_unique<PoolKernel>(spec);
 }
-std::vector<Order> preferred(const StepSpec&) {
-  return {Order::kAny, Order::kAny};
-}
-
 }  // namespace
 
 void add_pool(Rows& rows) {
   for (std::string_view op : {"MaxPool", "AveragePool"})
-    rows.push_back({"onednn.pool", op, supports, create, preferred});
+    rows.push_back({"onednn.pool", op, supports, create, any_order});
 }
 
 }  // namespace xc::cpu

@@ -348,7 +348,7 @@ std::unique_ptr<Kernel> create(const StepSpec& spec) {
 }  // namespace
 
 void add_reduce(Rows& rows) {
-  for (const Row& row : kRows) rows.push_back({"xc.reduce", row.op, supports, create});
+  for (const Row& row : kRows) rows.push_back({"xc.reduce", row.op, supports, create, any_order});
 }
 
 }  // namespace xc::cpu

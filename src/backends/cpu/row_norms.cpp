@@ -277,7 +277,10 @@ std::unique_ptr<Kernel> create(const StepSpec& spec) {
 }  // namespace
 
 void add_row_norms(Rows& rows) {
-  for (const Row& row : kRows) rows.push_back({"xc.rows", row.op, supports, create});
+  for (const Row& row : kRows) {
+    const bool planes = row.kind == Kind::kInstanceNorm || row.kind == Kind::kGroupNorm;
+    rows.push_back({"xc.rows", row.op, supports, create, planes ? any_order : nullptr});
+  }
 }
 
 }  // namespace xc::cpu

@@ -1,5 +1,6 @@
 #include <unordered_map>
 
+#include "ir/fingerprint.h"
 #include "plan/fusion/region.h"
 
 namespace xc {
@@ -40,6 +41,25 @@ RegionGraph extract_region(const Graph& graph, const Region& region) {
   }
   for (ValueId v : region.outputs) out.outputs.push_back(map.at(v));
   return result;
+}
+
+Hash128 region_identity(const Graph& graph, const Region& region, const StepSpec& spec) {
+  std::unordered_map<std::string, size_t> symbols;
+  const auto renamed = [&](const SymDims& dims) {
+    SymDims out;
+    for (const Dim& dim : dims)
+      out.push_back(dim.substitute([&](const std::string& symbol) -> std::optional<Dim> {
+        const size_t number = symbols.emplace(symbol, symbols.size()).first->second;
+        return Dim::symbol("s" + std::to_string(number));
+      }));
+    return to_text(out);
+  };
+  std::string text = fingerprint(graph, region.nodes).text();
+  for (const auto* operands : {&spec.inputs, &spec.outputs})
+    for (const Operand& operand : *operands)
+      text += fmt::format(";{}{}{}", name(operand.dtype), renamed(operand.dims),
+                          renamed(operand.strides));
+  return hash_text(text);
 }
 
 }  // namespace xc

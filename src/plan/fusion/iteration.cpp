@@ -39,6 +39,19 @@ AxisStride stride_of(const Operand& o, uint32_t index, const SymDims& space, siz
   return out;
 }
 
+/// A cell may walk its space in any order: channels innermost where its values lie so.
+void follow_memory(const Region& region, const StepSpec& spec, std::vector<LoopAxis>& axes) {
+  if (axes.size() < 3) return;
+  const SymDims last = channels_last_strides(region.space);
+  for (const auto* operands : {&spec.outputs, &spec.inputs})
+    for (const Operand& o : *operands) {
+      if (!(o.dims == region.space)) continue;
+      if (o.strides == last && !o.contiguous())
+        std::rotate(axes.begin() + 1, axes.begin() + 2, axes.end());
+      return;  // the first operand of the whole space decides
+    }
+}
+
 }  // namespace
 
 Verdict build_iteration(const Region& region, const StepSpec& spec,
@@ -67,6 +80,7 @@ Verdict build_iteration(const Region& region, const StepSpec& spec,
     }
     if (!found) return Verdict::no("size " + space[a].text() + " is no dim of an operand");
   }
+  if (row_axes == 0) follow_memory(region, spec, axes);
   // Collapse from the inside: axes a and a+1 are one loop when every operand steps evenly over
   // both.
   const size_t boundary = space.size() - row_axes;

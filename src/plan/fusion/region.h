@@ -25,7 +25,7 @@ struct Region {
   SymDims space;                 ///< iteration space: the dims of its largest values
   int row_axes = 0;              ///< trailing axes of the space that it reduces over; 0 = cell
   bool aggregate = false;        ///< reduces over the whole space
-  Hash128 identity;
+  Hash128 identity;              ///< region_identity(), or the structural hash before planning
 };
 
 /// The region as a graph of its own.
@@ -34,6 +34,10 @@ struct RegionGraph {
   std::vector<ValueId> operands;  ///< per Region::inputs; constants included
 };
 RegionGraph extract_region(const Graph& graph, const Region& region);
+
+/// The region's structural hash and how its operands lie: dims and strides, symbols renamed by
+/// first appearance. A kernel compiled for one region fits every other of the same identity.
+Hash128 region_identity(const Graph& graph, const Region& region, const StepSpec& spec);
 
 /// A size or stride a compiled kernel takes as parameter, in terms of the region's operands (inputs
 /// then outputs), so that it serves any graph with this region.

@@ -76,6 +76,7 @@ XC_INLINE V splat(T value) {
 using F32 = Vec<float>;
 using F64 = Vec<double>;
 using I32 = Vec<int32_t>;
+using U32 = Vec<uint32_t>;
 constexpr int kF32Lanes = kLanes<float>;
 /// f64 and 64-bit integers with as many lanes as F32: two registers.
 using F64Wide = Vec<double, kF32Lanes>;

@@ -64,9 +64,10 @@ XC_INLINE F32 log(F32 x) {
       0.11886220112965447374f,  -0.11668625471216991314f, 0.067425073346299036536f};
   const I32 tiny = x < 0x1p-126f;
   const F32 normal = tiny ? x * 0x1p23f : x;
-  const I32 offset = bits_as<I32>(normal) - 0x3f3504f3;
+  // Unsigned: x may be negative, where the bits minus the constant leave the range of int.
+  const I32 offset = bits_as<I32>(bits_as<U32>(normal) - 0x3f3504f3u);
   const I32 exponent = offset >> 23;
-  const F32 m = bits_as<F32>(bits_as<I32>(normal) - (exponent << 23));
+  const F32 m = bits_as<F32>(bits_as<U32>(normal) - (bits_as<U32>(exponent) << 23));
   const F32 k = __builtin_convertvector(exponent, F32) - (tiny ? splat<F32>(23.0f) : F32{});
   const F32 f = m - 1.0f;
   const F32 f2 = f * f;

@@ -1,0 +1,95 @@
+#include "plan/layout.h"
+
+#include <algorithm>
+
+namespace xc {
+namespace {
+
+/// Dense, and with the channels innermost in a way that differs from row-major.
+bool is_channels_last(const SymDims& dims, const SymDims& strides) {
+  if (dims.size() < 3) return false;
+  const SymDims last = channels_last_strides(dims), row_major = contiguous_strides(dims);
+  bool differs = false;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] == Dim(1)) continue;
+    if (!(strides[i] == last[i])) return false;
+    differs = differs || !(strides[i] == row_major[i]);
+  }
+  return differs;
+}
+
+}  // namespace
+
+Layout::Layout(const Graph& graph, const Backend& backend)
+    : graph_(graph), backend_(backend), users_(graph.users()) {}
+
+SymDims Layout::strides(ValueId value, const SymDims& dims) const {
+  const auto it = decided_.find(value);
+  return it != decided_.end() && it->second == Order::kChannelsLast ? channels_last_strides(dims)
+                                                                    : contiguous_strides(dims);
+}
+
+void Layout::decide(const StepSpec& spec, const Implementation& row,
+                    std::span<const ValueId> outputs) {
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    if (outputs[k] == kNone || decided_.count(outputs[k])) continue;
+    const bool last = wants_channels_last(spec, row, k, outputs[k]);
+    decided_.emplace(outputs[k], last ? Order::kChannelsLast : Order::kRowMajor);
+  }
+}
+
+bool Layout::wants_channels_last(const StepSpec& spec, const Implementation& row, size_t output,
+                                 ValueId value) const {
+  const SymDims& dims = spec.outputs[output].dims;
+  if (!row.preferred || dims.size() < 3 || dims.size() > 5 || graph_.is_output(value)) return false;
+  if (!is_channels_last(dims, channels_last_strides(dims))) return false;  // the same as row-major
+  const std::vector<Order> orders = row.preferred(spec);
+  if (orders[spec.inputs.size() + output] == Order::kRowMajor) return false;
+  if (orders[spec.inputs.size() + output] == Order::kAny) {
+    // Follows its inputs; the majority of those of its rank where they disagree.
+    int votes = 0;
+    bool any = false;
+    for (const Operand& input : spec.inputs) {
+      if (!input.present() || input.constant || input.dims.size() != dims.size()) continue;
+      if (is_channels_last(input.dims, input.strides)) {
+        any = true;
+        ++votes;
+      } else if (is_channels_last(input.dims, channels_last_strides(input.dims))) {
+        --votes;
+      }
+    }
+    if (!any || votes < 0) return false;
+  }
+  if (!read_channels_last(value)) return false;
+  StepSpec wish = spec;
+  wish.outputs[output].strides = channels_last_strides(dims);
+  return row.supports(wish).yes();
+}
+
+bool Layout::read_channels_last(ValueId value) const {
+  const SymDims& dims = *graph_.value(value).type.dims;
+  return std::any_of(users_[value].begin(), users_[value].end(), [&](NodeId id) {
+    const Node& user = graph_.node(id);
+    if (user.op->control_flow) return false;
+    if (user.op->view && user.inputs[0] == value) {
+      ViewContext context;
+      context.graph = &graph_;
+      context.node = &user;
+      context.dims = dims;
+      context.strides = channels_last_strides(dims);
+      for (ValueId v : user.outputs) {
+        context.outputs.emplace_back();
+        if (v == kNone) continue;
+        if (!graph_.value(v).type.dims) return false;
+        context.outputs.back().dims = *graph_.value(v).type.dims;
+      }
+      return user.op->view(context);
+    }
+    const auto rows = backend_.implementations();
+    return std::any_of(rows.begin(), rows.end(), [&](const Implementation& row) {
+      return row.op == user.op->name && row.preferred != nullptr;
+    });
+  });
+}
+
+}  // namespace xc
