@@ -87,6 +87,8 @@ class BoundKernel {
 
   int64_t tasks = 1;          ///< independent parts; 1 = sequential
   int64_t scratch_bytes = 0;  ///< per worker
+  /// A slower stand-in: binding again with BindContext::background gives a better one.
+  bool provisional = false;
   /// Bytes held by this object (primitives, templates), for the cache's byte cap.
   int64_t held_bytes = 256;
 };

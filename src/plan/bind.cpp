@@ -142,6 +142,7 @@ std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& pla
           });
       bound->scratch_bytes = std::max(bound->scratch_bytes, bound_step.kernel->scratch_bytes);
       bound->held_bytes += bound_step.kernel->held_bytes;
+      bound->provisional = bound->provisional || bound_step.kernel->provisional;
     }
     bound->steps.push_back(std::move(bound_step));
   }

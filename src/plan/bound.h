@@ -51,6 +51,7 @@ struct Bound {
   int64_t arena_bytes = 0;
   int64_t scratch_bytes = 0;  ///< per worker, the largest of any step
   int64_t held_bytes = 0;     ///< of this object and its bound kernels
+  bool provisional = false;   ///< some kernel is a stand-in (BoundKernel::provisional)
 
   std::span<const int64_t> dims(uint32_t plan_value) const { return operands[plan_value].dims; }
   std::span<const int64_t> strides(uint32_t plan_value) const {

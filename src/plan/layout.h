@@ -1,11 +1,11 @@
 #pragma once
-// In which order the elements of a graph's values lie: row-major, or channels-last where the kernels
-// around a value run fastest so (Implementation::preferred).
+// In which order the elements of a graph's values lie: row-major, or channels-last where the
+// kernels around a value run fastest so (Implementation::preferred).
 //
 // Decided value by value while the base plan is made, in execution order: a convolution asks for
-// channels-last, what works in any order follows its inputs, everything else is row-major, and so is
-// what no kernel behind it would read channels-last. Later plans of the graph find the decision made:
-// a value lies alike in all of them.
+// channels-last, what works in any order follows its inputs, everything else is row-major, and so
+// is what no kernel behind it would read channels-last. Later plans of the graph find the decision
+// made: a value lies alike in all of them.
 
 #include <span>
 #include <unordered_map>

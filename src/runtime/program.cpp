@@ -311,6 +311,28 @@ void Program::set_base(SignatureEntry& entry, std::shared_ptr<Version> base) {
   epochs_.retire(std::move(old));
 }
 
+void Program::settle(SignatureEntry& entry) {
+  std::shared_ptr<Version> base, active;
+  {
+    std::lock_guard lock(mutex_);
+    base = entry.base;
+    active = entry.owner->active;
+  }
+  const auto again = [&](const Version& version) {
+    return std::make_shared<Version>(
+        bind_segment(version.bound->plan, 0, entry.symbols, {.background = true}));
+  };
+  if (base->bound->provisional) set_base(entry, again(*base));
+  if (active == base || !active->bound->provisional) return;
+  auto settled = std::make_shared<Published>();
+  settled->active = again(*active);
+  {
+    std::lock_guard lock(mutex_);
+    if (entry.owner->active != active || entry.owner->challenger) return;
+  }
+  publish(entry, std::move(settled));
+}
+
 uint64_t Program::total_runs() {
   std::lock_guard lock(context_mutex_);
   uint64_t total = 0;
@@ -357,6 +379,10 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
                      entry.slow.load(std::memory_order_relaxed);
   const bool observed = timed && config_.jit != static_cast<int64_t>(JitMode::kOff);
   Executor(*this, context, options).run(version, side, observed && n > 0, input_data, outputs);
+  // Without a background thread a shape that repeats pays for its primitives itself, once.
+  if (timed && !observed && n >= kSamplePeriod && version.bound->provisional &&
+      !entry.rebinding.exchange(true, std::memory_order_relaxed))
+    settle(entry);
   if (observed) {
     runs_.fetch_add(1, std::memory_order_relaxed);
     entry.last_use.store(steady_ns(), std::memory_order_relaxed);

@@ -87,7 +87,7 @@ struct SignatureEntry : std::enable_shared_from_this<SignatureEntry> {
   std::shared_ptr<Version> base;           ///< the base plan's
   std::atomic<uint64_t> runs{0};           ///< sampled count times the period
   std::atomic<int64_t> last_use{0};        ///< steady ns of the last sampled run
-  std::atomic<bool> rebinding{false};      ///< a job that moves it to the newest plan is posted
+  std::atomic<bool> rebinding{false};      ///< a job that binds it anew is posted
   std::atomic<bool> slow{false};           ///< runs are long enough to time every one
 };
 
@@ -124,6 +124,8 @@ class Program : public std::enable_shared_from_this<Program> {
 
   // For the tier.
   void publish(SignatureEntry& entry, std::shared_ptr<const Published> published);
+  /// Binds again, with all the time it takes, what was bound in a hurry (Bound::provisional).
+  void settle(SignatureEntry& entry);
   std::vector<std::shared_ptr<SignatureEntry>> entries();
   Planner& planner() { return planner_; }
   const std::shared_ptr<const Plan>& base_plan() const { return base_plan_; }

@@ -266,20 +266,29 @@ void Tier::sampled(Program& program, SignatureEntry& entry) {
     }
     return;
   }
-  // A signature that still runs an older plan follows when it runs.
-  if (const auto preferred = program.preferred_plan();
-      preferred && published.active->bound->plan != preferred && !program.config().force_swap) {
+  // A signature that still runs an older plan, or kernels bound in a hurry, follows when it runs.
+  const auto preferred = program.preferred_plan();
+  const bool older = preferred && published.active->bound->plan != preferred;
+  if ((older || published.active->bound->provisional) && !program.config().force_swap &&
+      !entry.rebinding.exchange(true)) {
     std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
-    if (!entry.rebinding.exchange(true))
-      post(state, [weak](Program& p, ProgramState&) {
-        const auto target = weak.lock();
-        const auto plan = p.preferred_plan();
-        if (!target || !plan) return;
+    post(state, [weak](Program& p, ProgramState&) {
+      const auto target = weak.lock();
+      if (!target) return;
+      p.settle(*target);
+      std::shared_ptr<const Published> now;
+      {
+        std::lock_guard lock(p.mutex());
+        now = target->owner;
+      }
+      if (const auto plan = p.preferred_plan();
+          plan && !now->challenger && now->active->bound->plan != plan) {
         auto next = std::make_shared<Published>();
         next->active = std::make_shared<Version>(bind_segment(plan, 0, target->symbols, {true, 0}));
         p.publish(*target, std::move(next));
-        target->rebinding = false;
-      });
+      }
+      target->rebinding = false;
+    });
   }
   const int64_t now = steady_ns();
   // Sizes change: a trial on a signature that no longer comes moves to one that does.
@@ -391,6 +400,8 @@ void Tier::first_bound(Program& program, SignatureEntry& entry) {
     auto published = std::make_shared<Published>();
     published->active = std::make_shared<Version>(bind_segment(plan, 0, entry.symbols, {true, 0}));
     program.publish(entry, std::move(published));
+  } else {
+    program.settle(entry);
   }
 }
 
@@ -566,19 +577,22 @@ void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group,
     if (!program.graph().value(v).is_constant()) values.push_back(v);
   const auto shared = std::static_pointer_cast<ProgramState>(program.tier_state);
   Group* raw = &group;
+  Symbols symbols;
+  for (size_t k = 0; k < entry.symbols.size(); ++k)
+    symbols.emplace(program.base_plan()->symbols[k].name, entry.symbols[k]);
   const bool asked = program.request_capture(
-      entry, values, kCaptureBytes, [this, shared, raw](std::vector<Tensor> inputs) {
-        post(shared, [this, raw, inputs = std::move(inputs)](Program& p, ProgramState& s) {
-          verify_inputs(p, s, *raw, inputs);
+      entry, values, kCaptureBytes, [this, shared, raw, symbols](std::vector<Tensor> inputs) {
+        post(shared, [this, raw, symbols, inputs = std::move(inputs)](Program& p, ProgramState& s) {
+          verify_inputs(p, s, *raw, inputs, symbols);
         });
       });
   if (asked) return;
   // Too large to copy on the caller's time, or not visible: made-up inputs have to do.
-  verify_inputs(program, state, group, {});
+  verify_inputs(program, state, group, {}, {});
 }
 
 void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
-                         const std::vector<Tensor>& inputs) {
+                         const std::vector<Tensor>& inputs, const Symbols& symbols) {
   {
     std::lock_guard data(state.data);
     if (group.state != RegionState::kVerifying) return;  // another signature's inputs came first
@@ -586,7 +600,8 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
   std::string different;
   const double start = thread_cpu_seconds();
   try {
-    if (!inputs.empty()) different = verify_live(*group.graph, group.spec, *group.kernel, inputs);
+    if (!inputs.empty())
+      different = verify_live(*group.graph, group.spec, *group.kernel, inputs, symbols);
   } catch (const std::exception& error) {
     different = error.what();
   }

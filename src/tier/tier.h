@@ -21,6 +21,7 @@
 #include "tier/policy.h"
 #include "tier/region_compiler.h"
 #include "tier/region_kernel.h"
+#include "tier/verification.h"
 
 namespace xc {
 
@@ -120,7 +121,7 @@ class Tier final : public TierHooks {
   bool compile(Program& program, ProgramState& state, Group& group);
   void ask_for_inputs(Program& program, ProgramState& state, Group& group, SignatureEntry& entry);
   void verify_inputs(Program& program, ProgramState& state, Group& group,
-                     const std::vector<Tensor>& inputs);
+                     const std::vector<Tensor>& inputs, const Symbols& symbols);
   void start_trial(Program& program, ProgramState& state);
   void judge(Program& program, ProgramState& state);
   void move_trial(Program& program, ProgramState& state);

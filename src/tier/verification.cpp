@@ -27,8 +27,6 @@ Tensor with_strides(const Tensor& t, const Dims& strides) {
   return out;
 }
 
-using Symbols = std::unordered_map<std::string, int64_t>;
-
 Dims evaluate(const SymDims& dims, const Symbols& symbols) {
   Dims out;
   for (const Dim& d : dims) {
@@ -137,6 +135,11 @@ std::string compare_outputs(const Graph& graph, const std::vector<Tensor>& expec
 
 namespace {
 
+/// The strides `operand` has with these dims.
+Dims strides_of(const Operand& operand, const Dims& dims, const Symbols& symbols) {
+  return operand.contiguous() ? contiguous_strides(dims) : evaluate(operand.strides, symbols);
+}
+
 /// Lays the operands out as the kernel was made for, runs it and compares with the reference.
 std::string check(const Graph& graph, const StepSpec& spec, const Kernel& kernel,
                   const std::vector<Tensor>& graph_inputs, const Symbols& symbols) {
@@ -145,27 +148,25 @@ std::string check(const Graph& graph, const StepSpec& spec, const Kernel& kernel
   size_t next = 0;
   for (const Operand& operand : spec.inputs) {
     const Tensor data = operand.constant ? operand.constant : graph_inputs[next++];
-    operands.push_back(with_strides(data, evaluate(operand.strides, symbols)));
+    operands.push_back(with_strides(data, strides_of(operand, data.dims(), symbols)));
   }
   std::vector<Tensor> outputs;
   for (size_t k = 0; k < expected.size(); ++k)
     outputs.push_back(with_strides(Tensor(expected[k].dtype(), expected[k].dims()),
-                                   evaluate(spec.outputs[k].strides, symbols)));
+                                   strides_of(spec.outputs[k], expected[k].dims(), symbols)));
   run_region(kernel, operands, outputs);
   return compare_outputs(graph, expected, outputs);
 }
 
 /// The symbols of the operands' dims, solved from concrete dims where a dim is a lone symbol.
-Symbols solve(const StepSpec& spec, const std::vector<Tensor>& graph_inputs) {
-  Symbols out;
+void solve(const StepSpec& spec, const std::vector<Tensor>& graph_inputs, Symbols& out) {
   size_t next = 0;
   for (const Operand& operand : spec.inputs) {
     if (operand.constant) continue;
     const Tensor& t = graph_inputs[next++];
     for (size_t axis = 0; axis < operand.dims.size(); ++axis)
-      if (const auto symbol = operand.dims[axis].as_symbol()) out[*symbol] = t.dims()[axis];
+      if (const auto symbol = operand.dims[axis].as_symbol()) out.emplace(*symbol, t.dims()[axis]);
   }
-  return out;
 }
 
 }  // namespace
@@ -219,8 +220,9 @@ std::string verify_synthetic(const Graph& graph, const StepSpec& spec, const Ker
 }
 
 std::string verify_live(const Graph& graph, const StepSpec& spec, const Kernel& kernel,
-                        const std::vector<Tensor>& inputs) {
-  return check(graph, spec, kernel, inputs, solve(spec, inputs));
+                        const std::vector<Tensor>& inputs, Symbols symbols) {
+  solve(spec, inputs, symbols);
+  return check(graph, spec, kernel, inputs, symbols);
 }
 
 }  // namespace xc

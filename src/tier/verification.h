@@ -5,7 +5,11 @@
 #include <string>
 #include <vector>
 
+#include <string>
+#include <unordered_map>
+#include <vector>
 #include "plan/fusion/region.h"
+
 #include "runtime/engine.h"
 
 namespace xc {
@@ -23,8 +27,12 @@ std::string compare_outputs(const Graph& region_graph, const std::vector<Tensor>
 /// against run_reference node by node. Empty = agrees.
 std::string verify_synthetic(const Graph& region_graph, const StepSpec& spec, const Kernel& kernel);
 
+/// Values of size symbols.
+using Symbols = std::unordered_map<std::string, int64_t>;
+
 /// On copies of a live run's inputs (the region graph's, without constants) against run_reference.
+/// `symbols`: those of the run that are known; the others follow from the inputs' dims.
 std::string verify_live(const Graph& region_graph, const StepSpec& spec, const Kernel& kernel,
-                        const std::vector<Tensor>& inputs);
+                        const std::vector<Tensor>& inputs, Symbols symbols);
 
 }  // namespace xc

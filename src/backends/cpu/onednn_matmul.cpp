@@ -30,6 +30,13 @@ SgemmOperand sgemm_operand(int64_t rows, int64_t cols, int64_t row_stride, int64
 namespace {
 
 constexpr int64_t kPackSmallest = 64 << 10;  ///< bytes of weights worth packing
+/// Up to so many rows the primitive is up to 1.7 times faster when its result is dense, which a
+/// slice of columns is not (measured; the library then copies through a buffer of its own).
+constexpr int64_t kDenseRows = 48;
+/// Fewer rows are filled up with zeros: the library's kernel for one to three rows keeps too few
+/// sums at a time to follow the memory (measured: 1 row of 3072 x 768 takes 554 us, 4 rows 394 us).
+constexpr int64_t kFewestRows = 4;
+constexpr int64_t kMergedElements = 16 << 10;  ///< of a result computed whole before its epilogue
 /// Time to create a primitive, in flops of one core; created on the caller's path when a run is ten
 /// times that.
 constexpr double kCreateFlops = 0.35e-3 * 100e9;
@@ -65,7 +72,8 @@ class SgemmBound final : public BoundKernel {
     b_ = sgemm_operand(p_.k, p_.n, p_.b_k, p_.b_n);
     c_ = sgemm_operand(p_.m, p_.n, p_.c_m, p_.c_n);
     if (c_.transposed) c_ = {false, true, p_.n};
-    merge_ = !settings_.strict && settings_.epilogue.empty();
+    // A result that leaves the first-level cache before its epilogue costs more than small calls.
+    merge_ = !settings_.strict && (settings_.epilogue.empty() || p_.m * p_.n <= kMergedElements);
     if (!settings_.epilogue.empty()) add_tiles(context, has_rows, has_columns);
     const auto bytes = [](int64_t count) { return align_up(checked_mul(count, 4), 64); };
     if (a_.copied) a_bytes_ = bytes(p_.m * p_.k);
@@ -96,11 +104,11 @@ class SgemmBound final : public BoundKernel {
           break;
       }
       multiply(args, part);
-      if (!settings_.epilogue.empty())
-        settings_.epilogue.run(
-            tiles_[static_cast<size_t>(i)], args.buffers,
-            static_cast<std::byte*>(args.scratch) + a_bytes_ + b_bytes_ + c_bytes_);
-      i = next;
+      for (; i < next; ++i)
+        if (!settings_.epilogue.empty())
+          settings_.epilogue.run(
+              tiles_[static_cast<size_t>(i)], args.buffers,
+              static_cast<std::byte*>(args.scratch) + a_bytes_ + b_bytes_ + c_bytes_);
     }
   }
 
@@ -211,8 +219,10 @@ using Type = dnnl::memory::data_type;
 struct PackedWeights {
   int64_t k = 0, n = 0;
   int64_t slices = 1;
-  std::vector<dnnl::memory::desc> descs;         ///< per slice
-  std::vector<std::shared_ptr<Buffer>> buffers;  ///< per slice
+  std::vector<dnnl::memory::desc> descs;  ///< per slice
+  std::vector<int64_t> offsets;           ///< of each slice in `buffer`, bytes
+  std::shared_ptr<Buffer> buffer;
+  void* slice(size_t index) const { return buffer->data() + offsets[index]; }
 };
 
 dnnl::matmul::primitive_desc slice_primitive(int64_t m, int64_t k, int64_t n, int64_t lda,
@@ -222,34 +232,39 @@ dnnl::matmul::primitive_desc slice_primitive(int64_t m, int64_t k, int64_t n, in
           weights, dnnl::memory::desc({m, n}, Type::f32, dnnl::memory::dims{ldc, 1}), attributes};
 }
 
-std::shared_ptr<const PackedWeights> pack(const Tensor& weights, bool transposed) {
+std::shared_ptr<const PackedWeights> pack(const Tensor& weights, bool transposed, int threads) {
   auto out = std::make_shared<PackedWeights>();
   const size_t k_axis = transposed ? 1 : 0, n_axis = transposed ? 0 : 1;
   out->k = weights.dims()[k_axis];
   out->n = weights.dims()[n_axis];
   const int64_t k_stride = weights.strides()[k_axis], n_stride = weights.strides()[n_axis];
-  // Slices of about 768 columns: wider ones gain nothing, narrower ones cost up to 10 %; two at
-  // least, so that a product of one row occupies two threads.
-  out->slices = out->n < 256 ? 1 : std::clamp<int64_t>((out->n + 384) / 768, 2, 64);
+  // Slices of about 768 columns: narrower ones cost up to 10 %; two at least, so that a product of
+  // one row occupies two threads. One thread needs none.
+  out->slices = threads == 1 || out->n < 256 ? 1 : std::clamp<int64_t>((out->n + 384) / 768, 2, 64);
   const OneThread guard;
   onednn_call("packing of weights", [&] {
     dnnl::stream stream(onednn_engine());
+    const auto columns = [&](int64_t s) { return slice_begin(out->n, out->slices, s); };
+    int64_t bytes = 0;
     for (int64_t s = 0; s < out->slices; ++s) {
-      const int64_t n0 = slice_begin(out->n, out->slices, s),
-                    n = slice_begin(out->n, out->slices, s + 1) - n0;
+      const int64_t n = columns(s + 1) - columns(s);
       // The packed layout is the same for every number of rows above a few.
       const auto pd = slice_primitive(64, out->k, n, out->k, out->n,
                                       dnnl::memory::desc({out->k, n}, Type::f32, Tag::any),
                                       onednn_attributes());
-      const dnnl::memory::desc packed = pd.weights_desc();
-      auto buffer = Buffer::allocate(static_cast<int64_t>(packed.get_size()));
+      out->descs.push_back(pd.weights_desc());
+      out->offsets.push_back(bytes);
+      bytes += align_up(static_cast<int64_t>(out->descs.back().get_size()), 64);
+    }
+    out->buffer = Buffer::allocate(bytes);
+    for (int64_t s = 0; s < out->slices; ++s) {
+      const int64_t n0 = columns(s), n = columns(s + 1) - n0;
       const Dims dims{out->k, n}, strides{k_stride, n_stride};
       dnnl::memory from(strided_desc(dims, strides, DType::kF32), onednn_engine(),
                         weights.as<float>() + n0 * n_stride);
-      dnnl::memory to(packed, onednn_engine(), buffer->data());
+      const auto slice = static_cast<size_t>(s);
+      dnnl::memory to(out->descs[slice], onednn_engine(), out->slice(slice));
       dnnl::reorder(from, to).execute(stream, from, to);
-      out->descs.push_back(packed);
-      out->buffers.push_back(std::move(buffer));
     }
   });
   return out;
@@ -268,7 +283,7 @@ class PackedBound final : public BoundKernel {
     parts_ = split_matmul(p_, weights_->slices);
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
     const int64_t lda = p_.m == 1 ? p_.k : p_.a_m, ldc = p_.m == 1 ? p_.n : p_.c_m;
-    int64_t scratchpad = 0;
+    int64_t scratchpad = 0, staged = 0, filling = 0;
     onednn_call("a matrix product", [&] {
       for (const MatMulPart& part : parts_) {
         const int64_t m = part.m1 - part.m0, n = part.n1 - part.n0;
@@ -278,10 +293,16 @@ class PackedBound final : public BoundKernel {
         });
         part_shape_.push_back(static_cast<uint32_t>(same - shapes_.begin()));
         if (same != shapes_.end()) continue;
-        const auto pd = slice_primitive(m, p_.k, n, lda, ldc, weights_->descs[slice], attributes);
+        const bool filled = m < kFewestRows;
+        const bool dense = filled || (m <= kDenseRows && ldc != n);
+        const int64_t rows = std::max(m, kFewestRows);
+        if (dense) staged = std::max(staged, align_up(rows * n * 4, 64));
+        if (filled) filling = align_up(rows * p_.k * 4, 64);
+        const auto pd = slice_primitive(rows, p_.k, n, filled ? p_.k : lda, dense ? n : ldc,
+                                        weights_->descs[slice], attributes);
         scratchpad = std::max(scratchpad, static_cast<int64_t>(pd.scratchpad_desc().get_size()));
         shapes_.push_back(
-            {m, n,
+            {m, n, dense, filled,
              std::make_unique<PreparedPrimitive>(
                  dnnl::matmul(pd), std::vector<PreparedPrimitive::Argument>{
                                        {DNNL_ARG_SRC, pd.src_desc()},
@@ -290,7 +311,9 @@ class PackedBound final : public BoundKernel {
                                        {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}})});
       }
     });
-    scratchpad_bytes_ = align_up(scratchpad, 64);
+    stage_ = align_up(scratchpad, 64);
+    fill_ = stage_ + staged;
+    scratchpad_bytes_ = fill_ + filling;
     if (!settings_.epilogue.empty())
       for (const MatMulPart& part : parts_) {
         const Dims begin{part.m0, part.n0}, end{part.m1, part.n1};
@@ -308,10 +331,28 @@ class PackedBound final : public BoundKernel {
     float* c = static_cast<float*>(args.buffers[c_index_]);
     for (int64_t i = begin; i < std::min(end, static_cast<int64_t>(parts_.size())); ++i) {
       const MatMulPart& part = parts_[static_cast<size_t>(i)];
-      void* const pointers[4] = {const_cast<float*>(a + part.m0 * p_.a_m),
-                                 weights_->buffers[static_cast<size_t>(slice_of(part))]->data(),
-                                 c + part.m0 * p_.c_m + part.n0 * p_.c_n, args.scratch};
-      shapes_[part_shape_[static_cast<size_t>(i)]].primitive->execute(pointers);
+      const Shape& shape = shapes_[part_shape_[static_cast<size_t>(i)]];
+      float* const target = c + part.m0 * p_.c_m + part.n0 * p_.c_n;
+      float* const result =
+          shape.dense ? reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + stage_)
+                      : target;
+      const float* source = a + part.m0 * p_.a_m;
+      if (shape.filled) {
+        auto* rows = reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + fill_);
+        for (int64_t row = 0; row < kFewestRows; ++row)
+          if (row < shape.m)
+            std::copy_n(source + row * p_.a_m, p_.k, rows + row * p_.k);
+          else
+            std::fill_n(rows + row * p_.k, p_.k, 0.0f);
+        source = rows;
+      }
+      void* const pointers[4] = {const_cast<float*>(source),
+                                 weights_->slice(static_cast<size_t>(slice_of(part))), result,
+                                 args.scratch};
+      shape.primitive->execute(pointers);
+      if (shape.dense)
+        for (int64_t row = 0; row < shape.m; ++row)
+          std::copy_n(result + row * shape.n, shape.n, target + row * p_.c_m);
       if (!settings_.epilogue.empty())
         settings_.epilogue.run(tiles_[static_cast<size_t>(i)], args.buffers,
                                static_cast<std::byte*>(args.scratch) + scratchpad_bytes_);
@@ -326,6 +367,8 @@ class PackedBound final : public BoundKernel {
   }
   struct Shape {
     int64_t m, n;
+    bool dense;   ///< the result through scratch
+    bool filled;  ///< the left side with rows of zeros, in scratch
     std::unique_ptr<PreparedPrimitive> primitive;
   };
   Settings settings_;
@@ -336,7 +379,7 @@ class PackedBound final : public BoundKernel {
   std::vector<uint32_t> part_shape_;
   std::vector<Shape> shapes_;
   std::vector<Epilogue::Tile> tiles_;
-  int64_t scratchpad_bytes_ = 0;
+  int64_t stage_ = 0, fill_ = 0, scratchpad_bytes_ = 0;
 };
 
 // ---- the kernel
@@ -385,7 +428,7 @@ class MatMulKernel final : public Kernel {
   bool wants_prepare() const override { return packable_; }
   void prepare() override {
     if (!packable_) return;
-    auto packed = pack(spec_.inputs[1].constant, settings_.transpose_b);
+    auto packed = pack(spec_.inputs[1].constant, settings_.transpose_b, spec_.threads);
     const std::lock_guard lock(mutex_);
     packed_ = std::move(packed);
   }
@@ -401,11 +444,13 @@ class MatMulKernel final : public Kernel {
     FoldedContext folded;
     if (fold_rows(p, context, 2, folded)) {
       const BindContext flat = folded.context();
-      if (packed && p.k > 0 && (p.m == 1 || (p.a_m >= p.k && p.c_m >= p.n)) &&
-          (p.a_k == 1 || p.k == 1) && (p.c_n == 1 || p.n == 1) &&
-          (context.background || p.flops() > 10 * kCreateFlops))
+      const bool fits = packable_ && p.k > 0 && (p.m == 1 || (p.a_m >= p.k && p.c_m >= p.n)) &&
+                        (p.a_k == 1 || p.k == 1) && (p.c_n == 1 || p.n == 1);
+      if (fits && packed && (context.background || p.flops() > 10 * kCreateFlops))
         return std::make_shared<PackedBound>(spec_, flat, settings_, std::move(packed), p);
-      return std::make_shared<SgemmBound>(spec_, flat, settings_, p, true, true);
+      auto bound = std::make_shared<SgemmBound>(spec_, flat, settings_, p, true, true);
+      bound->provisional = fits && packed;
+      return bound;
     }
     return std::make_shared<SgemmBound>(spec_, context, settings_, p,
                                         context.inputs[0].dims.size() > 1,
