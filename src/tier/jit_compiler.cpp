@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "codegen/codegen.h"
+#include "loop/builder.h"
+#include "loop/schedule.h"
 #include "loop/text.h"
 #include "tier/code_memory.h"
 #include "tier/region_compiler.h"
@@ -101,6 +103,19 @@ class JitCompiler final : public RegionCompiler {
     if (!published.block) throw Error(Status::kUnsupported, published.reason);
     return std::make_shared<JitPhase>(memory_, *published.block, static_cast<int64_t>(image.size),
                                       image.assembly ? image.assembly : "");
+  }
+
+  void warm_up() override {
+    try {
+      loop::KernelBuilder builder("warm_up");
+      const loop::Expr n(builder.dim("n"));
+      const loop::Buffer x = builder.input("x", DType::kF32, {1});
+      const loop::Buffer y = builder.output("y", DType::kF32, {1});
+      builder.loop("i", 0, n, [&](loop::Var i) { builder.store(y.at({i}), loop::exp(x.at({i}))); });
+      compile(loop::schedule_default(builder.finish(), {}));
+    } catch (const std::exception&) {
+      // The first region's compile meets the same trouble and reports it.
+    }
   }
 
   std::string disabled() const override {

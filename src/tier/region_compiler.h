@@ -27,6 +27,9 @@ class RegionCompiler {
   /// Fails with an Error whose message says why; kUnsupported when executable memory is refused or
   /// the code generator is not installed (then `disabled()` says so from now on).
   virtual std::shared_ptr<const PhaseCode> compile(const loop::Kernel& kernel) = 0;
+  /// What the first compile in a process pays beyond its own work: opening the code generator and
+  /// its tables. Done once, before the first region's compile is timed. Never fails.
+  virtual void warm_up() {}
   /// Why nothing can be compiled in this process; empty = it can.
   virtual std::string disabled() const { return {}; }
   virtual int64_t code_bytes() const { return 0; }

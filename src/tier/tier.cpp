@@ -501,6 +501,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     return false;
   }
   if (group.kernel) return true;  // back from a ban
+  if (!any_compiled_) compiler_->warm_up();
   const double start = thread_cpu_seconds();
   any_compiled_ = true;
   const Region& region = group.places.front();
