@@ -437,8 +437,9 @@ class Lowering {
       const Node& node = graph().node(reductions[k]);
       const loop::Buffer temp =
           access.temp(static_cast<uint32_t>(k), acc_type(reductions[k]), false);
-      const loop::Acc acc =
-          builder.acc("a" + std::to_string(k), node.op->reduction->op, acc_type(reductions[k]));
+      // One partial per 16,384 elements: too few for lanes to be worth their code.
+      const loop::Acc acc = builder.acc("a" + std::to_string(k), node.op->reduction->op,
+                                        acc_type(reductions[k]), loop::AccOrder::kSequential);
       builder.loop("b", 0, block_count, [&](Var b) { builder.accumulate(acc, temp(b)); });
       Expr e = acc.value();
       if (node.op->reduction->post) e = node.op->reduction->post(e, loop::cast(e.type(), n));
