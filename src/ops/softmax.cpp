@@ -77,7 +77,9 @@ std::vector<ValueId> expand_softmax(const Graph& graph, const Node& node, Patch&
   Expansion e(graph, node, patch);
   const int64_t axis = node.attrs.get_int("axis", -1);
   const ValueId powers = e.add("Exp", {shifted(e, axis)});
-  return {e.narrowed(e.add("Div", {powers, e.reduce("ReduceSum", powers, {axis})}))};
+  // One division per row instead of one per element.
+  const ValueId inverse = e.add("Reciprocal", {e.reduce("ReduceSum", powers, {axis})});
+  return {e.narrowed(e.add("Mul", {powers, inverse}))};
 }
 
 std::vector<ValueId> expand_log_softmax(const Graph& graph, const Node& node, Patch& patch) {

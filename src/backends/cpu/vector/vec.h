@@ -53,9 +53,59 @@ XC_INLINE V load(const T* p) {
   __builtin_memcpy(&v, p, sizeof(v));
   return v;
 }
+template <class V, class T>
+XC_INLINE V splat(T value) {
+  return value - V{};  // value - (+0): keeps -0 and NaN
+}
+
+template <int bytes>
+struct IntegerOf {
+  using type = int32_t;
+};
+template <>
+struct IntegerOf<8> {
+  using type = int64_t;
+};
+/// Lanes 0, 1, ... of V as integers of T's size.
+template <class V, class T>
+XC_INLINE auto lane_numbers() {
+  typename VecOf<typename IntegerOf<sizeof(T)>::type, kCount<V, T>>::type numbers = {};
+#pragma GCC unroll 16
+  for (int i = 0; i < kCount<V, T>; ++i) numbers[i] = i;
+  return numbers;
+}
+/// v in the first n lanes, fill in the others.
+template <class V, class T>
+XC_INLINE V select_first(V v, T fill, int64_t n) {
+  const auto numbers = lane_numbers<V, T>();
+  return numbers < static_cast<typename IntegerOf<sizeof(T)>::type>(n) ? v : splat<V>(fill);
+}
+#if defined(__AVX2__) && !defined(__AVX512F__)
+/// All ones in the first n of 8 lanes of 4 bytes, or 4 lanes of 8 bytes.
+XC_INLINE __m256i first_lanes(int64_t n, int64_t bytes) {
+  return bytes == 4 ? (__m256i)(Vec<int32_t>{0, 1, 2, 3, 4, 5, 6, 7} < static_cast<int32_t>(n))
+                    : (__m256i)(Vec<int64_t>{0, 1, 2, 3} < n);
+}
+#endif
+/// Whole registers of 4- and 8-byte elements are moved under a mask: nothing beyond is touched, and
+/// neither a call nor a detour over the stack is needed.
+template <class V, class T>
+constexpr bool kMasked = XC_VECTOR_BYTES > 16 && sizeof(V) == XC_VECTOR_BYTES &&
+                         (sizeof(T) == 4 || sizeof(T) == 8);
 /// The first n lanes; the others are 0.
 template <class V, class T>
 XC_INLINE V load_partial(const T* p, int64_t n) {
+#if defined(__AVX512F__)
+  if constexpr (kMasked<V, T> && sizeof(T) == 4)
+    return (V)_mm512_maskz_loadu_epi32(static_cast<__mmask16>((1u << n) - 1), p);
+  if constexpr (kMasked<V, T> && sizeof(T) == 8)
+    return (V)_mm512_maskz_loadu_epi64(static_cast<__mmask8>((1u << n) - 1), p);
+#elif defined(__AVX2__)
+  if constexpr (kMasked<V, T> && sizeof(T) == 4)
+    return (V)_mm256_maskload_epi32(reinterpret_cast<const int*>(p), first_lanes(n, 4));
+  if constexpr (kMasked<V, T> && sizeof(T) == 8)
+    return (V)_mm256_maskload_epi64(reinterpret_cast<const long long*>(p), first_lanes(n, 8));
+#endif
   V v = {};
   __builtin_memcpy(&v, p, static_cast<size_t>(n) * sizeof(T));
   return v;
@@ -66,13 +116,19 @@ XC_INLINE void store(T* p, V v) {
 }
 template <class V, class T>
 XC_INLINE void store_partial(T* p, V v, int64_t n) {
+#if defined(__AVX512F__)
+  if constexpr (kMasked<V, T> && sizeof(T) == 4)
+    return _mm512_mask_storeu_epi32(p, static_cast<__mmask16>((1u << n) - 1), (__m512i)v);
+  if constexpr (kMasked<V, T> && sizeof(T) == 8)
+    return _mm512_mask_storeu_epi64(p, static_cast<__mmask8>((1u << n) - 1), (__m512i)v);
+#elif defined(__AVX2__)
+  if constexpr (kMasked<V, T> && sizeof(T) == 4)
+    return _mm256_maskstore_epi32(reinterpret_cast<int*>(p), first_lanes(n, 4), (__m256i)v);
+  if constexpr (kMasked<V, T> && sizeof(T) == 8)
+    return _mm256_maskstore_epi64(reinterpret_cast<long long*>(p), first_lanes(n, 8), (__m256i)v);
+#endif
   __builtin_memcpy(p, &v, static_cast<size_t>(n) * sizeof(T));
 }
-template <class V, class T>
-XC_INLINE V splat(T value) {
-  return value - V{};  // value - (+0): keeps -0 and NaN
-}
-
 using F32 = Vec<float>;
 using F64 = Vec<double>;
 using I32 = Vec<int32_t>;
