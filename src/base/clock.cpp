@@ -1,22 +1,39 @@
 #include "base/clock.h"
 
+#include <atomic>
+
 namespace xc {
 
-double ns_per_tick() {
 #if defined(__x86_64__)
-  static const double value = [] {
-    const int64_t t0 = steady_ns();
-    const uint64_t c0 = ticks();
-    while (steady_ns() - t0 < 2'000'000) {
-    }
-    const uint64_t c1 = ticks();
-    const int64_t t1 = steady_ns();
-    return static_cast<double>(t1 - t0) / static_cast<double>(c1 - c0);
-  }();
-  return value;
-#else
-  return 1.0;
-#endif
+namespace {
+
+struct Instant {
+  int64_t ns;
+  uint64_t count;
+};
+Instant now() {
+  return {steady_ns(), ticks()};
 }
+const Instant loaded = now();  // when the library was
+
+constexpr int64_t kEnough = 5'000'000, kLeast = 20'000;  // ns of observation
+
+}  // namespace
+
+double ns_per_tick() {
+  static std::atomic<double> settled{0};
+  if (const double value = settled.load(std::memory_order_relaxed); value > 0) return value;
+  Instant then = now();
+  while (then.ns - loaded.ns < kLeast) then = now();
+  const double value =
+      static_cast<double>(then.ns - loaded.ns) / static_cast<double>(then.count - loaded.count);
+  if (then.ns - loaded.ns >= kEnough) settled.store(value, std::memory_order_relaxed);
+  return value;
+}
+#else
+double ns_per_tick() {
+  return 1.0;
+}
+#endif
 
 }  // namespace xc
