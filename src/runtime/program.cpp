@@ -375,8 +375,8 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
   const int side = trial && (n & 1) ? 1 : 0;
   Version& version = side ? *published.challenger : *published.active;
   // The first runs and, once warm, one in kSamplePeriod are timed; long runs always.
-  const bool timed = trial || (n >= 1 && n < 5) || (n & (kSamplePeriod - 1)) == 0 ||
-                     entry.slow.load(std::memory_order_relaxed);
+  const bool every = trial || (n >= 1 && n < 5) || entry.slow.load(std::memory_order_relaxed);
+  const bool timed = every || (n & (kSamplePeriod - 1)) == 0;
   const bool observed = timed && config_.jit != static_cast<int64_t>(JitMode::kOff);
   Executor(*this, context, options).run(version, side, observed && n > 0, input_data, outputs);
   // Without a background thread a shape that repeats pays for its primitives itself, once.
@@ -389,7 +389,7 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
     if (version.times->run_ns() > 200'000) entry.slow.store(true, std::memory_order_relaxed);
     if (TierHooks* tier = engine_->tier();
         tier && !frozen_.load(std::memory_order_relaxed) && !options.no_compile)
-      tier->sampled(*this, entry);
+      tier->sampled(*this, entry, every ? 1 : static_cast<double>(kSamplePeriod));
   }
 }
 

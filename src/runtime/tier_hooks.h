@@ -26,8 +26,9 @@ class TierHooks {
   /// A signature was bound for the first time, on the calling thread, before its first run. In mode
   /// sync everything selected is compiled, verified and published here.
   virtual void first_bound(Program& program, SignatureEntry& entry) = 0;
-  /// A sampled run ended (one in Program::kSamplePeriod, and every run of a trial). Must be quick.
-  virtual void sampled(Program& program, SignatureEntry& entry) = 0;
+  /// A sampled run ended (one in Program::kSamplePeriod, and every run of a trial); it stands for
+  /// `runs` of them. Must be quick.
+  virtual void sampled(Program& program, SignatureEntry& entry, double runs) = 0;
   /// Adds what the tier knows (regions, compile cost, savings) to a summary.
   virtual void summarise(const Program& program, ProfileSummary& summary) const = 0;
   virtual void freeze(Program& program) = 0;

@@ -50,6 +50,17 @@ struct TrialResult {
 };
 TrialResult judge(std::vector<float> active, std::vector<float> challenger);
 
+/// Times of both sides on one signature.
+struct Sides {
+  std::vector<float> active, challenger;
+};
+/// The geometric mean of the medians of both sides; 0 when one has no sample.
+double scale(const Sides& sides);
+/// The samples of several signatures as one: each signature's divided by its scale, so that fast
+/// and slow sizes weigh alike and a ratio of medians stays one. Signatures without samples on both
+/// sides do not count.
+Sides pool(const std::vector<Sides>& signatures);
+
 /// Seconds a region stays banned after its k-th refusal: 2^k, at most 64.
 double back_off_s(int refusals);
 

@@ -10,13 +10,8 @@ namespace xc {
 namespace {
 
 constexpr int64_t kCaptureBytes = int64_t{1} << 20;
-constexpr size_t kMaxRebound = 64;  // signatures published at once; the others follow when they run
 constexpr size_t kMaxEvents = 4096;
-constexpr uint64_t kWatchSamples = 32;
-constexpr int64_t kPatienceNs =
-    250'000'000;  // a signature unused for so long gets no more attention
 constexpr auto kBudgetLook = std::chrono::milliseconds(20);
-constexpr double kDrift = 1.15;  // a live region this much slower than what it replaced is doubted
 
 std::string describe(const Graph& graph, const Region& region) {
   std::string ops;
@@ -30,22 +25,6 @@ std::string describe(const Graph& graph, const Region& region) {
     ops += (ops.empty() ? "" : "+") + std::string(graph.node(n).op->name);
   }
   return fmt::format("{} {} ({} nodes)", region.pattern, ops, region.nodes.size());
-}
-
-std::string step_key(const Step& step) {
-  std::string key = step.kernel_name + "|" + step.name;
-  for (NodeId n : step.nodes) key += "," + std::to_string(n);
-  return key;
-}
-
-/// Positions of a's steps that b does not have.
-std::vector<uint32_t> difference(const Bound& a, const Bound& b) {
-  std::unordered_set<std::string> keys;
-  for (const BoundStep& s : b.steps) keys.insert(step_key(*b.plan->steps[s.step]));
-  std::vector<uint32_t> out;
-  for (uint32_t k = 0; k < a.steps.size(); ++k)
-    if (!keys.count(step_key(*a.plan->steps[a.steps[k].step]))) out.push_back(k);
-  return out;
 }
 
 }  // namespace
@@ -206,17 +185,11 @@ void Tier::freeze(Program& program) {
   const StatePtr state = state_of(program);
   if (!state) return;
   std::lock_guard work(state->work);
-  std::shared_ptr<SignatureEntry> entry;
   {
     std::lock_guard data(state->data);
     state->frozen = true;
-    entry = state->trial_entry.lock();
-    state->trial = nullptr;
   }
-  if (!entry) return;
-  auto published = std::make_shared<Published>(*entry->owner);
-  published->challenger.reset();
-  program.publish(*entry, std::move(published));
+  end_trial(program, *state, false);
 }
 
 void Tier::emit(ProgramState& state, const Program& program, Event event) {
@@ -229,153 +202,8 @@ void Tier::emit(ProgramState& state, const Program& program, Event event) {
   program.engine().emit(event);
 }
 
-// ---- hooks on running threads -------------------------------------------------------------------
-
-void Tier::sampled(Program& program, SignatureEntry& entry) {
-  const auto state = std::static_pointer_cast<ProgramState>(program.tier_state);
-  if (!state) return;
-  if (program.config().force_swap) {
-    // Testing: another plan at every run, alternating between the base plan and the best one.
-    const auto preferred = program.preferred_plan();
-    const bool base = state->toggles++ % 2 == 0 || !preferred;
-    auto published = std::make_shared<Published>();
-    published->active = std::make_shared<Version>(
-        bind_segment(base ? program.base_plan() : preferred, 0, entry.symbols, {}));
-    program.publish(entry, std::move(published));
-    entry.slow.store(true, std::memory_order_relaxed);
-  }
-  if (program.config().jit != static_cast<int64_t>(JitMode::kAuto) || program.config().fusion)
-    return;
-  std::unique_lock data(state->data, std::try_to_lock);
-  if (!data || state->frozen) return;
-  if (!state->analysed) {
-    if (!state->analysing && entry.base->times->samples() >= 2) {
-      state->analysing = true;
-      post(state, [this](Program& p, ProgramState& s) { analyse(p, s); });
-    }
-    return;
-  }
-  const Published& published = *entry.current.load(std::memory_order_seq_cst);
-  if (published.challenger) {
-    constexpr uint64_t kLook = 8;  // the fewest samples a side that can decide
-    const uint64_t n =
-        std::min(published.active->times->samples(), published.challenger->times->samples());
-    if (!state->judge_posted && n >= kLook && n % 4 == 0) {
-      state->judge_posted = true;
-      post(state, [this](Program& p, ProgramState& s) { judge(p, s); });
-    }
-    return;
-  }
-  // A signature that still runs an older plan, or kernels bound in a hurry, follows when it runs.
-  const auto preferred = program.preferred_plan();
-  const bool older = preferred && published.active->bound->plan != preferred;
-  if ((older || published.active->bound->provisional) && !program.config().force_swap &&
-      !entry.rebinding.exchange(true)) {
-    std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
-    post(state, [weak](Program& p, ProgramState&) {
-      const auto target = weak.lock();
-      if (!target) return;
-      p.settle(*target);
-      std::shared_ptr<const Published> now;
-      {
-        std::lock_guard lock(p.mutex());
-        now = target->owner;
-      }
-      if (const auto plan = p.preferred_plan();
-          plan && !now->challenger && now->active->bound->plan != plan) {
-        auto next = std::make_shared<Published>();
-        next->active = std::make_shared<Version>(bind_segment(plan, 0, target->symbols, {true, 0}));
-        p.publish(*target, std::move(next));
-      }
-      target->rebinding = false;
-    });
-  }
-  const int64_t now = steady_ns();
-  // Sizes change: a trial on a signature that no longer comes moves to one that does.
-  if (state->trial) {
-    const auto on_trial = state->trial_entry.lock();
-    if (on_trial.get() != &entry && (!on_trial || now - on_trial->last_use.load() > kPatienceNs) &&
-        !state->moving) {
-      state->moving = true;
-      post(state, [this](Program& p, ProgramState& s) { move_trial(p, s); });
-    }
-  }
-  const double weight =
-      entry.slow.load(std::memory_order_relaxed) || entry.base->times->samples() < 5
-          ? 1.0
-          : static_cast<double>(Program::kSamplePeriod);
-  for (const auto& group : state->groups) {
-    if (group->state == RegionState::kVerifying && now - group->asked_ns > kPatienceNs) {
-      group->asked_ns = now;
-      Group* raw = group.get();
-      std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
-      post(state, [this, raw, weak](Program& p, ProgramState& s) {
-        if (const auto target = weak.lock()) ask_for_inputs(p, s, *raw, *target);
-      });
-      continue;
-    }
-    if (group->state == RegionState::kLive) {
-      Group::Watch& watch = group->watch;
-      const Bound& bound = *published.active->bound;
-      if (watch.entry && watch.entry != &entry) continue;
-      const uint64_t samples = published.active->times->samples();
-      if (watch.entry == &entry && watch.bound_serial == bound.serial &&
-          samples < watch.samples + kWatchSamples)
-        continue;
-      double ns = 0;
-      for (size_t k = 0; k < bound.steps.size(); ++k)
-        if (bound.plan->steps[bound.steps[k].step]->region == group->identity)
-          ns += published.active->times->step_ns(k) * static_cast<double>(samples);
-      if (watch.entry == &entry && watch.bound_serial == bound.serial && group->base_s > 0) {
-        const double mean_s = (ns - watch.ns) / static_cast<double>(samples - watch.samples) * 1e-9;
-        watch.alarms = mean_s > kDrift * group->base_s ? watch.alarms + 1 : 0;
-        if (watch.alarms >= 2 && !state->trial) {
-          watch.alarms = 0;
-          group->removing = true;
-          group->state = RegionState::kReady;
-          post(state, [this](Program& p, ProgramState& s) { start_trial(p, s); });
-        }
-      }
-      watch.entry = &entry;
-      watch.bound_serial = bound.serial;
-      watch.samples = samples;
-      watch.ns = ns;
-      continue;
-    }
-    const bool again =
-        group->state == RegionState::kBanned && !group->wrong && now > group->banned_until_ns;
-    if (group->state != RegionState::kCandidate && !again) continue;
-    double now_s = 0;
-    for (uint32_t k : group->base_steps) now_s += entry.base->times->step_ns(k) * 1e-9;
-    auto [it, fresh] = group->predicted.try_emplace(&entry, 0.0);
-    if (fresh) {
-      if (group->predicted.size() > 1024) group->predicted.clear();
-      const Dim::Lookup lookup = [&](const std::string& s) -> std::optional<int64_t> {
-        const auto& symbols = program.base_plan()->symbols;
-        for (size_t k = 0; k < entry.symbols.size(); ++k)
-          if (symbols[k].name == s) return entry.symbols[k];
-        return std::nullopt;
-      };
-      const double bytes =
-          static_cast<double>(group->cost.bytes_fused.evaluate(lookup).value_or(0));
-      const double flops = static_cast<double>(group->cost.flops.evaluate(lookup).value_or(0));
-      const double predicted =
-          policy::predict_s(bytes, flops) * static_cast<double>(group->places.size());
-      group->predicted[&entry] = predicted;
-      group->predicted_s = predicted;
-    }
-    group->regret.add(weight, now_s, group->predicted[&entry]);
-    if (!group->regret.exceeds(prices_, !any_compiled_)) continue;
-    group->state = RegionState::kQueued;
-    group->regret.reset();
-    Group* raw = group.get();
-    std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
-    post(state, [this, raw, weak](Program& p, ProgramState& s) {
-      if (!compile(p, s, *raw)) return;
-      if (const auto target = weak.lock()) ask_for_inputs(p, s, *raw, *target);
-    });
-  }
-}
+// ---- hooks on running threads
+// ---------------------------------------------------------------------
 
 void Tier::first_bound(Program& program, SignatureEntry& entry) {
   if (program.config().jit != static_cast<int64_t>(JitMode::kSync) || program.config().fusion)
@@ -447,11 +275,7 @@ void Tier::analyse(Program& program, ProgramState& state) {
       group->cost = estimate(program.graph(), region);
       in_order.push_back(group.get());
     }
-    const std::unordered_set<NodeId> nodes(region.nodes.begin(), region.nodes.end());
-    const Plan& plan = *program.base_plan();
-    for (uint32_t k = 0; k < plan.steps.size(); ++k)
-      if (!plan.steps[k]->nodes.empty() && nodes.count(plan.steps[k]->nodes.front()))
-        group->base_steps.push_back(k);
+    group->nodes.insert(region.nodes.begin(), region.nodes.end());
     group->places.push_back(std::move(region));
   }
   std::vector<Event> events;
@@ -462,8 +286,8 @@ void Tier::analyse(Program& program, ProgramState& state) {
       event.kind = EventKind::kCandidate;
       event.region = group->identity;
       event.subject = group->name;
-      event.detail = fmt::format("{} places, {} steps each", group->places.size(),
-                                 group->base_steps.size() / group->places.size());
+      event.detail = fmt::format("{} places, {} nodes each", group->places.size(),
+                                 group->nodes.size() / group->places.size());
       events.push_back(std::move(event));
       state.groups.push_back(std::move(groups[group->identity]));
     }
@@ -635,193 +459,6 @@ std::shared_ptr<const Plan> Tier::build(Program& program, ProgramState& state, c
       planned.push_back({place, group->kernel, "fused " + group->name});
   }
   return program.planner().build(planned);
-}
-
-std::shared_ptr<Version> Tier::make_version(const std::shared_ptr<const Plan>& plan,
-                                            const SignatureEntry& entry, const Group*) const {
-  return std::make_shared<Version>(bind_segment(plan, 0, entry.symbols, {true, 0}));
-}
-
-void Tier::start_trial(Program& program, ProgramState& state) {
-  Group* group = nullptr;
-  {
-    std::lock_guard data(state.data);
-    if (state.trial || state.frozen) return;
-    for (const auto& g : state.groups)
-      if (g->state == RegionState::kReady) {
-        group = g.get();
-        break;
-      }
-  }
-  if (!group) return;
-  std::shared_ptr<SignatureEntry> entry;  // the one in use now
-  for (const auto& e : program.entries())
-    if (!entry || e->last_use > entry->last_use) entry = e;
-  if (!entry) return;
-  const bool removing = group->removing;
-  std::shared_ptr<const Plan> plan;
-  std::shared_ptr<Version> challenger;
-  try {
-    plan = removing ? build(program, state, nullptr, group) : build(program, state, group, nullptr);
-    challenger = make_version(plan, *entry, group);
-  } catch (const std::exception& error) {
-    ban(state, program, *group, EventKind::kRefused,
-        std::string("cannot be planned: ") + error.what(), true);
-    return;
-  }
-  auto published = std::make_shared<Published>();
-  {
-    std::lock_guard lock(program.mutex());
-    published->active = std::make_shared<Version>(entry->owner->active->bound);
-  }
-  published->active->focus = difference(*published->active->bound, *challenger->bound);
-  challenger->focus = difference(*challenger->bound, *published->active->bound);
-  if (published->active->focus.empty() || challenger->focus.empty()) {
-    ban(state, program, *group, EventKind::kRefused, "replaces no step of this plan", true);
-    return;
-  }
-  published->challenger = std::move(challenger);
-  {
-    std::lock_guard data(state.data);
-    group->state = RegionState::kTrial;
-    state.trial = group;
-    state.trial_entry = entry;
-    state.trial_plan = plan;
-    state.judge_posted = false;
-  }
-  Event event;
-  event.kind = EventKind::kTrial;
-  event.region = group->identity;
-  event.subject = group->name;
-  event.detail = removing ? "became slower: is it still worth keeping?" : "alternating live runs";
-  program.publish(*entry, std::move(published));
-  emit(state, program, std::move(event));
-}
-
-void Tier::move_trial(Program& program, ProgramState& state) {
-  std::shared_ptr<SignatureEntry> entry;
-  {
-    std::lock_guard data(state.data);
-    state.moving = false;
-    if (!state.trial) return;
-    entry = state.trial_entry.lock();
-    if (entry && steady_ns() - entry->last_use.load() <= kPatienceNs) return;
-    state.trial->state = RegionState::kReady;
-    state.trial = nullptr;
-    state.trial_plan.reset();
-  }
-  if (entry) {
-    auto published = std::make_shared<Published>();
-    {
-      std::lock_guard lock(program.mutex());
-      published->active = entry->owner->active;
-    }
-    program.publish(*entry, std::move(published));
-  }
-  start_trial(program, state);
-}
-
-void Tier::judge(Program& program, ProgramState& state) {
-  Group* group = nullptr;
-  std::shared_ptr<SignatureEntry> entry;
-  std::shared_ptr<const Plan> plan;
-  {
-    std::lock_guard data(state.data);
-    state.judge_posted = false;
-    group = state.trial;
-    entry = state.trial_entry.lock();
-    plan = state.trial_plan;
-    if (group && !entry) {  // evicted: try again on another signature
-      group->state = RegionState::kReady;
-      state.trial = nullptr;
-    }
-  }
-  if (!group) return;
-  if (!entry) return start_trial(program, state);
-  std::shared_ptr<const Published> now;
-  {
-    std::lock_guard lock(program.mutex());
-    now = entry->owner;
-  }
-  if (!now->challenger) return;
-  const policy::TrialResult result =
-      policy::judge(now->active->times->recent(), now->challenger->times->recent());
-  if (result.verdict == policy::Verdict::kUndecided) return;
-  const double active_s = ticks_to_ns(static_cast<uint64_t>(result.active)) * 1e-9;
-  const double challenger_s = ticks_to_ns(static_cast<uint64_t>(result.challenger)) * 1e-9;
-  const bool accepted = result.verdict == policy::Verdict::kAccept;
-  const bool removing = group->removing;
-  {
-    std::lock_guard data(state.data);
-    state.trial = nullptr;
-    state.trial_plan.reset();
-    group->removing = false;
-    group->base_s = removing ? challenger_s : active_s;
-    group->fused_s = removing ? active_s : challenger_s;
-  }
-  auto next = std::make_shared<Published>();
-  next->active = std::make_shared<Version>(accepted ? now->challenger->bound : now->active->bound);
-  program.publish(*entry, std::move(next));
-  const std::string numbers =
-      fmt::format("{:.2f} us against {:.2f} us, {:.3f} of the time", challenger_s * 1e6,
-                  active_s * 1e6, challenger_s / active_s);
-  if (accepted) {
-    if (removing) {
-      {
-        std::lock_guard data(state.data);
-        ++state.rolled_back;
-        state.saved_s += (group->base_s - group->fused_s) *
-                         static_cast<double>(program.total_runs() - group->accepted_at_run);
-      }
-      ban(state, program, *group, EventKind::kRolledBack,
-          "slower than what it replaced: " + numbers, false);
-    } else {
-      {
-        std::lock_guard data(state.data);
-        group->state = RegionState::kLive;
-        group->reason.clear();
-        group->accepted_at_run = program.total_runs();
-        group->watch = {};
-        ++state.swapped;
-      }
-      Event event;
-      event.kind = EventKind::kAccepted;
-      event.region = group->identity;
-      event.subject = group->name;
-      event.detail = numbers;
-      event.base_us = active_s * 1e6;
-      event.fused_us = challenger_s * 1e6;
-      event.compile_ms = group->compile_s * 1e3;
-      event.code_bytes = group->code_bytes;
-      emit(state, program, std::move(event));
-    }
-    publish_everywhere(program, state, plan);
-  } else if (removing) {
-    std::lock_guard data(state.data);
-    group->state = RegionState::kLive;  // everything became slower, not the region
-    group->watch = {};
-  } else {
-    ban(state, program, *group, EventKind::kRejected, "not faster: " + numbers, false);
-  }
-  start_trial(program, state);
-}
-
-void Tier::publish_everywhere(Program& program, ProgramState&,
-                              const std::shared_ptr<const Plan>& plan) {
-  program.set_preferred_plan(plan->region_steps > 0 ? plan : nullptr);
-  auto entries = program.entries();
-  std::sort(entries.begin(), entries.end(),
-            [](const auto& a, const auto& b) { return a->last_use > b->last_use; });
-  if (entries.size() > kMaxRebound) entries.resize(kMaxRebound);
-  for (const auto& entry : entries) {
-    {
-      std::lock_guard lock(program.mutex());
-      if (entry->owner->active->bound->plan == plan) continue;
-    }
-    auto published = std::make_shared<Published>();
-    published->active = make_version(plan, *entry, nullptr);
-    program.publish(*entry, std::move(published));
-  }
 }
 
 // ---- what it knows ------------------------------------------------------------------------------

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/background_thread.h"
@@ -53,7 +54,7 @@ class Tier final : public TierHooks {
   void added(const std::shared_ptr<Program>& program) override;
   void removed(Program& program) override;
   void first_bound(Program& program, SignatureEntry& entry) override;
-  void sampled(Program& program, SignatureEntry& entry) override;
+  void sampled(Program& program, SignatureEntry& entry, double runs) override;
   void summarise(const Program& program, ProfileSummary& summary) const override;
   void freeze(Program& program) override;
   bool wait_idle(Program& program, std::chrono::milliseconds timeout) override;
@@ -78,16 +79,25 @@ class Tier final : public TierHooks {
     bool removing = false;  ///< the trial is about taking it out
     int64_t banned_until_ns = 0;
     uint64_t accepted_at_run = 0;
-    int64_t asked_ns = 0;              ///< when a live run's inputs were last asked for
-    std::vector<uint32_t> base_steps;  ///< its steps in the base plan, all places
+    int64_t asked_ns = 0;                        ///< when a live run's inputs were last asked for
+    std::unordered_set<NodeId> nodes;            ///< of all places
+    const SignatureEntry* decided_on = nullptr;  ///< whose times base_s and fused_s are
     std::unordered_map<const SignatureEntry*, double> predicted;  ///< seconds, per signature
     // Watching a live region: times since the last look (see sampled()).
     struct Watch {
       const SignatureEntry* entry = nullptr;
-      uint64_t bound_serial = 0, samples = 0;
+      uint64_t bound_serial = 0;
+      int64_t seen_ns = 0;
+      uint64_t samples = 0;
       double ns = 0;
+      double reference_s = 0;  ///< what it replaced takes on this signature
       int alarms = 0;
     } watch;
+    // Positions of its steps in the plan looked at last.
+    uint64_t seen_plan = UINT64_MAX;
+    std::vector<uint32_t> seen_steps;
+    /// Mean time of its steps in one run of `version`.
+    double seconds_in(const Version& version);
   };
   struct ProgramState {
     std::weak_ptr<Program> program;
@@ -97,10 +107,12 @@ class Tier final : public TierHooks {
     std::mutex data;    ///< guards what follows
     bool analysed = false, analysing = false, frozen = false;
     std::vector<std::unique_ptr<Group>> groups;
-    std::weak_ptr<SignatureEntry> trial_entry;
-    std::shared_ptr<const Plan> trial_plan;
+    uint64_t samples = 0;  ///< before regions were searched
     Group* trial = nullptr;
-    bool judge_posted = false, moving = false;
+    std::shared_ptr<const Plan> trial_plan;
+    std::vector<std::weak_ptr<SignatureEntry>> on_trial;
+    uint64_t trial_samples = 0;
+    bool judge_posted = false;
     int64_t added_ns = 0;
     double spent_s = 0;
     int64_t compiled = 0, swapped = 0, rolled_back = 0, rejected = 0;
@@ -110,11 +122,22 @@ class Tier final : public TierHooks {
   };
   using StatePtr = std::shared_ptr<ProgramState>;
 
+  /// A signature unused for so long gets no more attention.
+  static constexpr int64_t kPatienceNs = 250'000'000;
+
   StatePtr state_of(const Program& program) const;
   void post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job);
   void thread_main();
   bool may_start(const ProgramState& state);
   void emit(ProgramState& state, const Program& program, Event event);
+
+  // Parts of sampled(), under state.data (but swap_by_force()).
+  void swap_by_force(Program& program, ProgramState& state, SignatureEntry& entry);
+  void follow(Program& program, const StatePtr& state, SignatureEntry& entry,
+              const Published& published);
+  static double predicted_s(const Program& program, Group& group, const SignatureEntry& entry);
+  void watch(const StatePtr& state, Group& group, const SignatureEntry& entry,
+             const Version& version, int64_t now);
 
   // Jobs. All hold state.work.
   void analyse(Program& program, ProgramState& state);
@@ -123,15 +146,18 @@ class Tier final : public TierHooks {
   void verify_inputs(Program& program, ProgramState& state, Group& group,
                      const std::vector<Tensor>& inputs, const Symbols& symbols);
   void start_trial(Program& program, ProgramState& state);
+  /// False when the trial is over, full, or changes nothing for this signature.
+  bool join_trial(Program& program, ProgramState& state,
+                  const std::shared_ptr<SignatureEntry>& entry);
+  static void leave_trial(Program& program, SignatureEntry& entry, bool accepted);
+  void end_trial(Program& program, ProgramState& state, bool accepted);
   void judge(Program& program, ProgramState& state);
-  void move_trial(Program& program, ProgramState& state);
-  void publish_everywhere(Program& program, ProgramState& state,
-                          const std::shared_ptr<const Plan>& plan);
+  static void publish_everywhere(Program& program, const std::shared_ptr<const Plan>& plan);
+  /// Moves a signature to the preferred plan and to kernels that were not bound in a hurry.
+  static void bind_anew(Program& program, SignatureEntry& entry);
   void prepare_weights(Program& program, ProgramState& state);
   std::shared_ptr<const Plan> build(Program& program, ProgramState& state, const Group* with,
                                     const Group* without);
-  std::shared_ptr<Version> make_version(const std::shared_ptr<const Plan>& plan,
-                                        const SignatureEntry& entry, const Group* focus) const;
   void ban(ProgramState& state, const Program& program, Group& group, EventKind kind,
            std::string reason, bool forever);
 
