@@ -1,5 +1,5 @@
-// What a sampled run tells the tier: is a region worth compiling, does a trial have enough to decide,
-// has a live region become slow. On a host thread: counts and posts, never waits.
+// What a sampled run tells the tier: is a region worth compiling, does a trial have enough to
+// decide, has a live region become slow. On a host thread: counts and posts, never waits.
 
 #include <algorithm>
 
@@ -99,8 +99,8 @@ void Tier::swap_by_force(Program& program, ProgramState& state, SignatureEntry& 
   entry.slow.store(true, std::memory_order_relaxed);
 }
 
-/// A signature that runs an older plan, or kernels bound in a hurry, is bound anew; one that runs what
-/// a trial compares with joins the trial.
+/// A signature that runs an older plan, or kernels bound in a hurry, is bound anew; one that runs
+/// what a trial compares with joins the trial.
 void Tier::follow(Program& program, const StatePtr& state, SignatureEntry& entry,
                   const Published& published) {
   if (program.config().force_swap) return;
@@ -133,8 +133,8 @@ void Tier::bind_anew(Program& program, SignatureEntry& entry) {
   const auto& wanted = preferred ? preferred : program.base_plan();
   if (now->challenger || now->active->bound->plan == wanted) return;
   auto next = std::make_shared<Published>();
-  next->active = std::make_shared<Version>(
-      bind_segment(wanted, 0, entry.symbols, {.background = true}));
+  next->active =
+      std::make_shared<Version>(bind_segment(wanted, 0, entry.symbols, {.background = true}));
   program.publish(entry, std::move(next));
 }
 
@@ -150,8 +150,7 @@ double Tier::predicted_s(const Program& program, Group& group, const SignatureEn
   };
   const double bytes = static_cast<double>(group.cost.bytes_fused.evaluate(lookup).value_or(0));
   const double flops = static_cast<double>(group.cost.flops.evaluate(lookup).value_or(0));
-  group.predicted_s =
-      policy::predict_s(bytes, flops) * static_cast<double>(group.places.size());
+  group.predicted_s = policy::predict_s(bytes, flops) * static_cast<double>(group.places.size());
   group.predicted[&entry] = group.predicted_s;
   return group.predicted_s;
 }

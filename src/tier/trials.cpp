@@ -1,5 +1,5 @@
-// Trials: two plans that differ in one region run in turn, on every signature that comes by, until the
-// times of the steps in which they differ decide.
+// Trials: two plans that differ in one region run in turn, on every signature that comes by, until
+// the times of the steps in which they differ decide.
 
 #include <algorithm>
 #include <unordered_set>
@@ -112,8 +112,8 @@ bool Tier::join_trial(Program& program, ProgramState& state,
   if (now->challenger) return true;
   auto published = std::make_shared<Published>();
   published->active = std::make_shared<Version>(now->active->bound);
-  published->challenger = std::make_shared<Version>(
-      bind_segment(plan, 0, entry->symbols, {.background = true}));
+  published->challenger =
+      std::make_shared<Version>(bind_segment(plan, 0, entry->symbols, {.background = true}));
   published->active->focus = difference(*now->active->bound, *published->challenger->bound);
   published->challenger->focus = difference(*published->challenger->bound, *now->active->bound);
   if (published->active->focus.empty() || published->challenger->focus.empty()) return false;

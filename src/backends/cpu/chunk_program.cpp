@@ -180,6 +180,33 @@ void ChunkProgram::run_chunk(int64_t rows, int64_t cols, int64_t first_row, int6
   }
 }
 
+void ChunkProgram::run_rows(int64_t rows, int64_t cols, const Block* operands) const {
+  const Instruction& instruction = code_.front();
+  ElementwiseArgs args{};
+  args.params = instruction.params.data();
+  args.n = cols;
+  std::array<int64_t, 3> advance{};  // bytes from row to row
+  for (size_t k = 0; k < instruction.arity; ++k) {
+    const Register& r = registers_[instruction.args[k]];
+    if (r.kind == Kind::kConstant) {
+      args.in[k] = &r.bits;
+      continue;
+    }
+    args.in[k] = operands[r.slot].data;
+    args.step[k] = operands[r.slot].col;
+    advance[k] = operands[r.slot].row * operands_[r.slot].bytes;
+  }
+  const auto out = static_cast<size_t>(registers_[instruction.out].output);
+  auto* to = static_cast<std::byte*>(operands[out].data);
+  for (int64_t row = 0; row < rows; ++row) {
+    args.out = to;
+    instruction.fn(args);
+    for (size_t k = 0; k < instruction.arity; ++k)
+      args.in[k] = static_cast<const std::byte*>(args.in[k]) + advance[k];
+    to += operands[out].row * operands_[out].bytes;
+  }
+}
+
 void ChunkProgram::run(int64_t rows, int64_t cols, const Block* operands, void* scratch) const {
   if (rows <= 0 || cols <= 0) return;
   const size_t count = operands_.size();
@@ -213,6 +240,8 @@ void ChunkProgram::run(int64_t rows, int64_t cols, const Block* operands, void* 
       run_chunk(std::min(group, rows - r), cols, r, 0, operands, staged, bytes);
     return;
   }
+  if (code_.size() == 1 && !buffered && registers_[code_.front().out].output >= 0)
+    return run_rows(rows, cols, operands);
   const int64_t chunk = buffered ? kChunk : cols;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < cols; c += chunk)

@@ -70,6 +70,9 @@ class ChunkProgram {
   void run_chunk(int64_t rows, int64_t cols, int64_t first_row, int64_t first_col,
                  const Block* operands, const bool* staged, std::byte* scratch) const;
 
+  /// One function straight from operands to the output, row after row.
+  void run_rows(int64_t rows, int64_t cols, const Block* operands) const;
+
   std::vector<Register> registers_;
   std::vector<Instruction> code_;
   std::vector<OperandInfo> operands_;
