@@ -36,7 +36,7 @@ XC_SIZE(xc_task_runner, 32);
 XC_OFFSET(xc_task_runner, workers, 24);
 
 // Growing.
-XC_SIZE(xc_config, 136);
+XC_SIZE(xc_config, 152);
 XC_OFFSET(xc_config, struct_size, 0);
 XC_OFFSET(xc_config, threads, 8);
 XC_OFFSET(xc_config, jit, 16);
@@ -54,6 +54,8 @@ XC_OFFSET(xc_config, rules, 104);
 XC_OFFSET(xc_config, fusion, 112);
 XC_OFFSET(xc_config, trace_compiles, 120);
 XC_OFFSET(xc_config, cache_dir, 128);
+XC_OFFSET(xc_config, kernels, 136);
+XC_OFFSET(xc_config, layouts, 144);
 
 XC_SIZE(xc_config_option_info, 96);
 XC_OFFSET(xc_config_option_info, name, 8);

@@ -35,6 +35,8 @@ constexpr Field kFields[] = {
     {"fusion", &xc_config::fusion, nullptr},
     {"trace_compiles", &xc_config::trace_compiles, nullptr},
     {"cache_dir", nullptr, &xc_config::cache_dir},
+    {"kernels", &xc_config::kernels, nullptr},
+    {"layouts", &xc_config::layouts, nullptr},
 };
 
 const Field& field_of(const ConfigRow& row) {

@@ -11,7 +11,7 @@ namespace {
 
 using C = Config;
 constexpr int64_t kMax = INT64_MAX;
-constexpr std::array<ConfigRow, 16> kTable{{
+constexpr std::array<ConfigRow, 18> kTable{{
     {"threads", "XC_THREADS", "", 0, 0, 1024, &C::threads, nullptr,
      "workers of a run, the calling thread included; 0 = all cores this process may use"},
     {"jit", "XC_JIT", "auto|off|sync|freeze", 0, 0, 3, &C::jit, nullptr,
@@ -43,6 +43,10 @@ constexpr std::array<ConfigRow, 16> kTable{{
      "keep loop IR and assembly of compiled regions for explain"},
     {"cache_dir", "XC_CACHE_DIR", "", 0, 0, 0, nullptr, &C::cache_dir,
      "directory of the persistent cache; empty = off"},
+    {"kernels", "XC_KERNELS", "best|reference", 0, 0, 1, &C::kernels, nullptr,
+     "reference: every step on its slow reference kernel, to find a wrong one"},
+    {"layouts", "XC_LAYOUTS", "on|off", 0, 0, 1, &C::layouts, nullptr,
+     "channels-last values around convolutions"},
 }};
 
 }  // namespace

@@ -37,7 +37,7 @@ TEST_CASE("tiering/stress: plans change at every run under four threads, interpr
   stress(create_interpreting_compiler(), JitMode::kAuto, 150);
 }
 
-#ifndef XC_WITHOUT_JIT
+#if XC_HAVE_JIT
 TEST_CASE("tiering/stress: plans change at every run under four threads, compiled kernels") {
   stress(create_jit_compiler(0, 64 << 20, false), JitMode::kSync, 400);
   stress(create_jit_compiler(0, 64 << 20, false), JitMode::kAuto, 400);

@@ -1,0 +1,226 @@
+// Channels-last values: where they are chosen, and that results do not depend on it. Generated
+// convolution networks run with and without layouts, fused and not, against the reference kernels.
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include "support.h"
+#include "tier/engine_factory.h"
+
+namespace {
+
+using namespace xc;
+using namespace xc::testing;
+
+std::shared_ptr<Session> session_of(const std::string& text, Config config) {
+  config.threads = config.threads == 0 ? 1 : config.threads;
+  return std::make_shared<Session>(Model::create(create_engine(config, {}), parse_graph(text)),
+                                   Config{});
+}
+
+Config mode(JitMode jit) {
+  Config config;
+  config.jit = static_cast<int64_t>(jit);
+  return config;
+}
+
+std::vector<Tensor> run(Session& session, const std::vector<Tensor>& inputs) {
+  std::vector<TensorView> views;
+  for (const Tensor& t : inputs) views.push_back(t.view());
+  std::vector<xc_tensor*> slots(session.model().outputs().size(), nullptr);
+  session.run(views, slots, {});
+  std::vector<Tensor> out;
+  for (xc_tensor* handle : slots) {
+    Tensor copy(handle->tensor.dtype(), handle->tensor.dims());
+    copy_elements(handle->tensor.view(), copy.view());
+    out.push_back(copy);
+    handle->release();
+  }
+  return out;
+}
+
+/// Whether the base plan holds a value of this name in another order than row-major.
+bool channels_last(Session& session, const std::string& name) {
+  const Plan& plan = *session.program().base_plan();
+  for (const PlanValue& value : plan.values) {
+    if (value.id == kNone || plan.graph->value(value.id).name != name) continue;
+    Operand operand;
+    operand.dims = value.dims;
+    operand.strides = value.strides;
+    return !operand.contiguous();
+  }
+  FAIL("no value " << name);
+  return false;
+}
+
+/// A random network of convolutions and what stands around them, as text, with the batch a symbol.
+class Network {
+ public:
+  explicit Network(uint64_t seed) : random_(seed) {
+    values_.push_back({"x", 3 + pick(6), 8 + 2 * pick(5)});
+    for (int k = 0, n = 4 + pick(8); k < n; ++k) grow();
+    const Value& last = values_.back();
+    head_ = pick(3) == 0 ? line("Flatten", {last.name}, "{axis = 1}")
+                         : line("Relu", {last.name}, "");
+  }
+  std::string text() const {
+    return fmt::format("graph net(%x: f32[n, {}, {}, {}]) -> (%{}) {{\n{}{}}}\n",
+                       values_[0].channels, values_[0].size, values_[0].size, head_, constants_,
+                       body_);
+  }
+  Dims input(int64_t batch) const {
+    return {batch, values_[0].channels, values_[0].size, values_[0].size};
+  }
+
+ private:
+  struct Value {
+    std::string name;
+    int64_t channels, size;
+  };
+  int64_t pick(int64_t below) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(below)); }
+  const Value& any() { return values_[static_cast<size_t>(pick(static_cast<int64_t>(values_.size())))]; }
+
+  std::string line(const char* op, std::vector<std::string> inputs, const std::string& attrs) {
+    const std::string name = "v" + std::to_string(count_++);
+    std::string list;
+    for (const std::string& i : inputs) list += (list.empty() ? "%" : ", %") + i;
+    body_ += fmt::format("  %{} = {}({}) {}\n", name, op, list, attrs);
+    return name;
+  }
+  std::string constant(const Dims& dims) {
+    const std::string name = "c" + std::to_string(count_++);
+    std::string values;
+    for (int64_t k = 0; k < element_count(dims); ++k)
+      values += fmt::format("{}{}", k ? ", " : "",
+                            std::sin(static_cast<double>(k * 7 + count_)) * 0.3);
+    constants_ += fmt::format("  const %{}: f32{} = [{}]\n", name, to_text(dims), values);
+    return name;
+  }
+
+  void grow() {
+    const Value from = any();
+    switch (pick(9)) {
+      case 0:
+      case 1: {  // a convolution
+        const int64_t out = 1 + pick(20), kernel = pick(2) ? 3 : 1, stride = 1 + pick(2);
+        const std::string w = constant({out, from.channels, kernel, kernel}), b = constant({out});
+        values_.push_back(
+            {line("Conv", {from.name, w, b},
+                  fmt::format("{{kernel_shape = [{0}, {0}], strides = [{1}, {1}], pads = [{2}, {2}, "
+                              "{2}, {2}]}}",
+                              kernel, stride, kernel / 2)),
+             out, (from.size - 1) / stride + 1});
+        return;
+      }
+      case 2: {  // a depthwise one
+        const std::string w = constant({from.channels, 1, 3, 3});
+        values_.push_back({line("Conv", {from.name, w},
+                                fmt::format("{{group = {}, kernel_shape = [3, 3], pads = [1, 1, 1, 1]}}",
+                                            from.channels)),
+                           from.channels, from.size});
+        return;
+      }
+      case 3:
+        values_.push_back({line(pick(2) ? "Relu" : "Sigmoid", {from.name}, ""), from.channels, from.size});
+        return;
+      case 4: {  // a residual, where something fits
+        for (const Value& other : values_)
+          if (other.channels == from.channels && other.size == from.size && other.name != from.name) {
+            values_.push_back({line("Add", {from.name, other.name}, ""), from.channels, from.size});
+            return;
+          }
+        return;
+      }
+      case 5:  // pooling
+        if (from.size < 4) return;
+        values_.push_back({line(pick(2) ? "MaxPool" : "AveragePool", {from.name},
+                                "{kernel_shape = [2, 2], strides = [2, 2]}"),
+                           from.channels, from.size / 2});
+        return;
+      case 6: {  // a gate per channel
+        const std::string mean = line("GlobalAveragePool", {from.name}, "");
+        const std::string gate = line("Sigmoid", {mean}, "");
+        values_.push_back({line("Mul", {from.name, gate}, ""), from.channels, from.size});
+        return;
+      }
+      case 7: {  // twice the channels
+        for (const Value& other : values_)
+          if (other.size == from.size) {
+            values_.push_back({line("Concat", {from.name, other.name}, "{axis = 1}"),
+                               from.channels + other.channels, from.size});
+            return;
+          }
+        return;
+      }
+      default: {  // a cell of several functions that no library absorbs
+        const std::string a = line("Tanh", {from.name}, ""), b = line("Mul", {a, from.name}, "");
+        values_.push_back({line("Add", {b, a}, ""), from.channels, from.size});
+      }
+    }
+  }
+
+  std::mt19937_64 random_;
+  std::vector<Value> values_;
+  std::string constants_, body_, head_;
+  int count_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("tiering/layout: convolutions pass channels-last values on, ends stay row-major") {
+  std::string w1, w2;
+  for (int k = 0; k < 16 * 8 * 9; ++k) w1 += (k ? ", 0.1" : "0.1");
+  for (int k = 0; k < 16 * 16; ++k) w2 += (k ? ", 0.1" : "0.1");
+  const std::string text =
+      "graph g(%x: f32[n, 8, 10, 10]) -> (%y, %f) {\n"
+      "  const %a: f32[16, 8, 3, 3] = [" + w1 + "]\n  const %b: f32[16, 16, 1, 1] = [" + w2 + "]\n"
+      "  %c = Conv(%x, %a) {kernel_shape = [3, 3]}\n"
+      "  %t = Erf(%c)\n  %u = Mul(%t, %c)\n"
+      "  %y = Conv(%u, %b) {kernel_shape = [1, 1]}\n"
+      "  %p = Conv(%t, %b) {kernel_shape = [1, 1]}\n"
+      "  %f = Flatten(%p) {axis = 1}\n}\n";
+  auto session = session_of(text, mode(JitMode::kOff));
+  CHECK(channels_last(*session, "c"));
+  CHECK(channels_last(*session, "u"));
+  CHECK(!channels_last(*session, "y"));  // a graph output is written in place
+  CHECK(!channels_last(*session, "p"));  // nobody behind it reads channels-last
+  Config off = mode(JitMode::kOff);
+  off.layouts = 1;
+  CHECK(!channels_last(*session_of(text, off), "c"));
+}
+
+TEST_CASE("tiering/layout: generated networks give the same with and without layouts") {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    const Network network(seed);
+    CAPTURE(seed);
+    CAPTURE(network.text());
+    Config reference = mode(JitMode::kOff);
+    reference.kernels = 1;
+    Config row_major = mode(JitMode::kOff);
+    row_major.layouts = 1;
+    Config threads = mode(JitMode::kOff);
+    threads.threads = 3;
+    const auto oracle = session_of(network.text(), reference);
+    const auto base = session_of(network.text(), mode(JitMode::kOff));
+    std::vector<std::shared_ptr<Session>> others{session_of(network.text(), row_major),
+                                                 session_of(network.text(), threads)};
+#if XC_HAVE_JIT
+    others.push_back(session_of(network.text(), mode(JitMode::kSync)));
+#endif
+    for (int64_t batch : {1, 3}) {
+      const std::vector<Tensor> in{ramp(network.input(batch), 1.0, 0.1 * static_cast<double>(seed))};
+      const std::vector<double> want = run(*oracle, in)[0].to_doubles();
+      double largest = 1e-3;
+      for (double v : want) largest = std::max(largest, std::fabs(v));
+      const auto agrees = [&](Session& session) {
+        const std::vector<double> have = run(session, in)[0].to_doubles();
+        if (have.size() != want.size()) return false;
+        for (size_t i = 0; i < want.size(); ++i)
+          if (!(std::fabs(want[i] - have[i]) <= 1e-4 * largest)) return false;
+        return true;
+      };
+      CHECK(agrees(*base));
+      for (const auto& other : others) CHECK(agrees(*other));
+    }
+  }
+}

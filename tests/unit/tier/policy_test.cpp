@@ -1,0 +1,79 @@
+#include "tier/policy.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <random>
+
+using namespace xc::policy;
+
+namespace {
+
+/// Times around `mean` with 5 % noise and now and then an interruption, as machines give them.
+std::vector<float> times(std::mt19937& random, double mean, size_t count) {
+  std::normal_distribution<double> noise(1.0, 0.05);
+  std::vector<float> out;
+  for (size_t k = 0; k < count; ++k)
+    out.push_back(static_cast<float>(mean * noise(random) * (random() % 20 == 0 ? 4 : 1)));
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("tier/policy: a trial accepts what is clearly faster and rejects what is not") {
+  std::mt19937 random(7);
+  int wrong = 0;
+  for (int k = 0; k < 200; ++k) {
+    wrong += judge(times(random, 1000, 8), times(random, 600, 8)).verdict == Verdict::kReject;
+    wrong += judge(times(random, 1000, 64), times(random, 800, 64)).verdict != Verdict::kAccept;
+    wrong += judge(times(random, 1000, 64), times(random, 1000, 64)).verdict == Verdict::kAccept;
+    wrong += judge(times(random, 1000, 64), times(random, 1300, 64)).verdict != Verdict::kReject;
+  }
+  CHECK(wrong <= 4);  // of 800
+  CHECK(judge(times(random, 1000, 7), times(random, 100, 7)).verdict == Verdict::kUndecided);
+}
+
+TEST_CASE("tier/policy: signatures of any size weigh alike in a pool") {
+  // The fused kernel takes 0.7 of the time on every size; sizes span a factor of 1000 and come a
+  // different number of times, few of them on both sides equally often.
+  std::mt19937 random(11);
+  std::vector<Sides> signatures;
+  for (int k = 0; k < 40; ++k) {
+    const double mean = 100.0 * std::pow(1000.0, k / 40.0);
+    signatures.push_back({times(random, mean, 1 + random() % 4),
+                          times(random, 0.7 * mean, 1 + random() % 4)});
+  }
+  signatures.push_back({{1e9f}, {}});  // never ran the challenger: does not count
+  const Sides pooled = pool(signatures);
+  CHECK(pooled.active.size() < 200);
+  const TrialResult result = judge(pooled.active, pooled.challenger);
+  CHECK(result.verdict == Verdict::kAccept);
+  CHECK(result.challenger / result.active == doctest::Approx(0.7).epsilon(0.1));
+  for (Sides& sides : signatures) std::swap(sides.active, sides.challenger);
+  const Sides back = pool(signatures);
+  CHECK(judge(back.active, back.challenger).verdict == Verdict::kReject);
+  CHECK(pool({}).active.empty());
+}
+
+TEST_CASE("tier/policy: the budget allows a burst for a young model and a share of CPU after it") {
+  Budget budget(2);
+  CHECK(budget.allows(0, 100));
+  budget.spend(0.3);
+  CHECK_FALSE(budget.allows(1, 100));  // 0.2 to start with, 0.02 earned, 0.3 spent
+  CHECK(budget.allows(1, 1));
+  budget.spend(2.0);
+  CHECK_FALSE(budget.allows(1, 1));
+  CHECK(budget.allows(200, 100));
+}
+
+TEST_CASE("tier/policy: regret pays for a compile once gains add up, and never below a tenth") {
+  Prices prices;
+  Regret regret;
+  for (int k = 0; k < 1000000; ++k) regret.add(16, 1e-6, 0.95e-6);
+  CHECK(regret.seconds() == 0);
+  regret.add(16, 100e-6, 50e-6);
+  CHECK_FALSE(regret.exceeds(prices, false));
+  regret.add(16, 100e-6, 50e-6);
+  CHECK(regret.exceeds(prices, false));  // 1.6 ms against 0.3 x 4 ms
+  CHECK_FALSE(regret.exceeds(prices, true));
+}
