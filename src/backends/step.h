@@ -121,8 +121,8 @@ struct Implementation {
   std::string_view op;    ///< op name; "*" = every op
   Verdict (*supports)(const StepSpec& spec);
   std::unique_ptr<Kernel> (*create)(const StepSpec& spec);
-  /// Orders this implementation is fastest with, inputs then outputs; null = no wish. A layout pass
-  /// reads it, gives values channels-last strides and inserts copies where they pay.
+  /// Orders this implementation is fastest with, inputs then outputs; null = row-major. The planner
+  /// gives values channels-last strides by it (plan/layout.h).
   std::vector<Order> (*preferred)(const StepSpec& spec) = nullptr;
 };
 
