@@ -227,12 +227,19 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
   entry->key = std::move(key);
   BindOptions options;
   options.max_arena_bytes = config_.max_memory_bytes;
-  entry->base = std::make_shared<Version>(bind_segment(base_plan_, 0, entry->symbols, options));
   auto published = std::make_shared<Published>();
-  published->active = entry->base;
-  if (const auto preferred = preferred_plan())
-    published->active =
-        std::make_shared<Version>(bind_segment(preferred, 0, entry->symbols, options));
+  try {
+    entry->base = std::make_shared<Version>(bind_segment(base_plan_, 0, entry->symbols, options));
+    published->active = entry->base;
+    if (const auto preferred = preferred_plan())
+      published->active =
+          std::make_shared<Version>(bind_segment(preferred, 0, entry->symbols, options));
+  } catch (const Error& error) {
+    if (error.status() != Status::kInvalidModel || entry->symbols.empty()) throw;
+    // The model was found valid when it was loaded: it is these sizes that do not go through it.
+    throw Error(Status::kInvalidArgument, "with these input sizes: " + error.message(),
+                error.where());
+  }
   entry->current.store(published.get(), std::memory_order_release);
   entry->owner = std::move(published);
   entry->last_use.store(steady_ns(), std::memory_order_relaxed);

@@ -60,8 +60,8 @@ class Network {
     values_.push_back({"x", 3 + pick(6), 8 + 2 * pick(5)});
     for (int k = 0, n = 4 + pick(8); k < n; ++k) grow();
     const Value& last = values_.back();
-    head_ = pick(3) == 0 ? line("Flatten", {last.name}, "{axis = 1}")
-                         : line("Relu", {last.name}, "");
+    head_ =
+        pick(3) == 0 ? line("Flatten", {last.name}, "{axis = 1}") : line("Relu", {last.name}, "");
   }
   std::string text() const {
     return fmt::format("graph net(%x: f32[n, {}, {}, {}]) -> (%{}) {{\n{}{}}}\n",
@@ -77,8 +77,12 @@ class Network {
     std::string name;
     int64_t channels, size;
   };
-  int64_t pick(int64_t below) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(below)); }
-  const Value& any() { return values_[static_cast<size_t>(pick(static_cast<int64_t>(values_.size())))]; }
+  int64_t pick(int64_t below) {
+    return static_cast<int64_t>(random_() % static_cast<uint64_t>(below));
+  }
+  const Value& any() {
+    return values_[static_cast<size_t>(pick(static_cast<int64_t>(values_.size())))];
+  }
 
   std::string line(const char* op, std::vector<std::string> inputs, const std::string& attrs) {
     const std::string name = "v" + std::to_string(count_++);
@@ -91,8 +95,8 @@ class Network {
     const std::string name = "c" + std::to_string(count_++);
     std::string values;
     for (int64_t k = 0; k < element_count(dims); ++k)
-      values += fmt::format("{}{}", k ? ", " : "",
-                            std::sin(static_cast<double>(k * 7 + count_)) * 0.3);
+      values +=
+          fmt::format("{}{}", k ? ", " : "", std::sin(static_cast<double>(k * 7 + count_)) * 0.3);
     constants_ += fmt::format("  const %{}: f32{} = [{}]\n", name, to_text(dims), values);
     return name;
   }
@@ -105,27 +109,31 @@ class Network {
         const int64_t out = 1 + pick(20), kernel = pick(2) ? 3 : 1, stride = 1 + pick(2);
         const std::string w = constant({out, from.channels, kernel, kernel}), b = constant({out});
         values_.push_back(
-            {line("Conv", {from.name, w, b},
-                  fmt::format("{{kernel_shape = [{0}, {0}], strides = [{1}, {1}], pads = [{2}, {2}, "
-                              "{2}, {2}]}}",
-                              kernel, stride, kernel / 2)),
+            {line(
+                 "Conv", {from.name, w, b},
+                 fmt::format("{{kernel_shape = [{0}, {0}], strides = [{1}, {1}], pads = [{2}, {2}, "
+                             "{2}, {2}]}}",
+                             kernel, stride, kernel / 2)),
              out, (from.size - 1) / stride + 1});
         return;
       }
       case 2: {  // a depthwise one
         const std::string w = constant({from.channels, 1, 3, 3});
-        values_.push_back({line("Conv", {from.name, w},
-                                fmt::format("{{group = {}, kernel_shape = [3, 3], pads = [1, 1, 1, 1]}}",
-                                            from.channels)),
-                           from.channels, from.size});
+        values_.push_back(
+            {line("Conv", {from.name, w},
+                  fmt::format("{{group = {}, kernel_shape = [3, 3], pads = [1, 1, 1, 1]}}",
+                              from.channels)),
+             from.channels, from.size});
         return;
       }
       case 3:
-        values_.push_back({line(pick(2) ? "Relu" : "Sigmoid", {from.name}, ""), from.channels, from.size});
+        values_.push_back(
+            {line(pick(2) ? "Relu" : "Sigmoid", {from.name}, ""), from.channels, from.size});
         return;
       case 4: {  // a residual, where something fits
         for (const Value& other : values_)
-          if (other.channels == from.channels && other.size == from.size && other.name != from.name) {
+          if (other.channels == from.channels && other.size == from.size &&
+              other.name != from.name) {
             values_.push_back({line("Add", {from.name, other.name}, ""), from.channels, from.size});
             return;
           }
@@ -173,7 +181,9 @@ TEST_CASE("tiering/layout: convolutions pass channels-last values on, ends stay 
   for (int k = 0; k < 16 * 16; ++k) w2 += (k ? ", 0.1" : "0.1");
   const std::string text =
       "graph g(%x: f32[n, 8, 10, 10]) -> (%y, %f) {\n"
-      "  const %a: f32[16, 8, 3, 3] = [" + w1 + "]\n  const %b: f32[16, 16, 1, 1] = [" + w2 + "]\n"
+      "  const %a: f32[16, 8, 3, 3] = [" +
+      w1 + "]\n  const %b: f32[16, 16, 1, 1] = [" + w2 +
+      "]\n"
       "  %c = Conv(%x, %a) {kernel_shape = [3, 3]}\n"
       "  %t = Erf(%c)\n  %u = Mul(%t, %c)\n"
       "  %y = Conv(%u, %b) {kernel_shape = [1, 1]}\n"
@@ -208,7 +218,8 @@ TEST_CASE("tiering/layout: generated networks give the same with and without lay
     others.push_back(session_of(network.text(), mode(JitMode::kSync)));
 #endif
     for (int64_t batch : {1, 3}) {
-      const std::vector<Tensor> in{ramp(network.input(batch), 1.0, 0.1 * static_cast<double>(seed))};
+      const std::vector<Tensor> in{
+          ramp(network.input(batch), 1.0, 0.1 * static_cast<double>(seed))};
       const std::vector<double> want = run(*oracle, in)[0].to_doubles();
       double largest = 1e-3;
       for (double v : want) largest = std::max(largest, std::fabs(v));

@@ -119,10 +119,21 @@ int ExplainCommand::execute() {
   }
   const std::vector<std::vector<int64_t>> dims = input_dims(loaded.model, given);
   const std::vector<xcrt::Tensor> inputs = random_inputs(loaded.model, dims, 1);
-  Progress progress;
-  for (int i = 0; i < runs; ++i) {
-    progress.show(fmt::format("run {} of {}", i + 1, runs));
-    tool::run(loaded.session, inputs);
+  try {
+    Progress progress;
+    for (int i = 0; i < runs; ++i) {
+      progress.show(fmt::format("run {} of {}", i + 1, runs));
+      tool::run(loaded.session, inputs);
+    }
+  } catch (const xcrt::Error& error) {
+    if (!given.empty()) throw;
+    // Sizes of 1 are a guess of ours, which not every model takes.
+    fmt::print(stderr,
+               "xc: with every free size 1 the model does not run ({}): the plan without "
+               "sizes; give them with --shape\n",
+               error.what());
+    fmt::print("{}\n", loaded.session.explain(as_json));
+    return 0;
   }
   std::vector<xc_shape> shape_views;
   for (const std::vector<int64_t>& d : dims)

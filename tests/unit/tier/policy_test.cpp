@@ -40,8 +40,8 @@ TEST_CASE("tier/policy: signatures of any size weigh alike in a pool") {
   std::vector<Sides> signatures;
   for (int k = 0; k < 40; ++k) {
     const double mean = 100.0 * std::pow(1000.0, k / 40.0);
-    signatures.push_back({times(random, mean, 1 + random() % 4),
-                          times(random, 0.7 * mean, 1 + random() % 4)});
+    signatures.push_back(
+        {times(random, mean, 1 + random() % 4), times(random, 0.7 * mean, 1 + random() % 4)});
   }
   signatures.push_back({{1e9f}, {}});  // never ran the challenger: does not count
   const Sides pooled = pool(signatures);
