@@ -188,6 +188,7 @@ void Tier::freeze(Program& program) {
   {
     std::lock_guard data(state->data);
     state->frozen = true;
+    if (state->trial) state->trial->state = RegionState::kReady;
   }
   end_trial(program, *state, false);
 }
