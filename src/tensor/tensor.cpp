@@ -18,8 +18,8 @@ namespace xc {
 
 namespace {
 
-/// Large buffers (packed weights above all) ask for huge pages: streaming through them is 10 to 15 %
-/// faster and touching them first costs fewer faults. The last, incomplete huge page stays small.
+/// Large buffers (packed weights above all) ask for huge pages: streaming through them is 10 to 15
+/// % faster and touching them first costs fewer faults. The last, incomplete huge page stays small.
 constexpr int64_t kHugePage = 2 << 20, kHugeFrom = 4 << 20;
 
 void ask_for_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] int64_t bytes) {

@@ -153,6 +153,47 @@ TEST_CASE("tiering/fused: aggregates over everything, several outputs") {
   }
 }
 
+TEST_CASE(
+    "tiering/fused: aggregates that share an operand are one pass, unless one needs another") {
+  const char* text =
+      R"(graph agg(%x: f32[n, 10], %y: f32[n, 10], %z: f32[n, 10]) -> (%a, %b, %c, %v) {
+  %xy = Mul(%x, %y)
+  %a = ReduceSum(%xy) {keepdims = 0}
+  %xz = Mul(%x, %z)
+  %b = ReduceMax(%xz) {keepdims = 0}
+  %c = ReduceMean(%z) {keepdims = 0}
+  %d = Sub(%x, %a)
+  %q = Mul(%d, %d)
+  %v = ReduceSum(%q) {keepdims = 0}
+})";
+  for (JitMode mode : {JitMode::kOff, JitMode::kSync}) {
+    auto session = session_of(text, mode);
+    for (int64_t n : {1, 7, 5000}) {
+      const std::vector<Tensor> in{ramp({n, 10}, 3, 0.1), ramp({n, 10}, 2, 0.9),
+                                   ramp({n, 10}, 1, 0.4)};
+      const auto out = run(*session, in);
+      double a = 0, b = -INFINITY, c = 0, v = 0, size = 0;
+      const auto at = [&](size_t k, int64_t i) {
+        return static_cast<double>(in[k].as<float>()[i]);
+      };
+      for (int64_t i = 0; i < n * 10; ++i) {
+        a += at(0, i) * at(1, i);
+        b = std::max(b, at(0, i) * at(2, i));
+        c += at(2, i) / static_cast<double>(n * 10);
+        size += std::fabs(at(0, i) * at(1, i)) + 1;
+      }
+      for (int64_t i = 0; i < n * 10; ++i) v += (at(0, i) - a) * (at(0, i) - a);
+      CHECK(std::fabs(out[0].as<float>()[0] - a) <= 1e-5 * size);
+      CHECK(std::fabs(out[1].as<float>()[0] - b) <= 1e-5 * std::fabs(b));
+      CHECK(std::fabs(out[2].as<float>()[0] - c) <= 1e-5);
+      CHECK(std::fabs(out[3].as<float>()[0] - v) <= 1e-3 * v + 1e-3);
+    }
+    // One region for a, b and c, one for v, which needs a.
+    INFO(session->explain({}, false));
+    if (mode == JitMode::kSync) CHECK(session->profile().compiled_regions == 2);
+  }
+}
+
 TEST_CASE("tiering/fused: a trial follows the sizes that come") {
   auto session = session_of(kGelu, JitMode::kAuto);
   const std::vector<Tensor> first{ramp({200, 96}, 3, 0.1), ramp({96}, 1, 0.7)};

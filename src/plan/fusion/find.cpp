@@ -36,6 +36,7 @@ class Finder {
 
   std::vector<Region> run() {
     for (NodeId id : graph_.order()) place(id);
+    merge_aggregates();
     for (Draft& draft : drafts_) {
       double compute = 0;
       for (NodeId n : draft.nodes) compute += classes_.at(n).kind == FusionKind::kComposite ? 2 : 1;
@@ -171,6 +172,53 @@ class Finder {
       push_producers(n);
     }
     return true;
+  }
+
+  /// Aggregates over one space that read the same operand become one region: one pass over what
+  /// they share instead of one each (the multi-aggregate template of SystemDS).
+  void merge_aggregates() {
+    for (uint32_t a = 0; a < drafts_.size(); ++a)
+      for (uint32_t b = a + 1; b < drafts_.size() && drafts_[a].alive && drafts_[a].aggregate;
+           ++b) {
+        Draft &into = drafts_[a], &from = drafts_[b];
+        if (!from.alive || !from.aggregate || !agree(into, from) || !share_operand(into, from) ||
+            into.nodes.size() + from.nodes.size() > limit() || depends(into, from) ||
+            depends(from, into))
+          continue;
+        for (NodeId n : from.nodes) region_of_[n] = a;
+        absorb(into, from);
+        from.alive = false;
+      }
+  }
+
+  bool share_operand(const Draft& a, const Draft& b) const {
+    std::unordered_set<ValueId> read;
+    for (NodeId n : a.nodes)
+      for (ValueId v : graph_.node(n).inputs)
+        if (v != kNone && !graph_.value(v).is_constant()) read.insert(v);
+    for (NodeId n : b.nodes)
+      for (ValueId v : graph_.node(n).inputs)
+        if (read.count(v)) return true;
+    return false;
+  }
+
+  /// Does a node of `later` need, over any path, one of `earlier`?
+  bool depends(const Draft& later, const Draft& earlier) const {
+    const std::unordered_set<NodeId> wanted(earlier.nodes.begin(), earlier.nodes.end());
+    uint32_t first = UINT32_MAX;
+    for (NodeId n : earlier.nodes) first = std::min(first, position_[n]);
+    std::vector<NodeId> stack = later.nodes;
+    std::unordered_set<NodeId> seen(stack.begin(), stack.end());
+    while (!stack.empty()) {
+      const NodeId n = stack.back();
+      stack.pop_back();
+      if (wanted.count(n)) return true;
+      for (ValueId v : graph_.node(n).inputs) {
+        const NodeId p = v == kNone ? kNone : graph_.value(v).producer;
+        if (p != kNone && position_[p] >= first && seen.insert(p).second) stack.push_back(p);
+      }
+    }
+    return false;
   }
 
   /// Two convex regions can still feed each other. Gives up the smaller ones until the graph of
