@@ -47,7 +47,12 @@ const std::vector<Case> kCases = {
     {{1, 64, 7, 7}, 256, {3, 3}, 1, {1, 1}, {1, 1, 1, 1}},
     {{1, 64, 28, 28}, 128, {3, 3}, 1, {1, 1}, {1, 1, 1, 1}},
     {{1, 1, 8, 8}, 1, {2, 2}},
-    {{3, 16, 16, 16}, 32, {1, 1}, 1, {2, 2}},  // rows at the end that no window reaches
+    {{2, 16, 40, 1}, 24, {5, 1}, 1, {}, {}},  // sequences written with a width or height
+    {{1, 16, 1, 40}, 24, {1, 3}, 1, {1, 2}, {0, 1, 0, 1}},  // of 1
+    {{1, 8, 1, 9, 1}, 4, {1, 3, 1}},
+    {{2, 16, 1, 1}, 24, {1, 1}},
+    {{1, 16, 1, 12}, 24, {3, 3}, 1, {}, {1, 1, 1, 1}},  // rows of padding only: no sequence
+    {{3, 16, 16, 16}, 32, {1, 1}, 1, {2, 2}},           // rows at the end that no window reaches
 };
 
 TEST_CASE("backends/conv: shapes, strides, groups, dilations, orders") {
@@ -94,7 +99,8 @@ TEST_CASE("backends/conv: post-ops in the primitive and after it") {
   const PostOp clip{PostOp::Kind::kUnary, &get_op("Clip"), {}, 0, true, {std::nan(""), 6.0}};
   const PostOp erf{PostOp::Kind::kUnary, &get_op("Erf"), {}, 0, true, {}};
   const PostOp channel{PostOp::Kind::kBinary, &get_op("Mul"), {}, 3, true, {}};
-  for (const Case& c : {kCases[0], kCases[1], kCases[3], kCases[11], kCases[12], kCases[7]}) {
+  for (const Case& c :
+       {kCases[0], kCases[1], kCases[3], kCases[11], kCases[12], kCases[7], kCases[14]}) {
     const Problem plain = conv(g, c);
     const Tensor y = run_reference(node_of(plain), plain.inputs)[0];
     const auto apply = [&](const char* op, std::vector<Tensor> inputs) {

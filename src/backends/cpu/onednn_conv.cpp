@@ -54,6 +54,39 @@ struct Shape {
   }
 };
 
+/// The operands without spatial axes of one element, which the library's kernels would take for
+/// rows: a convolution over a sequence written with a height or width of 1 is one of rank 3.
+struct Squeezed {
+  struct Part {
+    Dims dims, strides;
+    BoundOperand operand() const { return {dims, strides}; }
+  };
+  Part x, w, y;
+  std::vector<size_t> kept;  ///< spatial axes that stay, at least one
+  Squeezed(const BindContext& context, const WindowAttrs& window) {
+    const auto copy = [](const BoundOperand& o) {
+      return Part{Dims(o.dims.begin(), o.dims.end()), Dims(o.strides.begin(), o.strides.end())};
+    };
+    x = copy(context.inputs[0]);
+    w = copy(context.inputs[1]);
+    y = copy(context.outputs[0]);
+    const auto axes =
+        window_axes(window, x.dims, std::span<const int64_t>(w.dims).subspan(2), y.dims);
+    for (size_t i = 0; i < axes.size(); ++i)
+      if (axes[i].input != 1 || axes[i].output != 1 || axes[i].kernel != 1 ||
+          axes[i].pad_begin != 0 || axes[i].pad_end != 0)
+        kept.push_back(i);
+    if (kept.empty()) kept.push_back(axes.size() - 1);
+    for (size_t i = axes.size(); i-- > 0;) {
+      if (std::find(kept.begin(), kept.end(), i) != kept.end()) continue;
+      for (Part* part : {&x, &w, &y}) {
+        part->dims.erase(part->dims.begin() + static_cast<ptrdiff_t>(2 + i));
+        part->strides.erase(part->strides.begin() + static_cast<ptrdiff_t>(2 + i));
+      }
+    }
+  }
+};
+
 /// Images [n0, n1), rows [r0, r1) of the first spatial axis, output channels [c0, c1).
 struct Region {
   int64_t n0, n1, r0, r1, c0, c1;
@@ -144,7 +177,9 @@ class ConvBound final : public BoundKernel {
  public:
   ConvBound(const StepSpec& spec, const BindContext& context, const Plan& plan, WeightStore& store)
       : inputs_(static_cast<uint32_t>(spec.inputs.size())) {
-    const BoundOperand &x = context.inputs[0], &w = context.inputs[1], &y = context.outputs[0];
+    const WindowAttrs window = window_attrs(*spec.node, context.inputs[0].dims.size() - 2);
+    const Squeezed squeezed(context, window);
+    const BoundOperand x = squeezed.x.operand(), w = squeezed.w.operand(), y = squeezed.y.operand();
     Shape s;
     s.x_dims.assign(x.dims.begin(), x.dims.end());
     s.y_dims.assign(y.dims.begin(), y.dims.end());
@@ -152,8 +187,9 @@ class ConvBound final : public BoundKernel {
     s.groups = spec.attrs().get_int("group", 1);
     s.in_channels = x.dims[1];
     s.out_channels = y.dims[1];
-    const WindowAttrs window = window_attrs(*spec.node, x.dims.size() - 2);
-    s.axes = window_axes(window, x.dims, w.dims.subspan(2), y.dims);
+    const auto axes = window_axes(window, context.inputs[0].dims, context.inputs[1].dims.subspan(2),
+                                  context.outputs[0].dims);
+    for (size_t axis : squeezed.kept) s.axes.push_back(axes[axis]);
     has_bias_ = spec.inputs.size() > 2 && spec.inputs[2].present();
     if (element_count(y.dims) == 0) return;
     if (element_count(x.dims) == 0 || element_count(w.dims) == 0)
@@ -195,7 +231,7 @@ class ConvBound final : public BoundKernel {
       epilogue_ = plan.rest;
     else
       epilogue_ = plan.whole;
-    onednn_call("a convolution", [&] { build(spec, context, s, store); });
+    onednn_call("a convolution", [&] { build(spec, context, squeezed, s, store); });
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
@@ -261,8 +297,9 @@ class ConvBound final : public BoundKernel {
     return out;
   }
 
-  void build(const StepSpec& spec, const BindContext& context, const Shape& s, WeightStore& store) {
-    const BoundOperand &x = context.inputs[0], &y = context.outputs[0];
+  void build(const StepSpec& spec, const BindContext& context, const Squeezed& squeezed,
+             const Shape& s, WeightStore& store) {
+    const BoundOperand x = squeezed.x.operand(), y = squeezed.y.operand();
     int64_t scratchpad = 0, x_bytes = 0, y_bytes = 0, w_bytes = 0;
     for (const Region& r : regions_) {
       const WindowAxis& rows = s.axes[0];
@@ -306,7 +343,7 @@ class ConvBound final : public BoundKernel {
                 r.c0,
                 nullptr,
                 {}};
-      const dnnl::memory::desc plain = plain_weights(context.inputs[1], s, r.c1 - r.c0);
+      const dnnl::memory::desc plain = plain_weights(squeezed.w.operand(), s, r.c1 - r.c0);
       if (store.constant()) {
         part.weights = store.get(r.c0, variant.weights, plain);
       } else if (!pack_) {
@@ -317,13 +354,15 @@ class ConvBound final : public BoundKernel {
                                    {DNNL_ARG_FROM, plain}, {DNNL_ARG_TO, variant.weights}});
       }
       if (!epilogue_.empty()) {
-        Dims begin(y.dims.size(), 0), end(y.dims.begin(), y.dims.end());
+        const auto whole = context.outputs[0].dims;
+        const size_t rows_axis = 2 + squeezed.kept.front();
+        Dims begin(whole.size(), 0), end(whole.begin(), whole.end());
         begin[0] = r.n0;
         end[0] = r.n1;
         begin[1] = r.c0;
         end[1] = r.c1;
-        begin[2] = r.r0;
-        end[2] = r.r1;
+        begin[rows_axis] = r.r0;
+        end[rows_axis] = r.r1;
         part.tile = epilogue_.tile(context, begin, end);
       }
       parts_.push_back(std::move(part));
