@@ -62,6 +62,12 @@ RunOptions to_run_options(const xc_run_options* given) {
   return options;
 }
 
+/// Before an array is read: a count that cannot be right is told instead of followed.
+void check_count(uint32_t count, size_t wanted, const char* what) {
+  if (count > wanted)
+    fail(Status::kInvalidArgument, "{} {} given, the model has {}", count, what, wanted);
+}
+
 void fill_views(const xc_tensor* const* tensors, uint32_t count, TensorView* out) {
   need_array(tensors, count, "inputs");
   for (uint32_t i = 0; i < count; ++i)
@@ -153,9 +159,10 @@ xc_status xc_session_run(xc_session* session, const xc_run_options* options,
                          const xc_tensor* const* inputs, uint32_t input_count, xc_tensor** outputs,
                          uint32_t output_count, xc_error** out_error) {
   return guard(out_error, [&] {
-    live(session);
+    check_count(input_count, live(session).model->inputs.size(), "inputs");
     Views views(input_count);
     fill_views(inputs, input_count, views.data());
+    check_count(output_count, session->model->outputs.size(), "outputs");
     check_outputs(outputs, output_count);
     session->session->run({views.data(), input_count}, {outputs, output_count},
                           to_run_options(options));
@@ -166,13 +173,14 @@ xc_status xc_session_run_views(xc_session* session, const xc_run_options* option
                                const xc_tensor_view* inputs, uint32_t input_count,
                                xc_tensor** outputs, uint32_t output_count, xc_error** out_error) {
   return guard(out_error, [&] {
-    live(session);
+    check_count(input_count, live(session).model->inputs.size(), "inputs");
     need_array(inputs, input_count, "inputs");
     Views views(input_count);
     Strides strides(missing_strides(inputs, input_count));
     int64_t* room = strides.data();
     for (uint32_t i = 0; i < input_count; ++i)
       new (&views.data()[i]) TensorView(to_view(inputs[i], i, room));
+    check_count(output_count, session->model->outputs.size(), "outputs");
     check_outputs(outputs, output_count);
     session->session->run({views.data(), input_count}, {outputs, output_count},
                           to_run_options(options));
@@ -184,14 +192,14 @@ xc_status xc_session_prepare(xc_session* session, const xc_tensor* const* inputs
                              xc_call** out_call, xc_error** out_error) {
   return guard(out_error, [&] {
     need(out_call, "out_call");
-    live(session);
+    check_count(input_count, live(session).model->inputs.size(), "inputs");
     Views views(input_count);
     fill_views(inputs, input_count, views.data());
-    if (outputs) check_outputs(outputs, output_count);
     const size_t outputs_wanted = session->model->outputs.size();
     if (outputs && output_count != outputs_wanted)
       fail(Status::kInvalidArgument, "{} outputs given, the model has {}", output_count,
            outputs_wanted);
+    if (outputs) check_outputs(outputs, output_count);
 
     auto handle = std::make_unique<xc_call>();
     handle->session = session->session;

@@ -109,7 +109,10 @@ typedef struct xc_logger {
 } xc_logger;
 
 struct xc_event; /* profile.h */
-/* Receives everything the adaptive engine decides. `event` is valid during the call. */
+/* Receives everything the adaptive engine decides. `event` is valid during the call. Called from
+ * the engine's background thread and from threads inside a run, several at a time; it must return
+ * soon, and must neither destroy the session it tells of nor release the last handle of its engine.
+ */
 typedef struct xc_event_listener {
   void (*receive)(void* user_data, const struct xc_event* event);
   void* user_data;

@@ -37,8 +37,9 @@ std::shared_ptr<Buffer> Buffer::allocate(int64_t bytes) {
   const int64_t alignment = large ? kHugePage : 64;
   void* data = nullptr;
   if (bytes <= INT64_MAX - alignment)
-    data = std::aligned_alloc(static_cast<size_t>(alignment),
-                              static_cast<size_t>(align_up(std::max<int64_t>(bytes, 1), 64)));
+    data =
+        std::aligned_alloc(static_cast<size_t>(alignment),
+                           static_cast<size_t>(align_up(std::max<int64_t>(bytes, 1), alignment)));
   if (!data) fail(Status::kOutOfMemory, "cannot allocate {} bytes", bytes);
   if (large) ask_for_huge_pages(data, bytes);
   return wrap(data, bytes, [data] { std::free(data); });
