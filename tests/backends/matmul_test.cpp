@@ -86,6 +86,28 @@ TEST_CASE("backends/matmul: packed weights agree with the reference, whatever th
     }
 }
 
+TEST_CASE("backends/matmul: few rows over weights beyond the cache, whatever the split") {
+  Generator g(27);
+  const int64_t k = 700, n = 1000;
+  const Tensor weights = g.tensor(DType::kF32, {k, n});
+  const auto& row = find_row("onednn.matmul", "MatMul");
+  for (int64_t m : {1, 2, 3, 4, 5}) {
+    Problem p;
+    p.op = &get_op("MatMul");
+    p.inputs = {g.tensor(DType::kF32, {m, k}), weights};
+    p.constant = {false, true};
+    const auto want = run_reference(node_of(p), p.inputs);
+    RunOptions options;
+    options.prepare = options.background = true;
+    for (int threads : {1, 2, 4}) {
+      options.threads = threads;
+      options.pieces = threads;
+      const std::string wrong = difference(run_row(row, p, options)[0], want[0], bounds_for(k));
+      CHECK_MESSAGE(wrong.empty(), m << " rows, " << threads << " threads: " << wrong);
+    }
+  }
+}
+
 TEST_CASE("backends/matmul: the same bits however an unpacked product is split") {
   Generator g(24);
   const auto& row = find_row("onednn.matmul", "MatMul");

@@ -35,7 +35,9 @@ constexpr int64_t kPackSmallest = 64 << 10;  ///< bytes of weights worth packing
 constexpr int64_t kDenseRows = 48;
 /// Fewer rows are filled up with zeros: the library's kernel for one to three rows keeps too few
 /// sums at a time to follow the memory (measured: 1 row of 3072 x 768 takes 554 us, 4 rows 394 us).
+/// Weights that stay in the cache are not worth it.
 constexpr int64_t kFewestRows = 4;
+constexpr int64_t kFillFrom = 2 << 20;         ///< bytes of weights
 constexpr int64_t kMergedElements = 16 << 10;  ///< of a result computed whole before its epilogue
 /// Time to create a primitive, in flops of one core; created on the caller's path when a run is ten
 /// times that.
@@ -293,13 +295,14 @@ class PackedBound final : public BoundKernel {
         });
         part_shape_.push_back(static_cast<uint32_t>(same - shapes_.begin()));
         if (same != shapes_.end()) continue;
-        const bool filled = m < kFewestRows;
-        const bool dense = filled || (m <= kDenseRows && ldc != n);
-        const int64_t rows = std::max(m, kFewestRows);
+        const bool filled = m < kFewestRows && p_.k * p_.n * 4 >= kFillFrom;
+        const bool dense = filled || (m > 1 && m <= kDenseRows && ldc != n);
+        const int64_t rows = filled ? kFewestRows : m;
         if (dense) staged = std::max(staged, align_up(rows * n * 4, 64));
         if (filled) filling = align_up(rows * p_.k * 4, 64);
-        const auto pd = slice_primitive(rows, p_.k, n, filled ? p_.k : lda, dense ? n : ldc,
-                                        weights_->descs[slice], attributes);
+        const auto pd =
+            slice_primitive(rows, p_.k, n, filled ? p_.k : lda, dense || m == 1 ? n : ldc,
+                            weights_->descs[slice], attributes);
         scratchpad = std::max(scratchpad, static_cast<int64_t>(pd.scratchpad_desc().get_size()));
         shapes_.push_back(
             {m, n, dense, filled,
