@@ -8,9 +8,9 @@
 namespace xc::policy {
 
 double predict_s(double bytes, double flops) {
-  // Conservative single-core figures by the level that holds the region's operands; a fused kernel
-  // that does worse is caught by the trial.
-  const double bandwidth = bytes < 0.75e6 ? 80e9 : bytes < 16e6 ? 40e9 : 18e9;
+  // Single-core figures by the level that holds the region's operands, what good cores reach; a
+  // fused kernel that does worse is caught by the trial.
+  const double bandwidth = bytes < 0.75e6 ? 200e9 : bytes < 16e6 ? 90e9 : 40e9;
   // Measured on fused softmax, GELU and normalisations, by vector width. Too high a rate costs a
   // compile that the trial turns down; too low a one leaves a gain untried.
   const Isa isa = cpu_info().isa;
