@@ -7,11 +7,13 @@
 #include "ir/text.h"
 #include "runtime/program.h"
 #include "runtime/session.h"
+#include "support.h"
 #include "tier/engine_factory.h"
 
 namespace {
 
 using namespace xc;
+using namespace xc::testing;
 
 std::shared_ptr<Session> session_of(const char* text, JitMode mode, int64_t threads = 1) {
   Config config;
@@ -21,45 +23,6 @@ std::shared_ptr<Session> session_of(const char* text, JitMode mode, int64_t thre
   const auto engine = create_engine(config, {});
   return std::make_shared<Session>(Model::create(engine, parse_graph(text)), Config{});
 }
-
-std::vector<Tensor> run(Session& session, const std::vector<Tensor>& inputs) {
-  std::vector<TensorView> views;
-  for (const Tensor& t : inputs) views.push_back(t.view());
-  std::vector<xc_tensor*> slots(session.model().outputs().size(), nullptr);
-  session.run(views, slots, {});
-  std::vector<Tensor> out;
-  for (xc_tensor* handle : slots) {
-    Tensor copy(handle->tensor.dtype(), handle->tensor.dims());
-    copy_elements(handle->tensor.view(), copy.view());
-    out.push_back(copy);
-    handle->release();
-  }
-  return out;
-}
-
-Tensor ramp(Dims dims, double scale, double shift) {
-  Tensor t(DType::kF32, std::move(dims));
-  for (int64_t i = 0; i < t.count(); ++i)
-    t.as<float>()[i] = static_cast<float>(std::sin(static_cast<double>(i) * 0.37 + shift) * scale);
-  return t;
-}
-
-constexpr const char* kGelu = R"(graph gelu(%x: f32[n, 96], %b: f32[96]) -> (%y) {
-  const %h: f32[] = 0.5
-  const %k: f32[] = 0.044715
-  const %s: f32[] = 0.7978845608
-  const %one: f32[] = 1
-  %t = Add(%x, %b)
-  %u = Mul(%t, %k)
-  %v = Mul(%u, %t)
-  %w = Mul(%v, %t)
-  %a = Add(%t, %w)
-  %c = Mul(%a, %s)
-  %d = Tanh(%c)
-  %e = Add(%d, %one)
-  %f = Mul(%t, %h)
-  %y = Mul(%f, %e)
-})";
 
 void check_gelu(const std::vector<Tensor>& inputs, const Tensor& y) {
   for (int64_t i = 0; i < y.count(); ++i) {

@@ -24,21 +24,6 @@ Config mode(JitMode jit) {
   return config;
 }
 
-std::vector<Tensor> run(Session& session, const std::vector<Tensor>& inputs) {
-  std::vector<TensorView> views;
-  for (const Tensor& t : inputs) views.push_back(t.view());
-  std::vector<xc_tensor*> slots(session.model().outputs().size(), nullptr);
-  session.run(views, slots, {});
-  std::vector<Tensor> out;
-  for (xc_tensor* handle : slots) {
-    Tensor copy(handle->tensor.dtype(), handle->tensor.dims());
-    copy_elements(handle->tensor.view(), copy.view());
-    out.push_back(copy);
-    handle->release();
-  }
-  return out;
-}
-
 /// Whether the base plan holds a value of this name in another order than row-major.
 bool channels_last(Session& session, const std::string& name) {
   const Plan& plan = *session.program().base_plan();

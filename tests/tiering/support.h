@@ -10,6 +10,7 @@
 #include "ir/text.h"
 #include "runtime/program.h"
 #include "runtime/session.h"
+#include "support/sessions.h"
 #include "tier/tier.h"
 
 namespace xc::testing {
@@ -52,27 +53,9 @@ struct Fixture {
   }
 
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) {
-    std::vector<TensorView> views;
-    for (const Tensor& t : inputs) views.push_back(t.view());
-    std::vector<xc_tensor*> slots(session->model().outputs().size(), nullptr);
-    session->run(views, slots, {});
-    std::vector<Tensor> out;
-    for (xc_tensor* handle : slots) {
-      Tensor copy(handle->tensor.dtype(), handle->tensor.dims());
-      copy_elements(handle->tensor.view(), copy.view());
-      out.push_back(copy);
-      handle->release();
-    }
-    return out;
+    return testing::run(*session, inputs);
   }
 };
-
-inline Tensor ramp(Dims dims, double scale, double shift) {
-  Tensor t(DType::kF32, std::move(dims));
-  for (int64_t i = 0; i < t.count(); ++i)
-    t.as<float>()[i] = static_cast<float>(std::sin(static_cast<double>(i) * 0.37 + shift) * scale);
-  return t;
-}
 
 /// tanh-GELU of x + b, as an exporter writes it.
 inline constexpr const char* kGelu = R"(graph gelu(%x: f32[n, 96], %b: f32[96]) -> (%y) {

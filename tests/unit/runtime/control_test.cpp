@@ -4,9 +4,11 @@
 #include "ir/text.h"
 #include "runtime/program.h"
 #include "runtime/session.h"
+#include "support/sessions.h"
 #include "tier/engine_factory.h"
 
 using namespace xc;
+using namespace xc::testing;
 
 namespace {
 
@@ -16,21 +18,6 @@ std::shared_ptr<Session> session_of(const char* text) {
   config.jit = static_cast<int64_t>(JitMode::kOff);
   return std::make_shared<Session>(Model::create(create_engine(config, {}), parse_graph(text)),
                                    Config{});
-}
-
-std::vector<Tensor> run(Session& session, const std::vector<Tensor>& inputs) {
-  std::vector<TensorView> views;
-  for (const Tensor& t : inputs) views.push_back(t.view());
-  std::vector<xc_tensor*> slots(session.model().outputs().size(), nullptr);
-  session.run(views, slots, {});
-  std::vector<Tensor> out;
-  for (xc_tensor* handle : slots) {
-    Tensor copy(handle->tensor.dtype(), handle->tensor.dims());
-    copy_elements(handle->tensor.view(), copy.view());
-    out.push_back(copy);
-    handle->release();
-  }
-  return out;
 }
 
 }  // namespace

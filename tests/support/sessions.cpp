@@ -1,0 +1,31 @@
+#include "support/sessions.h"
+
+#include <cmath>
+
+#include "runtime/tensor_handle.h"
+
+namespace xc::testing {
+
+std::vector<Tensor> run(Session& session, const std::vector<Tensor>& inputs) {
+  std::vector<TensorView> views;
+  for (const Tensor& t : inputs) views.push_back(t.view());
+  std::vector<xc_tensor*> slots(session.model().outputs().size(), nullptr);
+  session.run(views, slots, {});
+  std::vector<Tensor> out;
+  for (xc_tensor* handle : slots) {
+    Tensor copy(handle->tensor.dtype(), handle->tensor.dims());
+    copy_elements(handle->tensor.view(), copy.view());
+    out.push_back(copy);
+    handle->release();
+  }
+  return out;
+}
+
+Tensor ramp(Dims dims, double scale, double shift) {
+  Tensor t(DType::kF32, std::move(dims));
+  for (int64_t i = 0; i < t.count(); ++i)
+    t.as<float>()[i] = static_cast<float>(std::sin(static_cast<double>(i) * 0.37 + shift) * scale);
+  return t;
+}
+
+}  // namespace xc::testing
