@@ -68,21 +68,12 @@ class Writer {
     out_ += s;
   }
 
-  Dim renamed(const Dim& dim) {
-    return dim.substitute([&](const std::string& symbol) -> std::optional<Dim> {
-      const auto [it, added] = symbols_.emplace(symbol, symbols_.size());
-      // As in Dim::parse: names of possibly negative symbols end in ']'.
-      const bool negative = !symbol.empty() && symbol.back() == ']';
-      return Dim::symbol(fmt::format("s{}{}", it->second, negative ? "[]" : ""), negative);
-    });
-  }
-
   void type(const Type& t) {
     tag(static_cast<char>('0' + static_cast<int>(t.kind)));
     tag(static_cast<char>('A' + static_cast<int>(t.dtype)));
     if (t.dims) {
       number(t.dims->size());
-      for (const Dim& dim : *t.dims) text(renamed(dim).text());
+      for (const Dim& dim : *t.dims) text(renamed_(dim).text());
     } else {
       tag('*');
     }
@@ -131,10 +122,19 @@ class Writer {
   }
 
   std::string out_;
-  std::unordered_map<std::string, uint64_t> symbols_;
+  SymbolRenamer renamed_;
 };
 
 }  // namespace
+
+Dim SymbolRenamer::operator()(const Dim& dim) {
+  return dim.substitute([&](const std::string& symbol) -> std::optional<Dim> {
+    const auto [it, added] = numbers_.emplace(symbol, numbers_.size());
+    // As in Dim::parse: names of possibly negative symbols end in ']'.
+    const bool negative = !symbol.empty() && symbol.back() == ']';
+    return Dim::symbol(fmt::format("s{}{}", it->second, negative ? "[]" : ""), negative);
+  });
+}
 
 Hash128 fingerprint(const Graph& graph) {
   Writer writer;

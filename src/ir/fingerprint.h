@@ -2,11 +2,22 @@
 // Structural hash of a graph or of a set of its nodes: equal for alpha-renamed copies.
 
 #include <span>
+#include <string>
+#include <unordered_map>
 
 #include "base/hash.h"
 #include "ir/graph.h"
 
 namespace xc {
+
+/// Renames size symbols by first appearance, so that equal expressions over other names read alike.
+class SymbolRenamer {
+ public:
+  Dim operator()(const Dim& dim);
+
+ private:
+  std::unordered_map<std::string, uint64_t> numbers_;
+};
 
 /// Ops, attributes, wiring, dtypes, dims (symbols renamed by first appearance), constants by
 /// content when they are small, else by dtype and dims.

@@ -3,9 +3,7 @@
 #include <algorithm>
 
 namespace xc {
-namespace {
 
-/// Dense, and with the channels innermost in a way that differs from row-major.
 bool is_channels_last(const SymDims& dims, const SymDims& strides) {
   if (dims.size() < 3) return false;
   const SymDims last = channels_last_strides(dims), row_major = contiguous_strides(dims);
@@ -17,8 +15,6 @@ bool is_channels_last(const SymDims& dims, const SymDims& strides) {
   }
   return differs;
 }
-
-}  // namespace
 
 Layout::Layout(const Graph& graph, const Backend& backend)
     : graph_(graph), backend_(backend), users_(graph.users()) {}

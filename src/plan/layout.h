@@ -16,6 +16,9 @@
 
 namespace xc {
 
+/// Dense, with the channels innermost in a way that differs from row-major.
+bool is_channels_last(const SymDims& dims, const SymDims& strides);
+
 class Layout {
  public:
   Layout(const Graph& graph, const Backend& backend);

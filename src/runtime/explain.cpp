@@ -50,10 +50,7 @@ json describe(Program& program, const std::vector<Dims>& signature, const Profil
     if (!entry || e->last_use > entry->last_use) entry = e;
   }
   std::shared_ptr<const Published> published;
-  if (entry) {
-    std::lock_guard lock(program.mutex());
-    published = entry->owner;
-  }
+  if (entry) published = program.published(*entry);
   json out;
   out["program"] = program.name();
   const std::shared_ptr<const Plan> plan =

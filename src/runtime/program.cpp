@@ -321,6 +321,11 @@ void Program::set_base(SignatureEntry& entry, std::shared_ptr<Version> base) {
   epochs_.retire(std::move(old));
 }
 
+std::shared_ptr<const Published> Program::published(const SignatureEntry& entry) const {
+  std::lock_guard lock(mutex_);
+  return entry.owner;
+}
+
 void Program::settle(SignatureEntry& entry) {
   std::shared_ptr<Version> base, active;
   {

@@ -124,6 +124,8 @@ class Program : public std::enable_shared_from_this<Program> {
 
   // For the tier.
   void publish(SignatureEntry& entry, std::shared_ptr<const Published> published);
+  /// What is published now, kept alive.
+  std::shared_ptr<const Published> published(const SignatureEntry& entry) const;
   /// Binds again, with all the time it takes, what was bound in a hurry (Bound::provisional).
   void settle(SignatureEntry& entry);
   std::vector<std::shared_ptr<SignatureEntry>> entries();
@@ -132,7 +134,6 @@ class Program : public std::enable_shared_from_this<Program> {
   /// New signatures bind this plan (and the base plan for times); null = the base plan.
   void set_preferred_plan(std::shared_ptr<const Plan> plan);
   std::shared_ptr<const Plan> preferred_plan() const;
-  std::mutex& mutex() { return mutex_; }
   Epochs& epochs() { return epochs_; }
   uint64_t runs() const { return runs_.load(std::memory_order_relaxed); }
   uint64_t signatures() const { return signatures_.load(std::memory_order_relaxed); }

@@ -123,15 +123,10 @@ void Tier::follow(Program& program, const StatePtr& state, SignatureEntry& entry
 }
 
 void Tier::bind_anew(Program& program, SignatureEntry& entry) {
-  program.settle(entry);
-  std::shared_ptr<const Published> now;
-  {
-    std::lock_guard lock(program.mutex());
-    now = entry.owner;
-  }
+  const auto now = program.published(entry);
   const auto preferred = program.preferred_plan();
   const auto& wanted = preferred ? preferred : program.base_plan();
-  if (now->challenger || now->active->bound->plan == wanted) return;
+  if (now->challenger || now->active->bound->plan == wanted) return program.settle(entry);
   auto next = std::make_shared<Published>();
   next->active =
       std::make_shared<Version>(bind_segment(wanted, 0, entry.symbols, {.background = true}));

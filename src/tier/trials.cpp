@@ -104,11 +104,7 @@ bool Tier::join_trial(Program& program, ProgramState& state,
       state.on_trial.erase(idle);
     }
   }
-  std::shared_ptr<const Published> now;
-  {
-    std::lock_guard lock(program.mutex());
-    now = entry->owner;
-  }
+  const auto now = program.published(*entry);
   if (now->challenger) return true;
   auto published = std::make_shared<Published>();
   published->active = std::make_shared<Version>(now->active->bound);
@@ -124,11 +120,7 @@ bool Tier::join_trial(Program& program, ProgramState& state,
 }
 
 void Tier::leave_trial(Program& program, SignatureEntry& entry, bool accepted) {
-  std::shared_ptr<const Published> now;
-  {
-    std::lock_guard lock(program.mutex());
-    now = entry.owner;
-  }
+  const auto now = program.published(entry);
   if (!now->challenger) return;
   auto next = std::make_shared<Published>();
   next->active = std::make_shared<Version>(accepted ? now->challenger->bound : now->active->bound);
@@ -166,11 +158,7 @@ void Tier::judge(Program& program, ProgramState& state) {
   for (const auto& weak : entries) {
     const auto entry = weak.lock();
     if (!entry) continue;
-    std::shared_ptr<const Published> now;
-    {
-      std::lock_guard lock(program.mutex());
-      now = entry->owner;
-    }
+    const auto now = program.published(*entry);
     if (!now->challenger) continue;
     sides.push_back({now->active->times->recent(), now->challenger->times->recent()});
     const size_t samples = std::min(sides.back().active.size(), sides.back().challenger.size());

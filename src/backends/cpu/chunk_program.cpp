@@ -1,5 +1,7 @@
 #include "backends/cpu/chunk_program.h"
 
+#include "backends/cpu/element_bytes.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -20,20 +22,6 @@ void scatter_as(T* to, const T* from, int64_t rows, int64_t cols, int64_t row, i
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < cols; ++c) to[r * row + c * col] = *from++;
 }
-template <class F>
-void with_element(int64_t bytes, F&& f) {
-  switch (bytes) {
-    case 1:
-      return f(uint8_t{});
-    case 2:
-      return f(uint16_t{});
-    case 4:
-      return f(uint32_t{});
-    default:
-      return f(uint64_t{});
-  }
-}
-
 }  // namespace
 
 ChunkProgram::Reg ChunkProgram::input(DType dtype) {
@@ -135,7 +123,7 @@ void ChunkProgram::run_chunk(int64_t rows, int64_t cols, int64_t first_row, int6
     std::byte* buffer = scratch + (static_cast<int64_t>(k) + buffers_) * kBufferBytes;
     operand_values[k] = {buffer, 1};
     if (!info.is_output)
-      with_element(info.bytes, [&](auto element) {
+      with_element_bytes(info.bytes, [&](auto element) {
         using T = decltype(element);
         gather_as(reinterpret_cast<T*>(buffer), reinterpret_cast<const T*>(at), rows, cols,
                   block.row, block.col);
@@ -172,7 +160,7 @@ void ChunkProgram::run_chunk(int64_t rows, int64_t cols, int64_t first_row, int6
     const Block& block = operands[k];
     std::byte* at = static_cast<std::byte*>(block.data) +
                     (first_row * block.row + first_col * block.col) * operands_[k].bytes;
-    with_element(operands_[k].bytes, [&](auto element) {
+    with_element_bytes(operands_[k].bytes, [&](auto element) {
       using T = decltype(element);
       scatter_as(reinterpret_cast<T*>(at), static_cast<const T*>(operand_values[k].data), rows,
                  cols, block.row, block.col);

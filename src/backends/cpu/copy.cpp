@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "backends/cpu/element_bytes.h"
 #include "backends/cpu/vector/transpose_fn.h"
 #include "base/checked.h"
 
@@ -14,10 +15,6 @@ namespace {
 constexpr int64_t kPieceBytes = 64 << 10;
 constexpr int64_t kTile = 64;  ///< rows of a unit of a transposition
 
-struct Wide {  // 16 bytes: c128
-  uint64_t part[2];
-};
-
 template <class T>
 void copy_strided(const T* from, T* to, int64_t n, int64_t from_step, int64_t to_step) {
   if (to_step == 1 && from_step == 0) {
@@ -25,22 +22,6 @@ void copy_strided(const T* from, T* to, int64_t n, int64_t from_step, int64_t to
     return;
   }
   for (int64_t i = 0; i < n; ++i) to[i * to_step] = from[i * from_step];
-}
-
-template <class F>
-void with_type(int64_t bytes, F&& f) {
-  switch (bytes) {
-    case 1:
-      return f(uint8_t{});
-    case 2:
-      return f(uint16_t{});
-    case 4:
-      return f(uint32_t{});
-    case 8:
-      return f(uint64_t{});
-    default:
-      return f(Wide{});
-  }
 }
 
 }  // namespace
@@ -105,7 +86,7 @@ void CopyPlan::run(const void* from, void* to, int64_t begin, int64_t end) const
     from_at += at[axis] * outer_from_[axis];
     to_at += at[axis] * outer_to_[axis];
   }
-  with_type(element_bytes_, [&](auto element) {
+  with_element_bytes(element_bytes_, [&](auto element) {
     using T = decltype(element);
     const T* source = static_cast<const T*>(from);
     T* target = static_cast<T*>(to);

@@ -6,6 +6,7 @@
 #include "backends/cpu/control_inputs.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/simple_kernel.h"
 #include "ops/support.h"
 
 namespace xc::cpu {
@@ -275,26 +276,11 @@ class CopyBound final : public BoundKernel {
   int64_t units_ = 0;
 };
 
-class CopyKernel final : public Kernel {
- public:
-  explicit CopyKernel(const StepSpec& spec) : spec_(spec) {}
-  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-    return std::make_shared<CopyBound>(spec_, context);
-  }
-
- private:
-  StepSpec spec_;
-};
-
-std::unique_ptr<Kernel> create(const StepSpec& spec) {
-  return std::make_unique<CopyKernel>(spec);
-}
-
 }  // namespace
 
 void add_copy_ops(Rows& rows) {
   for (const Row& row : kRows)
-    rows.push_back({"xc.copy", row.op, supports, create,
+    rows.push_back({"xc.copy", row.op, supports, create_bound_by<CopyBound>,
                     row.rule == reshape || row.rule == transpose ? nullptr : any_order});
 }
 

@@ -7,29 +7,15 @@
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/control_inputs.h"
 #include "backends/cpu/copy.h"
+#include "backends/cpu/element_bytes.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/simple_kernel.h"
 #include "ops/support.h"
 
 namespace xc::cpu {
 namespace {
 
 constexpr int64_t kTaskBytes = 256 << 10;
-
-template <class F>
-void with_bytes(int64_t bytes, F&& f) {
-  switch (bytes) {
-    case 1:
-      return f(uint8_t{});
-    case 2:
-      return f(uint16_t{});
-    case 4:
-      return f(uint32_t{});
-    case 8:
-      return f(uint64_t{});
-    default:
-      return f(std::pair<uint64_t, uint64_t>{});
-  }
-}
 
 struct IndexReader {
   const void* data;
@@ -120,7 +106,7 @@ class GatherElementsBound final : public BoundKernel {
     const int64_t step = x.strides[axis_], extent = x.dims[axis_];
     Dims moved = x.strides;
     moved[axis_] = 0;
-    with_bytes(element_size(x.dtype), [&](auto element) {
+    with_element_bytes(element_size(x.dtype), [&](auto element) {
       using T = decltype(element);
       const T* from = static_cast<const T*>(args.buffers[0]);
       T* to = static_cast<T*>(args.buffers[2]);
@@ -184,29 +170,12 @@ Verdict supports(const StepSpec& spec) {
   return Verdict::ok();
 }
 
-template <class B>
-class GatherKernel final : public Kernel {
- public:
-  explicit GatherKernel(const StepSpec& spec) : spec_(spec) {}
-  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-    return std::make_shared<B>(spec_, context);
-  }
-
- private:
-  StepSpec spec_;
-};
-
-template <class B>
-std::unique_ptr<Kernel> create(const StepSpec& spec) {
-  return std::make_unique<GatherKernel<B>>(spec);
-}
-
 }  // namespace
 
 void add_gather(Rows& rows) {
-  rows.push_back({"xc.gather", "Gather", supports, create<GatherBound>});
-  rows.push_back({"xc.gather", "GatherElements", supports, create<GatherElementsBound>});
-  rows.push_back({"xc.gather", "GatherND", supports, create<GatherNdBound>});
+  rows.push_back({"xc.gather", "Gather", supports, create_bound_by<GatherBound>});
+  rows.push_back({"xc.gather", "GatherElements", supports, create_bound_by<GatherElementsBound>});
+  rows.push_back({"xc.gather", "GatherND", supports, create_bound_by<GatherNdBound>});
 }
 
 }  // namespace xc::cpu

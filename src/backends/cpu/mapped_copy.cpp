@@ -6,7 +6,9 @@
 #include <optional>
 
 #include "backends/cpu/control_inputs.h"
+#include "backends/cpu/element_bytes.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/simple_kernel.h"
 #include "ops/resize_axis.h"
 #include "ops/support.h"
 
@@ -18,20 +20,6 @@ constexpr int64_t kFill = INT64_MIN;  ///< no source: the constant
 
 /// Per axis of the result: the source's element offset, or kFill.
 using AxisMaps = std::vector<std::vector<int64_t>>;
-
-template <class F>
-void with_bytes(int64_t bytes, F&& f) {
-  switch (bytes) {
-    case 1:
-      return f(uint8_t{});
-    case 2:
-      return f(uint16_t{});
-    case 4:
-      return f(uint32_t{});
-    default:
-      return f(uint64_t{});
-  }
-}
 
 /// The axes of `y` from the largest stride to the smallest: walked so, the result is written in the
 /// order of its memory, row-major or channels-last.
@@ -223,7 +211,7 @@ class MappedBound final : public BoundKernel {
         dynamic_ ? permuted(make(ControlInputs(spec_, views_, args.buffers)), order_) : AxisMaps{};
     const AxisMaps& maps = dynamic_ ? live : maps_;
     const OperandView& y = views_.outputs[0];
-    with_bytes(element_size(y.dtype), [&](auto element) {
+    with_element_bytes(element_size(y.dtype), [&](auto element) {
       using T = decltype(element);
       T filling{};
       if (pad_ && spec_.inputs.size() > 2 && spec_.inputs[2].present())
@@ -374,29 +362,14 @@ Verdict supports_interpolate(const StepSpec& spec) {
   return supports_resize(spec, false);
 }
 
-template <class B>
-class BoundBy final : public Kernel {
- public:
-  explicit BoundBy(const StepSpec& spec) : spec_(spec) {}
-  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-    return std::make_shared<B>(spec_, context);
-  }
-
- private:
-  StepSpec spec_;
-};
-template <class B>
-std::unique_ptr<Kernel> create(const StepSpec& spec) {
-  return std::make_unique<BoundBy<B>>(spec);
-}
-
 }  // namespace
 
 void add_mapped_copy(Rows& rows) {
-  rows.push_back({"xc.mapped", "Pad", supports_pad, create<MappedBound>, any_order});
-  rows.push_back({"xc.mapped", "Resize", supports_nearest, create<MappedBound>, any_order});
+  rows.push_back({"xc.mapped", "Pad", supports_pad, create_bound_by<MappedBound>, any_order});
   rows.push_back(
-      {"xc.resize", "Resize", supports_interpolate, create<InterpolateBound>, any_order});
+      {"xc.mapped", "Resize", supports_nearest, create_bound_by<MappedBound>, any_order});
+  rows.push_back(
+      {"xc.resize", "Resize", supports_interpolate, create_bound_by<InterpolateBound>, any_order});
 }
 
 }  // namespace xc::cpu

@@ -195,10 +195,8 @@ class ConvBound final : public BoundKernel {
     if (element_count(x.dims) == 0 || element_count(w.dims) == 0)
       fail(Status::kUnsupported, "unsupported: convolution of an empty tensor");
 
-    x_last_ =
-        same_strides(x.dims, x.strides, channels_last_strides(Dims(x.dims.begin(), x.dims.end())));
-    y_last_ =
-        same_strides(y.dims, y.strides, channels_last_strides(Dims(y.dims.begin(), y.dims.end())));
+    x_last_ = same_strides(x.dims, x.strides, channels_last_strides(squeezed.x.dims));
+    y_last_ = same_strides(y.dims, y.strides, channels_last_strides(squeezed.y.dims));
     bool pointwise = s.groups == 1;
     for (const WindowAxis& axis : s.axes)
       pointwise &= axis.kernel == 1 && axis.stride == 1 && axis.pad_begin == 0 && axis.pad_end == 0;

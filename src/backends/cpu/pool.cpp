@@ -9,6 +9,7 @@
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn_common.h"
+#include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/pool_fn.h"
 #include "ops/window.h"
 
@@ -53,13 +54,7 @@ class PoolBound final : public BoundKernel {
       // Through channels-last copies of both.
       const auto stage = [&](const OperandView& v, std::array<int64_t, 5>& strides, CopyPlan& plan,
                              bool in) {
-        Dims dense(v.dims.size(), 1);
-        int64_t next = channels_;
-        for (size_t axis = v.dims.size(); axis-- > 2;) {
-          dense[axis] = next;
-          next *= v.dims[axis];
-        }
-        dense[0] = next;
+        const Dims dense = channels_last_strides(v.dims);
         plan = in ? CopyPlan(v.dims, v.strides, dense, 4) : CopyPlan(v.dims, dense, v.strides, 4);
         strides = padded(dense);
         return align_up(v.count() * 4, 64);
@@ -220,25 +215,11 @@ Verdict supports(const StepSpec& spec) {
   return Verdict::ok();
 }
 
-class PoolKernel final : public Kernel {
- public:
-  explicit PoolKernel(const StepSpec& spec) : spec_(spec) {}
-  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-    return std::make_shared<PoolBound>(spec_, context);
-  }
-
- private:
-  StepSpec spec_;
-};
-
-std::unique_ptr<Kernel> create(const StepSpec& spec) {
-  return std::make_unique<PoolKernel>(spec);
-}
 }  // namespace
 
 void add_pool(Rows& rows) {
   for (std::string_view op : {"MaxPool", "AveragePool"})
-    rows.push_back({"onednn.pool", op, supports, create, any_order});
+    rows.push_back({"onednn.pool", op, supports, create_bound_by<PoolBound>, any_order});
 }
 
 }  // namespace xc::cpu

@@ -8,6 +8,7 @@
 #include "backends/cpu/control_inputs.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/elementwise_fn.h"
 #include "backends/cpu/vector/rows_fn.h"
 #include "ops/support.h"
@@ -330,25 +331,11 @@ Verdict supports(const StepSpec& spec) {
   return Verdict::ok();
 }
 
-class ReduceKernel final : public Kernel {
- public:
-  explicit ReduceKernel(const StepSpec& spec) : spec_(spec) {}
-  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-    return std::make_shared<ReduceBound>(spec_, context);
-  }
-
- private:
-  StepSpec spec_;
-};
-
-std::unique_ptr<Kernel> create(const StepSpec& spec) {
-  return std::make_unique<ReduceKernel>(spec);
-}
-
 }  // namespace
 
 void add_reduce(Rows& rows) {
-  for (const Row& row : kRows) rows.push_back({"xc.reduce", row.op, supports, create, any_order});
+  for (const Row& row : kRows)
+    rows.push_back({"xc.reduce", row.op, supports, create_bound_by<ReduceBound>, any_order});
 }
 
 }  // namespace xc::cpu

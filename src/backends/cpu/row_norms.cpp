@@ -7,6 +7,7 @@
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/rows_fn.h"
 #include "ops/support.h"
 
@@ -259,27 +260,13 @@ Verdict supports(const StepSpec& spec) {
   return Verdict::ok();
 }
 
-class RowsKernel final : public Kernel {
- public:
-  explicit RowsKernel(const StepSpec& spec) : spec_(spec) {}
-  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-    return std::make_shared<RowsBound>(spec_, context);
-  }
-
- private:
-  StepSpec spec_;
-};
-
-std::unique_ptr<Kernel> create(const StepSpec& spec) {
-  return std::make_unique<RowsKernel>(spec);
-}
-
 }  // namespace
 
 void add_row_norms(Rows& rows) {
   for (const Row& row : kRows) {
     const bool planes = row.kind == Kind::kInstanceNorm || row.kind == Kind::kGroupNorm;
-    rows.push_back({"xc.rows", row.op, supports, create, planes ? any_order : nullptr});
+    rows.push_back(
+        {"xc.rows", row.op, supports, create_bound_by<RowsBound>, planes ? any_order : nullptr});
   }
 }
 

@@ -32,6 +32,22 @@ using SimpleFn = void (*)(const SimpleContext&);
 /// Number of tasks for bound operands; null = 1.
 using SimpleTasks = int64_t (*)(const StepSpec&, const OperandViews&);
 
+/// A kernel with nothing to prepare: holds the step and makes `Bound`(step, context) of it.
+template <class Bound>
+std::unique_ptr<Kernel> create_bound_by(const StepSpec& spec) {
+  class Holder final : public Kernel {
+   public:
+    explicit Holder(const StepSpec& step) : spec_(step) {}
+    std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+      return std::make_shared<Bound>(spec_, context);
+    }
+
+   private:
+    StepSpec spec_;
+  };
+  return std::make_unique<Holder>(spec);
+}
+
 template <SimpleFn fn, SimpleTasks count_tasks = nullptr>
 std::unique_ptr<Kernel> create_simple(const StepSpec& spec) {
   class Bound final : public BoundKernel {
@@ -48,17 +64,7 @@ std::unique_ptr<Kernel> create_simple(const StepSpec& spec) {
     const StepSpec spec_;
     OperandViews views_;
   };
-  class Simple final : public Kernel {
-   public:
-    explicit Simple(const StepSpec& step) : spec_(step) {}
-    std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-      return std::make_shared<Bound>(spec_, context);
-    }
-
-   private:
-    StepSpec spec_;
-  };
-  return std::make_unique<Simple>(spec);
+  return create_bound_by<Bound>(spec);
 }
 
 }  // namespace xc::cpu

@@ -44,14 +44,10 @@ RegionGraph extract_region(const Graph& graph, const Region& region) {
 }
 
 Hash128 region_identity(const Graph& graph, const Region& region, const StepSpec& spec) {
-  std::unordered_map<std::string, size_t> symbols;
+  SymbolRenamer rename;
   const auto renamed = [&](const SymDims& dims) {
     SymDims out;
-    for (const Dim& dim : dims)
-      out.push_back(dim.substitute([&](const std::string& symbol) -> std::optional<Dim> {
-        const size_t number = symbols.emplace(symbol, symbols.size()).first->second;
-        return Dim::symbol("s" + std::to_string(number));
-      }));
+    for (const Dim& dim : dims) out.push_back(rename(dim));
     return to_text(out);
   };
   std::string text = fingerprint(graph, region.nodes).text();

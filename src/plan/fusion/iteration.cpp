@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/layout.h"
+
 namespace xc {
 namespace {
 
@@ -42,11 +44,10 @@ AxisStride stride_of(const Operand& o, uint32_t index, const SymDims& space, siz
 /// A cell may walk its space in any order: channels innermost where its values lie so.
 void follow_memory(const Region& region, const StepSpec& spec, std::vector<LoopAxis>& axes) {
   if (axes.size() < 3) return;
-  const SymDims last = channels_last_strides(region.space);
   for (const auto* operands : {&spec.outputs, &spec.inputs})
     for (const Operand& o : *operands) {
       if (!(o.dims == region.space)) continue;
-      if (o.strides == last && !o.contiguous())
+      if (is_channels_last(o.dims, o.strides))
         std::rotate(axes.begin() + 1, axes.begin() + 2, axes.end());
       return;  // the first operand of the whole space decides
     }
