@@ -13,7 +13,7 @@ namespace xc::codegen {
 
 std::unique_ptr<llvm::TargetMachine> make_machine(const Target& target);
 
-// EarlyCSE, InstCombine, EarlyCSE. Nothing that turns loops into library calls.
+// EarlyCSE: the emitter's code needs no more. Nothing that turns loops into library calls.
 void optimize(llvm::Module& module, llvm::TargetMachine& machine);
 
 // An object file (ELF) or assembly text.

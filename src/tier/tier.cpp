@@ -214,6 +214,7 @@ void Tier::first_bound(Program& program, SignatureEntry& entry) {
   std::lock_guard work(state->work);
   if (state->frozen) return;
   if (!state->analysed) {
+    const double start = thread_cpu_seconds();
     prepare_weights(program, *state);
     analyse(program, *state);
     for (const auto& group : state->groups)
@@ -224,6 +225,8 @@ void Tier::first_bound(Program& program, SignatureEntry& entry) {
       }
     const auto plan = build(program, *state, nullptr, nullptr);
     if (plan->region_steps > 0) program.set_preferred_plan(plan);
+    std::lock_guard data(state->data);
+    state->spent_s += thread_cpu_seconds() - start;
   }
   if (const auto plan = program.preferred_plan()) {
     auto published = std::make_shared<Published>();
