@@ -14,14 +14,16 @@ void Emitter::declare(const DeclareAcc& stmt) {
   AccState& acc = accs_[stmt.acc];
   acc = {};
   // On a GPU each of a block's 64 threads holds one of the 64 partial results.
-  const bool lanes = decl.order == AccOrder::kLanes && !gpu();
+  const bool lanes = decl.order != AccOrder::kSequential && !gpu();
+  if (gpu() && decl.order == AccOrder::kLanes16)
+    fail(Status::kUnsupported, "code generation: reductions in 16 lanes have no GPU form");
   const uint64_t identity = accumulator_identity(decl.op, decl.type);
   acc.vec = vector_ != nullptr && decl.order == AccOrder::kSequential;
   Val init;
   if (!is_arg_op(decl.op)) {
     if (stmt.init)
       init = value(stmt.init);
-    else if (decl.op == AccOp::kSum)
+    else if (decl.op == AccOp::kSum || decl.op == AccOp::kDot)
       init = {constant(decl.type, 0, false), false};
   }
   const auto widened = [&](llvm::Constant* c) -> Value* {
@@ -33,7 +35,8 @@ void Emitter::declare(const DeclareAcc& stmt) {
   const bool in_order = decl.order == AccOrder::kSequential;
   if (in_order && init.v) start = acc.vec ? vector(init) : init.v;
   if (!in_order) acc.init = init.v;
-  acc.values.assign(lanes ? kReductionAccumulators : 1, start);
+  acc.values.assign(lanes ? static_cast<size_t>(partial_results(decl.order) / kReductionLanes) : 1,
+                    start);
   if (is_arg_op(decl.op))
     acc.indices.assign(acc.values.size(),
                        widened(llvm::ConstantInt::getSigned(b_.getInt64Ty(), -1)));
@@ -42,6 +45,7 @@ void Emitter::declare(const DeclareAcc& stmt) {
 Value* Emitter::combine(AccOp op, DType type, Value* a, Value* b) {
   switch (op) {
     case AccOp::kSum:
+    case AccOp::kDot:
       return is_float(type) ? b_.CreateFAdd(a, b) : b_.CreateAdd(a, b);
     case AccOp::kProd:
       return is_float(type) ? b_.CreateFMul(a, b) : b_.CreateMul(a, b);
@@ -52,6 +56,12 @@ Value* Emitter::combine(AccOp op, DType type, Value* a, Value* b) {
     default:
       fail(Status::kInternal, "code generation: arg-reductions carry an index");
   }
+}
+
+// A partial result with one more value (and, of a dot product, its other factor).
+Value* Emitter::update(const AccDecl& decl, Value* partial, Value* value, Value* second) {
+  if (decl.op != AccOp::kDot) return combine(decl.op, decl.type, partial, value);
+  return b_.CreateIntrinsic(partial->getType(), llvm::Intrinsic::fma, {value, second, partial});
 }
 
 Value* Emitter::replaces(AccOp op, DType type, Value* value, Value* index, Value* best,
@@ -76,29 +86,29 @@ Value* Emitter::replaces(AccOp op, DType type, Value* value, Value* index, Value
 void Emitter::accumulate(const Accumulate& stmt) {
   const AccDecl& decl = kernel_.accs[stmt.acc];
   AccState& acc = accs_[stmt.acc];
-  const bool lanes = decl.order == AccOrder::kLanes && !gpu();
+  const bool lanes = decl.order != AccOrder::kSequential && !gpu();
   if (lanes && slot_) return accumulate_slot(stmt);
   const bool arg = is_arg_op(decl.op);
   const auto shaped = [&](const Val& v) { return lanes || acc.vec ? vector(v) : uniform(v); };
   Value* now = shaped(value(stmt.value));
-  Value* index = stmt.index ? shaped(value(stmt.index)) : nullptr;
+  Value* second = stmt.second ? shaped(value(stmt.second)) : nullptr;
   // Combines into `best` where `active` (null: everywhere).
   const auto feed = [&](Value*& best, Value** best_index, Value* active) {
     if (!arg) {
-      Value* combined = combine(decl.op, decl.type, best, now);
+      Value* combined = update(decl, best, now, second);
       best = active ? b_.CreateSelect(active, combined, best) : combined;
       return;
     }
-    Value* wins = replaces(decl.op, decl.type, now, index, best, *best_index);
+    Value* wins = replaces(decl.op, decl.type, now, second, best, *best_index);
     if (active) wins = b_.CreateAnd(wins, active);
     best = b_.CreateSelect(wins, now, best);
-    *best_index = b_.CreateSelect(wins, index, *best_index);
+    *best_index = b_.CreateSelect(wins, second, *best_index);
   };
   const auto index_of = [&](size_t g) { return arg ? &acc.indices[g] : nullptr; };
   if (!lanes) return feed(acc.values[0], index_of(0), nullptr);
-  if (!vector_->mask) {
-    const auto g = static_cast<size_t>(vector_->group);
-    return feed(acc.values[g], index_of(g), nullptr);
+  if (!vector_->mask || acc.values.size() == 1) {
+    const size_t g = static_cast<size_t>(vector_->group) % acc.values.size();
+    return feed(acc.values[g], index_of(g), vector_->mask);
   }
   // The rest: which of the four it is, is known at run time.
   const auto is_group = [&](size_t g) {
@@ -129,18 +139,19 @@ void Emitter::accumulate_slot(const Accumulate& stmt) {
   AccState& acc = accs_[stmt.acc];
   llvm::Type* element = memory_type(decl.type);
   Value* now = uniform(value(stmt.value));
-  Value* at = b_.CreateGEP(element, acc.memory, slot_);
+  Value* second = stmt.second ? uniform(value(stmt.second)) : nullptr;
+  Value* slot = b_.CreateURem(slot_, integer(partial_results(decl.order)));
+  Value* at = b_.CreateGEP(element, acc.memory, slot);
   Value* best = from_memory(decl.type, b_.CreateLoad(element, at));
   if (!is_arg_op(decl.op)) {
-    b_.CreateStore(to_memory(decl.type, combine(decl.op, decl.type, best, now)), at);
+    b_.CreateStore(to_memory(decl.type, update(decl, best, now, second)), at);
     return;
   }
-  Value* index = uniform(value(stmt.index));
-  Value* index_at = b_.CreateGEP(b_.getInt64Ty(), acc.index_memory, slot_);
+  Value* index_at = b_.CreateGEP(b_.getInt64Ty(), acc.index_memory, slot);
   Value* best_index = b_.CreateLoad(b_.getInt64Ty(), index_at);
-  Value* wins = replaces(decl.op, decl.type, now, index, best, best_index);
+  Value* wins = replaces(decl.op, decl.type, now, second, best, best_index);
   b_.CreateStore(b_.CreateSelect(wins, now, best), at);
-  b_.CreateStore(b_.CreateSelect(wins, index, best_index), index_at);
+  b_.CreateStore(b_.CreateSelect(wins, second, best_index), index_at);
 }
 
 namespace {
@@ -203,7 +214,8 @@ void Emitter::finish(uint32_t id) {
   const auto partial = [&](size_t g) -> Pair {
     return {acc.values[g], arg ? acc.indices[g] : nullptr};
   };
-  Pair sum = merge(merge(partial(0), partial(1)), merge(partial(2), partial(3)));
+  Pair sum = partial(0);
+  if (acc.values.size() > 1) sum = merge(merge(sum, partial(1)), merge(partial(2), partial(3)));
   for (int half = kReductionLanes / 2; half > 0; half /= 2) {
     llvm::SmallVector<int, 8> low, high;
     for (int l = 0; l < half; ++l) {

@@ -17,7 +17,7 @@ size_t weight(const Block& body) {
     visit_exprs(stmt, [&](const Expr& root) {
       visit_nodes(root, [&](const Expr& e) { out += op_info(e->op).arity > 0 ? 1 : 0; });
     });
-    if (const auto* feed = std::get_if<Accumulate>(&stmt.node)) out += feed->index ? 12 : 2;
+    if (const auto* feed = std::get_if<Accumulate>(&stmt.node)) out += feed->second ? 12 : 2;
   });
   return out;
 }
@@ -191,7 +191,7 @@ void Emitter::scalar_rest(const For& loop, Value* begin, Value* end) {
   std::unordered_set<uint32_t> fed;
   visit_statements(loop.body, [&](const Stmt& stmt) {
     if (const auto* feed = std::get_if<Accumulate>(&stmt.node);
-        feed && kernel_.accs[feed->acc].order == AccOrder::kLanes)
+        feed && kernel_.accs[feed->acc].order != AccOrder::kSequential)
       fed.insert(feed->acc);
   });
   for (const uint32_t acc : fed) spill(accs_[acc]);
@@ -239,14 +239,15 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
   state.loop = &loop;
   state.lanes = loop.factor;
   state.vars.insert(loop.var.id);
-  bool reduces = false;
+  int groups = 1;  // partial vectors of the reductions it feeds
   visit_statements(loop.body, [&](const Stmt& stmt) {
     if (const auto* inner = std::get_if<For>(&stmt.node)) state.vars.insert(inner->var.id);
     if (const auto* let = std::get_if<Let>(&stmt.node)) state.regs.insert(let->reg);
     if (const auto* acc = std::get_if<DeclareAcc>(&stmt.node)) state.accs.insert(acc->acc);
     if (const auto* write = std::get_if<Store>(&stmt.node)) state.stored.insert(write->buffer);
-    if (const auto* feed = std::get_if<Accumulate>(&stmt.node))
-      reduces |= kernel_.accs[feed->acc].order == AccOrder::kLanes;
+    if (const auto* feed = std::get_if<Accumulate>(&stmt.node);
+        feed && kernel_.accs[feed->acc].order == AccOrder::kLanes)
+      groups = kReductionAccumulators;
   });
 
   // Everything runs only when there is an iteration, so that hoisted loads are in range.
@@ -267,8 +268,7 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
 
   // A reduction feeds four partial vectors in turn: a light body is written four times, a heavy one
   // once, its partials changing places with every iteration (four of them bring all home).
-  const int groups = reduces ? kReductionAccumulators : 1;
-  const bool rotates = reduces && target_.rotate_partials && weight(loop.body) > kHeavyBody;
+  const bool rotates = groups > 1 && target_.rotate_partials && weight(loop.body) > kHeavyBody;
   const int64_t step = int64_t{loop.factor} * groups;
   Value* count = front_builder.CreateSub(end, begin);
   Value* full =
@@ -288,7 +288,7 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
       state.first = v;
       vars_[loop.var.id] = v;
       state.mask = first_lanes(b_.CreateSub(end, v));
-      if (reduces)
+      if (groups > 1)
         state.dynamic_group = b_.CreateSDiv(b_.CreateSub(v, middle), integer(loop.factor));
       block(loop.body);
     });

@@ -133,6 +133,8 @@ class Emitter {
   void reload(AccState& acc);
   void finish(uint32_t acc);
   llvm::Value* combine(loop::AccOp op, DType type, llvm::Value* a, llvm::Value* b);
+  llvm::Value* update(const loop::AccDecl& decl, llvm::Value* partial, llvm::Value* value,
+                      llvm::Value* second);
   llvm::Value* replaces(loop::AccOp op, DType type, llvm::Value* value, llvm::Value* index,
                         llvm::Value* best, llvm::Value* best_index);
   llvm::Constant* constant(DType type, uint64_t bits, bool vec) const;

@@ -93,8 +93,10 @@ Buffer KernelBuilder::output(std::string_view name, DType type, std::vector<Stri
 Buffer KernelBuilder::inout(std::string_view name, DType type, std::vector<Stride> strides) {
   return add_buffer({std::string(name), type, Access::kInOut, std::move(strides), {}});
 }
-Buffer KernelBuilder::scratch(std::string_view name, DType type, Expr elements) {
-  return add_buffer({std::string(name), type, Access::kInOut, {1}, std::move(elements)});
+Buffer KernelBuilder::scratch(std::string_view name, DType type, Expr elements,
+                              std::vector<Stride> strides) {
+  return add_buffer(
+      {std::string(name), type, Access::kInOut, std::move(strides), std::move(elements)});
 }
 
 void KernelBuilder::loop(std::string_view var, Expr begin, Expr end, const Body& body,
@@ -143,8 +145,8 @@ Acc KernelBuilder::acc(std::string_view name, AccOp op, DType type, AccOrder ord
 void KernelBuilder::accumulate(const Acc& acc, Expr value) {
   accumulate(acc, value, Expr());
 }
-void KernelBuilder::accumulate(const Acc& acc, Expr value, Expr index) {
-  open_.back()->push_back({Accumulate{acc.id(), std::move(value), std::move(index)}});
+void KernelBuilder::accumulate(const Acc& acc, Expr value, Expr second) {
+  open_.back()->push_back({Accumulate{acc.id(), std::move(value), std::move(second)}});
 }
 
 namespace {

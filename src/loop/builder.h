@@ -83,8 +83,10 @@ class KernelBuilder {
   Buffer input(std::string_view name, DType type, std::vector<Stride> strides);
   Buffer output(std::string_view name, DType type, std::vector<Stride> strides);
   Buffer inout(std::string_view name, DType type, std::vector<Stride> strides);
-  // Row temporary of `elements` (an expression over dims); any time before finish().
-  Buffer scratch(std::string_view name, DType type, Expr elements);
+  // Temporary of `elements` (an expression over dims): a row, or a table with constant strides that
+  // end in 1; any time before finish().
+  Buffer scratch(std::string_view name, DType type, Expr elements,
+                 std::vector<Stride> strides = {1});
 
   using Body = std::function<void(Var)>;
   void loop(std::string_view var, Expr begin, Expr end, const Body& body,
@@ -99,7 +101,7 @@ class KernelBuilder {
   Acc acc(std::string_view name, AccOp op, DType type, AccOrder order = AccOrder::kLanes,
           Expr init = {});
   void accumulate(const Acc& acc, Expr value);
-  void accumulate(const Acc& acc, Expr value, Expr index);  // arg-reductions
+  void accumulate(const Acc& acc, Expr value, Expr second);  // arg-reductions, dot
 
   const Kernel& kernel() const { return kernel_; }
   // Orders buffers, verifies and returns the kernel; the builder is empty afterwards.

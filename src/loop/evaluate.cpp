@@ -278,6 +278,7 @@ uint64_t accumulator_identity(AccOp op, DType type) {
     constexpr bool kFloat = std::is_floating_point_v<T>;
     switch (op) {
       case AccOp::kSum:
+      case AccOp::kDot:
         if constexpr (kFloat)
           return to_bits(-T{0});
         else
@@ -295,7 +296,7 @@ uint64_t accumulator_identity(AccOp op, DType type) {
 }
 
 uint64_t combine(AccOp op, DType type, uint64_t a, uint64_t b) {
-  static constexpr Op kOps[] = {Op::kAdd, Op::kMul, Op::kMax, Op::kMin};
+  static constexpr Op kOps[] = {Op::kAdd, Op::kMul, Op::kMax, Op::kMin, Op::kAdd};
   const uint64_t args[] = {a, b};
   return evaluate_op(kOps[static_cast<size_t>(op)], type, type, args);
 }

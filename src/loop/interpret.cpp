@@ -194,12 +194,11 @@ class Interpreter {
   void declare(const DeclareAcc& stmt) {
     const AccDecl& decl = kernel_.accs[stmt.acc];
     AccState& acc = accs_[stmt.acc];
-    const size_t count =
-        decl.order == AccOrder::kLanes ? size_t{kReductionLanes} * kReductionAccumulators : 1;
+    const auto count = static_cast<size_t>(partial_results(decl.order));
     acc = {};
     acc.partials.assign(count, {accumulator_identity(decl.op, decl.type), -1});
     if (!is_arg_op(decl.op)) {
-      acc.has_init = stmt.init || decl.op == AccOp::kSum;
+      acc.has_init = stmt.init || decl.op == AccOp::kSum || decl.op == AccOp::kDot;
       acc.init = stmt.init ? eval(stmt.init) : 0;  // an absent init of a sum is +0
     }
     if (decl.order == AccOrder::kSequential && acc.has_init) acc.partials[0].value = acc.init;
@@ -214,9 +213,15 @@ class Interpreter {
 
   void accumulate(const Accumulate& stmt) {
     AccState& acc = accs_[stmt.acc];
-    const Partial now{eval(stmt.value), stmt.index ? eval_int(stmt.index) : -1};
-    const size_t slot = static_cast<size_t>(ordinals_.back()) % acc.partials.size();
-    merge(kernel_.accs[stmt.acc], acc.partials[slot], now);
+    const AccDecl& decl = kernel_.accs[stmt.acc];
+    Partial& partial = acc.partials[static_cast<size_t>(ordinals_.back()) % acc.partials.size()];
+    const uint64_t value = eval(stmt.value);
+    if (decl.op == AccOp::kDot) {
+      const uint64_t args[] = {value, eval(stmt.second), partial.value};
+      partial.value = evaluate_op(Op::kFma, decl.type, decl.type, args);
+    } else {
+      merge(decl, partial, {value, stmt.second ? eval_int(stmt.second) : -1});
+    }
   }
 
   const Partial& result(uint32_t id) {
@@ -224,9 +229,9 @@ class Interpreter {
     if (acc.finished) return acc.result;
     const AccDecl& decl = kernel_.accs[id];
     std::vector<Partial> p = acc.partials;
-    if (decl.order == AccOrder::kLanes) {
+    if (decl.order != AccOrder::kSequential) {
       constexpr size_t kLanes = kReductionLanes;
-      for (size_t l = 0; l < kLanes; ++l) {
+      for (size_t l = 0; l < kLanes && decl.order == AccOrder::kLanes; ++l) {
         merge(decl, p[l], p[l + kLanes]);
         merge(decl, p[l + 2 * kLanes], p[l + 3 * kLanes]);
         merge(decl, p[l], p[l + 2 * kLanes]);

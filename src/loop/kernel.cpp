@@ -27,6 +27,17 @@ bool is_arg_op(AccOp op) {
   return op >= AccOp::kArgMax;
 }
 
+int partial_results(AccOrder order) {
+  switch (order) {
+    case AccOrder::kLanes:
+      return kReductionLanes * kReductionAccumulators;
+    case AccOrder::kLanes16:
+      return kReductionLanes;
+    default:
+      return 1;
+  }
+}
+
 int64_t evaluate_size(const Expr& e, std::span<const int64_t> dims) {
   const auto arg = [&](size_t i) { return evaluate_size(e->args[i], dims); };
   switch (e->op) {
@@ -141,7 +152,7 @@ class Rewriter {
         acc->init = expr(acc->init);
       } else if (auto* accumulate = std::get_if<Accumulate>(&stmt.node)) {
         accumulate->value = expr(accumulate->value);
-        accumulate->index = expr(accumulate->index);
+        accumulate->second = expr(accumulate->second);
       }
     }
     return out;
@@ -179,7 +190,7 @@ void visit_exprs(const Stmt& stmt, const std::function<void(const Expr&)>& visit
     see(acc->init);
   } else if (const auto* accumulate = std::get_if<Accumulate>(&stmt.node)) {
     see(accumulate->value);
-    see(accumulate->index);
+    see(accumulate->second);
   }
 }
 

@@ -10,9 +10,11 @@
 //   [kargs.begin, kargs.end), a part of its range.
 // Aliasing: buffers do not overlap, except that an output may coincide element for element with an
 //   input that is read, in each iteration of the parallel loop, at the same indices only, before it
-//   is written (in-place use). The index map of every stored access is injective over its loops.
+//   is written (in-place use). The index map of every stored access is injective over its
+//   vector and parallel loops; a serial loop may update an element again.
 // Scratch belongs to one task and is undefined at the start of each iteration of the parallel loop.
-//   All its rows are 64-byte aligned, one after another in declaration order.
+//   Each scratch buffer is 64-byte aligned, one after another in declaration order. It is a row, or
+//   a table of constant strides.
 // Registers are assigned once, at their Let, and visible to the end of its block.
 // Reductions. An accumulator of order Lanes keeps 64 partial results P[0..63], each starting at the
 //   operation's identity. An Accumulate in the iteration with ordinal t = v - begin of the
@@ -21,9 +23,12 @@
 //     Q[l] = op(op(P[l], P[l+16]), op(P[l+32], P[l+48]))            l = 0..15
 //     R8[l] = op(Q[l], Q[l+8]), R4[l] = op(R8[l], R8[l+4]), R2, R1 likewise by 2 and 1
 //     result = op(init, R1[0])
-//   (16 lanes x 4 accumulators of vector code; the same for every type and target.) An accumulator
-//   of order Sequential is one value: acc = op(acc, value), starting at init, in iteration order:
-//   for reductions inside a vector loop. Identities: sum -0.0 (integers 0), prod 1, max -inf or the
+//   (16 lanes x 4 accumulators of vector code; the same for every type and target.) Order Lanes16
+//   keeps 16 partial results, Q[t mod 16], and goes on with R8: for several reductions side by
+//   side. An accumulator of order Sequential is one value: acc = op(acc, value), starting at init,
+//   in iteration order: for reductions inside a vector loop.
+//   A dot accumulator sums products: P = fma(value, second, P); partial results are added.
+//   Identities: sum -0.0 (integers 0), prod 1, max -inf or the
 //   lowest integer, min the opposite. Absent init: sum 0, prod 1, else the identity.
 //   Arg-reductions carry (value, index), index an i64; the better value wins, NaN is better than
 //   any number, ties go to the lower index (*Last: the higher). Empty: value = identity, index =
@@ -55,20 +60,30 @@ struct Stride {  // in elements
   friend bool operator==(const Stride&, const Stride&) = default;
 };
 
-// A buffer parameter, or a scratch row (rank 1, stride 1). Both live in Kernel::buffers; parameters
-// come first and in the order of kargs.buffers.
+// A buffer parameter, or scratch (constant strides, the last one 1). Both live in Kernel::buffers;
+// parameters come first and in the order of kargs.buffers.
 struct BufferDecl {
   std::string name;
   DType type = DType::kF32;
   Access access = Access::kIn;
   std::vector<Stride> strides;  // one per dimension, outermost first
-  Expr scratch_elements;        // scratch only: size, an i64 expression over dims
+  Expr scratch_elements;        // scratch only: its size, an i64 expression over dims
   bool is_scratch() const { return static_cast<bool>(scratch_elements); }
 };
 
 enum class LoopKind : uint8_t { kSerial, kParallel, kVector, kUnroll };
-enum class AccOp : uint8_t { kSum, kProd, kMax, kMin, kArgMax, kArgMin, kArgMaxLast, kArgMinLast };
-enum class AccOrder : uint8_t { kLanes, kSequential };
+enum class AccOp : uint8_t {
+  kSum,
+  kProd,
+  kMax,
+  kMin,
+  kDot,  // floats only
+  kArgMax,
+  kArgMin,
+  kArgMaxLast,
+  kArgMinLast
+};
+enum class AccOrder : uint8_t { kLanes, kSequential, kLanes16 };
 constexpr int kReductionLanes = 16;
 constexpr int kReductionAccumulators = 4;
 constexpr int64_t kScratchAlignment = XC_KERNEL_SCRATCH_ALIGNMENT;  // bytes
@@ -100,7 +115,7 @@ struct DeclareAcc {
 struct Accumulate {
   uint32_t acc;
   Expr value;
-  Expr index;  // arg-reductions only, i64
+  Expr second;  // arg-reductions: the index, i64; dot: the other factor; else absent
 };
 struct Stmt {
   std::variant<For, Let, Store, DeclareAcc, Accumulate> node;
@@ -131,6 +146,8 @@ struct Kernel {
 };
 
 bool is_arg_op(AccOp op);
+// Partial results an accumulator keeps: 64, 16 or 1.
+int partial_results(AccOrder order);
 
 // --- metadata the caller needs; `dims` are the values of the dim parameters ---
 // Bytes of scratch one task needs (checked arithmetic; throws on overflow or a negative size).

@@ -317,9 +317,26 @@ Expr expand_math_node(const Expr& e, MathLevel level) {
   return is_math(e->op) ? Expander(e.type(), level).node(e) : e;
 }
 
+namespace {
+
+// A dot product without fma is the sum of its products.
+void sum_products(Kernel& kernel, Block& block) {
+  for (Stmt& stmt : block) {
+    if (auto* loop = std::get_if<For>(&stmt.node)) sum_products(kernel, loop->body);
+    auto* feed = std::get_if<Accumulate>(&stmt.node);
+    if (!feed || !feed->second || is_arg_op(kernel.accs[feed->acc].op)) continue;
+    kernel.accs[feed->acc].op = AccOp::kSum;
+    feed->value = feed->value * feed->second;
+    feed->second = {};
+  }
+}
+
+}  // namespace
+
 Kernel expand_math(Kernel kernel, MathLevel level) {
   kernel.body =
       rewrite_exprs(kernel.body, [&](const Expr& e) { return expand_math_node(e, level); });
+  if (level == MathLevel::kMulAdd) sum_products(kernel, kernel.body);
   return kernel;
 }
 

@@ -18,7 +18,7 @@ struct MathBound {
 };
 std::span<const MathBound> math_bounds();
 
-// Rewrites every math operation of the kernel, and fma for kMulAdd.
+// Rewrites every math operation of the kernel, and fma and dot products for kMulAdd.
 Kernel expand_math(Kernel kernel, MathLevel level);
 // The expansion of one math node (its arguments are left as they are).
 Expr expand_math_node(const Expr& e, MathLevel level);

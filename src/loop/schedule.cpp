@@ -1,6 +1,7 @@
 #include "loop/schedule.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -98,7 +99,7 @@ bool intersects(const std::unordered_set<uint32_t>& a, const std::unordered_set<
 bool accumulates_lanes_directly(const Kernel& kernel, const For& loop) {
   return std::any_of(loop.body.begin(), loop.body.end(), [&](const Stmt& stmt) {
     const auto* accumulate = std::get_if<Accumulate>(&stmt.node);
-    return accumulate && kernel.accs[accumulate->acc].order == AccOrder::kLanes;
+    return accumulate && kernel.accs[accumulate->acc].order != AccOrder::kSequential;
   });
 }
 
@@ -218,6 +219,171 @@ Kernel fuse(Kernel kernel, std::string_view first, std::string_view second) {
   one.body.insert(one.body.end(), two.body.begin(), two.body.end());
   if (std::string why = memory_dependence(kernel, one); !why.empty()) illegal("fuse", second, why);
   a.block->erase(a.block->begin() + static_cast<std::ptrdiff_t>(b.at));
+  return verified(std::move(kernel));
+}
+
+namespace {
+
+// Copies of a block with registers and accumulators of their own, and `var` replaced by `by`.
+class Copier {
+ public:
+  Copier(Kernel& kernel, Var var, Affine by, bool own_loops)
+      : kernel_(kernel), var_(var), by_(std::move(by)), own_loops_(own_loops) {}
+
+  Block copy(const Block& in) {
+    Block out;
+    for (const Stmt& stmt : in) {
+      if (const auto* loop = std::get_if<For>(&stmt.node)) {
+        For inner = *loop;
+        inner.begin = expr(inner.begin);
+        inner.end = expr(inner.end);
+        if (own_loops_) {
+          inner.var = Var{static_cast<uint32_t>(kernel_.vars.size())};
+          kernel_.vars.push_back(fresh_name(kernel_, kernel_.vars[loop->var.id] + "_"));
+          vars_[loop->var.id] = inner.var;
+        }
+        inner.body = copy(loop->body);
+        out.push_back({std::move(inner)});
+      } else if (const auto* let = std::get_if<Let>(&stmt.node)) {
+        Expr value = expr(let->value);
+        const auto id = static_cast<uint32_t>(kernel_.regs.size());
+        RegDecl decl = kernel_.regs[let->reg];
+        decl.name = fresh_name(kernel_, decl.name + "_");
+        kernel_.regs.push_back(std::move(decl));
+        regs_[let->reg] = id;
+        out.push_back({Let{id, std::move(value)}});
+      } else if (const auto* declare = std::get_if<DeclareAcc>(&stmt.node)) {
+        Expr init = expr(declare->init);
+        const auto id = static_cast<uint32_t>(kernel_.accs.size());
+        AccDecl decl = kernel_.accs[declare->acc];
+        decl.name = fresh_name(kernel_, decl.name + "_");
+        kernel_.accs.push_back(std::move(decl));
+        accs_[declare->acc] = id;
+        out.push_back({DeclareAcc{id, std::move(init)}});
+      } else if (const auto* store = std::get_if<Store>(&stmt.node)) {
+        out.push_back({Store{store->buffer, indices(store->indices), expr(store->value),
+                             expr(store->guard)}});
+      } else if (const auto* feed = std::get_if<Accumulate>(&stmt.node)) {
+        const auto acc = accs_.find(feed->acc);
+        out.push_back({Accumulate{acc == accs_.end() ? feed->acc : acc->second, expr(feed->value),
+                                  expr(feed->second)}});
+      }
+    }
+    return out;
+  }
+
+ private:
+  std::vector<Index> indices(std::vector<Index> list) {
+    for (Index& index : list) {
+      index.affine = index.affine.substitute(var_, by_);
+      for (const auto& [from, to] : vars_) index.affine = index.affine.substitute(Var{from}, to);
+      if (index.checked) index.checked = expr(index.checked);
+      if (index.extent) index.extent = expr(index.extent);
+    }
+    return list;
+  }
+
+  Expr expr(const Expr& root) {
+    if (!root) return root;
+    return rewrite_expr(root, [&](const Expr& e) -> Expr {
+      const auto renamed = [&](const std::unordered_map<uint32_t, uint32_t>& names) {
+        const auto it = names.find(e->id);
+        if (it == names.end()) return e;
+        Node node = *e;
+        node.id = it->second;
+        return Expr(std::make_shared<const Node>(std::move(node)));
+      };
+      switch (e->op) {
+        case Op::kLoopVar:
+          if (e->id == var_.id) return affine_value(by_);
+          if (const auto it = vars_.find(e->id); it != vars_.end()) return loop_var(it->second);
+          return e;
+        case Op::kReg:
+          return renamed(regs_);
+        case Op::kAccValue:
+        case Op::kAccIndex:
+          return renamed(accs_);
+        case Op::kLoad: {
+          Node node = *e;
+          for (Index& index : node.indices) {  // checked parts are rewritten as children
+            index.affine = index.affine.substitute(var_, by_);
+            for (const auto& [from, to] : vars_)
+              index.affine = index.affine.substitute(Var{from}, to);
+          }
+          return Expr(std::make_shared<const Node>(std::move(node)));
+        }
+        default:
+          return e;
+      }
+    });
+  }
+
+  Kernel& kernel_;
+  Var var_;
+  Affine by_;
+  bool own_loops_;
+  std::unordered_map<uint32_t, uint32_t> regs_, accs_;
+  std::unordered_map<uint32_t, Var> vars_;
+};
+
+// Blocks of one shape as one: statement by statement, loops merged.
+Block side_by_side(std::vector<Block> copies) {
+  Block out;
+  for (size_t i = 0; i < copies[0].size(); ++i) {
+    auto* loop = std::get_if<For>(&copies[0][i].node);
+    if (!loop) {
+      for (Block& copy : copies) out.push_back(std::move(copy[i]));
+      continue;
+    }
+    std::vector<Block> bodies;
+    for (Block& copy : copies) bodies.push_back(std::move(std::get<For>(copy[i].node).body));
+    loop->body = side_by_side(std::move(bodies));
+    out.push_back(std::move(copies[0][i]));
+  }
+  return out;
+}
+
+}  // namespace
+
+Kernel jam(Kernel kernel, std::string_view var, int copies) {
+  if (copies < 1) illegal("jam", var, "the number of copies is not positive");
+  const Place place = find(kernel, var);
+  const For loop = place.loop();
+  if (loop.kind != LoopKind::kSerial) illegal("jam", var, "it is scheduled already");
+  if (!is_const(loop.begin) || const_as_int(*loop.begin) != 0)
+    illegal("jam", var, "it does not start at 0");
+  if (std::string why = iteration_dependence(kernel, loop, true); !why.empty())
+    illegal("jam", var, why);
+  const auto declared = declared_in(loop.body);
+  for (const uint32_t acc : accumulated_in(loop.body))
+    if (!declared.contains(acc)) illegal("jam", var, "the order of a reduction would change");
+  visit_statements(loop.body, [&](const Stmt& stmt) {
+    const For* inner = std::get_if<For>(&stmt.node);
+    if (!inner) return;
+    for (const Expr& root : {inner->begin, inner->end})
+      visit_nodes(root, [&](const Expr& e) {
+        if (e->op == Op::kLoopVar && e->id == loop.var.id)
+          illegal("jam", var, "the bounds of a loop inside depend on it");
+      });
+  });
+  const Var group{static_cast<uint32_t>(kernel.vars.size())};
+  kernel.vars.push_back(fresh_name(kernel, std::string(var) + "_g"));
+  std::vector<Block> bodies;
+  for (int copy = 0; copy < copies; ++copy)
+    bodies.push_back(
+        Copier(kernel, loop.var, Affine(group) * copies + Affine(copy), false).copy(loop.body));
+  const Expr groups = loop.end / i64(copies);
+  For main{group, i64(0), groups, LoopKind::kSerial, 1, side_by_side(std::move(bodies))};
+  Block& block = *place.block;
+  const auto at = block.begin() + static_cast<std::ptrdiff_t>(place.at);
+  const bool exact = is_const(loop.end) && const_as_int(*loop.end) % copies == 0;
+  if (!exact) {
+    For rest = loop;
+    rest.begin = groups * i64(copies);
+    rest.body = Copier(kernel, loop.var, Affine(loop.var), true).copy(loop.body);
+    block.insert(at + 1, {std::move(rest)});
+  }
+  block[place.at] = {std::move(main)};
   return verified(std::move(kernel));
 }
 

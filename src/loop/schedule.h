@@ -16,6 +16,10 @@ Kernel unroll(Kernel kernel, std::string_view var, int copies);
 Kernel parallelize(Kernel kernel, std::string_view var);
 // Joins two adjacent loops of equal range (the second follows the first in one block).
 Kernel fuse(Kernel kernel, std::string_view first, std::string_view second);
+// Runs `copies` iterations side by side (unroll and jam): every statement of the body is written
+// for each, a loop inside is one loop whose body serves all of them and shares what they load.
+// Iterations left over follow in a loop of their own. The loop starts at 0.
+Kernel jam(Kernel kernel, std::string_view var, int copies);
 // Swaps a loop with the single loop that is its whole body.
 Kernel reorder(Kernel kernel, std::string_view outer);
 

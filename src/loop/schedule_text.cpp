@@ -47,12 +47,15 @@ Kernel apply_step(Kernel kernel, const std::vector<std::string_view>& words) {
     return unroll(std::move(kernel), words[1], static_cast<int>(number(words[2], kMaxFactor)));
   if (is("parallelize", 1)) return parallelize(std::move(kernel), words[1]);
   if (is("fuse", 2)) return fuse(std::move(kernel), words[1], words[2]);
+  if (is("jam", 2))
+    return jam(std::move(kernel), words[1], static_cast<int>(number(words[2], kMaxFactor)));
   if (is("reorder", 1)) return reorder(std::move(kernel), words[1]);
   if (is("default", 0)) return schedule_default(std::move(kernel), {});
-  fail(Status::kFormat,
-       "no schedule step '{}': there are split, vectorize, unroll, parallelize, fuse, reorder, "
-       "default",
-       name);
+  fail(
+      Status::kFormat,
+      "no schedule step '{}': there are split, vectorize, unroll, parallelize, fuse, jam, reorder, "
+      "default",
+      name);
 }
 
 }  // namespace

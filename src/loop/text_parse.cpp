@@ -203,10 +203,13 @@ class Parser {
     expect(":");
     decl.type = type();
     expect("[");
+    bool strides = !at("]");
     if (scratch) {
       decl.scratch_elements = expression();
-      decl.strides = {1};
-    } else if (!at("]")) {
+      strides = accept(";");
+      if (!strides) decl.strides = {1};
+    }
+    if (strides) {
       do decl.strides.push_back(stride());
       while (accept(","));
     }
@@ -259,7 +262,7 @@ class Parser {
     if (named && named->kind == Kind::kAcc) {
       expect("<-");
       Accumulate out{named->id, expression(), {}};
-      if (accept(",")) out.index = expression();
+      if (accept(",")) out.second = expression();
       return {std::move(out)};
     }
     if (named && named->kind == Kind::kBuffer) {
@@ -308,12 +311,10 @@ class Parser {
     const auto op = acc_op_from_name(name());
     if (!op) lexer_.error(token.at, fmt::format("'{}' is no reduction", token.text));
     decl.op = *op;
-    if (accept("lanes"))
-      decl.order = AccOrder::kLanes;
-    else if (accept("seq"))
-      decl.order = AccOrder::kSequential;
-    else
-      unexpected("'lanes' or 'seq'");
+    const Token order_token = lexer_.peek();
+    const auto order = acc_order_from_name(name());
+    if (!order) lexer_.error(order_token.at, "an order is 'lanes', 'lanes16' or 'seq'");
+    decl.order = *order;
     DeclareAcc out{static_cast<uint32_t>(kernel_.accs.size()), {}};
     if (accept("=")) out.init = expression();
     declare(decl.name, Kind::kAcc, kernel_.accs.size());

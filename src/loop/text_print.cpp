@@ -92,9 +92,9 @@ class Printer {
     out_ += fmt::format("  {} {}: {}[",
                         buffer.is_scratch() ? "scratch" : kAccess[static_cast<int>(buffer.access)],
                         buffer.name, name(buffer.type));
-    if (buffer.is_scratch()) {
-      out_ += value(buffer.scratch_elements);
-    } else {
+    if (buffer.is_scratch()) out_ += value(buffer.scratch_elements);
+    if (!buffer.is_scratch() || buffer.strides != std::vector<Stride>{1}) {
+      if (buffer.is_scratch()) out_ += "; ";
       for (size_t i = 0; i < buffer.strides.size(); ++i) {
         const Stride& stride = buffer.strides[i];
         out_ += i == 0 ? "" : ", ";
@@ -233,11 +233,11 @@ class Printer {
     } else if (const auto* declare = std::get_if<DeclareAcc>(&stmt.node)) {
       const AccDecl& acc = kernel_.accs.at(declare->acc);
       out_ += fmt::format("acc {}: {} {} {}", acc.name, name(acc.type), acc_op_name(acc.op),
-                          acc.order == AccOrder::kLanes ? "lanes" : "seq");
+                          acc_order_name(acc.order));
       if (declare->init) out_ += " = " + value(declare->init);
     } else if (const auto* accumulate = std::get_if<Accumulate>(&stmt.node)) {
       out_ += named(kernel_.accs, accumulate->acc) + " <- " + value(accumulate->value);
-      if (accumulate->index) out_ += ", " + value(accumulate->index);
+      if (accumulate->second) out_ += ", " + value(accumulate->second);
     }
     out_ += "\n";
   }

@@ -68,8 +68,11 @@ class Verifier {
         reject("types", "buffer {} has type {}", buffer.name, xc::name(buffer.type));
       if (buffer.is_scratch()) {
         scratch_seen = true;
-        if (buffer.strides != std::vector<Stride>{1})
-          reject("handles", "scratch {} is not a contiguous row", buffer.name);
+        const bool constant = std::none_of(buffer.strides.begin(), buffer.strides.end(),
+                                           [](const Stride& s) { return s.is_param; });
+        if (!constant || buffer.strides.empty() || buffer.strides.back() != Stride(1))
+          reject("handles", "the strides of scratch {} are not constants that end in 1",
+                 buffer.name);
         expression(buffer.scratch_elements);
         bound(buffer.scratch_elements);
       } else if (scratch_seen) {
@@ -210,11 +213,13 @@ class Verifier {
     const bool ordered = decl.op == AccOp::kMax || decl.op == AccOp::kMin;
     if (!is_value_type(decl.type) || (decl.type == DType::kBool && !ordered))
       reject("types", "accumulator {} of {}", decl.name, xc::name(decl.type));
+    if (decl.op == AccOp::kDot && !is_float(decl.type))
+      reject("types", "accumulator {} of {}", decl.name, xc::name(decl.type));
     if (declare.init && (is_arg_op(decl.op) || declare.init.type() != decl.type))
       reject("types", "the initial value of {}", decl.name);
     accs_[declare.acc] = {loops_.size(), true, false, 0};
     scope_accs_.back().push_back(declare.acc);
-    if (level_ == Level::kScheduled && decl.order == AccOrder::kLanes && in_vector())
+    if (level_ == Level::kScheduled && decl.order != AccOrder::kSequential && in_vector())
       reject("lanes", "{} is declared inside a vector loop", decl.name);
   }
 
@@ -223,14 +228,18 @@ class Verifier {
     const AccDecl& decl = kernel_.accs[stmt.acc];
     if (!stmt.value || stmt.value.type() != decl.type)
       reject("types", "the value accumulated into {}", decl.name);
-    if (static_cast<bool>(stmt.index) != is_arg_op(decl.op) ||
-        (stmt.index && stmt.index.type() != DType::kI64))
+    if (decl.op == AccOp::kDot) {
+      if (!stmt.second || stmt.second.type() != decl.type)
+        reject("acc", "{}: a dot product has two factors of its type", decl.name);
+    } else if (static_cast<bool>(stmt.second) != is_arg_op(decl.op) ||
+               (stmt.second && stmt.second.type() != DType::kI64)) {
       reject("acc", "{}: an i64 index goes with an arg-reduction", decl.name);
+    }
     if (loops_.size() <= state.loop_depth)
       reject("acc", "{} is accumulated outside of any loop", decl.name);
     if (state.read) reject("acc", "{} is accumulated after it was read", decl.name);
     state.last = position_;
-    if (level_ == Level::kScheduled && decl.order == AccOrder::kLanes) {
+    if (level_ == Level::kScheduled && decl.order != AccOrder::kSequential) {
       const For& inner = *loops_.back().loop;
       if (inner.kind != LoopKind::kVector || inner.factor != kReductionLanes)
         reject("lanes", "{} is accumulated outside of a vector({}) loop", decl.name,

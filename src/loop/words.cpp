@@ -10,13 +10,15 @@ namespace xc::loop {
 
 namespace {
 
-constexpr std::array kAccOps = {"sum",    "prod",   "max",         "min",
+constexpr std::array kAccOps = {"sum",    "prod",   "max",         "min",        "dot",
                                 "argmax", "argmin", "argmax_last", "argmin_last"};
 
-constexpr std::array<std::string_view, 22> kReserved = {
-    "kernel", "in",    "out", "inout", "scratch", "for",    "parallel", "vector",
-    "unroll", "let",   "acc", "if",    "true",    "false",  "inf",      "nan",
-    "check",  "lanes", "seq", "index", "cast",    "bitcast"};
+constexpr std::array kAccOrders = {"lanes", "seq", "lanes16"};
+
+constexpr std::array<std::string_view, 23> kReserved = {
+    "kernel", "in",    "out", "inout", "scratch", "for",     "parallel", "vector",
+    "unroll", "let",   "acc", "if",    "true",    "false",   "inf",      "nan",
+    "check",  "lanes", "seq", "index", "cast",    "bitcast", "lanes16"};
 
 template <class Match>
 std::optional<Op> find_op(Match match) {
@@ -34,6 +36,16 @@ const char* acc_op_name(AccOp op) {
 std::optional<AccOp> acc_op_from_name(std::string_view name) {
   for (size_t i = 0; i < kAccOps.size(); ++i)
     if (name == kAccOps[i]) return static_cast<AccOp>(i);
+  return std::nullopt;
+}
+
+const char* acc_order_name(AccOrder order) {
+  return kAccOrders[static_cast<size_t>(order)];
+}
+
+std::optional<AccOrder> acc_order_from_name(std::string_view name) {
+  for (size_t i = 0; i < kAccOrders.size(); ++i)
+    if (name == kAccOrders[i]) return static_cast<AccOrder>(i);
   return std::nullopt;
 }
 

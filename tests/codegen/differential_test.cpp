@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "codegen/jit.h"
 #include "loop/schedule.h"
+#include "loop/schedule_text.h"
 #include "loop/text.h"
 #include "support/kernel_run.h"
 #include "support/loop_kernels.h"
@@ -104,6 +105,28 @@ TEST_CASE("codegen/differential: example kernels have the interpreter's bits") {
       CAPTURE(specials);
       INFO(print(kernel));
       CHECK(disagreement(kernel, 7, specials) == "");
+    }
+}
+
+TEST_CASE("codegen/differential: products, jammed and not, have the interpreter's bits") {
+  const struct {
+    Kernel kernel;
+    const char* schedule;
+  } cases[] = {
+      {test::gram(), ""},
+      {test::gram(), "jam j1 8; jam r2 4"},
+      {test::gram(), "vectorize r1 32; vectorize k2 64; jam j1 3; jam r2 5"},
+      {test::narrow_products(), ""},
+      {test::narrow_products(), "jam i 2"},
+      {test::narrow_products(), "jam i 4"},
+  };
+  for (const auto& [kernel, schedule] : cases)
+    for (const bool specials : {false, true}) {
+      const Kernel scheduled = apply_schedule(kernel, schedule);
+      CAPTURE(schedule);
+      CAPTURE(specials);
+      INFO(print(schedule_default(scheduled, {})));
+      CHECK(disagreement(kernel, 11, specials, &scheduled) == "");
     }
 }
 

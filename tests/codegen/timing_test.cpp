@@ -8,6 +8,7 @@
 #include "codegen/codegen.h"
 #include "codegen/jit.h"
 #include "loop/schedule.h"
+#include "loop/schedule_text.h"
 #include "loop/text.h"
 #include "support/kernel_run.h"
 #include "support/loop_kernels.h"
@@ -75,6 +76,32 @@ TEST_CASE("codegen/timing: compile and run times of the example kernels" * docte
           "  %.3f ns/element  %.1f GB/s\n",
           kernel.name.c_str(), target.c_str(), schedule, compile / 1e3, image.code.size(), run,
           run * 1e3 / static_cast<double>(n * m), bytes * static_cast<double>(n * m) / run / 1e3);
+    }
+  }
+  // The first product of gram: n rows against n rows of length m; flops per second of both
+  // products.
+  for (const std::string& target : test::runnable_targets()) {
+    const bool wide = target == "x86-64-v4";
+    const Kernel kernel = schedule_default(
+        apply_schedule(test::gram(), wide ? "vectorize r1 32; jam j1 8; vectorize k2 64; jam r2 4"
+                                          : "vectorize r1 16; jam j1 4; vectorize k2 16; jam r2 4"),
+        {});
+    const std::string text = print(kernel);
+    test::JitResult image;
+    const double compile = best_us(5, [&] { image = test::jit(text, target); });
+    const test::Compiled compiled(kernel, target);
+    for (const int64_t n : {128, 512, 1024}) {
+      const int64_t m = 64;
+      test::Problem problem;
+      problem.dims = {n, m};
+      problem.strides = {m, m};
+      problem.elements = {static_cast<size_t>(n * m), static_cast<size_t>(n * m)};
+      test::Buffers buffers(kernel, problem, 1, false);
+      const double run = best_us(20, [&] { compiled(buffers.args(0, (n + 31) / 32)); });
+      std::printf(
+          "gram %4d x %d    %-10s compile %5.2f ms  %5zu bytes  run %7.1f us  %.1f GFLOP/s\n",
+          static_cast<int>(n), static_cast<int>(m), target.c_str(), compile / 1e3,
+          image.code.size(), run, 4e-3 * static_cast<double>(n * n * m) / run);
     }
   }
   std::vector<char> from(64 << 20, 1), to(64 << 20, 2);

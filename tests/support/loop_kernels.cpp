@@ -92,6 +92,55 @@ Kernel row_arg(AccOp op) {
   return b.finish();
 }
 
+Kernel gram() {
+  constexpr int64_t kRows = 32;
+  KernelBuilder b("gram");
+  const DimParam n = b.dim("n"), m = b.dim("m");
+  const Buffer x = b.input("x", DType::kF32, {b.stride("xs"), 1});
+  const Buffer z = b.output("z", DType::kF32, {b.stride("zs"), 1});
+  const Buffer q = b.scratch("q", DType::kF32, m * i64(kRows), {kRows, 1});
+  const Buffer t = b.scratch("t", DType::kF32, n * i64(kRows), {kRows, 1});
+  b.loop("b", 0, (n + i64(kRows - 1)) / i64(kRows), [&](Var block) {
+    const Expr rows = min(i64(kRows), n - loop_var(block) * i64(kRows));
+    const auto row = [&](Var r) { return Affine(block) * kRows + Affine(r); };
+    b.loop("k0", 0, m,
+           [&](Var k) { b.loop("r0", 0, rows, [&](Var r) { b.store(q(k, r), x(row(r), k)); }); });
+    b.loop("j1", 0, n, [&](Var j) {
+      b.loop("r1", 0, rows, [&](Var r) {
+        const Acc sum = b.acc("s", AccOp::kDot, DType::kF32, AccOrder::kSequential);
+        b.loop("k1", 0, m, [&](Var k) { b.accumulate(sum, q(k, r), x(j, k)); });
+        b.store(t(j, r), sum.value());
+      });
+    });
+    b.loop("r2", 0, rows, [&](Var r) {
+      b.loop("k2", 0, m, [&](Var k) {
+        const Acc sum = b.acc("s", AccOp::kDot, DType::kF32, AccOrder::kSequential);
+        b.loop("j2", 0, n, [&](Var j) { b.accumulate(sum, x(j, k), t(j, r)); });
+        b.store(z(row(r), k), sum.value());
+      });
+    });
+  });
+  return b.finish();
+}
+
+Kernel narrow_products() {
+  KernelBuilder b("narrow_products");
+  const DimParam n = b.dim("n"), m = b.dim("m");
+  const Buffer x = b.input("x", DType::kF32, {b.stride("xs"), 1});
+  const Buffer v = b.input("b", DType::kF32, {1}), y = b.output("y", DType::kF32, {1});
+  b.loop("i", 0, n, [&](Var i) {
+    std::vector<Acc> d;
+    for (int c = 0; c < 4; ++c)
+      d.push_back(b.acc("d", AccOp::kDot, DType::kF32, AccOrder::kLanes16));
+    b.loop("j", 0, m, [&](Var j) {
+      for (int c = 0; c < 4; ++c)
+        b.accumulate(d[static_cast<size_t>(c)], x(i, j), v(j) * (c + 1.0));
+    });
+    b.store(y(i), d[0].value() + d[1].value() * d[2].value() - d[3].value());
+  });
+  return b.finish();
+}
+
 Kernel flat_relu() {
   KernelBuilder b("flat_relu");
   const DimParam n = b.dim("n");

@@ -23,6 +23,12 @@ loop::Kernel column_sum();
 // y[i, j] = table[ids[i], j], the range of ids checked.
 loop::Kernel gather_rows();
 
+// z = (x t(x)) x by blocks of 32 rows: the rows of a block lie in vector lanes, the first product
+// of a block in scratch; loops: b (blocks), k0 r0 (staging), j1 r1 k1 and r2 k2 j2 (products).
+loop::Kernel gram();
+// y[i] = d0 + d1 * d2 - d3, dot products in 16 lanes of row i with multiples of b; loops i, j.
+loop::Kernel narrow_products();
+
 // A random kernel over x0 x1 [n, m], b [m], s [n] of random types: elementwise, with row reductions
 // when `rows`. The same seed gives the same kernel.
 loop::Kernel random_kernel(uint64_t seed, bool rows);

@@ -90,6 +90,11 @@ TEST_CASE("loop/schedule: every step keeps the results") {
   check_same(nest, parallelize(nest, "i"));
   check_same(nest, parallelize(reorder(nest, "i"), "j"));
   check_same(nest, vectorize(split(nest, "j", 2), "j"));
+  check_same(nest, jam(nest, "i", 2));
+  check_same(nest, vectorize(jam(nest, "i", 3), "j", 4));
+  check_same(test::norm_chain(), jam(test::norm_chain(), "l", 3));
+  check_same(test::column_sum(), jam(test::column_sum(), "j", 4));
+  check_same(test::narrow_products(), jam(test::narrow_products(), "i", 4));
   for (uint64_t seed = 0; seed < 8; ++seed) {
     const Kernel kernel = test::random_kernel(seed, seed % 2 == 0);
     check_same(kernel, schedule_default(kernel, {}));
@@ -117,6 +122,12 @@ TEST_CASE("loop/schedule: illegal steps are refused with the reason") {
         "schedule: cannot reorder loop i: its body is not one loop");
   CHECK(refusal([&] { return parallelize(norm, "j"); }) ==
         "schedule: cannot parallelize loop j: it is not the outermost loop");
+  CHECK(refusal([&] { return jam(prefix, "i", 2); }) ==
+        "schedule: cannot jam loop i: it does not start at 0");
+  CHECK(refusal([&] { return jam(norm, "i", 2); }) ==
+        "schedule: cannot jam loop i: iterations of i may meet in elements of row");
+  CHECK(refusal([&] { return jam(norm, "j", 2); }) ==
+        "schedule: cannot jam loop j: the order of a reduction would change");
   CHECK(refusal([&] { return vectorize(two, "q"); }) == "schedule: kernel two has no loop q");
   const Kernel shifted = parse(R"(
     kernel shifted(n) {

@@ -50,10 +50,15 @@ TEST_CASE("loop/text: example kernels print as recorded, built and scheduled") {
     const char* name;
     Kernel kernel;
   } cases[] = {
-      {"gelu_chain", test::gelu_chain()},         {"norm_chain", test::norm_chain()},
-      {"masked_softmax", test::masked_softmax()}, {"row_argmax", test::row_arg(AccOp::kArgMax)},
-      {"flat_relu", test::flat_relu()},           {"column_sum", test::column_sum()},
+      {"gelu_chain", test::gelu_chain()},
+      {"norm_chain", test::norm_chain()},
+      {"masked_softmax", test::masked_softmax()},
+      {"row_argmax", test::row_arg(AccOp::kArgMax)},
+      {"flat_relu", test::flat_relu()},
+      {"column_sum", test::column_sum()},
       {"gather_rows", test::gather_rows()},
+      {"gram", jam(test::gram(), "r2", 2)},
+      {"narrow_products", test::narrow_products()},
   };
   for (const auto& [name, kernel] : cases) {
     CAPTURE(name);
