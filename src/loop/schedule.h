@@ -26,6 +26,7 @@ Kernel reorder(Kernel kernel, std::string_view outer);
 // What the default schedule may know of the target.
 struct TargetWidth {
   int lanes = 16;         // vector lanes of elementwise loops
+  int registers = 32;     // vectors of that many f32 the registers hold
   int64_t grain = 16384;  // iterations per task when a flat loop is cut for parallel tasks
 };
 // Scalar loop nests in, scheduled kernel out: innermost loops become vector loops where legal, the

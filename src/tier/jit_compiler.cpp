@@ -5,6 +5,7 @@
 #include <mutex>
 #include <shared_mutex>
 
+#include "base/cpu_info.h"
 #include "base/error.h"
 #include "codegen/codegen.h"
 #include "loop/builder.h"
@@ -82,7 +83,16 @@ class JitPhase final : public PhaseCode {
 class JitCompiler final : public RegionCompiler {
  public:
   JitCompiler(int64_t isa, int64_t code_bytes, bool listing)
-      : target_(kTargets[static_cast<size_t>(isa)]), cap_(code_bytes), listing_(listing) {}
+      : isa_(isa == 0 ? cpu_info().isa : static_cast<Isa>(isa - 1)),
+        target_(kTargets[static_cast<size_t>(isa)]),
+        cap_(code_bytes),
+        listing_(listing) {}
+
+  loop::TargetWidth target() const override {
+    loop::TargetWidth width;
+    width.registers = isa_ == Isa::kAvx512 ? 32 : isa_ == Isa::kAvx2 ? 8 : 4;
+    return width;
+  }
 
   std::shared_ptr<const PhaseCode> compile(const loop::Kernel& kernel) override {
     const xc_jit_table* table = open();
@@ -159,6 +169,7 @@ class JitCompiler final : public RegionCompiler {
 
   static constexpr std::array<const char*, 4> kTargets{"host", "x86-64-v2", "x86-64-v3",
                                                        "x86-64-v4"};
+  Isa isa_;
   const char* target_;
   int64_t cap_;
   bool listing_;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "loop/kernel.h"
+#include "loop/schedule.h"
 #include "xc/kernel_abi.h"
 
 namespace xc {
@@ -27,6 +28,8 @@ class RegionCompiler {
   /// Fails with an Error whose message says why; kUnsupported when executable memory is refused or
   /// the code generator is not installed (then `disabled()` says so from now on).
   virtual std::shared_ptr<const PhaseCode> compile(const loop::Kernel& kernel) = 0;
+  /// What lowering may know of the target.
+  virtual loop::TargetWidth target() const { return {}; }
   /// What the first compile in a process pays beyond its own work: opening the code generator and
   /// its tables. Done once, before the first region's compile is timed. Never fails.
   virtual void warm_up() {}

@@ -19,7 +19,7 @@ int64_t evaluate(const OperandDims& dims, const BindContext& context) {
   int64_t out = dims.constant;
   for (const OperandDims::Ref& ref : dims.factors)
     out = checked_mul(out, operand(context, ref.operand).dims[ref.axis]);
-  return ceil_div(out, dims.divisor);
+  return checked_mul(ceil_div(out, dims.divisor), dims.multiple);
 }
 
 struct BoundPhase {

@@ -47,14 +47,17 @@ std::optional<int> trailing_axes(const Graph& graph, const Node& node) {
   return static_cast<int>(axes.size());
 }
 
-bool expand_composites(Graph& graph) {
+bool expand_composites(Graph& graph, bool keep_others) {
   bool changed = true;
   while (changed) {
     changed = false;
     for (NodeId id : std::vector<NodeId>(graph.order())) {
       const Node& node = graph.node(id);
       if (node.op->scalar || node.op->reduction) continue;
-      if (!node.op->expand) return false;
+      if (!node.op->expand) {
+        if (keep_others) continue;
+        return false;
+      }
       Patch patch(graph, "expand");
       const std::vector<ValueId> outputs = node.op->expand(graph, node, patch);
       if (outputs.empty()) return false;

@@ -25,8 +25,8 @@ struct FusionClass {
 FusionClass classify(const Graph& graph, NodeId id);
 
 /// Replaces every composite of a small graph by its expansion and infers types; false when one
-/// cannot be expanded.
-bool expand_composites(Graph& graph);
+/// cannot be expanded. Nodes without an expansion make it false too, or stay when `keep_others`.
+bool expand_composites(Graph& graph, bool keep_others = false);
 
 /// The constant axes of a reduction as trailing axes: their number, or nullopt.
 std::optional<int> trailing_axes(const Graph& graph, const Node& node);

@@ -50,7 +50,7 @@ Hash128 region_identity(const Graph& graph, const Region& region, const StepSpec
     for (const Dim& dim : dims) out.push_back(rename(dim));
     return to_text(out);
   };
-  std::string text = fingerprint(graph, region.nodes).text();
+  std::string text = region.pattern + fingerprint(graph, region.nodes).text();
   for (const auto* operands : {&spec.inputs, &spec.outputs})
     for (const Operand& operand : *operands)
       text += fmt::format(";{}{}{}", name(operand.dtype), renamed(operand.dims),

@@ -6,7 +6,9 @@
 
 #include "ir/fingerprint.h"
 #include "ops/op.h"
+#include "plan/fusion/blocks.h"
 #include "plan/fusion/classify.h"
+#include "plan/fusion/convex.h"
 #include "plan/fusion/region.h"
 
 namespace xc {
@@ -18,6 +20,7 @@ struct Draft {
   SymDims space;
   int row_axes = 0;  // 0 = not determined: elementwise so far
   bool aggregate = false;
+  bool blocks = false;  // of the row-block template: complete
   std::vector<NodeId> nodes;
   bool alive = true;
 };
@@ -35,9 +38,11 @@ class Finder {
   }
 
   std::vector<Region> run() {
+    if (options_.blocks && options_.numerics != Numerics::kStrict) place_blocks();
     for (NodeId id : graph_.order()) place(id);
     merge_aggregates();
     for (Draft& draft : drafts_) {
+      if (draft.blocks) continue;
       double compute = 0;
       for (NodeId n : draft.nodes) compute += classes_.at(n).kind == FusionKind::kComposite ? 2 : 1;
       if (compute < 2) draft.alive = false;
@@ -53,9 +58,20 @@ class Finder {
   }
 
  private:
+  void place_blocks() {
+    for (Region& region : find_blocks(graph_, options_)) {
+      Draft draft;
+      draft.space = std::move(region.space);
+      draft.nodes = std::move(region.nodes);
+      draft.blocks = true;
+      for (NodeId n : draft.nodes) region_of_[n] = static_cast<uint32_t>(drafts_.size());
+      drafts_.push_back(std::move(draft));
+    }
+  }
+
   void place(NodeId id) {
     const Node& node = graph_.node(id);
-    if (taken_.count(id)) return;
+    if (taken_.count(id) || region_of_[id] != kNoRegion) return;
     FusionClass cls = classify(graph_, id);
     if (cls.kind == FusionKind::kNone) return;
     const SymDims& result = *graph_.value(node.outputs[0]).type.dims;
@@ -75,7 +91,8 @@ class Finder {
     for (ValueId v : node.inputs) {
       if (v == kNone || graph_.value(v).producer == kNone) continue;
       const uint32_t r = region_of_[graph_.value(v).producer];
-      if (r != kNoRegion && std::find(candidates.begin(), candidates.end(), r) == candidates.end())
+      if (r != kNoRegion && !drafts_[r].blocks &&
+          std::find(candidates.begin(), candidates.end(), r) == candidates.end())
         candidates.push_back(r);
     }
     uint32_t home = kNoRegion;
@@ -142,36 +159,11 @@ class Finder {
   /// No path leaves the union of `parts` and `last` and comes back.
   bool convex(const std::vector<const std::vector<NodeId>*>& parts, NodeId last) const {
     std::unordered_set<NodeId> inside{last};
-    uint32_t first = position_[last];
-    for (const auto* part : parts)
-      for (NodeId n : *part) {
-        inside.insert(n);
-        first = std::min(first, position_[n]);
-      }
-    std::vector<NodeId> stack;
-    std::unordered_set<NodeId> seen;
-    const auto push_producers = [&](NodeId n) {
-      for (ValueId v : graph_.node(n).inputs) {
-        if (v == kNone || graph_.value(v).producer == kNone) continue;
-        const NodeId p = graph_.value(v).producer;
-        if (position_[p] > first && !inside.count(p) && seen.insert(p).second) stack.push_back(p);
-      }
-    };
+    for (const auto* part : parts) inside.insert(part->begin(), part->end());
     // With one part only paths into the new node can be new.
-    if (parts.size() == 1)
-      push_producers(last);
-    else
-      for (NodeId n : inside) push_producers(n);
-    while (!stack.empty()) {
-      const NodeId n = stack.back();
-      stack.pop_back();
-      for (ValueId v : graph_.node(n).inputs)
-        if (v != kNone && graph_.value(v).producer != kNone &&
-            inside.count(graph_.value(v).producer))
-          return false;
-      push_producers(n);
-    }
-    return true;
+    std::vector<NodeId> heads{last};
+    if (parts.size() > 1) heads.assign(inside.begin(), inside.end());
+    return is_convex(graph_, position_, inside, heads);
   }
 
   /// Aggregates over one space that read the same operand become one region: one pass over what
@@ -271,19 +263,22 @@ class Finder {
     region.space = draft.space;
     region.row_axes = draft.row_axes;
     region.aggregate = draft.aggregate;
-    region.pattern = draft.aggregate ? "aggregate" : draft.row_axes > 0 ? "row" : "cell";
+    region.blocks = draft.blocks;
+    region.pattern = draft.blocks         ? "blocks"
+                     : draft.aggregate    ? "aggregate"
+                     : draft.row_axes > 0 ? "row"
+                                          : "cell";
     const std::unordered_set<NodeId> inside(draft.nodes.begin(), draft.nodes.end());
     std::unordered_set<ValueId> known;
     for (NodeId n : region.nodes) {
       const Node& node = graph_.node(n);
-      const FusionKind kind = classes_.at(n).kind;
       for (size_t k = 0; k < node.inputs.size(); ++k) {
         const ValueId v = node.inputs[k];
         if (v == kNone ||
             (graph_.value(v).producer != kNone && inside.count(graph_.value(v).producer)))
           continue;
         // Axes of reductions and the like are read at planning time.
-        if (kind != FusionKind::kScalar && k > 0 && graph_.value(v).is_constant() &&
+        if (!node.op->scalar && k > 0 && graph_.value(v).is_constant() &&
             is_integer(graph_.value(v).type.dtype))
           continue;
         if (known.insert(v).second) region.inputs.push_back(v);
@@ -331,9 +326,18 @@ RegionCost estimate(const Graph& graph, const Region& region) {
       if (v != kNone) cost.bytes_unfused = cost.bytes_unfused + bytes(v);
     for (ValueId v : node.outputs)
       if (v != kNone) cost.bytes_unfused = cost.bytes_unfused + bytes(v);
-    weight += classify(graph, n).weight;
+    if (!region.blocks) {
+      weight += classify(graph, n).weight;
+      continue;
+    }
+    // By node: widths differ. A product counts one per multiplication, for it keeps the units busy.
+    const SymDims& out = *graph.value(node.outputs[0]).type.dims;
+    Dim each = Dim(static_cast<int64_t>(classify(graph, n).weight + 0.5));
+    if (node.op->name == "MatMul") each = graph.value(node.inputs[0]).type.dims->back();
+    if (!node.op->view) cost.flops = cost.flops + each * element_count(out);
   }
-  cost.flops = Dim(static_cast<int64_t>(weight + 0.5)) * element_count(region.space);
+  if (!region.blocks)
+    cost.flops = Dim(static_cast<int64_t>(weight + 0.5)) * element_count(region.space);
   cost.steps_saved = static_cast<int>(region.nodes.size()) - 1;
   return cost;
 }

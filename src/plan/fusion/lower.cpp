@@ -12,6 +12,8 @@
 
 #include "loop/builder.h"
 #include "loop/schedule.h"
+#include "plan/fusion/access.h"
+#include "plan/fusion/blocks.h"
 #include "plan/fusion/classify.h"
 #include "plan/fusion/iteration.h"
 
@@ -25,77 +27,6 @@ using loop::Var;
 constexpr double kRecomputeWeight = 6;    // additions: above, a value is kept in scratch
 constexpr int64_t kBlock = 16384;         // elements per partial result of an aggregate
 constexpr int64_t kTaskElements = 16384;  // elements per task, at least
-
-bool is_scalar_constant(const Operand& o) {
-  return o.constant && o.constant.count() == 1;
-}
-
-Expr literal(const Tensor& t) {
-  const DType type = loop::value_type(t.dtype());
-  if (is_float(type)) return loop::constant(type, load_double(t.data(), t.dtype(), 0));
-  if (type == DType::kBool) return loop::boolean(load_int64(t.data(), t.dtype(), 0) != 0);
-  return loop::constant_int(type, load_int64(t.data(), t.dtype(), 0));
-}
-
-/// Buffers, extents and stride parameters of one kernel over an Iteration.
-class Access {
- public:
-  Access(KernelBuilder& builder, const StepSpec& spec, RegionPhase& phase)
-      : builder_(builder),
-        spec_(spec),
-        phase_(phase),
-        buffers_(spec.inputs.size() + spec.outputs.size()) {}
-
-  Expr extent(const LoopAxis& axis) { return extent(axis.extent); }
-  Expr extent(const OperandDims& dims) {
-    if (dims.factors.empty() && dims.divisor == 1) return loop::i64(dims.constant);
-    phase_.dims.push_back(dims);
-    return Expr(builder_.dim("d" + std::to_string(phase_.dims.size() - 1)));
-  }
-
-  /// The buffer of an operand walked by `axes`, declared at first use.
-  const loop::Buffer& buffer(uint32_t operand, const std::vector<const LoopAxis*>& axes) {
-    if (buffers_[operand]) return *buffers_[operand];
-    const bool output = operand >= spec_.inputs.size();
-    const Operand& o =
-        output ? spec_.outputs[operand - spec_.inputs.size()] : spec_.inputs[operand];
-    std::vector<loop::Stride> strides;
-    for (const LoopAxis* axis : axes) {
-      const AxisStride& s = axis->strides[operand];
-      if (s.literal) {
-        strides.emplace_back(*s.literal);
-      } else {
-        phase_.strides.push_back(s.ref);
-        strides.emplace_back(builder_.stride("s" + std::to_string(phase_.strides.size() - 1)));
-      }
-    }
-    const std::string name = (output ? "y" : "x") + std::to_string(operand);
-    buffers_[operand] =
-        output ? builder_.output(name, o.dtype, strides) : builder_.input(name, o.dtype, strides);
-    order_.emplace_back(buffers_[operand]->id(), operand);
-    return *buffers_[operand];
-  }
-  /// A temporary between phases, rank 1.
-  loop::Buffer temp(uint32_t index, DType dtype, bool write) {
-    const std::string name = "t" + std::to_string(index);
-    const loop::Buffer b =
-        write ? builder_.output(name, dtype, {1}) : builder_.input(name, dtype, {1});
-    order_.emplace_back(b.id(), static_cast<uint32_t>(buffers_.size()) + index);
-    return b;
-  }
-  /// Operands in the order of the kernel's buffer parameters.
-  void finish() {
-    std::sort(order_.begin(), order_.end());
-    for (const auto& [id, operand] : order_) phase_.buffers.push_back(operand);
-  }
-
- private:
-  KernelBuilder& builder_;
-  const StepSpec& spec_;
-  RegionPhase& phase_;
-  std::vector<std::optional<loop::Buffer>> buffers_;
-  std::vector<std::pair<uint32_t, uint32_t>> order_;
-};
 
 class Lowering {
  public:
@@ -472,8 +403,9 @@ class Lowering {
 }  // namespace
 
 Verdict lower_region(const Graph& graph, const Region& region, const StepSpec& spec,
-                     RegionCode& out) {
+                     const loop::TargetWidth& target, RegionCode& out) {
   try {
+    if (region.blocks) return lower_blocks(region, spec, extract_region(graph, region), target, out);
     return Lowering(region, spec, extract_region(graph, region)).lower(out);
   } catch (const Error& error) {
     return Verdict::no(error.message());

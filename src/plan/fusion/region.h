@@ -14,17 +14,20 @@
 #include "base/hash.h"
 #include "ir/graph.h"
 #include "loop/kernel.h"
+#include "loop/schedule.h"
 
 namespace xc {
 
 struct Region {
-  std::string pattern;           ///< template that found it: "cell", "row"
+  std::string pattern;           ///< template that found it: cell, row, aggregate, blocks
   std::vector<NodeId> nodes;     ///< in execution order
   std::vector<ValueId> inputs;   ///< external operands, constants included
   std::vector<ValueId> outputs;  ///< values used outside
   SymDims space;                 ///< iteration space: the dims of its largest values
   int row_axes = 0;              ///< trailing axes of the space that it reduces over; 0 = cell
   bool aggregate = false;        ///< reduces over the whole space
+  bool blocks = false;           ///< with matrix products, by blocks of rows: see blocks.h; the space
+                                 ///< is the batch dims and the rows
   Hash128 identity;              ///< region_identity(), or the structural hash before planning
 };
 
@@ -48,7 +51,8 @@ struct OperandDims {
   };
   std::vector<Ref> factors;  ///< the product of these dims
   int64_t constant = 1;      ///< times this
-  int64_t divisor = 1;       ///< divided by this, rounded up
+  int64_t divisor = 1;       ///< divided by this, rounded up,
+  int64_t multiple = 1;      ///< times this
 };
 
 /// One loop kernel of a region. Phases run one after another; a phase may be cut into tasks.
@@ -82,6 +86,7 @@ struct FusionOptions {
   int max_nodes = 256;  ///< per region
   bool cell = true;     ///< templates, each can be disabled
   bool row = true;
+  bool blocks = true;
   std::vector<NodeId> taken;  ///< nodes that must stay as they are (absorbed by a vendor kernel)
 };
 
@@ -89,10 +94,10 @@ struct FusionOptions {
 /// is left out. Runs on the compile thread; bounded to 5 ms per region found.
 std::vector<Region> find_regions(const Graph& graph, const FusionOptions& options);
 
-/// Lowers a region for the given operands (their dims, strides and constants as planned); the
-/// reason when it cannot. `spec.inputs/outputs` are the region's.
+/// Lowers a region for the given operands (their dims, strides and constants as planned) and a
+/// target; the reason when it cannot. `spec.inputs/outputs` are the region's.
 Verdict lower_region(const Graph& graph, const Region& region, const StepSpec& spec,
-                     RegionCode& out);
+                     const loop::TargetWidth& target, RegionCode& out);
 
 /// Predicted bytes moved and flops of one execution, for the cost model.
 struct RegionCost {

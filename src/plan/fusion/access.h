@@ -1,0 +1,112 @@
+#pragma once
+// How the kernel of one phase reaches a region's operands: its buffer, dim and stride parameters.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "loop/builder.h"
+#include "plan/fusion/iteration.h"
+
+namespace xc {
+
+inline bool is_scalar_constant(const Operand& o) {
+  return o.constant && o.constant.count() == 1;
+}
+
+/// The only element of a tensor as a constant.
+inline loop::Expr literal(const Tensor& t) {
+  const DType type = loop::value_type(t.dtype());
+  if (is_float(type)) return loop::constant(type, load_double(t.data(), t.dtype(), 0));
+  if (type == DType::kBool) return loop::boolean(load_int64(t.data(), t.dtype(), 0) != 0);
+  return loop::constant_int(type, load_int64(t.data(), t.dtype(), 0));
+}
+
+/// Buffers, extents and stride parameters of one kernel.
+class Access {
+ public:
+  Access(loop::KernelBuilder& builder, const StepSpec& spec, RegionPhase& phase)
+      : builder_(builder),
+        spec_(spec),
+        phase_(phase),
+        buffers_(spec.inputs.size() + spec.outputs.size()) {}
+
+  loop::Expr extent(const LoopAxis& axis) { return extent(axis.extent); }
+  loop::Expr extent(const OperandDims& dims) {
+    if (dims.factors.empty() && dims.divisor == 1) return loop::i64(dims.constant);
+    phase_.dims.push_back(dims);
+    return loop::Expr(builder_.dim("d" + std::to_string(phase_.dims.size() - 1)));
+  }
+
+  /// The buffer of an operand walked by `axes`, declared at first use.
+  const loop::Buffer& buffer(uint32_t operand, const std::vector<const LoopAxis*>& axes) {
+    if (buffers_[operand]) return *buffers_[operand];
+    std::vector<loop::Stride> strides;
+    for (const LoopAxis* axis : axes) {
+      const AxisStride& s = axis->strides[operand];
+      if (s.literal) {
+        strides.emplace_back(*s.literal);
+      } else {
+        phase_.strides.push_back(s.ref);
+        strides.emplace_back(builder_.stride("s" + std::to_string(phase_.strides.size() - 1)));
+      }
+    }
+    return declare(operand, std::move(strides));
+  }
+  /// The buffer of an operand with all its axes, declared at first use. Not to be mixed with the
+  /// other form for one operand.
+  const loop::Buffer& whole_buffer(uint32_t operand) {
+    if (buffers_[operand]) return *buffers_[operand];
+    const Operand& o = this->operand(operand);
+    std::vector<loop::Stride> strides;
+    for (uint32_t axis = 0; axis < o.strides.size(); ++axis) {
+      if (o.dims[axis] == Dim(1)) {
+        strides.emplace_back(0);
+      } else if (o.strides[axis].is_constant()) {
+        strides.emplace_back(o.strides[axis].value());
+      } else {
+        phase_.strides.push_back({operand, axis, false});
+        strides.emplace_back(builder_.stride("s" + std::to_string(phase_.strides.size() - 1)));
+      }
+    }
+    return declare(operand, std::move(strides));
+  }
+  /// A temporary between phases, rank 1 unless strides are given.
+  loop::Buffer temp(uint32_t index, DType dtype, bool write,
+                    const std::vector<loop::Stride>& strides = {1}) {
+    const std::string name = "t" + std::to_string(index);
+    const loop::Buffer b =
+        write ? builder_.output(name, dtype, strides) : builder_.input(name, dtype, strides);
+    order_.emplace_back(b.id(), static_cast<uint32_t>(buffers_.size()) + index);
+    return b;
+  }
+  /// Operands in the order of the kernel's buffer parameters.
+  void finish() {
+    std::sort(order_.begin(), order_.end());
+    for (const auto& [id, operand] : order_) phase_.buffers.push_back(operand);
+  }
+
+ private:
+  const Operand& operand(uint32_t index) const {
+    const size_t inputs = spec_.inputs.size();
+    return index < inputs ? spec_.inputs[index] : spec_.outputs[index - inputs];
+  }
+
+  const loop::Buffer& declare(uint32_t index, std::vector<loop::Stride> strides) {
+    const bool output = index >= spec_.inputs.size();
+    const std::string name = (output ? "y" : "x") + std::to_string(index);
+    const DType dtype = operand(index).dtype;
+    buffers_[index] = output ? builder_.output(name, dtype, std::move(strides))
+                             : builder_.input(name, dtype, std::move(strides));
+    order_.emplace_back(buffers_[index]->id(), index);
+    return *buffers_[index];
+  }
+
+  loop::KernelBuilder& builder_;
+  const StepSpec& spec_;
+  RegionPhase& phase_;
+  std::vector<std::optional<loop::Buffer>> buffers_;
+  std::vector<std::pair<uint32_t, uint32_t>> order_;
+};
+
+}  // namespace xc

@@ -1,0 +1,299 @@
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ops/op.h"
+#include "plan/fusion/blocks.h"
+#include "plan/fusion/classify.h"
+#include "plan/fusion/convex.h"
+
+namespace xc {
+namespace {
+
+constexpr int64_t kFewRows = 16;              // known to be fewer: lanes would stay empty
+constexpr int64_t kSmallConstant = 64 << 10;  // elements: larger weights are packed by the library
+constexpr int64_t kStagedWidth = 512;         // columns of rows that are brought into lanes
+constexpr int64_t kColumnWidth = 4096;        // of a column product, its partial result per task
+
+bool is_float_matmul(const Graph& graph, const Node& node) {
+  if (node.op->name != "MatMul" || !node.op->domain.empty()) return false;
+  for (ValueId v : {node.inputs[0], node.inputs[1], node.outputs[0]}) {
+    const Type& type = graph.value(v).type;
+    if (type.dtype != DType::kF32 || !type.dims || type.dims->size() < 2) return false;
+  }
+  return true;
+}
+
+/// Transpose of the last two axes.
+bool is_swap(const Graph& graph, const Node& node) {
+  if (node.op->name != "Transpose" || !graph.value(node.inputs[0]).type.dims) return false;
+  const auto rank = static_cast<int64_t>(graph.value(node.inputs[0]).type.dims->size());
+  if (rank < 2) return false;
+  const std::vector<int64_t> perm = node.attrs.get_ints("perm");
+  for (int64_t a = 0; a < rank; ++a) {
+    const int64_t from = perm.empty() ? rank - 1 - a : perm[static_cast<size_t>(a)];
+    if (from != (a == rank - 1 ? rank - 2 : a == rank - 2 ? rank - 1 : a)) return false;
+  }
+  return true;
+}
+
+bool is_narrow(const Dim& width) {
+  return width.is_constant() && width.value() <= kNarrowWidth;
+}
+
+class BlockFinder {
+ public:
+  BlockFinder(const Graph& graph, const FusionOptions& options)
+      : graph_(graph),
+        options_(options),
+        users_(graph.users()),
+        position_(graph.node_count(), 0) {
+    for (uint32_t k = 0; k < graph.order().size(); ++k) position_[graph.order()[k]] = k;
+  }
+
+  std::vector<Region> run() {
+    // From the last product upwards, so that a chain of products becomes one region.
+    for (auto it = graph_.order().rbegin(); it != graph_.order().rend(); ++it) {
+      const Node& node = graph_.node(*it);
+      if (!free(*it) || !is_float_matmul(graph_, node)) continue;
+      const SymDims& out = *graph_.value(node.outputs[0]).type.dims;
+      RowSpace rows{{out.begin(), out.end() - 2}, out[out.size() - 2]};
+      const SymDims& right = *graph_.value(node.inputs[1]).type.dims;
+      // t(U) W: the rows are those of W.
+      RowSpace columns{{}, right[right.size() - 2]};
+      const bool tried = out.size() == 2 && block_role(graph_, *it, columns) ==
+                                                BlockRole::kColumnProduct;
+      if (!(tried && grow(*it, std::move(columns)))) grow(*it, std::move(rows));
+    }
+    std::reverse(regions_.begin(), regions_.end());
+    return std::move(regions_);
+  }
+
+ private:
+  bool free(NodeId id) const { return !used_.count(id); }
+
+  bool grow(NodeId root, RowSpace space) {
+    if (space.rows.is_constant() && space.rows.value() < kFewRows) return false;
+    space_ = std::move(space);
+    refused_.clear();
+    // A product that turns out not to fit becomes an operand, and the rest is looked at again.
+    for (;;) {
+      inside_.clear();
+      if (!include(root)) return false;
+      add_sinks();
+      const NodeId misfit = find_misfit();
+      if (misfit == kNone) break;
+      if (misfit == root) return false;
+      refused_.insert(misfit);
+    }
+    size_t products = 0, row_products = 0;
+    for (NodeId n : inside_) {
+      const BlockRole role = block_role(graph_, n, space_);
+      products += role == BlockRole::kRowProduct || role == BlockRole::kColumnProduct;
+      row_products += role == BlockRole::kRowProduct;
+    }
+    if (products < 2 || row_products == 0 ||
+        inside_.size() > static_cast<size_t>(options_.max_nodes) || !closed())
+      return false;
+    const std::vector<NodeId> all(inside_.begin(), inside_.end());
+    if (!is_convex(graph_, position_, inside_, all)) return false;
+    Region region;
+    region.nodes = all;
+    std::sort(region.nodes.begin(), region.nodes.end(),
+              [&](NodeId a, NodeId b) { return position_[a] < position_[b]; });
+    region.space = space_.batch;
+    region.space.push_back(space_.rows);
+    region.blocks = true;
+    used_.insert(all.begin(), all.end());
+    regions_.push_back(std::move(region));
+    return true;
+  }
+
+  bool is_rows(ValueId v) const {
+    return v != kNone && graph_.value(v).type.dims && space_.width(*graph_.value(v).type.dims);
+  }
+
+  bool include(NodeId id) {
+    if (inside_.count(id)) return true;
+    if (!free(id) || refused_.count(id)) return false;
+    const BlockRole role = block_role(graph_, id, space_);
+    if (role == BlockRole::kNone || role == BlockRole::kColumnSum) return false;
+    const Node& node = graph_.node(id);
+    if (role == BlockRole::kSwap) {
+      // Only as the left side of column products: it is not a value of its own then.
+      for (NodeId user : users_[node.outputs[0]])
+        if (block_role(graph_, user, space_) != BlockRole::kColumnProduct ||
+            graph_.node(user).inputs[0] != node.outputs[0])
+          return false;
+      if (graph_.is_output(node.outputs[0])) return false;
+    }
+    inside_.insert(id);
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      const ValueId v = node.inputs[k];
+      if (v == kNone || graph_.value(v).producer == kNone) continue;
+      if (role == BlockRole::kRowProduct && k > 0) continue;  // the shared matrix
+      const NodeId producer = graph_.value(v).producer;
+      if (role == BlockRole::kColumnProduct && k == 0) {
+        if (!include(producer)) return false;
+        continue;
+      }
+      if (is_rows(v) && block_role(graph_, producer, space_) != BlockRole::kSwap) include(producer);
+    }
+    return true;
+  }
+
+  /// Column products and sums of what the region computes join it.
+  void add_sinks() {
+    const std::vector<NodeId> now(inside_.begin(), inside_.end());
+    for (NodeId n : now)
+      for (ValueId v : graph_.node(n).outputs) {
+        if (!is_rows(v)) continue;
+        for (NodeId user : users_[v]) {
+          if (!free(user) || refused_.count(user)) continue;
+          const BlockRole role = block_role(graph_, user, space_);
+          if (role == BlockRole::kColumnSum && narrow(v))
+            inside_.insert(user);
+          else if (role == BlockRole::kColumnProduct)
+            include(user);
+          else if (role == BlockRole::kSwap)
+            for (NodeId product : users_[graph_.node(user).outputs[0]]) include(product);
+        }
+      }
+  }
+
+  bool narrow(ValueId v) const {
+    return is_narrow(graph_.value(v).type.dims->back());
+  }
+  bool computed(ValueId v) const {
+    const NodeId p = graph_.value(v).producer;
+    return p != kNone && inside_.count(p);
+  }
+
+  /// A product of the set that the lowering has no form for.
+  NodeId find_misfit() const {
+    NodeId first = kNone;
+    for (NodeId n : inside_) {
+      const Node& node = graph_.node(n);
+      const BlockRole role = block_role(graph_, n, space_);
+      if ((role == BlockRole::kRowProduct && !row_product_fits(node)) ||
+          (role == BlockRole::kColumnProduct && !column_product_fits(node)))
+        first = std::min(first, n);
+    }
+    return first;
+  }
+
+  bool row_product_fits(const Node& node) const {
+    const Value& matrix = graph_.value(node.inputs[1]);
+    if (computed(node.inputs[1])) return false;
+    if (matrix.is_constant() && matrix.constant.count() > kSmallConstant) return false;
+    if (computed(node.inputs[0])) return true;
+    const Dim& depth = graph_.value(node.inputs[0]).type.dims->back();
+    if (!depth.is_constant()) return false;
+    return narrow(node.outputs[0]) || depth.value() <= kStagedWidth;
+  }
+
+  /// One side is narrow, the other read from memory.
+  bool column_product_fits(const Node& node) const {
+    const ValueId swapped = node.inputs[0], right = node.inputs[1];
+    const ValueId left = graph_.node(graph_.value(swapped).producer).inputs[0];
+    const auto wide = [&](ValueId v) {
+      const Dim& width = graph_.value(v).type.dims->back();
+      return !computed(v) && width.is_constant() && width.value() <= kColumnWidth;
+    };
+    return (narrow(left) && wide(right)) || (narrow(right) && wide(left));
+  }
+
+  /// Values that are no rows do not go from node to node inside.
+  bool closed() const {
+    for (NodeId n : inside_) {
+      const Node& node = graph_.node(n);
+      const BlockRole role = block_role(graph_, n, space_);
+      for (size_t k = 0; k < node.inputs.size(); ++k) {
+        const ValueId v = node.inputs[k];
+        if (v == kNone || !computed(v)) continue;
+        const bool swapped = role == BlockRole::kColumnProduct && k == 0;
+        const BlockRole from = block_role(graph_, graph_.value(v).producer, space_);
+        if (swapped ? from != BlockRole::kSwap
+                    : !is_rows(v) || from == BlockRole::kSwap || from == BlockRole::kColumnSum ||
+                          from == BlockRole::kColumnProduct)
+          return false;
+      }
+    }
+    return true;
+  }
+
+  const Graph& graph_;
+  const FusionOptions& options_;
+  std::vector<std::vector<NodeId>> users_;
+  std::vector<uint32_t> position_;
+  RowSpace space_;
+  std::unordered_set<NodeId> inside_, refused_, used_;
+  std::vector<Region> regions_;
+};
+
+}  // namespace
+
+std::optional<Dim> RowSpace::width(const SymDims& dims) const {
+  if (dims.size() != batch.size() + 2 || !std::equal(batch.begin(), batch.end(), dims.begin()) ||
+      !(dims[batch.size()] == rows))
+    return std::nullopt;
+  return dims.back();
+}
+
+bool RowSpace::reads(const SymDims& dims, const Dim& width) const {
+  SymDims space = batch;
+  space.push_back(rows);
+  space.push_back(width);
+  if (dims.size() > space.size()) return false;
+  const size_t lead = space.size() - dims.size();
+  for (size_t a = 0; a < dims.size(); ++a)
+    if (!(dims[a] == Dim(1)) && !(dims[a] == space[a + lead])) return false;
+  return true;
+}
+
+BlockRole block_role(const Graph& graph, NodeId id, const RowSpace& space) {
+  const Node& node = graph.node(id);
+  const auto dims = [&](ValueId v) -> const SymDims* {
+    return v != kNone && graph.value(v).type.dims ? &*graph.value(v).type.dims : nullptr;
+  };
+  if (node.outputs.empty() || !dims(node.outputs[0])) return BlockRole::kNone;
+  const SymDims& out = *dims(node.outputs[0]);
+  if (is_swap(graph, node))
+    return space.width(*dims(node.inputs[0])) ? BlockRole::kSwap : BlockRole::kNone;
+  if (is_float_matmul(graph, node)) {
+    const SymDims &a = *dims(node.inputs[0]), &b = *dims(node.inputs[1]);
+    if (space.width(a) && space.width(out) &&
+        RowSpace{space.batch, b[b.size() - 2]}.reads(b, b.back()))
+      return BlockRole::kRowProduct;
+    const NodeId left = graph.value(node.inputs[0]).producer;
+    const bool swapped = left != kNone && is_swap(graph, graph.node(left)) &&
+                         space.width(*dims(graph.node(left).inputs[0]));
+    if (space.batch.empty() && swapped && space.width(b)) return BlockRole::kColumnProduct;
+    return BlockRole::kNone;
+  }
+  const FusionClass cls = classify(graph, id);
+  if (cls.kind == FusionKind::kScalar) {
+    const auto width = space.width(out);
+    if (!width) return BlockRole::kNone;
+    for (ValueId v : node.inputs)
+      if (v != kNone && !space.reads(*dims(v), *width)) return BlockRole::kNone;
+    return BlockRole::kRowwise;
+  }
+  if (cls.kind == FusionKind::kComposite || cls.kind == FusionKind::kReduction)
+    return cls.row_axes == 1 && cls.keepdims && space.width(cls.space) ? BlockRole::kRowwise
+                                                                       : BlockRole::kNone;
+  // A sum over the rows themselves.
+  if (node.op->name != "ReduceSum" || !space.batch.empty() || node.inputs.size() < 2 ||
+      node.inputs[1] == kNone || !graph.value(node.inputs[1]).is_constant() ||
+      graph.value(node.inputs[0]).type.dtype != DType::kF32 || !space.width(*dims(node.inputs[0])))
+    return BlockRole::kNone;
+  const std::vector<int64_t> axes = graph.value(node.inputs[1]).constant.to_int64s();
+  return axes.size() == 1 && (axes[0] == 0 || axes[0] == -2) ? BlockRole::kColumnSum
+                                                             : BlockRole::kNone;
+}
+
+std::vector<Region> find_blocks(const Graph& graph, const FusionOptions& options) {
+  return BlockFinder(graph, options).run();
+}
+
+}  // namespace xc

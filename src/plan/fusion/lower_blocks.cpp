@@ -1,0 +1,708 @@
+// A region of the row-block template as loop IR. Per task, blocks of kBlockRows rows:
+// - a computed value that is kept lies in scratch as [column][row of the block], rows in vector
+//   lanes: reductions along a row are then between registers, and a product's inner loop is a
+//   vector of rows times one element of the shared matrix;
+// - rows times a narrow matrix, the rows read from memory, are dot products along the row;
+// - column products add up in scratch over the blocks of a task, then over tasks in a second phase,
+//   in an order that depends on the sizes alone.
+// Rowwise functions are computed where they are read, but for what is dear or feeds a product.
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "loop/verify.h"
+#include "ops/infer.h"
+#include "ops/op.h"
+#include "plan/fusion/access.h"
+#include "plan/fusion/blocks.h"
+#include "plan/fusion/classify.h"
+
+namespace xc {
+namespace {
+
+using loop::Affine;
+using loop::Expr;
+using loop::KernelBuilder;
+using loop::Var;
+
+constexpr int64_t kBlockRows = 32;
+constexpr int64_t kTaskRows = 1024;   // without batch axes: rows of a task
+constexpr double kRecomputeWeight = 6;  // additions: above, a value is kept in scratch
+constexpr int kVectorRegisters = 32;  // from here on tiles are wide
+
+bool is_narrow(const Dim& width) {
+  return width.is_constant() && width.value() <= kNarrowWidth;
+}
+
+/// A quotient by a row's scalar that only feeds a product is taken of the product instead: of its
+/// columns, not of the row's.
+void divide_after_products(Graph& graph) {
+  const auto users = graph.users();
+  Patch patch(graph, "divide-after-product");
+  for (NodeId id : std::vector<NodeId>(graph.order())) {
+    const Node& product = graph.node(id);
+    if (product.op->name != "MatMul") continue;
+    const NodeId left = graph.value(product.inputs[0]).producer;
+    if (left == kNone || graph.node(left).op->name != "Div") continue;
+    const Node& quotient = graph.node(left);
+    const SymDims& divisor = *graph.value(quotient.inputs[1]).type.dims;
+    const SymDims& whole = *graph.value(quotient.inputs[0]).type.dims;
+    if (divisor.size() != whole.size() || !(divisor.back() == Dim(1)) ||
+        !(whole == *graph.value(quotient.outputs[0]).type.dims) ||
+        users[quotient.outputs[0]].size() != 1 || graph.is_output(quotient.outputs[0]))
+      continue;
+    const auto first =
+        patch.add_node(*product.op, {quotient.inputs[0], product.inputs[1]}, 1, product.attrs);
+    const auto then = patch.add_node(*quotient.op, {first[0], quotient.inputs[1]}, 1);
+    patch.replace(product.outputs[0], then[0]);
+    patch.remove(id);
+    patch.remove(left);
+  }
+  if (patch.empty()) return;
+  patch.apply();
+  infer_types(graph);
+}
+
+class BlockLowering {
+ public:
+  BlockLowering(const Region& region, const StepSpec& spec, RegionGraph region_graph,
+                const loop::TargetWidth& target, RegionCode& code)
+      : spec_(spec), g_(std::move(region_graph)), code_(code) {
+    space_.batch.assign(region.space.begin(), region.space.end() - 1);
+    space_.rows = region.space.back();
+    for (uint32_t k = 0; k < g_.operands.size(); ++k) operand_of_[g_.operands[k]] = k;
+    const bool wide = target.registers >= kVectorRegisters;
+    row_lanes_ = wide ? 32 : 16;
+    tile_rows_ = wide ? 8 : 4;
+    column_vectors_ = wide ? 24 : 6;
+  }
+
+  Verdict lower() {
+    if (!expand_composites(g_.graph, true)) return Verdict::no("an operator does not expand");
+    divide_after_products(g_.graph);
+    users_ = graph().users();
+    if (const Verdict v = analyse(); !v.yes()) return v;
+    write_blocks();
+    if (!columns_.empty()) write_column_results();
+    return Verdict::ok();
+  }
+
+ private:
+  const Graph& graph() const { return g_.graph; }
+  const SymDims& dims(ValueId v) const { return *graph().value(v).type.dims; }
+  Dim width(ValueId v) const { return dims(v).empty() ? Dim(1) : dims(v).back(); }
+  bool computed(ValueId v) const {
+    return !operand_of_.count(v) && graph().value(v).producer != kNone;
+  }
+  BlockRole role(NodeId id) const { return block_role(graph(), id, space_); }
+  DType value_type(ValueId v) const { return loop::value_type(graph().value(v).type.dtype); }
+
+  // ---- analysis ---------------------------------------------------------------------------------
+
+  /// A column product or sum: [narrow] x [wide], the narrow side in scratch.
+  struct Column {
+    NodeId node = kNone;
+    ValueId narrow = kNone;
+    ValueId wide = kNone;  ///< an operand; kNone: a sum
+    int64_t narrow_width = 1, wide_width = 1;
+    bool narrow_first = true;  ///< the result is [narrow, wide], else [wide, narrow]
+    loop::Buffer sums;
+    int64_t elements() const { return narrow_width * wide_width; }
+  };
+
+  Verdict analyse() {
+    for (NodeId id : graph().order()) {
+      const Node& node = graph().node(id);
+      switch (role(id)) {
+        case BlockRole::kNone:
+          return Verdict::no(std::string(node.op->name) + " is not by rows");
+        case BlockRole::kColumnProduct:
+        case BlockRole::kColumnSum:
+          if (!add_column(id)) return Verdict::no("a column product of two wide values");
+          break;
+        case BlockRole::kRowwise:
+          if (node.op->scalar) weigh(node);
+          break;
+        case BlockRole::kRowProduct:
+          if (!computed(node.inputs[0]) && !width(node.inputs[0]).is_constant())
+            return Verdict::no("rows of no fixed width in a product");
+          break;
+        default:
+          break;
+      }
+    }
+    for (ValueId v : graph().outputs)
+      if (role(graph().value(v).producer) == BlockRole::kSwap)
+        return Verdict::no("swapped rows are an output");
+    return Verdict::ok();
+  }
+
+  void weigh(const Node& node) {
+    double weight = node.op->weight;
+    for (ValueId v : node.inputs)
+      if (v != kNone && weights_.count(v)) weight += weights_.at(v);
+    weights_[node.outputs[0]] = weight;
+  }
+
+  bool add_column(NodeId id) {
+    const Node& node = graph().node(id);
+    Column c;
+    c.node = id;
+    c.narrow = node.inputs[0];
+    if (role(id) == BlockRole::kColumnProduct) {
+      const ValueId left = graph().node(graph().value(node.inputs[0]).producer).inputs[0];
+      const ValueId right = node.inputs[1];
+      c.narrow_first = is_narrow(width(left)) && !computed(right);
+      c.narrow = c.narrow_first ? left : right;
+      c.wide = c.narrow_first ? right : left;
+      if (computed(c.wide) || !width(c.wide).is_constant()) return false;
+      c.wide_width = width(c.wide).value();
+    }
+    if (!is_narrow(width(c.narrow))) return false;
+    c.narrow_width = width(c.narrow).value();
+    columns_.push_back(c);
+    return true;
+  }
+
+  // ---- extents and operands ---------------------------------------------------------------------
+
+  std::optional<OperandDims> find_dim(const Dim& dim) const {
+    if (dim.is_constant()) return OperandDims{.factors = {}, .constant = dim.value()};
+    for (size_t k = 0; k < spec_.inputs.size() + spec_.outputs.size(); ++k) {
+      const Operand& o = k < spec_.inputs.size() ? spec_.inputs[k]
+                                                 : spec_.outputs[k - spec_.inputs.size()];
+      for (size_t a = 0; a < o.dims.size(); ++a)
+        if (o.dims[a] == dim)
+          return OperandDims{.factors = {{static_cast<uint32_t>(k), static_cast<uint32_t>(a)}}};
+    }
+    return std::nullopt;
+  }
+  OperandDims dim_of(const Dim& dim) const {
+    const auto found = find_dim(dim);
+    if (!found) fail(Status::kUnsupported, "size {} is no dim of an operand", dim.text());
+    return *found;
+  }
+  Expr extent(const Dim& dim) {
+    if (dim.is_constant()) return loop::i64(dim.value());
+    auto [it, fresh] = extents_.try_emplace(dim.text());
+    if (fresh) it->second = access_->extent(dim_of(dim));
+    return it->second;
+  }
+
+  /// The indices of an operand, or of an output, that is rows or broadcasts to rows.
+  std::vector<loop::Index> indices(uint32_t operand, const Affine& row, const Affine& column) const {
+    const Operand& o = operand < spec_.inputs.size() ? spec_.inputs[operand]
+                                                     : spec_.outputs[operand - spec_.inputs.size()];
+    const size_t batch = space_.batch.size(), lead = batch + 2 - o.dims.size();
+    std::vector<loop::Index> out;
+    for (size_t a = 0; a < o.dims.size(); ++a) {
+      const size_t axis = a + lead;
+      if (o.dims[a] == Dim(1))
+        out.emplace_back(0);
+      else
+        out.emplace_back(axis < batch ? batch_[axis] : axis == batch ? row : column);
+    }
+    return out;
+  }
+  Expr load(uint32_t operand, const Affine& row, const Affine& column) {
+    const Operand& o = spec_.inputs[operand];
+    if (is_scalar_constant(o)) return literal(o.constant);
+    return access_->whole_buffer(operand).at(indices(operand, row, column));
+  }
+
+  // ---- values -----------------------------------------------------------------------------------
+
+  /// One row (a vector variable or not) of the block, and what is known of it so far.
+  struct Row {
+    Affine global, lane;
+    std::unordered_map<ValueId, std::map<int64_t, Expr>> values;  ///< by constant column
+    std::unordered_map<ValueId, Expr> current;                    ///< at the loop's column
+  };
+
+  static int64_t fixed(const Affine& column) { return column.constant(); }
+
+  Expr value(Row& row, ValueId v, Affine column) {
+    if (width(v) == Dim(1)) column = 0;
+    auto& known = column.is_constant() ? row.values[v][fixed(column)] : row.current[v];
+    if (known) return known;
+    Expr e;
+    if (const auto it = operand_of_.find(v); it != operand_of_.end()) {
+      e = load(it->second, row.global, column);
+    } else if (graph().value(v).is_constant()) {
+      const Tensor& t = graph().value(v).constant;
+      if (t.count() != 1) fail(Status::kUnsupported, "an expansion has a constant tensor");
+      e = literal(t);
+    } else if (const auto table = tables_.find(v); table != tables_.end()) {
+      e = table->second.at({loop::Index(column), loop::Index(row.lane)});
+    } else {
+      e = compute(row, graph().node(graph().value(v).producer), column);
+    }
+    // The maps may have grown meanwhile.
+    (column.is_constant() ? row.values[v][fixed(column)] : row.current[v]) = e;
+    return e;
+  }
+
+  Expr compute(Row& row, const Node& node, const Affine& column) {
+    const ValueId out = node.outputs[0];
+    const std::string name = "v" + std::to_string(out);
+    if (node.op->reduction) {  // of a narrow value: between its columns
+      const ValueId in = node.inputs[0];
+      Expr folded;
+      for (int64_t c = 0; c < width(in).value(); ++c) {
+        Expr x = value(row, in, c);
+        if (node.op->reduction->pre) x = node.op->reduction->pre(x);
+        folded = folded ? combine(node.op->reduction->op, folded, x) : x;
+      }
+      if (node.op->reduction->post)
+        folded = node.op->reduction->post(
+            folded, loop::constant(folded.type(), static_cast<double>(width(in).value())));
+      return builder_->let(name, folded);
+    }
+    std::vector<Expr> args;
+    for (ValueId v : node.inputs) args.push_back(v == kNone ? Expr() : value(row, v, column));
+    const DType result = graph().value(out).type.dtype;
+    Expr e = node.op->scalar(node, args, loop::value_type(result));
+    if (result == DType::kF16) e = loop::round_f16(e);
+    if (result == DType::kBF16) e = loop::round_bf16(e);
+    return builder_->let(name, e);
+  }
+
+  static Expr combine(loop::AccOp op, const Expr& a, const Expr& b) {
+    switch (op) {
+      case loop::AccOp::kSum:
+        return a + b;
+      case loop::AccOp::kProd:
+        return a * b;
+      case loop::AccOp::kMax:
+        return loop::max(a, b);
+      case loop::AccOp::kMin:
+        return loop::min(a, b);
+      default:
+        fail(Status::kUnsupported, "a reduction that carries an index");
+    }
+  }
+
+  /// Computes in front of a loop over columns what does not change with the column.
+  void prepare(Row& row, ValueId v) {
+    if (!computed(v) || tables_.count(v)) return;
+    for (ValueId in : graph().node(graph().value(v).producer).inputs) {
+      if (in == kNone || graph().value(in).is_constant()) continue;
+      if (!(width(in) == Dim(1))) {
+        prepare(row, in);
+        continue;
+      }
+      const Expr e = value(row, in, 0);
+      if (e->op == loop::Op::kLoad) row.values[in][0] = builder_->let("u" + std::to_string(in), e);
+    }
+  }
+
+  // ---- loops ------------------------------------------------------------------------------------
+
+  void for_lanes(const std::function<void(Row&)>& body) {
+    builder_->loop(
+        "r", loop::i64(0), rows_,
+        [&](Var r) {
+          Row row{block_row_ + Affine(r), Affine(r), {}, {}};
+          body(row);
+        },
+        loop::LoopKind::kVector, row_lanes_);
+  }
+  void for_columns(Row& row, const Dim& width, const std::function<void(const Affine&)>& body) {
+    builder_->loop("j", 0, extent(width), [&](Var j) {
+      row.current.clear();
+      body(Affine(j));
+    });
+    row.current.clear();
+  }
+
+  loop::Buffer& table(ValueId v) {
+    const auto [it, fresh] = tables_.try_emplace(v);
+    if (fresh)
+      it->second = builder_->scratch("t" + std::to_string(v), value_type(v),
+                                     extent(width(v)) * loop::i64(kBlockRows), {kBlockRows, 1});
+    return it->second;
+  }
+  static loop::Element at(const loop::Buffer& table, const Affine& column, const Row& row) {
+    return table.at({loop::Index(column), loop::Index(row.lane)});
+  }
+
+  /// Puts rows into scratch, columns outermost.
+  loop::Buffer& materialise(ValueId v) {
+    if (const auto it = tables_.find(v); it != tables_.end()) return it->second;
+    const bool narrow = is_narrow(width(v));
+    loop::Buffer made;
+    for_lanes([&](Row& row) {
+      if (narrow) {
+        std::vector<Expr> columns;
+        for (int64_t c = 0; c < width(v).value(); ++c) columns.push_back(value(row, v, c));
+        made = table(v);
+        for (int64_t c = 0; c < width(v).value(); ++c)
+          builder_->store(at(made, c, row), columns[static_cast<size_t>(c)]);
+        return;
+      }
+      prepare(row, v);
+      for_columns(row, width(v), [&](const Affine& j) {
+        const Expr e = value(row, v, j);
+        made = table(v);
+        builder_->store(at(made, j, row), e);
+      });
+    });
+    return tables_.at(v);
+  }
+
+  // ---- products ---------------------------------------------------------------------------------
+
+  bool is_dot(const Node& node) const {
+    return !computed(node.inputs[0]) && is_narrow(width(node.outputs[0]));
+  }
+
+  /// The shared matrix, its columns one after another: in place, or brought there once per task.
+  void stage_matrix(const Node& node) {
+    const uint32_t operand = operand_of_.at(node.inputs[1]);
+    const Operand& o = spec_.inputs[operand];
+    const int64_t depth = o.dims[o.dims.size() - 2].is_constant() ? width(node.inputs[0]).value() : 0;
+    const int64_t columns = width(node.outputs[0]).value();
+    if (columns == 1 || o.strides[o.strides.size() - 2] == Dim(1) || staged_.count(operand)) return;
+    const loop::Buffer copy = builder_->scratch("m" + std::to_string(operand), DType::kF32,
+                                                loop::i64(depth * columns), {depth, 1});
+    builder_->loop("c", 0, columns, [&](Var c) {
+      builder_->loop(
+          "k", loop::i64(0), loop::i64(depth),
+          [&](Var k) { builder_->store(copy(c, k), matrix(operand, k, Affine(c))); },
+          loop::LoopKind::kVector, 16);
+    });
+    staged_[operand] = copy;
+  }
+  Expr matrix(uint32_t operand, const Affine& k, const Affine& column) {
+    if (const auto it = staged_.find(operand); it != staged_.end())
+      return it->second.at({loop::Index(column), loop::Index(k)});
+    return load(operand, k, column);
+  }
+
+  void write_dot_product(const Node& node) {
+    const uint32_t left = operand_of_.at(node.inputs[0]), right = operand_of_.at(node.inputs[1]);
+    const int64_t columns = width(node.outputs[0]).value();
+    const loop::Buffer out = table(node.outputs[0]);
+    builder_->loop("r", loop::i64(0), rows_, [&](Var r) {
+      std::vector<loop::Acc> sums;
+      for (int64_t c = 0; c < columns; ++c)
+        sums.push_back(
+            builder_->acc("s", loop::AccOp::kDot, DType::kF32, loop::AccOrder::kLanes16));
+      builder_->loop(
+          "k", loop::i64(0), extent(width(node.inputs[0])),
+          [&](Var k) {
+            const Expr x = load(left, block_row_ + Affine(r), Affine(k));
+            for (int64_t c = 0; c < columns; ++c)
+              builder_->accumulate(sums[static_cast<size_t>(c)], x, matrix(right, k, c));
+          },
+          loop::LoopKind::kVector, loop::kReductionLanes);
+      for (int64_t c = 0; c < columns; ++c)
+        builder_->store(out(Affine(c), r), sums[static_cast<size_t>(c)].value());
+      jam_.emplace_back(r, columns <= 2 ? 4 : 2);
+    });
+  }
+
+  void write_lane_product(const Node& node) {
+    const ValueId in = node.inputs[0];
+    const uint32_t right = operand_of_.at(node.inputs[1]);
+    const loop::Buffer rows = materialise(in), out = table(node.outputs[0]);
+    const Dim columns = width(node.outputs[0]);
+    builder_->loop("j", 0, extent(columns), [&](Var j) {
+      for_lanes([&](Row& row) {
+        const loop::Acc sum =
+            builder_->acc("s", loop::AccOp::kDot, DType::kF32, loop::AccOrder::kSequential);
+        builder_->loop("k", 0, extent(width(in)), [&](Var k) {
+          builder_->accumulate(sum, at(rows, Affine(k), row), matrix(right, k, Affine(j)));
+        });
+        builder_->store(at(out, Affine(j), row), sum.value());
+      });
+      const int copies = is_narrow(columns)
+                             ? static_cast<int>(std::min<int64_t>(columns.value(), tile_rows_))
+                             : tile_rows_;
+      jam_.emplace_back(j, copies);
+    });
+  }
+
+  void write_row_reduction(const Node& node) {
+    const ValueId in = node.inputs[0], out = node.outputs[0];
+    const DType type = value_type(in);
+    // A dear value that others want too is kept on the way.
+    const auto weight = weights_.find(in);
+    const bool keep = weight != weights_.end() && weight->second > kRecomputeWeight &&
+                      !tables_.count(in) && (users_[in].size() > 1 || graph().is_output(in));
+    for_lanes([&](Row& row) {
+      prepare(row, in);
+      const loop::Acc acc =
+          builder_->acc("a", node.op->reduction->op, type, loop::AccOrder::kSequential);
+      for_columns(row, width(in), [&](const Affine& j) {
+        Expr x = value(row, in, j);
+        if (keep) builder_->store(at(table(in), j, row), x);
+        if (node.op->reduction->pre) x = node.op->reduction->pre(x);
+        builder_->accumulate(acc, x);
+      });
+      Expr e = acc.value();
+      if (node.op->reduction->post)
+        e = node.op->reduction->post(e, loop::cast(type, extent(width(in))));
+      builder_->store(at(table(out), 0, row), e);
+    });
+  }
+
+  // ---- columns ----------------------------------------------------------------------------------
+
+  void clear_columns() {
+    for (size_t k = 0; k < columns_.size(); ++k) {
+      Column& c = columns_[k];
+      c.sums = builder_->scratch("c" + std::to_string(k), DType::kF32, loop::i64(c.elements()),
+                                 {c.wide_width, 1});
+      builder_->loop("c", 0, c.narrow_width, [&](Var i) {
+        builder_->loop(
+            "j", loop::i64(0), loop::i64(c.wide_width),
+            [&](Var j) { builder_->store(c.sums(i, j), loop::f32(0)); }, loop::LoopKind::kVector,
+            16);
+      });
+    }
+  }
+
+  void write_column(Column& c) {
+    if (c.wide == kNone) {
+      std::vector<loop::Acc> sums;
+      for (int64_t i = 0; i < c.narrow_width; ++i)
+        sums.push_back(
+            builder_->acc("s", loop::AccOp::kSum, DType::kF32, loop::AccOrder::kLanes16));
+      builder_->loop(
+          "r", loop::i64(0), rows_,
+          [&](Var r) {
+            Row row{block_row_ + Affine(r), Affine(r), {}, {}};
+            for (int64_t i = 0; i < c.narrow_width; ++i)
+              builder_->accumulate(sums[static_cast<size_t>(i)], value(row, c.narrow, i));
+          },
+          loop::LoopKind::kVector, loop::kReductionLanes);
+      for (int64_t i = 0; i < c.narrow_width; ++i) {
+        const loop::Element sum = c.sums.at({Affine(i), 0});
+        builder_->store(sum, Expr(sum) + sums[static_cast<size_t>(i)].value());
+      }
+      return;
+    }
+    const loop::Buffer narrow = materialise(c.narrow);
+    const uint32_t wide = operand_of_.at(c.wide);
+    const auto lanes = [&] {
+      for (const int l : {64, 32, 16})
+        if (l <= 16 || c.narrow_width * l / 16 <= column_vectors_) return l;
+      return 16;
+    }();
+    builder_->loop("c", 0, c.narrow_width, [&](Var i) {
+      builder_->loop(
+          "j", loop::i64(0), loop::i64(c.wide_width),
+          [&](Var j) {
+            const loop::Element total = c.sums(i, j);
+            const loop::Acc sum = builder_->acc("s", loop::AccOp::kDot, DType::kF32,
+                                                loop::AccOrder::kSequential, Expr(total));
+            builder_->loop("r", loop::i64(0), rows_, [&](Var r) {
+              builder_->accumulate(sum, load(wide, block_row_ + Affine(r), Affine(j)),
+                                   narrow(i, r));
+            });
+            builder_->store(total, sum.value());
+          },
+          loop::LoopKind::kVector, lanes);
+      jam_.emplace_back(i, static_cast<int>(c.narrow_width));
+    });
+  }
+
+  // ---- phases -----------------------------------------------------------------------------------
+
+  void write_output(ValueId v, uint32_t operand) {
+    const auto store = [&](Row& row, const Affine& column) {
+      builder_->store(access_->whole_buffer(operand).at(indices(operand, row.global, column)),
+                      value(row, v, column));
+    };
+    if (is_narrow(width(v))) {
+      for_lanes([&](Row& row) {
+        for (int64_t c = 0; c < width(v).value(); ++c) store(row, c);
+      });
+      return;
+    }
+    builder_->loop("r", loop::i64(0), rows_, [&](Var r) {
+      Row row{block_row_ + Affine(r), Affine(r), {}, {}};
+      prepare(row, v);
+      builder_->loop(
+          "j", loop::i64(0), extent(width(v)),
+          [&](Var j) {
+            row.current.clear();
+            store(row, Affine(j));
+          },
+          loop::LoopKind::kVector, 16);
+    });
+  }
+
+  void write_block(Var block) {
+    tables_.clear();
+    block_row_ = Affine(block) * kBlockRows;
+    rows_ = loop::min(loop::i64(kBlockRows),
+                      extent(space_.rows) - loop::loop_var(block) * loop::i64(kBlockRows));
+    for (NodeId id : graph().order()) {
+      const Node& node = graph().node(id);
+      switch (role(id)) {
+        case BlockRole::kRowProduct:
+          is_dot(node) ? write_dot_product(node) : write_lane_product(node);
+          break;
+        case BlockRole::kRowwise:
+          if (node.op->reduction && !is_narrow(width(node.inputs[0]))) write_row_reduction(node);
+          break;
+        case BlockRole::kColumnProduct:
+        case BlockRole::kColumnSum:
+          write_column(*std::find_if(columns_.begin(), columns_.end(),
+                                     [&](const Column& c) { return c.node == id; }));
+          break;
+        default:
+          break;
+      }
+    }
+    for (uint32_t k = 0; k < graph().outputs.size(); ++k) {
+      const ValueId v = graph().outputs[k];
+      if (space_.width(dims(v)) && !is_column(v))
+        write_output(v, static_cast<uint32_t>(spec_.inputs.size()) + k);
+    }
+  }
+  bool is_column(ValueId v) const {
+    const BlockRole r = role(graph().value(v).producer);
+    return r == BlockRole::kColumnProduct || r == BlockRole::kColumnSum;
+  }
+
+  /// The blocks of [begin, end) with what is done once around them.
+  void write_task(const Expr& begin, const Expr& end, const std::optional<Var>& task) {
+    staged_.clear();
+    for (NodeId id : graph().order())
+      if (role(id) == BlockRole::kRowProduct && is_dot(graph().node(id)))
+        stage_matrix(graph().node(id));
+    clear_columns();
+    builder_->loop("b", begin, end, [&](Var b) { write_block(b); });
+    for (size_t k = 0; k < columns_.size(); ++k) {
+      const Column& c = columns_[k];
+      const loop::Buffer temp = access_->temp(static_cast<uint32_t>(k), DType::kF32, true,
+                                              {c.elements(), c.wide_width, 1});
+      builder_->loop("c", 0, c.narrow_width, [&](Var i) {
+        builder_->loop(
+            "j", loop::i64(0), loop::i64(c.wide_width),
+            [&](Var j) { builder_->store(temp(*task, i, j), c.sums(i, j)); },
+            loop::LoopKind::kVector, 16);
+      });
+    }
+  }
+
+  void write_blocks() {
+    RegionPhase phase;
+    KernelBuilder builder("blocks");
+    Access access(builder, spec_, phase);
+    builder_ = &builder;
+    access_ = &access;
+    const Expr blocks = (extent(space_.rows) + loop::i64(kBlockRows - 1)) / loop::i64(kBlockRows);
+    batch_.assign(space_.batch.size(), Affine(0));
+    // The largest batch axis is cut into tasks; without one, the rows are.
+    std::vector<size_t> axes;
+    for (size_t a = 0; a < space_.batch.size(); ++a)
+      if (!(space_.batch[a] == Dim(1))) axes.push_back(a);
+    std::stable_sort(axes.begin(), axes.end(), [&](size_t a, size_t b) {
+      return space_.batch[a].constant().value_or(2) > space_.batch[b].constant().value_or(2);
+    });
+    const std::function<void(size_t)> nest = [&](size_t depth) {
+      if (depth == axes.size()) return write_task(loop::i64(0), blocks, std::nullopt);
+      builder.loop(
+          "n", loop::i64(0), extent(space_.batch[axes[depth]]),
+          [&](Var i) {
+            batch_[axes[depth]] = Affine(i);
+            nest(depth + 1);
+          },
+          depth == 0 ? loop::LoopKind::kParallel : loop::LoopKind::kSerial);
+    };
+    if (axes.empty()) {
+      constexpr int64_t kBlocks = kTaskRows / kBlockRows;
+      builder.loop(
+          "n", loop::i64(0), (blocks + loop::i64(kBlocks - 1)) / loop::i64(kBlocks),
+          [&](Var task) {
+            const Expr begin = loop::loop_var(task) * loop::i64(kBlocks);
+            write_task(begin, loop::min(begin + loop::i64(kBlocks), blocks), task);
+          },
+          loop::LoopKind::kParallel);
+    } else {
+      nest(0);
+    }
+    loop::Kernel kernel = builder.finish();
+    access.finish();
+    for (const auto& [var, copies] : jam_)
+      if (copies > 1) kernel = loop::jam(std::move(kernel), std::string(kernel.vars[var.id]), copies);
+    loop::verify(kernel, loop::Level::kScheduled);
+    phase.kernel = std::move(kernel);
+    code_.phases.push_back(std::move(phase));
+  }
+
+  void write_column_results() {
+    RegionPhase phase;
+    KernelBuilder builder("blocks_columns");
+    Access access(builder, spec_, phase);
+    OperandDims tasks = dim_of(space_.rows);
+    tasks.divisor = kTaskRows;
+    const Expr count = access.extent(tasks);
+    for (size_t k = 0; k < columns_.size(); ++k) {
+      const Column& c = columns_[k];
+      const auto position = std::find(graph().outputs.begin(), graph().outputs.end(),
+                                      graph().node(c.node).outputs[0]);
+      XC_CHECK(position != graph().outputs.end());
+      const auto operand = static_cast<uint32_t>(
+          static_cast<int64_t>(spec_.inputs.size()) + (position - graph().outputs.begin()));
+      const loop::Buffer& out = access.whole_buffer(operand);
+      const loop::Buffer temp = access.temp(static_cast<uint32_t>(k), DType::kF32, false,
+                                            {c.elements(), c.wide_width, 1});
+      builder.loop("c", 0, c.narrow_width, [&](Var i) {
+        builder.loop("j", 0, c.wide_width, [&](Var j) {
+          const loop::Acc sum =
+              builder.acc("s", loop::AccOp::kSum, DType::kF32, loop::AccOrder::kSequential);
+          builder.loop("t", 0, count, [&](Var t) { builder.accumulate(sum, temp(t, i, j)); });
+          std::vector<loop::Index> at(out.rank(), loop::Index(0));
+          if (c.wide == kNone) {
+            at.back() = Affine(i);
+          } else {
+            at[0] = c.narrow_first ? Affine(i) : Affine(j);
+            at[1] = c.narrow_first ? Affine(j) : Affine(i);
+          }
+          builder.store(out.at(at), sum.value());
+        });
+      });
+      OperandDims elements = tasks;
+      elements.multiple = c.elements();
+      code_.temps.push_back({DType::kF32, elements});
+    }
+    loop::Kernel kernel = builder.finish();
+    access.finish();
+    phase.kernel = loop::schedule_default(std::move(kernel), {});
+    code_.phases.push_back(std::move(phase));
+  }
+
+  const StepSpec& spec_;
+  RegionGraph g_;
+  RegionCode& code_;
+  RowSpace space_;
+  int row_lanes_, tile_rows_, column_vectors_;
+  std::unordered_map<ValueId, uint32_t> operand_of_;
+  std::vector<std::vector<NodeId>> users_;
+  std::unordered_map<ValueId, double> weights_;
+  std::vector<Column> columns_;
+  // While the first phase is written.
+  KernelBuilder* builder_ = nullptr;
+  Access* access_ = nullptr;
+  std::map<std::string, Expr> extents_;
+  std::vector<Affine> batch_;
+  Affine block_row_;
+  Expr rows_;
+  std::unordered_map<ValueId, loop::Buffer> tables_;
+  std::unordered_map<uint32_t, loop::Buffer> staged_;
+  std::vector<std::pair<Var, int>> jam_;
+};
+
+}  // namespace
+
+Verdict lower_blocks(const Region& region, const StepSpec& spec, RegionGraph region_graph,
+                     const loop::TargetWidth& target, RegionCode& out) {
+  return BlockLowering(region, spec, std::move(region_graph), target, out).lower();
+}
+
+}  // namespace xc
