@@ -217,12 +217,13 @@ void Tier::first_bound(Program& program, SignatureEntry& entry) {
     const double start = thread_cpu_seconds();
     prepare_weights(program, *state);
     analyse(program, *state);
-    for (const auto& group : state->groups)
-      if (compile(program, *state, *group)) {
-        std::lock_guard data(state->data);
-        group->state = RegionState::kLive;
-        ++state->swapped;
-      }
+    for (size_t k = 0; k < state->groups.size(); ++k) {  // a refusal may add groups
+      Group& group = *state->groups[k];
+      if (!compile(program, *state, group)) continue;
+      std::lock_guard data(state->data);
+      group.state = RegionState::kLive;
+      ++state->swapped;
+    }
     const auto plan = build(program, *state, nullptr, nullptr);
     if (plan->region_steps > 0) program.set_preferred_plan(plan);
     std::lock_guard data(state->data);
@@ -256,7 +257,7 @@ void Tier::prepare_weights(Program& program, ProgramState& state) {
   emit(state, program, std::move(event));
 }
 
-void Tier::analyse(Program& program, ProgramState& state) {
+FusionOptions Tier::fusion_options(Program& program) {
   FusionOptions options;
   options.numerics = program.planner().options().numerics;
   // What a vendor kernel already absorbs as post-ops is no candidate: it costs next to nothing
@@ -264,7 +265,29 @@ void Tier::analyse(Program& program, ProgramState& state) {
   for (const auto& step : program.base_plan()->steps)
     if (step->nodes.size() > 1)
       options.taken.insert(options.taken.end(), step->nodes.begin(), step->nodes.end());
-  std::vector<Region> regions = find_regions(program.graph(), options);
+  return options;
+}
+
+void Tier::analyse(Program& program, ProgramState& state) {
+  add_groups(program, state, find_regions(program.graph(), fusion_options(program)));
+  std::lock_guard data(state.data);
+  state.analysed = true;
+}
+
+/// What is left to win where a region with products is not to be had: its rows and cells. They may
+/// overlap with it, should it come back; a plan takes one or the other.
+void Tier::split_up(Program& program, ProgramState& state, const Group& group) {
+  FusionOptions options = fusion_options(program);
+  options.blocks = false;
+  std::vector<Region> inside;
+  for (Region& region : find_regions(program.graph(), options))
+    if (std::all_of(region.nodes.begin(), region.nodes.end(),
+                    [&](NodeId n) { return group.nodes.count(n) > 0; }))
+      inside.push_back(std::move(region));
+  add_groups(program, state, std::move(inside));
+}
+
+void Tier::add_groups(Program& program, ProgramState& state, std::vector<Region> regions) {
   for (Region& region : regions)
     region.identity =
         region_identity(program.graph(), region, program.planner().region_spec(region));
@@ -295,12 +318,11 @@ void Tier::analyse(Program& program, ProgramState& state) {
       events.push_back(std::move(event));
       state.groups.push_back(std::move(groups[group->identity]));
     }
-    state.analysed = true;
   }
   for (Event& event : events) emit(state, program, std::move(event));
 }
 
-void Tier::ban(ProgramState& state, const Program& program, Group& group, EventKind kind,
+void Tier::ban(ProgramState& state, Program& program, Group& group, EventKind kind,
                std::string reason, bool forever) {
   {
     std::lock_guard data(state.data);
@@ -321,6 +343,8 @@ void Tier::ban(ProgramState& state, const Program& program, Group& group, EventK
   event.fused_us = group.fused_s * 1e6;
   event.compile_ms = group.compile_s * 1e3;
   emit(state, program, std::move(event));
+  if (group.places.front().blocks && !std::exchange(group.split, true))
+    split_up(program, state, group);
 }
 
 bool Tier::compile(Program& program, ProgramState& state, Group& group) {
@@ -455,13 +479,23 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
 std::shared_ptr<const Plan> Tier::build(Program& program, ProgramState& state, const Group* with,
                                         const Group* without) {
   std::vector<PlannedRegion> planned;
+  std::unordered_set<NodeId> covered;
   std::lock_guard data(state.data);
-  for (const auto& group : state.groups) {
-    if (group.get() == without || !group->kernel) continue;
-    if (group->state != RegionState::kLive && group.get() != with) continue;
-    for (const Region& place : group->places)
-      planned.push_back({place, group->kernel, "fused " + group->name});
-  }
+  const auto add = [&](const Group& group) {
+    for (const Region& place : group.places) {
+      const auto inside = [&](NodeId n) { return covered.count(n) > 0; };
+      if (std::any_of(place.nodes.begin(), place.nodes.end(), inside)) continue;
+      covered.insert(place.nodes.begin(), place.nodes.end());
+      planned.push_back({place, group.kernel, "fused " + group.name});
+    }
+  };
+  // Groups may overlap (see split_up): what is tried goes first, then the larger.
+  if (with && with->kernel) add(*with);
+  for (const bool blocks : {true, false})
+    for (const auto& group : state.groups)
+      if (group.get() != without && group.get() != with && group->kernel &&
+          group->state == RegionState::kLive && group->places.front().blocks == blocks)
+        add(*group);
   return program.planner().build(planned);
 }
 

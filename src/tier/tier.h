@@ -77,6 +77,7 @@ class Tier final : public TierHooks {
     int refusals = 0;
     bool wrong = false;     ///< never tried again
     bool removing = false;  ///< the trial is about taking it out
+    bool split = false;     ///< banned once: its parts have groups of their own
     int64_t banned_until_ns = 0;
     uint64_t accepted_at_run = 0;
     int64_t asked_ns = 0;                        ///< when a live run's inputs were last asked for
@@ -140,7 +141,10 @@ class Tier final : public TierHooks {
              const Version& version, int64_t now);
 
   // Jobs. All hold state.work.
+  static FusionOptions fusion_options(Program& program);
   void analyse(Program& program, ProgramState& state);
+  void split_up(Program& program, ProgramState& state, const Group& group);
+  void add_groups(Program& program, ProgramState& state, std::vector<Region> regions);
   bool compile(Program& program, ProgramState& state, Group& group);
   void ask_for_inputs(Program& program, ProgramState& state, Group& group, SignatureEntry& entry);
   void verify_inputs(Program& program, ProgramState& state, Group& group,
@@ -158,7 +162,7 @@ class Tier final : public TierHooks {
   void prepare_weights(Program& program, ProgramState& state);
   std::shared_ptr<const Plan> build(Program& program, ProgramState& state, const Group* with,
                                     const Group* without);
-  void ban(ProgramState& state, const Program& program, Group& group, EventKind kind,
+  void ban(ProgramState& state, Program& program, Group& group, EventKind kind,
            std::string reason, bool forever);
 
   Engine* engine_ = nullptr;

@@ -1,15 +1,17 @@
 // A region of the row-block template as loop IR. Per task, blocks of kBlockRows rows:
 // - a computed value that is kept lies in scratch as [column][row of the block], rows in vector
 //   lanes: reductions along a row are then between registers, and a product's inner loop is a
-//   vector of rows times one element of the shared matrix;
+//   vector of rows times one element of the shared matrix. All lanes are always computed; those
+//   past the last row read nothing from memory and are stored nowhere;
 // - rows times a narrow matrix, the rows read from memory, are dot products along the row;
-// - column products add up in scratch over the blocks of a task, then over tasks in a second phase,
-//   in an order that depends on the sizes alone.
+// - column products add up over the blocks of a task, then over tasks in a second phase, in an order
+//   that depends on the sizes alone.
 // Rowwise functions are computed where they are read, but for what is dear or feeds a product.
 #include <algorithm>
 #include <map>
 #include <unordered_map>
 
+#include "base/checked.h"
 #include "loop/verify.h"
 #include "ops/infer.h"
 #include "ops/op.h"
@@ -106,8 +108,9 @@ class BlockLowering {
     ValueId wide = kNone;  ///< an operand; kNone: a sum
     int64_t narrow_width = 1, wide_width = 1;
     bool narrow_first = true;  ///< the result is [narrow, wide], else [wide, narrow]
-    loop::Buffer sums;
-    int64_t elements() const { return narrow_width * wide_width; }
+    loop::Buffer sums;         ///< [task, narrow, wide], rows of whole vectors
+    int64_t row() const { return align_up(wide_width, loop::kReductionLanes); }
+    int64_t elements() const { return narrow_width * row(); }
   };
 
   Verdict analyse() {
@@ -204,10 +207,15 @@ class BlockLowering {
     }
     return out;
   }
-  Expr load(uint32_t operand, const Affine& row, const Affine& column) {
+  Expr load(uint32_t operand, const Affine& row, const Affine& column, const Expr& guard = {}) {
     const Operand& o = spec_.inputs[operand];
     if (is_scalar_constant(o)) return literal(o.constant);
-    return access_->whole_buffer(operand).at(indices(operand, row, column));
+    const size_t lead = space_.batch.size() + 2 - o.dims.size();
+    const size_t row_axis = space_.batch.size();
+    const bool by_row = row_axis >= lead && !(o.dims[row_axis - lead] == Dim(1));
+    return access_->whole_buffer(operand)
+        .at(indices(operand, row, column))
+        .guarded(by_row ? guard : Expr());
   }
 
   // ---- values -----------------------------------------------------------------------------------
@@ -215,6 +223,7 @@ class BlockLowering {
   /// One row (a vector variable or not) of the block, and what is known of it so far.
   struct Row {
     Affine global, lane;
+    Expr exists;  ///< absent: it does
     std::unordered_map<ValueId, std::map<int64_t, Expr>> values;  ///< by constant column
     std::unordered_map<ValueId, Expr> current;                    ///< at the loop's column
   };
@@ -227,7 +236,7 @@ class BlockLowering {
     if (known) return known;
     Expr e;
     if (const auto it = operand_of_.find(v); it != operand_of_.end()) {
-      e = load(it->second, row.global, column);
+      e = load(it->second, row.global, column, row.exists);
     } else if (graph().value(v).is_constant()) {
       const Tensor& t = graph().value(v).constant;
       if (t.count() != 1) fail(Status::kUnsupported, "an expansion has a constant tensor");
@@ -298,11 +307,15 @@ class BlockLowering {
 
   // ---- loops ------------------------------------------------------------------------------------
 
+  Row row_of(Var r) const { return {block_row_ + Affine(r), Affine(r), {}, {}, {}}; }
+
+  /// All lanes of the block.
   void for_lanes(const std::function<void(Row&)>& body) {
     builder_->loop(
-        "r", loop::i64(0), rows_,
+        "r", 0, kBlockRows,
         [&](Var r) {
-          Row row{block_row_ + Affine(r), Affine(r), {}, {}};
+          Row row = row_of(r);
+          row.exists = loop::lt(loop::loop_var(r), rows_);
           body(row);
         },
         loop::LoopKind::kVector, row_lanes_);
@@ -452,14 +465,12 @@ class BlockLowering {
   void clear_columns() {
     for (size_t k = 0; k < columns_.size(); ++k) {
       Column& c = columns_[k];
-      c.sums = builder_->scratch("c" + std::to_string(k), DType::kF32, loop::i64(c.elements()),
-                                 {c.wide_width, 1});
-      builder_->loop("c", 0, c.narrow_width, [&](Var i) {
-        builder_->loop(
-            "j", loop::i64(0), loop::i64(c.wide_width),
-            [&](Var j) { builder_->store(c.sums(i, j), loop::f32(0)); }, loop::LoopKind::kVector,
-            16);
-      });
+      c.sums = access_->temp(static_cast<uint32_t>(k), DType::kF32, true,
+                             {c.elements(), c.row(), 1});
+      builder_->loop(
+          "j", 0, c.elements(),
+          [&](Var j) { builder_->store(c.sums(*task_, 0, j), loop::f32(0)); },
+          loop::LoopKind::kVector, 16);
     }
   }
 
@@ -472,13 +483,13 @@ class BlockLowering {
       builder_->loop(
           "r", loop::i64(0), rows_,
           [&](Var r) {
-            Row row{block_row_ + Affine(r), Affine(r), {}, {}};
+            Row row = row_of(r);
             for (int64_t i = 0; i < c.narrow_width; ++i)
               builder_->accumulate(sums[static_cast<size_t>(i)], value(row, c.narrow, i));
           },
           loop::LoopKind::kVector, loop::kReductionLanes);
       for (int64_t i = 0; i < c.narrow_width; ++i) {
-        const loop::Element sum = c.sums.at({Affine(i), 0});
+        const loop::Element sum = c.sums(*task_, 0, Affine(i) * c.row());
         builder_->store(sum, Expr(sum) + sums[static_cast<size_t>(i)].value());
       }
       return;
@@ -494,7 +505,7 @@ class BlockLowering {
       builder_->loop(
           "j", loop::i64(0), loop::i64(c.wide_width),
           [&](Var j) {
-            const loop::Element total = c.sums(i, j);
+            const loop::Element total = c.sums(*task_, i, j);
             const loop::Acc sum = builder_->acc("s", loop::AccOp::kDot, DType::kF32,
                                                 loop::AccOrder::kSequential, Expr(total));
             builder_->loop("r", loop::i64(0), rows_, [&](Var r) {
@@ -513,7 +524,7 @@ class BlockLowering {
   void write_output(ValueId v, uint32_t operand) {
     const auto store = [&](Row& row, const Affine& column) {
       builder_->store(access_->whole_buffer(operand).at(indices(operand, row.global, column)),
-                      value(row, v, column));
+                      value(row, v, column), row.exists);
     };
     if (is_narrow(width(v))) {
       for_lanes([&](Row& row) {
@@ -522,7 +533,7 @@ class BlockLowering {
       return;
     }
     builder_->loop("r", loop::i64(0), rows_, [&](Var r) {
-      Row row{block_row_ + Affine(r), Affine(r), {}, {}};
+      Row row = row_of(r);
       prepare(row, v);
       builder_->loop(
           "j", loop::i64(0), extent(width(v)),
@@ -571,22 +582,12 @@ class BlockLowering {
   /// The blocks of [begin, end) with what is done once around them.
   void write_task(const Expr& begin, const Expr& end, const std::optional<Var>& task) {
     staged_.clear();
+    task_ = task;
     for (NodeId id : graph().order())
       if (role(id) == BlockRole::kRowProduct && is_dot(graph().node(id)))
         stage_matrix(graph().node(id));
     clear_columns();
     builder_->loop("b", begin, end, [&](Var b) { write_block(b); });
-    for (size_t k = 0; k < columns_.size(); ++k) {
-      const Column& c = columns_[k];
-      const loop::Buffer temp = access_->temp(static_cast<uint32_t>(k), DType::kF32, true,
-                                              {c.elements(), c.wide_width, 1});
-      builder_->loop("c", 0, c.narrow_width, [&](Var i) {
-        builder_->loop(
-            "j", loop::i64(0), loop::i64(c.wide_width),
-            [&](Var j) { builder_->store(temp(*task, i, j), c.sums(i, j)); },
-            loop::LoopKind::kVector, 16);
-      });
-    }
   }
 
   void write_blocks() {
@@ -651,9 +652,9 @@ class BlockLowering {
           static_cast<int64_t>(spec_.inputs.size()) + (position - graph().outputs.begin()));
       const loop::Buffer& out = access.whole_buffer(operand);
       const loop::Buffer temp = access.temp(static_cast<uint32_t>(k), DType::kF32, false,
-                                            {c.elements(), c.wide_width, 1});
+                                            {c.elements(), c.row(), 1});
       builder.loop("c", 0, c.narrow_width, [&](Var i) {
-        builder.loop("j", 0, c.wide_width, [&](Var j) {
+        const auto body = [&](Var j) {
           const loop::Acc sum =
               builder.acc("s", loop::AccOp::kSum, DType::kF32, loop::AccOrder::kSequential);
           builder.loop("t", 0, count, [&](Var t) { builder.accumulate(sum, temp(t, i, j)); });
@@ -665,7 +666,10 @@ class BlockLowering {
             at[1] = c.narrow_first ? Affine(j) : Affine(i);
           }
           builder.store(out.at(at), sum.value());
-        });
+        };
+        const auto kind = c.wide == kNone ? loop::LoopKind::kSerial : loop::LoopKind::kVector;
+        builder.loop("j", loop::i64(0), loop::i64(c.wide_width), body, kind,
+                     c.wide == kNone ? 1 : loop::kReductionLanes);
       });
       OperandDims elements = tasks;
       elements.multiple = c.elements();
@@ -673,7 +677,8 @@ class BlockLowering {
     }
     loop::Kernel kernel = builder.finish();
     access.finish();
-    phase.kernel = loop::schedule_default(std::move(kernel), {});
+    loop::verify(kernel, loop::Level::kScheduled);
+    phase.kernel = std::move(kernel);
     code_.phases.push_back(std::move(phase));
   }
 
@@ -691,6 +696,7 @@ class BlockLowering {
   Access* access_ = nullptr;
   std::map<std::string, Expr> extents_;
   std::vector<Affine> batch_;
+  std::optional<Var> task_;
   Affine block_row_;
   Expr rows_;
   std::unordered_map<ValueId, loop::Buffer> tables_;
