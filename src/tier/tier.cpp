@@ -359,7 +359,8 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   const Region& region = group.places.front();
   group.spec = program.planner().region_spec(region);
   RegionCode code;
-  if (const auto verdict = lower_region(program.graph(), region, group.spec, compiler_->target(), code);
+  if (const auto verdict =
+          lower_region(program.graph(), region, group.spec, compiler_->target(), code);
       !verdict.yes()) {
     ban(state, program, group, EventKind::kRefused, "cannot be lowered: " + verdict.reason, true);
     return false;

@@ -162,8 +162,8 @@ class Tier final : public TierHooks {
   void prepare_weights(Program& program, ProgramState& state);
   std::shared_ptr<const Plan> build(Program& program, ProgramState& state, const Group* with,
                                     const Group* without);
-  void ban(ProgramState& state, Program& program, Group& group, EventKind kind,
-           std::string reason, bool forever);
+  void ban(ProgramState& state, Program& program, Group& group, EventKind kind, std::string reason,
+           bool forever);
 
   Engine* engine_ = nullptr;
   std::unique_ptr<RegionCompiler> compiler_;

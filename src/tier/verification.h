@@ -19,9 +19,11 @@ void run_region(const Kernel& kernel, const std::vector<Tensor>& inputs,
                 const std::vector<Tensor>& outputs);
 
 /// Empty when every output agrees within the tolerance of the region's op classes, else what
-/// differs and where. `expected` and `got` as in the region's order.
+/// differs and where. `expected` and `got` as in the region's order. `slack`: what rounding of the
+/// inputs alone changes per element, where that is known.
 std::string compare_outputs(const Graph& region_graph, const std::vector<Tensor>& expected,
-                            const std::vector<Tensor>& got);
+                            const std::vector<Tensor>& got,
+                            const std::vector<std::vector<double>>& slack = {});
 
 /// Made-up inputs over edge sizes (1, 2, vector widths and their neighbours) and edge values,
 /// against run_reference node by node. Empty = agrees.

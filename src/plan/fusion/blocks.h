@@ -4,8 +4,8 @@
 // A region's values are rows: one row per index of a common row axis (and of batch axes), of any
 // width. It holds row products (rows times a matrix that all rows share), elementwise functions and
 // reductions of rows, and, at the end, column products t(U) W and column sums over the row axis. So
-// attention in any spelling is one region, and t(X) (w * (X v)) reads X once. The rows are walked in
-// blocks that stay in the cache; what lies between is never written to memory.
+// attention in any spelling is one region, and t(X) (w * (X v)) reads X once. The rows are walked
+// in blocks that stay in the cache; what lies between is never written to memory.
 //
 // Matthias Boehm et al., "On Optimizing Operator Fusion Plans for Large-Scale Machine Learning in
 // SystemML", PVLDB 11(12), 2018 (the Row template); Tri Dao et al., "FlashAttention", NeurIPS 2022.

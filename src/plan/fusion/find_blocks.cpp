@@ -44,10 +44,7 @@ bool is_narrow(const Dim& width) {
 class BlockFinder {
  public:
   BlockFinder(const Graph& graph, const FusionOptions& options)
-      : graph_(graph),
-        options_(options),
-        users_(graph.users()),
-        position_(graph.node_count(), 0) {
+      : graph_(graph), options_(options), users_(graph.users()), position_(graph.node_count(), 0) {
     for (uint32_t k = 0; k < graph.order().size(); ++k) position_[graph.order()[k]] = k;
   }
 
@@ -61,8 +58,8 @@ class BlockFinder {
       const SymDims& right = *graph_.value(node.inputs[1]).type.dims;
       // t(U) W: the rows are those of W.
       RowSpace columns{{}, right[right.size() - 2]};
-      const bool tried = out.size() == 2 && block_role(graph_, *it, columns) ==
-                                                BlockRole::kColumnProduct;
+      const bool tried =
+          out.size() == 2 && block_role(graph_, *it, columns) == BlockRole::kColumnProduct;
       if (!(tried && grow(*it, std::move(columns)))) grow(*it, std::move(rows));
     }
     std::reverse(regions_.begin(), regions_.end());
@@ -161,9 +158,7 @@ class BlockFinder {
       }
   }
 
-  bool narrow(ValueId v) const {
-    return is_narrow(graph_.value(v).type.dims->back());
-  }
+  bool narrow(ValueId v) const { return is_narrow(graph_.value(v).type.dims->back()); }
   bool computed(ValueId v) const {
     const NodeId p = graph_.value(v).producer;
     return p != kNone && inside_.count(p);

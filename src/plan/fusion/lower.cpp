@@ -405,7 +405,8 @@ class Lowering {
 Verdict lower_region(const Graph& graph, const Region& region, const StepSpec& spec,
                      const loop::TargetWidth& target, RegionCode& out) {
   try {
-    if (region.blocks) return lower_blocks(region, spec, extract_region(graph, region), target, out);
+    if (region.blocks)
+      return lower_blocks(region, spec, extract_region(graph, region), target, out);
     return Lowering(region, spec, extract_region(graph, region)).lower(out);
   } catch (const Error& error) {
     return Verdict::no(error.message());

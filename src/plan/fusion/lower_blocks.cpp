@@ -4,7 +4,8 @@
 //   vector of rows times one element of the shared matrix. All lanes are always computed; those
 //   past the last row read nothing from memory and are stored nowhere;
 // - rows times a narrow matrix, the rows read from memory, are dot products along the row;
-// - column products add up over the blocks of a task, then over tasks in a second phase, in an order
+// - column products add up over the blocks of a task, then over tasks in a second phase, in an
+// order
 //   that depends on the sizes alone.
 // Rowwise functions are computed where they are read, but for what is dear or feeds a product.
 #include <algorithm>
@@ -28,9 +29,9 @@ using loop::KernelBuilder;
 using loop::Var;
 
 constexpr int64_t kBlockRows = 32;
-constexpr int64_t kTaskRows = 1024;   // without batch axes: rows of a task
+constexpr int64_t kTaskRows = 1024;     // without batch axes: rows of a task
 constexpr double kRecomputeWeight = 6;  // additions: above, a value is kept in scratch
-constexpr int kVectorRegisters = 32;  // from here on tiles are wide
+constexpr int kVectorRegisters = 32;    // from here on tiles are wide
 
 bool is_narrow(const Dim& width) {
   return width.is_constant() && width.value() <= kNarrowWidth;
@@ -172,8 +173,8 @@ class BlockLowering {
   std::optional<OperandDims> find_dim(const Dim& dim) const {
     if (dim.is_constant()) return OperandDims{.factors = {}, .constant = dim.value()};
     for (size_t k = 0; k < spec_.inputs.size() + spec_.outputs.size(); ++k) {
-      const Operand& o = k < spec_.inputs.size() ? spec_.inputs[k]
-                                                 : spec_.outputs[k - spec_.inputs.size()];
+      const Operand& o =
+          k < spec_.inputs.size() ? spec_.inputs[k] : spec_.outputs[k - spec_.inputs.size()];
       for (size_t a = 0; a < o.dims.size(); ++a)
         if (o.dims[a] == dim)
           return OperandDims{.factors = {{static_cast<uint32_t>(k), static_cast<uint32_t>(a)}}};
@@ -193,7 +194,8 @@ class BlockLowering {
   }
 
   /// The indices of an operand, or of an output, that is rows or broadcasts to rows.
-  std::vector<loop::Index> indices(uint32_t operand, const Affine& row, const Affine& column) const {
+  std::vector<loop::Index> indices(uint32_t operand, const Affine& row,
+                                   const Affine& column) const {
     const Operand& o = operand < spec_.inputs.size() ? spec_.inputs[operand]
                                                      : spec_.outputs[operand - spec_.inputs.size()];
     const size_t batch = space_.batch.size(), lead = batch + 2 - o.dims.size();
@@ -223,7 +225,7 @@ class BlockLowering {
   /// One row (a vector variable or not) of the block, and what is known of it so far.
   struct Row {
     Affine global, lane;
-    Expr exists;  ///< absent: it does
+    Expr exists;                                                  ///< absent: it does
     std::unordered_map<ValueId, std::map<int64_t, Expr>> values;  ///< by constant column
     std::unordered_map<ValueId, Expr> current;                    ///< at the loop's column
   };
@@ -373,7 +375,8 @@ class BlockLowering {
   void stage_matrix(const Node& node) {
     const uint32_t operand = operand_of_.at(node.inputs[1]);
     const Operand& o = spec_.inputs[operand];
-    const int64_t depth = o.dims[o.dims.size() - 2].is_constant() ? width(node.inputs[0]).value() : 0;
+    const int64_t depth =
+        o.dims[o.dims.size() - 2].is_constant() ? width(node.inputs[0]).value() : 0;
     const int64_t columns = width(node.outputs[0]).value();
     if (columns == 1 || o.strides[o.strides.size() - 2] == Dim(1) || staged_.count(operand)) return;
     const loop::Buffer copy = builder_->scratch("m" + std::to_string(operand), DType::kF32,
@@ -465,11 +468,10 @@ class BlockLowering {
   void clear_columns() {
     for (size_t k = 0; k < columns_.size(); ++k) {
       Column& c = columns_[k];
-      c.sums = access_->temp(static_cast<uint32_t>(k), DType::kF32, true,
-                             {c.elements(), c.row(), 1});
+      c.sums =
+          access_->temp(static_cast<uint32_t>(k), DType::kF32, true, {c.elements(), c.row(), 1});
       builder_->loop(
-          "j", 0, c.elements(),
-          [&](Var j) { builder_->store(c.sums(*task_, 0, j), loop::f32(0)); },
+          "j", 0, c.elements(), [&](Var j) { builder_->store(c.sums(*task_, 0, j), loop::f32(0)); },
           loop::LoopKind::kVector, 16);
     }
   }
@@ -630,7 +632,8 @@ class BlockLowering {
     loop::Kernel kernel = builder.finish();
     access.finish();
     for (const auto& [var, copies] : jam_)
-      if (copies > 1) kernel = loop::jam(std::move(kernel), std::string(kernel.vars[var.id]), copies);
+      if (copies > 1)
+        kernel = loop::jam(std::move(kernel), std::string(kernel.vars[var.id]), copies);
     loop::verify(kernel, loop::Level::kScheduled);
     phase.kernel = std::move(kernel);
     code_.phases.push_back(std::move(phase));
@@ -648,11 +651,11 @@ class BlockLowering {
       const auto position = std::find(graph().outputs.begin(), graph().outputs.end(),
                                       graph().node(c.node).outputs[0]);
       XC_CHECK(position != graph().outputs.end());
-      const auto operand = static_cast<uint32_t>(
-          static_cast<int64_t>(spec_.inputs.size()) + (position - graph().outputs.begin()));
+      const auto operand = static_cast<uint32_t>(static_cast<int64_t>(spec_.inputs.size()) +
+                                                 (position - graph().outputs.begin()));
       const loop::Buffer& out = access.whole_buffer(operand);
-      const loop::Buffer temp = access.temp(static_cast<uint32_t>(k), DType::kF32, false,
-                                            {c.elements(), c.row(), 1});
+      const loop::Buffer temp =
+          access.temp(static_cast<uint32_t>(k), DType::kF32, false, {c.elements(), c.row(), 1});
       builder.loop("c", 0, c.narrow_width, [&](Var i) {
         const auto body = [&](Var j) {
           const loop::Acc sum =
@@ -667,9 +670,10 @@ class BlockLowering {
           }
           builder.store(out.at(at), sum.value());
         };
-        const auto kind = c.wide == kNone ? loop::LoopKind::kSerial : loop::LoopKind::kVector;
-        builder.loop("j", loop::i64(0), loop::i64(c.wide_width), body, kind,
-                     c.wide == kNone ? 1 : loop::kReductionLanes);
+        const bool one = c.wide_width == 1;
+        builder.loop("j", loop::i64(0), loop::i64(c.wide_width), body,
+                     one ? loop::LoopKind::kSerial : loop::LoopKind::kVector,
+                     one ? 1 : loop::kReductionLanes);
       });
       OperandDims elements = tasks;
       elements.multiple = c.elements();

@@ -26,9 +26,9 @@ struct Region {
   SymDims space;                 ///< iteration space: the dims of its largest values
   int row_axes = 0;              ///< trailing axes of the space that it reduces over; 0 = cell
   bool aggregate = false;        ///< reduces over the whole space
-  bool blocks = false;           ///< with matrix products, by blocks of rows: see blocks.h; the space
-                                 ///< is the batch dims and the rows
-  Hash128 identity;              ///< region_identity(), or the structural hash before planning
+  bool blocks = false;  ///< with matrix products, by blocks of rows: see blocks.h; the space
+                        ///< is the batch dims and the rows
+  Hash128 identity;     ///< region_identity(), or the structural hash before planning
 };
 
 /// The region as a graph of its own.

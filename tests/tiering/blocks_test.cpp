@@ -1,0 +1,354 @@
+// The row-block template: attention, matrix-vector chains and generated networks of products with
+// what lies between them, fused for every instruction set, against the reference kernels.
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include "base/cpu_info.h"
+#include "support.h"
+#include "tier/engine_factory.h"
+
+namespace {
+
+using namespace xc;
+using namespace xc::testing;
+
+/// A session that counts the regions of products it compiled.
+struct Fused {
+  std::shared_ptr<Session> session;
+  std::shared_ptr<std::atomic<int>> compiled = std::make_shared<std::atomic<int>>(0);
+  std::shared_ptr<std::string> refusal = std::make_shared<std::string>();
+
+  Fused(const std::string& text, Config config) {
+    if (config.threads == 0) config.threads = 1;
+    HostHooks hooks;
+    hooks.event = [counter = compiled, why = refusal](const Event& e) {
+      if (e.subject.rfind("blocks", 0) != 0) return;
+      if (e.kind == EventKind::kCompiled) ++*counter;
+      if (e.kind == EventKind::kRefused || e.kind == EventKind::kMismatch) *why = e.detail;
+    };
+    session = std::make_shared<Session>(
+        Model::create(create_engine(config, std::move(hooks)), parse_graph(text)), Config{});
+  }
+};
+
+Config off(bool reference) {
+  Config config;
+  config.jit = static_cast<int64_t>(JitMode::kOff);
+  config.kernels = reference ? 1 : 0;
+  return config;
+}
+
+Config fused(int64_t isa, int64_t threads) {
+  Config config;
+  config.jit = static_cast<int64_t>(JitMode::kSync);
+  config.isa = isa;
+  config.threads = threads;
+  return config;
+}
+
+std::string difference(const std::vector<Tensor>& have, const std::vector<Tensor>& want) {
+  if (have.size() != want.size()) return "number of outputs";
+  for (size_t k = 0; k < want.size(); ++k) {
+    const std::vector<double> a = have[k].to_doubles(), b = want[k].to_doubles();
+    if (a.size() != b.size()) return fmt::format("size of output {}", k);
+    double largest = 1;
+    for (double v : b)
+      if (std::isfinite(v)) largest = std::max(largest, std::fabs(v));
+    for (size_t i = 0; i < b.size(); ++i)
+      if (!(std::fabs(a[i] - b[i]) <= 2e-4 * largest) && !(std::isnan(a[i]) && std::isnan(b[i])) &&
+          a[i] != b[i])
+        return fmt::format("output {}[{}]: {} is not {}", k, i, a[i], b[i]);
+  }
+  return "";
+}
+
+bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  for (size_t k = 0; k < a.size(); ++k)
+    if (std::memcmp(a[k].data(), b[k].data(), static_cast<size_t>(a[k].byte_size())) != 0)
+      return false;
+  return true;
+}
+
+/// Runs a graph whose symbol sizes are given in turn, fused and not; `inputs` makes its inputs.
+void check(const std::string& text, const std::vector<int64_t>& sizes,
+           const std::function<std::vector<Tensor>(int64_t)>& inputs, bool expect_region = true) {
+  CAPTURE(text);
+  const Fused reference(text, off(true)), base(text, off(false));
+#if XC_HAVE_JIT
+  std::vector<std::unique_ptr<Fused>> targets;
+  for (int64_t isa = 0; isa <= static_cast<int64_t>(cpu_info().isa) + 1; ++isa)
+    targets.push_back(std::make_unique<Fused>(text, fused(isa, 1)));
+  const Fused threads(text, fused(0, 2));
+#endif
+  for (const int64_t n : sizes) {
+    CAPTURE(n);
+    const std::vector<Tensor> in = inputs(n);
+    const std::vector<Tensor> want = run(*reference.session, in);
+    CHECK(difference(run(*base.session, in), want) == "");
+#if XC_HAVE_JIT
+    std::vector<Tensor> first;
+    for (size_t k = 0; k < targets.size(); ++k) {
+      CAPTURE(k);
+      const std::vector<Tensor> have = run(*targets[k]->session, in);
+      CHECK(difference(have, want) == "");
+      CHECK(*targets[k]->refusal == "");
+      if (k == 0) first = have;
+    }
+    CHECK(same_bits(run(*threads.session, in), first));
+#endif
+  }
+#if XC_HAVE_JIT
+  if (expect_region) CHECK(*targets[0]->compiled >= 1);
+#endif
+}
+
+const std::vector<int64_t> kSizes{1, 2, 31, 32, 33, 70, 1025, 2100};
+
+}  // namespace
+
+TEST_CASE("tiering/blocks: attention is one region, however it is spelled") {
+  const auto heads = [](int64_t s) {
+    return std::vector<Tensor>{ramp({2, 3, s, 20}, 1, 0.1), ramp({2, 3, s, 20}, 1, 0.7),
+                               ramp({2, 3, s, 20}, 1, 1.3)};
+  };
+  const auto masked = [&](int64_t s) {
+    std::vector<Tensor> in = heads(s);
+    in.push_back(ramp({s, s}, 2, 0.4));
+    in.push_back(ramp({2, 1, 1, s}, 2, 0.9));
+    return in;
+  };
+  const std::string qkv = "%q: f32[2, 3, s, 20], %k: f32[2, 3, s, 20], %v: f32[2, 3, s, 20]";
+  const std::vector<int64_t> sizes{1, 5, 32, 70, 130};
+  check("graph a(" + qkv + R"() -> (%y) {
+  const %c: f32[] = 0.25
+  %t = Transpose(%k) {perm = [0, 1, 3, 2]}
+  %a = MatMul(%q, %t)
+  %b = Mul(%a, %c)
+  %p = Softmax(%b) {axis = -1}
+  %y = MatMul(%p, %v)
+})",
+        sizes, heads);
+  check("graph decomposed(" + qkv + R"(, %m: f32[s, s], %h: f32[2, 1, 1, s]) -> (%y) {
+  const %c: f32[] = 4
+  const %x: i64[1] = [-1]
+  %t = Transpose(%k) {perm = [0, 1, 3, 2]}
+  %a0 = MatMul(%q, %t)
+  %a1 = Div(%a0, %c)
+  %a2 = Add(%m, %a1)
+  %a = Add(%a2, %h)
+  %top = ReduceMax(%a, %x)
+  %d = Sub(%a, %top)
+  %e = Exp(%d)
+  %s = ReduceSum(%e, %x)
+  %p = Div(%e, %s)
+  %y = MatMul(%p, %v)
+})",
+        sizes, masked);
+  // The probabilities are an output too; a row's scale is applied by multiplication.
+  check("graph shown(" + qkv + R"() -> (%p, %y) {
+  const %x: i64[1] = [-1]
+  %t = Transpose(%k) {perm = [0, 1, 3, 2]}
+  %a = MatMul(%q, %t)
+  %e = Exp(%a)
+  %s = ReduceSum(%e, %x)
+  %r = Reciprocal(%s)
+  %p = Mul(%e, %r)
+  %y = MatMul(%p, %v)
+})",
+        sizes, [&](int64_t s) {
+          return std::vector<Tensor>{ramp({2, 3, s, 20}, 0.5, 0.1), ramp({2, 3, s, 20}, 0.5, 0.7),
+                                     ramp({2, 3, s, 20}, 1, 1.3)};
+        });
+  // Heads cut out of one product, as exporters write self-attention.
+  check(R"(graph cut(%x: f32[b, s, 96]) -> (%y) {
+  const %split: i64[3] = [32, 32, 32]
+  const %shape: i64[4] = [0, -1, 2, 16]
+  const %c: f32[] = 0.25
+  %q0, %k0, %v0 = Split(%x, %split) {axis = 2}
+  %q1 = Reshape(%q0, %shape)
+  %k1 = Reshape(%k0, %shape)
+  %v1 = Reshape(%v0, %shape)
+  %q = Transpose(%q1) {perm = [0, 2, 1, 3]}
+  %t = Transpose(%k1) {perm = [0, 2, 3, 1]}
+  %v = Transpose(%v1) {perm = [0, 2, 1, 3]}
+  %a = MatMul(%q, %t)
+  %b = Mul(%a, %c)
+  %p = Softmax(%b) {axis = -1}
+  %y = MatMul(%p, %v)
+})",
+        {1, 33, 64}, [](int64_t s) { return std::vector<Tensor>{ramp({2, s, 96}, 1, 0.2)}; });
+}
+
+TEST_CASE("tiering/blocks: matrix-vector chains read their matrix once") {
+  check(R"(graph row(%x: f32[n, 150], %w: f32[n, 1], %v: f32[150, 1]) -> (%y) {
+  %t = Transpose(%x) {perm = [1, 0]}
+  %a = MatMul(%x, %v)
+  %b = Mul(%w, %a)
+  %y = MatMul(%t, %b)
+})",
+        kSizes, [](int64_t n) {
+          return std::vector<Tensor>{ramp({n, 150}, 1, 0.2), ramp({n, 1}, 1, 0.5),
+                                     ramp({150, 1}, 1, 0.8)};
+        });
+  check(R"(graph hessian(%x: f32[n, 70], %p: f32[n, 4], %v: f32[70, 4]) -> (%y) {
+  const %axis: i64[1] = [1]
+  %a = MatMul(%x, %v)
+  %q = Mul(%p, %a)
+  %s = ReduceSum(%q, %axis) {keepdims = 1}
+  %r = Mul(%p, %s)
+  %d = Sub(%q, %r)
+  %t = Transpose(%x) {perm = [1, 0]}
+  %y = MatMul(%t, %d)
+})",
+        kSizes, [](int64_t n) {
+          return std::vector<Tensor>{ramp({n, 70}, 1, 0.2), ramp({n, 4}, 1, 0.5),
+                                     ramp({70, 4}, 1, 0.8)};
+        });
+  check(R"(graph clusters(%x: f32[n, 45], %c: f32[5, 45]) -> (%sums, %counts, %m) {
+  const %two: f32[] = -2
+  const %last: i64[1] = [-1]
+  const %first: i64[1] = [0]
+  %ct = Transpose(%c) {perm = [1, 0]}
+  %xc = MatMul(%x, %ct)
+  %d0 = Mul(%xc, %two)
+  %cc = Mul(%c, %c)
+  %norms = ReduceSum(%cc, %last) {keepdims = 0}
+  %d = Add(%d0, %norms)
+  %low = ReduceMin(%d, %last) {keepdims = 1}
+  %near = Equal(%d, %low)
+  %m = Cast(%near) {to = 1}
+  %mt = Transpose(%m) {perm = [1, 0]}
+  %sums = MatMul(%mt, %x)
+  %counts = ReduceSum(%m, %first) {keepdims = 0}
+})",
+        kSizes, [](int64_t n) {
+          return std::vector<Tensor>{ramp({n, 45}, 1, 0.2), ramp({5, 45}, 1, 0.9)};
+        });
+}
+
+namespace {
+
+/// A random graph of the template: rows that pass through products, functions and reductions.
+class Network {
+ public:
+  explicit Network(uint64_t seed) : random_(seed) {
+    const int64_t width = any({1, 3, 16, 17, 40, 100});
+    declare("x", fmt::format("n, {}", width), {0, width});
+    values_.push_back({"x", width});
+    product(values_[0]);
+    for (int k = 0, n = 3 + static_cast<int>(random_() % 8); k < n; ++k) grow();
+    product(values_.back());
+    if (random_() % 2) activation(values_.back());
+    outputs_.push_back(values_.back().name);
+    for (const Value& v : std::vector<Value>(values_))
+      if (v.width <= 8 && v.name != "x" && random_() % 3 == 0) {
+        const std::string t = line("Transpose", {v.name}, "{perm = [1, 0]}");
+        outputs_.push_back(line("MatMul", {t, "x"}, ""));
+        if (random_() % 2) outputs_.push_back(line("ReduceSum", {v.name, "rows"}, "{keepdims = 1}"));
+        break;
+      }
+  }
+  std::string text() const {
+    std::string outs;
+    for (const std::string& o : outputs_) outs += (outs.empty() ? "%" : ", %") + o;
+    return "graph net(" + inputs_ + ") -> (" + outs +
+           ") {\n  const %cols: i64[1] = [1]\n  const %rows: i64[1] = [0]\n" + body_ + "}\n";
+  }
+  std::vector<Tensor> inputs(int64_t n) const {
+    std::vector<Tensor> out;
+    double shift = 0;
+    for (Dims dims : dims_) {
+      for (int64_t& d : dims) d = d == 0 ? n : d;
+      out.push_back(ramp(dims, 0.6, shift += 0.37));
+    }
+    return out;
+  }
+
+ private:
+  struct Value {
+    std::string name;
+    int64_t width;
+  };
+  int64_t any(std::initializer_list<int64_t> list) {
+    return *(list.begin() + static_cast<std::ptrdiff_t>(random_() % list.size()));
+  }
+  void declare(const std::string& name, const std::string& dims, Dims shape) {
+    inputs_ += fmt::format("{}%{}: f32[{}]", inputs_.empty() ? "" : ", ", name, dims);
+    dims_.push_back(std::move(shape));  // 0: the rows
+  }
+  std::string line(const char* op, const std::vector<std::string>& in, const std::string& attrs) {
+    const std::string name = "v" + std::to_string(count_++);
+    std::string list;
+    for (const std::string& i : in) list += (list.empty() ? "%" : ", %") + i;
+    body_ += fmt::format("  %{} = {}({}) {}\n", name, op, list, attrs);
+    return name;
+  }
+  void product(const Value from) {
+    const int64_t width = any({1, 2, 4, 5, 8, 9, 20, 33});
+    const std::string m = "m" + std::to_string(count_++);
+    declare(m, fmt::format("{}, {}", from.width, width), {from.width, width});
+    values_.push_back({line("MatMul", {from.name, m}, ""), width});
+  }
+  void activation(const Value from) {
+    static constexpr const char* kOps[] = {"Relu", "Sigmoid", "Tanh", "Abs", "Neg"};
+    values_.push_back({line(kOps[random_() % 5], {from.name}, ""), from.width});
+  }
+  void grow() {
+    const Value from = values_.back();
+    switch (random_() % 8) {
+      case 0:
+        return product(from);
+      case 1:
+      case 2:
+        return activation(from);
+      case 3: {  // a bias, or a column of the rows' own
+        const std::string b = "b" + std::to_string(count_++);
+        if (random_() % 2)
+          declare(b, fmt::format("{}", from.width), {from.width});
+        else
+          declare(b, "n, 1", {0, 1});
+        values_.push_back({line(random_() % 2 ? "Add" : "Mul", {from.name, b}, ""), from.width});
+        return;
+      }
+      case 4:
+        values_.push_back({line("Softmax", {from.name}, "{axis = -1}"), from.width});
+        return;
+      case 5: {
+        static constexpr const char* kOps[] = {"ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean"};
+        const std::string r = line(kOps[random_() % 4], {from.name, "cols"}, "{keepdims = 1}");
+        values_.push_back({line("Sub", {from.name, r}, ""), from.width});
+        return;
+      }
+      case 6:
+        for (const Value& other : values_)
+          if (other.width == from.width && other.name != from.name) {
+            values_.push_back({line("Add", {other.name, from.name}, ""), from.width});
+            return;
+          }
+        return;
+      default: {  // rows of another width from outside
+        const std::string e = "e" + std::to_string(count_++);
+        declare(e, fmt::format("n, {}", from.width), {0, from.width});
+        values_.push_back({line("Mul", {e, from.name}, ""), from.width});
+      }
+    }
+  }
+
+  std::mt19937_64 random_;
+  std::vector<Value> values_;
+  std::vector<std::string> outputs_;
+  std::vector<Dims> dims_;
+  std::string inputs_, body_;
+  int count_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("tiering/blocks: generated networks agree with the reference") {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    CAPTURE(seed);
+    const Network network(seed);
+    check(network.text(), {1, 33, 1030}, [&](int64_t n) { return network.inputs(n); });
+  }
+}
