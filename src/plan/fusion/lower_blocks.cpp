@@ -37,26 +37,39 @@ bool is_narrow(const Dim& width) {
   return width.is_constant() && width.value() <= kNarrowWidth;
 }
 
-/// A quotient by a row's scalar that only feeds a product is taken of the product instead: of its
-/// columns, not of the row's.
-void divide_after_products(Graph& graph) {
+/// The side of a Mul or Div that is one number per row, while the other is a whole row; or -1.
+int row_scalar_side(const Graph& graph, const Node& node) {
+  const bool quotient = node.op->name == "Div";
+  if (!quotient && node.op->name != "Mul") return -1;
+  const SymDims& whole = *graph.value(node.outputs[0]).type.dims;
+  for (const int side : {1, 0}) {
+    if (quotient && side == 0) break;
+    const SymDims& scalar = *graph.value(node.inputs[static_cast<size_t>(side)]).type.dims;
+    const SymDims& row = *graph.value(node.inputs[static_cast<size_t>(1 - side)]).type.dims;
+    if (scalar.size() == whole.size() && scalar.back() == Dim(1) && row == whole) return side;
+  }
+  return -1;
+}
+
+/// Rows scaled by a number each, only to be multiplied by a matrix: the product's columns are
+/// scaled instead, which are fewer, and no pass over the rows is left.
+void scale_after_products(Graph& graph) {
   const auto users = graph.users();
-  Patch patch(graph, "divide-after-product");
+  Patch patch(graph, "scale-after-product");
   for (NodeId id : std::vector<NodeId>(graph.order())) {
     const Node& product = graph.node(id);
     if (product.op->name != "MatMul") continue;
     const NodeId left = graph.value(product.inputs[0]).producer;
-    if (left == kNone || graph.node(left).op->name != "Div") continue;
-    const Node& quotient = graph.node(left);
-    const SymDims& divisor = *graph.value(quotient.inputs[1]).type.dims;
-    const SymDims& whole = *graph.value(quotient.inputs[0]).type.dims;
-    if (divisor.size() != whole.size() || !(divisor.back() == Dim(1)) ||
-        !(whole == *graph.value(quotient.outputs[0]).type.dims) ||
-        users[quotient.outputs[0]].size() != 1 || graph.is_output(quotient.outputs[0]))
+    if (left == kNone) continue;
+    const Node& scaled = graph.node(left);
+    const int side = row_scalar_side(graph, scaled);
+    if (side < 0 || users[scaled.outputs[0]].size() != 1 || graph.is_output(scaled.outputs[0]))
       continue;
+    const ValueId scale = scaled.inputs[static_cast<size_t>(side)];
+    const ValueId rows = scaled.inputs[static_cast<size_t>(1 - side)];
     const auto first =
-        patch.add_node(*product.op, {quotient.inputs[0], product.inputs[1]}, 1, product.attrs);
-    const auto then = patch.add_node(*quotient.op, {first[0], quotient.inputs[1]}, 1);
+        patch.add_node(*product.op, {rows, product.inputs[1]}, 1, product.attrs);
+    const auto then = patch.add_node(*scaled.op, {first[0], scale}, 1);
     patch.replace(product.outputs[0], then[0]);
     patch.remove(id);
     patch.remove(left);
@@ -82,7 +95,7 @@ class BlockLowering {
 
   Verdict lower() {
     if (!expand_composites(g_.graph, true)) return Verdict::no("an operator does not expand");
-    divide_after_products(g_.graph);
+    scale_after_products(g_.graph);
     users_ = graph().users();
     if (const Verdict v = analyse(); !v.yes()) return v;
     write_blocks();
@@ -139,6 +152,46 @@ class BlockLowering {
       if (role(graph().value(v).producer) == BlockRole::kSwap)
         return Verdict::no("swapped rows are an output");
     return Verdict::ok();
+  }
+
+  /// Rows dear to compute that a reduction reads and others want too: kept in scratch on the way.
+  bool is_kept(ValueId v) const {
+    const auto weight = weights_.find(v);
+    if (weight == weights_.end() || weight->second <= kRecomputeWeight || is_narrow(width(v)))
+      return false;
+    const auto reduces = [&](NodeId user) { return graph().node(user).op->reduction.has_value(); };
+    return (users_[v].size() > 1 || graph().is_output(v)) &&
+           std::any_of(users_[v].begin(), users_[v].end(), reduces);
+  }
+
+  /// Does anything that is written after node `now` read v, but through what is kept itself?
+  bool read_later(ValueId v, NodeId now) const {
+    if (graph().is_output(v)) return true;
+    const auto& order = graph().order();
+    const auto position = [&](NodeId n) { return std::find(order.begin(), order.end(), n); };
+    return std::any_of(users_[v].begin(), users_[v].end(), [&](NodeId user) {
+      const Node& node = graph().node(user);
+      if (!node.op->scalar) return position(user) > position(now);
+      const ValueId out = node.outputs[0];
+      if (is_kept(out)) {  // computed where the first reduction of it stands
+        for (NodeId reader : users_[out])
+          if (graph().node(reader).op->reduction) return position(reader) > position(now);
+      }
+      return read_later(out, now);
+    });
+  }
+
+  /// A table of the same shape that `v` is computed from and nobody reads afterwards.
+  std::optional<loop::Buffer> reusable(ValueId v, NodeId now) const {
+    for (ValueId in : graph().node(graph().value(v).producer).inputs) {
+      if (in == kNone || !computed(in) || !(width(in) == width(v))) continue;
+      if (const auto it = tables_.find(in); it != tables_.end()) {
+        if (value_type(in) == value_type(v) && !read_later(in, now)) return it->second;
+      } else if (const auto found = reusable(in, now)) {
+        return found;
+      }
+    }
+    return std::nullopt;
   }
 
   void weigh(const Node& node) {
@@ -442,17 +495,18 @@ class BlockLowering {
   void write_row_reduction(const Node& node) {
     const ValueId in = node.inputs[0], out = node.outputs[0];
     const DType type = value_type(in);
-    // A dear value that others want too is kept on the way.
-    const auto weight = weights_.find(in);
-    const bool keep = weight != weights_.end() && weight->second > kRecomputeWeight &&
-                      !tables_.count(in) && (users_[in].size() > 1 || graph().is_output(in));
+    const bool keep = is_kept(in) && !tables_.count(in);
+    const auto place = keep ? reusable(in, graph().value(out).producer) : std::nullopt;
     for_lanes([&](Row& row) {
       prepare(row, in);
       const loop::Acc acc =
           builder_->acc("a", node.op->reduction->op, type, loop::AccOrder::kSequential);
       for_columns(row, width(in), [&](const Affine& j) {
         Expr x = value(row, in, j);
-        if (keep) builder_->store(at(table(in), j, row), x);
+        if (keep) {
+          if (place) tables_.emplace(in, *place);
+          builder_->store(at(table(in), j, row), x);
+        }
         if (node.op->reduction->pre) x = node.op->reduction->pre(x);
         builder_->accumulate(acc, x);
       });
