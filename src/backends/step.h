@@ -75,6 +75,7 @@ struct StepArgs {
   void* const* buffers =
       nullptr;              ///< element 0 of each operand, inputs then outputs; null = absent
   void* scratch = nullptr;  ///< of this worker, 64-byte aligned, BoundKernel::scratch_bytes
+  void* shared = nullptr;   ///< of all workers of the step, likewise, BoundKernel::shared_bytes
 };
 
 /// A kernel prepared for concrete dims. Immutable; run() may be called by many threads at once.
@@ -84,9 +85,17 @@ class BoundKernel {
   /// Executes tasks [begin, end) of `tasks`. Tasks write disjoint parts of the outputs. Throws
   /// Error(kRange) for data out of range (indices).
   virtual void run(const StepArgs& args, int64_t begin, int64_t end) const = 0;
+  /// Puts together what the tasks left in shared memory: called once, when all have run and there is
+  /// such memory.
+  virtual void finish(const StepArgs&) const {}
+  void run_all(const StepArgs& args) const {
+    run(args, 0, tasks);
+    if (shared_bytes > 0) finish(args);
+  }
 
   int64_t tasks = 1;          ///< independent parts; 1 = sequential
   int64_t scratch_bytes = 0;  ///< per worker
+  int64_t shared_bytes = 0;   ///< between the tasks and finish()
   /// A slower stand-in: binding again with BindContext::background gives a better one.
   bool provisional = false;
   /// Bytes held by this object (primitives, templates), for the cache's byte cap.

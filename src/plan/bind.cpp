@@ -141,6 +141,7 @@ std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& pla
             return step.kernel->bind(context);
           });
       bound->scratch_bytes = std::max(bound->scratch_bytes, bound_step.kernel->scratch_bytes);
+      bound->shared_bytes = std::max(bound->shared_bytes, bound_step.kernel->shared_bytes);
       bound->held_bytes += bound_step.kernel->held_bytes;
       bound->provisional = bound->provisional || bound_step.kernel->provisional;
     }

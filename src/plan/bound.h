@@ -50,6 +50,7 @@ struct Bound {
   std::vector<PointerPatch> input_patches, output_patches;
   int64_t arena_bytes = 0;
   int64_t scratch_bytes = 0;  ///< per worker, the largest of any step
+  int64_t shared_bytes = 0;   ///< of all workers, the largest of any step
   int64_t held_bytes = 0;     ///< of this object and its bound kernels
   bool provisional = false;   ///< some kernel is a stand-in (BoundKernel::provisional)
 

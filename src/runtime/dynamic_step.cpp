@@ -53,8 +53,9 @@ std::vector<Tensor> run_dynamic_step(Program& program, const Node& node,
     }
     const auto bound = kernel->bind({bound_inputs, bound_outputs, false});
     GrowingMemory scratch(program.engine());
-    scratch.reserve(bound->scratch_bytes);
-    bound->run({buffers.data(), scratch.data()}, 0, bound->tasks);
+    const int64_t own = align_up(bound->scratch_bytes, 64);
+    scratch.reserve(checked_add(own, bound->shared_bytes));
+    bound->run_all({buffers.data(), scratch.data(), scratch.data() + own});
     return outputs;
   }
   fail(Status::kUnsupported, "no kernel can execute operator {} on these operands", node.op->name);

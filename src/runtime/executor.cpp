@@ -25,8 +25,10 @@ void** Executor::resolve(const Bound& bound, int side, bool reuse) {
     state.resolved[0].serial = state.resolved[1].serial = 0;
   if (program_.config().poison_arena && state.arena.data())
     std::memset(state.arena.data(), 0xff, static_cast<size_t>(state.arena.bytes()));
-  context_.scratch.reserve(
-      checked_mul(align_up(bound.scratch_bytes, 64), program_.engine().tasks().workers()));
+  // The shared part first, then each worker's.
+  context_.scratch.reserve(checked_add(
+      align_up(bound.shared_bytes, 64),
+      checked_mul(align_up(bound.scratch_bytes, 64), program_.engine().tasks().workers())));
   ResolvedBound& resolved = state.resolved[side];
   if (reuse && resolved.serial == bound.serial) return resolved.pointers.data();
 
@@ -99,7 +101,8 @@ void Executor::run_segment(const Bound& bound, int side, BoundTimes* times, void
   TaskRunner& runner = program_.engine().tasks();
   const int workers = runner.workers();
   const int64_t scratch_stride = align_up(bound.scratch_bytes, 64);
-  std::byte* scratch = context_.scratch.data();
+  std::byte* shared = context_.scratch.data();
+  std::byte* scratch = shared + align_up(bound.shared_bytes, 64);
   const bool stoppable = options_.cancel || options_.deadline_ns > 0;
   size_t focus_at = 0;
   size_t position = 0;
@@ -111,14 +114,15 @@ void Executor::run_segment(const Bound& bound, int side, BoundTimes* times, void
       const uint64_t start = times ? ticks() : 0;
       if (step.kernel) [[likely]] {
         const BoundKernel& kernel = *step.kernel;
-        StepArgs args{pointers + step.first_pointer, scratch};
+        const StepArgs args{pointers + step.first_pointer, scratch, shared};
         if (workers == 1 || kernel.tasks <= 1) {
-          kernel.run(args, 0, kernel.tasks);
+          kernel.run_all(args);
         } else {
           runner.run(kernel.tasks, [&](int64_t task, int worker) {
-            const StepArgs mine{args.buffers, scratch + worker * scratch_stride};
+            const StepArgs mine{args.buffers, scratch + worker * scratch_stride, shared};
             kernel.run(mine, task, task + 1);
           });
+          if (kernel.shared_bytes > 0) kernel.finish(args);
         }
       } else {
         run_opaque(bound, step, pointers);

@@ -34,30 +34,37 @@ struct BoundPhase {
 class BoundRegion final : public BoundKernel {
  public:
   std::vector<BoundPhase> phases;
-  std::vector<int64_t> temps;  ///< byte offsets in the scratch, after the phases' own
+  std::vector<int64_t> temps;  ///< byte offsets in the shared memory
   size_t operands = 0;
-  int64_t grain = 1;  ///< single-phase regions: iterations per task
+  int64_t grain = 1;  ///< iterations of the first phase per task
 
+  /// The first phase is cut into tasks; those behind it read what all of them left.
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-    for (const BoundPhase& phase : phases) {
-      if (phase.empty) continue;
-      std::array<void*, kMaxBuffers> buffers;
-      for (size_t k = 0; k < phase.buffers.size(); ++k) {
-        const uint32_t b = phase.buffers[k];
-        buffers[k] = b < operands ? args.buffers[b]
-                                  : static_cast<std::byte*>(args.scratch) + temps[b - operands];
-      }
-      xc_kargs kargs{XC_KERNEL_ABI_VERSION, 0,
-                     buffers.data(),        phase.dims.data(),
-                     phase.strides.data(),  args.scratch,
-                     phase.begin,           phase.end};
-      if (tasks > 1) {
-        kargs.begin = phase.begin + begin * grain;
-        kargs.end = std::min(phase.end, phase.begin + end * grain);
-      }
-      if (phase.code->run(kargs) != XC_KERNEL_OK)
-        fail(Status::kRange, "an index taken from data is out of range");
+    const BoundPhase& phase = phases[0];
+    if (phase.empty) return;
+    if (tasks == 1) return run_phase(phase, args, phase.begin, phase.end);
+    run_phase(phase, args, phase.begin + begin * grain,
+              std::min(phase.end, phase.begin + end * grain));
+  }
+  void finish(const StepArgs& args) const override {
+    for (size_t k = 1; k < phases.size(); ++k)
+      if (!phases[k].empty) run_phase(phases[k], args, phases[k].begin, phases[k].end);
+  }
+
+ private:
+  void run_phase(const BoundPhase& phase, const StepArgs& args, int64_t begin, int64_t end) const {
+    std::array<void*, kMaxBuffers> buffers;
+    for (size_t k = 0; k < phase.buffers.size(); ++k) {
+      const uint32_t b = phase.buffers[k];
+      buffers[k] = b < operands ? args.buffers[b]
+                                : static_cast<std::byte*>(args.shared) + temps[b - operands];
     }
+    const xc_kargs kargs{XC_KERNEL_ABI_VERSION, 0,
+                         buffers.data(),        phase.dims.data(),
+                         phase.strides.data(),  args.scratch,
+                         begin,                 end};
+    if (phase.code->run(kargs) != XC_KERNEL_OK)
+      fail(Status::kRange, "an index taken from data is out of range");
   }
 };
 
@@ -72,7 +79,6 @@ RegionKernel::RegionKernel(RegionCode code, std::vector<std::shared_ptr<const Ph
 std::shared_ptr<const BoundKernel> RegionKernel::bind(const BindContext& context) const {
   auto bound = std::make_shared<BoundRegion>();
   bound->operands = operands_;
-  int64_t own_scratch = 0;
   for (size_t k = 0; k < code_.phases.size(); ++k) {
     const RegionPhase& phase = code_.phases[k];
     BoundPhase b;
@@ -88,22 +94,23 @@ std::shared_ptr<const BoundKernel> RegionKernel::bind(const BindContext& context
       b.end = range->end;
       b.empty = range->begin >= range->end;
     }
-    own_scratch = std::max(own_scratch, loop::scratch_bytes(phase.kernel, b.dims));
+    bound->scratch_bytes =
+        std::max(bound->scratch_bytes, loop::scratch_bytes(phase.kernel, b.dims));
     bound->held_bytes += static_cast<int64_t>((b.dims.size() + b.strides.size()) * 8 + sizeof(b));
     bound->phases.push_back(std::move(b));
   }
-  int64_t offset = align_up(own_scratch, 64);
+  int64_t offset = 0;
   for (const RegionTemp& temp : code_.temps) {
     bound->temps.push_back(offset);
     offset = checked_add(
         offset,
         align_up(checked_mul(evaluate(temp.elements, context), element_size(temp.dtype)), 64));
   }
-  bound->scratch_bytes = offset;
-  // Phases pass temporaries on, so only a single phase is cut into tasks.
-  if (bound->phases.size() == 1 && bound->phases[0].end > bound->phases[0].begin) {
+  // Phases behind the first run even when there is nothing to pass on: sums over no rows are 0.
+  bound->shared_bytes = bound->phases.size() > 1 ? std::max<int64_t>(64, offset) : 0;
+  if (const BoundPhase& first = bound->phases[0]; first.end > first.begin) {
     bound->grain = std::max<int64_t>(1, code_.phases[0].grain);
-    bound->tasks = ceil_div(bound->phases[0].end - bound->phases[0].begin, bound->grain);
+    bound->tasks = ceil_div(first.end - first.begin, bound->grain);
   }
   return bound;
 }

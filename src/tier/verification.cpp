@@ -134,7 +134,8 @@ void run_region(const Kernel& kernel, const std::vector<Tensor>& inputs,
   }
   const auto bound = kernel.bind({in, out, true});
   const auto scratch = Buffer::allocate(bound->scratch_bytes);
-  bound->run({buffers.data(), scratch->data()}, 0, bound->tasks);
+  const auto shared = Buffer::allocate(bound->shared_bytes);
+  bound->run_all({buffers.data(), scratch->data(), shared->data()});
 }
 
 std::string compare_outputs(const Graph& graph, const std::vector<Tensor>& expected,

@@ -139,11 +139,13 @@ std::vector<Tensor> run_kernel(Kernel& kernel, const Problem& problem, const Run
   const int64_t pieces =
       options.pieces == 0 ? bound->tasks : std::min(options.pieces, bound->tasks);
   const auto scratch = Buffer::allocate(bound->scratch_bytes);
+  const auto shared = Buffer::allocate(bound->shared_bytes);
   for (int64_t piece = pieces; piece-- > 0;) {  // backwards: tasks are independent
     std::memset(scratch->data(), 0xff, static_cast<size_t>(scratch->bytes()));
-    bound->run({buffers.data(), scratch->data()}, bound->tasks * piece / pieces,
+    bound->run({buffers.data(), scratch->data(), shared->data()}, bound->tasks * piece / pieces,
                bound->tasks * (piece + 1) / pieces);
   }
+  if (bound->shared_bytes > 0) bound->finish({buffers.data(), scratch->data(), shared->data()});
   return outputs;
 }
 

@@ -55,7 +55,7 @@ struct OperandDims {
   int64_t multiple = 1;      ///< times this
 };
 
-/// One loop kernel of a region. Phases run one after another; a phase may be cut into tasks.
+/// One loop kernel of a region. Phases run one after another; the first may be cut into tasks.
 struct RegionPhase {
   loop::Kernel kernel;            ///< scheduled and verified
   std::vector<uint32_t> buffers;  ///< per buffer parameter: operand, or operands + k = temp k
@@ -69,7 +69,7 @@ struct RegionPhase {
   int64_t grain = 1;               ///< iterations of the parallel loop per task, at least
 };
 
-/// A buffer between phases, in the step's scratch shared by all workers.
+/// A buffer between phases, in the memory that the workers of a step share.
 struct RegionTemp {
   DType dtype;
   OperandDims elements;
