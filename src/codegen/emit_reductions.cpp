@@ -1,5 +1,9 @@
 // Accumulators: 16 lanes x 4 partial vectors (order lanes) or one value (order sequential), as
 // loop/kernel.h fixes them.
+#include <algorithm>
+#include <map>
+#include <span>
+
 #include "base/error.h"
 #include "codegen/emitter.h"
 #include "loop/evaluate.h"
@@ -191,6 +195,68 @@ void Emitter::reload(AccState& acc) {
   };
   get(acc.values, acc.memory);
   get(acc.indices, acc.index_memory);
+}
+
+void Emitter::finish(std::vector<uint32_t> accs) {
+  std::sort(accs.begin(), accs.end());
+  // Several of a kind go down their trees together, one to a part of a register.
+  std::map<std::pair<AccOp, DType>, std::vector<uint32_t>> alike;
+  for (const uint32_t id : accs) {
+    const AccDecl& decl = kernel_.accs[id];
+    const bool together = target_.masked_all && !gpu() && !is_arg_op(decl.op) &&
+                          decl.order != AccOrder::kSequential && element_size(decl.type) == 4;
+    if (together)
+      alike[{decl.op, decl.type}].push_back(id);
+    else
+      finish(id);
+  }
+  for (const auto& [kind, ids] : alike)
+    for (size_t first = 0; first < ids.size(); first += kReductionLanes) {
+      const size_t count = std::min<size_t>(kReductionLanes, ids.size() - first);
+      const std::span<const uint32_t> part = std::span(ids).subspan(first, count);
+      if (count == 1)
+        finish(part[0]);
+      else
+        finish_together(part);
+    }
+}
+
+// The sixteen lanes of an accumulator of four partial vectors.
+Value* Emitter::sixteen(const AccDecl& decl, const AccState& acc) {
+  const auto add = [&](Value* a, Value* b) { return combine(decl.op, decl.type, a, b); };
+  if (acc.values.size() == 1) return acc.values[0];
+  return add(add(acc.values[0], acc.values[1]), add(acc.values[2], acc.values[3]));
+}
+
+void Emitter::finish_together(std::span<const uint32_t> ids) {
+  const AccDecl& decl = kernel_.accs[ids[0]];
+  std::vector<Value*> level;
+  for (const uint32_t id : ids) level.push_back(sixteen(kernel_.accs[id], accs_[id]));
+  // A vector holds parts of `width` lanes, one per accumulator; two vectors make one of half the
+  // width. The last lacks a partner where their number is odd.
+  for (int width = kReductionLanes; width > 1; width /= 2) {
+    llvm::SmallVector<int, 16> low, high;
+    for (int source = 0; source < 2; ++source)
+      for (int part = 0; part < kReductionLanes; part += width)
+        for (int l = 0; l < width / 2; ++l) {
+          low.push_back(source * kReductionLanes + part + l);
+          high.push_back(source * kReductionLanes + part + l + width / 2);
+        }
+    std::vector<Value*> next;
+    for (size_t i = 0; i < level.size(); i += 2) {
+      Value* a = level[i];
+      Value* b = i + 1 < level.size() ? level[i + 1] : llvm::PoisonValue::get(a->getType());
+      next.push_back(combine(decl.op, decl.type, b_.CreateShuffleVector(a, b, low),
+                             b_.CreateShuffleVector(a, b, high)));
+    }
+    level = std::move(next);
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    AccState& acc = accs_[ids[i]];
+    Value* result = b_.CreateExtractElement(level[0], i);
+    if (acc.init) result = combine(decl.op, decl.type, acc.init, result);
+    acc.result = {result, false};
+  }
 }
 
 void Emitter::finish(uint32_t id) {

@@ -46,7 +46,7 @@ void Emitter::block(const Block& statements) {
     cache_.clear();
     statement(stmt);
     cache_.clear();
-    for (const uint32_t acc : finish_after[&stmt]) finish(acc);
+    finish(finish_after[&stmt]);
   }
 }
 

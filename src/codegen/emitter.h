@@ -14,6 +14,7 @@
 #include <functional>
 #include <optional>
 #include <unordered_map>
+#include <span>
 #include <unordered_set>
 
 #include "codegen/target.h"
@@ -132,6 +133,9 @@ class Emitter {
   void spill(AccState& acc);
   void reload(AccState& acc);
   void finish(uint32_t acc);
+  void finish(std::vector<uint32_t> accs);
+  void finish_together(std::span<const uint32_t> accs);
+  llvm::Value* sixteen(const loop::AccDecl& decl, const AccState& acc);
   llvm::Value* combine(loop::AccOp op, DType type, llvm::Value* a, llvm::Value* b);
   llvm::Value* update(const loop::AccDecl& decl, llvm::Value* partial, llvm::Value* value,
                       llvm::Value* second);

@@ -31,9 +31,16 @@ struct BoundPhase {
   bool empty = false;  ///< the parallel loop has no iterations
 };
 
+struct BoundSum {
+  uint32_t temp = 0, operand = 0;
+  int64_t tasks = 0, per_task = 0;
+  std::array<int64_t, 2> sizes{}, from_strides{}, to_strides{};
+};
+
 class BoundRegion final : public BoundKernel {
  public:
   std::vector<BoundPhase> phases;
+  std::vector<BoundSum> sums;
   std::vector<int64_t> temps;  ///< byte offsets in the shared memory
   size_t operands = 0;
   int64_t grain = 1;  ///< iterations of the first phase per task
@@ -49,6 +56,20 @@ class BoundRegion final : public BoundKernel {
   void finish(const StepArgs& args) const override {
     for (size_t k = 1; k < phases.size(); ++k)
       if (!phases[k].empty) run_phase(phases[k], args, phases[k].begin, phases[k].end);
+    for (const BoundSum& sum : sums) {
+      const auto* from = reinterpret_cast<const float*>(static_cast<std::byte*>(args.shared) +
+                                                        temps[sum.temp]);
+      auto* to = static_cast<float*>(args.buffers[sum.operand]);
+      for (int64_t t = -1; t < sum.tasks; ++t)
+        for (int64_t i = 0; i < sum.sizes[0]; ++i) {
+          float* row = to + i * sum.to_strides[0];
+          const float* part = from + t * sum.per_task + i * sum.from_strides[0];
+          for (int64_t j = 0; j < sum.sizes[1]; ++j) {
+            float& total = row[j * sum.to_strides[1]];
+            total = t < 0 ? 0.0f : total + part[j * sum.from_strides[1]];
+          }
+        }
+    }
   }
 
  private:
@@ -106,8 +127,22 @@ std::shared_ptr<const BoundKernel> RegionKernel::bind(const BindContext& context
         offset,
         align_up(checked_mul(evaluate(temp.elements, context), element_size(temp.dtype)), 64));
   }
-  // Phases behind the first run even when there is nothing to pass on: sums over no rows are 0.
-  bound->shared_bytes = bound->phases.size() > 1 ? std::max<int64_t>(64, offset) : 0;
+  for (const RegionSum& sum : code_.sums) {
+    const RegionTemp& temp = code_.temps[sum.temp];
+    BoundSum b{.temp = sum.temp, .operand = sum.operand};
+    b.per_task = temp.per_task;
+    b.tasks = evaluate(temp.elements, context) / temp.per_task;
+    for (size_t k = 0; k < sum.axes.size(); ++k) {
+      b.sizes[k] = sum.axes[k].size;
+      b.from_strides[k] = sum.axes[k].stride;
+      if (sum.axes[k].axis)
+        b.to_strides[k] = operand(context, sum.operand).strides[*sum.axes[k].axis];
+    }
+    bound->sums.push_back(b);
+  }
+  // What follows the tasks is done even when they leave nothing: sums over no rows are 0.
+  const bool finishes = bound->phases.size() > 1 || !bound->sums.empty();
+  bound->shared_bytes = finishes ? std::max<int64_t>(64, offset) : 0;
   if (const BoundPhase& first = bound->phases[0]; first.end > first.begin) {
     bound->grain = std::max<int64_t>(1, code_.phases[0].grain);
     bound->tasks = ceil_div(first.end - first.begin, bound->grain);

@@ -103,7 +103,7 @@ void check(const std::string& text, const std::vector<int64_t>& sizes,
 #endif
 }
 
-const std::vector<int64_t> kSizes{1, 2, 31, 32, 33, 70, 1025, 2100};
+const std::vector<int64_t> kSizes{0, 1, 2, 31, 32, 33, 70, 1025, 2100};
 
 }  // namespace
 

@@ -88,7 +88,6 @@ class BlockLowering {
     space_.rows = region.space.back();
     for (uint32_t k = 0; k < g_.operands.size(); ++k) operand_of_[g_.operands[k]] = k;
     const bool wide = target.registers >= kVectorRegisters;
-    row_lanes_ = wide ? 32 : 16;
     tile_rows_ = wide ? 8 : 4;
     column_vectors_ = wide ? 24 : 6;
   }
@@ -99,7 +98,7 @@ class BlockLowering {
     users_ = graph().users();
     if (const Verdict v = analyse(); !v.yes()) return v;
     write_blocks();
-    if (!columns_.empty()) write_column_results();
+    add_column_results();
     return Verdict::ok();
   }
 
@@ -373,7 +372,7 @@ class BlockLowering {
           row.exists = loop::lt(loop::loop_var(r), rows_);
           body(row);
         },
-        loop::LoopKind::kVector, row_lanes_);
+        loop::LoopKind::kVector, loop::kReductionLanes);
   }
   void for_columns(Row& row, const Dim& width, const std::function<void(const Affine&)>& body) {
     builder_->loop("j", 0, extent(width), [&](Var j) {
@@ -693,58 +692,35 @@ class BlockLowering {
     code_.phases.push_back(std::move(phase));
   }
 
-  void write_column_results() {
-    RegionPhase phase;
-    KernelBuilder builder("blocks_columns");
-    Access access(builder, spec_, phase);
-    OperandDims tasks = dim_of(space_.rows);
-    tasks.divisor = kTaskRows;
-    const Expr count = access.extent(tasks);
-    for (size_t k = 0; k < columns_.size(); ++k) {
-      const Column& c = columns_[k];
+  /// Tells how the tasks' sums become the outputs.
+  void add_column_results() {
+    for (const Column& c : columns_) {
       const auto position = std::find(graph().outputs.begin(), graph().outputs.end(),
                                       graph().node(c.node).outputs[0]);
       XC_CHECK(position != graph().outputs.end());
-      const auto operand = static_cast<uint32_t>(static_cast<int64_t>(spec_.inputs.size()) +
-                                                 (position - graph().outputs.begin()));
-      const loop::Buffer& out = access.whole_buffer(operand);
-      const loop::Buffer temp =
-          access.temp(static_cast<uint32_t>(k), DType::kF32, false, {c.elements(), c.row(), 1});
-      builder.loop("c", 0, c.narrow_width, [&](Var i) {
-        const auto body = [&](Var j) {
-          const loop::Acc sum =
-              builder.acc("s", loop::AccOp::kSum, DType::kF32, loop::AccOrder::kSequential);
-          builder.loop("t", 0, count, [&](Var t) { builder.accumulate(sum, temp(t, i, j)); });
-          std::vector<loop::Index> at(out.rank(), loop::Index(0));
-          if (c.wide == kNone) {
-            at.back() = Affine(i);
-          } else {
-            at[0] = c.narrow_first ? Affine(i) : Affine(j);
-            at[1] = c.narrow_first ? Affine(j) : Affine(i);
-          }
-          builder.store(out.at(at), sum.value());
-        };
-        const bool one = c.wide_width == 1;
-        builder.loop("j", loop::i64(0), loop::i64(c.wide_width), body,
-                     one ? loop::LoopKind::kSerial : loop::LoopKind::kVector,
-                     one ? 1 : loop::kReductionLanes);
-      });
-      OperandDims elements = tasks;
+      const auto output = static_cast<uint32_t>(position - graph().outputs.begin());
+      const auto operand = static_cast<uint32_t>(spec_.inputs.size()) + output;
+      const uint32_t axes = static_cast<uint32_t>(spec_.outputs[output].dims.size());
+      RegionSum sum{.temp = static_cast<uint32_t>(code_.temps.size()), .operand = operand};
+      const bool swapped = c.wide != kNone && !c.narrow_first;
+      const auto axis_of = [&](bool narrow) -> std::optional<uint32_t> {
+        if (c.wide == kNone) return narrow ? std::optional(axes - 1) : std::nullopt;
+        return axes - (narrow != swapped ? 2 : 1);
+      };
+      sum.axes = {{{axis_of(true), c.narrow_width, c.row()}, {axis_of(false), c.wide_width, 1}}};
+      code_.sums.push_back(sum);
+      OperandDims elements = dim_of(space_.rows);
+      elements.divisor = kTaskRows;
       elements.multiple = c.elements();
-      code_.temps.push_back({DType::kF32, elements});
+      code_.temps.push_back({DType::kF32, elements, c.elements()});
     }
-    loop::Kernel kernel = builder.finish();
-    access.finish();
-    loop::verify(kernel, loop::Level::kScheduled);
-    phase.kernel = std::move(kernel);
-    code_.phases.push_back(std::move(phase));
   }
 
   const StepSpec& spec_;
   RegionGraph g_;
   RegionCode& code_;
   RowSpace space_;
-  int row_lanes_, tile_rows_, column_vectors_;
+  int tile_rows_, column_vectors_;
   std::unordered_map<ValueId, uint32_t> operand_of_;
   std::vector<std::vector<NodeId>> users_;
   std::unordered_map<ValueId, double> weights_;

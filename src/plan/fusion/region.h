@@ -6,7 +6,9 @@
 // constant), stride classes and numerics mode, with external operands numbered by first use. Equal
 // layers share one identity, hence one compiled kernel, profile and verdict.
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -73,11 +75,25 @@ struct RegionPhase {
 struct RegionTemp {
   DType dtype;
   OperandDims elements;
+  int64_t per_task = 0;  ///< elements of one task, where a RegionSum reads it
+};
+
+/// An output that is the sum of what the tasks left in a temp (f32), task after task.
+struct RegionSum {
+  uint32_t temp;
+  uint32_t operand;
+  struct Axis {
+    std::optional<uint32_t> axis;  ///< of the output; nullopt: none
+    int64_t size;
+    int64_t stride;  ///< in the temp
+  };
+  std::array<Axis, 2> axes;
 };
 
 struct RegionCode {
   std::vector<RegionPhase> phases;
   std::vector<RegionTemp> temps;
+  std::vector<RegionSum> sums;
 };
 
 /// What the search knows of the operands: the strides the planner will give them.
