@@ -85,8 +85,8 @@ class BoundKernel {
   /// Executes tasks [begin, end) of `tasks`. Tasks write disjoint parts of the outputs. Throws
   /// Error(kRange) for data out of range (indices).
   virtual void run(const StepArgs& args, int64_t begin, int64_t end) const = 0;
-  /// Puts together what the tasks left in shared memory: called once, when all have run and there is
-  /// such memory.
+  /// Puts together what the tasks left in shared memory: called once, when all have run and there
+  /// is such memory.
   virtual void finish(const StepArgs&) const {}
   void run_all(const StepArgs& args) const {
     run(args, 0, tasks);

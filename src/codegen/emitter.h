@@ -13,8 +13,8 @@
 
 #include <functional>
 #include <optional>
-#include <unordered_map>
 #include <span>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "codegen/target.h"

@@ -345,6 +345,16 @@ Block side_by_side(std::vector<Block> copies) {
 
 }  // namespace
 
+namespace {
+
+// A constant multiple, or something times one.
+bool multiple_of(const Expr& e, int64_t unit) {
+  if (is_const(e)) return const_as_int(*e) % unit == 0;
+  return e->op == Op::kMul && (multiple_of(e->args[0], unit) || multiple_of(e->args[1], unit));
+}
+
+}  // namespace
+
 Kernel jam(Kernel kernel, std::string_view var, int copies) {
   if (copies < 1) illegal("jam", var, "the number of copies is not positive");
   const Place place = find(kernel, var);
@@ -376,7 +386,7 @@ Kernel jam(Kernel kernel, std::string_view var, int copies) {
   For main{group, i64(0), groups, LoopKind::kSerial, 1, side_by_side(std::move(bodies))};
   Block& block = *place.block;
   const auto at = block.begin() + static_cast<std::ptrdiff_t>(place.at);
-  const bool exact = is_const(loop.end) && const_as_int(*loop.end) % copies == 0;
+  const bool exact = multiple_of(loop.end, copies);
   if (!exact) {
     For rest = loop;
     rest.begin = groups * i64(copies);

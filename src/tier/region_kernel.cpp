@@ -57,8 +57,8 @@ class BoundRegion final : public BoundKernel {
     for (size_t k = 1; k < phases.size(); ++k)
       if (!phases[k].empty) run_phase(phases[k], args, phases[k].begin, phases[k].end);
     for (const BoundSum& sum : sums) {
-      const auto* from = reinterpret_cast<const float*>(static_cast<std::byte*>(args.shared) +
-                                                        temps[sum.temp]);
+      const auto* from =
+          reinterpret_cast<const float*>(static_cast<std::byte*>(args.shared) + temps[sum.temp]);
       auto* to = static_cast<float*>(args.buffers[sum.operand]);
       for (int64_t t = -1; t < sum.tasks; ++t)
         for (int64_t i = 0; i < sum.sizes[0]; ++i) {
@@ -80,10 +80,14 @@ class BoundRegion final : public BoundKernel {
       buffers[k] = b < operands ? args.buffers[b]
                                 : static_cast<std::byte*>(args.shared) + temps[b - operands];
     }
-    const xc_kargs kargs{XC_KERNEL_ABI_VERSION, 0,
-                         buffers.data(),        phase.dims.data(),
-                         phase.strides.data(),  args.scratch,
-                         begin,                 end};
+    const xc_kargs kargs{XC_KERNEL_ABI_VERSION,
+                         0,
+                         buffers.data(),
+                         phase.dims.data(),
+                         phase.strides.data(),
+                         args.scratch,
+                         begin,
+                         end};
     if (phase.code->run(kargs) != XC_KERNEL_OK)
       fail(Status::kRange, "an index taken from data is out of range");
   }

@@ -245,7 +245,8 @@ class Network {
       if (v.width <= 8 && v.name != "x" && random_() % 3 == 0) {
         const std::string t = line("Transpose", {v.name}, "{perm = [1, 0]}");
         outputs_.push_back(line("MatMul", {t, "x"}, ""));
-        if (random_() % 2) outputs_.push_back(line("ReduceSum", {v.name, "rows"}, "{keepdims = 1}"));
+        if (random_() % 2)
+          outputs_.push_back(line("ReduceSum", {v.name, "rows"}, "{keepdims = 1}"));
         break;
       }
   }

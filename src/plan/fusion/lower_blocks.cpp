@@ -67,8 +67,7 @@ void scale_after_products(Graph& graph) {
       continue;
     const ValueId scale = scaled.inputs[static_cast<size_t>(side)];
     const ValueId rows = scaled.inputs[static_cast<size_t>(1 - side)];
-    const auto first =
-        patch.add_node(*product.op, {rows, product.inputs[1]}, 1, product.attrs);
+    const auto first = patch.add_node(*product.op, {rows, product.inputs[1]}, 1, product.attrs);
     const auto then = patch.add_node(*scaled.op, {first[0], scale}, 1);
     patch.replace(product.outputs[0], then[0]);
     patch.remove(id);
@@ -89,7 +88,7 @@ class BlockLowering {
     for (uint32_t k = 0; k < g_.operands.size(); ++k) operand_of_[g_.operands[k]] = k;
     const bool wide = target.registers >= kVectorRegisters;
     tile_rows_ = wide ? 8 : 4;
-    column_vectors_ = wide ? 24 : 6;
+    column_vectors_ = wide ? 12 : 6;
   }
 
   Verdict lower() {
@@ -451,7 +450,11 @@ class BlockLowering {
     const uint32_t left = operand_of_.at(node.inputs[0]), right = operand_of_.at(node.inputs[1]);
     const int64_t columns = width(node.outputs[0]).value();
     const loop::Buffer out = table(node.outputs[0]);
-    builder_->loop("r", loop::i64(0), rows_, [&](Var r) {
+    // Whole groups of rows: one past the last reads nothing.
+    const int copies = columns <= 2 ? 4 : 2;
+    const Expr groups = (rows_ + loop::i64(copies - 1)) / loop::i64(copies);
+    builder_->loop("r", loop::i64(0), groups * loop::i64(copies), [&](Var r) {
+      const Expr exists = loop::lt(loop::loop_var(r), rows_);
       std::vector<loop::Acc> sums;
       for (int64_t c = 0; c < columns; ++c)
         sums.push_back(
@@ -459,14 +462,14 @@ class BlockLowering {
       builder_->loop(
           "k", loop::i64(0), extent(width(node.inputs[0])),
           [&](Var k) {
-            const Expr x = load(left, block_row_ + Affine(r), Affine(k));
+            const Expr x = load(left, block_row_ + Affine(r), Affine(k), exists);
             for (int64_t c = 0; c < columns; ++c)
               builder_->accumulate(sums[static_cast<size_t>(c)], x, matrix(right, k, c));
           },
           loop::LoopKind::kVector, loop::kReductionLanes);
       for (int64_t c = 0; c < columns; ++c)
         builder_->store(out(Affine(c), r), sums[static_cast<size_t>(c)].value());
-      jam_.emplace_back(r, columns <= 2 ? 4 : 2);
+      jam_.emplace_back(r, copies);
     });
   }
 
