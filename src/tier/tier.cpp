@@ -77,8 +77,12 @@ void Tier::added(const std::shared_ptr<Program>& program) {
   }
   if (program->config().jit == static_cast<int64_t>(JitMode::kAuto))
     for (const auto& step : program->base_plan()->steps)
-      if (step->kernel && step->kernel->wants_prepare()) {
-        post(state, [this](Program& p, ProgramState& s) { prepare_weights(p, s); });
+      if (step->kernel && (step->kernel->wants_prepare() || step->kernel->wants_warm_up())) {
+        post(state, [this](Program& p, ProgramState& s) {
+          for (const auto& later : p.base_plan()->steps)
+            if (later->kernel && later->kernel->wants_warm_up()) later->kernel->warm_up();
+          prepare_weights(p, s);
+        });
         break;
       }
 }

@@ -1,5 +1,8 @@
 #include <doctest/doctest.h>
 
+#include <random>
+
+#include "backends/cpu/sgemm.h"
 #include "backends/step_harness.h"
 
 namespace xc {
@@ -10,6 +13,57 @@ using namespace test;
 /// Relative to the size of a sum of k products of magnitude 2.
 Bounds bounds_for(int64_t k) {
   return {1e-5, 2e-6 * static_cast<double>(k)};
+}
+
+TEST_CASE("backends/matmul: the own product agrees with the library's, transposed or not") {
+  std::mt19937 random(3);
+  for (const auto& size : {std::array<int64_t, 3>{1, 1, 1},
+                           {1, 100, 7},
+                           {3, 17, 33},
+                           {4, 64, 5},
+                           {9, 130, 70},
+                           {33, 3, 257},
+                           {16, 16, 16},
+                           {5, 8, 0}})
+    for (const bool transpose_a : {false, true})
+      for (const bool transpose_b : {false, true})
+        for (const float beta : {0.0f, 0.5f}) {
+          const int64_t m = size[0], n = size[1], k = size[2];
+          CAPTURE(m);
+          CAPTURE(n);
+          CAPTURE(k);
+          CAPTURE(transpose_a);
+          CAPTURE(transpose_b);
+          const auto filled = [&](int64_t count) {
+            std::vector<float> out(static_cast<size_t>(count) + 1);
+            for (float& v : out) v = std::uniform_real_distribution<float>(-1, 1)(random);
+            return out;
+          };
+          const int64_t lda = (transpose_a ? m : k) + 3, ldb = (transpose_b ? k : n) + 2,
+                        ldc = n + 1;
+          const auto a = filled((transpose_a ? k : m) * lda),
+                     b = filled((transpose_b ? n : k) * ldb);
+          const auto before = filled(m * ldc);
+          auto c = before;
+          cpu::own_sgemm({transpose_a, transpose_b, m, n, k, 1.5f, a.data(), lda, b.data(), ldb,
+                          beta, c.data(), ldc});
+          double worst = 0;
+          for (int64_t i = 0; i < m; ++i)
+            for (int64_t j = 0; j < ldc; ++j) {
+              const auto at = static_cast<size_t>(i * ldc + j);
+              double want = before[at];
+              if (j < n) {
+                double sum = 0;
+                for (int64_t d = 0; d < k; ++d)
+                  sum += static_cast<double>(
+                             a[static_cast<size_t>(transpose_a ? d * lda + i : i * lda + d)]) *
+                         b[static_cast<size_t>(transpose_b ? j * ldb + d : d * ldb + j)];
+                want = 1.5 * sum + beta * before[at];
+              }
+              worst = std::max(worst, std::fabs(want - c[at]));
+            }
+          CHECK(worst <= 1e-4);
+        }
 }
 
 TEST_CASE("backends/matmul: ranks, broadcasts, strides and splits") {

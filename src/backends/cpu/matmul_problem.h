@@ -28,7 +28,8 @@ MatMulProblem matmul_problem(const BoundOperand& left, const BoundOperand& right
 struct FoldedContext {
   std::vector<Dims> storage;
   std::vector<BoundOperand> inputs, outputs;
-  BindContext context() const { return {inputs, outputs, false}; }
+  bool background = false;
+  BindContext context() const { return {inputs, outputs, background}; }
 };
 /// Makes the leading dims part of the rows, when the right side has none and every stride allows
 /// it, those of inputs [first_extra, ...) over the result included. Leaves `p` alone when not.

@@ -15,6 +15,7 @@
 #include "backends/cpu/epilogue.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn_common.h"
+#include "backends/cpu/sgemm.h"
 
 namespace xc::cpu {
 
@@ -59,6 +60,9 @@ class SgemmBound final : public BoundKernel {
   SgemmBound(const StepSpec& spec, const BindContext& context, const Settings& settings,
              const MatMulProblem& p, bool has_rows, bool has_columns)
       : settings_(settings), c_index_(static_cast<uint32_t>(spec.inputs.size())), p_(p) {
+    own_ = !settings_.strict && !context.background && !sgemm_is_warm() &&
+           p_.flops() < kOwnProductFlops;
+    provisional = own_;
     // A column-major result is the row-major result of the transposed product.
     swapped_ = p_.c_n != 1 && p_.n != 1 && (p_.c_m == 1 || p_.m == 1);
     if (swapped_) {
@@ -177,12 +181,9 @@ class SgemmBound final : public BoundKernel {
       result = reinterpret_cast<float*>(scratch + a_bytes_ + b_bytes_);
       ldc = n;
     }
-    const dnnl_status_t status =
-        dnnl_sgemm(a_.transposed ? 'T' : 'N', b_.transposed ? 'T' : 'N', m, n, k, settings_.alpha,
-                   a, lda, b, ldb, 0.0f, result, ldc);
-    if (status != dnnl_success)
-      fail(status == dnnl_out_of_memory ? Status::kOutOfMemory : Status::kInternal,
-           "sgemm failed with status {}", static_cast<int>(status));
+    const Sgemm product{a_.transposed, b_.transposed, m,      n,  k, settings_.alpha, a, lda, b,
+                        ldb,           0.0f,          result, ldc};
+    own_ ? own_sgemm(product) : library_sgemm(product);
     if (c_.copied) {
       const Dims dims{m, n}, from{n, 1}, to{p_.c_m, p_.c_n};
       CopyPlan(dims, from, to, 4).run(result, c);
@@ -205,6 +206,7 @@ class SgemmBound final : public BoundKernel {
   MatMulProblem p_;
   bool swapped_ = false;
   bool merge_ = false;
+  bool own_ = false;  ///< the library is cold
   std::vector<MatMulPart> parts_;
   std::vector<Epilogue::Tile> tiles_;
   SgemmOperand a_, b_, c_;
@@ -428,6 +430,10 @@ class MatMulKernel final : public Kernel {
                 settings_.alpha == 1 && weights.byte_size() >= kPackSmallest;
   }
 
+  bool wants_warm_up() const override {
+    return !packable_ && !settings_.strict && !sgemm_is_warm();
+  }
+  void warm_up() override { warm_sgemm(); }
   bool wants_prepare() const override { return packable_; }
   void prepare() override {
     if (!packable_) return;
@@ -445,6 +451,7 @@ class MatMulKernel final : public Kernel {
     MatMulProblem p = matmul_problem(context.inputs[0], context.inputs[1], context.outputs[0],
                                      settings_.transpose_a, settings_.transpose_b);
     FoldedContext folded;
+    folded.background = context.background;
     if (fold_rows(p, context, 2, folded)) {
       const BindContext flat = folded.context();
       const bool fits = packable_ && p.k > 0 && (p.m == 1 || (p.a_m >= p.k && p.c_m >= p.n)) &&
@@ -452,7 +459,7 @@ class MatMulKernel final : public Kernel {
       if (fits && packed && (context.background || p.flops() > 10 * kCreateFlops))
         return std::make_shared<PackedBound>(spec_, flat, settings_, std::move(packed), p);
       auto bound = std::make_shared<SgemmBound>(spec_, flat, settings_, p, true, true);
-      bound->provisional = fits && packed;
+      bound->provisional |= fits && packed;
       return bound;
     }
     return std::make_shared<SgemmBound>(spec_, context, settings_, p,

@@ -13,6 +13,7 @@
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn_common.h"
+#include "backends/cpu/sgemm.h"
 #include "backends/cpu/vector/cells_fn.h"
 
 namespace xc::cpu {
@@ -30,12 +31,6 @@ constexpr int64_t kSpanBytes = 1 << 20;  ///< of pre-activations computed at a t
 constexpr int64_t kPackedSamples = 4;    ///< up to which the own product is used
 
 enum Input { kX, kW, kR, kB, kLengths, kH0, kC0 };
-
-void sgemm(char transpose_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
-           const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
-  if (dnnl_sgemm('N', transpose_b, m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc) != dnnl_success)
-    fail(Status::kOutOfMemory, "sgemm failed");
-}
 
 class RecurrentBound final : public BoundKernel {
  public:
@@ -59,6 +54,10 @@ class RecurrentBound final : public BoundKernel {
     width_ = gates_ * hidden_;
     lengths_ = has(kLengths);
     if (packed_ && batch_ > kPackedSamples) packed_ = nullptr;
+    const double depth = static_cast<double>(input_ + (packed_ ? 0 : hidden_));
+    own_ = spec.numerics != Numerics::kStrict && !context.background && !sgemm_is_warm() &&
+           2.0 * static_cast<double>(dirs_ * time_ * batch_ * width_) * depth < kOwnProductFlops;
+    provisional = own_;
     const int64_t step_bytes = std::max<int64_t>(1, batch_ * width_ * 4);
     // With lengths, samples are at different times in one step.
     span_ = lengths_ ? time_
@@ -149,6 +148,13 @@ class RecurrentBound final : public BoundKernel {
     for (int64_t j = 0; j < width_; ++j) to[j] = b[j] + (j < both ? b[width_ + j] : 0.0f);
   }
 
+  /// c = a b^T + beta c: m rows of a, n of b, each of k; rows of c are those of the gates.
+  void multiply(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
+                float beta, float* c) const {
+    const Sgemm product{false, true, m, n, k, 1.0f, a, lda, b, k, beta, c, width_};
+    own_ ? own_sgemm(product) : library_sgemm(product);
+  }
+
   /// gates[n] += h[n] R^T over columns [first, first + count).
   void recur(const StepArgs& args, int64_t d, const float* h, float* to, int64_t first,
              int64_t count, float beta) const {
@@ -161,8 +167,7 @@ class RecurrentBound final : public BoundKernel {
       }
       return;
     }
-    sgemm('T', batch_, count, hidden_, h, hidden_, r + first * hidden_, hidden_, beta, to + first,
-          width_);
+    multiply(batch_, count, hidden_, h, hidden_, r + first * hidden_, beta, to + first);
   }
 
   void run_direction(const StepArgs& args, int64_t d) const {
@@ -249,7 +254,7 @@ class RecurrentBound final : public BoundKernel {
       std::memcpy(b.span + r * width_, b.bias, static_cast<size_t>(width_) * sizeof(float));
     if (input_ == 0) return;
     const float* w = static_cast<const float*>(args.buffers[kW]) + d * width_ * input_;
-    sgemm('T', rows, width_, input_, x, x_row_, w, input_, 1.0f, b.span, width_);
+    multiply(rows, width_, input_, x, x_row_, w, 1.0f, b.span);
   }
 
   /// One step of every sample whose sequence goes on.
@@ -294,6 +299,7 @@ class RecurrentBound final : public BoundKernel {
   int64_t dirs_ = 1, time_ = 0, batch_ = 0, input_ = 0, hidden_ = 0, width_ = 0, span_ = 1,
           x_row_ = 0;
   bool reverse_ = false, batch_first_ = false, linear_ = false, lengths_ = false, staged_ = false;
+  bool own_ = false;  ///< the library is cold
   CopyPlan stage_;
   int64_t x_bytes_ = 0, span_bytes_ = 0, gates_bytes_ = 0, state_bytes_ = 0;
 };
@@ -348,6 +354,10 @@ class RecurrentKernel final : public Kernel {
     const Tensor& r = spec.inputs[kR].constant;
     packable_ = r && r.contiguous() && r.dims()[1] % kPanel == 0;
   }
+  bool wants_warm_up() const override {
+    return spec_.numerics != Numerics::kStrict && !sgemm_is_warm();
+  }
+  void warm_up() override { warm_sgemm(); }
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
     // Packing costs about one time step: no reason to wait for the background.
     if (packable_)

@@ -33,8 +33,7 @@ std::string fused(const char* text, FusionOptions options = {}) {
     names("  reads ", region.inputs);
     names("  writes", region.outputs);
     RegionCode code;
-    const Verdict verdict =
-        lower_region(*graph, region, planner.region_spec(region), {}, code);
+    const Verdict verdict = lower_region(*graph, region, planner.region_spec(region), {}, code);
     if (!verdict.yes()) out += "  cannot be lowered: " + verdict.reason + "\n";
     for (const RegionPhase& phase : code.phases) out += loop::print(phase.kernel);
     for (const RegionSum& sum : code.sums)
@@ -130,14 +129,18 @@ TEST_CASE("plan/fusion: what does not fit the row-block template stays out of it
     return fused(text).find("region blocks") != std::string::npos;
   };
   // One product alone.
-  CHECK(!has_blocks("graph g(%x: f32[n, 8], %w: f32[8, 3]) -> (%y) {\n"
-                    "  %a = MatMul(%x, %w)\n  %y = Softmax(%a) {axis = -1}\n}"));
+  CHECK(
+      !has_blocks("graph g(%x: f32[n, 8], %w: f32[8, 3]) -> (%y) {\n"
+                  "  %a = MatMul(%x, %w)\n  %y = Softmax(%a) {axis = -1}\n}"));
   // The second product's matrix is made of the first one's rows.
-  CHECK(!has_blocks("graph g(%x: f32[n, n], %w: f32[n, n]) -> (%y) {\n"
-                    "  %a = MatMul(%x, %w)\n  %b = Relu(%a)\n  %y = MatMul(%b, %a)\n}"));
+  CHECK(
+      !has_blocks("graph g(%x: f32[n, n], %w: f32[n, n]) -> (%y) {\n"
+                  "  %a = MatMul(%x, %w)\n  %b = Relu(%a)\n  %y = MatMul(%b, %a)\n}"));
   // Few rows: their lanes would stay empty.
-  CHECK(!has_blocks("graph g(%x: f32[4, 8], %w: f32[8, 3], %v: f32[3, 5]) -> (%y) {\n"
-                    "  %a = MatMul(%x, %w)\n  %b = Relu(%a)\n  %y = MatMul(%b, %v)\n}"));
-  CHECK(has_blocks("graph g(%x: f32[40, 8], %w: f32[8, 3], %v: f32[3, 5]) -> (%y) {\n"
-                   "  %a = MatMul(%x, %w)\n  %b = Relu(%a)\n  %y = MatMul(%b, %v)\n}"));
+  CHECK(
+      !has_blocks("graph g(%x: f32[4, 8], %w: f32[8, 3], %v: f32[3, 5]) -> (%y) {\n"
+                  "  %a = MatMul(%x, %w)\n  %b = Relu(%a)\n  %y = MatMul(%b, %v)\n}"));
+  CHECK(
+      has_blocks("graph g(%x: f32[40, 8], %w: f32[8, 3], %v: f32[3, 5]) -> (%y) {\n"
+                 "  %a = MatMul(%x, %w)\n  %b = Relu(%a)\n  %y = MatMul(%b, %v)\n}"));
 }

@@ -1,0 +1,59 @@
+#include "backends/cpu/sgemm.h"
+
+#include <array>
+#include <atomic>
+
+#include "backends/cpu/onednn_common.h"
+#include "backends/cpu/vector/product_fn.h"
+#include "base/error.h"
+
+namespace xc::cpu {
+namespace {
+
+std::atomic<bool> warm{false};
+
+}  // namespace
+
+void library_sgemm(const Sgemm& p) {
+  const dnnl_status_t status =
+      dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', p.m, p.n, p.k, p.alpha, p.a,
+                 p.lda, p.b, p.ldb, p.beta, p.c, p.ldc);
+  if (status != dnnl_success)
+    fail(status == dnnl_out_of_memory ? Status::kOutOfMemory : Status::kInternal,
+         "sgemm failed with status {}", static_cast<int>(status));
+}
+
+void own_sgemm(const Sgemm& p) {
+  static const ProductFn product = product_fn(cpu_info().isa);
+  product({.m = p.m,
+           .n = p.n,
+           .k = p.k,
+           .a = p.a,
+           .a_m = p.transpose_a ? 1 : p.lda,
+           .a_k = p.transpose_a ? p.lda : 1,
+           .b = p.b,
+           .b_k = p.transpose_b ? 1 : p.ldb,
+           .b_n = p.transpose_b ? p.ldb : 1,
+           .c = p.c,
+           .c_m = p.ldc,
+           .alpha = p.alpha,
+           .beta = p.beta});
+}
+
+bool sgemm_is_warm() {
+  return warm.load(std::memory_order_relaxed);
+}
+
+void warm_sgemm() {
+  if (sgemm_is_warm()) return;
+  const OneThread guard;
+  constexpr int64_t kSize = 64;  // smaller ones take other ways through the library
+  std::array<float, kSize * kSize> a{}, b{}, c{};
+  for (const bool transpose_a : {false, true})
+    for (const bool transpose_b : {false, true})
+      library_sgemm({transpose_a, transpose_b, kSize, kSize, kSize, 1.0f, a.data(), kSize, b.data(),
+                     kSize, 0.0f, c.data(), kSize});
+  warm.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace xc::cpu
