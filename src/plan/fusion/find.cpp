@@ -124,8 +124,7 @@ class Finder {
   /// The same for every node of the union of two regions and one more node.
   bool union_reads_reduced(uint32_t a, uint32_t b, NodeId last) const {
     const auto reads = [&](NodeId n) { return reads_reduced(n, a, b); };
-    return reads(last) ||
-           std::any_of(drafts_[a].nodes.begin(), drafts_[a].nodes.end(), reads) ||
+    return reads(last) || std::any_of(drafts_[a].nodes.begin(), drafts_[a].nodes.end(), reads) ||
            std::any_of(drafts_[b].nodes.begin(), drafts_[b].nodes.end(), reads);
   }
 
