@@ -193,8 +193,8 @@ class Finder {
       for (uint32_t b = a + 1; b < drafts_.size() && drafts_[a].alive && drafts_[a].aggregate;
            ++b) {
         Draft &into = drafts_[a], &from = drafts_[b];
-        if (!from.alive || !from.aggregate || !agree(into, from) || !share_operand(into, from) ||
-            into.nodes.size() + from.nodes.size() > limit() || depends(into, from) ||
+        if (!from.alive || !from.aggregate || into.nodes.size() + from.nodes.size() > limit() ||
+            !agree(into, from) || !share_operand(into, from) || depends(into, from) ||
             depends(from, into))
           continue;
         for (NodeId n : from.nodes) region_of_[n] = a;
