@@ -368,7 +368,9 @@ class Generator {
     const ValueId x = any_of_rank(1, !random_.chance(4));
     if (x == kNone) return;
     if (random_.chance(6)) {
-      Attrs attrs = attr("axis", random_.below(rank(x)));
+      const int64_t axis = random_.below(rank(x));
+      if (dims(x)[static_cast<size_t>(axis)] == Dim(0)) return;
+      Attrs attrs = attr("axis", axis);
       attrs.set("keepdims", random_.below(2));
       attrs.set("select_last_index", random_.below(2));
       node(random_.name({"ArgMax", "ArgMin"}), {x}, attrs);

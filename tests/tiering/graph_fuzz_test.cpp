@@ -21,9 +21,13 @@ using namespace xc::test;
 void check_seed(GraphFuzzer& fuzzer, uint64_t seed, const std::vector<std::string>& ways) {
   // After a crash the last line says where to look.
   if (std::getenv("XC_FUZZ_TRACE")) std::fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
-  const Problem problem = random_problem(seed);
-  if (const Failure failure = fuzzer.check(problem, ways))
-    FAIL_CHECK(fuzzer.report(problem, failure, fmt::format("seed {}", seed)));
+  try {
+    const Problem problem = random_problem(seed);
+    if (const Failure failure = fuzzer.check(problem, ways))
+      FAIL_CHECK(fuzzer.report(problem, failure, fmt::format("seed {}", seed)));
+  } catch (const Error& error) {
+    FAIL_CHECK("seed " << seed << " makes no valid graph: " << error.message());
+  }
 }
 
 std::vector<std::string> names_of(const std::vector<Way>& ways) {
@@ -50,6 +54,10 @@ TEST_CASE("tiering/graph_fuzz: random graphs agree with the reference in every w
     check_seed(fuzzer, seed, ways);
   }
   MESSAGE(fuzzer.summary());
+  CHECK(fuzzer.counts().regions.at("interpreter") > 300);
+#if XC_HAVE_JIT
+  CHECK(fuzzer.counts().regions.at("jit") == fuzzer.counts().regions.at("interpreter"));
+#endif
 }
 
 /// What random graphs found, made small: each once gave a wrong value, an error or a crash.
