@@ -20,6 +20,8 @@ struct Way {
   bool interpreted = false;    ///< fused regions run in the loop interpreter
   bool constant_dims = false;  ///< the sizes of a run are constants of the model
   bool verified = false;       ///< regions are verified before they are used, as in production
+  bool odd_inputs = false;     ///< inputs lie backwards and with gaps
+  int passes = 1;              ///< over all runs: what comes again may have been replaced since
   std::string same_bits = {};  ///< a way that stands earlier in the list and gives equal bits
 };
 
@@ -71,6 +73,8 @@ class GraphFuzzer {
                     std::map<std::string, std::vector<std::vector<Tensor>>>& results);
   std::string compare(const Problem& problem, size_t run, Oracle& oracle,
                       const std::vector<Tensor>& got);
+  std::string compare_shaken(const Problem& problem, size_t run, Oracle& oracle,
+                             const std::vector<Tensor>& got, int shakes);
 
   std::vector<Way> ways_;
   std::map<std::string, std::shared_ptr<Engine>> engines_;

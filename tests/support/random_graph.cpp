@@ -237,7 +237,9 @@ class Generator {
   // ---- growth -----------------------------------------------------------------------------------
 
   void grow() {
-    switch (random_.below(20)) {
+    switch (random_.below(21)) {
+      case 20:
+        return grow_image();
       case 0:
       case 1:
       case 2:
@@ -526,6 +528,52 @@ class Generator {
     if (random_.chance(2)) node(random_.name({"Relu", "Sigmoid", "Tanh", "Gelu", "Elu"}), {y});
   }
 
+  /// Convolution, pooling and what stands around them, on values of rank 4.
+  void grow_image() {
+    const ValueId x = any_of([&](ValueId v) {
+      return rank(v) == 4 && (type(v) == DType::kF32 || type(v) == DType::kF64) &&
+             dims(v)[1].is_constant() && dims(v)[2].is_constant() && dims(v)[3].is_constant() &&
+             elements(dims(v)) > 0;
+    });
+    if (x == kNone) {
+      if (random_.chance(2)) input(DType::kF32, {Dim::symbol("n"), 1 + random_.below(9), 6, 5});
+      return;
+    }
+    const Dim channels = dims(x)[1];
+    const bool roomy = dims(x)[2].value() >= 2 && dims(x)[3].value() >= 2;
+    switch (random_.below(5)) {
+      case 0:
+        if (roomy)
+          node(random_.name({"MaxPool", "AveragePool"}), {x},
+               attr("kernel_shape", std::vector<int64_t>{2, 2}));
+        return;
+      case 1:
+        node("GlobalAveragePool", {x});
+        return;
+      case 2: {
+        Ids inputs{x};
+        for (int k = 0; k < 4; ++k) inputs.push_back(tensor(type(x), {channels}));
+        Tensor variance = graph_.value(inputs[4]).constant;
+        for (int64_t i = 0; i < variance.count(); ++i)
+          store_double(variance.data(), type(x), i, 0.5 + static_cast<double>(i % 3));
+        node("BatchNormalization", inputs);
+        return;
+      }
+      default: {
+        const int64_t kernel = roomy && random_.chance(2) ? 3 : 1, out = 1 + random_.below(9);
+        SymDims result = dims(x);
+        result[1] = Dim(out);
+        if (elements(result) > scale_.elements) return;
+        Attrs attrs = attr("kernel_shape", std::vector<int64_t>{kernel, kernel});
+        attrs.set("pads", std::vector<int64_t>(4, kernel / 2));
+        Ids inputs{x, tensor(type(x), {out, channels, kernel, kernel})};
+        if (random_.chance(2)) inputs.push_back(tensor(type(x), {out}));
+        const ValueId y = node("Conv", inputs, attrs);
+        if (random_.chance(2)) node(random_.name({"Relu", "Sigmoid", "Erf", "Swish"}), {y});
+      }
+    }
+  }
+
   void grow_integers() {
     const ValueId x = any_of([&](ValueId v) { return is_integer(type(v)); });
     if (x == kNone) {
@@ -611,7 +659,9 @@ class Generator {
         return;
       }
       case 3: {  // split an axis in two
-        if (!fixed || size.value() % 2 != 0 || size.value() == 0 || r >= 5) return;
+        if (!fixed || size.value() % 2 != 0 || r >= 5) return;
+        for (const Dim& d : dims(x))
+          if (d == Dim(0)) return;  // a 0 in the shape would mean: copy
         std::vector<int64_t> shape;
         for (int64_t k = 0; k < r; ++k) {
           const Dim& d = dims(x)[static_cast<size_t>(k)];
@@ -626,7 +676,6 @@ class Generator {
             return;
           }
         }
-        if (std::find(shape.begin(), shape.end(), 0) != shape.end() && axis == 0) return;
         node("Reshape", {x, ints(shape)});
         return;
       }

@@ -161,18 +161,19 @@ TEST_CASE("tiering/graph_fuzz: a wrong compiler is caught, and its graph made sm
     if (!failure) continue;
     CHECK(failure.kind == "differs");
     ++caught;
+    if (smallest <= 3) continue;
     smallest = std::min(smallest, fuzzer.shrink(problem, failure).graph.order().size());
   }
   CHECK(caught >= 5);
   CHECK(smallest <= 3);
-  // The tier's own verification keeps such kernels out of results, but for what its bound for half
-  // types hides: the sign of a small epsilon.
+  // The tier's own verification keeps such kernels out of results, but for what its bound hides,
+  // such as the sign of a small epsilon in a half type.
   for (Way& way : ways) way.verified = true;
   GraphFuzzer verified(ways, [](const Way&) { return std::make_unique<WrongCompiler>(); });
   int missed = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed)
     missed += verified.check(random_problem(seed), {"interpreter"}) ? 1 : 0;
-  CHECK(missed <= 1);
+  CHECK(missed <= caught / 7);
 }
 
 TEST_CASE("tiering/graph_fuzz: one seed" * doctest::skip()) {
