@@ -346,8 +346,7 @@ Failure GraphFuzzer::check_way(const Problem& problem, const Way& way, std::vect
       if (region.reason.empty()) continue;
       if (region.reason.starts_with("compile failed"))
         return {way.name, run, "compile", region.name + ": " + region.reason};
-      ++counts_.refused[way.verified ? "verified: " + region.reason.substr(0, 60)
-                                     : region.name + ": " + region.reason];
+      ++counts_.refused[(way.verified ? "verified: " : "") + region.name + ": " + region.reason];
     }
     return {};
   };
