@@ -146,5 +146,5 @@ TEST_CASE("tiering/bad_input: a chain of twenty thousand operators loads and run
     CHECK(places <= 20'000 / 128);
   }
   // Two seconds on an idle machine; a step of quadratic cost takes minutes.
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(60));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(120));
 }
