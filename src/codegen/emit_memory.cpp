@@ -199,9 +199,10 @@ void Emitter::store(const Store& stmt) {
     store_vector(at, to_memory(stored, vector(v)), mask.v);
     return;
   }
-  XC_CHECK(!v.vec && !guard.vec);
-  Value* to = guard.v ? b_.CreateSelect(guard.v, at.base, dummy_) : at.base;
-  b_.CreateAlignedStore(to_memory(stored, v.v), to,
+  // One address in a vector loop: stores are injective, so the loop has one iteration, lane 0.
+  const auto first = [&](Val x) { return x.vec ? b_.CreateExtractElement(x.v, uint64_t{0}) : x.v; };
+  Value* to = guard.v ? b_.CreateSelect(first(guard), at.base, dummy_) : at.base;
+  b_.CreateAlignedStore(to_memory(stored, first(v)), to,
                         llvm::Align(static_cast<uint64_t>(element_size(stored))));
 }
 

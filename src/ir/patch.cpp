@@ -39,6 +39,7 @@ void Patch::clear() {
   added_.clear();
   constants_.clear();
   replaced_.clear();
+  becomes_.clear();
   removed_.clear();
   dropped_.clear();
   taken_.clear();
@@ -82,13 +83,25 @@ std::vector<ValueId> Patch::add_node(Node node, uint32_t output_count) {
 void Patch::replace(ValueId old, ValueId now) {
   XC_CHECK(old < graph_.value_count() && now < graph_.value_count());
   if (old == now) return;
-  if (is_output(old)) taken_.insert(now);
+  if (is_output(old) || taken_.count(old) != 0) taken_.insert(becomes(now));
   replaced_.emplace_back(old, now);
+  becomes_.emplace(old, now);
+}
+
+ValueId Patch::becomes(ValueId value) const {
+  // A circle of replacements ends too: apply() refuses it.
+  for (size_t steps = 0; steps <= becomes_.size(); ++steps) {
+    const auto it = becomes_.find(value);
+    if (it == becomes_.end()) break;
+    value = it->second;
+  }
+  return value;
 }
 
 bool Patch::can_replace(ValueId old, ValueId now) const {
-  return !is_output(old) ||
-         !(graph_.value(now).is_input || is_output(now) || taken_.count(now) != 0);
+  if (!is_output(old) && taken_.count(old) == 0) return true;
+  now = becomes(now);
+  return !(graph_.value(now).is_input || is_output(now) || taken_.count(now) != 0);
 }
 
 void Patch::remove(NodeId node) {

@@ -60,6 +60,8 @@ class Patch {
   void drop();
   void clear();
   bool is_output(ValueId id) const;
+  /// What reads of a value will see by the replacements so far.
+  ValueId becomes(ValueId value) const;
 
   Graph& graph_;
   std::string label_;
@@ -67,6 +69,7 @@ class Patch {
   std::vector<ValueId> constants_;
   std::vector<NodeId> added_;
   std::vector<std::pair<ValueId, ValueId>> replaced_;
+  std::unordered_map<ValueId, ValueId> becomes_;  ///< the same, to look up
   std::vector<NodeId> removed_;
   std::vector<ValueId> dropped_;       ///< outputs and constants
   std::unordered_set<ValueId> taken_;  ///< values that take over the name of an output

@@ -387,7 +387,8 @@ inline Expr log1p(const Expr& a) {
 }
 /// 1 + erf(a); 0 where only the rounding of erf would be left, which a factor could magnify.
 inline Expr one_plus_erf(const Expr& a) {
-  return select(lt(a, like(a, -4)), like(a, 0), erf(a) + 1.0);
+  const double least = a.type() == DType::kF64 ? -6 : -4;
+  return select(lt(a, like(a, least)), like(a, 0), erf(a) + 1.0);
 }
 /// exp(a) - 1 without cancellation: tanh(a/2) = (e^a - 1) / (e^a + 1).
 inline Expr expm1(const Expr& a) {

@@ -9,6 +9,7 @@
 #include "ops/registry.h"
 #include "runtime/capture.h"
 #include "runtime/executor.h"
+#include "runtime/overlap.h"
 
 namespace xc {
 
@@ -415,6 +416,7 @@ void Program::run(std::span<const TensorView> inputs, std::span<xc_tensor*> outp
   RunContext& context = lease.context();
   const EpochScope epoch(epochs_, context);
   SignatureEntry& entry = entry_for(inputs, context);
+  check_apart(inputs, outputs);
   void* inline_data[kInline];
   std::vector<void*> more;
   void** data = inline_data;

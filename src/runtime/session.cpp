@@ -3,6 +3,7 @@
 #include "runtime/executor.h"
 #include "runtime/explain.h"
 #include "runtime/output_pool.h"
+#include "runtime/overlap.h"
 #include "runtime/program.h"
 
 namespace xc {
@@ -101,6 +102,7 @@ std::unique_ptr<Call> Session::prepare(std::span<const TensorView> inputs,
       fail(Status::kInvalidArgument, "input {}: a prepared call needs row-major inputs", i);
     state.inputs.push_back(inputs[i].data);
   }
+  check_apart(inputs, outputs);
   state.context = &program_->lease();
   state.entry = program_->shared_entry_for(inputs, *state.context);
   call->run();  // makes the outputs and everything a run needs: later runs allocate nothing

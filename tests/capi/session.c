@@ -113,6 +113,58 @@ static void wrong_calls(void) {
   xc_session_destroy(session);
 }
 
+/* Results are written while inputs are still read: their memory must be apart. */
+static void overlapping(void) {
+  const int64_t up[2] = {2, 1}, down[2] = {-2, 1}, repeated[2] = {0, 1};
+  float memory[8] = {1, 5, -20, 0, 7, 7, 7, 7};
+  const float want_down[4] = {0, 0, 11, 3}, want_repeated[4] = {11, 3, 11, 3};
+  xc_error* error = NULL;
+  xc_session* session = make_session("sync");
+  xc_tensor *x = make_tensor(2, kDims, kValues), *y = x, *inside = NULL, *apart = NULL;
+  const xc_tensor* in = x;
+  xc_call* call = NULL;
+  xc_tensor_view view = {NULL, NULL, NULL, XC_DTYPE_F32, 2};
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_run(session, NULL, &in, 1, &y, 1, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_prepare(session, &in, 1, &y, 1, &call, &error));
+  CHECK(y == x && call == NULL && memcmp(xc_tensor_data(x), kValues, sizeof kValues) == 0);
+
+  view.dims = kDims;
+  view.strides = up;
+  view.data = memory + 2; /* the last row of the input, and beyond */
+  CHECK_OK(xc_tensor_wrap(&view, NULL, NULL, &inside, &error));
+  view.data = memory + 4;
+  CHECK_OK(xc_tensor_wrap(&view, NULL, NULL, &apart, &error));
+  view.data = memory;
+  y = inside;
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_run_views(session, NULL, &view, 1, &y, 1, &error));
+  CHECK(memory[2] == -20 && memory[4] == 7);
+  y = apart; /* neighbours */
+  CHECK_OK(xc_session_run_views(session, NULL, &view, 1, &y, 1, &error));
+  check_values(y, 2, kWant);
+
+  view.data = memory + 2; /* rows in reverse reach down to the start */
+  view.strides = down;
+  y = inside;
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_run_views(session, NULL, &view, 1, &y, 1, &error));
+  y = apart;
+  CHECK_OK(xc_session_run_views(session, NULL, &view, 1, &y, 1, &error));
+  check_values(y, 2, want_down);
+  view.data = memory; /* one row, twice */
+  view.strides = repeated;
+  CHECK_OK(xc_session_run_views(session, NULL, &view, 1, &y, 1, &error));
+  check_values(y, 2, want_repeated);
+
+  y = NULL; /* as an output it would be written twice */
+  view.dims = kDims;
+  CHECK_OK(xc_tensor_wrap(&view, NULL, NULL, &y, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_run(session, NULL, &in, 1, &y, 1, &error));
+  xc_tensor_release(y);
+  xc_tensor_release(inside);
+  xc_tensor_release(apart);
+  xc_tensor_release(x);
+  xc_session_destroy(session);
+}
+
 static void run_options(void) {
   xc_error* error = NULL;
   xc_session* session = make_session("off");
@@ -236,6 +288,7 @@ int main(void) {
   run_and_reuse();
   views();
   wrong_calls();
+  overlapping();
   run_options();
   creation();
   adaptation();

@@ -157,6 +157,28 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("tiering/fused: verification accepts repeated operands and widened results") {
+  // An operand that is expanded repeats elements; what was f32 on the way is no more exact in f64.
+  for (const char* text : {R"(graph g(%x: f32[n, 1], %y: f32[n, 7]) -> (%z) {
+  const %shape: i64[3] = [2, 1, 7]
+  %e = Expand(%x, %shape)
+  %a = Mul(%y, %e)
+  %z = Tanh(%a)
+})",
+                           R"(graph g(%x: f32[n, 7], %y: f32[n, 7]) -> (%z) {
+  %a = Mul(%x, %y)
+  %c = Cos(%a)
+  %z = Cast(%c) {to = 11}
+})"}) {
+    auto session = session_of(text, JitMode::kSync);
+    const int64_t columns = session->model().inputs()[0].type.dims->back().value();
+    run(*session, {ramp({3, columns}, 3, 0.1), ramp({3, 7}, 2, 0.9)});
+    INFO(session->explain({}, false));
+    REQUIRE(session->profile().regions.size() == 1);
+    CHECK(session->profile().regions[0].state == "live");
+  }
+}
+
 TEST_CASE("tiering/fused: a trial follows the sizes that come") {
   auto session = session_of(kGelu, JitMode::kAuto);
   const std::vector<Tensor> first{ramp({200, 96}, 3, 0.1), ramp({96}, 1, 0.7)};

@@ -87,6 +87,12 @@ foreach(path ${xc_test_dirs})
   endif()
 endforeach()
 
+# Hours of work, outside the ordinary run: ctest -C soak -L soak.
+add_test(NAME soak/graph_fuzz COMMAND xc_test_tiering "--test-case=soak/*" --no-skip --no-version
+         CONFIGURATIONS soak)
+set_tests_properties(soak/graph_fuzz PROPERTIES LABELS soak TIMEOUT 21600
+                     WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
+
 # The C API as a C program sees it.
 xc_sources(xc_c_tests tests/capi *.c)
 foreach(source ${xc_c_tests})

@@ -24,6 +24,18 @@ bool types_fit(const Graph& graph, const Node& node) {
   return true;
 }
 
+/// Has the operator a scalar form for these types? Some have none for some (Mod of floats).
+bool expressible(const Graph& graph, const Node& node) {
+  const loop::Expr any = loop::loop_var(loop::Var{0});
+  std::vector<loop::Expr> args;
+  for (ValueId v : node.inputs)
+    args.push_back(v == kNone ? loop::Expr()
+                              : loop::cast(loop::value_type(graph.value(v).type.dtype), any));
+  const DType result = loop::value_type(graph.value(node.outputs[0]).type.dtype);
+  const loop::Expr value = node.op->scalar(node, args, graph.value(node.outputs[0]).type.dtype);
+  return value && value.type() == result;
+}
+
 }  // namespace
 
 std::optional<int> trailing_axes(const Graph& graph, const Node& node) {
@@ -86,6 +98,7 @@ FusionClass classify(const Graph& graph, NodeId id) {
   for (size_t k = 1; k < node.outputs.size(); ++k)
     if (node.outputs[k] != kNone) return out;
   if (node.op->scalar) {
+    if (!expressible(graph, node)) return out;
     out.kind = FusionKind::kScalar;
     out.weight = node.op->weight;
     return out;

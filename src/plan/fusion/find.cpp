@@ -98,12 +98,12 @@ class Finder {
     uint32_t home = kNoRegion;
     for (uint32_t r : candidates) {
       if (home == kNoRegion) {
-        if (!joins(drafts_[r], alone, result)) continue;
+        if (reads_reduced(id, r, r) || !joins(drafts_[r], alone, result)) continue;
         if (!convex({&drafts_[r].nodes}, id)) continue;
         absorb(drafts_[r], alone);
         home = r;
         region_of_[id] = home;
-      } else if (agree(drafts_[home], drafts_[r]) &&
+      } else if (agree(drafts_[home], drafts_[r]) && !union_reads_reduced(home, r, id) &&
                  drafts_[home].nodes.size() + drafts_[r].nodes.size() <= limit() &&
                  convex({&drafts_[home].nodes, &drafts_[r].nodes}, id)) {
         for (NodeId n : drafts_[r].nodes) region_of_[n] = home;
@@ -124,19 +124,31 @@ class Finder {
     return out;
   }
 
+  /// What has been reduced away, or reduced without keeping the axes, is an output only: does the
+  /// node read such a value of region a or b?
+  bool reads_reduced(NodeId node, uint32_t a, uint32_t b) const {
+    const bool aggregate = drafts_[a].aggregate || drafts_[b].aggregate;
+    for (ValueId v : graph_.node(node).inputs) {
+      if (v == kNone || graph_.value(v).producer == kNone) continue;
+      const auto it = classes_.find(graph_.value(v).producer);
+      if (it == classes_.end() || (region_of_[it->first] != a && region_of_[it->first] != b))
+        continue;
+      if (it->second.kind == FusionKind::kReduction && (!it->second.keepdims || aggregate))
+        return true;
+    }
+    return false;
+  }
+  /// The same for every node of the union of two regions and one more node.
+  bool union_reads_reduced(uint32_t a, uint32_t b, NodeId last) const {
+    const auto reads = [&](NodeId n) { return reads_reduced(n, a, b); };
+    return reads(last) || std::any_of(drafts_[a].nodes.begin(), drafts_[a].nodes.end(), reads) ||
+           std::any_of(drafts_[b].nodes.begin(), drafts_[b].nodes.end(), reads);
+  }
+
   /// Does the single-node draft fit into the region? `result`: dims of its output.
   bool joins(const Draft& region, const Draft& node, const SymDims& result) const {
     if (region.nodes.size() >= limit()) return false;
     const FusionClass& cls = classes_.at(node.nodes[0]);
-    // What has been reduced away, or reduced without keeping the axes, is an output only.
-    for (ValueId v : graph_.node(node.nodes[0]).inputs) {
-      if (v == kNone || graph_.value(v).producer == kNone) continue;
-      const auto it = classes_.find(graph_.value(v).producer);
-      if (it == classes_.end() || region_of_[it->first] == kNoRegion) continue;
-      if (&drafts_[region_of_[it->first]] != &region) continue;
-      if (it->second.kind == FusionKind::kReduction && (!it->second.keepdims || region.aggregate))
-        return false;
-    }
     if (cls.kind == FusionKind::kScalar) {
       if (result == region.space) return true;
       return region.row_axes > 0 && result == row_dims(region.space, region.row_axes);
@@ -173,8 +185,8 @@ class Finder {
       for (uint32_t b = a + 1; b < drafts_.size() && drafts_[a].alive && drafts_[a].aggregate;
            ++b) {
         Draft &into = drafts_[a], &from = drafts_[b];
-        if (!from.alive || !from.aggregate || !agree(into, from) || !share_operand(into, from) ||
-            into.nodes.size() + from.nodes.size() > limit() || depends(into, from) ||
+        if (!from.alive || !from.aggregate || into.nodes.size() + from.nodes.size() > limit() ||
+            !agree(into, from) || !share_operand(into, from) || depends(into, from) ||
             depends(from, into))
           continue;
         for (NodeId n : from.nodes) region_of_[n] = a;

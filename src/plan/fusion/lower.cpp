@@ -70,7 +70,10 @@ class Lowering {
       }
       if (!node.op->scalar)
         return Verdict::no("operator " + std::string(node.op->name) + " has no scalar form");
-      info.full = region_.row_axes == 0 || dims == region_.space;
+      info.full = region_.row_axes == 0 || dims == region_.space || !per_row(dims);
+      // A vector along the row, as the widened scale of a norm of a half type.
+      if (!(dims == region_.space) && info.full && graph().is_output(out))
+        return Verdict::no("an output is smaller than the iteration space");
       info.weight = node.op->weight;
       for (ValueId v : node.inputs) {
         const Info* from = v == kNone ? nullptr : find(v);
@@ -105,6 +108,13 @@ class Lowering {
       reduced_.push_back(reduction && graph().node(p).attrs.get_int("keepdims", 1) == 0);
     }
     return Verdict::ok();
+  }
+
+  /// Is a value of these dims, broadcast to the space, the same along the row axes?
+  bool per_row(const SymDims& dims) const {
+    const size_t row_axes = std::min(dims.size(), static_cast<size_t>(region_.row_axes));
+    return std::all_of(dims.end() - static_cast<ptrdiff_t>(row_axes), dims.end(),
+                       [](const Dim& d) { return d == Dim(1); });
   }
 
   const Info* find(ValueId v) const {
@@ -154,6 +164,8 @@ class Lowering {
       args.push_back(v == kNone ? Expr() : value(scope, v, stage, column));
     const DType result = graph().value(node.outputs[0]).type.dtype;
     Expr e = node.op->scalar(node, args, loop::value_type(result));
+    if (!e)
+      fail(Status::kUnsupported, "operator {} has no scalar form for these types", node.op->name);
     // Values between nodes of a half type are rounded as the separate steps round them.
     if (result == DType::kF16) e = loop::round_f16(e);
     if (result == DType::kBF16) e = loop::round_bf16(e);

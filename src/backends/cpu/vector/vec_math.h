@@ -106,6 +106,11 @@ XC_INLINE F32 erf(F32 x) {
   return odd_rational(clamp(x, -4.0f, 4.0f), kP, kQ);
 }
 
+/// 1 + erf(x); 0 where only the rounding of erf would be left, which a factor could magnify.
+XC_INLINE F32 one_plus_erf(F32 x) {
+  return x < -4.0f ? F32{} : erf(x) + 1;
+}
+
 XC_INLINE F32 vec_abs(F32 x) {
   return bits_as<F32>(bits_as<I32>(x) & 0x7fffffff);
 }

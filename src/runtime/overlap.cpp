@@ -1,0 +1,45 @@
+#include "runtime/overlap.h"
+
+#include <algorithm>
+
+namespace xc {
+namespace {
+
+struct Bytes {
+  const std::byte* begin = nullptr;
+  const std::byte* end = nullptr;
+};
+
+/// From the first byte of a view to behind its last.
+Bytes bytes_of(const TensorView& view) {
+  int64_t low = 0, high = 1;
+  for (size_t axis = 0; axis < view.dims.size(); ++axis) {
+    if (view.dims[axis] == 0) return {};
+    const int64_t reach = (view.dims[axis] - 1) * view.strides[axis];
+    (reach < 0 ? low : high) += reach;
+  }
+  const auto* data = static_cast<const std::byte*>(view.data);
+  const int64_t size = element_size(view.dtype);
+  return {data + low * size, data + high * size};
+}
+
+bool meet(const Bytes& a, const Bytes& b) {
+  return a.begin < b.end && b.begin < a.end;
+}
+
+}  // namespace
+
+void check_apart(std::span<const TensorView> inputs, std::span<xc_tensor* const> outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i]) continue;
+    const Bytes output = bytes_of(outputs[i]->tensor.view());
+    for (size_t k = 0; k < inputs.size(); ++k)
+      if (inputs[k] && meet(output, bytes_of(inputs[k])))
+        fail(Status::kInvalidArgument, "output {}: its memory overlaps that of input {}", i, k);
+    for (size_t k = 0; k < i; ++k)
+      if (outputs[k] && meet(output, bytes_of(outputs[k]->tensor.view())))
+        fail(Status::kInvalidArgument, "output {}: its memory overlaps that of output {}", i, k);
+  }
+}
+
+}  // namespace xc
