@@ -219,7 +219,7 @@ std::string check(const Graph& graph, const StepSpec& spec, const Kernel& kernel
     return graph.node(n).op->tolerance == Tolerance::kContraction;
   });
   if (different.empty() || !products) return different;
-  return compare_outputs(graph, expected, outputs, noise(graph, graph_inputs, expected));
+  return compare_outputs(graph, expected, outputs, noise(graph, laid_out, expected));
 }
 
 /// The symbols of the operands' dims, solved from concrete dims where a dim is a lone symbol.
