@@ -118,6 +118,15 @@ constexpr Found kFound[] = {
   %t = Add(%x, %k)
   %z = Gelu(%t)
 })"},
+    {"equal chains of which other results are read",
+     R"(graph g(%a: f32[n, 3], %b: f32[n, 3]) -> (%p, %q, %r, %s) {
+  %t = Exp(%a)
+  %p = Sqrt(%t)
+  %q = Reciprocal(%p)
+  %r = Exp(%b)
+  %u = Sqrt(%r)
+  %s = Reciprocal(%u)
+})"},
     {"an identity behind an identity is a graph output", R"(graph g(%x: f32[n, 5]) -> (%y) {
   const %shape: i64[2] = [0, 5]
   %a = Reshape(%x, %shape)

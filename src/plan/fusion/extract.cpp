@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <unordered_map>
 
 #include "ir/fingerprint.h"
@@ -51,6 +52,14 @@ Hash128 region_identity(const Graph& graph, const Region& region, const StepSpec
     return to_text(out);
   };
   std::string text = region.pattern + fingerprint(graph, region.nodes).text();
+  // Equal nodes may be read differently from outside: which results leave the region, in order.
+  for (ValueId v : region.outputs) {
+    const NodeId producer = graph.value(v).producer;
+    const auto at = std::find(region.nodes.begin(), region.nodes.end(), producer);
+    const auto& results = graph.node(producer).outputs;
+    text += fmt::format(">{}.{}", at - region.nodes.begin(),
+                        std::find(results.begin(), results.end(), v) - results.begin());
+  }
   for (const auto* operands : {&spec.inputs, &spec.outputs})
     for (const Operand& operand : *operands)
       text += fmt::format(";{}{}{}", name(operand.dtype), renamed(operand.dims),
