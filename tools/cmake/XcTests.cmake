@@ -73,7 +73,7 @@ function(xc_add_doctest dir)
 endfunction()
 
 # Directories below tests that hold no doctest files of their own.
-set(xc_special_test_dirs support fuzz install tools)
+set(xc_special_test_dirs support fuzz install tools onnx_suite)
 
 file(GLOB xc_test_dirs CONFIGURE_DEPENDS LIST_DIRECTORIES true "${CMAKE_SOURCE_DIR}/tests/*")
 foreach(path ${xc_test_dirs})
@@ -134,6 +134,40 @@ foreach(source ${xc_fuzz_sources})
     set_tests_properties(fuzz/${stem} PROPERTIES LABELS "${labels}" TIMEOUT ${xc_test_timeout})
   endif()
 endforeach()
+
+# The tests of the ONNX standard: dump_suite.py writes them into the build tree with the Python that has
+# the package onnx (the environment of tools/setup.sh, unless another is named), one program runs them.
+find_package(Python3 QUIET COMPONENTS Interpreter)
+set(xc_suite_python "${CMAKE_SOURCE_DIR}/.venv/bin/python")
+if(Python_EXECUTABLE)
+  set(xc_suite_python "${Python_EXECUTABLE}")
+elseif(NOT EXISTS "${xc_suite_python}")
+  set(xc_suite_python "${Python3_EXECUTABLE}")
+endif()
+xc_sources(xc_suite_sources tests/onnx_suite *.cpp)
+add_executable(xc_onnx_suite ${xc_suite_sources})
+target_link_libraries(xc_onnx_suite PRIVATE xc_test_support xc_cli11 nlohmann_json::nlohmann_json
+                                            protozero::protozero)
+set_target_properties(xc_onnx_suite PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+xc_set_rpath(xc_onnx_suite)
+if(TARGET xcrt-jit)
+  add_dependencies(xc_onnx_suite xcrt-jit)
+endif()
+if(xc_suite_python)
+  set(xc_suite_data "${CMAKE_BINARY_DIR}/onnx_suite")
+  add_test(NAME onnx_suite/dump COMMAND "${xc_suite_python}"
+                                        "${CMAKE_SOURCE_DIR}/tests/onnx_suite/dump_suite.py"
+                                        "${xc_suite_data}")
+  set_tests_properties(onnx_suite/dump PROPERTIES FIXTURES_SETUP onnx_suite LABELS onnx_suite
+                       TIMEOUT ${xc_test_timeout} SKIP_RETURN_CODE 77)
+  foreach(mode off sync)
+    add_test(NAME onnx_suite/${mode}
+             COMMAND xc_onnx_suite "${xc_suite_data}" --mode ${mode}
+                     --lists "${CMAKE_SOURCE_DIR}/tests/onnx_suite")
+    set_tests_properties(onnx_suite/${mode} PROPERTIES FIXTURES_REQUIRED onnx_suite LABELS onnx_suite
+                         TIMEOUT ${xc_test_timeout} SKIP_RETURN_CODE 77)
+  endforeach()
+endif()
 
 # Checks of the source and of what was linked.
 find_package(Python3 QUIET COMPONENTS Interpreter)
