@@ -160,9 +160,9 @@ void Executor::run(Version& version, int side, bool timed, void* const* inputs,
   }
   try {
     run_segment(first, side, times, inputs, outputs, &focus, &version);
+    std::shared_ptr<const Bound> bound = version.bound;
     if (plan.segments.size() > 1) {
       context_.symbols = first.symbols;
-      std::shared_ptr<const Bound> bound = version.bound;
       for (uint32_t s = 1; s < plan.segments.size(); ++s) {
         for (size_t k = context_.symbols.size(); k < plan.segments[s].symbol_end; ++k) {
           const PlanSymbol& symbol = plan.symbols[k];
@@ -177,7 +177,7 @@ void Executor::run(Version& version, int side, bool timed, void* const* inputs,
     for (uint32_t i = 0; i < outputs.count; ++i) {
       const PlanValue& value = plan.values[plan.outputs[i]];
       if (plan.buffers[value.buffer].storage != Storage::kDynamic) continue;
-      const Tensor tensor = context_.dynamic[value.buffer].to_contiguous();
+      const Tensor tensor = dynamic_tensor(*bound, plan.outputs[i]).to_contiguous();
       if (outputs.slots[i]) {
         const Tensor& to = outputs.slots[i]->tensor;
         if (to.dtype() != tensor.dtype() || to.dims() != tensor.dims())
@@ -206,18 +206,21 @@ void Executor::run(Version& version, int side, bool timed, void* const* inputs,
 
 // ---- dynamic and control steps ------------------------------------------------------------------
 
+Tensor Executor::dynamic_tensor(const Bound& bound, uint32_t v) const {
+  const PlanValue& value = bound.plan->values[v];
+  const Tensor& made = context_.dynamic[value.buffer];
+  // The tensor itself, when the plan knows no more than that it comes; else a view of it.
+  if (!value.rank_known || bound.dims(v).data() == nullptr) return made;
+  const std::span<const int64_t> dims = bound.dims(v), strides = bound.strides(v);
+  return Tensor(made.buffer(), made.byte_offset() + bound.offset(v) * element_size(value.dtype),
+                value.dtype, Dims(dims.begin(), dims.end()), Dims(strides.begin(), strides.end()));
+}
+
 Tensor Executor::tensor_of(const Bound& bound, uint32_t v, void* data) const {
   if (v == kNoValue) return {};
   const Plan& plan = *bound.plan;
   const PlanValue& value = plan.values[v];
-  const PlanBuffer& buffer = plan.buffers[value.buffer];
-  if (buffer.storage == Storage::kDynamic) {
-    const Tensor& made = context_.dynamic[value.buffer];
-    const bool whole = !value.rank_known || bound.dims(v).data() == nullptr ||
-                       std::equal(bound.dims(v).begin(), bound.dims(v).end(), made.dims().begin(),
-                                  made.dims().end());
-    if (whole && value.offset == Dim(0)) return made;
-  }
+  if (plan.buffers[value.buffer].storage == Storage::kDynamic) return dynamic_tensor(bound, v);
   const std::span<const int64_t> dims = bound.dims(v), strides = bound.strides(v);
   int64_t reach = 0;
   for (size_t i = 0; i < dims.size(); ++i)
