@@ -46,8 +46,10 @@ void reference_bit_cast(const ReferenceContext& c) {
 }
 
 loop::Expr scalar_bit_cast(const Node&, std::span<const loop::Expr> a, DType to) {
-  if (!loop::is_value_type(to) || !loop::is_value_type(a[0].type())) return {};
-  if (element_size(to) != element_size(a[0].type())) return {};  // f16 is f32 in registers
+  const DType from = a[0].type();
+  if (!loop::is_value_type(to) || !loop::is_value_type(from)) return {};
+  if (from == DType::kBool || to == DType::kBool) return {};  // i1 in registers
+  if (element_size(to) != element_size(from)) return {};      // f16 is f32 in registers
   return bitcast(to, a[0]);
 }
 

@@ -24,6 +24,17 @@ bool types_fit(const Graph& graph, const Node& node) {
   return true;
 }
 
+/// Some functions have no loop IR form for some types (the remainder of floats): asked with
+/// placeholders of the inputs' types.
+bool has_scalar_form(const Graph& graph, const Node& node) {
+  std::vector<loop::Expr> args;
+  for (ValueId v : node.inputs)
+    args.push_back(v == kNone ? loop::Expr()
+                              : loop::constant_int(loop::value_type(graph.value(v).type.dtype), 1));
+  const DType result = loop::value_type(graph.value(node.outputs[0]).type.dtype);
+  return static_cast<bool>(node.op->scalar(node, args, result));
+}
+
 }  // namespace
 
 std::optional<int> trailing_axes(const Graph& graph, const Node& node) {
@@ -83,6 +94,7 @@ FusionClass classify(const Graph& graph, NodeId id) {
   for (size_t k = 1; k < node.outputs.size(); ++k)
     if (node.outputs[k] != kNone) return out;
   if (node.op->scalar) {
+    if (!has_scalar_form(graph, node)) return out;
     out.kind = FusionKind::kScalar;
     out.weight = node.op->weight;
     return out;
@@ -115,6 +127,7 @@ FusionClass classify(const Graph& graph, NodeId id) {
     for (NodeId id : graph_alone.order()) {
       const Node& part = graph_alone.node(id);
       if (!types_fit(graph_alone, part)) return out;
+      if (part.op->scalar && !has_scalar_form(graph_alone, part)) return out;
       if (part.op->reduction) {
         const auto axes = trailing_axes(graph_alone, part);
         if (!axes || (row_axes != 0 && row_axes != *axes)) return out;
