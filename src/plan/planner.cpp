@@ -335,8 +335,11 @@ class PlanBuilder {
     return true;
   }
 
-  /// Output sizes that only values tell, or operands whose rank is not known before the run.
+  /// Output sizes that only values tell, operands whose rank is not known before the run, and
+  /// strings, which are objects that no arena holds.
   bool needs_values(const Node& node) const {
+    for (ValueId v : node.outputs)
+      if (v != kNone && graph_.value(v).type.dtype == DType::kString) return true;
     for (ValueId v : node.outputs)
       if (v != kNone && (!graph_.value(v).type.dims || !symbols_known(*graph_.value(v).type.dims)))
         return true;

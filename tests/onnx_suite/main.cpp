@@ -3,6 +3,7 @@
 // missing. A test that fails without being listed fails the run, and so does one that is listed and
 // passes.
 
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
@@ -13,7 +14,6 @@
 #include <mutex>
 #include <sstream>
 #include <thread>
-#include <unistd.h>
 
 #include "onnx_suite/test_case.h"
 #include "support/sessions.h"
@@ -143,8 +143,8 @@ void print_table(const std::vector<TestCase>& tests, const std::vector<Result>& 
     kinds[tests[i].id.substr(0, tests[i].id.find('/'))].add(results[i]);
     all.add(results[i]);
   }
-  std::printf("%-40s %7s %7s %7s   %8s %8s\n", "operator", "passed", "failed", "skipped", "relative",
-              "ULP");
+  std::printf("%-40s %7s %7s %7s   %8s %8s\n", "operator", "passed", "failed", "skipped",
+              "relative", "ULP");
   for (const auto& [name, row] : operators) print_row(name, row);
   std::printf("\n");
   for (const auto& [name, row] : kinds) print_row(name, row);
@@ -178,23 +178,29 @@ int count_unknown(const std::vector<TestCase>& tests, const ReasonList& list,
   return unknown;
 }
 
-void write_known(const std::string& path, const std::vector<TestCase>& tests,
-                 const std::vector<Result>& results) {
+/// Reasons that stand there already stay: somebody may have written a better one.
+void write_known(const std::string& path, const ReasonList& known,
+                 const std::vector<TestCase>& tests, const std::vector<Result>& results) {
   std::ofstream file(path);
-  file << "# What fails still, with the reason xc gives. Written by xc_onnx_suite --bless.\n";
-  for (size_t i = 0; i < tests.size(); ++i)
-    if (results[i].outcome == Outcome::kFailed)
-      file << tests[i].id << "  " << results[i].reason << "\n";
+  file << "# What fails still and why. Written by xc_onnx_suite --bless, which keeps reasons.\n";
+  for (size_t i = 0; i < tests.size(); ++i) {
+    if (results[i].outcome != Outcome::kFailed) continue;
+    const auto listed = known.find(tests[i].id);
+    file << tests[i].id << "  " << (listed == known.end() ? results[i].reason : listed->second)
+         << "\n";
+  }
 }
 
 int run(int argc, char** argv) {
   CLI::App app("Runs the tests of the ONNX standard that dump_suite.py has written to a folder.");
   std::string data, lists = ".", mode = "off", only;
+  std::vector<std::string> settings;
   unsigned jobs = std::max(1u, std::thread::hardware_concurrency());
   bool bless = false;
   app.add_option("DATA", data, "the folder of dump_suite.py")->required();
   app.add_option("--lists", lists, "folder of skips.txt and known_failures.txt");
   app.add_option("--mode", mode, "value of the setting jit: off, sync, auto");
+  app.add_option("--set", settings, "other settings, NAME=VALUE, as in `xc config`");
   app.add_option("--jobs", jobs, "tests at once");
   app.add_option("--only", only, "tests whose KIND/NAME holds this text; tells all that fail");
   app.add_flag("--bless", bless, "writes known_failures.txt from what fails now");
@@ -209,12 +215,17 @@ int run(int argc, char** argv) {
   Config config;
   config.threads = 1;
   set_config(config, "jit", mode);
+  for (const std::string& setting : settings) {
+    const size_t equals = std::min(setting.find('='), setting.size());
+    set_config(config, setting.substr(0, equals),
+               equals < setting.size() ? setting.substr(equals + 1) : std::string());
+  }
   const ReasonList skips = read_list(lists + "/skips.txt");
   ReasonList known = read_list(lists + "/known_failures.txt");
   std::vector<TestCase> tests = read_suite(data);
-  if (only.empty() && count_unknown(tests, skips, "skips.txt") +
-                              count_unknown(tests, known, "known_failures.txt") >
-                          0 &&
+  if (only.empty() &&
+      count_unknown(tests, skips, "skips.txt") + count_unknown(tests, known, "known_failures.txt") >
+          0 &&
       !bless)
     return 1;
   if (!only.empty()) {
@@ -225,14 +236,15 @@ int run(int argc, char** argv) {
   const std::vector<Result> results = run_all(tests, skips, config, std::max(1u, jobs));
   print_table(tests, results);
   if (bless) {
-    write_known(lists + "/known_failures.txt", tests, results);
+    write_known(lists + "/known_failures.txt", known, tests, results);
     return 0;
   }
   const int surprises = count_surprises(tests, results, known);
   if (surprises > 0 && only.empty())
-    std::printf("\n%d tests are not as the lists say; look at one with\n  %s %s --lists %s --mode %s "
-                "--only NAME\n",
-                surprises, argv[0], data.c_str(), lists.c_str(), mode.c_str());
+    std::printf(
+        "\n%d tests are not as the lists say; look at one with\n  %s %s --lists %s --mode %s "
+        "--only NAME\n",
+        surprises, argv[0], data.c_str(), lists.c_str(), mode.c_str());
   return surprises > 0;
 }
 

@@ -118,8 +118,7 @@ void Distance::include(const Distance& other) {
 
 void compare_types(const std::vector<Tensor>& expected, const std::vector<Tensor>& got) {
   if (expected.size() != got.size())
-    throw std::runtime_error(
-        fmt::format("{} outputs, expected {}", got.size(), expected.size()));
+    throw std::runtime_error(fmt::format("{} outputs, expected {}", got.size(), expected.size()));
   for (size_t k = 0; k < expected.size(); ++k)
     if (expected[k].dtype() != got[k].dtype() || expected[k].dims() != got[k].dims())
       differ(k, fmt::format("{}{}, expected {}{}", name(got[k].dtype()), to_text(got[k].dims()),
