@@ -92,9 +92,8 @@ void reference_center_crop_pad(const ReferenceContext& c) {
   }
   dispatch_storage(y.dtype, [&]<class T>() {
     for_each_offset<1>(y.dims, {y.strides}, [&](const auto& at) { y.as<T>()[at[0]] = T{}; });
-    for_each_offset<2>(common, {x.strides, y.strides}, [&](const auto& at) {
-      y.as<T>()[to + at[1]] = x.as<T>()[from + at[0]];
-    });
+    for_each_offset<2>(common, {x.strides, y.strides},
+                       [&](const auto& at) { y.as<T>()[to + at[1]] = x.as<T>()[from + at[0]]; });
   });
 }
 

@@ -44,7 +44,8 @@ void write_loss(const ReferenceContext& c, const std::vector<double>& log_probab
     const int64_t label = checked_index(labels[i], classes, "label");
     const auto n = static_cast<int64_t>(i) / inner, at = static_cast<int64_t>(i) % inner;
     const double weight = weights.empty() ? 1 : weights[static_cast<size_t>(label)];
-    losses[i] = -weight * log_probabilities[static_cast<size_t>((n * classes + label) * inner + at)];
+    losses[i] =
+        -weight * log_probabilities[static_cast<size_t>((n * classes + label) * inner + at)];
     sum += losses[i];
     weight_sum += weight;
   }

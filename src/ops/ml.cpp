@@ -11,8 +11,7 @@ namespace xc {
 
 namespace {
 
-constexpr TypeSet kMlNumbers =
-    type_set({DType::kF32, DType::kF64, DType::kI64, DType::kI32});
+constexpr TypeSet kMlNumbers = type_set({DType::kF32, DType::kF64, DType::kI64, DType::kI32});
 constexpr TypeSet kStrings = type_set({DType::kString});
 
 // ---- ArrayFeatureExtractor ----------------------------------------------------------------------
@@ -78,7 +77,8 @@ Tensor label_list(const Attrs& attrs, const std::string& prefix) {
   take("_tensor", [&](const std::string& key) { return attrs.get_tensor(key).to_contiguous(); });
   if (found != 1)
     fail(Status::kInvalidModel, "{} of the attributes {}_* are given, expected one", found, prefix);
-  if (out.rank() != 1) fail(Status::kInvalidModel, "{}_* has rank {}, expected 1", prefix, out.rank());
+  if (out.rank() != 1)
+    fail(Status::kInvalidModel, "{}_* has rank {}, expected 1", prefix, out.rank());
   return out;
 }
 
@@ -101,8 +101,8 @@ Tensor default_label(const Attrs& attrs, DType type) {
   return out;
 }
 
-constexpr TypeSet kLabels = kStrings | type_set({DType::kI64, DType::kF32, DType::kI32,
-                                                 DType::kI16, DType::kF64});
+constexpr TypeSet kLabels =
+    kStrings | type_set({DType::kI64, DType::kF32, DType::kI32, DType::kI16, DType::kF64});
 
 void infer_label_encoder(InferContext& c) {
   const DType from = check_dtype(c, 0, kLabels);
@@ -140,8 +140,7 @@ void reference_label_encoder(const ReferenceContext& c) {
   dispatch_storage(y.dtype, [&]<class T>() {
     for_each_offset<2>(y.dims, {x.strides, y.strides}, [&](const auto& at) {
       const auto found = index.find(label_key(x.data, x.dtype, at[0]));
-      y.as<T>()[at[1]] =
-          found == index.end() ? *otherwise.as<T>() : values.as<T>()[found->second];
+      y.as<T>()[at[1]] = found == index.end() ? *otherwise.as<T>() : values.as<T>()[found->second];
     });
   });
 }
@@ -163,8 +162,8 @@ void register_ml(OpList& ops) {
   OpDef extract = ml_op("ArrayFeatureExtractor", {}, infer_extract, reference_extract);
   extract.min_inputs = extract.max_inputs = 2;
   ops.push_back(std::move(extract));
-  ops.push_back(ml_op("Binarizer", {{"threshold", AttrKind::kFloat}}, infer_binarizer,
-                      reference_binarizer));
+  ops.push_back(
+      ml_op("Binarizer", {{"threshold", AttrKind::kFloat}}, infer_binarizer, reference_binarizer));
   ops.push_back(ml_op("LabelEncoder",
                       {{"keys_strings", AttrKind::kStrings},
                        {"keys_int64s", AttrKind::kInts},

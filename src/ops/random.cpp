@@ -39,9 +39,8 @@ template <class Draw>
 void fill(const ReferenceContext& c, Draw draw) {
   RandomSource source = RandomSource::of(c.attrs());
   const TensorView& y = c.outputs[0];
-  for_each_offset<1>(y.dims, {y.strides}, [&](const auto& at) {
-    store_double(y.data, y.dtype, at[0], draw(source));
-  });
+  for_each_offset<1>(y.dims, {y.strides},
+                     [&](const auto& at) { store_double(y.data, y.dtype, at[0], draw(source)); });
 }
 
 void reference_uniform(const ReferenceContext& c) {
@@ -97,7 +96,8 @@ void reference_multinomial(const ReferenceContext& c) {
     double sum = 0;
     for (size_t k = 0; k < classes; ++k) cumulative[k] = sum += std::exp(x[k] - top);
     for (int64_t s = 0; s < c.outputs[0].dims[1]; ++s) {
-      const auto at = std::upper_bound(cumulative.begin(), cumulative.end(), source.uniform() * sum);
+      const auto at =
+          std::upper_bound(cumulative.begin(), cumulative.end(), source.uniform() * sum);
       out.push_back(std::min<int64_t>(at - cumulative.begin(), static_cast<int64_t>(classes) - 1));
     }
   }
@@ -132,8 +132,7 @@ void register_random(OpList& ops) {
                           reference_normal));
   ops.push_back(random_op("RandomNormalLike", 1, {dtype, seed, mean, scale}, infer_random_like,
                           reference_normal));
-  ops.push_back(
-      random_op("Bernoulli", 1, {dtype, seed}, infer_bernoulli, reference_bernoulli));
+  ops.push_back(random_op("Bernoulli", 1, {dtype, seed}, infer_bernoulli, reference_bernoulli));
   ops.push_back(random_op("Multinomial", 1, {dtype, seed, sample_size}, infer_multinomial,
                           reference_multinomial));
 }

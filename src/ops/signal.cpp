@@ -167,7 +167,8 @@ void reference_stft(const ReferenceContext& c) {
       const double weight = window.empty() ? 1 : window[static_cast<size_t>(k)];
       const double imaginary =
           x.dims[2] == 2 ? load_double(x.data, x.dtype, offset + x.strides[2]) : 0;
-      line[static_cast<size_t>(k)] = Complex(load_double(x.data, x.dtype, offset), imaginary) * weight;
+      line[static_cast<size_t>(k)] =
+          Complex(load_double(x.data, x.dtype, offset), imaginary) * weight;
     }
     const auto bins = transform(line, false);
     const int64_t to = offset_of(at, y.strides.first(2));

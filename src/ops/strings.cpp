@@ -49,8 +49,8 @@ void reference_concat(const ReferenceContext& c) {
 
 // ---- StringSplit --------------------------------------------------------------------------------
 
-/// At every `delimiter`; without one at runs of white space, which also are stripped from the start.
-/// After `limit` splits (negative: no limit) the rest is one piece.
+/// At every `delimiter`; without one at runs of white space, which also are stripped from the
+/// start. After `limit` splits (negative: no limit) the rest is one piece.
 std::vector<std::string> split(const std::string& text, const std::string& delimiter,
                                int64_t limit) {
   constexpr std::string_view kSpace = " \t\n\v\f\r";

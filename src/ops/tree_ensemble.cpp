@@ -62,8 +62,8 @@ struct Ensemble {
     nodes.resize(features.size());
     const auto modes = attrs.get_tensor("nodes_modes").to_int64s();
     const auto splits = attrs.get_tensor("nodes_splits").to_doubles();
-    const auto missing = attrs.get_ints("nodes_missing_value_tracks_true",
-                                        std::vector<int64_t>(nodes.size(), 0));
+    const auto missing =
+        attrs.get_ints("nodes_missing_value_tracks_true", std::vector<int64_t>(nodes.size(), 0));
     leaf_weights = attrs.get_tensor("leaf_weights").to_doubles();
     leaf_targets = attrs.get_ints("leaf_targetids");
     roots = attrs.get_ints("tree_roots");
@@ -181,7 +181,8 @@ void reference(const ReferenceContext& c) {
       else if (aggregate == kMax)
         score = reached[target] ? std::max(score, weight) : weight;
       else
-        score += aggregate == kAverage ? weight / static_cast<double>(ensemble.roots.size()) : weight;
+        score +=
+            aggregate == kAverage ? weight / static_cast<double>(ensemble.roots.size()) : weight;
       reached[target] = true;
     }
     if (targets > 0) post_transform(c.attrs().get_int("post_transform", 0), scores);

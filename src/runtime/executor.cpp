@@ -176,10 +176,15 @@ void Executor::run(Version& version, int side, bool timed, void* const* inputs,
     // Results made by dynamic and control steps.
     for (uint32_t i = 0; i < outputs.count; ++i) {
       const PlanValue& value = plan.values[plan.outputs[i]];
-      if (plan.buffers[value.buffer].storage != Storage::kDynamic) continue;
-      const Tensor tensor = dynamic_tensor(*bound, plan.outputs[i]).to_contiguous();
+      const PlanBuffer& buffer = plan.buffers[value.buffer];
+      const bool container = value.dtype == DType::kUndefined;
+      if (buffer.storage != Storage::kDynamic && !container) continue;
+      const Tensor tensor = buffer.storage == Storage::kDynamic
+                                ? dynamic_tensor(*bound, plan.outputs[i]).to_contiguous()
+                                : *static_cast<const Tensor*>(inputs[buffer.index]);
       if (outputs.slots[i]) {
         const Tensor& to = outputs.slots[i]->tensor;
+        if (container) fail(Status::kUnsupported, "output {}: a sequence cannot be bound", i);
         if (to.dtype() != tensor.dtype() || to.dims() != tensor.dims())
           fail(Status::kInvalidArgument, "output {}: bound tensor is {}{}, the result is {}{}", i,
                name(to.dtype()), to_text(to.dims()), name(tensor.dtype()), to_text(tensor.dims()));
@@ -221,6 +226,7 @@ Tensor Executor::tensor_of(const Bound& bound, uint32_t v, void* data) const {
   const Plan& plan = *bound.plan;
   const PlanValue& value = plan.values[v];
   if (plan.buffers[value.buffer].storage == Storage::kDynamic) return dynamic_tensor(bound, v);
+  if (value.dtype == DType::kUndefined) return *static_cast<const Tensor*>(data);
   const std::span<const int64_t> dims = bound.dims(v), strides = bound.strides(v);
   int64_t reach = 0;
   for (size_t i = 0; i < dims.size(); ++i)
@@ -233,7 +239,7 @@ Tensor Executor::tensor_of(const Bound& bound, uint32_t v, void* data) const {
 void Executor::set_dynamic(const Bound& bound, uint32_t v, Tensor tensor, void** pointers) {
   const Plan& plan = *bound.plan;
   const PlanValue& value = plan.values[v];
-  if (tensor.dtype() != value.dtype)
+  if (value.dtype != DType::kUndefined && tensor.dtype() != value.dtype)
     fail(Status::kInvalidModel, "a body yields {}, the model declares {}", name(tensor.dtype()),
          name(value.dtype));
   // Dims the plan knows must hold: later steps were bound for them.
@@ -270,6 +276,16 @@ void Executor::run_opaque(const Bound& bound, const BoundStep& bound_step, void*
           return program_.child(node, k, body_inputs).run_tensors(body_inputs, options_);
         },
         [&] { check_stop(); });
+  } else if (node.op->evaluate) {
+    // Containers outlive the step: what lies in the arena or belongs to the caller is copied.
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      if (step.inputs[k] == kNoValue) continue;
+      const PlanValue& value = bound.plan->values[step.inputs[k]];
+      if (bound.plan->buffers[value.buffer].storage != Storage::kDynamic &&
+          value.dtype != DType::kUndefined)
+        inputs[k] = inputs[k].clone();
+    }
+    outputs = node.op->evaluate(node, inputs);
   } else {
     outputs = run_dynamic_step(program_, node, inputs);
   }

@@ -84,6 +84,12 @@ def operator_of(model) -> str:
     return op if domain in ("", "ai.onnx") else f"{domain}.{op}"
 
 
+def value_kinds(infos) -> list[str]:
+    """What the .pb files of inputs or outputs hold: "tensor", "sequence" or "optional"."""
+    return [next(kind for kind in ("sequence", "optional", "tensor")
+                 if kind == "tensor" or info.type.HasField(f"{kind}_type")) for info in infos]
+
+
 def dump(root: Path) -> list[dict]:
     rows = []
     for kind in KINDS:
@@ -96,7 +102,12 @@ def dump(root: Path) -> list[dict]:
                 shutil.copytree(case.model_dir, folder)
             model = onnx.load(folder / "model.onnx", load_external_data=False)
             operators[case.name] = operator_of(model)
-            rows.append({"kind": kind, "name": case.name, "rtol": case.rtol, "atol": case.atol})
+            weights = {weight.name for weight in model.graph.initializer}
+            rows.append({
+                "kind": kind, "name": case.name, "rtol": case.rtol, "atol": case.atol,
+                "inputs": value_kinds(i for i in model.graph.input if i.name not in weights),
+                "outputs": value_kinds(model.graph.output),
+            })
         # A function body belongs to the operator whose meaning it is.
         for row in rows:
             if row["kind"] == kind:

@@ -9,25 +9,56 @@
 
 #include "formats/mapped_file.h"
 #include "formats/onnx/tensors.h"
+#include "ops/containers.h"
 
 namespace xc::suite {
 namespace {
 
-Tensor read_tensor(const std::string& path) {
-  const std::shared_ptr<Buffer> file = map_file(path, LoadOptions{}.limits.file_bytes);
-  const onnx::Source source{
-      {reinterpret_cast<const char*>(file->data()), static_cast<size_t>(file->bytes())},
-      LoadOptions{}.limits};
-  return onnx::TensorReader(source, file, {}, false).dense(source.file);
-}
+/// One file: a TensorProto, SequenceProto or OptionalProto.
+class ValueReader {
+ public:
+  explicit ValueReader(const std::string& path)
+      : file_(map_file(path, LoadOptions{}.limits.file_bytes)),
+        source_{{reinterpret_cast<const char*>(file_->data()), static_cast<size_t>(file_->bytes())},
+                LoadOptions{}.limits},
+        tensors_(source_, file_, {}, false) {}
 
-std::vector<Tensor> read_tensors(const std::filesystem::path& stem) {
-  std::vector<Tensor> out;
-  for (;;) {
-    const std::string path = stem.string() + std::to_string(out.size()) + ".pb";
-    if (!std::filesystem::exists(path)) return out;
-    out.push_back(read_tensor(path));
+  Tensor read(const std::string& kind) {
+    if (kind == "tensor") return tensors_.dense(source_.file);
+    std::vector<Tensor> values = members(source_.file);
+    if (kind == "sequence") return make_sequence(values);
+    return values.empty() ? Tensor() : values.front();
   }
+
+ private:
+  /// Both messages number what they hold alike: tensors 3, sequences 5.
+  std::vector<Tensor> members(onnx::Bytes body) {
+    std::vector<Tensor> out;
+    for (onnx::Message m(source_, body); m.next();) {
+      if (m.field() == 3)
+        out.push_back(tensors_.dense(m.bytes()));
+      else if (m.field() == 5)
+        out.push_back(make_sequence(members(m.bytes())));
+      else
+        m.skip();
+    }
+    return out;
+  }
+
+  std::shared_ptr<Buffer> file_;
+  onnx::Source source_;
+  onnx::TensorReader tensors_;
+};
+
+std::vector<Tensor> read_values(const std::filesystem::path& stem,
+                                const std::vector<std::string>& kinds) {
+  std::vector<Tensor> out;
+  for (const std::string& kind : kinds) {
+    const std::string path = stem.string() + std::to_string(out.size()) + ".pb";
+    if (!std::filesystem::exists(path)) break;
+    out.push_back(ValueReader(path).read(kind));
+  }
+  return out;
 }
 
 [[noreturn]] void differ(size_t output, const std::string& what) {
@@ -94,7 +125,9 @@ std::vector<TestCase> read_suite(const std::string& directory) {
     const std::string id =
         row.at("kind").get<std::string>() + "/" + row.at("name").get<std::string>();
     out.push_back({id, directory + "/" + id, row.at("op").get<std::string>(),
-                   row.at("rtol").get<double>(), row.at("atol").get<double>()});
+                   row.at("rtol").get<double>(), row.at("atol").get<double>(),
+                   row.at("inputs").get<std::vector<std::string>>(),
+                   row.at("outputs").get<std::vector<std::string>>()});
   }
   std::sort(out.begin(), out.end(),
             [](const TestCase& a, const TestCase& b) { return a.id < b.id; });
@@ -107,7 +140,8 @@ std::vector<DataSet> read_data_sets(const TestCase& test) {
     const std::filesystem::path folder =
         std::filesystem::path(test.directory) / ("test_data_set_" + std::to_string(out.size()));
     if (!std::filesystem::exists(folder)) return out;
-    out.push_back({read_tensors(folder / "input_"), read_tensors(folder / "output_")});
+    out.push_back({read_values(folder / "input_", test.inputs),
+                   read_values(folder / "output_", test.outputs)});
   }
 }
 
@@ -119,10 +153,15 @@ void Distance::include(const Distance& other) {
 void compare_types(const std::vector<Tensor>& expected, const std::vector<Tensor>& got) {
   if (expected.size() != got.size())
     throw std::runtime_error(fmt::format("{} outputs, expected {}", got.size(), expected.size()));
-  for (size_t k = 0; k < expected.size(); ++k)
+  for (size_t k = 0; k < expected.size(); ++k) {
     if (expected[k].dtype() != got[k].dtype() || expected[k].dims() != got[k].dims())
       differ(k, fmt::format("{}{}, expected {}{}", name(got[k].dtype()), to_text(got[k].dims()),
                             name(expected[k].dtype()), to_text(expected[k].dims())));
+    if (expected[k].dtype() == DType::kTensor) {
+      const auto e = elements_of(expected[k]), g = elements_of(got[k]);
+      compare_types({e.begin(), e.end()}, {g.begin(), g.end()});
+    }
+  }
 }
 
 Distance compare(const TestCase& test, const std::vector<Tensor>& expected,
@@ -131,7 +170,13 @@ Distance compare(const TestCase& test, const std::vector<Tensor>& expected,
   Distance out;
   for (size_t k = 0; k < expected.size(); ++k) {
     const Tensor e = expected[k].to_contiguous(), g = got[k].to_contiguous();
-    if (e.dtype() == DType::kString)
+    if (e.dtype() == DType::kTensor) {
+      const auto e_parts = elements_of(e), g_parts = elements_of(g);
+      out.include(
+          compare(test, {e_parts.begin(), e_parts.end()}, {g_parts.begin(), g_parts.end()}));
+    } else if (!e) {
+      continue;
+    } else if (e.dtype() == DType::kString)
       compare_strings(k, e, g);
     else
       out.include(compare_numbers(test, k, e, g));

@@ -13,12 +13,15 @@ struct TestCase {
   std::string directory;  ///< of model.onnx
   std::string op;         ///< the operator it is about
   double rtol = 0, atol = 0;
+  /// What its files hold: "tensor", "sequence" or "optional".
+  std::vector<std::string> inputs, outputs;
 };
 
 /// The tests that `directory`/suite.json lists, sorted by id.
 std::vector<TestCase> read_suite(const std::string& directory);
 
-/// Inputs and expected outputs of one run. Fails (kUnsupported) where one is no tensor.
+/// Inputs and expected outputs of one run. A sequence is a tensor of tensors, an optional without a
+/// value an undefined tensor.
 struct DataSet {
   std::vector<Tensor> inputs, outputs;
 };

@@ -1,5 +1,5 @@
-// Operators that draw numbers: what is certain about them. Counts are of seeded draws; the bounds are
-// more than five deviations wide.
+// Operators that draw numbers: what is certain about them. Counts are of seeded draws; the bounds
+// are more than five deviations wide.
 #include <doctest/doctest.h>
 
 #include <cmath>
