@@ -16,7 +16,8 @@ const Type& element_type(const InferContext& c, size_t i);
 Type one_element(const InferContext& c, const Type& element);
 
 /// What holds for both types, containers included: dims that differ are kAnyDim, ranks that differ
-/// unknown. An optional and its element give the optional. Fails with `what` when they do not agree.
+/// unknown. An optional and its element give the optional. Fails with `what` when they do not
+/// agree.
 Type merge_elements(const InferContext& c, const Type& a, const Type& b, std::string_view what);
 
 /// The elements of a sequence that an op is given; fails with kInvalidModel for anything else.

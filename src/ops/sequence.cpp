@@ -182,13 +182,13 @@ Values evaluate_join(const Node& node, const Values& inputs) {
   if (elements.empty()) fail(Status::kRange, "an empty sequence cannot be joined");
   const bool stack = node.attrs.get_int("new_axis", 0) != 0;
   const Dims& first = elements[0].dims();
-  const size_t axis =
-      normalise_axis(node.attrs.get_int("axis", 0), first.size() + (stack ? 1 : 0));
+  const size_t axis = normalise_axis(node.attrs.get_int("axis", 0), first.size() + (stack ? 1 : 0));
   Values parts;
   int64_t extent = 0;
   for (const Tensor& element : elements) {
     Dims dims = element.dims();
-    if (stack && axis <= dims.size()) dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(axis), 1);
+    if (stack && axis <= dims.size())
+      dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(axis), 1);
     parts.push_back(element.to_contiguous().reshaped(dims));
     Dims expected = parts[0].dims();
     if (dims.size() == expected.size()) expected[axis] = dims[axis];

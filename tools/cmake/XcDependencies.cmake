@@ -23,7 +23,7 @@ xc_require(dnnl "oneDNN 3 or newer (Debian 13: libdnnl-dev; Debian 12: tools/set
 # Header-only libraries without a CMake configuration.
 function(xc_find_header target header debian_name)
   string(MAKE_C_IDENTIFIER "XC_${header}_DIR" variable)
-  find_path(${variable} ${header})
+  find_path(${variable} ${header} PATH_SUFFIXES ${ARGN})
   mark_as_advanced(${variable})
   if(NOT ${variable})
     message(FATAL_ERROR "${header} was not found. Run tools/setup.sh, or install ${debian_name}.")
@@ -34,9 +34,9 @@ endfunction()
 xc_find_header(protozero::protozero protozero/pbf_reader.hpp libprotozero-dev)
 xc_find_header(xxhash::xxhash xxhash.h libxxhash-dev)
 xc_find_header(xc_kissfft kissfft/kissfft.hh libkissfft-dev)
-# Text operators. Shared: the archives that distributions ship are not position-independent.
+# Shared: the archives that distributions ship are not position-independent.
 function(xc_find_library target header library debian_name)
-  xc_find_header(${target} ${header} ${debian_name})
+  xc_find_header(${target} ${header} ${debian_name} ${ARGN})
   string(MAKE_C_IDENTIFIER "XC_${library}_LIBRARY" variable)
   find_library(${variable} ${library})
   mark_as_advanced(${variable})

@@ -47,8 +47,7 @@ TEST_CASE("runtime/container: a sequence goes in, grows in a loop and comes out"
     })
   %count = SequenceLength(%out)
 })");
-  const auto out =
-      run(*session, {make_sequence({kOne, kTwo}), Tensor::scalar<int64_t>(2)});
+  const auto out = run(*session, {make_sequence({kOne, kTwo}), Tensor::scalar<int64_t>(2)});
   const auto elements = elements_of(out[0]);
   REQUIRE(elements.size() == 4);
   CHECK(elements[0].to_doubles() == std::vector<double>{4, 8});
