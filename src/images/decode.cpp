@@ -2,12 +2,11 @@
 
 using namespace xc::images;
 
-extern "C" __attribute__((visibility("default"))) int32_t xc_image_decode(
-    const uint8_t* data, size_t size, xc_image_allocate allocate, void* user_data,
-    xc_image* image) {
-  constexpr bool (*kCodecs[])(Encoded, Canvas&) = {decode_png,  decode_jpeg,     decode_webp,
-                                                   decode_tiff, decode_jpeg2000, decode_bmp,
-                                                   decode_pnm};
+extern "C" __attribute__((visibility("default"))) int32_t
+xc_image_decode(const uint8_t* data, size_t size, xc_image_allocate allocate, void* user_data,
+                xc_image* image) {
+  constexpr bool (*kCodecs[])(Encoded, Canvas&) = {
+      decode_png, decode_jpeg, decode_webp, decode_tiff, decode_jpeg2000, decode_bmp, decode_pnm};
   try {
     *image = {};
     Canvas canvas(allocate, user_data, *image);

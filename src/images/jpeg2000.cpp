@@ -90,8 +90,7 @@ bool decode_jpeg2000(Encoded in, Canvas& out) {
     if (!c.data) return false;
     const int64_t top = (int64_t{1} << c.prec) - 1;
     for (size_t i = 0; i < count; ++i)
-      rgb[i * 3 + k] =
-          static_cast<uint8_t>(std::clamp<int64_t>(c.data[i], 0, top) * 255 / top);
+      rgb[i * 3 + k] = static_cast<uint8_t>(std::clamp<int64_t>(c.data[i], 0, top) * 255 / top);
   }
   return true;
 }

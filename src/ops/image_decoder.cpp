@@ -73,8 +73,7 @@ std::vector<Tensor> evaluate(const Node& node, const std::vector<Tensor>& inputs
 void register_image_decoder(OpList& ops) {
   AttrSpec format{"pixel_format", AttrKind::kString};
   format.choices = "RGB|BGR|Grayscale";
-  ops.push_back(
-      {.name = "ImageDecoder", .attrs = {format}, .infer = infer, .evaluate = evaluate});
+  ops.push_back({.name = "ImageDecoder", .attrs = {format}, .infer = infer, .evaluate = evaluate});
 }
 
 }  // namespace xc

@@ -1,23 +1,22 @@
 // Small operators of ai.onnx.ml: ArrayFeatureExtractor, Binarizer, LabelEncoder.
 
+#include "ops/ml.h"
+
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <unordered_map>
 
 #include "ops/checks.h"
-#include "ops/support.h"
 
 namespace xc {
 
 namespace {
 
-constexpr TypeSet kMlNumbers = type_set({DType::kF32, DType::kF64, DType::kI64, DType::kI32});
-constexpr TypeSet kStrings = type_set({DType::kString});
-
 // ---- ArrayFeatureExtractor ----------------------------------------------------------------------
 
 void infer_extract(InferContext& c) {
-  const DType t = check_dtype(c, 0, kMlNumbers | kStrings);
+  const DType t = check_dtype(c, 0, kMlNumbers | kMlStrings);
   check_dtype(c, 1, type_set({DType::kI64}));
   SymDims dims = c.dims(0);
   if (dims.empty()) c.error("input 0 is a scalar");
@@ -102,7 +101,7 @@ Tensor default_label(const Attrs& attrs, DType type) {
 }
 
 constexpr TypeSet kLabels =
-    kStrings | type_set({DType::kI64, DType::kF32, DType::kI32, DType::kI16, DType::kF64});
+    kMlStrings | type_set({DType::kI64, DType::kF32, DType::kI32, DType::kI16, DType::kF64});
 
 void infer_label_encoder(InferContext& c) {
   const DType from = check_dtype(c, 0, kLabels);
@@ -145,6 +144,8 @@ void reference_label_encoder(const ReferenceContext& c) {
   });
 }
 
+}  // namespace
+
 OpDef ml_op(std::string_view name, std::vector<AttrSpec> attrs, InferFn infer,
             ReferenceFn reference) {
   OpDef op;
@@ -156,7 +157,22 @@ OpDef ml_op(std::string_view name, std::vector<AttrSpec> attrs, InferFn infer,
   return op;
 }
 
-}  // namespace
+void transform_scores(std::string_view kind, std::span<double> scores) {
+  if (kind == "LOGISTIC")
+    for (double& s : scores) s = 1 / (1 + std::exp(-s));
+  const bool keep_zeros = kind == "SOFTMAX_ZERO";
+  if ((kind != "SOFTMAX" && !keep_zeros) || scores.empty()) return;
+  const double top = *std::max_element(scores.begin(), scores.end());
+  double sum = 0;
+  for (double& s : scores)
+    if (!keep_zeros || s != 0) sum += s = std::exp(s - top);
+  if (sum != 0)
+    for (double& s : scores) s /= sum;
+}
+
+void refuse_probit(std::string_view kind) {
+  if (kind == "PROBIT") fail(Status::kUnsupported, "unsupported: post_transform PROBIT");
+}
 
 void register_ml(OpList& ops) {
   OpDef extract = ml_op("ArrayFeatureExtractor", {}, infer_extract, reference_extract);

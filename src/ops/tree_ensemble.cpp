@@ -7,7 +7,7 @@
 
 #include "ops/checks.h"
 #include "ops/dense.h"
-#include "ops/support.h"
+#include "ops/ml.h"
 
 namespace xc {
 
@@ -15,7 +15,14 @@ namespace {
 
 enum Mode : int64_t { kLeq, kLess, kGeq, kGreater, kEqual, kNotEqual, kMember, kModes };
 enum Aggregate : int64_t { kAverage, kSum, kMin, kMax };
-enum PostTransform : int64_t { kNoTransform, kSoftmax, kLogistic, kSoftmaxZero, kProbit };
+
+/// The transform of the scores, which this operator gives by number.
+std::string_view transform_of(const Attrs& attrs) {
+  std::string_view rest = kScoreTransforms;
+  for (int64_t k = attrs.get_int("post_transform", 0); k > 0; --k)
+    rest.remove_prefix(rest.find('|') + 1);
+  return rest.substr(0, rest.find('|'));
+}
 
 struct Branch {
   int64_t target = 0;  ///< a node or, `leaf`, a leaf
@@ -142,21 +149,8 @@ void infer(InferContext& c) {
   const DType t = check_dtype(c, 0, type_set({DType::kF32, DType::kF64, DType::kF16}));
   require_rank(c, 0, 2);
   const Ensemble ensemble(c.attrs());
-  if (c.attrs().get_int("post_transform", 0) == kProbit)
-    fail(Status::kUnsupported, "unsupported: post_transform PROBIT");
+  refuse_probit(transform_of(c.attrs()));
   c.set(0, t, {c.dims(0)[0], ensemble.targets});
-}
-
-/// Scores of a row to what the caller asked for.
-void post_transform(int64_t kind, std::span<double> scores) {
-  if (kind == kLogistic)
-    for (double& s : scores) s = 1 / (1 + std::exp(-s));
-  if (kind != kSoftmax && kind != kSoftmaxZero) return;
-  const double top = *std::max_element(scores.begin(), scores.end());
-  double sum = 0;
-  for (double& s : scores)
-    if (kind == kSoftmax || s != 0) sum += s = std::exp(s - top);
-  for (double& s : scores) s /= sum;
 }
 
 void reference(const ReferenceContext& c) {
@@ -185,7 +179,7 @@ void reference(const ReferenceContext& c) {
             aggregate == kAverage ? weight / static_cast<double>(ensemble.roots.size()) : weight;
       reached[target] = true;
     }
-    if (targets > 0) post_transform(c.attrs().get_int("post_transform", 0), scores);
+    transform_scores(transform_of(c.attrs()), scores);
     out.insert(out.end(), scores.begin(), scores.end());
   }
   write_dense(c.outputs[0], out);

@@ -24,8 +24,7 @@ Tensor decode(const std::string& bytes, const std::string& format = "RGB") {
   Node node;
   node.op = &get_op("ImageDecoder");
   node.attrs.set("pixel_format", format);
-  return node.op->evaluate(node,
-                           {Tensor::of(std::vector<uint8_t>(bytes.begin(), bytes.end()))})[0];
+  return node.op->evaluate(node, {Tensor::of(std::vector<uint8_t>(bytes.begin(), bytes.end()))})[0];
 }
 
 std::string sample(const std::string& name) {
@@ -57,7 +56,8 @@ TEST_CASE("images/decoder: lossless files give every pixel, alpha dropped") {
 TEST_CASE("images/decoder: lossy files give what Pillow makes of them") {
   for (const std::string name : {"plain.jpg", "progressive.jpg", "lossy.webp"}) {
     CAPTURE(name);
-    const auto got = decode(sample(name)).to_int64s(), want = decode(sample(name + ".ppm")).to_int64s();
+    const auto got = decode(sample(name)).to_int64s(),
+               want = decode(sample(name + ".ppm")).to_int64s();
     REQUIRE(got.size() == want.size());
     for (size_t i = 0; i < got.size(); ++i) REQUIRE(std::abs(got[i] - want[i]) <= 1);
   }
