@@ -1,5 +1,6 @@
-// Feature preparation and linear models of ai.onnx.ml: Imputer, Scaler, Normalizer, FeatureVectorizer,
-// OneHotEncoder, CategoryMapper, LinearRegressor. Features lie along the last axis.
+// Feature preparation and linear models of ai.onnx.ml: Imputer, Scaler, Normalizer,
+// FeatureVectorizer, OneHotEncoder, CategoryMapper, LinearRegressor. Features lie along the last
+// axis.
 
 #include <algorithm>
 #include <cmath>
@@ -102,7 +103,8 @@ void reference_normaliser(const ReferenceContext& c) {
     const std::span row = std::span(x).subspan(begin, features);
     double divisor = norm == "MAX" ? row[0] : 0;
     for (const double v : row)
-      divisor = norm == "MAX" ? std::max(divisor, v) : divisor + (norm == "L1" ? std::abs(v) : v * v);
+      divisor =
+          norm == "MAX" ? std::max(divisor, v) : divisor + (norm == "L1" ? std::abs(v) : v * v);
     if (norm == "L2") divisor = std::sqrt(divisor);
     if (divisor != 0)
       for (double& v : row) v /= divisor;
@@ -206,9 +208,8 @@ void reference_category_mapper(const ReferenceContext& c) {
           found == names.end() ? other_number : numbers[static_cast<size_t>(found - names.begin())];
     } else {
       const auto found = std::find(numbers.begin(), numbers.end(), x.as<int64_t>()[at[0]]);
-      y.as<std::string>()[at[1]] = found == numbers.end()
-                                       ? other_name
-                                       : names[static_cast<size_t>(found - numbers.begin())];
+      y.as<std::string>()[at[1]] =
+          found == numbers.end() ? other_name : names[static_cast<size_t>(found - numbers.begin())];
     }
   });
 }

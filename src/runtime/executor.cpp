@@ -160,7 +160,8 @@ void Executor::run(Version& version, int side, bool timed, void* const* inputs,
   }
   try {
     run_segment(first, side, times, inputs, outputs, &focus, &version);
-    std::shared_ptr<const Bound> bound = version.bound;
+    const Bound* last = &first;
+    std::shared_ptr<const Bound> later;  // keeps `last`
     if (plan.segments.size() > 1) {
       context_.symbols = first.symbols;
       for (uint32_t s = 1; s < plan.segments.size(); ++s) {
@@ -169,8 +170,9 @@ void Executor::run(Version& version, int side, bool timed, void* const* inputs,
           const Tensor& tensor = context_.dynamic[plan.values[symbol.operand].buffer];
           context_.symbols.push_back(tensor.dims().at(symbol.index));
         }
-        bound = program_.later_segment(bound->plan, s, context_.symbols);
-        run_segment(*bound, 0, nullptr, inputs, outputs, &focus, &version);
+        later = program_.later_segment(first.plan, s, context_.symbols);
+        last = later.get();
+        run_segment(*last, 0, nullptr, inputs, outputs, &focus, &version);
       }
     }
     // Results made by dynamic and control steps.
@@ -180,7 +182,7 @@ void Executor::run(Version& version, int side, bool timed, void* const* inputs,
       const bool container = value.dtype == DType::kUndefined;
       if (buffer.storage != Storage::kDynamic && !container) continue;
       const Tensor tensor = buffer.storage == Storage::kDynamic
-                                ? dynamic_tensor(*bound, plan.outputs[i]).to_contiguous()
+                                ? dynamic_tensor(*last, plan.outputs[i]).to_contiguous()
                                 : *static_cast<const Tensor*>(inputs[buffer.index]);
       if (outputs.slots[i]) {
         const Tensor& to = outputs.slots[i]->tensor;
