@@ -56,8 +56,9 @@ Values evaluate_construct(const Node&, const Values& inputs) {
 
 void infer_insert(InferContext& c) {
   check_position(c, 2);
-  c.outputs[0] =
-      sequence_type(merge_elements(c, element_type(c, 0), c.type(1), "elements of a sequence"));
+  const Type element = merge_elements(c, element_type(c, 0), c.type(1), "elements of a sequence");
+  if (element.kind != Type::Kind::kTensor) c.error("elements would be {}", element.text());
+  c.outputs[0] = sequence_type(element);
 }
 
 Values evaluate_insert(const Node&, const Values& inputs) {

@@ -89,7 +89,7 @@ void reference_dft(const ReferenceContext& c) {
   const int64_t given = x.dims[axis];
   int64_t length = kind.inverse && kind.onesided ? 2 * (given - 1) : given;
   if (c.has(1)) length = scalar_int(c.inputs[1]);
-  if (length < 0) fail(Status::kRange, "dft_length is {}", length);
+  if (length < 1) fail(Status::kRange, "a transform of {} points", length);
   const int64_t present = std::min(given, kind.inverse && kind.onesided ? length / 2 + 1 : length);
   const bool complex_in = x.dims.back() == 2, complex_out = y.dims.back() == 2;
   Dims lines(x.dims.begin(), x.dims.end());
@@ -157,6 +157,7 @@ void reference_stft(const ReferenceContext& c) {
   const auto window = c.has(2) ? double_values(c.inputs[2]) : std::vector<double>{};
   int64_t length = c.has(2) ? c.inputs[2].dims[0] : x.dims[1];
   if (c.has(3)) length = scalar_int(c.inputs[3]);
+  if (length < 1) fail(Status::kRange, "a transform of {} points", length);
   if (y.dims[1] < 0 || (y.dims[1] > 0 && (y.dims[1] - 1) * step + length > x.dims[1]))
     fail(Status::kRange, "{} frames of {} do not fit a signal of {}", y.dims[1], length, x.dims[1]);
   std::vector<Complex> line(static_cast<size_t>(length));

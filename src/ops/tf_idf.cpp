@@ -27,6 +27,7 @@ struct Pool {
   std::vector<int64_t> columns;                   ///< of the result, per n-gram
   std::vector<double> weights;
   int64_t min_length = 1, max_length = 1, max_skip = 0, width = 0;
+  int64_t longest = 0;  ///< of the n-grams that are looked for
   bool of_strings = false;
 
   explicit Pool(const Attrs& attrs) {
@@ -50,7 +51,9 @@ struct Pool {
         fail(Status::kInvalidModel, "ngram_indexes has {}", column);
       else
         width = std::max(width, column + 1);
-    read_grams(tokens, attrs.get_ints("ngram_counts"));
+    const auto starts = attrs.get_ints("ngram_counts");
+    longest = std::min(max_length, static_cast<int64_t>(starts.size()));
+    read_grams(tokens, starts);
     if (grams.size() > columns.size() || weights.size() != columns.size())
       fail(Status::kInvalidModel, "{} n-grams, {} ngram_indexes, {} weights", grams.size(),
            columns.size(), weights.size());
@@ -63,7 +66,7 @@ struct Pool {
       for (int64_t start = 0; start < size; ++start) {
         std::string gram;
         int64_t at = start;
-        for (int64_t length = 1; length <= max_length && at < size; ++length, at += step) {
+        for (int64_t length = 1; length <= longest && at < size; ++length, at += step) {
           gram += row[static_cast<size_t>(at)];
           if (length < min_length || (length == 1 && step > 1)) continue;
           if (const auto found = grams.find(gram); found != grams.end())
