@@ -76,7 +76,7 @@ xc_status xc_graph_add_input(xc_graph* graph, const char* name, xc_dtype dtype, 
     need(out_value, "out_value");
     const std::string input = need(name, "name");
     check_free(g, input);
-    if (dtype <= 0 || dtype >= kDTypeCount)
+    if (dtype <= 0 || dtype >= kDTypeCount || dtype == XC_DTYPE_TENSOR)
       fail(Status::kInvalidArgument, "{} is no element type", dtype);
     Type type = Type::tensor(static_cast<DType>(dtype));
     if (dims) type.dims = located("input " + input, [&] { return parse_dims(dims); });

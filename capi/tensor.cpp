@@ -19,7 +19,7 @@ const Tensor* tensor_or_null(const xc_tensor* tensor) {
 }
 
 DType checked_dtype(xc_dtype dtype) {
-  if (dtype <= 0 || dtype >= kDTypeCount)
+  if (dtype <= 0 || dtype >= kDTypeCount || dtype == XC_DTYPE_TENSOR)
     fail(Status::kInvalidArgument, "{} is no element type", dtype);
   return static_cast<DType>(dtype);
 }
@@ -134,7 +134,7 @@ const int64_t* xc_tensor_strides(const xc_tensor* tensor) {
 }
 void* xc_tensor_data(const xc_tensor* tensor) {
   const Tensor* t = tensor_or_null(tensor);
-  return t && t->dtype() != DType::kString && t->buffer() ? t->data() : nullptr;
+  return t && !holds_objects(t->dtype()) && t->buffer() ? t->data() : nullptr;
 }
 int64_t xc_tensor_element_count(const xc_tensor* tensor) {
   const Tensor* t = tensor_or_null(tensor);
@@ -159,6 +159,8 @@ xc_status xc_tensor_copy_out(const xc_tensor* tensor, void* out_data, uint64_t b
     const Tensor& from = live_tensor(tensor).tensor;
     if (from.dtype() == DType::kString)
       fail(Status::kInvalidArgument, "strings are read with xc_tensor_string");
+    if (from.dtype() == DType::kTensor)
+      fail(Status::kInvalidArgument, "a sequence is read with xc_sequence_element");
     const int64_t size = from.byte_size();
     if (static_cast<uint64_t>(size) != bytes)
       fail(Status::kInvalidArgument, "the tensor has {} bytes, the buffer {}", size, bytes);
@@ -205,5 +207,33 @@ xc_status xc_tensor_string(const xc_tensor* tensor, uint64_t index, xc_string_vi
       rest /= from.dims()[axis];
     }
     *out_value = to_view(from.as<std::string>()[offset]);
+  });
+}
+
+xc_status xc_sequence_create(const xc_tensor* const* elements, uint64_t count,
+                             xc_tensor** out_sequence, xc_error** out_error) {
+  return guard(out_error, [&] {
+    need(out_sequence, "out_sequence");
+    need_array(elements, count, "elements");
+    Tensor sequence(DType::kTensor, {static_cast<int64_t>(count)});
+    for (uint64_t i = 0; i < count; ++i) {
+      const xc_tensor& element = live_tensor(elements[i], "elements[]");
+      // The memory of a tensor that a run returned goes back to its session.
+      sequence.as<Tensor>()[i] = element.pool ? element.tensor.clone() : element.tensor;
+    }
+    *out_sequence = make_tensor(std::move(sequence));
+  });
+}
+
+xc_status xc_sequence_element(const xc_tensor* sequence, uint64_t index, xc_tensor** out_tensor,
+                              xc_error** out_error) {
+  return guard(out_error, [&] {
+    const Tensor& from = live_tensor(sequence, "sequence").tensor;
+    need(out_tensor, "out_tensor");
+    if (from.dtype() != DType::kTensor)
+      fail(Status::kInvalidArgument, "a tensor of {} is no sequence", name(from.dtype()));
+    if (index >= static_cast<uint64_t>(from.count()))
+      fail(Status::kInvalidArgument, "no element {} in {} elements", index, from.count());
+    *out_tensor = make_tensor(from.as<Tensor>()[index]);
   });
 }

@@ -20,7 +20,9 @@ const char* xc_dtype_name(xc_dtype dtype) {
 }
 
 int64_t xc_dtype_size(xc_dtype dtype) {
-  if (dtype <= 0 || dtype >= xc::kDTypeCount || dtype == XC_DTYPE_STRING) return 0;
+  if (dtype <= 0 || dtype >= xc::kDTypeCount || dtype == XC_DTYPE_STRING ||
+      dtype == XC_DTYPE_TENSOR)
+    return 0;
   return xc::element_size(static_cast<xc::DType>(dtype));
 }
 

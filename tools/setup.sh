@@ -15,6 +15,8 @@ cd "$(dirname "$0")/.."
 with_python=1
 packages=(g++ cmake ninja-build ccache pkg-config
           llvm-19-dev zlib1g-dev libzstd-dev
+          libkissfft-dev libre2-dev libutf8proc-dev
+          libjpeg-dev libpng-dev libwebp-dev libtiff-dev libopenjp2-7-dev
           nlohmann-json3-dev libprotozero-dev libcli11-dev libminizip-dev libfmt-dev libxxhash-dev doctest-dev
           python3 python3-venv python3-dev python3-pip)
 for argument in "$@"; do

@@ -74,6 +74,19 @@ XC_API XC_NODISCARD xc_status xc_tensor_set_strings(xc_tensor* tensor, const xc_
 XC_API XC_NODISCARD xc_status xc_tensor_string(const xc_tensor* tensor, uint64_t index,
                                                xc_string_view* out_value, xc_error** out_error);
 
+/* Makes a sequence: a tensor of rank 1 and type XC_DTYPE_TENSOR whose elements are the given
+ * tensors. It shares their memory, but copies tensors that a run returned. Sequences are inputs and
+ * outputs of models like any tensor; elements of a returned one may share memory with elements of
+ * an input. Fails with XC_INVALID_ARGUMENT, XC_OUT_OF_MEMORY. @since 0.1 @stability experimental */
+XC_API XC_NODISCARD xc_status xc_sequence_create(const xc_tensor* const* elements, uint64_t count,
+                                                 xc_tensor** out_sequence, xc_error** out_error);
+
+/* Element `index` of a sequence, as a tensor that shares its memory. The caller releases it.
+ * Fails with XC_INVALID_ARGUMENT (no sequence, no such element).
+ * @since 0.1 @stability experimental */
+XC_API XC_NODISCARD xc_status xc_sequence_element(const xc_tensor* sequence, uint64_t index,
+                                                  xc_tensor** out_tensor, xc_error** out_error);
+
 #ifdef __cplusplus
 }
 #endif

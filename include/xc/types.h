@@ -69,14 +69,15 @@ enum {
   XC_DTYPE_I4 = 23,
   XC_DTYPE_U4 = 24,
   XC_DTYPE_I2 = 25,
-  XC_DTYPE_U2 = 26
+  XC_DTYPE_U2 = 26,
+  XC_DTYPE_TENSOR = 27 /* elements are tensors: a sequence; see xc_sequence_create() */
 };
 
 /* The name of an element type as the text form writes it: "f32", "bf16"; "?" for an unknown number.
  * Static storage. Any thread. @since 0.1 @stability stable */
 XC_API const char* xc_dtype_name(xc_dtype dtype);
 
-/* Bytes of one element in memory; 0 for strings and unknown numbers. Any thread.
+/* Bytes of one element in memory; 0 for strings, tensors and unknown numbers. Any thread.
  * @since 0.1 @stability stable */
 XC_API int64_t xc_dtype_size(xc_dtype dtype);
 

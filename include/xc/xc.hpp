@@ -234,6 +234,20 @@ class Tensor {
     detail::call(&xc_tensor_wrap, &view, release, user_data, &handle);
     return adopt(handle);
   }
+  /// A sequence of these tensors; see xc_sequence_create().
+  static Tensor sequence(std::span<const Tensor> elements) {
+    std::vector<const xc_tensor*> handles;
+    for (const Tensor& element : elements) handles.push_back(element.handle());
+    xc_tensor* handle = nullptr;
+    detail::call(&xc_sequence_create, handles.data(), handles.size(), &handle);
+    return adopt(handle);
+  }
+  /// Element `index` of a sequence.
+  Tensor element(uint64_t index) const {
+    xc_tensor* out = nullptr;
+    detail::call(&xc_sequence_element, handle(), index, &out);
+    return adopt(out);
+  }
   /// Takes over a reference that a C function gave.
   static Tensor adopt(xc_tensor* handle) {
     Tensor out;

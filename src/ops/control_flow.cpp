@@ -1,9 +1,9 @@
-// If, Loop, Scan: schema and inference. The runtime executes them; a subgraph's own inputs come
-// first, the captured values last (ir/graph.h).
+// If, Loop, Scan, SequenceMap: schema and inference. The runtime executes them; a subgraph's own
+// inputs come first, the captured values last (ir/graph.h).
 
 #include <map>
 
-#include "ops/support.h"
+#include "ops/containers.h"
 
 namespace xc {
 
@@ -32,10 +32,9 @@ void require_scalar_of(const InferContext& c, const Type& t, TypeSet allowed,
 
 /// What holds for both types: dims that differ become fresh symbols, ranks that differ unknown.
 Type merge(const InferContext& c, const Type& a, const Type& b, std::string_view what) {
-  if (a.kind != b.kind || a.dtype != b.dtype)
-    c.error("{}: types {} and {} do not agree", what, a.text(), b.text());
-  if (a.kind != Type::Kind::kTensor)
-    return a == b ? a : Type{a.kind, a.dtype, std::nullopt, a.element};
+  if (a.kind != Type::Kind::kTensor || b.kind != Type::Kind::kTensor)
+    return merge_elements(c, a, b, what);
+  if (a.dtype != b.dtype) c.error("{}: types {} and {} do not agree", what, a.text(), b.text());
   if (!a.dims || !b.dims || a.dims->size() != b.dims->size()) return Type::tensor(a.dtype);
   SymDims out = *a.dims;
   for (size_t i = 0; i < out.size(); ++i)
@@ -69,7 +68,10 @@ void infer_if(InferContext& c) {
 /// changes into symbols (one value per iteration) until the body gives back what it takes.
 class States {
  public:
-  States(const InferContext& c, Types initial) : c_(c), types_(std::move(initial)) {}
+  States(const InferContext& c, Types initial) : c_(c), types_(std::move(initial)) {
+    for (Type& t : types_)
+      if (t.kind != Type::Kind::kTensor) t = merge_elements(c, t, t, "a loop state");
+  }
   const Types& types() const { return types_; }
 
   /// Takes the body's results; true when nothing had to be widened.
@@ -90,9 +92,15 @@ class States {
  private:
   bool absorb(size_t i, const Type& result) {
     Type& type = types_[i];
-    if (type.kind != result.kind || type.dtype != result.dtype)
+    if (type.kind != Type::Kind::kTensor || result.kind != Type::Kind::kTensor) {
+      Type merged = merge_elements(c_, type, result, fmt::format("loop state {}", i));
+      const bool stable = merged == type;
+      type = std::move(merged);
+      return stable;
+    }
+    if (type.dtype != result.dtype)
       c_.error("loop state {} is {}, the body gives {}", i, type.text(), result.text());
-    if (type.kind != Type::Kind::kTensor || !type.dims) return true;
+    if (!type.dims) return true;
     if (!result.dims || result.dims->size() != type.dims->size()) {
       type.dims.reset();
       return false;
@@ -240,6 +248,24 @@ void infer_scan(InferContext& c) {
   }
 }
 
+// ---- SequenceMap --------------------------------------------------------------------------------
+
+/// The body runs on element k of every sequence among the inputs, and on the other inputs whole;
+/// its results are element k of the outputs.
+void infer_sequence_map(InferContext& c) {
+  element_type(c, 0);
+  const size_t own = own_inputs(c);
+  Types inputs;
+  for (size_t i = 0; i < c.input_count(); ++i) {
+    const bool each = i < own && c.type(i).kind == Type::Kind::kSequence;
+    inputs.push_back(each ? one_element(c, *c.type(i).element) : c.type(i));
+  }
+  const Types results = c.infer_subgraph(0, inputs);
+  if (c.outputs.size() != results.size())
+    c.error("the body gives {} outputs, the node has {}", results.size(), c.outputs.size());
+  for (size_t k = 0; k < results.size(); ++k) c.outputs[k] = sequence_type(results[k]);
+}
+
 }  // namespace
 
 void register_control_flow(OpList& ops) {
@@ -263,6 +289,12 @@ void register_control_flow(OpList& ops) {
                            {"scan_output_axes", AttrKind::kInts},
                            directions_out},
                  .infer = infer_scan,
+                 .control_flow = true,
+                 .subgraphs = 1});
+  ops.push_back({.name = "SequenceMap",
+                 .max_inputs = -1,
+                 .max_outputs = -1,
+                 .infer = infer_sequence_map,
                  .control_flow = true,
                  .subgraphs = 1});
 }

@@ -1,5 +1,8 @@
-// Dropout in inference: the data unchanged, a mask of true. BitCast: the same bits as another type.
+// Dropout: in inference the data unchanged and a mask of true; in training elements drawn by chance
+// are 0 and the others scaled. BitCast: the same bits as another type.
 
+#include "ops/checks.h"
+#include "ops/random.h"
 #include "ops/support.h"
 
 namespace xc {
@@ -8,26 +11,41 @@ namespace {
 
 void infer_dropout(InferContext& c) {
   check_dtype(c, 0, kFloats);
+  check_dtype(c, 1, kFloats);
   check_dtype(c, 2, kBools);
-  if (c.has(2)) {
-    const auto training = c.ints(2);
-    const Tensor* ratio = c.has(1) ? c.inputs[1].value : nullptr;
-    const bool keeps_all = ratio && *ratio && ratio->count() == 1 && ratio->to_doubles()[0] == 0;
-    if ((!training || training->front() != 0) && !keeps_all)
-      fail(Status::kUnsupported, "unsupported: Dropout in training mode");
-  }
+  for (size_t i = 1; i < 3; ++i)
+    if (c.has(i)) require_scalar(c, i);
   infer_same(c);
   c.set(1, DType::kBool, c.dims(0));
 }
 
+/// The chance of an element to be dropped: 0 outside of training.
+double drop_ratio(const ReferenceContext& c) {
+  if (!c.has(2) || scalar_int(c.inputs[2]) == 0) return 0;
+  const double ratio = c.has(1) ? scalar_value(c.inputs[1]) : 0.5;
+  if (!(ratio >= 0 && ratio < 1)) fail(Status::kRange, "a dropout ratio of {}", ratio);
+  return ratio;
+}
+
 void reference_dropout(const ReferenceContext& c) {
-  if (c.outputs[0]) copy_elements(c.inputs[0], c.outputs[0]);
-  if (c.outputs.size() < 2 || !c.outputs[1]) return;
-  for_each_offset<1>(c.outputs[1].dims, {c.outputs[1].strides},
-                     [&](const auto& at) { c.outputs[1].as<bool>()[at[0]] = true; });
+  const TensorView &x = c.inputs[0], &y = c.outputs[0];
+  const bool masked = c.outputs.size() > 1 && c.outputs[1];
+  const double ratio = drop_ratio(c), scale = 1 / (1 - ratio);
+  RandomSource source = RandomSource::of(c.attrs());
+  const Dims none(x.dims.size(), 0);
+  const std::span<const int64_t> y_strides = y ? y.strides : std::span<const int64_t>(none);
+  const std::span<const int64_t> mask_strides =
+      masked ? c.outputs[1].strides : std::span<const int64_t>(none);
+  for_each_offset<3>(x.dims, {x.strides, y_strides, mask_strides}, [&](const auto& at) {
+    const bool keep = ratio == 0 || source.uniform() >= ratio;
+    if (y)
+      store_double(y.data, y.dtype, at[1], keep ? load_double(x.data, x.dtype, at[0]) * scale : 0);
+    if (masked) c.outputs[1].as<bool>()[at[2]] = keep;
+  });
 }
 
 std::vector<ValueId> expand_dropout(const Graph&, const Node& node, Patch& patch) {
+  if (node.inputs.size() > 2 && node.inputs[2] != kNone) return {};
   if (node.outputs.size() > 1 && node.outputs[1] != kNone) return {};
   return patch.add_node(get_op("Identity"), {node.inputs[0]}, 1);
 }
@@ -46,8 +64,10 @@ void reference_bit_cast(const ReferenceContext& c) {
 }
 
 loop::Expr scalar_bit_cast(const Node&, std::span<const loop::Expr> a, DType to) {
-  if (!loop::is_value_type(to) || !loop::is_value_type(a[0].type())) return {};
-  if (element_size(to) != element_size(a[0].type())) return {};  // f16 is f32 in registers
+  const DType from = a[0].type();
+  if (!loop::is_value_type(to) || !loop::is_value_type(from)) return {};
+  if (from == DType::kBool || to == DType::kBool) return {};  // i1 in registers
+  if (element_size(to) != element_size(from)) return {};      // f16 is f32 in registers
   return bitcast(to, a[0]);
 }
 
@@ -62,7 +82,8 @@ void register_dropout(OpList& ops) {
                  .infer = infer_dropout,
                  .reference = reference_dropout,
                  .expand = expand_dropout,
-                 .weight = 0});
+                 .weight = 0,
+                 .random = true});
   ops.push_back({.name = "BitCast",
                  .attrs = {{"to", AttrKind::kInt, true}},
                  .infer = infer_bit_cast,

@@ -2,6 +2,7 @@
 // relative to an addition, in vectorised code. Definitions avoid cancellation where the plain
 // formula loses more than a few ULP in f32.
 
+#include "ops/checks.h"
 #include "ops/elementwise_table.h"
 
 namespace xc {
@@ -120,6 +121,21 @@ void register_sigmoids(OpList& ops) {
                  {choice_attr("approximate", "none|tanh")}));
 }
 
+/// A gate and what it lets through have one shape: nothing is broadcast.
+void infer_gated(InferContext& c) {
+  infer_broadcast(c, kFloats, false, Result::kSame);
+  require_dims(c, 1, c.dims(0));
+}
+
+void register_gated(OpList& ops) {
+  OpDef swiglu = row < kReal | kLoop, kFloats,
+        2 > ("SwiGLU",
+             [](auto x, auto y, auto& p) { return x * sigmoid(p[0] == 1 ? x : x * p[0]) * y; },
+             {17, false, {float_attr("alpha", 1)}});
+  swiglu.infer = infer_gated;
+  ops.push_back(std::move(swiglu));
+}
+
 }  // namespace
 
 void register_elementwise_math(OpList& ops) {
@@ -127,6 +143,7 @@ void register_elementwise_math(OpList& ops) {
   register_functions(ops);
   register_rectifiers(ops);
   register_sigmoids(ops);
+  register_gated(ops);
 }
 
 }  // namespace xc

@@ -101,6 +101,11 @@ struct ReferenceContext {
 };
 using ReferenceFn = void (*)(const ReferenceContext&);
 
+/// Ops on sequences and optionals make their outputs themselves. A sequence is a 1-D tensor of
+/// tensors; an optional is its value, or undefined where it has none. Inputs own their memory and
+/// may be shared with the outputs.
+using EvaluateFn = std::vector<Tensor> (*)(const Node& node, const std::vector<Tensor>& inputs);
+
 // ---- fusion -------------------------------------------------------------------------------------
 
 /// Elementwise ops: the scalar function as loop IR. `args` are the inputs' elements after
@@ -150,7 +155,9 @@ struct OpDef {
   std::vector<AttrSpec> attrs = {};
 
   InferFn infer = nullptr;
-  ReferenceFn reference = nullptr;  ///< null only for control flow, which the runtime executes
+  /// Null only for control flow, which the runtime executes, and for ops on containers alone.
+  ReferenceFn reference = nullptr;
+  EvaluateFn evaluate = nullptr;  ///< of ops that take or give sequences or optionals
 
   ScalarFn scalar = nullptr;
   std::optional<ReductionSpec> reduction = {};

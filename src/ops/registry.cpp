@@ -28,7 +28,7 @@ struct Table {
     for (const OpDef& op : ops) {
       if (!by_name.emplace(Key{op.domain, op.name}, &op).second)
         fail(Status::kInternal, "operator {} is registered twice", op.name);
-      XC_CHECK(op.infer && (op.reference || op.control_flow));
+      XC_CHECK(op.infer && (op.reference || op.evaluate || op.control_flow));
     }
     for (const auto& [key, op] : by_name) sorted.push_back(op);
   }

@@ -149,7 +149,8 @@ inline Real pow(Real a, Real b) {
 }
 inline Real mod(Real a, Real b) {
   const double r = std::fmod(a.v, b.v);
-  return {r != 0 && (r < 0) != (b.v < 0) ? r + b.v : r};
+  if (r == 0) return {std::copysign(r, b.v)};
+  return {(r < 0) != (b.v < 0) ? r + b.v : r};
 }
 inline Real rem(Real a, Real b) {
   return {std::fmod(a.v, b.v)};

@@ -42,7 +42,7 @@ inline constexpr TypeSet kInts = kSignedInts | kUnsignedInts;
 inline constexpr TypeSet kNumbers = kFloats | kInts;
 inline constexpr TypeSet kBools = type_set({DType::kBool});
 inline constexpr TypeSet kIndices = type_set({DType::kI32, DType::kI64});
-inline constexpr TypeSet kAnyType = ~TypeSet{1};
+inline constexpr TypeSet kAnyType = ~type_set({DType::kUndefined, DType::kTensor});
 
 inline bool contains(TypeSet set, DType t) {
   return (set >> static_cast<int>(t)) & 1;

@@ -58,6 +58,12 @@ struct Bound {
   std::span<const int64_t> strides(uint32_t plan_value) const {
     return operands[plan_value].strides;
   }
+  /// In elements from the start of the buffer; of a value used in the segment. It lies behind the
+  /// strides.
+  int64_t offset(uint32_t plan_value) const {
+    const std::span<const int64_t> strides = operands[plan_value].strides;
+    return strides.data()[strides.size()];
+  }
 };
 
 struct BindOptions {

@@ -23,7 +23,7 @@ namespace xc {
 
 /// Where a buffer's memory comes from.
 enum class Storage : uint8_t {
-  kInput,     ///< index = graph input; borrowed from the caller
+  kInput,     ///< index = graph input; borrowed from the caller (a container: as a Tensor object)
   kConstant,  ///< the tensor held in PlanBuffer::constant
   kArena,     ///< offset in the context's arena, fixed at bind
   kOutput,    ///< index = graph output; bound or returned memory, row-major
@@ -46,7 +46,7 @@ struct PlanBuffer {
 struct PlanValue {
   ValueId id = kNone;
   uint32_t buffer = 0;
-  DType dtype = DType::kUndefined;
+  DType dtype = DType::kUndefined;  ///< undefined for sequences and optionals
   bool rank_known = true;  ///< false: only the run knows dims; then it is a whole dynamic tensor
   SymDims dims;
   SymDims strides;  ///< in elements

@@ -335,8 +335,15 @@ class PlanBuilder {
     return true;
   }
 
-  /// Output sizes that only values tell, or operands whose rank is not known before the run.
+  bool is_container(ValueId v) const { return graph_.value(v).type.kind != Type::Kind::kTensor; }
+
+  /// Output sizes that only values tell, operands whose rank is not known before the run, and
+  /// strings and containers, which are objects that no arena holds.
   bool needs_values(const Node& node) const {
+    if (!node.op->reference) return true;
+    for (ValueId v : node.outputs)
+      if (v != kNone && (graph_.value(v).type.dtype == DType::kString || is_container(v)))
+        return true;
     for (ValueId v : node.outputs)
       if (v != kNone && (!graph_.value(v).type.dims || !symbols_known(*graph_.value(v).type.dims)))
         return true;
@@ -667,8 +674,9 @@ class PlanBuilder {
       uint32_t v = value_for(graph_.outputs[i]);
       PlanValue& value = plan_->values[v];
       PlanBuffer& buffer = plan_->buffers[value.buffer];
-      if (buffer.storage == Storage::kDynamic && value.offset == Dim(0) &&
-          buffer.elements == element_count(value.dims)) {
+      const bool container = is_container(graph_.outputs[i]);
+      if (container || (buffer.storage == Storage::kDynamic && value.offset == Dim(0) &&
+                        buffer.elements == element_count(value.dims))) {
         plan_->outputs.push_back(v);
         continue;
       }

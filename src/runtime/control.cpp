@@ -1,6 +1,7 @@
-// If, Loop and Scan on whole tensors. ONNX operator specification, "If", "Loop", "Scan".
+// If, Loop, Scan and SequenceMap on whole tensors. ONNX operator specification, under these names.
 #include <algorithm>
 
+#include "ops/containers.h"
 #include "runtime/executor.h"
 
 namespace xc {
@@ -42,6 +43,11 @@ Tensor stack(const std::vector<Tensor>& parts, int64_t axis, DType dtype, const 
   return out;
 }
 
+/// States that no iteration replaced are the caller's memory still, which will be used for others.
+void own_states(std::vector<Tensor>& states) {
+  for (Tensor& state : states) state = state.clone();
+}
+
 std::vector<Tensor> run_loop(const Node& node, const std::vector<Tensor>& inputs,
                              const BodyRunner& run_body, const std::function<void()>& check_stop) {
   const size_t captures = node.capture_count;
@@ -52,6 +58,7 @@ std::vector<Tensor> run_loop(const Node& node, const std::vector<Tensor>& inputs
   bool go = !inputs[1] || truth(inputs[1]);
   std::vector<Tensor> state(inputs.begin() + 2, inputs.begin() + 2 + static_cast<int64_t>(states));
   std::vector<std::vector<Tensor>> collected(scans);
+  if (trips <= 0 || !go) own_states(state);
   for (int64_t i = 0; i < trips && go; ++i) {
     check_stop();
     std::vector<Tensor> in{Tensor::scalar(i), Tensor::scalar(true)};
@@ -100,6 +107,7 @@ std::vector<Tensor> run_scan(const Node& node, const std::vector<Tensor>& inputs
   }
   std::vector<Tensor> state(inputs.begin(), inputs.begin() + static_cast<int64_t>(states));
   std::vector<std::vector<Tensor>> collected(scan_outputs);
+  if (length <= 0) own_states(state);
   for (int64_t i = 0; i < length; ++i) {
     check_stop();
     std::vector<Tensor> in = state;
@@ -122,6 +130,30 @@ std::vector<Tensor> run_scan(const Node& node, const std::vector<Tensor>& inputs
   return results;
 }
 
+std::vector<Tensor> run_sequence_map(const Node& node, const std::vector<Tensor>& inputs,
+                                     const BodyRunner& run_body,
+                                     const std::function<void()>& check_stop) {
+  const size_t own = inputs.size() - node.capture_count;
+  const size_t length = elements_of(inputs[0]).size();
+  std::vector<std::vector<Tensor>> collected(node.subgraphs[0]->outputs.size());
+  for (size_t k = 0; k < length; ++k) {
+    check_stop();
+    std::vector<Tensor> in = inputs;
+    for (size_t i = 0; i < own; ++i) {
+      if (inputs[i].dtype() != DType::kTensor) continue;
+      const auto elements = elements_of(inputs[i]);
+      if (elements.size() != length)
+        fail(Status::kRange, "sequences have {} and {} elements", length, elements.size());
+      in[i] = elements[k];
+    }
+    std::vector<Tensor> out = run_body(0, in);
+    for (size_t j = 0; j < collected.size(); ++j) collected[j].push_back(std::move(out[j]));
+  }
+  std::vector<Tensor> results;
+  for (const auto& elements : collected) results.push_back(make_sequence(elements));
+  return results;
+}
+
 }  // namespace
 
 std::vector<Tensor> run_control(const Node& node, const std::vector<Tensor>& inputs,
@@ -131,6 +163,7 @@ std::vector<Tensor> run_control(const Node& node, const std::vector<Tensor>& inp
     return run_body(truth(inputs[0]) ? 0 : 1, {inputs.begin() + 1, inputs.end()});
   if (node.op->name == "Loop") return run_loop(node, inputs, run_body, check_stop);
   if (node.op->name == "Scan") return run_scan(node, inputs, run_body, check_stop);
+  if (node.op->name == "SequenceMap") return run_sequence_map(node, inputs, run_body, check_stop);
   fail(Status::kUnsupported, "control-flow operator {} is not implemented", node.op->name);
 }
 

@@ -164,26 +164,33 @@ void Executor::run(Version& version, int side, bool timed, void* const* inputs,
   }
   try {
     run_segment(first, side, times, inputs, outputs, &focus, &version);
+    const Bound* last = &first;
+    std::shared_ptr<const Bound> later;  // keeps `last`
     if (plan.segments.size() > 1) {
       context_.symbols = first.symbols;
-      std::shared_ptr<const Bound> bound = version.bound;
       for (uint32_t s = 1; s < plan.segments.size(); ++s) {
         for (size_t k = context_.symbols.size(); k < plan.segments[s].symbol_end; ++k) {
           const PlanSymbol& symbol = plan.symbols[k];
           const Tensor& tensor = context_.dynamic[plan.values[symbol.operand].buffer];
           context_.symbols.push_back(tensor.dims().at(symbol.index));
         }
-        bound = program_.later_segment(bound->plan, s, context_.symbols);
-        run_segment(*bound, 0, nullptr, inputs, outputs, &focus, &version);
+        later = program_.later_segment(first.plan, s, context_.symbols);
+        last = later.get();
+        run_segment(*last, 0, nullptr, inputs, outputs, &focus, &version);
       }
     }
     // Results made by dynamic and control steps.
     for (uint32_t i = 0; i < outputs.count; ++i) {
       const PlanValue& value = plan.values[plan.outputs[i]];
-      if (plan.buffers[value.buffer].storage != Storage::kDynamic) continue;
-      const Tensor tensor = context_.dynamic[value.buffer].to_contiguous();
+      const PlanBuffer& buffer = plan.buffers[value.buffer];
+      const bool container = value.dtype == DType::kUndefined;
+      if (buffer.storage != Storage::kDynamic && !container) continue;
+      const Tensor tensor = buffer.storage == Storage::kDynamic
+                                ? dynamic_tensor(*last, plan.outputs[i]).to_contiguous()
+                                : *static_cast<const Tensor*>(inputs[buffer.index]);
       if (outputs.slots[i]) {
         const Tensor& to = outputs.slots[i]->tensor;
+        if (container) fail(Status::kUnsupported, "output {}: a sequence cannot be bound", i);
         if (to.dtype() != tensor.dtype() || to.dims() != tensor.dims())
           fail(Status::kInvalidArgument, "output {}: bound tensor is {}{}, the result is {}{}", i,
                name(to.dtype()), to_text(to.dims()), name(tensor.dtype()), to_text(tensor.dims()));
@@ -210,18 +217,22 @@ void Executor::run(Version& version, int side, bool timed, void* const* inputs,
 
 // ---- dynamic and control steps ------------------------------------------------------------------
 
+Tensor Executor::dynamic_tensor(const Bound& bound, uint32_t v) const {
+  const PlanValue& value = bound.plan->values[v];
+  const Tensor& made = context_.dynamic[value.buffer];
+  // The tensor itself, when the plan knows no more than that it comes; else a view of it.
+  if (!value.rank_known || bound.dims(v).data() == nullptr) return made;
+  const std::span<const int64_t> dims = bound.dims(v), strides = bound.strides(v);
+  return Tensor(made.buffer(), made.byte_offset() + bound.offset(v) * element_size(value.dtype),
+                value.dtype, Dims(dims.begin(), dims.end()), Dims(strides.begin(), strides.end()));
+}
+
 Tensor Executor::tensor_of(const Bound& bound, uint32_t v, void* data) const {
   if (v == kNoValue) return {};
   const Plan& plan = *bound.plan;
   const PlanValue& value = plan.values[v];
-  const PlanBuffer& buffer = plan.buffers[value.buffer];
-  if (buffer.storage == Storage::kDynamic) {
-    const Tensor& made = context_.dynamic[value.buffer];
-    const bool whole = !value.rank_known || bound.dims(v).data() == nullptr ||
-                       std::equal(bound.dims(v).begin(), bound.dims(v).end(), made.dims().begin(),
-                                  made.dims().end());
-    if (whole && value.offset == Dim(0)) return made;
-  }
+  if (plan.buffers[value.buffer].storage == Storage::kDynamic) return dynamic_tensor(bound, v);
+  if (value.dtype == DType::kUndefined) return *static_cast<const Tensor*>(data);
   const std::span<const int64_t> dims = bound.dims(v), strides = bound.strides(v);
   int64_t reach = 0;
   for (size_t i = 0; i < dims.size(); ++i)
@@ -234,7 +245,7 @@ Tensor Executor::tensor_of(const Bound& bound, uint32_t v, void* data) const {
 void Executor::set_dynamic(const Bound& bound, uint32_t v, Tensor tensor, void** pointers) {
   const Plan& plan = *bound.plan;
   const PlanValue& value = plan.values[v];
-  if (tensor.dtype() != value.dtype)
+  if (value.dtype != DType::kUndefined && tensor.dtype() != value.dtype)
     fail(Status::kInvalidModel, "a body yields {}, the model declares {}", name(tensor.dtype()),
          name(value.dtype));
   // Dims the plan knows must hold: later steps were bound for them.
@@ -271,6 +282,16 @@ void Executor::run_opaque(const Bound& bound, const BoundStep& bound_step, void*
           return program_.child(node, k, body_inputs).run_tensors(body_inputs, options_);
         },
         [&] { check_stop(); });
+  } else if (node.op->evaluate) {
+    // Containers outlive the step: what lies in the arena or belongs to the caller is copied.
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      if (step.inputs[k] == kNoValue) continue;
+      const PlanValue& value = bound.plan->values[step.inputs[k]];
+      if (bound.plan->buffers[value.buffer].storage != Storage::kDynamic &&
+          value.dtype != DType::kUndefined)
+        inputs[k] = inputs[k].clone();
+    }
+    outputs = node.op->evaluate(node, inputs);
   } else {
     outputs = run_dynamic_step(program_, node, inputs);
   }

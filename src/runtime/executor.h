@@ -33,6 +33,8 @@ class Executor {
   void patch(const Bound& bound, void** pointers, void* const* inputs, const OutputPorts& outputs);
   void run_opaque(const Bound& bound, const BoundStep& step, void** pointers);
   void set_dynamic(const Bound& bound, uint32_t value, Tensor tensor, void** pointers);
+  /// What a dynamic or control step made, seen as the plan's value does (a view of it, maybe).
+  Tensor dynamic_tensor(const Bound& bound, uint32_t value) const;
   Tensor tensor_of(const Bound& bound, uint32_t value, void* data) const;
   void check_stop() const;
 

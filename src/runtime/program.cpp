@@ -134,6 +134,38 @@ size_t Program::KeyHash::operator()(const std::vector<int64_t>& key) const noexc
   return static_cast<size_t>(hash_bytes(key.data(), key.size() * sizeof(int64_t)).low);
 }
 
+namespace {
+
+/// Whether a value is of a type, as far as a sequence or optional promises it: element types.
+bool holds(const Type& type, const TensorView& value) {
+  switch (type.kind) {
+    case Type::Kind::kTensor:
+      return value.dtype == type.dtype;
+    case Type::Kind::kOptional:
+      return !value || holds(*type.element, value);
+    case Type::Kind::kSequence: {
+      if (value.dtype != DType::kTensor || value.rank() != 1) return false;
+      bool all = true;
+      for (int64_t i = 0; i < value.dims[0]; ++i)
+        all = all && holds(*type.element, value.as<const Tensor>()[i * value.strides[0]].view());
+      return all;
+    }
+    case Type::Kind::kMap:
+      break;
+  }
+  return false;
+}
+
+/// The owned form of a container that a caller lends; elements keep their memory.
+Tensor taken(const TensorView& value) {
+  if (!value) return {};
+  Tensor out(value.dtype, Dims(value.dims.begin(), value.dims.end()));
+  copy_elements(value, out.view());
+  return out;
+}
+
+}  // namespace
+
 void Program::check_inputs(std::span<const TensorView> inputs) const {
   if (inputs.size() != graph_->inputs.size())
     fail(Status::kInvalidArgument, "the model takes {} inputs, {} were given",
@@ -145,6 +177,10 @@ void Program::check_inputs(std::span<const TensorView> inputs) const {
            value.type.text(), inputs[i] ? xc::name(inputs[i].dtype) : "nothing",
            to_text(Dims(inputs[i].dims.begin(), inputs[i].dims.end())));
     };
+    if (value.type.kind != Type::Kind::kTensor) {
+      if (!holds(value.type, inputs[i])) wrong();
+      continue;
+    }
     if (inputs[i].dtype != value.type.dtype) wrong();
     if (!value.type.dims) continue;
     if (inputs[i].dims.size() != value.type.dims->size()) wrong();
@@ -157,7 +193,13 @@ void Program::check_inputs(std::span<const TensorView> inputs) const {
 
 std::vector<int64_t> Program::key_of(std::span<const TensorView> inputs) const {
   std::vector<int64_t> key;
-  for (const TensorView& t : inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorView& t = inputs[i];
+    // No size of a plan depends on what a container holds.
+    if (graph_->value(graph_->inputs[i]).type.kind != Type::Kind::kTensor) {
+      key.push_back(-1);
+      continue;
+    }
     key.push_back(t.rank());
     key.insert(key.end(), t.dims.begin(), t.dims.end());
   }
@@ -177,7 +219,8 @@ SignatureEntry& Program::entry_for(std::span<const TensorView> inputs, RunContex
     size_t at = 0;
     bool same = true;
     for (size_t i = 0; i < inputs.size() && same; ++i) {
-      same = inputs[i].dtype == graph_->value(graph_->inputs[i]).type.dtype &&
+      const Type& type = graph_->value(graph_->inputs[i]).type;
+      same = type.kind == Type::Kind::kTensor && inputs[i].dtype == type.dtype &&
              key[at++] == inputs[i].rank() &&
              std::equal(inputs[i].dims.begin(), inputs[i].dims.end(),
                         key.begin() + static_cast<int64_t>(at));
@@ -424,9 +467,15 @@ void Program::run(std::span<const TensorView> inputs, std::span<xc_tensor*> outp
     more.resize(inputs.size());
     data = more.data();
   }
-  std::vector<Tensor> copies;  // strided inputs are the exception
+  std::vector<Tensor> copies;      // strided inputs are the exception
+  std::vector<Tensor> containers;  // steps take them as Tensor objects
   for (size_t i = 0; i < inputs.size(); ++i) {
     data[i] = inputs[i].data;
+    if (graph_->value(graph_->inputs[i]).type.kind != Type::Kind::kTensor) {
+      containers.reserve(inputs.size());
+      data[i] = &containers.emplace_back(taken(inputs[i]));
+      continue;
+    }
     if (!inputs[i].contiguous()) {
       Tensor copy(inputs[i].dtype, Dims(inputs[i].dims.begin(), inputs[i].dims.end()));
       copy_elements(inputs[i], copy.view());
@@ -463,12 +512,14 @@ std::vector<Tensor> Program::run_tensors(const std::vector<Tensor>& inputs,
   for (xc_tensor* handle : slots) {
     // The tensor's buffer keeps the pooled handle until its last user is gone.
     const Tensor& t = handle->tensor;
-    auto buffer = t.dtype() == DType::kString
-                      ? t.buffer()
-                      : Buffer::wrap(t.buffer()->data(), t.buffer()->bytes(),
-                                     [handle] { handle->release(); });
+    if (!t || holds_objects(t.dtype())) {
+      out.push_back(t);
+      handle->release();
+      continue;
+    }
+    auto buffer =
+        Buffer::wrap(t.buffer()->data(), t.buffer()->bytes(), [handle] { handle->release(); });
     out.emplace_back(buffer, t.byte_offset(), t.dtype(), t.dims());
-    if (t.dtype() == DType::kString) handle->release();
   }
   return out;
 }
@@ -506,6 +557,7 @@ Program& Program::child(const Node& node, size_t subgraph, const std::vector<Ten
     auto body = std::make_shared<Graph>(node.subgraphs.at(subgraph)->clone());
     for (size_t i = 0; i < body->inputs.size(); ++i) {
       Value& value = body->value(body->inputs[i]);
+      if (value.type.kind != Type::Kind::kTensor) continue;
       SymDims dims;
       for (int64_t axis = 0; axis < inputs[i].rank(); ++axis) {
         const bool declared =

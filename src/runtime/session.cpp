@@ -97,6 +97,11 @@ std::unique_ptr<Call> Session::prepare(std::span<const TensorView> inputs,
       outputs[i]->retain();
       state.outputs[i] = outputs[i];
     }
+  for (const auto* ports : {&model_->inputs(), &model_->outputs()})
+    for (const PortInfo& port : *ports)
+      if (port.type.kind != Type::Kind::kTensor)
+        fail(Status::kUnsupported, "a prepared call of a model with a sequence or optional, '{}'",
+             port.name);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].contiguous())
       fail(Status::kInvalidArgument, "input {}: a prepared call needs row-major inputs", i);

@@ -36,16 +36,27 @@ enum class DType : uint8_t {
   kU4 = 24,
   kI2 = 25,
   kU2 = 26,
+  /// The elements are tensors: how a sequence is held. Types of a graph say "sequence" instead.
+  kTensor = 27,
 };
-inline constexpr int kDTypeCount = 27;
+inline constexpr int kDTypeCount = 28;
 
-enum class DTypeKind : uint8_t { kNone, kFloat, kSigned, kUnsigned, kBool, kString, kComplex };
+enum class DTypeKind : uint8_t {
+  kNone,
+  kFloat,
+  kSigned,
+  kUnsigned,
+  kBool,
+  kString,
+  kComplex,
+  kTensor
+};
 
 /// One row per type.
 struct DTypeInfo {
   std::string_view name;  ///< as in the text IR: "f32"
   DTypeKind kind;
-  uint8_t bits;  ///< of one element; 0 for strings, which are objects
+  uint8_t bits;  ///< of one element; 0 for strings and tensors, which are objects
 };
 
 const DTypeInfo& info(DType type);
@@ -65,10 +76,16 @@ inline bool is_integer(DType type) {
   return is_signed(type) || is_unsigned(type);
 }
 
+/// Elements are C++ objects, which no plain memory can hold: strings and tensors.
+inline bool holds_objects(DType type) {
+  return type == DType::kString || type == DType::kTensor;
+}
+
 /// Bytes of one element in memory. Sub-byte types are held one element per byte once loaded
-/// (packed only in files); a string element is a std::string object.
+/// (packed only in files); a string element is a std::string object, a tensor element a Tensor.
 int64_t element_size(DType type);
 
+/// Not for kTensor, which no file names.
 std::optional<DType> dtype_from_name(std::string_view name);
 
 /// Maps a C++ type to its DType.

@@ -50,6 +50,11 @@ std::shared_ptr<Buffer> Buffer::allocate_strings(int64_t count) {
   return wrap(strings, checked_mul(count, sizeof(std::string)), [strings] { delete[] strings; });
 }
 
+std::shared_ptr<Buffer> Buffer::allocate_tensors(int64_t count) {
+  auto* tensors = new Tensor[static_cast<size_t>(count)];
+  return wrap(tensors, checked_mul(count, sizeof(Tensor)), [tensors] { delete[] tensors; });
+}
+
 std::shared_ptr<Buffer> Buffer::wrap(void* data, int64_t bytes, std::function<void()> release) {
   std::shared_ptr<Buffer> out(new Buffer);
   out->data_ = static_cast<std::byte*>(data);
@@ -79,8 +84,9 @@ bool TensorView::contiguous() const {
 Tensor::Tensor(DType dtype, Dims dims) : dtype_(dtype), dims_(std::move(dims)) {
   strides_ = contiguous_strides(dims_);
   const int64_t n = element_count(dims_);
-  buffer_ = dtype == DType::kString ? Buffer::allocate_strings(n)
-                                    : Buffer::allocate(checked_mul(n, element_size(dtype)));
+  buffer_ = dtype == DType::kString   ? Buffer::allocate_strings(n)
+            : dtype == DType::kTensor ? Buffer::allocate_tensors(n)
+                                      : Buffer::allocate(checked_mul(n, element_size(dtype)));
 }
 
 Tensor::Tensor(std::shared_ptr<Buffer> buffer, int64_t byte_offset, DType dtype, Dims dims,
@@ -107,6 +113,15 @@ Tensor Tensor::to_contiguous() const {
   if (contiguous()) return *this;
   Tensor out(dtype_, dims_);
   copy_elements(view(), out.view());
+  return out;
+}
+
+Tensor Tensor::clone() const {
+  if (!*this) return {};
+  Tensor out(dtype_, dims_);
+  copy_elements(view(), out.view());
+  if (dtype_ == DType::kTensor)
+    for (int64_t i = 0; i < out.count(); ++i) out.as<Tensor>()[i] = out.as<Tensor>()[i].clone();
   return out;
 }
 
@@ -142,6 +157,12 @@ void copy_elements(const TensorView& from, const TensorView& to) {
   if (from.dtype == DType::kString) {
     for_each_index(from.dims, {from.strides, to.strides}, [&](int64_t, const int64_t* at) {
       to.as<std::string>()[at[1]] = from.as<std::string>()[at[0]];
+    });
+    return;
+  }
+  if (from.dtype == DType::kTensor) {
+    for_each_index(from.dims, {from.strides, to.strides}, [&](int64_t, const int64_t* at) {
+      to.as<Tensor>()[at[1]] = from.as<Tensor>()[at[0]];
     });
     return;
   }

@@ -16,12 +16,14 @@
 
 namespace xc {
 
-/// Bytes with an owner. 64-byte aligned when allocated here. Holds std::string objects for strings.
+/// Bytes with an owner. 64-byte aligned when allocated here. Holds std::string objects for strings,
+/// Tensor objects for sequences.
 class Buffer {
  public:
   /// Uninitialised memory (constructed strings for DType::kString). Fails with kOutOfMemory.
   static std::shared_ptr<Buffer> allocate(int64_t bytes);
   static std::shared_ptr<Buffer> allocate_strings(int64_t count);
+  static std::shared_ptr<Buffer> allocate_tensors(int64_t count);
   /// Memory owned by somebody else; `release` runs once when the last user is gone (may be empty).
   static std::shared_ptr<Buffer> wrap(void* data, int64_t bytes, std::function<void()> release);
   ~Buffer();
@@ -61,7 +63,7 @@ bool is_contiguous(std::span<const int64_t> dims, std::span<const int64_t> strid
 class Tensor {
  public:
   Tensor() = default;
-  /// New row-major memory, uninitialised (empty strings for kString).
+  /// New row-major memory, uninitialised (empty strings and undefined tensors for objects).
   Tensor(DType dtype, Dims dims);
   Tensor(std::shared_ptr<Buffer> buffer, int64_t byte_offset, DType dtype, Dims dims, Dims strides);
   /// Row-major view of an existing buffer; fails when it does not fit.
@@ -98,6 +100,8 @@ class Tensor {
   TensorView view() const { return {data(), dtype_, dims_, strides_}; }
   /// A row-major copy, or *this when it already is row-major.
   Tensor to_contiguous() const;
+  /// The same elements in row-major memory of their own; tensors within are copied too.
+  Tensor clone() const;
   /// The same elements under other dims (of equal count); needs row-major.
   Tensor reshaped(Dims dims) const;
 

@@ -1,10 +1,9 @@
-#include <dlfcn.h>
-
 #include <array>
 #include <cstdlib>
 #include <mutex>
 #include <shared_mutex>
 
+#include "base/companion.h"
 #include "base/cpu_info.h"
 #include "base/error.h"
 #include "codegen/codegen.h"
@@ -19,31 +18,11 @@ namespace {
 
 constexpr const char* kLibrary = "libxcrt-jit.so";
 
-/// libxcrt-jit beside this library, else wherever the loader finds it; null with the reason.
+/// The table of libxcrt-jit; null with the reason.
 const xc_jit_table* open_code_generator(std::string& reason) {
-  std::string path = kLibrary;
-  Dl_info self{};
-  if (dladdr(reinterpret_cast<const void*>(&open_code_generator), &self) && self.dli_fname) {
-    const std::string mine = self.dli_fname;
-    const size_t slash = mine.rfind('/');
-    // An executable that contains the runtime (tests) lies in bin/, the library in lib/.
-    for (const char* folder : {"/", "/../lib/"}) {
-      const std::string beside =
-          (slash == std::string::npos ? "." : mine.substr(0, slash)) + folder + kLibrary;
-      if (void* library = dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-        if (void* symbol = dlsym(library, "xc_jit_api"))
-          return reinterpret_cast<xc_jit_api_fn>(symbol)(XC_JIT_VERSION);
-        dlclose(library);
-      }
-    }
-  }
-  if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-    if (void* symbol = dlsym(library, "xc_jit_api"))
-      return reinterpret_cast<xc_jit_api_fn>(symbol)(XC_JIT_VERSION);
-    dlclose(library);
-  }
-  const char* error = dlerror();
-  reason = std::string("the code generator cannot be opened: ") + (error ? error : kLibrary);
+  if (void* symbol = open_companion(kLibrary, "xc_jit_api", reason))
+    return reinterpret_cast<xc_jit_api_fn>(symbol)(XC_JIT_VERSION);
+  reason = "the code generator cannot be opened: " + reason;
   return nullptr;
 }
 

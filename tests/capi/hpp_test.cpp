@@ -97,3 +97,13 @@ TEST_CASE("capi/hpp: tensors share, borrow and hold strings") {
   strings.set_strings(values);
   CHECK(strings.string(1) == "bc");
 }
+
+TEST_CASE("capi/hpp: a sequence holds tensors") {
+  const xcrt::Tensor elements[] = {xcrt::Tensor::of<float>({2}), xcrt::Tensor::of<int64_t>({})};
+  const auto sequence = xcrt::Tensor::sequence(elements);
+  CHECK(sequence.dtype() == XC_DTYPE_TENSOR);
+  CHECK(sequence.size() == 2);
+  CHECK(sequence.element(0).dims()[0] == 2);
+  CHECK(sequence.element(1).dtype() == XC_DTYPE_I64);
+  CHECK_THROWS_AS(sequence.element(2), xcrt::Error);
+}

@@ -1,5 +1,5 @@
 /* tensor.h */
-#include "check.h"
+#include "models.h"
 
 static void create(void) {
   const int64_t dims[2] = {2, 3}, negative = -1, huge[2] = {INT64_MAX, 4};
@@ -133,6 +133,59 @@ static void strings(void) {
   xc_tensor_release(numbers);
 }
 
+/* Sequences: made, taken apart, given by a run. */
+static void sequences(void) {
+  const int64_t two = 2, three = 3;
+  const float a[2] = {1, 2}, b[3] = {3, 4, 5};
+  xc_error* error = NULL;
+  xc_tensor *x = make_tensor(1, &two, a), *y = make_tensor(1, &three, b);
+  const xc_tensor* elements[3] = {x, y, NULL};
+  xc_tensor *sequence = NULL, *again = NULL, *element = NULL;
+  CHECK_OK(xc_sequence_create(elements, 2, &sequence, &error));
+  CHECK(xc_tensor_dtype(sequence) == XC_DTYPE_TENSOR && xc_tensor_rank(sequence) == 1 &&
+        xc_tensor_element_count(sequence) == 2 && !xc_tensor_data(sequence));
+  CHECK_OK(xc_sequence_element(sequence, 1, &element, &error));
+  CHECK(xc_tensor_element_count(element) == 3 && ((float*)xc_tensor_data(element))[2] == 5);
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_sequence_element(sequence, 2, &again, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_sequence_element(x, 0, &again, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_sequence_create(elements, 3, &again, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_tensor_create(XC_DTYPE_TENSOR, 1, &two, &again, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_tensor_copy_out(sequence, &again, sizeof again, &error));
+  CHECK(xc_dtype_size(XC_DTYPE_TENSOR) == 0);
+  xc_tensor_release(element);
+  xc_tensor_release(sequence);
+
+  { /* y = [x, -x] */
+    xc_engine* engine = make_engine("off");
+    xc_graph* graph = NULL;
+    xc_model* model = NULL;
+    xc_session* session = NULL;
+    xc_value in = 0, out = 0, both[2];
+    CHECK_OK(xc_graph_create("pair", &graph, &error));
+    CHECK_OK(xc_graph_add_input(graph, "x", XC_DTYPE_F32, "n", &in, &error));
+    CHECK_OK(xc_graph_add_node(graph, "Neg", NULL, "neg", &in, 1, &both[1], 1, NULL, &error));
+    both[0] = in;
+    CHECK_OK(xc_graph_add_node(graph, "SequenceConstruct", NULL, "pair", both, 2, &out, 1, NULL,
+                               &error));
+    CHECK_OK(xc_graph_add_output(graph, out, "y", &error));
+    CHECK_OK(xc_model_create(engine, graph, &model, &error));
+    CHECK_OK(xc_session_create(model, NULL, &session, &error));
+    sequence = NULL;
+    CHECK_OK(xc_session_run(session, NULL, elements, 1, &sequence, 1, &error));
+    CHECK(xc_tensor_dtype(sequence) == XC_DTYPE_TENSOR && xc_tensor_element_count(sequence) == 2);
+    CHECK_OK(xc_sequence_element(sequence, 1, &element, &error));
+    CHECK(((float*)xc_tensor_data(element))[1] == -2);
+    xc_tensor_release(element);
+    xc_tensor_release(sequence);
+    xc_session_destroy(session);
+    xc_model_release(model);
+    xc_graph_destroy(graph);
+    xc_engine_release(engine);
+  }
+  xc_tensor_release(x);
+  xc_tensor_release(y);
+}
+
 /* Null and foreign handles. */
 static void handles(void) {
   xc_error* error = NULL;
@@ -160,6 +213,7 @@ int main(void) {
   out_of_memory();
   wrap();
   strings();
+  sequences();
   handles();
   return check_result();
 }

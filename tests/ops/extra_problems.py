@@ -25,8 +25,8 @@ class Problem:
         ]
         outputs = [onnx.ValueInfoProto(name=k) for k in self.node.output if k]
         graph = helper.make_graph([self.node], self.name, inputs, outputs)
-        opset = helper.make_opsetid("", 21)
-        model = helper.make_model(graph, opset_imports=[opset], ir_version=10)
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 4)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
         return onnx.shape_inference.infer_shapes(model)  # types of the outputs
 
 
@@ -273,7 +273,36 @@ def quantised_products(m: Maker) -> Iterator[Problem]:
     yield m.problem("dynamic_quantize", "DynamicQuantizeLinear", 3, [m.floats(3, 7) - f32(1)])
 
 
+def features(m: Maker) -> Iterator[Problem]:
+    def ml(name: str, op: str, arrays: list, **attrs: object) -> Problem:
+        return m.problem(name, op, 1, arrays, domain="ai.onnx.ml", **attrs)
+
+    x, whole = m.floats(3, 4), np.arange(12).reshape(3, 4) - 5
+    gaps = np.where(np.abs(x) < 0.5, np.float32("nan"), x)
+    yield ml("imputer_each", "Imputer", [gaps], imputed_value_floats=[1.0, 2.0, 3.0, 4.0],
+             replaced_value_float=float("nan"))
+    yield ml("imputer_ints", "Imputer", [whole], imputed_value_int64s=[100], replaced_value_int64=-2)
+    yield ml("scaler_each", "Scaler", [x], offset=[1.0, 2.0, -3.0, 0.5], scale=[2.0, 1.0, 0.5, 4.0])
+    yield ml("scaler_all", "Scaler", [whole], offset=[1.5], scale=[0.25])
+    for norm in ("MAX", "L1", "L2"):
+        yield ml(f"normalizer_{norm}", "Normalizer", [np.abs(x)], norm=norm)
+        yield ml(f"normalizer_{norm}_zero", "Normalizer", [np.zeros((2, 3), np.float32)], norm=norm)
+    yield ml("vectorizer", "FeatureVectorizer", [x, m.floats(3, 2)], inputdimensions=[4, 2])
+    yield ml("vectorizer_pads", "FeatureVectorizer", [x, m.floats(3, 2)], inputdimensions=[3, 4])
+    yield ml("one_hot_ints", "OneHotEncoder", [whole], cats_int64s=[-1, 3, 5])
+    words = np.array([["a", "b"], ["c", "a"]], object)
+    yield ml("one_hot_strings", "OneHotEncoder", [words], cats_strings=["a", "c"], zeros=1)
+    both = {"cats_strings": ["a", "c"], "cats_int64s": [7, -1]}
+    yield ml("mapper_strings", "CategoryMapper", [words], default_int64=3, **both)
+    yield ml("mapper_ints", "CategoryMapper", [whole], default_string="none", **both)
+    weights = [round(float(v), 3) for v in m.random.standard_normal(8)]
+    for transform in ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"):
+        yield ml(f"linear_{transform}", "LinearRegressor", [x], coefficients=weights, targets=2,
+                 intercepts=[0.5, -0.25], post_transform=transform)
+    yield ml("linear_one", "LinearRegressor", [x], coefficients=weights[:4])
+
+
 def problems() -> Iterator[Problem]:
     for family in (recurrent, windows, products, norms, quantisation, shapes, transposed, einsums,
-                   vision, quantised_products):  # fmt: skip
+                   vision, quantised_products, features):  # fmt: skip
         yield from family(Maker())

@@ -95,6 +95,7 @@ def case(name: str, graph: onnx.GraphProto, inputs: list, outputs: list) -> dict
     nodes = [
         {
             "op": n.op_type,
+            **({"domain": n.domain} if n.domain else {}),
             "attrs": {a.name: attribute(a) for a in n.attribute},
             "inputs": list(n.input),
             "outputs": list(n.output),
@@ -123,15 +124,16 @@ def node_tests(ops: set[str], limit: int) -> dict[str, list[dict]]:
     from onnx.backend.test.loader import load_model_tests
 
     np.random.seed(0)
-    newest = onnx.defs.onnx_opset_version()
     out: dict[str, list[dict]] = {op: [] for op in ops}
     for test in load_model_tests(kind="node"):
         graph = test.model.graph
         if len(graph.node) != 1 or graph.node[0].op_type not in ops or test.model.functions:
             continue
         op = graph.node[0].op_type
-        version = next(o.version for o in test.model.opset_import if o.domain == "")
-        if SAME_SINCE.get(op, onnx.defs.get_schema(op, newest).since_version) > version:
+        domain = graph.node[0].domain
+        version = next(o.version for o in test.model.opset_import if o.domain == domain)
+        schema = onnx.defs.get_schema(op, domain=domain)
+        if SAME_SINCE.get(op, schema.since_version) > version:
             continue  # an older meaning: the front end's business
         for inputs, outputs in test.data_sets:
             inputs, outputs = [as_array(x) for x in inputs], [as_array(x) for x in outputs]

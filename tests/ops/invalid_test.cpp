@@ -157,6 +157,12 @@ const std::vector<Wrong>& wrong_nodes() {
        {{1, 2, 6}, {1, 2, 6}, {1, 2, 6}},
        {{"q_num_heads", int64_t{3}}, {"kv_num_heads", int64_t{2}}}},
       {"an offset of other taps", "DeformConv", {{1, 1, 4, 4}, {1, 1, 2, 2}, {1, 6, 3, 3}}, {}},
+      {"a matrix that is not square", "Det", {{2, 3}}, {}},
+      {"a gate of another shape", "SwiGLU", {{2, 3}, {1, 3}}, {}},
+      {"a signal of three components", "DFT", {{1, 8, 3}}, {}},
+      {"half a spectrum of a complex signal", "DFT", {{1, 8, 2}}, {{"onesided", int64_t{1}}}},
+      {"an update of another shape", "TensorScatter", {{2, 5, 3}, {2, 2, 4}}, {}},
+      {"an update longer than its cache", "TensorScatter", {{2, 5, 3}, {2, 6, 3}}, {}},
   };
   return all;
 }
@@ -241,6 +247,20 @@ TEST_CASE("ops/invalid: values of a run are checked before use") {
   CHECK_THROWS_AS(run("Col2Im", {Tensor(DType::kF32, {1, 4, 9}), Tensor::of<int64_t>({4, 4}),
                                  Tensor::of<int64_t>({0, 2})}),
                   Error);
+  CHECK_THROWS_AS(run("DFT", {Tensor(DType::kF32, {1, 8, 1}), Tensor::scalar<int64_t>(0)}), Error);
+  CHECK_THROWS_AS(run("DFT", {Tensor(DType::kF32, {1, 8, 1}), {}, Tensor::scalar<int64_t>(2)}),
+                  Error);
+  CHECK_THROWS_AS(run("DFT", {Tensor(DType::kF32, {1, 1, 2})},
+                      {{"inverse", int64_t{1}}, {"onesided", int64_t{1}}}),
+                  Error);
+  CHECK_THROWS_AS(run("STFT", {Tensor(DType::kF32, {1, 8, 1}), Tensor::scalar<int64_t>(0)}), Error);
+  CHECK_THROWS_AS(run("STFT", {Tensor(DType::kF32, {1, 8, 1}), Tensor::scalar<int64_t>(1),
+                               Tensor(DType::kF32, {9})}),
+                  Error);
+  CHECK_THROWS_AS(run("TensorScatter", {Tensor(DType::kF32, {1, 5, 3}),
+                                        Tensor(DType::kF32, {1, 2, 3}), Tensor::of<int64_t>({4})}),
+                  Error);
+  CHECK_THROWS_AS(run("NegativeLogLikelihoodLoss", {x, Tensor::of<int64_t>({0, 3})}), Error);
   CHECK_THROWS_AS(
       run("RoiAlign", {image, Tensor::of<float>({0, 0, 1, 1}, {1, 4}), Tensor::of<int64_t>({1})}),
       Error);

@@ -415,8 +415,82 @@ def reductions() -> None:
     f.write()
 
 
+def signal() -> None:
+    """Spectra, and operators that have no other file: grids, determinants, losses, caches."""
+    own = np.random.default_rng(11)
+    draw = lambda *shape, dtype=F32: own.standard_normal(shape).astype(dtype)
+    i = lambda *v: np.array(v, I64)
+    s = lambda v: np.array(v, I64)
+    f = File("signal")
+    real, both = draw(2, 12, 3, 1), draw(2, 7, 3, 2)
+    spectrum = lambda z: np.stack([z.real, z.imag], -1).astype(F32)
+    complex_of = lambda x: x[..., 0].astype(F64) + (1j * x[..., 1] if x.shape[-1] == 2 else 0)
+    for n in (1, 5, 12, 16):  # shorter and longer than the signal
+        f.case("DFT", [real, s(n), s(1)], expect=spectrum(np.fft.fft(complex_of(real), n, axis=1)))
+        f.case("DFT", [real, s(n), s(1)], expect=spectrum(np.fft.rfft(real[..., 0].astype(F64), n, axis=1)), onesided=1)
+        f.case("DFT", [both, s(n), s(1)], expect=spectrum(np.fft.ifft(complex_of(both), n, axis=1)), inverse=1)
+    for n in (11, 12):
+        f.case("DFT", [both, s(n), s(1)], inverse=1, onesided=1,
+               expect=np.fft.irfft(complex_of(both), n, axis=1)[..., None].astype(F32))
+    f.case("DFT", [both], expect=spectrum(np.fft.fft(complex_of(both), axis=2)))
+    f.case("DFT", [both, None, s(0)], expect=spectrum(np.fft.fft(complex_of(both), axis=0)))
+    x, w = draw(2, 20, 1), draw(6)
+    frames = lambda n, step: np.stack([x[:, k:k + n, 0].astype(F64) for k in range(0, 20 - n + 1, step)], 1)
+    f.case("STFT", [x, s(3), w], expect=spectrum(np.fft.rfft(frames(6, 3) * w)))
+    f.case("STFT", [x, s(4), None, s(8)], expect=spectrum(np.fft.fft(frames(8, 4))), onesided=0)
+    f.case("STFT", [x, s(5), w, s(6)], expect=spectrum(np.fft.rfft(frames(6, 5) * w)))
+    for op, window in (("HannWindow", np.hanning), ("BlackmanWindow", np.blackman)):
+        f.case(op, [s(9)], expect=window(9).astype(F32), periodic=0)
+        f.case(op, [s(8)], expect=window(9)[:-1].astype(F32))
+    f.case("HammingWindow", [s(10)], output_datatype=int(TensorProto.DOUBLE),
+           expect=25 / 46 - 21 / 46 * np.cos(2 * np.pi * np.arange(10) / 10))
+    f.case("MelWeightMatrix", [s(8), s(16), s(8192), np.array(0, F32), np.array(4096, F32)], wide=False)
+    f.case("MelWeightMatrix", [s(5), s(64), s(8000), np.array(20, F32), np.array(3000, F32)], wide=False,
+           output_datatype=int(TensorProto.DOUBLE))
+
+    theta = draw(2, 2, 3)
+    for corners in (0, 1):
+        f.case("AffineGrid", [theta, i(2, 1, 4, 5)], align_corners=corners)
+        f.case("AffineGrid", [draw(1, 3, 4), i(1, 1, 2, 3, 4)], align_corners=corners)
+    c = draw(4, 7, 3)
+    f.case("CenterCropPad", [c, i(2, 9, 3)], expect=np.pad(c[1:3], ((0, 0), (1, 1), (0, 0))))
+    f.case("CenterCropPad", [c, i(4, 6)], expect=np.pad(c[:, 1:5], ((0, 0), (0, 0), (1, 2))), axes=[1, -1])
+    m = draw(3, 4, 4)
+    f.case("Det", [m], expect=np.linalg.det(m.astype(F64)).astype(F32))
+    f.case("Det", [np.array([[0, 2], [3, 0]], F64)], expect=np.array(-6.0))
+    cache = draw(2, 3, 5, 2)
+    update = draw(2, 3, 2, 2)
+    moved = cache.copy()
+    moved[0, :, 1:3], moved[1, :, 3:5] = update[0], update[1]
+    f.case("TensorScatter", [cache, update, i(1, 3)], expect=moved)
+    moved = cache.copy()
+    moved[:, :, 0:2] = update
+    f.case("TensorScatter", [cache, update], expect=moved)
+    moved = cache.copy()
+    moved[0, :, 4], moved[0, :, 0], moved[1, :, 2:4] = update[0, :, 0], update[0, :, 1], update[1]
+    f.case("TensorScatter", [cache, update, i(4, 7)], expect=moved, mode="circular")
+    a, b = draw(2, 3), draw(2, 3)
+    for alpha in (1.0, 0.5):
+        f.case("SwiGLU", [a, b], expect=(a / (1 + np.exp(-alpha * a.astype(F64))) * b).astype(F32), alpha=alpha)
+
+    scores, labels, weights = draw(3, 4, 2), i(0, 3, 1, 2, 2, 0).reshape(3, 2), np.abs(draw(4)) + F32(0.5)
+    wide = scores.astype(F64)
+    log_p = wide - np.log(np.exp(wide).sum(1, keepdims=True))
+    picked = lambda p, w: -np.take_along_axis(p, labels[:, None], 1)[:, 0] * w[labels]
+    ones = np.ones(4)
+    for op, p in (("NegativeLogLikelihoodLoss", wide), ("SoftmaxCrossEntropyLoss", log_p)):
+        f.case(op, [scores, labels], expect=picked(p, ones).mean().astype(F32))
+        f.case(op, [scores, labels, weights], expect=(picked(p, weights).sum() / weights[labels].sum()).astype(F32))
+        f.case(op, [scores, labels, weights], expect=picked(p, weights).sum().astype(F32), reduction="sum")
+        f.case(op, [scores, labels.astype(I32)], expect=picked(p, ones).astype(F32), reduction="none")
+        kept = np.where(np.arange(4) == 2, 0.0, weights)
+        f.case(op, [scores, labels, weights], expect=(picked(p, kept).sum() / kept[labels].sum()).astype(F32), ignore_index=2)
+    f.case("SoftmaxCrossEntropyLoss", [scores, labels], outputs=2, expect=[picked(log_p, ones).mean().astype(F32), log_p.astype(F32)])
+    f.write()
+
+
 def main() -> None:
-    makers = {g.__name__: g for g in (elementwise, functions, shapes, indexing, reductions)}
+    makers = {g.__name__: g for g in (elementwise, functions, shapes, indexing, reductions, signal)}
     for name in sys.argv[1:] or makers:
         makers[name]()
 

@@ -78,7 +78,7 @@ OpCase case_of(const json& from) {
   }
   for (const json& each : from.at("nodes")) {
     Node node;
-    node.op = &get_op(each.at("op").get<std::string>());
+    node.op = &get_op(each.at("op").get<std::string>(), each.value("domain", std::string()));
     node.name = out.name;
     for (const json& name : each.at("inputs")) node.inputs.push_back(value_id(name));
     for (const json& name : each.at("outputs")) node.outputs.push_back(value_id(name));

@@ -13,9 +13,7 @@ std::vector<Tensor> run(Session& session, const std::vector<Tensor>& inputs) {
   session.run(views, slots, {});
   std::vector<Tensor> out;
   for (xc_tensor* handle : slots) {
-    Tensor copy(handle->tensor.dtype(), handle->tensor.dims());
-    copy_elements(handle->tensor.view(), copy.view());
-    out.push_back(copy);
+    out.push_back(handle->tensor.clone());
     handle->release();
   }
   return out;

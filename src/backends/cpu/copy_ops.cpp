@@ -163,7 +163,7 @@ void depth_space(const Case& c, bool to_depth) {
   if (depth.dims[1] != channels * b * b || space.dims[2] != depth.dims[2] * b ||
       space.dims[3] != depth.dims[3] * b)
     fail(Status::kRange, "dims are no multiple of the block size");
-  const bool crd = !to_depth && c.spec.attrs().get_string("mode", "DCR") == "CRD";
+  const bool crd = c.spec.attrs().get_string("mode", "DCR") == "CRD";
   const Dims dims{depth.dims[0], channels, depth.dims[2], b, depth.dims[3], b};
   const int64_t d = depth.strides[1];
   const Dims of_depth{depth.strides[0], crd ? d * b * b : d,

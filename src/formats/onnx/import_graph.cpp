@@ -20,6 +20,12 @@ void check_opsets(const Opsets& opsets) {
   }
 }
 
+Type without_dims(Type type) {
+  type.dims.reset();
+  if (type.element) type.element = std::make_shared<const Type>(without_dims(*type.element));
+  return type;
+}
+
 }  // namespace
 
 Importer::Importer(const Source& source, const std::shared_ptr<Buffer>& file,
@@ -96,8 +102,10 @@ void Importer::import_graph(Scope& scope, const GraphProto& proto) {
 void Importer::add_input(Scope& scope, const ValueInfoProto& info) {
   const std::string name(info.name);
   Type type = info.type.empty() ? Type{} : decode_type(source_, info.type, name);
-  // The declared dims of a subgraph's input are no promise: state may change its size.
+  // The declared dims of a subgraph's input are no promise: state may change its size. Nor are
+  // those of the elements of containers, of which files often say that they are scalars.
   if (scope.parent) type.dims.reset();
+  if (type.element) type.element = std::make_shared<const Type>(without_dims(*type.element));
   if (scope.visible(info.name))
     fail(Status::kInvalidModel, "value '{}' is defined twice", printable(name));
   scope.define(info.name, scope.graph->add_input(name, std::move(type)));

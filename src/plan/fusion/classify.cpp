@@ -131,6 +131,7 @@ FusionClass classify(const Graph& graph, NodeId id) {
     for (NodeId id : graph_alone.order()) {
       const Node& part = graph_alone.node(id);
       if (!types_fit(graph_alone, part)) return out;
+      if (part.op->scalar && !has_scalar_form(graph_alone, part)) return out;
       if (part.op->reduction) {
         const auto axes = trailing_axes(graph_alone, part);
         if (!axes || (row_axes != 0 && row_axes != *axes)) return out;

@@ -1,0 +1,27 @@
+#pragma once
+// Types of sequences and optionals, for inference. An element type keeps the dims that all elements
+// are known to have; the others, which differ from element to element, are kAnyDim.
+
+#include "ops/support.h"
+
+namespace xc {
+
+/// sequence(element), with dims that are no numbers made kAnyDim.
+Type sequence_type(Type element);
+Type optional_type(Type element);
+
+/// The element type of input i, which must be a sequence.
+const Type& element_type(const InferContext& c, size_t i);
+/// A type taken out of a container: each unknown dim becomes a symbol of its own.
+Type one_element(const InferContext& c, const Type& element);
+
+/// What holds for both types, containers included: dims that differ are kAnyDim, ranks that differ
+/// unknown. An optional and its element give the optional. Fails with `what` when they do not
+/// agree.
+Type merge_elements(const InferContext& c, const Type& a, const Type& b, std::string_view what);
+
+/// The elements of a sequence that an op is given; fails with kInvalidModel for anything else.
+std::span<Tensor> elements_of(const Tensor& sequence);
+Tensor make_sequence(const std::vector<Tensor>& elements);
+
+}  // namespace xc

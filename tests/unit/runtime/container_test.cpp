@@ -1,0 +1,144 @@
+// Sequences and optionals through whole sessions, and memory that a step hands on.
+// Labels: asan
+#include <doctest/doctest.h>
+
+#include "ir/text.h"
+#include "ops/containers.h"
+#include "runtime/session.h"
+#include "support/sessions.h"
+#include "tier/engine_factory.h"
+
+using namespace xc;
+using namespace xc::testing;
+
+namespace {
+
+std::shared_ptr<Session> session_of(const char* text) {
+  Config config;
+  config.threads = 1;
+  config.jit = static_cast<int64_t>(JitMode::kOff);
+  config.poison_arena = 1;
+  return std::make_shared<Session>(Model::create(create_engine(config, {}), parse_graph(text)),
+                                   Config{});
+}
+
+Status status_of(Session& session, const std::vector<Tensor>& inputs) {
+  try {
+    run(session, inputs);
+  } catch (const Error& error) {
+    return error.status();
+  }
+  return Status::kOk;
+}
+
+const Tensor kOne = Tensor::of<float>({1, 2}), kTwo = Tensor::of<float>({3, 4, 5});
+
+}  // namespace
+
+TEST_CASE("runtime/container: a sequence goes in, grows in a loop and comes out") {
+  auto session = session_of(R"(graph g(%s: seq(f32[*]), %n: i64[]) -> (%out, %count) {
+  const %go: bool[] = true
+  %out = Loop(%n, %go, %s) {} captures 0 (
+    graph body(%i: i64[], %c: bool[], %t: seq(f32[*])) -> (%c, %u) {
+      const %zero: i64[] = 0
+      %first = SequenceAt(%t, %zero)
+      %double = Add(%first, %first)
+      %u = SequenceInsert(%t, %double, %zero)
+    })
+  %count = SequenceLength(%out)
+})");
+  const auto out = run(*session, {make_sequence({kOne, kTwo}), Tensor::scalar<int64_t>(2)});
+  const auto elements = elements_of(out[0]);
+  REQUIRE(elements.size() == 4);
+  CHECK(elements[0].to_doubles() == std::vector<double>{4, 8});
+  CHECK(elements[1].to_doubles() == std::vector<double>{2, 4});
+  CHECK(elements[3].to_doubles() == std::vector<double>{3, 4, 5});
+  CHECK(out[1].to_int64s() == std::vector<int64_t>{4});
+}
+
+TEST_CASE("runtime/container: what is no sequence of the declared type is refused") {
+  auto session = session_of("graph g(%s: seq(f32[*])) -> (%n) { %n = SequenceLength(%s) }");
+  CHECK(status_of(*session, {make_sequence({})}) == Status::kOk);
+  CHECK(status_of(*session, {kOne}) == Status::kInvalidArgument);
+  CHECK(status_of(*session, {Tensor()}) == Status::kInvalidArgument);
+  CHECK(status_of(*session, {make_sequence({Tensor::of<int64_t>({1})})}) ==
+        Status::kInvalidArgument);
+  CHECK(status_of(*session, {make_sequence({Tensor()})}) == Status::kInvalidArgument);
+  CHECK(status_of(*session, {make_sequence({make_sequence({})})}) == Status::kInvalidArgument);
+}
+
+TEST_CASE("runtime/container: places outside of a sequence are refused") {
+  auto at = session_of("graph g(%s: seq(f32[*]), %i: i64[]) -> (%y) { %y = SequenceAt(%s, %i) }");
+  auto insert = session_of(R"(graph g(%s: seq(f32[*]), %i: i64[], %x: f32[n]) -> (%t) {
+  %t = SequenceInsert(%s, %x, %i)
+})");
+  const Tensor s = make_sequence({kOne, kTwo});
+  for (const int64_t i : {-3, -2, -1, 0, 1, 2, 3}) {
+    CAPTURE(i);
+    CHECK((status_of(*at, {s, Tensor::scalar(i)}) == Status::kOk) == (i >= -2 && i < 2));
+    CHECK((status_of(*insert, {s, Tensor::scalar(i), kOne}) == Status::kOk) == (i >= -2 && i <= 2));
+  }
+}
+
+TEST_CASE("runtime/container: an optional is its value or nothing") {
+  auto session = session_of(R"(graph g(%o: opt(f32[*]), %x: f32[n]) -> (%has, %y) {
+  %has = OptionalHasElement(%o)
+  %y = If(%has, %o, %x) {} captures 2 (
+    graph then(%o: opt(f32[*]), %x: f32[n]) -> (%r) { %r = OptionalGetElement(%o) },
+    graph else(%o: opt(f32[*]), %x: f32[n]) -> (%r) { %r = Identity(%x) })
+})");
+  auto out = run(*session, {kTwo, kOne});
+  CHECK(out[0].to_int64s() == std::vector<int64_t>{1});
+  CHECK(out[1].to_doubles() == std::vector<double>{3, 4, 5});
+  out = run(*session, {Tensor(), kOne});
+  CHECK(out[0].to_int64s() == std::vector<int64_t>{0});
+  CHECK(out[1].to_doubles() == std::vector<double>{1, 2});
+  auto get = session_of("graph g(%o: opt(f32[*])) -> (%y) { %y = OptionalGetElement(%o) }");
+  CHECK(status_of(*get, {Tensor()}) == Status::kRange);
+}
+
+TEST_CASE("runtime/container: elements stay when the memory they were made in is used again") {
+  auto session = session_of(R"(graph g(%x: f32[4]) -> (%s, %z) {
+  %a = Exp(%x)
+  %s = SequenceConstruct(%a, %x)
+  %b = Transpose(%x)
+  %c = MatMul(%b, %x)
+  %z = Add(%c, %b)
+})");
+  const Tensor x = Tensor::of<float>({0, 0, 0, 0});
+  const auto first = run(*session, {x});
+  run(*session, {Tensor::of<float>({1, 1, 1, 1})});
+  CHECK(elements_of(first[0])[0].to_doubles() == std::vector<double>{1, 1, 1, 1});
+  CHECK(elements_of(first[0])[1].to_doubles() == std::vector<double>{0, 0, 0, 0});
+}
+
+TEST_CASE("runtime/container: a loop without iterations gives its state, not memory of others") {
+  auto session = session_of(R"(graph g(%n: i64[], %x: f32[64]) -> (%last, %z) {
+  const %go: bool[] = true
+  %a = Softmax(%x)
+  %last = Loop(%n, %go, %a) {} captures 0 (
+    graph body(%i: i64[], %c: bool[], %s: f32[64]) -> (%c, %t) { %t = Add(%s, %s) })
+  %b = CumSum(%x, %n)
+  %d = Softmax(%b)
+  %z = CumSum(%d, %n)
+})");
+  const Tensor x = Tensor(DType::kF32, {64});
+  std::fill_n(x.as<float>(), 64, 1.0f);
+  const auto out = run(*session, {Tensor::scalar<int64_t>(0), x});
+  CHECK(out[0].to_doubles() == std::vector<double>(64, 1.0 / 64));
+}
+
+TEST_CASE("runtime/container: a view of what a body gave keeps its dims and its strides") {
+  auto session = session_of(R"(graph g(%c: bool[], %x: f32[2, 2]) -> (%t, %r) {
+  const %shape: i64[1] = [4]
+  %y = If(%c, %x) {} captures 1 (
+    graph then(%x: f32[2, 2]) -> (%r) { %r = Neg(%x) },
+    graph else(%x: f32[2, 2]) -> (%r) { %r = Exp(%x) })
+  %t = Transpose(%y)
+  %r = Reshape(%y, %shape)
+})");
+  const auto out = run(*session, {Tensor::scalar(true), Tensor::of<float>({1, 2, 3, 4}, {2, 2})});
+  CHECK(out[0].to_doubles() == std::vector<double>{-1, -3, -2, -4});
+  CHECK(out[1].dims() == Dims{4});
+  CHECK(out[1].to_doubles() == std::vector<double>{-1, -2, -3, -4});
+}
