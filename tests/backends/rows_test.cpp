@@ -27,6 +27,8 @@ TEST_CASE("backends/reduce: every reduction over axes, types, strides") {
           const bool log = std::string_view(op) == "ReduceLogSum",
                      prod = std::string_view(op) == "ReduceProd";
           if ((log || prod) && (!is_float(type) || dims[0] == 3000)) continue;
+          // A function of a sum of integers, which wraps around: left to the reference.
+          if (!is_float(type) && p.op->reduction && p.op->reduction->post) continue;
           p.attrs.set("keepdims", int64_t{axes.size() % 2 == 0});
           p.inputs = {g.tensor(type, dims, log ? 1 : prod ? 0.97 : -4, prod ? 1.03 : 4)};
           if (!axes.empty()) p.inputs.push_back(Tensor::of(axes));
@@ -37,9 +39,8 @@ TEST_CASE("backends/reduce: every reduction over axes, types, strides") {
           const Bounds bounds = exact                 ? Bounds{}
                                 : type == DType::kF16 ? Bounds{2e-3, 1e-2}
                                 : type == DType::kF64 ? Bounds{1e-12, 1e-12}
-                                : is_float(type)
-                                    ? Bounds{1e-5, 1e-6 * n}
-                                    : Bounds{0, std::string_view(op) == "ReduceL2" ? 1.0 : 0.0};
+                                : is_float(type)      ? Bounds{1e-5, 1e-6 * n}
+                                                      : Bounds{};
           check_row("xc.reduce", p, bounds);
           p.constant = {false, true};
           if (!axes.empty()) check_row("xc.reduce", p, bounds);

@@ -127,6 +127,14 @@ constexpr Found kFound[] = {
   %u = Sqrt(%r)
   %s = Reciprocal(%u)
 })"},
+    {"the logarithm of a sum of integers that wraps around",
+     R"(graph g(%x: i32[n, 3]) -> (%y, %z) {
+  const %k: i32[3] = [2147483647, 2147483647, 2147483600]
+  const %axes: i64[1] = [1]
+  %t = Max(%x, %k)
+  %y = ReduceLogSum(%t, %axes)
+  %z = ReduceMean(%t, %axes)
+})"},
     {"an identity behind an identity is a graph output", R"(graph g(%x: f32[n, 5]) -> (%y) {
   const %shape: i64[2] = [0, 5]
   %a = Reshape(%x, %shape)

@@ -327,6 +327,8 @@ Verdict supports(const StepSpec& spec) {
   const DType compute = type == DType::kF16 || type == DType::kBF16 ? DType::kF32 : type;
   if (!fold_fns(row_of(*spec.op).fold, compute, cpu_info().isa).rows)
     return Verdict::no(fmt::format("no inner loop for elements of type {}", name(type)));
+  if (is_integer(type) && spec.op->reduction && spec.op->reduction->post)
+    return Verdict::no("sums of integers wrap around, which what is made of them must not show");
   if (spec.inputs[0].dims.size() > kMaxAxes) return Verdict::no("too many axes");
   return Verdict::ok();
 }

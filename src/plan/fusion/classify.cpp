@@ -106,6 +106,8 @@ FusionClass classify(const Graph& graph, NodeId id) {
   if (node.op->reduction) {
     const auto axes = trailing_axes(graph, node);
     if (!axes) return out;
+    // Sums of integers wrap around, which a mean or a logarithm of them must not show.
+    if (node.op->reduction->post && is_integer(graph.value(node.inputs[0]).type.dtype)) return out;
     out.kind = FusionKind::kReduction;
     out.row_axes = *axes;
     out.space = *graph.value(node.inputs[0]).type.dims;
@@ -131,7 +133,7 @@ FusionClass classify(const Graph& graph, NodeId id) {
     for (NodeId id : graph_alone.order()) {
       const Node& part = graph_alone.node(id);
       if (!types_fit(graph_alone, part)) return out;
-      if (part.op->scalar && !has_scalar_form(graph_alone, part)) return out;
+      if (part.op->scalar && !expressible(graph_alone, part)) return out;
       if (part.op->reduction) {
         const auto axes = trailing_axes(graph_alone, part);
         if (!axes || (row_axes != 0 && row_axes != *axes)) return out;
