@@ -18,6 +18,9 @@ namespace xc {
 
 /// Widths up to this are unrolled: a value this narrow has an expression per column.
 constexpr int64_t kNarrowWidth = 8;
+inline bool is_narrow(const Dim& width) {
+  return width.is_constant() && width.value() <= kNarrowWidth;
+}
 
 /// What a node is in a row space.
 enum class BlockRole : uint8_t {

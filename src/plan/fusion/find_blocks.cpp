@@ -37,10 +37,6 @@ bool is_swap(const Graph& graph, const Node& node) {
   return true;
 }
 
-bool is_narrow(const Dim& width) {
-  return width.is_constant() && width.value() <= kNarrowWidth;
-}
-
 class BlockFinder {
  public:
   BlockFinder(const Graph& graph, const FusionOptions& options)

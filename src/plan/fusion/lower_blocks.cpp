@@ -33,10 +33,6 @@ constexpr int64_t kTaskRows = 1024;     // without batch axes: rows of a task
 constexpr double kRecomputeWeight = 6;  // additions: above, a value is kept in scratch
 constexpr int kVectorRegisters = 32;    // from here on tiles are wide
 
-bool is_narrow(const Dim& width) {
-  return width.is_constant() && width.value() <= kNarrowWidth;
-}
-
 /// The side of a Mul or Div that is one number per row, while the other is a whole row; or -1.
 int row_scalar_side(const Graph& graph, const Node& node) {
   const bool quotient = node.op->name == "Div";
@@ -281,12 +277,12 @@ class BlockLowering {
     std::unordered_map<ValueId, Expr> current;                    ///< at the loop's column
   };
 
-  static int64_t fixed(const Affine& column) { return column.constant(); }
-
   Expr value(Row& row, ValueId v, Affine column) {
     if (width(v) == Dim(1)) column = 0;
-    auto& known = column.is_constant() ? row.values[v][fixed(column)] : row.current[v];
-    if (known) return known;
+    const auto slot = [&]() -> Expr& {
+      return column.is_constant() ? row.values[v][column.constant()] : row.current[v];
+    };
+    if (const Expr& known = slot()) return known;
     Expr e;
     if (const auto it = operand_of_.find(v); it != operand_of_.end()) {
       e = load(it->second, row.global, column, row.exists);
@@ -299,9 +295,7 @@ class BlockLowering {
     } else {
       e = compute(row, graph().node(graph().value(v).producer), column);
     }
-    // The maps may have grown meanwhile.
-    (column.is_constant() ? row.values[v][fixed(column)] : row.current[v]) = e;
-    return e;
+    return slot() = e;  // looked up again: the maps may have grown meanwhile
   }
 
   Expr compute(Row& row, const Node& node, const Affine& column) {
