@@ -246,20 +246,11 @@ class Copier {
         out.push_back({std::move(inner)});
       } else if (const auto* let = std::get_if<Let>(&stmt.node)) {
         Expr value = expr(let->value);
-        const auto id = static_cast<uint32_t>(kernel_.regs.size());
-        RegDecl decl = kernel_.regs[let->reg];
-        decl.name = fresh_name(kernel_, decl.name + "_");
-        kernel_.regs.push_back(std::move(decl));
-        regs_[let->reg] = id;
-        out.push_back({Let{id, std::move(value)}});
+        out.push_back({Let{declare_copy(kernel_.regs, regs_, let->reg), std::move(value)}});
       } else if (const auto* declare = std::get_if<DeclareAcc>(&stmt.node)) {
         Expr init = expr(declare->init);
-        const auto id = static_cast<uint32_t>(kernel_.accs.size());
-        AccDecl decl = kernel_.accs[declare->acc];
-        decl.name = fresh_name(kernel_, decl.name + "_");
-        kernel_.accs.push_back(std::move(decl));
-        accs_[declare->acc] = id;
-        out.push_back({DeclareAcc{id, std::move(init)}});
+        out.push_back(
+            {DeclareAcc{declare_copy(kernel_.accs, accs_, declare->acc), std::move(init)}});
       } else if (const auto* store = std::get_if<Store>(&stmt.node)) {
         out.push_back({Store{store->buffer, indices(store->indices), expr(store->value),
                              expr(store->guard)}});
@@ -273,10 +264,25 @@ class Copier {
   }
 
  private:
+  /// A declaration of the same kind under a name of its own; its number.
+  template <class Decl>
+  uint32_t declare_copy(std::vector<Decl>& table, std::unordered_map<uint32_t, uint32_t>& renamed,
+                        uint32_t from) {
+    const auto id = static_cast<uint32_t>(table.size());
+    Decl decl = table[from];
+    decl.name = fresh_name(kernel_, decl.name + "_");
+    table.push_back(std::move(decl));
+    return renamed[from] = id;
+  }
+
+  void substitute(Affine& affine) const {
+    affine = affine.substitute(var_, by_);
+    for (const auto& [from, to] : vars_) affine = affine.substitute(Var{from}, to);
+  }
+
   std::vector<Index> indices(std::vector<Index> list) {
     for (Index& index : list) {
-      index.affine = index.affine.substitute(var_, by_);
-      for (const auto& [from, to] : vars_) index.affine = index.affine.substitute(Var{from}, to);
+      substitute(index.affine);
       if (index.checked) index.checked = expr(index.checked);
       if (index.extent) index.extent = expr(index.extent);
     }
@@ -305,11 +311,8 @@ class Copier {
           return renamed(accs_);
         case Op::kLoad: {
           Node node = *e;
-          for (Index& index : node.indices) {  // checked parts are rewritten as children
-            index.affine = index.affine.substitute(var_, by_);
-            for (const auto& [from, to] : vars_)
-              index.affine = index.affine.substitute(Var{from}, to);
-          }
+          for (Index& index : node.indices)
+            substitute(index.affine);  // checked parts are rewritten as children
           return Expr(std::make_shared<const Node>(std::move(node)));
         }
         default:

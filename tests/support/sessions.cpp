@@ -2,9 +2,17 @@
 
 #include <cmath>
 
+#include "ir/text.h"
 #include "runtime/tensor_handle.h"
+#include "tier/engine_factory.h"
 
 namespace xc::testing {
+
+std::shared_ptr<Session> session_of(const std::string& text, Config config) {
+  if (config.threads == 0) config.threads = 1;
+  return std::make_shared<Session>(Model::create(create_engine(config, {}), parse_graph(text)),
+                                   Config{});
+}
 
 std::vector<Tensor> run(Session& session, const std::vector<Tensor>& inputs) {
   std::vector<TensorView> views;

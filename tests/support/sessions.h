@@ -1,11 +1,16 @@
 #pragma once
 // Whole sessions in tests: run one on tensors, and numbers to feed it.
 
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/session.h"
 
 namespace xc::testing {
+
+/// A session over a graph in text form, on one thread unless `config` says more.
+std::shared_ptr<Session> session_of(const std::string& text, Config config);
 
 /// Runs with inputs in graph order; copies of the outputs.
 std::vector<Tensor> run(Session& session, const std::vector<Tensor>& inputs);

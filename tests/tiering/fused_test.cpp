@@ -20,8 +20,7 @@ std::shared_ptr<Session> session_of(const char* text, JitMode mode, int64_t thre
   config.threads = threads;
   config.jit = static_cast<int64_t>(mode);
   config.rules = 1;  // off: the chain stays a chain, and its gain stays large
-  const auto engine = create_engine(config, {});
-  return std::make_shared<Session>(Model::create(engine, parse_graph(text)), Config{});
+  return testing::session_of(text, config);
 }
 
 void check_gelu(const std::vector<Tensor>& inputs, const Tensor& y) {

@@ -12,12 +12,6 @@ namespace {
 using namespace xc;
 using namespace xc::testing;
 
-std::shared_ptr<Session> session_of(const std::string& text, Config config) {
-  config.threads = config.threads == 0 ? 1 : config.threads;
-  return std::make_shared<Session>(Model::create(create_engine(config, {}), parse_graph(text)),
-                                   Config{});
-}
-
 Config mode(JitMode jit) {
   Config config;
   config.jit = static_cast<int64_t>(jit);

@@ -60,8 +60,7 @@ class SgemmBound final : public BoundKernel {
   SgemmBound(const StepSpec& spec, const BindContext& context, const Settings& settings,
              const MatMulProblem& p, bool has_rows, bool has_columns)
       : settings_(settings), c_index_(static_cast<uint32_t>(spec.inputs.size())), p_(p) {
-    own_ = !settings_.strict && !context.background && !sgemm_is_warm() &&
-           p_.flops() < kOwnProductFlops;
+    own_ = gets_by_with_own(settings_.strict || context.background, p_.flops());
     provisional = own_;
     // A column-major result is the row-major result of the transposed product.
     swapped_ = p_.c_n != 1 && p_.n != 1 && (p_.c_m == 1 || p_.m == 1);

@@ -55,8 +55,8 @@ class RecurrentBound final : public BoundKernel {
     lengths_ = has(kLengths);
     if (packed_ && batch_ > kPackedSamples) packed_ = nullptr;
     const double depth = static_cast<double>(input_ + (packed_ ? 0 : hidden_));
-    own_ = spec.numerics != Numerics::kStrict && !context.background && !sgemm_is_warm() &&
-           2.0 * static_cast<double>(dirs_ * time_ * batch_ * width_) * depth < kOwnProductFlops;
+    own_ = gets_by_with_own(spec.numerics == Numerics::kStrict || context.background,
+                            2.0 * static_cast<double>(dirs_ * time_ * batch_ * width_) * depth);
     provisional = own_;
     const int64_t step_bytes = std::max<int64_t>(1, batch_ * width_ * 4);
     // With lengths, samples are at different times in one step.

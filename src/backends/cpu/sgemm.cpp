@@ -11,8 +11,15 @@ namespace xc::cpu {
 namespace {
 
 std::atomic<bool> warm{false};
+/// Up to so many flops a step is better off with the own product than with waiting: a tenth of what
+/// the library's first call takes.
+constexpr double kOwnProductFlops = 3e-3 * 60e9;
 
 }  // namespace
+
+bool gets_by_with_own(bool steady, double flops) {
+  return !steady && !sgemm_is_warm() && flops < kOwnProductFlops;
+}
 
 void library_sgemm(const Sgemm& p) {
   const dnnl_status_t status =

@@ -20,14 +20,13 @@ struct Sgemm {
   int64_t ldc;
 };
 
-/// Up to so many flops a step is better off with the own product than with waiting: a tenth of what
-/// the library's first call takes.
-constexpr double kOwnProductFlops = 3e-3 * 60e9;
-
 /// By the library. The caller holds a OneThread. Fails with kOutOfMemory or kInternal.
 void library_sgemm(const Sgemm& p);
 /// By an own kernel, at half the speed; never fails.
 void own_sgemm(const Sgemm& p);
+/// Should a step of so many flops, bound now, get by with the own product? Such a bound kernel is
+/// provisional. `steady`: its bits must never change, or there is time.
+bool gets_by_with_own(bool steady, double flops);
 
 /// Has the library generated the code of its sgemm in this process? Its first call takes 30 ms.
 bool sgemm_is_warm();

@@ -2,10 +2,12 @@
 // How the kernel of one phase reaches a region's operands: its buffer, dim and stride parameters.
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "loop/builder.h"
+#include "ops/op.h"
 #include "plan/fusion/iteration.h"
 
 namespace xc {
@@ -20,6 +22,23 @@ inline loop::Expr literal(const Tensor& t) {
   if (is_float(type)) return loop::constant(type, load_double(t.data(), t.dtype(), 0));
   if (type == DType::kBool) return loop::boolean(load_int64(t.data(), t.dtype(), 0) != 0);
   return loop::constant_int(type, load_int64(t.data(), t.dtype(), 0));
+}
+
+/// A constant that an expansion brought along.
+inline loop::Expr expansion_constant(const Tensor& t) {
+  if (t.count() != 1) fail(Status::kUnsupported, "an expansion has a constant tensor");
+  return literal(t);
+}
+
+/// An elementwise node's value of type `result`. Values between nodes of a half type are rounded as
+/// the separate steps round them.
+inline loop::Expr scalar_value(const Node& node, std::span<const loop::Expr> args, DType result) {
+  const loop::Expr e = node.op->scalar(node, args, loop::value_type(result));
+  if (!e)
+    fail(Status::kUnsupported, "operator {} has no scalar form for these types", node.op->name);
+  if (result == DType::kF16) return loop::round_f16(e);
+  if (result == DType::kBF16) return loop::round_bf16(e);
+  return e;
 }
 
 /// Buffers, extents and stride parameters of one kernel.
@@ -57,7 +76,7 @@ class Access {
   /// other form for one operand.
   const loop::Buffer& whole_buffer(uint32_t operand) {
     if (buffers_[operand]) return *buffers_[operand];
-    const Operand& o = this->operand(operand);
+    const Operand& o = operand_at(spec_, operand);
     std::vector<loop::Stride> strides;
     for (uint32_t axis = 0; axis < o.strides.size(); ++axis) {
       if (o.dims[axis] == Dim(1)) {
@@ -87,15 +106,10 @@ class Access {
   }
 
  private:
-  const Operand& operand(uint32_t index) const {
-    const size_t inputs = spec_.inputs.size();
-    return index < inputs ? spec_.inputs[index] : spec_.outputs[index - inputs];
-  }
-
   const loop::Buffer& declare(uint32_t index, std::vector<loop::Stride> strides) {
     const bool output = index >= spec_.inputs.size();
     const std::string name = (output ? "y" : "x") + std::to_string(index);
-    const DType dtype = operand(index).dtype;
+    const DType dtype = operand_at(spec_, index).dtype;
     buffers_[index] = output ? builder_.output(name, dtype, std::move(strides))
                              : builder_.input(name, dtype, std::move(strides));
     order_.emplace_back(buffers_[index]->id(), index);

@@ -12,6 +12,7 @@
 
 #include <vector>
 
+#include "plan/fusion/classify.h"
 #include "plan/fusion/region.h"
 
 namespace xc {
@@ -42,8 +43,8 @@ struct RowSpace {
   bool reads(const SymDims& dims, const Dim& width) const;
 };
 
-/// The role of a node in a space; decided by its own types alone.
-BlockRole block_role(const Graph& graph, NodeId id, const RowSpace& space);
+/// The role of a node in a space; decided by its own types alone. `cls`: classify(graph, id).
+BlockRole block_role(const Graph& graph, NodeId id, const RowSpace& space, const FusionClass& cls);
 
 /// Disjoint, convex regions of at least two products each. FusionOptions::taken is not heeded: what
 /// a library's product absorbs may go into a region together with the product.

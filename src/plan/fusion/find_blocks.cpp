@@ -54,8 +54,7 @@ class BlockFinder {
       const SymDims& right = *graph_.value(node.inputs[1]).type.dims;
       // t(U) W: the rows are those of W.
       RowSpace columns{{}, right[right.size() - 2]};
-      const bool tried =
-          out.size() == 2 && block_role(graph_, *it, columns) == BlockRole::kColumnProduct;
+      const bool tried = out.size() == 2 && role_of(*it, columns) == BlockRole::kColumnProduct;
       if (!(tried && grow(*it, std::move(columns)))) grow(*it, std::move(rows));
     }
     std::reverse(regions_.begin(), regions_.end());
@@ -63,6 +62,12 @@ class BlockFinder {
   }
 
  private:
+  BlockRole role_of(NodeId id, const RowSpace& space) const {
+    auto [it, fresh] = classes_.try_emplace(id);
+    if (fresh) it->second = classify(graph_, id);
+    return block_role(graph_, id, space, it->second);
+  }
+
   bool free(NodeId id) const { return !used_.count(id); }
 
   bool grow(NodeId root, RowSpace space) {
@@ -81,7 +86,7 @@ class BlockFinder {
     }
     size_t products = 0, row_products = 0;
     for (NodeId n : inside_) {
-      const BlockRole role = block_role(graph_, n, space_);
+      const BlockRole role = role_of(n, space_);
       products += role == BlockRole::kRowProduct || role == BlockRole::kColumnProduct;
       row_products += role == BlockRole::kRowProduct;
     }
@@ -109,17 +114,18 @@ class BlockFinder {
   bool include(NodeId id) {
     if (inside_.count(id)) return true;
     if (!free(id) || refused_.count(id)) return false;
-    const BlockRole role = block_role(graph_, id, space_);
+    const BlockRole role = role_of(id, space_);
     if (role == BlockRole::kNone || role == BlockRole::kColumnSum) return false;
     const Node& node = graph_.node(id);
     if (role == BlockRole::kSwap) {
       // Only as the left side of column products: it is not a value of its own then.
       for (NodeId user : users_[node.outputs[0]])
-        if (block_role(graph_, user, space_) != BlockRole::kColumnProduct ||
+        if (role_of(user, space_) != BlockRole::kColumnProduct ||
             graph_.node(user).inputs[0] != node.outputs[0])
           return false;
       if (graph_.is_output(node.outputs[0])) return false;
     }
+    if (role == BlockRole::kRowProduct && is_large_constant(node.inputs[1])) return false;
     inside_.insert(id);
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       const ValueId v = node.inputs[k];
@@ -130,7 +136,7 @@ class BlockFinder {
         if (!include(producer)) return false;
         continue;
       }
-      if (is_rows(v) && block_role(graph_, producer, space_) != BlockRole::kSwap) include(producer);
+      if (is_rows(v) && role_of(producer, space_) != BlockRole::kSwap) include(producer);
     }
     return true;
   }
@@ -143,7 +149,7 @@ class BlockFinder {
         if (!is_rows(v)) continue;
         for (NodeId user : users_[v]) {
           if (!free(user) || refused_.count(user)) continue;
-          const BlockRole role = block_role(graph_, user, space_);
+          const BlockRole role = role_of(user, space_);
           if (role == BlockRole::kColumnSum && narrow(v))
             inside_.insert(user);
           else if (role == BlockRole::kColumnProduct)
@@ -154,6 +160,10 @@ class BlockFinder {
       }
   }
 
+  bool is_large_constant(ValueId v) const {
+    const Value& value = graph_.value(v);
+    return value.is_constant() && value.constant.count() > kSmallConstant;
+  }
   bool narrow(ValueId v) const { return is_narrow(graph_.value(v).type.dims->back()); }
   bool computed(ValueId v) const {
     const NodeId p = graph_.value(v).producer;
@@ -165,7 +175,7 @@ class BlockFinder {
     NodeId first = kNone;
     for (NodeId n : inside_) {
       const Node& node = graph_.node(n);
-      const BlockRole role = block_role(graph_, n, space_);
+      const BlockRole role = role_of(n, space_);
       if ((role == BlockRole::kRowProduct && !row_product_fits(node)) ||
           (role == BlockRole::kColumnProduct && !column_product_fits(node)))
         first = std::min(first, n);
@@ -174,9 +184,7 @@ class BlockFinder {
   }
 
   bool row_product_fits(const Node& node) const {
-    const Value& matrix = graph_.value(node.inputs[1]);
     if (computed(node.inputs[1])) return false;
-    if (matrix.is_constant() && matrix.constant.count() > kSmallConstant) return false;
     if (computed(node.inputs[0])) return true;
     const Dim& depth = graph_.value(node.inputs[0]).type.dims->back();
     if (!depth.is_constant()) return false;
@@ -198,12 +206,12 @@ class BlockFinder {
   bool closed() const {
     for (NodeId n : inside_) {
       const Node& node = graph_.node(n);
-      const BlockRole role = block_role(graph_, n, space_);
+      const BlockRole role = role_of(n, space_);
       for (size_t k = 0; k < node.inputs.size(); ++k) {
         const ValueId v = node.inputs[k];
         if (v == kNone || !computed(v)) continue;
         const bool swapped = role == BlockRole::kColumnProduct && k == 0;
-        const BlockRole from = block_role(graph_, graph_.value(v).producer, space_);
+        const BlockRole from = role_of(graph_.value(v).producer, space_);
         if (swapped ? from != BlockRole::kSwap
                     : !is_rows(v) || from == BlockRole::kSwap || from == BlockRole::kColumnSum ||
                           from == BlockRole::kColumnProduct)
@@ -220,6 +228,7 @@ class BlockFinder {
   RowSpace space_;
   std::unordered_set<NodeId> inside_, refused_, used_;
   std::vector<Region> regions_;
+  mutable std::unordered_map<NodeId, FusionClass> classes_;  // asked for more than once
 };
 
 }  // namespace
@@ -242,7 +251,7 @@ bool RowSpace::reads(const SymDims& dims, const Dim& width) const {
   return true;
 }
 
-BlockRole block_role(const Graph& graph, NodeId id, const RowSpace& space) {
+BlockRole block_role(const Graph& graph, NodeId id, const RowSpace& space, const FusionClass& cls) {
   const Node& node = graph.node(id);
   const auto dims = [&](ValueId v) -> const SymDims* {
     return v != kNone && graph.value(v).type.dims ? &*graph.value(v).type.dims : nullptr;
@@ -262,7 +271,6 @@ BlockRole block_role(const Graph& graph, NodeId id, const RowSpace& space) {
     if (space.batch.empty() && swapped && space.width(b)) return BlockRole::kColumnProduct;
     return BlockRole::kNone;
   }
-  const FusionClass cls = classify(graph, id);
   if (cls.kind == FusionKind::kScalar) {
     const auto width = space.width(out);
     if (!width) return BlockRole::kNone;

@@ -7,10 +7,6 @@
 namespace xc {
 namespace {
 
-const Operand& operand(const StepSpec& spec, size_t k) {
-  return k < spec.inputs.size() ? spec.inputs[k] : spec.outputs[k - spec.inputs.size()];
-}
-
 /// The stride of an operand along axis `a` of the space.
 AxisStride stride_of(const Operand& o, uint32_t index, const SymDims& space, size_t a, bool reduced,
                      size_t row_axes) {
@@ -66,7 +62,7 @@ Verdict build_iteration(const Region& region, const StepSpec& spec,
     bool found = space[a].is_constant();
     if (found) axes[a].extent.constant = space[a].value();
     for (size_t k = 0; k < operands; ++k) {
-      const Operand& o = operand(spec, k);
+      const Operand& o = operand_at(spec, k);
       const bool dropped = k >= spec.inputs.size() && reduced[k - spec.inputs.size()];
       if (!dropped && o.dims.size() > space.size())
         return Verdict::no("an operand has more dims than the iteration space");

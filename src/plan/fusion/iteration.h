@@ -28,6 +28,11 @@ struct Iteration {
   std::vector<LoopAxis> row;  ///< of the row axes; for a cell empty
 };
 
+/// Operand k of a region: inputs, then outputs.
+inline const Operand& operand_at(const StepSpec& spec, size_t k) {
+  return k < spec.inputs.size() ? spec.inputs[k] : spec.outputs[k - spec.inputs.size()];
+}
+
 /// `reduced[k]`: operand k (an output) lacks the row axes because its reduction dropped them.
 /// Gives the reason when the space cannot be walked.
 Verdict build_iteration(const Region& region, const StepSpec& spec,

@@ -144,9 +144,7 @@ class Lowering {
     if (const auto it = operand_of_.find(v); it != operand_of_.end()) {
       e = load(scope, it->second);
     } else if (graph().value(v).is_constant()) {
-      const Tensor& t = graph().value(v).constant;
-      if (t.count() != 1) fail(Status::kUnsupported, "an expansion has a constant tensor");
-      e = literal(t);
+      e = expansion_constant(graph().value(v).constant);
     } else if (const auto row = scalars_.find(v); row != scalars_.end()) {
       e = row->second;
     } else if (const Info& info = infos_.at(v); info.full && info.scratch && info.stage < stage) {
@@ -162,14 +160,7 @@ class Lowering {
     std::vector<Expr> args;
     for (ValueId v : node.inputs)
       args.push_back(v == kNone ? Expr() : value(scope, v, stage, column));
-    const DType result = graph().value(node.outputs[0]).type.dtype;
-    Expr e = node.op->scalar(node, args, loop::value_type(result));
-    if (!e)
-      fail(Status::kUnsupported, "operator {} has no scalar form for these types", node.op->name);
-    // Values between nodes of a half type are rounded as the separate steps round them.
-    if (result == DType::kF16) e = loop::round_f16(e);
-    if (result == DType::kBF16) e = loop::round_bf16(e);
-    return e;
+    return scalar_value(node, args, graph().value(node.outputs[0]).type.dtype);
   }
 
   /// Output positions in the region's operand order that show value v.

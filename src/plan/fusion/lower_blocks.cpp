@@ -104,7 +104,7 @@ class BlockLowering {
   bool computed(ValueId v) const {
     return !operand_of_.count(v) && graph().value(v).producer != kNone;
   }
-  BlockRole role(NodeId id) const { return block_role(graph(), id, space_); }
+  BlockRole role(NodeId id) const { return block_role(graph(), id, space_, classify(graph(), id)); }
   DType value_type(ValueId v) const { return loop::value_type(graph().value(v).type.dtype); }
 
   // ---- analysis ---------------------------------------------------------------------------------
@@ -220,8 +220,7 @@ class BlockLowering {
   std::optional<OperandDims> find_dim(const Dim& dim) const {
     if (dim.is_constant()) return OperandDims{.factors = {}, .constant = dim.value()};
     for (size_t k = 0; k < spec_.inputs.size() + spec_.outputs.size(); ++k) {
-      const Operand& o =
-          k < spec_.inputs.size() ? spec_.inputs[k] : spec_.outputs[k - spec_.inputs.size()];
+      const Operand& o = operand_at(spec_, k);
       for (size_t a = 0; a < o.dims.size(); ++a)
         if (o.dims[a] == dim)
           return OperandDims{.factors = {{static_cast<uint32_t>(k), static_cast<uint32_t>(a)}}};
@@ -243,8 +242,7 @@ class BlockLowering {
   /// The indices of an operand, or of an output, that is rows or broadcasts to rows.
   std::vector<loop::Index> indices(uint32_t operand, const Affine& row,
                                    const Affine& column) const {
-    const Operand& o = operand < spec_.inputs.size() ? spec_.inputs[operand]
-                                                     : spec_.outputs[operand - spec_.inputs.size()];
+    const Operand& o = operand_at(spec_, operand);
     const size_t batch = space_.batch.size(), lead = batch + 2 - o.dims.size();
     std::vector<loop::Index> out;
     for (size_t a = 0; a < o.dims.size(); ++a) {
@@ -287,9 +285,7 @@ class BlockLowering {
     if (const auto it = operand_of_.find(v); it != operand_of_.end()) {
       e = load(it->second, row.global, column, row.exists);
     } else if (graph().value(v).is_constant()) {
-      const Tensor& t = graph().value(v).constant;
-      if (t.count() != 1) fail(Status::kUnsupported, "an expansion has a constant tensor");
-      e = literal(t);
+      e = expansion_constant(graph().value(v).constant);
     } else if (const auto table = tables_.find(v); table != tables_.end()) {
       e = table->second.at({loop::Index(column), loop::Index(row.lane)});
     } else {
@@ -316,11 +312,7 @@ class BlockLowering {
     }
     std::vector<Expr> args;
     for (ValueId v : node.inputs) args.push_back(v == kNone ? Expr() : value(row, v, column));
-    const DType result = graph().value(out).type.dtype;
-    Expr e = node.op->scalar(node, args, loop::value_type(result));
-    if (result == DType::kF16) e = loop::round_f16(e);
-    if (result == DType::kBF16) e = loop::round_bf16(e);
-    return builder_->let(name, e);
+    return builder_->let(name, scalar_value(node, args, graph().value(out).type.dtype));
   }
 
   static Expr combine(loop::AccOp op, const Expr& a, const Expr& b) {
@@ -420,8 +412,7 @@ class BlockLowering {
   void stage_matrix(const Node& node) {
     const uint32_t operand = operand_of_.at(node.inputs[1]);
     const Operand& o = spec_.inputs[operand];
-    const int64_t depth =
-        o.dims[o.dims.size() - 2].is_constant() ? width(node.inputs[0]).value() : 0;
+    const int64_t depth = width(node.inputs[0]).value();
     const int64_t columns = width(node.outputs[0]).value();
     if (columns == 1 || o.strides[o.strides.size() - 2] == Dim(1) || staged_.count(operand)) return;
     const loop::Buffer copy = builder_->scratch("m" + std::to_string(operand), DType::kF32,

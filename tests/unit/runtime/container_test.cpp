@@ -15,11 +15,9 @@ namespace {
 
 std::shared_ptr<Session> session_of(const char* text) {
   Config config;
-  config.threads = 1;
   config.jit = static_cast<int64_t>(JitMode::kOff);
   config.poison_arena = 1;
-  return std::make_shared<Session>(Model::create(create_engine(config, {}), parse_graph(text)),
-                                   Config{});
+  return testing::session_of(text, config);
 }
 
 Status status_of(Session& session, const std::vector<Tensor>& inputs) {

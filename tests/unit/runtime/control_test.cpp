@@ -14,10 +14,8 @@ namespace {
 
 std::shared_ptr<Session> session_of(const char* text) {
   Config config;
-  config.threads = 1;
   config.jit = static_cast<int64_t>(JitMode::kOff);
-  return std::make_shared<Session>(Model::create(create_engine(config, {}), parse_graph(text)),
-                                   Config{});
+  return testing::session_of(text, config);
 }
 
 }  // namespace
