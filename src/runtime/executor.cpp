@@ -104,7 +104,6 @@ void Executor::run_segment(const Bound& bound, int side, BoundTimes* times, void
   std::byte* shared = context_.scratch.data();
   std::byte* scratch = shared + align_up(bound.shared_bytes, 64);
   const bool stoppable = options_.cancel || options_.deadline_ns > 0;
-  size_t focus_at = 0;
   size_t position = 0;
   try {
     for (; position < bound.steps.size(); ++position) {
@@ -129,13 +128,8 @@ void Executor::run_segment(const Bound& bound, int side, BoundTimes* times, void
       }
       if (times) {
         const uint64_t spent = ticks() - start;
-        times->add_step(position, spent);
-        if (version->focus.empty()) {
-          *focus_ticks += spent;
-        } else if (focus_at < version->focus.size() && version->focus[focus_at] == position) {
-          *focus_ticks += spent;
-          ++focus_at;
-        }
+        times->add_step(step.step, spent);
+        if (version->focus.empty() || version->focus[step.step]) *focus_ticks += spent;
       }
       if (capture) [[unlikely]]
         capture.after_step(position, pointers);
@@ -176,7 +170,7 @@ void Executor::run(Version& version, int side, bool timed, void* const* inputs,
         }
         later = program_.later_segment(first.plan, s, context_.symbols);
         last = later.get();
-        run_segment(*last, 0, nullptr, inputs, outputs, &focus, &version);
+        run_segment(*last, 0, times, inputs, outputs, &focus, &version);
       }
     }
     // Results made by dynamic and control steps.

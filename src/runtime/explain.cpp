@@ -61,7 +61,7 @@ json describe(Program& program, const std::vector<Dims>& signature, const Profil
   json steps = json::array();
   for (size_t k = 0; k < plan->steps.size(); ++k) {
     json step = describe_step(program.graph(), *plan->steps[k]);
-    if (published && plan->segments.size() == 1 && published->active->times->samples() > 0)
+    if (published && published->active->times->samples() > 0)
       step["time_us"] = published->active->times->step_ns(k) / 1000.0;
     steps.push_back(std::move(step));
   }
@@ -69,7 +69,7 @@ json describe(Program& program, const std::vector<Dims>& signature, const Profil
   if (published) {
     out["arena_bytes"] = published->active->bound->arena_bytes;
     out["run_us"] = published->active->times->run_ns() / 1000.0;
-    out["base_run_us"] = entry->base->times->run_ns() / 1000.0;
+    out["base_run_us"] = entry->base ? entry->base->times->run_ns() / 1000.0 : 0.0;
     out["on_trial"] = published->challenger != nullptr;
     out["symbols"] = json::object();
     for (size_t k = 0; k < entry->symbols.size(); ++k)

@@ -273,11 +273,12 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
   options.max_arena_bytes = config_.max_memory_bytes;
   auto published = std::make_shared<Published>();
   try {
-    entry->base = std::make_shared<Version>(bind_segment(base_plan_, 0, entry->symbols, options));
-    published->active = entry->base;
-    if (const auto preferred = preferred_plan())
-      published->active =
-          std::make_shared<Version>(bind_segment(preferred, 0, entry->symbols, options));
+    TierHooks* tier = tier_knows_.load(std::memory_order_acquire) ? engine_->tier() : nullptr;
+    std::shared_ptr<const Plan> plan = tier ? tier->plan_for(*this, *entry) : nullptr;
+    if (!plan) plan = base_plan_;
+    published->active = std::make_shared<Version>(bind_segment(plan, 0, entry->symbols, options));
+    if (plan == base_plan_) entry->base = published->active;
+    entry->held_bytes = published->active->bound->held_bytes;
   } catch (const Error& error) {
     if (error.status() != Status::kInvalidModel || entry->symbols.empty()) throw;
     // The model was found valid when it was loaded: it is these sizes that do not go through it.
@@ -297,14 +298,17 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
     added = inserted;
     if (inserted) {
       signatures_.fetch_add(1, std::memory_order_relaxed);
-      bound_bytes_.fetch_add(entry->base->bound->held_bytes, std::memory_order_relaxed);
+      bound_bytes_.fetch_add(entry->held_bytes, std::memory_order_relaxed);
     }
   }
   if (added) {
     evict_if_needed();
     if (TierHooks* tier = engine_->tier();
         tier && config_.jit != static_cast<int64_t>(JitMode::kOff)) {
-      if (!tier_knows_.exchange(true)) tier->added(shared_from_this());
+      std::call_once(tier_once_, [&] {
+        tier->added(shared_from_this());
+        tier_knows_.store(true, std::memory_order_release);
+      });
       tier->first_bound(*this, *result);
     }
   }
@@ -326,7 +330,7 @@ void Program::evict_if_needed() {
     // The newest quarter always stays: it holds what runs are about to use.
     for (size_t k = 0; k < by_age.size() * 3 / 4; ++k) {
       if (bound_bytes_.load(std::memory_order_relaxed) <= cap / 2) break;
-      bound_bytes_.fetch_sub(by_age[k]->base->bound->held_bytes, std::memory_order_relaxed);
+      bound_bytes_.fetch_sub(by_age[k]->held_bytes, std::memory_order_relaxed);
       table_.erase(by_age[k]->key);
       victims.push_back(by_age[k]);
     }
@@ -381,7 +385,7 @@ void Program::settle(SignatureEntry& entry) {
     return std::make_shared<Version>(
         bind_segment(version.bound->plan, 0, entry.symbols, {.background = true}));
   };
-  if (base->bound->provisional) set_base(entry, again(*base));
+  if (base && base->bound->provisional) set_base(entry, again(*base));
   if (active == base || !active->bound->provisional) return;
   auto settled = std::make_shared<Published>();
   settled->active = again(*active);
@@ -448,7 +452,11 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
     if (version.times->run_ns() > 200'000) entry.slow.store(true, std::memory_order_relaxed);
     if (TierHooks* tier = engine_->tier();
         tier && !frozen_.load(std::memory_order_relaxed) && !options.no_compile)
-      tier->sampled(*this, entry, every ? 1 : static_cast<double>(kSamplePeriod));
+      tier->sampled(*this, entry,
+                    version.bound->plan->segments.size() == 1
+                        ? std::span<const int64_t>(entry.symbols)
+                        : std::span<const int64_t>(context.symbols),
+                    every ? 1 : static_cast<double>(kSamplePeriod));
   }
 }
 

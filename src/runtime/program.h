@@ -28,8 +28,8 @@ namespace xc {
 
 struct OutputPorts;  // executor.h
 
-/// Sampled times of one Bound: per step and for the whole run, and the last samples of the steps a
-/// trial looks at.
+/// Sampled times of one signature under one plan: per step of the plan, in whichever segment, and
+/// for the whole run, and the last samples of the steps a trial looks at.
 class BoundTimes {
  public:
   explicit BoundTimes(size_t steps) : steps_(steps) {}
@@ -64,13 +64,14 @@ class BoundTimes {
   std::array<std::atomic<float>, kRing> ring_{};
 };
 
-/// A Bound with its times. `focus`: positions of the steps a trial compares; empty = all.
+/// A Bound of a plan's first segment with the times of the plan's steps. `focus`: per step of the
+/// plan, whether a trial compares it; empty = all.
 struct Version {
   std::shared_ptr<const Bound> bound;
   std::unique_ptr<BoundTimes> times;
-  std::vector<uint32_t> focus;
+  std::vector<uint8_t> focus;
   explicit Version(std::shared_ptr<const Bound> b)
-      : bound(std::move(b)), times(std::make_unique<BoundTimes>(bound->steps.size())) {}
+      : bound(std::move(b)), times(std::make_unique<BoundTimes>(bound->plan->steps.size())) {}
 };
 
 /// What a signature's runs execute. With a challenger, each context alternates between the two.
@@ -84,11 +85,13 @@ struct SignatureEntry : std::enable_shared_from_this<SignatureEntry> {
   std::vector<int64_t> symbols;  ///< of the plan's first segment
   std::atomic<const Published*> current{nullptr};
   std::shared_ptr<const Published> owner;  ///< of `current`; guarded by Program::mutex
-  std::shared_ptr<Version> base;           ///< the base plan's
-  std::atomic<uint64_t> runs{0};           ///< sampled count times the period
-  std::atomic<int64_t> last_use{0};        ///< steady ns of the last sampled run
-  std::atomic<bool> rebinding{false};      ///< a job that binds it anew is posted
-  std::atomic<bool> slow{false};           ///< runs are long enough to time every one
+  std::shared_ptr<Version> base;     ///< the base plan's; null where another was published at once
+  int64_t held_bytes = 0;            ///< of what was bound first
+  std::shared_ptr<void> tier_facts;  ///< of the tier; guarded by its lock on the program
+  std::atomic<uint64_t> runs{0};     ///< sampled count times the period
+  std::atomic<int64_t> last_use{0};  ///< steady ns of the last sampled run
+  std::atomic<bool> rebinding{false};  ///< a job that binds it anew is posted
+  std::atomic<bool> slow{false};       ///< runs are long enough to time every one
 };
 
 class Program : public std::enable_shared_from_this<Program> {
@@ -131,7 +134,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::vector<std::shared_ptr<SignatureEntry>> entries();
   Planner& planner() { return planner_; }
   const std::shared_ptr<const Plan>& base_plan() const { return base_plan_; }
-  /// New signatures bind this plan (and the base plan for times); null = the base plan.
+  /// The plan that runs of the sizes seen last prefer; null = the base plan. For those who look on.
   void set_preferred_plan(std::shared_ptr<const Plan> plan);
   std::shared_ptr<const Plan> preferred_plan() const;
   Epochs& epochs() { return epochs_; }
@@ -157,7 +160,7 @@ class Program : public std::enable_shared_from_this<Program> {
   /// Rebinds the base plan of an entry (weights were packed) and publishes it when it is active.
   void set_base(SignatureEntry& entry, std::shared_ptr<Version> base);
 
-  std::shared_ptr<void> tier_state;  ///< of the tier; set before the first run ends
+  std::shared_ptr<void> tier_state;  ///< of the tier; set before the first run
 
  private:
   friend class Executor;
@@ -185,6 +188,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::atomic<uint64_t> signatures_{0};
   std::atomic<int64_t> bound_bytes_{0};
   std::atomic<bool> frozen_{false};
+  std::once_flag tier_once_;
   std::atomic<bool> tier_knows_{false};
 
   struct KeyHash {

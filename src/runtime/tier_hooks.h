@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "profile/summary.h"
@@ -12,6 +13,7 @@ namespace xc {
 
 class Program;
 class Engine;
+struct Plan;
 struct SignatureEntry;  // program.h
 
 class TierHooks {
@@ -26,9 +28,13 @@ class TierHooks {
   /// A signature was bound for the first time, on the calling thread, before its first run. In mode
   /// sync everything selected is compiled, verified and published here.
   virtual void first_bound(Program& program, SignatureEntry& entry) = 0;
+  /// The plan for a signature that comes for the first time, out of those there are; null = the
+  /// base plan. Must be quick.
+  virtual std::shared_ptr<const Plan> plan_for(Program& program, const SignatureEntry& entry) = 0;
   /// A sampled run ended (one in Program::kSamplePeriod, and every run of a trial); it stands for
-  /// `runs` of them. Must be quick.
-  virtual void sampled(Program& program, SignatureEntry& entry, double runs) = 0;
+  /// `runs` of them. `symbols`: values of the plan's symbols in this run. Must be quick.
+  virtual void sampled(Program& program, SignatureEntry& entry, std::span<const int64_t> symbols,
+                       double runs) = 0;
   /// Adds what the tier knows (regions, compile cost, savings) to a summary.
   virtual void summarise(const Program& program, ProfileSummary& summary) const = 0;
   virtual void freeze(Program& program) = 0;

@@ -16,21 +16,23 @@ constexpr double kDrift = 1.15;  // a live region this much slower than what it 
 }  // namespace
 
 double Tier::Group::seconds_in(const Version& version) {
-  const Bound& bound = *version.bound;
-  if (seen_plan != bound.plan->serial || seen_steps.empty()) {
-    seen_plan = bound.plan->serial;
-    seen_steps.clear();
-    for (uint32_t k = 0; k < bound.steps.size(); ++k) {
-      const Step& step = *bound.plan->steps[bound.steps[k].step];
-      if (!step.nodes.empty() && nodes.count(step.nodes.front())) seen_steps.push_back(k);
-    }
+  constexpr size_t kMaxPlans = 16;
+  const Plan& plan = *version.bound->plan;
+  auto it = steps_in.find(plan.serial);
+  if (it == steps_in.end()) {
+    if (steps_in.size() >= kMaxPlans) steps_in.clear();
+    it = steps_in.try_emplace(plan.serial).first;
+    for (uint32_t k = 0; k < plan.steps.size(); ++k)
+      if (!plan.steps[k]->nodes.empty() && nodes.count(plan.steps[k]->nodes.front()))
+        it->second.push_back(k);
   }
   double ns = 0;
-  for (uint32_t k : seen_steps) ns += version.times->step_ns(k);
+  for (uint32_t k : it->second) ns += version.times->step_ns(k);
   return ns * 1e-9;
 }
 
-void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
+void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int64_t> symbols,
+                   double runs) {
   const auto state = std::static_pointer_cast<ProgramState>(program.tier_state);
   if (!state) return;
   if (program.config().force_swap) swap_by_force(program, *state, entry);
@@ -48,43 +50,64 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
   const Published& published = *entry.current.load(std::memory_order_seq_cst);
   if (published.challenger) {
     constexpr uint64_t kLook = 16, kEvery = 8;  // samples of both sides together
-    const uint64_t n = ++state->trial_samples;
-    if (!state->judge_posted && n >= kLook && n % kEvery == 0) {
-      state->judge_posted = true;
+    const uint64_t n = ++state->trial.samples;
+    if (!state->trial.judge_posted && n >= kLook && n % kEvery == 0) {
+      state->trial.judge_posted = true;
       post(state, [this](Program& p, ProgramState& s) { judge(p, s); });
     }
     return;
   }
-  follow(program, state, entry, published);
+  const Facts& facts = known_facts(*state, entry);
+  // What depends on sizes that the run found out on its way is predicted for that run.
+  Facts of_run;
+  const bool found_out = symbols.size() > entry.symbols.size();
+  if (found_out) of_run = facts_of(*state, *published.active->bound->plan, symbols);
+  if (!program.config().force_swap) follow(state, entry, facts, published);
   const int64_t now = steady_ns();
-  for (const auto& group : state->groups) {
-    if (group->state == RegionState::kVerifying && now - group->asked_ns > kPatienceNs) {
-      group->asked_ns = now;
-      Group* raw = group.get();
-      std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
-      post(state, [this, raw, weak](Program& p, ProgramState& s) {
-        if (const auto target = weak.lock()) ask_for_inputs(p, s, *raw, *target);
+  const double now_s = static_cast<double>(now) * 1e-9;
+  const Version& version = *published.active;
+  for (size_t k = 0; k < state->groups.size(); ++k) {
+    Group& group = *state->groups[k];
+    if (group.wrong || group.state == RegionState::kQueued) continue;
+    const int size = facts[k].size;
+    const std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
+    if (group.state == RegionState::kVerifying) {
+      if (now - group.asked_ns <= kPatienceNs) continue;
+      group.asked_ns = now;
+      post(state, [this, &group, weak](Program& p, ProgramState& s) {
+        if (const auto target = weak.lock()) ask_for_inputs(p, s, group, *target);
       });
       continue;
     }
-    if (group->state == RegionState::kLive) {
-      watch(state, *group, entry, *published.active, now);
-      continue;
+    if (uses(*state, *version.bound->plan, group)) {
+      group.policy.ran_fused(size, runs);
+      if (const auto* measured = group.policy.measured(size); measured && measured->fused_s > 0)
+        state->saved_s +=
+            runs * group.seconds_in(version) * (measured->base_s / measured->fused_s - 1);
+      watch(group, size, entry, version, now);
+    } else {
+      // Where the larger region is in use, its parts have nothing to win.
+      if (group.part_of && uses(*state, *version.bound->plan, *group.part_of)) continue;
+      group.predicted_s = (found_out ? of_run : facts)[k].predicted_s;
+      group.policy.ran_base(size, runs, group.seconds_in(version), group.predicted_s, now_s);
     }
-    const bool again =
-        group->state == RegionState::kBanned && !group->wrong && now > group->banned_until_ns;
-    if (group->state != RegionState::kCandidate && !again) continue;
-    const double now_s = group->seconds_in(*published.active);
-    group->regret.add(runs, now_s, predicted_s(program, *group, entry));
-    if (!group->regret.exceeds(prices_, !any_compiled_)) continue;
-    group->state = RegionState::kQueued;
-    group->regret.reset();
-    Group* raw = group.get();
-    std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
-    post(state, [this, raw, weak](Program& p, ProgramState& s) {
-      if (!compile(p, s, *raw)) return;
-      if (const auto target = weak.lock()) ask_for_inputs(p, s, *raw, *target);
-    });
+    if (group.state == RegionState::kCandidate) {
+      if (!group.policy.worth_compiling(prices_, !any_compiled_)) continue;
+      group.state = RegionState::kQueued;
+      group.policy.reset_regret();
+      post(state, [this, &group, weak](Program& p, ProgramState& s) {
+        if (!compile(p, s, group)) return;
+        if (const auto target = weak.lock()) ask_for_inputs(p, s, group, *target);
+      });
+    } else if (!state->trial.group && !state->trial_posted &&
+               group.policy.wants(size, prices_, now_s) != policy::Trial::kNone) {
+      state->trial_posted = true;
+      post(state, [this, &group, weak](Program& p, ProgramState& s) {
+        if (const auto target = weak.lock()) start_trial(p, s, group, target);
+        std::lock_guard lock(s.data);
+        s.trial_posted = false;
+      });
+    }
   }
 }
 
@@ -99,33 +122,43 @@ void Tier::swap_by_force(Program& program, ProgramState& state, SignatureEntry& 
   entry.slow.store(true, std::memory_order_relaxed);
 }
 
-/// A signature that runs an older plan, or kernels bound in a hurry, is bound anew; one that runs
-/// what a trial compares with joins the trial.
-void Tier::follow(Program& program, const StatePtr& state, SignatureEntry& entry,
+/// A signature that runs an older plan, or kernels bound in a hurry, is bound anew; one of the
+/// sizes a trial is about joins it.
+void Tier::follow(const StatePtr& state, SignatureEntry& entry, const Facts& facts,
                   const Published& published) {
-  if (program.config().force_swap) return;
-  const auto preferred = program.preferred_plan();
-  const auto& wanted = preferred ? preferred : program.base_plan();
-  const bool older = published.active->bound->plan != wanted;
+  const Plan& running = *published.active->bound->plan;
+  const std::vector<const Group*> groups = chosen(*state, facts);
+  const auto wanted = groups.empty() ? nullptr : find_plan(*state, groups);
+  const bool older = groups.empty() ? running.region_steps > 0 : wanted.get() != &running;
   const bool settle = older || published.active->bound->provisional;
-  if (!settle && !state->trial) return;
+  if (!settle) {
+    if (!state->trial.group) return;
+    for (size_t k = 0; k < state->groups.size(); ++k)
+      if (state->groups[k].get() == state->trial.group && facts[k].size != state->trial.size)
+        return;
+  }
   if (entry.rebinding.exchange(true)) return;
   std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
   post(state, [this, weak, settle](Program& p, ProgramState& s) {
     const auto target = weak.lock();
     if (!target) return;
     if (settle)
-      bind_anew(p, *target);
+      bind_anew(p, s, *target);
     else
       join_trial(p, s, target);
     target->rebinding = false;
   });
 }
 
-void Tier::bind_anew(Program& program, SignatureEntry& entry) {
+void Tier::bind_anew(Program& program, ProgramState& state, SignatureEntry& entry) {
   const auto now = program.published(entry);
-  const auto preferred = program.preferred_plan();
-  const auto& wanted = preferred ? preferred : program.base_plan();
+  std::vector<const Group*> groups;
+  {
+    std::lock_guard data(state.data);
+    groups = chosen(state, known_facts(state, entry));
+  }
+  const auto wanted = plan_with(program, state, groups);
+  program.set_preferred_plan(groups.empty() ? nullptr : wanted);
   if (now->challenger || now->active->bound->plan == wanted) return program.settle(entry);
   auto next = std::make_shared<Published>();
   next->active =
@@ -133,50 +166,32 @@ void Tier::bind_anew(Program& program, SignatureEntry& entry) {
   program.publish(entry, std::move(next));
 }
 
-double Tier::predicted_s(const Program& program, Group& group, const SignatureEntry& entry) {
-  const auto [it, fresh] = group.predicted.try_emplace(&entry, 0.0);
-  if (!fresh) return it->second;
-  if (group.predicted.size() > 1024) group.predicted.clear();
-  const Dim::Lookup lookup = [&](const std::string& symbol) -> std::optional<int64_t> {
-    const auto& symbols = program.base_plan()->symbols;
-    for (size_t k = 0; k < entry.symbols.size(); ++k)
-      if (symbols[k].name == symbol) return entry.symbols[k];
-    return std::nullopt;
-  };
-  const double bytes = static_cast<double>(group.cost.bytes_fused.evaluate(lookup).value_or(0));
-  const double flops = static_cast<double>(group.cost.flops.evaluate(lookup).value_or(0));
-  group.predicted_s = policy::predict_s(bytes, flops) * static_cast<double>(group.places.size());
-  group.predicted[&entry] = group.predicted_s;
-  return group.predicted_s;
-}
-
 /// Compares a live region, 32 samples at a time, with what it replaced: known from the trial on the
 /// signature that decided it, elsewhere the first samples times the trial's ratio.
-void Tier::watch(const StatePtr& state, Group& group, const SignatureEntry& entry,
-                 const Version& version, int64_t now) {
+void Tier::watch(Group& group, int size, SignatureEntry& entry, const Version& version,
+                 int64_t now) {
   Group::Watch& watch = group.watch;
-  const Bound& bound = *version.bound;
   const uint64_t samples = version.times->samples();
-  const bool same = watch.entry == &entry && watch.bound_serial == bound.serial;
+  const bool same = watch.entry == &entry && watch.times == version.times.get();
   // One signature at a time; another when that one is used no more.
   if (watch.entry && watch.entry != &entry && now - watch.seen_ns < 4 * kPatienceNs) return;
   watch.seen_ns = now;
   if (same && samples < watch.samples + kWatchSamples) return;
   const double ns = group.seconds_in(version) * 1e9 * static_cast<double>(samples);
-  if (same && group.base_s > 0 && group.fused_s > 0) {
+  const policy::RegionPolicy::AtSize* measured = group.policy.measured(size);
+  if (same && measured && measured->base_s > 0 && measured->fused_s > 0) {
     const double mean_s = (ns - watch.ns) / static_cast<double>(samples - watch.samples) * 1e-9;
     if (watch.reference_s == 0)
-      watch.reference_s =
-          group.decided_on == &entry ? group.base_s : mean_s * group.base_s / group.fused_s;
+      watch.reference_s = group.decided_on.lock().get() == &entry
+                              ? measured->base_s
+                              : mean_s * measured->base_s / measured->fused_s;
     watch.alarms = mean_s > kDrift * watch.reference_s ? watch.alarms + 1 : 0;
-    if (watch.alarms >= 2 && !state->trial) {
+    if (watch.alarms >= 2) {
       watch.alarms = 0;
-      group.removing = true;
-      group.state = RegionState::kReady;
-      post(state, [this](Program& p, ProgramState& s) { start_trial(p, s); });
+      group.policy.doubt(size);
     }
   }
-  if (!same) watch = {.entry = &entry, .bound_serial = bound.serial, .seen_ns = now};
+  if (!same) watch = {.entry = &entry, .times = version.times.get(), .seen_ns = now};
   watch.samples = samples;
   watch.ns = ns;
 }

@@ -37,9 +37,13 @@ TrialResult judge(std::vector<float> active, std::vector<float> challenger) {
   result.active = quantile(active, 0.5);
   result.challenger = quantile(challenger, 0.5);
   const double ratio = result.challenger / std::max(1e-9, result.active);
-  // Early: most of the challenger's runs beat most of the active one's, by a wide margin.
+  // Early: most runs of one side beat most of the other's, by a wide margin.
   if (ratio <= 1 / 1.2 && quantile(challenger, 0.75) < quantile(active, 0.25)) {
     result.verdict = Verdict::kAccept;
+    return result;
+  }
+  if (ratio >= 1.2 && quantile(challenger, 0.25) > quantile(active, 0.75)) {
+    result.verdict = Verdict::kReject;
     return result;
   }
   if (n >= kEnough && ratio <= 0.97) {

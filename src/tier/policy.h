@@ -13,6 +13,8 @@ struct Prices {
   double sigma = 0.3;         ///< what a second of background CPU is worth to the runs
   double first_factor = 2.0;  ///< caution for the first compile in a process
   void learn(double seconds) { compile_s = 0.8 * compile_s + 0.2 * seconds; }
+  /// Regret at which a compile pays.
+  double threshold_s(bool first) const { return sigma * compile_s * (first ? first_factor : 1.0); }
 };
 
 /// Accumulated regret of running the slower version (ski rental: 2-competitive at factor 1).
@@ -23,7 +25,7 @@ class Regret {
     if (predicted_s < kMinimumGain * now_s) seconds_ += calls * (now_s - predicted_s);
   }
   bool exceeds(const Prices& prices, bool first) const {
-    return seconds_ >= prices.sigma * prices.compile_s * (first ? prices.first_factor : 1.0);
+    return seconds_ >= prices.threshold_s(first);
   }
   double seconds() const { return seconds_; }
   void reset() { seconds_ = 0; }
@@ -41,8 +43,8 @@ double predict_s(double bytes, double flops);
 enum class Verdict : uint8_t { kUndecided, kAccept, kReject };
 
 /// The sequential test of a trial: times of the focus steps on alternating runs.
-/// Accepts early at 1.2x with 8 samples a side; accepts at <= 0.97 with a clear margin; rejects
-/// when 64 samples a side do not show it.
+/// Decides early at 1.2x either way with 8 samples a side; accepts at <= 0.97 with a clear margin;
+/// rejects when 64 samples a side do not show it.
 struct TrialResult {
   Verdict verdict = Verdict::kUndecided;
   double active = 0;      ///< median

@@ -198,7 +198,6 @@ void Tier::freeze(Program& program) {
   {
     std::lock_guard data(state->data);
     state->frozen = true;
-    if (state->trial) state->trial->state = RegionState::kReady;
   }
   end_trial(program, *state, false);
 }
@@ -231,21 +230,14 @@ void Tier::first_bound(Program& program, SignatureEntry& entry) {
       Group& group = *state->groups[k];
       if (!compile(program, *state, group)) continue;
       std::lock_guard data(state->data);
-      group.state = RegionState::kLive;
+      group.policy.always();
+      settle_state(group);
       ++state->swapped;
     }
-    const auto plan = build(program, *state, nullptr, nullptr);
-    if (plan->region_steps > 0) program.set_preferred_plan(plan);
     std::lock_guard data(state->data);
     state->spent_s += thread_cpu_seconds() - start;
   }
-  if (const auto plan = program.preferred_plan()) {
-    auto published = std::make_shared<Published>();
-    published->active = std::make_shared<Version>(bind_segment(plan, 0, entry.symbols, {true, 0}));
-    program.publish(entry, std::move(published));
-  } else {
-    program.settle(entry);
-  }
+  bind_anew(program, *state, entry);
 }
 
 // ---- jobs ---------------------------------------------------------------------------------------
@@ -259,8 +251,9 @@ void Tier::prepare_weights(Program& program, ProgramState& state) {
     }
   if (!changed) return;
   for (const auto& entry : program.entries())
-    program.set_base(*entry, std::make_shared<Version>(
-                                 bind_segment(program.base_plan(), 0, entry->symbols, {true, 0})));
+    if (entry->base)
+      program.set_base(*entry, std::make_shared<Version>(bind_segment(program.base_plan(), 0,
+                                                                      entry->symbols, {true, 0})));
   Event event;
   event.kind = EventKind::kPrepared;
   event.detail = "weights packed";
@@ -284,9 +277,9 @@ void Tier::analyse(Program& program, ProgramState& state) {
   state.analysed = true;
 }
 
-/// What is left to win where a region with products is not to be had: its rows and cells. They may
-/// overlap with it, should it come back; a plan takes one or the other.
-void Tier::split_up(Program& program, ProgramState& state, const Group& group) {
+/// What is left to win where a region with products is not used: its rows and cells.
+void Tier::offer_parts(Program& program, ProgramState& state, Group& group) {
+  if (!group.places.front().blocks || std::exchange(group.split, true)) return;
   FusionOptions options = fusion_options(program);
   options.blocks = false;
   std::vector<Region> inside;
@@ -294,10 +287,11 @@ void Tier::split_up(Program& program, ProgramState& state, const Group& group) {
     if (std::all_of(region.nodes.begin(), region.nodes.end(),
                     [&](NodeId n) { return group.nodes.count(n) > 0; }))
       inside.push_back(std::move(region));
-  add_groups(program, state, std::move(inside));
+  add_groups(program, state, std::move(inside), &group);
 }
 
-void Tier::add_groups(Program& program, ProgramState& state, std::vector<Region> regions) {
+void Tier::add_groups(Program& program, ProgramState& state, std::vector<Region> regions,
+                      const Group* part_of) {
   for (Region& region : regions)
     region.identity =
         region_identity(program.graph(), region, program.planner().region_spec(region));
@@ -310,6 +304,7 @@ void Tier::add_groups(Program& program, ProgramState& state, std::vector<Region>
       group->identity = region.identity;
       group->name = describe(program.graph(), region);
       group->cost = estimate(program.graph(), region);
+      group->part_of = part_of;
       in_order.push_back(group.get());
     }
     group->nodes.insert(region.nodes.begin(), region.nodes.end());
@@ -333,36 +328,34 @@ void Tier::add_groups(Program& program, ProgramState& state, std::vector<Region>
 }
 
 void Tier::ban(ProgramState& state, Program& program, Group& group, EventKind kind,
-               std::string reason, bool forever) {
+               std::string reason) {
   {
     std::lock_guard data(state.data);
     group.state = RegionState::kBanned;
     group.reason = reason;
-    group.wrong = group.wrong || forever;
-    group.banned_until_ns =
-        steady_ns() + static_cast<int64_t>(policy::back_off_s(group.refusals++) * 1e9);
-    group.regret.reset();
-    if (kind == EventKind::kRejected) ++state.rejected;
+    group.wrong = true;
   }
   Event event;
   event.kind = kind;
   event.region = group.identity;
   event.subject = group.name;
   event.detail = std::move(reason);
-  event.base_us = group.base_s * 1e6;
-  event.fused_us = group.fused_s * 1e6;
   event.compile_ms = group.compile_s * 1e3;
   emit(state, program, std::move(event));
-  if (group.places.front().blocks && !std::exchange(group.split, true))
-    split_up(program, state, group);
+  offer_parts(program, state, group);
+}
+
+void Tier::settle_state(Group& group) {
+  group.state = group.policy.fused_anywhere()     ? RegionState::kLive
+                : group.policy.refused_anywhere() ? RegionState::kBanned
+                                                  : RegionState::kReady;
 }
 
 bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   if (const std::string reason = compiler_->disabled(); !reason.empty()) {
-    ban(state, program, group, EventKind::kJitDisabled, reason, true);
+    ban(state, program, group, EventKind::kJitDisabled, reason);
     return false;
   }
-  if (group.kernel) return true;  // back from a ban
   if (!any_compiled_) compiler_->warm_up();
   const double start = thread_cpu_seconds();
   any_compiled_ = true;
@@ -372,7 +365,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   if (const auto verdict =
           lower_region(program.graph(), region, group.spec, compiler_->target(), code);
       !verdict.yes()) {
-    ban(state, program, group, EventKind::kRefused, "cannot be lowered: " + verdict.reason, true);
+    ban(state, program, group, EventKind::kRefused, "cannot be lowered: " + verdict.reason);
     return false;
   }
   std::shared_ptr<Kernel> kernel;
@@ -395,7 +388,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   } catch (const std::exception& error) {
     const std::string disabled = compiler_->disabled();
     ban(state, program, group, disabled.empty() ? EventKind::kRefused : EventKind::kJitDisabled,
-        std::string("compile failed: ") + error.what(), !disabled.empty());
+        std::string("compile failed: ") + error.what());
     return false;
   }
   {
@@ -423,7 +416,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   }
   prices_.learn(thread_cpu_seconds() - start);
   if (!different.empty()) {
-    ban(state, program, group, EventKind::kMismatch, different, true);
+    ban(state, program, group, EventKind::kMismatch, different);
     return false;
   }
   return true;
@@ -471,7 +464,7 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
   }
   prices_.learn(prices_.compile_s + (thread_cpu_seconds() - start));
   if (!different.empty()) {
-    ban(state, program, group, EventKind::kMismatch, "on a live run's inputs: " + different, true);
+    ban(state, program, group, EventKind::kMismatch, "on a live run's inputs: " + different);
     return;
   }
   {
@@ -484,30 +477,96 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
   event.subject = group.name;
   event.detail = inputs.empty() ? "on made-up inputs" : "on made-up inputs and one live run";
   emit(state, program, std::move(event));
-  start_trial(program, state);
+  next_trial(program, state);
 }
 
-std::shared_ptr<const Plan> Tier::build(Program& program, ProgramState& state, const Group* with,
-                                        const Group* without) {
+// ---- plans by size ------------------------------------------------------------------------------
+
+Tier::Facts Tier::facts_of(const ProgramState& state, const Plan& plan,
+                           std::span<const int64_t> symbols) {
+  const Dim::Lookup lookup = [&](const std::string& symbol) -> std::optional<int64_t> {
+    for (size_t k = 0; k < symbols.size(); ++k)
+      if (plan.symbols[k].name == symbol) return symbols[k];
+    return std::nullopt;
+  };
+  Facts facts;
+  for (const auto& group : state.groups) {
+    const double bytes = static_cast<double>(group->cost.bytes_fused.evaluate(lookup).value_or(0));
+    const double flops = static_cast<double>(group->cost.flops.evaluate(lookup).value_or(0));
+    facts.push_back({policy::predict_s(bytes, flops) * static_cast<double>(group->places.size()),
+                     policy::size_class(bytes)});
+  }
+  return facts;
+}
+
+const Tier::Facts& Tier::known_facts(const ProgramState& state, SignatureEntry& entry) {
+  auto known = std::static_pointer_cast<Facts>(entry.tier_facts);
+  if (!known || known->size() < state.groups.size()) {
+    const auto program = state.program.lock();
+    known = std::make_shared<Facts>(facts_of(state, *program->base_plan(), entry.symbols));
+    entry.tier_facts = known;
+  }
+  return *known;
+}
+
+std::vector<const Tier::Group*> Tier::chosen(const ProgramState& state, const Facts& facts,
+                                             const Group* with, const Group* without) {
+  std::vector<const Group*> out;
+  const auto has = [&](const Group* g) {
+    return std::find(out.begin(), out.end(), g) != out.end();
+  };
+  for (const bool blocks : {true, false})
+    for (size_t k = 0; k < state.groups.size(); ++k) {
+      const Group* group = state.groups[k].get();
+      if (group->places.front().blocks != blocks || !group->kernel || group->wrong) continue;
+      if (group == without || (group->part_of && has(group->part_of))) continue;
+      const bool verified = group->state != RegionState::kVerifying;
+      if (group == with || (verified && group->policy.fused(facts[k].size))) out.push_back(group);
+    }
+  return out;
+}
+
+std::shared_ptr<const Plan> Tier::find_plan(const ProgramState& state,
+                                            const std::vector<const Group*>& groups) {
+  for (const Variant& variant : state.variants)
+    if (variant.groups == groups) return variant.plan;
+  return nullptr;
+}
+
+bool Tier::uses(const ProgramState& state, const Plan& plan, const Group& group) {
+  for (const Variant& variant : state.variants)
+    if (variant.plan.get() == &plan)
+      return std::find(variant.groups.begin(), variant.groups.end(), &group) !=
+             variant.groups.end();
+  return false;
+}
+
+std::shared_ptr<const Plan> Tier::plan_with(Program& program, ProgramState& state,
+                                            const std::vector<const Group*>& groups) {
+  if (groups.empty()) return program.base_plan();
+  std::lock_guard data(state.data);
+  if (auto known = find_plan(state, groups)) return known;
   std::vector<PlannedRegion> planned;
   std::unordered_set<NodeId> covered;
-  std::lock_guard data(state.data);
-  const auto add = [&](const Group& group) {
-    for (const Region& place : group.places) {
+  for (const Group* group : groups)
+    for (const Region& place : group->places) {
       const auto inside = [&](NodeId n) { return covered.count(n) > 0; };
       if (std::any_of(place.nodes.begin(), place.nodes.end(), inside)) continue;
       covered.insert(place.nodes.begin(), place.nodes.end());
-      planned.push_back({place, group.kernel, "fused " + group.name});
+      planned.push_back({place, group->kernel, "fused " + group->name});
     }
-  };
-  // Groups may overlap (see split_up): what is tried goes first, then the larger.
-  if (with && with->kernel) add(*with);
-  for (const bool blocks : {true, false})
-    for (const auto& group : state.groups)
-      if (group.get() != without && group.get() != with && group->kernel &&
-          group->state == RegionState::kLive && group->places.front().blocks == blocks)
-        add(*group);
-  return program.planner().build(planned);
+  auto plan = program.planner().build(planned);
+  if (state.variants.size() >= kMaxVariants) state.variants.erase(state.variants.begin());
+  state.variants.push_back({groups, plan});
+  return plan;
+}
+
+std::shared_ptr<const Plan> Tier::plan_for(Program& program, const SignatureEntry& entry) {
+  const StatePtr state = state_of(program);
+  if (!state) return nullptr;
+  std::unique_lock data(state->data, std::try_to_lock);
+  if (!data) return program.preferred_plan();
+  return find_plan(*state, chosen(*state, facts_of(*state, *program.base_plan(), entry.symbols)));
 }
 
 // ---- what it knows ------------------------------------------------------------------------------
@@ -515,9 +574,7 @@ std::shared_ptr<const Plan> Tier::build(Program& program, ProgramState& state, c
 void Tier::summarise(const Program& program, ProfileSummary& summary) const {
   const StatePtr state = state_of(program);
   if (!state) return;
-  const uint64_t runs = const_cast<Program&>(program).total_runs();
   std::lock_guard data(state->data);
-  double saved = state->saved_s;
   for (const auto& group : state->groups) {
     RegionSummary region;
     region.identity = group->identity;
@@ -525,22 +582,21 @@ void Tier::summarise(const Program& program, ProfileSummary& summary) const {
     region.state = name(group->state);
     region.reason = group->reason;
     region.uses = static_cast<int64_t>(group->places.size());
-    region.base_us = group->base_s * 1e6;
-    region.fused_us = group->fused_s * 1e6;
+    if (const auto* measured = group->policy.latest()) {
+      region.base_us = measured->base_s * 1e6;
+      region.fused_us = measured->fused_s * 1e6;
+    }
     region.predicted_us = group->predicted_s * 1e6;
     region.compile_ms = group->compile_s * 1e3;
     region.code_bytes = group->code_bytes;
     summary.regions.push_back(std::move(region));
-    if (group->state == RegionState::kLive && group->base_s > 0)
-      saved +=
-          (group->base_s - group->fused_s) * static_cast<double>(runs - group->accepted_at_run);
   }
   summary.compiled_regions += state->compiled;
   summary.swapped += state->swapped;
   summary.rolled_back += state->rolled_back;
   summary.rejected += state->rejected;
   summary.compile_ms += state->spent_s * 1e3;
-  summary.net_saved_ms += (saved - state->spent_s) * 1e3;
+  summary.net_saved_ms += (state->saved_s - state->spent_s) * 1e3;
   summary.code_bytes = compiler_->code_bytes();
   summary.events.insert(summary.events.end(), state->events.begin(), state->events.end());
 }

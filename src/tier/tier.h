@@ -22,6 +22,7 @@
 #include "tier/policy.h"
 #include "tier/region_compiler.h"
 #include "tier/region_kernel.h"
+#include "tier/region_policy.h"
 #include "tier/verification.h"
 
 namespace xc {
@@ -32,8 +33,8 @@ enum class RegionState : uint8_t {
   kVerifying,  ///< compiled, waits for a live run's inputs
   kReady,      ///< verified, waits for its trial
   kTrial,
-  kLive,
-  kBanned,  ///< wrong, refused or slower; may come back after its back-off when only slower
+  kLive,    ///< in use at some sizes at least
+  kBanned,  ///< wrong, refused, or slower wherever it was tried; may come back when only slower
 };
 std::string_view name(RegionState state);
 
@@ -56,7 +57,9 @@ class Tier final : public TierHooks {
   void added(const std::shared_ptr<Program>& program) override;
   void removed(Program& program) override;
   void first_bound(Program& program, SignatureEntry& entry) override;
-  void sampled(Program& program, SignatureEntry& entry, double runs) override;
+  std::shared_ptr<const Plan> plan_for(Program& program, const SignatureEntry& entry) override;
+  void sampled(Program& program, SignatureEntry& entry, std::span<const int64_t> symbols,
+               double runs) override;
   void summarise(const Program& program, ProfileSummary& summary) const override;
   void freeze(Program& program) override;
   bool wait_idle(Program& program, std::chrono::milliseconds timeout) override;
@@ -69,38 +72,54 @@ class Tier final : public TierHooks {
     std::string name;
     RegionState state = RegionState::kCandidate;
     std::string reason;
-    policy::Regret regret;
+    policy::RegionPolicy policy;
     std::shared_ptr<Kernel> kernel;
     std::shared_ptr<const Graph> graph;  ///< extracted, for verification
     StepSpec spec;
     RegionCost cost;
-    double predicted_s = 0, base_s = 0, fused_s = 0, compile_s = 0;
+    double predicted_s = 0, compile_s = 0;  ///< predicted: at the sizes seen last
     int64_t code_bytes = 0;
-    int refusals = 0;
-    bool wrong = false;     ///< never tried again
-    bool removing = false;  ///< the trial is about taking it out
-    bool split = false;     ///< banned once: its parts have groups of their own
-    int64_t banned_until_ns = 0;
-    uint64_t accepted_at_run = 0;
-    int64_t asked_ns = 0;                        ///< when a live run's inputs were last asked for
-    std::unordered_set<NodeId> nodes;            ///< of all places
-    const SignatureEntry* decided_on = nullptr;  ///< whose times base_s and fused_s are
-    std::unordered_map<const SignatureEntry*, double> predicted;  ///< seconds, per signature
-    // Watching a live region: times since the last look (see sampled()).
+    bool wrong = false;              ///< never tried again
+    bool split = false;              ///< refused once: its parts have groups of their own
+    const Group* part_of = nullptr;  ///< the larger region it stands in for where that is not used
+    int64_t asked_ns = 0;            ///< when a live run's inputs were last asked for
+    std::unordered_set<NodeId> nodes;  ///< of all places
+    // Watching a live region: times since the last look (see watch()).
     struct Watch {
       const SignatureEntry* entry = nullptr;
-      uint64_t bound_serial = 0;
+      const BoundTimes* times = nullptr;
       int64_t seen_ns = 0;
       uint64_t samples = 0;
       double ns = 0;
       double reference_s = 0;  ///< what it replaced takes on this signature
       int alarms = 0;
     } watch;
-    // Positions of its steps in the plan looked at last.
-    uint64_t seen_plan = UINT64_MAX;
-    std::vector<uint32_t> seen_steps;
+    std::weak_ptr<SignatureEntry> decided_on;  ///< whose times the last verdict's are
+    /// Its steps in plans looked at, by their serials.
+    std::map<uint64_t, std::vector<uint32_t>> steps_in;
     /// Mean time of its steps in one run of `version`.
     double seconds_in(const Version& version);
+  };
+  /// What a region would do in a run of certain sizes.
+  struct Fact {
+    double predicted_s = 0;  ///< fused, all places
+    int size = 0;  ///< policy::size_class; 0 when it depends on sizes found out in the run
+  };
+  /// Facts of the groups, in order, for one signature; what SignatureEntry::tier_facts points at.
+  using Facts = std::vector<Fact>;
+  /// A plan and the groups that are fused in it, in the order in which they claimed nodes.
+  struct Variant {
+    std::vector<const Group*> groups;
+    std::shared_ptr<const Plan> plan;
+  };
+  /// Two plans compared on live runs of one class of sizes.
+  struct Trial {
+    Group* group = nullptr;  ///< null = none
+    int size = 0;
+    bool confirm = false;  ///< about taking it out
+    std::vector<std::weak_ptr<SignatureEntry>> entries;
+    uint64_t samples = 0;
+    bool judge_posted = false;
   };
   struct ProgramState {
     std::weak_ptr<Program> program;
@@ -110,16 +129,14 @@ class Tier final : public TierHooks {
     std::mutex data;    ///< guards what follows
     bool analysed = false, analysing = false, frozen = false;
     std::vector<std::unique_ptr<Group>> groups;
-    uint64_t samples = 0;  ///< before regions were searched
-    Group* trial = nullptr;
-    std::shared_ptr<const Plan> trial_plan;
-    std::vector<std::weak_ptr<SignatureEntry>> on_trial;
-    uint64_t trial_samples = 0;
-    bool judge_posted = false;
+    uint64_t samples = 0;           ///< before regions were searched
+    std::vector<Variant> variants;  ///< the latest, at most kMaxVariants
+    Trial trial;
+    bool trial_posted = false;
     int64_t added_ns = 0;
     double spent_s = 0;
     int64_t compiled = 0, swapped = 0, rolled_back = 0, rejected = 0;
-    double saved_s = 0;  ///< of regions no longer live
+    double saved_s = 0;  ///< by fused runs so far, as their trials measured it
     std::vector<Event> events;
     std::atomic<uint64_t> toggles{0};  ///< force_swap
   };
@@ -127,6 +144,7 @@ class Tier final : public TierHooks {
 
   /// A signature unused for so long gets no more attention.
   static constexpr int64_t kPatienceNs = 250'000'000;
+  static constexpr size_t kMaxVariants = 64;
 
   StatePtr state_of(const Program& program) const;
   void post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job);
@@ -136,36 +154,57 @@ class Tier final : public TierHooks {
 
   // Parts of sampled(), under state.data (but swap_by_force()).
   void swap_by_force(Program& program, ProgramState& state, SignatureEntry& entry);
-  void follow(Program& program, const StatePtr& state, SignatureEntry& entry,
+  void follow(const StatePtr& state, SignatureEntry& entry, const Facts& facts,
               const Published& published);
-  static double predicted_s(const Program& program, Group& group, const SignatureEntry& entry);
-  void watch(const StatePtr& state, Group& group, const SignatureEntry& entry,
-             const Version& version, int64_t now);
+  static void watch(Group& group, int size, SignatureEntry& entry, const Version& version,
+                    int64_t now);
+  /// Facts of all groups. Under state.data.
+  static Facts facts_of(const ProgramState& state, const Plan& plan,
+                        std::span<const int64_t> symbols);
+  static const Facts& known_facts(const ProgramState& state, SignatureEntry& entry);
+  /// The groups that runs of these sizes use fused, larger regions first; `with` in any case,
+  /// `without` in no case. Under state.data.
+  static std::vector<const Group*> chosen(const ProgramState& state, const Facts& facts,
+                                          const Group* with = nullptr,
+                                          const Group* without = nullptr);
+  /// The plan of these groups when it was built before, else null. Under state.data.
+  static std::shared_ptr<const Plan> find_plan(const ProgramState& state,
+                                               const std::vector<const Group*>& groups);
+  /// Whether runs under the plan use the group's kernel. Under state.data.
+  static bool uses(const ProgramState& state, const Plan& plan, const Group& group);
+  /// Live, ready or banned, from what was decided at the sizes tried.
+  static void settle_state(Group& group);
 
   // Jobs. All hold state.work.
   static FusionOptions fusion_options(Program& program);
   void analyse(Program& program, ProgramState& state);
-  void split_up(Program& program, ProgramState& state, const Group& group);
-  void add_groups(Program& program, ProgramState& state, std::vector<Region> regions);
+  void add_groups(Program& program, ProgramState& state, std::vector<Region> regions,
+                  const Group* part_of = nullptr);
   bool compile(Program& program, ProgramState& state, Group& group);
   void ask_for_inputs(Program& program, ProgramState& state, Group& group, SignatureEntry& entry);
   void verify_inputs(Program& program, ProgramState& state, Group& group,
                      const std::vector<Tensor>& inputs, const Symbols& symbols);
-  void start_trial(Program& program, ProgramState& state);
-  /// False when the trial is over, full, or changes nothing for this signature.
+  void start_trial(Program& program, ProgramState& state, Group& group,
+                   const std::shared_ptr<SignatureEntry>& entry);
+  /// Starts what the signature used last still has to be measured for.
+  void next_trial(Program& program, ProgramState& state);
+  /// False when the trial is over, full, of other sizes, or changes nothing for this signature.
   bool join_trial(Program& program, ProgramState& state,
                   const std::shared_ptr<SignatureEntry>& entry);
   static void leave_trial(Program& program, SignatureEntry& entry, bool accepted);
   void end_trial(Program& program, ProgramState& state, bool accepted);
   void judge(Program& program, ProgramState& state);
-  static void publish_everywhere(Program& program, const std::shared_ptr<const Plan>& plan);
-  /// Moves a signature to the preferred plan and to kernels that were not bound in a hurry.
-  static void bind_anew(Program& program, SignatureEntry& entry);
+  void publish_everywhere(Program& program, ProgramState& state);
+  /// Moves a signature to the plan of its sizes and to kernels that were not bound in a hurry.
+  void bind_anew(Program& program, ProgramState& state, SignatureEntry& entry);
   void prepare_weights(Program& program, ProgramState& state);
-  std::shared_ptr<const Plan> build(Program& program, ProgramState& state, const Group* with,
-                                    const Group* without);
-  void ban(ProgramState& state, Program& program, Group& group, EventKind kind, std::string reason,
-           bool forever);
+  /// The plan with these groups fused, those first that come first where groups overlap.
+  std::shared_ptr<const Plan> plan_with(Program& program, ProgramState& state,
+                                        const std::vector<const Group*>& groups);
+  /// Never again: wrong, or not to be had.
+  void ban(ProgramState& state, Program& program, Group& group, EventKind kind, std::string reason);
+  /// The rows and cells of a region with products that is not used at some size.
+  void offer_parts(Program& program, ProgramState& state, Group& group);
 
   Engine* engine_ = nullptr;
   std::unique_ptr<RegionCompiler> compiler_;

@@ -19,103 +19,129 @@ std::string step_key(const Step& step) {
   return key;
 }
 
-/// Positions of a's steps that b does not have.
-std::vector<uint32_t> difference(const Bound& a, const Bound& b) {
+/// Per step of a's, whether b lacks it.
+std::vector<uint8_t> difference(const Plan& a, const Plan& b) {
   std::unordered_set<std::string> keys;
-  for (const BoundStep& s : b.steps) keys.insert(step_key(*b.plan->steps[s.step]));
-  std::vector<uint32_t> out;
-  for (uint32_t k = 0; k < a.steps.size(); ++k)
-    if (!keys.count(step_key(*a.plan->steps[a.steps[k].step]))) out.push_back(k);
+  for (const auto& step : b.steps) keys.insert(step_key(*step));
+  std::vector<uint8_t> out;
+  for (const auto& step : a.steps) out.push_back(!keys.count(step_key(*step)));
   return out;
+}
+
+/// "n=128, m=4", for people.
+std::string sizes_text(const SignatureEntry& entry, const Plan& plan) {
+  std::string out;
+  for (size_t k = 0; k < entry.symbols.size() && k < 6; ++k)
+    out += fmt::format("{}{}={}", k ? ", " : "", plan.symbols[k].name, entry.symbols[k]);
+  return out.empty() ? "fixed sizes" : out;
 }
 
 }  // namespace
 
-void Tier::start_trial(Program& program, ProgramState& state) {
-  Group* group = nullptr;
-  {
-    std::lock_guard data(state.data);
-    if (state.trial || state.frozen) return;
-    for (const auto& g : state.groups)
-      if (g->state == RegionState::kReady) {
-        group = g.get();
-        break;
-      }
-  }
-  if (!group) return;
+void Tier::next_trial(Program& program, ProgramState& state) {
   std::shared_ptr<SignatureEntry> entry;  // the one in use now; others join when they run
   for (const auto& e : program.entries())
     if (!entry || e->last_use > entry->last_use) entry = e;
   if (!entry) return;
-  const bool removing = group->removing;
-  std::shared_ptr<const Plan> plan;
-  try {
-    plan = removing ? build(program, state, nullptr, group) : build(program, state, group, nullptr);
-    bind_anew(program, *entry);
-  } catch (const std::exception& error) {
-    ban(state, program, *group, EventKind::kRefused,
-        std::string("cannot be planned: ") + error.what(), true);
-    return;
-  }
+  Group* group = nullptr;
   {
     std::lock_guard data(state.data);
-    group->state = RegionState::kTrial;
-    state.trial = group;
-    state.trial_plan = plan;
-    state.on_trial.clear();
-    state.trial_samples = 0;
-    state.judge_posted = false;
+    const Facts& facts = known_facts(state, *entry);
+    const double now_s = static_cast<double>(steady_ns()) * 1e-9;
+    for (size_t k = 0; k < state.groups.size() && !group; ++k) {
+      Group* g = state.groups[k].get();
+      if (g->wrong || g->state < RegionState::kReady) continue;
+      // A kernel fresh from verification is tried wherever the session is now.
+      if (g->state == RegionState::kReady && !g->policy.latest())
+        g->policy.ran_base(facts[k].size, 0, 0, 0, now_s);
+      if (g->policy.wants(facts[k].size, prices_, now_s) != policy::Trial::kNone) group = g;
+    }
+  }
+  if (group) start_trial(program, state, *group, entry);
+}
+
+void Tier::start_trial(Program& program, ProgramState& state, Group& group,
+                       const std::shared_ptr<SignatureEntry>& entry) {
+  Trial trial;
+  {
+    std::lock_guard data(state.data);
+    if (state.trial.group || state.frozen || group.wrong) return;
+    const Facts& facts = known_facts(state, *entry);
+    for (size_t k = 0; k < state.groups.size(); ++k)
+      if (state.groups[k].get() == &group) trial.size = facts[k].size;
+    const policy::Trial wanted =
+        group.policy.wants(trial.size, prices_, static_cast<double>(steady_ns()) * 1e-9);
+    if (wanted == policy::Trial::kNone) return;
+    trial.group = &group;
+    trial.confirm = wanted == policy::Trial::kConfirm;
+    state.trial = trial;
+    group.state = RegionState::kTrial;
   }
   std::string refusal;
   try {
+    bind_anew(program, state, *entry);
     if (!join_trial(program, state, entry)) refusal = "replaces no step of this plan";
   } catch (const std::exception& error) {
-    refusal = std::string("cannot be bound: ") + error.what();
+    refusal = std::string("cannot be planned: ") + error.what();
   }
   if (!refusal.empty()) {
     end_trial(program, state, false);
-    ban(state, program, *group, EventKind::kRefused, refusal, true);
+    ban(state, program, group, EventKind::kRefused, refusal);
     return;
   }
   Event event;
   event.kind = EventKind::kTrial;
-  event.region = group->identity;
-  event.subject = group->name;
-  event.detail = removing ? "became slower: is it still worth keeping?" : "alternating live runs";
+  event.region = group.identity;
+  event.subject = group.name;
+  event.detail =
+      fmt::format("alternating live runs at {}{}", sizes_text(*entry, *program.base_plan()),
+                  trial.confirm ? ": is it worth keeping there?" : "");
   emit(state, program, std::move(event));
 }
 
 bool Tier::join_trial(Program& program, ProgramState& state,
                       const std::shared_ptr<SignatureEntry>& entry) {
-  std::shared_ptr<const Plan> plan;
+  std::vector<const Group*> groups;
   {
     std::lock_guard data(state.data);
-    if (!state.trial) return false;
-    plan = state.trial_plan;
+    const Trial& trial = state.trial;
+    if (!trial.group) return false;
+    const Facts& facts = known_facts(state, *entry);
+    for (size_t k = 0; k < state.groups.size(); ++k)
+      if (state.groups[k].get() == trial.group && facts[k].size != trial.size) return false;
+    groups = chosen(state, facts, trial.confirm ? nullptr : trial.group,
+                    trial.confirm ? trial.group : nullptr);
     // Signatures that no longer come make room.
-    if (state.on_trial.size() >= kMaxOnTrial) {
+    auto& entries = state.trial.entries;
+    if (entries.size() >= kMaxOnTrial) {
       const int64_t now = steady_ns();
-      const auto idle = std::find_if(state.on_trial.begin(), state.on_trial.end(), [&](auto& weak) {
+      const auto idle = std::find_if(entries.begin(), entries.end(), [&](auto& weak) {
         const auto e = weak.lock();
         return !e || now - e->last_use.load() > kPatienceNs;
       });
-      if (idle == state.on_trial.end()) return false;
+      if (idle == entries.end()) return false;
       if (const auto gone = idle->lock()) leave_trial(program, *gone, false);
-      state.on_trial.erase(idle);
+      entries.erase(idle);
     }
   }
   const auto now = program.published(*entry);
   if (now->challenger) return true;
+  const auto plan = plan_with(program, state, groups);
+  const Plan& running = *now->active->bound->plan;
   auto published = std::make_shared<Published>();
   published->active = std::make_shared<Version>(now->active->bound);
+  published->active->focus = difference(running, *plan);
+  std::vector<uint8_t> focus = difference(*plan, running);
+  const auto any = [](const std::vector<uint8_t>& f) {
+    return std::find(f.begin(), f.end(), 1) != f.end();
+  };
+  if (!any(published->active->focus) || !any(focus)) return false;
   published->challenger =
       std::make_shared<Version>(bind_segment(plan, 0, entry->symbols, {.background = true}));
-  published->active->focus = difference(*now->active->bound, *published->challenger->bound);
-  published->challenger->focus = difference(*published->challenger->bound, *now->active->bound);
-  if (published->active->focus.empty() || published->challenger->focus.empty()) return false;
+  published->challenger->focus = std::move(focus);
   program.publish(*entry, std::move(published));
   std::lock_guard data(state.data);
-  state.on_trial.push_back(entry);
+  state.trial.entries.push_back(entry);
   return true;
 }
 
@@ -128,34 +154,30 @@ void Tier::leave_trial(Program& program, SignatureEntry& entry, bool accepted) {
 }
 
 void Tier::end_trial(Program& program, ProgramState& state, bool accepted) {
-  std::vector<std::weak_ptr<SignatureEntry>> entries;
+  Trial trial;
   {
     std::lock_guard data(state.data);
-    entries.swap(state.on_trial);
-    state.trial = nullptr;
-    state.trial_plan.reset();
+    trial = std::exchange(state.trial, {});
+    if (trial.group && !trial.group->wrong) settle_state(*trial.group);
   }
-  for (const auto& weak : entries)
+  for (const auto& weak : trial.entries)
     if (const auto entry = weak.lock()) leave_trial(program, *entry, accepted);
 }
 
 void Tier::judge(Program& program, ProgramState& state) {
-  Group* group = nullptr;
-  std::shared_ptr<const Plan> plan;
-  std::vector<std::weak_ptr<SignatureEntry>> entries;
+  Trial trial;
   {
     std::lock_guard data(state.data);
-    state.judge_posted = false;
-    group = state.trial;
-    plan = state.trial_plan;
-    entries = state.on_trial;
+    state.trial.judge_posted = false;
+    trial = state.trial;
   }
-  if (!group) return;
+  if (!trial.group) return;
+  Group& group = *trial.group;
   std::vector<policy::Sides> sides;
-  const SignatureEntry* most = nullptr;  // the signature with the most samples gives the figures
+  std::shared_ptr<SignatureEntry> most;  // the signature with the most samples gives the figures
   size_t most_samples = 0;
   double scale = 0;
-  for (const auto& weak : entries) {
+  for (const auto& weak : trial.entries) {
     const auto entry = weak.lock();
     if (!entry) continue;
     const auto now = program.published(*entry);
@@ -164,7 +186,7 @@ void Tier::judge(Program& program, ProgramState& state) {
     const size_t samples = std::min(sides.back().active.size(), sides.back().challenger.size());
     if (samples <= most_samples) continue;
     most_samples = samples;
-    most = entry.get();
+    most = entry;
     scale = policy::scale(sides.back());
   }
   const policy::Sides pooled = policy::pool(sides);
@@ -173,67 +195,56 @@ void Tier::judge(Program& program, ProgramState& state) {
   const double tick_s = ns_per_tick() * 1e-9;
   const double active_s = result.active * scale * tick_s;
   const double challenger_s = result.challenger * scale * tick_s;
-  const bool accepted = result.verdict == policy::Verdict::kAccept;
-  const bool removing = group->removing;
+  const bool changes = result.verdict == policy::Verdict::kAccept;
+  const bool fused = changes != trial.confirm;
+  Event event;
+  event.region = group.identity;
+  event.subject = group.name;
+  event.base_us = (trial.confirm ? challenger_s : active_s) * 1e6;
+  event.fused_us = (trial.confirm ? active_s : challenger_s) * 1e6;
+  event.compile_ms = group.compile_s * 1e3;
+  event.code_bytes = group.code_bytes;
+  const std::string numbers =
+      fmt::format("{:.2f} us against {:.2f} us, {:.3f} of the time over {} signatures like {}",
+                  challenger_s * 1e6, active_s * 1e6, challenger_s / active_s, sides.size(),
+                  sizes_text(*most, *program.base_plan()));
   {
     std::lock_guard data(state.data);
-    group->removing = false;
-    group->base_s = removing ? challenger_s : active_s;
-    group->fused_s = removing ? active_s : challenger_s;
-    group->decided_on = most;
-  }
-  end_trial(program, state, accepted);
-  const std::string numbers =
-      fmt::format("{:.2f} us against {:.2f} us, {:.3f} of the time over {} signatures",
-                  challenger_s * 1e6, active_s * 1e6, challenger_s / active_s, sides.size());
-  if (accepted) {
-    if (removing) {
-      {
-        std::lock_guard data(state.data);
-        ++state.rolled_back;
-        state.saved_s += (group->base_s - group->fused_s) *
-                         static_cast<double>(program.total_runs() - group->accepted_at_run);
-      }
-      ban(state, program, *group, EventKind::kRolledBack,
-          "slower than what it replaced: " + numbers, false);
-    } else {
-      {
-        std::lock_guard data(state.data);
-        group->state = RegionState::kLive;
-        group->reason.clear();
-        group->accepted_at_run = program.total_runs();
-        group->watch = {};
-        ++state.swapped;
-      }
-      Event event;
+    group.policy.decide(trial.size, fused, event.base_us * 1e-6, event.fused_us * 1e-6,
+                        static_cast<double>(steady_ns()) * 1e-9);
+    group.decided_on = most;
+    group.watch = {};
+    if (fused) {
+      group.reason.clear();
+      if (!trial.confirm) ++state.swapped;
       event.kind = EventKind::kAccepted;
-      event.region = group->identity;
-      event.subject = group->name;
       event.detail = numbers;
-      event.base_us = active_s * 1e6;
-      event.fused_us = challenger_s * 1e6;
-      event.compile_ms = group->compile_s * 1e3;
-      event.code_bytes = group->code_bytes;
-      emit(state, program, std::move(event));
+    } else if (trial.confirm) {
+      ++state.rolled_back;
+      event.kind = EventKind::kRolledBack;
+      event.detail = group.reason = "slower than what it replaced: " + numbers;
+    } else {
+      ++state.rejected;
+      event.kind = EventKind::kRejected;
+      event.detail = group.reason = "not faster: " + numbers;
     }
-    publish_everywhere(program, plan);
-  } else if (removing) {
-    std::lock_guard data(state.data);
-    group->state = RegionState::kLive;  // everything became slower, not the region
-    group->watch = {};
-  } else {
-    ban(state, program, *group, EventKind::kRejected, "not faster: " + numbers, false);
   }
-  start_trial(program, state);
+  end_trial(program, state, changes);
+  // That a doubted region stays is no news.
+  if (!fused || !trial.confirm) emit(state, program, std::move(event));
+  if (!fused) offer_parts(program, state, group);
+  publish_everywhere(program, state);
+  next_trial(program, state);
 }
 
-void Tier::publish_everywhere(Program& program, const std::shared_ptr<const Plan>& plan) {
-  program.set_preferred_plan(plan->region_steps > 0 ? plan : nullptr);
+void Tier::publish_everywhere(Program& program, ProgramState& state) {
   auto entries = program.entries();
   std::sort(entries.begin(), entries.end(),
             [](const auto& a, const auto& b) { return a->last_use > b->last_use; });
   if (entries.size() > kMaxRebound) entries.resize(kMaxRebound);
-  for (const auto& entry : entries) bind_anew(program, *entry);
+  // The one used last comes last: its plan is what new sizes are shown.
+  std::reverse(entries.begin(), entries.end());
+  for (const auto& entry : entries) bind_anew(program, state, *entry);
 }
 
 }  // namespace xc

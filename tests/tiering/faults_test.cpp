@@ -11,47 +11,6 @@ namespace {
 using namespace xc;
 using namespace xc::testing;
 
-/// Runs another kernel and then does something to it.
-class Tampered final : public Kernel {
- public:
-  using Harm = std::function<void(const StepArgs&, const BindContext&)>;
-  Tampered(std::shared_ptr<Kernel> inner, std::function<void()> before, size_t output, float add)
-      : inner_(std::move(inner)), before_(std::move(before)), output_(output), add_(add) {}
-  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-    struct Bound final : BoundKernel {
-      std::shared_ptr<const BoundKernel> inner;
-      std::function<void()> before;
-      size_t output;
-      float add;
-      void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-        if (before) before();
-        inner->run(args, begin, end);
-        if (add != 0) static_cast<float*>(args.buffers[output])[0] += add;
-      }
-    };
-    auto bound = std::make_shared<Bound>();
-    bound->inner = inner_->bind(context);
-    bound->tasks = bound->inner->tasks;
-    bound->scratch_bytes = bound->inner->scratch_bytes;
-    bound->before = before_;
-    bound->output = output_;
-    bound->add = add_;
-    return bound;
-  }
-
- private:
-  std::shared_ptr<Kernel> inner_;
-  std::function<void()> before_;
-  size_t output_;
-  float add_;
-};
-
-void spin_us(int64_t us) {
-  const int64_t end = steady_ns() + us * 1000;
-  while (steady_ns() < end) {
-  }
-}
-
 const std::vector<Tensor>& inputs() {
   static const std::vector<Tensor> kInputs{ramp({256, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
   return kInputs;
@@ -118,7 +77,7 @@ TEST_CASE("tiering/faults: a slower kernel is rejected after a trial") {
   faults.wrap = [&](const Region& region,
                     std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
     return std::make_shared<Tampered>(
-        std::move(kernel), [] { spin_us(std::max<int64_t>(100, slowness_us)); },
+        std::move(kernel), [](int64_t) { spin_us(std::max<int64_t>(100, slowness_us)); },
         region.inputs.size(), 0.0f);
   };
   Fixture fixture(kGelu, {}, faults);
@@ -136,7 +95,7 @@ TEST_CASE("tiering/faults: a kernel that becomes slow after it was accepted is r
                        std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
     return std::make_shared<Tampered>(
         std::move(kernel),
-        [slow] {
+        [slow](int64_t) {
           if (*slow) spin_us(2 * std::max<int64_t>(100, slowness_us));
         },
         region.inputs.size(), 0.0f);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/clock.h"
 #include "ir/text.h"
 #include "runtime/program.h"
 #include "runtime/session.h"
@@ -56,6 +57,50 @@ struct Fixture {
     return testing::run(*session, inputs);
   }
 };
+
+/// Runs another kernel after `before(first dim of the first operand)`, then adds to one element of
+/// operand `output`.
+class Tampered final : public Kernel {
+ public:
+  using Before = std::function<void(int64_t rows)>;
+  Tampered(std::shared_ptr<Kernel> inner, Before before, size_t output, float add)
+      : inner_(std::move(inner)), before_(std::move(before)), output_(output), add_(add) {}
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+    struct Bound final : BoundKernel {
+      std::shared_ptr<const BoundKernel> inner;
+      Before before;
+      size_t output = 0;
+      float add = 0;
+      int64_t rows = 0;
+      void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+        if (before) before(rows);
+        inner->run(args, begin, end);
+        if (add != 0) static_cast<float*>(args.buffers[output])[0] += add;
+      }
+    };
+    auto bound = std::make_shared<Bound>();
+    bound->inner = inner_->bind(context);
+    bound->tasks = bound->inner->tasks;
+    bound->scratch_bytes = bound->inner->scratch_bytes;
+    bound->before = before_;
+    bound->output = output_;
+    bound->rows = context.inputs[0].dims.empty() ? 1 : context.inputs[0].dims[0];
+    bound->add = add_;
+    return bound;
+  }
+
+ private:
+  std::shared_ptr<Kernel> inner_;
+  Before before_;
+  size_t output_;
+  float add_;
+};
+
+inline void spin_us(int64_t us) {
+  const int64_t end = steady_ns() + us * 1000;
+  while (steady_ns() < end) {
+  }
+}
 
 /// tanh-GELU of x + b, as an exporter writes it.
 inline constexpr const char* kGelu = R"(graph gelu(%x: f32[n, 96], %b: f32[96]) -> (%y) {

@@ -1,0 +1,117 @@
+#include "tier/region_policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+namespace xc::policy {
+
+int size_class(double bytes) {
+  return static_cast<int>(std::floor(std::log2(std::max(1.0, bytes)) / 2));
+}
+
+void RegionPolicy::ran_base(int size, double calls, double base_s, double predicted_s,
+                            double now_s) {
+  AtSize& at = sizes_[size];
+  if (at.choice == Choice::kBase && now_s < at.again_s) return;
+  at.runs += calls;
+  at.base_s = at.choice == Choice::kOpen ? base_s : at.base_s;
+  at.regret.add(calls, base_s, predicted_s);
+}
+
+void RegionPolicy::ran_fused(int size, double calls) {
+  sizes_[size].runs += calls;
+}
+
+double RegionPolicy::regret_s() const {
+  double seconds = 0;
+  for (const auto& [size, at] : sizes_) seconds += at.regret.seconds();
+  return seconds;
+}
+
+void RegionPolicy::reset_regret() {
+  for (auto& [size, at] : sizes_) at.regret.reset();
+}
+
+const RegionPolicy::AtSize* RegionPolicy::nearest(int size, int within) const {
+  const AtSize* best = nullptr;
+  int distance = within + 1;
+  for (const auto& [other, at] : sizes_) {
+    if (at.choice == Choice::kOpen) continue;
+    const int d = std::abs(other - size);
+    // Of two equally near the larger decides: what a kernel saves grows with the size.
+    if (d < distance || (best && d == distance)) {
+      best = &at;
+      distance = d;
+    }
+  }
+  return best;
+}
+
+bool RegionPolicy::fused(int size) const {
+  if (always_) return true;
+  const AtSize* at = nearest(size, kLikeness);
+  return at && at->choice == Choice::kFused;
+}
+
+Trial RegionPolicy::wants(int size, const Prices& prices, double now_s) const {
+  if (always_) return Trial::kNone;
+  const auto it = sizes_.find(size);
+  if (it == sizes_.end()) return Trial::kNone;
+  const AtSize& at = it->second;
+  switch (at.choice) {
+    case Choice::kFused:
+      return at.doubted ? Trial::kConfirm : Trial::kNone;
+    case Choice::kBase:
+      return now_s >= at.again_s && at.regret.exceeds(prices, false) ? Trial::kTry : Trial::kNone;
+    case Choice::kOpen:
+      break;
+  }
+  if (at.doubted) return Trial::kConfirm;
+  if (fused(size)) return at.runs >= kConfirmAfter ? Trial::kConfirm : Trial::kNone;
+  const bool first = std::all_of(sizes_.begin(), sizes_.end(), [](const auto& entry) {
+    return entry.second.choice == Choice::kOpen;
+  });
+  return first || at.regret.seconds() >= kTrialRuns * at.base_s ? Trial::kTry : Trial::kNone;
+}
+
+void RegionPolicy::decide(int size, bool fused, double base_s, double fused_s, double now_s) {
+  AtSize& at = sizes_[size];
+  at.choice = fused ? Choice::kFused : Choice::kBase;
+  at.base_s = base_s;
+  at.fused_s = fused_s;
+  at.runs = 0;
+  at.doubted = false;
+  at.regret.reset();
+  if (!fused) at.again_s = now_s + back_off_s(at.refusals++);
+  latest_ = size;
+}
+
+bool RegionPolicy::fused_anywhere() const {
+  return always_ || std::any_of(sizes_.begin(), sizes_.end(), [](const auto& entry) {
+           return entry.second.choice == Choice::kFused;
+         });
+}
+
+bool RegionPolicy::refused_anywhere() const {
+  return std::any_of(sizes_.begin(), sizes_.end(),
+                     [](const auto& entry) { return entry.second.choice == Choice::kBase; });
+}
+
+const RegionPolicy::AtSize* RegionPolicy::measured(int size) const {
+  return nearest(size, 64);
+}
+
+std::string_view name(RegionPolicy::Choice choice) {
+  switch (choice) {
+    case RegionPolicy::Choice::kOpen:
+      return "open";
+    case RegionPolicy::Choice::kFused:
+      return "fused";
+    case RegionPolicy::Choice::kBase:
+      return "base";
+  }
+  return "unknown";
+}
+
+}  // namespace xc::policy

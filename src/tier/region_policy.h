@@ -1,0 +1,91 @@
+#pragma once
+// What is known of one region, by the size of the runs it was measured on, and what to do next:
+// compile it, try it at this size, doubt it. Pure like policy.h: the caller measures, compiles and
+// runs trials; a simulator runs the very code. State machine and constants: README.md of this
+// folder.
+
+#include <cstdint>
+#include <map>
+#include <string_view>
+
+#include "tier/policy.h"
+
+namespace xc::policy {
+
+/// Class of sizes: runs in which a region moves bytes within a factor of four of each other. One
+/// verdict holds for a class; a kernel that wins on long sequences may lose on short ones.
+int size_class(double bytes);
+
+/// What still has to be measured at a size.
+enum class Trial : uint8_t {
+  kNone,
+  kTry,     ///< fused against what runs now
+  kConfirm  ///< it runs fused by likeness to other sizes, or became slow: is it worth keeping?
+};
+
+class RegionPolicy {
+ public:
+  enum class Choice : uint8_t { kOpen, kFused, kBase };
+  struct AtSize {
+    Choice choice = Choice::kOpen;
+    Regret regret;
+    double runs = 0;    ///< since the last verdict
+    double base_s = 0;  ///< per run, of the last trial
+    double fused_s = 0;
+    int refusals = 0;
+    double again_s = 0;    ///< after a refusal: when it may be tried again
+    bool doubted = false;  ///< became slow
+  };
+
+  /// `calls` runs took base_s each without the kernel where predicted_s is possible. `now_s`:
+  /// clock.
+  void ran_base(int size, double calls, double base_s, double predicted_s, double now_s);
+  void ran_fused(int size, double calls);
+
+  /// Regret over all sizes: what compiling would have saved so far, in seconds.
+  double regret_s() const;
+  bool worth_compiling(const Prices& prices, bool first) const {
+    return regret_s() >= prices.threshold_s(first);
+  }
+  /// Of a compiled and verified kernel.
+  Trial wants(int size, const Prices& prices, double now_s) const;
+  /// Whether runs of this size use the kernel: as decided there, else as at the nearest size
+  /// decided within kLikeness, else not.
+  bool fused(int size) const;
+
+  /// The verdict of a trial, with the times per run it saw.
+  void decide(int size, bool fused, double base_s, double fused_s, double now_s);
+  /// Fused at every size from now on, without trials (mode sync).
+  void always() { always_ = true; }
+  void doubt(int size) { sizes_[size].doubted = true; }
+  /// Nothing pending any more: compiling starts now.
+  void reset_regret();
+
+  bool fused_anywhere() const;
+  bool refused_anywhere() const;
+  /// Time per run without and with the kernel at a size, from the nearest trial; null without any.
+  const AtSize* measured(int size) const;
+  /// The verdict reached last; null without any.
+  const AtSize* latest() const { return latest_ == kNever ? nullptr : &sizes_.at(latest_); }
+  const std::map<int, AtSize>& sizes() const { return sizes_; }
+
+  /// Classes (factors of four) over which a verdict is taken over until there is an own one.
+  static constexpr int kLikeness = 2;
+  /// Runs after which a verdict taken over is checked: a trial of 8 runs a side then costs the
+  /// slower side at most 3 % of them.
+  static constexpr double kConfirmAfter = 256;
+  /// Trying a kernel at a size costs a handful of slower runs: regret in runs that pays for it.
+  static constexpr double kTrialRuns = 8;
+
+ private:
+  static constexpr int kNever = INT32_MIN;
+  const AtSize* nearest(int size, int within) const;
+
+  std::map<int, AtSize> sizes_;
+  int latest_ = kNever;
+  bool always_ = false;
+};
+
+std::string_view name(RegionPolicy::Choice choice);
+
+}  // namespace xc::policy
