@@ -69,6 +69,8 @@ Trial RegionPolicy::wants(int size, const Prices& prices, double now_s) const {
   }
   if (at.doubted) return Trial::kConfirm;
   if (fused(size)) return at.runs >= kConfirmAfter ? Trial::kConfirm : Trial::kNone;
+  // Now and then a prediction is wrong: a look costs little of so many runs.
+  if (at.runs >= kConfirmAfter) return Trial::kTry;
   const bool first = std::all_of(sizes_.begin(), sizes_.end(), [](const auto& entry) {
     return entry.second.choice == Choice::kOpen;
   });

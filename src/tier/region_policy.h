@@ -71,8 +71,8 @@ class RegionPolicy {
 
   /// Classes (factors of four) over which a verdict is taken over until there is an own one.
   static constexpr int kLikeness = 2;
-  /// Runs after which a verdict taken over is checked: a trial of 8 runs a side then costs the
-  /// slower side at most 3 % of them.
+  /// Runs after which a verdict taken over, or none, is checked: a trial of 8 runs a side then
+  /// costs at most 3 % of them.
   static constexpr double kConfirmAfter = 256;
   /// Trying a kernel at a size costs a handful of slower runs: regret in runs that pays for it.
   static constexpr double kTrialRuns = 8;

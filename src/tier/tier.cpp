@@ -75,22 +75,10 @@ void Tier::added(const std::shared_ptr<Program>& program) {
     std::lock_guard lock(mutex_);
     states_[program.get()] = state;
   }
-  if (program->config().jit == static_cast<int64_t>(JitMode::kAuto))
-    for (const auto& step : program->base_plan()->steps)
-      if (step->kernel && (step->kernel->wants_prepare() || step->kernel->wants_warm_up())) {
-        post(state, [this](Program& p, ProgramState& s) {
-          bool warmed = false;
-          for (const auto& later : p.base_plan()->steps)
-            if (later->kernel && later->kernel->wants_warm_up()) {
-              later->kernel->warm_up();
-              warmed = true;
-            }
-          prepare_weights(p, s);
-          if (warmed)
-            for (const auto& entry : p.entries()) p.settle(*entry);
-        });
-        break;
-      }
+  if (program->config().jit != static_cast<int64_t>(JitMode::kAuto)) return;
+  for (const auto& step : program->base_plan()->steps)
+    if (step->kernel && step->kernel->wants_prepare())
+      return post(state, [this](Program& p, ProgramState& s) { prepare_weights(p, s); });
 }
 
 void Tier::removed(Program& program) {

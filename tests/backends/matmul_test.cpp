@@ -2,8 +2,10 @@
 
 #include <random>
 
+#include "backends/cpu/onednn_common.h"
 #include "backends/cpu/sgemm.h"
 #include "backends/step_harness.h"
+#include "base/clock.h"
 
 namespace xc {
 namespace {
@@ -24,7 +26,11 @@ TEST_CASE("backends/matmul: the own product agrees with the library's, transpose
                            {9, 130, 70},
                            {33, 3, 257},
                            {16, 16, 16},
-                           {5, 8, 0}})
+                           {5, 8, 0},
+                           {6, 64, 128},
+                           {13, 65, 129},
+                           {29, 130, 300},
+                           {8, 47, 31}})
     for (const bool transpose_a : {false, true})
       for (const bool transpose_b : {false, true})
         for (const float beta : {0.0f, 0.5f}) {
@@ -238,6 +244,46 @@ TEST_CASE("backends/matmul: strict keeps one way before and after packing") {
   const auto before = run_row(row, p, options);
   options.prepare = options.background = true;
   CHECK(same_bits(before[0], run_row(row, p, options)[0]));
+}
+
+TEST_CASE("backends/matmul timing: the own product beside the library's" * doctest::skip()) {
+  cpu::warm_sgemm();
+  const cpu::OneThread guard;
+  struct Shape {
+    int64_t m, n, k, lda, ldb;
+    bool transpose_b;
+  };
+  std::vector<Shape> shapes;
+  for (const int64_t n : {1, 4, 8, 16, 32, 48, 64, 96, 128, 256, 512}) {
+    // The two products of attention over heads of 64 columns, cut from rows of 768.
+    shapes.push_back({n, n, 64, 768, 768, true});
+    shapes.push_back({n, 64, n, n, 768, false});
+  }
+  for (const int64_t n : {10, 100, 250, 512, 1024, 1536})
+    for (const bool transpose_b : {false, true}) {
+      shapes.push_back({n, n, n, n, n, transpose_b});
+      shapes.push_back({n, 10, 100, 100, transpose_b ? 100 : 10, transpose_b});
+      shapes.push_back({4, n, n, n, n, transpose_b});
+      shapes.push_back({1, n, n, n, n, transpose_b});
+    }
+  for (const Shape& s : shapes) {
+    const std::vector<float> a(static_cast<size_t>(s.m * s.lda), 0.5f),
+        b(static_cast<size_t>((s.transpose_b ? s.n : s.k) * s.ldb), 0.5f);
+    std::vector<float> c(static_cast<size_t>(s.m * s.n));
+    const cpu::Sgemm p{false, s.transpose_b, s.m,   s.n,  s.k,      1,  a.data(),
+                       s.lda, b.data(),      s.ldb, 0.0f, c.data(), s.n};
+    std::array<double, 2> best{1e9, 1e9};
+    const double flops = 2.0 * static_cast<double>(s.m * s.n * s.k);
+    const int repeats = static_cast<int>(1 + 4e6 / flops);
+    for (int round = 0; round < 10; ++round)
+      for (const bool own : {false, true}) {
+        const int64_t start = steady_ns();
+        for (int r = 0; r < repeats; ++r) own ? cpu::own_sgemm(p) : cpu::library_sgemm(p);
+        best[own] = std::min(best[own], static_cast<double>(steady_ns() - start) / repeats);
+      }
+    MESSAGE(std::string(s.transpose_b ? "a t(b) " : "a b "), s.m, "x", s.n, "x", s.k, ": library ",
+            flops / best[0], ", own ", flops / best[1], " GFLOP/s, ratio ", best[0] / best[1]);
+  }
 }
 
 }  // namespace

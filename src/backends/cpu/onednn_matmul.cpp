@@ -60,8 +60,6 @@ class SgemmBound final : public BoundKernel {
   SgemmBound(const StepSpec& spec, const BindContext& context, const Settings& settings,
              const MatMulProblem& p, bool has_rows, bool has_columns)
       : settings_(settings), c_index_(static_cast<uint32_t>(spec.inputs.size())), p_(p) {
-    own_ = gets_by_with_own(settings_.strict || context.background, p_.flops());
-    provisional = own_;
     // A column-major result is the row-major result of the transposed product.
     swapped_ = p_.c_n != 1 && p_.n != 1 && (p_.c_m == 1 || p_.m == 1);
     if (swapped_) {
@@ -71,6 +69,10 @@ class SgemmBound final : public BoundKernel {
       std::swap(p_.a_m, p_.b_n);
       std::swap(p_.a_k, p_.b_k);
     }
+    const SgemmChoice choice =
+        choose_sgemm(p_.m, p_.n, p_.k, settings_.strict || context.background, p_.flops());
+    own_ = choice.own;
+    provisional = choice.provisional;
     parts_ = split_matmul(p_);
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
     a_ = sgemm_operand(p_.m, p_.k, p_.a_m, p_.a_k);
@@ -180,8 +182,8 @@ class SgemmBound final : public BoundKernel {
       result = reinterpret_cast<float*>(scratch + a_bytes_ + b_bytes_);
       ldc = n;
     }
-    const Sgemm product{a_.transposed, b_.transposed, m,      n,  k, settings_.alpha, a, lda, b,
-                        ldb,           0.0f,          result, ldc};
+    const Sgemm product{a_.transposed, b_.transposed, m,      n,   k,   settings_.alpha, a, lda, b,
+                        ldb,           0.0f,          result, ldc, p_.m};
     own_ ? own_sgemm(product) : library_sgemm(product);
     if (c_.copied) {
       const Dims dims{m, n}, from{n, 1}, to{p_.c_m, p_.c_n};

@@ -55,9 +55,11 @@ class RecurrentBound final : public BoundKernel {
     lengths_ = has(kLengths);
     if (packed_ && batch_ > kPackedSamples) packed_ = nullptr;
     const double depth = static_cast<double>(input_ + (packed_ ? 0 : hidden_));
-    own_ = gets_by_with_own(spec.numerics == Numerics::kStrict || context.background,
-                            2.0 * static_cast<double>(dirs_ * time_ * batch_ * width_) * depth);
-    provisional = own_;
+    const SgemmChoice choice = choose_sgemm(
+        batch_, width_, hidden_, spec.numerics == Numerics::kStrict || context.background,
+        2.0 * static_cast<double>(dirs_ * time_ * batch_ * width_) * depth);
+    own_ = choice.own;
+    provisional = choice.provisional;
     const int64_t step_bytes = std::max<int64_t>(1, batch_ * width_ * 4);
     // With lengths, samples are at different times in one step.
     span_ = lengths_ ? time_

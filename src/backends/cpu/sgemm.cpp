@@ -13,12 +13,20 @@ namespace {
 std::atomic<bool> warm{false};
 /// Up to so many flops a step is better off with the own product than with waiting: a tenth of what
 /// the library's first call takes.
-constexpr double kOwnProductFlops = 3e-3 * 60e9;
+constexpr double kStandInFlops = 3e-3 * 60e9;
+// Where the own product is the faster one (tests/backends/matmul_test.cpp, "timing"): from few rows
+// on, as long as its right side, which it copies once per panel, is not read from memory again and
+// again; and where the library's way to its kernel is what takes the time.
+constexpr int64_t kOwnFromRows = 8;
+constexpr double kOwnUpToTerms = 300.0 * 300 * 300, kTinyTerms = 4096;
 
 }  // namespace
 
-bool gets_by_with_own(bool steady, double flops) {
-  return !steady && !sgemm_is_warm() && flops < kOwnProductFlops;
+SgemmChoice choose_sgemm(int64_t m, int64_t n, int64_t k, bool steady, double step_flops) {
+  const double terms = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  if (terms <= kTinyTerms || (m >= kOwnFromRows && terms <= kOwnUpToTerms)) return {true, false};
+  const bool stands_in = !steady && !sgemm_is_warm() && step_flops < kStandInFlops;
+  return {stands_in, stands_in};
 }
 
 void library_sgemm(const Sgemm& p) {
@@ -44,7 +52,8 @@ void own_sgemm(const Sgemm& p) {
            .c = p.c,
            .c_m = p.ldc,
            .alpha = p.alpha,
-           .beta = p.beta});
+           .beta = p.beta,
+           .all_rows = p.all_rows > 0 ? p.all_rows : p.m});
 }
 
 bool sgemm_is_warm() {

@@ -1,6 +1,6 @@
 #pragma once
-// f32 products without a primitive: the library's sgemm, or an own product while the library has
-// not generated its code yet.
+// f32 products without a primitive: an own product where it is the faster one, else the library's
+// sgemm, which the own one stands in for until the library has generated its code.
 
 #include <cstdint>
 
@@ -18,15 +18,24 @@ struct Sgemm {
   float beta;
   float* c;
   int64_t ldc;
+  /// Rows of the product this is a part of (0 = m): the order of summation depends on it, and on
+  /// nothing else that partition changes.
+  int64_t all_rows = 0;
 };
+
+/// Who computes a product. `provisional`: the own one for the time being.
+struct SgemmChoice {
+  bool own = false;
+  bool provisional = false;
+};
+/// For products of m x n results over k terms, of so many flops in a step together. `steady`: its
+/// bits must never change, or there is time.
+SgemmChoice choose_sgemm(int64_t m, int64_t n, int64_t k, bool steady, double step_flops);
 
 /// By the library. The caller holds a OneThread. Fails with kOutOfMemory or kInternal.
 void library_sgemm(const Sgemm& p);
-/// By an own kernel, at half the speed; never fails.
+/// By an own kernel; never fails.
 void own_sgemm(const Sgemm& p);
-/// Should a step of so many flops, bound now, get by with the own product? Such a bound kernel is
-/// provisional. `steady`: its bits must never change, or there is time.
-bool gets_by_with_own(bool steady, double flops);
 
 /// Has the library generated the code of its sgemm in this process? Its first call takes 30 ms.
 bool sgemm_is_warm();
