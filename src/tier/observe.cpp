@@ -51,6 +51,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
   if (published.challenger) {
     constexpr uint64_t kLook = 16, kEvery = 8;  // samples of both sides together
     const uint64_t n = ++state->trial.samples;
+    state->trial.seen_ns = steady_ns();
     if (!state->trial.judge_posted && n >= kLook && n % kEvery == 0) {
       state->trial.judge_posted = true;
       post(state, [this](Program& p, ProgramState& s) { judge(p, s); });
@@ -65,6 +66,15 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
   if (!program.config().force_swap) follow(state, entry, facts, published);
   const int64_t now = steady_ns();
   const double now_s = static_cast<double>(now) * 1e-9;
+  // Sizes on trial that come no more must not keep others from theirs.
+  if (state->trial.group && !state->trial_posted && now - state->trial.seen_ns > kPatienceNs) {
+    state->trial_posted = true;
+    post(state, [this](Program& p, ProgramState& s) {
+      end_trial(p, s, false);
+      std::lock_guard lock(s.data);
+      s.trial_posted = false;
+    });
+  }
   const Version& version = *published.active;
   for (size_t k = 0; k < state->groups.size(); ++k) {
     Group& group = *state->groups[k];

@@ -3,20 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/cpu_info.h"
-
 namespace xc::policy {
 
-double predict_s(double bytes, double flops) {
-  // Single-core figures by the level that holds the region's operands, what good cores reach; a
-  // fused kernel that does worse is caught by the trial.
-  const double bandwidth = bytes < 0.75e6 ? 200e9 : bytes < 16e6 ? 90e9 : 40e9;
-  // Measured on fused softmax, GELU and normalisations, by vector width. Too high a rate costs a
-  // compile that the trial turns down; too low a one leaves a gain untried.
-  const Isa isa = cpu_info().isa;
-  const double rate = isa == Isa::kAvx512 ? 60e9 : isa == Isa::kAvx2 ? 35e9 : 15e9;
+double predict_s(const HostSpeed& host, double bytes, double product_flops, double flops) {
+  // A fused kernel that does worse than good ones is caught by the trial.
+  const double bandwidth = bytes < host.l2_bytes   ? host.l2_bandwidth
+                           : bytes < host.l3_bytes ? host.l3_bandwidth
+                                                   : host.memory_bandwidth;
   constexpr double kLaunch = 60e-9;
-  return std::max(bytes / bandwidth, flops / rate) + kLaunch;
+  return std::max(bytes / bandwidth, product_flops / host.product_rate + flops / host.cell_rate) +
+         kLaunch;
 }
 
 namespace {

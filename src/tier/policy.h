@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "backends/host_speed.h"
+
 namespace xc::policy {
 
 /// Prices in seconds of compile-thread CPU, learnt online.
@@ -36,9 +38,9 @@ class Regret {
   double seconds_ = 0;
 };
 
-/// Predicted seconds of a fused region: bytes at the bandwidth of the level they live in, flops at
-/// a modest rate, one launch.
-double predict_s(double bytes, double flops);
+/// Predicted seconds of a fused region on one core: bytes at the bandwidth of the level they live
+/// in, or its operations at the host's rates, whichever takes longer, and one launch.
+double predict_s(const HostSpeed& host, double bytes, double product_flops, double flops);
 
 enum class Verdict : uint8_t { kUndecided, kAccept, kReject };
 

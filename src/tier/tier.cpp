@@ -477,12 +477,17 @@ Tier::Facts Tier::facts_of(const ProgramState& state, const Plan& plan,
       if (plan.symbols[k].name == symbol) return symbols[k];
     return std::nullopt;
   };
+  const auto value = [&](const Dim& dim) {
+    return static_cast<double>(dim.evaluate(lookup).value_or(0));
+  };
   Facts facts;
   for (const auto& group : state.groups) {
-    const double bytes = static_cast<double>(group->cost.bytes_fused.evaluate(lookup).value_or(0));
-    const double flops = static_cast<double>(group->cost.flops.evaluate(lookup).value_or(0));
-    facts.push_back({policy::predict_s(bytes, flops) * static_cast<double>(group->places.size()),
-                     policy::size_class(bytes)});
+    const RegionCost& cost = group->cost;
+    const double bytes = value(cost.bytes_fused);
+    facts.push_back(
+        {policy::predict_s(host_speed(), bytes, value(cost.product_flops), value(cost.flops)) *
+             static_cast<double>(group->places.size()),
+         policy::size_class(bytes)});
   }
   return facts;
 }

@@ -119,6 +119,7 @@ class Tier final : public TierHooks {
     bool confirm = false;  ///< about taking it out
     std::vector<std::weak_ptr<SignatureEntry>> entries;
     uint64_t samples = 0;
+    int64_t seen_ns = 0;  ///< its last sample
     bool judge_posted = false;
   };
   struct ProgramState {

@@ -74,6 +74,7 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
     if (wanted == policy::Trial::kNone) return;
     trial.group = &group;
     trial.confirm = wanted == policy::Trial::kConfirm;
+    trial.seen_ns = steady_ns();
     state.trial = trial;
     group.state = RegionState::kTrial;
   }

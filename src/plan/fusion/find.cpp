@@ -342,11 +342,13 @@ RegionCost estimate(const Graph& graph, const Region& region) {
       weight += classify(graph, n).weight;
       continue;
     }
-    // By node: widths differ. A product counts one per multiplication, for it keeps the units busy.
-    const SymDims& out = *graph.value(node.outputs[0]).type.dims;
-    Dim each = Dim(static_cast<int64_t>(classify(graph, n).weight + 0.5));
-    if (node.op->name == "MatMul") each = graph.value(node.inputs[0]).type.dims->back();
-    if (!node.op->view) cost.flops = cost.flops + each * element_count(out);
+    // By node: widths differ.
+    const Dim count = element_count(*graph.value(node.outputs[0]).type.dims);
+    if (node.op->name == "MatMul")
+      cost.product_flops =
+          cost.product_flops + Dim(2) * graph.value(node.inputs[0]).type.dims->back() * count;
+    else if (!node.op->view)
+      cost.flops = cost.flops + Dim(static_cast<int64_t>(classify(graph, n).weight + 0.5)) * count;
   }
   if (!region.blocks)
     cost.flops = Dim(static_cast<int64_t>(weight + 0.5)) * element_count(region.space);

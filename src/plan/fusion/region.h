@@ -115,11 +115,12 @@ std::vector<Region> find_regions(const Graph& graph, const FusionOptions& option
 Verdict lower_region(const Graph& graph, const Region& region, const StepSpec& spec,
                      const loop::TargetWidth& target, RegionCode& out);
 
-/// Predicted bytes moved and flops of one execution, for the cost model.
+/// Predicted bytes moved and operations of one execution, for the cost model.
 struct RegionCost {
   Dim bytes_fused;    ///< external operands read and written once
   Dim bytes_unfused;  ///< what the separate steps read and write
-  Dim flops;
+  Dim product_flops;  ///< of matrix products, two per term
+  Dim flops;          ///< of all else, weighed by what each operator costs
   int steps_saved = 0;
 };
 RegionCost estimate(const Graph& graph, const Region& region);
