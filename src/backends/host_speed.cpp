@@ -37,8 +37,8 @@ HostSpeed measure() {
   constexpr int64_t kSize = 96;
   const std::vector<float> a(kSize * kSize, 0.5f), b(a);
   std::vector<float> c(kSize * kSize);
-  const cpu::Sgemm product{false,    false, kSize, kSize, kSize,    1,    a.data(), kSize,
-                           b.data(), kSize, 0,     c.data(), kSize};
+  const cpu::Sgemm product{false, false,    kSize, kSize, kSize,    1,    a.data(),
+                           kSize, b.data(), kSize, 0,     c.data(), kSize};
   host.product_rate = 2.0 * kSize * kSize * kSize / least_s(10, [&] { cpu::own_sgemm(product); });
   // Fused softmax, GELU and normalisations reach half of that, as the cost model weighs their
   // operators.

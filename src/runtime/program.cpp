@@ -10,6 +10,7 @@
 #include "runtime/capture.h"
 #include "runtime/executor.h"
 #include "runtime/overlap.h"
+#include "runtime/sampling.h"
 
 namespace xc {
 
@@ -274,10 +275,14 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
   auto published = std::make_shared<Published>();
   try {
     TierHooks* tier = tier_knows_.load(std::memory_order_acquire) ? engine_->tier() : nullptr;
-    std::shared_ptr<const Plan> plan = tier ? tier->plan_for(*this, *entry) : nullptr;
-    if (!plan) plan = base_plan_;
-    published->active = std::make_shared<Version>(bind_segment(plan, 0, entry->symbols, options));
-    if (plan == base_plan_) entry->base = published->active;
+    TierHooks::Seat seat;
+    if (tier) seat = tier->seat_for(*this, *entry);
+    if (!seat.plan) seat.plan = base_plan_;
+    published->active =
+        std::make_shared<Version>(bind_segment(seat.plan, 0, entry->symbols, options));
+    published->active->focus = std::move(seat.focus);
+    published->timed = seat.timed;
+    if (seat.plan == base_plan_) entry->base = published->active;
     entry->held_bytes = published->active->bound->held_bytes;
   } catch (const Error& error) {
     if (error.status() != Status::kInvalidModel || entry->symbols.empty()) throw;
@@ -288,6 +293,7 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
   entry->current.store(published.get(), std::memory_order_release);
   entry->owner = std::move(published);
   entry->last_use.store(steady_ns(), std::memory_order_relaxed);
+  entry->attention.store(attention_.load(std::memory_order_relaxed), std::memory_order_relaxed);
 
   SignatureEntry* result = nullptr;
   bool added = false;
@@ -435,11 +441,17 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
   const uint64_t n = context.runs.load(std::memory_order_relaxed);
   context.runs.store(n + 1, std::memory_order_relaxed);
   const bool trial = published.challenger != nullptr;
-  const int side = trial && (n & 1) ? 1 : 0;
+  const int side = trial ? trial_side(published.active->times->samples(),
+                                      published.challenger->times->samples(), n)
+                         : 0;
   Version& version = side ? *published.challenger : *published.active;
   // The first runs and, once warm, one in kSamplePeriod are timed; long runs always.
-  const bool every = trial || (n >= 1 && n < 5) || entry.slow.load(std::memory_order_relaxed);
-  const bool timed = every || (n & (kSamplePeriod - 1)) == 0;
+  const uint32_t attention = attention_.load(std::memory_order_relaxed);
+  const bool called = entry.attention.load(std::memory_order_relaxed) != attention;
+  if (called) entry.attention.store(attention, std::memory_order_relaxed);
+  const bool every = trial || published.timed || called || (n >= 1 && n < 5) ||
+                     entry.slow.load(std::memory_order_relaxed);
+  const bool timed = every || is_sampled(n);
   const bool observed = timed && config_.jit != static_cast<int64_t>(JitMode::kOff);
   Executor(*this, context, options).run(version, side, observed && n > 0, input_data, outputs);
   // Without a background thread a shape that repeats pays for its primitives itself, once.

@@ -77,7 +77,8 @@ struct Version {
 /// What a signature's runs execute. With a challenger, each context alternates between the two.
 struct Published {
   std::shared_ptr<Version> active;
-  std::shared_ptr<Version> challenger;  ///< null = no trial; every trial run is timed
+  std::shared_ptr<Version> challenger;  ///< null = runs do not alternate
+  bool timed = false;  ///< time every run, as with a challenger: one side of a trial
 };
 
 struct SignatureEntry : std::enable_shared_from_this<SignatureEntry> {
@@ -91,13 +92,12 @@ struct SignatureEntry : std::enable_shared_from_this<SignatureEntry> {
   std::atomic<uint64_t> runs{0};     ///< sampled count times the period
   std::atomic<int64_t> last_use{0};  ///< steady ns of the last sampled run
   std::atomic<bool> rebinding{false};  ///< a job that binds it anew is posted
+  std::atomic<uint32_t> attention{0};  ///< Program::attention_ at its last run
   std::atomic<bool> slow{false};       ///< runs are long enough to time every one
 };
 
 class Program : public std::enable_shared_from_this<Program> {
  public:
-  static constexpr uint64_t kSamplePeriod = 16;  ///< power of two
-
   /// `graph`: typed and verified. Children of control-flow nodes are created on first use.
   static std::shared_ptr<Program> create(std::shared_ptr<Engine> engine,
                                          std::shared_ptr<const Graph> graph, const Config& config,
@@ -137,6 +137,8 @@ class Program : public std::enable_shared_from_this<Program> {
   /// The plan that runs of the sizes seen last prefer; null = the base plan. For those who look on.
   void set_preferred_plan(std::shared_ptr<const Plan> plan);
   std::shared_ptr<const Plan> preferred_plan() const;
+  /// Something concerns signatures that may not be sampled for long: the next run of each is.
+  void call_attention() { attention_.fetch_add(1, std::memory_order_relaxed); }
   Epochs& epochs() { return epochs_; }
   uint64_t runs() const { return runs_.load(std::memory_order_relaxed); }
   uint64_t signatures() const { return signatures_.load(std::memory_order_relaxed); }
@@ -188,6 +190,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::atomic<uint64_t> signatures_{0};
   std::atomic<int64_t> bound_bytes_{0};
   std::atomic<bool> frozen_{false};
+  std::atomic<uint32_t> attention_{0};
   std::once_flag tier_once_;
   std::atomic<bool> tier_knows_{false};
 

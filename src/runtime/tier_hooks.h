@@ -28,10 +28,15 @@ class TierHooks {
   /// A signature was bound for the first time, on the calling thread, before its first run. In mode
   /// sync everything selected is compiled, verified and published here.
   virtual void first_bound(Program& program, SignatureEntry& entry) = 0;
-  /// The plan for a signature that comes for the first time, out of those there are; null = the
-  /// base plan. Must be quick.
-  virtual std::shared_ptr<const Plan> plan_for(Program& program, const SignatureEntry& entry) = 0;
-  /// A sampled run ended (one in Program::kSamplePeriod, and every run of a trial); it stands for
+  /// What a signature runs from its first run on.
+  struct Seat {
+    std::shared_ptr<const Plan> plan;  ///< null = the base plan
+    std::vector<uint8_t> focus;        ///< Version::focus
+    bool timed = false;                ///< Published::timed
+  };
+  /// For a signature that comes for the first time: a plan out of those there are. Must be quick.
+  virtual Seat seat_for(Program& program, SignatureEntry& entry) = 0;
+  /// A sampled run ended (one in kSamplePeriod, and every run of a trial); it stands for
   /// `runs` of them. `symbols`: values of the plan's symbols in this run. Must be quick.
   virtual void sampled(Program& program, SignatureEntry& entry, std::span<const int64_t> symbols,
                        double runs) = 0;

@@ -48,8 +48,8 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
     return;
   }
   const Published& published = *entry.current.load(std::memory_order_seq_cst);
-  if (published.challenger) {
-    constexpr uint64_t kLook = 16, kEvery = 8;  // samples of both sides together
+  if (published.challenger || published.timed) {
+    constexpr uint64_t kLook = 6, kEvery = 2;  // samples of both sides together
     const uint64_t n = ++state->trial.samples;
     state->trial.seen_ns = steady_ns();
     if (!state->trial.judge_posted && n >= kLook && n % kEvery == 0) {
@@ -70,6 +70,10 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
   if (state->trial.group && !state->trial_posted && now - state->trial.seen_ns > kPatienceNs) {
     state->trial_posted = true;
     post(state, [this](Program& p, ProgramState& s) {
+      {
+        std::lock_guard lock(s.data);
+        if (s.trial.group) s.trial.group->policy.postpone(s.trial.size);
+      }
       end_trial(p, s, false);
       std::lock_guard lock(s.data);
       s.trial_posted = false;
@@ -104,7 +108,6 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
     if (group.state == RegionState::kCandidate) {
       if (!group.policy.worth_compiling(prices_, !any_compiled_)) continue;
       group.state = RegionState::kQueued;
-      group.policy.reset_regret();
       post(state, [this, &group, weak](Program& p, ProgramState& s) {
         if (!compile(p, s, group)) return;
         if (const auto target = weak.lock()) ask_for_inputs(p, s, group, *target);
@@ -143,9 +146,7 @@ void Tier::follow(const StatePtr& state, SignatureEntry& entry, const Facts& fac
   const bool settle = older || published.active->bound->provisional;
   if (!settle) {
     if (!state->trial.group) return;
-    for (size_t k = 0; k < state->groups.size(); ++k)
-      if (state->groups[k].get() == state->trial.group && facts[k].size != state->trial.size)
-        return;
+    if (!state->trial.covers(size_at(*state, facts, *state->trial.group))) return;
   }
   if (entry.rebinding.exchange(true)) return;
   std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();

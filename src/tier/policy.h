@@ -45,8 +45,9 @@ double predict_s(const HostSpeed& host, double bytes, double product_flops, doub
 enum class Verdict : uint8_t { kUndecided, kAccept, kReject };
 
 /// The sequential test of a trial: times of the focus steps on alternating runs.
-/// Decides early at 1.2x either way with 8 samples a side; accepts at <= 0.97 with a clear margin;
-/// rejects when 64 samples a side do not show it.
+/// Decides at once at 1.1x either way when 5 samples a side do not overlap (or 3 that lie far
+/// apart), early at 1.2x with 8 that hardly do; accepts at <= 0.97 with a clear margin; rejects
+/// when 64 samples a side do not show it.
 struct TrialResult {
   Verdict verdict = Verdict::kUndecided;
   double active = 0;      ///< median
@@ -57,12 +58,13 @@ TrialResult judge(std::vector<float> active, std::vector<float> challenger);
 /// Times of both sides on one signature.
 struct Sides {
   std::vector<float> active, challenger;
+  double predicted = 1;  ///< relative to the other signatures: what its size makes of a time
 };
 /// The geometric mean of the medians of both sides; 0 when one has no sample.
 double scale(const Sides& sides);
 /// The samples of several signatures as one: each signature's divided by its scale, so that fast
-/// and slow sizes weigh alike and a ratio of medians stays one. Signatures without samples on both
-/// sides do not count.
+/// and slow sizes weigh alike and a ratio of medians stays one. A signature that was seen on one
+/// side only (streams in which no size repeats) is scaled by what is predicted for its size.
 Sides pool(const std::vector<Sides>& signatures);
 
 /// Seconds a region stays banned after its k-th refusal: 2^k, at most 64.

@@ -29,10 +29,6 @@ double RegionPolicy::regret_s() const {
   return seconds;
 }
 
-void RegionPolicy::reset_regret() {
-  for (auto& [size, at] : sizes_) at.regret.reset();
-}
-
 const RegionPolicy::AtSize* RegionPolicy::nearest(int size, int within) const {
   const AtSize* best = nullptr;
   int distance = within + 1;
@@ -71,10 +67,15 @@ Trial RegionPolicy::wants(int size, const Prices& prices, double now_s) const {
   if (fused(size)) return at.runs >= kConfirmAfter ? Trial::kConfirm : Trial::kNone;
   // Now and then a prediction is wrong: a look costs little of so many runs.
   if (at.runs >= kConfirmAfter) return Trial::kTry;
-  const bool first = std::all_of(sizes_.begin(), sizes_.end(), [](const auto& entry) {
-    return entry.second.choice == Choice::kOpen;
-  });
-  return first || at.regret.seconds() >= kTrialRuns * at.base_s ? Trial::kTry : Trial::kNone;
+  // The first trial is held where there is most to win: the others go by its verdict.
+  bool first = true;
+  double most = 0;
+  for (const auto& [other, known] : sizes_) {
+    first = first && known.choice == Choice::kOpen;
+    most = std::max(most, known.regret.seconds());
+  }
+  if (first) return at.regret.seconds() >= 0.5 * most ? Trial::kTry : Trial::kNone;
+  return at.regret.seconds() >= kTrialRuns * at.base_s ? Trial::kTry : Trial::kNone;
 }
 
 void RegionPolicy::decide(int size, bool fused, double base_s, double fused_s, double now_s) {
@@ -87,6 +88,13 @@ void RegionPolicy::decide(int size, bool fused, double base_s, double fused_s, d
   at.regret.reset();
   if (!fused) at.again_s = now_s + back_off_s(at.refusals++);
   latest_ = size;
+}
+
+void RegionPolicy::postpone(int size) {
+  AtSize& at = sizes_[size];
+  at.runs = 0;
+  at.doubted = false;
+  at.regret.reset();
 }
 
 bool RegionPolicy::fused_anywhere() const {

@@ -49,6 +49,8 @@ class RegionPolicy {
   }
   /// Of a compiled and verified kernel.
   Trial wants(int size, const Prices& prices, double now_s) const;
+  /// Classes next to the one on trial whose runs take part: the first verdict goes for them too.
+  int reach() const { return latest() ? 0 : 1; }
   /// Whether runs of this size use the kernel: as decided there, else as at the nearest size
   /// decided within kLikeness, else not.
   bool fused(int size) const;
@@ -57,10 +59,9 @@ class RegionPolicy {
   void decide(int size, bool fused, double base_s, double fused_s, double now_s);
   /// Fused at every size from now on, without trials (mode sync).
   void always() { always_ = true; }
+  /// The trial found too few runs of this size: it has to earn another.
+  void postpone(int size);
   void doubt(int size) { sizes_[size].doubted = true; }
-  /// Nothing pending any more: compiling starts now.
-  void reset_regret();
-
   bool fused_anywhere() const;
   bool refused_anywhere() const;
   /// Time per run without and with the kernel at a size, from the nearest trial; null without any.

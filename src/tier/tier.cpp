@@ -554,14 +554,6 @@ std::shared_ptr<const Plan> Tier::plan_with(Program& program, ProgramState& stat
   return plan;
 }
 
-std::shared_ptr<const Plan> Tier::plan_for(Program& program, const SignatureEntry& entry) {
-  const StatePtr state = state_of(program);
-  if (!state) return nullptr;
-  std::unique_lock data(state->data, std::try_to_lock);
-  if (!data) return program.preferred_plan();
-  return find_plan(*state, chosen(*state, facts_of(*state, *program.base_plan(), entry.symbols)));
-}
-
 // ---- what it knows ------------------------------------------------------------------------------
 
 void Tier::summarise(const Program& program, ProfileSummary& summary) const {

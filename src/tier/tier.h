@@ -57,12 +57,15 @@ class Tier final : public TierHooks {
   void added(const std::shared_ptr<Program>& program) override;
   void removed(Program& program) override;
   void first_bound(Program& program, SignatureEntry& entry) override;
-  std::shared_ptr<const Plan> plan_for(Program& program, const SignatureEntry& entry) override;
+  Seat seat_for(Program& program, SignatureEntry& entry) override;
   void sampled(Program& program, SignatureEntry& entry, std::span<const int64_t> symbols,
                double runs) override;
   void summarise(const Program& program, ProfileSummary& summary) const override;
   void freeze(Program& program) override;
   bool wait_idle(Program& program, std::chrono::milliseconds timeout) override;
+
+  /// Signatures published at once after a verdict; the others follow when they run.
+  static constexpr size_t kMaxRebound = 512;
 
  private:
   /// All places of one region identity in one program.
@@ -116,7 +119,9 @@ class Tier final : public TierHooks {
   struct Trial {
     Group* group = nullptr;  ///< null = none
     int size = 0;
+    int reach = 0;         ///< classes next to it that take part
     bool confirm = false;  ///< about taking it out
+    bool covers(int other) const { return std::abs(other - size) <= reach; }
     std::vector<std::weak_ptr<SignatureEntry>> entries;
     uint64_t samples = 0;
     int64_t seen_ns = 0;  ///< its last sample
@@ -194,6 +199,8 @@ class Tier final : public TierHooks {
                   const std::shared_ptr<SignatureEntry>& entry);
   static void leave_trial(Program& program, SignatureEntry& entry, bool accepted);
   void end_trial(Program& program, ProgramState& state, bool accepted);
+  static int size_at(const ProgramState& state, const Facts& facts, const Group& group);
+  static double predicted_s(ProgramState& state, SignatureEntry& entry, const Group& group);
   void judge(Program& program, ProgramState& state);
   void publish_everywhere(Program& program, ProgramState& state);
   /// Moves a signature to the plan of its sizes and to kernels that were not bound in a hurry.

@@ -5,13 +5,13 @@
 #include <unordered_set>
 
 #include "base/clock.h"
+#include "runtime/sampling.h"
 #include "tier/tier.h"
 
 namespace xc {
 namespace {
 
-constexpr size_t kMaxRebound = 64;  // signatures published at once; the others follow when they run
-constexpr size_t kMaxOnTrial = 64;  // signatures
+constexpr size_t kMaxOnTrial = 256;  // signatures
 
 std::string step_key(const Step& step) {
   std::string key = step.kernel_name + "|" + step.name;
@@ -67,8 +67,8 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
     std::lock_guard data(state.data);
     if (state.trial.group || state.frozen || group.wrong) return;
     const Facts& facts = known_facts(state, *entry);
-    for (size_t k = 0; k < state.groups.size(); ++k)
-      if (state.groups[k].get() == &group) trial.size = facts[k].size;
+    trial.size = size_at(state, facts, group);
+    trial.reach = group.policy.reach();
     const policy::Trial wanted =
         group.policy.wants(trial.size, prices_, static_cast<double>(steady_ns()) * 1e-9);
     if (wanted == policy::Trial::kNone) return;
@@ -98,6 +98,7 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
       fmt::format("alternating live runs at {}{}", sizes_text(*entry, *program.base_plan()),
                   trial.confirm ? ": is it worth keeping there?" : "");
   emit(state, program, std::move(event));
+  program.call_attention();  // signatures of these sizes join when they next run
 }
 
 bool Tier::join_trial(Program& program, ProgramState& state,
@@ -108,8 +109,7 @@ bool Tier::join_trial(Program& program, ProgramState& state,
     const Trial& trial = state.trial;
     if (!trial.group) return false;
     const Facts& facts = known_facts(state, *entry);
-    for (size_t k = 0; k < state.groups.size(); ++k)
-      if (state.groups[k].get() == trial.group && facts[k].size != trial.size) return false;
+    if (!trial.covers(size_at(state, facts, *trial.group))) return false;
     groups = chosen(state, facts, trial.confirm ? nullptr : trial.group,
                     trial.confirm ? trial.group : nullptr);
     // Signatures that no longer come make room.
@@ -126,7 +126,7 @@ bool Tier::join_trial(Program& program, ProgramState& state,
     }
   }
   const auto now = program.published(*entry);
-  if (now->challenger) return true;
+  if (now->challenger || now->timed) return true;
   const auto plan = plan_with(program, state, groups);
   const Plan& running = *now->active->bound->plan;
   auto published = std::make_shared<Published>();
@@ -146,11 +146,45 @@ bool Tier::join_trial(Program& program, ProgramState& state,
   return true;
 }
 
+TierHooks::Seat Tier::seat_for(Program& program, SignatureEntry& entry) {
+  const StatePtr state = state_of(program);
+  if (!state) return {};
+  std::unique_lock data(state->data, std::try_to_lock);
+  if (!data) return {program.preferred_plan(), {}, false};
+  const Facts& facts = known_facts(*state, entry);
+  const auto plan_of = [&](const std::vector<const Group*>& groups) {
+    return groups.empty() ? program.base_plan() : find_plan(*state, groups);
+  };
+  Seat seat{plan_of(chosen(*state, facts)), {}, false};
+  Trial& trial = state->trial;
+  if (!trial.group || trial.entries.size() >= kMaxOnTrial || !seat.plan ||
+      !trial.covers(size_at(*state, facts, *trial.group)))
+    return seat;
+  // It may never come again: it takes one side from its first run on.
+  const auto other = plan_of(chosen(*state, facts, trial.confirm ? nullptr : trial.group,
+                                    trial.confirm ? trial.group : nullptr));
+  if (!other || other == seat.plan) return seat;
+  const bool challenger = trial_side(0, 0, trial.samples + trial.entries.size()) == 1;
+  const Plan& mine = challenger ? *other : *seat.plan;
+  seat.focus = difference(mine, challenger ? *seat.plan : *other);
+  seat.timed = true;
+  if (challenger) seat.plan = other;
+  trial.entries.push_back(entry.weak_from_this());
+  return seat;
+}
+
+int Tier::size_at(const ProgramState& state, const Facts& facts, const Group& group) {
+  for (size_t k = 0; k < state.groups.size(); ++k)
+    if (state.groups[k].get() == &group) return facts[k].size;
+  return 0;
+}
+
 void Tier::leave_trial(Program& program, SignatureEntry& entry, bool accepted) {
   const auto now = program.published(entry);
-  if (!now->challenger) return;
+  if (!now->challenger && !now->timed) return;
   auto next = std::make_shared<Published>();
-  next->active = std::make_shared<Version>(accepted ? now->challenger->bound : now->active->bound);
+  next->active = std::make_shared<Version>(accepted && now->challenger ? now->challenger->bound
+                                                                       : now->active->bound);
   program.publish(entry, std::move(next));
 }
 
@@ -163,6 +197,15 @@ void Tier::end_trial(Program& program, ProgramState& state, bool accepted) {
   }
   for (const auto& weak : trial.entries)
     if (const auto entry = weak.lock()) leave_trial(program, *entry, accepted);
+  program.call_attention();
+}
+
+double Tier::predicted_s(ProgramState& state, SignatureEntry& entry, const Group& group) {
+  std::lock_guard data(state.data);
+  const Facts& facts = known_facts(state, entry);
+  for (size_t k = 0; k < state.groups.size(); ++k)
+    if (state.groups[k].get() == &group) return facts[k].predicted_s;
+  return 1;
 }
 
 void Tier::judge(Program& program, ProgramState& state) {
@@ -182,17 +225,29 @@ void Tier::judge(Program& program, ProgramState& state) {
     const auto entry = weak.lock();
     if (!entry) continue;
     const auto now = program.published(*entry);
-    if (!now->challenger) continue;
-    sides.push_back({now->active->times->recent(), now->challenger->times->recent()});
+    if (now->challenger) {
+      sides.push_back({now->active->times->recent(), now->challenger->times->recent()});
+    } else if (now->timed) {
+      std::lock_guard data(state.data);
+      const bool with = uses(state, *now->active->bound->plan, group);
+      sides.emplace_back();
+      (with != trial.confirm ? sides.back().challenger : sides.back().active) =
+          now->active->times->recent();
+    } else {
+      continue;
+    }
+    sides.back().predicted = predicted_s(state, *entry, group);
     const size_t samples = std::min(sides.back().active.size(), sides.back().challenger.size());
-    if (samples <= most_samples) continue;
+    if (most && samples <= most_samples) continue;
     most_samples = samples;
     most = entry;
-    scale = policy::scale(sides.back());
+    scale = samples > 0 ? policy::scale(sides.back()) : 0;
   }
   const policy::Sides pooled = policy::pool(sides);
   const policy::TrialResult result = policy::judge(pooled.active, pooled.challenger);
   if (result.verdict == policy::Verdict::kUndecided) return;
+  // No signature on both sides: the figures are those of a predicted second.
+  if (scale == 0) scale = predicted_s(state, *most, group);
   const double tick_s = ns_per_tick() * 1e-9;
   const double active_s = result.active * scale * tick_s;
   const double challenger_s = result.challenger * scale * tick_s;
@@ -246,6 +301,7 @@ void Tier::publish_everywhere(Program& program, ProgramState& state) {
   // The one used last comes last: its plan is what new sizes are shown.
   std::reverse(entries.begin(), entries.end());
   for (const auto& entry : entries) bind_anew(program, state, *entry);
+  program.call_attention();  // the others follow when they next run
 }
 
 }  // namespace xc

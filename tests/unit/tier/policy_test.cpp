@@ -30,7 +30,11 @@ TEST_CASE("tier/policy: a trial accepts what is clearly faster and rejects what 
     wrong += judge(times(random, 1000, 64), times(random, 1300, 64)).verdict != Verdict::kReject;
   }
   CHECK(wrong <= 4);  // of 800
-  CHECK(judge(times(random, 1000, 7), times(random, 100, 7)).verdict == Verdict::kUndecided);
+  CHECK(judge({1000, 1010, 990}, {100, 104}).verdict == Verdict::kUndecided);
+  CHECK(judge({1000, 1010, 990}, {100, 104, 98}).verdict == Verdict::kAccept);
+  CHECK(judge({100, 104, 98}, {1000, 1010, 990}).verdict == Verdict::kReject);
+  // Apart, but no further than they vary.
+  CHECK(judge({1000, 1150, 900}, {800, 700, 890}).verdict == Verdict::kUndecided);
 }
 
 TEST_CASE("tier/policy: signatures of any size weigh alike in a pool") {
@@ -43,7 +47,6 @@ TEST_CASE("tier/policy: signatures of any size weigh alike in a pool") {
     signatures.push_back(
         {times(random, mean, 1 + random() % 4), times(random, 0.7 * mean, 1 + random() % 4)});
   }
-  signatures.push_back({{1e9f}, {}});  // never ran the challenger: does not count
   const Sides pooled = pool(signatures);
   CHECK(pooled.active.size() < 200);
   const TrialResult result = judge(pooled.active, pooled.challenger);
@@ -53,6 +56,18 @@ TEST_CASE("tier/policy: signatures of any size weigh alike in a pool") {
   const Sides back = pool(signatures);
   CHECK(judge(back.active, back.challenger).verdict == Verdict::kReject);
   CHECK(pool({}).active.empty());
+  // No size comes twice: what is predicted for the sizes puts them on one scale.
+  std::vector<Sides> once;
+  for (int k = 0; k < 60; ++k) {
+    const double mean = 100.0 * std::pow(4.0, k / 60.0);
+    once.push_back({.predicted = 1e-9 * mean});
+    (k % 2 ? once.back().challenger : once.back().active) =
+        times(random, (k % 2 ? 0.7 : 1.0) * mean, 1);
+  }
+  const Sides lone = pool(once);
+  const TrialResult seen = judge(lone.active, lone.challenger);
+  CHECK(seen.verdict == Verdict::kAccept);
+  CHECK(seen.challenger / seen.active == doctest::Approx(0.7).epsilon(0.1));
 }
 
 TEST_CASE("tier/policy: the budget allows a burst for a young model and a share of CPU after it") {

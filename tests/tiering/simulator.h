@@ -1,0 +1,234 @@
+#pragma once
+// The adaptive policy under a simulated clock: regions are formulas for their times, runs and the
+// compile thread advance virtual time, and what decides is src/tier's policy code itself. Runs in
+// sequence; no threads, no clocks, so that every decision repeats.
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "runtime/program.h"
+#include "runtime/sampling.h"
+#include "tier/policy.h"
+#include "tier/region_policy.h"
+#include "tier/tier.h"
+
+namespace xc::testing {
+
+/// A region as the policy sees it: seconds of a run at size n, before and after, and what is
+/// predicted. `fused` may depend on the run's number (a kernel that becomes slow).
+struct SimulatedRegion {
+  std::function<double(int64_t n)> base;
+  std::function<double(int64_t n, int64_t run)> fused;
+  std::function<double(int64_t n)> predicted;
+  double bytes_per_row = 4096;
+  double compile_s = 0.005;  ///< CPU of the compile thread, verification included
+};
+
+struct SimulatedRun {
+  double total_s = 0;       ///< of the runs, as the caller sees them
+  double off_s = 0;         ///< the same without the tier
+  double best_s = 0;        ///< with the faster of the two in every run, for free
+  double compile_s = 0;     ///< spent by the compile thread
+  double clairvoyant_s = 0; ///< least price of knowing the future: per region compile at once, or never
+  double ahead_at = -1;     ///< first run from which on the caller is ahead of `off`; -1 = never
+  int64_t trials = 0, swaps = 0;
+  /// What it cost not to know the future, compiling included, against what knowing it costs.
+  double regret() const { return (total_s - best_s + compile_s) / clairvoyant_s; }
+};
+
+class Simulation {
+ public:
+  explicit Simulation(std::vector<SimulatedRegion> regions, unsigned seed = 1)
+      : random_(seed),
+        regions_(std::move(regions)),
+        states_(regions_.size()),
+        noise_(regions_.size(), 1.0) {}
+
+  /// One run per element of `sizes`.
+  SimulatedRun run(const std::vector<int64_t>& sizes) {
+    SimulatedRun out;
+    std::vector<double> base_total(regions_.size()), best_total(regions_.size());
+    for (size_t k = 0; k < sizes.size(); ++k) {
+      const auto number = static_cast<int64_t>(k);
+      out.total_s += one_run(sizes[k], number, out);
+      for (size_t r = 0; r < regions_.size(); ++r) {
+        const double base = regions_[r].base(sizes[k]) * noise_[r];
+        const double best = std::min(base, regions_[r].fused(sizes[k], number) * noise_[r]);
+        out.off_s += base;
+        out.best_s += best;
+        base_total[r] += base;
+        best_total[r] += best;
+      }
+      if (out.total_s > out.off_s) out.ahead_at = -1;
+      else if (out.ahead_at < 0) out.ahead_at = static_cast<double>(k);
+    }
+    for (size_t r = 0; r < regions_.size(); ++r)
+      out.clairvoyant_s += std::min(base_total[r] - best_total[r], regions_[r].compile_s);
+    out.compile_s = spent_s_;
+    return out;
+  }
+
+ private:
+  struct State {
+    policy::RegionPolicy policy;
+    bool queued = false, compiled = false;
+    double ready_s = 0;  ///< when the compile thread is done with it
+    std::map<int64_t, std::pair<double, double>> means;  ///< by n: seconds and samples, unfused
+  };
+  struct Signature {
+    std::vector<bool> fused;
+    bool on_trial = false;
+    int64_t last_run = 0;
+    uint64_t attention = 0;
+  };
+  struct Trial {
+    size_t region = SIZE_MAX;
+    int size = 0, reach = 0;
+    bool confirm = false;
+    std::map<int64_t, policy::Sides> sides;  ///< by n, as signatures
+    uint64_t samples = 0;
+    double seen_s = 0;
+  };
+
+  /// A few per cent of noise, now and then an interruption.
+  double noise() {
+    return std::exp(std::normal_distribution<double>(0, 0.03)(random_)) *
+           (random_() % 200 == 0 ? 3 : 1);
+  }
+  int size_of(size_t r, int64_t n) const {
+    return policy::size_class(regions_[r].bytes_per_row * static_cast<double>(n));
+  }
+
+  double one_run(int64_t n, int64_t number, SimulatedRun& out) {
+    // A signature is bound when it first comes, and anew after the first run that finds it behind.
+    const auto [at, fresh] = signatures_.try_emplace(n);
+    Signature& signature = at->second;
+    if (fresh) bind(signature, n);
+    const bool called = signature.attention != attention_;
+    const bool on_trial = signature.on_trial && !called && trial_.region != SIZE_MAX;
+    bool challenger = false;
+    if (on_trial) {
+      const policy::Sides& sides = trial_.sides[n];
+      challenger = trial_side(sides.active.size(), sides.challenger.size(),
+                              static_cast<uint64_t>(number)) == 1;
+    }
+    double seconds = 0;
+    std::vector<double> times(regions_.size());
+    std::vector<bool> fused(regions_.size());
+    for (size_t r = 0; r < regions_.size(); ++r) {
+      fused[r] = signature.fused[r];
+      if (on_trial && r == trial_.region) fused[r] = challenger != trial_.confirm;
+      noise_[r] = noise();
+      times[r] = noise_[r] * (fused[r] ? regions_[r].fused(n, number) : regions_[r].base(n));
+      seconds += times[r];
+    }
+    now_s_ += seconds;
+    // As Program::execute samples.
+    const bool every = on_trial || called || (number >= 1 && number < 5) || seconds > 200e-6;
+    const bool timed = every || is_sampled(static_cast<uint64_t>(number));
+    if (timed && number > 0)
+      sampled(n, every ? 1 : static_cast<double>(kSamplePeriod), times, fused, on_trial,
+              challenger, out);
+    if (timed) bind(signature, n);
+    signature.last_run = number;
+    return seconds;
+  }
+
+  void bind(Signature& signature, int64_t n) {
+    signature.attention = attention_;
+    signature.fused.resize(regions_.size());
+    for (size_t r = 0; r < regions_.size(); ++r)
+      signature.fused[r] = states_[r].compiled && states_[r].policy.fused(size_of(r, n));
+    signature.on_trial = trial_.region != SIZE_MAX &&
+                         std::abs(size_of(trial_.region, n) - trial_.size) <= trial_.reach;
+  }
+
+  void sampled(int64_t n, double runs, const std::vector<double>& times,
+               const std::vector<bool>& fused, bool on_trial, bool challenger, SimulatedRun& out) {
+    if (on_trial) {
+      policy::Sides& sides = trial_.sides[n];
+      auto& side = challenger ? sides.challenger : sides.active;
+      if (side.size() >= BoundTimes::kRing) side.erase(side.begin());
+      side.push_back(static_cast<float>(times[trial_.region] * 1e9));
+      sides.predicted = regions_[trial_.region].predicted(n);
+      trial_.seen_s = now_s_;
+      if (++trial_.samples >= 6 && trial_.samples % 2 == 0) judge(out);
+      return;
+    }
+    if (trial_.region != SIZE_MAX && now_s_ - trial_.seen_s > 0.25) {
+      states_[trial_.region].policy.postpone(trial_.size);
+      trial_ = {};
+      ++attention_;
+    }
+    for (size_t r = 0; r < regions_.size(); ++r) {
+      State& state = states_[r];
+      const int size = size_of(r, n);
+      if (fused[r]) {
+        state.policy.ran_fused(size, runs);
+      } else {
+        auto& [seconds, samples] = state.means[n];
+        seconds += times[r];
+        samples += 1;
+        state.policy.ran_base(size, runs, seconds / samples, regions_[r].predicted(n), now_s_);
+      }
+      if (!state.queued && state.policy.worth_compiling(prices_, !any_compiled_) &&
+          budget_.allows(now_s_, now_s_)) {
+        state.queued = any_compiled_ = true;
+        state.ready_s = std::max(now_s_, thread_free_s_) + regions_[r].compile_s;
+        thread_free_s_ = state.ready_s;
+        spent_s_ += regions_[r].compile_s;
+        budget_.spend(regions_[r].compile_s);
+        prices_.learn(regions_[r].compile_s);
+      }
+      if (state.queued && !state.compiled && now_s_ >= state.ready_s) state.compiled = true;
+      if (!state.compiled || trial_.region != SIZE_MAX) continue;
+      const policy::Trial wanted = state.policy.wants(size, prices_, now_s_);
+      if (wanted == policy::Trial::kNone) continue;
+      trial_ = {.region = r,
+                .size = size,
+                .reach = state.policy.reach(),
+                .confirm = wanted == policy::Trial::kConfirm,
+                .seen_s = now_s_};
+      ++out.trials;
+      ++attention_;
+    }
+  }
+
+  void judge(SimulatedRun& out) {
+    std::vector<policy::Sides> all;
+    for (const auto& [n, sides] : trial_.sides) all.push_back(sides);
+    const policy::Sides pooled = policy::pool(all);
+    const policy::TrialResult result = policy::judge(pooled.active, pooled.challenger);
+    if (result.verdict == policy::Verdict::kUndecided) return;
+    const bool fused = (result.verdict == policy::Verdict::kAccept) != trial_.confirm;
+    states_[trial_.region].policy.decide(trial_.size, fused, result.active, result.challenger,
+                                         now_s_);
+    if (fused && !trial_.confirm) ++out.swaps;
+    trial_ = {};
+    ++attention_;
+    // The signatures used last are published at once.
+    std::vector<std::pair<int64_t, int64_t>> latest;
+    for (const auto& [n, signature] : signatures_) latest.push_back({-signature.last_run, n});
+    std::sort(latest.begin(), latest.end());
+    for (size_t k = 0; k < std::min(latest.size(), Tier::kMaxRebound); ++k)
+      bind(signatures_[latest[k].second], latest[k].second);
+  }
+
+  std::mt19937 random_;
+  std::vector<SimulatedRegion> regions_;
+  std::vector<State> states_;
+  std::vector<double> noise_;  ///< of the run at hand, by region
+  policy::Prices prices_;
+  policy::Budget budget_{2};
+  Trial trial_;
+  std::map<int64_t, Signature> signatures_;
+  uint64_t attention_ = 0;
+  bool any_compiled_ = false;
+  double now_s_ = 0, thread_free_s_ = 0, spent_s_ = 0;
+};
+
+}  // namespace xc::testing

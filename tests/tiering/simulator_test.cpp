@@ -1,0 +1,115 @@
+// The policy against streams, under a simulated clock: what it costs not to know the future.
+#include "simulator.h"
+
+#include <doctest/doctest.h>
+
+#include <fmt/format.h>
+
+using namespace xc;
+using namespace xc::testing;
+
+namespace {
+
+using Stream = std::pair<const char*, std::vector<int64_t>>;
+
+/// The streams of the benchmarks, `calls` long.
+std::vector<Stream> streams(int64_t calls) {
+  std::mt19937 random(7);
+  std::vector<Stream> out = {
+      {"constant", {}}, {"uniform", {}}, {"bimodal", {}}, {"alternating", {}}, {"growing", {}}};
+  for (int64_t i = 0; i < calls; ++i) {
+    out[0].second.push_back(512);
+    out[1].second.push_back(1 + static_cast<int64_t>(random() % 512));
+    out[2].second.push_back(random() % 4 == 0 ? 512 : 1);
+    out[3].second.push_back(i % 2 ? 512 : 1);
+    out[4].second.push_back(1 + i * 511 / std::max<int64_t>(1, calls - 1));
+  }
+  return out;
+}
+
+/// base = launch + per_row n; fused and predicted as factors of it.
+SimulatedRegion linear(double launch_us, double per_row_us, double fused, double predicted) {
+  const auto base = [=](int64_t n) {
+    return (launch_us + per_row_us * static_cast<double>(n)) * 1e-6;
+  };
+  return {.base = base,
+          .fused = [=](int64_t n, int64_t) { return fused * base(n); },
+          .predicted = [=](int64_t n) { return predicted * base(n); }};
+}
+
+}  // namespace
+
+TEST_CASE("tiering/simulator: at most three times the price of knowing the future, on every stream") {
+  struct Kind {
+    const char* name;
+    std::vector<SimulatedRegion> regions;
+  };
+  const std::vector<Kind> kinds = {
+      {"twice as fast", {linear(2, 1, 0.5, 0.5)}},
+      {"six times as fast, short runs", {linear(1, 0.1, 0.16, 0.2)}},
+      {"a quarter faster, long runs", {linear(20, 10, 0.8, 0.75)}},
+      {"gain half of the prediction", {linear(2, 1, 0.75, 0.5)}},
+      {"never worth it", {linear(0.2, 0.001, 0.7, 0.7)}},
+      {"five regions", std::vector<SimulatedRegion>(5, linear(2, 0.5, 0.6, 0.5))},
+  };
+  for (const Kind& kind : kinds)
+    for (const int64_t calls : {1000, 20000})
+      for (const auto& [name, sizes] : streams(calls)) {
+        CAPTURE(kind.name);
+        CAPTURE(name);
+        CAPTURE(calls);
+        double worst = 0;
+        SimulatedRun run;
+        for (unsigned seed = 1; seed <= 5; ++seed) {
+          run = Simulation(kind.regions, seed).run(sizes);
+          worst = std::max(worst, run.regret());
+        }
+        MESSAGE(fmt::format("{:<32} {:<12} {:6} calls: off {:8.2f} ms, auto {:8.2f}, best {:8.2f}; "
+                            "compile {:5.1f} ms, {} trials; regret {:.2f}",
+                            kind.name, name, calls, run.off_s * 1e3, run.total_s * 1e3,
+                            run.best_s * 1e3, run.compile_s * 1e3, run.trials, worst));
+        CHECK(worst <= 3);
+        // Never behind by more than what the compile thread spent and 3 %.
+        CHECK(run.total_s <= run.off_s * 1.03 + run.compile_s);
+      }
+}
+
+TEST_CASE("tiering/simulator: streams made to defeat it cost 3 % and the compile at most") {
+  const auto slower_than_predicted = linear(2, 1, 1.15, 0.5);
+  SimulatedRegion by_size = linear(2, 1, 0.5, 0.5);  // wins on long inputs, loses on short ones
+  by_size.fused = [base = by_size.base](int64_t n, int64_t) {
+    return base(n) * (n >= 100 ? 0.5 : 3.0);
+  };
+  SimulatedRegion fades = linear(2, 1, 0.5, 0.5);  // as fast as predicted, until it is not
+  fades.fused = [base = fades.base](int64_t n, int64_t run) {
+    return base(n) * (run < 4000 ? 0.5 : 1.0);
+  };
+  std::vector<Stream> all = streams(20000);
+  all.push_back({"never repeating", {}});
+  for (int64_t i = 0; i < 20000; ++i) all.back().second.push_back(1 + i * 7919 % 20011 / 40);
+  all.push_back({"phases", {}});
+  for (int64_t i = 0; i < 20000; ++i) all.back().second.push_back(i / 500 % 2 ? 400 : 20);
+  for (const auto& [what, region] : {std::pair{"slower than predicted", slower_than_predicted},
+                                     std::pair{"by size", by_size}, std::pair{"fades", fades}})
+    for (const auto& [name, sizes] : all) {
+      CAPTURE(what);
+      CAPTURE(name);
+      const SimulatedRun run = Simulation({region}).run(sizes);
+      MESSAGE(fmt::format("{:<24} {:<16}: off {:8.2f} ms, auto {:8.2f}, best {:8.2f}; {} trials",
+                          what, name, run.off_s * 1e3, run.total_s * 1e3, run.best_s * 1e3,
+                          run.trials));
+      CHECK(run.total_s <= run.off_s * 1.03 + run.compile_s);
+    }
+}
+
+TEST_CASE("tiering/simulator: planted bug: a policy without trials is caught by these checks") {
+  // A kernel 15 % slower than what it replaces, used from its first moment on.
+  double off = 0, always = 0;
+  const SimulatedRegion region = linear(2, 1, 1.15, 0.5);
+  const std::vector<Stream> all = streams(20000);
+  for (int64_t n : all[0].second) {
+    off += region.base(n);
+    always += region.fused(n, 0);
+  }
+  CHECK_FALSE(always <= off * 1.03 + region.compile_s);
+}
