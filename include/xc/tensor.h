@@ -77,7 +77,9 @@ XC_API XC_NODISCARD xc_status xc_tensor_string(const xc_tensor* tensor, uint64_t
 /* Makes a sequence: a tensor of rank 1 and type XC_DTYPE_TENSOR whose elements are the given
  * tensors. It shares their memory, but copies tensors that a run returned. Sequences are inputs and
  * outputs of models like any tensor; elements of a returned one may share memory with elements of
- * an input. Fails with XC_INVALID_ARGUMENT, XC_OUT_OF_MEMORY. @since 0.1 @stability experimental */
+ * an input. A map is the sequence of two tensors of rank 1 and one length: its keys (i64 or string,
+ * each once) and its values; those that a run returns have ascending keys. Fails with
+ * XC_INVALID_ARGUMENT, XC_OUT_OF_MEMORY. @since 0.1 @stability experimental */
 XC_API XC_NODISCARD xc_status xc_sequence_create(const xc_tensor* const* elements, uint64_t count,
                                                  xc_tensor** out_sequence, xc_error** out_error);
 

@@ -46,6 +46,8 @@ struct Type {
   static Type tensor(DType dtype, std::optional<SymDims> dims = std::nullopt) {
     return {Kind::kTensor, dtype, std::move(dims), nullptr};
   }
+  /// Element type of a value's memory; containers have none of their own.
+  DType memory_dtype() const { return kind == Kind::kTensor ? dtype : DType::kUndefined; }
   bool known() const { return kind != Kind::kTensor || (dtype != DType::kUndefined && dims); }
   std::string text() const;  ///< "f32[n, 3072]", "f32[*]" for unknown rank, "seq(f32[*])"
   friend bool operator==(const Type& a, const Type& b);

@@ -1,5 +1,8 @@
 #include "ops/containers.h"
 
+#include <algorithm>
+#include <numeric>
+
 namespace xc {
 
 namespace {
@@ -19,9 +22,8 @@ Type generalised(Type type) {
   return type;
 }
 
-Type container(Type::Kind kind, Type element) {
-  return {kind, DType::kUndefined, std::nullopt,
-          std::make_shared<const Type>(generalised(std::move(element)))};
+Type container(Type::Kind kind, Type element, DType key = DType::kUndefined) {
+  return {kind, key, std::nullopt, std::make_shared<const Type>(generalised(std::move(element)))};
 }
 
 }  // namespace
@@ -31,6 +33,9 @@ Type sequence_type(Type element) {
 }
 Type optional_type(Type element) {
   return container(Type::Kind::kOptional, std::move(element));
+}
+Type map_type(DType key, DType value) {
+  return container(Type::Kind::kMap, Type::tensor(value, SymDims{}), key);
 }
 
 const Type& element_type(const InferContext& c, size_t i) {
@@ -54,7 +59,7 @@ Type merge_elements(const InferContext& c, const Type& a, const Type& b, std::st
     return optional_type(merge_elements(c, opt_a ? *a.element : a, opt_b ? *b.element : b, what));
   if (a.kind != b.kind || a.dtype != b.dtype || !a.element != !b.element)
     c.error("{}: types {} and {} do not agree", what, a.text(), b.text());
-  if (a.element) return container(a.kind, merge_elements(c, *a.element, *b.element, what));
+  if (a.element) return container(a.kind, merge_elements(c, *a.element, *b.element, what), a.dtype);
   if (!a.dims || !b.dims || a.dims->size() != b.dims->size()) return Type::tensor(a.dtype);
   Type out = generalised(a);
   for (size_t i = 0; i < out.dims->size(); ++i)
@@ -73,6 +78,37 @@ Tensor make_sequence(const std::vector<Tensor>& elements) {
   Tensor out(DType::kTensor, {static_cast<int64_t>(elements.size())});
   std::copy(elements.begin(), elements.end(), out.as<Tensor>());
   return out;
+}
+
+bool is_map(const TensorView& value, DType key, DType element) {
+  if (value.dtype != DType::kTensor || value.rank() != 1 || value.dims[0] != 2) return false;
+  const auto* parts = value.as<const Tensor>();
+  const Tensor &keys = parts[0], &values = parts[value.strides[0]];
+  return keys.dtype() == key && values.dtype() == element && keys.rank() == 1 &&
+         keys.dims() == values.dims();
+}
+
+Map map_of(const Tensor& value) {
+  const auto parts = elements_of(value);
+  if (parts.size() != 2 || !is_map(value.view(), parts[0].dtype(), parts[1].dtype()))
+    fail(Status::kInvalidModel, "a map is expected: keys and values of rank 1 and one length");
+  return {parts[0].to_contiguous(), parts[1].to_contiguous()};
+}
+
+std::vector<int64_t> ascending_keys(const Tensor& keys) {
+  std::vector<int64_t> order(static_cast<size_t>(keys.count()));
+  std::iota(order.begin(), order.end(), 0);
+  const auto sort = [&](const auto* key) {
+    std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return key[a] < key[b]; });
+    for (size_t i = 1; i < order.size(); ++i)
+      if (key[order[i - 1]] == key[order[i]])
+        fail(Status::kRange, "key {} occurs twice in a map", key[order[i]]);
+  };
+  if (keys.dtype() == DType::kString)
+    sort(keys.as<std::string>());
+  else
+    sort(keys.as<int64_t>());
+  return order;
 }
 
 }  // namespace xc

@@ -9,6 +9,8 @@ namespace xc {
 /// sequence(element), with dims that are no numbers made kAnyDim.
 Type sequence_type(Type element);
 Type optional_type(Type element);
+/// map(key, value) of i64 or string keys and values of one tensor type without dims.
+Type map_type(DType key, DType value);
 
 /// The element type of input i, which must be a sequence.
 const Type& element_type(const InferContext& c, size_t i);
@@ -23,5 +25,20 @@ Type merge_elements(const InferContext& c, const Type& a, const Type& b, std::st
 /// The elements of a sequence that an op is given; fails with kInvalidModel for anything else.
 std::span<Tensor> elements_of(const Tensor& sequence);
 Tensor make_sequence(const std::vector<Tensor>& elements);
+
+/// A map is the sequence of its keys and its values, two tensors of rank 1 and one length; keys
+/// differ. Those that operators make have their keys in ascending order.
+struct Map {
+  Tensor keys, values;
+};
+/// True for a tensor of that form with keys and values of these types.
+bool is_map(const TensorView& value, DType key, DType element);
+/// Both parts, row-major. Fails with kInvalidModel for anything else.
+Map map_of(const Tensor& value);
+inline Tensor make_map(const Map& map) {
+  return make_sequence({map.keys, map.values});
+}
+/// The order in which keys (i64 or string) ascend. Fails with kRange for one that occurs twice.
+std::vector<int64_t> ascending_keys(const Tensor& keys);
 
 }  // namespace xc

@@ -2,7 +2,6 @@
 
 #include "ops/ml.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <unordered_map>
@@ -157,21 +156,13 @@ OpDef ml_op(std::string_view name, std::vector<AttrSpec> attrs, InferFn infer,
   return op;
 }
 
-void transform_scores(std::string_view kind, std::span<double> scores) {
-  if (kind == "LOGISTIC")
-    for (double& s : scores) s = 1 / (1 + std::exp(-s));
-  const bool keep_zeros = kind == "SOFTMAX_ZERO";
-  if ((kind != "SOFTMAX" && !keep_zeros) || scores.empty()) return;
-  const double top = *std::max_element(scores.begin(), scores.end());
-  double sum = 0;
-  for (double& s : scores)
-    if (!keep_zeros || s != 0) sum += s = std::exp(s - top);
-  if (sum != 0)
-    for (double& s : scores) s /= sum;
+void check_rows(InferContext& c) {
+  if (c.rank(0) != 1 && c.rank(0) != 2)
+    c.error("the input has rank {}, expected 1 or 2", c.rank(0));
 }
 
-void refuse_probit(std::string_view kind) {
-  if (kind == "PROBIT") fail(Status::kUnsupported, "unsupported: post_transform PROBIT");
+Dim row_count(const InferContext& c) {
+  return c.rank(0) == 2 ? c.dims(0)[0] : Dim(1);
 }
 
 void register_ml(OpList& ops) {

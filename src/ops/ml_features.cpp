@@ -13,12 +13,6 @@ namespace xc {
 
 namespace {
 
-/// [n, features], or [features] for one row.
-void check_rows(InferContext& c) {
-  if (c.rank(0) != 1 && c.rank(0) != 2)
-    c.error("the input has rank {}, expected 1 or 2", c.rank(0));
-}
-
 /// A list attribute that has one entry for all features or one for each.
 void check_per_feature(InferContext& c, std::string_view attr, size_t length) {
   const Dim& features = c.dims(0).back();
@@ -227,27 +221,24 @@ void infer_linear(InferContext& c) {
   if (c.attrs().has("intercepts") &&
       static_cast<int64_t>(c.attrs().get_floats("intercepts").size()) != targets)
     c.error("intercepts for another number of targets than {}", targets);
-  refuse_probit(c.attrs().get_string("post_transform", "NONE"));
-  c.set(0, DType::kF32, {c.rank(0) == 2 ? c.dims(0)[0] : Dim(1), targets});
+  c.set(0, DType::kF32, {row_count(c), targets});
 }
 
 void reference_linear(const ReferenceContext& c) {
   check_shapes(c);
-  const auto x = double_values(c.inputs[0]);
   const auto coefficients = c.attrs().get_floats("coefficients");
   const auto targets = static_cast<size_t>(c.attrs().get_int("targets", 1));
   const auto intercepts = c.attrs().get_floats("intercepts", std::vector<double>(targets, 0.0));
   const std::string transform = c.attrs().get_string("post_transform", "NONE");
-  const auto features = static_cast<size_t>(c.inputs[0].dims.back());
   std::vector<double> out;
-  for (int64_t n = 0; n < c.outputs[0].dims[0]; ++n) {
+  for_each_row(c, [&](std::span<const double> row) {
     std::vector<double> scores = intercepts;
     for (size_t t = 0; t < targets; ++t)
-      for (size_t k = 0; k < features; ++k)
-        scores[t] += x[static_cast<size_t>(n) * features + k] * coefficients[t * features + k];
+      for (size_t k = 0; k < row.size(); ++k)
+        scores[t] += row[k] * coefficients[t * row.size() + k];
     transform_scores(transform, scores);
     out.insert(out.end(), scores.begin(), scores.end());
-  }
+  });
   write_dense(c.outputs[0], out);
 }
 
@@ -256,8 +247,6 @@ void reference_linear(const ReferenceContext& c) {
 void register_ml_features(OpList& ops) {
   AttrSpec norm{"norm", AttrKind::kString};
   norm.choices = "MAX|L1|L2";
-  AttrSpec transform{"post_transform", AttrKind::kString};
-  transform.choices = kScoreTransforms;
   ops.push_back(ml_op("Imputer",
                       {{"imputed_value_floats", AttrKind::kFloats},
                        {"imputed_value_int64s", AttrKind::kInts},
@@ -289,7 +278,7 @@ void register_ml_features(OpList& ops) {
   OpDef linear = ml_op("LinearRegressor",
                        {{"coefficients", AttrKind::kFloats, true},
                         {"intercepts", AttrKind::kFloats},
-                        transform,
+                        score_transform_attr(),
                         {"targets", AttrKind::kInt, false, 1, INT32_MAX}},
                        infer_linear, reference_linear);
   linear.tolerance = Tolerance::kContraction;

@@ -167,6 +167,7 @@ Values evaluate_split(const Node& node, const Values& inputs) {
 
 void infer_join(InferContext& c) {
   const Type& element = element_type(c, 0);
+  if (element.kind != Type::Kind::kTensor) c.error("elements are {}", element.text());
   const bool stack = c.attrs().get_int("new_axis", 0) != 0;
   if (!element.dims) return set_unknown_rank(c, 0, element.dtype);
   SymDims dims = *one_element(c, element).dims;

@@ -131,7 +131,7 @@ class PlanBuilder {
     PlanBuffer buffer;
     buffer.storage = storage;
     buffer.index = index;
-    buffer.dtype = constant ? constant.dtype() : value.type.dtype;
+    buffer.dtype = constant ? constant.dtype() : value.type.memory_dtype();
     buffer.constant = constant ? constant.to_contiguous() : Tensor();
     SymDims dims;
     const bool known = constant || value.type.dims.has_value();
@@ -271,7 +271,7 @@ class PlanBuilder {
     for (ValueId v : node.outputs) {
       if (v == kNone || value_of_[v] != kNoValue) continue;
       PlanBuffer buffer;
-      buffer.dtype = graph_.value(v).type.dtype;
+      buffer.dtype = graph_.value(v).type.memory_dtype();
       const auto& dims = graph_.value(v).type.dims;
       add_value(v, std::move(buffer), dims ? *dims : SymDims{}, dims.has_value());
     }
@@ -296,7 +296,7 @@ class PlanBuilder {
       if (v == kNone) continue;
       PlanBuffer buffer;
       buffer.storage = Storage::kSizes;
-      buffer.dtype = graph_.value(v).type.dtype;
+      buffer.dtype = graph_.value(v).type.memory_dtype();
       buffer.sizes = *graph_.value(v).elements;
       add_value(v, std::move(buffer), *graph_.value(v).type.dims);
     }
@@ -551,7 +551,7 @@ class PlanBuilder {
 
   uint32_t add_output(ValueId id) {
     PlanBuffer buffer;
-    buffer.dtype = graph_.value(id).type.dtype;
+    buffer.dtype = graph_.value(id).type.memory_dtype();
     return add_value(id, std::move(buffer), *graph_.value(id).type.dims);
   }
 

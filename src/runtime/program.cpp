@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/cpu_info.h"
 #include "base/hash.h"
+#include "ops/containers.h"
 #include "ops/infer.h"
 #include "ops/registry.h"
 #include "runtime/capture.h"
@@ -152,7 +153,7 @@ bool holds(const Type& type, const TensorView& value) {
       return all;
     }
     case Type::Kind::kMap:
-      break;
+      return is_map(value, type.dtype, type.element->dtype);
   }
   return false;
 }

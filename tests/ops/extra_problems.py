@@ -1,4 +1,4 @@
-"""Operator problems beyond the standard's own examples; onnxruntime gives the answers."""
+"""Operator problems beyond the standard's own examples; onnxruntime gives the answers, or a formula."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ class Problem:
     name: str
     node: onnx.NodeProto
     inputs: dict[str, np.ndarray] = field(default_factory=dict)
+    expected: list[np.ndarray] | None = None  # instead of onnxruntime's, where that is not meant
 
     def arrays(self) -> list[np.ndarray]:
         return list(self.inputs.values())
@@ -302,7 +303,178 @@ def features(m: Maker) -> Iterator[Problem]:
     yield ml("linear_one", "LinearRegressor", [x], coefficients=weights[:4])
 
 
+TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+
+
+def transformed(scores: np.ndarray, kind: str) -> np.ndarray:
+    """The post_transform of ai.onnx.ml along the last axis, in f64."""
+    s = np.asarray(scores, np.float64)
+    with np.errstate(all="ignore"):
+        if kind == "LOGISTIC":
+            return 1 / (1 + np.exp(-s))
+        if kind == "PROBIT":  # Winitzki's approximation, as the standard's reference has it
+            x = 2 * s - 1
+            log = np.log((1 - x) * (1 + x))
+            v = 2 / (np.pi * 0.147) + log / 2
+            return np.sqrt(2) * np.sign(x) * np.sqrt(np.sqrt(v * v - log / 0.147) - v)
+        if kind in ("SOFTMAX", "SOFTMAX_ZERO"):
+            e = np.exp(s) * (1 if kind == "SOFTMAX" else s != 0)
+            return e / e.sum(-1, keepdims=True)
+    return s
+
+
+def classifiers(m: Maker) -> Iterator[Problem]:
+    """Linear models and support vector machines of ai.onnx.ml."""
+
+    def ml(name: str, op: str, x: np.ndarray, expected: list | None = None, **attrs) -> Problem:
+        outputs = 1 if op.endswith("Regressor") else 2
+        out = m.problem(name, op, outputs, [x], domain="ai.onnx.ml", **attrs)
+        out.expected = expected
+        return out
+
+    x = np.concatenate([m.floats(5, 3), np.zeros((1, 3), np.float32)])
+    kinds = {"i64": (x * 4).astype(np.int64), "i32": (x * 4).astype(np.int32),
+             "f64": x.astype(np.float64), "row": x[0], "none": x[:0]}  # fmt: skip
+    w = [0.3, 0.1, 0.25, -0.3, -0.1, 0.5, 0.15, 0.2, -0.35]
+    f64 = x.astype(np.float64)
+    one_score = f64 @ np.float32(w[:3]).astype(np.float64) + np.float64(np.float32(0.1))
+    for t in TRANSFORMS:
+        own = None
+        if t == "PROBIT":  # onnxruntime transforms one of the two scores, out of place
+            pair = np.stack([transformed(1 - one_score, t), transformed(one_score, t)], 1)
+            own = [np.where(one_score > 0, 9, 5), pair.astype(np.float32)]
+        yield ml(f"linear_one_score_{t}", "LinearClassifier", x, own, classlabels_ints=[5, 9],
+                 coefficients=w[:3], intercepts=[0.1], post_transform=t)  # fmt: skip
+        yield ml(f"linear_three_{t}", "LinearClassifier", x, classlabels_strings=["a", "b", "c"],
+                 coefficients=w, intercepts=[0.1, 0.2, -0.3], post_transform=t)  # fmt: skip
+    for kind, data in kinds.items():
+        yield ml(f"linear_{kind}", "LinearClassifier", data, classlabels_ints=[-1, 0, 7],
+                 coefficients=w, intercepts=[0.1, 0.2, -0.3], multi_class=1)  # fmt: skip
+    scores = f64 @ np.float32(w).astype(np.float64).reshape(3, 3).T
+    yield ml("linear_no_intercepts", "LinearClassifier", x,
+             [np.array([3, 1, 2])[scores.argmax(1)], scores.astype(np.float32)],
+             classlabels_ints=[3, 1, 2], coefficients=w)  # fmt: skip
+
+    vectors = [round(float(v), 3) for v in m.random.standard_normal(12)]
+    for t in TRANSFORMS:
+        for kernel, params in (("LINEAR", [0, 0, 0]), ("POLY", [0.4, 0.1, 3]), ("RBF", [0.5, 0, 0]),
+                               ("SIGMOID", [0.3, -0.1, 0])):  # fmt: skip
+            machine = {"support_vectors": vectors, "kernel_type": kernel,
+                       "kernel_params": [float(p) for p in params], "post_transform": t}  # fmt: skip
+            if t == "NONE" or kernel == "RBF":
+                for prob in ({}, {"prob_a": [-1.5, -1.0, -2.0], "prob_b": [0.1, 0.2, -0.1]}):
+                    yield ml(f"svc_three_{kernel}_{t}_{len(prob)}", "SVMClassifier", x,
+                             classlabels_strings=["a", "b", "c"], vectors_per_class=[1, 2, 1],
+                             coefficients=[0.5, 0.3, -0.4, -0.4, 0.1, 0.2, -0.3, 0.6],
+                             rho=[0.1, -0.2, 0.05], **machine, **prob)  # fmt: skip
+                for prob in ({}, {"prob_a": [-1.5], "prob_b": [0.1]}):
+                    if t == "PROBIT" and not prob:
+                        continue  # of onnxruntime, see above
+                    yield ml(f"svc_two_{kernel}_{t}_{len(prob)}", "SVMClassifier", x,
+                             classlabels_ints=[5, 9], vectors_per_class=[2, 2], rho=[0.1],
+                             coefficients=[0.5, 0.3, -0.4, -0.4], **machine, **prob)  # fmt: skip
+            if t == "NONE":
+                for one_class in (0, 1):
+                    yield ml(f"svr_{kernel}_{one_class}", "SVMRegressor", x, n_supports=4,
+                             coefficients=[0.5, 0.3, -0.4, -0.4], rho=[0.1], one_class=one_class,
+                             **machine)  # fmt: skip
+    linear = {"kernel_params": [0.0, 0.0, 0.0], "coefficients": w, "rho": [0.15]}
+    for t in TRANSFORMS:
+        yield ml(f"svc_linear_{t}", "SVMClassifier", x, classlabels_ints=[4, 5, 6],
+                 post_transform=t, **linear)  # fmt: skip
+        # onnxruntime ignores the transform here.
+        score = f64 @ np.float32(w[:3]).astype(np.float64) + np.float64(np.float32(0.15))
+        yield ml(f"svr_linear_{t}", "SVMRegressor", x,
+                 [transformed(score[:, None], t).astype(np.float32)], post_transform=t,
+                 coefficients=w[:3], rho=[0.15])  # fmt: skip
+    for kind, data in kinds.items():
+        yield ml(f"svc_linear_{kind}", "SVMClassifier", data, classlabels_strings=["x", "y", "z"],
+                 **linear)  # fmt: skip
+
+
+def forests(m: Maker) -> Iterator[Problem]:
+    """Tree ensembles of ai.onnx.ml 1 and 3."""
+    x = np.concatenate([np.round(m.floats(7, 3), 1), np.array([[np.nan, 0.5, np.nan]], np.float32)])
+    leaves = [(0, 2), (0, 3), (0, 4), (1, 1), (1, 2), (2, 0)]  # (tree, node)
+    nodes = {
+        "nodes_treeids": [0, 0, 0, 0, 0, 1, 1, 1, 2],
+        "nodes_nodeids": [0, 1, 2, 3, 4, 0, 1, 2, 0],
+        "nodes_truenodeids": [1, 2, 0, 0, 0, 1, 0, 0, 0],
+        "nodes_falsenodeids": [4, 3, 0, 0, 0, 2, 0, 0, 0],
+        "nodes_featureids": [0, 1, 0, 0, 0, 2, 0, 0, 0],
+        "nodes_values": [0.25, -0.5, 0.0, 0.0, 0.0, 0.1, 0.0, 0.0, 0.0],
+        "nodes_missing_value_tracks_true": [1, 0, 0, 0, 0, 0, 0, 0, 0],
+    }
+
+    def modes(first: str, second: str = "BRANCH_LEQ") -> list[str]:
+        return [first, "BRANCH_GT", *["LEAF"] * 3, second, *["LEAF"] * 3]
+
+    def ensemble(name: str, kind: str, votes: list, expected: list | None = None,
+                 x: np.ndarray = x, mode: str = "BRANCH_LEQ", **attrs) -> Problem:  # fmt: skip
+        """`votes` are (leaf, target, weight)."""
+        prefix = "class" if kind == "Classifier" else "target"
+        table = {"treeids": [leaves[v[0]][0] for v in votes],
+                 "nodeids": [leaves[v[0]][1] for v in votes], "ids": [v[1] for v in votes],
+                 "weights": [v[2] for v in votes]}  # fmt: skip
+        attrs = {**nodes, "nodes_modes": modes(mode), **attrs}
+        for key, value in table.items():
+            if key == "weights" and f"{prefix}_weights_as_tensor" in attrs:
+                continue
+            attrs[f"{prefix}_{key}"] = value
+        out = m.problem(name, f"TreeEnsemble{kind}", 2 if kind == "Classifier" else 1, [x],
+                        domain="ai.onnx.ml", **attrs)  # fmt: skip
+        out.expected = expected
+        return out
+
+    weights = [0.1, 0.35, 0.2, 0.3, 0.05, 0.15]
+    mixed = [-0.4, 0.35, 0.2, -0.3, 0.5, 0.05]
+    for t in TRANSFORMS:
+        for base in ([], [0.25]) if t != "PROBIT" else ():  # PROBIT: out of place, as above
+            for name, w in (("positive", weights), ("mixed", mixed)):
+                votes = [(i, 0, w[i]) for i in range(6)]
+                yield ensemble(f"binary_{name}_{t}_{len(base)}", "Classifier", votes, base_values=base,
+                               classlabels_int64s=[5, 9], post_transform=t)  # fmt: skip
+        for base in ([], [0.25, 0.5, -0.1]):
+            votes = [(i, k, weights[(i * 3 + k) % 6]) for i in range(6) for k in range(3)]
+            yield ensemble(f"three_{t}_{len(base)}", "Classifier", votes, base_values=base,
+                           classlabels_strings=["a", "b", "c"], post_transform=t)  # fmt: skip
+    for kind, data in (("f64", x.astype(np.float64)), ("i64", (x[:7] * 2).astype(np.int64)),
+                       ("i32", (x[:7] * 2).astype(np.int32)), ("none", x[:0]), ("row", x[0])):  # fmt: skip
+        votes = [(i, i % 3, weights[i]) for i in range(6)] + [(2, 2, 0.125), (4, 1, 0.25)]
+        if kind != "row":  # onnxruntime wants rank 2
+            yield ensemble(f"classify_{kind}", "Classifier", votes, x=data,
+                           classlabels_int64s=[7, 8, 6])  # fmt: skip
+        if kind in ("f64", "none"):  # onnxruntime has no others
+            yield ensemble(f"regress_{kind}", "Regressor", votes, x=data, n_targets=3)
+    for mode in ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"):
+        votes = [(i, 0, weights[i]) for i in range(6)]
+        yield ensemble(mode, "Regressor", votes, mode=mode, n_targets=1)
+    for aggregate in ("SUM", "AVERAGE", "MIN", "MAX"):
+        for base in ([], [0.25, -0.5]):
+            votes = [(i, k, mixed[(i + k) % 6]) for i in range(6) for k in range(2)]
+            yield ensemble(f"{aggregate}_{len(base)}", "Regressor", votes, n_targets=2,
+                           base_values=base, aggregate_function=aggregate)  # fmt: skip
+    for t in TRANSFORMS:
+        votes = [(i, k, weights[(i * 3 + k) % 6]) for i in range(6) for k in range(3)]
+        yield ensemble(f"regress_{t}", "Regressor", votes, n_targets=3, post_transform=t)
+    doubles = np.array(mixed, np.float64) / 3
+    yield ensemble("as_tensor", "Regressor", [(i, 0, 0.0) for i in range(6)], x=x.astype(np.float64), n_targets=1,
+                   target_weights_as_tensor=onnx.numpy_helper.from_array(doubles),
+                   base_values_as_tensor=onnx.numpy_helper.from_array(np.array([0.1]))
+                   )  # fmt: skip
+    # Both of two classes have votes: the top one is the label (onnxruntime answers 0 and 1 there).
+    both = x[:7]
+    first = np.where(both[:, 0] <= 0.25, np.where(both[:, 1] > -0.5, 0, 1), 2)
+    second = np.where(both[:, 2] <= np.float32(0.1), 3, 4)
+    table = np.array([[0.5, 0.25], [0.125, 0.75], [0.25, 0.5], [1.0, 0.25], [0.5, 0.0], [0.25, 0.25]])
+    scores = table[first] + table[second] + table[5]
+    yield ensemble("both_of_two", "Classifier",
+                   [(i, k, table[i, k]) for i in range(6) for k in range(2)],
+                   [np.array([4, 3])[scores.argmax(1)], scores.astype(np.float32)], x=both,
+                   classlabels_int64s=[4, 3])  # fmt: skip
+
+
 def problems() -> Iterator[Problem]:
     for family in (recurrent, windows, products, norms, quantisation, shapes, transposed, einsums,
-                   vision, quantised_products, features):  # fmt: skip
+                   vision, quantised_products, features, classifiers, forests):  # fmt: skip
         yield from family(Maker())

@@ -19,12 +19,15 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-# Expected values that the standard gives rounded to a few digits: absolute error to allow.
+# Expected values that are given rounded to a few digits: absolute error to allow.
 ROUNDED = {
     "averagepool_2d_ceil_last_window_starts_on_pad": 1e-4,
     "gridsample_bicubic": 1e-4,
     "roialign_aligned_false": 1e-4,
     "roialign_aligned_true": 1e-4,
+    # PROBIT near 1/2 cancels in the f32 of onnxruntime.
+    "svc_two_RBF_PROBIT_2": 1e-5,
+    "svc_linear_PROBIT": 1e-5,
 }
 
 # The earliest version of an operator whose node tests mean what the newest means.
@@ -153,14 +156,16 @@ def ort_problems(ops: set[str], limit: int) -> dict[str, list[dict]]:
             continue
         model = problem.model()
         names = [v.name for v in model.graph.input]
-        try:
-            session = onnxruntime.InferenceSession(
-                model.SerializeToString(), providers=["CPUExecutionProvider"]
-            )
-            outputs = session.run(None, dict(zip(names, problem.arrays())))
-        except Exception as error:  # noqa: BLE001: every kind of refusal, each is reported
-            print(f"{problem.name}: onnxruntime refuses: {error}")
-            continue
+        outputs = problem.expected
+        if outputs is None:
+            try:
+                session = onnxruntime.InferenceSession(
+                    model.SerializeToString(), providers=["CPUExecutionProvider"]
+                )
+                outputs = session.run(None, dict(zip(names, problem.arrays())))
+            except Exception as error:  # noqa: BLE001: every kind of refusal, each is reported
+                print(f"{problem.name}: onnxruntime refuses: {error}")
+                continue
         if elements(problem.arrays() + outputs) <= limit:
             out[problem.node.op_type].append(
                 case(problem.name, model.graph, problem.arrays(), outputs)

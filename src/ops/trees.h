@@ -1,0 +1,62 @@
+#pragma once
+// Decision trees of ai.onnx.ml: what the three tree ensemble operators share.
+
+#include <cstdint>
+#include <span>
+#include <unordered_set>
+#include <vector>
+
+#include "ops/op.h"
+
+namespace xc {
+
+/// How a node compares the row's feature with its split value; TreeEnsemble numbers them so.
+enum class SplitMode : int64_t { kLeq, kLess, kGeq, kGreater, kEqual, kNotEqual, kMember };
+inline constexpr int64_t kSplitModes = 7;
+
+/// How the leaves that a row reaches become its scores; TreeEnsemble numbers them so.
+enum class Aggregate : int64_t { kAverage, kSum, kMin, kMax };
+
+struct Branch {
+  size_t target = 0;  ///< a node or, `leaf`, a leaf
+  bool leaf = false;
+};
+
+struct TreeNode {
+  int64_t feature = 0;
+  SplitMode mode = SplitMode::kLeq;
+  double split = 0;
+  bool missing_is_true = false;  ///< where NaN goes
+  Branch if_true, if_false;
+  std::unordered_set<double> members = {};  ///< of kMember
+
+  bool test(double x) const;
+};
+
+/// What a leaf adds to one target.
+struct Vote {
+  size_t target = 0;
+  double weight = 0;
+};
+
+/// Trees whose indices are checked: only the features a row must have are left to the walk.
+struct Forest {
+  std::vector<TreeNode> nodes;
+  std::vector<std::vector<Vote>> leaves;
+  std::vector<Branch> roots;  ///< one a tree
+  size_t targets = 0;
+
+  /// One more than the largest feature that is read.
+  int64_t feature_count() const;
+  /// Scores of one row of features, 0 for targets that no leaf votes for. Fails with kInvalidModel
+  /// where a tree has a cycle, kRange where the row is too short.
+  std::vector<double> scores(std::span<const double> row, Aggregate aggregate) const;
+
+ private:
+  size_t leaf_of(Branch root, std::span<const double> row) const;
+};
+
+/// `value` in [0, end); fails with kInvalidModel.
+size_t checked_position(int64_t value, size_t end, std::string_view what);
+
+}  // namespace xc
