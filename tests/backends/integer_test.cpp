@@ -1,0 +1,164 @@
+#include <doctest/doctest.h>
+
+#include "backends/cpu/integer_product.h"
+#include "backends/step_harness.h"
+
+namespace xc {
+namespace {
+
+using namespace test;
+
+Tensor bytes(Generator& g, DType type, const Dims& dims) {
+  return type == DType::kI8 ? g.tensor(type, dims, -128, 127) : g.tensor(type, dims, 0, 255);
+}
+
+TEST_CASE("backends/integer: products are exact with and without the library's kernels") {
+  Generator g(41);
+  for (const auto& [m, k, n] : std::vector<std::array<int64_t, 3>>{
+           {1, 1, 1}, {3, 513, 17}, {65, 1030, 70}, {2, 9000, 5}, {7, 0, 3}})
+    for (const DType left_type : {DType::kU8, DType::kI8})
+      for (const bool extreme : {false, true})
+        for (const bool library : {false, true}) {
+          if (library && !cpu::library_integers_are_exact()) continue;
+          Tensor left = bytes(g, left_type, {m, k}), right = bytes(g, DType::kI8, {k, n});
+          if (extreme) {  // the largest sums there are
+            std::memset(left.data(), left_type == DType::kU8 ? 0xff : 0x80,
+                        static_cast<size_t>(left.count()));
+            std::memset(right.data(), 0x80, static_cast<size_t>(right.count()));
+          }
+          Tensor sums(DType::kI32, {m, n});
+          const auto scratch = Buffer::allocate(cpu::integer_product_scratch(m, n, k, library));
+          const cpu::OneThread guard;
+          cpu::integer_product(
+              {m, n, k, left.data(), left_type == DType::kI8, std::max<int64_t>(k, 1),
+               right.as<int8_t>(), n, sums.as<int32_t>(), n},
+              scratch->data(), library);
+          const auto a = left.to_int64s(), b = right.to_int64s(), got = sums.to_int64s();
+          bool equal = true;
+          for (int64_t i = 0; i < m; ++i)
+            for (int64_t j = 0; j < n; ++j) {
+              int64_t want = 0;
+              for (int64_t d = 0; d < k; ++d)
+                want += a[static_cast<size_t>(i * k + d)] * b[static_cast<size_t>(d * n + j)];
+              equal &= got[static_cast<size_t>(i * n + j)] == want;
+            }
+          CHECK_MESSAGE(
+              equal, m << "x" << k << "x" << n << " extreme " << extreme << " library " << library);
+        }
+}
+
+const std::vector<std::pair<Dims, Dims>> kShapes = {{{3, 4}, {4, 5}},
+                                                    {{1, 1}, {1, 1}},
+                                                    {{4}, {4}},
+                                                    {{4}, {4, 6}},
+                                                    {{5, 4}, {4}},
+                                                    {{2, 3, 4}, {4, 5}},
+                                                    {{2, 3, 7, 4}, {2, 3, 4, 5}},
+                                                    {{3, 1, 7, 4}, {2, 4, 5}},
+                                                    {{1, 64}, {64, 300}},
+                                                    {{70, 33}, {33, 129}},
+                                                    {{0, 4}, {4, 3}},
+                                                    {{2, 0}, {0, 3}},
+                                                    {{130, 200}, {200, 260}},
+                                                    {{300, 129}, {129, 31}}};
+
+TEST_CASE("backends/integer: MatMulInteger, signs, zero points, shapes") {
+  Generator g(42);
+  for (const auto& [a, b] : kShapes)
+    for (const DType left : {DType::kU8, DType::kI8})
+      for (const DType right : {DType::kU8, DType::kI8})
+        for (const bool zeros : {false, true}) {
+          Problem p;
+          p.op = &get_op("MatMulInteger");
+          p.inputs = {bytes(g, left, a), bytes(g, right, b)};
+          if (zeros) {
+            p.inputs.push_back(bytes(g, left, {}));
+            p.inputs.push_back(bytes(g, right, b.size() == 2 ? Dims{b.back()} : Dims{}));
+          }
+          INFO(to_text(a) << " x " << to_text(b) << name(left) << name(right) << zeros);
+          check_row("onednn.integer_matmul", p, {});
+        }
+  // A zero point per row, at the ends of the range.
+  Problem p;
+  p.op = &get_op("MatMulInteger");
+  p.inputs = {bytes(g, DType::kU8, {5, 70}), bytes(g, DType::kI8, {70, 9}),
+              Tensor::of(std::vector<uint8_t>{0, 255, 1, 128, 254}),
+              Tensor::of(std::vector<int8_t>{-128})};
+  check_row("onednn.integer_matmul", p, {});
+}
+
+/// Inputs of QLinearMatMul whose results fill the range and saturate now and then.
+Problem qlinear_matmul(Generator& g, const Dims& a, const Dims& b, DType left, DType right,
+                       DType result, bool per_column) {
+  const double sums =
+      127 * 127 / 3.0 * std::sqrt(static_cast<double>(std::max<int64_t>(a.back(), 1)));
+  const Dims lines = per_column && b.size() == 2 ? Dims{b.back()} : Dims{};
+  Problem p;
+  p.op = &get_op("QLinearMatMul");
+  p.inputs = {bytes(g, left, a),
+              Tensor::scalar(0.013f),
+              bytes(g, left, {}),
+              bytes(g, right, b),
+              g.tensor(DType::kF32, lines, 0.004, 0.02),
+              bytes(g, right, lines),
+              Tensor::scalar(static_cast<float>(0.013 * 0.01 * sums / 60)),
+              bytes(g, result, {})};
+  return p;
+}
+
+TEST_CASE("backends/integer: QLinearMatMul within a quantum of exact sums, saturating") {
+  Generator g(43);
+  for (const auto& [a, b] : kShapes)
+    for (const DType left : {DType::kU8, DType::kI8})
+      for (const DType right : {DType::kU8, DType::kI8})
+        for (const DType result : {DType::kU8, DType::kI8})
+          for (const bool per_column : {false, true}) {
+            INFO(to_text(a) << " x " << to_text(b) << name(left) << name(right) << name(result)
+                            << per_column);
+            check_row("onednn.integer_matmul",
+                      qlinear_matmul(g, a, b, left, right, result, per_column), {0, 1});
+          }
+}
+
+TEST_CASE("backends/integer: powers of two as scales leave nothing to round differently") {
+  Generator g(44);
+  for (const DType result : {DType::kU8, DType::kI8}) {
+    Problem p = qlinear_matmul(g, {9, 31}, {31, 21}, DType::kU8, DType::kI8, result, false);
+    p.inputs[1] = Tensor::scalar(0.25f);
+    p.inputs[4] = Tensor::scalar(0.125f);
+    p.inputs[6] = Tensor::scalar(64.0f);  // ties are frequent: sums / 2^11
+    check_row("onednn.integer_matmul", p, {});
+  }
+}
+
+TEST_CASE("backends/integer: packed weights give the bits of unpacked ones, whatever the split") {
+  Generator g(45);
+  for (const Dims& a : {Dims{1, 300}, Dims{5, 300}, Dims{150, 300}, Dims{2, 70, 300}})
+    for (const int64_t n : {7, 100, 900, 1600})
+      for (const DType right : {DType::kU8, DType::kI8})
+        for (const bool requantised : {false, true}) {
+          Problem p;
+          if (requantised) {
+            p = qlinear_matmul(g, a, {300, n}, DType::kU8, right, DType::kU8, true);
+            p.constant = {false, true, true, true, true, true, true, true};
+          } else {
+            p.op = &get_op("MatMulInteger");
+            p.inputs = {bytes(g, DType::kU8, a), bytes(g, right, {300, n}),
+                        bytes(g, DType::kU8, {})};
+            p.constant = {false, true, false};
+          }
+          const auto& row = find_row("onednn.integer_matmul", p.op->name);
+          RunOptions options;
+          const auto plain = run_row(row, p, options);
+          options.prepare = options.background = true;
+          for (const int64_t pieces : {1, 2, 3, 0}) {
+            options.pieces = pieces;
+            options.threads = static_cast<int>(std::max<int64_t>(1, pieces));
+            CHECK_MESSAGE(same_bits(plain[0], run_row(row, p, options)[0]),
+                          to_text(a) << " x " << n << " pieces " << pieces);
+          }
+        }
+}
+
+}  // namespace
+}  // namespace xc
