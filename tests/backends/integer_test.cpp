@@ -160,5 +160,106 @@ TEST_CASE("backends/integer: packed weights give the bits of unpacked ones, what
         }
 }
 
+struct ConvCase {
+  Dims x, w;
+  std::vector<int64_t> pads, strides, dilations;
+  int64_t group = 1;
+};
+const std::vector<ConvCase> kConvs = {{{1, 3, 9, 11}, {5, 3, 3, 3}, {1, 1, 1, 1}, {}, {}},
+                                      {{2, 16, 8, 8}, {32, 16, 1, 1}, {}, {}, {}},
+                                      {{1, 7, 10, 9}, {9, 7, 3, 2}, {2, 0, 1, 1}, {2, 3}, {}},
+                                      {{1, 24, 12, 12}, {24, 1, 3, 3}, {1, 1, 1, 1}, {}, {}, 24},
+                                      {{1, 8, 13, 7}, {12, 4, 3, 3}, {1, 1, 1, 1}, {2, 2}, {}, 2},
+                                      {{1, 5, 14, 14}, {6, 5, 3, 3}, {2, 2, 2, 2}, {}, {2, 2}},
+                                      {{2, 6, 31}, {8, 6, 5}, {2, 2}, {}, {}},
+                                      {{1, 2, 5, 6, 7}, {3, 2, 2, 2, 2}, {}, {}, {}},
+                                      {{1, 64, 20, 20}, {96, 64, 3, 3}, {1, 1, 1, 1}, {}, {}},
+                                      {{1, 128, 4, 4}, {256, 128, 3, 3}, {1, 1, 1, 1}, {}, {}}};
+
+void set_window(Problem& p, const ConvCase& c) {
+  if (!c.pads.empty()) p.attrs.set("pads", c.pads);
+  if (!c.strides.empty()) p.attrs.set("strides", c.strides);
+  if (!c.dilations.empty()) p.attrs.set("dilations", c.dilations);
+  p.attrs.set("group", c.group);
+}
+
+struct QuantTypes {
+  DType x, w, y;
+};
+/// Everything but x is constant. `zero`: of y; weights are symmetric unless said otherwise.
+Problem qlinear_conv(Generator& g, const ConvCase& c, QuantTypes t, double y_zero, bool bias,
+                     bool symmetric = true) {
+  const auto terms = static_cast<double>(element_count(c.w) / c.w[0]);
+  const double sums = 127 * 127 / 3.0 * std::sqrt(terms);
+  const auto zero = [](DType type, double value) {
+    return type == DType::kU8 ? Tensor::scalar(static_cast<uint8_t>(value))
+                              : Tensor::scalar(static_cast<int8_t>(value - 128));
+  };
+  Tensor w_zero = bytes(g, t.w, {c.w[0]});
+  if (symmetric)
+    std::memset(w_zero.data(), t.w == DType::kU8 ? 128 : 0, static_cast<size_t>(c.w[0]));
+  Problem p;
+  p.op = &get_op("QLinearConv");
+  p.inputs = {bytes(g, t.x, c.x),
+              Tensor::scalar(0.02f),
+              zero(t.x, static_cast<double>(g.integer(0, 255))),
+              bytes(g, t.w, c.w),
+              g.tensor(DType::kF32, {c.w[0]}, 0.004, 0.02),
+              w_zero,
+              Tensor::scalar(static_cast<float>(0.02 * 0.01 * sums / 60)),
+              zero(t.y, y_zero)};
+  if (bias) p.inputs.push_back(g.tensor(DType::kI32, {c.w[0]}, -sums, sums));
+  p.constant.assign(p.inputs.size(), true);
+  p.constant[0] = false;
+  set_window(p, c);
+  return p;
+}
+
+TEST_CASE("backends/integer: QLinearConv within a quantum of exact sums, saturating") {
+  if (!cpu::library_integers_are_exact()) return;
+  Generator g(46);
+  for (const ConvCase& c : kConvs)
+    for (const DType x : {DType::kU8, DType::kI8})
+      for (const DType w : {DType::kU8, DType::kI8})
+        for (const DType y : {DType::kU8, DType::kI8})
+          for (const double y_zero : {0, 128, 255, 101}) {
+            INFO(to_text(c.x) << " by " << to_text(c.w) << name(x) << name(w) << name(y) << y_zero);
+            check_row("onednn.integer_conv", qlinear_conv(g, c, {x, w, y}, y_zero, y_zero > 100),
+                      {0, 1});
+          }
+}
+
+TEST_CASE("backends/integer: QLinearConv rounds ties to even before it adds the zero point") {
+  if (!cpu::library_integers_are_exact()) return;
+  Generator g(47);
+  for (const DType y : {DType::kU8, DType::kI8})
+    for (const double y_zero : {0, 3, 128}) {
+      Problem p = qlinear_conv(g, kConvs[0], {DType::kU8, DType::kI8, y}, y_zero, false);
+      p.inputs[1] = Tensor::scalar(0.25f);
+      p.inputs[4] = Tensor::scalar(0.125f);
+      p.inputs[5] = Tensor::scalar(int8_t{0});
+      p.inputs[6] = Tensor::scalar(16.0f);
+      check_row("onednn.integer_conv", p, {});
+    }
+}
+
+TEST_CASE("backends/integer: QLinearConv has the same bits whatever the split") {
+  if (!cpu::library_integers_are_exact()) return;
+  Generator g(48);
+  for (const ConvCase& c : kConvs) {
+    const Problem p = qlinear_conv(g, c, {DType::kU8, DType::kI8, DType::kU8}, 101, true);
+    const auto& row = find_row("onednn.integer_conv", "QLinearConv");
+    std::vector<Tensor> first;
+    for (const int threads : {1, 2, 4}) {
+      RunOptions options;
+      options.threads = threads;
+      options.pieces = 0;
+      const auto got = run_row(row, p, options);
+      if (first.empty()) first = got;
+      CHECK_MESSAGE(same_bits(first[0], got[0]), to_text(c.x) << " threads " << threads);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace xc
