@@ -261,5 +261,19 @@ TEST_CASE("backends/integer: QLinearConv has the same bits whatever the split") 
   }
 }
 
+TEST_CASE("backends/integer: DynamicQuantizeLinear as the standard's function body") {
+  Generator g(49);
+  for (const Dims& dims : {Dims{1}, Dims{7, 31}, Dims{64}, Dims{3, 5, 67}, Dims{0, 4}, Dims{}})
+    for (const auto& [low, high] :
+         std::vector<std::pair<double, double>>{{-2, 2}, {1, 3}, {-3, -1}, {0, 0}, {-1e-3, 4e5}}) {
+      Problem p;
+      p.op = &get_op("DynamicQuantizeLinear");
+      p.inputs = {g.tensor(DType::kF32, dims, low, high)};
+      p.outputs = 3;
+      INFO(to_text(dims) << low << ".." << high);
+      check_row("xc.dynamic_quantize", p, {});
+    }
+}
+
 }  // namespace
 }  // namespace xc
