@@ -275,5 +275,37 @@ TEST_CASE("backends/integer: DynamicQuantizeLinear as the standard's function bo
     }
 }
 
+TEST_CASE("backends/integer: gathered windows, any zero points, constant weights or not") {
+  Generator g(50);
+  for (const ConvCase& c : kConvs)
+    for (const DType x : {DType::kU8, DType::kI8})
+      for (const DType w : {DType::kU8, DType::kI8})
+        for (const bool constant : {false, true}) {
+          INFO(to_text(c.x) << " by " << to_text(c.w) << name(x) << name(w) << constant);
+          Problem q = qlinear_conv(g, c, {x, w, x}, 77, constant, false);
+          if (!constant) q.constant.clear();
+          check_row("xc.integer_conv", q, {0, 1});
+          Problem p;
+          p.op = &get_op("ConvInteger");
+          p.inputs = {q.inputs[0], q.inputs[3]};
+          if (constant) p.inputs.insert(p.inputs.end(), {q.inputs[2], q.inputs[5]});
+          p.constant = {false, constant};
+          p.constant.resize(p.inputs.size(), false);
+          set_window(p, c);
+          check_row("xc.integer_conv", p, {});
+        }
+}
+
+TEST_CASE("backends/integer: both ways of QLinearConv agree to the bit without a bias") {
+  if (!cpu::library_integers_are_exact()) return;
+  Generator g(51);
+  for (const ConvCase& c : kConvs) {
+    const Problem p = qlinear_conv(g, c, {DType::kU8, DType::kI8, DType::kU8}, 101, false);
+    const auto library = run_row(find_row("onednn.integer_conv", "QLinearConv"), p);
+    const auto own = run_row(find_row("xc.integer_conv", "QLinearConv"), p);
+    CHECK_MESSAGE(same_bits(library[0], own[0]), to_text(c.x) << " by " << to_text(c.w));
+  }
+}
+
 }  // namespace
 }  // namespace xc

@@ -22,6 +22,7 @@ void add_pool(Rows& rows);
 // Own kernels.
 void add_dynamic_quantize(Rows& rows);
 void add_elementwise(Rows& rows);
+void add_gathered_integer_conv(Rows& rows);
 void add_copy_ops(Rows& rows);
 void add_gather(Rows& rows);
 void add_reduce(Rows& rows);
