@@ -37,6 +37,11 @@ bool apply_rules(Graph& graph, PassContext& context);
 /// only.
 bool fold_batch_norm(Graph& graph, PassContext& context);
 
+/// A product or convolution between DequantizeLinear and QuantizeLinear becomes one of bytes:
+/// QLinearConv, QLinearMatMul; without the latter MatMulInteger or ConvInteger and a scale.
+/// Tolerant numerics only: the result is within one quantum of what was written.
+bool fuse_quantised(Graph& graph, PassContext& context);
+
 /// Removes nodes, optional outputs and constants that no output needs.
 bool remove_dead(Graph& graph, PassContext& context);
 

@@ -32,6 +32,8 @@ const Pipeline& portable_pipeline() {
        },
        8},
       {{
+          {"fuse-quantised", "after rules and folding brought bias and clipping into one form",
+           fuse_quantised},
           {"fold-batch-norm", "last: the folded weights are new constants nobody else needs to see",
            fold_batch_norm},
           {"remove-dead", "the original weights go", remove_dead},
