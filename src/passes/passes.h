@@ -42,6 +42,11 @@ bool fold_batch_norm(Graph& graph, PassContext& context);
 /// Tolerant numerics only: the result is within one quantum of what was written.
 bool fuse_quantised(Graph& graph, PassContext& context);
 
+/// A product with constant weights behind DequantizeLinear (per tensor, per line or in blocks of
+/// the contracted axis) becomes xc::DequantizedMatMul, which keeps them as integers. Tolerant
+/// numerics only: sums are taken in another order.
+bool fuse_weights(Graph& graph, PassContext& context);
+
 /// Removes nodes, optional outputs and constants that no output needs.
 bool remove_dead(Graph& graph, PassContext& context);
 

@@ -34,6 +34,8 @@ const Pipeline& portable_pipeline() {
       {{
           {"fuse-quantised", "after rules and folding brought bias and clipping into one form",
            fuse_quantised},
+          {"fuse-weights", "after fuse-quantised: what is left has a float on its other side",
+           fuse_weights},
           {"fold-batch-norm", "last: the folded weights are new constants nobody else needs to see",
            fold_batch_norm},
           {"remove-dead", "the original weights go", remove_dead},

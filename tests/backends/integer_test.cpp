@@ -307,5 +307,35 @@ TEST_CASE("backends/integer: both ways of QLinearConv agree to the bit without a
   }
 }
 
+TEST_CASE("backends/integer: weights in blocks, any rows, tails and zero points") {
+  Generator g(52);
+  for (const DType type : {DType::kI8, DType::kU8, DType::kI4, DType::kU4, DType::kI2, DType::kU2})
+    for (const auto& [k, n, block] : std::vector<std::array<int64_t, 3>>{
+             {64, 64, 32}, {70, 33, 16}, {1, 1, 1}, {300, 300, 128}, {37, 130, 37}})
+      for (const Dims& x :
+           {Dims{1, k}, Dims{3, k}, Dims{7, k}, Dims{2, 9, k}, Dims{40, k}, Dims{k}})
+        for (const bool zero : {false, true}) {
+          Problem p;
+          p.op = &get_op("DequantizedMatMul", "xc");
+          p.attrs.set("block_size", block);
+          const Dims lines{ceil_div(k, block), n};
+          const auto whole = [&](const Dims& dims) {
+            return type == DType::kI8   ? g.tensor(type, dims, -128, 127)
+                   : type == DType::kU8 ? g.tensor(type, dims, 0, 255)
+                   : type == DType::kI4 ? g.tensor(type, dims, -8, 7)
+                   : type == DType::kU4 ? g.tensor(type, dims, 0, 15)
+                   : type == DType::kI2 ? g.tensor(type, dims, -2, 1)
+                                        : g.tensor(type, dims, 0, 3);
+          };
+          p.inputs = {g.tensor(DType::kF32, x), whole({k, n}),
+                      g.tensor(DType::kF32, lines, 0.001, 0.02)};
+          if (zero) p.inputs.push_back(whole(lines));
+          p.constant.assign(p.inputs.size(), true);
+          p.constant[0] = false;
+          INFO(name(type) << k << "x" << n << " by " << block << to_text(x) << zero);
+          check_row("xc.block_matmul", p, {1e-5, 5e-6 * static_cast<double>(k)});
+        }
+}
+
 }  // namespace
 }  // namespace xc
