@@ -60,6 +60,7 @@ class Panels {
     out.zeros = out.scales + blocks_ * kPanelColumns;
     return out;
   }
+  int64_t blocks() const { return blocks_; }
   int64_t k = 0, n = 0, count = 0;
 
  private:
@@ -105,7 +106,9 @@ class BlockMatMulBound final : public BoundKernel {
     const int64_t columns = kPartPanels * kPanelColumns;
     x_bytes_ = p_.a_k != 1 && p_.k > 1 ? align_up(checked_mul(p_.m, p_.k) * 4, 64) : 0;
     y_bytes_ = align_up(checked_mul(p_.m, columns) * 4, 64);
-    scratch_bytes = x_bytes_ + y_bytes_ + (many_ ? kPartTerms * columns * 4 : 0);
+    // Behind them: a part of the weights, or the sums of x's blocks.
+    scratch_bytes = x_bytes_ + y_bytes_ +
+                    (many_ ? kPartTerms * columns : checked_mul(p_.m, panels_->blocks())) * 4;
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
@@ -127,11 +130,9 @@ class BlockMatMulBound final : public BoundKernel {
       const int64_t first = task % parts_ * kPartPanels;
       const int64_t last = std::min(panels_->count, first + kPartPanels);
       const int64_t width = (last - first) * kPanelColumns;
-      if (many_)
-        multiply_many(x, x_row, first, last, y,
-                      reinterpret_cast<float*>(scratch + x_bytes_ + y_bytes_));
-      else
-        multiply_few(x, x_row, first, last, y);
+      auto* rest = reinterpret_cast<float*>(scratch + x_bytes_ + y_bytes_);
+      many_ ? multiply_many(x, x_row, first, last, y, rest)
+            : multiply_few(x, x_row, first, last, y, rest);
       auto* out = static_cast<float*>(args.buffers[output_]) + c_at;
       const int64_t n0 = first * kPanelColumns, n = std::min(width, p_.n - n0);
       for (int64_t i = 0; i < p_.m; ++i)
@@ -140,12 +141,17 @@ class BlockMatMulBound final : public BoundKernel {
   }
 
  private:
-  void multiply_few(const float* x, int64_t x_row, int64_t first, int64_t last, float* y) const {
-    const int64_t width = (last - first) * kPanelColumns;
+  void multiply_few(const float* x, int64_t x_row, int64_t first, int64_t last, float* y,
+                    float* sums) const {
+    const int64_t width = (last - first) * kPanelColumns, blocks = panels_->blocks();
+    for (int64_t i = 0; i < p_.m; ++i)
+      fns().block_sums(x + i * x_row, p_.k, panels_->panel(0).block, sums + i * blocks);
     for (int64_t panel = first; panel < last; ++panel)
       for (int64_t i = 0; i < p_.m; i += kBlockRows)
-        fns().multiply(panels_->panel(panel), x + i * x_row, x_row, std::min(kBlockRows, p_.m - i),
-                       y + i * width + (panel - first) * kPanelColumns, width);
+        fns().multiply(
+            panels_->panel(panel),
+            {x + i * x_row, x_row, sums + i * blocks, blocks, std::min(kBlockRows, p_.m - i)},
+            y + i * width + (panel - first) * kPanelColumns, width);
   }
 
   void multiply_many(const float* x, int64_t x_row, int64_t first, int64_t last, float* y,

@@ -21,12 +21,22 @@ struct BlockPanel {
   int64_t row_bytes() const { return four_bits ? kPanelColumns / 2 : kPanelColumns; }
 };
 
+/// Some rows [rows, k] of a left side, rows <= kBlockRows, and the sums of their blocks.
+struct BlockRows {
+  const float* data;
+  int64_t row;
+  const float* sums;
+  int64_t sums_row;
+  int64_t rows;
+};
+
 struct BlockFns {
-  /// y[rows, 64] = x[rows, k] * panel, rows <= kBlockRows.
-  void (*multiply)(const BlockPanel& panel, const float* x, int64_t x_row, int64_t rows, float* y,
-                   int64_t y_row);
+  /// y[rows, 64] = x * panel.
+  void (*multiply)(const BlockPanel& panel, const BlockRows& x, float* y, int64_t y_row);
   /// out[k1 - k0, 64] = rows [k0, k1) of the panel; row stride in elements.
   void (*dequantise)(const BlockPanel& panel, int64_t k0, int64_t k1, float* out, int64_t out_row);
+  /// out[b] = sum of block b of k values.
+  void (*block_sums)(const float* x, int64_t k, int64_t block, float* out);
 };
 const BlockFns& block_fns(Isa isa);
 
