@@ -25,6 +25,8 @@ const Pipeline& portable_pipeline() {
             inline_branches},
            {"merge-common", "rules and fusion then see one node where exporters wrote copies",
             merge_common},
+           {"expand-operators", "before rules: what an operator stands for is fair game for them",
+            expand_operators},
            {"apply-rules", "intent in primitives: gelu, norms; after canonical forms and merging",
             apply_rules},
            {"remove-dead", "what the others left behind must not count as a use", remove_dead},
