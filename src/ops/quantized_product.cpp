@@ -98,9 +98,11 @@ void reference_matmul_integer(const ReferenceContext& ctx) {
   write_wrapped(ctx.outputs[0], wrapped);
 }
 
-// Inputs: a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero.
+// Inputs: a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero, bias (i32, of scale
+// a_scale * b_scale). The standard's QLinearMatMul has no bias; ours comes from
+// passes/fuse_quantised.cpp, never from a model.
 constexpr QuantOperand kA{0, 1, 2}, kB{3, 4, 5};
-constexpr size_t kYScale = 6, kYZero = 7;
+constexpr size_t kYScale = 6, kYZero = 7, kBias = 8;
 
 void check_quantised(const InferContext& ctx, const QuantOperand& q) {
   check_dtype(ctx, q.tensor, kBytes);
@@ -108,6 +110,12 @@ void check_quantised(const InferContext& ctx, const QuantOperand& q) {
   if (ctx.dtype(q.zero) != ctx.dtype(q.tensor))
     ctx.error("input {} is of type {}, input {} of type {}", q.zero, name(ctx.dtype(q.zero)),
               q.tensor, name(ctx.dtype(q.tensor)));
+}
+
+void require_columns_bias(const InferContext& ctx, const SymDims& result) {
+  check_dtype(ctx, kBias, type_set({DType::kI32}));
+  if (result.empty() || ctx.rank(kB.tensor) < 2) ctx.error("a bias without columns to add it to");
+  require_vector(ctx, kBias, result.back());
 }
 
 void infer_qlinear_matmul(InferContext& ctx) {
@@ -119,6 +127,10 @@ void infer_qlinear_matmul(InferContext& ctx) {
   for (size_t i : {kA.scale, kA.zero}) require_per_line(ctx, i, kA.tensor, Side::kRows);
   for (size_t i : {kB.scale, kB.zero}) require_per_line(ctx, i, kB.tensor, Side::kColumns);
   for (size_t i : {kYScale, kYZero}) require_scalar(ctx, i);
+  if (ctx.has(kBias)) {
+    require_scalar(ctx, kA.scale);
+    require_columns_bias(ctx, out);
+  }
   ctx.set(0, ctx.dtype(kYZero), std::move(out));
 }
 
@@ -133,6 +145,15 @@ void reference_qlinear_matmul(const ReferenceContext& ctx) {
   };
   auto y = matmul(matmul_shape(a.dims, b.dims), scaled(kA, a, Side::kRows),
                   scaled(kB, b, Side::kColumns));
+  if (ctx.has(kBias)) {
+    const auto bias = double_values(ctx.inputs[kBias]);
+    const auto scales = double_values(ctx.inputs[kB.scale]);
+    const double a_scale = scalar_value(ctx.inputs[kA.scale]);
+    for (size_t i = 0; i < y.size(); ++i) {
+      const size_t column = i % bias.size();
+      y[i] += bias[column] * a_scale * scales[scales.size() == 1 ? 0 : column];
+    }
+  }
   const double scale = scalar_value(ctx.inputs[kYScale]), zero = scalar_value(ctx.inputs[kYZero]);
   for (double& v : y) v = std::nearbyint(v / scale) + zero;
   write_dense(ctx.outputs[0], y);
@@ -206,7 +227,6 @@ Dim flops_conv_integer(const Graph& graph, const Node& node) {
 
 // Inputs: x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias (i32, scale
 // x_scale*w_scale).
-constexpr size_t kBias = 8;
 
 void infer_qlinear_conv(InferContext& ctx) {
   check_quantised(ctx, kA);
@@ -277,8 +297,9 @@ void register_quantized_product(OpList& ops) {
   ops.push_back(std::move(conv_integer));
 
   // Requantising rounds a real quotient: another order of its factors may fall on the other side.
-  OpDef qlinear_matmul = quantised("QLinearMatMul", 8, infer_qlinear_matmul,
+  OpDef qlinear_matmul = quantised("QLinearMatMul", 9, infer_qlinear_matmul,
                                    reference_qlinear_matmul, flops_qlinear_matmul);
+  qlinear_matmul.min_inputs = 8;
   qlinear_matmul.tolerance = Tolerance::kElementwise;
   ops.push_back(std::move(qlinear_matmul));
   OpDef qlinear_conv =

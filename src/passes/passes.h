@@ -30,12 +30,26 @@ bool fold_constants(Graph& graph, PassContext& context);
 /// One of equal nodes, and of equal constants of up to 64 KiB, serves all users.
 bool merge_common(Graph& graph, PassContext& context);
 
+/// Operators without a kernel of their own (a list in the pass) become the simpler ones they stand
+/// for, where they can.
+bool expand_operators(Graph& graph, PassContext& context);
+
 /// Pattern rules (rules/*.rules and the caller's own).
 bool apply_rules(Graph& graph, PassContext& context);
 
 /// Inference-time BatchNormalization behind a convolution goes into its weights. Tolerant numerics
 /// only.
 bool fold_batch_norm(Graph& graph, PassContext& context);
+
+/// A product or convolution between DequantizeLinear and QuantizeLinear becomes one of bytes:
+/// QLinearConv, QLinearMatMul; without the latter MatMulInteger or ConvInteger and a scale.
+/// Tolerant numerics only: the result is within one quantum of what was written.
+bool fuse_quantised(Graph& graph, PassContext& context);
+
+/// A product with constant weights behind DequantizeLinear (per tensor, per line or in blocks of
+/// the contracted axis) becomes xc::DequantizedMatMul, which keeps them as integers. Tolerant
+/// numerics only: sums are taken in another order.
+bool fuse_weights(Graph& graph, PassContext& context);
 
 /// Removes nodes, optional outputs and constants that no output needs.
 bool remove_dead(Graph& graph, PassContext& context);

@@ -17,7 +17,12 @@ const Backend& cpu_backend() {
                                    cpu::Rows list;
                                    cpu::add_onednn_matmul(list);
                                    cpu::add_onednn_conv(list);
+                                   cpu::add_integer_conv(list);
+                                   cpu::add_integer_matmul(list);
                                    cpu::add_pool(list);
+                                   cpu::add_block_matmul(list);
+                                   cpu::add_gathered_integer_conv(list);
+                                   cpu::add_dynamic_quantize(list);
                                    cpu::add_elementwise(list);
                                    cpu::add_copy_ops(list);
                                    cpu::add_gather(list);

@@ -15,10 +15,15 @@ std::vector<Order> any_order(const StepSpec& spec);
 // oneDNN.
 void add_onednn_matmul(Rows& rows);
 void add_onednn_conv(Rows& rows);
+void add_integer_conv(Rows& rows);
+void add_integer_matmul(Rows& rows);
 void add_pool(Rows& rows);
 
 // Own kernels.
+void add_block_matmul(Rows& rows);
+void add_dynamic_quantize(Rows& rows);
 void add_elementwise(Rows& rows);
+void add_gathered_integer_conv(Rows& rows);
 void add_copy_ops(Rows& rows);
 void add_gather(Rows& rows);
 void add_reduce(Rows& rows);

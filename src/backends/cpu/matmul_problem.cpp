@@ -120,6 +120,18 @@ bool fold_rows(MatMulProblem& p, const BindContext& context, size_t first_extra,
   return true;
 }
 
+BatchOffsets batch_offsets(const MatMulProblem& p, int64_t batch) {
+  BatchOffsets out;
+  for (size_t axis = p.batch.size(); axis-- > 0;) {
+    const int64_t index = batch % p.batch[axis];
+    batch /= p.batch[axis];
+    out.a += index * p.a_batch[axis];
+    out.b += index * p.b_batch[axis];
+    out.c += index * p.c_batch[axis];
+  }
+  return out;
+}
+
 int64_t slice_begin(int64_t n, int64_t slices, int64_t index) {
   if (index >= slices) return n;
   return std::min(n, ceil_div(n, kColumnUnit) * index / slices * kColumnUnit);

@@ -24,6 +24,12 @@ struct MatMulProblem {
 MatMulProblem matmul_problem(const BoundOperand& left, const BoundOperand& right,
                              const BoundOperand& result, bool transpose_left, bool transpose_right);
 
+/// Element offsets of one batch's operands.
+struct BatchOffsets {
+  int64_t a = 0, b = 0, c = 0;
+};
+BatchOffsets batch_offsets(const MatMulProblem& problem, int64_t batch);
+
 /// Operands of the step as a result [m, n] sees them, for an epilogue over a folded product.
 struct FoldedContext {
   std::vector<Dims> storage;

@@ -13,124 +13,17 @@
 #include <mutex>
 #include <optional>
 
+#include "backends/cpu/conv_problem.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/epilogue.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn_post_ops.h"
-#include "ops/window.h"
 
 namespace xc::cpu {
 namespace {
 
 using Tag = dnnl::memory::format_tag;
 using Type = dnnl::memory::data_type;
-using MemDims = dnnl::memory::dims;
-
-constexpr double kTaskFlops = 2e6;
-constexpr int64_t kStageBytes = 512 << 10;
-
-bool same_strides(std::span<const int64_t> dims, std::span<const int64_t> a,
-                  std::span<const int64_t> b) {
-  for (size_t i = 0; i < dims.size(); ++i)
-    if (dims[i] > 1 && a[i] != b[i]) return false;
-  return true;
-}
-
-/// Everything about one convolution of known dims.
-struct Shape {
-  int64_t batch, groups, in_channels, out_channels;  // channels of all groups
-  std::vector<WindowAxis> axes;
-  Dims x_dims, y_dims;
-  int64_t plane() const {
-    int64_t out = 1;
-    for (const WindowAxis& axis : axes) out *= axis.output;
-    return out;
-  }
-  double flops() const {
-    double kernel = 1;
-    for (const WindowAxis& axis : axes) kernel *= static_cast<double>(axis.kernel);
-    return 2.0 * static_cast<double>(batch * plane()) * static_cast<double>(out_channels) *
-           static_cast<double>(in_channels / groups) * kernel;
-  }
-};
-
-/// The operands without spatial axes of one element, which the library's kernels would take for
-/// rows: a convolution over a sequence written with a height or width of 1 is one of rank 3.
-struct Squeezed {
-  struct Part {
-    Dims dims, strides;
-    BoundOperand operand() const { return {dims, strides}; }
-  };
-  Part x, w, y;
-  std::vector<size_t> kept;  ///< spatial axes that stay, at least one
-  Squeezed(const BindContext& context, const WindowAttrs& window) {
-    const auto copy = [](const BoundOperand& o) {
-      return Part{Dims(o.dims.begin(), o.dims.end()), Dims(o.strides.begin(), o.strides.end())};
-    };
-    x = copy(context.inputs[0]);
-    w = copy(context.inputs[1]);
-    y = copy(context.outputs[0]);
-    const auto axes =
-        window_axes(window, x.dims, std::span<const int64_t>(w.dims).subspan(2), y.dims);
-    for (size_t i = 0; i < axes.size(); ++i)
-      if (axes[i].input != 1 || axes[i].output != 1 || axes[i].kernel != 1 ||
-          axes[i].pad_begin != 0 || axes[i].pad_end != 0)
-        kept.push_back(i);
-    if (kept.empty()) kept.push_back(axes.size() - 1);
-    for (size_t i = axes.size(); i-- > 0;) {
-      if (std::find(kept.begin(), kept.end(), i) != kept.end()) continue;
-      for (Part* part : {&x, &w, &y}) {
-        part->dims.erase(part->dims.begin() + static_cast<ptrdiff_t>(2 + i));
-        part->strides.erase(part->strides.begin() + static_cast<ptrdiff_t>(2 + i));
-      }
-    }
-  }
-};
-
-/// Images [n0, n1), rows [r0, r1) of the first spatial axis, output channels [c0, c1).
-struct Region {
-  int64_t n0, n1, r0, r1, c0, c1;
-};
-
-std::vector<Region> split(const Shape& s, int threads, bool strict, bool staged) {
-  const int64_t rows = s.axes[0].output;
-  const Region all{0, s.batch, 0, rows, 0, s.out_channels};
-  const auto useful = static_cast<int64_t>(s.flops() / kTaskFlops);
-  // In strict mode the split must not depend on the number of threads.
-  int64_t wanted = std::min<int64_t>(useful, strict ? 8 : threads == 1 ? 1 : 4 * threads);
-  // What is converted in scratch should stay in the second-level cache.
-  if (staged)
-    wanted =
-        std::max(wanted, std::min<int64_t>(64, (element_count(s.x_dims) + element_count(s.y_dims)) *
-                                                   4 / kStageBytes));
-  if (wanted <= 1) return {all};
-  std::vector<Region> out;
-  if (s.batch >= wanted || (s.batch > 1 && s.batch * rows < 2 * wanted)) {
-    wanted = std::min(wanted, s.batch);
-    for (int64_t i = 0; i < wanted; ++i)
-      out.push_back({s.batch * i / wanted, s.batch * (i + 1) / wanted, 0, rows, 0, s.out_channels});
-    return out;
-  }
-  wanted = ceil_div(wanted, s.batch);
-  const int64_t team = strict ? 4 : threads;
-  for (int64_t n = 0; n < s.batch; ++n) {
-    if (rows < 4 * team && !staged && s.groups == 1 && s.out_channels >= 64 * team) {
-      for (int64_t i = 0; i < team; ++i) {
-        const int64_t unit = 16, units = ceil_div(s.out_channels, unit);
-        out.push_back({n, n + 1, 0, rows, units * i / team * unit,
-                       std::min(s.out_channels, units * (i + 1) / team * unit)});
-      }
-      continue;
-    }
-    // A multiple of the threads, of equal parts where rows allow.
-    int64_t parts = std::min(wanted, rows);
-    if (!strict && parts > threads) parts = parts / threads * threads;
-    const int64_t step = ceil_div(rows, parts);
-    for (int64_t r = 0; r < rows; r += step)
-      out.push_back({n, n + 1, r, std::min(rows, r + step), 0, s.out_channels});
-  }
-  return out;
-}
 
 struct PackedSlice {
   int64_t c0;
@@ -177,19 +70,9 @@ class ConvBound final : public BoundKernel {
  public:
   ConvBound(const StepSpec& spec, const BindContext& context, const Plan& plan, WeightStore& store)
       : inputs_(static_cast<uint32_t>(spec.inputs.size())) {
-    const WindowAttrs window = window_attrs(*spec.node, context.inputs[0].dims.size() - 2);
-    const Squeezed squeezed(context, window);
+    const SqueezedConv squeezed(spec, context.inputs[0], context.inputs[1], context.outputs[0]);
     const BoundOperand x = squeezed.x.operand(), w = squeezed.w.operand(), y = squeezed.y.operand();
-    Shape s;
-    s.x_dims.assign(x.dims.begin(), x.dims.end());
-    s.y_dims.assign(y.dims.begin(), y.dims.end());
-    s.batch = y.dims[0];
-    s.groups = spec.attrs().get_int("group", 1);
-    s.in_channels = x.dims[1];
-    s.out_channels = y.dims[1];
-    const auto axes = window_axes(window, context.inputs[0].dims, context.inputs[1].dims.subspan(2),
-                                  context.outputs[0].dims);
-    for (size_t axis : squeezed.kept) s.axes.push_back(axes[axis]);
+    const ConvProblem& s = squeezed.problem;
     has_bias_ = spec.inputs.size() > 2 && spec.inputs[2].present();
     if (element_count(y.dims) == 0) return;
     if (element_count(x.dims) == 0 || element_count(w.dims) == 0)
@@ -197,14 +80,11 @@ class ConvBound final : public BoundKernel {
 
     x_last_ = same_strides(x.dims, x.strides, channels_last_strides(squeezed.x.dims));
     y_last_ = same_strides(y.dims, y.strides, channels_last_strides(squeezed.y.dims));
-    bool pointwise = s.groups == 1;
-    for (const WindowAxis& axis : s.axes)
-      pointwise &= axis.kernel == 1 && axis.stride == 1 && axis.pad_begin == 0 && axis.pad_end == 0;
-    row_major_ = pointwise && !x_last_ && !y_last_ && is_contiguous(x.dims, x.strides) &&
+    row_major_ = s.pointwise() && !x_last_ && !y_last_ && is_contiguous(x.dims, x.strides) &&
                  is_contiguous(y.dims, y.strides);
 
     const bool strict = spec.numerics == Numerics::kStrict;
-    regions_ = split(s, spec.threads, strict, !row_major_ && !(x_last_ && y_last_));
+    regions_ = split_conv(s, spec.threads, strict, !row_major_ && !(x_last_ && y_last_), 4);
     if (row_major_) regions_ = whole_rows(regions_, s);
     tasks = static_cast<int64_t>(regions_.size());
     // A region of channels, or a result in another order, goes through scratch.
@@ -214,7 +94,7 @@ class ConvBound final : public BoundKernel {
     bool mapped = !strict && !plan.mapped.empty() && !row_major_;
     if (!plan.mapped.binaries.empty()) {
       mapped &= y_last_;
-      for (const Region& r : regions_) mapped &= r.c1 - r.c0 == s.out_channels;
+      for (const ConvRegion& r : regions_) mapped &= r.c1 - r.c0 == s.out_channels;
     }
     for (const auto& binary : plan.mapped.binaries) {
       const BoundOperand& b = context.inputs[binary.input];
@@ -285,9 +165,10 @@ class ConvBound final : public BoundKernel {
   };
 
   /// Row-major operands: a part of the rows is no dense tensor, so parts are channels or images.
-  static std::vector<Region> whole_rows(const std::vector<Region>& regions, const Shape& s) {
-    std::vector<Region> out;
-    for (Region r : regions) {
+  static std::vector<ConvRegion> whole_rows(const std::vector<ConvRegion>& regions,
+                                            const ConvProblem& s) {
+    std::vector<ConvRegion> out;
+    for (ConvRegion r : regions) {
       if (r.r0 != 0) continue;
       r.r1 = s.axes[0].output;
       out.push_back(r);
@@ -295,26 +176,17 @@ class ConvBound final : public BoundKernel {
     return out;
   }
 
-  void build(const StepSpec& spec, const BindContext& context, const Squeezed& squeezed,
-             const Shape& s, WeightStore& store) {
+  void build(const StepSpec& spec, const BindContext& context, const SqueezedConv& squeezed,
+             const ConvProblem& s, WeightStore& store) {
     const BoundOperand x = squeezed.x.operand(), y = squeezed.y.operand();
     int64_t scratchpad = 0, x_bytes = 0, y_bytes = 0, w_bytes = 0;
-    for (const Region& r : regions_) {
-      const WindowAxis& rows = s.axes[0];
-      const int64_t extent = (rows.kernel - 1) * rows.dilation + 1;
-      const int64_t first = r.r0 * rows.stride - rows.pad_begin;
-      const int64_t last = (r.r1 - 1) * rows.stride - rows.pad_begin + extent;
-      const int64_t in0 = std::clamp<int64_t>(first, 0, rows.input - 1);
-      // The last part takes the rows that no window reaches too: without them the images of a batch
-      // would not lie densely.
-      const int64_t in1 =
-          r.r1 == rows.output ? rows.input : std::clamp<int64_t>(last, in0 + 1, rows.input);
+    for (const ConvRegion& r : regions_) {
+      const auto [in0, in1, pad_begin, pad_end] = rows_of(s, r);
       Dims x_dims = s.x_dims, y_dims = s.y_dims;
       x_dims[0] = y_dims[0] = r.n1 - r.n0;
       x_dims[2] = in1 - in0;
       y_dims[1] = r.c1 - r.c0;
       y_dims[2] = r.r1 - r.r0;
-      const int64_t pad_begin = in0 - first, pad_end = std::max<int64_t>(last - in1, 0);
       uint32_t v = 0;
       for (; v < variants_.size(); ++v)
         if (variants_[v].x_dims == x_dims && variants_[v].y_dims == y_dims &&
@@ -341,7 +213,7 @@ class ConvBound final : public BoundKernel {
                 r.c0,
                 nullptr,
                 {}};
-      const dnnl::memory::desc plain = plain_weights(squeezed.w.operand(), s, r.c1 - r.c0);
+      const auto plain = plain_conv_weights(squeezed.w.operand(), s, r.c1 - r.c0, DType::kF32);
       if (store.constant()) {
         part.weights = store.get(r.c0, variant.weights, plain);
       } else if (!pack_) {
@@ -375,39 +247,15 @@ class ConvBound final : public BoundKernel {
                  static_cast<int64_t>(parts_.size()) * 512;
   }
 
-  static dnnl::memory::desc plain_weights(const BoundOperand& w, const Shape& s, int64_t channels) {
-    Dims dims(w.dims.begin(), w.dims.end()), strides(w.strides.begin(), w.strides.end());
-    dims[0] = channels;
-    if (s.groups > 1) {
-      dims[0] /= s.groups;
-      dims.insert(dims.begin(), s.groups);
-      strides.insert(strides.begin(), strides[0] * dims[1]);
-    }
-    return strided_desc(dims, strides, DType::kF32);
-  }
-
   /// Returns the bytes of scratchpad it wants.
-  int64_t make_primitive(const StepSpec& spec, const Shape& s, Variant& variant) {
+  int64_t make_primitive(const StepSpec& spec, const ConvProblem& s, Variant& variant) {
     const auto order = [&](const Dims& dims) {
       return strided_desc(dims, row_major_ ? contiguous_strides(dims) : channels_last_strides(dims),
                           DType::kF32);
     };
     const dnnl::memory::desc src = order(variant.x_dims), dst = order(variant.y_dims);
-    MemDims w_dims{variant.y_dims[1], s.in_channels / s.groups};
-    MemDims strides, dilations, begin, end;
-    for (size_t i = 0; i < s.axes.size(); ++i) {
-      const WindowAxis& axis = s.axes[i];
-      w_dims.push_back(axis.kernel);
-      strides.push_back(axis.stride);
-      dilations.push_back(axis.dilation - 1);
-      begin.push_back(i == 0 ? variant.pad_begin : axis.pad_begin);
-      end.push_back(i == 0 ? variant.pad_end : axis.pad_end);
-    }
-    if (s.groups > 1) {
-      w_dims[0] /= s.groups;
-      w_dims.insert(w_dims.begin(), s.groups);
-    }
-    const dnnl::memory::desc weights(w_dims, Type::f32, Tag::any);
+    const ConvWindow window = conv_window(s, variant.y_dims[1], variant.pad_begin, variant.pad_end);
+    const dnnl::memory::desc weights(window.weights, Type::f32, Tag::any);
     const dnnl::memory::desc bias = has_bias_
                                         ? dnnl::memory::desc({variant.y_dims[1]}, Type::f32, Tag::a)
                                         : dnnl::memory::desc();
@@ -416,7 +264,8 @@ class ConvBound final : public BoundKernel {
     const OneThread guard;
     const dnnl::convolution_forward::primitive_desc pd(
         onednn_engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
-        src, weights, bias, dst, strides, dilations, begin, end, attributes);
+        src, weights, bias, dst, window.strides, window.dilations, window.pad_begin, window.pad_end,
+        attributes);
     variant.weights = pd.weights_desc();
     std::vector<PreparedPrimitive::Argument> arguments{{DNNL_ARG_SRC, src},
                                                        {DNNL_ARG_WEIGHTS, variant.weights},
@@ -432,7 +281,7 @@ class ConvBound final : public BoundKernel {
 
   uint32_t inputs_;
   bool has_bias_ = false, x_last_ = false, y_last_ = false, row_major_ = false, stage_x_ = false;
-  std::vector<Region> regions_;
+  std::vector<ConvRegion> regions_;
   std::vector<Variant> variants_;
   std::vector<Part> parts_;
   MappedPostOps mapped_;

@@ -15,6 +15,7 @@
 #include "backends/cpu/epilogue.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn_common.h"
+#include "backends/cpu/packed_weights.h"
 #include "backends/cpu/sgemm.h"
 
 namespace xc::cpu {
@@ -148,14 +149,7 @@ class SgemmBound final : public BoundKernel {
   }
 
   void multiply(const StepArgs& args, const MatMulPart& part) const {
-    int64_t a_at = 0, b_at = 0, c_at = 0, rest = part.batch;
-    for (size_t axis = p_.batch.size(); axis-- > 0;) {
-      const int64_t index = rest % p_.batch[axis];
-      rest /= p_.batch[axis];
-      a_at += index * p_.a_batch[axis];
-      b_at += index * p_.b_batch[axis];
-      c_at += index * p_.c_batch[axis];
-    }
+    const auto [a_at, b_at, c_at] = batch_offsets(p_, part.batch);
     const float* a =
         static_cast<const float*>(args.buffers[swapped_ ? 1 : 0]) + a_at + part.m0 * p_.a_m;
     const float* b =
@@ -217,64 +211,6 @@ class SgemmBound final : public BoundKernel {
 // ---- packed weights
 // ------------------------------------------------------------------------------
 
-using Tag = dnnl::memory::format_tag;
-using Type = dnnl::memory::data_type;
-
-/// A constant right side in the library's own layout, sliced by columns.
-struct PackedWeights {
-  int64_t k = 0, n = 0;
-  int64_t slices = 1;
-  std::vector<dnnl::memory::desc> descs;  ///< per slice
-  std::vector<int64_t> offsets;           ///< of each slice in `buffer`, bytes
-  std::shared_ptr<Buffer> buffer;
-  void* slice(size_t index) const { return buffer->data() + offsets[index]; }
-};
-
-dnnl::matmul::primitive_desc slice_primitive(int64_t m, int64_t k, int64_t n, int64_t lda,
-                                             int64_t ldc, const dnnl::memory::desc& weights,
-                                             const dnnl::primitive_attr& attributes) {
-  return {onednn_engine(), dnnl::memory::desc({m, k}, Type::f32, dnnl::memory::dims{lda, 1}),
-          weights, dnnl::memory::desc({m, n}, Type::f32, dnnl::memory::dims{ldc, 1}), attributes};
-}
-
-std::shared_ptr<const PackedWeights> pack(const Tensor& weights, bool transposed, int threads) {
-  auto out = std::make_shared<PackedWeights>();
-  const size_t k_axis = transposed ? 1 : 0, n_axis = transposed ? 0 : 1;
-  out->k = weights.dims()[k_axis];
-  out->n = weights.dims()[n_axis];
-  const int64_t k_stride = weights.strides()[k_axis], n_stride = weights.strides()[n_axis];
-  // Slices of about 768 columns: narrower ones cost up to 10 %; two at least, so that a product of
-  // one row occupies two threads. One thread needs none.
-  out->slices = threads == 1 || out->n < 256 ? 1 : std::clamp<int64_t>((out->n + 384) / 768, 2, 64);
-  const OneThread guard;
-  onednn_call("packing of weights", [&] {
-    dnnl::stream stream(onednn_engine());
-    const auto columns = [&](int64_t s) { return slice_begin(out->n, out->slices, s); };
-    int64_t bytes = 0;
-    for (int64_t s = 0; s < out->slices; ++s) {
-      const int64_t n = columns(s + 1) - columns(s);
-      // The packed layout is the same for every number of rows above a few.
-      const auto pd = slice_primitive(64, out->k, n, out->k, out->n,
-                                      dnnl::memory::desc({out->k, n}, Type::f32, Tag::any),
-                                      onednn_attributes());
-      out->descs.push_back(pd.weights_desc());
-      out->offsets.push_back(bytes);
-      bytes += align_up(static_cast<int64_t>(out->descs.back().get_size()), 64);
-    }
-    out->buffer = Buffer::allocate(bytes);
-    for (int64_t s = 0; s < out->slices; ++s) {
-      const int64_t n0 = columns(s), n = columns(s + 1) - n0;
-      const Dims dims{out->k, n}, strides{k_stride, n_stride};
-      dnnl::memory from(strided_desc(dims, strides, DType::kF32), onednn_engine(),
-                        weights.as<float>() + n0 * n_stride);
-      const auto slice = static_cast<size_t>(s);
-      dnnl::memory to(out->descs[slice], onednn_engine(), out->slice(slice));
-      dnnl::reorder(from, to).execute(stream, from, to);
-    }
-  });
-  return out;
-}
-
 class PackedBound final : public BoundKernel {
  public:
   /// `p` and `context` are folded: one batch, a result [m, n]. Rows of both sides are contiguous.
@@ -284,7 +220,6 @@ class PackedBound final : public BoundKernel {
         weights_(std::move(weights)),
         p_(p),
         c_index_(static_cast<uint32_t>(spec.inputs.size())) {
-    const dnnl::primitive_attr attributes = onednn_attributes();
     parts_ = split_matmul(p_, weights_->slices);
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
     const int64_t lda = p_.m == 1 ? p_.k : p_.a_m, ldc = p_.m == 1 ? p_.n : p_.c_m;
@@ -292,7 +227,6 @@ class PackedBound final : public BoundKernel {
     onednn_call("a matrix product", [&] {
       for (const MatMulPart& part : parts_) {
         const int64_t m = part.m1 - part.m0, n = part.n1 - part.n0;
-        const auto slice = static_cast<size_t>(slice_of(part));
         const auto same = std::find_if(shapes_.begin(), shapes_.end(), [&](const Shape& shape) {
           return shape.m == m && shape.n == n;
         });
@@ -303,18 +237,10 @@ class PackedBound final : public BoundKernel {
         const int64_t rows = filled ? kFewestRows : m;
         if (dense) staged = std::max(staged, align_up(rows * n * 4, 64));
         if (filled) filling = align_up(rows * p_.k * 4, 64);
-        const auto pd =
-            slice_primitive(rows, p_.k, n, filled ? p_.k : lda, dense || m == 1 ? n : ldc,
-                            weights_->descs[slice], attributes);
-        scratchpad = std::max(scratchpad, static_cast<int64_t>(pd.scratchpad_desc().get_size()));
-        shapes_.push_back(
-            {m, n, dense, filled,
-             std::make_unique<PreparedPrimitive>(
-                 dnnl::matmul(pd), std::vector<PreparedPrimitive::Argument>{
-                                       {DNNL_ARG_SRC, pd.src_desc()},
-                                       {DNNL_ARG_WEIGHTS, pd.weights_desc()},
-                                       {DNNL_ARG_DST, pd.dst_desc()},
-                                       {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}})});
+        auto product = packed_product(*weights_, weights_->slice_at(part.n0), rows,
+                                      filled ? p_.k : lda, dense || m == 1 ? n : ldc);
+        scratchpad = std::max(scratchpad, product.scratchpad);
+        shapes_.push_back({m, n, dense, filled, std::move(product.primitive)});
       }
     });
     stage_ = align_up(scratchpad, 64);
@@ -353,7 +279,7 @@ class PackedBound final : public BoundKernel {
         source = rows;
       }
       void* const pointers[4] = {const_cast<float*>(source),
-                                 weights_->slice(static_cast<size_t>(slice_of(part))), result,
+                                 weights_->slice(weights_->slice_at(part.n0)), result,
                                  args.scratch};
       shape.primitive->execute(pointers);
       if (shape.dense)
@@ -366,11 +292,6 @@ class PackedBound final : public BoundKernel {
   }
 
  private:
-  int64_t slice_of(const MatMulPart& part) const {
-    for (int64_t s = 0; s < weights_->slices; ++s)
-      if (slice_begin(p_.n, weights_->slices, s) == part.n0) return s;
-    fail(Status::kInternal, "no slice begins at column {}", part.n0);
-  }
   struct Shape {
     int64_t m, n;
     bool dense;   ///< the result through scratch
@@ -438,7 +359,8 @@ class MatMulKernel final : public Kernel {
   bool wants_prepare() const override { return packable_; }
   void prepare() override {
     if (!packable_) return;
-    auto packed = pack(spec_.inputs[1].constant, settings_.transpose_b, spec_.threads);
+    auto packed = pack_weights(spec_.inputs[1].constant, settings_.transpose_b,
+                               {DType::kF32, DType::kF32, DType::kF32}, spec_.threads);
     const std::lock_guard lock(mutex_);
     packed_ = std::move(packed);
   }

@@ -1,5 +1,7 @@
 #include "backends/cpu/vector/transpose_fn.h"
 
+#include <array>
+
 namespace xc::cpu {
 namespace {
 
@@ -20,25 +22,48 @@ void transpose_scalar(const void* from_data, void* to_data, int64_t rows, int64_
   }
 }
 
+/// By rising level.
+template <class T>
+using ByIsa = std::array<void (*)(const T*, T*, int64_t, int64_t, int64_t, int64_t), 3>;
+#if defined(__x86_64__)
+constexpr ByIsa<uint8_t> kTranspose1{baseline::transpose_1, avx2::transpose_1, avx512::transpose_1};
+constexpr ByIsa<uint16_t> kTranspose2{baseline::transpose_2, avx2::transpose_2,
+                                      avx512::transpose_2};
+constexpr ByIsa<uint32_t> kTranspose4{baseline::transpose_4, avx2::transpose_4,
+                                      avx512::transpose_4};
+template <class T>
+auto of_isa(const ByIsa<T>& fns) {
+  return fns[static_cast<size_t>(cpu_info().isa)];
+}
+#else
+constexpr ByIsa<uint8_t> kTranspose1{baseline::transpose_1};
+constexpr ByIsa<uint16_t> kTranspose2{baseline::transpose_2};
+constexpr ByIsa<uint32_t> kTranspose4{baseline::transpose_4};
+template <class T>
+auto of_isa(const ByIsa<T>& fns) {
+  return fns[0];
+}
+#endif
+
 }  // namespace
 
 void transpose(const void* from, void* to, int64_t rows, int64_t cols, int64_t col_from,
                int64_t row_to, int64_t element_bytes) {
   switch (element_bytes) {
-    case 1:
-      return transpose_scalar<uint8_t>(from, to, rows, cols, col_from, row_to);
-    case 2:
-      return transpose_scalar<uint16_t>(from, to, rows, cols, col_from, row_to);
+    case 1: {
+      static const auto run = of_isa(kTranspose1);
+      return run(static_cast<const uint8_t*>(from), static_cast<uint8_t*>(to), rows, cols, col_from,
+                 row_to);
+    }
+    case 2: {
+      static const auto run = of_isa(kTranspose2);
+      return run(static_cast<const uint16_t*>(from), static_cast<uint16_t*>(to), rows, cols,
+                 col_from, row_to);
+    }
     case 4: {
-      const auto* f = static_cast<const uint32_t*>(from);
-      auto* t = static_cast<uint32_t*>(to);
-#if defined(__x86_64__)
-      if (cpu_info().isa >= Isa::kAvx512)
-        return avx512::transpose_4(f, t, rows, cols, col_from, row_to);
-      if (cpu_info().isa >= Isa::kAvx2)
-        return avx2::transpose_4(f, t, rows, cols, col_from, row_to);
-#endif
-      return baseline::transpose_4(f, t, rows, cols, col_from, row_to);
+      static const auto run = of_isa(kTranspose4);
+      return run(static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), rows, cols,
+                 col_from, row_to);
     }
     case 8:
       return transpose_scalar<uint64_t>(from, to, rows, cols, col_from, row_to);

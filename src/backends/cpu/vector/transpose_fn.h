@@ -13,16 +13,28 @@ void transpose(const void* from, void* to, int64_t rows, int64_t cols, int64_t c
                int64_t row_to, int64_t element_bytes);
 
 namespace baseline {
+void transpose_1(const uint8_t* from, uint8_t* to, int64_t rows, int64_t cols, int64_t col_from,
+                 int64_t row_to);
+void transpose_2(const uint16_t* from, uint16_t* to, int64_t rows, int64_t cols, int64_t col_from,
+                 int64_t row_to);
 void transpose_4(const uint32_t* from, uint32_t* to, int64_t rows, int64_t cols, int64_t col_from,
                  int64_t row_to);
-}
+}  // namespace baseline
 namespace avx2 {
+void transpose_1(const uint8_t* from, uint8_t* to, int64_t rows, int64_t cols, int64_t col_from,
+                 int64_t row_to);
+void transpose_2(const uint16_t* from, uint16_t* to, int64_t rows, int64_t cols, int64_t col_from,
+                 int64_t row_to);
 void transpose_4(const uint32_t* from, uint32_t* to, int64_t rows, int64_t cols, int64_t col_from,
                  int64_t row_to);
-}
+}  // namespace avx2
 namespace avx512 {
+void transpose_1(const uint8_t* from, uint8_t* to, int64_t rows, int64_t cols, int64_t col_from,
+                 int64_t row_to);
+void transpose_2(const uint16_t* from, uint16_t* to, int64_t rows, int64_t cols, int64_t col_from,
+                 int64_t row_to);
 void transpose_4(const uint32_t* from, uint32_t* to, int64_t rows, int64_t cols, int64_t col_from,
                  int64_t row_to);
-}
+}  // namespace avx512
 
 }  // namespace xc::cpu

@@ -1,0 +1,211 @@
+// xc::DequantizedMatMul: "xc.block_matmul". The weights stay integers, a byte or half a byte each,
+// in panels of 64 columns made once. A few rows multiply them as they are read; for many rows a
+// part of some panels at a time becomes f32 in scratch and goes through the library's sgemm.
+
+#include <algorithm>
+
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/matmul_problem.h"
+#include "backends/cpu/onednn_common.h"
+#include "backends/cpu/sgemm.h"
+#include "backends/cpu/vector/block_product_fn.h"
+
+namespace xc::cpu {
+namespace {
+
+constexpr size_t kX = 0, kW = 1, kScale = 2, kZero = 3;
+/// From so many rows on, making f32 of the weights costs less than reading them row by row
+/// (measured with 2048 x 2048 of 4 bits).
+constexpr int64_t kManyRows = 16;
+constexpr int64_t kPartTerms = 256, kPartPanels = 4;  ///< made f32 at a time: 256 KiB
+
+const BlockFns& fns() {
+  static const BlockFns& found = block_fns(cpu_info().isa);
+  return found;
+}
+
+/// The weights of a step, in panels.
+class Panels {
+ public:
+  explicit Panels(const StepSpec& spec) : block_(spec.attrs().get_int("block_size", 1)) {
+    const Tensor w = spec.inputs[kW].constant.to_contiguous();
+    k = w.dims()[0];
+    n = w.dims()[1];
+    four_bits_ = w.dtype() == DType::kI4 || w.dtype() == DType::kU4 || w.dtype() == DType::kI2 ||
+                 w.dtype() == DType::kU2;
+    const int shift = !is_signed(w.dtype()) ? 0 : four_bits_ ? 8 : 128;  // makes values unsigned
+    count = ceil_div(n, kPanelColumns);
+    blocks_ = ceil_div(k, block_);
+    data_.resize(static_cast<size_t>(checked_mul(count * k, panel(0).row_bytes())));
+    lines_.assign(static_cast<size_t>(checked_mul(count * blocks_, 2 * kPanelColumns)), 0.0f);
+    pack(w, shift);
+    const Tensor scale = spec.inputs[kScale].constant.to_contiguous();
+    const Tensor zero = spec.inputs.size() > kZero && spec.inputs[kZero].present()
+                            ? spec.inputs[kZero].constant.to_contiguous()
+                            : Tensor();
+    for (int64_t b = 0; b < blocks_; ++b)
+      for (int64_t j = 0; j < n; ++j) {
+        float* line = line_of(j / kPanelColumns, b) + j % kPanelColumns;
+        line[0] = scale.as<float>()[b * n + j];
+        const int64_t z = zero ? load_int64(zero.data(), zero.dtype(), b * n + j) : 0;
+        line[blocks_ * kPanelColumns] = static_cast<float>(z + shift);
+      }
+  }
+
+  BlockPanel panel(int64_t index) const {
+    BlockPanel out{nullptr, four_bits_, k, block_, nullptr, nullptr};
+    if (data_.empty()) return out;
+    out.data = data_.data() + index * k * out.row_bytes();
+    out.scales = lines_.data() + index * blocks_ * 2 * kPanelColumns;
+    out.zeros = out.scales + blocks_ * kPanelColumns;
+    return out;
+  }
+  int64_t blocks() const { return blocks_; }
+  int64_t k = 0, n = 0, count = 0;
+
+ private:
+  float* line_of(int64_t panel, int64_t block) {
+    return lines_.data() + (panel * 2 * blocks_ + block) * kPanelColumns;
+  }
+  void pack(const Tensor& w, int shift) {
+    const auto* from = w.as<uint8_t>();
+    const int64_t row_bytes = panel(0).row_bytes();
+    for (int64_t p = 0; p < count; ++p)
+      for (int64_t d = 0; d < k; ++d) {
+        uint8_t* row = data_.data() + (p * k + d) * row_bytes;
+        std::fill_n(row, row_bytes, uint8_t{0});
+        for (int64_t j = 0; j < kPanelColumns && p * kPanelColumns + j < n; ++j) {
+          // Signed values wrap around: a byte plus the shift is what is meant.
+          const auto value = static_cast<uint8_t>(from[d * n + p * kPanelColumns + j] + shift);
+          if (four_bits_)
+            row[j % row_bytes] |= static_cast<uint8_t>((value & 15) << (j / row_bytes * 4));
+          else
+            row[j] = value;
+        }
+      }
+  }
+
+  bool four_bits_ = false;
+  int64_t block_, blocks_ = 0;
+  std::vector<uint8_t> data_;
+  std::vector<float> lines_;  ///< per panel: scales, then zero points
+};
+
+class BlockMatMulBound final : public BoundKernel {
+ public:
+  BlockMatMulBound(const StepSpec& spec, const BindContext& context,
+                   std::shared_ptr<const Panels> panels)
+      : output_(spec.inputs.size()), panels_(std::move(panels)) {
+    const BoundOperand operands[2] = {context.inputs[kX], context.inputs[kW]};
+    p_ = matmul_problem(operands[0], operands[1], context.outputs[0], false, false);
+    FoldedContext folded;
+    fold_rows(p_, {operands, context.outputs}, 2, folded);
+    parts_ = ceil_div(panels_->count, kPartPanels);
+    tasks = std::max<int64_t>(1, p_.batches * parts_);
+    many_ = p_.m >= kManyRows;
+    const int64_t columns = kPartPanels * kPanelColumns;
+    x_bytes_ = p_.a_k != 1 && p_.k > 1 ? align_up(checked_mul(p_.m, p_.k) * 4, 64) : 0;
+    y_bytes_ = align_up(checked_mul(p_.m, columns) * 4, 64);
+    // Behind them: a part of the weights, or the sums of x's blocks.
+    scratch_bytes = x_bytes_ + y_bytes_ +
+                    (many_ ? kPartTerms * columns : checked_mul(p_.m, panels_->blocks())) * 4;
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    if (p_.m == 0 || p_.n == 0) return;
+    const OneThread guard;
+    auto* scratch = static_cast<std::byte*>(args.scratch);
+    auto* y = reinterpret_cast<float*>(scratch + x_bytes_);
+    for (int64_t task = begin; task < std::min(end, p_.batches * parts_); ++task) {
+      const auto [a_at, b_at, c_at] = batch_offsets(p_, task / parts_);
+      const float* x = static_cast<const float*>(args.buffers[kX]) + a_at;
+      int64_t x_row = p_.a_m;
+      if (x_bytes_ > 0) {
+        auto* dense = reinterpret_cast<float*>(scratch);
+        for (int64_t i = 0; i < p_.m; ++i)
+          for (int64_t d = 0; d < p_.k; ++d) dense[i * p_.k + d] = x[i * p_.a_m + d * p_.a_k];
+        x = dense;
+        x_row = p_.k;
+      }
+      const int64_t first = task % parts_ * kPartPanels;
+      const int64_t last = std::min(panels_->count, first + kPartPanels);
+      const int64_t width = (last - first) * kPanelColumns;
+      auto* rest = reinterpret_cast<float*>(scratch + x_bytes_ + y_bytes_);
+      many_ ? multiply_many(x, x_row, first, last, y, rest)
+            : multiply_few(x, x_row, first, last, y, rest);
+      auto* out = static_cast<float*>(args.buffers[output_]) + c_at;
+      const int64_t n0 = first * kPanelColumns, n = std::min(width, p_.n - n0);
+      for (int64_t i = 0; i < p_.m; ++i)
+        for (int64_t j = 0; j < n; ++j) out[i * p_.c_m + (n0 + j) * p_.c_n] = y[i * width + j];
+    }
+  }
+
+ private:
+  void multiply_few(const float* x, int64_t x_row, int64_t first, int64_t last, float* y,
+                    float* sums) const {
+    const int64_t width = (last - first) * kPanelColumns, blocks = panels_->blocks();
+    for (int64_t i = 0; i < p_.m; ++i)
+      fns().block_sums(x + i * x_row, p_.k, panels_->panel(0).block, sums + i * blocks);
+    for (int64_t panel = first; panel < last; ++panel)
+      for (int64_t i = 0; i < p_.m; i += kBlockRows)
+        fns().multiply(
+            panels_->panel(panel),
+            {x + i * x_row, x_row, sums + i * blocks, blocks, std::min(kBlockRows, p_.m - i)},
+            y + i * width + (panel - first) * kPanelColumns, width);
+  }
+
+  void multiply_many(const float* x, int64_t x_row, int64_t first, int64_t last, float* y,
+                     float* part) const {
+    const int64_t width = (last - first) * kPanelColumns;
+    if (p_.k == 0) std::fill_n(y, p_.m * width, 0.0f);
+    for (int64_t k0 = 0; k0 < p_.k; k0 += kPartTerms) {
+      const int64_t k1 = std::min(p_.k, k0 + kPartTerms);
+      for (int64_t panel = first; panel < last; ++panel)
+        fns().dequantise(panels_->panel(panel), k0, k1, part + (panel - first) * kPanelColumns,
+                         width);
+      library_sgemm({false, false, p_.m, width, k1 - k0, 1.0f, x + k0, x_row, part, width,
+                     k0 == 0 ? 0.0f : 1.0f, y, width});
+    }
+  }
+
+  size_t output_;
+  std::shared_ptr<const Panels> panels_;
+  MatMulProblem p_;
+  bool many_ = false;
+  int64_t parts_ = 1, x_bytes_ = 0, y_bytes_ = 0;
+};
+
+class BlockMatMulKernel final : public Kernel {
+ public:
+  explicit BlockMatMulKernel(const StepSpec& spec)
+      : spec_(spec), panels_(std::make_shared<const Panels>(spec)) {}
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+    return std::make_shared<BlockMatMulBound>(spec_, context, panels_);
+  }
+  bool wants_warm_up() const override { return !sgemm_is_warm(); }
+  void warm_up() override { warm_sgemm(); }
+
+ private:
+  StepSpec spec_;
+  std::shared_ptr<const Panels> panels_;
+};
+
+Verdict supports(const StepSpec& spec) {
+  if (!spec.post_ops.empty()) return Verdict::no("no post-ops");
+  for (size_t i = kW; i < spec.inputs.size(); ++i)
+    if (spec.inputs[i].present() && !spec.inputs[i].constant)
+      return Verdict::no(fmt::format("input {} is not constant", i));
+  return Verdict::ok();
+}
+
+std::unique_ptr<Kernel> create(const StepSpec& spec) {
+  return std::make_unique<BlockMatMulKernel>(spec);
+}
+
+}  // namespace
+
+void add_block_matmul(Rows& rows) {
+  rows.push_back({"xc.block_matmul", "DequantizedMatMul", supports, create});
+}
+
+}  // namespace xc::cpu

@@ -1,0 +1,155 @@
+#include "backends/cpu/conv_problem.h"
+
+#include <algorithm>
+
+namespace xc::cpu {
+namespace {
+
+constexpr double kTaskFlops = 2e6;
+constexpr int64_t kStageBytes = 512 << 10;
+
+}  // namespace
+
+bool same_strides(std::span<const int64_t> dims, std::span<const int64_t> a,
+                  std::span<const int64_t> b) {
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (dims[i] > 1 && a[i] != b[i]) return false;
+  return true;
+}
+
+int64_t ConvProblem::plane() const {
+  int64_t out = 1;
+  for (const WindowAxis& axis : axes) out *= axis.output;
+  return out;
+}
+
+double ConvProblem::flops() const {
+  double kernel = 1;
+  for (const WindowAxis& axis : axes) kernel *= static_cast<double>(axis.kernel);
+  return 2.0 * static_cast<double>(batch * plane()) * static_cast<double>(out_channels) *
+         static_cast<double>(in_channels / groups) * kernel;
+}
+
+bool ConvProblem::pointwise() const {
+  bool out = groups == 1;
+  for (const WindowAxis& axis : axes)
+    out &= axis.kernel == 1 && axis.stride == 1 && axis.pad_begin == 0 && axis.pad_end == 0;
+  return out;
+}
+
+SqueezedConv::SqueezedConv(const StepSpec& spec, const BoundOperand& data,
+                           const BoundOperand& weights, const BoundOperand& result) {
+  const auto copy = [](const BoundOperand& o) {
+    return Part{Dims(o.dims.begin(), o.dims.end()), Dims(o.strides.begin(), o.strides.end())};
+  };
+  x = copy(data);
+  w = copy(weights);
+  y = copy(result);
+  const WindowAttrs window = window_attrs(*spec.node, data.dims.size() - 2);
+  const auto axes = window_axes(window, data.dims, weights.dims.subspan(2), result.dims);
+  for (size_t i = 0; i < axes.size(); ++i)
+    if (axes[i].input != 1 || axes[i].output != 1 || axes[i].kernel != 1 ||
+        axes[i].pad_begin != 0 || axes[i].pad_end != 0)
+      kept.push_back(i);
+  if (kept.empty()) kept.push_back(axes.size() - 1);
+  for (size_t i = axes.size(); i-- > 0;) {
+    if (std::find(kept.begin(), kept.end(), i) != kept.end()) continue;
+    for (Part* part : {&x, &w, &y}) {
+      part->dims.erase(part->dims.begin() + static_cast<ptrdiff_t>(2 + i));
+      part->strides.erase(part->strides.begin() + static_cast<ptrdiff_t>(2 + i));
+    }
+  }
+  problem.x_dims = x.dims;
+  problem.y_dims = y.dims;
+  problem.batch = y.dims[0];
+  problem.groups = spec.attrs().get_int("group", 1);
+  problem.in_channels = x.dims[1];
+  problem.out_channels = y.dims[1];
+  for (size_t axis : kept) problem.axes.push_back(axes[axis]);
+}
+
+std::vector<ConvRegion> split_conv(const ConvProblem& s, int threads, bool strict, bool staged,
+                                   int64_t element_bytes) {
+  const int64_t rows = s.axes[0].output;
+  const ConvRegion all{0, s.batch, 0, rows, 0, s.out_channels};
+  const auto useful = static_cast<int64_t>(s.flops() / kTaskFlops);
+  // In strict mode the split must not depend on the number of threads.
+  int64_t wanted = std::min<int64_t>(useful, strict ? 8 : threads == 1 ? 1 : 4 * threads);
+  // What is converted in scratch should stay in the second-level cache.
+  if (staged)
+    wanted =
+        std::max(wanted, std::min<int64_t>(64, (element_count(s.x_dims) + element_count(s.y_dims)) *
+                                                   element_bytes / kStageBytes));
+  if (wanted <= 1) return {all};
+  std::vector<ConvRegion> out;
+  if (s.batch >= wanted || (s.batch > 1 && s.batch * rows < 2 * wanted)) {
+    wanted = std::min(wanted, s.batch);
+    for (int64_t i = 0; i < wanted; ++i)
+      out.push_back({s.batch * i / wanted, s.batch * (i + 1) / wanted, 0, rows, 0, s.out_channels});
+    return out;
+  }
+  wanted = ceil_div(wanted, s.batch);
+  const int64_t team = strict ? 4 : threads;
+  for (int64_t n = 0; n < s.batch; ++n) {
+    if (rows < 4 * team && !staged && s.groups == 1 && s.out_channels >= 64 * team) {
+      for (int64_t i = 0; i < team; ++i) {
+        const int64_t unit = 16, units = ceil_div(s.out_channels, unit);
+        out.push_back({n, n + 1, 0, rows, units * i / team * unit,
+                       std::min(s.out_channels, units * (i + 1) / team * unit)});
+      }
+      continue;
+    }
+    // A multiple of the threads, of equal parts where rows allow.
+    int64_t parts = std::min(wanted, rows);
+    if (!strict && parts > threads) parts = parts / threads * threads;
+    const int64_t step = ceil_div(rows, parts);
+    for (int64_t r = 0; r < rows; r += step)
+      out.push_back({n, n + 1, r, std::min(rows, r + step), 0, s.out_channels});
+  }
+  return out;
+}
+
+ConvRows rows_of(const ConvProblem& s, const ConvRegion& r) {
+  const WindowAxis& rows = s.axes[0];
+  const int64_t extent = (rows.kernel - 1) * rows.dilation + 1;
+  const int64_t first = r.r0 * rows.stride - rows.pad_begin;
+  const int64_t last = (r.r1 - 1) * rows.stride - rows.pad_begin + extent;
+  const int64_t in0 = std::clamp<int64_t>(first, 0, rows.input - 1);
+  // The last part takes the rows that no window reaches too: without them the images of a batch
+  // would not lie densely.
+  const int64_t in1 =
+      r.r1 == rows.output ? rows.input : std::clamp<int64_t>(last, in0 + 1, rows.input);
+  return {in0, in1, in0 - first, std::max<int64_t>(last - in1, 0)};
+}
+
+dnnl::memory::desc plain_conv_weights(const BoundOperand& w, const ConvProblem& s, int64_t channels,
+                                      DType type) {
+  Dims dims(w.dims.begin(), w.dims.end()), strides(w.strides.begin(), w.strides.end());
+  dims[0] = channels;
+  if (s.groups > 1) {
+    dims[0] /= s.groups;
+    dims.insert(dims.begin(), s.groups);
+    strides.insert(strides.begin(), strides[0] * dims[1]);
+  }
+  return strided_desc(dims, strides, type);
+}
+
+ConvWindow conv_window(const ConvProblem& s, int64_t channels, int64_t pad_begin, int64_t pad_end) {
+  ConvWindow out;
+  out.weights = {channels, s.in_channels / s.groups};
+  for (size_t i = 0; i < s.axes.size(); ++i) {
+    const WindowAxis& axis = s.axes[i];
+    out.weights.push_back(axis.kernel);
+    out.strides.push_back(axis.stride);
+    out.dilations.push_back(axis.dilation - 1);
+    out.pad_begin.push_back(i == 0 ? pad_begin : axis.pad_begin);
+    out.pad_end.push_back(i == 0 ? pad_end : axis.pad_end);
+  }
+  if (s.groups > 1) {
+    out.weights[0] /= s.groups;
+    out.weights.insert(out.weights.begin(), s.groups);
+  }
+  return out;
+}
+
+}  // namespace xc::cpu

@@ -1,0 +1,68 @@
+#pragma once
+// Convolution as one form, and the parts it is split into: shared by the kernels for floats and for
+// bytes.
+
+#include <vector>
+
+#include "backends/cpu/onednn_common.h"
+#include "ops/window.h"
+
+namespace xc::cpu {
+
+/// Equal over dims of size > 1.
+bool same_strides(std::span<const int64_t> dims, std::span<const int64_t> a,
+                  std::span<const int64_t> b);
+
+/// Everything about one convolution of known dims.
+struct ConvProblem {
+  int64_t batch, groups, in_channels, out_channels;  ///< channels of all groups
+  std::vector<WindowAxis> axes;
+  Dims x_dims, y_dims;
+  int64_t plane() const;
+  double flops() const;
+  /// 1x1, one group, no padding, no stride: a matrix product.
+  bool pointwise() const;
+};
+
+/// The operands without spatial axes of one element, which the library's kernels would take for
+/// rows: a convolution over a sequence written with a height or width of 1 is one of rank 3.
+struct SqueezedConv {
+  struct Part {
+    Dims dims, strides;
+    BoundOperand operand() const { return {dims, strides}; }
+  };
+  Part x, w, y;
+  std::vector<size_t> kept;  ///< spatial axes that stay, at least one
+  ConvProblem problem;
+  SqueezedConv(const StepSpec& spec, const BoundOperand& data, const BoundOperand& weights,
+               const BoundOperand& result);
+};
+
+/// Images [n0, n1), rows [r0, r1) of the first spatial axis, output channels [c0, c1).
+struct ConvRegion {
+  int64_t n0, n1, r0, r1, c0, c1;
+};
+/// No part divides a sum. `staged`: operands are converted in scratch, elements of
+/// `element_bytes`, which should stay in the second-level cache.
+std::vector<ConvRegion> split_conv(const ConvProblem& problem, int threads, bool strict,
+                                   bool staged, int64_t element_bytes);
+
+/// The rows of x that a region reads, and its padding along the first axis.
+struct ConvRows {
+  int64_t in0, in1, pad_begin, pad_end;
+};
+ConvRows rows_of(const ConvProblem& problem, const ConvRegion& region);
+
+/// Descriptor of weights of plain strides: `channels` output channels of all groups, the groups an
+/// axis of their own where there are several.
+dnnl::memory::desc plain_conv_weights(const BoundOperand& weights, const ConvProblem& problem,
+                                      int64_t channels, DType type);
+
+/// What the library is told beside the operands, for a part of `channels` output channels.
+struct ConvWindow {
+  dnnl::memory::dims weights, strides, dilations, pad_begin, pad_end;
+};
+ConvWindow conv_window(const ConvProblem& problem, int64_t channels, int64_t pad_begin,
+                       int64_t pad_end);
+
+}  // namespace xc::cpu

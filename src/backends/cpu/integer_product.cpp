@@ -1,0 +1,86 @@
+#include "backends/cpu/integer_product.h"
+
+#include <algorithm>
+
+#include "backends/cpu/sgemm.h"
+
+namespace xc::cpu {
+namespace {
+
+/// |left| <= 255 and |right| <= 128: so many products stay below 2^24.
+constexpr int64_t kExactTerms = (int64_t{1} << 24) / (255 * 128) / 64 * 64;
+
+struct F32Scratch {
+  int64_t terms, right_at, sums_at, bytes;
+  F32Scratch(int64_t m, int64_t n, int64_t k) : terms(std::min(k, kExactTerms)) {
+    const auto size = [](int64_t count) { return align_up(checked_mul(count, 4), 64); };
+    right_at = size(checked_mul(m, terms));
+    sums_at = right_at + size(checked_mul(terms, n));
+    bytes = sums_at + size(checked_mul(m, n));
+  }
+};
+
+void by_f32(const IntegerProduct& p, void* scratch) {
+  const F32Scratch layout(p.m, p.n, p.k);
+  const IntegerFns& fns = integer_fns();
+  auto* base = static_cast<std::byte*>(scratch);
+  auto* left = reinterpret_cast<float*>(base);
+  auto* right = reinterpret_cast<float*>(base + layout.right_at);
+  auto* sums = reinterpret_cast<float*>(base + layout.sums_at);
+  for (int64_t i = 0; i < p.m; ++i) std::fill_n(p.sums + i * p.sums_stride, p.n, 0);
+  for (int64_t first = 0; first < p.k; first += layout.terms) {
+    const int64_t terms = std::min(layout.terms, p.k - first);
+    for (int64_t i = 0; i < p.m; ++i)
+      fns.bytes_to_f32(static_cast<const std::byte*>(p.left) + i * p.left_stride + first,
+                       p.left_signed, terms, left + i * terms);
+    for (int64_t d = 0; d < terms; ++d)
+      fns.bytes_to_f32(p.right + (first + d) * p.right_stride, true, p.n, right + d * p.n);
+    library_sgemm({false, false, p.m, p.n, terms, 1.0f, left, terms, right, p.n, 0.0f, sums, p.n});
+    for (int64_t i = 0; i < p.m; ++i)
+      fns.add_whole(sums + i * p.n, p.n, p.sums + i * p.sums_stride);
+  }
+}
+
+}  // namespace
+
+bool library_integers_are_exact() {
+  // The library's own bound on instruction sets counts too (ONEDNN_MAX_CPU_ISA).
+  static const bool exact = [] {
+    constexpr int kVnni = dnnl_cpu_isa_avx512_core_vnni;
+    return cpu_info().avx512_vnni && (dnnl_get_effective_cpu_isa() & kVnni) == kVnni;
+  }();
+  return exact;
+}
+
+int64_t integer_product_scratch(int64_t m, int64_t n, int64_t k, bool exact_library) {
+  return exact_library ? 0 : F32Scratch(m, n, k).bytes;
+}
+
+void integer_product(const IntegerProduct& p, void* scratch, bool exact_library) {
+  if (p.k == 0) {
+    for (int64_t i = 0; i < p.m; ++i) std::fill_n(p.sums + i * p.sums_stride, p.n, 0);
+    return;
+  }
+  if (!exact_library) return by_f32(p, scratch);
+  const int32_t no_offset = 0;
+  const auto call = [&](auto* left, auto gemm) {
+    return gemm('N', 'N', 'F', p.m, p.n, p.k, 1.0f, left, p.left_stride, 0, p.right, p.right_stride,
+                0, 0.0f, p.sums, p.sums_stride, &no_offset);
+  };
+  const dnnl_status_t status = p.left_signed
+                                   ? call(static_cast<const int8_t*>(p.left), dnnl_gemm_s8s8s32)
+                                   : call(static_cast<const uint8_t*>(p.left), dnnl_gemm_u8s8s32);
+  if (status != dnnl_success)
+    fail(status == dnnl_out_of_memory ? Status::kOutOfMemory : Status::kInternal,
+         "the library's integer product failed with status {}", static_cast<int>(status));
+}
+
+Tensor signed_weights(const Tensor& weights) {
+  const Tensor dense = weights.to_contiguous();
+  if (dense.dtype() == DType::kI8) return dense;
+  Tensor out(DType::kI8, dense.dims());
+  integer_fns().to_signed(dense.as<uint8_t>(), dense.count(), out.as<int8_t>());
+  return out;
+}
+
+}  // namespace xc::cpu

@@ -1,0 +1,394 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "ir/patch.h"
+#include "ops/registry.h"
+#include "ops/support.h"
+#include "passes/passes.h"
+#include "passes/typing.h"
+
+namespace xc {
+namespace {
+
+// What a rewrite may change. The written graph multiplies bytes as f32 and rounds each sum; the
+// rewritten one sums whole numbers exactly and rounds once. Both are within f32 rounding of the
+// exact result, so that after QuantizeLinear they differ by a quantum at most, and only next to a
+// tie. A bias becomes a whole number of a_scale * b_scale; where that moves it by more than this
+// share of the result's quantum, nothing is rewritten.
+constexpr double kBiasShare = 1.0 / 64;
+
+constexpr TypeSet kBytes = type_set({DType::kI8, DType::kU8});
+
+/// A value that DequantizeLinear makes of bytes by constant scales and zero points.
+struct Dequantised {
+  ValueId bytes = kNone, scale = kNone, zero = kNone;  ///< zero = kNone: none
+  DType type = DType::kUndefined;
+  std::vector<double> scales;  ///< one, or one per entry of `axis`
+  size_t axis = 0;
+  bool per_axis() const { return scales.size() > 1; }
+};
+
+struct Reader {
+  const Graph& graph;
+  std::vector<std::vector<NodeId>> users = graph.users();
+
+  /// The node that makes `value`, when it is the op of that name.
+  const Node* made_by(ValueId value, std::string_view op) const {
+    if (value == kNone || graph.value(value).producer == kNone) return nullptr;
+    const Node& node = graph.node(graph.value(value).producer);
+    return node.op->name == op && node.op->domain.empty() ? &node : nullptr;
+  }
+  ValueId input(const Node& node, size_t i) const {
+    return i < node.inputs.size() ? node.inputs[i] : kNone;
+  }
+  /// Read once, and by a node of this graph.
+  bool private_to_reader(ValueId value) const {
+    return users[value].size() == 1 && !graph.is_output(value);
+  }
+  const Tensor& constant(ValueId value) const { return graph.value(value).constant; }
+  std::optional<size_t> rank(ValueId value) const {
+    const Type& type = graph.value(value).type;
+    return type.dims ? std::optional(type.dims->size()) : std::nullopt;
+  }
+
+  std::optional<Dequantised> dequantised(ValueId value) const {
+    const Node* node = made_by(value, "DequantizeLinear");
+    if (!node || node->attrs.get_int("block_size", 0) != 0) return std::nullopt;
+    if (graph.value(value).type.dtype != DType::kF32) return std::nullopt;
+    Dequantised out;
+    out.bytes = node->inputs[0];
+    out.scale = node->inputs[1];
+    out.zero = input(*node, 2);
+    out.type = graph.value(out.bytes).type.dtype;
+    const Tensor& scale = constant(out.scale);
+    const auto r = rank(out.bytes);
+    if (!scale || scale.dtype() != DType::kF32 || scale.rank() > 1 || !r || *r == 0)
+      return std::nullopt;
+    if (out.zero != kNone && !constant(out.zero)) return std::nullopt;
+    out.scales = scale.to_doubles();
+    if (out.scales.empty()) return std::nullopt;
+    for (double s : out.scales)
+      if (!(s > 0) || !std::isfinite(s)) return std::nullopt;
+    if (out.per_axis()) {
+      const int64_t axis = node->attrs.get_int("axis", 1);
+      out.axis = *r == 1 ? 0 : normalise_axis(axis, *r);
+    }
+    return out;
+  }
+};
+
+/// A product of two dequantised operands, and what follows it up to its quantisation.
+struct Product {
+  const Node* node = nullptr;
+  Dequantised a, b;
+  bool convolution = false;
+  bool transposed = false;     ///< Gemm's right side, [n, k]
+  std::vector<double> bias;    ///< empty: none
+  std::vector<double> scales;  ///< a's times b's
+  size_t rank = 0;             ///< of the result
+};
+
+/// A constant of one entry per column or channel (or one for all), along the last axis or alone.
+std::optional<std::vector<double>> constant_line(const Reader& read, ValueId value) {
+  if (read.graph.value(value).type.dtype != DType::kF32) return std::nullopt;
+  if (const Tensor& t = read.constant(value)) {
+    for (int64_t axis = 0; axis + 1 < t.rank(); ++axis)
+      if (t.dims()[static_cast<size_t>(axis)] != 1) return std::nullopt;
+    return t.to_doubles();
+  }
+  // A bias that is quantised itself.
+  const Node* node = read.made_by(value, "DequantizeLinear");
+  if (!node || node->attrs.get_int("block_size", 0) != 0) return std::nullopt;
+  const Tensor &q = read.constant(node->inputs[0]), &scale = read.constant(node->inputs[1]);
+  if (!q || !scale || q.rank() != 1) return std::nullopt;
+  const auto scales = scale.to_doubles();
+  auto values = q.to_doubles();
+  std::vector<double> zeros(1, 0.0);
+  if (const ValueId zero = read.input(*node, 2); zero != kNone) {
+    if (!read.constant(zero)) return std::nullopt;
+    zeros = read.constant(zero).to_doubles();
+  }
+  const auto at = [](const std::vector<double>& v, size_t i) {
+    return v.size() == 1 ? v[0] : v[i];
+  };
+  if ((scales.size() != 1 && scales.size() != values.size()) ||
+      (zeros.size() != 1 && zeros.size() != values.size()))
+    return std::nullopt;
+  for (size_t i = 0; i < values.size(); ++i) values[i] = (values[i] - at(zeros, i)) * at(scales, i);
+  return values;
+}
+
+/// The number of columns or channels, when it is known.
+std::optional<int64_t> width(const Reader& read, const Product& p) {
+  const Type& b = read.graph.value(p.b.bytes).type;
+  const Dim& dim = (*b.dims)[p.convolution || p.transposed ? 0 : b.dims->size() - 1];
+  return dim.constant();
+}
+
+std::optional<Product> product_at(const Reader& read, ValueId value) {
+  const Node* node = nullptr;
+  for (std::string_view op : {"Conv", "MatMul", "Gemm"})
+    if (!node) node = read.made_by(value, op);
+  if (!node) return std::nullopt;
+  const auto a = read.dequantised(node->inputs[0]), b = read.dequantised(node->inputs[1]);
+  if (!a || !b || a->per_axis() || !contains(kBytes, a->type) || !contains(kBytes, b->type))
+    return std::nullopt;
+  Product out;
+  out.node = node;
+  out.a = *a;
+  out.b = *b;
+  const size_t a_rank = *read.rank(a->bytes), b_rank = *read.rank(b->bytes);
+  out.convolution = node->op->name == "Conv";
+  if (out.convolution) {
+    out.rank = a_rank;
+    if (b->per_axis() && b->axis != 0) return std::nullopt;
+  } else {
+    if (a_rank < 2 || b_rank < 2) return std::nullopt;
+    out.rank = std::max(a_rank, b_rank);
+    if (node->op->name == "Gemm") {
+      out.transposed = node->attrs.get_int("transB", 0) != 0;
+      if (node->attrs.get_int("transA", 0) != 0 || node->attrs.get_float("alpha", 1) != 1)
+        return std::nullopt;
+      if (read.input(*node, 2) != kNone && node->attrs.get_float("beta", 1) != 1)
+        return std::nullopt;
+      if (out.transposed && !read.constant(b->bytes)) return std::nullopt;
+    }
+    if (b->per_axis() && (b_rank != 2 || b->axis != (out.transposed ? 0u : 1u)))
+      return std::nullopt;
+  }
+  for (double s : b->scales) out.scales.push_back(s * a->scales[0]);
+  if (const ValueId bias = read.input(*node, 2); bias != kNone) {
+    const auto line = constant_line(read, bias);
+    if (!line) return std::nullopt;
+    out.bias = *line;
+  }
+  return out;
+}
+
+/// The product behind `value`, with an Add of a constant line taken in as its bias.
+std::optional<Product> biased_product_at(const Reader& read, ValueId value) {
+  if (auto product = product_at(read, value)) return product;
+  const Node* add = read.made_by(value, "Add");
+  if (!add) return std::nullopt;
+  for (size_t i : {0, 1}) {
+    const ValueId side = add->inputs[i];
+    if (side == kNone || !read.private_to_reader(side)) continue;
+    auto product = product_at(read, side);
+    if (!product || product->convolution || !product->bias.empty()) continue;
+    const auto r = read.rank(add->inputs[1 - i]);
+    const auto line = constant_line(read, add->inputs[1 - i]);
+    if (!line || !r || *r > product->rank) continue;
+    product->bias = *line;
+    return product;
+  }
+  return std::nullopt;
+}
+
+struct Rewriter {
+  Graph& graph;
+  Patch& patch;
+  const Reader& read;
+
+  ValueId add(std::string_view op, std::vector<ValueId> inputs, const Product& p,
+              Attrs attrs = {}) {
+    Node node{.op = &get_op(op), .name = p.node->name};
+    node.inputs = std::move(inputs);
+    node.attrs = std::move(attrs);
+    return add_typed(graph, patch, std::move(node), 1)[0];
+  }
+  ValueId zeros(const Dequantised& d) {
+    if (d.zero != kNone) return d.zero;
+    Tensor none(d.type, d.per_axis() ? read.constant(d.scale).dims() : Dims{});
+    std::fill_n(none.as<uint8_t>(), none.count(), uint8_t{0});
+    return patch.add_constant("zero", std::move(none));
+  }
+  /// b as [k, n].
+  ValueId right(const Product& p) {
+    if (!p.transposed) return p.b.bytes;
+    const Tensor& t = read.constant(p.b.bytes);
+    const Tensor turned(t.buffer(), t.byte_offset(), t.dtype(), {t.dims()[1], t.dims()[0]},
+                        {t.strides()[1], t.strides()[0]});
+    return patch.add_constant(graph.value(p.b.bytes).name + ".turned", turned.to_contiguous());
+  }
+
+  /// The bias as whole numbers of the sums' scale; nullopt where `quantum` is too fine for that.
+  std::optional<Tensor> whole_bias(const Product& p, double quantum) {
+    const auto n = width(read, p);
+    if (!n || (p.bias.size() != 1 && static_cast<int64_t>(p.bias.size()) != *n))
+      return std::nullopt;
+    Tensor out(DType::kI32, {*n});
+    for (int64_t i = 0; i < *n; ++i) {
+      const auto k = static_cast<size_t>(i);
+      const double scale = p.scales[p.scales.size() == 1 ? 0 : k];
+      const double bias = p.bias[p.bias.size() == 1 ? 0 : k];
+      const double whole = std::nearbyint(bias / scale);
+      if (!(std::fabs(whole) < 2147483648.0) ||
+          !(std::fabs(whole * scale - bias) <= quantum * kBiasShare))
+        return std::nullopt;
+      out.as<int32_t>()[i] = static_cast<int32_t>(whole);
+    }
+    return out;
+  }
+
+  ValueId requantised(const Product& p, ValueId y_scale, ValueId y_zero,
+                      std::optional<Tensor> bias) {
+    std::vector<ValueId> inputs{p.a.bytes, p.a.scale,  zeros(p.a), right(p),
+                                p.b.scale, zeros(p.b), y_scale,    y_zero};
+    if (bias) inputs.push_back(patch.add_constant("bias", std::move(*bias)));
+    return p.convolution ? add("QLinearConv", std::move(inputs), p, p.node->attrs)
+                         : add("QLinearMatMul", std::move(inputs), p);
+  }
+
+  /// The product as f32: sums of bytes, scaled.
+  ValueId scaled(const Product& p) {
+    const std::vector<ValueId> inputs{p.a.bytes, right(p), zeros(p.a), zeros(p.b)};
+    const ValueId sums = p.convolution ? add("ConvInteger", inputs, p, p.node->attrs)
+                                       : add("MatMulInteger", inputs, p);
+    Attrs to;
+    to.set("to", static_cast<int64_t>(DType::kF32));
+    ValueId out = add("Cast", {sums}, p, std::move(to));
+    out = add("Mul", {out, line_constant(p, p.scales, "scale")}, p);
+    if (!p.bias.empty()) out = add("Add", {out, line_constant(p, p.bias, "bias")}, p);
+    return out;
+  }
+  /// As f32, shaped to broadcast along the columns or channels.
+  ValueId line_constant(const Product& p, const std::vector<double>& values,
+                        const std::string& stem) {
+    Dims dims{static_cast<int64_t>(values.size())};
+    if (values.size() == 1) dims.clear();
+    if (p.convolution && !dims.empty()) dims.insert(dims.end(), p.rank - 2, 1);
+    Tensor out(DType::kF32, dims);
+    for (size_t i = 0; i < values.size(); ++i) out.as<float>()[i] = static_cast<float>(values[i]);
+    return patch.add_constant(stem, std::move(out));
+  }
+};
+
+/// Relu and Clip by constants, between a product and its quantisation: bounds of the result.
+struct Bounds {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+};
+/// Steps over one of them; nullopt where there is none.
+std::optional<ValueId> step_over_clip(const Reader& read, ValueId value, Bounds& bounds) {
+  if (const Node* relu = read.made_by(value, "Relu")) {
+    bounds.low = std::max(bounds.low, 0.0);
+    return relu->inputs[0];
+  }
+  const Node* clip = read.made_by(value, "Clip");
+  if (!clip) return std::nullopt;
+  std::optional<double> ends[2];
+  for (size_t i : {0, 1}) {
+    const ValueId bound = read.input(*clip, i + 1);
+    if (bound == kNone) continue;
+    ends[i] = scalar_constant(read.graph.value(bound));
+    if (!ends[i]) return std::nullopt;
+  }
+  if (ends[0] && ends[1] && !(*ends[0] <= *ends[1])) return std::nullopt;
+  if (ends[0]) bounds.low = std::max(bounds.low, *ends[0]);
+  if (ends[1]) bounds.high = std::min(bounds.high, *ends[1]);
+  return clip->inputs[0];
+}
+
+/// QuantizeLinear to bytes by one constant scale and zero point.
+struct Quantisation {
+  ValueId scale = kNone, zero = kNone;
+  DType type = DType::kU8;
+  double quantum = 1, zero_point = 0;
+  double least() const { return type == DType::kI8 ? -128 : 0; }
+  /// Rounding and saturating keep order: bounds before become bounds behind.
+  double of(double value) const {
+    return std::clamp(std::nearbyint(value / quantum) + zero_point, least(), least() + 255);
+  }
+};
+std::optional<Quantisation> quantisation(const Reader& read, const Node& node) {
+  if (node.op->name != "QuantizeLinear" || !node.op->domain.empty()) return std::nullopt;
+  if (node.attrs.get_int("block_size", 0) != 0 || node.attrs.get_int("precision", 0) != 0)
+    return std::nullopt;
+  Quantisation out{node.inputs[1], read.input(node, 2)};
+  out.type = read.graph.value(node.outputs[0]).type.dtype;
+  if (!contains(kBytes, out.type) || read.graph.value(out.scale).type.dtype != DType::kF32)
+    return std::nullopt;
+  const auto scale = scalar_constant(read.graph.value(out.scale));
+  if (!scale || !(*scale > 0)) return std::nullopt;
+  out.quantum = *scale;
+  if (out.zero == kNone) return out;
+  const auto zero = scalar_constant(read.graph.value(out.zero));
+  if (!zero) return std::nullopt;
+  out.zero_point = *zero;
+  return out;
+}
+
+/// The quantised form of a QuantizeLinear node, or kNone. `taken_in`: the product it contains.
+ValueId rewrite_quantised(Rewriter& rewriter, const Node& node, NodeId& taken_in) {
+  const Reader& read = rewriter.read;
+  const auto q = quantisation(read, node);
+  if (!q) return kNone;
+  Bounds bounds;
+  ValueId value = node.inputs[0];
+  while (read.private_to_reader(value)) {
+    const auto behind = step_over_clip(read, value, bounds);
+    if (!behind) break;
+    value = *behind;
+  }
+  if (!read.private_to_reader(value) || bounds.low > bounds.high) return kNone;
+  const auto product = biased_product_at(read, value);
+  if (!product) return kNone;
+  std::optional<Tensor> bias;
+  if (!product->bias.empty() && !(bias = rewriter.whole_bias(*product, q->quantum))) return kNone;
+  const auto byte = [&](double v) {
+    return q->type == DType::kI8 ? Tensor::scalar(static_cast<int8_t>(v))
+                                 : Tensor::scalar(static_cast<uint8_t>(v));
+  };
+  const ValueId zero =
+      q->zero != kNone ? q->zero : rewriter.patch.add_constant("zero", byte(q->zero_point));
+  ValueId out = rewriter.requantised(*product, q->scale, zero, std::move(bias));
+  const double low = q->of(bounds.low), high = q->of(bounds.high);
+  // Saturation does what most exporters' Relu does: it maps zero to the least byte.
+  if (low > q->least() || high < q->least() + 255)
+    out = rewriter.add("Clip",
+                       {out, rewriter.patch.add_constant("low", byte(low)),
+                        rewriter.patch.add_constant("high", byte(high))},
+                       *product);
+  taken_in = rewriter.graph.value(product->node->outputs[0]).producer;
+  return out;
+}
+
+}  // namespace
+
+bool fuse_quantised(Graph& graph, PassContext& context) {
+  if (!context.options.tolerant) return false;
+  const Reader read{graph};
+  Patch patch(graph, "fuse-quantised");
+  Rewriter rewriter{graph, patch, read};
+  std::vector<bool> taken(graph.node_count(), false);
+  const auto replace = [&](NodeId id, ValueId now) {
+    patch.replace(graph.node(id).outputs[0], now);
+    patch.remove(id);
+    taken[id] = true;
+    context.count("fuse-quantised");
+  };
+  // Quantised results first: what they take in is no product of its own afterwards.
+  const std::vector<NodeId> order = graph.order();
+  for (auto id = order.rbegin(); id != order.rend(); ++id) {
+    const Node& node = graph.node(*id);
+    if (node.op->name != "QuantizeLinear") continue;
+    NodeId product = kNone;
+    const ValueId now = rewrite_quantised(rewriter, node, product);
+    if (now == kNone) continue;
+    taken[product] = true;
+    replace(*id, now);
+  }
+  for (NodeId id : order) {
+    if (taken[id]) continue;
+    const ValueId value = graph.node(id).outputs.empty() ? kNone : graph.node(id).outputs[0];
+    if (value == kNone) continue;
+    if (const auto product = product_at(read, value)) replace(id, rewriter.scaled(*product));
+  }
+  const bool changed = !patch.empty();
+  patch.apply();
+  return changed;
+}
+
+}  // namespace xc

@@ -1,0 +1,341 @@
+#include <doctest/doctest.h>
+
+#include "backends/cpu/integer_product.h"
+#include "backends/step_harness.h"
+
+namespace xc {
+namespace {
+
+using namespace test;
+
+Tensor bytes(Generator& g, DType type, const Dims& dims) {
+  return type == DType::kI8 ? g.tensor(type, dims, -128, 127) : g.tensor(type, dims, 0, 255);
+}
+
+TEST_CASE("backends/integer: products are exact with and without the library's kernels") {
+  Generator g(41);
+  for (const auto& [m, k, n] : std::vector<std::array<int64_t, 3>>{
+           {1, 1, 1}, {3, 513, 17}, {65, 1030, 70}, {2, 9000, 5}, {7, 0, 3}})
+    for (const DType left_type : {DType::kU8, DType::kI8})
+      for (const bool extreme : {false, true})
+        for (const bool library : {false, true}) {
+          if (library && !cpu::library_integers_are_exact()) continue;
+          Tensor left = bytes(g, left_type, {m, k}), right = bytes(g, DType::kI8, {k, n});
+          if (extreme) {  // the largest sums there are
+            std::memset(left.data(), left_type == DType::kU8 ? 0xff : 0x80,
+                        static_cast<size_t>(left.count()));
+            std::memset(right.data(), 0x80, static_cast<size_t>(right.count()));
+          }
+          Tensor sums(DType::kI32, {m, n});
+          const auto scratch = Buffer::allocate(cpu::integer_product_scratch(m, n, k, library));
+          const cpu::OneThread guard;
+          cpu::integer_product(
+              {m, n, k, left.data(), left_type == DType::kI8, std::max<int64_t>(k, 1),
+               right.as<int8_t>(), n, sums.as<int32_t>(), n},
+              scratch->data(), library);
+          const auto a = left.to_int64s(), b = right.to_int64s(), got = sums.to_int64s();
+          bool equal = true;
+          for (int64_t i = 0; i < m; ++i)
+            for (int64_t j = 0; j < n; ++j) {
+              int64_t want = 0;
+              for (int64_t d = 0; d < k; ++d)
+                want += a[static_cast<size_t>(i * k + d)] * b[static_cast<size_t>(d * n + j)];
+              equal &= got[static_cast<size_t>(i * n + j)] == want;
+            }
+          CHECK_MESSAGE(
+              equal, m << "x" << k << "x" << n << " extreme " << extreme << " library " << library);
+        }
+}
+
+const std::vector<std::pair<Dims, Dims>> kShapes = {{{3, 4}, {4, 5}},
+                                                    {{1, 1}, {1, 1}},
+                                                    {{4}, {4}},
+                                                    {{4}, {4, 6}},
+                                                    {{5, 4}, {4}},
+                                                    {{2, 3, 4}, {4, 5}},
+                                                    {{2, 3, 7, 4}, {2, 3, 4, 5}},
+                                                    {{3, 1, 7, 4}, {2, 4, 5}},
+                                                    {{1, 64}, {64, 300}},
+                                                    {{70, 33}, {33, 129}},
+                                                    {{0, 4}, {4, 3}},
+                                                    {{2, 0}, {0, 3}},
+                                                    {{130, 200}, {200, 260}},
+                                                    {{300, 129}, {129, 31}}};
+
+TEST_CASE("backends/integer: MatMulInteger, signs, zero points, shapes") {
+  Generator g(42);
+  for (const auto& [a, b] : kShapes)
+    for (const DType left : {DType::kU8, DType::kI8})
+      for (const DType right : {DType::kU8, DType::kI8})
+        for (const bool zeros : {false, true}) {
+          Problem p;
+          p.op = &get_op("MatMulInteger");
+          p.inputs = {bytes(g, left, a), bytes(g, right, b)};
+          if (zeros) {
+            p.inputs.push_back(bytes(g, left, {}));
+            p.inputs.push_back(bytes(g, right, b.size() == 2 ? Dims{b.back()} : Dims{}));
+          }
+          INFO(to_text(a) << " x " << to_text(b) << name(left) << name(right) << zeros);
+          check_row("onednn.integer_matmul", p, {});
+        }
+  // A zero point per row, at the ends of the range.
+  Problem p;
+  p.op = &get_op("MatMulInteger");
+  p.inputs = {bytes(g, DType::kU8, {5, 70}), bytes(g, DType::kI8, {70, 9}),
+              Tensor::of(std::vector<uint8_t>{0, 255, 1, 128, 254}),
+              Tensor::of(std::vector<int8_t>{-128})};
+  check_row("onednn.integer_matmul", p, {});
+}
+
+/// Inputs of QLinearMatMul whose results fill the range and saturate now and then.
+Problem qlinear_matmul(Generator& g, const Dims& a, const Dims& b, DType left, DType right,
+                       DType result, bool per_column) {
+  const double sums =
+      127 * 127 / 3.0 * std::sqrt(static_cast<double>(std::max<int64_t>(a.back(), 1)));
+  const Dims lines = per_column && b.size() == 2 ? Dims{b.back()} : Dims{};
+  Problem p;
+  p.op = &get_op("QLinearMatMul");
+  p.inputs = {bytes(g, left, a),
+              Tensor::scalar(0.013f),
+              bytes(g, left, {}),
+              bytes(g, right, b),
+              g.tensor(DType::kF32, lines, 0.004, 0.02),
+              bytes(g, right, lines),
+              Tensor::scalar(static_cast<float>(0.013 * 0.01 * sums / 60)),
+              bytes(g, result, {})};
+  return p;
+}
+
+TEST_CASE("backends/integer: QLinearMatMul within a quantum of exact sums, saturating") {
+  Generator g(43);
+  for (const auto& [a, b] : kShapes)
+    for (const DType left : {DType::kU8, DType::kI8})
+      for (const DType right : {DType::kU8, DType::kI8})
+        for (const DType result : {DType::kU8, DType::kI8})
+          for (const bool per_column : {false, true}) {
+            INFO(to_text(a) << " x " << to_text(b) << name(left) << name(right) << name(result)
+                            << per_column);
+            check_row("onednn.integer_matmul",
+                      qlinear_matmul(g, a, b, left, right, result, per_column), {0, 1});
+          }
+}
+
+TEST_CASE("backends/integer: powers of two as scales leave nothing to round differently") {
+  Generator g(44);
+  for (const DType result : {DType::kU8, DType::kI8}) {
+    Problem p = qlinear_matmul(g, {9, 31}, {31, 21}, DType::kU8, DType::kI8, result, false);
+    p.inputs[1] = Tensor::scalar(0.25f);
+    p.inputs[4] = Tensor::scalar(0.125f);
+    p.inputs[6] = Tensor::scalar(64.0f);  // ties are frequent: sums / 2^11
+    check_row("onednn.integer_matmul", p, {});
+  }
+}
+
+TEST_CASE("backends/integer: packed weights give the bits of unpacked ones, whatever the split") {
+  Generator g(45);
+  for (const Dims& a : {Dims{1, 300}, Dims{5, 300}, Dims{150, 300}, Dims{2, 70, 300}})
+    for (const int64_t n : {7, 100, 900, 1600})
+      for (const DType right : {DType::kU8, DType::kI8})
+        for (const bool requantised : {false, true}) {
+          Problem p;
+          if (requantised) {
+            p = qlinear_matmul(g, a, {300, n}, DType::kU8, right, DType::kU8, true);
+            p.constant = {false, true, true, true, true, true, true, true};
+          } else {
+            p.op = &get_op("MatMulInteger");
+            p.inputs = {bytes(g, DType::kU8, a), bytes(g, right, {300, n}),
+                        bytes(g, DType::kU8, {})};
+            p.constant = {false, true, false};
+          }
+          const auto& row = find_row("onednn.integer_matmul", p.op->name);
+          RunOptions options;
+          const auto plain = run_row(row, p, options);
+          options.prepare = options.background = true;
+          for (const int64_t pieces : {1, 2, 3, 0}) {
+            options.pieces = pieces;
+            options.threads = static_cast<int>(std::max<int64_t>(1, pieces));
+            CHECK_MESSAGE(same_bits(plain[0], run_row(row, p, options)[0]),
+                          to_text(a) << " x " << n << " pieces " << pieces);
+          }
+        }
+}
+
+struct ConvCase {
+  Dims x, w;
+  std::vector<int64_t> pads, strides, dilations;
+  int64_t group = 1;
+};
+const std::vector<ConvCase> kConvs = {{{1, 3, 9, 11}, {5, 3, 3, 3}, {1, 1, 1, 1}, {}, {}},
+                                      {{2, 16, 8, 8}, {32, 16, 1, 1}, {}, {}, {}},
+                                      {{1, 7, 10, 9}, {9, 7, 3, 2}, {2, 0, 1, 1}, {2, 3}, {}},
+                                      {{1, 24, 12, 12}, {24, 1, 3, 3}, {1, 1, 1, 1}, {}, {}, 24},
+                                      {{1, 8, 13, 7}, {12, 4, 3, 3}, {1, 1, 1, 1}, {2, 2}, {}, 2},
+                                      {{1, 5, 14, 14}, {6, 5, 3, 3}, {2, 2, 2, 2}, {}, {2, 2}},
+                                      {{2, 6, 31}, {8, 6, 5}, {2, 2}, {}, {}},
+                                      {{1, 2, 5, 6, 7}, {3, 2, 2, 2, 2}, {}, {}, {}},
+                                      {{1, 64, 20, 20}, {96, 64, 3, 3}, {1, 1, 1, 1}, {}, {}},
+                                      {{1, 128, 4, 4}, {256, 128, 3, 3}, {1, 1, 1, 1}, {}, {}}};
+
+void set_window(Problem& p, const ConvCase& c) {
+  if (!c.pads.empty()) p.attrs.set("pads", c.pads);
+  if (!c.strides.empty()) p.attrs.set("strides", c.strides);
+  if (!c.dilations.empty()) p.attrs.set("dilations", c.dilations);
+  p.attrs.set("group", c.group);
+}
+
+struct QuantTypes {
+  DType x, w, y;
+};
+/// Everything but x is constant. `zero`: of y; weights are symmetric unless said otherwise.
+Problem qlinear_conv(Generator& g, const ConvCase& c, QuantTypes t, double y_zero, bool bias,
+                     bool symmetric = true) {
+  const auto terms = static_cast<double>(element_count(c.w) / c.w[0]);
+  const double sums = 127 * 127 / 3.0 * std::sqrt(terms);
+  const auto zero = [](DType type, double value) {
+    return type == DType::kU8 ? Tensor::scalar(static_cast<uint8_t>(value))
+                              : Tensor::scalar(static_cast<int8_t>(value - 128));
+  };
+  Tensor w_zero = bytes(g, t.w, {c.w[0]});
+  if (symmetric)
+    std::memset(w_zero.data(), t.w == DType::kU8 ? 128 : 0, static_cast<size_t>(c.w[0]));
+  Problem p;
+  p.op = &get_op("QLinearConv");
+  p.inputs = {bytes(g, t.x, c.x),
+              Tensor::scalar(0.02f),
+              zero(t.x, static_cast<double>(g.integer(0, 255))),
+              bytes(g, t.w, c.w),
+              g.tensor(DType::kF32, {c.w[0]}, 0.004, 0.02),
+              w_zero,
+              Tensor::scalar(static_cast<float>(0.02 * 0.01 * sums / 60)),
+              zero(t.y, y_zero)};
+  if (bias) p.inputs.push_back(g.tensor(DType::kI32, {c.w[0]}, -sums, sums));
+  p.constant.assign(p.inputs.size(), true);
+  p.constant[0] = false;
+  set_window(p, c);
+  return p;
+}
+
+TEST_CASE("backends/integer: QLinearConv within a quantum of exact sums, saturating") {
+  if (!cpu::library_integers_are_exact()) return;
+  Generator g(46);
+  for (const ConvCase& c : kConvs)
+    for (const DType x : {DType::kU8, DType::kI8})
+      for (const DType w : {DType::kU8, DType::kI8})
+        for (const DType y : {DType::kU8, DType::kI8})
+          for (const double y_zero : {0, 128, 255, 101}) {
+            INFO(to_text(c.x) << " by " << to_text(c.w) << name(x) << name(w) << name(y) << y_zero);
+            check_row("onednn.integer_conv", qlinear_conv(g, c, {x, w, y}, y_zero, y_zero > 100),
+                      {0, 1});
+          }
+}
+
+TEST_CASE("backends/integer: QLinearConv rounds ties to even before it adds the zero point") {
+  if (!cpu::library_integers_are_exact()) return;
+  Generator g(47);
+  for (const DType y : {DType::kU8, DType::kI8})
+    for (const double y_zero : {0, 3, 128}) {
+      Problem p = qlinear_conv(g, kConvs[0], {DType::kU8, DType::kI8, y}, y_zero, false);
+      p.inputs[1] = Tensor::scalar(0.25f);
+      p.inputs[4] = Tensor::scalar(0.125f);
+      p.inputs[5] = Tensor::scalar(int8_t{0});
+      p.inputs[6] = Tensor::scalar(16.0f);
+      check_row("onednn.integer_conv", p, {});
+    }
+}
+
+TEST_CASE("backends/integer: QLinearConv has the same bits whatever the split") {
+  if (!cpu::library_integers_are_exact()) return;
+  Generator g(48);
+  for (const ConvCase& c : kConvs) {
+    const Problem p = qlinear_conv(g, c, {DType::kU8, DType::kI8, DType::kU8}, 101, true);
+    const auto& row = find_row("onednn.integer_conv", "QLinearConv");
+    std::vector<Tensor> first;
+    for (const int threads : {1, 2, 4}) {
+      RunOptions options;
+      options.threads = threads;
+      options.pieces = 0;
+      const auto got = run_row(row, p, options);
+      if (first.empty()) first = got;
+      CHECK_MESSAGE(same_bits(first[0], got[0]), to_text(c.x) << " threads " << threads);
+    }
+  }
+}
+
+TEST_CASE("backends/integer: DynamicQuantizeLinear as the standard's function body") {
+  Generator g(49);
+  for (const Dims& dims : {Dims{1}, Dims{7, 31}, Dims{64}, Dims{3, 5, 67}, Dims{0, 4}, Dims{}})
+    for (const auto& [low, high] :
+         std::vector<std::pair<double, double>>{{-2, 2}, {1, 3}, {-3, -1}, {0, 0}, {-1e-3, 4e5}}) {
+      Problem p;
+      p.op = &get_op("DynamicQuantizeLinear");
+      p.inputs = {g.tensor(DType::kF32, dims, low, high)};
+      p.outputs = 3;
+      INFO(to_text(dims) << low << ".." << high);
+      check_row("xc.dynamic_quantize", p, {});
+    }
+}
+
+TEST_CASE("backends/integer: gathered windows, any zero points, constant weights or not") {
+  Generator g(50);
+  for (const ConvCase& c : kConvs)
+    for (const DType x : {DType::kU8, DType::kI8})
+      for (const DType w : {DType::kU8, DType::kI8})
+        for (const bool constant : {false, true}) {
+          INFO(to_text(c.x) << " by " << to_text(c.w) << name(x) << name(w) << constant);
+          Problem q = qlinear_conv(g, c, {x, w, x}, 77, constant, false);
+          if (!constant) q.constant.clear();
+          check_row("xc.integer_conv", q, {0, 1});
+          Problem p;
+          p.op = &get_op("ConvInteger");
+          p.inputs = {q.inputs[0], q.inputs[3]};
+          if (constant) p.inputs.insert(p.inputs.end(), {q.inputs[2], q.inputs[5]});
+          p.constant = {false, constant};
+          p.constant.resize(p.inputs.size(), false);
+          set_window(p, c);
+          check_row("xc.integer_conv", p, {});
+        }
+}
+
+TEST_CASE("backends/integer: both ways of QLinearConv agree to the bit without a bias") {
+  if (!cpu::library_integers_are_exact()) return;
+  Generator g(51);
+  for (const ConvCase& c : kConvs) {
+    const Problem p = qlinear_conv(g, c, {DType::kU8, DType::kI8, DType::kU8}, 101, false);
+    const auto library = run_row(find_row("onednn.integer_conv", "QLinearConv"), p);
+    const auto own = run_row(find_row("xc.integer_conv", "QLinearConv"), p);
+    CHECK_MESSAGE(same_bits(library[0], own[0]), to_text(c.x) << " by " << to_text(c.w));
+  }
+}
+
+TEST_CASE("backends/integer: weights in blocks, any rows, tails and zero points") {
+  Generator g(52);
+  for (const DType type : {DType::kI8, DType::kU8, DType::kI4, DType::kU4, DType::kI2, DType::kU2})
+    for (const auto& [k, n, block] : std::vector<std::array<int64_t, 3>>{
+             {64, 64, 32}, {70, 33, 16}, {1, 1, 1}, {300, 300, 128}, {37, 130, 37}})
+      for (const Dims& x :
+           {Dims{1, k}, Dims{3, k}, Dims{7, k}, Dims{2, 9, k}, Dims{40, k}, Dims{k}})
+        for (const bool zero : {false, true}) {
+          Problem p;
+          p.op = &get_op("DequantizedMatMul", "xc");
+          p.attrs.set("block_size", block);
+          const Dims lines{ceil_div(k, block), n};
+          const auto whole = [&](const Dims& dims) {
+            return type == DType::kI8   ? g.tensor(type, dims, -128, 127)
+                   : type == DType::kU8 ? g.tensor(type, dims, 0, 255)
+                   : type == DType::kI4 ? g.tensor(type, dims, -8, 7)
+                   : type == DType::kU4 ? g.tensor(type, dims, 0, 15)
+                   : type == DType::kI2 ? g.tensor(type, dims, -2, 1)
+                                        : g.tensor(type, dims, 0, 3);
+          };
+          p.inputs = {g.tensor(DType::kF32, x), whole({k, n}),
+                      g.tensor(DType::kF32, lines, 0.001, 0.02)};
+          if (zero) p.inputs.push_back(whole(lines));
+          p.constant.assign(p.inputs.size(), true);
+          p.constant[0] = false;
+          INFO(name(type) << k << "x" << n << " by " << block << to_text(x) << zero);
+          check_row("xc.block_matmul", p, {1e-5, 5e-6 * static_cast<double>(k)});
+        }
+}
+
+}  // namespace
+}  // namespace xc
