@@ -57,7 +57,15 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
   }
   follow(program, state, entry, published);
   const int64_t now = steady_ns();
+  std::vector<std::pair<Group*, Event>> queued;  // told of and posted when `data` is free again
   for (const auto& group : state->groups) {
+    if (group->state == RegionState::kBanned && group->wrong) continue;
+    const double now_s = group->seconds_in(*published.active);
+    if (group->state == RegionState::kLive)
+      group->ledger.live(entry.symbols, runs, now_s,
+                         group->fused_s > 0 ? group->base_s / group->fused_s : 0);
+    else
+      group->ledger.replaced(entry.symbols, runs, now_s, predicted_s(program, *group, entry));
     if (group->state == RegionState::kVerifying && now - group->asked_ns > kPatienceNs) {
       group->asked_ns = now;
       Group* raw = group.get();
@@ -71,17 +79,24 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
       watch(state, *group, entry, *published.active, now);
       continue;
     }
-    const bool again =
-        group->state == RegionState::kBanned && !group->wrong && now > group->banned_until_ns;
+    const bool again = group->state == RegionState::kBanned && now > group->banned_until_ns;
     if (group->state != RegionState::kCandidate && !again) continue;
-    const double now_s = group->seconds_in(*published.active);
     group->regret.add(runs, now_s, predicted_s(program, *group, entry));
     if (!group->regret.exceeds(prices_, !any_compiled_)) continue;
+    Event event = event_of(EventKind::kQueued, *group);
+    event.base_us = now_s * 1e6;
+    event.regret_ms = group->regret.seconds() * 1e3;
+    event.price_ms = prices_.due_s(!any_compiled_) * 1e3;
+    if (again) event.detail = "again after its back-off";
     group->state = RegionState::kQueued;
     group->regret.reset();
-    Group* raw = group.get();
+    queued.emplace_back(group.get(), std::move(event));
+  }
+  data.unlock();
+  for (auto& [group, event] : queued) {
+    emit(*state, program, std::move(event));
     std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
-    post(state, [this, raw, weak](Program& p, ProgramState& s) {
+    post(state, [this, raw = group, weak](Program& p, ProgramState& s) {
       if (!compile(p, s, *raw)) return;
       if (const auto target = weak.lock()) ask_for_inputs(p, s, *raw, *target);
     });

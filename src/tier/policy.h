@@ -13,6 +13,8 @@ struct Prices {
   double sigma = 0.3;         ///< what a second of background CPU is worth to the runs
   double first_factor = 2.0;  ///< caution for the first compile in a process
   void learn(double seconds) { compile_s = 0.8 * compile_s + 0.2 * seconds; }
+  /// What regret has to reach.
+  double due_s(bool first) const { return sigma * compile_s * (first ? first_factor : 1.0); }
 };
 
 /// Accumulated regret of running the slower version (ski rental: 2-competitive at factor 1).
@@ -22,9 +24,7 @@ class Regret {
   void add(double calls, double now_s, double predicted_s) {
     if (predicted_s < kMinimumGain * now_s) seconds_ += calls * (now_s - predicted_s);
   }
-  bool exceeds(const Prices& prices, bool first) const {
-    return seconds_ >= prices.sigma * prices.compile_s * (first ? prices.first_factor : 1.0);
-  }
+  bool exceeds(const Prices& prices, bool first) const { return seconds_ >= prices.due_s(first); }
   double seconds() const { return seconds_; }
   void reset() { seconds_ = 0; }
   /// Gains below 10 % are not worth a compile.
@@ -54,6 +54,8 @@ TrialResult judge(std::vector<float> active, std::vector<float> challenger);
 struct Sides {
   std::vector<float> active, challenger;
 };
+/// The median of times, which must not be empty.
+double median(std::vector<float> times);
 /// The geometric mean of the medians of both sides; 0 when one has no sample.
 double scale(const Sides& sides);
 /// The samples of several signatures as one: each signature's divided by its scale, so that fast

@@ -18,6 +18,7 @@
 
 #include "base/background_thread.h"
 #include "plan/fusion/region.h"
+#include "profile/ledger.h"
 #include "runtime/program.h"
 #include "tier/policy.h"
 #include "tier/region_compiler.h"
@@ -57,7 +58,8 @@ class Tier final : public TierHooks {
   void removed(Program& program) override;
   void first_bound(Program& program, SignatureEntry& entry) override;
   void sampled(Program& program, SignatureEntry& entry, double runs) override;
-  void summarise(const Program& program, ProfileSummary& summary) const override;
+  void record(Program& program, Event event) override;
+  void summarise(const Program& program, ProfileSummary& summary, bool details) const override;
   void freeze(Program& program) override;
   bool wait_idle(Program& program, std::chrono::milliseconds timeout) override;
 
@@ -70,18 +72,19 @@ class Tier final : public TierHooks {
     RegionState state = RegionState::kCandidate;
     std::string reason;
     policy::Regret regret;
+    Ledger ledger;
     std::shared_ptr<Kernel> kernel;
     std::shared_ptr<const Graph> graph;  ///< extracted, for verification
     StepSpec spec;
     RegionCost cost;
     double predicted_s = 0, base_s = 0, fused_s = 0, compile_s = 0;
     int64_t code_bytes = 0;
+    double worst_error = 0;  ///< of verification, in units of what is allowed
     int refusals = 0;
     bool wrong = false;     ///< never tried again
     bool removing = false;  ///< the trial is about taking it out
     bool split = false;     ///< banned once: its parts have groups of their own
     int64_t banned_until_ns = 0;
-    uint64_t accepted_at_run = 0;
     int64_t asked_ns = 0;                        ///< when a live run's inputs were last asked for
     std::unordered_set<NodeId> nodes;            ///< of all places
     const SignatureEntry* decided_on = nullptr;  ///< whose times base_s and fused_s are
@@ -104,10 +107,11 @@ class Tier final : public TierHooks {
   };
   struct ProgramState {
     std::weak_ptr<Program> program;
-    std::mutex work;    ///< held while the program's plans are worked on
-    bool gone = false;  ///< its owner is letting go: no new jobs; guarded by Tier::mutex_
-    int waiting = 0;    ///< host threads in wait_idle(): its jobs need no budget; Tier::mutex_
-    std::mutex data;    ///< guards what follows
+    std::mutex work;         ///< held while the program's plans are worked on
+    bool gone = false;       ///< its owner is letting go: no new jobs; guarded by Tier::mutex_
+    bool postponed = false;  ///< told that its jobs wait for the budget; Tier::mutex_
+    int waiting = 0;         ///< host threads in wait_idle(): its jobs need no budget; Tier::mutex_
+    std::mutex data;         ///< guards what follows
     bool analysed = false, analysing = false, frozen = false;
     std::vector<std::unique_ptr<Group>> groups;
     uint64_t samples = 0;  ///< before regions were searched
@@ -115,12 +119,12 @@ class Tier final : public TierHooks {
     std::shared_ptr<const Plan> trial_plan;
     std::vector<std::weak_ptr<SignatureEntry>> on_trial;
     uint64_t trial_samples = 0;
+    int64_t trial_began_ns = 0;
     bool judge_posted = false;
     int64_t added_ns = 0;
     double spent_s = 0;
     int64_t compiled = 0, swapped = 0, rolled_back = 0, rejected = 0;
-    double saved_s = 0;  ///< of regions no longer live
-    std::vector<Event> events;
+    EventLog events;
     std::atomic<uint64_t> toggles{0};  ///< force_swap
   };
   using StatePtr = std::shared_ptr<ProgramState>;
@@ -133,6 +137,9 @@ class Tier final : public TierHooks {
   void thread_main();
   bool may_start(const ProgramState& state);
   void emit(ProgramState& state, const Program& program, Event event);
+  /// An event about a region, with what is known of it.
+  static Event event_of(EventKind kind, const Group& group);
+  void tell_postponed(std::unique_lock<std::mutex>& lock);
 
   // Parts of sampled(), under state.data (but swap_by_force()).
   void swap_by_force(Program& program, ProgramState& state, SignatureEntry& entry);
@@ -165,7 +172,7 @@ class Tier final : public TierHooks {
   std::shared_ptr<const Plan> build(Program& program, ProgramState& state, const Group* with,
                                     const Group* without);
   void ban(ProgramState& state, Program& program, Group& group, EventKind kind, std::string reason,
-           bool forever);
+           bool forever, Event numbers = {});
 
   Engine* engine_ = nullptr;
   std::unique_ptr<RegionCompiler> compiler_;

@@ -64,6 +64,7 @@ void Tier::start_trial(Program& program, ProgramState& state) {
     state.trial_plan = plan;
     state.on_trial.clear();
     state.trial_samples = 0;
+    state.trial_began_ns = steady_ns();
     state.judge_posted = false;
   }
   std::string refusal;
@@ -77,10 +78,7 @@ void Tier::start_trial(Program& program, ProgramState& state) {
     ban(state, program, *group, EventKind::kRefused, refusal, true);
     return;
   }
-  Event event;
-  event.kind = EventKind::kTrial;
-  event.region = group->identity;
-  event.subject = group->name;
+  Event event = event_of(EventKind::kTrial, *group);
   event.detail = removing ? "became slower: is it still worth keeping?" : "alternating live runs";
   emit(state, program, std::move(event));
 }
@@ -154,7 +152,13 @@ void Tier::judge(Program& program, ProgramState& state) {
   std::vector<policy::Sides> sides;
   const SignatureEntry* most = nullptr;  // the signature with the most samples gives the figures
   size_t most_samples = 0;
-  double scale = 0;
+  double scale = 0, lost_s = 0;  // by running the slower side in the trial
+  struct Medians {
+    std::vector<int64_t> shape;
+    double active_s, challenger_s;
+  };
+  std::vector<Medians> medians;
+  const double tick_s = ns_per_tick() * 1e-9;
   for (const auto& weak : entries) {
     const auto entry = weak.lock();
     if (!entry) continue;
@@ -162,6 +166,12 @@ void Tier::judge(Program& program, ProgramState& state) {
     if (!now->challenger) continue;
     sides.push_back({now->active->times->recent(), now->challenger->times->recent()});
     const size_t samples = std::min(sides.back().active.size(), sides.back().challenger.size());
+    if (samples > 0) {
+      medians.push_back({entry->symbols, policy::median(sides.back().active) * tick_s,
+                         policy::median(sides.back().challenger) * tick_s});
+      lost_s += (medians.back().challenger_s - medians.back().active_s) *
+                static_cast<double>(now->challenger->times->samples());
+    }
     if (samples <= most_samples) continue;
     most_samples = samples;
     most = entry.get();
@@ -169,15 +179,24 @@ void Tier::judge(Program& program, ProgramState& state) {
   }
   const policy::Sides pooled = policy::pool(sides);
   const policy::TrialResult result = policy::judge(pooled.active, pooled.challenger);
-  if (result.verdict == policy::Verdict::kUndecided) return;
-  const double tick_s = ns_per_tick() * 1e-9;
   const double active_s = result.active * scale * tick_s;
   const double challenger_s = result.challenger * scale * tick_s;
   const bool accepted = result.verdict == policy::Verdict::kAccept;
   const bool removing = group->removing;
+  Event event = event_of(EventKind::kTrialSample, *group);
+  event.base_us = (removing ? challenger_s : active_s) * 1e6;
+  event.fused_us = (removing ? active_s : challenger_s) * 1e6;
+  event.samples = static_cast<int64_t>(std::min(pooled.active.size(), pooled.challenger.size()));
+  event.shapes = static_cast<int64_t>(sides.size());
+  event.wall_ms = static_cast<double>(steady_ns() - state.trial_began_ns) * 1e-6;
+  if (result.verdict == policy::Verdict::kUndecided) return emit(state, program, std::move(event));
   {
     std::lock_guard data(state.data);
     group->removing = false;
+    group->ledger.add_saved(-lost_s);
+    for (const Medians& m : medians)
+      group->ledger.trialled(m.shape, removing ? m.challenger_s : m.active_s,
+                             removing ? m.active_s : m.challenger_s);
     group->base_s = removing ? challenger_s : active_s;
     group->fused_s = removing ? active_s : challenger_s;
     group->decided_on = most;
@@ -191,38 +210,33 @@ void Tier::judge(Program& program, ProgramState& state) {
       {
         std::lock_guard data(state.data);
         ++state.rolled_back;
-        state.saved_s += (group->base_s - group->fused_s) *
-                         static_cast<double>(program.total_runs() - group->accepted_at_run);
       }
       ban(state, program, *group, EventKind::kRolledBack,
-          "slower than what it replaced: " + numbers, false);
+          "slower than what it replaced: " + numbers, false, event);
     } else {
       {
         std::lock_guard data(state.data);
         group->state = RegionState::kLive;
         group->reason.clear();
-        group->accepted_at_run = program.total_runs();
         group->watch = {};
         ++state.swapped;
       }
-      Event event;
       event.kind = EventKind::kAccepted;
-      event.region = group->identity;
-      event.subject = group->name;
       event.detail = numbers;
-      event.base_us = active_s * 1e6;
-      event.fused_us = challenger_s * 1e6;
-      event.compile_ms = group->compile_s * 1e3;
-      event.code_bytes = group->code_bytes;
       emit(state, program, std::move(event));
     }
     publish_everywhere(program, plan);
   } else if (removing) {
-    std::lock_guard data(state.data);
-    group->state = RegionState::kLive;  // everything became slower, not the region
-    group->watch = {};
+    {
+      std::lock_guard data(state.data);
+      group->state = RegionState::kLive;  // everything became slower, not the region
+      group->watch = {};
+    }
+    event.kind = EventKind::kKept;
+    event.detail = numbers;
+    emit(state, program, std::move(event));
   } else {
-    ban(state, program, *group, EventKind::kRejected, "not faster: " + numbers, false);
+    ban(state, program, *group, EventKind::kRejected, "not faster: " + numbers, false, event);
   }
   start_trial(program, state);
 }
