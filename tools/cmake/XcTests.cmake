@@ -220,6 +220,10 @@ endif()
 if(Python3_Interpreter_FOUND AND TARGET xc AND NOT XC_SANITIZE)
   add_test(NAME tools/cli COMMAND Python3::Interpreter "${CMAKE_SOURCE_DIR}/tests/tools/cli_test.py"
                                   "$<TARGET_FILE:xc>")
+  # The page of xc report, in a browser where there is one; screenshots in build/*/artefacts/report.
+  add_test(NAME tools/report COMMAND Python3::Interpreter
+                                     "${CMAKE_SOURCE_DIR}/tests/tools/report_test.py"
+                                     "$<TARGET_FILE:xc>" "${CMAKE_BINARY_DIR}/artefacts/report")
   # Every real model and small network in every mode, with one and two threads.
   foreach(mode off sync auto)
     set(repeat 1)
