@@ -36,7 +36,7 @@ XC_SIZE(xc_task_runner, 32);
 XC_OFFSET(xc_task_runner, workers, 24);
 
 // Growing.
-XC_SIZE(xc_config, 152);
+XC_SIZE(xc_config, 160);
 XC_OFFSET(xc_config, struct_size, 0);
 XC_OFFSET(xc_config, threads, 8);
 XC_OFFSET(xc_config, jit, 16);
@@ -56,6 +56,7 @@ XC_OFFSET(xc_config, trace_compiles, 120);
 XC_OFFSET(xc_config, cache_dir, 128);
 XC_OFFSET(xc_config, kernels, 136);
 XC_OFFSET(xc_config, layouts, 144);
+XC_OFFSET(xc_config, trace_steps, 152);
 
 XC_SIZE(xc_config_option_info, 96);
 XC_OFFSET(xc_config_option_info, name, 8);
@@ -90,13 +91,15 @@ XC_OFFSET(xc_run_options, flags, 4);
 XC_OFFSET(xc_run_options, timeout_ns, 8);
 XC_OFFSET(xc_run_options, cancel, 16);
 
-XC_SIZE(xc_counters, 88);
+XC_SIZE(xc_counters, 112);
 XC_OFFSET(xc_counters, runs, 8);
 XC_OFFSET(xc_counters, bound_bytes, 64);
 XC_OFFSET(xc_counters, compile_ms, 72);
 XC_OFFSET(xc_counters, net_saved_ms, 80);
+XC_OFFSET(xc_counters, working_bytes, 88);
+XC_OFFSET(xc_counters, events_dropped, 104);
 
-XC_SIZE(xc_region, 120);
+XC_SIZE(xc_region, 160);
 XC_OFFSET(xc_region, identity, 8);
 XC_OFFSET(xc_region, name, 24);
 XC_OFFSET(xc_region, state, 40);
@@ -104,8 +107,16 @@ XC_OFFSET(xc_region, reason, 56);
 XC_OFFSET(xc_region, uses, 72);
 XC_OFFSET(xc_region, base_us, 80);
 XC_OFFSET(xc_region, code_bytes, 112);
+XC_OFFSET(xc_region, program, 120);
+XC_OFFSET(xc_region, worst_error, 152);
 
-XC_SIZE(xc_event, 128);
+XC_SIZE(xc_region_shape, 80);
+XC_OFFSET(xc_region_shape, shape, 8);
+XC_OFFSET(xc_region_shape, calls, 24);
+XC_OFFSET(xc_region_shape, before_us, 40);
+XC_OFFSET(xc_region_shape, saved_ms, 72);
+
+XC_SIZE(xc_event, 216);
 XC_OFFSET(xc_event, kind, 4);
 XC_OFFSET(xc_event, time_ns, 8);
 XC_OFFSET(xc_event, region, 16);
@@ -115,6 +126,10 @@ XC_OFFSET(xc_event, detail, 64);
 XC_OFFSET(xc_event, compile_ms, 80);
 XC_OFFSET(xc_event, code_bytes, 112);
 XC_OFFSET(xc_event, run, 120);
+XC_OFFSET(xc_event, wall_ms, 128);
+XC_OFFSET(xc_event, budget_ms, 168);
+XC_OFFSET(xc_event, samples, 176);
+XC_OFFSET(xc_event, bytes, 208);
 
 #endif  // __LP64__
 
@@ -167,4 +182,6 @@ XC_SAME(XC_LOG_ERROR, LogLevel::kError);
 XC_SAME(XC_LOG_DEBUG, LogLevel::kDebug);
 XC_SAME(XC_EVENT_CANDIDATE, EventKind::kCandidate);
 XC_SAME(XC_EVENT_JIT_DISABLED, EventKind::kJitDisabled);
+XC_SAME(XC_EVENT_QUEUED, EventKind::kQueued);
+XC_SAME(XC_EVENT_FROZEN, EventKind::kFrozen);
 }  // namespace xc

@@ -79,6 +79,7 @@ xc_tensor* make_tensor(Tensor tensor);
 TensorView view_of(const xc_tensor* tensor, const char* what);
 /// A C event whose text points into `event`.
 xc_event to_c(const Event& event);
+xc_counters to_c(const ProfileSummary& summary);
 
 }  // namespace xc::capi
 

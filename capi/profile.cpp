@@ -1,5 +1,7 @@
 // xc/profile.h.
 
+#include <nlohmann/json.hpp>
+
 #include "capi/handles.h"
 
 namespace xc::capi {
@@ -19,6 +21,35 @@ xc_event to_c(const Event& event) {
   out.predicted_us = event.predicted_us;
   out.code_bytes = event.code_bytes;
   out.run = event.run;
+  out.wall_ms = event.wall_ms;
+  out.regret_ms = event.regret_ms;
+  out.price_ms = event.price_ms;
+  out.worst_error = event.worst_error;
+  out.back_off_s = event.back_off_s;
+  out.budget_ms = event.budget_ms;
+  out.samples = event.samples;
+  out.shapes = event.shapes;
+  out.places = event.places;
+  out.queue = event.queue;
+  out.bytes = event.bytes;
+  return out;
+}
+
+xc_counters to_c(const ProfileSummary& summary) {
+  xc_counters out = XC_COUNTERS_INIT;
+  out.runs = summary.runs;
+  out.signatures = summary.signatures;
+  out.compiled_regions = summary.compiled_regions;
+  out.swapped = summary.swapped;
+  out.rolled_back = summary.rolled_back;
+  out.rejected = summary.rejected;
+  out.code_bytes = summary.code_bytes;
+  out.bound_bytes = summary.bound_bytes;
+  out.compile_ms = summary.compile_ms;
+  out.net_saved_ms = summary.net_saved_ms;
+  out.working_bytes = summary.working_bytes;
+  out.queued = summary.queued;
+  out.events_dropped = summary.events_dropped;
   return out;
 }
 
@@ -37,21 +68,56 @@ xc_region region_to_c(const RegionSummary& region) {
   out.predicted_us = region.predicted_us;
   out.compile_ms = region.compile_ms;
   out.code_bytes = region.code_bytes;
+  out.program = to_view(region.program);
+  out.calls = region.calls;
+  out.net_saved_ms = region.net_saved_ms;
+  out.worst_error = region.worst_error;
   return out;
 }
 
-xc_counters counters_to_c(const ProfileSummary& summary) {
-  xc_counters out = XC_COUNTERS_INIT;
-  out.runs = summary.runs;
-  out.signatures = summary.signatures;
-  out.compiled_regions = summary.compiled_regions;
-  out.swapped = summary.swapped;
-  out.rolled_back = summary.rolled_back;
-  out.rejected = summary.rejected;
-  out.code_bytes = summary.code_bytes;
-  out.bound_bytes = summary.bound_bytes;
-  out.compile_ms = summary.compile_ms;
-  out.net_saved_ms = summary.net_saved_ms;
+xc_region_shape shape_to_c(const ShapeSummary& shape) {
+  xc_region_shape out = XC_REGION_SHAPE_INIT;
+  out.before_estimated = shape.before_estimated ? 1 : 0;
+  out.shape = to_view(shape.shape);
+  out.calls = shape.calls;
+  out.live_calls = shape.live_calls;
+  out.before_us = shape.before_us;
+  out.fused_us = shape.fused_us;
+  out.now_us = shape.now_us;
+  out.predicted_us = shape.predicted_us;
+  out.saved_ms = shape.saved_ms;
+  return out;
+}
+
+std::string text(xc_string_view view) {
+  return view.size ? std::string(view.data, view.size) : std::string();
+}
+
+/// The event that to_c() gave out.
+Event from_c(const xc_event& event) {
+  Event out;
+  out.kind = static_cast<EventKind>(event.kind);
+  out.time_ns = event.time_ns;
+  out.region = {event.region[1], event.region[0]};
+  out.subject = text(event.subject);
+  out.detail = text(event.detail);
+  out.compile_ms = event.compile_ms;
+  out.base_us = event.base_us;
+  out.fused_us = event.fused_us;
+  out.predicted_us = event.predicted_us;
+  out.code_bytes = event.code_bytes;
+  out.run = event.run;
+  out.wall_ms = event.wall_ms;
+  out.regret_ms = event.regret_ms;
+  out.price_ms = event.price_ms;
+  out.worst_error = event.worst_error;
+  out.back_off_s = event.back_off_s;
+  out.budget_ms = event.budget_ms;
+  out.samples = event.samples;
+  out.shapes = event.shapes;
+  out.places = event.places;
+  out.queue = event.queue;
+  out.bytes = event.bytes;
   return out;
 }
 
@@ -73,9 +139,8 @@ using namespace xc;
 using namespace xc::capi;
 
 xc_status xc_profile_counters(const xc_profile* profile, xc_counters* out_counters) {
-  return guard(nullptr, [&] {
-    write_struct(out_counters, counters_to_c(live(profile).summary), "out_counters");
-  });
+  return guard(nullptr,
+               [&] { write_struct(out_counters, to_c(live(profile).summary), "out_counters"); });
 }
 
 uint32_t xc_profile_region_count(const xc_profile* profile) {
@@ -88,6 +153,18 @@ xc_status xc_profile_region(const xc_profile* profile, uint32_t index, xc_region
   });
 }
 
+uint32_t xc_profile_shape_count(const xc_profile* profile, uint32_t region) {
+  if (!alive(profile) || region >= profile->summary.regions.size()) return 0;
+  return static_cast<uint32_t>(profile->summary.regions[region].shapes.size());
+}
+xc_status xc_profile_shape(const xc_profile* profile, uint32_t region, uint32_t index,
+                           xc_region_shape* out_shape) {
+  return guard(nullptr, [&] {
+    const RegionSummary& owner = at(live(profile).summary.regions, region, "region");
+    write_struct(out_shape, shape_to_c(at(owner.shapes, index, "shape")), "out_shape");
+  });
+}
+
 uint32_t xc_profile_event_count(const xc_profile* profile) {
   return alive(profile) ? static_cast<uint32_t>(profile->summary.events.size()) : 0;
 }
@@ -95,6 +172,24 @@ xc_status xc_profile_event(const xc_profile* profile, uint32_t index, xc_event* 
   return guard(nullptr, [&] {
     const Event& event = at(live(profile).summary.events, index, "event");
     write_struct(out_event, to_c(event), "out_event");
+  });
+}
+
+xc_status xc_profile_json(const xc_profile* profile, xc_blob** out_json, xc_error** out_error) {
+  return guard(out_error, [&] {
+    need(out_json, "out_json");
+    *out_json = make_blob(dump(to_json(live(profile).summary)));
+  });
+}
+
+xc_status xc_event_json(const xc_event* event, xc_blob** out_json, xc_error** out_error) {
+  return guard(out_error, [&] {
+    need(event, "event");
+    need(out_json, "out_json");
+    const xc_event known = read_struct(event, xc_event XC_EVENT_INIT, "event");
+    if (known.kind < 1 || known.kind > static_cast<int32_t>(event_kinds().size()))
+      fail(Status::kInvalidArgument, "{} is no kind of event", known.kind);
+    *out_json = make_blob(dump(to_json(from_c(known))));
   });
 }
 

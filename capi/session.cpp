@@ -285,6 +285,20 @@ xc_status xc_session_explain(xc_session* session, int32_t format, const xc_shape
   });
 }
 
+xc_status xc_session_counters(xc_session* session, xc_counters* out_counters,
+                              xc_error** out_error) {
+  return guard(out_error, [&] {
+    write_struct(out_counters, to_c(live(session).session->counters()), "out_counters");
+  });
+}
+
+xc_status xc_session_trace(xc_session* session, xc_blob** out_json, xc_error** out_error) {
+  return guard(out_error, [&] {
+    need(out_json, "out_json");
+    *out_json = make_blob(live(session).session->trace());
+  });
+}
+
 xc_status xc_session_profile(xc_session* session, xc_profile** out_profile, xc_error** out_error) {
   return guard(out_error, [&] {
     need(out_profile, "out_profile");

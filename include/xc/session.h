@@ -127,6 +127,21 @@ XC_API XC_NODISCARD xc_status xc_session_explain(xc_session* session, int32_t fo
 XC_API XC_NODISCARD xc_status xc_session_profile(xc_session* session, xc_profile** out_profile,
                                                  xc_error** out_error);
 
+struct xc_counters; /* profile.h */
+/* The counters alone, now: cheap enough to ask a hundred times a second.
+ * Fails with XC_INVALID_ARGUMENT (struct_size). @since 0.1 @stability stable */
+XC_API XC_NODISCARD xc_status xc_session_counters(xc_session* session,
+                                                  struct xc_counters* out_counters,
+                                                  xc_error** out_error);
+
+/* What happened so far as JSON in the Chrome trace event format: background work, decisions, the
+ * compile queue and, with the setting trace_steps, the steps of sampled runs (of a model whose
+ * sizes are known before the run; else those up to the first size that only the run can tell).
+ * Times in microseconds since the engine was created. The caller destroys the blob. Fails with
+ * XC_INVALID_ARGUMENT, XC_OUT_OF_MEMORY. @since 0.1 @stability experimental */
+XC_API XC_NODISCARD xc_status xc_session_trace(xc_session* session, xc_blob** out_json,
+                                               xc_error** out_error);
+
 /* The session's model, borrowed; NULL for NULL. @since 0.1 @stability stable */
 XC_API xc_model* xc_session_model(const xc_session* session);
 

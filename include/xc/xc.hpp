@@ -504,6 +504,18 @@ class Profile {
     for (uint32_t i = 0; i < out.size(); ++i) detail::check(xc_profile_event(handle(), i, &out[i]));
     return out;
   }
+  /// Shape classes of region `region` of regions(), most calls first.
+  std::vector<xc_region_shape> shapes(uint32_t region) const {
+    std::vector<xc_region_shape> out(xc_profile_shape_count(handle(), region),
+                                     xc_region_shape XC_REGION_SHAPE_INIT);
+    for (uint32_t i = 0; i < out.size(); ++i)
+      detail::check(xc_profile_shape(handle(), region, i, &out[i]));
+    return out;
+  }
+  /// Everything above; see xc_profile_json().
+  std::string json() const {
+    return detail::text_of(&xc_profile_json, static_cast<const xc_profile*>(handle()));
+  }
   xc_profile* handle() const { return handle_.get(); }
 
  private:
@@ -592,6 +604,13 @@ class Session {
     detail::call(&xc_session_profile, handle(), &out);
     return Profile(out);
   }
+  xc_counters counters() {
+    xc_counters out = XC_COUNTERS_INIT;
+    detail::call(&xc_session_counters, handle(), &out);
+    return out;
+  }
+  /// The past as a Chrome trace; see xc_session_trace().
+  std::string trace() { return detail::text_of(&xc_session_trace, handle()); }
   Model model() const { return Model::adopt(xc_model_retain(xc_session_model(handle()))); }
   xc_session* handle() const { return handle_.get(); }
 

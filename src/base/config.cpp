@@ -11,7 +11,7 @@ namespace {
 
 using C = Config;
 constexpr int64_t kMax = INT64_MAX;
-constexpr std::array<ConfigRow, 18> kTable{{
+constexpr std::array<ConfigRow, 19> kTable{{
     {"threads", "XC_THREADS", "", 0, 0, 1024, &C::threads, nullptr,
      "workers of a run, the calling thread included; 0 = all cores this process may use"},
     {"jit", "XC_JIT", "auto|off|sync|freeze", 0, 0, 3, &C::jit, nullptr,
@@ -47,6 +47,8 @@ constexpr std::array<ConfigRow, 18> kTable{{
      "reference: every step on its slow reference kernel, to find a wrong one"},
     {"layouts", "XC_LAYOUTS", "on|off", 0, 0, 1, &C::layouts, nullptr,
      "channels-last values around convolutions"},
+    {"trace_steps", "XC_TRACE_STEPS", "", 0, 0, 10'000'000, &C::trace_steps, nullptr,
+     "steps of sampled runs kept for a trace, per session and body; 0 = none"},
 }};
 
 }  // namespace

@@ -2,6 +2,7 @@
 // What a session has learnt, as plain data: the source of xc_profile, explain and reports.
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -10,17 +11,36 @@
 
 namespace xc {
 
+/// A region on one class of shapes; times per call in microseconds, 0 = not measured.
+struct ShapeSummary {
+  std::string shape;  ///< "n=128 m=4"; "fixed" without free sizes, "others" for the rest together
+  int64_t calls = 0;  ///< estimated from samples
+  int64_t live_calls = 0;  ///< of those, by the region's own kernel
+  double before_us = 0;    ///< by what the region replaces: the trial's median, until then a mean
+  double fused_us = 0;     ///< by the region: the trial's median
+  double now_us = 0;       ///< mean of what runs now
+  double predicted_us = 0;
+  double saved_ms = 0;  ///< on all live calls
+  bool before_estimated =
+      false;  ///< never measured on these shapes: follows from the trial's ratio
+};
+
 struct RegionSummary {
   Hash128 identity;
   std::string name;
-  std::string state;   ///< candidate, queued, verifying, ready, trial, live, banned
-  std::string reason;  ///< of the last refusal
-  int64_t uses = 0;    ///< places in the model
-  double base_us = 0;  ///< measured, per call; 0 = not measured
+  std::string program;  ///< graph or body it is part of
+  std::string state;    ///< candidate, queued, verifying, ready, trial, live, banned
+  std::string reason;   ///< of the last refusal
+  int64_t uses = 0;     ///< places in the model
+  double base_us = 0;   ///< measured, per call; 0 = not measured
   double fused_us = 0;
   double predicted_us = 0;
   double compile_ms = 0;
   int64_t code_bytes = 0;
+  int64_t calls = 0;        ///< estimated from samples
+  double net_saved_ms = 0;  ///< time saved on calls and in trials, minus compile_ms
+  double worst_error = 0;   ///< verification's largest deviation in units of what is allowed
+  std::vector<ShapeSummary> shapes;  ///< most calls first
 };
 
 struct ProfileSummary {
@@ -34,8 +54,33 @@ struct ProfileSummary {
   double net_saved_ms = 0;  ///< time saved on runs so far minus compile_ms
   int64_t code_bytes = 0;   ///< executable memory in use
   int64_t bound_bytes = 0;
+  int64_t working_bytes = 0;   ///< arenas, scratch and outputs of the engine's runs
+  int64_t queued = 0;          ///< background jobs waiting, of all sessions of the engine
+  int64_t events_dropped = 0;  ///< not kept: see kMaxEvents
   std::vector<RegionSummary> regions;
-  std::vector<Event> events;  ///< the last few thousand
+  std::vector<Event> events;  ///< by time
+};
+
+/// With the numbers of its kind by name: {kind, time_ns, run, queue, region, subject, detail, ...}.
+nlohmann::ordered_json to_json(const Event& event);
+nlohmann::ordered_json to_json(const RegionSummary& region);
+/// {counters{}, regions[], events[]}.
+nlohmann::ordered_json to_json(const ProfileSummary& summary);
+/// The text of a document, with names that are no UTF-8 mended.
+std::string dump(const nlohmann::ordered_json& document, int indent = -1);
+
+/// The events of a program, oldest first, at most kMaxEvents: when full, the oldest are dropped
+/// except for the first quarter, which tells how it began.
+class EventLog {
+ public:
+  static constexpr size_t kMaxEvents = 4096;
+  void add(Event event);
+  const std::vector<Event>& events() const { return events_; }
+  int64_t dropped() const { return dropped_; }
+
+ private:
+  std::vector<Event> events_;
+  int64_t dropped_ = 0;
 };
 
 }  // namespace xc

@@ -1,5 +1,6 @@
 #include "runtime/engine.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/checked.h"
@@ -36,12 +37,15 @@ void* Engine::allocate(int64_t bytes) const {
   const auto size = static_cast<size_t>(align_up(std::max<int64_t>(bytes, 1), 64));
   void* memory = hooks_.allocate ? hooks_.allocate(size, 64) : std::aligned_alloc(64, size);
   if (!memory) fail(Status::kOutOfMemory, "cannot allocate {} bytes", size);
+  working_bytes_.fetch_add(static_cast<int64_t>(size), std::memory_order_relaxed);
   return memory;
 }
 
 void Engine::release(void* memory, int64_t bytes) const noexcept {
+  const int64_t size = (std::max<int64_t>(bytes, 1) + 63) & ~int64_t{63};
+  if (memory) working_bytes_.fetch_sub(size, std::memory_order_relaxed);
   if (hooks_.allocate)
-    hooks_.release(memory, static_cast<size_t>((bytes + 63) & ~int64_t{63}));
+    hooks_.release(memory, static_cast<size_t>(size));
   else
     std::free(memory);
 }

@@ -1,11 +1,13 @@
 #pragma once
 // The engine: threads, settings, callbacks and the compiler shared by all sessions made with it.
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "backends/backend.h"
+#include "base/clock.h"
 #include "base/config.h"
 #include "base/thread_pool.h"
 #include "profile/event.h"
@@ -39,11 +41,22 @@ class Engine {
   const Backend& backend() const { return cpu_backend(); }
   void log(LogLevel level, const std::string& message) const;
   void emit(const Event& event) const;
+  /// Nanoseconds since the engine was made: the time of events. Never goes back.
+  int64_t age_ns() const { return steady_ns() - made_ns_; }
+  /// The same for a count of base/clock.h's ticks().
+  double age_ns(uint64_t at_ticks) const {
+    return static_cast<double>(static_cast<int64_t>(at_ticks - made_ticks_)) * ns_per_tick();
+  }
   /// Memory of runs; accounts and throws kOutOfMemory.
   void* allocate(int64_t bytes) const;
   void release(void* memory, int64_t bytes) const noexcept;
+  /// What allocate() gave and release() has not taken back.
+  int64_t working_bytes() const { return working_bytes_.load(std::memory_order_relaxed); }
 
  private:
+  const int64_t made_ns_ = steady_ns();
+  const uint64_t made_ticks_ = ticks();
+  mutable std::atomic<int64_t> working_bytes_{0};
   Config config_;
   HostHooks hooks_;
   std::shared_ptr<TaskRunner> tasks_;

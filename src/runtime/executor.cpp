@@ -129,6 +129,8 @@ void Executor::run_segment(const Bound& bound, int side, BoundTimes* times, void
       if (times) {
         const uint64_t spent = ticks() - start;
         times->add_step(step.step, spent);
+        if (traced_) [[unlikely]]
+          traced_->push_back({step.step, start, start + spent});
         if (version->focus.empty() || version->focus[step.step]) *focus_ticks += spent;
       }
       if (capture) [[unlikely]]
@@ -148,6 +150,9 @@ void Executor::run(Version& version, int side, bool timed, void* const* inputs,
   BoundTimes* times = timed ? version.times.get() : nullptr;
   const uint64_t start = timed ? ticks() : 0;
   uint64_t focus = 0;
+  TracedRun traced;
+  RunTrace* const trace = timed ? program_.trace() : nullptr;
+  if (trace) traced_ = &traced.steps;
   uint64_t given = 0;  // bit i: the caller's handle (outputs beyond 64 go the slow way)
   std::vector<bool> given_more;
   for (size_t i = 0; i < outputs.count; ++i) {
@@ -207,6 +212,14 @@ void Executor::run(Version& version, int side, bool timed, void* const* inputs,
   }
   if (!context_.dynamic.empty()) context_.dynamic.clear();
   if (timed) version.times->add_run(ticks() - start, focus);
+  if (trace) {
+    traced.plan = first.plan;
+    traced.symbols = first.symbols;
+    traced.challenger = side == 1;
+    traced.begin = start;
+    traced.end = ticks();
+    trace->add(std::move(traced));
+  }
 }
 
 // ---- dynamic and control steps ------------------------------------------------------------------

@@ -41,6 +41,7 @@ class Executor {
   Program& program_;
   RunContext& context_;
   const RunOptions& options_;
+  std::vector<TracedStep>* traced_ = nullptr;  ///< of the run, when it is recorded
 };
 
 /// If, Loop and Scan (control.cpp). `run_body` executes subgraph k on whole tensors.

@@ -6,7 +6,7 @@
 namespace xc {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 std::string operand_text(const Operand& operand) {
   if (!operand.present()) return "_";
@@ -77,19 +77,10 @@ json describe(Program& program, const std::vector<Dims>& signature, const Profil
   }
   json regions = json::array();
   for (const RegionSummary& r : summary.regions)
-    regions.push_back({{"identity", r.identity.text()},
-                       {"name", r.name},
-                       {"state", r.state},
-                       {"reason", r.reason},
-                       {"uses", r.uses},
-                       {"base_us", r.base_us},
-                       {"fused_us", r.fused_us},
-                       {"predicted_us", r.predicted_us},
-                       {"compile_ms", r.compile_ms},
-                       {"code_bytes", r.code_bytes}});
+    if (r.program == program.name()) regions.push_back(to_json(r));
   out["regions"] = regions;
   json bodies = json::array();
-  for (const auto& child : program.children()) bodies.push_back(describe(*child, {}, {}));
+  for (const auto& child : program.children()) bodies.push_back(describe(*child, {}, summary));
   if (!bodies.empty()) out["bodies"] = bodies;
   return out;
 }
@@ -151,7 +142,7 @@ std::string explain_program(Program& program, const std::vector<Dims>& signature
                    {"compile_ms", summary.compile_ms},
                    {"net_saved_ms", summary.net_saved_ms},
                    {"code_bytes", summary.code_bytes}};
-  if (as_json) return out.dump(2);
+  if (as_json) return dump(out, 2);
   std::string text;
   print_program(out, text, "");
   text += fmt::format(

@@ -59,6 +59,8 @@ Program::Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> gr
       config_(config),
       name_(std::move(name)),
       planner_(graph_, engine_->backend(), planner_options(*engine_, config_)) {
+  if (config_.trace_steps > 0)
+    trace_ = std::make_unique<RunTrace>(static_cast<size_t>(config_.trace_steps));
   base_plan_ = planner_.build();
   // Weights are packed in the background where there is one, and at once where bits must not
   // change.
@@ -326,6 +328,7 @@ void Program::evict_if_needed() {
   const int64_t cap = effective(config_, &Config::bound_cache_bytes);
   if (bound_bytes_.load(std::memory_order_relaxed) <= cap) return;
   std::vector<std::shared_ptr<SignatureEntry>> victims;
+  const int64_t before = bound_bytes_.load(std::memory_order_relaxed);
   {
     std::unique_lock lock(table_mutex_);
     std::vector<std::shared_ptr<SignatureEntry>> by_age;
@@ -343,8 +346,17 @@ void Program::evict_if_needed() {
     }
     generation_.fetch_add(1, std::memory_order_acq_rel);
   }
+  Event event;
+  event.kind = EventKind::kEvicted;
+  event.shapes = static_cast<int64_t>(victims.size());
+  event.bytes = before - bound_bytes_.load(std::memory_order_relaxed);
+  event.detail = fmt::format("plans bound to {} shapes, cap {} bytes", victims.size(), cap);
   for (auto& victim : victims) epochs_.retire(std::move(victim));
   epochs_.reclaim();
+  if (TierHooks* tier = engine_->tier())
+    tier->record(*this, std::move(event));
+  else
+    engine_->emit(event);
 }
 
 // ---- publishing ---------------------------------------------------------------------------------
@@ -469,7 +481,7 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
                     version.bound->plan->segments.size() == 1
                         ? std::span<const int64_t>(entry.symbols)
                         : std::span<const int64_t>(context.symbols),
-                    every ? 1 : static_cast<double>(kSamplePeriod));
+                    every || n == 0 ? 1 : static_cast<double>(kSamplePeriod));
   }
 }
 

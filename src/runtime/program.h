@@ -19,6 +19,7 @@
 
 #include "plan/bound.h"
 #include "plan/planner.h"
+#include "profile/run_trace.h"
 #include "runtime/engine.h"
 #include "runtime/epoch.h"
 #include "runtime/run_context.h"
@@ -154,6 +155,8 @@ class Program : public std::enable_shared_from_this<Program> {
   /// False when they cannot be had: larger than that, or no value of the base plan.
   bool request_capture(SignatureEntry& entry, const std::vector<ValueId>& values, int64_t max_bytes,
                        std::function<void(std::vector<Tensor>)> keep);
+  /// Steps of sampled runs; null unless Config::trace_steps asks for them.
+  RunTrace* trace() const { return trace_.get(); }
   void set_frozen(bool frozen) { frozen_.store(frozen); }
   bool frozen() const { return frozen_.load(); }
   int64_t bound_bytes() const { return bound_bytes_.load(); }
@@ -183,6 +186,7 @@ class Program : public std::enable_shared_from_this<Program> {
   Planner planner_;
   std::shared_ptr<const Plan> base_plan_;
   std::shared_ptr<const Plan> preferred_plan_;
+  std::unique_ptr<RunTrace> trace_;
 
   mutable std::mutex mutex_;  // publishing, preferred plan, children
   Epochs epochs_;

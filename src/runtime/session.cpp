@@ -1,10 +1,13 @@
 #include "runtime/session.h"
 
+#include <algorithm>
+
 #include "runtime/executor.h"
 #include "runtime/explain.h"
 #include "runtime/output_pool.h"
 #include "runtime/overlap.h"
 #include "runtime/program.h"
+#include "runtime/trace.h"
 
 namespace xc {
 namespace {
@@ -55,12 +58,37 @@ std::string Session::explain(const std::vector<Dims>& signature, bool json) {
 }
 
 ProfileSummary Session::profile() const {
+  return summarise(true);
+}
+
+ProfileSummary Session::counters() const {
+  return summarise(false);
+}
+
+namespace {
+
+/// Bodies of control flow have plans and regions of their own.
+void add_program(const TierHooks* tier, const Program& program, bool details, ProfileSummary& out) {
+  out.bound_bytes += program.bound_bytes();
+  if (tier) tier->summarise(program, out, details);
+  for (const auto& child : program.children()) add_program(tier, *child, details, out);
+}
+
+}  // namespace
+
+ProfileSummary Session::summarise(bool details) const {
   ProfileSummary out;
   out.runs = static_cast<int64_t>(program_->total_runs());
   out.signatures = static_cast<int64_t>(program_->signatures());
-  out.bound_bytes = program_->bound_bytes();
-  if (const TierHooks* tier = model_->engine()->tier()) tier->summarise(*program_, out);
+  out.working_bytes = model_->engine()->working_bytes();
+  add_program(model_->engine()->tier(), *program_, details, out);
+  std::stable_sort(out.events.begin(), out.events.end(),
+                   [](const Event& a, const Event& b) { return a.time_ns < b.time_ns; });
   return out;
+}
+
+std::string Session::trace() const {
+  return chrome_trace(*program_, profile());
 }
 
 // ---- prepared calls -----------------------------------------------------------------------------

@@ -49,12 +49,19 @@ class Session {
   /// state. `signature`: dims per input; empty = the plan without sizes.
   std::string explain(const std::vector<Dims>& signature, bool json);
   ProfileSummary profile() const;
+  /// The same without regions and events: cheap enough to ask a hundred times a second.
+  ProfileSummary counters() const;
+  /// The background work and, with Config::trace_steps, the steps of sampled runs as a Chrome
+  /// trace.
+  std::string trace() const;
 
   const Model& model() const { return *model_; }
   const Config& config() const { return config_; }
   Program& program() { return *program_; }
 
  private:
+  ProfileSummary summarise(bool details) const;
+
   std::shared_ptr<const Model> model_;
   Config config_;
   std::shared_ptr<Program> program_;

@@ -40,8 +40,11 @@ class TierHooks {
   /// `runs` of them. `symbols`: values of the plan's symbols in this run. Must be quick.
   virtual void sampled(Program& program, SignatureEntry& entry, std::span<const int64_t> symbols,
                        double runs) = 0;
-  /// Adds what the tier knows (regions, compile cost, savings) to a summary.
-  virtual void summarise(const Program& program, ProfileSummary& summary) const = 0;
+  /// Keeps an event of the runtime's own with the program's, and delivers it.
+  virtual void record(Program& program, Event event) = 0;
+  /// Adds what the tier knows (regions, compile cost, savings) to a summary; `details`: regions and
+  /// events, not only counters.
+  virtual void summarise(const Program& program, ProfileSummary& summary, bool details) const = 0;
   virtual void freeze(Program& program) = 0;
   virtual bool wait_idle(Program& program, std::chrono::milliseconds timeout) = 0;
 };

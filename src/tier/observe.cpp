@@ -80,6 +80,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
     });
   }
   const Version& version = *published.active;
+  std::vector<std::pair<Group*, Event>> queued;  // told of and posted when `data` is free again
   for (size_t k = 0; k < state->groups.size(); ++k) {
     Group& group = *state->groups[k];
     if (group.wrong || group.state == RegionState::kQueued) continue;
@@ -95,23 +96,26 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
     }
     if (uses(*state, *version.bound->plan, group)) {
       group.policy.ran_fused(size, runs);
-      if (const auto* measured = group.policy.measured(size); measured && measured->fused_s > 0)
-        state->saved_s +=
-            runs * group.seconds_in(version) * (measured->base_s / measured->fused_s - 1);
+      const auto* measured = group.policy.measured(size);
+      group.ledger.live(entry.symbols, runs, group.seconds_in(version),
+                        measured && measured->fused_s > 0 ? measured->base_s / measured->fused_s : 0);
       watch(group, size, entry, version, now);
     } else {
       // Where the larger region is in use, its parts have nothing to win.
       if (group.part_of && uses(*state, *version.bound->plan, *group.part_of)) continue;
       group.predicted_s = (found_out ? of_run : facts)[k].predicted_s;
-      group.policy.ran_base(size, runs, group.seconds_in(version), group.predicted_s, now_s);
+      const double base_s = group.seconds_in(version);
+      group.policy.ran_base(size, runs, base_s, group.predicted_s, now_s);
+      group.ledger.replaced(entry.symbols, runs, base_s, group.predicted_s);
     }
     if (group.state == RegionState::kCandidate) {
       if (!group.policy.worth_compiling(prices_, !any_compiled_)) continue;
+      Event event = event_of(EventKind::kQueued, group);
+      event.base_us = group.seconds_in(version) * 1e6;
+      event.regret_ms = group.policy.regret_s() * 1e3;
+      event.price_ms = prices_.threshold_s(!any_compiled_) * 1e3;
       group.state = RegionState::kQueued;
-      post(state, [this, &group, weak](Program& p, ProgramState& s) {
-        if (!compile(p, s, group)) return;
-        if (const auto target = weak.lock()) ask_for_inputs(p, s, group, *target);
-      });
+      queued.emplace_back(&group, std::move(event));
     } else if (!state->trial.group && !state->trial_posted &&
                group.policy.wants(size, prices_, now_s) != policy::Trial::kNone) {
       state->trial_posted = true;
@@ -121,6 +125,15 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
         s.trial_posted = false;
       });
     }
+  }
+  data.unlock();
+  for (auto& [group, event] : queued) {
+    emit(*state, program, std::move(event));
+    std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
+    post(state, [this, raw = group, weak](Program& p, ProgramState& s) {
+      if (!compile(p, s, *raw)) return;
+      if (const auto target = weak.lock()) ask_for_inputs(p, s, *raw, *target);
+    });
   }
 }
 

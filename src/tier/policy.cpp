@@ -70,14 +70,15 @@ TrialResult judge(std::vector<float> active, std::vector<float> challenger) {
   return result;
 }
 
+double median(std::vector<float> times) {
+  const auto middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return static_cast<double>(*middle);
+}
+
 double scale(const Sides& sides) {
   if (sides.active.empty() || sides.challenger.empty()) return 0;
-  const auto median = [](std::vector<float> times) {
-    std::nth_element(times.begin(), times.begin() + static_cast<ptrdiff_t>(times.size() / 2),
-                     times.end());
-    return std::max(1.0, static_cast<double>(times[times.size() / 2]));
-  };
-  return std::sqrt(median(sides.active) * median(sides.challenger));
+  return std::sqrt(std::max(1.0, median(sides.active)) * std::max(1.0, median(sides.challenger)));
 }
 
 Sides pool(const std::vector<Sides>& signatures) {

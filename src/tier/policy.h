@@ -60,6 +60,8 @@ struct Sides {
   std::vector<float> active, challenger;
   double predicted = 1;  ///< relative to the other signatures: what its size makes of a time
 };
+/// The median of times, which must not be empty.
+double median(std::vector<float> times);
 /// The geometric mean of the medians of both sides; 0 when one has no sample.
 double scale(const Sides& sides);
 /// The samples of several signatures as one: each signature's divided by its scale, so that fast

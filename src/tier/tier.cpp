@@ -10,8 +10,11 @@ namespace xc {
 namespace {
 
 constexpr int64_t kCaptureBytes = int64_t{1} << 20;
-constexpr size_t kMaxEvents = 4096;
 constexpr auto kBudgetLook = std::chrono::milliseconds(20);
+
+double ms_since(int64_t begin_ns) {
+  return static_cast<double>(steady_ns() - begin_ns) * 1e-6;
+}
 
 std::string describe(const Graph& graph, const Region& region) {
   std::string ops;
@@ -131,12 +134,14 @@ void Tier::thread_main() {
     const auto next = std::find_if(jobs_.begin(), jobs_.end(),
                                    [&](const Job& job) { return may_start(*job.state); });
     if (next == jobs_.end()) {
-      wake_.wait_for(lock, kBudgetLook);
+      tell_postponed(lock);
+      if (!stopping_) wake_.wait_for(lock, kBudgetLook);
       continue;
     }
     Job job = std::move(*next);
     jobs_.erase(next);
     busy_ = job.state;
+    job.state->postponed = false;
     lock.unlock();
     const double start = thread_cpu_seconds();
     if (const std::shared_ptr<Program> program = job.state->program.lock()) {
@@ -185,19 +190,67 @@ void Tier::freeze(Program& program) {
   std::lock_guard work(state->work);
   {
     std::lock_guard data(state->data);
-    state->frozen = true;
+    if (std::exchange(state->frozen, true)) return;
   }
   end_trial(program, *state, false);
+  emit(*state, program, {.kind = EventKind::kFrozen});
 }
 
 void Tier::emit(ProgramState& state, const Program& program, Event event) {
-  event.time_ns = steady_ns();
   event.run = const_cast<Program&>(program).total_runs();
   {
+    std::lock_guard lock(mutex_);
+    event.queue = static_cast<int64_t>(jobs_.size());
+    event.budget_ms = budget_.tokens() * 1e3;
+  }
+  {
     std::lock_guard data(state.data);
-    if (state.events.size() < kMaxEvents) state.events.push_back(event);
+    event.time_ns = program.engine().age_ns();
+    state.events.add(event);
   }
   program.engine().emit(event);
+}
+
+Event Tier::event_of(EventKind kind, const Group& group) {
+  Event event;
+  event.kind = kind;
+  event.region = group.identity;
+  event.subject = group.name;
+  event.places = static_cast<int64_t>(group.places.size());
+  if (const auto* measured = group.policy.latest()) {
+    event.base_us = measured->base_s * 1e6;
+    event.fused_us = measured->fused_s * 1e6;
+  }
+  event.predicted_us = group.predicted_s * 1e6;
+  event.compile_ms = group.compile_s * 1e3;
+  event.code_bytes = group.code_bytes;
+  event.worst_error = group.worst_error;
+  return event;
+}
+
+void Tier::record(Program& program, Event event) {
+  if (const StatePtr state = state_of(program))
+    emit(*state, program, std::move(event));
+  else
+    program.engine().emit(event);
+}
+
+/// Says once per wait, for the program whose job is next, that it waits for the budget. Gives the
+/// lock back meanwhile; the program is held like for a job.
+void Tier::tell_postponed(std::unique_lock<std::mutex>& lock) {
+  const StatePtr state = jobs_.front().state;
+  if (std::exchange(state->postponed, true)) return;
+  busy_ = state;
+  lock.unlock();
+  if (const std::shared_ptr<Program> program = state->program.lock()) {
+    Event event;
+    event.kind = EventKind::kPostponed;
+    event.detail = "over the budget of compile CPU; goes on as the process uses more";
+    emit(*state, *program, std::move(event));
+  }
+  lock.lock();
+  busy_.reset();
+  idle_.notify_all();
 }
 
 // ---- hooks on running threads
@@ -232,6 +285,7 @@ void Tier::first_bound(Program& program, SignatureEntry& entry) {
 
 void Tier::prepare_weights(Program& program, ProgramState& state) {
   bool changed = false;
+  const int64_t begin = steady_ns();
   for (const auto& step : program.base_plan()->steps)
     if (step->kernel && step->kernel->wants_prepare()) {
       step->kernel->prepare();
@@ -245,6 +299,7 @@ void Tier::prepare_weights(Program& program, ProgramState& state) {
   Event event;
   event.kind = EventKind::kPrepared;
   event.detail = "weights packed";
+  event.wall_ms = ms_since(begin);
   emit(state, program, std::move(event));
 }
 
@@ -260,9 +315,17 @@ FusionOptions Tier::fusion_options(Program& program) {
 }
 
 void Tier::analyse(Program& program, ProgramState& state) {
+  const int64_t begin = steady_ns();
   add_groups(program, state, find_regions(program.graph(), fusion_options(program)));
-  std::lock_guard data(state.data);
-  state.analysed = true;
+  Event event;
+  event.kind = EventKind::kSearched;
+  event.wall_ms = ms_since(begin);
+  {
+    std::lock_guard data(state.data);
+    state.analysed = true;
+    event.places = static_cast<int64_t>(state.groups.size());
+  }
+  emit(state, program, std::move(event));
 }
 
 /// What is left to win where a region with products is not used: its rows and cells.
@@ -298,14 +361,19 @@ void Tier::add_groups(Program& program, ProgramState& state, std::vector<Region>
     group->nodes.insert(region.nodes.begin(), region.nodes.end());
     group->places.push_back(std::move(region));
   }
+  // Times of the signature in use now.
+  std::shared_ptr<SignatureEntry> entry;
+  for (const auto& e : program.entries())
+    if (!entry || e->last_use > entry->last_use) entry = e;
+  const auto published = entry ? program.published(*entry) : nullptr;
   std::vector<Event> events;
   {
     std::lock_guard data(state.data);
     for (Group* group : in_order) {
-      Event event;
-      event.kind = EventKind::kCandidate;
-      event.region = group->identity;
-      event.subject = group->name;
+      if (entry)
+        group->predicted_s = fact_of(*group, *program.base_plan(), entry->symbols).predicted_s;
+      Event event = event_of(EventKind::kCandidate, *group);
+      if (published) event.base_us = group->seconds_in(*published->active) * 1e6;
       event.detail = fmt::format("{} places, {} nodes each", group->places.size(),
                                  group->nodes.size() / group->places.size());
       events.push_back(std::move(event));
@@ -323,12 +391,9 @@ void Tier::ban(ProgramState& state, Program& program, Group& group, EventKind ki
     group.reason = reason;
     group.wrong = true;
   }
-  Event event;
-  event.kind = kind;
-  event.region = group.identity;
-  event.subject = group.name;
+  Event event = event_of(kind, group);
+  event.back_off_s = -1;
   event.detail = std::move(reason);
-  event.compile_ms = group.compile_s * 1e3;
   emit(state, program, std::move(event));
   offer_parts(program, state, group);
 }
@@ -346,6 +411,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   }
   if (!any_compiled_) compiler_->warm_up();
   const double start = thread_cpu_seconds();
+  const int64_t begin = steady_ns();
   any_compiled_ = true;
   const Region& region = group.places.front();
   group.spec = program.planner().region_spec(region);
@@ -386,19 +452,15 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     ++state.compiled;
     group.state = RegionState::kVerifying;
   }
-  Event event;
-  event.kind = EventKind::kCompiled;
-  event.region = group.identity;
-  event.subject = group.name;
-  event.compile_ms = compile_s * 1e3;
-  event.code_bytes = group.code_bytes;
-  event.predicted_us = group.predicted_s * 1e6;
+  Event event = event_of(EventKind::kCompiled, group);
+  event.wall_ms = ms_since(begin);
   emit(state, program, std::move(event));
 
   group.graph = std::make_shared<const Graph>(extract_region(program.graph(), region).graph);
   std::string different;
   try {
-    if (!faults_.unverified) different = verify_synthetic(*group.graph, group.spec, *kernel);
+    if (!faults_.unverified)
+      different = verify_synthetic(*group.graph, group.spec, *kernel, &group.worst_error);
   } catch (const std::exception& error) {
     different = error.what();
   }
@@ -444,9 +506,11 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
   }
   std::string different;
   const double start = thread_cpu_seconds();
+  const int64_t begin = steady_ns();
   try {
     if (!inputs.empty())
-      different = verify_live(*group.graph, group.spec, *group.kernel, inputs, symbols);
+      different =
+          verify_live(*group.graph, group.spec, *group.kernel, inputs, symbols, &group.worst_error);
   } catch (const std::exception& error) {
     different = error.what();
   }
@@ -459,10 +523,8 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
     std::lock_guard data(state.data);
     group.state = RegionState::kReady;
   }
-  Event event;
-  event.kind = EventKind::kVerified;
-  event.region = group.identity;
-  event.subject = group.name;
+  Event event = event_of(EventKind::kVerified, group);
+  event.wall_ms = ms_since(begin);
   event.detail = inputs.empty() ? "on made-up inputs" : "on made-up inputs and one live run";
   emit(state, program, std::move(event));
   next_trial(program, state);
@@ -470,8 +532,7 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
 
 // ---- plans by size ------------------------------------------------------------------------------
 
-Tier::Facts Tier::facts_of(const ProgramState& state, const Plan& plan,
-                           std::span<const int64_t> symbols) {
+Tier::Fact Tier::fact_of(const Group& group, const Plan& plan, std::span<const int64_t> symbols) {
   const Dim::Lookup lookup = [&](const std::string& symbol) -> std::optional<int64_t> {
     for (size_t k = 0; k < symbols.size(); ++k)
       if (plan.symbols[k].name == symbol) return symbols[k];
@@ -480,15 +541,17 @@ Tier::Facts Tier::facts_of(const ProgramState& state, const Plan& plan,
   const auto value = [&](const Dim& dim) {
     return static_cast<double>(dim.evaluate(lookup).value_or(0));
   };
+  const RegionCost& cost = group.cost;
+  const double bytes = value(cost.bytes_fused);
+  const double each =
+      policy::predict_s(host_speed(), bytes, value(cost.product_flops), value(cost.flops));
+  return {each * static_cast<double>(group.places.size()), policy::size_class(bytes)};
+}
+
+Tier::Facts Tier::facts_of(const ProgramState& state, const Plan& plan,
+                           std::span<const int64_t> symbols) {
   Facts facts;
-  for (const auto& group : state.groups) {
-    const RegionCost& cost = group->cost;
-    const double bytes = value(cost.bytes_fused);
-    facts.push_back(
-        {policy::predict_s(host_speed(), bytes, value(cost.product_flops), value(cost.flops)) *
-             static_cast<double>(group->places.size()),
-         policy::size_class(bytes)});
-  }
+  for (const auto& group : state.groups) facts.push_back(fact_of(*group, plan, symbols));
   return facts;
 }
 
@@ -552,38 +615,6 @@ std::shared_ptr<const Plan> Tier::plan_with(Program& program, ProgramState& stat
   if (state.variants.size() >= kMaxVariants) state.variants.erase(state.variants.begin());
   state.variants.push_back({groups, plan});
   return plan;
-}
-
-// ---- what it knows ------------------------------------------------------------------------------
-
-void Tier::summarise(const Program& program, ProfileSummary& summary) const {
-  const StatePtr state = state_of(program);
-  if (!state) return;
-  std::lock_guard data(state->data);
-  for (const auto& group : state->groups) {
-    RegionSummary region;
-    region.identity = group->identity;
-    region.name = group->name;
-    region.state = name(group->state);
-    region.reason = group->reason;
-    region.uses = static_cast<int64_t>(group->places.size());
-    if (const auto* measured = group->policy.latest()) {
-      region.base_us = measured->base_s * 1e6;
-      region.fused_us = measured->fused_s * 1e6;
-    }
-    region.predicted_us = group->predicted_s * 1e6;
-    region.compile_ms = group->compile_s * 1e3;
-    region.code_bytes = group->code_bytes;
-    summary.regions.push_back(std::move(region));
-  }
-  summary.compiled_regions += state->compiled;
-  summary.swapped += state->swapped;
-  summary.rolled_back += state->rolled_back;
-  summary.rejected += state->rejected;
-  summary.compile_ms += state->spent_s * 1e3;
-  summary.net_saved_ms += (state->saved_s - state->spent_s) * 1e3;
-  summary.code_bytes = compiler_->code_bytes();
-  summary.events.insert(summary.events.end(), state->events.begin(), state->events.end());
 }
 
 }  // namespace xc

@@ -18,6 +18,7 @@
 
 #include "base/background_thread.h"
 #include "plan/fusion/region.h"
+#include "profile/ledger.h"
 #include "runtime/program.h"
 #include "tier/policy.h"
 #include "tier/region_compiler.h"
@@ -60,7 +61,8 @@ class Tier final : public TierHooks {
   Seat seat_for(Program& program, SignatureEntry& entry) override;
   void sampled(Program& program, SignatureEntry& entry, std::span<const int64_t> symbols,
                double runs) override;
-  void summarise(const Program& program, ProfileSummary& summary) const override;
+  void record(Program& program, Event event) override;
+  void summarise(const Program& program, ProfileSummary& summary, bool details) const override;
   void freeze(Program& program) override;
   bool wait_idle(Program& program, std::chrono::milliseconds timeout) override;
 
@@ -76,12 +78,14 @@ class Tier final : public TierHooks {
     RegionState state = RegionState::kCandidate;
     std::string reason;
     policy::RegionPolicy policy;
+    Ledger ledger;
     std::shared_ptr<Kernel> kernel;
     std::shared_ptr<const Graph> graph;  ///< extracted, for verification
     StepSpec spec;
     RegionCost cost;
     double predicted_s = 0, compile_s = 0;  ///< predicted: at the sizes seen last
     int64_t code_bytes = 0;
+    double worst_error = 0;            ///< of verification, in units of what is allowed
     bool wrong = false;              ///< never tried again
     bool split = false;              ///< refused once: its parts have groups of their own
     const Group* part_of = nullptr;  ///< the larger region it stands in for where that is not used
@@ -124,15 +128,17 @@ class Tier final : public TierHooks {
     bool covers(int other) const { return std::abs(other - size) <= reach; }
     std::vector<std::weak_ptr<SignatureEntry>> entries;
     uint64_t samples = 0;
+    int64_t began_ns = 0;
     int64_t seen_ns = 0;  ///< its last sample
     bool judge_posted = false;
   };
   struct ProgramState {
     std::weak_ptr<Program> program;
-    std::mutex work;    ///< held while the program's plans are worked on
-    bool gone = false;  ///< its owner is letting go: no new jobs; guarded by Tier::mutex_
-    int waiting = 0;    ///< host threads in wait_idle(): its jobs need no budget; Tier::mutex_
-    std::mutex data;    ///< guards what follows
+    std::mutex work;         ///< held while the program's plans are worked on
+    bool gone = false;       ///< its owner is letting go: no new jobs; guarded by Tier::mutex_
+    bool postponed = false;  ///< told that its jobs wait for the budget; Tier::mutex_
+    int waiting = 0;         ///< host threads in wait_idle(): its jobs need no budget; Tier::mutex_
+    std::mutex data;         ///< guards what follows
     bool analysed = false, analysing = false, frozen = false;
     std::vector<std::unique_ptr<Group>> groups;
     uint64_t samples = 0;           ///< before regions were searched
@@ -142,8 +148,7 @@ class Tier final : public TierHooks {
     int64_t added_ns = 0;
     double spent_s = 0;
     int64_t compiled = 0, swapped = 0, rolled_back = 0, rejected = 0;
-    double saved_s = 0;  ///< by fused runs so far, as their trials measured it
-    std::vector<Event> events;
+    EventLog events;
     std::atomic<uint64_t> toggles{0};  ///< force_swap
   };
   using StatePtr = std::shared_ptr<ProgramState>;
@@ -157,6 +162,9 @@ class Tier final : public TierHooks {
   void thread_main();
   bool may_start(const ProgramState& state);
   void emit(ProgramState& state, const Program& program, Event event);
+  /// An event about a region, with what is known of it.
+  static Event event_of(EventKind kind, const Group& group);
+  void tell_postponed(std::unique_lock<std::mutex>& lock);
 
   // Parts of sampled(), under state.data (but swap_by_force()).
   void swap_by_force(Program& program, ProgramState& state, SignatureEntry& entry);
@@ -164,6 +172,7 @@ class Tier final : public TierHooks {
               const Published& published);
   static void watch(Group& group, int size, SignatureEntry& entry, const Version& version,
                     int64_t now);
+  static Fact fact_of(const Group& group, const Plan& plan, std::span<const int64_t> symbols);
   /// Facts of all groups. Under state.data.
   static Facts facts_of(const ProgramState& state, const Plan& plan,
                         std::span<const int64_t> symbols);

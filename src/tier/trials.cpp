@@ -74,7 +74,7 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
     if (wanted == policy::Trial::kNone) return;
     trial.group = &group;
     trial.confirm = wanted == policy::Trial::kConfirm;
-    trial.seen_ns = steady_ns();
+    trial.began_ns = trial.seen_ns = steady_ns();
     state.trial = trial;
     group.state = RegionState::kTrial;
   }
@@ -90,10 +90,7 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
     ban(state, program, group, EventKind::kRefused, refusal);
     return;
   }
-  Event event;
-  event.kind = EventKind::kTrial;
-  event.region = group.identity;
-  event.subject = group.name;
+  Event event = event_of(EventKind::kTrial, group);
   event.detail =
       fmt::format("alternating live runs at {}{}", sizes_text(*entry, *program.base_plan()),
                   trial.confirm ? ": is it worth keeping there?" : "");
@@ -220,7 +217,13 @@ void Tier::judge(Program& program, ProgramState& state) {
   std::vector<policy::Sides> sides;
   std::shared_ptr<SignatureEntry> most;  // the signature with the most samples gives the figures
   size_t most_samples = 0;
-  double scale = 0;
+  double scale = 0, lost_s = 0;  // by running the slower side in the trial
+  struct Medians {
+    std::vector<int64_t> shape;
+    double active_s, challenger_s;
+  };
+  std::vector<Medians> medians;
+  const double tick_s = ns_per_tick() * 1e-9;
   for (const auto& weak : trial.entries) {
     const auto entry = weak.lock();
     if (!entry) continue;
@@ -238,6 +241,12 @@ void Tier::judge(Program& program, ProgramState& state) {
     }
     sides.back().predicted = predicted_s(state, *entry, group);
     const size_t samples = std::min(sides.back().active.size(), sides.back().challenger.size());
+    if (samples > 0) {
+      medians.push_back({entry->symbols, policy::median(sides.back().active) * tick_s,
+                         policy::median(sides.back().challenger) * tick_s});
+      lost_s += (medians.back().challenger_s - medians.back().active_s) *
+                static_cast<double>(now->challenger->times->samples());
+    }
     if (most && samples <= most_samples) continue;
     most_samples = samples;
     most = entry;
@@ -245,21 +254,20 @@ void Tier::judge(Program& program, ProgramState& state) {
   }
   const policy::Sides pooled = policy::pool(sides);
   const policy::TrialResult result = policy::judge(pooled.active, pooled.challenger);
-  if (result.verdict == policy::Verdict::kUndecided) return;
+  if (!most) return;
   // No signature on both sides: the figures are those of a predicted second.
   if (scale == 0) scale = predicted_s(state, *most, group);
-  const double tick_s = ns_per_tick() * 1e-9;
   const double active_s = result.active * scale * tick_s;
   const double challenger_s = result.challenger * scale * tick_s;
   const bool changes = result.verdict == policy::Verdict::kAccept;
   const bool fused = changes != trial.confirm;
-  Event event;
-  event.region = group.identity;
-  event.subject = group.name;
+  Event event = event_of(EventKind::kTrialSample, group);
   event.base_us = (trial.confirm ? challenger_s : active_s) * 1e6;
   event.fused_us = (trial.confirm ? active_s : challenger_s) * 1e6;
-  event.compile_ms = group.compile_s * 1e3;
-  event.code_bytes = group.code_bytes;
+  event.samples = static_cast<int64_t>(std::min(pooled.active.size(), pooled.challenger.size()));
+  event.shapes = static_cast<int64_t>(sides.size());
+  event.wall_ms = static_cast<double>(steady_ns() - trial.began_ns) * 1e-6;
+  if (result.verdict == policy::Verdict::kUndecided) return emit(state, program, std::move(event));
   const std::string numbers =
       fmt::format("{:.2f} us against {:.2f} us, {:.3f} of the time over {} signatures like {}",
                   challenger_s * 1e6, active_s * 1e6, challenger_s / active_s, sides.size(),
@@ -268,13 +276,17 @@ void Tier::judge(Program& program, ProgramState& state) {
     std::lock_guard data(state.data);
     group.policy.decide(trial.size, fused, event.base_us * 1e-6, event.fused_us * 1e-6,
                         static_cast<double>(steady_ns()) * 1e-9);
+    group.ledger.add_saved(-lost_s);
+    for (const Medians& m : medians)
+      group.ledger.trialled(m.shape, trial.confirm ? m.challenger_s : m.active_s,
+                            trial.confirm ? m.active_s : m.challenger_s);
     group.decided_on = most;
     group.watch = {};
+    event.detail = numbers;
     if (fused) {
       group.reason.clear();
       if (!trial.confirm) ++state.swapped;
-      event.kind = EventKind::kAccepted;
-      event.detail = numbers;
+      event.kind = trial.confirm ? EventKind::kKept : EventKind::kAccepted;
     } else if (trial.confirm) {
       ++state.rolled_back;
       event.kind = EventKind::kRolledBack;
@@ -284,10 +296,10 @@ void Tier::judge(Program& program, ProgramState& state) {
       event.kind = EventKind::kRejected;
       event.detail = group.reason = "not faster: " + numbers;
     }
+    if (!fused) event.back_off_s = policy::back_off_s(group.policy.latest()->refusals - 1);
   }
   end_trial(program, state, changes);
-  // That a doubted region stays is no news.
-  if (!fused || !trial.confirm) emit(state, program, std::move(event));
+  emit(state, program, std::move(event));
   if (!fused) offer_parts(program, state, group);
   publish_everywhere(program, state);
   next_trial(program, state);

@@ -164,7 +164,8 @@ double relative_bound(const Graph& graph, ValueId output, DType own) {
 
 std::string compare_outputs(const Graph& graph, const std::vector<Tensor>& expected,
                             const std::vector<Tensor>& got,
-                            const std::vector<std::vector<double>>& slack) {
+                            const std::vector<std::vector<double>>& slack, double* worst) {
+  constexpr double kFarOff = 1e9;  // of a value where nothing may differ, or NaN
   for (size_t k = 0; k < expected.size(); ++k) {
     const std::string& name_of = graph.value(graph.outputs[k]).name;
     if (expected[k].dims() != got[k].dims() || expected[k].dtype() != got[k].dtype())
@@ -182,7 +183,12 @@ std::string compare_outputs(const Graph& graph, const std::vector<Tensor>& expec
       if (want[i] == have[i]) continue;
       const double bound = relative * std::fabs(want[i]) + relative * 0.1 * largest +
                            (slack.empty() ? 0 : kNoise * slack[k][i]);
-      if (std::fabs(want[i] - have[i]) <= bound) continue;
+      const double apart = std::fabs(want[i] - have[i]);
+      if (worst) {
+        const double units = apart / bound;  // 0 / 0 cannot be: equal values were skipped
+        *worst = std::max(*worst, units < kFarOff ? units : kFarOff);
+      }
+      if (apart <= bound) continue;
       return fmt::format("output '{}' at element {}: {} instead of {}", name_of, i, have[i],
                          want[i]);
     }
@@ -199,7 +205,7 @@ Dims strides_of(const Operand& operand, const Dims& dims, const Symbols& symbols
 
 /// Lays the operands out as the kernel was made for, runs it and compares with the reference.
 std::string check(const Graph& graph, const StepSpec& spec, const Kernel& kernel,
-                  const std::vector<Tensor>& graph_inputs, const Symbols& symbols) {
+                  const std::vector<Tensor>& graph_inputs, const Symbols& symbols, double* worst) {
   std::vector<Tensor> operands, laid_out;
   size_t next = 0;
   for (const Operand& operand : spec.inputs) {
@@ -214,12 +220,16 @@ std::string check(const Graph& graph, const StepSpec& spec, const Kernel& kernel
     outputs.push_back(with_strides(Tensor(expected[k].dtype(), expected[k].dims()),
                                    strides_of(spec.outputs[k], expected[k].dims(), symbols)));
   run_region(kernel, operands, outputs);
-  const std::string different = compare_outputs(graph, expected, outputs);
+  double plain = 0;
+  const std::string different = compare_outputs(graph, expected, outputs, {}, &plain);
   const bool products = std::any_of(graph.order().begin(), graph.order().end(), [&](NodeId n) {
     return graph.node(n).op->tolerance == Tolerance::kContraction;
   });
-  if (different.empty() || !products) return different;
-  return compare_outputs(graph, expected, outputs, noise(graph, laid_out, expected));
+  if (different.empty() || !products) {
+    if (worst) *worst = std::max(*worst, plain);
+    return different;
+  }
+  return compare_outputs(graph, expected, outputs, noise(graph, laid_out, expected), worst);
 }
 
 /// The symbols of the operands' dims, solved from concrete dims where a dim is a lone symbol.
@@ -235,7 +245,8 @@ void solve(const StepSpec& spec, const std::vector<Tensor>& graph_inputs, Symbol
 
 }  // namespace
 
-std::string verify_synthetic(const Graph& graph, const StepSpec& spec, const Kernel& kernel) {
+std::string verify_synthetic(const Graph& graph, const StepSpec& spec, const Kernel& kernel,
+                             double* worst) {
   std::vector<std::string> names;
   for (const Operand& operand : spec.inputs) {
     for (const Dim& d : operand.dims) d.collect_symbols(names);
@@ -269,7 +280,7 @@ std::string verify_synthetic(const Graph& graph, const StepSpec& spec, const Ker
     if (inputs.size() != graph.inputs.size()) continue;
     std::string different;
     try {
-      different = check(graph, spec, kernel, inputs, symbols);
+      different = check(graph, spec, kernel, inputs, symbols, worst);
     } catch (const Error& error) {
       if (error.status() == Status::kInternal) return error.message();
       continue;  // sizes the operators refuse
@@ -284,9 +295,9 @@ std::string verify_synthetic(const Graph& graph, const StepSpec& spec, const Ker
 }
 
 std::string verify_live(const Graph& graph, const StepSpec& spec, const Kernel& kernel,
-                        const std::vector<Tensor>& inputs, Symbols symbols) {
+                        const std::vector<Tensor>& inputs, Symbols symbols, double* worst) {
   solve(spec, inputs, symbols);
-  return check(graph, spec, kernel, inputs, symbols);
+  return check(graph, spec, kernel, inputs, symbols, worst);
 }
 
 }  // namespace xc

@@ -1,8 +1,6 @@
 // Elementary functions: generated code against the C library in the next wider type, over a grid of
 // all bit patterns, within the bounds that loop/math.h states. XC_VERBOSE=1 prints the largest
 // errors.
-#include "loop/math.h"
-
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -12,74 +10,14 @@
 #include <limits>
 #include <random>
 
-#include "codegen/jit.h"
-#include "loop/builder.h"
-#include "loop/schedule.h"
+#include "codegen/math_reference.h"
 #include "loop/words.h"
 
 using namespace xc;
 using namespace xc::loop;
+using namespace xc::test;
 
 namespace {
-
-long double reference(Op op, long double x) {
-  switch (op) {
-    case Op::kRsqrt:
-      return 1 / std::sqrt(x);
-    case Op::kReciprocal:
-      return 1 / x;
-    case Op::kExp:
-      return std::exp(x);
-    case Op::kLog:
-      return std::log(x);
-    case Op::kTanh:
-      return std::tanh(x);
-    case Op::kErf:
-      return std::erf(x);
-    case Op::kSigmoid:
-      return 1 / (1 + std::exp(-x));
-    case Op::kSin:
-      return std::sin(x);
-    case Op::kCos:
-      return std::cos(x);
-    default:
-      return NAN;
-  }
-}
-
-// Distance in units of the last place of T at the reference; 0 when both are NaN or the same
-// infinity.
-template <class T>
-double ulps(T got, long double want) {
-  if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : 1e30;
-  const T rounded = static_cast<T>(want);
-  if (got == rounded)
-    return std::isinf(got)
-               ? 0
-               : static_cast<double>(
-                     std::fabs(static_cast<long double>(got) - want) /
-                     std::ldexp(1.0L, std::max(std::ilogb(std::fabs(rounded) +
-                                                          std::numeric_limits<T>::denorm_min()),
-                                               std::numeric_limits<T>::min_exponent - 1) -
-                                          std::numeric_limits<T>::digits + 1));
-  if (std::isinf(got))
-    return std::fabs(want) > static_cast<long double>(std::numeric_limits<T>::max()) * 0.999999L
-               ? 1
-               : 1e30;
-  const int exponent =
-      std::max(want == 0 ? std::numeric_limits<T>::min_exponent - 1 : std::ilogb(want),
-               std::numeric_limits<T>::min_exponent - 1);
-  const long double unit = std::ldexp(1.0L, exponent - std::numeric_limits<T>::digits + 1);
-  return static_cast<double>(std::fabs(static_cast<long double>(got) - want) / unit);
-}
-
-// Argument range within which the bound holds.
-bool in_domain(Op op, double x, bool f32, MathLevel level) {
-  if (op != Op::kSin && op != Op::kCos) return true;
-  if (!std::isfinite(x)) return true;
-  const double limit = f32 && level == MathLevel::kFma ? 0x1p45 : 0x1p20;
-  return std::fabs(x) <= limit;
-}
 
 template <class T>
 std::vector<T> arguments() {
@@ -131,22 +69,10 @@ std::vector<T> arguments() {
 template <class T>
 std::vector<T> apply(Op op, const std::vector<T>& x, const std::vector<T>& z,
                      const std::string& target) {
-  KernelBuilder b("apply");
-  const DimParam n = b.dim("n");
-  const DType type = kDTypeOf<T>;
-  const loop::Buffer in = b.input("x", type, {1}), second = b.input("z", type, {1});
-  const loop::Buffer out = b.output("y", type, {1});
-  b.loop("i", 0, n, [&](Var i) {
-    b.store(out(i), op == Op::kPow ? pow(in(i), second(i)) : make_unary(op, in(i)));
-  });
-  const test::Compiled kernel(schedule_default(b.finish(), {}), target);
+  const auto kernel = compile_function<T>(op, target);
   std::vector<T> y(x.size());
-  const void* buffers[] = {x.data(), z.data(), y.data()};
-  const auto count = static_cast<int64_t>(x.size());
-  xc_kargs args{
-      XC_KERNEL_ABI_VERSION,  0, const_cast<void* const*>(buffers), &count, nullptr, nullptr, 0,
-      (count + 16383) / 16384};
-  CHECK(kernel(args) == 0);
+  CHECK(run_function<T>(*kernel, x.data(), z.data(), y.data(), static_cast<int64_t>(x.size())) ==
+        0);
   return y;
 }
 
@@ -162,7 +88,7 @@ void check_bounds(const std::string& target) {
     T at = 0, got = 0;
     for (size_t i = 0; i < x.size(); ++i) {
       if (!in_domain(bound.op, static_cast<double>(x[i]), sizeof(T) == 4, level)) continue;
-      const double error = ulps(y[i], reference(bound.op, x[i]));
+      const double error = ulps(y[i], reference<long double>(bound.op, x[i]));
       if (error > worst) {
         worst = error;
         at = x[i];

@@ -197,6 +197,24 @@ class Tool(unittest.TestCase):
         self.assertIn("plan", self.xc("explain", self.model, "--shape", "x=4x2"))
         plan = json.loads(self.xc("explain", self.model, "--json"))
         self.assertTrue(plan["steps"])
+        self.assertNotIn("profile", plan)
+        x = self.write("ex.npy", self.good["in_x"])
+        self.assertIn("n=2", self.xc("explain", self.model, "--input", f"x={x}"))
+
+    def test_explain_profile(self) -> None:
+        text = self.xc("explain", self.model, "--profile", "--runs", "50", "--shape", "x=4x2", "--jit", "sync")
+        for part in ("profile:", "50 calls", "saved"):
+            self.assertIn(part, text)
+        shape = ("--shape", "x=400x2", "--seconds", "0.5", "--json")
+        document = json.loads(self.xc("explain", self.model, "--profile", *shape))
+        profile = document["profile"]
+        self.assertEqual(profile["counters"]["runs"], document["totals"]["runs"])
+        self.assertGreater(profile["counters"]["runs"], 10)
+        for region in profile["regions"]:
+            for row in region["shapes"]:
+                self.assertEqual(row["shape"], "n=400")
+                self.assertGreater(row["calls"], 0)
+        self.assertEqual([e["kind"] for e in profile["events"] if e["kind"] == "searched"], ["searched"])
 
     def test_config(self) -> None:
         rows = {row["name"]: row for row in json.loads(self.xc("config", "--json", XC_JIT="off"))}

@@ -96,7 +96,13 @@ endforeach()
 # Hours of work, outside the ordinary run: ctest -C soak -L soak.
 add_test(NAME soak/graph_fuzz COMMAND xc_test_tiering "--test-case=soak/*" --no-skip --no-version
          CONFIGURATIONS soak)
-set_tests_properties(soak/graph_fuzz PROPERTIES LABELS soak TIMEOUT 21600
+set(xc_soak_tests soak/graph_fuzz)
+if(TARGET xc_test_codegen)
+  add_test(NAME soak/math COMMAND xc_test_codegen "--test-case=soak/*" --no-skip --no-version
+           CONFIGURATIONS soak)
+  list(APPEND xc_soak_tests soak/math)
+endif()
+set_tests_properties(${xc_soak_tests} PROPERTIES LABELS soak TIMEOUT 21600
                      WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
 
 # The C API as a C program sees it.
@@ -220,6 +226,10 @@ endif()
 if(Python3_Interpreter_FOUND AND TARGET xc AND NOT XC_SANITIZE)
   add_test(NAME tools/cli COMMAND Python3::Interpreter "${CMAKE_SOURCE_DIR}/tests/tools/cli_test.py"
                                   "$<TARGET_FILE:xc>")
+  # The page of xc report, in a browser where there is one; screenshots in build/*/artefacts/report.
+  add_test(NAME tools/report COMMAND Python3::Interpreter
+                                     "${CMAKE_SOURCE_DIR}/tests/tools/report_test.py"
+                                     "$<TARGET_FILE:xc>" "${CMAKE_BINARY_DIR}/artefacts/report")
   # Every real model and small network in every mode, with one and two threads.
   foreach(mode off sync auto)
     set(repeat 1)
@@ -234,7 +244,7 @@ if(Python3_Interpreter_FOUND AND TARGET xc AND NOT XC_SANITIZE)
                            SKIP_RETURN_CODE 77)
     endforeach()
   endforeach()
-  set_tests_properties(tools/cli PROPERTIES LABELS tools TIMEOUT ${xc_test_timeout})
+  set_tests_properties(tools/cli tools/report PROPERTIES LABELS tools TIMEOUT ${xc_test_timeout})
 endif()
 
 # The installed package as its users meet it.

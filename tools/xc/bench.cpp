@@ -5,15 +5,14 @@
 
 #include <sched.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 
 #include "process.h"
+#include "sizes.h"
 
 namespace tool {
 namespace {
@@ -165,13 +164,6 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-double resident_mb() {
-  std::ifstream file("/proc/self/statm");
-  double total = 0, resident = 0;
-  file >> total >> resident;
-  return resident * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 20);
-}
-
 void add_session(ordered_json& row, Loaded& loaded) {
   const xc_counters counters = loaded.session.profile().counters();
   row["compiled_regions"] = counters.compiled_regions;
@@ -241,10 +233,7 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->check(CLI::NonNegativeNumber);
   sub->add_flag("--prepared", flags->prepared,
                 "measure a prepared call instead of a session's run");
-  sub->add_option(
-      "--stream", flags->stream,
-      "NAME=LO:HI:KIND: a stream of sizes for a symbolic dim or input; KIND: constant, uniform, "
-      "bimodal, alternating, growing");
+  sub->add_option("--stream", flags->stream, kStreamHelp);
   sub->add_option("--calls", flags->calls, "runs of a stream")->check(CLI::PositiveNumber);
   sub->add_option("--against", flags->against,
                   "compare with another option set, e.g. '--jit off' or 'XC_FUSION=off', in "

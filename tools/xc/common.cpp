@@ -7,6 +7,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <random>
 
 namespace tool {
@@ -148,7 +149,7 @@ Loaded load(const std::string& path, const xcrt::Config& config) {
   xcrt::Engine engine(config);
   xcrt::Model model(engine, path);
   xcrt::Session session(model);
-  return {std::move(model), std::move(session), now_ms() - begin};
+  return {std::move(model), std::move(session), now_ms() - begin, begin};
 }
 
 std::vector<xcrt::Tensor> run(xcrt::Session& session, const std::vector<xcrt::Tensor>& inputs) {
@@ -161,6 +162,13 @@ double now_ms() {
   return std::chrono::duration<double, std::milli>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+double resident_mb() {
+  std::ifstream file("/proc/self/statm");
+  double total = 0, resident = 0;
+  file >> total >> resident;
+  return resident * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 20);
 }
 
 std::string dims_text(const std::vector<int64_t>& dims) {

@@ -67,6 +67,7 @@ struct Loaded {
   xcrt::Model model;
   xcrt::Session session;
   double load_ms;
+  double began_ms;  ///< now_ms() when its engine was made: times of events count from here
 };
 Loaded load(const std::string& path, const xcrt::Config& config);
 
@@ -74,6 +75,7 @@ Loaded load(const std::string& path, const xcrt::Config& config);
 std::vector<xcrt::Tensor> run(xcrt::Session& session, const std::vector<xcrt::Tensor>& inputs);
 
 double now_ms();                                          ///< steady clock
+double resident_mb();                                     ///< physical memory of this process
 std::string dims_text(const std::vector<int64_t>& dims);  ///< "1x128"
 
 /// A progress line on stderr, only on a terminal, removed at the end.
@@ -98,5 +100,6 @@ void add_explain(CLI::App& app, int& exit_code);
 void add_convert(CLI::App& app, int& exit_code);
 void add_opt(CLI::App& app, int& exit_code);
 void add_config(CLI::App& app, int& exit_code);
+void add_report(CLI::App& app, int& exit_code);
 
 }  // namespace tool

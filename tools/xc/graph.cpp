@@ -1,5 +1,4 @@
-// The commands that read and change models without running them: inspect, convert, opt; and
-// explain.
+// The commands that read and change models without running them: inspect, convert, opt.
 
 #include <CLI/CLI.hpp>
 #include <fstream>
@@ -100,50 +99,6 @@ int optimise(const std::string& path, const std::string& passes, const std::stri
   return 0;
 }
 
-struct ExplainCommand {
-  std::string model;
-  ShapeFlags shapes;
-  EngineFlags engine;
-  int runs = 1;
-  bool as_json = false;
-  int execute();
-};
-
-/// Runs the model on random inputs first, so that the plan has sizes, times and regions to show.
-int ExplainCommand::execute() {
-  Loaded loaded = load(model, engine.config());
-  const auto given = shapes.parse();
-  if (given.empty() && runs == 0) {
-    fmt::print("{}\n", loaded.session.explain(as_json));
-    return 0;
-  }
-  const std::vector<std::vector<int64_t>> dims = input_dims(loaded.model, given);
-  const std::vector<xcrt::Tensor> inputs = random_inputs(loaded.model, dims, 1);
-  try {
-    Progress progress;
-    for (int i = 0; i < runs; ++i) {
-      progress.show(fmt::format("run {} of {}", i + 1, runs));
-      tool::run(loaded.session, inputs);
-    }
-  } catch (const xcrt::Error& error) {
-    if (!given.empty()) throw;
-    // Sizes of 1 are a guess of ours, which not every model takes.
-    fmt::print(stderr,
-               "xc: with every free size 1 the model does not run ({}): the plan without "
-               "sizes; give them with --shape\n",
-               error.what());
-    fmt::print("{}\n", loaded.session.explain(as_json));
-    return 0;
-  }
-  std::vector<xc_shape> shape_views;
-  for (const std::vector<int64_t>& d : dims)
-    shape_views.push_back({d.data(), static_cast<uint32_t>(d.size()), 0});
-  std::string text = loaded.session.explain(as_json, shape_views);
-  if (!text.ends_with('\n')) text += '\n';
-  fmt::print("{}", text);
-  return 0;
-}
-
 }  // namespace
 
 void add_inspect(CLI::App& app, int& exit_code) {
@@ -192,20 +147,6 @@ void add_opt(CLI::App& app, int& exit_code) {
   sub->callback([a, &exit_code] {
     exit_code = optimise(a->input, a->passes, a->schedule, a->output, a->elements);
   });
-}
-
-void add_explain(CLI::App& app, int& exit_code) {
-  auto command = std::make_shared<ExplainCommand>();
-  CLI::App* sub =
-      app.add_subcommand("explain", "print the plan: kernels chosen and refused, fused regions");
-  sub->add_option("model", command->model, "model file")->required();
-  command->shapes.add_to(*sub);
-  sub->add_option("--runs", command->runs,
-                  "runs on random inputs before; 0 without --shape: the plan without sizes")
-      ->check(CLI::NonNegativeNumber);
-  command->engine.add_to(*sub);
-  sub->add_flag("--json", command->as_json, "as JSON");
-  sub->callback([command, &exit_code] { exit_code = command->execute(); });
 }
 
 }  // namespace tool

@@ -47,6 +47,7 @@ int main(int argc, char** argv) {
   tool::add_explain(app, exit_code);
   tool::add_convert(app, exit_code);
   tool::add_opt(app, exit_code);
+  tool::add_report(app, exit_code);
   tool::add_config(app, exit_code);
   try {
     app.parse(argc, argv);

@@ -272,7 +272,11 @@ nb::dict Session::profile() {
   out["bound_bytes"] = counters.bound_bytes;
   out["compile_ms"] = counters.compile_ms;
   out["net_saved_ms"] = counters.net_saved_ms;
+  out["working_bytes"] = counters.working_bytes;
+  out["queued"] = counters.queued;
+  out["events_dropped"] = counters.events_dropped;
   nb::list regions, events;
+  uint32_t index = 0;
   for (const xc_region& region : profile.regions()) {
     nb::dict row;
     row["name"] = str_of(region.name);
@@ -284,6 +288,25 @@ nb::dict Session::profile() {
     row["predicted_us"] = region.predicted_us;
     row["compile_ms"] = region.compile_ms;
     row["code_bytes"] = region.code_bytes;
+    row["program"] = str_of(region.program);
+    row["calls"] = region.calls;
+    row["net_saved_ms"] = region.net_saved_ms;
+    row["worst_error"] = region.worst_error;
+    nb::list shapes;
+    for (const xc_region_shape& shape : profile.shapes(index++)) {
+      nb::dict entry;
+      entry["shape"] = str_of(shape.shape);
+      entry["calls"] = shape.calls;
+      entry["live_calls"] = shape.live_calls;
+      entry["before_us"] = shape.before_us;
+      entry["before_estimated"] = shape.before_estimated != 0;
+      entry["fused_us"] = shape.fused_us;
+      entry["now_us"] = shape.now_us;
+      entry["predicted_us"] = shape.predicted_us;
+      entry["saved_ms"] = shape.saved_ms;
+      shapes.append(entry);
+    }
+    row["shapes"] = shapes;
     regions.append(row);
   }
   for (const xc_event& event : profile.events()) {
@@ -298,6 +321,17 @@ nb::dict Session::profile() {
     row["predicted_us"] = event.predicted_us;
     row["code_bytes"] = event.code_bytes;
     row["run"] = event.run;
+    row["wall_ms"] = event.wall_ms;
+    row["regret_ms"] = event.regret_ms;
+    row["price_ms"] = event.price_ms;
+    row["worst_error"] = event.worst_error;
+    row["back_off_s"] = event.back_off_s;
+    row["budget_ms"] = event.budget_ms;
+    row["samples"] = event.samples;
+    row["shapes"] = event.shapes;
+    row["places"] = event.places;
+    row["queue"] = event.queue;
+    row["bytes"] = event.bytes;
     events.append(row);
   }
   out["regions"] = regions;

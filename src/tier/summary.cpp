@@ -1,0 +1,83 @@
+// What the tier knows of a program, for profiles and reports.
+
+#include <algorithm>
+
+#include "tier/tier.h"
+
+namespace xc {
+namespace {
+
+std::string shape_text(const Plan& plan, const Ledger::Shape& shape) {
+  std::string out;
+  for (size_t k = 0; k < shape.size() && k < plan.symbols.size(); ++k)
+    out += fmt::format("{}{}={}", k ? " " : "", plan.symbols[k].name, shape[k]);
+  return out.empty() ? "fixed" : out;
+}
+
+ShapeSummary to_summary(std::string shape, const Ledger::Account& account) {
+  ShapeSummary out;
+  out.shape = std::move(shape);
+  out.calls = static_cast<int64_t>(account.calls);
+  out.live_calls = static_cast<int64_t>(account.live_calls);
+  out.before_us = account.before_s * 1e6;
+  out.fused_us = account.fused_s * 1e6;
+  out.now_us = account.now_s * 1e6;
+  out.predicted_us = account.predicted_s * 1e6;
+  out.saved_ms = account.saved_s * 1e3;
+  out.before_estimated = account.estimated;
+  return out;
+}
+
+}  // namespace
+
+void Tier::summarise(const Program& program, ProfileSummary& summary, bool details) const {
+  const StatePtr state = state_of(program);
+  if (!state) return;
+  {
+    std::lock_guard lock(mutex_);
+    summary.queued = static_cast<int64_t>(jobs_.size());
+  }
+  std::lock_guard data(state->data);
+  double saved_s = 0;
+  for (const auto& group : state->groups) {
+    saved_s += group->ledger.saved_s();
+    if (!details) continue;
+    RegionSummary region;
+    region.identity = group->identity;
+    region.name = group->name;
+    region.program = program.name();
+    region.state = name(group->state);
+    region.reason = group->reason;
+    region.uses = static_cast<int64_t>(group->places.size());
+    if (const auto* measured = group->policy.latest()) {
+      region.base_us = measured->base_s * 1e6;
+      region.fused_us = measured->fused_s * 1e6;
+    }
+    region.predicted_us = group->predicted_s * 1e6;
+    region.compile_ms = group->compile_s * 1e3;
+    region.code_bytes = group->code_bytes;
+    region.worst_error = group->worst_error;
+    region.calls = static_cast<int64_t>(group->ledger.calls());
+    region.net_saved_ms = (group->ledger.saved_s() - group->compile_s) * 1e3;
+    for (const auto& [shape, account] : group->ledger.accounts())
+      region.shapes.push_back(to_summary(shape_text(*program.base_plan(), shape), account));
+    std::stable_sort(region.shapes.begin(), region.shapes.end(),
+                     [](const auto& a, const auto& b) { return a.calls > b.calls; });
+    if (group->ledger.others().calls > 0)
+      region.shapes.push_back(to_summary("others", group->ledger.others()));
+    summary.regions.push_back(std::move(region));
+  }
+  summary.compiled_regions += state->compiled;
+  summary.swapped += state->swapped;
+  summary.rolled_back += state->rolled_back;
+  summary.rejected += state->rejected;
+  summary.compile_ms += state->spent_s * 1e3;
+  summary.net_saved_ms += (saved_s - state->spent_s) * 1e3;
+  summary.code_bytes = compiler_->code_bytes();
+  summary.events_dropped += state->events.dropped();
+  if (details)
+    summary.events.insert(summary.events.end(), state->events.events().begin(),
+                          state->events.events().end());
+}
+
+}  // namespace xc

@@ -1,0 +1,120 @@
+// What elementary functions should give, how far off a result is, and generated code that computes
+// one of them over an array.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "codegen/jit.h"
+#include "loop/builder.h"
+#include "loop/math.h"
+#include "loop/schedule.h"
+
+namespace xc::test {
+
+using namespace xc::loop;
+
+/// In double for float results, in long double for double ones.
+template <class Real>
+Real reference(Op op, Real x) {
+  switch (op) {
+    case Op::kRsqrt:
+      return 1 / std::sqrt(x);
+    case Op::kReciprocal:
+      return 1 / x;
+    case Op::kExp:
+      return std::exp(x);
+    case Op::kLog:
+      return std::log(x);
+    case Op::kTanh:
+      return std::tanh(x);
+    case Op::kErf:
+      return std::erf(x);
+    case Op::kSigmoid:
+      return 1 / (1 + std::exp(-x));
+    case Op::kSin:
+      return std::sin(x);
+    case Op::kCos:
+      return std::cos(x);
+    default:
+      return std::numeric_limits<Real>::quiet_NaN();
+  }
+}
+
+// Distance in units of the last place of T at the reference; 0 when both are NaN or the same
+// infinity.
+template <class T>
+double ulps(T got, long double want) {
+  if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : 1e30;
+  const T rounded = static_cast<T>(want);
+  if (got == rounded)
+    return std::isinf(got)
+               ? 0
+               : static_cast<double>(
+                     std::fabs(static_cast<long double>(got) - want) /
+                     std::ldexp(1.0L, std::max(std::ilogb(std::fabs(rounded) +
+                                                          std::numeric_limits<T>::denorm_min()),
+                                               std::numeric_limits<T>::min_exponent - 1) -
+                                          std::numeric_limits<T>::digits + 1));
+  if (std::isinf(got))
+    return std::fabs(want) > static_cast<long double>(std::numeric_limits<T>::max()) * 0.999999L
+               ? 1
+               : 1e30;
+  const int exponent =
+      std::max(want == 0 ? std::numeric_limits<T>::min_exponent - 1 : std::ilogb(want),
+               std::numeric_limits<T>::min_exponent - 1);
+  const long double unit = std::ldexp(1.0L, exponent - std::numeric_limits<T>::digits + 1);
+  return static_cast<double>(std::fabs(static_cast<long double>(got) - want) / unit);
+}
+
+// Argument range within which the bound holds.
+inline bool in_domain(Op op, double x, bool f32, MathLevel level) {
+  if (op != Op::kSin && op != Op::kCos) return true;
+  if (!std::isfinite(x)) return true;
+  const double limit = f32 && level == MathLevel::kFma ? 0x1p45 : 0x1p20;
+  return std::fabs(x) <= limit;
+}
+
+// The same distance for float in arithmetic of double: quick enough for every float there is.
+inline double ulps_of_float(float got, double want) {
+  if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : 1e30;
+  if (std::isinf(got)) {
+    if (got == static_cast<float>(want)) return 0;
+    return std::fabs(want) > static_cast<double>(std::numeric_limits<float>::max()) * 0.999999
+               ? 1
+               : 1e30;
+  }
+  constexpr int64_t kBias = 1023, kMantissa = 23, kLeast = -126;
+  const int64_t exponent =
+      static_cast<int64_t>((std::bit_cast<uint64_t>(want) >> 52) & 0x7ff) - kBias;
+  const auto unit = static_cast<uint64_t>(std::max(exponent, kLeast) - kMantissa + kBias) << 52;
+  return std::fabs(static_cast<double>(got) - want) / std::bit_cast<double>(unit);
+}
+
+// y = op(x), or op(x, z) for pow, over arrays of the length given at the call.
+template <class T>
+std::unique_ptr<Compiled> compile_function(Op op, const std::string& target) {
+  KernelBuilder b("apply");
+  const DimParam n = b.dim("n");
+  const DType type = kDTypeOf<T>;
+  const loop::Buffer in = b.input("x", type, {1}), second = b.input("z", type, {1});
+  const loop::Buffer out = b.output("y", type, {1});
+  b.loop("i", 0, n, [&](Var i) {
+    b.store(out(i), op == Op::kPow ? pow(in(i), second(i)) : make_unary(op, in(i)));
+  });
+  return std::make_unique<Compiled>(schedule_default(b.finish(), {}), target);
+}
+
+template <class T>
+int32_t run_function(const Compiled& kernel, const T* x, const T* z, T* y, int64_t count) {
+  const void* buffers[] = {x, z, y};
+  xc_kargs args{
+      XC_KERNEL_ABI_VERSION,  0, const_cast<void* const*>(buffers), &count, nullptr, nullptr, 0,
+      (count + 16383) / 16384};
+  return kernel(args);
+}
+
+}  // namespace xc::test

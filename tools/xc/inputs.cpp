@@ -1,0 +1,51 @@
+#include "inputs.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+namespace tool {
+
+void InputFlags::add_to(CLI::App& command) {
+  command.add_option("--input", arrays, "NAME=FILE.npy; repeatable")->allow_extra_args(false);
+  command.add_option("--inputs", file, "FILE.npz with an array NAME or in_NAME per input");
+  seed = command.add_option("--random", random, "random values, from this seed, for other inputs");
+  shapes.add_to(command);
+}
+
+std::vector<xcrt::Tensor> InputFlags::make(const xcrt::Model& loaded, bool fill) const {
+  const std::vector<xcrt::Port> ports = loaded.inputs();
+  std::vector<xcrt::Tensor> out(ports.size());
+  const auto give = [&](const std::string& name, const Array& array) {
+    const uint32_t index = loaded.input_index(name);
+    out[index] = to_tensor(array, ports[index].dtype, "input " + name);
+  };
+  if (!file.empty())
+    for (const auto& [name, array] : read_npz(file)) {
+      if (name.starts_with("out_")) continue;  // a case of xc check
+      give(name.starts_with("in_") ? name.substr(3) : name, array);
+    }
+  for (const std::string& text : arrays) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos) throw Usage("--input wants NAME=FILE.npy, not '" + text + "'");
+    give(text.substr(0, equals), read_npy(text.substr(equals + 1)));
+  }
+  std::map<std::string, std::vector<int64_t>> dims = shapes.parse();
+  for (size_t i = 0; i < out.size(); ++i)
+    if (out[i]) dims[std::string(ports[i].name)].assign(out[i].dims().begin(), out[i].dims().end());
+  const bool complete =
+      std::all_of(out.begin(), out.end(), [](const auto& t) { return static_cast<bool>(t); });
+  if (complete) return out;
+  if (!fill && seed->count() == 0)
+    for (size_t i = 0; i < out.size(); ++i)
+      if (!out[i])
+        throw Usage(fmt::format(
+            "input {} ({}) has no value: give --input {}=FILE.npy, --inputs FILE.npz or "
+            "--random SEED",
+            ports[i].name, ports[i].type, ports[i].name));
+  std::vector<xcrt::Tensor> filled = random_inputs(loaded, input_dims(loaded, dims), random);
+  for (size_t i = 0; i < out.size(); ++i)
+    if (!out[i]) out[i] = std::move(filled[i]);
+  return out;
+}
+
+}  // namespace tool
