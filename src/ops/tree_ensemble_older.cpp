@@ -153,7 +153,6 @@ class Reader {
 };
 
 void check_features(InferContext& c, const Forest& forest) {
-  check_dtype(c, 0, kMlNumbers);
   check_rows(c);
   const Dim& features = c.dims(0).back();
   if (features.is_constant() && features.value() < forest.feature_count())
@@ -167,12 +166,12 @@ Forest regressor(const Attrs& attrs) {
   return Reader(attrs, "target", static_cast<size_t>(attrs.get_int("n_targets", 1))).take();
 }
 
+/// Empty, or one a target.
 std::vector<double> base_values(const Attrs& attrs, size_t targets) {
   auto out = numbers(attrs, "base_values");
   if (!out.empty() && out.size() != targets)
     fail(Status::kInvalidModel, "attribute 'base_values' has {} entries, expected {}", out.size(),
          targets);
-  out.resize(targets, 0.0);
   return out;
 }
 
@@ -185,6 +184,7 @@ Aggregate aggregate_of(const Attrs& attrs) {
 }
 
 void infer_regressor(InferContext& c) {
+  check_dtype(c, 0, kMlNumbers);
   const Forest forest = regressor(c.attrs());
   check_features(c, forest);
   base_values(c.attrs(), forest.targets);
@@ -199,7 +199,7 @@ void reference_regressor(const ReferenceContext& c) {
   std::vector<double> out;
   for_each_row(c, [&](std::span<const double> row) {
     std::vector<double> scores = forest.scores(row, aggregate_of(c.attrs()));
-    for (size_t t = 0; t < scores.size(); ++t) scores[t] += base[t];
+    for (size_t t = 0; t < base.size(); ++t) scores[t] += base[t];
     transform_scores(transform, scores);
     out.insert(out.end(), scores.begin(), scores.end());
   });
@@ -238,6 +238,7 @@ struct Classifier {
 };
 
 void infer_classifier(InferContext& c) {
+  check_dtype(c, 0, kMlNumbers);
   const Classifier classifier(c.attrs());
   check_features(c, classifier.forest);
   c.set(0, classifier.labels.dtype(), {row_count(c)});
