@@ -20,7 +20,7 @@ const Type& map_input(const InferContext& c) {
   return type;
 }
 
-/// A map of values from[order[0]], from[order[1]], ...
+/// The elements from[order[0]], from[order[1]], ...
 Tensor reordered(const Tensor& from, const std::vector<int64_t>& order) {
   Tensor out(from.dtype(), {static_cast<int64_t>(order.size())});
   dispatch_storage(from.dtype(), [&]<class T>() {

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "ops/containers.h"
 #include "ops/infer.h"
 #include "ops/mutants.h"
 #include "runtime/session.h"
@@ -36,6 +37,44 @@ std::map<const OpDef*, std::vector<Mutant>> seeds() {
   return out;
 }
 
+/// Operators that draw numbers, and those on containers.
+std::vector<Mutant> seeds_without_cases() {
+  const Tensor x = Tensor::of<float>({0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f}, {2, 3});
+  const Tensor list = make_sequence({x, x, x}), one = Tensor::scalar<int64_t>(1);
+  const Tensor map = make_map({Tensor::of<int64_t>({5, 1}), Tensor::of<float>({1, 2})});
+  const std::vector<int64_t> dims{2, 3}, labels{5, 1, 3};
+  const char* ml = "ai.onnx.ml";
+  return {
+      seed_of("RandomUniform", "", {}, {{"shape", dims}, {"seed", 1.0}}),
+      seed_of("RandomNormal", "", {}, {{"shape", dims}, {"seed", 1.0}}),
+      seed_of("RandomUniformLike", "", {x}),
+      seed_of("RandomNormalLike", "", {x}),
+      seed_of("Bernoulli", "", {x}),
+      seed_of("Multinomial", "", {x}, {{"sample_size", int64_t{4}}}),
+      seed_of("SequenceEmpty", "", {}),
+      seed_of("SequenceConstruct", "", {x, x}),
+      seed_of("SequenceAt", "", {list, one}),
+      seed_of("SequenceInsert", "", {list, x, one}),
+      seed_of("SequenceErase", "", {list, one}),
+      seed_of("SequenceLength", "", {list}),
+      seed_of("SplitToSequence", "", {x, Tensor::of<int64_t>({1, 1})}),
+      seed_of("SplitToSequence", "", {x}, {{"axis", int64_t{1}}, {"keepdims", int64_t{0}}}),
+      seed_of("ConcatFromSequence", "", {list}, {{"axis", int64_t{0}}}),
+      seed_of("Optional", "", {x}),
+      seed_of("OptionalHasElement", "", {x}),
+      seed_of("OptionalGetElement", "", {x}),
+      seed_of("ImageDecoder", "", {Tensor::of<uint8_t>({66, 77, 1, 2, 3, 4, 5, 6})}),
+      seed_of("ZipMap", ml, {x}, {{"classlabels_int64s", labels}}),
+      seed_of("CastMap", ml, {map}, {{"map_form", std::string("SPARSE")}, {"max_map", int64_t{8}}}),
+      seed_of("DictVectorizer", ml, {map}, {{"int64_vocabulary", labels}})};
+}
+
+Type type_of(const Tensor& x, const OpDef& op) {
+  if (x.dtype() != DType::kTensor) return Type::tensor(x.dtype(), to_symbolic(x.dims()));
+  return op.domain.empty() ? sequence_type(Type::tensor(DType::kF32))
+                           : map_type(DType::kI64, DType::kF32);
+}
+
 Graph graph_of(const Mutant& mutant, bool constants) {
   Graph graph;
   Node node = mutant.node;
@@ -44,9 +83,8 @@ Graph graph_of(const Mutant& mutant, bool constants) {
     if (!x) continue;
     const std::string name = fmt::format("x{}", i);
     const bool constant = constants && (is_integer(x.dtype()) || x.rank() == 0);
-    node.inputs[i] = constant
-                         ? graph.add_constant(name, x)
-                         : graph.add_input(name, Type::tensor(x.dtype(), to_symbolic(x.dims())));
+    node.inputs[i] =
+        constant ? graph.add_constant(name, x) : graph.add_input(name, type_of(x, *node.op));
   }
   for (size_t k = 0; k < node.outputs.size(); ++k)
     if (node.outputs[k] != kNone) {
@@ -71,6 +109,13 @@ std::optional<Error> refusal(const Mutant& mutant, Body&& body) {
     return error;
   }
   return std::nullopt;
+}
+
+std::shared_ptr<Engine> quiet_engine() {
+  Config config;
+  config.jit = static_cast<int64_t>(JitMode::kOff);
+  config.threads = 1;
+  return create_engine(config, {});
 }
 
 /// Elements of dims below kManyElements, at most about kManyElements^2.
@@ -131,10 +176,7 @@ TEST_CASE("ops/hostile: inference and references answer with a status or a resul
 }
 
 TEST_CASE("ops/hostile: sessions answer as the references do") {
-  Config config;
-  config.jit = static_cast<int64_t>(JitMode::kOff);
-  config.threads = 1;
-  const auto engine = create_engine(config, {});
+  const auto engine = quiet_engine();
   size_t ran = 0;
   for (const auto& [op, list] : seeds()) {
     if (!op->reference) continue;
@@ -182,6 +224,39 @@ TEST_CASE("ops/hostile: sessions answer as the references do") {
   }
   MESSAGE(ran << " mutants ran");
   CHECK(ran > 5000);
+}
+
+TEST_CASE(
+    "ops/hostile: sessions of random operators and containers answer with a status or a result") {
+  const auto engine = quiet_engine();
+  size_t ran = 0, refused = 0;
+  for (const Mutant& seed : seeds_without_cases())
+    for_each_mutant(seed, [&](const Mutant& mutant) {
+      CAPTURE(mutant.node.op->name);
+      CAPTURE(mutant.what);
+      std::vector<Tensor> inputs;
+      for (const Tensor& x : mutant.inputs)
+        if (x) inputs.push_back(x);
+      ++ran;
+      try {
+        Graph graph = graph_of(mutant, false);
+        infer_types(graph);
+        std::vector<Type> types;
+        for (const ValueId v : graph.outputs) types.push_back(graph.value(v).type);
+        if (elements_of(types) >= kManyElements) return;
+        Session session(Model::create(engine, std::move(graph)), {});
+        xc::testing::run(session, inputs);
+      } catch (const Error& error) {
+        ++refused;
+        CHECK_MESSAGE(error.status() != Status::kInternal, error.message());
+        if (mutant.blatant && error.status() == Status::kInvalidModel)
+          CHECK_MESSAGE(error.message().find(mutant.attribute) != std::string::npos,
+                        error.message());
+      }
+    });
+  MESSAGE(ran << " mutants, " << refused << " refused");
+  CHECK(refused > ran / 4);
+  CHECK(refused < ran);
 }
 
 }  // namespace xc::test

@@ -4,6 +4,8 @@
 #include <limits>
 #include <set>
 
+#include "ops/registry.h"
+
 namespace xc::test {
 
 namespace {
@@ -179,6 +181,12 @@ void mutate_shape(const Mutant& seed, size_t i, const Body& body) {
     out.inputs[i] = std::move(value);
     body(out);
   };
+  if (x.dtype() == DType::kTensor) {
+    with(Tensor(DType::kTensor, {0}), "no elements");
+    with(Tensor(DType::kTensor, {2}), "two undefined elements");
+    with(Tensor(DType::kTensor, {2, 1}), "a matrix of elements");
+    return with(zeros(DType::kF32, {2, 3}), "no container");
+  }
   for (const DType type :
        {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI8, DType::kI64, DType::kU64,
         DType::kBool, DType::kString, DType::kC64, DType::kF8E4M3FN, DType::kI4, DType::kF4E2M1})
@@ -204,7 +212,9 @@ void mutate_shape(const Mutant& seed, size_t i, const Body& body) {
 /// What a legal tensor may hold: one element, or all of them, of numbers that no one means.
 void mutate_values(const Mutant& seed, size_t i, const Body& body) {
   const Tensor& x = seed.inputs[i];
-  if (x.count() == 0 || x.dtype() == DType::kString || x.dtype() == DType::kBool) return;
+  if (x.count() == 0 || x.dtype() == DType::kString || x.dtype() == DType::kBool ||
+      x.dtype() == DType::kTensor)
+    return;
   const bool whole = is_integer(x.dtype());
   const size_t count = whole ? kInts.size() : kFloats.size();
   for (size_t k = 0; k < count; ++k)
@@ -243,6 +253,19 @@ bool seed_of(const OpCase& problem, Mutant& seed) {
   }
   renumber(seed);
   return true;
+}
+
+Mutant seed_of(const char* op, const char* domain, std::vector<Tensor> inputs,
+               const std::vector<std::pair<const char*, Attr>>& attrs) {
+  Mutant seed;
+  seed.what = "unchanged";
+  seed.node.op = &get_op(op, domain);
+  seed.node.name = "here";
+  seed.inputs = std::move(inputs);
+  for (const auto& [name, value] : attrs) seed.node.attrs.set(name, value);
+  seed.node.outputs = {0};
+  renumber(seed);
+  return seed;
 }
 
 void for_each_mutant(const Mutant& seed, const Body& body) {

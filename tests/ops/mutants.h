@@ -22,6 +22,10 @@ struct Mutant {
 /// The one node of a case and its inputs, unchanged; false for cases of several nodes.
 bool seed_of(const OpCase& problem, Mutant& seed);
 
+/// A seed by hand, of an operator that no case is about.
+Mutant seed_of(const char* op, const char* domain, std::vector<Tensor> inputs,
+               const std::vector<std::pair<const char*, Attr>>& attrs = {});
+
 /// Calls body with every mutant of a seed.
 void for_each_mutant(const Mutant& seed, const std::function<void(const Mutant&)>& body);
 

@@ -37,7 +37,7 @@ TEST_CASE("runtime/sizes: a shape that is an input must hold as many elements") 
   auto session = session_of("graph g(%x: f32[2, m], %s: i64[2]) -> (%y) { %y = Reshape(%x, %s) }");
   CHECK(run(*session, {kSix, shape({3, 2})})[0].dims() == Dims{3, 2});
   CHECK(run(*session, {kSix, shape({-1, 2})})[0].dims() == Dims{3, 2});
-  CHECK(run(*session, {kSix, shape({0, 3})})[0].dims() == Dims{2, 3});  // 0 copies a dim
+  CHECK(run(*session, {kSix, shape({0, 3})})[0].dims() == Dims{2, 3});            // 0 copies a dim
   CHECK(status_of(*session, {kSix, shape({6, 0})}) == Status::kInvalidArgument);  // 6 times 3
 }
 
