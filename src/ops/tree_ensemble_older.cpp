@@ -121,6 +121,29 @@ class Reader {
       if (roots != 1)
         fail(Status::kInvalidModel, "tree {} has {} roots (nodes that are nobody's child)", tree,
              roots);
+    check_reached();
+  }
+
+  /// Nodes that no walk from a root meets are children of each other in a circle.
+  void check_reached() const {
+    std::vector<bool> nodes(out_.nodes.size(), false), leaves(out_.leaves.size(), false);
+    size_t reached = 0;
+    for (std::vector<Branch> open = out_.roots; !open.empty();) {
+      const Branch at = open.back();
+      open.pop_back();
+      auto seen = (at.leaf ? leaves : nodes)[at.target];
+      if (seen) continue;
+      seen = true;
+      ++reached;
+      if (at.leaf) continue;
+      open.push_back(out_.nodes[at.target].if_true);
+      open.push_back(out_.nodes[at.target].if_false);
+    }
+    if (reached != places_.size())
+      fail(Status::kInvalidModel,
+           "attributes 'nodes_truenodeids' and 'nodes_falsenodeids': {} of "
+           "{} nodes are reached from the roots, the others are in a cycle",
+           reached, places_.size());
   }
 
   void read_votes() {
