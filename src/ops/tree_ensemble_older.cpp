@@ -121,6 +121,7 @@ class Reader {
       if (roots != 1)
         fail(Status::kInvalidModel, "tree {} has {} roots (nodes that are nobody's child)", tree,
              roots);
+    out_.check_acyclic();
     check_reached();
   }
 

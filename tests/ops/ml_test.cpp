@@ -16,28 +16,42 @@ using List = std::vector<std::pair<std::string, Attr>>;
 
 /// A stump: feature 1 of at least 2, two leaves that vote for one target each.
 List stump(const std::string& prefix) {
-  return {{"nodes_treeids", Ints{0, 0, 0}},
-          {"nodes_nodeids", Ints{0, 1, 2}},
-          {"nodes_featureids", Ints{1, 0, 0}},
-          {"nodes_modes", Strings{"BRANCH_LEQ", "LEAF", "LEAF"}},
-          {"nodes_values", Floats{0.5, 0, 0}},
-          {"nodes_truenodeids", Ints{1, 0, 0}},
-          {"nodes_falsenodeids", Ints{2, 0, 0}},
-          {prefix + "_treeids", Ints{0, 0}},
-          {prefix + "_nodeids", Ints{1, 2}},
-          {prefix + "_ids", Ints{0, 0}},
-          {prefix + "_weights", Floats{1, 2}}};
+  return {
+      {"nodes_treeids", Ints{0, 0, 0}},      {"nodes_nodeids", Ints{0, 1, 2}},
+      {"nodes_featureids", Ints{1, 0, 0}},   {"nodes_modes", Strings{"BRANCH_LEQ", "LEAF", "LEAF"}},
+      {"nodes_values", Floats{0.5, 0, 0}},   {"nodes_truenodeids", Ints{1, 0, 0}},
+      {"nodes_falsenodeids", Ints{2, 0, 0}}, {prefix + "_treeids", Ints{0, 0}},
+      {prefix + "_nodeids", Ints{1, 2}},     {prefix + "_ids", Ints{0, 0}},
+      {prefix + "_weights", Floats{1, 2}}};
 }
 List regressor() {
   return stump("target");
 }
+/// Two splits, the lower one with one leaf for both answers.
+List deep() {
+  List out = regressor();
+  for (const auto& [name, value] :
+       List{{"nodes_treeids", Ints{0, 0, 0, 0}},
+            {"nodes_nodeids", Ints{0, 1, 2, 3}},
+            {"nodes_featureids", Ints{1, 0, 0, 0}},
+            {"nodes_modes", Strings{"BRANCH_LEQ", "BRANCH_GT", "LEAF", "LEAF"}},
+            {"nodes_values", Floats{0.5, 0, 0, 0}},
+            {"nodes_truenodeids", Ints{1, 3, 0, 0}},
+            {"nodes_falsenodeids", Ints{2, 3, 0, 0}},
+            {"target_nodeids", Ints{2, 3}}})
+    out.emplace_back(name, value);
+  return out;
+}
 List linear() {
-  return {{"classlabels_ints", Ints{1, 2}}, {"coefficients", Floats{1, 2, 3, 4}},
+  return {{"classlabels_ints", Ints{1, 2}},
+          {"coefficients", Floats{1, 2, 3, 4}},
           {"intercepts", Floats{0, 0}}};
 }
 List machine() {
-  return {{"classlabels_ints", Ints{1, 2}},      {"coefficients", Floats{1, -1}},
-          {"rho", Floats{0}},                    {"vectors_per_class", Ints{1, 1}},
+  return {{"classlabels_ints", Ints{1, 2}},
+          {"coefficients", Floats{1, -1}},
+          {"rho", Floats{0}},
+          {"vectors_per_class", Ints{1, 1}},
           {"support_vectors", Floats{1, 0, 0, 1}}};
 }
 
@@ -75,6 +89,7 @@ TEST_CASE("ops/ml: attributes that contradict each other are named") {
   CHECK(refusal("LinearClassifier", linear()) == "");
   CHECK(refusal("SVMClassifier", machine()) == "");
   CHECK(refusal("TreeEnsembleRegressor", regressor()) == "");
+  CHECK(refusal("TreeEnsembleRegressor", deep()) == "");
   const std::vector<Wrong> all{
       {"LinearClassifier", linear(), "classlabels_strings", Strings{"a", "b"}, "classlabels_ints"},
       {"LinearClassifier", linear(), "classlabels_ints", Ints{}, "classlabels_ints"},
@@ -98,8 +113,8 @@ TEST_CASE("ops/ml: attributes that contradict each other are named") {
        "nodes_truenodeids"},
       {"TreeEnsembleRegressor", regressor(), "nodes_falsenodeids", Ints{1, 0, 0}, "2 roots"},
       {"TreeEnsembleRegressor", regressor(), "nodes_falsenodeids", Ints{0, 0, 0}, "cycle"},
-      {"TreeEnsembleRegressor", regressor(), "nodes_featureids", Ints{2, 0, 0},
-       "nodes_featureids"},
+      {"TreeEnsembleRegressor", deep(), "nodes_falsenodeids", Ints{2, 1, 0, 0}, "cycle"},
+      {"TreeEnsembleRegressor", regressor(), "nodes_featureids", Ints{2, 0, 0}, "nodes_featureids"},
       {"TreeEnsembleRegressor", regressor(), "target_ids", Ints{0, 1}, "target_ids"},
       {"TreeEnsembleRegressor", regressor(), "target_nodeids", Ints{0, 1}, "no leaf"},
       {"TreeEnsembleRegressor", regressor(), "target_weights", Floats{1}, "target"},
