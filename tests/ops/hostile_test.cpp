@@ -22,7 +22,7 @@ namespace {
 /// Results of more elements are the memory budget's business, not the operator's.
 constexpr int64_t kManyElements = 1 << 16;
 /// Seconds one mutant may take; generous, for the sanitizers.
-constexpr double kLongest = 10;
+constexpr double kLongest = 30;
 /// Cases per operator that are varied: the smallest inputs of a file first.
 constexpr size_t kSeeds = 3;
 
