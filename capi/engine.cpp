@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "capi/handles.h"
+#include "runtime/op_table.h"
 #include "tier/engine_factory.h"
 
 namespace xc::capi {
@@ -132,4 +133,12 @@ xc_engine* xc_engine_retain(xc_engine* engine) {
 }
 void xc_engine_release(xc_engine* engine) {
   release(engine);
+}
+
+xc_status xc_engine_operators(const xc_engine* engine, int32_t json, xc_blob** out_text,
+                              xc_error** out_error) {
+  return guard(out_error, [&] {
+    need(out_text, "out_text");
+    *out_text = make_blob(op_table_text(live(engine).engine->backend(), json != 0));
+  });
 }

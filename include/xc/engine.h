@@ -181,6 +181,13 @@ XC_API xc_engine* xc_engine_retain(xc_engine* engine);
  * @since 0.1 @stability stable */
 XC_API void xc_engine_release(xc_engine* engine);
 
+/* Every operator of the standard and of xc: its versions, the element types of its inputs, what can
+ * execute it in the order asked, and how it fuses. A table in Markdown, or JSON where json != 0.
+ * The caller destroys the blob. Fails with XC_INVALID_ARGUMENT, XC_OUT_OF_MEMORY.
+ * @since 0.1 @stability experimental */
+XC_API XC_NODISCARD xc_status xc_engine_operators(const xc_engine* engine, int32_t json,
+                                                  xc_blob** out_text, xc_error** out_error);
+
 #ifdef __cplusplus
 }
 #endif

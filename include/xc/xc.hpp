@@ -183,6 +183,9 @@ class Engine {
   explicit Engine(const xc_engine_options& options) { create(options); }
   Engine share() const { return Engine(xc_engine_retain(handle())); }
   xc_engine* handle() const { return handle_.get(); }
+  std::string operators(bool json = false) const {
+    return detail::text_of(&xc_engine_operators, handle(), int32_t{json});
+  }
 
  private:
   explicit Engine(xc_engine* handle) : handle_(handle) {}

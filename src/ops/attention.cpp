@@ -264,7 +264,7 @@ void register_attention(OpList& ops) {
               {"right_window_size", AttrKind::kInt, false, -1, INT32_MAX},
               {"scale", AttrKind::kFloat},
               {"softcap", AttrKind::kFloat},
-              {"softmax_precision", AttrKind::kInt}};
+              dtype_spec("softmax_precision", false, true)};
   op.infer = infer;
   op.reference = reference;
   op.expand = attention::expand;

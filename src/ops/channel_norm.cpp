@@ -226,7 +226,7 @@ void register_channel_norm(OpList& ops) {
   OpDef group =
       norm("GroupNormalization", infer_group_norm, reference_group_norm, expand_group_norm);
   group.attrs.push_back({"num_groups", AttrKind::kInt, true, 1, INT32_MAX});
-  group.attrs.push_back({"stash_type", AttrKind::kInt});
+  group.attrs.push_back(dtype_spec("stash_type"));
   ops.push_back(std::move(group));
 }
 

@@ -1,5 +1,7 @@
 #include "ops/checks.h"
 
+#include "ops/input_types.h"
+
 #include <algorithm>
 
 #include "ops/infer.h"
@@ -13,10 +15,10 @@ bool known_different(const Dim& a, const Dim& b) {
   return (low && *low > 0) || (high && *high < 0);
 }
 
-void require_same_dtype(const InferContext& ctx, size_t i) {
-  if (ctx.has(i) && ctx.dtype(i) != ctx.dtype(0))
-    ctx.error("input {} is of type {}, input 0 of type {}", i, name(ctx.dtype(i)),
-              name(ctx.dtype(0)));
+void require_same_dtype(const InferContext& ctx, size_t i, size_t other) {
+  if (ctx.has(i) && ctx.dtype(i) != ctx.dtype(other))
+    throw WrongDType(i, fmt::format("input {} is of type {}, input {} of type {}", i,
+                                    name(ctx.dtype(i)), other, name(ctx.dtype(other))));
 }
 
 void require_rank(const InferContext& ctx, size_t i, size_t rank) {

@@ -8,8 +8,8 @@ namespace xc {
 /// True when no values of the symbols make them equal.
 bool known_different(const Dim& a, const Dim& b);
 
-/// Input i, where present, has the dtype of input 0.
-void require_same_dtype(const InferContext& ctx, size_t i);
+/// Input i, where present, has the dtype of another input.
+void require_same_dtype(const InferContext& ctx, size_t i, size_t other = 0);
 void require_rank(const InferContext& ctx, size_t i, size_t rank);
 /// Input i has one axis of the given size.
 void require_vector(const InferContext& ctx, size_t i, const Dim& size);

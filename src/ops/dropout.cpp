@@ -85,7 +85,7 @@ void register_dropout(OpList& ops) {
                  .weight = 0,
                  .random = true});
   ops.push_back({.name = "BitCast",
-                 .attrs = {{"to", AttrKind::kInt, true}},
+                 .attrs = {dtype_spec("to", true)},
                  .infer = infer_bit_cast,
                  .reference = reference_bit_cast,
                  .scalar = scalar_bit_cast});

@@ -187,7 +187,7 @@ void register_elementwise_special(OpList& ops) {
   const AttrSpec saturate = int_attr("saturate", 1, 0, 1);
   const AttrSpec round_mode = choice_attr("round_mode", "up|down|nearest");
   ops.push_back({.name = "Cast",
-                 .attrs = {{"to", AttrKind::kInt, true}, saturate, round_mode},
+                 .attrs = {dtype_spec("to", true), saturate, round_mode},
                  .infer = infer_cast,
                  .reference = reference_cast,
                  .scalar = scalar_cast});

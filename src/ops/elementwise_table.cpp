@@ -72,7 +72,12 @@ void propagate_elements(InferContext& c,
     for (size_t i = 0; all && i < known.size(); ++i)
       args.push_back(
           {known[i][static_cast<size_t>(offset_of(at, strides[i]))], is_float(c.dtype(i))});
-    scalar::Sym element = all ? f(args) : scalar::Sym{};
+    scalar::Sym element;
+    try {
+      if (all) element = f(args);
+    } catch (const Error&) {
+      // Numbers that no size can be, the bounds of a Slice that means "to the end" among them.
+    }
     if (element.v)
       out.push_back(std::move(*element.v));
     else

@@ -98,8 +98,8 @@ void register_gemm(OpList& ops) {
   op.max_inputs = 3;
   op.attrs = {{"alpha", AttrKind::kFloat},
               {"beta", AttrKind::kFloat},
-              {"transA", AttrKind::kInt},
-              {"transB", AttrKind::kInt}};
+              {"transA", AttrKind::kInt, false, 0, 1},
+              {"transB", AttrKind::kInt, false, 0, 1}};
   op.infer = infer;
   op.reference = reference;
   op.expand = expand;

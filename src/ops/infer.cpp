@@ -165,8 +165,11 @@ class Driver {
     value.type = std::move(type);
     value.elements = std::move(c.output_elements[k]);
     if (!value.elements) return;
-    XC_CHECK(value.type.dims &&
-             element_count(*value.type.dims) == Dim(static_cast<int64_t>(value.elements->size())));
+    XC_CHECK(value.type.dims);
+    const Dim count = element_count(*value.type.dims);
+    if (count == Dim(static_cast<int64_t>(value.elements->size()))) return;
+    XC_CHECK(!count.is_constant());
+    value.elements.reset();  // sizes of a run: that they fit is not known yet
   }
 
   /// Inferred dims win over declared ones, which exporters often get wrong inside a graph. A

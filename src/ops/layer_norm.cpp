@@ -166,8 +166,7 @@ OpDef norm(std::string_view name, InferFn infer, ReferenceFn reference, ExpandFn
   OpDef op;
   op.name = name;
   op.min_inputs = op.max_inputs = 2;
-  op.attrs = {
-      {"axis", AttrKind::kInt}, {"epsilon", AttrKind::kFloat}, {"stash_type", AttrKind::kInt}};
+  op.attrs = {{"axis", AttrKind::kInt}, {"epsilon", AttrKind::kFloat}, dtype_spec("stash_type")};
   op.infer = infer;
   op.reference = reference;
   op.expand = expand;

@@ -15,13 +15,12 @@ using Values = std::vector<Tensor>;
 
 const Type& map_input(const InferContext& c) {
   const Type& type = c.type(0);
-  if (type.kind != Type::Kind::kMap || !type.element ||
-      type.element->kind != Type::Kind::kTensor)
+  if (type.kind != Type::Kind::kMap || !type.element || type.element->kind != Type::Kind::kTensor)
     c.error("input 0 is {}, expected a map", type.text());
   return type;
 }
 
-/// A map of values from[order[0]], from[order[1]], ...
+/// The elements from[order[0]], from[order[1]], ...
 Tensor reordered(const Tensor& from, const std::vector<int64_t>& order) {
   Tensor out(from.dtype(), {static_cast<int64_t>(order.size())});
   dispatch_storage(from.dtype(), [&]<class T>() {
@@ -148,8 +147,7 @@ void infer_dictionary(InferContext& c) {
   const Tensor words = vocabulary(c.attrs());
   if (type.dtype != words.dtype())
     c.error("keys are {}, the vocabulary {}", name(type.dtype), name(words.dtype()));
-  constexpr TypeSet allowed =
-      type_set({DType::kI64, DType::kF32, DType::kF64, DType::kString});
+  constexpr TypeSet allowed = type_set({DType::kI64, DType::kF32, DType::kF64, DType::kString});
   if (!contains(allowed, type.element->dtype))
     c.error("values are {}, expected one of {}", name(type.element->dtype), text(allowed));
   c.set(0, type.element->dtype, {Dim(1), words.count()});
@@ -187,19 +185,19 @@ OpDef map_op(std::string_view name, std::vector<AttrSpec> attrs, InferFn infer,
 }  // namespace
 
 void register_maps(OpList& ops) {
-  ops.push_back(map_op("ZipMap",
-                       {{"classlabels_int64s", AttrKind::kInts},
-                        {"classlabels_strings", AttrKind::kStrings}},
-                       infer_zip, evaluate_zip));
+  ops.push_back(
+      map_op("ZipMap",
+             {{"classlabels_int64s", AttrKind::kInts}, {"classlabels_strings", AttrKind::kStrings}},
+             infer_zip, evaluate_zip));
   AttrSpec to{"cast_to", AttrKind::kString}, form{"map_form", AttrKind::kString};
   to.choices = "TO_FLOAT|TO_STRING|TO_INT64";
   form.choices = "DENSE|SPARSE";
   ops.push_back(map_op("CastMap", {to, form, {"max_map", AttrKind::kInt, false, 0, INT32_MAX}},
                        infer_cast, evaluate_cast));
-  ops.push_back(map_op("DictVectorizer",
-                       {{"int64_vocabulary", AttrKind::kInts},
-                        {"string_vocabulary", AttrKind::kStrings}},
-                       infer_dictionary, evaluate_dictionary));
+  ops.push_back(
+      map_op("DictVectorizer",
+             {{"int64_vocabulary", AttrKind::kInts}, {"string_vocabulary", AttrKind::kStrings}},
+             infer_dictionary, evaluate_dictionary));
 }
 
 }  // namespace xc

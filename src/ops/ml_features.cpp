@@ -110,12 +110,12 @@ void reference_normaliser(const ReferenceContext& c) {
 
 void infer_vectorizer(InferContext& c) {
   const auto sizes = c.attrs().get_ints("inputdimensions");
+  for (size_t i = 0; i < c.input_count(); ++i) check_dtype(c, i, kMlNumbers);
   if (sizes.size() != c.input_count())
     c.error("{} inputdimensions for {} inputs", sizes.size(), c.input_count());
   Dim rows = 1;
   int64_t width = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
-    check_dtype(c, i, kMlNumbers);
     if (c.rank(i) != 1 && c.rank(i) != 2)
       c.error("input {} has rank {}, expected 1 or 2", i, c.rank(i));
     const Dim own = c.rank(i) == 2 ? c.dims(i)[0] : Dim(1);

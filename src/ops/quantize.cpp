@@ -249,7 +249,7 @@ OpDef quantizer(std::string_view name, InferFn infer, ReferenceFn reference, Exp
   op.max_inputs = 3;
   op.attrs = {{"axis", AttrKind::kInt},
               {"block_size", AttrKind::kInt, false, 0, INT32_MAX},
-              {"output_dtype", AttrKind::kInt}};
+              dtype_spec("output_dtype", false, true)};
   op.infer = infer;
   op.reference = reference;
   op.expand = expand;
@@ -262,7 +262,7 @@ OpDef quantizer(std::string_view name, InferFn infer, ReferenceFn reference, Exp
 
 void register_quantize(OpList& ops) {
   OpDef quantize = quantizer("QuantizeLinear", infer_quantize, reference_quantize, expand_quantize);
-  quantize.attrs.push_back({"precision", AttrKind::kInt});
+  quantize.attrs.push_back(dtype_spec("precision", false, true));
   quantize.attrs.push_back({"saturate", AttrKind::kInt, false, 0, 1});
   ops.push_back(std::move(quantize));
   ops.push_back(

@@ -79,8 +79,7 @@ void infer_matmul_integer(InferContext& ctx) {
   check_dtype(ctx, 0, kBytes);
   check_dtype(ctx, 1, kBytes);
   require_same_dtype(ctx, 2);
-  if (ctx.has(3) && ctx.dtype(3) != ctx.dtype(1))
-    ctx.error("input 3 is of type {}, input 1 of type {}", name(ctx.dtype(3)), name(ctx.dtype(1)));
+  require_same_dtype(ctx, 3, 1);
   SymDims out = infer_matmul(ctx, 0, 1);
   require_per_line(ctx, 2, 0, Side::kRows);
   require_per_line(ctx, 3, 1, Side::kColumns);
@@ -107,9 +106,7 @@ constexpr size_t kYScale = 6, kYZero = 7, kBias = 8;
 void check_quantised(const InferContext& ctx, const QuantOperand& q) {
   check_dtype(ctx, q.tensor, kBytes);
   check_dtype(ctx, q.scale, kFloats);
-  if (ctx.dtype(q.zero) != ctx.dtype(q.tensor))
-    ctx.error("input {} is of type {}, input {} of type {}", q.zero, name(ctx.dtype(q.zero)),
-              q.tensor, name(ctx.dtype(q.tensor)));
+  require_same_dtype(ctx, q.zero, q.tensor);
 }
 
 void require_columns_bias(const InferContext& ctx, const SymDims& result) {
@@ -205,8 +202,7 @@ void infer_conv_integer(InferContext& ctx) {
   check_dtype(ctx, 0, kBytes);
   check_dtype(ctx, 1, kBytes);
   require_same_dtype(ctx, 2);
-  if (ctx.has(3) && ctx.dtype(3) != ctx.dtype(1))
-    ctx.error("input 3 is of type {}, input 1 of type {}", name(ctx.dtype(3)), name(ctx.dtype(1)));
+  require_same_dtype(ctx, 3, 1);
   SymDims out = infer_convolution(ctx, 0, 1);
   if (ctx.has(2)) require_scalar(ctx, 2);
   require_per_channel(ctx, 3, out[1]);

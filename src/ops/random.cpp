@@ -119,7 +119,7 @@ OpDef random_op(std::string_view name, int inputs, std::vector<AttrSpec> attrs, 
 }  // namespace
 
 void register_random(OpList& ops) {
-  const AttrSpec dtype{"dtype", AttrKind::kInt}, seed{"seed", AttrKind::kFloat};
+  const AttrSpec dtype = dtype_spec("dtype"), seed{"seed", AttrKind::kFloat};
   const AttrSpec shape{"shape", AttrKind::kInts, true};
   const AttrSpec low{"low", AttrKind::kFloat}, high{"high", AttrKind::kFloat};
   const AttrSpec mean{"mean", AttrKind::kFloat}, scale{"scale", AttrKind::kFloat};

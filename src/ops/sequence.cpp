@@ -227,7 +227,7 @@ OpDef sequence_op(std::string_view name, int min_inputs, int max_inputs, InferFn
 
 void register_sequence(OpList& ops) {
   OpDef empty = sequence_op("SequenceEmpty", 0, 0, infer_empty, evaluate_empty);
-  empty.attrs = {{"dtype", AttrKind::kInt}};
+  empty.attrs = {dtype_spec("dtype")};
   ops.push_back(std::move(empty));
   ops.push_back(sequence_op("SequenceConstruct", 1, -1, infer_construct, evaluate_construct));
   ops.push_back(sequence_op("SequenceInsert", 2, 3, infer_insert, evaluate_insert));

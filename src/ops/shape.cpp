@@ -46,7 +46,11 @@ void reference_size(const ReferenceContext& c) {
 Tensor fill_value(const Node& node) {
   Tensor value = node.attrs.get_tensor("value");
   if (!value) value = Tensor::scalar(0.0f);
-  if (value.count() != 1) fail(Status::kInvalidModel, "'value' has {} elements", value.count());
+  if (value.count() != 1)
+    fail(Status::kInvalidModel, "attribute 'value' has {} elements, expected one", value.count());
+  if (contains(type_set({DType::kString, DType::kC64, DType::kC128}), value.dtype()))
+    fail(Status::kInvalidModel, "attribute 'value' is of type {}, expected a number or bool",
+         name(value.dtype()));
   return value;
 }
 
@@ -181,7 +185,7 @@ void register_shape(OpList& ops) {
                  .reference = reference_range,
                  .tolerance = Tolerance::kElementwise});
   ops.push_back({.name = "EyeLike",
-                 .attrs = {{"dtype", AttrKind::kInt}, {"k", AttrKind::kInt}},
+                 .attrs = {dtype_spec("dtype", false, true), {"k", AttrKind::kInt}},
                  .infer = infer_eye_like,
                  .reference = reference_eye_like});
   // Front ends make constants values of the graph; the node form remains for texts and rules.

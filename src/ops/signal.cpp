@@ -261,7 +261,7 @@ void reference_mel(const ReferenceContext& c) {
 OpDef window(std::string_view name, ReferenceFn reference) {
   OpDef op;
   op.name = name;
-  op.attrs = {{"output_datatype", AttrKind::kInt}, {"periodic", AttrKind::kInt, false, 0, 1}};
+  op.attrs = {dtype_spec("output_datatype"), {"periodic", AttrKind::kInt, false, 0, 1}};
   op.infer = infer_window;
   op.reference = reference;
   op.tolerance = Tolerance::kElementwise;
@@ -291,7 +291,7 @@ void register_signal(OpList& ops) {
   ops.push_back({.name = "MelWeightMatrix",
                  .min_inputs = 5,
                  .max_inputs = 5,
-                 .attrs = {{"output_datatype", AttrKind::kInt}},
+                 .attrs = {dtype_spec("output_datatype")},
                  .infer = infer_mel,
                  .reference = reference_mel,
                  .tolerance = Tolerance::kElementwise});

@@ -1,5 +1,7 @@
 #include "ops/support.h"
 
+#include "ops/input_types.h"
+
 #include <algorithm>
 
 namespace xc {
@@ -21,7 +23,8 @@ DType check_dtype(const InferContext& c, size_t i, TypeSet allowed) {
   const Type& t = c.type(i);
   if (t.kind != Type::Kind::kTensor) c.error("input {} is {}, expected a tensor", i, t.text());
   if (!contains(allowed, t.dtype))
-    c.error("input {} is of type {}, expected one of: {}", i, name(t.dtype), text(allowed));
+    throw WrongDType(i, fmt::format("input {} is of type {}, expected one of: {}", i, name(t.dtype),
+                                    text(allowed)));
   return t.dtype;
 }
 
@@ -31,7 +34,9 @@ DType check_same_dtype(const InferContext& c, size_t first, size_t last) {
     if (!c.has(i)) continue;
     const DType t = check_dtype(c, i, kAnyType);
     if (out == DType::kUndefined) out = t;
-    if (t != out) c.error("input {} is of type {}, the others are {}", i, name(t), name(out));
+    if (t != out)
+      throw WrongDType(
+          i, fmt::format("input {} is of type {}, the others are {}", i, name(t), name(out)));
   }
   return out;
 }
@@ -53,6 +58,11 @@ DType dtype_attr(int64_t number) {
 
 int64_t dtype_attr_number(DType type) {
   return std::find(kOnnxTypes.begin(), kOnnxTypes.end(), type) - kOnnxTypes.begin();
+}
+
+AttrSpec dtype_spec(std::string_view name, bool required, bool none) {
+  return {name, AttrKind::kInt, required, none ? 0 : 1,
+          static_cast<int64_t>(kOnnxTypes.size()) - 1};
 }
 
 // ---- axes and dims ------------------------------------------------------------------------------

@@ -57,6 +57,8 @@ DType check_same_dtype(const InferContext& c, size_t first, size_t last);
 /// (TensorProto.DataType), which are not those of DType.
 DType dtype_attr(int64_t onnx_number);
 int64_t dtype_attr_number(DType type);
+/// An attribute that names a type; `none`: 0 stands for no choice.
+AttrSpec dtype_spec(std::string_view name, bool required = false, bool none = false);
 
 // ---- axes and dims ------------------------------------------------------------------------------
 

@@ -83,7 +83,6 @@ struct Machine {
 };
 
 void check_features(InferContext& c, const Machine& machine) {
-  check_dtype(c, 0, kMlNumbers);
   check_rows(c);
   if (known_different(c.dims(0).back(), static_cast<int64_t>(machine.features)))
     c.error("the input has {} features, the model {}", c.dims(0).back().text(), machine.features);
@@ -98,6 +97,7 @@ Machine regressor(const Attrs& attrs) {
 }
 
 void infer_regressor(InferContext& c) {
+  check_dtype(c, 0, kMlNumbers);
   check_features(c, regressor(c.attrs()));
   c.set(0, DType::kF32, {row_count(c), Dim(1)});
 }
@@ -250,6 +250,7 @@ struct Classifier {
 };
 
 void infer_classifier(InferContext& c) {
+  check_dtype(c, 0, kMlNumbers);
   const Classifier classifier(c.attrs());
   check_features(c, classifier.machine);
   c.set(0, classifier.labels.dtype(), {row_count(c)});

@@ -77,6 +77,7 @@ Forest forest_of(const Attrs& attrs) {
         {{checked_position(targets[i], out.targets, "leaf_targetids"), weights[i]}});
   for (const int64_t root : attrs.get_ints("tree_roots"))
     out.roots.push_back({checked_position(root, count, "tree_roots"), false});
+  out.check_acyclic();
   return out;
 }
 

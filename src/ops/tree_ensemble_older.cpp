@@ -121,6 +121,30 @@ class Reader {
       if (roots != 1)
         fail(Status::kInvalidModel, "tree {} has {} roots (nodes that are nobody's child)", tree,
              roots);
+    out_.check_acyclic();
+    check_reached();
+  }
+
+  /// Nodes that no walk from a root meets are children of each other in a circle.
+  void check_reached() const {
+    std::vector<bool> nodes(out_.nodes.size(), false), leaves(out_.leaves.size(), false);
+    size_t reached = 0;
+    for (std::vector<Branch> open = out_.roots; !open.empty();) {
+      const Branch at = open.back();
+      open.pop_back();
+      auto seen = (at.leaf ? leaves : nodes)[at.target];
+      if (seen) continue;
+      seen = true;
+      ++reached;
+      if (at.leaf) continue;
+      open.push_back(out_.nodes[at.target].if_true);
+      open.push_back(out_.nodes[at.target].if_false);
+    }
+    if (reached != places_.size())
+      fail(Status::kInvalidModel,
+           "attributes 'nodes_truenodeids' and 'nodes_falsenodeids': {} of "
+           "{} nodes are reached from the roots, the others are in a cycle",
+           reached, places_.size());
   }
 
   void read_votes() {
@@ -153,7 +177,6 @@ class Reader {
 };
 
 void check_features(InferContext& c, const Forest& forest) {
-  check_dtype(c, 0, kMlNumbers);
   check_rows(c);
   const Dim& features = c.dims(0).back();
   if (features.is_constant() && features.value() < forest.feature_count())
@@ -167,12 +190,12 @@ Forest regressor(const Attrs& attrs) {
   return Reader(attrs, "target", static_cast<size_t>(attrs.get_int("n_targets", 1))).take();
 }
 
+/// Empty, or one a target.
 std::vector<double> base_values(const Attrs& attrs, size_t targets) {
   auto out = numbers(attrs, "base_values");
   if (!out.empty() && out.size() != targets)
     fail(Status::kInvalidModel, "attribute 'base_values' has {} entries, expected {}", out.size(),
          targets);
-  out.resize(targets, 0.0);
   return out;
 }
 
@@ -185,6 +208,7 @@ Aggregate aggregate_of(const Attrs& attrs) {
 }
 
 void infer_regressor(InferContext& c) {
+  check_dtype(c, 0, kMlNumbers);
   const Forest forest = regressor(c.attrs());
   check_features(c, forest);
   base_values(c.attrs(), forest.targets);
@@ -199,7 +223,7 @@ void reference_regressor(const ReferenceContext& c) {
   std::vector<double> out;
   for_each_row(c, [&](std::span<const double> row) {
     std::vector<double> scores = forest.scores(row, aggregate_of(c.attrs()));
-    for (size_t t = 0; t < scores.size(); ++t) scores[t] += base[t];
+    for (size_t t = 0; t < base.size(); ++t) scores[t] += base[t];
     transform_scores(transform, scores);
     out.insert(out.end(), scores.begin(), scores.end());
   });
@@ -238,6 +262,7 @@ struct Classifier {
 };
 
 void infer_classifier(InferContext& c) {
+  check_dtype(c, 0, kMlNumbers);
   const Classifier classifier(c.attrs());
   check_features(c, classifier.forest);
   c.set(0, classifier.labels.dtype(), {row_count(c)});

@@ -40,15 +40,36 @@ int64_t Forest::feature_count() const {
 
 size_t Forest::leaf_of(Branch root, std::span<const double> row) const {
   Branch at = root;
-  // More steps than nodes: the nodes form a cycle.
-  for (size_t steps = 0; steps <= nodes.size(); ++steps) {
-    if (at.leaf) return at.target;
+  while (!at.leaf) {
     const TreeNode& node = nodes[at.target];
     if (node.feature >= static_cast<int64_t>(row.size()))
       fail(Status::kRange, "feature {} of {}", node.feature, row.size());
     at = node.test(row[static_cast<size_t>(node.feature)]) ? node.if_true : node.if_false;
   }
-  fail(Status::kInvalidModel, "a tree has a cycle");
+  return at.target;
+}
+
+void Forest::check_acyclic() const {
+  enum class Seen : uint8_t { kNever, kOnPath, kDone };
+  std::vector<Seen> seen(nodes.size(), Seen::kNever);
+  // Depth first; a node is on the path while its entry lies in `open` a second time.
+  std::vector<Branch> open = roots;
+  while (!open.empty()) {
+    const Branch at = open.back();
+    if (at.leaf || seen[at.target] != Seen::kNever) {
+      open.pop_back();
+      if (!at.leaf) seen[at.target] = Seen::kDone;
+      continue;
+    }
+    seen[at.target] = Seen::kOnPath;
+    for (const Branch& child : {nodes[at.target].if_true, nodes[at.target].if_false}) {
+      if (child.leaf || seen[child.target] == Seen::kDone) continue;
+      if (seen[child.target] == Seen::kOnPath)
+        fail(Status::kInvalidModel,
+             "attributes 'nodes_truenodeids' and 'nodes_falsenodeids': a tree has a cycle");
+      open.push_back(child);
+    }
+  }
 }
 
 std::vector<double> Forest::scores(std::span<const double> row, Aggregate aggregate) const {

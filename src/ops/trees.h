@@ -39,7 +39,8 @@ struct Vote {
   double weight = 0;
 };
 
-/// Trees whose indices are checked: only the features a row must have are left to the walk.
+/// Trees whose indices are checked, and that they have no cycle: only the features a row must have
+/// are left to the walk. A node may be the child of several.
 struct Forest {
   std::vector<TreeNode> nodes;
   std::vector<std::vector<Vote>> leaves;
@@ -48,8 +49,11 @@ struct Forest {
 
   /// One more than the largest feature that is read.
   int64_t feature_count() const;
-  /// Scores of one row of features, 0 for targets that no leaf votes for. Fails with kInvalidModel
-  /// where a tree has a cycle, kRange where the row is too short.
+  /// Fails with kInvalidModel where a walk from a root could come back to a node. Of whoever fills
+  /// the lists.
+  void check_acyclic() const;
+  /// Scores of one row of features, 0 for targets that no leaf votes for. Fails with kRange where
+  /// the row is too short.
   std::vector<double> scores(std::span<const double> row, Aggregate aggregate) const;
 
  private:

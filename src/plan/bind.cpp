@@ -53,6 +53,26 @@ void check_sizes(const Bound& bound, const Step& step, std::span<const BoundOper
 
 }  // namespace
 
+namespace {
+
+void check_sizes(const Plan& plan, const std::vector<int64_t>& symbols) {
+  const Dim::Lookup lookup = [&](const std::string& symbol) -> std::optional<int64_t> {
+    for (size_t k = 0; k < symbols.size(); ++k)
+      if (plan.symbols[k].name == symbol) return symbols[k];
+    return std::nullopt;
+  };
+  for (const Plan::SizeCheck& check : plan.size_checks) {
+    const auto given = check.given.evaluate(lookup), wanted = check.wanted.evaluate(lookup);
+    if (!given || !wanted || *given == *wanted || (check.broadcast && *given == 1)) continue;
+    throw Error(Status::kInvalidArgument,
+                check.broadcast ? fmt::format("a dim of {} does not expand to {}", *wanted, *given)
+                                : fmt::format("{} elements cannot become {}", *given, *wanted),
+                check.place);
+  }
+}
+
+}  // namespace
+
 std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& plan,
                                           uint32_t segment_index, std::vector<int64_t> symbols,
                                           const BindOptions& options) {
@@ -64,6 +84,7 @@ std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& pla
   bound->segment = segment_index;
   bound->serial = next_serial.fetch_add(1, std::memory_order_relaxed);
   bound->symbols = std::move(symbols);
+  check_sizes(*plan, bound->symbols);
   bound->sizes.resize(program.dims.size());
   program.dims.run(bound->symbols.data(), bound->sizes.data());
 

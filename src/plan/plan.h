@@ -125,6 +125,14 @@ struct Plan {
     Dim expected;
   };
   std::vector<InputCheck> input_checks;
+  /// What inference could not prove of sizes that a run gives, the elements of an input that is a
+  /// shape among them. Checked at every bind that knows both.
+  struct SizeCheck {
+    std::string place;       ///< of the node, for the message
+    Dim given, wanted;       ///< element counts, which must be equal; or dims
+    bool broadcast = false;  ///< dims: `given` may also be 1
+  };
+  std::vector<SizeCheck> size_checks;
 };
 
 }  // namespace xc

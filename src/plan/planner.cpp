@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "ops/registry.h"
+#include "ops/support.h"
 #include "plan/finish.h"
 
 namespace xc {
@@ -49,6 +50,7 @@ class PlanBuilder {
   }
 
   std::shared_ptr<const Plan> build() {
+    declare_size_checks();
     declare_sources();
     assign_regions();
     plan_->segments.push_back({0, 0, 0});
@@ -91,11 +93,12 @@ class PlanBuilder {
           add_symbol({*symbol, PlanSymbol::Source::kInputDim, i, axis});
       }
     }
-    std::unordered_set<std::string> used;  // symbols that appear in any size
+    std::unordered_set<std::string> used;  // symbols that appear in any size or check
     std::vector<std::string> names;
     for (uint32_t v = 0; v < graph_.value_count(); ++v)
       if (graph_.value(v).type.dims)
         for (const Dim& d : *graph_.value(v).type.dims) d.collect_symbols(names);
+    for (const Plan::SizeCheck& check : plan_->size_checks) check.given.collect_symbols(names);
     used.insert(names.begin(), names.end());
     for (uint32_t i = 0; i < graph_.inputs.size(); ++i) {
       const Value& value = graph_.value(graph_.inputs[i]);
@@ -119,6 +122,37 @@ class PlanBuilder {
           plan_->input_checks.push_back({i, axis, dim});
       }
     }
+  }
+
+  void declare_size_checks() {
+    for (const NodeId id : graph_.order()) {
+      const Node& node = graph_.node(id);
+      if (!node.op->domain.empty()) continue;
+      // Operators that change dims alone: the number of elements stays.
+      if (node.op->name == "Reshape" || node.op->name == "Squeeze") {
+        const auto& given = graph_.value(node.inputs[0]).type.dims;
+        const auto& wanted = graph_.value(node.outputs[0]).type.dims;
+        if (given && wanted && !(element_count(*given) == element_count(*wanted)))
+          add_size_check(node, element_count(*given), element_count(*wanted), false);
+      }
+      // A dim that is a number wins over an element of the shape that is none.
+      if (node.op->name == "Expand") {
+        const auto& dims = graph_.value(node.inputs[0]).type.dims;
+        const auto shape = known_elements(graph_, node, 1);
+        if (!dims || !shape) continue;
+        for (size_t k = 1; k <= std::min(dims->size(), shape->size()); ++k) {
+          const Dim& own = (*dims)[dims->size() - k];
+          const Dim& asked = (*shape)[shape->size() - k];
+          if (own.is_constant() && !asked.is_constant() && own != Dim(1))
+            add_size_check(node, asked, own, true);
+        }
+      }
+    }
+  }
+
+  void add_size_check(const Node& node, const Dim& given, const Dim& wanted, bool broadcast) {
+    plan_->size_checks.push_back(
+        {fmt::format("node '{}' ({})", node.name, node.op->name), given, wanted, broadcast});
   }
 
   void add_symbol(PlanSymbol symbol) {

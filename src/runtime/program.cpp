@@ -160,6 +160,12 @@ bool holds(const Type& type, const TensorView& value) {
   return false;
 }
 
+/// An element of an input that sizes follow from. The least number, which Slice knows as "from the
+/// start", has no negative: the next one stands for it, which is as far from any size.
+int64_t element_of(const TensorView& input, int64_t index) {
+  return std::max(load_int64(input.data, input.dtype, index), -INT64_MAX);
+}
+
 /// The owned form of a container that a caller lends; elements keep their memory.
 Tensor taken(const TensorView& value) {
   if (!value) return {};
@@ -209,8 +215,7 @@ std::vector<int64_t> Program::key_of(std::span<const TensorView> inputs) const {
   }
   for (const PlanSymbol& symbol : base_plan_->symbols)
     if (symbol.source == PlanSymbol::Source::kInputElement)
-      key.push_back(
-          load_int64(inputs[symbol.operand].data, inputs[symbol.operand].dtype, symbol.index));
+      key.push_back(element_of(inputs[symbol.operand], symbol.index));
   return key;
 }
 
@@ -233,8 +238,7 @@ SignatureEntry& Program::entry_for(std::span<const TensorView> inputs, RunContex
     if (same && at < key.size())
       for (const PlanSymbol& symbol : base_plan_->symbols)
         if (symbol.source == PlanSymbol::Source::kInputElement && same)
-          same = key[at++] == load_int64(inputs[symbol.operand].data, inputs[symbol.operand].dtype,
-                                         symbol.index);
+          same = key[at++] == element_of(inputs[symbol.operand], symbol.index);
     if (same) return *const_cast<SignatureEntry*>(context.last_entry);
   }
   check_inputs(inputs);
@@ -257,8 +261,7 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
     if (symbol.source == PlanSymbol::Source::kInputDim)
       entry->symbols.push_back(inputs[symbol.operand].dims[symbol.index]);
     else if (symbol.source == PlanSymbol::Source::kInputElement)
-      entry->symbols.push_back(
-          load_int64(inputs[symbol.operand].data, inputs[symbol.operand].dtype, symbol.index));
+      entry->symbols.push_back(element_of(inputs[symbol.operand], symbol.index));
   }
   const Dim::Lookup lookup = [&](const std::string& symbol) -> std::optional<int64_t> {
     for (size_t k = 0; k < entry->symbols.size(); ++k)

@@ -45,6 +45,23 @@ TEST_CASE("backends/elementwise: two operands over broadcasts, types, strides an
   }
 }
 
+TEST_CASE("backends/elementwise: an integer to the power of a fraction is left to the reference") {
+  Problem p;
+  p.op = &get_op("Pow");
+  p.inputs = {Tensor::of<int32_t>({2, 3, 5}), Tensor::of<float>({2.0f, 3.0f, 0.5f})};
+  const Node node = node_of(p);
+  CHECK_FALSE(find_row("xc.elementwise", "Pow").supports(spec_of(p, node, {})).yes());
+  CHECK(run_reference(node, p.inputs)[0].to_int64s() == std::vector<int64_t>{4, 27, 2});
+}
+
+TEST_CASE("backends/elementwise: a bound of Clip may have more axes than its input") {
+  Problem p;
+  p.op = &get_op("Clip");
+  p.inputs = {Tensor::of<float>({-3, 2, 7}), Tensor::of<float>({-1}, {1, 1, 1}),
+              Tensor::of<float>({5}, {1, 1})};
+  check_row("xc.elementwise", p, {0, 0});
+}
+
 TEST_CASE("backends/elementwise: functions of one operand") {
   Generator g(12);
   for (const OpDef* op : all_ops()) {

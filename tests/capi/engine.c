@@ -1,5 +1,6 @@
 /* engine.h: engines and the host's callbacks. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "models.h"
 
@@ -145,7 +146,24 @@ static void callbacks(void) {
   xc_tensor_release(x);
 }
 
+static void operators(void) {
+  xc_engine* engine = NULL;
+  xc_error* error = NULL;
+  xc_blob *table = NULL, *json = NULL;
+  CHECK_OK(xc_engine_create(NULL, &engine, &error));
+  CHECK_OK(xc_engine_operators(engine, 0, &table, &error));
+  CHECK_OK(xc_engine_operators(engine, 1, &json, &error));
+  CHECK(strstr(xc_blob_data(table), "| MatMul | 1 9 13 |") != NULL);
+  CHECK(xc_blob_data(json)[0] == '[');
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_engine_operators(engine, 0, NULL, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_engine_operators(NULL, 0, &table, &error));
+  xc_blob_destroy(table);
+  xc_blob_destroy(json);
+  xc_engine_release(engine);
+}
+
 int main(void) {
+  operators();
   lifetime();
   options();
   callbacks();

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <thread>
 
+#include "onnx_suite/distribution.h"
 #include "onnx_suite/test_case.h"
 #include "support/sessions.h"
 #include "tier/engine_factory.h"
@@ -67,16 +68,16 @@ std::string one_line(std::string text) {
   return text;
 }
 
-Result run_test(const TestCase& test, const std::shared_ptr<Engine>& engine, bool types_only) {
+Result run_test(const TestCase& test, const std::shared_ptr<Engine>& engine, bool random,
+                bool complement) {
   Result out;
   try {
     Session session(Model::load(engine, test.directory + "/model.onnx"), {});
     for (const DataSet& data : read_data_sets(test)) {
-      const std::vector<Tensor> got = xc::testing::run(session, data.inputs);
-      if (types_only)
-        compare_types(data.outputs, got);
+      if (random)
+        check_distribution(session, data, complement);
       else
-        out.distance.include(compare(test, data.outputs, got));
+        out.distance.include(compare(test, data.outputs, xc::testing::run(session, data.inputs)));
     }
     out.outcome = Outcome::kPassed;
   } catch (const std::exception& error) {
@@ -106,8 +107,10 @@ std::vector<Result> run_all(const std::vector<TestCase>& tests, const ReasonList
       const auto skip = skips.find(tests[i].id);
       const bool random =
           skip != skips.end() && skip_of(tests[i].id, skip->second) == Skip::kRandom;
-      if (skip == skips.end() || random) results[i] = run_test(tests[i], engine, random);
-      // A random test must still give the right types.
+      const bool complement = random && skip->second.starts_with("random: complement:");
+      if (skip == skips.end() || random)
+        results[i] = run_test(tests[i], engine, random, complement);
+      // A random test must still give the right types and distribution.
       if (skip != skips.end() && (!random || results[i].outcome == Outcome::kPassed))
         results[i] = {Outcome::kSkipped, skip->second, {}};
     }

@@ -2,6 +2,7 @@
 // are more than five deviations wide.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -47,7 +48,62 @@ double deviation(std::vector<double> x) {
   return std::sqrt(mean(x));
 }
 
+/// Bound on the largest distance between a distribution function and that of kCount draws, which is
+/// exceeded once in 10^9 times: sqrt(ln(2 / p) / (2 n)) (Massart 1990, of Dvoretzky, Kiefer and
+/// Wolfowitz).
+const double kDistance = std::sqrt(std::log(2e9) / (2.0 * kCount));
+
+/// The largest distance between the distribution function of the draws and `expected`.
+template <class F>
+double distance(std::vector<double> draws, F expected) {
+  std::sort(draws.begin(), draws.end());
+  const auto n = static_cast<double>(draws.size());
+  double out = 0;
+  for (size_t i = 0; i < draws.size(); ++i) {
+    const double f = expected(draws[i]), k = static_cast<double>(i);
+    out = std::max({out, f - k / n, (k + 1) / n - f});
+  }
+  return out;
+}
+
 }  // namespace
+
+TEST_CASE("ops/random: draws follow the distribution they are named after") {
+  const auto uniform = [](double x) { return (x + 2) / 8; };
+  const auto normal = [](double x) { return 0.5 * std::erfc(-(x - 1.5) / (4 * std::sqrt(2.0))); };
+  for (const bool like : {false, true})
+    for (const int64_t dtype : {int64_t{1}, int64_t{11}, int64_t{10}}) {
+      CAPTURE(like);
+      CAPTURE(dtype);
+      Attrs attrs = seeded(11);
+      attrs.set("dtype", dtype);
+      if (!like) attrs.set("shape", std::vector<int64_t>{2, kCount / 2});
+      const std::vector<Tensor> inputs =
+          like ? std::vector<Tensor>{filled(0, {2, kCount / 2})} : std::vector<Tensor>{};
+      Attrs even = attrs, bell = attrs;
+      even.set("low", -2.0);
+      even.set("high", 6.0);
+      bell.set("mean", 1.5);
+      bell.set("scale", 4.0);
+      const Tensor u = draw(like ? "RandomUniformLike" : "RandomUniform", inputs, even)[0];
+      const Tensor z = draw(like ? "RandomNormalLike" : "RandomNormal", inputs, bell)[0];
+      for (const Tensor* y : {&u, &z}) {
+        CHECK(y->dims() == Dims{2, kCount / 2});
+        CHECK(y->dtype() == (dtype == 1 ? DType::kF32 : dtype == 11 ? DType::kF64 : DType::kF16));
+      }
+      // f16 has steps, of up to 2^-8 here, in which the function rises by less than 0.001.
+      CHECK(distance(u.to_doubles(), uniform) < kDistance + (dtype == 10 ? 0.001 : 0));
+      CHECK(distance(z.to_doubles(), normal) < kDistance + (dtype == 10 ? 0.001 : 0));
+    }
+  CHECK(distance(draw("RandomUniform", {},
+                      [] {
+                        Attrs attrs = seeded(11);
+                        attrs.set("shape", std::vector<int64_t>{kCount});
+                        return attrs;
+                      }())[0]
+                     .to_doubles(),
+                 normal) > kDistance);  // the measure tells them apart
+}
 
 TEST_CASE("ops/random: uniform numbers fill their range evenly") {
   Attrs attrs = seeded(3);

@@ -175,6 +175,18 @@ class Tool(unittest.TestCase):
 
     # ---- graphs ----
 
+    def test_inspect_operators(self) -> None:
+        self.assertIn("| MatMul | 1 9 13 |", self.xc("inspect", "--ops"))
+        rows = {(row["domain"], row["name"]): row for row in json.loads(self.xc("inspect", "--ops", "--json"))}
+        relu = rows["", "Relu"]
+        self.assertEqual(relu["versions"], [1, 6, 13, 14])
+        self.assertIn("f32", relu["input_types"][0])
+        self.assertNotIn("string", relu["input_types"][0])
+        self.assertEqual(relu["implementations"][-1], "reference")
+        self.assertEqual(relu["fusion"], "elementwise")
+        self.assertEqual(rows["ai.onnx.preview.training", "Adam"]["implementations"], [])
+        self.assertIn("either", self.xc("inspect", expect=2))
+
     def test_inspect_convert_opt(self) -> None:
         self.assertIn("Relu(%s)", self.xc("inspect", self.model))
         ports = json.loads(self.xc("inspect", self.model, "--json"))

@@ -230,6 +230,8 @@ if(Python3_Interpreter_FOUND AND TARGET xc AND NOT XC_SANITIZE)
   add_test(NAME tools/report COMMAND Python3::Interpreter
                                      "${CMAKE_SOURCE_DIR}/tests/tools/report_test.py"
                                      "$<TARGET_FILE:xc>" "${CMAKE_BINARY_DIR}/artefacts/report")
+  add_test(NAME op_table COMMAND Python3::Interpreter "${CMAKE_SOURCE_DIR}/tools/check/op_table.py" "$<TARGET_FILE:xc>")
+  set_tests_properties(op_table PROPERTIES LABELS check)
   # Every real model and small network in every mode, with one and two threads.
   foreach(mode off sync auto)
     set(repeat 1)

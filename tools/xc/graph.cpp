@@ -70,6 +70,13 @@ int inspect(const std::string& path, bool optimised, int64_t elements, bool as_j
   return 0;
 }
 
+/// What this build supports, of any model.
+int print_operators(bool as_json) {
+  const xcrt::Engine engine(xcrt::Config().set("threads", "1").set("jit", "off"));
+  fmt::print("{}", engine.operators(as_json));
+  return 0;
+}
+
 int optimise(const std::string& path, const std::string& passes, const std::string& schedule,
              const std::string& output, int64_t elements) {
   const std::string bytes = read_text(path);
@@ -104,17 +111,21 @@ int optimise(const std::string& path, const std::string& passes, const std::stri
 void add_inspect(CLI::App& app, int& exit_code) {
   struct Arguments {
     std::string model;
-    bool optimised = false, as_json = false;
+    bool operators = false, optimised = false, as_json = false;
     int64_t elements = 0;
   };
   auto a = std::make_shared<Arguments>();
   CLI::App* sub = app.add_subcommand("inspect", "print a model's graph as text");
-  sub->add_option("model", a->model, "model file")->required();
+  sub->add_option("model", a->model, "model file");
+  sub->add_flag("--ops", a->operators, "every operator with its versions, types and kernels");
   sub->add_flag("--optimised", a->optimised, "the graph after the portable passes");
   sub->add_option("--elements", a->elements, "print constants up to this many elements; -1 = all");
-  sub->add_flag("--json", a->as_json, "inputs, outputs and the text as JSON");
-  sub->callback(
-      [a, &exit_code] { exit_code = inspect(a->model, a->optimised, a->elements, a->as_json); });
+  sub->add_flag("--json", a->as_json, "inputs, outputs and the text, or the operators, as JSON");
+  sub->callback([a, &exit_code] {
+    if (a->operators != a->model.empty()) throw Usage("inspect takes either a model file or --ops");
+    exit_code = a->operators ? print_operators(a->as_json)
+                             : inspect(a->model, a->optimised, a->elements, a->as_json);
+  });
 }
 
 void add_convert(CLI::App& app, int& exit_code) {

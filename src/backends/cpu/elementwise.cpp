@@ -32,7 +32,10 @@ std::shared_ptr<ChunkProgram> program_for(const StepSpec& spec, std::string& rea
   }
   const auto result = build_elementwise(*program, *spec.op, spec.attrs(), args,
                                         spec.outputs[0].dtype, cpu_info().isa, reason);
-  if (!result) return nullptr;
+  if (!result) {
+    if (reason.empty()) reason = "no form for these types";
+    return nullptr;
+  }
   program->output(*result);
   program->finish();
   return program;

@@ -341,6 +341,8 @@ std::optional<Reg> build_elementwise(ChunkProgram& program, const OpDef& op, con
     return narrowed(builder.call(Fn::kClip, type, type, {wide[0], bound(1), bound(2)}));
   }
   if (op.name == "Pow") {
+    // The root of an integer is no power with an integer exponent: the reference has it.
+    if (!is_float(type) && is_float(program.dtype(wide[1]))) return std::nullopt;
     const auto exponent = builder.cast(wide[1], type);
     if (!exponent) return exponent;
     return narrowed(builder.call(Fn::kPow, type, type, {wide[0], *exponent}));

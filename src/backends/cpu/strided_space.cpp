@@ -51,7 +51,12 @@ StridedSpace coalesce(std::span<const int64_t> dims, std::vector<Dims> strides, 
 
 Dims strides_over(std::span<const int64_t> result_dims, std::span<const int64_t> dims,
                   std::span<const int64_t> strides) {
-  XC_CHECK(dims.size() <= result_dims.size());
+  // A single element may have more axes than the result: the bounds of Clip.
+  while (dims.size() > result_dims.size()) {
+    XC_CHECK(dims[0] == 1);
+    dims = dims.subspan(1);
+    strides = strides.subspan(1);
+  }
   Dims out(result_dims.size(), 0);
   const size_t shift = result_dims.size() - dims.size();
   for (size_t axis = 0; axis < dims.size(); ++axis)

@@ -106,6 +106,12 @@ const AttributeRow* OpVersion::find(std::string_view name) const {
   return nullptr;
 }
 
+std::vector<std::pair<std::string_view, std::string_view>> standard_ops() {
+  std::vector<Key> out;
+  for (const auto& [key, versions] : table()) out.push_back(key);
+  return out;
+}
+
 std::span<const OpVersion> op_versions(std::string_view domain, std::string_view op) {
   const auto it = table().find({domain, op});
   return it == table().end() ? std::span<const OpVersion>() : it->second;

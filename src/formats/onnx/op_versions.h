@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "formats/onnx/proto.h"
@@ -27,6 +28,9 @@ struct OpVersion {
 
   const AttributeRow* find(std::string_view name) const;
 };
+
+/// Domain and name of every op of the standard, in that order.
+std::vector<std::pair<std::string_view, std::string_view>> standard_ops();
 
 /// Every version of an op, oldest first; empty for an op that is not of the standard.
 std::span<const OpVersion> op_versions(std::string_view domain, std::string_view op);

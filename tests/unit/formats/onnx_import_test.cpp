@@ -63,6 +63,13 @@ TEST_CASE("formats/onnx: a loop body keeps its own inputs before its captures") 
   CHECK(body.outputs.size() == 3);
 }
 
+TEST_CASE("formats/onnx: maps as inputs and within sequences") {
+  const Graph g = load("maps");
+  CHECK(g.value(g.inputs[1]).type.text() == "map(i64, f32[*])");
+  CHECK(g.value(g.outputs[0]).type.text() == "seq(map(i64, f32[]))");
+  CHECK(g.value(g.outputs[2]).type.text() == "f32[1, 3]");
+}
+
 TEST_CASE("formats/onnx: functions are written out with their attributes and defaults") {
   const Graph g = load("functions");
   const Tensor x = Tensor::of<float>({-4, -1, 0, 2});

@@ -26,7 +26,8 @@ Tensor run_one(const std::string& graph, const Tensor& input) {
 
 std::string cast_map(const char* value, const char* attrs) {
   return fmt::format(
-      "graph g(%m: map(i64, {}[])) -> (%y) {{ %y = ai.onnx.ml::CastMap(%m) {{{}}} }}", value, attrs);
+      "graph g(%m: map(i64, {}[])) -> (%y) {{ %y = ai.onnx.ml::CastMap(%m) {{{}}} }}", value,
+      attrs);
 }
 std::string dictionary(const char* key, const char* value, const char* attrs) {
   return fmt::format(
@@ -34,8 +35,8 @@ std::string dictionary(const char* key, const char* value, const char* attrs) {
       value, attrs);
 }
 std::string zip_map(const char* dims, const char* attrs) {
-  return fmt::format(
-      "graph g(%x: f32[{}]) -> (%y) {{ %y = ai.onnx.ml::ZipMap(%x) {{{}}} }}", dims, attrs);
+  return fmt::format("graph g(%x: f32[{}]) -> (%y) {{ %y = ai.onnx.ml::ZipMap(%x) {{{}}} }}", dims,
+                     attrs);
 }
 
 std::vector<std::string> strings(const Tensor& t) {
@@ -65,8 +66,8 @@ TEST_CASE("runtime/map: ZipMap makes a map of every row, its keys ascending") {
   CHECK(map_of(maps[0]).keys.to_int64s() == std::vector<int64_t>{1, 3, 5});
   CHECK(map_of(maps[0]).values.to_doubles() == std::vector<double>{1, 2, 0});
   CHECK(map_of(maps[1]).values.to_doubles() == std::vector<double>{4, 5, 3});
-  CHECK(elements_of(run_one(zip_map("n, 3", "classlabels_int64s=[5, 1, 3]"),
-                            Tensor(DType::kF32, {0, 3})))
+  CHECK(elements_of(
+            run_one(zip_map("n, 3", "classlabels_int64s=[5, 1, 3]"), Tensor(DType::kF32, {0, 3})))
             .empty());
 
   const std::string named = zip_map("3", R"(classlabels_strings=["b", "a", "c"])");
@@ -77,26 +78,24 @@ TEST_CASE("runtime/map: ZipMap makes a map of every row, its keys ascending") {
 }
 
 TEST_CASE("runtime/map: CastMap orders values by key, or places them by key") {
-  CHECK(run_one(cast_map("f32", ""), kMap).to_doubles() ==
-        std::vector<double>{2.75, 1.5, -3.5});
+  CHECK(run_one(cast_map("f32", ""), kMap).to_doubles() == std::vector<double>{2.75, 1.5, -3.5});
   CHECK(run_one(cast_map("f32", R"(cast_to="TO_INT64")"), kMap).to_int64s() ==
         std::vector<int64_t>{2, 1, -3});
   CHECK(strings(run_one(cast_map("f32", R"(cast_to="TO_STRING")"), kMap)) ==
         std::vector<std::string>{"2.750000", "1.500000", "-3.500000"});
-  const Tensor sparse =
-      run_one(cast_map("f32", R"(map_form="SPARSE", max_map=10)"), kMap);
+  const Tensor sparse = run_one(cast_map("f32", R"(map_form="SPARSE", max_map=10)"), kMap);
   CHECK(sparse.dims() == Dims{1, 10});
   CHECK(sparse.to_doubles() == std::vector<double>{0, 2.75, 0, 0, 0, 1.5, 0, 0, 0, -3.5});
 
-  const Tensor words = make_map({Tensor::of<int64_t>({2, 0}),
-                                 Tensor::of(std::vector<std::string>{"15", "-7"})});
+  const Tensor words =
+      make_map({Tensor::of<int64_t>({2, 0}), Tensor::of(std::vector<std::string>{"15", "-7"})});
   CHECK(run_one(cast_map("string", R"(cast_to="TO_INT64")"), words).to_int64s() ==
         std::vector<int64_t>{-7, 15});
   CHECK(run_one(cast_map("string", ""), words).to_doubles() == std::vector<double>{-7, 15});
   const Tensor none = make_map({Tensor(DType::kI64, {0}), Tensor(DType::kF32, {0})});
   CHECK(run_one(cast_map("f32", ""), none).dims() == Dims{1, 0});
-  const Tensor huge = make_map({Tensor::of<int64_t>({0, 1, 2}),
-                                Tensor::of<float>({1e30f, -INFINITY, NAN})});
+  const Tensor huge =
+      make_map({Tensor::of<int64_t>({0, 1, 2}), Tensor::of<float>({1e30f, -INFINITY, NAN})});
   CHECK(run_one(cast_map("f32", R"(cast_to="TO_INT64")"), huge).to_int64s()[0] ==
         std::numeric_limits<int64_t>::max());
 }
@@ -110,8 +109,8 @@ TEST_CASE("runtime/map: DictVectorizer looks the vocabulary up, what is missing 
   CHECK(run_one(dictionary("string", "i64", vocabulary),
                 make_map({words, Tensor::of<int64_t>({8, 4, 1})}))
             .to_int64s() == std::vector<int64_t>{4, 8, 0, 0});
-  const Tensor texts = make_map({Tensor::of<int64_t>({3, 7}),
-                                 Tensor::of(std::vector<std::string>{"x", "y"})});
+  const Tensor texts =
+      make_map({Tensor::of<int64_t>({3, 7}), Tensor::of(std::vector<std::string>{"x", "y"})});
   CHECK(strings(run_one(dictionary("i64", "string", "int64_vocabulary=[7, 1, 3]"), texts)) ==
         std::vector<std::string>{"y", "", "x"});
   CHECK(run_one(dictionary("i64", "f64", "int64_vocabulary=[7, 1, 3]"),
@@ -132,8 +131,7 @@ TEST_CASE("runtime/map: what is no map of the declared type is refused") {
       make_map({Tensor::of<int64_t>({1, 2}, {2, 1}), Tensor::of<float>({1, 2}, {2, 1})})};
   for (const Tensor& input : wrong)
     CHECK(error_of(graph, input).status() == Status::kInvalidArgument);
-  const Tensor twice =
-      make_map({Tensor::of<int64_t>({4, 4}), Tensor::of<float>({1, 2})});
+  const Tensor twice = make_map({Tensor::of<int64_t>({4, 4}), Tensor::of<float>({1, 2})});
   CHECK(error_of(graph, twice).status() == Status::kRange);
 }
 
@@ -154,8 +152,8 @@ TEST_CASE("runtime/map: wrong attributes and values are named") {
   refused(cast_map("f32", R"(map_form="SPARSE", max_map=-1)"), kMap, Status::kInvalidModel,
           "max_map");
   refused(cast_map("f32", R"(map_form="SPARSE", max_map=9)"), kMap, Status::kRange, "key 9");
-  const Tensor text = make_map({Tensor::of<int64_t>({0}),
-                                Tensor::of(std::vector<std::string>{"12x"})});
+  const Tensor text =
+      make_map({Tensor::of<int64_t>({0}), Tensor::of(std::vector<std::string>{"12x"})});
   refused(cast_map("string", ""), text, Status::kRange, "12x");
   refused(dictionary("i64", "f32", "string_vocabulary=[\"a\"]"), kMap, Status::kInvalidModel,
           "vocabulary");

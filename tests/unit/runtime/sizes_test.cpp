@@ -1,0 +1,92 @@
+// Sizes that are values of inputs: what inference could not prove is checked before memory is read.
+// Labels: asan
+#include <doctest/doctest.h>
+
+#include "runtime/session.h"
+#include "support/sessions.h"
+
+using namespace xc;
+using namespace xc::testing;
+
+namespace {
+
+Status status_of(Session& session, const std::vector<Tensor>& inputs) {
+  try {
+    run(session, inputs);
+  } catch (const Error& error) {
+    return error.status();
+  }
+  return Status::kOk;
+}
+
+std::shared_ptr<Session> session_of(const char* text) {
+  Config config;
+  config.jit = static_cast<int64_t>(JitMode::kOff);
+  return testing::session_of(text, config);
+}
+
+Tensor shape(std::vector<int64_t> dims) {
+  return Tensor::of(dims);
+}
+
+const Tensor kSix = Tensor::of<float>({0, 1, 2, 3, 4, 5}, {2, 3});
+
+}  // namespace
+
+TEST_CASE("runtime/sizes: a shape that is an input must hold as many elements") {
+  auto session = session_of("graph g(%x: f32[2, m], %s: i64[2]) -> (%y) { %y = Reshape(%x, %s) }");
+  CHECK(run(*session, {kSix, shape({3, 2})})[0].dims() == Dims{3, 2});
+  CHECK(run(*session, {kSix, shape({-1, 2})})[0].dims() == Dims{3, 2});
+  CHECK(run(*session, {kSix, shape({0, 3})})[0].dims() == Dims{2, 3});            // 0 copies a dim
+  CHECK(status_of(*session, {kSix, shape({6, 0})}) == Status::kInvalidArgument);  // 6 times 3
+}
+
+TEST_CASE("runtime/sizes: what does not fit is refused, whatever ran before") {
+  auto session = session_of("graph g(%x: f32[2, m], %s: i64[2]) -> (%y) { %y = Reshape(%x, %s) }");
+  for (const auto& wrong : std::vector<std::vector<int64_t>>{
+           {3, 3}, {1, 1}, {1 << 20, 1 << 20}, {-1, 4}, {-2, 3}, {-1, -1}}) {
+    CAPTURE(wrong[0]);
+    CHECK(status_of(*session, {kSix, shape(wrong)}) == Status::kInvalidArgument);
+    CHECK(status_of(*session, {kSix, shape({6, 1})}) == Status::kOk);
+  }
+  CHECK(status_of(*session, {kSix, shape({INT64_MIN, 1})}) == Status::kLimit);  // an overflow
+}
+
+TEST_CASE("runtime/sizes: an axis that is squeezed must have size 1") {
+  auto session = session_of(R"(graph g(%x: f32[n, m]) -> (%y) {
+  const %axes: i64[1] = [0]
+  %y = Squeeze(%x, %axes)
+})");
+  CHECK(run(*session, {Tensor::of<float>({1, 2, 3}, {1, 3})})[0].dims() == Dims{3});
+  CHECK(status_of(*session, {kSix}) == Status::kInvalidArgument);
+}
+
+TEST_CASE("runtime/sizes: a dim expands to itself, or from 1") {
+  auto session = session_of("graph g(%x: f32[1, 3], %s: i64[2]) -> (%y) { %y = Expand(%x, %s) }");
+  const Tensor x = Tensor::of<float>({1, 2, 3}, {1, 3});
+  CHECK(run(*session, {x, shape({2, 3})})[0].to_doubles() == std::vector<double>{1, 2, 3, 1, 2, 3});
+  CHECK(run(*session, {x, shape({2, 1})})[0].dims() == Dims{2, 3});
+  for (const int64_t wrong : {0, 2, 4, -1})
+    CHECK(status_of(*session, {x, shape({2, wrong})}) == Status::kInvalidArgument);
+}
+
+TEST_CASE("runtime/sizes: the least number is a start like any other before the first") {
+  auto session = session_of(R"(graph g(%x: f32[4], %s: i64[1]) -> (%y) {
+  const %end: i64[1] = [3]
+  %y = Slice(%x, %s, %end)
+})");
+  const Tensor x = Tensor::of<float>({1, 2, 3, 4});
+  for (const int64_t start : {INT64_MIN, INT64_MIN + 1, int64_t{-4}, int64_t{0}})
+    CHECK(run(*session, {x, shape({start})})[0].to_doubles() == std::vector<double>{1, 2, 3});
+}
+
+TEST_CASE("runtime/sizes: comparing numbers that no size can be is no error") {
+  auto session = session_of(R"(graph g(%x: i64[2]) -> (%y) {
+  const %huge: i64[2] = [9223372036854775807, -9223372036854775808]
+  const %other: i64[2] = [-9223372036854775808, 9223372036854775807]
+  %less = Less(%huge, %other)
+  %y = Where(%less, %x, %huge)
+})");
+  CHECK(run(*session, {Tensor::of<int64_t>({1, 2})})[0].to_int64s() ==
+        std::vector<int64_t>{INT64_MAX, 2});
+}
