@@ -36,7 +36,7 @@ XC_SIZE(xc_task_runner, 32);
 XC_OFFSET(xc_task_runner, workers, 24);
 
 // Growing.
-XC_SIZE(xc_config, 152);
+XC_SIZE(xc_config, 160);
 XC_OFFSET(xc_config, struct_size, 0);
 XC_OFFSET(xc_config, threads, 8);
 XC_OFFSET(xc_config, jit, 16);
@@ -56,6 +56,7 @@ XC_OFFSET(xc_config, trace_compiles, 120);
 XC_OFFSET(xc_config, cache_dir, 128);
 XC_OFFSET(xc_config, kernels, 136);
 XC_OFFSET(xc_config, layouts, 144);
+XC_OFFSET(xc_config, cache_bytes, 152);
 
 XC_SIZE(xc_config_option_info, 96);
 XC_OFFSET(xc_config_option_info, name, 8);
@@ -167,4 +168,6 @@ XC_SAME(XC_LOG_ERROR, LogLevel::kError);
 XC_SAME(XC_LOG_DEBUG, LogLevel::kDebug);
 XC_SAME(XC_EVENT_CANDIDATE, EventKind::kCandidate);
 XC_SAME(XC_EVENT_JIT_DISABLED, EventKind::kJitDisabled);
+XC_SAME(XC_EVENT_LOADED, EventKind::kLoaded);
+XC_SAME(XC_EVENT_CACHE, EventKind::kCache);
 }  // namespace xc

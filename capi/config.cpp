@@ -37,6 +37,7 @@ constexpr Field kFields[] = {
     {"cache_dir", nullptr, &xc_config::cache_dir},
     {"kernels", &xc_config::kernels, nullptr},
     {"layouts", &xc_config::layouts, nullptr},
+    {"cache_bytes", &xc_config::cache_bytes, nullptr},
 };
 
 const Field& field_of(const ConfigRow& row) {

@@ -58,7 +58,9 @@ enum {
   XC_EVENT_REJECTED = 8,    /* measured not faster */
   XC_EVENT_ROLLED_BACK = 9, /* was accepted, became slower */
   XC_EVENT_PREPARED = 10,   /* weights packed, kernels replaced */
-  XC_EVENT_JIT_DISABLED = 11
+  XC_EVENT_JIT_DISABLED = 11,
+  XC_EVENT_LOADED = 12, /* code of an earlier process, from the cache; code_bytes */
+  XC_EVENT_CACHE = 13   /* the cache, or an entry of it, is not used; detail says why */
 };
 
 typedef struct xc_event {

@@ -11,7 +11,7 @@ namespace {
 
 using C = Config;
 constexpr int64_t kMax = INT64_MAX;
-constexpr std::array<ConfigRow, 18> kTable{{
+constexpr std::array<ConfigRow, 19> kTable{{
     {"threads", "XC_THREADS", "", 0, 0, 1024, &C::threads, nullptr,
      "workers of a run, the calling thread included; 0 = all cores this process may use"},
     {"jit", "XC_JIT", "auto|off|sync|freeze", 0, 0, 3, &C::jit, nullptr,
@@ -47,6 +47,8 @@ constexpr std::array<ConfigRow, 18> kTable{{
      "reference: every step on its slow reference kernel, to find a wrong one"},
     {"layouts", "XC_LAYOUTS", "on|off", 0, 0, 1, &C::layouts, nullptr,
      "channels-last values around convolutions"},
+    {"cache_bytes", "XC_CACHE_BYTES", "", 256 << 20, 0, kMax, &C::cache_bytes, nullptr,
+     "cap of the files of the persistent cache"},
 }};
 
 }  // namespace

@@ -31,6 +31,7 @@ struct Config {
   std::string cache_dir;       ///< persistent cache; empty = off
   int64_t kernels = 0;         ///< 0 best, 1 = every step on its reference kernel
   int64_t layouts = 0;         ///< 0 on, 1 = every value row-major
+  int64_t cache_bytes = 0;     ///< cap of the persistent cache's files
 };
 
 struct ConfigRow {

@@ -26,6 +26,10 @@ std::string_view name(EventKind kind) {
       return "prepared";
     case EventKind::kJitDisabled:
       return "jit_disabled";
+    case EventKind::kLoaded:
+      return "loaded";
+    case EventKind::kCache:
+      return "cache";
   }
   return "unknown";
 }

@@ -10,17 +10,19 @@
 namespace xc {
 
 enum class EventKind : uint8_t {
-  kCandidate = 1,    ///< a region was found: predicted saving per call
-  kCompiled = 2,     ///< compiled and linked: compile_ms, code_bytes
-  kRefused = 3,      ///< not compiled or not kept, with the reason
-  kVerified = 4,     ///< agreed with what it replaces on synthetic and live inputs
-  kMismatch = 5,     ///< verification failed: the kernel is banned
-  kTrial = 6,        ///< a trial on live runs began
-  kAccepted = 7,     ///< measured faster and published: base_us, fused_us
-  kRejected = 8,     ///< measured not faster: banned with back-off
-  kRolledBack = 9,   ///< was accepted, became slower: taken out
-  kPrepared = 10,    ///< weights packed and bound kernels replaced
-  kJitDisabled = 11  ///< the JIT is off for this process, with the reason
+  kCandidate = 1,     ///< a region was found: predicted saving per call
+  kCompiled = 2,      ///< compiled and linked: compile_ms, code_bytes
+  kRefused = 3,       ///< not compiled or not kept, with the reason
+  kVerified = 4,      ///< agreed with what it replaces on synthetic and live inputs
+  kMismatch = 5,      ///< verification failed: the kernel is banned
+  kTrial = 6,         ///< a trial on live runs began
+  kAccepted = 7,      ///< measured faster and published: base_us, fused_us
+  kRejected = 8,      ///< measured not faster: banned with back-off
+  kRolledBack = 9,    ///< was accepted, became slower: taken out
+  kPrepared = 10,     ///< weights packed and bound kernels replaced
+  kJitDisabled = 11,  ///< the JIT is off for this process, with the reason
+  kLoaded = 12,       ///< code of an earlier process, from the persistent cache: code_bytes
+  kCache = 13         ///< the cache, or an entry of it, is not used: the reason
 };
 std::string_view name(EventKind kind);
 

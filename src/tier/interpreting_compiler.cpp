@@ -1,3 +1,4 @@
+#include "base/error.h"
 #include "loop/interpret.h"
 #include "tier/region_compiler.h"
 
@@ -6,6 +7,10 @@ namespace xc {
 const std::string& PhaseCode::listing() const {
   static const std::string kNone;
   return kNone;
+}
+
+std::shared_ptr<const PhaseCode> RegionCompiler::place(const CodeImage&) {
+  fail(Status::kUnsupported, "this compiler runs no machine code");
 }
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "loop/kernel.h"
@@ -11,6 +12,13 @@
 #include "xc/kernel_abi.h"
 
 namespace xc {
+
+/// Position-independent code that refers to nothing outside itself.
+struct CodeImage {
+  std::span<const uint8_t> code;
+  size_t entry = 0;      ///< offset of the function
+  size_t alignment = 1;  ///< of the code, a power of two up to the page size
+};
 
 /// Executable code of one loop kernel; owns it. Thread-safe.
 class PhaseCode {
@@ -20,6 +28,8 @@ class PhaseCode {
   virtual int64_t code_bytes() const = 0;
   /// Assembly when it was asked for, else empty.
   virtual const std::string& listing() const;
+  /// The code as it lies in memory, for later processes; empty when it cannot be kept.
+  virtual CodeImage image() const { return {}; }
 };
 
 class RegionCompiler {
@@ -28,6 +38,12 @@ class RegionCompiler {
   /// Fails with an Error whose message says why; kUnsupported when executable memory is refused or
   /// the code generator is not installed (then `disabled()` says so from now on).
   virtual std::shared_ptr<const PhaseCode> compile(const loop::Kernel& kernel) = 0;
+  /// Makes an earlier process's code ready to run, without opening the code generator. Fails as
+  /// compile() does.
+  virtual std::shared_ptr<const PhaseCode> place(const CodeImage& image);
+  /// What code depends on besides its kernel: the build of the code generator, the processor, the
+  /// target. Empty when code cannot be kept for later processes.
+  virtual std::string identity() const { return {}; }
   /// What lowering may know of the target.
   virtual loop::TargetWidth target() const { return {}; }
   /// What the first compile in a process pays beyond its own work: opening the code generator and

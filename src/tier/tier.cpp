@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "base/clock.h"
+#include "tier/persistence.h"
 #include "tier/verification.h"
 
 namespace xc {
@@ -217,6 +218,7 @@ void Tier::emit(ProgramState& state, const Program& program, Event event) {
 // ---------------------------------------------------------------------
 
 void Tier::first_bound(Program& program, SignatureEntry& entry) {
+  recall(program, entry);
   if (program.config().jit != static_cast<int64_t>(JitMode::kSync) || program.config().fusion)
     return;
   const StatePtr state = state_of(program);
@@ -279,9 +281,12 @@ FusionOptions Tier::fusion_options(Program& program) {
 }
 
 void Tier::analyse(Program& program, ProgramState& state) {
+  if (state.analysed) return;  // restored meanwhile
+  const double start = thread_cpu_seconds();
   add_groups(program, state, find_regions(program.graph(), fusion_options(program)));
   std::lock_guard data(state.data);
   state.analysed = true;
+  state.restore_s += thread_cpu_seconds() - start;
 }
 
 /// What is left to win where a region with products is not to be had: its rows and cells. They may
@@ -343,6 +348,9 @@ void Tier::ban(ProgramState& state, Program& program, Group& group, EventKind ki
         steady_ns() + static_cast<int64_t>(policy::back_off_s(group.refusals++) * 1e9);
     group.regret.reset();
     if (kind == EventKind::kRejected) ++state.rejected;
+    if (kind == EventKind::kRejected) group.verdict = cache::Verdict::kRejected;
+    if (kind == EventKind::kRolledBack) group.verdict = cache::Verdict::kRolledBack;
+    if (kind == EventKind::kMismatch) group.verdict = cache::Verdict::kWrong;
   }
   Event event;
   event.kind = kind;
@@ -353,6 +361,7 @@ void Tier::ban(ProgramState& state, Program& program, Group& group, EventKind ki
   event.fused_us = group.fused_s * 1e6;
   event.compile_ms = group.compile_s * 1e3;
   emit(state, program, std::move(event));
+  if (group.verdict != cache::Verdict::kNone) remember(program, state);
   if (group.places.front().blocks && !std::exchange(group.split, true))
     split_up(program, state, group);
 }
@@ -362,11 +371,15 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     ban(state, program, group, EventKind::kJitDisabled, reason, true);
     return false;
   }
-  if (group.kernel) return true;  // back from a ban
-  if (!any_compiled_) compiler_->warm_up();
-  const double start = thread_cpu_seconds();
-  any_compiled_ = true;
   const Region& region = group.places.front();
+  if (group.kernel) {  // back from a ban
+    if (!group.graph)
+      group.graph = std::make_shared<const Graph>(extract_region(program.graph(), region).graph);
+    std::lock_guard data(state.data);
+    group.state = RegionState::kVerifying;
+    return true;
+  }
+  double start = thread_cpu_seconds();
   group.spec = program.planner().region_spec(region);
   RegionCode code;
   if (const auto verdict =
@@ -375,20 +388,43 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     ban(state, program, group, EventKind::kRefused, "cannot be lowered: " + verdict.reason, true);
     return false;
   }
+  {
+    std::lock_guard data(state.data);
+    state.restore_s += thread_cpu_seconds() - start;
+  }
   std::shared_ptr<Kernel> kernel;
+  std::vector<std::shared_ptr<const PhaseCode>> made_here;  // kept once it is verified
+  Persistence* const cache = persistence(program);
+  cache::Permission first_run;  // held until it is verified
+  bool loaded = false;
   double compile_s = 0;
   try {
-    if (const auto it = kernels_.find(group.identity); it != kernels_.end() && !faults_.wrap)
-      kernel = it->second.lock();
-    if (!kernel) {
-      std::vector<std::shared_ptr<const PhaseCode>> phases;
+    {
+      std::lock_guard lock(mutex_);
+      if (const auto it = kernels_.find(group.identity); it != kernels_.end() && !faults_.wrap)
+        kernel = it->second.lock();
+    }
+    if (!kernel) loaded = load(program, state, group, code);
+    if (loaded) {
+      kernel = group.kernel;
+    } else if (!kernel) {
+      if (cache) first_run = cache->begin_trial(group.code_key, group.name);
+      if (!first_run.refusal.empty()) {
+        ban(state, program, group, EventKind::kRefused, first_run.refusal, true);
+        return false;
+      }
+      if (!std::exchange(any_compiled_, true)) {
+        compiler_->warm_up();
+        start = thread_cpu_seconds();
+      }
       for (const RegionPhase& phase : code.phases)
-        phases.push_back(compiler_->compile(phase.kernel));
-      auto made = std::make_shared<RegionKernel>(std::move(code), std::move(phases),
+        made_here.push_back(compiler_->compile(phase.kernel));
+      auto made = std::make_shared<RegionKernel>(std::move(code), made_here,
                                                  region.inputs.size() + region.outputs.size());
       group.code_bytes = made->code_bytes();
       kernel = std::move(made);
       if (faults_.wrap) kernel = faults_.wrap(region, std::move(kernel));
+      std::lock_guard lock(mutex_);
       kernels_[group.identity] = kernel;
     }
     compile_s = thread_cpu_seconds() - start;
@@ -402,7 +438,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     std::lock_guard data(state.data);
     group.kernel = kernel;
     group.compile_s = compile_s;
-    ++state.compiled;
+    if (!loaded) ++state.compiled;
     group.state = RegionState::kVerifying;
   }
   Event event;
@@ -412,7 +448,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   event.compile_ms = compile_s * 1e3;
   event.code_bytes = group.code_bytes;
   event.predicted_us = group.predicted_s * 1e6;
-  emit(state, program, std::move(event));
+  if (!loaded) emit(state, program, std::move(event));
 
   group.graph = std::make_shared<const Graph>(extract_region(program.graph(), region).graph);
   std::string different;
@@ -423,8 +459,13 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   }
   prices_.learn(thread_cpu_seconds() - start);
   if (!different.empty()) {
+    if (cache && loaded) cache->forget_code(group.code_key);
     ban(state, program, group, EventKind::kMismatch, different, true);
     return false;
+  }
+  if (cache && !made_here.empty()) {
+    cache->keep_code(group.code_key, group.name, compile_s, made_here);
+    report_problems(program, state);
   }
   return true;
 }
@@ -463,6 +504,9 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
   }
   std::string different;
   const double start = thread_cpu_seconds();
+  cache::Permission first_run;
+  if (Persistence* cache = persistence(program))
+    first_run = cache->begin_trial(group.code_key, group.name);
   try {
     if (!inputs.empty())
       different = verify_live(*group.graph, group.spec, *group.kernel, inputs, symbols);

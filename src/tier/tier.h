@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/background_thread.h"
+#include "cache/profile_record.h"
 #include "plan/fusion/region.h"
 #include "runtime/program.h"
 #include "tier/policy.h"
@@ -25,6 +26,8 @@
 #include "tier/verification.h"
 
 namespace xc {
+
+class Persistence;  // persistence.h
 
 enum class RegionState : uint8_t {
   kCandidate,  ///< found, collecting regret
@@ -85,6 +88,9 @@ class Tier final : public TierHooks {
     int64_t asked_ns = 0;                        ///< when a live run's inputs were last asked for
     std::unordered_set<NodeId> nodes;            ///< of all places
     const SignatureEntry* decided_on = nullptr;  ///< whose times base_s and fused_s are
+    std::vector<int64_t> decided_key;            ///< its key: other processes know it by that
+    cache::Verdict verdict = cache::Verdict::kNone;  ///< what other processes may know of it
+    std::string code_key;                            ///< in the persistent cache; empty = not kept
     std::unordered_map<const SignatureEntry*, double> predicted;  ///< seconds, per signature
     // Watching a live region: times since the last look (see sampled()).
     struct Watch {
@@ -121,7 +127,9 @@ class Tier final : public TierHooks {
     int64_t compiled = 0, swapped = 0, rolled_back = 0, rejected = 0;
     double saved_s = 0;  ///< of regions no longer live
     std::vector<Event> events;
-    std::atomic<uint64_t> toggles{0};  ///< force_swap
+    std::atomic<uint64_t> toggles{0};   ///< force_swap
+    std::atomic<bool> recalled{false};  ///< the persistent cache was asked about it
+    double restore_s = 0;  ///< CPU that the search and lowering took: what a restart has to do
   };
   using StatePtr = std::shared_ptr<ProgramState>;
 
@@ -167,6 +175,23 @@ class Tier final : public TierHooks {
   void ban(ProgramState& state, Program& program, Group& group, EventKind kind, std::string reason,
            bool forever);
 
+  // Between processes: restore.cpp.
+  /// Null without a cache directory.
+  Persistence* persistence(const Program& program);
+  void report_problems(Program& program, ProgramState& state);
+  /// At the first bind, on the calling thread: puts a profile to use, here or as a job.
+  void recall(Program& program, SignatureEntry& entry);
+  /// Holds state.work. `first`: the signature to publish at once; null = all of them.
+  void restore(Program& program, ProgramState& state, const cache::ProfileRecord& record,
+               SignatureEntry* first);
+  /// True when the group is live.
+  bool revive(Program& program, ProgramState& state, Group& group,
+              const cache::RegionRecord& known);
+  /// The group's kernel from the cache; false when it is not there.
+  bool load(Program& program, ProgramState& state, Group& group, const RegionCode& code);
+  /// Keeps the verdicts of a program.
+  void remember(Program& program, ProgramState& state);
+
   Engine* engine_ = nullptr;
   std::unique_ptr<RegionCompiler> compiler_;
   TierFaults faults_;
@@ -184,6 +209,7 @@ class Tier final : public TierHooks {
   StatePtr busy_;
   bool stopping_ = false;
   bool any_compiled_ = false;
+  std::map<std::string, std::unique_ptr<Persistence>> persistence_;  ///< by directory
   BackgroundThread thread_;
   /// Compiled kernels by region identity, shared by the engine's programs.
   std::map<Hash128, std::weak_ptr<Kernel>> kernels_;

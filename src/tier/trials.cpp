@@ -181,6 +181,7 @@ void Tier::judge(Program& program, ProgramState& state) {
     group->base_s = removing ? challenger_s : active_s;
     group->fused_s = removing ? active_s : challenger_s;
     group->decided_on = most;
+    if (most) group->decided_key = most->key;
   }
   end_trial(program, state, accepted);
   const std::string numbers =
@@ -202,6 +203,7 @@ void Tier::judge(Program& program, ProgramState& state) {
         group->state = RegionState::kLive;
         group->reason.clear();
         group->accepted_at_run = program.total_runs();
+        group->verdict = cache::Verdict::kAccepted;
         group->watch = {};
         ++state.swapped;
       }
@@ -215,6 +217,7 @@ void Tier::judge(Program& program, ProgramState& state) {
       event.compile_ms = group->compile_s * 1e3;
       event.code_bytes = group->code_bytes;
       emit(state, program, std::move(event));
+      remember(program, state);
     }
     publish_everywhere(program, plan);
   } else if (removing) {
