@@ -117,11 +117,22 @@ XC_OFFSET(xc_event, compile_ms, 80);
 XC_OFFSET(xc_event, code_bytes, 112);
 XC_OFFSET(xc_event, run, 120);
 
+XC_SIZE(xc_cache_entry, 96);
+XC_OFFSET(xc_cache_entry, kind, 4);
+XC_OFFSET(xc_cache_entry, name, 8);
+XC_OFFSET(xc_cache_entry, kind_name, 24);
+XC_OFFSET(xc_cache_entry, subject, 40);
+XC_OFFSET(xc_cache_entry, problem, 56);
+XC_OFFSET(xc_cache_entry, bytes, 72);
+XC_OFFSET(xc_cache_entry, last_use, 80);
+XC_OFFSET(xc_cache_entry, worth_s, 88);
+
 #endif  // __LP64__
 
 // Numbers that cross the boundary.
 #include "base/config.h"
 #include "base/error.h"
+#include "cache/entry.h"
 #include "ir/graph.h"
 #include "profile/event.h"
 #include "runtime/engine.h"
@@ -170,4 +181,7 @@ XC_SAME(XC_EVENT_CANDIDATE, EventKind::kCandidate);
 XC_SAME(XC_EVENT_JIT_DISABLED, EventKind::kJitDisabled);
 XC_SAME(XC_EVENT_LOADED, EventKind::kLoaded);
 XC_SAME(XC_EVENT_CACHE, EventKind::kCache);
+XC_SAME(XC_CACHE_OBJECT, cache::Kind::kObject);
+XC_SAME(XC_CACHE_PROFILE, cache::Kind::kProfile);
+XC_SAME(XC_CACHE_POISON, cache::Kind::kPoison);
 }  // namespace xc

@@ -1,6 +1,6 @@
 #pragma once
-// Which build of a library this is: the build id that the linker wrote into it. Whatever changes its
-// code changes the id, so what an earlier build computed is never taken for this one's.
+// Which build of a library this is: the build id that the linker wrote into it. Whatever changes
+// its code changes the id, so what an earlier build computed is never taken for this one's.
 
 #include <string>
 

@@ -89,8 +89,8 @@ std::string read_up_to(int fd, size_t size) {
   return out;
 }
 
-// A fifo does not hold us up, a link is not followed, a child that executes another program does not
-// inherit the file.
+// A fifo does not hold us up, a link is not followed, a child that executes another program does
+// not inherit the file.
 constexpr int kSafely = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
 
 }  // namespace
@@ -117,7 +117,7 @@ std::unique_ptr<Directory> Directory::open(const std::string& path, bool create,
     }
     return open(path, false, reason);
   }
-  struct stat info {};
+  struct stat info{};
   if (fd.get() < 0 || sys([&] { return fstat(fd.get(), &info); }) != 0) {
     reason = fmt::format("{} cannot be opened: {}", path, error_text());
     return nullptr;
@@ -135,34 +135,33 @@ Directory::~Directory() {
 
 std::optional<std::string> Directory::read(const std::string& name, bool used,
                                            std::string& problem) const {
-  const Descriptor fd(
-      sys([&] { return openat(descriptor_, name.c_str(), O_RDONLY | kSafely); }));
+  const Descriptor fd(sys([&] { return openat(descriptor_, name.c_str(), O_RDONLY | kSafely); }));
   if (fd.get() < 0) {
     if (errno != ENOENT) problem = "cannot be opened: " + error_text();
     return std::nullopt;
   }
-  struct stat info {};
+  struct stat info{};
   if (sys([&] { return fstat(fd.get(), &info); }) != 0) {
     problem = "cannot be looked at: " + error_text();
     return std::nullopt;
   }
-  problem = !S_ISREG(info.st_mode)           ? "it is no regular file"
-            : info.st_size > kMaxEntryBytes  ? "it is larger than any entry"
-                                             : distrust(info);
+  problem = !S_ISREG(info.st_mode)          ? "it is no regular file"
+            : info.st_size > kMaxEntryBytes ? "it is larger than any entry"
+                                            : distrust(info);
   if (!problem.empty()) return std::nullopt;
   std::string bytes = read_up_to(fd.get(), static_cast<size_t>(info.st_size));
   if (bytes.size() != static_cast<size_t>(info.st_size)) {
     problem = "cannot be read in full";
     return std::nullopt;
   }
-  // Once an hour is often enough to tell what is used. A refusal (a read-only directory) is nothing.
+  // Once an hour is often enough to tell what is used. A refusal (a read-only directory) is
+  // nothing.
   if (used && std::time(nullptr) - info.st_mtime > 3600) (void)futimens(fd.get(), nullptr);
   return bytes;
 }
 
 std::string Directory::peek(const std::string& name, size_t size) const {
-  const Descriptor fd(
-      sys([&] { return openat(descriptor_, name.c_str(), O_RDONLY | kSafely); }));
+  const Descriptor fd(sys([&] { return openat(descriptor_, name.c_str(), O_RDONLY | kSafely); }));
   return fd.get() < 0 ? std::string{} : read_up_to(fd.get(), size);
 }
 
@@ -192,9 +191,8 @@ bool Directory::write(const std::string& name, std::string_view bytes, std::stri
     const int closed = close(fd.release());
     complete = written == bytes.size() && closed == 0;
   }
-  if (complete && sys([&] {
-                    return renameat(descriptor_, temporary.c_str(), descriptor_, name.c_str());
-                  }) == 0)
+  if (complete &&
+      sys([&] { return renameat(descriptor_, temporary.c_str(), descriptor_, name.c_str()); }) == 0)
     return true;
   reason = error_text();
   (void)unlinkat(descriptor_, temporary.c_str(), 0);
@@ -216,7 +214,7 @@ std::vector<Directory::File> Directory::list() const {
     return out;
   }
   while (const dirent* item = readdir(stream)) {
-    struct stat info {};
+    struct stat info{};
     if (fstatat(descriptor_, item->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
     if (S_ISREG(info.st_mode)) out.push_back({item->d_name, info.st_size, info.st_mtime});
   }
@@ -225,8 +223,8 @@ std::vector<Directory::File> Directory::list() const {
 }
 
 int Directory::open_mark(const std::string& name, std::string& reason) const {
-  const int fd = sys(
-      [&] { return openat(descriptor_, name.c_str(), O_RDWR | O_CREAT | kSafely, 0600); });
+  const int fd =
+      sys([&] { return openat(descriptor_, name.c_str(), O_RDWR | O_CREAT | kSafely, 0600); });
   if (fd < 0) reason = error_text();
   return fd;
 }

@@ -1,8 +1,8 @@
 #pragma once
 // The files of a cache directory, and who may touch them.
 //
-// Trust: an object entry is machine code that this process will run, so the directory is part of the
-// program. It is used only when it belongs to the effective user and nobody else can write it;
+// Trust: an object entry is machine code that this process will run, so the directory is part of
+// the program. It is used only when it belongs to the effective user and nobody else can write it;
 // directories are made with mode 0700, files with 0600; a file is read only when it is a regular
 // file of the effective user that nobody else can write, and links are not followed.
 //

@@ -10,8 +10,8 @@ namespace {
 
 constexpr char kMagic[8] = {'x', 'c', 'c', 'a', 'c', 'h', 'e', '\n'};
 
-/// In the machine's own byte order: code and timings are of no use to another kind of machine, which
-/// sees an unknown version.
+/// In the machine's own byte order: code and timings are of no use to another kind of machine,
+/// which sees an unknown version.
 struct Header {
   char magic[8];
   uint32_t version;

@@ -35,8 +35,8 @@ struct MarkRegistry {
       });
       pthread_atfork([] { instance().mutex.lock(); }, [] { instance().mutex.unlock(); },
                      [] {
-                       // The lock belongs to the open file, which the child shares: it would outlive
-                       // the parent with it.
+                       // The lock belongs to the open file, which the child shares: it would
+                       // outlive the parent with it.
                        for (const TrialMark* mark : instance().marks) close(mark->descriptor_);
                        instance().marks.clear();
                        instance().mutex.unlock();
@@ -122,7 +122,7 @@ Permission begin_trial(const std::shared_ptr<const Directory>& directory, const 
     std::string reason;
     const int fd = directory->open_mark(name, reason);
     if (fd < 0) return {};
-    struct stat info {};
+    struct stat info{};
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fstat(fd, &info) != 0) {
       close(fd);
       return {};  // another process is trying it now

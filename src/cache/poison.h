@@ -2,11 +2,11 @@
 // Code that a process did not survive is not run again at once.
 //
 // Before the first run of a kernel a mark, a small file, is made and locked; after it the mark is
-// removed. A mark that can be locked by somebody else has lost its process in between: the kernel is
-// then poisoned, for a day after the first time, twice as long after every further one, at most 64
-// days. (A process that was killed from outside at that moment looks the same as one that crashed,
-// so nothing is banned for good.) A normal exit() takes its marks away; the lock goes with the
-// process however it ends. A child made by fork() lets go of its parent's marks.
+// removed. A mark that can be locked by somebody else has lost its process in between: the kernel
+// is then poisoned, for a day after the first time, twice as long after every further one, at most
+// 64 days. (A process that was killed from outside at that moment looks the same as one that
+// crashed, so nothing is banned for good.) A normal exit() takes its marks away; the lock goes with
+// the process however it ends. A child made by fork() lets go of its parent's marks.
 //
 // Thread-safe.
 

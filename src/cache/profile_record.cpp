@@ -15,10 +15,8 @@ using nlohmann::json;
 constexpr size_t kMaxRegions = 4096, kMaxShapes = 32, kMaxKey = 4096;
 
 constexpr std::pair<Verdict, std::string_view> kVerdicts[] = {
-    {Verdict::kNone, "none"},
-    {Verdict::kAccepted, "accepted"},
-    {Verdict::kRejected, "rejected"},
-    {Verdict::kRolledBack, "rolled back"},
+    {Verdict::kNone, "none"},         {Verdict::kAccepted, "accepted"},
+    {Verdict::kRejected, "rejected"}, {Verdict::kRolledBack, "rolled back"},
     {Verdict::kWrong, "wrong"},
 };
 
@@ -131,10 +129,9 @@ std::optional<ProfileRecord> decode_profile(std::string_view payload) {
 std::string describe(const ProfileRecord& record) {
   std::string out;
   for (const auto& [verdict, word] : kVerdicts) {
-    const auto count = std::count_if(record.regions.begin(), record.regions.end(),
-                                     [&, wanted = verdict](const RegionRecord& region) {
-                                       return region.verdict == wanted;
-                                     });
+    const auto count = std::count_if(
+        record.regions.begin(), record.regions.end(),
+        [&, wanted = verdict](const RegionRecord& region) { return region.verdict == wanted; });
     if (verdict != Verdict::kNone && count > 0)
       out += fmt::format("{}{} {}", out.empty() ? "" : ", ", count, word);
   }

@@ -27,8 +27,8 @@ struct RegionRecord {
   std::string reason;
   double base_s = 0, fused_s = 0;  ///< measured per run, on the signature `decided_on`
   double predicted_s = 0;
-  double compile_s = 0;  ///< CPU of the compile that the cache saves
-  int refusals = 0;      ///< in a row: the next back-off is 2^refusals seconds
+  double compile_s = 0;             ///< CPU of the compile that the cache saves
+  int refusals = 0;                 ///< in a row: the next back-off is 2^refusals seconds
   int64_t banned_until_s = 0;       ///< seconds since 1970; 0 = not banned
   std::vector<int64_t> decided_on;  ///< input dims (SignatureEntry::key)
 };

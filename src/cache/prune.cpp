@@ -53,7 +53,8 @@ Pruned prune(const Directory& directory, int64_t max_bytes) {
 
 void for_each(const Directory& directory, const std::function<void(const Listed&)>& visit) {
   std::vector<Directory::File> files = directory.list();
-  std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  std::sort(files.begin(), files.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
   for (const Directory::File& file : files) {
     if (!is_entry_name(file.name)) continue;
     Listed listed{file.name, file.bytes, file.last_use_s, {}, {}};

@@ -15,13 +15,13 @@ namespace xc::cache {
 double keep_score(double worth_s, int64_t bytes, int64_t age_s);
 
 struct Pruned {
-  int64_t removed = 0;        ///< files
+  int64_t removed = 0;  ///< files
   int64_t removed_bytes = 0;
-  int64_t left_bytes = 0;     ///< of entries
+  int64_t left_bytes = 0;  ///< of entries
 };
-/// Removes entries, those with the lowest score first, until at most `max_bytes` are left; and files
-/// that a process left half written more than an hour ago. 0 removes everything of the cache's,
-/// marks and poison included. Files of other names are not touched.
+/// Removes entries, those with the lowest score first, until at most `max_bytes` are left; and
+/// files that a process left half written more than an hour ago. 0 removes everything of the
+/// cache's, marks and poison included. Files of other names are not touched.
 Pruned prune(const Directory& directory, int64_t max_bytes);
 
 /// One file of the cache as people see it.

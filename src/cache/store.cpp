@@ -10,8 +10,7 @@
 
 namespace xc::cache {
 
-Store::Store(std::string path, int64_t max_bytes)
-    : path_(std::move(path)), max_bytes_(max_bytes) {}
+Store::Store(std::string path, int64_t max_bytes) : path_(std::move(path)), max_bytes_(max_bytes) {}
 
 std::shared_ptr<const Directory> Store::directory() {
   const std::lock_guard lock(mutex_);

@@ -91,8 +91,7 @@ std::vector<std::shared_ptr<const PhaseCode>> Persistence::load(const std::strin
   if (!record) return phases;
   for (const cache::ObjectRecord::Image& image : record->images) {
     const auto* bytes = reinterpret_cast<const uint8_t*>(image.code.data());
-    phases.push_back(
-        compiler_.place({{bytes, image.code.size()}, image.entry, image.alignment}));
+    phases.push_back(compiler_.place({{bytes, image.code.size()}, image.entry, image.alignment}));
   }
   return phases;
 }
@@ -104,8 +103,8 @@ void Persistence::keep_code(const std::string& key, const std::string& subject, 
   for (const auto& phase : phases) {
     const CodeImage image = phase->image();
     if (image.code.empty()) return;
-    record.images.push_back({std::string(image.code.begin(), image.code.end()), image.entry,
-                             image.alignment});
+    record.images.push_back(
+        {std::string(image.code.begin(), image.code.end()), image.entry, image.alignment});
   }
   store_.put({cache::Kind::kObject, key, subject, compile_s, cache::encode(record)});
 }

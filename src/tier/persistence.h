@@ -25,8 +25,8 @@ namespace xc {
 class Program;
 
 /// Hash of a graph: its structure, small constants by content, and 64 bytes of each of up to 32 of
-/// the large ones. Reading every weight would page in the whole file. Two models that differ only in
-/// weights may therefore share a profile; that is harmless: code is found by what it is, not by
+/// the large ones. Reading every weight would page in the whole file. Two models that differ only
+/// in weights may therefore share a profile; that is harmless: code is found by what it is, not by
 /// model, and how long kernels take does not depend on the weights.
 Hash128 program_identity(const Graph& graph);
 

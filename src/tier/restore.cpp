@@ -159,9 +159,9 @@ bool Tier::revive(Program& program, ProgramState& state, Group& group,
         !load(program, state, group, code))
       return false;
     const auto entries = program.entries();
-    const auto decided =
-        std::find_if(entries.begin(), entries.end(),
-                     [&](const auto& entry) { return entry->key == known.decided_on; });
+    const auto decided = std::find_if(entries.begin(), entries.end(), [&](const auto& entry) {
+      return entry->key == known.decided_on;
+    });
     std::lock_guard data(state.data);
     if (decided != entries.end()) group.decided_on = decided->get();
     group.state = RegionState::kLive;

@@ -63,10 +63,10 @@ int64_t live_regions(Fixture& fixture) {
   return live;
 }
 
-#define NEEDS_JIT                                 \
-  if (!XC_HAVE_JIT) {                             \
-    MESSAGE("skipped: built without the JIT");    \
-    return;                                       \
+#define NEEDS_JIT                              \
+  if (!XC_HAVE_JIT) {                          \
+    MESSAGE("skipped: built without the JIT"); \
+    return;                                    \
   }
 
 }  // namespace
@@ -156,7 +156,8 @@ TEST_CASE("tiering/cache: a region rejected earlier is not tried again before it
   run_until(first, EventKind::kRejected);
   REQUIRE(first.log.count(EventKind::kRejected) == 1);
 
-  // Its back-off is a second or two: what the record says is made an hour, which the rule then caps.
+  // Its back-off is a second or two: what the record says is made an hour, which the rule then
+  // caps.
   const std::string name = scratch.files("profile-").at(0);
   auto decoded = cache::decode(scratch.read(name));
   REQUIRE(decoded.entry);

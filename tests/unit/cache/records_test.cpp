@@ -134,15 +134,15 @@ TEST_CASE("cache/profile: no changed or missing byte leads to more than other nu
     }
     CHECK_MESSAGE(!decode_profile(whole.substr(0, at)), "cut at ", at);
   }
-  for (const char* bad :
-       {"", "[]", "{}", "null", R"({"restore_s":-1,"regions":[],"shapes":[]})",
-        R"({"restore_s":1e999,"regions":[],"shapes":[]})",
-        R"({"restore_s":0,"regions":{},"shapes":[]})",
-        R"({"restore_s":0,"regions":[],"shapes":[{"key":[1.5],"runs":1}]})"})
+  for (const char* bad : {"", "[]", "{}", "null", R"({"restore_s":-1,"regions":[],"shapes":[]})",
+                          R"({"restore_s":1e999,"regions":[],"shapes":[]})",
+                          R"({"restore_s":0,"regions":{},"shapes":[]})",
+                          R"({"restore_s":0,"regions":[],"shapes":[{"key":[1.5],"runs":1}]})"})
     CHECK_MESSAGE(!decode_profile(bad), bad);
 }
 
-TEST_CASE("cache/profile: two processes' verdicts are kept together, the newer one of each region") {
+TEST_CASE(
+    "cache/profile: two processes' verdicts are kept together, the newer one of each region") {
   ProfileRecord older = small_profile();
   RegionRecord other;
   other.identity = {1, 2};

@@ -34,7 +34,7 @@ Entry entry(const std::string& key, size_t bytes = 100, double worth_s = 0.003) 
 }
 
 unsigned mode_of(const std::string& path) {
-  struct stat info {};
+  struct stat info{};
   REQUIRE(stat(path.c_str(), &info) == 0);
   return info.st_mode & 0777;
 }
@@ -123,8 +123,7 @@ TEST_CASE("cache/store: what is no directory, no regular file or another entry i
           0);
   REQUIRE(mkfifo((scratch.path + "/" + entry_name(Kind::kObject, "fifo")).c_str(), 0600) == 0);
   REQUIRE(mkdir((scratch.path + "/" + entry_name(Kind::kObject, "folder")).c_str(), 0700) == 0);
-  scratch.write(entry_name(Kind::kObject, "other"),
-                scratch.read(entry_name(Kind::kObject, "one")));
+  scratch.write(entry_name(Kind::kObject, "other"), scratch.read(entry_name(Kind::kObject, "one")));
   for (const char* key : {"link", "fifo", "folder", "other"})
     CHECK_MESSAGE(!store.find(Kind::kObject, key), key);
   CHECK(store.take_problems().size() == 4);
@@ -149,7 +148,8 @@ TEST_CASE("cache/store: an entry cut or flipped at any byte is a miss with one p
   CHECK(store.find(Kind::kObject, "k"));
 }
 
-TEST_CASE("cache/store: a system call that fails, whichever it is, costs an entry and nothing else") {
+TEST_CASE(
+    "cache/store: a system call that fails, whichever it is, costs an entry and nothing else") {
   const NoFailures at_the_end;
   for (const int error : {ENOSPC, EROFS, EACCES, EIO, EMFILE})
     for (const bool lasting : {false, true})
@@ -160,7 +160,9 @@ TEST_CASE("cache/store: a system call that fails, whichever it is, costs an entr
         store.put(entry("one"));
         const auto found = store.find(Kind::kObject, "one");
         if (found) CHECK(found->payload == entry("one").payload);
-        { const Permission permission = store.begin_trial("one", "a test"); }
+        {
+          const Permission permission = store.begin_trial("one", "a test");
+        }
         inject_failure(-1, 0, false);
         CHECK(store.take_problems().size() <= 2);
         Store after(scratch.path + "/made", kPlenty);
@@ -187,8 +189,7 @@ TEST_CASE("cache/store: nothing is written any more after the first refusal, and
 TEST_CASE("cache/prune: the cap holds, and what is worth most per byte stays longest") {
   CHECK(keep_score(0.01, 1000, 0) > keep_score(0.001, 1000, 0));
   CHECK(keep_score(0.01, 1000, 0) > keep_score(0.01, 2000, 0));
-  CHECK(keep_score(0.01, 1000, 0) ==
-        doctest::Approx(2 * keep_score(0.01, 1000, 7 * 24 * 3600)));
+  CHECK(keep_score(0.01, 1000, 0) == doctest::Approx(2 * keep_score(0.01, 1000, 7 * 24 * 3600)));
 
   const ScratchDirectory scratch;
   constexpr int64_t kCap = 20'000;
@@ -216,8 +217,8 @@ TEST_CASE("cache/prune: the cap holds, and what is worth most per byte stays lon
   both.put(entry("old__", 1000));
   const timespec month[2] = {{std::time(nullptr) - 30 * 86400, 0},
                              {std::time(nullptr) - 30 * 86400, 0}};
-  REQUIRE(utimensat(AT_FDCWD, (aged.path + "/" + entry_name(Kind::kObject, "old__")).c_str(),
-                    month, 0) == 0);
+  REQUIRE(utimensat(AT_FDCWD, (aged.path + "/" + entry_name(Kind::kObject, "old__")).c_str(), month,
+                    0) == 0);
   const auto opened = Directory::open(aged.path, false, reason);
   CHECK(prune(*opened, 1500).removed == 1);
   CHECK(both.find(Kind::kObject, "young"));
