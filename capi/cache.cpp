@@ -56,8 +56,7 @@ xc_status xc_cache_visit(const char* directory,
 xc_status xc_cache_prune(const char* directory, int64_t max_bytes, int64_t* out_removed,
                          int64_t* out_left_bytes, xc_error** out_error) {
   return guard(out_error, [&] {
-    if (max_bytes < 0)
-      fail(Status::kInvalidArgument, "max_bytes is {}: give 0 or more", max_bytes);
+    if (max_bytes < 0) fail(Status::kInvalidArgument, "max_bytes is {}: give 0 or more", max_bytes);
     const cache::Pruned pruned = cache::prune(*open_directory(directory), max_bytes);
     if (out_removed) *out_removed = pruned.removed;
     if (out_left_bytes) *out_left_bytes = pruned.left_bytes;

@@ -88,6 +88,10 @@ Permission Store::begin_trial(const std::string& key, const std::string& subject
   return directory ? cache::begin_trial(directory, key, subject) : Permission{};
 }
 
+void Store::complain(Kind kind, const std::string& key, const std::string& problem) {
+  report(entry_name(kind, key), "ignored: " + problem);
+}
+
 std::vector<std::string> Store::take_problems() {
   const std::lock_guard lock(mutex_);
   return std::exchange(problems_, {});

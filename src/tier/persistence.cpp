@@ -56,8 +56,12 @@ std::string Persistence::profile_key(const Program& program) {
 
 std::optional<cache::ProfileRecord> Persistence::profile(const Program& program) {
   if (builds().empty()) return std::nullopt;
-  const auto entry = store_.find(cache::Kind::kProfile, profile_key(program));
-  return entry ? cache::decode_profile(entry->payload) : std::nullopt;
+  const std::string key = profile_key(program);
+  const auto entry = store_.find(cache::Kind::kProfile, key);
+  if (!entry) return std::nullopt;
+  auto record = cache::decode_profile(entry->payload);
+  if (!record) store_.complain(cache::Kind::kProfile, key, "its payload cannot be read");
+  return record;
 }
 
 void Persistence::keep_profile(const Program& program, cache::ProfileRecord record) {
@@ -88,6 +92,7 @@ std::vector<std::shared_ptr<const PhaseCode>> Persistence::load(const std::strin
   const auto entry = store_.find(cache::Kind::kObject, key);
   if (!entry) return phases;
   const auto record = cache::decode_object(entry->payload);
+  if (!record) store_.complain(cache::Kind::kObject, key, "its payload cannot be read");
   if (!record) return phases;
   for (const cache::ObjectRecord::Image& image : record->images) {
     const auto* bytes = reinterpret_cast<const uint8_t*>(image.code.data());

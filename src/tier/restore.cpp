@@ -76,33 +76,38 @@ bool Tier::load(Program& program, ProgramState& state, Group& group, const Regio
 }
 
 void Tier::recall(Program& program, SignatureEntry& entry) {
-  const auto mode = static_cast<JitMode>(program.config().jit);
-  if ((mode != JitMode::kAuto && mode != JitMode::kFreeze) || program.config().fusion ||
-      program.config().force_swap)
-    return;
-  Persistence* cache = persistence(program);
-  const StatePtr state = cache ? state_of(program) : nullptr;
+  const StatePtr state = persistence(program) ? state_of(program) : nullptr;
   if (!state || state->recalled.exchange(true)) return;
-  try {
-    auto record = cache->profile(program);
-    report_problems(program, *state);
-    if (!record || record->regions.empty()) return;
-    if (mode == JitMode::kFreeze || record->restore_s <= kInPlaceS) {
-      // The background thread may hold it for as long as a compile takes: nobody waits for that.
-      const std::unique_lock work(state->work, std::try_to_lock);
-      if (work) return restore(program, *state, *record, &entry);
+  const auto mode = static_cast<JitMode>(program.config().jit);
+  if ((mode == JitMode::kAuto || mode == JitMode::kFreeze) && !program.config().fusion &&
+      !program.config().force_swap) {
+    try {
+      recall_profile(program, state, entry);
+    } catch (const std::exception& error) {
+      program.engine().log(LogLevel::kWarning,
+                           std::string("the persistent cache is of no use here: ") + error.what());
     }
-    {
-      std::lock_guard data(state->data);
-      state->analysing = true;
-    }
-    post(state, [this, record = std::move(*record)](Program& p, ProgramState& s) {
-      restore(p, s, record, nullptr);
-    });
-  } catch (const std::exception& error) {
-    program.engine().log(LogLevel::kWarning,
-                         std::string("the persistent cache is of no use here: ") + error.what());
   }
+  prepare_in_background(program, state);
+}
+
+void Tier::recall_profile(Program& program, const StatePtr& state, SignatureEntry& entry) {
+  auto record = persistence(program)->profile(program);
+  report_problems(program, *state);
+  if (!record || record->regions.empty()) return;
+  const bool freeze = program.config().jit == static_cast<int64_t>(JitMode::kFreeze);
+  if (freeze || record->restore_s <= kInPlaceS) {
+    // The background thread may hold it for as long as a compile takes: nobody waits for that.
+    const std::unique_lock work(state->work, std::try_to_lock);
+    if (work) return restore(program, *state, *record, &entry);
+  }
+  {
+    std::lock_guard data(state->data);
+    state->analysing = true;
+  }
+  post(state, [this, record = std::move(*record)](Program& p, ProgramState& s) {
+    restore(p, s, record, nullptr);
+  });
 }
 
 void Tier::restore(Program& program, ProgramState& state, const cache::ProfileRecord& record,

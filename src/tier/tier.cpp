@@ -76,22 +76,29 @@ void Tier::added(const std::shared_ptr<Program>& program) {
     std::lock_guard lock(mutex_);
     states_[program.get()] = state;
   }
-  if (program->config().jit == static_cast<int64_t>(JitMode::kAuto))
-    for (const auto& step : program->base_plan()->steps)
-      if (step->kernel && (step->kernel->wants_prepare() || step->kernel->wants_warm_up())) {
-        post(state, [this](Program& p, ProgramState& s) {
-          bool warmed = false;
-          for (const auto& later : p.base_plan()->steps)
-            if (later->kernel && later->kernel->wants_warm_up()) {
-              later->kernel->warm_up();
-              warmed = true;
-            }
-          prepare_weights(p, s);
-          if (warmed)
-            for (const auto& entry : p.entries()) p.settle(*entry);
-        });
-        break;
+  // With a persistent cache recall() comes first: it must not find the background thread at work.
+  if (!persistence(*program)) prepare_in_background(*program, state);
+}
+
+/// Packs weights and warms vendor libraries up, where a step of the base plan wants that.
+void Tier::prepare_in_background(const Program& program, const StatePtr& state) {
+  if (program.config().jit != static_cast<int64_t>(JitMode::kAuto)) return;
+  const auto& steps = program.base_plan()->steps;
+  if (std::none_of(steps.begin(), steps.end(), [](const auto& step) {
+        return step->kernel && (step->kernel->wants_prepare() || step->kernel->wants_warm_up());
+      }))
+    return;
+  post(state, [this](Program& p, ProgramState& s) {
+    bool warmed = false;
+    for (const auto& later : p.base_plan()->steps)
+      if (later->kernel && later->kernel->wants_warm_up()) {
+        later->kernel->warm_up();
+        warmed = true;
       }
+    prepare_weights(p, s);
+    if (warmed)
+      for (const auto& entry : p.entries()) p.settle(*entry);
+  });
 }
 
 void Tier::removed(Program& program) {

@@ -139,6 +139,7 @@ class Tier final : public TierHooks {
   StatePtr state_of(const Program& program) const;
   void post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job);
   void thread_main();
+  void prepare_in_background(const Program& program, const StatePtr& state);
   bool may_start(const ProgramState& state);
   void emit(ProgramState& state, const Program& program, Event event);
 
@@ -181,6 +182,7 @@ class Tier final : public TierHooks {
   void report_problems(Program& program, ProgramState& state);
   /// At the first bind, on the calling thread: puts a profile to use, here or as a job.
   void recall(Program& program, SignatureEntry& entry);
+  void recall_profile(Program& program, const StatePtr& state, SignatureEntry& entry);
   /// Holds state.work. `first`: the signature to publish at once; null = all of them.
   void restore(Program& program, ProgramState& state, const cache::ProfileRecord& record,
                SignatureEntry* first);

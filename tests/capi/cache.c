@@ -19,7 +19,8 @@ static void visit(void* user_data, const xc_cache_entry* entry) {
   seen->no_subject += entry->problem.size == 0 && entry->subject.size == 0;
 }
 
-/* y = tanh(x) * x + x, run once in mode sync: what is compiled is kept. Returns how many regions were. */
+/* y = tanh(x) * x + x, run once in mode sync: what is compiled is kept. Returns how many regions
+ * were. */
 static int64_t run_model(const char* directory) {
   static const char kModel[] =
       "graph g(%x: f32[n, 32]) -> (%y) {\n  %a = Tanh(%x)\n  %b = Mul(%a, %x)\n"

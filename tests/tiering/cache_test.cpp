@@ -80,6 +80,15 @@ TEST_CASE("tiering/cache: the next engine is fused from its first runs and compi
   CHECK(scratch.files("profile-").size() == 1);
   CHECK(scratch.files("trying-").empty());
 
+  const auto kept = cache::decode(scratch.read(scratch.files("profile-")[0]));
+  REQUIRE(kept.entry);
+  const auto record = cache::decode_profile(kept.entry->payload);
+  REQUIRE(record);
+  REQUIRE(record->shapes.size() == 1);
+  CHECK(record->shapes[0].key == std::vector<int64_t>{2, 256, 96, 1, 96});  // rank, dims
+  CHECK(record->shapes[0].runs > 0);
+  CHECK(record->regions.at(0).decided_on == record->shapes[0].key);
+
   Fixture next(kGelu, with_cache(scratch.path));
   run_right(next);
   next.session->wait_idle(kLong);  // a slow build restores in the background

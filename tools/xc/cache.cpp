@@ -31,8 +31,8 @@ int list(const CacheFlags& flags) {
     using xcrt::detail::view;
     total += entry.bytes;
     if (!flags.as_json) {
-      const std::string_view what = view(entry.problem).empty() ? view(entry.subject)
-                                                                : view(entry.problem);
+      const std::string_view what =
+          view(entry.problem).empty() ? view(entry.subject) : view(entry.problem);
       fmt::print("{:<8} {:>9} B {:>8}  {}  {}\n",
                  entry.kind == 0 ? "ignored" : view(entry.kind_name), entry.bytes,
                  age_text(now - entry.last_use), view(entry.name), what);

@@ -10,9 +10,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr size_t kEarly = 100;   // runs looked at one by one
-constexpr size_t kTenth = 9;     // position of the tenth run
-constexpr size_t kWindow = 11;   // a single run is noise: the median of so many from there on
+constexpr size_t kEarly = 100;  // runs looked at one by one
+constexpr size_t kTenth = 9;    // position of the tenth run
+constexpr size_t kWindow = 11;  // a single run is noise: the median of so many from there on
 
 /// Median of the window of early runs from `at` on, against the final median.
 double ratio_at(const ordered_json& row, size_t at) {
