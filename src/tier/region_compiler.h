@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "base/error.h"
 #include "loop/kernel.h"
 #include "loop/schedule.h"
 #include "xc/kernel_abi.h"
@@ -40,7 +41,9 @@ class RegionCompiler {
   virtual std::shared_ptr<const PhaseCode> compile(const loop::Kernel& kernel) = 0;
   /// Makes an earlier process's code ready to run, without opening the code generator. Fails as
   /// compile() does.
-  virtual std::shared_ptr<const PhaseCode> place(const CodeImage& image);
+  virtual std::shared_ptr<const PhaseCode> place(const CodeImage&) {
+    fail(Status::kUnsupported, "this compiler keeps no code");
+  }
   /// What code depends on besides its kernel: the build of the code generator, the processor, the
   /// target. Empty when code cannot be kept for later processes.
   virtual std::string identity() const { return {}; }
@@ -58,7 +61,7 @@ class RegionCompiler {
 /// the first compile.
 std::unique_ptr<RegionCompiler> create_jit_compiler(int64_t isa, int64_t code_bytes, bool listing);
 
-/// Runs the loop interpreter: slow, without LLVM and executable memory.
+/// Runs the loop interpreter: slow, without LLVM and executable memory. The text is the code.
 std::unique_ptr<RegionCompiler> create_interpreting_compiler();
 
 }  // namespace xc

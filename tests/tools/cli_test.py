@@ -207,12 +207,25 @@ class Tool(unittest.TestCase):
 
     # ---- the persistent cache ----
 
-    def fill_cache(self) -> Path:
+    def fill_cache(self, **environment: str) -> Path:
         cache = self.dir / "cache"
         chain = self.write("chain.xct", "graph chain(%x: f32[n, 64]) -> (%y) {\n  %a = Tanh(%x)\n"
                                         "  %b = Mul(%a, %x)\n  %y = Add(%b, %x)\n}\n")
-        self.xc("run", chain, "--random", "1", "--shape", "x=16x64", "--jit", "sync", "--cache", str(cache))
+        self.xc("run", chain, "--random", "1", "--shape", "x=16x64", "--jit", "sync", "--cache", str(cache),
+                **environment)
         return cache
+
+    def test_cache_spares_the_code_generator(self) -> None:
+        """The dynamic loader's own log says which libraries a process opened."""
+        opened = []
+        for name in ("first", "second"):
+            self.fill_cache(LD_DEBUG="files", LD_DEBUG_OUTPUT=str(self.dir / name))
+            log = "".join(path.read_text(errors="replace") for path in self.dir.glob(name + ".*"))
+            self.assertIn("libxcrt.so", log)
+            opened.append("libxcrt-jit.so" in log)
+        if not opened[0]:
+            self.skipTest("built without the JIT")
+        self.assertEqual(opened, [True, False])
 
     def test_cache(self) -> None:
         cache = self.fill_cache()

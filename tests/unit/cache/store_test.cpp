@@ -329,21 +329,24 @@ TEST_CASE("cache/poison: two live processes at the same code do not poison it") 
 
 TEST_CASE("cache/poison: a child that lives on does not hide its parent's death") {
   const ScratchDirectory scratch;
-  int ends[2];
+  int ends[2], ready[2];
   REQUIRE(pipe(ends) == 0);
+  REQUIRE(pipe(ready) == 0);
   const int status = in_child([&] {
     Store store(scratch.path, kPlenty);
     const Permission permission = store.begin_trial("deadly", "cell Add");
+    char byte = 0;
     if (fork() == 0) {  // lives until the test closes its end of the pipe
       close(ends[1]);
-      char byte = 0;
+      (void)!write(ready[1], &byte, 1);
       (void)!read(ends[0], &byte, 1);
       _exit(0);
     }
+    (void)!read(ready[0], &byte, 1);  // it exists
     raise(SIGKILL);
   });
   CHECK(WIFSIGNALED(status));
-  close(ends[0]);
+  for (const int end : {ends[0], ready[0], ready[1]}) close(end);
   CHECK(!Store(scratch.path, kPlenty).begin_trial("deadly", "cell Add").refusal.empty());
   close(ends[1]);
 }
