@@ -36,7 +36,7 @@ XC_SIZE(xc_task_runner, 32);
 XC_OFFSET(xc_task_runner, workers, 24);
 
 // Growing.
-XC_SIZE(xc_config, 160);
+XC_SIZE(xc_config, 168);
 XC_OFFSET(xc_config, struct_size, 0);
 XC_OFFSET(xc_config, threads, 8);
 XC_OFFSET(xc_config, jit, 16);
@@ -57,6 +57,7 @@ XC_OFFSET(xc_config, cache_dir, 128);
 XC_OFFSET(xc_config, kernels, 136);
 XC_OFFSET(xc_config, layouts, 144);
 XC_OFFSET(xc_config, trace_steps, 152);
+XC_OFFSET(xc_config, cache_bytes, 160);
 
 XC_SIZE(xc_config_option_info, 96);
 XC_OFFSET(xc_config_option_info, name, 8);
@@ -131,11 +132,22 @@ XC_OFFSET(xc_event, budget_ms, 168);
 XC_OFFSET(xc_event, samples, 176);
 XC_OFFSET(xc_event, bytes, 208);
 
+XC_SIZE(xc_cache_entry, 96);
+XC_OFFSET(xc_cache_entry, kind, 4);
+XC_OFFSET(xc_cache_entry, name, 8);
+XC_OFFSET(xc_cache_entry, kind_name, 24);
+XC_OFFSET(xc_cache_entry, subject, 40);
+XC_OFFSET(xc_cache_entry, problem, 56);
+XC_OFFSET(xc_cache_entry, bytes, 72);
+XC_OFFSET(xc_cache_entry, last_use, 80);
+XC_OFFSET(xc_cache_entry, worth_s, 88);
+
 #endif  // __LP64__
 
 // Numbers that cross the boundary.
 #include "base/config.h"
 #include "base/error.h"
+#include "cache/entry.h"
 #include "ir/graph.h"
 #include "profile/event.h"
 #include "runtime/engine.h"
@@ -184,4 +196,9 @@ XC_SAME(XC_EVENT_CANDIDATE, EventKind::kCandidate);
 XC_SAME(XC_EVENT_JIT_DISABLED, EventKind::kJitDisabled);
 XC_SAME(XC_EVENT_QUEUED, EventKind::kQueued);
 XC_SAME(XC_EVENT_FROZEN, EventKind::kFrozen);
+XC_SAME(XC_EVENT_LOADED, EventKind::kLoaded);
+XC_SAME(XC_EVENT_CACHE, EventKind::kCache);
+XC_SAME(XC_CACHE_OBJECT, cache::Kind::kObject);
+XC_SAME(XC_CACHE_PROFILE, cache::Kind::kProfile);
+XC_SAME(XC_CACHE_POISON, cache::Kind::kPoison);
 }  // namespace xc

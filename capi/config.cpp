@@ -38,6 +38,7 @@ constexpr Field kFields[] = {
     {"kernels", &xc_config::kernels, nullptr},
     {"layouts", &xc_config::layouts, nullptr},
     {"trace_steps", &xc_config::trace_steps, nullptr},
+    {"cache_bytes", &xc_config::cache_bytes, nullptr},
 };
 
 const Field& field_of(const ConfigRow& row) {

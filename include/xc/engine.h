@@ -50,14 +50,17 @@ typedef struct xc_config {
   int64_t rules;               /* 1 = pattern rules off */
   int64_t fusion;              /* 1 = fused regions off */
   int64_t trace_compiles;      /* 1 = keep code of compiled regions for explain */
-  const char* cache_dir;       /* persistent cache; NULL or "" = off. Borrowed until the engine or
-                                  session is created */
-  int64_t kernels;     /* 1 = every step on its reference kernel: slow, for finding a wrong one */
-  int64_t layouts;     /* 1 = every value row-major, none channels-last */
-  int64_t trace_steps; /* steps of sampled runs kept for xc_session_trace(); 0 = none */
+  const char* cache_dir; /* persistent cache; NULL or "" = off. Machine code found there is run:
+                            it is used only when it belongs to this user and nobody else can
+                            write it, and made so. Borrowed until the engine or session is
+                            created */
+  int64_t kernels;       /* 1 = every step on its reference kernel: slow, for finding a wrong one */
+  int64_t layouts;       /* 1 = every value row-major, none channels-last */
+  int64_t trace_steps;   /* steps of sampled runs kept for xc_session_trace(); 0 = none */
+  int64_t cache_bytes;   /* files of the persistent cache; 0 = 256 MiB */
 } xc_config;
 #define XC_CONFIG_INIT \
-  {sizeof(xc_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0}
+  {sizeof(xc_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0}
 
 /* XC_CONFIG_INIT for languages without macros. Any thread. @since 0.1 @stability stable */
 XC_API void xc_config_init(xc_config* config);

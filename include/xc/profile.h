@@ -93,7 +93,9 @@ enum {
   XC_EVENT_POSTPONED = 15,    /* background work waits for the compile budget: budget_ms */
   XC_EVENT_EVICTED = 16,      /* plans dropped to stay below a cap: shapes, bytes */
   XC_EVENT_SEARCHED = 17,     /* the graph was searched for regions: places, wall_ms */
-  XC_EVENT_FROZEN = 18        /* the host ended adaptation */
+  XC_EVENT_FROZEN = 18,       /* the host ended adaptation */
+  XC_EVENT_LOADED = 19,       /* code of an earlier process, from the cache: code_bytes */
+  XC_EVENT_CACHE = 20         /* the cache, or an entry of it, is not used; detail says why */
 };
 
 typedef struct xc_event {

@@ -55,6 +55,7 @@
 #ifndef XC_XC_H
 #define XC_XC_H
 
+#include <xc/cache.h>
 #include <xc/call.h>
 #include <xc/engine.h>
 #include <xc/error.h>

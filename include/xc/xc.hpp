@@ -525,6 +525,28 @@ class Profile {
   detail::Owner<xc_profile, &xc_profile_destroy> handle_;
 };
 
+/// Entries of a persistent cache: `visit(const xc_cache_entry&)` for each, in the order of names.
+template <class Visit>
+void visit_cache(const std::string& directory, Visit visit) {
+  detail::call(
+      &xc_cache_visit, directory.c_str(),
+      [](void* user_data, const xc_cache_entry* entry) {
+        (*static_cast<Visit*>(user_data))(*entry);
+      },
+      static_cast<void*>(&visit));
+}
+
+struct PrunedCache {
+  int64_t removed = 0;     ///< files
+  int64_t left_bytes = 0;  ///< of entries
+};
+/// Makes room in a persistent cache; 0 removes everything.
+inline PrunedCache prune_cache(const std::string& directory, int64_t max_bytes) {
+  PrunedCache out;
+  detail::call(&xc_cache_prune, directory.c_str(), max_bytes, &out.removed, &out.left_bytes);
+  return out;
+}
+
 /// A run prepared for fixed shapes and memory; one thread at a time.
 class Call {
  public:

@@ -11,4 +11,7 @@ namespace xc {
 /// stays open, its names stay its own.
 void* open_companion(const char* library, const char* symbol, std::string& reason);
 
+/// The file that open_companion() would open among those beside us; empty when it lies elsewhere.
+std::string find_companion(const char* library);
+
 }  // namespace xc

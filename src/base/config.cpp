@@ -11,7 +11,7 @@ namespace {
 
 using C = Config;
 constexpr int64_t kMax = INT64_MAX;
-constexpr std::array<ConfigRow, 19> kTable{{
+constexpr std::array<ConfigRow, 20> kTable{{
     {"threads", "XC_THREADS", "", 0, 0, 1024, &C::threads, nullptr,
      "workers of a run, the calling thread included; 0 = all cores this process may use"},
     {"jit", "XC_JIT", "auto|off|sync|freeze", 0, 0, 3, &C::jit, nullptr,
@@ -49,6 +49,8 @@ constexpr std::array<ConfigRow, 19> kTable{{
      "channels-last values around convolutions"},
     {"trace_steps", "XC_TRACE_STEPS", "", 0, 0, 10'000'000, &C::trace_steps, nullptr,
      "steps of sampled runs kept for a trace, per session and body; 0 = none"},
+    {"cache_bytes", "XC_CACHE_BYTES", "", 256 << 20, 0, kMax, &C::cache_bytes, nullptr,
+     "cap of the files of the persistent cache"},
 }};
 
 }  // namespace

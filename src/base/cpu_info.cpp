@@ -3,6 +3,8 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <fstream>
@@ -119,8 +121,26 @@ void detect_isa(CpuInfo& info) {
     info.amx_int8 = (d >> 25) & 1;
   }
 }
+
+std::string detect_model() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid(0, &a, &b, &c, &d)) return "unknown";
+  std::string maker;
+  for (const unsigned part : {b, d, c}) maker.append(reinterpret_cast<const char*>(&part), 4);
+  __get_cpuid(1, &a, &b, &c, &d);  // b tells which core this is: left out
+  std::string text = fmt::format("{} {:x} {:x} {:x}", maker, a, c, d);
+  for (const unsigned leaf : {0u, 1u})
+    if (__get_cpuid_count(7, leaf, &a, &b, &c, &d))
+      text += fmt::format(" {:x} {:x} {:x} {:x}", leaf == 0 ? 0 : a, b, c, d);
+  return text;
+}
 #else
 void detect_isa(CpuInfo&) {}
+
+std::string detect_model() {
+  const std::string model = first_line("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1");
+  return model.empty() ? "unknown" : model;
+}
 #endif
 
 }  // namespace
@@ -151,6 +171,7 @@ const CpuInfo& cpu_info() {
   static const CpuInfo info = [] {
     CpuInfo detected;
     detect_isa(detected);
+    detected.model = detect_model();
     detect_caches(detected);
     detected.cores = usable_cores();
     return detected;

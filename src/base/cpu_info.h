@@ -2,6 +2,7 @@
 // What the processor offers this process. Read once, immutable afterwards.
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace xc {
@@ -20,6 +21,9 @@ struct CpuInfo {
   int64_t l2_bytes = 512 << 10;  ///< of a core
   int64_t l3_bytes = 8 << 20;    ///< of a socket; 0 when there is none
   int64_t line_bytes = 64;
+  /// Maker, family, model, stepping and feature bits: what code and timings kept for later
+  /// processes are good for. "unknown" where the processor does not say.
+  std::string model = "unknown";
   int cores = 1;  ///< usable by this process: online, in its affinity mask, within its cgroup quota
 };
 

@@ -38,6 +38,7 @@ constexpr EventField kOfSample[] = {kBaseUs, kFusedUs, kSamples, kShapes};
 constexpr EventField kOfPostponed[] = {kBudgetMs};
 constexpr EventField kOfEvicted[] = {kShapes, kBytes};
 constexpr EventField kOfSearched[] = {kPlaces, kWallMs};
+constexpr EventField kOfLoaded[] = {kCodeBytes};
 
 constexpr std::array kKinds{
     EventKindRow{EventKind::kCandidate, "candidate", "a region was found", kOfCandidate},
@@ -59,6 +60,8 @@ constexpr std::array kKinds{
     EventKindRow{EventKind::kEvicted, "evicted", "plans dropped below a memory cap", kOfEvicted},
     EventKindRow{EventKind::kSearched, "searched", "the graph was searched", kOfSearched},
     EventKindRow{EventKind::kFrozen, "frozen", "the host ended adaptation", {}},
+    EventKindRow{EventKind::kLoaded, "loaded", "code of an earlier process", kOfLoaded},
+    EventKindRow{EventKind::kCache, "cache", "the cache, or an entry of it, is not used", {}},
 };
 
 }  // namespace

@@ -29,7 +29,9 @@ enum class EventKind : uint8_t {
   kPostponed = 15,    ///< background work waits for the budget of compile CPU
   kEvicted = 16,      ///< plans bound to shapes were dropped to stay below a memory cap
   kSearched = 17,     ///< the graph was searched for regions
-  kFrozen = 18        ///< the host ended adaptation
+  kFrozen = 18,       ///< the host ended adaptation
+  kLoaded = 19,       ///< code of an earlier process, from the persistent cache
+  kCache = 20         ///< the cache, or an entry of it, is not used: the reason
 };
 std::string_view name(EventKind kind);
 

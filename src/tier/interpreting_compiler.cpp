@@ -1,4 +1,6 @@
 #include "loop/interpret.h"
+#include "loop/text.h"
+#include "loop/verify.h"
 #include "tier/region_compiler.h"
 
 namespace xc {
@@ -12,12 +14,17 @@ namespace {
 
 class InterpretedPhase final : public PhaseCode {
  public:
-  explicit InterpretedPhase(loop::Kernel kernel) : kernel_(std::move(kernel)) {}
+  explicit InterpretedPhase(loop::Kernel kernel)
+      : kernel_(std::move(kernel)), text_(loop::print(kernel_)) {}
   int32_t run(const xc_kargs& args) const override { return loop::interpret(kernel_, args); }
   int64_t code_bytes() const override { return 0; }
+  CodeImage image() const override {
+    return {{reinterpret_cast<const uint8_t*>(text_.data()), text_.size()}, 0, 1};
+  }
 
  private:
   loop::Kernel kernel_;
+  std::string text_;  ///< its code, as other processes may keep it
 };
 
 class InterpretingCompiler final : public RegionCompiler {
@@ -25,6 +32,13 @@ class InterpretingCompiler final : public RegionCompiler {
   std::shared_ptr<const PhaseCode> compile(const loop::Kernel& kernel) override {
     return std::make_shared<InterpretedPhase>(kernel);
   }
+  std::shared_ptr<const PhaseCode> place(const CodeImage& image) override {
+    loop::Kernel kernel =
+        loop::parse({reinterpret_cast<const char*>(image.code.data()), image.code.size()});
+    loop::verify(kernel, loop::Level::kScheduled);
+    return std::make_shared<InterpretedPhase>(std::move(kernel));
+  }
+  std::string identity() const override { return "generator interpreter"; }
 };
 
 }  // namespace

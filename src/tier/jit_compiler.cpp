@@ -1,8 +1,10 @@
 #include <array>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <shared_mutex>
 
+#include "base/build_id.h"
 #include "base/companion.h"
 #include "base/cpu_info.h"
 #include "base/error.h"
@@ -41,21 +43,32 @@ void close_exit_gate() {
 
 class JitPhase final : public PhaseCode {
  public:
-  JitPhase(std::shared_ptr<tier::CodeMemory> memory, tier::CodeMemory::Block block, int64_t bytes,
-           std::string listing)
-      : memory_(std::move(memory)), block_(block), bytes_(bytes), listing_(std::move(listing)) {}
+  /// `image`: what the block was made of; its code need not stay.
+  JitPhase(std::shared_ptr<tier::CodeMemory> memory, tier::CodeMemory::Block block,
+           const CodeImage& image, std::string listing)
+      : memory_(std::move(memory)),
+        block_(block),
+        size_(image.code.size()),
+        entry_(image.entry),
+        alignment_(image.alignment),
+        listing_(std::move(listing)) {}
   /// The last plan that holds the code is gone, and with it every run that was inside.
   ~JitPhase() override { memory_->retire(block_); }
   JitPhase(const JitPhase&) = delete;
   JitPhase& operator=(const JitPhase&) = delete;
   int32_t run(const xc_kargs& args) const override { return block_.entry(&args); }
-  int64_t code_bytes() const override { return bytes_; }
+  int64_t code_bytes() const override { return static_cast<int64_t>(size_); }
   const std::string& listing() const override { return listing_; }
+  CodeImage image() const override {
+    const uint8_t* at = nullptr;
+    std::memcpy(&at, &block_.entry, sizeof at);  // the pages can be read
+    return {{at - entry_, size_}, entry_, alignment_};
+  }
 
  private:
   std::shared_ptr<tier::CodeMemory> memory_;
   tier::CodeMemory::Block block_;
-  int64_t bytes_;
+  size_t size_, entry_, alignment_;
   std::string listing_;
 };
 
@@ -87,11 +100,21 @@ class JitCompiler final : public RegionCompiler {
         throw Error(static_cast<Status>(status), error.data());
     }
     const std::unique_ptr<xc_jit_image, decltype(table->release)> owner(&image, table->release);
-    tier::CodeMemory::Published published =
-        memory_->publish({image.code, image.size}, image.entry, image.alignment);
-    if (!published.block) throw Error(Status::kUnsupported, published.reason);
-    return std::make_shared<JitPhase>(memory_, *published.block, static_cast<int64_t>(image.size),
-                                      image.assembly ? image.assembly : "");
+    return publish({{image.code, image.size}, image.entry, image.alignment},
+                   image.assembly ? image.assembly : "");
+  }
+
+  std::shared_ptr<const PhaseCode> place(const CodeImage& image) override {
+    return publish(image, "");
+  }
+
+  std::string identity() const override {
+    // A listing is wanted, and only a compile makes one.
+    if (listing_) return {};
+    static const std::string generator = build_id_of_file(find_companion(kLibrary));
+    if (generator.empty()) return {};
+    return fmt::format("generator {}\nprocessor {}\ntarget {} {} abi {}", generator,
+                       cpu_info().model, target_, name(isa_), XC_KERNEL_ABI_VERSION);
   }
 
   void warm_up() override {
@@ -130,6 +153,20 @@ class JitCompiler final : public RegionCompiler {
   }
 
  private:
+  std::shared_ptr<const PhaseCode> publish(const CodeImage& image, std::string listing) {
+    const std::shared_ptr<tier::CodeMemory> memory = this->memory();
+    const tier::CodeMemory::Published published =
+        memory->publish(image.code, image.entry, image.alignment);
+    if (!published.block) throw Error(Status::kUnsupported, published.reason);
+    return std::make_shared<JitPhase>(memory, *published.block, image, std::move(listing));
+  }
+
+  std::shared_ptr<tier::CodeMemory> memory() {
+    std::lock_guard lock(mutex_);
+    if (!memory_) memory_ = std::make_shared<tier::CodeMemory>(cap_);
+    return memory_;
+  }
+
   const xc_jit_table* open() {
     std::lock_guard lock(mutex_);
     if (!reason_.empty()) throw Error(Status::kUnsupported, reason_);
@@ -142,7 +179,6 @@ class JitCompiler final : public RegionCompiler {
       static std::once_flag once;  // per process, as exit is
       std::call_once(once, [] { std::atexit(close_exit_gate); });
     }
-    if (!memory_) memory_ = std::make_shared<tier::CodeMemory>(cap_);
     return table_;
   }
 

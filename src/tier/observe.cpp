@@ -35,6 +35,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
                    double runs) {
   const auto state = std::static_pointer_cast<ProgramState>(program.tier_state);
   if (!state) return;
+  entry.runs.fetch_add(static_cast<uint64_t>(runs), std::memory_order_relaxed);
   if (program.config().force_swap) swap_by_force(program, *state, entry);
   if (program.config().jit != static_cast<int64_t>(JitMode::kAuto) || program.config().fusion)
     return;

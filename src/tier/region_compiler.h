@@ -4,13 +4,22 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
+#include "base/error.h"
 #include "loop/kernel.h"
 #include "loop/schedule.h"
 #include "xc/kernel_abi.h"
 
 namespace xc {
+
+/// Position-independent code that refers to nothing outside itself.
+struct CodeImage {
+  std::span<const uint8_t> code;
+  size_t entry = 0;      ///< offset of the function
+  size_t alignment = 1;  ///< of the code, a power of two up to the page size
+};
 
 /// Executable code of one loop kernel; owns it. Thread-safe.
 class PhaseCode {
@@ -20,6 +29,8 @@ class PhaseCode {
   virtual int64_t code_bytes() const = 0;
   /// Assembly when it was asked for, else empty.
   virtual const std::string& listing() const;
+  /// The code as it lies in memory, for later processes; empty when it cannot be kept.
+  virtual CodeImage image() const { return {}; }
 };
 
 class RegionCompiler {
@@ -28,6 +39,14 @@ class RegionCompiler {
   /// Fails with an Error whose message says why; kUnsupported when executable memory is refused or
   /// the code generator is not installed (then `disabled()` says so from now on).
   virtual std::shared_ptr<const PhaseCode> compile(const loop::Kernel& kernel) = 0;
+  /// Makes an earlier process's code ready to run, without opening the code generator. Fails as
+  /// compile() does.
+  virtual std::shared_ptr<const PhaseCode> place(const CodeImage&) {
+    fail(Status::kUnsupported, "this compiler keeps no code");
+  }
+  /// What code depends on besides its kernel: the build of the code generator, the processor, the
+  /// target. Empty when code cannot be kept for later processes.
+  virtual std::string identity() const { return {}; }
   /// What lowering may know of the target.
   virtual loop::TargetWidth target() const { return {}; }
   /// What the first compile in a process pays beyond its own work: opening the code generator and
@@ -42,7 +61,7 @@ class RegionCompiler {
 /// the first compile.
 std::unique_ptr<RegionCompiler> create_jit_compiler(int64_t isa, int64_t code_bytes, bool listing);
 
-/// Runs the loop interpreter: slow, without LLVM and executable memory.
+/// Runs the loop interpreter: slow, without LLVM and executable memory. The text is the code.
 std::unique_ptr<RegionCompiler> create_interpreting_compiler();
 
 }  // namespace xc

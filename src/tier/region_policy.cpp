@@ -80,6 +80,7 @@ Trial RegionPolicy::wants(int size, const Prices& prices, double now_s) const {
 
 void RegionPolicy::decide(int size, bool fused, double base_s, double fused_s, double now_s) {
   AtSize& at = sizes_[size];
+  at.rolled_back = !fused && at.choice == Choice::kFused;
   at.choice = fused ? Choice::kFused : Choice::kBase;
   at.base_s = base_s;
   at.fused_s = fused_s;
@@ -95,6 +96,11 @@ void RegionPolicy::postpone(int size) {
   at.runs = 0;
   at.doubted = false;
   at.regret.reset();
+}
+
+void RegionPolicy::recall(int size, const AtSize& known) {
+  sizes_[size] = known;
+  latest_ = size;
 }
 
 bool RegionPolicy::fused_anywhere() const {

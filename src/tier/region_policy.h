@@ -34,7 +34,8 @@ class RegionPolicy {
     double fused_s = 0;
     int refusals = 0;
     double again_s = 0;    ///< after a refusal: when it may be tried again
-    bool doubted = false;  ///< became slow
+    bool doubted = false;      ///< became slow
+    bool rolled_back = false;  ///< refused after it had been in use
   };
 
   /// `calls` runs took base_s each without the kernel where predicted_s is possible. `now_s`:
@@ -57,6 +58,8 @@ class RegionPolicy {
 
   /// The verdict of a trial, with the times per run it saw.
   void decide(int size, bool fused, double base_s, double fused_s, double now_s);
+  /// A verdict of an earlier process.
+  void recall(int size, const AtSize& known);
   /// Fused at every size from now on, without trials (mode sync).
   void always() { always_ = true; }
   /// The trial found too few runs of this size: it has to earn another.

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "base/clock.h"
+#include "tier/persistence.h"
 #include "tier/verification.h"
 
 namespace xc {
@@ -78,8 +79,14 @@ void Tier::added(const std::shared_ptr<Program>& program) {
     std::lock_guard lock(mutex_);
     states_[program.get()] = state;
   }
-  if (program->config().jit != static_cast<int64_t>(JitMode::kAuto)) return;
-  for (const auto& step : program->base_plan()->steps)
+  // With a persistent cache recall() comes first: it must not find the background thread at work.
+  if (!persistence(*program)) prepare_in_background(*program, state);
+}
+
+/// Packs weights, where a step of the base plan wants that.
+void Tier::prepare_in_background(const Program& program, const StatePtr& state) {
+  if (program.config().jit != static_cast<int64_t>(JitMode::kAuto)) return;
+  for (const auto& step : program.base_plan()->steps)
     if (step->kernel && step->kernel->wants_prepare())
       return post(state, [this](Program& p, ProgramState& s) { prepare_weights(p, s); });
 }
@@ -257,6 +264,7 @@ void Tier::tell_postponed(std::unique_lock<std::mutex>& lock) {
 // ---------------------------------------------------------------------
 
 void Tier::first_bound(Program& program, SignatureEntry& entry) {
+  recall(program, entry);
   if (program.config().jit != static_cast<int64_t>(JitMode::kSync) || program.config().fusion)
     return;
   const StatePtr state = state_of(program);
@@ -315,6 +323,8 @@ FusionOptions Tier::fusion_options(Program& program) {
 }
 
 void Tier::analyse(Program& program, ProgramState& state) {
+  if (state.analysed) return;  // restored meanwhile
+  const double start = thread_cpu_seconds();
   const int64_t begin = steady_ns();
   add_groups(program, state, find_regions(program.graph(), fusion_options(program)));
   Event event;
@@ -323,6 +333,7 @@ void Tier::analyse(Program& program, ProgramState& state) {
   {
     std::lock_guard data(state.data);
     state.analysed = true;
+    state.restore_s += thread_cpu_seconds() - start;
     event.places = static_cast<int64_t>(state.groups.size());
   }
   emit(state, program, std::move(event));
@@ -390,11 +401,13 @@ void Tier::ban(ProgramState& state, Program& program, Group& group, EventKind ki
     group.state = RegionState::kBanned;
     group.reason = reason;
     group.wrong = true;
+    group.mismatch = kind == EventKind::kMismatch;
   }
   Event event = event_of(kind, group);
   event.back_off_s = -1;
   event.detail = std::move(reason);
   emit(state, program, std::move(event));
+  if (group.mismatch) remember(program, state);
   offer_parts(program, state, group);
 }
 
@@ -409,11 +422,9 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     ban(state, program, group, EventKind::kJitDisabled, reason);
     return false;
   }
-  if (!any_compiled_) compiler_->warm_up();
-  const double start = thread_cpu_seconds();
   const int64_t begin = steady_ns();
-  any_compiled_ = true;
   const Region& region = group.places.front();
+  double start = thread_cpu_seconds();
   group.spec = program.planner().region_spec(region);
   RegionCode code;
   if (const auto verdict =
@@ -422,20 +433,43 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     ban(state, program, group, EventKind::kRefused, "cannot be lowered: " + verdict.reason);
     return false;
   }
+  {
+    std::lock_guard data(state.data);
+    state.restore_s += thread_cpu_seconds() - start;
+  }
   std::shared_ptr<Kernel> kernel;
+  std::vector<std::shared_ptr<const PhaseCode>> made_here;  // kept once it is verified
+  Persistence* const cache = persistence(program);
+  cache::Permission first_run;  // held until it is verified
+  bool loaded = false;
   double compile_s = 0;
   try {
-    if (const auto it = kernels_.find(group.identity); it != kernels_.end() && !faults_.wrap)
-      kernel = it->second.lock();
-    if (!kernel) {
-      std::vector<std::shared_ptr<const PhaseCode>> phases;
+    {
+      std::lock_guard lock(mutex_);
+      if (const auto it = kernels_.find(group.identity); it != kernels_.end() && !faults_.wrap)
+        kernel = it->second.lock();
+    }
+    if (!kernel) loaded = load(program, state, group, code);
+    if (loaded) {
+      kernel = group.kernel;
+    } else if (!kernel) {
+      if (cache) first_run = cache->begin_trial(group.code_key, group.name);
+      if (!first_run.refusal.empty()) {
+        ban(state, program, group, EventKind::kRefused, first_run.refusal);
+        return false;
+      }
+      if (!std::exchange(any_compiled_, true)) {
+        compiler_->warm_up();
+        start = thread_cpu_seconds();
+      }
       for (const RegionPhase& phase : code.phases)
-        phases.push_back(compiler_->compile(phase.kernel));
-      auto made = std::make_shared<RegionKernel>(std::move(code), std::move(phases),
+        made_here.push_back(compiler_->compile(phase.kernel));
+      auto made = std::make_shared<RegionKernel>(std::move(code), made_here,
                                                  region.inputs.size() + region.outputs.size());
       group.code_bytes = made->code_bytes();
       kernel = std::move(made);
       if (faults_.wrap) kernel = faults_.wrap(region, std::move(kernel));
+      std::lock_guard lock(mutex_);
       kernels_[group.identity] = kernel;
     }
     compile_s = thread_cpu_seconds() - start;
@@ -449,12 +483,14 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     std::lock_guard data(state.data);
     group.kernel = kernel;
     group.compile_s = compile_s;
-    ++state.compiled;
+    if (!loaded) ++state.compiled;
     group.state = RegionState::kVerifying;
   }
-  Event event = event_of(EventKind::kCompiled, group);
-  event.wall_ms = ms_since(begin);
-  emit(state, program, std::move(event));
+  if (!loaded) {
+    Event event = event_of(EventKind::kCompiled, group);
+    event.wall_ms = ms_since(begin);
+    emit(state, program, std::move(event));
+  }
 
   group.graph = std::make_shared<const Graph>(extract_region(program.graph(), region).graph);
   std::string different;
@@ -466,8 +502,13 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   }
   prices_.learn(thread_cpu_seconds() - start);
   if (!different.empty()) {
+    if (cache && loaded) cache->forget_code(group.code_key);
     ban(state, program, group, EventKind::kMismatch, different);
     return false;
+  }
+  if (cache && !made_here.empty()) {
+    cache->keep_code(group.code_key, group.name, compile_s, made_here);
+    report_problems(program, state);
   }
   return true;
 }
@@ -507,6 +548,9 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
   std::string different;
   const double start = thread_cpu_seconds();
   const int64_t begin = steady_ns();
+  cache::Permission first_run;
+  if (Persistence* cache = persistence(program))
+    first_run = cache->begin_trial(group.code_key, group.name);
   try {
     if (!inputs.empty())
       different =

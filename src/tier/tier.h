@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/background_thread.h"
+#include "cache/profile_record.h"
 #include "plan/fusion/region.h"
 #include "profile/ledger.h"
 #include "runtime/program.h"
@@ -27,6 +28,8 @@
 #include "tier/verification.h"
 
 namespace xc {
+
+class Persistence;  // persistence.h
 
 enum class RegionState : uint8_t {
   kCandidate,  ///< found, collecting regret
@@ -91,6 +94,9 @@ class Tier final : public TierHooks {
     const Group* part_of = nullptr;  ///< the larger region it stands in for where that is not used
     int64_t asked_ns = 0;            ///< when a live run's inputs were last asked for
     std::unordered_set<NodeId> nodes;  ///< of all places
+    std::vector<int64_t> decided_key;  ///< key of the signature of the last verdict
+    bool mismatch = false;             ///< found wrong, which other processes are told
+    std::string code_key;              ///< in the persistent cache; empty = not kept
     // Watching a live region: times since the last look (see watch()).
     struct Watch {
       const SignatureEntry* entry = nullptr;
@@ -149,7 +155,9 @@ class Tier final : public TierHooks {
     double spent_s = 0;
     int64_t compiled = 0, swapped = 0, rolled_back = 0, rejected = 0;
     EventLog events;
-    std::atomic<uint64_t> toggles{0};  ///< force_swap
+    std::atomic<uint64_t> toggles{0};   ///< force_swap
+    std::atomic<bool> recalled{false};  ///< the persistent cache was asked about it
+    double restore_s = 0;  ///< CPU that the search and lowering took: what a restart has to do
   };
   using StatePtr = std::shared_ptr<ProgramState>;
 
@@ -160,6 +168,7 @@ class Tier final : public TierHooks {
   StatePtr state_of(const Program& program) const;
   void post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job);
   void thread_main();
+  void prepare_in_background(const Program& program, const StatePtr& state);
   bool may_start(const ProgramState& state);
   void emit(ProgramState& state, const Program& program, Event event);
   /// An event about a region, with what is known of it.
@@ -223,6 +232,24 @@ class Tier final : public TierHooks {
   /// The rows and cells of a region with products that is not used at some size.
   void offer_parts(Program& program, ProgramState& state, Group& group);
 
+  // Between processes: restore.cpp.
+  /// Null without a cache directory.
+  Persistence* persistence(const Program& program);
+  void report_problems(Program& program, ProgramState& state);
+  /// At the first bind, on the calling thread: puts a profile to use, here or as a job.
+  void recall(Program& program, SignatureEntry& entry);
+  void recall_profile(Program& program, const StatePtr& state, SignatureEntry& entry);
+  /// Holds state.work. `first`: the signature to publish at once; null = all of them.
+  void restore(Program& program, ProgramState& state, const cache::ProfileRecord& record,
+               SignatureEntry* first);
+  /// Takes over what is known of the group, one record per class of sizes.
+  void revive(Program& program, ProgramState& state, Group& group,
+              const std::vector<const cache::RegionRecord*>& known);
+  /// The group's kernel from the cache; false when it is not there.
+  bool load(Program& program, ProgramState& state, Group& group, const RegionCode& code);
+  /// Keeps the verdicts of a program.
+  void remember(Program& program, ProgramState& state);
+
   Engine* engine_ = nullptr;
   std::unique_ptr<RegionCompiler> compiler_;
   TierFaults faults_;
@@ -240,6 +267,7 @@ class Tier final : public TierHooks {
   StatePtr busy_;
   bool stopping_ = false;
   bool any_compiled_ = false;
+  std::map<std::string, std::unique_ptr<Persistence>> persistence_;  ///< by directory
   BackgroundThread thread_;
   /// Compiled kernels by region identity, shared by the engine's programs.
   std::map<Hash128, std::weak_ptr<Kernel>> kernels_;

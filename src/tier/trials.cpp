@@ -281,6 +281,7 @@ void Tier::judge(Program& program, ProgramState& state) {
       group.ledger.trialled(m.shape, trial.confirm ? m.challenger_s : m.active_s,
                             trial.confirm ? m.active_s : m.challenger_s);
     group.decided_on = most;
+    group.decided_key = most->key;
     group.watch = {};
     event.detail = numbers;
     if (fused) {
@@ -300,6 +301,7 @@ void Tier::judge(Program& program, ProgramState& state) {
   }
   end_trial(program, state, changes);
   emit(state, program, std::move(event));
+  remember(program, state);
   if (!fused) offer_parts(program, state, group);
   publish_everywhere(program, state);
   next_trial(program, state);

@@ -235,6 +235,64 @@ class Tool(unittest.TestCase):
         self.assertEqual(rows["jit"]["environment"], "XC_JIT")
         self.assertIn("sync", self.xc("config", "--jit", "sync"))
 
+    # ---- the persistent cache ----
+
+    def fill_cache(self, **environment: str) -> Path:
+        cache = self.dir / "cache"
+        chain = self.write("chain.xct", "graph chain(%x: f32[n, 64]) -> (%y) {\n  %a = Tanh(%x)\n"
+                                        "  %b = Mul(%a, %x)\n  %y = Add(%b, %x)\n}\n")
+        self.xc("run", chain, "--random", "1", "--shape", "x=16x64", "--jit", "sync", "--cache", str(cache),
+                **environment)
+        return cache
+
+    def test_cache_spares_the_code_generator(self) -> None:
+        """The dynamic loader's own log says which libraries a process opened."""
+        opened = []
+        for name in ("first", "second"):
+            self.fill_cache(LD_DEBUG="files", LD_DEBUG_OUTPUT=str(self.dir / name))
+            log = "".join(path.read_text(errors="replace") for path in self.dir.glob(name + ".*"))
+            self.assertIn("libxcrt.so", log)
+            opened.append("libxcrt-jit.so" in log)
+        if not opened[0]:
+            self.skipTest("built without the JIT")
+        self.assertEqual(opened, [True, False])
+
+    def test_cache(self) -> None:
+        cache = self.fill_cache()
+        self.assertEqual(cache.stat().st_mode & 0o777, 0o700)
+        rows = json.loads(self.xc("cache", str(cache), "list", "--json"))
+        if not rows:
+            self.skipTest("built without the JIT")
+        self.assertEqual({row["kind"] for row in rows}, {"object"})
+        self.assertEqual([row["problem"] for row in rows], [""] * len(rows))
+        self.assertIn("Tanh", self.xc("cache", str(cache)))
+        self.assertEqual(self.xc("cache", str(cache), "verify"), f"{len(rows)} sound, 0 ignored\n")
+        file = cache / rows[0]["name"]
+        file.write_bytes(file.read_bytes()[:-1])
+        self.assertIn(f"{file.name}: damaged", self.xc("cache", str(cache), "verify", expect=1))
+        self.assertIn("ignored", self.xc("cache", str(cache), "list"))
+        (cache / "notes.txt").write_text("mine")
+        self.assertIn(f"{len(rows)} files removed", self.xc("cache", str(cache), "prune", "--max-mb", "0.000001"))
+        self.fill_cache()
+        self.assertIn("files removed", self.xc("cache", str(cache), "clear"))
+        self.assertEqual([path.name for path in cache.iterdir()], ["notes.txt"])
+
+    def test_cache_errors(self) -> None:
+        self.assertIn("NOT_FOUND", self.xc("cache", str(self.dir / "none"), expect=1))
+        open_to_all = self.dir / "open"
+        open_to_all.mkdir()
+        open_to_all.chmod(0o777)
+        self.assertIn("chmod", self.xc("cache", str(open_to_all), expect=1))
+        self.xc("cache", str(self.dir), "prune", expect=2)
+        self.xc("cache", expect=2)
+
+    def test_bench_cache(self) -> None:
+        row = json.loads(self.xc("bench", self.model, "--json", "--shape", "x=64x2", "--seconds", "0.05",
+                                 "--warmup", "0.02", "--rounds", "2", "--cache", str(self.dir / "cache")))
+        self.assertEqual(row["restarts"], 2)
+        for key in ("tenth_over_final", "final_from_run", "compiled_regions", "filling_median_us"):
+            self.assertIn(key, row)
+
     # ---- bench ----
 
     def test_bench(self) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 BACKEND_INTERFACE = {"backends/host_speed.h", "backends/step.h", "backends/backend.h", "backends/device.h"}
 MAY_INCLUDE: dict[str, set[str]] = {
     "base": set(),
+    "cache": {"base"},
     "tensor": {"base"},
     "loop": {"tensor"},
     "ir": {"tensor"},
@@ -29,8 +30,8 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "codegen": {"loop"},
     "profile": {"plan"},
     "runtime": {"plan", "profile", "formats"},
-    "tier": {"runtime", "codegen/codegen.h"},
-    "capi": {"runtime", "tier"},
+    "tier": {"runtime", "cache", "codegen/codegen.h"},
+    "capi": {"runtime", "tier", "cache"},
 }
 # These see the public headers and themselves, nothing of src.
 PUBLIC_ONLY = ("bindings", "samples", "tools")

@@ -1,5 +1,5 @@
 # The two libraries users have, and the bundle the tests link.
-set(xc_folders base tensor loop ir ops passes formats backends plan profile runtime tier)
+set(xc_folders base tensor loop ir ops passes formats backends plan profile runtime cache tier)
 
 # xc_link_group(variable folder...): the archives of these folders as one group, within which the linker
 # resolves references in any direction, and the interface libraries of folders without sources.

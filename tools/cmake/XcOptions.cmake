@@ -24,6 +24,9 @@ target_compile_options(xc_options INTERFACE
   -fno-semantic-interposition
   $<$<BOOL:${XC_WERROR}>:-Werror>)
 
+# The persistent cache tells builds apart by it; not every compiler asks for one by itself.
+target_link_options(xc_options INTERFACE -Wl,--build-id=sha1)
+
 if(XC_SANITIZE)
   set(xc_sanitize_flags -fsanitize=${XC_SANITIZE} -fno-omit-frame-pointer)
   if(XC_SANITIZE MATCHES "undefined")

@@ -70,10 +70,6 @@ int usable_cores() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-double rounded(double value) {
-  return std::round(value * 1000) / 1000;
-}
-
 /// Columns are as wide as their key or first value.
 class Table {
  public:
@@ -100,7 +96,8 @@ class Table {
   std::vector<size_t> widths_;
 };
 
-/// Arguments that repeat this measurement in another process, without --against.
+/// Arguments that repeat this measurement in another process, without --against; a --cache becomes
+/// a mere setting.
 std::vector<std::string> arguments_of(const BenchFlags& flags, const std::string& model) {
   std::vector<std::string> out = {"bench",
                                   model,
@@ -115,7 +112,7 @@ std::vector<std::string> arguments_of(const BenchFlags& flags, const std::string
   if (flags.warmup >= 0) add("--warmup", fmt::format("{}", flags.warmup));
   add("--threads", flags.engine.threads);
   add("--jit", flags.engine.jit);
-  add("--cache", flags.engine.cache);
+  if (!flags.engine.cache.empty()) add("--set", "cache_dir=" + flags.engine.cache);
   add("--stream", flags.stream);
   for (const std::string& setting : flags.engine.settings) add("--set", setting);
   for (const std::string& shape : flags.shapes.texts) add("--shape", shape);
@@ -143,7 +140,9 @@ int execute(const BenchFlags& flags) {
       if (!flags.as_json) print_comparison(row);
     } else {
       // Several models: a process each, so that memory and start-up belong to one.
-      if (flags.models.size() > 1)
+      if (!flags.engine.cache.empty())
+        row = measure_restart(flags, model, arguments_of(flags, model));
+      else if (flags.models.size() > 1)
         row = ordered_json::parse(run_self(arguments_of(flags, model)));
       else
         row = flags.stream.empty() ? measure(flags, model) : measure_stream(flags, model);
@@ -157,6 +156,10 @@ int execute(const BenchFlags& flags) {
 
 }  // namespace
 
+double thousandths(double value) {
+  return std::round(value * 1000) / 1000;
+}
+
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -169,12 +172,12 @@ void add_session(ordered_json& row, Loaded& loaded) {
   row["compiled_regions"] = counters.compiled_regions;
   row["swapped"] = counters.swapped;
   row["rolled_back"] = counters.rolled_back;
-  row["compile_ms"] = rounded(counters.compile_ms);
-  row["net_saved_ms"] = rounded(counters.net_saved_ms);
+  row["compile_ms"] = thousandths(counters.compile_ms);
+  row["net_saved_ms"] = thousandths(counters.net_saved_ms);
   row["code_bytes"] = counters.code_bytes;
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  row["peak_rss_mb"] = rounded(static_cast<double>(usage.ru_maxrss) / 1024);
+  row["peak_rss_mb"] = thousandths(static_cast<double>(usage.ru_maxrss) / 1024);
 }
 
 ordered_json measure(const BenchFlags& flags, const std::string& model) {
@@ -187,6 +190,8 @@ ordered_json measure(const BenchFlags& flags, const std::string& model) {
   Runner runner(loaded.session, inputs, flags.prepared);
   runner.run();
   const double first = now_us() - begin;
+  std::vector<double> early;
+  while (early.size() + 1 < static_cast<size_t>(flags.early)) early.push_back(runner.run());
 
   Progress progress;
   const double warmup = flags.warmup >= 0 ? flags.warmup : jit == "auto" ? 1.0 : 0.1;
@@ -210,13 +215,17 @@ ordered_json measure(const BenchFlags& flags, const std::string& model) {
   row["model"] = model;
   row["threads"] = threads == "0" ? usable_cores() : std::stoi(threads);
   row["jit"] = jit;
-  row["load_ms"] = rounded(loaded.load_ms);
-  row["first_us"] = rounded(first);
-  row["median_us"] = rounded(percentile(times, 0.5));
-  row["min_us"] = rounded(times.front());
-  row["p99_us"] = rounded(percentile(times, 0.99));
+  row["load_ms"] = thousandths(loaded.load_ms);
+  row["first_us"] = thousandths(first);
+  row["median_us"] = thousandths(percentile(times, 0.5));
+  row["min_us"] = thousandths(times.front());
+  row["p99_us"] = thousandths(percentile(times, 0.99));
   row["runs"] = times.size();
   add_session(row, loaded);
+  if (flags.early > 0) {
+    early.insert(early.begin(), first);
+    row["early_us"] = early;
+  }
   return row;
 }
 
@@ -238,8 +247,11 @@ void add_bench(CLI::App& app, int& exit_code) {
   sub->add_option("--against", flags->against,
                   "compare with another option set, e.g. '--jit off' or 'XC_FUSION=off', in "
                   "alternating processes");
-  sub->add_option("--rounds", flags->rounds, "processes of each option set for --against")
+  sub->add_option("--rounds", flags->rounds,
+                  "processes of each option set for --against, of restarts for --cache")
       ->check(CLI::Range(2, 10));
+  sub->add_option("--early", flags->early, "also report the times of the first runs, one by one")
+      ->check(CLI::Range(0, 10000));
   sub->add_flag("--json", flags->as_json, "report as JSON");
   sub->callback([flags, &exit_code] { exit_code = execute(*flags); });
 }

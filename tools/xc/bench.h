@@ -21,6 +21,7 @@ struct BenchFlags {
   std::string against;
   int rounds = 7;
   bool as_json = false;
+  int early = 0;  ///< times of the first runs to report one by one
 };
 
 /// One model on one shape: load, first run, steady runs, counters.
@@ -31,8 +32,15 @@ nlohmann::ordered_json measure_stream(const BenchFlags& flags, const std::string
 nlohmann::ordered_json compare_against(const BenchFlags& flags, const std::string& model,
                                        const std::vector<std::string>& base_arguments);
 
+/// A process that fills the cache, then `rounds` that start with it: how fast they are from the
+/// first runs on. `base_arguments`: of one measurement.
+nlohmann::ordered_json measure_restart(const BenchFlags& flags, const std::string& model,
+                                       const std::vector<std::string>& base_arguments);
+
 /// What both kinds of measurement report of a session: counters and peak memory.
 void add_session(nlohmann::ordered_json& row, Loaded& loaded);
 double median(std::vector<double> values);
+double resident_mb();
+double thousandths(double value);  ///< rounded to three decimals
 
 }  // namespace tool

@@ -101,5 +101,6 @@ void add_convert(CLI::App& app, int& exit_code);
 void add_opt(CLI::App& app, int& exit_code);
 void add_config(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);
+void add_cache(CLI::App& app, int& exit_code);
 
 }  // namespace tool

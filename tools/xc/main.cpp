@@ -49,6 +49,7 @@ int main(int argc, char** argv) {
   tool::add_opt(app, exit_code);
   tool::add_report(app, exit_code);
   tool::add_config(app, exit_code);
+  tool::add_cache(app, exit_code);
   try {
     app.parse(argc, argv);
     return exit_code;

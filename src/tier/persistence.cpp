@@ -1,0 +1,125 @@
+#include "tier/persistence.h"
+
+#include "base/build_id.h"
+#include "base/cpu_info.h"
+#include "cache/object_record.h"
+#include "ir/fingerprint.h"
+#include "loop/text.h"
+#include "runtime/program.h"
+
+namespace xc {
+namespace {
+
+constexpr size_t kSampledWeights = 32;
+constexpr int64_t kSampleBytes = 64;
+constexpr int64_t kLargeConstant = 1024;  // smaller ones count by content in fingerprint()
+
+}  // namespace
+
+Hash128 program_identity(const Graph& graph) {
+  std::vector<const Tensor*> large;
+  for (ValueId id = 0; id < graph.value_count(); ++id) {
+    const Value& value = graph.value(id);
+    if (value.is_constant() && value.constant.dtype() != DType::kString &&
+        value.constant.byte_size() > kLargeConstant)
+      large.push_back(&value.constant);
+  }
+  std::string text = fingerprint(graph).text();
+  const size_t step = std::max<size_t>(1, large.size() / kSampledWeights);
+  for (size_t k = 0; k < large.size(); k += step) {
+    // The middle: the start of a weight is often zeros or padding.
+    const auto* bytes = static_cast<const char*>(large[k]->data());
+    const int64_t at = (large[k]->byte_size() - kSampleBytes) / 2;
+    text.append(bytes + at, static_cast<size_t>(kSampleBytes));
+  }
+  return hash_text(text);
+}
+
+Persistence::Persistence(RegionCompiler& compiler, const std::string& directory, int64_t max_bytes)
+    : compiler_(compiler), store_(directory, max_bytes) {}
+
+const std::string& Persistence::builds() {
+  std::call_once(builds_once_, [&] {
+    const std::string generator = compiler_.identity(), own = own_build_id();
+    if (!generator.empty() && !own.empty())
+      builds_ = fmt::format("runtime {}\n{}\n", own, generator);
+  });
+  return builds_;
+}
+
+std::string Persistence::profile_key(const Program& program) {
+  const Config& config = program.config();
+  return fmt::format("{}threads {}\nnumerics {}\nkernels {}\nlayouts {}\ngraph {}\n", builds(),
+                     program.engine().tasks().workers(), config.numerics, config.kernels,
+                     config.layouts, program_identity(program.graph()).text());
+}
+
+std::optional<cache::ProfileRecord> Persistence::profile(const Program& program) {
+  if (builds().empty()) return std::nullopt;
+  const std::string key = profile_key(program);
+  const auto entry = store_.find(cache::Kind::kProfile, key);
+  if (!entry) return std::nullopt;
+  auto record = cache::decode_profile(entry->payload);
+  if (!record) store_.complain(cache::Kind::kProfile, key, "its payload cannot be read");
+  return record;
+}
+
+void Persistence::keep_profile(const Program& program, cache::ProfileRecord record) {
+  if (builds().empty()) return;
+  cache::Entry entry;
+  entry.kind = cache::Kind::kProfile;
+  entry.key = profile_key(program);
+  if (const auto before = store_.find(cache::Kind::kProfile, entry.key))
+    if (const auto older = cache::decode_profile(before->payload))
+      record = cache::merge(*older, std::move(record));
+  for (const cache::RegionRecord& region : record.regions) entry.worth_s += region.compile_s;
+  entry.subject = program.name() + ": " + cache::describe(record);
+  entry.payload = cache::encode(record);
+  store_.put(entry);
+}
+
+std::string Persistence::code_key(const RegionCode& code) {
+  if (builds().empty()) return {};
+  // The runtime's own build does not matter here: what it contributes is in the text.
+  std::string key = compiler_.identity() + "\n";
+  for (const RegionPhase& phase : code.phases) key += loop::print(phase.kernel);
+  return key;
+}
+
+std::vector<std::shared_ptr<const PhaseCode>> Persistence::load(const std::string& key) {
+  std::vector<std::shared_ptr<const PhaseCode>> phases;
+  if (key.empty()) return phases;
+  const auto entry = store_.find(cache::Kind::kObject, key);
+  if (!entry) return phases;
+  const auto record = cache::decode_object(entry->payload);
+  if (!record) store_.complain(cache::Kind::kObject, key, "its payload cannot be read");
+  if (!record) return phases;
+  for (const cache::ObjectRecord::Image& image : record->images) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(image.code.data());
+    phases.push_back(compiler_.place({{bytes, image.code.size()}, image.entry, image.alignment}));
+  }
+  return phases;
+}
+
+void Persistence::keep_code(const std::string& key, const std::string& subject, double compile_s,
+                            const std::vector<std::shared_ptr<const PhaseCode>>& phases) {
+  if (key.empty()) return;
+  cache::ObjectRecord record;
+  for (const auto& phase : phases) {
+    const CodeImage image = phase->image();
+    if (image.code.empty()) return;
+    record.images.push_back(
+        {std::string(image.code.begin(), image.code.end()), image.entry, image.alignment});
+  }
+  store_.put({cache::Kind::kObject, key, subject, compile_s, cache::encode(record)});
+}
+
+void Persistence::forget_code(const std::string& key) {
+  if (!key.empty()) store_.remove(cache::Kind::kObject, key);
+}
+
+cache::Permission Persistence::begin_trial(const std::string& key, const std::string& subject) {
+  return key.empty() ? cache::Permission{} : store_.begin_trial(key, subject);
+}
+
+}  // namespace xc

@@ -1,0 +1,238 @@
+// Parts of the tier about other processes: what one learnt is kept, and put to use by the next. A
+// region accepted earlier whose code is in the cache is live from the first binds, without compile,
+// verification or trial: it was found right and faster on this processor with these very builds.
+// It is watched as any live region, from the times measured then.
+
+#include <algorithm>
+#include <ctime>
+
+#include "base/clock.h"
+#include "tier/persistence.h"
+#include "tier/tier.h"
+
+namespace xc {
+namespace {
+
+/// Up to this much work is done before the first run; more is left to the background thread.
+constexpr double kInPlaceS = 2e-3;
+constexpr size_t kShapesKept = 32;
+
+}  // namespace
+
+Persistence* Tier::persistence(const Program& program) {
+  const Config& config = program.config();
+  if (config.cache_dir.empty()) return nullptr;
+  std::lock_guard lock(mutex_);
+  auto& made = persistence_[config.cache_dir];
+  if (!made)
+    made = std::make_unique<Persistence>(*compiler_, config.cache_dir,
+                                         effective(config, &Config::cache_bytes));
+  return made.get();
+}
+
+void Tier::report_problems(Program& program, ProgramState& state) {
+  Persistence* cache = persistence(program);
+  if (!cache) return;
+  for (std::string& problem : cache->take_problems()) {
+    Event event;
+    event.kind = EventKind::kCache;
+    event.detail = std::move(problem);
+    emit(state, program, std::move(event));
+  }
+}
+
+bool Tier::load(Program& program, ProgramState& state, Group& group, const RegionCode& code) {
+  Persistence* cache = persistence(program);
+  if (!cache) return false;
+  group.code_key = cache->code_key(code);
+  std::vector<std::shared_ptr<const PhaseCode>> phases;
+  try {
+    phases = cache->load(group.code_key);
+  } catch (const Error&) {  // no executable memory: a compile would find the same, and says so
+    return false;
+  }
+  if (phases.size() != code.phases.size()) return false;
+  const Region& region = group.places.front();
+  auto made = std::make_shared<RegionKernel>(code, std::move(phases),
+                                             region.inputs.size() + region.outputs.size());
+  Event event;
+  event.kind = EventKind::kLoaded;
+  event.region = group.identity;
+  event.subject = group.name;
+  event.code_bytes = made->code_bytes();
+  std::shared_ptr<Kernel> kernel = std::move(made);
+  if (faults_.wrap) kernel = faults_.wrap(region, std::move(kernel));
+  {
+    std::lock_guard lock(mutex_);
+    kernels_[group.identity] = kernel;
+  }
+  {
+    std::lock_guard data(state.data);
+    group.kernel = std::move(kernel);
+    group.code_bytes = event.code_bytes;
+  }
+  emit(state, program, std::move(event));
+  return true;
+}
+
+void Tier::recall(Program& program, SignatureEntry& entry) {
+  const StatePtr state = persistence(program) ? state_of(program) : nullptr;
+  if (!state || state->recalled.exchange(true)) return;
+  const auto mode = static_cast<JitMode>(program.config().jit);
+  if ((mode == JitMode::kAuto || mode == JitMode::kFreeze) && !program.config().fusion &&
+      !program.config().force_swap) {
+    try {
+      recall_profile(program, state, entry);
+    } catch (const std::exception& error) {
+      program.engine().log(LogLevel::kWarning,
+                           std::string("the persistent cache is of no use here: ") + error.what());
+    }
+  }
+  prepare_in_background(program, state);
+}
+
+void Tier::recall_profile(Program& program, const StatePtr& state, SignatureEntry& entry) {
+  auto record = persistence(program)->profile(program);
+  report_problems(program, *state);
+  if (!record || record->regions.empty()) return;
+  const bool freeze = program.config().jit == static_cast<int64_t>(JitMode::kFreeze);
+  if (freeze || record->restore_s <= kInPlaceS) {
+    // The background thread may hold it for as long as a compile takes: nobody waits for that.
+    const std::unique_lock work(state->work, std::try_to_lock);
+    if (work) return restore(program, *state, *record, &entry);
+  }
+  {
+    std::lock_guard data(state->data);
+    state->analysing = true;
+  }
+  post(state, [this, record = std::move(*record)](Program& p, ProgramState& s) {
+    restore(p, s, record, nullptr);
+  });
+}
+
+void Tier::restore(Program& program, ProgramState& state, const cache::ProfileRecord& record,
+                   SignatureEntry* first) {
+  const double start = thread_cpu_seconds();
+  if (state.analysed || state.frozen) return;
+  analyse(program, state);
+  for (size_t k = 0; k < state.groups.size(); ++k) {  // a refusal may add groups
+    std::vector<const cache::RegionRecord*> known;
+    for (const auto& region : record.regions)
+      if (region.identity == state.groups[k]->identity) known.push_back(&region);
+    revive(program, state, *state.groups[k], known);
+  }
+  if (first)
+    bind_anew(program, state, *first);  // in front of its first run
+  else
+    publish_everywhere(program, state);
+  report_problems(program, state);
+  std::lock_guard data(state.data);
+  state.restore_s = thread_cpu_seconds() - start;
+  if (first) state.spent_s += state.restore_s;  // else the job counts it
+}
+
+void Tier::revive(Program& program, ProgramState& state, Group& group,
+                  const std::vector<const cache::RegionRecord*>& known) {
+  const auto is = [](cache::Verdict verdict) {
+    return [verdict](const cache::RegionRecord* r) { return r->verdict == verdict; };
+  };
+  if (known.empty()) return;
+  {
+    std::lock_guard data(state.data);
+    group.predicted_s = known.front()->predicted_s;
+    group.compile_s = known.front()->compile_s;
+    group.reason = known.front()->reason.empty() ? ""
+                                                 : known.front()->reason + " (in an earlier process)";
+    group.mismatch = std::any_of(known.begin(), known.end(), is(cache::Verdict::kWrong));
+    if (group.mismatch) {
+      group.wrong = true;
+      group.state = RegionState::kBanned;
+    }
+  }
+  if (group.mismatch) return offer_parts(program, state, group);
+  // Without code it is a candidate like any other, whatever was decided.
+  const Region& region = group.places.front();
+  group.spec = program.planner().region_spec(region);
+  RegionCode code;
+  if (!lower_region(program.graph(), region, group.spec, compiler_->target(), code).yes() ||
+      !load(program, state, group, code))
+    return;
+  group.graph = std::make_shared<const Graph>(extract_region(program.graph(), region).graph);
+  const auto entries = program.entries();
+  bool refused = false;
+  {
+    std::lock_guard data(state.data);
+    for (const cache::RegionRecord* at : known) {
+      using Choice = policy::RegionPolicy::Choice;
+      // A clock that was put back must not ban for longer than the rule says.
+      const double left_s = std::clamp(static_cast<double>(at->banned_until_s - std::time(nullptr)),
+                                       0.0, policy::back_off_s(std::max(0, at->refusals - 1)));
+      const bool fused = at->verdict == cache::Verdict::kAccepted;
+      refused = refused || !fused;
+      group.policy.recall(at->size,
+                          {.choice = fused ? Choice::kFused : Choice::kBase,
+                           .base_s = at->base_s,
+                           .fused_s = at->fused_s,
+                           .refusals = at->refusals,
+                           .again_s = static_cast<double>(steady_ns()) * 1e-9 + left_s,
+                           .rolled_back = at->verdict == cache::Verdict::kRolledBack});
+      group.decided_key = at->decided_on;
+      for (const auto& entry : entries)
+        if (entry->key == at->decided_on) group.decided_on = entry;
+    }
+    settle_state(group);
+    if (group.state == RegionState::kLive) ++state.swapped;
+  }
+  if (refused) offer_parts(program, state, group);
+}
+
+void Tier::remember(Program& program, ProgramState& state) {
+  if (program.config().jit != static_cast<int64_t>(JitMode::kAuto)) return;
+  Persistence* cache = persistence(program);
+  if (!cache) return;
+  cache::ProfileRecord record;
+  for (const auto& entry : program.entries())
+    record.shapes.push_back({entry->key, static_cast<int64_t>(entry->runs.load())});
+  std::sort(record.shapes.begin(), record.shapes.end(),
+            [](const auto& a, const auto& b) { return a.runs > b.runs; });
+  if (record.shapes.size() > kShapesKept) record.shapes.resize(kShapesKept);
+  {
+    std::lock_guard data(state.data);
+    record.restore_s = state.restore_s;
+    const double now_s = static_cast<double>(steady_ns()) * 1e-9;
+    for (const auto& group : state.groups) {
+      cache::RegionRecord region;
+      region.identity = group->identity;
+      region.name = group->name;
+      region.reason = group->reason;
+      region.predicted_s = group->predicted_s;
+      region.compile_s = group->compile_s;
+      region.decided_on = group->decided_key;
+      if (group->mismatch) {
+        region.verdict = cache::Verdict::kWrong;
+        record.regions.push_back(region);
+        continue;
+      }
+      for (const auto& [size, at] : group->policy.sizes()) {
+        using Choice = policy::RegionPolicy::Choice;
+        if (at.choice == Choice::kOpen) continue;
+        region.size = size;
+        region.verdict = at.choice == Choice::kFused ? cache::Verdict::kAccepted
+                         : at.rolled_back            ? cache::Verdict::kRolledBack
+                                                     : cache::Verdict::kRejected;
+        region.base_s = at.base_s;
+        region.fused_s = at.fused_s;
+        region.refusals = at.refusals;
+        region.banned_until_s =
+            at.choice == Choice::kBase
+                ? std::time(nullptr) + static_cast<int64_t>(std::max(0.0, at.again_s - now_s))
+                : 0;
+        record.regions.push_back(region);
+      }
+    }
+  }
+  cache->keep_profile(program, std::move(record));
+  report_problems(program, state);
+}
+
+}  // namespace xc
