@@ -153,15 +153,16 @@ class GatherElementsBound final : public BoundKernel {
         return;
       }
       const size_t last = y.dims.size() - 1;
+      const int64_t n = y.dims[last], from_step = moved[last], to_step = y.strides[last],
+                    index_step = indices.strides[last];
       const auto outer = [&](std::span<const int64_t> values) { return values.first(last); };
       for_each_offset<3>(outer(y.dims), {outer(moved), outer(indices.strides), outer(y.strides)},
                          [&](const auto& at) {
                            const T* row = from + at[0];
                            T* out = to + at[2];
-                           for (int64_t j = 0; j < y.dims[last]; ++j) {
-                             const int64_t pick =
-                                 checked(index[at[1] + j * indices.strides[last]], extent);
-                             out[j * y.strides[last]] = row[j * moved[last] + pick * step];
+                           for (int64_t j = 0; j < n; ++j) {
+                             const int64_t pick = checked(index[at[1] + j * index_step], extent);
+                             out[j * to_step] = row[j * from_step + pick * step];
                            }
                          });
     });

@@ -98,6 +98,17 @@ int64_t best_of_row(const float* x, int64_t n) {
 }
 
 template <bool kMax>
+void best_of_lines(const float* x, int64_t n, int64_t step, int64_t lines, int64_t* out) {
+  if (step == 1 && lines == 1) {
+    *out = best_of_row<kMax>(x, n);
+    return;
+  }
+  int32_t best[kSideBySide];
+  line_fns(cpu_info().isa).arg_best(x, n, step, lines, kMax, best);
+  std::copy_n(best, lines, out);
+}
+
+template <bool kMax>
 void arg_reduce(const SimpleContext& c) {
   const OperandView &x = c.in(0), &y = c.out();
   const size_t axis = normalise_axis(c.spec.attrs().get_int("axis", 0), x.dims.size());
@@ -118,6 +129,11 @@ void arg_reduce(const SimpleContext& c) {
     const T* x0 = c.input<T>(0);
     for_line_groups(lines, lines.count * c.begin / c.tasks, lines.count * c.end / c.tasks,
                     [&](int64_t from, int64_t to, int64_t count) {
+                      if constexpr (std::is_same_v<T, float>)
+                        if (!last && n < INT32_MAX) {
+                          best_of_lines<kMax>(x0 + from, n, step, count, c.output<int64_t>() + to);
+                          return;
+                        }
                       V value[kSideBySide];
                       int64_t best[kSideBySide] = {};
                       for (int64_t l = 0; l < count; ++l) value[l] = static_cast<V>(x0[from + l]);
@@ -146,6 +162,16 @@ void cumulative(const SimpleContext& c) {
     using V = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
     for_line_groups(lines, lines.count * c.begin / c.tasks, lines.count * c.end / c.tasks,
                     [&](int64_t a, int64_t b, int64_t count) {
+                      if (n == 0) return;
+                      if constexpr (kSum && std::is_same_v<T, float>) {
+                        const int64_t start = reverse ? n - 1 : 0, sign = reverse ? -1 : 1;
+                        line_fns(cpu_info().isa)
+                            .running_sum(c.input<T>(0) + a + start * x.strides[axis],
+                                         sign * x.strides[axis],
+                                         c.output<T>() + b + start * y.strides[axis],
+                                         sign * y.strides[axis], n, count, exclusive);
+                        return;
+                      }
                       V acc[kSideBySide];
                       std::fill_n(acc, count, static_cast<V>(kSum ? 0 : 1));
                       for (int64_t k = 0; k < n; ++k) {
