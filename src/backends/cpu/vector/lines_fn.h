@@ -1,5 +1,5 @@
 #pragma once
-// Walks along an axis for many lines side by side: f32 arg-reductions and running sums.
+// Walks along an axis for many lines side by side: f32 arg-reductions, running sums, weighted sums.
 
 #include <cstdint>
 
@@ -9,6 +9,13 @@ namespace xc::cpu {
 
 constexpr int64_t kSideBySide = 64;  ///< lines walked at once, at most
 
+/// Some rows and their weights.
+struct WeightedTaps {
+  const int64_t* index;
+  const float* weight;
+  int64_t count;
+};
+
 struct LineFns {
   /// For each of `lines` <= kSideBySide adjacent lines of n > 0 elements, `step` apart: the
   /// position of the largest (smallest) element; NaN before all others, of equal ones the first.
@@ -17,6 +24,8 @@ struct LineFns {
   /// Sums up to each element, in f64; `exclusive`: without it. Steps may be negative.
   void (*running_sum)(const float* x, int64_t x_step, float* y, int64_t y_step, int64_t n,
                       int64_t lines, bool exclusive);
+  /// to[i] = sum over taps of weight * from[index * n + i].
+  void (*weighted_rows)(const float* from, const WeightedTaps& taps, int64_t n, float* to);
 };
 const LineFns& line_fns(Isa isa);
 
