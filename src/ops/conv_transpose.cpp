@@ -1,5 +1,7 @@
 // ConvTranspose: the gradient of a convolution with respect to its data, as a layer of its own.
 
+#include "ops/conv_transpose.h"
+
 #include <algorithm>
 
 #include "ops/convolve.h"
@@ -74,13 +76,15 @@ void infer(InferContext& ctx) {
   ctx.set(0, ctx.dtype(0), std::move(out));
 }
 
-/// Axes as a window from the *output* (stride, dilation, padding) onto the input.
-std::array<WindowAxis, 3> axes_of(const ReferenceContext& ctx) {
-  const auto x = ctx.inputs[0].dims, w = ctx.inputs[1].dims, y = ctx.outputs[0].dims;
+}  // namespace
+
+std::array<WindowAxis, 3> conv_transpose_axes(const Node& node, std::span<const int64_t> x,
+                                              std::span<const int64_t> w,
+                                              std::span<const int64_t> y) {
   const size_t spatial = x.size() - 2;
-  const WindowAttrs window = window_attrs(*ctx.node, spatial);
-  const bool given = !list_of(*ctx.node, "output_shape", spatial).empty();
-  const auto extra = list_of(*ctx.node, "output_padding", spatial);
+  const WindowAttrs window = window_attrs(node, spatial);
+  const bool given = !list_of(node, "output_shape", spatial).empty();
+  const auto extra = list_of(node, "output_padding", spatial);
   std::vector<WindowAxis> out(spatial);
   for (size_t i = 0; i < spatial; ++i) {
     WindowAxis& axis = out[i];
@@ -99,12 +103,14 @@ std::array<WindowAxis, 3> axes_of(const ReferenceContext& ctx) {
   return window_axes_3d(std::move(out));
 }
 
+namespace {
+
 void reference(const ReferenceContext& ctx) {
   check_shapes(ctx);
   const TensorView &x = ctx.inputs[0], &w = ctx.inputs[1], &y = ctx.outputs[0];
   const int64_t groups = ctx.attrs().get_int("group", 1);
   const int64_t in_channels = x.dims[1] / groups, out_channels = w.dims[1];
-  const auto [d, h, v] = axes_of(ctx);
+  const auto [d, h, v] = conv_transpose_axes(*ctx.node, x.dims, w.dims, y.dims);
   const auto data = double_values(x), weights = double_values(w);
   const auto bias = ctx.has(2) ? double_values(ctx.inputs[2]) : std::vector<double>{};
   const int64_t plane = d.output * h.output * v.output;

@@ -304,7 +304,7 @@ def measure(case: Case, threads: int, seconds: float, jit: str) -> tuple[float, 
         runs[0]()
         count += 1
     session.wait_idle(5.0)
-    repeats = 15
+    repeats = 60  # short ones: on a busy machine some of them run undisturbed
     calls = [calls_per(seconds / repeats, run) for run in runs]
     best = [math.inf, math.inf]
     for _ in range(repeats):

@@ -104,7 +104,8 @@ class BlockMatMulBound final : public BoundKernel {
     tasks = std::max<int64_t>(1, p_.batches * parts_);
     many_ = p_.m >= kManyRows;
     const int64_t columns = kPartPanels * kPanelColumns;
-    x_bytes_ = p_.a_k != 1 && p_.k > 1 ? align_up(checked_mul(p_.m, p_.k) * 4, 64) : 0;
+    const bool dense = (p_.a_k == 1 || p_.k == 1) && (p_.a_m >= p_.k || p_.m == 1);
+    x_bytes_ = dense ? 0 : align_up(checked_mul(p_.m, p_.k) * 4, 64);
     y_bytes_ = align_up(checked_mul(p_.m, columns) * 4, 64);
     // Behind them: a part of the weights, or the sums of x's blocks.
     scratch_bytes = x_bytes_ + y_bytes_ +

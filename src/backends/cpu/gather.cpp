@@ -25,6 +25,13 @@ struct IndexReader {
   }
 };
 
+/// checked_index() without a call where nothing is wrong.
+inline int64_t checked(int64_t index, int64_t extent) {
+  const int64_t from_start = index < 0 ? index + extent : index;
+  if (from_start < 0 || from_start >= extent) return checked_index(index, extent);
+  return from_start;
+}
+
 /// Splits a flat row-major index into an offset.
 int64_t offset_at(int64_t flat, std::span<const int64_t> dims, std::span<const int64_t> strides) {
   int64_t out = 0;
@@ -56,6 +63,7 @@ class GatherBound final : public BoundKernel {
         checked_mul(checked_mul(outer_, picks_), std::max<int64_t>(inner_.bytes(), bytes_));
     tasks = std::clamp<int64_t>(moved / kTaskBytes, 1, std::max<int64_t>(1, outer_ * picks_));
     held_bytes += views_.bytes();
+    if (inner_count_ == 1 && outer_ > 1) scratch_bytes = checked_mul(picks_, 2 * 8);
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
@@ -65,6 +73,8 @@ class GatherBound final : public BoundKernel {
     auto* to = static_cast<std::byte*>(args.buffers[2]);
     const std::span<const int64_t> xs = x.strides, ys = y.strides, xd = x.dims, yd = y.dims;
     const int64_t total = outer_ * picks_;
+    if (inner_count_ == 1 && outer_ > 1)
+      return pick_elements(args, index, total * begin / tasks, total * end / tasks);
     for (int64_t i = total * begin / tasks; i < total * end / tasks; ++i) {
       const int64_t outer = i / picks_, pick = i % picks_;
       const int64_t row =
@@ -82,6 +92,34 @@ class GatherBound final : public BoundKernel {
   }
 
  private:
+  /// Nothing behind the axis: the picks' offsets are worked out once for all outer positions.
+  void pick_elements(const StepArgs& args, const IndexReader& index, int64_t begin,
+                     int64_t end) const {
+    const OperandView &x = views_.inputs[0], &indices = views_.inputs[1], &y = views_.outputs[0];
+    const std::span<const int64_t> xs = x.strides, ys = y.strides, xd = x.dims, yd = y.dims;
+    auto* from_at = static_cast<int64_t*>(args.scratch);
+    int64_t* to_at = from_at + picks_;
+    for (int64_t pick = 0; pick < picks_; ++pick) {
+      from_at[pick] =
+          checked(index[offset_at(pick, indices.dims, indices.strides)], xd[axis_]) * xs[axis_];
+      to_at[pick] = offset_at(pick, yd.subspan(axis_, picks_rank_), ys.subspan(axis_, picks_rank_));
+    }
+    with_element_bytes(bytes_, [&](auto element) {
+      using T = decltype(element);
+      for (int64_t i = begin; i < end;) {
+        const int64_t outer = i / picks_;
+        const T* from = static_cast<const T*>(args.buffers[0]) +
+                        offset_at(outer, xd.first(axis_), xs.first(axis_));
+        T* to =
+            static_cast<T*>(args.buffers[2]) + offset_at(outer, yd.first(axis_), ys.first(axis_));
+        const int64_t last = std::min(end, (outer + 1) * picks_) - outer * picks_;
+        for (int64_t pick = i - outer * picks_; pick < last; ++pick)
+          to[to_at[pick]] = from[from_at[pick]];
+        i = outer * picks_ + last;
+      }
+    });
+  }
+
   OperandViews views_;
   size_t axis_ = 0, picks_rank_ = 0;
   int64_t bytes_ = 1, outer_ = 1, picks_ = 1, inner_count_ = 1;
@@ -110,9 +148,23 @@ class GatherElementsBound final : public BoundKernel {
       using T = decltype(element);
       const T* from = static_cast<const T*>(args.buffers[0]);
       T* to = static_cast<T*>(args.buffers[2]);
-      for_each_offset<3>(y.dims, {moved, indices.strides, y.strides}, [&](const auto& at) {
-        to[at[2]] = from[at[0] + checked_index(index[at[1]], extent) * step];
-      });
+      if (y.dims.empty()) {
+        *to = from[checked(index[0], extent) * step];
+        return;
+      }
+      const size_t last = y.dims.size() - 1;
+      const int64_t n = y.dims[last], from_step = moved[last], to_step = y.strides[last],
+                    index_step = indices.strides[last];
+      const auto outer = [&](std::span<const int64_t> values) { return values.first(last); };
+      for_each_offset<3>(outer(y.dims), {outer(moved), outer(indices.strides), outer(y.strides)},
+                         [&](const auto& at) {
+                           const T* row = from + at[0];
+                           T* out = to + at[2];
+                           for (int64_t j = 0; j < n; ++j) {
+                             const int64_t pick = checked(index[at[1] + j * index_step], extent);
+                             out[j * to_step] = row[j * from_step + pick * step];
+                           }
+                         });
     });
   }
 

@@ -9,6 +9,7 @@
 #include "backends/cpu/control_inputs.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/simple_kernel.h"
+#include "backends/cpu/vector/lines_fn.h"
 #include "ops/support.h"
 
 namespace xc::cpu {
@@ -54,6 +55,21 @@ struct Lines {
   }
 };
 
+/// Lines [begin, end) in groups that lie side by side in both tensors: body(from, to, count). What
+/// walks along an axis that is not innermost then reads whole cache lines.
+template <class Body>
+void for_line_groups(const Lines& lines, int64_t begin, int64_t end, Body&& body) {
+  const bool adjacent = !lines.dims.empty() && lines.from.back() == 1 && lines.to.back() == 1;
+  while (begin < end) {
+    const auto [from, to] = lines.at(begin);
+    int64_t count = 1;
+    if (adjacent)
+      count = std::min({kSideBySide, end - begin, lines.dims.back() - begin % lines.dims.back()});
+    body(from, to, count);
+    begin += count;
+  }
+}
+
 int64_t line_tasks(const StepSpec&, const OperandViews& views) {
   const OperandView& x = views.inputs[0];
   return x.dims.empty() ? 1 : std::clamp<int64_t>(x.count() / (64 << 10), 1, 64);
@@ -61,6 +77,36 @@ int64_t line_tasks(const StepSpec&, const OperandViews& views) {
 
 // ---- arg-reductions
 // ------------------------------------------------------------------------------
+
+/// A line of adjacent f32 is walked as kSideBySide lines, whose bests are compared at the end.
+template <bool kMax>
+int64_t best_of_row(const float* x, int64_t n) {
+  int32_t rows[kSideBySide] = {};
+  const int64_t whole = n / kSideBySide;
+  int64_t best = 0;
+  const auto take = [&](int64_t i) {
+    const float a = x[i], b = x[best];
+    const bool nan = a != a, best_nan = b != b;
+    if (nan != best_nan ? nan : (kMax ? a > b : a < b) || ((nan || a == b) && i < best)) best = i;
+  };
+  if (whole > 0) {
+    line_fns(cpu_info().isa).arg_best(x, whole, kSideBySide, kSideBySide, kMax, rows);
+    for (int64_t l = 0; l < kSideBySide; ++l) take(rows[l] * kSideBySide + l);
+  }
+  for (int64_t i = whole * kSideBySide; i < n; ++i) take(i);
+  return best;
+}
+
+template <bool kMax>
+void best_of_lines(const float* x, int64_t n, int64_t step, int64_t lines, int64_t* out) {
+  if (step == 1 && lines == 1) {
+    *out = best_of_row<kMax>(x, n);
+    return;
+  }
+  int32_t best[kSideBySide];
+  line_fns(cpu_info().isa).arg_best(x, n, step, lines, kMax, best);
+  std::copy_n(best, lines, out);
+}
 
 template <bool kMax>
 void arg_reduce(const SimpleContext& c) {
@@ -80,18 +126,24 @@ void arg_reduce(const SimpleContext& c) {
       if (a != a) return true;
       return (kMax ? a > b : a < b) || (last && a == b);
     };
-    const T* from = c.input<T>(0);
-    for (int64_t line = lines.count * c.begin / c.tasks; line < lines.count * c.end / c.tasks;
-         ++line) {
-      const auto [at, to] = lines.at(line);
-      int64_t best = 0;
-      V value = static_cast<V>(from[at]);
-      for (int64_t i = 1; i < n; ++i) {
-        const V v = static_cast<V>(from[at + i * step]);
-        if (better(v, value)) best = i, value = v;
-      }
-      c.output<int64_t>()[to] = best;
-    }
+    const T* x0 = c.input<T>(0);
+    for_line_groups(lines, lines.count * c.begin / c.tasks, lines.count * c.end / c.tasks,
+                    [&](int64_t from, int64_t to, int64_t count) {
+                      if constexpr (std::is_same_v<T, float>)
+                        if (!last && n < INT32_MAX) {
+                          best_of_lines<kMax>(x0 + from, n, step, count, c.output<int64_t>() + to);
+                          return;
+                        }
+                      V value[kSideBySide];
+                      int64_t best[kSideBySide] = {};
+                      for (int64_t l = 0; l < count; ++l) value[l] = static_cast<V>(x0[from + l]);
+                      for (int64_t i = 1; i < n; ++i)
+                        for (int64_t l = 0; l < count; ++l) {
+                          const V v = static_cast<V>(x0[from + i * step + l]);
+                          if (better(v, value[l])) best[l] = i, value[l] = v;
+                        }
+                      for (int64_t l = 0; l < count; ++l) c.output<int64_t>()[to + l] = best[l];
+                    });
   });
 }
 
@@ -108,20 +160,32 @@ void cumulative(const SimpleContext& c) {
   const int64_t n = x.dims[axis];
   dispatch_number(x.dtype, [&]<class T>() {
     using V = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
-    const T* from = c.input<T>(0);
-    T* to = c.output<T>();
-    for (int64_t line = lines.count * c.begin / c.tasks; line < lines.count * c.end / c.tasks;
-         ++line) {
-      const auto [a, b] = lines.at(line);
-      V acc = kSum ? 0 : 1;
-      for (int64_t k = 0; k < n; ++k) {
-        const int64_t i = reverse ? n - 1 - k : k;
-        const auto v = static_cast<V>(from[a + i * x.strides[axis]]);
-        const V with = kSum ? acc + v : acc * v;
-        to[b + i * y.strides[axis]] = static_cast<T>(exclusive ? acc : with);
-        acc = with;
-      }
-    }
+    for_line_groups(lines, lines.count * c.begin / c.tasks, lines.count * c.end / c.tasks,
+                    [&](int64_t a, int64_t b, int64_t count) {
+                      if (n == 0) return;
+                      if constexpr (kSum && std::is_same_v<T, float>) {
+                        const int64_t start = reverse ? n - 1 : 0, sign = reverse ? -1 : 1;
+                        line_fns(cpu_info().isa)
+                            .running_sum(c.input<T>(0) + a + start * x.strides[axis],
+                                         sign * x.strides[axis],
+                                         c.output<T>() + b + start * y.strides[axis],
+                                         sign * y.strides[axis], n, count, exclusive);
+                        return;
+                      }
+                      V acc[kSideBySide];
+                      std::fill_n(acc, count, static_cast<V>(kSum ? 0 : 1));
+                      for (int64_t k = 0; k < n; ++k) {
+                        const int64_t i = reverse ? n - 1 - k : k;
+                        const T* from = c.input<T>(0) + a + i * x.strides[axis];
+                        T* to = c.output<T>() + b + i * y.strides[axis];
+                        for (int64_t l = 0; l < count; ++l) {
+                          const auto v = static_cast<V>(from[l]);
+                          const V with = kSum ? acc[l] + v : acc[l] * v;
+                          to[l] = static_cast<T>(exclusive ? acc[l] : with);
+                          acc[l] = with;
+                        }
+                      }
+                    });
   });
 }
 
@@ -138,6 +202,32 @@ bool below(const T& a, const T& b) {  // NaN is the largest
   }
 }
 
+/// Up to so many, the best so far are kept in order and the others only compared with the last.
+constexpr int64_t kFewBest = 64;
+
+/// order[0, k) = the k first of n by `before`, in order. `behind(i, j)`: quickly known not to come
+/// before j, where i > j.
+template <class Before, class Behind>
+void first_few(std::vector<int64_t>& order, int64_t n, int64_t k, Before before, Behind behind) {
+  if (k > kFewBest) {
+    std::iota(order.begin(), order.end(), 0);
+    std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
+    return;
+  }
+  int64_t kept = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (kept == k) {
+      if (k == 0) return;
+      const int64_t worst = order[static_cast<size_t>(k - 1)];
+      if (behind(i, worst) || !before(i, worst)) continue;
+    }
+    int64_t at = kept < k ? kept++ : k - 1;
+    for (; at > 0 && before(i, order[static_cast<size_t>(at - 1)]); --at)
+      order[static_cast<size_t>(at)] = order[static_cast<size_t>(at - 1)];
+    order[static_cast<size_t>(at)] = i;
+  }
+}
+
 void top_k(const SimpleContext& c) {
   const OperandView& x = c.in(0);
   const OperandView& shaped = c.wants(0) ? c.out(0) : c.out(1);
@@ -150,19 +240,24 @@ void top_k(const SimpleContext& c) {
   const Lines indices(x.dims, x.strides, c.wants(1) ? c.out(1).strides : none, axis);
   std::vector<int64_t> order(static_cast<size_t>(n));
   dispatch_number(x.dtype, [&]<class T>() {
+    using V = ComputeOf<T>;
     std::vector<T> line(static_cast<size_t>(n));
     for (int64_t l = values.count * c.begin / c.tasks; l < values.count * c.end / c.tasks; ++l) {
       const auto [from, to] = values.at(l);
       const int64_t to_index = indices.at(l).second;
       for (int64_t i = 0; i < n; ++i)
         line[static_cast<size_t>(i)] = c.input<T>(0)[from + i * x.strides[axis]];
-      std::iota(order.begin(), order.end(), 0);
       // The index decides among equals, so that any sort is stable.
-      std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](int64_t a, int64_t b) {
+      const auto before = [&](int64_t a, int64_t b) {
         const T &p = line[static_cast<size_t>(a)], &q = line[static_cast<size_t>(b)];
         if (largest ? below(q, p) : below(p, q)) return true;
         if (largest ? below(p, q) : below(q, p)) return false;
         return a < b;
+      };
+      first_few(order, n, k, before, [&](int64_t a, int64_t b) {
+        const auto p = static_cast<V>(line[static_cast<size_t>(a)]),
+                   q = static_cast<V>(line[static_cast<size_t>(b)]);
+        return largest ? p <= q : p >= q;
       });
       for (int64_t i = 0; i < k; ++i) {
         const int64_t pick = order[static_cast<size_t>(i)];
@@ -300,9 +395,16 @@ void trilu(const SimpleContext& c) {
                                                      0, cols);
             const T* from = c.input<T>(0) + at[0] + r * x.strides[rank - 2];
             T* to = c.output<T>() + at[1] + r * y.strides[rank - 2];
+            const int64_t first = upper ? edge : 0, last = upper ? cols : edge;  // kept
+            if (x.strides[rank - 1] == 1 && y.strides[rank - 1] == 1) {
+              std::fill(to, to + first, T{});
+              std::copy(from + first, from + last, to + first);
+              std::fill(to + last, to + cols, T{});
+              continue;
+            }
             for (int64_t j = 0; j < cols; ++j)
               to[j * y.strides[rank - 1]] =
-                  (upper ? j >= edge : j < edge) ? from[j * x.strides[rank - 1]] : T{};
+                  j >= first && j < last ? from[j * x.strides[rank - 1]] : T{};
           }
         });
   });

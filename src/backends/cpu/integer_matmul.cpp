@@ -163,9 +163,11 @@ class IntegerMatMulBound final : public BoundKernel {
       widest = std::max(widest, part.n1 - part.n0);
       tallest = std::max(tallest, std::min(part.m1 - part.m0, kRowsAtOnce));
     }
-    a_copied_ = p_.a_k != 1 && p_.k > 1;
-    b_copied_ = !packed_ && (!b_signed_ || (p_.b_n != 1 && p_.n > 1));
-    dense_ = p_.c_n == 1 || p_.n == 1;
+    // The library wants rows that are dense and do not overlap.
+    a_copied_ = (p_.a_k != 1 && p_.k > 1) || (p_.a_m < p_.k && p_.m > 1);
+    b_copied_ =
+        !packed_ && (!b_signed_ || (p_.b_n != 1 && p_.n > 1) || (p_.b_k < p_.n && p_.k > 1));
+    dense_ = (p_.c_n == 1 || p_.n == 1) && (p_.c_m >= p_.n || p_.m == 1);
     sums_in_place_ = !roles_.requantised() && dense_;
     int64_t at = 0;
     const auto place = [&](int64_t bytes) {
@@ -230,7 +232,7 @@ class IntegerMatMulBound final : public BoundKernel {
       const auto* b = static_cast<const int8_t*>(args.buffers[roles_.b]) +
                       batch_offsets(p_, part.batch).b + part.n0 * p_.b_n;
       out.b = b_copied_ ? signed_columns(args, b, n) : b;
-      out.stride = b_copied_ ? n : p_.b_k;
+      out.stride = b_copied_ || p_.k == 1 ? n : p_.b_k;
     }
     if (shifts_b_) {
       auto* zeros = at<int32_t>(args, zeros_at_);

@@ -22,7 +22,8 @@ const Backend& cpu_backend() {
                                    cpu::add_pool(list);
                                    cpu::add_block_matmul(list);
                                    cpu::add_gathered_integer_conv(list);
-                                   cpu::add_dynamic_quantize(list);
+                                   cpu::add_conv_transpose(list);
+                                   cpu::add_quantize_bytes(list);
                                    cpu::add_elementwise(list);
                                    cpu::add_copy_ops(list);
                                    cpu::add_gather(list);

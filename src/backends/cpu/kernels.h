@@ -21,7 +21,8 @@ void add_pool(Rows& rows);
 
 // Own kernels.
 void add_block_matmul(Rows& rows);
-void add_dynamic_quantize(Rows& rows);
+void add_conv_transpose(Rows& rows);
+void add_quantize_bytes(Rows& rows);
 void add_elementwise(Rows& rows);
 void add_gathered_integer_conv(Rows& rows);
 void add_copy_ops(Rows& rows);

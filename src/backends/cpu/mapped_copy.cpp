@@ -6,9 +6,11 @@
 #include <optional>
 
 #include "backends/cpu/control_inputs.h"
+#include "backends/cpu/copy.h"
 #include "backends/cpu/element_bytes.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/simple_kernel.h"
+#include "backends/cpu/vector/lines_fn.h"
 #include "ops/resize_axis.h"
 #include "ops/support.h"
 
@@ -41,45 +43,115 @@ std::vector<T> permuted(const std::vector<T>& values, const std::vector<size_t>&
   return out;
 }
 
+/// Part of a row of the result.
+struct Piece {
+  enum class Kind : uint8_t { kFilled, kRun, kRepeated, kScattered } kind;
+  int64_t begin, end;
+  int64_t times = 1;  ///< kRepeated: each of adjacent sources so often
+};
+/// Runs of adjacent sources, which padding and upsampling of outer axes consist of; what has none
+/// is taken element by element.
+std::vector<Piece> pieces_of(const std::vector<int64_t>& map) {
+  constexpr int64_t kShortestRun = 8;
+  std::vector<Piece> out;
+  const auto n = static_cast<int64_t>(map.size());
+  int64_t times = 1;
+  while (times < n && map[static_cast<size_t>(times)] == map[0]) ++times;
+  bool repeated = n > 0 && times > 1 && n % times == 0 && map[0] != kFill;
+  for (int64_t i = 0; repeated && i < n; ++i)
+    repeated = map[static_cast<size_t>(i)] == map[0] + i / times;
+  if (repeated) return {{Piece::Kind::kRepeated, 0, n, times}};
+  const auto add = [&](Piece::Kind kind, int64_t begin, int64_t end) {
+    if (!out.empty() && out.back().kind == kind && kind != Piece::Kind::kRun)
+      out.back().end = end;
+    else
+      out.push_back({kind, begin, end, 1});
+  };
+  for (int64_t i = 0; i < n;) {
+    const int64_t source = map[static_cast<size_t>(i)];
+    int64_t end = i + 1;
+    if (source == kFill) {
+      add(Piece::Kind::kFilled, i, end);
+    } else {
+      while (end < n && map[static_cast<size_t>(end)] == source + end - i) ++end;
+      add(end - i >= kShortestRun ? Piece::Kind::kRun : Piece::Kind::kScattered, i, end);
+    }
+    i = end;
+  }
+  return out;
+}
+
+template <class T>
+void copy_piece(const Piece& piece, const int64_t* map, const T* from, T* out, int64_t step,
+                T filling) {
+  switch (piece.kind) {
+    case Piece::Kind::kFilled:
+      for (int64_t i = piece.begin; i < piece.end; ++i) out[i * step] = filling;
+      return;
+    case Piece::Kind::kRun:
+      from += map[piece.begin];
+      out += piece.begin * step;
+      if (step == 1)
+        std::memcpy(out, from, static_cast<size_t>(piece.end - piece.begin) * sizeof(T));
+      else
+        for (int64_t k = 0; k < piece.end - piece.begin; ++k) out[k * step] = from[k];
+      return;
+    case Piece::Kind::kRepeated:
+      from += map[0];
+      if (piece.times == 2 && step == 1) {
+        for (int64_t k = 0; k < piece.end / 2; ++k) out[2 * k] = out[2 * k + 1] = from[k];
+        return;
+      }
+      for (int64_t i = 0; i < piece.end; ++from)
+        for (int64_t k = 0; k < piece.times; ++k, ++i) out[i * step] = *from;
+      return;
+    case Piece::Kind::kScattered:
+      for (int64_t i = piece.begin; i < piece.end; ++i) out[i * step] = from[map[i]];
+  }
+}
+
 /// y[i, j, ...] = x[maps[0][i] + maps[1][j] + ...] over rows [first, last) of all axes but the
-/// last.
+/// last. A row from the same source as the one before it, as upsampling has them, is copied from
+/// that.
 template <class T>
 void copy_mapped(const T* x, T* y, const Dims& dims, const Dims& strides, const AxisMaps& maps,
                  T filling, int64_t first, int64_t last) {
   const size_t inner = dims.size() - 1;
   const int64_t n = dims[inner], step = strides[inner];
-  const int64_t* map = maps[inner].data();
-  for (int64_t row = first; row < last; ++row) {
-    int64_t rest = row, from = 0, to = 0;
-    bool filled = false;
+  const std::vector<Piece> pieces = pieces_of(maps[inner]);
+  int64_t before = kFill;
+  const T* row_before = nullptr;
+  Dims at(inner, 0);
+  int64_t rest = first;
+  for (size_t axis = inner; axis-- > 0; rest /= dims[axis]) at[axis] = rest % dims[axis];
+  const auto advance = [&] {
     for (size_t axis = inner; axis-- > 0;) {
-      const int64_t at = rest % dims[axis];
-      rest /= dims[axis];
-      const int64_t source = maps[axis][static_cast<size_t>(at)];
+      if (++at[axis] < dims[axis]) return;
+      at[axis] = 0;
+    }
+  };
+  for (int64_t row = first; row < last; ++row, advance()) {
+    int64_t from = 0, to = 0;
+    bool filled = false;
+    for (size_t axis = 0; axis < inner; ++axis) {
+      const int64_t source = maps[axis][static_cast<size_t>(at[axis])];
       filled |= source == kFill;
       from += source == kFill ? 0 : source;
-      to += at * strides[axis];
+      to += at[axis] * strides[axis];
     }
     T* out = y + to;
     if (filled) {
       for (int64_t i = 0; i < n; ++i) out[i * step] = filling;
       continue;
     }
-    // Runs of adjacent sources, which padding and upsampling of outer axes consist of.
-    for (int64_t i = 0; i < n;) {
-      if (map[i] == kFill) {
-        out[i++ * step] = filling;
-        continue;
-      }
-      int64_t run = 1;
-      while (i + run < n && map[i + run] == map[i] + run) ++run;
-      if (step == 1 && run >= 8) {
-        std::memcpy(out + i, x + from + map[i], static_cast<size_t>(run) * sizeof(T));
-      } else {
-        for (int64_t k = 0; k < run; ++k) out[(i + k) * step] = x[from + map[i] + k];
-      }
-      i += run;
+    if (from == before && step == 1) {
+      std::memcpy(out, row_before, static_cast<size_t>(n) * sizeof(T));
+      continue;
     }
+    for (const Piece& piece : pieces)
+      copy_piece(piece, maps[inner].data(), x + from, out, step, filling);
+    before = from;
+    row_before = out;
   }
 }
 
@@ -256,9 +328,10 @@ class InterpolateBound final : public BoundKernel {
       v->strides = permuted(v->strides, walk);
     }
     const OperandView &x = views_.inputs[0], &y = views_.outputs[0];
-    // Axes that shrink first, so that the intermediate stays small.
+    // Axes that shrink first, so that the intermediate stays small; of equal ones the innermost,
+    // whose pass is the slowest.
     std::vector<size_t> order;
-    for (size_t axis = 0; axis < samples.size(); ++axis)
+    for (size_t axis = samples.size(); axis-- > 0;)
       if (!samples[axis].empty()) order.push_back(axis);
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
       return y.dims[a] * x.dims[b] < y.dims[b] * x.dims[a];
@@ -290,15 +363,24 @@ class InterpolateBound final : public BoundKernel {
   void run(const StepArgs& args, int64_t, int64_t) const override {
     const OperandView &x = views_.inputs[0], &y = views_.outputs[0];
     if (y.count() == 0) return;
-    auto* from = static_cast<float*>(args.scratch);
-    auto* to = reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + half_);
-    const Dims dense_x = contiguous_strides(x.dims), dense_y = contiguous_strides(y.dims);
-    copy_elements(x.at(args.buffers[0]), {from, DType::kF32, x.dims, dense_x});
-    for (const Pass& pass : passes_) {
-      resample(pass, from, to);
-      std::swap(from, to);
+    float* const halves[2] = {
+        static_cast<float*>(args.scratch),
+        reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + half_)};
+    const auto* from = static_cast<const float*>(args.buffers[0]);
+    auto* result = static_cast<float*>(args.buffers[views_.inputs.size()]);
+    size_t next = 0;
+    if (!is_contiguous(x.dims, x.strides)) {
+      CopyPlan(x.dims, x.strides, contiguous_strides(x.dims), 4).run(from, halves[next]);
+      from = halves[next++];
     }
-    copy_elements({from, DType::kF32, y.dims, dense_y}, y.at(args.buffers[views_.inputs.size()]));
+    const bool direct = is_contiguous(y.dims, y.strides);
+    for (size_t i = 0; i < passes_.size(); ++i) {
+      float* to = direct && i + 1 == passes_.size() ? result : halves[next++ % 2];
+      resample(passes_[i], from, to);
+      from = to;
+    }
+    if (from != result)
+      CopyPlan(y.dims, contiguous_strides(y.dims), y.strides, 4).run(from, result);
   }
 
  private:
@@ -310,16 +392,23 @@ class InterpolateBound final : public BoundKernel {
   };
   static void resample(const Pass& pass, const float* from, float* to) {
     const size_t outputs = pass.first.size() - 1;
-    for (int64_t outer = 0; outer < pass.outer; ++outer) {
-      const float* plane = from + outer * pass.input * pass.inner;
-      for (size_t o = 0; o < outputs; ++o) {
-        for (int64_t i = 0; i < pass.inner; ++i) to[i] = 0;
-        for (size_t k = pass.first[o]; k < pass.first[o + 1]; ++k) {
-          const float weight = pass.weight[k];
-          const float* row = plane + pass.index[k] * pass.inner;
-          for (int64_t i = 0; i < pass.inner; ++i) to[i] += weight * row[i];
+    const LineFns& fns = line_fns(cpu_info().isa);
+    for (int64_t outer = 0; outer < pass.outer; ++outer, from += pass.input * pass.inner) {
+      if (pass.inner == 1) {
+        for (size_t o = 0; o < outputs; ++o) {
+          float sum = 0;
+          for (size_t k = pass.first[o]; k < pass.first[o + 1]; ++k)
+            sum += pass.weight[k] * from[pass.index[k]];
+          *to++ = sum;
         }
-        to += pass.inner;
+        continue;
+      }
+      for (size_t o = 0; o < outputs; ++o, to += pass.inner) {
+        const size_t first = pass.first[o];
+        fns.weighted_rows(from,
+                          {pass.index.data() + first, pass.weight.data() + first,
+                           static_cast<int64_t>(pass.first[o + 1] - first)},
+                          pass.inner, to);
       }
     }
   }

@@ -36,8 +36,8 @@ struct IntegerFns {
   void (*add_whole)(const float* values, int64_t n, int32_t* sums);
   /// The least and the greatest of 0 and n values; NaN is passed over.
   void (*range)(const float* x, int64_t n, float* low, float* high);
-  /// out[i] = x[i] / scale, rounded half to even, plus zero, saturated to 0..255.
-  void (*quantise)(const float* x, int64_t n, float scale, int32_t zero, uint8_t* out);
+  /// out[i] = x[i] / scale, rounded half to even, plus zero, saturated to low..low + 255.
+  void (*quantise)(const float* x, int64_t n, float scale, int32_t zero, int32_t low, uint8_t* out);
 };
 const IntegerFns& integer_fns(Isa isa);
 

@@ -1,0 +1,70 @@
+// f32 into bytes by one scale, in one pass over row-major memory: QuantizeLinear,
+// "xc.quantize_bytes", and behind a pass that finds the range DynamicQuantizeLinear,
+// "xc.dynamic_quantize".
+
+#include <algorithm>
+#include <cmath>
+
+#include "backends/cpu/integer_product.h"
+#include "backends/cpu/simple_kernel.h"
+
+namespace xc::cpu {
+namespace {
+
+Verdict supports(const StepSpec& spec) {
+  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
+  if (spec.inputs[0].dtype != DType::kF32) return Verdict::no("elements that are not f32");
+  if (!spec.inputs[0].contiguous() || !spec.outputs[0].contiguous())
+    return Verdict::no("operands that are not row-major");
+  return Verdict::ok();
+}
+
+/// In f32 throughout, as the standard's function body. The second pass finds x in the cache.
+void quantise(const SimpleContext& c) {
+  const auto* x = c.input<float>(0);
+  const int64_t n = c.in(0).count();
+  float low = 0, high = 0;
+  integer_fns().range(x, n, &low, &high);
+  const float scale = high == low ? 1.0f : (high - low) / 255.0f;
+  const float zero = std::clamp(std::nearbyint(-low / scale), 0.0f, 255.0f);
+  integer_fns().quantise(x, n, scale, static_cast<int32_t>(zero), 0, c.output<uint8_t>(0));
+  *c.output<float>(1) = scale;
+  *c.output<uint8_t>(2) = static_cast<uint8_t>(zero);
+}
+
+Verdict supports_bytes(const StepSpec& spec) {
+  const Verdict plain = supports(spec);
+  if (!plain.yes()) return plain;
+  if (spec.attrs().get_int("block_size", 0) != 0 || spec.attrs().get_int("precision", 0) != 0)
+    return Verdict::no("blocks, or a precision of its own");
+  if (spec.outputs[0].dtype != DType::kU8 && spec.outputs[0].dtype != DType::kI8)
+    return Verdict::no(fmt::format("results of type {}", name(spec.outputs[0].dtype)));
+  if (spec.inputs[1].dtype != DType::kF32) return Verdict::no("a scale that is not f32");
+  for (const Dim& dim : spec.inputs[1].dims)
+    if (!(dim == Dim(1))) return Verdict::no("several scales");
+  return Verdict::ok();
+}
+
+void quantise_bytes(const SimpleContext& c) {
+  const int64_t n = c.in(0).count();
+  const int64_t first = n * c.begin / c.tasks, last = n * c.end / c.tasks;
+  const DType type = c.out().dtype;
+  const auto zero = static_cast<int32_t>(c.has(2) ? load_int64(c.input<void>(2), type, 0) : 0);
+  integer_fns().quantise(c.input<float>(0) + first, last - first, *c.input<float>(1), zero,
+                         type == DType::kI8 ? -128 : 0, c.output<uint8_t>() + first);
+}
+
+int64_t quantise_tasks(const StepSpec&, const OperandViews& views) {
+  return std::clamp<int64_t>(views.inputs[0].count() / (64 << 10), 1, 64);
+}
+
+}  // namespace
+
+void add_quantize_bytes(Rows& rows) {
+  rows.push_back({"xc.quantize_bytes", "QuantizeLinear", supports_bytes,
+                  create_simple<quantise_bytes, quantise_tasks>, any_order});
+  rows.push_back(
+      {"xc.dynamic_quantize", "DynamicQuantizeLinear", supports, create_simple<quantise>});
+}
+
+}  // namespace xc::cpu

@@ -1,0 +1,42 @@
+#pragma once
+// Walks along an axis for many lines side by side: f32 arg-reductions, running sums, weighted sums.
+
+#include <cstdint>
+
+#include "base/cpu_info.h"
+
+namespace xc::cpu {
+
+constexpr int64_t kSideBySide = 64;  ///< lines walked at once, at most
+
+/// Some rows and their weights.
+struct WeightedTaps {
+  const int64_t* index;
+  const float* weight;
+  int64_t count;
+};
+
+struct LineFns {
+  /// For each of `lines` <= kSideBySide adjacent lines of n > 0 elements, `step` apart: the
+  /// position of the largest (smallest) element; NaN before all others, of equal ones the first.
+  void (*arg_best)(const float* x, int64_t n, int64_t step, int64_t lines, bool largest,
+                   int32_t* best);
+  /// Sums up to each element, in f64; `exclusive`: without it. Steps may be negative.
+  void (*running_sum)(const float* x, int64_t x_step, float* y, int64_t y_step, int64_t n,
+                      int64_t lines, bool exclusive);
+  /// to[i] = sum over taps of weight * from[index * n + i].
+  void (*weighted_rows)(const float* from, const WeightedTaps& taps, int64_t n, float* to);
+};
+const LineFns& line_fns(Isa isa);
+
+namespace baseline {
+const LineFns& line_fns();
+}
+namespace avx2 {
+const LineFns& line_fns();
+}
+namespace avx512 {
+const LineFns& line_fns();
+}
+
+}  // namespace xc::cpu
