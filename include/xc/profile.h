@@ -23,7 +23,7 @@ typedef struct xc_counters {
   int64_t rejected;         /* compiled, and measured not faster */
   int64_t code_bytes;       /* executable memory in use */
   int64_t bound_bytes;      /* memory of plans bound to signatures */
-  double compile_ms;        /* CPU spent on search, compilation and verification */
+  double compile_ms;        /* CPU of background work: packing, search, compiling, verification */
   double net_saved_ms;      /* time saved on runs so far, minus compile_ms; negative at first */
   int64_t working_bytes;    /* arenas, scratch and outputs of all runs of the engine */
   int64_t queued;           /* background jobs waiting, of all sessions of the engine */

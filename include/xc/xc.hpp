@@ -128,7 +128,7 @@ inline constexpr xc_dtype dtype_of = [] {
 /// The knobs: fields by name, or through raw().
 class Config {
  public:
-  Config() { xc_config_init(&raw_); }
+  Config() = default;
   Config& set(const std::string& name, const std::string& value) {
     texts_.push_back(std::make_unique<std::string>(value));  // text values are kept by pointer
     detail::call(&xc_config_set, &raw_, name.c_str(), texts_.back()->c_str());
@@ -147,7 +147,8 @@ class Config {
   const xc_config& raw() const { return raw_; }
 
  private:
-  xc_config raw_;
+  // The macro, not xc_config_init(): a newer library would fill its own, larger struct.
+  xc_config raw_ = XC_CONFIG_INIT;
   std::vector<std::unique_ptr<std::string>> texts_;
 };
 
@@ -160,8 +161,7 @@ struct Hooks {
 class Engine {
  public:
   explicit Engine(const Config& config = {}, Hooks hooks = {}) {
-    xc_engine_options options;
-    xc_engine_options_init(&options);
+    xc_engine_options options = XC_ENGINE_OPTIONS_INIT;
     options.config = &config.raw();
     // Each callback owns one half of the hooks; the engine owns both once it exists.
     auto log = std::make_unique<decltype(hooks.log)>(std::move(hooks.log));

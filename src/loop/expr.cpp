@@ -45,7 +45,10 @@ constexpr std::array kOps = {
     OpInfo{Op::kRsqrt, "rsqrt", nullptr, 1},
     OpInfo{Op::kReciprocal, "reciprocal", nullptr, 1},
     OpInfo{Op::kExp, "exp", nullptr, 1},
+    OpInfo{Op::kExp2, "exp2", nullptr, 1},
+    OpInfo{Op::kExpm1, "expm1", nullptr, 1},
     OpInfo{Op::kLog, "log", nullptr, 1},
+    OpInfo{Op::kLog1p, "log1p", nullptr, 1},
     OpInfo{Op::kTanh, "tanh", nullptr, 1},
     OpInfo{Op::kErf, "erf", nullptr, 1},
     OpInfo{Op::kSigmoid, "sigmoid", nullptr, 1},
@@ -292,8 +295,17 @@ Expr reciprocal(Expr a) {
 Expr exp(Expr a) {
   return make_unary(Op::kExp, std::move(a));
 }
+Expr exp2(Expr a) {
+  return make_unary(Op::kExp2, std::move(a));
+}
+Expr expm1(Expr a) {
+  return make_unary(Op::kExpm1, std::move(a));
+}
 Expr log(Expr a) {
   return make_unary(Op::kLog, std::move(a));
+}
+Expr log1p(Expr a) {
+  return make_unary(Op::kLog1p, std::move(a));
 }
 Expr tanh(Expr a) {
   return make_unary(Op::kTanh, std::move(a));

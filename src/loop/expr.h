@@ -94,7 +94,10 @@ enum class Op : uint8_t {
   kRsqrt,
   kReciprocal,
   kExp,
+  kExp2,
+  kExpm1,
   kLog,
+  kLog1p,
   kTanh,
   kErf,
   kSigmoid,
@@ -276,7 +279,10 @@ Expr round_bf16(Expr a);  // f32 -> nearest bf16 value, as f32
 Expr rsqrt(Expr a);
 Expr reciprocal(Expr a);
 Expr exp(Expr a);
+Expr exp2(Expr a);
+Expr expm1(Expr a);  // e^a - 1, exact near 0
 Expr log(Expr a);
+Expr log1p(Expr a);  // log(1 + a), exact near 0
 Expr tanh(Expr a);
 Expr erf(Expr a);
 Expr sigmoid(Expr a);

@@ -17,9 +17,11 @@ using Coefficients = std::initializer_list<double>;  // constant term first
 constexpr std::array kBounds = {
     MathBound{Op::kRsqrt, 1.5, 1.5}, MathBound{Op::kReciprocal, 0.5, 0.5},
     MathBound{Op::kExp, 2, 2},       MathBound{Op::kLog, 2, 2},
-    MathBound{Op::kTanh, 5, 4},      MathBound{Op::kErf, 6, 4},
-    MathBound{Op::kSigmoid, 4, 4},   MathBound{Op::kSin, 2, 2},
-    MathBound{Op::kCos, 2, 2},       MathBound{Op::kPow, 1, 1024},
+    MathBound{Op::kExp2, 2, 2},      MathBound{Op::kExpm1, 2, 3},
+    MathBound{Op::kLog1p, 2, 2},     MathBound{Op::kTanh, 5, 4},
+    MathBound{Op::kErf, 6, 4},       MathBound{Op::kSigmoid, 4, 4},
+    MathBound{Op::kSin, 2, 2},       MathBound{Op::kCos, 2, 2},
+    MathBound{Op::kPow, 1, 1024},
 };
 
 // Expression helpers bound to one type and level.
@@ -36,8 +38,14 @@ class Expander {
         return c(1) / x;
       case Op::kExp:
         return exp(x);
+      case Op::kExp2:
+        return exp2(x);
+      case Op::kExpm1:
+        return expm1(x);
       case Op::kLog:
         return log(x);
+      case Op::kLog1p:
+        return log1p(x);
       case Op::kTanh:
         return is_f32() ? tanh_f32(x) : tanh_f64(x);
       case Op::kErf:
@@ -94,12 +102,47 @@ class Expander {
     // many processors, and masked softmax is full of them.
     const Expr vanishes = lt(argument, c(f32 ? -103.9722 : -745.1333));
     const Expr x = min(c(f32 ? 89.0 : 710.5), select(vanishes, c(0), argument));
-    const Expr magic = c(f32 ? 0x1.8p23 : 0x1.8p52);
+    const auto [k, r] = reduce_by_ln2(x);
+    return select(vanishes, c(0), scale(exp_tail(r) + c(1), k));
+  }
+  // 2^x = 2^k e^(r ln2) with k the nearest integer: exact up to the product r ln2.
+  Expr exp2(const Expr& argument) const {
+    const bool f32 = is_f32();
+    const Expr vanishes = lt(argument, c(f32 ? -150.0 : -1075.0));
+    const Expr x = min(c(f32 ? 129.0 : 1025.0), select(vanishes, c(0), argument));
+    const Expr k = round_to_integer(x);
+    const Expr r = (x - k) * c(0x1.62e42fefa39efp-1);
+    return select(vanishes, c(0), scale(exp_tail(r) + c(1), k));
+  }
+  // e^x - 1 = 2 (s t + (s - 1/2)), s = 2^(k-1), t = e^r - 1: for k = 0 that is t, which keeps the
+  // digits of small x; the factor 2 comes last, so that only a result that is too large overflows.
+  Expr expm1(const Expr& argument) const {
+    const bool f32 = is_f32();
+    // Below, the result rounds to -1.
+    const Expr x = clamp(argument, f32 ? -18.0 : -38.0, f32 ? 88.9 : 709.9);
+    const auto [k, r] = reduce_by_ln2(x);
+    const Expr s = scale(c(0.5), k);
+    const Expr result = c(2) * mad(s, exp_tail(r), s - c(0.5));
+    return select(eq(argument, c(0)), argument, result);  // -0 stays
+  }
+  Expr round_to_integer(const Expr& x) const {
+    const Expr magic = c(is_f32() ? 0x1.8p23 : 0x1.8p52);
+    return (x + magic) - magic;
+  }
+  struct ByLn2 {
+    Expr k, r;
+  };
+  ByLn2 reduce_by_ln2(const Expr& x) const {
+    const Expr magic = c(is_f32() ? 0x1.8p23 : 0x1.8p52);
     const Expr shifted = mad(x, c(0x1.71547652b82fep+0), magic);
     const Expr k = shifted - magic;
-    const Expr r = mad(k, c(-ln2_low()), mad(k, c(-ln2_high()), x));
+    return {k, mad(k, c(-ln2_low()), mad(k, c(-ln2_high()), x))};
+  }
+  // e^r - 1 = r + r^2 q(r) for |r| <= ln2 / 2.
+  Expr exp_tail(const Expr& r) const {
     const Expr q =
-        f32 ? polynomial(r,
+        is_f32()
+            ? polynomial(r,
                          {0.49999993047077840679, 0.16666520428275123759, 0.041668486489599666865,
                           0.0083687355173360414523, 0.0013809204007336771949})  // 2^-28.3
             : polynomial(
@@ -107,8 +150,7 @@ class Expander {
                       0.0083333333333169636377, 0.0013888888889115303449, 0.00019841269896566306928,
                       0.000024801586928545417571, 2.755723466849846068e-6, 2.7557579277129607599e-7,
                       2.5112107976118129745e-8, 2.0827663517552306508e-9});  // 2^-64
-    const Expr p = mad(r * r, q, r) + c(1);
-    return select(vanishes, c(0), scale(p, k));
+    return mad(r * r, q, r);
   }
 
   // x = 2^k m, m in [sqrt(1/2), sqrt(2)).
@@ -135,7 +177,22 @@ class Expander {
   // For finite x > 0.
   Expr log_finite(const Expr& x) const {
     const auto [k, m] = split(x);
-    const Expr f = m - c(1);
+    return log_of(k, m - c(1));
+  }
+  // u = 1 + x rounds; what it loses, scaled like the rest of u, goes back into f. For k = 0 that
+  // makes f = x exactly.
+  Expr log1p(const Expr& x) const {
+    const Expr u = x + c(1);
+    const auto [k, m] = split(u);
+    const Expr lost = select(lt(x, c(1)), x - (u - c(1)), c(1) - (u - x));
+    const Expr result = log_of(k, (m - c(1)) + scale(lost, -k));
+    const Expr infinite = select(eq(x, c(INFINITY)), x, result);
+    const Expr pole = select(eq(x, c(-1)), c(-INFINITY), infinite);
+    const Expr zero = select(eq(x, c(0)), x, pole);  // -0 stays
+    return select(ge(x, c(-1)), zero, c(NAN));
+  }
+  // k ln2 + log(1 + f), 1 + f in [sqrt(1/2), sqrt(2)).
+  Expr log_of(const Expr& k, const Expr& f) const {
     if (is_f32()) {  // log(1 + f) = f - f^2/2 + f^3 P(f)
       const Expr p = polynomial(
           f, {0.33333313093008431727, -0.25000010548262069943, 0.20002091323362039521,

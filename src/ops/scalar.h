@@ -380,20 +380,10 @@ namespace xc::loop {
 inline Expr like(const Expr& x, double v) {
   return constant(x.type(), v);
 }
-/// log(1 + a), exact to a few ULP also for small a (Kahan's correction of the rounded sum).
-inline Expr log1p(const Expr& a) {
-  const Expr w = a + 1.0;
-  const Expr corrected = log(w) * (a / (w - 1.0));
-  return select(eq(w, like(a, 1)), a, corrected);
-}
 /// 1 + erf(a); 0 where only the rounding of erf would be left, which a factor could magnify.
 inline Expr one_plus_erf(const Expr& a) {
   const double least = a.type() == DType::kF64 ? -6 : -4;
   return select(lt(a, like(a, least)), like(a, 0), erf(a) + 1.0);
-}
-/// exp(a) - 1 without cancellation: tanh(a/2) = (e^a - 1) / (e^a + 1).
-inline Expr expm1(const Expr& a) {
-  return tanh(a * 0.5) * (exp(a) + 1.0);
 }
 
 }  // namespace xc::loop

@@ -5,18 +5,20 @@
 namespace xc {
 
 Ledger::Account& Ledger::account(const Shape& shape) {
-  if (const auto it = accounts_.find(shape); it != accounts_.end()) return it->second;
+  if (last_ != accounts_.end() && last_->first == shape) return last_->second;
+  last_ = accounts_.find(shape);
+  if (last_ != accounts_.end()) return last_->second;
   if (accounts_.size() >= kShapes) {
-    const auto least =
-        std::min_element(accounts_.begin(), accounts_.end(), [](const auto& a, const auto& b) {
-          return a.second.calls < b.second.calls;
-        });
+    const auto least = std::min_element(
+        accounts_.begin(), accounts_.end(),
+        [](const auto& a, const auto& b) { return a.second.calls < b.second.calls; });
     others_.calls += least->second.calls;
     others_.live_calls += least->second.live_calls;
     others_.saved_s += least->second.saved_s;
     accounts_.erase(least);
   }
-  return accounts_[shape];
+  last_ = accounts_.try_emplace(shape).first;
+  return last_->second;
 }
 
 void Ledger::replaced(const Shape& shape, double calls, double seconds, double predicted_s) {

@@ -14,6 +14,10 @@ namespace xc {
 
 class Ledger {
  public:
+  Ledger() = default;
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+
   /// Values of the size symbols of a signature.
   using Shape = std::vector<int64_t>;
   /// Shape classes with accounts of their own; those with the fewest calls share one.
@@ -51,6 +55,8 @@ class Ledger {
  private:
   Account& account(const Shape& shape);
   std::map<Shape, Account> accounts_;
+  /// The account asked for last: most calls have the shape of the one before.
+  std::map<Shape, Account>::iterator last_ = accounts_.end();
   Account others_;
   double calls_ = 0, saved_s_ = 0;
 };

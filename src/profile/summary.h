@@ -50,7 +50,7 @@ struct ProfileSummary {
   int64_t swapped = 0;  ///< plans published after acceptance
   int64_t rolled_back = 0;
   int64_t rejected = 0;
-  double compile_ms = 0;    ///< CPU spent on search, compile and verification
+  double compile_ms = 0;    ///< CPU of background work: packing, search, compiling, verification
   double net_saved_ms = 0;  ///< time saved on runs so far minus compile_ms
   int64_t code_bytes = 0;   ///< executable memory in use
   int64_t bound_bytes = 0;

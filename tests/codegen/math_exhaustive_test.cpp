@@ -99,8 +99,7 @@ void check_all(uint64_t first, uint64_t stride) {
     for (const auto& [target, same] : passes) {
       const Worst worst = walk(bound.op, target, same, first, stride);
       const std::string name = std::string(op_info(bound.op).name) + " on " + target;
-      INFO(name, ": ", worst.ulp, " ULP at ", worst.x, " (", worst.got, "), bound ",
-           bound.f32_ulp);
+      INFO(name, ": ", worst.ulp, " ULP at ", worst.x, " (", worst.got, "), bound ", bound.f32_ulp);
       CHECK(worst.ulp <= bound.f32_ulp);
       CHECK(worst.different == 0);
       if (worst.different) MESSAGE(name, ": other bits elsewhere, first at ", worst.unlike);

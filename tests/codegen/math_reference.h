@@ -27,8 +27,14 @@ Real reference(Op op, Real x) {
       return 1 / x;
     case Op::kExp:
       return std::exp(x);
+    case Op::kExp2:
+      return std::exp2(x);
+    case Op::kExpm1:
+      return std::expm1(x);
     case Op::kLog:
       return std::log(x);
+    case Op::kLog1p:
+      return std::log1p(x);
     case Op::kTanh:
       return std::tanh(x);
     case Op::kErf:

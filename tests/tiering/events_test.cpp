@@ -115,7 +115,8 @@ TEST_CASE("tiering/events: the life of a region, in order and with its numbers")
   CHECK(counters.working_bytes > 256 * 96 * 4);
 }
 
-TEST_CASE("tiering/events: a wrong kernel is banned for good, a slower one for a while, at a loss") {
+TEST_CASE(
+    "tiering/events: a wrong kernel is banned for good, a slower one for a while, at a loss") {
   TierFaults slower;
   slower.wrap = [](const Region&, std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
     return std::make_shared<Delayed>(std::move(kernel));
@@ -166,7 +167,8 @@ TEST_CASE("tiering/events: waiting for the budget is told once, and freezing onc
   CHECK(fixture.log.count(EventKind::kFrozen) == 1);
 }
 
-TEST_CASE("tiering/events: plans dropped below the cap are told, with and without a tier's thread") {
+TEST_CASE(
+    "tiering/events: plans dropped below the cap are told, with and without a tier's thread") {
   for (const JitMode mode : {JitMode::kAuto, JitMode::kOff}) {
     Config config;
     config.jit = static_cast<int64_t>(mode);

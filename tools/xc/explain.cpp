@@ -59,14 +59,17 @@ void print_table(const std::vector<std::vector<std::string>>& rows) {
 void print_profile(const xcrt::Profile& profile) {
   const std::vector<xc_region> regions = profile.regions();
   const auto text = [](xc_string_view view) { return std::string(view.data, view.size); };
-  fmt::print("\nprofile: times per call; before and fused are medians of the trial (before: the mean "
-             "until then, ~ = from the trial's ratio), now is the mean of sampled calls\n");
-  if (regions.empty()) fmt::print("  no region was found, or the runs were too few to look for one\n");
+  fmt::print(
+      "\nprofile: times per call; before and fused are medians of the trial (before: the mean "
+      "until then, ~ = from the trial's ratio), now is the mean of sampled calls\n");
+  if (regions.empty())
+    fmt::print("  no region was found, or the runs were too few to look for one\n");
   for (uint32_t r = 0; r < regions.size(); ++r) {
     const xc_region& region = regions[r];
-    fmt::print("\n{} [{}], {} places, {} calls: compile {:.2f} ms, {} bytes of code, net {:+.3f} ms\n",
-               text(region.name), text(region.state), region.uses, region.calls, region.compile_ms,
-               region.code_bytes, region.net_saved_ms);
+    fmt::print(
+        "\n{} [{}], {} places, {} calls: compile {:.2f} ms, {} bytes of code, net {:+.3f} ms\n",
+        text(region.name), text(region.state), region.uses, region.calls, region.compile_ms,
+        region.code_bytes, region.net_saved_ms);
     if (region.worst_error > 0)
       fmt::print("  verified: worst deviation {:.3g} of what is allowed\n", region.worst_error);
     if (region.reason.size > 0) fmt::print("  last refusal: {}\n", text(region.reason));
@@ -75,20 +78,22 @@ void print_profile(const xcrt::Profile& profile) {
     for (const xc_region_shape& s : profile.shapes(r))
       rows.push_back({text(s.shape), fmt::format("{}", s.calls), fmt::format("{}", s.live_calls),
                       measured(s.before_us, s.before_estimated != 0), measured(s.fused_us),
-                      measured(s.now_us),                      measured(s.predicted_us), fmt::format("{:+.3f}", s.saved_ms)});
+                      measured(s.now_us), measured(s.predicted_us),
+                      fmt::format("{:+.3f}", s.saved_ms)});
     if (rows.size() > 1) print_table(rows);
   }
   const xc_counters counters = profile.counters();
-  fmt::print("\n{} calls: {:.2f} ms of CPU spent on search, compiling and checks, net {:+.3f} ms "
-             "saved\n",
-             counters.runs, counters.compile_ms, counters.net_saved_ms);
+  fmt::print(
+      "\n{} calls: {:.2f} ms of CPU spent on search, compiling and checks, net {:+.3f} ms "
+      "saved\n",
+      counters.runs, counters.compile_ms, counters.net_saved_ms);
 }
 
 /// Runs the model first, so that the plan has sizes, times and regions to show.
 int ExplainCommand::execute() {
   Loaded loaded = load(model, engine.config());
-  const bool given_sizes = !inputs.shapes.texts.empty() || !inputs.arrays.empty() ||
-                           !inputs.file.empty();
+  const bool given_sizes =
+      !inputs.shapes.texts.empty() || !inputs.arrays.empty() || !inputs.file.empty();
   std::vector<xcrt::Tensor> given;
   std::vector<xc_shape> shapes;
   if (given_sizes || runs != 0) {

@@ -63,8 +63,8 @@ std::string shapes_text(const xcrt::Model& model, const std::vector<xcrt::Tensor
   const std::vector<xcrt::Port> ports = model.inputs();
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto dims = inputs[i].dims();
-    out += fmt::format("{}{}[{}]", i ? " " : "", ports[i].name,
-                       dims_text({dims.begin(), dims.end()}));
+    out +=
+        fmt::format("{}{}[{}]", i ? " " : "", ports[i].name, dims_text({dims.begin(), dims.end()}));
   }
   return out.empty() ? "no input" : out;
 }
@@ -157,7 +157,9 @@ ordered_json record(const RecordFlags& flags) {
   for (; call == 0 || now_ms() < end; ++call) {
     const int64_t size = calls.size(call);
     const double started = now_ms();
-    { const std::vector<xcrt::Tensor> results = tool::run(loaded.session, calls.inputs(size)); }
+    {
+      const std::vector<xcrt::Tensor> results = tool::run(loaded.session, calls.inputs(size));
+    }
     const double us = (now_ms() - started) * 1000;
     if (call == 0) out["first_us"] = us;
     calls.times(size).add(us);

@@ -149,7 +149,8 @@ class Builder {
   ChunkProgram& program_;
   Isa isa_;
   std::string& reason_;
-  std::unordered_map<const loop::Node*, Reg> done_;
+  std::unordered_map<const loop::Node*, Reg> done_;  ///< by address: composed_ keeps what we made
+  std::vector<loop::Expr> composed_;
 };
 
 /// The inner loop of a loop IR operation, where the two mean the same on `type`.
@@ -238,9 +239,31 @@ std::optional<Fn> fn_of(loop::Op op, DType type) {
   }
 }
 
+/// Functions without an inner loop of their own, by those that have one; null for the others.
+loop::Expr composed(const loop::Expr& e) {
+  using namespace loop;
+  const auto c = [&](double v) { return constant(e.type(), v); };
+  const Expr& x = e->args[0];
+  switch (e->op) {
+    case Op::kExp2:
+      return pow(c(2), x);
+    case Op::kExpm1:  // tanh(x/2) = (e^x - 1) / (e^x + 1): no cancellation
+      return tanh(x * c(0.5)) * (exp(x) + c(1));
+    case Op::kLog1p: {  // Kahan's correction of the rounded sum
+      const Expr w = x + c(1);
+      return select(eq(w, c(1)), x, log(w) * (x / (w - c(1))));
+    }
+    default:
+      return {};
+  }
+}
+
 std::optional<Reg> Builder::lower(const loop::Expr& e, std::span<const Reg> args) {
   if (e->op == loop::Op::kConst) return program_.constant_bits(e->type, e->bits);
   if (e->op == loop::Op::kReg) return args[e->id];
+  if (!e->args.empty())
+    if (const loop::Expr simpler = composed(e))
+      return from_expr(composed_.emplace_back(simpler), args);
   std::array<Reg, 3> a{};
   if (e->args.size() > a.size()) return no("an expression of more than three arguments");
   for (size_t i = 0; i < e->args.size(); ++i) {

@@ -43,7 +43,7 @@ function summary() {
     [units.us(median(latency.slice(0, tenth))), 'a call in the first tenth (median)'],
     [units.us(median(latency.slice(-tenth))), 'a call in the last tenth (median)'],
     [`${state('live').length} of ${profile.regions.length}`, 'regions replaced by fused kernels'],
-    [units.ms(counters.compile_ms), 'CPU for search, compiling, checks'],
+    [units.ms(counters.compile_ms), 'CPU in the background: packing weights, search, compiling, checks'],
     [signed(net, units.ms), 'time saved on calls, minus that CPU', net < 0 ? 'bad' : 'good'],
   ];
   main.append(html('div', { class: 'tiles' }, ...tiles.map(([value, name, look]) =>
@@ -51,7 +51,7 @@ function summary() {
   const say = [];
   if (profile.regions.length === 0)
     say.push(data.jit === 'off' ? 'The JIT was off: nothing was looked for, and every step ran on vendor and own kernels.'
-      : 'No region was found that could be fused, or the calls were too few to look for one.');
+      : events.some(e => e.kind === 'searched') ? 'The graph was searched, and no region was found that could be fused.' : 'The calls were too few to look for regions.');
   else if (counters.compiled_regions === 0)
     say.push(`Nothing was compiled: for none of the ${profile.regions.length} candidates had running on cost as much as compiling would have.`);
   const banned = state('banned').length;
@@ -74,7 +74,7 @@ function timeOfCalls() {
 
 function saved() {
   const ms = series.net_saved_ms.map(v => v / 1e3), cost = series.compile_ms.map(v => v / 1e3);
-  section('Net time saved', 'Time before minus time now over all calls with fused kernels and trials, minus the CPU spent on search, compiling and checks. It starts below zero: the price is paid first.',
+  section('Net time saved', 'Time before minus time now over all calls with fused kernels and trials, minus all CPU spent in the background (packing weights, search, compiling, checks). It starts below zero: the price is paid first.',
     curves({ title: 'Net seconds saved over time', note: 'Above the zero line the compiler has earned back what it cost.',
       x: series.t_s, y: [{ name: 'net saved', values: ms, color: color('s2'), step: false }, { name: 'CPU spent (cost)', values: cost, color: color('s1') }],
       unit: units.s, yLabel: 'time saved', end: data.seconds }));
@@ -148,6 +148,7 @@ function beforeAfter() {
       measured.slice(0, kShown).map(r => ({ label: `${regionName(r.identity)}${r.state === 'live' ? '' : ` [${r.state}]`}`, tip: r.reason, bars: [
         { value: r.base_us, color: color('s1'), text: units.us(r.base_us) },
         { value: r.fused_us, color: color('s0'), text: `${units.us(r.fused_us)}  (${(r.base_us / r.fused_us).toFixed(2)}x)` }] })), units.us, 'time per call'));
+  if (profile.regions.length === 0) return;
   const opt = (v, unit, mark) => v > 0 ? (mark ? '~' : '') + unit(v) : '–';
   main.lastElementChild.append(folded(`All regions as a table (${profile.regions.length})`, () => table(
     [['region', false], ['state', false], ['places', true], ['calls', true], ['before', true], ['after', true], ['predicted', true], ['compile CPU', true], ['code', true], ['worst error', true], ['net saved', true], ['last refusal', false, 'why']],
