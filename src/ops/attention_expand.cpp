@@ -8,20 +8,20 @@ namespace xc::attention {
 namespace {
 
 /// Input i as [batch, heads, sequence, size] in the working type.
-ValueId heads_first(Expansion& e, size_t i, bool split, int64_t heads) {
+ValueId heads_first(Expansion& e, size_t i, bool split, int64_t heads, int64_t size) {
   const ValueId x = e.widened(i);
   if (split) return x;
-  const ValueId apart = e.add("Reshape", {x, e.ints({0, 0, heads, -1})});
+  const ValueId apart = e.add("Reshape", {x, e.ints({0, 0, heads, size})});
   return e.add("Transpose", {apart}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
 }
 
 /// Each head `group` times: [batch, kv_heads, total, size] to [batch, kv_heads * group, total,
 /// size].
-ValueId repeated(Expansion& e, ValueId x, int64_t kv_heads, int64_t group, int64_t size) {
+ValueId repeated(Expansion& e, ValueId x, int64_t kv_heads, int64_t group) {
   if (group == 1) return x;
-  const ValueId apart = e.add("Unsqueeze", {x, e.ints({2})});
-  const ValueId copies = e.add("Expand", {apart, e.ints({1, 1, group, 1, 1})});
-  return e.add("Reshape", {copies, e.ints({0, kv_heads * group, -1, size})});
+  std::vector<int64_t> heads;
+  for (int64_t h = 0; h < kv_heads * group; ++h) heads.push_back(h / group);
+  return e.add("Gather", {x, e.ints(heads)}, {{"axis", int64_t{1}}});
 }
 
 /// 0, 1, ... along axis 2 of x, as integers.
@@ -93,21 +93,21 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   const auto s = sizes_of<Dim>(node, *e.type(kQ).dims, *e.type(kK).dims, *e.type(kV).dims, past);
   const auto q_heads = s.q_heads.constant(), kv_heads = s.kv_heads.constant();
   const auto head = s.head.constant(), value_head = s.value_head.constant();
-  if (!q_heads || !kv_heads || !head || !value_head) return {};
+  if (!q_heads || !kv_heads || !head || !value_head || *head == 0 || *value_head == 0) return {};
   if (e.has(kMask)) {  // a shorter mask needs padding
     const auto& mask = e.type(kMask).dims;
     if (!mask || mask->empty() || !(mask->back() == s.total())) return {};
   }
 
-  const ValueId q = heads_first(e, kQ, s.split, *q_heads);
-  ValueId k = heads_first(e, kK, s.split, *kv_heads);
-  ValueId v = heads_first(e, kV, s.split, *kv_heads);
+  const ValueId q = heads_first(e, kQ, s.split, *q_heads, *head);
+  ValueId k = heads_first(e, kK, s.split, *kv_heads, *head);
+  ValueId v = heads_first(e, kV, s.split, *kv_heads, *value_head);
   if (e.has(kPastKey)) {
     k = e.add("Concat", {e.widened(kPastKey), k}, {{"axis", int64_t{2}}});
     v = e.add("Concat", {e.widened(kPastValue), v}, {{"axis", int64_t{2}}});
   }
   const int64_t group = *q_heads / *kv_heads;
-  const ValueId keys = e.add("Transpose", {repeated(e, k, *kv_heads, group, *head)},
+  const ValueId keys = e.add("Transpose", {repeated(e, k, *kv_heads, group)},
                              {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
   const double scale = scale_of(node, static_cast<double>(*head));
   const ValueId raw = e.add("MatMul", {e.add("Mul", {q, e.scalar(scale)}), keys});
@@ -121,7 +121,7 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
     bias = bias == kNone ? bounds : e.add("Add", {bias, bounds});
   const ValueId biased = bias == kNone ? capped : e.add("Add", {capped, bias});
   const ValueId weights = guarded_softmax(e, biased, bias);
-  ValueId y = e.add("MatMul", {weights, repeated(e, v, *kv_heads, group, *value_head)});
+  ValueId y = e.add("MatMul", {weights, repeated(e, v, *kv_heads, group)});
   if (!s.split) {
     y = e.add("Transpose", {y}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
     y = e.add("Reshape", {y, e.ints({0, 0, *q_heads * *value_head})});

@@ -65,7 +65,8 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   if (!e.rank(kX) || !e.type(kWeight).dims) return {};
   const auto channels = (*e.type(kX).dims)[1].constant();
   const auto kernel = e.type(kWeight).dims->back().constant();
-  if (!channels || !kernel) return {};
+  const auto length = (*e.type(kX).dims)[2].constant();
+  if (!channels || !kernel || length == 0) return {};  // Conv has no result without columns
   const int64_t carried = *kernel - 1;
   const ValueId line = e.has(kPast)
                            ? e.add("Concat", {e.in(kPast), e.in(kX)}, {{"axis", int64_t{2}}})

@@ -97,6 +97,8 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   const auto head = l.head.constant(), heads = l.heads.constant();
   const auto size = rotated(node, l).constant();
   if (!head || !heads || !size) return {};
+  // Gather would take negative positions as counted from the end.
+  if (e.has(kIds) && !graph.value(node.inputs[kIds]).is_constant()) return {};
   const bool interleaved = node.attrs.get_int("interleaved", 0) != 0;
 
   ValueId x = e.widened(kX);

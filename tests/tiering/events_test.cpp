@@ -91,7 +91,7 @@ TEST_CASE("tiering/events: the life of a region, in order and with its numbers")
   CHECK(verified.worst_error <= 1);
   const Event accepted = of(fixture.log, EventKind::kAccepted).at(0);
   CHECK(accepted.fused_us < accepted.base_us);
-  CHECK(accepted.samples >= 8);
+  CHECK(accepted.samples >= 3);
   CHECK(accepted.shapes == 1);
   CHECK(of(fixture.log, EventKind::kSearched).at(0).places == 1);
 
@@ -126,7 +126,7 @@ TEST_CASE(
   const Event rejected = of(slow.log, EventKind::kRejected).at(0);
   CHECK(rejected.back_off_s == 1);
   CHECK(rejected.fused_us > rejected.base_us);
-  CHECK(rejected.samples >= 20);
+  CHECK(rejected.samples >= 3);
   const ProfileSummary profile = slow.session->profile();
   // Half of the trial's runs were 500 us slower.
   CHECK(profile.net_saved_ms < -0.5 * static_cast<double>(rejected.samples) * 0.9);
