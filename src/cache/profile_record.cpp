@@ -142,10 +142,9 @@ std::string describe(const ProfileRecord& record) {
 
 ProfileRecord merge(const ProfileRecord& older, ProfileRecord newer) {
   const auto known = [&](const RegionRecord& region) {
-    return std::any_of(newer.regions.begin(), newer.regions.end(),
-                       [&](const RegionRecord& r) {
-                         return r.identity == region.identity && r.size == region.size;
-                       });
+    return std::any_of(newer.regions.begin(), newer.regions.end(), [&](const RegionRecord& r) {
+      return r.identity == region.identity && r.size == region.size;
+    });
   };
   for (const RegionRecord& region : older.regions)
     if (newer.regions.size() < kMaxRegions && !known(region)) newer.regions.push_back(region);

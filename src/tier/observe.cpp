@@ -98,8 +98,9 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
     if (uses(*state, *version.bound->plan, group)) {
       group.policy.ran_fused(size, runs);
       const auto* measured = group.policy.measured(size);
-      group.ledger.live(entry.symbols, runs, group.seconds_in(version),
-                        measured && measured->fused_s > 0 ? measured->base_s / measured->fused_s : 0);
+      group.ledger.live(
+          entry.symbols, runs, group.seconds_in(version),
+          measured && measured->fused_s > 0 ? measured->base_s / measured->fused_s : 0);
       watch(group, size, entry, version, now);
     } else {
       // Where the larger region is in use, its parts have nothing to win.

@@ -33,7 +33,7 @@ class RegionPolicy {
     double base_s = 0;  ///< per run, of the last trial
     double fused_s = 0;
     int refusals = 0;
-    double again_s = 0;    ///< after a refusal: when it may be tried again
+    double again_s = 0;        ///< after a refusal: when it may be tried again
     bool doubted = false;      ///< became slow
     bool rolled_back = false;  ///< refused after it had been in use
   };

@@ -141,8 +141,8 @@ void Tier::revive(Program& program, ProgramState& state, Group& group,
     std::lock_guard data(state.data);
     group.predicted_s = known.front()->predicted_s;
     group.compile_s = known.front()->compile_s;
-    group.reason = known.front()->reason.empty() ? ""
-                                                 : known.front()->reason + " (in an earlier process)";
+    group.reason =
+        known.front()->reason.empty() ? "" : known.front()->reason + " (in an earlier process)";
     group.mismatch = std::any_of(known.begin(), known.end(), is(cache::Verdict::kWrong));
     if (group.mismatch) {
       group.wrong = true;
@@ -169,13 +169,12 @@ void Tier::revive(Program& program, ProgramState& state, Group& group,
                                        0.0, policy::back_off_s(std::max(0, at->refusals - 1)));
       const bool fused = at->verdict == cache::Verdict::kAccepted;
       refused = refused || !fused;
-      group.policy.recall(at->size,
-                          {.choice = fused ? Choice::kFused : Choice::kBase,
-                           .base_s = at->base_s,
-                           .fused_s = at->fused_s,
-                           .refusals = at->refusals,
-                           .again_s = static_cast<double>(steady_ns()) * 1e-9 + left_s,
-                           .rolled_back = at->verdict == cache::Verdict::kRolledBack});
+      group.policy.recall(at->size, {.choice = fused ? Choice::kFused : Choice::kBase,
+                                     .base_s = at->base_s,
+                                     .fused_s = at->fused_s,
+                                     .refusals = at->refusals,
+                                     .again_s = static_cast<double>(steady_ns()) * 1e-9 + left_s,
+                                     .rolled_back = at->verdict == cache::Verdict::kRolledBack});
       group.decided_key = at->decided_on;
       for (const auto& entry : entries)
         if (entry->key == at->decided_on) group.decided_on = entry;

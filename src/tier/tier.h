@@ -88,7 +88,7 @@ class Tier final : public TierHooks {
     RegionCost cost;
     double predicted_s = 0, compile_s = 0;  ///< predicted: at the sizes seen last
     int64_t code_bytes = 0;
-    double worst_error = 0;            ///< of verification, in units of what is allowed
+    double worst_error = 0;          ///< of verification, in units of what is allowed
     bool wrong = false;              ///< never tried again
     bool split = false;              ///< refused once: its parts have groups of their own
     const Group* part_of = nullptr;  ///< the larger region it stands in for where that is not used

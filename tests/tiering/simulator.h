@@ -29,12 +29,13 @@ struct SimulatedRegion {
 };
 
 struct SimulatedRun {
-  double total_s = 0;       ///< of the runs, as the caller sees them
-  double off_s = 0;         ///< the same without the tier
-  double best_s = 0;        ///< with the faster of the two in every run, for free
-  double compile_s = 0;     ///< spent by the compile thread
-  double clairvoyant_s = 0; ///< least price of knowing the future: per region compile at once, or never
-  double ahead_at = -1;     ///< first run from which on the caller is ahead of `off`; -1 = never
+  double total_s = 0;    ///< of the runs, as the caller sees them
+  double off_s = 0;      ///< the same without the tier
+  double best_s = 0;     ///< with the faster of the two in every run, for free
+  double compile_s = 0;  ///< spent by the compile thread
+  double clairvoyant_s =
+      0;  ///< least price of knowing the future: per region compile at once, or never
+  double ahead_at = -1;  ///< first run from which on the caller is ahead of `off`; -1 = never
   int64_t trials = 0, swaps = 0;
   /// What it cost not to know the future, compiling included, against what knowing it costs.
   double regret() const { return (total_s - best_s + compile_s) / clairvoyant_s; }
@@ -63,8 +64,10 @@ class Simulation {
         base_total[r] += base;
         best_total[r] += best;
       }
-      if (out.total_s > out.off_s) out.ahead_at = -1;
-      else if (out.ahead_at < 0) out.ahead_at = static_cast<double>(k);
+      if (out.total_s > out.off_s)
+        out.ahead_at = -1;
+      else if (out.ahead_at < 0)
+        out.ahead_at = static_cast<double>(k);
     }
     for (size_t r = 0; r < regions_.size(); ++r)
       out.clairvoyant_s += std::min(base_total[r] - best_total[r], regions_[r].compile_s);
@@ -131,8 +134,8 @@ class Simulation {
     const bool every = on_trial || called || (number >= 1 && number < 5) || seconds > 200e-6;
     const bool timed = every || is_sampled(static_cast<uint64_t>(number));
     if (timed && number > 0)
-      sampled(n, every ? 1 : static_cast<double>(kSamplePeriod), times, fused, on_trial,
-              challenger, out);
+      sampled(n, every ? 1 : static_cast<double>(kSamplePeriod), times, fused, on_trial, challenger,
+              out);
     if (timed) bind(signature, n);
     signature.last_run = number;
     return seconds;

@@ -39,7 +39,8 @@ SimulatedRegion linear(double launch_us, double per_row_us, double fused, double
 
 }  // namespace
 
-TEST_CASE("tiering/simulator: at most three times the price of knowing the future, on every stream") {
+TEST_CASE(
+    "tiering/simulator: at most three times the price of knowing the future, on every stream") {
   struct Kind {
     const char* name;
     std::vector<SimulatedRegion> regions;
@@ -64,10 +65,11 @@ TEST_CASE("tiering/simulator: at most three times the price of knowing the futur
           run = Simulation(kind.regions, seed).run(sizes);
           worst = std::max(worst, run.regret());
         }
-        MESSAGE(fmt::format("{:<32} {:<12} {:6} calls: off {:8.2f} ms, auto {:8.2f}, best {:8.2f}; "
-                            "compile {:5.1f} ms, {} trials; regret {:.2f}",
-                            kind.name, name, calls, run.off_s * 1e3, run.total_s * 1e3,
-                            run.best_s * 1e3, run.compile_s * 1e3, run.trials, worst));
+        MESSAGE(
+            fmt::format("{:<32} {:<12} {:6} calls: off {:8.2f} ms, auto {:8.2f}, best {:8.2f}; "
+                        "compile {:5.1f} ms, {} trials; regret {:.2f}",
+                        kind.name, name, calls, run.off_s * 1e3, run.total_s * 1e3,
+                        run.best_s * 1e3, run.compile_s * 1e3, run.trials, worst));
         CHECK(worst <= 3);
         // Never behind by more than what the compile thread spent and 3 %.
         CHECK(run.total_s <= run.off_s * 1.03 + run.compile_s);

