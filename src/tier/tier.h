@@ -171,6 +171,7 @@ class Tier final : public TierHooks {
   void prepare_in_background(const Program& program, const StatePtr& state);
   bool may_start(const ProgramState& state);
   void emit(ProgramState& state, const Program& program, Event event);
+  static double ms_since(int64_t begin_ns);
   /// An event about a region, with what is known of it.
   static Event event_of(EventKind kind, const Group& group);
   void tell_postponed(std::unique_lock<std::mutex>& lock);

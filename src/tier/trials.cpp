@@ -170,12 +170,6 @@ TierHooks::Seat Tier::seat_for(Program& program, SignatureEntry& entry) {
   return seat;
 }
 
-int Tier::size_at(const ProgramState& state, const Facts& facts, const Group& group) {
-  for (size_t k = 0; k < state.groups.size(); ++k)
-    if (state.groups[k].get() == &group) return facts[k].size;
-  return 0;
-}
-
 void Tier::leave_trial(Program& program, SignatureEntry& entry, bool accepted) {
   const auto now = program.published(entry);
   if (!now->challenger && !now->timed) return;
@@ -195,14 +189,6 @@ void Tier::end_trial(Program& program, ProgramState& state, bool accepted) {
   for (const auto& weak : trial.entries)
     if (const auto entry = weak.lock()) leave_trial(program, *entry, accepted);
   program.call_attention();
-}
-
-double Tier::predicted_s(ProgramState& state, SignatureEntry& entry, const Group& group) {
-  std::lock_guard data(state.data);
-  const Facts& facts = known_facts(state, entry);
-  for (size_t k = 0; k < state.groups.size(); ++k)
-    if (state.groups[k].get() == &group) return facts[k].predicted_s;
-  return 1;
 }
 
 void Tier::judge(Program& program, ProgramState& state) {
@@ -266,7 +252,7 @@ void Tier::judge(Program& program, ProgramState& state) {
   event.fused_us = (trial.confirm ? active_s : challenger_s) * 1e6;
   event.samples = static_cast<int64_t>(std::min(pooled.active.size(), pooled.challenger.size()));
   event.shapes = static_cast<int64_t>(sides.size());
-  event.wall_ms = static_cast<double>(steady_ns() - trial.began_ns) * 1e-6;
+  event.wall_ms = ms_since(trial.began_ns);
   if (result.verdict == policy::Verdict::kUndecided) return emit(state, program, std::move(event));
   const std::string numbers =
       fmt::format("{:.2f} us against {:.2f} us, {:.3f} of the time over {} signatures like {}",

@@ -1,0 +1,110 @@
+// Which plan runs of certain sizes use: verdicts hold for a class of sizes (region_policy.h), so
+// every signature has the plan that its sizes choose; plans are shared and kept.
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "tier/tier.h"
+
+namespace xc {
+
+Tier::Fact Tier::fact_of(const Group& group, const Plan& plan, std::span<const int64_t> symbols) {
+  const Dim::Lookup lookup = [&](const std::string& symbol) -> std::optional<int64_t> {
+    for (size_t k = 0; k < symbols.size(); ++k)
+      if (plan.symbols[k].name == symbol) return symbols[k];
+    return std::nullopt;
+  };
+  const auto value = [&](const Dim& dim) {
+    return static_cast<double>(dim.evaluate(lookup).value_or(0));
+  };
+  const RegionCost& cost = group.cost;
+  const double bytes = value(cost.bytes_fused);
+  const double each =
+      policy::predict_s(host_speed(), bytes, value(cost.product_flops), value(cost.flops));
+  return {each * static_cast<double>(group.places.size()), policy::size_class(bytes)};
+}
+
+Tier::Facts Tier::facts_of(const ProgramState& state, const Plan& plan,
+                           std::span<const int64_t> symbols) {
+  Facts facts;
+  for (const auto& group : state.groups) facts.push_back(fact_of(*group, plan, symbols));
+  return facts;
+}
+
+const Tier::Facts& Tier::known_facts(const ProgramState& state, SignatureEntry& entry) {
+  auto known = std::static_pointer_cast<Facts>(entry.tier_facts);
+  if (!known || known->size() < state.groups.size()) {
+    const auto program = state.program.lock();
+    known = std::make_shared<Facts>(facts_of(state, *program->base_plan(), entry.symbols));
+    entry.tier_facts = known;
+  }
+  return *known;
+}
+
+std::vector<const Tier::Group*> Tier::chosen(const ProgramState& state, const Facts& facts,
+                                             const Group* with, const Group* without) {
+  std::vector<const Group*> out;
+  const auto has = [&](const Group* g) {
+    return std::find(out.begin(), out.end(), g) != out.end();
+  };
+  for (const bool blocks : {true, false})
+    for (size_t k = 0; k < state.groups.size(); ++k) {
+      const Group* group = state.groups[k].get();
+      if (group->places.front().blocks != blocks || !group->kernel || group->wrong) continue;
+      if (group == without || (group->part_of && has(group->part_of))) continue;
+      const bool verified = group->state != RegionState::kVerifying;
+      if (group == with || (verified && group->policy.fused(facts[k].size))) out.push_back(group);
+    }
+  return out;
+}
+
+std::shared_ptr<const Plan> Tier::find_plan(const ProgramState& state,
+                                            const std::vector<const Group*>& groups) {
+  for (const Variant& variant : state.variants)
+    if (variant.groups == groups) return variant.plan;
+  return nullptr;
+}
+
+bool Tier::uses(const ProgramState& state, const Plan& plan, const Group& group) {
+  for (const Variant& variant : state.variants)
+    if (variant.plan.get() == &plan)
+      return std::find(variant.groups.begin(), variant.groups.end(), &group) !=
+             variant.groups.end();
+  return false;
+}
+
+std::shared_ptr<const Plan> Tier::plan_with(Program& program, ProgramState& state,
+                                            const std::vector<const Group*>& groups) {
+  if (groups.empty()) return program.base_plan();
+  std::lock_guard data(state.data);
+  if (auto known = find_plan(state, groups)) return known;
+  std::vector<PlannedRegion> planned;
+  std::unordered_set<NodeId> covered;
+  for (const Group* group : groups)
+    for (const Region& place : group->places) {
+      const auto inside = [&](NodeId n) { return covered.count(n) > 0; };
+      if (std::any_of(place.nodes.begin(), place.nodes.end(), inside)) continue;
+      covered.insert(place.nodes.begin(), place.nodes.end());
+      planned.push_back({place, group->kernel, "fused " + group->name});
+    }
+  auto plan = program.planner().build(planned);
+  if (state.variants.size() >= kMaxVariants) state.variants.erase(state.variants.begin());
+  state.variants.push_back({groups, plan});
+  return plan;
+}
+
+int Tier::size_at(const ProgramState& state, const Facts& facts, const Group& group) {
+  for (size_t k = 0; k < state.groups.size(); ++k)
+    if (state.groups[k].get() == &group) return facts[k].size;
+  return 0;
+}
+
+double Tier::predicted_s(ProgramState& state, SignatureEntry& entry, const Group& group) {
+  std::lock_guard data(state.data);
+  const Facts& facts = known_facts(state, entry);
+  for (size_t k = 0; k < state.groups.size(); ++k)
+    if (state.groups[k].get() == &group) return facts[k].predicted_s;
+  return 1;
+}
+
+}  // namespace xc

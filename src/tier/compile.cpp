@@ -1,0 +1,173 @@
+// A region from candidate to verified kernel: lowering, compiling or loading, agreeing with what it
+// replaces on made-up inputs and on a live run's.
+
+#include "base/clock.h"
+#include "tier/persistence.h"
+#include "tier/tier.h"
+#include "tier/verification.h"
+
+namespace xc {
+namespace {
+
+constexpr int64_t kCaptureBytes = int64_t{1} << 20;
+
+}  // namespace
+
+bool Tier::compile(Program& program, ProgramState& state, Group& group) {
+  if (const std::string reason = compiler_->disabled(); !reason.empty()) {
+    ban(state, program, group, EventKind::kJitDisabled, reason);
+    return false;
+  }
+  const int64_t begin = steady_ns();
+  const Region& region = group.places.front();
+  double start = thread_cpu_seconds();
+  group.spec = program.planner().region_spec(region);
+  RegionCode code;
+  if (const auto verdict =
+          lower_region(program.graph(), region, group.spec, compiler_->target(), code);
+      !verdict.yes()) {
+    ban(state, program, group, EventKind::kRefused, "cannot be lowered: " + verdict.reason);
+    return false;
+  }
+  {
+    std::lock_guard data(state.data);
+    state.restore_s += thread_cpu_seconds() - start;
+  }
+  std::shared_ptr<Kernel> kernel;
+  std::vector<std::shared_ptr<const PhaseCode>> made_here;  // kept once it is verified
+  Persistence* const cache = persistence(program);
+  cache::Permission first_run;  // held until it is verified
+  bool loaded = false;
+  double compile_s = 0;
+  try {
+    {
+      std::lock_guard lock(mutex_);
+      if (const auto it = kernels_.find(group.identity); it != kernels_.end() && !faults_.wrap)
+        kernel = it->second.lock();
+    }
+    if (!kernel) loaded = load(program, state, group, code);
+    if (loaded) {
+      kernel = group.kernel;
+    } else if (!kernel) {
+      if (cache) first_run = cache->begin_trial(group.code_key, group.name);
+      if (!first_run.refusal.empty()) {
+        ban(state, program, group, EventKind::kRefused, first_run.refusal);
+        return false;
+      }
+      if (!std::exchange(any_compiled_, true)) {
+        compiler_->warm_up();
+        start = thread_cpu_seconds();
+      }
+      for (const RegionPhase& phase : code.phases)
+        made_here.push_back(compiler_->compile(phase.kernel));
+      auto made = std::make_shared<RegionKernel>(std::move(code), made_here,
+                                                 region.inputs.size() + region.outputs.size());
+      group.code_bytes = made->code_bytes();
+      kernel = std::move(made);
+      if (faults_.wrap) kernel = faults_.wrap(region, std::move(kernel));
+      std::lock_guard lock(mutex_);
+      kernels_[group.identity] = kernel;
+    }
+    compile_s = thread_cpu_seconds() - start;
+  } catch (const std::exception& error) {
+    const std::string disabled = compiler_->disabled();
+    ban(state, program, group, disabled.empty() ? EventKind::kRefused : EventKind::kJitDisabled,
+        std::string("compile failed: ") + error.what());
+    return false;
+  }
+  {
+    std::lock_guard data(state.data);
+    group.kernel = kernel;
+    group.compile_s = compile_s;
+    if (!loaded) ++state.compiled;
+    group.state = RegionState::kVerifying;
+  }
+  if (!loaded) {
+    Event event = event_of(EventKind::kCompiled, group);
+    event.wall_ms = ms_since(begin);
+    emit(state, program, std::move(event));
+  }
+
+  group.graph = std::make_shared<const Graph>(extract_region(program.graph(), region).graph);
+  std::string different;
+  try {
+    if (!faults_.unverified)
+      different = verify_synthetic(*group.graph, group.spec, *kernel, &group.worst_error);
+  } catch (const std::exception& error) {
+    different = error.what();
+  }
+  prices_.learn(thread_cpu_seconds() - start);
+  if (!different.empty()) {
+    if (cache && loaded) cache->forget_code(group.code_key);
+    ban(state, program, group, EventKind::kMismatch, different);
+    return false;
+  }
+  if (cache && !made_here.empty()) {
+    cache->keep_code(group.code_key, group.name, compile_s, made_here);
+    report_problems(program, state);
+  }
+  return true;
+}
+
+void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group,
+                          SignatureEntry& entry) {
+  {
+    std::lock_guard data(state.data);
+    if (group.state != RegionState::kVerifying) return;
+    group.asked_ns = steady_ns();
+  }
+  std::vector<ValueId> values;
+  for (ValueId v : group.places.front().inputs)
+    if (!program.graph().value(v).is_constant()) values.push_back(v);
+  const auto shared = std::static_pointer_cast<ProgramState>(program.tier_state);
+  Group* raw = &group;
+  Symbols symbols;
+  for (size_t k = 0; k < entry.symbols.size(); ++k)
+    symbols.emplace(program.base_plan()->symbols[k].name, entry.symbols[k]);
+  const bool asked = program.request_capture(
+      entry, values, kCaptureBytes, [this, shared, raw, symbols](std::vector<Tensor> inputs) {
+        post(shared, [this, raw, symbols, inputs = std::move(inputs)](Program& p, ProgramState& s) {
+          verify_inputs(p, s, *raw, inputs, symbols);
+        });
+      });
+  if (asked) return;
+  // Too large to copy on the caller's time, or not visible: made-up inputs have to do.
+  verify_inputs(program, state, group, {}, {});
+}
+
+void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
+                         const std::vector<Tensor>& inputs, const Symbols& symbols) {
+  {
+    std::lock_guard data(state.data);
+    if (group.state != RegionState::kVerifying) return;  // another signature's inputs came first
+  }
+  std::string different;
+  const double start = thread_cpu_seconds();
+  const int64_t begin = steady_ns();
+  cache::Permission first_run;
+  if (Persistence* cache = persistence(program))
+    first_run = cache->begin_trial(group.code_key, group.name);
+  try {
+    if (!inputs.empty())
+      different =
+          verify_live(*group.graph, group.spec, *group.kernel, inputs, symbols, &group.worst_error);
+  } catch (const std::exception& error) {
+    different = error.what();
+  }
+  prices_.learn(prices_.compile_s + (thread_cpu_seconds() - start));
+  if (!different.empty()) {
+    ban(state, program, group, EventKind::kMismatch, "on a live run's inputs: " + different);
+    return;
+  }
+  {
+    std::lock_guard data(state.data);
+    group.state = RegionState::kReady;
+  }
+  Event event = event_of(EventKind::kVerified, group);
+  event.wall_ms = ms_since(begin);
+  event.detail = inputs.empty() ? "on made-up inputs" : "on made-up inputs and one live run";
+  emit(state, program, std::move(event));
+  next_trial(program, state);
+}
+
+}  // namespace xc
