@@ -248,8 +248,10 @@ void Tier::judge(Program& program, ProgramState& state) {
   const bool changes = result.verdict == policy::Verdict::kAccept;
   const bool fused = changes != trial.confirm;
   Event event = event_of(EventKind::kTrialSample, group);
-  event.base_us = (trial.confirm ? challenger_s : active_s) * 1e6;
-  event.fused_us = (trial.confirm ? active_s : challenger_s) * 1e6;
+  const double base_s = trial.confirm ? challenger_s : active_s;
+  const double fused_s = trial.confirm ? active_s : challenger_s;
+  event.base_us = base_s * 1e6;
+  event.fused_us = fused_s * 1e6;
   event.samples = static_cast<int64_t>(std::min(pooled.active.size(), pooled.challenger.size()));
   event.shapes = static_cast<int64_t>(sides.size());
   event.wall_ms = ms_since(trial.began_ns);
@@ -260,7 +262,7 @@ void Tier::judge(Program& program, ProgramState& state) {
                   sizes_text(*most, *program.base_plan()));
   {
     std::lock_guard data(state.data);
-    group.policy.decide(trial.size, fused, event.base_us * 1e-6, event.fused_us * 1e-6,
+    group.policy.decide(trial.size, fused, base_s, fused_s,
                         static_cast<double>(steady_ns()) * 1e-9);
     group.ledger.add_saved(-lost_s);
     for (const Medians& m : medians)
