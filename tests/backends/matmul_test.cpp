@@ -50,25 +50,30 @@ TEST_CASE("backends/matmul: the own product agrees with the library's, transpose
           const auto a = filled((transpose_a ? k : m) * lda),
                      b = filled((transpose_b ? n : k) * ldb);
           const auto before = filled(m * ldc);
-          auto c = before;
-          cpu::own_sgemm({transpose_a, transpose_b, m, n, k, 1.5f, a.data(), lda, b.data(), ldb,
-                          beta, c.data(), ldc});
-          double worst = 0;
-          for (int64_t i = 0; i < m; ++i)
-            for (int64_t j = 0; j < ldc; ++j) {
-              const auto at = static_cast<size_t>(i * ldc + j);
-              double want = before[at];
-              if (j < n) {
-                double sum = 0;
-                for (int64_t d = 0; d < k; ++d)
-                  sum += static_cast<double>(
-                             a[static_cast<size_t>(transpose_a ? d * lda + i : i * lda + d)]) *
-                         b[static_cast<size_t>(transpose_b ? j * ldb + d : d * ldb + j)];
-                want = 1.5 * sum + beta * before[at];
+          for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+            if (isa > cpu_info().isa) continue;
+            CAPTURE(name(isa));
+            auto c = before;
+            cpu::own_sgemm({transpose_a, transpose_b, m, n, k, 1.5f, a.data(), lda, b.data(), ldb,
+                            beta, c.data(), ldc},
+                           isa);
+            double worst = 0;
+            for (int64_t i = 0; i < m; ++i)
+              for (int64_t j = 0; j < ldc; ++j) {
+                const auto at = static_cast<size_t>(i * ldc + j);
+                double want = before[at];
+                if (j < n) {
+                  double sum = 0;
+                  for (int64_t d = 0; d < k; ++d)
+                    sum += static_cast<double>(
+                               a[static_cast<size_t>(transpose_a ? d * lda + i : i * lda + d)]) *
+                           b[static_cast<size_t>(transpose_b ? j * ldb + d : d * ldb + j)];
+                  want = 1.5 * sum + beta * before[at];
+                }
+                worst = std::max(worst, std::fabs(want - c[at]));
               }
-              worst = std::max(worst, std::fabs(want - c[at]));
-            }
-          CHECK(worst <= 1e-4);
+            CHECK(worst <= 1e-4);
+          }
         }
 }
 

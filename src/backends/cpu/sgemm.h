@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "base/cpu_info.h"
+
 namespace xc::cpu {
 
 /// c = alpha * op(a) * op(b) + beta * c, row-major, as BLAS has it.
@@ -34,8 +36,8 @@ SgemmChoice choose_sgemm(int64_t m, int64_t n, int64_t k, bool steady, double st
 
 /// By the library. The caller holds a OneThread. Fails with kOutOfMemory or kInternal.
 void library_sgemm(const Sgemm& p);
-/// By an own kernel; never fails.
-void own_sgemm(const Sgemm& p);
+/// By an own kernel; never fails. `isa`: at most the host's.
+void own_sgemm(const Sgemm& p, Isa isa = cpu_info().isa);
 
 /// Has the library generated the code of its sgemm in this process? Its first call takes 30 ms.
 bool sgemm_is_warm();
