@@ -112,6 +112,7 @@ void infer_range(InferContext& c) {
     return c.set(0, t, {c.fresh("Range")});
   const int64_t step = delta->front().value();
   if (step == 0) c.error("delta is 0");
+  if (step == INT64_MIN) return c.set(0, t, {c.fresh("Range")});  // has no negative
   const Dim distance = step > 0 ? limit->front() - start->front() : start->front() - limit->front();
   const Dim count = max(Dim(0), ceil_div(distance, Dim(step > 0 ? step : -step)));
   c.set(0, t, {count});
