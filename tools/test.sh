@@ -29,7 +29,7 @@ else
   ctest+=(-L "$preset")
   target=xc_tests_$preset
   suppressions=$PWD/tools/sanitize
-  export ASAN_OPTIONS="detect_stack_use_after_return=1:strict_string_checks=1:${ASAN_OPTIONS:-}"
+  export ASAN_OPTIONS="detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1:${ASAN_OPTIONS:-}"
   export LSAN_OPTIONS="suppressions=$suppressions/lsan.supp:print_suppressions=0:${LSAN_OPTIONS:-}"
   export UBSAN_OPTIONS="print_stacktrace=1:${UBSAN_OPTIONS:-}"
   export TSAN_OPTIONS="suppressions=$suppressions/tsan.supp:second_deadlock_stack=1:${TSAN_OPTIONS:-}"
