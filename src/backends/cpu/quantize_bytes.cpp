@@ -26,7 +26,8 @@ void quantise(const SimpleContext& c) {
   float low = 0, high = 0;
   integer_fns().range(x, n, &low, &high);
   const float scale = high == low ? 1.0f : (high - low) / 255.0f;
-  const float zero = std::clamp(std::nearbyint(-low / scale), 0.0f, 255.0f);
+  const float wanted = std::nearbyint(-low / scale);  // NaN when the range is not finite
+  const float zero = wanted > 0 ? std::min(wanted, 255.0f) : 0.0f;
   integer_fns().quantise(x, n, scale, static_cast<int32_t>(zero), 0, c.output<uint8_t>(0));
   *c.output<float>(1) = scale;
   *c.output<uint8_t>(2) = static_cast<uint8_t>(zero);
