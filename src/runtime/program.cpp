@@ -279,9 +279,9 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
   BindOptions options;
   options.max_arena_bytes = config_.max_memory_bytes;
   auto published = std::make_shared<Published>();
+  TierHooks::Seat seat;
   try {
     TierHooks* tier = tier_knows_.load(std::memory_order_acquire) ? engine_->tier() : nullptr;
-    TierHooks::Seat seat;
     if (tier) seat = tier->seat_for(*this, *entry);
     if (!seat.plan) seat.plan = base_plan_;
     published->active =
@@ -313,6 +313,7 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
       bound_bytes_.fetch_add(entry->held_bytes, std::memory_order_relaxed);
     }
   }
+  if (added && seat.timed) engine_->tier()->seated(*this, *result, seat.trial);
   if (added) {
     evict_if_needed();
     if (TierHooks* tier = engine_->tier();

@@ -33,9 +33,12 @@ class TierHooks {
     std::shared_ptr<const Plan> plan;  ///< null = the base plan
     std::vector<uint8_t> focus;        ///< Version::focus
     bool timed = false;                ///< Published::timed
+    int64_t trial = 0;                 ///< which one it is timed for
   };
   /// For a signature that comes for the first time: a plan out of those there are. Must be quick.
   virtual Seat seat_for(Program& program, SignatureEntry& entry) = 0;
+  /// The signature is published and known now, with a seat that is timed.
+  virtual void seated(Program& program, SignatureEntry& entry, int64_t trial) = 0;
   /// A sampled run ended (one in kSamplePeriod, and every run of a trial); it stands for
   /// `runs` of them. `symbols`: values of the plan's symbols in this run. Must be quick.
   virtual void sampled(Program& program, SignatureEntry& entry, std::span<const int64_t> symbols,

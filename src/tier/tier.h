@@ -62,6 +62,7 @@ class Tier final : public TierHooks {
   void removed(Program& program) override;
   void first_bound(Program& program, SignatureEntry& entry) override;
   Seat seat_for(Program& program, SignatureEntry& entry) override;
+  void seated(Program& program, SignatureEntry& entry, int64_t trial) override;
   void sampled(Program& program, SignatureEntry& entry, std::span<const int64_t> symbols,
                double runs) override;
   void record(Program& program, Event event) override;

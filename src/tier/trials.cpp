@@ -147,12 +147,12 @@ TierHooks::Seat Tier::seat_for(Program& program, SignatureEntry& entry) {
   const StatePtr state = state_of(program);
   if (!state) return {};
   std::unique_lock data(state->data, std::try_to_lock);
-  if (!data) return {program.preferred_plan(), {}, false};
+  if (!data) return {program.preferred_plan(), {}};
   const Facts& facts = known_facts(*state, entry);
   const auto plan_of = [&](const std::vector<const Group*>& groups) {
     return groups.empty() ? program.base_plan() : find_plan(*state, groups);
   };
-  Seat seat{plan_of(chosen(*state, facts)), {}, false};
+  Seat seat{plan_of(chosen(*state, facts)), {}};
   Trial& trial = state->trial;
   if (!trial.group || trial.entries.size() >= kMaxOnTrial || !seat.plan ||
       !trial.covers(size_at(*state, facts, *trial.group)))
@@ -166,8 +166,19 @@ TierHooks::Seat Tier::seat_for(Program& program, SignatureEntry& entry) {
   seat.focus = difference(mine, challenger ? *seat.plan : *other);
   seat.timed = true;
   if (challenger) seat.plan = other;
-  trial.entries.push_back(entry.weak_from_this());
+  seat.trial = trial.began_ns;
   return seat;
+}
+
+void Tier::seated(Program& program, SignatureEntry& entry, int64_t trial) {
+  if (const StatePtr state = state_of(program)) {
+    std::lock_guard data(state->data);
+    if (state->trial.group && state->trial.began_ns == trial) {
+      state->trial.entries.push_back(entry.weak_from_this());
+      return;
+    }
+  }
+  leave_trial(program, entry, false);  // it ended meanwhile
 }
 
 void Tier::leave_trial(Program& program, SignatureEntry& entry, bool accepted) {
