@@ -5,14 +5,16 @@
 #   tools/test.sh --asan [...]        the tests labelled asan under address and undefined-behaviour sanitizers
 #   tools/test.sh --tsan [...]        the tests labelled tsan under the thread sanitizer
 #
-# XC_JOBS sets how many compile or test at once (default: the number of cores).
+# XC_JOBS sets how many compile or test at once (default: the number of cores). A test that fails is run once
+# more with nothing beside it: what passes then is listed as such and does not fail the run, for a machine that
+# others use can starve a test of its time; what fails twice does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 preset=release
 case "${1:-}" in
   --asan | --tsan) preset=${1#--}; shift ;;
-  -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
 jobs=${XC_JOBS:-$(nproc)}
 
@@ -41,4 +43,11 @@ fi
 
 "${configure[@]}"
 cmake --build "build/$preset" --target "$target" -j "$jobs"
-"${ctest[@]}" "$@"
+"${ctest[@]}" "$@" && exit
+
+failed=build/$preset/Testing/Temporary/LastTestsFailed.log
+[ -s "$failed" ] || exit 1
+first=$(cut -d: -f2 "$failed")
+printf '\n=== failed in company, once more alone:\n%s\n' "$first"
+"${ctest[@]}" "$@" --rerun-failed -j 1
+printf '=== passed alone, failed in company (look into them):\n%s\n' "$first"

@@ -35,7 +35,7 @@ TEST_CASE("backends/pool: windows, orders, padding") {
         p.attrs.set("ceil_mode", int64_t{c.ceil});
         if (average) p.attrs.set("count_include_pad", include);
         INFO(op << to_text(c.x) << include);
-        check_row("onednn.pool", p, average ? Bounds{1e-6, 1e-6} : Bounds{});
+        check_row("xc.pool", p, average ? Bounds{1e-6, 1e-6} : Bounds{});
       }
   for (const char* op : {"GlobalMaxPool", "GlobalAveragePool"})
     for (const Dims& dims : {Dims{2, 7, 5, 6}, Dims{1, 300, 7, 7}, Dims{3, 4, 100}}) {

@@ -1,6 +1,6 @@
 // xc::DequantizedMatMul: "xc.block_matmul". The weights stay integers, a byte or half a byte each,
 // in panels of 64 columns made once. A few rows multiply them as they are read; for many rows a
-// part of some panels at a time becomes f32 in scratch and goes through the library's sgemm.
+// part of some panels at a time becomes f32 in scratch and goes through a product (sgemm.h).
 
 #include <algorithm>
 
@@ -103,6 +103,7 @@ class BlockMatMulBound final : public BoundKernel {
     parts_ = ceil_div(panels_->count, kPartPanels);
     tasks = std::max<int64_t>(1, p_.batches * parts_);
     many_ = p_.m >= kManyRows;
+    own_ = choose_sgemm(p_.m, kPartPanels * kPanelColumns, kPartTerms, true, 0).own;
     const int64_t columns = kPartPanels * kPanelColumns;
     const bool dense = (p_.a_k == 1 || p_.k == 1) && (p_.a_m >= p_.k || p_.m == 1);
     x_bytes_ = dense ? 0 : align_up(checked_mul(p_.m, p_.k) * 4, 64);
@@ -164,15 +165,27 @@ class BlockMatMulBound final : public BoundKernel {
       for (int64_t panel = first; panel < last; ++panel)
         fns().dequantise(panels_->panel(panel), k0, k1, part + (panel - first) * kPanelColumns,
                          width);
-      library_sgemm({false, false, p_.m, width, k1 - k0, 1.0f, x + k0, x_row, part, width,
-                     k0 == 0 ? 0.0f : 1.0f, y, width});
+      const Sgemm product{false,
+                          false,
+                          p_.m,
+                          width,
+                          k1 - k0,
+                          1.0f,
+                          x + k0,
+                          x_row,
+                          part,
+                          width,
+                          k0 == 0 ? 0.0f : 1.0f,
+                          y,
+                          width};
+      own_ ? own_sgemm(product) : library_sgemm(product);
     }
   }
 
   size_t output_;
   std::shared_ptr<const Panels> panels_;
   MatMulProblem p_;
-  bool many_ = false;
+  bool many_ = false, own_ = false;
   int64_t parts_ = 1, x_bytes_ = 0, y_bytes_ = 0;
 };
 

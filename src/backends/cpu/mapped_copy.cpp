@@ -98,8 +98,8 @@ void copy_piece(const Piece& piece, const int64_t* map, const T* from, T* out, i
       return;
     case Piece::Kind::kRepeated:
       from += map[0];
-      if (piece.times == 2 && step == 1) {
-        for (int64_t k = 0; k < piece.end / 2; ++k) out[2 * k] = out[2 * k + 1] = from[k];
+      if (piece.times == 2 && step == 1 && sizeof(T) == 4) {
+        line_fns(cpu_info().isa).twice(from, piece.end / 2, out);
         return;
       }
       for (int64_t i = 0; i < piece.end; ++from)
@@ -119,39 +119,39 @@ void copy_mapped(const T* x, T* y, const Dims& dims, const Dims& strides, const 
   const size_t inner = dims.size() - 1;
   const int64_t n = dims[inner], step = strides[inner];
   const std::vector<Piece> pieces = pieces_of(maps[inner]);
-  int64_t before = kFill;
-  const T* row_before = nullptr;
-  Dims at(inner, 0);
-  int64_t rest = first;
-  for (size_t axis = inner; axis-- > 0; rest /= dims[axis]) at[axis] = rest % dims[axis];
-  const auto advance = [&] {
-    for (size_t axis = inner; axis-- > 0;) {
-      if (++at[axis] < dims[axis]) return;
-      at[axis] = 0;
-    }
-  };
-  for (int64_t row = first; row < last; ++row, advance()) {
-    int64_t from = 0, to = 0;
-    bool filled = false;
-    for (size_t axis = 0; axis < inner; ++axis) {
-      const int64_t source = maps[axis][static_cast<size_t>(at[axis])];
-      filled |= source == kFill;
+  // Rows that differ in the axis before the last only are walked in one loop.
+  static const std::vector<int64_t> kOnly{0};
+  const bool flat = inner == 0;
+  const std::vector<int64_t>& sources = flat ? kOnly : maps[inner - 1];
+  const auto block = static_cast<int64_t>(sources.size());
+  const int64_t row_step = flat ? 0 : strides[inner - 1];
+  for (int64_t row = first; row < last;) {
+    int64_t from = 0, to = 0, rest = row / block;
+    bool all_filled = false;
+    for (size_t axis = flat ? 0 : inner - 1; axis-- > 0; rest /= dims[axis]) {
+      const int64_t at = rest % dims[axis], source = maps[axis][static_cast<size_t>(at)];
+      all_filled |= source == kFill;
       from += source == kFill ? 0 : source;
-      to += at[axis] * strides[axis];
+      to += at * strides[axis];
     }
-    T* out = y + to;
-    if (filled) {
-      for (int64_t i = 0; i < n; ++i) out[i * step] = filling;
-      continue;
+    const int64_t begin = row % block, end = std::min(block, begin + last - row);
+    int64_t before = kFill;
+    const T* row_before = nullptr;
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t source = sources[static_cast<size_t>(r)];
+      T* out = y + to + r * row_step;
+      if (all_filled || source == kFill) {
+        for (int64_t i = 0; i < n; ++i) out[i * step] = filling;
+      } else if (source == before && step == 1) {
+        std::memcpy(out, row_before, static_cast<size_t>(n) * sizeof(T));
+      } else {
+        for (const Piece& piece : pieces)
+          copy_piece(piece, maps[inner].data(), x + from + source, out, step, filling);
+        before = source;
+        row_before = out;
+      }
     }
-    if (from == before && step == 1) {
-      std::memcpy(out, row_before, static_cast<size_t>(n) * sizeof(T));
-      continue;
-    }
-    for (const Piece& piece : pieces)
-      copy_piece(piece, maps[inner].data(), x + from, out, step, filling);
-    before = from;
-    row_before = out;
+    row += end - begin;
   }
 }
 

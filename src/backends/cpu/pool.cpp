@@ -1,14 +1,14 @@
-// MaxPool and AveragePool in f32: "onednn.pool". Channels-last operands are pooled by an own loop
-// over adjacent channels (no primitive per shape); row-major ones by oneDNN, plane by plane. Other
-// strides are converted to channels-last in scratch.
+// MaxPool and AveragePool in f32: "xc.pool". Channels-last operands are pooled pixel by pixel over
+// adjacent channels; where the last spatial axis is adjacent (row-major), line by line: the rows of
+// a window are folded into one, then that along its length. Other strides are converted to
+// channels-last in scratch.
 
 #include <algorithm>
-#include <optional>
+#include <limits>
 
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/onednn_common.h"
 #include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/pool_fn.h"
 #include "ops/window.h"
@@ -17,6 +17,7 @@ namespace xc::cpu {
 namespace {
 
 constexpr int64_t kTaskElements = 32 << 10;
+constexpr int64_t kLongestLine = 1 << 20;  ///< floats; beyond (padding by millions) channels-last
 
 bool is_max(const OpDef& op) {
   return op.name == "MaxPool";
@@ -41,16 +42,17 @@ class PoolBound final : public BoundKernel {
     batch_ = x.dims[0];
     channels_ = x.dims[1];
     held_bytes += views_.bytes() + 512;
-    if (element_count(y.dims) == 0) {
-      pixels_ = 0;
+    if (element_count(y.dims) == 0) return;
+    const bool last = x.strides[1] == 1 && y.strides[1] == 1;
+    const WindowAxis& w = axes_[2];
+    line_ =
+        std::max((w.output + kLineSlack) * w.stride + w.kernel * w.dilation, w.pad_begin + w.input);
+    if (xs_[4] == 1 && ys_[4] == 1 && (!last || channels_ == 1) && line_ <= kLongestLine) {
+      plan_lines();
+      tasks = std::clamp<int64_t>(y.count() / kTaskElements, 1, units_);
       return;
     }
-    const bool last = (x.strides[1] == 1 && y.strides[1] == 1) || channels_ == 1;
-    if (!last && is_contiguous(x.dims, x.strides) && is_contiguous(y.dims, y.strides)) {
-      row_major(spec, window);
-      return;
-    }
-    if (!last) {
+    if (!last && channels_ != 1) {
       // Through channels-last copies of both.
       const auto stage = [&](const OperandView& v, std::array<int64_t, 5>& strides, CopyPlan& plan,
                              bool in) {
@@ -63,31 +65,25 @@ class PoolBound final : public BoundKernel {
       scratch_bytes = x_bytes_ + stage(y, ys_, store_, false);
       staged_ = true;
     }
-    pixels_ = batch_ * axes_[0].output * axes_[1].output;  // rows of the result
-    if (!staged_)
-      tasks = std::clamp<int64_t>(y.count() / kTaskElements, 1, std::max<int64_t>(1, pixels_));
+    units_ = batch_ * axes_[0].output * axes_[1].output;
+    if (!staged_) tasks = std::clamp<int64_t>(y.count() / kTaskElements, 1, units_);
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
     const auto* x = static_cast<const float*>(args.buffers[0]);
     auto* y = static_cast<float*>(args.buffers[1]);
-    if (primitive_) {
-      const OneThread guard;
-      for (int64_t i = begin; i < end; ++i) {
-        void* const pointers[3] = {const_cast<float*>(x) + i * block_ * plane_x_,
-                                   y + i * block_ * plane_y_, args.scratch};
-        (i + 1 == tasks && tail_ ? *tail_ : *primitive_).execute(pointers);
-      }
-      return;
-    }
+    if (units_ == 0) return;
+    if (!columns_.empty())
+      return lines(x, y, static_cast<float*>(args.scratch), units_ * begin / tasks,
+                   units_ * end / tasks);
     if (staged_) {
       load_.run(x, args.scratch);
       auto* out = reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + x_bytes_);
-      rows(static_cast<const float*>(args.scratch), out, 0, pixels_);
+      rows(static_cast<const float*>(args.scratch), out, 0, units_);
       store_.run(out, y);
       return;
     }
-    rows(x, y, pixels_ * begin / tasks, pixels_ * end / tasks);
+    rows(x, y, units_ * begin / tasks, units_ * end / tasks);
   }
 
  private:
@@ -138,52 +134,54 @@ class PoolBound final : public BoundKernel {
     }
   }
 
-  /// oneDNN over planes: batch and channels are one axis, in blocks of planes per task.
-  void row_major(const StepSpec& spec, const WindowAttrs& window) {
-    const OperandView &x = views_.inputs[0], &y = views_.outputs[0];
-    const int64_t planes = batch_ * channels_;
-    plane_x_ = x.count() / planes;
-    plane_y_ = y.count() / planes;
-    const int64_t wanted = std::clamp<int64_t>(y.count() / kTaskElements, 1, planes);
-    block_ = ceil_div(planes, wanted);
-    tasks = ceil_div(planes, block_);
-    const auto algorithm = max_           ? dnnl::algorithm::pooling_max
-                           : include_pad_ ? dnnl::algorithm::pooling_avg_include_padding
-                                          : dnnl::algorithm::pooling_avg_exclude_padding;
-    const auto axes = window_axes(window, x.dims, window.kernel, y.dims);
-    dnnl::memory::dims kernel, strides, dilations, low, high;
-    for (const WindowAxis& axis : axes) {
-      kernel.push_back(axis.kernel);
-      strides.push_back(axis.stride);
-      dilations.push_back(axis.dilation - 1);
-      low.push_back(axis.pad_begin);
-      const int64_t extent = (axis.kernel - 1) * axis.dilation + 1;
-      high.push_back((axis.output - 1) * axis.stride + extent - axis.input - axis.pad_begin);
+  /// What is the same for every line: how many columns count for each result, and the buffer.
+  void plan_lines() {
+    const auto& [d, h, w] = axes_;
+    units_ = batch_ * channels_ * d.output * h.output;
+    for (int64_t o = 0; o < w.output; ++o) {
+      const Span s = span(w, o);
+      const int64_t counted = include_pad_ ? s.counted : s.last - s.first;
+      columns_.push_back(static_cast<float>(std::max<int64_t>(1, counted)));
     }
-    const OneThread guard;
-    onednn_call("a pooling", [&] {
-      const auto make = [&](int64_t count) {
-        Dims xd = x.dims, yd = y.dims;
-        xd[0] = yd[0] = 1;
-        xd[1] = yd[1] = count;
-        const auto src = strided_desc(xd, contiguous_strides(xd), DType::kF32);
-        const auto dst = strided_desc(yd, contiguous_strides(yd), DType::kF32);
-        const dnnl::pooling_forward::primitive_desc pd(
-            onednn_engine(), dnnl::prop_kind::forward_inference, algorithm, src, dst, strides,
-            kernel, dilations, low, high, onednn_attributes());
-        scratch_bytes =
-            std::max(scratch_bytes, static_cast<int64_t>(pd.scratchpad_desc().get_size()));
-        held_bytes += 64 << 10;
-        return std::make_unique<PreparedPrimitive>(
-            dnnl::pooling_forward(pd),
-            std::vector<PreparedPrimitive::Argument>{{DNNL_ARG_SRC, src},
-                                                     {DNNL_ARG_DST, dst},
-                                                     {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
-      };
-      primitive_ = make(block_);
-      if (planes % block_ != 0) tail_ = make(planes % block_);
-    });
-    (void)spec;
+    scratch_bytes = align_up(line_ * 4, 64) + d.kernel * h.kernel * 8;
+    held_bytes += w.output * 4;
+  }
+
+  /// Lines of results [first, last), counted over batch, channels and the outer spatial axes. In
+  /// scratch: a row of the input between its padding, then the offsets of the rows of a window.
+  void lines(const float* x, float* y, float* row, int64_t first, int64_t last) const {
+    const auto& [d, h, w] = axes_;
+    auto* taps = reinterpret_cast<int64_t*>(row + align_up(line_ * 4, 64) / 4);
+    const float padding = max_ ? -std::numeric_limits<float>::infinity() : 0.0f;
+    std::fill_n(row, line_, padding);
+    const LineWindow window{w.kernel, w.dilation, w.stride};
+    for (int64_t unit = first; unit < last; ++unit) {
+      int64_t rest = unit;
+      const int64_t oh = rest % h.output;
+      rest /= h.output;
+      const int64_t od = rest % d.output;
+      rest /= d.output;
+      const int64_t c = rest % channels_, n = rest / channels_;
+      const Span ds = span(d, od), hs = span(h, oh);
+      int64_t count = 0;
+      for (int64_t kd = ds.first; kd < ds.last; ++kd)
+        for (int64_t kh = hs.first; kh < hs.last; ++kh)
+          taps[count++] = n * xs_[0] + c * xs_[1] + d.at(od, kd) * xs_[2] + h.at(oh, kh) * xs_[3];
+      float* to = y + n * ys_[0] + c * ys_[1] + od * ys_[2] + oh * ys_[3];
+      if (count == 0) {
+        std::fill_n(to, w.output, padding);
+        continue;
+      }
+      float* inside = row + w.pad_begin;
+      if (max_) {
+        fns_.max(x, taps, count, inside, w.input);
+        fns_.max_line(row, window, to, w.output);
+      } else {
+        fns_.average(x, taps, count, 1, inside, w.input);
+        const int64_t rows = include_pad_ ? ds.counted * hs.counted : count;
+        fns_.average_line(row, window, columns_.data(), static_cast<float>(rows), to, w.output);
+      }
+    }
   }
 
   OperandViews views_;
@@ -191,10 +189,12 @@ class PoolBound final : public BoundKernel {
   const PoolFns& fns_;
   std::array<WindowAxis, 3> axes_;
   std::array<int64_t, 5> xs_{}, ys_{};
-  int64_t batch_ = 0, channels_ = 0, pixels_ = 0, x_bytes_ = 0;
+  int64_t batch_ = 0, channels_ = 0, x_bytes_ = 0;
+  int64_t units_ =
+      0;  ///< lines of results; rows of pixels over all channels where those are adjacent
   CopyPlan load_, store_;
-  std::unique_ptr<PreparedPrimitive> primitive_, tail_;
-  int64_t block_ = 1, plane_x_ = 0, plane_y_ = 0;
+  std::vector<float> columns_;  ///< line by line: what counts of each window along the last axis
+  int64_t line_ = 0;            ///< floats of the buffer for a line
 };
 
 Verdict supports(const StepSpec& spec) {
@@ -208,10 +208,6 @@ Verdict supports(const StepSpec& spec) {
   if (rank < 3 || rank > 5) return Verdict::no(fmt::format("{} spatial axes", rank - 2));
   for (int64_t pad : spec.attrs().get_ints("pads"))
     if (pad < 0) return Verdict::no("negative padding");
-  // Windows that reach beyond the padding count differently in the library.
-  if (spec.attrs().get_int("ceil_mode", 0) != 0 &&
-      spec.attrs().get_int("count_include_pad", 0) != 0)
-    return Verdict::no("ceil_mode with count_include_pad");
   return Verdict::ok();
 }
 
@@ -219,7 +215,7 @@ Verdict supports(const StepSpec& spec) {
 
 void add_pool(Rows& rows) {
   for (std::string_view op : {"MaxPool", "AveragePool"})
-    rows.push_back({"onednn.pool", op, supports, create_bound_by<PoolBound>, any_order});
+    rows.push_back({"xc.pool", op, supports, create_bound_by<PoolBound>, any_order});
 }
 
 }  // namespace xc::cpu

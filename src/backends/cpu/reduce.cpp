@@ -189,6 +189,12 @@ class ReduceBound final : public BoundKernel {
     return plan(x, reduced, std::move(strides));
   }
 
+  /// Whether every result is one dense row, as softmax's maxima and pooled images are.
+  bool one_row_each(const Loops& loops) const {
+    return !loops.columns && loops.inner_x == 1 && !widen_ && loops.fold_dims.empty() &&
+           loops.kept_dims.size() == 1;
+  }
+
   void run_units(const Loops& loops, int64_t blocks, const StepArgs& args, int64_t first,
                  int64_t last) const {
     const auto* x = static_cast<const std::byte*>(args.buffers[0]);
@@ -196,6 +202,16 @@ class ReduceBound final : public BoundKernel {
     auto* acc = static_cast<std::byte*>(args.scratch);
     auto* stage = acc + kChunk * 8 + kPartials * 8;
     const int64_t folds = element_count(loops.fold_dims);
+    if (one_row_each(loops)) {
+      for (int64_t r = first; r < last; r += kChunk) {
+        const int64_t n = std::min(kChunk, last - r);
+        fns_.each(x + r * loops.kept_x[0] * stored_bytes_, n, loops.kept_x[0], loops.inner, acc);
+        for (int64_t i = 0; i < n; ++i)
+          finish(loops.count, acc + i * bytes_, y + (r + i) * loops.kept_y[0] * stored_bytes_,
+                 false);
+      }
+      return;
+    }
     for (int64_t unit = first; unit < last; ++unit) {
       const int64_t result = unit / blocks, block = unit % blocks;
       const std::byte* from = x + offset_at(result, loops.kept_dims, loops.kept_x) * stored_bytes_;

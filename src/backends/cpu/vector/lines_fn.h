@@ -26,6 +26,8 @@ struct LineFns {
                       int64_t lines, bool exclusive);
   /// to[i] = sum over taps of weight * from[index * n + i].
   void (*weighted_rows)(const float* from, const WeightedTaps& taps, int64_t n, float* to);
+  /// to[2i] = to[2i + 1] = from[i], for n elements of 4 bytes each.
+  void (*twice)(const void* from, int64_t n, void* to);
 };
 const LineFns& line_fns(Isa isa);
 

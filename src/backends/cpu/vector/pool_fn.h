@@ -1,5 +1,6 @@
 #pragma once
-// One pixel of a pooling window over channels that are adjacent in memory.
+// Pooling windows: one pixel over channels that are adjacent in memory, or a line of pixels that
+// are.
 
 #include <cstdint>
 
@@ -7,12 +8,24 @@
 
 namespace xc::cpu {
 
+/// A window along a line. Of n results, elements up to (n + 16) * stride + kernel * dilation are
+/// read.
+struct LineWindow {
+  int64_t kernel, dilation, stride;
+};
+constexpr int64_t kLineSlack = 16;  ///< results beyond the last whose elements are read
+
 struct PoolFns {
   /// y[c] = the largest of x[taps[k] + c] (NaN wins); taps in elements.
   void (*max)(const float* x, const int64_t* taps, int64_t count, float* y, int64_t channels);
   /// y[c] = sum of x[taps[k] + c] / divisor.
   void (*average)(const float* x, const int64_t* taps, int64_t count, float divisor, float* y,
                   int64_t channels);
+  /// y[o] = the largest of row[o * stride + k * dilation], k < window.kernel (NaN wins).
+  void (*max_line)(const float* row, const LineWindow& window, float* y, int64_t n);
+  /// y[o] = sum of row[o * stride + k * dilation] / (columns[o] * rows).
+  void (*average_line)(const float* row, const LineWindow& window, const float* columns, float rows,
+                       float* y, int64_t n);
 };
 const PoolFns& pool_fns(Isa isa);
 

@@ -22,6 +22,8 @@ struct FoldFns {
   void (*rows)(const void* x, int64_t rows, int64_t stride, int64_t n, void* partials);
   /// *result = op(init, tree of the 64 partials).
   void (*finish)(const void* partials, void* result);
+  /// results[r] = the three above for row r alone, without leaving the registers.
+  void (*each)(const void* x, int64_t rows, int64_t stride, int64_t n, void* results);
   /// acc[i] = op(acc[i], x[r * stride + i]) for rows r in turn: a reduction over the outer axis.
   void (*columns)(const void* x, int64_t rows, int64_t stride, int64_t n, void* acc);
 };
