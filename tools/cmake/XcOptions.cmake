@@ -54,7 +54,7 @@ if(XC_FMT_EXTERN)
   target_compile_definitions(xc_options INTERFACE XC_FMT_EXTERN=1)
 endif()
 
-# Precompiled headers: one for the library, one for the tests. Every user has the same flags as the
+# Precompiled headers: for the library, for what is small in it, for the tests. Every user has the same flags as the
 # target that builds it, or the compiler refuses it.
 set(xc_pch_headers <base/fmt_extern.h> <functional> <memory> <optional> <span> <string> <unordered_map>
                    <variant> <vector>)
@@ -77,6 +77,9 @@ function(xc_make_pch name)
 endfunction()
 
 xc_make_pch(xc_pch ${xc_pch_headers})
+set(xc_small_flags $<$<CONFIG:Release>:-Os>)
+xc_make_pch(xc_small_pch ${xc_pch_headers})
+target_compile_options(xc_small_pch PRIVATE ${xc_small_flags})
 if(XC_TESTS)
   xc_make_pch(xc_test_pch ${xc_pch_headers} <doctest/doctest.h>)
 endif()

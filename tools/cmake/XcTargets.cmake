@@ -13,10 +13,11 @@ function(xc_sources variable dir)
   set(${variable} "${files}" PARENT_SCOPE)
 endfunction()
 
-# xc_add_folder(name LINKS ...): src/<name> as the static library xc_<name>; an interface library while
-# the folder has no sources.
+# xc_add_folder(name [SMALL] LINKS ...): src/<name> as the static library xc_<name>; an interface library
+# while the folder has no sources. SMALL: a release is optimised for size, for what runs while a model
+# is loaded or only where no fast kernel does.
 function(xc_add_folder name)
-  cmake_parse_arguments(arg "" "" "LINKS" ${ARGN})
+  cmake_parse_arguments(arg "SMALL" "" "LINKS" ${ARGN})
   xc_sources(sources src/${name} *.cpp)
   if(NOT XC_CUDA)
     list(FILTER sources EXCLUDE REGEX "/backends/cuda/")
@@ -25,7 +26,12 @@ function(xc_add_folder name)
     add_library(xc_${name} STATIC ${sources})
     xc_set_isa_here(${sources})
     target_link_libraries(xc_${name} PRIVATE xc_options PUBLIC ${arg_LINKS})
-    xc_use_pch(xc_${name} xc_pch)
+    if(arg_SMALL)
+      target_compile_options(xc_${name} PRIVATE ${xc_small_flags})
+      xc_use_pch(xc_${name} xc_small_pch)
+    else()
+      xc_use_pch(xc_${name} xc_pch)
+    endif()
   else()
     add_library(xc_${name} INTERFACE)
     target_link_libraries(xc_${name} INTERFACE ${arg_LINKS})
