@@ -24,19 +24,41 @@ XC_INLINE F64Wide clamp(F64Wide x, double low, double high) {
   return h < above ? h : above;
 }
 
-XC_INLINE F32 exp(F32 argument) {
+/// e^x = 2^k p, k whole.
+struct ReducedExp {
+  F32 p, k;
+};
+XC_INLINE ReducedExp reduced_exp(F32 x) {
   constexpr float kQ[] = {0.49999993047077840679f, 0.16666520428275123759f,
                           0.041668486489599666865f, 0.0083687355173360414523f,
                           0.0013809204007336771949f};
-  const F32 x = clamp(argument, -104.5f, 89.0f);
   const F32 magic = splat<F32>(0x1.8p23f);
   const F32 shifted = mad(x, splat<F32>(0x1.71547652b82fep+0f), magic);
   const F32 k = shifted - magic;
   const F32 r = mad(k, splat<F32>(-0x1.0bfbe8e7bcd5ep-15f), mad(k, splat<F32>(-0x1.62ep-1f), x));
-  const F32 p = mad(r * r, polynomial(r, kQ), r) + 1.0f;
-  const I32 ki = bits_as<I32>(shifted) - bits_as<I32>(magic);
-  const I32 half = ki >> 1;
-  return p * bits_as<F32>((half + 127) << 23) * bits_as<F32>((ki - half + 127) << 23);
+  return {mad(r * r, polynomial(r, kQ), r) + 1.0f, k};
+}
+/// 2^k p, rounded once.
+XC_INLINE F32 scale(F32 p, F32 k) {
+#if defined(__AVX512F__)
+  return (F32)_mm512_scalef_ps((__m512)p, (__m512)k);
+#else
+  const I32 whole = __builtin_convertvector(k, I32), half = whole >> 1;
+  return p * bits_as<F32>((half + 127) << 23) * bits_as<F32>((whole - half + 127) << 23);
+#endif
+}
+XC_INLINE F32 exp(F32 argument) {
+  const ReducedExp e = reduced_exp(clamp(argument, -104.5f, 89.0f));
+  return scale(e.p, e.k);
+}
+/// e^x where the result is normal.
+XC_INLINE F32 exp_normal(F32 x) {
+  const ReducedExp e = reduced_exp(x);
+#if defined(__AVX512F__)
+  return scale(e.p, e.k);
+#else
+  return e.p * bits_as<F32>((__builtin_convertvector(e.k, I32) + 127) << 23);
+#endif
 }
 
 XC_INLINE F64Wide exp(F64Wide argument) {
@@ -78,41 +100,42 @@ XC_INLINE F32 log(F32 x) {
   return x >= 0.0f ? result : splat<F32>(__builtin_nanf(""));
 }
 
-template <int N, int M>
-XC_INLINE F32 odd_rational(F32 x, const float (&p)[N], const float (&q)[M]) {
-  const F32 z = x * x;
-  return x * polynomial(z, p) / polynomial(z, q);
+XC_INLINE F32 vec_abs(F32 x) {
+  return bits_as<F32>(bits_as<I32>(x) & 0x7fffffff);
+}
+XC_INLINE F32 with_sign_of(F32 magnitude, F32 x) {
+  return bits_as<F32>(bits_as<I32>(magnitude) | (bits_as<I32>(x) & INT32_MIN));
 }
 
 XC_INLINE F32 tanh(F32 x) {
-  constexpr float kP[] = {0.99999999842184214281f,   0.13675980562688952853f,
-                          0.0038633999752179533668f, 0.000027908205670517898f,
-                          3.034720975283825379e-8f,  -1.2028057504287350598e-11f};
-  constexpr float kQ[] = {1.0f, 0.47009312464901408773f, 0.027227797726915635491f,
-                          0.00039299488000317823972f, 1.2804427553554723e-6f};
-  return odd_rational(clamp(x, -9.1f, 9.1f), kP, kQ);
+  constexpr float kP[] = {-0.33333298019179243834f, 0.1333192491409860718f,
+                          -0.053783913890008993314f, 0.020796288164846050942f,
+                          -0.0058955521081888024155f};
+  const F32 a = vec_abs(x), z = a * a;
+  const F32 small = mad(a * z, polynomial(z, kP), a);
+  const F32 bounded = min_number(splat<F32>(9.1f), a);
+  const F32 large = 1.0f - 2.0f / (exp_normal(bounded + bounded) + 1.0f);
+  return with_sign_of(a < 0.6f ? small : large, x);
 }
 
 XC_INLINE F32 erf(F32 x) {
-  constexpr float kP[] = {1.1283791382055314526f,     0.19358464106722409719f,
-                          0.05310713730000569208f,    0.0038850750542940318516f,
-                          0.00028460964497901562266f, 1.9865454491774433946e-6f};
-  constexpr float kQ[] = {1.0f,
-                          0.50489247049937436561f,
-                          0.11536649633847091f,
-                          0.015210727333254768217f,
-                          0.0011859991434199486265f,
-                          0.000037420000605305229438f};
-  return odd_rational(clamp(x, -4.0f, 4.0f), kP, kQ);
+  constexpr float kP[] = {0.12837916640811134579f,   -0.37612631612651426168f,
+                          0.11283664002731203507f,   -0.0268577057857499083f,
+                          0.0051969543003916527109f, -0.00080977309402987478547f,
+                          0.0000818521215678241208f};
+  constexpr float kR[] = {0.0002451773076447014333f,  1.1274731172240299296f,
+                          0.63752005496256119411f,    0.10363775923649767143f,
+                          -0.022086465399884215533f,  0.0030082591396211911621f,
+                          -0.00019239956203015168359f};
+  const F32 a = vec_abs(x), z = a * a;
+  const F32 small = mad(a, polynomial(z, kP), a);
+  const F32 large = 1.0f - exp_normal(-polynomial(min_number(splat<F32>(4.0f), a), kR));
+  return with_sign_of(a < 0.95f ? small : large, x);
 }
 
 /// 1 + erf(x); 0 where only the rounding of erf would be left, which a factor could magnify.
 XC_INLINE F32 one_plus_erf(F32 x) {
   return x < -4.0f ? F32{} : erf(x) + 1;
-}
-
-XC_INLINE F32 vec_abs(F32 x) {
-  return bits_as<F32>(bits_as<I32>(x) & 0x7fffffff);
 }
 
 XC_INLINE F32 sigmoid(F32 x) {
