@@ -21,15 +21,25 @@ bool is_nonzero(const TensorView& x, int64_t offset) {
   return load_double(x.data, x.dtype, offset) != 0;
 }
 
+int64_t count_nonzero(const TensorView& x) {
+  int64_t n = 0;
+  if (contains(kNumbers | kBools, x.dtype))
+    dispatch_number(x.dtype, [&]<class T>() {
+      const T* data = x.as<T>();
+      for_each_offset<1>(x.dims, {x.strides}, [&](const auto& at) {
+        n += static_cast<ComputeOf<T>>(data[at[0]]) != ComputeOf<T>{};
+      });
+    });
+  else
+    for_each_offset<1>(x.dims, {x.strides}, [&](const auto& at) { n += is_nonzero(x, at[0]); });
+  return n;
+}
+
 void infer_non_zero(InferContext& c) {
   const SymDims& in = c.dims(0);
   Dim count;
   if (const Tensor* x = value_of(c, 0)) {
-    int64_t n = 0;
-    const TensorView view = x->view();
-    for_each_offset<1>(view.dims, {view.strides},
-                       [&](const auto& at) { n += is_nonzero(view, at[0]); });
-    count = n;
+    count = count_nonzero(x->view());
   } else {
     count = c.fresh("NonZero");
   }

@@ -156,15 +156,23 @@ class GatherElementsBound final : public BoundKernel {
       const int64_t n = y.dims[last], from_step = moved[last], to_step = y.strides[last],
                     index_step = indices.strides[last];
       const auto outer = [&](std::span<const int64_t> values) { return values.first(last); };
-      for_each_offset<3>(outer(y.dims), {outer(moved), outer(indices.strides), outer(y.strides)},
-                         [&](const auto& at) {
-                           const T* row = from + at[0];
-                           T* out = to + at[2];
-                           for (int64_t j = 0; j < n; ++j) {
-                             const int64_t pick = checked(index[at[1] + j * index_step], extent);
-                             out[j * to_step] = row[j * from_step + pick * step];
-                           }
-                         });
+      const auto lines = [&](auto read, int64_t index_by, int64_t to_by) {
+        for_each_offset<3>(outer(y.dims), {outer(moved), outer(indices.strides), outer(y.strides)},
+                           [&](const auto& at) {
+                             const T* row = from + at[0];
+                             T* out = to + at[2];
+                             for (int64_t j = 0; j < n; ++j) {
+                               const int64_t pick = checked(read(at[1] + j * index_by), extent);
+                               out[j * to_by] = row[j * from_step + pick * step];
+                             }
+                           });
+      };
+      // The usual case with its strides known to the compiler.
+      const auto* const wide = static_cast<const int64_t*>(args.buffers[1]);
+      if (indices.dtype == DType::kI64 && index_step == 1 && to_step == 1)
+        lines([&](int64_t i) { return wide[i]; }, 1, 1);
+      else
+        lines([&](int64_t i) { return index[i]; }, index_step, to_step);
     });
   }
 

@@ -297,13 +297,32 @@ void scatter_elements(const SimpleContext& c) {
   Dims moved = y.strides;
   moved[axis] = 0;
   const TensorView index = c.input_view(1);
+  const int64_t extent = x.dims[axis], step = y.strides[axis];
+  // Line by line of the indices' last axis.
+  const size_t last = indices.dims.empty() ? 0 : indices.dims.size() - 1;
+  const int64_t n = indices.dims.empty() ? 1 : indices.dims[last];
+  const auto outer = [&](std::span<const int64_t> values) { return values.first(last); };
+  const auto along = [&](std::span<const int64_t> s) { return s.empty() ? 0 : s[last]; };
+  const int64_t index_by = along(indices.strides), update_by = along(updates.strides),
+                to_by = along(moved);
   dispatch_storage(x.dtype, [&]<class T>() {
-    for_each_offset<3>(
-        indices.dims, {indices.strides, updates.strides, moved}, [&](const auto& at) {
-          const int64_t pick =
-              checked_index(load_int64(index.data, index.dtype, at[0]), x.dims[axis]);
-          c.output<T>()[at[2] + pick * y.strides[axis]] = c.input<T>(2)[at[1]];
-        });
+    const auto lines = [&](auto read) {
+      for_each_offset<3>(outer(indices.dims),
+                         {outer(indices.strides), outer(updates.strides), outer(moved)},
+                         [&](const auto& at) {
+                           const T* from = c.input<T>(2) + at[1];
+                           T* to = c.output<T>() + at[2];
+                           for (int64_t j = 0; j < n; ++j) {
+                             int64_t pick = read(at[0] + j * index_by);
+                             if (pick < 0 || pick >= extent) pick = checked_index(pick, extent);
+                             to[j * to_by + pick * step] = from[j * update_by];
+                           }
+                         });
+    };
+    if (index.dtype == DType::kI64)
+      lines([&](int64_t i) { return index.as<int64_t>()[i]; });
+    else
+      lines([&](int64_t i) { return load_int64(index.data, index.dtype, i); });
   });
 }
 

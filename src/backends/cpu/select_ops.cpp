@@ -49,23 +49,47 @@ Verdict supports_non_zero(const StepSpec& spec) {
 }
 
 /// Coordinates of the elements that are not zero, one column each, in row-major order. The number
-/// of columns was counted from the same data by inference.
+/// of columns was counted from the same data by inference. Along the last axis without branches on
+/// the data, which nothing could predict.
 void non_zero(const SimpleContext& c) {
   const OperandView &x = c.in(0), &y = c.out();
   const size_t rank = x.dims.size();
-  int64_t flat = 0, column = 0;
+  const int64_t columns = y.dims[1], step = y.strides[1];
+  int64_t column = 0;
   dispatch_number(x.dtype, [&]<class T>() {
+    const auto set = [](T v) { return static_cast<ComputeOf<T>>(v) != ComputeOf<T>{}; };
     const T* from = c.input<T>(0);
-    for_each_offset<1>(x.dims, {x.strides}, [&](const auto& at) {
-      int64_t rest = flat++;
-      if (static_cast<ComputeOf<T>>(from[at[0]]) == ComputeOf<T>{}) return;
-      if (column >= y.dims[1]) fail(Status::kRange, "more elements than inferred");
-      int64_t* to = c.output<int64_t>() + column++ * y.strides[1];
-      for (size_t axis = rank; axis-- > 0; rest /= x.dims[axis])
-        to[static_cast<int64_t>(axis) * y.strides[0]] = rest % x.dims[axis];
-    });
+    auto* to = c.output<int64_t>();
+    if (rank == 0) {
+      column += set(*from);
+      return;
+    }
+    const size_t last = rank - 1;
+    const int64_t n = x.dims[last], from_step = x.strides[last];
+    Dims at(last, 0);
+    for_each_offset<1>(std::span(x.dims).first(last), {std::span(x.strides).first(last)},
+                       [&](const auto& offsets) {
+                         const T* row = from + offsets[0];
+                         int64_t* picked = to + static_cast<int64_t>(last) * y.strides[0];
+                         const int64_t first = column;
+                         int64_t j = 0;
+                         for (; j < n && column < columns; ++j) {
+                           picked[column * step] = j;
+                           column += set(row[j * from_step]);
+                         }
+                         for (; j < n; ++j)
+                           if (set(row[j * from_step]))
+                             fail(Status::kRange, "more elements than inferred");
+                         for (size_t axis = 0; axis < last; ++axis)
+                           for (int64_t k = first; k < column; ++k)
+                             to[static_cast<int64_t>(axis) * y.strides[0] + k * step] = at[axis];
+                         for (size_t axis = last; axis-- > 0;) {
+                           if (++at[axis] < x.dims[axis]) break;
+                           at[axis] = 0;
+                         }
+                       });
   });
-  if (column != y.dims[1]) fail(Status::kRange, "fewer elements than inferred");
+  if (column != columns) fail(Status::kRange, "fewer elements than inferred");
 }
 
 }  // namespace
