@@ -192,40 +192,26 @@ void cumulative(const SimpleContext& c) {
 // ---- TopK
 // ----------------------------------------------------------------------------------------
 
-template <class T>
-bool below(const T& a, const T& b) {  // NaN is the largest
-  if constexpr (std::is_integral_v<T>) {
-    return a < b;
-  } else {
-    const auto x = static_cast<double>(a), y = static_cast<double>(b);
-    return x < y || (std::isnan(y) && !std::isnan(x));
-  }
-}
-
-/// Up to so many, the best so far are kept in order and the others only compared with the last.
+/// Up to so many, the best so far are kept in order and others only compared with the last of them.
 constexpr int64_t kFewBest = 64;
 
-/// order[0, k) = the k first of n by `before`, in order. `behind(i, j)`: quickly known not to come
-/// before j, where i > j.
-template <class Before, class Behind>
-void first_few(std::vector<int64_t>& order, int64_t n, int64_t k, Before before, Behind behind) {
-  if (k > kFewBest) {
-    std::iota(order.begin(), order.end(), 0);
-    std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
-    return;
-  }
-  int64_t kept = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    if (kept == k) {
-      if (k == 0) return;
-      const int64_t worst = order[static_cast<size_t>(k - 1)];
-      if (behind(i, worst) || !before(i, worst)) continue;
+/// order[0, k) = positions of the k <= kFewBest best of n values, in order; of equal ones the
+/// first.
+template <class V, class Value, class Better>
+void few_best(int64_t n, int64_t k, Value value, Better better, int64_t* order) {
+  if (k == 0) return;
+  V best[kFewBest];
+  const auto insert = [&](V v, int64_t i, int64_t at) {
+    for (; at > 0 && better(v, best[at - 1]); --at) {
+      best[at] = best[at - 1];
+      order[at] = order[at - 1];
     }
-    int64_t at = kept < k ? kept++ : k - 1;
-    for (; at > 0 && before(i, order[static_cast<size_t>(at - 1)]); --at)
-      order[static_cast<size_t>(at)] = order[static_cast<size_t>(at - 1)];
-    order[static_cast<size_t>(at)] = i;
-  }
+    best[at] = v;
+    order[at] = i;
+  };
+  for (int64_t i = 0; i < k; ++i) insert(value(i), i, i);
+  for (int64_t i = k; i < n; ++i)
+    if (const V v = value(i); better(v, best[k - 1])) insert(v, i, k - 1);
 }
 
 void top_k(const SimpleContext& c) {
@@ -247,18 +233,23 @@ void top_k(const SimpleContext& c) {
       const int64_t to_index = indices.at(l).second;
       for (int64_t i = 0; i < n; ++i)
         line[static_cast<size_t>(i)] = c.input<T>(0)[from + i * x.strides[axis]];
-      // The index decides among equals, so that any sort is stable.
-      const auto before = [&](int64_t a, int64_t b) {
-        const T &p = line[static_cast<size_t>(a)], &q = line[static_cast<size_t>(b)];
-        if (largest ? below(q, p) : below(p, q)) return true;
-        if (largest ? below(p, q) : below(q, p)) return false;
-        return a < b;
-      };
-      first_few(order, n, k, before, [&](int64_t a, int64_t b) {
-        const auto p = static_cast<V>(line[static_cast<size_t>(a)]),
-                   q = static_cast<V>(line[static_cast<size_t>(b)]);
-        return largest ? p <= q : p >= q;
-      });
+      const auto at = [&](int64_t i) { return static_cast<V>(line[static_cast<size_t>(i)]); };
+      // NaN is the largest.
+      const auto above = [](V a, V b) { return a > b || (a != a && b == b); };
+      const auto under = [](V a, V b) { return a < b || (b != b && a == a); };
+      if (k <= kFewBest) {
+        largest ? few_best<V>(n, k, at, above, order.data())
+                : few_best<V>(n, k, at, under, order.data());
+      } else {
+        // The index decides among equals, so that any sort is stable.
+        const auto before = [&](int64_t a, int64_t b) {
+          const V p = at(a), q = at(b);
+          if (largest ? above(p, q) : under(p, q)) return true;
+          return !(largest ? above(q, p) : under(q, p)) && a < b;
+        };
+        std::iota(order.begin(), order.end(), 0);
+        std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
+      }
       for (int64_t i = 0; i < k; ++i) {
         const int64_t pick = order[static_cast<size_t>(i)];
         if (c.wants(0))
