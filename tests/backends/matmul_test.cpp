@@ -4,6 +4,7 @@
 
 #include "backends/cpu/onednn_common.h"
 #include "backends/cpu/sgemm.h"
+#include "backends/cpu/vector/few_rows_fn.h"
 #include "backends/step_harness.h"
 #include "base/clock.h"
 
@@ -75,6 +76,37 @@ TEST_CASE("backends/matmul: the own product agrees with the library's, transpose
             CHECK(worst <= 1e-4);
           }
         }
+}
+
+TEST_CASE("backends/matmul: few rows against panels of 64 columns, the last one in part") {
+  std::mt19937 random(5);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  for (const int64_t rows : {1, 2, 3, 4})
+    for (const int64_t n : {1, 63, 64, 65, 200})
+      for (const int64_t k : {0, 1, 17, 64}) {
+        CAPTURE(rows);
+        CAPTURE(n);
+        CAPTURE(k);
+        const int64_t panel = (k + 3) * cpu::kFewColumns, x_row = k + 5, y_row = n + 2;
+        std::vector<float> x(static_cast<size_t>(rows * x_row)),
+            w(static_cast<size_t>((n + 63) / 64 * panel));
+        for (float& v : x) v = uniform(random);
+        for (float& v : w) v = uniform(random);
+        for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+          if (isa > cpu_info().isa) continue;
+          CAPTURE(name(isa));
+          std::vector<float> y(static_cast<size_t>(rows * y_row), 7.0f);
+          cpu::few_rows_fn(isa)({x.data(), x_row, rows, k, n, w.data(), panel, y.data(), y_row});
+          for (int64_t r = 0; r < rows; ++r)
+            for (int64_t j = 0; j < y_row; ++j) {
+              double want = j < n ? 0 : 7;
+              for (int64_t d = 0; j < n && d < k; ++d)
+                want += static_cast<double>(x[static_cast<size_t>(r * x_row + d)]) *
+                        w[static_cast<size_t>(j / 64 * panel + d * 64 + j % 64)];
+              CHECK(std::fabs(want - y[static_cast<size_t>(r * y_row + j)]) <= 1e-4);
+            }
+        }
+      }
 }
 
 TEST_CASE("backends/matmul: ranks, broadcasts, strides and splits") {

@@ -3,8 +3,8 @@
 // Two ways. sgemm takes any sizes and strides without a primitive, so a new shape costs nothing. A
 // constant right side is packed in prepare(), once, in column slices fixed by its shape; products
 // bound afterwards run a primitive made for their number of rows (up to 15 % faster, and the only
-// way whose weights need no repacking per call). In strict mode only sgemm is used, one call per
-// part, so that results never change.
+// way whose weights need no repacking per call), or an own kernel for one to four rows. In strict
+// mode only sgemm is used, one call per part, so that results never change.
 
 #include "backends/cpu/onednn_matmul.h"
 
@@ -17,6 +17,7 @@
 #include "backends/cpu/onednn_common.h"
 #include "backends/cpu/packed_weights.h"
 #include "backends/cpu/sgemm.h"
+#include "backends/cpu/vector/few_rows_fn.h"
 
 namespace xc::cpu {
 
@@ -35,11 +36,6 @@ constexpr int64_t kPackSmallest = 64 << 10;  ///< bytes of weights worth packing
 /// Up to so many rows the primitive is up to 1.7 times faster when its result is dense, which a
 /// slice of columns is not (measured; the library then copies through a buffer of its own).
 constexpr int64_t kDenseRows = 48;
-/// Fewer rows are filled up with zeros: the library's kernel for one to three rows keeps too few
-/// sums at a time to follow the memory (measured: 1 row of 3072 x 768 takes 554 us, 4 rows 394 us).
-/// Weights that stay in the cache are not worth it.
-constexpr int64_t kFewestRows = 4;
-constexpr int64_t kFillFrom = 2 << 20;         ///< bytes of weights
 constexpr int64_t kMergedElements = 16 << 10;  ///< of a result computed whole before its epilogue
 /// Time to create a primitive, in flops of one core; created on the caller's path when a run is ten
 /// times that.
@@ -211,6 +207,15 @@ class SgemmBound final : public BoundKernel {
 // ---- packed weights
 // ------------------------------------------------------------------------------
 
+/// Whether few rows meet weights whose panels the own kernel reads: no primitive is needed then,
+/// and the library's for one to three rows keeps too few sums at a time to follow the memory.
+bool by_panels(const PackedWeights& weights, const MatMulProblem& p) {
+  if (p.m > kFewRows) return false;
+  for (size_t slice = 0; slice < weights.descs.size(); ++slice)
+    if (weights.panel(slice) == 0) return false;
+  return true;
+}
+
 class PackedBound final : public BoundKernel {
  public:
   /// `p` and `context` are folded: one batch, a result [m, n]. Rows of both sides are contiguous.
@@ -223,7 +228,7 @@ class PackedBound final : public BoundKernel {
     parts_ = split_matmul(p_, weights_->slices);
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
     const int64_t lda = p_.m == 1 ? p_.k : p_.a_m, ldc = p_.m == 1 ? p_.n : p_.c_m;
-    int64_t scratchpad = 0, staged = 0, filling = 0;
+    int64_t scratchpad = 0, staged = 0;
     onednn_call("a matrix product", [&] {
       for (const MatMulPart& part : parts_) {
         const int64_t m = part.m1 - part.m0, n = part.n1 - part.n0;
@@ -232,20 +237,20 @@ class PackedBound final : public BoundKernel {
         });
         part_shape_.push_back(static_cast<uint32_t>(same - shapes_.begin()));
         if (same != shapes_.end()) continue;
-        const bool filled = m < kFewestRows && p_.k * p_.n * 4 >= kFillFrom;
-        const bool dense = filled || (m > 1 && m <= kDenseRows && ldc != n);
-        const int64_t rows = filled ? kFewestRows : m;
-        if (dense) staged = std::max(staged, align_up(rows * n * 4, 64));
-        if (filled) filling = align_up(rows * p_.k * 4, 64);
-        auto product = packed_product(*weights_, weights_->slice_at(part.n0), rows,
-                                      filled ? p_.k : lda, dense || m == 1 ? n : ldc);
+        if (by_panels(*weights_, p_)) {
+          shapes_.push_back({m, n, false, nullptr});
+          continue;
+        }
+        const bool dense = m > 1 && m <= kDenseRows && ldc != n;
+        if (dense) staged = std::max(staged, align_up(m * n * 4, 64));
+        auto product = packed_product(*weights_, weights_->slice_at(part.n0), m, lda,
+                                      dense || m == 1 ? n : ldc);
         scratchpad = std::max(scratchpad, product.scratchpad);
-        shapes_.push_back({m, n, dense, filled, std::move(product.primitive)});
+        shapes_.push_back({m, n, dense, std::move(product.primitive)});
       }
     });
     stage_ = align_up(scratchpad, 64);
-    fill_ = stage_ + staged;
-    scratchpad_bytes_ = fill_ + filling;
+    scratchpad_bytes_ = stage_ + staged;
     if (!settings_.epilogue.empty())
       for (const MatMulPart& part : parts_) {
         const Dims begin{part.m0, part.n0}, end{part.m1, part.n1};
@@ -269,19 +274,22 @@ class PackedBound final : public BoundKernel {
           shape.dense ? reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + stage_)
                       : target;
       const float* source = a + part.m0 * p_.a_m;
-      if (shape.filled) {
-        auto* rows = reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + fill_);
-        for (int64_t row = 0; row < kFewestRows; ++row)
-          if (row < shape.m)
-            std::copy_n(source + row * p_.a_m, p_.k, rows + row * p_.k);
-          else
-            std::fill_n(rows + row * p_.k, p_.k, 0.0f);
-        source = rows;
+      const size_t slice = weights_->slice_at(part.n0);
+      if (!shape.primitive) {
+        few_rows_fn(cpu_info().isa)({.x = source,
+                                     .x_row = p_.a_m,
+                                     .rows = shape.m,
+                                     .k = p_.k,
+                                     .n = shape.n,
+                                     .panels = static_cast<const float*>(weights_->slice(slice)),
+                                     .panel = weights_->panel(slice),
+                                     .y = target,
+                                     .y_row = p_.c_m});
+      } else {
+        void* const pointers[4] = {const_cast<float*>(source), weights_->slice(slice), result,
+                                   args.scratch};
+        shape.primitive->execute(pointers);
       }
-      void* const pointers[4] = {const_cast<float*>(source),
-                                 weights_->slice(weights_->slice_at(part.n0)), result,
-                                 args.scratch};
-      shape.primitive->execute(pointers);
       if (shape.dense)
         for (int64_t row = 0; row < shape.m; ++row)
           std::copy_n(result + row * shape.n, shape.n, target + row * p_.c_m);
@@ -294,9 +302,8 @@ class PackedBound final : public BoundKernel {
  private:
   struct Shape {
     int64_t m, n;
-    bool dense;   ///< the result through scratch
-    bool filled;  ///< the left side with rows of zeros, in scratch
-    std::unique_ptr<PreparedPrimitive> primitive;
+    bool dense;                                    ///< the result through scratch
+    std::unique_ptr<PreparedPrimitive> primitive;  ///< null: by panels
   };
   Settings settings_;
   std::shared_ptr<const PackedWeights> weights_;
@@ -306,7 +313,7 @@ class PackedBound final : public BoundKernel {
   std::vector<uint32_t> part_shape_;
   std::vector<Shape> shapes_;
   std::vector<Epilogue::Tile> tiles_;
-  int64_t stage_ = 0, fill_ = 0, scratchpad_bytes_ = 0;
+  int64_t stage_ = 0, scratchpad_bytes_ = 0;
 };
 
 // ---- the kernel
@@ -379,7 +386,8 @@ class MatMulKernel final : public Kernel {
       const BindContext flat = folded.context();
       const bool fits = packable_ && p.k > 0 && (p.m == 1 || (p.a_m >= p.k && p.c_m >= p.n)) &&
                         (p.a_k == 1 || p.k == 1) && (p.c_n == 1 || p.n == 1);
-      if (fits && packed && (context.background || p.flops() > 10 * kCreateFlops))
+      if (fits && packed &&
+          (context.background || p.flops() > 10 * kCreateFlops || by_panels(*packed, p)))
         return std::make_shared<PackedBound>(spec_, flat, settings_, std::move(packed), p);
       auto bound = std::make_shared<SgemmBound>(spec_, flat, settings_, p, true, true);
       bound->provisional |= fits && packed;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/cpu/matmul_problem.h"
+#include "backends/cpu/vector/few_rows_fn.h"
 
 namespace xc::cpu {
 namespace {
@@ -25,6 +26,20 @@ size_t PackedWeights::slice_at(int64_t n0) const {
   for (int64_t s = 0; s < slices; ++s)
     if (slice_begin(n, slices, s) == n0) return static_cast<size_t>(s);
   fail(Status::kInternal, "no slice begins at column {}", n0);
+}
+
+int64_t PackedWeights::panel(size_t index) const {
+  const dnnl::memory::desc& desc = descs[index];
+  if (types.right != DType::kF32 || desc.get_format_kind() != dnnl::memory::format_kind::blocked ||
+      desc.get_inner_nblks() != 2)
+    return 0;
+  // Blocks of some rows by 64 columns, those of one panel adjacent.
+  const auto blocks = desc.get_inner_blks(), axes = desc.get_inner_idxs(),
+             strides = desc.get_strides(), padded = desc.get_padded_dims();
+  const bool panels = axes[0] == 0 && axes[1] == 1 && blocks[1] == kFewColumns &&
+                      strides[0] == blocks[0] * kFewColumns &&
+                      strides[1] == padded[0] * kFewColumns;
+  return panels ? strides[1] : 0;
 }
 
 std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool transposed,

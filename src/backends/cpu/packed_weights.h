@@ -22,6 +22,9 @@ struct PackedWeights {
   std::vector<int64_t> offsets;           ///< of each slice in `buffer`, bytes
   std::shared_ptr<Buffer> buffer;
   void* slice(size_t index) const { return buffer->data() + offsets[index]; }
+  /// Elements between panels of 64 columns, within which rows lie one after another, when the
+  /// library has chosen f32 weights to lie so (vector/few_rows_fn.h); 0 otherwise.
+  int64_t panel(size_t index) const;
   /// Of the slice that begins at column n0.
   size_t slice_at(int64_t n0) const;
 };

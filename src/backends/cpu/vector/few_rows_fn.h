@@ -1,0 +1,36 @@
+#pragma once
+// Products of a few rows with weights in panels of 64 columns, read once at the speed of memory.
+
+#include <cstdint>
+
+#include "base/cpu_info.h"
+
+namespace xc::cpu {
+
+constexpr int64_t kFewRows = 4;      ///< of the left side, at most
+constexpr int64_t kFewColumns = 64;  ///< of a panel
+
+/// y[rows, n] = x[rows, k] * w. Element (k, j) of w is panels[j / 64 * panel + k * 64 + j % 64]; the
+/// last panel is whole. Strides in elements; x and y are dense along a row.
+struct FewRows {
+  const float* x;
+  int64_t x_row, rows, k, n;
+  const float* panels;
+  int64_t panel;  ///< between panels
+  float* y;
+  int64_t y_row;
+};
+using FewRowsFn = void (*)(const FewRows&);
+FewRowsFn few_rows_fn(Isa isa);
+
+namespace baseline {
+FewRowsFn few_rows_fn();
+}
+namespace avx2 {
+FewRowsFn few_rows_fn();
+}
+namespace avx512 {
+FewRowsFn few_rows_fn();
+}
+
+}  // namespace xc::cpu
