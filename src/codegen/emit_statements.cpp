@@ -133,6 +133,7 @@ void Emitter::counted_loop(Value* begin, Value* end, Value* step, const Carried&
 }
 
 void Emitter::serial_loop(const For& loop, Value* begin, Value* end) {
+  begin = transposing_copy(loop, begin, end);
   if (vector_) ++vector_->nesting;
   counted_loop(begin, end, b_.getInt64(1), carried_by(loop.body), [&](Value* v) {
     vars_[loop.var.id] = v;

@@ -126,6 +126,14 @@ class Emitter {
   llvm::Value* round_to_bf16(llvm::Value* v);
   llvm::Value* any(llvm::Value* mask);
 
+  // --- copies that transpose (emit_transpose.cpp) ---
+  // When `loop`, inside a vector loop, is such a copy: copies the tiles of its first iterations and
+  // gives the first one left, else `begin`.
+  llvm::Value* transposing_copy(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
+  llvm::Function* transpose_function();
+  unsigned transpose_tile() const { return target_.masked_all ? 16 : 8; }  // a row fits a register
+  llvm::Value* step_of(uint32_t buffer, const std::vector<loop::Index>& indices, loop::Var var);
+
   // --- reductions (emit_reductions.cpp) ---
   void declare(const loop::DeclareAcc& stmt);
   void accumulate(const loop::Accumulate& stmt);
@@ -169,6 +177,7 @@ class Emitter {
   llvm::LLVMContext& context_;
   Builder b_;
   llvm::Function* function_ = nullptr;
+  llvm::Function* transpose_ = nullptr;
   llvm::BasicBlock* range_error_ = nullptr;
   llvm::Value* status_ = nullptr;  // GPU: where a range error is reported
   llvm::Value* task_begin_ = nullptr;

@@ -466,6 +466,10 @@ bool vectorize_innermost(const Kernel& kernel, Block& block, int lanes) {
   for (Stmt& stmt : block) {
     For* loop = std::get_if<For>(&stmt.node);
     if (!loop) continue;
+    if (loop->kind == LoopKind::kVector) {  // loops inside it stay serial
+      any = true;
+      continue;
+    }
     bool inside = vectorize_innermost(kernel, loop->body, lanes);
     if (!inside && loop->kind == LoopKind::kSerial && can_vectorize(kernel, *loop)) {
       loop->kind = LoopKind::kVector;
@@ -478,7 +482,7 @@ bool vectorize_innermost(const Kernel& kernel, Block& block, int lanes) {
                                                                : lanes;
       inside = true;
     }
-    any |= inside || loop->kind == LoopKind::kVector;
+    any |= inside;
   }
   return any;
 }

@@ -49,8 +49,9 @@ Problem problem_of(const Kernel& kernel, int64_t n, int64_t m, int64_t pad) {
 struct Shape {
   int64_t n, m, pad;
 };
-constexpr Shape kShapes[] = {{0, 5, 0},  {3, 0, 0},  {1, 1, 0},  {2, 15, 1}, {3, 16, 0},
-                             {2, 17, 3}, {2, 35, 0}, {1, 63, 1}, {2, 64, 0}, {3, 100, 7}};
+constexpr Shape kShapes[] = {{0, 5, 0},  {3, 0, 0},   {1, 1, 0},  {2, 15, 1},
+                             {3, 16, 0}, {2, 17, 3},  {2, 35, 0}, {1, 63, 1},
+                             {2, 64, 0}, {3, 100, 7}, {40, 37, 1}};
 
 // Empty when all targets agree with the interpreter.
 std::string disagreement(const Kernel& kernel, uint64_t seed, bool specials,
@@ -128,6 +129,40 @@ TEST_CASE("codegen/differential: products, jammed and not, have the interpreter'
       INFO(print(schedule_default(scheduled, {})));
       CHECK(disagreement(kernel, 11, specials, &scheduled) == "");
     }
+}
+
+TEST_CASE("codegen/differential: copies that transpose, whole tiles and what is left of them") {
+  for (const std::string type : {"f32", "i32"}) {
+    std::string text = R"(
+      kernel turn(n, m; xs, ys) {
+        in x: T[xs, 1]
+        out y: T[ys, 1]
+        scratch t: T[(m * 32); 32, 1]
+        scratch u: T[(30 * 32); 30, 1]
+        for b = 0 .. ((n + 31) / 32) {
+          for r = 0 .. 32 {
+            for j = 0 .. m {
+              t[j, r] = (x[32*b + r, j] if (r < min(32, (n - (b * 32)))))
+            }
+          }
+          for r_1 = 0 .. 32 {
+            for j_1 = 0 .. min(m, 30) {
+              u[r_1, j_1] = t[j_1, r_1]
+            }
+          }
+          for r_2 = 0 .. min(32, (n - (b * 32))) {
+            for j_2 = 0 .. min(m, 30) {
+              y[32*b + r_2, j_2] = u[r_2, j_2]
+            }
+          }
+        }
+      })";
+    for (size_t at; (at = text.find(" T[")) != std::string::npos;) text.replace(at + 1, 1, type);
+    const Kernel kernel = parse(text);
+    CAPTURE(type);
+    const Kernel scheduled = apply_schedule(kernel, "vectorize r 16; vectorize r_1 16");
+    CHECK(disagreement(kernel, 13, false, &scheduled) == "");
+  }
 }
 
 TEST_CASE("codegen/differential: random elementwise kernels") {

@@ -273,6 +273,7 @@ class BlockLowering {
     Expr exists;                                                  ///< absent: it does
     std::unordered_map<ValueId, std::map<int64_t, Expr>> values;  ///< by constant column
     std::unordered_map<ValueId, Expr> current;                    ///< at the loop's column
+    bool by_row = false;                                          ///< columns are in lanes
   };
 
   Expr value(Row& row, ValueId v, Affine column) {
@@ -286,6 +287,8 @@ class BlockLowering {
       e = load(it->second, row.global, column, row.exists);
     } else if (graph().value(v).is_constant()) {
       e = expansion_constant(graph().value(v).constant);
+    } else if (const auto rows = turned_.find(v); row.by_row && rows != turned_.end()) {
+      e = rows->second.at({loop::Index(row.lane), loop::Index(column)});
     } else if (const auto table = tables_.find(v); table != tables_.end()) {
       e = table->second.at({loop::Index(column), loop::Index(row.lane)});
     } else {
@@ -564,6 +567,29 @@ class BlockLowering {
 
   // ---- phases -----------------------------------------------------------------------------------
 
+  /// Brings what lies in scratch column by column, and `v` is made of, into rows: a copy that
+  /// transposes tiles in registers, where walking a row would gather.
+  void turn(ValueId v) {
+    if (!computed(v) || is_narrow(width(v)) || !width(v).is_constant() || turned_.count(v)) return;
+    const auto table = tables_.find(v);
+    if (table == tables_.end()) {
+      for (ValueId in : graph().node(graph().value(v).producer).inputs)
+        if (in != kNone) turn(in);
+      return;
+    }
+    if (loop::value_type(graph().value(v).type.dtype) != DType::kF32) return;
+    const int64_t columns = width(v).value();
+    const loop::Buffer rows = builder_->scratch("u" + std::to_string(v), DType::kF32,
+                                                loop::i64(kBlockRows * columns), {columns, 1});
+    for_lanes([&](Row& row) {
+      for_columns(row, width(v), [&](const Affine& j) {
+        builder_->store(rows.at({loop::Index(row.lane), loop::Index(j)}),
+                        at(table->second, j, row));
+      });
+    });
+    turned_[v] = rows;
+  }
+
   void write_output(ValueId v, uint32_t operand) {
     const auto store = [&](Row& row, const Affine& column) {
       builder_->store(access_->whole_buffer(operand).at(indices(operand, row.global, column)),
@@ -575,8 +601,10 @@ class BlockLowering {
       });
       return;
     }
+    turn(v);
     builder_->loop("r", loop::i64(0), rows_, [&](Var r) {
       Row row = row_of(r);
+      row.by_row = true;
       prepare(row, v);
       builder_->loop(
           "j", loop::i64(0), extent(width(v)),
@@ -590,6 +618,7 @@ class BlockLowering {
 
   void write_block(Var block) {
     tables_.clear();
+    turned_.clear();
     block_row_ = Affine(block) * kBlockRows;
     rows_ = loop::min(loop::i64(kBlockRows),
                       extent(space_.rows) - loop::loop_var(block) * loop::i64(kBlockRows));
@@ -722,6 +751,7 @@ class BlockLowering {
   Affine block_row_;
   Expr rows_;
   std::unordered_map<ValueId, loop::Buffer> tables_;
+  std::unordered_map<ValueId, loop::Buffer> turned_;  ///< of tables_, rows outermost
   std::unordered_map<uint32_t, loop::Buffer> staged_;
   std::vector<std::pair<Var, int>> jam_;
 };

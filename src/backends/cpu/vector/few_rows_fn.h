@@ -10,8 +10,8 @@ namespace xc::cpu {
 constexpr int64_t kFewRows = 4;      ///< of the left side, at most
 constexpr int64_t kFewColumns = 64;  ///< of a panel
 
-/// y[rows, n] = x[rows, k] * w. Element (k, j) of w is panels[j / 64 * panel + k * 64 + j % 64]; the
-/// last panel is whole. Strides in elements; x and y are dense along a row.
+/// y[rows, n] = x[rows, k] * w. Element (k, j) of w is panels[j / 64 * panel + k * 64 + j % 64];
+/// the last panel is whole. Strides in elements; x and y are dense along a row.
 struct FewRows {
   const float* x;
   int64_t x_row, rows, k, n;
