@@ -77,9 +77,9 @@ std::shared_ptr<Hook<Callbacks>> hook(const Callbacks& callbacks) {
 using namespace xc;
 using namespace xc::capi;
 
-void xc_engine_options_init(xc_engine_options* options) {
+void xc_engine_options_init(xc_engine_options* options, size_t size) {
   const xc_engine_options defaults = XC_ENGINE_OPTIONS_INIT;
-  if (options) *options = defaults;
+  init_struct(options, size, defaults);
 }
 
 xc_status xc_engine_create(const xc_engine_options* options, xc_engine** out_engine,

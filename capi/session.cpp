@@ -124,13 +124,13 @@ TensorView to_view(const xc_tensor_view& view, uint32_t index, int64_t*& room) {
 using namespace xc;
 using namespace xc::capi;
 
-void xc_session_options_init(xc_session_options* options) {
+void xc_session_options_init(xc_session_options* options, size_t size) {
   const xc_session_options defaults = XC_SESSION_OPTIONS_INIT;
-  if (options) *options = defaults;
+  init_struct(options, size, defaults);
 }
-void xc_run_options_init(xc_run_options* options) {
+void xc_run_options_init(xc_run_options* options, size_t size) {
   const xc_run_options defaults = XC_RUN_OPTIONS_INIT;
-  if (options) *options = defaults;
+  init_struct(options, size, defaults);
 }
 
 xc_status xc_session_create(xc_model* model, const xc_session_options* options,

@@ -147,7 +147,6 @@ class Config {
   const xc_config& raw() const { return raw_; }
 
  private:
-  // The macro, not xc_config_init(): a newer library would fill its own, larger struct.
   xc_config raw_ = XC_CONFIG_INIT;
   std::vector<std::unique_ptr<std::string>> texts_;
 };
