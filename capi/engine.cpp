@@ -121,9 +121,14 @@ xc_status xc_engine_create(const xc_engine_options* options, xc_engine** out_eng
     }
     if (given.tasks.run) hooks.tasks = std::make_shared<HostRunner>(tasks);
 
+    HostOperators operators = operators_of(given.operators);
+    hooks.operators = std::move(operators.library);
+    hooks.rules = std::move(operators.rules);
+
     auto handle = std::make_unique<xc_engine>();
     handle->engine = create_engine(config, std::move(hooks));
     logger->armed = events->armed = allocator->armed = tasks->armed = true;
+    put_to_use(given.operators);
     *out_engine = handle.release();
   });
 }

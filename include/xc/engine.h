@@ -8,7 +8,7 @@
 #define XC_ENGINE_H
 
 #include <stddef.h>
-#include <xc/error.h>
+#include <xc/operator.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -156,6 +156,8 @@ typedef struct xc_engine_options {
   xc_event_listener events;
   xc_allocator allocator;
   xc_task_runner tasks;
+  xc_op_library*
+      operators; /* that models of this engine may use; NULL = none. A reference is kept */
 } xc_engine_options;
 #define XC_ENGINE_OPTIONS_INIT \
   {sizeof(xc_engine_options),  \
@@ -164,7 +166,8 @@ typedef struct xc_engine_options {
    {NULL, NULL, NULL},         \
    {NULL, NULL, NULL},         \
    {NULL, NULL, NULL, NULL},   \
-   {NULL, NULL, NULL, 0, 0}}
+   {NULL, NULL, NULL, 0, 0},   \
+   NULL}
 
 /* XC_ENGINE_OPTIONS_INIT for languages without macros; `size` as in xc_config_init().
  * @since 0.1 @stability stable */

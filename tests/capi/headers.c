@@ -6,6 +6,7 @@
 #include <xc/graph.h>
 #include <xc/kernel_abi.h>
 #include <xc/model.h>
+#include <xc/operator.h>
 #include <xc/profile.h>
 #include <xc/session.h>
 #include <xc/status.h>
