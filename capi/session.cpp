@@ -94,7 +94,7 @@ size_t missing_strides(const xc_tensor_view* views, uint32_t count) {
 /// Checks one view of the caller; `room` receives row-major strides when it has none.
 TensorView to_view(const xc_tensor_view& view, uint32_t index, int64_t*& room) {
   if (view.dtype == XC_DTYPE_UNDEFINED) return {};
-  if (view.dtype < 0 || view.dtype >= kDTypeCount || view.dtype == XC_DTYPE_TENSOR)
+  if (view.dtype < 0 || view.dtype >= kDTypeCount)
     fail(Status::kInvalidArgument, "input {}: {} is no element type of a view", index, view.dtype);
   if (view.rank != 0 && !view.dims) fail(Status::kInvalidArgument, "input {}: dims is null", index);
   bool empty = false;

@@ -67,7 +67,8 @@ XC_API XC_NODISCARD xc_status xc_session_run(xc_session* session, const xc_run_o
                                              xc_error** out_error);
 
 /* xc_session_run() for inputs that are no tensors of the library: an array of views instead of
- * handles, so that nothing needs to be created. An absent input has dtype 0.
+ * handles, so that nothing needs to be created. An absent input has dtype 0. Strings and sequences
+ * are objects: their views come from xc_tensor_get_view().
  * @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_session_run_views(xc_session* session,
                                                    const xc_run_options* options,

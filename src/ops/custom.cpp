@@ -97,9 +97,8 @@ class Binder {
     SymDims dims;
     if (p.spread) dims = *spread_;
     for (size_t axis = 0; axis < p.dims.size(); ++axis)
-      dims.push_back(p.dims[axis]
-                         ? value_of(*p.dims[axis]).value()
-                         : c_.fresh(fmt::format("dim {} of output '{}'", axis, p.name)));
+      dims.push_back(p.dims[axis] ? value_of(*p.dims[axis]).value()
+                                  : c_.fresh(fmt::format("dim {} of output '{}'", axis, p.name)));
     c_.set(k, dtype, std::move(dims));
   }
 
@@ -173,7 +172,8 @@ int required(const Ports& ports) {
 
 bool CustomSignature::sizes_open() const {
   return std::any_of(outputs.begin(), outputs.end(), [](const CustomPort& p) {
-    return p.any_rank || std::any_of(p.dims.begin(), p.dims.end(), [](const auto& d) { return !d; });
+    return p.any_rank ||
+           std::any_of(p.dims.begin(), p.dims.end(), [](const auto& d) { return !d; });
   });
 }
 
@@ -273,11 +273,7 @@ OpCall::OpCall(const Node& node, std::span<const TensorView> inputs,
 
 OpCall::OpCall(const Node& node, std::span<const TensorView> inputs, std::span<const Type> declared,
                std::span<Tensor> made)
-    : node_(node),
-      op_(*as_custom(*node.op)),
-      inputs_(inputs),
-      declared_(declared),
-      made_(made) {}
+    : node_(node), op_(*as_custom(*node.op)), inputs_(inputs), declared_(declared), made_(made) {}
 
 void OpCall::run() {
   op_.function(*this);
@@ -344,10 +340,9 @@ TensorView OpCall::allocate(size_t k, const Dims& dims) {
 
 const Attr* OpCall::attr(std::string_view name, AttrKind kind) const {
   const auto& attrs = op_.signature.attrs;
-  const auto it = std::find_if(attrs.begin(), attrs.end(),
-                               [&](const CustomAttr& a) { return a.name == name; });
-  if (it == attrs.end())
-    fail(Status::kNotFound, "{} declares no attribute '{}'", op_.name, name);
+  const auto it =
+      std::find_if(attrs.begin(), attrs.end(), [&](const CustomAttr& a) { return a.name == name; });
+  if (it == attrs.end()) fail(Status::kNotFound, "{} declares no attribute '{}'", op_.name, name);
   if (it->kind != kind)
     fail(Status::kInvalidArgument, "attribute '{}' of {} is of kind {}, not {}", name, op_.name,
          xc::name(it->kind), xc::name(kind));

@@ -34,10 +34,10 @@ struct CustomPort {
   std::string name;
   std::string type;  ///< as written, for messages: "f32[n, 2*m]"
   Count count = Count::kOne;
-  TypeSet types = 0;         ///< that it may have
+  TypeSet types = 0;          ///< that it may have
   uint32_t variable = kNone;  ///< the type variable it is written with, by number
-  bool any_rank = false;     ///< [*]: nothing is said about dims
-  bool spread = false;       ///< [..., n]: any dims in front, the same wherever `...` stands
+  bool any_rank = false;      ///< [*]: nothing is said about dims
+  bool spread = false;        ///< [..., n]: any dims in front, the same wherever `...` stands
   std::vector<std::optional<Dim>> dims;  ///< nullopt = ?: not said, or found by the function
 };
 

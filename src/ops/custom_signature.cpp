@@ -12,8 +12,9 @@ namespace {
 
 constexpr size_t kMaxRank = 16;
 /// Domains whose operators are not the host's to declare.
-constexpr std::string_view kReserved[] = {"ai.onnx", "ai.onnx.ml", "ai.onnx.preview",
-                                          "ai.onnx.preview.training", "ai.onnx.training", "xc"};
+constexpr std::string_view kReserved[] = {"ai.onnx",          "ai.onnx.ml",
+                                          "ai.onnx.preview",  "ai.onnx.preview.training",
+                                          "ai.onnx.training", "xc"};
 
 class Parser {
  public:
@@ -245,8 +246,8 @@ class Parser {
       if (p.count == CustomPort::Count::kOne) known.insert(p.variable);
     }
     for (CustomPort& p : out_.outputs) {
-      const bool one = p.variable == kNone ? (p.types & (p.types - 1)) == 0
-                                           : known.count(p.variable) != 0;
+      const bool one =
+          p.variable == kNone ? (p.types & (p.types - 1)) == 0 : known.count(p.variable) != 0;
       if (!one) in_.error("the type of output '{}' does not follow from required inputs", p.name);
       if (p.variable != kNone) p.types = allowed_[p.variable];
     }
@@ -288,8 +289,8 @@ class Parser {
     }
   }
 
-  static constexpr AttrKind kKinds[] = {AttrKind::kInt,    AttrKind::kFloat,  AttrKind::kString,
-                                        AttrKind::kInts,   AttrKind::kFloats, AttrKind::kStrings,
+  static constexpr AttrKind kKinds[] = {AttrKind::kInt,   AttrKind::kFloat,  AttrKind::kString,
+                                        AttrKind::kInts,  AttrKind::kFloats, AttrKind::kStrings,
                                         AttrKind::kTensor};
   std::string_view text_;
   TextCursor in_;
