@@ -32,6 +32,7 @@ XC_OFFSET(xc_tensor_view, rank, 28);
 XC_SIZE(xc_logger, 24);
 XC_SIZE(xc_event_listener, 24);
 XC_SIZE(xc_allocator, 32);
+XC_SIZE(xc_op_function, 24);
 XC_SIZE(xc_task_runner, 32);
 XC_OFFSET(xc_task_runner, workers, 24);
 
@@ -68,12 +69,13 @@ XC_OFFSET(xc_config_option_info, fallback, 72);
 XC_OFFSET(xc_config_option_info, low, 80);
 XC_OFFSET(xc_config_option_info, high, 88);
 
-XC_SIZE(xc_engine_options, 128);
+XC_SIZE(xc_engine_options, 136);
 XC_OFFSET(xc_engine_options, config, 8);
 XC_OFFSET(xc_engine_options, logger, 16);
 XC_OFFSET(xc_engine_options, events, 40);
 XC_OFFSET(xc_engine_options, allocator, 64);
 XC_OFFSET(xc_engine_options, tasks, 96);
+XC_OFFSET(xc_engine_options, operators, 128);
 
 XC_SIZE(xc_port, 64);
 XC_OFFSET(xc_port, kind, 4);
@@ -189,6 +191,8 @@ XC_SAME(XC_PORT_TENSOR, Type::Kind::kTensor);
 XC_SAME(XC_PORT_SEQUENCE, Type::Kind::kSequence);
 XC_SAME(XC_PORT_OPTIONAL, Type::Kind::kOptional);
 XC_SAME(XC_PORT_MAP, Type::Kind::kMap);
+XC_SAME(XC_ATTRIBUTE_INT, AttrKind::kInt);
+XC_SAME(XC_ATTRIBUTE_TENSOR, AttrKind::kTensor);
 XC_SAME(XC_JIT_FREEZE, JitMode::kFreeze);
 XC_SAME(XC_LOG_ERROR, LogLevel::kError);
 XC_SAME(XC_LOG_DEBUG, LogLevel::kDebug);

@@ -110,8 +110,8 @@ Config to_config(const xc_config* given) {
 using namespace xc;
 using namespace xc::capi;
 
-void xc_config_init(xc_config* config) {
-  if (config) *config = defaults();
+void xc_config_init(xc_config* config, size_t size) {
+  init_struct(config, size, defaults());
 }
 
 xc_status xc_config_set(xc_config* config, const char* name, const char* value,

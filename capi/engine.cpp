@@ -77,9 +77,9 @@ std::shared_ptr<Hook<Callbacks>> hook(const Callbacks& callbacks) {
 using namespace xc;
 using namespace xc::capi;
 
-void xc_engine_options_init(xc_engine_options* options) {
+void xc_engine_options_init(xc_engine_options* options, size_t size) {
   const xc_engine_options defaults = XC_ENGINE_OPTIONS_INIT;
-  if (options) *options = defaults;
+  init_struct(options, size, defaults);
 }
 
 xc_status xc_engine_create(const xc_engine_options* options, xc_engine** out_engine,
@@ -121,9 +121,14 @@ xc_status xc_engine_create(const xc_engine_options* options, xc_engine** out_eng
     }
     if (given.tasks.run) hooks.tasks = std::make_shared<HostRunner>(tasks);
 
+    HostOperators operators = operators_of(given.operators);
+    hooks.operators = std::move(operators.library);
+    hooks.rules = std::move(operators.rules);
+
     auto handle = std::make_unique<xc_engine>();
     handle->engine = create_engine(config, std::move(hooks));
     logger->armed = events->armed = allocator->armed = tasks->armed = true;
+    put_to_use(given.operators);
     *out_engine = handle.release();
   });
 }

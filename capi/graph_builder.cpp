@@ -1,7 +1,6 @@
 // xc/graph.h: building graphs node by node.
 
 #include "capi/handles.h"
-#include "ops/registry.h"
 
 namespace xc::capi {
 namespace {
@@ -100,12 +99,14 @@ xc_status xc_graph_add_node(xc_graph* graph, const char* op, const char* domain,
                             uint32_t output_count, xc_node* out_node, xc_error** out_error) {
   return guard(out_error, [&] {
     Graph& g = live(graph).graph;
-    const OpDef& definition = get_op(need(op, "op"), domain ? domain : "");
+    const std::string_view in = domain ? domain : "";
+    const OpDef* definition = find_op(need(op, "op"), in, graph->operators.library.get());
+    if (!definition) fail_unknown_op(op, in);
     need_array(out_values, output_count, "out_values");
     std::vector<ValueId> from = copy_of(inputs, input_count);
     for (ValueId value : from)
       if (value != XC_VALUE_NONE) check_value(g, value);
-    const NodeId id = g.add_node(definition, std::move(from), output_count, {}, name ? name : "");
+    const NodeId id = g.add_node(*definition, std::move(from), output_count, {}, name ? name : "");
     for (uint32_t i = 0; i < output_count; ++i) out_values[i] = g.node(id).outputs[i];
     if (out_node) *out_node = id;
   });
@@ -151,6 +152,9 @@ xc_status xc_graph_add_body(xc_graph* graph, xc_node node, const xc_graph* body,
   return guard(out_error, [&] {
     Node& target = node_of(graph, node);
     const Graph& from = live(body).graph;
+    HostOperators& own = graph->operators;
+    if (own.library && body->operators.library && own.library != body->operators.library)
+      fail(Status::kInvalidArgument, "the body has another operator library than the graph");
     if (capture_count > target.inputs.size() || capture_count > from.inputs.size())
       fail(Status::kInvalidArgument,
            "{} captures: the node has {} inputs and the body {}, captures among them",
@@ -160,6 +164,7 @@ xc_status xc_graph_add_body(xc_graph* graph, xc_node node, const xc_graph* body,
            target.capture_count, capture_count);
     target.subgraphs.push_back(std::make_shared<Graph>(from.clone()));
     target.capture_count = capture_count;
+    if (!own.library) own = body->operators;
   });
 }
 

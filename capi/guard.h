@@ -73,6 +73,17 @@ T read_struct(const T* given, T value, const char* what) {
   return value;
 }
 
+/// Gives a caller's struct of `size` bytes its defaults, zeros beyond what this version knows.
+/// Writes nothing behind `size`; nothing at all without room for struct_size.
+template <class T>
+void init_struct(T* to, size_t size, const T& defaults) noexcept {
+  if (!to || size < 2 * sizeof(uint32_t) || size > UINT32_MAX) return;
+  const size_t known = size < sizeof(T) ? size : sizeof(T);
+  std::memcpy(static_cast<void*>(to), &defaults, known);
+  std::memset(reinterpret_cast<char*>(to) + known, 0, size - known);
+  to->struct_size = static_cast<uint32_t>(size);
+}
+
 /// Fills a caller's struct of any version: as much of `value` as it has room for, zeros beyond.
 template <class T>
 void write_struct(T* to, const T& value, const char* what) {

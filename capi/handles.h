@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "capi/guard.h"
+#include "ops/custom.h"
+#include "passes/rules/rule_set.h"
 #include "profile/summary.h"
 #include "runtime/session.h"
 
@@ -63,6 +65,16 @@ struct Port {
   xc_dtype dtype = XC_DTYPE_UNDEFINED;
 };
 
+/// The host's operators and rules, shared; null = none.
+struct HostOperators {
+  std::shared_ptr<const OpLibrary> library;
+  std::shared_ptr<const RuleSet> rules;
+};
+/// What stands behind a library handle; none for null.
+HostOperators operators_of(xc_op_library* library);
+/// From here on the library does not change any more. Null is allowed.
+void put_to_use(xc_op_library* library) noexcept;
+
 /// Highest rank of a tensor that comes in; Limits::rank of the front ends is the same.
 inline constexpr uint32_t kMaxRank = 16;
 
@@ -101,6 +113,20 @@ struct xc_session : xc::capi::Handle<0x58430e03> {
   ~xc_session() { xc::capi::release(model); }
 };
 
+struct xc_op_library : xc::capi::Shared<0x58430e0b> {
+  static constexpr const char* kKind = "operator library";
+  std::shared_ptr<xc::OpLibrary> library = std::make_shared<xc::OpLibrary>();
+  std::shared_ptr<xc::RuleSet> rules = std::make_shared<xc::RuleSet>();
+  std::atomic<bool> in_use{false};  ///< by an engine or graph: nothing changes any more
+};
+
+struct xc_op_call : xc::capi::Handle<0x58430e0c> {
+  static constexpr const char* kKind = "operator call";
+  xc::OpCall* call = nullptr;
+  xc_status status = XC_OK;  ///< of the last failure, with its message
+  std::string message;
+};
+
 struct xc_call : xc::capi::Handle<0x58430e04> {
   static constexpr const char* kKind = "call";
   std::shared_ptr<xc::Session> session;
@@ -111,6 +137,7 @@ struct xc_call : xc::capi::Handle<0x58430e04> {
 
 struct xc_graph : xc::capi::Handle<0x58430e05> {
   static constexpr const char* kKind = "graph";
+  xc::capi::HostOperators operators;  // that the graph may use; goes after it
   xc::Graph graph;
 };
 

@@ -133,7 +133,9 @@ xc_status xc_model_graph(const xc_model* model, xc_graph** out_graph, xc_error**
   return guard(out_error, [&] {
     need(out_graph, "out_graph");
     auto handle = std::make_unique<xc_graph>();
-    handle->graph = live(model).model->graph()->clone();
+    const Engine& engine = *live(model).model->engine();
+    handle->operators = {engine.operators(), engine.rules()};
+    handle->graph = model->model->graph()->clone();
     *out_graph = handle.release();
   });
 }

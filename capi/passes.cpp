@@ -24,13 +24,15 @@ xc_status xc_graph_run_passes(xc_graph* graph, const char* passes, xc_error** ou
   return guard(out_error, [&] {
     Graph copy = live(graph).graph.clone();  // all or nothing
     std::string_view rest = need(passes, "passes");
+    PassOptions options;
+    options.extra_rules = graph->operators.rules.get();
     while (true) {
       const size_t comma = rest.find(',');
       const std::string_view name = trimmed(rest.substr(0, comma));
       if (name == "all")
-        optimise(copy);
+        optimise(copy, options);
       else if (!name.empty())
-        run_pass(copy, find_pass(name), {});
+        run_pass(copy, find_pass(name), options);
       if (comma == std::string_view::npos) break;
       rest.remove_prefix(comma + 1);
     }

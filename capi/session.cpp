@@ -94,7 +94,7 @@ size_t missing_strides(const xc_tensor_view* views, uint32_t count) {
 /// Checks one view of the caller; `room` receives row-major strides when it has none.
 TensorView to_view(const xc_tensor_view& view, uint32_t index, int64_t*& room) {
   if (view.dtype == XC_DTYPE_UNDEFINED) return {};
-  if (view.dtype < 0 || view.dtype >= kDTypeCount || view.dtype == XC_DTYPE_TENSOR)
+  if (view.dtype < 0 || view.dtype >= kDTypeCount)
     fail(Status::kInvalidArgument, "input {}: {} is no element type of a view", index, view.dtype);
   if (view.rank != 0 && !view.dims) fail(Status::kInvalidArgument, "input {}: dims is null", index);
   bool empty = false;
@@ -124,13 +124,13 @@ TensorView to_view(const xc_tensor_view& view, uint32_t index, int64_t*& room) {
 using namespace xc;
 using namespace xc::capi;
 
-void xc_session_options_init(xc_session_options* options) {
+void xc_session_options_init(xc_session_options* options, size_t size) {
   const xc_session_options defaults = XC_SESSION_OPTIONS_INIT;
-  if (options) *options = defaults;
+  init_struct(options, size, defaults);
 }
-void xc_run_options_init(xc_run_options* options) {
+void xc_run_options_init(xc_run_options* options, size_t size) {
   const xc_run_options defaults = XC_RUN_OPTIONS_INIT;
-  if (options) *options = defaults;
+  init_struct(options, size, defaults);
 }
 
 xc_status xc_session_create(xc_model* model, const xc_session_options* options,

@@ -8,7 +8,7 @@
 #define XC_ENGINE_H
 
 #include <stddef.h>
-#include <xc/error.h>
+#include <xc/operator.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -62,8 +62,10 @@ typedef struct xc_config {
 #define XC_CONFIG_INIT \
   {sizeof(xc_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0}
 
-/* XC_CONFIG_INIT for languages without macros. Any thread. @since 0.1 @stability stable */
-XC_API void xc_config_init(xc_config* config);
+/* XC_CONFIG_INIT for languages without macros. `size` is what the caller knows of the struct,
+ * sizeof(xc_config): nothing behind it is written, whatever version the library has. NULL and a
+ * size without room for struct_size do nothing. Any thread. @since 0.1 @stability stable */
+XC_API void xc_config_init(xc_config* config, size_t size);
 
 /* Sets one knob by name from text: ("threads", "4"), ("jit", "sync"). Text values (cache_dir) are
  * kept by pointer: `value` must then outlive the use of `config`.
@@ -154,6 +156,8 @@ typedef struct xc_engine_options {
   xc_event_listener events;
   xc_allocator allocator;
   xc_task_runner tasks;
+  xc_op_library*
+      operators; /* that models of this engine may use; NULL = none. A reference is kept */
 } xc_engine_options;
 #define XC_ENGINE_OPTIONS_INIT \
   {sizeof(xc_engine_options),  \
@@ -162,10 +166,12 @@ typedef struct xc_engine_options {
    {NULL, NULL, NULL},         \
    {NULL, NULL, NULL},         \
    {NULL, NULL, NULL, NULL},   \
-   {NULL, NULL, NULL, 0, 0}}
+   {NULL, NULL, NULL, 0, 0},   \
+   NULL}
 
-/* XC_ENGINE_OPTIONS_INIT for languages without macros. @since 0.1 @stability stable */
-XC_API void xc_engine_options_init(xc_engine_options* options);
+/* XC_ENGINE_OPTIONS_INIT for languages without macros; `size` as in xc_config_init().
+ * @since 0.1 @stability stable */
+XC_API void xc_engine_options_init(xc_engine_options* options, size_t size);
 
 /* ---- the engine ---- */
 

@@ -8,7 +8,7 @@
 #ifndef XC_GRAPH_H
 #define XC_GRAPH_H
 
-#include <xc/error.h>
+#include <xc/operator.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,17 +26,26 @@ typedef uint32_t xc_node;  /* a node of one graph */
 XC_API XC_NODISCARD xc_status xc_graph_create(const char* name, xc_graph** out_graph,
                                               xc_error** out_error);
 
+/* Gives the graph operators of the host beside the standard ones. A model of the graph needs an
+ * engine with the same library. Fails with XC_INVALID_ARGUMENT when the graph has another one.
+ * @since 0.1 @stability experimental */
+XC_API XC_NODISCARD xc_status xc_graph_set_operators(xc_graph* graph, xc_op_library* operators,
+                                                     xc_error** out_error);
+
 /* Reads a model file without optimising it: ONNX, .xcg or the text form, told apart by content. The
  * file is mapped and must not change while the graph, or a model made of it, lives; copy_weights !=
- * 0 reads it instead. The caller destroys the graph. Fails with XC_IO, XC_NOT_FOUND, XC_FORMAT,
- * XC_INVALID_MODEL, XC_UNSUPPORTED, XC_LIMIT.
+ * 0 reads it instead. `operators`: those of the host that the model may use; NULL = none. The
+ * caller destroys the graph. Fails with XC_IO, XC_NOT_FOUND, XC_FORMAT, XC_INVALID_MODEL,
+ * XC_UNSUPPORTED, XC_LIMIT.
  * @since 0.1 @stability experimental */
 XC_API XC_NODISCARD xc_status xc_graph_load_file(const char* path, int32_t copy_weights,
-                                                 xc_graph** out_graph, xc_error** out_error);
+                                                 xc_op_library* operators, xc_graph** out_graph,
+                                                 xc_error** out_error);
 
 /* The same from memory; the bytes are copied. @since 0.1 @stability experimental */
 XC_API XC_NODISCARD xc_status xc_graph_load_bytes(const void* data, uint64_t size,
-                                                  xc_graph** out_graph, xc_error** out_error);
+                                                  xc_op_library* operators, xc_graph** out_graph,
+                                                  xc_error** out_error);
 
 /* Writes the graph; the ending of `path` chooses the format: .onnx, .xcg or .xct (the text form).
  * The file is written completely or not at all. Fails with XC_IO, XC_INVALID_ARGUMENT (another

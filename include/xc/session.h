@@ -20,8 +20,9 @@ typedef struct xc_session_options {
 } xc_session_options;
 #define XC_SESSION_OPTIONS_INIT {sizeof(xc_session_options), 0, NULL}
 
-/* XC_SESSION_OPTIONS_INIT for languages without macros. @since 0.1 @stability stable */
-XC_API void xc_session_options_init(xc_session_options* options);
+/* XC_SESSION_OPTIONS_INIT for languages without macros; `size` as in xc_config_init().
+ * @since 0.1 @stability stable */
+XC_API void xc_session_options_init(xc_session_options* options, size_t size);
 
 /* Creates a session. `options` may be NULL. The caller destroys it.
  * Fails with XC_INVALID_ARGUMENT, XC_UNSUPPORTED (naming a node nothing can execute),
@@ -46,8 +47,9 @@ typedef struct xc_run_options {
 } xc_run_options;
 #define XC_RUN_OPTIONS_INIT {sizeof(xc_run_options), 0, 0, NULL}
 
-/* XC_RUN_OPTIONS_INIT for languages without macros. @since 0.1 @stability stable */
-XC_API void xc_run_options_init(xc_run_options* options);
+/* XC_RUN_OPTIONS_INIT for languages without macros; `size` as in xc_config_init().
+ * @since 0.1 @stability stable */
+XC_API void xc_run_options_init(xc_run_options* options, size_t size);
 
 /* Runs the model once and blocks until it is done.
  * Inputs are in the model's order and borrowed for the call; NULL stands for an absent optional
@@ -65,7 +67,8 @@ XC_API XC_NODISCARD xc_status xc_session_run(xc_session* session, const xc_run_o
                                              xc_error** out_error);
 
 /* xc_session_run() for inputs that are no tensors of the library: an array of views instead of
- * handles, so that nothing needs to be created. An absent input has dtype 0.
+ * handles, so that nothing needs to be created. An absent input has dtype 0. Strings and sequences
+ * are objects: their views come from xc_tensor_get_view().
  * @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_session_run_views(xc_session* session,
                                                    const xc_run_options* options,

@@ -18,15 +18,15 @@
  *   weights, immutable. A session makes one model ready to run; it runs at once on ready-made
  * kernels, watches what is hot, compiles fused kernels in the background, and swaps in what
  * measures faster (xc_config.jit). A call is a run prepared for fixed shapes and memory: the
- * fastest path. A tensor is a typed array. A profile is a snapshot of what a session has learnt. A
- * graph is a model under construction.
+ * fastest path. A tensor is a typed array. An operator library holds operators of the host. A
+ * profile is a snapshot of what a session has learnt. A graph is a model under construction.
  *
  * OWNERSHIP
- *   Engines, models and tensors are shared: _create and _load give one reference, _retain adds one,
- *   _release drops one. Sessions, calls, graphs, profiles, blobs and errors have one owner:
- * _destroy. Children keep their parents alive, so the order of release does not matter. NULL may be
- * released, destroyed and retained. Everything passed in is borrowed for the call unless a function
- * says otherwise; what comes back through out_... belongs to the caller.
+ *   Engines, models, tensors and operator libraries are shared: _create and _load give one
+ * reference, _retain adds one, _release drops one. Sessions, calls, graphs, profiles, blobs and
+ * errors have one owner: _destroy. Children keep their parents alive, so the order of release does
+ * not matter. NULL may be released, destroyed and retained. Everything passed in is borrowed for
+ * the call unless a function says otherwise; what comes back through out_... belongs to the caller.
  *
  * THREADS
  *   Each header says it for its handle. In short: engine, model, session, tensor (its description),
@@ -61,6 +61,7 @@
 #include <xc/error.h>
 #include <xc/graph.h>
 #include <xc/model.h>
+#include <xc/operator.h>
 #include <xc/profile.h>
 #include <xc/session.h>
 #include <xc/status.h>

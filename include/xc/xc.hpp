@@ -22,6 +22,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <new>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -147,7 +148,6 @@ class Config {
   const xc_config& raw() const { return raw_; }
 
  private:
-  // The macro, not xc_config_init(): a newer library would fill its own, larger struct.
   xc_config raw_ = XC_CONFIG_INIT;
   std::vector<std::unique_ptr<std::string>> texts_;
 };
@@ -158,11 +158,16 @@ struct Hooks {
   std::function<void(const xc_event&)> event = {};
 };
 
+class OpLibrary;
+
 class Engine {
  public:
-  explicit Engine(const Config& config = {}, Hooks hooks = {}) {
+  /// `operators`: those of the host that models may use; see OpLibrary.
+  explicit Engine(const Config& config = {}, Hooks hooks = {},
+                  const OpLibrary* operators = nullptr) {
     xc_engine_options options = XC_ENGINE_OPTIONS_INIT;
     options.config = &config.raw();
+    options.operators = handle_of(operators);
     // Each callback owns one half of the hooks; the engine owns both once it exists.
     auto log = std::make_unique<decltype(hooks.log)>(std::move(hooks.log));
     auto event = std::make_unique<decltype(hooks.event)>(std::move(hooks.event));
@@ -189,6 +194,7 @@ class Engine {
 
  private:
   explicit Engine(xc_engine* handle) : handle_(handle) {}
+  static xc_op_library* handle_of(const OpLibrary* operators);
   void create(const xc_engine_options& options) {
     xc_engine* handle = nullptr;
     detail::call(&xc_engine_create, &options, &handle);
@@ -299,6 +305,192 @@ class Tensor {
   detail::Owner<xc_tensor, &xc_tensor_release> handle_;
 };
 
+// ---- operators of the host ----------------------------------------------------------------------
+
+/// One execution as the function of an operator sees it; valid during the function's call. Failures
+/// are thrown and, when the function lets them pass, fail the run with their message.
+class OpCall {
+ public:
+  explicit OpCall(xc_op_call* handle) : handle_(handle) {}
+  const char* node() const { return xc_op_call_node(handle_); }
+  uint32_t input_count() const { return xc_op_call_input_count(handle_); }
+  uint32_t output_count() const { return xc_op_call_output_count(handle_); }
+
+  /// Row-major; dtype 0 = absent.
+  xc_tensor_view input(uint32_t index) const {
+    xc_tensor_view out{};
+    check(xc_op_call_input(handle_, index, &out));
+    return out;
+  }
+  bool has(uint32_t index) const { return index < input_count() && input(index).dtype != 0; }
+  Dims dims(uint32_t index) const {
+    const xc_tensor_view view = input(index);
+    return {view.dims, view.rank};
+  }
+  /// The elements of an input of this type; fails with XC_INVALID_ARGUMENT for another.
+  template <class T>
+  std::span<const T> values(uint32_t index) const {
+    return span_of<const T>(input(index));
+  }
+  std::string_view string(uint32_t index, uint64_t element) const {
+    xc_string_view out{};
+    check(xc_op_call_input_string(handle_, index, element, &out));
+    return detail::view(out);
+  }
+
+  bool wants(uint32_t index) const { return xc_op_call_wants(handle_, index) != 0; }
+  /// The memory of an output whose sizes follow from the inputs, to be filled.
+  xc_tensor_view output(uint32_t index) {
+    xc_tensor_view out{};
+    check(xc_op_call_output(handle_, index, &out));
+    return out;
+  }
+  template <class T>
+  std::span<T> result(uint32_t index) {
+    return span_of<T>(output(index));
+  }
+  /// The same for sizes that the function has found.
+  xc_tensor_view allocate(uint32_t index, Dims dims) {
+    xc_tensor_view out{};
+    check(
+        xc_op_call_allocate(handle_, index, static_cast<uint32_t>(dims.size()), dims.data(), &out));
+    return out;
+  }
+  template <class T>
+  std::span<T> result(uint32_t index, std::initializer_list<int64_t> dims) {
+    return span_of<T>(allocate(index, Dims(dims.begin(), dims.size())));
+  }
+  void set_strings(uint32_t index, std::span<const std::string_view> values) {
+    std::vector<xc_string_view> views;
+    for (std::string_view value : values) views.push_back({value.data(), value.size()});
+    check(xc_op_call_set_strings(handle_, index, views.data(), views.size()));
+  }
+
+  /// Attributes or their defaults.
+  bool has_attribute(const char* name) const { return xc_op_call_has(handle_, name) != 0; }
+  int64_t get_int(const char* name) const {
+    int64_t out = 0;
+    check(xc_op_call_int(handle_, name, &out));
+    return out;
+  }
+  double get_float(const char* name) const {
+    double out = 0;
+    check(xc_op_call_float(handle_, name, &out));
+    return out;
+  }
+  std::string_view get_string(const char* name) const {
+    xc_string_view out{};
+    check(xc_op_call_string(handle_, name, &out));
+    return detail::view(out);
+  }
+  std::span<const int64_t> get_ints(const char* name) const {
+    const int64_t* values = nullptr;
+    uint64_t count = 0;
+    check(xc_op_call_ints(handle_, name, &values, &count));
+    return {values, count};
+  }
+  std::span<const double> get_floats(const char* name) const {
+    const double* values = nullptr;
+    uint64_t count = 0;
+    check(xc_op_call_floats(handle_, name, &values, &count));
+    return {values, count};
+  }
+  std::vector<std::string_view> get_strings(const char* name) const {
+    uint64_t count = 0;
+    check(xc_op_call_strings(handle_, name, 0, nullptr, &count));
+    std::vector<std::string_view> out(count);
+    for (uint64_t i = 0; i < count; ++i) {
+      xc_string_view text{};
+      check(xc_op_call_strings(handle_, name, i, &text, nullptr));
+      out[i] = detail::view(text);
+    }
+    return out;
+  }
+  xc_tensor_view get_tensor(const char* name) const {
+    xc_tensor_view out{};
+    check(xc_op_call_tensor(handle_, name, &out));
+    return out;
+  }
+  xc_op_call* handle() const { return handle_; }
+
+ private:
+  friend class OpLibrary;
+  /// A failure whose message the call keeps.
+  struct Failed : Error {
+    explicit Failed(xc_status status) : Error(status, xc_status_name(status), {}) {}
+  };
+  static void check(xc_status status) {
+    if (status) throw Failed(status);
+  }
+  template <class T>
+  std::span<T> span_of(const xc_tensor_view& view) const {
+    static_assert(dtype_of<T> != XC_DTYPE_UNDEFINED);
+    if (view.dtype != dtype_of<T>)
+      throw Error(XC_INVALID_ARGUMENT, "the tensor has another element type", {});
+    size_t count = 1;
+    for (uint32_t axis = 0; axis < view.rank; ++axis) count *= static_cast<size_t>(view.dims[axis]);
+    return {static_cast<T*>(view.data), count};
+  }
+  xc_op_call* handle_;
+};
+
+/// Operators of the host; operator.h has the language of signatures and rules.
+class OpLibrary {
+ public:
+  OpLibrary() {
+    xc_op_library* handle = nullptr;
+    detail::call(&xc_op_library_create, &handle);
+    handle_.reset(handle);
+  }
+  /// `function(OpCall&)` carries the operator out. What it throws fails the run with its text.
+  template <class Function>
+    requires std::is_invocable_v<const Function&, OpCall&>
+  OpLibrary& add(const char* signature, Function function) {
+    auto held = std::make_unique<const Function>(std::move(function));
+    const xc_op_function callbacks{
+        [](void* self, xc_op_call* handle) -> xc_status {
+          try {
+            OpCall call(handle);
+            (*static_cast<const Function*>(self))(call);
+            return XC_OK;
+          } catch (const OpCall::Failed& failed) {
+            return failed.status();
+          } catch (const Error& error) {
+            return xc_op_call_fail(handle, error.status(), error.what());
+          } catch (const std::bad_alloc&) {
+            return xc_op_call_fail(handle, XC_OUT_OF_MEMORY, "the function ran out of memory");
+          } catch (const std::exception& error) {
+            return xc_op_call_fail(handle, XC_INVALID_ARGUMENT, error.what());
+          } catch (...) {
+            return xc_op_call_fail(handle, XC_INVALID_ARGUMENT, "the function threw");
+          }
+        },
+        const_cast<Function*>(held.get()),
+        [](void* self) { delete static_cast<const Function*>(self); }};
+    detail::call(&xc_op_library_add, handle(), signature, &callbacks);
+    (void)held.release();
+    return *this;
+  }
+  /// An operator that rules alone give a meaning.
+  OpLibrary& add(const char* signature) {
+    detail::call(&xc_op_library_add, handle(), signature,
+                 static_cast<const xc_op_function*>(nullptr));
+    return *this;
+  }
+  OpLibrary& add_rules(const char* rules) {
+    detail::call(&xc_op_library_add_rules, handle(), rules);
+    return *this;
+  }
+  xc_op_library* handle() const { return handle_.get(); }
+
+ private:
+  detail::Owner<xc_op_library, &xc_op_library_release> handle_;
+};
+
+inline xc_op_library* Engine::handle_of(const OpLibrary* operators) {
+  return operators ? operators->handle() : nullptr;
+}
+
 // ---- graphs and models --------------------------------------------------------------------------
 
 /// A model under construction, see graph.h.
@@ -309,16 +501,23 @@ class Graph {
     detail::call(&xc_graph_create, name, &handle);
     handle_.reset(handle);
   }
-  static Graph load(const std::string& path, bool copy_weights = false) {
+  static Graph load(const std::string& path, bool copy_weights = false,
+                    const OpLibrary* operators = nullptr) {
     xc_graph* handle = nullptr;
-    detail::call(&xc_graph_load_file, path.c_str(), int32_t{copy_weights}, &handle);
+    detail::call(&xc_graph_load_file, path.c_str(), int32_t{copy_weights},
+                 operators ? operators->handle() : nullptr, &handle);
     return Graph(handle);
   }
-  static Graph load(std::span<const std::byte> bytes) {
+  static Graph load(std::span<const std::byte> bytes, const OpLibrary* operators = nullptr) {
     xc_graph* handle = nullptr;
     detail::call(&xc_graph_load_bytes, static_cast<const void*>(bytes.data()),
-                 static_cast<uint64_t>(bytes.size()), &handle);
+                 static_cast<uint64_t>(bytes.size()), operators ? operators->handle() : nullptr,
+                 &handle);
     return Graph(handle);
+  }
+  /// Operators of the host beside the standard ones.
+  void set_operators(const OpLibrary& operators) {
+    detail::call(&xc_graph_set_operators, handle(), operators.handle());
   }
   void save(const std::string& path) const {
     detail::call(&xc_graph_save_file, handle(), path.c_str());
@@ -343,9 +542,9 @@ class Graph {
   }
   /// A node with one output; its number goes to out_node, for attributes.
   xc_value node(const char* op, std::initializer_list<xc_value> inputs, xc_node* out_node = nullptr,
-                const char* name = nullptr) {
+                const char* name = nullptr, const char* domain = "") {
     xc_value out = 0;
-    detail::call(&xc_graph_add_node, handle(), op, "", name, inputs.begin(),
+    detail::call(&xc_graph_add_node, handle(), op, domain, name, inputs.begin(),
                  static_cast<uint32_t>(inputs.size()), &out, 1u, out_node);
     return out;
   }

@@ -13,9 +13,16 @@ class Device;           // device.h
 
 struct Backend {
   std::string_view name;  ///< "cpu"
-  /// All rows; for an op, those with its name or "*" are asked in this order. Reference is last.
+  /// All rows; those asked_for() an op are asked in this order. Reference is last.
   std::span<const Implementation> (*implementations)();
 };
+
+/// True when a row for `row_op` is asked for an operator: one of that name, "*" for every one, "::"
+/// for every one of the host (whose names have a domain in front).
+inline bool asked_for(std::string_view row_op, const OpDef& op) {
+  if (row_op == "::") return op.name.find("::") != std::string_view::npos;
+  return row_op == op.name || row_op == "*";
+}
 
 /// The CPU backend: oneDNN, own kernels, reference.
 const Backend& cpu_backend();

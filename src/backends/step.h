@@ -131,7 +131,7 @@ class Kernel {
 /// A row of a backend's ordered list for an op. The first row whose supports() says yes is chosen.
 struct Implementation {
   std::string_view name;  ///< "onednn.matmul", "xc.elementwise", "reference"
-  std::string_view op;    ///< op name; "*" = every op
+  std::string_view op;    ///< op name; "*" = every op, "::" = every one of the host
   Verdict (*supports)(const StepSpec& spec);
   std::unique_ptr<Kernel> (*create)(const StepSpec& spec);
   /// Orders this implementation is fastest with, inputs then outputs; null = row-major. The planner

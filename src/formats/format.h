@@ -14,6 +14,8 @@
 
 namespace xc {
 
+class OpLibrary;  // ops/custom.h
+
 /// What a model may make the loader do. Checked before the memory is allocated.
 struct Limits {
   int64_t file_bytes = int64_t{1} << 40;  ///< of a model file, its external data apart
@@ -43,6 +45,8 @@ struct LoadOptions {
   /// for a model given as bytes.
   std::string base_dir = {};
   Limits limits = {};
+  /// Operators of the host that a model may use; null = none. The graph points into it.
+  const OpLibrary* operators = nullptr;
 };
 
 enum class Format : uint8_t { kOnnx, kXcg, kText };

@@ -8,10 +8,16 @@
 namespace xc {
 
 struct OpDef;
+class OpLibrary;  // the host's operators
 
-std::string_view op_name(const OpDef& op);
+std::string_view op_name(const OpDef& op);    ///< without its domain
 std::string_view op_domain(const OpDef& op);  ///< "" = ai.onnx
 /// Null when there is none.
 const OpDef* find_op(std::string_view name, std::string_view domain);
+/// Also among the host's operators (null = none).
+const OpDef* find_op(std::string_view name, std::string_view domain, const OpLibrary* library);
+/// Fails with kUnsupported: no such operator, at `where`, and what to do about it.
+[[noreturn]] void fail_unknown_op(std::string_view name, std::string_view domain,
+                                  std::string where = {});
 
 }  // namespace xc

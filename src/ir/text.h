@@ -29,8 +29,11 @@ struct PrintOptions {
 
 std::string print(const Graph& graph, const PrintOptions& options = {});
 
-/// Parses the text form and verifies the graph. Fails with kFormat (kUnsupported for an unknown
-/// operator) and `where` = "line L, column C". Nesting and sizes are bounded.
-Graph parse_graph(std::string_view text);
+class OpLibrary;  // ops/custom.h
+
+/// Parses the text form and verifies the graph. `library`: operators of the host that may occur,
+/// null = none. Fails with kFormat (kUnsupported for an unknown operator) and `where` = "line L,
+/// column C". Nesting and sizes are bounded.
+Graph parse_graph(std::string_view text, const OpLibrary* library = nullptr);
 
 }  // namespace xc

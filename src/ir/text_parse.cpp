@@ -11,7 +11,7 @@ constexpr int kMaxDepth = 16;  // of subgraphs, as verify()
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : in_(text) {}
+  Parser(std::string_view text, const OpLibrary* library) : in_(text), library_(library) {}
 
   Graph file() {
     Graph out = graph(0);
@@ -148,11 +148,8 @@ class Parser {
       domain = std::move(name);
       name = in_.word("an operator");
     }
-    const OpDef* found = find_op(name, domain);
-    if (!found)
-      throw Error(Status::kUnsupported,
-                  fmt::format("no operator {}{}{}", domain, domain.empty() ? "" : "::", name),
-                  in_.place(at));
+    const OpDef* found = find_op(name, domain, library_);
+    if (!found) fail_unknown_op(name, domain, in_.place(at));
     return found;
   }
 
@@ -218,13 +215,14 @@ class Parser {
   }
 
   TextCursor in_;
+  const OpLibrary* library_;
   int64_t budget_ = kMaxParsedBytes;
 };
 
 }  // namespace
 
-Graph parse_graph(std::string_view text) {
-  Graph out = Parser(text).file();
+Graph parse_graph(std::string_view text, const OpLibrary* library) {
+  Graph out = Parser(text, library).file();
   verify(out);
   return out;
 }

@@ -42,6 +42,16 @@ void require_scalar(const InferContext& ctx, size_t i) {
       ctx.error("input {} has dims {}, expected one element", i, to_text(ctx.dims(i)));
 }
 
+void require_output_dims(std::string_view what, const SymDims& declared,
+                         std::span<const int64_t> dims, Status status) {
+  bool same = declared.size() == dims.size();
+  for (size_t axis = 0; same && axis < dims.size(); ++axis)
+    same = !known_different(declared[axis], dims[axis]);
+  if (!same)
+    fail(status, "output {} has dims {}, expected {}", what,
+         to_text(Dims(dims.begin(), dims.end())), to_text(declared));
+}
+
 void check_shapes(const ReferenceContext& ctx) {
   std::vector<Tensor> inputs;
   for (const TensorView& view : ctx.inputs) {
@@ -56,11 +66,7 @@ void check_shapes(const ReferenceContext& ctx) {
   const std::vector<Type> types = infer_concrete(*ctx.node, inputs);
   for (size_t i = 0; i < ctx.outputs.size() && i < types.size(); ++i) {
     const TensorView& view = ctx.outputs[i];
-    if (!view || !types[i].dims) continue;
-    const auto dims = to_concrete(*types[i].dims);
-    if (dims && !std::equal(dims->begin(), dims->end(), view.dims.begin(), view.dims.end()))
-      fail(Status::kInvalidModel, "output {} has dims {}, expected {}", i,
-           to_text(Dims(view.dims.begin(), view.dims.end())), to_text(*dims));
+    if (view && types[i].dims) require_output_dims(std::to_string(i), *types[i].dims, view.dims);
   }
 }
 

@@ -18,6 +18,11 @@ void require_dims(const InferContext& ctx, size_t i, const SymDims& dims);
 /// Input i has one element: rank 0, or dims all 1.
 void require_scalar(const InferContext& ctx, size_t i);
 
+/// An output has these dims, as far as they are known; `what` names it: "0", "'y' of acme::Op".
+/// Fails with `status`.
+void require_output_dims(std::string_view what, const SymDims& declared,
+                         std::span<const int64_t> dims, Status status = Status::kInvalidModel);
+
 /// References call this first: repeats inference on the actual dims, so that a relation between
 /// inputs that was symbolic at load is checked before any memory is touched, and compares the dims
 /// of the outputs.

@@ -256,7 +256,8 @@ void infer_types(Graph& graph) {
   Driver(graph).run();
 }
 
-std::vector<Type> infer_concrete(const Node& node, const std::vector<Tensor>& inputs) {
+std::vector<Type> infer_concrete(const Node& node, const std::vector<Tensor>& inputs,
+                                 OpenSizes open) {
   return located(place(node), [&] {
     check_node(node);
     std::vector<Type> types;
@@ -270,7 +271,9 @@ std::vector<Type> infer_concrete(const Node& node, const std::vector<Tensor>& in
                                    : InferContext::Input{});
     c.outputs.resize(node.outputs.size());
     c.output_elements.resize(node.outputs.size());
+    int64_t fresh = 0;
     c.fresh = [&](const std::string& hint) -> Dim {
+      if (open == OpenSizes::kAllowed) return Dim::symbol(fmt::format("u{}", fresh++));
       fail(Status::kUnsupported, "unsupported: the size of {} follows from a run only", hint);
     };
     c.infer_subgraph = [](size_t, const std::vector<Type>&) -> std::vector<Type> {
@@ -278,7 +281,8 @@ std::vector<Type> infer_concrete(const Node& node, const std::vector<Tensor>& in
     };
     node.op->infer(c);
     for (const Type& t : c.outputs)
-      if (t.kind == Type::Kind::kTensor && t.dims && !to_concrete(*t.dims))
+      if (open == OpenSizes::kRefused && t.kind == Type::Kind::kTensor && t.dims &&
+          !to_concrete(*t.dims))
         fail(Status::kUnsupported, "unsupported: sizes {} are not numbers", t.text());
     return std::move(c.outputs);
   });

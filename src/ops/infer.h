@@ -12,9 +12,12 @@ namespace xc {
 /// the node. Values whose size only a run can tell get fresh symbols ("u0", "u1", ...).
 void infer_types(Graph& graph);
 
+/// Sizes that only an execution tells: refused, or given as fresh symbols and unknown ranks.
+enum class OpenSizes : uint8_t { kRefused, kAllowed };
 /// Concrete inference of one node from actual inputs (undefined tensor = absent). Every output
 /// comes back with constant dims; fails with kUnsupported where that is impossible.
-std::vector<Type> infer_concrete(const Node& node, const std::vector<Tensor>& inputs);
+std::vector<Type> infer_concrete(const Node& node, const std::vector<Tensor>& inputs,
+                                 OpenSizes open = OpenSizes::kRefused);
 
 /// Runs one node's reference on actual tensors: concrete inference, allocation, reference.
 std::vector<Tensor> run_reference(const Node& node, const std::vector<Tensor>& inputs);

@@ -33,12 +33,10 @@ class Builder {
     const Term& term = rule_.terms[index];
     switch (term.kind) {
       case Term::Kind::kVariable:
+        if (const auto& attr = match_.bindings[term.variable].attr) return number(*attr);
         return variables[term.variable];
-      case Term::Kind::kNumber: {
-        Tensor number(dtype_, {});
-        store_double(number.data(), dtype_, 0, term.number);
-        return add_constant_(std::move(number));
-      }
+      case Term::Kind::kNumber:
+        return scalar(term.number);
       case Term::Kind::kInts:
       case Term::Kind::kAxes:
         return add_constant_(Tensor::of(term.ints));
@@ -62,6 +60,23 @@ class Builder {
   }
 
  private:
+  ValueId scalar(double value) {
+    Tensor out(dtype_, {});
+    store_double(out.data(), dtype_, 0, value);
+    return add_constant_(std::move(out));
+  }
+
+  /// An attribute as a value: numbers as scalars of the result's type, lists of integers as i64.
+  ValueId number(const Attr& attr) {
+    if (const double* real = std::get_if<double>(&attr)) return scalar(*real);
+    if (const int64_t* integer = std::get_if<int64_t>(&attr))
+      return scalar(static_cast<double>(*integer));
+    if (const auto* ints = std::get_if<std::vector<int64_t>>(&attr))
+      return add_constant_(Tensor::of(*ints));
+    if (const Tensor* tensor = std::get_if<Tensor>(&attr)) return add_constant_(*tensor);
+    return kNone;
+  }
+
   /// What the match bound to the variable, as the kind that the attribute has.
   std::optional<Attr> bound(const Term& term, const AttrTerm& attr) const {
     const Binding& binding = match_.bindings[attr.variable];
@@ -93,7 +108,7 @@ class Applier {
       : graph_(graph), context_(context), patch_(graph, "rules"), users_(graph.users()) {
     outputs_.insert(graph.outputs.begin(), graph.outputs.end());
     if (context.options.extra_rules) collect(*context.options.extra_rules);
-    collect(builtin_rules());
+    if (context.options.rules) collect(builtin_rules());
   }
 
   /// From the outputs up: large patterns are met at their roots before small ones inside them.
@@ -242,7 +257,8 @@ class Applier {
 }  // namespace
 
 bool apply_rules(Graph& graph, PassContext& context) {
-  return context.options.rules && Applier(graph, context).run();
+  const PassOptions& options = context.options;
+  return (options.rules || options.extra_rules) && Applier(graph, context).run();
 }
 
 }  // namespace xc

@@ -23,9 +23,9 @@ struct PassOptions {
   /// something, and once at the end of the last one.
   std::string dump_after;
   std::function<void(std::string_view pass, const std::string& text)> on_dump;
-  /// Rules beside the built-in ones; may be null.
+  /// Rules beside the built-in ones; may be null. Operators of the host may have no other meaning.
   const RuleSet* extra_rules = nullptr;
-  bool rules = true;  ///< false: no pattern rules at all
+  bool rules = true;  ///< false: no built-in pattern rules
 
   // Bounds on constant folding, over the whole pipeline.
   int64_t fold_bytes_each = int64_t{16} << 20;

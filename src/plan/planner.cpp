@@ -506,7 +506,7 @@ class PlanBuilder {
   const Implementation* choose(const StepSpec& spec, bool allow_reference,
                                std::vector<Refusal>* refused) const {
     for (const Implementation& row : planner_.backend_.implementations()) {
-      if (row.op != spec.op->name && row.op != "*") continue;
+      if (!asked_for(row.op, *spec.op)) continue;
       const bool reference = row.name == "reference";
       if (planner_.options_.reference_only && !reference) continue;
       if (reference && !allow_reference) continue;

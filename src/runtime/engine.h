@@ -15,6 +15,9 @@
 
 namespace xc {
 
+class OpLibrary;  // ops/custom.h
+class RuleSet;    // passes/rules/rule_set.h
+
 enum class LogLevel : int32_t { kError = 1, kWarning = 2, kInfo = 3, kDebug = 4 };
 
 /// What the host provides. All callbacks may come from any thread, never with a lock of xc held.
@@ -25,6 +28,9 @@ struct HostHooks {
   /// Memory of arenas and outputs; null = malloc. 64-byte alignment is asked for.
   std::function<void*(size_t bytes, size_t alignment)> allocate;
   std::function<void(void* memory, size_t bytes)> release;
+  /// The host's operators and rules; null = none.
+  std::shared_ptr<const OpLibrary> operators;
+  std::shared_ptr<const RuleSet> rules;
 };
 
 class Engine {
@@ -36,6 +42,9 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   const Config& config() const { return config_; }
+  /// The host's operators and rules, for models made with this engine; null = none.
+  const std::shared_ptr<const OpLibrary>& operators() const { return hooks_.operators; }
+  const std::shared_ptr<const RuleSet>& rules() const { return hooks_.rules; }
   TaskRunner& tasks() const { return *tasks_; }
   TierHooks* tier() const { return tier_.get(); }
   const Backend& backend() const { return cpu_backend(); }

@@ -3,6 +3,7 @@
 #include "backends/step.h"
 #include "formats/format.h"
 #include "ir/verify.h"
+#include "ops/custom.h"
 #include "passes/pipeline.h"
 
 namespace xc {
@@ -13,7 +14,9 @@ std::shared_ptr<const Model> Model::create(std::shared_ptr<Engine> engine, Graph
   options.verify_each = engine->config().verify_passes != 0;
   options.rules = engine->config().rules == 0;
   options.tolerant = static_cast<Numerics>(engine->config().numerics) != Numerics::kStrict;
+  options.extra_rules = engine->rules().get();
   optimise(graph, options);
+  check_custom_ops(graph, engine->operators().get());
   std::shared_ptr<Model> model(new Model);
   for (ValueId id : graph.inputs)
     model->inputs_.push_back({graph.value(id).name, graph.value(id).type});
@@ -28,6 +31,7 @@ std::shared_ptr<const Model> Model::create(std::shared_ptr<Engine> engine, Graph
 std::shared_ptr<const Model> Model::load(std::shared_ptr<Engine> engine, const std::string& path) {
   LoadOptions options;
   options.copy_weights = engine->config().copy_weights != 0;
+  options.operators = engine->operators().get();
   return create(engine, load_model(path, options));
 }
 
@@ -35,6 +39,7 @@ std::shared_ptr<const Model> Model::load(std::shared_ptr<Engine> engine,
                                          std::span<const std::byte> bytes) {
   LoadOptions options;
   options.copy_weights = true;
+  options.operators = engine->operators().get();
   return create(engine, load_model(bytes, options));
 }
 

@@ -52,8 +52,8 @@ static void table(void) {
 static void set(void) {
   xc_error* error = NULL;
   xc_config config;
-  xc_config_init(&config);
-  xc_config_init(NULL);
+  xc_config_init(&config, sizeof config);
+  xc_config_init(NULL, sizeof config);
   CHECK(config.struct_size == sizeof config && config.threads == 0);
   CHECK_OK(xc_config_set(&config, "threads", "3", &error));
   CHECK(config.threads == 3);

@@ -65,8 +65,8 @@ static void options(void) {
   xc_config config = XC_CONFIG_INIT;
   xc_engine_options o;
   host h = {0, 0, 0, 0, 0, 0, 0, 0, 0};
-  xc_engine_options_init(&o);
-  xc_engine_options_init(NULL);
+  xc_engine_options_init(&o, sizeof o);
+  xc_engine_options_init(NULL, sizeof o);
   o.config = &config;
   o.logger.log = on_log;
   o.logger.user_data = &h;

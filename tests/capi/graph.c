@@ -10,7 +10,7 @@ static void text_and_back(void) {
   CHECK_OK(xc_graph_text(graph, 0, &text, &error));
   CHECK_CONTAINS(xc_blob_data(text), "Relu(");
   CHECK_CONTAINS(xc_blob_data(text), "[10, -2]");
-  CHECK_OK(xc_graph_load_bytes(xc_blob_data(text), xc_blob_size(text), &again, &error));
+  CHECK_OK(xc_graph_load_bytes(xc_blob_data(text), xc_blob_size(text), NULL, &again, &error));
   CHECK_OK(xc_graph_text(again, -1, &second, &error));
   CHECK_CONTAINS(xc_blob_data(second), "Relu(");
   xc_blob_destroy(text);
@@ -43,7 +43,7 @@ static void files(void) {
     }
     CHECK(error == NULL);
     for (copy = 0; copy < 2; ++copy) {
-      CHECK_OK(xc_graph_load_file(path[i], copy, &again, &error));
+      CHECK_OK(xc_graph_load_file(path[i], copy, NULL, &again, &error));
       xc_graph_destroy(again);
       again = NULL;
     }
@@ -55,11 +55,11 @@ static void files(void) {
   CHECK(xc_graph_save_file(graph, "/no/such/dir/small.xcg", &error) != XC_OK);
   xc_error_destroy(error);
   error = NULL;
-  CHECK_FAILS(XC_NOT_FOUND, xc_graph_load_file("/no/such/file.onnx", 0, &again, &error));
-  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_graph_load_file(NULL, 0, &again, &error));
-  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_graph_load_file("a", 0, NULL, &error));
-  CHECK_FAILS(XC_FORMAT, xc_graph_load_bytes("\1\2\3", 3, &again, &error));
-  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_graph_load_bytes(NULL, 3, &again, &error));
+  CHECK_FAILS(XC_NOT_FOUND, xc_graph_load_file("/no/such/file.onnx", 0, NULL, &again, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_graph_load_file(NULL, 0, NULL, &again, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_graph_load_file("a", 0, NULL, NULL, &error));
+  CHECK_FAILS(XC_FORMAT, xc_graph_load_bytes("\1\2\3", 3, NULL, &again, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_graph_load_bytes(NULL, 3, NULL, &again, &error));
   CHECK(again == NULL);
   xc_graph_destroy(graph);
 }

@@ -42,7 +42,7 @@ static void errors(void) {
   CHECK_TEXT(xc_error_text(NULL), "");
   xc_error_destroy(NULL);
 
-  CHECK(xc_graph_load_bytes("graph main(", 11, &graph, &error) != XC_OK);
+  CHECK(xc_graph_load_bytes("graph main(", 11, NULL, &graph, &error) != XC_OK);
   CHECK(graph == NULL);
   CHECK(error != NULL);
   CHECK_CONTAINS(xc_error_where(error), "line 1");
@@ -51,7 +51,7 @@ static void errors(void) {
   CHECK_CONTAINS(xc_error_text(error), xc_error_message(error));
   xc_error_destroy(error);
   /* Nobody has to ask for the detail. */
-  CHECK_CODE(XC_INVALID_ARGUMENT, xc_graph_load_bytes(NULL, 4, &graph, NULL));
+  CHECK_CODE(XC_INVALID_ARGUMENT, xc_graph_load_bytes(NULL, 4, NULL, &graph, NULL));
 }
 
 static void blobs(void) {

@@ -158,8 +158,9 @@ int number_of_dtype(xc_dtype dtype) {
   }
 }
 
-[[noreturn]] void fail(xc_status status, std::string message, const char* name) {
-  const std::string where = std::string("input ") + name;
+[[noreturn]] void fail(const char* what, xc_status status, const std::string& message,
+                       const char* name) {
+  const std::string where = std::string(what) + " " + name;
   throw xcrt::Error(
       status, (std::string(xc_status_name(status)) + ": " + where + ": " + message).c_str(), where);
 }
@@ -222,7 +223,7 @@ void import_numpy() {
   if (_import_array() < 0) nb::raise_python_error();
 }
 
-Inputs::Inputs(size_t count) : count_(count) {
+Inputs::Inputs(size_t count, const char* what) : count_(count), what_(what) {
   if (count <= kInline) {
     views_ = inline_views_.data();
     strides_ = inline_strides_.data();
@@ -249,7 +250,7 @@ void Inputs::set(size_t index, nb::handle value, xc_dtype wanted, const char* na
   }
   if (PyObject_HasAttrString(value.ptr(), "__dlpack__")) return set_dlpack(index, value, name);
   if (in_place)
-    fail(XC_INVALID_ARGUMENT, "a prepared call binds NumPy arrays or DLPack objects", name);
+    fail(what_, XC_INVALID_ARGUMENT, "a prepared call binds NumPy arrays or DLPack objects", name);
   // Scalars and nested lists: whatever NumPy makes of them, in the port's type.
   PyArray_Descr* descr = nullptr;
   if (wanted != XC_DTYPE_UNDEFINED)
@@ -267,16 +268,16 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
   const xc_dtype dtype = dtype_of_number(number);
   const int rank = PyArray_NDIM(array);
   if (dtype == XC_DTYPE_UNDEFINED)
-    fail(XC_UNSUPPORTED,
+    fail(what_, XC_UNSUPPORTED,
          "arrays of dtype " +
              std::string(
                  nb::str(nb::handle(reinterpret_cast<PyObject*>(PyArray_DESCR(array)))).c_str()) +
              " are not supported",
          name);
   if (rank > static_cast<int>(kMaxRank))
-    fail(XC_LIMIT, "rank " + std::to_string(rank) + " is too high", name);
+    fail(what_, XC_LIMIT, "rank " + std::to_string(rank) + " is too high", name);
   if (dtype == XC_DTYPE_STRING) {
-    if (in_place) fail(XC_UNSUPPORTED, "a prepared call takes no strings", name);
+    if (in_place) fail(what_, XC_UNSUPPORTED, "a prepared call takes no strings", name);
     return set_strings(index, value);
   }
   (void)wanted;
@@ -291,7 +292,7 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
     return;
   }
   if (in_place)
-    fail(XC_INVALID_ARGUMENT, "a prepared call needs C-contiguous, aligned arrays", name);
+    fail(what_, XC_INVALID_ARGUMENT, "a prepared call needs C-contiguous, aligned arrays", name);
   const npy_intp size = PyArray_ITEMSIZE(array);
   bool whole = native;
   for (int axis = 0; axis < rank && whole; ++axis) {
@@ -330,23 +331,30 @@ void Inputs::set_strings(size_t index, nb::handle value) {
     texts.emplace_back(data, static_cast<size_t>(size));
   }
   const std::vector<std::string_view> views(texts.begin(), texts.end());
-  xcrt::Tensor& tensor = tensors_.emplace_back(
-      XC_DTYPE_STRING, xcrt::Dims(reinterpret_cast<const int64_t*>(PyArray_DIMS(array)),
-                                  static_cast<size_t>(PyArray_NDIM(array))));
+  xcrt::Tensor tensor(XC_DTYPE_STRING,
+                      xcrt::Dims(reinterpret_cast<const int64_t*>(PyArray_DIMS(array)),
+                                 static_cast<size_t>(PyArray_NDIM(array))));
   tensor.set_strings(views);
+  set_tensor(index, std::move(tensor));
+}
+
+void Inputs::set_tensor(size_t index, xcrt::Tensor tensor) {
+  views_[index] = {};
+  if (!tensor) return;
   xcrt::detail::check(xc_tensor_get_view(tensor.handle(), &views_[index]));
+  tensors_.push_back(std::move(tensor));
 }
 
 void Inputs::set_dlpack(size_t index, nb::handle value, const char* name) {
   nb::ndarray<nb::ro> array;
   if (!nb::try_cast(value, array))
-    fail(XC_INVALID_ARGUMENT, "the object's DLPack export failed", name);
+    fail(what_, XC_INVALID_ARGUMENT, "the object's DLPack export failed", name);
   if (array.device_type() != nb::device::cpu::value)
-    fail(XC_UNSUPPORTED, "the array is on another device: move it to the CPU", name);
+    fail(what_, XC_UNSUPPORTED, "the array is on another device: move it to the CPU", name);
   const xc_dtype dtype = dtype_of_dlpack(array.dtype());
   if (dtype == XC_DTYPE_UNDEFINED)
-    fail(XC_UNSUPPORTED, "this DLPack element type is not supported", name);
-  if (array.ndim() > kMaxRank) fail(XC_LIMIT, "the rank is too high", name);
+    fail(what_, XC_UNSUPPORTED, "this DLPack element type is not supported", name);
+  if (array.ndim() > kMaxRank) fail(what_, XC_LIMIT, "the rank is too high", name);
   if (copied_dims_.capacity() == 0) copied_dims_.reserve(count_ * kMaxRank);
   const size_t first = copied_dims_.size();
   for (size_t axis = 0; axis < array.ndim(); ++axis) {
@@ -356,6 +364,22 @@ void Inputs::set_dlpack(size_t index, nb::handle value, const char* name) {
   views_[index] = {const_cast<void*>(array.data()), copied_dims_.data() + first, room(index), dtype,
                    static_cast<uint32_t>(array.ndim())};
   keep(index, nb::cast(std::move(array)));
+}
+
+xcrt::Tensor copy_of(const xc_tensor_view& view) {
+  xcrt::Tensor out(view.dtype, {view.dims, view.rank});
+  const xcrt::Tensor borrowed = xcrt::Tensor::wrap(view, nullptr, nullptr);
+  xcrt::detail::call(&xc_tensor_copy_out, static_cast<const xc_tensor*>(borrowed.handle()),
+                     out.data(), static_cast<uint64_t>(out.size() * xc_dtype_size(view.dtype)));
+  return out;
+}
+
+xcrt::Tensor tensor_of(nb::handle value, xc_dtype wanted, const char* what, const char* name) {
+  Inputs one(1, what);
+  one.set(0, value, wanted, name);
+  const xc_tensor_view& view = one.views()[0];
+  if (view.dtype == XC_DTYPE_UNDEFINED) fail(what, XC_INVALID_ARGUMENT, "None is no array", name);
+  return view.dtype == XC_DTYPE_STRING ? one.release_tensor() : copy_of(view);
 }
 
 nb::object to_numpy(xcrt::Tensor tensor) {

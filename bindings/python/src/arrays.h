@@ -18,16 +18,21 @@ void import_numpy();
 /// The inputs of one run: views, and what keeps their memory alive until the run is over.
 class Inputs {
  public:
-  explicit Inputs(size_t count);
+  /// `what` the values are, for messages.
+  explicit Inputs(size_t count, const char* what = "input");
   /// Fills view `index` from an array, DLPack object, scalar, nested list or None. `wanted` is the
   /// port's dtype (0 = any), `name` its name for messages. With `in_place`, whatever needs a copy
   /// is refused.
   void set(size_t index, nb::handle value, xc_dtype wanted, const char* name,
            bool in_place = false);
+  /// A tensor that is there already: strings, sequences, maps. None for an empty one.
+  void set_tensor(size_t index, xcrt::Tensor tensor);
   const xc_tensor_view* views() const { return views_; }
   uint32_t count() const { return static_cast<uint32_t>(count_); }
   /// Moves the references out, for a prepared call.
   std::vector<nb::object> release_owners();
+  /// The tensor of strings made last.
+  xcrt::Tensor release_tensor() { return std::move(tensors_.back()); }
 
   static constexpr size_t kInline = 16;
   static constexpr size_t kMaxRank = 16;
@@ -40,18 +45,24 @@ class Inputs {
   int64_t* room(size_t index) { return &strides_[index * kMaxRank]; }
 
   size_t count_;
+  const char* what_;
   std::array<xc_tensor_view, kInline> inline_views_;
   std::array<int64_t, kInline * kMaxRank> inline_strides_;
   std::array<nb::object, kInline> inline_owners_;
   std::vector<xc_tensor_view> heap_views_;
   std::vector<int64_t> heap_strides_;
   std::vector<nb::object> heap_owners_;
-  std::vector<xcrt::Tensor> tensors_;  ///< strings
+  std::vector<xcrt::Tensor> tensors_;  ///< strings and containers
   std::vector<int64_t> copied_dims_;   ///< reserved up front: pointers into it stay
   xc_tensor_view* views_;
   int64_t* strides_;
   nb::object* owners_;
 };
+
+/// A row-major tensor with the elements of a view; no strings.
+xcrt::Tensor copy_of(const xc_tensor_view& view);
+/// The same of an array, DLPack object, scalar or nested list; as Inputs::set().
+xcrt::Tensor tensor_of(nb::handle value, xc_dtype wanted, const char* what, const char* name);
 
 /// A NumPy array over the tensor's memory, which it keeps alive; strings become an object array.
 nb::object to_numpy(xcrt::Tensor tensor);

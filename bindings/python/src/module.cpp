@@ -9,6 +9,7 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 using xc_python::Call;
+using xc_python::Operators;
 using xc_python::Port;
 using xc_python::Session;
 
@@ -71,9 +72,15 @@ NB_MODULE(_core, module) {
       .def("__call__", &Call::run)
       .def_prop_ro("outputs", &Call::outputs);
 
+  nb::class_<Operators>(module, "Operators", "Operators of the host for models to use.")
+      .def(nb::init<>())
+      .def("add", &Operators::add, "signature"_a, "function"_a.none() = nb::none())
+      .def("add_rules", &Operators::add_rules, "rules"_a);
+
   nb::class_<Session>(module, "Session", "A model made ready to run.")
-      .def(nb::init<nb::handle, int64_t, nb::handle, const nb::kwargs&>(), "model"_a,
-           "threads"_a = 0, "jit"_a = nb::none(), "options"_a)
+      .def(nb::init<nb::handle, int64_t, nb::handle, const Operators*, const nb::kwargs&>(),
+           "model"_a, "threads"_a = 0, "jit"_a = nb::none(), "operators"_a.none() = nb::none(),
+           "options"_a)
       .def("run", &Session::run, "inputs"_a, "timeout"_a = nb::none())
       .def("prepare", &Session::prepare, "inputs"_a, "outputs"_a = nb::none())
       .def("explain", &Session::explain, "shapes"_a = nb::none(), "json"_a = false)

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "containers.h"
+
 namespace xc_python {
 namespace {
 
@@ -42,15 +44,17 @@ xcrt::Config make_config(int64_t threads, nb::handle jit, const nb::kwargs& opti
 }
 
 /// A path, or the bytes of a model. The GIL is released while it loads.
-xcrt::Model load(nb::handle model, const xcrt::Config& config) {
+xcrt::Model load(nb::handle model, const xcrt::Config& config, const Operators* operators) {
+  const xcrt::OpLibrary* library = operators ? &operators->library() : nullptr;
   if (PyObject_CheckBuffer(model.ptr())) {
     Py_buffer buffer;
     if (PyObject_GetBuffer(model.ptr(), &buffer, PyBUF_SIMPLE) < 0) nb::raise_python_error();
     const std::unique_ptr<Py_buffer, decltype(&PyBuffer_Release)> release(&buffer,
                                                                           &PyBuffer_Release);
     const nb::gil_scoped_release unlocked;
-    return xcrt::Model(xcrt::Engine(config), std::span(static_cast<const std::byte*>(buffer.buf),
-                                                       static_cast<size_t>(buffer.len)));
+    return xcrt::Model(
+        xcrt::Engine(config, {}, library),
+        std::span(static_cast<const std::byte*>(buffer.buf), static_cast<size_t>(buffer.len)));
   }
   PyObject* path = PyOS_FSPath(model.ptr());
   if (!path) nb::raise_python_error();
@@ -60,7 +64,7 @@ xcrt::Model load(nb::handle model, const xcrt::Config& config) {
   const nb::object bytes = nb::steal(encoded);
   const std::string file = PyBytes_AS_STRING(encoded);
   const nb::gil_scoped_release unlocked;
-  return xcrt::Model(xcrt::Engine(config), file);
+  return xcrt::Model(xcrt::Engine(config, {}, library), file);
 }
 
 xcrt::Session make_session(const xcrt::Model& model) {
@@ -108,8 +112,9 @@ nb::str str_of(xc_string_view text) {
 
 }  // namespace
 
-Session::Session(nb::handle model, int64_t threads, nb::handle jit, const nb::kwargs& options)
-    : model_(load(model, make_config(threads, jit, options))),
+Session::Session(nb::handle model, int64_t threads, nb::handle jit, const Operators* operators,
+                 const nb::kwargs& options)
+    : model_(load(model, make_config(threads, jit, options), operators)),
       session_(make_session(model_)),
       inputs_(ports_of(model_.inputs())),
       outputs_(ports_of(model_.outputs())) {}
@@ -117,9 +122,12 @@ Session::Session(nb::handle model, int64_t threads, nb::handle jit, const nb::kw
 void Session::read(nb::handle given, Inputs& inputs, bool in_place) const {
   const auto set = [&](size_t i, PyObject* value) {
     const Port& port = inputs_[i];
-    if (port.kind != XC_PORT_TENSOR && value && value != Py_None)
-      fail(XC_UNSUPPORTED,
-           "input " + port.name + " is a " + port.type + ": only tensors can be passed yet");
+    if (port.kind != XC_PORT_TENSOR && value && value != Py_None) {
+      if (in_place)
+        fail(XC_UNSUPPORTED,
+             "input " + port.name + " is a " + port.type + ": a prepared call binds arrays alone");
+      return inputs.set_tensor(i, container_of(value, port.type, port.name.c_str()));
+    }
     inputs.set(i, value ? value : Py_None, port.dtype, port.name.c_str(), in_place);
   };
   if (PyDict_Check(given.ptr())) {
@@ -182,7 +190,11 @@ nb::object Session::run(nb::handle given, nb::handle timeout) {
   nb::object result = nb::steal(list);
   for (size_t i = 0; i < count; ++i)
     PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i),
-                    to_numpy(std::move(tensors[i])).release().ptr());
+                    (outputs_[i].kind == XC_PORT_TENSOR
+                         ? to_numpy(std::move(tensors[i]))
+                         : from_container(std::move(tensors[i]), outputs_[i].type))
+                        .release()
+                        .ptr());
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include <xc/xc.hpp>
 
 #include "arrays.h"
+#include "operators.h"
 
 namespace xc_python {
 
@@ -40,7 +41,8 @@ class Call {
 
 class Session {
  public:
-  Session(nb::handle model, int64_t threads, nb::handle jit, const nb::kwargs& options);
+  Session(nb::handle model, int64_t threads, nb::handle jit, const Operators* operators,
+          const nb::kwargs& options);
 
   nb::object run(nb::handle inputs, nb::handle timeout);
   std::unique_ptr<Call> prepare(nb::handle inputs, nb::handle outputs);

@@ -1,7 +1,7 @@
 """Types of the extension module; see xc/__init__.py."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,22 @@ class Port:
     def shape(self) -> tuple[int | str, ...] | None:
         """Symbolic dims as text; None where the rank is not known."""
 
+class Operators:
+    """Operators of the host, for models to use: given to sessions, filled before that.
+
+    A signature is one line, "acme::Scale(x: f32[..., n], bias?: f32[n]) {alpha: float = 1} -> y: f32[..., n]".
+    The header xc/operator.h has the grammar."""
+
+    def __init__(self) -> None: ...
+    def add(self, signature: str, function: Callable[..., Any] | None = None) -> Callable[..., Any] | None:
+        """Declares an operator. The function gets the inputs as NumPy arrays of its own (None where an
+        optional one is absent), attributes and their defaults by keyword, and returns an array, or a tuple
+        of them: of the dtypes and dims that the signature says. What it raises fails the run. Runs in
+        several threads call it in turn (it needs the GIL). None: rules alone give the operator a meaning.
+        Sessions keep the function; a function that keeps its session is never freed. Returns `function`."""
+    def add_rules(self, rules: str) -> None:
+        """Adds rewrite rules: "rule r: acme::Twice(?x) => Add(?x, ?x)"."""
+
 class Session:
     """A model made ready to run. Safe to use from any number of threads at once."""
 
@@ -39,12 +55,13 @@ class Session:
         model: str | os.PathLike[str] | bytes | bytearray | memoryview,
         threads: int = 0,
         jit: str | None = None,
+        operators: Operators | None = None,
         **options: str | int | bool,
     ) -> None: ...
     def run(self, inputs: Sequence[Any] | Mapping[str, Any], timeout: float | None = None) -> list[Any]:
         """Runs once: inputs in the model's order or by name, outputs in the model's order.
 
-        NumPy arrays (any strides) and DLPack objects on the CPU are used in place. Texts are object or str
+        Sequences are lists (or tuples), maps dicts, optionals a value or None, in and out. NumPy arrays (any strides) and DLPack objects on the CPU are used in place. Texts are object or str
         arrays; None stands for an absent optional input. `timeout` is in seconds."""
     def prepare(
         self, inputs: Sequence[Any] | Mapping[str, Any], outputs: Sequence[np.ndarray] | None = None

@@ -35,6 +35,9 @@ void add_affine_ops(Rows& rows);
 void add_indexed(Rows& rows);
 void add_select_ops(Rows& rows);
 
+// The host's operators.
+void add_host_op(Rows& rows);
+
 // The op's reference.
 void add_reference(Rows& rows);
 

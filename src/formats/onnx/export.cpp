@@ -11,6 +11,7 @@
 #include "formats/onnx/types.h"
 #include "formats/packed.h"
 #include "ir/cursor.h"
+#include "ir/op_ref.h"
 #include "ir/text_tensor.h"
 #include "ops/op.h"
 
@@ -147,7 +148,8 @@ class Exporter {
 
   std::string encode_node(const Node& node, const Names& names) {
     const OpDef& op = *node.op;
-    const auto versions = op_versions(op.domain, op.name);
+    const std::string_view name = op_name(op);
+    const auto versions = op_versions(op.domain, name);
     const OpVersion* version = versions.empty() ? nullptr : &versions.back();
     int64_t& opset = opsets_[std::string(op.domain)];
     opset = std::max<int64_t>(opset, version ? version->since : 1);
@@ -158,7 +160,7 @@ class Exporter {
       w.add_string(1, names[node.inputs[i]]);
     for (const ValueId id : node.outputs) w.add_string(2, names[id]);
     if (!node.name.empty()) w.add_string(3, node.name);
-    w.add_string(4, op.name.data(), op.name.size());
+    w.add_string(4, name.data(), name.size());
     if (!op.domain.empty()) w.add_string(7, op.domain.data(), op.domain.size());
     for (const auto& [key, value] : node.attrs.entries())
       w.add_message(5, encode_attribute(key, value, version ? version->find(key) : nullptr));

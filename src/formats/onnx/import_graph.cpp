@@ -31,6 +31,7 @@ Type without_dims(Type type) {
 Importer::Importer(const Source& source, const std::shared_ptr<Buffer>& file,
                    const LoadOptions& options)
     : source_(source),
+      operators_(options.operators),
       model_(decode_model(source)),
       functions_(model_),
       tensors_(source, file, options.base_dir, options.copy_weights) {

@@ -4,6 +4,7 @@
 #include "formats/onnx/importer.h"
 #include "formats/onnx/op_map.h"
 #include "formats/utf8.h"
+#include "ops/custom.h"
 #include "ops/op.h"
 #include "ops/registry.h"
 
@@ -46,8 +47,8 @@ void check_version(const NodeProto& proto, const OpVersion& version) {
              printable(proto.attributes[i].name));
 }
 
-void add_node(Draft& draft) {
-  const OpDef* op = find_op(draft.op, draft.domain);
+void add_node(Draft& draft, const OpLibrary* operators) {
+  const OpDef* op = find_op(draft.op, draft.domain, operators);
   if (!op)
     fail(Status::kUnsupported, "operator {}{}{} is not implemented", draft.domain,
          draft.domain.empty() ? "" : ".", draft.op);
@@ -149,8 +150,10 @@ void Importer::import_op(Scope& scope, const NodeProto& proto) {
   if (standard) {
     version = &op_version(domain, proto.op, opset_of(scope, domain));
     check_version(proto, *version);
-  } else if (!find_op(proto.op, domain)) {
-    op_version(domain, proto.op, 0);  // fails and says why
+  } else if (const OpDef* op = find_op(proto.op, domain, operators_); !op) {
+    fail_unknown_op(printable(proto.op), printable(domain));
+  } else if (as_custom(*op)) {
+    opset_of(scope, domain);  // any version, but imported
   }
 
   Draft draft{.graph = graph,
@@ -202,7 +205,7 @@ void Importer::import_op(Scope& scope, const NodeProto& proto) {
   if (!graphs.empty()) import_subgraphs(scope, draft, graphs);
 
   normalise(draft);
-  if (!draft.finished) add_node(draft);
+  if (!draft.finished) add_node(draft, operators_);
 }
 
 void Importer::import_constant(Scope& scope, const NodeProto& proto) {

@@ -50,6 +50,7 @@ class Importer {
                        const std::string& prefix);
 
   const Source& source_;
+  const OpLibrary* const operators_;  ///< of the host; may be null
   const ModelProto model_;
   const Functions functions_;
   TensorReader tensors_;

@@ -37,7 +37,7 @@ Graph read(std::string_view text, const LoadOptions& options) {
   if (static_cast<int64_t>(text.size()) > options.limits.header_bytes)
     fail(Status::kLimit, "the text has {} bytes, the limit is {}", text.size(),
          options.limits.header_bytes);
-  Graph graph = parse_graph(text);
+  Graph graph = parse_graph(text, options.operators);
   check_names(graph);
   return graph;
 }

@@ -7,8 +7,8 @@
 #include "formats/utf8.h"
 #include "formats/xcg/json.h"
 #include "formats/xcg/xcg.h"
+#include "ir/op_ref.h"
 #include "ops/op.h"
-#include "ops/registry.h"
 
 namespace xc::xcg {
 namespace {
@@ -63,8 +63,8 @@ std::string unhex(const std::string& text, const std::string& path) {
 
 class Reader {
  public:
-  Reader(const std::shared_ptr<Buffer>& file, const Layout& layout, const Limits& limits)
-      : file_(file), layout_(layout), limits_(limits) {}
+  Reader(const std::shared_ptr<Buffer>& file, const Layout& layout, const LoadOptions& options)
+      : file_(file), layout_(layout), limits_(options.limits), operators_(options.operators) {}
 
   Graph run() {
     if (static_cast<int64_t>(layout_.header.size()) > limits_.header_bytes)
@@ -305,12 +305,11 @@ class Reader {
     const std::string& op = short_text(object.required("op"), object.path("op"), limits_);
     const Json* domain = object.optional("domain");
     Node node;
-    node.op =
-        find_op(op, domain ? std::string_view(short_text(*domain, object.path("domain"), limits_))
-                           : std::string_view());
-    if (!node.op)
-      throw Error(Status::kUnsupported, fmt::format("operator {} is not known", printable(op)),
-                  path);
+    const std::string_view in =
+        domain ? std::string_view(short_text(*domain, object.path("domain"), limits_))
+               : std::string_view();
+    node.op = find_op(op, in, operators_);
+    if (!node.op) fail_unknown_op(printable(op), printable(in), path);
     if (const Json* n = object.optional("name"))
       node.name = short_text(*n, object.path("name"), limits_);
     if (const Json* n = object.optional("made_by"))
@@ -391,6 +390,7 @@ class Reader {
   const std::shared_ptr<Buffer>& file_;
   const Layout layout_;
   const Limits& limits_;
+  const OpLibrary* operators_;  // of the host; may be null
   std::vector<Tensor> tensors_;
   int64_t nodes_ = 0;
 };
@@ -398,7 +398,7 @@ class Reader {
 }  // namespace
 
 Graph read(const std::shared_ptr<Buffer>& file, const LoadOptions& options) {
-  return Reader(file, read_layout(*file), options.limits).run();
+  return Reader(file, read_layout(*file), options).run();
 }
 
 }  // namespace xc::xcg

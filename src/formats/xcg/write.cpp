@@ -7,6 +7,7 @@
 #include "formats/packed.h"
 #include "formats/utf8.h"
 #include "formats/xcg/xcg.h"
+#include "ir/op_ref.h"
 #include "ops/op.h"
 
 namespace xc::xcg {
@@ -117,7 +118,7 @@ class Writer {
 
   OrderedJson node(const Graph& g, const Node& n) {
     OrderedJson out = OrderedJson::object();
-    out["op"] = n.op->name;
+    out["op"] = op_name(*n.op);
     if (!n.op->domain.empty()) out["domain"] = n.op->domain;
     if (!n.name.empty()) out["name"] = n.name;
     out["inputs"] = names(g, n.inputs);

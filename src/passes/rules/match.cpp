@@ -4,6 +4,7 @@
 #include <cmath>
 #include <variant>
 
+#include "ops/custom.h"
 #include "passes/typing.h"
 
 namespace xc {
@@ -170,6 +171,8 @@ class Matcher {
     }
     return std::all_of(term.attrs.begin(), term.attrs.end(), [&](const AttrTerm& wanted) {
       const Attr* given = node.attrs.find(wanted.name);
+      if (!given)  // the host's operators: defaults are part of the signature
+        if (const CustomOp* custom = as_custom(*node.op)) given = custom->default_of(wanted.name);
       if (!given) return wanted.may_be_absent;
       if (wanted.variable != kNone) {
         Binding& binding = match_.bindings[wanted.variable];

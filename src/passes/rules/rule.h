@@ -9,6 +9,8 @@
 
 namespace xc {
 
+class OpLibrary;  // ops/custom.h
+
 /// An attribute of a pattern (what it must be) or of a replacement (what it becomes).
 struct AttrTerm {
   std::string name;

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "ir/cursor.h"
-#include "ops/registry.h"
+#include "ops/custom.h"
 
 namespace xc {
 namespace {
@@ -15,7 +15,7 @@ constexpr int kMaxDepth = 32;
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : in_(text) {}
+  Parser(std::string_view text, const OpLibrary* library) : in_(text), library_(library) {}
 
   ParsedRules file() {
     while (!in_.at_end()) {
@@ -229,7 +229,7 @@ class Parser {
       name = in_.word("an operator");
     }
     Term out{.kind = Term::Kind::kOp};
-    out.op = find_op(name, domain);
+    out.op = find_op(name, domain, library_);
     if (!out.op && unknown_op_.empty()) unknown_op_ = domain.empty() ? name : domain + "::" + name;
     in_.expect("(");
     if (!in_.eat(")")) {
@@ -250,7 +250,7 @@ class Parser {
     };
     const auto count = static_cast<int>(term.args.size());
     if (op.control_flow) complain("has bodies: not for rules");
-    if (op.random && in_pattern_) complain("is random: not for patterns");
+    if (op.random && in_pattern_ && !as_custom(op)) complain("is random: not for patterns");
     if (count < op.min_inputs || (op.max_inputs >= 0 && count > op.max_inputs))
       complain(fmt::format("does not take {} inputs", count));
     for (const AttrTerm& attr : term.attrs) {
@@ -403,6 +403,7 @@ class Parser {
   }
 
   TextCursor in_;
+  const OpLibrary* library_;
   ParsedRules out_;
   Rule rule_;
   std::vector<Named> named_;
@@ -412,8 +413,8 @@ class Parser {
 
 }  // namespace
 
-ParsedRules parse_rules(std::string_view text) {
-  return Parser(text).file();
+ParsedRules parse_rules(std::string_view text, const OpLibrary* library) {
+  return Parser(text, library).file();
 }
 
 }  // namespace xc

@@ -14,7 +14,8 @@ struct ParsedRules {
   std::vector<std::string> notes;  ///< of rules with operators that do not exist
 };
 
-/// Fails with kFormat and "line L, column C". Bounded in rules, terms and nesting.
-ParsedRules parse_rules(std::string_view text);
+/// `library`: operators of the host that may occur, null = none. Fails with kFormat and "line L,
+/// column C". Bounded in rules, terms and nesting.
+ParsedRules parse_rules(std::string_view text, const OpLibrary* library = nullptr);
 
 }  // namespace xc

@@ -6,8 +6,8 @@
 
 namespace xc {
 
-void RuleSet::add(std::string_view text) {
-  ParsedRules parsed = parse_rules(text);
+void RuleSet::add(std::string_view text, const OpLibrary* library) {
+  ParsedRules parsed = parse_rules(text, library);
   for (Rule& rule : parsed.rules) {
     std::erase_if(rules_, [&](const Rule& old) { return old.name == rule.name; });
     rules_.push_back(std::move(rule));

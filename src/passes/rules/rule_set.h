@@ -18,9 +18,10 @@ class RuleSet {
   const std::vector<Rule>& rules() const { return rules_; }
   /// Rules left out, each with its reason: an operator that this build does not have.
   const std::vector<std::string>& notes() const { return notes_; }
-  /// Appends the rules of a text; a later rule of the same name replaces the earlier one. Fails
-  /// with kFormat and "line L, column C"; the set is then unchanged.
-  void add(std::string_view text);
+  /// Appends the rules of a text; a later rule of the same name replaces the earlier one.
+  /// `library`: operators of the host that may occur; it outlives the set. Fails with kFormat and
+  /// "line L, column C"; the set is then unchanged.
+  void add(std::string_view text, const OpLibrary* library = nullptr);
 
  private:
   std::vector<Rule> rules_;

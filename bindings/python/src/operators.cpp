@@ -1,0 +1,162 @@
+#include "operators.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <cstring>
+
+#include "arrays.h"
+
+namespace xc_python {
+namespace {
+
+/// A Python object that goes on any thread, with or without the GIL.
+class Held {
+ public:
+  explicit Held(nb::object object) : object_(std::move(object)) {}
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  ~Held() {
+    if (!nb::is_alive()) {  // the interpreter has gone, and its objects with it
+      (void)object_.release();
+      return;
+    }
+    const nb::gil_scoped_acquire locked;
+    object_.reset();
+  }
+  nb::handle get() const { return object_; }
+
+ private:
+  nb::object object_;
+};
+
+/// An input as an array of its own, which the function may keep and change.
+nb::object input_of(const xcrt::OpCall& call, uint32_t index) {
+  const xc_tensor_view view = call.input(index);
+  if (view.dtype == XC_DTYPE_UNDEFINED) return nb::none();
+  xcrt::Tensor copy(view.dtype, {view.dims, view.rank});
+  if (view.dtype == XC_DTYPE_STRING) {
+    std::vector<std::string_view> texts(static_cast<size_t>(copy.size()));
+    for (size_t i = 0; i < texts.size(); ++i) texts[i] = call.string(index, i);
+    copy.set_strings(texts);
+  } else if (copy.size() != 0) {
+    std::memcpy(copy.data(), view.data,
+                static_cast<size_t>(copy.size() * xc_dtype_size(view.dtype)));
+  }
+  return to_numpy(std::move(copy));
+}
+
+nb::object attribute_of(const xcrt::OpCall& call, const char* name, int32_t kind) {
+  const auto list = [](const auto& values) {
+    nb::list out;
+    for (const auto& value : values) out.append(nb::cast(value));
+    return out;
+  };
+  switch (kind) {
+    case XC_ATTRIBUTE_INT:
+      return nb::cast(call.get_int(name));
+    case XC_ATTRIBUTE_FLOAT:
+      return nb::cast(call.get_float(name));
+    case XC_ATTRIBUTE_STRING:
+      return nb::cast(call.get_string(name));
+    case XC_ATTRIBUTE_INTS:
+      return list(call.get_ints(name));
+    case XC_ATTRIBUTE_FLOATS:
+      return list(call.get_floats(name));
+    case XC_ATTRIBUTE_STRINGS:
+      return list(call.get_strings(name));
+    default: {
+      const xc_tensor_view view = call.get_tensor(name);
+      return to_numpy(copy_of(view));
+    }
+  }
+}
+
+/// Writes what the function gave for output `index`.
+void store(xcrt::OpCall& call, uint32_t index, nb::handle value) {
+  const bool array = PyObject_HasAttrString(value.ptr(), "dtype");
+  const std::string name = std::to_string(index);
+  // Numbers and lists take the type of the output, which allocating tells; arrays have their own.
+  xcrt::Tensor given = tensor_of(value, XC_DTYPE_UNDEFINED, "output", name.c_str());
+  const xc_tensor_view to = call.allocate(index, given.dims());
+  if (given.dtype() != to.dtype) {
+    if (array)
+      throw xcrt::Error(XC_INVALID_ARGUMENT,
+                        ("output " + name + " is " + xc_dtype_name(given.dtype()) +
+                         ", the signature says " + xc_dtype_name(to.dtype))
+                            .c_str(),
+                        {});
+    given = tensor_of(value, to.dtype, "output", name.c_str());
+  }
+  if (to.dtype == XC_DTYPE_STRING) {
+    std::vector<std::string_view> texts(static_cast<size_t>(given.size()));
+    for (size_t i = 0; i < texts.size(); ++i) texts[i] = given.string(i);
+    call.set_strings(index, texts);
+  } else if (given.size() != 0) {
+    std::memcpy(to.data, given.data(), static_cast<size_t>(given.size() * xc_dtype_size(to.dtype)));
+  }
+}
+
+[[noreturn]] void fail(const std::string& message) {
+  throw xcrt::Error(XC_INVALID_ARGUMENT, message.c_str(), {});
+}
+
+void compute(nb::handle function, xcrt::OpCall& call) {
+  nb::list inputs;
+  for (uint32_t i = 0; i < call.input_count(); ++i) inputs.append(input_of(call, i));
+  nb::dict attributes;
+  for (uint32_t i = 0; i < xc_op_call_attribute_count(call.handle()); ++i) {
+    const char* name = nullptr;
+    int32_t kind = 0;
+    xcrt::detail::check(xc_op_call_attribute(call.handle(), i, &name, &kind));
+    if (call.has_attribute(name)) attributes[name] = attribute_of(call, name, kind);
+  }
+  const nb::object result = function(*inputs, **attributes);
+  if (!nb::isinstance<nb::tuple>(result) &&
+      !(nb::isinstance<nb::list>(result) && call.output_count() > 1)) {
+    if (call.output_count() > 1)
+      fail("the function gave one value for " + std::to_string(call.output_count()) + " outputs");
+    return store(call, 0, result);
+  }
+  const size_t given = nb::len(result);
+  if (given < call.output_count())
+    fail("the function gave " + std::to_string(given) + " values for " +
+         std::to_string(call.output_count()) + " outputs");
+  for (uint32_t k = 0; k < call.output_count(); ++k)
+    if (call.wants(k)) store(call, k, nb::object(result[k]));
+}
+
+/// "ValueError: the text", without the traceback.
+std::string text_of(const nb::python_error& error) {
+  const nb::object type = nb::getattr(error.type(), "__name__");
+  return nb::cast<std::string>(type) + ": " + nb::cast<std::string>(nb::str(error.value()));
+}
+
+}  // namespace
+
+nb::object Operators::add(const std::string& signature, nb::object function) {
+  if (function.is_none()) {
+    library_.add(signature.c_str());
+    return function;
+  }
+  if (!PyCallable_Check(function.ptr()))
+    fail("INVALID_ARGUMENT: an operator's function is something to call, or None");
+  auto held = std::make_shared<Held>(function);
+  library_.add(signature.c_str(), [held](xcrt::OpCall& call) {
+    const nb::gil_scoped_acquire locked;
+    try {
+      compute(held->get(), call);
+    } catch (const nb::python_error& error) {
+      std::string text;
+      try {
+        text = text_of(error);
+      } catch (...) {
+        text = "the function raised an exception that has no text";
+      }
+      fail(text);
+    }
+  });
+  return function;
+}
+
+}  // namespace xc_python
