@@ -62,7 +62,10 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
         made_here.push_back(compiler_->compile(phase.kernel));
       auto made = std::make_shared<RegionKernel>(std::move(code), made_here,
                                                  region.inputs.size() + region.outputs.size());
-      group.code_bytes = made->code_bytes();
+      {
+        std::lock_guard data(state.data);
+        group.code_bytes = made->code_bytes();
+      }
       kernel = std::move(made);
       if (faults_.wrap) kernel = faults_.wrap(region, std::move(kernel));
       std::lock_guard lock(mutex_);
@@ -83,19 +86,20 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     group.state = RegionState::kVerifying;
   }
   if (!loaded) {
-    Event event = event_of(EventKind::kCompiled, group);
+    Event event = event_now(state, EventKind::kCompiled, group);
     event.wall_ms = ms_since(begin);
     emit(state, program, std::move(event));
   }
 
   group.graph = std::make_shared<const Graph>(extract_region(program.graph(), region).graph);
   std::string different;
+  Verification verification{*group.graph, group.spec, *kernel, faults_.guard_pages};
   try {
-    if (!faults_.unverified)
-      different = verify_synthetic(*group.graph, group.spec, *kernel, &group.worst_error);
+    if (!faults_.unverified) different = verify_synthetic(verification);
   } catch (const std::exception& error) {
     different = error.what();
   }
+  saw_error(state, group, verification);
   prices_.learn(thread_cpu_seconds() - start);
   if (!different.empty()) {
     if (cache && loaded) cache->forget_code(group.code_key);
@@ -107,6 +111,11 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     report_problems(program, state);
   }
   return true;
+}
+
+void Tier::saw_error(ProgramState& state, Group& group, const Verification& verification) {
+  std::lock_guard data(state.data);
+  group.worst_error = std::max(group.worst_error, verification.worst);
 }
 
 void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group,
@@ -147,13 +156,14 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
   cache::Permission first_run;
   if (Persistence* cache = persistence(program))
     first_run = cache->begin_trial(group.code_key, group.name);
+  Verification verification{*group.graph, group.spec, *group.kernel, faults_.guard_pages};
   try {
-    if (!inputs.empty())
-      different =
-          verify_live(*group.graph, group.spec, *group.kernel, inputs, symbols, &group.worst_error);
+    if (!inputs.empty() && !faults_.unverified)
+      different = verify_live(verification, inputs, symbols);
   } catch (const std::exception& error) {
     different = error.what();
   }
+  saw_error(state, group, verification);
   prices_.learn(prices_.compile_s + (thread_cpu_seconds() - start));
   if (!different.empty()) {
     ban(state, program, group, EventKind::kMismatch, "on a live run's inputs: " + different);
@@ -163,7 +173,7 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
     std::lock_guard data(state.data);
     group.state = RegionState::kReady;
   }
-  Event event = event_of(EventKind::kVerified, group);
+  Event event = event_now(state, EventKind::kVerified, group);
   event.wall_ms = ms_since(begin);
   event.detail = inputs.empty() ? "on made-up inputs" : "on made-up inputs and one live run";
   emit(state, program, std::move(event));

@@ -234,6 +234,11 @@ Event Tier::event_of(EventKind kind, const Group& group) {
   return event;
 }
 
+Event Tier::event_now(ProgramState& state, EventKind kind, const Group& group) {
+  std::lock_guard data(state.data);
+  return event_of(kind, group);
+}
+
 void Tier::record(Program& program, Event event) {
   if (const StatePtr state = state_of(program))
     emit(*state, program, std::move(event));
@@ -402,7 +407,7 @@ void Tier::ban(ProgramState& state, Program& program, Group& group, EventKind ki
     group.wrong = true;
     group.mismatch = kind == EventKind::kMismatch;
   }
-  Event event = event_of(kind, group);
+  Event event = event_now(state, kind, group);
   event.back_off_s = -1;
   event.detail = std::move(reason);
   emit(state, program, std::move(event));

@@ -50,6 +50,8 @@ struct TierFaults {
   bool starved = false;
   /// Compiled kernels go live as they are: the test compares results itself.
   bool unverified = false;
+  /// Kernels are verified between inaccessible pages: what touches them dies there.
+  bool guard_pages = false;
 };
 
 class Tier final : public TierHooks {
@@ -173,8 +175,10 @@ class Tier final : public TierHooks {
   bool may_start(const ProgramState& state);
   void emit(ProgramState& state, const Program& program, Event event);
   static double ms_since(int64_t begin_ns);
-  /// An event about a region, with what is known of it.
+  /// An event about a region, with what is known of it. Under state.data.
   static Event event_of(EventKind kind, const Group& group);
+  /// The same, taking the lock.
+  static Event event_now(ProgramState& state, EventKind kind, const Group& group);
   void tell_postponed(std::unique_lock<std::mutex>& lock);
 
   // Parts of sampled(), under state.data (but swap_by_force()).
@@ -208,6 +212,7 @@ class Tier final : public TierHooks {
                   const Group* part_of = nullptr);
   bool compile(Program& program, ProgramState& state, Group& group);
   void ask_for_inputs(Program& program, ProgramState& state, Group& group, SignatureEntry& entry);
+  static void saw_error(ProgramState& state, Group& group, const Verification& verification);
   void verify_inputs(Program& program, ProgramState& state, Group& group,
                      const std::vector<Tensor>& inputs, const Symbols& symbols);
   void start_trial(Program& program, ProgramState& state, Group& group,

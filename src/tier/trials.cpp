@@ -90,7 +90,7 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
     ban(state, program, group, EventKind::kRefused, refusal);
     return;
   }
-  Event event = event_of(EventKind::kTrial, group);
+  Event event = event_now(state, EventKind::kTrial, group);
   event.detail =
       fmt::format("alternating live runs at {}{}", sizes_text(*entry, *program.base_plan()),
                   trial.confirm ? ": is it worth keeping there?" : "");
@@ -258,7 +258,7 @@ void Tier::judge(Program& program, ProgramState& state) {
   const double challenger_s = result.challenger * scale * tick_s;
   const bool changes = result.verdict == policy::Verdict::kAccept;
   const bool fused = changes != trial.confirm;
-  Event event = event_of(EventKind::kTrialSample, group);
+  Event event = event_now(state, EventKind::kTrialSample, group);
   const double base_s = trial.confirm ? challenger_s : active_s;
   const double fused_s = trial.confirm ? active_s : challenger_s;
   event.base_us = base_s * 1e6;
