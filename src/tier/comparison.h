@@ -21,11 +21,12 @@ Expected evaluate_region(const Graph& graph, const std::vector<Tensor>& inputs);
 /// differs and where. An element may be as the reference kernels have it or, where they rounded
 /// differently, as f64 has it; NaN and infinity lie where the reference kernels have them. Where
 /// f64 is known the error of a whole output may not be more than 4 times that of the reference
-/// kernels. Where there are products, what rounding of the inputs alone changes is allowed too.
+/// kernels. Where there are products, and always with `forgiving`, for inputs that
+/// are whatever a caller has, what rounding of the inputs alone changes is allowed too.
 /// `worst`, when given, is raised to the largest deviation seen, in units of what is allowed there.
 std::string compare_region(const Graph& graph, const std::vector<Tensor>& inputs,
                            const Expected& expected, const std::vector<Tensor>& got,
-                           double* worst = nullptr);
+                           double* worst = nullptr, bool forgiving = false);
 
 /// The same against given results. `slack`: what rounding of the inputs alone changes per element,
 /// where that is known.

@@ -42,6 +42,8 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   try {
     {
       std::lock_guard lock(mutex_);
+      if (condemned_.count(group.identity))
+        fail(Status::kUnsupported, "this region's code was found wrong in another session");
       if (const auto it = kernels_.find(group.identity); it != kernels_.end() && !faults_.wrap)
         kernel = it->second.lock();
     }

@@ -101,7 +101,11 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
       group.ledger.live(
           entry.symbols, runs, group.seconds_in(version),
           measured && measured->fused_s > 0 ? measured->base_s / measured->fused_s : 0);
-      watch(group, size, entry, version, now);
+      if (!faults_.eager) watch(group, size, entry, version, now);
+      if (sentinel_due(group, runs, now))
+        post(state, [this, &group, weak](Program& p, ProgramState& s) {
+          if (const auto target = weak.lock()) ask_sentinel(p, s, group, *target);
+        });
     } else {
       // Where the larger region is in use, its parts have nothing to win.
       if (group.part_of && uses(*state, *version.bound->plan, *group.part_of)) continue;
@@ -111,7 +115,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
       group.ledger.replaced(entry.symbols, runs, base_s, group.predicted_s);
     }
     if (group.state == RegionState::kCandidate) {
-      if (!group.policy.worth_compiling(prices_, !any_compiled_)) continue;
+      if (!faults_.eager && !group.policy.worth_compiling(prices_, !any_compiled_)) continue;
       Event event = event_of(EventKind::kQueued, group);
       event.base_us = group.seconds_in(version) * 1e6;
       event.regret_ms = group.policy.regret_s() * 1e3;

@@ -103,6 +103,11 @@ double back_off_s(int refusals) {
   return std::ldexp(1.0, std::min(refusals, 6));
 }
 
+double sentinel_runs(double check_s, double run_s) {
+  constexpr double kShare = 1e-3, kShortest = 1e-7;
+  return std::max(kSentinelRuns, check_s / (kShare * std::max(run_s, kShortest)));
+}
+
 bool Budget::allows(double cpu_s, double age_s) {
   if (last_cpu_ >= 0) tokens_ = std::min(kCap, tokens_ + share_ * std::max(0.0, cpu_s - last_cpu_));
   last_cpu_ = cpu_s;

@@ -72,6 +72,12 @@ Sides pool(const std::vector<Sides>& signatures);
 /// Seconds a region stays banned after its k-th refusal: 2^k, at most 64.
 double back_off_s(int refusals);
 
+/// Runs of a region in use between two looks of the sentinel: at most one in a thousand, and so few
+/// that comparing costs at most a thousandth of the time the region runs. `check_s`: CPU seconds
+/// the last look took; `run_s`: of the region per run, 0 = not known.
+constexpr double kSentinelRuns = 1024;
+double sentinel_runs(double check_s, double run_s);
+
 /// Token bucket of compile CPU: refills with a share of process CPU time.
 class Budget {
  public:

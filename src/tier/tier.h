@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -52,6 +53,9 @@ struct TierFaults {
   bool unverified = false;
   /// Kernels are verified between inaccessible pages: what touches them dies there.
   bool guard_pages = false;
+  /// Times decide nothing: regions found are compiled at once, trials end with the kernel accepted,
+  /// the sentinel looks every 64 runs or so.
+  bool eager = false;
 };
 
 class Tier final : public TierHooks {
@@ -110,6 +114,11 @@ class Tier final : public TierHooks {
       double reference_s = 0;  ///< what it replaced takes on this signature
       int alarms = 0;
     } watch;
+    struct Sentinel {
+      double runs = 0;  ///< in use since it last looked
+      double due = policy::kSentinelRuns;
+      int64_t asked_ns = 0;
+    } sentinel;
     std::weak_ptr<SignatureEntry> decided_on;  ///< whose times the last verdict's are
     /// Its steps in plans looked at, by their serials.
     std::map<uint64_t, std::vector<uint32_t>> steps_in;
@@ -227,7 +236,8 @@ class Tier final : public TierHooks {
   static int size_at(const ProgramState& state, const Facts& facts, const Group& group);
   static double predicted_s(ProgramState& state, SignatureEntry& entry, const Group& group);
   void judge(Program& program, ProgramState& state);
-  void publish_everywhere(Program& program, ProgramState& state);
+  /// At most `most` signatures, those used last; the others follow when they run.
+  void publish_everywhere(Program& program, ProgramState& state, size_t most = kMaxRebound);
   /// Moves a signature to the plan of its sizes and to kernels that were not bound in a hurry.
   void bind_anew(Program& program, ProgramState& state, SignatureEntry& entry);
   void prepare_weights(Program& program, ProgramState& state);
@@ -238,6 +248,16 @@ class Tier final : public TierHooks {
   void ban(ProgramState& state, Program& program, Group& group, EventKind kind, std::string reason);
   /// The rows and cells of a region with products that is not used at some size.
   void offer_parts(Program& program, ProgramState& state, Group& group);
+
+  // Watching the results of what is in use: sentinel.cpp.
+  /// Counts runs of a region in use; whether it is time to look. Under state.data.
+  bool sentinel_due(Group& group, double runs, int64_t now) const;
+  void ask_sentinel(Program& program, ProgramState& state, Group& group, SignatureEntry& entry);
+  /// `operands`: a run's copies of what the region's step read and wrote.
+  void check_sentinel(Program& program, ProgramState& state, Group& group,
+                      const std::vector<Tensor>& operands);
+  /// Takes a region out of every plan and bans it for good, here and for later processes.
+  void condemn(Program& program, ProgramState& state, Group& group, const std::string& reason);
 
   // Between processes: restore.cpp.
   /// Null without a cache directory.
@@ -278,6 +298,7 @@ class Tier final : public TierHooks {
   BackgroundThread thread_;
   /// Compiled kernels by region identity, shared by the engine's programs.
   std::map<Hash128, std::weak_ptr<Kernel>> kernels_;
+  std::set<Hash128> condemned_;  ///< regions whose kernels were found wrong in use
 };
 
 }  // namespace xc

@@ -250,8 +250,10 @@ void Tier::judge(Program& program, ProgramState& state) {
     scale = samples > 0 ? policy::scale(sides.back()) : 0;
   }
   const policy::Sides pooled = policy::pool(sides);
-  const policy::TrialResult result = policy::judge(pooled.active, pooled.challenger);
+  policy::TrialResult result = policy::judge(pooled.active, pooled.challenger);
   if (!most) return;
+  if (faults_.eager && std::min(pooled.active.size(), pooled.challenger.size()) > 0)
+    result.verdict = trial.confirm ? policy::Verdict::kReject : policy::Verdict::kAccept;
   // No signature on both sides: the figures are those of a predicted second.
   if (scale == 0) scale = predicted_s(state, *most, group);
   const double active_s = result.active * scale * tick_s;
@@ -306,11 +308,11 @@ void Tier::judge(Program& program, ProgramState& state) {
   next_trial(program, state);
 }
 
-void Tier::publish_everywhere(Program& program, ProgramState& state) {
+void Tier::publish_everywhere(Program& program, ProgramState& state, size_t most) {
   auto entries = program.entries();
   std::sort(entries.begin(), entries.end(),
             [](const auto& a, const auto& b) { return a->last_use > b->last_use; });
-  if (entries.size() > kMaxRebound) entries.resize(kMaxRebound);
+  if (entries.size() > most) entries.resize(most);
   // The one used last comes last: its plan is what new sizes are shown.
   std::reverse(entries.begin(), entries.end());
   for (const auto& entry : entries) bind_anew(program, state, *entry);

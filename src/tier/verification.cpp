@@ -134,7 +134,7 @@ Dims strides_of(const Operand& operand, const Dims& dims, const Symbols& symbols
 /// Lays the operands out as the kernel was made for at one place, runs it between fences and
 /// compares with the reference.
 std::string run_at(Verification& v, const std::vector<Tensor>& values, const Symbols& symbols,
-                   Place place, std::optional<Expected>& expected) {
+                   Place place, bool live, std::optional<Expected>& expected) {
   std::vector<Fenced> inputs, outputs;
   std::vector<BoundOperand> in, out;
   std::vector<void*> buffers;
@@ -185,14 +185,15 @@ std::string run_at(Verification& v, const std::vector<Tensor>& values, const Sym
     if (const std::string damage = memory->damage(); !damage.empty())
       return fmt::format("writes outside of its {} memory, {}",
                          memory == &scratch ? "scratch" : "shared", damage);
-  return compare_region(v.graph, laid_out, *expected, got, &v.worst);
+  return compare_region(v.graph, laid_out, *expected, got, &v.worst, live);
 }
 
-std::string check(Verification& v, const std::vector<Tensor>& values, const Symbols& symbols) {
+std::string check(Verification& v, const std::vector<Tensor>& values, const Symbols& symbols,
+                  bool live) {
   std::optional<Expected> expected;
   for (const Place place : {Place::kAligned, Place::kOffset, Place::kAtEnd}) {
     if (place == Place::kAtEnd && !v.guard_pages) break;
-    std::string different = run_at(v, values, symbols, place, expected);
+    std::string different = run_at(v, values, symbols, place, live, expected);
     if (!different.empty())
       return place == Place::kAligned ? different
                                       : different + " (operands not at multiples of 64 bytes)";
@@ -247,7 +248,7 @@ std::string verify_synthetic(Verification& v) {
       if (total > kMaxElements * 4 || inputs.size() != v.graph.inputs.size()) break;
       std::string different;
       try {
-        different = check(v, inputs, symbols);
+        different = check(v, inputs, symbols, false);
       } catch (const Error& error) {
         if (error.status() == Status::kInternal) return error.message();
         break;  // sizes the operators refuse
@@ -264,7 +265,7 @@ std::string verify_synthetic(Verification& v) {
 
 std::string verify_live(Verification& v, const std::vector<Tensor>& inputs, Symbols symbols) {
   solve(v.spec, inputs, symbols);
-  return check(v, inputs, symbols);
+  return check(v, inputs, symbols, true);
 }
 
 }  // namespace xc

@@ -37,6 +37,13 @@ TEST_CASE("tier/policy: a trial accepts what is clearly faster and rejects what 
   CHECK(judge({1000, 1150, 900}, {800, 700, 890}).verdict == Verdict::kUndecided);
 }
 
+TEST_CASE("tier/policy: the sentinel looks at one run in a thousand and costs a thousandth") {
+  CHECK(sentinel_runs(1e-6, 1e-3) == kSentinelRuns);
+  // 2 ms of looking are a thousandth of 2 s: 200,000 runs of 10 us.
+  CHECK(sentinel_runs(2e-3, 1e-5) == doctest::Approx(200'000));
+  CHECK(std::isfinite(sentinel_runs(2e-3, 0)));
+}
+
 TEST_CASE("tier/policy: signatures of any size weigh alike in a pool") {
   // The fused kernel takes 0.7 of the time on every size; sizes span a factor of 1000 and come a
   // different number of times, few of them on both sides equally often.
