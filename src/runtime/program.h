@@ -127,6 +127,8 @@ class Program : public std::enable_shared_from_this<Program> {
                const OutputPorts& outputs, const RunOptions& options);
 
   // For the tier.
+  /// Bounds of later segments are made anew when they are needed: they hold plans that may be old.
+  void drop_later_segments();
   void publish(SignatureEntry& entry, std::shared_ptr<const Published> published);
   /// What is published now, kept alive.
   std::shared_ptr<const Published> published(const SignatureEntry& entry) const;

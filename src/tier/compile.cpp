@@ -56,12 +56,12 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
         ban(state, program, group, EventKind::kRefused, first_run.refusal);
         return false;
       }
-      if (!std::exchange(any_compiled_, true)) {
+      if (!any_compiled_.exchange(true)) {
         compiler_->warm_up();
         start = thread_cpu_seconds();
       }
-      for (const RegionPhase& phase : code.phases)
-        made_here.push_back(compiler_->compile(phase.kernel));
+      made_here = make_code(program, state, group, code);
+      if (made_here.empty()) return false;
       auto made = std::make_shared<RegionKernel>(std::move(code), made_here,
                                                  region.inputs.size() + region.outputs.size());
       {
@@ -102,7 +102,10 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     different = error.what();
   }
   saw_error(state, group, verification);
-  prices_.learn(thread_cpu_seconds() - start);
+  {
+    std::lock_guard lock(mutex_);
+    prices_.learn(thread_cpu_seconds() - start);
+  }
   if (!different.empty()) {
     if (cache && loaded) cache->forget_code(group.code_key);
     ban(state, program, group, EventKind::kMismatch, different);
@@ -113,6 +116,60 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     report_problems(program, state);
   }
   return true;
+}
+
+/// Code of every phase; none when it has to wait for room, which is told.
+std::vector<std::shared_ptr<const PhaseCode>> Tier::make_code(Program& program, ProgramState& state,
+                                                              Group& group,
+                                                              const RegionCode& code) {
+  const double limit = faults_.compile_limit_s != 0 ? faults_.compile_limit_s : kCompileLimitS;
+  const double start = thread_cpu_seconds();
+  while (true) {
+    std::vector<std::shared_ptr<const PhaseCode>> phases;
+    try {
+      for (const RegionPhase& phase : code.phases) {
+        if (thread_cpu_seconds() - start > limit)
+          fail(Status::kDeadline, "it took more than {} s of CPU", limit);
+        phases.push_back(compiler_->compile(phase.kernel));
+      }
+      return phases;
+    } catch (const Error& error) {
+      if (error.status() != Status::kLimit) throw;
+      phases.clear();
+      const Room room = make_room(program, state, group);
+      if (room == Room::kMade) continue;
+      if (program.config().jit != static_cast<int64_t>(JitMode::kAuto)) throw;
+      if (room == Room::kComing) {
+        post_compile(std::static_pointer_cast<ProgramState>(program.tier_state), group);
+        return {};
+      }
+      {
+        std::lock_guard data(state.data);
+        group.state = RegionState::kCandidate;
+        group.reason = error.message();
+        group.policy.evicted();
+      }
+      Event event = event_now(state, EventKind::kRefused, group);
+      event.detail = error.message() + "; what it holds saves more";
+      emit(state, program, std::move(event));
+      return {};
+    }
+  }
+}
+
+void Tier::post_compile(const StatePtr& state, Group& group) {
+  post(
+      state,
+      [this, raw = &group](Program& p, ProgramState& s) {
+        if (dropped(p, s, *raw) || !compile(p, s, *raw)) return;
+        std::weak_ptr<SignatureEntry> by;
+        {
+          std::lock_guard data(s.data);
+          by = raw->asked_by;
+        }
+        if (const auto target = by.lock()) ask_for_inputs(p, s, *raw, *target);
+      },
+      &group);
 }
 
 void Tier::saw_error(ProgramState& state, Group& group, const Verification& verification) {
@@ -166,14 +223,17 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
     different = error.what();
   }
   saw_error(state, group, verification);
-  prices_.learn(prices_.compile_s + (thread_cpu_seconds() - start));
+  {
+    std::lock_guard lock(mutex_);
+    prices_.learn(prices_.compile_s + (thread_cpu_seconds() - start));
+  }
   if (!different.empty()) {
     ban(state, program, group, EventKind::kMismatch, "on a live run's inputs: " + different);
     return;
   }
   {
     std::lock_guard data(state.data);
-    group.state = RegionState::kReady;
+    settle_state(group);  // with its verdicts, where it had code before
   }
   Event event = event_now(state, EventKind::kVerified, group);
   event.wall_ms = ms_since(begin);

@@ -74,8 +74,8 @@ void Tier::check_sentinel(Program& program, ProgramState& state, Group& group,
     std::lock_guard data(state.data);
     group.worst_error = std::max(group.worst_error, worst);
     const auto* measured = group.policy.latest();
-    group.sentinel.due = policy::sentinel_runs(thread_cpu_seconds() - start,
-                                               measured ? measured->fused_s : 0);
+    group.sentinel.due =
+        policy::sentinel_runs(thread_cpu_seconds() - start, measured ? measured->fused_s : 0);
   }
   if (different.empty()) return;
   const std::string reason = "on a live run, while it was in use: " + different;
@@ -104,10 +104,7 @@ void Tier::condemn(Program& program, ProgramState& state, Group& group, const st
     group.wrong = true;  // from here on no signature is given a plan with it
     on_trial = state.trial.group == &group;
     if (group.policy.fused_anywhere()) ++state.rolled_back;
-    std::erase_if(state.variants, [&](const Variant& variant) {
-      return std::find(variant.groups.begin(), variant.groups.end(), &group) !=
-             variant.groups.end();
-    });
+    drop_variants(state, group);
   }
   if (on_trial) end_trial(program, state, false);
   publish_everywhere(program, state, SIZE_MAX);

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -56,6 +57,10 @@ struct TierFaults {
   /// Times decide nothing: regions found are compiled at once, trials end with the kernel accepted,
   /// the sentinel looks every 64 runs or so.
   bool eager = false;
+  /// In place of policy::Rate::kHalfLifeS.
+  double half_life_s = 0;
+  /// In place of kCompileLimitS when not 0.
+  double compile_limit_s = 0;
 };
 
 class Tier final : public TierHooks {
@@ -114,6 +119,16 @@ class Tier final : public TierHooks {
       double reference_s = 0;  ///< what it replaced takes on this signature
       int alarms = 0;
     } watch;
+    /// What waiting for its code loses, for the queue: read without state.data.
+    struct Urgency {
+      std::atomic<double> loss_per_s{0};
+      std::atomic<int64_t> at_ns{0};
+      double queued_per_s = 0;  ///< when its compile was posted
+      double per_s(int64_t now_ns, double half_life_s) const;
+    } urgency;
+    policy::Rate loss, saved;                ///< seconds: without its code, by its code
+    int room_tries = 0;                      ///< since it was queued
+    std::weak_ptr<SignatureEntry> asked_by;  ///< whose runs queued it
     struct Sentinel {
       double runs = 0;  ///< in use since it last looked
       double due = policy::kSentinelRuns;
@@ -176,10 +191,26 @@ class Tier final : public TierHooks {
   /// A signature unused for so long gets no more attention.
   static constexpr int64_t kPatienceNs = 250'000'000;
   static constexpr size_t kMaxVariants = 64;
+  /// CPU seconds after which a region's compile is given up, between its phases.
+  static constexpr double kCompileLimitS = 2;
 
   StatePtr state_of(const Program& program) const;
-  void post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job);
+  /// `compiles`: the region that the job compiles, if any.
+  void post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job,
+            Group* compiles = nullptr);
   void thread_main();
+  struct Job {
+    StatePtr state;
+    std::function<void(Program&, ProgramState&)> run;
+    Group* compiles = nullptr;
+  };
+  std::deque<Job>::iterator next_job();
+  /// Puts a queued region back to where it was when its runs come no more.
+  bool dropped(Program& program, ProgramState& state, Group& group);
+  policy::Prices prices() const;
+  double half_life_s() const {
+    return faults_.half_life_s > 0 ? faults_.half_life_s : policy::Rate::kHalfLifeS;
+  }
   void prepare_in_background(const Program& program, const StatePtr& state);
   bool may_start(const ProgramState& state);
   void emit(ProgramState& state, const Program& program, Event event);
@@ -220,6 +251,22 @@ class Tier final : public TierHooks {
   void add_groups(Program& program, ProgramState& state, std::vector<Region> regions,
                   const Group* part_of = nullptr);
   bool compile(Program& program, ProgramState& state, Group& group);
+  std::vector<std::shared_ptr<const PhaseCode>> make_code(Program& program, ProgramState& state,
+                                                          Group& group, const RegionCode& code);
+  /// The code cache: code_cache.cpp.
+  enum class Room : uint8_t {
+    kNone,    ///< nothing saves so little that it should go
+    kMade,    ///< there is some now
+    kComing,  ///< other programs are asked to let go
+  };
+  /// Lets go of the code that saves least per byte, if that is clearly less than `group` would.
+  Room make_room(Program& program, ProgramState& state, Group& group);
+  /// Whether nothing but plans needs its code. Under the data lock of its program.
+  static bool evictable(const Group& group);
+  static void drop_variants(ProgramState& state, const Group& group);
+  /// Posts the compile of a queued region.
+  void post_compile(const StatePtr& state, Group& group);
+  void evict(Program& program, ProgramState& state, Group& group, const std::string& why);
   void ask_for_inputs(Program& program, ProgramState& state, Group& group, SignatureEntry& entry);
   static void saw_error(ProgramState& state, Group& group, const Verification& verification);
   void verify_inputs(Program& program, ProgramState& state, Group& group,
@@ -280,20 +327,16 @@ class Tier final : public TierHooks {
   Engine* engine_ = nullptr;
   std::unique_ptr<RegionCompiler> compiler_;
   TierFaults faults_;
-  policy::Prices prices_;
   policy::Budget budget_;
 
+  std::atomic<bool> any_compiled_{false};
   mutable std::mutex mutex_;  // guards what follows
+  policy::Prices prices_;
   std::condition_variable wake_, idle_;
   std::unordered_map<const Program*, StatePtr> states_;
-  struct Job {
-    StatePtr state;
-    std::function<void(Program&, ProgramState&)> run;
-  };
   std::deque<Job> jobs_;
   StatePtr busy_;
   bool stopping_ = false;
-  bool any_compiled_ = false;
   std::map<std::string, std::unique_ptr<Persistence>> persistence_;  ///< by directory
   BackgroundThread thread_;
   /// Compiled kernels by region identity, shared by the engine's programs.

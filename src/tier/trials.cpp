@@ -54,7 +54,7 @@ void Tier::next_trial(Program& program, ProgramState& state) {
       // A kernel fresh from verification is tried wherever the session is now.
       if (g->state == RegionState::kReady && !g->policy.latest())
         g->policy.ran_base(facts[k].size, 0, 0, 0, now_s);
-      if (g->policy.wants(facts[k].size, prices_, now_s) != policy::Trial::kNone) group = g;
+      if (g->policy.wants(facts[k].size, prices(), now_s) != policy::Trial::kNone) group = g;
     }
   }
   if (group) start_trial(program, state, *group, entry);
@@ -65,12 +65,12 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
   Trial trial;
   {
     std::lock_guard data(state.data);
-    if (state.trial.group || state.frozen || group.wrong) return;
+    if (state.trial.group || state.frozen || group.wrong || !group.kernel) return;
     const Facts& facts = known_facts(state, *entry);
     trial.size = size_at(state, facts, group);
     trial.reach = group.policy.reach();
     const policy::Trial wanted =
-        group.policy.wants(trial.size, prices_, static_cast<double>(steady_ns()) * 1e-9);
+        group.policy.wants(trial.size, prices(), static_cast<double>(steady_ns()) * 1e-9);
     if (wanted == policy::Trial::kNone) return;
     trial.group = &group;
     trial.confirm = wanted == policy::Trial::kConfirm;

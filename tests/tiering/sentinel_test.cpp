@@ -104,7 +104,8 @@ TEST_CASE("tiering/sentinel: a kernel that becomes wrong in use is taken out eve
   // The next process knows the verdict, and without its profile still the code.
   for (const bool profile : {true, false}) {
     if (!profile)
-      for (const std::string& name : scratch.files("profile-")) std::filesystem::remove(scratch.path + "/" + name);
+      for (const std::string& name : scratch.files("profile-"))
+        std::filesystem::remove(scratch.path + "/" + name);
     faults.wrap = nullptr;
     Fixture next(kGelu, config, faults, create_interpreting_compiler());
     drive(*next.session, [&] { return state_of(*next.session) == "banned"; });
