@@ -63,6 +63,7 @@ TrialMark::~TrialMark() {
 }
 
 int64_t poison_seconds(int deaths) {
+  if (deaths < 0) deaths = 7;
   return int64_t{24 * 3600} << std::clamp(deaths - 1, 0, 6);
 }
 
@@ -102,13 +103,23 @@ void write_poison(const Directory& directory, const std::string& key, const std:
   directory.write(entry_name(Kind::kPoison, key), encode(entry), reason);
 }
 
+constexpr int kWrong = -1;  ///< in place of a number of deaths
+
 std::string refusal(int deaths, int64_t until_s, int64_t now) {
+  if (deaths < 0)
+    return fmt::format("this code was found wrong while it was in use: not tried for {:.0f} days",
+                       static_cast<double>(until_s - now) / (24 * 3600));
   return fmt::format(
       "{} process{} ended while this code ran for the first time: not tried for {:.1f} hours",
       deaths, deaths == 1 ? "" : "es", static_cast<double>(until_s - now) / 3600);
 }
 
 }  // namespace
+
+void condemn(const std::shared_ptr<const Directory>& directory, const std::string& key,
+             const std::string& subject) {
+  write_poison(*directory, key, subject, {kWrong, std::time(nullptr) + poison_seconds(kWrong)});
+}
 
 Permission begin_trial(const std::shared_ptr<const Directory>& directory, const std::string& key,
                        const std::string& subject) {
@@ -132,7 +143,7 @@ Permission begin_trial(const std::shared_ptr<const Directory>& directory, const 
       continue;
     }
     if (info.st_size > 0) {  // somebody marked it, and is gone
-      ++poison.deaths;
+      poison.deaths = std::max(0, poison.deaths) + 1;
       poison.until_s = now + poison_seconds(poison.deaths);
       write_poison(*directory, key, subject, poison);
       directory->remove(name);

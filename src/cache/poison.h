@@ -43,7 +43,11 @@ struct Permission {
 Permission begin_trial(const std::shared_ptr<const Directory>& directory, const std::string& key,
                        const std::string& subject);
 
-/// Seconds a kernel is not tried after `deaths` processes did not survive it.
+/// Code that was found wrong while it was in use: poisoned for the longest time there is.
+void condemn(const std::shared_ptr<const Directory>& directory, const std::string& key,
+             const std::string& subject);
+
+/// Seconds a kernel is not tried after `deaths` processes did not survive it; negative: wrong.
 int64_t poison_seconds(int deaths);
 
 }  // namespace xc::cache

@@ -88,6 +88,13 @@ Permission Store::begin_trial(const std::string& key, const std::string& subject
   return directory ? cache::begin_trial(directory, key, subject) : Permission{};
 }
 
+void Store::condemn(const std::string& key, const std::string& subject) {
+  const auto directory = this->directory();
+  if (!directory) return;
+  directory->remove(entry_name(Kind::kObject, key));
+  cache::condemn(directory, key, subject);
+}
+
 void Store::complain(Kind kind, const std::string& key, const std::string& problem) {
   report(entry_name(kind, key), "ignored: " + problem);
 }

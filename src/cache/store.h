@@ -30,6 +30,9 @@ class Store {
   /// To run code for the first time: see poison.h. Without a usable directory everything may.
   Permission begin_trial(const std::string& key, const std::string& subject);
 
+  /// Code found wrong while it was in use: it is removed, and poisoned (poison.h).
+  void condemn(const std::string& key, const std::string& subject);
+
   /// Notes that a sound entry is of no use to its reader; said once.
   void complain(Kind kind, const std::string& key, const std::string& problem);
   /// What went wrong since the last call, each once: "object-...: damaged: the checksum differs".

@@ -4,13 +4,18 @@ namespace xc {
 
 constexpr uint32_t kAtStart = UINT32_MAX;
 
-CaptureScope::CaptureScope(Program& program, const Bound& bound, void* const* inputs)
+CaptureScope::CaptureScope(Program& program, const Bound& bound, void* const* inputs,
+                           void* const* pointers)
     : bound_(bound) {
   Program::Capture* capture = program.capture_.load(std::memory_order_acquire);
   if (!capture || capture->bound_serial != bound.serial ||
       capture->taken.exchange(true, std::memory_order_acq_rel))
     return;
   capture_ = capture;
+  if (capture->step != UINT32_MAX) {
+    if (capture->step == 0) copy_operands(pointers, false);
+    return;
+  }
   tensors_.resize(capture->values.size());
   for (size_t k = 0; k < capture->values.size(); ++k) {
     if (capture->after[k] != kAtStart) continue;
@@ -41,17 +46,39 @@ void CaptureScope::copy(size_t index, const void* base) {
   tensors_[index] = std::move(tensor);
 }
 
-void CaptureScope::after_step(size_t position, void** pointers) {
+void CaptureScope::copy_operands(void* const* pointers, bool outputs) {
+  const BoundStep& step = bound_.steps[capture_->step];
+  const Step& planned = *bound_.plan->steps[step.step];
+  const size_t first = outputs ? planned.inputs.size() : 0;
+  const std::vector<uint32_t>& operands = outputs ? planned.outputs : planned.inputs;
+  for (size_t k = 0; k < operands.size(); ++k) {
+    const PlanValue& value = bound_.plan->values[operands[k]];
+    if (bound_.plan->buffers[value.buffer].storage == Storage::kConstant) continue;
+    const TensorView view{pointers[step.first_pointer + first + k], value.dtype,
+                          bound_.dims(operands[k]), bound_.strides(operands[k])};
+    Tensor tensor(value.dtype, Dims(view.dims.begin(), view.dims.end()));
+    copy_elements(view, tensor.view());
+    tensors_.push_back(std::move(tensor));
+  }
+}
+
+void CaptureScope::after_step(size_t position, void* const* pointers) {
+  if (capture_->step != UINT32_MAX) {
+    // A later step may lie where the inputs of this one did: they are taken just before it.
+    if (position + 1 == capture_->step) copy_operands(pointers, false);
+    if (position == capture_->step) copy_operands(pointers, true);
+    return;
+  }
   for (size_t k = 0; k < capture_->values.size(); ++k) {
     if (capture_->after[k] != position) continue;
-    // The step's own output pointer is the start of the buffer.
+    // From the step's own output pointer to the start of the buffer.
     const uint32_t wanted = bound_.plan->values[capture_->values[k]].buffer;
     const BoundStep& step = bound_.steps[position];
     const Step& planned = *bound_.plan->steps[step.step];
     const size_t count = planned.inputs.size() + planned.outputs.size();
     for (size_t i = planned.inputs.size(); i < count; ++i)
-      if (bound_.pointers[step.first_pointer + i].buffer == wanted)
-        copy(k, pointers[step.first_pointer + i]);
+      if (const PointerTemplate& to = bound_.pointers[step.first_pointer + i]; to.buffer == wanted)
+        copy(k, static_cast<const std::byte*>(pointers[step.first_pointer + i]) - to.offset);
   }
 }
 
@@ -89,6 +116,37 @@ bool Program::request_capture(SignatureEntry& entry, const std::vector<ValueId>&
     capture->after.push_back(after);
   }
   capture->keep = std::move(keep);
+  install(std::move(capture));
+  return true;
+}
+
+bool Program::request_operands(SignatureEntry& entry,
+                               const std::function<bool(const Step&)>& wanted, int64_t max_bytes,
+                               std::function<void(std::vector<Tensor>)> keep) {
+  const std::shared_ptr<const Bound> bound = published(entry)->active->bound;
+  const Plan& plan = *bound->plan;
+  for (uint32_t p = 0; p < bound->steps.size(); ++p) {
+    const Step& step = *plan.steps[bound->steps[p].step];
+    if (!bound->steps[p].kernel || !wanted(step)) continue;
+    int64_t bytes = 0;
+    for (const auto* operands : {&step.inputs, &step.outputs})
+      for (uint32_t v : *operands) {
+        if (v == kNoValue || !bound->dims(v).data()) return false;
+        if (plan.buffers[plan.values[v].buffer].storage == Storage::kConstant) continue;
+        bytes += element_count(bound->dims(v)) * element_size(plan.values[v].dtype);
+      }
+    if (bytes > max_bytes) return false;
+    auto capture = std::make_shared<Capture>();
+    capture->bound_serial = bound->serial;
+    capture->step = p;
+    capture->keep = std::move(keep);
+    install(std::move(capture));
+    return true;
+  }
+  return false;
+}
+
+void Program::install(std::shared_ptr<Capture> capture) {
   Capture* raw = capture.get();
   {
     std::lock_guard lock(mutex_);
@@ -96,7 +154,6 @@ bool Program::request_capture(SignatureEntry& entry, const std::vector<ValueId>&
     capture_.store(raw, std::memory_order_release);
   }
   epochs_.retire(std::move(capture));  // the previous request, if any
-  return true;
 }
 
 }  // namespace xc

@@ -17,6 +17,8 @@ struct Program::Capture {
   std::vector<uint32_t> values;  ///< PlanValues of that Bound's plan
   std::vector<uint32_t> after;   ///< step position after which each is there
   std::function<void(std::vector<Tensor>)> keep;
+  /// Instead of `values`: the operands of the step at this position, inputs as it finds them.
+  uint32_t step = UINT32_MAX;
   std::atomic<bool> taken{false};
 };
 
@@ -24,13 +26,16 @@ struct Program::Capture {
 /// is the first to take it.
 class CaptureScope {
  public:
-  CaptureScope(Program& program, const Bound& bound, void* const* inputs);
+  /// `pointers`: of the Bound's steps, resolved.
+  CaptureScope(Program& program, const Bound& bound, void* const* inputs, void* const* pointers);
   explicit operator bool() const { return capture_ != nullptr; }
-  void after_step(size_t position, void** pointers);
+  void after_step(size_t position, void* const* pointers);
   void finish();
 
  private:
   void copy(size_t index, const void* data);
+  /// Copies the inputs or outputs of the step asked for.
+  void copy_operands(void* const* pointers, bool outputs);
   const Bound& bound_;
   Program::Capture* capture_ = nullptr;
   std::vector<Tensor> tensors_;

@@ -96,7 +96,7 @@ void Executor::run_segment(const Bound& bound, int side, BoundTimes* times, void
     }
   }
   patch(bound, pointers, inputs, outputs);
-  CaptureScope capture(program_, bound, inputs);
+  CaptureScope capture(program_, bound, inputs, pointers);
 
   TaskRunner& runner = program_.engine().tasks();
   const int workers = runner.workers();

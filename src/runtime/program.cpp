@@ -582,6 +582,12 @@ std::shared_ptr<const Bound> Program::later_segment(const std::shared_ptr<const 
   return segment_cache_.try_emplace(std::move(key), std::move(bound)).first->second;
 }
 
+void Program::drop_later_segments() {
+  std::lock_guard lock(segment_mutex_);
+  segment_cache_.clear();  // runs hold their own reference
+  segment_bytes_ = 0;
+}
+
 Program& Program::child(const Node& node, size_t subgraph, const std::vector<Tensor>& inputs) {
   std::string key =
       std::to_string(reinterpret_cast<uintptr_t>(&node)) + ":" + std::to_string(subgraph);

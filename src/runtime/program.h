@@ -127,6 +127,8 @@ class Program : public std::enable_shared_from_this<Program> {
                const OutputPorts& outputs, const RunOptions& options);
 
   // For the tier.
+  /// Bounds of later segments are made anew when they are needed: they hold plans that may be old.
+  void drop_later_segments();
   void publish(SignatureEntry& entry, std::shared_ptr<const Published> published);
   /// What is published now, kept alive.
   std::shared_ptr<const Published> published(const SignatureEntry& entry) const;
@@ -155,6 +157,12 @@ class Program : public std::enable_shared_from_this<Program> {
   /// False when they cannot be had: larger than that, or no value of the base plan.
   bool request_capture(SignatureEntry& entry, const std::vector<ValueId>& values, int64_t max_bytes,
                        std::function<void(std::vector<Tensor>)> keep);
+  /// Calls `keep` once with row-major copies of the operands of the first step of what `entry`
+  /// executes now that is `wanted`: inputs as the step found them, then outputs, both without
+  /// constants. The running thread copies at most `max_bytes`. False when there is no such step, or
+  /// its operands are larger. One request per program at a time: the last one counts.
+  bool request_operands(SignatureEntry& entry, const std::function<bool(const Step&)>& wanted,
+                        int64_t max_bytes, std::function<void(std::vector<Tensor>)> keep);
   /// Steps of sampled runs; null unless Config::trace_steps asks for them.
   RunTrace* trace() const { return trace_.get(); }
   void set_frozen(bool frozen) { frozen_.store(frozen); }
@@ -221,6 +229,7 @@ class Program : public std::enable_shared_from_this<Program> {
 
   friend class CaptureScope;
   struct Capture;
+  void install(std::shared_ptr<Capture> capture);
   std::atomic<Capture*> capture_{nullptr};
   std::shared_ptr<Capture> capture_owner_;  // guarded by mutex_
 };

@@ -131,22 +131,23 @@ bool CodeMemory::protect(size_t first, size_t pages, int protection, const char*
 CodeMemory::Published CodeMemory::publish(std::span<const uint8_t> code, size_t entry,
                                           size_t alignment) {
   XC_CHECK(entry < code.size() && alignment <= page_size_);
-  if (std::string known = refusal(); !known.empty()) return {std::nullopt, std::move(known)};
+  if (std::string known = refusal(); !known.empty()) return {std::nullopt, false, std::move(known)};
   const size_t pages = (code.size() + page_size_ - 1) / page_size_;
   const std::lock_guard lock(mutex_);
   if (page_limit_ == 0 || pages > page_limit_)
-    return {std::nullopt, fmt::format("code memory is full: {} bytes wanted, cap {}", code.size(),
-                                      page_limit_ * page_size_)};
+    return {std::nullopt, false,
+            fmt::format("code memory is full: {} bytes wanted, cap {}", code.size(),
+                        page_limit_ * page_size_)};
   std::string reason;
-  if (!reserve(reason)) return {std::nullopt, reason};
+  if (!reserve(reason)) return {std::nullopt, false, reason};
   const std::optional<size_t> first = take(pages);
   if (!first)
-    return {std::nullopt,
+    return {std::nullopt, true,
             fmt::format("code memory is full: {} bytes wanted, {} of {} in use", code.size(),
                         used_pages_ * page_size_, page_limit_ * page_size_)};
   if (!protect(*first, pages, PROT_READ | PROT_WRITE, "making pages writable", reason)) {
     give_back(*first, pages);
-    return {std::nullopt, reason};
+    return {std::nullopt, false, reason};
   }
   std::memcpy(page(*first), code.data(), code.size());
   if (!protect(*first, pages, PROT_READ | PROT_EXEC, "making pages executable", reason)) {
@@ -154,7 +155,7 @@ CodeMemory::Published CodeMemory::publish(std::span<const uint8_t> code, size_t 
     ::madvise(page(*first), pages * page_size_, MADV_DONTNEED);
     ::mprotect(page(*first), pages * page_size_, PROT_NONE);
     give_back(*first, pages);
-    return {std::nullopt, reason};
+    return {std::nullopt, false, reason};
   }
   __builtin___clear_cache(reinterpret_cast<char*>(page(*first)),
                           reinterpret_cast<char*>(page(*first)) + code.size());
@@ -162,7 +163,7 @@ CodeMemory::Published CodeMemory::publish(std::span<const uint8_t> code, size_t 
   Block block{nullptr, *first, pages};
   const uint8_t* at = page(*first) + entry;
   std::memcpy(&block.entry, &at, sizeof(at));
-  return {block, {}};
+  return {block, false, {}};
 }
 
 void CodeMemory::retire(const Block& block) {

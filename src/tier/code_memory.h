@@ -40,6 +40,7 @@ class CodeMemory {
   };
   struct Published {
     std::optional<Block> block;
+    bool full = false;   // retiring other blocks would help
     std::string reason;  // why not: "executable memory refused: ...", "code memory is full: ..."
   };
   // Copies a position-independent image and makes it executable. `alignment` is a power of two up

@@ -42,6 +42,8 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   try {
     {
       std::lock_guard lock(mutex_);
+      if (condemned_.count(group.identity))
+        fail(Status::kUnsupported, "this region's code was found wrong in another session");
       if (const auto it = kernels_.find(group.identity); it != kernels_.end() && !faults_.wrap)
         kernel = it->second.lock();
     }
@@ -54,15 +56,18 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
         ban(state, program, group, EventKind::kRefused, first_run.refusal);
         return false;
       }
-      if (!std::exchange(any_compiled_, true)) {
+      if (!any_compiled_.exchange(true)) {
         compiler_->warm_up();
         start = thread_cpu_seconds();
       }
-      for (const RegionPhase& phase : code.phases)
-        made_here.push_back(compiler_->compile(phase.kernel));
+      made_here = make_code(program, state, group, code);
+      if (made_here.empty()) return false;
       auto made = std::make_shared<RegionKernel>(std::move(code), made_here,
                                                  region.inputs.size() + region.outputs.size());
-      group.code_bytes = made->code_bytes();
+      {
+        std::lock_guard data(state.data);
+        group.code_bytes = made->code_bytes();
+      }
       kernel = std::move(made);
       if (faults_.wrap) kernel = faults_.wrap(region, std::move(kernel));
       std::lock_guard lock(mutex_);
@@ -83,20 +88,24 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     group.state = RegionState::kVerifying;
   }
   if (!loaded) {
-    Event event = event_of(EventKind::kCompiled, group);
+    Event event = event_now(state, EventKind::kCompiled, group);
     event.wall_ms = ms_since(begin);
     emit(state, program, std::move(event));
   }
 
   group.graph = std::make_shared<const Graph>(extract_region(program.graph(), region).graph);
   std::string different;
+  Verification verification{*group.graph, group.spec, *kernel, faults_.guard_pages};
   try {
-    if (!faults_.unverified)
-      different = verify_synthetic(*group.graph, group.spec, *kernel, &group.worst_error);
+    if (!faults_.unverified) different = verify_synthetic(verification);
   } catch (const std::exception& error) {
     different = error.what();
   }
-  prices_.learn(thread_cpu_seconds() - start);
+  saw_error(state, group, verification);
+  {
+    std::lock_guard lock(mutex_);
+    prices_.learn(thread_cpu_seconds() - start);
+  }
   if (!different.empty()) {
     if (cache && loaded) cache->forget_code(group.code_key);
     ban(state, program, group, EventKind::kMismatch, different);
@@ -107,6 +116,65 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     report_problems(program, state);
   }
   return true;
+}
+
+/// Code of every phase; none when it has to wait for room, which is told.
+std::vector<std::shared_ptr<const PhaseCode>> Tier::make_code(Program& program, ProgramState& state,
+                                                              Group& group,
+                                                              const RegionCode& code) {
+  const double limit = faults_.compile_limit_s != 0 ? faults_.compile_limit_s : kCompileLimitS;
+  const double start = thread_cpu_seconds();
+  while (true) {
+    std::vector<std::shared_ptr<const PhaseCode>> phases;
+    try {
+      for (const RegionPhase& phase : code.phases) {
+        if (thread_cpu_seconds() - start > limit)
+          fail(Status::kDeadline, "it took more than {} s of CPU", limit);
+        phases.push_back(compiler_->compile(phase.kernel));
+      }
+      return phases;
+    } catch (const Error& error) {
+      if (error.status() != Status::kLimit) throw;
+      phases.clear();
+      const Room room = make_room(program, state, group);
+      if (room == Room::kMade) continue;
+      if (program.config().jit != static_cast<int64_t>(JitMode::kAuto)) throw;
+      if (room == Room::kComing) {
+        post_compile(std::static_pointer_cast<ProgramState>(program.tier_state), group);
+        return {};
+      }
+      {
+        std::lock_guard data(state.data);
+        group.state = RegionState::kCandidate;
+        group.reason = error.message();
+        group.policy.evicted();
+      }
+      Event event = event_now(state, EventKind::kRefused, group);
+      event.detail = error.message() + "; what it holds saves more";
+      emit(state, program, std::move(event));
+      return {};
+    }
+  }
+}
+
+void Tier::post_compile(const StatePtr& state, Group& group) {
+  post(
+      state,
+      [this, raw = &group](Program& p, ProgramState& s) {
+        if (dropped(p, s, *raw) || !compile(p, s, *raw)) return;
+        std::weak_ptr<SignatureEntry> by;
+        {
+          std::lock_guard data(s.data);
+          by = raw->asked_by;
+        }
+        if (const auto target = by.lock()) ask_for_inputs(p, s, *raw, *target);
+      },
+      &group);
+}
+
+void Tier::saw_error(ProgramState& state, Group& group, const Verification& verification) {
+  std::lock_guard data(state.data);
+  group.worst_error = std::max(group.worst_error, verification.worst);
 }
 
 void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group,
@@ -147,23 +215,27 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
   cache::Permission first_run;
   if (Persistence* cache = persistence(program))
     first_run = cache->begin_trial(group.code_key, group.name);
+  Verification verification{*group.graph, group.spec, *group.kernel, faults_.guard_pages};
   try {
-    if (!inputs.empty())
-      different =
-          verify_live(*group.graph, group.spec, *group.kernel, inputs, symbols, &group.worst_error);
+    if (!inputs.empty() && !faults_.unverified)
+      different = verify_live(verification, inputs, symbols);
   } catch (const std::exception& error) {
     different = error.what();
   }
-  prices_.learn(prices_.compile_s + (thread_cpu_seconds() - start));
+  saw_error(state, group, verification);
+  {
+    std::lock_guard lock(mutex_);
+    prices_.learn(prices_.compile_s + (thread_cpu_seconds() - start));
+  }
   if (!different.empty()) {
     ban(state, program, group, EventKind::kMismatch, "on a live run's inputs: " + different);
     return;
   }
   {
     std::lock_guard data(state.data);
-    group.state = RegionState::kReady;
+    settle_state(group);  // with its verdicts, where it had code before
   }
-  Event event = event_of(EventKind::kVerified, group);
+  Event event = event_now(state, EventKind::kVerified, group);
   event.wall_ms = ms_since(begin);
   event.detail = inputs.empty() ? "on made-up inputs" : "on made-up inputs and one live run";
   emit(state, program, std::move(event));

@@ -157,7 +157,8 @@ class JitCompiler final : public RegionCompiler {
     const std::shared_ptr<tier::CodeMemory> memory = this->memory();
     const tier::CodeMemory::Published published =
         memory->publish(image.code, image.entry, image.alignment);
-    if (!published.block) throw Error(Status::kUnsupported, published.reason);
+    if (!published.block)
+      throw Error(published.full ? Status::kLimit : Status::kUnsupported, published.reason);
     return std::make_shared<JitPhase>(memory, *published.block, image, std::move(listing));
   }
 

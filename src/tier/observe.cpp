@@ -80,6 +80,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
       s.trial_posted = false;
     });
   }
+  const policy::Prices prices = this->prices();
   const Version& version = *published.active;
   std::vector<std::pair<Group*, Event>> queued;  // told of and posted when `data` is free again
   for (size_t k = 0; k < state->groups.size(); ++k) {
@@ -98,10 +99,16 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
     if (uses(*state, *version.bound->plan, group)) {
       group.policy.ran_fused(size, runs);
       const auto* measured = group.policy.measured(size);
+      if (measured)
+        group.saved.add(runs * std::max(0.0, measured->base_s - measured->fused_s), now_s);
       group.ledger.live(
           entry.symbols, runs, group.seconds_in(version),
           measured && measured->fused_s > 0 ? measured->base_s / measured->fused_s : 0);
-      watch(group, size, entry, version, now);
+      if (!faults_.eager) watch(group, size, entry, version, now);
+      if (sentinel_due(group, runs, now))
+        post(state, [this, &group, weak](Program& p, ProgramState& s) {
+          if (const auto target = weak.lock()) ask_sentinel(p, s, group, *target);
+        });
     } else {
       // Where the larger region is in use, its parts have nothing to win.
       if (group.part_of && uses(*state, *version.bound->plan, *group.part_of)) continue;
@@ -109,17 +116,24 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
       const double base_s = group.seconds_in(version);
       group.policy.ran_base(size, runs, base_s, group.predicted_s, now_s);
       group.ledger.replaced(entry.symbols, runs, base_s, group.predicted_s);
+      if (group.predicted_s < policy::Regret::kMinimumGain * base_s)
+        group.loss.add(runs * (base_s - group.predicted_s), now_s);
+      group.urgency.loss_per_s.store(group.loss.per_s(now_s), std::memory_order_relaxed);
+      group.urgency.at_ns.store(now, std::memory_order_relaxed);
     }
     if (group.state == RegionState::kCandidate) {
-      if (!group.policy.worth_compiling(prices_, !any_compiled_)) continue;
+      if (!faults_.eager && !group.policy.worth_compiling(prices, !any_compiled_)) continue;
       Event event = event_of(EventKind::kQueued, group);
       event.base_us = group.seconds_in(version) * 1e6;
       event.regret_ms = group.policy.regret_s() * 1e3;
-      event.price_ms = prices_.threshold_s(!any_compiled_) * 1e3;
+      event.price_ms = prices.threshold_s(!any_compiled_) * 1e3;
       group.state = RegionState::kQueued;
+      group.urgency.queued_per_s = group.urgency.loss_per_s;
+      group.room_tries = 0;
+      group.asked_by = weak;
       queued.emplace_back(&group, std::move(event));
     } else if (!state->trial.group && !state->trial_posted &&
-               group.policy.wants(size, prices_, now_s) != policy::Trial::kNone) {
+               group.policy.wants(size, prices, now_s) != policy::Trial::kNone) {
       state->trial_posted = true;
       post(state, [this, &group, weak](Program& p, ProgramState& s) {
         if (const auto target = weak.lock()) start_trial(p, s, group, target);
@@ -131,11 +145,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
   data.unlock();
   for (auto& [group, event] : queued) {
     emit(*state, program, std::move(event));
-    std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
-    post(state, [this, raw = group, weak](Program& p, ProgramState& s) {
-      if (!compile(p, s, *raw)) return;
-      if (const auto target = weak.lock()) ask_for_inputs(p, s, *raw, *target);
-    });
+    post_compile(state, *group);
   }
 }
 

@@ -118,6 +118,10 @@ void Persistence::forget_code(const std::string& key) {
   if (!key.empty()) store_.remove(cache::Kind::kObject, key);
 }
 
+void Persistence::condemn(const std::string& key, const std::string& subject) {
+  if (!key.empty()) store_.condemn(key, subject);
+}
+
 cache::Permission Persistence::begin_trial(const std::string& key, const std::string& subject) {
   return key.empty() ? cache::Permission{} : store_.begin_trial(key, subject);
 }

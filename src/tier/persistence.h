@@ -48,6 +48,8 @@ class Persistence {
   void keep_code(const std::string& key, const std::string& subject, double compile_s,
                  const std::vector<std::shared_ptr<const PhaseCode>>& phases);
   void forget_code(const std::string& key);
+  /// Code found wrong while it was in use: no process tries it again for long.
+  void condemn(const std::string& key, const std::string& subject);
   /// Before code runs for the first time: cache/poison.h.
   cache::Permission begin_trial(const std::string& key, const std::string& subject);
 

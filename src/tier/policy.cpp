@@ -103,6 +103,33 @@ double back_off_s(int refusals) {
   return std::ldexp(1.0, std::min(refusals, 6));
 }
 
+void Prices::worked(double wall_s, double cpu_s) {
+  constexpr double kTooShort = 1e-3;  // waking up is a large part of it
+  if (cpu_s < kTooShort) return;
+  busy = std::clamp(0.7 * busy + 0.3 * wall_s / cpu_s, 1.0, kBusiest);
+}
+
+double Prices::threshold_s(bool first) const {
+  constexpr double kLongest = 4;
+  const double waiting = std::min(kLongest, 1 + static_cast<double>(queued) / 3);
+  return sigma * compile_s * busy * waiting * (first ? first_factor : 1.0);
+}
+
+void Rate::add(double amount, double now_s) {
+  sum_ = sum_ * std::exp2(-std::max(0.0, now_s - at_s_) / half_life_s_) + amount;
+  at_s_ = now_s;
+}
+
+double Rate::per_s(double now_s) const {
+  return sum_ * std::exp2(-std::max(0.0, now_s - at_s_) / half_life_s_) * std::log(2.0) /
+         half_life_s_;
+}
+
+double sentinel_runs(double check_s, double run_s) {
+  constexpr double kShare = 1e-3, kShortest = 1e-7;
+  return std::max(kSentinelRuns, check_s / (kShare * std::max(run_s, kShortest)));
+}
+
 bool Budget::allows(double cpu_s, double age_s) {
   if (last_cpu_ >= 0) tokens_ = std::min(kCap, tokens_ + share_ * std::max(0.0, cpu_s - last_cpu_));
   last_cpu_ = cpu_s;

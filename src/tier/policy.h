@@ -14,10 +14,40 @@ struct Prices {
   double compile_s = 0.004;   ///< EWMA of lower + compile + verify per region
   double sigma = 0.3;         ///< what a second of background CPU is worth to the runs
   double first_factor = 2.0;  ///< caution for the first compile in a process
+  double busy = 1.0;   ///< EWMA of elapsed over CPU time of background jobs, at most kBusiest
+  int64_t queued = 0;  ///< background jobs waiting now
   void learn(double seconds) { compile_s = 0.8 * compile_s + 0.2 * seconds; }
-  /// Regret at which a compile pays.
-  double threshold_s(bool first) const { return sigma * compile_s * (first ? first_factor : 1.0); }
+  /// A background job, which never waits for anything but the processor, took `wall_s` for `cpu_s`
+  /// of it: a host that has no time to spare makes it wait.
+  void worked(double wall_s, double cpu_s);
+  /// Regret at which a compile pays: later where processors are busy and jobs wait.
+  double threshold_s(bool first) const;
+  static constexpr double kBusiest = 3;
 };
+
+/// An amount per second, of the recent past: after a half-life half of it counts.
+class Rate {
+ public:
+  explicit Rate(double half_life_s = kHalfLifeS) : half_life_s_(half_life_s) {}
+  void add(double amount, double now_s);
+  double per_s(double now_s) const;
+  static constexpr double kHalfLifeS = 30;
+
+ private:
+  double half_life_s_, sum_ = 0, at_s_ = 0;
+};
+
+/// Whether a compile that was queued at one rate of loss per second is pointless at the present
+/// one.
+inline bool stale(double queued_per_s, double now_per_s) {
+  return now_per_s < 0.1 * queued_per_s;
+}
+/// Whether code that saves `saved_per_s` makes room for code expected to save `wanted_per_s`: by
+/// what a byte saves, and clearly, or the two would throw each other out.
+inline bool makes_room(double saved_per_s, int64_t bytes, double wanted_per_s, int64_t wanted) {
+  return saved_per_s / static_cast<double>(bytes) * 1.5 <
+         wanted_per_s / static_cast<double>(wanted);
+}
 
 /// Accumulated regret of running the slower version (ski rental: 2-competitive at factor 1).
 class Regret {
@@ -71,6 +101,12 @@ Sides pool(const std::vector<Sides>& signatures);
 
 /// Seconds a region stays banned after its k-th refusal: 2^k, at most 64.
 double back_off_s(int refusals);
+
+/// Runs of a region in use between two looks of the sentinel: at most one in a thousand, and so few
+/// that comparing costs at most a thousandth of the time the region runs. `check_s`: CPU seconds
+/// the last look took; `run_s`: of the region per run, 0 = not known.
+constexpr double kSentinelRuns = 1024;
+double sentinel_runs(double check_s, double run_s);
 
 /// Token bucket of compile CPU: refills with a share of process CPU time.
 class Budget {

@@ -37,7 +37,8 @@ class RegionCompiler {
  public:
   virtual ~RegionCompiler() = default;
   /// Fails with an Error whose message says why; kUnsupported when executable memory is refused or
-  /// the code generator is not installed (then `disabled()` says so from now on).
+  /// the code generator is not installed (then `disabled()` says so from now on), kLimit when
+  /// executable memory is full.
   virtual std::shared_ptr<const PhaseCode> compile(const loop::Kernel& kernel) = 0;
   /// Makes an earlier process's code ready to run, without opening the code generator. Fails as
   /// compile() does.

@@ -98,6 +98,14 @@ void RegionPolicy::postpone(int size) {
   at.regret.reset();
 }
 
+void RegionPolicy::evicted() {
+  for (auto& [size, at] : sizes_) {
+    at.runs = 0;
+    at.doubted = false;
+    at.regret.reset();
+  }
+}
+
 void RegionPolicy::recall(int size, const AtSize& known) {
   sizes_[size] = known;
   latest_ = size;

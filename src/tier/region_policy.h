@@ -62,8 +62,11 @@ class RegionPolicy {
   void recall(int size, const AtSize& known);
   /// Fused at every size from now on, without trials (mode sync).
   void always() { always_ = true; }
+  bool is_always() const { return always_; }
   /// The trial found too few runs of this size: it has to earn another.
   void postpone(int size);
+  /// Its code is gone: verdicts stay, what waiting costs is counted anew.
+  void evicted();
   void doubt(int size) { sizes_[size].doubted = true; }
   bool fused_anywhere() const;
   bool refused_anywhere() const;

@@ -44,6 +44,10 @@ void Tier::report_problems(Program& program, ProgramState& state) {
 bool Tier::load(Program& program, ProgramState& state, Group& group, const RegionCode& code) {
   Persistence* cache = persistence(program);
   if (!cache) return false;
+  {
+    std::lock_guard lock(mutex_);
+    if (condemned_.count(group.identity)) return false;
+  }
   group.code_key = cache->code_key(code);
   std::vector<std::shared_ptr<const PhaseCode>> phases;
   try {

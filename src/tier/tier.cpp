@@ -10,8 +10,6 @@
 namespace xc {
 namespace {
 
-constexpr auto kBudgetLook = std::chrono::milliseconds(20);
-
 std::string describe(const Graph& graph, const Region& region) {
   std::string ops;
   size_t shown = 0;
@@ -106,86 +104,6 @@ Tier::StatePtr Tier::state_of(const Program& program) const {
   return it == states_.end() ? nullptr : it->second;
 }
 
-void Tier::post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job) {
-  {
-    std::lock_guard lock(mutex_);
-    if (stopping_ || state->gone) return;
-    if (!thread_.running() && !thread_.start([this] { thread_main(); })) {
-      any_compiled_ = true;
-      return;  // no thread to be had: tier 0 serves
-    }
-    jobs_.push_back({state, std::move(job)});
-  }
-  wake_.notify_one();
-}
-
-bool Tier::may_start(const ProgramState& state) {
-  // A host that waits for the work to be done has nothing better to do with the time.
-  if (state.waiting > 0) return true;
-  const double age = static_cast<double>(steady_ns() - state.added_ns) * 1e-9;
-  return !faults_.starved && budget_.allows(process_cpu_seconds(), age);
-}
-
-void Tier::thread_main() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    wake_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
-    if (stopping_) return;
-    // Over the budget the job stays queued, so that its program can still be taken away: the budget
-    // refills with the process's CPU time, and a process that waits for us uses none.
-    const auto next = std::find_if(jobs_.begin(), jobs_.end(),
-                                   [&](const Job& job) { return may_start(*job.state); });
-    if (next == jobs_.end()) {
-      tell_postponed(lock);
-      if (!stopping_) wake_.wait_for(lock, kBudgetLook);
-      continue;
-    }
-    Job job = std::move(*next);
-    jobs_.erase(next);
-    busy_ = job.state;
-    job.state->postponed = false;
-    lock.unlock();
-    const double start = thread_cpu_seconds();
-    if (const std::shared_ptr<Program> program = job.state->program.lock()) {
-      try {
-        std::lock_guard work(job.state->work);
-        job.run(*program, *job.state);
-      } catch (const std::exception& error) {
-        // A job that fails leaves the program on what it had.
-        if (engine_)
-          engine_->log(LogLevel::kWarning, std::string("background work failed: ") + error.what());
-      }
-    }
-    const double spent = thread_cpu_seconds() - start;
-    {
-      std::lock_guard data(job.state->data);
-      job.state->spent_s += spent;
-    }
-    job.run = nullptr;
-    lock.lock();
-    budget_.spend(spent);
-    busy_.reset();
-    idle_.notify_all();
-    lock.unlock();
-    job = {};
-    lock.lock();
-  }
-}
-
-bool Tier::wait_idle(Program& program, std::chrono::milliseconds timeout) {
-  const StatePtr state = state_of(program);
-  if (!state) return true;
-  std::unique_lock lock(mutex_);
-  ++state->waiting;
-  wake_.notify_one();
-  const bool idle = idle_.wait_for(lock, timeout, [&] {
-    return busy_ != state && std::none_of(jobs_.begin(), jobs_.end(),
-                                          [&](const Job& job) { return job.state == state; });
-  });
-  --state->waiting;
-  return idle;
-}
-
 void Tier::freeze(Program& program) {
   const StatePtr state = state_of(program);
   if (!state) return;
@@ -234,29 +152,16 @@ Event Tier::event_of(EventKind kind, const Group& group) {
   return event;
 }
 
+Event Tier::event_now(ProgramState& state, EventKind kind, const Group& group) {
+  std::lock_guard data(state.data);
+  return event_of(kind, group);
+}
+
 void Tier::record(Program& program, Event event) {
   if (const StatePtr state = state_of(program))
     emit(*state, program, std::move(event));
   else
     program.engine().emit(event);
-}
-
-/// Says once per wait, for the program whose job is next, that it waits for the budget. Gives the
-/// lock back meanwhile; the program is held like for a job.
-void Tier::tell_postponed(std::unique_lock<std::mutex>& lock) {
-  const StatePtr state = jobs_.front().state;
-  if (std::exchange(state->postponed, true)) return;
-  busy_ = state;
-  lock.unlock();
-  if (const std::shared_ptr<Program> program = state->program.lock()) {
-    Event event;
-    event.kind = EventKind::kPostponed;
-    event.detail = "over the budget of compile CPU; goes on as the process uses more";
-    emit(*state, *program, std::move(event));
-  }
-  lock.lock();
-  busy_.reset();
-  idle_.notify_all();
 }
 
 // ---- hooks on running threads
@@ -402,7 +307,7 @@ void Tier::ban(ProgramState& state, Program& program, Group& group, EventKind ki
     group.wrong = true;
     group.mismatch = kind == EventKind::kMismatch;
   }
-  Event event = event_of(kind, group);
+  Event event = event_now(state, kind, group);
   event.back_off_s = -1;
   event.detail = std::move(reason);
   emit(state, program, std::move(event));

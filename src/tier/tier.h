@@ -12,6 +12,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -50,6 +52,15 @@ struct TierFaults {
   bool starved = false;
   /// Compiled kernels go live as they are: the test compares results itself.
   bool unverified = false;
+  /// Kernels are verified between inaccessible pages: what touches them dies there.
+  bool guard_pages = false;
+  /// Times decide nothing: regions found are compiled at once, trials end with the kernel accepted,
+  /// the sentinel looks every 64 runs or so.
+  bool eager = false;
+  /// In place of policy::Rate::kHalfLifeS.
+  double half_life_s = 0;
+  /// In place of kCompileLimitS when not 0.
+  double compile_limit_s = 0;
 };
 
 class Tier final : public TierHooks {
@@ -108,6 +119,21 @@ class Tier final : public TierHooks {
       double reference_s = 0;  ///< what it replaced takes on this signature
       int alarms = 0;
     } watch;
+    /// What waiting for its code loses, for the queue: read without state.data.
+    struct Urgency {
+      std::atomic<double> loss_per_s{0};
+      std::atomic<int64_t> at_ns{0};
+      double queued_per_s = 0;  ///< when its compile was posted
+      double per_s(int64_t now_ns, double half_life_s) const;
+    } urgency;
+    policy::Rate loss, saved;                ///< seconds: without its code, by its code
+    int room_tries = 0;                      ///< since it was queued
+    std::weak_ptr<SignatureEntry> asked_by;  ///< whose runs queued it
+    struct Sentinel {
+      double runs = 0;  ///< in use since it last looked
+      double due = policy::kSentinelRuns;
+      int64_t asked_ns = 0;
+    } sentinel;
     std::weak_ptr<SignatureEntry> decided_on;  ///< whose times the last verdict's are
     /// Its steps in plans looked at, by their serials.
     std::map<uint64_t, std::vector<uint32_t>> steps_in;
@@ -165,16 +191,34 @@ class Tier final : public TierHooks {
   /// A signature unused for so long gets no more attention.
   static constexpr int64_t kPatienceNs = 250'000'000;
   static constexpr size_t kMaxVariants = 64;
+  /// CPU seconds after which a region's compile is given up, between its phases.
+  static constexpr double kCompileLimitS = 2;
 
   StatePtr state_of(const Program& program) const;
-  void post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job);
+  /// `compiles`: the region that the job compiles, if any.
+  void post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job,
+            Group* compiles = nullptr);
   void thread_main();
+  struct Job {
+    StatePtr state;
+    std::function<void(Program&, ProgramState&)> run;
+    Group* compiles = nullptr;
+  };
+  std::deque<Job>::iterator next_job();
+  /// Puts a queued region back to where it was when its runs come no more.
+  bool dropped(Program& program, ProgramState& state, Group& group);
+  policy::Prices prices() const;
+  double half_life_s() const {
+    return faults_.half_life_s > 0 ? faults_.half_life_s : policy::Rate::kHalfLifeS;
+  }
   void prepare_in_background(const Program& program, const StatePtr& state);
   bool may_start(const ProgramState& state);
   void emit(ProgramState& state, const Program& program, Event event);
   static double ms_since(int64_t begin_ns);
-  /// An event about a region, with what is known of it.
+  /// An event about a region, with what is known of it. Under state.data.
   static Event event_of(EventKind kind, const Group& group);
+  /// The same, taking the lock.
+  static Event event_now(ProgramState& state, EventKind kind, const Group& group);
   void tell_postponed(std::unique_lock<std::mutex>& lock);
 
   // Parts of sampled(), under state.data (but swap_by_force()).
@@ -207,7 +251,24 @@ class Tier final : public TierHooks {
   void add_groups(Program& program, ProgramState& state, std::vector<Region> regions,
                   const Group* part_of = nullptr);
   bool compile(Program& program, ProgramState& state, Group& group);
+  std::vector<std::shared_ptr<const PhaseCode>> make_code(Program& program, ProgramState& state,
+                                                          Group& group, const RegionCode& code);
+  /// The code cache: code_cache.cpp.
+  enum class Room : uint8_t {
+    kNone,    ///< nothing saves so little that it should go
+    kMade,    ///< there is some now
+    kComing,  ///< other programs are asked to let go
+  };
+  /// Lets go of the code that saves least per byte, if that is clearly less than `group` would.
+  Room make_room(Program& program, ProgramState& state, Group& group);
+  /// Whether nothing but plans needs its code. Under the data lock of its program.
+  static bool evictable(const Group& group);
+  static void drop_variants(ProgramState& state, const Group& group);
+  /// Posts the compile of a queued region.
+  void post_compile(const StatePtr& state, Group& group);
+  void evict(Program& program, ProgramState& state, Group& group, const std::string& why);
   void ask_for_inputs(Program& program, ProgramState& state, Group& group, SignatureEntry& entry);
+  static void saw_error(ProgramState& state, Group& group, const Verification& verification);
   void verify_inputs(Program& program, ProgramState& state, Group& group,
                      const std::vector<Tensor>& inputs, const Symbols& symbols);
   void start_trial(Program& program, ProgramState& state, Group& group,
@@ -222,7 +283,8 @@ class Tier final : public TierHooks {
   static int size_at(const ProgramState& state, const Facts& facts, const Group& group);
   static double predicted_s(ProgramState& state, SignatureEntry& entry, const Group& group);
   void judge(Program& program, ProgramState& state);
-  void publish_everywhere(Program& program, ProgramState& state);
+  /// At most `most` signatures, those used last; the others follow when they run.
+  void publish_everywhere(Program& program, ProgramState& state, size_t most = kMaxRebound);
   /// Moves a signature to the plan of its sizes and to kernels that were not bound in a hurry.
   void bind_anew(Program& program, ProgramState& state, SignatureEntry& entry);
   void prepare_weights(Program& program, ProgramState& state);
@@ -233,6 +295,16 @@ class Tier final : public TierHooks {
   void ban(ProgramState& state, Program& program, Group& group, EventKind kind, std::string reason);
   /// The rows and cells of a region with products that is not used at some size.
   void offer_parts(Program& program, ProgramState& state, Group& group);
+
+  // Watching the results of what is in use: sentinel.cpp.
+  /// Counts runs of a region in use; whether it is time to look. Under state.data.
+  bool sentinel_due(Group& group, double runs, int64_t now) const;
+  void ask_sentinel(Program& program, ProgramState& state, Group& group, SignatureEntry& entry);
+  /// `operands`: a run's copies of what the region's step read and wrote.
+  void check_sentinel(Program& program, ProgramState& state, Group& group,
+                      const std::vector<Tensor>& operands);
+  /// Takes a region out of every plan and bans it for good, here and for later processes.
+  void condemn(Program& program, ProgramState& state, Group& group, const std::string& reason);
 
   // Between processes: restore.cpp.
   /// Null without a cache directory.
@@ -255,24 +327,21 @@ class Tier final : public TierHooks {
   Engine* engine_ = nullptr;
   std::unique_ptr<RegionCompiler> compiler_;
   TierFaults faults_;
-  policy::Prices prices_;
   policy::Budget budget_;
 
+  std::atomic<bool> any_compiled_{false};
   mutable std::mutex mutex_;  // guards what follows
+  policy::Prices prices_;
   std::condition_variable wake_, idle_;
   std::unordered_map<const Program*, StatePtr> states_;
-  struct Job {
-    StatePtr state;
-    std::function<void(Program&, ProgramState&)> run;
-  };
   std::deque<Job> jobs_;
   StatePtr busy_;
   bool stopping_ = false;
-  bool any_compiled_ = false;
   std::map<std::string, std::unique_ptr<Persistence>> persistence_;  ///< by directory
   BackgroundThread thread_;
   /// Compiled kernels by region identity, shared by the engine's programs.
   std::map<Hash128, std::weak_ptr<Kernel>> kernels_;
+  std::set<Hash128> condemned_;  ///< regions whose kernels were found wrong in use
 };
 
 }  // namespace xc

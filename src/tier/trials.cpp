@@ -54,7 +54,7 @@ void Tier::next_trial(Program& program, ProgramState& state) {
       // A kernel fresh from verification is tried wherever the session is now.
       if (g->state == RegionState::kReady && !g->policy.latest())
         g->policy.ran_base(facts[k].size, 0, 0, 0, now_s);
-      if (g->policy.wants(facts[k].size, prices_, now_s) != policy::Trial::kNone) group = g;
+      if (g->policy.wants(facts[k].size, prices(), now_s) != policy::Trial::kNone) group = g;
     }
   }
   if (group) start_trial(program, state, *group, entry);
@@ -65,12 +65,12 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
   Trial trial;
   {
     std::lock_guard data(state.data);
-    if (state.trial.group || state.frozen || group.wrong) return;
+    if (state.trial.group || state.frozen || group.wrong || !group.kernel) return;
     const Facts& facts = known_facts(state, *entry);
     trial.size = size_at(state, facts, group);
     trial.reach = group.policy.reach();
     const policy::Trial wanted =
-        group.policy.wants(trial.size, prices_, static_cast<double>(steady_ns()) * 1e-9);
+        group.policy.wants(trial.size, prices(), static_cast<double>(steady_ns()) * 1e-9);
     if (wanted == policy::Trial::kNone) return;
     trial.group = &group;
     trial.confirm = wanted == policy::Trial::kConfirm;
@@ -90,7 +90,7 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
     ban(state, program, group, EventKind::kRefused, refusal);
     return;
   }
-  Event event = event_of(EventKind::kTrial, group);
+  Event event = event_now(state, EventKind::kTrial, group);
   event.detail =
       fmt::format("alternating live runs at {}{}", sizes_text(*entry, *program.base_plan()),
                   trial.confirm ? ": is it worth keeping there?" : "");
@@ -250,15 +250,17 @@ void Tier::judge(Program& program, ProgramState& state) {
     scale = samples > 0 ? policy::scale(sides.back()) : 0;
   }
   const policy::Sides pooled = policy::pool(sides);
-  const policy::TrialResult result = policy::judge(pooled.active, pooled.challenger);
+  policy::TrialResult result = policy::judge(pooled.active, pooled.challenger);
   if (!most) return;
+  if (faults_.eager && std::min(pooled.active.size(), pooled.challenger.size()) > 0)
+    result.verdict = trial.confirm ? policy::Verdict::kReject : policy::Verdict::kAccept;
   // No signature on both sides: the figures are those of a predicted second.
   if (scale == 0) scale = predicted_s(state, *most, group);
   const double active_s = result.active * scale * tick_s;
   const double challenger_s = result.challenger * scale * tick_s;
   const bool changes = result.verdict == policy::Verdict::kAccept;
   const bool fused = changes != trial.confirm;
-  Event event = event_of(EventKind::kTrialSample, group);
+  Event event = event_now(state, EventKind::kTrialSample, group);
   const double base_s = trial.confirm ? challenger_s : active_s;
   const double fused_s = trial.confirm ? active_s : challenger_s;
   event.base_us = base_s * 1e6;
@@ -306,11 +308,11 @@ void Tier::judge(Program& program, ProgramState& state) {
   next_trial(program, state);
 }
 
-void Tier::publish_everywhere(Program& program, ProgramState& state) {
+void Tier::publish_everywhere(Program& program, ProgramState& state, size_t most) {
   auto entries = program.entries();
   std::sort(entries.begin(), entries.end(),
             [](const auto& a, const auto& b) { return a->last_use > b->last_use; });
-  if (entries.size() > kMaxRebound) entries.resize(kMaxRebound);
+  if (entries.size() > most) entries.resize(most);
   // The one used last comes last: its plan is what new sizes are shown.
   std::reverse(entries.begin(), entries.end());
   for (const auto& entry : entries) bind_anew(program, state, *entry);

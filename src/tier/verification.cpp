@@ -3,30 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
+#include <memory>
 #include <random>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "ops/infer.h"
+#include "tier/fenced_memory.h"
 
 namespace xc {
 
 namespace {
 
-/// A copy of `t` whose memory has the given strides.
-Tensor with_strides(const Tensor& t, const Dims& strides) {
-  int64_t low = 0, high = 0;
-  for (size_t i = 0; i < strides.size(); ++i) {
-    const int64_t reach = std::max<int64_t>(t.dims()[i] - 1, 0) * strides[i];
-    (reach < 0 ? low : high) += reach;
-  }
-  const int64_t size = element_size(t.dtype());
-  auto buffer = Buffer::allocate(checked_mul(high - low + 1, size));
-  Tensor out(buffer, -low * size, t.dtype(), t.dims(), strides);
-  // A broadcast operand repeats elements: the last one written stays.
-  copy_elements(t.view(), out.view());
-  return out;
-}
+using Place = FencedMemory::Place;
 
 Dims evaluate(const SymDims& dims, const Symbols& symbols) {
   Dims out;
@@ -41,22 +29,28 @@ Dims evaluate(const SymDims& dims, const Symbols& symbols) {
   return out;
 }
 
-Tensor random_tensor(DType dtype, const Dims& dims, std::mt19937_64& random, bool special) {
+/// Made-up values. Edges: zeros of both signs, denormal and small numbers, arguments at the end of
+/// what exp() can take; with `special`, NaN and infinity.
+enum class Values : uint8_t { kEdges, kPositive };
+
+Tensor made_up(DType dtype, const Dims& dims, std::mt19937_64& random, Values values,
+               bool special) {
   Tensor out(dtype, dims);
   std::normal_distribution<double> normal(0.0, 1.5);
-  constexpr std::array<double, 10> kEdges{0.0,    -0.0, 1.0,   -1.0, 1e-30,
-                                          -1e-30, 20.0, -20.0, 88.0, -88.0};
+  std::uniform_real_distribution<double> positive(0.25, 2.0);
+  constexpr std::array<double, 12> kEdges{0.0,  -0.0,  1.0,  -1.0,  1e-30, -1e-30,
+                                          20.0, -20.0, 88.0, -88.0, 1e-40, -1e-40};
   const int64_t n = out.count();
   for (int64_t i = 0; i < n; ++i) {
     if (is_float(dtype)) {
-      double v = normal(random);
+      double v = values == Values::kEdges ? normal(random) : positive(random);
       const uint64_t pick = random() % 32;
-      if (special && pick < kEdges.size())
-        v = kEdges[pick];
-      else if (special && pick == 30)
-        v = std::nan("");
-      else if (special && pick == 31)
-        v = INFINITY;
+      if (values == Values::kEdges && special) {
+        if (pick < kEdges.size()) v = kEdges[pick];
+        if (pick == 29) v = -INFINITY;
+        if (pick == 30) v = std::nan("");
+        if (pick == 31) v = INFINITY;
+      }
       store_double(out.data(), dtype, i, v);
     } else {
       store_int64(out.data(), dtype, i,
@@ -66,170 +60,145 @@ Tensor random_tensor(DType dtype, const Dims& dims, std::mt19937_64& random, boo
   return out;
 }
 
-/// Every value of the region graph by run_reference, node after node.
-std::vector<Tensor> reference_outputs(const Graph& graph, const std::vector<Tensor>& inputs) {
-  std::unordered_map<ValueId, Tensor> values;
-  for (size_t k = 0; k < graph.inputs.size(); ++k) values[graph.inputs[k]] = inputs[k];
-  const auto get = [&](ValueId v) {
-    if (v == kNone) return Tensor();
-    return graph.value(v).is_constant() ? graph.value(v).constant : values.at(v);
-  };
-  for (NodeId n : graph.order()) {
-    const Node& node = graph.node(n);
-    std::vector<Tensor> in;
-    for (ValueId v : node.inputs) in.push_back(get(v));
-    std::vector<Tensor> out = run_reference(node, in);
-    for (size_t k = 0; k < node.outputs.size(); ++k)
-      if (node.outputs[k] != kNone) values[node.outputs[k]] = std::move(out[k]);
+/// An operand between fences.
+struct Fenced {
+  std::unique_ptr<FencedMemory> memory;
+  Tensor tensor;
+  Tensor values;                ///< an input in row-major order: what it was filled with
+  std::vector<std::byte> held;  ///< an input in another order: what its memory held
+  std::vector<bool> gaps;       ///< an output with gaps: per byte, whether it is in one
+};
+
+Fenced fenced(DType dtype, const Dims& dims, const Dims& strides, Place place, uint8_t fence,
+              bool guard_pages) {
+  int64_t low = 0, high = 0;
+  const bool empty = element_count(dims) == 0;
+  for (size_t i = 0; i < strides.size() && !empty; ++i) {
+    const int64_t reach = (dims[i] - 1) * strides[i];
+    (reach < 0 ? low : high) += reach;
   }
-  std::vector<Tensor> out;
-  for (ValueId v : graph.outputs) out.push_back(get(v));
+  const int64_t size = element_size(dtype);
+  Fenced out;
+  out.memory = std::make_unique<FencedMemory>(empty ? 0 : checked_mul(high - low + 1, size), size,
+                                              place, fence, guard_pages);
+  out.tensor = Tensor(Buffer::wrap(out.memory->data(), out.memory->bytes(), {}), -low * size, dtype,
+                      dims, strides);
   return out;
 }
 
-/// How far each output element moves when the inputs do by a unit in the last place: what rounding
-/// alone may change where products cancel or functions amplify.
-std::vector<std::vector<double>> noise(const Graph& graph, const std::vector<Tensor>& inputs,
-                                       const std::vector<Tensor>& expected) {
-  constexpr int kTries = 3;
-  std::mt19937_64 random(97);
-  std::vector<std::vector<double>> out;
-  for (const Tensor& t : expected) out.emplace_back(static_cast<size_t>(t.count()), 0.0);
-  for (int k = 0; k < kTries; ++k) {
-    std::vector<Tensor> moved;
-    for (const Tensor& t : inputs) {
-      moved.push_back(t.to_contiguous());
-      if (t.dtype() != DType::kF32) continue;
-      Tensor copy(t.dtype(), t.dims());
-      const std::vector<double> values = t.to_doubles();
-      for (int64_t i = 0; i < t.count(); ++i)
-        store_double(copy.data(), t.dtype(), i,
-                     values[static_cast<size_t>(i)] * (random() % 2 ? 1 + 0x1p-23 : 1 - 0x1p-23));
-      moved.back() = std::move(copy);
-    }
-    const std::vector<Tensor> there = reference_outputs(graph, moved);
-    for (size_t o = 0; o < expected.size(); ++o) {
-      const std::vector<double> a = expected[o].to_doubles(), b = there[o].to_doubles();
-      for (size_t i = 0; i < a.size(); ++i)
-        if (std::isfinite(a[i]) && std::isfinite(b[i]))
-          out[o][i] = std::max(out[o][i], std::fabs(a[i] - b[i]));
-    }
-  }
+Fenced fenced_input(const Tensor& values, const Dims& strides, Place place, bool guard_pages) {
+  Fenced out =
+      fenced(values.dtype(), values.dims(), strides, place, FencedMemory::kNanByte, guard_pages);
+  // An operand that repeats elements (stride 0) holds one of each: the last one written stays.
+  copy_elements(values.view(), out.tensor.view());
+  if (values.contiguous() && out.tensor.contiguous())
+    out.values = values;
+  else
+    out.held.assign(out.memory->data(), out.memory->data() + out.memory->bytes());
   return out;
 }
-constexpr double kNoise = 32;  // units: a fused kernel rounds at every step, not only its inputs
 
-}  // namespace
-
-void run_region(const Kernel& kernel, const std::vector<Tensor>& inputs,
-                const std::vector<Tensor>& outputs) {
-  std::vector<BoundOperand> in, out;
-  std::vector<void*> buffers;
-  for (const Tensor& t : inputs) {
-    in.push_back({t.dims(), t.strides()});
-    buffers.push_back(t.data());
-  }
-  for (const Tensor& t : outputs) {
-    out.push_back({t.dims(), t.strides()});
-    buffers.push_back(t.data());
-  }
-  const auto bound = kernel.bind({in, out, true});
-  const auto scratch = Buffer::allocate(bound->scratch_bytes);
-  const auto shared = Buffer::allocate(bound->shared_bytes);
-  bound->run_all({buffers.data(), scratch->data(), shared->data()});
+/// Whether an input is still what it was.
+bool unchanged(const Fenced& input) {
+  const std::byte* now = input.memory->data();
+  if (!input.values) return std::equal(input.held.begin(), input.held.end(), now);
+  const auto* before = static_cast<const std::byte*>(input.values.data());
+  return std::equal(now, now + input.values.byte_size(), before);
 }
 
-namespace {
-
-/// The relative bound of a result: that of the coarsest type it was rounded to on the way.
-double relative_bound(const Graph& graph, ValueId output, DType own) {
-  const auto bound_of = [](DType type) {
-    return !is_float(type) || type == DType::kF64 ? 1e-9 : type == DType::kF32 ? 1e-4 : 1e-2;
-  };
-  double bound = bound_of(own);
-  std::vector<ValueId> stack{output};
-  std::unordered_set<ValueId> seen(stack.begin(), stack.end());
-  while (!stack.empty()) {
-    const Value& value = graph.value(stack.back());
-    stack.pop_back();
-    if (value.producer == kNone) continue;
-    bound = std::max(bound, bound_of(value.type.dtype));
-    for (ValueId v : graph.node(value.producer).inputs)
-      if (v != kNone && seen.insert(v).second) stack.push_back(v);
-  }
-  return bound;
+Fenced fenced_output(DType dtype, const Dims& dims, const Dims& strides, Place place,
+                     bool guard_pages) {
+  Fenced out = fenced(dtype, dims, strides, place, FencedMemory::kMarkByte, guard_pages);
+  const int64_t bytes = out.memory->bytes(), elements = out.tensor.count();
+  if (bytes == 0) return out;
+  std::memset(out.memory->data(), FencedMemory::kNanByte, static_cast<size_t>(bytes));
+  if (elements * element_size(dtype) == bytes) return out;
+  // Its gaps: what a copy of zeros over ones does not reach, one byte standing for an element.
+  const int64_t size = element_size(dtype);
+  Tensor marks(Buffer::allocate(bytes / size), out.tensor.byte_offset() / size, DType::kU8, dims,
+               strides);
+  std::memset(marks.buffer()->data(), 1, static_cast<size_t>(bytes / size));
+  Tensor zeros(DType::kU8, dims);
+  std::memset(zeros.data(), 0, static_cast<size_t>(elements));
+  copy_elements(zeros.view(), marks.view());
+  for (int64_t b = 0; b < bytes; ++b)
+    out.gaps.push_back(marks.buffer()->data()[b / size] != std::byte{0});
+  return out;
 }
-
-}  // namespace
-
-std::string compare_outputs(const Graph& graph, const std::vector<Tensor>& expected,
-                            const std::vector<Tensor>& got,
-                            const std::vector<std::vector<double>>& slack, double* worst) {
-  constexpr double kFarOff = 1e9;  // of a value where nothing may differ, or NaN
-  for (size_t k = 0; k < expected.size(); ++k) {
-    const std::string& name_of = graph.value(graph.outputs[k]).name;
-    if (expected[k].dims() != got[k].dims() || expected[k].dtype() != got[k].dtype())
-      return fmt::format("output '{}': dims {} instead of {}", name_of, to_text(got[k].dims()),
-                         to_text(expected[k].dims()));
-    const std::vector<double> want = expected[k].to_doubles(), have = got[k].to_doubles();
-    const bool exact = !is_float(expected[k].dtype());
-    double largest = 0;
-    for (double v : want)
-      if (std::isfinite(v)) largest = std::max(largest, std::fabs(v));
-    const double relative =
-        exact ? 0 : relative_bound(graph, graph.outputs[k], expected[k].dtype());
-    for (size_t i = 0; i < want.size(); ++i) {
-      if (std::isnan(want[i]) && std::isnan(have[i])) continue;
-      if (want[i] == have[i]) continue;
-      const double bound = relative * std::fabs(want[i]) + relative * 0.1 * largest +
-                           (slack.empty() ? 0 : kNoise * slack[k][i]);
-      const double apart = std::fabs(want[i] - have[i]);
-      if (worst) {
-        const double units = apart / bound;  // 0 / 0 cannot be: equal values were skipped
-        *worst = std::max(*worst, units < kFarOff ? units : kFarOff);
-      }
-      if (apart <= bound) continue;
-      return fmt::format("output '{}' at element {}: {} instead of {}", name_of, i, have[i],
-                         want[i]);
-    }
-  }
-  return {};
-}
-
-namespace {
 
 /// The strides `operand` has with these dims.
 Dims strides_of(const Operand& operand, const Dims& dims, const Symbols& symbols) {
   return operand.contiguous() ? contiguous_strides(dims) : evaluate(operand.strides, symbols);
 }
 
-/// Lays the operands out as the kernel was made for, runs it and compares with the reference.
-std::string check(const Graph& graph, const StepSpec& spec, const Kernel& kernel,
-                  const std::vector<Tensor>& graph_inputs, const Symbols& symbols, double* worst) {
-  std::vector<Tensor> operands, laid_out;
+/// Lays the operands out as the kernel was made for at one place, runs it between fences and
+/// compares with the reference.
+std::string run_at(Verification& v, const std::vector<Tensor>& values, const Symbols& symbols,
+                   Place place, bool live, std::optional<Expected>& expected) {
+  std::vector<Fenced> inputs, outputs;
+  std::vector<BoundOperand> in, out;
+  std::vector<void*> buffers;
+  std::vector<Tensor> laid_out, got;
   size_t next = 0;
-  for (const Operand& operand : spec.inputs) {
-    const Tensor data = operand.constant ? operand.constant : graph_inputs[next++];
-    operands.push_back(with_strides(data, strides_of(operand, data.dims(), symbols)));
-    if (!operand.constant) laid_out.push_back(operands.back());
+  for (const Operand& operand : v.spec.inputs) {
+    const Tensor& data = operand.constant ? operand.constant : values[next++];
+    inputs.push_back(
+        fenced_input(data, strides_of(operand, data.dims(), symbols), place, v.guard_pages));
+    if (!operand.constant) laid_out.push_back(inputs.back().tensor);
   }
-  // An operand that repeats elements (stride 0) holds one of each: the reference reads the same.
-  const std::vector<Tensor> expected = reference_outputs(graph, laid_out);
-  std::vector<Tensor> outputs;
-  for (size_t k = 0; k < expected.size(); ++k)
-    outputs.push_back(with_strides(Tensor(expected[k].dtype(), expected[k].dims()),
-                                   strides_of(spec.outputs[k], expected[k].dims(), symbols)));
-  run_region(kernel, operands, outputs);
-  double plain = 0;
-  const std::string different = compare_outputs(graph, expected, outputs, {}, &plain);
-  const bool products = std::any_of(graph.order().begin(), graph.order().end(), [&](NodeId n) {
-    return graph.node(n).op->tolerance == Tolerance::kContraction;
-  });
-  if (different.empty() || !products) {
-    if (worst) *worst = std::max(*worst, plain);
-    return different;
+  if (!expected) expected = evaluate_region(v.graph, laid_out);
+  for (size_t k = 0; k < expected->outputs.size(); ++k) {
+    const Tensor& like = expected->outputs[k];
+    outputs.push_back(fenced_output(like.dtype(), like.dims(),
+                                    strides_of(v.spec.outputs[k], like.dims(), symbols), place,
+                                    v.guard_pages));
+    got.push_back(outputs.back().tensor);
   }
-  return compare_outputs(graph, expected, outputs, noise(graph, laid_out, expected), worst);
+  for (auto* operands : {&inputs, &outputs})
+    for (Fenced& o : *operands) {
+      (operands == &inputs ? in : out).push_back({o.tensor.dims(), o.tensor.strides()});
+      buffers.push_back(o.tensor.data());
+    }
+  const auto bound = v.kernel.bind({in, out, true});
+  // Working memory is the runtime's own: at multiples of 64 always, not cleared.
+  const Place end = place == Place::kAtEnd ? Place::kAtEnd : Place::kAligned;
+  FencedMemory scratch(bound->scratch_bytes, 64, end, FencedMemory::kMarkByte, v.guard_pages);
+  FencedMemory shared(bound->shared_bytes, 64, end, FencedMemory::kMarkByte, v.guard_pages);
+  bound->run_all({buffers.data(), scratch.data(), shared.data()});
+
+  const auto named = [&](bool input, size_t k) {
+    return fmt::format("{} {}", input ? "input" : "output", k);
+  };
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    if (const std::string damage = outputs[k].memory->damage(); !damage.empty())
+      return fmt::format("writes outside of {}, {}", named(false, k), damage);
+    for (size_t b = 0; b < outputs[k].gaps.size(); ++b)
+      if (outputs[k].gaps[b] && outputs[k].memory->data()[b] != std::byte{FencedMemory::kNanByte})
+        return fmt::format("writes between the elements of {}", named(false, k));
+  }
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    if (const std::string damage = inputs[k].memory->damage(); !damage.empty())
+      return fmt::format("writes outside of {}, {}", named(true, k), damage);
+    if (!unchanged(inputs[k])) return fmt::format("changes {}", named(true, k));
+  }
+  for (const FencedMemory* memory : {&scratch, &shared})
+    if (const std::string damage = memory->damage(); !damage.empty())
+      return fmt::format("writes outside of its {} memory, {}",
+                         memory == &scratch ? "scratch" : "shared", damage);
+  return compare_region(v.graph, laid_out, *expected, got, &v.worst, live);
+}
+
+std::string check(Verification& v, const std::vector<Tensor>& values, const Symbols& symbols,
+                  bool live) {
+  std::optional<Expected> expected;
+  for (const Place place : {Place::kAligned, Place::kOffset, Place::kAtEnd}) {
+    if (place == Place::kAtEnd && !v.guard_pages) break;
+    std::string different = run_at(v, values, symbols, place, live, expected);
+    if (!different.empty())
+      return place == Place::kAligned ? different
+                                      : different + " (operands not at multiples of 64 bytes)";
+  }
+  return {};
 }
 
 /// The symbols of the operands' dims, solved from concrete dims where a dim is a lone symbol.
@@ -245,16 +214,15 @@ void solve(const StepSpec& spec, const std::vector<Tensor>& graph_inputs, Symbol
 
 }  // namespace
 
-std::string verify_synthetic(const Graph& graph, const StepSpec& spec, const Kernel& kernel,
-                             double* worst) {
+std::string verify_synthetic(Verification& v) {
   std::vector<std::string> names;
-  for (const Operand& operand : spec.inputs) {
+  for (const Operand& operand : v.spec.inputs) {
     for (const Dim& d : operand.dims) d.collect_symbols(names);
     for (const Dim& d : operand.strides) d.collect_symbols(names);
   }
-  const bool scalar_only = std::all_of(graph.order().begin(), graph.order().end(), [&](NodeId n) {
-    return graph.node(n).op->scalar != nullptr;
-  });
+  const bool scalar_only =
+      std::all_of(v.graph.order().begin(), v.graph.order().end(),
+                  [&](NodeId n) { return v.graph.node(n).op->scalar != nullptr; });
   constexpr int64_t kMaxElements = 1 << 16;
   constexpr std::array<int64_t, 7> kSizes{1, 2, 17, 3, 16, 5, 33};
   std::mt19937_64 random(20240229);
@@ -263,41 +231,41 @@ std::string verify_synthetic(const Graph& graph, const StepSpec& spec, const Ker
     Symbols symbols;
     for (size_t k = 0; k < names.size(); ++k)
       symbols[names[k]] = kSizes[(round + k) % kSizes.size()];
-    std::vector<Tensor> inputs;
-    try {
+    for (const Values values : {Values::kEdges, Values::kPositive}) {
+      std::vector<Tensor> inputs;
       int64_t total = 0;
-      for (const Operand& operand : spec.inputs) {
-        const Dims dims = evaluate(operand.dims, symbols);
-        total += element_count(dims);
-        if (total > kMaxElements && round + 1 < rounds) break;
-        if (!operand.constant)
-          inputs.push_back(random_tensor(operand.dtype, dims, random, scalar_only));
+      try {
+        for (const Operand& operand : v.spec.inputs) {
+          const Dims dims = evaluate(operand.dims, symbols);
+          total += element_count(dims);
+          if (total > kMaxElements && round + 1 < rounds) break;
+          if (!operand.constant)
+            inputs.push_back(made_up(operand.dtype, dims, random, values, scalar_only));
+        }
+      } catch (const Error&) {
+        break;  // these sizes do not go together
       }
-      if (total > kMaxElements * 4) continue;
-    } catch (const Error&) {
-      continue;  // these sizes do not go together
-    }
-    if (inputs.size() != graph.inputs.size()) continue;
-    std::string different;
-    try {
-      different = check(graph, spec, kernel, inputs, symbols, worst);
-    } catch (const Error& error) {
-      if (error.status() == Status::kInternal) return error.message();
-      continue;  // sizes the operators refuse
-    }
-    if (!different.empty()) {
-      std::string sizes;
-      for (const auto& [symbol, value] : symbols) sizes += fmt::format(" {}={}", symbol, value);
-      return fmt::format("on made-up inputs{}: {}", sizes, different);
+      if (total > kMaxElements * 4 || inputs.size() != v.graph.inputs.size()) break;
+      std::string different;
+      try {
+        different = check(v, inputs, symbols, false);
+      } catch (const Error& error) {
+        if (error.status() == Status::kInternal) return error.message();
+        break;  // sizes the operators refuse
+      }
+      if (!different.empty()) {
+        std::string sizes;
+        for (const auto& [symbol, value] : symbols) sizes += fmt::format(" {}={}", symbol, value);
+        return fmt::format("on made-up inputs{}: {}", sizes, different);
+      }
     }
   }
   return {};
 }
 
-std::string verify_live(const Graph& graph, const StepSpec& spec, const Kernel& kernel,
-                        const std::vector<Tensor>& inputs, Symbols symbols, double* worst) {
-  solve(spec, inputs, symbols);
-  return check(graph, spec, kernel, inputs, symbols, worst);
+std::string verify_live(Verification& v, const std::vector<Tensor>& inputs, Symbols symbols) {
+  solve(v.spec, inputs, symbols);
+  return check(v, inputs, symbols, true);
 }
 
 }  // namespace xc

@@ -1,44 +1,40 @@
 #pragma once
-// Is a region's kernel right? Compared with the graph it replaces: on made-up inputs against the
-// reference kernels, and on a copy of one live run's inputs against the base plan.
-
-#include <string>
-#include <vector>
+// Is a region's kernel right? Compared with the graph it replaces: on made-up inputs, on a copy of
+// one live run's inputs, and now and then on a copy of what a live run made (the sentinel).
+//
+// It runs between fences (fenced_memory.h): operands, scratch and shared memory are all surrounded
+// by bytes that have to stay, its inputs have to stay what they are, its outputs are NaN until they
+// are written. Twice per set of values: with operands at multiples of 64 bytes, as the arena lays
+// them, and one element behind, as a caller may.
 
 #include <string>
 #include <unordered_map>
 #include <vector>
-#include "plan/fusion/region.h"
 
+#include "plan/fusion/region.h"
 #include "runtime/engine.h"
+#include "tier/comparison.h"
 
 namespace xc {
-
-/// Runs `kernel` on `inputs` as they lie, into `outputs` as they lie.
-void run_region(const Kernel& kernel, const std::vector<Tensor>& inputs,
-                const std::vector<Tensor>& outputs);
-
-/// Empty when every output agrees within the tolerance of the region's op classes, else what
-/// differs and where. `expected` and `got` as in the region's order. `slack`: what rounding of the
-/// inputs alone changes per element, where that is known. `worst`, when given, is raised to the
-/// largest deviation seen, in units of what is allowed there.
-std::string compare_outputs(const Graph& region_graph, const std::vector<Tensor>& expected,
-                            const std::vector<Tensor>& got,
-                            const std::vector<std::vector<double>>& slack = {},
-                            double* worst = nullptr);
-
-/// Made-up inputs over edge sizes (1, 2, vector widths and their neighbours) and edge values,
-/// against run_reference node by node. Empty = agrees. `worst`: see compare_outputs().
-std::string verify_synthetic(const Graph& region_graph, const StepSpec& spec, const Kernel& kernel,
-                             double* worst = nullptr);
 
 /// Values of size symbols.
 using Symbols = std::unordered_map<std::string, int64_t>;
 
-/// On copies of a live run's inputs (the region graph's, without constants) against run_reference.
-/// `symbols`: those of the run that are known; the others follow from the inputs' dims.
-std::string verify_live(const Graph& region_graph, const StepSpec& spec, const Kernel& kernel,
-                        const std::vector<Tensor>& inputs, Symbols symbols,
-                        double* worst = nullptr);
+/// A region and what to hold it against.
+struct Verification {
+  const Graph& graph;    ///< extracted from the model
+  const StepSpec& spec;  ///< the layouts it was made for
+  const Kernel& kernel;
+  bool guard_pages = false;  ///< tests: inaccessible pages in place of fences
+  double worst = 0;  ///< the largest deviation seen so far, in units of what is allowed there
+};
+
+/// Made-up inputs over edge sizes (1, 2, vector widths and their neighbours), one set with edge
+/// values and one of positive numbers. Empty = agrees.
+std::string verify_synthetic(Verification& v);
+
+/// On copies of a live run's inputs (the region graph's, without constants). `symbols`: those of
+/// the run that are known; the others follow from the inputs' dims.
+std::string verify_live(Verification& v, const std::vector<Tensor>& inputs, Symbols symbols);
 
 }  // namespace xc

@@ -279,6 +279,7 @@ GraphFuzzer::GraphFuzzer(std::vector<Way> ways, const Compilers& compilers)
                                  : create_jit_compiler(way.config.isa, 64 << 20, false);
     TierFaults faults;
     faults.unverified = !way.verified;
+    faults.guard_pages = way.verified;
     engines_[way.name] = std::make_shared<Engine>(
         way.config, HostHooks{},
         std::make_unique<Tier>(std::move(compiler), way.config, std::move(faults)));

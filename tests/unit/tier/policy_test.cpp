@@ -37,6 +37,53 @@ TEST_CASE("tier/policy: a trial accepts what is clearly faster and rejects what 
   CHECK(judge({1000, 1150, 900}, {800, 700, 890}).verdict == Verdict::kUndecided);
 }
 
+TEST_CASE("tier/policy: a rate is what came lately, per second") {
+  Rate rate(30);
+  CHECK(rate.per_s(0) == 0);
+  for (int second = 0; second < 600; ++second) rate.add(0.002, second);
+  CHECK(rate.per_s(599) == doctest::Approx(0.002).epsilon(0.03));
+  CHECK(rate.per_s(599 + 30) == doctest::Approx(rate.per_s(599) / 2));
+  CHECK(rate.per_s(500) == rate.per_s(599));  // a clock that goes back
+  CHECK(stale(rate.per_s(599), rate.per_s(599 + 120)));
+  CHECK(!stale(rate.per_s(599), rate.per_s(599 + 60)));
+  CHECK(!stale(0, 0));
+}
+
+TEST_CASE("tier/policy: code makes room by what a byte of it saves, and clearly") {
+  CHECK(makes_room(0, 4096, 1e-3, 4096));
+  CHECK(!makes_room(0, 4096, 0, 4096));
+  CHECK(makes_room(1e-3, 4096, 2e-3, 4096));
+  CHECK(!makes_room(1e-3, 4096, 1.2e-3, 4096));
+  CHECK(makes_room(2e-3, 40960, 1e-3, 4096));
+  CHECK(!makes_room(1e-3, 4096, 2e-3, 40960));
+}
+
+TEST_CASE("tier/policy: a busy host and a long queue raise the price") {
+  Prices prices;
+  const double free = prices.threshold_s(false);
+  CHECK(prices.threshold_s(true) == doctest::Approx(2 * free));
+  for (int k = 0; k < 50; ++k) prices.worked(0.01, 0.01);
+  CHECK(prices.threshold_s(false) == doctest::Approx(free));
+  for (int k = 0; k < 50; ++k) prices.worked(0.02, 0.01);  // half a processor
+  CHECK(prices.threshold_s(false) == doctest::Approx(2 * free).epsilon(0.01));
+  for (int k = 0; k < 50; ++k) prices.worked(10, 0.01);
+  CHECK(prices.threshold_s(false) == doctest::Approx(Prices::kBusiest * free));
+  prices.worked(10, 1e-6);  // too short to say anything
+  for (int k = 0; k < 50; ++k) prices.worked(0.01, 0.01);
+  CHECK(prices.threshold_s(false) == doctest::Approx(free));
+  prices.queued = 3;
+  CHECK(prices.threshold_s(false) == doctest::Approx(2 * free));
+  prices.queued = 1000;
+  CHECK(prices.threshold_s(false) == doctest::Approx(4 * free));
+}
+
+TEST_CASE("tier/policy: the sentinel looks at one run in a thousand and costs a thousandth") {
+  CHECK(sentinel_runs(1e-6, 1e-3) == kSentinelRuns);
+  // 2 ms of looking are a thousandth of 2 s: 200,000 runs of 10 us.
+  CHECK(sentinel_runs(2e-3, 1e-5) == doctest::Approx(200'000));
+  CHECK(std::isfinite(sentinel_runs(2e-3, 0)));
+}
+
 TEST_CASE("tier/policy: signatures of any size weigh alike in a pool") {
   // The fused kernel takes 0.7 of the time on every size; sizes span a factor of 1000 and come a
   // different number of times, few of them on both sides equally often.

@@ -1,0 +1,226 @@
+#include "tier/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ops/infer.h"
+
+namespace xc {
+namespace {
+
+constexpr int64_t kExactElements = 1 << 16;  ///< of operands: up to this f64 is computed too
+constexpr double kNoise = 32;    // units: a fused kernel rounds at every step, not only its inputs
+constexpr double kFarOff = 1e9;  // units of a value where nothing may differ, or NaN
+constexpr double kErrorRatio = 4;   // of the error of an output to that of the reference kernels
+constexpr size_t kErrorCount = 64;  // elements from which such errors say something
+
+Tensor widened(const Tensor& t) {
+  if (!t || t.dtype() != DType::kF32) return t;
+  Tensor out(DType::kF64, t.dims());
+  const std::vector<double> values = t.to_doubles();
+  std::copy(values.begin(), values.end(), out.as<double>());
+  return out;
+}
+
+/// Every value of the region graph by run_reference, node after node; `wide`: in f64 for f32.
+std::vector<Tensor> reference_outputs(const Graph& graph, const std::vector<Tensor>& inputs,
+                                      bool wide = false) {
+  const auto kept = [&](Tensor t) { return wide ? widened(t) : t; };
+  std::unordered_map<ValueId, Tensor> values;
+  for (size_t k = 0; k < graph.inputs.size(); ++k) values[graph.inputs[k]] = kept(inputs[k]);
+  const auto get = [&](ValueId v) {
+    if (v == kNone) return Tensor();
+    return graph.value(v).is_constant() ? kept(graph.value(v).constant) : values.at(v);
+  };
+  for (NodeId n : graph.order()) {
+    const Node& node = graph.node(n);
+    std::vector<Tensor> in;
+    for (ValueId v : node.inputs) in.push_back(get(v));
+    std::vector<Tensor> out = run_reference(node, in);
+    for (size_t k = 0; k < node.outputs.size(); ++k)
+      if (node.outputs[k] != kNone) values[node.outputs[k]] = kept(std::move(out[k]));
+  }
+  std::vector<Tensor> out;
+  for (ValueId v : graph.outputs) out.push_back(get(v));
+  return out;
+}
+
+/// How far each output element moves when the inputs do by a unit in the last place: what rounding
+/// alone may change where products cancel or functions amplify.
+std::vector<std::vector<double>> noise(const Graph& graph, const std::vector<Tensor>& inputs,
+                                       const std::vector<Tensor>& expected) {
+  constexpr int kTries = 3;
+  std::mt19937_64 random(97);
+  std::vector<std::vector<double>> out;
+  for (const Tensor& t : expected) out.emplace_back(static_cast<size_t>(t.count()), 0.0);
+  for (int k = 0; k < kTries; ++k) {
+    std::vector<Tensor> moved;
+    for (const Tensor& t : inputs) {
+      moved.push_back(t.to_contiguous());
+      if (t.dtype() != DType::kF32) continue;
+      Tensor copy(t.dtype(), t.dims());
+      const std::vector<double> values = t.to_doubles();
+      for (int64_t i = 0; i < t.count(); ++i)
+        store_double(copy.data(), t.dtype(), i,
+                     values[static_cast<size_t>(i)] * (random() % 2 ? 1 + 0x1p-23 : 1 - 0x1p-23));
+      moved.back() = std::move(copy);
+    }
+    const std::vector<Tensor> there = reference_outputs(graph, moved);
+    for (size_t o = 0; o < expected.size(); ++o) {
+      const std::vector<double> a = expected[o].to_doubles(), b = there[o].to_doubles();
+      for (size_t i = 0; i < a.size(); ++i)
+        if (std::isfinite(a[i]) && std::isfinite(b[i]))
+          out[o][i] = std::max(out[o][i], std::fabs(a[i] - b[i]));
+    }
+  }
+  return out;
+}
+
+double bound_of(DType type) {
+  return !is_float(type) || type == DType::kF64 ? 1e-9 : type == DType::kF32 ? 1e-4 : 1e-2;
+}
+
+/// The relative bound of a result: that of the coarsest type it was rounded to on the way.
+double relative_bound(const Graph& graph, ValueId output, DType own) {
+  double bound = bound_of(own);
+  std::vector<ValueId> stack{output};
+  std::unordered_set<ValueId> seen(stack.begin(), stack.end());
+  while (!stack.empty()) {
+    const Value& value = graph.value(stack.back());
+    stack.pop_back();
+    if (value.producer == kNone) continue;
+    bound = std::max(bound, bound_of(value.type.dtype));
+    for (ValueId v : graph.node(value.producer).inputs)
+      if (v != kNone && seen.insert(v).second) stack.push_back(v);
+  }
+  return bound;
+}
+
+/// What may differ at an element of an output.
+struct Bounds {
+  double relative;                ///< of the element
+  double absolute;                ///< of any
+  const double* slack = nullptr;  ///< per element; null = none
+
+  double at(size_t i, double want) const {
+    return relative * std::fabs(want) + absolute + (slack ? kNoise * slack[i] : 0);
+  }
+  /// How far apart, in units of what is allowed; 0 = the same.
+  double units(size_t i, double want, double have) const {
+    if (want == have || (std::isnan(want) && std::isnan(have))) return 0;
+    if (std::isnan(want) || std::isnan(have)) return kFarOff;
+    if (std::isinf(want) || std::isinf(have)) {
+      // Just below the largest number the order of operations decides; with coarse types, whether
+      // they were rounded to on the way.
+      constexpr double kAlmost = 1e38;
+      const bool alike = (relative > 1e-3 && std::isinf(want)) ||
+                         (std::signbit(want) == std::signbit(have) &&
+                          std::min(std::fabs(want), std::fabs(have)) >= kAlmost);
+      return alike ? 0.5 : kFarOff;
+    }
+    const double units = std::fabs(want - have) / at(i, want);
+    return units < kFarOff ? units : kFarOff;  // x / 0 too
+  }
+};
+
+std::string compare_output(const Graph& graph, size_t k, const Tensor& expected,
+                           const std::vector<double>* exact, const Tensor& got,
+                           const std::vector<double>* slack, double* worst) {
+  const std::string& name_of = graph.value(graph.outputs[k]).name;
+  if (expected.dims() != got.dims() || expected.dtype() != got.dtype())
+    return fmt::format("output '{}': dims {} instead of {}", name_of, to_text(got.dims()),
+                       to_text(expected.dims()));
+  const std::vector<double> want = expected.to_doubles(), have = got.to_doubles();
+  double largest = 0;
+  for (double v : want)
+    if (std::isfinite(v)) largest = std::max(largest, std::fabs(v));
+  const double relative =
+      is_float(expected.dtype()) ? relative_bound(graph, graph.outputs[k], expected.dtype()) : 0;
+  const Bounds bounds{relative, 0.1 * relative * largest, slack ? slack->data() : nullptr};
+  double error = 0, reference_error = 0, squares = 0;
+  size_t stable = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    double units = bounds.units(i, want[i], have[i]);
+    if (exact && std::isfinite(want[i]) && std::isfinite((*exact)[i])) {
+      const double truth = (*exact)[i];
+      if (units > 0) units = std::min(units, bounds.units(i, truth, have[i]));
+      if (bounds.units(i, truth, want[i]) <= 1) {
+        ++stable;
+        error += (have[i] - truth) * (have[i] - truth);
+        reference_error += (want[i] - truth) * (want[i] - truth);
+        squares += truth * truth;
+      }
+    }
+    if (worst) *worst = std::max(*worst, units);
+    if (units > 1)
+      return fmt::format("output '{}' at element {}: {} instead of {}", name_of, i, have[i],
+                         want[i]);
+  }
+  if (slack || stable < kErrorCount || !std::isfinite(error)) return {};
+  const double allowed =
+      kErrorRatio * std::sqrt(reference_error) + 0.1 * relative * std::sqrt(squares);
+  if (std::sqrt(error) <= allowed) return {};
+  return fmt::format("output '{}': its error is {:.1f} times that of the operators it replaces",
+                     name_of, std::sqrt(error / std::max(reference_error, 1e-300)));
+}
+
+}  // namespace
+
+Expected evaluate_region(const Graph& graph, const std::vector<Tensor>& inputs) {
+  Expected out;
+  out.outputs = reference_outputs(graph, inputs);
+  int64_t elements = 0;
+  for (const Tensor& t : inputs) elements += t.count();
+  for (ValueId v = 0; v < graph.value_count(); ++v)
+    if (graph.value(v).is_constant()) elements += graph.value(v).constant.count();
+  const bool fine = std::all_of(graph.outputs.begin(), graph.outputs.end(), [&](ValueId v) {
+    const DType own = graph.value(v).type.dtype;
+    return !is_float(own) || relative_bound(graph, v, own) <= bound_of(DType::kF32);
+  });
+  if (elements > kExactElements || !fine) return out;
+  try {
+    for (const Tensor& t : reference_outputs(graph, inputs, true))
+      out.exact.push_back(t.to_doubles());
+  } catch (const Error&) {
+    out.exact.clear();  // an operator that takes no f64
+  }
+  return out;
+}
+
+std::string compare_region(const Graph& graph, const std::vector<Tensor>& inputs,
+                           const Expected& expected, const std::vector<Tensor>& got, double* worst,
+                           bool forgiving) {
+  const auto compare = [&](const std::vector<std::vector<double>>& slack, double* units) {
+    std::string different;
+    for (size_t k = 0; k < got.size() && different.empty(); ++k)
+      different = compare_output(graph, k, expected.outputs[k],
+                                 expected.exact.empty() ? nullptr : &expected.exact[k], got[k],
+                                 slack.empty() ? nullptr : &slack[k], units);
+    return different;
+  };
+  double plain = 0;
+  const std::string different = compare({}, &plain);
+  const bool products = std::any_of(graph.order().begin(), graph.order().end(), [&](NodeId n) {
+    return graph.node(n).op->tolerance == Tolerance::kContraction;
+  });
+  if (different.empty() || !(products || forgiving)) {
+    if (worst) *worst = std::max(*worst, plain);
+    return different;
+  }
+  return compare(noise(graph, inputs, expected.outputs), worst);
+}
+
+std::string compare_outputs(const Graph& graph, const std::vector<Tensor>& expected,
+                            const std::vector<Tensor>& got,
+                            const std::vector<std::vector<double>>& slack, double* worst) {
+  std::string different;
+  for (size_t k = 0; k < expected.size() && different.empty(); ++k)
+    different = compare_output(graph, k, expected[k], nullptr, got[k],
+                               slack.empty() ? nullptr : &slack[k], worst);
+  return different;
+}
+
+}  // namespace xc

@@ -1,0 +1,38 @@
+#pragma once
+// How close a region's results are to those of the operators it replaces.
+
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace xc {
+
+/// What the region's operators give for inputs.
+struct Expected {
+  std::vector<Tensor> outputs;  ///< by run_reference, node after node
+  /// The same with every f32 value held in f64; empty where that is not to be had: too large, or
+  /// coarser types on the way.
+  std::vector<std::vector<double>> exact;
+};
+Expected evaluate_region(const Graph& graph, const std::vector<Tensor>& inputs);
+
+/// Empty when every output agrees within the tolerance of the region's op classes, else what
+/// differs and where. An element may be as the reference kernels have it or, where they rounded
+/// differently, as f64 has it; NaN and infinity lie where the reference kernels have them. Where
+/// f64 is known the error of a whole output may not be more than 4 times that of the reference
+/// kernels. Where there are products, and always with `forgiving`, for inputs that
+/// are whatever a caller has, what rounding of the inputs alone changes is allowed too.
+/// `worst`, when given, is raised to the largest deviation seen, in units of what is allowed there.
+std::string compare_region(const Graph& graph, const std::vector<Tensor>& inputs,
+                           const Expected& expected, const std::vector<Tensor>& got,
+                           double* worst = nullptr, bool forgiving = false);
+
+/// The same against given results. `slack`: what rounding of the inputs alone changes per element,
+/// where that is known.
+std::string compare_outputs(const Graph& graph, const std::vector<Tensor>& expected,
+                            const std::vector<Tensor>& got,
+                            const std::vector<std::vector<double>>& slack = {},
+                            double* worst = nullptr);
+
+}  // namespace xc

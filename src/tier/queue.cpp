@@ -1,0 +1,169 @@
+// The queue of background work and its thread: what is done first, what is done no more, and when
+// the budget of compile CPU lets it.
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/clock.h"
+#include "tier/tier.h"
+
+namespace xc {
+namespace {
+
+constexpr auto kBudgetLook = std::chrono::milliseconds(20);
+
+}  // namespace
+
+void Tier::post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job,
+                Group* compiles) {
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_ || state->gone) return;
+    if (!thread_.running() && !thread_.start([this] { thread_main(); })) {
+      any_compiled_ = true;
+      return;  // no thread to be had: tier 0 serves
+    }
+    jobs_.push_back({state, std::move(job), compiles});
+  }
+  wake_.notify_one();
+}
+
+bool Tier::may_start(const ProgramState& state) {
+  // A host that waits for the work to be done has nothing better to do with the time.
+  if (state.waiting > 0) return true;
+  const double age = static_cast<double>(steady_ns() - state.added_ns) * 1e-9;
+  return !faults_.starved && budget_.allows(process_cpu_seconds(), age);
+}
+
+policy::Prices Tier::prices() const {
+  std::lock_guard lock(mutex_);
+  policy::Prices prices = prices_;
+  prices.queued = static_cast<int64_t>(jobs_.size());
+  return prices;
+}
+
+double Tier::Group::Urgency::per_s(int64_t now_ns, double half_life_s) const {
+  const double age_s = static_cast<double>(now_ns - at_ns.load(std::memory_order_relaxed)) * 1e-9;
+  return loss_per_s.load(std::memory_order_relaxed) * std::exp2(-age_s / half_life_s);
+}
+
+/// The first job there is that compiles nothing, else the compile whose region loses most per
+/// second. Under mutex_.
+std::deque<Tier::Job>::iterator Tier::next_job() {
+  const int64_t now = steady_ns();
+  auto best = jobs_.end();
+  double most = -1;
+  for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
+    if (!may_start(*job->state)) continue;
+    if (!job->compiles) return job;
+    const double loss = job->compiles->urgency.per_s(now, half_life_s());
+    if (loss > most) {
+      most = loss;
+      best = job;
+    }
+  }
+  return best;
+}
+
+bool Tier::dropped(Program& program, ProgramState& state, Group& group) {
+  {
+    std::lock_guard lock(mutex_);
+    if (state.waiting > 0) return false;  // the host wants it now
+  }
+  const double queued = group.urgency.queued_per_s;
+  const double now = group.urgency.per_s(steady_ns(), half_life_s());
+  if (!policy::stale(queued, now)) return false;
+  {
+    std::lock_guard data(state.data);
+    group.state = RegionState::kCandidate;
+    group.policy.evicted();
+  }
+  Event event = event_now(state, EventKind::kRefused, group);
+  event.detail = fmt::format(
+      "not compiled now: the runs it would serve come no more, {:.3f} ms lost per second against "
+      "{:.3f} when it was queued",
+      now * 1e3, queued * 1e3);
+  emit(state, program, std::move(event));
+  return true;
+}
+
+void Tier::thread_main() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
+    if (stopping_) return;
+    // Over the budget the job stays queued, so that its program can still be taken away: the budget
+    // refills with the process's CPU time, and a process that waits for us uses none.
+    const auto next = next_job();
+    if (next == jobs_.end()) {
+      tell_postponed(lock);
+      if (!stopping_) wake_.wait_for(lock, kBudgetLook);
+      continue;
+    }
+    Job job = std::move(*next);
+    jobs_.erase(next);
+    busy_ = job.state;
+    job.state->postponed = false;
+    lock.unlock();
+    const double start = thread_cpu_seconds();
+    const int64_t begin = steady_ns();
+    if (const std::shared_ptr<Program> program = job.state->program.lock()) {
+      try {
+        std::lock_guard work(job.state->work);
+        job.run(*program, *job.state);
+      } catch (const std::exception& error) {
+        // A job that fails leaves the program on what it had.
+        if (engine_)
+          engine_->log(LogLevel::kWarning, std::string("background work failed: ") + error.what());
+      }
+    }
+    const double spent = thread_cpu_seconds() - start;
+    {
+      std::lock_guard data(job.state->data);
+      job.state->spent_s += spent;
+    }
+    job.run = nullptr;
+    lock.lock();
+    budget_.spend(spent);
+    prices_.worked(static_cast<double>(steady_ns() - begin) * 1e-9, spent);
+    busy_.reset();
+    idle_.notify_all();
+    lock.unlock();
+    job = {};
+    lock.lock();
+  }
+}
+
+bool Tier::wait_idle(Program& program, std::chrono::milliseconds timeout) {
+  const StatePtr state = state_of(program);
+  if (!state) return true;
+  std::unique_lock lock(mutex_);
+  ++state->waiting;
+  wake_.notify_one();
+  const bool idle = idle_.wait_for(lock, timeout, [&] {
+    return busy_ != state && std::none_of(jobs_.begin(), jobs_.end(),
+                                          [&](const Job& job) { return job.state == state; });
+  });
+  --state->waiting;
+  return idle;
+}
+
+/// Says once per wait, for the program whose job is next, that it waits for the budget. Gives the
+/// lock back meanwhile; the program is held like for a job.
+void Tier::tell_postponed(std::unique_lock<std::mutex>& lock) {
+  const StatePtr state = jobs_.front().state;
+  if (std::exchange(state->postponed, true)) return;
+  busy_ = state;
+  lock.unlock();
+  if (const std::shared_ptr<Program> program = state->program.lock()) {
+    Event event;
+    event.kind = EventKind::kPostponed;
+    event.detail = "over the budget of compile CPU; goes on as the process uses more";
+    emit(*state, *program, std::move(event));
+  }
+  lock.lock();
+  busy_.reset();
+  idle_.notify_all();
+}
+
+}  // namespace xc

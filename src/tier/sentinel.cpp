@@ -1,0 +1,115 @@
+// The sentinel: verification saw made-up inputs and one run's; what a region in use makes of others
+// is looked at now and then. A run copies what the region's step read and wrote, the background
+// thread compares. Runs that are not chosen pay nothing: the request lies where captures do.
+
+#include "base/clock.h"
+#include "tier/persistence.h"
+#include "tier/tier.h"
+
+namespace xc {
+namespace {
+
+constexpr int64_t kSentinelBytes = int64_t{256} << 10;  ///< copied on the caller's time
+constexpr double kNeverAgain = 1e15;                    ///< runs
+
+}  // namespace
+
+bool Tier::sentinel_due(Group& group, double runs, int64_t now) const {
+  Group::Sentinel& sentinel = group.sentinel;
+  sentinel.runs += runs;
+  const double due = faults_.eager ? policy::kSentinelRuns / 16 : sentinel.due;
+  if (sentinel.runs < due || now - sentinel.asked_ns < kPatienceNs) return false;
+  sentinel.asked_ns = now;
+  return true;
+}
+
+void Tier::ask_sentinel(Program& program, ProgramState& state, Group& group,
+                        SignatureEntry& entry) {
+  {
+    std::lock_guard data(state.data);
+    if (group.wrong || state.frozen) return;
+  }
+  const std::vector<NodeId>& place = group.places.front().nodes;
+  const auto mine = [&](const Step& step) {
+    return step.region == group.identity &&
+           std::find(place.begin(), place.end(), step.nodes.front()) != place.end();
+  };
+  const auto shared = std::static_pointer_cast<ProgramState>(program.tier_state);
+  const bool asked = program.request_operands(
+      entry, mine, kSentinelBytes, [this, shared, raw = &group](std::vector<Tensor> operands) {
+        post(shared, [this, raw, operands = std::move(operands)](Program& p, ProgramState& s) {
+          check_sentinel(p, s, *raw, operands);
+        });
+      });
+  if (asked) return;
+  // Too large to copy at these sizes, or not part of this plan any more.
+  std::lock_guard data(state.data);
+  group.sentinel.runs = 0;
+}
+
+void Tier::check_sentinel(Program& program, ProgramState& state, Group& group,
+                          const std::vector<Tensor>& operands) {
+  const size_t inputs = group.graph->inputs.size();
+  {
+    std::lock_guard data(state.data);
+    group.sentinel.runs = 0;
+    if (group.wrong) return;
+    if (operands.size() != inputs + group.graph->outputs.size()) {
+      group.sentinel.due = kNeverAgain;  // some operand is no tensor of the run
+      return;
+    }
+  }
+  const double start = thread_cpu_seconds();
+  const std::vector<Tensor> in(operands.begin(), operands.begin() + static_cast<ptrdiff_t>(inputs));
+  const std::vector<Tensor> out(operands.begin() + static_cast<ptrdiff_t>(inputs), operands.end());
+  std::string different;
+  double worst = 0;
+  try {
+    different = compare_region(*group.graph, in, evaluate_region(*group.graph, in), out, &worst,
+                               /*forgiving=*/true);
+  } catch (const Error&) {
+    return;  // inputs that the operators refuse, as the run may have
+  }
+  {
+    std::lock_guard data(state.data);
+    group.worst_error = std::max(group.worst_error, worst);
+    const auto* measured = group.policy.latest();
+    group.sentinel.due =
+        policy::sentinel_runs(thread_cpu_seconds() - start, measured ? measured->fused_s : 0);
+  }
+  if (different.empty()) return;
+  const std::string reason = "on a live run, while it was in use: " + different;
+  // Other programs of the engine share the code.
+  std::vector<StatePtr> others;
+  {
+    std::lock_guard lock(mutex_);
+    condemned_.insert(group.identity);
+    kernels_.erase(group.identity);
+    for (const auto& [other, known] : states_)
+      if (known.get() != &state) others.push_back(known);
+  }
+  for (const StatePtr& other : others)
+    post(other, [this, identity = group.identity, reason](Program& p, ProgramState& s) {
+      for (size_t k = 0; k < s.groups.size(); ++k)
+        if (s.groups[k]->identity == identity && s.groups[k]->kernel && !s.groups[k]->wrong)
+          condemn(p, s, *s.groups[k], reason);
+    });
+  condemn(program, state, group, reason);
+}
+
+void Tier::condemn(Program& program, ProgramState& state, Group& group, const std::string& reason) {
+  bool on_trial = false;
+  {
+    std::lock_guard data(state.data);
+    group.wrong = true;  // from here on no signature is given a plan with it
+    on_trial = state.trial.group == &group;
+    if (group.policy.fused_anywhere()) ++state.rolled_back;
+    drop_variants(state, group);
+  }
+  if (on_trial) end_trial(program, state, false);
+  publish_everywhere(program, state, SIZE_MAX);
+  if (Persistence* cache = persistence(program)) cache->condemn(group.code_key, group.name);
+  ban(state, program, group, EventKind::kMismatch, reason);
+}
+
+}  // namespace xc

@@ -1,0 +1,241 @@
+// Labels: asan tsan
+// A wrong kernel of each kind, planted behind the compiler, is found before a caller sees what it
+// makes: one that writes outside, that is wrong at some sizes, alignments or values, or inaccurate.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <limits>
+
+#include "support.h"
+
+namespace {
+
+using namespace xc;
+using namespace xc::testing;
+
+constexpr const char* kChain = R"(graph chain(%x: f32[n, m], %b: f32[m]) -> (%y) {
+  %t = Add(%x, %b)
+  %u = Mul(%t, %x)
+  %y = Tanh(%u)
+})";
+
+/// What a kernel that is being run looks like to what spoils it.
+struct Seen {
+  float* x;
+  float* y;
+  int64_t rows, count;  ///< of x and y
+};
+using Spoil = std::function<void(const Seen&)>;
+
+/// Runs another kernel, then spoils what it made, or what it was given.
+class Spoiled final : public Kernel {
+ public:
+  Spoiled(std::shared_ptr<Kernel> inner, size_t inputs, Spoil spoil)
+      : inner_(std::move(inner)), inputs_(inputs), spoil_(std::move(spoil)) {}
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+    struct Bound final : BoundKernel {
+      std::shared_ptr<const BoundKernel> inner;
+      size_t x = 0, y = 0;
+      int64_t rows = 0, count = 0;
+      Spoil spoil;
+      void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+        inner->run(args, begin, end);
+        spoil({static_cast<float*>(args.buffers[x]), static_cast<float*>(args.buffers[y]), rows,
+               count});
+      }
+    };
+    auto bound = std::make_shared<Bound>();
+    bound->inner = inner_->bind(context);
+    bound->tasks = bound->inner->tasks;
+    bound->scratch_bytes = bound->inner->scratch_bytes;
+    bound->shared_bytes = bound->inner->shared_bytes;
+    bound->spoil = spoil_;
+    bound->y = inputs_;
+    const auto& dims = context.outputs[0].dims;
+    bound->rows = dims[0];
+    bound->count = element_count(dims);
+    for (size_t k = 0; k < context.inputs.size(); ++k)
+      if (context.inputs[k].dims.size() == 2) bound->x = k;
+    return bound;
+  }
+
+ private:
+  std::shared_ptr<Kernel> inner_;
+  size_t inputs_;
+  Spoil spoil_;
+};
+
+TierFaults planted(Spoil spoil) {
+  TierFaults faults;
+  faults.wrap = [spoil = std::move(spoil)](
+                    const Region& region,
+                    std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
+    return std::make_shared<Spoiled>(std::move(kernel), region.inputs.size(), spoil);
+  };
+  return faults;
+}
+
+std::vector<Tensor> inputs_of(int64_t n, int64_t m) {
+  return {ramp({n, m}, 3, 0.1), ramp({m}, 1, 0.7)};
+}
+
+/// Runs at a size in mode sync, where a kernel that passes verification is used at once.
+void run_right(Fixture& fixture, int64_t n, int64_t m) {
+  const std::vector<Tensor> in = inputs_of(n, m);
+  const Tensor y = fixture.run(in)[0];
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < y.count(); ++i) {
+    const double x = in[0].as<float>()[i];
+    const double want = std::tanh((x + in[1].as<float>()[i % m]) * x);
+    wrong += !(std::fabs(y.as<float>()[i] - want) <= 1e-5);
+  }
+  REQUIRE(wrong == 0);
+}
+
+Config in_sync() {
+  Config config;
+  config.jit = static_cast<int64_t>(JitMode::kSync);
+  return config;
+}
+
+/// The mismatch that is reported for a planted fault, after runs with right results.
+std::string found(Spoil spoil) {
+  Fixture fixture(kChain, in_sync(), planted(std::move(spoil)), create_interpreting_compiler());
+  for (const int64_t n : {5, 1, 16}) run_right(fixture, n, 7);
+  CHECK(fixture.log.count(EventKind::kMismatch) == 1);
+  CHECK(fixture.session->profile().swapped == 0);
+  return fixture.log.last(EventKind::kMismatch);
+}
+
+bool says(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("tiering/verification: a right kernel passes, between fences and between guard pages") {
+  for (const bool guard_pages : {false, true}) {
+    TierFaults faults;
+    faults.guard_pages = guard_pages;
+    Fixture fixture(kChain, in_sync(), faults, create_interpreting_compiler());
+    for (const int64_t n : {5, 1, 16}) run_right(fixture, n, 7);
+    CHECK(fixture.log.count(EventKind::kMismatch) == 0);
+    CHECK(fixture.session->profile().swapped == 1);
+    const auto regions = fixture.session->profile().regions;
+    REQUIRE(regions.size() == 1);
+    CHECK(regions[0].worst_error > 0);
+    CHECK(regions[0].worst_error < 0.1);
+  }
+}
+
+TEST_CASE("tiering/verification: a kernel that writes outside of its operands") {
+  const std::string behind = found([](const Seen& s) { s.y[s.count] = 1; });
+  CHECK_MESSAGE(says(behind, "writes outside of output 0, byte 0 behind its end"), behind);
+  const std::string before = found([](const Seen& s) { s.y[-2] = 1; });
+  CHECK_MESSAGE(says(before, "writes outside of output 0, byte 5 before its start"), before);
+  const std::string input = found([](const Seen& s) { s.x[s.count + 3] = 1; });
+  CHECK_MESSAGE(says(input, "writes outside of input"), input);
+  const std::string changed = found([](const Seen& s) { s.x[s.count / 2] += 1; });
+  CHECK_MESSAGE(says(changed, "changes input"), changed);
+}
+
+TEST_CASE("tiering/verification: a kernel that is wrong only at the tail of a vector") {
+  const std::string tail = found([](const Seen& s) {
+    if (s.count % 16 == 1) s.y[s.count - 1] += 0.25f;
+  });
+  CHECK_MESSAGE(says(tail, "at element"), tail);
+  const std::string unwritten = found([](const Seen& s) {
+    if (s.rows == 33) s.y[s.count - 1] = std::numeric_limits<float>::quiet_NaN();
+  });
+  CHECK_MESSAGE(says(unwritten, "nan instead of"), unwritten);
+}
+
+TEST_CASE("tiering/verification: a kernel that is wrong only where operands are not aligned") {
+  const std::string odd = found([](const Seen& s) {
+    if (reinterpret_cast<uintptr_t>(s.y) % 64 != 0) s.y[0] += 0.25f;
+  });
+  CHECK_MESSAGE(says(odd, "not at multiples of 64 bytes"), odd);
+  const std::string even = found([](const Seen& s) {
+    if (reinterpret_cast<uintptr_t>(s.y) % 64 == 0) s.y[0] += 0.25f;
+  });
+  CHECK_MESSAGE(!says(even, "not at multiples of 64 bytes"), even);
+}
+
+TEST_CASE("tiering/verification: a kernel that loses NaN") {
+  const std::string lost = found([](const Seen& s) {
+    for (int64_t i = 0; i < s.count; ++i)
+      if (std::isnan(s.y[i])) s.y[i] = 0;
+  });
+  CHECK_MESSAGE(says(lost, "0 instead of"), lost);
+  // Infinity arrives as 1 here: a kernel that takes it for NaN.
+  const std::string made = found([](const Seen& s) {
+    for (int64_t i = 0; i < s.count; ++i)
+      if (std::isinf(s.x[i])) s.y[i] = std::numeric_limits<float>::quiet_NaN();
+  });
+  CHECK_MESSAGE(says(made, "nan instead of"), made);
+}
+
+TEST_CASE("tiering/verification: a kernel that loses infinity") {
+  constexpr const char* kSquares = R"(graph squares(%x: f32[n, m], %b: f32[m]) -> (%y) {
+  %t = Add(%x, %b)
+  %u = Mul(%t, %t)
+  %y = Mul(%u, %x)
+})";
+  Fixture fixture(kSquares, in_sync(), planted([](const Seen& s) {
+                    for (int64_t i = 0; i < s.count; ++i)
+                      if (std::isinf(s.y[i])) s.y[i] = std::copysign(1e30f, s.y[i]);
+                  }),
+                  create_interpreting_compiler());
+  fixture.run(inputs_of(3, 5));
+  CHECK(fixture.log.count(EventKind::kMismatch) == 1);
+  CHECK_MESSAGE(says(fixture.log.last(EventKind::kMismatch), "inf"),
+                fixture.log.last(EventKind::kMismatch));
+}
+
+TEST_CASE("tiering/verification: a kernel whose every element is a little off") {
+  // Each within the bound of a single element.
+  const std::string off = found([](const Seen& s) {
+    for (int64_t i = 0; i < s.count; ++i) s.y[i] *= 1 + 4e-5f;
+  });
+  CHECK_MESSAGE(says(off, "times that of the operators it replaces"), off);
+}
+
+TEST_CASE("tiering/verification: guard pages stop a kernel that reads outside") {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    signal(SIGSEGV, SIG_DFL);
+    TierFaults faults = planted([](const Seen& s) {
+      volatile const float* beyond = s.x + s.count;
+      (void)*beyond;
+    });
+    faults.guard_pages = true;
+    Fixture fixture(kChain, in_sync(), faults, create_interpreting_compiler());
+    fixture.run(inputs_of(5, 7));
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+}
+
+TEST_CASE("tiering/verification: what a live run's inputs alone show is found in mode auto") {
+  std::atomic<int64_t> wrong_rows{0};
+  Config config;
+  Fixture fixture(kChain, config, planted([&](const Seen& s) {
+                    if (s.rows == wrong_rows) s.y[0] += 0.25f;
+                  }),
+                  create_interpreting_compiler());
+  wrong_rows = 40;  // no made-up size
+  const int64_t end = steady_ns() + 60'000'000'000;
+  while (fixture.log.count(EventKind::kMismatch) == 0 && steady_ns() < end) {
+    run_right(fixture, 40, 7);
+    fixture.session->wait_idle(std::chrono::milliseconds(1000));
+  }
+  CHECK(fixture.log.count(EventKind::kMismatch) == 1);
+  CHECK_MESSAGE(says(fixture.log.last(EventKind::kMismatch), "on a live run's inputs"),
+                fixture.log.last(EventKind::kMismatch));
+  CHECK(fixture.session->profile().swapped == 0);
+}
