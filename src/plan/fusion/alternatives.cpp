@@ -110,9 +110,10 @@ void report(const Graph& graph, uint32_t begin, const Part& part, const Grouping
     for (const Bits& g : best.groups)
       if (g.count() > 1 && g.intersects(d.nodes))
         instead += (instead.empty() ? "" : ", ") + nodes_text(graph, begin, g);
-    add(out, alternative(d.nodes, d.saved_s <= 0      ? "saves nothing"
-                                  : instead.empty() ? "a cycle, or dearer than its steps"
-                                                    : "takes nodes from what saves more: " + instead));
+    add(out,
+        alternative(d.nodes, d.saved_s <= 0    ? "saves nothing"
+                             : instead.empty() ? "a cycle, or dearer than its steps"
+                                               : "takes nodes from what saves more: " + instead));
   }
   // Neighbours that no template joins.
   size_t shown = 0;
@@ -124,13 +125,16 @@ void report(const Graph& graph, uint32_t begin, const Part& part, const Grouping
           chosen(pair))
         return;
       ++shown;
-      add(out, {.nodes = nodes_text(graph, begin, pair), .reason = std::string(known->second.reason)});
+      add(out,
+          {.nodes = nodes_text(graph, begin, pair), .reason = std::string(known->second.reason)});
     });
 }
 
 void sort_alternatives(FusionReport& report) {
   const auto rank = [](const FusionReport::Alternative& a) {
-    return std::pair(a.chosen ? 0 : a.fused_us > 0 ? 1 : 2,
+    return std::pair(a.chosen         ? 0
+                     : a.fused_us > 0 ? 1
+                                      : 2,
                      -a.places * (a.separate_us - a.fused_us));
   };
   std::stable_sort(report.alternatives.begin(), report.alternatives.end(),

@@ -7,9 +7,9 @@
 namespace xc::fusion {
 namespace {
 
-constexpr double kStep = 250e-9;       // seconds to start a step: arguments, call, primitive
-constexpr double kGivenFactor = 0.9;   // of regions with products: near is the trial's to judge
-constexpr uint32_t kLeastPart = 32;    // where a cut must break a group, not earlier than this
+constexpr double kStep = 250e-9;      // seconds to start a step: arguments, call, primitive
+constexpr double kGivenFactor = 0.9;  // of regions with products: near is the trial's to judge
+constexpr uint32_t kLeastPart = 32;   // where a cut must break a group, not earlier than this
 
 /// Dims by number, the same for equal ones.
 class Interned {
@@ -42,8 +42,8 @@ const FusionClass& Facts::of(NodeId id) {
   FusionClass cls = classify(graph_, id);
   const bool whole =
       cls.kind == FusionKind::kReduction && cls.row_axes == static_cast<int>(cls.space.size());
-  const bool row = (cls.kind == FusionKind::kReduction && !whole) ||
-                   cls.kind == FusionKind::kComposite;
+  const bool row =
+      (cls.kind == FusionKind::kReduction && !whole) || cls.kind == FusionKind::kComposite;
   if (taken_.count(id) || (row && !options_.row) ||
       (cls.kind == FusionKind::kScalar && !options_.cell && !options_.row))
     cls.kind = FusionKind::kNone;
@@ -209,8 +209,9 @@ std::vector<uint32_t> Facts::cuts(std::span<const std::vector<NodeId>> given) {
     }
   }
   for (const auto& nodes : given) {
-    const auto [low, high] = std::minmax_element(
-        nodes.begin(), nodes.end(), [&](NodeId a, NodeId b) { return position_[a] < position_[b]; });
+    const auto [low, high] =
+        std::minmax_element(nodes.begin(), nodes.end(),
+                            [&](NodeId a, NodeId b) { return position_[a] < position_[b]; });
     if (position_[*high] - position_[*low] < kMaxPartNodes)
       span(position_[*low], position_[*high], int64_t{1} << 20);
   }

@@ -41,8 +41,10 @@ std::string_view illegal(const Part& part, const Bits& group) {
     if (space == kNoSpace) space = n.result;
     if (n.result == space) return;
     // One value per row: made of what the region reduced.
-    if (!row || n.result != rows) reason = "different iteration spaces";
-    else if (inside.empty()) reason = "values per row that come from elsewhere";
+    if (!row || n.result != rows)
+      reason = "different iteration spaces";
+    else if (inside.empty())
+      reason = "values per row that come from elsewhere";
   });
   return reason;
 }

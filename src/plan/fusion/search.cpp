@@ -8,7 +8,7 @@ namespace xc::fusion {
 namespace {
 
 constexpr uint32_t kRoot = UINT32_MAX;
-constexpr size_t kMaxHomes = 6;     // groups of one node's producers that are merged in every way
+constexpr size_t kMaxHomes = 6;      // groups of one node's producers that are merged in every way
 constexpr uint8_t kOwn = UINT8_MAX;  // no given group
 
 /// A group that may still grow, and the open groups it depends on.
@@ -22,8 +22,8 @@ struct Open {
 
 struct State {
   std::vector<Open> open;
-  double paid_s = 0;   // of closed groups
-  double bound_s = 0;  // of any grouping that comes of it
+  double paid_s = 0;                           // of closed groups
+  double bound_s = 0;                          // of any grouping that comes of it
   double compute_left_s = 0, move_left_s = 0;  // of the nodes that are not in closed groups
   uint32_t trace = kRoot;
 };
@@ -53,7 +53,8 @@ class Search {
     for (const Bits& g : part.given) given_nodes |= g;
     Bits fixed;
     for (uint32_t i = 0; i < part.nodes.size(); ++i)
-      if (part.nodes[i].kind == SearchNode::Kind::kFixed && !given_nodes.has(i)) fixed |= Bits::of(i);
+      if (part.nodes[i].kind == SearchNode::Kind::kFixed && !given_nodes.has(i))
+        fixed |= Bits::of(i);
     least_compute_s_.assign(part.nodes.size(), 0);
     least_move_s_ = least_compute_s_;
     for (uint32_t i = 0; i < part.nodes.size(); ++i) {
@@ -63,7 +64,8 @@ class Search {
       for (uint32_t v : n.reads) {
         const SearchValue& value = part.values[v];
         const Bits readers = value.readers - fixed;
-        if ((value.makers - fixed).empty() && readers.first() == i) least_move_s_[i] += value.move_s;
+        if ((value.makers - fixed).empty() && readers.first() == i)
+          least_move_s_[i] += value.move_s;
       }
       for (uint32_t v : n.writes) {
         const SearchValue& value = part.values[v];
@@ -90,9 +92,8 @@ class Search {
       for (const State& state : now) expand(state, i, next);
       if (next.size() > max_states) {
         result_.exact = false;
-        std::stable_sort(next.begin(), next.end(), [](const State& a, const State& b) {
-          return a.bound_s < b.bound_s;
-        });
+        std::stable_sort(next.begin(), next.end(),
+                         [](const State& a, const State& b) { return a.bound_s < b.bound_s; });
         next.resize(max_states);
       }
       result_.states += next.size();
@@ -215,8 +216,9 @@ class Search {
       group.nodes.for_each([&](uint32_t n) {
         const Bits users = part_.nodes[n].users;
         if (users.empty()) return;
-        const uint32_t last = users.words[1] ? 127 - static_cast<uint32_t>(std::countl_zero(users.words[1]))
-                                             : 63 - static_cast<uint32_t>(std::countl_zero(users.words[0]));
+        const uint32_t last = users.words[1]
+                                  ? 127 - static_cast<uint32_t>(std::countl_zero(users.words[1]))
+                                  : 63 - static_cast<uint32_t>(std::countl_zero(users.words[0]));
         grows = grows || last > i;
       });
       if (grows) continue;

@@ -43,9 +43,7 @@ struct Bits {
   }
   Bits operator|(const Bits& o) const { return {{words[0] | o.words[0], words[1] | o.words[1]}}; }
   Bits operator&(const Bits& o) const { return {{words[0] & o.words[0], words[1] & o.words[1]}}; }
-  Bits operator-(const Bits& o) const {
-    return {{words[0] & ~o.words[0], words[1] & ~o.words[1]}};
-  }
+  Bits operator-(const Bits& o) const { return {{words[0] & ~o.words[0], words[1] & ~o.words[1]}}; }
   Bits& operator|=(const Bits& o) { return *this = *this | o; }
   Bits& operator-=(const Bits& o) { return *this = *this - o; }
   bool operator==(const Bits&) const = default;
@@ -74,9 +72,9 @@ struct SearchNode {
   /// Interned dims: of the result; and, of reductions and composites, of what they walk and the
   /// same with the row axes 1.
   int32_t result = kNoSpace, space = kNoSpace, rows = kNoSpace;
-  Bits producers, users;             ///< inside the part
+  Bits producers, users;                ///< inside the part
   std::vector<uint32_t> reads, writes;  ///< values of the part, each once
-  double compute_s = 0;              ///< of its operations alone
+  double compute_s = 0;                 ///< of its operations alone
   bool free = false;  ///< a step of its own costs nothing: a view, or absorbed by another kernel
 };
 
@@ -103,8 +101,8 @@ std::string_view illegal(const Part& part, const Bits& group);
 double price(const Part& part, const Bits& group, bool given);
 
 struct SearchOptions {
-  size_t max_states = 192;   ///< kept after each node; beyond it the result is not proven
-  size_t first_states = 8;   ///< of the beam that finds a grouping to bound the search with
+  size_t max_states = 192;  ///< kept after each node; beyond it the result is not proven
+  size_t first_states = 8;  ///< of the beam that finds a grouping to bound the search with
   // Faults planted by tests, to see that they are noticed.
   bool allow_cycles = false;  ///< groups may depend on each other
   double bound_factor = 1;    ///< multiplies the lower bound: above 1 it is none
@@ -118,8 +116,8 @@ struct Candidate {
 struct Grouping {
   std::vector<Bits> groups;  ///< every node in one; given ones as they are
   double price_s = 0;
-  bool exact = true;   ///< proven the cheapest
-  size_t states = 0;   ///< looked at
+  bool exact = true;                                         ///< proven the cheapest
+  size_t states = 0;                                         ///< looked at
   std::unordered_map<Bits, Candidate, BitsHash> candidates;  ///< all groups considered
 };
 

@@ -32,7 +32,11 @@ Part random_part(uint64_t seed) {
   part.max_nodes = 3 + static_cast<int>(pick(5));
   const uint32_t count = 3 + pick(5);
   const uint32_t inputs = 1 + pick(3);
-  for (uint32_t k = 0; k < inputs; ++k) part.values.push_back({.move_s = cost()});
+  for (uint32_t k = 0; k < inputs; ++k) {
+    fusion::SearchValue value;
+    value.move_s = cost();
+    part.values.push_back(value);
+  }
   for (uint32_t i = 0; i < count; ++i) {
     SearchNode n;
     const uint32_t kind = pick(10);
@@ -65,7 +69,11 @@ Part random_part(uint64_t seed) {
       }
     }
     n.writes.push_back(static_cast<uint32_t>(part.values.size()));
-    part.values.push_back({.move_s = cost(), .makers = Bits::of(i), .outside = pick(4) == 0});
+    fusion::SearchValue result;
+    result.move_s = cost();
+    result.makers = Bits::of(i);
+    result.outside = pick(4) == 0;
+    part.values.push_back(result);
     part.nodes.push_back(std::move(n));
   }
   // Something with products: a node and one of its users, with a path between them or not.
@@ -103,9 +111,8 @@ bool connected(const Part& part, const Bits& group) {
   Bits reached = Bits::of(group.first());
   for (Bits before; before != reached;) {
     before = reached;
-    before.for_each([&](uint32_t n) {
-      reached |= (part.nodes[n].producers | part.nodes[n].users) & group;
-    });
+    before.for_each(
+        [&](uint32_t n) { reached |= (part.nodes[n].producers | part.nodes[n].users) & group; });
   }
   return reached == group;
 }
@@ -151,7 +158,9 @@ double enumerate(const Part& part) {
   return best;
 }
 
-bool equal(double a, double b) { return std::fabs(a - b) <= 1e-9 * std::max(a, b) + 1e-18; }
+bool equal(double a, double b) {
+  return std::fabs(a - b) <= 1e-9 * std::max(a, b) + 1e-18;
+}
 
 /// Seeds of 300 parts on which the search is not right.
 int mistakes(const fusion::SearchOptions& options) {
@@ -162,8 +171,7 @@ int mistakes(const fusion::SearchOptions& options) {
     const double least = enumerate(part);
     const bool right = found.exact && equal(found.price_s, least) &&
                        equal(price_of(part, found.groups), found.price_s);
-    if (!right && count++ == 0)
-      MESSAGE("seed ", seed, ": found ", found.price_s, ", best ", least);
+    if (!right && count++ == 0) MESSAGE("seed ", seed, ": found ", found.price_s, ", best ", least);
   }
   return count;
 }
@@ -209,7 +217,8 @@ TEST_CASE("plan/search: a beam is sound, and says that it proves nothing") {
 
 TEST_CASE("plan/search: of two regions that exclude each other the one that saves more is chosen") {
   // What both reductions read fuses with one of them alone: their rows differ.
-  const char* text = R"(graph g(%x: f32[64, 8, 96], %a: f32[64, 8, 96], %b: f32[64, 8, 96]) -> (%s, %t) {
+  const char* text =
+      R"(graph g(%x: f32[64, 8, 96], %a: f32[64, 8, 96], %b: f32[64, 8, 96]) -> (%s, %t) {
   const %one: i64[1] = [-1]
   const %two: i64[2] = [-2, -1]
   %u = Add(%x, %a)
