@@ -3,11 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace xc::loop {
 
 namespace {
+
+constexpr int64_t kFar = int64_t{1} << 30;  // larger numbers are not reasoned about
 
 struct Reference {
   uint32_t buffer;
@@ -73,6 +78,7 @@ class Analysis {
           blocks_.insert(inner->var.id);
         else
           inner_vars_.insert(inner->var.id);
+        if (const auto most = largest(*inner)) last_[inner->var.id] = *most - 1;
         collect(inner->body);
       }
     }
@@ -88,6 +94,7 @@ class Analysis {
   bool apart(const Reference& a, const Reference& b) const {
     for (size_t d = 0; d < a.indices->size() && d < b.indices->size(); ++d) {
       const Index &x = (*a.indices)[d], &y = (*b.indices)[d];
+      if (x.is_affine() && y.is_affine() && out_of_reach(x.affine, y.affine)) return true;
       if (!x.is_affine() || !y.is_affine() || has_inner(x.affine) || has_inner(y.affine)) continue;
       const Affine difference = x.affine - y.affine;
       if (!difference.is_constant()) continue;
@@ -95,6 +102,39 @@ class Analysis {
       if (step == 0 ? c != 0 : (c == 0 || (c % step != 0 && !uses_block(x.affine)))) return true;
     }
     return false;
+  }
+
+  /// Iterations of a loop from 0, where a number bounds them.
+  static std::optional<int64_t> largest(const For& loop) {
+    if (!is_const(loop.begin) || const_as_int(*loop.begin) != 0) return std::nullopt;
+    const Expr& bound = loop.end->op == Op::kMin ? loop.end->args[0] : loop.end;
+    return is_const(bound) ? std::optional(const_as_int(*bound)) : std::nullopt;
+  }
+
+  /// What inner loops add to an index is less than one step of the loop (the loops of a tile).
+  bool out_of_reach(const Affine& x, const Affine& y) const {
+    const int64_t step = x.coefficient(loop_.var);
+    if (step == 0 || step != y.coefficient(loop_.var)) return false;
+    int64_t low = 0, high = 0;  // of what inner loops add to the difference
+    Affine rest;                // what all iterations share
+    for (const auto& [affine, sign] : {std::pair{&x, 1}, std::pair{&y, -1}}) {
+      rest = rest + Affine(sign * affine->constant());
+      for (const Affine::Term& term : affine->terms()) {
+        if (!term.is_dim && term.id == loop_.var.id) continue;
+        if (const auto it = last_.find(term.id); !term.is_dim && it != last_.end()) {
+          if (it->second > kFar || std::abs(term.coefficient) > kFar) return false;
+          const int64_t most = sign * term.coefficient * it->second;
+          (most < 0 ? low : high) += most;
+        } else if (!term.is_dim && (inner_vars_.contains(term.id) || blocks_.contains(term.id))) {
+          return false;
+        } else {
+          const Affine one = term.is_dim ? Affine(DimParam{term.id}) : Affine(Var{term.id});
+          rest = rest + one * (sign * term.coefficient);
+        }
+      }
+    }
+    return rest.is_constant() && std::abs(rest.constant()) <= kFar &&
+           std::abs(step) > std::max(high, -low) + std::abs(rest.constant());
   }
 
   bool has_inner(const Affine& affine) const {
@@ -123,6 +163,7 @@ class Analysis {
   std::string carried_;
   std::vector<Reference> references_;
   std::unordered_set<uint32_t> inner_vars_, blocks_, declared_;
+  std::unordered_map<uint32_t, int64_t> last_;  // of inner loops with a known bound
 };
 
 }  // namespace

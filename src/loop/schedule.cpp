@@ -6,20 +6,16 @@
 
 #include "base/error.h"
 #include "loop/dependence.h"
+#include "loop/schedule_parts.h"
 #include "loop/verify.h"
 
 namespace xc::loop {
 
 namespace {
 
-struct Place {
-  Block* block = nullptr;
-  size_t at = 0;
-  size_t depth = 0;  // loops around it
-  For& loop() const { return std::get<For>((*block)[at].node); }
-};
+using parts::Place;
 
-bool find(Block& block, uint32_t var, size_t depth, Place& out) {
+bool find_in(Block& block, uint32_t var, size_t depth, Place& out) {
   for (size_t i = 0; i < block.size(); ++i) {
     For* loop = std::get_if<For>(&block[i].node);
     if (!loop) continue;
@@ -27,16 +23,20 @@ bool find(Block& block, uint32_t var, size_t depth, Place& out) {
       out = {&block, i, depth};
       return true;
     }
-    if (find(loop->body, var, depth + 1, out)) return true;
+    if (find_in(loop->body, var, depth + 1, out)) return true;
   }
   return false;
 }
+
+}  // namespace
+
+namespace parts {
 
 Place find(Kernel& kernel, std::string_view var) {
   const auto named = std::find(kernel.vars.begin(), kernel.vars.end(), var);
   Place place;
   if (named == kernel.vars.end() ||
-      !find(kernel.body, static_cast<uint32_t>(named - kernel.vars.begin()), 0, place))
+      !find_in(kernel.body, static_cast<uint32_t>(named - kernel.vars.begin()), 0, place))
     fail(Status::kInvalidArgument, "schedule: kernel {} has no loop {}", kernel.name, var);
   return place;
 }
@@ -62,6 +62,10 @@ std::string fresh_name(const Kernel& kernel, const std::string& base) {
   for (int n = 1; taken(name); ++n) name = base + std::to_string(n);
   return name;
 }
+
+}  // namespace parts
+
+namespace {
 
 // Accumulators declared in the block or below.
 std::unordered_set<uint32_t> declared_in(const Block& block) {
@@ -119,12 +123,16 @@ std::string scratch_carried(const Kernel& kernel, const For& loop) {
   return problem;
 }
 
-void replace_var(Block& block, Var from, Var to) {
+}  // namespace
+
+namespace parts {
+
+void replace_var(Block& block, Var from, const Affine& to) {
   const auto rename = [&](std::vector<Index>& indices) {
     for (Index& index : indices) index.affine = index.affine.substitute(from, to);
   };
   block = rewrite_exprs(block, [&](const Expr& e) {
-    if (e->op == Op::kLoopVar && e->id == from.id) return loop_var(to);
+    if (e->op == Op::kLoopVar && e->id == from.id) return affine_value(to);
     if (e->op != Op::kLoad) return e;
     Node node = *e;
     rename(node.indices);
@@ -143,6 +151,12 @@ Kernel verified(Kernel kernel) {
   verify(kernel);
   return kernel;
 }
+
+}  // namespace parts
+
+using namespace parts;
+
+namespace {
 
 std::string why_not_parallel(const Kernel& kernel, const For& loop) {
   if (std::string why = iteration_dependence(kernel, loop, false); !why.empty()) return why;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "loop/schedule.h"
+#include "loop/schedule_tiles.h"
 
 namespace xc::loop {
 namespace {
@@ -50,11 +51,19 @@ Kernel apply_step(Kernel kernel, const std::vector<std::string_view>& words) {
   if (is("jam", 2))
     return jam(std::move(kernel), words[1], static_cast<int>(number(words[2], kMaxFactor)));
   if (is("reorder", 1)) return reorder(std::move(kernel), words[1]);
+  if (is("tile", 4))
+    return tile(std::move(kernel), words[1], words[2], number(words[3], kMaxFactor),
+                number(words[4], kMaxFactor));
+  if (is("stage", 2)) return stage(std::move(kernel), words[1], words[2]);
+  if (is("tensorize", 4))
+    return tensorize(std::move(kernel), words[1], words[2],
+                     static_cast<int>(number(words[3], kMaxFactor)),
+                     static_cast<int>(number(words[4], kMaxFactor)));
   if (is("default", 0)) return schedule_default(std::move(kernel), {});
   fail(
       Status::kFormat,
       "no schedule step '{}': there are split, vectorize, unroll, parallelize, fuse, jam, reorder, "
-      "default",
+      "tile, stage, tensorize, default",
       name);
 }
 

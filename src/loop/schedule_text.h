@@ -1,6 +1,7 @@
 // Schedules as text, for tests and tools: steps separated by ';', each the name of a primitive of
-// schedule.h with its arguments: "split i 64; vectorize j 16; unroll k 4; parallelize i;
-// fuse i j; reorder i; default". Applied in order.
+// schedule.h or schedule_tiles.h with its arguments: "split i 64; vectorize j 16; unroll k 4;
+// parallelize i; fuse i j; reorder i; tile i j 32 64; stage x i; tensorize i j 6 32; default".
+// Applied in order.
 #pragma once
 
 #include <string_view>

@@ -34,6 +34,11 @@ void Layout::decide(const StepSpec& spec, const Implementation& row,
   }
 }
 
+void Layout::follow(ValueId inner, ValueId result) {
+  if (const auto it = decided_.find(result); it != decided_.end())
+    decided_.emplace(inner, it->second);
+}
+
 bool Layout::wants_channels_last(const StepSpec& spec, const Implementation& row, size_t output,
                                  ValueId value) const {
   const SymDims& dims = spec.outputs[output].dims;

@@ -28,6 +28,10 @@ class Layout {
   /// write channels-last stay row-major.
   void decide(const StepSpec& spec, const Implementation& row, std::span<const ValueId> outputs);
 
+  /// Values that a step keeps inside lie like its result wherever they become values of their own
+  /// (a later plan splits the step): what reads them was asked about that order.
+  void follow(ValueId inner, ValueId result);
+
   /// The strides a value gets that owns its memory; row-major as long as nothing was decided.
   SymDims strides(ValueId value, const SymDims& dims) const;
 

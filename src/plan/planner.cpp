@@ -54,11 +54,18 @@ class PlanBuilder {
     declare_sources();
     assign_regions();
     plan_->segments.push_back({0, 0, 0});
-    for (NodeId id : unit_order()) visit(id);
+    for (NodeId id : unit_order()) {
+      visit(id);
+      if (misfit_) return nullptr;
+    }
     bind_outputs();
     finish_plan(*plan_, known_symbols_);
     return plan_;
   }
+
+  /// The region whose operands lie otherwise than region_spec() has it, after a build() that
+  /// returned null.
+  std::optional<uint32_t> misfit() const { return misfit_; }
 
   /// Gives every value its place and strides, without choosing kernels.
   void survey() {
@@ -269,7 +276,7 @@ class PlanBuilder {
     located("node '" + node.name + "' (" + std::string(node.op->name) + ")", [&] {
       if (in_region_[id] != UINT32_MAX) {
         // A region runs where its last node stands, when everything it reads is there.
-        if (region_at_[id] != UINT32_MAX) add_region(regions_[region_at_[id]]);
+        if (region_at_[id] != UINT32_MAX) add_region(region_at_[id]);
         return;
       }
       if (absorbed_.count(id)) {
@@ -547,6 +554,8 @@ class PlanBuilder {
                            : refused.back().name + ": " + refused.back().reason);
     if (planner_.options_.layouts) {
       planner_.layout_.decide(spec, *row, unit.outputs);
+      for (size_t k = 0; k + 1 < unit.nodes.size(); ++k)
+        planner_.layout_.follow(graph_.node(unit.nodes[k]).outputs[0], unit.outputs[0]);
       for (size_t k = 0; k < unit.outputs.size(); ++k)
         spec.outputs[k] = fresh_operand(unit.outputs[k]);
     }
@@ -636,7 +645,8 @@ class PlanBuilder {
     plan_->segments.back().end_step = static_cast<uint32_t>(plan_->steps.size());
   }
 
-  void add_region(const PlannedRegion& planned) {
+  void add_region(uint32_t index) {
+    const PlannedRegion& planned = regions_[index];
     auto step = std::make_shared<Step>();
     const Region& region = planned.region;
     step->name = graph_.node(region.nodes.front()).name;
@@ -653,6 +663,17 @@ class PlanBuilder {
     for (ValueId v : region.outputs) {
       step->outputs.push_back(add_output(v));
       step->spec.outputs.push_back(fresh_operand(v));
+    }
+    const StepSpec made_for = planner_.region_spec(region);
+    const auto lies_alike = [](const std::vector<Operand>& a, const std::vector<Operand>& b) {
+      return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+        return x.dims == y.dims && x.strides == y.strides;
+      });
+    };
+    if (!lies_alike(made_for.inputs, step->spec.inputs) ||
+        !lies_alike(made_for.outputs, step->spec.outputs)) {
+      misfit_ = index;
+      return;
     }
     ++plan_->region_steps;
     push(std::move(step));
@@ -744,6 +765,7 @@ class PlanBuilder {
   std::vector<uint32_t> value_of_;  // ValueId -> PlanValue
   std::vector<std::vector<NodeId>> users_;
   std::vector<uint32_t> in_region_, region_at_;
+  std::optional<uint32_t> misfit_;
   std::unordered_set<NodeId> absorbed_;
   std::unordered_map<NodeId, Unit> deferred_;
   std::unordered_map<uint32_t, uint32_t> copies_;
@@ -755,8 +777,19 @@ Planner::Planner(std::shared_ptr<const Graph> graph, const Backend& backend, Pla
 
 Planner::~Planner() = default;
 
-std::shared_ptr<const Plan> Planner::build(std::span<const PlannedRegion> regions) {
-  return PlanBuilder(*this, regions).build();
+std::shared_ptr<const Plan> Planner::build(std::span<const PlannedRegion> regions,
+                                           std::vector<uint32_t>* refused) {
+  std::vector<PlannedRegion> left(regions.begin(), regions.end());
+  std::vector<uint32_t> index(regions.size());
+  for (uint32_t k = 0; k < index.size(); ++k) index[k] = k;
+  for (;;) {
+    PlanBuilder builder(*this, left);
+    if (auto plan = builder.build()) return plan;
+    const auto at = static_cast<ptrdiff_t>(*builder.misfit());
+    if (refused) refused->push_back(index[static_cast<size_t>(at)]);
+    left.erase(left.begin() + at);
+    index.erase(index.begin() + at);
+  }
 }
 
 StepSpec Planner::region_spec(const Region& region) {

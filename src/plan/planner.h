@@ -38,8 +38,11 @@ class Planner {
   ~Planner();
 
   /// The base plan, or with `regions` (disjoint, convex) replaced by one step each. Fails with
-  /// kUnsupported naming the node when nothing can execute it.
-  std::shared_ptr<const Plan> build(std::span<const PlannedRegion> regions = {});
+  /// kUnsupported naming the node when nothing can execute it. A region whose operands lie
+  /// otherwise in this plan than region_spec() told is left to the steps of its nodes; `refused`
+  /// gets its index.
+  std::shared_ptr<const Plan> build(std::span<const PlannedRegion> regions = {},
+                                    std::vector<uint32_t>* refused = nullptr);
 
   /// The operands a region would get: what lower_region() and its kernel are made for. After the
   /// base plan, which decides how values lie.

@@ -54,6 +54,23 @@ ordered_json to_json(const RegionSummary& region) {
   return out;
 }
 
+ordered_json to_json(const FusionReport& report) {
+  ordered_json out;
+  out["parts"] = report.parts;
+  out["proven"] = report.proven;
+  out["states"] = report.states;
+  out["candidates"] = report.candidates;
+  out["alternatives"] = ordered_json::array();
+  for (const FusionReport::Alternative& a : report.alternatives)
+    out["alternatives"].push_back({{"nodes", a.nodes},
+                                   {"places", a.places},
+                                   {"chosen", a.chosen},
+                                   {"fused_us", a.fused_us},
+                                   {"separate_us", a.separate_us},
+                                   {"reason", a.reason}});
+  return out;
+}
+
 ordered_json to_json(const ProfileSummary& summary) {
   ordered_json out{{"counters",
                     {{"runs", summary.runs},

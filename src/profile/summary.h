@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "plan/fusion/report.h"
 #include "profile/event.h"
 
 namespace xc {
@@ -43,6 +44,12 @@ struct RegionSummary {
   std::vector<ShapeSummary> shapes;  ///< most calls first
 };
 
+/// What the search for regions of one program considered.
+struct SearchSummary {
+  std::string program;  ///< graph or body
+  FusionReport report;
+};
+
 struct ProfileSummary {
   int64_t runs = 0;
   int64_t signatures = 0;  ///< distinct input signatures bound
@@ -58,12 +65,15 @@ struct ProfileSummary {
   int64_t queued = 0;          ///< background jobs waiting, of all sessions of the engine
   int64_t events_dropped = 0;  ///< not kept: see kMaxEvents
   std::vector<RegionSummary> regions;
-  std::vector<Event> events;  ///< by time
+  std::vector<SearchSummary> searches;  ///< with details, of programs that were searched
+  std::vector<Event> events;            ///< by time
 };
 
 /// With the numbers of its kind by name: {kind, time_ns, run, queue, region, subject, detail, ...}.
 nlohmann::ordered_json to_json(const Event& event);
 nlohmann::ordered_json to_json(const RegionSummary& region);
+/// {parts, proven, states, candidates, alternatives[]}.
+nlohmann::ordered_json to_json(const FusionReport& report);
 /// {counters{}, regions[], events[]}.
 nlohmann::ordered_json to_json(const ProfileSummary& summary);
 /// The text of a document, with names that are no UTF-8 mended.

@@ -79,10 +79,31 @@ json describe(Program& program, const std::vector<Dims>& signature, const Profil
   for (const RegionSummary& r : summary.regions)
     if (r.program == program.name()) regions.push_back(to_json(r));
   out["regions"] = regions;
+  for (const SearchSummary& s : summary.searches)
+    if (s.program == program.name()) out["search"] = to_json(s.report);
   json bodies = json::array();
   for (const auto& child : program.children()) bodies.push_back(describe(*child, {}, summary));
   if (!bodies.empty()) out["bodies"] = bodies;
   return out;
+}
+
+void print_search(const json& search, std::string& out, const std::string& indent) {
+  if (search["alternatives"].empty()) return;
+  out += fmt::format(
+      "{}  search: {} groups considered in {} parts, {} of them proven; predicted fused against "
+      "separate:\n",
+      indent, search["candidates"].get<int64_t>(), search["parts"].get<int>(),
+      search["proven"].get<int>());
+  for (const json& a : search["alternatives"]) {
+    out += fmt::format("{}    {} {:<44}", indent, a["chosen"].get<bool>() ? "+" : "-",
+                       a["nodes"].get<std::string>());
+    if (a["fused_us"].get<double>() > 0)
+      out += fmt::format(" {:9.2f} us {:9.2f} us", a["fused_us"].get<double>(),
+                         a["separate_us"].get<double>());
+    if (a["places"].get<int>() > 1) out += fmt::format("  {} places", a["places"].get<int>());
+    if (!a["reason"].get<std::string>().empty()) out += "  " + a["reason"].get<std::string>();
+    out += "\n";
+  }
 }
 
 void print_program(const json& program, std::string& out, const std::string& indent) {
@@ -124,6 +145,7 @@ void print_program(const json& program, std::string& out, const std::string& ind
           r["fused_us"].get<double>(), r["state"].get<std::string>(),
           r["reason"].get<std::string>().empty() ? "" : ": " + r["reason"].get<std::string>());
   }
+  if (program.contains("search")) print_search(program["search"], out, indent);
   if (program.contains("bodies"))
     for (const json& body : program["bodies"]) print_program(body, out, indent + "  ");
 }

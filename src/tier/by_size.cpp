@@ -87,7 +87,15 @@ std::shared_ptr<const Plan> Tier::plan_with(Program& program, ProgramState& stat
       covered.insert(place.nodes.begin(), place.nodes.end());
       planned.push_back({place, group->kernel, "fused " + group->name});
     }
-  auto plan = program.planner().build(planned);
+  std::vector<uint32_t> refused;
+  auto plan = program.planner().build(planned, &refused);
+  for (const uint32_t r : refused)
+    for (const auto& group : state.groups)
+      if (group->kernel == planned[r].kernel) {
+        group->wrong = true;
+        group->state = RegionState::kBanned;
+        group->reason = "its operands lie otherwise in the plan than it was made for";
+      }
   if (state.variants.size() >= kMaxVariants) state.variants.erase(state.variants.begin());
   state.variants.push_back({groups, plan});
   return plan;

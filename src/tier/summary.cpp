@@ -38,6 +38,7 @@ void Tier::summarise(const Program& program, ProfileSummary& summary, bool detai
     summary.queued = static_cast<int64_t>(jobs_.size());
   }
   std::lock_guard data(state->data);
+  if (details && state->analysed) summary.searches.push_back({program.name(), state->considered});
   double saved_s = 0;
   for (const auto& group : state->groups) {
     saved_s += group->ledger.saved_s();

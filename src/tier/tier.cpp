@@ -223,6 +223,15 @@ FusionOptions Tier::fusion_options(Program& program) {
   for (const auto& step : program.base_plan()->steps)
     if (step->nodes.size() > 1)
       options.taken.insert(options.taken.end(), step->nodes.begin(), step->nodes.end());
+  std::shared_ptr<SignatureEntry> entry;
+  for (const auto& e : program.entries())
+    if (!entry || e->last_use > entry->last_use) entry = e;
+  if (entry)
+    options.sizes = [plan = program.base_plan(), entry](const std::string& symbol) {
+      for (size_t k = 0; k < entry->symbols.size(); ++k)
+        if (plan->symbols[k].name == symbol) return std::optional(entry->symbols[k]);
+      return std::optional<int64_t>();
+    };
   return options;
 }
 
@@ -230,13 +239,15 @@ void Tier::analyse(Program& program, ProgramState& state) {
   if (state.analysed) return;  // restored meanwhile
   const double start = thread_cpu_seconds();
   const int64_t begin = steady_ns();
-  add_groups(program, state, find_regions(program.graph(), fusion_options(program)));
+  FusionReport considered;
+  add_groups(program, state, find_regions(program.graph(), fusion_options(program), &considered));
   Event event;
   event.kind = EventKind::kSearched;
   event.wall_ms = ms_since(begin);
   {
     std::lock_guard data(state.data);
     state.analysed = true;
+    state.considered = std::move(considered);
     state.restore_s += thread_cpu_seconds() - start;
     event.places = static_cast<int64_t>(state.groups.size());
   }

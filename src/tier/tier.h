@@ -182,6 +182,7 @@ class Tier final : public TierHooks {
     double spent_s = 0;
     int64_t compiled = 0, swapped = 0, rolled_back = 0, rejected = 0;
     EventLog events;
+    FusionReport considered;            ///< by the search, for explain
     std::atomic<uint64_t> toggles{0};   ///< force_swap
     std::atomic<bool> recalled{false};  ///< the persistent cache was asked about it
     double restore_s = 0;  ///< CPU that the search and lowering took: what a restart has to do
@@ -246,6 +247,7 @@ class Tier final : public TierHooks {
   static void settle_state(Group& group);
 
   // Jobs. All hold state.work.
+  /// Costs at the sizes of the signature used last.
   static FusionOptions fusion_options(Program& program);
   void analyse(Program& program, ProgramState& state);
   void add_groups(Program& program, ProgramState& state, std::vector<Region> regions,

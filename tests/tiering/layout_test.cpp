@@ -4,8 +4,13 @@
 
 #include <random>
 
+#include "backends/backend.h"
+#include "ops/infer.h"
+#include "plan/planner.h"
+#include "runtime/engine.h"
 #include "support.h"
 #include "tier/engine_factory.h"
+#include "tier/region_kernel.h"
 
 namespace {
 
@@ -213,4 +218,124 @@ TEST_CASE("tiering/layout: generated networks give the same with and without lay
       for (const auto& other : others) CHECK(agrees(*other));
     }
   }
+}
+
+namespace {
+
+/// Runs a session's latest signature by a plan in which everything fuses but the first `kept` nodes
+/// of what a library's kernels absorb, and gives how many regions that plan has.
+uint32_t split_epilogues(Session& session, size_t kept) {
+  Program& program = session.program();
+  FusionOptions options;
+  options.blocks = false;
+  for (const auto& step : program.base_plan()->steps)
+    if (step->nodes.size() > 1)
+      options.taken.insert(
+          options.taken.end(), step->nodes.begin(),
+          step->nodes.begin() + static_cast<ptrdiff_t>(std::min(kept, step->nodes.size())));
+  const auto compiler = create_interpreting_compiler();
+  std::vector<PlannedRegion> planned;
+  for (const Region& region : find_regions(program.graph(), options)) {
+    RegionCode code;
+    if (!lower_region(program.graph(), region, program.planner().region_spec(region),
+                      compiler->target(), code)
+             .yes())
+      continue;
+    std::vector<std::shared_ptr<const PhaseCode>> phases;
+    for (const RegionPhase& phase : code.phases) phases.push_back(compiler->compile(phase.kernel));
+    planned.push_back({region,
+                       std::make_shared<RegionKernel>(std::move(code), std::move(phases),
+                                                      region.inputs.size() + region.outputs.size()),
+                       "fused"});
+  }
+  std::vector<uint32_t> refused;
+  const auto plan = program.planner().build(planned, &refused);
+  CHECK(refused.empty());  // values that were inside a step lie as they would as its result
+  const auto entry = program.entries().front();
+  auto published = std::make_shared<Published>();
+  published->active = std::make_shared<Version>(bind_segment(plan, 0, entry->symbols, {}));
+  program.publish(*entry, std::move(published));
+  return plan->region_steps;
+}
+
+double largest_difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  double worst = 0;
+  REQUIRE(a.size() == b.size());
+  for (size_t k = 0; k < a.size(); ++k) {
+    const auto x = a[k].to_doubles(), y = b[k].to_doubles();
+    REQUIRE(x.size() == y.size());
+    double largest = 1e-3;
+    for (double v : x) largest = std::max(largest, std::fabs(v));
+    for (size_t i = 0; i < x.size(); ++i) worst = std::max(worst, std::fabs(x[i] - y[i]) / largest);
+  }
+  return worst;
+}
+
+/// A convolution whose epilogue ends in a value that is reduced and convolved again.
+std::string epilogue_network() {
+  std::string w1, w2;
+  for (int k = 0; k < 16 * 8 * 9; ++k) w1 += fmt::format("{}{}", k ? ", " : "", std::sin(k) * 0.2);
+  for (int k = 0; k < 16 * 16; ++k) w2 += fmt::format("{}{}", k ? ", " : "", std::cos(k) * 0.2);
+  return "graph g(%x: f32[n, 8, 10, 10]) -> (%m, %f) {\n"
+         "  const %axes: i64[2] = [-2, -1]\n"
+         "  const %a: f32[16, 8, 3, 3] = [" +
+         w1 + "]\n  const %b: f32[16, 16, 1, 1] = [" + w2 +
+         "]\n  %r = Conv(%x, %a) {kernel_shape = [3, 3]}\n"
+         "  %t = Tanh(%r)\n"
+         "  %c = Conv(%t, %b) {kernel_shape = [1, 1]}\n"
+         "  %s = Add(%c, %t)\n"
+         "  %u = Relu(%s)\n"
+         "  %m = ReduceMean(%u, %axes) {keepdims = 1}\n"
+         "  %d = Conv(%u, %b) {kernel_shape = [1, 1]}\n"
+         "  %e = Sigmoid(%d)\n"
+         "  %g = Mul(%e, %u)\n"
+         "  %f = Flatten(%g) {axis = 1}\n}\n";
+}
+
+}  // namespace
+
+TEST_CASE("tiering/layout: an epilogue split anywhere gives the same values") {
+  std::vector<std::string> texts{epilogue_network()};
+  std::vector<Dims> inputs{{2, 8, 10, 10}};
+  for (uint64_t seed = 101; seed <= 116; ++seed) {
+    const Network network(seed);
+    texts.push_back(network.text());
+    inputs.push_back(network.input(2));
+  }
+  uint32_t regions = 0;
+  for (size_t k = 0; k < texts.size(); ++k) {
+    CAPTURE(texts[k]);
+    Config reference = mode(JitMode::kOff);
+    reference.kernels = 1;
+    const std::vector<Tensor> in{ramp(inputs[k], 1.0, 0.3)};
+    const auto want = run(*session_of(texts[k], reference), in);
+    const auto session = session_of(texts[k], mode(JitMode::kOff));
+    CHECK(largest_difference(want, run(*session, in)) <= 1e-4);
+    for (size_t kept = 0; kept <= 3; ++kept) {
+      CAPTURE(kept);
+      regions += split_epilogues(*session, kept);
+      CHECK(largest_difference(want, run(*session, in)) <= 1e-4);
+    }
+  }
+  CHECK(regions >= texts.size());
+}
+
+TEST_CASE("tiering/layout: a plan refuses a region that was made for values lying otherwise") {
+  auto graph = std::make_shared<Graph>(parse_graph(epilogue_network()));
+  infer_types(*graph);
+  FusionOptions options;
+  Planner planner(graph, cpu_backend(), {});
+  const auto regions = find_regions(*graph, options);
+  REQUIRE(!regions.empty());
+  // Asked before the base plan decides how values lie: row-major, all of them.
+  std::vector<PlannedRegion> planned;
+  for (const Region& region : regions) {
+    (void)planner.region_spec(region);
+    planned.push_back({region, nullptr, "never run"});
+  }
+  (void)planner.build();
+  std::vector<uint32_t> refused;
+  const auto plan = planner.build(planned, &refused);
+  CHECK(refused.size() >= 1);
+  CHECK(plan->region_steps + refused.size() == planned.size());
 }

@@ -1,14 +1,14 @@
-// Finding regions: nodes are taken in execution order and join the regions of their producers as
-// long as iteration spaces agree and the union stays convex.
+// Finding regions: the graph is cut into parts, the search finds each part's cheapest grouping of
+// its nodes (search.h), and aggregates that read the same operand are put together.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "ir/fingerprint.h"
 #include "ops/op.h"
+#include "plan/fusion/alternatives.h"
 #include "plan/fusion/blocks.h"
-#include "plan/fusion/classify.h"
-#include "plan/fusion/convex.h"
+#include "plan/fusion/facts.h"
 #include "plan/fusion/region.h"
 
 namespace xc {
@@ -18,165 +18,118 @@ constexpr uint32_t kNoRegion = UINT32_MAX;
 
 struct Draft {
   SymDims space;
-  int row_axes = 0;  // 0 = not determined: elementwise so far
+  int row_axes = 0;  // 0 = cell or aggregate
   bool aggregate = false;
-  bool blocks = false;  // of the row-block template: complete
+  bool blocks = false;  // of the row-block template
   std::vector<NodeId> nodes;
   bool alive = true;
 };
 
 class Finder {
  public:
-  Finder(const Graph& graph, const FusionOptions& options)
+  Finder(const Graph& graph, const FusionOptions& options, FusionReport* report)
       : graph_(graph),
         options_(options),
-        region_of_(graph.node_count(), kNoRegion),
-        position_(graph.node_count(), 0),
-        users_(graph.users()) {
-    for (uint32_t k = 0; k < graph.order().size(); ++k) position_[graph.order()[k]] = k;
-    for (NodeId n : options.taken) taken_.insert(n);
-  }
+        report_(report),
+        facts_(graph, options),
+        region_of_(graph.node_count(), kNoRegion) {}
 
   std::vector<Region> run() {
-    if (options_.blocks && options_.numerics != Numerics::kStrict) place_blocks();
-    for (NodeId id : graph_.order()) place(id);
-    merge_aggregates();
-    for (Draft& draft : drafts_) {
-      if (draft.blocks) continue;
-      double compute = 0;
-      for (NodeId n : draft.nodes) compute += classes_.at(n).kind == FusionKind::kComposite ? 2 : 1;
-      if (compute < 2) draft.alive = false;
+    std::vector<Region> blocks;
+    if (options_.blocks && options_.numerics != Numerics::kStrict)
+      blocks = find_blocks(graph_, options_);
+    std::vector<std::vector<NodeId>> given;
+    for (const Region& region : blocks) given.push_back(region.nodes);
+    const std::vector<uint32_t> cuts = facts_.cuts(given);
+    std::vector<std::vector<uint32_t>> inside(cuts.size());
+    for (uint32_t g = 0; g < given.size(); ++g) {
+      uint32_t low = UINT32_MAX, high = 0;
+      for (NodeId n : given[g]) {
+        low = std::min(low, facts_.position(n));
+        high = std::max(high, facts_.position(n));
+      }
+      const auto part = std::upper_bound(cuts.begin(), cuts.end(), low) - cuts.begin() - 1;
+      if (high < cuts[static_cast<size_t>(part) + 1])
+        inside[static_cast<size_t>(part)].push_back(g);
+      else
+        keep_block(blocks[g]);  // over several parts: not weighed
     }
+    for (size_t p = 0; p + 1 < cuts.size(); ++p) {
+      std::vector<std::vector<NodeId>> nodes;
+      for (uint32_t g : inside[p]) nodes.push_back(given[g]);
+      const fusion::Grouping& best = search_part(cuts[p], cuts[p + 1], nodes);
+      for (const fusion::Bits& group : best.groups) {
+        std::vector<NodeId> members;
+        group.for_each([&](uint32_t i) { members.push_back(graph_.order()[cuts[p] + i]); });
+        const auto block = std::find_if(inside[p].begin(), inside[p].end(),
+                                        [&](uint32_t g) { return given[g] == members; });
+        if (block != inside[p].end())
+          keep_block(blocks[*block]);
+        else
+          keep(std::move(members));
+      }
+    }
+    merge_aggregates();
     drop_cycles();
     std::vector<Region> out;
     for (Draft& draft : drafts_)
       if (draft.alive) out.push_back(finish(draft));
     std::stable_sort(out.begin(), out.end(), [](const Region& a, const Region& b) {
-      return a.nodes.size() > b.nodes.size();
+      return std::pair(a.nodes.size(), a.blocks) > std::pair(b.nodes.size(), b.blocks);
     });
+    if (report_) fusion::sort_alternatives(*report_);
     return out;
   }
 
  private:
-  void place_blocks() {
-    for (Region& region : find_blocks(graph_, options_)) {
-      Draft draft;
-      draft.space = std::move(region.space);
-      draft.nodes = std::move(region.nodes);
-      draft.blocks = true;
-      for (NodeId n : draft.nodes) region_of_[n] = static_cast<uint32_t>(drafts_.size());
-      drafts_.push_back(std::move(draft));
-    }
+  /// The best grouping of [begin, end). Parts that look alike (layers) are searched once.
+  const fusion::Grouping& search_part(uint32_t begin, uint32_t end,
+                                      const std::vector<std::vector<NodeId>>& given) {
+    const fusion::Part part = facts_.part(begin, end, given, spared_);
+    auto& known = searched_[fusion::text_of(part)];
+    if (!known) known = std::make_unique<fusion::Grouping>(fusion::search(part));
+    if (report_) fusion::report(graph_, begin, part, *known, *report_);
+    return *known;
   }
 
-  void place(NodeId id) {
-    const Node& node = graph_.node(id);
-    if (taken_.count(id) || region_of_[id] != kNoRegion) return;
-    FusionClass cls = classify(graph_, id);
-    if (cls.kind == FusionKind::kNone) return;
-    const SymDims& result = *graph_.value(node.outputs[0]).type.dims;
-    const bool whole =
-        cls.kind == FusionKind::kReduction && cls.row_axes == static_cast<int>(cls.space.size());
-    if (cls.kind == FusionKind::kReduction && !options_.row && !whole) return;
-    if (cls.kind == FusionKind::kComposite && !options_.row) return;
-    Draft alone;
-    alone.nodes = {id};
-    alone.space = cls.kind == FusionKind::kScalar ? result : cls.space;
-    alone.row_axes = whole ? 0 : cls.row_axes;
-    alone.aggregate = whole;
-    classes_.emplace(id, cls);
+  void keep_block(Region& region) {
+    Draft draft;
+    draft.space = region.space;
+    draft.nodes = region.nodes;
+    draft.blocks = true;
+    spared_.insert(draft.nodes.begin(), draft.nodes.end());
+    add(std::move(draft));
+  }
 
-    // Producers' regions this node could join, nearest first.
-    std::vector<uint32_t> candidates;
-    for (ValueId v : node.inputs) {
-      if (v == kNone || graph_.value(v).producer == kNone) continue;
-      const uint32_t r = region_of_[graph_.value(v).producer];
-      if (r != kNoRegion && !drafts_[r].blocks &&
-          std::find(candidates.begin(), candidates.end(), r) == candidates.end())
-        candidates.push_back(r);
-    }
-    uint32_t home = kNoRegion;
-    for (uint32_t r : candidates) {
-      if (home == kNoRegion) {
-        if (reads_reduced(id, r, r) || !joins(drafts_[r], alone, result)) continue;
-        if (!convex({&drafts_[r].nodes}, id)) continue;
-        absorb(drafts_[r], alone);
-        home = r;
-        region_of_[id] = home;
-      } else if (agree(drafts_[home], drafts_[r]) && !union_reads_reduced(home, r, id) &&
-                 drafts_[home].nodes.size() + drafts_[r].nodes.size() <= limit() &&
-                 convex({&drafts_[home].nodes, &drafts_[r].nodes}, id)) {
-        for (NodeId n : drafts_[r].nodes) region_of_[n] = home;
-        absorb(drafts_[home], drafts_[r]);
-        drafts_[r].alive = false;
+  /// A group that is worth a region: at least two nodes, or one that is several in one.
+  void keep(std::vector<NodeId> nodes) {
+    Draft draft;
+    int compute = 0;
+    for (NodeId n : nodes) {
+      const FusionClass& cls = facts_.of(n);
+      if (cls.kind == FusionKind::kNone || spared_.count(n)) return;
+      compute += cls.kind == FusionKind::kComposite ? 2 : 1;
+      const bool whole =
+          cls.kind == FusionKind::kReduction && cls.row_axes == static_cast<int>(cls.space.size());
+      draft.aggregate = draft.aggregate || whole;
+      if (cls.kind != FusionKind::kScalar) {
+        draft.space = cls.space;
+        draft.row_axes = whole ? 0 : cls.row_axes;
       }
     }
-    if (home != kNoRegion) return;
-    region_of_[id] = static_cast<uint32_t>(drafts_.size());
-    drafts_.push_back(std::move(alone));
+    if (compute < 2) return;
+    if (draft.row_axes == 0 && !draft.aggregate)
+      draft.space = *graph_.value(graph_.node(nodes[0]).outputs[0]).type.dims;
+    draft.nodes = std::move(nodes);
+    add(std::move(draft));
+  }
+
+  void add(Draft draft) {
+    for (NodeId n : draft.nodes) region_of_[n] = static_cast<uint32_t>(drafts_.size());
+    drafts_.push_back(std::move(draft));
   }
 
   size_t limit() const { return static_cast<size_t>(options_.max_nodes); }
-
-  static SymDims row_dims(const SymDims& space, int row_axes) {
-    SymDims out = space;
-    for (size_t k = out.size() - static_cast<size_t>(row_axes); k < out.size(); ++k) out[k] = 1;
-    return out;
-  }
-
-  /// What has been reduced away, or reduced without keeping the axes, is an output only: does the
-  /// node read such a value of region a or b?
-  bool reads_reduced(NodeId node, uint32_t a, uint32_t b) const {
-    const bool aggregate = drafts_[a].aggregate || drafts_[b].aggregate;
-    for (ValueId v : graph_.node(node).inputs) {
-      if (v == kNone || graph_.value(v).producer == kNone) continue;
-      const auto it = classes_.find(graph_.value(v).producer);
-      if (it == classes_.end() || (region_of_[it->first] != a && region_of_[it->first] != b))
-        continue;
-      if (it->second.kind == FusionKind::kReduction && (!it->second.keepdims || aggregate))
-        return true;
-    }
-    return false;
-  }
-  /// The same for every node of the union of two regions and one more node.
-  bool union_reads_reduced(uint32_t a, uint32_t b, NodeId last) const {
-    const auto reads = [&](NodeId n) { return reads_reduced(n, a, b); };
-    return reads(last) || std::any_of(drafts_[a].nodes.begin(), drafts_[a].nodes.end(), reads) ||
-           std::any_of(drafts_[b].nodes.begin(), drafts_[b].nodes.end(), reads);
-  }
-
-  /// Does the single-node draft fit into the region? `result`: dims of its output.
-  bool joins(const Draft& region, const Draft& node, const SymDims& result) const {
-    if (region.nodes.size() >= limit()) return false;
-    const FusionClass& cls = classes_.at(node.nodes[0]);
-    if (cls.kind == FusionKind::kScalar) {
-      if (result == region.space) return true;
-      return region.row_axes > 0 && result == row_dims(region.space, region.row_axes);
-    }
-    return agree(region, node);
-  }
-
-  static bool agree(const Draft& a, const Draft& b) {
-    if (!(a.space == b.space)) return false;
-    if (a.aggregate || b.aggregate) return a.row_axes == 0 && b.row_axes == 0;
-    return a.row_axes == 0 || b.row_axes == 0 || a.row_axes == b.row_axes;
-  }
-
-  static void absorb(Draft& into, const Draft& from) {
-    into.nodes.insert(into.nodes.end(), from.nodes.begin(), from.nodes.end());
-    into.row_axes = std::max(into.row_axes, from.row_axes);
-    into.aggregate = into.aggregate || from.aggregate;
-  }
-
-  /// No path leaves the union of `parts` and `last` and comes back.
-  bool convex(const std::vector<const std::vector<NodeId>*>& parts, NodeId last) const {
-    std::unordered_set<NodeId> inside{last};
-    for (const auto* part : parts) inside.insert(part->begin(), part->end());
-    // With one part only paths into the new node can be new.
-    std::vector<NodeId> heads{last};
-    if (parts.size() > 1) heads.assign(inside.begin(), inside.end());
-    return is_convex(graph_, position_, inside, heads);
-  }
 
   /// Aggregates over one space that read the same operand become one region: one pass over what
   /// they share instead of one each (the multi-aggregate template of SystemDS).
@@ -186,11 +139,11 @@ class Finder {
            ++b) {
         Draft &into = drafts_[a], &from = drafts_[b];
         if (!from.alive || !from.aggregate || into.nodes.size() + from.nodes.size() > limit() ||
-            !agree(into, from) || !share_operand(into, from) || depends(into, from) ||
+            !(into.space == from.space) || !share_operand(into, from) || depends(into, from) ||
             depends(from, into))
           continue;
         for (NodeId n : from.nodes) region_of_[n] = a;
-        absorb(into, from);
+        into.nodes.insert(into.nodes.end(), from.nodes.begin(), from.nodes.end());
         from.alive = false;
       }
   }
@@ -210,7 +163,7 @@ class Finder {
   bool depends(const Draft& later, const Draft& earlier) const {
     const std::unordered_set<NodeId> wanted(earlier.nodes.begin(), earlier.nodes.end());
     uint32_t first = UINT32_MAX;
-    for (NodeId n : earlier.nodes) first = std::min(first, position_[n]);
+    for (NodeId n : earlier.nodes) first = std::min(first, facts_.position(n));
     std::vector<NodeId> stack = later.nodes;
     std::unordered_set<NodeId> seen(stack.begin(), stack.end());
     while (!stack.empty()) {
@@ -219,7 +172,7 @@ class Finder {
       if (wanted.count(n)) return true;
       for (ValueId v : graph_.node(n).inputs) {
         const NodeId p = v == kNone ? kNone : graph_.value(v).producer;
-        if (p != kNone && position_[p] >= first && seen.insert(p).second) stack.push_back(p);
+        if (p != kNone && facts_.position(p) >= first && seen.insert(p).second) stack.push_back(p);
       }
     }
     return false;
@@ -269,7 +222,7 @@ class Finder {
 
   Region finish(Draft& draft) {
     std::sort(draft.nodes.begin(), draft.nodes.end(),
-              [&](NodeId a, NodeId b) { return position_[a] < position_[b]; });
+              [&](NodeId a, NodeId b) { return facts_.position(a) < facts_.position(b); });
     Region region;
     region.nodes = draft.nodes;
     region.space = draft.space;
@@ -298,7 +251,7 @@ class Finder {
       for (ValueId v : node.outputs) {
         if (v == kNone) continue;
         const bool outside =
-            graph_.is_output(v) || std::any_of(users_[v].begin(), users_[v].end(),
+            graph_.is_output(v) || std::any_of(facts_.users(v).begin(), facts_.users(v).end(),
                                                [&](NodeId u) { return !inside.count(u); });
         if (outside) region.outputs.push_back(v);
       }
@@ -309,51 +262,19 @@ class Finder {
 
   const Graph& graph_;
   const FusionOptions& options_;
+  FusionReport* report_;
+  fusion::Facts facts_;
   std::vector<uint32_t> region_of_;
-  std::vector<uint32_t> position_;
-  std::vector<std::vector<NodeId>> users_;
-  std::unordered_set<NodeId> taken_;
-  std::unordered_map<NodeId, FusionClass> classes_;
+  std::unordered_set<NodeId> spared_;
+  std::unordered_map<std::string, std::unique_ptr<fusion::Grouping>> searched_;
   std::vector<Draft> drafts_;
 };
 
 }  // namespace
 
-std::vector<Region> find_regions(const Graph& graph, const FusionOptions& options) {
-  return Finder(graph, options).run();
-}
-
-RegionCost estimate(const Graph& graph, const Region& region) {
-  RegionCost cost;
-  const auto bytes = [&](ValueId v) {
-    const Type& type = graph.value(v).type;
-    return Dim(element_size(type.dtype)) * element_count(*type.dims);
-  };
-  for (ValueId v : region.inputs) cost.bytes_fused = cost.bytes_fused + bytes(v);
-  for (ValueId v : region.outputs) cost.bytes_fused = cost.bytes_fused + bytes(v);
-  double weight = 0;
-  for (NodeId n : region.nodes) {
-    const Node& node = graph.node(n);
-    for (ValueId v : node.inputs)
-      if (v != kNone) cost.bytes_unfused = cost.bytes_unfused + bytes(v);
-    for (ValueId v : node.outputs)
-      if (v != kNone) cost.bytes_unfused = cost.bytes_unfused + bytes(v);
-    if (!region.blocks) {
-      weight += classify(graph, n).weight;
-      continue;
-    }
-    // By node: widths differ.
-    const Dim count = element_count(*graph.value(node.outputs[0]).type.dims);
-    if (node.op->name == "MatMul")
-      cost.product_flops =
-          cost.product_flops + Dim(2) * graph.value(node.inputs[0]).type.dims->back() * count;
-    else if (!node.op->view)
-      cost.flops = cost.flops + Dim(static_cast<int64_t>(classify(graph, n).weight + 0.5)) * count;
-  }
-  if (!region.blocks)
-    cost.flops = Dim(static_cast<int64_t>(weight + 0.5)) * element_count(region.space);
-  cost.steps_saved = static_cast<int>(region.nodes.size()) - 1;
-  return cost;
+std::vector<Region> find_regions(const Graph& graph, const FusionOptions& options,
+                                 FusionReport* report) {
+  return Finder(graph, options, report).run();
 }
 
 }  // namespace xc

@@ -12,11 +12,13 @@
 #include <string>
 #include <vector>
 
+#include "backends/host_speed.h"
 #include "backends/step.h"
 #include "base/hash.h"
 #include "ir/graph.h"
 #include "loop/kernel.h"
 #include "loop/schedule.h"
+#include "plan/fusion/report.h"
 
 namespace xc {
 
@@ -96,7 +98,7 @@ struct RegionCode {
   std::vector<RegionSum> sums;
 };
 
-/// What the search knows of the operands: the strides the planner will give them.
+/// What the search goes by.
 struct FusionOptions {
   Numerics numerics = Numerics::kTolerant;
   int max_nodes = 256;  ///< per region
@@ -104,11 +106,16 @@ struct FusionOptions {
   bool row = true;
   bool blocks = true;
   std::vector<NodeId> taken;  ///< nodes that must stay as they are (absorbed by a vendor kernel)
+  Dim::Lookup sizes;  ///< of the symbols, for costs; unset, or without an answer: kNominalSize
+  HostSpeed host = nominal_host_speed();
 };
+constexpr int64_t kNominalSize = 128;
 
-/// Candidate regions of a graph, disjoint and convex, best first. Never fails: what cannot be fused
-/// is left out. Runs on the compile thread; bounded to 5 ms per region found.
-std::vector<Region> find_regions(const Graph& graph, const FusionOptions& options);
+/// The regions of a graph, disjoint and convex, largest first: the cheapest legal grouping of its
+/// nodes by predicted cost (search.h). Never fails: what cannot be fused is left out. Runs on the
+/// compile thread; equal parts of a graph are searched once.
+std::vector<Region> find_regions(const Graph& graph, const FusionOptions& options,
+                                 FusionReport* report = nullptr);
 
 /// Lowers a region for the given operands (their dims, strides and constants as planned) and a
 /// target; the reason when it cannot. `spec.inputs/outputs` are the region's.

@@ -1,0 +1,144 @@
+#include "plan/fusion/alternatives.h"
+
+#include <algorithm>
+
+#include "ops/op.h"
+
+namespace xc::fusion {
+namespace {
+
+constexpr size_t kShown = 6;  // declined and illegal groups of a part
+
+std::string nodes_text(const Graph& graph, uint32_t begin, const Bits& group) {
+  std::string ops;
+  int shown = 0;
+  const Node* first = nullptr;
+  group.for_each([&](uint32_t i) {
+    const Node& node = graph.node(graph.order()[begin + i]);
+    if (!first) first = &node;
+    if (++shown <= 8) ops += (ops.empty() ? "" : "+") + std::string(node.op->name);
+  });
+  if (shown > 8) ops += fmt::format("+{} more", shown - 8);
+  return ops;
+}
+
+double separate_s(const Part& part, const Bits& group) {
+  double seconds = 0;
+  group.for_each([&](uint32_t i) { seconds += price(part, Bits::of(i), false); });
+  return seconds;
+}
+
+/// Counts an alternative that is there already as another place.
+void add(FusionReport& out, FusionReport::Alternative alternative) {
+  for (auto& known : out.alternatives)
+    if (known.nodes == alternative.nodes && known.chosen == alternative.chosen &&
+        known.reason == alternative.reason && known.fused_us == alternative.fused_us) {
+      ++known.places;
+      return;
+    }
+  out.alternatives.push_back(std::move(alternative));
+}
+
+}  // namespace
+
+std::string text_of(const Part& part) {
+  std::string out;
+  const auto add = [&](const auto& x) { out.append(reinterpret_cast<const char*>(&x), sizeof x); };
+  for (const SearchNode& n : part.nodes) {
+    for (const int32_t x : {static_cast<int32_t>(n.kind), int32_t{n.keepdims}, n.row_axes, n.result,
+                            n.space, n.rows, int32_t{n.free}})
+      add(x);
+    add(n.producers.words);
+    add(n.users.words);
+    add(n.compute_s);
+    for (const auto* values : {&n.reads, &n.writes}) {
+      add(values->size());
+      for (uint32_t v : *values) add(v);
+    }
+  }
+  for (const SearchValue& v : part.values) {
+    add(v.move_s);
+    add(int32_t{v.outside});
+  }
+  for (const Bits& given : part.given) add(given.words);
+  return out;
+}
+
+void report(const Graph& graph, uint32_t begin, const Part& part, const Grouping& best,
+            FusionReport& out) {
+  const bool idle = best.candidates.size() + part.given.size() <= 1 &&
+                    std::all_of(best.groups.begin(), best.groups.end(),
+                                [](const Bits& g) { return g.count() == 1; });
+  if (idle) return;  // nothing to choose
+  ++out.parts;
+  out.proven += best.exact;
+  out.states += static_cast<int64_t>(best.states);
+  out.candidates += static_cast<int64_t>(best.candidates.size() + part.given.size());
+  const auto is_given = [&](const Bits& g) {
+    return std::find(part.given.begin(), part.given.end(), g) != part.given.end();
+  };
+  const auto alternative = [&](const Bits& g, std::string reason) {
+    return FusionReport::Alternative{.nodes = nodes_text(graph, begin, g),
+                                     .fused_us = price(part, g, is_given(g)) * 1e6,
+                                     .separate_us = separate_s(part, g) * 1e6,
+                                     .chosen = reason.empty(),
+                                     .reason = std::move(reason)};
+  };
+  for (const Bits& g : best.groups)
+    if (g.count() > 1) add(out, alternative(g, ""));
+  // What a declined group would save against the steps it replaces, largest first.
+  struct Declined {
+    Bits nodes;
+    double saved_s;
+  };
+  std::vector<Declined> declined;
+  const auto chosen = [&](const Bits& g) {
+    return std::any_of(best.groups.begin(), best.groups.end(),
+                       [&](const Bits& group) { return group.contains(g); });
+  };
+  for (const auto& [nodes, candidate] : best.candidates)
+    if (candidate.reason.empty() && nodes.count() > 1 && !chosen(nodes))
+      declined.push_back({nodes, separate_s(part, nodes) - candidate.price_s});
+  for (const Bits& g : part.given)
+    if (!chosen(g)) declined.push_back({g, separate_s(part, g) - price(part, g, true)});
+  std::sort(declined.begin(), declined.end(), [](const Declined& a, const Declined& b) {
+    return std::pair(-a.saved_s, a.nodes) < std::pair(-b.saved_s, b.nodes);
+  });
+  if (declined.size() > kShown) declined.resize(kShown);
+  for (const Declined& d : declined) {
+    std::string instead;
+    for (const Bits& g : best.groups)
+      if (g.count() > 1 && g.intersects(d.nodes))
+        instead += (instead.empty() ? "" : ", ") + nodes_text(graph, begin, g);
+    add(out,
+        alternative(d.nodes, d.saved_s <= 0    ? "saves nothing"
+                             : instead.empty() ? "a cycle, or dearer than its steps"
+                                               : "takes nodes from what saves more: " + instead));
+  }
+  // Neighbours that no template joins.
+  size_t shown = 0;
+  for (uint32_t i = 0; i < part.nodes.size() && shown < kShown; ++i)
+    part.nodes[i].users.for_each([&](uint32_t u) {
+      const Bits pair = Bits::of(i) | Bits::of(u);
+      const auto known = best.candidates.find(pair);
+      if (known == best.candidates.end() || known->second.reason.empty() || shown >= kShown ||
+          chosen(pair))
+        return;
+      ++shown;
+      add(out,
+          {.nodes = nodes_text(graph, begin, pair), .reason = std::string(known->second.reason)});
+    });
+}
+
+void sort_alternatives(FusionReport& report) {
+  const auto rank = [](const FusionReport::Alternative& a) {
+    return std::pair(a.chosen         ? 0
+                     : a.fused_us > 0 ? 1
+                                      : 2,
+                     -a.places * (a.separate_us - a.fused_us));
+  };
+  std::stable_sort(report.alternatives.begin(), report.alternatives.end(),
+                   [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+}
+
+}  // namespace xc::fusion

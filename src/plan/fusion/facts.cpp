@@ -1,0 +1,240 @@
+#include "plan/fusion/facts.h"
+
+#include <algorithm>
+
+#include "ops/op.h"
+
+namespace xc::fusion {
+namespace {
+
+constexpr double kStep = 250e-9;      // seconds to start a step: arguments, call, primitive
+constexpr double kGivenFactor = 0.9;  // of regions with products: near is the trial's to judge
+constexpr uint32_t kLeastPart = 32;   // where a cut must break a group, not earlier than this
+
+/// Dims by number, the same for equal ones.
+class Interned {
+ public:
+  int32_t operator()(const SymDims& dims) {
+    const auto it = std::find(known_.begin(), known_.end(), dims);
+    if (it != known_.end()) return static_cast<int32_t>(it - known_.begin());
+    known_.push_back(dims);
+    return static_cast<int32_t>(known_.size() - 1);
+  }
+
+ private:
+  std::vector<SymDims> known_;
+};
+
+}  // namespace
+
+Facts::Facts(const Graph& graph, const FusionOptions& options)
+    : graph_(graph),
+      options_(options),
+      position_(graph.node_count(), 0),
+      users_(graph.users()),
+      classes_(graph.node_count()),
+      taken_(options.taken.begin(), options.taken.end()) {
+  for (uint32_t k = 0; k < graph.order().size(); ++k) position_[graph.order()[k]] = k;
+}
+
+const FusionClass& Facts::of(NodeId id) {
+  if (classes_[id]) return *classes_[id];
+  FusionClass cls = classify(graph_, id);
+  const bool whole =
+      cls.kind == FusionKind::kReduction && cls.row_axes == static_cast<int>(cls.space.size());
+  const bool row =
+      (cls.kind == FusionKind::kReduction && !whole) || cls.kind == FusionKind::kComposite;
+  if (taken_.count(id) || (row && !options_.row) ||
+      (cls.kind == FusionKind::kScalar && !options_.cell && !options_.row))
+    cls.kind = FusionKind::kNone;
+  return *(classes_[id] = std::move(cls));
+}
+
+double Facts::elements(const SymDims& dims) const {
+  double count = 1;
+  for (const Dim& dim : dims) {
+    try {
+      const auto size = dim.evaluate([&](const std::string& symbol) -> std::optional<int64_t> {
+        const auto known = options_.sizes ? options_.sizes(symbol) : std::nullopt;
+        return known ? known : std::optional(kNominalSize);
+      });
+      count *= static_cast<double>(std::max<int64_t>(0, size.value_or(kNominalSize)));
+    } catch (const Error&) {
+      count *= static_cast<double>(kNominalSize);  // sizes that do not go together
+    }
+  }
+  return count;
+}
+
+double Facts::seconds_to_move(ValueId v) {
+  const Type& type = graph_.value(v).type;
+  if (!type.dims || element_size(type.dtype) == 0) return 0;
+  const double bytes = elements(*type.dims) * static_cast<double>(element_size(type.dtype));
+  const HostSpeed& host = options_.host;
+  return bytes / (bytes < host.l2_bytes   ? host.l2_bandwidth
+                  : bytes < host.l3_bytes ? host.l3_bandwidth
+                                          : host.memory_bandwidth);
+}
+
+double Facts::compute_s(NodeId id) {
+  const Node& node = graph_.node(id);
+  if (node.op->view || node.outputs.empty() || node.outputs[0] == kNone) return 0;
+  const auto& result = graph_.value(node.outputs[0]).type.dims;
+  if (!result) return 0;
+  if (node.op->name == "MatMul") {
+    const auto& left = graph_.value(node.inputs[0]).type.dims;
+    const double depth = left && !left->empty() ? elements({left->back()}) : 1;
+    return 2 * depth * elements(*result) / options_.host.product_rate;
+  }
+  const FusionClass& cls = of(id);
+  const SymDims& walked = cls.space.empty() ? *result : cls.space;
+  return cls.weight * elements(walked) / options_.host.cell_rate;
+}
+
+Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeId>> given,
+                 const std::unordered_set<NodeId>& spared) {
+  Part part;
+  part.step_s = kStep;
+  part.given_factor = kGivenFactor;
+  part.max_nodes = options_.max_nodes;
+  Interned dims;
+  std::unordered_set<NodeId> in_given;
+  for (const auto& nodes : given) {
+    Bits group;
+    for (NodeId n : nodes) {
+      group |= Bits::of(position_[n] - begin);
+      in_given.insert(n);
+    }
+    part.given.push_back(group);
+  }
+  std::unordered_map<ValueId, uint32_t> value_of;
+  const auto value = [&](ValueId v) {
+    const auto [it, fresh] = value_of.try_emplace(v, static_cast<uint32_t>(part.values.size()));
+    if (fresh) {
+      SearchValue out;
+      out.move_s = seconds_to_move(v);
+      out.outside = graph_.is_output(v);
+      for (NodeId user : users_[v])
+        out.outside = out.outside || position_[user] < begin || position_[user] >= end;
+      part.values.push_back(out);
+    }
+    return it->second;
+  };
+  for (uint32_t i = 0; i < end - begin; ++i) {
+    const NodeId id = graph_.order()[begin + i];
+    const Node& node = graph_.node(id);
+    SearchNode out;
+    if (!spared.count(id)) {
+      const FusionClass& cls = of(id);
+      out.kind = cls.kind == FusionKind::kScalar      ? SearchNode::Kind::kScalar
+                 : cls.kind == FusionKind::kReduction ? SearchNode::Kind::kReduction
+                 : cls.kind == FusionKind::kComposite ? SearchNode::Kind::kComposite
+                                                      : SearchNode::Kind::kFixed;
+      if (cls.kind != FusionKind::kNone) {
+        out.result = dims(*graph_.value(node.outputs[0]).type.dims);
+        out.keepdims = cls.keepdims;
+      }
+      if (cls.kind == FusionKind::kReduction || cls.kind == FusionKind::kComposite) {
+        const bool whole = cls.row_axes == static_cast<int>(cls.space.size());
+        out.row_axes = whole ? 0 : cls.row_axes;
+        out.space = dims(cls.space);
+        SymDims rows = cls.space;
+        for (size_t a = rows.size() - static_cast<size_t>(cls.row_axes); a < rows.size(); ++a)
+          rows[a] = 1;
+        out.rows = dims(rows);
+      }
+    }
+    // A library's kernel that absorbs a function applies it on the way.
+    out.free = node.op->view || (taken_.count(id) && node.op->scalar);
+    if (out.kind != SearchNode::Kind::kFixed || in_given.count(id)) out.compute_s = compute_s(id);
+    for (ValueId v : node.inputs) {
+      if (v == kNone) continue;
+      const NodeId producer = graph_.value(v).producer;
+      if (producer != kNone && position_[producer] >= begin) {
+        out.producers |= Bits::of(position_[producer] - begin);
+        part.nodes[position_[producer] - begin].users |= Bits::of(i);
+      }
+      const uint32_t index = value(v);
+      if (part.values[index].readers.has(i)) continue;
+      part.values[index].readers |= Bits::of(i);
+      out.reads.push_back(index);
+    }
+    for (ValueId v : node.outputs) {
+      if (v == kNone) continue;
+      const uint32_t index = value(v);
+      part.values[index].makers = Bits::of(i);
+      out.writes.push_back(index);
+    }
+    part.nodes.push_back(std::move(out));
+  }
+  return part;
+}
+
+bool Facts::may_fuse(NodeId producer, NodeId user) {
+  if (position_[user] - position_[producer] >= kMaxPartNodes || !fusible(producer) ||
+      !fusible(user))
+    return false;
+  // Not when another path between them leads over a node that stays a step.
+  std::vector<std::pair<NodeId, bool>> stack{{user, false}};
+  std::unordered_set<uint64_t> seen;
+  while (!stack.empty()) {
+    const auto [id, left] = stack.back();
+    stack.pop_back();
+    for (ValueId v : graph_.node(id).inputs) {
+      const NodeId p = v == kNone ? kNone : graph_.value(v).producer;
+      if (p == kNone || position_[p] < position_[producer]) continue;
+      if (p == producer) {
+        if (left) return false;
+        continue;
+      }
+      const bool leaves = left || !fusible(p);
+      if (seen.insert(uint64_t{p} * 2 + leaves).second) stack.emplace_back(p, leaves);
+    }
+  }
+  return true;
+}
+
+std::vector<uint32_t> Facts::cuts(std::span<const std::vector<NodeId>> given) {
+  const auto count = static_cast<uint32_t>(graph_.order().size());
+  // crossing[c]: groups that a cut in front of position c would break.
+  std::vector<int64_t> crossing(count + 1, 0);
+  const auto span = [&](uint32_t from, uint32_t to, int64_t weight) {
+    crossing[from + 1] += weight;
+    crossing[to + 1] -= weight;
+  };
+  for (NodeId id : graph_.order()) {
+    for (ValueId v : graph_.node(id).inputs) {
+      const NodeId producer = v == kNone ? kNone : graph_.value(v).producer;
+      if (producer != kNone && may_fuse(producer, id)) span(position_[producer], position_[id], 1);
+    }
+  }
+  for (const auto& nodes : given) {
+    const auto [low, high] =
+        std::minmax_element(nodes.begin(), nodes.end(),
+                            [&](NodeId a, NodeId b) { return position_[a] < position_[b]; });
+    if (position_[*high] - position_[*low] < kMaxPartNodes)
+      span(position_[*low], position_[*high], int64_t{1} << 20);
+  }
+  for (uint32_t c = 1; c <= count; ++c) crossing[c] += crossing[c - 1];
+  std::vector<uint32_t> out{0};
+  while (out.back() < count) {
+    const uint32_t from = out.back(), last = std::min(count, from + kMaxPartNodes);
+    uint32_t best = last;
+    int64_t least = last == count ? 0 : crossing[last];
+    for (uint32_t c = from + 1; c <= last; ++c)
+      if (crossing[c] == 0) {
+        best = c;
+        least = 0;
+        break;
+      }
+    for (uint32_t c = last; least > 0 && c > from + kLeastPart; --c)
+      if (crossing[c] < least) {
+        best = c;
+        least = crossing[c];
+      }
+    out.push_back(best);
+  }
+  return out;
+}
+
+}  // namespace xc::fusion

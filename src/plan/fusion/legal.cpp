@@ -1,0 +1,73 @@
+// What nodes make a region of the cell, row and aggregate templates, and what a step costs.
+#include <algorithm>
+
+#include "plan/fusion/search.h"
+
+namespace xc::fusion {
+
+std::string_view illegal(const Part& part, const Bits& group) {
+  using Kind = SearchNode::Kind;
+  if (group.count() > part.max_nodes) return "larger than a region may be";
+  // The space is that of its reductions, else of its results.
+  int32_t space = kNoSpace, rows = kNoSpace, row_axes = 0;
+  bool aggregate = false, row = false;
+  std::string_view reason;
+  group.for_each([&](uint32_t i) {
+    const SearchNode& n = part.nodes[i];
+    if (n.kind == Kind::kFixed) reason = "an operator that does not fuse";
+    if (n.kind != Kind::kReduction && n.kind != Kind::kComposite) return;
+    if (space != kNoSpace && space != n.space) reason = "reductions over different spaces";
+    space = n.space;
+    if (n.row_axes == 0) {
+      aggregate = true;
+    } else {
+      if (row && n.row_axes != row_axes) reason = "reductions over different axes";
+      row = true;
+      row_axes = n.row_axes;
+      rows = n.rows;
+    }
+  });
+  if (!reason.empty()) return reason;
+  if (aggregate && row) return "sums over everything next to sums over rows";
+  group.for_each([&](uint32_t i) {
+    const SearchNode& n = part.nodes[i];
+    const Bits inside = n.producers & group;
+    inside.for_each([&](uint32_t p) {
+      const SearchNode& from = part.nodes[p];
+      if (from.kind == Kind::kReduction && (!from.keepdims || aggregate))
+        reason = "reads what the region has reduced away";
+    });
+    if (n.kind != Kind::kScalar) return;
+    if (space == kNoSpace) space = n.result;
+    if (n.result == space) return;
+    // One value per row: made of what the region reduced.
+    if (!row || n.result != rows)
+      reason = "different iteration spaces";
+    else if (inside.empty())
+      reason = "values per row that come from elsewhere";
+  });
+  return reason;
+}
+
+double price(const Part& part, const Bits& group, bool given) {
+  if (!given && group.count() == 1 && part.nodes[group.first()].free) return 0;
+  double compute_s = 0, move_s = 0;
+  // Values are few: a reader is charged when it is the first of the group.
+  group.for_each([&](uint32_t i) {
+    const SearchNode& n = part.nodes[i];
+    compute_s += n.compute_s;
+    for (uint32_t v : n.reads) {
+      const SearchValue& value = part.values[v];
+      if (!value.makers.intersects(group) && (value.readers & group).first() == i)
+        move_s += value.move_s;
+    }
+    for (uint32_t v : n.writes) {
+      const SearchValue& value = part.values[v];
+      if (value.outside || !group.contains(value.readers)) move_s += value.move_s;
+    }
+  });
+  const double seconds = std::max(compute_s, move_s) + part.step_s;
+  return given ? part.given_factor * seconds : seconds;
+}
+
+}  // namespace xc::fusion
