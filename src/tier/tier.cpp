@@ -51,7 +51,9 @@ std::string_view name(RegionState state) {
 Tier::Tier(std::unique_ptr<RegionCompiler> compiler, const Config& config, TierFaults faults)
     : compiler_(std::move(compiler)),
       faults_(std::move(faults)),
-      budget_(static_cast<double>(effective(config, &Config::compile_cpu_percent))) {}
+      budget_(static_cast<double>(effective(config, &Config::compile_cpu_percent))) {
+  if (faults_.eager) prices_.sigma = 0;
+}
 
 Tier::~Tier() {
   {

@@ -50,6 +50,8 @@ struct TierFaults {
   bool starved = false;
   /// Compiled kernels go live as they are: the test compares results itself.
   bool unverified = false;
+  /// Every region is worth compiling and a trial, at whatever gain.
+  bool eager = false;
 };
 
 class Tier final : public TierHooks {
