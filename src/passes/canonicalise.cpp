@@ -61,8 +61,8 @@ bool same_dims(const Site& s) {
 /// True when every element of a constant (up to 4096 of them) is `number`.
 bool all_equal(const Value& value, double number) {
   const Tensor& t = value.constant;
-  if (!t || t.count() == 0 || t.count() > 4096 || !(is_float(t.dtype()) || is_integer(t.dtype())))
-    return false;
+  if (!t || t.count() == 0 || t.count() > 4096) return false;
+  if (!is_float(t.dtype()) && !is_integer(t.dtype()) && t.dtype() != DType::kBool) return false;
   const std::vector<double> values = t.to_doubles();
   return std::all_of(values.begin(), values.end(), [&](double v) { return v == number; });
 }
@@ -139,6 +139,14 @@ bool drop_neutral(Site& s) {
   if (!(one && all_equal(s.input(1), 1)) && !(zero && all_equal(s.input(1), 0))) return false;
   if (s.is("Sub") && std::signbit(s.input(1).constant.to_doubles()[0])) return false;  // x - -0
   return s.forward(s.node.inputs[0]);
+}
+
+/// A mask that is the same everywhere chooses one operand, where that one has the result's dims.
+bool drop_where(Site& s) {
+  if (!s.is("Where")) return false;
+  for (const size_t chosen : {1, 2})
+    if (all_equal(s.input(0), chosen == 1 ? 1 : 0)) return s.forward(s.node.inputs[chosen]);
+  return false;
 }
 
 // ---- one form of each thing ---------------------------------------------------------------------
@@ -253,10 +261,10 @@ bool cast_like_to_cast(Site& s) {
 
 using Rewrite = bool (*)(Site&);
 constexpr Rewrite kRewrites[] = {
-    drop_identity,  drop_dropout,    drop_reshape,        drop_cast,
-    drop_slice,     drop_pad,        drop_single_operand, drop_single_split,
-    constant_shape, constant_second, drop_neutral,        simplify_transpose,
-    merge_reshapes, sum_to_add,      square_to_product,   cast_like_to_cast,
+    drop_identity,     drop_dropout,        drop_reshape,      drop_cast,      drop_slice,
+    drop_pad,          drop_single_operand, drop_single_split, constant_shape, constant_second,
+    drop_neutral,      simplify_transpose,  merge_reshapes,    sum_to_add,     square_to_product,
+    cast_like_to_cast, drop_where,
 };
 
 }  // namespace

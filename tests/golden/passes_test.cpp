@@ -1,6 +1,6 @@
 // Every tests/golden/passes/*.txt: `# pass: NAME[, NAME...]`, a graph, a line of dashes, the graph
-// those passes make of it. `# pass: all` is the whole pipeline. `# inexact` compares values with a
-// wider tolerance. XC_BLESS=1 rewrites what stands below the dashes.
+// those passes make of it. `# pass: all` is the whole pipeline. `# inexact: 0.01` compares values
+// within that. XC_BLESS=1 rewrites what stands below the dashes.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -69,7 +69,8 @@ void run_file(const std::string& name) {
   Graph before = graph.clone();
   run_passes(graph, directive(input, "pass"));
   verify(graph);
-  check_meaning(before, graph, directive(input, "inexact").empty() ? 2e-6 : 1e-4);
+  const std::string inexact = directive(input, "inexact:");
+  check_meaning(before, graph, inexact.empty() ? 2e-6 : std::stod(inexact));
   PrintOptions options;
   options.origins = input.find("# origins") != std::string::npos;
   test::check_golden(relative, input + kRuler + print(graph, options));

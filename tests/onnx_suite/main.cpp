@@ -12,6 +12,7 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
@@ -19,6 +20,7 @@
 #include "onnx_suite/test_case.h"
 #include "support/sessions.h"
 #include "tier/engine_factory.h"
+#include "tier/tier.h"
 
 namespace xc::suite {
 namespace {
@@ -68,15 +70,46 @@ std::string one_line(std::string text) {
   return text;
 }
 
-Result run_test(const TestCase& test, const std::shared_ptr<Engine>& engine, bool random,
-                bool complement) {
-  Result out;
+/// Loads and runs a model that must be refused; throws what is not as the test says.
+void expect_error(const TestCase& test, const std::shared_ptr<Engine>& engine) {
   try {
     Session session(Model::load(engine, test.directory + "/model.onnx"), {});
+    for (const DataSet& data : read_data_sets(test)) xc::testing::run(session, data.inputs);
+  } catch (const Error& error) {
+    const std::string text = fmt::format("{} ({})", error.message(), error.where());
+    if (status_name(error.status()) != test.status)
+      throw std::runtime_error(
+          fmt::format("{} instead of {}: {}", status_name(error.status()), test.status, text));
+    for (const std::string& told : test.told)
+      if (text.find(told) == std::string::npos)
+        throw std::runtime_error(fmt::format("'{}' is not named: {}", told, text));
+    return;
+  }
+  throw std::runtime_error("no error, " + test.status + " expected");
+}
+
+struct Plan {
+  unsigned jobs = 1;    ///< tests at once
+  unsigned repeat = 1;  ///< runs of each data set, all compared
+  bool eager = false;   ///< in mode auto: whatever may be compiled is
+};
+
+Result run_test(const TestCase& test, const std::shared_ptr<Engine>& engine, const Plan& plan,
+                bool random, bool complement) {
+  Result out;
+  try {
+    if (!test.status.empty()) {
+      expect_error(test, engine);
+      out.outcome = Outcome::kPassed;
+      return out;
+    }
+    Session session(Model::load(engine, test.directory + "/model.onnx"), {});
     for (const DataSet& data : read_data_sets(test)) {
-      if (random)
+      if (random) {
         check_distribution(session, data, complement);
-      else
+        continue;
+      }
+      for (unsigned k = 0; k < plan.repeat; ++k)
         out.distance.include(compare(test, data.outputs, xc::testing::run(session, data.inputs)));
     }
     out.outcome = Outcome::kPassed;
@@ -96,12 +129,22 @@ void tell_crash(int signal) {
   std::raise(signal);
 }
 
+std::shared_ptr<Engine> engine_of(const Config& config, bool eager) {
+  if (!eager) return create_engine(config, {});
+  TierFaults faults;
+  faults.eager = true;
+  auto compiler =
+      create_jit_compiler(config.isa, effective(config, &Config::code_cache_bytes), false);
+  return std::make_shared<Engine>(
+      config, HostHooks{}, std::make_unique<Tier>(std::move(compiler), config, std::move(faults)));
+}
+
 std::vector<Result> run_all(const std::vector<TestCase>& tests, const ReasonList& skips,
-                            const Config& config, unsigned jobs) {
+                            const Config& config, const Plan& plan) {
   std::vector<Result> results(tests.size());
   std::atomic<size_t> next{0};
   const auto work = [&] {
-    const auto engine = create_engine(config, {});
+    const auto engine = engine_of(config, plan.eager);
     for (size_t i = next++; i < tests.size(); i = next++) {
       current_test = tests[i].id.c_str();
       const auto skip = skips.find(tests[i].id);
@@ -109,14 +152,14 @@ std::vector<Result> run_all(const std::vector<TestCase>& tests, const ReasonList
           skip != skips.end() && skip_of(tests[i].id, skip->second) == Skip::kRandom;
       const bool complement = random && skip->second.starts_with("random: complement:");
       if (skip == skips.end() || random)
-        results[i] = run_test(tests[i], engine, random, complement);
+        results[i] = run_test(tests[i], engine, plan, random, complement);
       // A random test must still give the right types and distribution.
       if (skip != skips.end() && (!random || results[i].outcome == Outcome::kPassed))
         results[i] = {Outcome::kSkipped, skip->second, {}};
     }
   };
   std::vector<std::thread> threads;
-  for (unsigned k = 1; k < jobs; ++k) threads.emplace_back(work);
+  for (unsigned k = 1; k < plan.jobs; ++k) threads.emplace_back(work);
   work();
   for (std::thread& thread : threads) thread.join();
   return results;
@@ -194,17 +237,34 @@ void write_known(const std::string& path, const ReasonList& known,
   }
 }
 
+/// What coverage_table.py makes its table of.
+void write_results(const std::string& path, const std::vector<TestCase>& tests,
+                   const std::vector<Result>& results) {
+  auto rows = nlohmann::json::object();
+  for (size_t i = 0; i < tests.size(); ++i)
+    rows[tests[i].id] = {{"op", tests[i].op},
+                         {"passed", results[i].outcome == Outcome::kPassed},
+                         {"relative", results[i].distance.relative},
+                         {"ulp", results[i].distance.ulp}};
+  std::ofstream(path) << rows.dump(1) << "\n";
+}
+
 int run(int argc, char** argv) {
-  CLI::App app("Runs the tests of the ONNX standard that dump_suite.py has written to a folder.");
-  std::string data, lists = ".", mode = "off", only;
+  CLI::App app("Runs tests that dump_suite.py or dump_coverage.py has written to a folder.");
+  std::string data, lists = ".", mode = "off", only, results_file;
   std::vector<std::string> settings;
-  unsigned jobs = std::max(1u, std::thread::hardware_concurrency());
+  Plan plan{.jobs = std::max(1u, std::thread::hardware_concurrency())};
+  unsigned every = 1;
   bool bless = false;
   app.add_option("DATA", data, "the folder of dump_suite.py")->required();
   app.add_option("--lists", lists, "folder of skips.txt and known_failures.txt");
   app.add_option("--mode", mode, "value of the setting jit: off, sync, auto");
   app.add_option("--set", settings, "other settings, NAME=VALUE, as in `xc config`");
-  app.add_option("--jobs", jobs, "tests at once");
+  app.add_option("--jobs", plan.jobs, "tests at once")->check(CLI::PositiveNumber);
+  app.add_option("--every", every, "runs each N-th test")->check(CLI::PositiveNumber);
+  app.add_option("--repeat", plan.repeat, "runs of each test")->check(CLI::PositiveNumber);
+  app.add_flag("--eager", plan.eager, "compiles whatever it may, however small the gain");
+  app.add_option("--results", results_file, "writes the outcome of every test to a JSON file");
   app.add_option("--only", only, "tests whose KIND/NAME holds this text; tells all that fail");
   app.add_flag("--bless", bless, "writes known_failures.txt from what fails now");
   CLI11_PARSE(app, argc, argv);
@@ -236,8 +296,18 @@ int run(int argc, char** argv) {
     known.clear();
   }
 
-  const std::vector<Result> results = run_all(tests, skips, config, std::max(1u, jobs));
+  if (every > 1) {
+    size_t k = 0;
+    std::erase_if(tests, [&](const TestCase&) { return k++ % every != 0; });
+    std::erase_if(known, [&](const auto& listed) {
+      return std::none_of(tests.begin(), tests.end(),
+                          [&](const TestCase& t) { return t.id == listed.first; });
+    });
+  }
+
+  const std::vector<Result> results = run_all(tests, skips, config, plan);
   print_table(tests, results);
+  if (!results_file.empty()) write_results(results_file, tests, results);
   if (bless) {
     write_known(lists + "/known_failures.txt", known, tests, results);
     return 0;

@@ -9,12 +9,16 @@
 namespace xc::suite {
 
 struct TestCase {
-  std::string id;         ///< "node/test_abs"
-  std::string directory;  ///< of model.onnx
-  std::string op;         ///< the operator it is about
+  std::string id = {};         ///< "node/test_abs"
+  std::string directory = {};  ///< of model.onnx
+  std::string op = {};         ///< the operator it is about
   double rtol = 0, atol = 0;
   /// What its files hold: "tensor", "sequence" or "optional".
-  std::vector<std::string> inputs, outputs;
+  std::vector<std::string> inputs = {}, outputs = {};
+  bool types_only = false;  ///< its numbers are random: dtypes and dims are compared
+  /// Where it must fail: the status ("INVALID_MODEL") and what message and place hold; else empty.
+  std::string status = {};
+  std::vector<std::string> told = {};
 };
 
 /// The tests that `directory`/suite.json lists, sorted by id.
