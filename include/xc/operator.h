@@ -20,6 +20,7 @@
  *   it stands; `[*]`, or no brackets, for any dims; `[]` for a scalar. A name stands alone as a dim
  *   of some input, or is an int attribute. An attribute is `name: kind`, `name: kind = default` or
  *   `name?: kind`; kinds are int, float, string, ints, floats, strings, tensor (no default).
+ *   A domain that is no plain word is quoted: "my-company.com"::Op.
  *   `pure`: equal inputs give equal outputs and nothing else happens. Only then may the optimiser
  *   compute a node of constants when a model is loaded, and merge equal nodes. A node whose outputs
  *   nobody needs is not executed either way.

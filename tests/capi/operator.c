@@ -168,6 +168,29 @@ static void rules(void) {
     CHECK_CONTAINS(said, "here");
     xc_op_library_release(library);
   }
+  { /* the function stands in where the rule's condition does not hold */
+    xc_op_library* library = make_library();
+    xc_tensor *x = vector(3, values), *y = NULL;
+    const float doubled[3] = {-4, 2, 6};
+    char text[128];
+    declare(library, kScale, scale, NULL);
+    CHECK_OK(xc_op_library_add_rules(
+        library, "rule nothing: acme::Scale(?x) {alpha = ?a} => Identity(?x) where value(?a) == 1",
+        &error));
+    for (i = 1; i < 3; ++i) {
+      xc_session* session;
+      snprintf(text, sizeof text,
+               "graph g(%%x: f32[n]) -> (%%y) { %%y = acme::Scale(%%x) {alpha = %d.0} }", i);
+      session = session_of(library, NULL, NULL, text, NULL, 0);
+      if (CHECK_OK(xc_session_run(session, NULL, (const xc_tensor* const*)&x, 1, &y, 1, &error)))
+        check_floats(y, 3, i == 1 ? values : doubled);
+      xc_tensor_release(y);
+      y = NULL;
+      xc_session_destroy(session);
+    }
+    xc_tensor_release(x);
+    xc_op_library_release(library);
+  }
   {
     xc_op_library* library = make_library();
     CHECK_FAILS(XC_FORMAT, xc_op_library_add_rules(library, "rule r: Relu(?x) =>", &error));
