@@ -129,6 +129,39 @@ static void found_sizes(void) {
   xc_op_library_release(library);
 }
 
+/* A rank that only the run tells. */
+static void unknown_rank(void) {
+  const float values[4] = {1, -2, 3, 0}, want[4] = {2, -4, 6, 0};
+  const int64_t shapes[2][2] = {{2, 2}, {4, 1}};
+  xc_error* error = NULL;
+  xc_op_library* library = make_library();
+  xc_session* session;
+  int64_t rank;
+  declare(library, kScale, scale, NULL);
+  session = session_of(library, NULL, NULL,
+                       "graph g(%x: f32[n], %s: i64[k]) -> (%y) {\n"
+                       "  %r = Reshape(%x, %s)\n"
+                       "  %y = acme::Scale(%r)\n}\n",
+                       NULL, 0);
+  for (rank = 1; session && rank < 3; ++rank) {
+    xc_tensor *inputs[2], *y = NULL;
+    inputs[0] = vector(4, values);
+    CHECK_OK(xc_tensor_create(XC_DTYPE_I64, 1, &rank, &inputs[1], &error));
+    memcpy(xc_tensor_data(inputs[1]), rank == 1 ? shapes[1] : shapes[0],
+           sizeof(int64_t) * (size_t)rank);
+    if (CHECK_OK(
+            xc_session_run(session, NULL, (const xc_tensor* const*)inputs, 2, &y, 1, &error))) {
+      CHECK(xc_tensor_rank(y) == (uint32_t)rank);
+      check_floats(y, 4, want);
+    }
+    xc_tensor_release(y);
+    xc_tensor_release(inputs[0]);
+    xc_tensor_release(inputs[1]);
+  }
+  xc_session_destroy(session);
+  xc_op_library_release(library);
+}
+
 /* Rules give operators a meaning, with attributes, given or default, as numbers. */
 static void rules(void) {
   const float values[3] = {-2, 1, 3}, want[3] = {-7, 2, 8};
@@ -334,6 +367,7 @@ int main(void) {
   in_place();
   strided_inputs();
   found_sizes();
+  unknown_rank();
   rules();
   purity();
   bodies();
