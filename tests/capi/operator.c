@@ -92,6 +92,7 @@ static void found_sizes(void) {
   xc_error* error = NULL;
   xc_op_library* library = make_library();
   xc_session* session;
+  xc_blob* text = NULL;
   xc_tensor *x = vector(5, values), *y[2] = {NULL, NULL};
   declare(library, "acme::Above(x: f32[n]) {limit: float} -> values: f32[?], places?: i64[?]",
           above, NULL);
@@ -114,6 +115,10 @@ static void found_sizes(void) {
     CHECK(xc_tensor_element_count(y[0]) == 0 && xc_tensor_element_count(y[1]) == 0);
   xc_tensor_release(y[0]);
   xc_tensor_release(y[1]);
+  CHECK_OK(xc_session_explain(session, XC_EXPLAIN_JSON, NULL, 0, &text, &error));
+  if (text) CHECK_CONTAINS(xc_blob_data(text), "host");
+  if (text) CHECK(!strstr(xc_blob_data(text), "dynamic"));
+  xc_blob_destroy(text);
   xc_session_destroy(session);
 
   y[0] = NULL; /* an output that nobody wants */
