@@ -20,6 +20,7 @@
  *   it stands; `[*]`, or no brackets, for any dims; `[]` for a scalar. A name stands alone as a dim
  *   of some input, or is an int attribute. An attribute is `name: kind`, `name: kind = default` or
  *   `name?: kind`; kinds are int, float, string, ints, floats, strings, tensor (no default).
+ *   A domain that is no plain word is quoted: "my-company.com"::Op.
  *   `pure`: equal inputs give equal outputs and nothing else happens. Only then may the optimiser
  *   compute a node of constants when a model is loaded, and merge equal nodes. A node whose outputs
  *   nobody needs is not executed either way.
@@ -119,8 +120,10 @@ XC_API int32_t xc_op_call_wants(const xc_op_call* call, uint32_t index);
 XC_API XC_NODISCARD xc_status xc_op_call_output(xc_op_call* call, uint32_t index,
                                                 xc_tensor_view* out_view);
 
-/* The same with the dims given: for outputs with `?` or `[*]`, and as a check for others. Fails
- * with XC_INVALID_ARGUMENT when they disagree with the signature, XC_OUT_OF_MEMORY, XC_LIMIT.
+/* The same with the dims given: for outputs with `?` or `[*]`, and as a check for others. Asked for
+ * again, with the same dims, it gives the same memory; with others, which only `?` allows, new
+ * memory in place of the old. Fails with XC_INVALID_ARGUMENT when they disagree with the signature,
+ * XC_OUT_OF_MEMORY, XC_LIMIT.
  * @since 0.1 @stability experimental */
 XC_API XC_NODISCARD xc_status xc_op_call_allocate(xc_op_call* call, uint32_t index, uint32_t rank,
                                                   const int64_t* dims, xc_tensor_view* out_view);

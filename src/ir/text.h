@@ -10,8 +10,8 @@
 //   }
 //
 // Names that are not [A-Za-z0-9_.] are written as %"quoted\n". An absent input or output is `_`.
-// Other domains: `xc::Op(...)`. Large constants of equal elements: `splat 0`. Comments: `#`, `//`.
-// README.md has the rest.
+// Other domains: `xc::Op(...)`, quoted where they are no plain name. Large constants of equal
+// elements: `splat 0`. Comments: `#`, `//`. README.md has the rest.
 
 #include <string>
 #include <string_view>

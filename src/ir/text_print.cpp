@@ -58,7 +58,7 @@ class Printer {
     }
     if (!n.outputs.empty()) out_ += " = ";
     if (const std::string_view domain = op_domain(*n.op); !domain.empty())
-      out_ += std::string(domain) + "::";
+      out_ += spell_name(domain) + "::";
     out_ += std::string(op_name(*n.op)) + '(';
     for (size_t i = 0; i < n.inputs.size(); ++i) {
       if (i) out_ += ", ";

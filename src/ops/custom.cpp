@@ -333,6 +333,7 @@ TensorView OpCall::allocate(size_t k, const Dims& dims) {
       fail(Status::kInvalidArgument, "output '{}' of {} cannot have dims {}", p.name, op_.name,
            to_text(dims));
   if (declared_[k].dims) require(*declared_[k].dims);
+  if (made_[k] && made_[k].dims() == dims) return made_[k].view();
   made_[k] = Tensor(declared_[k].dtype, dims);
   taken_ |= uint64_t{1} << k;
   return made_[k].view();

@@ -54,7 +54,8 @@ class Parser {
     }
     in_.skip_space();
     const size_t at = in_.position();
-    out_.domain = std::string(in_.word("the operator's domain"));
+    out_.domain = in_.peek() == '"' ? in_.quoted() : std::string(in_.word("the operator's domain"));
+    if (out_.domain.empty()) in_.error("expected the operator's domain");
     if (std::find(std::begin(kReserved), std::end(kReserved), out_.domain) != std::end(kReserved)) {
       in_.rewind(at);
       in_.error("the domain {} is not for operators of the host", out_.domain);

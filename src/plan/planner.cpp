@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "ops/custom.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 #include "plan/finish.h"
@@ -689,7 +690,9 @@ class PlanBuilder {
     step->nodes = {id};
     step->spec.node = &node;
     step->spec.op = node.op;
-    step->kernel_name = kind == Step::Kind::kControl ? "control" : "dynamic";
+    step->kernel_name = kind == Step::Kind::kControl ? "control"
+                        : as_custom(*node.op)        ? "host"
+                                                     : "dynamic";
     for (ValueId v : node.inputs) step->inputs.push_back(value_for(v));
     bool ends_segment = false;
     std::vector<PlanSymbol> defined;

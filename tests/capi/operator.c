@@ -92,6 +92,7 @@ static void found_sizes(void) {
   xc_error* error = NULL;
   xc_op_library* library = make_library();
   xc_session* session;
+  xc_blob* text = NULL;
   xc_tensor *x = vector(5, values), *y[2] = {NULL, NULL};
   declare(library, "acme::Above(x: f32[n]) {limit: float} -> values: f32[?], places?: i64[?]",
           above, NULL);
@@ -114,6 +115,10 @@ static void found_sizes(void) {
     CHECK(xc_tensor_element_count(y[0]) == 0 && xc_tensor_element_count(y[1]) == 0);
   xc_tensor_release(y[0]);
   xc_tensor_release(y[1]);
+  CHECK_OK(xc_session_explain(session, XC_EXPLAIN_JSON, NULL, 0, &text, &error));
+  if (text) CHECK_CONTAINS(xc_blob_data(text), "host");
+  if (text) CHECK(!strstr(xc_blob_data(text), "dynamic"));
+  xc_blob_destroy(text);
   xc_session_destroy(session);
 
   y[0] = NULL; /* an output that nobody wants */
@@ -125,6 +130,39 @@ static void found_sizes(void) {
     check_floats(y[0], 5, none);
   xc_tensor_release(y[0]);
   xc_tensor_release(x);
+  xc_session_destroy(session);
+  xc_op_library_release(library);
+}
+
+/* A rank that only the run tells. */
+static void unknown_rank(void) {
+  const float values[4] = {1, -2, 3, 0}, want[4] = {2, -4, 6, 0};
+  const int64_t shapes[2][2] = {{2, 2}, {4, 1}};
+  xc_error* error = NULL;
+  xc_op_library* library = make_library();
+  xc_session* session;
+  int64_t rank;
+  declare(library, kScale, scale, NULL);
+  session = session_of(library, NULL, NULL,
+                       "graph g(%x: f32[n], %s: i64[k]) -> (%y) {\n"
+                       "  %r = Reshape(%x, %s)\n"
+                       "  %y = acme::Scale(%r)\n}\n",
+                       NULL, 0);
+  for (rank = 1; session && rank < 3; ++rank) {
+    xc_tensor *inputs[2], *y = NULL;
+    inputs[0] = vector(4, values);
+    CHECK_OK(xc_tensor_create(XC_DTYPE_I64, 1, &rank, &inputs[1], &error));
+    memcpy(xc_tensor_data(inputs[1]), rank == 1 ? shapes[1] : shapes[0],
+           sizeof(int64_t) * (size_t)rank);
+    if (CHECK_OK(
+            xc_session_run(session, NULL, (const xc_tensor* const*)inputs, 2, &y, 1, &error))) {
+      CHECK(xc_tensor_rank(y) == (uint32_t)rank);
+      check_floats(y, 4, want);
+    }
+    xc_tensor_release(y);
+    xc_tensor_release(inputs[0]);
+    xc_tensor_release(inputs[1]);
+  }
   xc_session_destroy(session);
   xc_op_library_release(library);
 }
@@ -166,6 +204,29 @@ static void rules(void) {
                       sizeof said));
     CHECK_CONTAINS(said, "no function, and no rule");
     CHECK_CONTAINS(said, "here");
+    xc_op_library_release(library);
+  }
+  { /* the function stands in where the rule's condition does not hold */
+    xc_op_library* library = make_library();
+    xc_tensor *x = vector(3, values), *y = NULL;
+    const float doubled[3] = {-4, 2, 6};
+    char text[128];
+    declare(library, kScale, scale, NULL);
+    CHECK_OK(xc_op_library_add_rules(
+        library, "rule nothing: acme::Scale(?x) {alpha = ?a} => Identity(?x) where value(?a) == 1",
+        &error));
+    for (i = 1; i < 3; ++i) {
+      xc_session* session;
+      snprintf(text, sizeof text,
+               "graph g(%%x: f32[n]) -> (%%y) { %%y = acme::Scale(%%x) {alpha = %d.0} }", i);
+      session = session_of(library, NULL, NULL, text, NULL, 0);
+      if (CHECK_OK(xc_session_run(session, NULL, (const xc_tensor* const*)&x, 1, &y, 1, &error)))
+        check_floats(y, 3, i == 1 ? values : doubled);
+      xc_tensor_release(y);
+      y = NULL;
+      xc_session_destroy(session);
+    }
+    xc_tensor_release(x);
     xc_op_library_release(library);
   }
   {
@@ -311,6 +372,7 @@ int main(void) {
   in_place();
   strided_inputs();
   found_sizes();
+  unknown_rank();
   rules();
   purity();
   bodies();

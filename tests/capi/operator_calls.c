@@ -144,6 +144,34 @@ static void calls(void) {
 
 /* ---- graphs ---- */
 
+/* What is known of types before a run: sizes in terms of the model's own names. */
+static void inferred_types(void) {
+  static const char text[] =
+      "graph g(%a: f64[batch, h, 3], %b: f64[h]) -> (%y, %z, %w) {\n"
+      "  %y, %z, %w = acme::Op(%a, %b) {k = 2}\n}\n";
+  static const char* const want[3] = {"f64[batch, h, 3]", "i64[1+2*h]", "f32[u0, batch]"};
+  xc_error* error = NULL;
+  xc_op_library* library = make_library();
+  xc_engine* engine;
+  xc_model* model = NULL;
+  uint32_t i;
+  declare(
+      library,
+      "acme::Op(x: T[b, n, m], w: T[n]) {k: int} -> y: T[b, n, m], z: i64[k*n + 1], w2: f32[?, b] "
+      "where T: f32|f64",
+      looks_around, NULL);
+  engine = engine_with(library, NULL, NULL);
+  CHECK_OK(xc_model_load_bytes(engine, text, strlen(text), &model, &error));
+  for (i = 0; model && i < 3; ++i) {
+    xc_port port = XC_PORT_INIT;
+    CHECK_CODE(XC_OK, xc_model_output(model, i, &port));
+    CHECK_TEXT(port.type.data, want[i]);
+  }
+  xc_model_release(model);
+  xc_engine_release(engine);
+  xc_op_library_release(library);
+}
+
 static void graphs(void) {
   const char* endings[3] = {"op.xcg", "op.xct", "op.onnx"};
   const char* dir = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
@@ -159,6 +187,14 @@ static void graphs(void) {
   xc_node node = 0;
   int i;
   declare(library, kScale, scale, NULL);
+  declare(
+      library,
+      "\"my-company.com\"::Same(x: f32[..., n], b?: f32[n]) {alpha: float = 1} -> y: f32[..., n]",
+      scale, NULL);
+  CHECK_OK(xc_op_library_add_rules(
+      library,
+      "rule known: \"my-company.com\"::Same(?x) {alpha = ?a} => Identity(?x) where value(?a) == 3",
+      &error));
   declare(other, kScale, scale, NULL);
   CHECK_OK(xc_graph_create("g", &graph, &error));
   CHECK_OK(xc_graph_add_input(graph, "x", XC_DTYPE_F32, "n, 2", &x, &error));
@@ -171,6 +207,7 @@ static void graphs(void) {
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_graph_set_operators(graph, other, &error));
   CHECK_OK(xc_graph_add_node(graph, "Scale", "acme", "s", &x, 1, &y, 1, &node, &error));
   CHECK_OK(xc_graph_set_float(graph, node, "alpha", 5, &error));
+  CHECK_OK(xc_graph_add_node(graph, "Same", "my-company.com", "m", &y, 1, &y, 1, NULL, &error));
   CHECK_OK(xc_graph_add_output(graph, y, "y", &error));
   /* The library does not change any more. */
   CHECK_FAILS(XC_BUSY, xc_op_library_add(library, "acme::B(x: f32) -> y: i64[]", NULL, &error));
@@ -261,6 +298,7 @@ static void release_order(void) {
 
 int main(void) {
   calls();
+  inferred_types();
   graphs();
   release_order();
   return check_result();

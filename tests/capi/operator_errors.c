@@ -222,10 +222,30 @@ static void open_relations(void) {
   xc_op_library_release(library);
 }
 
+/* Sizes that come out negative are the caller's mistake. */
+static void negative_sizes(void) {
+  const float values[4] = {1, 2, 3, 4};
+  char said[512];
+  xc_op_library* library = make_library();
+  xc_session* session;
+  xc_tensor* x = vector(2, values);
+  declare(library, "acme::Op(x: f32[n]) {k: int = 3} -> y: f32[n - k]", writes_nothing, NULL);
+  session =
+      session_of(library, NULL, NULL, "graph g(%x: f32[n]) -> (%y) { %y = acme::Op(%x) }", NULL, 0);
+  CHECK(failing_run(session, x, said, sizeof said) == XC_INVALID_ARGUMENT);
+  CHECK(!session_of(library, NULL, NULL, "graph g(%x: f32[2]) -> (%y) { %y = acme::Op(%x) }", said,
+                    sizeof said));
+  CHECK_CONTAINS(said, "output 0 would have dims [-1]");
+  xc_tensor_release(x);
+  xc_session_destroy(session);
+  xc_op_library_release(library);
+}
+
 int main(void) {
   bad_signatures();
   bad_models();
   bad_functions();
   open_relations();
+  negative_sizes();
   return check_result();
 }

@@ -78,6 +78,34 @@ def test_in_an_onnx_model():
         session(model.SerializeToString(), operators())
 
 
+def test_inside_and_beside_functions_of_the_model():
+    """A function of the model uses the operator; a function of the operator's name goes first."""
+    imports = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("acme", 1)]
+    wrap = onnx.helper.make_function(
+        "local", "Wrap", ["a"], ["b"], [onnx.helper.make_node("Scale", ["a"], ["b"], domain="acme")], imports
+    )
+    own = onnx.helper.make_function(
+        "acme", "Own", ["a"], ["b"], [onnx.helper.make_node("Abs", ["a"], ["b"])], imports[:1]
+    )
+    f32 = onnx.TensorProto.FLOAT
+    graph = onnx.helper.make_graph(
+        [
+            onnx.helper.make_node("Wrap", ["x"], ["h"], domain="local"),
+            onnx.helper.make_node("Own", ["h"], ["y"], domain="acme"),
+        ],
+        "g",
+        [onnx.helper.make_tensor_value_info("x", f32, ["n", 2])],
+        [onnx.helper.make_tensor_value_info("y", f32, ["n", 2])],
+    )
+    model = onnx.helper.make_model(
+        graph, opset_imports=[*imports, onnx.helper.make_opsetid("local", 1)], functions=[wrap, own]
+    )
+    ops = operators()
+    ops.add("acme::Own(x: f32[...]) -> y: f32[...]", lambda x: x * 0)
+    (y,) = session(model.SerializeToString(), ops).run([X])
+    np.testing.assert_array_equal(y, np.abs(2 * X))
+
+
 def test_sizes_that_the_function_finds():
     values, counts = one(
         "acme::Op(x: i64[n]) -> values: i64[?], counts: i64[?]",

@@ -61,8 +61,9 @@ class Session:
     def run(self, inputs: Sequence[Any] | Mapping[str, Any], timeout: float | None = None) -> list[Any]:
         """Runs once: inputs in the model's order or by name, outputs in the model's order.
 
-        Sequences are lists (or tuples), maps dicts, optionals a value or None, in and out. NumPy arrays (any strides) and DLPack objects on the CPU are used in place. Texts are object or str
-        arrays; None stands for an absent optional input. `timeout` is in seconds."""
+        NumPy arrays (any strides) and DLPack objects on the CPU are used in place. Texts are object or str
+        arrays; None stands for an absent optional input. Sequences are lists (tuples may go in), maps dicts,
+        optionals a value or None. `timeout` is in seconds."""
     def prepare(
         self, inputs: Sequence[Any] | Mapping[str, Any], outputs: Sequence[np.ndarray] | None = None
     ) -> Call:

@@ -222,9 +222,11 @@ class Parser {
     check_depth(depth);
     in_.skip_space();
     const size_t start = in_.position();
-    std::string name(in_.word("an operator"));
+    const bool quoted = in_.peek() == '"';  // only domains are: "my-company.com"::Op
+    std::string name = quoted ? in_.quoted() : std::string(in_.word("an operator"));
     std::string domain;
-    if (in_.eat("::")) {
+    if (quoted || in_.eat("::")) {
+      if (quoted) in_.expect("::");
       domain = std::move(name);
       name = in_.word("an operator");
     }
