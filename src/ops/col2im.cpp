@@ -38,7 +38,8 @@ void infer(InferContext& ctx) {
   require_rank(ctx, kImage, 1);
   const SymDims& x = ctx.dims(kColumns);
   const auto spatial = ctx.dims(kImage)[0].constant();
-  if (!spatial || *spatial < 1) ctx.error("image_shape has {} entries", ctx.dims(kImage)[0].text());
+  if (!spatial) return set_unknown_rank(ctx, 0, ctx.dtype(kColumns));
+  if (*spatial < 1) ctx.error("image_shape has {} entries", *spatial);
   require_vector(ctx, kBlock, *spatial);
   const auto image = ctx.elements(kImage), block = ctx.elements(kBlock);
   if (image && block) check_sizes(ctx, *image, *block);

@@ -15,6 +15,7 @@ constexpr size_t kX = 0, kW = 1, kOffset = 2, kB = 3, kMask = 4;
 void infer(InferContext& ctx) {
   check_dtype(ctx, kX, kFloats);
   for (size_t i : {kW, kOffset, kB, kMask}) require_same_dtype(ctx, i);
+  if (ctx.rank(kX) < 3) ctx.error("the input has rank {}, expected 4", ctx.rank(kX));
   if (ctx.rank(kX) != 4)
     fail(Status::kUnsupported, "unsupported: DeformConv over {} spatial axes", ctx.rank(kX) - 2);
   SymDims out = infer_convolution(ctx, kX, kW);

@@ -59,8 +59,20 @@ void infer_bit_cast(InferContext& c) {
 
 void reference_bit_cast(const ReferenceContext& c) {
   TensorView x = c.inputs[0];
-  x.dtype = c.outputs[0].dtype;
-  copy_elements(x, c.outputs[0]);
+  const TensorView& y = c.outputs[0];
+  x.dtype = y.dtype;
+  copy_elements(x, y);
+  const unsigned bits = info(y.dtype).bits;
+  if (bits == 0 || bits >= 8) return;
+  // A narrow element is a byte; signed integers fill its upper bits with their sign.
+  const auto mask = static_cast<uint8_t>((1u << bits) - 1),
+             sign = static_cast<uint8_t>(1u << (bits - 1));
+  const bool fill = y.dtype == DType::kI4 || y.dtype == DType::kI2;
+  for_each_offset<1>(y.dims, {y.strides}, [&](const auto& at) {
+    auto& byte = reinterpret_cast<uint8_t*>(y.data)[at[0]];
+    byte &= mask;
+    if (fill && (byte & sign)) byte |= static_cast<uint8_t>(~mask);
+  });
 }
 
 loop::Expr scalar_bit_cast(const Node&, std::span<const loop::Expr> a, DType to) {

@@ -105,15 +105,20 @@ void pass_elements(InferContext& c, DType to) {
   c.set_elements(0, std::move(*known));
 }
 
+/// The standard casts no complex numbers.
+constexpr TypeSet kCast = kAnyType & ~type_set({DType::kC64, DType::kC128});
+
 void infer_cast(InferContext& c) {
+  check_dtype(c, 0, kCast);
   const DType t = dtype_attr(c.attrs().get_int("to", 0));
-  check_dtype(c, 0, kAnyType);
+  if (!contains(kCast, t)) c.error("attribute 'to' is {}: nothing is cast to complex", name(t));
   c.set(0, t, c.dims(0));
   pass_elements(c, t);
 }
 
 void infer_cast_like(InferContext& c) {
-  c.set(0, check_dtype(c, 1, kAnyType), c.dims(0));
+  check_dtype(c, 0, kCast);
+  c.set(0, check_dtype(c, 1, kCast), c.dims(0));
   pass_elements(c, c.dtype(1));
 }
 

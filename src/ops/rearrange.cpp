@@ -69,7 +69,7 @@ void reference_space_to_depth(const ReferenceContext& c) {
 // ---- ReverseSequence ----------------------------------------------------------------------------
 
 void infer_reverse_sequence(InferContext& c) {
-  if (c.dtype(1) != DType::kI64) c.error("sequence_lens are {}", name(c.dtype(1)));
+  check_dtype(c, 1, type_set({DType::kI64}));
   const SymDims& in = c.dims(0);
   const int64_t time = c.attrs().get_int("time_axis", 0),
                 batch = c.attrs().get_int("batch_axis", 1);
@@ -128,6 +128,9 @@ void reference_trilu(const ReferenceContext& c) {
 void infer_one_hot(InferContext& c) {
   check_dtype(c, 0, kNumbers);
   check_dtype(c, 1, kNumbers);
+  if (c.rank_known(2) && element_count(c.dims(2)).is_constant() &&
+      element_count(c.dims(2)) != Dim(2))
+    c.error("values have dims {}, expected off and on", to_text(c.dims(2)));
   const SymDims& indices = c.dims(0);
   const size_t axis = normalise_axis(c.attrs().get_int("axis", -1), indices.size() + 1);
   const auto depth = c.elements(1);

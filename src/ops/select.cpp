@@ -18,6 +18,12 @@ const Tensor* value_of(const InferContext& c, size_t i) {
 
 bool is_nonzero(const TensorView& x, int64_t offset) {
   if (x.dtype == DType::kString) return !x.as<std::string>()[offset].empty();
+  const auto either_part = [&]<class T>(T) {
+    const T* parts = reinterpret_cast<const T*>(x.data) + 2 * offset;
+    return parts[0] != 0 || parts[1] != 0;
+  };
+  if (x.dtype == DType::kC64) return either_part(float{});
+  if (x.dtype == DType::kC128) return either_part(double{});
   return load_double(x.data, x.dtype, offset) != 0;
 }
 
@@ -128,23 +134,34 @@ struct Slices {
       }
   }
   int64_t count() const { return flat ? x.count() : x.dims[axis]; }
-  /// Elements of every slice, one after another, as keys of type K.
-  template <class T, class K>
-  std::vector<std::vector<K>> keys() const {
+  /// Keys of every slice: read(keys, i) appends those of element i.
+  template <class K, class Read>
+  std::vector<std::vector<K>> keys_by(const Read& read) const {
     std::vector<std::vector<K>> out(static_cast<size_t>(count()));
     size_t k = 0;
     if (flat) {
-      for_each_offset<1>(x.dims, {x.strides}, [&](const auto& at) {
-        out[k++].push_back(static_cast<K>(x.as<T>()[at[0]]));
-      });
+      for_each_offset<1>(x.dims, {x.strides}, [&](const auto& at) { read(out[k++], at[0]); });
       return out;
     }
     for (; k < out.size(); ++k)
       for_each_offset<1>(rest_dims, {rest_strides}, [&](const auto& at) {
-        out[k].push_back(
-            static_cast<K>(x.as<T>()[at[0] + static_cast<int64_t>(k) * x.strides[axis]]));
+        read(out[k], at[0] + static_cast<int64_t>(k) * x.strides[axis]);
       });
     return out;
+  }
+  /// Elements as keys of type K.
+  template <class T, class K>
+  std::vector<std::vector<K>> keys() const {
+    return keys_by<K>(
+        [this](std::vector<K>& to, int64_t i) { to.push_back(static_cast<K>(x.as<T>()[i])); });
+  }
+  /// Real, then imaginary parts.
+  template <class T>
+  std::vector<std::vector<double>> complex_keys() const {
+    return keys_by<double>([this](std::vector<double>& to, int64_t i) {
+      const T* parts = reinterpret_cast<const T*>(x.data) + 2 * i;
+      to.insert(to.end(), {static_cast<double>(parts[0]), static_cast<double>(parts[1])});
+    });
   }
 };
 
@@ -185,7 +202,15 @@ Uniques find_unique(const Slices& slices, const Attrs& attrs) {
   const bool sorted = attrs.get_int("sorted", 1) != 0;
   if (slices.x.dtype == DType::kString)
     return find_unique(slices.keys<std::string, std::string>(), sorted);
-  return dispatch_number(slices.x.dtype, [&]<class T>() {
+  const DType dtype = slices.x.dtype;
+  if (dtype == DType::kC64) return find_unique(slices.complex_keys<float>(), sorted);
+  if (dtype == DType::kC128) return find_unique(slices.complex_keys<double>(), sorted);
+  if (!contains(kNumbers | kBools, dtype))  // f8, f4, i4 and the like
+    return find_unique(slices.keys_by<double>([&](std::vector<double>& to, int64_t i) {
+      to.push_back(load_double(slices.x.data, dtype, i));
+    }),
+                       sorted);
+  return dispatch_number(dtype, [&]<class T>() {
     // vector<bool> has no references; bools compare as bytes.
     using K = std::conditional_t<std::is_same_v<T, bool>, uint8_t, ComputeOf<T>>;
     return find_unique(slices.keys<T, K>(), sorted);

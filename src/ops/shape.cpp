@@ -87,6 +87,13 @@ int64_t range_count(double start, double limit, double delta) {
   return n > 0 ? static_cast<int64_t>(n) : 0;
 }
 
+int64_t range_count(uint64_t start, uint64_t limit, uint64_t delta) {
+  if (delta == 0) fail(Status::kInvalidModel, "Range with delta 0");
+  const uint64_t n = limit > start ? (limit - start - 1) / delta + 1 : 0;
+  if (n >= uint64_t{1} << 62) fail(Status::kLimit, "Range has {} elements", n);
+  return static_cast<int64_t>(n);
+}
+
 std::optional<double> scalar_constant(const InferContext& c, size_t i) {
   const Tensor* value = c.inputs[i].value;
   if (!value || !*value || value->count() != 1) return std::nullopt;
@@ -106,6 +113,13 @@ void infer_range(InferContext& c) {
     return c.set(
         0, t,
         {start && limit && delta ? Dim(range_count(*start, *limit, *delta)) : c.fresh("Range")});
+  }
+  const auto values = {c.inputs[0].value, c.inputs[1].value, c.inputs[2].value};
+  if (t == DType::kU64 && std::all_of(values.begin(), values.end(), [](const Tensor* v) {
+        return v && *v && v->count() == 1;
+      })) {  // beyond what elements are followed as
+    const auto number = [&](size_t i) { return c.inputs[i].value->as<uint64_t>()[0]; };
+    return c.set(0, t, {range_count(number(0), number(1), number(2))});
   }
   const auto start = c.elements(0), limit = c.elements(1), delta = c.elements(2);
   if (!start || !limit || !delta || !delta->front().is_constant())
@@ -139,6 +153,7 @@ void reference_range(const ReferenceContext& c) {
 // ---- EyeLike, Constant --------------------------------------------------------------------------
 
 void infer_eye_like(InferContext& c) {
+  check_dtype(c, 0, kNumbers | kBools);
   const SymDims& in = c.dims(0);
   if (in.size() != 2) c.error("the input has rank {}, expected 2", in.size());
   const int64_t to = c.attrs().get_int("dtype", 0);

@@ -63,6 +63,7 @@ OpSupport support_of(const Backend& backend, std::string_view domain, std::strin
 std::string short_text(const std::vector<std::string>& types) {
   static const std::vector<std::pair<TypeSet, const char*>> groups{
       {kAnyType, "any"},
+      {kAnyType & ~type_set({DType::kC64, DType::kC128}), "any but complex"},
       {kNumbers | kBools, "numbers, bool"},
       {kNumbers, "numbers"},
       {kFloats, "floats"},

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/copy.h"
@@ -102,7 +103,7 @@ class RowsBound final : public BoundKernel {
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-    if (n_ == 0) return;
+    if (n_ == 0) return norms_of_nothing(args);
     const size_t inputs = views_.inputs.size();
     const auto* x = static_cast<const float*>(args.buffers[0]);
     auto* y = static_cast<float*>(args.buffers[inputs]);
@@ -168,6 +169,13 @@ class RowsBound final : public BoundKernel {
   }
 
  private:
+  /// Rows without elements have a mean and a deviation all the same: NaN.
+  void norms_of_nothing(const StepArgs& args) const {
+    for (size_t k = 1; k < views_.outputs.size(); ++k)
+      if (views_.outputs[k].present())
+        std::fill_n(static_cast<float*>(args.buffers[views_.inputs.size() + k]), rows_,
+                    std::numeric_limits<float>::quiet_NaN());
+  }
   bool per_channel() const { return kind_ == Kind::kInstanceNorm || kind_ == Kind::kGroupNorm; }
 
   /// How scale and bias lie over a row.
