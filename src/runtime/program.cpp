@@ -201,8 +201,8 @@ void Program::check_inputs(std::span<const TensorView> inputs) const {
   }
 }
 
-std::vector<int64_t> Program::key_of(std::span<const TensorView> inputs) const {
-  std::vector<int64_t> key;
+void Program::key_of(std::span<const TensorView> inputs, std::vector<int64_t>& key) const {
+  key.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
     const TensorView& t = inputs[i];
     // No size of a plan depends on what a container holds.
@@ -216,7 +216,6 @@ std::vector<int64_t> Program::key_of(std::span<const TensorView> inputs) const {
   for (const PlanSymbol& symbol : base_plan_->symbols)
     if (symbol.source == PlanSymbol::Source::kInputElement)
       key.push_back(element_of(inputs[symbol.operand], symbol.index));
-  return key;
 }
 
 SignatureEntry& Program::entry_for(std::span<const TensorView> inputs, RunContext& context) {
@@ -242,14 +241,15 @@ SignatureEntry& Program::entry_for(std::span<const TensorView> inputs, RunContex
     if (same) return *const_cast<SignatureEntry*>(context.last_entry);
   }
   check_inputs(inputs);
-  std::vector<int64_t> key = key_of(inputs);
+  std::vector<int64_t>& key = context.key;
+  key_of(inputs, key);
   const uint64_t generation = generation_.load(std::memory_order_acquire);
   SignatureEntry* entry = nullptr;
   {
     std::shared_lock lock(table_mutex_);
     if (const auto it = table_.find(key); it != table_.end()) entry = it->second.get();
   }
-  if (!entry) entry = &add_entry(inputs, std::move(key));
+  if (!entry) entry = &add_entry(inputs, key);
   context.last_entry = entry;
   context.last_generation = generation;
   return *entry;
@@ -356,7 +356,8 @@ void Program::evict_if_needed() {
   event.bytes = before - bound_bytes_.load(std::memory_order_relaxed);
   event.detail = fmt::format("plans bound to {} shapes, cap {} bytes", victims.size(), cap);
   for (auto& victim : victims) epochs_.retire(std::move(victim));
-  epochs_.reclaim();
+  // The run that binds holds them back itself: it lets go of them when it ends.
+  evicted_.store(true, std::memory_order_release);
   if (TierHooks* tier = engine_->tier())
     tier->record(*this, std::move(event));
   else
@@ -491,6 +492,13 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
 
 void Program::run(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
                   const std::shared_ptr<OutputPool>& pool, const RunOptions& options) {
+  if (options.no_alloc) return run_in_place(inputs, outputs, *pool, options);
+  run_once(inputs, outputs, pool, options);
+  if (evicted_.load(std::memory_order_relaxed) && evicted_.exchange(false)) epochs_.reclaim();
+}
+
+void Program::run_once(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
+                       const std::shared_ptr<OutputPool>& pool, const RunOptions& options) {
   constexpr size_t kInline = 32;
   LeaseScope lease(*this);
   RunContext& context = lease.context();

@@ -180,7 +180,14 @@ class Program : public std::enable_shared_from_this<Program> {
   Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> graph, const Config& config,
           std::string name);
   SignatureEntry& add_entry(std::span<const TensorView> inputs, std::vector<int64_t> key);
-  std::vector<int64_t> key_of(std::span<const TensorView> inputs) const;
+  void run_once(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
+                const std::shared_ptr<OutputPool>& pool, const RunOptions& options);
+  /// Into `key`, whose memory is used again.
+  void key_of(std::span<const TensorView> inputs, std::vector<int64_t>& key) const;
+  size_t key_size(std::span<const TensorView> inputs) const;
+  /// run() with RunOptions::no_alloc: no_alloc.cpp.
+  void run_in_place(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
+                    OutputPool& pool, const RunOptions& options);
   void check_inputs(std::span<const TensorView> inputs) const;
   void evict_if_needed();
   Program& child(const Node& node, size_t subgraph, const std::vector<Tensor>& inputs);
@@ -203,6 +210,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::atomic<int64_t> bound_bytes_{0};
   std::atomic<bool> frozen_{false};
   std::atomic<uint32_t> attention_{0};
+  std::atomic<bool> evicted_{false};  ///< signatures wait for runs to leave them
   std::once_flag tier_once_;
   std::atomic<bool> tier_knows_{false};
 
