@@ -1,5 +1,6 @@
-// A run that may not allocate: whatever it needs is looked for first, and where something is missing
-// it is refused before anything was touched. What earlier runs of the same shapes left is enough.
+// A run that may not allocate: whatever it needs is looked for first, and where something is
+// missing it is refused before anything was touched. What earlier runs of the same shapes left is
+// enough.
 
 #include <algorithm>
 

@@ -30,9 +30,9 @@ double BoundTimes::run_ns() const {
 }
 
 std::vector<float> BoundTimes::recent() const {
-  const auto n = std::min<uint64_t>(samples(), kRing);
+  const auto n = ring_ ? std::min<uint64_t>(samples(), kRing) : 0;
   std::vector<float> out;
-  for (uint64_t k = 0; k < n; ++k) out.push_back(ring_[k].load(std::memory_order_relaxed));
+  for (uint64_t k = 0; k < n; ++k) out.push_back((*ring_)[k].load(std::memory_order_relaxed));
   return out;
 }
 
@@ -255,6 +255,20 @@ SignatureEntry& Program::entry_for(std::span<const TensorView> inputs, RunContex
   return *entry;
 }
 
+namespace {
+
+/// What is kept for a signature. `adapts`: another plan may join the base plan.
+int64_t held_bytes(const SignatureEntry& entry, const Version& version, bool adapts) {
+  constexpr size_t kBlocks = 256;  // nodes, control blocks and what the C library adds
+  const size_t own = sizeof(SignatureEntry) + sizeof(Published) + sizeof(Version) +
+                     sizeof(BoundTimes) + version.times->step_count() * sizeof(BoundTimes::Step) +
+                     (2 * entry.key.size() + entry.symbols.size()) * sizeof(int64_t) + kBlocks;
+  const int64_t bound = version.bound->held_bytes;
+  return static_cast<int64_t>(own) + bound + (adapts && entry.base ? bound / 2 : 0);
+}
+
+}  // namespace
+
 SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vector<int64_t> key) {
   auto entry = std::make_shared<SignatureEntry>();
   for (const PlanSymbol& symbol : base_plan_->symbols) {
@@ -286,10 +300,10 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
     if (!seat.plan) seat.plan = base_plan_;
     published->active =
         std::make_shared<Version>(bind_segment(seat.plan, 0, entry->symbols, options));
-    published->active->focus = std::move(seat.focus);
+    if (seat.timed) published->active->compare(std::move(seat.focus));
     published->timed = seat.timed;
     if (seat.plan == base_plan_) entry->base = published->active;
-    entry->held_bytes = published->active->bound->held_bytes;
+    entry->held_bytes = held_bytes(*entry, *published->active, tier != nullptr);
   } catch (const Error& error) {
     if (error.status() != Status::kInvalidModel || entry->symbols.empty()) throw;
     // The model was found valid when it was loaded: it is these sizes that do not go through it.

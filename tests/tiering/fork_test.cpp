@@ -63,8 +63,7 @@ TEST_CASE("tiering/fork: the child of an idle engine goes on, also with several 
     config.threads = threads;
     TierFaults faults;
     faults.eager = true;
-    auto fixture =
-        std::make_unique<Fixture>(kGelu, config, faults, create_interpreting_compiler());
+    auto fixture = std::make_unique<Fixture>(kGelu, config, faults, create_interpreting_compiler());
     REQUIRE(fixture->session->warm_up({{5, 96}, {96}}, std::chrono::seconds(60)));
     REQUIRE(fixture->session->wait_idle(std::chrono::seconds(60)));
     const pid_t child = fork();

@@ -57,7 +57,8 @@ TEST_CASE("tiering/warm_up: where nothing adapts it is one run; what cannot be m
   CHECK(right(*fixture.session));
 }
 
-TEST_CASE("tiering/warm_up: a run that may not allocate is refused with nothing touched, or right") {
+TEST_CASE(
+    "tiering/warm_up: a run that may not allocate is refused with nothing touched, or right") {
   TierFaults faults;
   faults.eager = true;
   Fixture fixture(kGelu, {}, faults, create_interpreting_compiler());
