@@ -52,9 +52,10 @@ RunOptions to_run_options(const xc_run_options* given) {
   if (!given) return options;
   const xc_run_options defaults = XC_RUN_OPTIONS_INIT;
   const xc_run_options read = read_struct(given, defaults, "options");
-  if (read.flags & ~static_cast<uint32_t>(XC_RUN_NO_COMPILE))
+  if (read.flags & ~static_cast<uint32_t>(XC_RUN_NO_COMPILE | XC_RUN_NO_ALLOC))
     fail(Status::kUnsupported, "unknown run flags {:#x}", read.flags);
   options.no_compile = read.flags & XC_RUN_NO_COMPILE;
+  options.no_alloc = read.flags & XC_RUN_NO_ALLOC;
   if (read.timeout_ns < 0)
     fail(Status::kInvalidArgument, "timeout_ns is negative: {}", read.timeout_ns);
   if (read.timeout_ns > 0) options.deadline_ns = checked_add(steady_ns(), read.timeout_ns);
@@ -78,6 +79,15 @@ void check_outputs(xc_tensor* const* outputs, uint32_t count) {
   need_array(outputs, count, "outputs");
   for (uint32_t i = 0; i < count; ++i)
     if (outputs[i]) view_of(outputs[i], "outputs");
+}
+
+std::vector<Dims> to_shapes(const xc_shape* shapes, uint32_t count) {
+  std::vector<Dims> out;
+  for (uint32_t i = 0; i < count; ++i) {
+    need_array(shapes[i].dims, shapes[i].rank, "shapes[].dims");
+    out.emplace_back(shapes[i].dims, shapes[i].dims + shapes[i].rank);
+  }
+  return out;
 }
 
 /// How many strides the views leave to us.
@@ -264,6 +274,19 @@ xc_status xc_session_wait_idle(xc_session* session, int64_t timeout_ms, int32_t*
   });
 }
 
+xc_status xc_session_warm_up(xc_session* session, const xc_shape* shapes, uint32_t shape_count,
+                             int64_t timeout_ms, int32_t* out_done, xc_error** out_error) {
+  return guard(out_error, [&] {
+    live(session);
+    need_array(shapes, shape_count, "shapes");
+    check_count(shape_count, session->model->inputs.size(), "shapes");
+    if (timeout_ms < 0) fail(Status::kInvalidArgument, "timeout_ms is negative: {}", timeout_ms);
+    const bool done = session->session->warm_up(to_shapes(shapes, shape_count),
+                                                std::chrono::milliseconds(timeout_ms));
+    if (out_done) *out_done = done ? 1 : 0;
+  });
+}
+
 xc_status xc_session_explain(xc_session* session, int32_t format, const xc_shape* shapes,
                              uint32_t shape_count, xc_blob** out_text, xc_error** out_error) {
   return guard(out_error, [&] {
@@ -276,12 +299,8 @@ xc_status xc_session_explain(xc_session* session, int32_t format, const xc_shape
     if (shape_count != 0 && shape_count != inputs)
       fail(Status::kInvalidArgument, "{} shapes given, the model has {} inputs", shape_count,
            inputs);
-    std::vector<Dims> signature;
-    for (uint32_t i = 0; i < shape_count; ++i) {
-      need_array(shapes[i].dims, shapes[i].rank, "shapes[].dims");
-      signature.emplace_back(shapes[i].dims, shapes[i].dims + shapes[i].rank);
-    }
-    *out_text = make_blob(session->session->explain(signature, format == XC_EXPLAIN_JSON));
+    *out_text = make_blob(
+        session->session->explain(to_shapes(shapes, shape_count), format == XC_EXPLAIN_JSON));
   });
 }
 

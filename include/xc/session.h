@@ -37,7 +37,15 @@ XC_API void xc_session_destroy(xc_session* session);
 /* ---- running ---- */
 
 /* Flags of a run. */
-enum { XC_RUN_NO_COMPILE = 1 /* this run starts no compilation */ };
+enum {
+  XC_RUN_NO_COMPILE = 1, /* this run starts no compilation */
+  XC_RUN_NO_ALLOC = 2    /* this run allocates nothing: it fails with XC_LIMIT, with nothing touched
+                          * and an error that names the cure, where the library would have to. Enough
+                          * is one run of the same shapes before (by as many threads at once) whose
+                          * returned outputs were released; a plan that changed since may need one
+                          * more, see xc_session_freeze(). Such runs are not measured. What vendor
+                          * libraries allocate by themselves is not counted. Since 0.1 */
+};
 
 typedef struct xc_run_options {
   uint32_t struct_size; /* = sizeof(xc_run_options) */
@@ -114,6 +122,18 @@ XC_API XC_NODISCARD xc_status xc_session_freeze(xc_session* session, xc_error** 
  * XC_INVALID_ARGUMENT. @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_session_wait_idle(xc_session* session, int64_t timeout_ms,
                                                    int32_t* out_idle, xc_error** out_error);
+
+/* Compiles for given sizes before the session serves: runs the model on zeros of the shapes, one
+ * per input in the model's order, until nothing is left to be compiled or measured for them, at
+ * most timeout_ms. *out_done is 1 when it got there, 0 on timeout (adaptation then goes on while
+ * the session runs); it may be NULL. What is compiled need not pay before, and is decided by trials
+ * as ever; an engine with its JIT off or frozen runs once. Inputs whose values decide sizes are
+ * zero: warm such models up by running them. Blocks; other threads may run the session meanwhile.
+ * Fails like xc_session_run(), with XC_UNSUPPORTED for inputs that are no tensors of numbers.
+ * @since 0.1 @stability experimental */
+XC_API XC_NODISCARD xc_status xc_session_warm_up(xc_session* session, const xc_shape* shapes,
+                                                 uint32_t shape_count, int64_t timeout_ms,
+                                                 int32_t* out_done, xc_error** out_error);
 
 /* Values of `format`. */
 enum { XC_EXPLAIN_TEXT = 0, XC_EXPLAIN_JSON = 1 };

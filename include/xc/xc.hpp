@@ -676,10 +676,12 @@ struct RunOptions {
   std::chrono::nanoseconds timeout{0};  ///< 0 = none
   const Cancel* cancel = nullptr;
   bool no_compile = false;
+  bool no_alloc = false;
 
   xc_run_options raw() const {
     xc_run_options out = XC_RUN_OPTIONS_INIT;
-    out.flags = no_compile ? uint32_t{XC_RUN_NO_COMPILE} : 0u;
+    out.flags = (no_compile ? uint32_t{XC_RUN_NO_COMPILE} : 0u) |
+                (no_alloc ? uint32_t{XC_RUN_NO_ALLOC} : 0u);
     out.timeout_ns = timeout.count();
     out.cancel = cancel ? cancel->handle() : nullptr;
     return out;
@@ -812,6 +814,13 @@ class Session {
   }
 
   void freeze() { detail::call(&xc_session_freeze, handle()); }
+  /// Compiles for given sizes before the session serves; false on timeout.
+  bool warm_up(std::span<const xc_shape> shapes, std::chrono::milliseconds timeout) {
+    int32_t done = 0;
+    detail::call(&xc_session_warm_up, handle(), shapes.data(), static_cast<uint32_t>(shapes.size()),
+                 static_cast<int64_t>(timeout.count()), &done);
+    return done != 0;
+  }
   /// True when nothing is queued, compiling or on trial any more.
   bool wait_idle(std::chrono::milliseconds timeout) {
     int32_t idle = 0;

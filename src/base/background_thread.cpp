@@ -39,6 +39,7 @@ bool BackgroundThread::start(std::function<void()> body) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits the mask
+  home_ = getpid();
   started_ = pthread_create(&thread_, &attributes, entry, argument.get()) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
@@ -46,9 +47,13 @@ bool BackgroundThread::start(std::function<void()> body) {
   return started_;
 }
 
+bool BackgroundThread::lost() const {
+  return started_ && getpid() != home_;
+}
+
 void BackgroundThread::join() {
   if (!started_) return;
-  pthread_join(thread_, nullptr);
+  if (!lost()) pthread_join(thread_, nullptr);
   started_ = false;
 }
 

@@ -2,6 +2,7 @@
 // A low-priority thread of the library: 8 MB stack, every signal blocked, nice +10.
 
 #include <pthread.h>
+#include <atomic>
 #include <functional>
 
 namespace xc {
@@ -16,11 +17,16 @@ class BackgroundThread {
   /// False when the system refuses a thread.
   bool start(std::function<void()> body);
   bool running() const { return started_; }
+  /// Whether it was started in another process, of which this one is a child made by fork(): it
+  /// does not run here, and whatever it held when the child was made stays held.
+  bool lost() const;
+  /// Returns at once for a thread that is lost.
   void join();
 
  private:
   pthread_t thread_{};
-  bool started_ = false;
+  std::atomic<bool> started_{false};
+  int home_ = 0;  ///< the process it was started in; written before `started_`
 };
 
 /// CPU seconds of the calling thread / of the process.

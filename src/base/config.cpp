@@ -20,7 +20,7 @@ constexpr std::array<ConfigRow, 20> kTable{{
      "strict: a swap of kernels changes no bit; fast: bf16 math and approximations"},
     {"code_cache_bytes", "XC_CODE_CACHE_BYTES", "", 64 << 20, 0, kMax, &C::code_cache_bytes,
      nullptr, "cap of executable memory of an engine"},
-    {"bound_cache_bytes", "XC_BOUND_CACHE_BYTES", "", 32 << 20, 0, kMax, &C::bound_cache_bytes,
+    {"bound_cache_bytes", "XC_BOUND_CACHE_BYTES", "", 24 << 20, 0, kMax, &C::bound_cache_bytes,
      nullptr, "cap of plans bound to input signatures, per session"},
     {"max_memory_bytes", "XC_MAX_MEMORY_BYTES", "", 0, 0, kMax, &C::max_memory_bytes, nullptr,
      "cap of the memory one run may need; 0 = none"},

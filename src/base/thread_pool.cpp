@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -66,7 +67,7 @@ struct ThreadPool::Job {
   }
 };
 
-ThreadPool::ThreadPool(int workers) {
+ThreadPool::ThreadPool(int workers) : home_(getpid()) {
   if (workers < 1 || workers > kMaxWorkers)
     fail(Status::kInvalidArgument, "thread count {} is outside [1, {}]", workers, kMaxWorkers);
   const BlockSignals guard;
@@ -91,6 +92,12 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::stop() noexcept {
+  if (getpid() != home_) {
+    // In a child made by fork() there is nobody to join: the handles are let go of as they are.
+    for (std::thread& thread : threads_) (void)new std::thread(std::move(thread));
+    threads_.clear();
+    return;
+  }
   stopping_.store(true);
   epoch_.fetch_add(1);
   epoch_.notify_all();
@@ -126,7 +133,13 @@ void ThreadPool::run(int64_t tasks, Body body) {
   job.work(0);
   slot->job.store(nullptr);
   for (int spins = 0; spins < 2000 && slot->attached.load() != 0; ++spins) pause_cpu();
-  for (uint32_t attached; (attached = slot->attached.load()) != 0;) slot->attached.wait(attached);
+  for (uint32_t attached; (attached = slot->attached.load()) != 0;) {
+    if (getpid() != home_) {
+      slot->attached.store(0);  // a worker that fork() left behind
+      break;
+    }
+    slot->attached.wait(attached);
+  }
   slot->taken.store(false);
   if (job.failed.load()) std::rethrow_exception(job.error);
 }

@@ -76,6 +76,7 @@ class ThreadPool final : public TaskRunner {
   alignas(64) std::atomic<uint32_t> epoch_{0};     ///< bumped for every job, and to stop
   alignas(64) std::atomic<uint32_t> sleepers_{0};  ///< threads in, or on the way into, the kernel
   std::atomic<bool> stopping_{false};
+  const int home_;  ///< process the threads are in; a child made by fork() has none of them
   std::vector<std::thread> threads_;
 };
 

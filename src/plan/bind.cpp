@@ -168,9 +168,14 @@ std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& pla
     }
     bound->steps.push_back(std::move(bound_step));
   }
+  constexpr size_t kBlock = 16, kVectors = 9;  // what the C library adds to a block, about
+  constexpr size_t kSharedKernel = 64;         // control block of a kernel, its vectors' blocks
+  const auto bytes_of = [](const auto& vector) { return vector.capacity() * sizeof(vector[0]); };
   bound->held_bytes += static_cast<int64_t>(
-      sizeof(Bound) + bound->sizes.size() * 8 + bound->operands.size() * sizeof(BoundOperand) +
-      bound->pointers.size() * sizeof(PointerTemplate) + bound->steps.size() * sizeof(BoundStep));
+      sizeof(Bound) + kVectors * kBlock + bytes_of(bound->symbols) + bytes_of(bound->sizes) +
+      bytes_of(bound->operands) + bytes_of(bound->arena) + bytes_of(bound->size_tensors) +
+      bytes_of(bound->steps) + bytes_of(bound->pointers) + bytes_of(bound->input_patches) +
+      bytes_of(bound->output_patches) + bound->steps.size() * kSharedKernel);
   return bound;
 }
 

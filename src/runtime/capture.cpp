@@ -5,10 +5,10 @@ namespace xc {
 constexpr uint32_t kAtStart = UINT32_MAX;
 
 CaptureScope::CaptureScope(Program& program, const Bound& bound, void* const* inputs,
-                           void* const* pointers)
+                           void* const* pointers, bool allowed)
     : bound_(bound) {
   Program::Capture* capture = program.capture_.load(std::memory_order_acquire);
-  if (!capture || capture->bound_serial != bound.serial ||
+  if (!capture || !allowed || capture->bound_serial != bound.serial ||
       capture->taken.exchange(true, std::memory_order_acq_rel))
     return;
   capture_ = capture;

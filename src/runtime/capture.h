@@ -26,8 +26,9 @@ struct Program::Capture {
 /// is the first to take it.
 class CaptureScope {
  public:
-  /// `pointers`: of the Bound's steps, resolved.
-  CaptureScope(Program& program, const Bound& bound, void* const* inputs, void* const* pointers);
+  /// `pointers`: of the Bound's steps, resolved. `allowed`: this run may be the one.
+  CaptureScope(Program& program, const Bound& bound, void* const* inputs, void* const* pointers,
+               bool allowed);
   explicit operator bool() const { return capture_ != nullptr; }
   void after_step(size_t position, void* const* pointers);
   void finish();

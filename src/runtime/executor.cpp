@@ -96,7 +96,7 @@ void Executor::run_segment(const Bound& bound, int side, BoundTimes* times, void
     }
   }
   patch(bound, pointers, inputs, outputs);
-  CaptureScope capture(program_, bound, inputs, pointers);
+  CaptureScope capture(program_, bound, inputs, pointers, !options_.no_alloc);
 
   TaskRunner& runner = program_.engine().tasks();
   const int workers = runner.workers();

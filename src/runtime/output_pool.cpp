@@ -62,6 +62,14 @@ xc_tensor* OutputPool::acquire(uint32_t output, DType dtype, std::span<const int
   return handle;
 }
 
+bool OutputPool::ready(uint32_t output, DType dtype, std::span<const int64_t> dims) {
+  const int64_t bytes = checked_mul(element_count(dims), element_size(dtype));
+  std::lock_guard lock(mutex_);
+  const auto& list = free_[output];
+  return !list.empty() && list.back()->tensor.dtype() == dtype &&
+         list.back()->tensor.buffer()->bytes() >= bytes;
+}
+
 void OutputPool::give_back(xc_tensor* handle) noexcept {
   if (handle->tensor.dtype() != DType::kString) {
     std::lock_guard lock(mutex_);

@@ -18,6 +18,8 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
   /// A handle with one reference and row-major memory for `dims`; reuses a free one of this output
   /// without allocating when its memory is large enough.
   xc_tensor* acquire(uint32_t output, DType dtype, std::span<const int64_t> dims);
+  /// Whether acquire() would find a free handle whose memory is large enough.
+  bool ready(uint32_t output, DType dtype, std::span<const int64_t> dims);
   void give_back(xc_tensor* handle) noexcept;
 
   static constexpr size_t kKeep = 8;  ///< free handles per output

@@ -30,9 +30,9 @@ double BoundTimes::run_ns() const {
 }
 
 std::vector<float> BoundTimes::recent() const {
-  const auto n = std::min<uint64_t>(samples(), kRing);
+  const auto n = ring_ ? std::min<uint64_t>(samples(), kRing) : 0;
   std::vector<float> out;
-  for (uint64_t k = 0; k < n; ++k) out.push_back(ring_[k].load(std::memory_order_relaxed));
+  for (uint64_t k = 0; k < n; ++k) out.push_back((*ring_)[k].load(std::memory_order_relaxed));
   return out;
 }
 
@@ -201,8 +201,8 @@ void Program::check_inputs(std::span<const TensorView> inputs) const {
   }
 }
 
-std::vector<int64_t> Program::key_of(std::span<const TensorView> inputs) const {
-  std::vector<int64_t> key;
+void Program::key_of(std::span<const TensorView> inputs, std::vector<int64_t>& key) const {
+  key.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
     const TensorView& t = inputs[i];
     // No size of a plan depends on what a container holds.
@@ -216,7 +216,6 @@ std::vector<int64_t> Program::key_of(std::span<const TensorView> inputs) const {
   for (const PlanSymbol& symbol : base_plan_->symbols)
     if (symbol.source == PlanSymbol::Source::kInputElement)
       key.push_back(element_of(inputs[symbol.operand], symbol.index));
-  return key;
 }
 
 SignatureEntry& Program::entry_for(std::span<const TensorView> inputs, RunContext& context) {
@@ -242,18 +241,33 @@ SignatureEntry& Program::entry_for(std::span<const TensorView> inputs, RunContex
     if (same) return *const_cast<SignatureEntry*>(context.last_entry);
   }
   check_inputs(inputs);
-  std::vector<int64_t> key = key_of(inputs);
+  std::vector<int64_t>& key = context.key;
+  key_of(inputs, key);
   const uint64_t generation = generation_.load(std::memory_order_acquire);
   SignatureEntry* entry = nullptr;
   {
     std::shared_lock lock(table_mutex_);
     if (const auto it = table_.find(key); it != table_.end()) entry = it->second.get();
   }
-  if (!entry) entry = &add_entry(inputs, std::move(key));
+  if (!entry) entry = &add_entry(inputs, key);
   context.last_entry = entry;
   context.last_generation = generation;
   return *entry;
 }
+
+namespace {
+
+/// What is kept for a signature. `adapts`: another plan may join the base plan.
+int64_t held_bytes(const SignatureEntry& entry, const Version& version, bool adapts) {
+  constexpr size_t kBlocks = 256;  // nodes, control blocks and what the C library adds
+  const size_t own = sizeof(SignatureEntry) + sizeof(Published) + sizeof(Version) +
+                     sizeof(BoundTimes) + version.times->step_count() * sizeof(BoundTimes::Step) +
+                     (2 * entry.key.size() + entry.symbols.size()) * sizeof(int64_t) + kBlocks;
+  const int64_t bound = version.bound->held_bytes;
+  return static_cast<int64_t>(own) + bound + (adapts && entry.base ? bound / 2 : 0);
+}
+
+}  // namespace
 
 SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vector<int64_t> key) {
   auto entry = std::make_shared<SignatureEntry>();
@@ -286,10 +300,10 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
     if (!seat.plan) seat.plan = base_plan_;
     published->active =
         std::make_shared<Version>(bind_segment(seat.plan, 0, entry->symbols, options));
-    published->active->focus = std::move(seat.focus);
+    if (seat.timed) published->active->compare(std::move(seat.focus));
     published->timed = seat.timed;
     if (seat.plan == base_plan_) entry->base = published->active;
-    entry->held_bytes = published->active->bound->held_bytes;
+    entry->held_bytes = held_bytes(*entry, *published->active, tier != nullptr);
   } catch (const Error& error) {
     if (error.status() != Status::kInvalidModel || entry->symbols.empty()) throw;
     // The model was found valid when it was loaded: it is these sizes that do not go through it.
@@ -356,7 +370,8 @@ void Program::evict_if_needed() {
   event.bytes = before - bound_bytes_.load(std::memory_order_relaxed);
   event.detail = fmt::format("plans bound to {} shapes, cap {} bytes", victims.size(), cap);
   for (auto& victim : victims) epochs_.retire(std::move(victim));
-  epochs_.reclaim();
+  // The run that binds holds them back itself: it lets go of them when it ends.
+  evicted_.store(true, std::memory_order_release);
   if (TierHooks* tier = engine_->tier())
     tier->record(*this, std::move(event));
   else
@@ -491,6 +506,13 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
 
 void Program::run(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
                   const std::shared_ptr<OutputPool>& pool, const RunOptions& options) {
+  if (options.no_alloc) return run_in_place(inputs, outputs, *pool, options);
+  run_once(inputs, outputs, pool, options);
+  if (evicted_.load(std::memory_order_relaxed) && evicted_.exchange(false)) epochs_.reclaim();
+}
+
+void Program::run_once(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
+                       const std::shared_ptr<OutputPool>& pool, const RunOptions& options) {
   constexpr size_t kInline = 32;
   LeaseScope lease(*this);
   RunContext& context = lease.context();

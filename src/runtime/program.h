@@ -47,22 +47,26 @@ class BoundTimes {
   }
   void add_run(uint64_t ticks, uint64_t focus_ticks) {
     total_.fetch_add(ticks, std::memory_order_relaxed);
-    ring_[samples_.fetch_add(1, std::memory_order_acq_rel) % kRing].store(
-        static_cast<float>(focus_ticks), std::memory_order_relaxed);
+    const uint64_t sample = samples_.fetch_add(1, std::memory_order_acq_rel);
+    if (ring_)
+      (*ring_)[sample % kRing].store(static_cast<float>(focus_ticks), std::memory_order_relaxed);
   }
   uint64_t samples() const { return samples_.load(std::memory_order_acquire); }
   /// Mean time of a step / of a run in nanoseconds; 0 without samples.
   double step_ns(size_t step) const;
   double run_ns() const;
-  /// Copies the last samples of the focus time, in ticks.
+  /// From here on the last samples are kept, for a trial. Before the first of them.
+  void keep_recent() { ring_ = std::make_unique<Ring>(); }
+  /// Copies the last samples of the focus time, in ticks; none when they are not kept.
   std::vector<float> recent() const;
   size_t step_count() const { return steps_.size(); }
 
  private:
+  using Ring = std::array<std::atomic<float>, kRing>;
   std::vector<Step> steps_;
   std::atomic<uint64_t> total_{0};
   std::atomic<uint64_t> samples_{0};
-  std::array<std::atomic<float>, kRing> ring_{};
+  std::unique_ptr<Ring> ring_;
 };
 
 /// A Bound of a plan's first segment with the times of the plan's steps. `focus`: per step of the
@@ -73,6 +77,11 @@ struct Version {
   std::vector<uint8_t> focus;
   explicit Version(std::shared_ptr<const Bound> b)
       : bound(std::move(b)), times(std::make_unique<BoundTimes>(bound->plan->steps.size())) {}
+  /// A trial compares it in these steps.
+  void compare(std::vector<uint8_t> steps) {
+    focus = std::move(steps);
+    times->keep_recent();
+  }
 };
 
 /// What a signature's runs execute. With a challenger, each context alternates between the two.
@@ -88,7 +97,7 @@ struct SignatureEntry : std::enable_shared_from_this<SignatureEntry> {
   std::atomic<const Published*> current{nullptr};
   std::shared_ptr<const Published> owner;  ///< of `current`; guarded by Program::mutex
   std::shared_ptr<Version> base;     ///< the base plan's; null where another was published at once
-  int64_t held_bytes = 0;            ///< of what was bound first
+  int64_t held_bytes = 0;            ///< of all that is kept for it, as bound_bytes() counts it
   std::shared_ptr<void> tier_facts;  ///< of the tier; guarded by its lock on the program
   std::atomic<uint64_t> runs{0};     ///< sampled count times the period
   std::atomic<int64_t> last_use{0};  ///< steady ns of the last sampled run
@@ -167,6 +176,8 @@ class Program : public std::enable_shared_from_this<Program> {
   RunTrace* trace() const { return trace_.get(); }
   void set_frozen(bool frozen) { frozen_.store(frozen); }
   bool frozen() const { return frozen_.load(); }
+  /// Memory of all signatures. One that began with the base plan counts half of that again, for the
+  /// fused plan that may join it.
   int64_t bound_bytes() const { return bound_bytes_.load(); }
   /// Runs so far, all contexts.
   uint64_t total_runs();
@@ -180,7 +191,14 @@ class Program : public std::enable_shared_from_this<Program> {
   Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> graph, const Config& config,
           std::string name);
   SignatureEntry& add_entry(std::span<const TensorView> inputs, std::vector<int64_t> key);
-  std::vector<int64_t> key_of(std::span<const TensorView> inputs) const;
+  void run_once(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
+                const std::shared_ptr<OutputPool>& pool, const RunOptions& options);
+  /// Into `key`, whose memory is used again.
+  void key_of(std::span<const TensorView> inputs, std::vector<int64_t>& key) const;
+  size_t key_size(std::span<const TensorView> inputs) const;
+  /// run() with RunOptions::no_alloc: no_alloc.cpp.
+  void run_in_place(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
+                    OutputPool& pool, const RunOptions& options);
   void check_inputs(std::span<const TensorView> inputs) const;
   void evict_if_needed();
   Program& child(const Node& node, size_t subgraph, const std::vector<Tensor>& inputs);
@@ -203,6 +221,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::atomic<int64_t> bound_bytes_{0};
   std::atomic<bool> frozen_{false};
   std::atomic<uint32_t> attention_{0};
+  std::atomic<bool> evicted_{false};  ///< signatures wait for runs to leave them
   std::once_flag tier_once_;
   std::atomic<bool> tier_knows_{false};
 

@@ -44,6 +44,7 @@ struct RunContext {
   /// Epoch of the run in progress, 0 when idle; read by the reclaimer (epoch.h).
   std::atomic<uint64_t> epoch{0};
   std::atomic<uint64_t> runs{0};  ///< by this context: sampling and trial alternation; one writer
+  std::vector<int64_t> key;       ///< of the run's signature, for looking it up
   const SignatureEntry* last_entry = nullptr;
   uint64_t last_generation = 0;
 

@@ -1,6 +1,7 @@
 #include "runtime/session.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "runtime/executor.h"
 #include "runtime/explain.h"
@@ -50,6 +51,61 @@ void Session::freeze() {
 bool Session::wait_idle(std::chrono::milliseconds timeout) {
   TierHooks* tier = model_->engine()->tier();
   return !tier || tier->wait_idle(*program_, timeout);
+}
+
+bool Session::warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds timeout) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kLook = 8;  // runs between looks
+  const Clock::time_point end = Clock::now() + timeout;
+  const auto& ports = model_->inputs();
+  if (shapes.size() != ports.size())
+    fail(Status::kInvalidArgument, "the model takes {} inputs, {} shapes were given", ports.size(),
+         shapes.size());
+  std::vector<Tensor> zeros;
+  std::vector<TensorView> views;
+  for (size_t k = 0; k < shapes.size(); ++k) {
+    const DType dtype = ports[k].type.dtype;
+    if (ports[k].type.kind != Type::Kind::kTensor || holds_objects(dtype))
+      fail(Status::kUnsupported, "input '{}': only tensors of numbers can be made up",
+           ports[k].name);
+    zeros.emplace_back(dtype, shapes[k]);
+    const int64_t bytes = zeros.back().byte_size();
+    if (bytes > 0) std::memset(zeros.back().data(), 0, static_cast<size_t>(bytes));
+  }
+  for (const Tensor& t : zeros) views.push_back(t.view());
+
+  TierHooks* tier = model_->engine()->tier();
+  const auto run_once = [&] {
+    std::vector<xc_tensor*> slots(model_->outputs().size(), nullptr);
+    program_->call_attention();  // the tier looks at this run
+    run(views, slots, {});
+    for (xc_tensor* slot : slots)
+      if (slot) slot->release();
+  };
+  run_once();  // the tier knows the program from here on
+  if (!tier) return true;
+  struct Warm {
+    TierHooks& tier;
+    Program& program;
+    Warm(TierHooks& t, Program& p) : tier(t), program(p) { tier.warm_up(program, true); }
+    ~Warm() { tier.warm_up(program, false); }
+  } warm(*tier, *program_);
+  while (true) {
+    for (int k = 0; k < kLook; ++k) run_once();
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+    const bool idle = tier->wait_idle(*program_, std::max(left, std::chrono::milliseconds(0)));
+    RunContext& context = program_->lease();
+    bool settled = false;
+    try {
+      settled = tier->settled(*program_, *program_->shared_entry_for(views, context));
+    } catch (...) {
+      program_->give_back(context);
+      throw;
+    }
+    program_->give_back(context);
+    if (idle && settled) return true;
+    if (Clock::now() >= end) return false;
+  }
 }
 
 std::string Session::explain(const std::vector<Dims>& signature, bool json) {

@@ -21,6 +21,7 @@ struct RunOptions {
   const std::atomic<bool>* cancel = nullptr;  ///< polled between steps: kCancelled
   int64_t deadline_ns = 0;                    ///< steady clock, checked between steps: kDeadline
   bool no_compile = false;                    ///< this run starts no compilation
+  bool no_alloc = false;  ///< fails with kLimit, nothing touched, where xc would have to allocate
 };
 
 class Session {
@@ -44,6 +45,11 @@ class Session {
   void freeze();
   /// Blocks until nothing is queued, compiling or on trial; for tests and tools. False on timeout.
   bool wait_idle(std::chrono::milliseconds timeout);
+
+  /// Runs the model on zeros of these dims, one per input, until nothing is left to be compiled or
+  /// measured for them, at most `timeout`. False on timeout: then it goes on in later runs. Fails
+  /// as run() does; with kUnsupported for inputs that are no tensors.
+  bool warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds timeout);
 
   /// The plan as text or JSON: per step the kernel, those refused and why, regions with their
   /// state. `signature`: dims per input; empty = the plan without sizes.

@@ -50,6 +50,10 @@ class TierHooks {
   virtual void summarise(const Program& program, ProfileSummary& summary, bool details) const = 0;
   virtual void freeze(Program& program) = 0;
   virtual bool wait_idle(Program& program, std::chrono::milliseconds timeout) = 0;
+  /// While it is on, what gains anything is compiled at once, not when waiting has cost its price.
+  virtual void warm_up(Program& program, bool on) = 0;
+  /// Whether nothing is left to be compiled or measured for runs of this signature.
+  virtual bool settled(Program& program, SignatureEntry& entry) = 0;
 };
 
 }  // namespace xc

@@ -54,17 +54,15 @@ Tier::Room Tier::make_room(Program& program, ProgramState& state, Group& group) 
   }
   const Victim* least = nullptr;
   for (const auto& [kernel, victim] : victims) {
-    if (victim.stays ||
-        !policy::makes_room(victim.saved_per_s, victim.bytes, wanted, wanted_bytes))
+    if (victim.stays || !policy::makes_room(victim.saved_per_s, victim.bytes, wanted, wanted_bytes))
       continue;
     if (!least || victim.saved_per_s * static_cast<double>(least->bytes) <
                       least->saved_per_s * static_cast<double>(victim.bytes))
       least = &victim;
   }
   if (!least) return Room::kNone;
-  const std::string why =
-      fmt::format("its code saves {:.3f} ms per second, {} would save {:.3f}",
-                  least->saved_per_s * 1e3, group.name, wanted * 1e3);
+  const std::string why = fmt::format("its code saves {:.3f} ms per second, {} would save {:.3f}",
+                                      least->saved_per_s * 1e3, group.name, wanted * 1e3);
   const int64_t before = compiler_->code_bytes();
   bool others = false;
   for (const auto& [s, g] : least->users) {
@@ -73,9 +71,8 @@ Tier::Room Tier::make_room(Program& program, ProgramState& state, Group& group) 
       continue;
     }
     others = true;
-    post(s, [this, raw = g, why](Program& p, ProgramState& theirs) {
-      evict(p, theirs, *raw, why);
-    });
+    post(s,
+         [this, raw = g, why](Program& p, ProgramState& theirs) { evict(p, theirs, *raw, why); });
   }
   if (others) return group.room_tries++ < kTries ? Room::kComing : Room::kNone;
   for (int k = 0; k < kPauses && compiler_->code_bytes() >= before; ++k) {

@@ -1,3 +1,4 @@
+#include <unistd.h>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -37,8 +38,11 @@ std::shared_mutex& exit_gate() {
   return *gate;
 }
 
+/// The process that opened the code generator: a child made by fork() has no thread inside it.
+pid_t opened_in = 0;
+
 void close_exit_gate() {
-  exit_gate().lock();
+  if (getpid() == opened_in) exit_gate().lock();
 }
 
 class JitPhase final : public PhaseCode {
@@ -178,7 +182,10 @@ class JitCompiler final : public RegionCompiler {
         throw Error(Status::kUnsupported, reason_);
       }
       static std::once_flag once;  // per process, as exit is
-      std::call_once(once, [] { std::atexit(close_exit_gate); });
+      std::call_once(once, [] {
+        opened_in = getpid();
+        std::atexit(close_exit_gate);
+      });
     }
     return table_;
   }

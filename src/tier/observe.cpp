@@ -34,7 +34,13 @@ double Tier::Group::seconds_in(const Version& version) {
 void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int64_t> symbols,
                    double runs) {
   const auto state = std::static_pointer_cast<ProgramState>(program.tier_state);
-  if (!state) return;
+  if (!state || thread_.lost()) return;
+  if (no_thread_ && !no_thread_told_.exchange(true)) {
+    Event event;
+    event.kind = EventKind::kJitDisabled;
+    event.detail = "the system refused the background thread: nothing is compiled";
+    emit(*state, program, std::move(event));
+  }
   entry.runs.fetch_add(static_cast<uint64_t>(runs), std::memory_order_relaxed);
   if (program.config().force_swap) swap_by_force(program, *state, entry);
   if (program.config().jit != static_cast<int64_t>(JitMode::kAuto) || program.config().fusion)
@@ -122,7 +128,9 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
       group.urgency.at_ns.store(now, std::memory_order_relaxed);
     }
     if (group.state == RegionState::kCandidate) {
-      if (!faults_.eager && !group.policy.worth_compiling(prices, !any_compiled_)) continue;
+      const bool wanted = faults_.eager || (state->warming > 0 && group.policy.regret_s() > 0) ||
+                          group.policy.worth_compiling(prices, !any_compiled_);
+      if (!wanted) continue;
       Event event = event_of(EventKind::kQueued, group);
       event.base_us = group.seconds_in(version) * 1e6;
       event.regret_ms = group.policy.regret_s() * 1e3;

@@ -19,9 +19,10 @@ void Tier::post(const StatePtr& state, std::function<void(Program&, ProgramState
   {
     std::lock_guard lock(mutex_);
     if (stopping_ || state->gone) return;
-    if (!thread_.running() && !thread_.start([this] { thread_main(); })) {
-      any_compiled_ = true;
-      return;  // no thread to be had: tier 0 serves
+    if (no_thread_) return;
+    if (!thread_.running() && (faults_.no_thread || !thread_.start([this] { thread_main(); }))) {
+      no_thread_ = true;  // tier 0 serves; sampled() tells it once, when no lock is held
+      return;
     }
     jobs_.push_back({state, std::move(job), compiles});
   }

@@ -52,6 +52,10 @@ Tier::Tier(std::unique_ptr<RegionCompiler> compiler, const Config& config, TierF
       budget_(static_cast<double>(effective(config, &Config::compile_cpu_percent))) {}
 
 Tier::~Tier() {
+  if (thread_.lost()) {
+    (void)signals_.release();
+    return;
+  }
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -64,6 +68,7 @@ Tier::~Tier() {
 // ---- programs and jobs --------------------------------------------------------------------------
 
 void Tier::added(const std::shared_ptr<Program>& program) {
+  if (thread_.lost()) return;
   auto state = std::make_shared<ProgramState>();
   state->program = program;
   state->added_ns = steady_ns();
@@ -85,6 +90,7 @@ void Tier::prepare_in_background(const Program& program, const StatePtr& state) 
 }
 
 void Tier::removed(Program& program) {
+  if (thread_.lost()) return;
   for (const auto& child : program.children()) removed(*child);
   std::unique_lock lock(mutex_);
   const auto it = states_.find(&program);
@@ -99,6 +105,7 @@ void Tier::removed(Program& program) {
 }
 
 Tier::StatePtr Tier::state_of(const Program& program) const {
+  if (thread_.lost()) return nullptr;
   std::lock_guard lock(mutex_);
   const auto it = states_.find(&program);
   return it == states_.end() ? nullptr : it->second;
@@ -168,6 +175,7 @@ void Tier::record(Program& program, Event event) {
 // ---------------------------------------------------------------------
 
 void Tier::first_bound(Program& program, SignatureEntry& entry) {
+  if (thread_.lost()) return;
   recall(program, entry);
   if (program.config().jit != static_cast<int64_t>(JitMode::kSync) || program.config().fusion)
     return;

@@ -57,6 +57,8 @@ struct TierFaults {
   /// Times decide nothing: regions found are compiled at once, trials end with the kernel accepted,
   /// the sentinel looks every 64 runs or so.
   bool eager = false;
+  /// The system refuses the background thread.
+  bool no_thread = false;
   /// In place of policy::Rate::kHalfLifeS.
   double half_life_s = 0;
   /// In place of kCompileLimitS when not 0.
@@ -80,6 +82,8 @@ class Tier final : public TierHooks {
   void summarise(const Program& program, ProfileSummary& summary, bool details) const override;
   void freeze(Program& program) override;
   bool wait_idle(Program& program, std::chrono::milliseconds timeout) override;
+  void warm_up(Program& program, bool on) override;
+  bool settled(Program& program, SignatureEntry& entry) override;
 
   /// Signatures published at once after a verdict; the others follow when they run.
   static constexpr size_t kMaxRebound = 512;
@@ -173,6 +177,7 @@ class Tier final : public TierHooks {
     int waiting = 0;         ///< host threads in wait_idle(): its jobs need no budget; Tier::mutex_
     std::mutex data;         ///< guards what follows
     bool analysed = false, analysing = false, frozen = false;
+    int warming = 0;  ///< hosts in Session::warm_up(): what gains anything is compiled
     std::vector<std::unique_ptr<Group>> groups;
     uint64_t samples = 0;           ///< before regions were searched
     std::vector<Variant> variants;  ///< the latest, at most kMaxVariants
@@ -195,6 +200,8 @@ class Tier final : public TierHooks {
   /// CPU seconds after which a region's compile is given up, between its phases.
   static constexpr double kCompileLimitS = 2;
 
+  /// Null in a child made by fork() after the thread was started: there the tier does nothing more,
+  /// and asks for no lock, for the thread that is not there may hold it. Plans stay what they are.
   StatePtr state_of(const Program& program) const;
   /// `compiles`: the region that the job compiles, if any.
   void post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job,
@@ -334,13 +341,19 @@ class Tier final : public TierHooks {
   std::atomic<bool> any_compiled_{false};
   mutable std::mutex mutex_;  // guards what follows
   policy::Prices prices_;
-  std::condition_variable wake_, idle_;
+  /// Apart, for destroying one on which a thread waited when fork() was called never ends.
+  struct Signals {
+    std::condition_variable wake, idle;
+  };
+  std::unique_ptr<Signals> signals_ = std::make_unique<Signals>();
+  std::condition_variable &wake_ = signals_->wake, &idle_ = signals_->idle;
   std::unordered_map<const Program*, StatePtr> states_;
   std::deque<Job> jobs_;
   StatePtr busy_;
   bool stopping_ = false;
   std::map<std::string, std::unique_ptr<Persistence>> persistence_;  ///< by directory
   BackgroundThread thread_;
+  std::atomic<bool> no_thread_{false}, no_thread_told_{false};  ///< the system refused it
   /// Compiled kernels by region identity, shared by the engine's programs.
   std::map<Hash128, std::weak_ptr<Kernel>> kernels_;
   std::set<Hash128> condemned_;  ///< regions whose kernels were found wrong in use

@@ -128,15 +128,16 @@ bool Tier::join_trial(Program& program, ProgramState& state,
   const Plan& running = *now->active->bound->plan;
   auto published = std::make_shared<Published>();
   published->active = std::make_shared<Version>(now->active->bound);
-  published->active->focus = difference(running, *plan);
+  std::vector<uint8_t> of_running = difference(running, *plan);
   std::vector<uint8_t> focus = difference(*plan, running);
   const auto any = [](const std::vector<uint8_t>& f) {
     return std::find(f.begin(), f.end(), 1) != f.end();
   };
-  if (!any(published->active->focus) || !any(focus)) return false;
+  if (!any(of_running) || !any(focus)) return false;
+  published->active->compare(std::move(of_running));
   published->challenger =
       std::make_shared<Version>(bind_segment(plan, 0, entry->symbols, {.background = true}));
-  published->challenger->focus = std::move(focus);
+  published->challenger->compare(std::move(focus));
   program.publish(*entry, std::move(published));
   std::lock_guard data(state.data);
   state.trial.entries.push_back(entry);

@@ -147,6 +147,67 @@ static void steady(const char* jit, xc_session* session) {
   xc_session_destroy(session);
 }
 
+/* XC_RUN_NO_ALLOC: refused, with nothing touched, until a run left what it needs. */
+static void refused(void) {
+  const int64_t dims[2] = {1, 2}, wide[2] = {3, 2};
+  const float values[6] = {1, 5, 1, 5, 1, 5}, want[2] = {11, 3}, mark[2] = {-1, -1};
+  xc_error* error = NULL;
+  xc_session* session = make_session("off");
+  xc_tensor *x = make_tensor(2, dims, values), *x3 = make_tensor(2, wide, values);
+  xc_tensor *y = NULL, *given = make_tensor(2, dims, mark), *held = NULL;
+  const xc_tensor *in = x, *in3 = x3;
+  xc_run_options options = XC_RUN_OPTIONS_INIT;
+  int i, failed = 0;
+  options.flags = XC_RUN_NO_ALLOC;
+
+  CHECK(xc_session_run(session, &options, &in, 1, &given, 1, &error) == XC_LIMIT);
+  CHECK_CONTAINS(xc_error_message(error), "run these shapes once");
+  xc_error_destroy(error);
+  error = NULL;
+  CHECK(((const float*)xc_tensor_data(given))[0] == -1);
+
+  CHECK_OK(xc_session_run(session, NULL, &in, 1, &y, 1, &error));
+  /* The one returned output is in use: a given one is needed, or its release. */
+  CHECK(xc_session_run(session, &options, &in, 1, &held, 1, NULL) == XC_LIMIT);
+  CHECK(held == NULL);
+  CHECK_OK(xc_session_run(session, &options, &in, 1, &given, 1, &error));
+  check_values(given, 1, want);
+  xc_tensor_release(y);
+  y = NULL;
+  CHECK(xc_session_run(session, &options, &in3, 1, &y, 1, NULL) == XC_LIMIT); /* new shapes */
+
+  allocations = 0;
+  counting = 1;
+  for (i = 0; i < kRuns; ++i) {
+    failed |= xc_session_run(session, &options, &in, 1, &y, 1, NULL) != XC_OK;
+    xc_tensor_release(y);
+    y = NULL;
+  }
+  counting = 0;
+  printf("XC_RUN_NO_ALLOC: %ld allocations in %d runs\n", allocations, kRuns);
+  CHECK(allocations == 0);
+  CHECK(!failed);
+
+  /* Two shapes in turn, once each has run. */
+  CHECK_OK(xc_session_run(session, NULL, &in3, 1, &y, 1, &error));
+  xc_tensor_release(y);
+  y = NULL;
+  allocations = 0;
+  counting = 1;
+  for (i = 0; i < kRuns; ++i) {
+    failed |= xc_session_run(session, &options, i % 2 ? &in3 : &in, 1, &y, 1, NULL) != XC_OK;
+    xc_tensor_release(y);
+    y = NULL;
+  }
+  counting = 0;
+  CHECK(allocations == 0);
+  CHECK(!failed);
+  xc_tensor_release(given);
+  xc_tensor_release(x);
+  xc_tensor_release(x3);
+  xc_session_destroy(session);
+}
+
 int main(void) {
   void* probe;
   counting = 1; /* the counter itself works */
@@ -157,6 +218,7 @@ int main(void) {
   steady("off", make_session("off"));
   steady("sync", make_session("sync"));
   steady("operator of the host", host_session());
+  refused();
   return check_result();
 }
 #endif

@@ -173,3 +173,52 @@ TEST_CASE("tiering/faults: a faster kernel is accepted, and seen from outside") 
   MESSAGE(fixture.log.last(EventKind::kAccepted), "; from outside: ", more(fixture, 64).median_us(),
           " us a run, without the tier ", more(plain, 64).median_us());
 }
+
+TEST_CASE("tiering/faults: a refused background thread is told once, and tier 0 serves") {
+  TierFaults faults;
+  faults.no_thread = true;
+  Fixture fixture(kGelu, {}, faults);
+  drive(fixture, [n = 0]() mutable { return ++n > 300; });
+  CHECK(fixture.log.count(EventKind::kJitDisabled) == 1);
+  CHECK(fixture.log.last(EventKind::kJitDisabled).find("background thread") != std::string::npos);
+  CHECK(fixture.session->profile().compiled_regions == 0);
+  CHECK(fixture.session->warm_up({{256, 96}, {96}}, std::chrono::seconds(60)));
+}
+
+TEST_CASE("tiering/faults: runs cancelled by the thousand leave nothing behind") {
+  TierFaults faults;
+  faults.eager = true;
+  Fixture fixture(kGelu, {}, faults);
+  drive(fixture, [&] { return fixture.log.count(EventKind::kAccepted) > 0; });
+  std::atomic<bool> cancel{false}, stop{false};
+  std::thread storm([&] {
+    while (!stop) cancel = !cancel;
+  });
+  RunOptions options;
+  options.cancel = &cancel;
+  const std::vector<TensorView> views{inputs()[0].view(), inputs()[1].view()};
+  const int64_t before = fixture.session->profile().working_bytes;
+  int cancelled = 0, done = 0;
+  const int64_t end = steady_ns() + 60'000'000'000;
+  while ((cancelled < 200 || done < 200) && steady_ns() < end) {
+    xc_tensor* y = nullptr;
+    try {
+      fixture.session->run(views, {&y, 1}, options);
+      int64_t where = 0;
+      const bool right = gelu_right(inputs(), y->tensor, where);
+      REQUIRE_MESSAGE(right, "element ", where);
+      y->release();
+      ++done;
+    } catch (const Error& error) {
+      REQUIRE(error.status() == Status::kCancelled);
+      REQUIRE(y == nullptr);
+      ++cancelled;
+    }
+  }
+  stop = true;
+  storm.join();
+  CHECK(cancelled >= 200);
+  CHECK(done >= 200);
+  CHECK(fixture.session->profile().working_bytes <= before + (1 << 20));
+  more(fixture, 32);
+}

@@ -87,6 +87,7 @@ NB_MODULE(_core, module) {
       .def("profile", &Session::profile)
       .def("freeze", &Session::freeze)
       .def("wait_idle", &Session::wait_idle, "timeout"_a = 10.0)
+      .def("warm_up", &Session::warm_up, "shapes"_a, "timeout"_a = 60.0)
       .def_prop_ro("inputs", &Session::inputs)
       .def_prop_ro("outputs", &Session::outputs);
 

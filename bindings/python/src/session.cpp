@@ -255,17 +255,23 @@ nb::list Call::run() {
   return outputs_;
 }
 
-nb::str Session::explain(nb::handle shapes, bool json) {
+/// Dims of every input, by name; `views` point into them.
+std::vector<std::vector<int64_t>> Session::dims_of(nb::handle shapes,
+                                                   std::vector<xc_shape>& views) const {
   std::vector<std::vector<int64_t>> dims(inputs_.size());
-  std::vector<xc_shape> views;
-  if (!shapes.is_none()) {
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      PyObject* shape = PyObject_GetItem(shapes.ptr(), inputs_[i].key.ptr());
-      if (!shape) nb::raise_python_error();
-      for (nb::handle dim : nb::steal(shape)) dims[i].push_back(nb::cast<int64_t>(dim));
-      views.push_back({dims[i].data(), static_cast<uint32_t>(dims[i].size()), 0});
-    }
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    PyObject* shape = PyObject_GetItem(shapes.ptr(), inputs_[i].key.ptr());
+    if (!shape) nb::raise_python_error();
+    for (nb::handle dim : nb::steal(shape)) dims[i].push_back(nb::cast<int64_t>(dim));
+    views.push_back({dims[i].data(), static_cast<uint32_t>(dims[i].size()), 0});
   }
+  return dims;
+}
+
+nb::str Session::explain(nb::handle shapes, bool json) {
+  std::vector<std::vector<int64_t>> dims;
+  std::vector<xc_shape> views;
+  if (!shapes.is_none()) dims = dims_of(shapes, views);
   const std::string text = session_.explain(json, views);
   return nb::str(text.data(), text.size());
 }
@@ -354,6 +360,15 @@ nb::dict Session::profile() {
 void Session::freeze() {
   const nb::gil_scoped_release unlocked;
   session_.freeze();
+}
+
+bool Session::warm_up(nb::handle shapes, double seconds) {
+  if (!(seconds >= 0)) fail(XC_INVALID_ARGUMENT, "timeout is a number of seconds");
+  std::vector<xc_shape> views;
+  const auto dims = dims_of(shapes, views);
+  const nb::gil_scoped_release unlocked;
+  return session_.warm_up(
+      views, std::chrono::milliseconds(static_cast<int64_t>(std::min(seconds, 1e9) * 1000)));
 }
 
 bool Session::wait_idle(double seconds) {

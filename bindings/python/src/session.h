@@ -50,11 +50,13 @@ class Session {
   nb::dict profile();
   void freeze();
   bool wait_idle(double seconds);
+  bool warm_up(nb::handle shapes, double seconds);
   nb::list inputs() const;
   nb::list outputs() const;
 
  private:
   void read(nb::handle given, Inputs& inputs, bool in_place) const;
+  std::vector<std::vector<int64_t>> dims_of(nb::handle shapes, std::vector<xc_shape>& views) const;
 
   xcrt::Model model_;
   xcrt::Session session_;

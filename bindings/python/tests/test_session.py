@@ -232,6 +232,19 @@ def test_explain_and_profile():
     np.testing.assert_array_equal(session.run([X])[0], Y)
 
 
+def test_warm_up():
+    session = xc.Session(AFFINE, threads=1, jit="auto")
+    assert session.warm_up({"x": (2, 2)})
+    before = session.profile()
+    assert before["runs"] > 0 and before["signatures"] == 1
+    np.testing.assert_array_equal(session.run([X])[0], Y)
+    assert session.profile()["signatures"] == 1
+    with pytest.raises(KeyError):
+        session.warm_up({"other": (2, 2)})
+    with pytest.raises(xc.Error):
+        session.warm_up({"x": (2, 2, 2)})
+
+
 def test_threads_share_a_session():
     session = xc.Session(AFFINE, threads=2, jit="auto")
     wrong = []

@@ -76,6 +76,8 @@ class Session:
         """Ends adaptation: current code stays."""
     def wait_idle(self, timeout: float = 10.0) -> bool:
         """Waits until nothing is compiling or on trial; trials advance only while the session runs."""
+    def warm_up(self, shapes: Mapping[str, Sequence[int]], timeout: float = 60.0) -> bool:
+        """Compiles for the given dims of every input before the session serves; False on timeout (seconds)."""
     @property
     def inputs(self) -> list[Port]: ...
     @property

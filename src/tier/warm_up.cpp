@@ -1,0 +1,41 @@
+// Adaptation before a host serves: compiled without waiting for regret, decided by trials as ever.
+
+#include "base/clock.h"
+#include "tier/tier.h"
+
+namespace xc {
+
+void Tier::warm_up(Program& program, bool on) {
+  const StatePtr state = state_of(program);
+  if (!state) return;
+  std::lock_guard data(state->data);
+  state->warming += on ? 1 : -1;
+}
+
+bool Tier::settled(Program& program, SignatureEntry& entry) {
+  const StatePtr state = state_of(program);
+  if (!state || no_thread_ || program.config().jit != static_cast<int64_t>(JitMode::kAuto) ||
+      program.config().fusion)
+    return true;
+  std::lock_guard data(state->data);
+  if (state->frozen) return true;
+  if (!state->analysed || state->trial.group) return false;
+  const Facts& facts = known_facts(*state, entry);
+  const auto chosen_now = chosen(*state, facts);
+  for (size_t k = 0; k < state->groups.size(); ++k) {
+    const Group& group = *state->groups[k];
+    const bool covered = group.part_of && std::find(chosen_now.begin(), chosen_now.end(),
+                                                    group.part_of) != chosen_now.end();
+    if (group.wrong || covered) continue;
+    if (group.state == RegionState::kQueued || group.state == RegionState::kVerifying) return false;
+    const auto& sizes = group.policy.sizes();
+    const auto at = sizes.find(facts[k].size);
+    if (at == sizes.end()) return false;  // not seen at these sizes yet
+    const bool decided = at->second.choice != policy::RegionPolicy::Choice::kOpen;
+    if (!decided && !group.policy.fused(facts[k].size) && at->second.regret.seconds() > 0)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace xc
