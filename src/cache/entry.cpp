@@ -29,6 +29,8 @@ std::string_view name(Kind kind) {
       return "object";
     case Kind::kProfile:
       return "profile";
+    case Kind::kHost:
+      return "host";
     case Kind::kPoison:
       return "poison";
   }
