@@ -18,9 +18,8 @@ struct ProductType {
   const char* name;
   double tolerance;  ///< of the largest result: several roundings of the type, or of f32 sums
 };
-constexpr ProductType kTypes[] = {{DType::kF64, "f64", 1e-12},
-                           {DType::kF16, "f16", 4e-3},
-                           {DType::kBF16, "bf16", 3e-2}};
+constexpr ProductType kTypes[] = {
+    {DType::kF64, "f64", 1e-12}, {DType::kF16, "f16", 4e-3}, {DType::kBF16, "bf16", 3e-2}};
 
 /// Numbers around `middle`, one away at most.
 Tensor made(DType dtype, const Dims& dims, double phase, double middle = 0) {
@@ -56,9 +55,9 @@ void check(const ProductType& type, const std::string& text, const std::vector<T
       compiled += e.kind == EventKind::kCompiled;
       if (e.kind == EventKind::kRefused || e.kind == EventKind::kMismatch) refusal = e.detail;
     };
-    Session session(Model::create(create_engine(config, std::move(hooks)),
-                                  parse_graph(typed(text, type))),
-                    Config{});
+    Session session(
+        Model::create(create_engine(config, std::move(hooks)), parse_graph(typed(text, type))),
+        Config{});
     const std::vector<double> have = run(session, inputs)[0].to_doubles();
     CHECK(compiled == 1);
     CHECK(refusal == "");
