@@ -103,8 +103,7 @@ TEST_CASE("tiering/targets: what every rule makes of a graph agrees with f64 on 
       config.threads = 1;
       const auto session = session_of(text, config);
       const Graph& rewritten = session->program().graph();
-      for (NodeId n : rewritten.order())
-        fired.insert(std::string(rewritten.node(n).made_by));
+      for (NodeId n : rewritten.order()) fired.insert(std::string(rewritten.node(n).made_by));
       for (const int64_t extent : {3, 16, 37}) {
         CAPTURE(extent);
         const std::vector<Tensor> inputs = test::random_inputs(graph, extent, 7);
@@ -136,7 +135,10 @@ TEST_CASE("tiering/targets: the code of every region stays under 16 KB with AVX2
   for (const char* type : {"f32", "f64", "f16", "bf16"}) {
     std::string chain = fmt::format("graph c(%x: {0}[n, 96], %y: {0}[96]) -> (%v99) {{\n", type);
     for (int k = 0; k < 100; ++k)
-      chain += fmt::format("  %v{} = {}({}{})\n", k, k % 9 == 4 ? "Tanh" : k % 2 ? "Mul" : "Add",
+      chain += fmt::format("  %v{} = {}({}{})\n", k,
+                           k % 9 == 4 ? "Tanh"
+                           : k % 2    ? "Mul"
+                                      : "Add",
                            k ? "%v" + std::to_string(k - 1) : "%x", k % 9 == 4 ? "" : ", %y");
     texts.push_back(chain + "}");
     texts.push_back(fmt::format(R"(graph a(%q: {0}[b, 12, s, 64], %k: {0}[b, 12, s, 64],
