@@ -205,4 +205,5 @@ XC_SAME(XC_EVENT_CACHE, EventKind::kCache);
 XC_SAME(XC_CACHE_OBJECT, cache::Kind::kObject);
 XC_SAME(XC_CACHE_PROFILE, cache::Kind::kProfile);
 XC_SAME(XC_CACHE_POISON, cache::Kind::kPoison);
+XC_SAME(XC_CACHE_HOST, cache::Kind::kHost);
 }  // namespace xc

@@ -16,7 +16,8 @@ extern "C" {
 enum {
   XC_CACHE_OBJECT = 1,  /* machine code of a region */
   XC_CACHE_PROFILE = 2, /* what was learnt of a model */
-  XC_CACHE_POISON = 3   /* code that a process did not survive: not tried for a while */
+  XC_CACHE_POISON = 3,  /* code that a process did not survive: not tried for a while */
+  XC_CACHE_HOST = 4     /* speeds measured of the machine */
 };
 
 typedef struct xc_cache_entry {

@@ -1,9 +1,11 @@
 #include "backends/host_speed.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "backends/cpu/sgemm.h"
@@ -13,11 +15,14 @@
 namespace xc {
 namespace {
 
+constexpr int64_t kLongNs = 40'000'000;  // more of one measurement than three rounds is not done
+
 /// Least seconds of a few calls: other tenants of the machine only ever add.
 template <class F>
 double least_s(int rounds, F&& f) {
   int64_t best = INT64_MAX;
-  for (int k = 0; k < rounds; ++k) {
+  const int64_t begin = steady_ns();
+  for (int k = 0; k < rounds && (k < 3 || steady_ns() - begin < kLongNs); ++k) {
     const int64_t start = steady_ns();
     f();
     best = std::min(best, steady_ns() - start);
@@ -26,25 +31,26 @@ double least_s(int rounds, F&& f) {
 }
 
 /// Bytes per second, read and written, of copies that fit `bytes` with source and target.
-double copy_bandwidth(std::byte* memory, size_t bytes) {
+double copy_bandwidth(std::byte* memory, size_t bytes, int rounds) {
   const size_t half = bytes / 2;
   std::memset(memory, 1, bytes);  // pages are made now
-  return static_cast<double>(bytes) / least_s(3, [&] { std::memcpy(memory + half, memory, half); });
+  return static_cast<double>(bytes) /
+         least_s(rounds, [&] { std::memcpy(memory + half, memory, half); });
 }
 
-HostSpeed measure() {
+/// `rounds`: of the least measurement, others are repeated accordingly.
+HostSpeed measure(int rounds, int64_t size) {
   HostSpeed host;
-  constexpr int64_t kSize = 96;
-  const std::vector<float> a(kSize * kSize, 0.5f), b(a);
-  std::vector<float> c(kSize * kSize);
-  const cpu::Sgemm product{false, false,    kSize, kSize, kSize,    1,    a.data(),
-                           kSize, b.data(), kSize, 0,     c.data(), kSize};
+  const std::vector<float> a(size * size, 0.5f), b(a);
+  std::vector<float> c(size * size);
+  const cpu::Sgemm product{false, false,    size, size, size,     1,   a.data(),
+                           size,  b.data(), size, 0,    c.data(), size};
   // A core that seems slower than any of its kind was disturbed, or this build is an instrumented
   // one; and what is compiled is not.
   const Isa isa = cpu_info().isa;
   const double slowest = isa == Isa::kAvx512 ? 60e9 : isa == Isa::kAvx2 ? 30e9 : 10e9;
-  host.product_rate = std::max(
-      slowest, 2.0 * kSize * kSize * kSize / least_s(10, [&] { cpu::own_sgemm(product); }));
+  host.product_rate = std::max(slowest, 2.0 * static_cast<double>(size * size * size) /
+                                            least_s(3 * rounds, [&] { cpu::own_sgemm(product); }));
   // Fused softmax, GELU and normalisations reach half of that and more, as the cost model weighs
   // their operators. Too high a rate costs a compile that the trial turns down, too low a one
   // leaves a gain untried.
@@ -54,8 +60,8 @@ HostSpeed measure() {
   const auto l3 = std::max<size_t>(static_cast<size_t>(cpu.l3_bytes), 2 * l2);
   const size_t large = std::min<size_t>(std::max(l3 / 2, 2 * l2), size_t{4} << 20);
   const auto memory = std::make_unique_for_overwrite<std::byte[]>(std::max(large, l2));
-  host.l2_bandwidth = copy_bandwidth(memory.get(), l2 / 2);
-  host.l3_bandwidth = std::min(host.l2_bandwidth, copy_bandwidth(memory.get(), large));
+  host.l2_bandwidth = copy_bandwidth(memory.get(), l2 / 2, rounds);
+  host.l3_bandwidth = std::min(host.l2_bandwidth, copy_bandwidth(memory.get(), large, rounds));
   // Measuring memory would take tens of megabytes; a core gets 0.4 to 0.45 of its third-level
   // bandwidth from it on the servers this was tried on.
   host.memory_bandwidth = 0.43 * host.l3_bandwidth;
@@ -67,8 +73,37 @@ HostSpeed measure() {
 }  // namespace
 
 const HostSpeed& host_speed() {
-  static const HostSpeed host = measure();
+  if (const HostSpeed* calibrated = calibrated_host_speed()) return *calibrated;
+  static const HostSpeed quick = measure(3, 96);
+  return quick;
+}
+
+HostSpeed calibrate_host() {
+  HostSpeed host = measure(24, 192);
+  // Copies that no cache holds, where that is possible within the limit.
+  constexpr size_t kMost = size_t{64} << 20;
+  const size_t bytes = std::min(kMost, static_cast<size_t>(2 * cpu_info().l3_bytes));
+  if (bytes > 0 && 2 * bytes >= 3 * static_cast<size_t>(cpu_info().l3_bytes)) {
+    const std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[bytes]);
+    if (memory)
+      host.memory_bandwidth = std::min(host.l3_bandwidth, copy_bandwidth(memory.get(), bytes, 3));
+  }
   return host;
+}
+
+namespace {
+
+std::atomic<const HostSpeed*> calibrated{nullptr};
+
+}  // namespace
+
+void set_host_speed(const HostSpeed& speed) {
+  static const HostSpeed kept = speed;
+  calibrated.store(&kept, std::memory_order_release);
+}
+
+const HostSpeed* calibrated_host_speed() {
+  return calibrated.load(std::memory_order_acquire);
 }
 
 }  // namespace xc

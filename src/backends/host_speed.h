@@ -23,7 +23,16 @@ constexpr HostSpeed nominal_host_speed() {
           .l3_bytes = 16 << 20};
 }
 
-/// Measured at the first call, in 1 to 3 ms and 4 MB; ask off a caller's path. Thread-safe.
+/// As calibrated; else measured at the first call, in 1 to 3 ms and 4 MB. Ask off a caller's path.
+/// Thread-safe; the reference stays valid and what it shows does not change.
 const HostSpeed& host_speed();
+
+/// Measured with care: every level of memory, many rounds. Takes 50 to 250 ms of one core and up to
+/// 64 MB; for a background thread. Thread-safe.
+HostSpeed calibrate_host();
+/// From now on host_speed() tells these figures. The first call decides, later ones do nothing.
+void set_host_speed(const HostSpeed& speed);
+/// What set_host_speed() was given; null before.
+const HostSpeed* calibrated_host_speed();
 
 }  // namespace xc

@@ -29,6 +29,8 @@ std::string_view name(Kind kind) {
       return "object";
     case Kind::kProfile:
       return "profile";
+    case Kind::kHost:
+      return "host";
     case Kind::kPoison:
       return "poison";
   }
@@ -75,7 +77,8 @@ Decoded decode(std::string_view bytes) {
     rest.remove_prefix(size);
   }
   if (!rest.empty()) return {std::nullopt, "damaged: its sizes do not fit"};
-  if (header.kind < 1 || header.kind > 3) return {std::nullopt, "of an unknown kind"};
+  if (header.kind < 1 || header.kind > static_cast<uint32_t>(Kind::kHost))
+    return {std::nullopt, "of an unknown kind"};
   if (!std::isfinite(header.worth_s) || header.worth_s < 0)
     return {std::nullopt, "damaged: its worth is no number"};
   Entry entry;

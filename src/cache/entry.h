@@ -15,9 +15,10 @@ namespace xc::cache {
 enum class Kind : uint32_t {
   kObject = 1,   ///< machine code of a region: object_record.h
   kProfile = 2,  ///< what was learnt of a program: profile_record.h
-  kPoison = 3    ///< a region whose first run a process did not survive: poison.h
+  kPoison = 3,   ///< a region whose first run a process did not survive: poison.h
+  kHost = 4      ///< figures measured of the machine: host_record.h
 };
-std::string_view name(Kind kind);  ///< "object", "profile", "poison"
+std::string_view name(Kind kind);  ///< "object", "profile", "poison", "host"
 
 struct Entry {
   Kind kind = Kind::kObject;

@@ -29,7 +29,7 @@ std::string mark_name(std::string_view key) {
 
 bool is_entry_name(std::string_view text) {
   return is_hashed(text, name(Kind::kObject)) || is_hashed(text, name(Kind::kProfile)) ||
-         is_hashed(text, name(Kind::kPoison));
+         is_hashed(text, name(Kind::kPoison)) || is_hashed(text, name(Kind::kHost));
 }
 
 bool is_mark_name(std::string_view text) {

@@ -1,6 +1,6 @@
 #pragma once
-// File names in a cache directory: "object-", "profile-" or "poison-" and the hash of the key for
-// entries, "trying-" and the same hash for marks (poison.h).
+// File names in a cache directory: "object-", "profile-", "poison-" or "host-" and the hash of the
+// key for entries, "trying-" and the same hash for marks (poison.h).
 
 #include <string>
 #include <string_view>

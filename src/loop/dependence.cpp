@@ -124,6 +124,7 @@ class Analysis {
         if (const auto it = last_.find(term.id); !term.is_dim && it != last_.end()) {
           if (it->second > kFar || std::abs(term.coefficient) > kFar) return false;
           const int64_t most = sign * term.coefficient * it->second;
+          if (std::abs(most) > kFar) return false;
           (most < 0 ? low : high) += most;
         } else if (!term.is_dim && (inner_vars_.contains(term.id) || blocks_.contains(term.id))) {
           return false;

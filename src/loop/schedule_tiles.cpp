@@ -33,8 +33,7 @@ Kernel block_loop(Kernel kernel, std::string_view var, int64_t factor) {
   const Var outer{static_cast<uint32_t>(kernel.vars.size() - 1)};
   const Expr first = loop.begin;
   const Affine start = Affine(outer) * factor;
-  if (!same_expr(first, affine_value(start)))
-    illegal("tile", var, "it does not start at 0");
+  if (!same_expr(first, affine_value(start))) illegal("tile", var, "it does not start at 0");
   replace_var(loop.body, loop.var, start + Affine(loop.var));
   // min(start + factor, end) - start
   const Expr end = loop.end->args[1];
@@ -105,16 +104,14 @@ Kernel stage(Kernel kernel, std::string_view buffer, std::string_view at) {
     uint32_t moving = UINT32_MAX;
     for (const Affine::Term& term : index.affine.terms()) {
       if (term.is_dim || !own.contains(term.id)) continue;
-      if (term.id == loop.id)
-        illegal("stage", at, "its iterations read different elements");
+      if (term.id == loop.id) illegal("stage", at, "its iterations read different elements");
       if (moving != UINT32_MAX || term.coefficient != 1)
         illegal("stage", at, "an index is more than a loop's own step");
       moving = term.id;
     }
     if (moving == UINT32_MAX) continue;
     const For& from = *inside.at(moving);
-    if (!stepped.insert(moving).second)
-      illegal("stage", at, "one loop steps through two axes");
+    if (!stepped.insert(moving).second) illegal("stage", at, "one loop steps through two axes");
     if (!is_const(from.begin) || const_as_int(*from.begin) != 0)
       illegal("stage", at, "a loop inside does not start at 0");
     if (uses(from.end, own)) illegal("stage", at, "the bounds of a loop inside depend on another");
@@ -122,7 +119,9 @@ Kernel stage(Kernel kernel, std::string_view buffer, std::string_view at) {
     Expr extent = from.end;
     if (extent->op == Op::kMin && is_const(extent->args[0])) extent = extent->args[0];
     bool over_dims = true;
-    visit_nodes(extent, [&](const Expr& e) { over_dims = over_dims && e->op != Op::kLoopVar && e->op != Op::kReg; });
+    visit_nodes(extent, [&](const Expr& e) {
+      over_dims = over_dims && e->op != Op::kLoopVar && e->op != Op::kReg;
+    });
     if (!over_dims) illegal("stage", at, "the size of what it reads is not known in front of it");
     const Var var{static_cast<uint32_t>(kernel.vars.size())};
     kernel.vars.push_back(fresh_name(kernel, kernel.vars[moving] + "_c"));
@@ -160,9 +159,8 @@ Kernel stage(Kernel kernel, std::string_view buffer, std::string_view at) {
     copy.push_back({std::move(loops[k])});
   }
   const Expr read = load_of(target, staged);
-  whole = rewrite_exprs(whole, [&](const Expr& e) {
-    return e->op == Op::kLoad && e->id == id ? read : e;
-  });
+  whole = rewrite_exprs(
+      whole, [&](const Expr& e) { return e->op == Op::kLoad && e->id == id ? read : e; });
   Block& block = *place.block;
   block[place.at] = std::move(whole[0]);
   block.insert(block.begin() + static_cast<std::ptrdiff_t>(place.at), std::move(copy[0]));

@@ -2,6 +2,7 @@
 
 #include "base/build_id.h"
 #include "base/cpu_info.h"
+#include "cache/host_record.h"
 #include "cache/object_record.h"
 #include "ir/fingerprint.h"
 #include "loop/text.h"
@@ -13,6 +14,23 @@ namespace {
 constexpr size_t kSampledWeights = 32;
 constexpr int64_t kSampleBytes = 64;
 constexpr int64_t kLargeConstant = 1024;  // smaller ones count by content in fingerprint()
+
+constexpr double kCalibrationSeconds = 0.2;
+
+std::string host_key(const std::string& build) {
+  return fmt::format("runtime {}\nprocessor {}\nisa {}\n", build, cpu_info().model,
+                     name(cpu_info().isa));
+}
+
+constexpr std::pair<const char*, double HostSpeed::*> kFigures[] = {
+    {"product_rate", &HostSpeed::product_rate},
+    {"cell_rate", &HostSpeed::cell_rate},
+    {"l2_bandwidth", &HostSpeed::l2_bandwidth},
+    {"l3_bandwidth", &HostSpeed::l3_bandwidth},
+    {"memory_bandwidth", &HostSpeed::memory_bandwidth},
+    {"l2_bytes", &HostSpeed::l2_bytes},
+    {"l3_bytes", &HostSpeed::l3_bytes},
+};
 
 }  // namespace
 
@@ -74,6 +92,38 @@ void Persistence::keep_profile(const Program& program, cache::ProfileRecord reco
       record = cache::merge(*older, std::move(record));
   for (const cache::RegionRecord& region : record.regions) entry.worth_s += region.compile_s;
   entry.subject = program.name() + ": " + cache::describe(record);
+  entry.payload = cache::encode(record);
+  store_.put(entry);
+}
+
+std::optional<HostSpeed> Persistence::host() {
+  const std::string own = own_build_id();
+  if (own.empty()) return std::nullopt;
+  const std::string key = host_key(own);
+  const auto entry = store_.find(cache::Kind::kHost, key);
+  if (!entry) return std::nullopt;
+  const auto record = cache::decode_host(entry->payload);
+  HostSpeed out;
+  bool complete = record.has_value();
+  for (const auto& [figure_name, figure] : kFigures) {
+    complete = complete && record->figures.contains(figure_name);
+    if (complete) out.*figure = record->figures.at(figure_name);
+  }
+  if (complete) return out;
+  store_.complain(cache::Kind::kHost, key, "its payload cannot be read");
+  return std::nullopt;
+}
+
+void Persistence::keep_host(const HostSpeed& speed) {
+  const std::string own = own_build_id();
+  if (own.empty()) return;
+  cache::HostRecord record;
+  for (const auto& [figure_name, figure] : kFigures) record.figures[figure_name] = speed.*figure;
+  cache::Entry entry;
+  entry.kind = cache::Kind::kHost;
+  entry.key = host_key(own);
+  entry.subject = "speed of " + cpu_info().model;
+  entry.worth_s = kCalibrationSeconds;
   entry.payload = cache::encode(record);
   store_.put(entry);
 }

@@ -5,7 +5,8 @@
 //
 // Keys. Code: the build of the code generator, the processor, the instruction set allowed, and the
 // scheduled loop IR in full, so that only the very same code is found. Profile: the builds of both
-// libraries, the processor, the settings that choose kernels, and the program's graph.
+// libraries, the processor, the settings that choose kernels, and the program's graph. Host: the
+// runtime's build and the processor.
 //
 // Thread-safe; may wait for the disk.
 
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/host_speed.h"
 #include "cache/profile_record.h"
 #include "cache/store.h"
 #include "plan/fusion/region.h"
@@ -52,6 +54,10 @@ class Persistence {
   void condemn(const std::string& key, const std::string& subject);
   /// Before code runs for the first time: cache/poison.h.
   cache::Permission begin_trial(const std::string& key, const std::string& subject);
+
+  /// The host's figures as an earlier process measured them with care; looked for once.
+  std::optional<HostSpeed> host();
+  void keep_host(const HostSpeed& speed);
 
   std::vector<std::string> take_problems() { return store_.take_problems(); }
 

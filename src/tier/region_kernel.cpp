@@ -33,6 +33,7 @@ struct BoundPhase {
 
 struct BoundSum {
   uint32_t temp = 0, operand = 0;
+  DType dtype = DType::kF32;
   int64_t tasks = 0, per_task = 0;
   std::array<int64_t, 2> sizes{}, from_strides{}, to_strides{};
 };
@@ -57,22 +58,41 @@ class BoundRegion final : public BoundKernel {
     for (size_t k = 1; k < phases.size(); ++k)
       if (!phases[k].empty) run_phase(phases[k], args, phases[k].begin, phases[k].end);
     for (const BoundSum& sum : sums) {
-      const auto* from =
-          reinterpret_cast<const float*>(static_cast<std::byte*>(args.shared) + temps[sum.temp]);
-      auto* to = static_cast<float*>(args.buffers[sum.operand]);
-      for (int64_t t = -1; t < sum.tasks; ++t)
-        for (int64_t i = 0; i < sum.sizes[0]; ++i) {
-          float* row = to + i * sum.to_strides[0];
-          const float* part = from + t * sum.per_task + i * sum.from_strides[0];
-          for (int64_t j = 0; j < sum.sizes[1]; ++j) {
-            float& total = row[j * sum.to_strides[1]];
-            total = t < 0 ? 0.0f : total + part[j * sum.from_strides[1]];
-          }
-        }
+      const std::byte* from = static_cast<std::byte*>(args.shared) + temps[sum.temp];
+      void* to = args.buffers[sum.operand];
+      if (sum.dtype == DType::kF64)
+        add_up(sum, reinterpret_cast<const double*>(from), static_cast<double*>(to));
+      else if (sum.dtype == DType::kF32)
+        add_up(sum, reinterpret_cast<const float*>(from), static_cast<float*>(to));
+      else
+        add_up_rounded(sum, reinterpret_cast<const float*>(from), to);
     }
   }
 
  private:
+  template <class T>
+  static void add_up(const BoundSum& sum, const T* from, T* to) {
+    for (int64_t t = -1; t < sum.tasks; ++t)
+      for (int64_t i = 0; i < sum.sizes[0]; ++i) {
+        T* row = to + i * sum.to_strides[0];
+        const T* part = from + t * sum.per_task + i * sum.from_strides[0];
+        for (int64_t j = 0; j < sum.sizes[1]; ++j) {
+          T& total = row[j * sum.to_strides[1]];
+          total = t < 0 ? T(0) : total + part[j * sum.from_strides[1]];
+        }
+      }
+  }
+  /// Half types: the sum is rounded once.
+  static void add_up_rounded(const BoundSum& sum, const float* from, void* to) {
+    for (int64_t i = 0; i < sum.sizes[0]; ++i)
+      for (int64_t j = 0; j < sum.sizes[1]; ++j) {
+        float total = 0;
+        for (int64_t t = 0; t < sum.tasks; ++t)
+          total += from[t * sum.per_task + i * sum.from_strides[0] + j * sum.from_strides[1]];
+        store_double(to, sum.dtype, i * sum.to_strides[0] + j * sum.to_strides[1], total);
+      }
+  }
+
   void run_phase(const BoundPhase& phase, const StepArgs& args, int64_t begin, int64_t end) const {
     std::array<void*, kMaxBuffers> buffers;
     for (size_t k = 0; k < phase.buffers.size(); ++k) {
@@ -133,7 +153,10 @@ std::shared_ptr<const BoundKernel> RegionKernel::bind(const BindContext& context
   }
   for (const RegionSum& sum : code_.sums) {
     const RegionTemp& temp = code_.temps[sum.temp];
-    BoundSum b{.temp = sum.temp, .operand = sum.operand};
+    BoundSum b;
+    b.temp = sum.temp;
+    b.operand = sum.operand;
+    b.dtype = sum.dtype;
     b.per_task = temp.per_task;
     b.tasks = evaluate(temp.elements, context) / temp.per_task;
     for (size_t k = 0; k < sum.axes.size(); ++k) {

@@ -96,6 +96,8 @@ void Tier::recall(Program& program, SignatureEntry& entry) {
 }
 
 void Tier::recall_profile(Program& program, const StatePtr& state, SignatureEntry& entry) {
+  if (!calibrated_host_speed())
+    if (const auto host = persistence(program)->host()) set_host_speed(*host);
   auto record = persistence(program)->profile(program);
   report_problems(program, *state);
   if (!record || record->regions.empty()) return;
@@ -236,6 +238,18 @@ void Tier::remember(Program& program, ProgramState& state) {
   }
   cache->keep_profile(program, std::move(record));
   report_problems(program, state);
+  if (const StatePtr shared = state_of(program); shared && !calibrated_host_speed())
+    calibrate(shared);
+}
+
+void Tier::calibrate(const StatePtr& state) {
+  if (calibrating_.exchange(true)) return;
+  post(state, [this](Program& program, ProgramState& s) {
+    const HostSpeed host = calibrate_host();
+    set_host_speed(host);
+    persistence(program)->keep_host(host);
+    report_problems(program, s);
+  });
 }
 
 }  // namespace xc

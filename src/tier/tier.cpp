@@ -226,6 +226,7 @@ void Tier::prepare_weights(Program& program, ProgramState& state) {
 FusionOptions Tier::fusion_options(Program& program) {
   FusionOptions options;
   options.numerics = program.planner().options().numerics;
+  if (const HostSpeed* host = calibrated_host_speed()) options.host = *host;
   // What a vendor kernel already absorbs as post-ops is no candidate: it costs next to nothing
   // there.
   for (const auto& step : program.base_plan()->steps)

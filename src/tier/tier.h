@@ -330,6 +330,9 @@ class Tier final : public TierHooks {
               const std::vector<const cache::RegionRecord*>& known);
   /// The group's kernel from the cache; false when it is not there.
   bool load(Program& program, ProgramState& state, Group& group, const RegionCode& code);
+  /// Measures the host with care, once per machine: after the first verdict, as a job that the
+  /// budget allows.
+  void calibrate(const StatePtr& state);
   /// Keeps the verdicts of a program.
   void remember(Program& program, ProgramState& state);
 
@@ -351,6 +354,7 @@ class Tier final : public TierHooks {
   std::deque<Job> jobs_;
   StatePtr busy_;
   bool stopping_ = false;
+  std::atomic<bool> calibrating_{false};
   std::map<std::string, std::unique_ptr<Persistence>> persistence_;  ///< by directory
   BackgroundThread thread_;
   std::atomic<bool> no_thread_{false}, no_thread_told_{false};  ///< the system refused it

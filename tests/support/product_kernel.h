@@ -11,14 +11,15 @@ namespace xc::test {
 
 // `type`: of b as stored.
 inline loop::Kernel product_kernel(const std::string& type = "f32") {
-  return loop::parse("kernel product(n, m, p; as, bs, zs) {\n"
-                     "  in a: f32[as, 1]\n  in b: " +
-                     type +
-                     "[bs, 1]\n  out z: f32[zs, 1]\n"
-                     "  for i = 0 .. n {\n    for j = 0 .. m {\n"
-                     "      acc s: f32 dot seq\n"
-                     "      for k = 0 .. p {\n        s <- a[i, k], b[k, j]\n      }\n"
-                     "      z[i, j] = s\n    }\n  }\n}\n");
+  return loop::parse(
+      "kernel product(n, m, p; as, bs, zs) {\n"
+      "  in a: f32[as, 1]\n  in b: " +
+      type +
+      "[bs, 1]\n  out z: f32[zs, 1]\n"
+      "  for i = 0 .. n {\n    for j = 0 .. m {\n"
+      "      acc s: f32 dot seq\n"
+      "      for k = 0 .. p {\n        s <- a[i, k], b[k, j]\n      }\n"
+      "      z[i, j] = s\n    }\n  }\n}\n");
 }
 
 inline Problem product_problem(int64_t n, int64_t m, int64_t p) {

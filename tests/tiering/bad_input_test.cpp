@@ -143,7 +143,7 @@ TEST_CASE("tiering/bad_input: a chain of twenty thousand operators loads and run
       places += region.uses;
     }
     CHECK(places >= 20'000 / 256);
-    CHECK(places <= 20'000 / 128 + 1);
+    CHECK(places <= 20'000 / 16);  // at the cap of nodes, or of code before that
   }
   // Two seconds on an idle machine; a step of quadratic cost takes minutes.
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(120));

@@ -11,6 +11,7 @@
 
 #include "cache/directory.h"
 #include "cache/entry.h"
+#include "cache/host_record.h"
 #include "cache/object_record.h"
 #include "cache/profile_record.h"
 #include "support.h"
@@ -102,6 +103,23 @@ int64_t live_regions(Fixture& fixture) {
 }
 
 }  // namespace
+
+// First in its file: once per process.
+TEST_CASE(
+    "tiering/cache: the machine is measured with care after a first verdict, and that is kept") {
+  if (calibrated_host_speed()) return;
+  const ScratchDirectory scratch;
+  fill(scratch);
+  REQUIRE(calibrated_host_speed());
+  REQUIRE(scratch.files("host-").size() == 1);
+  const auto decoded = cache::decode(scratch.read(scratch.files("host-").at(0)));
+  REQUIRE(decoded.entry);
+  CHECK(decoded.entry->kind == cache::Kind::kHost);
+  const auto record = cache::decode_host(decoded.entry->payload);
+  REQUIRE(record);
+  CHECK(record->figures.at("l3_bandwidth") == host_speed().l3_bandwidth);
+  CHECK(record->figures.at("product_rate") == host_speed().product_rate);
+}
 
 TEST_CASE("tiering/cache: the next engine is fused from its first runs and compiles nothing") {
   const ScratchDirectory scratch;

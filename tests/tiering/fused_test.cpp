@@ -156,6 +156,29 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("tiering/fused: explain shows the groups considered, the winners and why not the others") {
+  // What both reductions read may fuse with one of them: their rows differ.
+  const char* text = R"(graph g(%x: f32[n, 8, 96], %a: f32[n, 8, 96]) -> (%s, %t) {
+  const %one: i64[1] = [-1]
+  const %two: i64[2] = [-2, -1]
+  %u = Add(%x, %a)
+  %v = Mul(%u, %a)
+  %s = ReduceSum(%v, %one) {keepdims = 1}
+  %t = ReduceMax(%v, %two) {keepdims = 1}
+})";
+  const auto session = session_of(text, JitMode::kSync);
+  (void)run(*session, {ramp({4, 8, 96}, 1, 0.1), ramp({4, 8, 96}, 1, 0.5)});
+  const std::string shown = session->explain({}, false);
+  CAPTURE(shown);
+  CHECK(shown.find("groups considered") != std::string::npos);
+  CHECK(shown.find("\n    + Add+Mul+Reduce") != std::string::npos);
+  CHECK(shown.find("\n    - ") != std::string::npos);
+  CHECK(shown.find("takes nodes from what saves more: ") != std::string::npos);
+  const std::string json = session->explain({}, true);
+  CHECK(json.find("\"alternatives\"") != std::string::npos);
+  CHECK(json.find("\"separate_us\"") != std::string::npos);
+}
+
 TEST_CASE("tiering/fused: verification accepts repeated operands and widened results") {
   // An operand that is expanded repeats elements; what was f32 on the way is no more exact in f64.
   for (const char* text : {R"(graph g(%x: f32[n, 1], %y: f32[n, 7]) -> (%z) {

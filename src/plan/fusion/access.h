@@ -30,15 +30,20 @@ inline loop::Expr expansion_constant(const Tensor& t) {
   return literal(t);
 }
 
+/// What is left of a value when a step stores it as `type`.
+inline loop::Expr as_stored(const loop::Expr& e, DType type) {
+  if (type == DType::kF16) return loop::round_f16(e);
+  if (type == DType::kBF16) return loop::round_bf16(e);
+  return e;
+}
+
 /// An elementwise node's value of type `result`. Values between nodes of a half type are rounded as
 /// the separate steps round them.
 inline loop::Expr scalar_value(const Node& node, std::span<const loop::Expr> args, DType result) {
   const loop::Expr e = node.op->scalar(node, args, loop::value_type(result));
   if (!e)
     fail(Status::kUnsupported, "operator {} has no scalar form for these types", node.op->name);
-  if (result == DType::kF16) return loop::round_f16(e);
-  if (result == DType::kBF16) return loop::round_bf16(e);
-  return e;
+  return as_stored(e, result);
 }
 
 /// Buffers, extents and stride parameters of one kernel.

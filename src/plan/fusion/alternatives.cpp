@@ -50,6 +50,7 @@ std::string text_of(const Part& part) {
       add(x);
     add(n.producers.words);
     add(n.users.words);
+    add(n.weight);
     add(n.compute_s);
     for (const auto* values : {&n.reads, &n.writes}) {
       add(values->size());

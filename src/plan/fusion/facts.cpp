@@ -133,6 +133,7 @@ Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeI
       if (cls.kind != FusionKind::kNone) {
         out.result = dims(*graph_.value(node.outputs[0]).type.dims);
         out.keepdims = cls.keepdims;
+        out.weight = cls.weight;
       }
       if (cls.kind == FusionKind::kReduction || cls.kind == FusionKind::kComposite) {
         const bool whole = cls.row_axes == static_cast<int>(cls.space.size());

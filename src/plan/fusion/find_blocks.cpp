@@ -15,11 +15,18 @@ constexpr int64_t kSmallConstant = 64 << 10;  // elements: larger weights are pa
 constexpr int64_t kStagedWidth = 512;         // columns of rows that are brought into lanes
 constexpr int64_t kColumnWidth = 4096;        // of a column product, its partial result per task
 
+/// Types whose products the lowering adds up: halves in f32.
+bool is_product_type(DType type) {
+  return type == DType::kF32 || type == DType::kF64 || type == DType::kF16 || type == DType::kBF16;
+}
+
 bool is_float_matmul(const Graph& graph, const Node& node) {
   if (node.op->name != "MatMul" || !node.op->domain.empty()) return false;
   for (ValueId v : {node.inputs[0], node.inputs[1], node.outputs[0]}) {
     const Type& type = graph.value(v).type;
-    if (type.dtype != DType::kF32 || !type.dims || type.dims->size() < 2) return false;
+    if (!is_product_type(type.dtype) || type.dtype != graph.value(node.outputs[0]).type.dtype ||
+        !type.dims || type.dims->size() < 2)
+      return false;
   }
   return true;
 }
@@ -284,7 +291,8 @@ BlockRole block_role(const Graph& graph, NodeId id, const RowSpace& space, const
   // A sum over the rows themselves.
   if (node.op->name != "ReduceSum" || !space.batch.empty() || node.inputs.size() < 2 ||
       node.inputs[1] == kNone || !graph.value(node.inputs[1]).is_constant() ||
-      graph.value(node.inputs[0]).type.dtype != DType::kF32 || !space.width(*dims(node.inputs[0])))
+      !is_product_type(graph.value(node.inputs[0]).type.dtype) ||
+      !space.width(*dims(node.inputs[0])))
     return BlockRole::kNone;
   const std::vector<int64_t> axes = graph.value(node.inputs[1]).constant.to_int64s();
   return axes.size() == 1 && (axes[0] == 0 || axes[0] == -2) ? BlockRole::kColumnSum

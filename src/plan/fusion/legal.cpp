@@ -8,6 +8,9 @@ namespace xc::fusion {
 std::string_view illegal(const Part& part, const Bits& group) {
   using Kind = SearchNode::Kind;
   if (group.count() > part.max_nodes) return "larger than a region may be";
+  double weight = 0;
+  group.for_each([&](uint32_t i) { weight += part.nodes[i].weight; });
+  if (weight > part.max_weight && group.count() > 1) return "more code than a region may have";
   // The space is that of its reductions, else of its results.
   int32_t space = kNoSpace, rows = kNoSpace, row_axes = 0;
   bool aggregate = false, row = false;

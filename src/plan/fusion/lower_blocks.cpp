@@ -105,6 +105,7 @@ class BlockLowering {
     return !operand_of_.count(v) && graph().value(v).producer != kNone;
   }
   BlockRole role(NodeId id) const { return block_role(graph(), id, space_, classify(graph(), id)); }
+  DType stored_type(ValueId v) const { return graph().value(v).type.dtype; }
   DType value_type(ValueId v) const { return loop::value_type(graph().value(v).type.dtype); }
 
   // ---- analysis ---------------------------------------------------------------------------------
@@ -113,7 +114,8 @@ class BlockLowering {
   struct Column {
     NodeId node = kNone;
     ValueId narrow = kNone;
-    ValueId wide = kNone;  ///< an operand; kNone: a sum
+    ValueId wide = kNone;      ///< an operand; kNone: a sum
+    DType type = DType::kF32;  ///< of the sums
     int64_t narrow_width = 1, wide_width = 1;
     bool narrow_first = true;  ///< the result is [narrow, wide], else [wide, narrow]
     loop::Buffer sums;         ///< [task, narrow, wide], rows of whole vectors
@@ -211,6 +213,7 @@ class BlockLowering {
     }
     if (!is_narrow(width(c.narrow))) return false;
     c.narrow_width = width(c.narrow).value();
+    c.type = value_type(node.outputs[0]);
     columns_.push_back(c);
     return true;
   }
@@ -405,6 +408,11 @@ class BlockLowering {
     return tables_.at(v);
   }
 
+  /// A register holds half as many numbers of 8 bytes.
+  static int tile_of(DType type, int registers) {
+    return type == DType::kF64 ? registers / 2 : registers;
+  }
+
   // ---- products ---------------------------------------------------------------------------------
 
   bool is_dot(const Node& node) const {
@@ -418,8 +426,9 @@ class BlockLowering {
     const int64_t depth = width(node.inputs[0]).value();
     const int64_t columns = width(node.outputs[0]).value();
     if (columns == 1 || o.strides[o.strides.size() - 2] == Dim(1) || staged_.count(operand)) return;
-    const loop::Buffer copy = builder_->scratch("m" + std::to_string(operand), DType::kF32,
-                                                loop::i64(depth * columns), {depth, 1});
+    const loop::Buffer copy =
+        builder_->scratch("m" + std::to_string(operand), value_type(node.inputs[1]),
+                          loop::i64(depth * columns), {depth, 1});
     builder_->loop("c", 0, columns, [&](Var c) {
       builder_->loop(
           "k", loop::i64(0), loop::i64(depth),
@@ -445,8 +454,8 @@ class BlockLowering {
       const Expr exists = loop::lt(loop::loop_var(r), rows_);
       std::vector<loop::Acc> sums;
       for (int64_t c = 0; c < columns; ++c)
-        sums.push_back(
-            builder_->acc("s", loop::AccOp::kDot, DType::kF32, loop::AccOrder::kLanes16));
+        sums.push_back(builder_->acc("s", loop::AccOp::kDot, value_type(node.outputs[0]),
+                                     loop::AccOrder::kLanes16));
       builder_->loop(
           "k", loop::i64(0), extent(width(node.inputs[0])),
           [&](Var k) {
@@ -456,7 +465,8 @@ class BlockLowering {
           },
           loop::LoopKind::kVector, loop::kReductionLanes);
       for (int64_t c = 0; c < columns; ++c)
-        builder_->store(out(Affine(c), r), sums[static_cast<size_t>(c)].value());
+        builder_->store(out(Affine(c), r), as_stored(sums[static_cast<size_t>(c)].value(),
+                                                     stored_type(node.outputs[0])));
       jam_.emplace_back(r, copies);
     });
   }
@@ -466,18 +476,20 @@ class BlockLowering {
     const uint32_t right = operand_of_.at(node.inputs[1]);
     const loop::Buffer rows = materialise(in), out = table(node.outputs[0]);
     const Dim columns = width(node.outputs[0]);
+    const DType type = value_type(node.outputs[0]);
+    const int tile = tile_of(type, tile_rows_);
     builder_->loop("j", 0, extent(columns), [&](Var j) {
       for_lanes([&](Row& row) {
         const loop::Acc sum =
-            builder_->acc("s", loop::AccOp::kDot, DType::kF32, loop::AccOrder::kSequential);
+            builder_->acc("s", loop::AccOp::kDot, type, loop::AccOrder::kSequential);
         builder_->loop("k", 0, extent(width(in)), [&](Var k) {
           builder_->accumulate(sum, at(rows, Affine(k), row), matrix(right, k, Affine(j)));
         });
-        builder_->store(at(out, Affine(j), row), sum.value());
+        builder_->store(at(out, Affine(j), row),
+                        as_stored(sum.value(), stored_type(node.outputs[0])));
       });
-      const int copies = is_narrow(columns)
-                             ? static_cast<int>(std::min<int64_t>(columns.value(), tile_rows_))
-                             : tile_rows_;
+      const int copies =
+          is_narrow(columns) ? static_cast<int>(std::min<int64_t>(columns.value(), tile)) : tile;
       jam_.emplace_back(j, copies);
     });
   }
@@ -512,10 +524,10 @@ class BlockLowering {
   void clear_columns() {
     for (size_t k = 0; k < columns_.size(); ++k) {
       Column& c = columns_[k];
-      c.sums =
-          access_->temp(static_cast<uint32_t>(k), DType::kF32, true, {c.elements(), c.row(), 1});
+      c.sums = access_->temp(static_cast<uint32_t>(k), c.type, true, {c.elements(), c.row(), 1});
       builder_->loop(
-          "j", 0, c.elements(), [&](Var j) { builder_->store(c.sums(*task_, 0, j), loop::f32(0)); },
+          "j", 0, c.elements(),
+          [&](Var j) { builder_->store(c.sums(*task_, 0, j), loop::constant(c.type, 0)); },
           loop::LoopKind::kVector, 16);
     }
   }
@@ -524,8 +536,7 @@ class BlockLowering {
     if (c.wide == kNone) {
       std::vector<loop::Acc> sums;
       for (int64_t i = 0; i < c.narrow_width; ++i)
-        sums.push_back(
-            builder_->acc("s", loop::AccOp::kSum, DType::kF32, loop::AccOrder::kLanes16));
+        sums.push_back(builder_->acc("s", loop::AccOp::kSum, c.type, loop::AccOrder::kLanes16));
       builder_->loop(
           "r", loop::i64(0), rows_,
           [&](Var r) {
@@ -544,7 +555,7 @@ class BlockLowering {
     const uint32_t wide = operand_of_.at(c.wide);
     const auto lanes = [&] {
       for (const int l : {64, 32, 16})
-        if (l <= 16 || c.narrow_width * l / 16 <= column_vectors_) return l;
+        if (l <= 16 || c.narrow_width * l / 16 <= tile_of(c.type, column_vectors_)) return l;
       return 16;
     }();
     builder_->loop("c", 0, c.narrow_width, [&](Var i) {
@@ -552,7 +563,7 @@ class BlockLowering {
           "j", loop::i64(0), loop::i64(c.wide_width),
           [&](Var j) {
             const loop::Element total = c.sums(*task_, i, j);
-            const loop::Acc sum = builder_->acc("s", loop::AccOp::kDot, DType::kF32,
+            const loop::Acc sum = builder_->acc("s", loop::AccOp::kDot, c.type,
                                                 loop::AccOrder::kSequential, Expr(total));
             builder_->loop("r", loop::i64(0), rows_, [&](Var r) {
               builder_->accumulate(sum, load(wide, block_row_ + Affine(r), Affine(j)),
@@ -718,7 +729,10 @@ class BlockLowering {
       const auto output = static_cast<uint32_t>(position - graph().outputs.begin());
       const auto operand = static_cast<uint32_t>(spec_.inputs.size()) + output;
       const uint32_t axes = static_cast<uint32_t>(spec_.outputs[output].dims.size());
-      RegionSum sum{.temp = static_cast<uint32_t>(code_.temps.size()), .operand = operand};
+      RegionSum sum;
+      sum.temp = static_cast<uint32_t>(code_.temps.size());
+      sum.operand = operand;
+      sum.dtype = stored_type(graph().node(c.node).outputs[0]);
       const bool swapped = c.wide != kNone && !c.narrow_first;
       const auto axis_of = [&](bool narrow) -> std::optional<uint32_t> {
         if (c.wide == kNone) return narrow ? std::optional(axes - 1) : std::nullopt;
@@ -729,7 +743,7 @@ class BlockLowering {
       OperandDims elements = dim_of(space_.rows);
       elements.divisor = kTaskRows;
       elements.multiple = c.elements();
-      code_.temps.push_back({DType::kF32, elements, c.elements()});
+      code_.temps.push_back({c.type, elements, c.elements()});
     }
   }
 

@@ -80,10 +80,12 @@ struct RegionTemp {
   int64_t per_task = 0;  ///< elements of one task, where a RegionSum reads it
 };
 
-/// An output that is the sum of what the tasks left in a temp (f32), task after task.
+/// An output that is the sum of what the tasks left in a temp (f32 or f64), task after task,
+/// rounded to its type.
 struct RegionSum {
   uint32_t temp;
   uint32_t operand;
+  DType dtype = DType::kF32;  ///< of the output
   struct Axis {
     std::optional<uint32_t> axis;  ///< of the output; nullopt: none
     int64_t size;

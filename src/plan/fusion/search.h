@@ -74,6 +74,7 @@ struct SearchNode {
   int32_t result = kNoSpace, space = kNoSpace, rows = kNoSpace;
   Bits producers, users;                ///< inside the part
   std::vector<uint32_t> reads, writes;  ///< values of the part, each once
+  double weight = 0;                    ///< operations per element: code grows with them
   double compute_s = 0;                 ///< of its operations alone
   bool free = false;  ///< a step of its own costs nothing: a view, or absorbed by another kernel
 };
@@ -92,6 +93,7 @@ struct Part {
   double step_s = 0;          ///< of starting a step
   double given_factor = 1.0;  ///< what the price of given groups is multiplied with
   int max_nodes = kMaxPartNodes;
+  double max_weight = 160;  ///< of a group of several nodes: 16 KB of code with AVX2 or better
 };
 
 /// Why the nodes are no region of a template; empty when they are. Convexity is not looked at.

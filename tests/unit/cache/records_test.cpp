@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "cache/entry.h"
+#include "cache/host_record.h"
 #include "cache/object_record.h"
 #include "cache/profile_record.h"
 
@@ -98,6 +99,21 @@ TEST_CASE("cache/object: code keeps its entry and alignment, wrong sizes are ref
     record.images[0].alignment = alignment;
     CHECK(!decode_object(encode(record)));
   }
+}
+
+TEST_CASE("cache/host: figures are read as written, anything else is refused") {
+  HostRecord record;
+  record.figures = {{"l2_bandwidth", 6.1e10}, {"product_rate", 1.0 / 3}};
+  const std::string bytes = encode(record);
+  const auto decoded = decode_host(bytes);
+  REQUIRE(decoded);
+  CHECK(decoded->figures == record.figures);
+  const size_t first = bytes.find('\n') + 1;
+  for (size_t cut = 0; cut < bytes.size(); ++cut)
+    CHECK_MESSAGE(decode_host(bytes.substr(0, cut)).has_value() == (cut == first), "cut at ", cut);
+  for (const char* wrong : {"a 0\n", "a -1\n", "a inf\n", "a nan\n", "a 1e999\n", " 1\n", "a\n",
+                            "a 1 2\n", "a 1\na 2\n", "\n"})
+    CHECK_MESSAGE(!decode_host(wrong), wrong);
 }
 
 TEST_CASE("cache/profile: what is written is read") {

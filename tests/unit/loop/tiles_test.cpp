@@ -51,8 +51,9 @@ TEST_CASE("loop/tiles: tile, stage and tensorize keep the bits of a product") {
 }
 
 TEST_CASE("loop/tiles: a tiled product reads as recorded") {
-  const Kernel kernel = apply_schedule(test::product_kernel("bf16"),
-                                       "tile i j 12 32; parallelize i_o; stage b i; tensorize i j 6 32");
+  const Kernel kernel =
+      apply_schedule(test::product_kernel("bf16"),
+                     "tile i j 12 32; parallelize i_o; stage b i; tensorize i j 6 32");
   verify(kernel, Level::kScheduled);
   test::check_golden("loop/product_tiles.loop", print(kernel));
 }
@@ -88,7 +89,8 @@ TEST_CASE("loop/tiles: illegal steps are refused with the reason") {
   CHECK(contains(refusal(triangle, "tensorize i j 4 16"), "no sequential dot product"));
   const std::string product = print(test::product_kernel());
   CHECK(contains(refusal(product.c_str(), "stage a i"), "its iterations read different elements"));
-  CHECK(contains(refusal(product.c_str(), "tile i j 4 4; stage a j_o"), "two axes of unknown extent"));
+  CHECK(contains(refusal(product.c_str(), "tile i j 4 4; stage a j_o"),
+                 "two axes of unknown extent"));
   CHECK(contains(refusal(product.c_str(), "tile i j 4"), "tile takes 4 arguments"));
   // What is legal there: one row that every iteration reads.
   CHECK(refusal(sums, "stage v i") == "");

@@ -1,0 +1,186 @@
+// Over all instruction sets of the machine: what the rewrite rules make of a graph gives what f64
+// gives for the graph as written, and the code of every region stays small.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <random>
+#include <set>
+
+#include "backends/backend.h"
+#include "base/cpu_info.h"
+#include "formats/format.h"
+#include "ops/infer.h"
+#include "passes/pipeline.h"
+#include "passes/rules/rule_set.h"
+#include "plan/planner.h"
+#include "support.h"
+#include "support/evaluate.h"
+#include "support/golden.h"
+#include "support/paths.h"
+#include "tier/engine_factory.h"
+
+#if XC_HAVE_JIT
+
+namespace {
+
+using namespace xc;
+using namespace xc::testing;
+
+int64_t targets() {
+  return static_cast<int64_t>(cpu_info().isa) + 1;  // Config::isa: 1 = baseline, ...
+}
+
+/// The input graphs of tests/golden/passes/rules_*.txt by file name.
+std::vector<std::pair<std::string, std::string>> rule_graphs() {
+  std::vector<std::pair<std::string, std::string>> out;
+  const std::string folder = test::source_dir() + "/tests/golden/passes";
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    const std::string name = file.path().filename().string();
+    if (name.rfind("rules_", 0) != 0) continue;
+    const std::string text = test::read_text(file.path().string());
+    out.emplace_back(name, text.substr(0, text.find("--------\n")));
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::string in_f64(std::string text) {
+  for (size_t at = 0; (at = text.find("f32", at)) != std::string::npos;) text.replace(at, 3, "f64");
+  return text;
+}
+
+Tensor converted(const Tensor& from, DType type) {
+  Tensor out(type, from.dims());
+  const std::vector<double> values = from.to_doubles();
+  for (size_t i = 0; i < values.size(); ++i)
+    store_double(out.data(), type, static_cast<int64_t>(i), values[i]);
+  return out;
+}
+
+/// Code bytes of the largest region that a graph's base plan leaves to fuse; how many there are.
+std::pair<int64_t, int> largest_code(Graph model, int64_t isa) {
+  infer_types(model);
+  optimise(model, {});
+  const auto graph = std::make_shared<const Graph>(std::move(model));
+  Planner planner(graph, cpu_backend(), {});
+  FusionOptions options;
+  const auto base = planner.build();
+  for (const auto& step : base->steps)
+    if (step->nodes.size() > 1)
+      options.taken.insert(options.taken.end(), step->nodes.begin(), step->nodes.end());
+  const auto compiler = create_jit_compiler(isa, 64 << 20, false);
+  int64_t largest = 0;
+  int count = 0;
+  for (const Region& region : find_regions(*graph, options)) {
+    RegionCode code;
+    if (!lower_region(*graph, region, planner.region_spec(region), compiler->target(), code).yes())
+      continue;
+    int64_t bytes = 0;
+    for (const RegionPhase& phase : code.phases)
+      bytes += static_cast<int64_t>(compiler->compile(phase.kernel)->image().code.size());
+    CHECK(bytes > 0);
+    largest = std::max(largest, bytes);
+    ++count;
+  }
+  return {largest, count};
+}
+
+constexpr int64_t kMostCode = 16 << 10;
+
+}  // namespace
+
+TEST_CASE("tiering/targets: what every rule makes of a graph agrees with f64 on every target") {
+  std::set<std::string> fired;
+  for (const auto& [name, text] : rule_graphs()) {
+    CAPTURE(name);
+    const Graph exact = parse_graph(in_f64(text));
+    const Graph graph = parse_graph(text);
+    for (int64_t isa = 1; isa <= targets(); ++isa) {
+      CAPTURE(isa);
+      Config config;
+      config.jit = static_cast<int64_t>(JitMode::kSync);
+      config.isa = isa;
+      config.threads = 1;
+      const auto session = session_of(text, config);
+      const Graph& rewritten = session->program().graph();
+      for (NodeId n : rewritten.order()) fired.insert(std::string(rewritten.node(n).made_by));
+      for (const int64_t extent : {3, 16, 37}) {
+        CAPTURE(extent);
+        const std::vector<Tensor> inputs = test::random_inputs(graph, extent, 7);
+        std::vector<Tensor> wide;
+        for (const Tensor& t : inputs)
+          wide.push_back(is_float(t.dtype()) ? converted(t, DType::kF64) : t);
+        const auto want = test::evaluate(exact, wide);
+        const auto have = run(*session, inputs);
+        REQUIRE(have.size() == want.size());
+        for (size_t k = 0; k < want.size(); ++k) {
+          const Tensor all = is_float(have[k].dtype()) ? converted(have[k], DType::kF64) : have[k];
+          CHECK(test::difference({all}, {want[k]}, 1e-4) == "");
+        }
+      }
+    }
+  }
+  for (const Rule& rule : builtin_rules().rules()) {
+    const bool found = std::any_of(fired.begin(), fired.end(), [&](const std::string& label) {
+      return label.find(rule.name) != std::string::npos;
+    });
+    CHECK_MESSAGE(found, "no graph of tests/golden/passes/rules_* keeps what rule ", rule.name,
+                  " makes");
+  }
+}
+
+TEST_CASE("tiering/targets: the code of every region stays under 16 KB with AVX2 or better") {
+  // Long chains, norms, and products with a middle, in all types that products have.
+  std::vector<std::string> texts;
+  for (const char* type : {"f32", "f64", "f16", "bf16"}) {
+    std::string chain = fmt::format("graph c(%x: {0}[n, 96], %y: {0}[96]) -> (%v99) {{\n", type);
+    for (int k = 0; k < 100; ++k)
+      chain += fmt::format("  %v{} = {}({}{})\n", k,
+                           k % 9 == 4 ? "Tanh"
+                           : k % 2    ? "Mul"
+                                      : "Add",
+                           k ? "%v" + std::to_string(k - 1) : "%x", k % 9 == 4 ? "" : ", %y");
+    texts.push_back(chain + "}");
+    texts.push_back(fmt::format(R"(graph a(%q: {0}[b, 12, s, 64], %k: {0}[b, 12, s, 64],
+    %v: {0}[b, 12, s, 64], %m: {0}[b, 1, 1, s]) -> (%y) {{
+  const %c: {0}[] = 0.125
+  %t = Transpose(%k) {{perm = [0, 1, 3, 2]}}
+  %a = MatMul(%q, %t)
+  %d = Mul(%a, %c)
+  %e = Add(%d, %m)
+  %p = Softmax(%e) {{axis = -1}}
+  %y = MatMul(%p, %v)
+}})",
+                                type));
+  }
+  for (const std::string& text : texts)
+    for (int64_t isa = 1; isa <= targets(); ++isa) {
+      CAPTURE(text);
+      CAPTURE(isa);
+      const auto [bytes, count] = largest_code(parse_graph(text), isa);
+      CHECK(count >= 1);
+      // Halves without instructions for them are packed and unpacked number by number, and without
+      // fma every step of a polynomial is two: no bound there.
+      if (isa > 1) CHECK(bytes < kMostCode);
+    }
+}
+
+TEST_CASE("tiering/targets: regions of the small networks stay under 16 KB on every target") {
+  if (!test::have_shared("bench/small")) return;
+  int regions = 0;
+  for (const auto& folder :
+       std::filesystem::directory_iterator(test::shared_dir() + "/bench/small")) {
+    const std::string path = folder.path().string() + "/model.onnx";
+    if (!std::filesystem::exists(path)) continue;
+    for (int64_t isa = 1; isa <= targets(); ++isa) {
+      CAPTURE(path);
+      CAPTURE(isa);
+      const auto [bytes, count] = largest_code(load_model(path), isa);
+      CHECK(bytes < kMostCode);
+      regions += count;
+    }
+  }
+  CHECK(regions > 0);
+}
+
+#endif
