@@ -156,7 +156,8 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("tiering/fused: explain shows the groups considered, the winners and why not the others") {
+TEST_CASE(
+    "tiering/fused: explain shows the groups considered, the winners and why not the others") {
   // What both reductions read may fuse with one of them: their rows differ.
   const char* text = R"(graph g(%x: f32[n, 8, 96], %a: f32[n, 8, 96]) -> (%s, %t) {
   const %one: i64[1] = [-1]

@@ -14,8 +14,9 @@ constexpr uint8_t kOwn = UINT8_MAX;  // no given group
 /// A group that may still grow, and the open groups it depends on.
 struct Open {
   Bits nodes;
-  Bits direct;   // by an edge: indices of open groups
-  Bits through;  // over a group that has closed
+  Bits direct;             // by an edge: indices of open groups
+  Bits through;            // over a group that has closed
+  uint32_t last_user = 0;  // position of the last node that reads one of these; 0: none
   uint8_t given = kOwn;
   bool fixed = false;
 };
@@ -120,6 +121,7 @@ class Search {
     Open alone;
     alone.nodes = Bits::of(i);
     alone.fixed = node.kind == SearchNode::Kind::kFixed;
+    if (!node.users.empty()) alone.last_user = node.users.last();
     for (uint32_t g = 0; g < state.open.size(); ++g)
       if (state.open[g].nodes.intersects(node.producers)) alone.direct |= Bits::of(g);
     const auto last = static_cast<uint32_t>(with.open.size());
@@ -187,6 +189,7 @@ class Search {
       into.nodes |= state.open[m].nodes;
       into.direct |= state.open[m].direct;
       into.through |= state.open[m].through;
+      into.last_user = std::max(into.last_user, state.open[m].last_user);
     });
     for (Open& other : state.open) {
       if (other.direct.intersects(members)) other.direct |= Bits::of(home);
@@ -212,15 +215,8 @@ class Search {
   void close(State state, uint32_t i, std::vector<State>& out) {
     for (uint32_t g = static_cast<uint32_t>(state.open.size()); g-- > 0;) {
       const Open group = state.open[g];
-      bool grows = group.given != kOwn && !group.nodes.contains(part_.given[group.given]);
-      group.nodes.for_each([&](uint32_t n) {
-        const Bits users = part_.nodes[n].users;
-        if (users.empty()) return;
-        const uint32_t last = users.words[1]
-                                  ? 127 - static_cast<uint32_t>(std::countl_zero(users.words[1]))
-                                  : 63 - static_cast<uint32_t>(std::countl_zero(users.words[0]));
-        grows = grows || last > i;
-      });
+      const bool grows = group.last_user > i ||
+                         (group.given != kOwn && !group.nodes.contains(part_.given[group.given]));
       if (grows) continue;
       state.paid_s += group.given != kOwn ? given_price(group.given)
                       : group.fixed       ? fixed_price(group.nodes)

@@ -41,6 +41,10 @@ struct Bits {
     return static_cast<uint32_t>(words[0] ? std::countr_zero(words[0])
                                           : 64 + std::countr_zero(words[1]));
   }
+  uint32_t last() const {
+    return static_cast<uint32_t>(words[1] ? 127 - std::countl_zero(words[1])
+                                          : 63 - std::countl_zero(words[0]));
+  }
   Bits operator|(const Bits& o) const { return {{words[0] | o.words[0], words[1] | o.words[1]}}; }
   Bits operator&(const Bits& o) const { return {{words[0] & o.words[0], words[1] & o.words[1]}}; }
   Bits operator-(const Bits& o) const { return {{words[0] & ~o.words[0], words[1] & ~o.words[1]}}; }
@@ -103,7 +107,7 @@ std::string_view illegal(const Part& part, const Bits& group);
 double price(const Part& part, const Bits& group, bool given);
 
 struct SearchOptions {
-  size_t max_states = 192;  ///< kept after each node; beyond it the result is not proven
+  size_t max_states = 32;   ///< kept after each node; beyond it the result is not proven
   size_t first_states = 8;  ///< of the beam that finds a grouping to bound the search with
   // Faults planted by tests, to see that they are noticed.
   bool allow_cycles = false;  ///< groups may depend on each other
