@@ -45,8 +45,9 @@ def collect(build: Path):
             op = result["op"]
             if not result["passed"]:
                 continue
-            errors[op] = [max(errors[op][0], result["relative"]), max(errors[op][1], result["ulp"])]
             row = rows.get(name) if file.startswith("op_coverage") else None
+            if not (row or {}).get("coarse"):  # the expected value itself has fewer digits than its type
+                errors[op] = [max(errors[op][0], result["relative"]), max(errors[op][1], result["ulp"])]
             facet = KIND_OF.get(row["kind"]) if row else "meaning"
             if facet:
                 passed[op][facet] += 1

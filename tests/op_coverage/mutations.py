@@ -249,7 +249,9 @@ def converted(seed, schema, asked: int, name: str, claims):
         rtol = max(rtol, 2 * RTOL["f32"]) * 2  # the evaluator rounds as well
     sizes = [np.max(np.abs(np.nan_to_num(np.asarray(v).astype(np.float64), posinf=0, neginf=0)), initial=0)
              for v in test.outputs if isinstance(v, np.ndarray) and oracle.name_of(v) in RTOL]
-    return replace(test, rtol=rtol, atol=rtol * min(1.0, float(max(sizes, default=0))), row=dict(seed.row))
+    kinds = [oracle.name_of(v) for v in test.outputs if isinstance(v, np.ndarray)]
+    row = {**seed.row, "coarse": any(RTOL.get(kind, rtol) < rtol for kind in kinds)}
+    return replace(test, rtol=rtol, atol=rtol * min(1.0, float(max(sizes, default=0))), row=row)
 
 
 def attribute(node, name: str, otherwise):

@@ -145,6 +145,7 @@ class Worker:
             self.pipe.send((model.SerializeToString(), inputs))
             if self.pipe.poll(PATIENCE_S):
                 return self.pipe.recv()
+            print(f"onnxruntime does not come back from {model.graph.name}")
         except (EOFError, OSError):
             pass
         self.process.kill()
