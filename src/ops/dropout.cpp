@@ -51,6 +51,7 @@ std::vector<ValueId> expand_dropout(const Graph&, const Node& node, Patch& patch
 }
 
 void infer_bit_cast(InferContext& c) {
+  check_dtype(c, 0, kAnyType & ~type_set({DType::kString}));
   const DType to = dtype_attr(c.attrs().get_int("to", 0));
   if (info(to).bits != info(c.dtype(0)).bits || to == DType::kString)
     c.error("{} and {} differ in width", name(c.dtype(0)), name(to));

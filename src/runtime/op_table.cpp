@@ -64,6 +64,7 @@ std::string short_text(const std::vector<std::string>& types) {
   static const std::vector<std::pair<TypeSet, const char*>> groups{
       {kAnyType, "any"},
       {kAnyType & ~type_set({DType::kC64, DType::kC128}), "any but complex"},
+      {kAnyType & ~type_set({DType::kString}), "any but string"},
       {kNumbers | kBools, "numbers, bool"},
       {kNumbers, "numbers"},
       {kFloats, "floats"},

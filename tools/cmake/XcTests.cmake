@@ -76,7 +76,7 @@ function(xc_add_doctest dir)
 endfunction()
 
 # Directories below tests that hold no doctest files of their own.
-set(xc_special_test_dirs support fuzz install tools onnx_suite)
+set(xc_special_test_dirs support fuzz install tools onnx_suite op_coverage)
 
 file(GLOB xc_test_dirs CONFIGURE_DEPENDS LIST_DIRECTORIES true "${CMAKE_SOURCE_DIR}/tests/*")
 foreach(path ${xc_test_dirs})
@@ -186,13 +186,44 @@ if(xc_suite_python)
                                         "${xc_suite_data}")
   set_tests_properties(onnx_suite/dump PROPERTIES FIXTURES_SETUP onnx_suite LABELS onnx_suite
                        TIMEOUT ${xc_test_timeout} SKIP_RETURN_CODE 77)
-  foreach(mode off sync)
-    add_test(NAME onnx_suite/${mode}
-             COMMAND xc_onnx_suite "${xc_suite_data}" --mode ${mode}
-                     --lists "${CMAKE_SOURCE_DIR}/tests/onnx_suite")
-    set_tests_properties(onnx_suite/${mode} PROPERTIES FIXTURES_REQUIRED onnx_suite LABELS onnx_suite
+  # xc_suite_test(name data lists fixture option...): one run of xc_onnx_suite.
+  function(xc_suite_test name data lists fixture)
+    add_test(NAME ${name} COMMAND xc_onnx_suite "${data}" --lists "${CMAKE_SOURCE_DIR}/tests/${lists}"
+                                  ${ARGN})
+    set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED ${fixture} LABELS ${lists}
                          TIMEOUT ${xc_test_timeout} SKIP_RETURN_CODE 77)
+  endfunction()
+  foreach(mode off sync)
+    foreach(threads 1 2)
+      xc_suite_test(onnx_suite/${mode}/${threads} "${xc_suite_data}" onnx_suite onnx_suite
+                    --mode ${mode} --set threads=${threads}
+                    --results "${CMAKE_BINARY_DIR}/onnx_suite.${mode}.${threads}.json")
+    endforeach()
   endforeach()
+  if(XC_HAVE_JIT)
+    xc_suite_test(onnx_suite/auto "${xc_suite_data}" onnx_suite onnx_suite
+                  --mode auto --eager --every 5 --repeat 40)
+  endif()
+
+  # What an operator counts as done by: tests derived from those of the standard, in the same form.
+  if(TARGET xc AND NOT XC_SANITIZE)
+    set(xc_coverage_data "${CMAKE_BINARY_DIR}/op_coverage")
+    set(xc_coverage "${CMAKE_SOURCE_DIR}/tests/op_coverage")
+    add_test(NAME op_coverage/dump COMMAND "${xc_suite_python}" "${xc_coverage}/dump_coverage.py"
+                                           $<TARGET_FILE:xc> "${xc_coverage_data}")
+    set_tests_properties(op_coverage/dump PROPERTIES FIXTURES_SETUP op_coverage LABELS op_coverage
+                         TIMEOUT 1200 SKIP_RETURN_CODE 77)
+    foreach(mode off sync)
+      xc_suite_test(op_coverage/${mode} "${xc_coverage_data}" op_coverage op_coverage --mode ${mode}
+                    --results "${CMAKE_BINARY_DIR}/op_coverage.${mode}.json")
+    endforeach()
+    # After the runs whose results it reads.
+    set_tests_properties(onnx_suite/off/1 op_coverage/off PROPERTIES FIXTURES_SETUP coverage_results)
+    add_test(NAME op_coverage/table COMMAND "${xc_suite_python}" "${xc_coverage}/coverage_table.py"
+                                            "${CMAKE_BINARY_DIR}")
+    set_tests_properties(op_coverage/table PROPERTIES FIXTURES_REQUIRED coverage_results
+                         LABELS op_coverage TIMEOUT ${xc_test_timeout} SKIP_RETURN_CODE 77)
+  endif()
 endif()
 
 # Checks of the source and of what was linked.
