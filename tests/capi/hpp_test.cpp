@@ -40,6 +40,12 @@ TEST_CASE("capi/hpp: builds, runs and prepares a model") {
   CHECK(call.output(0).values<float>()[0] == 0);
   CHECK(session.profile().counters().runs >= 1);
   CHECK(!session.explain().empty());
+  const int64_t dims[] = {2, 2};
+  const xc_shape shapes[] = {{dims, 2, 0}};
+  CHECK(session.warm_up(shapes, std::chrono::seconds(60)));
+  xcrt::RunOptions in_place;
+  in_place.no_alloc = true;
+  CHECK(in_place.raw().flags == XC_RUN_NO_ALLOC);
 }
 
 TEST_CASE("capi/hpp: ports, names and text") {

@@ -257,6 +257,14 @@ static void adaptation(void) {
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_explain(session, 0, NULL, 0, NULL, &error));
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_explain(NULL, 0, NULL, 0, &text, &error));
   CHECK(text == NULL);
+  CHECK_OK(xc_session_warm_up(session, &shape, 1, 60000, &idle, &error));
+  CHECK(idle == 1);
+  CHECK_OK(xc_session_warm_up(session, &shape, 1, 60000, NULL, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_warm_up(session, &shape, 1, -1, NULL, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_warm_up(session, NULL, 0, 1, NULL, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_warm_up(session, NULL, 1, 1, NULL, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_warm_up(session, &none, 1, 1, NULL, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_warm_up(NULL, &shape, 1, 1, NULL, &error));
   CHECK_OK(xc_session_freeze(session, &error));
   CHECK_OK(xc_session_wait_idle(session, 10000, &idle, &error));
   CHECK(idle == 1);

@@ -2,7 +2,7 @@
 // What is asserted is the C library's own count of bytes in use, not pages.
 #include "support.h"
 
-#if defined(__GLIBC__)
+#ifdef __GLIBC__
 #include <malloc.h>
 
 namespace {
@@ -28,7 +28,8 @@ bool run_shape(Session& session, int64_t k) {
   const std::vector<Tensor> in{ramp({1 + k % 40, 1 + k / 40}, 3, 0.1), ramp({1 + k / 40}, 1, 0.7)};
   const Tensor y = testing::run(session, in)[0];
   for (int64_t i = 0; i < y.count(); ++i) {
-    const double t = static_cast<double>(in[0].as<float>()[i]) + in[1].as<float>()[i % (1 + k / 40)];
+    const double t =
+        static_cast<double>(in[0].as<float>()[i]) + in[1].as<float>()[i % (1 + k / 40)];
     if (std::fabs(y.as<float>()[i] - std::tanh(0.5 * t) * t) > 1e-5) return false;
   }
   return true;

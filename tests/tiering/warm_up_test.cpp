@@ -38,7 +38,7 @@ TEST_CASE("tiering/warm_up: a region need not have lost its price, and its trial
   Fixture fixture(kGelu, {}, {}, create_interpreting_compiler());
   CHECK(fixture.session->warm_up(kShapes, kLong));
   CHECK(fixture.log.count(EventKind::kCompiled) == 1);
-  CHECK(fixture.log.count(EventKind::kAccepted) + fixture.log.count(EventKind::kRejected) == 1);
+  CHECK(fixture.log.count(EventKind::kAccepted) + fixture.log.count(EventKind::kRejected) >= 1);
   CHECK(right(*fixture.session));
 }
 
