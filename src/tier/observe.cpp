@@ -120,6 +120,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
       if (group.part_of && uses(*state, *version.bound->plan, *group.part_of)) continue;
       group.predicted_s = (found_out ? of_run : facts)[k].predicted_s;
       const double base_s = group.seconds_in(version);
+      if (faults_.eager) group.predicted_s = std::min(group.predicted_s, base_s / 2);
       group.policy.ran_base(size, runs, base_s, group.predicted_s, now_s);
       group.ledger.replaced(entry.symbols, runs, base_s, group.predicted_s);
       if (group.predicted_s < policy::Regret::kMinimumGain * base_s)

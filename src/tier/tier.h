@@ -54,8 +54,8 @@ struct TierFaults {
   bool unverified = false;
   /// Kernels are verified between inaccessible pages: what touches them dies there.
   bool guard_pages = false;
-  /// Times decide nothing: regions found are compiled at once, trials end with the kernel accepted,
-  /// the sentinel looks every 64 runs or so.
+  /// Times decide nothing: regions found are compiled at once and predicted to take half the time
+  /// at most, trials end with the kernel accepted, the sentinel looks every 64 runs or so.
   bool eager = false;
   /// The system refuses the background thread.
   bool no_thread = false;

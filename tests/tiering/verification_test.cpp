@@ -223,11 +223,11 @@ TEST_CASE("tiering/verification: guard pages stop a kernel that reads outside") 
 
 TEST_CASE("tiering/verification: what a live run's inputs alone show is found in mode auto") {
   std::atomic<int64_t> wrong_rows{0};
-  Config config;
-  Fixture fixture(kChain, config, planted([&](const Seen& s) {
-                    if (s.rows == wrong_rows) s.y[0] += 0.25f;
-                  }),
-                  create_interpreting_compiler());
+  TierFaults faults = planted([&](const Seen& s) {
+    if (s.rows == wrong_rows) s.y[0] += 0.25f;
+  });
+  faults.eager = true;
+  Fixture fixture(kChain, {}, faults, create_interpreting_compiler());
   wrong_rows = 40;  // no made-up size
   const int64_t end = steady_ns() + 60'000'000'000;
   while (fixture.log.count(EventKind::kMismatch) == 0 && steady_ns() < end) {
