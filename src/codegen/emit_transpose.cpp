@@ -1,6 +1,6 @@
-// Copies whose lanes lie apart on one side and whose serial loop walks adjacent elements there, such
-// as t[j, r] = x[r, j] with r in lanes: instead of gathers or scatters, square tiles go through
-// registers (unpack by one, by two, then chunks of four lanes).
+// Copies whose lanes lie apart on one side and whose serial loop walks adjacent elements there,
+// such as t[j, r] = x[r, j] with r in lanes: instead of gathers or scatters, square tiles go
+// through registers (unpack by one, by two, then chunks of four lanes).
 #include <algorithm>
 
 #include "codegen/emitter.h"
@@ -15,12 +15,14 @@ namespace {
 // An element of the tile per lane: rows come in, columns go out.
 using Lanes = llvm::SmallVector<Value*, 16>;
 
-Value* shuffle(llvm::IRBuilder<>& b, Value* x, Value* y, llvm::ArrayRef<int> chunk, unsigned lanes) {
+Value* shuffle(llvm::IRBuilder<>& b, Value* x, Value* y, llvm::ArrayRef<int> chunk,
+               unsigned lanes) {
   // `chunk` is a pattern of four within each four lanes; 4 and above are y's.
   llvm::SmallVector<int, 16> mask;
   for (unsigned base = 0; base < lanes; base += 4)
     for (const int from : chunk)
-      mask.push_back(static_cast<int>(base) + (from < 4 ? from : from - 4 + static_cast<int>(lanes)));
+      mask.push_back(static_cast<int>(base) +
+                     (from < 4 ? from : from - 4 + static_cast<int>(lanes)));
   return b.CreateShuffleVector(x, y, mask);
 }
 
@@ -137,7 +139,8 @@ Value* Emitter::transposing_copy(const For& loop, Value* begin, Value* end) {
   if (type != kernel_.buffers[read.id].type || element_size(type) != 4 || read.id == write->buffer)
     return begin;
   const auto affine = [](const std::vector<Index>& indices) {
-    return std::all_of(indices.begin(), indices.end(), [](const Index& i) { return i.is_affine(); });
+    return std::all_of(indices.begin(), indices.end(),
+                       [](const Index& i) { return i.is_affine(); });
   };
   if (!affine(write->indices) || !affine(read.indices)) return begin;
   bool walks = false;  // the guard changes with the serial loop

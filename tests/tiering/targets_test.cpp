@@ -45,8 +45,14 @@ std::vector<std::pair<std::string, std::string>> rule_graphs() {
 }
 
 std::string in_f64(std::string text) {
-  for (size_t at = 0; (at = text.find("f32", at)) != std::string::npos;) text.replace(at, 3, "f64");
+  for (const std::string type : {"bf16", "f16", "f32"})
+    for (size_t at = 0; (at = text.find(type, at)) != std::string::npos;)
+      text.replace(at, type.size(), "f64");
   return text;
+}
+/// Of results that went through values of the type.
+double tolerance(DType type) {
+  return type == DType::kBF16 ? 3e-2 : type == DType::kF16 ? 1e-2 : 1e-4;
 }
 
 Tensor converted(const Tensor& from, DType type) {
@@ -115,7 +121,7 @@ TEST_CASE("tiering/targets: what every rule makes of a graph agrees with f64 on 
         REQUIRE(have.size() == want.size());
         for (size_t k = 0; k < want.size(); ++k) {
           const Tensor all = is_float(have[k].dtype()) ? converted(have[k], DType::kF64) : have[k];
-          CHECK(test::difference({all}, {want[k]}, 1e-4) == "");
+          CHECK(test::difference({all}, {want[k]}, tolerance(have[k].dtype())) == "");
         }
       }
     }
