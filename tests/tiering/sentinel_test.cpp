@@ -85,6 +85,9 @@ TEST_CASE("tiering/sentinel: a kernel that becomes wrong in use is taken out eve
     CHECK(right(*fixture.session));
     CHECK(scratch.files("object-").size() == 1);
 
+    // The state is set before the plan is published.
+    fixture.session->wait_idle(std::chrono::seconds(60));
+    other.wait_idle(std::chrono::seconds(60));
     wrong = true;
     CHECK(!right(*fixture.session));  // it is in use
     drive(*fixture.session, [&] { return fixture.log.count(EventKind::kMismatch) > 0; });
