@@ -30,12 +30,14 @@ double least_s(int rounds, F&& f) {
   return static_cast<double>(std::max<int64_t>(best, 1)) * 1e-9;
 }
 
-/// Bytes per second, read and written, of copies that fit `bytes` with source and target.
+/// Bytes per second, read and written, of copies that fit `bytes` with source and target. Small
+/// ones are repeated so often that a core that is taken away for a moment is not all they see.
 double copy_bandwidth(std::byte* memory, size_t bytes, int rounds) {
+  constexpr size_t kCopied = 16 << 20;
   const size_t half = bytes / 2;
   std::memset(memory, 1, bytes);  // pages are made now
-  return static_cast<double>(bytes) /
-         least_s(rounds, [&] { std::memcpy(memory + half, memory, half); });
+  return static_cast<double>(bytes) / least_s(std::max(rounds, static_cast<int>(kCopied / bytes)),
+                                              [&] { std::memcpy(memory + half, memory, half); });
 }
 
 /// `rounds`: of the least measurement, others are repeated accordingly.
@@ -46,7 +48,7 @@ HostSpeed measure(int rounds, int64_t size) {
   const cpu::Sgemm product{false, false,    size, size, size,     1,   a.data(),
                            size,  b.data(), size, 0,    c.data(), size};
   // A core that seems slower than any of its kind was disturbed, or this build is an instrumented
-  // one; and what is compiled is not.
+  // one; and what is compiled is not. So for bandwidths, below.
   const Isa isa = cpu_info().isa;
   const double slowest = isa == Isa::kAvx512 ? 60e9 : isa == Isa::kAvx2 ? 30e9 : 10e9;
   host.product_rate = std::max(slowest, 2.0 * static_cast<double>(size * size * size) /
@@ -60,8 +62,12 @@ HostSpeed measure(int rounds, int64_t size) {
   const auto l3 = std::max<size_t>(static_cast<size_t>(cpu.l3_bytes), 2 * l2);
   const size_t large = std::min<size_t>(std::max(l3 / 2, 2 * l2), size_t{4} << 20);
   const auto memory = std::make_unique_for_overwrite<std::byte[]>(std::max(large, l2));
-  host.l2_bandwidth = copy_bandwidth(memory.get(), l2 / 2, rounds);
-  host.l3_bandwidth = std::min(host.l2_bandwidth, copy_bandwidth(memory.get(), large, rounds));
+  constexpr HostSpeed kUsual = nominal_host_speed();
+  host.l2_bandwidth =
+      std::max(kUsual.l2_bandwidth / 2, copy_bandwidth(memory.get(), l2 / 2, rounds));
+  host.l3_bandwidth =
+      std::min(host.l2_bandwidth,
+               std::max(kUsual.l3_bandwidth / 2, copy_bandwidth(memory.get(), large, rounds)));
   // Measuring memory would take tens of megabytes; a core gets 0.4 to 0.45 of its third-level
   // bandwidth from it on the servers this was tried on.
   host.memory_bandwidth = 0.43 * host.l3_bandwidth;
