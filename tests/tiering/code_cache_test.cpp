@@ -76,6 +76,16 @@ void until(Run run, Done done) {
   for (int k = 0; !done() && steady_ns() < end; ++k) run(k);
 }
 
+/// Right results all the while.
+void run_until_refused(Fixture& fixture) {
+  until(
+      [&](int k) {
+        REQUIRE(runs_gelu_right(*fixture.session));
+        if (k % 16 == 0) fixture.session->wait_idle(std::chrono::milliseconds(1000));
+      },
+      [&] { return fixture.log.count(EventKind::kRefused) > 0; });
+}
+
 }  // namespace
 
 TEST_CASE("tiering/code_cache: the regions of a program take turns where there is room for one") {
@@ -109,7 +119,7 @@ TEST_CASE("tiering/code_cache: sessions take code from each other while both run
         },
         both);
   });
-  const std::vector<Tensor> in{ramp({8, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
+  const std::vector<Tensor>& in = gelu_inputs();
   until(
       [&](int k) {
         int64_t where = 0;
@@ -125,14 +135,7 @@ TEST_CASE("tiering/code_cache: sessions take code from each other while both run
 
 TEST_CASE("tiering/code_cache: without anything to take, the base plan runs and is told why") {
   Fixture fixture(kGelu, {}, eager(), std::make_unique<Bounded>(0));
-  const std::vector<Tensor> in{ramp({8, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
-  until(
-      [&](int k) {
-        int64_t where = 0;
-        REQUIRE(gelu_right(in, fixture.run(in)[0], where));
-        if (k % 16 == 0) fixture.session->wait_idle(std::chrono::milliseconds(1000));
-      },
-      [&] { return fixture.log.count(EventKind::kRefused) > 0; });
+  run_until_refused(fixture);
   CHECK(fixture.log.last(EventKind::kRefused).find("code memory is full") != std::string::npos);
   CHECK(fixture.log.count(EventKind::kCompiled) == 0);
 }
@@ -140,7 +143,7 @@ TEST_CASE("tiering/code_cache: without anything to take, the base plan runs and 
 TEST_CASE("tiering/code_cache: a compile that waited until its runs came no more is dropped") {
   TierFaults faults = eager();
   faults.half_life_s = 1e-9;
-  const std::vector<Tensor> in{ramp({8, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
+  const std::vector<Tensor>& in = gelu_inputs();
   {
     Fixture fixture(kGelu, {}, faults, create_interpreting_compiler());
     until([&](int) { fixture.run(in); },
@@ -164,14 +167,7 @@ TEST_CASE("tiering/code_cache: a compile that takes too long is given up") {
   TierFaults faults = eager();
   faults.compile_limit_s = -1;
   Fixture fixture(kGelu, {}, faults, create_interpreting_compiler());
-  const std::vector<Tensor> in{ramp({8, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
-  until(
-      [&](int k) {
-        int64_t where = 0;
-        REQUIRE(gelu_right(in, fixture.run(in)[0], where));
-        if (k % 16 == 0) fixture.session->wait_idle(std::chrono::milliseconds(1000));
-      },
-      [&] { return fixture.log.count(EventKind::kRefused) > 0; });
+  run_until_refused(fixture);
   CHECK(fixture.log.count(EventKind::kRefused) == 1);
   CHECK(fixture.log.last(EventKind::kRefused).find("of CPU") != std::string::npos);
 }

@@ -10,24 +10,14 @@ namespace {
 using namespace xc;
 using namespace xc::testing;
 
-const std::vector<Tensor>& inputs() {
-  static const std::vector<Tensor> kInputs{ramp({8, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
-  return kInputs;
-}
-
 /// Runs, without looking at results, until `done`; at most a minute.
 template <class Done>
 void drive(Session& session, Done done) {
   const int64_t end = steady_ns() + 60'000'000'000;
   for (int k = 0; !done() && steady_ns() < end; ++k) {
-    testing::run(session, inputs());
+    testing::run(session, gelu_inputs());
     if (k % 16 == 0) session.wait_idle(std::chrono::milliseconds(1000));
   }
-}
-
-bool right(Session& session) {
-  int64_t where = 0;
-  return gelu_right(inputs(), testing::run(session, inputs())[0], where);
 }
 
 std::string state_of(Session& session) {
@@ -82,21 +72,21 @@ TEST_CASE("tiering/sentinel: a kernel that becomes wrong in use is taken out eve
     drive(other, [&] { return state_of(other) == "live"; });
     REQUIRE(state_of(*fixture.session) == "live");
     REQUIRE(state_of(other) == "live");
-    CHECK(right(*fixture.session));
+    CHECK(runs_gelu_right(*fixture.session));
     CHECK(scratch.files("object-").size() == 1);
 
     // The state is set before the plan is published.
     fixture.session->wait_idle(std::chrono::seconds(60));
     other.wait_idle(std::chrono::seconds(60));
     wrong = true;
-    CHECK(!right(*fixture.session));  // it is in use
+    CHECK(!runs_gelu_right(*fixture.session));  // it is in use
     drive(*fixture.session, [&] { return fixture.log.count(EventKind::kMismatch) > 0; });
     CHECK(fixture.log.last(EventKind::kMismatch).find("while it was in use") != std::string::npos);
     other.wait_idle(std::chrono::seconds(60));
     CHECK(fixture.log.count(EventKind::kMismatch) == 2);  // one per session
     for (int k = 0; k < 40; ++k) {
-      CHECK(right(*fixture.session));
-      CHECK(right(other));
+      CHECK(runs_gelu_right(*fixture.session));
+      CHECK(runs_gelu_right(other));
     }
     CHECK(state_of(*fixture.session) == "banned");
     CHECK(state_of(other) == "banned");
@@ -113,7 +103,7 @@ TEST_CASE("tiering/sentinel: a kernel that becomes wrong in use is taken out eve
     Fixture next(kGelu, config, faults, create_interpreting_compiler());
     drive(*next.session, [&] { return state_of(*next.session) == "banned"; });
     CHECK(state_of(*next.session) == "banned");
-    CHECK(right(*next.session));
+    CHECK(runs_gelu_right(*next.session));
     CHECK(next.log.count(EventKind::kCompiled) == 0);
     if (!profile)
       CHECK(next.log.last(EventKind::kRefused).find("found wrong while it was in use") !=
@@ -126,13 +116,13 @@ TEST_CASE("tiering/sentinel: a right kernel stays, at every size and with odd va
   faults.eager = true;
   Fixture fixture(kGelu, {}, faults, create_interpreting_compiler());
   drive(*fixture.session, [&] { return state_of(*fixture.session) == "live"; });
-  std::vector<Tensor> in = inputs();
+  std::vector<Tensor> in = gelu_inputs();
   in[0] = in[0].clone();
   in[0].as<float>()[3] = std::nanf("");
   in[0].as<float>()[4] = INFINITY;
   in[0].as<float>()[5] = -88;
   for (int k = 0; k < 600; ++k) {
-    testing::run(*fixture.session, k % 2 ? in : inputs());
+    testing::run(*fixture.session, k % 2 ? in : gelu_inputs());
     if (k % 16 == 0) fixture.session->wait_idle(std::chrono::milliseconds(1000));
   }
   CHECK(state_of(*fixture.session) == "live");

@@ -130,5 +130,14 @@ inline bool gelu_right(const std::vector<Tensor>& inputs, const Tensor& y, int64
   }
   return true;
 }
+/// Inputs of kGelu, and whether a session runs it right on them.
+inline const std::vector<Tensor>& gelu_inputs() {
+  static const std::vector<Tensor> kInputs{ramp({8, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
+  return kInputs;
+}
+inline bool runs_gelu_right(Session& session) {
+  int64_t where = 0;
+  return gelu_right(gelu_inputs(), run(session, gelu_inputs())[0], where);
+}
 
 }  // namespace xc::testing

@@ -7,17 +7,8 @@ namespace {
 using namespace xc;
 using namespace xc::testing;
 
-const std::vector<Tensor>& inputs() {
-  static const std::vector<Tensor> kInputs{ramp({8, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
-  return kInputs;
-}
 const std::vector<Dims> kShapes{{8, 96}, {96}};
 constexpr auto kLong = std::chrono::seconds(60);
-
-bool right(Session& session) {
-  int64_t where = 0;
-  return gelu_right(inputs(), testing::run(session, inputs())[0], where);
-}
 
 }  // namespace
 
@@ -28,7 +19,7 @@ TEST_CASE("tiering/warm_up: sizes are compiled for and decided before the host s
   CHECK(fixture.session->warm_up(kShapes, kLong));
   CHECK(fixture.log.count(EventKind::kAccepted) == 1);
   CHECK(fixture.session->profile().signatures == 1);
-  CHECK(right(*fixture.session));
+  CHECK(runs_gelu_right(*fixture.session));
   CHECK(fixture.session->profile().signatures == 1);
   CHECK(fixture.session->warm_up(kShapes, kLong));  // nothing is left to do
   CHECK(fixture.log.count(EventKind::kCompiled) == 1);
@@ -40,7 +31,7 @@ TEST_CASE("tiering/warm_up: a region need not have lost its price, and its trial
   CHECK(fixture.session->warm_up({{128, 96}, {96}}, kLong));
   CHECK(fixture.log.count(EventKind::kCompiled) == 1);
   CHECK(fixture.log.count(EventKind::kAccepted) + fixture.log.count(EventKind::kRejected) >= 1);
-  CHECK(right(*fixture.session));
+  CHECK(runs_gelu_right(*fixture.session));
 }
 
 TEST_CASE("tiering/warm_up: where nothing adapts it is one run; what cannot be made up is told") {
@@ -49,13 +40,13 @@ TEST_CASE("tiering/warm_up: where nothing adapts it is one run; what cannot be m
     config.jit = static_cast<int64_t>(mode);
     Fixture fixture(kGelu, config, {}, create_interpreting_compiler());
     CHECK(fixture.session->warm_up(kShapes, kLong));
-    CHECK(right(*fixture.session));
+    CHECK(runs_gelu_right(*fixture.session));
   }
   Fixture fixture(kGelu, {}, {}, create_interpreting_compiler());
   fixture.session->warm_up(kShapes, std::chrono::milliseconds(0));  // as far as it gets
   CHECK_THROWS_AS(fixture.session->warm_up({{8, 96}}, kLong), Error);
   CHECK_THROWS_AS(fixture.session->warm_up({{8, 95}, {96}}, kLong), Error);
-  CHECK(right(*fixture.session));
+  CHECK(runs_gelu_right(*fixture.session));
 }
 
 TEST_CASE(
@@ -65,18 +56,18 @@ TEST_CASE(
   Fixture fixture(kGelu, {}, faults, create_interpreting_compiler());
   RunOptions options;
   options.no_alloc = true;
-  const std::vector<TensorView> views{inputs()[0].view(), inputs()[1].view()};
+  const std::vector<TensorView> views{gelu_inputs()[0].view(), gelu_inputs()[1].view()};
   xc_tensor* y = nullptr;
   const auto run = [&] { fixture.session->run(views, {&y, 1}, options); };
   CHECK_THROWS_AS(run(), Error);
   CHECK(y == nullptr);
   CHECK(fixture.session->warm_up(kShapes, kLong));
   fixture.session->freeze();
-  for (int k = 0; k < 3; ++k) CHECK(right(*fixture.session));  // with its last plan
+  for (int k = 0; k < 3; ++k) CHECK(runs_gelu_right(*fixture.session));  // with its last plan
   for (int k = 0; k < 50; ++k) {
     run();
     int64_t where = 0;
-    CHECK(gelu_right(inputs(), y->tensor, where));
+    CHECK(gelu_right(gelu_inputs(), y->tensor, where));
     y->release();
     y = nullptr;
   }
