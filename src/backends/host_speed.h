@@ -10,6 +10,10 @@ struct HostSpeed {
   // the data; and the bytes up to which it does.
   double l2_bandwidth = 0, l3_bandwidth = 0, memory_bandwidth = 0;
   double l2_bytes = 0, l3_bytes = 0;
+  /// Of the level that holds so many bytes.
+  double bandwidth(double bytes) const {
+    return bytes < l2_bytes ? l2_bandwidth : bytes < l3_bytes ? l3_bandwidth : memory_bandwidth;
+  }
 };
 
 /// Figures of a server core, where nothing was measured: the same on every machine.

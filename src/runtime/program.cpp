@@ -117,19 +117,6 @@ class EpochScope {
   RunContext& context_;
 };
 
-class LeaseScope {
- public:
-  explicit LeaseScope(Program& program) : program_(program), context_(program.lease()) {}
-  ~LeaseScope() { program_.give_back(context_); }
-  LeaseScope(const LeaseScope&) = delete;
-  LeaseScope& operator=(const LeaseScope&) = delete;
-  RunContext& context() { return context_; }
-
- private:
-  Program& program_;
-  RunContext& context_;
-};
-
 }  // namespace
 
 // ---- signatures ---------------------------------------------------------------------------------

@@ -253,4 +253,18 @@ class Program : public std::enable_shared_from_this<Program> {
   std::shared_ptr<Capture> capture_owner_;  // guarded by mutex_
 };
 
+/// A context of the program while it lives.
+class LeaseScope {
+ public:
+  explicit LeaseScope(Program& program) : program_(program), context_(program.lease()) {}
+  ~LeaseScope() { program_.give_back(context_); }
+  LeaseScope(const LeaseScope&) = delete;
+  LeaseScope& operator=(const LeaseScope&) = delete;
+  RunContext& context() { return context_; }
+
+ private:
+  Program& program_;
+  RunContext& context_;
+};
+
 }  // namespace xc

@@ -94,16 +94,9 @@ bool Session::warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds
     for (int k = 0; k < kLook; ++k) run_once();
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
     const bool idle = tier->wait_idle(*program_, std::max(left, std::chrono::milliseconds(0)));
-    RunContext& context = program_->lease();
-    bool settled = false;
-    try {
-      settled = tier->settled(*program_, *program_->shared_entry_for(views, context));
-    } catch (...) {
-      program_->give_back(context);
-      throw;
-    }
-    program_->give_back(context);
-    if (idle && settled) return true;
+    LeaseScope lease(*program_);
+    const auto entry = program_->shared_entry_for(views, lease.context());
+    if (tier->settled(*program_, *entry) && idle) return true;
     if (Clock::now() >= end) return false;
   }
 }

@@ -7,11 +7,9 @@ namespace xc::policy {
 
 double predict_s(const HostSpeed& host, double bytes, double product_flops, double flops) {
   // A fused kernel that does worse than good ones is caught by the trial.
-  const double bandwidth = bytes < host.l2_bytes   ? host.l2_bandwidth
-                           : bytes < host.l3_bytes ? host.l3_bandwidth
-                                                   : host.memory_bandwidth;
   constexpr double kLaunch = 60e-9;
-  return std::max(bytes / bandwidth, product_flops / host.product_rate + flops / host.cell_rate) +
+  return std::max(bytes / host.bandwidth(bytes),
+                  product_flops / host.product_rate + flops / host.cell_rate) +
          kLaunch;
 }
 

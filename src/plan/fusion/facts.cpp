@@ -70,10 +70,7 @@ double Facts::seconds_to_move(ValueId v) {
   const Type& type = graph_.value(v).type;
   if (!type.dims || element_size(type.dtype) == 0) return 0;
   const double bytes = elements(*type.dims) * static_cast<double>(element_size(type.dtype));
-  const HostSpeed& host = options_.host;
-  return bytes / (bytes < host.l2_bytes   ? host.l2_bandwidth
-                  : bytes < host.l3_bytes ? host.l3_bandwidth
-                                          : host.memory_bandwidth);
+  return bytes / options_.host.bandwidth(bytes);
 }
 
 double Facts::compute_s(NodeId id) {
