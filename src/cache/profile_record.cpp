@@ -58,8 +58,18 @@ std::vector<int64_t> key_of(const json& value) {
   return out;
 }
 
+/// Sizes that a kernel can be made for.
+constexpr int64_t kMaxSize = int64_t{1} << 40, kMaxDivisor = 1 << 16;
+constexpr size_t kMaxFacts = 64;
+
 json to_json(const RegionRecord& region) {
+  json facts = json::array();
+  for (const SizeRecord& fact : region.facts)
+    facts.push_back(
+        {{"symbol", fact.symbol}, {"value", fact.value}, {"divisor", fact.divisor}});
   return {{"identity", region.identity.text()},
+          {"special_of", region.special_of.text()},
+          {"facts", facts},
           {"size", region.size},
           {"name", region.name},
           {"verdict", name(region.verdict)},
@@ -76,6 +86,17 @@ json to_json(const RegionRecord& region) {
 RegionRecord region_of(const json& value) {
   RegionRecord region;
   region.identity = hash_of(value.at("identity").get<std::string>());
+  region.special_of = hash_of(value.at("special_of").get<std::string>());
+  const json& facts = value.at("facts");
+  if (!facts.is_array() || facts.size() > kMaxFacts) throw Unreadable{};
+  for (const json& fact : facts) {
+    region.facts.push_back({fact.at("symbol").get<std::string>(), integer_of(fact.at("value")),
+                            integer_of(fact.at("divisor"))});
+    const SizeRecord& read = region.facts.back();
+    if (read.value < -1 || read.value > kMaxSize || read.divisor < 1 ||
+        read.divisor > kMaxDivisor)
+      throw Unreadable{};
+  }
   region.size = static_cast<int>(std::clamp<int64_t>(integer_of(value.at("size")), 0, 64));
   region.name = value.at("name").get<std::string>();
   region.verdict = verdict_of(value.at("verdict").get<std::string>());

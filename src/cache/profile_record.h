@@ -20,9 +20,19 @@ enum class Verdict : uint8_t {
 };
 std::string_view name(Verdict verdict);
 
+/// What a kernel takes for granted of a size of its program.
+struct SizeRecord {
+  std::string symbol;
+  int64_t value = -1;   ///< -1 = any
+  int64_t divisor = 1;  ///< of it, where it may be any
+  friend bool operator==(const SizeRecord&, const SizeRecord&) = default;
+};
+
 /// What is known of a region at one class of sizes.
 struct RegionRecord {
   Hash128 identity;
+  Hash128 special_of;             ///< the region whose nodes it has, where it has `facts`
+  std::vector<SizeRecord> facts;  ///< of a kernel for some sizes only
   int size = 0;  ///< policy::size_class
   std::string name;
   Verdict verdict = Verdict::kNone;

@@ -110,7 +110,7 @@ void Emitter::accumulate(const Accumulate& stmt) {
   };
   const auto index_of = [&](size_t g) { return arg ? &acc.indices[g] : nullptr; };
   if (!lanes) return feed(acc.values[0], index_of(0), nullptr);
-  if (!vector_->mask || acc.values.size() == 1) {
+  if (!vector_->dynamic_group || acc.values.size() == 1) {
     const size_t g = static_cast<size_t>(vector_->group) % acc.values.size();
     return feed(acc.values[g], index_of(g), vector_->mask);
   }
@@ -121,7 +121,8 @@ void Emitter::accumulate(const Accumulate& stmt) {
   };
   if (!arg) {
     for (size_t g = 0; g < acc.values.size(); ++g)
-      feed(acc.values[g], nullptr, b_.CreateAnd(vector_->mask, is_group(g)));
+      feed(acc.values[g], nullptr,
+           vector_->mask ? b_.CreateAnd(vector_->mask, is_group(g)) : is_group(g));
     return;
   }
   Value *best = acc.values[0], *best_index = acc.indices[0];

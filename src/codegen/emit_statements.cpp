@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "codegen/emitter.h"
@@ -275,6 +276,9 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
   Value* full =
       front_builder.CreateAnd(count, front_builder.getInt64(~static_cast<uint64_t>(step - 1)));
   Value* middle = front_builder.CreateAdd(begin, full);
+  // What is known to divide the number of iterations: nothing may be left, or whole vectors only.
+  const int64_t known = std::gcd(known_divisor(loop.begin), known_divisor(loop.end));
+  const bool nothing_left = known % step == 0, whole_vectors = known % loop.factor == 0;
   counted_loop(begin, middle, integer(rotates ? loop.factor : step), carried, [&](Value* v) {
     for (int group = 0; group < (rotates ? 1 : groups); ++group) {
       state.first = b_.CreateAdd(v, integer(int64_t{group} * loop.factor));
@@ -284,11 +288,13 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
     }
     if (rotates) rotate_partials(loop.body);
   });
-  if (rest_under_mask(loop)) {
+  if (nothing_left) {
+    // No rest.
+  } else if (whole_vectors || rest_under_mask(loop)) {
     counted_loop(middle, end, integer(loop.factor), carried, [&](Value* v) {
       state.first = v;
       vars_[loop.var.id] = v;
-      state.mask = first_lanes(b_.CreateSub(end, v));
+      if (!whole_vectors) state.mask = first_lanes(b_.CreateSub(end, v));
       if (groups > 1)
         state.dynamic_group = b_.CreateSDiv(b_.CreateSub(v, middle), integer(loop.factor));
       block(loop.body);

@@ -1,6 +1,8 @@
 #include "loop/kernel.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -63,6 +65,27 @@ int64_t evaluate_size(const Expr& e, std::span<const int64_t> dims) {
     default:
       fail(Status::kInvalidArgument, "size expression: operation {} is not allowed",
            op_info(e->op).name);
+  }
+}
+
+int64_t known_divisor(const Expr& e) {
+  const auto arg = [&](size_t i) { return known_divisor(e->args[i]); };
+  switch (e->op) {
+    case Op::kConst: {
+      const int64_t value = const_as_int(*e);
+      return value == INT64_MIN ? 1 : std::abs(value);
+    }
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kMin:
+    case Op::kMax:
+      return std::gcd(arg(0), arg(1));
+    case Op::kMul: {
+      int64_t product = 0;
+      return __builtin_mul_overflow(arg(0), arg(1), &product) ? 1 : product;
+    }
+    default:
+      return 1;
   }
 }
 

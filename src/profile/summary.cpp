@@ -71,6 +71,17 @@ ordered_json to_json(const FusionReport& report) {
   return out;
 }
 
+ordered_json to_json(const SizeSummary& size) {
+  ordered_json values = ordered_json::array();
+  for (const auto& [value, share] : size.frequent)
+    values.push_back({{"value", value}, {"share", share}});
+  return {{"program", size.program},
+          {"symbol", size.symbol},
+          {"runs", size.runs},
+          {"multiples", size.multiples},
+          {"values", values}};
+}
+
 ordered_json to_json(const ProfileSummary& summary) {
   ordered_json out{{"counters",
                     {{"runs", summary.runs},
@@ -87,8 +98,10 @@ ordered_json to_json(const ProfileSummary& summary) {
                      {"queued", summary.queued},
                      {"events_dropped", summary.events_dropped}}},
                    {"regions", ordered_json::array()},
+                   {"sizes", ordered_json::array()},
                    {"events", ordered_json::array()}};
   for (const RegionSummary& region : summary.regions) out["regions"].push_back(to_json(region));
+  for (const SizeSummary& size : summary.sizes) out["sizes"].push_back(to_json(size));
   for (const Event& event : summary.events) out["events"].push_back(to_json(event));
   return out;
 }

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "plan/fusion/report.h"
 #include "profile/event.h"
+#include "profile/size_histogram.h"
 
 namespace xc {
 
@@ -44,6 +45,15 @@ struct RegionSummary {
   std::vector<ShapeSummary> shapes;  ///< most calls first
 };
 
+/// Which values a size took, of recent runs.
+struct SizeSummary {
+  std::string program;  ///< graph or body
+  std::string symbol;
+  double runs = 0;       ///< that count: older ones are forgotten
+  double multiples = 0;  ///< share of values that are multiples of SizeHistogram::kVector
+  std::vector<SizeHistogram::Frequent> frequent;  ///< most frequent first
+};
+
 /// What the search for regions of one program considered.
 struct SearchSummary {
   std::string program;  ///< graph or body
@@ -66,15 +76,18 @@ struct ProfileSummary {
   int64_t events_dropped = 0;  ///< not kept: see kMaxEvents
   std::vector<RegionSummary> regions;
   std::vector<SearchSummary> searches;  ///< with details, of programs that were searched
+  std::vector<SizeSummary> sizes;       ///< with details
   std::vector<Event> events;            ///< by time
 };
 
 /// With the numbers of its kind by name: {kind, time_ns, run, queue, region, subject, detail, ...}.
 nlohmann::ordered_json to_json(const Event& event);
 nlohmann::ordered_json to_json(const RegionSummary& region);
+/// {program, symbol, runs, multiples, values[{value, share}]}.
+nlohmann::ordered_json to_json(const SizeSummary& size);
 /// {parts, proven, states, candidates, alternatives[]}.
 nlohmann::ordered_json to_json(const FusionReport& report);
-/// {counters{}, regions[], events[]}.
+/// {counters{}, regions[], sizes[], events[]}.
 nlohmann::ordered_json to_json(const ProfileSummary& summary);
 /// The text of a document, with names that are no UTF-8 mended.
 std::string dump(const nlohmann::ordered_json& document, int indent = -1);

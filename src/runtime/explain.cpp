@@ -81,6 +81,10 @@ json describe(Program& program, const std::vector<Dims>& signature, const Profil
   out["regions"] = regions;
   for (const SearchSummary& s : summary.searches)
     if (s.program == program.name()) out["search"] = to_json(s.report);
+  json sizes = json::array();
+  for (const SizeSummary& s : summary.sizes)
+    if (s.program == program.name()) sizes.push_back(to_json(s));
+  out["sizes"] = sizes;
   json bodies = json::array();
   for (const auto& child : program.children()) bodies.push_back(describe(*child, {}, summary));
   if (!bodies.empty()) out["bodies"] = bodies;
@@ -144,6 +148,13 @@ void print_program(const json& program, std::string& out, const std::string& ind
           r["name"].get<std::string>(), r["base_us"].get<double>(), r["compile_ms"].get<double>(),
           r["fused_us"].get<double>(), r["state"].get<std::string>(),
           r["reason"].get<std::string>().empty() ? "" : ": " + r["reason"].get<std::string>());
+  }
+  for (const json& size : program["sizes"]) {
+    out += fmt::format("{}  size {}:", indent, size["symbol"].get<std::string>());
+    for (const json& v : size["values"])
+      out += fmt::format(" {} in {:.0f} %,", v["value"].get<int64_t>(), v["share"].get<double>() * 100);
+    out += fmt::format(" multiples of {} in {:.0f} % of recent runs\n", SizeHistogram::kVector,
+                       size["multiples"].get<double>() * 100);
   }
   if (program.contains("search")) print_search(program["search"], out, indent);
   if (program.contains("bodies"))

@@ -21,7 +21,12 @@ Tier::Fact Tier::fact_of(const Group& group, const Plan& plan, std::span<const i
   const double bytes = value(cost.bytes_fused);
   const double each =
       policy::predict_s(host_speed(), bytes, value(cost.product_flops), value(cost.flops));
-  return {each * static_cast<double>(group.places.size()), policy::size_class(bytes)};
+  // Of sizes that only the run finds out, the guard of the kernel knows when they are bound.
+  const bool applies = std::all_of(group.facts.begin(), group.facts.end(), [&](const SizeFact& f) {
+    const auto known = lookup(f.symbol);
+    return !known || f.holds(*known);
+  });
+  return {each * static_cast<double>(group.places.size()), policy::size_class(bytes), applies};
 }
 
 Tier::Facts Tier::facts_of(const ProgramState& state, const Plan& plan,
@@ -50,11 +55,21 @@ std::vector<const Tier::Group*> Tier::chosen(const ProgramState& state, const Fa
   for (const bool blocks : {true, false})
     for (size_t k = 0; k < state.groups.size(); ++k) {
       const Group* group = state.groups[k].get();
-      if (group->places.front().blocks != blocks || !group->kernel || group->wrong) continue;
+      if (group->places.front().blocks != blocks || !group->kernel || group->wrong ||
+          group->special_of)
+        continue;
       if (group == without || (group->part_of && has(group->part_of))) continue;
       const bool verified = group->state != RegionState::kVerifying;
       if (group == with || (verified && group->policy.fused(facts[k].size))) out.push_back(group);
     }
+  // Kernels for these sizes, whether the general one is in use here or lost its trial.
+  for (size_t k = 0; k < state.groups.size(); ++k) {
+    const Group* group = state.groups[k].get();
+    if (!group->kernel || group->wrong || group == without || !facts[k].applies) continue;
+    if (!stands(group->special_of) || (group->part_of && has(group->part_of))) continue;
+    const bool verified = group->state != RegionState::kVerifying;
+    if (group == with || (verified && group->policy.fused(facts[k].size))) out.push_back(group);
+  }
   return out;
 }
 
@@ -65,54 +80,74 @@ std::shared_ptr<const Plan> Tier::find_plan(const ProgramState& state,
   return nullptr;
 }
 
-bool Tier::uses(const ProgramState& state, const Plan& plan, const Group& group) {
+const std::vector<const Tier::Group*>& Tier::groups_in(const ProgramState& state,
+                                                        const Plan& plan) {
+  static const std::vector<const Group*> kNone;
   for (const Variant& variant : state.variants)
-    if (variant.plan.get() == &plan)
-      return std::find(variant.groups.begin(), variant.groups.end(), &group) !=
-             variant.groups.end();
-  return false;
+    if (variant.plan.get() == &plan) return variant.groups;
+  return kNone;
+}
+
+bool Tier::uses(const ProgramState& state, const Plan& plan, const Group& group) {
+  const auto& groups = groups_in(state, plan);
+  return std::find(groups.begin(), groups.end(), &group) != groups.end();
 }
 
 std::shared_ptr<const Plan> Tier::plan_with(Program& program, ProgramState& state,
                                             const std::vector<const Group*>& groups) {
   if (groups.empty()) return program.base_plan();
-  std::lock_guard data(state.data);
-  if (auto known = find_plan(state, groups)) return known;
-  std::vector<PlannedRegion> planned;
-  std::unordered_set<NodeId> covered;
-  for (const Group* group : groups)
-    for (const Region& place : group->places) {
-      const auto inside = [&](NodeId n) { return covered.count(n) > 0; };
-      if (std::any_of(place.nodes.begin(), place.nodes.end(), inside)) continue;
-      covered.insert(place.nodes.begin(), place.nodes.end());
-      planned.push_back({place, group->kernel, "fused " + group->name});
+  std::shared_ptr<const Plan> plan;
+  std::vector<Event> events;
+  {
+    std::lock_guard data(state.data);
+    if (auto known = find_plan(state, groups)) return known;
+    std::vector<PlannedRegion> planned;
+    std::unordered_set<NodeId> covered;
+    std::vector<const Group*> general;
+    for (const Group* group : groups) {
+      const Group* g = group->special_of ? group->special_of : group;
+      if (std::find(general.begin(), general.end(), g) == general.end()) general.push_back(g);
     }
-  std::vector<uint32_t> refused;
-  auto plan = program.planner().build(planned, &refused);
-  for (const uint32_t r : refused)
-    for (const auto& group : state.groups)
-      if (group->kernel == planned[r].kernel) {
+    for (const Group* group : general) {
+      for (const Region& place : group->places) {
+        const auto inside = [&](NodeId n) { return covered.count(n) > 0; };
+        if (std::any_of(place.nodes.begin(), place.nodes.end(), inside)) continue;
+        covered.insert(place.nodes.begin(), place.nodes.end());
+        planned.push_back(with_specials(place, *group, groups));
+      }
+    }
+    std::vector<uint32_t> refused;
+    plan = program.planner().build(planned, &refused);
+    for (const uint32_t r : refused)
+      for (const auto& group : state.groups) {
+        if (group->special_of || group->identity != planned[r].region.identity || group->wrong)
+          continue;
         group->wrong = true;
         group->state = RegionState::kBanned;
         group->reason = "its operands lie otherwise in the plan than it was made for";
+        events.push_back(event_of(EventKind::kRefused, *group));
+        events.back().detail = group->reason;
+        events.back().back_off_s = -1;
       }
-  if (state.variants.size() >= kMaxVariants) state.variants.erase(state.variants.begin());
-  state.variants.push_back({groups, plan});
+    if (state.variants.size() >= kMaxVariants) state.variants.erase(state.variants.begin());
+    state.variants.push_back({groups, plan});
+  }
+  for (Event& event : events) emit(state, program, std::move(event));
   return plan;
 }
 
-int Tier::size_at(const ProgramState& state, const Facts& facts, const Group& group) {
+const Tier::Fact& Tier::fact_at(const ProgramState& state, const Facts& facts,
+                                const Group& group) {
+  static const Fact kUnknown;
   for (size_t k = 0; k < state.groups.size(); ++k)
-    if (state.groups[k].get() == &group) return facts[k].size;
-  return 0;
+    if (state.groups[k].get() == &group) return facts[k];
+  return kUnknown;
 }
 
 double Tier::predicted_s(ProgramState& state, SignatureEntry& entry, const Group& group) {
   std::lock_guard data(state.data);
-  const Facts& facts = known_facts(state, entry);
-  for (size_t k = 0; k < state.groups.size(); ++k)
-    if (state.groups[k].get() == &group) return facts[k].predicted_s;
-  return 1;
+  const double predicted = fact_at(state, known_facts(state, entry), group).predicted_s;
+  return predicted > 0 ? predicted : 1;
 }
 
 }  // namespace xc

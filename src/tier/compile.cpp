@@ -18,13 +18,14 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     ban(state, program, group, EventKind::kJitDisabled, reason);
     return false;
   }
+  if (group.special_of && !admit_special(program, state, group)) return false;
   const int64_t begin = steady_ns();
-  const Region& region = group.places.front();
+  const Graph& graph = group.special ? group.special->graph : program.graph();
+  const Region& region = group.special ? group.special->region : group.places.front();
   double start = thread_cpu_seconds();
-  group.spec = program.planner().region_spec(region);
+  group.spec = group.special ? group.special->spec : program.planner().region_spec(region);
   RegionCode code;
-  if (const auto verdict =
-          lower_region(program.graph(), region, group.spec, compiler_->target(), code);
+  if (const auto verdict = lower_region(graph, region, group.spec, compiler_->target(), code);
       !verdict.yes()) {
     ban(state, program, group, EventKind::kRefused, "cannot be lowered: " + verdict.reason);
     return false;
@@ -93,7 +94,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     emit(state, program, std::move(event));
   }
 
-  group.graph = std::make_shared<const Graph>(extract_region(program.graph(), region).graph);
+  group.graph = std::make_shared<const Graph>(extract_region(graph, region).graph);
   std::string different;
   Verification verification{*group.graph, group.spec, *kernel, faults_.guard_pages};
   try {
@@ -192,6 +193,9 @@ void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group,
   Symbols symbols;
   for (size_t k = 0; k < entry.symbols.size(); ++k)
     symbols.emplace(program.base_plan()->symbols[k].name, entry.symbols[k]);
+  for (const SizeFact& fact : group.facts)
+    if (const auto it = symbols.find(fact.symbol); it != symbols.end() && fact.value < 0)
+      symbols.emplace(quotient_symbol(fact), it->second / fact.divisor);
   const bool asked = program.request_capture(
       entry, values, kCaptureBytes, [this, shared, raw, symbols](std::vector<Tensor> inputs) {
         post(shared, [this, raw, symbols, inputs = std::move(inputs)](Program& p, ProgramState& s) {

@@ -88,10 +88,14 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
   }
   const policy::Prices prices = this->prices();
   const Version& version = *published.active;
+  state->sizes.resize(std::max(state->sizes.size(), symbols.size()));
+  for (size_t k = 0; k < symbols.size(); ++k) state->sizes[k].add(symbols[k], runs);
   std::vector<std::pair<Group*, Event>> queued;  // told of and posted when `data` is free again
   for (size_t k = 0; k < state->groups.size(); ++k) {
     Group& group = *state->groups[k];
     if (group.wrong || group.state == RegionState::kQueued) continue;
+    const Fact& fact = found_out ? of_run[k] : facts[k];
+    if (!fact.applies) continue;
     const int size = facts[k].size;
     const std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
     if (group.state == RegionState::kVerifying) {
@@ -111,15 +115,24 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
           entry.symbols, runs, group.seconds_in(version),
           measured && measured->fused_s > 0 ? measured->base_s / measured->fused_s : 0);
       if (!faults_.eager) watch(group, size, entry, version, now);
-      if (sentinel_due(group, runs, now))
+      consider_special(state, group, symbols, runs, now_s);
+      if (!group.special_of && sentinel_due(group, runs, now))
         post(state, [this, &group, weak](Program& p, ProgramState& s) {
           if (const auto target = weak.lock()) ask_sentinel(p, s, group, *target);
         });
     } else {
       // Where the larger region is in use, its parts have nothing to win.
       if (group.part_of && uses(*state, *version.bound->plan, *group.part_of)) continue;
-      group.predicted_s = (found_out ? of_run : facts)[k].predicted_s;
+      // Nor has the general kernel where one for these very sizes runs, or one before it is there.
+      const bool special_runs = uses_special(*state, *version.bound->plan, facts, group);
+      if (special_runs || group.policy.refused(size))
+        consider_special(state, group, symbols, runs, now_s);
+      if (special_runs || (group.special_of && !stands(group.special_of))) continue;
       const double base_s = group.seconds_in(version);
+      group.predicted_s =
+          group.special_of
+              ? predicted_special(*state, group, size, symbols, base_s, now_s)
+              : fact.predicted_s;
       if (faults_.eager) group.predicted_s = std::min(group.predicted_s, base_s / 2);
       group.policy.ran_base(size, runs, base_s, group.predicted_s, now_s);
       group.ledger.replaced(entry.symbols, runs, base_s, group.predicted_s);
@@ -180,7 +193,9 @@ void Tier::follow(const StatePtr& state, SignatureEntry& entry, const Facts& fac
   const bool settle = older || published.active->bound->provisional;
   if (!settle) {
     if (!state->trial.group) return;
-    if (!state->trial.covers(size_at(*state, facts, *state->trial.group))) return;
+    if (!state->trial.covers(size_at(*state, facts, *state->trial.group)) ||
+        !applies(*state, facts, *state->trial.group))
+      return;
   }
   if (entry.rebinding.exchange(true)) return;
   std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();

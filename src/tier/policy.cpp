@@ -21,7 +21,7 @@ double quantile(std::vector<float>& sorted, double q) {
 
 }  // namespace
 
-TrialResult judge(std::vector<float> active, std::vector<float> challenger) {
+TrialResult judge(std::vector<float> active, std::vector<float> challenger, double worth) {
   constexpr size_t kLeast = 3, kFirst = 5, kEarly = 8, kEnough = 20, kLast = 64;
   TrialResult result;
   const size_t n = std::min(active.size(), challenger.size());
@@ -54,13 +54,13 @@ TrialResult judge(std::vector<float> active, std::vector<float> challenger) {
     result.verdict = Verdict::kReject;
     return result;
   }
-  if (n >= kEnough && ratio <= 0.97) {
+  if (n >= kEnough && ratio <= worth) {
     // The medians differ by more than three standard errors (of medians, from the quartiles).
     const double spread = (quantile(active, 0.75) - quantile(active, 0.25) +
                            quantile(challenger, 0.75) - quantile(challenger, 0.25)) /
                           2;
     const double error = 0.93 * spread * std::sqrt(2.0 / static_cast<double>(n));
-    if (result.active - result.challenger > 3 * error || (n >= kLast && ratio <= 0.95))
+    if (result.active - result.challenger > 3 * error || (n >= kLast && ratio <= worth - 0.02))
       result.verdict = Verdict::kAccept;
   }
   if (result.verdict == Verdict::kUndecided && (n >= kLast || (n >= kEnough && ratio >= 1.10)))

@@ -50,6 +50,11 @@ bool RegionPolicy::fused(int size) const {
   return at && at->choice == Choice::kFused;
 }
 
+bool RegionPolicy::refused(int size) const {
+  const auto at = sizes_.find(size);
+  return at != sizes_.end() && at->second.choice == Choice::kBase;
+}
+
 Trial RegionPolicy::wants(int size, const Prices& prices, double now_s) const {
   if (always_) return Trial::kNone;
   const auto it = sizes_.find(size);

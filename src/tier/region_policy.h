@@ -56,6 +56,9 @@ class RegionPolicy {
   /// decided within kLikeness, else not.
   bool fused(int size) const;
 
+  /// Whether it lost its trial at this very size.
+  bool refused(int size) const;
+
   /// The verdict of a trial, with the times per run it saw.
   void decide(int size, bool fused, double base_s, double fused_s, double now_s);
   /// A verdict of an earlier process.

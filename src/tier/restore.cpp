@@ -56,7 +56,7 @@ bool Tier::load(Program& program, ProgramState& state, Group& group, const Regio
     return false;
   }
   if (phases.size() != code.phases.size()) return false;
-  const Region& region = group.places.front();
+  const Region& region = group.special ? group.special->region : group.places.front();
   auto made = std::make_shared<RegionKernel>(code, std::move(phases),
                                              region.inputs.size() + region.outputs.size());
   Event event;
@@ -121,6 +121,7 @@ void Tier::restore(Program& program, ProgramState& state, const cache::ProfileRe
   const double start = thread_cpu_seconds();
   if (state.analysed || state.frozen) return;
   analyse(program, state);
+  add_recorded_specials(program, state, record);
   for (size_t k = 0; k < state.groups.size(); ++k) {  // a refusal may add groups
     std::vector<const cache::RegionRecord*> known;
     for (const auto& region : record.regions)
@@ -135,6 +136,21 @@ void Tier::restore(Program& program, ProgramState& state, const cache::ProfileRe
   std::lock_guard data(state.data);
   state.restore_s = thread_cpu_seconds() - start;
   if (first) state.spent_s += state.restore_s;  // else the job counts it
+}
+
+void Tier::add_recorded_specials(Program& program, ProgramState& state,
+                                 const cache::ProfileRecord& record) {
+  for (const cache::RegionRecord& region : record.regions) {
+    if (region.facts.empty()) continue;
+    std::vector<SizeFact> facts;
+    for (const cache::SizeRecord& fact : region.facts)
+      facts.push_back({fact.symbol, fact.value, fact.divisor});
+    for (size_t k = 0; k < state.groups.size(); ++k)
+      if (state.groups[k]->identity == region.special_of && !state.groups[k]->special_of) {
+        add_special(program, state, *state.groups[k], facts);
+        break;
+      }
+  }
 }
 
 void Tier::revive(Program& program, ProgramState& state, Group& group,
@@ -157,13 +173,14 @@ void Tier::revive(Program& program, ProgramState& state, Group& group,
   }
   if (group.mismatch) return offer_parts(program, state, group);
   // Without code it is a candidate like any other, whatever was decided.
-  const Region& region = group.places.front();
-  group.spec = program.planner().region_spec(region);
+  const Graph& graph = group.special ? group.special->graph : program.graph();
+  const Region& region = group.special ? group.special->region : group.places.front();
+  group.spec = group.special ? group.special->spec : program.planner().region_spec(region);
   RegionCode code;
-  if (!lower_region(program.graph(), region, group.spec, compiler_->target(), code).yes() ||
+  if (!lower_region(graph, region, group.spec, compiler_->target(), code).yes() ||
       !load(program, state, group, code))
     return;
-  group.graph = std::make_shared<const Graph>(extract_region(program.graph(), region).graph);
+  group.graph = std::make_shared<const Graph>(extract_region(graph, region).graph);
   const auto entries = program.entries();
   bool refused = false;
   {
@@ -208,6 +225,9 @@ void Tier::remember(Program& program, ProgramState& state) {
     for (const auto& group : state.groups) {
       cache::RegionRecord region;
       region.identity = group->identity;
+      if (group->special_of) region.special_of = group->special_of->identity;
+      for (const SizeFact& fact : group->facts)
+        region.facts.push_back({fact.symbol, fact.value, fact.divisor});
       region.name = group->name;
       region.reason = group->reason;
       region.predicted_s = group->predicted_s;

@@ -35,11 +35,25 @@ void Tier::ask_sentinel(Program& program, ProgramState& state, Group& group,
            std::find(place.begin(), place.end(), step.nodes.front()) != place.end();
   };
   const auto shared = std::static_pointer_cast<ProgramState>(program.tier_state);
+  // Where a kernel for these very sizes runs, it is the one that is looked at.
+  std::vector<Group*> running;
+  {
+    const auto published = program.published(entry);
+    std::lock_guard data(state.data);
+    const Facts& facts = known_facts(state, entry);
+    for (const auto& g : state.groups)
+      if (g->special_of == &group && applies(state, facts, *g) &&
+          uses(state, *published->active->bound->plan, *g))
+        running.push_back(g.get());
+  }
+  if (running.empty()) running.push_back(&group);
   const bool asked = program.request_operands(
-      entry, mine, kSentinelBytes, [this, shared, raw = &group](std::vector<Tensor> operands) {
-        post(shared, [this, raw, operands = std::move(operands)](Program& p, ProgramState& s) {
-          check_sentinel(p, s, *raw, operands);
-        });
+      entry, mine, kSentinelBytes,
+      [this, shared, raw = &group, running](std::vector<Tensor> operands) {
+        post(shared,
+             [this, raw, running, operands = std::move(operands)](Program& p, ProgramState& s) {
+               check_sentinel(p, s, *raw, running, operands);
+             });
       });
   if (asked) return;
   // Too large to copy at these sizes, or not part of this plan any more.
@@ -48,6 +62,7 @@ void Tier::ask_sentinel(Program& program, ProgramState& state, Group& group,
 }
 
 void Tier::check_sentinel(Program& program, ProgramState& state, Group& group,
+                          const std::vector<Group*>& running,
                           const std::vector<Tensor>& operands) {
   const size_t inputs = group.graph->inputs.size();
   {
@@ -79,22 +94,24 @@ void Tier::check_sentinel(Program& program, ProgramState& state, Group& group,
   }
   if (different.empty()) return;
   const std::string reason = "on a live run, while it was in use: " + different;
-  // Other programs of the engine share the code.
-  std::vector<StatePtr> others;
-  {
-    std::lock_guard lock(mutex_);
-    condemned_.insert(group.identity);
-    kernels_.erase(group.identity);
-    for (const auto& [other, known] : states_)
-      if (known.get() != &state) others.push_back(known);
+  for (Group* culprit : running) {
+    // Other programs of the engine share the code.
+    std::vector<StatePtr> others;
+    {
+      std::lock_guard lock(mutex_);
+      condemned_.insert(culprit->identity);
+      kernels_.erase(culprit->identity);
+      for (const auto& [other, known] : states_)
+        if (known.get() != &state) others.push_back(known);
+    }
+    for (const StatePtr& other : others)
+      post(other, [this, identity = culprit->identity, reason](Program& p, ProgramState& s) {
+        for (size_t k = 0; k < s.groups.size(); ++k)
+          if (s.groups[k]->identity == identity && s.groups[k]->kernel && !s.groups[k]->wrong)
+            condemn(p, s, *s.groups[k], reason);
+      });
+    condemn(program, state, *culprit, reason);
   }
-  for (const StatePtr& other : others)
-    post(other, [this, identity = group.identity, reason](Program& p, ProgramState& s) {
-      for (size_t k = 0; k < s.groups.size(); ++k)
-        if (s.groups[k]->identity == identity && s.groups[k]->kernel && !s.groups[k]->wrong)
-          condemn(p, s, *s.groups[k], reason);
-    });
-  condemn(program, state, group, reason);
 }
 
 void Tier::condemn(Program& program, ProgramState& state, Group& group, const std::string& reason) {

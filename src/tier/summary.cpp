@@ -39,6 +39,11 @@ void Tier::summarise(const Program& program, ProfileSummary& summary, bool detai
   }
   std::lock_guard data(state->data);
   if (details && state->analysed) summary.searches.push_back({program.name(), state->considered});
+  for (size_t k = 0; details && k < state->sizes.size(); ++k)
+    if (state->sizes[k].total() > 0)
+      summary.sizes.push_back({program.name(), program.base_plan()->symbols[k].name,
+                               state->sizes[k].total(), state->sizes[k].share_of_multiples(),
+                               state->sizes[k].frequent()});
   double saved_s = 0;
   for (const auto& group : state->groups) {
     saved_s += group->ledger.saved_s();

@@ -24,6 +24,34 @@ std::string describe(const Graph& graph, const Region& region) {
   return fmt::format("{} {} ({} nodes)", region.pattern, ops, region.nodes.size());
 }
 
+/// The plan's symbols that are dims of operands by themselves.
+std::vector<uint32_t> symbols_of(const Plan& plan, const StepSpec& spec) {
+  std::vector<uint32_t> out;
+  for (uint32_t k = 0; k < plan.symbols.size(); ++k) {
+    const auto is_it = [&](const Dim& dim) { return dim.as_symbol() == plan.symbols[k].name; };
+    const auto has = [&](const Operand& o) {
+      return std::any_of(o.dims.begin(), o.dims.end(), is_it);
+    };
+    if (std::any_of(spec.inputs.begin(), spec.inputs.end(), has) ||
+        std::any_of(spec.outputs.begin(), spec.outputs.end(), has))
+      out.push_back(k);
+  }
+  return out;
+}
+
+/// Elements of the innermost loop of a region, about: its row, or all of a cell.
+Dim innermost(const Region& region) {
+  const size_t axes = region.space.size();
+  const size_t first =
+      region.blocks ? axes - std::min<size_t>(1, axes)
+      : region.row_axes > 0 && !region.aggregate
+          ? axes - std::min(axes, static_cast<size_t>(region.row_axes))
+          : 0;
+  Dim out(1);
+  for (size_t a = first; a < axes; ++a) out = out * region.space[a];
+  return out;
+}
+
 }  // namespace
 
 std::string_view name(RegionState state) {
@@ -290,6 +318,8 @@ void Tier::add_groups(Program& program, ProgramState& state, std::vector<Region>
       group->identity = region.identity;
       group->name = describe(program.graph(), region);
       group->cost = estimate(program.graph(), region);
+      group->symbols = symbols_of(*program.base_plan(), program.planner().region_spec(region));
+      group->row = innermost(region);
       group->part_of = part_of;
       in_order.push_back(group.get());
     }

@@ -21,12 +21,15 @@
 #include "base/background_thread.h"
 #include "cache/profile_record.h"
 #include "plan/fusion/region.h"
+#include "plan/fusion/specialise.h"
 #include "profile/ledger.h"
+#include "profile/size_histogram.h"
 #include "runtime/program.h"
 #include "tier/policy.h"
 #include "tier/region_compiler.h"
 #include "tier/region_kernel.h"
 #include "tier/region_policy.h"
+#include "tier/special_policy.h"
 #include "tier/verification.h"
 
 namespace xc {
@@ -57,6 +60,8 @@ struct TierFaults {
   /// Times decide nothing: regions found are compiled at once and predicted to take half the time
   /// at most, trials end with the kernel accepted, the sentinel looks every 64 runs or so.
   bool eager = false;
+  /// Kernels for special sizes are tried after one run, whatever they are expected to save.
+  bool specials = false;
   /// The system refuses the background thread.
   bool no_thread = false;
   /// In place of policy::Rate::kHalfLifeS.
@@ -108,6 +113,14 @@ class Tier final : public TierHooks {
     bool wrong = false;              ///< never tried again
     bool split = false;              ///< refused once: its parts have groups of their own
     const Group* part_of = nullptr;  ///< the larger region it stands in for where that is not used
+    /// A kernel of `special_of` for some sizes, made of the first of its places; null = for any.
+    Group* special_of = nullptr;
+    std::shared_ptr<const SpecialRegion> special;
+    std::vector<SizeFact> facts;     ///< of a special kernel, about the program's symbols
+    std::vector<uint32_t> symbols;   ///< of Plan::symbols, that are dims of its operands
+    Dim row;                         ///< elements of its innermost loop
+    double used_runs = 0;            ///< in use, before its sizes are looked at
+    bool specialising = false;       ///< a job that adds a special kernel is posted
     int64_t asked_ns = 0;            ///< when a live run's inputs were last asked for
     std::unordered_set<NodeId> nodes;  ///< of all places
     std::vector<int64_t> decided_key;  ///< key of the signature of the last verdict
@@ -148,6 +161,7 @@ class Tier final : public TierHooks {
   struct Fact {
     double predicted_s = 0;  ///< fused, all places
     int size = 0;  ///< policy::size_class; 0 when it depends on sizes found out in the run
+    bool applies = true;  ///< of a special kernel: unless the sizes are known to be others
   };
   /// Facts of the groups, in order, for one signature; what SignatureEntry::tier_facts points at.
   using Facts = std::vector<Fact>;
@@ -180,6 +194,7 @@ class Tier final : public TierHooks {
     int warming = 0;  ///< hosts in Session::warm_up(): what gains anything is compiled
     std::vector<std::unique_ptr<Group>> groups;
     uint64_t samples = 0;           ///< before regions were searched
+    std::vector<SizeHistogram> sizes;  ///< per symbol of the base plan
     std::vector<Variant> variants;  ///< the latest, at most kMaxVariants
     Trial trial;
     bool trial_posted = false;
@@ -248,6 +263,8 @@ class Tier final : public TierHooks {
   /// The plan of these groups when it was built before, else null. Under state.data.
   static std::shared_ptr<const Plan> find_plan(const ProgramState& state,
                                                const std::vector<const Group*>& groups);
+  /// The groups of a plan built before; none for the base plan. Under state.data.
+  static const std::vector<const Group*>& groups_in(const ProgramState& state, const Plan& plan);
   /// Whether runs under the plan use the group's kernel. Under state.data.
   static bool uses(const ProgramState& state, const Plan& plan, const Group& group);
   /// Live, ready or banned, from what was decided at the sizes tried.
@@ -289,7 +306,13 @@ class Tier final : public TierHooks {
                   const std::shared_ptr<SignatureEntry>& entry);
   static void leave_trial(Program& program, SignatureEntry& entry, bool accepted);
   void end_trial(Program& program, ProgramState& state, bool accepted);
-  static int size_at(const ProgramState& state, const Facts& facts, const Group& group);
+  static const Fact& fact_at(const ProgramState& state, const Facts& facts, const Group& group);
+  static int size_at(const ProgramState& state, const Facts& facts, const Group& group) {
+    return fact_at(state, facts, group).size;
+  }
+  static bool applies(const ProgramState& state, const Facts& facts, const Group& group) {
+    return fact_at(state, facts, group).applies;
+  }
   static double predicted_s(ProgramState& state, SignatureEntry& entry, const Group& group);
   void judge(Program& program, ProgramState& state);
   /// At most `most` signatures, those used last; the others follow when they run.
@@ -305,13 +328,52 @@ class Tier final : public TierHooks {
   /// The rows and cells of a region with products that is not used at some size.
   void offer_parts(Program& program, ProgramState& state, Group& group);
 
+  // Kernels for some sizes only: specials.cpp.
+  /// Whether special kernels can be built on this region: its general one exists and is right.
+  static bool stands(const Group* general) {
+    return general && general->kernel && !general->wrong &&
+           general->state != RegionState::kVerifying;
+  }
+  /// Whether a kernel of the region for these sizes runs under the plan. Under state.data.
+  static bool uses_special(const ProgramState& state, const Plan& plan, const Facts& facts,
+                           const Group& general);
+  /// Counts runs of a region in use; posts a special kernel for the sizes at hand where these are
+  /// frequent and none was made. Under state.data.
+  void consider_special(const StatePtr& state, Group& group, std::span<const int64_t> symbols,
+                        double runs, double now_s);
+  /// What may be taken for granted of these sizes. Under state.data.
+  std::vector<SizeFact> facts_about(const ProgramState& state, const Plan& plan,
+                                    const Group& group, std::span<const int64_t> symbols) const;
+  /// Elements of the innermost loop at these sizes; kNominalSize where that is not known.
+  static double row_of(const ProgramState& state, const Group& group,
+                       std::span<const int64_t> symbols);
+  /// The share of a region's time that a special kernel would save.
+  double expected_gain(const ProgramState& state, const Group& group,
+                       std::span<const int64_t> symbols, double now_s) const;
+  /// What a special kernel would take where `now_s` seconds are spent now.
+  double predicted_special(const ProgramState& state, const Group& special, int size,
+                           std::span<const int64_t> symbols, double taken_s, double now_s) const;
+  /// A trial of a special kernel, which took `fused_s`, against what took `base_s`, is over.
+  void learn_gain(const ProgramState& state, const Group& special, const Trial& trial,
+                  const SignatureEntry& entry, double base_s, double fused_s);
+  /// A candidate: it has to earn its compile like any region. Null where there is one already, or
+  /// nothing to take for granted. Holds state.work.
+  Group* add_special(Program& program, ProgramState& state, Group& general,
+                     const std::vector<SizeFact>& facts);
+  /// Whether another kernel of the same region may be had; one that saves clearly less is let go.
+  bool admit_special(Program& program, ProgramState& state, Group& special);
+  /// The kernel of a region with those of `groups` that are for some of its sizes, and its name.
+  static PlannedRegion with_specials(const Region& place, const Group& general,
+                                     const std::vector<const Group*>& groups);
+
   // Watching the results of what is in use: sentinel.cpp.
   /// Counts runs of a region in use; whether it is time to look. Under state.data.
   bool sentinel_due(Group& group, double runs, int64_t now) const;
   void ask_sentinel(Program& program, ProgramState& state, Group& group, SignatureEntry& entry);
-  /// `operands`: a run's copies of what the region's step read and wrote.
+  /// `operands`: a run's copies of what the region's step read and wrote; `running`: the group, or
+  /// its special kernels one of which the step ran.
   void check_sentinel(Program& program, ProgramState& state, Group& group,
-                      const std::vector<Tensor>& operands);
+                      const std::vector<Group*>& running, const std::vector<Tensor>& operands);
   /// Takes a region out of every plan and bans it for good, here and for later processes.
   void condemn(Program& program, ProgramState& state, Group& group, const std::string& reason);
 
@@ -325,6 +387,8 @@ class Tier final : public TierHooks {
   /// Holds state.work. `first`: the signature to publish at once; null = all of them.
   void restore(Program& program, ProgramState& state, const cache::ProfileRecord& record,
                SignatureEntry* first);
+  void add_recorded_specials(Program& program, ProgramState& state,
+                             const cache::ProfileRecord& record);
   /// Takes over what is known of the group, one record per class of sizes.
   void revive(Program& program, ProgramState& state, Group& group,
               const std::vector<const cache::RegionRecord*>& known);
@@ -344,6 +408,7 @@ class Tier final : public TierHooks {
   std::atomic<bool> any_compiled_{false};
   mutable std::mutex mutex_;  // guards what follows
   policy::Prices prices_;
+  policy::SpecialGain special_gain_;
   /// Apart, for destroying one on which a thread waited when fork() was called never ends.
   struct Signals {
     std::condition_variable wake, idle;

@@ -72,6 +72,9 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
     const policy::Trial wanted =
         group.policy.wants(trial.size, prices(), static_cast<double>(steady_ns()) * 1e-9);
     if (wanted == policy::Trial::kNone) return;
+    // A special kernel is tried where its sizes are these.
+    const auto with = chosen(state, facts, &group);
+    if (group.special_of && std::find(with.begin(), with.end(), &group) == with.end()) return;
     trial.group = &group;
     trial.confirm = wanted == policy::Trial::kConfirm;
     trial.began_ns = trial.seen_ns = steady_ns();
@@ -106,7 +109,9 @@ bool Tier::join_trial(Program& program, ProgramState& state,
     const Trial& trial = state.trial;
     if (!trial.group) return false;
     const Facts& facts = known_facts(state, *entry);
-    if (!trial.covers(size_at(state, facts, *trial.group))) return false;
+    if (!trial.covers(size_at(state, facts, *trial.group)) ||
+        !applies(state, facts, *trial.group))
+      return false;
     groups = chosen(state, facts, trial.confirm ? nullptr : trial.group,
                     trial.confirm ? trial.group : nullptr);
     // Signatures that no longer come make room.
@@ -153,10 +158,16 @@ TierHooks::Seat Tier::seat_for(Program& program, SignatureEntry& entry) {
   const auto plan_of = [&](const std::vector<const Group*>& groups) {
     return groups.empty() ? program.base_plan() : find_plan(*state, groups);
   };
-  Seat seat{plan_of(chosen(*state, facts)), {}};
+  std::vector<const Group*> wanted = chosen(*state, facts);
+  Seat seat{plan_of(wanted), {}};
+  if (!seat.plan) {  // not built yet: without the kernels for special sizes it may be
+    std::erase_if(wanted, [](const Group* g) { return g->special_of != nullptr; });
+    seat.plan = plan_of(wanted);
+  }
   Trial& trial = state->trial;
   if (!trial.group || trial.entries.size() >= kMaxOnTrial || !seat.plan ||
-      !trial.covers(size_at(*state, facts, *trial.group)))
+      !trial.covers(size_at(*state, facts, *trial.group)) ||
+      !applies(*state, facts, *trial.group))
     return seat;
   // It may never come again: it takes one side from its first run on.
   const auto other = plan_of(chosen(*state, facts, trial.confirm ? nullptr : trial.group,
@@ -251,7 +262,9 @@ void Tier::judge(Program& program, ProgramState& state) {
     scale = samples > 0 ? policy::scale(sides.back()) : 0;
   }
   const policy::Sides pooled = policy::pool(sides);
-  policy::TrialResult result = policy::judge(pooled.active, pooled.challenger);
+  const bool special = group.special_of && !trial.confirm;
+  policy::TrialResult result = policy::judge(pooled.active, pooled.challenger,
+                                             special ? policy::kSpecialWorth : policy::kWorth);
   if (!most) return;
   if (faults_.eager && std::min(pooled.active.size(), pooled.challenger.size()) > 0)
     result.verdict = trial.confirm ? policy::Verdict::kReject : policy::Verdict::kAccept;
@@ -270,6 +283,10 @@ void Tier::judge(Program& program, ProgramState& state) {
   event.shapes = static_cast<int64_t>(sides.size());
   event.wall_ms = ms_since(trial.began_ns);
   if (result.verdict == policy::Verdict::kUndecided) return emit(state, program, std::move(event));
+  if (special) {
+    std::lock_guard data(state.data);
+    learn_gain(state, group, trial, *most, base_s, fused_s);
+  }
   const std::string numbers =
       fmt::format("{:.2f} us against {:.2f} us, {:.3f} of the time over {} signatures like {}",
                   challenger_s * 1e6, active_s * 1e6, challenger_s / active_s, sides.size(),

@@ -26,7 +26,8 @@ bool Tier::settled(Program& program, SignatureEntry& entry) {
     const Group& group = *state->groups[k];
     const bool covered = group.part_of && std::find(chosen_now.begin(), chosen_now.end(),
                                                     group.part_of) != chosen_now.end();
-    if (group.wrong || covered) continue;
+    const bool elsewhere = group.special_of && (!facts[k].applies || !stands(group.special_of));
+    if (group.wrong || covered || elsewhere) continue;
     if (group.state == RegionState::kQueued || group.state == RegionState::kVerifying) return false;
     const auto& sizes = group.policy.sizes();
     const auto at = sizes.find(facts[k].size);

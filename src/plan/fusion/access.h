@@ -1,6 +1,7 @@
 #pragma once
 // How the kernel of one phase reaches a region's operands: its buffer, dim and stride parameters.
 
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,8 +59,11 @@ class Access {
   loop::Expr extent(const LoopAxis& axis) { return extent(axis.extent); }
   loop::Expr extent(const OperandDims& dims) {
     if (dims.factors.empty() && dims.divisor == 1) return loop::i64(dims.constant);
+    const int64_t multiple = dims.divisor == 1 ? multiple_of(dims) : 1;
     phase_.dims.push_back(dims);
-    return loop::Expr(builder_.dim("d" + std::to_string(phase_.dims.size() - 1)));
+    phase_.dims.back().divisor *= multiple;
+    const loop::Expr d = loop::Expr(builder_.dim("d" + std::to_string(phase_.dims.size() - 1)));
+    return multiple > 1 ? d * loop::i64(multiple) : d;
   }
 
   /// The buffer of an operand walked by `axes`, declared at first use.
@@ -111,6 +115,17 @@ class Access {
   }
 
  private:
+  /// The power of two, as far as it matters to vector code, that divides an extent at every size: a
+  /// loop to `16 * d` leaves no rest.
+  int64_t multiple_of(const OperandDims& dims) const {
+    constexpr int64_t kMost = 64;
+    int64_t known = std::gcd(dims.constant, kMost);
+    for (const OperandDims::Ref& ref : dims.factors)
+      known = std::gcd(known * std::gcd(operand_at(spec_, ref.operand).dims[ref.axis].divisor(),
+                                        kMost), kMost);
+    return known;
+  }
+
   const loop::Buffer& declare(uint32_t index, std::vector<loop::Stride> strides) {
     const bool output = index >= spec_.inputs.size();
     const std::string name = (output ? "y" : "x") + std::to_string(index);

@@ -26,6 +26,8 @@ ProfileRecord small_profile() {
   record.restore_s = 0.0005;
   RegionRecord region;
   region.identity = {0x0123456789abcdef, 0xfedcba9876543210};
+  region.special_of = {1, 2};
+  region.facts = {{"n", 128, 1}, {"m", -1, 16}};
   region.name = "cell Tanh";
   region.verdict = Verdict::kRejected;
   region.reason = "not faster";
@@ -123,6 +125,8 @@ TEST_CASE("cache/profile: what is written is read") {
   REQUIRE(decoded->regions.size() == 1);
   const RegionRecord& region = decoded->regions[0];
   CHECK(region.identity == record.regions[0].identity);
+  CHECK(region.special_of == record.regions[0].special_of);
+  CHECK(region.facts == record.regions[0].facts);
   CHECK(region.name == "cell Tanh");
   CHECK(region.verdict == Verdict::kRejected);
   CHECK(region.base_s == 1e-5);

@@ -1,0 +1,317 @@
+// Kernels for some of a region's sizes: used at those sizes only, verified, tried, kept, capped and
+// condemned like any other.
+// Labels: asan tsan
+#include <atomic>
+
+#include "support.h"
+#include "support/scratch.h"
+
+namespace {
+
+using namespace xc;
+using namespace xc::testing;
+
+constexpr const char* kMasked = R"(graph g(%x: f32[n, s], %m: f32[n, s]) -> (%y) {
+  const %c: f32[] = 0.125
+  %t = Mul(%x, %c)
+  %u = Add(%t, %m)
+  %y = Softmax(%u) {axis = -1}
+})";
+
+std::vector<Tensor> masked(int64_t n, int64_t s) {
+  return {ramp({n, s}, 7, 0.3), ramp({n, s}, 3, -0.7)};
+}
+
+bool masked_right(const std::vector<Tensor>& in, const Tensor& y) {
+  const int64_t n = y.dims()[0], s = y.dims()[1];
+  for (int64_t i = 0; i < n; ++i) {
+    std::vector<double> e(static_cast<size_t>(s));
+    double top = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < s; ++j) {
+      const auto at = static_cast<size_t>(i * s + j);
+      e[static_cast<size_t>(j)] = 0.125 * static_cast<double>(in[0].as<float>()[at]) +
+                                  static_cast<double>(in[1].as<float>()[at]);
+      top = std::max(top, e[static_cast<size_t>(j)]);
+    }
+    for (double& v : e) sum += v = std::exp(v - top);
+    for (int64_t j = 0; j < s; ++j) {
+      const double want = e[static_cast<size_t>(j)] / sum;
+      const double have = y.as<float>()[static_cast<size_t>(i * s + j)];
+      if (!(std::fabs(have - want) <= 1e-5 * want + 1e-7)) return false;
+    }
+  }
+  return true;
+}
+
+/// Runs of the general kernel and of those for special sizes.
+struct Counts {
+  std::atomic<int64_t> general{0}, special{0};
+};
+
+bool is_special(const Region& region, size_t constants) {
+  return static_cast<size_t>(std::count_if(region.space.begin(), region.space.end(),
+                                           [](const Dim& d) { return d.as_symbol() == std::nullopt; })) >
+         constants;
+}
+
+TierFaults counted(Counts& counts) {
+  TierFaults faults;
+  faults.eager = faults.specials = true;
+  faults.wrap = [&counts](const Region& region, std::shared_ptr<Kernel> kernel) {
+    auto& count = is_special(region, 0) ? counts.special : counts.general;
+    return std::make_shared<Tampered>(
+        std::move(kernel), [&count](int64_t) { ++count; }, region.inputs.size(), 0.0f);
+  };
+  return faults;
+}
+
+struct Specials : Fixture {
+  Specials(const char* text, TierFaults faults, const Config& config = {})
+      : Fixture(text, config, std::move(faults),
+                XC_HAVE_JIT ? nullptr : create_interpreting_compiler()) {}
+
+  void right(int64_t n, int64_t s) {
+    const std::vector<Tensor> in = masked(n, s);
+    const bool is_right = masked_right(in, run(in)[0]);
+    REQUIRE_MESSAGE(is_right, n, " x ", s);
+  }
+  size_t special_regions(const std::string& state) {
+    size_t out = 0;
+    for (const RegionSummary& region : session->profile().regions)
+      out += region.state == state && region.name.find(" for ") != std::string::npos;
+    return out;
+  }
+  /// Runs `once` until `done`, at most a minute.
+  template <class Once, class Done>
+  void drive(Once once, Done done) {
+    const int64_t end = steady_ns() + 60'000'000'000;
+    for (int k = 0; !done() && steady_ns() < end; ++k) {
+      once(k);
+      if (k % 16 == 0) session->wait_idle(std::chrono::milliseconds(20000));
+    }
+    session->wait_idle(std::chrono::milliseconds(20000));
+    REQUIRE(done());
+  }
+};
+
+}  // namespace
+
+TEST_CASE("tiering/specials: a frequent size gets a kernel of its own, others run the general one") {
+  Counts counts;
+  Specials fixture(kMasked, counted(counts));
+  fixture.drive([&](int) { fixture.right(5, 16); },
+                [&] { return fixture.special_regions("live") == 1; });
+  fixture.session->freeze();
+  counts.general = counts.special = 0;
+  fixture.right(5, 16);
+  CHECK(counts.special.load() == 1);
+  CHECK(counts.general.load() == 0);
+  for (int64_t s = 1; s < 40; ++s)
+    if (s != 16) fixture.right(5, s);
+  fixture.right(6, 16);
+  CHECK(counts.special.load() == 1);
+  CHECK(counts.general.load() > 0);
+}
+
+TEST_CASE("tiering/specials: sizes of which no one is frequent share what divides them") {
+  Counts counts;
+  Specials fixture(kMasked, counted(counts));
+  constexpr std::array<int64_t, 6> kSizes{48, 64, 80, 96, 112, 128};  // of one class of sizes, as 144 is
+  const auto size = [&](int k) { return kSizes[static_cast<size_t>(k) % kSizes.size()]; };
+  // The first runs make their sizes look frequent: kernels for those may come as well.
+  fixture.drive([&](int k) { fixture.right(2, size(k)); },
+                [&] {
+                  for (const RegionSummary& r : fixture.session->profile().regions)
+                    if (r.state == "live" && r.name.ends_with(" for s%16=0")) return true;
+                  return false;
+                });
+  // New ones of the same kind, and others.
+  for (int k = 0; k < 8; ++k) {
+    fixture.right(2, 144);
+    fixture.right(2, 145);
+    fixture.session->wait_idle(std::chrono::milliseconds(20000));
+  }
+  fixture.session->freeze();
+  counts.general = counts.special = 0;
+  fixture.right(2, 144);
+  CHECK(counts.special.load() == 1);
+  fixture.right(2, 145);
+  CHECK(counts.general.load() == 1);
+}
+
+TEST_CASE("tiering/specials: a wrong one is found before it runs, and the general one stays") {
+  TierFaults faults;
+  faults.eager = faults.specials = true;
+  faults.wrap = [](const Region& region,
+                   std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
+    if (!is_special(region, 0)) return kernel;
+    return std::make_shared<Tampered>(std::move(kernel), nullptr, region.inputs.size(), 0.01f);
+  };
+  Specials fixture(kMasked, faults);
+  fixture.drive([&](int) { fixture.right(5, 16); },
+                [&] { return fixture.log.count(EventKind::kMismatch) > 0; });
+  CHECK(fixture.special_regions("banned") == 1);
+  size_t live = 0;
+  for (const RegionSummary& region : fixture.session->profile().regions)
+    live += region.state == "live";
+  CHECK(live == 1);
+  for (int k = 0; k < 100; ++k) fixture.right(5, 16);
+}
+
+TEST_CASE("tiering/specials: one that is not faster loses its trial") {
+  TierFaults faults;
+  faults.specials = true;
+  faults.wrap = [](const Region& region,
+                   std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
+    // The general one is made to win against the steps, the special one to lose against it.
+    const int64_t us = is_special(region, 0) ? 4000 : 0;
+    return std::make_shared<Tampered>(
+        std::move(kernel), [us](int64_t) { spin_us(us); }, region.inputs.size(), 0.0f);
+  };
+  if (!XC_HAVE_JIT) return;  // nothing wins there
+  Specials fixture(kMasked, faults);
+  fixture.drive([&](int) { fixture.right(512, 64); },
+                [&] { return fixture.special_regions("banned") == 1; });
+  CHECK(fixture.log.count(EventKind::kRejected) > 0);
+  CHECK(fixture.special_regions("live") == 0);
+}
+
+TEST_CASE("tiering/specials: a region has at most eight") {
+  Counts counts;
+  Specials fixture(kMasked, counted(counts));
+  const auto kernels = [&] {
+    size_t out = 0;
+    for (const RegionSummary& r : fixture.session->profile().regions)
+      out += r.name.find(" for ") != std::string::npos && r.state == "live";
+    return out;
+  };
+  size_t most = 0, ever = 0;
+  for (int64_t s = 6; s < 18; ++s) {  // of one class of sizes
+    for (int k = 0; k < 2500; ++k) {
+      fixture.right(4, s);
+      if (k % 64 == 0) fixture.session->wait_idle(std::chrono::milliseconds(20000));
+    }
+    most = std::max(most, kernels());
+  }
+  for (const RegionSummary& r : fixture.session->profile().regions)
+    ever += r.name.find(" for ") != std::string::npos;
+  CHECK(ever > policy::kMaxSpecials);  // else this tests nothing
+  CHECK(most <= policy::kMaxSpecials);
+  CHECK(most >= 2);
+}
+
+TEST_CASE("tiering/specials: the next process has them from its first runs") {
+  const ScratchDirectory scratch;
+  Config config;
+  config.cache_dir = scratch.path;
+  Counts counts;
+  {
+    Specials fixture(kMasked, counted(counts), config);
+    fixture.drive([&](int) { fixture.right(5, 16); },
+                  [&] { return fixture.special_regions("live") == 1; });
+  }
+  TierFaults faults = counted(counts);
+  faults.eager = faults.specials = false;
+  Specials fixture(kMasked, faults, config);
+  fixture.drive([&](int) { fixture.right(5, 16); },
+                [&] { return fixture.special_regions("live") == 1; });
+  counts.general = counts.special = 0;
+  fixture.right(5, 16);
+  CHECK(counts.special.load() == 1);
+  CHECK(counts.general.load() == 0);
+  for (int k = 0; k < 8; ++k) {  // the plan without it is made when it is needed
+    fixture.right(5, 17);
+    fixture.session->wait_idle(std::chrono::milliseconds(20000));
+  }
+  CHECK(counts.general.load() > 0);
+  CHECK(counts.special.load() == 1);
+  CHECK(fixture.log.count(EventKind::kCompiled) == 0);
+}
+
+TEST_CASE("tiering/specials: the sentinel takes out the one that runs, not the general one") {
+  std::atomic<bool> wrong{false};
+  TierFaults faults;
+  faults.eager = faults.specials = true;
+  faults.wrap = [&](const Region& region,
+                    std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
+    if (!is_special(region, 0)) return kernel;
+    struct Turned final : Kernel {
+      std::shared_ptr<Kernel> inner;
+      const std::atomic<bool>* wrong = nullptr;
+      size_t output = 0;
+      std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+        struct Bound final : BoundKernel {
+          std::shared_ptr<const BoundKernel> right, wrong;
+          const std::atomic<bool>* is_wrong = nullptr;
+          void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+            (*is_wrong ? wrong : right)->run(args, begin, end);
+          }
+        };
+        auto bound = std::make_shared<Bound>();
+        bound->right = inner->bind(context);
+        bound->wrong = Tampered(inner, nullptr, output, 0.25f).bind(context);
+        bound->tasks = bound->right->tasks;
+        bound->scratch_bytes = bound->right->scratch_bytes;
+        bound->is_wrong = wrong;
+        return bound;
+      }
+    };
+    auto turned = std::make_shared<Turned>();
+    turned->inner = std::move(kernel);
+    turned->wrong = &wrong;
+    turned->output = region.inputs.size();
+    return turned;
+  };
+  Specials fixture(kMasked, faults);
+  fixture.drive([&](int) { fixture.right(5, 16); },
+                [&] { return fixture.special_regions("live") == 1; });
+  wrong = true;
+  fixture.drive([&](int) { fixture.run(masked(5, 16)); },
+                [&] { return fixture.log.count(EventKind::kMismatch) > 0; });
+  CHECK(fixture.special_regions("banned") == 1);
+  for (int k = 0; k < 20; ++k) fixture.right(5, 16);
+  size_t live = 0;
+  for (const RegionSummary& region : fixture.session->profile().regions)
+    live += region.state == "live";
+  CHECK(live == 1);
+}
+
+TEST_CASE("tiering/specials: sizes that a run finds out are asked for when they are known") {
+  constexpr const char* kText = R"(graph g(%x: f32[n, s], %m: f32[n, s], %take: bool[s]) -> (%y) {
+  const %c: f32[] = 0.125
+  %a = Compress(%x, %take) {axis = 1}
+  %b = Compress(%m, %take) {axis = 1}
+  %t = Mul(%a, %c)
+  %u = Add(%t, %b)
+  %y = Softmax(%u) {axis = -1}
+})";
+  // Two lengths by one mask each are different symbols to the graph: fused only where they agree.
+  Counts counts;
+  TierFaults faults = counted(counts);
+  faults.wrap = [&counts](const Region& region, std::shared_ptr<Kernel> kernel) {
+    auto& count = is_special(region, 0) ? counts.special : counts.general;
+    return std::make_shared<Tampered>(
+        std::move(kernel), [&count](int64_t) { ++count; }, region.inputs.size(), 0.0f);
+  };
+  Specials fixture(kText, faults);
+  const std::vector<Tensor> all = masked(6, 48);
+  const auto go = [&](int64_t keep) {
+    Tensor take(DType::kBool, {48});
+    for (int64_t i = 0; i < 48; ++i) take.as<bool>()[i] = i < keep;
+    const Tensor y = fixture.run({all[0], all[1], take})[0];
+    REQUIRE(y.dims() == Dims{6, keep});
+    std::vector<Tensor> kept;
+    for (const Tensor& t : all) {
+      kept.emplace_back(DType::kF32, Dims{6, keep});
+      for (int64_t i = 0; i < 6; ++i)
+        for (int64_t j = 0; j < keep; ++j)
+          kept.back().as<float>()[i * keep + j] = t.as<float>()[i * 48 + j];
+    }
+    REQUIRE(masked_right(kept, y));
+  };
+  fixture.drive([&](int) { go(32); }, [&] { return fixture.special_regions("live") >= 1; });
+  for (int64_t keep : {1, 16, 17, 31, 33, 32, 48}) go(keep);
+  counts.general = counts.special = 0;
+  go(32);
+  CHECK(counts.special.load() > 0);
+}
