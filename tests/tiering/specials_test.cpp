@@ -122,7 +122,7 @@ TEST_CASE("tiering/specials: sizes of which no one is frequent share what divide
   fixture.drive([&](int k) { fixture.right(2, size(k)); },
                 [&] {
                   for (const RegionSummary& r : fixture.session->profile().regions)
-                    if (r.state == "live" && r.name.ends_with(" for s%16=0")) return true;
+                    if (r.state == "live" && r.name.ends_with("s%16=0")) return true;
                   return false;
                 });
   // New ones of the same kind, and others.
