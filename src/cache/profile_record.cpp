@@ -65,8 +65,7 @@ constexpr size_t kMaxFacts = 64;
 json to_json(const RegionRecord& region) {
   json facts = json::array();
   for (const SizeRecord& fact : region.facts)
-    facts.push_back(
-        {{"symbol", fact.symbol}, {"value", fact.value}, {"divisor", fact.divisor}});
+    facts.push_back({{"symbol", fact.symbol}, {"value", fact.value}, {"divisor", fact.divisor}});
   return {{"identity", region.identity.text()},
           {"special_of", region.special_of.text()},
           {"facts", facts},
@@ -93,8 +92,7 @@ RegionRecord region_of(const json& value) {
     region.facts.push_back({fact.at("symbol").get<std::string>(), integer_of(fact.at("value")),
                             integer_of(fact.at("divisor"))});
     const SizeRecord& read = region.facts.back();
-    if (read.value < -1 || read.value > kMaxSize || read.divisor < 1 ||
-        read.divisor > kMaxDivisor)
+    if (read.value < -1 || read.value > kMaxSize || read.divisor < 1 || read.divisor > kMaxDivisor)
       throw Unreadable{};
   }
   region.size = static_cast<int>(std::clamp<int64_t>(integer_of(value.at("size")), 0, 64));

@@ -33,7 +33,7 @@ struct RegionRecord {
   Hash128 identity;
   Hash128 special_of;             ///< the region whose nodes it has, where it has `facts`
   std::vector<SizeRecord> facts;  ///< of a kernel for some sizes only
-  int size = 0;  ///< policy::size_class
+  int size = 0;                   ///< policy::size_class
   std::string name;
   Verdict verdict = Verdict::kNone;
   std::string reason;

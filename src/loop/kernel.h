@@ -159,8 +159,8 @@ struct Range {
 std::optional<Range> parallel_range(const Kernel& kernel, std::span<const int64_t> dims);
 // Value of an i64 expression over constants and dims (checked).
 int64_t evaluate_size(const Expr& e, std::span<const int64_t> dims);
-// The largest number that divides an i64 expression over constants, dims and loop variables whatever
-// their values, as far as its form tells; 0 for the constant 0.
+// The largest number that divides an i64 expression over constants, dims and loop variables
+// whatever their values, as far as its form tells; 0 for the constant 0.
 int64_t known_divisor(const Expr& e);
 
 // --- traversal ---

@@ -8,7 +8,8 @@ void SizeHistogram::add(int64_t value, double runs) {
   total_ += runs;
   if (value % kVector == 0) multiples_ += runs;
   const auto end = counters_.begin() + static_cast<ptrdiff_t>(used_);
-  auto at = std::find_if(counters_.begin(), end, [&](const Counter& c) { return c.value == value; });
+  auto at =
+      std::find_if(counters_.begin(), end, [&](const Counter& c) { return c.value == value; });
   if (at == end && used_ < kCounters) {
     *at = {value, 0, 0};
     ++used_;

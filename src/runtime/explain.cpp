@@ -152,7 +152,8 @@ void print_program(const json& program, std::string& out, const std::string& ind
   for (const json& size : program["sizes"]) {
     out += fmt::format("{}  size {}:", indent, size["symbol"].get<std::string>());
     for (const json& v : size["values"])
-      out += fmt::format(" {} in {:.0f} %,", v["value"].get<int64_t>(), v["share"].get<double>() * 100);
+      out += fmt::format(" {} in {:.0f} %,", v["value"].get<int64_t>(),
+                         v["share"].get<double>() * 100);
     out += fmt::format(" multiples of {} in {:.0f} % of recent runs\n", SizeHistogram::kVector,
                        size["multiples"].get<double>() * 100);
   }

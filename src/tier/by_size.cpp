@@ -81,7 +81,7 @@ std::shared_ptr<const Plan> Tier::find_plan(const ProgramState& state,
 }
 
 const std::vector<const Tier::Group*>& Tier::groups_in(const ProgramState& state,
-                                                        const Plan& plan) {
+                                                       const Plan& plan) {
   static const std::vector<const Group*> kNone;
   for (const Variant& variant : state.variants)
     if (variant.plan.get() == &plan) return variant.groups;
@@ -136,8 +136,7 @@ std::shared_ptr<const Plan> Tier::plan_with(Program& program, ProgramState& stat
   return plan;
 }
 
-const Tier::Fact& Tier::fact_at(const ProgramState& state, const Facts& facts,
-                                const Group& group) {
+const Tier::Fact& Tier::fact_at(const ProgramState& state, const Facts& facts, const Group& group) {
   static const Fact kUnknown;
   for (size_t k = 0; k < state.groups.size(); ++k)
     if (state.groups[k].get() == &group) return facts[k];

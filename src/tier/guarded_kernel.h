@@ -1,6 +1,7 @@
 #pragma once
 // A region's kernel together with those made for some of its sizes. Which one runs is decided where
-// sizes become known, at a bind: the first whose guard holds. A miss is the general kernel, at once.
+// sizes become known, at a bind: the first whose guard holds. A miss is the general kernel, at
+// once.
 
 #include <memory>
 #include <vector>

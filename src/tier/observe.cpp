@@ -129,10 +129,9 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
         consider_special(state, group, symbols, runs, now_s);
       if (special_runs || (group.special_of && !stands(group.special_of))) continue;
       const double base_s = group.seconds_in(version);
-      group.predicted_s =
-          group.special_of
-              ? predicted_special(*state, group, size, symbols, base_s, now_s)
-              : fact.predicted_s;
+      group.predicted_s = group.special_of
+                              ? predicted_special(*state, group, size, symbols, base_s, now_s)
+                              : fact.predicted_s;
       if (faults_.eager) group.predicted_s = std::min(group.predicted_s, base_s / 2);
       group.policy.ran_base(size, runs, base_s, group.predicted_s, now_s);
       group.ledger.replaced(entry.symbols, runs, base_s, group.predicted_s);

@@ -62,8 +62,7 @@ void Tier::ask_sentinel(Program& program, ProgramState& state, Group& group,
 }
 
 void Tier::check_sentinel(Program& program, ProgramState& state, Group& group,
-                          const std::vector<Group*>& running,
-                          const std::vector<Tensor>& operands) {
+                          const std::vector<Group*>& running, const std::vector<Tensor>& operands) {
   const size_t inputs = group.graph->inputs.size();
   {
     std::lock_guard data(state.data);

@@ -45,7 +45,8 @@ void Tier::consider_special(const StatePtr& state, Group& group, std::span<const
   if (std::any_of(state->groups.begin(), state->groups.end(), same) ||
       std::count_if(state->groups.begin(), state->groups.end(), mine) >= kMaxConsidered)
     return;
-  if (!faults_.specials && expected_gain(*state, group, symbols, now_s) < 1 - policy::Regret::kMinimumGain)
+  if (!faults_.specials &&
+      expected_gain(*state, group, symbols, now_s) < 1 - policy::Regret::kMinimumGain)
     return;
   group.specialising = true;
   post(state, [this, raw = &group, facts = std::move(facts)](Program& p, ProgramState& s) {
@@ -137,6 +138,29 @@ Tier::Group* Tier::add_special(Program& program, ProgramState& state, Group& gen
   if (useless) return nullptr;
   emit(state, program, std::move(event));
   return out;
+}
+
+void Tier::specialise_at_once(Program& program, ProgramState& state, const SignatureEntry& entry) {
+  const Plan& plan = *program.base_plan();
+  for (size_t k = 0, count = state.groups.size(); k < count; ++k) {
+    Group& general = *state.groups[k];
+    if (general.special_of || !stands(&general)) continue;
+    std::vector<SizeFact> facts;
+    for (const uint32_t s : general.symbols) {
+      if (s >= entry.symbols.size()) continue;
+      const int64_t value = entry.symbols[s];
+      // One or the other, so that both are seen.
+      const bool multiple =
+          value > 0 && value % SizeHistogram::kVector == 0 && (value / 16 + k) % 2;
+      facts.push_back(
+          {plan.symbols[s].name, multiple ? -1 : value, multiple ? SizeHistogram::kVector : 1});
+    }
+    Group* special = facts.empty() ? nullptr : add_special(program, state, general, facts);
+    if (!special || !compile(program, state, *special)) continue;
+    std::lock_guard data(state.data);
+    special->policy.always();
+    settle_state(*special);
+  }
 }
 
 bool Tier::admit_special(Program& program, ProgramState& state, Group& special) {

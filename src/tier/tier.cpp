@@ -42,11 +42,10 @@ std::vector<uint32_t> symbols_of(const Plan& plan, const StepSpec& spec) {
 /// Elements of the innermost loop of a region, about: its row, or all of a cell.
 Dim innermost(const Region& region) {
   const size_t axes = region.space.size();
-  const size_t first =
-      region.blocks ? axes - std::min<size_t>(1, axes)
-      : region.row_axes > 0 && !region.aggregate
-          ? axes - std::min(axes, static_cast<size_t>(region.row_axes))
-          : 0;
+  const size_t first = region.blocks ? axes - std::min<size_t>(1, axes)
+                       : region.row_axes > 0 && !region.aggregate
+                           ? axes - std::min(axes, static_cast<size_t>(region.row_axes))
+                           : 0;
   Dim out(1);
   for (size_t a = first; a < axes; ++a) out = out * region.space[a];
   return out;
@@ -226,6 +225,7 @@ void Tier::first_bound(Program& program, SignatureEntry& entry) {
     std::lock_guard data(state->data);
     state->spent_s += thread_cpu_seconds() - start;
   }
+  if (faults_.specials) specialise_at_once(program, *state, entry);
   bind_anew(program, *state, entry);
 }
 

@@ -60,7 +60,8 @@ struct TierFaults {
   /// Times decide nothing: regions found are compiled at once and predicted to take half the time
   /// at most, trials end with the kernel accepted, the sentinel looks every 64 runs or so.
   bool eager = false;
-  /// Kernels for special sizes are tried after one run, whatever they are expected to save.
+  /// Kernels for special sizes are tried after one run, whatever they are expected to save; in mode
+  /// sync every signature gets its own.
   bool specials = false;
   /// The system refuses the background thread.
   bool no_thread = false;
@@ -116,12 +117,12 @@ class Tier final : public TierHooks {
     /// A kernel of `special_of` for some sizes, made of the first of its places; null = for any.
     Group* special_of = nullptr;
     std::shared_ptr<const SpecialRegion> special;
-    std::vector<SizeFact> facts;     ///< of a special kernel, about the program's symbols
-    std::vector<uint32_t> symbols;   ///< of Plan::symbols, that are dims of its operands
-    Dim row;                         ///< elements of its innermost loop
-    double used_runs = 0;            ///< in use, before its sizes are looked at
-    bool specialising = false;       ///< a job that adds a special kernel is posted
-    int64_t asked_ns = 0;            ///< when a live run's inputs were last asked for
+    std::vector<SizeFact> facts;       ///< of a special kernel, about the program's symbols
+    std::vector<uint32_t> symbols;     ///< of Plan::symbols, that are dims of its operands
+    Dim row;                           ///< elements of its innermost loop
+    double used_runs = 0;              ///< in use, before its sizes are looked at
+    bool specialising = false;         ///< a job that adds a special kernel is posted
+    int64_t asked_ns = 0;              ///< when a live run's inputs were last asked for
     std::unordered_set<NodeId> nodes;  ///< of all places
     std::vector<int64_t> decided_key;  ///< key of the signature of the last verdict
     bool mismatch = false;             ///< found wrong, which other processes are told
@@ -160,7 +161,7 @@ class Tier final : public TierHooks {
   /// What a region would do in a run of certain sizes.
   struct Fact {
     double predicted_s = 0;  ///< fused, all places
-    int size = 0;  ///< policy::size_class; 0 when it depends on sizes found out in the run
+    int size = 0;         ///< policy::size_class; 0 when it depends on sizes found out in the run
     bool applies = true;  ///< of a special kernel: unless the sizes are known to be others
   };
   /// Facts of the groups, in order, for one signature; what SignatureEntry::tier_facts points at.
@@ -193,9 +194,9 @@ class Tier final : public TierHooks {
     bool analysed = false, analysing = false, frozen = false;
     int warming = 0;  ///< hosts in Session::warm_up(): what gains anything is compiled
     std::vector<std::unique_ptr<Group>> groups;
-    uint64_t samples = 0;           ///< before regions were searched
+    uint64_t samples = 0;              ///< before regions were searched
     std::vector<SizeHistogram> sizes;  ///< per symbol of the base plan
-    std::vector<Variant> variants;  ///< the latest, at most kMaxVariants
+    std::vector<Variant> variants;     ///< the latest, at most kMaxVariants
     Trial trial;
     bool trial_posted = false;
     int64_t added_ns = 0;
@@ -342,8 +343,8 @@ class Tier final : public TierHooks {
   void consider_special(const StatePtr& state, Group& group, std::span<const int64_t> symbols,
                         double runs, double now_s);
   /// What may be taken for granted of these sizes. Under state.data.
-  std::vector<SizeFact> facts_about(const ProgramState& state, const Plan& plan,
-                                    const Group& group, std::span<const int64_t> symbols) const;
+  std::vector<SizeFact> facts_about(const ProgramState& state, const Plan& plan, const Group& group,
+                                    std::span<const int64_t> symbols) const;
   /// Elements of the innermost loop at these sizes; kNominalSize where that is not known.
   static double row_of(const ProgramState& state, const Group& group,
                        std::span<const int64_t> symbols);
@@ -360,6 +361,8 @@ class Tier final : public TierHooks {
   /// nothing to take for granted. Holds state.work.
   Group* add_special(Program& program, ProgramState& state, Group& general,
                      const std::vector<SizeFact>& facts);
+  /// Testing, in mode sync: kernels for the sizes of this signature, used without trials.
+  void specialise_at_once(Program& program, ProgramState& state, const SignatureEntry& entry);
   /// Whether another kernel of the same region may be had; one that saves clearly less is let go.
   bool admit_special(Program& program, ProgramState& state, Group& special);
   /// The kernel of a region with those of `groups` that are for some of its sizes, and its name.

@@ -109,8 +109,7 @@ bool Tier::join_trial(Program& program, ProgramState& state,
     const Trial& trial = state.trial;
     if (!trial.group) return false;
     const Facts& facts = known_facts(state, *entry);
-    if (!trial.covers(size_at(state, facts, *trial.group)) ||
-        !applies(state, facts, *trial.group))
+    if (!trial.covers(size_at(state, facts, *trial.group)) || !applies(state, facts, *trial.group))
       return false;
     groups = chosen(state, facts, trial.confirm ? nullptr : trial.group,
                     trial.confirm ? trial.group : nullptr);
@@ -166,8 +165,7 @@ TierHooks::Seat Tier::seat_for(Program& program, SignatureEntry& entry) {
   }
   Trial& trial = state->trial;
   if (!trial.group || trial.entries.size() >= kMaxOnTrial || !seat.plan ||
-      !trial.covers(size_at(*state, facts, *trial.group)) ||
-      !applies(*state, facts, *trial.group))
+      !trial.covers(size_at(*state, facts, *trial.group)) || !applies(*state, facts, *trial.group))
     return seat;
   // It may never come again: it takes one side from its first run on.
   const auto other = plan_of(chosen(*state, facts, trial.confirm ? nullptr : trial.group,

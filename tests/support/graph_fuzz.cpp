@@ -247,6 +247,7 @@ std::vector<Way> all_ways() {
       {.name = "jit, avx2", .config = with(sync, &Config::isa, 2), .same_bits = "interpreter"});
   out.push_back({.name = "jit, baseline", .config = with(sync, &Config::isa, 1)});
   out.push_back({.name = "jit, constant dims", .config = sync, .constant_dims = true});
+  out.push_back({.name = "jit, special sizes", .config = sync, .specials = true});
   out.push_back({.name = "jit, no rules", .config = with(sync, &Config::rules, 1)});
   out.push_back({.name = "jit, no layouts", .config = with(sync, &Config::layouts, 1)});
   out.push_back({.name = "jit, no fusion", .config = with(sync, &Config::fusion, 1)});
@@ -279,6 +280,7 @@ GraphFuzzer::GraphFuzzer(std::vector<Way> ways, const Compilers& compilers)
                                  : create_jit_compiler(way.config.isa, 64 << 20, false);
     TierFaults faults;
     faults.unverified = !way.verified;
+    faults.specials = way.specials;
     faults.guard_pages = way.verified;
     engines_[way.name] = std::make_shared<Engine>(
         way.config, HostHooks{},

@@ -19,6 +19,7 @@ struct Way {
   Config config;
   bool interpreted = false;    ///< fused regions run in the loop interpreter
   bool constant_dims = false;  ///< the sizes of a run are constants of the model
+  bool specials = false;       ///< regions get kernels for the sizes of each run
   bool verified = false;       ///< regions are verified before they are used, as in production
   bool odd_inputs = false;     ///< inputs lie backwards and with gaps
   int passes = 1;              ///< over all runs: what comes again may have been replaced since

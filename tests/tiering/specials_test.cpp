@@ -49,9 +49,9 @@ struct Counts {
 };
 
 bool is_special(const Region& region, size_t constants) {
-  return static_cast<size_t>(std::count_if(region.space.begin(), region.space.end(),
-                                           [](const Dim& d) { return d.as_symbol() == std::nullopt; })) >
-         constants;
+  return static_cast<size_t>(
+             std::count_if(region.space.begin(), region.space.end(),
+                           [](const Dim& d) { return d.as_symbol() == std::nullopt; })) > constants;
 }
 
 TierFaults counted(Counts& counts) {
@@ -96,7 +96,8 @@ struct Specials : Fixture {
 
 }  // namespace
 
-TEST_CASE("tiering/specials: a frequent size gets a kernel of its own, others run the general one") {
+TEST_CASE(
+    "tiering/specials: a frequent size gets a kernel of its own, others run the general one") {
   Counts counts;
   Specials fixture(kMasked, counted(counts));
   fixture.drive([&](int) { fixture.right(5, 16); },
@@ -116,7 +117,8 @@ TEST_CASE("tiering/specials: a frequent size gets a kernel of its own, others ru
 TEST_CASE("tiering/specials: sizes of which no one is frequent share what divides them") {
   Counts counts;
   Specials fixture(kMasked, counted(counts));
-  constexpr std::array<int64_t, 6> kSizes{48, 64, 80, 96, 112, 128};  // of one class of sizes, as 144 is
+  constexpr std::array<int64_t, 6> kSizes{48, 64,  80,
+                                          96, 112, 128};  // of one class of sizes, as 144 is
   const auto size = [&](int k) { return kSizes[static_cast<size_t>(k) % kSizes.size()]; };
   // The first runs make their sizes look frequent: kernels for those may come as well.
   fixture.drive([&](int k) { fixture.right(2, size(k)); },

@@ -221,6 +221,24 @@ TEST_CASE("tiering/verification: guard pages stop a kernel that reads outside") 
   CHECK(WIFSIGNALED(status));
 }
 
+TEST_CASE("tiering/verification: a kernel for sizes that the model fixes, however large") {
+  // More than is copied of a live run's inputs.
+  constexpr const char* kFixed = R"(graph fixed(%x: f32[700, 512], %b: f32[512]) -> (%y) {
+  %t = Add(%x, %b)
+  %u = Mul(%t, %x)
+  %y = Tanh(%u)
+})";
+  for (const bool wrong : {false, true}) {
+    TierFaults faults = planted([wrong](const Seen& s) {
+      if (wrong) s.y[s.count - 1] += 0.01f;
+    });
+    Fixture fixture(kFixed, in_sync(), faults, create_interpreting_compiler());
+    run_right(fixture, 700, 512);
+    CHECK(fixture.log.count(EventKind::kMismatch) == (wrong ? 1 : 0));
+    CHECK(fixture.session->profile().swapped == (wrong ? 0 : 1));
+  }
+}
+
 TEST_CASE("tiering/verification: what a live run's inputs alone show is found in mode auto") {
   std::atomic<int64_t> wrong_rows{0};
   TierFaults faults = planted([&](const Seen& s) {

@@ -121,8 +121,8 @@ class Access {
     constexpr int64_t kMost = 64;
     int64_t known = std::gcd(dims.constant, kMost);
     for (const OperandDims::Ref& ref : dims.factors)
-      known = std::gcd(known * std::gcd(operand_at(spec_, ref.operand).dims[ref.axis].divisor(),
-                                        kMost), kMost);
+      known = std::gcd(
+          known * std::gcd(operand_at(spec_, ref.operand).dims[ref.axis].divisor(), kMost), kMost);
     return known;
   }
 

@@ -31,9 +31,9 @@ bool find_symbol(const StepSpec& spec, const SizeFact& fact, SizeGuard::Check& o
 std::string to_text(std::span<const SizeFact> facts) {
   std::string out;
   for (const SizeFact& fact : facts)
-    out += (out.empty() ? "" : ", ") +
-           (fact.value >= 0 ? fmt::format("{}={}", fact.symbol, fact.value)
-                            : fmt::format("{}%{}=0", fact.symbol, fact.divisor));
+    out += (out.empty() ? "" : ", ") + (fact.value >= 0
+                                            ? fmt::format("{}={}", fact.symbol, fact.value)
+                                            : fmt::format("{}%{}=0", fact.symbol, fact.divisor));
   return out;
 }
 
