@@ -6,6 +6,7 @@
 
 #include "backends/step.h"
 #include "formats/onnx/op_versions.h"
+#include "ir/op_ref.h"
 #include "ops/input_types.h"
 #include "ops/registry.h"
 
@@ -92,7 +93,7 @@ std::string versions_text(const OpSupport& op) {
 std::vector<OpSupport> op_table(const Backend& backend) {
   std::set<std::pair<std::string_view, std::string_view>> names;
   for (const auto& standard : onnx::standard_ops()) names.insert(standard);
-  for (const OpDef* op : all_ops()) names.insert({op->domain, op->name});
+  for (const OpDef* op : all_ops()) names.insert({op->domain, op_name(*op)});
   std::vector<OpSupport> out;
   for (const auto& [domain, name] : names) out.push_back(support_of(backend, domain, name));
   return out;

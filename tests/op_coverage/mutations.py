@@ -6,6 +6,7 @@ import copy
 import itertools
 from dataclasses import replace
 
+import microsoft  # noqa: F401  the schemas of onnxruntime
 import numpy as np
 import onnx
 import oracle
@@ -25,7 +26,7 @@ TYPED_BY_ATTRIBUTES = {"LabelEncoder", "CategoryMapper"}
 # split give as well.
 BOUND_BY_VALUES = {"AffineGrid", "ReverseSequence"}
 # Windows, transforms and regions need points: only the batch may be empty. Inputs that have it as their axis 0.
-BATCHES = {"AveragePool": [0], "LpPool": [0], "MaxPool": [0], "Conv": [0], "ConvInteger": [0], "QLinearConv": [0],
+BATCHES = {"AveragePool": [0], "LpPool": [0], "MaxPool": [0], "Conv": [0], "FusedConv": [0], "ConvInteger": [0], "QLinearConv": [0],
            "ConvTranspose": [0], "MaxUnpool": [0, 1], "DeformConv": [0, 2, 4], "DFT": [0], "STFT": [0]}
 # Refused by the standard's inference for a reason that is no rank: default axes, windows of old versions, scan lengths.
 LENIENT = {"MeanVarianceNormalization", "Scan", "Split", "TreeEnsembleClassifier", "TreeEnsembleRegressor"}

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import onnx.parser
 
-HEAD = '<ir_version: 10, opset_import: ["" : {ai}, "ai.onnx.ml" : {ml}]>\n'
+HEAD = '<ir_version: 10, opset_import: ["" : {ai}, "ai.onnx.ml" : {ml}, "com.microsoft" : 1]>\n'
 
 
 @dataclass
@@ -161,6 +164,19 @@ def maps():
     yield ml("ZipMap", "float[2,3] x", "seq(map(int64, float)) y", "classlabels_int64s = [4,5,6]", X)
 
 
+def microsoft_nodes():
+    """The problems of tests/ops are seeds too: onnxruntime's operators have no tests in the standard."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
+    import microsoft_problems
+
+    for problem in microsoft_problems.problems():
+        node = problem.node
+        op = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+        expected = problem.expected
+        yield Seed(op, f"seed_microsoft_{problem.name.lower()}", problem.model(), problem.arrays(), outputs=expected)
+
+
 def seeds():
     for family in (containers, pools_and_random, empty_sizes, encoders, classifiers, maps):
         yield from family()
+    yield from microsoft_nodes()
