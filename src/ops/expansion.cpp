@@ -63,6 +63,10 @@ ValueId Expansion::size(ValueId value, int64_t axis) {
   return add("Shape", {value}, {{"start", axis}, {"end", axis + 1}});
 }
 
+ValueId Expansion::count_up(ValueId size) {
+  return add("Range", {integer(0), add("Squeeze", {size, ints({0})}), integer(1)});
+}
+
 ValueId Expansion::transposed(ValueId value, std::vector<int64_t> perm) {
   return add("Transpose", {value}, {{"perm", std::move(perm)}});
 }

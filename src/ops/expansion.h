@@ -37,6 +37,8 @@ class Expansion {
   ValueId ints(std::vector<int64_t> values);
   /// The size of one axis of a value: an i64 of rank 1.
   ValueId size(ValueId value, int64_t axis);
+  /// 0, 1, ... up to a size that is an i64 of rank 1.
+  ValueId count_up(ValueId size);
   ValueId transposed(ValueId value, std::vector<int64_t> perm);
   /// Indices of Gather into axis 0 of `data`, which counts negative ones from the end: these become
   /// one past the end, so that it refuses them.

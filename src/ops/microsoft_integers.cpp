@@ -62,8 +62,8 @@ void infer(InferContext& ctx) {
 std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) {
   Expansion e(graph, node, patch);
   const auto a = e.add("DynamicQuantizeLinear", {e.in(kA)}, 3, {});
-  const ValueId sums = e.add("MatMulInteger", {a[0], e.in(kB), a[2],
-                                               e.has(kZero) ? e.in(kZero) : ValueId{kNone}});
+  const ValueId sums =
+      e.add("MatMulInteger", {a[0], e.in(kB), a[2], e.has(kZero) ? e.in(kZero) : ValueId{kNone}});
   return {scaled(e, sums, e.add("Mul", {a[1], e.in(kScale)}),
                  e.has(kBias) ? e.in(kBias) : ValueId{kNone})};
 }
@@ -96,8 +96,7 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
     return e.has(i) ? e.cast(e.in(i), type, DType::kF32) : ValueId{kNone};
   };
   const auto zero = [&](size_t i) { return e.has(i) ? e.in(i) : ValueId{kNone}; };
-  const ValueId sums =
-      e.add("MatMulInteger", {e.in(kA), e.in(kB), zero(kAZero), zero(kBZero)});
+  const ValueId sums = e.add("MatMulInteger", {e.in(kA), e.in(kB), zero(kAZero), zero(kBZero)});
   const ValueId scale = e.add("Mul", {widened(kAScale), widened(kBScale)});
   return {e.cast(scaled(e, sums, scale, widened(kBias)), DType::kF32, type)};
 }
@@ -111,12 +110,12 @@ Dim flops(const Graph& graph, const Node& node) {
 }  // namespace
 
 void register_microsoft_integers(OpList& ops) {
-  OpDef to_bytes = microsoft::op("com.microsoft::DynamicQuantizeMatMul", 3, 5, dynamic::infer,
-                                 dynamic::expand);
+  OpDef to_bytes =
+      microsoft::op("com.microsoft::DynamicQuantizeMatMul", 3, 5, dynamic::infer, dynamic::expand);
   to_bytes.flops = flops;
   ops.push_back(std::move(to_bytes));
-  OpDef of_bytes = microsoft::op("com.microsoft::MatMulIntegerToFloat", 4, 7, to_float::infer,
-                                 to_float::expand);
+  OpDef of_bytes =
+      microsoft::op("com.microsoft::MatMulIntegerToFloat", 4, 7, to_float::infer, to_float::expand);
   of_bytes.flops = flops;
   ops.push_back(std::move(of_bytes));
 }

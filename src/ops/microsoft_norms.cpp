@@ -89,8 +89,7 @@ std::vector<ValueId> expand_simplified(const Graph& graph, const Node& node, Pat
   out[0] = e.narrowed(y);
   if (wants(node, kInverse)) {
     const ValueId squares = e.reduce("ReduceMean", e.add("Mul", {sum, sum}), {-1});
-    const ValueId deviation =
-        e.add("Sqrt", {e.add("Add", {squares, e.scalar(epsilon_of(node))})});
+    const ValueId deviation = e.add("Sqrt", {e.add("Add", {squares, e.scalar(epsilon_of(node))})});
     out[kInverse] = e.cast(e.add("Reciprocal", {deviation}), e.working(), DType::kF32);
   }
   if (wants(node, kSum)) out[kSum] = e.narrowed(sum);
@@ -146,8 +145,7 @@ ValueId mask_lengths(Expansion& e) {
     return e.add("Expand", {none, e.size(e.in(kIds), 0)});
   }
   const ValueId one = e.constant(Tensor::scalar(int32_t{1}));
-  const ValueId there =
-      e.add("Cast", {e.add("Equal", {e.in(kMask), one})}, {{"to", as_i32}});
+  const ValueId there = e.add("Cast", {e.add("Equal", {e.in(kMask), one})}, {{"to", as_i32}});
   return e.add("ReduceSum", {there, e.ints({1})}, {{"keepdims", int64_t{0}}});
 }
 
@@ -160,16 +158,13 @@ std::vector<ValueId> expand_embed(const Graph& graph, const Node& node, Patch& p
   if (e.has(kPlaceIds)) {
     places = looked_up(e, kPlaces, kPlaceIds);
   } else {
-    const ValueId length = e.add("Squeeze", {e.size(e.in(kIds), 1), e.ints({0})});
-    const ValueId each = e.add("Range", {e.integer(0), length, e.integer(1)});
+    const ValueId each = e.count_up(e.size(e.in(kIds), 1));
     places = e.add("Gather", {e.in(kPlaces), each}, {{"axis", int64_t{0}}});
   }
   ValueId sum = e.add("Add", {widened(looked_up(e, kWords, kIds)), widened(places)});
-  if (e.has(kSegments))
-    sum = e.add("Add", {sum, widened(looked_up(e, kSegmentTable, kSegments))});
-  const ValueId y =
-      e.add("LayerNormalization", {sum, widened(e.in(kScale)), widened(e.in(kShift))},
-            {{"axis", int64_t{-1}}, {"epsilon", epsilon_of(node)}});
+  if (e.has(kSegments)) sum = e.add("Add", {sum, widened(looked_up(e, kSegmentTable, kSegments))});
+  const ValueId y = e.add("LayerNormalization", {sum, widened(e.in(kScale)), widened(e.in(kShift))},
+                          {{"axis", int64_t{-1}}, {"epsilon", epsilon_of(node)}});
   std::vector<ValueId> out(node.outputs.size(), kNone);
   out[0] = e.cast(y, working, type);
   if (wants(node, 1)) out[1] = mask_lengths(e);
@@ -182,8 +177,8 @@ std::vector<ValueId> expand_embed(const Graph& graph, const Node& node, Patch& p
 void register_microsoft_norms(OpList& ops) {
   constexpr auto kClass = Tolerance::kReduction;
   const AttrSpec epsilon{"epsilon", AttrKind::kFloat};
-  OpDef skip = microsoft::op("com.microsoft::SkipLayerNormalization", 3, 5, infer_skip,
-                             expand_skip, {epsilon}, kClass);
+  OpDef skip = microsoft::op("com.microsoft::SkipLayerNormalization", 3, 5, infer_skip, expand_skip,
+                             {epsilon}, kClass);
   skip.max_outputs = 4;
   ops.push_back(std::move(skip));
   OpDef simplified = microsoft::op("com.microsoft::SkipSimplifiedLayerNormalization", 3, 4,

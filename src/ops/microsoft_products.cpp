@@ -129,9 +129,10 @@ std::vector<ValueId> expand_conv(const Graph& graph, const Node& node, Patch& pa
   Expansion::AttrList attrs;
   for (const auto& [name, value] : node.attrs.entries())
     if (!name.starts_with("activation")) attrs.emplace_back(name, value);
-  std::vector<ValueId> inputs(node.inputs.begin(),
-                              node.inputs.begin() + std::min<std::ptrdiff_t>(
-                                  static_cast<std::ptrdiff_t>(node.inputs.size()), kAddend));
+  std::vector<ValueId> inputs(
+      node.inputs.begin(),
+      node.inputs.begin() +
+          std::min<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(node.inputs.size()), kAddend));
   ValueId y = e.cast(e.add("Conv", std::move(inputs), attrs), e.dtype(0), e.working());
   if (e.has(kAddend)) y = e.add("Add", {y, e.widened(kAddend)});
   if (const std::string name = node.attrs.get_string("activation", ""); !name.empty())
@@ -187,10 +188,13 @@ AttrSpec activation_attr(std::string_view choices) {
 
 void register_microsoft_products(OpList& ops) {
   using microsoft::flag;
-  OpDef matmul = microsoft::op("com.microsoft::FusedMatMul", 2, 2, infer_matmul_turned,
-                               expand_matmul,
-                               {{"alpha", AttrKind::kFloat}, flag("transA"), flag("transB"),
-                                flag("transBatchA"), flag("transBatchB")});
+  OpDef matmul =
+      microsoft::op("com.microsoft::FusedMatMul", 2, 2, infer_matmul_turned, expand_matmul,
+                    {{"alpha", AttrKind::kFloat},
+                     flag("transA"),
+                     flag("transB"),
+                     flag("transBatchA"),
+                     flag("transBatchB")});
   matmul.flops = flops_matmul;
   ops.push_back(std::move(matmul));
 
@@ -203,8 +207,11 @@ void register_microsoft_products(OpList& ops) {
   ops.push_back(std::move(conv));
 
   OpDef gemm = microsoft::op("com.microsoft::FusedGemm", 2, 3, infer_gemm, expand_gemm,
-                             {{"alpha", AttrKind::kFloat}, {"beta", AttrKind::kFloat},
-                              flag("transA"), flag("transB"), activation_attr(kGemmActivations),
+                             {{"alpha", AttrKind::kFloat},
+                              {"beta", AttrKind::kFloat},
+                              flag("transA"),
+                              flag("transB"),
+                              activation_attr(kGemmActivations),
                               {"activation_alpha", AttrKind::kFloat},
                               {"activation_beta", AttrKind::kFloat},
                               {"activation_gamma", AttrKind::kFloat}});

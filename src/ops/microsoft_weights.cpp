@@ -150,7 +150,8 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   const bool stored =
       e.constant_input(kB) &&
       (!e.has(kZeros) || (e.constant_input(kZeros) && e.dtype(kZeros) == DType::kU8));
-  const ValueId w = stored ? dequantised_constant(e, p, e.working()) : dequantised(e, p, e.working());
+  const ValueId w =
+      stored ? dequantised_constant(e, p, e.working()) : dequantised(e, p, e.working());
   ValueId y = e.add("MatMul", {e.widened(kA), e.transposed(w, {1, 0})});
   if (e.has(kBias)) y = e.add("Add", {y, e.widened(kBias)});
   return {e.narrowed(y)};

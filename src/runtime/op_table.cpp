@@ -7,6 +7,7 @@
 #include "backends/step.h"
 #include "formats/onnx/op_versions.h"
 #include "ir/op_ref.h"
+#include "ops/expansion.h"
 #include "ops/input_types.h"
 #include "ops/registry.h"
 
@@ -26,6 +27,7 @@ std::vector<std::string> names_of(TypeSet set) {
 std::vector<std::string> implementations(const Backend& backend, const OpDef& op) {
   std::vector<std::string> out;
   if (op.control_flow || op.evaluate) return {"runtime"};
+  if (op.reference == reference_by_expansion) return {"expanded"};
   for (const Implementation& row : backend.implementations()) {
     if (row.op != op.name && (row.op != "*" || !op.reference)) continue;
     if (std::find(out.begin(), out.end(), row.name) == out.end()) out.emplace_back(row.name);

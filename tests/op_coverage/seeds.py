@@ -165,7 +165,15 @@ def maps():
 
 
 def microsoft_nodes():
-    """The problems of tests/ops are seeds too: onnxruntime's operators have no tests in the standard."""
+    """onnxruntime's operators have no tests in the standard: the problems of tests/ops are seeds too."""
+    # In the standard's domain.
+    x, scale = np.stack([X, X[::-1] * F(0.5)]), np.array([0.5, 2.0, -1.0], F)
+    for name, attributes in (("plain", ""), ("all_axes", "axis = 0, epsilon = 0.01")):
+        text = f"<{attributes}>" if attributes else ""
+        wide = np.broadcast_to(scale, x.shape).copy() if attributes else scale
+        dims = "2,2,3" if attributes else "3"
+        yield seed("SimplifiedLayerNormalization", f"(float[2,2,3] x, float[{dims}] s) => (float[2,2,3] y, float[a,b,c] i) "
+                   f"{{ y, i = SimplifiedLayerNormalization {text} (x, s) }}", x, wide, name=name)
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
     import microsoft_problems
 

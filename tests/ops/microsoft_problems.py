@@ -145,6 +145,168 @@ def integers(m: Maker) -> Iterator[Problem]:
         yield ms(m, f"{name}_no_a_zero", op, 1, [a, b, a_scale, each, None, zeros])
 
 
+def rotations(m: Maker) -> Iterator[Problem]:
+    op, angles = "RotaryEmbedding", m.floats(12, 4)
+    cos, sin = np.round(np.cos(angles), 3), np.round(np.sin(angles), 3)
+    x, x4 = m.floats(2, 3, 16), m.floats(2, 2, 3, 8)
+    each, first = np.array([[4, 0, 7], [1, 2, 3]], np.int64), np.array([5], np.int64)
+    for name, positions in (("each", each), ("first", first)):
+        for interleaved in (0, 1):
+            yield ms(m, f"{name}_{interleaved}", op, 1, [x, positions, cos, sin], interleaved=interleaved)
+            yield ms(m, f"{name}_{interleaved}_by_head", op, 1, [x4, positions, cos, sin], interleaved=interleaved)
+    yield ms(m, "heads", op, 1, [x, each, cos, sin], num_heads=2)
+    yield ms(m, "part", op, 1, [x, each, cos[:, :2], sin[:, :2]], num_heads=2, rotary_embedding_dim=4)
+    yield ms(m, "empty", op, 1, [x[:0], each[:0], cos, sin])
+
+
+def masks(m: Maker, queries: int, total: int) -> dict:
+    """Masks of a batch of two."""
+    some = np.ones((2, queries, total), np.int32)
+    some[0, :, 0] = some[1, 0, -1] = 0
+    return {"lengths": np.array([total, total - 1], np.int32), "keys": some[:, -1], "each": some}
+
+
+def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Operands [batch, sequence, heads, size]; the result [batch, sequence, heads * size]."""
+    scores = np.einsum("bihd,bjhd->bhij", q.astype(np.float64), k) / np.sqrt(q.shape[-1])
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    y = np.einsum("bhij,bjhd->bihd", weights / weights.sum(-1, keepdims=True), v)
+    return y.reshape(*q.shape[:2], -1).astype(F)
+
+
+def attentions(m: Maker) -> Iterator[Problem]:
+    op = "MultiHeadAttention"
+    q, k, v = m.floats(2, 3, 8), m.floats(2, 4, 8), m.floats(2, 4, 6)
+    bias, score = m.floats(22), m.floats(1, 2, 3, 4)
+    given = masks(m, 3, 4)
+    yield ms(m, "plain", op, 1, [q, k, v], num_heads=2)
+    yield ms(m, "scale", op, 1, [q, k, v], num_heads=2, scale=0.3)
+    yield ms(m, "bias", op, 1, [q, k, v, bias], num_heads=2)
+    for name, mask in given.items():
+        yield ms(m, f"mask_{name}", op, 1, [q, k, v, bias, mask], num_heads=2)
+    yield ms(m, "filter", op, 1, [q, k, v, None, given["keys"]], num_heads=2, mask_filter_value=-1.5)
+    yield ms(m, "score_bias", op, 1, [q, k, v, None, given["keys"], score], num_heads=2)
+    yield ms(m, "score_bias_batch", op, 1, [q, k, v, None, None, m.floats(2, 1, 3, 4)], num_heads=2)
+    yield ms(m, "keys_by_head", op, 1, [q, m.floats(2, 2, 4, 4), m.floats(2, 2, 4, 4)], num_heads=2)
+    both, all_three, split = m.floats(2, 4, 2, 2, 4), m.floats(2, 3, 2, 3, 4), q.reshape(2, 3, 2, 4)
+    problem = ms(m, "packed_keys", op, 1, [q, both], num_heads=2)  # not in onnxruntime's CPU kernel
+    problem.expected = [attended(split, both[:, :, :, 0], both[:, :, :, 1])]
+    yield problem
+    problem = ms(m, "packed_all", op, 1, [all_three], num_heads=2)
+    problem.expected = [attended(*(all_three[:, :, :, k] for k in range(3)))]
+    yield problem
+    now, past = m.floats(2, 3, 8), (m.floats(2, 2, 5, 4), m.floats(2, 2, 5, 4))
+    yield ms(m, "past", op, 3, [q, now, now, None, None, None, *past], num_heads=2)
+    yield ms(m, "causal", op, 1, [q, now, now], num_heads=2, unidirectional=1)
+    yield ms(m, "causal_past", op, 3, [q, now, now, None, masks(m, 3, 8)["keys"], None, *past], num_heads=2,
+             unidirectional=1)
+    yield ms(m, "empty", op, 1, [q[:0], k[:0], v[:0]], num_heads=2)
+    op = "Attention"
+    x, w, b = m.floats(2, 3, 5), m.floats(5, 24), m.floats(24)
+    yield ms(m, "plain", op, 1, [x, w, b], num_heads=2)
+    problem = ms(m, "no_bias", op, 1, [x, w], num_heads=2)  # onnxruntime's CPU kernel breaks down
+    problem.expected = [attended(*(part.reshape(2, 3, 2, 4) for part in np.split(x.astype(np.float64) @ w, 3, -1)))]
+    yield problem
+    yield ms(m, "sizes", op, 1, [x, m.floats(5, 22), bias], num_heads=2, qkv_hidden_sizes=[8, 8, 6])
+    for name, mask in masks(m, 3, 3).items():
+        yield ms(m, f"mask_{name}", op, 1, [x, w, b, mask], num_heads=2)
+    yield ms(m, "causal", op, 1, [x, w, b], num_heads=2, unidirectional=1, scale=0.4)
+    yield ms(m, "score_bias", op, 1, [x, w, b, None, None, m.floats(2, 2, 3, 3)], num_heads=2)
+    yield ms(m, "past", op, 2, [x, w, b, masks(m, 3, 7)["keys"], m.floats(2, 2, 2, 4, 4)], num_heads=2)
+    yield ms(m, "past_causal", op, 2, [x, w, b, None, m.floats(2, 2, 2, 4, 4)], num_heads=2, unidirectional=1)
+
+
+def grouped(m: Maker) -> Iterator[Problem]:
+    op, angles = "GroupQueryAttention", m.floats(16, 8)
+    caches = [np.round(np.cos(angles), 3), np.round(np.sin(angles), 3)]
+    heads = {"num_heads": 2, "kv_num_heads": 1}
+
+    def inputs(batch: int, new: int, past: int, lengths: list, total: int, packed: bool = False) -> list:
+        q, k, v = m.floats(batch, new, 32), m.floats(batch, new, 16), m.floats(batch, new, 16)
+        cache = [m.floats(batch, 1, past, 16), m.floats(batch, 1, past, 16)]
+        head = [np.concatenate([q, k, v], -1), None, None] if packed else [q, k, v]
+        return [*head, *cache, np.array(lengths, np.int32), np.array(total, np.int32)]
+
+    prompt, token = inputs(2, 5, 0, [4, 4], 5), inputs(2, 1, 6, [6, 6], 7)
+    yield ms(m, "prompt", op, 3, prompt, **heads)
+    yield ms(m, "token", op, 3, token, **heads)
+    yield ms(m, "scale", op, 3, token, scale=0.3, softcap=2.0, **heads)
+    # What lies in the cache behind the keys of a sample is nobody's: onnxruntime clears it in a cache of its own and leaves
+    # it in one that is shared with the past.
+    for name, past, lengths in (("buffer", 9, [6, 3]), ("ragged", 6, [6, 3])):
+        problem = ms(m, name, op, 3, inputs(2, 1, past, lengths, 7), **heads)
+        q, k, v, *caches_before = problem.arrays()[:5]
+        now = [np.concatenate([cache, np.zeros((2, 1, max(7 - past, 0), 16), F)], 2) for cache in caches_before]
+        for sample, last in enumerate(lengths):
+            for cache, new in zip(now, (k, v)):
+                cache[sample, 0, last] = new[sample, 0]
+        rows = []
+        for sample, last in enumerate(lengths):
+            seen = [np.repeat(cache[sample : sample + 1, :, : last + 1].transpose(0, 2, 1, 3), 2, 2) for cache in now]
+            rows.append(attended(q[sample : sample + 1].reshape(1, 1, 2, 16), *seen))
+        problem.expected = [np.concatenate(rows), *now]
+        yield problem
+    yield ms(m, "several", op, 3, inputs(1, 3, 4, [6], 7), **heads)
+    for interleaved in (0, 1):
+        yield ms(m, f"rotary_{interleaved}_prompt", op, 3, [*prompt, *caches], do_rotary=1,
+                 rotary_interleaved=interleaved, **heads)
+        yield ms(m, f"rotary_{interleaved}_token", op, 3, [*token, *caches], do_rotary=1,
+                 rotary_interleaved=interleaved, **heads)
+    yield ms(m, "packed", op, 3, [*inputs(2, 1, 6, [6, 6], 7, True), *caches], do_rotary=1, **heads)
+    # For a prompt, onnxruntime's CPU kernel counts up from the first position of the first sample.
+    yield ms(m, "positions", op, 3, [*token, *caches, np.array([[9], [2]], np.int64)], do_rotary=1, **heads)
+    yield ms(m, "positions_prompt", op, 3, [*prompt, *caches, np.tile(np.arange(3, 8), (2, 1))], do_rotary=1, **heads)
+    yield ms(m, "window", op, 3, inputs(2, 1, 6, [6, 6], 7), local_window_size=3, **heads)
+    yield ms(m, "window_prompt", op, 3, prompt, local_window_size=2, **heads)
+    yield ms(m, "score_bias", op, 3, [*token, None, None, None, m.floats(1, 2, 1, 7)], **heads)
+    first = inputs(2, 5, 0, [4, 4], 5)
+    yield ms(m, "no_past", op, 3, [*first[:3], None, None, *first[5:]], **heads)
+
+
+def quantised(m: Maker) -> Iterator[Problem]:
+    for kind in (np.uint8, np.int8):
+        name, low = np.dtype(kind).name, np.iinfo(kind).min
+
+        def bytes_of(*dims: int) -> np.ndarray:
+            return m.random.integers(low, low + 256, dims).astype(kind)
+
+        def quantum(scale: float, zero: int) -> list:
+            return [np.array(scale, F), np.array(low + zero, kind)]
+
+        a, b = bytes_of(2, 3, 4), bytes_of(3, 1)
+        for op in ("QLinearAdd", "QLinearMul"):
+            yield ms(m, f"{name}_broadcast", op, 1, [a, *quantum(0.02, 120), b, *quantum(0.03, 99), *quantum(0.05, 131)])
+            yield ms(m, f"{name}_same", op, 1, [a, *quantum(0.02, 120), a[::-1], *quantum(0.04, 0), *quantum(0.06, 90)])
+        for op in ("QLinearSigmoid", "QLinearLeakyRelu"):
+            yield ms(m, name, op, 1, [a, *quantum(0.05, 128), *quantum(0.004, 10)])
+        yield ms(m, f"{name}_alpha", "QLinearLeakyRelu", 1, [a, *quantum(0.05, 128), *quantum(0.04, 60)], alpha=0.3)
+        for axis, opset in ((-1, 13), (1, 13), (1, 11)):
+            yield ms(m, f"{name}_{axis}_{opset}", "QLinearSoftmax", 1, [a, *quantum(0.03, 128), *quantum(1 / 256, 0)],
+                     axis=axis, opset=opset)
+        x = bytes_of(1, 2, 5, 6)
+        for include in (0, 1):
+            yield ms(m, f"{name}_{include}", "QLinearAveragePool", 1, [x, *quantum(0.05, 118), *quantum(0.04, 128)],
+                     kernel_shape=[3, 2], strides=[2, 2], pads=[1, 1, 1, 0], count_include_pad=include)
+        yield ms(m, name, "QLinearGlobalAveragePool", 1, [x, *quantum(0.05, 118), *quantum(0.02, 128)])
+        for axis in (1, -1):
+            yield ms(m, f"{name}_{axis}", "QLinearConcat", 1,
+                     [*quantum(0.05, 120), a, *quantum(0.02, 120), a[:, ::-1], *quantum(0.07, 99)], axis=axis)
+    for kind in (np.uint8, np.int8):
+        low, name = np.iinfo(kind).min, np.dtype(kind).name
+        a = m.random.integers(0, 256, (3, 4)).astype(np.uint8)
+        b = m.random.integers(low, low + 256, (4, 5)).astype(kind)
+        c, a_scale, a_zero = m.random.integers(-900, 900, 5).astype(np.int32), np.array(0.02, F), np.array(115, np.uint8)
+        b_scale, b_zero = np.array(0.03, F), np.array(low + 120, kind)
+        y = [np.array(0.09, F), np.array(128, np.uint8)]
+        yield ms(m, name, "QGemm", 1, [a, a_scale, a_zero, b, b_scale, b_zero, c, *y])
+        yield ms(m, f"{name}_float", "QGemm", 1, [a, a_scale, a_zero, b, b_scale, b_zero, c])
+        yield ms(m, f"{name}_turned", "QGemm", 1, [a.T, a_scale, a_zero, b.T, b_scale, b_zero, None, *y],
+                 transA=1, transB=1)
+        each = [np.abs(m.floats(5)) * F(0.05) + F(0.01), m.random.integers(low + 90, low + 160, 5).astype(kind)]
+        yield ms(m, f"{name}_columns", "QGemm", 1, [a, a_scale, a_zero, b, *each, c, *y], alpha=0.5)
+
+
 def problems() -> Iterator[Problem]:
-    for family in (activations, norms, embeddings, products, weights, integers):
+    for family in (activations, norms, embeddings, products, weights, integers, rotations, attentions, grouped,
+                   quantised):
         yield from family(Maker())
