@@ -91,7 +91,16 @@ bool wants(const Node& node, size_t k) {
 namespace multi_head {
 
 enum : size_t {
-  kQuery, kKey, kValue, kBias, kMask, kScoreBias, kPastKey, kPastValue, kPastLength, kBeams
+  kQuery,
+  kKey,
+  kValue,
+  kBias,
+  kMask,
+  kScoreBias,
+  kPastKey,
+  kPastValue,
+  kPastLength,
+  kBeams
 };
 constexpr Masking kMasking{kMask, kScoreBias};
 
@@ -165,7 +174,8 @@ void infer(InferContext& ctx) {
   const Sizes s = sizes_of(ctx, form);
   if (ctx.has(kBias)) {
     if (form != Form::kApart)
-      fail(Status::kUnsupported, "unsupported: input {} (bias) with packed operands", size_t{kBias});
+      fail(Status::kUnsupported, "unsupported: input {} (bias) with packed operands",
+           size_t{kBias});
     require_vector(ctx, kBias, Dim(2 * heads) * s.head + Dim(heads) * s.value_head);
   }
   Dim total = s.keys;
@@ -251,8 +261,8 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
 
 namespace projected {
 
-// x [batch, sequence, size], weights [size, q + k + v], bias of their columns; past [2, batch, heads,
-// length, head].
+// x [batch, sequence, size], weights [size, q + k + v], bias of their columns; past [2, batch,
+// heads, length, head].
 enum : size_t { kX, kWeights, kBias, kMask, kPast, kScoreBias, kPastLength };
 constexpr Masking kMasking{kMask, kScoreBias};
 
@@ -340,21 +350,21 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
 void register_microsoft_attention(OpList& ops) {
   const AttrSpec heads{"num_heads", AttrKind::kInt, true, 1, INT32_MAX};
   const AttrSpec filter{"mask_filter_value", AttrKind::kFloat}, scale{"scale", AttrKind::kFloat};
-  OpDef multi_head = microsoft::op("com.microsoft::MultiHeadAttention", 1, 10, multi_head::infer,
-                                   multi_head::expand,
-                                   {heads, filter, scale, microsoft::flag("unidirectional")});
+  OpDef multi_head =
+      microsoft::op("com.microsoft::MultiHeadAttention", 1, 10, multi_head::infer,
+                    multi_head::expand, {heads, filter, scale, microsoft::flag("unidirectional")});
   multi_head.max_outputs = 4;
   ops.push_back(std::move(multi_head));
-  OpDef projected = microsoft::op("com.microsoft::Attention", 2, 7, projected::infer,
-                                  projected::expand,
-                                  {heads,
-                                   filter,
-                                   scale,
-                                   microsoft::flag("unidirectional"),
-                                   {"do_rotary", AttrKind::kInt},
-                                   {"past_present_share_buffer", AttrKind::kInt},
-                                   {"qkv_hidden_sizes", AttrKind::kInts},
-                                   {"rotary_embedding_dim", AttrKind::kInt}});
+  OpDef projected =
+      microsoft::op("com.microsoft::Attention", 2, 7, projected::infer, projected::expand,
+                    {heads,
+                     filter,
+                     scale,
+                     microsoft::flag("unidirectional"),
+                     {"do_rotary", AttrKind::kInt},
+                     {"past_present_share_buffer", AttrKind::kInt},
+                     {"qkv_hidden_sizes", AttrKind::kInts},
+                     {"rotary_embedding_dim", AttrKind::kInt}});
   projected.max_outputs = 2;
   ops.push_back(std::move(projected));
 }

@@ -12,8 +12,22 @@ namespace xc {
 namespace {
 
 enum : size_t {
-  kQuery, kKey, kValue, kPastKey, kPastValue, kLengths, kTotal, kCos, kSin, kPositions, kBias,
-  kSink, kKeyScale, kValueScale, kQueryNorm, kKeyNorm
+  kQuery,
+  kKey,
+  kValue,
+  kPastKey,
+  kPastValue,
+  kLengths,
+  kTotal,
+  kCos,
+  kSin,
+  kPositions,
+  kBias,
+  kSink,
+  kKeyScale,
+  kValueScale,
+  kQueryNorm,
+  kKeyNorm
 };
 
 struct Heads {
@@ -95,9 +109,9 @@ void infer(InferContext& ctx) {
   if (ctx.has(kBias)) {
     require_rank(ctx, kBias, 4);
     const SymDims& bias = ctx.dims(kBias);
-    require_dims(ctx, kBias,
-                 {bias[0] == Dim(1) ? Dim(1) : q[0], bias[1] == Dim(1) ? Dim(1) : Dim(h.q), q[1],
-                  bias[3]});
+    require_dims(
+        ctx, kBias,
+        {bias[0] == Dim(1) ? Dim(1) : q[0], bias[1] == Dim(1) ? Dim(1) : Dim(h.q), q[1], bias[3]});
   }
   ctx.set(0, ctx.dtype(kQuery), {q[0], q[1], Dim(h.q) * head});
   for (size_t k : {1u, 2u}) ctx.set(k, ctx.dtype(kQuery), {q[0], h.kv, length, head});
@@ -111,14 +125,13 @@ struct Grouped {
   ValueId starts;                 ///< where the new keys of each sample go, [batch]
   ValueId positions;              ///< of the new tokens, [batch, queries]
 
-  Grouped(Expansion& expansion, const Node& n, int64_t size)
-      : e(expansion), node(n), head(size) {
+  Grouped(Expansion& expansion, const Node& n, int64_t size) : e(expansion), node(n), head(size) {
     batch = e.size(e.in(kQuery), 0);
     queries = e.size(e.in(kQuery), 1);
     total = e.add("Reshape", {e.cast(e.in(kTotal), DType::kI32, DType::kI64), e.ints({1})});
     // seqlens_k has one less than a sample has keys. Padded prompts begin at 0.
-    const ValueId last = e.add("Reshape", {e.cast(e.in(kLengths), DType::kI32, DType::kI64),
-                                           e.ints({-1})});
+    const ValueId last =
+        e.add("Reshape", {e.cast(e.in(kLengths), DType::kI32, DType::kI64), e.ints({-1})});
     const ValueId before = e.add("Sub", {e.add("Add", {last, e.integer(1)}), queries});
     starts = e.add("Max", {before, e.integer(0)});
     positions = e.add("Add", {e.add("Unsqueeze", {starts, e.ints({1})}), e.count_up(queries)});
@@ -145,12 +158,12 @@ struct Grouped {
     if (e.has(past)) {
       const ValueId old = e.size(e.in(past), 2);
       const ValueId more = e.add("Sub", {e.add("Max", {old, total}), old});
-      const ValueId pads = e.add("Concat", {e.ints({0, 0, 0, 0, 0, 0}), more, e.ints({0})},
-                                 {{"axis", int64_t{0}}});
+      const ValueId pads =
+          e.add("Concat", {e.ints({0, 0, 0, 0, 0, 0}), more, e.ints({0})}, {{"axis", int64_t{0}}});
       cache = e.add("Pad", {e.in(past), pads});
     } else {
-      const ValueId dims = e.add("Concat", {batch, e.ints({heads}), total, e.ints({head})},
-                                 {{"axis", int64_t{0}}});
+      const ValueId dims =
+          e.add("Concat", {batch, e.ints({heads}), total, e.ints({head})}, {{"axis", int64_t{0}}});
       Tensor zero(e.dtype(kQuery), {1});
       store_double(zero.data(), zero.dtype(), 0, 0);
       cache = e.add("ConstantOfShape", {dims}, {{"value", std::move(zero)}});
@@ -165,9 +178,10 @@ struct Grouped {
     const ValueId query = e.add("Unsqueeze", {positions, e.ints({1, 3})});
     ValueId seen = e.add("LessOrEqual", {key, query});
     if (const int64_t window = node.attrs.get_int("local_window_size", -1); window >= 0)
-      seen = e.add("And", {seen, e.add("Greater", {key, e.add("Sub", {query, e.integer(window)})})});
-    const ValueId out = e.add(
-        "Where", {seen, e.scalar(0), e.scalar(-std::numeric_limits<double>::infinity())});
+      seen =
+          e.add("And", {seen, e.add("Greater", {key, e.add("Sub", {query, e.integer(window)})})});
+    const ValueId out =
+        e.add("Where", {seen, e.scalar(0), e.scalar(-std::numeric_limits<double>::infinity())});
     return e.has(kBias) ? e.add("Add", {out, e.widened(kBias)}) : out;
   }
 };
@@ -182,8 +196,7 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   Grouped g(e, node, *head);
   std::vector<ValueId> parts;
   if (packed)
-    parts = e.add("Split",
-                  {e.in(kQuery), e.ints({h.q * *head, h.kv * *head, h.kv * *head})}, 3,
+    parts = e.add("Split", {e.in(kQuery), e.ints({h.q * *head, h.kv * *head, h.kv * *head})}, 3,
                   {{"axis", int64_t{-1}}});
   else
     parts = {e.in(kQuery), e.in(kKey), e.in(kValue)};

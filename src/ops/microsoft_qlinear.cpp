@@ -127,8 +127,8 @@ std::vector<ValueId> expand_softmax(const Graph& graph, const Node& node, Patch&
   ValueId x = dequantised(e, kX);
   if (!flattened) return result(e, e.add("Softmax", {x}, {{"axis", axis}}));
   x = e.add("Softmax", {e.add("Flatten", {x}, {{"axis", axis}})}, {{"axis", int64_t{1}}});
-  return result(e, e.add("Reshape", {x, e.add("Shape", {e.in(kX.tensor)})},
-                         {{"allowzero", int64_t{1}}}));
+  return result(
+      e, e.add("Reshape", {x, e.add("Shape", {e.in(kX.tensor)})}, {{"allowzero", int64_t{1}}}));
 }
 
 // ---- pooling ------------------------------------------------------------------------------------
@@ -171,9 +171,9 @@ constexpr size_t kYScale = 0, kYZero = 1, kFirst = 2;
 void infer(InferContext& ctx) {
   check_dtype(ctx, kYScale, kScale);
   check_dtype(ctx, kYZero, kBytes);
+  for (size_t k = kFirst; k < ctx.input_count(); k += 3) check_dtype(ctx, k, kBytes);
   if (ctx.input_count() < kFirst + 3 || (ctx.input_count() - kFirst) % 3 != 0)
-    ctx.error("{} inputs, expected a scale, a zero point and three per operand",
-              ctx.input_count());
+    ctx.error("{} inputs, expected a scale, a zero point and three per operand", ctx.input_count());
   check_quantum(ctx, kYScale, kYZero, kYZero);
   std::vector<Type> types;
   for (size_t i = kFirst; i < ctx.input_count(); i += 3) {
@@ -249,8 +249,7 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   if (e.has(kC)) y = e.add("Add", {y, e.in(kC)});
   Tensor alpha(DType::kF32, {});
   *alpha.as<float>() = static_cast<float>(node.attrs.get_float("alpha", 1));
-  const ValueId a_scale =
-      e.add("Mul", {scalar_of(e, kA.scale()), e.constant(std::move(alpha))});
+  const ValueId a_scale = e.add("Mul", {scalar_of(e, kA.scale()), e.constant(std::move(alpha))});
   const ValueId scale = e.add("Mul", {a_scale, e.in(kB.scale())});
   y = e.add("Mul", {e.cast(y, DType::kI32, DType::kF32), scale});
   if (!e.has(kYScale)) return {y};

@@ -35,7 +35,8 @@ void infer(InferContext& ctx) {
   if (rotated > 0 && !split && ctx.attrs().get_int("num_heads", 0) == 0)
     ctx.error("attribute 'rotary_embedding_dim' without 'num_heads'");
   const Dim heads = split ? x[1] : heads_of(*ctx.node, x, cosines);
-  if (heads == Dim(0)) ctx.error("caches of {} for an input of {}", to_text(cosines), to_text(x));
+  if (!split && heads == Dim(0))
+    ctx.error("caches of {} for an input of {}", to_text(cosines), to_text(x));
   const Dim head = split ? x[3] : floor_div(x[2], heads);
   if (!split && known_different(x[2], head * heads))
     ctx.error("size {} does not divide into {} heads", x[2].text(), heads.text());
@@ -65,8 +66,9 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   if (*e.rank(kPositions) == 1) {  // of the first token
     const ValueId length = e.size(e.in(kX), split ? 2 : 1);
     positions = e.add("Add", {e.count_up(length), positions});
-    positions = e.add("Expand", {positions, e.add("Concat", {e.size(e.in(kX), 0), length},
-                                                  {{"axis", int64_t{0}}})});
+    positions =
+        e.add("Expand",
+              {positions, e.add("Concat", {e.size(e.in(kX), 0), length}, {{"axis", int64_t{0}}})});
   }
   return {e.add("RotaryEmbedding", {e.in(kX), e.in(kCos), e.in(kSin), positions}, attrs)};
 }

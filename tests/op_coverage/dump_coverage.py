@@ -167,7 +167,8 @@ def main(tool: str, target: Path, only: list[str]) -> int:
         return 77
     printed = subprocess.run([tool, "inspect", "--ops", "--json"], check=True, capture_output=True, text=True).stdout
     digest = hashlib.sha256(printed.encode())
-    for script in (*sorted(HERE.glob("*.py")), Path(dump_suite.__file__), *sorted((HERE.parent / "ops").glob("*_problems.py"))):
+    for script in (*sorted(HERE.glob("*.py")), Path(dump_suite.__file__),
+                   *sorted((HERE.parent / "ops").glob("*_problems.py"))):
         digest.update(script.read_bytes())
     stamp = (f"onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}, numpy {np.__version__}, "
              f"{digest.hexdigest()[:16]}{', only ' if only else ''}{' '.join(only)}")
