@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "ops/op.h"
+#include "ops/custom.h"
 
 namespace xc {
 
@@ -18,9 +18,9 @@ struct Backend {
 };
 
 /// True when a row for `row_op` is asked for an operator: one of that name, "*" for every one, "::"
-/// for every one of the host (whose names have a domain in front).
+/// for every one of the host.
 inline bool asked_for(std::string_view row_op, const OpDef& op) {
-  if (row_op == "::") return op.name.find("::") != std::string_view::npos;
+  if (row_op == "::") return as_custom(op) != nullptr;
   return row_op == op.name || row_op == "*";
 }
 

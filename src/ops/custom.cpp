@@ -230,8 +230,10 @@ bool OpLibrary::owns(const OpDef& op) const {
 }
 
 const OpDef* find_op(std::string_view name, std::string_view domain, const OpLibrary* library) {
-  if (const OpDef* op = find_op(name, domain)) return op;
-  return library ? library->find(name, domain) : nullptr;
+  // The host's goes first: it may declare operators of com.microsoft that it has its own of.
+  if (library)
+    if (const OpDef* op = library->find(name, domain)) return op;
+  return find_op(name, domain);
 }
 
 void check_custom_ops(const Graph& graph, const OpLibrary* library) {

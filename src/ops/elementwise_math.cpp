@@ -57,7 +57,7 @@ constexpr auto kSoftplus = [](auto x) { return max(x, like(x, 0)) + log1p(exp(-a
 
 void register_rectifiers(OpList& ops) {
   const auto add = [&](OpDef op) { ops.push_back(std::move(op)); };
-  add(row < kReal | kWhole | kLoop, kFloats | kSignedInts,
+  add(row < kReal | kWhole | kSymbolic | kLoop, kFloats | kSignedInts,
       1 > ("Relu", [](auto x, auto&) { return max(x, like(x, 0)); }));
   add(real_unary("LeakyRelu", 2,
                  [](auto x, auto& p) { return select(lt(x, like(x, 0)), x * p[0], x); },

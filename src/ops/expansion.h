@@ -24,13 +24,25 @@ class Expansion {
   using AttrList = std::vector<std::pair<std::string, Attr>>;
   /// A node with one output.
   ValueId add(std::string_view op, std::vector<ValueId> inputs, const AttrList& attrs = {});
+  /// A node with as many outputs.
+  std::vector<ValueId> add(std::string_view op, std::vector<ValueId> inputs, uint32_t outputs,
+                           const AttrList& attrs);
   /// A reduction that keeps its axes at size 1.
   ValueId reduce(std::string_view op, ValueId data, std::vector<int64_t> axes);
   /// A rank-0 constant of the working type.
   ValueId scalar(double value);
+  ValueId constant(Tensor tensor);
   /// An integer constant of rank 0; of rank 1.
   ValueId integer(int64_t value);
   ValueId ints(std::vector<int64_t> values);
+  /// The size of one axis of a value: an i64 of rank 1.
+  ValueId size(ValueId value, int64_t axis);
+  /// 0, 1, ... up to a size that is an i64 of rank 1.
+  ValueId count_up(ValueId size);
+  ValueId transposed(ValueId value, std::vector<int64_t> perm);
+  /// Indices of Gather into axis 0 of `data`, which counts negative ones from the end: these become
+  /// one past the end, so that it refuses them.
+  ValueId not_from_end(ValueId indices, DType type, ValueId data);
 
   /// The type to compute in: f32 for f16 and bf16, else the type of input 0.
   DType working() const;
@@ -39,11 +51,18 @@ class Expansion {
   /// A value of the working type in the type of input i.
   ValueId narrowed(ValueId value, size_t i = 0) { return cast(value, working(), dtype(i)); }
   ValueId cast(ValueId value, DType from, DType to);
+  /// Does the graph's run have a constant for input i, and which?
+  const Tensor& constant_input(size_t i) const { return graph_.value(in(i)).constant; }
 
  private:
   const Graph& graph_;
   const Node& node_;
   Patch& patch_;
 };
+
+/// OpDef::reference of operators that are what they expand to: expands the node for the actual
+/// inputs and runs the references of what comes out. Fails with kUnsupported where it does not
+/// expand.
+void reference_by_expansion(const ReferenceContext& ctx);
 
 }  // namespace xc

@@ -146,8 +146,8 @@ using FlopsFn = Dim (*)(const Graph& graph, const Node& node);
 // ---- the row ------------------------------------------------------------------------------------
 
 struct OpDef {
-  std::string_view name;
-  std::string_view domain = "";  ///< "" = ai.onnx, "ai.onnx.ml", "xc" for our own
+  std::string_view name;  ///< with its domain where names are shared (README.md); see op_name()
+  std::string_view domain = "";  ///< "" = ai.onnx, "ai.onnx.ml", "com.microsoft", "xc" for our own
   int min_inputs = 1;
   int max_inputs = 1;  ///< -1 = any number
   int min_outputs = 1;

@@ -5,7 +5,7 @@
 namespace xc {
 
 std::string_view op_name(const OpDef& op) {
-  // The host's operators are named with their domain (ops/custom.h).
+  // Those of com.microsoft and of the host are named with their domain (op.h, custom.h).
   const size_t colons = op.name.rfind("::");
   return colons == std::string_view::npos ? op.name : op.name.substr(colons + 2);
 }

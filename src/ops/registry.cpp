@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "ir/op_ref.h"
 
 namespace xc {
 
@@ -26,7 +27,7 @@ struct Table {
 #undef XC_OPS
     // `ops` does not move from here on.
     for (const OpDef& op : ops) {
-      if (!by_name.emplace(Key{op.domain, op.name}, &op).second)
+      if (!by_name.emplace(Key{op.domain, op_name(op)}, &op).second)
         fail(Status::kInternal, "operator {} is registered twice", op.name);
       XC_CHECK(op.infer && (op.reference || op.evaluate || op.control_flow));
     }

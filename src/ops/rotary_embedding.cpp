@@ -97,8 +97,6 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   const auto head = l.head.constant(), heads = l.heads.constant();
   const auto size = rotated(node, l).constant();
   if (!head || !heads || !size) return {};
-  // Gather would take negative positions as counted from the end.
-  if (e.has(kIds) && !graph.value(node.inputs[kIds]).is_constant()) return {};
   const bool interleaved = node.attrs.get_int("interleaved", 0) != 0;
 
   ValueId x = e.widened(kX);
@@ -106,10 +104,12 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   const auto cut = [&](ValueId v, int64_t axis, int64_t begin, int64_t end) {
     return e.add("Slice", {v, e.ints({begin}), e.ints({end}), e.ints({axis})});
   };
+  const ValueId ids =
+      e.has(kIds) ? e.not_from_end(e.in(kIds), DType::kI64, e.in(kCos)) : ValueId{kNone};
   // Angles as [batch, sequence, half], then with an axis for the heads.
   const auto angles = [&](size_t i) {
     ValueId v = e.widened(i);
-    if (e.has(kIds)) v = e.add("Gather", {v, e.in(kIds)}, {{"axis", int64_t{0}}});
+    if (ids != kNone) v = e.add("Gather", {v, ids}, {{"axis", int64_t{0}}});
     return e.add("Unsqueeze", {v, e.ints({l.split ? 1 : 2})});
   };
   const ValueId cosine = angles(kCos), sine = angles(kSin);

@@ -55,7 +55,8 @@ void Executor::prepare_outputs(const Bound& bound, const OutputPorts& outputs) {
   const Plan& plan = *bound.plan;
   for (uint32_t i = 0; i < outputs.count; ++i) {
     const PlanValue& value = plan.values[plan.outputs[i]];
-    if (plan.buffers[value.buffer].storage != Storage::kOutput) continue;
+    const PlanBuffer& buffer = plan.buffers[value.buffer];
+    if (buffer.storage != Storage::kOutput || buffer.segment != bound.segment) continue;
     const std::span<const int64_t> dims = bound.dims(plan.outputs[i]);
     if (!outputs.slots[i]) {
       outputs.slots[i] = outputs.pool->acquire(i, value.dtype, dims);
@@ -84,7 +85,7 @@ void Executor::run_segment(const Bound& bound, int side, BoundTimes* times, void
                            const OutputPorts& outputs, uint64_t* focus_ticks,
                            const Version* version) {
   const bool single = bound.plan->segments.size() == 1;
-  if (bound.segment + 1 == bound.plan->segments.size()) prepare_outputs(bound, outputs);
+  prepare_outputs(bound, outputs);
   void** pointers = resolve(bound, side, single);
   if (!single) {
     // Tensors made by earlier segments.

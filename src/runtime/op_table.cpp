@@ -6,6 +6,8 @@
 
 #include "backends/step.h"
 #include "formats/onnx/op_versions.h"
+#include "ir/op_ref.h"
+#include "ops/expansion.h"
 #include "ops/input_types.h"
 #include "ops/registry.h"
 
@@ -25,6 +27,7 @@ std::vector<std::string> names_of(TypeSet set) {
 std::vector<std::string> implementations(const Backend& backend, const OpDef& op) {
   std::vector<std::string> out;
   if (op.control_flow || op.evaluate) return {"runtime"};
+  if (op.reference == reference_by_expansion) return {"expanded"};
   for (const Implementation& row : backend.implementations()) {
     if (row.op != op.name && (row.op != "*" || !op.reference)) continue;
     if (std::find(out.begin(), out.end(), row.name) == out.end()) out.emplace_back(row.name);
@@ -92,7 +95,7 @@ std::string versions_text(const OpSupport& op) {
 std::vector<OpSupport> op_table(const Backend& backend) {
   std::set<std::pair<std::string_view, std::string_view>> names;
   for (const auto& standard : onnx::standard_ops()) names.insert(standard);
-  for (const OpDef* op : all_ops()) names.insert({op->domain, op->name});
+  for (const OpDef* op : all_ops()) names.insert({op->domain, op_name(*op)});
   std::vector<OpSupport> out;
   for (const auto& [domain, name] : names) out.push_back(support_of(backend, domain, name));
   return out;

@@ -170,6 +170,18 @@ TEST_CASE("backends/indexed: arg-reductions, running totals, TopK, scatter, fill
           {x, g.tensor(DType::kI64, {1, 1, 1}, -4, 3), g.tensor(type, {1, 1, 1}, 0, 5)}, by);
       run("xc.scatter", "ScatterND",
           {x, Tensor::of(Ints{1, 2, 3, -1}, {2, 2}), g.tensor(type, {2, 5}, 0, 5)});
+      Dims update = x.dims();
+      update[axis == 0 ? 1 : axis] = 2;
+      Attrs along;
+      along.set("axis", std::max<int64_t>(axis, 1));
+      std::vector<int64_t> starts(static_cast<size_t>(x.dims()[0]), 1);
+      starts.back() = 0;
+      run("xc.scatter", "TensorScatter", {x, g.tensor(type, update, 0, 5), Tensor::of(starts)},
+          along);
+      along.set("mode", std::string("circular"));
+      starts.front() = 3 + x.dims()[axis == 0 ? 1 : axis];
+      run("xc.scatter", "TensorScatter", {x, g.tensor(type, update, 0, 5), Tensor::of(starts)},
+          along);
       for (int64_t k : {0, 2, -3, 100, -100}) {
         Attrs upper;
         upper.set("upper", axis % 2);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Derives, for every operator, the tests that it counts as done by, and writes them to a folder for xc_onnx_suite.
 
-    dump_coverage.py XC DIR
+    dump_coverage.py XC DIR [OP...]
 
 XC is the built tool, whose `inspect --ops --json` says which types each operator claims. The seeds are the standard's
 own tests of single nodes and the nodes of seeds.py. Kinds of tests (DIR/KIND/TEST as dump_suite.py has them):
@@ -12,7 +12,8 @@ own tests of single nodes and the nodes of seeds.py. Kinds of tests (DIR/KIND/TE
     type      a seed with the inputs of one type constraint converted to each type the operator claims for them
     error     a seed with an attribute, an input, a type or a rank that is wrong: the status, and the node is named
 
-Nothing is done when DIR already holds what this script would write. Exits with 77, "skipped" to CTest, when the
+OP ("Gelu", "com.microsoft.Gelu") leaves the others out, for work on one; the table needs all. Nothing is done when DIR
+already holds what this script would write. Exits with 77, "skipped" to CTest, when the
 packages are not there.
 """
 
@@ -160,16 +161,17 @@ def derive(all_seeds: list[Test], claims: dict) -> list[Test]:
     return out
 
 
-def main(tool: str, target: Path) -> int:
+def main(tool: str, target: Path, only: list[str]) -> int:
     if onnx.__version__ != dump_suite.ONNX_VERSION:
         print(f"skipped: onnx {onnx.__version__} is not the pinned {dump_suite.ONNX_VERSION}")
         return 77
     printed = subprocess.run([tool, "inspect", "--ops", "--json"], check=True, capture_output=True, text=True).stdout
     digest = hashlib.sha256(printed.encode())
-    for script in (*sorted(HERE.glob("*.py")), Path(dump_suite.__file__)):
+    for script in (*sorted(HERE.glob("*.py")), Path(dump_suite.__file__),
+                   *sorted((HERE.parent / "ops").glob("*_problems.py"))):
         digest.update(script.read_bytes())
     stamp = (f"onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}, numpy {np.__version__}, "
-             f"{digest.hexdigest()[:16]}")
+             f"{digest.hexdigest()[:16]}{', only ' if only else ''}{' '.join(only)}")
     index = target / "suite.json"
     if index.exists() and json.loads(index.read_text())["made_from"] == stamp:
         print(f"{target}: current ({stamp})")
@@ -178,7 +180,7 @@ def main(tool: str, target: Path) -> int:
     dump_suite.transform_in_double()
     claims = {(row["domain"] + "." if row["domain"] else "") + row["name"]: row["input_types"]
               for row in json.loads(printed)}
-    tests = derive(node_seeds(), claims)
+    tests = derive([seed for seed in node_seeds() if not only or seed.op in only], claims)
     target.parent.mkdir(parents=True, exist_ok=True)
     root = Path(tempfile.mkdtemp(dir=target.parent, prefix=target.name + "."))
     rows = [write(test, root) for test in tests]
@@ -192,7 +194,7 @@ def main(tool: str, target: Path) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) < 3:
         print(__doc__, file=sys.stderr)
         sys.exit(2)
-    sys.exit(main(sys.argv[1], Path(sys.argv[2])))
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:]))

@@ -6,6 +6,7 @@ import copy
 import itertools
 from dataclasses import replace
 
+import microsoft  # noqa: F401  the schemas of onnxruntime
 import numpy as np
 import onnx
 import oracle
@@ -25,8 +26,8 @@ TYPED_BY_ATTRIBUTES = {"LabelEncoder", "CategoryMapper"}
 # split give as well.
 BOUND_BY_VALUES = {"AffineGrid", "ReverseSequence"}
 # Windows, transforms and regions need points: only the batch may be empty. Inputs that have it as their axis 0.
-BATCHES = {"AveragePool": [0], "LpPool": [0], "MaxPool": [0], "Conv": [0], "ConvInteger": [0], "QLinearConv": [0],
-           "ConvTranspose": [0], "MaxUnpool": [0, 1], "DeformConv": [0, 2, 4], "DFT": [0], "STFT": [0]}
+BATCHES = {"AveragePool": [0], "LpPool": [0], "MaxPool": [0], "Conv": [0], "FusedConv": [0], "ConvInteger": [0],
+           "QLinearConv": [0], "ConvTranspose": [0], "MaxUnpool": [0, 1], "DeformConv": [0, 2, 4], "DFT": [0], "STFT": [0]}
 # Refused by the standard's inference for a reason that is no rank: default axes, windows of old versions, scan lengths.
 LENIENT = {"MeanVarianceNormalization", "Scan", "Split", "TreeEnsembleClassifier", "TreeEnsembleRegressor"}
 NODE = "the_node"
@@ -107,7 +108,10 @@ def candidates(seed):
     last: they are there for the rank."""
     sizes = {(i, axis): size for i, value in enumerate(seed.inputs) if isinstance(value, np.ndarray)
              for axis, size in enumerate(value.shape)}
-    batches = BATCHES.get(node_of(seed.model).op_type)
+    node = node_of(seed.model)
+    batches = BATCHES.get(node.op_type)
+    if node.op_type == "FusedConv" and len(node.input) == 4:  # its summand
+        batches = [0, [info.name for info in seed.model.graph.input].index(node.input[3])]
     if batches:
         yield {(i, 0) for i in batches if (i, 0) in sizes}
         return
@@ -240,7 +244,7 @@ def converted(seed, schema, asked: int, name: str, claims):
         elif inferred[k]:
             oracle.set_elem_type(info.type, inferred[k])
     test = with_outputs(replace(seed, kind="type", name=f"{seed.name}_{asked}_{name}", model=model, inputs=inputs), outputs)
-    floats = [kind for kind in [*types, *(oracle.NAMES[oracle.elem_type(i.type)] for i in model.graph.output)]
+    floats = [kind for kind in [*types, *(oracle.NAMES.get(oracle.elem_type(i.type), "") for i in model.graph.output)]
               if kind in RTOL]
     rtol = max((RTOL[kind] for kind in floats), default=1e-3)
     if node.op_type in ROUNDS_INSIDE:

@@ -95,7 +95,7 @@ def elem_type(type_proto) -> int:
 
 def set_elem_type(type_proto, number: int) -> None:
     kind = type_proto.WhichOneof("value")
-    if kind == "tensor_type":
+    if kind in ("tensor_type", None):
         type_proto.tensor_type.elem_type = number
     else:
         set_elem_type(getattr(type_proto, kind).elem_type, number)
@@ -280,6 +280,10 @@ def evaluate_as(model, inputs, types: list[str], direct: bool, node):
     in_f32 = [lambda: retyped(by_onnxruntime, lambda name: name in RANGES, "f32")]
     if node.domain == "ai.onnx.ml":  # integers are computed in f32, by definition
         return first_answer([lambda: by_onnxruntime(model, inputs), *in_f32, lambda: by_reference(model, inputs)])
+    if node.domain == "com.microsoft" and not direct:  # onnxruntime alone has it, most of it in f32 only
+        outputs, _ = first_answer([lambda: retyped(by_onnxruntime, lambda name: name in FLOATS, "f32"),
+                                   lambda: by_onnxruntime(model, inputs)])
+        return outputs, 1
     if node.op_type == "Resize" and any(name in ("c64", "c128") for name in types):
         return first_answer([by_codes])  # the evaluator drops imaginary parts
     if direct:

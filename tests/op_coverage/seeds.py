@@ -6,10 +6,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import onnx.parser
 
-HEAD = '<ir_version: 10, opset_import: ["" : {ai}, "ai.onnx.ml" : {ml}]>\n'
+HEAD = '<ir_version: 10, opset_import: ["" : {ai}, "ai.onnx.ml" : {ml}, "com.microsoft" : 1]>\n'
 
 
 @dataclass
@@ -161,6 +164,27 @@ def maps():
     yield ml("ZipMap", "float[2,3] x", "seq(map(int64, float)) y", "classlabels_int64s = [4,5,6]", X)
 
 
+def microsoft_nodes():
+    """onnxruntime's operators have no tests in the standard: the problems of tests/ops are seeds too."""
+    # In the standard's domain.
+    x, scale = np.stack([X, X[::-1] * F(0.5)]), np.array([0.5, 2.0, -1.0], F)
+    for name, attributes in (("plain", ""), ("all_axes", "axis = 0, epsilon = 0.01")):
+        text = f"<{attributes}>" if attributes else ""
+        wide = np.broadcast_to(scale, x.shape).copy() if attributes else scale
+        dims = "2,2,3" if attributes else "3"
+        yield seed("SimplifiedLayerNormalization", f"(float[2,2,3] x, float[{dims}] s) => (float[2,2,3] y, float[a,b,c] i) "
+                   f"{{ y, i = SimplifiedLayerNormalization {text} (x, s) }}", x, wide, name=name)
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
+    import microsoft_problems
+
+    for problem in microsoft_problems.problems():
+        node = problem.node
+        op = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+        expected = problem.expected
+        yield Seed(op, f"seed_microsoft_{problem.name.lower()}", problem.model(), problem.arrays(), outputs=expected)
+
+
 def seeds():
     for family in (containers, pools_and_random, empty_sizes, encoders, classifiers, maps):
         yield from family()
+    yield from microsoft_nodes()

@@ -26,7 +26,8 @@ class Problem:
         ]
         outputs = [onnx.ValueInfoProto(name=k) for k in self.node.output if k]
         graph = helper.make_graph([self.node], self.name, inputs, outputs)
-        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 4)]
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 4),
+                  helper.make_opsetid("com.microsoft", 1)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
         return onnx.shape_inference.infer_shapes(model)  # types of the outputs
 
@@ -475,6 +476,9 @@ def forests(m: Maker) -> Iterator[Problem]:
 
 
 def problems() -> Iterator[Problem]:
+    import microsoft_problems
+
     for family in (recurrent, windows, products, norms, quantisation, shapes, transposed, einsums,
                    vision, quantised_products, features, classifiers, forests):  # fmt: skip
         yield from family(Maker())
+    yield from microsoft_problems.problems()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Write operator test cases: cases/<Op>.json from the node tests of the `onnx` package, and
-cases/<Op>_ort.json from own problems (extra_problems.py) answered by onnxruntime.
+cases/<Op>_ort.json from own problems (extra_problems.py) answered by onnxruntime. OP is a name, with
+its domain in front for com.microsoft ("com.microsoft.Gelu").
 
 Usage: generate_cases.py [--limit ELEMENTS] [--out DIR] OP...
 
@@ -146,13 +147,18 @@ def node_tests(ops: set[str], limit: int) -> dict[str, list[dict]]:
     return out
 
 
+def key(node: onnx.NodeProto) -> str:
+    """How OP names an operator: with its domain where names are those of the standard."""
+    return f"{node.domain}.{node.op_type}" if node.domain == "com.microsoft" else node.op_type
+
+
 def ort_problems(ops: set[str], limit: int) -> dict[str, list[dict]]:
     import extra_problems
     import onnxruntime
 
     out: dict[str, list[dict]] = {op: [] for op in ops}
     for problem in extra_problems.problems():
-        if problem.node.op_type not in ops:
+        if key(problem.node) not in ops:
             continue
         model = problem.model()
         names = [v.name for v in model.graph.input]
@@ -167,7 +173,7 @@ def ort_problems(ops: set[str], limit: int) -> dict[str, list[dict]]:
                 print(f"{problem.name}: onnxruntime refuses: {error}")
                 continue
         if elements(problem.arrays() + outputs) <= limit:
-            out[problem.node.op_type].append(
+            out[key(problem.node)].append(
                 case(problem.name, model.graph, problem.arrays(), outputs)
             )
     return out

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "ir/text.h"
 #include "ops/infer.h"
 #include "ops/registry.h"
 
@@ -264,4 +265,72 @@ TEST_CASE("ops/invalid: values of a run are checked before use") {
   CHECK_THROWS_AS(
       run("RoiAlign", {image, Tensor::of<float>({0, 0, 1, 1}, {1, 4}), Tensor::of<int64_t>({1})}),
       Error);
+}
+
+TEST_CASE("ops/invalid: what com.microsoft asks for and is not there is refused by name") {
+  struct Refused {
+    const char* inputs;
+    const char* node;  ///< of com.microsoft
+    Status status;
+    const char* told;
+  };
+  constexpr const char* kBlocks = "%a: f32[2, 32], %b: u8[3, 2, 8], %s: f32[3, 2], %g: i32[32]";
+  constexpr const char* kGrouped =
+      "%q: f32[1, 1, 32], %k: f32[1, 1, 16], %p: f32[1, 1, 4, 16], %n: i32[1], %t: i32[], %h: "
+      "f32[2]";
+  constexpr const char* kHeads = "%q: f32[2, 3, 8], %m: i32[2, 1, 3, 3], %n: i32[]";
+  const Refused all[] = {
+      {kBlocks, "MatMulNBits(%a, %b, %s, _, %g) {K = 32, N = 3, block_size = 16}",
+       Status::kUnsupported, "g_idx"},
+      {kBlocks, "MatMulNBits(%a, %b, %s) {K = 32, N = 3, block_size = 16, bits = 3}",
+       Status::kUnsupported, "'bits' = 3"},
+      {kBlocks, "MatMulNBits(%a, %b, %s) {K = 32, N = 3, block_size = 16, weight_prepacked = 1}",
+       Status::kUnsupported, "weight_prepacked"},
+      {kBlocks, "MatMulNBits(%a, %b, %s) {K = 32, N = 3, block_size = 24}", Status::kInvalidModel,
+       "block_size"},
+      {kBlocks, "MatMulNBits(%a, %b, %s) {K = 64, N = 3, block_size = 16}", Status::kInvalidModel,
+       "'K' is 64"},
+      {kGrouped,
+       "GroupQueryAttention(%q, %k, %k, %p, %p, %n, %t, _, _, _, _, %h) {num_heads = 2, "
+       "kv_num_heads = 1}",
+       Status::kUnsupported, "head_sink"},
+      {kGrouped,
+       "GroupQueryAttention(%q, %k, %k, %p, %p, %n, %t) {num_heads = 2, kv_num_heads = 1, "
+       "smooth_softmax = 1}",
+       Status::kUnsupported, "smooth_softmax"},
+      {kGrouped,
+       "GroupQueryAttention(%q, %k, %k, %p, %p, %n, %t) {num_heads = 2, kv_num_heads = 1, "
+       "do_rotary = 1}",
+       Status::kInvalidModel, "cos_cache"},
+      {kHeads, "MultiHeadAttention(%q, %q, %q, _, %m) {num_heads = 2}", Status::kUnsupported,
+       "a mask of rank 4"},
+      {kHeads, "MultiHeadAttention(%q, %q, %q, _, _, _, _, _, %n) {num_heads = 2}",
+       Status::kUnsupported, "past_sequence_length"},
+      {kHeads, "MultiHeadAttention(%q, %q, %q) {num_heads = 3}", Status::kInvalidModel, "3 heads"},
+      {"%x: f32[1, 2, 4, 4], %w: f32[2, 2, 3, 3]",
+       "FusedConv(%x, %w) {activation = \"Clip\", activation_params = [1.0]}",
+       Status::kInvalidModel, "activation_params"},
+      {"%x: f32[1, 2, 4, 4], %w: f32[2, 2, 3, 3]", "FusedConv(%x, %w) {activation = \"Mish\"}",
+       Status::kInvalidModel, "HardSigmoid"},
+      {"%a: f32[2, 3], %b: f32[3, 4]", "FusedGemm(%a, %b) {activation = \"LeakyRelu\"}",
+       Status::kInvalidModel, "activation_alpha"},
+      {"%x: u8[1, 2, 4, 4], %s: f32[]",
+       "QLinearGlobalAveragePool(%x, %s, _, %s) {channels_last = 1}", Status::kUnsupported,
+       "channels_last"},
+  };
+  for (const Refused& refused : all) {
+    CAPTURE(refused.node);
+    const std::string text =
+        fmt::format("graph g({}) -> (%y) {{ %y = \"com.microsoft\"::{} \"here\" }}", refused.inputs,
+                    refused.node);
+    try {
+      Graph graph = parse_graph(text);
+      for (const NodeId id : graph.order()) check_node(graph.node(id));
+      infer_types(graph);
+      FAIL_CHECK("it was taken");
+    } catch (const Error& error) {
+      CHECK(error.status() == refused.status);
+      CHECK_MESSAGE(error.message().find(refused.told) != std::string::npos, error.message());
+    }
+  }
 }

@@ -1,6 +1,6 @@
 // Ops along one axis or at given indices: ArgMax, ArgMin, CumSum, CumProd, TopK ("xc.axis"),
-// ScatterElements, ScatterND ("xc.scatter"), and tensors made from sizes: Shape, Size,
-// ConstantOfShape, Range, Trilu ("xc.fill").
+// ScatterElements, ScatterND, TensorScatter ("xc.scatter"), and tensors made from sizes: Shape,
+// Size, ConstantOfShape, Range, Trilu ("xc.fill").
 
 #include <algorithm>
 #include <cmath>
@@ -347,6 +347,39 @@ void scatter_nd(const SimpleContext& c) {
       });
 }
 
+/// A cache and, per sample, an update of consecutive entries along an axis: one block each, two
+/// where it wraps around.
+void tensor_scatter(const SimpleContext& c) {
+  const OperandView &update = c.in(1), &y = c.out();
+  const size_t axis = normalise_axis(c.spec.attrs().get_int("axis", -2), y.dims.size());
+  const bool circular = c.spec.attrs().get_string("mode", "linear") == "circular";
+  const int64_t length = y.dims[axis], entries = update.dims[axis];
+  std::vector<int64_t> starts(static_cast<size_t>(y.dims[0]), 0);
+  if (c.has(2)) starts = int_values(c.input_view(2));
+  for (const int64_t start : starts)
+    if (start < 0 || entries > length || (!circular && start > length - entries))
+      fail(Status::kRange, "an update of {} at {} does not fit a cache of {}", entries, start,
+           length);
+  copy_all(c);
+  if (update.count() == 0) return;
+  const int64_t bytes = element_size(y.dtype);
+  const auto put = [&](size_t sample, int64_t first, int64_t count, int64_t at) {
+    Dims dims(update.dims.begin() + 1, update.dims.end());
+    dims[axis - 1] = count;
+    const CopyPlan block(dims, std::span(update.strides).subspan(1),
+                         std::span(y.strides).subspan(1), bytes);
+    const auto n = static_cast<int64_t>(sample);
+    block.run(
+        c.input<std::byte>(1) + (n * update.strides[0] + first * update.strides[axis]) * bytes,
+        c.output<std::byte>() + (n * y.strides[0] + at * y.strides[axis]) * bytes);
+  };
+  for (size_t sample = 0; sample < starts.size(); ++sample) {
+    const int64_t at = starts[sample] % length, whole = std::min(entries, length - at);
+    put(sample, 0, whole, at);
+    if (whole < entries) put(sample, whole, entries - whole, 0);
+  }
+}
+
 // ---- tensors from sizes
 // --------------------------------------------------------------------------
 
@@ -436,6 +469,7 @@ void add_indexed(Rows& rows) {
       {"xc.scatter", "ScatterElements", supports_scatter, create_simple<scatter_elements>});
   rows.push_back({"xc.scatter", "Scatter", supports_scatter, create_simple<scatter_elements>});
   rows.push_back({"xc.scatter", "ScatterND", supports_scatter, create_simple<scatter_nd>});
+  rows.push_back({"xc.scatter", "TensorScatter", supports_scatter, create_simple<tensor_scatter>});
   rows.push_back({"xc.fill", "Shape", supports_simple, create_simple<shape>});
   rows.push_back({"xc.fill", "Size", supports_simple, create_simple<size>});
   rows.push_back({"xc.fill", "ConstantOfShape", supports_simple, create_simple<constant_of_shape>});

@@ -42,6 +42,7 @@ void batch_norm_inference(Draft& d);
 void group_norm_per_channel(Draft& d);
 void tile_axis(Draft& d);
 void scan_batched(Draft& d);
+void simplified_layer_norm(Draft& d);
 
 }  // namespace convert
 }  // namespace xc::onnx

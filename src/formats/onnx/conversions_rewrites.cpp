@@ -200,4 +200,28 @@ void scan_batched(Draft& d) {
   d.attrs = with("num_scan_inputs", static_cast<int64_t>(own));
 }
 
+// onnxruntime's name for RMSNormalization, from before the standard had it, with 1 / sqrt(mean(x^2)
+// + epsilon) as a second output.
+void simplified_layer_norm(Draft& d) {
+  if (d.wants_output(1)) {
+    const double epsilon = d.attrs.get_float("epsilon", 1e-5f);
+    int64_t axis = d.attrs.get_int("axis", -1);
+    if (axis >= 0) {
+      const auto rank = d.hints.rank(d.input(0));
+      if (!rank) d.unsupported("its second output where the rank of the input is not known");
+      axis -= *rank;
+    }
+    std::vector<int64_t> axes;
+    for (; axis < 0; ++axis) axes.push_back(axis);
+    const ValueId x = d.emit("Cast", {d.input(0)}, with("to", d.attrs.get_int("stash_type", 1)));
+    const ValueId squares = d.emit("ReduceMean", {d.emit("Mul", {x, x}), d.ints(axes)});
+    const ValueId sum = d.emit(
+        "Add",
+        {squares,
+         d.emit("CastLike", {d.constant(Tensor::scalar(static_cast<float>(epsilon))), squares})});
+    d.finish("Reciprocal", {d.emit("Sqrt", {sum})}, {}, {d.outputs[1]});
+  }
+  d.finish("RMSNormalization", d.inputs, d.attrs, {d.outputs[0]});
+}
+
 }  // namespace xc::onnx::convert

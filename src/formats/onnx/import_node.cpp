@@ -146,7 +146,8 @@ void Importer::import_op(Scope& scope, const NodeProto& proto) {
   Graph& graph = *scope.graph;
   const std::string domain(proto.domain);
   const OpVersion* version = nullptr;
-  const bool standard = !op_versions(domain, proto.op).empty();
+  const bool of_host = operators_ && operators_->find(proto.op, domain);
+  const bool standard = !of_host && !op_versions(domain, proto.op).empty();
   if (standard) {
     version = &op_version(domain, proto.op, opset_of(scope, domain));
     check_version(proto, *version);

@@ -77,6 +77,7 @@ constexpr Conversion kConversions[] = {
     {"", "GlobalLpPool", 2, integer_p},
     {"", "Tile", 6, tile_axis},
     {"", "Scan", 9, scan_batched},
+    {"", "SimplifiedLayerNormalization", 99, simplified_layer_norm},
     {"ai.onnx.ml", "LabelEncoder", 2, label_encoder_classes},
 };
 

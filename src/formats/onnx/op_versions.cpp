@@ -15,6 +15,7 @@ struct Row {
 };
 constexpr Row kRows[] = {
 #include "formats/onnx/op_versions.inc"
+#include "formats/onnx/op_versions_microsoft.inc"
 };
 
 /// Splits off the text up to `separator`.
@@ -140,6 +141,7 @@ const OpVersion& op_version(std::string_view domain, std::string_view op, int64_
 int newest_opset(std::string_view domain) {
   if (domain.empty()) return 28;
   if (domain == "ai.onnx.ml") return 5;
+  if (domain == "com.microsoft") return 1;
   if (domain == "ai.onnx.preview" || domain == "ai.onnx.preview.training") return 1;
   return 0;
 }

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
-#include "ops/op.h"
+#include "ops/custom.h"
 #include "support/evaluate.h"
 #include "unit/formats/model_text.h"
 
@@ -68,6 +68,23 @@ TEST_CASE("formats/onnx: maps as inputs and within sequences") {
   CHECK(g.value(g.inputs[1]).type.text() == "map(i64, f32[*])");
   CHECK(g.value(g.outputs[0]).type.text() == "seq(map(i64, f32[]))");
   CHECK(g.value(g.outputs[2]).type.text() == "f32[1, 3]");
+}
+
+TEST_CASE("formats/onnx: one name in two domains; the host's operators go before ours") {
+  const Graph g = load("microsoft");
+  CHECK(op_names(g) == "Gelu com.microsoft::Gelu com.microsoft::FusedMatMul");
+  const Tensor x = Tensor::of<float>({0.5f, -1, 2, 0}, {1, 4});
+  // numpy, in f64: gelu by tanh, gelu by erf, half of the product.
+  const auto y = evaluate(g, {x})[0].to_doubles();
+  CHECK(y[0] == doctest::Approx(2.89809235).epsilon(1e-5));
+  CHECK(y[1] == doctest::Approx(-2.89809235).epsilon(1e-5));
+  CHECK(y[2] == doctest::Approx(0.04622811).epsilon(1e-5));
+
+  OpLibrary library;
+  library.add("\"com.microsoft\"::Gelu(x: f32[n, m]) -> y: f32[n, m]", {});
+  const Graph own = load_bytes(model_bytes("microsoft"), {.operators = &library});
+  CHECK(as_custom(*node_of(own, "com.microsoft::Gelu").op));
+  CHECK(!as_custom(*node_of(own, "com.microsoft::FusedMatMul").op));
 }
 
 TEST_CASE("formats/onnx: functions are written out with their attributes and defaults") {

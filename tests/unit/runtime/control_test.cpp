@@ -61,6 +61,20 @@ TEST_CASE("runtime/control: sizes that only values tell reach the steps behind t
   CHECK(run(*session, {Tensor::of<float>({-1, -1})})[0].dims() == Dims{0});
 }
 
+TEST_CASE("runtime/control: an output made before sizes that only values tell") {
+  auto session = session_of(R"(graph g(%x: f32[n]) -> (%early, %where, %late) {
+  %early = Exp(%x)
+  %where = NonZero(%x)
+  %flat = Squeeze(%where)
+  %some = Gather(%x, %flat) {axis = 0}
+  %late = Neg(%some)
+})");
+  const auto out = run(*session, {Tensor::of<float>({1, 0, 5})});
+  CHECK(out[0].to_doubles()[1] == 1);
+  CHECK(out[1].to_int64s() == std::vector<int64_t>{0, 2});
+  CHECK(out[2].to_doubles() == std::vector<double>{-1, -5});
+}
+
 TEST_CASE("runtime/control: views cost no step") {
   auto session = session_of(R"(graph g(%x: f32[n, 6]) -> (%y) {
   const %shape: i64[3] = [0, 2, 3]

@@ -1,0 +1,372 @@
+// Attention and MultiHeadAttention of com.microsoft, as the standard's Attention: their masks
+// become a bias that is added to the scores, their packed operands are taken apart.
+
+#include "ops/checks.h"
+#include "ops/expansion.h"
+#include "ops/matmul.h"
+#include "ops/microsoft.h"
+
+namespace xc {
+
+namespace {
+
+constexpr TypeSet kMaskType = type_set({DType::kI32});
+
+// ---- what both share ----------------------------------------------------------------------------
+
+struct Masking {
+  size_t mask, bias;  ///< inputs: of keys, and what is added to scores
+};
+
+/// A mask of keys: their number per sample [batch], or 0 where they are padding, [batch, total] or
+/// [batch, queries, total]. A bias: [1 or batch, 1 or heads, queries, total].
+void check_masks(const InferContext& ctx, const Masking& at, const Dim& batch, const Dim& queries,
+                 const Dim& total) {
+  if (ctx.has(at.mask)) {
+    const size_t rank = ctx.rank(at.mask);
+    if (rank == 4) fail(Status::kUnsupported, "unsupported: a mask of rank 4");
+    if (rank == 1)
+      require_vector(ctx, at.mask, batch);
+    else if (rank == 2)
+      require_dims(ctx, at.mask, {batch, total});
+    else
+      require_dims(ctx, at.mask, {batch, queries, total});
+  }
+  if (!ctx.has(at.bias)) return;
+  require_rank(ctx, at.bias, 4);
+  const int64_t heads = ctx.attrs().get_int("num_heads", 1);
+  const SymDims& bias = ctx.dims(at.bias);
+  require_dims(ctx, at.bias,
+               {bias[0] == Dim(1) ? Dim(1) : batch, bias[1] == Dim(1) ? Dim(1) : Dim(heads),
+                queries, total});
+}
+
+/// The mask and the bias as one summand of the scores, in the working type; kNone without both.
+/// `total`: how many keys there are, an i64 of rank 1.
+ValueId score_bias(Expansion& e, const Node& node, const Masking& at, ValueId total) {
+  ValueId out = e.has(at.bias) ? e.widened(at.bias) : ValueId{kNone};
+  if (!e.has(at.mask)) return out;
+  const double filter = node.attrs.get_float("mask_filter_value", -10000);
+  const ValueId mask = e.cast(e.in(at.mask), DType::kI32, DType::kI64);
+  ValueId seen = kNone;
+  switch (*e.rank(at.mask)) {
+    case 1: {
+      const ValueId lengths = e.add("Unsqueeze", {mask, e.ints({1, 2, 3})});
+      seen = e.add("Less", {e.count_up(total), lengths});
+      break;
+    }
+    case 2:
+      seen = e.add("Unsqueeze", {e.add("Greater", {mask, e.integer(0)}), e.ints({1, 2})});
+      break;
+    default:
+      seen = e.add("Unsqueeze", {e.add("Greater", {mask, e.integer(0)}), e.ints({1})});
+  }
+  const ValueId hidden = e.add("Where", {seen, e.scalar(0), e.scalar(filter)});
+  return out == kNone ? hidden : e.add("Add", {out, hidden});
+}
+
+Expansion::AttrList attention_attrs(const Node& node, bool heads_inside) {
+  Expansion::AttrList out{{"is_causal", node.attrs.get_int("unidirectional", 0)}};
+  if (const double scale = node.attrs.get_float("scale", 0); scale != 0)
+    out.emplace_back("scale", scale);
+  const int64_t heads = node.attrs.get_int("num_heads", 1);
+  if (heads_inside) {
+    out.emplace_back("q_num_heads", heads);
+    out.emplace_back("kv_num_heads", heads);
+  }
+  return out;
+}
+
+void require_heads(const InferContext& ctx, const Dim& size, int64_t heads) {
+  if (const auto n = size.constant(); n && *n % heads != 0)
+    ctx.error("a size of {} does not divide into {} heads", *n, heads);
+}
+
+bool wants(const Node& node, size_t k) {
+  return k < node.outputs.size() && node.outputs[k] != kNone;
+}
+
+// ---- MultiHeadAttention -------------------------------------------------------------------------
+
+namespace multi_head {
+
+enum : size_t {
+  kQuery,
+  kKey,
+  kValue,
+  kBias,
+  kMask,
+  kScoreBias,
+  kPastKey,
+  kPastValue,
+  kPastLength,
+  kBeams
+};
+constexpr Masking kMasking{kMask, kScoreBias};
+
+/// How the operands come: [batch, sequence, size] each; keys and values as [batch, heads, sequence,
+/// head]; keys and values in one [batch, sequence, heads, 2, head]; all in one.
+enum class Form : uint8_t { kApart, kKeysByHead, kPackedKeys, kPackedAll };
+
+struct Sizes {
+  Dim batch, queries, keys, head, value_head;
+};
+
+Form form_of(const InferContext& ctx) {
+  const size_t rank = ctx.rank(kQuery);
+  if (!ctx.has(kKey)) {
+    if (ctx.has(kValue)) ctx.error("a value without a key");
+    if (rank != 5) ctx.error("query has rank {}, expected 5 without a key", rank);
+    return Form::kPackedAll;
+  }
+  require_rank(ctx, kQuery, 3);
+  const size_t keys = ctx.rank(kKey);
+  if (!ctx.has(kValue)) {
+    if (keys != 5) ctx.error("key has rank {}, expected 5 without a value", keys);
+    return Form::kPackedKeys;
+  }
+  if (keys != 3 && keys != 4) ctx.error("key has rank {}, expected 3 or 4", keys);
+  require_rank(ctx, kValue, keys);
+  return keys == 4 ? Form::kKeysByHead : Form::kApart;
+}
+
+Sizes sizes_of(const InferContext& ctx, Form form) {
+  const int64_t heads = ctx.attrs().get_int("num_heads", 1);
+  const SymDims& q = ctx.dims(kQuery);
+  if (form == Form::kPackedAll) {
+    require_dims(ctx, kQuery, {q[0], q[1], heads, 3, q[4]});
+    return {q[0], q[1], q[1], q[4], q[4]};
+  }
+  require_heads(ctx, q[2], heads);
+  Sizes s{q[0], q[1], 0, floor_div(q[2], heads), floor_div(q[2], heads)};
+  const SymDims& k = ctx.dims(kKey);
+  if (form == Form::kPackedKeys) {
+    s.keys = k[1];
+    require_dims(ctx, kKey, {s.batch, s.keys, heads, 2, s.head});
+    return s;
+  }
+  const SymDims& v = ctx.dims(kValue);
+  if (form == Form::kKeysByHead) {
+    s.keys = k[2];
+    s.value_head = v[3];
+    require_dims(ctx, kKey, {s.batch, heads, s.keys, s.head});
+    require_dims(ctx, kValue, {s.batch, heads, s.keys, s.value_head});
+    return s;
+  }
+  s.keys = k[1];
+  require_heads(ctx, v[2], heads);
+  s.value_head = floor_div(v[2], heads);
+  require_dims(ctx, kKey, {s.batch, s.keys, q[2]});
+  require_dims(ctx, kValue, {s.batch, s.keys, v[2]});
+  return s;
+}
+
+void infer(InferContext& ctx) {
+  check_dtype(ctx, kQuery, kFloats);
+  for (size_t i : {kKey, kValue, kBias, kScoreBias, kPastKey, kPastValue})
+    require_same_dtype(ctx, i);
+  check_dtype(ctx, kMask, kMaskType);
+  microsoft::refuse_input(ctx, kPastLength, "past_sequence_length: a buffer shared with the past");
+  microsoft::refuse_input(ctx, kBeams, "cache_indirection");
+  microsoft::refuse_output(ctx, 3, "qk");
+  const int64_t heads = ctx.attrs().get_int("num_heads", 1);
+  const Form form = form_of(ctx);
+  const Sizes s = sizes_of(ctx, form);
+  if (ctx.has(kBias)) {
+    if (form != Form::kApart)
+      fail(Status::kUnsupported, "unsupported: input {} (bias) with packed operands",
+           size_t{kBias});
+    require_vector(ctx, kBias, Dim(2 * heads) * s.head + Dim(heads) * s.value_head);
+  }
+  Dim total = s.keys;
+  if (ctx.has(kPastKey) != ctx.has(kPastValue))
+    ctx.error("past_key and past_value come together or not at all");
+  if (ctx.has(kPastKey)) {
+    require_rank(ctx, kPastKey, 4);
+    const Dim past = ctx.dims(kPastKey)[2];
+    require_dims(ctx, kPastKey, {s.batch, heads, past, s.head});
+    require_dims(ctx, kPastValue, {s.batch, heads, past, s.value_head});
+    total = total + past;
+  }
+  check_masks(ctx, kMasking, s.batch, s.queries, total);
+  ctx.set(0, ctx.dtype(kQuery), {s.batch, s.queries, Dim(heads) * s.value_head});
+  ctx.set(1, ctx.dtype(kQuery), {s.batch, heads, total, s.head});
+  ctx.set(2, ctx.dtype(kQuery), {s.batch, heads, total, s.value_head});
+}
+
+/// [batch, sequence, heads, head] with the heads before the sequence.
+ValueId heads_first(Expansion& e, ValueId x) {
+  return e.transposed(x, {0, 2, 1, 3});
+}
+
+/// Entry k of axis 3 of a packed operand, heads first.
+ValueId entry(Expansion& e, size_t i, int64_t k) {
+  return heads_first(e, e.add("Gather", {e.in(i), e.integer(k)}, {{"axis", int64_t{3}}}));
+}
+
+std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  const int64_t heads = node.attrs.get_int("num_heads", 1);
+  for (size_t i : {kQuery, kKey, kMask})
+    if (e.has(i) && !e.rank(i)) return {};
+  ValueId q = e.in(kQuery), k = kNone, v = kNone;
+  bool split = true;  // operands of rank 4, heads first
+  if (!e.has(kKey)) {
+    q = entry(e, kQuery, 0);
+    k = entry(e, kQuery, 1);
+    v = entry(e, kQuery, 2);
+  } else {
+    k = e.in(kKey);
+    v = e.has(kValue) ? e.in(kValue) : ValueId{kNone};
+    split = *e.rank(kKey) != 3;
+    if (split) {
+      const auto size = (*e.type(kQuery).dims)[2].constant();
+      if (!size) return {};
+      q = heads_first(e, e.add("Reshape", {q, e.ints({0, 0, heads, *size / heads})}));
+    }
+    if (!e.has(kValue)) {
+      k = entry(e, kKey, 0);
+      v = entry(e, kKey, 1);
+    }
+  }
+  if (e.has(kBias)) {
+    const auto size = (*e.type(kQuery).dims)[2].constant();
+    const auto& values = e.type(kValue).dims;
+    const auto value_size = values ? values->back().constant() : std::nullopt;
+    if (!size || !value_size) return {};
+    const auto parts = e.add("Split", {e.in(kBias), e.ints({*size, *size, *value_size})}, 3,
+                             {{"axis", int64_t{0}}});
+    q = e.add("Add", {q, parts[0]});
+    k = e.add("Add", {k, parts[1]});
+    v = e.add("Add", {v, parts[2]});
+  }
+  ValueId total = e.size(k, split ? 2 : 1);
+  std::vector<ValueId> inputs{q, k, v};
+  if (e.has(kPastKey)) total = e.add("Add", {total, e.size(e.in(kPastKey), 2)});
+  inputs.push_back(score_bias(e, node, kMasking, total));
+  if (e.has(kPastKey)) {
+    inputs.push_back(e.in(kPastKey));
+    inputs.push_back(e.in(kPastValue));
+  }
+  const uint32_t outputs = wants(node, 2) ? 3 : wants(node, 1) ? 2 : 1;
+  auto out = e.add("Attention", std::move(inputs), outputs, attention_attrs(node, !split));
+  if (split) out[0] = e.add("Reshape", {heads_first(e, out[0]), e.ints({0, 0, -1})});
+  out.resize(node.outputs.size(), kNone);
+  return out;
+}
+
+}  // namespace multi_head
+
+// ---- Attention ----------------------------------------------------------------------------------
+
+namespace projected {
+
+// x [batch, sequence, size], weights [size, q + k + v], bias of their columns; past [2, batch,
+// heads, length, head].
+enum : size_t { kX, kWeights, kBias, kMask, kPast, kScoreBias, kPastLength };
+constexpr Masking kMasking{kMask, kScoreBias};
+
+/// Sizes of q, k and v in the columns of the weights; empty when not known.
+std::vector<int64_t> parts_of(const Node& node, const SymDims& weights) {
+  const auto given = node.attrs.get_ints("qkv_hidden_sizes");
+  if (!given.empty()) return given;
+  const auto columns = weights[1].constant();
+  if (!columns) return {};
+  return std::vector<int64_t>(3, *columns / 3);
+}
+
+void infer(InferContext& ctx) {
+  check_dtype(ctx, kX, kFloats);
+  for (size_t i : {kWeights, kBias, kPast, kScoreBias}) require_same_dtype(ctx, i);
+  check_dtype(ctx, kMask, kMaskType);
+  microsoft::refuse_input(ctx, kPastLength, "past_sequence_length: a buffer shared with the past");
+  for (const char* name : {"do_rotary", "past_present_share_buffer", "rotary_embedding_dim"})
+    microsoft::require_attr(ctx, name, 0);
+  require_rank(ctx, kX, 3);
+  require_rank(ctx, kWeights, 2);
+  const SymDims &x = ctx.dims(kX), &weights = ctx.dims(kWeights);
+  const int64_t heads = ctx.attrs().get_int("num_heads", 1);
+  require_dims(ctx, kWeights, {x[2], weights[1]});
+  Dim key_size = floor_div(weights[1], 3), value_size = key_size;
+  if (const auto parts = ctx.attrs().get_ints("qkv_hidden_sizes"); !parts.empty()) {
+    if (parts.size() != 3 || parts[0] != parts[1] || parts[0] < 1 || parts[2] < 1)
+      ctx.error("attribute 'qkv_hidden_sizes' is no triple with equal sizes of query and key");
+    key_size = parts[0];
+    value_size = parts[2];
+    require_dims(ctx, kWeights, {x[2], parts[0] + parts[1] + parts[2]});
+  } else if (const auto columns = weights[1].constant(); columns && *columns % 3 != 0) {
+    ctx.error("weights have {} columns, which is no multiple of 3", *columns);
+  }
+  require_heads(ctx, key_size, heads);
+  require_heads(ctx, value_size, heads);
+  if (ctx.has(kBias)) require_vector(ctx, kBias, weights[1]);
+  Dim total = x[1];
+  const Dim head = floor_div(key_size, heads);
+  if (ctx.has(kPast)) {
+    if (known_different(key_size, value_size))
+      ctx.error("a past for keys and values of different sizes");
+    require_rank(ctx, kPast, 5);
+    const Dim past = ctx.dims(kPast)[3];
+    require_dims(ctx, kPast, {2, x[0], heads, past, head});
+    total = total + past;
+  }
+  check_masks(ctx, kMasking, x[0], x[1], total);
+  ctx.set(0, ctx.dtype(kX), {x[0], x[1], value_size});
+  ctx.set(1, ctx.dtype(kX), {2, x[0], heads, total, head});
+}
+
+std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  if (!e.rank(kWeights) || (e.has(kMask) && !e.rank(kMask))) return {};
+  const auto parts = parts_of(node, *e.type(kWeights).dims);
+  if (parts.empty()) return {};
+  ValueId y = e.add("MatMul", {e.in(kX), e.in(kWeights)});
+  if (e.has(kBias)) y = e.add("Add", {y, e.in(kBias)});
+  std::vector<ValueId> inputs = e.add("Split", {y, e.ints(parts)}, 3, {{"axis", int64_t{-1}}});
+  ValueId total = e.size(e.in(kX), 1);
+  if (e.has(kPast)) total = e.add("Add", {total, e.size(e.in(kPast), 3)});
+  inputs.push_back(score_bias(e, node, kMasking, total));
+  const auto past = [&](int64_t k) {
+    return e.add("Gather", {e.in(kPast), e.integer(k)}, {{"axis", int64_t{0}}});
+  };
+  if (e.has(kPast)) {
+    inputs.push_back(past(0));
+    inputs.push_back(past(1));
+  }
+  auto out = e.add("Attention", std::move(inputs), wants(node, 1) ? 3 : 1,
+                   attention_attrs(node, /*heads_inside=*/true));
+  if (wants(node, 1)) {
+    const auto first = [&](ValueId v) { return e.add("Unsqueeze", {v, e.ints({0})}); };
+    out[1] = e.add("Concat", {first(out[1]), first(out[2])}, {{"axis", int64_t{0}}});
+  }
+  out.resize(node.outputs.size(), kNone);
+  return out;
+}
+
+}  // namespace projected
+
+}  // namespace
+
+void register_microsoft_attention(OpList& ops) {
+  const AttrSpec heads{"num_heads", AttrKind::kInt, true, 1, INT32_MAX};
+  const AttrSpec filter{"mask_filter_value", AttrKind::kFloat}, scale{"scale", AttrKind::kFloat};
+  OpDef multi_head =
+      microsoft::op("com.microsoft::MultiHeadAttention", 1, 10, multi_head::infer,
+                    multi_head::expand, {heads, filter, scale, microsoft::flag("unidirectional")});
+  multi_head.max_outputs = 4;
+  ops.push_back(std::move(multi_head));
+  OpDef projected =
+      microsoft::op("com.microsoft::Attention", 2, 7, projected::infer, projected::expand,
+                    {heads,
+                     filter,
+                     scale,
+                     microsoft::flag("unidirectional"),
+                     {"do_rotary", AttrKind::kInt},
+                     {"past_present_share_buffer", AttrKind::kInt},
+                     {"qkv_hidden_sizes", AttrKind::kInts},
+                     {"rotary_embedding_dim", AttrKind::kInt}});
+  projected.max_outputs = 2;
+  ops.push_back(std::move(projected));
+}
+
+}  // namespace xc
