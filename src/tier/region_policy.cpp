@@ -15,6 +15,7 @@ void RegionPolicy::ran_base(int size, double calls, double base_s, double predic
   AtSize& at = sizes_[size];
   if (at.choice == Choice::kBase && now_s < at.again_s) return;
   at.runs += calls;
+  base_s_ += calls * base_s;
   at.base_s = at.choice == Choice::kOpen ? base_s : at.base_s;
   at.regret.add(calls, base_s, predicted_s);
 }
@@ -104,6 +105,7 @@ void RegionPolicy::postpone(int size) {
 }
 
 void RegionPolicy::evicted() {
+  base_s_ = 0;
   for (auto& [size, at] : sizes_) {
     at.runs = 0;
     at.doubted = false;

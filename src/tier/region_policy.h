@@ -45,8 +45,12 @@ class RegionPolicy {
 
   /// Regret over all sizes: what compiling would have saved so far, in seconds.
   double regret_s() const;
+  /// When waiting has cost the price; or, whatever is predicted, when so much time went into it
+  /// that a look costs next to nothing: predictions stand on a host that was measured in a few
+  /// milliseconds, maybe bad ones.
   bool worth_compiling(const Prices& prices, bool first) const {
-    return regret_s() >= prices.threshold_s(first);
+    return regret_s() >= prices.threshold_s(first) ||
+           base_s_ >= kLookAfter * prices.compile_s * prices.busy;
   }
   /// Of a compiled and verified kernel.
   Trial wants(int size, const Prices& prices, double now_s) const;
@@ -84,6 +88,8 @@ class RegionPolicy {
   /// Runs after which a verdict taken over, or none, is checked: a trial of 8 runs a side then
   /// costs at most 3 % of them.
   static constexpr double kConfirmAfter = 256;
+  /// Times the price of compiling that a region takes before it is tried against its prediction.
+  static constexpr double kLookAfter = 300;
   /// Trying a kernel at a size costs a handful of slower runs: regret in runs that pays for it.
   static constexpr double kTrialRuns = 8;
 
@@ -92,6 +98,7 @@ class RegionPolicy {
   const AtSize* nearest(int size, int within) const;
 
   std::map<int, AtSize> sizes_;
+  double base_s_ = 0;  ///< all runs without the kernel, since it was there last
   int latest_ = kNever;
   bool always_ = false;
 };

@@ -14,6 +14,7 @@
 #include "runtime/sampling.h"
 #include "tier/policy.h"
 #include "tier/region_policy.h"
+#include "tier/special_policy.h"
 #include "tier/tier.h"
 
 namespace xc::testing {
@@ -24,6 +25,9 @@ struct SimulatedRegion {
   std::function<double(int64_t n)> base;
   std::function<double(int64_t n, int64_t run)> fused;
   std::function<double(int64_t n)> predicted;
+  /// At size n by a kernel made for that size; none = such kernels do not exist.
+  std::function<double(int64_t n)> special = {};
+  double row = 1;  ///< elements of its innermost loop, times n
   double bytes_per_row = 4096;
   double compile_s = 0.005;  ///< CPU of the compile thread, verification included
 };
@@ -37,6 +41,7 @@ struct SimulatedRun {
       0;  ///< least price of knowing the future: per region compile at once, or never
   double ahead_at = -1;  ///< first run from which on the caller is ahead of `off`; -1 = never
   int64_t trials = 0, swaps = 0;
+  int64_t compiles = 0, specials = 0;  ///< compiled; of those for special sizes
   /// What it cost not to know the future, compiling included, against what knowing it costs.
   double regret() const { return (total_s - best_s + compile_s) / clairvoyant_s; }
 };
@@ -58,7 +63,8 @@ class Simulation {
       out.total_s += one_run(sizes[k], number, out);
       for (size_t r = 0; r < regions_.size(); ++r) {
         const double base = regions_[r].base(sizes[k]) * noise_[r];
-        const double best = std::min(base, regions_[r].fused(sizes[k], number) * noise_[r]);
+        double best = std::min(base, regions_[r].fused(sizes[k], number) * noise_[r]);
+        if (regions_[r].special) best = std::min(best, regions_[r].special(sizes[k]) * noise_[r]);
         out.off_s += base;
         out.best_s += best;
         base_total[r] += base;
@@ -79,17 +85,30 @@ class Simulation {
   struct State {
     policy::RegionPolicy policy;
     bool queued = false, compiled = false;
+    SizeHistogram sizes;
+    double used_runs = 0;
     double ready_s = 0;  ///< when the compile thread is done with it
     std::map<int64_t, std::pair<double, double>> means;  ///< by n: seconds and samples, unfused
   };
+  /// A kernel for some sizes of a region.
+  struct Special {
+    size_t region;
+    int64_t value;  ///< -1 = any multiple of SizeHistogram::kVector
+    State state;
+    bool applies(int64_t n) const {
+      return value >= 0 ? n == value : n % SizeHistogram::kVector == 0;
+    }
+  };
   struct Signature {
     std::vector<bool> fused;
+    std::vector<size_t> special;  ///< per region, SIZE_MAX = none
     bool on_trial = false;
     int64_t last_run = 0;
     uint64_t attention = 0;
   };
   struct Trial {
     size_t region = SIZE_MAX;
+    size_t special = SIZE_MAX;  ///< of the region, against what it runs
     int size = 0, reach = 0;
     bool confirm = false;
     std::map<int64_t, policy::Sides> sides;  ///< by n, as signatures
@@ -113,6 +132,7 @@ class Simulation {
     if (fresh) bind(signature, n);
     const bool called = signature.attention != attention_;
     const bool on_trial = signature.on_trial && !called && trial_.region != SIZE_MAX;
+    const bool of_special = on_trial && trial_.special != SIZE_MAX;
     bool challenger = false;
     if (on_trial) {
       const policy::Sides& sides = trial_.sides[n];
@@ -124,9 +144,17 @@ class Simulation {
     std::vector<bool> fused(regions_.size());
     for (size_t r = 0; r < regions_.size(); ++r) {
       fused[r] = signature.fused[r];
-      if (on_trial && r == trial_.region) fused[r] = challenger != trial_.confirm;
+      bool special = signature.special[r] != SIZE_MAX;
+      if (on_trial && r == trial_.region) {
+        if (of_special)
+          special = challenger != trial_.confirm;
+        else
+          fused[r] = challenger != trial_.confirm;
+      }
       noise_[r] = noise();
-      times[r] = noise_[r] * (fused[r] ? regions_[r].fused(n, number) : regions_[r].base(n));
+      times[r] = noise_[r] * (special    ? regions_[r].special(n)
+                              : fused[r] ? regions_[r].fused(n, number)
+                                         : regions_[r].base(n));
       seconds += times[r];
     }
     now_s_ += seconds;
@@ -146,8 +174,16 @@ class Simulation {
     signature.fused.resize(regions_.size());
     for (size_t r = 0; r < regions_.size(); ++r)
       signature.fused[r] = states_[r].compiled && states_[r].policy.fused(size_of(r, n));
+    signature.special.assign(regions_.size(), SIZE_MAX);
+    for (size_t k = 0; k < specials_.size(); ++k) {
+      const Special& s = specials_[k];
+      if (signature.fused[s.region] && s.applies(n) && s.state.compiled &&
+          s.state.policy.fused(size_of(s.region, n)))
+        signature.special[s.region] = k;
+    }
     signature.on_trial = trial_.region != SIZE_MAX &&
-                         std::abs(size_of(trial_.region, n) - trial_.size) <= trial_.reach;
+                         std::abs(size_of(trial_.region, n) - trial_.size) <= trial_.reach &&
+                         (trial_.special == SIZE_MAX || specials_[trial_.special].applies(n));
   }
 
   void sampled(int64_t n, double runs, const std::vector<double>& times,
@@ -163,7 +199,7 @@ class Simulation {
       return;
     }
     if (trial_.region != SIZE_MAX && now_s_ - trial_.seen_s > 0.25) {
-      states_[trial_.region].policy.postpone(trial_.size);
+      on_trial_().policy.postpone(trial_.size);
       trial_ = {};
       ++attention_;
     }
@@ -178,38 +214,85 @@ class Simulation {
         samples += 1;
         state.policy.ran_base(size, runs, seconds / samples, regions_[r].predicted(n), now_s_);
       }
-      if (!state.queued && state.policy.worth_compiling(prices_, !any_compiled_) &&
-          budget_.allows(now_s_, now_s_)) {
-        state.queued = any_compiled_ = true;
-        state.ready_s = std::max(now_s_, thread_free_s_) + regions_[r].compile_s;
-        thread_free_s_ = state.ready_s;
-        spent_s_ += regions_[r].compile_s;
-        budget_.spend(regions_[r].compile_s);
-        prices_.learn(regions_[r].compile_s);
-      }
-      if (state.queued && !state.compiled && now_s_ >= state.ready_s) state.compiled = true;
-      if (!state.compiled || trial_.region != SIZE_MAX) continue;
-      const policy::Trial wanted = state.policy.wants(size, prices_, now_s_);
-      if (wanted == policy::Trial::kNone) continue;
-      trial_ = {.region = r,
-                .size = size,
-                .reach = state.policy.reach(),
-                .confirm = wanted == policy::Trial::kConfirm,
-                .seen_s = now_s_};
-      ++out.trials;
-      ++attention_;
+      compile_when_worth(state, regions_[r].compile_s, out, false);
+      try_when_worth(state, r, SIZE_MAX, size, out);
+      if (fused[r] && regions_[r].special) specialise(r, n, runs, times[r], size, out);
     }
+  }
+
+  void compile_when_worth(State& state, double compile_s, SimulatedRun& out, bool special) {
+    if (!state.queued && state.policy.worth_compiling(prices_, !any_compiled_) &&
+        budget_.allows(now_s_, now_s_)) {
+      state.queued = any_compiled_ = true;
+      state.ready_s = std::max(now_s_, thread_free_s_) + compile_s;
+      thread_free_s_ = state.ready_s;
+      spent_s_ += compile_s;
+      budget_.spend(compile_s);
+      prices_.learn(compile_s);
+      ++out.compiles;
+      out.specials += special;
+    }
+    if (state.queued && !state.compiled && now_s_ >= state.ready_s) state.compiled = true;
+  }
+
+  void try_when_worth(State& state, size_t r, size_t special, int size, SimulatedRun& out) {
+    if (!state.compiled || trial_.region != SIZE_MAX) return;
+    const policy::Trial wanted = state.policy.wants(size, prices_, now_s_);
+    if (wanted == policy::Trial::kNone) return;
+    trial_ = {.region = r,
+              .special = special,
+              .size = size,
+              .reach = state.policy.reach(),
+              .confirm = wanted == policy::Trial::kConfirm,
+              .seen_s = now_s_};
+    ++out.trials;
+    ++attention_;
+  }
+
+  /// As Tier::consider_special() and what observes its candidates; one size symbol, n.
+  void specialise(size_t r, int64_t n, double runs, double taken_s, int size, SimulatedRun& out) {
+    states_[r].sizes.add(n, runs);
+    states_[r].used_runs += runs;
+    const double row = regions_[r].row * static_cast<double>(n);
+    const double gain = gain_.expected(row, now_s_);
+    const policy::SizeChoice choice = policy::choose_size(n, states_[r].sizes);
+    if ((choice.exact || choice.multiple) && states_[r].used_runs >= policy::kSpecialAfter &&
+        gain >= 1 - policy::Regret::kMinimumGain) {
+      const int64_t value = choice.exact ? n : -1;
+      if (std::none_of(specials_.begin(), specials_.end(),
+                       [&](const Special& s) { return s.region == r && s.value == value; }))
+        specials_.push_back({r, value, {}});
+    }
+    for (size_t k = 0; k < specials_.size(); ++k) {
+      Special& s = specials_[k];
+      if (s.region != r || !s.applies(n)) continue;
+      if (signatures_[n].special[r] == k)
+        s.state.policy.ran_fused(size, runs);
+      else
+        s.state.policy.ran_base(size, runs, taken_s, taken_s * (1 - gain), now_s_);
+      compile_when_worth(s.state, regions_[r].compile_s, out, true);
+      try_when_worth(s.state, r, k, size, out);
+    }
+  }
+
+  State& on_trial_() {
+    return trial_.special == SIZE_MAX ? states_[trial_.region] : specials_[trial_.special].state;
   }
 
   void judge(SimulatedRun& out) {
     std::vector<policy::Sides> all;
     for (const auto& [n, sides] : trial_.sides) all.push_back(sides);
     const policy::Sides pooled = policy::pool(all);
-    const policy::TrialResult result = policy::judge(pooled.active, pooled.challenger);
+    const bool special = trial_.special != SIZE_MAX && !trial_.confirm;
+    const policy::TrialResult result = policy::judge(
+        pooled.active, pooled.challenger, special ? policy::kSpecialWorth : policy::kWorth);
     if (result.verdict == policy::Verdict::kUndecided) return;
     const bool fused = (result.verdict == policy::Verdict::kAccept) != trial_.confirm;
-    states_[trial_.region].policy.decide(trial_.size, fused, result.active, result.challenger,
-                                         now_s_);
+    if (special)
+      gain_.learn(result.challenger / result.active,
+                  regions_[trial_.region].row * static_cast<double>(trial_.sides.begin()->first),
+                  now_s_);
+    on_trial_().policy.decide(trial_.size, fused, result.active, result.challenger, now_s_);
     if (fused && !trial_.confirm) ++out.swaps;
     trial_ = {};
     ++attention_;
@@ -224,6 +307,8 @@ class Simulation {
   std::mt19937 random_;
   std::vector<SimulatedRegion> regions_;
   std::vector<State> states_;
+  std::vector<Special> specials_;
+  policy::SpecialGain gain_;
   std::vector<double> noise_;  ///< of the run at hand, by region
   policy::Prices prices_;
   policy::Budget budget_{2};

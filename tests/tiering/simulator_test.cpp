@@ -104,6 +104,80 @@ TEST_CASE("tiering/simulator: streams made to defeat it cost 3 % and the compile
     }
 }
 
+TEST_CASE("tiering/simulator: kernels for frequent sizes pay, or are given up") {
+  // Launch-bound rows: a kernel made for a size takes `factor` of the general one's time.
+  const auto region = [](double factor) {
+    SimulatedRegion out = linear(2, 0.05, 0.6, 0.6);
+    out.special = [base = out.base, factor](int64_t n) { return 0.6 * factor * base(n); };
+    out.row = 0.25;
+    return out;
+  };
+  std::vector<Stream> all = streams(40000);
+  for (const auto& [name, sizes] : all) {
+    CAPTURE(name);
+    const SimulatedRun none = Simulation({linear(2, 0.05, 0.6, 0.6)}).run(sizes);
+    for (const double factor : {0.6, 1.0, 1.15}) {
+      CAPTURE(factor);
+      const SimulatedRun run = Simulation({region(factor)}).run(sizes);
+      MESSAGE(
+          fmt::format("special {:.2f} {:<12}: off {:8.2f} ms, general {:8.2f}, auto {:8.2f}, "
+                      "best {:8.2f}; {} compiles, {} of them special, {} trials",
+                      factor, name, run.off_s * 1e3, none.total_s * 1e3, run.total_s * 1e3,
+                      run.best_s * 1e3, run.compiles, run.specials, run.trials));
+      const bool frequent = name == std::string("constant") || name == std::string("alternating") ||
+                            name == std::string("bimodal");
+      if (factor < 1 && frequent) {
+        CHECK(run.specials >= 1);
+        CHECK(run.total_s < 0.9 * none.total_s);
+      }
+      if (factor >= 1) {
+        CHECK(run.total_s <= 1.03 * none.total_s + run.compile_s);
+        CHECK(run.specials <= 8);  // it learns that they do not pay here
+      }
+    }
+  }
+}
+
+TEST_CASE("tiering/simulator: streams around the share at which a size counts as frequent") {
+  // Five sizes in a fifth of the runs each, one of them now and then another; phases of new sizes.
+  SimulatedRegion region = linear(8, 0.05, 0.6, 0.6);
+  region.special = [base = region.base](int64_t n) { return 0.69 * base(n); };  // 15 % slower
+  std::vector<Stream> all{{"around the threshold", {}}, {"phases of new sizes", {}}};
+  for (int64_t i = 0; i < 40000; ++i) {
+    all[0].second.push_back(i % 5 == 4 && i / 1000 % 2 ? 1 + i % 97 : 50 + i % 5);
+    all[1].second.push_back(3 + i / 4000);
+  }
+  for (const auto& [name, sizes] : all) {
+    CAPTURE(name);
+    SimulatedRegion without = region;
+    without.special = nullptr;
+    const SimulatedRun none = Simulation({without}).run(sizes);
+    const SimulatedRun run = Simulation({region}).run(sizes);
+    MESSAGE(fmt::format("{:<22}: general {:8.2f} ms, auto {:8.2f}; {} compiles, {} of them special",
+                        name, none.total_s * 1e3, run.total_s * 1e3, run.compiles, run.specials));
+    CHECK(run.specials >= 1);
+    CHECK(run.specials <= 10);
+    CHECK(run.total_s <= 1.03 * none.total_s + run.compile_s);
+  }
+}
+
+TEST_CASE("tiering/simulator: a region that gains against its prediction is found in the end") {
+  for (const auto& [name, sizes] : streams(20000)) {
+    CAPTURE(name);
+    const SimulatedRun run = Simulation({linear(20, 10, 0.6, 1.0)}).run(sizes);
+    MESSAGE(
+        fmt::format("predicted to gain nothing {:<12}: off {:8.2f} ms, auto {:8.2f}, best {:8.2f}",
+                    name, run.off_s * 1e3, run.total_s * 1e3, run.best_s * 1e3));
+    CHECK(run.compiles == 1);
+    CHECK(run.total_s < 0.9 * run.off_s);
+    // Where there is nothing to find, the look is all that is lost.
+    const SimulatedRun slower = Simulation({linear(20, 10, 1.2, 1.0)}).run(sizes);
+    CHECK(slower.compiles == 1);
+    CHECK(slower.compile_s <= 0.005 * slower.off_s);
+    CHECK(slower.total_s <= 1.03 * slower.off_s);
+  }
+}
+
 TEST_CASE("tiering/simulator: planted bug: a policy without trials is caught by these checks") {
   // A kernel 15 % slower than what it replaces, used from its first moment on.
   double off = 0, always = 0;
