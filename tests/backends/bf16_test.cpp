@@ -157,9 +157,11 @@ TEST_CASE("backends/bf16: convolutions against f64, the same bits for any thread
 TEST_CASE("backends/bf16: rounding to nearest even, as casts have it") {
   Generator g(65);
   Tensor x = g.tensor(DType::kF32, {1003}, -1e3, 1e3);
-  const float edges[] = {0.0f,     -0.0f,      INFINITY,    -INFINITY,        NAN, 1e-40f,
-                         3.4e38f,  -3.4e38f,   1.00390625f /* a tie */,       1.01171875f,
-                         0x1p-126f, 0x1.fep127f, 0x1.ffp127f};
+  const float edges[] = {0.0f,        -0.0f,     INFINITY,
+                         -INFINITY,   NAN,       1e-40f,
+                         3.4e38f,     -3.4e38f,  1.00390625f /* a tie */,
+                         1.01171875f, 0x1p-126f, 0x1.fep127f,
+                         0x1.ffp127f};
   for (size_t i = 0; i < std::size(edges); ++i) x.as<float>()[i] = edges[i];
   std::vector<uint16_t> got(1003);
   cpu::round_to_bf16(x.as<float>(), got.data(), 1003);
