@@ -26,8 +26,8 @@ enum {
 /* Values of xc_config.numerics. */
 enum {
   XC_NUMERICS_TOLERANT = 0, /* a swap of kernels stays within stated bounds */
-  XC_NUMERICS_FAST = 1,     /* bf16 math and approximations allowed */
-  XC_NUMERICS_STRICT = 2    /* a swap of kernels changes no bit */
+  XC_NUMERICS_FAST = 1,     /* products by weights in bf16, functions within 2^-11: README.md */
+  XC_NUMERICS_STRICT = 2    /* a swap of kernels changes no bit, nor do modes or threads */
 };
 
 /* The knobs. Zero always means the default, so a zeroed struct with its size set is valid. Each

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -137,6 +138,9 @@ struct Implementation {
   /// Orders this implementation is fastest with, inputs then outputs; null = row-major. The planner
   /// gives values channels-last strides by it (plan/layout.h).
   std::vector<Order> (*preferred)(const StepSpec& spec) = nullptr;
+  /// The one mode of numerics it belongs to: in the others it is not asked. Unset: all.
+  std::optional<Numerics> only_in = {};
+  bool asked_in(Numerics numerics) const { return !only_in || *only_in == numerics; }
 };
 
 }  // namespace xc

@@ -17,7 +17,9 @@ constexpr std::array<ConfigRow, 20> kTable{{
     {"jit", "XC_JIT", "auto|off|sync|freeze", 0, 0, 3, &C::jit, nullptr,
      "auto compiles in the background, sync at first use, off never, freeze keeps what is there"},
     {"numerics", "XC_NUMERICS", "tolerant|fast|strict", 0, 0, 2, &C::numerics, nullptr,
-     "strict: a swap of kernels changes no bit; fast: bf16 math and approximations"},
+     "strict: a swap of kernels changes no bit; fast: bf16 products by weights (k terms within "
+     "2^-8 + "
+     "k 2^-23 of the sum of their magnitudes), functions in fused kernels within 2^-11"},
     {"code_cache_bytes", "XC_CODE_CACHE_BYTES", "", 64 << 20, 0, kMax, &C::code_cache_bytes,
      nullptr, "cap of executable memory of an engine"},
     {"bound_cache_bytes", "XC_BOUND_CACHE_BYTES", "", 24 << 20, 0, kMax, &C::bound_cache_bytes,

@@ -132,8 +132,12 @@ struct AccDecl {
   AccOrder order;
 };
 
+// How exact the kernel's math functions are; the bounds of each tier are in math.h.
+enum class Accuracy : uint8_t { kDefault, kStrict, kFast };
+
 struct Kernel {
   std::string name;
+  Accuracy accuracy = Accuracy::kDefault;
   std::vector<std::string> dims;     // order of kargs.dims
   std::vector<std::string> strides;  // order of kargs.strides
   std::vector<BufferDecl> buffers;   // parameters, then scratch

@@ -14,23 +14,29 @@ namespace {
 
 using Coefficients = std::initializer_list<double>;  // constant term first
 
+constexpr double kQuick = 4096;  // ULP of f32: 2^-11 of the value
 constexpr std::array kBounds = {
-    MathBound{Op::kRsqrt, 1.5, 1.5}, MathBound{Op::kReciprocal, 0.5, 0.5},
-    MathBound{Op::kExp, 2, 2},       MathBound{Op::kLog, 2, 2},
-    MathBound{Op::kExp2, 2, 2},      MathBound{Op::kExpm1, 2, 3},
-    MathBound{Op::kLog1p, 2, 2},     MathBound{Op::kTanh, 2, 4},
-    MathBound{Op::kErf, 2, 4},       MathBound{Op::kSigmoid, 4, 4},
-    MathBound{Op::kSin, 2, 2},       MathBound{Op::kCos, 2, 2},
-    MathBound{Op::kPow, 1, 1024},
+    // default f32, f64; strict f32; fast f32
+    MathBound{Op::kRsqrt, 1.5, 1.5, 0.51, 1.5}, MathBound{Op::kReciprocal, 0.5, 0.5, 0.5, 0.5},
+    MathBound{Op::kExp, 2, 2, 0.51, kQuick},    MathBound{Op::kLog, 2, 2, 0.51, kQuick},
+    MathBound{Op::kExp2, 2, 2, 0.51, kQuick},   MathBound{Op::kExpm1, 2, 3, 0.51, kQuick},
+    MathBound{Op::kLog1p, 2, 2, 0.51, kQuick},  MathBound{Op::kTanh, 2, 4, 0.51, kQuick},
+    MathBound{Op::kErf, 2, 4, 0.51, kQuick},    MathBound{Op::kSigmoid, 4, 4, 0.51, kQuick},
+    MathBound{Op::kSin, 2, 2, 0.51, 2},         MathBound{Op::kCos, 2, 2, 0.51, 2},
+    MathBound{Op::kPow, 1, 1024, 1, 1},
 };
 
-// Expression helpers bound to one type and level.
+// Expression helpers bound to one type, level and tier.
 class Expander {
  public:
-  Expander(DType type, MathLevel level) : type_(type), level_(level) {}
+  Expander(DType type, MathLevel level, Accuracy accuracy = Accuracy::kDefault)
+      : type_(type), level_(level), accuracy_(accuracy) {}
 
   Expr node(const Expr& e) const {
     const Expr& x = e->args[0];
+    if (is_f32() && accuracy_ == Accuracy::kStrict && rounds_more_than_once(e->op))
+      return cast(type_,
+                  Expander(DType::kF64, level_).node(make_unary(e->op, cast(DType::kF64, x))));
     switch (e->op) {
       case Op::kRsqrt:
         return c(1) / sqrt(x);
@@ -47,9 +53,9 @@ class Expander {
       case Op::kLog1p:
         return log1p(x);
       case Op::kTanh:
-        return is_f32() ? tanh_f32(x) : tanh_f64(x);
+        return quick() ? tanh_quick(x) : is_f32() ? tanh_f32(x) : tanh_f64(x);
       case Op::kErf:
-        return is_f32() ? erf_f32(x) : erf_f64(x);
+        return quick() ? erf_quick(x) : is_f32() ? erf_f32(x) : erf_f64(x);
       case Op::kSigmoid:
         return sigmoid(x);
       case Op::kSin:
@@ -65,6 +71,11 @@ class Expander {
 
  private:
   bool is_f32() const { return type_ == DType::kF32; }
+  bool quick() const { return is_f32() && accuracy_ == Accuracy::kFast; }
+  /// pow of f32 is computed in f64 in every tier.
+  static bool rounds_more_than_once(Op op) {
+    return is_math(op) && op != Op::kReciprocal && op != Op::kPow;
+  }
   DType bits_type() const { return is_f32() ? DType::kI32 : DType::kI64; }
   int mantissa_bits() const { return is_f32() ? 23 : 52; }
   int bias() const { return is_f32() ? 127 : 1023; }
@@ -122,7 +133,7 @@ class Expander {
     const Expr x = clamp(argument, f32 ? -18.0 : -38.0, f32 ? 88.9 : 709.9);
     const auto [k, r] = reduce_by_ln2(x);
     const Expr s = scale(c(0.5), k);
-    const Expr result = c(2) * mad(s, exp_tail(r), s - c(0.5));
+    const Expr result = c(2) * mad(s, exp_tail(r, true), s - c(0.5));
     return select(eq(argument, c(0)), argument, result);  // -0 stays
   }
   Expr round_to_integer(const Expr& x) const {
@@ -136,12 +147,16 @@ class Expander {
     const Expr magic = c(is_f32() ? 0x1.8p23 : 0x1.8p52);
     const Expr shifted = mad(x, c(0x1.71547652b82fep+0), magic);
     const Expr k = shifted - magic;
+    if (quick()) return {k, mad(k, c(-0x1.62e42fefa39efp-1), x)};
     return {k, mad(k, c(-ln2_low()), mad(k, c(-ln2_high()), x))};
   }
-  // e^r - 1 = r + r^2 q(r) for |r| <= ln2 / 2.
-  Expr exp_tail(const Expr& r) const {
+  // e^r - 1 = r + r^2 q(r) for |r| <= ln2 / 2. `alone`: its digits are the result's, near 0 too.
+  Expr exp_tail(const Expr& r, bool alone = false) const {
     const Expr q =
-        is_f32()
+        quick() && alone
+            ? polynomial(r, {0.5000512049084666, 0.16753552160189164, 0.0412775802047111})  // 2^-15
+        : quick() ? polynomial(r, {0.5039427073051206, 0.16662804642058038})  // 2^-13 of e^r
+        : is_f32()
             ? polynomial(r,
                          {0.49999993047077840679, 0.16666520428275123759, 0.041668486489599666865,
                           0.0083687355173360414523, 0.0013809204007336771949})  // 2^-28.3
@@ -193,6 +208,11 @@ class Expander {
   }
   // k ln2 + log(1 + f), 1 + f in [sqrt(1/2), sqrt(2)).
   Expr log_of(const Expr& k, const Expr& f) const {
+    if (quick()) {  // log(1 + f) = f + f^2 P(f)
+      const Expr p = polynomial(f, {-0.49953593874208774, 0.3357071937665529, -0.2699142507695337,
+                                    0.17840614228718402});  // 2^-14
+      return mad(k, c(0x1.62e42fefa39efp-1), mad(f * f, p, f));
+    }
     if (is_f32()) {  // log(1 + f) = f - f^2/2 + f^3 P(f)
       const Expr p = polynomial(
           f, {0.33333313093008431727, -0.25000010548262069943, 0.20002091323362039521,
@@ -234,6 +254,34 @@ class Expander {
     const Expr bounded = min(c(9.1), a);
     const Expr large = c(1) - c(2) / (exp_normal(bounded + bounded) + c(1));
     return with_sign_of(select(lt(a, c(0.6)), small, large), x);
+  }
+  // 1 / d for 2^-100 < d < 2^100: its bits subtracted from a constant are within 5 %, and each step
+  // of Newton squares the error.
+  Expr reciprocal_quick(const Expr& d) const {
+    Expr y = value(n(0x7ef31000) - bits(d));
+    for (int step = 0; step < 2; ++step) y = y * mad(-d, y, c(2));
+    return y;
+  }
+  // 1 / d for 1 <= d <= 2.
+  Expr reciprocal_of_one_to_two(const Expr& d) const {
+    const Expr y = polynomial(d, {2.1212118568379807, -1.4545450878363646, 0.32323220276717707});
+    return y * mad(-d, y, c(2));  // 2^-13
+  }
+  // a P(a^2) / Q(a^2) below 4.55, 1 above.
+  Expr tanh_quick(const Expr& x) const {
+    const Expr a = abs(x), bounded = min(c(4.55), a), z = bounded * bounded;
+    const Expr p = polynomial(z, {0.9999699449033759, 0.10377158894608507, 0.0007145468741960135});
+    const Expr q = polynomial(z, {1.0, 0.43690543617712946, 0.013243813187925925});  // 2^-15
+    const Expr below = bounded * p * reciprocal_quick(q);
+    return with_sign_of(select(ge(a, c(4.55)), c(1), below), x);
+  }
+  // a P(a^2) below 2.6, 1 above.
+  Expr erf_quick(const Expr& x) const {
+    const Expr a = abs(x), z = a * a;
+    const Expr p = polynomial(
+        z, {1.1282317242378128, -0.3741660532613023, 0.10822918514308798, -0.02252504473507972,
+            0.003109062837807261, -0.00024948217279751423, 8.671749708503956e-06});  // 2^-12.9
+    return with_sign_of(select(ge(a, c(2.6)), c(1), a * p), x);
   }
   Expr tanh_f64(const Expr& x) const {
     const Expr z = x * x;
@@ -284,7 +332,8 @@ class Expander {
 
   Expr sigmoid(const Expr& x) const {
     const Expr e = exp(-abs(x));
-    return select(lt(x, c(0)), e, c(1)) / (e + c(1));
+    const Expr above = select(lt(x, c(0)), e, c(1)), below = e + c(1);
+    return quick() ? above * reciprocal_of_one_to_two(below) : above / below;
   }
 
   // Quadrant q of pi/2 and remainder r, |r| <= pi/4. Within |x| < 2^45 (f32, with fma), 2^20
@@ -375,6 +424,7 @@ class Expander {
 
   DType type_;
   MathLevel level_;
+  Accuracy accuracy_;
 };
 
 }  // namespace
@@ -383,9 +433,9 @@ std::span<const MathBound> math_bounds() {
   return kBounds;
 }
 
-Expr expand_math_node(const Expr& e, MathLevel level) {
+Expr expand_math_node(const Expr& e, MathLevel level, Accuracy accuracy) {
   if (e->op == Op::kFma && level == MathLevel::kMulAdd) return e->args[0] * e->args[1] + e->args[2];
-  return is_math(e->op) ? Expander(e.type(), level).node(e) : e;
+  return is_math(e->op) ? Expander(e.type(), level, accuracy).node(e) : e;
 }
 
 namespace {
@@ -405,8 +455,8 @@ void sum_products(Kernel& kernel, Block& block) {
 }  // namespace
 
 Kernel expand_math(Kernel kernel, MathLevel level) {
-  kernel.body =
-      rewrite_exprs(kernel.body, [&](const Expr& e) { return expand_math_node(e, level); });
+  kernel.body = rewrite_exprs(
+      kernel.body, [&](const Expr& e) { return expand_math_node(e, level, kernel.accuracy); });
   if (level == MathLevel::kMulAdd) sum_products(kernel, kernel.body);
   return kernel;
 }

@@ -11,16 +11,27 @@ namespace xc::loop {
 // from kFma by a few ULP, within their bounds.
 enum class MathLevel : uint8_t { kFma, kMulAdd };
 
-// Stated maximum error in ULP of the result's type, over all inputs (denormal results included).
+// Stated maximum error of a function in ULP of the result's type, over all inputs (denormal results
+// included), per tier of accuracy (Kernel::accuracy). 4096 ULP of f32 are at most 2^-11 of the
+// value. kStrict computes f32 in f64 and rounds once more. f64 has one tier: there is no wider
+// type.
 struct MathBound {
   Op op;
-  double f32_ulp, f64_ulp;
+  double f32_ulp, f64_ulp;  // kDefault
+  double f32_strict_ulp;    // kStrict
+  double f32_fast_ulp;      // kFast; as kDefault where fewer terms would save nothing
+
+  double f32(Accuracy accuracy) const {
+    return accuracy == Accuracy::kStrict ? f32_strict_ulp
+           : accuracy == Accuracy::kFast ? f32_fast_ulp
+                                         : f32_ulp;
+  }
 };
 std::span<const MathBound> math_bounds();
 
-// Rewrites every math operation of the kernel, and fma and dot products for kMulAdd.
+// Rewrites every math operation of the kernel in its tier, and fma and dot products for kMulAdd.
 Kernel expand_math(Kernel kernel, MathLevel level);
 // The expansion of one math node (its arguments are left as they are).
-Expr expand_math_node(const Expr& e, MathLevel level);
+Expr expand_math_node(const Expr& e, MathLevel level, Accuracy accuracy = Accuracy::kDefault);
 
 }  // namespace xc::loop

@@ -17,10 +17,11 @@
 //     }
 //   }
 //
-// Binary operations with an infix form are parenthesised: (a + b). Others are calls: fma(a, b, c),
-// cast<f32>(x); a.index is the index of an arg-reduction. Constants carry their type: 0.5:f32,
-// true, inf:f32, nan:f32; a plain number is an i64. Loads: x[i, 2*j + 1], guarded (x[i, j] if
-// cond), gathered x[check(k, n), j]. A guarded store: y[i] = v if cond. Comments start with #.
+// After the parameters, `math strict` or `math fast` names a tier of accuracy other than the
+// default. Binary operations with an infix form are parenthesised: (a + b). Others are calls:
+// fma(a, b, c), cast<f32>(x); a.index is the index of an arg-reduction. Constants carry their type:
+// 0.5:f32, true, inf:f32, nan:f32; a plain number is an i64. Loads: x[i, 2*j + 1], guarded (x[i, j]
+// if cond), gathered x[check(k, n), j]. A guarded store: y[i] = v if cond. Comments start with #.
 #pragma once
 
 #include <string>

@@ -121,6 +121,12 @@ class Parser {
         kernel_.strides.push_back(declare(name(), Kind::kStride, kernel_.strides.size()));
       while (accept(","));
     expect(")");
+    if (accept("math")) {
+      const std::string word = name();
+      const auto accuracy = accuracy_from_name(word);
+      if (!accuracy) unexpected("default, strict or fast");
+      kernel_.accuracy = *accuracy;
+    }
     expect("{");
     while (buffer()) {
     }

@@ -65,7 +65,10 @@ class Printer {
   std::string kernel() {
     out_ = fmt::format("kernel {}({}", kernel_.name, fmt::join(kernel_.dims, ", "));
     if (!kernel_.strides.empty()) out_ += fmt::format("; {}", fmt::join(kernel_.strides, ", "));
-    out_ += ") {\n";
+    out_ += ")";
+    if (kernel_.accuracy != Accuracy::kDefault)
+      out_ += fmt::format(" math {}", accuracy_name(kernel_.accuracy));
+    out_ += " {\n";
     for (const BufferDecl& buffer : kernel_.buffers) declaration(buffer);
     block(kernel_.body, 1);
     out_ += "}\n";

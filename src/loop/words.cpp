@@ -15,6 +15,8 @@ constexpr std::array kAccOps = {"sum",    "prod",   "max",         "min",       
 
 constexpr std::array kAccOrders = {"lanes", "seq", "lanes16"};
 
+constexpr std::array kAccuracies = {"default", "strict", "fast"};
+
 constexpr std::array<std::string_view, 23> kReserved = {
     "kernel", "in",    "out", "inout", "scratch", "for",     "parallel", "vector",
     "unroll", "let",   "acc", "if",    "true",    "false",   "inf",      "nan",
@@ -46,6 +48,16 @@ const char* acc_order_name(AccOrder order) {
 std::optional<AccOrder> acc_order_from_name(std::string_view name) {
   for (size_t i = 0; i < kAccOrders.size(); ++i)
     if (name == kAccOrders[i]) return static_cast<AccOrder>(i);
+  return std::nullopt;
+}
+
+const char* accuracy_name(Accuracy accuracy) {
+  return kAccuracies[static_cast<size_t>(accuracy)];
+}
+
+std::optional<Accuracy> accuracy_from_name(std::string_view name) {
+  for (size_t i = 0; i < kAccuracies.size(); ++i)
+    if (name == kAccuracies[i]) return static_cast<Accuracy>(i);
   return std::nullopt;
 }
 

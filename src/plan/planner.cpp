@@ -504,7 +504,8 @@ class PlanBuilder {
 
   bool fast_kernel(const StepSpec& spec) const {
     for (const Implementation& row : planner_.backend_.implementations())
-      if (row.op == spec.op->name && row.name != "reference" && row.supports(spec).yes())
+      if (row.op == spec.op->name && row.name != "reference" && row.asked_in(spec.numerics) &&
+          row.supports(spec).yes())
         return true;
     return false;
   }
@@ -514,7 +515,7 @@ class PlanBuilder {
   const Implementation* choose(const StepSpec& spec, bool allow_reference,
                                std::vector<Refusal>* refused) const {
     for (const Implementation& row : planner_.backend_.implementations()) {
-      if (!asked_for(row.op, *spec.op)) continue;
+      if (!asked_for(row.op, *spec.op) || !row.asked_in(spec.numerics)) continue;
       const bool reference = row.name == "reference";
       if (planner_.options_.reference_only && !reference) continue;
       if (reference && !allow_reference) continue;

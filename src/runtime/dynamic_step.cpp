@@ -39,7 +39,8 @@ std::vector<Tensor> run_dynamic_step(Program& program, const Node& node,
     spec.outputs.back().constant = {};
   }
   for (const Implementation& row : program.engine().backend().implementations()) {
-    if (!asked_for(row.op, *node.op) || !row.supports(spec).yes()) continue;
+    if (!asked_for(row.op, *node.op) || !row.asked_in(spec.numerics) || !row.supports(spec).yes())
+      continue;
     const std::unique_ptr<Kernel> kernel = row.create(spec);
     std::vector<BoundOperand> bound_inputs, bound_outputs;
     std::vector<void*> buffers;

@@ -99,6 +99,16 @@ double relative_bound(const Graph& graph, ValueId output, DType own) {
   return bound;
 }
 
+/// Whether fused code for the graph holds functions that fast mode approximates (loop/math.h).
+bool approximated(const Graph& graph, Numerics numerics) {
+  constexpr double kFunctionWeight = 6;  // arithmetic weighs less
+  return numerics == Numerics::kFast &&
+         std::any_of(graph.order().begin(), graph.order().end(), [&](NodeId n) {
+           const OpDef& op = *graph.node(n).op;
+           return op.scalar ? op.weight >= kFunctionWeight : op.expand != nullptr;
+         });
+}
+
 /// What may differ at an element of an output.
 struct Bounds {
   double relative;                ///< of the element
@@ -126,9 +136,10 @@ struct Bounds {
   }
 };
 
+/// `least`: of the relative bound of floats.
 std::string compare_output(const Graph& graph, size_t k, const Tensor& expected,
                            const std::vector<double>* exact, const Tensor& got,
-                           const std::vector<double>* slack, double* worst) {
+                           const std::vector<double>* slack, double* worst, double least = 0) {
   const std::string& name_of = graph.value(graph.outputs[k]).name;
   if (expected.dims() != got.dims() || expected.dtype() != got.dtype())
     return fmt::format("output '{}': dims {} instead of {}", name_of, to_text(got.dims()),
@@ -138,7 +149,9 @@ std::string compare_output(const Graph& graph, size_t k, const Tensor& expected,
   for (double v : want)
     if (std::isfinite(v)) largest = std::max(largest, std::fabs(v));
   const double relative =
-      is_float(expected.dtype()) ? relative_bound(graph, graph.outputs[k], expected.dtype()) : 0;
+      is_float(expected.dtype())
+          ? std::max(least, relative_bound(graph, graph.outputs[k], expected.dtype()))
+          : 0;
   const Bounds bounds{relative, 0.1 * relative * largest, slack ? slack->data() : nullptr};
   double error = 0, reference_error = 0, squares = 0;
   size_t stable = 0;
@@ -192,13 +205,14 @@ Expected evaluate_region(const Graph& graph, const std::vector<Tensor>& inputs) 
 
 std::string compare_region(const Graph& graph, const std::vector<Tensor>& inputs,
                            const Expected& expected, const std::vector<Tensor>& got, double* worst,
-                           bool forgiving) {
+                           bool forgiving, Numerics numerics) {
+  const double least = approximated(graph, numerics) ? bound_of(DType::kBF16) : 0;
   const auto compare = [&](const std::vector<std::vector<double>>& slack, double* units) {
     std::string different;
     for (size_t k = 0; k < got.size() && different.empty(); ++k)
       different = compare_output(graph, k, expected.outputs[k],
                                  expected.exact.empty() ? nullptr : &expected.exact[k], got[k],
-                                 slack.empty() ? nullptr : &slack[k], units);
+                                 slack.empty() ? nullptr : &slack[k], units, least);
     return different;
   };
   double plain = 0;

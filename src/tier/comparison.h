@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/step.h"
 #include "ir/graph.h"
 
 namespace xc {
@@ -23,10 +24,12 @@ Expected evaluate_region(const Graph& graph, const std::vector<Tensor>& inputs);
 /// f64 is known the error of a whole output may not be more than 4 times that of the reference
 /// kernels. Where there are products, and always with `forgiving`, for inputs that
 /// are whatever a caller has, what rounding of the inputs alone changes is allowed too.
+/// In fast mode a region with functions may be as far off as if its values were bf16.
 /// `worst`, when given, is raised to the largest deviation seen, in units of what is allowed there.
 std::string compare_region(const Graph& graph, const std::vector<Tensor>& inputs,
                            const Expected& expected, const std::vector<Tensor>& got,
-                           double* worst = nullptr, bool forgiving = false);
+                           double* worst = nullptr, bool forgiving = false,
+                           Numerics numerics = Numerics::kTolerant);
 
 /// The same against given results. `slack`: what rounding of the inputs alone changes per element,
 /// where that is known.

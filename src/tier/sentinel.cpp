@@ -80,7 +80,7 @@ void Tier::check_sentinel(Program& program, ProgramState& state, Group& group,
   double worst = 0;
   try {
     different = compare_region(*group.graph, in, evaluate_region(*group.graph, in), out, &worst,
-                               /*forgiving=*/true);
+                               /*forgiving=*/true, group.spec.numerics);
   } catch (const Error&) {
     return;  // inputs that the operators refuse, as the run may have
   }

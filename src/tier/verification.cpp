@@ -185,7 +185,7 @@ std::string run_at(Verification& v, const std::vector<Tensor>& values, const Sym
     if (const std::string damage = memory->damage(); !damage.empty())
       return fmt::format("writes outside of its {} memory, {}",
                          memory == &scratch ? "scratch" : "shared", damage);
-  return compare_region(v.graph, laid_out, *expected, got, &v.worst, live);
+  return compare_region(v.graph, laid_out, *expected, got, &v.worst, live, v.spec.numerics);
 }
 
 constexpr std::array<Place, 3> kPlaces{Place::kAligned, Place::kOffset, Place::kAtEnd};

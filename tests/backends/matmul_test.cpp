@@ -96,7 +96,8 @@ TEST_CASE("backends/matmul: few rows against panels of 64 columns, the last one 
           if (isa > cpu_info().isa) continue;
           CAPTURE(name(isa));
           std::vector<float> y(static_cast<size_t>(rows * y_row), 7.0f);
-          cpu::few_rows_fn(isa)({x.data(), x_row, rows, k, n, w.data(), panel, y.data(), y_row});
+          cpu::few_rows_fn(isa)(
+              {x.data(), x_row, rows, k, n, w.data(), false, panel, y.data(), y_row});
           for (int64_t r = 0; r < rows; ++r)
             for (int64_t j = 0; j < y_row; ++j) {
               double want = j < n ? 0 : 7;

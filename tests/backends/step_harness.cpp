@@ -108,7 +108,8 @@ std::string chosen_row(const Problem& problem, const RunOptions& options) {
   const Node node = node_of(problem);
   const StepSpec spec = spec_of(problem, node, options);
   for (const Implementation& row : cpu_backend().implementations())
-    if ((row.op == problem.op->name || row.op == "*") && row.supports(spec).yes())
+    if ((row.op == problem.op->name || row.op == "*") && row.asked_in(spec.numerics) &&
+        row.supports(spec).yes())
       return std::string(row.name);
   return {};
 }

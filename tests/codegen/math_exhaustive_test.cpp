@@ -4,11 +4,14 @@
 // -L soak. A float in 4,096 is an ordinary test.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 
 #include "codegen/math_reference.h"
+#include "loop/words.h"
 
 using namespace xc;
 using namespace xc::loop;
@@ -38,14 +41,19 @@ bool same_bits(float a, float b) {
          (std::isnan(a) && std::isnan(b));
 }
 
+constexpr std::array kAccuracies{Accuracy::kDefault, Accuracy::kStrict, Accuracy::kFast};
+
 /// `stride`: one float in so many, by their bits, from `first` on.
-Worst walk(Op op, const std::string& target, const std::vector<std::string>& same, uint64_t first,
-           uint64_t stride) {
+Worst walk(const MathBound& stated, Accuracy accuracy, const std::string& target,
+           const std::vector<std::string>& same, uint64_t first, uint64_t stride) {
+  const Op op = stated.op;
+  const double bound = stated.f32(accuracy);
   constexpr uint64_t kAll = uint64_t{1} << 32, kBlock = 1 << 18;
   const MathLevel level = math_of(target);
-  const auto kernel = compile_function<float>(op, target);
+  const auto kernel = compile_function<float>(op, target, accuracy);
   std::vector<std::unique_ptr<Compiled>> others;
-  for (const std::string& other : same) others.push_back(compile_function<float>(op, other));
+  for (const std::string& other : same)
+    others.push_back(compile_function<float>(op, other, accuracy));
   std::atomic<uint64_t> next{0};
   std::mutex mutex;
   Worst worst;
@@ -62,7 +70,7 @@ Worst walk(Op op, const std::string& target, const std::vector<std::string>& sam
       if (run_function<float>(*kernel, x.data(), x.data(), y.data(), n) != 0) mine.ulp = INFINITY;
       for (size_t i = 0; i < count; ++i) {
         if (!in_domain(op, static_cast<double>(x[i]), true, level)) continue;
-        const double error = ulps_of_float(y[i], reference(op, static_cast<double>(x[i])));
+        const double error = ulps_of_float(y[i], reference(op, static_cast<double>(x[i])), bound);
         if (error > mine.ulp) {
           mine.ulp = error;
           mine.x = x[i];
@@ -97,13 +105,18 @@ void check_all(uint64_t first, uint64_t stride) {
       passes.emplace_back(fused.back(), std::vector(fused.begin(), fused.end() - 1));
     for (const std::string& target : plain) passes.emplace_back(target, std::vector<std::string>{});
     for (const auto& [target, same] : passes) {
-      const Worst worst = walk(bound.op, target, same, first, stride);
-      const std::string name = std::string(op_info(bound.op).name) + " on " + target;
-      INFO(name, ": ", worst.ulp, " ULP at ", worst.x, " (", worst.got, "), bound ", bound.f32_ulp);
-      CHECK(worst.ulp <= bound.f32_ulp);
-      CHECK(worst.different == 0);
-      if (worst.different) MESSAGE(name, ": other bits elsewhere, first at ", worst.unlike);
-      if (stride == 1) MESSAGE(name, ": worst ", worst.ulp, " ULP at ", worst.x);
+      for (const Accuracy accuracy : kAccuracies) {
+        const double limit = bound.f32(accuracy);
+        const Worst worst = walk(bound, accuracy, target, same, first, stride);
+        const std::string name =
+            fmt::format("{} {} on {}", accuracy_name(accuracy), op_info(bound.op).name, target);
+        INFO(name, ": ", worst.ulp, " ULP at ", worst.x, " (", worst.got, "), bound ", limit);
+        CHECK(worst.ulp <= limit);
+        CHECK(worst.different == 0);
+        if (worst.different) MESSAGE(name, ": other bits elsewhere, first at ", worst.unlike);
+        if (stride == 1 || std::getenv("XC_VERBOSE"))
+          MESSAGE(name, ": worst ", worst.ulp, " ULP at ", worst.x);
+      }
     }
   }
 }

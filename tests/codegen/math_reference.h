@@ -2,6 +2,7 @@
 // one of them over an array.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -85,13 +86,15 @@ inline bool in_domain(Op op, double x, bool f32, MathLevel level) {
 }
 
 // The same distance for float in arithmetic of double: quick enough for every float there is.
-inline double ulps_of_float(float got, double want) {
+// What is within `bound` of overflow may overflow.
+inline double ulps_of_float(float got, double want, double bound = 2) {
   if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : 1e30;
   if (std::isinf(got)) {
     if (got == static_cast<float>(want)) return 0;
-    return std::fabs(want) > static_cast<double>(std::numeric_limits<float>::max()) * 0.999999
-               ? 1
-               : 1e30;
+    const double near = static_cast<double>(std::numeric_limits<float>::max()) *
+                        (1 - std::max(bound, 8.0) * 0x1p-23);
+    return std::signbit(got) == std::signbit(want) && std::fabs(want) > near ? std::min(bound, 1.0)
+                                                                             : 1e30;
   }
   constexpr int64_t kBias = 1023, kMantissa = 23, kLeast = -126;
   const int64_t exponent =
@@ -102,7 +105,8 @@ inline double ulps_of_float(float got, double want) {
 
 // y = op(x), or op(x, z) for pow, over arrays of the length given at the call.
 template <class T>
-std::unique_ptr<Compiled> compile_function(Op op, const std::string& target) {
+std::unique_ptr<Compiled> compile_function(Op op, const std::string& target,
+                                           Accuracy accuracy = Accuracy::kDefault) {
   KernelBuilder b("apply");
   const DimParam n = b.dim("n");
   const DType type = kDTypeOf<T>;
@@ -111,7 +115,9 @@ std::unique_ptr<Compiled> compile_function(Op op, const std::string& target) {
   b.loop("i", 0, n, [&](Var i) {
     b.store(out(i), op == Op::kPow ? pow(in(i), second(i)) : make_unary(op, in(i)));
   });
-  return std::make_unique<Compiled>(schedule_default(b.finish(), {}), target);
+  Kernel kernel = b.finish();
+  kernel.accuracy = accuracy;
+  return std::make_unique<Compiled>(schedule_default(std::move(kernel), {}), target);
 }
 
 template <class T>

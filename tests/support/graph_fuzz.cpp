@@ -228,6 +228,7 @@ std::vector<Way> all_ways() {
     config.*field = value;
     return config;
   };
+  const auto strict = [&](Config config) { return with(config, &Config::numerics, 2); };
   std::vector<Way> out{
       {.name = "off", .config = off},
       {.name = "interpreter", .config = sync, .interpreted = true},
@@ -236,7 +237,10 @@ std::vector<Way> all_ways() {
       {.name = "off, no rules", .config = with(off, &Config::rules, 1)},
       {.name = "off, no layouts", .config = with(off, &Config::layouts, 1)},
       {.name = "off, constant dims", .config = off, .constant_dims = true},
-      {.name = "off, strict", .config = with(off, &Config::numerics, 2)},
+      {.name = "off, strict", .config = strict(off)},
+      {.name = "off, strict, 2 threads",
+       .config = with(strict(off), &Config::threads, 2),
+       .same_bits = "off, strict"},
       {.name = "off, odd inputs, again", .config = off, .odd_inputs = true, .passes = 3},
   };
 #if XC_HAVE_JIT
@@ -251,12 +255,16 @@ std::vector<Way> all_ways() {
   out.push_back({.name = "jit, no rules", .config = with(sync, &Config::rules, 1)});
   out.push_back({.name = "jit, no layouts", .config = with(sync, &Config::layouts, 1)});
   out.push_back({.name = "jit, no fusion", .config = with(sync, &Config::fusion, 1)});
-  out.push_back({.name = "jit, strict", .config = with(sync, &Config::numerics, 2)});
+  out.push_back({.name = "jit, strict", .config = strict(sync), .same_bits = "off, strict"});
   out.push_back({.name = "jit, verified", .config = sync, .verified = true});
   // Plans with and without regions take turns; one run in sixteen is looked at.
   Config swaps = with(sync, &Config::force_swap, 1);
   swaps.threads = 2;
   out.push_back({.name = "jit, plans swapped", .config = swaps, .passes = 24});
+  out.push_back({.name = "jit, strict, plans swapped",
+                 .config = strict(swaps),
+                 .passes = 4,
+                 .same_bits = "off, strict"});
 #endif
   return out;
 }

@@ -66,6 +66,20 @@ TEST_CASE("tiering/graph_fuzz: random graphs agree with the reference in every w
 #endif
 }
 
+TEST_CASE("tiering/graph_fuzz: strict numerics give the same bits in every mode") {
+  // Two threads, fused regions and plans that take turns are held against mode off on one thread.
+  std::vector<Way> ways;
+  for (Way& way : all_ways())
+    if (way.name.find("strict") != std::string::npos) ways.push_back(std::move(way));
+  GraphFuzzer fuzzer(ways);
+  for (uint64_t seed = 5001; seed <= 5000 + kOrdinary * 2 / 3; ++seed)
+    check_seed(fuzzer, seed, names_of(ways));
+  MESSAGE(fuzzer.summary());
+#if XC_HAVE_JIT
+  CHECK(fuzzer.counts().regions.at("jit, strict") > 0);
+#endif
+}
+
 /// What random graphs found, made small: each once gave a wrong value, an error or a crash.
 struct Found {
   const char* what;

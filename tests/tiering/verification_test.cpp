@@ -202,6 +202,45 @@ TEST_CASE("tiering/verification: a kernel whose every element is a little off") 
   CHECK_MESSAGE(says(off, "times that of the operators it replaces"), off);
 }
 
+TEST_CASE("tiering/verification: fast functions pass, what is further off does not") {
+  Config config = in_sync();
+  config.numerics = 1;
+  const std::vector<Tensor> in = inputs_of(16, 7);
+  const auto worst = [&](Fixture& fixture) {
+    const Tensor y = fixture.run(in)[0];
+    double largest = 0;
+    for (int64_t i = 0; i < y.count(); ++i) {
+      const double x = in[0].as<float>()[i];
+      const double want = std::tanh((x + in[1].as<float>()[i % 7]) * x);
+      largest = std::max(largest, std::fabs(y.as<float>()[i] - want) / std::fabs(want));
+    }
+    return largest;
+  };
+  {
+    Fixture fixture(kChain, config, {}, create_interpreting_compiler());
+    const double fast = worst(fixture);
+    CHECK(fixture.session->profile().swapped == 1);
+    CHECK(fixture.log.count(EventKind::kMismatch) == 0);
+    CHECK(fast > 1e-6);  // fewer terms than the other modes
+    CHECK(fast <= 0x1p-11 + 1e-6);
+  }
+  const std::vector<Spoil> spoils{
+      [](const Seen& s) {
+        for (int64_t i = 0; i < s.count; ++i) s.y[i] *= 1.02f;
+      },
+      [](const Seen& s) { s.y[s.count - 1] = -s.y[s.count - 1]; },
+      [](const Seen& s) {
+        for (int64_t i = 0; i < s.count; ++i) s.y[i] = std::tanh(s.x[i]);
+      },
+  };
+  for (const Spoil& spoil : spoils) {
+    Fixture fixture(kChain, config, planted(spoil), create_interpreting_compiler());
+    CHECK(worst(fixture) <= 1e-5);  // the operators' own kernels
+    CHECK(fixture.log.count(EventKind::kMismatch) == 1);
+    CHECK(fixture.session->profile().swapped == 0);
+  }
+}
+
 TEST_CASE("tiering/verification: guard pages stop a kernel that reads outside") {
   const pid_t child = fork();
   REQUIRE(child >= 0);

@@ -277,6 +277,18 @@ if(Python3_Interpreter_FOUND AND TARGET xc AND NOT XC_SANITIZE)
                            SKIP_RETURN_CODE 77)
     endforeach()
   endforeach()
+  # Fast numerics stay within their stated tolerance; strict ones keep every bit in every mode.
+  foreach(way "off 2 1" "sync 1 1" "auto 2 300")
+    separate_arguments(arguments UNIX_COMMAND "${way}")
+    list(GET arguments 0 mode)
+    add_test(NAME models/fast/${mode}
+             COMMAND "${CMAKE_SOURCE_DIR}/tests/models/check_models.sh" $<TARGET_FILE:xc>
+                     "${XC_SHARED_DIR}" ${arguments} fast)
+    set_tests_properties(models/fast/${mode} PROPERTIES LABELS models TIMEOUT 900 SKIP_RETURN_CODE 77)
+  endforeach()
+  add_test(NAME models/strict COMMAND "${CMAKE_SOURCE_DIR}/tests/models/check_strict.sh"
+                                      $<TARGET_FILE:xc> "${XC_SHARED_DIR}")
+  set_tests_properties(models/strict PROPERTIES LABELS models TIMEOUT 900 SKIP_RETURN_CODE 77)
   set_tests_properties(tools/cli tools/report PROPERTIES LABELS tools TIMEOUT ${xc_test_timeout})
 endif()
 

@@ -4,6 +4,9 @@
 
 #include <memory>
 
+#include "backends/cpu/vector/elementwise_fn.h"
+#include "base/cpu_info.h"
+
 namespace xc::cpu {
 
 const dnnl::engine& onednn_engine() {
@@ -53,6 +56,15 @@ dnnl::memory::data_type onednn_type(DType type) {
     default:
       fail(Status::kInternal, "oneDNN has no type {}", name(type));
   }
+}
+
+bool has_bf16_products() {
+  return cpu_info().avx512_bf16 || cpu_info().amx_bf16;
+}
+
+void round_to_bf16(const float* from, void* to, int64_t n) {
+  static const ElementwiseFn round = cast_fn(DType::kF32, DType::kBF16, cpu_info().isa);
+  round({.in = {from}, .step = {1}, .out = to, .n = n, .params = nullptr});
 }
 
 dnnl::memory::desc strided_desc(std::span<const int64_t> dims, std::span<const int64_t> strides,

@@ -35,6 +35,12 @@ bool onednn_has_type(DType type);
 dnnl::memory::desc strided_desc(std::span<const int64_t> dims, std::span<const int64_t> strides,
                                 DType type);
 
+/// Whether products of bf16 operands have instructions here. Without them `fast` computes products
+/// as `tolerant` does.
+bool has_bf16_products();
+/// Rounds n dense numbers to nearest even.
+void round_to_bf16(const float* from, void* to, int64_t n);
+
 /// Fixed arguments' order for one primitive. execute() may be called by many threads at once: the
 /// memory objects it needs are leased from a small pool of its own.
 class PreparedPrimitive {

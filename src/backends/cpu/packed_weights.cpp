@@ -30,15 +30,18 @@ size_t PackedWeights::slice_at(int64_t n0) const {
 
 int64_t PackedWeights::panel(size_t index) const {
   const dnnl::memory::desc& desc = descs[index];
-  if (types.right != DType::kF32 || desc.get_format_kind() != dnnl::memory::format_kind::blocked ||
-      desc.get_inner_nblks() != 2)
+  const bool pairs = types.right == DType::kBF16;
+  if ((types.right != DType::kF32 && !pairs) ||
+      desc.get_format_kind() != dnnl::memory::format_kind::blocked ||
+      desc.get_inner_nblks() != (pairs ? 3 : 2))
     return 0;
-  // Blocks of some rows by 64 columns, those of one panel adjacent.
+  // Blocks of some rows, or pairs of rows, by 64 columns, those of one panel adjacent.
   const auto blocks = desc.get_inner_blks(), axes = desc.get_inner_idxs(),
              strides = desc.get_strides(), padded = desc.get_padded_dims();
+  const int64_t rows = pairs ? 2 * blocks[0] : blocks[0];
   const bool panels = axes[0] == 0 && axes[1] == 1 && blocks[1] == kFewColumns &&
-                      strides[0] == blocks[0] * kFewColumns &&
-                      strides[1] == padded[0] * kFewColumns;
+                      (!pairs || (axes[2] == 0 && blocks[2] == 2)) &&
+                      strides[0] == rows * kFewColumns && strides[1] == padded[0] * kFewColumns;
   return panels ? strides[1] : 0;
 }
 
@@ -72,8 +75,9 @@ std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool tr
     for (int64_t s = 0; s < out->slices; ++s) {
       const int64_t n0 = columns(s), n = columns(s + 1) - n0;
       const Dims dims{out->k, n}, strides{k_stride, n_stride};
-      dnnl::memory from(strided_desc(dims, strides, types.right), onednn_engine(),
-                        weights.as<std::byte>() + n0 * n_stride * element_size(types.right));
+      const DType stored = weights.dtype();
+      dnnl::memory from(strided_desc(dims, strides, stored), onednn_engine(),
+                        weights.as<std::byte>() + n0 * n_stride * element_size(stored));
       const auto slice = static_cast<size_t>(s);
       dnnl::memory to(out->descs[slice], onednn_engine(), out->slice(slice));
       dnnl::reorder(from, to).execute(stream, from, to);

@@ -22,14 +22,16 @@ struct PackedWeights {
   std::vector<int64_t> offsets;           ///< of each slice in `buffer`, bytes
   std::shared_ptr<Buffer> buffer;
   void* slice(size_t index) const { return buffer->data() + offsets[index]; }
-  /// Elements between panels of 64 columns, within which rows lie one after another, when the
-  /// library has chosen f32 weights to lie so (vector/few_rows_fn.h); 0 otherwise.
+  /// Elements between panels of 64 columns, within which rows (of bf16: pairs of rows) lie one
+  /// after another, when the library has chosen f32 or bf16 weights to lie so
+  /// (vector/few_rows_fn.h); 0 otherwise.
   int64_t panel(size_t index) const;
   /// Of the slice that begins at column n0.
   size_t slice_at(int64_t n0) const;
 };
 
-/// Packs weights [k, n] (transposed: [n, k]) of types.right. Slow; fails with kOutOfMemory.
+/// Packs weights [k, n] (transposed: [n, k]) as types.right, rounded where they are f32. For one
+/// thread they are not sliced. Slow; fails with kOutOfMemory.
 std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool transposed,
                                                   const ProductTypes& types, int threads);
 

@@ -131,6 +131,12 @@ void report(const Graph& graph, uint32_t begin, const Part& part, const Grouping
     });
 }
 
+void report_kept_out(const Graph& graph, std::span<const NodeId> nodes, std::string_view reason,
+                     FusionReport& out) {
+  for (NodeId id : nodes)
+    add(out, {.nodes = std::string(graph.node(id).op->name), .reason = std::string(reason)});
+}
+
 void sort_alternatives(FusionReport& report) {
   const auto rank = [](const FusionReport::Alternative& a) {
     return std::pair(a.chosen         ? 0

@@ -24,16 +24,61 @@ bool types_fit(const Graph& graph, const Node& node) {
   return true;
 }
 
-/// Has the operator a scalar form for these types? Some have none for some (Mod of floats).
-bool expressible(const Graph& graph, const Node& node) {
+/// The scalar form of the operator over `args`; absent where it has none for these types.
+loop::Expr scalar_form(const Graph& graph, const Node& node, std::span<const loop::Expr> args) {
+  const DType stored = graph.value(node.outputs[0]).type.dtype;
+  const loop::Expr value = node.op->scalar(node, args, stored);
+  return value && value.type() == loop::value_type(stored) ? value : loop::Expr();
+}
+
+std::vector<loop::Expr> stand_ins(const Graph& graph, const Node& node) {
   const loop::Expr any = loop::loop_var(loop::Var{0});
   std::vector<loop::Expr> args;
   for (ValueId v : node.inputs)
     args.push_back(v == kNone ? loop::Expr()
                               : loop::cast(loop::value_type(graph.value(v).type.dtype), any));
-  const DType result = loop::value_type(graph.value(node.outputs[0]).type.dtype);
-  const loop::Expr value = node.op->scalar(node, args, graph.value(node.outputs[0]).type.dtype);
-  return value && value.type() == result;
+  return args;
+}
+
+/// Has the operator a scalar form for these types? Some have none for some (Mod of floats).
+bool expressible(const Graph& graph, const Node& node) {
+  return static_cast<bool>(scalar_form(graph, node, stand_ins(graph, node)));
+}
+
+/// Operations whose result the standard fixes.
+bool is_fixed(loop::Op op) {
+  using loop::Op;
+  switch (op) {
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kMul:
+    case Op::kDiv:
+    case Op::kNeg:
+    case Op::kAbs:
+    case Op::kMin:
+    case Op::kMax:
+    case Op::kFloor:
+    case Op::kCeil:
+    case Op::kRound:
+    case Op::kTrunc:
+    case Op::kSqrt:
+    case Op::kReciprocal:
+    case Op::kIsNan:
+    case Op::kEq:
+    case Op::kNe:
+    case Op::kLt:
+    case Op::kLe:
+    case Op::kGt:
+    case Op::kGe:
+    case Op::kAnd:
+    case Op::kOr:
+    case Op::kXor:
+    case Op::kNot:
+    case Op::kSelect:
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace
@@ -87,6 +132,22 @@ bool expand_composites(Graph& graph, bool keep_others) {
     }
   }
   return true;
+}
+
+bool rounds_once(const Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  if (!node.op->scalar || node.outputs.empty() || !types_fit(graph, node)) return false;
+  for (const auto* values : {&node.inputs, &node.outputs})
+    for (ValueId v : *values)
+      if (v != kNone && !loop::is_value_type(graph.value(v).type.dtype)) return false;
+  const std::vector<loop::Expr> args = stand_ins(graph, node);
+  const loop::Expr value = scalar_form(graph, node, args);
+  if (!value || !is_fixed(value->op)) return false;
+  return std::all_of(value->args.begin(), value->args.end(), [&](const loop::Expr& e) {
+    return loop::is_const(e) || std::any_of(args.begin(), args.end(), [&](const loop::Expr& arg) {
+             return arg.get() == e.get();
+           });
+  });
 }
 
 FusionClass classify(const Graph& graph, NodeId id) {

@@ -24,6 +24,10 @@ struct FusionClass {
 
 FusionClass classify(const Graph& graph, NodeId id);
 
+/// Whether fused code is bound to have the bits of the operator's own kernel: its result is one
+/// operation of f32, f64, integers or bool that is exact or rounds once as IEEE 754 has it.
+bool rounds_once(const Graph& graph, NodeId id);
+
 /// Replaces every composite of a small graph by its expansion and infers types; false when one
 /// cannot be expanded. Nodes without an expansion make it false too, or stay when `keep_others`.
 bool expand_composites(Graph& graph, bool keep_others = false);

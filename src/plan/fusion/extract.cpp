@@ -64,6 +64,7 @@ Hash128 region_identity(const Graph& graph, const Region& region, const StepSpec
     for (const Operand& operand : *operands)
       text += fmt::format(";{}{}{}", name(operand.dtype), renamed(operand.dims),
                           renamed(operand.strides));
+  if (spec.numerics == Numerics::kFast) text += ";fast";  // other functions
   return hash_text(text);
 }
 

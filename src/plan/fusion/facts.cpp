@@ -45,7 +45,8 @@ const FusionClass& Facts::of(NodeId id) {
   const bool row =
       (cls.kind == FusionKind::kReduction && !whole) || cls.kind == FusionKind::kComposite;
   if (taken_.count(id) || (row && !options_.row) ||
-      (cls.kind == FusionKind::kScalar && !options_.cell && !options_.row))
+      (cls.kind == FusionKind::kScalar && !options_.cell && !options_.row) ||
+      (options_.numerics == Numerics::kStrict && !rounds_once(graph_, id)))
     cls.kind = FusionKind::kNone;
   return *(classes_[id] = std::move(cls));
 }

@@ -8,6 +8,7 @@
 #include "ops/op.h"
 #include "plan/fusion/alternatives.h"
 #include "plan/fusion/blocks.h"
+#include "plan/fusion/classify.h"
 #include "plan/fusion/facts.h"
 #include "plan/fusion/region.h"
 
@@ -77,11 +78,21 @@ class Finder {
     std::stable_sort(out.begin(), out.end(), [](const Region& a, const Region& b) {
       return std::pair(a.nodes.size(), a.blocks) > std::pair(b.nodes.size(), b.blocks);
     });
+    if (report_ && options_.numerics == Numerics::kStrict) report_strict();
     if (report_) fusion::sort_alternatives(*report_);
     return out;
   }
 
  private:
+  /// What would have fused in another mode.
+  void report_strict() {
+    std::vector<NodeId> kept;
+    for (NodeId n : graph_.order())
+      if (classify(graph_, n).kind != FusionKind::kNone && !rounds_once(graph_, n))
+        kept.push_back(n);
+    fusion::report_kept_out(graph_, kept, "strict: fused code might have other bits", *report_);
+  }
+
   /// The best grouping of [begin, end). Parts that look alike (layers) are searched once.
   const fusion::Grouping& search_part(uint32_t begin, uint32_t end,
                                       const std::vector<std::vector<NodeId>>& given) {

@@ -408,9 +408,12 @@ class Lowering {
 Verdict lower_region(const Graph& graph, const Region& region, const StepSpec& spec,
                      const loop::TargetWidth& target, RegionCode& out) {
   try {
-    if (region.blocks)
-      return lower_blocks(region, spec, extract_region(graph, region), target, out);
-    return Lowering(region, spec, extract_region(graph, region)).lower(out);
+    const Verdict verdict =
+        region.blocks ? lower_blocks(region, spec, extract_region(graph, region), target, out)
+                      : Lowering(region, spec, extract_region(graph, region)).lower(out);
+    if (spec.numerics == Numerics::kFast)
+      for (RegionPhase& phase : out.phases) phase.kernel.accuracy = loop::Accuracy::kFast;
+    return verdict;
   } catch (const Error& error) {
     return Verdict::no(error.message());
   }

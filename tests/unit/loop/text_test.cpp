@@ -100,6 +100,22 @@ TEST_CASE("loop/text: every construct parses") {
   check_round_trip(kernel);
 }
 
+TEST_CASE("loop/text: the tier of math functions") {
+  const auto with = [](const char* words) {
+    return "kernel a(n) " + std::string(words) +
+           "{\n  in x: f32[1]\n  out y: f32[1]\n  for i = 0 .. n {\n    y[i] = exp(x[i])\n  }\n}\n";
+  };
+  CHECK(parse(with("math fast ")).accuracy == Accuracy::kFast);
+  CHECK(parse(with("")).accuracy == Accuracy::kDefault);
+  for (const char* words : {"", "math strict ", "math fast "}) {
+    const Kernel kernel = parse(with(words));
+    CHECK(print(kernel) == with(words));
+    check_round_trip(schedule_default(kernel, {}));
+  }
+  CHECK(parse_error("kernel a(n) math quick {\n}") ==
+        "loop text 1:24: expected default, strict or fast, found '{'");
+}
+
 TEST_CASE("loop/text: mistakes are reported with their place") {
   CHECK(parse_error("kernel a( {") == "loop text 1:11: expected a name, found '{'");
   CHECK(parse_error("kernel a() {\n  y[0] = 1\n}") == "loop text 2:3: 'y' starts no statement");

@@ -2,6 +2,8 @@
 // tests/golden/fusion (XC_BLESS=1 rewrites).
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "backends/backend.h"
 #include "ir/text.h"
 #include "loop/text.h"
@@ -122,6 +124,36 @@ TEST_CASE("plan/fusion: templates can be switched off, parts remain") {
   options.blocks = true;
   options.numerics = Numerics::kStrict;  // products stay with the library, bit for bit
   CHECK(fused(kAttention, options).find("region blocks") == std::string::npos);
+}
+
+TEST_CASE("plan/fusion: strict numerics fuse what rounds once, and say what they leave") {
+  Graph graph = parse_graph(R"(graph g(%x: f32[n, 8], %h: f16[n, 8]) -> (%y, %z, %s) {
+  const %axes: i64[1] = [1]
+  %a = Add(%x, %x)
+  %b = Mul(%a, %x)
+  %c = Relu(%b)
+  %d = Exp(%c)
+  %e = Neg(%d)
+  %y = HardSwish(%e)
+  %s = ReduceSum(%c, %axes)
+  %f = Add(%h, %h)
+  %z = Mul(%f, %h)
+})");
+  infer_types(graph);
+  FusionOptions options;
+  options.numerics = Numerics::kStrict;
+  FusionReport report;
+  const std::vector<Region> regions = find_regions(graph, options, &report);
+  REQUIRE(regions.size() == 1);
+  std::vector<std::string> ops;
+  for (NodeId n : regions[0].nodes) ops.emplace_back(graph.node(n).op->name);
+  CHECK(ops == std::vector<std::string>{"Add", "Mul", "Relu"});
+  for (const char* name : {"Exp", "HardSwish", "ReduceSum", "Add"})
+    CHECK_MESSAGE(std::any_of(report.alternatives.begin(), report.alternatives.end(),
+                              [&](const FusionReport::Alternative& a) {
+                                return a.nodes == name && a.reason.find("strict") == 0;
+                              }),
+                  name);
 }
 
 TEST_CASE("plan/fusion: what does not fit the row-block template stays out of it") {

@@ -10,13 +10,16 @@ namespace xc::cpu {
 constexpr int64_t kFewRows = 4;      ///< of the left side, at most
 constexpr int64_t kFewColumns = 64;  ///< of a panel
 
-/// y[rows, n] = x[rows, k] * w. Element (k, j) of w is panels[j / 64 * panel + k * 64 + j % 64];
-/// the last panel is whole. Strides in elements; x and y are dense along a row.
+/// y[rows, n] = x[rows, k] * w. Element (k, j) of f32 w is panels[j / 64 * panel + k * 64 + j %
+/// 64]; of bf16 w, whose rows lie in pairs, panels[j / 64 * panel + (k / 2 * 64 + j % 64) * 2 + k %
+/// 2], the row behind an odd k being 0. The last panel is whole. Strides in elements; x and y are
+/// dense along a row. x is f32 in both: bf16 weights are widened, which is exact.
 struct FewRows {
   const float* x;
   int64_t x_row, rows, k, n;
-  const float* panels;
-  int64_t panel;  ///< between panels
+  const void* panels;  ///< f32 or bf16
+  bool pairs;          ///< bf16
+  int64_t panel;       ///< between panels
   float* y;
   int64_t y_row;
 };
