@@ -70,7 +70,9 @@ enum {
   XC_DTYPE_U4 = 24,
   XC_DTYPE_I2 = 25,
   XC_DTYPE_U2 = 26,
-  XC_DTYPE_TENSOR = 27 /* elements are tensors: a sequence; see xc_sequence_create() */
+  XC_DTYPE_TENSOR = 27, /* elements are tensors: a sequence; see xc_sequence_create() */
+  XC_DTYPE_F6E2M3 = 28, /* storage, as 17 to 26; @since 0.1 */
+  XC_DTYPE_F6E3M2 = 29
 };
 
 /* The name of an element type as the text form writes it: "f32", "bf16"; "?" for an unknown number.

@@ -13,15 +13,19 @@ static_assert(std::endian::native == std::endian::little, "files hold little-end
 int64_t packed_bytes(DType dtype, int64_t count) {
   const int bits = info(dtype).bits;
   XC_CHECK(bits > 0);
-  return bits >= 8 ? checked_mul(count, bits / 8) : ceil_div(count, 8 / bits);
+  return bits >= 8 ? checked_mul(count, bits / 8) : ceil_div(checked_mul(count, bits), 8);
 }
 
-void unpack_elements(DType dtype, uint8_t byte, int64_t count, uint8_t* out) {
+void unpack_elements(DType dtype, const uint8_t* packed, int64_t count, uint8_t* out) {
   const int bits = info(dtype).bits;
   const auto mask = static_cast<uint8_t>((1 << bits) - 1);
   const auto sign = static_cast<uint8_t>(is_signed(dtype) ? 1 << (bits - 1) : 0);
   for (int64_t i = 0; i < count; ++i) {
-    const auto value = static_cast<uint8_t>((byte >> (i * bits)) & mask);
+    const int64_t at = i * bits / 8;
+    const int shift = static_cast<int>(i * bits % 8);
+    unsigned window = packed[at];
+    if (shift + bits > 8) window |= unsigned{packed[at + 1]} << 8;  // 6-bit elements cross bytes
+    const auto value = static_cast<uint8_t>((window >> shift) & mask);
     out[i] = static_cast<uint8_t>(value & sign ? value | ~mask : value);
   }
 }
@@ -45,10 +49,7 @@ Tensor tensor_from_packed(DType dtype, const Dims& dims, const std::shared_ptr<B
   Tensor out(dtype, dims);
   if (count == 0) return out;
   if (bits < 8) {
-    const int64_t per_byte = 8 / bits;
-    for (int64_t i = 0; i < count; i += per_byte)
-      unpack_elements(dtype, octets[i / per_byte], std::min(per_byte, count - i),
-                      out.as<uint8_t>() + i);
+    unpack_elements(dtype, octets, count, out.as<uint8_t>());
   } else {
     std::memcpy(out.data(), data, static_cast<size_t>(bytes));
     if (odd_bool)
@@ -67,12 +68,17 @@ std::string pack_tensor(const Tensor& tensor) {
     std::memcpy(out.data(), t.data(), out.size());
     return out;
   }
-  const int per_byte = 8 / bits;
   const auto mask = static_cast<uint8_t>((1 << bits) - 1);
   for (int64_t i = 0; i < count; ++i) {
-    char& byte = out[static_cast<size_t>(i / per_byte)];
-    const int shift = static_cast<int>(i % per_byte) * bits;
-    byte = static_cast<char>(static_cast<uint8_t>(byte) | ((t.as<uint8_t>()[i] & mask) << shift));
+    const int64_t at = i * bits / 8;
+    const int shift = static_cast<int>(i * bits % 8);
+    const unsigned window = static_cast<unsigned>(t.as<uint8_t>()[i] & mask) << shift;
+    const auto put = [&](int64_t byte, unsigned value) {
+      char& to = out[static_cast<size_t>(byte)];
+      to = static_cast<char>(static_cast<uint8_t>(to) | static_cast<uint8_t>(value));
+    };
+    put(at, window & 0xff);
+    if (shift + bits > 8) put(at + 1, window >> 8);
   }
   return out;
 }

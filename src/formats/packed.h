@@ -1,5 +1,6 @@
 #pragma once
-// Tensors as files hold them: little-endian, row-major, types below a byte packed, low bits first.
+// Tensors as files hold them: little-endian, row-major, types below a byte packed as one stream of
+// bits, low bits first (so 6-bit elements cross bytes: four of them take three).
 
 #include <functional>
 #include <memory>
@@ -12,9 +13,9 @@ namespace xc {
 /// Bytes of `count` packed elements; not for strings.
 int64_t packed_bytes(DType dtype, int64_t count);
 
-/// The `count` elements (at most 8 / bits) in one byte, to one byte each; signed types
-/// sign-extended.
-void unpack_elements(DType dtype, uint8_t byte, int64_t count, uint8_t* out);
+/// The `count` elements in the packed_bytes() at `packed`, to one byte each; signed types
+/// sign-extended. For types below a byte.
+void unpack_elements(DType dtype, const uint8_t* packed, int64_t count, uint8_t* out);
 
 /// A tensor over packed bytes that `owner` holds at `offset` (already checked to lie inside). It is
 /// a view when the address suits the type, otherwise a copy; `on_copy` is told its size before it

@@ -62,16 +62,14 @@ void infer(InferContext& ctx) {
   check_dtype(ctx, kQ, kFloats);
   require_same_dtype(ctx, kK);
   check_dtype(ctx, kV, kFloats);
-  check_dtype(ctx, kMask, kFloats | kBools);
+  check_dtype(ctx, kMask, kNumbers | kBools);
   require_same_dtype(ctx, kPastKey);
+  require_same_dtype(ctx, kPastValue, kV);
   check_dtype(ctx, kValid, type_set({DType::kI64}));
   const Sizes<Dim> s = checked_sizes(ctx);
   if (ctx.has(kPastKey)) {
     require_dims(ctx, kPastKey, {s.batch, s.kv_heads, s.past, s.head});
     require_dims(ctx, kPastValue, {s.batch, s.kv_heads, s.past, s.value_head});
-    if (ctx.dtype(kPastValue) != ctx.dtype(kV))
-      ctx.error("past_value is of type {}, V of type {}", name(ctx.dtype(kPastValue)),
-                name(ctx.dtype(kV)));
   }
   if (ctx.has(kValid)) require_vector(ctx, kValid, s.batch);
   if (ctx.has(kMask)) {

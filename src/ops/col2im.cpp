@@ -1,4 +1,5 @@
-// Col2Im: adds columns of sliding blocks back into an image; the transpose of im2col.
+// Col2Im: adds columns of sliding blocks back into an image; the transpose of im2col. Where blocks
+// overlap, bools are or-ed, integers wrap, and text, which has no sum, is an error.
 
 #include "ops/checks.h"
 #include "ops/dense.h"
@@ -31,7 +32,7 @@ void check_sizes(const InferContext& ctx, const std::vector<Dim>& image,
 }
 
 void infer(InferContext& ctx) {
-  check_dtype(ctx, kColumns, kNumbers);
+  check_dtype(ctx, kColumns, kNumbers | kComplex | kBools | type_set({DType::kString}));
   check_dtype(ctx, kImage, type_set({DType::kI64}));
   check_dtype(ctx, kBlock, type_set({DType::kI64}));
   require_rank(ctx, kColumns, 3);
@@ -44,15 +45,16 @@ void infer(InferContext& ctx) {
   const auto image = ctx.elements(kImage), block = ctx.elements(kBlock);
   if (image && block) check_sizes(ctx, *image, *block);
   SymDims out{x[0], block ? floor_div(x[1], element_count(*block)) : ctx.fresh("channels")};
-  for (int64_t i = 0; i < *spatial; ++i)
-    out.push_back(image ? (*image)[static_cast<size_t>(i)] : ctx.fresh("image"));
+  const SymDims sizes = image ? SymDims(image->begin(), image->end())
+                              : fresh_dims(ctx, static_cast<size_t>(*spatial), "image");
+  out.insert(out.end(), sizes.begin(), sizes.end());
   ctx.set(0, ctx.dtype(kColumns), std::move(out));
 }
 
-void reference(const ReferenceContext& ctx) {
-  check_shapes(ctx);
+/// Calls body(column element, image element), both row-major, for every one that lies inside.
+template <class Body>
+void for_each_column_element(const ReferenceContext& ctx, Body body) {
   const TensorView& y = ctx.outputs[0];
-  const auto columns = double_values(ctx.inputs[kColumns]);
   const Dims image = int_values(ctx.inputs[kImage]), block = int_values(ctx.inputs[kBlock]);
   const WindowAttrs window = window_attrs(*ctx.node, image.size());
   // Block elements, then block positions: the order of the columns' last two axes.
@@ -61,7 +63,6 @@ void reference(const ReferenceContext& ctx) {
     space.push_back(window_output(window, i, image[i], block[i]).value());
   const Dims strides = contiguous_strides(image);
   const int64_t plane = element_count(image), planes = y.dims[0] * y.dims[1];
-  std::vector<double> out(static_cast<size_t>(y.count()), 0.0);
   size_t next = 0;
   for (int64_t p = 0; p < planes; ++p)
     for_each_coordinate(space, [&](std::span<const int64_t> at) {
@@ -73,10 +74,39 @@ void reference(const ReferenceContext& ctx) {
         inside = inside && index >= 0 && index < image[i];
         to += index * strides[i];
       }
-      if (inside) out[static_cast<size_t>(to)] += columns[next];
+      if (inside) body(next, static_cast<size_t>(to));
       ++next;
     });
-  write_dense(y, out);
+}
+
+void reference(const ReferenceContext& ctx) {
+  check_shapes(ctx);
+  const TensorView &x = ctx.inputs[kColumns], &y = ctx.outputs[0];
+  const auto count = static_cast<size_t>(y.count());
+  if (x.dtype == DType::kString) {
+    Tensor columns(x.dtype, dims_of(x)), out(y.dtype, dims_of(y));
+    copy_elements(x, columns.view());
+    std::vector<bool> taken(count);
+    for_each_column_element(ctx, [&](size_t from, size_t to) {
+      if (taken[to]) fail(Status::kRange, "blocks overlap, and strings have no sum");
+      taken[to] = true;
+      out.as<std::string>()[to] = columns.as<std::string>()[from];
+    });
+    return copy_elements(out.view(), y);
+  }
+  if (is_integer(x.dtype)) {
+    const auto columns = read_wrapped(x);
+    std::vector<uint64_t> out(count);
+    for_each_column_element(ctx, [&](size_t from, size_t to) { out[to] += columns[from]; });
+    return write_wrapped(y, out);
+  }
+  const size_t parts = info(x.dtype).kind == DTypeKind::kComplex ? 2 : 1;
+  const auto columns = read_parts(x);
+  std::vector<double> out(count * parts);
+  for_each_column_element(ctx, [&](size_t from, size_t to) {
+    for (size_t k = 0; k < parts; ++k) out[to * parts + k] += columns[from * parts + k];
+  });
+  write_parts(y, out);
 }
 
 }  // namespace

@@ -10,8 +10,8 @@ namespace xc {
 namespace {
 
 void infer_dropout(InferContext& c) {
-  check_dtype(c, 0, kFloats);
-  check_dtype(c, 1, kFloats);
+  check_dtype(c, 0, kFloats | kFloat8s);
+  check_dtype(c, 1, kFloats | kFloat8s);
   check_dtype(c, 2, kBools);
   for (size_t i = 1; i < 3; ++i)
     if (c.has(i)) require_scalar(c, i);

@@ -76,28 +76,42 @@ void register_arithmetic(OpList& ops) {
   add(number_unary("Sign", [](auto x, auto&) { return sign(x); }));
 }
 
+/// No loop IR for the 8-bit floats.
+template <int Arity, class F>
+loop::Expr scalar_of_wide(const Node& node, std::span<const loop::Expr> args, DType result) {
+  if (!is_float(args[0].type()) || !loop::is_value_type(args[0].type())) return {};
+  return scalar_of<Arity, F>(node, args, result);
+}
+
+template <class F>
+OpDef classification(std::string_view name, F f, Options options = {}) {
+  OpDef op = row < kReal | kLoop, kFloats | kFloat8s, 1, Result::kBool > (name, f, options);
+  op.scalar = scalar_of_wide<1, F>;
+  return op;
+}
+
+void register_classes(OpList& ops) {
+  ops.push_back(classification("IsNaN", [](auto x, auto&) { return is_nan(x); }));
+  ops.push_back(classification(
+      "IsInf",
+      [](auto x, auto& p) {
+        const auto inf = is_inf(x);
+        const auto zero = like(x, 0);
+        if (p[0] != 0 && p[1] != 0) return inf;
+        if (p[0] != 0) return bit_and(inf, lt(x, zero));
+        if (p[1] != 0) return bit_and(inf, gt(x, zero));
+        return bit_and(inf, is_nan(x));  // neither: false
+      },
+      {1, false, {int_attr("detect_negative", 1, 0, 1), int_attr("detect_positive", 1, 0, 1)}}));
+}
+
 void register_comparisons(OpList& ops) {
   const auto add = [&](OpDef op) { ops.push_back(std::move(op)); };
   add(comparison("Greater", [](auto x, auto y, auto&) { return gt(x, y); }));
   add(comparison("Less", [](auto x, auto y, auto&) { return lt(x, y); }));
   add(comparison("GreaterOrEqual", [](auto x, auto y, auto&) { return ge(x, y); }));
   add(comparison("LessOrEqual", [](auto x, auto y, auto&) { return le(x, y); }));
-  add(row < kReal | kLoop, kFloats, 1,
-      Result::kBool > ("IsNaN", [](auto x, auto&) { return is_nan(x); }));
-  add(row < kReal | kLoop, kFloats, 1,
-      Result::kBool >
-          ("IsInf",
-           [](auto x, auto& p) {
-             const auto inf = is_inf(x);
-             const auto zero = like(x, 0);
-             if (p[0] != 0 && p[1] != 0) return inf;
-             if (p[0] != 0) return bit_and(inf, lt(x, zero));
-             if (p[1] != 0) return bit_and(inf, gt(x, zero));
-             return bit_and(inf, is_nan(x));  // neither: false
-           },
-           {1,
-            false,
-            {int_attr("detect_negative", 1, 0, 1), int_attr("detect_positive", 1, 0, 1)}}));
+  register_classes(ops);
 }
 
 void register_logic(OpList& ops) {

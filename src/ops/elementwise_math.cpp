@@ -82,13 +82,6 @@ void register_rectifiers(OpList& ops) {
       "Celu", 22,
       [](auto x, auto& p) { return select(lt(x, like(x, 0)), kNegativeExpm1(x / p[0]) * p[0], x); },
       {float_attr("alpha", 1)}));
-  // Shrink: x + bias below -lambd, x - bias above lambd, 0 between.
-  add(real_unary("Shrink", 3,
-                 [](auto x, auto& p) {
-                   const auto above = select(gt(x, like(x, p[1])), x - p[0], like(x, 0));
-                   return select(lt(x, like(x, -p[1])), x + p[0], above);
-                 },
-                 {float_attr("bias", 0), float_attr("lambd", 0.5)}));
 }
 
 void register_sigmoids(OpList& ops) {

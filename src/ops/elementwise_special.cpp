@@ -1,5 +1,7 @@
 // Elementwise ops with a rule of their own: Equal (any type), Where, Clip (bounds may be absent),
-// Cast, CastLike, Identity.
+// Shrink (whole numbers against real bounds), Cast, CastLike, Identity.
+
+#include <cmath>
 
 #include "ops/cast.h"
 #include "ops/elementwise_table.h"
@@ -89,6 +91,54 @@ loop::Expr scalar_clip(const Node&, std::span<const loop::Expr> a, DType) {
   return x;
 }
 
+// ---- Shrink -------------------------------------------------------------------------------------
+
+// x + bias below -lambd, x - bias above lambd, 0 between.
+constexpr auto kShrink = [](auto x, auto& p) {
+  const auto above = select(gt(x, like(x, p[1])), x - p[0], like(x, 0));
+  return select(lt(x, like(x, -p[1])), x + p[0], above);
+};
+using Shrink = std::remove_const_t<decltype(kShrink)>;
+
+/// A bound of whole numbers of 64 bits.
+int64_t whole_bound(double v) {
+  if (std::isnan(v) || v >= 0x1p63) return std::numeric_limits<int64_t>::max();
+  return v < -0x1p63 ? std::numeric_limits<int64_t>::min() : static_cast<int64_t>(v);
+}
+
+/// x + bias, truncated towards zero without a rounding of x. Out of range it wraps.
+uint64_t add_truncated(uint64_t x, double bias, bool is_signed) {
+  const double whole = std::floor(bias);
+  const auto step = static_cast<uint64_t>(whole_bound(whole));
+  const uint64_t sum = x + step;
+  const bool negative = is_signed ? static_cast<int64_t>(sum) < 0 : whole < 0 && x < 0 - step;
+  return sum + (negative && bias != whole ? 1 : 0);
+}
+
+void reference_shrink(const ReferenceContext& c) {
+  const TensorView &x = c.inputs[0], &y = c.outputs[0];
+  if (is_float(x.dtype)) return reference<kReal, 1, Shrink>(c);
+  const Params p = read_params(*c.node);
+  const double bias = p[0], lambd = p[1];
+  // x > lambd as x > floor(lambd), x < -lambd as x < ceil(-lambd): exact for every x.
+  const int64_t high = whole_bound(std::floor(lambd)), low = whole_bound(std::ceil(-lambd));
+  const bool is_signed = xc::is_signed(x.dtype);
+  for_each_offset<2>(y.dims, {x.strides, y.strides}, [&](const auto& at) {
+    const int64_t v = load_int64(x.data, x.dtype, at[0]);
+    const auto bits = static_cast<uint64_t>(v);
+    const bool below = is_signed ? v < low : low > 0 && bits < static_cast<uint64_t>(low);
+    const bool above = is_signed ? v > high : high < 0 || bits > static_cast<uint64_t>(high);
+    const uint64_t out = below   ? add_truncated(bits, bias, is_signed)
+                         : above ? add_truncated(bits, -bias, is_signed)
+                                 : 0;
+    store_wrapped(y.data, y.dtype, at[1], static_cast<int64_t>(out));
+  });
+}
+
+loop::Expr scalar_shrink(const Node& node, std::span<const loop::Expr> a, DType type) {
+  return is_float(a[0].type()) ? scalar_of<1, Shrink>(node, a, type) : loop::Expr{};
+}
+
 // ---- Cast ---------------------------------------------------------------------------------------
 
 bool keeps_elements(DType t) {
@@ -106,7 +156,7 @@ void pass_elements(InferContext& c, DType to) {
 }
 
 /// The standard casts no complex numbers.
-constexpr TypeSet kCast = kAnyType & ~type_set({DType::kC64, DType::kC128});
+constexpr TypeSet kCast = kAnyType & ~kComplex;
 
 void infer_cast(InferContext& c) {
   check_dtype(c, 0, kCast);
@@ -124,7 +174,7 @@ void infer_cast_like(InferContext& c) {
 
 std::vector<ValueId> expand_cast_like(const Graph& graph, const Node& node, Patch& patch) {
   Attrs attrs = node.attrs;
-  attrs.set("to", dtype_attr_number(graph.value(node.inputs[1]).type.dtype));
+  attrs.set("to", onnx_number(graph.value(node.inputs[1]).type.dtype));
   return patch.add_node(get_op("Cast"), {node.inputs[0]}, 1, std::move(attrs));
 }
 
@@ -188,6 +238,12 @@ void register_elementwise_special(OpList& ops) {
                  .reference = reference_clip,
                  .scalar = scalar_clip,
                  .weight = 2});
+
+  OpDef shrink = row < kReal | kLoop, kNumbers,
+        1 > ("Shrink", kShrink, {3, false, {float_attr("bias", 0), float_attr("lambd", 0.5)}});
+  shrink.reference = reference_shrink;
+  shrink.scalar = scalar_shrink;
+  ops.push_back(std::move(shrink));
 
   const AttrSpec saturate = int_attr("saturate", 1, 0, 1);
   const AttrSpec round_mode = choice_attr("round_mode", "up|down|nearest");

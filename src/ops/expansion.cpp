@@ -83,7 +83,7 @@ DType Expansion::working() const {
 
 ValueId Expansion::cast(ValueId value, DType from, DType to) {
   if (from == to) return value;
-  return add("Cast", {value}, {{"to", dtype_attr_number(to)}});
+  return add("Cast", {value}, {{"to", onnx_number(to)}});
 }
 
 void reference_by_expansion(const ReferenceContext& ctx) {

@@ -12,7 +12,7 @@ namespace xc {
 namespace {
 
 void infer(InferContext& ctx) {
-  check_dtype(ctx, 0, kNumbers | kBools);
+  check_dtype(ctx, 0, kNumbers | kComplex | kBools | type_set({DType::kString}));
   check_dtype(ctx, 1, kFloats);
   const SymDims &x = ctx.dims(0), &grid = ctx.dims(1);
   if (x.size() < 3) ctx.error("input has rank {}, expected at least 3", x.size());
@@ -21,7 +21,7 @@ void infer(InferContext& ctx) {
       known_different(grid[0], x[0]))
     ctx.error("grid has dims {}, input {}", to_text(grid), to_text(x));
   const std::string mode = ctx.attrs().get_string("mode", "linear");
-  if (mode != "nearest") check_dtype(ctx, 0, kNumbers);
+  if (mode != "nearest") check_dtype(ctx, 0, kNumbers | kComplex);  // the others have no mean
   SymDims out{x[0], x[1]};
   out.insert(out.end(), grid.begin() + 1, grid.end() - 1);
   for (size_t i = 2; i < x.size(); ++i)
@@ -103,16 +103,16 @@ struct Sampler {
   }
 };
 
-void reference(const ReferenceContext& ctx) {
-  check_shapes(ctx);
+/// Calls body(n, p, offset, weight) for every element that point p of image n reads, with its
+/// place in a row-major plane; those outside are left out.
+template <class Body>
+void for_each_tap(const ReferenceContext& ctx, Body body) {
   const TensorView &x = ctx.inputs[0], &y = ctx.outputs[0];
   const Sampler sampler(*ctx.node);
-  const auto image = double_values(x), grid = double_values(ctx.inputs[1]);
+  const auto grid = double_values(ctx.inputs[1]);
   const size_t spatial = x.dims.size() - 2;
-  const int64_t channels = x.dims[1], plane = product(x.dims, 2, x.dims.size());
   const int64_t points = product(y.dims, 2, y.dims.size());
   const Dims strides = contiguous_strides(dims_of(x));
-  std::vector<double> out(static_cast<size_t>(y.count()));
   std::vector<std::vector<Sampler::Tap>> taps(spatial);
   for (int64_t n = 0; n < x.dims[0]; ++n)
     for (int64_t p = 0; p < points; ++p) {
@@ -133,13 +133,38 @@ void reference(const ReferenceContext& ctx) {
           inside = inside && tap.index >= 0;
           offset += tap.index * strides[axis + 2];
         }
-        if (!inside) return;
-        for (int64_t c = 0; c < channels; ++c)
-          out[static_cast<size_t>((n * channels + c) * points + p)] +=
-              weight * image[static_cast<size_t>((n * channels + c) * plane + offset)];
+        if (inside) body(n, p, offset, weight);
       });
     }
-  write_dense(y, out);
+}
+
+void reference(const ReferenceContext& ctx) {
+  check_shapes(ctx);
+  const TensorView &x = ctx.inputs[0], &y = ctx.outputs[0];
+  const int64_t channels = x.dims[1], plane = product(x.dims, 2, x.dims.size());
+  const int64_t points = product(y.dims, 2, y.dims.size());
+  if (ctx.attrs().get_string("mode", "linear") == "nearest") {  // elements move as they are
+    Tensor image(x.dtype, dims_of(x)), out(y.dtype, dims_of(y));
+    copy_elements(x, image.view());
+    dispatch_storage(x.dtype, [&]<class T>() {
+      std::fill_n(out.as<T>(), out.count(), T{});
+      for_each_tap(ctx, [&](int64_t n, int64_t p, int64_t offset, double) {
+        for (int64_t c = n * channels; c < (n + 1) * channels; ++c)
+          out.as<T>()[c * points + p] = image.as<T>()[c * plane + offset];
+      });
+    });
+    return copy_elements(out.view(), y);
+  }
+  const int64_t parts = info(x.dtype).kind == DTypeKind::kComplex ? 2 : 1;
+  const auto image = read_parts(x);
+  std::vector<double> out(static_cast<size_t>(y.count() * parts));
+  for_each_tap(ctx, [&](int64_t n, int64_t p, int64_t offset, double weight) {
+    for (int64_t c = n * channels; c < (n + 1) * channels; ++c)
+      for (int64_t k = 0; k < parts; ++k)
+        out[static_cast<size_t>((c * points + p) * parts + k)] +=
+            weight * image[static_cast<size_t>((c * plane + offset) * parts + k)];
+  });
+  write_parts(y, out);
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ class Driver {
       Value& value = root_.value(id);
       if (value.type.kind == Type::Kind::kTensor && value.type.dtype == DType::kUndefined)
         fail(Status::kInvalidModel, "graph input '{}' has no type", value.name);
-      value.elements = input_elements(root_, value);
+      value.elements = located(fmt::format("input '{}'", value.name),
+                               [&] { return input_elements(root_, value); });
     }
     infer_graph(root_);
   }

@@ -14,9 +14,9 @@ struct WrongDType : Error {
   size_t input;
 };
 
-/// The types that inference lets pass for each required input (the first one where the operator
-/// takes any number), those before it given a type they take. Empty for an operator without inputs,
-/// with subgraphs or on containers.
+/// The types that inference lets pass for each input (the first one where the operator takes any
+/// number), the required ones given the same type or one they take, optional ones before it absent.
+/// Empty for an operator without required inputs, with subgraphs or on containers.
 std::vector<TypeSet> input_types(const OpDef& op);
 
 }  // namespace xc

@@ -18,8 +18,8 @@ namespace {
 constexpr size_t kX = 0, kScale = 1, kZero = 2;
 constexpr TypeSet kQuantIntegers = type_set({DType::kI8, DType::kU8, DType::kI16, DType::kU16,
                                              DType::kI4, DType::kU4, DType::kI2, DType::kU2});
-constexpr TypeSet kQuantFloats = type_set(
-    {DType::kF8E4M3FN, DType::kF8E4M3FNUZ, DType::kF8E5M2, DType::kF8E5M2FNUZ, DType::kF4E2M1});
+constexpr TypeSet kQuantFloats =
+    kFloat8s | type_set({DType::kF4E2M1, DType::kF6E2M3, DType::kF6E3M2});
 constexpr TypeSet kScaleFloats = type_set({DType::kF32, DType::kF16, DType::kBF16});
 
 /// Which scale belongs to which element: an index into the row-major scales.
@@ -62,6 +62,7 @@ void check_scale_dims(const InferContext& ctx) {
 void infer_quantize(InferContext& ctx) {
   check_dtype(ctx, kX, kScaleFloats | type_set({DType::kI32}));
   check_dtype(ctx, kScale, kScaleFloats | type_set({DType::kI32, DType::kF8E8M0}));
+  check_dtype(ctx, kZero, kQuantIntegers | kQuantFloats);
   const int64_t wanted = ctx.attrs().get_int("output_dtype", 0);
   DType out = wanted ? dtype_attr(wanted) : DType::kU8;
   if (ctx.has(kZero)) {

@@ -11,6 +11,7 @@ namespace xc {
 namespace {
 
 constexpr TypeSet kBytes = type_set({DType::kI8, DType::kU8});
+constexpr TypeSet kBytesOrFloat8s = kBytes | kFloat8s;
 
 /// Where a scale or zero point of an operand lies.
 struct QuantOperand {
@@ -103,23 +104,23 @@ void reference_matmul_integer(const ReferenceContext& ctx) {
 constexpr QuantOperand kA{0, 1, 2}, kB{3, 4, 5};
 constexpr size_t kYScale = 6, kYZero = 7, kBias = 8;
 
-void check_quantised(const InferContext& ctx, const QuantOperand& q) {
-  check_dtype(ctx, q.tensor, kBytes);
+void check_quantised(const InferContext& ctx, const QuantOperand& q, TypeSet allowed) {
+  check_dtype(ctx, q.tensor, allowed);
   check_dtype(ctx, q.scale, kFloats);
   require_same_dtype(ctx, q.zero, q.tensor);
 }
 
 void require_columns_bias(const InferContext& ctx, const SymDims& result) {
-  check_dtype(ctx, kBias, type_set({DType::kI32}));
   if (result.empty() || ctx.rank(kB.tensor) < 2) ctx.error("a bias without columns to add it to");
   require_vector(ctx, kBias, result.back());
 }
 
 void infer_qlinear_matmul(InferContext& ctx) {
-  check_quantised(ctx, kA);
-  check_quantised(ctx, kB);
+  check_quantised(ctx, kA, kBytesOrFloat8s);
+  check_quantised(ctx, kB, kBytesOrFloat8s);
   check_dtype(ctx, kYScale, kFloats);
-  check_dtype(ctx, kYZero, kBytes);
+  check_dtype(ctx, kYZero, kBytesOrFloat8s);
+  check_dtype(ctx, kBias, type_set({DType::kI32}));
   SymDims out = infer_matmul(ctx, kA.tensor, kB.tensor);
   for (size_t i : {kA.scale, kA.zero}) require_per_line(ctx, i, kA.tensor, Side::kRows);
   for (size_t i : {kB.scale, kB.zero}) require_per_line(ctx, i, kB.tensor, Side::kColumns);
@@ -152,7 +153,9 @@ void reference_qlinear_matmul(const ReferenceContext& ctx) {
     }
   }
   const double scale = scalar_value(ctx.inputs[kYScale]), zero = scalar_value(ctx.inputs[kYZero]);
-  for (double& v : y) v = std::nearbyint(v / scale) + zero;
+  // An 8-bit float rounds as it is stored, once, and saturates too.
+  const bool whole = is_integer(ctx.outputs[0].dtype);
+  for (double& v : y) v = (whole ? std::nearbyint(v / scale) : v / scale) + zero;
   write_dense(ctx.outputs[0], y);
 }
 
@@ -225,17 +228,15 @@ Dim flops_conv_integer(const Graph& graph, const Node& node) {
 // x_scale*w_scale).
 
 void infer_qlinear_conv(InferContext& ctx) {
-  check_quantised(ctx, kA);
-  check_quantised(ctx, kB);
+  check_quantised(ctx, kA, kBytes);
+  check_quantised(ctx, kB, kBytes);
   check_dtype(ctx, kYScale, kFloats);
   check_dtype(ctx, kYZero, kBytes);
+  check_dtype(ctx, kBias, type_set({DType::kI32}));
   SymDims out = infer_convolution(ctx, kA.tensor, kB.tensor);
   for (size_t i : {kA.scale, kA.zero, kYScale, kYZero}) require_scalar(ctx, i);
   for (size_t i : {kB.scale, kB.zero}) require_per_channel(ctx, i, out[1]);
-  if (ctx.has(kBias)) {
-    check_dtype(ctx, kBias, type_set({DType::kI32}));
-    require_vector(ctx, kBias, out[1]);
-  }
+  if (ctx.has(kBias)) require_vector(ctx, kBias, out[1]);
   ctx.set(0, ctx.dtype(kYZero), std::move(out));
 }
 

@@ -103,8 +103,8 @@ void reference_reverse_sequence(const ReferenceContext& c) {
 // ---- Trilu --------------------------------------------------------------------------------------
 
 void infer_trilu(InferContext& c) {
+  check_dtype(c, 1, type_set({DType::kI64}));
   if (c.rank(0) < 2) c.error("the input has rank {}, expected at least 2", c.rank(0));
-  if (c.has(1) && c.dtype(1) != DType::kI64) c.error("k is {}", name(c.dtype(1)));
   infer_same(c);
 }
 

@@ -48,7 +48,7 @@ Tensor fill_value(const Node& node) {
   if (!value) value = Tensor::scalar(0.0f);
   if (value.count() != 1)
     fail(Status::kInvalidModel, "attribute 'value' has {} elements, expected one", value.count());
-  if (contains(type_set({DType::kString, DType::kC64, DType::kC128}), value.dtype()))
+  if (contains(kComplex | type_set({DType::kString}), value.dtype()))
     fail(Status::kInvalidModel, "attribute 'value' is of type {}, expected a number or bool",
          name(value.dtype()));
   return value;
@@ -157,7 +157,9 @@ void infer_eye_like(InferContext& c) {
   const SymDims& in = c.dims(0);
   if (in.size() != 2) c.error("the input has rank {}, expected 2", in.size());
   const int64_t to = c.attrs().get_int("dtype", 0);
-  c.set(0, to ? dtype_attr(to) : c.dtype(0), in);
+  const DType out = to ? dtype_attr(to) : c.dtype(0);
+  if (!contains(kNumbers | kBools, out)) c.error("attribute 'dtype' is {}", name(out));
+  c.set(0, out, in);
 }
 
 void reference_eye_like(const ReferenceContext& c) {

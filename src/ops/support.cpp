@@ -41,28 +41,15 @@ DType check_same_dtype(const InferContext& c, size_t first, size_t last) {
   return out;
 }
 
-namespace {
-using enum DType;
-/// By number of TensorProto.DataType.
-constexpr std::array<DType, 27> kOnnxTypes{
-    kUndefined,  kF32,    kU8,         kI8,  kU16, kI16,    kI32,    kI64,  kString,
-    kBool,       kF16,    kF64,        kU32, kU64, kC64,    kC128,   kBF16, kF8E4M3FN,
-    kF8E4M3FNUZ, kF8E5M2, kF8E5M2FNUZ, kU4,  kI4,  kF4E2M1, kF8E8M0, kU2,   kI2};
-}  // namespace
-
 DType dtype_attr(int64_t number) {
-  if (number < 1 || number >= static_cast<int64_t>(kOnnxTypes.size()))
+  const auto type = dtype_from_onnx_number(number);
+  if (!type || *type == DType::kUndefined)
     fail(Status::kInvalidModel, "{} is no element type", number);
-  return kOnnxTypes[static_cast<size_t>(number)];
-}
-
-int64_t dtype_attr_number(DType type) {
-  return std::find(kOnnxTypes.begin(), kOnnxTypes.end(), type) - kOnnxTypes.begin();
+  return *type;
 }
 
 AttrSpec dtype_spec(std::string_view name, bool required, bool none) {
-  return {name, AttrKind::kInt, required, none ? 0 : 1,
-          static_cast<int64_t>(kOnnxTypes.size()) - 1};
+  return {name, AttrKind::kInt, required, none ? 0 : 1, kLargestOnnxNumber};
 }
 
 // ---- axes and dims ------------------------------------------------------------------------------
@@ -132,6 +119,9 @@ void set_unknown_rank(InferContext& c, size_t output, DType dtype) {
 }
 
 SymDims fresh_dims(const InferContext& c, size_t rank, const std::string& hint) {
+  constexpr size_t kMostAxes = 64;  // the number of sizes that an input gives is a model's word
+  if (rank > kMostAxes)
+    fail(Status::kLimit, "a result of {} axes; at most {} are supported", rank, kMostAxes);
   SymDims out;
   for (size_t i = 0; i < rank; ++i) out.push_back(c.fresh(hint));
   return out;

@@ -34,6 +34,10 @@ constexpr TypeSet type_set(std::initializer_list<DType> types) {
   return out;
 }
 inline constexpr TypeSet kFloats = type_set({DType::kF32, DType::kF64, DType::kF16, DType::kBF16});
+/// The 8-bit floats that are numbers of their own; E8M0 is a scale.
+inline constexpr TypeSet kFloat8s =
+    type_set({DType::kF8E4M3FN, DType::kF8E4M3FNUZ, DType::kF8E5M2, DType::kF8E5M2FNUZ});
+inline constexpr TypeSet kComplex = type_set({DType::kC64, DType::kC128});
 inline constexpr TypeSet kSignedInts =
     type_set({DType::kI8, DType::kI16, DType::kI32, DType::kI64});
 inline constexpr TypeSet kUnsignedInts =
@@ -54,9 +58,8 @@ DType check_dtype(const InferContext& c, size_t i, TypeSet allowed);
 DType check_same_dtype(const InferContext& c, size_t first, size_t last);
 
 /// The type an attribute such as Cast's `to` names: attributes keep the numbers of ONNX
-/// (TensorProto.DataType), which are not those of DType.
-DType dtype_attr(int64_t onnx_number);
-int64_t dtype_attr_number(DType type);
+/// (TensorProto.DataType, onnx_number() of a type), which are not those of DType.
+DType dtype_attr(int64_t number);
 /// An attribute that names a type; `none`: 0 stands for no choice.
 AttrSpec dtype_spec(std::string_view name, bool required = false, bool none = false);
 

@@ -70,12 +70,8 @@ void infer_expand(InferContext& c) {
   }
   if (!shape_dims[0].is_constant()) return set_unknown_rank(c, 0, c.dtype(0));
   const size_t rank = std::max(in.size(), static_cast<size_t>(shape_dims[0].value()));
-  SymDims out(rank);
-  for (size_t i = 0; i < rank; ++i) {
-    const bool fixed = i + in.size() >= rank && in[i + in.size() - rank].is_constant() &&
-                       in[i + in.size() - rank].value() > 1;
-    out[i] = fixed ? in[i + in.size() - rank] : c.fresh("Expand");
-  }
+  SymDims out = fresh_dims(c, rank - in.size(), "Expand");
+  for (const Dim& d : in) out.push_back(d.is_constant() && d.value() > 1 ? d : c.fresh("Expand"));
   c.set(0, c.dtype(0), std::move(out));
 }
 

@@ -255,7 +255,7 @@ bool cast_like_to_cast(Site& s) {
   if (!cast) return false;
   Node now{.op = cast, .inputs = {s.node.inputs[0]}};
   now.attrs = s.node.attrs;
-  now.attrs.set("to", dtype_attr_number(s.input(1).type.dtype));
+  now.attrs.set("to", onnx_number(s.input(1).type.dtype));
   return s.rebuild(std::move(now));
 }
 

@@ -247,7 +247,7 @@ struct Rewriter {
     const ValueId sums = p.convolution ? add("ConvInteger", inputs, p, p.node->attrs)
                                        : add("MatMulInteger", inputs, p);
     Attrs to;
-    to.set("to", static_cast<int64_t>(DType::kF32));
+    to.set("to", onnx_number(DType::kF32));
     ValueId out = add("Cast", {sums}, p, std::move(to));
     out = add("Mul", {out, line_constant(p, p.scales, "scale")}, p);
     if (!p.bias.empty()) out = add("Add", {out, line_constant(p, p.bias, "bias")}, p);

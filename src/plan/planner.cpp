@@ -143,6 +143,17 @@ class PlanBuilder {
         if (given && wanted && !(element_count(*given) == element_count(*wanted)))
           add_size_check(node, element_count(*given), element_count(*wanted), false);
       }
+      // The parts of a Split are its axis: no more, or a view would read behind it.
+      if (node.op->name == "Split") {
+        const auto& dims = graph_.value(node.inputs[0]).type.dims;
+        const auto sizes = known_elements(graph_, node, 1);
+        if (dims && sizes) {
+          Dim total = 0;
+          for (const Dim& size : *sizes) total = total + size;
+          const Dim& axis = (*dims)[normalise_axis(node.attrs.get_int("axis", 0), dims->size())];
+          if (!(total == axis)) add_size_check(node, total, axis, false);
+        }
+      }
       // A dim that is a number wins over an element of the shape that is none.
       if (node.op->name == "Expand") {
         const auto& dims = graph_.value(node.inputs[0]).type.dims;

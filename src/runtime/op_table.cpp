@@ -19,7 +19,7 @@ constexpr std::string_view kTraining = "ai.onnx.preview.training";
 
 std::vector<std::string> names_of(TypeSet set) {
   std::vector<std::string> out;
-  for (int k = 1; k < static_cast<int>(DType::kTensor); ++k)
+  for (int k = 1; k < kDTypeCount; ++k)
     if (contains(set, static_cast<DType>(k))) out.emplace_back(xc::name(static_cast<DType>(k)));
   return out;
 }

@@ -25,7 +25,18 @@ constexpr std::array<DTypeInfo, kDTypeCount> kTable{{
     {"f4e2m1", kFloat, 4},     {"i4", kSigned, 4},
     {"u4", kUnsigned, 4},      {"i2", kSigned, 2},
     {"u2", kUnsigned, 2},      {"tensor", DTypeKind::kTensor, 0},
+    {"f6e2m3", kFloat, 6},     {"f6e3m2", kFloat, 6},
 }};
+
+namespace onnx_numbers {
+using enum DType;
+/// By number of TensorProto.DataType.
+constexpr std::array<DType, kLargestOnnxNumber + 1> kOnnxTypes{
+    kUndefined,  kF32, kU8,  kI8,     kU16,    kI16,  kI32,  kI64,      kString,     kBool,
+    kF16,        kF64, kU32, kU64,    kC64,    kC128, kBF16, kF8E4M3FN, kF8E4M3FNUZ, kF8E5M2,
+    kF8E5M2FNUZ, kU4,  kI4,  kF4E2M1, kF8E8M0, kU2,   kI2,   kF6E2M3,   kF6E3M2};
+}  // namespace onnx_numbers
+using onnx_numbers::kOnnxTypes;
 
 }  // namespace
 
@@ -46,6 +57,17 @@ std::optional<DType> dtype_from_name(std::string_view name) {
     if (kTable[i].name == name && static_cast<DType>(i) != DType::kTensor)
       return static_cast<DType>(i);
   return std::nullopt;
+}
+
+std::optional<DType> dtype_from_onnx_number(int64_t number) {
+  if (number < 0 || number > kLargestOnnxNumber) return std::nullopt;
+  return kOnnxTypes[static_cast<size_t>(number)];
+}
+
+int64_t onnx_number(DType type) {
+  for (size_t i = 0; i < kOnnxTypes.size(); ++i)
+    if (kOnnxTypes[i] == type) return static_cast<int64_t>(i);
+  return 0;
 }
 
 }  // namespace xc

@@ -38,8 +38,10 @@ enum class DType : uint8_t {
   kU2 = 26,
   /// The elements are tensors: how a sequence is held. Types of a graph say "sequence" instead.
   kTensor = 27,
+  kF6E2M3 = 28,
+  kF6E3M2 = 29,
 };
-inline constexpr int kDTypeCount = 28;
+inline constexpr int kDTypeCount = 30;
 
 enum class DTypeKind : uint8_t {
   kNone,
@@ -87,6 +89,14 @@ int64_t element_size(DType type);
 
 /// Not for kTensor, which no file names.
 std::optional<DType> dtype_from_name(std::string_view name);
+
+/// The type that TensorProto.DataType of ONNX has under a number; kUndefined for 0, nullopt for a
+/// number that no version of the standard knows.
+std::optional<DType> dtype_from_onnx_number(int64_t number);
+inline constexpr int64_t kLargestOnnxNumber = 28;
+
+/// The other way round; 0 for kUndefined and kTensor.
+int64_t onnx_number(DType type);
 
 /// Maps a C++ type to its DType.
 template <class T>

@@ -29,6 +29,10 @@ Format format_of(DType type) {
       return {5, 2, 16, 0x7f, 0, 0x80};
     case DType::kF4E2M1:
       return {2, 1, 1, 0x07, 0, 0};
+    case DType::kF6E2M3:
+      return {2, 3, 1, 0x1f, 0, 0};
+    case DType::kF6E3M2:
+      return {3, 2, 3, 0x1f, 0, 0};
     default:
       fail(Status::kInternal, "{} is no small float", name(type));
   }
@@ -47,7 +51,8 @@ constexpr uint8_t kScaleNan = 255;
 }  // namespace
 
 bool is_small_float(DType type) {
-  return type >= DType::kF8E4M3FN && type <= DType::kF4E2M1;
+  return (type >= DType::kF8E4M3FN && type <= DType::kF4E2M1) || type == DType::kF6E2M3 ||
+         type == DType::kF6E3M2;
 }
 
 double small_float_value(DType type, uint8_t code) {
@@ -68,12 +73,14 @@ double small_float_value(DType type, uint8_t code) {
 uint8_t small_float_code(DType type, double value, bool saturate) {
   if (type == DType::kF8E8M0) {
     if (std::isnan(value) || value < 0) return kScaleNan;
-    if (value == 0) return 0;
-    if (std::isinf(value)) return kScaleNan - 1;
-    int exponent = 0;
-    const double fraction = std::frexp(value, &exponent);  // in [0.5, 1)
-    if (fraction < 0.75) --exponent;
-    return static_cast<uint8_t>(std::clamp(exponent, -127, 127) + kScaleBias);
+    constexpr int kLargest = 127, kSmallest = -127;  // exponents
+    int exponent = value == 0 ? kSmallest - 1 : kLargest + 1;
+    if (value != 0 && std::isfinite(value)) {
+      const double fraction = std::frexp(value, &exponent);  // in [0.5, 1)
+      if (fraction < 0.75) --exponent;
+    }
+    if (!saturate && (exponent < kSmallest || exponent > kLargest)) return kScaleNan;
+    return static_cast<uint8_t>(std::clamp(exponent, kSmallest, kLargest) + kScaleBias);
   }
   const Format f = format_of(type);
   const auto sign_bit = static_cast<uint8_t>(1 << (f.exponent_bits + f.mantissa_bits));

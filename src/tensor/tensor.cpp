@@ -231,7 +231,9 @@ int64_t load_int64(const void* data, DType dtype, int64_t i) {
     case DType::kF8E5M2:
     case DType::kF8E5M2FNUZ:
     case DType::kF8E8M0:
-    case DType::kF4E2M1: {
+    case DType::kF4E2M1:
+    case DType::kF6E2M3:
+    case DType::kF6E3M2: {
       const double v = load_double(data, dtype, i);
       if (std::isnan(v)) return 0;
       if (v >= 0x1p63) return std::numeric_limits<int64_t>::max();

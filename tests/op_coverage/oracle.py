@@ -21,10 +21,12 @@ TYPES = {
     "string": P.STRING, "c64": P.COMPLEX64, "c128": P.COMPLEX128, "f8e4m3fn": P.FLOAT8E4M3FN,
     "f8e4m3fnuz": P.FLOAT8E4M3FNUZ, "f8e5m2": P.FLOAT8E5M2, "f8e5m2fnuz": P.FLOAT8E5M2FNUZ, "f8e8m0": P.FLOAT8E8M0,
     "f4e2m1": P.FLOAT4E2M1, "i4": P.INT4, "u4": P.UINT4, "i2": P.INT2, "u2": P.UINT2,
+    "f6e2m3": P.FLOAT6E2M3, "f6e3m2": P.FLOAT6E3M2,
 }
 NAMES = {number: name for name, number in TYPES.items()}
 FLOATS = {"f32", "f64", "f16", "bf16"}
-NARROW_FLOATS = {"f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0", "f4e2m1"}
+NARROW_FLOATS = {"f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0", "f4e2m1", "f6e2m3", "f6e3m2"}
+FLOAT8S = {"f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz"}
 RANGES = {f"{sign}{bits}": (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if sign == "i" else (0, (1 << bits) - 1)
           for sign in "iu" for bits in (2, 4, 8, 16, 32, 64)}
 
@@ -257,11 +259,13 @@ def evaluate_as(model, inputs, types: list[str], direct: bool, node):
         return by_reference(other, [inputs[0].astype(numpy_type(to)), *inputs[1:]])
 
     def by_codes():
-        """Moves of what the evaluators do not take: of its place in a list of the values there are."""
+        """Moves of what the evaluators do not take: of its place in a list of the values there are, the first of which
+        fills what nothing is moved to."""
         moved = ("bool", "string", "c64", "c128")
         values = [v for v, name in zip(inputs, types) if name in moved]
-        known = sorted({item for v in values for item in v.ravel().tolist()}, key=str)
         kind = next(name for name in types if name in moved)
+        nothing = "" if kind == "string" else numpy_type(kind).type(0).item()
+        known = [nothing, *sorted({item for v in values for item in v.ravel().tolist()} - {nothing}, key=str)]
         other, codes = copy.deepcopy(model), []
         for info, value, name in zip(other.graph.input, inputs, types):
             if name in moved:
@@ -284,14 +288,31 @@ def evaluate_as(model, inputs, types: list[str], direct: bool, node):
         outputs, _ = first_answer([lambda: retyped(by_onnxruntime, lambda name: name in FLOATS, "f32"),
                                    lambda: by_onnxruntime(model, inputs)])
         return outputs, 1
-    if node.op_type == "Resize" and any(name in ("c64", "c128") for name in types):
+    if node.op_type in ("Resize", "GridSample") and any(name in ("c64", "c128") for name in types):
         return first_answer([by_codes])  # the evaluator drops imaginary parts
+    if node.op_type == "QLinearMatMul" and any(name in FLOAT8S for name in types):
+        return [quantised_product(inputs)], 0  # the evaluator has integers only
+    if node.op_type in ("GRU", "RNN") and len(node.input) > 4 and node.input[4]:  # lengths, which the evaluator ignores
+        return first_answer([lambda: by_onnxruntime(model, inputs),
+                             lambda: retyped(with_types_of_f32, lambda name: name in FLOATS, "f32")])
     if direct:
         return first_answer([lambda: by_reference(model, inputs), lambda: by_onnxruntime(model, inputs)])
     return first_answer([
         widened, lambda: by_reference(model, inputs), lambda: by_onnxruntime(model, inputs),
         lambda: first_retyped("f64"),
         lambda: retyped(with_types_of_f32, lambda name: name in FLOATS, "f32"), by_codes])
+
+
+def quantised_product(inputs):
+    """QLinearMatMul of one scale per tensor in f64, by the formulas of its text."""
+    a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = (
+        value if k in (0, 3) else np.asarray(value).reshape(()) for k, value in enumerate(inputs))
+    wide = [np.asarray(value).astype(np.float64) for value in (a, a_scale, a_zero, b, b_scale, b_zero, scale)]
+    exact = ((wide[0] - wide[2]) * wide[1]) @ ((wide[3] - wide[5]) * wide[4]) / wide[6]
+    if zero.dtype.kind in "iu":
+        limits = np.iinfo(zero.dtype)
+        return np.clip(np.rint(exact) + zero.astype(np.float64), limits.min, limits.max).astype(zero.dtype)
+    return onnx.numpy_helper.saturate_cast(exact + zero.astype(np.float64), zero.dtype)
 
 
 def with_types_of_f32(model, inputs):

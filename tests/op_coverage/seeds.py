@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import sys
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx.parser
 
-HEAD = '<ir_version: 10, opset_import: ["" : {ai}, "ai.onnx.ml" : {ml}, "com.microsoft" : 1]>\n'
+HEAD = '<ir_version: {ir}, opset_import: ["" : {ai}, "ai.onnx.ml" : {ml}, "com.microsoft" : 1]>\n'
 
 
 @dataclass
@@ -27,7 +28,7 @@ class Seed:
 
 def seed(op: str, text: str, *inputs, name: str = "", outputs: list | None = None, random: bool = False, ai: int = 22,
          ml: int = 4) -> Seed:
-    model = onnx.parser.parse_model(HEAD.replace("{ml}", str(ml)).replace("{ai}", str(ai)) + "g " + text)
+    model = onnx.parser.parse_model(HEAD.format(ir=14 if ai > 25 else 10, ml=ml, ai=ai) + "g " + text)
     return Seed(op, f"seed_{op.split('.')[-1].lower()}{'_' + name if name else ''}", model, list(inputs), random, outputs)
 
 
@@ -85,6 +86,25 @@ def pools_and_random():
     yield seed("TfIdfVectorizer", "(string[4] x) => (float[3] y) { y = TfIdfVectorizer <mode = \"TF\", min_gram_length = 1, "
                "max_gram_length = 2, max_skip_count = 0, ngram_counts = [0,2], ngram_indexes = [0,1,2], "
                "pool_strings = [\"a\",\"b\",\"a\",\"b\"]> (x) }", strings("a", "b", "a", "c"), name="string")
+
+
+def optional_inputs():
+    """Inputs that no test of the standard gives."""
+    x = np.arange(24, dtype=F).reshape(3, 2, 4) / 9 - 1
+    lengths = np.array([3, 2], np.int32)
+    for op, gates in (("GRU", 3), ("RNN", 1)):
+        rows = gates * 5
+        w, r = (np.sin(np.arange(rows * size, dtype=F)).reshape(1, rows, size) / 2 for size in (4, 5))
+        b = np.cos(np.arange(2 * rows, dtype=F)).reshape(1, -1) / 2
+        yield seed(op, f"(float[3,2,4] x, float[1,{rows},4] w, float[1,{rows},5] r, float[1,{2 * rows}] b, int32[2] n) => "
+                   f"(float[3,1,2,5] y) {{ y = {op} <hidden_size = 5> (x, w, r, b, n) }}", x, w, r, b, lengths, name="lengths")
+    signal = np.arange(20, dtype=F).reshape(2, 5, 2) / 7
+    yield seed("DFT", "(float[2,5,2] x, int64 n, int64 axis) => (float[2,8,2] y) { y = DFT (x, n, axis) }", signal,
+               np.int64(8), np.int64(1), name="length")
+    image, kernel = np.arange(18).reshape(1, 2, 3, 3).astype(np.uint8), np.arange(16).reshape(2, 2, 2, 2).astype(np.uint8)
+    yield seed("QLinearConv", "(uint8[1,2,3,3] x, float xs, uint8 xz, uint8[2,2,2,2] w, float ws, uint8 wz, float ys, uint8 yz, "
+               "int32[2] b) => (uint8[1,2,2,2] y) { y = QLinearConv (x, xs, xz, w, ws, wz, ys, yz, b) }", image, F(0.5),
+               np.uint8(3), kernel, F(0.25), np.uint8(7), F(1.5), np.uint8(9), np.array([40, -30], np.int32), name="bias")
 
 
 def empty_sizes():
@@ -184,7 +204,35 @@ def microsoft_nodes():
         yield Seed(op, f"seed_microsoft_{problem.name.lower()}", problem.model(), problem.arrays(), outputs=expected)
 
 
+def narrow_floats():
+    """Floats of 6 bits, of which the standard has no tests: every code, ties, and what is out of range."""
+    numbers = np.array([0.0, -0.0, 0.0625, 0.1, 0.1875, 1.0625, -1.1875, 2.5, 7.25, 7.75, -9.0, 26.0, 30.0, -1e9, np.inf], F)
+    for number, name in ((27, "float6_e2m3fn"), (28, "float6_e3m2fn")):
+        kind, dtype = name.replace("_", "").removesuffix("fn"), np.dtype(getattr(ml_dtypes, name))
+        codes = np.arange(64, dtype=np.uint8).view(dtype)
+        short = kind.replace("float", "f")
+        yield seed("Cast", f"(float[15] x) => ({kind}[15] y) {{ y = Cast <to = {number}> (x) }}", numbers,
+                   name=f"to_{short}", ai=28)
+        for other, to in (("float", 1), ("float16", 10), ("int8", 3)):
+            yield seed("Cast", f"({kind}[64] x) => ({other}[64] y) {{ y = Cast <to = {to}> (x) }}", codes,
+                       name=f"{short}_to_{other}", ai=28)
+        scale, zero = np.array([0.5, 2.0, 1.25], F), np.array([0.5, -1.0, 0.0]).astype(dtype)
+        yield seed("QuantizeLinear", f"(float[5,3] x, float[3] s, {kind}[3] z) => ({kind}[5,3] y) "
+                   "{ y = QuantizeLinear <axis = 1> (x, s, z) }", numbers.reshape(5, 3), scale, zero, name=f"zero_{short}",
+                   ai=28)
+        yield seed("QuantizeLinear", f"(float[15] x, float s) => ({kind}[15] y) "
+                   f"{{ y = QuantizeLinear <output_dtype = {number}> (x, s) }}", numbers, F(0.75), name=f"to_{short}", ai=28)
+        yield seed("DequantizeLinear", f"({kind}[4,16] x, float[4,2] s) => (float[4,16] y) "
+                   "{ y = DequantizeLinear <axis = 1, block_size = 8> (x, s) }", codes.reshape(4, 16),
+                   np.arange(1, 9, dtype=F).reshape(4, 2) / 4, name=f"blocks_{short}", ai=28)
+        yield seed("Optional", f"({kind}[64] x) => ({kind}[64] y) {{ o = Optional (x) y = OptionalGetElement (o) }}", codes,
+                   name=short, ai=28, outputs=[codes])
+    yield seed("Cast", "(float[4] x) => (float8e8m0[4] y) "
+               "{ y = Cast <to = 24, saturate = 0, round_mode = \"nearest\"> (x) }",
+               np.array([np.inf, 3.3e38, 1.5, 2.0], F), name="scale_out_of_range", ai=28)
+
+
 def seeds():
-    for family in (containers, pools_and_random, empty_sizes, encoders, classifiers, maps):
+    for family in (containers, pools_and_random, optional_inputs, empty_sizes, encoders, classifiers, maps, narrow_floats):
         yield from family()
     yield from microsoft_nodes()

@@ -23,6 +23,13 @@ bool is_extreme(double v) {
   return !(std::abs(v) < 1e9);
 }
 
+/// The value of an attribute of that kind, an empty one otherwise.
+template <class T>
+T held(const Attr* attr) {
+  const T* value = attr ? std::get_if<T>(attr) : nullptr;
+  return value ? *value : T{};
+}
+
 // ---- attributes ---------------------------------------------------------------------------------
 
 class Attributes {
@@ -50,14 +57,13 @@ class Attributes {
         with(std::string(kLongList, 'x'), "long", true);
         break;
       case AttrKind::kInts:
-        lists(now ? std::get<List>(*now) : List{}, kInts);
+        lists(held<List>(now), kInts);
         break;
       case AttrKind::kFloats:
-        lists(now ? std::get<std::vector<double>>(*now) : std::vector<double>{}, kFloats);
+        lists(held<std::vector<double>>(now), kFloats);
         break;
       case AttrKind::kStrings:
-        lists(now ? std::get<std::vector<std::string>>(*now) : std::vector<std::string>{},
-              std::vector<std::string>{"", "nonsense"});
+        lists(held<std::vector<std::string>>(now), std::vector<std::string>{"", "nonsense"});
         break;
       case AttrKind::kTensor:
         tensors();
@@ -187,9 +193,9 @@ void mutate_shape(const Mutant& seed, size_t i, const Body& body) {
     with(Tensor(DType::kTensor, {2, 1}), "a matrix of elements");
     return with(zeros(DType::kF32, {2, 3}), "no container");
   }
-  for (const DType type :
-       {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI8, DType::kI64, DType::kU64,
-        DType::kBool, DType::kString, DType::kC64, DType::kF8E4M3FN, DType::kI4, DType::kF4E2M1})
+  for (const DType type : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI8,
+                           DType::kI64, DType::kU64, DType::kBool, DType::kString, DType::kC64,
+                           DType::kF8E4M3FN, DType::kI4, DType::kF4E2M1, DType::kF6E2M3})
     if (type != x.dtype()) with(zeros(type, x.dims()), std::string(name(type)));
   Dims dims = x.dims();
   dims.insert(dims.begin(), 1);
@@ -213,7 +219,7 @@ void mutate_shape(const Mutant& seed, size_t i, const Body& body) {
 void mutate_values(const Mutant& seed, size_t i, const Body& body) {
   const Tensor& x = seed.inputs[i];
   if (x.count() == 0 || x.dtype() == DType::kString || x.dtype() == DType::kBool ||
-      x.dtype() == DType::kTensor)
+      x.dtype() == DType::kTensor || info(x.dtype()).kind == DTypeKind::kComplex)
     return;
   const bool whole = is_integer(x.dtype());
   const size_t count = whole ? kInts.size() : kFloats.size();
@@ -266,6 +272,17 @@ Mutant seed_of(const char* op, const char* domain, std::vector<Tensor> inputs,
   seed.node.outputs = {0};
   renumber(seed);
   return seed;
+}
+
+Mutant random_mutant(const Mutant& seed, std::mt19937_64& random) {
+  Mutant out = seed;
+  size_t count = 0;
+  for_each_mutant(seed, [&](const Mutant& mutant) {
+    if (random() % ++count == 0) out = mutant;
+  });
+  if (seed.what != "unchanged") out.what = seed.what + "; " + out.what;
+  out.extreme = out.extreme || seed.extreme;
+  return out;
 }
 
 void for_each_mutant(const Mutant& seed, const Body& body) {

@@ -3,6 +3,7 @@
 // (classes G, H and I of hostile models: types and shapes, attributes, values of a run).
 
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ bool seed_of(const OpCase& problem, Mutant& seed);
 /// A seed by hand, of an operator that no case is about.
 Mutant seed_of(const char* op, const char* domain, std::vector<Tensor> inputs,
                const std::vector<std::pair<const char*, Attr>>& attrs = {});
+
+/// One of the mutants of a seed, each as likely, or the seed where it has none.
+Mutant random_mutant(const Mutant& seed, std::mt19937_64& random);
 
 /// Calls body with every mutant of a seed.
 void for_each_mutant(const Mutant& seed, const std::function<void(const Mutant&)>& body);

@@ -205,7 +205,7 @@ class Parser {
     const auto dtype = dtype_from_name(type);
     if (!dtype) error("unknown element type " + type);
     put_tag(tensor, 1, 0);
-    put_varint(tensor, static_cast<uint64_t>(onnx::dtype_to_onnx(*dtype)));
+    put_varint(tensor, static_cast<uint64_t>(onnx_number(*dtype)));
     if (eat('[')) {
       while (!eat(']')) {
         std::string dim;

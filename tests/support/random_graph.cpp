@@ -343,10 +343,10 @@ class Generator {
     const ValueId x = any();
     DType to = random_.chance(2) ? random_.of(kFloatTypes) : random_.of(kIntTypes);
     if (random_.chance(6)) to = DType::kBool;
-    const ValueId y = node("Cast", {x}, attr("to", dtype_attr_number(to)));
+    const ValueId y = node("Cast", {x}, attr("to", onnx_number(to)));
     // Most often back to where the arithmetic is.
     if (!is_float(to) && random_.chance(2)) {
-      node("Cast", {y}, attr("to", dtype_attr_number(float_)));
+      node("Cast", {y}, attr("to", onnx_number(float_)));
     }
   }
 

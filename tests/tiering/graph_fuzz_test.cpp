@@ -10,6 +10,7 @@
 #include "ir/text.h"
 #include "loop/text.h"
 #include "ops/infer.h"
+#include "support/environment.h"
 #include "support/graph_fuzz.h"
 
 namespace {
@@ -40,11 +41,6 @@ std::vector<std::string> names_of(const std::vector<Way>& ways) {
   std::vector<std::string> out;
   for (const Way& way : ways) out.push_back(way.name);
   return out;
-}
-
-uint64_t number_from(const char* variable, uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
 }  // namespace

@@ -217,6 +217,10 @@ if(xc_suite_python)
       xc_suite_test(op_coverage/${mode} "${xc_coverage_data}" op_coverage op_coverage --mode ${mode}
                     --results "${CMAKE_BINARY_DIR}/op_coverage.${mode}.json")
     endforeach()
+    add_test(NAME op_coverage/schemas COMMAND "${xc_suite_python}" "${xc_coverage}/schema_types.py"
+                                              $<TARGET_FILE:xc> "${CMAKE_BINARY_DIR}")
+    set_tests_properties(op_coverage/schemas PROPERTIES FIXTURES_REQUIRED "onnx_suite;op_coverage" LABELS op_coverage
+                         TIMEOUT ${xc_test_timeout} SKIP_RETURN_CODE 77)
     # After the runs whose results it reads.
     set_tests_properties(onnx_suite/off/1 op_coverage/off PROPERTIES FIXTURES_SETUP coverage_results)
     add_test(NAME op_coverage/table COMMAND "${xc_suite_python}" "${xc_coverage}/coverage_table.py"

@@ -51,7 +51,8 @@ bool is_complex(xc_dtype dtype) {
 }
 bool is_float(xc_dtype dtype) {
   return dtype == XC_DTYPE_F32 || dtype == XC_DTYPE_F64 || dtype == XC_DTYPE_F16 ||
-         dtype == XC_DTYPE_BF16 || (dtype >= XC_DTYPE_F8E4M3FN && dtype <= XC_DTYPE_F4E2M1);
+         dtype == XC_DTYPE_BF16 || (dtype >= XC_DTYPE_F8E4M3FN && dtype <= XC_DTYPE_F4E2M1) ||
+         dtype == XC_DTYPE_F6E2M3 || dtype == XC_DTYPE_F6E3M2;
 }
 
 double element(xc_dtype dtype, const void* data, int64_t index) {
@@ -103,6 +104,10 @@ double element(xc_dtype dtype, const void* data, int64_t index) {
     }
     case XC_DTYPE_F4E2M1:
       return decode(load<uint8_t>(data, index) & 15u, {2, 1, 1, false, false});
+    case XC_DTYPE_F6E2M3:
+      return decode(load<uint8_t>(data, index) & 63u, {2, 3, 1, false, false});
+    case XC_DTYPE_F6E3M2:
+      return decode(load<uint8_t>(data, index) & 63u, {3, 2, 3, false, false});
     default:
       fail(XC_UNSUPPORTED, "elements of {} are no numbers", xc_dtype_name(dtype));
   }
@@ -111,7 +116,7 @@ double element(xc_dtype dtype, const void* data, int64_t index) {
 xcrt::Tensor to_tensor(const Array& array, xc_dtype wanted, const std::string& name) {
   const bool raw =
       array.dtype == XC_DTYPE_UNDEFINED && xc_dtype_size(wanted) == array.element_bytes;
-  // numpy has no 4-bit integers: cases may hold them as bytes.
+  // numpy has no types below a byte: cases may hold them as bytes.
   const bool narrow = (array.dtype == XC_DTYPE_I8 || array.dtype == XC_DTYPE_U8) &&
                       wanted >= XC_DTYPE_F8E4M3FN && xc_dtype_size(wanted) == 1;
   if (wanted != XC_DTYPE_UNDEFINED && array.dtype != wanted && !raw && !narrow)

@@ -26,6 +26,8 @@ constexpr Extension kExtensions[] = {
     {XC_DTYPE_F8E5M2FNUZ, "float8_e5m2fnuz"},
     {XC_DTYPE_F8E8M0, "float8_e8m0fnu"},
     {XC_DTYPE_F4E2M1, "float4_e2m1fn"},
+    {XC_DTYPE_F6E2M3, "float6_e2m3fn"},
+    {XC_DTYPE_F6E3M2, "float6_e3m2fn"},
     {XC_DTYPE_I4, "int4"},
     {XC_DTYPE_U4, "uint4"},
     {XC_DTYPE_I2, "int2"},

@@ -26,8 +26,8 @@ struct Text {
 /// "f32[n, 2]" -> XC_DTYPE_F32; 0 when it is not known.
 xc_dtype dtype_of_text(std::string_view type) {
   const std::string_view name = type.substr(0, type.find('['));
-  for (xc_dtype dtype = XC_DTYPE_F32; dtype < XC_DTYPE_TENSOR; ++dtype)
-    if (xc_dtype_name(dtype) == name) return dtype;
+  for (xc_dtype dtype = XC_DTYPE_F32; dtype <= XC_DTYPE_F6E3M2; ++dtype)
+    if (dtype != XC_DTYPE_TENSOR && xc_dtype_name(dtype) == name) return dtype;
   return XC_DTYPE_UNDEFINED;
 }
 

@@ -100,7 +100,10 @@ def test_bool():
     assert y.dtype == np.bool_ and y.tolist() == [[False, True]]
 
 
-@pytest.mark.parametrize("name, short", [("bfloat16", "bf16"), ("float8_e4m3fn", "f8e4m3fn"), ("int4", "i4")])
+@pytest.mark.parametrize(
+    "name, short",
+    [("bfloat16", "bf16"), ("float8_e4m3fn", "f8e4m3fn"), ("int4", "i4"), ("float6_e2m3fn", "f6e2m3"),
+     ("float6_e3m2fn", "f6e3m2")])
 def test_ml_dtypes(name, short):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     x = np.array([[1, 2, -3]]).astype(getattr(ml_dtypes, name))

@@ -434,6 +434,9 @@ bool is_line(const Operand& operand, bool rows, size_t matrix_rank) {
 Verdict supports(const StepSpec& spec) {
   if (!spec.post_ops.empty()) return Verdict::no("no post-ops");
   const Roles roles = roles_of(spec);
+  for (const DType type :
+       {spec.inputs[roles.a].dtype, spec.inputs[roles.b].dtype, spec.outputs[0].dtype})
+    if (!is_integer(type)) return Verdict::no(fmt::format("{} is no integer", name(type)));
   for (uint32_t i : {roles.a_scale, roles.b_scale, roles.y_scale})
     if (i != kAbsent && spec.inputs[i].dtype != DType::kF32)
       return Verdict::no(fmt::format("scale {} is {}, not f32", i, name(spec.inputs[i].dtype)));

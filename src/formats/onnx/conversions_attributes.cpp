@@ -88,7 +88,7 @@ void cast_by_name(Draft& d) {
       {"FLOAT16", DType::kF16}, {"DOUBLE", DType::kF64},    {"UINT32", DType::kU32},
       {"UINT64", DType::kU64},  {"COMPLEX64", DType::kC64}, {"COMPLEX128", DType::kC128}};
   for (const auto& [key, dtype] : kNames)
-    if (type == key) return d.attrs.set("to", int64_t{dtype_to_onnx(dtype)});
+    if (type == key) return d.attrs.set("to", onnx_number(dtype));
   d.unsupported("unknown type name");
 }
 

@@ -32,7 +32,7 @@ std::string encode_tensor(const std::string& name, const Tensor& tensor) {
   std::string out;
   Writer w(out);
   w.add_packed_int64(1, tensor.dims().begin(), tensor.dims().end());
-  w.add_int32(2, dtype_to_onnx(tensor.dtype()));
+  w.add_int64(2, onnx_number(tensor.dtype()));
   if (!name.empty()) w.add_string(8, name);
   if (tensor.dtype() == DType::kString) {
     const Tensor t = tensor.to_contiguous();

@@ -51,8 +51,7 @@ ValueId root_of_scale(Draft& d, ValueId q) {
     const auto size = static_cast<float>((*type.dims)[3].value());
     return d.scalar_like(std::sqrt(1.0f / std::sqrt(size)), q);
   }
-  const ValueId size =
-      d.emit("Cast", {dim(d, q, 3)}, with("to", int64_t{dtype_to_onnx(DType::kF32)}));
+  const ValueId size = d.emit("Cast", {dim(d, q, 3)}, with("to", onnx_number(DType::kF32)));
   const ValueId root = d.emit("Sqrt", {d.emit("Reciprocal", {d.emit("Sqrt", {size})})});
   return d.emit("CastLike", {root, q});
 }
@@ -64,9 +63,9 @@ void expand_flex_attention(Draft& d, const ModifierFn& score_mod, const Modifier
   const DType dtype = d.hints.dtype(q);
   if (dtype == DType::kUndefined) d.unsupported("the type of Q is not known");
   const DType precision = dtype_from_onnx(d.take_int(
-      "softmax_precision", dtype_to_onnx(dtype == DType::kF64 ? DType::kF64 : DType::kF32)));
+      "softmax_precision", onnx_number(dtype == DType::kF64 ? DType::kF64 : DType::kF32)));
   const auto cast = [&](ValueId x, DType from, DType to) {
-    return from == to ? x : d.emit("Cast", {x}, with("to", int64_t{dtype_to_onnx(to)}));
+    return from == to ? x : d.emit("Cast", {x}, with("to", onnx_number(to)));
   };
   const ValueId k = repeat_heads(d, d.input(1), q), v = repeat_heads(d, d.input(2), q);
   const ValueId root = root_of_scale(d, q);
@@ -79,7 +78,7 @@ void expand_flex_attention(Draft& d, const ModifierFn& score_mod, const Modifier
   if (prob_mod) probabilities = prob_mod(probabilities);
   if (dtype == precision) return d.finish("MatMul", {probabilities, v}, {}, d.outputs);
   const ValueId y = d.emit("MatMul", {probabilities, cast(v, dtype, precision)});
-  d.finish("Cast", {y}, with("to", int64_t{dtype_to_onnx(dtype)}), d.outputs);
+  d.finish("Cast", {y}, with("to", onnx_number(dtype)), d.outputs);
 }
 
 }  // namespace xc::onnx

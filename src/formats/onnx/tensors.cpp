@@ -231,15 +231,18 @@ Tensor TensorReader::from_typed(const Fields& f) const {
         break;
       default:
         m.each_integer([&](int64_t v) {
-          const int width = bits < 8 ? 8 : bits;
-          // Signed and unsigned spellings of the same bits are both in use.
-          if (v < -(int64_t{1} << (width - 1)) || v >= (int64_t{1} << width))
+          // Signed and unsigned spellings of the same bits are both in use, but for the 6-bit
+          // types, which the standard puts one in an entry, in its low bits, the others 0.
+          const bool alone = bits < 8 && per_byte == 1;
+          const int width = bits < 8 && !alone ? 8 : bits;
+          if (v < (alone ? 0 : -(int64_t{1} << (width - 1))) || v >= (int64_t{1} << width))
             fail(Status::kInvalidModel, "{}: {} does not fit {}", f.text(), v, name(f.dtype));
           if (f.dtype == DType::kBool) {
             out.as<uint8_t>()[at++] = v != 0;
           } else if (bits < 8) {
             const int64_t n = std::min<int64_t>(per_byte, f.count - at);
-            unpack_elements(f.dtype, static_cast<uint8_t>(v), n, out.as<uint8_t>() + at);
+            const auto byte = static_cast<uint8_t>(v);
+            unpack_elements(f.dtype, &byte, n, out.as<uint8_t>() + at);
             at += n;
           } else if (bits == 8) {
             out.as<uint8_t>()[at++] = static_cast<uint8_t>(v);

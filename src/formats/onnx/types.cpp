@@ -1,19 +1,11 @@
 #include "formats/onnx/types.h"
 
-#include <array>
 #include <protozero/pbf_writer.hpp>
 
 #include "formats/utf8.h"
 
 namespace xc::onnx {
 namespace {
-
-using enum DType;
-/// Index = TensorProto.DataType.
-constexpr std::array<DType, 27> kTypes{
-    kUndefined,  kF32,    kU8,         kI8,  kU16, kI16,    kI32,    kI64,  kString,
-    kBool,       kF16,    kF64,        kU32, kU64, kC64,    kC128,   kBF16, kF8E4M3FN,
-    kF8E4M3FNUZ, kF8E5M2, kF8E5M2FNUZ, kU4,  kI4,  kF4E2M1, kF8E8M0, kU2,   kI2};
 
 constexpr int kMaxTypeDepth = 8;
 
@@ -122,15 +114,9 @@ struct TypeDecoder {
 }  // namespace
 
 DType dtype_from_onnx(int64_t data_type) {
-  if (data_type < 0 || data_type >= static_cast<int64_t>(kTypes.size()))
-    fail(Status::kInvalidModel, "element type {} is not one of ONNX", data_type);
-  return kTypes[static_cast<size_t>(data_type)];
-}
-
-int32_t dtype_to_onnx(DType dtype) {
-  for (size_t i = 0; i < kTypes.size(); ++i)
-    if (kTypes[i] == dtype) return static_cast<int32_t>(i);
-  return 0;
+  const auto type = dtype_from_onnx_number(data_type);
+  if (!type) fail(Status::kInvalidModel, "element type {} is not one of ONNX", data_type);
+  return *type;
 }
 
 Type decode_type(const Source& source, Bytes body, const std::string& value_name) {
@@ -145,12 +131,12 @@ std::string encode_type(const Type& type) {
   Writer body(inner), writer(out);
   if (type.kind != Type::Kind::kTensor) {
     const bool map = type.kind == Type::Kind::kMap;
-    if (map) body.add_int32(1, dtype_to_onnx(type.dtype));
+    if (map) body.add_int64(1, onnx_number(type.dtype));
     body.add_message(map ? 2 : 1, type.element ? encode_type(*type.element) : std::string());
     writer.add_message(map ? 5 : type.kind == Type::Kind::kSequence ? 4 : 9, inner);
     return out;
   }
-  body.add_int32(1, dtype_to_onnx(type.dtype));
+  body.add_int64(1, onnx_number(type.dtype));
   if (type.dims) {
     std::string shape;
     for (const Dim& d : *type.dims) {

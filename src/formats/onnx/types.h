@@ -11,8 +11,6 @@ namespace xc::onnx {
 
 /// The DType of a TensorProto.DataType; fails with kInvalidModel for numbers that name no type.
 DType dtype_from_onnx(int64_t data_type);
-/// The other way; 0 for kUndefined.
-int32_t dtype_to_onnx(DType dtype);
 
 /// Decodes a TypeProto. Dims without a number become symbols: their dim_param, or
 /// `<value>_d<axis>`.

@@ -156,6 +156,13 @@ TEST_CASE("formats/onnx: weights of every element type") {
   CHECK(constant("f4").as<uint8_t>()[1] == 2);
   CHECK(ints("u2") == L{0, 1, 2, 3, 3});
   CHECK(ints("i2") == L{0, 1, -2, -1, -1});
+  const auto codes = [&](const char* name) {
+    const auto* bytes = constant(name).as<uint8_t>();
+    return std::vector<int>(bytes, bytes + constant(name).count());
+  };
+  CHECK(codes("f6") == std::vector<int>{1, 62, 42, 63, 17});
+  CHECK(codes("f6_list") == std::vector<int>{1, 63, 32});
+  CHECK(constant("f6_list").to_doubles() == std::vector<double>{0.0625, -28, 0});
   CHECK(constant("empty").dims() == Dims{2, 0});
   CHECK(constant("sparse").to_doubles() == std::vector<double>{0, 5, 7, 0});
   CHECK(constant("str").as<std::string>()[1] == std::string("a\0b", 3));

@@ -61,6 +61,23 @@ TEST_CASE("runtime/sizes: an axis that is squeezed must have size 1") {
   CHECK(status_of(*session, {kSix}) == Status::kInvalidArgument);
 }
 
+TEST_CASE("runtime/sizes: the parts of a split are its axis, no more and no less") {
+  for (const char* text :
+       {"graph g(%x: f32[2, 3], %s: i64[2]) -> (%y, %z) { %y, %z = Split(%x, %s) {axis = 1} }",
+        "graph g(%x: f32[2, m], %s: i64[2]) -> (%y, %z) { %y, %z = Split(%x, %s) {axis = -1} }"}) {
+    CAPTURE(text);
+    auto session = session_of(text);
+    for (const auto& wrong : std::vector<std::vector<int64_t>>{
+             {3, 3}, {0, 0}, {1, 1}, {4, -1}, {-1, 4}, {INT64_MAX, INT64_MAX}}) {
+      CAPTURE(wrong[0]);
+      CHECK(status_of(*session, {kSix, shape(wrong)}) != Status::kOk);
+      CHECK(run(*session, {kSix, shape({1, 2})})[1].to_doubles() ==
+            std::vector<double>{1, 2, 4, 5});
+    }
+    CHECK(run(*session, {kSix, shape({0, 3})})[0].dims() == Dims{2, 0});
+  }
+}
+
 TEST_CASE("runtime/sizes: a dim expands to itself, or from 1") {
   auto session = session_of("graph g(%x: f32[1, 3], %s: i64[2]) -> (%y) { %y = Expand(%x, %s) }");
   const Tensor x = Tensor::of<float>({1, 2, 3}, {1, 3});

@@ -41,6 +41,8 @@ const std::vector<Row> kRows{
      0,
      {57, 0, 64, 99, 99, 228, 128, 128, 128, 69, 24, 73, 56, 0}},
     {DType::kF4E2M1, 36, 0, 0, {1, 8, 2, 7, 7, 15, 7, 7, 15, 4, 0, 6, 0, 0}},
+    {DType::kF6E2M3, 168, 0, 0, {2, 32, 8, 31, 31, 63, 31, 31, 63, 18, 0, 26, 2, 0}},
+    {DType::kF6E3M2, 350, 0, 0, {5, 32, 12, 31, 31, 63, 31, 31, 63, 17, 0, 21, 4, 0}},
 };
 }  // namespace
 
@@ -49,7 +51,7 @@ TEST_CASE("tensor/small_float: every code has the value of its format") {
     CAPTURE(name(row.type));
     double sum = 0;
     int nans = 0, infinities = 0;
-    for (int code = 0; code < (row.type == DType::kF4E2M1 ? 16 : 256); ++code) {
+    for (int code = 0; code < 1 << info(row.type).bits; ++code) {
       const double v = small_float_value(row.type, static_cast<uint8_t>(code));
       if (std::isnan(v))
         ++nans;
@@ -80,6 +82,11 @@ TEST_CASE("tensor/small_float: saturation gives the largest finite value") {
   CHECK(small_float_code(DType::kF8E5M2, -INFINITY) == 0xfb);
   CHECK(small_float_code(DType::kF8E4M3FNUZ, 241) == 0x7f);
   CHECK(small_float_code(DType::kF8E8M0, 5) == 129);
+  // The table of Cast's text: zero and what is out of range are NaN unless saturated.
+  for (const double v : {0.0, 0x1p128, 0x1p-128, static_cast<double>(INFINITY)})
+    CHECK(small_float_code(DType::kF8E8M0, v, false) == 255);
+  CHECK(small_float_code(DType::kF8E8M0, 0) == 0);
+  CHECK(small_float_code(DType::kF8E8M0, 0x1p128) == 254);
 }
 
 TEST_CASE("tensor/tensor: narrow integers saturate at their own width") {
