@@ -93,9 +93,9 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     emit(state, program, std::move(event));
   }
 
-  group.graph = std::make_shared<const Graph>(extract_region(program.graph(), region).graph);
+  group.extracted = std::make_shared<const RegionGraph>(extract_region(program.graph(), region));
   std::string different;
-  Verification verification{*group.graph, group.spec, *kernel, faults_.guard_pages};
+  Verification verification{*group.extracted, group.spec, *kernel, faults_.guard_pages};
   try {
     if (!faults_.unverified) different = verify_synthetic(verification);
   } catch (const std::exception& error) {
@@ -215,7 +215,7 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
   cache::Permission first_run;
   if (Persistence* cache = persistence(program))
     first_run = cache->begin_trial(group.code_key, group.name);
-  Verification verification{*group.graph, group.spec, *group.kernel, faults_.guard_pages};
+  Verification verification{*group.extracted, group.spec, *group.kernel, faults_.guard_pages};
   try {
     if (!inputs.empty() && !faults_.unverified)
       different = verify_live(verification, inputs, symbols);

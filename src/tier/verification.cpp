@@ -8,6 +8,7 @@
 #include <random>
 
 #include "ops/infer.h"
+#include "plan/fusion/index_map.h"
 #include "tier/fenced_memory.h"
 
 namespace xc {
@@ -33,9 +34,17 @@ Dims evaluate(const SymDims& dims, const Symbols& symbols) {
 /// what exp() can take; with `special`, NaN and infinity.
 enum class Values : uint8_t { kEdges, kPositive };
 
-Tensor made_up(DType dtype, const Dims& dims, std::mt19937_64& random, Values values,
-               bool special) {
+/// `range`: of indices into an axis of that size; negative ones count from its end.
+Tensor made_up(DType dtype, const Dims& dims, std::mt19937_64& random, Values values, bool special,
+               std::optional<int64_t> range) {
   Tensor out(dtype, dims);
+  if (range) {
+    if (*range == 0 && out.count() > 0) fail(Status::kRange, "nothing to pick from");
+    for (int64_t i = 0; i < out.count(); ++i)
+      store_int64(out.data(), dtype, i,
+                  static_cast<int64_t>(random() % static_cast<uint64_t>(2 * *range)) - *range);
+    return out;
+  }
   std::normal_distribution<double> normal(0.0, 1.5);
   std::uniform_real_distribution<double> positive(0.25, 2.0);
   constexpr std::array<double, 12> kEdges{0.0,  -0.0,  1.0,  -1.0,  1e-30, -1e-30,
@@ -60,9 +69,23 @@ Tensor made_up(DType dtype, const Dims& dims, std::mt19937_64& random, Values va
   return out;
 }
 
+/// The sizes of the axes that the values of a region's input pick from, if they are indices.
+std::vector<Dim> picked_sizes(const Graph& graph, ValueId input) {
+  std::vector<Dim> out;
+  for (NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    const auto map = index_map(graph, id);
+    if (!map || map->kind != IndexMap::Kind::kGather || node.inputs[1] != input) continue;
+    const SymDims& data = *graph.value(node.inputs[0]).type.dims;
+    for (size_t a = 0; a < data.size(); ++a)
+      if (map->parts[0].axes[a] == IndexMap::Part::kPicked) out.push_back(data[a]);
+  }
+  return out;
+}
+
 /// An operand between fences.
 struct Fenced {
-  std::unique_ptr<FencedMemory> memory;
+  std::unique_ptr<FencedMemory> memory;  ///< null: not fenced
   Tensor tensor;
   Tensor values;                ///< an input in row-major order: what it was filled with
   std::vector<std::byte> held;  ///< an input in another order: what its memory held
@@ -140,13 +163,19 @@ std::string run_at(Verification& v, const std::vector<Tensor>& values, const Sym
   std::vector<void*> buffers;
   std::vector<Tensor> laid_out, got;
   size_t next = 0;
-  for (const Operand& operand : v.spec.inputs) {
+  for (size_t k = 0; k < v.spec.inputs.size(); ++k) {
+    const Operand& operand = v.spec.inputs[k];
+    if (operand.constant && is_table(v.extracted.graph, v.extracted.operands[k])) {
+      inputs.emplace_back();
+      inputs.back().tensor = operand.constant;
+      continue;
+    }
     const Tensor& data = operand.constant ? operand.constant : values[next++];
     inputs.push_back(
         fenced_input(data, strides_of(operand, data.dims(), symbols), place, v.guard_pages));
     if (!operand.constant) laid_out.push_back(inputs.back().tensor);
   }
-  if (!expected) expected = evaluate_region(v.graph, laid_out);
+  if (!expected) expected = evaluate_region(v.extracted.graph, laid_out);
   for (size_t k = 0; k < expected->outputs.size(); ++k) {
     const Tensor& like = expected->outputs[k];
     outputs.push_back(fenced_output(like.dtype(), like.dims(),
@@ -177,6 +206,7 @@ std::string run_at(Verification& v, const std::vector<Tensor>& values, const Sym
         return fmt::format("writes between the elements of {}", named(false, k));
   }
   for (size_t k = 0; k < inputs.size(); ++k) {
+    if (!inputs[k].memory) continue;
     if (const std::string damage = inputs[k].memory->damage(); !damage.empty())
       return fmt::format("writes outside of {}, {}", named(true, k), damage);
     if (!unchanged(inputs[k])) return fmt::format("changes {}", named(true, k));
@@ -185,7 +215,7 @@ std::string run_at(Verification& v, const std::vector<Tensor>& values, const Sym
     if (const std::string damage = memory->damage(); !damage.empty())
       return fmt::format("writes outside of its {} memory, {}",
                          memory == &scratch ? "scratch" : "shared", damage);
-  return compare_region(v.graph, laid_out, *expected, got, &v.worst, live);
+  return compare_region(v.extracted.graph, laid_out, *expected, got, &v.worst, live);
 }
 
 std::string check(Verification& v, const std::vector<Tensor>& values, const Symbols& symbols,
@@ -220,9 +250,10 @@ std::string verify_synthetic(Verification& v) {
     for (const Dim& d : operand.dims) d.collect_symbols(names);
     for (const Dim& d : operand.strides) d.collect_symbols(names);
   }
-  const bool scalar_only =
-      std::all_of(v.graph.order().begin(), v.graph.order().end(),
-                  [&](NodeId n) { return v.graph.node(n).op->scalar != nullptr; });
+  const bool scalar_only = std::all_of(
+      v.extracted.graph.order().begin(), v.extracted.graph.order().end(), [&](NodeId n) {
+        return v.extracted.graph.node(n).op->scalar != nullptr || index_map(v.extracted.graph, n);
+      });
   constexpr int64_t kMaxElements = 1 << 16;
   constexpr std::array<int64_t, 7> kSizes{1, 2, 17, 3, 16, 5, 33};
   std::mt19937_64 random(20240229);
@@ -235,17 +266,23 @@ std::string verify_synthetic(Verification& v) {
       std::vector<Tensor> inputs;
       int64_t total = 0;
       try {
-        for (const Operand& operand : v.spec.inputs) {
+        for (size_t k = 0; k < v.spec.inputs.size(); ++k) {
+          const Operand& operand = v.spec.inputs[k];
           const Dims dims = evaluate(operand.dims, symbols);
-          total += element_count(dims);
+          if (!is_table(v.extracted.graph, v.extracted.operands[k])) total += element_count(dims);
           if (total > kMaxElements && round + 1 < rounds) break;
-          if (!operand.constant)
-            inputs.push_back(made_up(operand.dtype, dims, random, values, scalar_only));
+          if (operand.constant) continue;
+          const Dims sizes =
+              evaluate(picked_sizes(v.extracted.graph, v.extracted.operands[k]), symbols);
+          inputs.push_back(made_up(
+              operand.dtype, dims, random, values, scalar_only,
+              sizes.empty() ? std::nullopt
+                            : std::optional(*std::min_element(sizes.begin(), sizes.end()))));
         }
       } catch (const Error&) {
         break;  // these sizes do not go together
       }
-      if (total > kMaxElements * 4 || inputs.size() != v.graph.inputs.size()) break;
+      if (total > kMaxElements * 4 || inputs.size() != v.extracted.graph.inputs.size()) break;
       std::string different;
       try {
         different = check(v, inputs, symbols, false);

@@ -46,12 +46,13 @@ std::string text_of(const Part& part) {
   const auto add = [&](const auto& x) { out.append(reinterpret_cast<const char*>(&x), sizeof x); };
   for (const SearchNode& n : part.nodes) {
     for (const int32_t x : {static_cast<int32_t>(n.kind), int32_t{n.keepdims}, n.row_axes, n.result,
-                            n.space, n.rows, int32_t{n.free}})
+                            n.space, n.rows, int32_t{n.free}, int32_t{n.whole}})
       add(x);
     add(n.producers.words);
     add(n.users.words);
     add(n.weight);
     add(n.compute_s);
+    add(n.picked_s);
     for (const auto* values : {&n.reads, &n.writes}) {
       add(values->size());
       for (uint32_t v : *values) add(v);

@@ -14,10 +14,12 @@ std::string_view illegal(const Part& part, const Bits& group) {
   // The space is that of its reductions, else of its results.
   int32_t space = kNoSpace, rows = kNoSpace, row_axes = 0;
   bool aggregate = false, row = false;
+  Bits maps;
   std::string_view reason;
   group.for_each([&](uint32_t i) {
     const SearchNode& n = part.nodes[i];
     if (n.kind == Kind::kFixed) reason = "an operator that does not fuse";
+    if (n.kind == Kind::kMap) maps |= Bits::of(i);
     if (n.kind != Kind::kReduction && n.kind != Kind::kComposite) return;
     if (space != kNoSpace && space != n.space) reason = "reductions over different spaces";
     space = n.space;
@@ -32,6 +34,7 @@ std::string_view illegal(const Part& part, const Bits& group) {
   });
   if (!reason.empty()) return reason;
   if (aggregate && row) return "sums over everything next to sums over rows";
+  if (aggregate && !maps.empty()) return "an index map next to sums over everything";
   group.for_each([&](uint32_t i) {
     const SearchNode& n = part.nodes[i];
     const Bits inside = n.producers & group;
@@ -46,8 +49,21 @@ std::string_view illegal(const Part& part, const Bits& group) {
     // One value per row: made of what the region reduced.
     if (!row || n.result != rows)
       reason = "different iteration spaces";
-    else if (inside.empty())
+    else if ((inside - maps).empty())
       reason = "values per row that come from elsewhere";
+  });
+  maps.for_each([&](uint32_t i) {
+    const SearchNode& n = part.nodes[i];
+    if (n.producers.intersects(group)) reason = "an index map of what the region computes";
+    if (n.result == space || group.count() == 1) return;
+    // Smaller than the space it is read for, and never stored.
+    const auto stored = [&](uint32_t v) {
+      return part.values[v].outside || !group.contains(part.values[v].readers);
+    };
+    if (n.whole)
+      reason = "an index map along an axis that is broadcast";
+    else if (std::any_of(n.writes.begin(), n.writes.end(), stored))
+      reason = "an index map that is broadcast and read elsewhere";
   });
   return reason;
 }
@@ -59,6 +75,7 @@ double price(const Part& part, const Bits& group, bool given) {
   group.for_each([&](uint32_t i) {
     const SearchNode& n = part.nodes[i];
     compute_s += n.compute_s;
+    move_s += n.picked_s;
     for (uint32_t v : n.reads) {
       const SearchValue& value = part.values[v];
       if (!value.makers.intersects(group) && (value.readers & group).first() == i)

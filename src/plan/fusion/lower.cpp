@@ -16,6 +16,7 @@
 #include "plan/fusion/blocks.h"
 #include "plan/fusion/classify.h"
 #include "plan/fusion/iteration.h"
+#include "plan/fusion/mapped_reads.h"
 
 namespace xc {
 namespace {
@@ -31,14 +32,21 @@ constexpr int64_t kTaskElements = 16384;  // elements per task, at least
 class Lowering {
  public:
   Lowering(const Region& region, const StepSpec& spec, RegionGraph region_graph)
-      : region_(region), spec_(spec), g_(std::move(region_graph)) {
+      : region_(region),
+        spec_(spec),
+        g_(std::move(region_graph)),
+        mapped_(region_, spec_, g_.graph, operand_of_) {
     for (uint32_t k = 0; k < g_.operands.size(); ++k) operand_of_[g_.operands[k]] = k;
   }
 
   Verdict lower(RegionCode& code) {
     if (!expand_composites(g_.graph)) return Verdict::no("an operator does not expand");
+    if (const Verdict v = mapped_.analyse(); !v.yes()) return v;
     if (const Verdict v = analyse(); !v.yes()) return v;
-    if (const Verdict v = build_iteration(region_, spec_, reduced_, iteration_); !v.yes()) return v;
+    if (const Verdict v = build_iteration(region_, spec_, reduced_, mapped_.reads(), iteration_);
+        !v.yes())
+      return v;
+    code.picks = mapped_.picks();
     if (region_.aggregate) return lower_aggregate(code);
     return lower_rows(code);
   }
@@ -61,6 +69,14 @@ class Lowering {
       const ValueId out = node.outputs[0];
       const SymDims& dims = *graph().value(out).type.dims;
       Info info;
+      if (mapped_.has(out)) {
+        if (!graph().is_output(out)) continue;
+        if (!(dims == region_.space))
+          return Verdict::no("an output is smaller than the iteration space");
+        info.full = true;
+        infos_[out] = info;
+        continue;
+      }
       if (node.op->reduction) {
         const Info* from = find(node.inputs[0]);
         info.stage = from ? (from->full ? from->stage : from->stage + 1) : 0;
@@ -91,6 +107,7 @@ class Lowering {
     // A full value used in a later loop than its own is kept when recomputing costs too much.
     for (NodeId id : graph().order()) {
       const Node& node = graph().node(id);
+      if (mapped_.has(node.outputs[0])) continue;
       const int needed = node.op->reduction             ? infos_[node.outputs[0]].stage
                          : infos_[node.outputs[0]].full ? infos_[node.outputs[0]].stage
                                                         : -1;
@@ -143,6 +160,8 @@ class Lowering {
     Expr e;
     if (const auto it = operand_of_.find(v); it != operand_of_.end()) {
       e = load(scope, it->second);
+    } else if (mapped_.has(v)) {
+      e = mapped_.value(v, *scope.access, scope.axes, scope.indices);
     } else if (graph().value(v).is_constant()) {
       e = expansion_constant(graph().value(v).constant);
     } else if (const auto row = scalars_.find(v); row != scalars_.end()) {
@@ -178,7 +197,7 @@ class Lowering {
       return Verdict::no("the row axes of an operand are not contiguous");
     RegionPhase phase;
     KernelBuilder builder(region_.pattern);
-    Access access(builder, spec_, phase);
+    Access access(builder, spec_, phase, mapped_.reads().reads);
     // A cell's innermost loop plays the part of the row, with one stage.
     std::vector<LoopAxis> outer = iteration_.outer;
     std::optional<LoopAxis> row;
@@ -233,7 +252,7 @@ class Lowering {
     for (const auto& [v, info] : infos_) stages = std::max(stages, info.stage + 1);
     for (NodeId id : graph().order()) {
       const ValueId v = graph().node(id).outputs[0];
-      if (infos_.at(v).scratch)
+      if (const Info* info = find(v); info && info->scratch)
         scratch_[v] = builder.scratch("r" + std::to_string(v),
                                       loop::value_type(graph().value(v).type.dtype), columns);
     }
@@ -241,11 +260,11 @@ class Lowering {
       std::vector<NodeId> reductions, stores;
       for (NodeId id : graph().order()) {
         const Node& node = graph().node(id);
-        const Info& info = infos_.at(node.outputs[0]);
-        if (info.stage != stage) continue;
+        const Info* info = find(node.outputs[0]);  // none of index maps that are read at once
+        if (!info || info->stage != stage) continue;
         if (node.op->reduction)
           reductions.push_back(id);
-        else if (info.full && (info.scratch || !output_operands(node.outputs[0]).empty()))
+        else if (info->full && (info->scratch || !output_operands(node.outputs[0]).empty()))
           stores.push_back(id);
       }
       std::vector<loop::Acc> accs;
@@ -291,8 +310,8 @@ class Lowering {
       }
       for (NodeId id : graph().order()) {
         const Node& node = graph().node(id);
-        const Info& info = infos_.at(node.outputs[0]);
-        if (node.op->reduction || info.full || info.stage != stage) continue;
+        const Info* info = find(node.outputs[0]);
+        if (!info || node.op->reduction || info->full || info->stage != stage) continue;
         define_scalar(builder, scope, node.outputs[0], apply(scope, node, stage, std::nullopt),
                       stage);
       }
@@ -396,6 +415,7 @@ class Lowering {
   const StepSpec& spec_;
   RegionGraph g_;
   std::unordered_map<ValueId, uint32_t> operand_of_;
+  MappedReads mapped_;
   std::unordered_map<ValueId, Info> infos_;
   std::vector<bool> reduced_;
   Iteration iteration_;

@@ -62,6 +62,7 @@ class Search {
       const SearchNode& n = part.nodes[i];
       if (fixed.has(i) || n.free) continue;  // fixed ones cost the same in every grouping
       least_compute_s_[i] = n.compute_s;
+      least_move_s_[i] = n.picked_s;
       for (uint32_t v : n.reads) {
         const SearchValue& value = part.values[v];
         const Bits readers = value.readers - fixed;

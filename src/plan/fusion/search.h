@@ -69,7 +69,7 @@ struct BitsHash {
 constexpr int32_t kNoSpace = -1;
 
 struct SearchNode {
-  enum class Kind : uint8_t { kFixed, kScalar, kReduction, kComposite };
+  enum class Kind : uint8_t { kFixed, kScalar, kReduction, kComposite, kMap };
   Kind kind = Kind::kFixed;  ///< kFixed: never joins a group but a given one
   bool keepdims = true;      ///< reductions
   int32_t row_axes = 0;      ///< reductions and composites; 0 of a reduction: over all axes
@@ -80,7 +80,9 @@ struct SearchNode {
   std::vector<uint32_t> reads, writes;  ///< values of the part, each once
   double weight = 0;                    ///< operations per element: code grows with them
   double compute_s = 0;                 ///< of its operations alone
-  bool free = false;  ///< a step of its own costs nothing: a view, or absorbed by another kernel
+  double picked_s = 0;  ///< kMap: to read what it picks from a value that is not among `reads`
+  bool whole = false;   ///< kMap: its result has to be the whole space
+  bool free = false;    ///< a step of its own costs nothing: a view, or absorbed by another kernel
 };
 
 struct SearchValue {

@@ -1,0 +1,206 @@
+#include "plan/fusion/mapped_reads.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace xc {
+
+using loop::Affine;
+using loop::Expr;
+using Part = IndexMap::Part;
+
+namespace {
+
+Expr both(const Expr& a, const Expr& b) {
+  return !a ? b : !b ? a : loop::bit_and(a, b);
+}
+
+OperandDims product(OperandDims a, const OperandDims& b) {
+  a.constant *= b.constant;
+  a.factors.insert(a.factors.end(), b.factors.begin(), b.factors.end());
+  return a;
+}
+
+/// What stands where no part is; zero when undefined.
+Expr filling_of(DType type, const Tensor& filling) {
+  return filling ? literal(filling) : loop::constant_bits(loop::value_type(type), 0);
+}
+
+/// The loop that moves along an axis and those inside it; subscripts count its steps.
+size_t loop_of(const std::vector<const LoopAxis*>& axes, uint32_t axis) {
+  const auto it = std::find_if(axes.begin(), axes.end(), [&](const LoopAxis* loop) {
+    return loop->shifted && loop->first == axis;
+  });
+  XC_CHECK(it != axes.end());
+  return static_cast<size_t>(it - axes.begin());
+}
+
+}  // namespace
+
+Verdict MappedReads::analyse() {
+  const size_t operands = spec_.inputs.size() + spec_.outputs.size();
+  reads_.direct.assign(operands, false);
+  std::fill(reads_.direct.begin() + static_cast<std::ptrdiff_t>(spec_.inputs.size()),
+            reads_.direct.end(), true);
+  reads_.shifted.assign(region_.space.size(), false);
+  for (NodeId id : graph_.order()) {
+    if (auto map = index_map(graph_, id)) {
+      if (const Verdict v = add(id, std::move(*map)); !v.yes()) return v;
+      continue;
+    }
+    for (ValueId v : graph_.node(id).inputs)
+      if (const auto it = operand_of_.find(v); it != operand_of_.end())
+        reads_.direct[it->second] = true;
+  }
+  return Verdict::ok();
+}
+
+Verdict MappedReads::add(NodeId id, IndexMap map) {
+  const Node& node = graph_.node(id);
+  const SymDims& result = *graph_.value(node.outputs[0]).type.dims;
+  if (result.size() > region_.space.size())
+    return Verdict::no("an index map has more dims than the iteration space");
+  Mapped m;
+  m.lead = region_.space.size() - result.size();
+  for (const IndexMap::Shift& shift : map.shifts) {
+    if (!(result[shift.axis] == region_.space[m.lead + shift.axis]))
+      return Verdict::no("an index map moves along an axis that is broadcast");
+    reads_.shifted[m.lead + shift.axis] = true;
+  }
+  for (const Part& part : map.parts) {
+    const auto operand = operand_of_.find(node.inputs[part.input]);
+    if (operand == operand_of_.end())
+      return Verdict::no("an index map of what the region computes");
+    MappedRead read;
+    read.operand = operand->second;
+    read.axes.assign(region_.space.size(), -1);
+    for (uint32_t a = 0; a < part.axes.size(); ++a) {
+      if (part.axes[a] == Part::kPicked)
+        read.picked.push_back(a);
+      else
+        read.axes[m.lead + static_cast<size_t>(part.axes[a])] = static_cast<int32_t>(a);
+    }
+    m.operands.push_back(read.operand);
+    m.reads.push_back(static_cast<uint32_t>(reads_.reads.size()));
+    reads_.reads.push_back(std::move(read));
+  }
+  if (map.kind == IndexMap::Kind::kGather) {
+    const bool coordinates = !reads_.reads[m.reads[1]].picked.empty();
+    int64_t k = 0;
+    for (uint32_t axis : reads_.reads[m.reads[0]].picked) {
+      const RegionPick pick{m.operands[1], spec_.inputs[m.operands[1]].dtype, coordinates ? std::optional(k++) : std::nullopt,
+                            m.operands[0], axis};
+      if (std::find(picks_.begin(), picks_.end(), pick) == picks_.end()) picks_.push_back(pick);
+    }
+  }
+  m.map = std::move(map);
+  maps_.emplace(node.outputs[0], std::move(m));
+  return Verdict::ok();
+}
+
+Expr MappedReads::value(ValueId v, Access& access, const std::vector<const LoopAxis*>& axes,
+                        const std::vector<loop::Index>& at) const {
+  const Mapped& m = maps_.at(v);
+  Point point{access, axes, at};
+  switch (m.map.kind) {
+    case IndexMap::Kind::kGather:
+      return gather(m, point);
+    case IndexMap::Kind::kConcat:
+      return concat(m, point);
+    case IndexMap::Kind::kPad:
+      return pad(m, point);
+  }
+  return {};
+}
+
+Expr MappedReads::load(const Mapped& m, size_t part, Point& point, const Expr& guard) const {
+  const auto operands = static_cast<uint32_t>(spec_.inputs.size() + spec_.outputs.size());
+  // Subscripts of loops that do not move the operand would hide that it is the same for all.
+  std::vector<loop::Index> at = point.at;
+  for (size_t k = 0; k < point.axes.size(); ++k)
+    if (point.axes[k]->strides[operands + m.reads[part]].literal == 0) at[k] = 0;
+  const auto element = point.access.buffer(operands + m.reads[part], point.axes).at(std::move(at));
+  return guard ? element.guarded(guard) : Expr(element);
+}
+
+/// The size of a part along an axis of its own.
+OperandDims MappedReads::extent(const Mapped& m, size_t part, uint32_t axis) const {
+  const Dim& dim = spec_.inputs[m.operands[part]].dims[axis];
+  if (dim.is_constant()) return {.factors = {}, .constant = dim.value()};
+  return {.factors = {{m.operands[part], axis}}};
+}
+
+Expr MappedReads::gather(const Mapped& m, Point& point) const {
+  const std::vector<uint32_t>& picked = reads_.reads[m.reads[0]].picked;
+  const bool coordinates = !reads_.reads[m.reads[1]].picked.empty();
+  std::vector<loop::Index> subscripts;
+  for (size_t k = 0; k < picked.size(); ++k) {
+    Point place = point;
+    if (coordinates) place.at.emplace_back(static_cast<int64_t>(k));
+    const Expr index = loop::cast(DType::kI64, load(m, 1, place, {}));
+    const Expr size = loop::affine_value(point.access.size(extent(m, 0, picked[k])));
+    subscripts.push_back(
+        loop::checked(loop::select(loop::lt(index, loop::i64(0)), index + size, index), size));
+  }
+  point.at.insert(point.at.end(), subscripts.begin(), subscripts.end());
+  return load(m, 0, point, {});
+}
+
+Expr MappedReads::concat(const Mapped& m, Point& point) const {
+  const uint32_t axis = m.map.shifts[0].axis;
+  const size_t loop = loop_of(point.axes, static_cast<uint32_t>(m.lead) + axis);
+  const OperandDims& inside = point.axes[loop]->inside;
+  const Affine position = point.at[loop].affine;
+  const Expr here = loop::affine_value(position);
+  struct Piece {
+    size_t part;
+    Affine begin, end;
+  };
+  std::vector<Piece> pieces;
+  Affine begin = 0;
+  for (size_t k = 0; k < m.map.parts.size(); ++k) {
+    const OperandDims size = product(extent(m, k, axis), inside);
+    if (size.constant == 0) continue;
+    const Affine end = begin + point.access.size(size);
+    pieces.push_back({k, begin, end});
+    begin = end;
+  }
+  Expr out;
+  for (size_t k = pieces.size(); k-- > 0;) {
+    const Piece& piece = pieces[k];
+    Expr before, behind;
+    if (k > 0) behind = loop::ge(here, loop::affine_value(piece.begin));
+    if (k + 1 < pieces.size()) before = loop::lt(here, loop::affine_value(piece.end));
+    point.at[loop] = loop::Index(position - piece.begin);
+    const Operand& o = spec_.inputs[m.operands[piece.part]];
+    const Expr e = is_scalar_constant(o) ? literal(o.constant)
+                                         : load(m, piece.part, point, both(behind, before));
+    out = out ? loop::select(before, e, out) : e;
+  }
+  // Nothing but empty parts: the space is empty.
+  return out ? out : filling_of(spec_.inputs[m.operands[0]].dtype, {});
+}
+
+Expr MappedReads::pad(const Mapped& m, Point& point) const {
+  Expr inside;
+  for (const IndexMap::Shift& shift : m.map.shifts) {
+    const size_t loop = loop_of(point.axes, static_cast<uint32_t>(m.lead) + shift.axis);
+    const OperandDims& steps = point.axes[loop]->inside;
+    const Affine position = point.at[loop].affine;
+    const Affine before = point.access.size(steps) * shift.before;
+    if (shift.before > 0)
+      inside = both(inside, loop::ge(loop::affine_value(position), loop::affine_value(before)));
+    if (shift.after > 0) {
+      const Affine end = before + point.access.size(product(extent(m, 0, shift.axis), steps));
+      inside = both(inside, loop::lt(loop::affine_value(position), loop::affine_value(end)));
+    }
+    point.at[loop] = loop::Index(position - before);
+  }
+  const Expr e = load(m, 0, point, inside);
+  const Expr filling = filling_of(spec_.inputs[m.operands[0]].dtype, m.map.filling);
+  // What the guard leaves out reads as zero.
+  if (!inside || filling->bits == 0) return e;
+  return loop::select(inside, e, filling);
+}
+
+}  // namespace xc
