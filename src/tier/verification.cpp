@@ -193,7 +193,11 @@ std::string run_at(Verification& v, const std::vector<Tensor>& values, const Sym
   const Place end = place == Place::kAtEnd ? Place::kAtEnd : Place::kAligned;
   FencedMemory scratch(bound->scratch_bytes, 64, end, FencedMemory::kMarkByte, v.guard_pages);
   FencedMemory shared(bound->shared_bytes, 64, end, FencedMemory::kMarkByte, v.guard_pages);
-  bound->run_all({buffers.data(), scratch.data(), shared.data()});
+  try {
+    bound->run_all({buffers.data(), scratch.data(), shared.data()});
+  } catch (const Error& error) {
+    return fmt::format("fails where the operators do not: {}", error.message());
+  }
 
   const auto named = [&](bool input, size_t k) {
     return fmt::format("{} {}", input ? "input" : "output", k);

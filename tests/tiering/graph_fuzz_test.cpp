@@ -182,7 +182,8 @@ TEST_CASE("tiering/graph_fuzz: a wrong compiler is caught, and its graph made sm
     const Problem problem = random_problem(seed);
     Failure failure = fuzzer.check(problem, {"interpreter"});
     if (!failure) continue;
-    CHECK(failure.kind == "differs");
+    // A subtraction among subscripts picks what is not there.
+    CHECK((failure.kind == "differs" || failure.kind == "throws"));
     ++caught;
     if (smallest <= 3) continue;
     smallest = std::min(smallest, fuzzer.shrink(problem, failure).graph.order().size());

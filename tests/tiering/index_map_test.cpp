@@ -43,7 +43,9 @@ Tensor indices(DType type, const Dims& dims, int64_t low, int64_t high, int64_t 
   return out;
 }
 
-double at(const Tensor& t, int64_t i) { return load_double(t.data(), t.dtype(), i); }
+double at(const Tensor& t, int64_t i) {
+  return load_double(t.data(), t.dtype(), i);
+}
 
 constexpr const char* kEmbeddings = R"(graph g(%ids: i64[b, s], %kinds: i32[b, s],
     %words: f32[50, 40], %types: f32[2, 40], %places: f32[64, 40], %at: i64[1, s], %g: f32[40],
@@ -57,10 +59,14 @@ constexpr const char* kEmbeddings = R"(graph g(%ids: i64[b, s], %kinds: i32[b, s
 })";
 
 std::vector<Tensor> embedding_inputs(int64_t b, int64_t s) {
-  return {indices(DType::kI64, {b, s}, -50, 50, 7), indices(DType::kI32, {b, s}, -2, 2, 3),
-          ramp({50, 40}, 2, 0.1),                   ramp({2, 40}, 1, 0.3),
-          ramp({64, 40}, 1, 0.9),                   indices(DType::kI64, {1, s}, 0, 64, 1),
-          ramp({40}, 1, 0.2),                       ramp({40}, 1, 0.4)};
+  return {indices(DType::kI64, {b, s}, -50, 50, 7),
+          indices(DType::kI32, {b, s}, -2, 2, 3),
+          ramp({50, 40}, 2, 0.1),
+          ramp({2, 40}, 1, 0.3),
+          ramp({64, 40}, 1, 0.9),
+          indices(DType::kI64, {1, s}, 0, 64, 1),
+          ramp({40}, 1, 0.2),
+          ramp({40}, 1, 0.4)};
 }
 
 void check_embeddings(const std::vector<Tensor>& in, const Tensor& y) {
@@ -72,10 +78,9 @@ void check_embeddings(const std::vector<Tensor>& in, const Tensor& y) {
   for (int64_t i = 0; i < b * s; ++i) {
     std::vector<double> v(40);
     for (int64_t j = 0; j < 40; ++j)
-      v[static_cast<size_t>(j)] =
-          at(in[2], row(in[2], static_cast<int64_t>(at(in[0], i))) + j) +
-          at(in[3], row(in[3], static_cast<int64_t>(at(in[1], i))) + j) +
-          at(in[4], row(in[4], static_cast<int64_t>(at(in[5], i % s))) + j);
+      v[static_cast<size_t>(j)] = at(in[2], row(in[2], static_cast<int64_t>(at(in[0], i))) + j) +
+                                  at(in[3], row(in[3], static_cast<int64_t>(at(in[1], i))) + j) +
+                                  at(in[4], row(in[4], static_cast<int64_t>(at(in[5], i % s))) + j);
     const double mean = std::accumulate(v.begin(), v.end(), 0.0) / 40;
     double variance = 0;
     for (double x : v) variance += (x - mean) * (x - mean) / 40;
@@ -94,7 +99,8 @@ TEST_CASE("tiering/index_map: embeddings and their norm are one region") {
   for (int64_t isa = 1; isa <= targets(); ++isa) {
     CAPTURE(isa);
     auto session = session_of(kEmbeddings, config_of(JitMode::kSync, isa));
-    for (const auto& [b, s] : {std::pair<int64_t, int64_t>{2, 7}, {1, 1}, {3, 33}, {0, 5}, {2, 0}}) {
+    for (const auto& [b, s] :
+         {std::pair<int64_t, int64_t>{2, 7}, {1, 1}, {3, 33}, {0, 5}, {2, 0}}) {
       const auto in = embedding_inputs(b, s);
       check_embeddings(in, run(*session, in)[0]);
     }
@@ -147,8 +153,8 @@ TEST_CASE("tiering/index_map: a bad coordinate of GatherND is named") {
   for (int64_t k = 0; k < 5; ++k) {
     const auto a = static_cast<int64_t>(at(i, 2 * k)), b = static_cast<int64_t>(at(i, 2 * k + 1));
     for (int64_t j = 0; j < 8; ++j)
-      CHECK(at(y, k * 8 + j) == doctest::Approx(std::exp(at(
-                                    x, ((a + 4) % 4 * 6 + (b + 6) % 6) * 8 + j))));
+      CHECK(at(y, k * 8 + j) ==
+            doctest::Approx(std::exp(at(x, ((a + 4) % 4 * 6 + (b + 6) % 6) * 8 + j))));
   }
   check_one_region(*session);
   store_int64(i.data(), DType::kI32, 5, 6);
@@ -186,8 +192,7 @@ TEST_CASE("tiering/index_map: concatenated parts of every size") {
           for (int64_t j = 0; j < h; ++j) {
             const size_t part = c < n ? 0 : c < n + 3 ? 1 : 2;
             const int64_t first = part == 0 ? 0 : part == 1 ? n : n + 3;
-            const double want =
-                at(in[part], (b * in[part].dims()[1] + c - first) * h + j);
+            const double want = at(in[part], (b * in[part].dims()[1] + c - first) * h + j);
             REQUIRE(at(out[1], (b * all + c) * h + j) == want);
             REQUIRE(std::fabs(at(out[0], (b * all + c) * h + j) - std::tanh(want)) <= 1e-6);
           }
@@ -246,8 +251,8 @@ TEST_CASE("tiering/index_map: padding with a constant, and cropping") {
         for (int64_t c = 0; c < 8; ++c)
           for (int64_t j = 0; j < h; ++j) {
             const double p = c < 1 || c >= 6 ? -3 : at(in[0], (i * 5 + c - 1) * h + j);
-            const double want = p + at(in[1], (i * 8 + c) * h + j) +
-                                at(in[2], (i * 8 + c) * (h + 3) + j + 2);
+            const double want =
+                p + at(in[1], (i * 8 + c) * h + j) + at(in[2], (i * 8 + c) * (h + 3) + j + 2);
             REQUIRE(std::fabs(at(r, (i * 8 + c) * h + j) - want) <= 1e-5);
           }
     }

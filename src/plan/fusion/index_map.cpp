@@ -45,8 +45,7 @@ Maybe pad(const Graph& graph, const Node& node, const SymDims& in) {
   if (given(2)) map.filling = graph.value(node.inputs[2]).constant;
   std::vector<size_t> axes(in.size());
   std::iota(axes.begin(), axes.end(), size_t{0});
-  if (given(3))
-    axes = normalise_axes(graph.value(node.inputs[3]).constant.to_int64s(), in.size());
+  if (given(3)) axes = normalise_axes(graph.value(node.inputs[3]).constant.to_int64s(), in.size());
   const std::vector<int64_t> pads = graph.value(node.inputs[1]).constant.to_int64s();
   for (size_t k = 0; k < axes.size(); ++k) {
     const int64_t before = pads[k], after = pads[k + axes.size()];

@@ -88,8 +88,8 @@ Verdict MappedReads::add(NodeId id, IndexMap map) {
     const bool coordinates = !reads_.reads[m.reads[1]].picked.empty();
     int64_t k = 0;
     for (uint32_t axis : reads_.reads[m.reads[0]].picked) {
-      const RegionPick pick{m.operands[1], spec_.inputs[m.operands[1]].dtype, coordinates ? std::optional(k++) : std::nullopt,
-                            m.operands[0], axis};
+      const RegionPick pick{m.operands[1], spec_.inputs[m.operands[1]].dtype,
+                            coordinates ? std::optional(k++) : std::nullopt, m.operands[0], axis};
       if (std::find(picks_.begin(), picks_.end(), pick) == picks_.end()) picks_.push_back(pick);
     }
   }
