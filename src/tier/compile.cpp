@@ -192,12 +192,26 @@ void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group,
   Symbols symbols;
   for (size_t k = 0; k < entry.symbols.size(); ++k)
     symbols.emplace(program.base_plan()->symbols[k].name, entry.symbols[k]);
-  const bool asked = program.request_capture(
-      entry, values, kCaptureBytes, [this, shared, raw, symbols](std::vector<Tensor> inputs) {
-        post(shared, [this, raw, symbols, inputs = std::move(inputs)](Program& p, ProgramState& s) {
-          verify_inputs(p, s, *raw, inputs, symbols);
-        });
-      });
+  // A few indices may pick much: what the reference has to make counts as what is copied.
+  const auto bytes_of = [&](ValueId v) {
+    const Type& type = program.graph().value(v).type;
+    const auto count = element_count(*type.dims).evaluate([&](const std::string& symbol) {
+      const auto it = symbols.find(symbol);
+      return it == symbols.end() ? std::nullopt : std::optional(it->second);
+    });
+    return count ? *count * element_size(type.dtype) : 0;
+  };
+  const auto& outputs = group.places.front().outputs;
+  const bool small = std::all_of(outputs.begin(), outputs.end(),
+                                 [&](ValueId v) { return bytes_of(v) <= kCaptureBytes; });
+  const bool asked = small && program.request_capture(
+                                  entry, values, kCaptureBytes,
+                                  [this, shared, raw, symbols](std::vector<Tensor> inputs) {
+                                    post(shared, [this, raw, symbols, inputs = std::move(inputs)](
+                                                     Program& p, ProgramState& s) {
+                                      verify_inputs(p, s, *raw, inputs, symbols);
+                                    });
+                                  });
   if (asked) return;
   // Too large to copy on the caller's time, or not visible: made-up inputs have to do.
   verify_inputs(program, state, group, {}, {});

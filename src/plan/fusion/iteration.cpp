@@ -41,11 +41,10 @@ AxisStride stride_of(const Operand& o, uint32_t index, const SymDims& space, siz
   return moving(o, index, axis, !(dim == space[a]));
 }
 
-AxisStride stride_of(const Operand& o, const MappedRead& read, const Dim& extent, size_t a,
-                     bool shifted) {
+AxisStride stride_of(const Operand& o, const MappedRead& read, const Dim& extent, size_t a) {
   if (read.axes[a] < 0) return still();
   const auto axis = static_cast<uint32_t>(read.axes[a]);
-  if (shifted) return moving(o, read.operand, axis, false);
+  if (read.shifted[a]) return moving(o, read.operand, axis, false);
   const Dim& dim = o.dims[axis];
   return dim == Dim(1) ? still() : moving(o, read.operand, axis, !(dim == extent));
 }
@@ -97,7 +96,7 @@ Verdict build_iteration(const Region& region, const StepSpec& spec,
     }
     for (const MappedRead& read : indexed.reads) {
       const Operand& o = spec.inputs[read.operand];
-      axes[a].strides.push_back(stride_of(o, read, space[a], a, axes[a].shifted));
+      axes[a].strides.push_back(stride_of(o, read, space[a], a));
       if (found || read.axes[a] < 0 || !(o.dims[static_cast<size_t>(read.axes[a])] == space[a]))
         continue;
       axes[a].extent.factors = {{read.operand, static_cast<uint32_t>(read.axes[a])}};

@@ -21,6 +21,8 @@ struct AxisStride {
 struct MappedRead {
   uint32_t operand = 0;
   std::vector<int32_t> axes;  ///< per axis of the space; -1: none
+  /// Per axis of the space: subscripts are moved along it, and the operand is not broadcast.
+  std::vector<bool> shifted;
   /// Axes of the operand with a subscript of their own, behind those of the loops.
   std::vector<uint32_t> picked;
 };

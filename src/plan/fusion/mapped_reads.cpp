@@ -74,6 +74,8 @@ Verdict MappedReads::add(NodeId id, IndexMap map) {
     MappedRead read;
     read.operand = operand->second;
     read.axes.assign(region_.space.size(), -1);
+    read.shifted.assign(region_.space.size(), false);
+    for (const IndexMap::Shift& shift : map.shifts) read.shifted[m.lead + shift.axis] = true;
     for (uint32_t a = 0; a < part.axes.size(); ++a) {
       if (part.axes[a] == Part::kPicked)
         read.picked.push_back(a);
