@@ -28,6 +28,7 @@ using loop::Var;
 constexpr double kRecomputeWeight = 6;    // additions: above, a value is kept in scratch
 constexpr int64_t kBlock = 16384;         // elements per partial result of an aggregate
 constexpr int64_t kTaskElements = 16384;  // elements per task, at least
+constexpr double kMostWeight = 160;       // of operations per element, written once per piece
 
 class Lowering {
  public:
@@ -146,6 +147,7 @@ class Lowering {
     Access* access = nullptr;
     std::vector<const LoopAxis*> axes;
     std::vector<loop::Index> indices;
+    std::optional<uint32_t> piece;  // of split_, when in one of its loops
     std::unordered_map<ValueId, Expr> values;
   };
 
@@ -161,7 +163,8 @@ class Lowering {
     if (const auto it = operand_of_.find(v); it != operand_of_.end()) {
       e = load(scope, it->second);
     } else if (mapped_.has(v)) {
-      e = mapped_.value(v, *scope.access, scope.axes, scope.indices);
+      e = mapped_.value(
+          v, {*scope.access, scope.axes, scope.indices, v == split_ ? scope.piece : std::nullopt});
     } else if (graph().value(v).is_constant()) {
       e = expansion_constant(graph().value(v).constant);
     } else if (const auto row = scalars_.find(v); row != scalars_.end()) {
@@ -211,6 +214,13 @@ class Lowering {
     scope.access = &access;
     for (const LoopAxis& axis : outer) scope.axes.push_back(&axis);
     if (row) scope.axes.push_back(&*row);
+    // A flat loop is cut into tasks as one.
+    if (!outer.empty()) {
+      double weight = 1;
+      for (const auto& [v, info] : infos_)
+        weight += graph().node(graph().value(v).producer).op->weight;
+      split_ = mapped_.split(scope.axes, static_cast<size_t>(kMostWeight / weight));
+    }
     const Expr columns = row ? access.extent(*row) : loop::i64(1);
     std::vector<Expr> extents;
     for (const LoopAxis& axis : outer) extents.push_back(access.extent(axis));
@@ -292,10 +302,18 @@ class Lowering {
               builder.store(scope.access->buffer(operand, scope.axes).at(scope.indices), e);
           }
         };
-        if (has_row)
-          builder.loop("j", 0, columns, [&](Var j) { body(loop::Index(j)); });
-        else
+        if (!has_row) {
           body(std::nullopt);
+        } else if (reads_split(reductions, stores, stage)) {
+          for (const MappedReads::Piece& piece :
+               mapped_.pieces(split_, {*scope.access, scope.axes, rows}, columns)) {
+            scope.piece = piece.piece;
+            builder.loop("j", piece.begin, piece.end, [&](Var j) { body(loop::Index(j)); });
+            scope.piece.reset();
+          }
+        } else {
+          builder.loop("j", 0, columns, [&](Var j) { body(loop::Index(j)); });
+        }
       }
       // Between the loops: what the reductions gave, and the scalars made of it.
       scope.indices = rows;
@@ -316,6 +334,24 @@ class Lowering {
                       stage);
       }
     }
+  }
+
+  /// Does what a stage's loop computes read the index map that is split?
+  bool reads_split(const std::vector<NodeId>& reductions, const std::vector<NodeId>& stores,
+                   int stage) const {
+    if (split_ == kNone) return false;
+    const std::function<bool(ValueId)> reads = [&](ValueId v) {
+      if (v == kNone || operand_of_.count(v) || graph().value(v).is_constant()) return false;
+      if (mapped_.has(v)) return v == split_;
+      const Info& info = infos_.at(v);
+      if (!info.full || (info.scratch && info.stage < stage)) return false;
+      const auto& inputs = graph().node(graph().value(v).producer).inputs;
+      return std::any_of(inputs.begin(), inputs.end(), reads);
+    };
+    return std::any_of(stores.begin(), stores.end(),
+                       [&](NodeId id) { return reads(graph().node(id).outputs[0]); }) ||
+           std::any_of(reductions.begin(), reductions.end(),
+                       [&](NodeId id) { return reads(graph().node(id).inputs[0]); });
   }
 
   void define_scalar(KernelBuilder& builder, Scope& scope, ValueId v, const Expr& e, int) {
@@ -421,6 +457,7 @@ class Lowering {
   Iteration iteration_;
   std::unordered_map<ValueId, Expr> scalars_;  // per row: registers
   std::unordered_map<ValueId, loop::Buffer> scratch_;
+  ValueId split_ = kNone;  // an index map whose pieces have loops of their own
 };
 
 }  // namespace

@@ -11,6 +11,8 @@ using Part = IndexMap::Part;
 
 namespace {
 
+constexpr uint32_t kInside = 0, kOutside = 1;  // pieces of a Pad
+
 Expr both(const Expr& a, const Expr& b) {
   return !a ? b : !b ? a : loop::bit_and(a, b);
 }
@@ -97,13 +99,12 @@ Verdict MappedReads::add(NodeId id, IndexMap map) {
   }
   m.map = std::move(map);
   maps_.emplace(node.outputs[0], std::move(m));
+  order_.push_back(node.outputs[0]);
   return Verdict::ok();
 }
 
-Expr MappedReads::value(ValueId v, Access& access, const std::vector<const LoopAxis*>& axes,
-                        const std::vector<loop::Index>& at) const {
+Expr MappedReads::value(ValueId v, Point point) const {
   const Mapped& m = maps_.at(v);
-  Point point{access, axes, at};
   switch (m.map.kind) {
     case IndexMap::Kind::kGather:
       return gather(m, point);
@@ -148,35 +149,38 @@ Expr MappedReads::gather(const Mapped& m, Point& point) const {
   return load(m, 0, point, {});
 }
 
-Expr MappedReads::concat(const Mapped& m, Point& point) const {
-  const uint32_t axis = m.map.shifts[0].axis;
-  const size_t loop = loop_of(point.axes, static_cast<uint32_t>(m.lead) + axis);
+std::vector<MappedReads::Range> MappedReads::ranges(const Mapped& m, Point& point,
+                                                    size_t loop) const {
   const OperandDims& inside = point.axes[loop]->inside;
-  const Affine position = point.at[loop].affine;
-  const Expr here = loop::affine_value(position);
-  struct Piece {
-    size_t part;
-    Affine begin, end;
-  };
-  std::vector<Piece> pieces;
+  std::vector<Range> out;
   Affine begin = 0;
   for (size_t k = 0; k < m.map.parts.size(); ++k) {
-    const OperandDims size = product(extent(m, k, axis), inside);
+    const OperandDims size = product(extent(m, k, m.map.shifts[0].axis), inside);
     if (size.constant == 0) continue;
     const Affine end = begin + point.access.size(size);
-    pieces.push_back({k, begin, end});
+    out.push_back({k, begin, end});
     begin = end;
   }
+  return out;
+}
+
+Expr MappedReads::concat(const Mapped& m, Point& point) const {
+  const size_t loop = loop_of(point.axes, static_cast<uint32_t>(m.lead) + m.map.shifts[0].axis);
+  const std::vector<Range> parts = ranges(m, point, loop);
+  const Affine position = point.at[loop].affine;
+  const Expr here = loop::affine_value(position);
+  const auto part_at = [&](const Range& range, const Expr& guard) {
+    point.at[loop] = loop::Index(position - range.begin);
+    const Operand& o = spec_.inputs[m.operands[range.part]];
+    return is_scalar_constant(o) ? literal(o.constant) : load(m, range.part, point, guard);
+  };
+  if (point.piece) return part_at(parts[*point.piece], {});
   Expr out;
-  for (size_t k = pieces.size(); k-- > 0;) {
-    const Piece& piece = pieces[k];
+  for (size_t k = parts.size(); k-- > 0;) {
     Expr before, behind;
-    if (k > 0) behind = loop::ge(here, loop::affine_value(piece.begin));
-    if (k + 1 < pieces.size()) before = loop::lt(here, loop::affine_value(piece.end));
-    point.at[loop] = loop::Index(position - piece.begin);
-    const Operand& o = spec_.inputs[m.operands[piece.part]];
-    const Expr e = is_scalar_constant(o) ? literal(o.constant)
-                                         : load(m, piece.part, point, both(behind, before));
+    if (k > 0) behind = loop::ge(here, loop::affine_value(parts[k].begin));
+    if (k + 1 < parts.size()) before = loop::lt(here, loop::affine_value(parts[k].end));
+    const Expr e = part_at(parts[k], both(behind, before));
     out = out ? loop::select(before, e, out) : e;
   }
   // Nothing but empty parts: the space is empty.
@@ -184,25 +188,94 @@ Expr MappedReads::concat(const Mapped& m, Point& point) const {
 }
 
 Expr MappedReads::pad(const Mapped& m, Point& point) const {
+  const Expr filling = filling_of(spec_.inputs[m.operands[0]].dtype, m.map.filling);
+  if (point.piece == kOutside) return filling;
   Expr inside;
   for (const IndexMap::Shift& shift : m.map.shifts) {
     const size_t loop = loop_of(point.axes, static_cast<uint32_t>(m.lead) + shift.axis);
     const OperandDims& steps = point.axes[loop]->inside;
     const Affine position = point.at[loop].affine;
     const Affine before = point.access.size(steps) * shift.before;
-    if (shift.before > 0)
+    const bool known = point.piece && loop + 1 < point.axes.size();
+    if (shift.before > 0 && !known)
       inside = both(inside, loop::ge(loop::affine_value(position), loop::affine_value(before)));
-    if (shift.after > 0) {
+    if (shift.after > 0 && !known) {
       const Affine end = before + point.access.size(product(extent(m, 0, shift.axis), steps));
       inside = both(inside, loop::lt(loop::affine_value(position), loop::affine_value(end)));
     }
     point.at[loop] = loop::Index(position - before);
   }
   const Expr e = load(m, 0, point, inside);
-  const Expr filling = filling_of(spec_.inputs[m.operands[0]].dtype, m.map.filling);
   // What the guard leaves out reads as zero.
   if (!inside || filling->bits == 0) return e;
   return loop::select(inside, e, filling);
+}
+
+ValueId MappedReads::split(const std::vector<const LoopAxis*>& axes, size_t most) const {
+  // Joined rows first: their guards differ from lane to lane.
+  ValueId found = kNone;
+  for (ValueId v : order_) {
+    const Mapped& m = maps_.at(v);
+    if (m.map.kind == IndexMap::Kind::kGather) continue;
+    const bool joins = m.map.kind == IndexMap::Kind::kConcat;
+    if (joins ? m.map.parts.size() < 2 || m.map.parts.size() > most : most < 2) continue;
+    bool outer = false, inner = false;
+    for (const IndexMap::Shift& shift : m.map.shifts) {
+      const bool pads = joins || shift.before > 0 || shift.after > 0;
+      const bool last =
+          loop_of(axes, static_cast<uint32_t>(m.lead) + shift.axis) + 1 == axes.size();
+      (last ? inner : outer) |= pads;
+    }
+    if (joins && inner) return v;
+    if (outer && found == kNone) found = v;
+  }
+  return found;
+}
+
+std::vector<MappedReads::Piece> MappedReads::pieces(ValueId split, Point point,
+                                                    const Expr& columns) const {
+  const Mapped& m = maps_.at(split);
+  const size_t innermost = point.axes.size() - 1;
+  const Expr none = loop::i64(0), one = loop::i64(1);
+  // 1 for positions from `begin` on, and in front of `end`: bounds of loops know no comparison.
+  const auto from = [&](const Affine& position, const Affine& begin) {
+    return loop::max(loop::min(loop::affine_value(position - begin + 1), one), none);
+  };
+  const auto until = [&](const Affine& position, const Affine& end) {
+    return loop::max(loop::min(loop::affine_value(end - position), one), none);
+  };
+  const auto times = [](const Expr& a, const Expr& b) { return a ? a * b : b; };
+  if (m.map.kind == IndexMap::Kind::kConcat) {
+    const size_t loop = loop_of(point.axes, static_cast<uint32_t>(m.lead) + m.map.shifts[0].axis);
+    const std::vector<Range> parts = ranges(m, point, loop);
+    std::vector<Piece> out;
+    for (uint32_t k = 0; k < parts.size(); ++k) {
+      const bool last = k + 1 == parts.size();
+      if (loop == innermost) {
+        out.push_back({loop::affine_value(parts[k].begin),
+                       last ? columns : loop::affine_value(parts[k].end), k});
+        continue;
+      }
+      Expr here;
+      if (k > 0) here = from(point.at[loop].affine, parts[k].begin);
+      if (!last) here = times(here, until(point.at[loop].affine, parts[k].end));
+      out.push_back({none, times(here, columns), k});
+    }
+    return out;
+  }
+  Expr inside;
+  for (const IndexMap::Shift& shift : m.map.shifts) {
+    const size_t loop = loop_of(point.axes, static_cast<uint32_t>(m.lead) + shift.axis);
+    if (loop == innermost) continue;
+    const OperandDims& steps = point.axes[loop]->inside;
+    const Affine before = point.access.size(steps) * shift.before;
+    if (shift.before > 0) inside = times(inside, from(point.at[loop].affine, before));
+    if (shift.after > 0)
+      inside = times(inside,
+                     until(point.at[loop].affine,
+                           before + point.access.size(product(extent(m, 0, shift.axis), steps))));
+  }
+  return {{none, inside * columns, kInside}, {none, (one - inside) * columns, kOutside}};
 }
 
 }  // namespace xc

@@ -110,6 +110,15 @@ TEST_CASE("plan/fusion: the loops of every template are as recorded") {
   %c = Concat(%x, %y, %z) {axis = 1}
   %r = Sigmoid(%c)
 })"},
+      {"cell_concat_rows", R"(graph g(%x: f32[n, 40], %y: f32[m, 40], %s: f32[40]) -> (%r) {
+  %c = Concat(%x, %y) {axis = 0}
+  %r = Mul(%c, %s)
+})"},
+      {"cell_pad_rows", R"(graph g(%x: f16[n, h, 6], %y: f16[n + 3, h, 6]) -> (%r) {
+  const %pads: i64[6] = [1, 0, 0, 2, 0, 0]
+  %p = Pad(%x, %pads)
+  %r = Add(%p, %y)
+})"},
       {"row_concat", R"(graph g(%x: f32[n, 40], %y: f32[n, 24]) -> (%r) {
   %c = Concat(%x, %y) {axis = -1}
   %r = Softmax(%c) {axis = -1}
