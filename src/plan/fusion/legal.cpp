@@ -1,5 +1,6 @@
 // What nodes make a region of the cell, row and aggregate templates, and what a step costs.
 #include <algorithm>
+#include <limits>
 
 #include "plan/fusion/search.h"
 
@@ -56,20 +57,36 @@ std::string_view illegal(const Part& part, const Bits& group) {
     const SearchNode& n = part.nodes[i];
     if (n.producers.intersects(group)) reason = "an index map of what the region computes";
     if (n.result == space || group.count() == 1) return;
-    // Smaller than the space it is read for, and never stored.
-    const auto stored = [&](uint32_t v) {
-      return part.values[v].outside || !group.contains(part.values[v].readers);
-    };
-    if (n.whole)
-      reason = "an index map along an axis that is broadcast";
-    else if (std::any_of(n.writes.begin(), n.writes.end(), stored))
-      reason = "an index map that is broadcast and read elsewhere";
+    // Smaller than the space it is read for.
+    if (n.whole) reason = "an index map along an axis that is broadcast";
   });
   return reason;
 }
 
+bool stores_broadcast(const Part& part, const Bits& group) {
+  using Kind = SearchNode::Kind;
+  if (group.count() == 1) return false;
+  int32_t space = kNoSpace;
+  group.for_each([&](uint32_t i) {
+    const SearchNode& n = part.nodes[i];
+    if (n.kind == Kind::kReduction || n.kind == Kind::kComposite) space = n.space;
+  });
+  group.for_each([&](uint32_t i) {
+    if (space == kNoSpace && part.nodes[i].kind == Kind::kScalar) space = part.nodes[i].result;
+  });
+  bool stored = false;
+  group.for_each([&](uint32_t i) {
+    const SearchNode& n = part.nodes[i];
+    if (n.kind != Kind::kMap || n.result == space) return;
+    for (uint32_t v : n.writes)
+      stored = stored || part.values[v].outside || !group.contains(part.values[v].readers);
+  });
+  return stored;
+}
+
 double price(const Part& part, const Bits& group, bool given) {
   if (!given && group.count() == 1 && part.nodes[group.first()].free) return 0;
+  if (!given && stores_broadcast(part, group)) return std::numeric_limits<double>::infinity();
   double compute_s = 0, move_s = 0;
   // Values are few: a reader is charged when it is the first of the group.
   group.for_each([&](uint32_t i) {

@@ -105,7 +105,11 @@ struct Part {
 /// Why the nodes are no region of a template; empty when they are. Convexity is not looked at.
 std::string_view illegal(const Part& part, const Bits& group);
 
-/// Seconds of one step that executes the nodes.
+/// Would the group have to store an index map's result that is smaller than its space? Not a matter
+/// of illegal(): readers may join a group until it closes.
+bool stores_broadcast(const Part& part, const Bits& group);
+
+/// Seconds of one step that executes the nodes; infinite where stores_broadcast().
 double price(const Part& part, const Bits& group, bool given);
 
 struct SearchOptions {
