@@ -93,7 +93,132 @@ void check_embeddings(const std::vector<Tensor>& in, const Tensor& y) {
   }
 }
 
+/// Rewrites what it compiles.
+class WrongCompiler final : public RegionCompiler {
+ public:
+  using Rewrite = std::function<loop::Expr(const loop::Expr&)>;
+  explicit WrongCompiler(Rewrite rewrite) : rewrite_(std::move(rewrite)) {}
+  std::shared_ptr<const PhaseCode> compile(const loop::Kernel& kernel) override {
+    loop::Kernel wrong = kernel;
+    wrong.body = loop::rewrite_exprs(kernel.body, rewrite_);
+    return inner_->compile(wrong);
+  }
+
+ private:
+  Rewrite rewrite_;
+  std::unique_ptr<RegionCompiler> inner_ = create_interpreting_compiler();
+};
+
+/// Picks the neighbour of what it should.
+loop::Expr pick_beside(const loop::Expr& e) {
+  if (e->op != loop::Op::kLoad) return e;
+  loop::Node node = *e;
+  for (loop::Index& index : node.indices)
+    if (!index.is_affine()) index.checked = loop::mod(index.checked + loop::i64(1), index.extent);
+  return loop::Expr(std::make_shared<const loop::Node>(std::move(node)));
+}
+
+/// Reads a part where nothing is, and the other way round.
+loop::Expr swap_arms(const loop::Expr& e) {
+  return e->op == loop::Op::kSelect ? loop::select(e->args[0], e->args[2], e->args[1]) : e;
+}
+
+constexpr const char* kPicked = R"(graph g(%x: f32[n, 5], %i: i64[n]) -> (%y) {
+  %a = Gather(%x, %i) {axis = 0}
+  %y = Exp(%a)
+})";
+constexpr const char* kPadded = R"(graph g(%x: f32[n, 5]) -> (%y) {
+  const %pads: i64[4] = [0, 2, 0, 3]
+  const %low: f32[] = -3
+  %p = Pad(%x, %pads, %low)
+  %y = Exp(%p)
+})";
+
+std::vector<Tensor> inputs_of(const char* text) {
+  std::vector<Tensor> in{ramp({7, 5}, 2, 0.1)};
+  if (text == kPicked) in.push_back(indices(DType::kI64, {7}, -7, 7, 3));
+  return in;
+}
+
+Tensor expected_of(const char* text, const std::vector<Tensor>& in) {
+  const int64_t columns = text == kPicked ? 5 : 10;
+  Tensor out(DType::kF32, {7, columns});
+  for (int64_t r = 0; r < 7; ++r)
+    for (int64_t j = 0; j < columns; ++j) {
+      const double x = text == kPicked
+                           ? at(in[0], (static_cast<int64_t>(at(in[1], r)) + 7) % 7 * 5 + j)
+                       : j < 2 || j >= 7 ? -3
+                                         : at(in[0], r * 5 + j - 2);
+      store_double(out.data(), DType::kF32, r * columns + j, std::exp(x));
+    }
+  return out;
+}
+
 }  // namespace
+
+TEST_CASE("tiering/index_map: a wrong map is seen, and verification keeps it out") {
+  const struct {
+    const char* text;
+    WrongCompiler::Rewrite fault;
+  } cases[] = {{kPicked, pick_beside}, {kPadded, swap_arms}};
+  for (const auto& [text, fault] : cases) {
+    CAPTURE(text);
+    const auto in = inputs_of(text);
+    const Tensor want = expected_of(text, in);
+    for (const bool verified : {false, true}) {
+      CAPTURE(verified);
+      TierFaults faults;
+      faults.unverified = !verified;
+      Fixture fixture(text, config_of(JitMode::kSync), faults,
+                      std::make_unique<WrongCompiler>(fault));
+      const Tensor have = fixture.run(in)[0];
+      CHECK((test::difference({have}, {want}, 1e-5) == "") == verified);
+      CHECK(fixture.log.count(EventKind::kMismatch) == verified);
+    }
+    // Without a fault the same compiler gives what is right.
+    Fixture right(text, config_of(JitMode::kSync), {},
+                  std::make_unique<WrongCompiler>([](const loop::Expr& e) { return e; }));
+    CHECK(test::difference({right.run(in)[0]}, {want}, 1e-5) == "");
+    CHECK(right.log.count(EventKind::kMismatch) == 0);
+  }
+}
+
+TEST_CASE("tiering/index_map: flat pieces over several tasks") {
+  constexpr const char* kText = R"(graph g(%x: f32[1, n, 100], %y: f32[1, m, 100],
+    %z: f32[n + m + 3, 100]) -> (%r, %s) {
+  const %first: i64[1] = [0]
+  const %pads: i64[4] = [1, 0, 2, 0]
+  %c = Concat(%x, %y) {axis = 1}
+  %r = Neg(%c)
+  %d = Squeeze(%c, %first)
+  %p = Pad(%d, %pads)
+  %s = Add(%p, %z)
+})";
+  for (const int64_t threads : {1, 2})
+    for (int64_t isa = 1; isa <= targets(); ++isa) {
+      Config config = config_of(JitMode::kSync, isa);
+      config.threads = threads;
+      auto session = session_of(kText, config);
+      for (const auto& [n, m] :
+           {std::pair<int64_t, int64_t>{200, 300}, {1, 1}, {0, 170}, {327, 1}}) {
+        const std::vector<Tensor> in{ramp({1, n, 100}, 2, 0.1), ramp({1, m, 100}, 2, 0.5),
+                                     ramp({n + m + 3, 100}, 2, 0.9)};
+        const auto out = run(*session, in);
+        const auto joined = [&](int64_t k) {
+          return k < n * 100 ? at(in[0], k) : at(in[1], k - n * 100);
+        };
+        const int64_t all = (n + m) * 100;
+        for (int64_t k = 0; k < all; ++k) REQUIRE(at(out[0], k) == -joined(k));
+        for (int64_t k = 0; k < all + 300; ++k) {
+          const bool inside = k >= 100 && k < all + 100;
+          REQUIRE(at(out[1], k) == static_cast<double>(static_cast<float>(
+                                       (inside ? joined(k - 100) : 0.0) + at(in[2], k))));
+        }
+      }
+      INFO(session->explain({}, false));
+      CHECK(session->profile().compiled_regions == 2);
+    }
+}
 
 TEST_CASE("tiering/index_map: embeddings and their norm are one region") {
   for (int64_t isa = 1; isa <= targets(); ++isa) {

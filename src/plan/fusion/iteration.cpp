@@ -110,8 +110,10 @@ Verdict build_iteration(const Region& region, const StepSpec& spec,
   const size_t boundary = space.size() - row_axes;
   std::vector<LoopAxis> merged;
   for (size_t a = space.size(); a-- > 0;) {
+    // An axis of one element folds into any loop, which stays what it was.
+    const bool unit = axes[a].size == Dim(1) && !axes[a].shifted;
     const bool same_side =
-        !merged.empty() && !(row_axes > 0 && a + 1 == boundary) && !merged.back().shifted;
+        !merged.empty() && !(row_axes > 0 && a + 1 == boundary) && (!merged.back().shifted || unit);
     if (same_side) {
       LoopAxis& inner = merged.back();
       const bool even =
@@ -120,11 +122,13 @@ Verdict build_iteration(const Region& region, const StepSpec& spec,
             return s.value == i.value * inner.size || axes[a].size == Dim(1);
           });
       if (even || inner.size == Dim(1)) {
-        if (inner.size == Dim(1)) inner.strides = axes[a].strides;
+        if (inner.size == Dim(1) && !inner.shifted) inner.strides = axes[a].strides;
         inner.size = inner.size * axes[a].size;
-        inner.first = axes[a].first;
-        inner.shifted = axes[a].shifted;
-        inner.inside = inner.extent;
+        if (!inner.shifted) {
+          inner.first = axes[a].first;
+          inner.shifted = axes[a].shifted;
+          inner.inside = inner.extent;
+        }
         inner.extent.constant *= axes[a].extent.constant;
         inner.extent.factors.insert(inner.extent.factors.end(), axes[a].extent.factors.begin(),
                                     axes[a].extent.factors.end());

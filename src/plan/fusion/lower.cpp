@@ -214,8 +214,7 @@ class Lowering {
     scope.access = &access;
     for (const LoopAxis& axis : outer) scope.axes.push_back(&axis);
     if (row) scope.axes.push_back(&*row);
-    // A flat loop is cut into tasks as one.
-    if (!outer.empty()) {
+    if (row) {
       double weight = 1;
       for (const auto& [v, info] : infos_)
         weight += graph().node(graph().value(v).producer).op->weight;
@@ -237,7 +236,10 @@ class Lowering {
           }
           write_row(builder, scope, std::move(indices), columns, row.has_value());
         };
-    nest(0, {});
+    if (outer.empty() && split_ != kNone)
+      write_flat(builder, scope, *row, columns);
+    else
+      nest(0, {});
     loop::Kernel kernel = builder.finish();
     access.finish();
     phase.kernel = loop::schedule_default(std::move(kernel), {});
@@ -253,6 +255,18 @@ class Lowering {
     phase.grain = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, row_elements));
     code.phases.push_back(std::move(phase));
     return Verdict::ok();
+  }
+
+  /// A flat loop whose pieces differ, cut into tasks here: each block has a part of every piece.
+  void write_flat(KernelBuilder& builder, Scope& scope, const LoopAxis& axis, const Expr& columns) {
+    OperandDims blocks = axis.extent;
+    blocks.divisor = kTaskElements;
+    builder.loop("b", 0, scope.access->extent(blocks), [&](Var b) {
+      const Expr begin = loop::loop_var(b) * loop::i64(kTaskElements);
+      block_ = {begin, loop::min(begin + loop::i64(kTaskElements), columns)};
+      write_row(builder, scope, {}, columns, true);
+      block_.reset();
+    });
   }
 
   void write_row(KernelBuilder& builder, Scope& scope, std::vector<loop::Index> rows,
@@ -308,11 +322,14 @@ class Lowering {
           for (const MappedReads::Piece& piece :
                mapped_.pieces(split_, {*scope.access, scope.axes, rows}, columns)) {
             scope.piece = piece.piece;
-            builder.loop("j", piece.begin, piece.end, [&](Var j) { body(loop::Index(j)); });
+            const Expr begin = block_ ? loop::max(block_->first, piece.begin) : piece.begin;
+            const Expr end = block_ ? loop::min(block_->second, piece.end) : piece.end;
+            builder.loop("j", begin, end, [&](Var j) { body(loop::Index(j)); });
             scope.piece.reset();
           }
         } else {
-          builder.loop("j", 0, columns, [&](Var j) { body(loop::Index(j)); });
+          const auto [begin, end] = block_.value_or(std::pair(loop::i64(0), columns));
+          builder.loop("j", begin, end, [&](Var j) { body(loop::Index(j)); });
         }
       }
       // Between the loops: what the reductions gave, and the scalars made of it.
@@ -457,7 +474,8 @@ class Lowering {
   Iteration iteration_;
   std::unordered_map<ValueId, Expr> scalars_;  // per row: registers
   std::unordered_map<ValueId, loop::Buffer> scratch_;
-  ValueId split_ = kNone;  // an index map whose pieces have loops of their own
+  std::optional<std::pair<Expr, Expr>> block_;  // of write_flat(): the innermost loops' range
+  ValueId split_ = kNone;                       // an index map whose pieces have loops of their own
 };
 
 }  // namespace

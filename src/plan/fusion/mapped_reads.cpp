@@ -196,7 +196,7 @@ Expr MappedReads::pad(const Mapped& m, Point& point) const {
     const OperandDims& steps = point.axes[loop]->inside;
     const Affine position = point.at[loop].affine;
     const Affine before = point.access.size(steps) * shift.before;
-    const bool known = point.piece && loop + 1 < point.axes.size();
+    const bool known = point.piece && (loop + 1 < point.axes.size() || loop == 0);
     if (shift.before > 0 && !known)
       inside = both(inside, loop::ge(loop::affine_value(position), loop::affine_value(before)));
     if (shift.after > 0 && !known) {
@@ -227,7 +227,8 @@ ValueId MappedReads::split(const std::vector<const LoopAxis*>& axes, size_t most
       (last ? inner : outer) |= pads;
     }
     if (joins && inner) return v;
-    if (outer && found == kNone) found = v;
+    const bool flat = axes.size() == 1 && m.map.shifts.size() == 1 && most > 2;
+    if ((outer || (inner && flat)) && found == kNone) found = v;
   }
   return found;
 }
@@ -260,6 +261,23 @@ std::vector<MappedReads::Piece> MappedReads::pieces(ValueId split, Point point,
       if (k > 0) here = from(point.at[loop].affine, parts[k].begin);
       if (!last) here = times(here, until(point.at[loop].affine, parts[k].end));
       out.push_back({none, times(here, columns), k});
+    }
+    return out;
+  }
+  if (innermost == 0) {
+    const IndexMap::Shift& shift = m.map.shifts[0];
+    const OperandDims& steps = point.axes[0]->inside;
+    const Affine before = point.access.size(steps) * std::max<int64_t>(0, shift.before);
+    const Expr begin = loop::affine_value(before);
+    std::vector<Piece> out;
+    if (shift.before > 0) out.push_back({none, begin, kOutside});
+    if (shift.after <= 0) {
+      out.push_back({begin, columns, kInside});
+    } else {
+      const Expr end =
+          loop::affine_value(before + point.access.size(product(extent(m, 0, shift.axis), steps)));
+      out.push_back({begin, end, kInside});
+      out.push_back({end, columns, kOutside});
     }
     return out;
   }

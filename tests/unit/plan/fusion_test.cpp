@@ -114,6 +114,10 @@ TEST_CASE("plan/fusion: the loops of every template are as recorded") {
   %c = Concat(%x, %y) {axis = 0}
   %r = Mul(%c, %s)
 })"},
+      {"cell_concat_flat", R"(graph g(%x: f32[1, 64, 28, 28], %y: f32[1, m, 28, 28]) -> (%r) {
+  %c = Concat(%x, %y) {axis = 1}
+  %r = Relu(%c)
+})"},
       {"cell_pad_rows", R"(graph g(%x: f16[n, h, 6], %y: f16[n + 3, h, 6]) -> (%r) {
   const %pads: i64[6] = [1, 0, 0, 2, 0, 0]
   %p = Pad(%x, %pads)
