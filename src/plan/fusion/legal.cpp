@@ -55,10 +55,10 @@ std::string_view illegal(const Part& part, const Bits& group) {
   });
   maps.for_each([&](uint32_t i) {
     const SearchNode& n = part.nodes[i];
+    // Smaller than the space it is read for, and shifted where it may be repeated.
+    if (n.whole && n.result != space && group.count() > 1)
+      reason = "an index map along an axis that is broadcast";
     if (n.producers.intersects(group)) reason = "an index map of what the region computes";
-    if (n.result == space || group.count() == 1) return;
-    // Smaller than the space it is read for.
-    if (n.whole) reason = "an index map along an axis that is broadcast";
   });
   return reason;
 }
