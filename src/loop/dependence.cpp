@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -20,20 +21,24 @@ struct Reference {
   bool stored;
 };
 
-// The block loop of `split`: body loop over [v * f, min(v * f + f, ...)), so that the ranges of its
-// variable are disjoint between iterations of v.
-bool is_block_of(const For& inner, Var outer) {
-  const Expr& begin = inner.begin;
-  const bool scaled = begin->op == Op::kMul && begin->args[0]->op == Op::kLoopVar &&
-                      begin->args[0]->id == outer.id && is_const(begin->args[1]);
-  if (!scaled) return false;
+// The block loop of `split`, or a part of it: body loop over [v * f, min(v * f + f, ...)), or from
+// max(v * f, ...), so that the ranges of its variable are disjoint between iterations of v.
+// The factor, or nullopt when it is none.
+std::optional<int64_t> block_of(const For& inner, Var outer) {
+  const auto scaled = [&](const Expr& e) {
+    return e->op == Op::kMul && e->args[0]->op == Op::kLoopVar && e->args[0]->id == outer.id &&
+           is_const(e->args[1]);
+  };
+  Expr begin = inner.begin;
+  if (begin->op == Op::kMax) begin = scaled(begin->args[0]) ? begin->args[0] : begin->args[1];
+  if (!scaled(begin)) return std::nullopt;
   const int64_t factor = const_as_int(*begin->args[1]);
-  const auto reaches = [&](const Expr& end) {
+  const std::function<bool(const Expr&)> reaches = [&](const Expr& end) {
+    if (end->op == Op::kMin) return reaches(end->args[0]) || reaches(end->args[1]);
     return end->op == Op::kAdd && same_expr(end->args[0], begin) && is_const(end->args[1]) &&
            const_as_int(*end->args[1]) <= factor;
   };
-  return reaches(inner.end) || (inner.end->op == Op::kMin &&
-                                (reaches(inner.end->args[0]) || reaches(inner.end->args[1])));
+  return reaches(inner.end) ? std::optional(factor) : std::nullopt;
 }
 
 class Analysis {
@@ -74,10 +79,14 @@ class Analysis {
           carried_ = fmt::format("accumulator {} carries a value between iterations of {}",
                                  kernel_.accs[accumulate->acc].name, kernel_.vars[loop_.var.id]);
       } else if (const auto* inner = std::get_if<For>(&stmt.node)) {
-        if (is_block_of(*inner, loop_.var))
+        const auto factor = block_of(*inner, loop_.var);
+        if (factor && (blocks_.empty() || *factor == block_factor_)) {
+          block_factor_ = *factor;
+          if (blocks_.empty()) block_ = inner->var;
           blocks_.insert(inner->var.id);
-        else
+        } else {
           inner_vars_.insert(inner->var.id);
+        }
         if (const auto most = largest(*inner)) last_[inner->var.id] = *most - 1;
         collect(inner->body);
       }
@@ -96,7 +105,7 @@ class Analysis {
       const Index &x = (*a.indices)[d], &y = (*b.indices)[d];
       if (x.is_affine() && y.is_affine() && out_of_reach(x.affine, y.affine)) return true;
       if (!x.is_affine() || !y.is_affine() || has_inner(x.affine) || has_inner(y.affine)) continue;
-      const Affine difference = x.affine - y.affine;
+      const Affine difference = of_one_block(x.affine) - of_one_block(y.affine);
       if (!difference.is_constant()) continue;
       const int64_t step = coefficient(x.affine), c = difference.constant();
       if (step == 0 ? c != 0 : (c == 0 || (c % step != 0 && !uses_block(x.affine)))) return true;
@@ -147,6 +156,12 @@ class Analysis {
     }
     return blocks > 1;
   }
+  // Variables of several block loops of one factor stand for the same ranges.
+  Affine of_one_block(Affine affine) const {
+    for (uint32_t var : blocks_)
+      if (var != block_.id) affine = affine.substitute(Var{var}, Affine(block_));
+    return affine;
+  }
   bool uses_block(const Affine& affine) const {
     return std::any_of(affine.terms().begin(), affine.terms().end(),
                        [&](const Affine::Term& t) { return !t.is_dim && blocks_.contains(t.id); });
@@ -164,6 +179,8 @@ class Analysis {
   std::string carried_;
   std::vector<Reference> references_;
   std::unordered_set<uint32_t> inner_vars_, blocks_, declared_;
+  Var block_;  // one of blocks_
+  int64_t block_factor_ = 0;
   std::unordered_map<uint32_t, int64_t> last_;  // of inner loops with a known bound
 };
 

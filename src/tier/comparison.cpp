@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "ops/infer.h"
+#include "plan/fusion/index_map.h"
 
 namespace xc {
 namespace {
@@ -38,7 +39,12 @@ std::vector<Tensor> reference_outputs(const Graph& graph, const std::vector<Tens
   for (NodeId n : graph.order()) {
     const Node& node = graph.node(n);
     std::vector<Tensor> in;
-    for (ValueId v : node.inputs) in.push_back(get(v));
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      const ValueId v = node.inputs[k];
+      // A table is widened where it is picked from.
+      const bool table = v != kNone && graph.value(v).is_constant() && is_picked_from(graph, n, k);
+      in.push_back(table ? graph.value(v).constant : get(v));
+    }
     std::vector<Tensor> out = run_reference(node, in);
     for (size_t k = 0; k < node.outputs.size(); ++k)
       if (node.outputs[k] != kNone) values[node.outputs[k]] = kept(std::move(out[k]));
@@ -188,7 +194,8 @@ Expected evaluate_region(const Graph& graph, const std::vector<Tensor>& inputs) 
   int64_t elements = 0;
   for (const Tensor& t : inputs) elements += t.count();
   for (ValueId v = 0; v < graph.value_count(); ++v)
-    if (graph.value(v).is_constant()) elements += graph.value(v).constant.count();
+    if (graph.value(v).is_constant() && !is_table(graph, v))
+      elements += graph.value(v).constant.count();
   const bool fine = std::all_of(graph.outputs.begin(), graph.outputs.end(), [&](ValueId v) {
     const DType own = graph.value(v).type.dtype;
     return !is_float(own) || relative_bound(graph, v, own) <= bound_of(DType::kF32);

@@ -94,9 +94,9 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     emit(state, program, std::move(event));
   }
 
-  group.graph = std::make_shared<const Graph>(extract_region(graph, region).graph);
+  group.extracted = std::make_shared<const RegionGraph>(extract_region(graph, region));
   std::string different;
-  Verification verification{*group.graph, group.spec, *kernel, faults_.guard_pages};
+  Verification verification{*group.extracted, group.spec, *kernel, faults_.guard_pages};
   try {
     if (!faults_.unverified) different = verify_synthetic(verification);
   } catch (const std::exception& error) {
@@ -196,12 +196,26 @@ void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group,
   for (const SizeFact& fact : group.facts)
     if (const auto it = symbols.find(fact.symbol); it != symbols.end() && fact.value < 0)
       symbols.emplace(quotient_symbol(fact), it->second / fact.divisor);
-  const bool asked = program.request_capture(
-      entry, values, kCaptureBytes, [this, shared, raw, symbols](std::vector<Tensor> inputs) {
-        post(shared, [this, raw, symbols, inputs = std::move(inputs)](Program& p, ProgramState& s) {
-          verify_inputs(p, s, *raw, inputs, symbols);
-        });
-      });
+  // A few indices may pick much: what the reference has to make counts as what is copied.
+  const auto bytes_of = [&](ValueId v) {
+    const Type& type = program.graph().value(v).type;
+    const auto count = element_count(*type.dims).evaluate([&](const std::string& symbol) {
+      const auto it = symbols.find(symbol);
+      return it == symbols.end() ? std::nullopt : std::optional(it->second);
+    });
+    return count ? *count * element_size(type.dtype) : 0;
+  };
+  const auto& outputs = group.places.front().outputs;
+  const bool small = std::all_of(outputs.begin(), outputs.end(),
+                                 [&](ValueId v) { return bytes_of(v) <= kCaptureBytes; });
+  const bool asked = small && program.request_capture(
+                                  entry, values, kCaptureBytes,
+                                  [this, shared, raw, symbols](std::vector<Tensor> inputs) {
+                                    post(shared, [this, raw, symbols, inputs = std::move(inputs)](
+                                                     Program& p, ProgramState& s) {
+                                      verify_inputs(p, s, *raw, inputs, symbols);
+                                    });
+                                  });
   if (asked) return;
   // Too large to copy on the caller's time, or not visible: made-up inputs have to do.
   verify_inputs(program, state, group, {}, {});
@@ -219,7 +233,7 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
   cache::Permission first_run;
   if (Persistence* cache = persistence(program))
     first_run = cache->begin_trial(group.code_key, group.name);
-  Verification verification{*group.graph, group.spec, *group.kernel, faults_.guard_pages};
+  Verification verification{*group.extracted, group.spec, *group.kernel, faults_.guard_pages};
   try {
     if (!inputs.empty() && !faults_.unverified)
       different = verify_live(verification, inputs, symbols);

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/checked.h"
+#include "ops/support.h"
 
 namespace xc {
 namespace {
@@ -38,8 +39,25 @@ struct BoundSum {
   std::array<int64_t, 2> sizes{}, from_strides{}, to_strides{};
 };
 
+/// RegionPick with the sizes of a signature.
+struct BoundPick {
+  uint32_t indices = 0;
+  DType dtype = DType::kI64;
+  Dims dims, strides;  ///< of the indices
+  int64_t offset = 0;  ///< of the first one
+  int64_t size = 0;    ///< of the axis they pick from
+
+  /// Fails with kRange, as the operator does, when one is outside.
+  void check(const void* data) const {
+    for_each_offset<1>(dims, {std::span<const int64_t>(strides)}, [&](const auto& at) {
+      (void)checked_index(load_int64(data, dtype, offset + at[0]), size);
+    });
+  }
+};
+
 class BoundRegion final : public BoundKernel {
  public:
+  std::vector<BoundPick> picks;
   std::vector<BoundPhase> phases;
   std::vector<BoundSum> sums;
   std::vector<int64_t> temps;  ///< byte offsets in the shared memory
@@ -108,8 +126,9 @@ class BoundRegion final : public BoundKernel {
                          args.scratch,
                          begin,
                          end};
-    if (phase.code->run(kargs) != XC_KERNEL_OK)
-      fail(Status::kRange, "an index taken from data is out of range");
+    if (phase.code->run(kargs) == XC_KERNEL_OK) return;
+    for (const BoundPick& pick : picks) pick.check(args.buffers[pick.indices]);
+    fail(Status::kRange, "an index taken from data is out of range");
   }
 };
 
@@ -166,6 +185,20 @@ std::shared_ptr<const BoundKernel> RegionKernel::bind(const BindContext& context
         b.to_strides[k] = operand(context, sum.operand).strides[*sum.axes[k].axis];
     }
     bound->sums.push_back(b);
+  }
+  for (const RegionPick& pick : code_.picks) {
+    const BoundOperand& indices = operand(context, pick.indices);
+    BoundPick b{.indices = pick.indices,
+                .dtype = pick.dtype,
+                .dims = Dims(indices.dims.begin(), indices.dims.end()),
+                .strides = Dims(indices.strides.begin(), indices.strides.end()),
+                .size = operand(context, pick.data).dims[pick.axis]};
+    if (pick.coordinate) {
+      b.offset = *pick.coordinate * b.strides.back();
+      b.dims.pop_back();
+      b.strides.pop_back();
+    }
+    bound->picks.push_back(std::move(b));
   }
   // What follows the tasks is done even when they leave nothing: sums over no rows are 0.
   const bool finishes = bound->phases.size() > 1 || !bound->sums.empty();

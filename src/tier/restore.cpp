@@ -180,7 +180,7 @@ void Tier::revive(Program& program, ProgramState& state, Group& group,
   if (!lower_region(graph, region, group.spec, compiler_->target(), code).yes() ||
       !load(program, state, group, code))
     return;
-  group.graph = std::make_shared<const Graph>(extract_region(graph, region).graph);
+  group.extracted = std::make_shared<const RegionGraph>(extract_region(graph, region));
   const auto entries = program.entries();
   bool refused = false;
   {

@@ -63,12 +63,12 @@ void Tier::ask_sentinel(Program& program, ProgramState& state, Group& group,
 
 void Tier::check_sentinel(Program& program, ProgramState& state, Group& group,
                           const std::vector<Group*>& running, const std::vector<Tensor>& operands) {
-  const size_t inputs = group.graph->inputs.size();
+  const size_t inputs = group.extracted->graph.inputs.size();
   {
     std::lock_guard data(state.data);
     group.sentinel.runs = 0;
     if (group.wrong) return;
-    if (operands.size() != inputs + group.graph->outputs.size()) {
+    if (operands.size() != inputs + group.extracted->graph.outputs.size()) {
       group.sentinel.due = kNeverAgain;  // some operand is no tensor of the run
       return;
     }
@@ -79,7 +79,8 @@ void Tier::check_sentinel(Program& program, ProgramState& state, Group& group,
   std::string different;
   double worst = 0;
   try {
-    different = compare_region(*group.graph, in, evaluate_region(*group.graph, in), out, &worst,
+    different = compare_region(group.extracted->graph, in,
+                               evaluate_region(group.extracted->graph, in), out, &worst,
                                /*forgiving=*/true, group.spec.numerics);
   } catch (const Error&) {
     return;  // inputs that the operators refuse, as the run may have

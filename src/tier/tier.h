@@ -105,7 +105,7 @@ class Tier final : public TierHooks {
     policy::RegionPolicy policy;
     Ledger ledger;
     std::shared_ptr<Kernel> kernel;
-    std::shared_ptr<const Graph> graph;  ///< extracted, for verification
+    std::shared_ptr<const RegionGraph> extracted;  ///< for verification
     StepSpec spec;
     RegionCost cost;
     double predicted_s = 0, compile_s = 0;  ///< predicted: at the sizes seen last

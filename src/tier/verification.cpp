@@ -8,6 +8,7 @@
 #include <random>
 
 #include "ops/infer.h"
+#include "plan/fusion/index_map.h"
 #include "tier/fenced_memory.h"
 
 namespace xc {
@@ -33,9 +34,17 @@ Dims evaluate(const SymDims& dims, const Symbols& symbols) {
 /// what exp() can take; with `special`, NaN and infinity.
 enum class Values : uint8_t { kEdges, kPositive };
 
-Tensor made_up(DType dtype, const Dims& dims, std::mt19937_64& random, Values values,
-               bool special) {
+/// `range`: of indices into an axis of that size; negative ones count from its end.
+Tensor made_up(DType dtype, const Dims& dims, std::mt19937_64& random, Values values, bool special,
+               std::optional<int64_t> range) {
   Tensor out(dtype, dims);
+  if (range) {
+    if (*range == 0 && out.count() > 0) fail(Status::kRange, "nothing to pick from");
+    for (int64_t i = 0; i < out.count(); ++i)
+      store_int64(out.data(), dtype, i,
+                  static_cast<int64_t>(random() % static_cast<uint64_t>(2 * *range)) - *range);
+    return out;
+  }
   std::normal_distribution<double> normal(0.0, 1.5);
   std::uniform_real_distribution<double> positive(0.25, 2.0);
   constexpr std::array<double, 12> kEdges{0.0,  -0.0,  1.0,  -1.0,  1e-30, -1e-30,
@@ -60,9 +69,23 @@ Tensor made_up(DType dtype, const Dims& dims, std::mt19937_64& random, Values va
   return out;
 }
 
+/// The sizes of the axes that the values of a region's input pick from, if they are indices.
+std::vector<Dim> picked_sizes(const Graph& graph, ValueId input) {
+  std::vector<Dim> out;
+  for (NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    const auto map = index_map(graph, id);
+    if (!map || map->kind != IndexMap::Kind::kGather || node.inputs[1] != input) continue;
+    const SymDims& data = *graph.value(node.inputs[0]).type.dims;
+    for (size_t a = 0; a < data.size(); ++a)
+      if (map->parts[0].axes[a] == IndexMap::Part::kPicked) out.push_back(data[a]);
+  }
+  return out;
+}
+
 /// An operand between fences.
 struct Fenced {
-  std::unique_ptr<FencedMemory> memory;
+  std::unique_ptr<FencedMemory> memory;  ///< null: not fenced
   Tensor tensor;
   Tensor values;                ///< an input in row-major order: what it was filled with
   std::vector<std::byte> held;  ///< an input in another order: what its memory held
@@ -140,13 +163,19 @@ std::string run_at(Verification& v, const std::vector<Tensor>& values, const Sym
   std::vector<void*> buffers;
   std::vector<Tensor> laid_out, got;
   size_t next = 0;
-  for (const Operand& operand : v.spec.inputs) {
+  for (size_t k = 0; k < v.spec.inputs.size(); ++k) {
+    const Operand& operand = v.spec.inputs[k];
+    if (operand.constant && is_table(v.extracted.graph, v.extracted.operands[k])) {
+      inputs.emplace_back();
+      inputs.back().tensor = operand.constant;
+      continue;
+    }
     const Tensor& data = operand.constant ? operand.constant : values[next++];
     inputs.push_back(
         fenced_input(data, strides_of(operand, data.dims(), symbols), place, v.guard_pages));
     if (!operand.constant) laid_out.push_back(inputs.back().tensor);
   }
-  if (!expected) expected = evaluate_region(v.graph, laid_out);
+  if (!expected) expected = evaluate_region(v.extracted.graph, laid_out);
   for (size_t k = 0; k < expected->outputs.size(); ++k) {
     const Tensor& like = expected->outputs[k];
     outputs.push_back(fenced_output(like.dtype(), like.dims(),
@@ -164,7 +193,11 @@ std::string run_at(Verification& v, const std::vector<Tensor>& values, const Sym
   const Place end = place == Place::kAtEnd ? Place::kAtEnd : Place::kAligned;
   FencedMemory scratch(bound->scratch_bytes, 64, end, FencedMemory::kMarkByte, v.guard_pages);
   FencedMemory shared(bound->shared_bytes, 64, end, FencedMemory::kMarkByte, v.guard_pages);
-  bound->run_all({buffers.data(), scratch.data(), shared.data()});
+  try {
+    bound->run_all({buffers.data(), scratch.data(), shared.data()});
+  } catch (const Error& error) {
+    return fmt::format("fails where the operators do not: {}", error.message());
+  }
 
   const auto named = [&](bool input, size_t k) {
     return fmt::format("{} {}", input ? "input" : "output", k);
@@ -177,6 +210,7 @@ std::string run_at(Verification& v, const std::vector<Tensor>& values, const Sym
         return fmt::format("writes between the elements of {}", named(false, k));
   }
   for (size_t k = 0; k < inputs.size(); ++k) {
+    if (!inputs[k].memory) continue;
     if (const std::string damage = inputs[k].memory->damage(); !damage.empty())
       return fmt::format("writes outside of {}, {}", named(true, k), damage);
     if (!unchanged(inputs[k])) return fmt::format("changes {}", named(true, k));
@@ -185,7 +219,8 @@ std::string run_at(Verification& v, const std::vector<Tensor>& values, const Sym
     if (const std::string damage = memory->damage(); !damage.empty())
       return fmt::format("writes outside of its {} memory, {}",
                          memory == &scratch ? "scratch" : "shared", damage);
-  return compare_region(v.graph, laid_out, *expected, got, &v.worst, live, v.spec.numerics);
+  return compare_region(v.extracted.graph, laid_out, *expected, got, &v.worst, live,
+                        v.spec.numerics);
 }
 
 constexpr std::array<Place, 3> kPlaces{Place::kAligned, Place::kOffset, Place::kAtEnd};
@@ -218,33 +253,55 @@ void solve(const StepSpec& spec, const std::vector<Tensor>& graph_inputs, Symbol
 
 namespace {
 
-/// Made-up inputs of these sizes; nullopt when the sizes do not go together.
-std::optional<std::vector<Tensor>> made_up_inputs(const StepSpec& spec, const Symbols& symbols,
-                                                  std::mt19937_64& random, Values values,
-                                                  bool special) {
-  std::vector<Tensor> inputs;
-  try {
-    for (const Operand& operand : spec.inputs)
-      if (!operand.constant)
-        inputs.push_back(
-            made_up(operand.dtype, evaluate(operand.dims, symbols), random, values, special));
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-  return inputs;
+/// What a check of these sizes goes through: the operands, and for tables what is picked.
+/// nullopt when these sizes do not go together.
+std::optional<int64_t> elements_of(const Verification& v, const Symbols& symbols) try {
+  int64_t total = 0;
+  for (size_t k = 0; k < v.spec.inputs.size(); ++k)
+    if (!is_table(v.extracted.graph, v.extracted.operands[k]))
+      total = checked_add(total, element_count(evaluate(v.spec.inputs[k].dims, symbols)));
+  const Graph& graph = v.extracted.graph;
+  for (NodeId id : graph.order())
+    if (is_picked_from(graph, id, 0))
+      total = checked_add(total, element_count(evaluate(
+                                     *graph.value(graph.node(id).outputs[0]).type.dims, symbols)));
+  return total;
+} catch (const Error&) {
+  return std::nullopt;
 }
 
-/// Elements of all operands at these sizes; nullopt when the sizes do not go together.
-std::optional<int64_t> elements_at(const StepSpec& spec, const Symbols& symbols) {
-  int64_t total = 0;
+/// Compares once on made-up inputs; nullopt when these sizes do not go together.
+std::optional<std::string> try_sizes(Verification& v, const Symbols& symbols, Values values,
+                                     std::mt19937_64& random, bool special,
+                                     std::span<const Place> places) {
+  std::vector<Tensor> inputs;
   try {
-    for (const auto* operands : {&spec.inputs, &spec.outputs})
-      for (const Operand& operand : *operands)
-        total = checked_add(total, element_count(evaluate(operand.dims, symbols)));
+    for (size_t k = 0; k < v.spec.inputs.size(); ++k) {
+      const Operand& operand = v.spec.inputs[k];
+      if (operand.constant) continue;
+      const Dims sizes =
+          evaluate(picked_sizes(v.extracted.graph, v.extracted.operands[k]), symbols);
+      const auto range = sizes.empty()
+                             ? std::nullopt
+                             : std::optional(*std::min_element(sizes.begin(), sizes.end()));
+      inputs.push_back(
+          made_up(operand.dtype, evaluate(operand.dims, symbols), random, values, special, range));
+    }
   } catch (const Error&) {
     return std::nullopt;
   }
-  return total;
+  // A view of a constant is an input of the region's graph and no operand to make up.
+  if (inputs.size() != v.extracted.graph.inputs.size()) return std::nullopt;
+  try {
+    std::string different = check(v, inputs, symbols, false, places);
+    if (different.empty()) return different;
+    std::string sizes;
+    for (const auto& [symbol, value] : symbols) sizes += fmt::format(" {}={}", symbol, value);
+    return fmt::format("on made-up inputs{}: {}", sizes, different);
+  } catch (const Error& error) {
+    if (error.status() == Status::kInternal) return error.message();
+    return std::nullopt;  // sizes the operators refuse
+  }
 }
 
 }  // namespace
@@ -255,53 +312,37 @@ std::string verify_synthetic(Verification& v) {
     for (const Dim& d : operand.dims) d.collect_symbols(names);
     for (const Dim& d : operand.strides) d.collect_symbols(names);
   }
-  const bool scalar_only =
-      std::all_of(v.graph.order().begin(), v.graph.order().end(),
-                  [&](NodeId n) { return v.graph.node(n).op->scalar != nullptr; });
-  constexpr int64_t kMaxElements = 1 << 17;
+  const Graph& graph = v.extracted.graph;
+  const bool scalar_only = std::all_of(graph.order().begin(), graph.order().end(), [&](NodeId n) {
+    return graph.node(n).op->scalar != nullptr || index_map(graph, n);
+  });
+  constexpr int64_t kMaxElements = 1 << 16;
   constexpr std::array<int64_t, 7> kSizes{1, 2, 17, 3, 16, 5, 33};
   std::mt19937_64 random(20240229);
-  // "" = agrees; nullopt = nothing could be run at these sizes.
-  const auto agrees = [&](const Symbols& symbols, Values values,
-                          std::span<const Place> places) -> std::optional<std::string> {
-    const auto inputs = made_up_inputs(v.spec, symbols, random, values, scalar_only);
-    if (!inputs || inputs->size() != v.graph.inputs.size()) return std::nullopt;
-    std::string different;
-    try {
-      different = check(v, *inputs, symbols, false, places);
-    } catch (const Error& error) {
-      if (error.status() != Status::kInternal) return std::nullopt;  // sizes the operators refuse
-      return error.message();
-    }
-    if (different.empty()) return different;
-    std::string sizes;
-    for (const auto& [symbol, value] : symbols) sizes += fmt::format(" {}={}", symbol, value);
-    return fmt::format("on made-up inputs{}: {}", sizes, different);
-  };
-
   std::vector<std::pair<int64_t, Symbols>> rounds;  // elements, sizes
   for (size_t round = 0; round < (names.empty() ? 1 : kSizes.size()); ++round) {
     Symbols symbols;
     for (size_t k = 0; k < names.size(); ++k)
       symbols[names[k]] = kSizes[(round + k) % kSizes.size()];
-    if (const auto elements = elements_at(v.spec, symbols)) rounds.emplace_back(*elements, symbols);
+    if (const auto elements = elements_of(v, symbols)) rounds.emplace_back(*elements, symbols);
   }
-  bool ran = false;
+  bool compared = false;
   for (const auto& [elements, symbols] : rounds) {
     if (elements > kMaxElements) continue;
     for (const Values values : {Values::kEdges, Values::kPositive}) {
-      const auto different = agrees(symbols, values, kPlaces);
+      const auto different = try_sizes(v, symbols, values, random, scalar_only, kPlaces);
       if (!different) break;
       if (!different->empty()) return *different;
-      ran = true;
+      compared = true;
     }
   }
-  if (ran) return {};
+  if (compared) return {};
   // Sizes that the model fixes are as large as they are: once then, at the smallest there is.
   std::stable_sort(rounds.begin(), rounds.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [elements, symbols] : rounds)
-    if (const auto different = agrees(symbols, Values::kEdges, std::span(kPlaces).first(1)))
+    if (const auto different = try_sizes(v, symbols, Values::kEdges, random, scalar_only,
+                                         std::span(kPlaces).first(1)))
       return *different;
   return {};
 }

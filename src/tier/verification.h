@@ -22,8 +22,8 @@ using Symbols = std::unordered_map<std::string, int64_t>;
 
 /// A region and what to hold it against.
 struct Verification {
-  const Graph& graph;    ///< extracted from the model
-  const StepSpec& spec;  ///< the layouts it was made for
+  const RegionGraph& extracted;  ///< from the model
+  const StepSpec& spec;          ///< the layouts it was made for
   const Kernel& kernel;
   bool guard_pages = false;  ///< tests: inaccessible pages in place of fences
   double worst = 0;  ///< the largest deviation seen so far, in units of what is allowed there

@@ -238,9 +238,15 @@ class Generator {
   // ---- growth -----------------------------------------------------------------------------------
 
   void grow() {
-    switch (random_.below(21)) {
+    switch (random_.below(24)) {
       case 20:
         return grow_image();
+      case 21:
+        return grow_pick();
+      case 22:
+        return grow_concat();
+      case 23:
+        return grow_pad();
       case 0:
       case 1:
       case 2:
@@ -622,6 +628,87 @@ class Generator {
     }
   }
 
+  /// Something that reads a value where it is made.
+  void grow_reader(ValueId x) {
+    if (random_.chance(4)) return;
+    const bool floats = is_float(type(x));
+    if (floats && rank(x) >= 1 && random_.chance(3)) {
+      node("Softmax", {x}, attr("axis", int64_t{-1}));
+    } else if (floats && rank(x) >= 1 && random_.chance(3)) {
+      node("LayerNormalization", {x, last_axis_parameter(x)}, attr("axis", int64_t{-1}));
+    } else if (floats && random_.chance(2)) {
+      node(random_.name({"Exp", "Sigmoid", "Abs", "Floor"}), {x});
+    } else if (type(x) != DType::kBool) {
+      const ValueId y = partner(x, type(x));
+      node(random_.name({"Add", "Mul", "Sub"}), random_.chance(3) ? Ids{y, x} : Ids{x, y});
+    } else {
+      node("Not", {x});
+    }
+  }
+
+  /// Elements picked by indices that are inputs; problem_inputs() keeps them in range.
+  void grow_pick() {
+    ValueId x = any();
+    if (random_.chance(3) || rank(x) == 0)  // a table
+      x = parameter(random_.chance(2) ? float_ : random_.of(kIntTypes),
+                    {random_.of(std::vector<int64_t>{1, 5, 40}), random_dim()});
+    const DType integer = random_.chance(2) ? DType::kI64 : DType::kI32;
+    const int64_t r = rank(x), axis = random_.below(r);
+    const auto from = dims(x).begin();
+    SymDims picks, result;
+    const char* op = random_.name({"Gather", "Gather", "Gather", "GatherElements", "GatherND"});
+    if (op == std::string("GatherElements")) {
+      picks = dims(x);
+      picks[static_cast<size_t>(axis)] = random_dim();
+      result = picks;
+    } else {
+      for (int64_t k = random_.below(3); k > 0; --k) picks.push_back(random_dim());
+      result.assign(from, from + (op == std::string("GatherND") ? 0 : axis));
+      result.insert(result.end(), picks.begin(), picks.end());
+      result.insert(result.end(), from + axis + 1, dims(x).end());
+      if (op == std::string("GatherND")) picks.push_back(Dim(axis + 1));
+    }
+    if (elements(result) > scale_.elements || result.size() > 5) return;
+    const ValueId i = graph_.add_input("", Type::tensor(integer, picks));
+    const bool whole = op == std::string("GatherND");
+    grow_reader(
+        node(op, {x, i}, whole ? Attrs{} : attr("axis", random_.chance(3) ? axis - r : axis)));
+  }
+
+  void grow_concat() {
+    const ValueId x = any();
+    if (rank(x) == 0) return;
+    const int64_t axis = random_.below(rank(x));
+    Ids inputs{x};
+    Dim sum = dims(x)[static_cast<size_t>(axis)];
+    for (int64_t k = 1 + random_.below(3); k > 0; --k) {
+      SymDims part = dims(x);
+      part[static_cast<size_t>(axis)] = random_dim();
+      sum = sum + part[static_cast<size_t>(axis)];
+      SymDims all = dims(x);
+      all[static_cast<size_t>(axis)] = sum;
+      if (elements(all) > scale_.elements) break;
+      const ValueId other =
+          any_of([&](ValueId v) { return type(v) == type(x) && dims(v) == part; });
+      inputs.push_back(other == kNone ? parameter(type(x), part) : other);
+    }
+    if (random_.chance(2)) std::swap(inputs.front(), inputs.back());
+    grow_reader(node("Concat", inputs, attr("axis", axis)));
+  }
+
+  void grow_pad() {
+    const ValueId x = any();
+    const int64_t r = rank(x);
+    if (r == 0 || elements(dims(x)) * 8 > scale_.elements) return;
+    std::vector<int64_t> pads(static_cast<size_t>(2 * r), 0);
+    for (int64_t& p : pads)
+      if (random_.chance(3)) p = 1 + random_.below(3);
+    Ids inputs{x, ints(pads)};
+    if (type(x) != DType::kBool && random_.chance(2))
+      inputs.push_back(scalar(type(x), is_float(type(x)) ? -1.5 : 3));
+    grow_reader(node("Pad", inputs));
+  }
+
   void grow_view() {
     const ValueId x = any();
     if (rank(x) == 0) {
@@ -764,20 +851,54 @@ class Generator {
 
 }  // namespace
 
+namespace {
+
+/// The axes that the elements of an input pick from.
+std::vector<Dim> picked_axes(const Graph& graph, ValueId input) {
+  std::vector<Dim> out;
+  for (NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    if (!node.op->name.starts_with("Gather") || node.inputs[1] != input) continue;
+    const SymDims& data = *graph.value(node.inputs[0]).type.dims;
+    const auto rank = static_cast<int64_t>(data.size());
+    if (node.op->name == "GatherND") {
+      const int64_t depth = graph.value(input).type.dims->back().value();
+      out.insert(out.end(), data.begin(), data.begin() + depth);
+    } else {
+      const int64_t axis = node.attrs.get_int("axis", 0);
+      out.push_back(data[static_cast<size_t>(axis < 0 ? axis + rank : axis)]);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<Tensor> problem_inputs(const Graph& graph,
                                    const std::map<std::string, int64_t>& symbols, uint64_t seed,
                                    bool specials) {
   Random random(seed);
   std::vector<Tensor> out;
+  const auto size_of = [&](const Dim& d) {
+    return *d.evaluate([&](const std::string& s) -> std::optional<int64_t> {
+      const auto it = symbols.find(s);
+      return it == symbols.end() ? std::optional<int64_t>(2) : it->second;
+    });
+  };
   for (ValueId id : graph.inputs) {
     const Type& type = graph.value(id).type;
     Dims dims;
-    for (const Dim& d : *type.dims)
-      dims.push_back(*d.evaluate([&](const std::string& s) -> std::optional<int64_t> {
-        const auto it = symbols.find(s);
-        return it == symbols.end() ? std::optional<int64_t>(2) : it->second;
-      }));
+    for (const Dim& d : *type.dims) dims.push_back(size_of(d));
     out.push_back(random_tensor(random, type.dtype, dims, specials));
+    const std::vector<Dim> picked = picked_axes(graph, id);
+    if (picked.empty()) continue;
+    int64_t least = INT64_MAX;
+    for (const Dim& d : picked) least = std::min(least, size_of(d));
+    for (int64_t i = 0; i < out.back().count(); ++i)
+      store_int64(out.back().data(), type.dtype, i,
+                  least == 0 ? 0 : random.below(2 * least) - least);
+    if (out.back().count() > 0 && random.chance(20))  // one that is refused
+      store_int64(out.back().data(), type.dtype, random.below(out.back().count()), least + 1);
   }
   return out;
 }

@@ -51,7 +51,7 @@ class GatherBound final : public BoundKernel {
     picks_rank_ = indices.dims.size();
     bytes_ = element_size(x.dtype);
     outer_ = product(x.dims, 0, axis_);
-    picks_ = indices.count();
+    picks_ = y.count() == 0 ? 0 : indices.count();  // indices that pick nothing are not looked at
     const auto inner_x = std::span(x.dims).subspan(axis_ + 1);
     const size_t inner_y = axis_ + picks_rank_;
     inner_ = CopyPlan(inner_x, std::span(x.strides).subspan(axis_ + 1),
@@ -197,6 +197,7 @@ class GatherNdBound final : public BoundKernel {
   }
   void run(const StepArgs& args, int64_t, int64_t) const override {
     const OperandView &x = views_.inputs[0], &indices = views_.inputs[1], &y = views_.outputs[0];
+    if (y.count() == 0) return;  // indices that pick nothing are not looked at
     const IndexReader index{args.buffers[1], indices.dtype == DType::kI64};
     const int64_t bytes = element_size(x.dtype);
     const std::span<const int64_t> dims = std::span(indices.dims).first(outer_);

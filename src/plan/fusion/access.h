@@ -50,11 +50,15 @@ inline loop::Expr scalar_value(const Node& node, std::span<const loop::Expr> arg
 /// Buffers, extents and stride parameters of one kernel.
 class Access {
  public:
-  Access(loop::KernelBuilder& builder, const StepSpec& spec, RegionPhase& phase)
+  /// `mapped`: reads through index maps; number k of them is buffer(operands + k).
+  Access(loop::KernelBuilder& builder, const StepSpec& spec, RegionPhase& phase,
+         std::span<const MappedRead> mapped = {})
       : builder_(builder),
         spec_(spec),
         phase_(phase),
-        buffers_(spec.inputs.size() + spec.outputs.size()) {}
+        mapped_(mapped),
+        operands_(static_cast<uint32_t>(spec.inputs.size() + spec.outputs.size())),
+        buffers_(operands_ + mapped.size()) {}
 
   loop::Expr extent(const LoopAxis& axis) { return extent(axis.extent); }
   loop::Expr extent(const OperandDims& dims) {
@@ -66,20 +70,29 @@ class Access {
     return multiple > 1 ? d * loop::i64(multiple) : d;
   }
 
-  /// The buffer of an operand walked by `axes`, declared at first use.
-  const loop::Buffer& buffer(uint32_t operand, const std::vector<const LoopAxis*>& axes) {
-    if (buffers_[operand]) return *buffers_[operand];
+  /// A size for subscripts, the same parameter whenever it is asked for.
+  loop::Affine size(const OperandDims& dims) {
+    if (dims.factors.empty() && dims.divisor == 1) return dims.constant;
+    for (const auto& [known, param] : sizes_)
+      if (known == dims) return param;
+    phase_.dims.push_back(dims);
+    sizes_.emplace_back(dims, builder_.dim("d" + std::to_string(phase_.dims.size() - 1)));
+    return sizes_.back().second;
+  }
+
+  /// The buffer of an operand walked by `axes`, declared at first use. Of a mapped read it has a
+  /// dimension for each picked axis besides.
+  const loop::Buffer& buffer(uint32_t read, const std::vector<const LoopAxis*>& axes) {
+    if (buffers_[read]) return *buffers_[read];
     std::vector<loop::Stride> strides;
     for (const LoopAxis* axis : axes) {
-      const AxisStride& s = axis->strides[operand];
-      if (s.literal) {
-        strides.emplace_back(*s.literal);
-      } else {
-        phase_.strides.push_back(s.ref);
-        strides.emplace_back(builder_.stride("s" + std::to_string(phase_.strides.size() - 1)));
-      }
+      const AxisStride& s = axis->strides[read];
+      strides.push_back(s.literal ? loop::Stride(*s.literal) : parameter(s.ref));
     }
-    return declare(operand, std::move(strides));
+    if (read < operands_) return declare(read, read, std::move(strides));
+    const MappedRead& mapped = mapped_[read - operands_];
+    for (uint32_t axis : mapped.picked) strides.push_back(own_stride(mapped.operand, axis));
+    return declare(read, mapped.operand, std::move(strides));
   }
   /// The buffer of an operand with all its axes, declared at first use. Not to be mixed with the
   /// other form for one operand.
@@ -87,17 +100,9 @@ class Access {
     if (buffers_[operand]) return *buffers_[operand];
     const Operand& o = operand_at(spec_, operand);
     std::vector<loop::Stride> strides;
-    for (uint32_t axis = 0; axis < o.strides.size(); ++axis) {
-      if (o.dims[axis] == Dim(1)) {
-        strides.emplace_back(0);
-      } else if (o.strides[axis].is_constant()) {
-        strides.emplace_back(o.strides[axis].value());
-      } else {
-        phase_.strides.push_back({operand, axis, false});
-        strides.emplace_back(builder_.stride("s" + std::to_string(phase_.strides.size() - 1)));
-      }
-    }
-    return declare(operand, std::move(strides));
+    for (uint32_t axis = 0; axis < o.strides.size(); ++axis)
+      strides.push_back(own_stride(operand, axis));
+    return declare(operand, operand, std::move(strides));
   }
   /// A temporary between phases, rank 1 unless strides are given.
   loop::Buffer temp(uint32_t index, DType dtype, bool write,
@@ -105,7 +110,7 @@ class Access {
     const std::string name = "t" + std::to_string(index);
     const loop::Buffer b =
         write ? builder_.output(name, dtype, strides) : builder_.input(name, dtype, strides);
-    order_.emplace_back(b.id(), static_cast<uint32_t>(buffers_.size()) + index);
+    order_.emplace_back(b.id(), operands_ + index);
     return b;
   }
   /// Operands in the order of the kernel's buffer parameters.
@@ -125,21 +130,33 @@ class Access {
           known * std::gcd(operand_at(spec_, ref.operand).dims[ref.axis].divisor(), kMost), kMost);
     return known;
   }
-
-  const loop::Buffer& declare(uint32_t index, std::vector<loop::Stride> strides) {
-    const bool output = index >= spec_.inputs.size();
-    const std::string name = (output ? "y" : "x") + std::to_string(index);
-    const DType dtype = operand_at(spec_, index).dtype;
-    buffers_[index] = output ? builder_.output(name, dtype, std::move(strides))
-                             : builder_.input(name, dtype, std::move(strides));
-    order_.emplace_back(buffers_[index]->id(), index);
-    return *buffers_[index];
+  loop::Stride parameter(const RegionPhase::StrideRef& ref) {
+    phase_.strides.push_back(ref);
+    return builder_.stride("s" + std::to_string(phase_.strides.size() - 1));
+  }
+  loop::Stride own_stride(uint32_t operand, uint32_t axis) {
+    const Operand& o = operand_at(spec_, operand);
+    if (o.dims[axis] == Dim(1)) return 0;
+    if (o.strides[axis].is_constant()) return o.strides[axis].value();
+    return parameter({operand, axis, false});
+  }
+  const loop::Buffer& declare(uint32_t read, uint32_t operand, std::vector<loop::Stride> strides) {
+    const bool output = operand >= spec_.inputs.size();
+    const std::string name = (output ? "y" : "x") + std::to_string(operand);
+    const DType dtype = operand_at(spec_, operand).dtype;
+    buffers_[read] = output ? builder_.output(name, dtype, std::move(strides))
+                            : builder_.input(name, dtype, std::move(strides));
+    order_.emplace_back(buffers_[read]->id(), operand);
+    return *buffers_[read];
   }
 
   loop::KernelBuilder& builder_;
   const StepSpec& spec_;
   RegionPhase& phase_;
+  std::span<const MappedRead> mapped_;
+  uint32_t operands_;
   std::vector<std::optional<loop::Buffer>> buffers_;
+  std::vector<std::pair<OperandDims, loop::DimParam>> sizes_;
   std::vector<std::pair<uint32_t, uint32_t>> order_;
 };
 

@@ -1,6 +1,7 @@
 #include "plan/fusion/alternatives.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "ops/op.h"
 
@@ -46,12 +47,13 @@ std::string text_of(const Part& part) {
   const auto add = [&](const auto& x) { out.append(reinterpret_cast<const char*>(&x), sizeof x); };
   for (const SearchNode& n : part.nodes) {
     for (const int32_t x : {static_cast<int32_t>(n.kind), int32_t{n.keepdims}, n.row_axes, n.result,
-                            n.space, n.rows, int32_t{n.free}})
+                            n.space, n.rows, int32_t{n.free}, int32_t{n.whole}})
       add(x);
     add(n.producers.words);
     add(n.users.words);
     add(n.weight);
     add(n.compute_s);
+    add(n.picked_s);
     for (const auto* values : {&n.reads, &n.writes}) {
       add(values->size());
       for (uint32_t v : *values) add(v);
@@ -98,7 +100,8 @@ void report(const Graph& graph, uint32_t begin, const Part& part, const Grouping
                        [&](const Bits& group) { return group.contains(g); });
   };
   for (const auto& [nodes, candidate] : best.candidates)
-    if (candidate.reason.empty() && nodes.count() > 1 && !chosen(nodes))
+    if (candidate.reason.empty() && nodes.count() > 1 && !chosen(nodes) &&
+        std::isfinite(candidate.price_s))
       declined.push_back({nodes, separate_s(part, nodes) - candidate.price_s});
   for (const Bits& g : part.given)
     if (!chosen(g)) declined.push_back({g, separate_s(part, g) - price(part, g, true)});
@@ -122,12 +125,13 @@ void report(const Graph& graph, uint32_t begin, const Part& part, const Grouping
     part.nodes[i].users.for_each([&](uint32_t u) {
       const Bits pair = Bits::of(i) | Bits::of(u);
       const auto known = best.candidates.find(pair);
-      if (known == best.candidates.end() || known->second.reason.empty() || shown >= kShown ||
-          chosen(pair))
-        return;
+      if (known == best.candidates.end() || shown >= kShown || chosen(pair)) return;
+      std::string_view reason = known->second.reason;
+      if (reason.empty() && stores_broadcast(part, pair))
+        reason = "an index map that is broadcast and read elsewhere";
+      if (reason.empty()) return;
       ++shown;
-      add(out,
-          {.nodes = nodes_text(graph, begin, pair), .reason = std::string(known->second.reason)});
+      add(out, {.nodes = nodes_text(graph, begin, pair), .reason = std::string(reason)});
     });
 }
 

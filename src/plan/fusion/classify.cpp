@@ -5,6 +5,7 @@
 #include "loop/expr.h"
 #include "ops/infer.h"
 #include "ops/op.h"
+#include "plan/fusion/index_map.h"
 #include "plan/fusion/region.h"
 
 namespace xc {
@@ -110,7 +111,7 @@ bool expand_composites(Graph& graph, bool keep_others) {
     changed = false;
     for (NodeId id : std::vector<NodeId>(graph.order())) {
       const Node& node = graph.node(id);
-      if (node.op->scalar || node.op->reduction) continue;
+      if (node.op->scalar || node.op->reduction || index_map(graph, id)) continue;
       if (!node.op->expand) {
         if (keep_others) continue;
         return false;
@@ -175,6 +176,10 @@ FusionClass classify(const Graph& graph, NodeId id) {
     out.keepdims = node.attrs.get_int("keepdims", 1) != 0;
     return out;
   }
+  if (index_map(graph, id)) {
+    out.kind = FusionKind::kMap;
+    return out;
+  }
   if (!node.op->expand) return out;
   // Expanded on its own: does it consist of scalars and reductions over the same trailing axes?
   Region alone;
@@ -193,7 +198,7 @@ FusionClass classify(const Graph& graph, NodeId id) {
     int row_axes = 0;
     for (NodeId id : graph_alone.order()) {
       const Node& part = graph_alone.node(id);
-      if (!types_fit(graph_alone, part)) return out;
+      if (!types_fit(graph_alone, part) || index_map(graph_alone, id)) return out;
       if (part.op->scalar && !expressible(graph_alone, part)) return out;
       if (part.op->reduction) {
         const auto axes = trailing_axes(graph_alone, part);

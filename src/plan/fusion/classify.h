@@ -11,6 +11,7 @@ enum class FusionKind : uint8_t {
   kNone,       ///< stays a step of its own
   kScalar,     ///< elementwise
   kReduction,  ///< over trailing axes
+  kMap,        ///< picks elements of its operands (index_map.h): read at the edge of a region
   kComposite,  ///< expands into scalars and reductions over trailing axes (softmax, norms)
 };
 

@@ -1,6 +1,7 @@
 // What a region moves and computes, in terms of the sizes: predictions of its times stand on it.
 #include "ops/op.h"
 #include "plan/fusion/classify.h"
+#include "plan/fusion/index_map.h"
 #include "plan/fusion/region.h"
 
 namespace xc {
@@ -11,13 +12,24 @@ RegionCost estimate(const Graph& graph, const Region& region) {
     const Type& type = graph.value(v).type;
     return Dim(element_size(type.dtype)) * element_count(*type.dims);
   };
-  for (ValueId v : region.inputs) cost.bytes_fused = cost.bytes_fused + bytes(v);
+  // What is picked from is read as often as there are indices.
+  const auto reads = [&](NodeId n, size_t k) {
+    const Node& node = graph.node(n);
+    return bytes(is_picked_from(graph, n, k) ? node.outputs[0] : node.inputs[k]);
+  };
+  for (ValueId v : region.inputs) {
+    Dim most = 0;
+    for (NodeId n : region.nodes)
+      for (size_t k = 0; k < graph.node(n).inputs.size(); ++k)
+        if (graph.node(n).inputs[k] == v) most = reads(n, k);
+    cost.bytes_fused = cost.bytes_fused + most;
+  }
   for (ValueId v : region.outputs) cost.bytes_fused = cost.bytes_fused + bytes(v);
   double weight = 0;
   for (NodeId n : region.nodes) {
     const Node& node = graph.node(n);
-    for (ValueId v : node.inputs)
-      if (v != kNone) cost.bytes_unfused = cost.bytes_unfused + bytes(v);
+    for (size_t k = 0; k < node.inputs.size(); ++k)
+      if (node.inputs[k] != kNone) cost.bytes_unfused = cost.bytes_unfused + reads(n, k);
     for (ValueId v : node.outputs)
       if (v != kNone) cost.bytes_unfused = cost.bytes_unfused + bytes(v);
     if (!region.blocks) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/op.h"
+#include "plan/fusion/index_map.h"
 
 namespace xc::fusion {
 namespace {
@@ -44,8 +45,8 @@ const FusionClass& Facts::of(NodeId id) {
       cls.kind == FusionKind::kReduction && cls.row_axes == static_cast<int>(cls.space.size());
   const bool row =
       (cls.kind == FusionKind::kReduction && !whole) || cls.kind == FusionKind::kComposite;
-  if (taken_.count(id) || (row && !options_.row) ||
-      (cls.kind == FusionKind::kScalar && !options_.cell && !options_.row) ||
+  const bool cell = cls.kind == FusionKind::kScalar || cls.kind == FusionKind::kMap;
+  if (taken_.count(id) || (row && !options_.row) || (cell && !options_.cell && !options_.row) ||
       (options_.numerics == Numerics::kStrict && !rounds_once(graph_, id)))
     cls.kind = FusionKind::kNone;
   return *(classes_[id] = std::move(cls));
@@ -127,6 +128,7 @@ Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeI
       out.kind = cls.kind == FusionKind::kScalar      ? SearchNode::Kind::kScalar
                  : cls.kind == FusionKind::kReduction ? SearchNode::Kind::kReduction
                  : cls.kind == FusionKind::kComposite ? SearchNode::Kind::kComposite
+                 : cls.kind == FusionKind::kMap       ? SearchNode::Kind::kMap
                                                       : SearchNode::Kind::kFixed;
       if (cls.kind != FusionKind::kNone) {
         out.result = dims(*graph_.value(node.outputs[0]).type.dims);
@@ -142,11 +144,13 @@ Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeI
           rows[a] = 1;
         out.rows = dims(rows);
       }
+      out.whole = cls.kind == FusionKind::kMap && !index_map(graph_, id)->shifts.empty();
     }
     // A library's kernel that absorbs a function applies it on the way.
     out.free = node.op->view || (taken_.count(id) && node.op->scalar);
     if (out.kind != SearchNode::Kind::kFixed || in_given.count(id)) out.compute_s = compute_s(id);
-    for (ValueId v : node.inputs) {
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      const ValueId v = node.inputs[k];
       if (v == kNone) continue;
       const NodeId producer = graph_.value(v).producer;
       if (producer != kNone && position_[producer] >= begin) {
@@ -156,7 +160,10 @@ Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeI
       const uint32_t index = value(v);
       if (part.values[index].readers.has(i)) continue;
       part.values[index].readers |= Bits::of(i);
-      out.reads.push_back(index);
+      if (out.kind == SearchNode::Kind::kMap && is_picked_from(graph_, id, k))
+        out.picked_s = std::min(part.values[index].move_s, seconds_to_move(node.outputs[0]));
+      else
+        out.reads.push_back(index);
     }
     for (ValueId v : node.outputs) {
       if (v == kNone) continue;

@@ -10,6 +10,7 @@
 #include "plan/fusion/blocks.h"
 #include "plan/fusion/classify.h"
 #include "plan/fusion/facts.h"
+#include "plan/fusion/index_map.h"
 #include "plan/fusion/region.h"
 
 namespace xc {
@@ -123,14 +124,20 @@ class Finder {
       const bool whole =
           cls.kind == FusionKind::kReduction && cls.row_axes == static_cast<int>(cls.space.size());
       draft.aggregate = draft.aggregate || whole;
-      if (cls.kind != FusionKind::kScalar) {
+      if (cls.kind == FusionKind::kReduction || cls.kind == FusionKind::kComposite) {
         draft.space = cls.space;
         draft.row_axes = whole ? 0 : cls.row_axes;
       }
     }
     if (compute < 2) return;
-    if (draft.row_axes == 0 && !draft.aggregate)
-      draft.space = *graph_.value(graph_.node(nodes[0]).outputs[0]).type.dims;
+    if (draft.row_axes == 0 && !draft.aggregate) {
+      // An index map may be smaller than what reads it.
+      const auto scalar = std::find_if(nodes.begin(), nodes.end(), [&](NodeId n) {
+        return facts_.of(n).kind == FusionKind::kScalar;
+      });
+      if (scalar == nodes.end()) return;
+      draft.space = *graph_.value(graph_.node(*scalar).outputs[0]).type.dims;
+    }
     draft.nodes = std::move(nodes);
     add(std::move(draft));
   }
@@ -253,10 +260,7 @@ class Finder {
         if (v == kNone ||
             (graph_.value(v).producer != kNone && inside.count(graph_.value(v).producer)))
           continue;
-        // Axes of reductions and the like are read at planning time.
-        if (!node.op->scalar && k > 0 && graph_.value(v).is_constant() &&
-            is_integer(graph_.value(v).type.dtype))
-          continue;
+        if (is_planning_input(graph_, n, k)) continue;
         if (known.insert(v).second) region.inputs.push_back(v);
       }
       for (ValueId v : node.outputs) {

@@ -7,34 +7,46 @@
 namespace xc {
 namespace {
 
-/// The stride of an operand along axis `a` of the space.
-AxisStride stride_of(const Operand& o, uint32_t index, const SymDims& space, size_t a, bool reduced,
-                     size_t row_axes) {
+/// The operand stays where it is.
+AxisStride still() {
   AxisStride out;
-  // Dims are aligned at the last axis, as broadcasting has it; those of a reduction that dropped
-  // its axes at the first.
-  const size_t lead = reduced ? 0 : space.size() - o.dims.size();
-  const bool absent = reduced ? a >= space.size() - row_axes : a < lead;
-  if (absent) {
-    out.literal = 0;
-    out.value = 0;
-    return out;
-  }
-  const auto axis = static_cast<uint32_t>(a - lead);
-  const Dim& dim = o.dims[axis];
-  if (dim == Dim(1)) {
-    out.literal = 0;
-    out.value = 0;
-    return out;
-  }
+  out.literal = 0;
+  out.value = 0;
+  return out;
+}
+
+/// The operand moves by its own stride; `broadcast`: unless its dim is 1.
+AxisStride moving(const Operand& o, uint32_t index, uint32_t axis, bool broadcast) {
+  AxisStride out;
   const Dim& stride = o.strides[axis];
-  const bool broadcast = !(dim == space[a]);
   out.ref = {index, axis, broadcast};
   if (!broadcast && stride.is_constant()) out.literal = stride.value();
   // An operand whose dim may be 1 has no stride of its own to compare: a symbol nobody else has.
   out.value =
       broadcast ? Dim::symbol("?" + std::to_string(index) + "_" + std::to_string(axis)) : stride;
   return out;
+}
+
+/// The stride of an operand along axis `a` of the space.
+AxisStride stride_of(const Operand& o, uint32_t index, const SymDims& space, size_t a, bool reduced,
+                     size_t row_axes) {
+  // Dims are aligned at the last axis, as broadcasting has it; those of a reduction that dropped
+  // its axes at the first.
+  const size_t lead = reduced ? 0 : space.size() - o.dims.size();
+  const bool absent = reduced ? a >= space.size() - row_axes : a < lead;
+  if (absent) return still();
+  const auto axis = static_cast<uint32_t>(a - lead);
+  const Dim& dim = o.dims[axis];
+  if (dim == Dim(1)) return still();
+  return moving(o, index, axis, !(dim == space[a]));
+}
+
+AxisStride stride_of(const Operand& o, const MappedRead& read, const Dim& extent, size_t a) {
+  if (read.axes[a] < 0) return still();
+  const auto axis = static_cast<uint32_t>(read.axes[a]);
+  if (read.shifted[a]) return moving(o, read.operand, axis, false);
+  const Dim& dim = o.dims[axis];
+  return dim == Dim(1) ? still() : moving(o, read.operand, axis, !(dim == extent));
 }
 
 /// A cell may walk its space in any order: channels innermost where its values lie so.
@@ -52,17 +64,24 @@ void follow_memory(const Region& region, const StepSpec& spec, std::vector<LoopA
 }  // namespace
 
 Verdict build_iteration(const Region& region, const StepSpec& spec,
-                        const std::vector<bool>& reduced, Iteration& out) {
+                        const std::vector<bool>& reduced, const IndexedReads& indexed,
+                        Iteration& out) {
   const SymDims& space = region.space;
   const size_t operands = spec.inputs.size() + spec.outputs.size();
   const auto row_axes = static_cast<size_t>(region.row_axes);
   std::vector<LoopAxis> axes(space.size());
   for (size_t a = 0; a < space.size(); ++a) {
     axes[a].size = space[a];
+    axes[a].first = static_cast<uint32_t>(a);
+    axes[a].shifted = indexed.shifted[a];
     bool found = space[a].is_constant();
     if (found) axes[a].extent.constant = space[a].value();
     for (size_t k = 0; k < operands; ++k) {
       const Operand& o = operand_at(spec, k);
+      if (!indexed.direct[k]) {
+        axes[a].strides.push_back(still());
+        continue;
+      }
       const bool dropped = k >= spec.inputs.size() && reduced[k - spec.inputs.size()];
       if (!dropped && o.dims.size() > space.size())
         return Verdict::no("an operand has more dims than the iteration space");
@@ -75,6 +94,14 @@ Verdict build_iteration(const Region& region, const StepSpec& spec,
         found = true;
       }
     }
+    for (const MappedRead& read : indexed.reads) {
+      const Operand& o = spec.inputs[read.operand];
+      axes[a].strides.push_back(stride_of(o, read, space[a], a));
+      if (found || read.axes[a] < 0 || !(o.dims[static_cast<size_t>(read.axes[a])] == space[a]))
+        continue;
+      axes[a].extent.factors = {{read.operand, static_cast<uint32_t>(read.axes[a])}};
+      found = true;
+    }
     if (!found) return Verdict::no("size " + space[a].text() + " is no dim of an operand");
   }
   if (row_axes == 0) follow_memory(region, spec, axes);
@@ -83,7 +110,10 @@ Verdict build_iteration(const Region& region, const StepSpec& spec,
   const size_t boundary = space.size() - row_axes;
   std::vector<LoopAxis> merged;
   for (size_t a = space.size(); a-- > 0;) {
-    const bool same_side = !merged.empty() && !(row_axes > 0 && a + 1 == boundary);
+    // An axis of one element folds into any loop, which stays what it was.
+    const bool unit = axes[a].size == Dim(1) && !axes[a].shifted;
+    const bool same_side =
+        !merged.empty() && !(row_axes > 0 && a + 1 == boundary) && (!merged.back().shifted || unit);
     if (same_side) {
       LoopAxis& inner = merged.back();
       const bool even =
@@ -92,8 +122,13 @@ Verdict build_iteration(const Region& region, const StepSpec& spec,
             return s.value == i.value * inner.size || axes[a].size == Dim(1);
           });
       if (even || inner.size == Dim(1)) {
-        if (inner.size == Dim(1)) inner.strides = axes[a].strides;
+        if (inner.size == Dim(1) && !inner.shifted) inner.strides = axes[a].strides;
         inner.size = inner.size * axes[a].size;
+        if (!inner.shifted) {
+          inner.first = axes[a].first;
+          inner.shifted = axes[a].shifted;
+          inner.inside = inner.extent;
+        }
         inner.extent.constant *= axes[a].extent.constant;
         inner.extent.factors.insert(inner.extent.factors.end(), axes[a].extent.factors.begin(),
                                     axes[a].extent.factors.end());

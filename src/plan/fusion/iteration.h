@@ -17,10 +17,31 @@ struct AxisStride {
   Dim value;  ///< symbolic, for comparison
 };
 
+/// A read of an operand through an index map: which of its axes each axis of the space moves.
+struct MappedRead {
+  uint32_t operand = 0;
+  std::vector<int32_t> axes;  ///< per axis of the space; -1: none
+  /// Per axis of the space: subscripts are moved along it, and the operand is not broadcast.
+  std::vector<bool> shifted;
+  /// Axes of the operand with a subscript of their own, behind those of the loops.
+  std::vector<uint32_t> picked;
+};
+
+/// How a region reads its operands besides one element per point of the space.
+struct IndexedReads {
+  std::vector<MappedRead> reads;
+  std::vector<bool> direct;   ///< per operand: read or written at the point itself
+  std::vector<bool> shifted;  ///< per axis of the space: moved by a read, never folded into others
+};
+
 struct LoopAxis {
   OperandDims extent;
   Dim size;
-  std::vector<AxisStride> strides;  ///< per operand of the region (inputs, then outputs)
+  std::vector<AxisStride> strides;  ///< per operand of the region (inputs, then outputs), then per
+                                    ///< IndexedReads::reads
+  uint32_t first = 0;               ///< the outermost axis of the space in this loop
+  OperandDims inside;               ///< iterations of the loop per step along it
+  bool shifted = false;             ///< IndexedReads::shifted of that axis
 };
 
 struct Iteration {
@@ -33,9 +54,10 @@ inline const Operand& operand_at(const StepSpec& spec, size_t k) {
   return k < spec.inputs.size() ? spec.inputs[k] : spec.outputs[k - spec.inputs.size()];
 }
 
-/// `reduced[k]`: operand k (an output) lacks the row axes because its reduction dropped them.
+/// `reduced[k]`: output k lacks the row axes because its reduction dropped them.
 /// Gives the reason when the space cannot be walked.
 Verdict build_iteration(const Region& region, const StepSpec& spec,
-                        const std::vector<bool>& reduced, Iteration& out);
+                        const std::vector<bool>& reduced, const IndexedReads& indexed,
+                        Iteration& out);
 
 }  // namespace xc

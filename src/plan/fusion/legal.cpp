@@ -1,5 +1,6 @@
 // What nodes make a region of the cell, row and aggregate templates, and what a step costs.
 #include <algorithm>
+#include <limits>
 
 #include "plan/fusion/search.h"
 
@@ -14,10 +15,12 @@ std::string_view illegal(const Part& part, const Bits& group) {
   // The space is that of its reductions, else of its results.
   int32_t space = kNoSpace, rows = kNoSpace, row_axes = 0;
   bool aggregate = false, row = false;
+  Bits maps;
   std::string_view reason;
   group.for_each([&](uint32_t i) {
     const SearchNode& n = part.nodes[i];
     if (n.kind == Kind::kFixed) reason = "an operator that does not fuse";
+    if (n.kind == Kind::kMap) maps |= Bits::of(i);
     if (n.kind != Kind::kReduction && n.kind != Kind::kComposite) return;
     if (space != kNoSpace && space != n.space) reason = "reductions over different spaces";
     space = n.space;
@@ -32,6 +35,7 @@ std::string_view illegal(const Part& part, const Bits& group) {
   });
   if (!reason.empty()) return reason;
   if (aggregate && row) return "sums over everything next to sums over rows";
+  if (aggregate && !maps.empty()) return "an index map next to sums over everything";
   group.for_each([&](uint32_t i) {
     const SearchNode& n = part.nodes[i];
     const Bits inside = n.producers & group;
@@ -46,19 +50,49 @@ std::string_view illegal(const Part& part, const Bits& group) {
     // One value per row: made of what the region reduced.
     if (!row || n.result != rows)
       reason = "different iteration spaces";
-    else if (inside.empty())
+    else if ((inside - maps).empty())
       reason = "values per row that come from elsewhere";
+  });
+  maps.for_each([&](uint32_t i) {
+    const SearchNode& n = part.nodes[i];
+    // Smaller than the space it is read for, and shifted where it may be repeated.
+    if (n.whole && n.result != space && group.count() > 1)
+      reason = "an index map along an axis that is broadcast";
+    if (n.producers.intersects(group)) reason = "an index map of what the region computes";
   });
   return reason;
 }
 
+bool stores_broadcast(const Part& part, const Bits& group) {
+  using Kind = SearchNode::Kind;
+  if (group.count() == 1) return false;
+  int32_t space = kNoSpace;
+  group.for_each([&](uint32_t i) {
+    const SearchNode& n = part.nodes[i];
+    if (n.kind == Kind::kReduction || n.kind == Kind::kComposite) space = n.space;
+  });
+  group.for_each([&](uint32_t i) {
+    if (space == kNoSpace && part.nodes[i].kind == Kind::kScalar) space = part.nodes[i].result;
+  });
+  bool stored = false;
+  group.for_each([&](uint32_t i) {
+    const SearchNode& n = part.nodes[i];
+    if (n.kind != Kind::kMap || n.result == space) return;
+    for (uint32_t v : n.writes)
+      stored = stored || part.values[v].outside || !group.contains(part.values[v].readers);
+  });
+  return stored;
+}
+
 double price(const Part& part, const Bits& group, bool given) {
   if (!given && group.count() == 1 && part.nodes[group.first()].free) return 0;
+  if (!given && stores_broadcast(part, group)) return std::numeric_limits<double>::infinity();
   double compute_s = 0, move_s = 0;
   // Values are few: a reader is charged when it is the first of the group.
   group.for_each([&](uint32_t i) {
     const SearchNode& n = part.nodes[i];
     compute_s += n.compute_s;
+    move_s += n.picked_s;
     for (uint32_t v : n.reads) {
       const SearchValue& value = part.values[v];
       if (!value.makers.intersects(group) && (value.readers & group).first() == i)

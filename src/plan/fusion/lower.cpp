@@ -16,6 +16,7 @@
 #include "plan/fusion/blocks.h"
 #include "plan/fusion/classify.h"
 #include "plan/fusion/iteration.h"
+#include "plan/fusion/mapped_reads.h"
 
 namespace xc {
 namespace {
@@ -27,18 +28,26 @@ using loop::Var;
 constexpr double kRecomputeWeight = 6;    // additions: above, a value is kept in scratch
 constexpr int64_t kBlock = 16384;         // elements per partial result of an aggregate
 constexpr int64_t kTaskElements = 16384;  // elements per task, at least
+constexpr double kMostWeight = 160;       // of operations per element, written once per piece
 
 class Lowering {
  public:
   Lowering(const Region& region, const StepSpec& spec, RegionGraph region_graph)
-      : region_(region), spec_(spec), g_(std::move(region_graph)) {
+      : region_(region),
+        spec_(spec),
+        g_(std::move(region_graph)),
+        mapped_(region_, spec_, g_.graph, operand_of_) {
     for (uint32_t k = 0; k < g_.operands.size(); ++k) operand_of_[g_.operands[k]] = k;
   }
 
   Verdict lower(RegionCode& code) {
     if (!expand_composites(g_.graph)) return Verdict::no("an operator does not expand");
+    if (const Verdict v = mapped_.analyse(); !v.yes()) return v;
     if (const Verdict v = analyse(); !v.yes()) return v;
-    if (const Verdict v = build_iteration(region_, spec_, reduced_, iteration_); !v.yes()) return v;
+    if (const Verdict v = build_iteration(region_, spec_, reduced_, mapped_.reads(), iteration_);
+        !v.yes())
+      return v;
+    code.picks = mapped_.picks();
     if (region_.aggregate) return lower_aggregate(code);
     return lower_rows(code);
   }
@@ -61,6 +70,14 @@ class Lowering {
       const ValueId out = node.outputs[0];
       const SymDims& dims = *graph().value(out).type.dims;
       Info info;
+      if (mapped_.has(out)) {
+        if (!graph().is_output(out)) continue;
+        if (!(dims == region_.space))
+          return Verdict::no("an output is smaller than the iteration space");
+        info.full = true;
+        infos_[out] = info;
+        continue;
+      }
       if (node.op->reduction) {
         const Info* from = find(node.inputs[0]);
         info.stage = from ? (from->full ? from->stage : from->stage + 1) : 0;
@@ -91,6 +108,7 @@ class Lowering {
     // A full value used in a later loop than its own is kept when recomputing costs too much.
     for (NodeId id : graph().order()) {
       const Node& node = graph().node(id);
+      if (mapped_.has(node.outputs[0])) continue;
       const int needed = node.op->reduction             ? infos_[node.outputs[0]].stage
                          : infos_[node.outputs[0]].full ? infos_[node.outputs[0]].stage
                                                         : -1;
@@ -129,6 +147,7 @@ class Lowering {
     Access* access = nullptr;
     std::vector<const LoopAxis*> axes;
     std::vector<loop::Index> indices;
+    std::optional<uint32_t> piece;  // of split_, when in one of its loops
     std::unordered_map<ValueId, Expr> values;
   };
 
@@ -143,6 +162,9 @@ class Lowering {
     Expr e;
     if (const auto it = operand_of_.find(v); it != operand_of_.end()) {
       e = load(scope, it->second);
+    } else if (mapped_.has(v)) {
+      e = mapped_.value(
+          v, {*scope.access, scope.axes, scope.indices, v == split_ ? scope.piece : std::nullopt});
     } else if (graph().value(v).is_constant()) {
       e = expansion_constant(graph().value(v).constant);
     } else if (const auto row = scalars_.find(v); row != scalars_.end()) {
@@ -178,7 +200,7 @@ class Lowering {
       return Verdict::no("the row axes of an operand are not contiguous");
     RegionPhase phase;
     KernelBuilder builder(region_.pattern);
-    Access access(builder, spec_, phase);
+    Access access(builder, spec_, phase, mapped_.reads().reads);
     // A cell's innermost loop plays the part of the row, with one stage.
     std::vector<LoopAxis> outer = iteration_.outer;
     std::optional<LoopAxis> row;
@@ -192,6 +214,12 @@ class Lowering {
     scope.access = &access;
     for (const LoopAxis& axis : outer) scope.axes.push_back(&axis);
     if (row) scope.axes.push_back(&*row);
+    if (row) {
+      double weight = 1;
+      for (const auto& [v, info] : infos_)
+        weight += graph().node(graph().value(v).producer).op->weight;
+      split_ = mapped_.split(scope.axes, static_cast<size_t>(kMostWeight / weight));
+    }
     const Expr columns = row ? access.extent(*row) : loop::i64(1);
     std::vector<Expr> extents;
     for (const LoopAxis& axis : outer) extents.push_back(access.extent(axis));
@@ -208,7 +236,10 @@ class Lowering {
           }
           write_row(builder, scope, std::move(indices), columns, row.has_value());
         };
-    nest(0, {});
+    if (outer.empty() && split_ != kNone)
+      write_flat(builder, scope, *row, columns);
+    else
+      nest(0, {});
     loop::Kernel kernel = builder.finish();
     access.finish();
     phase.kernel = loop::schedule_default(std::move(kernel), {});
@@ -226,6 +257,18 @@ class Lowering {
     return Verdict::ok();
   }
 
+  /// A flat loop whose pieces differ, cut into tasks here: each block has a part of every piece.
+  void write_flat(KernelBuilder& builder, Scope& scope, const LoopAxis& axis, const Expr& columns) {
+    OperandDims blocks = axis.extent;
+    blocks.divisor = kTaskElements;
+    builder.loop("b", 0, scope.access->extent(blocks), [&](Var b) {
+      const Expr begin = loop::loop_var(b) * loop::i64(kTaskElements);
+      block_ = {begin, loop::min(begin + loop::i64(kTaskElements), columns)};
+      write_row(builder, scope, {}, columns, true);
+      block_.reset();
+    });
+  }
+
   void write_row(KernelBuilder& builder, Scope& scope, std::vector<loop::Index> rows,
                  const Expr& columns, bool has_row) {
     scalars_.clear();
@@ -233,7 +276,7 @@ class Lowering {
     for (const auto& [v, info] : infos_) stages = std::max(stages, info.stage + 1);
     for (NodeId id : graph().order()) {
       const ValueId v = graph().node(id).outputs[0];
-      if (infos_.at(v).scratch)
+      if (const Info* info = find(v); info && info->scratch)
         scratch_[v] = builder.scratch("r" + std::to_string(v),
                                       loop::value_type(graph().value(v).type.dtype), columns);
     }
@@ -241,11 +284,11 @@ class Lowering {
       std::vector<NodeId> reductions, stores;
       for (NodeId id : graph().order()) {
         const Node& node = graph().node(id);
-        const Info& info = infos_.at(node.outputs[0]);
-        if (info.stage != stage) continue;
+        const Info* info = find(node.outputs[0]);  // none of index maps that are read at once
+        if (!info || info->stage != stage) continue;
         if (node.op->reduction)
           reductions.push_back(id);
-        else if (info.full && (info.scratch || !output_operands(node.outputs[0]).empty()))
+        else if (info->full && (info->scratch || !output_operands(node.outputs[0]).empty()))
           stores.push_back(id);
       }
       std::vector<loop::Acc> accs;
@@ -273,10 +316,21 @@ class Lowering {
               builder.store(scope.access->buffer(operand, scope.axes).at(scope.indices), e);
           }
         };
-        if (has_row)
-          builder.loop("j", 0, columns, [&](Var j) { body(loop::Index(j)); });
-        else
+        if (!has_row) {
           body(std::nullopt);
+        } else if (reads_split(reductions, stores, stage)) {
+          for (const MappedReads::Piece& piece :
+               mapped_.pieces(split_, {*scope.access, scope.axes, rows}, columns)) {
+            scope.piece = piece.piece;
+            const Expr begin = block_ ? loop::max(block_->first, piece.begin) : piece.begin;
+            const Expr end = block_ ? loop::min(block_->second, piece.end) : piece.end;
+            builder.loop("j", begin, end, [&](Var j) { body(loop::Index(j)); });
+            scope.piece.reset();
+          }
+        } else {
+          const auto [begin, end] = block_.value_or(std::pair(loop::i64(0), columns));
+          builder.loop("j", begin, end, [&](Var j) { body(loop::Index(j)); });
+        }
       }
       // Between the loops: what the reductions gave, and the scalars made of it.
       scope.indices = rows;
@@ -291,12 +345,30 @@ class Lowering {
       }
       for (NodeId id : graph().order()) {
         const Node& node = graph().node(id);
-        const Info& info = infos_.at(node.outputs[0]);
-        if (node.op->reduction || info.full || info.stage != stage) continue;
+        const Info* info = find(node.outputs[0]);
+        if (!info || node.op->reduction || info->full || info->stage != stage) continue;
         define_scalar(builder, scope, node.outputs[0], apply(scope, node, stage, std::nullopt),
                       stage);
       }
     }
+  }
+
+  /// Does what a stage's loop computes read the index map that is split?
+  bool reads_split(const std::vector<NodeId>& reductions, const std::vector<NodeId>& stores,
+                   int stage) const {
+    if (split_ == kNone) return false;
+    const std::function<bool(ValueId)> reads = [&](ValueId v) {
+      if (v == kNone || operand_of_.count(v) || graph().value(v).is_constant()) return false;
+      if (mapped_.has(v)) return v == split_;
+      const Info& info = infos_.at(v);
+      if (!info.full || (info.scratch && info.stage < stage)) return false;
+      const auto& inputs = graph().node(graph().value(v).producer).inputs;
+      return std::any_of(inputs.begin(), inputs.end(), reads);
+    };
+    return std::any_of(stores.begin(), stores.end(),
+                       [&](NodeId id) { return reads(graph().node(id).outputs[0]); }) ||
+           std::any_of(reductions.begin(), reductions.end(),
+                       [&](NodeId id) { return reads(graph().node(id).inputs[0]); });
   }
 
   void define_scalar(KernelBuilder& builder, Scope& scope, ValueId v, const Expr& e, int) {
@@ -396,11 +468,14 @@ class Lowering {
   const StepSpec& spec_;
   RegionGraph g_;
   std::unordered_map<ValueId, uint32_t> operand_of_;
+  MappedReads mapped_;
   std::unordered_map<ValueId, Info> infos_;
   std::vector<bool> reduced_;
   Iteration iteration_;
   std::unordered_map<ValueId, Expr> scalars_;  // per row: registers
   std::unordered_map<ValueId, loop::Buffer> scratch_;
+  std::optional<std::pair<Expr, Expr>> block_;  // of write_flat(): the innermost loops' range
+  ValueId split_ = kNone;                       // an index map whose pieces have loops of their own
 };
 
 }  // namespace

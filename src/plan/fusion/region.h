@@ -52,11 +52,13 @@ struct OperandDims {
   struct Ref {
     uint32_t operand;
     uint32_t axis;
+    friend bool operator==(const Ref&, const Ref&) = default;
   };
   std::vector<Ref> factors;  ///< the product of these dims
   int64_t constant = 1;      ///< times this
   int64_t divisor = 1;       ///< divided by this, rounded up,
   int64_t multiple = 1;      ///< times this
+  friend bool operator==(const OperandDims&, const OperandDims&) = default;
 };
 
 /// One loop kernel of a region. Phases run one after another; the first may be cut into tasks.
@@ -94,10 +96,22 @@ struct RegionSum {
   std::array<Axis, 2> axes;
 };
 
+/// Indices among the operands that pick along an axis of another operand. The kernel fails on one
+/// outside of [-size, size) of that axis; this finds out which.
+struct RegionPick {
+  uint32_t indices;
+  DType dtype;                        ///< of the indices
+  std::optional<int64_t> coordinate;  ///< along the last axis of the indices; nullopt: all of them
+  uint32_t data;
+  uint32_t axis;
+  friend bool operator==(const RegionPick&, const RegionPick&) = default;
+};
+
 struct RegionCode {
   std::vector<RegionPhase> phases;
   std::vector<RegionTemp> temps;
   std::vector<RegionSum> sums;
+  std::vector<RegionPick> picks;
 };
 
 /// What the search goes by.

@@ -1,6 +1,7 @@
 #include "plan/fusion/search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -62,6 +63,7 @@ class Search {
       const SearchNode& n = part.nodes[i];
       if (fixed.has(i) || n.free) continue;  // fixed ones cost the same in every grouping
       least_compute_s_[i] = n.compute_s;
+      least_move_s_[i] = n.picked_s;
       for (uint32_t v : n.reads) {
         const SearchValue& value = part.values[v];
         const Bits readers = value.readers - fixed;
@@ -109,6 +111,20 @@ class Search {
       result_.groups.push_back(trace_[t].nodes);
     std::reverse(result_.groups.begin(), result_.groups.end());
     return std::move(result_);
+  }
+
+  /// Every node alone: always possible.
+  Grouping separate() {
+    Grouping out;
+    out.exact = false;
+    out.price_s = 0;
+    for (uint32_t i = 0; i < part_.nodes.size(); ++i) {
+      const Bits alone = Bits::of(i);
+      out.groups.push_back(alone);
+      out.price_s += part_.nodes[i].kind == SearchNode::Kind::kFixed ? fixed_price(alone)
+                                                                     : price(part_, alone, false);
+    }
+    return out;
   }
 
   /// Groups considered so far, in all runs.
@@ -310,6 +326,8 @@ Grouping search(const Part& part, const SearchOptions& options) {
       best.exact = bounded.exact;
     }
   }
+  // A beam may end with groups that cannot be.
+  if (!std::isfinite(best.price_s)) best = search.separate();
   best.candidates = search.take_candidates();
   return best;
 }

@@ -69,7 +69,7 @@ struct BitsHash {
 constexpr int32_t kNoSpace = -1;
 
 struct SearchNode {
-  enum class Kind : uint8_t { kFixed, kScalar, kReduction, kComposite };
+  enum class Kind : uint8_t { kFixed, kScalar, kReduction, kComposite, kMap };
   Kind kind = Kind::kFixed;  ///< kFixed: never joins a group but a given one
   bool keepdims = true;      ///< reductions
   int32_t row_axes = 0;      ///< reductions and composites; 0 of a reduction: over all axes
@@ -80,7 +80,9 @@ struct SearchNode {
   std::vector<uint32_t> reads, writes;  ///< values of the part, each once
   double weight = 0;                    ///< operations per element: code grows with them
   double compute_s = 0;                 ///< of its operations alone
-  bool free = false;  ///< a step of its own costs nothing: a view, or absorbed by another kernel
+  double picked_s = 0;  ///< kMap: to read what it picks from a value that is not among `reads`
+  bool whole = false;   ///< kMap: its result has to be the whole space
+  bool free = false;    ///< a step of its own costs nothing: a view, or absorbed by another kernel
 };
 
 struct SearchValue {
@@ -103,7 +105,11 @@ struct Part {
 /// Why the nodes are no region of a template; empty when they are. Convexity is not looked at.
 std::string_view illegal(const Part& part, const Bits& group);
 
-/// Seconds of one step that executes the nodes.
+/// Would the group have to store an index map's result that is smaller than its space? Not a matter
+/// of illegal(): readers may join a group until it closes.
+bool stores_broadcast(const Part& part, const Bits& group);
+
+/// Seconds of one step that executes the nodes; infinite where stores_broadcast().
 double price(const Part& part, const Bits& group, bool given);
 
 struct SearchOptions {

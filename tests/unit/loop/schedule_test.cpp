@@ -165,3 +165,26 @@ TEST_CASE("loop/schedule: scratch that carries data between rows keeps the task 
                                          {});
   CHECK(print(kernel).find("  for i = 0 .. n {") != std::string::npos);
 }
+
+TEST_CASE("loop/schedule: blocks whose pieces have loops of their own run in parallel") {
+  // Two pieces of every block, below and from element 3 on; `second`: the factor of their blocks.
+  const auto pieces = [](int second) {
+    return parse(fmt::format(R"(
+  kernel pieces(n, blocks) {{
+    in x: f32[1]
+    out y: f32[1]
+    for b = 0 .. blocks {{
+      for j = max((b * 2), 0) .. min(min(((b * 2) + 2), n), 3) {{
+        y[j] = (x[j] + 1:f32)
+      }}
+      for k = max((b * {0}), 3) .. min(min(((b * {0}) + {0}), n), n) {{
+        y[k] = (x[k] * 2:f32)
+      }}
+    }}
+  }})",
+                             second));
+  };
+  check_same(pieces(2), parallelize(pieces(2), "b"));
+  CHECK(refusal([&] { return parallelize(pieces(1), "b"); }) !=
+        "");  // block b of one loop is not that of the other
+}

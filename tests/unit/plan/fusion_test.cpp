@@ -90,6 +90,58 @@ TEST_CASE("plan/fusion: the loops of every template are as recorded") {
   %b = Mul(%x, %x)
   %t = ReduceSum(%b) {keepdims = 0}
 })"},
+      {"row_embeddings", R"(graph g(%ids: i64[b, s], %kinds: i32[b, s], %words: f32[1000, 96],
+    %types: f32[2, 96], %places: f32[64, 96], %at: i64[1, s], %g: f32[96], %c: f32[96]) -> (%y) {
+  %w = Gather(%words, %ids) {axis = 0}
+  %t = Gather(%types, %kinds) {axis = 0}
+  %p = Gather(%places, %at) {axis = 0}
+  %u = Add(%w, %t)
+  %v = Add(%u, %p)
+  %y = LayerNormalization(%v, %g, %c) {axis = -1}
+})"},
+      {"cell_gather_nd", R"(graph g(%x: f16[n, m, 8], %i: i64[k, 2], %s: f16[8]) -> (%y) {
+  %a = GatherND(%x, %i)
+  %y = Mul(%a, %s)
+})"},
+      {"cell_gather_elements", R"(graph g(%x: f32[n, m], %i: i32[n, k]) -> (%y) {
+  %a = GatherElements(%x, %i) {axis = 1}
+  %y = Exp(%a)
+})"},
+      {"cell_concat", R"(graph g(%x: f32[b, n, h, w], %y: f32[b, 3, h, w], %z: f32[b, m, h, w])
+    -> (%r, %c) {
+  %c = Concat(%x, %y, %z) {axis = 1}
+  %r = Sigmoid(%c)
+})"},
+      {"cell_concat_rows", R"(graph g(%x: f32[n, 40], %y: f32[m, 40], %s: f32[40]) -> (%r) {
+  %c = Concat(%x, %y) {axis = 0}
+  %r = Mul(%c, %s)
+})"},
+      {"cell_concat_flat", R"(graph g(%x: f32[1, 64, 28, 28], %y: f32[1, m, 28, 28]) -> (%r) {
+  %c = Concat(%x, %y) {axis = 1}
+  %r = Relu(%c)
+})"},
+      {"cell_pad_rows", R"(graph g(%x: f16[n, h, 6], %y: f16[n + 3, h, 6]) -> (%r) {
+  const %pads: i64[6] = [1, 0, 0, 2, 0, 0]
+  %p = Pad(%x, %pads)
+  %r = Add(%p, %y)
+})"},
+      {"row_concat", R"(graph g(%x: f32[n, 40], %y: f32[n, 24]) -> (%r) {
+  %c = Concat(%x, %y) {axis = -1}
+  %r = Softmax(%c) {axis = -1}
+})"},
+      {"cell_pad", R"(graph g(%x: f32[n, 5, h], %y: f32[n, 8, h]) -> (%r) {
+  const %pads: i64[6] = [0, 1, 0, 0, 2, 0]
+  const %low: f32[] = -1
+  %p = Pad(%x, %pads, %low)
+  %r = Add(%p, %y)
+})"},
+      {"cell_pad_crop", R"(graph g(%x: u8[n, 9], %y: u8[n, 12]) -> (%r) {
+  const %pads: i64[4] = [-1, 3, 0, 0]
+  const %crop: i64[4] = [0, 0, -1, 0]
+  %p = Pad(%x, %pads)
+  %k = Pad(%y, %crop)
+  %r = BitwiseXor(%p, %k)
+})"},
       {"blocks_attention", kAttention},
       {"blocks_row_chain", R"(graph g(%x: f32[n, 150], %w: f32[n, 1], %v: f32[150, 1]) -> (%y) {
   %t = Transpose(%x) {perm = [1, 0]}

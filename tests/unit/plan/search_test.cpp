@@ -20,8 +20,8 @@ using fusion::SearchNode;
 
 namespace {
 
-/// A random part: a DAG of elementwise functions, reductions and steps that do not fuse, over two
-/// spaces, with costs of any kind.
+/// A random part: a DAG of elementwise functions, index maps, reductions and steps that do not
+/// fuse, over two spaces, with costs of any kind.
 Part random_part(uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto pick = [&](uint64_t below) { return static_cast<uint32_t>(random() % below); };
@@ -51,6 +51,10 @@ Part random_part(uint64_t seed) {
       n.rows = 1;
       n.result = n.kind == SearchNode::Kind::kReduction ? 1 : 0;
       if (n.kind == SearchNode::Kind::kComposite) n.row_axes = 1;
+    } else if (kind == 3) {
+      n.kind = SearchNode::Kind::kMap;
+      n.whole = pick(2) != 0;
+      n.picked_s = pick(2) ? cost() : 0;
     } else {
       n.kind = SearchNode::Kind::kScalar;
     }
@@ -244,6 +248,40 @@ TEST_CASE("plan/search: of two regions that exclude each other the one that save
   }
   CHECK(chosen == static_cast<int>(regions.size()));
   CHECK(declined > 0);
+}
+
+TEST_CASE("plan/search: index maps fuse with their readers where nothing has to be stored for it") {
+  using Names = std::vector<std::string>;
+  // One reader, and two that fuse with each other.
+  CHECK(regions_of(R"(graph g(%t: f32[5000, 64], %i: i64[n]) -> (%y) {
+  %a = Gather(%t, %i) {axis = 0}
+  %b = Exp(%a)
+  %y = Mul(%a, %b)
+})") == Names{"cell Gather Exp Mul"});
+  // Repeated for every row of what reads it, by two regions: it is made once.
+  CHECK(regions_of(R"(graph g(%t: f32[5000, 64], %i: i64[1, n], %x: f32[9, n, 64]) -> (%y, %z) {
+  const %one: i64[1] = [-1]
+  const %two: i64[2] = [-2, -1]
+  %a = Gather(%t, %i) {axis = 0}
+  %b = Add(%x, %a)
+  %y = ReduceSum(%b, %one) {keepdims = 1}
+  %c = Mul(%x, %a)
+  %z = ReduceMax(%c, %two) {keepdims = 1}
+})") == Names{"row Add ReduceSum", "row Mul ReduceMax"});
+  // What the region itself computes is no operand to pick from.
+  CHECK(regions_of(R"(graph g(%x: f32[n, 64], %i: i64[m]) -> (%y) {
+  %a = Exp(%x)
+  %b = Tanh(%a)
+  %c = Gather(%b, %i) {axis = 0}
+  %y = Neg(%c)
+})") == Names{"cell Exp Tanh", "cell Gather Neg"});
+  // Sizes are numbers before the run: no region takes them away from there.
+  CHECK(regions_of(R"(graph g(%x: f32[n, m]) -> (%y) {
+  const %at: i64[1] = [0]
+  %s = Shape(%x)
+  %a = Gather(%s, %at) {axis = 0}
+  %y = Mul(%a, %a)
+})") == Names{});
 }
 
 TEST_CASE("plan/search: long chains are cut into parts, equal ones searched once") {
