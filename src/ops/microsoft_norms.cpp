@@ -139,7 +139,7 @@ ValueId looked_up(Expansion& e, size_t table, size_t ids) {
 
 /// How many tokens of each row the mask has; zero without one.
 ValueId mask_lengths(Expansion& e) {
-  const auto as_i32 = dtype_attr_number(DType::kI32);
+  const auto as_i32 = onnx_number(DType::kI32);
   if (!e.has(kMask)) {
     const ValueId none = e.constant(Tensor::scalar(int32_t{0}));
     return e.add("Expand", {none, e.size(e.in(kIds), 0)});

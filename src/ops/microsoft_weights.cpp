@@ -60,7 +60,6 @@ void infer(InferContext& ctx) {
   require_matrix_or_flat(ctx, kScales, p.n, p.blocks());
   if (ctx.has(kZeros)) {
     const bool packed = ctx.dtype(kZeros) == DType::kU8;
-    if (!packed) require_same_dtype(ctx, kZeros);
     require_matrix_or_flat(ctx, kZeros, p.n, packed ? p.zero_bytes() : p.blocks());
   }
   if (ctx.has(kBias)) require_vector(ctx, kBias, p.n);

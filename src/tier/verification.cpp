@@ -341,8 +341,8 @@ std::string verify_synthetic(Verification& v) {
   std::stable_sort(rounds.begin(), rounds.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [elements, symbols] : rounds)
-    if (const auto different = try_sizes(v, symbols, Values::kEdges, random, scalar_only,
-                                         std::span(kPlaces).first(1)))
+    if (const auto different =
+            try_sizes(v, symbols, Values::kEdges, random, scalar_only, std::span(kPlaces).first(1)))
       return *different;
   return {};
 }

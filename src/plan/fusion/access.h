@@ -120,15 +120,15 @@ class Access {
   }
 
  private:
-  /// The power of two, as far as it matters to vector code, that divides an extent at every size: a
+  /// The power of two, where it matters to vector code, that divides an extent at every size: a
   /// loop to `16 * d` leaves no rest.
   int64_t multiple_of(const OperandDims& dims) const {
-    constexpr int64_t kMost = 64;
+    constexpr int64_t kLeast = 4, kMost = 64;
     int64_t known = std::gcd(dims.constant, kMost);
     for (const OperandDims::Ref& ref : dims.factors)
       known = std::gcd(
           known * std::gcd(operand_at(spec_, ref.operand).dims[ref.axis].divisor(), kMost), kMost);
-    return known;
+    return known >= kLeast ? known : 1;
   }
   loop::Stride parameter(const RegionPhase::StrideRef& ref) {
     phase_.strides.push_back(ref);
