@@ -9,8 +9,8 @@ namespace xc {
 
 /// What check_dtype() throws: the element type of an input is none the operator takes.
 struct WrongDType : Error {
-  WrongDType(size_t refused_input, std::string message)
-      : Error(Status::kInvalidModel, std::move(message)), input(refused_input) {}
+  WrongDType(size_t refused_input, std::string message, Status status = Status::kInvalidModel)
+      : Error(status, std::move(message)), input(refused_input) {}
   size_t input;
 };
 

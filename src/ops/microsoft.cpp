@@ -1,4 +1,5 @@
 #include "ops/microsoft.h"
+#include "ops/input_types.h"
 
 #include "ops/expansion.h"
 
@@ -29,7 +30,9 @@ void require_attr(const InferContext& ctx, std::string_view name, int64_t only) 
 }
 
 void refuse_input(const InferContext& ctx, size_t i, std::string_view what) {
-  if (ctx.has(i)) fail(Status::kUnsupported, "unsupported: input {} ({})", i, what);
+  // No type of it is taken.
+  if (ctx.has(i))
+    throw WrongDType(i, fmt::format("unsupported: input {} ({})", i, what), Status::kUnsupported);
 }
 
 void refuse_output(const InferContext& ctx, size_t k, std::string_view what) {

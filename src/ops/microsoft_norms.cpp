@@ -103,7 +103,7 @@ enum : size_t { kIds, kSegments, kWords, kPlaces, kSegmentTable, kScale, kShift,
 void infer_embed(InferContext& ctx) {
   check_dtype(ctx, kIds, type_set({DType::kI32}));
   for (size_t i : {kSegments, kMask, kPlaceIds}) check_dtype(ctx, i, type_set({DType::kI32}));
-  check_dtype(ctx, kWords, kFloats);
+  for (size_t i : {kPlaces, kSegmentTable, kScale, kShift, kWords}) check_dtype(ctx, i, kFloats);
   for (size_t i : {kPlaces, kSegmentTable, kScale, kShift}) require_same_dtype(ctx, i, kWords);
   require_rank(ctx, kIds, 2);
   require_rank(ctx, kWords, 2);

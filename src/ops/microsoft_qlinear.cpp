@@ -70,6 +70,8 @@ constexpr Operand kA{0}, kB{3};
 constexpr size_t kYScale = 6, kYZero = 7;
 
 void infer(InferContext& ctx) {
+  for (size_t i : {kB.zero(), kYZero}) check_dtype(ctx, i, kBytes);
+  check_dtype(ctx, kYScale, kScale);
   check_operand(ctx, kA);
   check_operand(ctx, kB);
   require_same_dtype(ctx, kB.tensor, kA.tensor);
@@ -211,13 +213,12 @@ constexpr Operand kA{0}, kB{3};
 constexpr size_t kC = 6, kYScale = 7, kYZero = 8;
 
 void infer(InferContext& ctx) {
+  for (size_t i : {kB.zero(), kYZero}) check_dtype(ctx, i, kBytes);
+  for (size_t i : {kB.scale(), kYScale}) check_dtype(ctx, i, kScale);
+  check_dtype(ctx, kC, type_set({DType::kI32}));
   check_operand(ctx, kA);
   check_dtype(ctx, kB.tensor, kBytes);
-  check_dtype(ctx, kB.scale(), kScale);
   require_same_dtype(ctx, kB.zero(), kB.tensor);
-  check_dtype(ctx, kC, type_set({DType::kI32}));
-  check_dtype(ctx, kYScale, kScale);
-  check_dtype(ctx, kYZero, kBytes);
   if (ctx.has(kYScale) != ctx.has(kYZero))
     ctx.error("y_scale and y_zero_point come together or not at all");
   // The dims are those of the product of floats.
