@@ -199,13 +199,16 @@ bool merge_reshapes(Site& s) {
 
 /// A shape computed from dims, where 0 (copied) and numbers say the same, becomes a constant: the
 /// arithmetic that made it is dead then. -1 stands in for one dim when no other can be zero, for
-/// with a zero beside it -1 means nothing.
+/// with a zero beside it -1 means nothing, and where it is what the shape says or what the number
+/// of elements leaves: else a shape that does not fit would be made to.
 bool constant_shape(Site& s) {
   if (!s.is("Reshape") || s.input(1).is_constant()) return false;
   const std::optional<SymDims>&in = s.input(0).type.dims, &out = s.output().type.dims;
   if (!in || !out) return false;
   std::vector<int64_t> shape;
   size_t copied = 0, holes = 0;
+  const auto& asked = s.input(1).elements;
+  const bool fits = element_count(*in) == element_count(*out);
   for (size_t i = 0; i < out->size(); ++i) {
     const Dim& dim = (*out)[i];
     if (dim.is_constant() && dim.value() != 0) {
@@ -214,6 +217,7 @@ bool constant_shape(Site& s) {
       shape.push_back(0);
       ++copied;
     } else {
+      if (!fits && !(asked && i < asked->size() && (*asked)[i] == Dim(-1))) return false;
       shape.push_back(-1);
       ++holes;
     }

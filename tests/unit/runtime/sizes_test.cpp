@@ -52,6 +52,30 @@ TEST_CASE("runtime/sizes: what does not fit is refused, whatever ran before") {
   CHECK(status_of(*session, {kSix, shape({INT64_MIN, 1})}) == Status::kLimit);  // an overflow
 }
 
+TEST_CASE("runtime/sizes: the only dim of a result is the one that is asked for") {
+  for (const char* text : {"graph g(%x: f32[2, 3], %s: i64[1]) -> (%y) { %y = Reshape(%x, %s) }",
+                           "graph g(%x: f32[n, m], %s: i64[1]) -> (%y) { %y = Reshape(%x, %s) }"}) {
+    auto session = session_of(text);
+    for (const int64_t right : {6, -1}) {
+      CAPTURE(right);
+      CHECK(run(*session, {kSix, shape({right})})[0].dims() == Dims{6});
+    }
+    for (const int64_t wrong :
+         {int64_t{5}, int64_t{7}, int64_t{0}, int64_t{-2}, int64_t{1} << 40}) {
+      CAPTURE(wrong);
+      CHECK(status_of(*session, {kSix, shape({wrong})}) == Status::kInvalidArgument);
+    }
+  }
+  // The same with the shape of another input.
+  auto like = session_of(R"(graph g(%x: f32[n, m], %z: f32[k]) -> (%y) {
+  %s = Shape(%z)
+  %y = Reshape(%x, %s)
+})");
+  CHECK(run(*like, {kSix, Tensor::of<float>({0, 0, 0, 0, 0, 0}, {6})})[0].dims() == Dims{6});
+  CHECK(status_of(*like, {kSix, Tensor::of<float>({0, 0, 0, 0, 0}, {5})}) ==
+        Status::kInvalidArgument);
+}
+
 TEST_CASE("runtime/sizes: an axis that is squeezed must have size 1") {
   auto session = session_of(R"(graph g(%x: f32[n, m]) -> (%y) {
   const %axes: i64[1] = [0]
