@@ -336,21 +336,34 @@ class Expander {
     return quick() ? above * reciprocal_of_one_to_two(below) : above / below;
   }
 
-  // Quadrant q of pi/2 and remainder r, |r| <= pi/4. Within |x| < 2^45 (f32, with fma), 2^20
-  // otherwise.
+  // Quadrant q of pi/2 and remainder r, |r| <= pi/4. For every f32 with fma; for |x| < 2^20 otherwise:
+  // beyond, digits fade, but the remainder stays within 1.
   struct Reduced {
     Expr q, r;  // q: i64 or the bits type, low bits valid
   };
   Reduced reduce(const Expr& x) const {
     const Expr magic = c(0x1.8p52);
+    if (level_ == MathLevel::kFma) {
+      // First multiples of numbers that are nearly multiples of 2 pi, exactly: 2^86 and 2^41, and
+      // what they lack (found by continued fractions of 2^34 / 2 pi and 2^-10 / 2 pi).
+      const Expr k1 = mad(x, c(0x1.10d6ea67bfffap-87), magic) - magic;
+      const Expr x1 = mad(k1, c(-0x1.e0664dbedfec5p+86), x);
+      const Expr k2 = mad(x1, c(0x1.f395f3821c216p-42), magic) - magic;
+      const Expr x2 = mad(k2, c(-0x1.065c829d6873p+41), x1);
+      const Expr rest = mad(k1, c(0x1.c0de77c1ccc58p-52), k2 * c(0x1.14e87fd83e16cp-54));
+      const Expr shifted = mad(x2 - rest, c(0x1.45f306dc9c883p-1), magic);
+      const Expr k = shifted - magic;
+      const Expr r = mad(k, c(-0x1.1a62633145c07p-54), mad(k, c(-0x1.921fb54442d18p+0), x2)) - rest;
+      return {bits(shifted), within_one(r)};
+    }
     const Expr shifted = mad(x, c(0x1.45f306dc9c883p-1), magic);
     const Expr k = shifted - magic;
-    const Expr q = bits(shifted);
-    if (level_ == MathLevel::kFma)
-      return {q, mad(k, c(-0x1.1a62633145c07p-54), mad(k, c(-0x1.921fb54442d18p+0), x))};
     const Expr first = x - k * c(0x1.921fb544p+0);
-    return {q, (first - k * c(0x1.0b4611a6p-34)) - k * c(0x1.3198a2e037073p-69)};
+    const Expr r = (first - k * c(0x1.0b4611a6p-34)) - k * c(0x1.3198a2e037073p-69);
+    return {bits(shifted), within_one(r)};
   }
+  // NaN stays NaN.
+  Expr within_one(const Expr& x) const { return min(c(1), max(c(-1), x)); }
   // sin for quadrant_offset 0, cos for 1.
   Expr sin_cos(const Expr& x, int quadrant_offset) const {
     if (is_f32()) {  // the reduction in f64, which f32 arguments and results fit with room
