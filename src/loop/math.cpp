@@ -336,8 +336,8 @@ class Expander {
     return quick() ? above * reciprocal_of_one_to_two(below) : above / below;
   }
 
-  // Quadrant q of pi/2 and remainder r, |r| <= pi/4. For every f32 with fma; for |x| < 2^20 otherwise:
-  // beyond, digits fade, but the remainder stays within 1.
+  // Quadrant q of pi/2 and remainder r, |r| <= pi/4. For every f32 with fma; for |x| < 2^20
+  // otherwise: beyond, digits fade, but the remainder stays within 1.
   struct Reduced {
     Expr q, r;  // q: i64 or the bits type, low bits valid
   };

@@ -90,7 +90,18 @@ bool drop_reshape(Site& s) {
                                        "Unsqueeze", "Expand",  "Tile"};
   if (std::none_of(std::begin(kOps), std::end(kOps), [&](auto name) { return s.is(name); }))
     return false;
-  return same_dims(s) && s.forward(s.node.inputs[0]);
+  if (!same_dims(s)) return false;
+  // A dim that is a number wins over what a run asks for, which has to fit all the same.
+  if (s.is("Expand") && !s.input(1).is_constant()) {
+    const auto& asked = s.input(1).elements;
+    const SymDims& own = *s.input(0).type.dims;
+    if (!asked || asked->size() > own.size()) return false;
+    for (size_t k = 1; k <= asked->size(); ++k) {
+      const Dim& size = (*asked)[asked->size() - k];
+      if (!size.is_constant() && !(size == own[own.size() - k])) return false;
+    }
+  }
+  return s.forward(s.node.inputs[0]);
 }
 
 bool drop_cast(Site& s) {

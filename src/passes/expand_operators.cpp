@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <array>
+#include <unordered_set>
 
 #include "ir/patch.h"
 #include "ops/op.h"
+#include "ops/registry.h"
 #include "passes/passes.h"
 
 namespace xc {
@@ -30,8 +32,17 @@ bool expand_operators(Graph& graph, PassContext& context) {
     const std::vector<ValueId> outputs = node.op->expand(graph, node, patch);
     if (outputs.empty()) continue;  // not in this form: its reference runs
     const std::vector<ValueId> old = graph.node(id).outputs;
-    for (size_t k = 0; k < old.size(); ++k)
-      if (old[k] != kNone) patch.replace(old[k], outputs.at(k));
+    std::unordered_set<ValueId> given;
+    for (size_t k = 0; k < old.size(); ++k) {
+      if (old[k] == kNone) continue;
+      ValueId now = outputs.at(k);
+      // An input handed on, or one value as two results, keeps its name: a graph output needs its
+      // own.
+      const bool named = graph.value(now).is_input || graph.value(now).is_constant();
+      if (graph.is_output(old[k]) && (named || !given.insert(now).second))
+        now = patch.add_node(get_op("Identity"), {now}, 1).front();
+      patch.replace(old[k], now);
+    }
     patch.remove(id);
     context.count("expand-operators");
   }

@@ -65,7 +65,7 @@ void check_sizes(const Plan& plan, const std::vector<int64_t>& symbols) {
     const auto given = check.given.evaluate(lookup), wanted = check.wanted.evaluate(lookup);
     if (!given || !wanted || *given == *wanted || (check.broadcast && *given == 1)) continue;
     throw Error(Status::kInvalidArgument,
-                check.broadcast ? fmt::format("a dim of {} does not expand to {}", *wanted, *given)
+                check.broadcast ? fmt::format("dims {} and {} do not broadcast", *given, *wanted)
                                 : fmt::format("{} elements cannot become {}", *given, *wanted),
                 check.place);
   }

@@ -154,7 +154,7 @@ class PlanBuilder {
           if (!(total == axis)) add_size_check(node, total, axis, false);
         }
       }
-      // A dim that is a number wins over an element of the shape that is none.
+      // A number wins over a size that is none, be it the dim or the element of the shape.
       if (node.op->name == "Expand") {
         const auto& dims = graph_.value(node.inputs[0]).type.dims;
         const auto shape = known_elements(graph_, node, 1);
@@ -164,6 +164,8 @@ class PlanBuilder {
           const Dim& asked = (*shape)[shape->size() - k];
           if (own.is_constant() && !asked.is_constant() && own != Dim(1))
             add_size_check(node, asked, own, true);
+          if (asked.is_constant() && !own.is_constant() && asked != Dim(1))
+            add_size_check(node, own, asked, true);
         }
       }
     }

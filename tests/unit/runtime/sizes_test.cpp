@@ -102,6 +102,26 @@ TEST_CASE("runtime/sizes: the parts of a split are its axis, no more and no less
   }
 }
 
+TEST_CASE("runtime/sizes: a dim that a run gives expands to the number asked for, or is refused") {
+  auto session = session_of(R"(graph g(%x: f32[2, n]) -> (%y) {
+  const %s: i64[2] = [2, 4]
+  %y = Expand(%x, %s)
+})");
+  CHECK(run(*session, {Tensor::of<float>({1, 2}, {2, 1})})[0].dims() == Dims{2, 4});
+  CHECK(run(*session, {Tensor::of<float>({1, 2, 3, 4, 5, 6, 7, 8}, {2, 4})})[0].dims() ==
+        Dims{2, 4});
+  CHECK(status_of(*session, {Tensor(DType::kF32, {2, 0})}) == Status::kInvalidArgument);
+  CHECK(status_of(*session, {kSix}) == Status::kInvalidArgument);
+}
+
+TEST_CASE("runtime/sizes: what a run asks to expand to must fit a dim that is known") {
+  auto session = session_of("graph g(%x: f32[2, 3], %s: i64[2]) -> (%y) { %y = Expand(%x, %s) }");
+  CHECK(run(*session, {kSix, shape({2, 3})})[0].dims() == Dims{2, 3});
+  CHECK(run(*session, {kSix, shape({1, 1})})[0].dims() == Dims{2, 3});
+  CHECK(status_of(*session, {kSix, shape({2, 4})}) == Status::kInvalidArgument);
+  CHECK(status_of(*session, {kSix, shape({0, 3})}) == Status::kInvalidArgument);
+}
+
 TEST_CASE("runtime/sizes: a dim expands to itself, or from 1") {
   auto session = session_of("graph g(%x: f32[1, 3], %s: i64[2]) -> (%y) { %y = Expand(%x, %s) }");
   const Tensor x = Tensor::of<float>({1, 2, 3}, {1, 3});

@@ -151,15 +151,15 @@ XC_INLINE F32 sin_cos(F32 argument) {
   constexpr float kC[] = {0.041666646564598569869f, -0.001388734970090559722f,
                           0.000024436139085202773445f};
   const F64Wide x = __builtin_convertvector(argument, F64Wide);
-  const F64Wide magic = splat<F64Wide>(0x1.8p52), two_over_pi = splat<F64Wide>(0x1.45f306dc9c883p-1);
+  const F64Wide magic = splat<F64Wide>(0x1.8p52),
+                two_over_pi = splat<F64Wide>(0x1.45f306dc9c883p-1);
   F64Wide shifted, wide;
   if constexpr (kHasFma) {  // the steps of loop/math.cpp, for every f32
     const F64Wide k1 = mad(x, splat<F64Wide>(0x1.10d6ea67bfffap-87), magic) - magic;
     const F64Wide x1 = mad(k1, splat<F64Wide>(-0x1.e0664dbedfec5p+86), x);
     const F64Wide k2 = mad(x1, splat<F64Wide>(0x1.f395f3821c216p-42), magic) - magic;
     const F64Wide x2 = mad(k2, splat<F64Wide>(-0x1.065c829d6873p+41), x1);
-    const F64Wide rest =
-        mad(k1, splat<F64Wide>(0x1.c0de77c1ccc58p-52), k2 * 0x1.14e87fd83e16cp-54);
+    const F64Wide rest = mad(k1, splat<F64Wide>(0x1.c0de77c1ccc58p-52), k2 * 0x1.14e87fd83e16cp-54);
     shifted = mad(x2 - rest, two_over_pi, magic);
     const F64Wide k = shifted - magic;
     wide = mad(k, splat<F64Wide>(-0x1.1a62633145c07p-54),
