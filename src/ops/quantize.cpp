@@ -128,8 +128,9 @@ void reference_quantize(const ReferenceContext& ctx) {
   std::vector<double> out;
   for_each_scaled(ctx, [&](double x, size_t s) {
     const double quotient = rounded_to(precision, x / rounded_to(precision, scales[s]));
-    if (is_integer(y.dtype))
-      out.push_back(std::nearbyint(quotient) + zeros[s]);
+    if (is_integer(
+            y.dtype))  // NaN is the least number, as kernels that clamp have it, and onnxruntime
+      out.push_back(std::isnan(quotient) ? -HUGE_VAL : std::nearbyint(quotient) + zeros[s]);
     else
       out.push_back(quotient + zeros[s]);
   });

@@ -64,8 +64,8 @@ void infer_expand(InferContext& c) {
     c.set(0, c.dtype(0), std::move(out));
     if (one && count.is_constant() && count.value() <= kMaxKnownElements)
       c.set_elements(0, std::vector<Dim>(static_cast<size_t>(count.value()), known->front()));
-    else if (known && count == Dim(static_cast<int64_t>(known->size())))
-      c.set_elements(0, *known);
+    else if (known && !known->empty() && count == Dim(static_cast<int64_t>(known->size())))
+      c.set_elements(0, *known);  // of none it would be a constant, whatever a run asks for
     return;
   }
   if (!shape_dims[0].is_constant()) return set_unknown_rank(c, 0, c.dtype(0));

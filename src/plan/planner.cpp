@@ -142,6 +142,12 @@ class PlanBuilder {
         const auto& wanted = graph_.value(node.outputs[0]).type.dims;
         if (given && wanted && !(element_count(*given) == element_count(*wanted)))
           add_size_check(node, element_count(*given), element_count(*wanted), false);
+        // -1 is the least an element may be; of no elements any other would do.
+        if (const auto shape =
+                node.op->name == "Reshape" ? known_elements(graph_, node, 1) : std::nullopt)
+          for (const Dim& e : *shape)
+            if (!e.is_constant() && e.lower_bound().value_or(-2) < -1)
+              add_size_check(node, max(e, Dim(-1)), e, true);
       }
       // The parts of a Split are its axis: no more, or a view would read behind it.
       if (node.op->name == "Split") {

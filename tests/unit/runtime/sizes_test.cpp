@@ -76,6 +76,16 @@ TEST_CASE("runtime/sizes: the only dim of a result is the one that is asked for"
         Status::kInvalidArgument);
 }
 
+TEST_CASE("runtime/sizes: nothing is reshaped and expanded by the same rules") {
+  auto reshape = session_of("graph g(%x: i64[2, 0], %s: i64[2]) -> (%y) { %y = Reshape(%x, %s) }");
+  const Tensor none(DType::kI64, {2, 0});
+  CHECK(run(*reshape, {none, shape({0, 0})})[0].dims() == Dims{2, 0});
+  CHECK(status_of(*reshape, {none, shape({-7, -7})}) == Status::kInvalidArgument);
+  auto expand = session_of("graph g(%x: i64[2, 0], %s: i64[2]) -> (%y) { %y = Expand(%x, %s) }");
+  CHECK(run(*expand, {none, shape({2, 1})})[0].dims() == Dims{2, 0});
+  CHECK(status_of(*expand, {none, shape({2, 4})}) == Status::kInvalidArgument);
+}
+
 TEST_CASE("runtime/sizes: an axis that is squeezed must have size 1") {
   auto session = session_of(R"(graph g(%x: f32[n, m]) -> (%y) {
   const %axes: i64[1] = [0]
