@@ -1,6 +1,7 @@
 // Attention and MultiHeadAttention of com.microsoft, as the standard's Attention: their masks
 // become a bias that is added to the scores, their packed operands are taken apart.
 
+#include "base/checked.h"
 #include "ops/checks.h"
 #include "ops/expansion.h"
 #include "ops/matmul.h"
@@ -293,7 +294,7 @@ void infer(InferContext& ctx) {
       ctx.error("attribute 'qkv_hidden_sizes' is no triple with equal sizes of query and key");
     key_size = parts[0];
     value_size = parts[2];
-    require_dims(ctx, kWeights, {x[2], parts[0] + parts[1] + parts[2]});
+    require_dims(ctx, kWeights, {x[2], checked_add(checked_add(parts[0], parts[1]), parts[2])});
   } else if (const auto columns = weights[1].constant(); columns && *columns % 3 != 0) {
     ctx.error("weights have {} columns, which is no multiple of 3", *columns);
   }

@@ -85,7 +85,8 @@ if(XC_TESTS)
 endif()
 
 # xc_set_isa(file...): sources named *_avx512.cpp and *_avx2.cpp are compiled for that instruction set;
-# their callers ask base/cpu_info before they call. Everything else keeps the baseline.
+# their callers ask base/cpu_info before they call. Everything else keeps the baseline. Elementwise operators on
+# integers wrap.
 function(xc_set_isa)
   foreach(file ${ARGN})
     if(file MATCHES "_avx512\\.cpp$")
@@ -93,6 +94,12 @@ function(xc_set_isa)
     elseif(file MATCHES "_avx2\\.cpp$")
       set(flags -mavx2 -mfma -mf16c)
     else()
+      set(flags "")
+    endif()
+    if(file MATCHES "/elementwise_(avx512|avx2|baseline)\\.cpp$")
+      list(APPEND flags -fwrapv)
+    endif()
+    if(NOT flags)
       continue()
     endif()
     set_source_files_properties("${file}" PROPERTIES COMPILE_OPTIONS "${flags}"
