@@ -22,6 +22,14 @@ constexpr std::array<std::string_view, 23> kReserved = {
     "unroll", "let",   "acc", "if",    "true",    "false",   "inf",      "nan",
     "check",  "lanes", "seq", "index", "cast",    "bitcast", "lanes16"};
 
+/// The enumerator whose name stands at its place in `names`.
+template <class Enum, size_t N>
+std::optional<Enum> named_in(const std::array<const char*, N>& names, std::string_view name) {
+  const auto at = std::find(names.begin(), names.end(), name);
+  if (at == names.end()) return std::nullopt;
+  return static_cast<Enum>(at - names.begin());
+}
+
 template <class Match>
 std::optional<Op> find_op(Match match) {
   for (int i = 0; i <= static_cast<int>(Op::kBitcast); ++i)
@@ -36,9 +44,7 @@ const char* acc_op_name(AccOp op) {
 }
 
 std::optional<AccOp> acc_op_from_name(std::string_view name) {
-  for (size_t i = 0; i < kAccOps.size(); ++i)
-    if (name == kAccOps[i]) return static_cast<AccOp>(i);
-  return std::nullopt;
+  return named_in<AccOp>(kAccOps, name);
 }
 
 const char* acc_order_name(AccOrder order) {
@@ -46,9 +52,7 @@ const char* acc_order_name(AccOrder order) {
 }
 
 std::optional<AccOrder> acc_order_from_name(std::string_view name) {
-  for (size_t i = 0; i < kAccOrders.size(); ++i)
-    if (name == kAccOrders[i]) return static_cast<AccOrder>(i);
-  return std::nullopt;
+  return named_in<AccOrder>(kAccOrders, name);
 }
 
 const char* accuracy_name(Accuracy accuracy) {
@@ -56,9 +60,7 @@ const char* accuracy_name(Accuracy accuracy) {
 }
 
 std::optional<Accuracy> accuracy_from_name(std::string_view name) {
-  for (size_t i = 0; i < kAccuracies.size(); ++i)
-    if (name == kAccuracies[i]) return static_cast<Accuracy>(i);
-  return std::nullopt;
+  return named_in<Accuracy>(kAccuracies, name);
 }
 
 std::optional<Op> op_from_name(std::string_view name) {

@@ -16,6 +16,8 @@ class Expansion {
 
   bool has(size_t i) const { return i < node_.inputs.size() && node_.inputs[i] != kNone; }
   ValueId in(size_t i) const { return node_.inputs[i]; }
+  /// Input i, or kNone.
+  ValueId optional(size_t i) const { return has(i) ? in(i) : ValueId{kNone}; }
   const Type& type(size_t i) const { return graph_.value(in(i)).type; }
   DType dtype(size_t i) const { return type(i).dtype; }
   /// Rank of input i; nullopt when not known.

@@ -1,7 +1,8 @@
 #include "ops/microsoft.h"
-#include "ops/input_types.h"
 
+#include "ops/checks.h"
 #include "ops/expansion.h"
+#include "ops/input_types.h"
 
 namespace xc::microsoft {
 
@@ -27,6 +28,15 @@ AttrSpec flag(std::string_view name) {
 void require_attr(const InferContext& ctx, std::string_view name, int64_t only) {
   if (const int64_t value = ctx.attrs().get_int(name, only); value != only)
     fail(Status::kUnsupported, "unsupported: attribute '{}' = {} (only {} is)", name, value, only);
+}
+
+bool has_one_entry(const InferContext& ctx, size_t i) {
+  const SymDims& dims = ctx.dims(i);
+  return dims.empty() || (dims.size() == 1 && dims[0] == Dim(1));
+}
+
+void require_one(const InferContext& ctx, size_t i) {
+  if (ctx.has(i) && !has_one_entry(ctx, i)) require_vector(ctx, i, 1);
 }
 
 void refuse_input(const InferContext& ctx, size_t i, std::string_view what) {

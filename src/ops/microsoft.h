@@ -16,6 +16,10 @@ OpDef op(std::string_view name, int min_inputs, int max_inputs, InferFn infer, E
          std::vector<AttrSpec> attrs = {}, Tolerance tolerance = Tolerance::kContraction);
 
 AttrSpec flag(std::string_view name);
+/// One entry: a scalar, or a vector of one.
+bool has_one_entry(const InferContext& ctx, size_t i);
+/// Fails with kInvalidModel when input i is there and surely not of one entry.
+void require_one(const InferContext& ctx, size_t i);
 /// Fails with kUnsupported when the attribute has another value than the one xc knows.
 void require_attr(const InferContext& ctx, std::string_view name, int64_t only);
 /// Fails with kUnsupported when input i is there; `what` names it.

@@ -218,7 +218,7 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
     v = entry(e, kQuery, 2);
   } else {
     k = e.in(kKey);
-    v = e.has(kValue) ? e.in(kValue) : ValueId{kNone};
+    v = e.optional(kValue);
     split = *e.rank(kKey) != 3;
     if (split) {
       const auto size = (*e.type(kQuery).dims)[2].constant();

@@ -12,17 +12,9 @@ namespace {
 
 constexpr TypeSet kBytes = type_set({DType::kI8, DType::kU8});
 
-/// One entry: a scalar, or a vector of one.
-bool has_one_entry(const InferContext& ctx, size_t i) {
-  const SymDims& dims = ctx.dims(i);
-  return dims.empty() || (dims.size() == 1 && dims[0] == Dim(1));
-}
-void require_one(const InferContext& ctx, size_t i) {
-  if (ctx.has(i) && !has_one_entry(ctx, i)) require_vector(ctx, i, 1);
-}
 /// One entry, or one per column of `of`.
 void require_columns(const InferContext& ctx, size_t i, size_t of) {
-  if (!ctx.has(i) || has_one_entry(ctx, i)) return;
+  if (!ctx.has(i) || microsoft::has_one_entry(ctx, i)) return;
   if (ctx.rank(of) < 2) ctx.error("input {} has dims {}, expected one", i, to_text(ctx.dims(i)));
   require_vector(ctx, i, ctx.dims(of).back());
 }
@@ -62,10 +54,8 @@ void infer(InferContext& ctx) {
 std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) {
   Expansion e(graph, node, patch);
   const auto a = e.add("DynamicQuantizeLinear", {e.in(kA)}, 3, {});
-  const ValueId sums =
-      e.add("MatMulInteger", {a[0], e.in(kB), a[2], e.has(kZero) ? e.in(kZero) : ValueId{kNone}});
-  return {scaled(e, sums, e.add("Mul", {a[1], e.in(kScale)}),
-                 e.has(kBias) ? e.in(kBias) : ValueId{kNone})};
+  const ValueId sums = e.add("MatMulInteger", {a[0], e.in(kB), a[2], e.optional(kZero)});
+  return {scaled(e, sums, e.add("Mul", {a[1], e.in(kScale)}), e.optional(kBias))};
 }
 
 }  // namespace dynamic
@@ -84,7 +74,7 @@ void infer(InferContext& ctx) {
   require_same_dtype(ctx, kAZero, kA);
   require_same_dtype(ctx, kBZero, kB);
   require_same_dtype(ctx, kBias, kAScale);
-  for (size_t i : {kAScale, kAZero}) require_one(ctx, i);
+  for (size_t i : {kAScale, kAZero}) microsoft::require_one(ctx, i);
   for (size_t i : {kBScale, kBZero}) require_columns(ctx, i, kB);
   set_product(ctx, kA, kB, kBias, ctx.dtype(kAScale));
 }
@@ -95,8 +85,8 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   const auto widened = [&](size_t i) {
     return e.has(i) ? e.cast(e.in(i), type, DType::kF32) : ValueId{kNone};
   };
-  const auto zero = [&](size_t i) { return e.has(i) ? e.in(i) : ValueId{kNone}; };
-  const ValueId sums = e.add("MatMulInteger", {e.in(kA), e.in(kB), zero(kAZero), zero(kBZero)});
+  const ValueId sums =
+      e.add("MatMulInteger", {e.in(kA), e.in(kB), e.optional(kAZero), e.optional(kBZero)});
   const ValueId scale = e.add("Mul", {widened(kAScale), widened(kBScale)});
   return {e.cast(scaled(e, sums, scale, widened(kBias)), DType::kF32, type)};
 }

@@ -28,10 +28,7 @@ struct Operand {
 void check_quantum(const InferContext& ctx, size_t scale, size_t zero, size_t tensor) {
   check_dtype(ctx, scale, kScale);
   require_same_dtype(ctx, zero, tensor);
-  for (size_t i : {scale, zero}) {
-    if (i == zero && !ctx.has(i)) continue;
-    if (ctx.rank(i) != 0) require_vector(ctx, i, 1);
-  }
+  for (size_t i : {scale, zero}) microsoft::require_one(ctx, i);
 }
 
 void check_operand(const InferContext& ctx, Operand a) {
@@ -233,8 +230,7 @@ void infer(InferContext& ctx) {
   get_op("Gemm").infer(inner);
   const SymDims& out = *inner.outputs[0].dims;
   for (size_t i : {kB.scale(), kB.zero()})
-    if (ctx.has(i) && ctx.rank(i) != 0 && !(ctx.dims(i).size() == 1 && ctx.dims(i)[0] == Dim(1)))
-      require_vector(ctx, i, out[1]);
+    if (ctx.has(i) && !microsoft::has_one_entry(ctx, i)) require_vector(ctx, i, out[1]);
   if (ctx.has(kYScale)) check_quantum(ctx, kYScale, kYZero, kYZero);
   ctx.set(0, ctx.has(kYZero) ? ctx.dtype(kYZero) : DType::kF32, out);
 }
@@ -244,9 +240,8 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   const auto turned = [&](size_t i, const char* attr) {
     return node.attrs.get_int(attr, 0) != 0 ? e.transposed(e.in(i), {1, 0}) : e.in(i);
   };
-  const auto zero = [&](size_t i) { return e.has(i) ? e.in(i) : ValueId{kNone}; };
   ValueId y = e.add("MatMulInteger", {turned(kA.tensor, "transA"), turned(kB.tensor, "transB"),
-                                      scalar_of(e, kA.zero()), zero(kB.zero())});
+                                      scalar_of(e, kA.zero()), e.optional(kB.zero())});
   if (e.has(kC)) y = e.add("Add", {y, e.in(kC)});
   Tensor alpha(DType::kF32, {});
   *alpha.as<float>() = static_cast<float>(node.attrs.get_float("alpha", 1));

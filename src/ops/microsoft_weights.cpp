@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/checked.h"
 #include "ops/checks.h"
 #include "ops/expansion.h"
 #include "ops/microsoft.h"
@@ -23,7 +24,6 @@ struct Packing {
   int64_t per_byte() const { return 8 / bits; }
   int64_t block_bytes() const { return ceil_div(block, per_byte()); }
   int64_t zero_bytes() const { return ceil_div(blocks(), per_byte()); }
-  static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 };
 
 Packing packing_of(const Node& node) {

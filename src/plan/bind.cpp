@@ -56,17 +56,13 @@ void check_sizes(const Bound& bound, const Step& step, std::span<const BoundOper
 namespace {
 
 void check_sizes(const Plan& plan, const std::vector<int64_t>& symbols) {
-  const Dim::Lookup lookup = [&](const std::string& symbol) -> std::optional<int64_t> {
-    for (size_t k = 0; k < symbols.size(); ++k)
-      if (plan.symbols[k].name == symbol) return symbols[k];
-    return std::nullopt;
+  const Dim::Lookup lookup = [&](const std::string& symbol) {
+    return symbol_value(plan, symbols, symbol);
   };
   for (const Plan::SizeCheck& check : plan.size_checks) {
     const auto given = check.given.evaluate(lookup), wanted = check.wanted.evaluate(lookup);
     if (!given || !wanted || *given == *wanted || (check.broadcast && *given == 1)) continue;
-    throw Error(Status::kInvalidArgument,
-                check.broadcast ? fmt::format("dims {} and {} do not broadcast", *given, *wanted)
-                                : fmt::format("{} elements cannot become {}", *given, *wanted),
+    throw Error(Status::kInvalidArgument, fmt::format(fmt::runtime(check.problem), *given, *wanted),
                 check.place);
   }
 }

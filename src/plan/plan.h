@@ -11,7 +11,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -128,11 +131,20 @@ struct Plan {
   /// What inference could not prove of sizes that a run gives, the elements of an input that is a
   /// shape among them. Checked at every bind that knows both.
   struct SizeCheck {
-    std::string place;       ///< of the node, for the message
-    Dim given, wanted;       ///< element counts, which must be equal; or dims
-    bool broadcast = false;  ///< dims: `given` may also be 1
+    std::string place;         ///< of the node, for the message
+    std::string_view problem;  ///< the message, a format of `given` and `wanted`
+    Dim given, wanted;         ///< have to be equal
+    bool broadcast = false;    ///< `given` may also be 1
   };
   std::vector<SizeCheck> size_checks;
 };
+
+/// The value of a symbol of the plan, given those of its first symbols; nullopt for others.
+inline std::optional<int64_t> symbol_value(const Plan& plan, std::span<const int64_t> symbols,
+                                           std::string_view name) {
+  for (size_t k = 0; k < symbols.size(); ++k)
+    if (plan.symbols[k].name == name) return symbols[k];
+  return std::nullopt;
+}
 
 }  // namespace xc

@@ -133,6 +133,7 @@ class PlanBuilder {
   }
 
   void declare_size_checks() {
+    constexpr std::string_view kBroadcast = "dims {} and {} do not broadcast";
     for (const NodeId id : graph_.order()) {
       const Node& node = graph_.node(id);
       if (!node.op->domain.empty()) continue;
@@ -141,13 +142,15 @@ class PlanBuilder {
         const auto& given = graph_.value(node.inputs[0]).type.dims;
         const auto& wanted = graph_.value(node.outputs[0]).type.dims;
         if (given && wanted && !(element_count(*given) == element_count(*wanted)))
-          add_size_check(node, element_count(*given), element_count(*wanted), false);
+          add_size_check(node, "{} elements cannot become {}", element_count(*given),
+                         element_count(*wanted));
         // -1 is the least an element may be; of no elements any other would do.
         if (const auto shape =
                 node.op->name == "Reshape" ? known_elements(graph_, node, 1) : std::nullopt)
           for (const Dim& e : *shape)
             if (!e.is_constant() && e.lower_bound().value_or(-2) < -1)
-              add_size_check(node, max(e, Dim(-1)), e, true);
+              add_size_check(node, "an element of the shape must be at least {}, not {}",
+                             max(e, Dim(-1)), e);
       }
       // The parts of a Split are its axis: no more, or a view would read behind it.
       if (node.op->name == "Split") {
@@ -157,7 +160,8 @@ class PlanBuilder {
           Dim total = 0;
           for (const Dim& size : *sizes) total = total + size;
           const Dim& axis = (*dims)[normalise_axis(node.attrs.get_int("axis", 0), dims->size())];
-          if (!(total == axis)) add_size_check(node, total, axis, false);
+          if (!(total == axis))
+            add_size_check(node, "parts of {} together, the axis has {}", total, axis);
         }
       }
       // A number wins over a size that is none, be it the dim or the element of the shape.
@@ -169,17 +173,18 @@ class PlanBuilder {
           const Dim& own = (*dims)[dims->size() - k];
           const Dim& asked = (*shape)[shape->size() - k];
           if (own.is_constant() && !asked.is_constant() && own != Dim(1))
-            add_size_check(node, asked, own, true);
+            add_size_check(node, kBroadcast, asked, own, true);
           if (asked.is_constant() && !own.is_constant() && asked != Dim(1))
-            add_size_check(node, own, asked, true);
+            add_size_check(node, kBroadcast, own, asked, true);
         }
       }
     }
   }
 
-  void add_size_check(const Node& node, const Dim& given, const Dim& wanted, bool broadcast) {
-    plan_->size_checks.push_back(
-        {fmt::format("node '{}' ({})", node.name, node.op->name), given, wanted, broadcast});
+  void add_size_check(const Node& node, std::string_view problem, const Dim& given,
+                      const Dim& wanted, bool broadcast = false) {
+    plan_->size_checks.push_back({fmt::format("node '{}' ({})", node.name, node.op->name), problem,
+                                  given, wanted, broadcast});
   }
 
   void add_symbol(PlanSymbol symbol) {

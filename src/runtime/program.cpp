@@ -264,10 +264,8 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
     else if (symbol.source == PlanSymbol::Source::kInputElement)
       entry->symbols.push_back(element_of(inputs[symbol.operand], symbol.index));
   }
-  const Dim::Lookup lookup = [&](const std::string& symbol) -> std::optional<int64_t> {
-    for (size_t k = 0; k < entry->symbols.size(); ++k)
-      if (base_plan_->symbols[k].name == symbol) return entry->symbols[k];
-    return std::nullopt;
+  const Dim::Lookup lookup = [&](const std::string& symbol) {
+    return symbol_value(*base_plan_, entry->symbols, symbol);
   };
   for (const Plan::InputCheck& check : base_plan_->input_checks) {
     const auto expected = check.expected.evaluate(lookup);

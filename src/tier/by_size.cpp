@@ -9,10 +9,8 @@
 namespace xc {
 
 Tier::Fact Tier::fact_of(const Group& group, const Plan& plan, std::span<const int64_t> symbols) {
-  const Dim::Lookup lookup = [&](const std::string& symbol) -> std::optional<int64_t> {
-    for (size_t k = 0; k < symbols.size(); ++k)
-      if (plan.symbols[k].name == symbol) return symbols[k];
-    return std::nullopt;
+  const Dim::Lookup lookup = [&](const std::string& symbol) {
+    return symbol_value(plan, symbols, symbol);
   };
   const auto value = [&](const Dim& dim) {
     return static_cast<double>(dim.evaluate(lookup).value_or(0));

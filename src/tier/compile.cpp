@@ -20,10 +20,10 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   }
   if (group.special_of && !admit_special(program, state, group)) return false;
   const int64_t begin = steady_ns();
-  const Graph& graph = group.special ? group.special->graph : program.graph();
-  const Region& region = group.special ? group.special->region : group.places.front();
+  const Graph& graph = group.graph_of(program);
+  const Region& region = group.made_of();
   double start = thread_cpu_seconds();
-  group.spec = group.special ? group.special->spec : program.planner().region_spec(region);
+  group.spec = group.spec_in(program);
   RegionCode code;
   if (const auto verdict = lower_region(graph, region, group.spec, compiler_->target(), code);
       !verdict.yes()) {

@@ -5,21 +5,17 @@
 
 #include "base/checked.h"
 #include "ops/support.h"
+#include "plan/fusion/iteration.h"
 
 namespace xc {
 namespace {
 
 constexpr size_t kMaxBuffers = 64;
 
-const BoundOperand& operand(const BindContext& context, uint32_t index) {
-  return index < context.inputs.size() ? context.inputs[index]
-                                       : context.outputs[index - context.inputs.size()];
-}
-
 int64_t evaluate(const OperandDims& dims, const BindContext& context) {
   int64_t out = dims.constant;
   for (const OperandDims::Ref& ref : dims.factors)
-    out = checked_mul(out, operand(context, ref.operand).dims[ref.axis]);
+    out = checked_mul(out, operand_at(context, ref.operand).dims[ref.axis]);
   return checked_mul(ceil_div(out, dims.divisor), dims.multiple);
 }
 
@@ -150,7 +146,7 @@ std::shared_ptr<const BoundKernel> RegionKernel::bind(const BindContext& context
     b.buffers = phase.buffers;
     for (const OperandDims& dims : phase.dims) b.dims.push_back(evaluate(dims, context));
     for (const RegionPhase::StrideRef& ref : phase.strides) {
-      const BoundOperand& o = operand(context, ref.operand);
+      const BoundOperand& o = operand_at(context, ref.operand);
       b.strides.push_back(ref.broadcast && o.dims[ref.axis] == 1 ? 0 : o.strides[ref.axis]);
     }
     if (const auto range = loop::parallel_range(phase.kernel, b.dims)) {
@@ -182,17 +178,17 @@ std::shared_ptr<const BoundKernel> RegionKernel::bind(const BindContext& context
       b.sizes[k] = sum.axes[k].size;
       b.from_strides[k] = sum.axes[k].stride;
       if (sum.axes[k].axis)
-        b.to_strides[k] = operand(context, sum.operand).strides[*sum.axes[k].axis];
+        b.to_strides[k] = operand_at(context, sum.operand).strides[*sum.axes[k].axis];
     }
     bound->sums.push_back(b);
   }
   for (const RegionPick& pick : code_.picks) {
-    const BoundOperand& indices = operand(context, pick.indices);
+    const BoundOperand& indices = operand_at(context, pick.indices);
     BoundPick b{.indices = pick.indices,
                 .dtype = pick.dtype,
                 .dims = Dims(indices.dims.begin(), indices.dims.end()),
                 .strides = Dims(indices.strides.begin(), indices.strides.end()),
-                .size = operand(context, pick.data).dims[pick.axis]};
+                .size = operand_at(context, pick.data).dims[pick.axis]};
     if (pick.coordinate) {
       b.offset = *pick.coordinate * b.strides.back();
       b.dims.pop_back();

@@ -56,7 +56,7 @@ bool Tier::load(Program& program, ProgramState& state, Group& group, const Regio
     return false;
   }
   if (phases.size() != code.phases.size()) return false;
-  const Region& region = group.special ? group.special->region : group.places.front();
+  const Region& region = group.made_of();
   auto made = std::make_shared<RegionKernel>(code, std::move(phases),
                                              region.inputs.size() + region.outputs.size());
   Event event;
@@ -173,9 +173,9 @@ void Tier::revive(Program& program, ProgramState& state, Group& group,
   }
   if (group.mismatch) return offer_parts(program, state, group);
   // Without code it is a candidate like any other, whatever was decided.
-  const Graph& graph = group.special ? group.special->graph : program.graph();
-  const Region& region = group.special ? group.special->region : group.places.front();
-  group.spec = group.special ? group.special->spec : program.planner().region_spec(region);
+  const Graph& graph = group.graph_of(program);
+  const Region& region = group.made_of();
+  group.spec = group.spec_in(program);
   RegionCode code;
   if (!lower_region(graph, region, group.spec, compiler_->target(), code).yes() ||
       !load(program, state, group, code))

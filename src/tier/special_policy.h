@@ -11,7 +11,7 @@ namespace xc::policy {
 
 /// Kernels for special sizes that one region may have.
 constexpr size_t kMaxSpecials = 8;
-/// Runs of a region in use before its sizes are looked at.
+/// Runs of a region in use between two looks at its sizes.
 constexpr double kSpecialAfter = 256;
 /// A special kernel must save this much in its trial.
 constexpr double kSpecialWorth = 0.95;

@@ -36,6 +36,7 @@ void Tier::consider_special(const StatePtr& state, Group& group, std::span<const
   group.used_runs += runs;
   if (group.special_of || group.specialising || group.symbols.empty()) return;
   if (group.used_runs < (faults_.specials ? 1 : policy::kSpecialAfter)) return;
+  group.used_runs = 0;
   const auto program = state->program.lock();
   const Plan& plan = *program->base_plan();
   std::vector<SizeFact> facts = facts_about(*state, plan, group, symbols);
@@ -60,11 +61,8 @@ double Tier::row_of(const ProgramState& state, const Group& group,
                     std::span<const int64_t> symbols) {
   const auto program = state.program.lock();
   const Plan& plan = *program->base_plan();
-  const auto row = group.row.evaluate([&](const std::string& symbol) -> std::optional<int64_t> {
-    for (size_t k = 0; k < symbols.size(); ++k)
-      if (plan.symbols[k].name == symbol) return symbols[k];
-    return std::nullopt;
-  });
+  const auto row = group.row.evaluate(
+      [&](const std::string& symbol) { return symbol_value(plan, symbols, symbol); });
   return static_cast<double>(row.value_or(kNominalSize));
 }
 

@@ -265,9 +265,7 @@ FusionOptions Tier::fusion_options(Program& program) {
     if (!entry || e->last_use > entry->last_use) entry = e;
   if (entry)
     options.sizes = [plan = program.base_plan(), entry](const std::string& symbol) {
-      for (size_t k = 0; k < entry->symbols.size(); ++k)
-        if (plan->symbols[k].name == symbol) return std::optional(entry->symbols[k]);
-      return std::optional<int64_t>();
+      return symbol_value(*plan, entry->symbols, symbol);
     };
   return options;
 }

@@ -110,9 +110,17 @@ class Tier final : public TierHooks {
     RegionCost cost;
     double predicted_s = 0, compile_s = 0;  ///< predicted: at the sizes seen last
     int64_t code_bytes = 0;
-    double worst_error = 0;          ///< of verification, in units of what is allowed
-    bool wrong = false;              ///< never tried again
-    bool split = false;              ///< refused once: its parts have groups of their own
+    double worst_error = 0;  ///< of verification, in units of what is allowed
+    bool wrong = false;      ///< never tried again
+    bool split = false;      ///< refused once: its parts have groups of their own
+    /// What its kernel is lowered from: the first of its places, or that for special sizes.
+    const Region& made_of() const { return special ? special->region : places.front(); }
+    const Graph& graph_of(const Program& program) const {
+      return special ? special->graph : program.graph();
+    }
+    StepSpec spec_in(Program& program) const {
+      return special ? special->spec : program.planner().region_spec(places.front());
+    }
     const Group* part_of = nullptr;  ///< the larger region it stands in for where that is not used
     /// A kernel of `special_of` for some sizes, made of the first of its places; null = for any.
     Group* special_of = nullptr;
@@ -120,7 +128,7 @@ class Tier final : public TierHooks {
     std::vector<SizeFact> facts;       ///< of a special kernel, about the program's symbols
     std::vector<uint32_t> symbols;     ///< of Plan::symbols, that are dims of its operands
     Dim row;                           ///< elements of its innermost loop
-    double used_runs = 0;              ///< in use, before its sizes are looked at
+    double used_runs = 0;              ///< in use, since its sizes were looked at
     bool specialising = false;         ///< a job that adds a special kernel is posted
     int64_t asked_ns = 0;              ///< when a live run's inputs were last asked for
     std::unordered_set<NodeId> nodes;  ///< of all places

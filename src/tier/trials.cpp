@@ -73,8 +73,10 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
         group.policy.wants(trial.size, prices(), static_cast<double>(steady_ns()) * 1e-9);
     if (wanted == policy::Trial::kNone) return;
     // A special kernel is tried where its sizes are these.
-    const auto with = chosen(state, facts, &group);
-    if (group.special_of && std::find(with.begin(), with.end(), &group) == with.end()) return;
+    if (group.special_of) {
+      const auto with = chosen(state, facts, &group);
+      if (std::find(with.begin(), with.end(), &group) == with.end()) return;
+    }
     trial.group = &group;
     trial.confirm = wanted == policy::Trial::kConfirm;
     trial.began_ns = trial.seen_ns = steady_ns();

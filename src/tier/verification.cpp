@@ -249,10 +249,6 @@ void solve(const StepSpec& spec, const std::vector<Tensor>& graph_inputs, Symbol
   }
 }
 
-}  // namespace
-
-namespace {
-
 /// What a check of these sizes goes through: the operands, and for tables what is picked.
 /// nullopt when these sizes do not go together.
 std::optional<int64_t> elements_of(const Verification& v, const Symbols& symbols) try {

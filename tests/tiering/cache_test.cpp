@@ -95,13 +95,6 @@ size_t fill(const ScratchDirectory& scratch) {
   return fixture.log.count(EventKind::kRejected);
 }
 
-int64_t live_regions(Fixture& fixture) {
-  int64_t live = 0;
-  for (const RegionSummary& region : fixture.session->profile().regions)
-    live += region.state == "live";
-  return live;
-}
-
 }  // namespace
 
 // First in its file: once per process.
@@ -142,7 +135,7 @@ TEST_CASE("tiering/cache: the next engine is fused from its first runs and compi
   run_right(next);
   next.session->wait_idle(kLong);  // a slow build restores in the background
   for (int k = 0; k < 3; ++k) run_right(next);
-  CHECK(live_regions(next) == static_cast<int64_t>(accepted));
+  CHECK(live_regions(*next.session) == static_cast<int64_t>(accepted));
   CHECK(next.log.count(EventKind::kLoaded) == accepted);
   for (int k = 0; k < 500; ++k) run_right(next);
   next.session->wait_idle(kLong);
@@ -162,7 +155,7 @@ TEST_CASE("tiering/cache: mode freeze uses what the cache holds and adds nothing
   config.jit = static_cast<int64_t>(JitMode::kFreeze);
   Cached frozen(kGelu, config);
   for (int k = 0; k < 50; ++k) run_right(frozen);
-  CHECK(live_regions(frozen) == static_cast<int64_t>(accepted));
+  CHECK(live_regions(*frozen.session) == static_cast<int64_t>(accepted));
   CHECK(frozen.log.count(EventKind::kCompiled) == 0);
   CHECK(scratch.files() == before);
 }
@@ -179,7 +172,7 @@ TEST_CASE("tiering/cache: mode sync takes code from the cache and verifies it") 
   run_right(second);
   CHECK(second.log.count(EventKind::kCompiled) == 0);
   CHECK(second.log.count(EventKind::kLoaded) == compiled);
-  CHECK(live_regions(second) == live_regions(first));
+  CHECK(live_regions(*second.session) == live_regions(*first.session));
 }
 
 TEST_CASE("tiering/cache: a region rejected earlier is not tried again before its back-off ends") {
@@ -345,12 +338,12 @@ TEST_CASE("tiering/cache: whichever system call fails, results stay right") {
     {
       Cached fixture(kGelu, config);
       run_right(fixture);
-      CHECK(live_regions(fixture) >= 1);
+      CHECK(live_regions(*fixture.session) >= 1);
     }
     cache::inject_failure(-1, 0, false);
     Cached next(kGelu, config);
     run_right(next);
-    CHECK(live_regions(next) >= 1);
+    CHECK(live_regions(*next.session) >= 1);
   }
 }
 

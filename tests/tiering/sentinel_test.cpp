@@ -36,34 +36,7 @@ TEST_CASE("tiering/sentinel: a kernel that becomes wrong in use is taken out eve
   faults.eager = true;
   faults.wrap = [&](const Region& region,
                     std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
-    struct Turned final : Kernel {
-      std::shared_ptr<Kernel> inner;
-      const std::atomic<bool>* wrong = nullptr;
-      size_t output = 0;
-      std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-        struct Bound final : BoundKernel {
-          std::shared_ptr<const BoundKernel> inner;
-          const std::atomic<bool>* wrong = nullptr;
-          size_t output = 0;
-          void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-            inner->run(args, begin, end);
-            if (*wrong) static_cast<float*>(args.buffers[output])[5] += 0.25f;
-          }
-        };
-        auto bound = std::make_shared<Bound>();
-        bound->inner = inner->bind(context);
-        bound->tasks = bound->inner->tasks;
-        bound->scratch_bytes = bound->inner->scratch_bytes;
-        bound->wrong = wrong;
-        bound->output = output;
-        return bound;
-      }
-    };
-    auto turned = std::make_shared<Turned>();
-    turned->inner = std::move(kernel);
-    turned->wrong = &wrong;
-    turned->output = region.inputs.size();
-    return turned;
+    return std::make_shared<TurnsWrong>(std::move(kernel), region.inputs.size(), wrong);
   };
   {
     Fixture fixture(kGelu, config, faults, create_interpreting_compiler());

@@ -48,17 +48,16 @@ struct Counts {
   std::atomic<int64_t> general{0}, special{0};
 };
 
-bool is_special(const Region& region, size_t constants) {
-  return static_cast<size_t>(
-             std::count_if(region.space.begin(), region.space.end(),
-                           [](const Dim& d) { return d.as_symbol() == std::nullopt; })) > constants;
+bool is_special(const Region& region) {
+  return std::any_of(region.space.begin(), region.space.end(),
+                     [](const Dim& d) { return !d.as_symbol(); });
 }
 
 TierFaults counted(Counts& counts) {
   TierFaults faults;
   faults.eager = faults.specials = true;
   faults.wrap = [&counts](const Region& region, std::shared_ptr<Kernel> kernel) {
-    auto& count = is_special(region, 0) ? counts.special : counts.general;
+    auto& count = is_special(region) ? counts.special : counts.general;
     return std::make_shared<Tampered>(
         std::move(kernel), [&count](int64_t) { ++count; }, region.inputs.size(), 0.0f);
   };
@@ -146,17 +145,14 @@ TEST_CASE("tiering/specials: a wrong one is found before it runs, and the genera
   faults.eager = faults.specials = true;
   faults.wrap = [](const Region& region,
                    std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
-    if (!is_special(region, 0)) return kernel;
+    if (!is_special(region)) return kernel;
     return std::make_shared<Tampered>(std::move(kernel), nullptr, region.inputs.size(), 0.01f);
   };
   Specials fixture(kMasked, faults);
   fixture.drive([&](int) { fixture.right(5, 16); },
                 [&] { return fixture.log.count(EventKind::kMismatch) > 0; });
   CHECK(fixture.special_regions("banned") == 1);
-  size_t live = 0;
-  for (const RegionSummary& region : fixture.session->profile().regions)
-    live += region.state == "live";
-  CHECK(live == 1);
+  CHECK(live_regions(*fixture.session) == 1);
   for (int k = 0; k < 100; ++k) fixture.right(5, 16);
 }
 
@@ -166,7 +162,7 @@ TEST_CASE("tiering/specials: one that is not faster loses its trial") {
   faults.wrap = [](const Region& region,
                    std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
     // The general one is made to win against the steps, the special one to lose against it.
-    const int64_t us = is_special(region, 0) ? 4000 : 0;
+    const int64_t us = is_special(region) ? 4000 : 0;
     return std::make_shared<Tampered>(
         std::move(kernel), [us](int64_t) { spin_us(us); }, region.inputs.size(), 0.0f);
   };
@@ -181,19 +177,13 @@ TEST_CASE("tiering/specials: one that is not faster loses its trial") {
 TEST_CASE("tiering/specials: a region has at most eight") {
   Counts counts;
   Specials fixture(kMasked, counted(counts));
-  const auto kernels = [&] {
-    size_t out = 0;
-    for (const RegionSummary& r : fixture.session->profile().regions)
-      out += r.name.find(" for ") != std::string::npos && r.state == "live";
-    return out;
-  };
   size_t most = 0, ever = 0;
   for (int64_t s = 6; s < 18; ++s) {  // of one class of sizes
     for (int k = 0; k < 2500; ++k) {
       fixture.right(4, s);
       if (k % 64 == 0) fixture.session->wait_idle(std::chrono::milliseconds(20000));
     }
-    most = std::max(most, kernels());
+    most = std::max(most, fixture.special_regions("live"));
   }
   for (const RegionSummary& r : fixture.session->profile().regions)
     ever += r.name.find(" for ") != std::string::npos;
@@ -236,33 +226,8 @@ TEST_CASE("tiering/specials: the sentinel takes out the one that runs, not the g
   faults.eager = faults.specials = true;
   faults.wrap = [&](const Region& region,
                     std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
-    if (!is_special(region, 0)) return kernel;
-    struct Turned final : Kernel {
-      std::shared_ptr<Kernel> inner;
-      const std::atomic<bool>* wrong = nullptr;
-      size_t output = 0;
-      std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-        struct Bound final : BoundKernel {
-          std::shared_ptr<const BoundKernel> right, wrong;
-          const std::atomic<bool>* is_wrong = nullptr;
-          void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-            (*is_wrong ? wrong : right)->run(args, begin, end);
-          }
-        };
-        auto bound = std::make_shared<Bound>();
-        bound->right = inner->bind(context);
-        bound->wrong = Tampered(inner, nullptr, output, 0.25f).bind(context);
-        bound->tasks = bound->right->tasks;
-        bound->scratch_bytes = bound->right->scratch_bytes;
-        bound->is_wrong = wrong;
-        return bound;
-      }
-    };
-    auto turned = std::make_shared<Turned>();
-    turned->inner = std::move(kernel);
-    turned->wrong = &wrong;
-    turned->output = region.inputs.size();
-    return turned;
+    if (!is_special(region)) return kernel;
+    return std::make_shared<TurnsWrong>(std::move(kernel), region.inputs.size(), wrong);
   };
   Specials fixture(kMasked, faults);
   fixture.drive([&](int) { fixture.right(5, 16); },
@@ -272,10 +237,7 @@ TEST_CASE("tiering/specials: the sentinel takes out the one that runs, not the g
                 [&] { return fixture.log.count(EventKind::kMismatch) > 0; });
   CHECK(fixture.special_regions("banned") == 1);
   for (int k = 0; k < 20; ++k) fixture.right(5, 16);
-  size_t live = 0;
-  for (const RegionSummary& region : fixture.session->profile().regions)
-    live += region.state == "live";
-  CHECK(live == 1);
+  CHECK(live_regions(*fixture.session) == 1);
 }
 
 TEST_CASE("tiering/specials: sizes that a run finds out are asked for when they are known") {
@@ -289,13 +251,7 @@ TEST_CASE("tiering/specials: sizes that a run finds out are asked for when they 
 })";
   // Two lengths by one mask each are different symbols to the graph: fused only where they agree.
   Counts counts;
-  TierFaults faults = counted(counts);
-  faults.wrap = [&counts](const Region& region, std::shared_ptr<Kernel> kernel) {
-    auto& count = is_special(region, 0) ? counts.special : counts.general;
-    return std::make_shared<Tampered>(
-        std::move(kernel), [&count](int64_t) { ++count; }, region.inputs.size(), 0.0f);
-  };
-  Specials fixture(kText, faults);
+  Specials fixture(kText, counted(counts));
   const std::vector<Tensor> all = masked(6, 48);
   const auto go = [&](int64_t keep) {
     Tensor take(DType::kBool, {48});

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cmath>
 #include <mutex>
 #include <thread>
@@ -95,6 +96,41 @@ class Tampered final : public Kernel {
   size_t output_;
   float add_;
 };
+
+/// Runs another kernel; once `wrong` is set, like Tampered with 0.25 added to operand `output`.
+class TurnsWrong final : public Kernel {
+ public:
+  TurnsWrong(std::shared_ptr<Kernel> inner, size_t output, const std::atomic<bool>& wrong)
+      : inner_(std::move(inner)), output_(output), wrong_(wrong) {}
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+    struct Bound final : BoundKernel {
+      std::shared_ptr<const BoundKernel> right, wrong;
+      const std::atomic<bool>* is_wrong = nullptr;
+      void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+        (*is_wrong ? wrong : right)->run(args, begin, end);
+      }
+    };
+    auto bound = std::make_shared<Bound>();
+    bound->right = inner_->bind(context);
+    bound->wrong = Tampered(inner_, nullptr, output_, 0.25f).bind(context);
+    bound->tasks = bound->right->tasks;
+    bound->scratch_bytes = bound->right->scratch_bytes;
+    bound->is_wrong = &wrong_;
+    return bound;
+  }
+
+ private:
+  std::shared_ptr<Kernel> inner_;
+  size_t output_;
+  const std::atomic<bool>& wrong_;
+};
+
+/// Regions of a session that are in use.
+inline int64_t live_regions(const Session& session) {
+  int64_t live = 0;
+  for (const RegionSummary& region : session.profile().regions) live += region.state == "live";
+  return live;
+}
 
 inline void spin_us(int64_t us) {
   const int64_t end = steady_ns() + us * 1000;

@@ -53,6 +53,9 @@ struct Iteration {
 inline const Operand& operand_at(const StepSpec& spec, size_t k) {
   return k < spec.inputs.size() ? spec.inputs[k] : spec.outputs[k - spec.inputs.size()];
 }
+inline const BoundOperand& operand_at(const BindContext& context, size_t k) {
+  return k < context.inputs.size() ? context.inputs[k] : context.outputs[k - context.inputs.size()];
+}
 
 /// `reduced[k]`: output k lacks the row axes because its reduction dropped them.
 /// Gives the reason when the space cannot be walked.

@@ -7,11 +7,6 @@
 namespace xc {
 namespace {
 
-const BoundOperand& operand(const BindContext& context, uint32_t index) {
-  return index < context.inputs.size() ? context.inputs[index]
-                                       : context.outputs[index - context.inputs.size()];
-}
-
 /// Where an operand's dim is the symbol itself.
 bool find_symbol(const StepSpec& spec, const SizeFact& fact, SizeGuard::Check& out) {
   const size_t operands = spec.inputs.size() + spec.outputs.size();
@@ -39,7 +34,7 @@ std::string to_text(std::span<const SizeFact> facts) {
 
 bool SizeGuard::holds(const BindContext& context) const {
   return std::all_of(checks.begin(), checks.end(), [&](const Check& check) {
-    const int64_t dim = operand(context, check.operand).dims[check.axis];
+    const int64_t dim = operand_at(context, check.operand).dims[check.axis];
     return check.value >= 0 ? dim == check.value : dim % check.divisor == 0;
   });
 }
