@@ -41,6 +41,11 @@ bool apply_rules(Graph& graph, PassContext& context);
 /// only.
 bool fold_batch_norm(Graph& graph, PassContext& context);
 
+/// Operators that have kernels of f32 alone (a list in the pass) compute f16 and bf16 in f32,
+/// between Casts that round as the operator would. Under tolerant numerics what follows them stays
+/// f32 until something needs the halves, and constants become f32.
+bool widen_halves(Graph& graph, PassContext& context);
+
 /// A product or convolution between DequantizeLinear and QuantizeLinear becomes one of bytes:
 /// QLinearConv, QLinearMatMul; without the latter MatMulInteger or ConvInteger and a scale.
 /// Tolerant numerics only: the result is within one quantum of what was written.

@@ -34,6 +34,8 @@ const Pipeline& portable_pipeline() {
        },
        8},
       {{
+          {"widen-halves", "after rules, which know halves; what follows then finds f32 alone",
+           widen_halves},
           {"fuse-quantised", "after rules and folding brought bias and clipping into one form",
            fuse_quantised},
           {"fuse-weights", "after fuse-quantised: what is left has a float on its other side",

@@ -116,6 +116,10 @@ TEST_CASE("backends/affine: quantisation and batch normalisation") {
       const bool sign = is_signed(type);
       p.inputs = {g.tensor(DType::kF32, dims, -400, 400), g.tensor(DType::kF32, scale, 0.5, 2),
                   g.tensor(type, scale, sign ? -9 : 0, 9)};
+      float* x = p.inputs[0].as<float>();
+      x[0] = NAN;  // the least number
+      x[1] = INFINITY;
+      x[2] = -INFINITY;
       check_row("xc.quantize", p, {});
       Problem q;
       q.op = &get_op("DequantizeLinear");

@@ -48,7 +48,7 @@ class Case:
             self.nodes, "op", [port(n, a) for n, a in self.inputs.items()],
             [helper.make_empty_tensor_value_info(n) for n in self.outputs],
             [numpy_helper.from_array(a, n) for n, a in self.weights.items()])
-        model: ModelProto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
+        model: ModelProto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(ML, 3)])
         model.ir_version = IR_VERSION
         return model.SerializeToString()
 
@@ -260,8 +260,86 @@ def reductions() -> Iterator[Case]:
     yield one("512x7x7", "GlobalAveragePool", f32(1, 512, 7, 7))
 
 
+def halves() -> Iterator[Case]:
+    f16 = lambda *dims: f32(*dims).astype(np.float16)
+    yield one("f16 128x768x768, weights", "MatMul", f16(128, 768), weights=(f16(768, 768),))
+    yield one("f16 12 heads 128x64x128", "MatMul", f16(1, 12, 128, 64), f16(1, 12, 64, 128))
+    yield one("f16 3x3 64->64 28x28", "Conv", f16(1, 64, 28, 28), weights=(f16(64, 64, 3, 3), f16(64)), pads=[1] * 4)
+    yield one("f16 1536x128", "Softmax", f16(1536, 128))
+    yield one("f16 128x768", "LayerNormalization", f16(128, 768), weights=(np.ones(768, np.float16), f16(768)))
+    yield one("f16 128x3072", "Gelu", f16(128, 3072))
+
+
+def detection() -> Iterator[Case]:
+    image = f32(1, 64, 56, 56)
+    grid = np.tanh(f32(1, 56, 56, 2))
+    yield one("linear 64x56x56", "GridSample", image, grid, mode="linear")
+    yield one("nearest 64x56x56", "GridSample", image, grid, mode="nearest")
+    corner = rng.random((64, 2), dtype=F32) * 100
+    boxes = np.concatenate([corner, corner + 10 + rng.random((64, 2), dtype=F32) * 100], 1)
+    yield one("64 boxes 7x7 of 64x56x56", "RoiAlign", image, boxes, np.zeros(64, I64), output_height=7, output_width=7,
+              spatial_scale=0.25, sampling_ratio=2)
+    many = rng.random((1, 1000, 2), dtype=F32)
+    yield one("1000 boxes", "NonMaxSuppression", np.concatenate([many, many + F32(0.05)], 2),
+              rng.random((1, 4, 1000), dtype=F32),
+              weights=(np.array(100, I64), np.array(0.5, F32), np.array(0.2, F32)))
+    yield one("3x3 32->32 28x28", "DeformConv", f32(1, 32, 28, 28), f32(32, 32, 3, 3), f32(1, 18, 28, 28), pads=[1] * 4)
+    yield one("64x56x56, 5", "LRN", image, size=5)
+    yield one("2x2/2 64x56x56", "LpPool", image, kernel_shape=[2, 2], strides=[2, 2])
+    yield one("128x768, last axis", "ReduceLogSumExp", f32(128, 768), weights=(vector(-1),))
+    yield one("128x1000", "Hardmax", f32(128, 1000))
+    yield one("32x64x128", "ReverseSequence", f32(32, 64, 128), rng.integers(1, 32, 64), batch_axis=1, time_axis=0)
+    yield one("64x64", "EyeLike", f32(64, 64))
+    yield one("10000 of 100", "Unique", rng.integers(0, 100, 10000), outputs=4)
+    yield one("half of 128x768", "Compress", f32(128, 768), rng.random(128) > 0.5, axis=0)
+    yield one("8 of 64x16, 64", "Det", f32(64, 16, 16))
+
+
+ML = "ai.onnx.ml"
+
+
+def trees(count: int, depth: int, features: int) -> dict:
+    """Full binary trees as TreeEnsembleRegressor and TreeEnsembleClassifier have them."""
+    inner, nodes = 2**depth - 1, 2**(depth + 1) - 1
+    ids = np.arange(nodes)
+    leaf = ids >= inner
+    tile = lambda values: np.tile(values, count).tolist()
+    return dict(nodes_treeids=np.repeat(np.arange(count), nodes).tolist(), nodes_nodeids=tile(ids),
+                nodes_featureids=rng.integers(0, features, count * nodes).tolist(),
+                nodes_values=f32(count * nodes).tolist(),
+                nodes_modes=["LEAF" if end else "BRANCH_LEQ" for end in leaf] * count,
+                nodes_truenodeids=tile(np.where(leaf, 0, 2 * ids + 1)),
+                nodes_falsenodeids=tile(np.where(leaf, 0, 2 * ids + 2)))
+
+
+def learned() -> Iterator[Case]:
+    count, depth, features = 100, 6, 32
+    forest = trees(count, depth, features)
+    leaves = [n for n, mode in enumerate(forest["nodes_modes"]) if mode == "LEAF"]
+    at = lambda name: [forest[name][n] for n in leaves]
+    for rows in (1, 1000):
+        yield one(f"100 trees of depth 6, {rows} rows", "TreeEnsembleRegressor", f32(rows, features), domain=ML,
+                  n_targets=1, target_treeids=at("nodes_treeids"), target_nodeids=at("nodes_nodeids"),
+                  target_ids=[0] * len(leaves), target_weights=f32(len(leaves)).tolist(), **forest)
+        yield one(f"100 trees of depth 6, {rows} rows", "TreeEnsembleClassifier", f32(rows, features), outputs=2,
+                  domain=ML, classlabels_int64s=[0, 1, 2], class_treeids=at("nodes_treeids"),
+                  class_nodeids=at("nodes_nodeids"), class_ids=[n % 3 for n in range(len(leaves))],
+                  class_weights=rng.random(len(leaves)).tolist(), post_transform="NONE", **forest)
+    x = f32(1000, 32)
+    yield one("1000x32 to 3", "LinearClassifier", x, outputs=2, domain=ML, coefficients=f32(96).tolist(),
+              intercepts=[0.1, 0.2, 0.3], classlabels_ints=[0, 1, 2], post_transform="SOFTMAX", multi_class=0)
+    yield one("1000x32", "LinearRegressor", x, domain=ML, coefficients=f32(32).tolist(), intercepts=[0.5])
+    yield one("1000x32", "Scaler", x, domain=ML, offset=f32(32).tolist(), scale=f32(32).tolist())
+    yield one("1000x32, L2", "Normalizer", x, domain=ML, norm="L2")
+    yield one("1000x32, 200 vectors", "SVMRegressor", x, domain=ML, kernel_type="RBF", n_supports=200,
+              kernel_params=[0.1, 0.0, 3.0], support_vectors=f32(200 * 32).tolist(), coefficients=f32(200).tolist(),
+              rho=[0.3])
+    yield one("10000 of 100", "LabelEncoder", rng.integers(0, 100, 10000), domain=ML, keys_int64s=list(range(100)),
+              values_floats=f32(100).tolist(), default_float=0.0)
+
+
 FAMILIES: tuple[Callable[[], Iterator[Case]], ...] = (products, quantised, normalisations, elementwise, movement,
-                                                      reductions)
+                                                      reductions, halves, detection, learned)
 
 
 def same(got: list, want: list, case: Case) -> bool:

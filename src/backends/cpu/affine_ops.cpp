@@ -42,6 +42,14 @@ std::shared_ptr<ChunkProgram> quantize_program(const StepSpec& spec, std::string
   if (is_quantize(*spec.op)) {
     y = f32_call(*p, Fn::kRound, {f32_call(*p, Fn::kDiv, {in[0], in[1]})});
     if (in.size() > 2) y = f32_call(*p, Fn::kAdd, {y, in[2]});
+    // NaN becomes the least number; conversions make 0 of it.
+    const DType integer = spec.outputs[0].dtype;
+    if (is_signed(integer)) {
+      const Reg is_nan = p->emit(elementwise_fn(Fn::kIsNan, DType::kF32, isa), DType::kBool, {y});
+      y = f32_call(
+          *p, Fn::kWhere,
+          {is_nan, p->constant(DType::kF32, integer == DType::kI8 ? INT8_MIN : INT16_MIN), y});
+    }
   } else {
     y = in[0];
     if (in.size() > 2) y = f32_call(*p, Fn::kSub, {y, in[2]});

@@ -43,6 +43,9 @@ struct RowSpace {
   bool reads(const SymDims& dims, const Dim& width) const;
 };
 
+/// A Cast of f16 or bf16 to f32: as an operand's, no work of its own.
+bool is_widening_cast(const Graph& graph, const Node& node);
+
 /// The role of a node in a space; decided by its own types alone. `cls`: classify(graph, id).
 BlockRole block_role(const Graph& graph, NodeId id, const RowSpace& space, const FusionClass& cls);
 

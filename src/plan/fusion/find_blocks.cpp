@@ -22,14 +22,26 @@ bool is_product_type(DType type) {
 
 bool is_float_matmul(const Graph& graph, const Node& node) {
   if (node.op->name != "MatMul" || !node.op->domain.empty()) return false;
+  const DType sums = loop::value_type(graph.value(node.outputs[0]).type.dtype);
   for (ValueId v : {node.inputs[0], node.inputs[1], node.outputs[0]}) {
     const Type& type = graph.value(v).type;
-    if (!is_product_type(type.dtype) || type.dtype != graph.value(node.outputs[0]).type.dtype ||
-        !type.dims || type.dims->size() < 2)
+    if (!is_product_type(type.dtype) || loop::value_type(type.dtype) != sums || !type.dims ||
+        type.dims->size() < 2)
       return false;
   }
   return true;
 }
+
+}  // namespace
+
+bool is_widening_cast(const Graph& graph, const Node& node) {
+  if (node.op->name != "Cast" || !node.op->domain.empty()) return false;
+  const DType from = graph.value(node.inputs[0]).type.dtype;
+  return (from == DType::kF16 || from == DType::kBF16) &&
+         graph.value(node.outputs[0]).type.dtype == DType::kF32;
+}
+
+namespace {
 
 /// Transpose of the last two axes.
 bool is_swap(const Graph& graph, const Node& node) {
@@ -100,6 +112,7 @@ class BlockFinder {
     if (products < 2 || row_products == 0 ||
         inside_.size() > static_cast<size_t>(options_.max_nodes) || !closed())
       return false;
+    add_loads();
     const std::vector<NodeId> all(inside_.begin(), inside_.end());
     if (!is_convex(graph_, position_, inside_, all)) return false;
     Region region;
@@ -139,6 +152,7 @@ class BlockFinder {
       if (v == kNone || graph_.value(v).producer == kNone) continue;
       if (role == BlockRole::kRowProduct && k > 0) continue;  // the shared matrix
       const NodeId producer = graph_.value(v).producer;
+      if (is_widening_cast(graph_, graph_.node(producer))) continue;
       if (role == BlockRole::kColumnProduct && k == 0) {
         if (!include(producer)) return false;
         continue;
@@ -164,6 +178,21 @@ class BlockFinder {
           else if (role == BlockRole::kSwap)
             for (NodeId product : users_[graph_.node(user).outputs[0]]) include(product);
         }
+      }
+  }
+
+  /// Operands that are widened for the region alone are read as they lie.
+  void add_loads() {
+    const std::vector<NodeId> now(inside_.begin(), inside_.end());
+    for (NodeId n : now)
+      for (ValueId v : graph_.node(n).inputs) {
+        if (v == kNone || computed(v) || graph_.value(v).producer == kNone || graph_.is_output(v))
+          continue;
+        const NodeId cast = graph_.value(v).producer;
+        if (free(cast) && is_widening_cast(graph_, graph_.node(cast)) &&
+            std::all_of(users_[v].begin(), users_[v].end(),
+                        [&](NodeId user) { return inside_.count(user) > 0; }))
+          inside_.insert(cast);
       }
   }
 

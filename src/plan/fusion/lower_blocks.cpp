@@ -74,6 +74,44 @@ void scale_after_products(Graph& graph) {
   infer_types(graph);
 }
 
+/// Products and transposes read operands that are widened for them as they lie: an element of any
+/// type is f32 once it is loaded.
+void read_halves(Graph& graph) {
+  Patch patch(graph, "read-halves");
+  std::unordered_map<ValueId, ValueId> halves;  // of results of Casts, and of their Transposes
+  for (NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    if (is_widening_cast(graph, node) && graph.value(node.inputs[0]).producer == kNone)
+      halves[node.outputs[0]] = node.inputs[0];
+  }
+  for (NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    const bool transposed = node.op->name == "Transpose";
+    std::vector<ValueId> inputs = node.inputs;
+    if (!transposed && node.op->name != "MatMul") continue;
+    for (ValueId& in : inputs)
+      if (const auto it = halves.find(in); it != halves.end()) in = it->second;
+    if (inputs == node.inputs) continue;
+    const ValueId old = node.outputs[0];
+    const ValueId now = patch.add_node(*node.op, inputs, 1, node.attrs)[0];
+    graph.value(now).type = graph.value(old).type;
+    if (transposed) {
+      graph.value(now).type.dtype = graph.value(inputs[0]).type.dtype;
+      halves[old] = now;
+    }
+    patch.replace(old, now);
+    patch.remove(id);
+  }
+  patch.apply();
+  const auto users = graph.users();
+  for (const auto& [wide, half] : halves)
+    if (const NodeId cast = graph.value(wide).producer;
+        cast != kNone && is_widening_cast(graph, graph.node(cast)) && users[wide].empty() &&
+        !graph.is_output(wide))
+      patch.remove(cast);
+  patch.apply();
+}
+
 class BlockLowering {
  public:
   BlockLowering(const Region& region, const StepSpec& spec, RegionGraph region_graph,
@@ -90,6 +128,7 @@ class BlockLowering {
   Verdict lower() {
     if (!expand_composites(g_.graph, true)) return Verdict::no("an operator does not expand");
     scale_after_products(g_.graph);
+    read_halves(g_.graph);
     users_ = graph().users();
     if (const Verdict v = analyse(); !v.yes()) return v;
     write_blocks();

@@ -1,0 +1,176 @@
+// Operators whose kernels know f32 alone, on f16 and bf16: their references in f64 say what is
+// right, and no step may be left on a reference kernel.
+#include <doctest/doctest.h>
+
+#include "ir/text.h"
+#include "ops/infer.h"
+#include "support.h"
+#include "support/evaluate.h"
+
+namespace {
+
+using namespace xc;
+using namespace xc::testing;
+
+struct Half {
+  DType dtype;
+  const char* name;
+  double unit;  ///< relative distance of neighbours
+};
+constexpr Half kHalves[] = {{DType::kF16, "f16", 0x1p-10}, {DType::kBF16, "bf16", 0x1p-7}};
+
+struct Case {
+  const char* name;
+  const char* text;  ///< $T: the type
+  double roundings;  ///< of the type, in the size of the largest result, that may add up
+};
+
+// Numbers that both types have exactly.
+constexpr Case kCases[] = {
+    {"MatMul", R"(graph g(%x: $T[n, 6], %y: $T[6, 5]) -> (%r) {
+  %r = MatMul(%x, %y)
+})",
+     1},
+    {"Gemm", R"(graph g(%x: $T[6, n], %c: $T[3]) -> (%r) {
+  const %w: $T[3, 6] = [1, 0.5, -1, 0.25, 2, 1, 0, 1, -0.5, 0.125, 1, 1, 3, 0.5, 1, -2, 0.5, 0.25]
+  %g = Gemm(%x, %w, %c) {transA = 1, transB = 1, alpha = 0.5}
+  %r = Relu(%g)
+})",
+     2},
+    {"Conv", R"(graph g(%x: $T[n, 2, 6, 7], %s: $T[2], %b: $T[2]) -> (%r) {
+  const %w: $T[2, 1, 2, 2] = [1, 0.5, -1, 0.25, 2, 1, 0.5, -0.5]
+  const %bias: $T[2] = [0.5, -0.25]
+  const %mean: $T[2] = [0.25, 0.5]
+  const %var: $T[2] = [1, 2]
+  %c = Conv(%x, %w, %bias) {group = 2, strides = [1, 2]}
+  %n = BatchNormalization(%c, %s, %b, %mean, %var)
+  %r = Relu(%n)
+})",
+     4},
+    {"ConvTranspose", R"(graph g(%x: $T[n, 2, 4, 3]) -> (%r) {
+  const %w: $T[2, 1, 2, 2] = [1, 0.5, -1, 0.25, 2, 1, 0.5, -0.5]
+  %r = ConvTranspose(%x, %w) {strides = [2, 2]}
+})",
+     1},
+    {"pools", R"(graph g(%x: $T[n, 2, 6, 7]) -> (%a, %m, %g, %l) {
+  %a = AveragePool(%x) {kernel_shape = [3, 2]}
+  %m = MaxPool(%x) {kernel_shape = [2, 2], strides = [2, 2]}
+  %g = GlobalAveragePool(%x)
+  %l = GlobalMaxPool(%x)
+})",
+     1},
+    {"norms", R"(graph g(%x: $T[n, 4, 8], %s: $T[8], %b: $T[8]) -> (%l, %r, %s1, %s2) {
+  %l = LayerNormalization(%x, %s, %b) {axis = -1}
+  %r = RMSNormalization(%x, %s) {axis = -1}
+  %s1 = Softmax(%x) {axis = -1}
+  %s2 = LogSoftmax(%x) {axis = 1}
+})",
+     4},
+    {"channel norms", R"(graph g(%x: $T[n, 4, 8, 3], %s: $T[4], %b: $T[4]) -> (%i, %g) {
+  %i = InstanceNormalization(%x, %s, %b)
+  %g = GroupNormalization(%x, %s, %b) {num_groups = 2}
+})",
+     4},
+    {"LSTM",
+     R"(graph g(%x: $T[s, 2, 3], %w: $T[1, 16, 3], %r: $T[1, 16, 4], %b: $T[1, 32]) -> (%y, %h, %c) {
+  %y, %h, %c = LSTM(%x, %w, %r, %b) {hidden_size = 4}
+})",
+     4},
+    {"GRU", R"(graph g(%x: $T[s, 2, 3], %w: $T[2, 12, 3], %r: $T[2, 12, 4]) -> (%y) {
+  %y, %h = GRU(%x, %w, %r) {hidden_size = 4, direction = "bidirectional"}
+})",
+     4},
+    {"RNN", R"(graph g(%x: $T[s, 2, 3], %w: $T[1, 4, 3], %r: $T[1, 4, 4]) -> (%h) {
+  _, %h = RNN(%x, %w, %r) {hidden_size = 4}
+})",
+     4},
+    {"Resize", R"(graph g(%x: $T[n, 2, 6, 7]) -> (%l, %r) {
+  const %scales: f32[4] = [1, 1, 2, 1.5]
+  %l = Resize(%x, _, %scales) {mode = "linear"}
+  %r = Resize(%x, _, %scales) {mode = "nearest"}
+})",
+     2},
+    {"a layer", R"(graph g(%x: $T[n, 5, 8], %w: $T[8, 8], %b: $T[8], %s: $T[8]) -> (%r) {
+  const %shape: i64[4] = [0, 0, 2, 4]
+  const %flat: i64[3] = [0, 0, 8]
+  const %half: $T[] = 0.5
+  %p = MatMul(%x, %w)
+  %a = Add(%p, %b)
+  %h = Reshape(%a, %shape)
+  %q = Transpose(%h) {perm = [0, 2, 1, 3]}
+  %k = Transpose(%h) {perm = [0, 2, 3, 1]}
+  %t = MatMul(%q, %k)
+  %u = Mul(%t, %half)
+  %v = Softmax(%u) {axis = -1}
+  %o = MatMul(%v, %q)
+  %m = Transpose(%o) {perm = [0, 2, 1, 3]}
+  %f = Reshape(%m, %flat)
+  %z = Add(%f, %x)
+  %r = LayerNormalization(%z, %s, %b)
+})",
+     8},
+};
+
+std::string typed(std::string text, const char* type) {
+  for (size_t at; (at = text.find("$T")) != std::string::npos;) text.replace(at, 2, type);
+  return text;
+}
+
+/// What the references make of the same numbers in f64.
+std::vector<Tensor> exact(const Case& c, const std::vector<Tensor>& inputs) {
+  Graph graph = parse_graph(typed(c.text, "f64"));
+  infer_types(graph);
+  std::vector<Tensor> wide;
+  for (const Tensor& in : inputs) {
+    wide.emplace_back(DType::kF64, in.dims());
+    const std::vector<double> values = in.to_doubles();
+    std::copy(values.begin(), values.end(), wide.back().as<double>());
+  }
+  return test::evaluate(graph, wide);
+}
+
+std::string difference(const Tensor& have, const Tensor& want, double tolerance) {
+  if (have.dims() != want.dims()) return "other dims";
+  const std::vector<double> a = have.to_doubles(), b = want.to_doubles();
+  double largest = 0, worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::fabs(b[i]));
+    worst = std::max(worst, std::isfinite(a[i]) ? std::fabs(a[i] - b[i]) : INFINITY);
+  }
+  return worst <= tolerance * largest ? "" : fmt::format("{} of {}", worst, largest);
+}
+
+}  // namespace
+
+TEST_CASE("tiering/halves: operators in f16 and bf16 agree with f64, none on a reference") {
+  for (const Half& half : kHalves)
+    for (const Case& c : kCases) {
+      CAPTURE(std::string(c.name));
+      CAPTURE(std::string(half.name));
+      const std::string text = typed(c.text, half.name);
+      Graph graph = parse_graph(text);
+      infer_types(graph);
+      const std::vector<Tensor> inputs = test::random_inputs(graph, 5, 3);
+      const std::vector<Tensor> want = exact(c, inputs);
+      for (const JitMode mode : {JitMode::kOff, JitMode::kSync})
+        for (const Numerics numerics : {Numerics::kTolerant, Numerics::kStrict})
+          for (int threads : {1, 2}) {
+            CAPTURE(static_cast<int>(mode));
+            CAPTURE(static_cast<int>(numerics));
+            if (mode == JitMode::kSync && !XC_HAVE_JIT) continue;
+            Config config;
+            config.jit = static_cast<int64_t>(mode);
+            config.numerics = static_cast<int64_t>(numerics);
+            config.threads = threads;
+            const auto session = session_of(text, config);
+            const std::vector<Tensor> have = run(*session, inputs);
+            REQUIRE(have.size() == want.size());
+            for (size_t k = 0; k < have.size(); ++k) {
+              CHECK(have[k].dtype() == half.dtype);
+              CHECK(difference(have[k], want[k], c.roundings * half.unit) == "");
+            }
+            if (mode == JitMode::kOff)
+              CHECK(session->explain({}, true).find("\"reference\"") == std::string::npos);
+          }
+    }
+}
