@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "ops/checks.h"
 #include "ops/dense.h"
+#include "ops/grid_sampler.h"
 
 namespace xc {
 
@@ -29,106 +29,30 @@ void infer(InferContext& ctx) {
   ctx.set(0, ctx.dtype(0), std::move(out));
 }
 
-/// Mirrors x into [low, high], as often as needed.
-double reflected(double x, double low, double high) {
-  const double range = high - low;
-  if (range <= 0) return low;
-  const double offset = std::fmod(std::abs(x - low), 2 * range);
-  return low + (offset <= range ? offset : 2 * range - offset);
-}
-
-enum class Padding { kZeros, kBorder, kReflection };
-
-struct Sampler {
-  std::string mode;
-  Padding padding = Padding::kZeros;
-  bool align_corners = false;
-
-  explicit Sampler(const Node& node) : mode(node.attrs.get_string("mode", "linear")) {
-    const std::string text = node.attrs.get_string("padding_mode", "zeros");
-    if (text == "border") padding = Padding::kBorder;
-    if (text == "reflection") padding = Padding::kReflection;
-    align_corners = node.attrs.get_int("align_corners", 0) != 0;
-  }
-
-  double low() const { return align_corners ? 0.0 : -0.5; }
-  double high(int64_t size) const {
-    return static_cast<double>(size) - (align_corners ? 1.0 : 0.5);
-  }
-
-  /// The pixel coordinate of a normalised one in [-1, 1], moved inside by border and reflection.
-  double coordinate(double normalised, int64_t size) const {
-    const auto extent = static_cast<double>(size);
-    double x =
-        align_corners ? (normalised + 1) / 2 * (extent - 1) : ((normalised + 1) * extent - 1) / 2;
-    // Points that are no numbers, or absurdly far, lie outside.
-    constexpr double kFar = 1e12;
-    x = std::isnan(x) ? -kFar : std::clamp(x, -kFar, kFar);
-    if (mode == "nearest") x = std::nearbyint(x);
-    if (x >= low() && x <= high(size)) return x;
-    // Cubic taps are moved one by one, as onnxruntime and PyTorch do.
-    if (padding == Padding::kBorder) return mode == "cubic" ? x : std::clamp(x, 0.0, extent - 1);
-    if (padding == Padding::kReflection) return reflected(x, low(), high(size));
-    return x;
-  }
-
-  /// The element that index i means; -1 = zero.
-  int64_t element(double i, int64_t size) const {
-    const auto last = static_cast<double>(size - 1);
-    if (i < 0 || i > last) {
-      if (padding == Padding::kZeros) return -1;
-      if (padding == Padding::kReflection) i = std::nearbyint(reflected(i, low(), high(size)));
-      i = std::clamp(i, 0.0, last);
-    }
-    return static_cast<int64_t>(i);
-  }
-
-  /// Elements and weights along one axis.
-  struct Tap {
-    int64_t index;
-    double weight;
-  };
-  std::vector<Tap> taps(double normalised, int64_t size) const {
-    const double x = coordinate(normalised, size);
-    if (mode == "nearest") return {{element(std::nearbyint(x), size), 1}};
-    const double base = std::floor(x), t = x - base;
-    if (mode == "linear") return {{element(base, size), 1 - t}, {element(base + 1, size), t}};
-    constexpr double a = -0.75;  // cubic convolution
-    const auto near = [](double d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
-    const auto far = [](double d) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; };
-    return {{element(base - 1, size), far(1 + t)},
-            {element(base, size), near(t)},
-            {element(base + 1, size), near(1 - t)},
-            {element(base + 2, size), far(2 - t)}};
-  }
-};
-
 /// Calls body(n, p, offset, weight) for every element that point p of image n reads, with its
 /// place in a row-major plane; those outside are left out.
 template <class Body>
 void for_each_tap(const ReferenceContext& ctx, Body body) {
   const TensorView &x = ctx.inputs[0], &y = ctx.outputs[0];
-  const Sampler sampler(*ctx.node);
+  const GridSampler sampler(*ctx.node);
   const auto grid = double_values(ctx.inputs[1]);
   const size_t spatial = x.dims.size() - 2;
   const int64_t points = product(y.dims, 2, y.dims.size());
   const Dims strides = contiguous_strides(dims_of(x));
-  std::vector<std::vector<Sampler::Tap>> taps(spatial);
+  std::vector<std::array<GridSampler::Tap, GridSampler::kMaxTaps>> taps(spatial);
+  const Dims counts(spatial, static_cast<int64_t>(sampler.taps()));
   for (int64_t n = 0; n < x.dims[0]; ++n)
     for (int64_t p = 0; p < points; ++p) {
       // A grid point names the innermost axis first.
       const double* point = grid.data() + (n * points + p) * static_cast<int64_t>(spatial);
-      Dims counts(spatial);
-      for (size_t axis = 0; axis < spatial; ++axis) {
-        taps[axis] = sampler.taps(point[spatial - 1 - axis], x.dims[axis + 2]);
-        counts[axis] = static_cast<int64_t>(taps[axis].size());
-      }
+      for (size_t axis = 0; axis < spatial; ++axis)
+        taps[axis] = sampler.at(point[spatial - 1 - axis], x.dims[axis + 2]);
       for_each_coordinate(counts, [&](std::span<const int64_t> at) {
         double weight = 1;
         int64_t offset = 0;
         bool inside = true;
         for (size_t axis = 0; axis < spatial; ++axis) {
-          const Sampler::Tap& tap = taps[axis][static_cast<size_t>(at[axis])];
+          const GridSampler::Tap& tap = taps[axis][static_cast<size_t>(at[axis])];
           weight *= tap.weight;
           inside = inside && tap.index >= 0;
           offset += tap.index * strides[axis + 2];

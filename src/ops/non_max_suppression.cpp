@@ -19,7 +19,7 @@ constexpr size_t kBoxes = 0, kScores = 1, kMost = 2, kIou = 3, kScore = 4;
 
 struct Problem {
   Dims box_dims, score_dims;
-  std::vector<double> boxes, scores;
+  Tensor boxes, scores;  ///< row-major
   int64_t most = 0;
   double iou_threshold = 0;
   std::optional<double> score_threshold;
@@ -28,21 +28,32 @@ struct Problem {
 
 struct Box {
   double y0, x0, y1, x1;
-  double area() const { return (y1 - y0) * (x1 - x0); }
+  double area = (y1 - y0) * (x1 - x0);
+};
+
+struct Candidate {
+  double score;
+  int64_t index;
+  /// Comes later: the higher score first, then the lower index.
+  bool operator<(const Candidate& other) const {
+    return score != other.score ? score < other.score : index > other.index;
+  }
 };
 
 Box box_of(const Problem& p, int64_t batch, int64_t i) {
-  const double* b = p.boxes.data() + (batch * p.box_dims[1] + i) * 4;
+  const float* from = p.boxes.as<float>() + (batch * p.box_dims[1] + i) * 4;
+  const double b[4] = {from[0], from[1], from[2], from[3]};
   if (p.centred) return {b[1] - b[3] / 2, b[0] - b[2] / 2, b[1] + b[3] / 2, b[0] + b[2] / 2};
   return {std::min(b[0], b[2]), std::min(b[1], b[3]), std::max(b[0], b[2]), std::max(b[1], b[3])};
 }
 
 bool overlap(const Box& a, const Box& b, double threshold) {
   const double height = std::min(a.y1, b.y1) - std::max(a.y0, b.y0);
+  if (!(height > 0)) return false;  // most are apart
   const double width = std::min(a.x1, b.x1) - std::max(a.x0, b.x0);
-  if (!(height > 0) || !(width > 0) || !(a.area() > 0) || !(b.area() > 0)) return false;
+  if (!(width > 0) || !(a.area > 0) || !(b.area > 0)) return false;
   const double common = height * width;
-  return common / (a.area() + b.area() - common) > threshold;
+  return common / (a.area + b.area - common) > threshold;
 }
 
 /// Rows of (batch, class, box), best first within a class.
@@ -51,16 +62,17 @@ std::vector<std::array<int64_t, 3>> select(const Problem& p) {
   const int64_t count = p.box_dims[1];
   for (int64_t batch = 0; batch < p.score_dims[0]; ++batch)
     for (int64_t c = 0; c < p.score_dims[1]; ++c) {
-      const double* scores = p.scores.data() + (batch * p.score_dims[1] + c) * count;
-      std::vector<int64_t> order;
+      const float* scores = p.scores.as<float>() + (batch * p.score_dims[1] + c) * count;
+      std::vector<Candidate> order;  // a heap: most are never asked for
       for (int64_t i = 0; i < count; ++i)
         if (!std::isnan(scores[i]) && (!p.score_threshold || scores[i] > *p.score_threshold))
-          order.push_back(i);
-      std::stable_sort(order.begin(), order.end(),
-                       [&](int64_t a, int64_t b) { return scores[a] > scores[b]; });
+          order.push_back({scores[i], i});
+      std::make_heap(order.begin(), order.end());
       std::vector<Box> kept;
-      for (int64_t i : order) {
-        if (static_cast<int64_t>(kept.size()) >= p.most) break;
+      while (!order.empty() && static_cast<int64_t>(kept.size()) < p.most) {
+        const int64_t i = order.front().index;
+        std::pop_heap(order.begin(), order.end());
+        order.pop_back();
         const Box box = box_of(p, batch, i);
         if (std::any_of(kept.begin(), kept.end(),
                         [&](const Box& other) { return overlap(box, other, p.iou_threshold); }))
@@ -72,13 +84,19 @@ std::vector<std::array<int64_t, 3>> select(const Problem& p) {
   return out;
 }
 
+Tensor row_major(const TensorView& view) {
+  Tensor out(view.dtype, dims_of(view));
+  copy_row_major(view, out.view());
+  return out;
+}
+
 Problem problem_of(const Node& node, const std::vector<TensorView>& inputs) {
   const auto has = [&](size_t i) { return i < inputs.size() && inputs[i]; };
   Problem p;
   p.box_dims = dims_of(inputs[kBoxes]);
   p.score_dims = dims_of(inputs[kScores]);
-  p.boxes = double_values(inputs[kBoxes]);
-  p.scores = double_values(inputs[kScores]);
+  p.boxes = row_major(inputs[kBoxes]);
+  p.scores = row_major(inputs[kScores]);
   if (has(kMost)) p.most = scalar_int(inputs[kMost]);
   if (has(kIou)) p.iou_threshold = scalar_value(inputs[kIou]);
   if (!(p.iou_threshold >= 0 && p.iou_threshold <= 1))

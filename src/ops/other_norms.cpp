@@ -80,6 +80,30 @@ void reference_lrn(const ReferenceContext& ctx) {
   write_dense(ctx.outputs[0], y);
 }
 
+constexpr int64_t kMostTerms = 16;  ///< of a sum that is written out
+
+/// The sum of squares over a window of channels, as a sum of the padded squares moved by one
+/// channel each.
+std::vector<ValueId> expand_lrn(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  const int64_t size = node.attrs.get_int("size", 1);
+  if (!e.rank(0) || size > kMostTerms) return {};
+  const ValueId x = e.widened(0), channels = e.ints({1});
+  const ValueId padded =
+      e.add("Pad", {e.add("Mul", {x, x}), e.ints({(size - 1) / 2, size / 2}), kNone, channels});
+  ValueId sum = kNone;
+  for (int64_t k = 0; k < size; ++k) {
+    const int64_t end = k + 1 < size ? k + 1 - size : INT64_MAX;
+    const ValueId moved = e.add("Slice", {padded, e.ints({k}), e.ints({end}), channels});
+    sum = k == 0 ? moved : e.add("Add", {sum, moved});
+  }
+  const double alpha = node.attrs.get_float("alpha", 1e-4) / static_cast<double>(size);
+  const ValueId base = e.add(
+      "Add", {e.add("Mul", {sum, e.scalar(alpha)}), e.scalar(node.attrs.get_float("bias", 1))});
+  const ValueId divisor = e.add("Pow", {base, e.scalar(node.attrs.get_float("beta", 0.75))});
+  return {e.narrowed(e.add("Div", {x, divisor}))};
+}
+
 // ---- MeanVarianceNormalization ------------------------------------------------------------------
 
 /// Added to the deviation by the standard's function body.
@@ -125,6 +149,7 @@ void reference_mvn(const ReferenceContext& ctx) {
 std::vector<ValueId> expand_mvn(const Graph& graph, const Node& node, Patch& patch) {
   Expansion e(graph, node, patch);
   const auto axes = mvn_axes(node);
+  if (axes.empty()) return {};  // every element alone: reductions over no axes take all
   const ValueId x = e.widened(0);
   const ValueId centred = e.add("Sub", {x, e.reduce("ReduceMean", x, axes)});
   const ValueId variance = e.reduce("ReduceMean", e.add("Mul", {centred, centred}), axes);
@@ -155,6 +180,7 @@ void register_other_norms(OpList& ops) {
                {"beta", AttrKind::kFloat},
                {"bias", AttrKind::kFloat},
                {"size", AttrKind::kInt, true, 1, INT32_MAX}};
+  lrn.expand = expand_lrn;
   ops.push_back(std::move(lrn));
 
   OpDef mvn = norm("MeanVarianceNormalization", infer_mvn, reference_mvn, 8);

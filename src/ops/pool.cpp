@@ -216,6 +216,28 @@ std::vector<ValueId> expand_global_lp(const Graph& g, const Node& n, Patch& p) {
   return expand_global(g, n, p, order == 1 ? "ReduceL1" : "ReduceL2");
 }
 
+/// The mean of powers that counts padding, times the elements of a window, is their sum.
+std::vector<ValueId> expand_lp_pool(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  // A last window that hangs over the edge has fewer elements.
+  if (node.attrs.get_int("ceil_mode", 0) != 0) return {};
+  const auto order = static_cast<double>(node.attrs.get_int("p", 2));
+  const auto power = [&](ValueId v, double by) {
+    if (by == 1) return v;
+    if (by == 2) return e.add("Mul", {v, v});
+    if (by == 0.5) return e.add("Sqrt", {v});
+    return e.add("Pow", {v, e.scalar(by)});
+  };
+  double count = 1;
+  for (int64_t n : node.attrs.get_ints("kernel_shape")) count *= static_cast<double>(n);
+  Expansion::AttrList window{{"count_include_pad", int64_t{1}}};
+  for (const auto& [name, value] : node.attrs.entries())
+    if (name != "p" && name != "ceil_mode") window.emplace_back(name, value);
+  const ValueId x = order == 2 ? e.widened(0) : e.add("Abs", {e.widened(0)});
+  const ValueId mean = e.add("AveragePool", {power(x, order)}, window);
+  return {e.narrowed(power(e.add("Mul", {mean, e.scalar(count)}), 1 / order))};
+}
+
 Dim flops_global(const Graph& graph, const Node& node) {
   const auto& in = graph.value(node.inputs[0]).type.dims;
   return in ? element_count(*in) : Dim(0);
@@ -259,6 +281,7 @@ void register_pool(OpList& ops) {
 
   OpDef lp = pool("LpPool", infer_pool, reference_lp_pool);
   lp.attrs.push_back({"p", AttrKind::kInt, false, 1, 1 << 20});
+  lp.expand = expand_lp_pool;
   ops.push_back(std::move(lp));
 
   ops.push_back(global("GlobalAveragePool", reference_global_average, expand_global_average));

@@ -6,13 +6,57 @@
 
 #include "ops/checks.h"
 #include "ops/dense.h"
+#include "ops/roi_align.h"
 
 namespace xc {
 
+namespace roi_align {
+
+Taps taps_at(double y, double x, int64_t h, int64_t w) {
+  if (!(y >= -1 && y <= static_cast<double>(h) && x >= -1 && x <= static_cast<double>(w)))
+    return {};
+  const auto along = [](double v, int64_t size, int64_t& low, int64_t& high) {
+    v = std::max(v, 0.0);
+    low = static_cast<int64_t>(v);
+    if (low >= size - 1) {
+      low = high = size - 1;
+      return 0.0;
+    }
+    high = low + 1;
+    return v - static_cast<double>(low);
+  };
+  int64_t y0 = 0, y1 = 0, x0 = 0, x1 = 0;
+  const double ty = along(y, h, y0, y1), tx = along(x, w, x0, x1);
+  return {4,
+          {y0 * w + x0, y0 * w + x1, y1 * w + x0, y1 * w + x1},
+          {(1 - ty) * (1 - tx), (1 - ty) * tx, ty * (1 - tx), ty * tx}};
+}
+
+Span span_of(const Node& node, double begin, double end, int64_t pooled) {
+  const double scale = node.attrs.get_float("spatial_scale", 1);
+  const bool half =
+      node.attrs.get_string("coordinate_transformation_mode", "half_pixel") == "half_pixel";
+  const double start = begin * scale - (half ? 0.5 : 0.0);
+  double size = end * scale - (half ? 0.5 : 0.0) - start;
+  if (!half) size = std::max(size, 1.0);
+  const double bin = size / static_cast<double>(pooled);
+  const int64_t ratio = node.attrs.get_int("sampling_ratio", 0);
+  const double samples = ratio > 0 ? static_cast<double>(ratio) : std::ceil(bin);
+  constexpr double kMaxSamples = 1 << 20;  // regions come from the input
+  if (!(samples <= kMaxSamples)) fail(Status::kRange, "region from {} to {}", begin, end);
+  return {start, bin, std::max<int64_t>(static_cast<int64_t>(samples), 0)};
+}
+
+}  // namespace roi_align
+
 namespace {
 
+using roi_align::Span;
+using roi_align::span_of;
+using roi_align::Taps;
+using roi_align::taps_at;
+
 constexpr int64_t kMaxPooled = int64_t{1} << 24;  ///< output height or width
-constexpr double kMaxSamples = 1 << 20;           ///< of one bin: regions come from the input
 
 void require_image(const InferContext& ctx) {
   require_rank(ctx, 0, 4);
@@ -34,57 +78,6 @@ void infer_align(InferContext& ctx) {
   ctx.set(0, ctx.dtype(0),
           {regions, ctx.dims(0)[1], ctx.attrs().get_int("output_height", 1),
            ctx.attrs().get_int("output_width", 1)});
-}
-
-/// Bilinear taps of one point in a plane of h x w; none when it is outside.
-struct Taps {
-  int64_t count = 0;
-  int64_t index[4];
-  double weight[4];
-};
-Taps taps_at(double y, double x, int64_t h, int64_t w) {
-  if (!(y >= -1 && y <= static_cast<double>(h) && x >= -1 && x <= static_cast<double>(w)))
-    return {};
-  const auto along = [](double v, int64_t size, int64_t& low, int64_t& high) {
-    v = std::max(v, 0.0);
-    low = static_cast<int64_t>(v);
-    if (low >= size - 1) {
-      low = high = size - 1;
-      return 0.0;
-    }
-    high = low + 1;
-    return v - static_cast<double>(low);
-  };
-  int64_t y0 = 0, y1 = 0, x0 = 0, x1 = 0;
-  const double ty = along(y, h, y0, y1), tx = along(x, w, x0, x1);
-  return {4,
-          {y0 * w + x0, y0 * w + x1, y1 * w + x0, y1 * w + x1},
-          {(1 - ty) * (1 - tx), (1 - ty) * tx, ty * (1 - tx), ty * tx}};
-}
-
-/// One region along one axis.
-struct Span {
-  double start, bin;
-  int64_t samples;  ///< per bin
-
-  double at(int64_t p, int64_t i) const {
-    return start + bin * (static_cast<double>(p) +
-                          (static_cast<double>(i) + 0.5) / static_cast<double>(samples));
-  }
-};
-
-Span span_of(const Node& node, double begin, double end, int64_t pooled) {
-  const double scale = node.attrs.get_float("spatial_scale", 1);
-  const bool half =
-      node.attrs.get_string("coordinate_transformation_mode", "half_pixel") == "half_pixel";
-  const double start = begin * scale - (half ? 0.5 : 0.0);
-  double size = end * scale - (half ? 0.5 : 0.0) - start;
-  if (!half) size = std::max(size, 1.0);
-  const double bin = size / static_cast<double>(pooled);
-  const int64_t ratio = node.attrs.get_int("sampling_ratio", 0);
-  const double samples = ratio > 0 ? static_cast<double>(ratio) : std::ceil(bin);
-  if (!(samples <= kMaxSamples)) fail(Status::kRange, "region from {} to {}", begin, end);
-  return {start, bin, std::max<int64_t>(static_cast<int64_t>(samples), 0)};
 }
 
 void reference_align(const ReferenceContext& ctx) {

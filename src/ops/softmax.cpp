@@ -90,6 +90,22 @@ std::vector<ValueId> expand_log_softmax(const Graph& graph, const Node& node, Pa
   return {e.narrowed(e.add("Sub", {x, e.add("Log", {sum})}))};
 }
 
+/// A one where the first of the largest stands. None in a line of no elements: not expanded.
+std::vector<ValueId> expand_hardmax(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  const int64_t axis = node.attrs.get_int("axis", -1);
+  if (!e.rank(0) || *e.rank(0) == 0) return {};
+  const auto at = normalise_axis(axis, static_cast<size_t>(*e.rank(0)));
+  const int64_t size = (*e.type(0).dims)[at].constant().value_or(0);
+  if (size == 0) return {};
+  Tensor off_on(e.dtype(0), {2});
+  for (int64_t i = 0; i < 2; ++i)
+    store_double(off_on.data(), e.dtype(0), i, static_cast<double>(i));
+  const ValueId first = e.add("ArgMax", {e.in(0)}, {{"axis", axis}, {"keepdims", int64_t{0}}});
+  return {
+      e.add("OneHot", {first, e.ints({size}), e.constant(std::move(off_on))}, {{"axis", axis}})};
+}
+
 Dim flops_softmax(const Graph& graph, const Node& node) {
   const auto& dims = graph.value(node.inputs[0]).type.dims;
   return dims ? Dim(12) * element_count(*dims) : Dim(0);  // an exponential costs about 8 additions
@@ -112,7 +128,7 @@ OpDef row(std::string_view name, ReferenceFn reference, ExpandFn expand) {
 void register_softmax(OpList& ops) {
   ops.push_back(row("Softmax", reference_softmax, expand_softmax));
   ops.push_back(row("LogSoftmax", reference_log_softmax, expand_log_softmax));
-  OpDef hardmax = row("Hardmax", reference_hardmax, nullptr);
+  OpDef hardmax = row("Hardmax", reference_hardmax, expand_hardmax);
   hardmax.tolerance = Tolerance::kExact;
   ops.push_back(std::move(hardmax));
 }

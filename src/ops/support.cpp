@@ -207,9 +207,15 @@ std::vector<int64_t> int_values(const TensorView& view) {
 std::vector<double> double_values(const TensorView& view) {
   std::vector<double> out;
   if (!view) return out;
-  for_each_offset<1>(view.dims, {view.strides}, [&](const auto& at) {
-    out.push_back(load_double(view.data, view.dtype, at[0]));
-  });
+  out.reserve(static_cast<size_t>(view.count()));
+  const auto read = [&](auto load) {
+    for_each_offset<1>(view.dims, {view.strides},
+                       [&](const auto& at) { out.push_back(load(at[0])); });
+  };
+  if (view.dtype == DType::kF32)
+    read([&](int64_t i) { return static_cast<double>(view.as<float>()[i]); });
+  else
+    read([&](int64_t i) { return load_double(view.data, view.dtype, i); });
   return out;
 }
 

@@ -12,8 +12,9 @@ namespace {
 
 /// Operators no backend has a kernel for, because one would be no faster than what they expand to:
 /// these, and all of com.microsoft.
-constexpr std::array<std::string_view, 4> kExpanded = {"Attention", "CausalConvWithState", "Einsum",
-                                                       "RotaryEmbedding"};
+constexpr std::array<std::string_view, 10> kExpanded = {
+    "Attention", "CausalConvWithState",       "Einsum",          "GlobalLpPool",   "Hardmax", "LRN",
+    "LpPool",    "MeanVarianceNormalization", "ReduceLogSumExp", "RotaryEmbedding"};
 
 bool is_expanded(const OpDef& op) {
   if (!op.expand) return false;

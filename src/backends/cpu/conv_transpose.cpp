@@ -106,16 +106,8 @@ class ConvTransposeBound final : public BoundKernel {
 };
 
 Verdict supports(const StepSpec& spec) {
-  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
   if (spec.inputs[0].dims.size() > 5) return Verdict::no("more than three spatial axes");
-  for (const auto* operands : {&spec.inputs, &spec.outputs})
-    for (const Operand& operand : *operands) {
-      if (!operand.present()) continue;
-      if (operand.dtype != DType::kF32)
-        return Verdict::no(fmt::format("elements of type {}", name(operand.dtype)));
-      if (!operand.contiguous()) return Verdict::no("operands that are not row-major");
-    }
-  return Verdict::ok();
+  return dense_f32(spec);
 }
 
 }  // namespace

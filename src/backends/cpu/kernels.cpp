@@ -34,6 +34,7 @@ const Backend& cpu_backend() {
                                    cpu::add_affine_ops(list);
                                    cpu::add_indexed(list);
                                    cpu::add_select_ops(list);
+                                   cpu::add_sampled(list);
                                    cpu::add_host_op(list);
                                    cpu::add_reference(list);
                                    return list;

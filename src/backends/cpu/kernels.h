@@ -34,6 +34,7 @@ void add_mapped_copy(Rows& rows);
 void add_affine_ops(Rows& rows);
 void add_indexed(Rows& rows);
 void add_select_ops(Rows& rows);
+void add_sampled(Rows& rows);
 
 // The host's operators.
 void add_host_op(Rows& rows);

@@ -1,4 +1,5 @@
-// OneHot and NonZero: "xc.select". Both write a few places picked by data.
+// OneHot, NonZero, Compress, ReverseSequence: "xc.select". Data say which places are read or
+// written.
 
 #include "backends/cpu/control_inputs.h"
 #include "backends/cpu/copy.h"
@@ -92,11 +93,76 @@ void non_zero(const SimpleContext& c) {
   if (column != columns) fail(Status::kRange, "fewer elements than inferred");
 }
 
+/// Whole slices, wherever the condition holds.
+void compress(const SimpleContext& c) {
+  const OperandView &x = c.in(0), &condition = c.in(1), &y = c.out();
+  const bool flat = !c.spec.attrs().has("axis");
+  const size_t axis = flat ? 0 : normalise_axis(c.spec.attrs().get_int("axis", 0), x.dims.size());
+  const int64_t size = flat ? x.count() : x.dims[axis];
+  const int64_t outer = flat ? 1 : element_count(std::span(x.dims).first(axis));
+  const int64_t inner = flat ? 1 : element_count(std::span(x.dims).subspan(axis + 1));
+  const int64_t kept = flat ? y.dims[0] : y.dims[axis];
+  const auto* wanted = c.input<uint8_t>(1);
+  dispatch_storage(y.dtype, [&]<class T>() {
+    T* to = c.output<T>();
+    for (int64_t o = 0; o < outer; ++o) {
+      int64_t count = 0;
+      for (int64_t k = 0; k < condition.dims[0]; ++k) {
+        if (!wanted[k * condition.strides[0]]) continue;
+        checked_index(k, size, "condition");
+        if (++count > kept) fail(Status::kRange, "more slices than inferred");
+        to = std::copy_n(c.input<T>(0) + (o * size + k) * inner, inner, to);
+      }
+      if (count != kept) fail(Status::kRange, "fewer slices than inferred");
+    }
+  });
+}
+
+/// Time runs backwards up to each sequence's length, then as it was.
+void reverse_sequence(const SimpleContext& c) {
+  const OperandView &x = c.in(0), &lengths = c.in(1);
+  const auto time = static_cast<size_t>(c.spec.attrs().get_int("time_axis", 0));
+  const size_t batch = 1 - time;
+  if (lengths.dims[0] != x.dims[batch]) fail(Status::kRange, "{} lengths", lengths.dims[0]);
+  const int64_t inner = element_count(std::span(x.dims).subspan(2));
+  const int64_t time_step = x.strides[time], batch_step = x.strides[batch];
+  dispatch_storage(x.dtype, [&]<class T>() {
+    for (int64_t b = 0; b < x.dims[batch]; ++b) {
+      const int64_t length = c.input<int64_t>(1)[b * lengths.strides[0]];
+      if (length < 0 || length > x.dims[time])
+        fail(Status::kRange, "sequence length {} of {}", length, x.dims[time]);
+      for (int64_t t = 0; t < x.dims[time]; ++t) {
+        const int64_t from = t < length ? length - 1 - t : t;
+        std::copy_n(c.input<T>(0) + b * batch_step + from * time_step, inner,
+                    c.output<T>() + b * batch_step + t * time_step);
+      }
+    }
+  });
+}
+
+/// Operands of any type that is moved bit by bit, row-major.
+Verdict supports_slices(const StepSpec& spec) {
+  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
+  const std::string reason = movable_reason(spec.inputs[0].dtype);
+  if (!reason.empty()) return Verdict::no(reason);
+  if (!spec.inputs[0].contiguous() || !spec.outputs[0].contiguous())
+    return Verdict::no("operands that are not row-major");
+  return Verdict::ok();
+}
+Verdict supports_reverse(const StepSpec& spec) {
+  if (spec.attrs().get_int("time_axis", 0) + spec.attrs().get_int("batch_axis", 1) != 1)
+    return Verdict::no("axes behind the second");
+  return supports_slices(spec);
+}
+
 }  // namespace
 
 void add_select_ops(Rows& rows) {
   rows.push_back({"xc.select", "OneHot", supports_one_hot, create_simple<one_hot>});
   rows.push_back({"xc.select", "NonZero", supports_non_zero, create_simple<non_zero>});
+  rows.push_back({"xc.select", "Compress", supports_slices, create_simple<compress>});
+  rows.push_back(
+      {"xc.select", "ReverseSequence", supports_reverse, create_simple<reverse_sequence>});
 }
 
 }  // namespace xc::cpu

@@ -1,0 +1,286 @@
+// Images read between their pixels, "xc.sampled": GridSample, RoiAlign, DeformConv in f32.
+//
+// Which pixels a point reads, and by which weight, is the same for every channel: it is worked out
+// once per point, then each channel is gathered by the list.
+
+#include <algorithm>
+
+#include "backends/cpu/bound_views.h"
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/sgemm.h"
+#include "backends/cpu/simple_kernel.h"
+#include "ops/convolve.h"
+#include "ops/grid_sampler.h"
+#include "ops/roi_align.h"
+#include "ops/support.h"
+
+namespace xc::cpu {
+namespace {
+
+constexpr int64_t kPoints = 64;     ///< of one list
+constexpr int64_t kRoiTaps = 1024;  ///< likewise, where points have any number
+
+/// Weighted pixels of a plane, point after point. Lies in scratch memory.
+class TapList {
+ public:
+  static int64_t bytes(int64_t points, int64_t taps) { return 8 * points + 12 * taps; }
+
+  /// Room for so many points with so many taps together.
+  TapList(void* memory, int64_t points, int64_t taps)
+      : ends_(static_cast<int64_t*>(memory)),
+        index_(ends_ + points),
+        weight_(reinterpret_cast<float*>(index_ + taps)) {}
+
+  void clear() { points_ = taps_ = 0; }
+  int64_t points() const { return points_; }
+  int64_t taps() const { return taps_; }
+  /// A tap of the next point.
+  void add(int64_t index, double weight) {
+    index_[taps_] = index;
+    weight_[taps_++] = static_cast<float>(weight);
+  }
+  void end_point() { ends_[points_++] = taps_; }
+
+  /// y[p] = sum over the taps of point p; or y[p] += it.
+  template <bool kAdd>
+  void gather(const float* plane, float* y) const {
+    int64_t t = 0;
+    for (int64_t p = 0; p < points_; ++p) {
+      float sum = 0;
+      for (const int64_t end = ends_[p]; t < end; ++t) sum += weight_[t] * plane[index_[t]];
+      y[p] = kAdd ? y[p] + sum : sum;
+    }
+  }
+
+ private:
+  int64_t* ends_;
+  int64_t* index_;
+  float* weight_;
+  int64_t points_ = 0, taps_ = 0;
+};
+
+class GridSampleBound final : public BoundKernel {
+ public:
+  GridSampleBound(const StepSpec& spec, const BindContext& context)
+      : views_(spec, context), sampler_(*spec.node) {
+    const Dims &x = views_.inputs[0].dims, &y = views_.outputs[0].dims;
+    spatial_ = x.size() - 2;
+    for (size_t axis = 0; axis < spatial_; ++axis) {
+      taps_ *= static_cast<int64_t>(sampler_.taps());
+      plane_ = checked_mul(plane_, x[axis + 2]);
+      points_ = checked_mul(points_, y[axis + 2]);
+    }
+    blocks_ = ceil_div(points_, kPoints);
+    tasks = checked_mul(x[0], blocks_);
+    scratch_bytes = TapList::bytes(kPoints, kPoints * taps_);
+    held_bytes += views_.bytes();
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    TapList list(args.scratch, kPoints, kPoints * taps_);
+    const int64_t channels = views_.inputs[0].dims[1];
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t image = task / blocks_, first = task % blocks_ * kPoints;
+      const int64_t count = std::min(kPoints, points_ - first);
+      const auto* grid = static_cast<const float*>(args.buffers[1]) +
+                         (image * points_ + first) * static_cast<int64_t>(spatial_);
+      list.clear();
+      for (int64_t p = 0; p < count; ++p) {
+        add_taps(list, grid + p * static_cast<int64_t>(spatial_), 0, 0, 1);
+        list.end_point();
+      }
+      for (int64_t c = image * channels; c < (image + 1) * channels; ++c)
+        list.gather<false>(static_cast<const float*>(args.buffers[0]) + c * plane_,
+                           static_cast<float*>(args.buffers[2]) + c * points_ + first);
+    }
+  }
+
+ private:
+  /// The taps of `axis` and what follows, for what was chosen on the axes before. A grid point names
+  /// the innermost axis first.
+  void add_taps(TapList& list, const float* point, size_t axis, int64_t offset,
+                double weight) const {
+    if (axis == spatial_) return list.add(offset, weight);
+    const int64_t size = views_.inputs[0].dims[axis + 2];
+    const auto taps = sampler_.at(point[spatial_ - 1 - axis], size);
+    for (size_t k = 0; k < sampler_.taps(); ++k)
+      if (taps[k].index >= 0)
+        add_taps(list, point, axis + 1, offset * size + taps[k].index, weight * taps[k].weight);
+  }
+
+  OperandViews views_;
+  GridSampler sampler_;
+  size_t spatial_ = 0;
+  int64_t taps_ = 1, plane_ = 1, points_ = 1, blocks_ = 0;
+};
+
+class RoiAlignBound final : public BoundKernel {
+ public:
+  RoiAlignBound(const StepSpec& spec, const BindContext& context)
+      : node_(spec.node), views_(spec, context) {
+    tasks = views_.outputs[0].dims[0];
+    scratch_bytes = TapList::bytes(kRoiTaps, kRoiTaps + 4);
+    held_bytes += views_.bytes();
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    const Dims &in = views_.inputs[0].dims, &dims = views_.outputs[0].dims;
+    const int64_t bins = dims[2] * dims[3];
+    TapList list(args.scratch, kRoiTaps, kRoiTaps + 4);
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t image = static_cast<const int64_t*>(args.buffers[2])[r];
+      if (image < 0 || image >= in[0])
+        fail(Status::kRange, "batch index {} is outside [0, {})", image, in[0]);
+      const float* roi = static_cast<const float*>(args.buffers[1]) + r * 4;  // x1, y1, x2, y2
+      const auto across = roi_align::span_of(*node_, roi[0], roi[2], dims[3]);
+      const auto down = roi_align::span_of(*node_, roi[1], roi[3], dims[2]);
+      const double share =
+          1.0 / static_cast<double>(std::max<int64_t>(across.samples * down.samples, 1));
+      const float* x = static_cast<const float*>(args.buffers[0]) + image * in[1] * in[2] * in[3];
+      float* y = static_cast<float*>(args.buffers[3]) + r * dims[1] * bins;
+      std::fill_n(y, dims[1] * bins, 0.0f);
+      int64_t first = 0;  // bin that the list begins with
+      list.clear();
+      // A bin of many samples goes on in the next list.
+      const auto flush = [&](int64_t next) {
+        list.end_point();
+        for (int64_t c = 0; c < dims[1]; ++c)
+          list.gather<true>(x + c * in[2] * in[3], y + c * bins + first);
+        list.clear();
+        first = next;
+      };
+      for (int64_t bin = 0; bin < bins; ++bin) {
+        for (int64_t i = 0; i < down.samples * across.samples; ++i) {
+          const auto taps = roi_align::taps_at(down.at(bin / dims[3], i / across.samples),
+                                               across.at(bin % dims[3], i % across.samples), in[2],
+                                               in[3]);
+          if (list.taps() + taps.count > kRoiTaps) flush(bin);
+          for (int64_t k = 0; k < taps.count; ++k)
+            list.add(taps.index[k], taps.weight[k] * share);
+        }
+        if (bin + 1 == bins || list.points() + 2 > kRoiTaps)
+          flush(bin + 1);
+        else
+          list.end_point();
+      }
+    }
+  }
+
+ private:
+  const Node* node_;
+  OperandViews views_;
+};
+
+/// Columns of samples, one per point of the result, times the weights.
+class DeformConvBound final : public BoundKernel {
+ public:
+  DeformConvBound(const StepSpec& spec, const BindContext& context) : views_(spec, context) {
+    const OperandViews& v = views_;
+    shape_ = conv_shape(*spec.node, v.inputs[kX].dims, v.inputs[kW].dims, v.outputs[0].dims);
+    offset_groups_ = spec.attrs().get_int("offset_group", 1);
+    kernel_ = shape_.axes[1].kernel * shape_.axes[2].kernel;
+    points_ = checked_mul(shape_.axes[1].output, shape_.axes[2].output);
+    rows_ = checked_mul(v.inputs[kX].dims[1], kernel_);
+    blocks_ = ceil_div(points_, kPoints);
+    tasks = checked_mul(shape_.batch, blocks_);
+    list_bytes_ = align_up(TapList::bytes(kPoints, 4 * kPoints), 64);
+    scratch_bytes = list_bytes_ + checked_mul(checked_mul(rows_, kPoints), 4);
+    held_bytes += views_.bytes();
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    const auto input = [&](size_t i) {
+      return i < views_.inputs.size() && views_.inputs[i].present()
+                 ? static_cast<const float*>(args.buffers[i])
+                 : nullptr;
+    };
+    auto* columns = reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + list_bytes_);
+    const int64_t outputs = shape_.out_channels, depth = shape_.in_channels * kernel_;
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t image = task / blocks_, first = task % blocks_ * kPoints;
+      const int64_t count = std::min(kPoints, points_ - first);
+      fill_columns(args.scratch, input(kX), input(kOffset), input(kMask), image, first, count,
+                   columns);
+      for (int64_t g = 0; g < shape_.groups; ++g) {
+        float* y = static_cast<float*>(args.buffers[views_.inputs.size()]) +
+                   ((image * shape_.groups + g) * outputs) * points_ + first;
+        for (int64_t m = 0; m < outputs; ++m)
+          std::fill_n(y + m * points_, count, input(kB) ? input(kB)[g * outputs + m] : 0.0f);
+        if (depth == 0) continue;
+        own_sgemm({false, false, outputs, count, depth, 1.0f, input(kW) + g * outputs * depth,
+                   depth, columns + g * depth * count, count, 1.0f, y, points_});
+      }
+    }
+  }
+
+ private:
+  // X [N, C, H, W], W [M, C/group, kh, kw], offset [N, groups * kh * kw * 2, oh, ow], B [M],
+  // mask [N, groups * kh * kw, oh, ow].
+  static constexpr size_t kX = 0, kW = 1, kOffset = 2, kB = 3, kMask = 4;
+
+  /// [channel][kernel position][point]: the masked samples of `count` points from `first` on.
+  void fill_columns(void* scratch, const float* x, const float* offsets, const float* masks,
+                    int64_t image, int64_t first, int64_t count, float* columns) const {
+    const WindowAxis &down = shape_.axes[1], &across = shape_.axes[2];
+    const int64_t channels = views_.inputs[kX].dims[1], each = channels / offset_groups_;
+    const int64_t plane = down.input * across.input;
+    TapList list(scratch, kPoints, 4 * kPoints);
+    for (int64_t group = 0; group < offset_groups_; ++group)
+      for (int64_t k = 0; k < kernel_; ++k) {
+        const int64_t row = (image * offset_groups_ + group) * kernel_ + k;
+        list.clear();
+        for (int64_t point = first; point < first + count; ++point) {
+          const double y = static_cast<double>(down.at(point / across.output, k / across.kernel)) +
+                           offsets[(row * 2) * points_ + point];
+          const double z =
+              static_cast<double>(across.at(point % across.output, k % across.kernel)) +
+              offsets[(row * 2 + 1) * points_ + point];
+          add_sample(list, y, z, masks ? masks[row * points_ + point] : 1.0);
+          list.end_point();
+        }
+        for (int64_t c = group * each; c < (group + 1) * each; ++c)
+          list.gather<false>(x + (image * channels + c) * plane,
+                             columns + (c * kernel_ + k) * count);
+      }
+  }
+
+  /// The bilinear sample at (y, z); what lies outside is zero.
+  void add_sample(TapList& list, double y, double z, double mask) const {
+    const int64_t h = shape_.axes[1].input, w = shape_.axes[2].input;
+    if (!(y > -1 && y < static_cast<double>(h) && z > -1 && z < static_cast<double>(w))) return;
+    const double y0 = std::floor(y), z0 = std::floor(z), ty = y - y0, tz = z - z0;
+    const auto i = static_cast<int64_t>(y0), j = static_cast<int64_t>(z0);
+    const auto add = [&](int64_t row, int64_t column, double weight) {
+      if (row >= 0 && row < h && column >= 0 && column < w)
+        list.add(row * w + column, mask * weight);
+    };
+    add(i, j, (1 - ty) * (1 - tz));
+    add(i, j + 1, (1 - ty) * tz);
+    add(i + 1, j, ty * (1 - tz));
+    add(i + 1, j + 1, ty * tz);
+  }
+
+  OperandViews views_;
+  ConvShape shape_;
+  int64_t offset_groups_ = 1, kernel_ = 1, points_ = 1, rows_ = 0, blocks_ = 0, list_bytes_ = 0;
+};
+
+Verdict supports_grid(const StepSpec& spec) {
+  if (spec.attrs().get_string("mode", "linear") == "nearest")
+    return Verdict::no("mode nearest, which moves elements of any type");
+  return dense_f32(spec);
+}
+Verdict supports_roi(const StepSpec& spec) {
+  if (spec.attrs().get_string("mode", "avg") != "avg") return Verdict::no("mode max");
+  return dense_f32(spec, DType::kI64);
+}
+
+}  // namespace
+
+void add_sampled(Rows& rows) {
+  rows.push_back({"xc.sampled", "GridSample", supports_grid, create_bound_by<GridSampleBound>});
+  rows.push_back({"xc.sampled", "RoiAlign", supports_roi, create_bound_by<RoiAlignBound>});
+  rows.push_back({"xc.sampled", "DeformConv", dense_f32, create_bound_by<DeformConvBound>});
+}
+
+}  // namespace xc::cpu

@@ -1,0 +1,32 @@
+#pragma once
+// Where RoiAlign samples an image.
+
+#include <cstdint>
+
+#include "ir/graph.h"
+
+namespace xc::roi_align {
+
+/// Bilinear taps of one point in a plane of h x w; none when it is outside.
+struct Taps {
+  int64_t count = 0;
+  int64_t index[4];
+  double weight[4];
+};
+Taps taps_at(double y, double x, int64_t h, int64_t w);
+
+/// One region along one axis.
+struct Span {
+  double start, bin;
+  int64_t samples;  ///< per bin
+
+  /// Sample i of bin p.
+  double at(int64_t p, int64_t i) const {
+    return start + bin * (static_cast<double>(p) +
+                          (static_cast<double>(i) + 0.5) / static_cast<double>(samples));
+  }
+};
+/// Fails with kRange for a region of no sensible size.
+Span span_of(const Node& node, double begin, double end, int64_t pooled);
+
+}  // namespace xc::roi_align
