@@ -82,7 +82,10 @@ Tensor Stack::finish() {
     dims.insert(dims.end(), part_.tensor.dims().begin(), part_.tensor.dims().end());
   else if (type_.dims)
     for (const Dim& d : *type_.dims) dims.push_back(d.constant().value_or(0));
-  const auto axis = static_cast<ptrdiff_t>(axis_ < 0 ? axis_ + std::ssize(dims) : axis_);
+  auto axis = static_cast<ptrdiff_t>(axis_ < 0 ? axis_ + std::ssize(dims) : axis_);
+  if (count_ == 0 && !type_.dims) axis = 0;  // nothing tells the rank
+  if (axis < 0 || axis >= std::ssize(dims))
+    fail(Status::kInvalidModel, "a scan output of rank {} has no axis {}", dims.size(), axis_);
   part_.tensor = {};
   if (whole_) whole_->tensor.set_dims(dims);
   const Tensor rows =
@@ -195,8 +198,9 @@ void BodyLoop::iterate() {
     slots_[stack.output()] = steady_ ? stack.place() : nullptr;
     offsets_[stack.output()] = slots_[stack.output()] ? stack.place_offset() : 0;
   }
-  program_->run_prepared(lease_->context(), *entry_, data_.data(),
-                         {slots_.data(), slots_.size(), program_->body_pool().get(), offsets_.data()}, options_);
+  program_->run_prepared(
+      lease_->context(), *entry_, data_.data(),
+      {slots_.data(), slots_.size(), program_->body_pool().get(), offsets_.data()}, options_);
   take_results();
 }
 

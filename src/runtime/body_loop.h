@@ -90,7 +90,8 @@ class BodyLoop {
   struct Slice {
     size_t input = 0;
     Tensor whole;
-    int64_t offset = 0, step = 0;  ///< of the next slice in the whole, and to the one after it: bytes
+    int64_t offset = 0,
+            step = 0;    ///< of the next slice in the whole, and to the one after it: bytes
     Dims dims, strides;  ///< of a slice as it lies in the whole
     Tensor staged;       ///< its row-major copy; undefined where it is row-major already
   };
@@ -108,7 +109,7 @@ class BodyLoop {
   std::vector<void*> data_;
   std::vector<Result> results_;
   std::deque<Stack> stacks_;
-  std::deque<Slice> slices_;  // views_ point into them
+  std::deque<Slice> slices_;       // views_ point into them
   std::vector<xc_tensor*> slots_;  ///< per output; what is not null outside a run is ours
   std::vector<int64_t> offsets_;
   size_t state_count_ = 0;

@@ -91,16 +91,15 @@ def spelled(kind: str, how: str, hidden: int, batch: int, steps: int = STEPS) ->
                    ranks=[2] * len(states) + [3])
 
 
-def operator(kind: str, hidden: int, batch: int, steps: int, label: str = "", lengths: bool = False, dtype=F32,
+def operator(kind: str, hidden: int, batch: int, steps: int, label: str = "", lengths: bool = False,
              **attrs) -> ops.Case:
     gates, dirs = GATES[kind], 2 if attrs.get("direction") == "bidirectional" else 1
     scale = F32(1 / np.sqrt(hidden))
     weights = [f32(dirs, gates * hidden, hidden) * scale, f32(dirs, gates * hidden, hidden) * scale,
                f32(dirs, 2 * gates * hidden) * F32(0.1)]
-    weights = [w.astype(dtype) for w in weights]
     if lengths:
         weights.append(ops.rng.integers(1, steps + 1, batch).astype(np.int32))
-    return one(f"operator {batch}x{hidden}, {steps} steps{label}", kind, f32(steps, batch, hidden).astype(dtype),
+    return one(f"operator {batch}x{hidden}, {steps} steps{label}", kind, f32(steps, batch, hidden),
                weights=tuple(weights), hidden_size=hidden, **attrs)
 
 
@@ -121,7 +120,6 @@ def small_operators() -> Iterator[ops.Case]:
                 yield operator(kind, hidden, 1, steps)
         yield operator(kind, 64, 4, 32, ", bidirectional", direction="bidirectional")
         yield operator(kind, 64, 4, 32, ", lengths", lengths=True)
-        yield operator(kind, 64, 1, 32, ", f16", dtype=np.float16)
 
 
 def newton(size: int, trips: int, until: bool) -> ops.Case:

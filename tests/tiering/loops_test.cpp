@@ -86,7 +86,8 @@ double sigmoid(double v) {
   return 1 / (1 + std::exp(-v));
 }
 
-/// `xs`: [time, batch, kInput]; `backwards`: the last time first, results at the time they belong to.
+/// `xs`: [time, batch, kInput]; `backwards`: the last time first, results at the time they belong
+/// to.
 States expected(const Cell& cell, const Weights& weights, const Tensor& xs, const Tensor& h0,
                 const Tensor& c0, bool backwards) {
   const int64_t time = xs.dims()[0], batch = xs.dims()[1], hidden = h0.dims()[1],
@@ -141,12 +142,12 @@ std::string network(const Cell& cell, const Weights& weights, int64_t hidden, Ho
   const auto with_c = [&](const char* text) { return std::string(cell.has_c ? text : ""); };
   const std::string carried =
       fmt::format("%h: {}{}", state, with_c(", %c: ") + (cell.has_c ? state : ""));
-  const std::string captured = fmt::format("%w: f32{}, %r: f32{}, %b: f32{}",
-                                           to_text(weights.w.dims()), to_text(weights.r.dims()),
-                                           to_text(weights.b.dims()));
-  const std::string head = fmt::format(
-      "(%m: i64[], %xs: f32[t, n, {}], %h0: {}{}) -> (%last{}, %all)", kInput, state,
-      with_c(", %c0: ") + (cell.has_c ? state : ""), with_c(", %lastc"));
+  const std::string captured =
+      fmt::format("%w: f32{}, %r: f32{}, %b: f32{}", to_text(weights.w.dims()),
+                  to_text(weights.r.dims()), to_text(weights.b.dims()));
+  const std::string head =
+      fmt::format("(%m: i64[], %xs: f32[t, n, {}], %h0: {}{}) -> (%last{}, %all)", kInput, state,
+                  with_c(", %c0: ") + (cell.has_c ? state : ""), with_c(", %lastc"));
   if (how == How::kLoop)
     return fmt::format(R"(graph net{0} {{
 {1}  const %go: bool[] = true
@@ -192,16 +193,25 @@ void in_every_mode(const std::string& text, const std::function<void(Fixture&)>&
 
 TEST_CASE("tiering/loops: recurrent cells as bodies of Scan and Loop, any length, every mode") {
   for (const Cell& cell : kCells)
-    for (const auto& [hidden, how] : {std::pair{int64_t{24}, How::kScan}, {24, How::kLoop},
-                                      {128, How::kScan}, {128, How::kBackwards}, {128, How::kLoop}}) {
+    for (const auto& [hidden, how] : {std::pair{int64_t{24}, How::kScan},
+                                      {24, How::kLoop},
+                                      {128, How::kScan},
+                                      {128, How::kBackwards},
+                                      {128, How::kLoop}}) {
       INFO(cell.name << " " << hidden << " way " << static_cast<int>(how));
       const Weights weights(cell, hidden);
       in_every_mode(network(cell, weights, hidden, how), [&](Fixture& fixture) {
-        for (const auto& [time, batch] : {std::pair<int64_t, int64_t>{7, 1}, {1, 1}, {0, 1}, {33, 1},
-                                          {5, 3}, {33, 1}, {0, 3}, {1, 8}}) {
+        for (const auto& [time, batch] : {std::pair<int64_t, int64_t>{7, 1},
+                                          {1, 1},
+                                          {0, 1},
+                                          {33, 1},
+                                          {5, 3},
+                                          {33, 1},
+                                          {0, 3},
+                                          {1, 8}}) {
           INFO("time " << time << ", batch " << batch);
-          const Tensor xs = ramp({time, batch, kInput}, 1, 0.4), h0 = ramp({batch, hidden}, 0.5, 0.5),
-                       c0 = ramp({batch, hidden}, 0.5, 0.6);
+          const Tensor xs = ramp({time, batch, kInput}, 1, 0.4),
+                       h0 = ramp({batch, hidden}, 0.5, 0.5), c0 = ramp({batch, hidden}, 0.5, 0.6);
           std::vector<Tensor> inputs{Tensor::scalar(time), xs, h0};
           if (cell.has_c) inputs.push_back(c0);
           const auto got = fixture.run(inputs);
