@@ -1,11 +1,25 @@
 // If, Loop, Scan, SequenceMap: schema and inference. The runtime executes them; a subgraph's own
 // inputs come first, the captured values last (ir/graph.h).
 
+#include "ops/control_flow.h"
+
 #include <map>
 
 #include "ops/containers.h"
 
 namespace xc {
+
+bool condition_stays(const Graph& body) {
+  ValueId id = body.outputs[0];
+  for (;;) {
+    const Value& v = body.value(id);
+    if (v.is_constant()) return v.constant.count() == 1 && v.constant.to_int64s()[0] != 0;
+    if (v.producer == kNone) return id == body.inputs[1];
+    const Node& node = body.node(v.producer);
+    if (node.op->name != "Identity") return false;
+    id = node.inputs[0];
+  }
+}
 
 namespace {
 
@@ -133,19 +147,6 @@ Types infer_body(InferContext& c, States& states, size_t first_result, Inputs&& 
 }
 
 // ---- Loop ---------------------------------------------------------------------------------------
-
-/// True when the body's condition can only be the one it was given, or the constant true.
-bool condition_stays(const Graph& body) {
-  ValueId id = body.outputs[0];
-  for (;;) {
-    const Value& v = body.value(id);
-    if (v.is_constant()) return v.constant.count() == 1 && v.constant.to_int64s()[0] != 0;
-    if (v.producer == kNone) return id == body.inputs[1];
-    const Node& node = body.node(v.producer);
-    if (node.op->name != "Identity") return false;
-    id = node.inputs[0];
-  }
-}
 
 /// Number of iterations, when the inputs tell.
 std::optional<Dim> trip_count(const InferContext& c) {

@@ -34,6 +34,14 @@ bool merge_common(Graph& graph, PassContext& context);
 /// for, where they can.
 bool expand_operators(Graph& graph, PassContext& context);
 
+/// A Loop over all slices of what it captures, in which the number of the iteration has no other
+/// use, becomes a Scan.
+bool loops_to_scans(Graph& graph, PassContext& context);
+
+/// A product (MatMul, Gemm) in the body of a Scan of a slice along axis 0 with what every step sees
+/// alike becomes one product of all steps before the Scan, whose slices the body takes.
+bool hoist_products(Graph& graph, PassContext& context);
+
 /// Pattern rules (rules/*.rules and the caller's own).
 bool apply_rules(Graph& graph, PassContext& context);
 

@@ -78,7 +78,8 @@ void Executor::patch(const Bound& bound, void** pointers, void* const* inputs,
   for (const PointerPatch& p : bound.input_patches)
     pointers[p.pointer] = static_cast<std::byte*>(inputs[p.port]) + p.offset;
   for (const PointerPatch& p : bound.output_patches)
-    pointers[p.pointer] = static_cast<std::byte*>(outputs.slots[p.port]->tensor.data()) + p.offset;
+    pointers[p.pointer] = static_cast<std::byte*>(outputs.slots[p.port]->tensor.data()) + p.offset +
+                          (outputs.offsets ? outputs.offsets[p.port] : 0);
 }
 
 void Executor::run_segment(const Bound& bound, int side, BoundTimes* times, void* const* inputs,
@@ -284,12 +285,7 @@ void Executor::run_opaque(const Bound& bound, const BoundStep& bound_step, void*
     inputs.push_back(tensor_of(bound, step.inputs[k], pointers[bound_step.first_pointer + k]));
   std::vector<Tensor> outputs;
   if (step.kind == Step::Kind::kControl) {
-    outputs = run_control(
-        node, inputs,
-        [&](size_t k, const std::vector<Tensor>& body_inputs) {
-          return program_.child(node, k, body_inputs).run_tensors(body_inputs, options_);
-        },
-        [&] { check_stop(); });
+    outputs = run_control(program_, node, inputs, options_, [&] { check_stop(); });
   } else if (node.op->evaluate) {
     // Containers outlive the step: what lies in the arena or belongs to the caller is copied.
     for (size_t k = 0; k < inputs.size(); ++k) {

@@ -13,6 +13,7 @@ struct OutputPorts {
   xc_tensor** slots = nullptr;
   size_t count = 0;
   OutputPool* pool = nullptr;
+  const int64_t* offsets = nullptr;  ///< in bytes, into the memory of given slots; null = none
 };
 
 class Executor {
@@ -44,11 +45,9 @@ class Executor {
   std::vector<TracedStep>* traced_ = nullptr;  ///< of the run, when it is recorded
 };
 
-/// If, Loop and Scan (control.cpp). `run_body` executes subgraph k on whole tensors.
-using BodyRunner =
-    std::function<std::vector<Tensor>(size_t subgraph, const std::vector<Tensor>& inputs)>;
-std::vector<Tensor> run_control(const Node& node, const std::vector<Tensor>& inputs,
-                                const BodyRunner& run_body,
+/// If, Loop, Scan and SequenceMap of `program` on whole tensors (control.cpp).
+std::vector<Tensor> run_control(Program& program, const Node& node,
+                                const std::vector<Tensor>& inputs, const RunOptions& options,
                                 const std::function<void()>& check_stop);
 
 }  // namespace xc

@@ -82,4 +82,15 @@ void OutputPool::give_back(xc_tensor* handle) noexcept {
   delete handle;
 }
 
+Tensor take_tensor(xc_tensor* handle) {
+  const Tensor tensor = handle->tensor;
+  if (!tensor || holds_objects(tensor.dtype())) {
+    handle->release();
+    return tensor;
+  }
+  auto buffer = Buffer::wrap(tensor.buffer()->data(), tensor.buffer()->bytes(),
+                             [handle] { handle->release(); });
+  return Tensor(std::move(buffer), tensor.byte_offset(), tensor.dtype(), tensor.dims());
+}
+
 }  // namespace xc

@@ -30,4 +30,7 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
   std::vector<std::vector<xc_tensor*>> free_;
 };
 
+/// The tensor of a handle; its last user gives the reference to the handle back.
+Tensor take_tensor(xc_tensor* handle);
+
 }  // namespace xc

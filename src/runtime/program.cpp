@@ -58,7 +58,8 @@ Program::Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> gr
       graph_(std::move(graph)),
       config_(config),
       name_(std::move(name)),
-      planner_(graph_, engine_->backend(), planner_options(*engine_, config_)) {
+      planner_(graph_, engine_->backend(), planner_options(*engine_, config_)),
+      body_pool_(std::make_shared<OutputPool>(engine_, graph_->outputs.size())) {
   if (config_.trace_steps > 0)
     trace_ = std::make_unique<RunTrace>(static_cast<size_t>(config_.trace_steps));
   base_plan_ = planner_.build();
@@ -446,7 +447,8 @@ std::shared_ptr<const Plan> Program::preferred_plan() const {
 std::vector<std::shared_ptr<Program>> Program::children() const {
   std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<Program>> out;
-  for (const auto& [key, child] : children_) out.push_back(child.program);
+  for (const auto& [body, children] : children_)
+    for (const Child& child : children) out.push_back(child.program);
   return out;
 }
 
@@ -493,7 +495,19 @@ void Program::run(std::span<const TensorView> inputs, std::span<xc_tensor*> outp
                   const std::shared_ptr<OutputPool>& pool, const RunOptions& options) {
   if (options.no_alloc) return run_in_place(inputs, outputs, *pool, options);
   run_once(inputs, outputs, pool, options);
+  reclaim_evicted();
+}
+
+void Program::reclaim_evicted() {
   if (evicted_.load(std::memory_order_relaxed) && evicted_.exchange(false)) epochs_.reclaim();
+}
+
+bool Program::sizes_follow_dims() const {
+  return base_plan_->segments.size() == 1 &&
+         std::none_of(base_plan_->symbols.begin(), base_plan_->symbols.end(),
+                      [](const PlanSymbol& symbol) {
+                        return symbol.source == PlanSymbol::Source::kInputElement;
+                      });
 }
 
 void Program::run_once(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
@@ -547,24 +561,9 @@ std::vector<Tensor> Program::run_tensors(const std::vector<Tensor>& inputs,
   std::vector<TensorView> views;
   for (const Tensor& t : inputs) views.push_back(t.view());
   std::vector<xc_tensor*> slots(graph_->outputs.size(), nullptr);
-  if (!body_pool_) {
-    std::lock_guard lock(mutex_);
-    if (!body_pool_) body_pool_ = std::make_shared<OutputPool>(engine_, slots.size());
-  }
   run(views, slots, body_pool_, options);
   std::vector<Tensor> out;
-  for (xc_tensor* handle : slots) {
-    // The tensor's buffer keeps the pooled handle until its last user is gone.
-    const Tensor& t = handle->tensor;
-    if (!t || holds_objects(t.dtype())) {
-      out.push_back(t);
-      handle->release();
-      continue;
-    }
-    auto buffer =
-        Buffer::wrap(t.buffer()->data(), t.buffer()->bytes(), [handle] { handle->release(); });
-    out.emplace_back(buffer, t.byte_offset(), t.dtype(), t.dims());
-  }
+  for (xc_tensor* handle : slots) out.push_back(take_tensor(handle));
   return out;
 }
 
@@ -595,41 +594,44 @@ void Program::drop_later_segments() {
   segment_bytes_ = 0;
 }
 
-Program& Program::child(const Node& node, size_t subgraph, const std::vector<Tensor>& inputs) {
-  std::string key =
-      std::to_string(reinterpret_cast<uintptr_t>(&node)) + ":" + std::to_string(subgraph);
-  for (const Tensor& t : inputs)
-    key += "," + std::string(xc::name(t.dtype())) + std::to_string(t.rank());
+Program& Program::child(const Node& node, size_t subgraph, std::span<const TensorView> inputs) {
+  const auto fits = [&](const Child& child) {
+    return std::equal(inputs.begin(), inputs.end(), child.inputs.begin(), child.inputs.end(),
+                      [](const TensorView& given, const std::pair<DType, int64_t>& known) {
+                        return given.dtype == known.first && given.rank() == known.second;
+                      });
+  };
   std::lock_guard lock(mutex_);
-  Child& child = children_[key];
-  if (!child.program) {
-    // Dims the model fixes stay; the others become symbols of the body, whose rank is known now.
-    auto body = std::make_shared<Graph>(node.subgraphs.at(subgraph)->clone());
-    for (size_t i = 0; i < body->inputs.size(); ++i) {
-      Value& value = body->value(body->inputs[i]);
-      if (value.type.kind != Type::Kind::kTensor) continue;
-      SymDims dims;
-      for (int64_t axis = 0; axis < inputs[i].rank(); ++axis) {
-        const bool declared =
-            value.type.dims && static_cast<int64_t>(value.type.dims->size()) == inputs[i].rank();
-        const auto fixed =
-            declared ? (*value.type.dims)[static_cast<size_t>(axis)].constant() : std::nullopt;
-        dims.push_back(fixed ? Dim(*fixed)
-                             : Dim::symbol("b" + std::to_string(i) + "_" + std::to_string(axis)));
-      }
-      value.type = Type::tensor(inputs[i].dtype(), dims);
-      value.elements.reset();
+  std::vector<Child>& children = children_[node.subgraphs.at(subgraph).get()];
+  const auto known = std::find_if(children.begin(), children.end(), fits);
+  if (known != children.end()) return *known->program;
+  // Dims the model fixes stay; the others become symbols of the body, whose rank is known now.
+  auto body = std::make_shared<Graph>(node.subgraphs[subgraph]->clone());
+  Child child;
+  for (size_t i = 0; i < body->inputs.size(); ++i) {
+    child.inputs.emplace_back(inputs[i].dtype, inputs[i].rank());
+    Value& value = body->value(body->inputs[i]);
+    if (value.type.kind != Type::Kind::kTensor) continue;
+    SymDims dims;
+    for (int64_t axis = 0; axis < inputs[i].rank(); ++axis) {
+      const bool declared =
+          value.type.dims && static_cast<int64_t>(value.type.dims->size()) == inputs[i].rank();
+      const auto fixed =
+          declared ? (*value.type.dims)[static_cast<size_t>(axis)].constant() : std::nullopt;
+      dims.push_back(fixed ? Dim(*fixed)
+                           : Dim::symbol("b" + std::to_string(i) + "_" + std::to_string(axis)));
     }
-    for (uint32_t v = 0; v < body->value_count(); ++v)
-      if (!body->value(v).is_input && !body->value(v).is_constant()) {
-        body->value(v).type.dims.reset();
-        body->value(v).elements.reset();
-      }
-    infer_types(*body);
-    child.graph = body;
-    child.program = create(engine_, body, config_, name_ + "/" + node.name);
+    value.type = Type::tensor(inputs[i].dtype, dims);
+    value.elements.reset();
   }
-  return *child.program;
+  for (uint32_t v = 0; v < body->value_count(); ++v)
+    if (!body->value(v).is_input && !body->value(v).is_constant()) {
+      body->value(v).type.dims.reset();
+      body->value(v).elements.reset();
+    }
+  infer_types(*body);
+  child.program = create(engine_, body, config_, name_ + "/" + node.name);
+  return *children.emplace_back(std::move(child)).program;
 }
 
 }  // namespace xc

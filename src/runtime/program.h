@@ -120,7 +120,10 @@ class Program : public std::enable_shared_from_this<Program> {
   /// The same for bodies: whole tensors in and out.
   std::vector<Tensor> run_tensors(const std::vector<Tensor>& inputs, const RunOptions& options);
 
-  // Pieces of run(), also used by prepared calls.
+  /// The program of a control-flow body for inputs of these types and ranks, made at first use.
+  Program& child(const Node& node, size_t subgraph, std::span<const TensorView> inputs);
+
+  // Pieces of run(), also used by prepared calls and by loops over a body.
   RunContext& lease();
   void give_back(RunContext& context);
   /// The entry of these inputs, bound when new. Fails with kInvalidArgument naming the input.
@@ -134,6 +137,13 @@ class Program : public std::enable_shared_from_this<Program> {
   /// `input_data`: one pointer per graph input.
   void execute(RunContext& context, SignatureEntry& entry, void* const* input_data,
                const OutputPorts& outputs, const RunOptions& options);
+
+  /// Where results of a body come from.
+  const std::shared_ptr<OutputPool>& body_pool() const { return body_pool_; }
+  /// Whether all sizes of a run, those of its results too, follow from the dims of its inputs.
+  bool sizes_follow_dims() const;
+  /// Destroys evicted signatures that no run is in. Called outside a run.
+  void reclaim_evicted();
 
   // For the tier.
   /// Bounds of later segments are made anew when they are needed: they hold plans that may be old.
@@ -201,7 +211,6 @@ class Program : public std::enable_shared_from_this<Program> {
                     OutputPool& pool, const RunOptions& options);
   void check_inputs(std::span<const TensorView> inputs) const;
   void evict_if_needed();
-  Program& child(const Node& node, size_t subgraph, const std::vector<Tensor>& inputs);
   std::shared_ptr<const Bound> later_segment(const std::shared_ptr<const Plan>& plan,
                                              uint32_t segment, const std::vector<int64_t>& symbols);
 
@@ -240,11 +249,11 @@ class Program : public std::enable_shared_from_this<Program> {
   std::unordered_map<std::string, std::shared_ptr<const Bound>> segment_cache_;
   int64_t segment_bytes_ = 0;
   struct Child {
-    std::shared_ptr<const Graph> graph;
+    std::vector<std::pair<DType, int64_t>> inputs;  ///< their types and ranks
     std::shared_ptr<Program> program;
   };
-  std::unordered_map<std::string, Child> children_;  // guarded by mutex_
-  std::shared_ptr<OutputPool> body_pool_;            // results of run_tensors
+  std::unordered_map<const Graph*, std::vector<Child>> children_;  // by body; guarded by mutex_
+  std::shared_ptr<OutputPool> body_pool_;
 
   friend class CaptureScope;
   struct Capture;

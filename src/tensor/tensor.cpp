@@ -172,11 +172,21 @@ void copy_elements(const TensorView& from, const TensorView& to) {
     std::memcpy(to.data, from.data, static_cast<size_t>(n * size));
     return;
   }
+  // Inner axes that both have side by side are one run of bytes.
+  size_t outer = from.dims.size();
+  int64_t run = 1;
+  for (; outer > 0; --outer) {
+    const size_t axis = outer - 1;
+    if (from.dims[axis] != 1 && (from.strides[axis] != run || to.strides[axis] != run)) break;
+    run *= from.dims[axis];
+  }
   const auto* src = static_cast<const std::byte*>(from.data);
   auto* dst = static_cast<std::byte*>(to.data);
-  for_each_index(from.dims, {from.strides, to.strides}, [&](int64_t, const int64_t* at) {
-    std::memcpy(dst + at[1] * size, src + at[0] * size, static_cast<size_t>(size));
-  });
+  for_each_index(from.dims.first(outer), {from.strides.first(outer), to.strides.first(outer)},
+                 [&](int64_t, const int64_t* at) {
+                   std::memcpy(dst + at[1] * size, src + at[0] * size,
+                               static_cast<size_t>(run * size));
+                 });
 }
 
 double load_double(const void* data, DType dtype, int64_t i) {

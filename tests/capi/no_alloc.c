@@ -22,6 +22,8 @@ extern void* __libc_calloc(size_t, size_t);
 extern void* __libc_realloc(void*, size_t);
 extern void* __libc_memalign(size_t, size_t);
 
+/* Seen by the libraries, whatever the visibility of everything else. */
+#pragma GCC visibility push(default)
 static void count(void) {
   if (counting) ++allocations;
 }
@@ -50,6 +52,7 @@ int posix_memalign(void** out, size_t alignment, size_t size) {
   *out = __libc_memalign(alignment, size);
   return *out ? 0 : ENOMEM;
 }
+#pragma GCC visibility pop
 
 enum { kWarmUp = 2000, kRuns = 1000 };
 
@@ -208,16 +211,67 @@ static void refused(void) {
   xc_session_destroy(session);
 }
 
+/* Allocations of one run over so many steps, after others like it. */
+static long of_steps(xc_session* session, int64_t steps) {
+  enum { kMost = 4096 };
+  static float values[2 * kMost];
+  const int64_t dims[2] = {steps, 2};
+  xc_tensor *in[2], *out[2] = {NULL, NULL};
+  int i, failed = 0;
+  const float zero[2] = {0, 0};
+  for (i = 0; i < 2 * steps; ++i) values[i] = 1;
+  in[0] = make_tensor(2, dims, values);
+  in[1] = vector(2, zero);
+  for (i = 0; i < 50; ++i) {
+    allocations = 0;
+    counting = 1;
+    failed |= xc_session_run(session, NULL, (const xc_tensor* const*)in, 2, out, 2, NULL) != XC_OK;
+    counting = 0;
+    check_floats(out[0], 2, (const float[2]){(float)steps, (float)steps});
+    xc_tensor_release(out[0]);
+    xc_tensor_release(out[1]);
+    out[0] = out[1] = NULL;
+  }
+  CHECK(!failed);
+  xc_tensor_release(in[0]);
+  xc_tensor_release(in[1]);
+  return allocations;
+}
+
+/* A loop makes its memory once per run: an iteration allocates nothing. */
+static void iterations(const char* jit) {
+  xc_session* session =
+      session_of(NULL, "jit", jit,
+                 "graph g(%xs: f32[t, 2], %s0: f32[2]) -> (%last, %all) {\n"
+                 "  %last, %all = Scan(%s0, %xs) {num_scan_inputs = 1} captures 0 (\n"
+                 "    graph body(%s: f32[2], %x: f32[2]) -> (%s1, %y) {\n"
+                 "      %s1 = Add(%s, %x)\n"
+                 "      %t = Tanh(%s1)\n"
+                 "      %y = Mul(%t, %x)\n"
+                 "    })\n"
+                 "}",
+                 NULL, 0);
+  const long few = of_steps(session, 8), many = of_steps(session, 4096);
+  printf("%s: a loop: %ld allocations in 8 steps, %ld in 4096\n", jit, few, many);
+  CHECK(few == many);
+  xc_session_destroy(session);
+}
+
 int main(void) {
+  const float value = 1;
   void* probe;
-  counting = 1; /* the counter itself works */
+  counting = 1; /* the counter itself works, and the library is counted */
   probe = malloc(8);
-  counting = 0;
   CHECK(allocations == 1);
+  xc_tensor_release(vector(1, &value));
+  counting = 0;
+  CHECK(allocations > 1);
   free(probe);
   steady("off", make_session("off"));
   steady("sync", make_session("sync"));
   steady("operator of the host", host_session());
+  iterations("off");
+  iterations("sync");
   refused();
   return check_result();
 }

@@ -18,7 +18,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -395,8 +395,8 @@ def measure(case: Case, threads: int, seconds: float, jit: str) -> tuple[float, 
     return best[0], best[1], agree and same(runs[0](), runs[1](), case)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(families: Iterable[Callable[[], Iterator[Case]]] = FAMILIES, description: str | None = __doc__) -> int:
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=0.3, help="measured per engine and case")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--jit", default="auto", choices=["auto", "off", "sync"])
@@ -405,7 +405,7 @@ def main() -> int:
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
     ratios, wrong = {}, []
-    for case in (case for family in FAMILIES for case in family()):
+    for case in (case for family in families for case in family()):
         if options.names and not any(name.lower() in case.label.lower() for name in options.names):
             continue
         try:

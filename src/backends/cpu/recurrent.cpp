@@ -1,6 +1,7 @@
 // LSTM, GRU and RNN in f32: "xc.recurrent". The input's product is one matrix product over a span
-// of time steps; each step then needs R h, by sgemm, or for few samples by an own product over
-// packed weights that are read once per step at the speed of the cache. Each direction is a task.
+// of time steps; each step then needs R h, by an own product over packed weights that are read once
+// for several samples at the speed of the cache. Weights that change and very many samples go by
+// sgemm. Each direction is a task.
 //
 // (oneDNN's recurrent primitives want layouts of their own for dims that change, and create their
 // code per length; this kernel is bound for any length at no cost.)
@@ -28,14 +29,30 @@ int64_t gates_of(Cell cell) {
 }
 
 constexpr int64_t kSpanBytes = 1 << 20;  ///< of pre-activations computed at a time
-constexpr int64_t kPackedSamples = 4;    ///< up to which the own product is used
+constexpr int64_t kPackedSamples = 64;   ///< up to which the own product is used
 
 enum Input { kX, kW, kR, kB, kLengths, kH0, kC0 };
+
+/// R of every direction in panels (PanelProduct), transposed. A GRU that resets before its product
+/// multiplies the last third of the columns by themselves: they begin a panel.
+struct PackedR {
+  std::shared_ptr<const Buffer> panels;
+  int64_t hidden = 0, width = 0, first = 0;  ///< columns of the first product
+  static int64_t whole_panels(int64_t columns) { return align_up(columns, kPanel); }
+  int64_t direction_size() const {
+    return (whole_panels(first) + whole_panels(width - first)) * hidden;
+  }
+  /// Of the product that begins at a column.
+  const float* at(int64_t direction, int64_t column) const {
+    return reinterpret_cast<const float*>(panels->data()) + direction * direction_size() +
+           whole_panels(column) * hidden;
+  }
+};
 
 class RecurrentBound final : public BoundKernel {
  public:
   RecurrentBound(const StepSpec& spec, const BindContext& context,
-                 std::shared_ptr<const Buffer> packed)
+                 std::shared_ptr<const PackedR> packed)
       : views_(spec, context),
         cell_(cell_of(*spec.op)),
         gates_(gates_of(cell_)),
@@ -157,16 +174,14 @@ class RecurrentBound final : public BoundKernel {
     own_ ? own_sgemm(product) : library_sgemm(product);
   }
 
-  /// gates[n] += h[n] R^T over columns [first, first + count).
+  /// to[n] = beta to[n] + h[n] R^T over columns [first, first + count); beta 0 for all of them.
   void recur(const StepArgs& args, int64_t d, const float* h, float* to, int64_t first,
              int64_t count, float beta) const {
     const float* r = static_cast<const float*>(args.buffers[kR]) + d * width_ * hidden_;
-    if (packed_ && first == 0 && count == width_) {
-      const float* panels = reinterpret_cast<const float*>(packed_->data()) + d * width_ * hidden_;
-      for (int64_t n = 0; n < batch_; ++n) {
-        if (beta == 0) std::memset(to + n * width_, 0, static_cast<size_t>(width_) * sizeof(float));
-        fns_.panel_product(h + n * hidden_, panels, to + n * width_, hidden_, width_);
-      }
+    if (packed_) {
+      if (beta == 0) std::memset(to, 0, static_cast<size_t>(batch_ * width_) * sizeof(float));
+      fns_.panel_product(
+          {h, hidden_, batch_, hidden_, packed_->at(d, first), count, to + first, width_});
       return;
     }
     multiply(batch_, count, hidden_, h, hidden_, r + first * hidden_, beta, to + first);
@@ -199,13 +214,13 @@ class RecurrentBound final : public BoundKernel {
       const int64_t from = backwards && !lengths_ ? time_ - done - steps : done;
       project(args, d, from, steps, b);
       for (int64_t step = 0; step < steps; ++step) {
-        for (int64_t n = 0; n < batch_; ++n) {
-          const int64_t at = time_of(lengths, n, done + step, backwards);
-          std::memcpy(b.gates + n * width_,
-                      b.span + ((at < 0 ? 0 : at - from) * batch_ + n) * width_,
-                      static_cast<size_t>(width_) * sizeof(float));
-        }
-        advance(args, d, b, lengths, done + step);
+        Buffers now = b;
+        if (lengths_)
+          gather_gates(b, lengths, done + step, backwards);
+        else
+          now.gates =
+              b.span + (time_of(lengths, 0, done + step, backwards) - from) * batch_ * width_;
+        advance(args, d, now, lengths, done + step);
         if (float* y = output(0)) {
           const Dims& s = views_.outputs[0].strides;
           for (int64_t n = 0; n < batch_; ++n) {
@@ -234,6 +249,16 @@ class RecurrentBound final : public BoundKernel {
     const int64_t length = lengths.empty() ? time_ : lengths[static_cast<size_t>(n)];
     if (step >= length) return -1;
     return backwards ? length - 1 - step : step;
+  }
+
+  /// Samples that have sequences of their own are at different times in one step.
+  void gather_gates(const Buffers& b, const std::vector<int64_t>& lengths, int64_t step,
+                    bool backwards) const {
+    for (int64_t n = 0; n < batch_; ++n) {
+      const int64_t at = std::max<int64_t>(0, time_of(lengths, n, step, backwards));
+      std::memcpy(b.gates + n * width_, b.span + (at * batch_ + n) * width_,
+                  static_cast<size_t>(width_) * sizeof(float));
+    }
   }
 
   /// span[t, n] = W x[t, n] + bias for `steps` times from `from` on.
@@ -296,7 +321,7 @@ class RecurrentBound final : public BoundKernel {
   OperandViews views_;
   Cell cell_;
   int64_t gates_;
-  std::shared_ptr<const Buffer> packed_;
+  std::shared_ptr<const PackedR> packed_;
   const CellFns& fns_;
   int64_t dirs_ = 1, time_ = 0, batch_ = 0, input_ = 0, hidden_ = 0, width_ = 0, span_ = 1,
           x_row_ = 0;
@@ -334,19 +359,25 @@ Verdict supports(const StepSpec& spec) {
   return Verdict::ok();
 }
 
-/// R of every direction as [direction][panel of 128 gates][hidden][128].
-std::shared_ptr<const Buffer> pack_panels(const Tensor& r) {
-  const int64_t dirs = r.dims()[0], width = r.dims()[1], hidden = r.dims()[2];
-  if (width % kPanel != 0) return nullptr;
-  auto out = Buffer::allocate(dirs * width * hidden * 4);
-  const float* from = r.as<float>();
+std::shared_ptr<const PackedR> pack(const Tensor& r, int64_t first) {
+  auto out = std::make_shared<PackedR>();
+  const int64_t dirs = r.dims()[0];
+  out->width = r.dims()[1];
+  out->hidden = r.dims()[2];
+  out->first = first;
+  const int64_t bytes = dirs * out->direction_size() * 4;
+  auto panels = Buffer::allocate(bytes);
+  std::memset(panels->data(), 0, static_cast<size_t>(bytes));
+  out->panels = panels;
   for (int64_t d = 0; d < dirs; ++d)
-    for (int64_t panel = 0; panel < width / kPanel; ++panel) {
-      const Dims dims{hidden, kPanel}, source{1, hidden}, target{kPanel, 1};
-      CopyPlan(dims, source, target, 4)
-          .run(from + (d * width + panel * kPanel) * hidden,
-               reinterpret_cast<float*>(out->data()) + (d * width + panel * kPanel) * hidden);
-    }
+    for (const auto& [begin, end] : {std::pair{int64_t{0}, first}, {first, out->width}})
+      for (int64_t column = begin; column < end; column += kPanel) {
+        const Dims dims{out->hidden, std::min(kPanel, end - column)}, source{1, out->hidden},
+            target{kPanel, 1};
+        CopyPlan(dims, source, target, 4)
+            .run(r.as<float>() + (d * out->width + column) * out->hidden,
+                 const_cast<float*>(out->at(d, begin)) + (column - begin) * out->hidden);
+      }
   return out;
 }
 
@@ -354,7 +385,7 @@ class RecurrentKernel final : public Kernel {
  public:
   explicit RecurrentKernel(const StepSpec& spec) : spec_(spec) {
     const Tensor& r = spec.inputs[kR].constant;
-    packable_ = r && r.contiguous() && r.dims()[1] % kPanel == 0;
+    packable_ = r && r.contiguous() && r.byte_size() > 0;
   }
   bool wants_warm_up() const override {
     return spec_.numerics != Numerics::kStrict && !sgemm_is_warm();
@@ -363,7 +394,12 @@ class RecurrentKernel final : public Kernel {
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
     // Packing costs about one time step: no reason to wait for the background.
     if (packable_)
-      std::call_once(packed_once_, [&] { packed_ = pack_panels(spec_.inputs[kR].constant); });
+      std::call_once(packed_once_, [&] {
+        const Tensor& r = spec_.inputs[kR].constant;
+        const bool apart = cell_of(*spec_.op) == Cell::kGru &&
+                           spec_.attrs().get_int("linear_before_reset", 0) == 0;
+        packed_ = pack(r, apart ? 2 * r.dims()[2] : r.dims()[1]);
+      });
     return std::make_shared<RecurrentBound>(spec_, context, packed_);
   }
 
@@ -371,7 +407,7 @@ class RecurrentKernel final : public Kernel {
   StepSpec spec_;
   bool packable_ = false;
   mutable std::once_flag packed_once_;
-  mutable std::shared_ptr<const Buffer> packed_;
+  mutable std::shared_ptr<const PackedR> packed_;
 };
 
 std::unique_ptr<Kernel> create(const StepSpec& spec) {

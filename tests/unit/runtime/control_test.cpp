@@ -45,6 +45,25 @@ TEST_CASE("runtime/control: Loop carries state and stacks what each iteration yi
   CHECK(out[1].to_doubles() == std::vector<double>{2, 20, 4, 40, 8, 80});
 }
 
+TEST_CASE("runtime/control: the axis of a scan output whose rank only the run tells") {
+  const auto scan = [](int64_t axis) {
+    return session_of(fmt::format(R"(graph g(%xs: f32[t, 4], %shape: i64[r]) -> (%y) {{
+  %y = Scan(%xs, %shape) {{num_scan_inputs = 1, scan_output_axes = [{}]}} captures 1 (
+    graph body(%x: f32[4], %shape: i64[r]) -> (%out) {{ %out = Reshape(%x, %shape) }})
+}})",
+                                  axis)
+                          .c_str());
+  };
+  const Tensor xs = Tensor::of<float>({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {3, 4});
+  const Tensor square = Tensor::of<int64_t>({2, 2}), line = Tensor::of<int64_t>({4});
+  const Tensor y = run(*scan(2), {xs, square})[0];
+  CHECK(y.dims() == Dims{2, 2, 3});
+  CHECK(y.to_doubles() == std::vector<double>{1, 5, 9, 2, 6, 10, 3, 7, 11, 4, 8, 12});
+  for (const int64_t axis : {2, -3}) {
+    CHECK_THROWS_WITH_AS(run(*scan(axis), {xs, line}), doctest::Contains("has no axis"), Error);
+  }
+}
+
 TEST_CASE("runtime/control: sizes that only values tell reach the steps behind them") {
   auto session = session_of(R"(graph g(%x: f32[n]) -> (%y, %count) {
   const %zero: f32[] = 0

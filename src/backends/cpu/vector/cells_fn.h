@@ -8,6 +8,20 @@
 
 namespace xc::cpu {
 
+inline constexpr int64_t kPanel = 128;  ///< columns
+
+/// y[r, j] += sum over k of x[r, k] * w[k, j]; element (k, j) of w is panels[j / 128 * 128 * K + k
+/// * 128 + j % 128], the last panel is whole. Rows of x and y are dense. The order of the sums
+/// depends on nothing but K.
+struct PanelProduct {
+  const float* x;
+  int64_t x_row, rows, k;
+  const float* panels;
+  int64_t n;
+  float* y;
+  int64_t y_row;
+};
+
 struct CellFns {
   /// gates: pre-activations i, o, f, c of n units each. Updates c and h.
   void (*lstm)(const float* gates, float* c, float* h, int64_t n);
@@ -20,11 +34,8 @@ struct CellFns {
   void (*gru_linear)(const float* gates, const float* recurrent, const float* bias, float* h,
                      int64_t n);
   void (*rnn)(const float* gates, float* h, int64_t n);
-  /// y[j] += sum over k of x[k] * w[k * n + j], w in panels of 128 columns: see pack_panels(). n is
-  /// a multiple of 128.
-  void (*panel_product)(const float* x, const float* w, float* y, int64_t k, int64_t n);
+  void (*panel_product)(const PanelProduct& p);
 };
-inline constexpr int64_t kPanel = 128;
 const CellFns& cell_fns(Isa isa);
 
 namespace baseline {

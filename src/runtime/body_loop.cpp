@@ -1,0 +1,248 @@
+#include "runtime/body_loop.h"
+
+#include <algorithm>
+
+#include "runtime/executor.h"
+
+namespace xc {
+namespace {
+
+/// Memory that a stack takes at once for parts that may never be made.
+constexpr int64_t kAtOnce = 1 << 20;
+/// And for parts that are known to come: more only as they do.
+constexpr int64_t kExpected = 256 << 20;
+
+void release(xc_tensor*& handle) {
+  if (handle) std::exchange(handle, nullptr)->release();
+}
+
+}  // namespace
+
+// ---- stacks -------------------------------------------------------------------------------------
+
+Stack::~Stack() {
+  release(whole_);
+}
+
+xc_tensor* Stack::place() {
+  return in_place_ && count_ < capacity_ ? &part_ : nullptr;
+}
+
+int64_t Stack::place_offset() const {
+  return (backwards_ ? *expected_ - 1 - count_ : count_) * part_bytes_;
+}
+
+void Stack::reserve(OutputPool& pool) {
+  const int64_t part_bytes = std::max<int64_t>(1, part_bytes_);
+  int64_t wanted = checked_mul(2, capacity_);
+  if (capacity_ == 0) {
+    wanted = std::max<int64_t>(1, kAtOnce / part_bytes);
+    if (expected_)
+      wanted = backwards_ ? *expected_
+                          : std::min(*expected_, std::max<int64_t>(1, kExpected / part_bytes));
+  }
+  Dims dims{wanted};
+  dims.insert(dims.end(), part_.tensor.dims().begin(), part_.tensor.dims().end());
+  xc_tensor* larger = pool.acquire(output_, type_.dtype, dims);
+  if (whole_) {
+    dims[0] = count_;
+    larger->tensor.set_dims(dims);
+    whole_->tensor.set_dims(dims);
+    copy_elements(whole_->tensor.view(), larger->tensor.view());
+    release(whole_);
+  }
+  whole_ = larger;
+  capacity_ = wanted;
+  part_.tensor = Tensor(whole_->tensor.buffer(), 0, type_.dtype, part_.tensor.dims());
+}
+
+void Stack::add(const xc_tensor& part, OutputPool& pool) {
+  if (!is_place(&part)) {
+    if (part.tensor.dtype() != type_.dtype)
+      fail(Status::kInvalidModel, "scan outputs are {}, the model declares {}",
+           name(part.tensor.dtype()), name(type_.dtype));
+    if (count_ == 0) {
+      part_.tensor = part.tensor;
+      part_bytes_ = part.tensor.byte_size();
+      in_place_ = part.pool && !holds_objects(type_.dtype);
+    } else if (part.tensor.dims() != part_.tensor.dims()) {
+      fail(Status::kInvalidModel, "scan outputs differ in dims between iterations: {} and {}",
+           to_text(part_.tensor.dims()), to_text(part.tensor.dims()));
+    }
+    if (count_ == capacity_) reserve(pool);
+    const Tensor place(whole_->tensor.buffer(), place_offset(), type_.dtype, part.tensor.dims());
+    copy_elements(part.tensor.view(), place.view());
+  }
+  ++count_;
+}
+
+Tensor Stack::finish() {
+  Dims dims{count_};
+  if (count_ > 0)
+    dims.insert(dims.end(), part_.tensor.dims().begin(), part_.tensor.dims().end());
+  else if (type_.dims)
+    for (const Dim& d : *type_.dims) dims.push_back(d.constant().value_or(0));
+  auto axis = static_cast<ptrdiff_t>(axis_ < 0 ? axis_ + std::ssize(dims) : axis_);
+  if (count_ == 0 && !type_.dims) axis = 0;  // nothing tells the rank
+  if (axis < 0 || axis >= std::ssize(dims))
+    fail(Status::kInvalidModel, "a scan output of rank {} has no axis {}", dims.size(), axis_);
+  part_.tensor = {};
+  if (whole_) whole_->tensor.set_dims(dims);
+  const Tensor rows =
+      whole_ ? take_tensor(std::exchange(whole_, nullptr)) : Tensor(type_.dtype, dims);
+  if (axis == 0) return rows;
+  // The parts' axis goes from the front to where it belongs.
+  Dims strides = rows.strides();
+  std::rotate(dims.begin(), dims.begin() + 1, dims.begin() + axis + 1);
+  std::rotate(strides.begin(), strides.begin() + 1, strides.begin() + axis + 1);
+  return Tensor(rows.buffer(), rows.byte_offset(), type_.dtype, dims, strides).to_contiguous();
+}
+
+// ---- the loop -----------------------------------------------------------------------------------
+
+BodyLoop::BodyLoop(Program& owner, const Node& node, const RunOptions& options,
+                   std::vector<Tensor> inputs, States states)
+    : owner_(owner),
+      node_(node),
+      options_(options),
+      body_(*node.subgraphs[0]),
+      inputs_(std::move(inputs)),
+      views_(inputs_.size()),
+      data_(inputs_.size()),
+      slots_(body_.outputs.size(), nullptr),
+      offsets_(body_.outputs.size(), 0),
+      state_count_(states.count) {
+  for (size_t k = 0; k < inputs_.size(); ++k) {
+    inputs_[k] = inputs_[k].to_contiguous();
+    set_input(k, inputs_[k]);
+  }
+  for (size_t k = 0; k < states.count; ++k)
+    results_.push_back(
+        {.output = static_cast<uint32_t>(states.output + k), .input = states.input + k});
+  for (size_t k = 0; k < states.output; ++k)
+    results_.push_back({.output = static_cast<uint32_t>(k), .input = std::nullopt});
+}
+
+BodyLoop::~BodyLoop() {
+  for (const Stack& stack : stacks_)
+    if (stack.is_place(slots_[stack.output()])) slots_[stack.output()] = nullptr;
+  for (xc_tensor*& slot : slots_) release(slot);
+  for (Result& result : results_) {
+    release(result.current);
+    release(result.spare);
+  }
+}
+
+/// A container is taken as the object, a tensor as its memory.
+void BodyLoop::set_input(size_t index, const Tensor& tensor) {
+  views_[index] = tensor.view();
+  const bool object = body_.value(body_.inputs[index]).type.kind != Type::Kind::kTensor;
+  data_[index] = object ? const_cast<Tensor*>(&tensor) : tensor.data();
+}
+
+void BodyLoop::stack(size_t output, int64_t axis, bool backwards, std::optional<int64_t> expected) {
+  stacks_.emplace_back(static_cast<uint32_t>(output), axis, backwards, expected,
+                       body_.value(body_.outputs[output]).type);
+}
+
+void BodyLoop::slice(size_t input, int64_t axis, bool backwards) {
+  Slice& slice = slices_.emplace_back();
+  slice.input = input;
+  slice.whole = inputs_[input];
+  slice.dims = slice.whole.dims();
+  slice.strides = slice.whole.strides();
+  const int64_t count = slice.dims[static_cast<size_t>(axis)];
+  slice.step = slice.strides[static_cast<size_t>(axis)] * element_size(slice.whole.dtype());
+  if (backwards) {
+    slice.offset = std::max<int64_t>(0, count - 1) * slice.step;
+    slice.step = -slice.step;
+  }
+  slice.dims.erase(slice.dims.begin() + axis);
+  slice.strides.erase(slice.strides.begin() + axis);
+  if (is_contiguous(slice.dims, slice.strides)) {
+    views_[input] = {slice.whole.data(), slice.whole.dtype(), slice.dims, slice.strides};
+  } else {
+    slice.staged = Tensor(slice.whole.dtype(), slice.dims);
+    set_input(input, slice.staged);
+  }
+}
+
+void BodyLoop::move_slices() {
+  for (Slice& slice : slices_) {
+    void* const at = static_cast<std::byte*>(slice.whole.data()) + slice.offset;
+    slice.offset += slice.step;
+    if (slice.staged)
+      copy_elements({at, slice.whole.dtype(), slice.dims, slice.strides}, slice.staged.view());
+    else
+      data_[slice.input] = views_[slice.input].data = at;
+  }
+}
+
+void BodyLoop::look_up() {
+  Program& program = owner_.child(node_, 0, views_);
+  if (&program != program_) {
+    entry_.reset();
+    lease_.reset();
+    program_ = &program;
+    lease_.emplace(program);
+  }
+  entry_ = program.shared_entry_for(views_, lease_->context());
+  program.reclaim_evicted();
+}
+
+void BodyLoop::iterate() {
+  move_slices();
+  if (!steady_) look_up();
+  for (Result& result : results_) slots_[result.output] = std::exchange(result.spare, nullptr);
+  for (Stack& stack : stacks_) {
+    slots_[stack.output()] = steady_ ? stack.place() : nullptr;
+    offsets_[stack.output()] = slots_[stack.output()] ? stack.place_offset() : 0;
+  }
+  program_->run_prepared(
+      lease_->context(), *entry_, data_.data(),
+      {slots_.data(), slots_.size(), program_->body_pool().get(), offsets_.data()}, options_);
+  take_results();
+}
+
+void BodyLoop::take_results() {
+  bool same = !steady_ && program_->sizes_follow_dims();
+  for (Result& result : results_) {
+    result.spare = std::exchange(result.current, std::exchange(slots_[result.output], nullptr));
+    if (!result.input) continue;
+    const Tensor& made = result.current->tensor;
+    const std::span<const int64_t> before = views_[*result.input].dims;
+    same = same && std::equal(before.begin(), before.end(), made.dims().begin(), made.dims().end());
+    set_input(*result.input, made);
+  }
+  steady_ = steady_ || same;
+  // A handle that is no pool's was made for one result, and sizes that change need another.
+  for (Result& result : results_)
+    if (!steady_ || !result.current->pool || (result.spare && !result.spare->pool))
+      release(result.spare);
+  for (Stack& stack : stacks_) {
+    xc_tensor*& made = slots_[stack.output()];
+    stack.add(*made, *program_->body_pool());
+    if (!stack.is_place(made)) made->release();
+    made = nullptr;
+  }
+}
+
+const Tensor& BodyLoop::output(size_t index) const {
+  for (const Result& result : results_)
+    if (result.output == index) return result.current->tensor;
+  fail(Status::kInternal, "output {} of a body is stacked", index);
+}
+
+std::vector<Tensor> BodyLoop::finish() {
+  std::vector<Tensor> out;
+  for (size_t k = 0; k < state_count_; ++k) {
+    Result& result = results_[k];
+    // What no iteration replaced is the caller's memory still, which will be used for others.
+    out.push_back(result.current ? take_tensor(std::exchange(result.current, nullptr))
+                                 : inputs_[*result.input].clone());
+  }
+  for (Stack& stack : stacks_) out.push_back(stack.finish());
+  return out;
+}
+
+}  // namespace xc
