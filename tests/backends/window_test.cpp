@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "backends/step_harness.h"
 
 namespace xc {
@@ -151,6 +153,17 @@ TEST_CASE("backends/indexed: arg-reductions, running totals, TopK, scatter, fill
     INFO(op);
     check_row(row, p, bounds);
   };
+  for (const int64_t n : {1, 3, 70, 300}) {  // rows, short and long, with ties and NaN
+    Tensor x = g.tensor(DType::kF32, {40, n});
+    for (int64_t i = 0; i < x.count(); ++i) {
+      float& v = x.as<float>()[i];
+      v = g.integer(0, 2 * n) == 0 ? NAN : std::round(v);
+    }
+    Attrs a;
+    a.set("axis", int64_t{1});
+    run("xc.axis", "ArgMax", {x}, a);
+    run("xc.axis", "ArgMin", {x}, a);
+  }
   for (DType type : {DType::kF32, DType::kI64, DType::kU8, DType::kF16})
     for (int64_t axis : {0, 1, 2}) {
       const Tensor x = g.tensor(type, {4, 30, 5}, 0, 6);

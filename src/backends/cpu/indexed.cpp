@@ -59,14 +59,22 @@ struct Lines {
 /// walks along an axis that is not innermost then reads whole cache lines.
 template <class Body>
 void for_line_groups(const Lines& lines, int64_t begin, int64_t end, Body&& body) {
-  const bool adjacent = !lines.dims.empty() && lines.from.back() == 1 && lines.to.back() == 1;
+  if (begin >= end) return;
+  if (lines.dims.empty()) return body(0, 0, 1);
+  const size_t last = lines.dims.size() - 1;
+  const bool adjacent = lines.from[last] == 1 && lines.to[last] == 1;
+  // Lines along the last of the other axes, which needs no division.
   while (begin < end) {
-    const auto [from, to] = lines.at(begin);
-    int64_t count = 1;
-    if (adjacent)
-      count = std::min({kSideBySide, end - begin, lines.dims.back() - begin % lines.dims.back()});
-    body(from, to, count);
-    begin += count;
+    auto [from, to] = lines.at(begin);
+    int64_t left = std::min(end - begin, lines.dims[last] - begin % lines.dims[last]);
+    begin += left;
+    while (left > 0) {
+      const int64_t count = adjacent ? std::min(kSideBySide, left) : 1;
+      body(from, to, count);
+      from += count * lines.from[last];
+      to += count * lines.to[last];
+      left -= count;
+    }
   }
 }
 
@@ -77,6 +85,19 @@ int64_t line_tasks(const StepSpec&, const OperandViews& views) {
 
 // ---- arg-reductions
 // ------------------------------------------------------------------------------
+
+/// Without a branch on the data.
+template <bool kMax>
+int64_t best_of_short_row(const float* x, int64_t n) {
+  int64_t best = 0;
+  float value = x[0];
+  for (int64_t i = 1; i < n; ++i) {
+    const bool better = (kMax ? x[i] > value : x[i] < value) | ((x[i] != x[i]) & (value == value));
+    best = better ? i : best;
+    value = better ? x[i] : value;
+  }
+  return best;
+}
 
 /// A line of adjacent f32 is walked as kSideBySide lines, whose bests are compared at the end.
 template <bool kMax>
@@ -100,7 +121,7 @@ int64_t best_of_row(const float* x, int64_t n) {
 template <bool kMax>
 void best_of_lines(const float* x, int64_t n, int64_t step, int64_t lines, int64_t* out) {
   if (step == 1 && lines == 1) {
-    *out = best_of_row<kMax>(x, n);
+    *out = n < 2 * kSideBySide ? best_of_short_row<kMax>(x, n) : best_of_row<kMax>(x, n);
     return;
   }
   int32_t best[kSideBySide];
