@@ -4,9 +4,11 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <unordered_map>
 
 #include "ops/checks.h"
+#include "ops/expansion.h"
 
 namespace xc {
 
@@ -40,6 +42,15 @@ void reference_extract(const ReferenceContext& c) {
   });
 }
 
+ValueIds expand_extract(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion x(graph, node, patch);
+  const auto rank = x.rank(0), picks_rank = x.rank(1);
+  if (!rank || !picks_rank) return {};
+  const ValueId picks = *picks_rank == 1 ? x.in(1) : x.add("Reshape", {x.in(1), x.ints({-1})});
+  const ValueId out = x.add("Gather", {x.in(0), picks}, {{"axis", *rank - 1}});
+  return {*rank == 1 ? x.add("Unsqueeze", {out, x.ints({0})}) : out};
+}
+
 // ---- Binarizer ----------------------------------------------------------------------------------
 
 void infer_binarizer(InferContext& c) {
@@ -53,6 +64,17 @@ void reference_binarizer(const ReferenceContext& c) {
   for_each_offset<2>(y.dims, {x.strides, y.strides}, [&](const auto& at) {
     store_double(y.data, y.dtype, at[1], load_double(x.data, x.dtype, at[0]) > threshold ? 1 : 0);
   });
+}
+
+ValueIds expand_binarizer(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion x(graph, node, patch);
+  // Integers in f64, as the threshold may lie between them.
+  const DType type = x.dtype(0) == DType::kF32 ? DType::kF32 : DType::kF64;
+  Tensor threshold(type, {});
+  store_double(threshold.data(), type, 0, node.attrs.get_float("threshold", 0));
+  const ValueId above =
+      x.add("Greater", {x.cast(x.in(0), x.dtype(0), type), x.constant(std::move(threshold))});
+  return {x.cast(above, DType::kBool, x.dtype(0))};
 }
 
 // ---- LabelEncoder -------------------------------------------------------------------------------
@@ -99,17 +121,26 @@ Tensor default_label(const Attrs& attrs, DType type) {
   return out;
 }
 
+}  // namespace
+
+LabelTable label_table(const Attrs& attrs) {
+  LabelTable out{label_list(attrs, "keys"), label_list(attrs, "values"), {}};
+  if (out.keys.count() != out.values.count())
+    fail(Status::kInvalidModel, "{} keys and {} values", out.keys.count(), out.values.count());
+  out.otherwise = default_label(attrs, out.values.dtype());
+  return out;
+}
+
+namespace {
+
 constexpr TypeSet kLabels =
     kMlStrings | type_set({DType::kI64, DType::kF32, DType::kI32, DType::kI16, DType::kF64});
 
 void infer_label_encoder(InferContext& c) {
   const DType from = check_dtype(c, 0, kLabels);
-  const Tensor keys = label_list(c.attrs(), "keys"), values = label_list(c.attrs(), "values");
+  const auto [keys, values, otherwise] = label_table(c.attrs());
   if (keys.dtype() != from) c.error("keys are {}, the input is {}", name(keys.dtype()), name(from));
   if (!contains(kLabels, values.dtype())) c.error("values are {}", name(values.dtype()));
-  if (keys.count() != values.count())
-    c.error("{} keys and {} values", keys.count(), values.count());
-  default_label(c.attrs(), values.dtype());
   c.set(0, values.dtype(), c.dims(0));
 }
 
@@ -130,8 +161,8 @@ std::string label_key(const void* data, DType type, int64_t i) {
 
 void reference_label_encoder(const ReferenceContext& c) {
   const TensorView &x = c.inputs[0], &y = c.outputs[0];
-  const Tensor keys = label_list(c.attrs(), "keys"), values = label_list(c.attrs(), "values");
-  const Tensor otherwise = default_label(c.attrs(), values.dtype());
+  const LabelTable table = label_table(c.attrs());
+  const Tensor &keys = table.keys, &values = table.values, &otherwise = table.otherwise;
   std::unordered_map<std::string, int64_t> index;
   for (int64_t i = 0; i < keys.count(); ++i)
     index[label_key(keys.data(), keys.dtype(), i)] = i;  // of equal keys the last one counts
@@ -141,6 +172,26 @@ void reference_label_encoder(const ReferenceContext& c) {
       y.as<T>()[at[1]] = found == index.end() ? *otherwise.as<T>() : values.as<T>()[found->second];
     });
   });
+}
+
+/// Texts have no kernels but the references: positions among them come from a table of numbers.
+ValueIds expand_label_encoder(const Graph& graph, const Node& node, Patch& patch) {
+  const LabelTable table = label_table(node.attrs);
+  if (table.values.dtype() != DType::kString) return {};
+  const int64_t count = table.values.count();
+  std::vector<std::string> texts(table.values.as<std::string>(),
+                                 table.values.as<std::string>() + count);
+  texts.push_back(*table.otherwise.as<std::string>());
+  std::vector<int64_t> positions(static_cast<size_t>(count));
+  std::iota(positions.begin(), positions.end(), int64_t{0});
+  Attrs attrs = node.attrs;
+  for (const char* name : {"values_strings", "values_tensor", "default_string", "default_tensor"})
+    attrs.erase(name);
+  attrs.set("values_int64s", positions);
+  attrs.set("default_int64", count);
+  Expansion x(graph, node, patch);
+  const ValueId found = patch.add_node(*node.op, node.inputs, 1, std::move(attrs), node.name)[0];
+  return {x.add("Gather", {x.constant(Tensor::of(texts)), found})};
 }
 
 }  // namespace
@@ -168,23 +219,28 @@ Dim row_count(const InferContext& c) {
 void register_ml(OpList& ops) {
   OpDef extract = ml_op("ArrayFeatureExtractor", {}, infer_extract, reference_extract);
   extract.min_inputs = extract.max_inputs = 2;
+  extract.expand = expand_extract;
   ops.push_back(std::move(extract));
-  ops.push_back(
-      ml_op("Binarizer", {{"threshold", AttrKind::kFloat}}, infer_binarizer, reference_binarizer));
-  ops.push_back(ml_op("LabelEncoder",
-                      {{"keys_strings", AttrKind::kStrings},
-                       {"keys_int64s", AttrKind::kInts},
-                       {"keys_floats", AttrKind::kFloats},
-                       {"keys_tensor", AttrKind::kTensor},
-                       {"values_strings", AttrKind::kStrings},
-                       {"values_int64s", AttrKind::kInts},
-                       {"values_floats", AttrKind::kFloats},
-                       {"values_tensor", AttrKind::kTensor},
-                       {"default_string", AttrKind::kString},
-                       {"default_int64", AttrKind::kInt},
-                       {"default_float", AttrKind::kFloat},
-                       {"default_tensor", AttrKind::kTensor}},
-                      infer_label_encoder, reference_label_encoder));
+  OpDef binarizer =
+      ml_op("Binarizer", {{"threshold", AttrKind::kFloat}}, infer_binarizer, reference_binarizer);
+  binarizer.expand = expand_binarizer;
+  ops.push_back(std::move(binarizer));
+  OpDef encoder = ml_op("LabelEncoder",
+                        {{"keys_strings", AttrKind::kStrings},
+                         {"keys_int64s", AttrKind::kInts},
+                         {"keys_floats", AttrKind::kFloats},
+                         {"keys_tensor", AttrKind::kTensor},
+                         {"values_strings", AttrKind::kStrings},
+                         {"values_int64s", AttrKind::kInts},
+                         {"values_floats", AttrKind::kFloats},
+                         {"values_tensor", AttrKind::kTensor},
+                         {"default_string", AttrKind::kString},
+                         {"default_int64", AttrKind::kInt},
+                         {"default_float", AttrKind::kFloat},
+                         {"default_tensor", AttrKind::kTensor}},
+                        infer_label_encoder, reference_label_encoder);
+  encoder.expand = expand_label_encoder;
+  ops.push_back(std::move(encoder));
 }
 
 }  // namespace xc

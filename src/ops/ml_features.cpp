@@ -1,12 +1,14 @@
-// Feature preparation and linear models of ai.onnx.ml: Imputer, Scaler, Normalizer,
-// FeatureVectorizer, OneHotEncoder, CategoryMapper, LinearRegressor. Features lie along the last
-// axis.
+// Feature preparation of ai.onnx.ml: Imputer, Scaler, Normalizer, FeatureVectorizer, OneHotEncoder,
+// CategoryMapper. Features lie along the last axis. All but odd forms are arithmetic or a table of
+// LabelEncoder, and run as such.
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "ops/checks.h"
 #include "ops/dense.h"
+#include "ops/expansion.h"
 #include "ops/ml.h"
 
 namespace xc {
@@ -32,6 +34,26 @@ void map_features(const ReferenceContext& c, F f) {
 
 double entry(const std::vector<double>& list, size_t feature) {
   return list.size() == 1 ? list[0] : list[feature];
+}
+
+/// Does a list of `length` entries have one for all features or, as far as symbols tell, one for
+/// each? Broadcasting would take others.
+bool fits_features(const Expansion& x, size_t length) {
+  const auto& dims = x.type(0).dims;
+  if (!dims || dims->empty() || length == 0) return false;
+  return length == 1 || dims->back() == Dim(static_cast<int64_t>(length));
+}
+
+Tensor of_floats(DType type, const std::vector<double>& values) {
+  Tensor out(type, {static_cast<int64_t>(values.size())});
+  for (size_t i = 0; i < values.size(); ++i)
+    store_double(out.data(), type, static_cast<int64_t>(i), values[i]);
+  return out;
+}
+
+/// Arithmetic in f32 for f32, else in f64, which holds all other types as well as references do.
+DType arithmetic_type(const Expansion& x) {
+  return x.dtype(0) == DType::kF32 ? DType::kF32 : DType::kF64;
 }
 
 // ---- Imputer ------------------------------------------------------------------------------------
@@ -64,6 +86,25 @@ void reference_imputer(const ReferenceContext& c) {
   write_ints(c.outputs[0], x);
 }
 
+ValueIds expand_imputer(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion x(graph, node, patch);
+  const DType type = x.dtype(0);
+  if (is_float(type)) {
+    const auto values = node.attrs.get_floats("imputed_value_floats");
+    const double replaced = node.attrs.get_float("replaced_value_float", 0);
+    if (!fits_features(x, values.size())) return {};
+    const ValueId hit = std::isnan(replaced) ? x.add("IsNaN", {x.in(0)})
+                                             : x.add("Equal", {x.in(0), x.scalar(replaced)});
+    return {x.add("Where", {hit, x.constant(of_floats(type, values)), x.in(0)})};
+  }
+  const auto values = node.attrs.get_ints("imputed_value_int64s");
+  if (!fits_features(x, values.size())) return {};
+  const ValueId wide = x.cast(x.in(0), type, DType::kI64);
+  const ValueId hit =
+      x.add("Equal", {wide, x.integer(node.attrs.get_int("replaced_value_int64", 0))});
+  return {x.cast(x.add("Where", {hit, x.ints(values), wide}), DType::kI64, type)};
+}
+
 // ---- Scaler -------------------------------------------------------------------------------------
 
 void infer_scaler(InferContext& c) {
@@ -78,6 +119,17 @@ void reference_scaler(const ReferenceContext& c) {
   const auto offset = c.attrs().get_floats("offset", {0.0});
   const auto scale = c.attrs().get_floats("scale", {1.0});
   map_features(c, [&](double x, size_t k) { return (x - entry(offset, k)) * entry(scale, k); });
+}
+
+ValueIds expand_scaler(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion x(graph, node, patch);
+  const DType type = arithmetic_type(x);
+  const auto offset = node.attrs.get_floats("offset", {0.0});
+  const auto scale = node.attrs.get_floats("scale", {1.0});
+  if (!fits_features(x, offset.size()) || !fits_features(x, scale.size())) return {};
+  const ValueId moved =
+      x.add("Sub", {x.cast(x.in(0), x.dtype(0), type), x.constant(of_floats(type, offset))});
+  return {x.cast(x.add("Mul", {moved, x.constant(of_floats(type, scale))}), type, DType::kF32)};
 }
 
 // ---- Normalizer ---------------------------------------------------------------------------------
@@ -104,6 +156,22 @@ void reference_normaliser(const ReferenceContext& c) {
       for (double& v : row) v /= divisor;
   }
   write_dense(c.outputs[0], x);
+}
+
+ValueIds expand_normaliser(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion x(graph, node, patch);
+  const auto& dims = x.type(0).dims;
+  if (!dims || dims->empty() || !dims->back().is_constant() || dims->back().value() == 0) return {};
+  const std::string norm = node.attrs.get_string("norm", "MAX");
+  const DType type = arithmetic_type(x);
+  const ValueId in = x.cast(x.in(0), x.dtype(0), type);
+  const ValueId length = x.reduce(norm == "MAX"  ? "ReduceMax"
+                                  : norm == "L1" ? "ReduceL1"
+                                                 : "ReduceL2",
+                                  in, {-1});
+  const auto number = [&](double value) { return x.constant(of_floats(type, {value})); };
+  const ValueId divisor = x.add("Where", {x.add("Equal", {length, number(0)}), number(1), length});
+  return {x.cast(x.add("Div", {in, divisor}), type, DType::kF32)};
 }
 
 // ---- FeatureVectorizer --------------------------------------------------------------------------
@@ -144,6 +212,26 @@ void reference_vectorizer(const ReferenceContext& c) {
   write_dense(c.outputs[0], out);
 }
 
+/// Where every input has the features it is said to have.
+ValueIds expand_vectorizer(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion x(graph, node, patch);
+  const auto sizes = node.attrs.get_ints("inputdimensions");
+  std::optional<Dim> rows;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const auto& dims = x.type(i).dims;
+    if (!dims || dims->empty() || dims->back() != Dim(sizes[i])) return {};
+    const Dim own = dims->size() == 2 ? dims->front() : Dim(1);
+    if (rows && *rows != own) return {};
+    rows = own;
+  }
+  ValueIds parts;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const ValueId in = x.cast(x.in(i), x.dtype(i), DType::kF32);
+    parts.push_back(x.rank(i) == 1 ? x.add("Unsqueeze", {in, x.ints({0})}) : in);
+  }
+  return {x.add("Concat", parts, {{"axis", int64_t{-1}}})};
+}
+
 // ---- OneHotEncoder ------------------------------------------------------------------------------
 
 void infer_one_hot(InferContext& c) {
@@ -179,6 +267,38 @@ void reference_one_hot(const ReferenceContext& c) {
   write_dense(c.outputs[0], out);
 }
 
+/// A LabelEncoder in which, of equal keys, the first one counts.
+ValueId first_of(Patch& patch, const Node& node, ValueId in, Expansion::AttrList lists) {
+  Attrs attrs;
+  for (auto& [name, list] : lists) {
+    if (auto* ints = std::get_if<std::vector<int64_t>>(&list)) std::ranges::reverse(*ints);
+    if (auto* texts = std::get_if<std::vector<std::string>>(&list)) std::ranges::reverse(*texts);
+    attrs.set(name, std::move(list));
+  }
+  const OpDef& op = get_op("LabelEncoder", "ai.onnx.ml");
+  return patch.add_node(op, {in}, 1, std::move(attrs), node.name)[0];
+}
+
+/// The positions of the categories, one past the last for what is of none, and OneHot of these.
+ValueIds expand_one_hot(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion x(graph, node, patch);
+  if (node.attrs.get_int("zeros", 1) == 0) return {};  // what is of none must fail
+  const auto names = node.attrs.get_strings("cats_strings");
+  const auto numbers = node.attrs.get_ints("cats_int64s");
+  const bool text = x.dtype(0) == DType::kString;
+  const auto count = static_cast<int64_t>(text ? names.size() : numbers.size());
+  if (count == 0) return {};
+  std::vector<int64_t> positions(static_cast<size_t>(count));
+  std::iota(positions.begin(), positions.end(), int64_t{0});
+  const ValueId in = text ? x.in(0) : x.cast(x.in(0), x.dtype(0), DType::kI64);
+  const ValueId found = first_of(patch, node, in,
+                                 {text ? std::pair<std::string, Attr>{"keys_strings", names}
+                                       : std::pair<std::string, Attr>{"keys_int64s", numbers},
+                                  {"values_int64s", positions},
+                                  {"default_int64", count}});
+  return {x.add("OneHot", {found, x.integer(count), x.constant(of_floats(DType::kF32, {0, 1}))})};
+}
+
 // ---- CategoryMapper -----------------------------------------------------------------------------
 
 void infer_category_mapper(InferContext& c) {
@@ -208,81 +328,60 @@ void reference_category_mapper(const ReferenceContext& c) {
   });
 }
 
-// ---- LinearRegressor ----------------------------------------------------------------------------
-
-void infer_linear(InferContext& c) {
-  check_dtype(c, 0, kMlNumbers);
-  check_rows(c);
-  const int64_t targets = c.attrs().get_int("targets", 1);
-  const auto coefficients = static_cast<int64_t>(c.attrs().get_floats("coefficients").size());
-  if (coefficients % targets != 0 || known_different(c.dims(0).back(), coefficients / targets))
-    c.error("{} coefficients for {} targets of {} features", coefficients, targets,
-            c.dims(0).back().text());
-  if (c.attrs().has("intercepts") &&
-      static_cast<int64_t>(c.attrs().get_floats("intercepts").size()) != targets)
-    c.error("intercepts for another number of targets than {}", targets);
-  c.set(0, DType::kF32, {row_count(c), targets});
-}
-
-void reference_linear(const ReferenceContext& c) {
-  check_shapes(c);
-  const auto coefficients = c.attrs().get_floats("coefficients");
-  const auto targets = static_cast<size_t>(c.attrs().get_int("targets", 1));
-  const auto intercepts = c.attrs().get_floats("intercepts", std::vector<double>(targets, 0.0));
-  const std::string transform = c.attrs().get_string("post_transform", "NONE");
-  std::vector<double> out;
-  for_each_row(c, [&](std::span<const double> row) {
-    std::vector<double> scores = intercepts;
-    for (size_t t = 0; t < targets; ++t)
-      for (size_t k = 0; k < row.size(); ++k)
-        scores[t] += row[k] * coefficients[t * row.size() + k];
-    transform_scores(transform, scores);
-    out.insert(out.end(), scores.begin(), scores.end());
-  });
-  write_dense(c.outputs[0], out);
+ValueIds expand_category_mapper(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion x(graph, node, patch);
+  const auto names = node.attrs.get_strings("cats_strings");
+  const auto numbers = node.attrs.get_ints("cats_int64s");
+  if (x.dtype(0) == DType::kString)
+    return {first_of(patch, node, x.in(0),
+                     {{"keys_strings", names},
+                      {"values_int64s", numbers},
+                      {"default_int64", node.attrs.get_int("default_int64", -1)}})};
+  return {first_of(patch, node, x.in(0),
+                   {{"keys_int64s", numbers},
+                    {"values_strings", names},
+                    {"default_string", node.attrs.get_string("default_string", "_Unused")}})};
 }
 
 }  // namespace
 
 void register_ml_features(OpList& ops) {
+  const auto add = [&](OpDef op, ExpandFn expand, Tolerance tolerance = Tolerance::kExact) {
+    op.expand = expand;
+    op.tolerance = tolerance;
+    ops.push_back(std::move(op));
+  };
   AttrSpec norm{"norm", AttrKind::kString};
   norm.choices = "MAX|L1|L2";
-  ops.push_back(ml_op("Imputer",
-                      {{"imputed_value_floats", AttrKind::kFloats},
-                       {"imputed_value_int64s", AttrKind::kInts},
-                       {"replaced_value_float", AttrKind::kFloat},
-                       {"replaced_value_int64", AttrKind::kInt}},
-                      infer_imputer, reference_imputer));
-  OpDef scaler = ml_op("Scaler", {{"offset", AttrKind::kFloats}, {"scale", AttrKind::kFloats}},
-                       infer_scaler, reference_scaler);
-  scaler.tolerance = Tolerance::kElementwise;
-  ops.push_back(std::move(scaler));
-  OpDef normaliser = ml_op("Normalizer", {norm}, infer_normaliser, reference_normaliser);
-  normaliser.tolerance = Tolerance::kReduction;
-  ops.push_back(std::move(normaliser));
+  add(ml_op("Imputer",
+            {{"imputed_value_floats", AttrKind::kFloats},
+             {"imputed_value_int64s", AttrKind::kInts},
+             {"replaced_value_float", AttrKind::kFloat},
+             {"replaced_value_int64", AttrKind::kInt}},
+            infer_imputer, reference_imputer),
+      expand_imputer);
+  add(ml_op("Scaler", {{"offset", AttrKind::kFloats}, {"scale", AttrKind::kFloats}}, infer_scaler,
+            reference_scaler),
+      expand_scaler, Tolerance::kElementwise);
+  add(ml_op("Normalizer", {norm}, infer_normaliser, reference_normaliser), expand_normaliser,
+      Tolerance::kReduction);
   OpDef vectorizer = ml_op("FeatureVectorizer", {{"inputdimensions", AttrKind::kInts, true}},
                            infer_vectorizer, reference_vectorizer);
   vectorizer.max_inputs = -1;
-  ops.push_back(std::move(vectorizer));
-  ops.push_back(ml_op("OneHotEncoder",
-                      {{"cats_int64s", AttrKind::kInts},
-                       {"cats_strings", AttrKind::kStrings},
-                       {"zeros", AttrKind::kInt, false, 0, 1}},
-                      infer_one_hot, reference_one_hot));
-  ops.push_back(ml_op("CategoryMapper",
-                      {{"cats_int64s", AttrKind::kInts},
-                       {"cats_strings", AttrKind::kStrings},
-                       {"default_int64", AttrKind::kInt},
-                       {"default_string", AttrKind::kString}},
-                      infer_category_mapper, reference_category_mapper));
-  OpDef linear = ml_op("LinearRegressor",
-                       {{"coefficients", AttrKind::kFloats, true},
-                        {"intercepts", AttrKind::kFloats},
-                        score_transform_attr(),
-                        {"targets", AttrKind::kInt, false, 1, INT32_MAX}},
-                       infer_linear, reference_linear);
-  linear.tolerance = Tolerance::kContraction;
-  ops.push_back(std::move(linear));
+  add(std::move(vectorizer), expand_vectorizer);
+  add(ml_op("OneHotEncoder",
+            {{"cats_int64s", AttrKind::kInts},
+             {"cats_strings", AttrKind::kStrings},
+             {"zeros", AttrKind::kInt, false, 0, 1}},
+            infer_one_hot, reference_one_hot),
+      expand_one_hot);
+  add(ml_op("CategoryMapper",
+            {{"cats_int64s", AttrKind::kInts},
+             {"cats_strings", AttrKind::kStrings},
+             {"default_int64", AttrKind::kInt},
+             {"default_string", AttrKind::kString}},
+            infer_category_mapper, reference_category_mapper),
+      expand_category_mapper);
 }
 
 }  // namespace xc

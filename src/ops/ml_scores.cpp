@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
+#include "ops/expansion.h"
 #include "ops/ml.h"
 
 namespace xc {
@@ -55,7 +57,7 @@ AttrSpec score_transform_attr() {
   return out;
 }
 
-std::vector<double> two_scores(std::string_view kind, double s, bool signed_score) {
+std::array<double, 2> two_scores(std::string_view kind, double s, bool signed_score) {
   if (kind == "LOGISTIC") return {logistic(-s), logistic(s)};
   if (kind == "PROBIT") return {-probit(s), probit(s)};
   return {signed_score ? -s : 1 - s, s};
@@ -82,11 +84,28 @@ void write_labels(const TensorView& view, const Tensor& labels, const std::vecto
   });
 }
 
+ValueIds expand_text_labels(const Graph& graph, const Node& node, Patch& patch) {
+  const auto texts = node.attrs.get_strings("classlabels_strings");
+  if (texts.empty()) return {};
+  std::string_view ints;  // the operators differ in its name
+  for (const AttrSpec& attr : node.op->attrs)
+    if (attr.name.starts_with("classlabels_int")) ints = attr.name;
+  std::vector<int64_t> numbers(texts.size());
+  std::iota(numbers.begin(), numbers.end(), int64_t{0});
+  Attrs attrs = node.attrs;
+  attrs.erase("classlabels_strings");
+  attrs.set(std::string(ints), numbers);
+  Expansion x(graph, node, patch);
+  const auto outputs = patch.add_node(*node.op, node.inputs, 2, std::move(attrs), node.name);
+  return {x.add("Gather", {x.constant(Tensor::of(texts)), outputs[0]}), outputs[1]};
+}
+
 OpDef classifier_op(std::string_view name, std::vector<AttrSpec> attrs, InferFn infer,
                     ReferenceFn reference) {
   OpDef op = ml_op(name, std::move(attrs), infer, reference);
   op.min_outputs = op.max_outputs = 2;
   op.tolerance = Tolerance::kContraction;
+  op.expand = expand_text_labels;
   return op;
 }
 

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "ops/checks.h"
-#include "ops/dense.h"
 #include "ops/ml.h"
 #include "ops/trees.h"
 
@@ -87,21 +86,14 @@ void infer(InferContext& c) {
   c.set(0, t, {c.dims(0)[0], static_cast<int64_t>(forest_of(c.attrs()).targets)});
 }
 
-void reference(const ReferenceContext& c) {
-  check_shapes(c);
-  const Forest forest = forest_of(c.attrs());
-  const auto aggregate = static_cast<Aggregate>(
-      c.attrs().get_int("aggregate_function", static_cast<int64_t>(Aggregate::kSum)));
-  std::vector<double> out;
-  for_each_row(c, [&](std::span<const double> row) {
-    std::vector<double> scores = forest.scores(row, aggregate);
-    transform_scores(transform_of(c.attrs()), scores);
-    out.insert(out.end(), scores.begin(), scores.end());
-  });
-  write_dense(c.outputs[0], out);
-}
-
 }  // namespace
+
+TreeModel tree_ensemble(const Attrs& attrs) {
+  return {.forest = forest_of(attrs),
+          .aggregate = static_cast<Aggregate>(
+              attrs.get_int("aggregate_function", static_cast<int64_t>(Aggregate::kSum))),
+          .transform = std::string(transform_of(attrs))};
+}
 
 void register_tree_ensemble(OpList& ops) {
   OpDef op;
@@ -124,7 +116,7 @@ void register_tree_ensemble(OpList& ops) {
               {"post_transform", AttrKind::kInt, false, 0, 4},
               {"tree_roots", AttrKind::kInts, true}};
   op.infer = infer;
-  op.reference = reference;
+  op.reference = reference_trees;
   op.tolerance = Tolerance::kReduction;
   ops.push_back(std::move(op));
 }

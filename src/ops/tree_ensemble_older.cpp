@@ -8,7 +8,6 @@
 #include <set>
 
 #include "ops/checks.h"
-#include "ops/dense.h"
 #include "ops/ml.h"
 #include "ops/trees.h"
 
@@ -186,10 +185,6 @@ void check_features(InferContext& c, const Forest& forest) {
 
 // ---- TreeEnsembleRegressor ----------------------------------------------------------------------
 
-Forest regressor(const Attrs& attrs) {
-  return Reader(attrs, "target", static_cast<size_t>(attrs.get_int("n_targets", 1))).take();
-}
-
 /// Empty, or one a target.
 std::vector<double> base_values(const Attrs& attrs, size_t targets) {
   auto out = numbers(attrs, "base_values");
@@ -209,86 +204,19 @@ Aggregate aggregate_of(const Attrs& attrs) {
 
 void infer_regressor(InferContext& c) {
   check_dtype(c, 0, kMlNumbers);
-  const Forest forest = regressor(c.attrs());
-  check_features(c, forest);
-  base_values(c.attrs(), forest.targets);
-  c.set(0, DType::kF32, {row_count(c), static_cast<int64_t>(forest.targets)});
-}
-
-void reference_regressor(const ReferenceContext& c) {
-  check_shapes(c);
-  const Forest forest = regressor(c.attrs());
-  const auto base = base_values(c.attrs(), forest.targets);
-  const std::string transform = c.attrs().get_string("post_transform", "NONE");
-  std::vector<double> out;
-  for_each_row(c, [&](std::span<const double> row) {
-    std::vector<double> scores = forest.scores(row, aggregate_of(c.attrs()));
-    for (size_t t = 0; t < base.size(); ++t) scores[t] += base[t];
-    transform_scores(transform, scores);
-    out.insert(out.end(), scores.begin(), scores.end());
-  });
-  write_dense(c.outputs[0], out);
+  const TreeModel model = tree_regressor(c.attrs());
+  check_features(c, model.forest);
+  c.set(0, DType::kF32, {row_count(c), static_cast<int64_t>(model.forest.targets)});
 }
 
 // ---- TreeEnsembleClassifier ---------------------------------------------------------------------
 
-struct Classifier {
-  Tensor labels;
-  Forest forest;
-  std::vector<double> base;
-  /// Of two classes all leaves vote for this one: its score decides, above 1/2 where no weight is
-  /// negative (it is a probability), else above 0.
-  std::optional<size_t> only_class;
-  bool probability = true;
-
-  explicit Classifier(const Attrs& attrs)
-      : labels(class_labels(attrs, "classlabels_int64s")),
-        forest(Reader(attrs, "class", static_cast<size_t>(labels.count())).take()),
-        base(numbers(attrs, "base_values")) {
-    std::set<size_t> voted;
-    for (const auto& leaf : forest.leaves)
-      for (const Vote& vote : leaf) {
-        voted.insert(vote.target);
-        probability = probability && vote.weight >= 0;
-      }
-    if (labels.count() == 2 && voted.size() == 1) only_class = *voted.begin();
-    // One base value for two classes belongs to the one score there is.
-    if (base.size() == 1 && only_class) base.resize(2, base[0]);
-    if (!base.empty() && base.size() != forest.targets)
-      fail(Status::kInvalidModel, "attribute 'base_values' has {} entries for {} classes",
-           base.size(), forest.targets);
-    base.resize(forest.targets, 0.0);
-  }
-};
-
 void infer_classifier(InferContext& c) {
   check_dtype(c, 0, kMlNumbers);
-  const Classifier classifier(c.attrs());
-  check_features(c, classifier.forest);
-  c.set(0, classifier.labels.dtype(), {row_count(c)});
-  c.set(1, DType::kF32, {row_count(c), classifier.labels.count()});
-}
-
-void reference_classifier(const ReferenceContext& c) {
-  check_shapes(c);
-  const Classifier classifier(c.attrs());
-  const std::string transform = c.attrs().get_string("post_transform", "NONE");
-  std::vector<size_t> chosen;
-  std::vector<double> out;
-  for_each_row(c, [&](std::span<const double> row) {
-    std::vector<double> scores = classifier.forest.scores(row, Aggregate::kSum);
-    for (size_t k = 0; k < scores.size(); ++k) scores[k] += classifier.base[k];
-    const auto only = classifier.only_class;
-    const double limit = classifier.probability ? 0.5 : 0;
-    chosen.push_back(only ? (scores[*only] > limit ? 1 : 0) : top_class(scores));
-    if (only == 0)  // told as the score of the first class, meant as that of the second
-      scores = two_scores(transform, scores[0], !classifier.probability);
-    else
-      transform_scores(transform, scores);
-    out.insert(out.end(), scores.begin(), scores.end());
-  });
-  write_labels(c.outputs[0], classifier.labels, chosen);
-  write_dense(c.outputs[1], out);
+  const TreeModel model = tree_classifier(c.attrs());
+  check_features(c, model.forest);
+  c.set(0, model.labels.dtype(), {row_count(c)});
+  c.set(1, DType::kF32, {row_count(c), model.labels.count()});
 }
 
 std::vector<AttrSpec> with_nodes(std::vector<AttrSpec> attrs) {
@@ -311,6 +239,36 @@ std::vector<AttrSpec> with_nodes(std::vector<AttrSpec> attrs) {
 
 }  // namespace
 
+TreeModel tree_regressor(const Attrs& attrs) {
+  TreeModel out{
+      .forest = Reader(attrs, "target", static_cast<size_t>(attrs.get_int("n_targets", 1))).take(),
+      .aggregate = aggregate_of(attrs),
+      .transform = attrs.get_string("post_transform", "NONE")};
+  out.base = base_values(attrs, out.forest.targets);
+  return out;
+}
+
+TreeModel tree_classifier(const Attrs& attrs) {
+  const Tensor labels = class_labels(attrs, "classlabels_int64s");
+  TreeModel out{.forest = Reader(attrs, "class", static_cast<size_t>(labels.count())).take(),
+                .base = numbers(attrs, "base_values"),
+                .transform = attrs.get_string("post_transform", "NONE"),
+                .labels = labels};
+  std::set<size_t> voted;
+  for (const auto& leaf : out.forest.leaves)
+    for (const Vote& vote : leaf) {
+      voted.insert(vote.target);
+      out.probability = out.probability && vote.weight >= 0;
+    }
+  if (labels.count() == 2 && voted.size() == 1) out.only_class = *voted.begin();
+  // One base value for two classes belongs to the one score there is.
+  if (out.base.size() == 1 && out.only_class) out.base.resize(2, out.base[0]);
+  if (!out.base.empty() && out.base.size() != out.forest.targets)
+    fail(Status::kInvalidModel, "attribute 'base_values' has {} entries for {} classes",
+         out.base.size(), out.forest.targets);
+  return out;
+}
+
 void register_tree_ensemble_older(OpList& ops) {
   AttrSpec aggregate{"aggregate_function", AttrKind::kString};
   aggregate.choices = "SUM|AVERAGE|MIN|MAX";
@@ -322,7 +280,7 @@ void register_tree_ensemble_older(OpList& ops) {
                                {"target_treeids", AttrKind::kInts},
                                {"target_weights", AttrKind::kFloats},
                                {"target_weights_as_tensor", AttrKind::kTensor}}),
-                   infer_regressor, reference_regressor);
+                   infer_regressor, reference_trees);
   op.tolerance = Tolerance::kReduction;
   ops.push_back(std::move(op));
   op = classifier_op("TreeEnsembleClassifier",
@@ -333,7 +291,7 @@ void register_tree_ensemble_older(OpList& ops) {
                                  {"class_weights_as_tensor", AttrKind::kTensor},
                                  {"classlabels_int64s", AttrKind::kInts},
                                  {"classlabels_strings", AttrKind::kStrings}}),
-                     infer_classifier, reference_classifier);
+                     infer_classifier, reference_trees);
   op.tolerance = Tolerance::kReduction;
   ops.push_back(std::move(op));
 }

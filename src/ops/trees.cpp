@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/checks.h"
+#include "ops/dense.h"
+#include "ops/ml.h"
+
 namespace xc {
 
 bool TreeNode::test(double x) const {
@@ -89,6 +93,40 @@ std::vector<double> Forest::scores(std::span<const double> row, Aggregate aggreg
   if (aggregate == Aggregate::kAverage)
     for (double& score : out) score /= static_cast<double>(roots.size());
   return out;
+}
+
+size_t TreeModel::finish(std::span<double> scores) const {
+  for (size_t k = 0; k < base.size(); ++k) scores[k] += base[k];
+  size_t chosen = 0;
+  if (only_class)
+    chosen = scores[*only_class] > (probability ? 0.5 : 0) ? 1 : 0;
+  else if (labels)
+    chosen = top_class(scores);
+  if (only_class == 0)  // told as the score of the first class, meant as that of the second
+    std::ranges::copy(two_scores(transform, scores[0], !probability), scores.begin());
+  else
+    transform_scores(transform, scores);
+  return chosen;
+}
+
+TreeModel tree_model(const Node& node) {
+  if (node.op->name == "TreeEnsembleRegressor") return tree_regressor(node.attrs);
+  if (node.op->name == "TreeEnsembleClassifier") return tree_classifier(node.attrs);
+  return tree_ensemble(node.attrs);
+}
+
+void reference_trees(const ReferenceContext& c) {
+  check_shapes(c);
+  const TreeModel model = tree_model(*c.node);
+  std::vector<size_t> chosen;
+  std::vector<double> out;
+  for_each_row(c, [&](std::span<const double> row) {
+    std::vector<double> scores = model.forest.scores(row, model.aggregate);
+    chosen.push_back(model.finish(scores));
+    out.insert(out.end(), scores.begin(), scores.end());
+  });
+  if (model.labels) write_labels(c.outputs[0], model.labels, chosen);
+  write_dense(c.outputs.back(), out);
 }
 
 }  // namespace xc

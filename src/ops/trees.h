@@ -2,7 +2,9 @@
 // Decision trees of ai.onnx.ml: what the three tree ensemble operators share.
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <unordered_set>
 #include <vector>
 
@@ -59,6 +61,32 @@ struct Forest {
  private:
   size_t leaf_of(Branch root, std::span<const double> row) const;
 };
+
+/// The attributes of a tree ensemble, read and checked: reading takes far longer than a row does.
+struct TreeModel {
+  Forest forest;
+  Aggregate aggregate = Aggregate::kSum;
+  std::vector<double> base = {};  ///< empty, or what is added to each target's score
+  std::string transform = "NONE";
+  // Of classifiers, whose targets are classes.
+  Tensor labels = {};
+  /// Of two classes all leaves vote for this one: its score decides, above 1/2 where no weight is
+  /// negative (it is a probability), else above 0.
+  std::optional<size_t> only_class = {};
+  bool probability = true;
+
+  /// What the forest's scores of a row become, in place; returns the class they name (0 where there
+  /// are none).
+  size_t finish(std::span<double> scores) const;
+};
+/// Of a node of one of the three operators. Fails with kInvalidModel.
+TreeModel tree_model(const Node& node);
+TreeModel tree_ensemble(const Attrs& attrs);
+TreeModel tree_regressor(const Attrs& attrs);
+TreeModel tree_classifier(const Attrs& attrs);
+
+/// OpDef::reference of all three.
+void reference_trees(const ReferenceContext& c);
 
 /// `value` in [0, end); fails with kInvalidModel.
 size_t checked_position(int64_t value, size_t end, std::string_view what);

@@ -11,14 +11,14 @@ namespace xc {
 namespace {
 
 /// Operators no backend has a kernel for, because one would be no faster than what they expand to:
-/// these, and all of com.microsoft.
+/// these, and all of com.microsoft and ai.onnx.ml that expand.
 constexpr std::array<std::string_view, 10> kExpanded = {
     "Attention", "CausalConvWithState",       "Einsum",          "GlobalLpPool",   "Hardmax", "LRN",
     "LpPool",    "MeanVarianceNormalization", "ReduceLogSumExp", "RotaryEmbedding"};
 
 bool is_expanded(const OpDef& op) {
   if (!op.expand) return false;
-  if (op.domain == "com.microsoft") return true;
+  if (op.domain == "com.microsoft" || op.domain == "ai.onnx.ml") return true;
   return op.domain.empty() &&
          std::find(kExpanded.begin(), kExpanded.end(), op.name) != kExpanded.end();
 }

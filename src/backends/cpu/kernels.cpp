@@ -35,6 +35,9 @@ const Backend& cpu_backend() {
                                    cpu::add_indexed(list);
                                    cpu::add_select_ops(list);
                                    cpu::add_sampled(list);
+                                   cpu::add_lookup(list);
+                                   cpu::add_support_vectors(list);
+                                   cpu::add_trees(list);
                                    cpu::add_host_op(list);
                                    cpu::add_reference(list);
                                    return list;

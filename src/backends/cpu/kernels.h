@@ -35,6 +35,9 @@ void add_affine_ops(Rows& rows);
 void add_indexed(Rows& rows);
 void add_select_ops(Rows& rows);
 void add_sampled(Rows& rows);
+void add_lookup(Rows& rows);
+void add_support_vectors(Rows& rows);
+void add_trees(Rows& rows);
 
 // The host's operators.
 void add_host_op(Rows& rows);

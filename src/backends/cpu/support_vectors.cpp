@@ -1,0 +1,140 @@
+// SVMRegressor and SVMClassifier: "xc.svm". Attributes are read once, when the kernel is made. A row
+// is held against all support vectors at once, in f32; what follows is the reference's, in double.
+
+#include <algorithm>
+
+#include "backends/cpu/simple_kernel.h"
+#include "backends/cpu/vector/distances_fn.h"
+#include "ops/svm.h"
+
+namespace xc::cpu {
+namespace {
+
+constexpr int64_t kTaskSums = 64 << 10;
+
+Verdict supports(const StepSpec& spec) {
+  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
+  for (const Operand& output : spec.outputs)
+    if (output.dtype == DType::kString) return Verdict::no("labels are texts");
+  return Verdict::ok();
+}
+
+/// A model and its terms, one a column.
+struct Machine {
+  explicit Machine(const StepSpec& spec) : model(*spec.node) {
+    const auto terms = static_cast<int64_t>(model.term_count());
+    features = static_cast<int64_t>(model.features());
+    columns = align_up(terms, kDistanceGroup);
+    table.assign(static_cast<size_t>(checked_mul(columns, features)), 0.0f);
+    for (int64_t k = 0; k < terms; ++k) {
+      const auto term = model.term(static_cast<size_t>(k));
+      for (int64_t f = 0; f < features; ++f)
+        table[static_cast<size_t>(f * columns + k)] = static_cast<float>(term[static_cast<size_t>(f)]);
+    }
+  }
+  SvmModel model;
+  int64_t features = 0, columns = 0;
+  std::vector<float> table;  ///< [features, columns], zeros behind the last term
+};
+
+class MachineBound final : public BoundKernel {
+ public:
+  MachineBound(const StepSpec& spec, const BindContext& context,
+               std::shared_ptr<const Machine> machine)
+      : views_(spec, context),
+        machine_(std::move(machine)),
+        fns_(distance_fns(cpu_info().isa)) {
+    const OperandView& x = views_.inputs[0];
+    if (x.dims.back() != machine_->features)
+      fail(Status::kRange, "the input has {} features, the model {}", x.dims.back(),
+           machine_->features);
+    feature_step_ = x.strides.back();
+    if (x.dims.size() == 2) {
+      rows_ = x.dims[0];
+      row_step_ = x.strides[0];
+    }
+    const int64_t terms = machine_->columns;
+    tasks = std::clamp<int64_t>(checked_mul(rows_, checked_mul(terms, machine_->features)) / kTaskSums,
+                                1, std::max<int64_t>(1, rows_));
+    row_bytes_ = align_up(checked_mul(machine_->features, 4), 64);
+    scratch_bytes = checked_add(row_bytes_, checked_mul(terms, 4 + 8));
+    held_bytes += views_.bytes();
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    auto* scratch = static_cast<std::byte*>(args.scratch);
+    auto* row = reinterpret_cast<float*>(scratch);
+    auto* sums = reinterpret_cast<float*>(scratch + row_bytes_);
+    const std::span kernels(
+        reinterpret_cast<double*>(scratch + row_bytes_ + machine_->columns * 4),
+        machine_->model.term_count());
+    std::vector<double> scores;
+    for (int64_t r = rows_ * begin / tasks; r < rows_ * end / tasks; ++r) {
+      for (int64_t f = 0; f < machine_->features; ++f)
+        row[f] = static_cast<float>(load_double(args.buffers[0], views_.inputs[0].dtype,
+                                                r * row_step_ + f * feature_step_));
+      find_kernels(row, sums, kernels);
+      scores.clear();
+      const size_t chosen = machine_->model.finish(kernels, scores);
+      write(args, r, chosen, scores);
+    }
+  }
+
+ private:
+  void find_kernels(const float* row, float* sums, std::span<double> out) const {
+    const SvmKernel& kernel = machine_->model.kernel();
+    const bool rbf = kernel.kind == SvmKernel::Kind::kRbf;
+    (rbf ? fns_.squares : fns_.products)(row, machine_->table.data(), machine_->features,
+                                         machine_->columns, sums);
+    if (rbf) fns_.exponentials(sums, machine_->columns, static_cast<float>(-kernel.gamma));
+    for (size_t k = 0; k < out.size(); ++k)
+      out[k] = rbf ? static_cast<double>(sums[k]) : kernel.of(static_cast<double>(sums[k]));
+  }
+
+  void write(const StepArgs& args, int64_t row, size_t chosen,
+             const std::vector<double>& scores) const {
+    const size_t inputs = views_.inputs.size();
+    const Tensor& labels = machine_->model.labels();
+    if (labels && views_.outputs[0].present())
+      static_cast<int64_t*>(args.buffers[inputs])[row * views_.outputs[0].strides[0]] =
+          labels.as<int64_t>()[chosen];
+    const size_t output = labels ? 1 : 0;
+    if (output >= views_.outputs.size() || !views_.outputs[output].present()) return;
+    const OperandView& y = views_.outputs[output];
+    auto* to = static_cast<float*>(args.buffers[inputs + output]) + row * y.strides[0];
+    for (size_t k = 0; k < scores.size(); ++k)
+      to[static_cast<int64_t>(k) * y.strides[1]] = static_cast<float>(scores[k]);
+  }
+
+  OperandViews views_;
+  std::shared_ptr<const Machine> machine_;
+  const DistanceFns& fns_;
+  int64_t rows_ = 1, row_step_ = 0, feature_step_ = 1;
+  int64_t row_bytes_ = 0;
+};
+
+class MachineKernel final : public Kernel {
+ public:
+  explicit MachineKernel(const StepSpec& spec)
+      : spec_(spec), machine_(std::make_shared<const Machine>(spec)) {}
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+    return std::make_shared<MachineBound>(spec_, context, machine_);
+  }
+
+ private:
+  StepSpec spec_;
+  std::shared_ptr<const Machine> machine_;
+};
+
+std::unique_ptr<Kernel> create(const StepSpec& spec) {
+  return std::make_unique<MachineKernel>(spec);
+}
+
+}  // namespace
+
+void add_support_vectors(Rows& rows) {
+  for (const char* op : {"SVMRegressor", "SVMClassifier"})
+    rows.push_back({"xc.svm", op, supports, create});
+}
+
+}  // namespace xc::cpu
