@@ -28,8 +28,8 @@ Problem problem(const char* op, Tensor x, size_t outputs = 1) {
 
 /// Numbers among which splits and features meet: zeros of both signs, infinities, NaN.
 double odd_number(Generator& g) {
-  constexpr double kOdd[] = {0.0, -0.0, 1, -1, 0.5, kInf, -kInf, kNaN, 1e-45, 2};
-  return kOdd[g.integer(0, 9)];
+  constexpr double kOdd[] = {0.0, -0.0, 1, -1, 0.5, kInf, -kInf, kNaN, -kNaN, 1e-45, 2};
+  return kOdd[g.integer(0, 10)];
 }
 Tensor odd_rows(Generator& g, DType type, const Dims& dims) {
   Tensor x = g.tensor(type, dims);
