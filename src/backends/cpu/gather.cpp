@@ -32,14 +32,15 @@ inline int64_t checked(int64_t index, int64_t extent) {
   return from_start;
 }
 
-/// Splits a flat row-major index into an offset.
+/// Splits a flat row-major index within `dims` into an offset.
 int64_t offset_at(int64_t flat, std::span<const int64_t> dims, std::span<const int64_t> strides) {
+  if (dims.empty()) return 0;
   int64_t out = 0;
-  for (size_t axis = dims.size(); axis-- > 0;) {
+  for (size_t axis = dims.size(); axis-- > 1;) {
     out += flat % dims[axis] * strides[axis];
     flat /= dims[axis];
   }
-  return out;
+  return out + flat * strides[0];
 }
 
 /// y[outer, pick, inner] = x[outer, indices[pick], inner]
