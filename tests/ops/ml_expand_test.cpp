@@ -49,7 +49,8 @@ Tensor numbers(DType type, const Dims& dims) {
 }
 Tensor texts(const Dims& dims) {
   Tensor out(DType::kString, dims);
-  for (int64_t i = 0; i < out.count(); ++i) out.as<std::string>()[i] = std::string(1, "abcd"[i % 4]);
+  for (int64_t i = 0; i < out.count(); ++i)
+    out.as<std::string>()[i] = std::string(1, "abcd"[i % 4]);
   return out;
 }
 
@@ -128,7 +129,8 @@ TEST_CASE("ops/ml_expand: features") {
          {{"inputdimensions", Ints{4, 1}}},
          {random(DType::kF32, {4}), random(DType::kI32, {1})}});
   for (const Dims& dims : {Dims{4}, Dims{3, 4}, Dims{2, 3, 4}})
-    for (const Tensor& picks : {Tensor::of<int64_t>({3, 0, 3}), Tensor::of<int64_t>({1, 2}, {1, 2})}) {
+    for (const Tensor& picks :
+         {Tensor::of<int64_t>({3, 0, 3}), Tensor::of<int64_t>({1, 2}, {1, 2})}) {
       check({"ArrayFeatureExtractor", {}, {random(DType::kF32, dims), picks}});
       check({"ArrayFeatureExtractor", {}, {texts(dims), picks}});
     }
@@ -177,7 +179,9 @@ TEST_CASE("ops/ml_expand: linear models") {
                {{"coefficients", weights}, {"targets", int64_t{2}}, {"post_transform", post}},
                {x}});
         check({"LinearRegressor",
-               {{"coefficients", Floats{1, 2, -3}}, {"intercepts", Floats{3}}, {"post_transform", post}},
+               {{"coefficients", Floats{1, 2, -3}},
+                {"intercepts", Floats{3}},
+                {"post_transform", post}},
                {x}});
         for (const Ints& labels : {Ints{0, 1}, Ints{7, -3}}) {
           check({"LinearClassifier",

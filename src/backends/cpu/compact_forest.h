@@ -21,7 +21,7 @@ struct CompactNode {
 template <class T>
 class CompactForest {
  public:
-  static constexpr size_t kLanes = 8;  ///< walks side by side: they hide each other's latency
+  static constexpr size_t kLanes = 16;  ///< walks side by side: they hide each other's latency
 
   /// Fails with kUnsupported where indices do not fit in 31 bits.
   explicit CompactForest(const Forest& forest);

@@ -1,7 +1,9 @@
-// SVMRegressor and SVMClassifier: "xc.svm". Attributes are read once, when the kernel is made. A row
-// is held against all support vectors at once, in f32; what follows is the reference's, in double.
+// SVMRegressor and SVMClassifier: "xc.svm". Attributes are read once, when the kernel is made. A
+// row is held against all support vectors at once, in f32; what follows is the reference's, in
+// double.
 
 #include <algorithm>
+#include <cmath>
 
 #include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/distances_fn.h"
@@ -29,7 +31,8 @@ struct Machine {
     for (int64_t k = 0; k < terms; ++k) {
       const auto term = model.term(static_cast<size_t>(k));
       for (int64_t f = 0; f < features; ++f)
-        table[static_cast<size_t>(f * columns + k)] = static_cast<float>(term[static_cast<size_t>(f)]);
+        table[static_cast<size_t>(f * columns + k)] =
+            static_cast<float>(term[static_cast<size_t>(f)]);
     }
   }
   SvmModel model;
@@ -41,9 +44,7 @@ class MachineBound final : public BoundKernel {
  public:
   MachineBound(const StepSpec& spec, const BindContext& context,
                std::shared_ptr<const Machine> machine)
-      : views_(spec, context),
-        machine_(std::move(machine)),
-        fns_(distance_fns(cpu_info().isa)) {
+      : views_(spec, context), machine_(std::move(machine)), fns_(distance_fns(cpu_info().isa)) {
     const OperandView& x = views_.inputs[0];
     if (x.dims.back() != machine_->features)
       fail(Status::kRange, "the input has {} features, the model {}", x.dims.back(),
@@ -54,8 +55,9 @@ class MachineBound final : public BoundKernel {
       row_step_ = x.strides[0];
     }
     const int64_t terms = machine_->columns;
-    tasks = std::clamp<int64_t>(checked_mul(rows_, checked_mul(terms, machine_->features)) / kTaskSums,
-                                1, std::max<int64_t>(1, rows_));
+    tasks =
+        std::clamp<int64_t>(checked_mul(rows_, checked_mul(terms, machine_->features)) / kTaskSums,
+                            1, std::max<int64_t>(1, rows_));
     row_bytes_ = align_up(checked_mul(machine_->features, 4), 64);
     scratch_bytes = checked_add(row_bytes_, checked_mul(terms, 4 + 8));
     held_bytes += views_.bytes();
@@ -63,17 +65,13 @@ class MachineBound final : public BoundKernel {
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
     auto* scratch = static_cast<std::byte*>(args.scratch);
-    auto* row = reinterpret_cast<float*>(scratch);
+    auto* stage = reinterpret_cast<float*>(scratch);
     auto* sums = reinterpret_cast<float*>(scratch + row_bytes_);
-    const std::span kernels(
-        reinterpret_cast<double*>(scratch + row_bytes_ + machine_->columns * 4),
-        machine_->model.term_count());
+    const std::span kernels(reinterpret_cast<double*>(scratch + row_bytes_ + machine_->columns * 4),
+                            machine_->model.term_count());
     std::vector<double> scores;
     for (int64_t r = rows_ * begin / tasks; r < rows_ * end / tasks; ++r) {
-      for (int64_t f = 0; f < machine_->features; ++f)
-        row[f] = static_cast<float>(load_double(args.buffers[0], views_.inputs[0].dtype,
-                                                r * row_step_ + f * feature_step_));
-      find_kernels(row, sums, kernels);
+      find_kernels(features_of(args, r, stage), sums, kernels);
       scores.clear();
       const size_t chosen = machine_->model.finish(kernels, scores);
       write(args, r, chosen, scores);
@@ -81,14 +79,39 @@ class MachineBound final : public BoundKernel {
   }
 
  private:
+  /// Row `row` as f32: its own memory, or a copy in `stage`.
+  const float* features_of(const StepArgs& args, int64_t row, float* stage) const {
+    const DType type = views_.inputs[0].dtype;
+    if (type == DType::kF32 && feature_step_ == 1)
+      return static_cast<const float*>(args.buffers[0]) + row * row_step_;
+    for (int64_t f = 0; f < machine_->features; ++f)
+      stage[f] = static_cast<float>(
+          load_double(args.buffers[0], type, row * row_step_ + f * feature_step_));
+    return stage;
+  }
+
   void find_kernels(const float* row, float* sums, std::span<double> out) const {
     const SvmKernel& kernel = machine_->model.kernel();
+    const int64_t columns = machine_->columns;
+    const auto gamma = static_cast<float>(kernel.gamma), shift = static_cast<float>(kernel.coef0);
     const bool rbf = kernel.kind == SvmKernel::Kind::kRbf;
-    (rbf ? fns_.squares : fns_.products)(row, machine_->table.data(), machine_->features,
-                                         machine_->columns, sums);
-    if (rbf) fns_.exponentials(sums, machine_->columns, static_cast<float>(-kernel.gamma));
-    for (size_t k = 0; k < out.size(); ++k)
-      out[k] = rbf ? static_cast<double>(sums[k]) : kernel.of(static_cast<double>(sums[k]));
+    (rbf ? fns_.squares : fns_.products)(row, machine_->table.data(), machine_->features, columns,
+                                         sums);
+    if (rbf)
+      fns_.exponentials(sums, columns, -gamma);
+    else if (kernel.kind == SvmKernel::Kind::kSigmoid)
+      fns_.tangents(sums, columns, gamma, shift);
+    else if (kernel.kind == SvmKernel::Kind::kPoly && multiplied(kernel.degree))
+      fns_.powers(sums, columns, gamma, shift, static_cast<int>(kernel.degree));
+    else if (kernel.kind == SvmKernel::Kind::kPoly)
+      for (size_t k = 0; k < out.size(); ++k)
+        sums[k] = static_cast<float>(kernel.of(static_cast<double>(sums[k])));
+    std::copy_n(sums, out.size(), out.begin());
+  }
+
+  /// Degrees whose powers are worth multiplying out.
+  static bool multiplied(double degree) {
+    return degree >= 0 && degree <= 8 && degree == std::floor(degree);
   }
 
   void write(const StepArgs& args, int64_t row, size_t chosen,

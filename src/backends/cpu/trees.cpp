@@ -14,8 +14,8 @@ namespace xc::cpu {
 namespace {
 
 constexpr int64_t kTaskWalks = 4096;
-constexpr int64_t kBlockBytes = 128 << 10;  ///< of features or scores of the rows at hand
-constexpr int64_t kMaxBlock = 64;           ///< rows at a time
+constexpr int64_t kBlockBytes = 512 << 10;  ///< of features or scores of the rows at hand
+constexpr int64_t kMaxBlock = 512;          ///< rows at a time
 
 Verdict supports(const StepSpec& spec) {
   if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");

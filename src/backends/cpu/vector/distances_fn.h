@@ -8,7 +8,7 @@
 namespace xc::cpu {
 
 /// Columns of a table come in groups of so many.
-inline constexpr int64_t kDistanceGroup = 64;
+inline constexpr int64_t kDistanceGroup = 128;
 
 struct DistanceFns {
   /// out[k] = sum of x[f] * table[f * columns + k]; `columns` is a multiple of kDistanceGroup.
@@ -19,6 +19,10 @@ struct DistanceFns {
                   float* out);
   /// x[k] = e^(scale x[k])
   void (*exponentials)(float* x, int64_t columns, float scale);
+  /// x[k] = tanh(scale x[k] + shift)
+  void (*tangents)(float* x, int64_t columns, float scale, float shift);
+  /// x[k] = (scale x[k] + shift)^degree, degree >= 0
+  void (*powers)(float* x, int64_t columns, float scale, float shift, int degree);
 };
 const DistanceFns& distance_fns(Isa isa);
 
