@@ -9,7 +9,7 @@
 namespace xc {
 namespace {
 
-constexpr int64_t kLeastRun = 16;  // elements between gaps: kernels work row by row
+constexpr int64_t kLeastRun = 64;  // elements between gaps: shorter rows are staged in groups
 
 /// Do the strides differ for no element?
 bool same_places(const SymDims& dims, const SymDims& a, const SymDims& b) {
@@ -106,7 +106,7 @@ class Draft {
     const SymDims& dims = plan_.values[value].dims;
     const bool dense = is_dense(dims, strides);
     const Dim run = strides[axis] * dims[axis];
-    if (!dense && run.is_constant() && run.value() < kLeastRun) return false;
+    if (!dense && std::max(run.lower_bound().value_or(0), run.divisor()) < kLeastRun) return false;
     for (uint32_t s : steps_of_[value]) {
       const Step& step = *plan_.steps[s];
       if (step.kind != Step::Kind::kKernel) return false;

@@ -185,7 +185,7 @@ constexpr Found kFound[] = {
 /// Concats whose parts are written where they belong, by every kind of maker and reader.
 constexpr Found kInPlace[] = {
     {"regions write parts, one of them another Concat",
-     R"(graph g(%x: f32[n, 40], %y: f32[n, 56], %z: f32[n, 17]) -> (%r, %s) {
+     R"(graph g(%x: f32[n, 80], %y: f32[n, 65], %z: f32[n, 96]) -> (%r, %s) {
   %a = Exp(%x)
   %b = Neg(%a)
   %c = Tanh(%y)
@@ -198,7 +198,7 @@ constexpr Found kInPlace[] = {
   %s = Sqrt(%b)
 })"},
     {"graph outputs, symbolic widths, halves",
-     R"(graph g(%x: f16[1, n, 5, 4], %y: f16[1, 2, 5, 4], %u: f16[3, n, 16], %v: f16[3, 2*n, 16])
+     R"(graph g(%x: f16[1, n, 5, 4], %y: f16[1, 2, 5, 4], %u: f16[3, n, 64], %v: f16[3, 2*n, 64])
     -> (%j, %k) {
   %a = Gelu(%x)
   %b = Sigmoid(%y)
@@ -210,7 +210,7 @@ constexpr Found kInPlace[] = {
   %k = Concat(%d, %f) {axis = 1}
 })"},
     {"products and what stands behind them",
-     R"(graph g(%x: f32[n, 24], %w: f32[24, 32], %y: f32[n, 9], %u: f32[9, 48], %o: f32[80, 7])
+     R"(graph g(%x: f32[n, 24], %w: f32[24, 64], %y: f32[n, 9], %u: f32[9, 96], %o: f32[160, 7])
     -> (%r) {
   %a = MatMul(%x, %w)
   %b = Relu(%a)

@@ -145,7 +145,7 @@ TEST_CASE("plan/fusion: the loops of every template are as recorded") {
   %p = Pad(%x, %pads) {mode = "edge"}
   %r = Softmax(%p) {axis = -1}
 })"},
-      {"cell_part", R"(graph g(%x: f32[n, 40], %y: f32[n, m]) -> (%j) {
+      {"cell_part", R"(graph g(%x: f32[n, 2, 64], %y: f32[n, m, 64]) -> (%j) {
   %a = Exp(%x)
   %b = Neg(%a)
   %c = Tanh(%y)
