@@ -38,12 +38,22 @@ size_t loop_of(const std::vector<const LoopAxis*>& axes, uint32_t axis) {
 }
 
 /// Where the element at `position` from the first one comes from, of `size` that are repeated.
-Expr repeated(IndexMap::Around around, const Expr& position, const Expr& size) {
+/// `once`: it is less than `size` away from them.
+Expr repeated(IndexMap::Around around, const Expr& position, const Expr& size, bool once) {
   const Expr zero = loop::i64(0), one = loop::i64(1);
   if (around == IndexMap::Around::kEdge) return loop::max(loop::min(position, size - one), zero);
-  if (around == IndexMap::Around::kWrap) return loop::mod(position, size);
+  if (around == IndexMap::Around::kWrap) {
+    if (!once) return loop::mod(position, size);
+    const Expr low = loop::select(loop::lt(position, zero), position + size, position);
+    return loop::select(loop::ge(low, size), low - size, low);
+  }
   // There and back without repeating the ends.
-  const Expr period = loop::max((size - one) * loop::i64(2), one);
+  const Expr back = (size - one) * loop::i64(2);
+  if (once) {
+    const Expr there = loop::max(position, -position);
+    return loop::min(there, back - there);
+  }
+  const Expr period = loop::max(back, one);
   const Expr there = loop::mod(position, period);
   return loop::min(loop::min(there, period - there), size - one);
 }
@@ -234,8 +244,10 @@ Expr MappedReads::repeat(const Mapped& m, Point& point) const {
       continue;
     }
     const Expr size = loop::affine_value(point.access.size(extent(m, 0, shift.axis)));
+    const Dim& least = spec_.inputs[m.operands[0]].dims[shift.axis];
+    const bool once = least.lower_bound().value_or(0) > std::max(shift.before, shift.after);
     subscripts.push_back(
-        loop::checked(repeated(m.map.around, loop::affine_value(position), size), size));
+        loop::checked(repeated(m.map.around, loop::affine_value(position), size, once), size));
   }
   point.at.insert(point.at.end(), subscripts.begin(), subscripts.end());
   return load(m, 0, point, {});
