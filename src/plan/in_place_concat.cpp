@@ -54,7 +54,8 @@ class Draft {
     const uint32_t result = value_of_[node.outputs[0]];
     if (result == kNoValue || maker_[result] == kNoStep) return {};
     const uint32_t concat = maker_[result];
-    if (plan_.steps[concat]->nodes != std::vector<NodeId>{id}) return {};
+    const Step& step = *plan_.steps[concat];
+    if (step.kind != Step::Kind::kKernel || step.nodes != std::vector<NodeId>{id}) return {};
     const Operand whole = specs_[concat].outputs[0];
     const size_t axis = normalise_axis(node.attrs.get_int("axis", 0), whole.dims.size());
     std::vector<std::pair<ValueId, InPlaceConcats::Place>> out;

@@ -133,6 +133,11 @@ TEST_CASE("plan/in_place_concat: what has to stay a step") {
   %c = Concat(%a, %b) {axis = 1}
   %r = Tanh(%c)
 })"},
+      {"text, which no arena holds", R"(graph g(%x: string[n], %y: string[n]) -> (%r, %n) {
+  %c = Concat(%x, %y) {axis = 0}
+  %r = StringNormalizer(%c)
+  %n = Identity(%x)
+})"},
       {"short rows", R"(graph g(%x: f32[n, 64], %y: f32[n, 63]) -> (%r) {
   %a = Exp(%x)
   %b = Tanh(%y)
