@@ -55,7 +55,7 @@ typedef struct xc_config {
                             write it, and made so. Borrowed until the engine or session is
                             created */
   int64_t kernels;       /* 1 = every step on its reference kernel: slow, for finding a wrong one */
-  int64_t layouts;       /* 1 = every value row-major, none channels-last */
+  int64_t layouts;       /* 1 = every value row-major, in memory of its own */
   int64_t trace_steps;   /* steps of sampled runs kept for xc_session_trace(); 0 = none */
   int64_t cache_bytes;   /* files of the persistent cache; 0 = 256 MiB */
 } xc_config;

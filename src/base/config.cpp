@@ -48,7 +48,7 @@ constexpr std::array<ConfigRow, 20> kTable{{
     {"kernels", "XC_KERNELS", "best|reference", 0, 0, 1, &C::kernels, nullptr,
      "reference: every step on its slow reference kernel, to find a wrong one"},
     {"layouts", "XC_LAYOUTS", "on|off", 0, 0, 1, &C::layouts, nullptr,
-     "channels-last values around convolutions"},
+     "channels-last values around convolutions, parts of a Concat in place"},
     {"trace_steps", "XC_TRACE_STEPS", "", 0, 0, 10'000'000, &C::trace_steps, nullptr,
      "steps of sampled runs kept for a trace, per session and body; 0 = none"},
     {"cache_bytes", "XC_CACHE_BYTES", "", 256 << 20, 0, kMax, &C::cache_bytes, nullptr,

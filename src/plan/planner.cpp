@@ -45,6 +45,7 @@ class PlanBuilder {
       : planner_(planner), graph_(*planner.graph_), regions_(regions) {
     plan_ = std::make_shared<Plan>();
     plan_->graph = planner.graph_;
+    plan_->in_place = planner.concats_.nodes();
     plan_->serial = planner.next_serial_++;
     value_of_.assign(graph_.value_count(), kNoValue);
     users_ = graph_.users();
@@ -64,8 +65,8 @@ class PlanBuilder {
     return plan_;
   }
 
-  /// The region whose operands lie otherwise than region_spec() has it, after a build() that
-  /// returned null.
+  /// The region whose operands lie otherwise than region_spec() has it, or that would be what is
+  /// no step, after a build() that returned null.
   std::optional<uint32_t> misfit() const { return misfit_; }
 
   /// Gives every value its place and strides, without choosing kernels.
@@ -208,6 +209,35 @@ class PlanBuilder {
     return add_value(id, std::move(buffer), std::move(dims), known);
   }
 
+  /// The strides of a value that a step makes.
+  SymDims strides_of(ValueId id) const {
+    const SymDims& dims = *graph_.value(id).type.dims;
+    const InPlaceConcats::Place* place = planner_.concats_.place(id);
+    return place ? strides_inside(dims, strides_of(place->whole))
+                 : planner_.layout_.strides(id, dims);
+  }
+
+  /// What a step makes: in memory of its own, or inside the result of a Concat.
+  uint32_t add_result(ValueId id) {
+    const Value& value = graph_.value(id);
+    const InPlaceConcats::Place* place = planner_.concats_.place(id);
+    if (!place) {
+      PlanBuffer buffer;
+      buffer.dtype = value.type.memory_dtype();
+      return add_value(id, std::move(buffer), value.type.dims ? *value.type.dims : SymDims{},
+                       value.type.dims.has_value());
+    }
+    if (value_of_[place->whole] == kNoValue) add_result(place->whole);
+    PlanValue part = plan_->values[value_of_[place->whole]];
+    part.offset = part.offset + place->before * part.strides[place->axis];
+    part.id = id;
+    part.dims = *value.type.dims;
+    part.strides = strides_of(id);
+    value_of_[id] = static_cast<uint32_t>(plan_->values.size());
+    plan_->values.push_back(std::move(part));
+    return value_of_[id];
+  }
+
   /// A new buffer holding one value, laid out as decided for `id` (row-major for a source).
   uint32_t add_value(ValueId id, PlanBuffer buffer, SymDims dims, bool rank_known = true) {
     buffer.segment =
@@ -308,6 +338,7 @@ class PlanBuilder {
         if (const auto it = deferred_.find(id); it != deferred_.end()) add_kernel_unit(it->second);
         return;
       }
+      if (planner_.concats_.has(id)) return;  // its parts are where they belong
       if (node.op->control_flow) return add_opaque(id, Step::Kind::kControl);
       if (try_sizes(node) || try_view(node)) return;
       if (needs_values(node)) return add_opaque(id, Step::Kind::kDynamic);
@@ -336,10 +367,7 @@ class PlanBuilder {
     if (inputs_made && !node.op->control_flow && (try_sizes(node) || try_view(node))) return;
     for (ValueId v : node.outputs) {
       if (v == kNone || value_of_[v] != kNoValue) continue;
-      PlanBuffer buffer;
-      buffer.dtype = graph_.value(v).type.memory_dtype();
-      const auto& dims = graph_.value(v).type.dims;
-      add_value(v, std::move(buffer), dims ? *dims : SymDims{}, dims.has_value());
+      add_result(v);
     }
   }
 
@@ -431,8 +459,9 @@ class PlanBuilder {
     if (id == kNone) return out;
     const Type& type = graph_.value(id).type;
     out.dtype = type.dtype;
-    out.dims = type.dims ? *type.dims : SymDims{};
-    out.strides = planner_.layout_.strides(id, out.dims);
+    if (!type.dims) return out;
+    out.dims = *type.dims;
+    out.strides = strides_of(id);
     return out;
   }
 
@@ -596,8 +625,9 @@ class PlanBuilder {
                 std::vector<uint32_t> inputs, const std::vector<ValueId>& outputs) {
     std::string key(row.name);
     for (NodeId n : nodes) key += "," + std::to_string(n);
-    for (const Operand& operand : spec.inputs)
-      key += ";" + to_text(operand.dims) + to_text(operand.strides);
+    for (const auto* operands : {&spec.inputs, &spec.outputs})
+      for (const Operand& operand : *operands)
+        key += ";" + to_text(operand.dims) + to_text(operand.strides);
     auto step = std::make_shared<Step>();
     if (const auto it = planner_.steps_.find(key);
         it != planner_.steps_.end() && nodes.size() && nodes[0] != kNone) {
@@ -614,14 +644,8 @@ class PlanBuilder {
     }
     step->inputs = std::move(inputs);
     step->outputs.clear();
-    for (ValueId v : outputs) step->outputs.push_back(v == kNone ? kNoValue : add_output(v));
+    for (ValueId v : outputs) step->outputs.push_back(v == kNone ? kNoValue : add_result(v));
     push(std::move(step));
-  }
-
-  uint32_t add_output(ValueId id) {
-    PlanBuffer buffer;
-    buffer.dtype = graph_.value(id).type.memory_dtype();
-    return add_value(id, std::move(buffer), *graph_.value(id).type.dims);
   }
 
   /// A step that copies a view into row-major memory; returns the new value.
@@ -673,6 +697,12 @@ class PlanBuilder {
 
   void add_region(uint32_t index) {
     const PlannedRegion& planned = regions_[index];
+    // Its operands and its result would be the same memory.
+    if (std::any_of(planned.region.nodes.begin(), planned.region.nodes.end(),
+                    [&](NodeId n) { return planner_.concats_.has(n); })) {
+      misfit_ = index;
+      return;
+    }
     auto step = std::make_shared<Step>();
     const Region& region = planned.region;
     step->name = graph_.node(region.nodes.front()).name;
@@ -687,7 +717,7 @@ class PlanBuilder {
       step->spec.inputs.push_back(operand_of(*plan_, step->inputs.back()));
     }
     for (ValueId v : region.outputs) {
-      step->outputs.push_back(add_output(v));
+      step->outputs.push_back(add_result(v));
       step->spec.outputs.push_back(fresh_operand(v));
     }
     const StepSpec made_for = planner_.region_spec(region);
@@ -812,12 +842,24 @@ std::shared_ptr<const Plan> Planner::build(std::span<const PlannedRegion> region
   for (uint32_t k = 0; k < index.size(); ++k) index[k] = k;
   for (;;) {
     PlanBuilder builder(*this, left);
-    if (auto plan = builder.build()) return plan;
+    if (auto plan = builder.build())
+      return plan->serial == 0 ? put_concats_in_place(std::move(plan)) : plan;
     const auto at = static_cast<ptrdiff_t>(*builder.misfit());
     if (refused) refused->push_back(index[static_cast<size_t>(at)]);
     left.erase(left.begin() + at);
     index.erase(index.begin() + at);
   }
+}
+
+std::shared_ptr<const Plan> Planner::put_concats_in_place(std::shared_ptr<const Plan> base) {
+  if (!options_.layouts || base->region_steps > 0 || !concats_.decide(*base, backend_)) return base;
+  next_serial_ = base->serial;
+  auto plan = PlanBuilder(*this, {}).build();
+  // Steps that write elsewhere now.
+  std::unordered_set<const Kernel*> used;
+  for (const auto& step : plan->steps) used.insert(step->kernel.get());
+  std::erase_if(steps_, [&](const auto& known) { return !used.count(known.second->kernel.get()); });
+  return plan;
 }
 
 StepSpec Planner::region_spec(const Region& region) {

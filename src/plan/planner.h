@@ -7,6 +7,7 @@
 
 #include "backends/backend.h"
 #include "plan/fusion/region.h"
+#include "plan/in_place_concat.h"
 #include "plan/layout.h"
 #include "plan/plan.h"
 
@@ -19,7 +20,7 @@ struct PlannerOptions {
   int threads = 1;
   bool views = true;            ///< off: every view op is a copying step (tests)
   bool post_ops = true;         ///< off: every op is its own step
-  bool layouts = true;          ///< off: every value is row-major
+  bool layouts = true;          ///< off: every value is row-major, in memory of its own
   bool reference_only = false;  ///< every step on reference kernels (the oracle)
 };
 
@@ -52,10 +53,14 @@ class Planner {
 
  private:
   friend class PlanBuilder;
+  /// Plans the graph anew when Concats can be in place.
+  std::shared_ptr<const Plan> put_concats_in_place(std::shared_ptr<const Plan> base);
+
   std::shared_ptr<const Graph> graph_;
   const Backend& backend_;
   PlannerOptions options_;
   Layout layout_;
+  InPlaceConcats concats_;
   std::unique_ptr<PlanBuilder> survey_;  // every value with its layout, for region_spec()
   std::unordered_map<std::string, std::shared_ptr<const Step>> steps_;  // by content of the unit
   uint64_t next_serial_ = 0;

@@ -66,6 +66,9 @@ json describe(Program& program, const std::vector<Dims>& signature, const Profil
     steps.push_back(std::move(step));
   }
   out["steps"] = steps;
+  json in_place = json::array();
+  for (NodeId n : plan->in_place) in_place.push_back(program.graph().node(n).name);
+  out["in_place"] = in_place;
   if (published) {
     out["arena_bytes"] = published->active->bound->arena_bytes;
     out["run_us"] = published->active->times->run_ns() / 1000.0;
@@ -139,6 +142,12 @@ void print_program(const json& program, std::string& out, const std::string& ind
     for (const json& refused : step["refused"])
       out += fmt::format("{}        not {}: {}\n", indent, refused["kernel"].get<std::string>(),
                          refused["reason"].get<std::string>());
+  }
+  if (!program["in_place"].empty()) {
+    out += indent + "  Concats whose parts are written where they belong:";
+    for (const json& name : program["in_place"])
+      out += fmt::format(" '{}'", name.get<std::string>());
+    out += "\n";
   }
   if (!program["regions"].empty()) {
     out += indent + "  regions (vendor time, compile time, fused time, state):\n";

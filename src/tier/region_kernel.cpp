@@ -182,6 +182,10 @@ std::shared_ptr<const BoundKernel> RegionKernel::bind(const BindContext& context
     }
     bound->sums.push_back(b);
   }
+  for (const OperandDims::Ref& ref : code_.repeats)
+    if (operand_at(context, ref.operand).dims[ref.axis] == 0 &&
+        element_count(context.outputs[0].dims) > 0)
+      fail(Status::kRange, "nothing to repeat: an empty axis is padded");
   for (const RegionPick& pick : code_.picks) {
     const BoundOperand& indices = operand_at(context, pick.indices);
     BoundPick b{.indices = pick.indices,

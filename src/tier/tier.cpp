@@ -260,6 +260,7 @@ FusionOptions Tier::fusion_options(Program& program) {
   for (const auto& step : program.base_plan()->steps)
     if (step->nodes.size() > 1)
       options.taken.insert(options.taken.end(), step->nodes.begin(), step->nodes.end());
+  options.in_place = program.base_plan()->in_place;
   std::shared_ptr<SignatureEntry> entry;
   for (const auto& e : program.entries())
     if (!entry || e->last_use > entry->last_use) entry = e;

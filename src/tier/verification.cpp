@@ -308,6 +308,9 @@ std::string verify_synthetic(Verification& v) {
     for (const Dim& d : operand.dims) d.collect_symbols(names);
     for (const Dim& d : operand.strides) d.collect_symbols(names);
   }
+  // A part of a larger value.
+  for (const Operand& operand : v.spec.outputs)
+    for (const Dim& d : operand.strides) d.collect_symbols(names);
   const Graph& graph = v.extracted.graph;
   const bool scalar_only = std::all_of(graph.order().begin(), graph.order().end(), [&](NodeId n) {
     return graph.node(n).op->scalar != nullptr || index_map(graph, n);

@@ -147,5 +147,41 @@ TEST_CASE("backends/conv: post-ops in the primitive and after it") {
   }
 }
 
+TEST_CASE(
+    "backends/conv: NaN and infinity go through post-ops as through the operators, but Clip") {
+  Generator g(54);
+  const auto& row = find_row("onednn.conv", "Conv");
+  Problem plain = conv(g, {{1, 2, 6, 6}, 16, {1, 1}});
+  float* x = plain.inputs[0].as<float>();
+  x[5] = std::nanf("");
+  x[17] = INFINITY;
+  x[30] = -INFINITY;
+  const Tensor y = run_reference(node_of(plain), plain.inputs)[0];
+  const Tensor other = g.tensor(DType::kF32, y.dims());
+  std::vector<PostOp> posts;
+  for (const char* op :
+       {"Relu", "LeakyRelu", "Sigmoid", "Tanh", "Abs", "Elu", "HardSigmoid", "HardSwish", "Swish"})
+    posts.push_back({PostOp::Kind::kUnary, &get_op(op), {}, 0, true, {}});
+  for (const char* op : {"Add", "Mul", "Sub", "Max", "Min"})
+    posts.push_back({PostOp::Kind::kBinary, &get_op(op), {}, 3, true, {}});
+  for (const PostOp& post : posts) {
+    Problem alone;
+    alone.op = post.op;
+    alone.inputs = {y};
+    if (post.kind == PostOp::Kind::kBinary) alone.inputs.push_back(other);
+    const Tensor want = run_reference(node_of(alone), alone.inputs)[0];
+    for (int kind : {0, 3}) {
+      Problem p = plain;
+      p.post_ops = {post};
+      p.inputs[0] = Generator(1).strided(p.inputs[0], kind);
+      if (post.kind == PostOp::Kind::kBinary) p.post_inputs = {Generator(1).strided(other, kind)};
+      RunOptions options;
+      options.output_kind = kind;
+      const std::string wrong = difference(run_row(row, p, options)[0], want, {1e-4, 1e-4});
+      CHECK_MESSAGE(wrong.empty(), post.op->name << " order " << kind << ": " << wrong);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace xc

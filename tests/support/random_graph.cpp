@@ -704,6 +704,11 @@ class Generator {
     for (int64_t& p : pads)
       if (random_.chance(3)) p = 1 + random_.below(3);
     Ids inputs{x, ints(pads)};
+    constexpr std::array<const char*, 3> kRepeating{"reflect", "edge", "wrap"};
+    if (random_.chance(2)) {
+      const auto mode = static_cast<size_t>(random_.below(3));
+      return grow_reader(node("Pad", inputs, attr("mode", std::string(kRepeating[mode]))));
+    }
     if (type(x) != DType::kBool && random_.chance(2))
       inputs.push_back(scalar(type(x), is_float(type(x)) ? -1.5 : 3));
     grow_reader(node("Pad", inputs));

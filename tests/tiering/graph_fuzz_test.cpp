@@ -160,6 +160,21 @@ constexpr Found kFound[] = {
   %p = Pad(%x, %pads)
   %y = Sub(%p, %e)
 })"},
+    {"the norm of numbers whose squares vanish",
+     R"(graph g(%x: bf16[n, 1], %z: bf16[n, 3]) -> (%y, %w) {
+  const %axes: i64[1] = [-1]
+  const %tiny: bf16[1] = [1e-38]
+  %a = Mul(%x, %tiny)
+  %y = ReduceL2(%a, %axes)
+  %b = Mul(%z, %tiny)
+  %w = ReduceL2(%b, %axes) {keepdims = 0}
+})"},
+    {"a NaN goes through Relu behind a convolution",
+     R"(graph g(%x: f32[n, 1, 6, 5], %w: f32[5, 1, 1, 1]) -> (%y) {
+  %c = Conv(%x, %w)
+  %y = Relu(%c)
+})",
+     true},
     {"an identity behind an identity is a graph output", R"(graph g(%x: f32[n, 5]) -> (%y) {
   const %shape: i64[2] = [0, 5]
   %a = Reshape(%x, %shape)
@@ -167,9 +182,58 @@ constexpr Found kFound[] = {
 })"},
 };
 
-TEST_CASE("tiering/graph_fuzz: what it found stays found") {
+/// Concats whose parts are written where they belong, by every kind of maker and reader.
+constexpr Found kInPlace[] = {
+    {"regions write parts, one of them another Concat",
+     R"(graph g(%x: f32[n, 80], %y: f32[n, 65], %z: f32[n, 96]) -> (%r, %s) {
+  %a = Exp(%x)
+  %b = Neg(%a)
+  %c = Tanh(%y)
+  %d = Mul(%c, %y)
+  %j = Concat(%b, %d) {axis = 1}
+  %e = Sigmoid(%z)
+  %f = Add(%e, %z)
+  %k = Concat(%f, %j) {axis = -1}
+  %r = Softmax(%k) {axis = -1}
+  %s = Sqrt(%b)
+})"},
+    {"graph outputs, symbolic widths, halves",
+     R"(graph g(%x: f16[1, n, 5, 4], %y: f16[1, 2, 5, 4], %u: f16[3, n, 64], %v: f16[3, 2*n, 64])
+    -> (%j, %k) {
+  %a = Gelu(%x)
+  %b = Sigmoid(%y)
+  %c = Mul(%b, %y)
+  %j = Concat(%a, %c) {axis = 1}
+  %d = Exp(%u)
+  %e = Abs(%v)
+  %f = Neg(%e)
+  %k = Concat(%d, %f) {axis = 1}
+})"},
+    {"products and what stands behind them",
+     R"(graph g(%x: f32[n, 24], %w: f32[24, 64], %y: f32[n, 9], %u: f32[9, 96], %o: f32[160, 7])
+    -> (%r) {
+  %a = MatMul(%x, %w)
+  %b = Relu(%a)
+  %c = MatMul(%y, %u)
+  %j = Concat(%b, %c) {axis = 1}
+  %r = MatMul(%j, %o)
+})"},
+    {"channels", R"(graph g(%x: f32[n, 3, 8, 9], %w: f32[16, 3, 3, 3], %v: f32[16, 3, 1, 1],
+    %u: f32[8, 48, 1, 1]) -> (%r) {
+  %a = Conv(%x, %w) {pads = [1, 1, 1, 1]}
+  %b = Relu(%a)
+  %c = Conv(%x, %v)
+  %d = Sigmoid(%c)
+  %e = Mul(%c, %d)
+  %f = Tanh(%e)
+  %j = Concat(%b, %e, %f) {axis = 1}
+  %r = Conv(%j, %u)
+})"},
+};
+
+void check_graphs(std::span<const Found> graphs) {
   GraphFuzzer fuzzer(all_ways());
-  for (const Found& found : kFound) {
+  for (const Found& found : graphs) {
     CAPTURE(found.what);
     Problem problem{parse_graph(found.graph), {}};
     infer_types(problem.graph);
@@ -179,6 +243,14 @@ TEST_CASE("tiering/graph_fuzz: what it found stays found") {
     if (const Failure failure = fuzzer.check(problem, names_of(fuzzer.ways())))
       FAIL_CHECK(fuzzer.report(problem, failure, found.what));
   }
+}
+
+TEST_CASE("tiering/graph_fuzz: what it found stays found") {
+  check_graphs(kFound);
+}
+
+TEST_CASE("tiering/graph_fuzz: parts that are written where they belong") {
+  check_graphs(kInPlace);
 }
 
 /// Compiles another kernel than it was given: its first addition became a subtraction. Not one of

@@ -385,6 +385,71 @@ TEST_CASE("tiering/index_map: padding with a constant, and cropping") {
   }
 }
 
+TEST_CASE("tiering/index_map: padding that repeats what it surrounds") {
+  // Where an element comes from, step by step.
+  const auto source = [](const std::string& mode, int64_t i, int64_t size) {
+    if (mode == "edge") return std::clamp<int64_t>(i, 0, size - 1);
+    if (mode == "wrap") {
+      while (i < 0) i += size;
+      while (i >= size) i -= size;
+      return i;
+    }
+    if (size == 1) return int64_t{0};
+    while (i < 0 || i >= size) i = i < 0 ? -i : 2 * (size - 1) - i;
+    return i;
+  };
+  const auto text_of = [](const std::string& mode, const std::string& n, const std::string& c,
+                          const std::string& h) {
+    return fmt::format(R"(graph g(%x: f32[{1}, {2}, {3}], %y: f32[{1} + 3, {2}, {3} + 9])
+    -> (%r, %s) {{
+  const %pads: i64[6] = [1, 0, 4, 2, 0, 5]
+  %p = Pad(%x, %pads) {{mode = "{0}"}}
+  %r = Add(%p, %y)
+  %s = Softmax(%r) {{axis = -1}}
+}})",
+                       mode, n, c, h);
+  };
+  const auto check = [&](Session& session, const std::string& mode, int64_t n, int64_t c,
+                         int64_t h) {
+    const std::vector<Tensor> in{ramp({n, c, h}, 2, 0.1), ramp({n + 3, c, h + 9}, 2, 0.5)};
+    const auto out = run(session, in);
+    REQUIRE(out[0].dims() == Dims{n + 3, c, h + 9});
+    for (int64_t i = 0; i < n + 3; ++i)
+      for (int64_t k = 0; k < c; ++k)
+        for (int64_t j = 0; j < h + 9; ++j) {
+          const int64_t from = (source(mode, i - 1, n) * c + k) * h + source(mode, j - 4, h);
+          const int64_t to = (i * c + k) * (h + 9) + j;
+          REQUIRE(at(out[0], to) ==
+                  static_cast<double>(static_cast<float>(at(in[0], from) + at(in[1], to))));
+        }
+    check_one_region(session);
+  };
+  const std::tuple<int64_t, int64_t, int64_t> sizes[] = {
+      {2, 3, 40}, {1, 2, 1}, {5, 1, 2}, {3, 2, 16}, {3, 1, 6}, {3, 1, 5}, {2, 0, 7}};
+  for (const std::string mode : {"reflect", "edge", "wrap"}) {
+    CAPTURE(mode);
+    for (int64_t isa = 1; isa <= targets(); ++isa) {
+      CAPTURE(isa);
+      auto session = session_of(text_of(mode, "n", "c", "h"), config_of(JitMode::kSync, isa));
+      for (const auto& [n, c, h] : sizes) check(*session, mode, n, c, h);
+      // Nothing to repeat: said by the operator, and the session goes on.
+      for (const Dims& dims : {Dims{0, 2, 7}, Dims{2, 2, 0}})
+        CHECK_THROWS_WITH_AS(
+            (void)run(*session, {ramp(dims, 2, 0.1), ramp({dims[0] + 3, 2, dims[2] + 9}, 2, 0.5)}),
+            doctest::Contains("nothing to repeat"), Error);
+      check(*session, mode, 4, 2, 33);
+      // Sizes that the model knows.
+      for (const auto& [n, c, h] : sizes) {
+        const auto number = [](int64_t v) { return std::to_string(v); };
+        if (c > 0)
+          check(*session_of(text_of(mode, number(n), number(c), number(h)),
+                            config_of(JitMode::kSync, isa)),
+                mode, n, c, h);
+      }
+    }
+  }
+}
+
 TEST_CASE("tiering/index_map: every type that regions hold is moved bit by bit") {
   for (const char* type : {"f32", "f64", "f16", "bf16", "i8", "u8", "i16", "u16", "i32", "u32",
                            "i64", "u64", "bool"}) {

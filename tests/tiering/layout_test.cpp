@@ -228,6 +228,7 @@ uint32_t split_epilogues(Session& session, size_t kept) {
   Program& program = session.program();
   FusionOptions options;
   options.blocks = false;
+  options.in_place = program.base_plan()->in_place;
   for (const auto& step : program.base_plan()->steps)
     if (step->nodes.size() > 1)
       options.taken.insert(

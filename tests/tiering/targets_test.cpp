@@ -74,6 +74,7 @@ std::pair<int64_t, int> largest_code(Graph model, int64_t isa) {
   for (const auto& step : base->steps)
     if (step->nodes.size() > 1)
       options.taken.insert(options.taken.end(), step->nodes.begin(), step->nodes.end());
+  options.in_place = base->in_place;
   const auto compiler = create_jit_compiler(isa, 64 << 20, false);
   int64_t largest = 0;
   int count = 0;

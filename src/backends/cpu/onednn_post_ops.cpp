@@ -1,5 +1,6 @@
 #include "backends/cpu/onednn_post_ops.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -53,6 +54,13 @@ std::optional<Algorithm> binary_of(const PostOp& post) {
   return std::nullopt;
 }
 
+/// The library's maximum and minimum, and what it makes with them, pass over a NaN. (So does its
+/// Clip, which is too dear to do without: README.)
+bool loses_nan(const PostOp& post) {
+  constexpr std::string_view kLosing[] = {"Relu", "HardSigmoid", "Max", "Min"};
+  return std::find(std::begin(kLosing), std::end(kLosing), post.op->name) != std::end(kLosing);
+}
+
 /// Dims of `operand` over the result's axes, 1 in front.
 SymDims aligned(const Operand& operand, size_t rank) {
   SymDims out(rank - std::min(rank, operand.dims.size()), Dim(1));
@@ -67,6 +75,7 @@ MappedPostOps map_post_ops(const StepSpec& spec) {
   const Operand& result = spec.outputs[0];
   const size_t rank = result.dims.size();
   for (const PostOp& post : spec.post_ops) {
+    if (loses_nan(post) && spec.numerics != Numerics::kFast) break;
     if (post.kind == PostOp::Kind::kUnary) {
       if (!eltwise_of(post)) break;
     } else {

@@ -18,7 +18,8 @@ struct MappedPostOps {
   bool empty() const { return count == 0; }
 };
 
-/// The longest prefix that oneDNN can do. `channels_axis` of the result is 1.
+/// The longest prefix that oneDNN can do, and but for Clip does with NaN what the operators do,
+/// except in fast numerics. `channels_axis` of the result is 1.
 MappedPostOps map_post_ops(const StepSpec& spec);
 /// The chain as an attribute, for a result (or a part of it) of descriptor `dst`.
 void append_post_ops(const StepSpec& spec, const MappedPostOps& mapped,

@@ -42,6 +42,12 @@ const Row& row_of(const OpDef& op) {
   fail(Status::kInternal, "xc.reduce has no row for {}", op.name);
 }
 
+/// Squares of bf16 numbers leave the range of f32, their root does not.
+DType compute_type_of(const Row& row, DType type) {
+  if (type == DType::kBF16 && row.post == Post::kRoot) return DType::kF64;
+  return type == DType::kF16 || type == DType::kBF16 ? DType::kF32 : type;
+}
+
 constexpr int64_t kChunk = 1024;  ///< elements staged at a time
 constexpr int64_t kTaskElements = 64 << 10;
 constexpr size_t kMaxAxes = 16;
@@ -133,15 +139,16 @@ class ReduceBound final : public BoundKernel {
   ReduceBound(const StepSpec& spec, const BindContext& context)
       : spec_(spec), views_(spec, context), row_(row_of(*spec.op)) {
     const DType type = views_.inputs[0].dtype;
-    compute_ = type == DType::kF16 || type == DType::kBF16 ? DType::kF32 : type;
+    compute_ = compute_type_of(row_, type);
     bytes_ = element_size(compute_);
     stored_bytes_ = element_size(type);
     const Isa isa = cpu_info().isa;
     fns_ = fold_fns(row_.fold, compute_, isa);
     if (compute_ != type) {
-      widen_ = cast_fn(type, compute_, isa);
-      narrow_ = cast_fn(compute_, type, isa);
+      widen_ = cast_fn(type, DType::kF32, isa);
+      narrow_ = cast_fn(DType::kF32, type, isa);
     }
+    if (widen_ && compute_ == DType::kF64) widen_more_ = cast_fn(DType::kF32, compute_, isa);
     dynamic_ = !ControlInputs::constant(spec, 1);
     if (!dynamic_) {
       loops_ = make(nullptr);
@@ -151,8 +158,9 @@ class ReduceBound final : public BoundKernel {
       tasks = std::clamp<int64_t>(views_.inputs[0].count() / kTaskElements, 1,
                                   std::max<int64_t>(1, units));
     }
-    // Partials or accumulators, then a staged chunk in memory type and one in compute type.
-    scratch_bytes = 3 * kChunk * 8 + kPartials * 8;
+    // Partials or accumulators, then a staged chunk in memory type, one in compute type and one on
+    // the way there.
+    scratch_bytes = 4 * kChunk * 8 + kPartials * 8;
     held_bytes += views_.bytes() + 512;
   }
 
@@ -227,7 +235,7 @@ class ReduceBound final : public BoundKernel {
             continue;
           }
           for (int64_t r = 0; r < loops.rows; ++r) {
-            widen_({{at + r * loops.row_x * stored_bytes_}, {1}, stage, n, nullptr});
+            widen(at + r * loops.row_x * stored_bytes_, stage, n);
             fns_.columns(stage, 1, 0, n, acc);
           }
         }
@@ -264,11 +272,19 @@ class ReduceBound final : public BoundKernel {
         source = stage;
       }
       if (widen_) {
-        widen_({{source}, {1}, wide, n, nullptr});
+        widen(source, wide, n);
         source = wide;
       }
       fns_.rows(source, 1, 0, n, acc);
     }
+  }
+
+  /// n elements of the memory type in the compute type; there is room for a chunk behind `to`.
+  void widen(const std::byte* from, std::byte* to, int64_t n) const {
+    if (!widen_more_) return widen_({{from}, {1}, to, n, nullptr});
+    std::byte* between = to + kChunk * 8;
+    widen_({{from}, {1}, between, n, nullptr});
+    widen_more_({{between}, {1}, to, n, nullptr});
   }
 
   /// Post function and store. Columns start from the identity, which differs from the initial value
@@ -319,6 +335,12 @@ class ReduceBound final : public BoundKernel {
         apply(int64_t{});
         break;
     }
+    if (widen_more_) {
+      double wide;
+      std::memcpy(&wide, result, sizeof wide);
+      const auto single = static_cast<float>(wide);
+      std::memcpy(result, &single, sizeof single);
+    }
     if (narrow_)
       narrow_({{result}, {0}, to, 1, nullptr});
     else
@@ -332,6 +354,7 @@ class ReduceBound final : public BoundKernel {
   int64_t bytes_ = 4, stored_bytes_ = 4;
   FoldFns fns_{};
   ElementwiseFn widen_ = nullptr, narrow_ = nullptr;
+  ElementwiseFn widen_more_ = nullptr;  ///< from f32, where compute_ is wider
   bool dynamic_ = false;
   Loops loops_;
   int64_t blocks_ = 1;
@@ -340,7 +363,7 @@ class ReduceBound final : public BoundKernel {
 Verdict supports(const StepSpec& spec) {
   if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
   const DType type = spec.inputs[0].dtype;
-  const DType compute = type == DType::kF16 || type == DType::kBF16 ? DType::kF32 : type;
+  const DType compute = compute_type_of(row_of(*spec.op), type);
   if (!fold_fns(row_of(*spec.op).fold, compute, cpu_info().isa).rows)
     return Verdict::no(fmt::format("no inner loop for elements of type {}", name(type)));
   if (is_integer(type) && spec.op->reduction && spec.op->reduction->post)

@@ -34,7 +34,8 @@ Facts::Facts(const Graph& graph, const FusionOptions& options)
       position_(graph.node_count(), 0),
       users_(graph.users()),
       classes_(graph.node_count()),
-      taken_(options.taken.begin(), options.taken.end()) {
+      taken_(options.taken.begin(), options.taken.end()),
+      in_place_(options.in_place.begin(), options.in_place.end()) {
   for (uint32_t k = 0; k < graph.order().size(); ++k) position_[graph.order()[k]] = k;
 }
 
@@ -46,7 +47,8 @@ const FusionClass& Facts::of(NodeId id) {
   const bool row =
       (cls.kind == FusionKind::kReduction && !whole) || cls.kind == FusionKind::kComposite;
   const bool cell = cls.kind == FusionKind::kScalar || cls.kind == FusionKind::kMap;
-  if (taken_.count(id) || (row && !options_.row) || (cell && !options_.cell && !options_.row) ||
+  if (taken_.count(id) || in_place_.count(id) || (row && !options_.row) ||
+      (cell && !options_.cell && !options_.row) ||
       (options_.numerics == Numerics::kStrict && !rounds_once(graph_, id)))
     cls.kind = FusionKind::kNone;
   return *(classes_[id] = std::move(cls));
@@ -147,7 +149,7 @@ Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeI
       out.whole = cls.kind == FusionKind::kMap && !index_map(graph_, id)->shifts.empty();
     }
     // A library's kernel that absorbs a function applies it on the way.
-    out.free = node.op->view || (taken_.count(id) && node.op->scalar);
+    out.free = node.op->view || in_place_.count(id) || (taken_.count(id) && node.op->scalar);
     if (out.kind != SearchNode::Kind::kFixed || in_given.count(id)) out.compute_s = compute_s(id);
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       const ValueId v = node.inputs[k];

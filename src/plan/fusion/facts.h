@@ -43,7 +43,7 @@ class Facts {
   std::vector<uint32_t> position_;
   std::vector<std::vector<NodeId>> users_;
   std::vector<std::optional<FusionClass>> classes_;
-  std::unordered_set<NodeId> taken_;
+  std::unordered_set<NodeId> taken_, in_place_;
 };
 
 }  // namespace xc::fusion

@@ -35,12 +35,16 @@ Maybe concat(const Node& node, const std::vector<SymDims>& in, const SymDims& ou
 }
 
 Maybe pad(const Graph& graph, const Node& node, const SymDims& in) {
-  if (node.attrs.get_string("mode", "constant") != "constant") return std::nullopt;
   const auto given = [&](size_t k) { return node.inputs.size() > k && node.inputs[k] != kNone; };
   for (size_t k = 1; k < node.inputs.size(); ++k)
     if (given(k) && !graph.value(node.inputs[k]).is_constant()) return std::nullopt;
   IndexMap map;
   map.kind = IndexMap::Kind::kPad;
+  const std::string mode = node.attrs.get_string("mode", "constant");
+  map.around = mode == "reflect" ? IndexMap::Around::kReflect
+               : mode == "edge"  ? IndexMap::Around::kEdge
+               : mode == "wrap"  ? IndexMap::Around::kWrap
+                                 : IndexMap::Around::kConstant;
   map.parts = {straight(0, in.size())};
   if (given(2)) map.filling = graph.value(node.inputs[2]).constant;
   std::vector<size_t> axes(in.size());
@@ -52,6 +56,12 @@ Maybe pad(const Graph& graph, const Node& node, const SymDims& in) {
     if (before == 0 && after == 0) continue;
     // An axis cropped on one side and padded on the other may have too few elements to crop.
     if ((before < 0 || after < 0) && (before > 0 || after > 0)) return std::nullopt;
+    if (map.repeats()) {
+      // What is left of a cropped axis may be nothing to repeat. (That an axis has no elements, a
+      // bind of the base plan refuses.)
+      if (before < 0 || after < 0) return std::nullopt;
+      map.parts[0].axes[axes[k]] = IndexMap::Part::kPicked;
+    }
     map.shifts.push_back({static_cast<uint32_t>(axes[k]), before, after});
   }
   return map;

@@ -15,7 +15,7 @@ struct IndexMap {
   enum class Kind : uint8_t {
     kGather,  ///< parts: the data, then the indices. Gather, GatherElements, GatherND
     kConcat,  ///< parts: the inputs, one behind the other along the axis of `shifts`
-    kPad,     ///< parts: the data; everything else is the constant
+    kPad,     ///< parts: the data; what is around it: `around`
   };
   Kind kind = Kind::kConcat;
 
@@ -24,7 +24,8 @@ struct IndexMap {
     static constexpr int32_t kPicked = -1;
     uint32_t input = 0;  ///< of the node
     /// Per axis of the operand: the axis of the result that moves it. kPicked in the data: by an
-    /// index; in the indices: the axis that holds the coordinates, one for each picked axis.
+    /// index, in the data of a Pad that repeats it: by a position of the result; in the indices:
+    /// the axis that holds the coordinates, one for each picked axis.
     std::vector<int32_t> axes;
   };
   std::vector<Part> parts;
@@ -36,7 +37,12 @@ struct IndexMap {
   };
   std::vector<Shift> shifts;
 
-  Tensor filling;  ///< kPad: the constant; undefined = zero
+  enum class Around : uint8_t { kConstant, kReflect, kEdge, kWrap };
+  Around around = Around::kConstant;  ///< kPad
+  Tensor filling;                     ///< kPad: the constant; undefined = zero
+
+  /// A Pad that repeats its data: along the axes of `shifts` they are picked.
+  bool repeats() const { return around != Around::kConstant; }
 };
 
 /// The index map of a node; nullopt when it is none, or depends on what only a run can tell.

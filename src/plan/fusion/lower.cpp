@@ -48,6 +48,7 @@ class Lowering {
         !v.yes())
       return v;
     code.picks = mapped_.picks();
+    code.repeats = mapped_.repeats();
     if (region_.aggregate) return lower_aggregate(code);
     return lower_rows(code);
   }
@@ -293,9 +294,8 @@ class Lowering {
       }
       std::vector<loop::Acc> accs;
       for (NodeId id : reductions) {
-        const Node& node = graph().node(id);
-        const DType type = loop::value_type(graph().value(node.inputs[0]).type.dtype);
-        accs.push_back(builder.acc("a" + std::to_string(id), node.op->reduction->op, type));
+        accs.push_back(builder.acc("a" + std::to_string(id), graph().node(id).op->reduction->op,
+                                   acc_type(id)));
       }
       if (!reductions.empty() || !stores.empty()) {
         const auto body = [&](const std::optional<loop::Index>& column) {
@@ -304,7 +304,8 @@ class Lowering {
           scope.values.clear();
           for (size_t k = 0; k < reductions.size(); ++k) {
             const Node& node = graph().node(reductions[k]);
-            Expr x = value(scope, node.inputs[0], stage, column);
+            Expr x =
+                loop::cast(acc_type(reductions[k]), value(scope, node.inputs[0], stage, column));
             if (node.op->reduction->pre) x = node.op->reduction->pre(x);
             builder.accumulate(accs[k], x);
           }
@@ -341,7 +342,8 @@ class Lowering {
         Expr e = accs[k].value();
         if (node.op->reduction->post)
           e = node.op->reduction->post(e, loop::cast(e.type(), columns));
-        define_scalar(builder, scope, node.outputs[0], e, stage);
+        define_scalar(builder, scope, node.outputs[0], loop::cast(result_type(reductions[k]), e),
+                      stage);
       }
       for (NodeId id : graph().order()) {
         const Node& node = graph().node(id);
@@ -416,7 +418,8 @@ class Lowering {
           scope.values.clear();
           for (size_t k = 0; k < reductions.size(); ++k) {
             const Node& node = graph().node(reductions[k]);
-            Expr x = value(scope, node.inputs[0], 0, std::nullopt);
+            Expr x =
+                loop::cast(acc_type(reductions[k]), value(scope, node.inputs[0], 0, std::nullopt));
             if (node.op->reduction->pre) x = node.op->reduction->pre(x);
             builder.accumulate(accs[k], x);
           }
@@ -450,7 +453,7 @@ class Lowering {
       Expr e = acc.value();
       if (node.op->reduction->post) e = node.op->reduction->post(e, loop::cast(e.type(), n));
       for (uint32_t operand : output_operands(node.outputs[0]))
-        builder.store(access.buffer(operand, {}).at({}), e);
+        builder.store(access.buffer(operand, {}).at({}), loop::cast(result_type(reductions[k]), e));
       code.temps.push_back({acc_type(reductions[k]), blocks});
     }
     loop::Kernel kernel = builder.finish();
@@ -460,8 +463,16 @@ class Lowering {
     return Verdict::ok();
   }
 
+  /// The type that a reduction adds up in: squares of bf16 numbers leave the range of f32, their
+  /// root does not.
   DType acc_type(NodeId id) const {
-    return loop::value_type(graph().value(graph().node(id).inputs[0]).type.dtype);
+    const Node& node = graph().node(id);
+    const DType type = graph().value(node.inputs[0]).type.dtype;
+    const bool norm = node.op->reduction->pre && node.op->reduction->post;
+    return type == DType::kBF16 && norm ? DType::kF64 : loop::value_type(type);
+  }
+  DType result_type(NodeId id) const {
+    return loop::value_type(graph().value(graph().node(id).outputs[0]).type.dtype);
   }
 
   const Region& region_;

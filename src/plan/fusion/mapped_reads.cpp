@@ -37,6 +37,27 @@ size_t loop_of(const std::vector<const LoopAxis*>& axes, uint32_t axis) {
   return static_cast<size_t>(it - axes.begin());
 }
 
+/// Where the element at `position` from the first one comes from, of `size` that are repeated.
+/// `once`: it is less than `size` away from them.
+Expr repeated(IndexMap::Around around, const Expr& position, const Expr& size, bool once) {
+  const Expr zero = loop::i64(0), one = loop::i64(1);
+  if (around == IndexMap::Around::kEdge) return loop::max(loop::min(position, size - one), zero);
+  if (around == IndexMap::Around::kWrap) {
+    if (!once) return loop::mod(position, size);
+    const Expr low = loop::select(loop::lt(position, zero), position + size, position);
+    return loop::select(loop::ge(low, size), low - size, low);
+  }
+  // There and back without repeating the ends.
+  const Expr back = (size - one) * loop::i64(2);
+  if (once) {
+    const Expr there = loop::max(position, -position);
+    return loop::min(there, back - there);
+  }
+  const Expr period = loop::max(back, one);
+  const Expr there = loop::mod(position, period);
+  return loop::min(loop::min(there, period - there), size - one);
+}
+
 }  // namespace
 
 Verdict MappedReads::analyse() {
@@ -97,6 +118,8 @@ Verdict MappedReads::add(NodeId id, IndexMap map) {
       if (std::find(picks_.begin(), picks_.end(), pick) == picks_.end()) picks_.push_back(pick);
     }
   }
+  if (map.repeats())
+    for (uint32_t axis : reads_.reads[m.reads[0]].picked) repeats_.push_back({m.operands[0], axis});
   m.map = std::move(map);
   maps_.emplace(node.outputs[0], std::move(m));
   order_.push_back(node.outputs[0]);
@@ -111,7 +134,7 @@ Expr MappedReads::value(ValueId v, Point point) const {
     case IndexMap::Kind::kConcat:
       return concat(m, point);
     case IndexMap::Kind::kPad:
-      return pad(m, point);
+      return m.map.repeats() ? repeat(m, point) : pad(m, point);
   }
   return {};
 }
@@ -211,6 +234,25 @@ Expr MappedReads::pad(const Mapped& m, Point& point) const {
   return loop::select(inside, e, filling);
 }
 
+Expr MappedReads::repeat(const Mapped& m, Point& point) const {
+  std::vector<loop::Index> subscripts;
+  for (const IndexMap::Shift& shift : m.map.shifts) {
+    const size_t loop = loop_of(point.axes, static_cast<uint32_t>(m.lead) + shift.axis);
+    const Affine position = point.at[loop].affine - Affine(shift.before);
+    if (point.piece == kInside && loop + 1 == point.axes.size()) {
+      subscripts.emplace_back(position);
+      continue;
+    }
+    const Expr size = loop::affine_value(point.access.size(extent(m, 0, shift.axis)));
+    const Dim& least = spec_.inputs[m.operands[0]].dims[shift.axis];
+    const bool once = least.lower_bound().value_or(0) > std::max(shift.before, shift.after);
+    subscripts.push_back(
+        loop::checked(repeated(m.map.around, loop::affine_value(position), size, once), size));
+  }
+  point.at.insert(point.at.end(), subscripts.begin(), subscripts.end());
+  return load(m, 0, point, {});
+}
+
 ValueId MappedReads::split(const std::vector<const LoopAxis*>& axes, size_t most) const {
   // Joined rows first: their guards differ from lane to lane.
   ValueId found = kNone;
@@ -227,6 +269,10 @@ ValueId MappedReads::split(const std::vector<const LoopAxis*>& axes, size_t most
       (last ? inner : outer) |= pads;
     }
     if (joins && inner) return v;
+    if (m.map.repeats()) {
+      if (inner && most > 2 && found == kNone) found = v;
+      continue;
+    }
     const bool flat = axes.size() == 1 && m.map.shifts.size() == 1 && most > 2;
     if ((outer || (inner && flat)) && found == kNone) found = v;
   }
@@ -264,9 +310,12 @@ std::vector<MappedReads::Piece> MappedReads::pieces(ValueId split, Point point,
     }
     return out;
   }
-  if (innermost == 0) {
-    const IndexMap::Shift& shift = m.map.shifts[0];
-    const OperandDims& steps = point.axes[0]->inside;
+  if (innermost == 0 || m.map.repeats()) {
+    const IndexMap::Shift& shift =
+        *std::find_if(m.map.shifts.begin(), m.map.shifts.end(), [&](const IndexMap::Shift& s) {
+          return loop_of(point.axes, static_cast<uint32_t>(m.lead) + s.axis) == innermost;
+        });
+    const OperandDims& steps = point.axes[innermost]->inside;
     const Affine before = point.access.size(steps) * std::max<int64_t>(0, shift.before);
     const Expr begin = loop::affine_value(before);
     std::vector<Piece> out;

@@ -25,6 +25,8 @@ class MappedReads {
   const IndexedReads& reads() const { return reads_; }
   /// Indices that the kernels check.
   const std::vector<RegionPick>& picks() const { return picks_; }
+  /// Axes that have to have elements.
+  const std::vector<OperandDims::Ref>& repeats() const { return repeats_; }
 
   bool has(ValueId v) const { return maps_.count(v) != 0; }
 
@@ -67,6 +69,7 @@ class MappedReads {
   loop::Expr gather(const Mapped& m, Point& point) const;
   loop::Expr concat(const Mapped& m, Point& point) const;
   loop::Expr pad(const Mapped& m, Point& point) const;
+  loop::Expr repeat(const Mapped& m, Point& point) const;
   std::vector<Range> ranges(const Mapped& m, Point& point, size_t loop) const;
   OperandDims extent(const Mapped& m, size_t part, uint32_t axis) const;
 
@@ -76,6 +79,7 @@ class MappedReads {
   const std::unordered_map<ValueId, uint32_t>& operand_of_;
   IndexedReads reads_;
   std::vector<RegionPick> picks_;
+  std::vector<OperandDims::Ref> repeats_;
   std::unordered_map<ValueId, Mapped> maps_;
   std::vector<ValueId> order_;  ///< of maps_
 };

@@ -112,6 +112,7 @@ struct RegionCode {
   std::vector<RegionTemp> temps;
   std::vector<RegionSum> sums;
   std::vector<RegionPick> picks;
+  std::vector<OperandDims::Ref> repeats;  ///< axes that a Pad repeats: none may be empty
 };
 
 /// What the search goes by.
@@ -121,7 +122,8 @@ struct FusionOptions {
   bool cell = true;     ///< templates, each can be disabled
   bool row = true;
   bool blocks = true;
-  std::vector<NodeId> taken;  ///< nodes that must stay as they are (absorbed by a vendor kernel)
+  std::vector<NodeId> taken;     ///< nodes that must stay as they are (absorbed by a vendor kernel)
+  std::vector<NodeId> in_place;  ///< Plan::in_place: no steps
   Dim::Lookup sizes;  ///< of the symbols, for costs; unset, or without an answer: kNominalSize
   HostSpeed host = nominal_host_speed();
 };

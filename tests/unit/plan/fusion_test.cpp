@@ -21,7 +21,7 @@ std::string fused(const char* text, FusionOptions options = {}) {
   auto graph = std::make_shared<Graph>(parse_graph(text));
   infer_types(*graph);
   Planner planner(graph, cpu_backend(), {});
-  (void)planner.build();
+  options.in_place = planner.build()->in_place;
   std::string out;
   for (const Region& region : find_regions(*graph, options)) {
     out += "region " + region.pattern + ":";
@@ -134,6 +134,23 @@ TEST_CASE("plan/fusion: the loops of every template are as recorded") {
   const %low: f32[] = -1
   %p = Pad(%x, %pads, %low)
   %r = Add(%p, %y)
+})"},
+      {"cell_pad_reflect", R"(graph g(%x: f32[n, h, w], %y: f32[n, h + 3, w + 4]) -> (%r) {
+  const %pads: i64[6] = [0, 1, 2, 0, 2, 2]
+  %p = Pad(%x, %pads) {mode = "reflect"}
+  %r = Add(%p, %y)
+})"},
+      {"row_pad_edge", R"(graph g(%x: bf16[n, 40]) -> (%r) {
+  const %pads: i64[4] = [0, 3, 0, 0]
+  %p = Pad(%x, %pads) {mode = "edge"}
+  %r = Softmax(%p) {axis = -1}
+})"},
+      {"cell_part", R"(graph g(%x: f32[n, 2, 64], %y: f32[n, m, 64]) -> (%j) {
+  %a = Exp(%x)
+  %b = Neg(%a)
+  %c = Tanh(%y)
+  %d = Neg(%c)
+  %j = Concat(%b, %d) {axis = 1}
 })"},
       {"cell_pad_crop", R"(graph g(%x: u8[n, 9], %y: u8[n, 12]) -> (%r) {
   const %pads: i64[4] = [-1, 3, 0, 0]

@@ -1,0 +1,198 @@
+#include "plan/in_place_concat.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
+
+#include "ops/support.h"
+
+namespace xc {
+namespace {
+
+constexpr int64_t kLeastRun = 64;  // elements between gaps: shorter rows are staged in groups
+
+/// Do the strides differ for no element?
+bool same_places(const SymDims& dims, const SymDims& a, const SymDims& b) {
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (!(dims[i] == Dim(1)) && !(a[i] == b[i])) return false;
+  return true;
+}
+
+bool is_dense(const SymDims& dims, const SymDims& strides) {
+  return strides == contiguous_strides(dims) ||
+         (dims.size() >= 3 && dims.size() <= 5 && strides == channels_last_strides(dims));
+}
+
+/// A base plan, its steps as they would be with what was decided so far.
+class Draft {
+ public:
+  Draft(const Plan& plan, const Backend& backend) : plan_(plan), backend_(backend) {
+    users_ = plan.graph->users();
+    value_of_.assign(plan.graph->value_count(), kNoValue);
+    maker_.assign(plan.values.size(), kNoStep);
+    steps_of_.resize(plan.values.size());
+    values_in_.assign(plan.buffers.size(), 0);
+    for (uint32_t v = 0; v < plan.values.size(); ++v) {
+      if (plan.values[v].id != kNone) value_of_[plan.values[v].id] = v;
+      ++values_in_[plan.values[v].buffer];
+    }
+    for (uint32_t s = 0; s < plan.steps.size(); ++s) {
+      specs_.push_back(plan.steps[s]->spec);
+      for (const auto* values : {&plan.steps[s]->inputs, &plan.steps[s]->outputs})
+        for (uint32_t v : *values)
+          if (v != kNoValue && (steps_of_[v].empty() || steps_of_[v].back() != s))
+            steps_of_[v].push_back(s);
+      for (uint32_t v : plan.steps[s]->outputs)
+        if (v != kNoValue) maker_[v] = s;
+    }
+  }
+
+  /// The parts of a Concat in its result; nothing when it has to stay a step. What is given is in
+  /// the draft from then on.
+  std::vector<std::pair<ValueId, InPlaceConcats::Place>> put_in_place(NodeId id) {
+    const Node& node = plan_.graph->node(id);
+    const uint32_t result = value_of_[node.outputs[0]];
+    if (result == kNoValue || maker_[result] == kNoStep) return {};
+    const uint32_t concat = maker_[result];
+    const Step& step = *plan_.steps[concat];
+    if (step.kind != Step::Kind::kKernel || step.nodes != std::vector<NodeId>{id}) return {};
+    const Operand whole = specs_[concat].outputs[0];
+    const size_t axis = normalise_axis(node.attrs.get_int("axis", 0), whole.dims.size());
+    std::vector<std::pair<ValueId, InPlaceConcats::Place>> out;
+    undo_.clear();
+    Dim before = 0;
+    for (ValueId v : node.inputs) {
+      const auto dims = v == kNone ? std::nullopt : part_dims(v, concat);
+      if (!dims || !fits(*dims, whole, axis)) break;
+      if (!move(value_of_[v], strides_inside(*dims, whole.strides), axis)) break;
+      out.emplace_back(v, InPlaceConcats::Place{node.outputs[0], axis, before});
+      before = before + (*dims)[axis];
+    }
+    if (out.size() == node.inputs.size() && before == whole.dims[axis]) {
+      for (const auto& [v, place] : out) placed_.insert(v);
+      return out;
+    }
+    for (size_t k = undo_.size(); k-- > 0;) undo_[k].first->strides = undo_[k].second;
+    return {};
+  }
+
+ private:
+  static constexpr uint32_t kNoStep = UINT32_MAX;
+
+  /// Dims of a value that a step makes in memory of its own for nobody but steps that run kernels,
+  /// the Concat once among them.
+  std::optional<SymDims> part_dims(ValueId v, uint32_t concat) const {
+    const uint32_t value = value_of_[v];
+    if (value == kNoValue || maker_[value] == kNoStep || placed_.count(v) ||
+        plan_.graph->is_output(v))
+      return std::nullopt;
+    const PlanBuffer& buffer = plan_.buffers[plan_.values[value].buffer];
+    if (buffer.storage != Storage::kArena || values_in_[plan_.values[value].buffer] != 1 ||
+        plan_.steps[maker_[value]]->kind != Step::Kind::kKernel)
+      return std::nullopt;
+    const NodeId id = plan_.steps[concat]->nodes.front();
+    if (std::count(users_[v].begin(), users_[v].end(), id) != 1) return std::nullopt;
+    return plan_.values[value].dims;
+  }
+
+  /// Dims that only a run shows to be equal are for the step to check.
+  static bool fits(const SymDims& dims, const Operand& whole, size_t axis) {
+    for (size_t a = 0; a < dims.size(); ++a)
+      if (a != axis && !(dims[a] == whole.dims[a])) return false;
+    return dims.size() == whole.dims.size();
+  }
+
+  /// Gives a value other strides in the draft; false when a step would not have it so.
+  bool move(uint32_t value, const SymDims& strides, size_t axis) {
+    const SymDims& dims = plan_.values[value].dims;
+    const bool dense = is_dense(dims, strides);
+    const Dim run = strides[axis] * dims[axis];
+    if (!dense && std::max(run.lower_bound().value_or(0), run.divisor()) < kLeastRun) return false;
+    for (uint32_t s : steps_of_[value]) {
+      const Step& step = *plan_.steps[s];
+      if (step.kind != Step::Kind::kKernel) return false;
+      for (size_t k = 0; k < step.inputs.size() + step.outputs.size(); ++k) {
+        const bool input = k < step.inputs.size();
+        const size_t at = input ? k : k - step.inputs.size();
+        if ((input ? step.inputs : step.outputs)[at] != value) continue;
+        Operand& operand = (input ? specs_[s].inputs : specs_[s].outputs)[at];
+        undo_.emplace_back(&operand, operand.strides);
+        operand.strides = strides;
+      }
+      const Implementation* row = choice(specs_[s]);
+      if (!row || row->name != step.kernel_name) return false;
+      if (s == maker_[value] && !dense && !writes_gaps(*row, specs_[s], value)) return false;
+    }
+    return true;
+  }
+
+  /// Kernels that prefer an order of their own convert to others, and the library has no bf16
+  /// products into rows with gaps; all else writes row by row.
+  bool writes_gaps(const Implementation& row, const StepSpec& spec, uint32_t value) const {
+    if (row.only_in) return false;
+    if (!row.preferred) return true;
+    const std::vector<Order> orders = row.preferred(spec);
+    const std::vector<uint32_t>& outputs = plan_.steps[maker_[value]]->outputs;
+    const auto at = std::find(outputs.begin(), outputs.end(), value) - outputs.begin();
+    return orders[spec.inputs.size() + static_cast<size_t>(at)] == Order::kAny;
+  }
+
+  const Implementation* choice(const StepSpec& spec) const {
+    for (const Implementation& row : backend_.implementations())
+      if (asked_for(row.op, *spec.op) && row.asked_in(spec.numerics) && row.supports(spec).yes())
+        return &row;
+    return nullptr;
+  }
+
+  const Plan& plan_;
+  const Backend& backend_;
+  std::vector<std::vector<NodeId>> users_;
+  std::vector<uint32_t> value_of_;               // ValueId -> PlanValue
+  std::vector<uint32_t> maker_;                  // PlanValue -> step
+  std::vector<std::vector<uint32_t>> steps_of_;  // PlanValue -> steps that read or make it
+  std::vector<uint32_t> values_in_;              // buffer -> how many values lie in it
+  std::vector<StepSpec> specs_;                  // per step
+  std::vector<std::pair<Operand*, SymDims>> undo_;
+  std::unordered_set<ValueId> placed_;
+};
+
+}  // namespace
+
+SymDims strides_inside(const SymDims& dims, const SymDims& whole_strides) {
+  const SymDims dense = contiguous_strides(dims);
+  if (same_places(dims, dense, whole_strides)) return dense;
+  if (dims.size() >= 3 && dims.size() <= 5) {
+    const SymDims last = channels_last_strides(dims);
+    if (same_places(dims, last, whole_strides)) return last;
+  }
+  return whole_strides;
+}
+
+bool InPlaceConcats::decide(const Plan& base, const Backend& backend) {
+  // What a later segment writes has sizes that are not known when memory is planned.
+  if (base.segments.size() != 1) return false;
+  std::optional<Draft> draft;
+  const std::vector<NodeId>& order = base.graph->order();
+  // From the last to the first: parts of a part go where that goes.
+  for (size_t k = order.size(); k-- > 0;) {
+    const Node& node = base.graph->node(order[k]);
+    if (!node.op->domain.empty() || node.op->name != "Concat") continue;
+    if (!draft) draft.emplace(base, backend);
+    const auto parts = draft->put_in_place(order[k]);
+    if (parts.empty()) continue;
+    nodes_.push_back(order[k]);
+    places_.insert(parts.begin(), parts.end());
+  }
+  return !nodes_.empty();
+}
+
+const InPlaceConcats::Place* InPlaceConcats::place(ValueId part) const {
+  const auto it = places_.find(part);
+  return it == places_.end() ? nullptr : &it->second;
+}
+
+bool InPlaceConcats::has(NodeId concat) const {
+  return std::find(nodes_.begin(), nodes_.end(), concat) != nodes_.end();
+}
+
+}  // namespace xc

@@ -1,0 +1,44 @@
+#pragma once
+// Concats that need no step: every part lies dense in the result, or is made by a kernel that
+// writes rows with gaps between them as fast as dense ones, and so is written where it belongs.
+//
+// Decided once per graph, from a base plan with dense values. Later plans of the graph find the
+// decision made: a value lies alike in all of them.
+
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/backend.h"
+#include "plan/plan.h"
+
+namespace xc {
+
+class InPlaceConcats {
+ public:
+  /// Where a part lies.
+  struct Place {
+    ValueId whole = kNone;  ///< the result of the Concat; it may be a part itself
+    size_t axis = 0;
+    Dim before;  ///< elements of the axis in front of the part
+  };
+
+  /// `base`: a plan without regions of a graph for which nothing was decided. True when there is
+  /// something in place.
+  bool decide(const Plan& base, const Backend& backend);
+
+  /// Null: the value has memory of its own.
+  const Place* place(ValueId part) const;
+  const std::vector<NodeId>& nodes() const { return nodes_; }
+  bool has(NodeId concat) const;
+
+ private:
+  std::unordered_map<ValueId, Place> places_;
+  std::vector<NodeId> nodes_;
+};
+
+/// The strides of a part of these dims in a whole with those: the dense ones where they say the
+/// same.
+SymDims strides_inside(const SymDims& dims, const SymDims& whole_strides);
+
+}  // namespace xc
