@@ -14,9 +14,11 @@ TEST_CASE("backends/sampled: GridSample in any mode, padding and number of axes"
   for (const char* mode : {"linear", "cubic"})
     for (const char* padding : {"zeros", "border", "reflection"})
       for (int64_t align : {0, 1})
-        for (const auto& [x, points] : std::vector<std::pair<Dims, Dims>>{
-                 {{2, 3, 7, 5}, {9, 11}}, {{1, 2, 1, 1}, {3, 2}}, {{1, 2, 9}, {70}},
-                 {{2, 1, 3, 4, 5}, {2, 3, 4}}}) {
+        for (const auto& [x, points] :
+             std::vector<std::pair<Dims, Dims>>{{{2, 3, 7, 5}, {9, 11}},
+                                                {{1, 2, 1, 1}, {3, 2}},
+                                                {{1, 2, 9}, {70}},
+                                                {{2, 1, 3, 4, 5}, {2, 3, 4}}}) {
           Problem p;
           p.op = &get_op("GridSample");
           p.attrs.set("mode", std::string(mode));
@@ -59,8 +61,8 @@ TEST_CASE("backends/sampled: RoiAlign, with few and with very many samples") {
 
 TEST_CASE("backends/sampled: DeformConv with groups, masks, bias, strides") {
   Generator g(83);
-  for (const auto& [group, offset_group] : std::vector<std::pair<int64_t, int64_t>>{
-           {1, 1}, {2, 1}, {1, 2}, {2, 2}})
+  for (const auto& [group, offset_group] :
+       std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {2, 1}, {1, 2}, {2, 2}})
     for (bool masked : {false, true})
       for (int64_t stride : {1, 2}) {
         const int64_t h = 11, w = 9, oh = (h + 1 - 3) / stride + 1, ow = (w - 2) / stride + 1;
@@ -70,7 +72,8 @@ TEST_CASE("backends/sampled: DeformConv with groups, masks, bias, strides") {
         p.attrs.set("offset_group", offset_group);
         p.attrs.set("strides", Ints{stride, stride});
         p.attrs.set("pads", Ints{1, 0, 0, 0});
-        p.inputs = {g.tensor(DType::kF32, {2, 4, h, w}), g.tensor(DType::kF32, {6, 4 / group, 3, 2}),
+        p.inputs = {g.tensor(DType::kF32, {2, 4, h, w}),
+                    g.tensor(DType::kF32, {6, 4 / group, 3, 2}),
                     g.tensor(DType::kF32, {2, offset_group * 12, oh, ow}, -3, 3)};
         p.inputs.push_back(masked ? Tensor() : g.tensor(DType::kF32, {6}));
         if (masked) p.inputs.push_back(g.tensor(DType::kF32, {2, offset_group * 6, oh, ow}, 0, 1));

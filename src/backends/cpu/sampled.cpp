@@ -96,8 +96,8 @@ class GridSampleBound final : public BoundKernel {
   }
 
  private:
-  /// The taps of `axis` and what follows, for what was chosen on the axes before. A grid point names
-  /// the innermost axis first.
+  /// The taps of `axis` and what follows, for what was chosen on the axes before. A grid point
+  /// names the innermost axis first.
   void add_taps(TapList& list, const float* point, size_t axis, int64_t offset,
                 double weight) const {
     if (axis == spatial_) return list.add(offset, weight);
@@ -151,12 +151,11 @@ class RoiAlignBound final : public BoundKernel {
       };
       for (int64_t bin = 0; bin < bins; ++bin) {
         for (int64_t i = 0; i < down.samples * across.samples; ++i) {
-          const auto taps = roi_align::taps_at(down.at(bin / dims[3], i / across.samples),
-                                               across.at(bin % dims[3], i % across.samples), in[2],
-                                               in[3]);
+          const auto taps =
+              roi_align::taps_at(down.at(bin / dims[3], i / across.samples),
+                                 across.at(bin % dims[3], i % across.samples), in[2], in[3]);
           if (list.taps() + taps.count > kRoiTaps) flush(bin);
-          for (int64_t k = 0; k < taps.count; ++k)
-            list.add(taps.index[k], taps.weight[k] * share);
+          for (int64_t k = 0; k < taps.count; ++k) list.add(taps.index[k], taps.weight[k] * share);
         }
         if (bin + 1 == bins || list.points() + 2 > kRoiTaps)
           flush(bin + 1);
