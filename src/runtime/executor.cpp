@@ -115,6 +115,8 @@ uint64_t Executor::run_segment(const Turn& turn, void* const* inputs, const Outp
       const BoundStep& step = bound.steps[position];
       if (stoppable) [[unlikely]]
         check_stop();
+      if (turn.look) [[unlikely]]
+        look_at(bound, step, pointers, turn.look);
       const uint64_t start = times ? ticks() : 0;
       if (step.kernel) [[likely]] {
         const BoundKernel& kernel = *step.kernel;
@@ -147,6 +149,22 @@ uint64_t Executor::run_segment(const Turn& turn, void* const* inputs, const Outp
   }
   capture.finish();
   return focus_ticks;
+}
+
+void Executor::look_at(const Bound& bound, const BoundStep& bound_step, void* const* pointers,
+                       uint64_t number) {
+  const uint64_t start = ticks();
+  const Plan& plan = *bound.plan;
+  const Step& step = *plan.steps[bound_step.step];
+  for (size_t k = 0; k < step.inputs.size(); ++k) {
+    if (step.inputs[k] == kNoValue || !bound.dims(step.inputs[k]).data()) continue;
+    const PlanValue& value = plan.values[step.inputs[k]];
+    if (!value.rank_known || value.id == kNone) continue;
+    program_.value_facts().look(number, value.id,
+                                {pointers[bound_step.first_pointer + k], value.dtype,
+                                 bound.dims(step.inputs[k]), bound.strides(step.inputs[k])});
+  }
+  looked_ += ticks() - start;
 }
 
 void Executor::run(const Turn& turn, uint64_t run, void* const* inputs,
@@ -203,7 +221,8 @@ void Executor::run(const Turn& turn, uint64_t run, void* const* inputs,
     throw;
   }
   if (!context_.dynamic.empty()) context_.dynamic.clear();
-  if (turn.times) turn.times->add_run(ticks() - start, focus);
+  if (turn.times) turn.times->add_run(ticks() - start - looked_, focus);
+  if (turn.look) program_.value_facts().rest(looked_);
   if (trace) {
     traced.plan = last->plan;
     traced.symbols = last->symbols;
@@ -229,10 +248,10 @@ const Bound& Executor::run_later(const Turn& first, uint64_t run, void* const* i
     }
     SignatureEntry& entry = program_.later_entry(last->plan, s, symbols, context_);
     const Turn turn = program_.take_turn(entry, run, &first);
-    const uint64_t start = turn.times ? ticks() : 0;
+    const uint64_t start = turn.times ? ticks() : 0, looked = looked_;
     last = turn.version->bound.get();
     const uint64_t focus = run_segment(turn, inputs, outputs);
-    if (turn.times) turn.times->add_run(ticks() - start, focus);
+    if (turn.times) turn.times->add_run(ticks() - start - (looked_ - looked), focus);
     context_.later.push_back({&entry, turn});
   }
   return *last;

@@ -41,11 +41,14 @@ class Executor {
   Tensor dynamic_tensor(const Bound& bound, uint32_t value) const;
   Tensor tensor_of(const Bound& bound, uint32_t value, void* data) const;
   void check_stop() const;
+  /// Samples what a step is about to read.
+  void look_at(const Bound& bound, const BoundStep& step, void* const* pointers, uint64_t number);
 
   Program& program_;
   RunContext& context_;
   const RunOptions& options_;
   std::vector<TracedStep>* traced_ = nullptr;  ///< of the run, when it is recorded
+  uint64_t looked_ = 0;                        ///< ticks spent in look_at()
 };
 
 /// If, Loop and Scan (control.cpp). `run_body` executes subgraph k on whole tensors.

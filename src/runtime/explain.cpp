@@ -132,6 +132,19 @@ void print_search(const json& search, std::string& out, const std::string& inden
   }
 }
 
+/// What sampled runs saw of a value that a region reads.
+void print_input(const json& input, std::string& out, const std::string& indent) {
+  out += fmt::format("{}reads {}: ", indent, input["name"].get<std::string>());
+  if (!input["scalar"].get<bool>())
+    out += fmt::format("{:.0f} % zeros in {} elements", input["zeros"].get<double>() * 100,
+                       input["elements"].get<int64_t>());
+  else if (input["constant"].get<bool>())
+    out += fmt::format("one element, always {:g}", input["value"].get<double>());
+  else
+    out += "one element, not always the same";
+  out += fmt::format(", {} looks\n", input["looks"].get<int64_t>());
+}
+
 void print_program(const json& program, std::string& out, const std::string& indent) {
   out += fmt::format("{}{}: plan {} with {} steps", indent, program["program"].get<std::string>(),
                      program["plan"].get<uint64_t>(), program["steps"].size());
@@ -164,12 +177,14 @@ void print_program(const json& program, std::string& out, const std::string& ind
   }
   if (!program["regions"].empty()) {
     out += indent + "  regions (vendor time, compile time, fused time, state):\n";
-    for (const json& r : program["regions"])
+    for (const json& r : program["regions"]) {
       out += fmt::format(
           "{}    {:<44} {:9.2f} us {:7.2f} ms {:9.2f} us  {}{}\n", indent,
           r["name"].get<std::string>(), r["base_us"].get<double>(), r["compile_ms"].get<double>(),
           r["fused_us"].get<double>(), r["state"].get<std::string>(),
           r["reason"].get<std::string>().empty() ? "" : ": " + r["reason"].get<std::string>());
+      for (const json& input : r["inputs"]) print_input(input, out, indent + "      ");
+    }
   }
   for (const json& size : program["sizes"]) {
     out += fmt::format("{}  size {}:", indent, size["symbol"].get<std::string>());

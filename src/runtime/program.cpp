@@ -58,7 +58,8 @@ Program::Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> gr
       graph_(std::move(graph)),
       config_(config),
       name_(std::move(name)),
-      planner_(graph_, engine_->backend(), planner_options(*engine_, config_)) {
+      planner_(graph_, engine_->backend(), planner_options(*engine_, config_)),
+      value_facts_(graph_->value_count()) {
   if (config_.trace_steps > 0)
     trace_ = std::make_unique<RunTrace>(static_cast<size_t>(config_.trace_steps));
   base_plan_ = planner_.build();
@@ -487,6 +488,7 @@ Turn Program::take_turn(SignatureEntry& entry, uint64_t run, const Turn* first) 
   turn.timed = turn.alone || is_sampled(run);
   if (turn.timed && run > 0 && config_.jit != static_cast<int64_t>(JitMode::kOff))
     turn.times = turn.version->times.get();
+  if (turn.times) turn.look = first ? first->look : value_facts_.due();
   return turn;
 }
 

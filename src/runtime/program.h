@@ -23,6 +23,7 @@
 #include "plan/bound.h"
 #include "plan/planner.h"
 #include "profile/run_trace.h"
+#include "profile/value_facts.h"
 #include "runtime/engine.h"
 #include "runtime/epoch.h"
 #include "runtime/run_context.h"
@@ -198,6 +199,9 @@ class Program : public std::enable_shared_from_this<Program> {
   /// its operands are larger. One request per program at a time: the last one counts.
   bool request_operands(SignatureEntry& entry, const std::function<bool(const Step&)>& wanted,
                         int64_t max_bytes, std::function<void(std::vector<Tensor>)> keep);
+  /// What sampled runs saw of the values that the tier wants to be watched.
+  ValueFacts& value_facts() { return value_facts_; }
+  const ValueFacts& value_facts() const { return value_facts_; }
   /// Steps of sampled runs; null unless Config::trace_steps asks for them.
   RunTrace* trace() const { return trace_.get(); }
   void set_frozen(bool frozen) { frozen_.store(frozen); }
@@ -246,6 +250,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::shared_ptr<const Plan> base_plan_;
   std::shared_ptr<const Plan> preferred_plan_;
   std::unique_ptr<RunTrace> trace_;
+  ValueFacts value_facts_;
 
   mutable std::mutex mutex_;  // publishing, preferred plan, children
   Epochs epochs_;

@@ -22,6 +22,7 @@ struct Turn {
   bool timed = false;           ///< the run is one that is looked at
   bool alone = false;           ///< it stands for itself, not for the kSamplePeriod runs around it
   BoundTimes* times = nullptr;  ///< where its times go; null = nowhere
+  uint64_t look = 0;            ///< the run looks at the values it reads: ValueFacts::due()
 };
 
 /// Memory from the engine's allocator that only grows.

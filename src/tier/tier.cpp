@@ -327,6 +327,10 @@ void Tier::add_groups(Program& program, ProgramState& state, std::vector<Region>
     group->nodes.insert(region.nodes.begin(), region.nodes.end());
     group->places.push_back(std::move(region));
   }
+  for (const Group* group : in_order)
+    for (ValueId v : group->places.front().inputs)
+      if (const Value& value = program.graph().value(v); !value.is_constant())
+        program.value_facts().watch(v, value.type.dtype);
   const auto latest = program.latest_entries();
   std::vector<Event> events;
   {
