@@ -1,6 +1,8 @@
 // Sizes that a run finds out on its way: what runs behind them is chosen by these sizes, tried,
 // specialised, kept for the next time and let go like what runs for a signature.
 // Labels: asan tsan
+#include <set>
+
 #include "support.h"
 
 using namespace xc;
@@ -204,6 +206,21 @@ TEST_CASE("tiering/segments: regions behind each find are compiled and used") {
         *fixture.session, [&](int k) { REQUIRE(goes_through(*fixture.session, 6, 5 - k % 2, 2)); },
         [&] { return live_regions(*fixture.session) >= 3; });
     run_through(*fixture.session, 4, 60);
+    // Nothing stays that follows a plan which no run begins with any more.
+    Program& program = fixture.session->program();
+    fixture.session->freeze();
+    program.drop_stale_segments();
+    std::set<std::pair<uint32_t, const Plan*>> published;
+    for (const auto& entry : program.entries())
+      published.emplace(entry->segment, program.published(*entry)->active->bound->plan.get());
+    size_t later = 0;
+    for (const auto& entry : program.entries()) {
+      if (entry->segment == 0) continue;
+      ++later;
+      CHECK(published.count({entry->segment - 1, entry->begun.get()}) == 1);
+    }
+    CHECK(later > 0);
+    run_through(*fixture.session, 2, 30);
   }
 }
 
