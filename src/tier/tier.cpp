@@ -205,12 +205,15 @@ void Tier::record(Program& program, Event event) {
 void Tier::first_bound(Program& program, SignatureEntry& entry) {
   if (thread_.lost()) return;
   recall(program, entry);
-  if (program.config().jit != static_cast<int64_t>(JitMode::kSync) || program.config().fusion)
-    return;
+  const auto mode = static_cast<JitMode>(program.config().jit);
+  // In mode freeze no one follows up: what an earlier process learnt of these sizes is used now.
+  const bool recalled = mode == JitMode::kFreeze && entry.segment > 0;
+  if ((mode != JitMode::kSync && !recalled) || program.config().fusion) return;
   const StatePtr state = state_of(program);
   if (!state) return;
   std::lock_guard work(state->work);
   if (state->frozen) return;
+  if (recalled) return state->analysed ? bind_anew(program, *state, entry) : void();
   if (!state->analysed) {
     const double start = thread_cpu_seconds();
     prepare_weights(program, *state);

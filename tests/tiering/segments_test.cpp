@@ -4,6 +4,7 @@
 #include <set>
 
 #include "support.h"
+#include "support/scratch.h"
 
 using namespace xc;
 using namespace xc::testing;
@@ -162,6 +163,37 @@ TEST_CASE("tiering/segments: each length found out in the run has the plan that 
   CHECK(fused[0] == 0);
   CHECK(fused[1] == 2);
   CHECK(fixture.session->profile().signatures == 1);
+}
+
+TEST_CASE("tiering/segments: what was learnt of lengths found out is there for the next process") {
+  const ScratchDirectory scratch;
+  Config config;
+  config.cache_dir = scratch.path;
+  TierFaults faults;
+  faults.eager = true;
+  {
+    Fixture fixture(kPicked, config, faults);
+    drive(
+        *fixture.session, [&](int) { REQUIRE(picks_right(*fixture.session, 300)); },
+        [&] { return live_regions(*fixture.session) >= 1; });
+  }
+  for (const JitMode mode : {JitMode::kFreeze, JitMode::kAuto}) {
+    CAPTURE(static_cast<int>(mode));
+    std::atomic<int64_t> fused{0};
+    faults.wrap = [&](const Region& region, std::shared_ptr<Kernel> kernel) {
+      return std::make_shared<Tampered>(
+          std::move(kernel), [&](int64_t) { ++fused; }, region.inputs.size(), 0.0f);
+    };
+    config.jit = static_cast<int64_t>(mode);
+    Fixture fixture(kPicked, config, faults);
+    const int runs = mode == JitMode::kFreeze ? 1 : 64;
+    for (int k = 0; k < runs; ++k) {
+      REQUIRE(picks_right(*fixture.session, 300));
+      fixture.session->wait_idle(std::chrono::milliseconds(20000));
+    }
+    CHECK(fused >= 1);
+    CHECK(fixture.log.count(EventKind::kCompiled) == 0);
+  }
 }
 #endif
 
