@@ -20,11 +20,11 @@ struct TracedStep {
 
 struct TracedRun {
   std::shared_ptr<const Plan> plan;
-  std::vector<int64_t> symbols;  ///< of the plan's first segment
+  std::vector<int64_t> symbols;  ///< of the plan, those that the run found out too
   bool challenger = false;       ///< the side of a trial
   uint64_t begin = 0, end = 0;
   std::thread::id thread;
-  std::vector<TracedStep> steps;  ///< of the first segment; later ones are not timed
+  std::vector<TracedStep> steps;
 };
 
 /// The last runs, as many as have `max_steps` steps together. Thread-safe.

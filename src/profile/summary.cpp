@@ -51,6 +51,19 @@ ordered_json to_json(const RegionSummary& region) {
                              {"now_us", s.now_us},
                              {"predicted_us", s.predicted_us},
                              {"saved_ms", s.saved_ms}});
+  out["inputs"] = ordered_json::array();
+  for (const ValueSummary& v : region.inputs) {
+    ordered_json input{{"name", v.name},
+                       {"looks", v.looks},
+                       {"elements", v.elements},
+                       {"zeros", v.zeros},
+                       {"scalar", v.scalar}};
+    if (v.scalar) {
+      input["constant"] = v.constant;
+      input["value"] = v.value;
+    }
+    out["inputs"].push_back(std::move(input));
+  }
   return out;
 }
 

@@ -27,6 +27,17 @@ struct ShapeSummary {
       false;  ///< never measured on these shapes: follows from the trial's ratio
 };
 
+/// What sampled runs saw of a value that a region reads: profile/value_facts.h.
+struct ValueSummary {
+  std::string name;
+  int64_t looks = 0;
+  int64_t elements = 0;   ///< looked at
+  double zeros = 0;       ///< share of those
+  bool scalar = false;    ///< it has one element
+  bool constant = false;  ///< that was the same in every look
+  double value = 0;       ///< of a scalar, in the last look
+};
+
 struct RegionSummary {
   Hash128 identity;
   std::string name;
@@ -43,6 +54,7 @@ struct RegionSummary {
   double net_saved_ms = 0;  ///< time saved on calls and in trials, minus compile_ms
   double worst_error = 0;   ///< verification's largest deviation in units of what is allowed
   std::vector<ShapeSummary> shapes;  ///< most calls first
+  std::vector<ValueSummary> inputs;  ///< of its first place, those that were looked at
 };
 
 /// Which values a size took, of recent runs.

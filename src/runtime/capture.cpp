@@ -28,6 +28,10 @@ CaptureScope::CaptureScope(Program& program, const Bound& bound, void* const* in
       base = buffer.constant.data();
     for (const auto& [b, tensor] : bound.size_tensors)
       if (b == value.buffer) base = tensor.data();
+    // What an earlier segment made lies where a step of this one reads it.
+    for (size_t p = 0; p < bound.pointers.size() && !base; ++p)
+      if (bound.pointers[p].buffer == value.buffer && buffer.segment < bound.segment && pointers[p])
+        base = static_cast<const std::byte*>(pointers[p]) - bound.pointers[p].offset;
     if (base) copy(k, base);
   }
 }

@@ -32,12 +32,14 @@ void** Executor::resolve(const Bound& bound, int side, bool reuse) {
   ResolvedBound& resolved = state.resolved[side];
   if (reuse && resolved.serial == bound.serial) return resolved.pointers.data();
 
+  // What earlier segments made stays where it is, in whichever plan they ran.
   const Plan& plan = *bound.plan;
   std::vector<void*>& bases = context_.bases;
-  if (bound.segment == 0) {
-    bases.assign(plan.buffers.size(), nullptr);
-    for (size_t b = 0; b < plan.buffers.size(); ++b)
-      if (plan.buffers[b].storage == Storage::kConstant) bases[b] = plan.buffers[b].constant.data();
+  bases.resize(plan.buffers.size());
+  for (size_t b = 0; b < plan.buffers.size(); ++b) {
+    const PlanBuffer& buffer = plan.buffers[b];
+    if (buffer.segment < bound.segment) continue;
+    bases[b] = buffer.storage == Storage::kConstant ? buffer.constant.data() : nullptr;
   }
   for (const ArenaSlot& slot : bound.arena) bases[slot.buffer] = state.arena.data() + slot.offset;
   for (const auto& [buffer, tensor] : bound.size_tensors) bases[buffer] = tensor.data();
@@ -82,12 +84,14 @@ void Executor::patch(const Bound& bound, void** pointers, void* const* inputs,
                           (outputs.offsets ? outputs.offsets[p.port] : 0);
 }
 
-void Executor::run_segment(const Bound& bound, int side, BoundTimes* times, void* const* inputs,
-                           const OutputPorts& outputs, uint64_t* focus_ticks,
-                           const Version* version) {
+uint64_t Executor::run_segment(const Turn& turn, void* const* inputs, const OutputPorts& outputs) {
+  const Bound& bound = *turn.version->bound;
+  const std::vector<uint8_t>& focus = turn.version->focus;
+  BoundTimes* const times = turn.times;
+  uint64_t focus_ticks = 0;
   const bool single = bound.plan->segments.size() == 1;
   prepare_outputs(bound, outputs);
-  void** pointers = resolve(bound, side, single);
+  void** pointers = resolve(bound, turn.side, single);
   if (!single) {
     // Tensors made by earlier segments.
     for (size_t k = 0; k < bound.pointers.size(); ++k) {
@@ -112,6 +116,8 @@ void Executor::run_segment(const Bound& bound, int side, BoundTimes* times, void
       const BoundStep& step = bound.steps[position];
       if (stoppable) [[unlikely]]
         check_stop();
+      if (turn.look) [[unlikely]]
+        look_at(bound, step, pointers, turn.look);
       const uint64_t start = times ? ticks() : 0;
       if (step.kernel) [[likely]] {
         const BoundKernel& kernel = *step.kernel;
@@ -133,7 +139,7 @@ void Executor::run_segment(const Bound& bound, int side, BoundTimes* times, void
         times->add_step(step.step, spent);
         if (traced_) [[unlikely]]
           traced_->push_back({step.step, start, start + spent});
-        if (version->focus.empty() || version->focus[step.step]) *focus_ticks += spent;
+        if (focus.empty() || focus[step.step]) focus_ticks += spent;
       }
       if (capture) [[unlikely]]
         capture.after_step(position, pointers);
@@ -143,17 +149,32 @@ void Executor::run_segment(const Bound& bound, int side, BoundTimes* times, void
     throw error.at("node '" + step.name + "' (" + std::string(step.spec.op->name) + ")");
   }
   capture.finish();
+  return focus_ticks;
 }
 
-void Executor::run(Version& version, int side, bool timed, void* const* inputs,
+void Executor::look_at(const Bound& bound, const BoundStep& bound_step, void* const* pointers,
+                       uint64_t number) {
+  const uint64_t start = ticks();
+  const Plan& plan = *bound.plan;
+  const Step& step = *plan.steps[bound_step.step];
+  for (size_t k = 0; k < step.inputs.size(); ++k) {
+    if (step.inputs[k] == kNoValue || !bound.dims(step.inputs[k]).data()) continue;
+    const PlanValue& value = plan.values[step.inputs[k]];
+    if (!value.rank_known || value.id == kNone) continue;
+    program_.value_facts().look(number, value.id,
+                                {pointers[bound_step.first_pointer + k], value.dtype,
+                                 bound.dims(step.inputs[k]), bound.strides(step.inputs[k])});
+  }
+  looked_ += ticks() - start;
+}
+
+void Executor::run(const Turn& turn, uint64_t run, void* const* inputs,
                    const OutputPorts& outputs) {
-  const Bound& first = *version.bound;
-  const Plan& plan = *first.plan;
-  BoundTimes* times = timed ? version.times.get() : nullptr;
-  const uint64_t start = timed ? ticks() : 0;
+  const uint64_t start = turn.times ? ticks() : 0;
   uint64_t focus = 0;
+  const Bound* last = turn.version->bound.get();
   TracedRun traced;
-  RunTrace* const trace = timed ? program_.trace() : nullptr;
+  RunTrace* const trace = turn.times ? program_.trace() : nullptr;
   if (trace) traced_ = &traced.steps;
   uint64_t given = 0;  // bit i: the caller's handle (outputs beyond 64 go the slow way)
   std::vector<bool> given_more;
@@ -164,22 +185,10 @@ void Executor::run(Version& version, int side, bool timed, void* const* inputs,
       given_more.push_back(outputs.slots[i] != nullptr);
   }
   try {
-    run_segment(first, side, times, inputs, outputs, &focus, &version);
-    const Bound* last = &first;
-    std::shared_ptr<const Bound> later;  // keeps `last`
-    if (plan.segments.size() > 1) {
-      context_.symbols = first.symbols;
-      for (uint32_t s = 1; s < plan.segments.size(); ++s) {
-        for (size_t k = context_.symbols.size(); k < plan.segments[s].symbol_end; ++k) {
-          const PlanSymbol& symbol = plan.symbols[k];
-          const Tensor& tensor = context_.dynamic[plan.values[symbol.operand].buffer];
-          context_.symbols.push_back(tensor.dims().at(symbol.index));
-        }
-        later = program_.later_segment(first.plan, s, context_.symbols);
-        last = later.get();
-        run_segment(*last, 0, times, inputs, outputs, &focus, &version);
-      }
-    }
+    context_.later.clear();
+    focus = run_segment(turn, inputs, outputs);
+    if (last->plan->segments.size() > 1) last = &run_later(turn, run, inputs, outputs);
+    const Plan& plan = *last->plan;
     // Results made by dynamic and control steps.
     for (uint32_t i = 0; i < outputs.count; ++i) {
       const PlanValue& value = plan.values[plan.outputs[i]];
@@ -213,15 +222,40 @@ void Executor::run(Version& version, int side, bool timed, void* const* inputs,
     throw;
   }
   if (!context_.dynamic.empty()) context_.dynamic.clear();
-  if (timed) version.times->add_run(ticks() - start, focus);
+  if (turn.times) turn.times->add_run(ticks() - start - looked_, focus);
+  if (turn.look) program_.value_facts().rest(looked_);
   if (trace) {
-    traced.plan = first.plan;
-    traced.symbols = first.symbols;
-    traced.challenger = side == 1;
+    traced.plan = last->plan;
+    traced.symbols = last->symbols;
+    traced.challenger = turn.side == 1;
     traced.begin = start;
     traced.end = ticks();
     trace->add(std::move(traced));
   }
+}
+
+const Bound& Executor::run_later(const Turn& first, uint64_t run, void* const* inputs,
+                                 const OutputPorts& outputs) {
+  const Bound* last = first.version->bound.get();
+  std::vector<int64_t>& symbols = context_.symbols;
+  symbols = last->symbols;
+  const auto count = static_cast<uint32_t>(last->plan->segments.size());
+  for (uint32_t s = 1; s < count; ++s) {
+    const Plan& plan = *last->plan;
+    for (size_t k = symbols.size(); k < plan.segments[s].symbol_end; ++k) {
+      const PlanSymbol& symbol = plan.symbols[k];
+      const Tensor& tensor = context_.dynamic[plan.values[symbol.operand].buffer];
+      symbols.push_back(tensor.dims().at(symbol.index));
+    }
+    SignatureEntry& entry = program_.later_entry(last->plan, s, symbols, context_);
+    const Turn turn = program_.take_turn(entry, run, &first);
+    const uint64_t start = turn.times ? ticks() : 0, looked = looked_;
+    last = turn.version->bound.get();
+    const uint64_t focus = run_segment(turn, inputs, outputs);
+    if (turn.times) turn.times->add_run(ticks() - start - (looked_ - looked), focus);
+    context_.later.push_back({&entry, turn});
+  }
+  return *last;
 }
 
 // ---- dynamic and control steps ------------------------------------------------------------------

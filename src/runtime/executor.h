@@ -21,14 +21,18 @@ class Executor {
   Executor(Program& program, RunContext& context, const RunOptions& options)
       : program_(program), context_(context), options_(options) {}
 
-  /// `version`: what the run executes; `side`: 0 active, 1 challenger. When `timed`, step and run
-  /// times go to version.times. `slots` end up non-null; on failure those made here are released.
-  void run(Version& version, int side, bool timed, void* const* inputs, const OutputPorts& outputs);
+  /// `turn`: how the run, the context's number `run`, takes its first segment; later ones are
+  /// chosen on the way and left in RunContext::later. `slots` end up non-null; on failure those
+  /// made here are released.
+  void run(const Turn& turn, uint64_t run, void* const* inputs, const OutputPorts& outputs);
 
  private:
   struct Copy;
-  void run_segment(const Bound& bound, int side, BoundTimes* times, void* const* inputs,
-                   const OutputPorts& outputs, uint64_t* focus_ticks, const Version* version);
+  /// Returns the ticks of the steps that a trial compares.
+  uint64_t run_segment(const Turn& turn, void* const* inputs, const OutputPorts& outputs);
+  /// The segments behind sizes that the run finds out; the last one's Bound.
+  const Bound& run_later(const Turn& first, uint64_t run, void* const* inputs,
+                         const OutputPorts& outputs);
   void** resolve(const Bound& bound, int side, bool reuse);
   void prepare_outputs(const Bound& bound, const OutputPorts& outputs);
   void patch(const Bound& bound, void** pointers, void* const* inputs, const OutputPorts& outputs);
@@ -38,11 +42,14 @@ class Executor {
   Tensor dynamic_tensor(const Bound& bound, uint32_t value) const;
   Tensor tensor_of(const Bound& bound, uint32_t value, void* data) const;
   void check_stop() const;
+  /// Samples what a step is about to read.
+  void look_at(const Bound& bound, const BoundStep& step, void* const* pointers, uint64_t number);
 
   Program& program_;
   RunContext& context_;
   const RunOptions& options_;
   std::vector<TracedStep>* traced_ = nullptr;  ///< of the run, when it is recorded
+  uint64_t looked_ = 0;                        ///< ticks spent in look_at()
 };
 
 /// If, Loop, Scan and SequenceMap of `program` on whole tensors (control.cpp).

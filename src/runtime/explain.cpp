@@ -36,8 +36,10 @@ json describe_step(const Graph& graph, const Step& step) {
 }
 
 json describe(Program& program, const std::vector<Dims>& signature, const ProfileSummary& summary) {
+  const auto entries = program.entries();
   std::shared_ptr<SignatureEntry> entry;
-  for (const auto& e : program.entries()) {
+  for (const auto& e : entries) {
+    if (e->segment > 0) continue;
     if (!signature.empty()) {
       std::vector<int64_t> key;
       for (const Dims& dims : signature) {
@@ -51,18 +53,37 @@ json describe(Program& program, const std::vector<Dims>& signature, const Profil
   }
   std::shared_ptr<const Published> published;
   if (entry) published = program.published(*entry);
-  json out;
-  out["program"] = program.name();
-  const std::shared_ptr<const Plan> plan =
+  std::shared_ptr<const Plan> plan =
       published ? published->active->bound->plan
                 : (program.preferred_plan() ? program.preferred_plan() : program.base_plan());
+  // What followed in later segments, at the sizes found out last.
+  std::vector<std::shared_ptr<const Published>> parts{published};
+  std::shared_ptr<SignatureEntry> reached = entry;
+  for (uint32_t s = 1; reached && s < plan->segments.size(); ++s) {
+    std::shared_ptr<SignatureEntry> next;
+    for (const auto& e : entries)
+      if (e->segment == s && e->begun == plan && (!next || e->last_use > next->last_use) &&
+          std::equal(reached->symbols.begin(), reached->symbols.end(), e->symbols.begin()))
+        next = e;
+    if (!next) break;
+    reached = next;
+    parts.push_back(program.published(*next));
+    plan = parts.back()->active->bound->plan;
+  }
+  json out;
+  out["program"] = program.name();
   out["plan"] = plan->serial;
   out["segments"] = plan->segments.size();
   json steps = json::array();
   for (size_t k = 0; k < plan->steps.size(); ++k) {
     json step = describe_step(program.graph(), *plan->steps[k]);
-    if (published && published->active->times->samples() > 0)
-      step["time_us"] = published->active->times->step_ns(k) / 1000.0;
+    for (const auto& part : parts) {
+      if (!part) continue;
+      const Version& version = *part->active;
+      const Segment& segment = plan->segments[version.bound->segment];
+      if (k >= segment.first_step && k < segment.end_step && version.times->samples() > 0)
+        step["time_us"] = version.times->step_ns(k) / 1000.0;
+    }
     steps.push_back(std::move(step));
   }
   out["steps"] = steps;
@@ -73,10 +94,11 @@ json describe(Program& program, const std::vector<Dims>& signature, const Profil
     out["arena_bytes"] = published->active->bound->arena_bytes;
     out["run_us"] = published->active->times->run_ns() / 1000.0;
     out["base_run_us"] = entry->base ? entry->base->times->run_ns() / 1000.0 : 0.0;
-    out["on_trial"] = published->challenger != nullptr;
+    out["on_trial"] = std::any_of(parts.begin(), parts.end(),
+                                  [](const auto& part) { return part->challenger != nullptr; });
     out["symbols"] = json::object();
-    for (size_t k = 0; k < entry->symbols.size(); ++k)
-      out["symbols"][plan->symbols[k].name] = entry->symbols[k];
+    for (size_t k = 0; k < reached->symbols.size(); ++k)
+      out["symbols"][plan->symbols[k].name] = reached->symbols[k];
   }
   json regions = json::array();
   for (const RegionSummary& r : summary.regions)
@@ -111,6 +133,19 @@ void print_search(const json& search, std::string& out, const std::string& inden
     if (!a["reason"].get<std::string>().empty()) out += "  " + a["reason"].get<std::string>();
     out += "\n";
   }
+}
+
+/// What sampled runs saw of a value that a region reads.
+void print_input(const json& input, std::string& out, const std::string& indent) {
+  out += fmt::format("{}reads {}: ", indent, input["name"].get<std::string>());
+  if (!input["scalar"].get<bool>())
+    out += fmt::format("{:.0f} % zeros in {} elements", input["zeros"].get<double>() * 100,
+                       input["elements"].get<int64_t>());
+  else if (input["constant"].get<bool>())
+    out += fmt::format("one element, always {:g}", input["value"].get<double>());
+  else
+    out += "one element, not always the same";
+  out += fmt::format(", {} looks\n", input["looks"].get<int64_t>());
 }
 
 void print_program(const json& program, std::string& out, const std::string& indent) {
@@ -151,12 +186,14 @@ void print_program(const json& program, std::string& out, const std::string& ind
   }
   if (!program["regions"].empty()) {
     out += indent + "  regions (vendor time, compile time, fused time, state):\n";
-    for (const json& r : program["regions"])
+    for (const json& r : program["regions"]) {
       out += fmt::format(
           "{}    {:<44} {:9.2f} us {:7.2f} ms {:9.2f} us  {}{}\n", indent,
           r["name"].get<std::string>(), r["base_us"].get<double>(), r["compile_ms"].get<double>(),
           r["fused_us"].get<double>(), r["state"].get<std::string>(),
           r["reason"].get<std::string>().empty() ? "" : ": " + r["reason"].get<std::string>());
+      for (const json& input : r["inputs"]) print_input(input, out, indent + "      ");
+    }
   }
   for (const json& size : program["sizes"]) {
     out += fmt::format("{}  size {}:", indent, size["symbol"].get<std::string>());

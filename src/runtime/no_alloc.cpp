@@ -114,7 +114,7 @@ void Program::run_in_place(std::span<const TensorView> inputs, std::span<xc_tens
   }
   context.runs.store(context.runs.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   Executor(*this, context, options)
-      .run(version, 0, false, data, {outputs.data(), outputs.size(), &pool});
+      .run({.version = &version}, 0, data, {outputs.data(), outputs.size(), &pool});
 }
 
 }  // namespace xc

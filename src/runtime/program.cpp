@@ -59,6 +59,7 @@ Program::Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> gr
       config_(config),
       name_(std::move(name)),
       planner_(graph_, engine_->backend(), planner_options(*engine_, config_)),
+      value_facts_(graph_->value_count()),
       body_pool_(std::make_shared<OutputPool>(engine_, graph_->outputs.size())) {
   if (config_.trace_steps > 0)
     trace_ = std::make_unique<RunTrace>(static_cast<size_t>(config_.trace_steps));
@@ -276,31 +277,41 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
            *expected, inputs[check.input].dims[check.axis]);
   }
   entry->key = std::move(key);
-  BindOptions options;
-  options.max_arena_bytes = config_.max_memory_bytes;
-  auto published = std::make_shared<Published>();
   TierHooks::Seat seat;
   try {
-    TierHooks* tier = tier_knows_.load(std::memory_order_acquire) ? engine_->tier() : nullptr;
-    if (tier) seat = tier->seat_for(*this, *entry);
-    if (!seat.plan) seat.plan = base_plan_;
-    published->active =
-        std::make_shared<Version>(bind_segment(seat.plan, 0, entry->symbols, options));
-    if (seat.timed) published->active->compare(std::move(seat.focus));
-    published->timed = seat.timed;
-    if (seat.plan == base_plan_) entry->base = published->active;
-    entry->held_bytes = held_bytes(*entry, *published->active, tier != nullptr);
+    seat = bind_first(*entry);
   } catch (const Error& error) {
     if (error.status() != Status::kInvalidModel || entry->symbols.empty()) throw;
     // The model was found valid when it was loaded: it is these sizes that do not go through it.
     throw Error(Status::kInvalidArgument, "with these input sizes: " + error.message(),
                 error.where());
   }
-  entry->current.store(published.get(), std::memory_order_release);
-  entry->owner = std::move(published);
-  entry->last_use.store(steady_ns(), std::memory_order_relaxed);
-  entry->attention.store(attention_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  return insert(std::move(entry), seat);
+}
 
+TierHooks::Seat Program::bind_first(SignatureEntry& entry) {
+  BindOptions options;
+  options.max_arena_bytes = config_.max_memory_bytes;
+  auto published = std::make_shared<Published>();
+  TierHooks* tier = tier_knows_.load(std::memory_order_acquire) ? engine_->tier() : nullptr;
+  TierHooks::Seat seat;
+  if (tier) seat = tier->seat_for(*this, entry);
+  if (!seat.plan) seat.plan = entry.begun ? entry.begun : base_plan_;
+  published->active = std::make_shared<Version>(bind(entry, seat.plan, options));
+  if (published->active->bound->plan != seat.plan) seat.timed = false;
+  if (seat.timed) published->active->compare(seat.focus);
+  published->timed = seat.timed;
+  if (published->active->bound->plan == base_plan_) entry.base = published->active;
+  entry.held_bytes = held_bytes(entry, *published->active, tier != nullptr);
+  entry.current.store(published.get(), std::memory_order_release);
+  entry.owner = std::move(published);
+  entry.last_use.store(steady_ns(), std::memory_order_relaxed);
+  entry.attention.store(attention_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  return seat;
+}
+
+SignatureEntry& Program::insert(std::shared_ptr<SignatureEntry> entry,
+                                const TierHooks::Seat& seat) {
   SignatureEntry* result = nullptr;
   bool added = false;
   {
@@ -309,21 +320,20 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
     result = it->second.get();
     added = inserted;
     if (inserted) {
-      signatures_.fetch_add(1, std::memory_order_relaxed);
+      if (entry->segment == 0) signatures_.fetch_add(1, std::memory_order_relaxed);
       bound_bytes_.fetch_add(entry->held_bytes, std::memory_order_relaxed);
     }
   }
-  if (added && seat.timed) engine_->tier()->seated(*this, *result, seat.trial);
-  if (added) {
-    evict_if_needed();
-    if (TierHooks* tier = engine_->tier();
-        tier && config_.jit != static_cast<int64_t>(JitMode::kOff)) {
-      std::call_once(tier_once_, [&] {
-        tier->added(shared_from_this());
-        tier_knows_.store(true, std::memory_order_release);
-      });
-      tier->first_bound(*this, *result);
-    }
+  if (!added) return *result;
+  if (seat.timed) engine_->tier()->seated(*this, *result, seat.trial);
+  evict_if_needed();
+  if (TierHooks* tier = engine_->tier();
+      tier && config_.jit != static_cast<int64_t>(JitMode::kOff)) {
+    std::call_once(tier_once_, [&] {
+      tier->added(shared_from_this());
+      tier_knows_.store(true, std::memory_order_release);
+    });
+    tier->first_bound(*this, *result);
   }
   return *result;
 }
@@ -406,8 +416,7 @@ void Program::settle(SignatureEntry& entry) {
     active = entry.owner->active;
   }
   const auto again = [&](const Version& version) {
-    return std::make_shared<Version>(
-        bind_segment(version.bound->plan, 0, entry.symbols, {.background = true}));
+    return std::make_shared<Version>(bind(entry, version.bound->plan, {.background = true}));
   };
   if (base && base->bound->provisional) set_base(entry, again(*base));
   if (active == base || !active->bound->provisional) return;
@@ -456,39 +465,51 @@ std::vector<std::shared_ptr<Program>> Program::children() const {
 
 void Program::execute(RunContext& context, SignatureEntry& entry, void* const* input_data,
                       const OutputPorts& outputs, const RunOptions& options) {
-  const Published& published = *entry.current.load(std::memory_order_seq_cst);
   const uint64_t n = context.runs.load(std::memory_order_relaxed);
   context.runs.store(n + 1, std::memory_order_relaxed);
+  const Turn turn = take_turn(entry, n);
+  Executor(*this, context, options).run(turn, n, input_data, outputs);
+  observe(entry, turn, n, options);
+  for (const auto& later : context.later) observe(*later.entry, later.turn, n, options);
+}
+
+Turn Program::take_turn(SignatureEntry& entry, uint64_t run, const Turn* first) {
+  const Published& published = *entry.current.load(std::memory_order_seq_cst);
+  Turn turn;
   const bool trial = published.challenger != nullptr;
-  const int side = trial ? trial_side(published.active->times->samples(),
-                                      published.challenger->times->samples(), n)
-                         : 0;
-  Version& version = side ? *published.challenger : *published.active;
+  if (trial)
+    turn.side =
+        trial_side(published.active->times->samples(), published.challenger->times->samples(), run);
+  turn.version = turn.side ? published.challenger.get() : published.active.get();
   // The first runs and, once warm, one in kSamplePeriod are timed; long runs always.
   const uint32_t attention = attention_.load(std::memory_order_relaxed);
   const bool called = entry.attention.load(std::memory_order_relaxed) != attention;
   if (called) entry.attention.store(attention, std::memory_order_relaxed);
-  const bool every = trial || published.timed || called || (n >= 1 && n < 5) ||
-                     entry.slow.load(std::memory_order_relaxed);
-  const bool timed = every || is_sampled(n);
-  const bool observed = timed && config_.jit != static_cast<int64_t>(JitMode::kOff);
-  Executor(*this, context, options).run(version, side, observed && n > 0, input_data, outputs);
-  // Without a background thread a shape that repeats pays for its primitives itself, once.
-  if (timed && !observed && n >= kSamplePeriod && version.bound->provisional &&
-      !entry.rebinding.exchange(true, std::memory_order_relaxed))
-    settle(entry);
-  if (observed) {
-    runs_.fetch_add(1, std::memory_order_relaxed);
-    entry.last_use.store(steady_ns(), std::memory_order_relaxed);
-    if (version.times->run_ns() > 200'000) entry.slow.store(true, std::memory_order_relaxed);
-    if (TierHooks* tier = engine_->tier();
-        tier && !frozen_.load(std::memory_order_relaxed) && !options.no_compile)
-      tier->sampled(*this, entry,
-                    version.bound->plan->segments.size() == 1
-                        ? std::span<const int64_t>(entry.symbols)
-                        : std::span<const int64_t>(context.symbols),
-                    every || n == 0 ? 1 : static_cast<double>(kSamplePeriod));
+  turn.alone = trial || published.timed || called || (run >= 1 && run < 5) ||
+               entry.slow.load(std::memory_order_relaxed) || (first && first->alone);
+  turn.timed = turn.alone || is_sampled(run);
+  if (turn.timed && run > 0 && config_.jit != static_cast<int64_t>(JitMode::kOff))
+    turn.times = turn.version->times.get();
+  if (turn.times) turn.look = first ? first->look : value_facts_.due();
+  return turn;
+}
+
+void Program::observe(SignatureEntry& entry, const Turn& turn, uint64_t run,
+                      const RunOptions& options) {
+  if (!turn.timed) return;
+  if (config_.jit == static_cast<int64_t>(JitMode::kOff)) {
+    // Without a background thread a shape that repeats pays for its primitives itself, once.
+    if (run >= kSamplePeriod && turn.version->bound->provisional &&
+        !entry.rebinding.exchange(true, std::memory_order_relaxed))
+      settle(entry);
+    return;
   }
+  if (entry.segment == 0) runs_.fetch_add(1, std::memory_order_relaxed);
+  entry.last_use.store(steady_ns(), std::memory_order_relaxed);
+  if (turn.version->times->run_ns() > 200'000) entry.slow.store(true, std::memory_order_relaxed);
+  if (TierHooks* tier = engine_->tier();
+      tier && !frozen_.load(std::memory_order_relaxed) && !options.no_compile)
+    tier->sampled(*this, entry, turn.alone || run == 0 ? 1 : static_cast<double>(kSamplePeriod));
 }
 
 void Program::run(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
@@ -565,33 +586,6 @@ std::vector<Tensor> Program::run_tensors(const std::vector<Tensor>& inputs,
   std::vector<Tensor> out;
   for (xc_tensor* handle : slots) out.push_back(take_tensor(handle));
   return out;
-}
-
-std::shared_ptr<const Bound> Program::later_segment(const std::shared_ptr<const Plan>& plan,
-                                                    uint32_t segment,
-                                                    const std::vector<int64_t>& symbols) {
-  std::string key = std::to_string(plan->serial) + ":" + std::to_string(segment);
-  for (int64_t s : symbols) key += "," + std::to_string(s);
-  {
-    std::lock_guard lock(segment_mutex_);
-    if (const auto it = segment_cache_.find(key); it != segment_cache_.end()) return it->second;
-  }
-  BindOptions options;
-  options.max_arena_bytes = config_.max_memory_bytes;
-  auto bound = bind_segment(plan, segment, symbols, options);
-  std::lock_guard lock(segment_mutex_);
-  segment_bytes_ += bound->held_bytes;
-  if (segment_bytes_ > effective(config_, &Config::bound_cache_bytes)) {
-    segment_cache_.clear();  // runs hold their own reference
-    segment_bytes_ = bound->held_bytes;
-  }
-  return segment_cache_.try_emplace(std::move(key), std::move(bound)).first->second;
-}
-
-void Program::drop_later_segments() {
-  std::lock_guard lock(segment_mutex_);
-  segment_cache_.clear();  // runs hold their own reference
-  segment_bytes_ = 0;
 }
 
 Program& Program::child(const Node& node, size_t subgraph, std::span<const TensorView> inputs) {

@@ -4,6 +4,9 @@
 //
 // One thing is swapped: SignatureEntry::current, an atomic pointer to an immutable Published. A run
 // loads it once and executes what it found to the end.
+//
+// Sizes that a run finds out on its way cut the plan into segments. Each later segment has entries
+// of its own, by the sizes found and by what ran before: the plan is chosen anew there.
 
 #include <array>
 #include <atomic>
@@ -20,10 +23,12 @@
 #include "plan/bound.h"
 #include "plan/planner.h"
 #include "profile/run_trace.h"
+#include "profile/value_facts.h"
 #include "runtime/engine.h"
 #include "runtime/epoch.h"
 #include "runtime/run_context.h"
 #include "runtime/session.h"
+#include "runtime/tier_hooks.h"
 
 namespace xc {
 
@@ -69,7 +74,7 @@ class BoundTimes {
   std::unique_ptr<Ring> ring_;
 };
 
-/// A Bound of a plan's first segment with the times of the plan's steps. `focus`: per step of the
+/// A Bound of a segment of a plan with the times of the segment's steps. `focus`: per step of the
 /// plan, whether a trial compares it; empty = all.
 struct Version {
   std::shared_ptr<const Bound> bound;
@@ -84,16 +89,22 @@ struct Version {
   }
 };
 
-/// What a signature's runs execute. With a challenger, each context alternates between the two.
+/// What an entry's runs execute. With a challenger, each context alternates between the two.
 struct Published {
   std::shared_ptr<Version> active;
   std::shared_ptr<Version> challenger;  ///< null = runs do not alternate
   bool timed = false;  ///< time every run, as with a challenger: one side of a trial
 };
 
+/// Runs of certain sizes: of one input signature, or of one later segment with the sizes found out
+/// until then.
 struct SignatureEntry : std::enable_shared_from_this<SignatureEntry> {
-  std::vector<int64_t> key;      ///< per input: its dims; then the values of element symbols
-  std::vector<int64_t> symbols;  ///< of the plan's first segment
+  /// Of a signature: per input its dims; then the values of element symbols. Of a later segment:
+  /// Program::later_key().
+  std::vector<int64_t> key;
+  std::vector<int64_t> symbols;  ///< known where the segment begins
+  uint32_t segment = 0;
+  std::shared_ptr<const Plan> begun;  ///< what ran before a later segment; null for the first
   std::atomic<const Published*> current{nullptr};
   std::shared_ptr<const Published> owner;  ///< of `current`; guarded by Program::mutex
   std::shared_ptr<Version> base;     ///< the base plan's; null where another was published at once
@@ -144,16 +155,31 @@ class Program : public std::enable_shared_from_this<Program> {
   bool sizes_follow_dims() const;
   /// Destroys evicted signatures that no run is in. Called outside a run.
   void reclaim_evicted();
+  /// The entry of a later segment in a run that executed `begun` until then; bound when new. Inside
+  /// an epoch, like all that follows from an entry.
+  SignatureEntry& later_entry(const std::shared_ptr<const Plan>& begun, uint32_t segment,
+                              const std::vector<int64_t>& symbols, RunContext& context);
+  /// How the context's run number `run` takes an entry; `first`: how it took the run's first
+  /// segment, which is looked at as a whole.
+  Turn take_turn(SignatureEntry& entry, uint64_t run, const Turn* first = nullptr);
 
   // For the tier.
-  /// Bounds of later segments are made anew when they are needed: they hold plans that may be old.
-  void drop_later_segments();
+  /// Entries of later segments that follow a plan that is published no more make room.
+  void drop_stale_segments();
+  /// Binds a plan for the sizes of an entry. Of a later segment: the plan that runs until then,
+  /// where `plan` does otherwise there (plan/continues.h).
+  std::shared_ptr<const Bound> bind(const SignatureEntry& entry,
+                                    const std::shared_ptr<const Plan>& plan,
+                                    const BindOptions& options) const;
   void publish(SignatureEntry& entry, std::shared_ptr<const Published> published);
   /// What is published now, kept alive.
   std::shared_ptr<const Published> published(const SignatureEntry& entry) const;
   /// Binds again, with all the time it takes, what was bound in a hurry (Bound::provisional).
   void settle(SignatureEntry& entry);
+  /// Of all segments.
   std::vector<std::shared_ptr<SignatureEntry>> entries();
+  /// Per segment the entry used last; null where there is none.
+  std::vector<std::shared_ptr<SignatureEntry>> latest_entries();
   Planner& planner() { return planner_; }
   const std::shared_ptr<const Plan>& base_plan() const { return base_plan_; }
   /// The plan that runs of the sizes seen last prefer; null = the base plan. For those who look on.
@@ -182,6 +208,9 @@ class Program : public std::enable_shared_from_this<Program> {
   /// its operands are larger. One request per program at a time: the last one counts.
   bool request_operands(SignatureEntry& entry, const std::function<bool(const Step&)>& wanted,
                         int64_t max_bytes, std::function<void(std::vector<Tensor>)> keep);
+  /// What sampled runs saw of the values that the tier wants to be watched.
+  ValueFacts& value_facts() { return value_facts_; }
+  const ValueFacts& value_facts() const { return value_facts_; }
   /// Steps of sampled runs; null unless Config::trace_steps asks for them.
   RunTrace* trace() const { return trace_.get(); }
   void set_frozen(bool frozen) { frozen_.store(frozen); }
@@ -201,6 +230,15 @@ class Program : public std::enable_shared_from_this<Program> {
   Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> graph, const Config& config,
           std::string name);
   SignatureEntry& add_entry(std::span<const TensorView> inputs, std::vector<int64_t> key);
+  /// Chooses what a new entry runs and binds it; the tier's seat.
+  TierHooks::Seat bind_first(SignatureEntry& entry);
+  /// Into the table, unless another thread was faster.
+  SignatureEntry& insert(std::shared_ptr<SignatureEntry> entry, const TierHooks::Seat& seat);
+  /// What a finished run told of an entry: to the tier.
+  void observe(SignatureEntry& entry, const Turn& turn, uint64_t run, const RunOptions& options);
+  /// Of an entry of a later segment; no signature's begins like it.
+  static void later_key(const Plan& begun, uint32_t segment, const std::vector<int64_t>& symbols,
+                        std::vector<int64_t>& key);
   void run_once(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
                 const std::shared_ptr<OutputPool>& pool, const RunOptions& options);
   /// Into `key`, whose memory is used again.
@@ -211,8 +249,6 @@ class Program : public std::enable_shared_from_this<Program> {
                     OutputPool& pool, const RunOptions& options);
   void check_inputs(std::span<const TensorView> inputs) const;
   void evict_if_needed();
-  std::shared_ptr<const Bound> later_segment(const std::shared_ptr<const Plan>& plan,
-                                             uint32_t segment, const std::vector<int64_t>& symbols);
 
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<const Graph> graph_;
@@ -222,6 +258,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::shared_ptr<const Plan> base_plan_;
   std::shared_ptr<const Plan> preferred_plan_;
   std::unique_ptr<RunTrace> trace_;
+  ValueFacts value_facts_;
 
   mutable std::mutex mutex_;  // publishing, preferred plan, children
   Epochs epochs_;
@@ -245,9 +282,6 @@ class Program : public std::enable_shared_from_this<Program> {
   std::vector<std::unique_ptr<RunContext>> contexts_;
   std::vector<RunContext*> idle_;
 
-  std::mutex segment_mutex_;
-  std::unordered_map<std::string, std::shared_ptr<const Bound>> segment_cache_;
-  int64_t segment_bytes_ = 0;
   struct Child {
     std::vector<std::pair<DType, int64_t>> inputs;  ///< their types and ranks
     std::shared_ptr<Program> program;

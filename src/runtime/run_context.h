@@ -12,6 +12,18 @@
 namespace xc {
 
 struct SignatureEntry;
+struct Version;
+class BoundTimes;
+
+/// How one run takes an entry (Program::take_turn()).
+struct Turn {
+  Version* version = nullptr;
+  int side = 0;                 ///< 0 active, 1 challenger
+  bool timed = false;           ///< the run is one that is looked at
+  bool alone = false;           ///< it stands for itself, not for the kSamplePeriod runs around it
+  BoundTimes* times = nullptr;  ///< where its times go; null = nowhere
+  uint64_t look = 0;            ///< the run looks at the values it reads: ValueFacts::due()
+};
 
 /// Memory from the engine's allocator that only grows.
 class GrowingMemory {
@@ -53,8 +65,15 @@ struct RunContext {
     explicit SegmentState(const Engine& engine) : arena(engine) {}
     GrowingMemory arena;
     ResolvedBound resolved[2];
+    SignatureEntry* last_entry = nullptr;  ///< of a later segment, with the generation it is of
+    uint64_t last_generation = 0;
   };
   std::vector<SegmentState> segments;
+  struct LaterTurn {
+    SignatureEntry* entry;
+    Turn turn;
+  };
+  std::vector<LaterTurn> later;  ///< how the run took its later segments, in order
   GrowingMemory scratch;
   std::vector<void*> bases;      ///< per PlanBuffer of the plan being run
   std::vector<Tensor> dynamic;   ///< per PlanBuffer: tensors made by dynamic and control steps

@@ -95,8 +95,12 @@ bool Session::warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
     const bool idle = tier->wait_idle(*program_, std::max(left, std::chrono::milliseconds(0)));
     LeaseScope lease(*program_);
-    const auto entry = program_->shared_entry_for(views, lease.context());
-    if (tier->settled(*program_, *entry) && idle) return true;
+    auto entries = program_->latest_entries();  // of later segments: of the sizes zeros give
+    entries[0] = program_->shared_entry_for(views, lease.context());
+    const bool settled = std::all_of(entries.begin(), entries.end(), [&](const auto& entry) {
+      return !entry || tier->settled(*program_, *entry);
+    });
+    if (settled && idle) return true;
     if (Clock::now() >= end) return false;
   }
 }

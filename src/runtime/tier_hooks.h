@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "profile/summary.h"
@@ -40,9 +39,8 @@ class TierHooks {
   /// The signature is published and known now, with a seat that is timed.
   virtual void seated(Program& program, SignatureEntry& entry, int64_t trial) = 0;
   /// A sampled run ended (one in kSamplePeriod, and every run of a trial); it stands for
-  /// `runs` of them. `symbols`: values of the plan's symbols in this run. Must be quick.
-  virtual void sampled(Program& program, SignatureEntry& entry, std::span<const int64_t> symbols,
-                       double runs) = 0;
+  /// `runs` of them. For the run's signature, then for each later segment. Must be quick.
+  virtual void sampled(Program& program, SignatureEntry& entry, double runs) = 0;
   /// Keeps an event of the runtime's own with the program's, and delivers it.
   virtual void record(Program& program, Event event) = 0;
   /// Adds what the tier knows (regions, compile cost, savings) to a summary; `details`: regions and

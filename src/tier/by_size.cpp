@@ -19,7 +19,6 @@ Tier::Fact Tier::fact_of(const Group& group, const Plan& plan, std::span<const i
   const double bytes = value(cost.bytes_fused);
   const double each =
       policy::predict_s(host_speed(), bytes, value(cost.product_flops), value(cost.flops));
-  // Of sizes that only the run finds out, the guard of the kernel knows when they are bound.
   const bool applies = std::all_of(group.facts.begin(), group.facts.end(), [&](const SizeFact& f) {
     const auto known = lookup(f.symbol);
     return !known || f.holds(*known);
@@ -44,9 +43,17 @@ const Tier::Facts& Tier::known_facts(const ProgramState& state, SignatureEntry& 
   return *known;
 }
 
-std::vector<const Tier::Group*> Tier::chosen(const ProgramState& state, const Facts& facts,
-                                             const Group* with, const Group* without) {
+std::vector<const Tier::Group*> Tier::chosen(const ProgramState& state, const SignatureEntry& entry,
+                                             const Facts& facts, const Group* with,
+                                             const Group* without) {
   std::vector<const Group*> out;
+  const auto picked = [&](size_t k) {
+    const Group* group = state.groups[k].get();
+    if (group->segment != entry.segment)
+      return group->segment < entry.segment && uses(state, *entry.begun, *group);
+    const bool verified = group->state != RegionState::kVerifying;
+    return group == with || (verified && group->policy.fused(facts[k].size));
+  };
   const auto has = [&](const Group* g) {
     return std::find(out.begin(), out.end(), g) != out.end();
   };
@@ -57,16 +64,14 @@ std::vector<const Tier::Group*> Tier::chosen(const ProgramState& state, const Fa
           group->special_of)
         continue;
       if (group == without || (group->part_of && has(group->part_of))) continue;
-      const bool verified = group->state != RegionState::kVerifying;
-      if (group == with || (verified && group->policy.fused(facts[k].size))) out.push_back(group);
+      if (picked(k)) out.push_back(group);
     }
   // Kernels for these sizes, whether the general one is in use here or lost its trial.
   for (size_t k = 0; k < state.groups.size(); ++k) {
     const Group* group = state.groups[k].get();
     if (!group->kernel || group->wrong || group == without || !facts[k].applies) continue;
     if (!stands(group->special_of) || (group->part_of && has(group->part_of))) continue;
-    const bool verified = group->state != RegionState::kVerifying;
-    if (group == with || (verified && group->policy.fused(facts[k].size))) out.push_back(group);
+    if (picked(k)) out.push_back(group);
   }
   return out;
 }

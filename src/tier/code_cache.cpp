@@ -103,7 +103,6 @@ void Tier::evict(Program& program, ProgramState& state, Group& group, const std:
     event.bytes = group.code_bytes;
   }
   publish_everywhere(program, state, SIZE_MAX);
-  program.drop_later_segments();
   code.reset();
   program.epochs().reclaim();
   event.detail = "code makes room: " + why;

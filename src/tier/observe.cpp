@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "plan/continues.h"
 #include "tier/tier.h"
 
 namespace xc {
@@ -31,8 +32,7 @@ double Tier::Group::seconds_in(const Version& version) {
   return ns * 1e-9;
 }
 
-void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int64_t> symbols,
-                   double runs) {
+void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
   const auto state = std::static_pointer_cast<ProgramState>(program.tier_state);
   if (!state || thread_.lost()) return;
   if (no_thread_ && !no_thread_told_.exchange(true)) {
@@ -48,7 +48,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
   std::unique_lock data(state->data, std::try_to_lock);
   if (!data || state->frozen) return;
   if (!state->analysed) {
-    if (!state->analysing && ++state->samples >= kFirstLook) {
+    if (!state->analysing && entry.segment == 0 && ++state->samples >= kFirstLook) {
       state->analysing = true;
       post(state, [this](Program& p, ProgramState& s) { analyse(p, s); });
     }
@@ -66,10 +66,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
     return;
   }
   const Facts& facts = known_facts(*state, entry);
-  // What depends on sizes that the run found out on its way is predicted for that run.
-  Facts of_run;
-  const bool found_out = symbols.size() > entry.symbols.size();
-  if (found_out) of_run = facts_of(*state, *published.active->bound->plan, symbols);
+  const std::vector<int64_t>& symbols = entry.symbols;
   if (!program.config().force_swap) follow(state, entry, facts, published);
   const int64_t now = steady_ns();
   const double now_s = static_cast<double>(now) * 1e-9;
@@ -89,14 +86,18 @@ void Tier::sampled(Program& program, SignatureEntry& entry, std::span<const int6
   const policy::Prices prices = this->prices();
   const Version& version = *published.active;
   state->sizes.resize(std::max(state->sizes.size(), symbols.size()));
-  for (size_t k = 0; k < symbols.size(); ++k) state->sizes[k].add(symbols[k], runs);
+  const Plan& plan = *version.bound->plan;
+  for (size_t k = entry.segment ? plan.segments[entry.segment - 1].symbol_end : 0;
+       k < symbols.size(); ++k)
+    state->sizes[k].add(symbols[k], runs);
   std::vector<std::pair<Group*, Event>> queued;  // told of and posted when `data` is free again
   for (size_t k = 0; k < state->groups.size(); ++k) {
     Group& group = *state->groups[k];
-    if (group.wrong || group.state == RegionState::kQueued) continue;
-    const Fact& fact = found_out ? of_run[k] : facts[k];
+    if (group.segment != entry.segment || group.wrong || group.state == RegionState::kQueued)
+      continue;
+    const Fact& fact = facts[k];
     if (!fact.applies) continue;
-    const int size = facts[k].size;
+    const int size = fact.size;
     const std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
     if (group.state == RegionState::kVerifying) {
       if (now - group.asked_ns <= kPatienceNs) continue;
@@ -175,8 +176,8 @@ void Tier::swap_by_force(Program& program, ProgramState& state, SignatureEntry& 
   const auto preferred = program.preferred_plan();
   const bool base = state.toggles++ % 2 == 0 || !preferred;
   auto published = std::make_shared<Published>();
-  published->active = std::make_shared<Version>(
-      bind_segment(base ? program.base_plan() : preferred, 0, entry.symbols, {}));
+  published->active =
+      std::make_shared<Version>(program.bind(entry, base ? program.base_plan() : preferred, {}));
   program.publish(entry, std::move(published));
   entry.slow.store(true, std::memory_order_relaxed);
 }
@@ -186,15 +187,18 @@ void Tier::swap_by_force(Program& program, ProgramState& state, SignatureEntry& 
 void Tier::follow(const StatePtr& state, SignatureEntry& entry, const Facts& facts,
                   const Published& published) {
   const Plan& running = *published.active->bound->plan;
-  const std::vector<const Group*> groups = chosen(*state, facts);
+  const std::vector<const Group*> groups = chosen(*state, entry, facts);
   const auto wanted = groups.empty() ? nullptr : find_plan(*state, groups);
-  const bool older = groups.empty() ? running.region_steps > 0 : wanted.get() != &running;
+  bool older = groups.empty() ? running.region_steps > 0 : wanted.get() != &running;
+  // Where what is wanted does not go on from what ran before, that is what goes on.
+  if (older && entry.segment > 0 && entry.begun.get() == &running) {
+    const auto next = groups.empty() ? state->program.lock()->base_plan() : wanted;
+    older = !next || continues(running, *next, entry.segment);
+  }
   const bool settle = older || published.active->bound->provisional;
   if (!settle) {
-    if (!state->trial.group) return;
-    if (!state->trial.covers(size_at(*state, facts, *state->trial.group)) ||
-        !applies(*state, facts, *state->trial.group))
-      return;
+    const Group* tried = state->trial.group;
+    if (!tried || !state->trial.covers(entry, fact_at(*state, facts, *tried))) return;
   }
   if (entry.rebinding.exchange(true)) return;
   std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
@@ -219,14 +223,13 @@ void Tier::bind_anew(Program& program, ProgramState& state, SignatureEntry& entr
   std::vector<const Group*> groups;
   {
     std::lock_guard data(state.data);
-    groups = chosen(state, known_facts(state, entry));
+    groups = chosen(state, entry, known_facts(state, entry));
   }
   const auto wanted = plan_with(program, state, groups);
   program.set_preferred_plan(groups.empty() ? nullptr : wanted);
   if (now->challenger || now->active->bound->plan == wanted) return program.settle(entry);
   auto next = std::make_shared<Published>();
-  next->active =
-      std::make_shared<Version>(bind_segment(wanted, 0, entry.symbols, {.background = true}));
+  next->active = std::make_shared<Version>(program.bind(entry, wanted, {.background = true}));
   program.publish(entry, std::move(next));
 }
 

@@ -214,7 +214,8 @@ void Tier::remember(Program& program, ProgramState& state) {
   if (!cache) return;
   cache::ProfileRecord record;
   for (const auto& entry : program.entries())
-    record.shapes.push_back({entry->key, static_cast<int64_t>(entry->runs.load())});
+    if (entry->segment == 0)
+      record.shapes.push_back({entry->key, static_cast<int64_t>(entry->runs.load())});
   std::sort(record.shapes.begin(), record.shapes.end(),
             [](const auto& a, const auto& b) { return a.runs > b.runs; });
   if (record.shapes.size() > kShapesKept) record.shapes.resize(kShapesKept);

@@ -114,6 +114,7 @@ Tier::Group* Tier::add_special(Program& program, ProgramState& state, Group& gen
   group->places = general.places;
   group->nodes = general.nodes;
   group->part_of = general.part_of;
+  group->segment = general.segment;
   group->special_of = &general;
   group->facts = facts;
   // What no operand shows cannot be guarded, and is not taken for granted.

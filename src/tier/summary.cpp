@@ -28,6 +28,18 @@ ShapeSummary to_summary(std::string shape, const Ledger::Account& account) {
   return out;
 }
 
+std::vector<ValueSummary> inputs_of(const Program& program, const Region& region) {
+  std::vector<ValueSummary> out;
+  for (ValueId v : region.inputs) {
+    const ValueFacts::Fact fact = program.value_facts().of(v);
+    if (fact.looks == 0) continue;
+    out.push_back({program.graph().value(v).name, fact.looks, fact.elements,
+                   static_cast<double>(fact.zeros) / static_cast<double>(fact.elements),
+                   fact.scalar, fact.constant, fact.value});
+  }
+  return out;
+}
+
 }  // namespace
 
 void Tier::summarise(const Program& program, ProfileSummary& summary, bool details) const {
@@ -71,6 +83,7 @@ void Tier::summarise(const Program& program, ProfileSummary& summary, bool detai
                      [](const auto& a, const auto& b) { return a.calls > b.calls; });
     if (group->ledger.others().calls > 0)
       region.shapes.push_back(to_summary("others", group->ledger.others()));
+    region.inputs = inputs_of(program, group->places.front());
     summary.regions.push_back(std::move(region));
   }
   summary.compiled_regions += state->compiled;

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "base/clock.h"
+#include "plan/continues.h"
 #include "tier/persistence.h"
 #include "tier/verification.h"
 
@@ -204,12 +205,15 @@ void Tier::record(Program& program, Event event) {
 void Tier::first_bound(Program& program, SignatureEntry& entry) {
   if (thread_.lost()) return;
   recall(program, entry);
-  if (program.config().jit != static_cast<int64_t>(JitMode::kSync) || program.config().fusion)
-    return;
+  const auto mode = static_cast<JitMode>(program.config().jit);
+  // In mode freeze no one follows up: what an earlier process learnt of these sizes is used now.
+  const bool recalled = mode == JitMode::kFreeze && entry.segment > 0;
+  if ((mode != JitMode::kSync && !recalled) || program.config().fusion) return;
   const StatePtr state = state_of(program);
   if (!state) return;
   std::lock_guard work(state->work);
   if (state->frozen) return;
+  if (recalled) return state->analysed ? bind_anew(program, *state, entry) : void();
   if (!state->analysed) {
     const double start = thread_cpu_seconds();
     prepare_weights(program, *state);
@@ -242,8 +246,8 @@ void Tier::prepare_weights(Program& program, ProgramState& state) {
   if (!changed) return;
   for (const auto& entry : program.entries())
     if (entry->base)
-      program.set_base(*entry, std::make_shared<Version>(bind_segment(program.base_plan(), 0,
-                                                                      entry->symbols, {true, 0})));
+      program.set_base(*entry, std::make_shared<Version>(program.bind(*entry, program.base_plan(),
+                                                                      {.background = true})));
   Event event;
   event.kind = EventKind::kPrepared;
   event.detail = "weights packed";
@@ -261,9 +265,10 @@ FusionOptions Tier::fusion_options(Program& program) {
     if (step->nodes.size() > 1)
       options.taken.insert(options.taken.end(), step->nodes.begin(), step->nodes.end());
   options.in_place = program.base_plan()->in_place;
-  std::shared_ptr<SignatureEntry> entry;
-  for (const auto& e : program.entries())
-    if (!entry || e->last_use > entry->last_use) entry = e;
+  options.barriers = segment_ends(*program.base_plan());
+  std::shared_ptr<SignatureEntry> entry;  // of the last segment reached: it knows the most sizes
+  for (const auto& latest : program.latest_entries())
+    if (latest) entry = latest;
   if (entry)
     options.sizes = [plan = program.base_plan(), entry](const std::string& symbol) {
       return symbol_value(*plan, entry->symbols, symbol);
@@ -308,13 +313,14 @@ void Tier::add_groups(Program& program, ProgramState& state, std::vector<Region>
   for (Region& region : regions)
     region.identity =
         region_identity(program.graph(), region, program.planner().region_spec(region));
-  std::map<Hash128, std::unique_ptr<Group>> groups;
+  std::map<std::pair<uint32_t, Hash128>, std::unique_ptr<Group>> groups;
   std::vector<Group*> in_order;
   for (Region& region : regions) {
-    auto& group = groups[region.identity];
+    auto& group = groups[{region.segment, region.identity}];
     if (!group) {
       group = std::make_unique<Group>();
       group->identity = region.identity;
+      group->segment = region.segment;
       group->name = describe(program.graph(), region);
       group->cost = estimate(program.graph(), region);
       group->symbols = symbols_of(*program.base_plan(), program.planner().region_spec(region));
@@ -325,23 +331,24 @@ void Tier::add_groups(Program& program, ProgramState& state, std::vector<Region>
     group->nodes.insert(region.nodes.begin(), region.nodes.end());
     group->places.push_back(std::move(region));
   }
-  // Times of the signature in use now.
-  std::shared_ptr<SignatureEntry> entry;
-  for (const auto& e : program.entries())
-    if (!entry || e->last_use > entry->last_use) entry = e;
-  const auto published = entry ? program.published(*entry) : nullptr;
+  for (const Group* group : in_order)
+    for (ValueId v : group->places.front().inputs)
+      if (const Value& value = program.graph().value(v); !value.is_constant())
+        program.value_facts().watch(v, value.type.dtype);
+  const auto latest = program.latest_entries();
   std::vector<Event> events;
   {
     std::lock_guard data(state.data);
     for (Group* group : in_order) {
+      const auto& entry = latest[group->segment];  // in use now
       if (entry)
         group->predicted_s = fact_of(*group, *program.base_plan(), entry->symbols).predicted_s;
       Event event = event_of(EventKind::kCandidate, *group);
-      if (published) event.base_us = group->seconds_in(*published->active) * 1e6;
+      if (entry) event.base_us = group->seconds_in(*program.published(*entry)->active) * 1e6;
       event.detail = fmt::format("{} places, {} nodes each", group->places.size(),
                                  group->nodes.size() / group->places.size());
       events.push_back(std::move(event));
-      state.groups.push_back(std::move(groups[group->identity]));
+      state.groups.push_back(std::move(groups[{group->segment, group->identity}]));
     }
   }
   for (Event& event : events) emit(state, program, std::move(event));

@@ -82,8 +82,7 @@ class Tier final : public TierHooks {
   void first_bound(Program& program, SignatureEntry& entry) override;
   Seat seat_for(Program& program, SignatureEntry& entry) override;
   void seated(Program& program, SignatureEntry& entry, int64_t trial) override;
-  void sampled(Program& program, SignatureEntry& entry, std::span<const int64_t> symbols,
-               double runs) override;
+  void sampled(Program& program, SignatureEntry& entry, double runs) override;
   void record(Program& program, Event event) override;
   void summarise(const Program& program, ProfileSummary& summary, bool details) const override;
   void freeze(Program& program) override;
@@ -95,9 +94,10 @@ class Tier final : public TierHooks {
   static constexpr size_t kMaxRebound = 512;
 
  private:
-  /// All places of one region identity in one program.
+  /// All places of one region identity in one segment of a program.
   struct Group {
     Hash128 identity;
+    uint32_t segment = 0;  ///< of the base plan: whose entries decide about it
     std::vector<Region> places;
     std::string name;
     RegionState state = RegionState::kCandidate;
@@ -169,7 +169,7 @@ class Tier final : public TierHooks {
   /// What a region would do in a run of certain sizes.
   struct Fact {
     double predicted_s = 0;  ///< fused, all places
-    int size = 0;         ///< policy::size_class; 0 when it depends on sizes found out in the run
+    int size = 0;  ///< policy::size_class; of no meaning where a run has yet to find out sizes
     bool applies = true;  ///< of a special kernel: unless the sizes are known to be others
   };
   /// Facts of the groups, in order, for one signature; what SignatureEntry::tier_facts points at.
@@ -185,7 +185,11 @@ class Tier final : public TierHooks {
     int size = 0;
     int reach = 0;         ///< classes next to it that take part
     bool confirm = false;  ///< about taking it out
-    bool covers(int other) const { return std::abs(other - size) <= reach; }
+    /// Whether runs of an entry take part.
+    bool covers(const SignatureEntry& entry, const Fact& fact) const {
+      return group && entry.segment == group->segment && fact.applies &&
+             std::abs(fact.size - size) <= reach;
+    }
     std::vector<std::weak_ptr<SignatureEntry>> entries;
     uint64_t samples = 0;
     int64_t began_ns = 0;
@@ -265,9 +269,10 @@ class Tier final : public TierHooks {
                         std::span<const int64_t> symbols);
   static const Facts& known_facts(const ProgramState& state, SignatureEntry& entry);
   /// The groups that runs of these sizes use fused, larger regions first; `with` in any case,
-  /// `without` in no case. Under state.data.
-  static std::vector<const Group*> chosen(const ProgramState& state, const Facts& facts,
-                                          const Group* with = nullptr,
+  /// `without` in no case. Those of earlier segments are as the entry found them, those of later
+  /// ones are left to what comes after it. Under state.data.
+  static std::vector<const Group*> chosen(const ProgramState& state, const SignatureEntry& entry,
+                                          const Facts& facts, const Group* with = nullptr,
                                           const Group* without = nullptr);
   /// The plan of these groups when it was built before, else null. Under state.data.
   static std::shared_ptr<const Plan> find_plan(const ProgramState& state,
@@ -316,9 +321,6 @@ class Tier final : public TierHooks {
   static void leave_trial(Program& program, SignatureEntry& entry, bool accepted);
   void end_trial(Program& program, ProgramState& state, bool accepted);
   static const Fact& fact_at(const ProgramState& state, const Facts& facts, const Group& group);
-  static int size_at(const ProgramState& state, const Facts& facts, const Group& group) {
-    return fact_at(state, facts, group).size;
-  }
   static bool applies(const ProgramState& state, const Facts& facts, const Group& group) {
     return fact_at(state, facts, group).applies;
   }

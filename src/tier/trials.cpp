@@ -39,18 +39,17 @@ std::string sizes_text(const SignatureEntry& entry, const Plan& plan) {
 }  // namespace
 
 void Tier::next_trial(Program& program, ProgramState& state) {
-  std::shared_ptr<SignatureEntry> entry;  // the one in use now; others join when they run
-  for (const auto& e : program.entries())
-    if (!entry || e->last_use > entry->last_use) entry = e;
-  if (!entry) return;
+  const auto latest = program.latest_entries();  // in use now; others join when they run
+  std::shared_ptr<SignatureEntry> entry;
   Group* group = nullptr;
   {
     std::lock_guard data(state.data);
-    const Facts& facts = known_facts(state, *entry);
     const double now_s = static_cast<double>(steady_ns()) * 1e-9;
     for (size_t k = 0; k < state.groups.size() && !group; ++k) {
       Group* g = state.groups[k].get();
-      if (g->wrong || g->state < RegionState::kReady) continue;
+      entry = latest[g->segment];
+      if (!entry || g->wrong || g->state < RegionState::kReady) continue;
+      const Facts& facts = known_facts(state, *entry);
       // A kernel fresh from verification is tried wherever the session is now.
       if (g->state == RegionState::kReady && !g->policy.latest())
         g->policy.ran_base(facts[k].size, 0, 0, 0, now_s);
@@ -67,14 +66,14 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
     std::lock_guard data(state.data);
     if (state.trial.group || state.frozen || group.wrong || !group.kernel) return;
     const Facts& facts = known_facts(state, *entry);
-    trial.size = size_at(state, facts, group);
+    trial.size = fact_at(state, facts, group).size;
     trial.reach = group.policy.reach();
     const policy::Trial wanted =
         group.policy.wants(trial.size, prices(), static_cast<double>(steady_ns()) * 1e-9);
     if (wanted == policy::Trial::kNone) return;
     // A special kernel is tried where its sizes are these.
     if (group.special_of) {
-      const auto with = chosen(state, facts, &group);
+      const auto with = chosen(state, *entry, facts, &group);
       if (std::find(with.begin(), with.end(), &group) == with.end()) return;
     }
     trial.group = &group;
@@ -111,9 +110,8 @@ bool Tier::join_trial(Program& program, ProgramState& state,
     const Trial& trial = state.trial;
     if (!trial.group) return false;
     const Facts& facts = known_facts(state, *entry);
-    if (!trial.covers(size_at(state, facts, *trial.group)) || !applies(state, facts, *trial.group))
-      return false;
-    groups = chosen(state, facts, trial.confirm ? nullptr : trial.group,
+    if (!trial.covers(*entry, fact_at(state, facts, *trial.group))) return false;
+    groups = chosen(state, *entry, facts, trial.confirm ? nullptr : trial.group,
                     trial.confirm ? trial.group : nullptr);
     // Signatures that no longer come make room.
     auto& entries = state.trial.entries;
@@ -130,19 +128,18 @@ bool Tier::join_trial(Program& program, ProgramState& state,
   }
   const auto now = program.published(*entry);
   if (now->challenger || now->timed) return true;
-  const auto plan = plan_with(program, state, groups);
-  const Plan& running = *now->active->bound->plan;
+  const auto bound = program.bind(*entry, plan_with(program, state, groups), {.background = true});
+  const Plan &plan = *bound->plan, &running = *now->active->bound->plan;
   auto published = std::make_shared<Published>();
   published->active = std::make_shared<Version>(now->active->bound);
-  std::vector<uint8_t> of_running = difference(running, *plan);
-  std::vector<uint8_t> focus = difference(*plan, running);
+  std::vector<uint8_t> of_running = difference(running, plan);
+  std::vector<uint8_t> focus = difference(plan, running);
   const auto any = [](const std::vector<uint8_t>& f) {
     return std::find(f.begin(), f.end(), 1) != f.end();
   };
   if (!any(of_running) || !any(focus)) return false;
   published->active->compare(std::move(of_running));
-  published->challenger =
-      std::make_shared<Version>(bind_segment(plan, 0, entry->symbols, {.background = true}));
+  published->challenger = std::make_shared<Version>(bound);
   published->challenger->compare(std::move(focus));
   program.publish(*entry, std::move(published));
   std::lock_guard data(state.data);
@@ -159,7 +156,7 @@ TierHooks::Seat Tier::seat_for(Program& program, SignatureEntry& entry) {
   const auto plan_of = [&](const std::vector<const Group*>& groups) {
     return groups.empty() ? program.base_plan() : find_plan(*state, groups);
   };
-  std::vector<const Group*> wanted = chosen(*state, facts);
+  std::vector<const Group*> wanted = chosen(*state, entry, facts);
   Seat seat{plan_of(wanted), {}};
   if (!seat.plan) {  // not built yet: without the kernels for special sizes it may be
     std::erase_if(wanted, [](const Group* g) { return g->special_of != nullptr; });
@@ -167,10 +164,10 @@ TierHooks::Seat Tier::seat_for(Program& program, SignatureEntry& entry) {
   }
   Trial& trial = state->trial;
   if (!trial.group || trial.entries.size() >= kMaxOnTrial || !seat.plan ||
-      !trial.covers(size_at(*state, facts, *trial.group)) || !applies(*state, facts, *trial.group))
+      !trial.covers(entry, fact_at(*state, facts, *trial.group)))
     return seat;
   // It may never come again: it takes one side from its first run on.
-  const auto other = plan_of(chosen(*state, facts, trial.confirm ? nullptr : trial.group,
+  const auto other = plan_of(chosen(*state, entry, facts, trial.confirm ? nullptr : trial.group,
                                     trial.confirm ? trial.group : nullptr));
   if (!other || other == seat.plan) return seat;
   const bool challenger = trial_side(0, 0, trial.samples + trial.entries.size()) == 1;
@@ -327,13 +324,18 @@ void Tier::judge(Program& program, ProgramState& state) {
 }
 
 void Tier::publish_everywhere(Program& program, ProgramState& state, size_t most) {
-  auto entries = program.entries();
-  std::sort(entries.begin(), entries.end(),
-            [](const auto& a, const auto& b) { return a->last_use > b->last_use; });
-  if (entries.size() > most) entries.resize(most);
-  // The one used last comes last: its plan is what new sizes are shown.
-  std::reverse(entries.begin(), entries.end());
-  for (const auto& entry : entries) bind_anew(program, state, *entry);
+  for (uint32_t s = 0; s < program.base_plan()->segments.size(); ++s) {
+    program.drop_stale_segments();  // what followed the plans that were replaced
+    auto entries = program.entries();
+    std::erase_if(entries, [&](const auto& entry) { return entry->segment != s; });
+    std::sort(entries.begin(), entries.end(),
+              [](const auto& a, const auto& b) { return a->last_use > b->last_use; });
+    if (entries.size() > most) entries.resize(most);
+    // The one used last comes last: its plan is what new sizes are shown.
+    std::reverse(entries.begin(), entries.end());
+    for (const auto& entry : entries) bind_anew(program, state, *entry);
+  }
+  program.drop_stale_segments();
   program.call_attention();  // the others follow when they next run
 }
 

@@ -21,13 +21,13 @@ bool Tier::settled(Program& program, SignatureEntry& entry) {
   if (state->frozen) return true;
   if (!state->analysed || state->trial.group) return false;
   const Facts& facts = known_facts(*state, entry);
-  const auto chosen_now = chosen(*state, facts);
+  const auto chosen_now = chosen(*state, entry, facts);
   for (size_t k = 0; k < state->groups.size(); ++k) {
     const Group& group = *state->groups[k];
     const bool covered = group.part_of && std::find(chosen_now.begin(), chosen_now.end(),
                                                     group.part_of) != chosen_now.end();
     const bool elsewhere = group.special_of && (!facts[k].applies || !stands(group.special_of));
-    if (group.wrong || covered || elsewhere) continue;
+    if (group.wrong || group.segment != entry.segment || covered || elsewhere) continue;
     if (group.state == RegionState::kQueued || group.state == RegionState::kVerifying) return false;
     const auto& sizes = group.policy.sizes();
     const auto at = sizes.find(facts[k].size);

@@ -59,7 +59,7 @@ struct Fixture {
   }
 };
 
-/// Runs another kernel after `before(first dim of the first operand)`, then adds to one element of
+/// Runs another kernel after `before(first dim of the first result)`, then adds to one element of
 /// operand `output`.
 class Tampered final : public Kernel {
  public:
@@ -85,7 +85,7 @@ class Tampered final : public Kernel {
     bound->scratch_bytes = bound->inner->scratch_bytes;
     bound->before = before_;
     bound->output = output_;
-    bound->rows = context.inputs[0].dims.empty() ? 1 : context.inputs[0].dims[0];
+    bound->rows = context.outputs[0].dims.empty() ? 1 : context.outputs[0].dims[0];
     bound->add = add_;
     return bound;
   }

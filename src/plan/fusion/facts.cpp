@@ -202,6 +202,12 @@ bool Facts::may_fuse(NodeId producer, NodeId user) {
   return true;
 }
 
+uint32_t Facts::segment(NodeId id) const {
+  return static_cast<uint32_t>(
+      std::count_if(options_.barriers.begin(), options_.barriers.end(),
+                    [&](NodeId barrier) { return position_[barrier] < position_[id]; }));
+}
+
 std::vector<uint32_t> Facts::cuts(std::span<const std::vector<NodeId>> given) {
   const auto count = static_cast<uint32_t>(graph_.order().size());
   // crossing[c]: groups that a cut in front of position c would break.
@@ -226,9 +232,13 @@ std::vector<uint32_t> Facts::cuts(std::span<const std::vector<NodeId>> given) {
   for (uint32_t c = 1; c <= count; ++c) crossing[c] += crossing[c - 1];
   std::vector<uint32_t> out{0};
   while (out.back() < count) {
-    const uint32_t from = out.back(), last = std::min(count, from + kMaxPartNodes);
+    const uint32_t from = out.back();
+    uint32_t end = count;
+    for (NodeId barrier : options_.barriers)
+      if (position_[barrier] >= from) end = std::min(end, position_[barrier] + 1);
+    const uint32_t last = std::min(end, from + kMaxPartNodes);
     uint32_t best = last;
-    int64_t least = last == count ? 0 : crossing[last];
+    int64_t least = last == end ? 0 : crossing[last];
     for (uint32_t c = from + 1; c <= last; ++c)
       if (crossing[c] == 0) {
         best = c;

@@ -22,6 +22,8 @@ class Facts {
   const FusionClass& of(NodeId id);
   bool fusible(NodeId id) { return of(id).kind != FusionKind::kNone; }
   uint32_t position(NodeId id) const { return position_[id]; }
+  /// How many of FusionOptions::barriers lie before a node.
+  uint32_t segment(NodeId id) const;
   const std::vector<NodeId>& users(ValueId v) const { return users_[v]; }
 
   /// Nodes [begin, end) of the execution order; `given` lie inside. `spared`: nodes that are in
@@ -29,7 +31,7 @@ class Facts {
   Part part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeId>> given,
             const std::unordered_set<NodeId>& spared);
   /// Where the execution order is cut into parts: begins, and the end. At places that no group
-  /// could span wherever there are such.
+  /// could span wherever there are such, and behind every barrier.
   std::vector<uint32_t> cuts(std::span<const std::vector<NodeId>> given);
 
  private:

@@ -40,6 +40,11 @@ class Finder {
     std::vector<Region> blocks;
     if (options_.blocks && options_.numerics != Numerics::kStrict)
       blocks = find_blocks(graph_, options_);
+    std::erase_if(blocks, [&](const Region& block) {
+      return std::any_of(block.nodes.begin(), block.nodes.end(), [&](NodeId n) {
+        return facts_.segment(n) != facts_.segment(block.nodes.front());
+      });
+    });
     std::vector<std::vector<NodeId>> given;
     for (const Region& region : blocks) given.push_back(region.nodes);
     const std::vector<uint32_t> cuts = facts_.cuts(given);
@@ -157,8 +162,9 @@ class Finder {
            ++b) {
         Draft &into = drafts_[a], &from = drafts_[b];
         if (!from.alive || !from.aggregate || into.nodes.size() + from.nodes.size() > limit() ||
-            !(into.space == from.space) || !share_operand(into, from) || depends(into, from) ||
-            depends(from, into))
+            !(into.space == from.space) ||
+            facts_.segment(into.nodes.front()) != facts_.segment(from.nodes.front()) ||
+            !share_operand(into, from) || depends(into, from) || depends(from, into))
           continue;
         for (NodeId n : from.nodes) region_of_[n] = a;
         into.nodes.insert(into.nodes.end(), from.nodes.begin(), from.nodes.end());
@@ -243,6 +249,7 @@ class Finder {
               [&](NodeId a, NodeId b) { return facts_.position(a) < facts_.position(b); });
     Region region;
     region.nodes = draft.nodes;
+    region.segment = facts_.segment(region.nodes.front());
     region.space = draft.space;
     region.row_axes = draft.row_axes;
     region.aggregate = draft.aggregate;

@@ -30,9 +30,10 @@ struct Region {
   SymDims space;                 ///< iteration space: the dims of its largest values
   int row_axes = 0;              ///< trailing axes of the space that it reduces over; 0 = cell
   bool aggregate = false;        ///< reduces over the whole space
-  bool blocks = false;  ///< with matrix products, by blocks of rows: see blocks.h; the space
-                        ///< is the batch dims and the rows
-  Hash128 identity;     ///< region_identity(), or the structural hash before planning
+  bool blocks = false;   ///< with matrix products, by blocks of rows: see blocks.h; the space
+                         ///< is the batch dims and the rows
+  uint32_t segment = 0;  ///< FusionOptions::barriers before its nodes
+  Hash128 identity;      ///< region_identity(), or the structural hash before planning
 };
 
 /// The region as a graph of its own.
@@ -122,8 +123,11 @@ struct FusionOptions {
   bool cell = true;     ///< templates, each can be disabled
   bool row = true;
   bool blocks = true;
-  std::vector<NodeId> taken;     ///< nodes that must stay as they are (absorbed by a vendor kernel)
+  std::vector<NodeId> taken;  ///< nodes that must stay as they are (absorbed by a vendor kernel)
   std::vector<NodeId> in_place;  ///< Plan::in_place: no steps
+  /// Nodes behind which a run finds out sizes, in execution order: no region reaches over one, so
+  /// that its sizes are known where it is chosen.
+  std::vector<NodeId> barriers;
   Dim::Lookup sizes;  ///< of the symbols, for costs; unset, or without an answer: kNominalSize
   HostSpeed host = nominal_host_speed();
 };

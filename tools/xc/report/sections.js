@@ -158,6 +158,11 @@ function beforeAfter() {
     [['region', false], ['shape', false], ['calls', true], ['of these fused', true], ['before (median)', true], ['fused (median)', true], ['now (mean)', true], ['predicted', true], ['saved', true]],
     profile.regions.flatMap(r => r.shapes.map(s => [regionName(r.identity), s.shape, units.count(s.calls), units.count(s.live_calls), opt(s.before_us, units.us, s.before_estimated),
       opt(s.fused_us, units.us), opt(s.now_us, units.us), opt(s.predicted_us, units.us), signed(s.saved_ms, units.ms)])))));
+  if (profile.regions.some(r => r.inputs.length > 0))
+    main.lastElementChild.append(folded('What the regions read, in a sample', () => table(
+      [['region', false], ['value', false], ['looks', true], ['elements', true], ['zeros', true], ['one element', false]],
+      profile.regions.flatMap(r => r.inputs.map(v => [regionName(r.identity), v.name, units.count(v.looks), units.count(v.elements), (v.zeros * 100).toFixed(0) + ' %',
+        !v.scalar ? '' : v.constant ? `always ${v.value}` : 'changes'])))));
 }
 
 // ---- shapes, queue, memory ----
