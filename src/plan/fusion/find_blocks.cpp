@@ -162,7 +162,8 @@ class BlockFinder {
     return true;
   }
 
-  /// Column products and sums of what the region computes join it.
+  /// Column products and sums of what the region computes join it; a Cast of a result on its way
+  /// out too.
   void add_sinks() {
     const std::vector<NodeId> now(inside_.begin(), inside_.end());
     for (NodeId n : now)
@@ -171,7 +172,9 @@ class BlockFinder {
         for (NodeId user : users_[v]) {
           if (!free(user) || refused_.count(user)) continue;
           const BlockRole role = role_of(user, space_);
-          if (role == BlockRole::kColumnSum && narrow(v))
+          const bool cast =
+              graph_.node(user).op->name == "Cast" && users_[v].size() == 1 && !graph_.is_output(v);
+          if ((role == BlockRole::kColumnSum && narrow(v)) || (role == BlockRole::kRowwise && cast))
             inside_.insert(user);
           else if (role == BlockRole::kColumnProduct)
             include(user);

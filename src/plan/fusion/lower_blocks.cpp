@@ -74,8 +74,7 @@ void scale_after_products(Graph& graph) {
   infer_types(graph);
 }
 
-/// Products and transposes read operands that are widened for them as they lie: an element of any
-/// type is f32 once it is loaded.
+/// Operands that are widened are read as they lie: an element of any type is f32 once it is loaded.
 void read_halves(Graph& graph) {
   Patch patch(graph, "read-halves");
   std::unordered_map<ValueId, ValueId> halves;  // of results of Casts, and of their Transposes
@@ -88,7 +87,7 @@ void read_halves(Graph& graph) {
     const Node& node = graph.node(id);
     const bool transposed = node.op->name == "Transpose";
     std::vector<ValueId> inputs = node.inputs;
-    if (!transposed && node.op->name != "MatMul") continue;
+    if (!transposed && node.op->name != "MatMul" && !node.op->scalar) continue;
     for (ValueId& in : inputs)
       if (const auto it = halves.find(in); it != halves.end()) in = it->second;
     if (inputs == node.inputs) continue;
