@@ -28,7 +28,7 @@ using loop::Expr;
 using loop::KernelBuilder;
 using loop::Var;
 
-constexpr int64_t kBlockRows = 32;
+constexpr int kBlockRows = 32;
 constexpr int64_t kTaskRows = 1024;     // without batch axes: rows of a task
 constexpr double kRecomputeWeight = 6;  // additions: above, a value is kept in scratch
 constexpr int kVectorRegisters = 32;    // from here on tiles are wide
@@ -121,6 +121,7 @@ class BlockLowering {
     for (uint32_t k = 0; k < g_.operands.size(); ++k) operand_of_[g_.operands[k]] = k;
     const bool wide = target.registers >= kVectorRegisters;
     tile_rows_ = wide ? 8 : 4;
+    product_lanes_ = wide ? kBlockRows : loop::kReductionLanes;
     column_vectors_ = wide ? 12 : 6;
   }
 
@@ -392,8 +393,8 @@ class BlockLowering {
 
   Row row_of(Var r) const { return {block_row_ + Affine(r), Affine(r), {}, {}, {}}; }
 
-  /// All lanes of the block.
-  void for_lanes(const std::function<void(Row&)>& body) {
+  /// All rows of the block, so many at a time.
+  void for_lanes(const std::function<void(Row&)>& body, int lanes = loop::kReductionLanes) {
     builder_->loop(
         "r", 0, kBlockRows,
         [&](Var r) {
@@ -401,7 +402,7 @@ class BlockLowering {
           row.exists = loop::lt(loop::loop_var(r), rows_);
           body(row);
         },
-        loop::LoopKind::kVector, loop::kReductionLanes);
+        loop::LoopKind::kVector, lanes);
   }
   void for_columns(Row& row, const Dim& width, const std::function<void(const Affine&)>& body) {
     builder_->loop("j", 0, extent(width), [&](Var j) {
@@ -517,15 +518,17 @@ class BlockLowering {
     const DType type = value_type(node.outputs[0]);
     const int tile = tile_of(type, tile_rows_);
     builder_->loop("j", 0, extent(columns), [&](Var j) {
-      for_lanes([&](Row& row) {
-        const loop::Acc sum =
-            builder_->acc("s", loop::AccOp::kDot, type, loop::AccOrder::kSequential);
-        builder_->loop("k", 0, extent(width(in)), [&](Var k) {
-          builder_->accumulate(sum, at(rows, Affine(k), row), matrix(right, k, Affine(j)));
-        });
-        builder_->store(at(out, Affine(j), row),
-                        as_stored(sum.value(), stored_type(node.outputs[0])));
-      });
+      for_lanes(
+          [&](Row& row) {
+            const loop::Acc sum =
+                builder_->acc("s", loop::AccOp::kDot, type, loop::AccOrder::kSequential);
+            builder_->loop("k", 0, extent(width(in)), [&](Var k) {
+              builder_->accumulate(sum, at(rows, Affine(k), row), matrix(right, k, Affine(j)));
+            });
+            builder_->store(at(out, Affine(j), row),
+                            as_stored(sum.value(), stored_type(node.outputs[0])));
+          },
+          product_lanes_);
       const int copies =
           is_narrow(columns) ? static_cast<int>(std::min<int64_t>(columns.value(), tile)) : tile;
       jam_.emplace_back(j, copies);
@@ -789,7 +792,8 @@ class BlockLowering {
   RegionGraph g_;
   RegionCode& code_;
   RowSpace space_;
-  int tile_rows_, column_vectors_;
+  // Of products: columns at a time, rows in lanes, and vectors of sums of a column product.
+  int tile_rows_, product_lanes_, column_vectors_;
   std::unordered_map<ValueId, uint32_t> operand_of_;
   std::vector<std::vector<NodeId>> users_;
   std::unordered_map<ValueId, double> weights_;
