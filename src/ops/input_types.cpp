@@ -61,7 +61,8 @@ bool passes(const OpDef& op, const std::vector<DType>& types, size_t asked) {
 }  // namespace
 
 std::vector<TypeSet> input_types(const OpDef& op) {
-  if (op.control_flow || op.evaluate || !op.infer || op.min_inputs == 0) return {};
+  if (op.control_flow || (op.evaluate && !op.reference) || !op.infer || op.min_inputs == 0)
+    return {};
   std::vector<TypeSet> out;
   std::vector<DType> first;  // the first type of each required input so far
   const auto required = static_cast<size_t>(op.min_inputs);

@@ -95,6 +95,10 @@ Problem problem_of(const Node& node, const std::vector<TensorView>& inputs) {
   Problem p;
   p.box_dims = dims_of(inputs[kBoxes]);
   p.score_dims = dims_of(inputs[kScores]);
+  if (p.box_dims.size() != 3 || p.score_dims.size() != 3 || p.box_dims[0] != p.score_dims[0] ||
+      p.box_dims[1] != p.score_dims[2] || p.box_dims[2] != 4)
+    fail(Status::kInvalidArgument, "boxes have dims {}, scores {}", to_text(p.box_dims),
+         to_text(p.score_dims));
   p.boxes = row_major(inputs[kBoxes]);
   p.scores = row_major(inputs[kScores]);
   if (has(kMost)) p.most = scalar_int(inputs[kMost]);
@@ -138,6 +142,17 @@ void reference(const ReferenceContext& ctx) {
   write_ints(ctx.outputs[0], out);
 }
 
+/// In one go: inference would select only to know how many there are.
+std::vector<Tensor> evaluate(const Node& node, const std::vector<Tensor>& inputs) {
+  std::vector<TensorView> views;
+  for (const Tensor& t : inputs) views.push_back(t ? t.view() : TensorView{});
+  const auto rows = select(problem_of(node, views));
+  Tensor out(DType::kI64, {static_cast<int64_t>(rows.size()), 3});
+  for (size_t i = 0; i < rows.size(); ++i)
+    std::copy(rows[i].begin(), rows[i].end(), out.as<int64_t>() + 3 * i);
+  return {out};
+}
+
 }  // namespace
 
 void register_non_max_suppression(OpList& ops) {
@@ -148,6 +163,7 @@ void register_non_max_suppression(OpList& ops) {
   op.attrs = {{"center_point_box", AttrKind::kInt, false, 0, 1}};
   op.infer = infer;
   op.reference = reference;
+  op.evaluate = evaluate;
   op.weight = 64;
   op.tolerance = Tolerance::kExact;
   ops.push_back(std::move(op));

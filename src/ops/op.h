@@ -157,7 +157,7 @@ struct OpDef {
   InferFn infer = nullptr;
   /// Null only for control flow, which the runtime executes, and for ops on containers alone.
   ReferenceFn reference = nullptr;
-  EvaluateFn evaluate = nullptr;  ///< of ops that take or give sequences or optionals
+  EvaluateFn evaluate = nullptr;  ///< of containers, and where sizes come out of the work
 
   ScalarFn scalar = nullptr;
   std::optional<ReductionSpec> reduction = {};

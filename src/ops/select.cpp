@@ -264,9 +264,7 @@ void infer_unique(InferContext& c) {
   c.set(3, DType::kI64, {count});
 }
 
-void reference_unique(const ReferenceContext& c) {
-  const Slices slices(c.inputs[0], c.attrs());
-  const Uniques found = find_unique(slices, c.attrs());
+void write_unique(const ReferenceContext& c, const Slices& slices, const Uniques& found) {
   const TensorView &x = c.inputs[0], &y = c.outputs[0];
   const auto n = static_cast<int64_t>(found.first.size());
   if (y && (slices.flat ? y.dims[0] : y.dims[slices.axis]) != n)
@@ -296,6 +294,37 @@ void reference_unique(const ReferenceContext& c) {
             (*lists[k])[i];
 }
 
+void reference_unique(const ReferenceContext& c) {
+  const Slices slices(c.inputs[0], c.attrs());
+  write_unique(c, slices, find_unique(slices, c.attrs()));
+}
+
+/// In one go: inference would sort only to know how many there are.
+std::vector<Tensor> evaluate_unique(const Node& node, const std::vector<Tensor>& inputs) {
+  ReferenceContext c;
+  c.node = &node;
+  c.inputs.push_back(inputs[0].view());
+  const Slices slices(c.inputs[0], node.attrs);
+  const Uniques found = find_unique(slices, node.attrs);
+  const auto n = static_cast<int64_t>(found.first.size());
+  Dims kept{n};
+  if (!slices.flat) {
+    kept = inputs[0].dims();
+    kept[slices.axis] = n;
+  }
+  std::vector<Tensor> out;
+  for (size_t k = 0; k < node.outputs.size(); ++k) {
+    Tensor made;
+    if (node.outputs[k] != kNone)
+      made = k == 0 ? Tensor(inputs[0].dtype(), kept)
+                    : Tensor(DType::kI64, {k == 2 ? slices.count() : n});
+    c.outputs.push_back(made ? made.view() : TensorView{});
+    out.push_back(std::move(made));
+  }
+  write_unique(c, slices, found);
+  return out;
+}
+
 }  // namespace
 
 void register_select(OpList& ops) {
@@ -310,7 +339,8 @@ void register_select(OpList& ops) {
                  .max_outputs = 4,
                  .attrs = {{"axis", AttrKind::kInt}, {"sorted", AttrKind::kInt, false, 0, 1}},
                  .infer = infer_unique,
-                 .reference = reference_unique});
+                 .reference = reference_unique,
+                 .evaluate = evaluate_unique});
 }
 
 }  // namespace xc

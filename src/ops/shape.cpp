@@ -165,8 +165,12 @@ void infer_eye_like(InferContext& c) {
 void reference_eye_like(const ReferenceContext& c) {
   const TensorView& y = c.outputs[0];
   const int64_t k = c.attrs().get_int("k", 0);
-  for_each_coordinate(y.dims, [&](std::span<const int64_t> at) {
-    store_int64(y.data, y.dtype, offset_of(at, y.strides), at[1] - at[0] == k);
+  dispatch_storage(y.dtype, [&]<class T>() {
+    T one{};
+    store_int64(&one, y.dtype, 0, 1);
+    for (int64_t row = 0; row < y.dims[0]; ++row)
+      for (int64_t column = 0; column < y.dims[1]; ++column)
+        y.as<T>()[row * y.strides[0] + column * y.strides[1]] = column - row == k ? one : T{};
   });
 }
 

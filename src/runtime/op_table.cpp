@@ -26,7 +26,7 @@ std::vector<std::string> names_of(TypeSet set) {
 
 std::vector<std::string> implementations(const Backend& backend, const OpDef& op) {
   std::vector<std::string> out;
-  if (op.control_flow || op.evaluate) return {"runtime"};
+  if (op.control_flow || (op.evaluate && !op.reference)) return {"runtime"};
   if (op.reference == reference_by_expansion) return {"expanded"};
   for (const Implementation& row : backend.implementations()) {
     if (row.op != op.name && (row.op != "*" || !op.reference)) continue;
