@@ -9,6 +9,7 @@
 namespace xc {
 
 struct Implementation;  // step.h
+struct StepSpec;        // step.h
 class Device;           // device.h
 
 struct Backend {
@@ -23,6 +24,9 @@ inline bool asked_for(std::string_view row_op, const OpDef& op) {
   if (row_op == "::") return as_custom(op) != nullptr;
   return row_op == op.name || row_op == "*";
 }
+
+/// The first row that is asked for a step and takes it; null when none does.
+const Implementation* first_to_support(const Backend& backend, const StepSpec& spec);
 
 /// The CPU backend: oneDNN, own kernels, reference.
 const Backend& cpu_backend();

@@ -1,5 +1,9 @@
 #include "backends/step.h"
 
+#include <algorithm>
+
+#include "backends/backend.h"
+
 namespace xc {
 
 bool Operand::contiguous() const {
@@ -11,6 +15,14 @@ bool Operand::contiguous() const {
     expected = expected * dims[axis];
   }
   return true;
+}
+
+const Implementation* first_to_support(const Backend& backend, const StepSpec& spec) {
+  const auto rows = backend.implementations();
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const Implementation& r) {
+    return asked_for(r.op, *spec.op) && r.asked_in(spec.numerics) && r.supports(spec).yes();
+  });
+  return row == rows.end() ? nullptr : &*row;
 }
 
 }  // namespace xc

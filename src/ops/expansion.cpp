@@ -77,8 +77,7 @@ ValueId Expansion::not_from_end(ValueId indices, DType type, ValueId data) {
 }
 
 DType Expansion::working() const {
-  const DType type = dtype(0);
-  return type == DType::kF16 || type == DType::kBF16 ? DType::kF32 : type;
+  return loop::value_type(dtype(0));
 }
 
 ValueId Expansion::cast(ValueId value, DType from, DType to) {

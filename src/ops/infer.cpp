@@ -267,14 +267,16 @@ std::vector<Type> infer_concrete(const Node& node, const std::vector<Tensor>& in
       types.push_back(t ? Type::tensor(t.dtype(), to_symbolic(t.dims())) : Type{});
     InferContext c;
     c.node = &node;
-    for (size_t i = 0; i < inputs.size(); ++i)
-      c.inputs.push_back(inputs[i] ? InferContext::Input{&types[i], &inputs[i], nullptr}
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Tensor* value = open == OpenSizes::kKept ? nullptr : &inputs[i];
+      c.inputs.push_back(inputs[i] ? InferContext::Input{&types[i], value, nullptr}
                                    : InferContext::Input{});
+    }
     c.outputs.resize(node.outputs.size());
     c.output_elements.resize(node.outputs.size());
     int64_t fresh = 0;
     c.fresh = [&](const std::string& hint) -> Dim {
-      if (open == OpenSizes::kAllowed) return Dim::symbol(fmt::format("u{}", fresh++));
+      if (open != OpenSizes::kRefused) return Dim::symbol(fmt::format("u{}", fresh++));
       fail(Status::kUnsupported, "unsupported: the size of {} follows from a run only", hint);
     };
     c.infer_subgraph = [](size_t, const std::vector<Type>&) -> std::vector<Type> {

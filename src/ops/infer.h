@@ -12,8 +12,9 @@ namespace xc {
 /// the node. Values whose size only a run can tell get fresh symbols ("u0", "u1", ...).
 void infer_types(Graph& graph);
 
-/// Sizes that only an execution tells: refused, or given as fresh symbols and unknown ranks.
-enum class OpenSizes : uint8_t { kRefused, kAllowed };
+/// Sizes that only an execution tells: refused, or given as fresh symbols and unknown ranks. Kept
+/// open: those that the inputs' values would tell are symbols too, the values are not looked at.
+enum class OpenSizes : uint8_t { kRefused, kAllowed, kKept };
 /// Concrete inference of one node from actual inputs (undefined tensor = absent). Every output
 /// comes back with constant dims; fails with kUnsupported where that is impossible.
 std::vector<Type> infer_concrete(const Node& node, const std::vector<Tensor>& inputs,

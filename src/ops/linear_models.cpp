@@ -41,6 +41,15 @@ ValueId transformed(Expansion& x, ValueId scores, const std::string& transform) 
   return x.add("Softmax", {scores}, {{"axis", int64_t{-1}}});
 }
 
+/// intercepts + W row, one per target.
+std::vector<double> scores_of(std::span<const double> row, const std::vector<double>& coefficients,
+                              const std::vector<double>& intercepts) {
+  std::vector<double> scores = intercepts;
+  for (size_t t = 0; t < scores.size(); ++t)
+    for (size_t k = 0; k < row.size(); ++k) scores[t] += row[k] * coefficients[t * row.size() + k];
+  return scores;
+}
+
 // ---- LinearRegressor ----------------------------------------------------------------------------
 
 void infer_regressor(InferContext& c) {
@@ -65,10 +74,7 @@ void reference_regressor(const ReferenceContext& c) {
   const std::string transform = c.attrs().get_string("post_transform", "NONE");
   std::vector<double> out;
   for_each_row(c, [&](std::span<const double> row) {
-    std::vector<double> scores = intercepts;
-    for (size_t t = 0; t < targets; ++t)
-      for (size_t k = 0; k < row.size(); ++k)
-        scores[t] += row[k] * coefficients[t * row.size() + k];
+    std::vector<double> scores = scores_of(row, coefficients, intercepts);
     transform_scores(transform, scores);
     out.insert(out.end(), scores.begin(), scores.end());
   });
@@ -121,10 +127,7 @@ void reference_classifier(const ReferenceContext& c) {
   std::vector<size_t> chosen;
   std::vector<double> out;
   for_each_row(c, [&](std::span<const double> row) {
-    std::vector<double> scores = intercepts;
-    for (size_t t = 0; t < targets; ++t)
-      for (size_t k = 0; k < row.size(); ++k)
-        scores[t] += row[k] * coefficients[t * row.size() + k];
+    std::vector<double> scores = scores_of(row, coefficients, intercepts);
     if (labels.count() == 2 && targets == 1) {
       chosen.push_back(scores[0] > 0 ? 1 : 0);
       const auto both = two_scores(transform, scores[0], false);

@@ -152,7 +152,7 @@ ValueId mask_lengths(Expansion& e) {
 std::vector<ValueId> expand_embed(const Graph& graph, const Node& node, Patch& patch) {
   Expansion e(graph, node, patch);
   const DType type = e.dtype(kWords);
-  const DType working = type == DType::kF16 || type == DType::kBF16 ? DType::kF32 : type;
+  const DType working = loop::value_type(type);
   const auto widened = [&](ValueId v) { return e.cast(v, type, working); };
   ValueId places = kNone;
   if (e.has(kPlaceIds)) {

@@ -95,10 +95,6 @@ Problem problem_of(const Node& node, const std::vector<TensorView>& inputs) {
   Problem p;
   p.box_dims = dims_of(inputs[kBoxes]);
   p.score_dims = dims_of(inputs[kScores]);
-  if (p.box_dims.size() != 3 || p.score_dims.size() != 3 || p.box_dims[0] != p.score_dims[0] ||
-      p.box_dims[1] != p.score_dims[2] || p.box_dims[2] != 4)
-    fail(Status::kInvalidArgument, "boxes have dims {}, scores {}", to_text(p.box_dims),
-         to_text(p.score_dims));
   p.boxes = row_major(inputs[kBoxes]);
   p.scores = row_major(inputs[kScores]);
   if (has(kMost)) p.most = scalar_int(inputs[kMost]);
@@ -142,8 +138,7 @@ void reference(const ReferenceContext& ctx) {
   write_ints(ctx.outputs[0], out);
 }
 
-/// In one go: inference would select only to know how many there are.
-std::vector<Tensor> evaluate(const Node& node, const std::vector<Tensor>& inputs) {
+std::vector<Tensor> make(const Node& node, const std::vector<Tensor>& inputs) {
   std::vector<TensorView> views;
   for (const Tensor& t : inputs) views.push_back(t ? t.view() : TensorView{});
   const auto rows = select(problem_of(node, views));
@@ -163,7 +158,7 @@ void register_non_max_suppression(OpList& ops) {
   op.attrs = {{"center_point_box", AttrKind::kInt, false, 0, 1}};
   op.infer = infer;
   op.reference = reference;
-  op.evaluate = evaluate;
+  op.make = make;
   op.weight = 64;
   op.tolerance = Tolerance::kExact;
   ops.push_back(std::move(op));

@@ -106,6 +106,11 @@ using ReferenceFn = void (*)(const ReferenceContext&);
 /// may be shared with the outputs.
 using EvaluateFn = std::vector<Tensor> (*)(const Node& node, const std::vector<Tensor>& inputs);
 
+/// Ops whose output sizes come out of the work itself make their outputs in one go, which the
+/// reference, handed outputs of the right dims, would do once more after inference. Inference has
+/// checked types and dims. Outputs that are not wanted stay undefined.
+using MakeFn = std::vector<Tensor> (*)(const Node& node, const std::vector<Tensor>& inputs);
+
 // ---- fusion -------------------------------------------------------------------------------------
 
 /// Elementwise ops: the scalar function as loop IR. `args` are the inputs' elements after
@@ -157,7 +162,8 @@ struct OpDef {
   InferFn infer = nullptr;
   /// Null only for control flow, which the runtime executes, and for ops on containers alone.
   ReferenceFn reference = nullptr;
-  EvaluateFn evaluate = nullptr;  ///< of containers, and where sizes come out of the work
+  EvaluateFn evaluate = nullptr;  ///< of ops that take or give sequences or optionals
+  MakeFn make = nullptr;          ///< of ops whose sizes come out of the work
 
   ScalarFn scalar = nullptr;
   std::optional<ReductionSpec> reduction = {};

@@ -299,8 +299,7 @@ void reference_unique(const ReferenceContext& c) {
   write_unique(c, slices, find_unique(slices, c.attrs()));
 }
 
-/// In one go: inference would sort only to know how many there are.
-std::vector<Tensor> evaluate_unique(const Node& node, const std::vector<Tensor>& inputs) {
+std::vector<Tensor> make_unique(const Node& node, const std::vector<Tensor>& inputs) {
   ReferenceContext c;
   c.node = &node;
   c.inputs.push_back(inputs[0].view());
@@ -340,7 +339,7 @@ void register_select(OpList& ops) {
                  .attrs = {{"axis", AttrKind::kInt}, {"sorted", AttrKind::kInt, false, 0, 1}},
                  .infer = infer_unique,
                  .reference = reference_unique,
-                 .evaluate = evaluate_unique});
+                 .make = make_unique});
 }
 
 }  // namespace xc

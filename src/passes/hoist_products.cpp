@@ -125,16 +125,7 @@ class Hoister {
     scan.attrs.set("scan_input_axes", axes);
     scan.attrs.set("scan_input_directions", directions);
     scan.subgraphs = {std::move(body)};
-    for (ValueId output : scan_.outputs)
-      scan.outputs.push_back(output == kNone
-                                 ? kNone
-                                 : graph_.add_value(graph_.fresh_name(graph_.value(output).name),
-                                                    graph_.value(output).type));
-    const auto count = static_cast<uint32_t>(scan.outputs.size());
-    const auto outputs = patch_.add_node(std::move(scan), count);
-    for (size_t k = 0; k < outputs.size(); ++k)
-      if (outputs[k] != kNone) patch_.replace(scan_.outputs[k], outputs[k]);
-    patch_.remove(id_);
+    put_in_place_of(graph_, patch_, id_, std::move(scan));
   }
 
   Graph& graph_;

@@ -80,16 +80,7 @@ void rewrite(Graph& graph, Patch& patch, NodeId id, const std::vector<NodeId>& g
   body->outputs.erase(body->outputs.begin());
   scan.subgraphs = {std::move(body)};
   scan.attrs.set("num_scan_inputs", static_cast<int64_t>(gathers.size()));
-  for (ValueId output : loop.outputs)
-    scan.outputs.push_back(output == kNone
-                               ? kNone
-                               : graph.add_value(graph.fresh_name(graph.value(output).name),
-                                                 graph.value(output).type));
-  const auto count = static_cast<uint32_t>(scan.outputs.size());
-  const auto outputs = patch.add_node(std::move(scan), count);
-  for (size_t k = 0; k < outputs.size(); ++k)
-    if (outputs[k] != kNone) patch.replace(loop.outputs[k], outputs[k]);
-  patch.remove(id);
+  put_in_place_of(graph, patch, id, std::move(scan));
 }
 
 bool tensors_only(const Graph& body) {

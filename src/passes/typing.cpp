@@ -44,6 +44,20 @@ std::vector<ValueId> add_typed(Graph& graph, Patch& patch, Node node, uint32_t o
   return outputs;
 }
 
+void put_in_place_of(Graph& graph, Patch& patch, NodeId old, Node now) {
+  const std::vector<ValueId> outputs = graph.node(old).outputs;
+  now.outputs.clear();
+  for (ValueId output : outputs)
+    now.outputs.push_back(output == kNone
+                              ? kNone
+                              : graph.add_value(graph.fresh_name(graph.value(output).name),
+                                                graph.value(output).type));
+  const auto made = patch.add_node(std::move(now), static_cast<uint32_t>(outputs.size()));
+  for (size_t k = 0; k < outputs.size(); ++k)
+    if (outputs[k] != kNone) patch.replace(outputs[k], made[k]);
+  patch.remove(old);
+}
+
 std::optional<double> scalar_constant(const Value& value) {
   const Tensor& t = value.constant;
   if (!t || t.count() != 1) return std::nullopt;

@@ -25,6 +25,9 @@ std::optional<Inferred> infer_node(const Graph& graph, const Node& node,
 /// patch.add_node() with the types of the outputs set where they can be inferred.
 std::vector<ValueId> add_typed(Graph& graph, Patch& patch, Node node, uint32_t output_count);
 
+/// Node `now`, whose outputs are those of node `old` in number and types, takes its place.
+void put_in_place_of(Graph& graph, Patch& patch, NodeId old, Node now);
+
 /// The one element of a constant of one element; nullopt otherwise and for strings.
 std::optional<double> scalar_constant(const Value& value);
 /// Elements of a constant of integers or of a value whose elements are known numbers.

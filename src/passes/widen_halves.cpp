@@ -42,7 +42,7 @@ bool is_one_of(const OpDef& op, const std::array<std::string_view, N>& names) {
 }
 
 bool is_half(DType type) {
-  return type == DType::kF16 || type == DType::kBF16;
+  return loop::value_type(type) != type;
 }
 
 Tensor widened(const Tensor& constant) {

@@ -119,7 +119,7 @@ class Draft {
         undo_.emplace_back(&operand, operand.strides);
         operand.strides = strides;
       }
-      const Implementation* row = choice(specs_[s]);
+      const Implementation* row = first_to_support(backend_, specs_[s]);
       if (!row || row->name != step.kernel_name) return false;
       if (s == maker_[value] && !dense && !writes_gaps(*row, specs_[s], value)) return false;
     }
@@ -135,13 +135,6 @@ class Draft {
     const std::vector<uint32_t>& outputs = plan_.steps[maker_[value]]->outputs;
     const auto at = std::find(outputs.begin(), outputs.end(), value) - outputs.begin();
     return orders[spec.inputs.size() + static_cast<size_t>(at)] == Order::kAny;
-  }
-
-  const Implementation* choice(const StepSpec& spec) const {
-    for (const Implementation& row : backend_.implementations())
-      if (asked_for(row.op, *spec.op) && row.asked_in(spec.numerics) && row.supports(spec).yes())
-        return &row;
-    return nullptr;
   }
 
   const Plan& plan_;

@@ -19,6 +19,10 @@ Operand operand_of(const Tensor& tensor) {
 
 std::vector<Tensor> run_dynamic_step(Program& program, const Node& node,
                                      const std::vector<Tensor>& inputs) {
+  if (node.op->make) {
+    infer_concrete(node, inputs, OpenSizes::kKept);
+    return node.op->make(node, inputs);
+  }
   const std::vector<Type> types = infer_concrete(node, inputs);
   std::vector<Tensor> outputs;
   for (size_t k = 0; k < types.size(); ++k) {
@@ -38,28 +42,27 @@ std::vector<Tensor> run_dynamic_step(Program& program, const Node& node,
     spec.outputs.push_back(operand_of(t));
     spec.outputs.back().constant = {};
   }
-  for (const Implementation& row : program.engine().backend().implementations()) {
-    if (!asked_for(row.op, *node.op) || !row.asked_in(spec.numerics) || !row.supports(spec).yes())
-      continue;
-    const std::unique_ptr<Kernel> kernel = row.create(spec);
-    std::vector<BoundOperand> bound_inputs, bound_outputs;
-    std::vector<void*> buffers;
-    for (const Tensor& t : inputs) {
-      bound_inputs.push_back({t.dims(), t.strides()});
-      buffers.push_back(t.data());
-    }
-    for (const Tensor& t : outputs) {
-      bound_outputs.push_back({t.dims(), t.strides()});
-      buffers.push_back(t.data());
-    }
-    const auto bound = kernel->bind({bound_inputs, bound_outputs, false});
-    GrowingMemory scratch(program.engine());
-    const int64_t own = align_up(bound->scratch_bytes, 64);
-    scratch.reserve(checked_add(own, bound->shared_bytes));
-    bound->run_all({buffers.data(), scratch.data(), scratch.data() + own});
-    return outputs;
+  const Implementation* row = first_to_support(program.engine().backend(), spec);
+  if (!row)
+    fail(Status::kUnsupported, "no kernel can execute operator {} on these operands",
+         node.op->name);
+  const std::unique_ptr<Kernel> kernel = row->create(spec);
+  std::vector<BoundOperand> bound_inputs, bound_outputs;
+  std::vector<void*> buffers;
+  for (const Tensor& t : inputs) {
+    bound_inputs.push_back({t.dims(), t.strides()});
+    buffers.push_back(t.data());
   }
-  fail(Status::kUnsupported, "no kernel can execute operator {} on these operands", node.op->name);
+  for (const Tensor& t : outputs) {
+    bound_outputs.push_back({t.dims(), t.strides()});
+    buffers.push_back(t.data());
+  }
+  const auto bound = kernel->bind({bound_inputs, bound_outputs, false});
+  GrowingMemory scratch(program.engine());
+  const int64_t own = align_up(bound->scratch_bytes, 64);
+  scratch.reserve(checked_add(own, bound->shared_bytes));
+  bound->run_all({buffers.data(), scratch.data(), scratch.data() + own});
+  return outputs;
 }
 
 }  // namespace xc

@@ -285,7 +285,7 @@ def detection() -> Iterator[Case]:
 
 
 def rare() -> Iterator[Case]:
-    """Operators that no model spends its time in; some find out their sizes first and then work once more."""
+    """Operators that no model spends its time in."""
     many = rng.random((1, 1000, 2), dtype=F32)
     yield one("1000 boxes", "NonMaxSuppression", np.concatenate([many, many + F32(0.05)], 2),
               rng.random((1, 4, 1000), dtype=F32),

@@ -14,6 +14,11 @@ std::shared_ptr<Session> session_of(const std::string& text, Config config) {
                                    Config{});
 }
 
+std::string with_type(std::string text, const std::string& type) {
+  for (size_t at; (at = text.find("$T")) != std::string::npos;) text.replace(at, 2, type);
+  return text;
+}
+
 std::vector<Tensor> run(Session& session, const std::vector<Tensor>& inputs) {
   std::vector<TensorView> views;
   for (const Tensor& t : inputs) views.push_back(t.view());

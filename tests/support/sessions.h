@@ -12,6 +12,9 @@ namespace xc::testing {
 /// A session over a graph in text form, on one thread unless `config` says more.
 std::shared_ptr<Session> session_of(const std::string& text, Config config);
 
+/// The text with an element type where it says $T.
+std::string with_type(std::string text, const std::string& type);
+
 /// Runs with inputs in graph order; copies of the outputs.
 std::vector<Tensor> run(Session& session, const std::vector<Tensor>& inputs);
 

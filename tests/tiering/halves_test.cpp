@@ -111,14 +111,9 @@ constexpr Case kCases[] = {
      8},
 };
 
-std::string typed(std::string text, const char* type) {
-  for (size_t at; (at = text.find("$T")) != std::string::npos;) text.replace(at, 2, type);
-  return text;
-}
-
 /// What the references make of the same numbers in f64.
 std::vector<Tensor> exact(const Case& c, const std::vector<Tensor>& inputs) {
-  Graph graph = parse_graph(typed(c.text, "f64"));
+  Graph graph = parse_graph(with_type(c.text, "f64"));
   infer_types(graph);
   std::vector<Tensor> wide;
   for (const Tensor& in : inputs) {
@@ -147,7 +142,7 @@ TEST_CASE("tiering/halves: operators in f16 and bf16 agree with f64, none on a r
     for (const Case& c : kCases) {
       CAPTURE(std::string(c.name));
       CAPTURE(std::string(half.name));
-      const std::string text = typed(c.text, half.name);
+      const std::string text = with_type(c.text, half.name);
       Graph graph = parse_graph(text);
       infer_types(graph);
       const std::vector<Tensor> inputs = test::random_inputs(graph, 5, 3);

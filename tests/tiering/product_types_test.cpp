@@ -29,12 +29,6 @@ Tensor made(DType dtype, const Dims& dims, double phase, double middle = 0) {
   return out;
 }
 
-/// With "T" the type's name.
-std::string typed(std::string text, const ProductType& type) {
-  for (size_t at; (at = text.find("$T")) != std::string::npos;) text.replace(at, 2, type.name);
-  return text;
-}
-
 /// Runs a graph whose products fuse, on every instruction set.
 void check(const ProductType& type, const std::string& text, const std::vector<Tensor>& inputs,
            const std::vector<double>& want) {
@@ -55,9 +49,9 @@ void check(const ProductType& type, const std::string& text, const std::vector<T
       compiled += e.kind == EventKind::kCompiled;
       if (e.kind == EventKind::kRefused || e.kind == EventKind::kMismatch) refusal = e.detail;
     };
-    Session session(
-        Model::create(create_engine(config, std::move(hooks)), parse_graph(typed(text, type))),
-        Config{});
+    Session session(Model::create(create_engine(config, std::move(hooks)),
+                                  parse_graph(with_type(text, type.name))),
+                    Config{});
     const std::vector<double> have = run(session, inputs)[0].to_doubles();
     CHECK(compiled == 1);
     CHECK(refusal == "");

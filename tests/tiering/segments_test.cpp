@@ -12,26 +12,11 @@ using namespace xc::testing;
 namespace {
 
 /// tanh-GELU of rows that the run picks, plus b.
-constexpr const char* kPicked = R"(graph g(%x: f32[n, 96], %b: f32[96], %take: bool[n]) -> (%y) {
-  const %h: f32[] = 0.5
-  const %k: f32[] = 0.044715
-  const %s: f32[] = 0.7978845608
-  const %one: f32[] = 1
-  const %first: i64[1] = [0]
+const std::string kPicked = gelu_of_picked(R"(  const %first: i64[1] = [0]
   %where = NonZero(%take)
   %rows = Squeeze(%where, %first)
   %some = Gather(%x, %rows) {axis = 0}
-  %t = Add(%some, %b)
-  %u = Mul(%t, %k)
-  %v = Mul(%u, %t)
-  %w = Mul(%v, %t)
-  %a = Add(%t, %w)
-  %c = Mul(%a, %s)
-  %d = Tanh(%c)
-  %e = Add(%d, %one)
-  %f = Mul(%t, %h)
-  %y = Mul(%f, %e)
-})";
+)");
 
 /// The first `keep` of all rows.
 Tensor first_of(int64_t all, int64_t keep) {

@@ -39,7 +39,7 @@ struct Fixture {
   EventLog log;
   std::shared_ptr<Session> session;
 
-  Fixture(const char* text, Config config, TierFaults faults = {},
+  Fixture(const std::string& text, Config config, TierFaults faults = {},
           std::unique_ptr<RegionCompiler> compiler = nullptr) {
     if (!compiler) compiler = create_jit_compiler(config.isa, 64 << 20, false);
     if (config.threads == 0) config.threads = 1;
@@ -155,6 +155,15 @@ inline constexpr const char* kGelu = R"(graph gelu(%x: f32[n, 96], %b: f32[96]) 
   %f = Mul(%t, %h)
   %y = Mul(%f, %e)
 })";
+
+/// The same of rows %some, which `nodes` pick from %x by %take.
+inline std::string gelu_of_picked(const std::string& nodes) {
+  const std::string text = kGelu, sum = "  %t = Add(%x, ";
+  const size_t constants = text.find('\n') + 1, first = text.find(sum);
+  return "graph g(%x: f32[n, 96], %b: f32[96], %take: bool[n]) -> (%y) {\n" +
+         text.substr(constants, first - constants) + nodes + "  %t = Add(%some, " +
+         text.substr(first + sum.size());
+}
 
 /// False with the first wrong element in `where`.
 inline bool gelu_right(const std::vector<Tensor>& inputs, const Tensor& y, int64_t& where) {

@@ -319,7 +319,7 @@ double type_limit(DType type, bool highest) {
 }  // namespace
 
 DType compute_type(DType type) {
-  return type == DType::kF16 || type == DType::kBF16 ? DType::kF32 : type;
+  return loop::value_type(type);
 }
 
 std::optional<Reg> build_cast(ChunkProgram& program, Reg value, DType to, Isa isa) {

@@ -116,6 +116,7 @@ class Index {
 };
 
 struct Table {
+  explicit Table(const StepSpec& spec) : Table(label_table(spec.attrs())) {}
   explicit Table(LabelTable labels)
       : index(labels.keys), values(labels.values.dtype(), {labels.values.count() + 1}) {
     const int64_t bytes = labels.values.byte_size();
@@ -184,27 +185,15 @@ class LookupBound final : public BoundKernel {
   bool dense_ = false;
 };
 
-class LookupKernel final : public Kernel {
- public:
-  explicit LookupKernel(const StepSpec& spec)
-      : spec_(spec), table_(std::make_shared<const Table>(label_table(spec.attrs()))) {}
-  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-    return std::make_shared<LookupBound>(spec_, context, table_);
-  }
-
- private:
-  StepSpec spec_;
-  std::shared_ptr<const Table> table_;
-};
-
-std::unique_ptr<Kernel> create(const StepSpec& spec) {
-  return std::make_unique<LookupKernel>(spec);
+std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
+                                        const std::shared_ptr<const Table>& table) {
+  return std::make_shared<LookupBound>(spec, context, table);
 }
 
 }  // namespace
 
 void add_lookup(Rows& rows) {
-  rows.push_back({"xc.lookup", "LabelEncoder", supports, create});
+  rows.push_back({"xc.lookup", "LabelEncoder", supports, create_prepared<Table, bind>});
 }
 
 }  // namespace xc::cpu

@@ -11,6 +11,7 @@
 #include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/elementwise_fn.h"
 #include "backends/cpu/vector/rows_fn.h"
+#include "loop/expr.h"
 #include "ops/support.h"
 
 namespace xc::cpu {
@@ -45,7 +46,7 @@ const Row& row_of(const OpDef& op) {
 /// Squares of bf16 numbers leave the range of f32, their root does not.
 DType compute_type_of(const Row& row, DType type) {
   if (type == DType::kBF16 && row.post == Post::kRoot) return DType::kF64;
-  return type == DType::kF16 || type == DType::kBF16 ? DType::kF32 : type;
+  return loop::value_type(type);
 }
 
 constexpr int64_t kChunk = 1024;  ///< elements staged at a time

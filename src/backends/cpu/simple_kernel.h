@@ -65,6 +65,26 @@ std::unique_ptr<Kernel> create_bound_by(const StepSpec& spec) {
   return std::make_unique<Holder>(spec);
 }
 
+/// A kernel that makes a `Model` of the step once, which all that is bound shares.
+template <class Model,
+          std::shared_ptr<const BoundKernel> (*bind_to)(const StepSpec&, const BindContext&,
+                                                        const std::shared_ptr<const Model>&)>
+std::unique_ptr<Kernel> create_prepared(const StepSpec& spec) {
+  class Prepared final : public Kernel {
+   public:
+    explicit Prepared(const StepSpec& step)
+        : spec_(step), model_(std::make_shared<const Model>(step)) {}
+    std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+      return bind_to(spec_, context, model_);
+    }
+
+   private:
+    StepSpec spec_;
+    std::shared_ptr<const Model> model_;
+  };
+  return std::make_unique<Prepared>(spec);
+}
+
 template <SimpleFn fn, SimpleTasks count_tasks = nullptr>
 std::unique_ptr<Kernel> create_simple(const StepSpec& spec) {
   class Bound final : public BoundKernel {

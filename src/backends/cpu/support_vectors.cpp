@@ -136,28 +136,16 @@ class MachineBound final : public BoundKernel {
   int64_t row_bytes_ = 0;
 };
 
-class MachineKernel final : public Kernel {
- public:
-  explicit MachineKernel(const StepSpec& spec)
-      : spec_(spec), machine_(std::make_shared<const Machine>(spec)) {}
-  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-    return std::make_shared<MachineBound>(spec_, context, machine_);
-  }
-
- private:
-  StepSpec spec_;
-  std::shared_ptr<const Machine> machine_;
-};
-
-std::unique_ptr<Kernel> create(const StepSpec& spec) {
-  return std::make_unique<MachineKernel>(spec);
+std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
+                                        const std::shared_ptr<const Machine>& machine) {
+  return std::make_shared<MachineBound>(spec, context, machine);
 }
 
 }  // namespace
 
 void add_support_vectors(Rows& rows) {
   for (const char* op : {"SVMRegressor", "SVMClassifier"})
-    rows.push_back({"xc.svm", op, supports, create});
+    rows.push_back({"xc.svm", op, supports, create_prepared<Machine, bind>});
 }
 
 }  // namespace xc::cpu

@@ -168,30 +168,18 @@ class TreesBound final : public BoundKernel {
   int64_t scores_at_ = 0, reached_at_ = 0;  ///< in scratch, behind the staged rows
 };
 
-class TreesKernel final : public Kernel {
- public:
-  explicit TreesKernel(const StepSpec& spec)
-      : spec_(spec), model_(std::make_shared<const Model>(spec)) {}
-  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-    if (std::holds_alternative<CompactForest<float>>(model_->forest))
-      return std::make_shared<TreesBound<float>>(spec_, context, model_);
-    return std::make_shared<TreesBound<double>>(spec_, context, model_);
-  }
-
- private:
-  StepSpec spec_;
-  std::shared_ptr<const Model> model_;
-};
-
-std::unique_ptr<Kernel> create(const StepSpec& spec) {
-  return std::make_unique<TreesKernel>(spec);
+std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
+                                        const std::shared_ptr<const Model>& model) {
+  if (std::holds_alternative<CompactForest<float>>(model->forest))
+    return std::make_shared<TreesBound<float>>(spec, context, model);
+  return std::make_shared<TreesBound<double>>(spec, context, model);
 }
 
 }  // namespace
 
 void add_trees(Rows& rows) {
   for (const char* op : {"TreeEnsemble", "TreeEnsembleRegressor", "TreeEnsembleClassifier"})
-    rows.push_back({"xc.trees", op, supports, create});
+    rows.push_back({"xc.trees", op, supports, create_prepared<Model, bind>});
 }
 
 }  // namespace xc::cpu

@@ -12,7 +12,7 @@ namespace xc {
 namespace {
 
 bool fusible_type(DType type) {
-  return loop::is_value_type(type) || type == DType::kF16 || type == DType::kBF16;
+  return loop::is_value_type(loop::value_type(type));
 }
 
 bool types_fit(const Graph& graph, const Node& node) {

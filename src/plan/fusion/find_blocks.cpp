@@ -17,7 +17,8 @@ constexpr int64_t kColumnWidth = 4096;        // of a column product, its partia
 
 /// Types whose products the lowering adds up: halves in f32.
 bool is_product_type(DType type) {
-  return type == DType::kF32 || type == DType::kF64 || type == DType::kF16 || type == DType::kBF16;
+  const DType sums = loop::value_type(type);
+  return sums == DType::kF32 || sums == DType::kF64;
 }
 
 bool is_float_matmul(const Graph& graph, const Node& node) {
@@ -37,8 +38,8 @@ bool is_float_matmul(const Graph& graph, const Node& node) {
 bool is_widening_cast(const Graph& graph, const Node& node) {
   if (node.op->name != "Cast" || !node.op->domain.empty()) return false;
   const DType from = graph.value(node.inputs[0]).type.dtype;
-  return (from == DType::kF16 || from == DType::kBF16) &&
-         graph.value(node.outputs[0]).type.dtype == DType::kF32;
+  return loop::value_type(from) != from &&
+         graph.value(node.outputs[0]).type.dtype == loop::value_type(from);
 }
 
 namespace {
