@@ -8,7 +8,7 @@
 #include <new>
 #include <vector>
 
-#include "backends/cpu/sgemm.h"
+#include "backends/cpu/gemm.h"
 #include "base/clock.h"
 #include "base/cpu_info.h"
 
@@ -52,7 +52,7 @@ HostSpeed measure(int rounds, int64_t size) {
   const Isa isa = cpu_info().isa;
   const double slowest = isa == Isa::kAvx512 ? 60e9 : isa == Isa::kAvx2 ? 30e9 : 10e9;
   host.product_rate = std::max(slowest, 2.0 * static_cast<double>(size * size * size) /
-                                            least_s(3 * rounds, [&] { cpu::own_sgemm(product); }));
+                                            least_s(3 * rounds, [&] { cpu::own_gemm(product); }));
   // Fused softmax, GELU and normalisations reach half of that and more, as the cost model weighs
   // their operators. Too high a rate costs a compile that the trial turns down, too low a one
   // leaves a gain untried.

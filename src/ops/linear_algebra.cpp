@@ -32,9 +32,10 @@ double determinant(std::span<double> a, size_t n) {
     }
     out *= a[k * n + k];
     const double* from = &a[k * n];
+    const double inverse = 1 / from[k];
     for (size_t r = k + 1; r < n; ++r) {
       double* row = &a[r * n];
-      const double factor = row[k] / from[k];
+      const double factor = row[k] * inverse;
       for (size_t j = k + 1; j < n; ++j) row[j] -= factor * from[j];
     }
   }

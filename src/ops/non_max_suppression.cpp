@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <numeric>
 #include <optional>
 
@@ -31,14 +32,16 @@ struct Box {
   double area = (y1 - y0) * (x1 - x0);
 };
 
-struct Candidate {
-  double score;
-  int64_t index;
-  /// Comes later: the higher score first, then the lower index.
-  bool operator<(const Candidate& other) const {
-    return score != other.score ? score < other.score : index > other.index;
-  }
-};
+/// A score and the index of its box, in the order of the scores; of equal ones the lower index is
+/// the greater. One integer, so that comparing two takes no branch.
+uint64_t candidate(float score, int64_t index) {
+  const auto bits = std::bit_cast<uint32_t>(score + 0.0f);  // -0 is 0
+  const uint32_t order = bits >> 31 ? ~bits : bits | 0x80000000u;
+  return uint64_t{order} << 32 | ~static_cast<uint32_t>(index);
+}
+int64_t index_of(uint64_t candidate) {
+  return ~static_cast<uint32_t>(candidate);
+}
 
 Box box_of(const Problem& p, int64_t batch, int64_t i) {
   const float* from = p.boxes.as<float>() + (batch * p.box_dims[1] + i) * 4;
@@ -49,12 +52,48 @@ Box box_of(const Problem& p, int64_t batch, int64_t i) {
 
 bool overlap(const Box& a, const Box& b, double threshold) {
   const double height = std::min(a.y1, b.y1) - std::max(a.y0, b.y0);
-  if (!(height > 0)) return false;  // most are apart
   const double width = std::min(a.x1, b.x1) - std::max(a.x0, b.x0);
-  if (!(width > 0) || !(a.area > 0) || !(b.area > 0)) return false;
+  if (!(height > 0) || !(width > 0) || !(a.area > 0) || !(b.area > 0)) return false;
   const double common = height * width;
   return common / (a.area + b.area - common) > threshold;
 }
+
+/// The boxes kept so far, a corner after the other, so that two are compared at a time.
+class Kept {
+ public:
+  size_t size() const { return boxes_.size(); }
+  void add(const Box& box) {
+    boxes_.push_back(box);
+    if (boxes_.size() > groups_.size() * kGroup) groups_.emplace_back();
+    Group& group = groups_.back();
+    const size_t at = (boxes_.size() - 1) % kGroup;
+    group.y0[at] = box.y0;
+    group.x0[at] = box.x0;
+    group.y1[at] = box.y1;
+    group.x1[at] = box.x1;
+  }
+  bool any_overlaps(const Box& box, double threshold) const {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const Group& group = groups_[g];
+      const auto near =
+          (box.y0 < group.y1) & (group.y0 < box.y1) & (box.x0 < group.x1) & (group.x0 < box.x1);
+      if ((near[0] | near[1]) == 0) continue;  // most are apart
+      const size_t end = std::min(boxes_.size(), (g + 1) * kGroup);
+      for (size_t i = g * kGroup; i < end; ++i)
+        if (overlap(box, boxes_[i], threshold)) return true;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr size_t kGroup = 2;  ///< a register of every instruction set
+  using Lanes = double __attribute__((vector_size(kGroup * sizeof(double))));
+  struct Group {
+    Lanes y0{}, x0{}, y1{}, x1{};
+  };
+  std::vector<Box> boxes_;
+  std::vector<Group> groups_;
+};
 
 /// Rows of (batch, class, box), best first within a class.
 std::vector<std::array<int64_t, 3>> select(const Problem& p) {
@@ -63,21 +102,19 @@ std::vector<std::array<int64_t, 3>> select(const Problem& p) {
   for (int64_t batch = 0; batch < p.score_dims[0]; ++batch)
     for (int64_t c = 0; c < p.score_dims[1]; ++c) {
       const float* scores = p.scores.as<float>() + (batch * p.score_dims[1] + c) * count;
-      std::vector<Candidate> order;  // a heap: most are never asked for
+      std::vector<uint64_t> order;  // a heap: most are never asked for
       for (int64_t i = 0; i < count; ++i)
         if (!std::isnan(scores[i]) && (!p.score_threshold || scores[i] > *p.score_threshold))
-          order.push_back({scores[i], i});
+          order.push_back(candidate(scores[i], i));
       std::make_heap(order.begin(), order.end());
-      std::vector<Box> kept;
+      Kept kept;
       while (!order.empty() && static_cast<int64_t>(kept.size()) < p.most) {
-        const int64_t i = order.front().index;
+        const int64_t i = index_of(order.front());
         std::pop_heap(order.begin(), order.end());
         order.pop_back();
         const Box box = box_of(p, batch, i);
-        if (std::any_of(kept.begin(), kept.end(),
-                        [&](const Box& other) { return overlap(box, other, p.iou_threshold); }))
-          continue;
-        kept.push_back(box);
+        if (kept.any_overlaps(box, p.iou_threshold)) continue;
+        kept.add(box);
         out.push_back({batch, c, i});
       }
     }

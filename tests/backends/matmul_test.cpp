@@ -2,8 +2,8 @@
 
 #include <random>
 
+#include "backends/cpu/gemm.h"
 #include "backends/cpu/onednn_common.h"
-#include "backends/cpu/sgemm.h"
 #include "backends/cpu/vector/few_rows_fn.h"
 #include "backends/step_harness.h"
 #include "base/clock.h"
@@ -14,11 +14,20 @@ namespace {
 using namespace test;
 
 /// Relative to the size of a sum of k products of magnitude 2.
-Bounds bounds_for(int64_t k) {
-  return {1e-5, 2e-6 * static_cast<double>(k)};
+Bounds bounds_for(int64_t k, DType type = DType::kF32) {
+  const double unit = type == DType::kF64 ? 1e-14 : 1e-5;
+  return {unit, 0.2 * unit * static_cast<double>(k)};
 }
 
-TEST_CASE("backends/matmul: the own product agrees with the library's, transposed or not") {
+/// Rows of products, and what they multiply.
+struct Way {
+  const char* row;
+  DType type;
+};
+constexpr Way kWays[] = {{"onednn.matmul", DType::kF32}, {"xc.matmul", DType::kF64}};
+
+TEST_CASE_TEMPLATE("backends/matmul: the own product agrees with sums in f64, transposed or not", T,
+                   float, double) {
   std::mt19937 random(3);
   for (const auto& size : {std::array<int64_t, 3>{1, 1, 1},
                            {1, 100, 7},
@@ -34,7 +43,7 @@ TEST_CASE("backends/matmul: the own product agrees with the library's, transpose
                            {8, 47, 31}})
     for (const bool transpose_a : {false, true})
       for (const bool transpose_b : {false, true})
-        for (const float beta : {0.0f, 0.5f}) {
+        for (const T beta : {T{0}, T{0.5}}) {
           const int64_t m = size[0], n = size[1], k = size[2];
           CAPTURE(m);
           CAPTURE(n);
@@ -42,8 +51,8 @@ TEST_CASE("backends/matmul: the own product agrees with the library's, transpose
           CAPTURE(transpose_a);
           CAPTURE(transpose_b);
           const auto filled = [&](int64_t count) {
-            std::vector<float> out(static_cast<size_t>(count) + 1);
-            for (float& v : out) v = std::uniform_real_distribution<float>(-1, 1)(random);
+            std::vector<T> out(static_cast<size_t>(count) + 1);
+            for (T& v : out) v = std::uniform_real_distribution<T>(-1, 1)(random);
             return out;
           };
           const int64_t lda = (transpose_a ? m : k) + 3, ldb = (transpose_b ? k : n) + 2,
@@ -55,9 +64,9 @@ TEST_CASE("backends/matmul: the own product agrees with the library's, transpose
             if (isa > cpu_info().isa) continue;
             CAPTURE(name(isa));
             auto c = before;
-            cpu::own_sgemm({transpose_a, transpose_b, m, n, k, 1.5f, a.data(), lda, b.data(), ldb,
-                            beta, c.data(), ldc},
-                           isa);
+            cpu::own_gemm<T>({transpose_a, transpose_b, m, n, k, T{1.5}, a.data(), lda, b.data(),
+                              ldb, beta, c.data(), ldc},
+                             isa);
             double worst = 0;
             for (int64_t i = 0; i < m; ++i)
               for (int64_t j = 0; j < ldc; ++j) {
@@ -73,7 +82,7 @@ TEST_CASE("backends/matmul: the own product agrees with the library's, transpose
                 }
                 worst = std::max(worst, std::fabs(want - c[at]));
               }
-            CHECK(worst <= 1e-4);
+            CHECK(worst <= (sizeof(T) == 4 ? 1e-4 : 1e-12));
           }
         }
 }
@@ -131,31 +140,33 @@ TEST_CASE("backends/matmul: ranks, broadcasts, strides and splits") {
       {{130, 200}, {200, 260}},
       {{1, 300}, {300, 900}},
   };
-  for (const auto& [a, b] : shapes) {
-    Problem p;
-    p.op = &get_op("MatMul");
-    p.inputs = {g.tensor(DType::kF32, a), g.tensor(DType::kF32, b)};
-    INFO(to_text(a) << " x " << to_text(b));
-    check_row("onednn.matmul", p, bounds_for(a.back()));
-  }
+  for (const Way& way : kWays)
+    for (const auto& [a, b] : shapes) {
+      Problem p;
+      p.op = &get_op("MatMul");
+      p.inputs = {g.tensor(way.type, a), g.tensor(way.type, b)};
+      INFO(way.row << ": " << to_text(a) << " x " << to_text(b));
+      check_row(way.row, p, bounds_for(a.back(), way.type));
+    }
 }
 
 TEST_CASE("backends/matmul: Gemm with every transposition, factor and addend") {
   Generator g(22);
-  for (int t = 0; t < 4; ++t)
-    for (const Dims& c : {Dims{}, Dims{5}, Dims{7, 1}, Dims{7, 5}}) {
-      Problem p;
-      p.op = &get_op("Gemm");
-      p.attrs.set("transA", int64_t{t & 1});
-      p.attrs.set("transB", int64_t{t >> 1});
-      if (t == 3) p.attrs.set("alpha", 0.5);
-      if (t == 1) p.attrs.set("beta", 2.0);
-      p.inputs = {g.tensor(DType::kF32, t & 1 ? Dims{9, 7} : Dims{7, 9}),
-                  g.tensor(DType::kF32, t & 2 ? Dims{5, 9} : Dims{9, 5}), g.tensor(DType::kF32, c)};
-      check_row("onednn.matmul", p, bounds_for(9));
-      p.inputs[2] = Tensor();
-      check_row("onednn.matmul", p, bounds_for(9));
-    }
+  for (const Way& way : kWays)
+    for (int t = 0; t < 4; ++t)
+      for (const Dims& c : {Dims{}, Dims{5}, Dims{7, 1}, Dims{7, 5}}) {
+        Problem p;
+        p.op = &get_op("Gemm");
+        p.attrs.set("transA", int64_t{t & 1});
+        p.attrs.set("transB", int64_t{t >> 1});
+        if (t == 3) p.attrs.set("alpha", 0.5);
+        if (t == 1) p.attrs.set("beta", 2.0);
+        p.inputs = {g.tensor(way.type, t & 1 ? Dims{9, 7} : Dims{7, 9}),
+                    g.tensor(way.type, t & 2 ? Dims{5, 9} : Dims{9, 5}), g.tensor(way.type, c)};
+        check_row(way.row, p, bounds_for(9, way.type));
+        p.inputs[2] = Tensor();
+        check_row(way.row, p, bounds_for(9, way.type));
+      }
 }
 
 TEST_CASE("backends/matmul: packed weights agree with the reference, whatever the split") {
@@ -208,13 +219,14 @@ TEST_CASE("backends/matmul: few rows over weights beyond the cache, whatever the
 
 TEST_CASE("backends/matmul: the same bits however an unpacked product is split") {
   Generator g(24);
-  const auto& row = find_row("onednn.matmul", "MatMul");
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 80; ++round) {
+    const Way& way = kWays[round % 5 == 4 ? 1 : 0];
+    const auto& row = find_row(way.row, "MatMul");
     const int64_t m = g.integer(1, round % 3 ? 40 : 400), k = g.integer(1, 900),
                   n = g.integer(1, 900);
     Problem p;
     p.op = &get_op("MatMul");
-    p.inputs = {g.tensor(DType::kF32, {m, k}), g.tensor(DType::kF32, {k, n})};
+    p.inputs = {g.tensor(way.type, {m, k}), g.tensor(way.type, {k, n})};
     if (round % 4 == 1) p.inputs[1] = g.strided(p.inputs[1], 1);
     if (round % 4 == 2) p.inputs[0] = g.strided(p.inputs[0], 1);
     RunOptions options;
@@ -230,16 +242,17 @@ TEST_CASE("backends/matmul: the same bits however an unpacked product is split")
 TEST_CASE("backends/matmul: post-ops over each task's tile") {
   Generator g(25);
   for (const Dims& a : {Dims{3, 50}, Dims{140, 300}, Dims{2, 5, 300}, Dims{2, 70, 300}})
-    for (bool packed : {false, true}) {
+    for (const auto& [way, packed] :
+         {std::pair{kWays[0], false}, {kWays[0], true}, {kWays[1], false}}) {
       const int64_t k = a.back(), n = 320;
       Problem p;
       p.op = &get_op("MatMul");
-      p.inputs = {g.tensor(DType::kF32, a), g.tensor(DType::kF32, {k, n})};
+      p.inputs = {g.tensor(way.type, a), g.tensor(way.type, {k, n})};
       p.constant = {false, true};
       Dims out = a;
       out.back() = n;
       const auto plain = run_reference(node_of(p), p.inputs);
-      const Tensor bias = g.tensor(DType::kF32, {n}), residual = g.tensor(DType::kF32, out);
+      const Tensor bias = g.tensor(way.type, {n}), residual = g.tensor(way.type, out);
       // relu(x + bias) + residual
       Problem add;
       add.op = &get_op("Add");
@@ -261,10 +274,10 @@ TEST_CASE("backends/matmul: post-ops over each task's tile") {
         options.pieces = pieces;
         for (int kind : {0, 1, 2}) {
           options.output_kind = kind;
-          const auto got = run_row(find_row("onednn.matmul", "MatMul"), p, options);
-          const std::string wrong = difference(got[0], want[0], bounds_for(k));
-          CHECK_MESSAGE(wrong.empty(),
-                        to_text(a) << " packed " << packed << " strides " << kind << ": " << wrong);
+          const auto got = run_row(find_row(way.row, "MatMul"), p, options);
+          const std::string wrong = difference(got[0], want[0], bounds_for(k, way.type));
+          CHECK_MESSAGE(wrong.empty(), way.row << ' ' << to_text(a) << " packed " << packed
+                                               << " strides " << kind << ": " << wrong);
         }
       }
     }
@@ -316,7 +329,7 @@ TEST_CASE("backends/matmul timing: the own product beside the library's" * docte
     for (int round = 0; round < 10; ++round)
       for (const bool own : {false, true}) {
         const int64_t start = steady_ns();
-        for (int r = 0; r < repeats; ++r) own ? cpu::own_sgemm(p) : cpu::library_sgemm(p);
+        for (int r = 0; r < repeats; ++r) own ? cpu::own_gemm(p) : cpu::library_sgemm(p);
         best[own] = std::min(best[own], static_cast<double>(steady_ns() - start) / repeats);
       }
     MESSAGE(std::string(s.transpose_b ? "a t(b) " : "a b "), s.m, "x", s.n, "x", s.k, ": library ",

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/matmul_problem.h"
 #include "backends/cpu/onednn_common.h"
-#include "backends/cpu/sgemm.h"
 #include "backends/cpu/vector/block_product_fn.h"
 
 namespace xc::cpu {
@@ -178,7 +178,7 @@ class BlockMatMulBound final : public BoundKernel {
                           k0 == 0 ? 0.0f : 1.0f,
                           y,
                           width};
-      own_ ? own_sgemm(product) : library_sgemm(product);
+      own_ ? own_gemm(product) : library_sgemm(product);
     }
   }
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "backends/cpu/bound_views.h"
+#include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn_common.h"
-#include "backends/cpu/sgemm.h"
 #include "backends/cpu/simple_kernel.h"
 #include "ops/conv_transpose.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/cpu/sgemm.h"
+#include "backends/cpu/gemm.h"
 
 namespace xc::cpu {
 namespace {

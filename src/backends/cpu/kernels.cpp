@@ -16,6 +16,7 @@ const Backend& cpu_backend() {
                                  static const cpu::Rows rows = [] {
                                    cpu::Rows list;
                                    cpu::add_onednn_matmul(list);
+                                   cpu::add_matmul(list);
                                    cpu::add_onednn_conv(list);
                                    cpu::add_integer_conv(list);
                                    cpu::add_integer_matmul(list);
@@ -35,6 +36,7 @@ const Backend& cpu_backend() {
                                    cpu::add_indexed(list);
                                    cpu::add_select_ops(list);
                                    cpu::add_sampled(list);
+                                   cpu::add_det(list);
                                    cpu::add_lookup(list);
                                    cpu::add_support_vectors(list);
                                    cpu::add_trees(list);

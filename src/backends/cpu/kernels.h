@@ -20,6 +20,7 @@ void add_integer_matmul(Rows& rows);
 void add_pool(Rows& rows);
 
 // Own kernels.
+void add_matmul(Rows& rows);
 void add_block_matmul(Rows& rows);
 void add_conv_transpose(Rows& rows);
 void add_quantize_bytes(Rows& rows);
@@ -35,6 +36,7 @@ void add_affine_ops(Rows& rows);
 void add_indexed(Rows& rows);
 void add_select_ops(Rows& rows);
 void add_sampled(Rows& rows);
+void add_det(Rows& rows);
 void add_lookup(Rows& rows);
 void add_support_vectors(Rows& rows);
 void add_trees(Rows& rows);

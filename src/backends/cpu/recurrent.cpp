@@ -12,9 +12,9 @@
 
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/copy.h"
+#include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn_common.h"
-#include "backends/cpu/sgemm.h"
 #include "backends/cpu/vector/cells_fn.h"
 
 namespace xc::cpu {
@@ -171,7 +171,7 @@ class RecurrentBound final : public BoundKernel {
   void multiply(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
                 float beta, float* c) const {
     const Sgemm product{false, true, m, n, k, 1.0f, a, lda, b, k, beta, c, width_};
-    own_ ? own_sgemm(product) : library_sgemm(product);
+    own_ ? own_gemm(product) : library_sgemm(product);
   }
 
   /// to[n] = beta to[n] + h[n] R^T over columns [first, first + count); beta 0 for all of them.

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "backends/cpu/bound_views.h"
+#include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/sgemm.h"
 #include "backends/cpu/simple_kernel.h"
 #include "ops/convolve.h"
 #include "ops/grid_sampler.h"
@@ -206,8 +206,8 @@ class DeformConvBound final : public BoundKernel {
         for (int64_t m = 0; m < outputs; ++m)
           std::fill_n(y + m * points_, count, input(kB) ? input(kB)[g * outputs + m] : 0.0f);
         if (depth == 0) continue;
-        own_sgemm({false, false, outputs, count, depth, 1.0f, input(kW) + g * outputs * depth,
-                   depth, columns + g * depth * count, count, 1.0f, y, points_});
+        own_gemm<float>({false, false, outputs, count, depth, 1.0f, input(kW) + g * outputs * depth,
+                         depth, columns + g * depth * count, count, 1.0f, y, points_});
       }
     }
   }
@@ -271,7 +271,7 @@ Verdict supports_grid(const StepSpec& spec) {
 }
 Verdict supports_roi(const StepSpec& spec) {
   if (spec.attrs().get_string("mode", "avg") != "avg") return Verdict::no("mode max");
-  return dense_f32(spec, DType::kI64);
+  return dense_of(spec, DType::kF32, DType::kI64);
 }
 
 }  // namespace

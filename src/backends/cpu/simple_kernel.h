@@ -6,13 +6,13 @@
 
 namespace xc::cpu {
 
-/// Every operand is row-major and f32 (but integers of type `besides`), and there are no post-ops.
-inline Verdict dense_f32(const StepSpec& spec, DType besides) {
+/// Every operand is row-major and of `type` or `besides`, and there are no post-ops.
+inline Verdict dense_of(const StepSpec& spec, DType type, DType besides) {
   if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
   for (const auto* operands : {&spec.inputs, &spec.outputs})
     for (const Operand& operand : *operands) {
       if (!operand.present()) continue;
-      if (operand.dtype != DType::kF32 && operand.dtype != besides)
+      if (operand.dtype != type && operand.dtype != besides)
         return Verdict::no(fmt::format("elements of type {}", name(operand.dtype)));
       if (!operand.contiguous()) return Verdict::no("operands that are not row-major");
     }
@@ -20,7 +20,7 @@ inline Verdict dense_f32(const StepSpec& spec, DType besides) {
 }
 
 inline Verdict dense_f32(const StepSpec& spec) {
-  return dense_f32(spec, DType::kF32);
+  return dense_of(spec, DType::kF32, DType::kF32);
 }
 
 struct SimpleContext {

@@ -11,28 +11,35 @@ namespace xc::cpu {
 
 /// c[i, j] = alpha * sum over k of a[i, k] * b[k, j] + beta * c[i, j]. Strides in elements; those
 /// of c's columns and of b along k or along j are 1.
+template <class T>
 struct PlainProduct {
   int64_t m, n, k;
-  const float* a;
+  const T* a;
   int64_t a_m, a_k;
-  const float* b;
+  const T* b;
   int64_t b_k, b_n;
-  float* c;
+  T* c;
   int64_t c_m;
-  float alpha, beta;
+  T alpha, beta;
   int64_t all_rows;  ///< of the product this is a part of
 };
-using ProductFn = void (*)(const PlainProduct&);
-ProductFn product_fn(Isa isa);
+template <class T>
+using ProductFn = void (*)(const PlainProduct<T>&);
+/// For float and double.
+template <class T>
+ProductFn<T> product_fn(Isa isa);
 
 namespace baseline {
-ProductFn product_fn();
+template <class T>
+ProductFn<T> product_fn();
 }
 namespace avx2 {
-ProductFn product_fn();
+template <class T>
+ProductFn<T> product_fn();
 }
 namespace avx512 {
-ProductFn product_fn();
+template <class T>
+ProductFn<T> product_fn();
 }
 
 }  // namespace xc::cpu

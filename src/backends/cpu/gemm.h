@@ -1,6 +1,7 @@
 #pragma once
-// f32 products without a primitive: an own product where it is the faster one, else the library's
-// sgemm, which the own one stands in for until the library has generated its code.
+// Products without a primitive. f32: an own product where it is the faster one, else the library's
+// sgemm, which the own one stands in for until the library has generated its code. f64: the own
+// one.
 
 #include <cstdint>
 
@@ -9,21 +10,24 @@
 namespace xc::cpu {
 
 /// c = alpha * op(a) * op(b) + beta * c, row-major, as BLAS has it.
-struct Sgemm {
+template <class T>
+struct Gemm {
   bool transpose_a = false, transpose_b = false;
   int64_t m, n, k;
-  float alpha;
-  const float* a;
+  T alpha;
+  const T* a;
   int64_t lda;
-  const float* b;
+  const T* b;
   int64_t ldb;
-  float beta;
-  float* c;
+  T beta;
+  T* c;
   int64_t ldc;
   /// Rows of the product this is a part of (0 = m): the order of summation depends on it, and on
   /// nothing else that partition changes.
   int64_t all_rows = 0;
 };
+
+using Sgemm = Gemm<float>;
 
 /// Who computes a product. `provisional`: the own one for the time being.
 struct SgemmChoice {
@@ -37,7 +41,8 @@ SgemmChoice choose_sgemm(int64_t m, int64_t n, int64_t k, bool steady, double st
 /// By the library. The caller holds a OneThread. Fails with kOutOfMemory or kInternal.
 void library_sgemm(const Sgemm& p);
 /// By an own kernel; never fails. `isa`: at most the host's.
-void own_sgemm(const Sgemm& p, Isa isa = cpu_info().isa);
+template <class T>
+void own_gemm(const Gemm<T>& p, Isa isa = cpu_info().isa);
 
 /// Has the library generated the code of its sgemm in this process? Its first call takes 30 ms.
 bool sgemm_is_warm();

@@ -1,4 +1,4 @@
-#include "backends/cpu/sgemm.h"
+#include "backends/cpu/gemm.h"
 
 #include <array>
 #include <atomic>
@@ -38,22 +38,26 @@ void library_sgemm(const Sgemm& p) {
          "sgemm failed with status {}", static_cast<int>(status));
 }
 
-void own_sgemm(const Sgemm& p, Isa isa) {
-  product_fn(isa)({.m = p.m,
-                   .n = p.n,
-                   .k = p.k,
-                   .a = p.a,
-                   .a_m = p.transpose_a ? 1 : p.lda,
-                   .a_k = p.transpose_a ? p.lda : 1,
-                   .b = p.b,
-                   .b_k = p.transpose_b ? 1 : p.ldb,
-                   .b_n = p.transpose_b ? p.ldb : 1,
-                   .c = p.c,
-                   .c_m = p.ldc,
-                   .alpha = p.alpha,
-                   .beta = p.beta,
-                   .all_rows = p.all_rows > 0 ? p.all_rows : p.m});
+template <class T>
+void own_gemm(const Gemm<T>& p, Isa isa) {
+  product_fn<T>(isa)({.m = p.m,
+                      .n = p.n,
+                      .k = p.k,
+                      .a = p.a,
+                      .a_m = p.transpose_a ? 1 : p.lda,
+                      .a_k = p.transpose_a ? p.lda : 1,
+                      .b = p.b,
+                      .b_k = p.transpose_b ? 1 : p.ldb,
+                      .b_n = p.transpose_b ? p.ldb : 1,
+                      .c = p.c,
+                      .c_m = p.ldc,
+                      .alpha = p.alpha,
+                      .beta = p.beta,
+                      .all_rows = p.all_rows > 0 ? p.all_rows : p.m});
 }
+
+template void own_gemm(const Gemm<float>& p, Isa isa);
+template void own_gemm(const Gemm<double>& p, Isa isa);
 
 bool sgemm_is_warm() {
   return warm.load(std::memory_order_relaxed);

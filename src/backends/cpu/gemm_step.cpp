@@ -1,0 +1,268 @@
+// Products of whole steps: operands that a product cannot read as they lie go through scratch, parts
+// that depend on the shape alone are the tasks, an epilogue follows each. "xc.matmul" is f64's.
+
+#include "backends/cpu/gemm_step.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "backends/cpu/copy.h"
+#include "backends/cpu/gemm.h"
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/onednn_common.h"
+#include "backends/cpu/simple_kernel.h"
+
+namespace xc::cpu {
+namespace {
+
+constexpr int64_t kMergedElements = 16 << 10;  ///< of a result computed whole before its epilogue
+
+/// How one operand is handed to a product: in place, or packed into scratch first.
+struct GemmOperand {
+  bool transposed = false;
+  bool copied = false;
+  int64_t leading = 1;
+};
+
+/// `rows` and `cols` with their strides, as a product sees it (row-major, not transposed).
+GemmOperand gemm_operand(int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride) {
+  // A stride over one element is never used.
+  if (rows == 1) row_stride = col_stride == 1 || cols == 1 ? cols : 1;
+  if (cols == 1) col_stride = row_stride == 1 ? rows : 1;
+  if (col_stride == 1 && row_stride >= cols) return {false, false, row_stride};
+  if (row_stride == 1 && col_stride >= rows) return {true, false, col_stride};
+  return {false, true, cols};
+}
+
+template <class T>
+class GemmBound final : public BoundKernel {
+ public:
+  GemmBound(const StepSpec& spec, const BindContext& context, const MatMulSettings& settings,
+             const MatMulProblem& p, bool has_rows, bool has_columns)
+      : settings_(settings), c_index_(static_cast<uint32_t>(spec.inputs.size())), p_(p) {
+    // A column-major result is the row-major result of the transposed product.
+    swapped_ = p_.c_n != 1 && p_.n != 1 && (p_.c_m == 1 || p_.m == 1);
+    if (swapped_) {
+      std::swap(p_.m, p_.n);
+      std::swap(p_.c_m, p_.c_n);
+      std::swap(p_.a_batch, p_.b_batch);
+      std::swap(p_.a_m, p_.b_n);
+      std::swap(p_.a_k, p_.b_k);
+    }
+    if constexpr (std::is_same_v<T, float>) {
+      const SgemmChoice choice =
+          choose_sgemm(p_.m, p_.n, p_.k, settings_.strict || context.background, p_.flops());
+      own_ = choice.own;
+      provisional = choice.provisional;
+    }
+    parts_ = split_matmul(p_);
+    tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
+    a_ = gemm_operand(p_.m, p_.k, p_.a_m, p_.a_k);
+    b_ = gemm_operand(p_.k, p_.n, p_.b_k, p_.b_n);
+    c_ = gemm_operand(p_.m, p_.n, p_.c_m, p_.c_n);
+    if (c_.transposed) c_ = {false, true, p_.n};
+    // A result that leaves the first-level cache before its epilogue costs more than small calls.
+    merge_ = !settings_.strict && (settings_.epilogue.empty() || p_.m * p_.n <= kMergedElements);
+    if (!settings_.epilogue.empty()) add_tiles(context, has_rows, has_columns);
+    const auto bytes = [](int64_t count) { return align_up(checked_mul(count, sizeof(T)), 64); };
+    if (a_.copied) a_bytes_ = bytes(p_.m * p_.k);
+    if (b_.copied) b_bytes_ = bytes(p_.k * p_.n);
+    if (c_.copied) c_bytes_ = bytes(p_.m * p_.n);
+    scratch_bytes = a_bytes_ + b_bytes_ + c_bytes_ + settings_.epilogue.scratch_bytes();
+    held_bytes = 512 + static_cast<int64_t>(parts_.size() * sizeof(MatMulPart) +
+                                            tiles_.size() * sizeof(Epilogue::Tile) * 2);
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    const OneThread guard;
+    const auto count = static_cast<int64_t>(parts_.size());
+    for (int64_t i = begin; i < std::min(end, count);) {
+      MatMulPart part = parts_[static_cast<size_t>(i)];
+      int64_t next = i + 1;
+      // Neighbouring parts go in one call: the library's order of summation over k does not depend
+      // on the sizes of the result (a test compares the bits).
+      for (; merge_ && next < std::min(end, count); ++next) {
+        const MatMulPart& other = parts_[static_cast<size_t>(next)];
+        if (other.batch != part.batch) break;
+        if (other.m0 == part.m0 && other.m1 == part.m1 && other.n0 == part.n1)
+          part.n1 = other.n1;
+        else if (part.n0 == 0 && part.n1 == p_.n && other.n0 == 0 && other.n1 == p_.n &&
+                 other.m0 == part.m1)
+          part.m1 = other.m1;
+        else
+          break;
+      }
+      multiply(args, part);
+      for (; i < next; ++i)
+        if (!settings_.epilogue.empty())
+          settings_.epilogue.run(
+              tiles_[static_cast<size_t>(i)], args.buffers,
+              static_cast<std::byte*>(args.scratch) + a_bytes_ + b_bytes_ + c_bytes_);
+    }
+  }
+
+ private:
+  /// A vector operand leaves its axis out of the result.
+  void add_tiles(const BindContext& context, bool has_rows, bool has_columns) {
+    const auto dims = context.outputs[0].dims;
+    const size_t batch_rank = p_.batch.size();
+    for (const MatMulPart& part : parts_) {
+      Dims begin(dims.size(), 0), end(dims.begin(), dims.end());
+      int64_t rest = part.batch;
+      for (size_t axis = batch_rank; axis-- > 0;) {
+        begin[axis] = rest % p_.batch[axis];
+        end[axis] = begin[axis] + 1;
+        rest /= p_.batch[axis];
+      }
+      const int64_t rows[2] = {swapped_ ? part.n0 : part.m0, swapped_ ? part.n1 : part.m1};
+      const int64_t cols[2] = {swapped_ ? part.m0 : part.n0, swapped_ ? part.m1 : part.n1};
+      size_t axis = batch_rank;
+      if (has_rows) {
+        begin[axis] = rows[0];
+        end[axis++] = rows[1];
+      }
+      if (has_columns) {
+        begin[axis] = cols[0];
+        end[axis] = cols[1];
+      }
+      tiles_.push_back(settings_.epilogue.tile(context, begin, end));
+    }
+  }
+
+  void multiply(const StepArgs& args, const MatMulPart& part) const {
+    const auto [a_at, b_at, c_at] = batch_offsets(p_, part.batch);
+    const T* a =
+        static_cast<const T*>(args.buffers[swapped_ ? 1 : 0]) + a_at + part.m0 * p_.a_m;
+    const T* b =
+        static_cast<const T*>(args.buffers[swapped_ ? 0 : 1]) + b_at + part.n0 * p_.b_n;
+    T* c =
+        static_cast<T*>(args.buffers[c_index_]) + c_at + part.m0 * p_.c_m + part.n0 * p_.c_n;
+    const int64_t m = part.m1 - part.m0, n = part.n1 - part.n0, k = p_.k;
+    auto* scratch = static_cast<std::byte*>(args.scratch);
+    int64_t lda = a_.leading, ldb = b_.leading, ldc = c_.leading;
+    T* result = c;
+    if (k == 0) {
+      fill_zero(c, m, n);
+      return;
+    }
+    if (a_.copied) {
+      a = packed(a, scratch, m, k, p_.a_m, p_.a_k);
+      lda = k;
+    }
+    if (b_.copied) {
+      b = packed(b, scratch + a_bytes_, k, n, p_.b_k, p_.b_n);
+      ldb = n;
+    }
+    if (c_.copied) {
+      result = reinterpret_cast<T*>(scratch + a_bytes_ + b_bytes_);
+      ldc = n;
+    }
+    const Gemm<T> product{a_.transposed, b_.transposed, m,      n,   k,   settings_.alpha, a, lda, b,
+                        ldb,           T{0},          result, ldc, p_.m};
+    if constexpr (std::is_same_v<T, float>)
+      own_ ? own_gemm(product) : library_sgemm(product);
+    else
+      own_gemm(product);
+    if (c_.copied) {
+      const Dims dims{m, n}, from{n, 1}, to{p_.c_m, p_.c_n};
+      CopyPlan(dims, from, to, sizeof(T)).run(result, c);
+    }
+  }
+
+  static const T* packed(const T* from, std::byte* to, int64_t rows, int64_t cols,
+                             int64_t row_stride, int64_t col_stride) {
+    const Dims dims{rows, cols}, strides{row_stride, col_stride}, dense{cols, 1};
+    CopyPlan(dims, strides, dense, sizeof(T)).run(from, to);
+    return reinterpret_cast<const T*>(to);
+  }
+  void fill_zero(T* c, int64_t m, int64_t n) const {
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) c[i * p_.c_m + j * p_.c_n] = 0;
+  }
+
+  MatMulSettings settings_;
+  uint32_t c_index_;
+  MatMulProblem p_;
+  bool swapped_ = false;
+  bool merge_ = false;
+  bool own_ = true;
+  std::vector<MatMulPart> parts_;
+  std::vector<Epilogue::Tile> tiles_;
+  GemmOperand a_, b_, c_;
+  int64_t a_bytes_ = 0, b_bytes_ = 0, c_bytes_ = 0;
+};
+
+}  // namespace
+
+std::optional<MatMulSettings> matmul_settings(const StepSpec& spec, std::string& reason) {
+  MatMulSettings out;
+  std::vector<Epilogue::Addend> addends;
+  if (spec.op->name == "Gemm") {
+    out.transpose_a = spec.attrs().get_int("transA", 0) != 0;
+    out.transpose_b = spec.attrs().get_int("transB", 0) != 0;
+    out.alpha = static_cast<float>(spec.attrs().get_float("alpha", 1));
+    const double beta = spec.attrs().get_float("beta", 1);
+    if (spec.inputs.size() > 2 && spec.inputs[2].present() && beta != 0)
+      addends.push_back({2, beta});
+  }
+  out.strict = spec.numerics == Numerics::kStrict;
+  auto epilogue = Epilogue::build(spec, addends, reason);
+  if (!epilogue) return std::nullopt;
+  out.epilogue = std::move(*epilogue);
+  return out;
+}
+
+Verdict supports_gemm(const StepSpec& spec, DType type) {
+  if (spec.inputs.size() < 2 || !spec.inputs[0].present() || !spec.inputs[1].present())
+    return Verdict::no("two operands are needed");
+  for (size_t i = 0; i < 2; ++i)
+    if (spec.inputs[i].dtype != type)
+      return Verdict::no(
+          fmt::format("operand {} is {}, not {}", i, name(spec.inputs[i].dtype), name(type)));
+  std::string reason;
+  return matmul_settings(spec, reason) ? Verdict::ok() : Verdict::no(reason);
+}
+
+std::shared_ptr<BoundKernel> bind_gemm(const StepSpec& spec, const BindContext& context,
+                                       const MatMulSettings& settings, const MatMulProblem& p,
+                                       bool has_rows, bool has_columns) {
+  if (spec.inputs[0].dtype == DType::kF64)
+    return std::make_shared<GemmBound<double>>(spec, context, settings, p, has_rows, has_columns);
+  return std::make_shared<GemmBound<float>>(spec, context, settings, p, has_rows, has_columns);
+}
+
+namespace {
+
+Verdict supports_f64(const StepSpec& spec) {
+  return supports_gemm(spec, DType::kF64);
+}
+
+struct Prepared : MatMulSettings {
+  explicit Prepared(const StepSpec& spec) {
+    std::string reason;
+    auto settings = matmul_settings(spec, reason);
+    if (!settings) fail(Status::kInternal, "xc.matmul: {}", reason);
+    MatMulSettings::operator=(std::move(*settings));
+  }
+};
+
+std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
+                                        const std::shared_ptr<const Prepared>& settings) {
+  MatMulProblem p = matmul_problem(context.inputs[0], context.inputs[1], context.outputs[0],
+                                   settings->transpose_a, settings->transpose_b);
+  FoldedContext folded;
+  folded.background = context.background;
+  if (fold_rows(p, context, 2, folded))
+    return bind_gemm(spec, folded.context(), *settings, p, true, true);
+  return bind_gemm(spec, context, *settings, p, context.inputs[0].dims.size() > 1,
+                   context.inputs[1].dims.size() > 1);
+}
+
+}  // namespace
+
+void add_matmul(Rows& rows) {
+  for (const std::string_view op : {"MatMul", "Gemm"})
+    rows.push_back({"xc.matmul", op, supports_f64, create_prepared<Prepared, bind>});
+}
+
+}  // namespace xc::cpu

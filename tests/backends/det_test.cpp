@@ -1,0 +1,38 @@
+#include <doctest/doctest.h>
+
+#include "backends/step_harness.h"
+
+namespace xc {
+namespace {
+
+using namespace test;
+
+TEST_CASE("backends/det: matrices of any size, some singular, some not numbers") {
+  Generator g(91);
+  for (const DType type : {DType::kF32, DType::kF64})
+    for (const Dims& dims : {Dims{1, 1}, Dims{0, 4, 4}, Dims{2, 2},
+                             Dims{5, 3, 3}, Dims{2, 3, 7, 7}, Dims{9, 16, 16}, Dims{40, 40}}) {
+      Problem p;
+      p.op = &get_op("Det");
+      p.inputs = {g.tensor(type, dims)};
+      INFO(name(type) << to_text(dims));
+      check_row("xc.det", p, {1e-5, 1e-4});
+    }
+  // Two equal rows; a row of zeros; a permutation that swaps an odd number of rows; NaN.
+  const std::vector<std::vector<float>> special = {{1, 2, 3, 1, 2, 3, 4, 5, 7},
+                                                   {1, 2, 3, 0, 0, 0, 4, 5, 7},
+                                                   {0, 1, 0, 1, 0, 0, 0, 0, 2},
+                                                   {1, 2, 3, 4, NAN, 6, 7, 8, 10}};
+  const double want[] = {0, 0, -2, NAN};
+  for (size_t i = 0; i < special.size(); ++i) {
+    Problem p;
+    p.op = &get_op("Det");
+    p.inputs = {Tensor(DType::kF32, {3, 3})};
+    std::copy(special[i].begin(), special[i].end(), p.inputs[0].as<float>());
+    const double got = run_row(find_row("xc.det", "Det"), p, {})[0].to_doubles()[0];
+    CHECK((std::isnan(want[i]) ? std::isnan(got) : std::abs(got - want[i]) < 1e-6));
+  }
+}
+
+}  // namespace
+}  // namespace xc
