@@ -105,6 +105,7 @@ void Tier::thread_main() {
     jobs_.erase(next);
     busy_ = job.state;
     job.state->postponed = false;
+    const bool asked = job.state->waiting > 0;
     lock.unlock();
     const double start = thread_cpu_seconds();
     const int64_t begin = steady_ns();
@@ -125,7 +126,7 @@ void Tier::thread_main() {
     }
     job.run = nullptr;
     lock.lock();
-    budget_.spend(spent);
+    if (!asked) budget_.spend(spent);
     prices_.worked(static_cast<double>(steady_ns() - begin) * 1e-9, spent);
     busy_.reset();
     idle_.notify_all();

@@ -10,8 +10,8 @@ using namespace test;
 TEST_CASE("backends/det: matrices of any size, some singular, some not numbers") {
   Generator g(91);
   for (const DType type : {DType::kF32, DType::kF64})
-    for (const Dims& dims : {Dims{1, 1}, Dims{0, 4, 4}, Dims{2, 2},
-                             Dims{5, 3, 3}, Dims{2, 3, 7, 7}, Dims{9, 16, 16}, Dims{40, 40}}) {
+    for (const Dims& dims : {Dims{1, 1}, Dims{0, 4, 4}, Dims{2, 2}, Dims{5, 3, 3}, Dims{2, 3, 7, 7},
+                             Dims{9, 16, 16}, Dims{40, 40}}) {
       Problem p;
       p.op = &get_op("Det");
       p.inputs = {g.tensor(type, dims)};

@@ -1,5 +1,6 @@
-// Products of whole steps: operands that a product cannot read as they lie go through scratch, parts
-// that depend on the shape alone are the tasks, an epilogue follows each. "xc.matmul" is f64's.
+// Products of whole steps: operands that a product cannot read as they lie go through scratch,
+// parts that depend on the shape alone are the tasks, an epilogue follows each. "xc.matmul" is
+// f64's.
 
 #include "backends/cpu/gemm_step.h"
 
@@ -38,7 +39,7 @@ template <class T>
 class GemmBound final : public BoundKernel {
  public:
   GemmBound(const StepSpec& spec, const BindContext& context, const MatMulSettings& settings,
-             const MatMulProblem& p, bool has_rows, bool has_columns)
+            const MatMulProblem& p, bool has_rows, bool has_columns)
       : settings_(settings), c_index_(static_cast<uint32_t>(spec.inputs.size())), p_(p) {
     // A column-major result is the row-major result of the transposed product.
     swapped_ = p_.c_n != 1 && p_.n != 1 && (p_.c_m == 1 || p_.m == 1);
@@ -131,12 +132,9 @@ class GemmBound final : public BoundKernel {
 
   void multiply(const StepArgs& args, const MatMulPart& part) const {
     const auto [a_at, b_at, c_at] = batch_offsets(p_, part.batch);
-    const T* a =
-        static_cast<const T*>(args.buffers[swapped_ ? 1 : 0]) + a_at + part.m0 * p_.a_m;
-    const T* b =
-        static_cast<const T*>(args.buffers[swapped_ ? 0 : 1]) + b_at + part.n0 * p_.b_n;
-    T* c =
-        static_cast<T*>(args.buffers[c_index_]) + c_at + part.m0 * p_.c_m + part.n0 * p_.c_n;
+    const T* a = static_cast<const T*>(args.buffers[swapped_ ? 1 : 0]) + a_at + part.m0 * p_.a_m;
+    const T* b = static_cast<const T*>(args.buffers[swapped_ ? 0 : 1]) + b_at + part.n0 * p_.b_n;
+    T* c = static_cast<T*>(args.buffers[c_index_]) + c_at + part.m0 * p_.c_m + part.n0 * p_.c_n;
     const int64_t m = part.m1 - part.m0, n = part.n1 - part.n0, k = p_.k;
     auto* scratch = static_cast<std::byte*>(args.scratch);
     int64_t lda = a_.leading, ldb = b_.leading, ldc = c_.leading;
@@ -157,8 +155,9 @@ class GemmBound final : public BoundKernel {
       result = reinterpret_cast<T*>(scratch + a_bytes_ + b_bytes_);
       ldc = n;
     }
-    const Gemm<T> product{a_.transposed, b_.transposed, m,      n,   k,   settings_.alpha, a, lda, b,
-                        ldb,           T{0},          result, ldc, p_.m};
+    const Gemm<T> product{
+        a_.transposed, b_.transposed, m,      n,   k,   settings_.alpha, a, lda, b,
+        ldb,           T{0},          result, ldc, p_.m};
     if constexpr (std::is_same_v<T, float>)
       own_ ? own_gemm(product) : library_sgemm(product);
     else
@@ -170,7 +169,7 @@ class GemmBound final : public BoundKernel {
   }
 
   static const T* packed(const T* from, std::byte* to, int64_t rows, int64_t cols,
-                             int64_t row_stride, int64_t col_stride) {
+                         int64_t row_stride, int64_t col_stride) {
     const Dims dims{rows, cols}, strides{row_stride, col_stride}, dense{cols, 1};
     CopyPlan(dims, strides, dense, sizeof(T)).run(from, to);
     return reinterpret_cast<const T*>(to);
