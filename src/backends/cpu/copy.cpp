@@ -14,6 +14,7 @@ namespace {
 /// Bytes of a unit where one row is long enough to be split.
 constexpr int64_t kPieceBytes = 64 << 10;
 constexpr int64_t kTile = 64;  ///< rows of a unit of a transposition
+constexpr int64_t kBlock = 4;  ///< rows and columns from which on it goes by blocks
 
 template <class T>
 void copy_strided(const T* from, T* to, int64_t n, int64_t from_step, int64_t to_step) {
@@ -22,6 +23,15 @@ void copy_strided(const T* from, T* to, int64_t n, int64_t from_step, int64_t to
     return;
   }
   for (int64_t i = 0; i < n; ++i) to[i * to_step] = from[i * from_step];
+}
+
+/// A transposition of so few columns that a block would be mostly empty: to[r * row_to + c] =
+/// from[r + c * col_from]. The colours of an image, in planes before and side by side after.
+template <class T>
+void interleave(const T* from, T* to, int64_t rows, int64_t cols, int64_t col_from,
+                int64_t row_to) {
+  for (int64_t c = 0; c < cols; ++c)
+    for (int64_t r = 0; r < rows; ++r) to[r * row_to + c] = from[r + c * col_from];
 }
 
 }  // namespace
@@ -46,7 +56,7 @@ CopyPlan::CopyPlan(std::span<const int64_t> dims, std::span<const int64_t> from_
   } else {
     kind_ = Kind::kStrided;
     for (size_t axis = 0; axis < last; ++axis)
-      if (space.strides[0][axis] == 1 && col_to_ == 1 && space.dims[axis] >= 4 && cols_ >= 4 &&
+      if (space.strides[0][axis] == 1 && col_to_ == 1 && space.dims[axis] >= kBlock && cols_ > 1 &&
           col_from_ != 0) {
         kind_ = Kind::kTransposed;
         row_axis = axis;
@@ -104,8 +114,11 @@ void CopyPlan::run(const void* from, void* to, int64_t begin, int64_t end) const
           break;
         case Kind::kTransposed: {
           const int64_t first = rows_ * piece / pieces_, last = rows_ * (piece + 1) / pieces_;
-          transpose(f + first, t + first * row_to_, last - first, cols_, col_from_, row_to_,
-                    static_cast<int64_t>(sizeof(T)));
+          if (cols_ < kBlock)
+            interleave(f + first, t + first * row_to_, last - first, cols_, col_from_, row_to_);
+          else
+            transpose(f + first, t + first * row_to_, last - first, cols_, col_from_, row_to_,
+                      static_cast<int64_t>(sizeof(T)));
           break;
         }
       }
