@@ -45,6 +45,11 @@ bool hoist_products(Graph& graph, PassContext& context);
 /// Pattern rules (rules/*.rules and the caller's own).
 bool apply_rules(Graph& graph, PassContext& context);
 
+/// InstanceNormalization of channels reshaped into groups, with factors and addends per channel
+/// behind it, becomes GroupNormalization, which needs no particular order of the elements. Tolerant
+/// numerics only.
+bool group_norms(Graph& graph, PassContext& context);
+
 /// Inference-time BatchNormalization behind a convolution goes into its weights. Tolerant numerics
 /// only.
 bool fold_batch_norm(Graph& graph, PassContext& context);

@@ -38,6 +38,8 @@ const Pipeline& portable_pipeline() {
        },
        8},
       {{
+          {"group-norms", "after rules took what stands behind; before halves, whose list has them",
+           group_norms},
           {"widen-halves", "after rules, which know halves; what follows then finds f32 alone",
            widen_halves},
           {"fuse-quantised", "after rules and folding brought bias and clipping into one form",

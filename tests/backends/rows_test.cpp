@@ -136,15 +136,41 @@ TEST_CASE("backends/rows: layer, RMS, instance and group normalisation") {
       p.inputs = {g.tensor(DType::kF32, dims), g.tensor(DType::kF32, tail)};
       check_row("xc.rows", p, {1e-5, 1e-5});
     }
-  for (const Dims& dims : {Dims{2, 6, 50}, Dims{1, 6, 5, 7}}) {
-    Problem p;
-    p.op = &get_op("InstanceNormalization");
-    p.inputs = {g.tensor(DType::kF32, dims), g.tensor(DType::kF32, {6}),
-                g.tensor(DType::kF32, {6})};
-    check_row("xc.rows", p, {1e-5, 1e-5});
-    p.op = &get_op("GroupNormalization");
-    p.attrs.set("num_groups", int64_t{3});
-    check_row("xc.rows", p, {1e-5, 1e-5});
+}
+
+TEST_CASE("backends/rows: norms of planes, row-major and channels-last") {
+  Generator g(45);
+  for (const Dims& dims : {Dims{2, 6, 50}, Dims{1, 6, 5, 7}, Dims{3, 1, 4, 4}, Dims{2, 96, 9, 11},
+                           Dims{1, 21, 30, 30}, Dims{2, 192, 3, 4, 5}, Dims{1, 3, 1, 1}}) {
+    const int64_t channels = dims[1];
+    for (const double middle : {0.0, 100.0}) {
+      INFO(to_text(dims) << " around " << middle);
+      Problem p;
+      p.op = &get_op("InstanceNormalization");
+      p.inputs = {g.tensor(DType::kF32, dims, middle - 2, middle + 2),
+                  g.tensor(DType::kF32, {channels}), g.tensor(DType::kF32, {channels})};
+      const double bound = middle == 0 ? 2e-5 : 1e-3;  // x - mean keeps so many digits
+      const auto check = [&] {
+        check_row("xc.rows", p, {bound, bound});
+        Problem last = p;
+        last.inputs[0] = g.strided(p.inputs[0], 3);
+        RunOptions options;
+        options.output_kind = 3;
+        const auto& row = find_row("xc.rows", p.op->name);
+        const auto whole = run_row(row, last, options);
+        for (int64_t pieces : {2, 3, 0}) {
+          options.pieces = pieces;
+          CHECK(same_bits(run_row(row, last, options)[0], whole[0]));
+        }
+      };
+      check();
+      p.op = &get_op("GroupNormalization");
+      for (const int64_t groups :
+           {channels, channels % 3 == 0 ? channels / 3 : channels, int64_t{1}}) {
+        p.attrs.set("num_groups", groups);
+        check();
+      }
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 // Softmax, LogSoftmax, LayerNormalization, RMSNormalization, InstanceNormalization and
-// GroupNormalization over f32 rows: "xc.rows". A row that is not dense is staged.
+// GroupNormalization over f32 rows: "xc.rows". A row that is not dense is staged, but of values
+// that lie channels-last (pixel_norms.h).
 
 #include <algorithm>
 #include <cstring>
@@ -8,6 +9,7 @@
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/pixel_norms.h"
 #include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/rows_fn.h"
 #include "ops/support.h"
@@ -47,6 +49,14 @@ bool is_softmax(Kind kind) {
   return kind == Kind::kSoftmax || kind == Kind::kLogSoftmax;
 }
 
+/// How many groups of channels GroupNormalization normalises each for itself.
+int64_t groups_of(const StepSpec& spec, int64_t channels) {
+  const int64_t groups = spec.attrs().get_int("num_groups", 1);
+  if (groups < 1 || channels % groups != 0)
+    fail(Status::kInvalidModel, "{} channels do not divide into {} groups", channels, groups);
+  return groups;
+}
+
 class RowsBound final : public BoundKernel {
  public:
   RowsBound(const StepSpec& spec, const BindContext& context)
@@ -67,9 +77,7 @@ class RowsBound final : public BoundKernel {
     Dims dims = x.dims, xs = x.strides, ys = y.strides;
     if (kind_ == Kind::kGroupNorm) {
       // [n, groups, channels of a group, ...]: a row is a group.
-      const int64_t groups = spec.attrs().get_int("num_groups", 1);
-      if (groups < 1 || dims[1] % groups != 0)
-        fail(Status::kInvalidModel, "{} channels do not divide into {} groups", dims[1], groups);
+      const int64_t groups = groups_of(spec, dims[1]);
       group_ = dims[1] / groups;
       for (Dims* s : {&xs, &ys}) s->insert(s->begin() + 1, (*s)[1] * group_);
       dims[1] = group_;
@@ -225,8 +233,7 @@ class RowsBound final : public BoundKernel {
     for (int64_t c = 0; c < group_; ++c) {
       const int64_t channel = row % groups * group_ + c;
       const float s = scale[channel * affine_stride_[1]], b = bias[channel * affine_stride_[2]];
-      float* y = a.y + c * plane;
-      for (int64_t i = 0; i < plane; ++i) y[i] = y[i] * s + b;
+      fns_.scale(a.y + c * plane, plane, s, b);
     }
   }
 
@@ -268,13 +275,35 @@ Verdict supports(const StepSpec& spec) {
   return Verdict::ok();
 }
 
+/// InstanceNormalization and GroupNormalization: as the values lie when a step is bound.
+class PlanesKernel final : public Kernel {
+ public:
+  explicit PlanesKernel(const StepSpec& spec) : spec_(spec) {}
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+    const int64_t channels = context.inputs[0].dims[1];
+    const bool each = kind_of(*spec_.op) == Kind::kInstanceNorm;
+    const auto epsilon = static_cast<float>(spec_.attrs().get_float("epsilon", kDefaultEpsilon));
+    auto bound =
+        bind_pixel_norm(spec_, context, each ? channels : groups_of(spec_, channels), epsilon);
+    return bound ? bound : std::make_shared<RowsBound>(spec_, context);
+  }
+
+ private:
+  StepSpec spec_;
+};
+
+std::unique_ptr<Kernel> create_planes(const StepSpec& spec) {
+  return std::make_unique<PlanesKernel>(spec);
+}
+
 }  // namespace
 
 void add_row_norms(Rows& rows) {
   for (const Row& row : kRows) {
     const bool planes = row.kind == Kind::kInstanceNorm || row.kind == Kind::kGroupNorm;
-    rows.push_back(
-        {"xc.rows", row.op, supports, create_bound_by<RowsBound>, planes ? any_order : nullptr});
+    rows.push_back({"xc.rows", row.op, supports,
+                    planes ? create_planes : create_bound_by<RowsBound>,
+                    planes ? any_order : nullptr});
   }
 }
 

@@ -47,6 +47,7 @@ struct RowFns {
   void (*log_softmax)(const NormArgs&);
   void (*layer_norm)(const NormArgs&);  ///< (x - mean) / sqrt(variance + epsilon) * scale + bias
   void (*rms_norm)(const NormArgs&);    ///< x / sqrt(mean of squares + epsilon) * scale
+  void (*scale)(float* y, int64_t n, float factor, float shift);  ///< y = y * factor + shift
 };
 const RowFns& row_fns(Isa isa);
 

@@ -1,0 +1,37 @@
+#pragma once
+// Statistics of channels over pixels that lie channels-last: for each channel over all pixels, the
+// channels side by side in registers.
+
+#include <cstdint>
+
+#include "base/cpu_info.h"
+
+namespace xc::cpu {
+
+/// `pixels` rows of `channels` adjacent elements, `stride` elements from row to row.
+struct Pixels {
+  const float* x;
+  int64_t pixels, stride, channels;
+};
+struct PixelFns {
+  /// sums[c] += sum over the pixels of x[c]
+  void (*sums)(const Pixels& p, double* sums);
+  /// sums[c] += sum over the pixels of (x[c] - centre[c])^2
+  void (*squares)(const Pixels& p, const float* centre, double* sums);
+  /// y[c] = (x[c] - centre[c]) * factor[c] + shift[c]
+  void (*affine)(const Pixels& p, const float* centre, const float* factor, const float* shift,
+                 float* y, int64_t y_stride);
+};
+const PixelFns& pixel_fns(Isa isa);
+
+namespace baseline {
+const PixelFns& pixel_fns();
+}
+namespace avx2 {
+const PixelFns& pixel_fns();
+}
+namespace avx512 {
+const PixelFns& pixel_fns();
+}
+
+}  // namespace xc::cpu
