@@ -27,6 +27,7 @@
 #include "runtime/engine.h"
 #include "runtime/epoch.h"
 #include "runtime/run_context.h"
+#include "runtime/sampling.h"
 #include "runtime/session.h"
 #include "runtime/tier_hooks.h"
 
@@ -52,6 +53,7 @@ class BoundTimes {
   }
   void add_run(uint64_t ticks, uint64_t focus_ticks) {
     total_.fetch_add(ticks, std::memory_order_relaxed);
+    last_.store(ticks, std::memory_order_relaxed);
     const uint64_t sample = samples_.fetch_add(1, std::memory_order_acq_rel);
     if (ring_)
       (*ring_)[sample % kRing].store(static_cast<float>(focus_ticks), std::memory_order_relaxed);
@@ -60,6 +62,8 @@ class BoundTimes {
   /// Mean time of a step / of a run in nanoseconds; 0 without samples.
   double step_ns(size_t step) const;
   double run_ns() const;
+  /// Ticks of the last run.
+  uint64_t last_run() const { return last_.load(std::memory_order_relaxed); }
   /// From here on the last samples are kept, for a trial. Before the first of them.
   void keep_recent() { ring_ = std::make_unique<Ring>(); }
   /// Copies the last samples of the focus time, in ticks; none when they are not kept.
@@ -69,7 +73,7 @@ class BoundTimes {
  private:
   using Ring = std::array<std::atomic<float>, kRing>;
   std::vector<Step> steps_;
-  std::atomic<uint64_t> total_{0};
+  std::atomic<uint64_t> total_{0}, last_{0};
   std::atomic<uint64_t> samples_{0};
   std::unique_ptr<Ring> ring_;
 };
@@ -112,9 +116,9 @@ struct SignatureEntry : std::enable_shared_from_this<SignatureEntry> {
   std::shared_ptr<void> tier_facts;  ///< of the tier; guarded by its lock on the program
   std::atomic<uint64_t> runs{0};     ///< sampled count times the period
   std::atomic<int64_t> last_use{0};  ///< steady ns of the last sampled run
-  std::atomic<bool> rebinding{false};  ///< a job that binds it anew is posted
-  std::atomic<uint32_t> attention{0};  ///< Program::attention_ at its last run
-  std::atomic<bool> slow{false};       ///< runs are long enough to time every one
+  std::atomic<bool> rebinding{false};       ///< a job that binds it anew is posted
+  std::atomic<uint32_t> attention{0};       ///< Program::attention_ at its last run
+  std::atomic<int> sample_bits{kNeverRan};  ///< sampling.h
 };
 
 class Program : public std::enable_shared_from_this<Program> {
@@ -236,6 +240,10 @@ class Program : public std::enable_shared_from_this<Program> {
   SignatureEntry& insert(std::shared_ptr<SignatureEntry> entry, const TierHooks::Seat& seat);
   /// What a finished run told of an entry: to the tier.
   void observe(SignatureEntry& entry, const Turn& turn, uint64_t run, const RunOptions& options);
+  /// Telling of a run took so many ticks.
+  void looked(uint64_t spent);
+  /// How rarely to look at runs like the last one of these.
+  int sample_bits(const BoundTimes& times) const;
   /// Of an entry of a later segment; no signature's begins like it.
   static void later_key(const Plan& begun, uint32_t segment, const std::vector<int64_t>& symbols,
                         std::vector<int64_t>& key);
@@ -262,7 +270,9 @@ class Program : public std::enable_shared_from_this<Program> {
 
   mutable std::mutex mutex_;  // publishing, preferred plan, children
   Epochs epochs_;
-  std::atomic<uint64_t> runs_{0};
+  std::atomic<uint64_t> runs_{0};              ///< looked at
+  std::atomic<uint64_t> look_ticks_{0};        ///< what looking at a run costs, about
+  std::atomic<int> latest_bits_{kSampleBits};  ///< sample_bits of the entry timed last
   std::atomic<uint64_t> signatures_{0};
   std::atomic<int64_t> bound_bytes_{0};
   std::atomic<bool> frozen_{false};

@@ -20,7 +20,7 @@ struct Turn {
   Version* version = nullptr;
   int side = 0;                 ///< 0 active, 1 challenger
   bool timed = false;           ///< the run is one that is looked at
-  bool alone = false;           ///< it stands for itself, not for the kSamplePeriod runs around it
+  uint32_t stands_for = 1;      ///< so many runs when the tier is told of it; 0 = it is not
   BoundTimes* times = nullptr;  ///< where its times go; null = nowhere
   uint64_t look = 0;            ///< the run looks at the values it reads: ValueFacts::due()
 };

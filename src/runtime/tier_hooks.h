@@ -38,8 +38,8 @@ class TierHooks {
   virtual Seat seat_for(Program& program, SignatureEntry& entry) = 0;
   /// The signature is published and known now, with a seat that is timed.
   virtual void seated(Program& program, SignatureEntry& entry, int64_t trial) = 0;
-  /// A sampled run ended (one in kSamplePeriod, and every run of a trial); it stands for
-  /// `runs` of them. For the run's signature, then for each later segment. Must be quick.
+  /// A sampled run ended (sampling.h, and every run of a trial); it stands for `runs` of them. For
+  /// the run's signature, then for each later segment. Must be quick.
   virtual void sampled(Program& program, SignatureEntry& entry, double runs) = 0;
   /// Keeps an event of the runtime's own with the program's, and delivers it.
   virtual void record(Program& program, Event event) = 0;

@@ -42,6 +42,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
     emit(*state, program, std::move(event));
   }
   entry.runs.fetch_add(static_cast<uint64_t>(runs), std::memory_order_relaxed);
+  if (faults_.eager && entry.sample_bits > kSampleBits) entry.sample_bits = kSampleBits;
   if (program.config().force_swap) swap_by_force(program, *state, entry);
   if (program.config().jit != static_cast<int64_t>(JitMode::kAuto) || program.config().fusion)
     return;
@@ -179,7 +180,7 @@ void Tier::swap_by_force(Program& program, ProgramState& state, SignatureEntry& 
   published->active =
       std::make_shared<Version>(program.bind(entry, base ? program.base_plan() : preferred, {}));
   program.publish(entry, std::move(published));
-  entry.slow.store(true, std::memory_order_relaxed);
+  entry.sample_bits.store(0, std::memory_order_relaxed);
 }
 
 /// A signature that runs an older plan, or kernels bound in a hurry, is bound anew; one of the

@@ -62,11 +62,15 @@ void Tier::next_trial(Program& program, ProgramState& state) {
 void Tier::start_trial(Program& program, ProgramState& state, Group& group,
                        const std::shared_ptr<SignatureEntry>& entry) {
   Trial trial;
+  const auto running = program.published(*entry);
   {
     std::lock_guard data(state.data);
     if (state.trial.group || state.frozen || group.wrong || !group.kernel) return;
     const Facts& facts = known_facts(state, *entry);
     trial.size = fact_at(state, facts, group).size;
+    // With or without the general kernel, what runs is the one for these sizes.
+    if (uses_special(state, *running->active->bound->plan, facts, group))
+      return group.policy.postpone(trial.size);
     trial.reach = group.policy.reach();
     const policy::Trial wanted =
         group.policy.wants(trial.size, prices(), static_cast<double>(steady_ns()) * 1e-9);

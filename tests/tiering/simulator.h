@@ -34,6 +34,7 @@ struct SimulatedRegion {
 
 struct SimulatedRun {
   double total_s = 0;    ///< of the runs, as the caller sees them
+  double look_s = 0;     ///< of that, timing runs and telling of it
   double off_s = 0;      ///< the same without the tier
   double best_s = 0;     ///< with the faster of the two in every run, for free
   double compile_s = 0;  ///< spent by the compile thread
@@ -43,7 +44,8 @@ struct SimulatedRun {
   int64_t trials = 0, swaps = 0;
   int64_t compiles = 0, specials = 0;  ///< compiled; of those for special sizes
   /// What it cost not to know the future, compiling included, against what knowing it costs.
-  double regret() const { return (total_s - best_s + compile_s) / clairvoyant_s; }
+  /// Looking is apart: it costs a share of all runs, however long they go on.
+  double regret() const { return (total_s - look_s - best_s + compile_s) / clairvoyant_s; }
 };
 
 class Simulation {
@@ -54,13 +56,19 @@ class Simulation {
         states_(regions_.size()),
         noise_(regions_.size(), 1.0) {}
 
+  static constexpr double kLookS = 1.5e-6;  ///< what timing a run and telling of it costs
+  static constexpr double kBindS = 3e-6;    ///< binding a signature, with or without the tier
+
   /// One run per element of `sizes`.
   SimulatedRun run(const std::vector<int64_t>& sizes) {
     SimulatedRun out;
     std::vector<double> base_total(regions_.size()), best_total(regions_.size());
     for (size_t k = 0; k < sizes.size(); ++k) {
       const auto number = static_cast<int64_t>(k);
-      out.total_s += one_run(sizes[k], number, out);
+      const double bind_s = signatures_.count(sizes[k]) ? 0 : kBindS;
+      out.total_s += bind_s + one_run(sizes[k], number, out);
+      out.off_s += bind_s;
+      out.best_s += bind_s;
       for (size_t r = 0; r < regions_.size(); ++r) {
         const double base = regions_[r].base(sizes[k]) * noise_[r];
         double best = std::min(base, regions_[r].fused(sizes[k], number) * noise_[r]);
@@ -105,6 +113,7 @@ class Simulation {
     bool on_trial = false;
     int64_t last_run = 0;
     uint64_t attention = 0;
+    int sample_bits = kNeverRan;
   };
   struct Trial {
     size_t region = SIZE_MAX;
@@ -157,16 +166,24 @@ class Simulation {
                                          : regions_[r].base(n));
       seconds += times[r];
     }
-    now_s_ += seconds;
-    // As Program::execute samples.
-    const bool every = on_trial || called || (number >= 1 && number < 5) || seconds > 200e-6;
-    const bool timed = every || is_sampled(static_cast<uint64_t>(number));
-    if (timed && number > 0)
-      sampled(n, every ? 1 : static_cast<double>(kSamplePeriod), times, fused, on_trial, challenger,
-              out);
+    // As Program::take_turn() and Program::observe().
+    const bool alone = on_trial || called || number < 5;
+    const int known = signature.sample_bits;
+    const int bits = known < 0 ? std::min(kUnknownBits, latest_bits_) : known;
+    const bool timed = alone || is_sampled(static_cast<uint64_t>(number), bits);
+    const double look_s = timed ? kLookS : 0;
+    out.look_s += look_s;
+    now_s_ += seconds + look_s;
+    if (known < 0) ++signature.sample_bits;
+    if (timed && number > 0) {
+      sampled(n, alone ? 1 : std::ldexp(1.0, bits), times, fused, on_trial, challenger, out);
+      ++samples_;
+    }
+    if ((timed && number > 0) || known == kRanOnce)
+      latest_bits_ = signature.sample_bits = sample_bits(samples_, seconds * 1e9, kLookS * 1e9);
     if (timed) bind(signature, n);
     signature.last_run = number;
-    return seconds;
+    return seconds + look_s;
   }
 
   void bind(Signature& signature, int64_t n) {
@@ -314,7 +331,8 @@ class Simulation {
   policy::Budget budget_{2};
   Trial trial_;
   std::map<int64_t, Signature> signatures_;
-  uint64_t attention_ = 0;
+  uint64_t attention_ = 0, samples_ = 0;
+  int latest_bits_ = kSampleBits;
   bool any_compiled_ = false;
   double now_s_ = 0, thread_free_s_ = 0, spent_s_ = 0;
 };

@@ -156,6 +156,22 @@ TEST_CASE("tiering/specials: a wrong one is found before it runs, and the genera
   for (int k = 0; k < 100; ++k) fixture.right(5, 16);
 }
 
+TEST_CASE("tiering/specials: the general kernel is not tried where one for these sizes runs") {
+  Counts counts;
+  Specials fixture(kMasked, counted(counts));
+  fixture.drive([&](int) { fixture.right(5, 16); },
+                [&] { return fixture.special_regions("live") == 1; });
+  // Another class of sizes, where both are taken over, and soon to be confirmed.
+  for (int k = 0; k < 2000; ++k) {
+    fixture.right(20, 16);
+    if (k % 16 == 0) fixture.session->wait_idle(std::chrono::milliseconds(20000));
+  }
+  INFO(fixture.log.last(EventKind::kRefused));
+  CHECK(fixture.log.count(EventKind::kRefused) == 0);
+  CHECK(fixture.special_regions("live") >= 1);
+  CHECK(live_regions(*fixture.session) > static_cast<int64_t>(fixture.special_regions("live")));
+}
+
 TEST_CASE("tiering/specials: one that is not faster loses its trial") {
   TierFaults faults;
   faults.specials = true;
