@@ -36,6 +36,7 @@ int32_t compile(const xc_jit_request* request, xc_jit_image* image, char* error,
     image->assembly_length = owner->assembly.size();
     if (!owner->ir.empty()) image->ir = owner->ir.c_str();
     image->ir_length = owner->ir.size();
+    image->times = owner->times;
     image->owner = owner.release();
     return 0;
   } catch (const xc::Error& e) {
@@ -62,7 +63,7 @@ const char* host_target() noexcept {
 
 // Raise the last number when generated code changes in any way.
 const char* revision() noexcept {
-  return "llvm-" LLVM_VERSION_STRING "-xc-1";
+  return "llvm-" LLVM_VERSION_STRING "-xc-2";
 }
 
 constexpr xc_jit_table kTable = {XC_JIT_VERSION, compile, release, host_target, revision};

@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define XC_JIT_VERSION 1u
+#define XC_JIT_VERSION 2u
 
 enum {
   XC_JIT_WANT_ASSEMBLY = 1, /* image.assembly: the target's assembly (always set for nvptx) */
@@ -30,6 +30,15 @@ typedef struct xc_jit_request {
   uint32_t flags;
 } xc_jit_request;
 
+/* What a compile is made of, in seconds of the thread's CPU time. */
+typedef struct xc_jit_times {
+  double read;     /* loop IR: parsed, verified, simplified */
+  double emit;     /* LLVM IR: written and verified */
+  double optimize; /* its passes */
+  double generate; /* machine code, as an object file */
+  double link;
+} xc_jit_times;
+
 typedef struct xc_jit_image {
   const uint8_t* code;       /* NULL for nvptx */
   size_t size;               /* bytes */
@@ -37,6 +46,7 @@ typedef struct xc_jit_image {
   size_t alignment;          /* of code when it is placed, a power of two <= 4096 */
   const char *assembly, *ir; /* zero-terminated or NULL */
   size_t assembly_length, ir_length;
+  xc_jit_times times;
   void* owner; /* private */
 } xc_jit_image;
 

@@ -4,10 +4,10 @@
 #include <llvm/IR/DiagnosticPrinter.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/Support/ErrorHandling.h>
-#include <llvm/Transforms/Utils/Cloning.h>
 
 #include <mutex>
 
+#include "base/background_thread.h"
 #include "base/error.h"
 #include "codegen/emitter.h"
 #include "codegen/linker.h"
@@ -61,46 +61,51 @@ std::string text_of(const llvm::SmallVector<char, 0>& bytes) {
 Compiled compile(std::string_view text, std::string_view target_name, bool want_assembly,
                  bool want_ir) {
   install_handlers();
-  initialize_llvm();
   const Target target = target_from_name(target_name);
+  Compiled out;
+  double since = thread_cpu_seconds();
+  const auto took = [&](double& phase) {
+    const double now = thread_cpu_seconds();
+    phase = now - since;
+    since = now;
+  };
 
   // The loop IR, down to basic operations.
   loop::Kernel kernel = loop::parse(text);
   loop::verify(kernel, loop::Level::kScheduled);
   kernel = loop::simplify(loop::expand_math(std::move(kernel), target.math));
+  took(out.times.read);
 
   // LLVM IR.
   std::string errors;
   llvm::LLVMContext context;
   context.setDiagnosticHandler(std::make_unique<Diagnostics>(errors));
-  const std::unique_ptr<llvm::TargetMachine> machine = make_machine(target);
+  LentBackend backend(target);
   llvm::Module module(kernel.name, context);
-  module.setDataLayout(machine->createDataLayout());
-  module.setTargetTriple(target.triple);
+  backend->prepare(module);
   Emitter(kernel, target, module).run();
-  optimize(module, *machine);
+  took(out.times.emit);
+  backend->optimize(module);
+  took(out.times.optimize);
 
-  Compiled out;
   if (want_ir) {
     llvm::raw_string_ostream stream(out.ir);
     module.print(stream, nullptr);
   }
-  if (target.family == Family::kNvptx) {
-    out.assembly = text_of(emit(module, *machine, llvm::CodeGenFileType::AssemblyFile));
-    if (!errors.empty()) fail(Status::kInternal, "LLVM: {}", errors);
-    return out;
-  }
-  // Emission changes the module, so the text comes from a second look at the same code only on
-  // demand.
-  if (want_assembly)
-    out.assembly =
-        text_of(emit(*llvm::CloneModule(module), *machine, llvm::CodeGenFileType::AssemblyFile));
-  const auto object = emit(module, *machine, llvm::CodeGenFileType::ObjectFile);
+  if (want_assembly && target.family != Family::kNvptx)
+    out.assembly = text_of(backend->assembly(module));
+  const auto& emitted = backend->emit(module);
+  took(out.times.generate);
   if (!errors.empty()) fail(Status::kInternal, "LLVM: {}", errors);
-  Image image = link_object(std::span(object.data(), object.size()), kernel.name);
-  out.code = std::move(image.bytes);
-  out.entry = image.entry;
-  out.alignment = image.alignment;
+  if (target.family == Family::kNvptx) {
+    out.assembly = text_of(emitted);
+  } else {
+    Image image = link_object(std::span(emitted.data(), emitted.size()), kernel.name);
+    out.code = std::move(image.bytes);
+    out.entry = image.entry;
+    out.alignment = image.alignment;
+    took(out.times.link);
+  }
   return out;
 }
 

@@ -6,12 +6,15 @@
 #include <string_view>
 #include <vector>
 
+#include "codegen/codegen.h"
+
 namespace xc::codegen {
 
 struct Compiled {
   std::vector<uint8_t> code;
   size_t entry = 0, alignment = 1;
   std::string assembly, ir;
+  xc_jit_times times{};
 };
 
 // Throws xc::Error; anything LLVM has to say about a failure is in the message.

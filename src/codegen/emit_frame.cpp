@@ -74,17 +74,24 @@ void Emitter::frame() {
   place_scratch([&] { return argument_field(kScratch, ptr); });
 }
 
-// Rows of scratch, one after another, each aligned.
+// Rows of scratch, one after another, each aligned. Those at a known distance share a pointer.
 void Emitter::place_scratch(const std::function<Value*()>& first) {
   Value* scratch = nullptr;
-  for (const BufferDecl& decl : kernel_.buffers) {
+  int64_t distance = 0;
+  distances_.assign(kernel_.buffers.size(), 0);
+  for (size_t id = 0; id < kernel_.buffers.size(); ++id) {
+    const BufferDecl& decl = kernel_.buffers[id];
     if (!decl.is_scratch()) continue;
     if (!scratch) scratch = first();
     buffers_.push_back(scratch);
+    distances_[id] = distance / element_size(decl.type);
     Value* size = b_.CreateMul(value(decl.scratch_elements).v, integer(element_size(decl.type)));
     size = b_.CreateAnd(b_.CreateAdd(size, integer(kScratchAlignment - 1)),
                         integer(-kScratchAlignment));
-    scratch = b_.CreateGEP(b_.getInt8Ty(), scratch, size);
+    if (const auto* known = llvm::dyn_cast<llvm::ConstantInt>(size))
+      distance += known->getSExtValue();
+    else
+      scratch = b_.CreateGEP(b_.getInt8Ty(), scratch, size);
   }
   cache_.clear();
 }

@@ -17,7 +17,7 @@ Value* Emitter::stride_value(uint32_t buffer, size_t dimension) {
                          : b_.getInt64(static_cast<uint64_t>(stride.value));
 }
 
-// stride * the part of the index that changes inside the vector loop, or (hoisted_part) that does
+// stride * the terms of the index that change inside the vector loop, or (hoisted_part) that do
 // not. Without a vector loop everything is hoisted_part. The vector variable counts with its first
 // lane.
 Value* Emitter::affine_offset(const Affine& index, Value* stride, bool hoisted_part) {
@@ -29,8 +29,6 @@ Value* Emitter::affine_offset(const Affine& index, Value* stride, bool hoisted_p
     Value* symbol = term.is_dim ? dims_[term.id] : vars_[term.id];
     add(b_.CreateMul(symbol, b_.getInt64(static_cast<uint64_t>(term.coefficient))));
   }
-  if (hoisted_part && index.constant() != 0)
-    add(b_.getInt64(static_cast<uint64_t>(index.constant())));
   return sum ? b_.CreateMul(sum, stride) : nullptr;
 }
 
@@ -43,15 +41,29 @@ Emitter::Address Emitter::address(uint32_t buffer, const std::vector<Index>& ind
   llvm::Type* element = memory_type(kernel_.buffers[buffer].type);
   Address out;
 
+  // Accesses that differ in the constants of their indices only, as those of a register tile do,
+  // have one pointer; where the stride is known too, the distance becomes part of the instruction.
+  int64_t distance = distances_[buffer];
+  for (size_t d = 0; d < indices.size(); ++d)
+    if (const Stride& stride = kernel_.buffers[buffer].strides[d]; !stride.is_param)
+      distance += stride.value * indices[d].affine.constant();
+
   // The part that does not change in the vector loop.
   const auto front = [&]() -> Value* {
-    Value* offset = nullptr;
+    Value *offset = nullptr, *constants = nullptr;
+    const auto add = [&](Value*& sum, Value* part) { sum = sum ? b_.CreateAdd(sum, part) : part; };
     for (size_t d = 0; d < indices.size(); ++d) {
       if (!indices[d].is_affine()) continue;
-      Value* part = affine_offset(indices[d].affine, stride_value(buffer, d), true);
-      if (part) offset = offset ? b_.CreateAdd(offset, part) : part;
+      const Affine& index = indices[d].affine;
+      Value* stride = stride_value(buffer, d);
+      if (Value* part = affine_offset(index, stride, true)) add(offset, part);
+      if (index.constant() != 0 && kernel_.buffers[buffer].strides[d].is_param)
+        add(constants, b_.CreateMul(stride, integer(index.constant())));
     }
-    return offset ? b_.CreateGEP(element, buffers_[buffer], offset) : buffers_[buffer];
+    Value* base = buffers_[buffer];
+    for (Value* part : {offset, constants})
+      if (part) base = b_.CreateGEP(element, base, part);
+    return base;
   };
   if (vector_) {
     Value*& known = vector_->pointers[&indices];
@@ -103,6 +115,7 @@ Emitter::Address Emitter::address(uint32_t buffer, const std::vector<Index>& ind
     add(vec ? scattered : moving, part);
   }
   if (moving) out.base = b_.CreateGEP(element, out.base, moving);
+  if (distance != 0) out.base = b_.CreateGEP(element, out.base, integer(distance));
   if (lane_step) {
     auto* constant = llvm::dyn_cast<llvm::ConstantInt>(lane_step);
     if (constant && constant->isOne() && !scattered)

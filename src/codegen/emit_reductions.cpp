@@ -116,24 +116,25 @@ void Emitter::accumulate(const Accumulate& stmt) {
   }
   // The rest: which of the four it is, is known at run time.
   const auto is_group = [&](size_t g) {
-    return b_.CreateVectorSplat(kReductionLanes,
-                                b_.CreateICmpEQ(vector_->dynamic_group, b_.getInt64(g)));
+    return b_.CreateICmpEQ(vector_->dynamic_group, b_.getInt64(g));
   };
   if (!arg) {
     for (size_t g = 0; g < acc.values.size(); ++g)
-      feed(acc.values[g], nullptr,
-           vector_->mask ? b_.CreateAnd(vector_->mask, is_group(g)) : is_group(g));
+      feed(acc.values[g], nullptr, first_lanes(vector_->left, is_group(g)));
     return;
   }
+  const auto all_lanes = [&](size_t g) {
+    return b_.CreateVectorSplat(kReductionLanes, is_group(g));
+  };
   Value *best = acc.values[0], *best_index = acc.indices[0];
   for (size_t g = 1; g < acc.values.size(); ++g) {
-    best = b_.CreateSelect(is_group(g), acc.values[g], best);
-    best_index = b_.CreateSelect(is_group(g), acc.indices[g], best_index);
+    best = b_.CreateSelect(all_lanes(g), acc.values[g], best);
+    best_index = b_.CreateSelect(all_lanes(g), acc.indices[g], best_index);
   }
   feed(best, &best_index, vector_->mask);
   for (size_t g = 0; g < acc.values.size(); ++g) {
-    acc.values[g] = b_.CreateSelect(is_group(g), best, acc.values[g]);
-    acc.indices[g] = b_.CreateSelect(is_group(g), best_index, acc.indices[g]);
+    acc.values[g] = b_.CreateSelect(all_lanes(g), best, acc.values[g]);
+    acc.indices[g] = b_.CreateSelect(all_lanes(g), best_index, acc.indices[g]);
   }
 }
 
@@ -222,6 +223,13 @@ void Emitter::finish(std::vector<uint32_t> accs) {
     }
 }
 
+// The same value, of which instruction selection knows nothing. It looks at a tree of shuffles
+// again from every node of it, over and over: a quarter of a compile with many reductions.
+Value* Emitter::opaque(Value* v) {
+  if (!v->getType()->isFPOrFPVectorTy()) return v;
+  return b_.CreateIntrinsic(llvm::Intrinsic::arithmetic_fence, {v->getType()}, {v});
+}
+
 // The sixteen lanes of an accumulator of four partial vectors.
 Value* Emitter::sixteen(const AccDecl& decl, const AccState& acc) {
   const auto add = [&](Value* a, Value* b) { return combine(decl.op, decl.type, a, b); };
@@ -232,29 +240,41 @@ Value* Emitter::sixteen(const AccDecl& decl, const AccState& acc) {
 void Emitter::finish_together(std::span<const uint32_t> ids) {
   const AccDecl& decl = kernel_.accs[ids[0]];
   std::vector<Value*> level;
-  for (const uint32_t id : ids) level.push_back(sixteen(kernel_.accs[id], accs_[id]));
+  for (const uint32_t id : ids) level.push_back(opaque(sixteen(kernel_.accs[id], accs_[id])));
   // A vector holds parts of `width` lanes, one per accumulator; two vectors make one of half the
-  // width. The last lacks a partner where their number is odd.
+  // width. The last lacks a partner where their number is odd. Each halving is one instruction per
+  // side: chunks of four lanes change places while parts are longer than that, then lanes do within
+  // their chunk, where parts of the two vectors come to lie side by side.
+  using Mask = llvm::SmallVector<int, 16>;
   for (int width = kReductionLanes; width > 1; width /= 2) {
-    llvm::SmallVector<int, 16> low, high;
-    for (int source = 0; source < 2; ++source)
-      for (int part = 0; part < kReductionLanes; part += width)
-        for (int l = 0; l < width / 2; ++l) {
-          low.push_back(source * kReductionLanes + part + l);
-          high.push_back(source * kReductionLanes + part + l + width / 2);
-        }
+    const auto half = [&](int first) {
+      Mask mask;
+      if (width > 4) {
+        for (int part = 0; part < 2 * kReductionLanes; part += width)
+          for (int l = 0; l < width / 2; ++l) mask.push_back(part + first * width / 2 + l);
+        return mask;
+      }
+      for (int chunk = 0; chunk < kReductionLanes; chunk += 4)
+        for (int source = 0; source < 2; ++source)
+          for (int part = 0; part < 4; part += width)
+            for (int l = 0; l < width / 2; ++l)
+              mask.push_back(source * kReductionLanes + chunk + part + first * width / 2 + l);
+      return mask;
+    };
+    const Mask low = half(0), high = half(1);
     std::vector<Value*> next;
     for (size_t i = 0; i < level.size(); i += 2) {
       Value* a = level[i];
       Value* b = i + 1 < level.size() ? level[i + 1] : llvm::PoisonValue::get(a->getType());
-      next.push_back(combine(decl.op, decl.type, b_.CreateShuffleVector(a, b, low),
-                             b_.CreateShuffleVector(a, b, high)));
+      next.push_back(opaque(combine(decl.op, decl.type, b_.CreateShuffleVector(a, b, low),
+                                    b_.CreateShuffleVector(a, b, high))));
     }
     level = std::move(next);
   }
   for (size_t i = 0; i < ids.size(); ++i) {
     AccState& acc = accs_[ids[i]];
-    Value* result = b_.CreateExtractElement(level[0], i);
+    // Of the first four, each begins a chunk; of sixteen, the fifth lies beside the first.
+    Value* result = b_.CreateExtractElement(level[0], 4 * (i % 4) + i / 4);
     if (acc.init) result = combine(decl.op, decl.type, acc.init, result);
     acc.result = {result, false};
   }

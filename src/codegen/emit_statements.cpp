@@ -1,3 +1,5 @@
+#include <llvm/Transforms/Utils/BasicBlockUtils.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -95,15 +97,56 @@ Emitter::Carried Emitter::carried_by(const Block& body) {
   return out;
 }
 
+// if (condition) then()
+void Emitter::when(Value* condition, const Carried& carried, const std::function<void()>& then) {
+  if (const auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition)) {
+    if (known->isOne()) then();
+    return;
+  }
+  std::vector<Value*> initial;
+  for (Value** slot : carried) initial.push_back(*slot);
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  auto* inside = llvm::BasicBlock::Create(context_, "when", function_);
+  auto* exit = llvm::BasicBlock::Create(context_, "done");
+  b_.CreateCondBr(condition, inside, exit);
+  b_.SetInsertPoint(inside);
+  then();
+  llvm::BasicBlock* after = b_.GetInsertBlock();
+  b_.CreateBr(exit);
+  join(exit, carried, before, initial, after);
+}
+
+// Goes on at `exit`, which was reached from `before` with the values `initial`, or from `after`.
+void Emitter::join(llvm::BasicBlock* exit, const Carried& carried, llvm::BasicBlock* before,
+                   const std::vector<Value*>& initial, llvm::BasicBlock* after) {
+  exit->insertInto(function_);
+  b_.SetInsertPoint(exit);
+  for (size_t i = 0; i < carried.size(); ++i) {
+    if (*carried[i] == initial[i]) continue;
+    auto* phi = b_.CreatePHI(initial[i]->getType(), 2);
+    phi->addIncoming(initial[i], before);
+    phi->addIncoming(*carried[i], after);
+    *carried[i] = phi;
+  }
+}
+
 void Emitter::counted_loop(Value* begin, Value* end, Value* step, const Carried& carried,
                            const std::function<void(Value*)>& body) {
   Value* runs = b_.CreateICmpSLT(begin, end);
-  if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(runs); known && known->isZero()) return;
+  const auto* known = llvm::dyn_cast<llvm::ConstantInt>(runs);
+  if (known && known->isZero()) return;
+  if (known) {
+    const auto* again = llvm::dyn_cast<llvm::ConstantInt>(
+        b_.CreateICmpSLT(b_.CreateAdd(begin, step, "", false, true), end));
+    if (again && again->isZero()) return body(begin);
+  }
   llvm::BasicBlock* before = b_.GetInsertBlock();
   auto* head = llvm::BasicBlock::Create(context_, "loop", function_);
   auto* exit = llvm::BasicBlock::Create(context_, "done");
-  b_.CreateCondBr(runs, head, exit);
-
+  if (known)
+    b_.CreateBr(head);
+  else
+    b_.CreateCondBr(runs, head, exit);
   b_.SetInsertPoint(head);
   llvm::PHINode* v = b_.CreatePHI(b_.getInt64Ty(), 2);
   v->addIncoming(begin, before);
@@ -122,15 +165,9 @@ void Emitter::counted_loop(Value* begin, Value* end, Value* step, const Carried&
   v->addIncoming(next, latch);
   for (size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(*carried[i], latch);
   b_.CreateCondBr(b_.CreateICmpSLT(next, end), head, exit);
-
+  if (!known) return join(exit, carried, before, initial, latch);
   exit->insertInto(function_);
   b_.SetInsertPoint(exit);
-  for (size_t i = 0; i < carried.size(); ++i) {
-    auto* phi = b_.CreatePHI(initial[i]->getType(), 2);
-    phi->addIncoming(initial[i], before);
-    phi->addIncoming(*carried[i], latch);
-    *carried[i] = phi;
-  }
 }
 
 void Emitter::serial_loop(const For& loop, Value* begin, Value* end) {
@@ -206,16 +243,41 @@ void Emitter::scalar_rest(const For& loop, Value* begin, Value* end) {
   for (const uint32_t acc : fed) reload(accs_[acc]);
 }
 
-// The mask of the first `left` >= 1 lanes, all when there are more.
-Value* Emitter::first_lanes(Value* left) {
+// Vectors under a mask, of one register where the loop's are of several. `divisor` divides the
+// number of iterations.
+void Emitter::masked_rest(const For& loop, Value* begin, Value* end, int64_t divisor) {
+  VectorLoop& state = *vector_;
+  const Carried carried = carried_by(loop.body);
+  if (carried.empty() && state.lanes > kReductionLanes) {
+    state.lanes = kReductionLanes;
+    for (auto& [scalar, splat] : state.splats) splat = nullptr;
+  }
+  counted_loop(begin, end, integer(state.lanes), carried, [&](Value* v) {
+    state.first = v;
+    vars_[loop.var.id] = v;
+    state.left = b_.CreateSub(end, v);
+    if (divisor % state.lanes != 0) state.mask = first_lanes(state.left);
+    if (!carried.empty())
+      state.dynamic_group = b_.CreateSDiv(b_.CreateSub(v, begin), integer(state.lanes));
+    block(loop.body);
+  });
+}
+
+// The mask of the first `left` >= 1 lanes, all when there are more; none where `condition` is given
+// and does not hold.
+Value* Emitter::first_lanes(Value* left, Value* condition) {
   const auto lanes = static_cast<unsigned>(vector_->lanes);
-  Value* count = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, b_.getInt64(lanes));
+  const auto* known = llvm::dyn_cast<llvm::ConstantInt>(left);
+  Value* count = known ? integer(std::min<int64_t>(known->getSExtValue(), lanes))
+                       : b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, b_.getInt64(lanes));
   if (target_.masked_all) {  // masks are bits of one register
     auto* bits = b_.getIntNTy(lanes);
     Value* shift = b_.CreateZExtOrTrunc(b_.CreateSub(b_.getInt64(lanes), count), bits);
     Value* mask = b_.CreateLShr(llvm::ConstantInt::getAllOnesValue(bits), shift);
+    if (condition) mask = b_.CreateSelect(condition, mask, llvm::ConstantInt::get(bits, 0));
     return b_.CreateBitCast(mask, llvm::FixedVectorType::get(b_.getInt1Ty(), lanes));
   }
+  if (condition) count = b_.CreateSelect(condition, count, b_.getInt64(0));
   llvm::SmallVector<llvm::Constant*, 64> numbers;
   for (unsigned l = 0; l < lanes; ++l) numbers.push_back(b_.getInt32(l));
   return b_.CreateICmpULT(llvm::ConstantVector::get(numbers),
@@ -253,69 +315,51 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
   });
 
   // Everything runs only when there is an iteration, so that hoisted loads are in range.
-  Value* runs = b_.CreateICmpSLT(begin, end);
-  if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(runs); known && known->isZero()) return;
   const Carried carried = carried_by(loop.body);
-  std::vector<Value*> initial;
-  for (Value** slot : carried) initial.push_back(*slot);
-  llvm::BasicBlock* before = b_.GetInsertBlock();
-  auto* front = llvm::BasicBlock::Create(context_, "front", function_);
-  auto* main = llvm::BasicBlock::Create(context_, "main", function_);
-  auto* exit = llvm::BasicBlock::Create(context_, "done");
-  b_.CreateCondBr(runs, front, exit);
-  Builder front_builder(front);
-  state.front = &front_builder;
-  vector_ = &state;
-  b_.SetInsertPoint(main);
+  when(b_.CreateICmpSLT(begin, end), carried, [&] {
+    auto* main = llvm::BasicBlock::Create(context_, "main", function_);
+    Builder front(b_.GetInsertBlock());
+    state.front = &front;
+    vector_ = &state;
+    b_.SetInsertPoint(main);
 
-  // A reduction feeds four partial vectors in turn: a light body is written four times, a heavy one
-  // once, its partials changing places with every iteration (four of them bring all home).
-  const bool rotates = groups > 1 && target_.rotate_partials && weight(loop.body) > kHeavyBody;
-  const int64_t step = int64_t{loop.factor} * groups;
-  Value* count = front_builder.CreateSub(end, begin);
-  Value* full =
-      front_builder.CreateAnd(count, front_builder.getInt64(~static_cast<uint64_t>(step - 1)));
-  Value* middle = front_builder.CreateAdd(begin, full);
-  // What is known to divide the number of iterations: nothing may be left, or whole vectors only.
-  const int64_t known = std::gcd(known_divisor(loop.begin), known_divisor(loop.end));
-  const bool nothing_left = known % step == 0, whole_vectors = known % loop.factor == 0;
-  counted_loop(begin, middle, integer(rotates ? loop.factor : step), carried, [&](Value* v) {
-    for (int group = 0; group < (rotates ? 1 : groups); ++group) {
-      state.first = b_.CreateAdd(v, integer(int64_t{group} * loop.factor));
-      state.group = group;
-      vars_[loop.var.id] = state.first;
-      block(loop.body);
-    }
-    if (rotates) rotate_partials(loop.body);
-  });
-  if (nothing_left) {
-    // No rest.
-  } else if (whole_vectors || rest_under_mask(loop)) {
-    counted_loop(middle, end, integer(loop.factor), carried, [&](Value* v) {
-      state.first = v;
-      vars_[loop.var.id] = v;
-      if (!whole_vectors) state.mask = first_lanes(b_.CreateSub(end, v));
-      if (groups > 1)
-        state.dynamic_group = b_.CreateSDiv(b_.CreateSub(v, middle), integer(loop.factor));
-      block(loop.body);
+    // A reduction feeds four partial vectors in turn: a light body is written four times, a heavy
+    // one once, its partials changing places with every iteration (four of them bring all home).
+    const bool rotates = groups > 1 && target_.rotate_partials && weight(loop.body) > kHeavyBody;
+    const int64_t step = int64_t{loop.factor} * groups;
+    Value* full = front.CreateAnd(front.CreateSub(end, begin), integer(-step));
+    Value* middle = front.CreateAdd(begin, full);
+    counted_loop(begin, middle, integer(rotates ? loop.factor : step), carried, [&](Value* v) {
+      for (int group = 0; group < (rotates ? 1 : groups); ++group) {
+        state.first = b_.CreateAdd(v, integer(int64_t{group} * loop.factor));
+        state.group = group;
+        vars_[loop.var.id] = state.first;
+        block(loop.body);
+      }
+      if (rotates) rotate_partials(loop.body);
     });
-  } else {
+    // What is known to divide the number of iterations: nothing may be left, or whole vectors only.
+    const int64_t divisor = std::gcd(known_divisor(loop.begin), known_divisor(loop.end));
+    if (divisor % step == 0) {
+      // No rest.
+    } else if (divisor % loop.factor == 0 || rest_under_mask(loop)) {
+      masked_rest(loop, middle, end, divisor);
+    } else {
+      vector_ = nullptr;
+      scalar_rest(loop, middle, end);
+    }
     vector_ = nullptr;
-    scalar_rest(loop, middle, end);
-  }
 
-  front_builder.CreateBr(main);
-  vector_ = nullptr;
-  llvm::BasicBlock* after = b_.GetInsertBlock();
-  b_.CreateBr(exit);
-  exit->insertInto(function_);
-  b_.SetInsertPoint(exit);
-  for (size_t i = 0; i < carried.size(); ++i) {
-    auto* phi = b_.CreatePHI(initial[i]->getType(), 2);
-    phi->addIncoming(initial[i], before);
-    phi->addIncoming(*carried[i], after);
-    *carried[i] = phi;
-  }
+    // One block where that is all: the body follows what was hoisted.
+    if (b_.GetInsertBlock() == main) {
+      b_.SetInsertPoint(front.GetInsertBlock());
+      front.GetInsertBlock()->splice(front.GetInsertBlock()->end(), main);
+      main->eraseFromParent();
+    } else {
+      front.CreateBr(main);
+      llvm::MergeBlockIntoPredecessor(main);
+    }
+  });
 }
 
 }  // namespace xc::codegen

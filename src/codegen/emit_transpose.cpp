@@ -1,7 +1,11 @@
 // Copies whose lanes lie apart on one side and whose serial loop walks adjacent elements there,
-// such as t[j, r] = x[r, j] with r in lanes: instead of gathers or scatters, square tiles go
-// through registers (unpack by one, by two, then chunks of four lanes).
+// such as t[j, r] = x[r, j] with r in lanes: instead of gathers or scatters, tiles go through
+// registers. A tile has as many rows as a register has elements, and four columns: each vector
+// takes four elements of every fourth row, then two unpacks within each chunk of four lanes make
+// columns.
 #include <algorithm>
+#include <array>
+#include <numeric>
 
 #include "codegen/emitter.h"
 
@@ -12,64 +16,33 @@ using namespace loop;
 
 namespace {
 
-// An element of the tile per lane: rows come in, columns go out.
-using Lanes = llvm::SmallVector<Value*, 16>;
+constexpr unsigned kTileColumns = 4;
 
-Value* shuffle(llvm::IRBuilder<>& b, Value* x, Value* y, llvm::ArrayRef<int> chunk,
-               unsigned lanes) {
-  // `chunk` is a pattern of four within each four lanes; 4 and above are y's.
+// Within each four lanes, `pattern` of them; 4 and above are y's.
+Value* unpack(llvm::IRBuilder<>& b, Value* x, Value* y, const std::array<int, 4>& pattern) {
+  const auto lanes = llvm::cast<llvm::FixedVectorType>(x->getType())->getNumElements();
   llvm::SmallVector<int, 16> mask;
-  for (unsigned base = 0; base < lanes; base += 4)
-    for (const int from : chunk)
-      mask.push_back(static_cast<int>(base) +
-                     (from < 4 ? from : from - 4 + static_cast<int>(lanes)));
+  for (int base = 0; base < static_cast<int>(lanes); base += 4)
+    for (const int from : pattern)
+      mask.push_back(base + (from < 4 ? from : from - 4 + static_cast<int>(lanes)));
   return b.CreateShuffleVector(x, y, mask);
 }
 
-// Whole chunks of four lanes: `chunks` counts x's first, then y's.
-Value* shuffle_chunks(llvm::IRBuilder<>& b, Value* x, Value* y, llvm::ArrayRef<int> chunks) {
-  llvm::SmallVector<int, 16> mask;
-  for (const int chunk : chunks)
-    for (int lane = 0; lane < 4; ++lane) mask.push_back(4 * chunk + lane);
-  return b.CreateShuffleVector(x, y, mask);
-}
-
-Lanes transposed(llvm::IRBuilder<>& b, Lanes rows) {
-  const auto n = static_cast<unsigned>(rows.size());
-  // Within each four rows: vector k holds, in chunk c, column 4c + k of these rows.
-  for (unsigned i = 0; i < n; i += 4) {
-    Value* const low[2] = {shuffle(b, rows[i], rows[i + 1], {0, 4, 1, 5}, n),
-                           shuffle(b, rows[i + 2], rows[i + 3], {0, 4, 1, 5}, n)};
-    Value* const high[2] = {shuffle(b, rows[i], rows[i + 1], {2, 6, 3, 7}, n),
-                            shuffle(b, rows[i + 2], rows[i + 3], {2, 6, 3, 7}, n)};
-    rows[i] = shuffle(b, low[0], low[1], {0, 1, 4, 5}, n);
-    rows[i + 1] = shuffle(b, low[0], low[1], {2, 3, 6, 7}, n);
-    rows[i + 2] = shuffle(b, high[0], high[1], {0, 1, 4, 5}, n);
-    rows[i + 3] = shuffle(b, high[0], high[1], {2, 3, 6, 7}, n);
-  }
-  Lanes columns(n);
-  for (unsigned k = 0; k < 4; ++k) {
-    if (n == 8) {
-      columns[k] = shuffle_chunks(b, rows[k], rows[4 + k], {0, 2});
-      columns[4 + k] = shuffle_chunks(b, rows[k], rows[4 + k], {1, 3});
-      continue;
-    }
-    Value* const even[2] = {shuffle_chunks(b, rows[k], rows[4 + k], {0, 2, 4, 6}),
-                            shuffle_chunks(b, rows[8 + k], rows[12 + k], {0, 2, 4, 6})};
-    Value* const odd[2] = {shuffle_chunks(b, rows[k], rows[4 + k], {1, 3, 5, 7}),
-                           shuffle_chunks(b, rows[8 + k], rows[12 + k], {1, 3, 5, 7})};
-    columns[k] = shuffle_chunks(b, even[0], even[1], {0, 2, 4, 6});
-    columns[8 + k] = shuffle_chunks(b, even[0], even[1], {1, 3, 5, 7});
-    columns[4 + k] = shuffle_chunks(b, odd[0], odd[1], {0, 2, 4, 6});
-    columns[12 + k] = shuffle_chunks(b, odd[0], odd[1], {1, 3, 5, 7});
-  }
-  return columns;
+// Chunks of four lanes one after the other.
+Value* joined(llvm::IRBuilder<>& b, llvm::ArrayRef<Value*> chunks) {
+  if (chunks.size() == 1) return chunks[0];
+  const size_t half = chunks.size() / 2;
+  Value* const low = joined(b, chunks.take_front(half));
+  Value* const high = joined(b, chunks.drop_front(half));
+  llvm::SmallVector<int, 16> mask(chunks.size() * 4);
+  std::iota(mask.begin(), mask.end(), 0);
+  return b.CreateShuffleVector(low, high, mask);
 }
 
 }  // namespace
 
 // void (from, from_row, from_tile, to, to_row, to_tile, tiles): steps in elements of 4 bytes. Once
-// per kernel, because it is long.
+// per kernel.
 llvm::Function* Emitter::transpose_function() {
   if (transpose_) return transpose_;
   llvm::Type* const ptr = b_.getPtrTy();
@@ -94,25 +67,34 @@ llvm::Function* Emitter::transpose_function() {
   left->addIncoming(tiles, entry);
   from->addIncoming(transpose_->getArg(0), entry);
   to->addIncoming(transpose_->getArg(3), entry);
-  const unsigned n = transpose_tile();
   llvm::Type* const element = b_.getInt32Ty();
-  auto* const type = llvm::FixedVectorType::get(b_.getFloatTy(), n);
+  auto* const chunk = llvm::FixedVectorType::get(b_.getFloatTy(), kTileColumns);
   const auto step = [&](Value* p, unsigned argument) {
     return b_.CreateGEP(element, p, transpose_->getArg(argument));
   };
-  Lanes rows;
+  // rows[k]: the tile's columns of rows k, k + 4, k + 8 and k + 12.
+  std::array<llvm::SmallVector<Value*, 4>, 4> chunks;
   Value* at = from;
-  for (unsigned i = 0; i < n; ++i, at = step(at, 1))
-    rows.push_back(b_.CreateAlignedLoad(type, at, llvm::Align(4)));
+  for (unsigned row = 0; row < transpose_rows(); ++row, at = step(at, 1))
+    chunks[row % 4].push_back(b_.CreateAlignedLoad(chunk, at, llvm::Align(4)));
+  std::array<Value*, 4> rows;
+  for (size_t k = 0; k < 4; ++k) rows[k] = joined(b_, chunks[k]);
+  Value* const low[2] = {unpack(b_, rows[0], rows[1], {0, 4, 1, 5}),
+                         unpack(b_, rows[2], rows[3], {0, 4, 1, 5})};
+  Value* const high[2] = {unpack(b_, rows[0], rows[1], {2, 6, 3, 7}),
+                          unpack(b_, rows[2], rows[3], {2, 6, 3, 7})};
   at = to;
-  for (Value* column : transposed(b_, rows)) {
+  for (Value* const column :
+       {unpack(b_, low[0], low[1], {0, 1, 4, 5}), unpack(b_, low[0], low[1], {2, 3, 6, 7}),
+        unpack(b_, high[0], high[1], {0, 1, 4, 5}), unpack(b_, high[0], high[1], {2, 3, 6, 7})}) {
     b_.CreateAlignedStore(column, at, llvm::Align(4));
     at = step(at, 4);
   }
-  left->addIncoming(b_.CreateSub(left, b_.getInt64(1)), body);
+  Value* const rest = b_.CreateSub(left, b_.getInt64(1));
+  left->addIncoming(rest, body);
   from->addIncoming(step(from, 2), body);
   to->addIncoming(step(to, 5), body);
-  b_.CreateCondBr(b_.CreateICmpSGT(left, b_.getInt64(1)), body, done);
+  b_.CreateCondBr(b_.CreateICmpSGT(rest, b_.getInt64(0)), body, done);
   b_.SetInsertPoint(done);
   b_.CreateRetVoid();
   b_.restoreIP(here);
@@ -162,27 +144,38 @@ Value* Emitter::transposing_copy(const For& loop, Value* begin, Value* end) {
   const bool gathers = one(from_next) && one(to_lane), scatters = one(from_lane) && one(to_next);
   if (!gathers && !scatters) return begin;
 
-  const int64_t n = transpose_tile();
-  Value* tiles = b_.CreateSDiv(b_.CreateSub(end, begin), integer(n));
+  // The side whose elements lie apart gives the tile's rows: the lanes, or iterations of the loop.
+  const int64_t rows = transpose_rows(), columns = kTileColumns, lanes = vector_->lanes;
+  const int64_t at_once = gathers ? columns : rows;  // iterations of the loop
+  Value* blocks = b_.CreateSDiv(b_.CreateSub(end, begin), integer(at_once));
   if (read.guard) {  // only where every lane is there
     const Val guard = value(read.guard);
     Value* all = guard.vec ? b_.CreateAndReduce(guard.v) : guard.v;
-    tiles = b_.CreateSelect(all, tiles, b_.getInt64(0));
+    blocks = b_.CreateSelect(all, blocks, b_.getInt64(0));
   }
   vars_[loop.var.id] = begin;
   Value* const from = address(read.id, read.indices, {}).base;
   Value* const to = address(write->buffer, write->indices, {}).base;
   cache_.clear();
-  for (int64_t first = 0; first < vector_->lanes; first += n) {
-    const auto lanes_on = [&](Value* base, Value* step) {
-      return b_.CreateGEP(b_.getInt32Ty(), base, b_.CreateMul(step, integer(first)));
-    };
-    const auto by_tile = [&](Value* step) { return b_.CreateMul(step, integer(n)); };
-    b_.CreateCall(transpose_function(),
-                  {lanes_on(from, from_lane), gathers ? from_lane : from_next, by_tile(from_next),
-                   lanes_on(to, to_lane), gathers ? to_next : to_lane, by_tile(to_next), tiles});
+  const auto on = [&](Value* base, Value* step, Value* count) {
+    return b_.CreateGEP(b_.getInt32Ty(), base, b_.CreateMul(step, count));
+  };
+  const auto by_columns = [&](Value* step) { return b_.CreateMul(step, integer(columns)); };
+  llvm::Function* const transpose = transpose_function();
+  if (gathers) {
+    for (int64_t first = 0; first < lanes; first += rows)
+      b_.CreateCall(transpose,
+                    {on(from, from_lane, integer(first)), from_lane, by_columns(from_next),
+                     on(to, to_lane, integer(first)), to_next, by_columns(to_next), blocks});
+  } else {
+    counted_loop(b_.getInt64(0), blocks, b_.getInt64(1), {}, [&](Value* block) {
+      Value* const first = b_.CreateMul(block, integer(rows));
+      b_.CreateCall(transpose, {on(from, from_next, first), from_next, by_columns(from_lane),
+                                on(to, to_next, first), to_lane, by_columns(to_lane),
+                                integer(lanes / columns)});
+    });
   }
-  return b_.CreateAdd(begin, b_.CreateMul(tiles, integer(n)));
+  return b_.CreateAdd(begin, b_.CreateMul(blocks, integer(at_once)));
 }
 
 }  // namespace xc::codegen

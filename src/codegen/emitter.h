@@ -62,10 +62,11 @@ class Emitter {
   void serial_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   void unrolled_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   void vector_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
-  llvm::Value* first_lanes(llvm::Value* left);
+  llvm::Value* first_lanes(llvm::Value* left, llvm::Value* condition = nullptr);
   void rotate_partials(const loop::Block& body);
   bool rest_under_mask(const loop::For& loop) const;
   void scalar_rest(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
+  void masked_rest(const loop::For& loop, llvm::Value* begin, llvm::Value* end, int64_t divisor);
 
   // State that loops carry: the partial results of accumulators from outside.
   struct AccState {
@@ -81,6 +82,9 @@ class Emitter {
   // for (v = begin; v < end; v += step) body(v)
   void counted_loop(llvm::Value* begin, llvm::Value* end, llvm::Value* step, const Carried& carried,
                     const std::function<void(llvm::Value*)>& body);
+  void when(llvm::Value* condition, const Carried& carried, const std::function<void()>& then);
+  void join(llvm::BasicBlock* exit, const Carried& carried, llvm::BasicBlock* before,
+            const std::vector<llvm::Value*>& initial, llvm::BasicBlock* after);
 
   // --- expressions (emit_values.cpp) ---
   Val value(const loop::Expr& e);
@@ -131,7 +135,7 @@ class Emitter {
   // gives the first one left, else `begin`.
   llvm::Value* transposing_copy(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   llvm::Function* transpose_function();
-  unsigned transpose_tile() const { return target_.masked_all ? 16 : 8; }  // a row fits a register
+  unsigned transpose_rows() const { return target_.masked_all ? 16 : 8; }  // a register's elements
   llvm::Value* step_of(uint32_t buffer, const std::vector<loop::Index>& indices, loop::Var var);
 
   // --- reductions (emit_reductions.cpp) ---
@@ -143,6 +147,7 @@ class Emitter {
   void finish(uint32_t acc);
   void finish(std::vector<uint32_t> accs);
   void finish_together(std::span<const uint32_t> accs);
+  llvm::Value* opaque(llvm::Value* v);
   llvm::Value* sixteen(const loop::AccDecl& decl, const AccState& acc);
   llvm::Value* combine(loop::AccOp op, DType type, llvm::Value* a, llvm::Value* b);
   llvm::Value* update(const loop::AccDecl& decl, llvm::Value* partial, llvm::Value* value,
@@ -158,7 +163,8 @@ class Emitter {
     llvm::Value* first = nullptr;          // value of the variable at lane 0
     llvm::Value* mask = nullptr;           // active lanes, null: all
     int group = 0;                         // which of the four accumulators
-    llvm::Value* dynamic_group = nullptr;  // or chosen at run time (the rest)
+    llvm::Value* left = nullptr;           // iterations left, in the rest under a mask
+    llvm::Value* dynamic_group = nullptr;  // or chosen at run time (that rest)
     IdSet vars, regs, accs, stored;        // defined or stored inside
     size_t nesting = 0;                    // serial loops open inside
     std::unordered_map<const loop::Node*, Val> hoisted;
@@ -184,6 +190,7 @@ class Emitter {
   llvm::Value* task_end_ = nullptr;
   llvm::Value* dummy_ = nullptr;  // 64 bytes of stack that inactive lanes may touch
   std::vector<llvm::Value*> dims_, strides_, buffers_;
+  std::vector<int64_t> distances_;  // of scratch from its pointer in buffers_, in elements
   std::vector<llvm::Value*> vars_;  // scalar value, or first lane
   std::vector<Val> regs_;
   std::vector<AccState> accs_;

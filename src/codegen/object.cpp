@@ -6,19 +6,19 @@
 #include <llvm/Analysis/BlockFrequencyInfo.h>
 #include <llvm/Analysis/LoopInfo.h>
 #include <llvm/Analysis/OptimizationRemarkEmitter.h>
-#include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/Analysis/TargetTransformInfo.h>
 #include <llvm/IR/Dominators.h>
-#include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/PassInstrumentation.h>
-#include <llvm/IR/PassManager.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/CommandLine.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetOptions.h>
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Utils/Cloning.h>
 
+#include <map>
 #include <mutex>
+#include <vector>
 
 #include "base/error.h"
 
@@ -28,34 +28,35 @@ namespace {
 
 // Passes of the code generator that cost more than they bring to kernels as the emitter writes
 // them: values computed once in front of their loop, addresses as base + index, no calls. Together
-// they are a third of a compile; no kernel of the timing test runs slower without them. LLVM has no
-// other switches for them; this changes its copy inside this library, no command line is read.
+// they are a third of a compile; no kernel of the timing test runs slower without them. The last
+// setting: values that find no register throughout the function are not kept in one for a region of
+// it, which is tried around every register and takes a seventh of a compile of many loops; in the
+// loops that use them they have one all the same. LLVM has no other switches for them; this changes
+// its copy inside this library, no command line is read.
 void disable_passes() {
   constexpr struct {
-    const char* name;
-    bool value;
+    const char *name, *value;
   } kSettings[] = {
-      {"disable-lsr", true},
-      {"disable-constant-hoisting", true},
-      {"disable-mergeicmps", true},
-      {"disable-merge-icmps", true},
-      {"disable-partial-libcall-inlining", true},
-      {"disable-early-ifcvt", true},
-      {"disable-early-taildup", true},
-      {"disable-machine-cse", true},
-      {"disable-machine-sink", true},
-      {"disable-peephole", true},
-      {"disable-copyprop", true},
-      {"disable-x86-domain-reassignment", true},
-      {"enable-misched", false},
+      {"disable-lsr", "true"},
+      {"disable-constant-hoisting", "true"},
+      {"disable-mergeicmps", "true"},
+      {"disable-merge-icmps", "true"},
+      {"disable-partial-libcall-inlining", "true"},
+      {"disable-early-ifcvt", "true"},
+      {"disable-early-taildup", "true"},
+      {"disable-machine-cse", "true"},
+      {"disable-machine-sink", "true"},
+      {"disable-peephole", "true"},
+      {"disable-copyprop", "true"},
+      {"disable-x86-domain-reassignment", "true"},
+      {"enable-misched", "false"},
+      {"grow-region-complexity-budget", "0"},
   };
   auto& options = llvm::cl::getRegisteredOptions();
   for (const auto& [name, value] : kSettings)
     if (const auto found = options.find(name); found != options.end())
-      found->second->addOccurrence(0, name, value ? "true" : "false");
+      found->second->addOccurrence(0, name, value);
 }
-
-}  // namespace
 
 void initialize_llvm() {
   static std::once_flag once;
@@ -92,43 +93,104 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const Target& target) {
   return machine;
 }
 
-void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
+// Backends that no compile uses, by target. Never destroyed: threads may outlive static objects.
+struct Pool {
+  std::mutex mutex;
+  std::map<std::string, std::vector<std::unique_ptr<Backend>>> idle;
+};
+
+Pool& pool() {
+  static auto* const instance = new Pool;
+  return *instance;
+}
+
+}  // namespace
+
+Backend::Backend(const Target& target)
+    : triple_(target.triple), no_library_(llvm::Triple(target.triple)) {
+  initialize_llvm();
+  machine_ = make_machine(target);
   // Only the analyses these passes ask for; registering all of them takes as long as running two.
-  llvm::FunctionAnalysisManager functions;
-  llvm::ModuleAnalysisManager modules;
-  llvm::TargetLibraryInfoImpl no_library{llvm::Triple(machine.getTargetTriple())};
-  no_library.disableAllFunctions();
-  functions.registerPass([] { return llvm::PassInstrumentationAnalysis(); });
-  functions.registerPass([&] { return llvm::TargetLibraryAnalysis(no_library); });
-  functions.registerPass([&] { return machine.getTargetIRAnalysis(); });
-  functions.registerPass([] { return llvm::AssumptionAnalysis(); });
-  functions.registerPass([] { return llvm::DominatorTreeAnalysis(); });
-  functions.registerPass([] { return llvm::LoopAnalysis(); });
-  functions.registerPass([] { return llvm::OptimizationRemarkEmitterAnalysis(); });
-  functions.registerPass([] { return llvm::BasicAA(); });
-  functions.registerPass([] {
+  no_library_.disableAllFunctions();
+  functions_.registerPass([] { return llvm::PassInstrumentationAnalysis(); });
+  functions_.registerPass([this] { return llvm::TargetLibraryAnalysis(no_library_); });
+  functions_.registerPass([this] { return machine_->getTargetIRAnalysis(); });
+  functions_.registerPass([] { return llvm::AssumptionAnalysis(); });
+  functions_.registerPass([] { return llvm::DominatorTreeAnalysis(); });
+  functions_.registerPass([] { return llvm::LoopAnalysis(); });
+  functions_.registerPass([] { return llvm::OptimizationRemarkEmitterAnalysis(); });
+  functions_.registerPass([] { return llvm::BasicAA(); });
+  functions_.registerPass([] {
     llvm::AAManager aliases;
     aliases.registerFunctionAnalysis<llvm::BasicAA>();
     return aliases;
   });
-  functions.registerPass([&] { return llvm::ModuleAnalysisManagerFunctionProxy(modules); });
-  modules.registerPass([] { return llvm::PassInstrumentationAnalysis(); });
-
-  llvm::FunctionPassManager passes;
-  passes.addPass(llvm::EarlyCSEPass());
-  for (llvm::Function& function : module)
-    if (!function.isDeclaration()) passes.run(function, functions);
+  functions_.registerPass([this] { return llvm::ModuleAnalysisManagerFunctionProxy(modules_); });
+  modules_.registerPass([] { return llvm::PassInstrumentationAnalysis(); });
+  to_optimize_.addPass(llvm::EarlyCSEPass());
+  add_passes(to_emit_, out_,
+             target.family == Family::kNvptx ? llvm::CodeGenFileType::AssemblyFile
+                                             : llvm::CodeGenFileType::ObjectFile);
 }
 
-llvm::SmallVector<char, 0> emit(llvm::Module& module, llvm::TargetMachine& machine,
-                                llvm::CodeGenFileType type) {
-  llvm::SmallVector<char, 0> bytes;
-  llvm::raw_svector_ostream out(bytes);
-  llvm::legacy::PassManager passes;
-  if (machine.addPassesToEmitFile(passes, out, nullptr, type, /*DisableVerify=*/true))
+void Backend::add_passes(llvm::legacy::PassManager& passes, llvm::raw_pwrite_stream& out,
+                         llvm::CodeGenFileType type) {
+  if (machine_->addPassesToEmitFile(passes, out, nullptr, type, /*DisableVerify=*/true))
     fail(Status::kUnsupported, "code generation: the target emits no such file");
-  passes.run(module);
-  return bytes;
+}
+
+void Backend::prepare(llvm::Module& module) const {
+  module.setDataLayout(machine_->createDataLayout());
+  module.setTargetTriple(triple_);
+}
+
+void Backend::optimize(llvm::Module& module) {
+  inside_llvm_ = true;
+  for (llvm::Function& function : module)
+    if (!function.isDeclaration()) to_optimize_.run(function, functions_);
+  functions_.clear();  // they know the functions of this module
+  modules_.clear();
+  inside_llvm_ = false;
+}
+
+const llvm::SmallVector<char, 0>& Backend::emit(llvm::Module& module) {
+  inside_llvm_ = true;
+  bytes_.clear();
+  to_emit_.run(module);
+  inside_llvm_ = false;
+  return bytes_;
+}
+
+llvm::SmallVector<char, 0> Backend::assembly(const llvm::Module& module) {
+  inside_llvm_ = true;
+  llvm::SmallVector<char, 0> text;
+  llvm::raw_svector_ostream out(text);
+  llvm::legacy::PassManager passes;
+  add_passes(passes, out, llvm::CodeGenFileType::AssemblyFile);
+  passes.run(*llvm::CloneModule(module));
+  inside_llvm_ = false;
+  return text;
+}
+
+LentBackend::LentBackend(const Target& target) : target_(target.name) {
+  {
+    const std::lock_guard lock(pool().mutex);
+    auto& idle = pool().idle[target_];
+    if (!idle.empty()) {
+      backend_ = std::move(idle.back());
+      idle.pop_back();
+    }
+  }
+  if (!backend_) backend_ = std::make_unique<Backend>(target);
+}
+
+LentBackend::~LentBackend() {
+  if (backend_->was_left()) {
+    (void)backend_.release();
+    return;
+  }
+  const std::lock_guard lock(pool().mutex);
+  pool().idle[target_].push_back(std::move(backend_));
 }
 
 }  // namespace xc::codegen

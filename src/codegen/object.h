@@ -2,25 +2,71 @@
 #pragma once
 
 #include <llvm/ADT/SmallVector.h>
+#include <llvm/Analysis/TargetLibraryInfo.h>
+#include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
+#include <llvm/IR/PassManager.h>
+#include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 
 #include <memory>
+#include <string>
 
 #include "codegen/target.h"
 
 namespace xc::codegen {
 
-std::unique_ptr<llvm::TargetMachine> make_machine(const Target& target);
+// LLVM's side of one target: its tables, the passes and the analyses they ask for. Building these
+// takes longer than most kernels spend in them, so they serve one compile after the other. One
+// thread at a time.
+class Backend {
+ public:
+  explicit Backend(const Target& target);
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
 
-// EarlyCSE: the emitter's code needs no more. Nothing that turns loops into library calls.
-void optimize(llvm::Module& module, llvm::TargetMachine& machine);
+  // Gives an empty module this target's triple and layout.
+  void prepare(llvm::Module& module) const;
+  // EarlyCSE: the emitter's code needs no more. Nothing that turns loops into library calls.
+  void optimize(llvm::Module& module);
+  // An object file (ELF), of nvptx assembly text; valid until the next call. Changes the module.
+  const llvm::SmallVector<char, 0>& emit(llvm::Module& module);
+  // The assembly text of a module that emit() has not changed yet.
+  llvm::SmallVector<char, 0> assembly(const llvm::Module& module);
 
-// An object file (ELF) or assembly text.
-llvm::SmallVector<char, 0> emit(llvm::Module& module, llvm::TargetMachine& machine,
-                                llvm::CodeGenFileType type);
+  // An exception left one of these three: LLVM is in the midst of something, and not even fit to be
+  // destroyed.
+  bool was_left() const { return inside_llvm_; }
 
-// Must run before anything else here; any number of times.
-void initialize_llvm();
+ private:
+  void add_passes(llvm::legacy::PassManager& passes, llvm::raw_pwrite_stream& out,
+                  llvm::CodeGenFileType type);
+
+  bool inside_llvm_ = false;
+  std::string triple_;
+  std::unique_ptr<llvm::TargetMachine> machine_;
+  llvm::TargetLibraryInfoImpl no_library_;
+  llvm::ModuleAnalysisManager modules_;
+  llvm::FunctionAnalysisManager functions_;
+  llvm::FunctionPassManager to_optimize_;
+  llvm::SmallVector<char, 0> bytes_;
+  llvm::raw_svector_ostream out_{bytes_};
+  llvm::legacy::PassManager to_emit_;
+};
+
+// A backend for one compile: one that is free, or a new one. Any thread. One that was left by an
+// exception is leaked.
+class LentBackend {
+ public:
+  explicit LentBackend(const Target& target);
+  ~LentBackend();
+  LentBackend(const LentBackend&) = delete;
+  LentBackend& operator=(const LentBackend&) = delete;
+  Backend* operator->() { return backend_.get(); }
+
+ private:
+  std::string target_;
+  std::unique_ptr<Backend> backend_;
+};
 
 }  // namespace xc::codegen

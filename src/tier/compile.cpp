@@ -11,6 +11,27 @@ namespace {
 
 constexpr int64_t kCaptureBytes = int64_t{1} << 20;
 
+/// Where the time of a compile went, for who looks at its event.
+std::string breakdown(double lowering_s,
+                      std::span<const std::shared_ptr<const PhaseCode>> kernels) {
+  CompileTimes sum;
+  for (const auto& kernel : kernels) {
+    const CompileTimes t = kernel->times();
+    sum.print += t.print;
+    sum.read += t.read;
+    sum.emit += t.emit;
+    sum.optimize += t.optimize;
+    sum.generate += t.generate;
+    sum.link += t.link;
+    sum.publish += t.publish;
+  }
+  return fmt::format(
+      "kernels {}; ms: lower {:.3f}, print {:.3f}, read {:.3f}, emit {:.3f}, optimize {:.3f}, "
+      "generate {:.3f}, link {:.3f}, publish {:.3f}",
+      kernels.size(), lowering_s * 1e3, sum.print * 1e3, sum.read * 1e3, sum.emit * 1e3,
+      sum.optimize * 1e3, sum.generate * 1e3, sum.link * 1e3, sum.publish * 1e3);
+}
+
 }  // namespace
 
 bool Tier::compile(Program& program, ProgramState& state, Group& group) {
@@ -30,9 +51,10 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     ban(state, program, group, EventKind::kRefused, "cannot be lowered: " + verdict.reason);
     return false;
   }
+  const double lowering_s = thread_cpu_seconds() - start;
   {
     std::lock_guard data(state.data);
-    state.restore_s += thread_cpu_seconds() - start;
+    state.restore_s += lowering_s;
   }
   std::shared_ptr<Kernel> kernel;
   std::vector<std::shared_ptr<const PhaseCode>> made_here;  // kept once it is verified
@@ -91,6 +113,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   if (!loaded) {
     Event event = event_now(state, EventKind::kCompiled, group);
     event.wall_ms = ms_since(begin);
+    if (!made_here.empty()) event.detail = breakdown(lowering_s, made_here);
     emit(state, program, std::move(event));
   }
 

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <shared_mutex>
 
+#include "base/background_thread.h"
 #include "base/build_id.h"
 #include "base/companion.h"
 #include "base/cpu_info.h"
@@ -49,13 +50,14 @@ class JitPhase final : public PhaseCode {
  public:
   /// `image`: what the block was made of; its code need not stay.
   JitPhase(std::shared_ptr<tier::CodeMemory> memory, tier::CodeMemory::Block block,
-           const CodeImage& image, std::string listing)
+           const CodeImage& image, std::string listing, const CompileTimes& times)
       : memory_(std::move(memory)),
         block_(block),
         size_(image.code.size()),
         entry_(image.entry),
         alignment_(image.alignment),
-        listing_(std::move(listing)) {}
+        listing_(std::move(listing)),
+        times_(times) {}
   /// The last plan that holds the code is gone, and with it every run that was inside.
   ~JitPhase() override { memory_->retire(block_); }
   JitPhase(const JitPhase&) = delete;
@@ -63,6 +65,7 @@ class JitPhase final : public PhaseCode {
   int32_t run(const xc_kargs& args) const override { return block_.entry(&args); }
   int64_t code_bytes() const override { return static_cast<int64_t>(size_); }
   const std::string& listing() const override { return listing_; }
+  CompileTimes times() const override { return times_; }
   CodeImage image() const override {
     const uint8_t* at = nullptr;
     std::memcpy(&at, &block_.entry, sizeof at);  // the pages can be read
@@ -74,6 +77,7 @@ class JitPhase final : public PhaseCode {
   tier::CodeMemory::Block block_;
   size_t size_, entry_, alignment_;
   std::string listing_;
+  CompileTimes times_;
 };
 
 class JitCompiler final : public RegionCompiler {
@@ -92,7 +96,9 @@ class JitCompiler final : public RegionCompiler {
 
   std::shared_ptr<const PhaseCode> compile(const loop::Kernel& kernel) override {
     const xc_jit_table* table = open();
+    const double start = thread_cpu_seconds();
     const std::string text = loop::print(kernel);
+    const double printed = thread_cpu_seconds();
     const xc_jit_request request{text.data(), text.size(), target_,
                                  listing_ ? uint32_t{XC_JIT_WANT_ASSEMBLY} : 0u};
     xc_jit_image image{};
@@ -104,12 +110,14 @@ class JitCompiler final : public RegionCompiler {
         throw Error(static_cast<Status>(status), error.data());
     }
     const std::unique_ptr<xc_jit_image, decltype(table->release)> owner(&image, table->release);
+    const xc_jit_times& t = image.times;
     return publish({{image.code, image.size}, image.entry, image.alignment},
-                   image.assembly ? image.assembly : "");
+                   image.assembly ? image.assembly : "",
+                   {printed - start, t.read, t.emit, t.optimize, t.generate, t.link, 0});
   }
 
   std::shared_ptr<const PhaseCode> place(const CodeImage& image) override {
-    return publish(image, "");
+    return publish(image, "", {});
   }
 
   std::string identity() const override {
@@ -157,13 +165,16 @@ class JitCompiler final : public RegionCompiler {
   }
 
  private:
-  std::shared_ptr<const PhaseCode> publish(const CodeImage& image, std::string listing) {
+  std::shared_ptr<const PhaseCode> publish(const CodeImage& image, std::string listing,
+                                           CompileTimes times) {
+    const double start = thread_cpu_seconds();
     const std::shared_ptr<tier::CodeMemory> memory = this->memory();
     const tier::CodeMemory::Published published =
         memory->publish(image.code, image.entry, image.alignment);
     if (!published.block)
       throw Error(published.full ? Status::kLimit : Status::kUnsupported, published.reason);
-    return std::make_shared<JitPhase>(memory, *published.block, image, std::move(listing));
+    times.publish = thread_cpu_seconds() - start;
+    return std::make_shared<JitPhase>(memory, *published.block, image, std::move(listing), times);
   }
 
   std::shared_ptr<tier::CodeMemory> memory() {

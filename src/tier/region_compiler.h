@@ -21,6 +21,12 @@ struct CodeImage {
   size_t alignment = 1;  ///< of the code, a power of two up to the page size
 };
 
+/// What code cost to make, in seconds of the thread's CPU time: the code generator's phases
+/// (`codegen/codegen.h`), and the way there and into executable memory.
+struct CompileTimes {
+  double print = 0, read = 0, emit = 0, optimize = 0, generate = 0, link = 0, publish = 0;
+};
+
 /// Executable code of one loop kernel; owns it. Thread-safe.
 class PhaseCode {
  public:
@@ -29,6 +35,8 @@ class PhaseCode {
   virtual int64_t code_bytes() const = 0;
   /// Assembly when it was asked for, else empty.
   virtual const std::string& listing() const;
+  /// All zero where it was not made here.
+  virtual CompileTimes times() const { return {}; }
   /// The code as it lies in memory, for later processes; empty when it cannot be kept.
   virtual CodeImage image() const { return {}; }
 };

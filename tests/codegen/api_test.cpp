@@ -88,6 +88,28 @@ TEST_CASE("codegen/api: compiling is deterministic, also from several threads at
   for (const auto& code : codes[0]) CHECK(!code.empty());
 }
 
+TEST_CASE("codegen/api: what one compile leaves to the next changes nothing") {
+  // Each kernel twice, others in between, a failed compile too; for machines and for a GPU.
+  for (const std::string target :
+       {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "nvptx:sm_80"}) {
+    CAPTURE(target);
+    std::vector<test::JitResult> before;
+    std::vector<std::string> texts;
+    for (const Kernel& kernel : {examples()[0], examples()[1], examples()[3], examples()[6]}) {
+      texts.push_back(print(kernel));
+      before.push_back(test::jit(texts.back(), target));
+      CHECK(before.back().status == 0);
+    }
+    CHECK(test::jit(texts[0].substr(0, texts[0].size() / 2), target).status != 0);
+    for (size_t k = texts.size(); k-- > 0;) {
+      const test::JitResult again = test::jit(texts[k], target, XC_JIT_WANT_ASSEMBLY);
+      CHECK(again.code == before[k].code);
+      CHECK(again.entry == before[k].entry);
+      if (target.starts_with("nvptx")) CHECK(again.assembly == before[k].assembly);
+    }
+  }
+}
+
 TEST_CASE("codegen/api: kernels for AArch64 link to self-contained images") {
   for (const Kernel& kernel : examples()) {
     const auto result = test::jit(print(kernel), "aarch64");

@@ -165,6 +165,57 @@ TEST_CASE("codegen/differential: copies that transpose, whole tiles and what is 
   }
 }
 
+TEST_CASE("codegen/differential: vector loops of known length, with and without a rest") {
+  for (const int length : {1, 15, 16, 17, 32, 33, 48, 64, 100, 128}) {
+    const std::string text = fmt::format(R"(
+      kernel known(n; xs, ys) {{
+        in x: f32[xs, 1]
+        out y: f32[ys, 1]
+        out z: f32[ys, 1]
+        for i = 0 .. n {{
+          acc sum: f32 sum lanes
+          acc top: f32 max lanes
+          for j = 0 .. {0} {{
+            sum <- x[i, j]
+            top <- x[i, j]
+          }}
+          for k = 0 .. {0} {{
+            y[i, k] = ((x[i, k] * sum) + top)
+          }}
+          for l = 0 .. {0} {{
+            acc a: f32 dot seq
+            acc b: f32 dot seq
+            for r = 0 .. n {{
+              a <- x[r, l], x[i, l]
+              b <- x[r, l], x[r, l]
+            }}
+            z[i, l] = (a - b)
+          }}
+        }}
+      }})",
+                                         length);
+    CAPTURE(length);
+    const Kernel kernel = parse(text);
+    for (const char* schedule : {"", "vectorize k 32; vectorize l 32", "vectorize l 64"}) {
+      CAPTURE(schedule);
+      const Kernel scheduled = schedule_default(apply_schedule(kernel, schedule), {});
+      Problem problem;
+      problem.dims = {3};
+      problem.strides = {length + 1, length};
+      problem.elements.assign(3, static_cast<size_t>(3 * (length + 1)));
+      const auto range = parallel_range(scheduled, problem.dims).value_or(Range{0, 0});
+      for (const std::string& target : test::runnable_targets()) {
+        CAPTURE(target);
+        Buffers expected(kernel, problem, 17, false), got(scheduled, problem, 17, false);
+        REQUIRE(interpret(kernel, expected.args(0, 0), test::math_of(target)) == 0);
+        const test::Compiled code(scheduled, target);
+        CHECK(code(got.args(range.begin, range.end)) == 0);
+        CHECK(test::difference(kernel, expected, got) == "");
+      }
+    }
+  }
+}
+
 TEST_CASE("codegen/differential: random elementwise kernels") {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Kernel kernel = test::random_kernel(seed, false);

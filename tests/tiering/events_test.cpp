@@ -86,6 +86,7 @@ TEST_CASE("tiering/events: the life of a region, in order and with its numbers")
   CHECK(compiled.compile_ms > 0);
   CHECK(compiled.wall_ms > 0);
   CHECK(compiled.code_bytes > 0);
+  CHECK(compiled.detail.starts_with("kernels 1; ms: lower "));
   const Event verified = of(fixture.log, EventKind::kVerified).at(0);
   CHECK(verified.worst_error > 0);  // a fused tanh does not round like the reference's
   CHECK(verified.worst_error <= 1);
