@@ -278,6 +278,7 @@ FusionOptions Tier::fusion_options(Program& program) {
 
 void Tier::analyse(Program& program, ProgramState& state) {
   if (state.analysed) return;  // restored meanwhile
+  (void)host_speed();  // measured at its first call, which a restart that knows it is spared
   const double start = thread_cpu_seconds();
   const int64_t begin = steady_ns();
   FusionReport considered;
