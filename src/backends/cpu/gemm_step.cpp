@@ -41,8 +41,10 @@ class GemmBound final : public BoundKernel {
   GemmBound(const StepSpec& spec, const BindContext& context, const MatMulSettings& settings,
             const MatMulProblem& p, bool has_rows, bool has_columns)
       : settings_(settings), c_index_(static_cast<uint32_t>(spec.inputs.size())), p_(p) {
-    // A column-major result is the row-major result of the transposed product.
-    swapped_ = p_.c_n != 1 && p_.n != 1 && (p_.c_m == 1 || p_.m == 1);
+    // A column-major result is the row-major result of the transposed product, and a column is a
+    // row, over which products go a vector at a time.
+    const bool column = p_.n == 1 && p_.m > 1 && p_.c_m == 1;
+    swapped_ = column || (p_.c_n != 1 && p_.n != 1 && (p_.c_m == 1 || p_.m == 1));
     if (swapped_) {
       std::swap(p_.m, p_.n);
       std::swap(p_.c_m, p_.c_n);

@@ -14,9 +14,9 @@ namespace xc::cpu {
 namespace {
 
 constexpr size_t kX = 0, kW = 1, kB = 2;
-constexpr int64_t kBlock = 192;     ///< pixels of a product
+constexpr int64_t kBlock = 192;    ///< pixels of a product
 constexpr int64_t kColumns = 512;  ///< of a product: its result stays in the second-level cache
-constexpr int64_t kFewest = 8;      ///< channels of the result that are worth a row
+constexpr int64_t kFewest = 8;     ///< channels of the result that are worth a row
 
 /// Weights [slice of output channels][input channel][kernel position][channel of the slice].
 struct SlicedWeights {
@@ -81,8 +81,8 @@ class PixelConvTransposeBound final : public BoundKernel {
       const int64_t image = task / w.slices, slice = task % w.slices;
       const int64_t first = slice * w.width, columns = w.columns(slice);
       const auto* x = static_cast<const float*>(args.buffers[kX]) + image * pixels_ * w.in_channels;
-      float* y = static_cast<float*>(args.buffers[views_.inputs.size()]) +
-                 image * plane_ * w.out_channels;
+      float* y =
+          static_cast<float*>(args.buffers[views_.inputs.size()]) + image * plane_ * w.out_channels;
       // [pixel of the result][channel of the slice], where it belongs or in scratch.
       float* to = y + first;
       int64_t step = w.out_channels;

@@ -1,6 +1,6 @@
 #pragma once
-// ConvTranspose of f32 by pixels: a row of the product is all that one pixel adds to the result, and
-// lies there channel by channel, so that it is added a row of channels at a time. For constant
+// ConvTranspose of f32 by pixels: a row of the product is all that one pixel adds to the result,
+// and lies there channel by channel, so that it is added a row of channels at a time. For constant
 // weights; data and result row-major or, without any transposition, channels-last.
 
 #include <memory>
