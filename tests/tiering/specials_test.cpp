@@ -126,10 +126,16 @@ TEST_CASE("tiering/specials: sizes of which no one is frequent share what divide
                     if (r.state == "live" && r.name.ends_with("s%16=0")) return true;
                   return false;
                 });
-  // New ones of the same kind, and others.
-  for (int k = 0; k < 8; ++k) {
-    fixture.right(2, 144);
-    fixture.right(2, 145);
+  // New ones of the same kind, and others, until each has had its kernel for a while: no trial,
+  // which takes turns, is under way then.
+  const auto takes = [&](int64_t s, std::atomic<int64_t>& count) {
+    const int64_t before = count.load();
+    fixture.right(2, s);
+    return count.load() > before;
+  };
+  for (int k = 0, settled = 0; k < 2000 && settled < 8; ++k) {
+    const bool special = takes(144, counts.special), general = takes(145, counts.general);
+    settled = special && general ? settled + 1 : 0;
     fixture.session->wait_idle(std::chrono::milliseconds(20000));
   }
   fixture.session->freeze();
