@@ -107,7 +107,9 @@ Pool& pool() {
 }  // namespace
 
 Backend::Backend(const Target& target)
-    : triple_(target.triple), no_library_(llvm::Triple(target.triple)) {
+    : prints_only_(target.family == Family::kNvptx),
+      triple_(target.triple),
+      no_library_(llvm::Triple(target.triple)) {
   initialize_llvm();
   machine_ = make_machine(target);
   // Only the analyses these passes ask for; registering all of them takes as long as running two.
@@ -128,9 +130,7 @@ Backend::Backend(const Target& target)
   functions_.registerPass([this] { return llvm::ModuleAnalysisManagerFunctionProxy(modules_); });
   modules_.registerPass([] { return llvm::PassInstrumentationAnalysis(); });
   to_optimize_.addPass(llvm::EarlyCSEPass());
-  add_passes(to_emit_, out_,
-             target.family == Family::kNvptx ? llvm::CodeGenFileType::AssemblyFile
-                                             : llvm::CodeGenFileType::ObjectFile);
+  if (!prints_only_) add_passes(to_emit_, out_, llvm::CodeGenFileType::ObjectFile);
 }
 
 void Backend::add_passes(llvm::legacy::PassManager& passes, llvm::raw_pwrite_stream& out,
@@ -156,7 +156,13 @@ void Backend::optimize(llvm::Module& module) {
 const llvm::SmallVector<char, 0>& Backend::emit(llvm::Module& module) {
   inside_llvm_ = true;
   bytes_.clear();
-  to_emit_.run(module);
+  if (prints_only_) {
+    llvm::legacy::PassManager passes;
+    add_passes(passes, out_, llvm::CodeGenFileType::AssemblyFile);
+    passes.run(module);
+  } else {
+    to_emit_.run(module);
+  }
   inside_llvm_ = false;
   return bytes_;
 }

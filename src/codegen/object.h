@@ -17,8 +17,9 @@
 namespace xc::codegen {
 
 // LLVM's side of one target: its tables, the passes and the analyses they ask for. Building these
-// takes longer than most kernels spend in them, so they serve one compile after the other. One
-// thread at a time.
+// takes longer than most kernels spend in them, so they serve one compile after the other, as LLVM
+// tests with `llc -compile-twice`. Not those of nvptx: its printer remembers variables of modules
+// that are gone (NVPTXAsmPrinter::localDecls). One thread at a time.
 class Backend {
  public:
   explicit Backend(const Target& target);
@@ -43,6 +44,7 @@ class Backend {
                   llvm::CodeGenFileType type);
 
   bool inside_llvm_ = false;
+  bool prints_only_;  // nvptx
   std::string triple_;
   std::unique_ptr<llvm::TargetMachine> machine_;
   llvm::TargetLibraryInfoImpl no_library_;
