@@ -116,33 +116,36 @@ TEST_CASE(
 TEST_CASE("tiering/specials: sizes of which no one is frequent share what divides them") {
   Counts counts;
   Specials fixture(kMasked, counted(counts));
-  constexpr std::array<int64_t, 6> kSizes{48, 64,  80,
-                                          96, 112, 128};  // of one class of sizes, as 144 is
-  const auto size = [&](int k) { return kSizes[static_cast<size_t>(k) % kSizes.size()]; };
-  // The first runs make their sizes look frequent: kernels for those may come as well.
-  fixture.drive([&](int k) { fixture.right(2, size(k)); },
-                [&] {
-                  for (const RegionSummary& r : fixture.session->profile().regions)
-                    if (r.state == "live" && r.name.ends_with("s%16=0")) return true;
-                  return false;
-                });
-  // New ones of the same kind, and others, until each has had its kernel for a while: no trial,
-  // which takes turns, is under way then.
-  const auto takes = [&](int64_t s, std::atomic<int64_t>& count) {
-    const int64_t before = count.load();
-    fixture.right(2, s);
+  // All of one class of sizes. The first runs make their sizes look frequent: kernels for those may
+  // come as well.
+  constexpr std::array<int64_t, 9> kMultiples{112, 96, 80, 64, 48, 32, 32, 32, 16};
+  const auto with = [&](int k, std::atomic<int64_t>& count) {
+    const int64_t before = count.load(), n = 1 + k % 9;
+    const bool multiple = &count == &counts.special;
+    fixture.right(n, multiple ? kMultiples[static_cast<size_t>(n - 1)] : (200 / n | 1) + k % 7 * 2);
     return count.load() > before;
   };
-  for (int k = 0, settled = 0; k < 2000 && settled < 8; ++k) {
-    const bool special = takes(144, counts.special), general = takes(145, counts.general);
+  fixture.drive([&](int k) { with(k, counts.special); },
+                [&] {
+                  for (const RegionSummary& r : fixture.session->profile().regions)
+                    if (r.state == "live" && r.name.ends_with(" for s%16=0")) return true;
+                  return false;
+                });
+  // Those, and odd ones of which none is frequent either, until each had its kernel for a while: a
+  // trial takes turns.
+  int settled = 0;
+  for (int k = 0; k < 4000 && settled < 126; ++k) {
+    const bool special = with(k, counts.special), general = with(k, counts.general);
     settled = special && general ? settled + 1 : 0;
-    fixture.session->wait_idle(std::chrono::milliseconds(20000));
+    if (settled == 0) fixture.session->wait_idle(std::chrono::milliseconds(20000));
   }
+  REQUIRE(settled == 126);
   fixture.session->freeze();
+  // Sizes that are new.
   counts.general = counts.special = 0;
   fixture.right(2, 144);
   CHECK(counts.special.load() == 1);
-  fixture.right(2, 145);
+  fixture.right(2, 146);
   CHECK(counts.general.load() == 1);
 }
 
