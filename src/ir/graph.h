@@ -118,6 +118,11 @@ class Graph {
   void rename(ValueId id, std::string name);
   /// Nodes that read each value (a node twice if it reads it twice), without graph outputs.
   std::vector<std::vector<NodeId>> users() const;
+  /// The node that alone reads a value, and once; kNone where there is none, or the value is an
+  /// output. `users`: what users() gave.
+  NodeId only_user(const std::vector<std::vector<NodeId>>& users, ValueId value) const {
+    return users[value].size() == 1 && !is_output(value) ? users[value][0] : kNone;
+  }
   bool is_output(ValueId id) const;  ///< looks through `outputs`
   /// A name not used by any value yet, starting with `stem`.
   std::string fresh_name(const std::string& stem);

@@ -115,7 +115,6 @@ void reference(const ReferenceContext& ctx) {
   const auto bias = ctx.has(2) ? double_values(ctx.inputs[2]) : std::vector<double>{};
   const int64_t plane = d.output * h.output * v.output;
   std::vector<double> out(static_cast<size_t>(y.count()), 0.0);
-  const auto inside = [](const WindowAxis& axis, int64_t o) { return o >= 0 && o < axis.output; };
   size_t from = 0;
   for (int64_t n = 0; n < x.dims[0]; ++n)
     for (int64_t c = 0; c < x.dims[1]; ++c)
@@ -132,7 +131,7 @@ void reference(const ReferenceContext& ctx) {
                   for (int64_t kv = 0; kv < v.kernel; ++kv, ++kernel) {
                     // at() maps output to input in a convolution; here the roles are swapped.
                     const int64_t od = d.at(id, kd), oh = h.at(ih, kh), ov = v.at(iv, kv);
-                    if (inside(d, od) && inside(h, oh) && inside(v, ov))
+                    if (in_result(d, od) && in_result(h, oh) && in_result(v, ov))
                       to[(od * h.output + oh) * v.output + ov] += data[from] * *kernel;
                   }
             }

@@ -14,4 +14,9 @@ std::array<WindowAxis, 3> conv_transpose_axes(const Node& node, std::span<const 
                                               std::span<const int64_t> w,
                                               std::span<const int64_t> y);
 
+/// Whether the result has index o on an axis: at() may lie in the padding that is cut off.
+inline bool in_result(const WindowAxis& axis, int64_t o) {
+  return o >= 0 && o < axis.output;
+}
+
 }  // namespace xc

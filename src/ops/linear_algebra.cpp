@@ -31,12 +31,9 @@ double determinant(std::span<double> a, size_t n) {
       out = -out;
     }
     out *= a[k * n + k];
-    const double* from = &a[k * n];
-    const double inverse = 1 / from[k];
     for (size_t r = k + 1; r < n; ++r) {
-      double* row = &a[r * n];
-      const double factor = row[k] * inverse;
-      for (size_t j = k + 1; j < n; ++j) row[j] -= factor * from[j];
+      const double factor = a[r * n + k] / a[k * n + k];
+      for (size_t j = k; j < n; ++j) a[r * n + j] -= factor * a[k * n + j];
     }
   }
   return out;

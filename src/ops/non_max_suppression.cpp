@@ -61,26 +61,24 @@ bool overlap(const Box& a, const Box& b, double threshold) {
 /// The boxes kept so far, a corner after the other, so that two are compared at a time.
 class Kept {
  public:
-  size_t size() const { return boxes_.size(); }
+  size_t size() const { return size_; }
   void add(const Box& box) {
-    boxes_.push_back(box);
-    if (boxes_.size() > groups_.size() * kGroup) groups_.emplace_back();
+    const size_t at = size_++ % kGroup;
+    if (at == 0) groups_.emplace_back();
     Group& group = groups_.back();
-    const size_t at = (boxes_.size() - 1) % kGroup;
     group.y0[at] = box.y0;
     group.x0[at] = box.x0;
     group.y1[at] = box.y1;
     group.x1[at] = box.x1;
   }
   bool any_overlaps(const Box& box, double threshold) const {
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      const Group& group = groups_[g];
+    for (const Group& group : groups_) {
       const auto near =
           (box.y0 < group.y1) & (group.y0 < box.y1) & (box.x0 < group.x1) & (group.x0 < box.x1);
       if ((near[0] | near[1]) == 0) continue;  // most are apart
-      const size_t end = std::min(boxes_.size(), (g + 1) * kGroup);
-      for (size_t i = g * kGroup; i < end; ++i)
-        if (overlap(box, boxes_[i], threshold)) return true;
+      for (size_t i = 0; i < kGroup; ++i)
+        if (overlap(box, {group.y0[i], group.x0[i], group.y1[i], group.x1[i]}, threshold))
+          return true;
     }
     return false;
   }
@@ -89,10 +87,10 @@ class Kept {
   static constexpr size_t kGroup = 2;  ///< a register of every instruction set
   using Lanes = double __attribute__((vector_size(kGroup * sizeof(double))));
   struct Group {
-    Lanes y0{}, x0{}, y1{}, x1{};
+    Lanes y0{}, x0{}, y1{}, x1{};  ///< a place not taken is a box without area: it overlaps none
   };
-  std::vector<Box> boxes_;
   std::vector<Group> groups_;
+  size_t size_ = 0;
 };
 
 /// Rows of (batch, class, box), best first within a class.

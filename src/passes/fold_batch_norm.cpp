@@ -69,7 +69,7 @@ bool fold_batch_norm(Graph& graph, PassContext& context) {
     if (!affine) continue;
     const ValueId between = norm.inputs[0];
     const NodeId conv_id = graph.value(between).producer;
-    if (conv_id == kNone || users[between].size() != 1 || graph.is_output(between)) continue;
+    if (conv_id == kNone || graph.only_user(users, between) == kNone) continue;
     const Node& conv = graph.node(conv_id);
     if (conv.op->name != "Conv" || !conv.op->domain.empty()) continue;
     const Value& weights = graph.value(conv.inputs[1]);

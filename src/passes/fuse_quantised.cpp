@@ -44,9 +44,7 @@ struct Reader {
     return i < node.inputs.size() ? node.inputs[i] : kNone;
   }
   /// Read once, and by a node of this graph.
-  bool private_to_reader(ValueId value) const {
-    return users[value].size() == 1 && !graph.is_output(value);
-  }
+  bool private_to_reader(ValueId value) const { return graph.only_user(users, value) != kNone; }
   const Tensor& constant(ValueId value) const { return graph.value(value).constant; }
   std::optional<size_t> rank(ValueId value) const {
     const Type& type = graph.value(value).type;

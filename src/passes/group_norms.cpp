@@ -37,16 +37,12 @@ class Search {
   bool is(NodeId id, std::string_view op) const {
     return id != kNone && graph_.node(id).op->name == op && graph_.node(id).op->domain.empty();
   }
-  /// The node that alone reads the value.
-  NodeId only_user(ValueId value) const {
-    return users_[value].size() == 1 && !graph_.is_output(value) ? users_[value][0] : kNone;
-  }
 
   void visit(NodeId id) {
     if (!is(id, "InstanceNormalization")) return;
     const Node& norm = graph_.node(id);
     const NodeId split = graph_.value(norm.inputs[0]).producer;
-    const NodeId join = only_user(norm.outputs[0]);
+    const NodeId join = graph_.only_user(users_, norm.outputs[0]);
     if (!is(split, "Reshape") || !is(join, "Reshape")) return;
     const ValueId x = graph_.node(split).inputs[0];
     const Type &whole = graph_.value(x).type, &parts = graph_.value(norm.inputs[0]).type,
@@ -87,7 +83,7 @@ class Search {
   ValueId absorb(ValueId value, size_t rank, int64_t channels, DType type,
                  std::vector<double>& scale, std::vector<double>& bias) const {
     for (;;) {
-      const NodeId user = only_user(value);
+      const NodeId user = graph_.only_user(users_, value);
       const bool product = is(user, "Mul");
       if (!product && !is(user, "Add")) return value;
       const Node& node = graph_.node(user);

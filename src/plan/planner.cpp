@@ -504,8 +504,8 @@ class PlanBuilder {
       return alone;
     ValueId result = node.outputs[0];
     while (unit.post_ops.size() < kMaxPostOps) {
-      if (graph_.is_output(result) || users_[result].size() != 1) break;
-      const NodeId next = users_[result][0];
+      const NodeId next = graph_.only_user(users_, result);
+      if (next == kNone) break;
       const Node& user = graph_.node(next);
       if (absorbed_.count(next) || (in_region_.size() && in_region_[next] != UINT32_MAX)) break;
       if (!user.op->scalar || user.outputs.size() != 1) break;

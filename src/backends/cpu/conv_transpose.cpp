@@ -82,14 +82,13 @@ class ConvTransposeBound final : public BoundKernel {
   /// Contributions [kernel position][pixel] of one channel.
   void add_up(const float* from, float* y) const {
     const auto& [a0, a1, a2] = axes_;
-    const auto inside = [](const WindowAxis& axis, int64_t o) { return o >= 0 && o < axis.output; };
     for (int64_t k0 = 0; k0 < a0.kernel; ++k0)
       for (int64_t k1 = 0; k1 < a1.kernel; ++k1)
         for (int64_t k2 = 0; k2 < a2.kernel; ++k2)
           for (int64_t i0 = 0; i0 < a0.input; ++i0)
             for (int64_t i1 = 0; i1 < a1.input; ++i1, from += a2.input) {
               const int64_t o0 = a0.at(i0, k0), o1 = a1.at(i1, k1);
-              if (!inside(a0, o0) || !inside(a1, o1)) continue;
+              if (!in_result(a0, o0) || !in_result(a1, o1)) continue;
               // Inputs whose contribution lies in the row.
               const int64_t shift = a2.at(0, k2);
               const int64_t i2 = shift < 0 ? ceil_div(-shift, a2.stride) : 0;

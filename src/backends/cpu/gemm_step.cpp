@@ -105,7 +105,7 @@ class GemmBound final : public BoundKernel {
   }
 
  private:
-  /// A vector operand leaves its axis out of the result.
+  /// `context` gives the operands over the result, which has rows and columns or not.
   void add_tiles(const BindContext& context, bool has_rows, bool has_columns) {
     const auto dims = context.outputs[0].dims;
     const size_t batch_rank = p_.batch.size();
@@ -213,6 +213,13 @@ std::optional<MatMulSettings> matmul_settings(const StepSpec& spec, std::string&
   return out;
 }
 
+MatMulSettings matmul_settings(const StepSpec& spec) {
+  std::string reason;
+  auto settings = matmul_settings(spec, reason);
+  if (!settings) fail(Status::kInternal, "a product that is not supported: {}", reason);
+  return std::move(*settings);
+}
+
 Verdict supports_gemm(const StepSpec& spec, DType type) {
   if (spec.inputs.size() < 2 || !spec.inputs[0].present() || !spec.inputs[1].present())
     return Verdict::no("two operands are needed");
@@ -224,12 +231,26 @@ Verdict supports_gemm(const StepSpec& spec, DType type) {
   return matmul_settings(spec, reason) ? Verdict::ok() : Verdict::no(reason);
 }
 
+BoundProduct bound_product(const BindContext& context, const MatMulSettings& settings) {
+  BoundProduct out;
+  out.p = matmul_problem(context.inputs[0], context.inputs[1], context.outputs[0],
+                         settings.transpose_a, settings.transpose_b);
+  out.flat.background = context.background;
+  out.folded = fold_rows(out.p, context, 2, out.flat);
+  return out;
+}
+
 std::shared_ptr<BoundKernel> bind_gemm(const StepSpec& spec, const BindContext& context,
-                                       const MatMulSettings& settings, const MatMulProblem& p,
-                                       bool has_rows, bool has_columns) {
+                                       const MatMulSettings& settings,
+                                       const BoundProduct& product) {
+  const BindContext over = product.folded ? product.flat.context() : context;
+  // A vector operand leaves its axis out of the result.
+  const bool has_rows = product.folded || context.inputs[0].dims.size() > 1;
+  const bool has_columns = product.folded || context.inputs[1].dims.size() > 1;
   if (spec.inputs[0].dtype == DType::kF64)
-    return std::make_shared<GemmBound<double>>(spec, context, settings, p, has_rows, has_columns);
-  return std::make_shared<GemmBound<float>>(spec, context, settings, p, has_rows, has_columns);
+    return std::make_shared<GemmBound<double>>(spec, over, settings, product.p, has_rows,
+                                               has_columns);
+  return std::make_shared<GemmBound<float>>(spec, over, settings, product.p, has_rows, has_columns);
 }
 
 namespace {
@@ -239,24 +260,12 @@ Verdict supports_f64(const StepSpec& spec) {
 }
 
 struct Prepared : MatMulSettings {
-  explicit Prepared(const StepSpec& spec) {
-    std::string reason;
-    auto settings = matmul_settings(spec, reason);
-    if (!settings) fail(Status::kInternal, "xc.matmul: {}", reason);
-    MatMulSettings::operator=(std::move(*settings));
-  }
+  explicit Prepared(const StepSpec& spec) : MatMulSettings(matmul_settings(spec)) {}
 };
 
 std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
                                         const std::shared_ptr<const Prepared>& settings) {
-  MatMulProblem p = matmul_problem(context.inputs[0], context.inputs[1], context.outputs[0],
-                                   settings->transpose_a, settings->transpose_b);
-  FoldedContext folded;
-  folded.background = context.background;
-  if (fold_rows(p, context, 2, folded))
-    return bind_gemm(spec, folded.context(), *settings, p, true, true);
-  return bind_gemm(spec, context, *settings, p, context.inputs[0].dims.size() > 1,
-                   context.inputs[1].dims.size() > 1);
+  return bind_gemm(spec, context, *settings, bound_product(context, *settings));
 }
 
 }  // namespace

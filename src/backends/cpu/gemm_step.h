@@ -20,14 +20,22 @@ struct MatMulSettings {
 };
 /// nullopt with `reason` when a post-op has no inner loop.
 std::optional<MatMulSettings> matmul_settings(const StepSpec& spec, std::string& reason);
+/// The same of a step that is known to have them.
+MatMulSettings matmul_settings(const StepSpec& spec);
 
 /// Whether both operands are of `type` (f32 or f64) and the post-ops have inner loops.
 Verdict supports_gemm(const StepSpec& spec, DType type);
 
-/// `p` is the product as bound, or folded (matmul_problem.h) with `context`, which gives the
-/// epilogue's operands over the result. `has_rows`, `has_columns`: the result has that axis.
+/// The product of a step as bound, its leading dims made rows where they can be.
+struct BoundProduct {
+  MatMulProblem p;
+  bool folded = false;
+  FoldedContext flat;  ///< the operands over a folded one's result
+};
+BoundProduct bound_product(const BindContext& context, const MatMulSettings& settings);
+
+/// `context` and what bound_product() made of it.
 std::shared_ptr<BoundKernel> bind_gemm(const StepSpec& spec, const BindContext& context,
-                                       const MatMulSettings& settings, const MatMulProblem& p,
-                                       bool has_rows, bool has_columns);
+                                       const MatMulSettings& settings, const BoundProduct& product);
 
 }  // namespace xc::cpu

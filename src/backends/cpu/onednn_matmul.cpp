@@ -201,10 +201,7 @@ Verdict supports_bf16(const StepSpec& spec) {
 class MatMulKernel final : public Kernel {
  public:
   MatMulKernel(const StepSpec& spec, DType operands) : spec_(spec) {
-    std::string reason;
-    auto settings = matmul_settings(spec, reason);
-    if (!settings) fail(Status::kInternal, "onednn.matmul: {}", reason);
-    settings_ = {std::move(*settings), operands};
+    settings_ = {matmul_settings(spec), operands};
     packable_ = why_not_packed(spec, settings_).empty();
   }
 
@@ -228,23 +225,17 @@ class MatMulKernel final : public Kernel {
       const std::lock_guard lock(mutex_);
       packed = packed_;
     }
-    MatMulProblem p = matmul_problem(context.inputs[0], context.inputs[1], context.outputs[0],
-                                     settings_.transpose_a, settings_.transpose_b);
-    FoldedContext folded;
-    folded.background = context.background;
-    if (fold_rows(p, context, 2, folded)) {
-      const BindContext flat = folded.context();
-      const bool fits = packable_ && p.k > 0 && (p.m == 1 || (p.a_m >= p.k && p.c_m >= p.n)) &&
-                        (p.a_k == 1 || p.k == 1) && (p.c_n == 1 || p.n == 1);
-      if (fits && packed &&
-          (context.background || p.flops() > 10 * kCreateFlops || by_panels(*packed, p)))
-        return std::make_shared<PackedBound>(spec_, flat, settings_, std::move(packed), p);
-      auto bound = bind_gemm(spec_, flat, settings_, p, true, true);
-      bound->provisional |= fits && packed;
-      return bound;
-    }
-    return bind_gemm(spec_, context, settings_, p, context.inputs[0].dims.size() > 1,
-                     context.inputs[1].dims.size() > 1);
+    const BoundProduct product = bound_product(context, settings_);
+    const MatMulProblem& p = product.p;
+    const bool fits = packed && product.folded && p.k > 0 &&
+                      (p.m == 1 || (p.a_m >= p.k && p.c_m >= p.n)) && (p.a_k == 1 || p.k == 1) &&
+                      (p.c_n == 1 || p.n == 1);
+    if (fits && (context.background || p.flops() > 10 * kCreateFlops || by_panels(*packed, p)))
+      return std::make_shared<PackedBound>(spec_, product.flat.context(), settings_,
+                                           std::move(packed), p);
+    auto bound = bind_gemm(spec_, context, settings_, product);
+    bound->provisional |= fits;
+    return bound;
   }
 
  private:

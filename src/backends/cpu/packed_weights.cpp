@@ -53,9 +53,9 @@ std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool tr
   out->k = weights.dims()[k_axis];
   out->n = weights.dims()[n_axis];
   const int64_t k_stride = weights.strides()[k_axis], n_stride = weights.strides()[n_axis];
-  // f32 in slices of about 384 columns: up to 8 % faster than whole, since the library's own blocks
-  // are wider than the caches like (README.md, "Slices"). Other types are up to 20 % slower for a
-  // result with gaps. Two at least where there are threads, so that one row occupies two of them.
+  // f32 in slices of about 384 columns: up to 8 % faster than whole. Other types are up to 20 %
+  // slower for a result with gaps (measured, README.md). Two at least where there are threads, so
+  // that one row occupies two of them.
   const int64_t wanted = types.right == DType::kF32 ? (out->n + 64) / 384
                          : threads == 1             ? 1
                                                     : (out->n + 384) / 768;

@@ -120,8 +120,7 @@ class PixelConvTransposeBound final : public BoundKernel {
       for (int64_t k1 = 0; k1 < a1.kernel; ++k1)
         for (int64_t k2 = 0; k2 < a2.kernel; ++k2, from += columns) {
           const int64_t o0 = a0.at(i0, k0), o1 = a1.at(i1, k1), o2 = a2.at(i2, k2);
-          if (o0 < 0 || o0 >= a0.output || o1 < 0 || o1 >= a1.output || o2 < 0 || o2 >= a2.output)
-            continue;
+          if (!in_result(a0, o0) || !in_result(a1, o1) || !in_result(a2, o2)) continue;
           add_.columns(from, 1, columns, columns,
                        to + ((o0 * a1.output + o1) * a2.output + o2) * step);
         }

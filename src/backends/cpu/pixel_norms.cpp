@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backends/cpu/bound_views.h"
+#include "backends/cpu/conv_problem.h"
 #include "backends/cpu/vector/pixels_fn.h"
 #include "base/checked.h"
 
@@ -84,10 +85,7 @@ class PixelNormBound final : public BoundKernel {
 
 bool lies_channels_last(const BoundOperand& operand) {
   const Dims dims(operand.dims.begin(), operand.dims.end());
-  const Dims wanted = channels_last_strides(dims);
-  for (size_t i = 0; i < dims.size(); ++i)
-    if (dims[i] > 1 && operand.strides[i] != wanted[i]) return false;
-  return dims[1] > 1;
+  return dims[1] > 1 && same_strides(dims, operand.strides, channels_last_strides(dims));
 }
 
 }  // namespace

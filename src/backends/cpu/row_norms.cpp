@@ -49,6 +49,10 @@ bool is_softmax(Kind kind) {
   return kind == Kind::kSoftmax || kind == Kind::kLogSoftmax;
 }
 
+float epsilon_of(const StepSpec& spec) {
+  return static_cast<float>(spec.attrs().get_float("epsilon", kDefaultEpsilon));
+}
+
 /// How many groups of channels GroupNormalization normalises each for itself.
 int64_t groups_of(const StepSpec& spec, int64_t channels) {
   const int64_t groups = spec.attrs().get_int("num_groups", 1);
@@ -63,7 +67,7 @@ class RowsBound final : public BoundKernel {
       : views_(spec, context), kind_(kind_of(*spec.op)), fns_(row_fns(cpu_info().isa)) {
     const OperandView &x = views_.inputs[0], &y = views_.outputs[0];
     const size_t rank = x.dims.size();
-    epsilon_ = static_cast<float>(spec.attrs().get_float("epsilon", kDefaultEpsilon));
+    epsilon_ = epsilon_of(spec);
     // Axes of a row: [first, last).
     size_t first = rank, last = rank;
     if (is_softmax(kind_)) {
@@ -276,24 +280,12 @@ Verdict supports(const StepSpec& spec) {
 }
 
 /// InstanceNormalization and GroupNormalization: as the values lie when a step is bound.
-class PlanesKernel final : public Kernel {
- public:
-  explicit PlanesKernel(const StepSpec& spec) : spec_(spec) {}
-  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-    const int64_t channels = context.inputs[0].dims[1];
-    const bool each = kind_of(*spec_.op) == Kind::kInstanceNorm;
-    const auto epsilon = static_cast<float>(spec_.attrs().get_float("epsilon", kDefaultEpsilon));
-    auto bound =
-        bind_pixel_norm(spec_, context, each ? channels : groups_of(spec_, channels), epsilon);
-    return bound ? bound : std::make_shared<RowsBound>(spec_, context);
-  }
-
- private:
-  StepSpec spec_;
-};
-
-std::unique_ptr<Kernel> create_planes(const StepSpec& spec) {
-  return std::make_unique<PlanesKernel>(spec);
+std::shared_ptr<const BoundKernel> bind_planes(const StepSpec& spec, const BindContext& context) {
+  const int64_t channels = context.inputs[0].dims[1];
+  const bool each = kind_of(*spec.op) == Kind::kInstanceNorm;
+  auto bound =
+      bind_pixel_norm(spec, context, each ? channels : groups_of(spec, channels), epsilon_of(spec));
+  return bound ? bound : make_bound<RowsBound>(spec, context);
 }
 
 }  // namespace
@@ -302,7 +294,7 @@ void add_row_norms(Rows& rows) {
   for (const Row& row : kRows) {
     const bool planes = row.kind == Kind::kInstanceNorm || row.kind == Kind::kGroupNorm;
     rows.push_back({"xc.rows", row.op, supports,
-                    planes ? create_planes : create_bound_by<RowsBound>,
+                    planes ? create_by<bind_planes> : create_bound_by<RowsBound>,
                     planes ? any_order : nullptr});
   }
 }

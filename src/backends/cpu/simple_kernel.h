@@ -49,20 +49,30 @@ using SimpleFn = void (*)(const SimpleContext&);
 /// Number of tasks for bound operands; null = 1.
 using SimpleTasks = int64_t (*)(const StepSpec&, const OperandViews&);
 
-/// A kernel with nothing to prepare: holds the step and makes `Bound`(step, context) of it.
-template <class Bound>
-std::unique_ptr<Kernel> create_bound_by(const StepSpec& spec) {
+/// A kernel with nothing to prepare: holds the step until it is bound.
+template <std::shared_ptr<const BoundKernel> (*bind_to)(const StepSpec&, const BindContext&)>
+std::unique_ptr<Kernel> create_by(const StepSpec& spec) {
   class Holder final : public Kernel {
    public:
     explicit Holder(const StepSpec& step) : spec_(step) {}
     std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-      return std::make_shared<Bound>(spec_, context);
+      return bind_to(spec_, context);
     }
 
    private:
     StepSpec spec_;
   };
   return std::make_unique<Holder>(spec);
+}
+
+template <class Bound>
+std::shared_ptr<const BoundKernel> make_bound(const StepSpec& spec, const BindContext& context) {
+  return std::make_shared<Bound>(spec, context);
+}
+/// The same; binding makes a `Bound`(step, context).
+template <class Bound>
+std::unique_ptr<Kernel> create_bound_by(const StepSpec& spec) {
+  return create_by<make_bound<Bound>>(spec);
 }
 
 /// A kernel that makes a `Model` of the step once, which all that is bound shares.

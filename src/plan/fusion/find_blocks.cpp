@@ -174,7 +174,7 @@ class BlockFinder {
           if (!free(user) || refused_.count(user)) continue;
           const BlockRole role = role_of(user, space_);
           const bool cast =
-              graph_.node(user).op->name == "Cast" && users_[v].size() == 1 && !graph_.is_output(v);
+              graph_.node(user).op->name == "Cast" && graph_.only_user(users_, v) != kNone;
           if ((role == BlockRole::kColumnSum && narrow(v)) || (role == BlockRole::kRowwise && cast))
             inside_.insert(user);
           else if (role == BlockRole::kColumnProduct)

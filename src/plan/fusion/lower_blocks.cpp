@@ -59,8 +59,7 @@ void scale_after_products(Graph& graph) {
     if (left == kNone) continue;
     const Node& scaled = graph.node(left);
     const int side = row_scalar_side(graph, scaled);
-    if (side < 0 || users[scaled.outputs[0]].size() != 1 || graph.is_output(scaled.outputs[0]))
-      continue;
+    if (side < 0 || graph.only_user(users, scaled.outputs[0]) == kNone) continue;
     const ValueId scale = scaled.inputs[static_cast<size_t>(side)];
     const ValueId rows = scaled.inputs[static_cast<size_t>(1 - side)];
     const auto first = patch.add_node(*product.op, {rows, product.inputs[1]}, 1, product.attrs);

@@ -129,6 +129,18 @@ XC_INLINE void store_partial(T* p, V v, int64_t n) {
 #endif
   __builtin_memcpy(p, &v, static_cast<size_t>(n) * sizeof(T));
 }
+/// A whole register of elements, or the first n of them.
+template <class T>
+XC_INLINE Vec<T> load_n(const T* p, int64_t n) {
+  return n >= kLanes<T> ? load<Vec<T>>(p) : load_partial<Vec<T>>(p, n);
+}
+template <class T>
+XC_INLINE void store_n(T* p, Vec<T> v, int64_t n) {
+  if (n >= kLanes<T>)
+    store(p, v);
+  else
+    store_partial(p, v, n);
+}
 using F32 = Vec<float>;
 using F64 = Vec<double>;
 using I32 = Vec<int32_t>;
