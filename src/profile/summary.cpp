@@ -64,6 +64,7 @@ ordered_json to_json(const RegionSummary& region) {
     }
     out["inputs"].push_back(std::move(input));
   }
+  if (!region.listing.empty()) out["listing"] = region.listing;
   return out;
 }
 

@@ -55,6 +55,7 @@ struct RegionSummary {
   double worst_error = 0;   ///< verification's largest deviation in units of what is allowed
   std::vector<ShapeSummary> shapes;  ///< most calls first
   std::vector<ValueSummary> inputs;  ///< of its first place, those that were looked at
+  std::string listing;               ///< loop IR and assembly, with Config::trace_compiles
 };
 
 /// Which values a size took, of recent runs.

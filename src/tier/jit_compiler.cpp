@@ -112,7 +112,7 @@ class JitCompiler final : public RegionCompiler {
     const std::unique_ptr<xc_jit_image, decltype(table->release)> owner(&image, table->release);
     const xc_jit_times& t = image.times;
     return publish({{image.code, image.size}, image.entry, image.alignment},
-                   image.assembly ? image.assembly : "",
+                   listing_ ? text + "\n" + (image.assembly ? image.assembly : "") : std::string(),
                    {printed - start, t.read, t.emit, t.optimize, t.generate, t.link, 0});
   }
 

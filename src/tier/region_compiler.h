@@ -33,7 +33,7 @@ class PhaseCode {
   virtual ~PhaseCode() = default;
   virtual int32_t run(const xc_kargs& args) const = 0;
   virtual int64_t code_bytes() const = 0;
-  /// Assembly when it was asked for, else empty.
+  /// Loop IR and assembly when they were asked for, else empty.
   virtual const std::string& listing() const;
   /// All zero where it was not made here.
   virtual CompileTimes times() const { return {}; }

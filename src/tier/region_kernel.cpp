@@ -216,4 +216,10 @@ int64_t RegionKernel::code_bytes() const {
   return bytes;
 }
 
+std::string RegionKernel::listing() const {
+  std::string text;
+  for (const auto& phase : phases_) text += phase->listing();
+  return text;
+}
+
 }  // namespace xc

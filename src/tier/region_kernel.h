@@ -2,6 +2,7 @@
 // A compiled region as a Kernel of a plan step.
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "backends/step.h"
@@ -17,6 +18,8 @@ class RegionKernel final : public Kernel {
                size_t operands);
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override;
   int64_t code_bytes() const;
+  /// Of every phase (PhaseCode::listing).
+  std::string listing() const;
 
  private:
   RegionCode code_;

@@ -84,6 +84,8 @@ void Tier::summarise(const Program& program, ProfileSummary& summary, bool detai
     if (group->ledger.others().calls > 0)
       region.shapes.push_back(to_summary("others", group->ledger.others()));
     region.inputs = inputs_of(program, group->places.front());
+    if (const auto* kernel = dynamic_cast<const RegionKernel*>(group->kernel.get()))
+      region.listing = kernel->listing();
     summary.regions.push_back(std::move(region));
   }
   summary.compiled_regions += state->compiled;

@@ -228,6 +228,16 @@ class Tool(unittest.TestCase):
                 self.assertGreater(row["calls"], 0)
         self.assertEqual([e["kind"] for e in profile["events"] if e["kind"] == "searched"], ["searched"])
 
+    def test_explain_code(self) -> None:
+        options = ("--runs", "1", "--shape", "x=4x2", "--jit", "sync")
+        self.assertNotIn("code of", self.xc("explain", self.model, *options))
+        regions = json.loads(self.xc("explain", self.model, "--code", "--json", *options))["profile"]["regions"]
+        compiled = [region for region in regions if region["code_bytes"]]
+        text = self.xc("explain", self.model, "--code", *options)
+        self.assertEqual(text.count("code of"), len(compiled))
+        for region in compiled:
+            self.assertRegex(region["listing"], r"(?s)^kernel .*\.globl")
+
     def test_config(self) -> None:
         rows = {row["name"]: row for row in json.loads(self.xc("config", "--json", XC_JIT="off"))}
         self.assertEqual(rows["jit"]["value"], "off")

@@ -17,7 +17,7 @@ struct ExplainCommand {
   EngineFlags engine;
   int runs = -1;  ///< < 0: 1, or with --profile as many as `seconds` hold
   double seconds = 2;
-  bool profile = false, as_json = false;
+  bool profile = false, code = false, as_json = false;
 
   int execute();
   void run_all(Loaded& loaded, const std::vector<xcrt::Tensor>& given) const;
@@ -89,9 +89,19 @@ void print_profile(const xcrt::Profile& profile) {
       counters.runs, counters.compile_ms, counters.net_saved_ms);
 }
 
+void print_code(const xcrt::Profile& profile) {
+  const ordered_json document = ordered_json::parse(profile.json());
+  for (const ordered_json& region : document["regions"])
+    if (const auto listing = region.find("listing"); listing != region.end())
+      fmt::print("\ncode of {}\n{}", region["name"].get<std::string>(),
+                 listing->get<std::string>());
+}
+
 /// Runs the model first, so that the plan has sizes, times and regions to show.
 int ExplainCommand::execute() {
-  Loaded loaded = load(model, engine.config());
+  xcrt::Config config = engine.config();
+  if (code) config.set("trace_compiles", "1");
+  Loaded loaded = load(model, config);
   const bool given_sizes =
       !inputs.shapes.texts.empty() || !inputs.arrays.empty() || !inputs.file.empty();
   std::vector<xcrt::Tensor> given;
@@ -112,7 +122,7 @@ int ExplainCommand::execute() {
     }
   }
   std::string text = loaded.session.explain(as_json, shapes);
-  if (as_json && profile) {
+  if (as_json && (profile || code)) {
     ordered_json document = ordered_json::parse(text);
     document["profile"] = ordered_json::parse(loaded.session.profile().json());
     text = document.dump(2);
@@ -120,6 +130,7 @@ int ExplainCommand::execute() {
   if (!text.ends_with('\n')) text += '\n';
   fmt::print("{}", text);
   if (profile && !as_json) print_profile(loaded.session.profile());
+  if (code && !as_json) print_code(loaded.session.profile());
   return 0;
 }
 
@@ -136,6 +147,9 @@ void add_explain(CLI::App& app, int& exit_code) {
       ->check(CLI::NonNegativeNumber);
   sub->add_flag("--profile", command->profile,
                 "also per region and shape: calls, times now and before, prices and net saving");
+  sub->add_flag("--code", command->code,
+                "also loop IR and assembly of what was compiled here (nothing is taken from a "
+                "cache); with --jit sync of all regions");
   sub->add_option("--seconds", command->seconds, "how long --profile runs the model without --runs")
       ->check(CLI::PositiveNumber);
   command->engine.add_to(*sub);
