@@ -10,6 +10,7 @@
 #include "base/background_thread.h"
 #include "base/error.h"
 #include "codegen/emitter.h"
+#include "codegen/library.h"
 #include "codegen/linker.h"
 #include "codegen/object.h"
 #include "loop/math.h"
@@ -100,7 +101,11 @@ Compiled compile(std::string_view text, std::string_view target_name, bool want_
   if (target.family == Family::kNvptx) {
     out.assembly = text_of(emitted);
   } else {
-    Image image = link_object(std::span(emitted.data(), emitted.size()), kernel.name);
+    // The library may have to be compiled, which takes the backend's memory.
+    const std::vector<char> object(emitted.begin(), emitted.end());
+    Image image = link_object(object, kernel.name, [&](std::string_view name) {
+      return library_object(name, target, *backend);
+    });
     out.code = std::move(image.bytes);
     out.entry = image.entry;
     out.alignment = image.alignment;

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "codegen/emitter.h"
+#include "codegen/library.h"
 
 namespace xc::codegen {
 
@@ -44,11 +45,7 @@ void Emitter::frame() {
   auto* signature = llvm::FunctionType::get(b_.getInt32Ty(), {ptr}, false);
   function_ =
       llvm::Function::Create(signature, llvm::Function::ExternalLinkage, kernel_.name, module_);
-  function_->addFnAttr(llvm::Attribute::NoUnwind);
-  function_->addFnAttr("no-builtins");
-  function_->addFnAttr("target-cpu", target_.cpu);
-  if (!target_.features.empty()) function_->addFnAttr("target-features", target_.features);
-  if (target_.masked_all) function_->addFnAttr("prefer-vector-width", "512");
+  set_attributes(*function_, target_);
   b_.SetInsertPoint(llvm::BasicBlock::Create(context_, "entry", function_));
 
   auto* bytes = llvm::ArrayType::get(b_.getInt8Ty(), 64);

@@ -26,6 +26,33 @@ size_t weight(const Block& body) {
 }
 constexpr size_t kHeavyBody = 10;
 
+// 0, 1, 2, ... as i32.
+llvm::Constant* lane_numbers(llvm::IRBuilder<>& b, unsigned lanes) {
+  llvm::SmallVector<llvm::Constant*, 64> numbers;
+  for (unsigned l = 0; l < lanes; ++l) numbers.push_back(b.getInt32(l));
+  return llvm::ConstantVector::get(numbers);
+}
+
+// Iterations at most, where the form of the loop's bounds tells.
+std::optional<int64_t> most_iterations(const For& loop) {
+  if (!is_const(loop.begin)) return std::nullopt;
+  const auto begin = static_cast<int64_t>(loop.begin->bits);
+  std::optional<int64_t> most;
+  const auto take = [&](const Expr& end) {
+    if (!is_const(end)) return;
+    const int64_t count = static_cast<int64_t>(end->bits) - begin;
+    most = std::min(most.value_or(count), count);
+  };
+  if (loop.end->op == Op::kMin)
+    for (const Expr& end : loop.end->args) take(end);
+  else
+    take(loop.end);
+  return most;
+}
+
+// A loop of at most so many vectors is short.
+constexpr int64_t kShortLoop = 4;
+
 }  // namespace
 
 void Emitter::block(const Block& statements) {
@@ -278,10 +305,23 @@ Value* Emitter::first_lanes(Value* left, Value* condition) {
     return b_.CreateBitCast(mask, llvm::FixedVectorType::get(b_.getInt1Ty(), lanes));
   }
   if (condition) count = b_.CreateSelect(condition, count, b_.getInt64(0));
-  llvm::SmallVector<llvm::Constant*, 64> numbers;
-  for (unsigned l = 0; l < lanes; ++l) numbers.push_back(b_.getInt32(l));
-  return b_.CreateICmpULT(llvm::ConstantVector::get(numbers),
+  return b_.CreateICmpULT(lane_numbers(b_, lanes),
                           b_.CreateVectorSplat(lanes, b_.CreateTrunc(count, b_.getInt32Ty())));
+}
+
+// The mask of the lanes in which the loop's variable is below `limit`.
+Value* Emitter::lanes_below(Value* limit) {
+  const auto lanes = static_cast<unsigned>(vector_->lanes);
+  Value* left = b_.CreateSub(limit, vector_->first);
+  left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, b_.getInt64(0));
+  left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, b_.getInt64(lanes));
+  if (target_.masked_all && lanes < 64) {  // masks are bits of one register
+    Value* bits = b_.CreateSub(b_.CreateShl(b_.getInt64(1), left), b_.getInt64(1));
+    return b_.CreateBitCast(b_.CreateTrunc(bits, b_.getIntNTy(lanes)),
+                            llvm::FixedVectorType::get(b_.getInt1Ty(), lanes));
+  }
+  return b_.CreateICmpULT(lane_numbers(b_, lanes),
+                          b_.CreateVectorSplat(lanes, b_.CreateTrunc(left, b_.getInt32Ty())));
 }
 
 void Emitter::rotate_partials(const Block& body) {
@@ -327,19 +367,26 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
     // one once, its partials changing places with every iteration (four of them bring all home).
     const bool rotates = groups > 1 && target_.rotate_partials && weight(loop.body) > kHeavyBody;
     const int64_t step = int64_t{loop.factor} * groups;
-    Value* full = front.CreateAnd(front.CreateSub(end, begin), integer(-step));
+    // What is known to divide the number of iterations: nothing may be left, or whole vectors only.
+    const int64_t divisor = std::gcd(known_divisor(loop.begin), known_divisor(loop.end));
+    // One reduction body, always under the mask, instead of two: in a heavy one the mask does not
+    // show, and a short loop is no time.
+    const bool all_masked = !carried.empty() && groups == 1 && target_.masked_all &&
+                            divisor % loop.factor != 0 &&
+                            (weight(loop.body) > kHeavyBody ||
+                             most_iterations(loop).value_or(INT64_MAX) <= kShortLoop * loop.factor);
+    Value* full =
+        all_masked ? integer(0) : front.CreateAnd(front.CreateSub(end, begin), integer(-step));
     Value* middle = front.CreateAdd(begin, full);
     counted_loop(begin, middle, integer(rotates ? loop.factor : step), carried, [&](Value* v) {
       for (int group = 0; group < (rotates ? 1 : groups); ++group) {
         state.first = b_.CreateAdd(v, integer(int64_t{group} * loop.factor));
         state.group = group;
         vars_[loop.var.id] = state.first;
-        block(loop.body);
+        if (!product_tile(loop)) block(loop.body);
       }
       if (rotates) rotate_partials(loop.body);
     });
-    // What is known to divide the number of iterations: nothing may be left, or whole vectors only.
-    const int64_t divisor = std::gcd(known_divisor(loop.begin), known_divisor(loop.end));
     if (divisor % step == 0) {
       // No rest.
     } else if (divisor % loop.factor == 0 || rest_under_mask(loop)) {

@@ -186,6 +186,9 @@ Val Emitter::compute(const Expr& e) {
   const Node& node = *e;
   if (node.op == Op::kLoad) return load(node);
   if (node.args.empty()) return leaf(node);
+  if (vector_ && node.op == Op::kLt && node.args[0]->op == Op::kLoopVar &&
+      node.args[0]->id == vector_->loop->var.id)
+    if (const Val limit = value(node.args[1]); !limit.vec) return {lanes_below(limit.v), true};
   llvm::SmallVector<Val, 3> args;
   bool vec = false;
   for (const Expr& arg : node.args) {

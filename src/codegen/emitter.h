@@ -63,6 +63,7 @@ class Emitter {
   void unrolled_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   void vector_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   llvm::Value* first_lanes(llvm::Value* left, llvm::Value* condition = nullptr);
+  llvm::Value* lanes_below(llvm::Value* limit);
   void rotate_partials(const loop::Block& body);
   bool rest_under_mask(const loop::For& loop) const;
   void scalar_rest(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
@@ -134,9 +135,11 @@ class Emitter {
   // When `loop`, inside a vector loop, is such a copy: copies the tiles of its first iterations and
   // gives the first one left, else `begin`.
   llvm::Value* transposing_copy(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
-  llvm::Function* transpose_function();
-  unsigned transpose_rows() const { return target_.masked_all ? 16 : 8; }  // a register's elements
   llvm::Value* step_of(uint32_t buffer, const std::vector<loop::Index>& indices, loop::Var var);
+
+  // --- register tiles of products (emit_product.cpp) ---
+  // When the body of a vector loop is one: calls the library for this group of it.
+  bool product_tile(const loop::For& loop);
 
   // --- reductions (emit_reductions.cpp) ---
   void declare(const loop::DeclareAcc& stmt);
@@ -183,7 +186,6 @@ class Emitter {
   llvm::LLVMContext& context_;
   Builder b_;
   llvm::Function* function_ = nullptr;
-  llvm::Function* transpose_ = nullptr;
   llvm::BasicBlock* range_error_ = nullptr;
   llvm::Value* status_ = nullptr;  // GPU: where a range error is reported
   llvm::Value* task_begin_ = nullptr;

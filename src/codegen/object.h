@@ -65,6 +65,7 @@ class LentBackend {
   LentBackend(const LentBackend&) = delete;
   LentBackend& operator=(const LentBackend&) = delete;
   Backend* operator->() { return backend_.get(); }
+  Backend& operator*() { return *backend_; }
 
  private:
   std::string target_;

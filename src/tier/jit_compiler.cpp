@@ -11,11 +11,10 @@
 #include "base/cpu_info.h"
 #include "base/error.h"
 #include "codegen/codegen.h"
-#include "loop/builder.h"
-#include "loop/schedule.h"
 #include "loop/text.h"
 #include "tier/code_memory.h"
 #include "tier/region_compiler.h"
+#include "tier/warm_up_kernels.h"
 
 namespace xc {
 namespace {
@@ -131,23 +130,9 @@ class JitCompiler final : public RegionCompiler {
 
   void warm_up() override {
     try {
-      // A softmax has what most kernels are made of: rows, reductions, masks, a math function.
-      loop::KernelBuilder builder("warm_up");
-      const loop::DimParam n = builder.dim("n"), m = builder.dim("m");
-      const loop::StrideParam stride = builder.stride("s");
-      const loop::Buffer x = builder.input("x", DType::kF32, {stride, 1});
-      const loop::Buffer y = builder.output("y", DType::kF32, {stride, 1});
-      builder.loop("i", 0, n, [&](loop::Var i) {
-        const loop::Acc top = builder.acc("top", loop::AccOp::kMax, DType::kF32);
-        builder.loop("j", 0, m, [&](loop::Var j) { builder.accumulate(top, x(i, j)); });
-        const loop::Acc sum = builder.acc("sum", loop::AccOp::kSum, DType::kF32);
-        builder.loop("k", 0, m, [&](loop::Var k) {
-          const loop::Expr e = builder.let("e", loop::exp(x(i, k) - top.value()));
-          builder.store(y(i, k), e);
-          builder.accumulate(sum, e);
-        });
-      });
-      compile(loop::schedule_default(builder.finish(), {}));
+      compile(softmax_of_rows());
+      // What products share: the code generator keeps it.
+      compile(loop::parse(product_tiles(target())));
     } catch (const std::exception&) {
       // The first region's compile meets the same trouble and reports it.
     }

@@ -1,0 +1,255 @@
+#include "codegen/library.h"
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Verifier.h>
+
+#include <array>
+#include <charconv>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace xc::codegen {
+
+using llvm::Value;
+
+namespace {
+
+using Builder = llvm::IRBuilder<>;
+
+constexpr std::string_view kTranspose = "xc.transpose", kProduct = "xc.product.", kAdds = ".adds";
+
+// Within each four lanes, `pattern` of them; 4 and above are y's.
+Value* unpack(Builder& b, Value* x, Value* y, const std::array<int, 4>& pattern) {
+  const auto lanes = llvm::cast<llvm::FixedVectorType>(x->getType())->getNumElements();
+  llvm::SmallVector<int, 16> mask;
+  for (int base = 0; base < static_cast<int>(lanes); base += 4)
+    for (const int from : pattern)
+      mask.push_back(base + (from < 4 ? from : from - 4 + static_cast<int>(lanes)));
+  return b.CreateShuffleVector(x, y, mask);
+}
+
+// Chunks of four lanes one after the other.
+Value* joined(Builder& b, llvm::ArrayRef<Value*> chunks) {
+  if (chunks.size() == 1) return chunks[0];
+  const size_t half = chunks.size() / 2;
+  Value* const low = joined(b, chunks.take_front(half));
+  Value* const high = joined(b, chunks.drop_front(half));
+  llvm::SmallVector<int, 16> mask(chunks.size() * 4);
+  std::iota(mask.begin(), mask.end(), 0);
+  return b.CreateShuffleVector(low, high, mask);
+}
+
+// A loop `left` > 0, left - 1, ... whose variables start at `start`; `body` gives their next values.
+// Gives those behind it.
+std::vector<Value*> countdown(
+    Builder& b, llvm::Function& function, Value* left, const std::vector<Value*>& start,
+    const std::function<std::vector<Value*>(const std::vector<Value*>&)>& body) {
+  auto* before = b.GetInsertBlock();
+  auto* inside = llvm::BasicBlock::Create(b.getContext(), "loop", &function);
+  auto* done = llvm::BasicBlock::Create(b.getContext(), "done", &function);
+  b.CreateCondBr(b.CreateICmpSGT(left, b.getInt64(0)), inside, done);
+  b.SetInsertPoint(inside);
+  auto* count = b.CreatePHI(b.getInt64Ty(), 2);
+  count->addIncoming(left, before);
+  std::vector<Value*> now, out;
+  for (Value* v : start) {
+    auto* phi = b.CreatePHI(v->getType(), 2);
+    phi->addIncoming(v, before);
+    now.push_back(phi);
+  }
+  const std::vector<Value*> next = body(now);
+  Value* const rest = b.CreateSub(count, b.getInt64(1));
+  count->addIncoming(rest, inside);
+  for (size_t i = 0; i < now.size(); ++i)
+    llvm::cast<llvm::PHINode>(now[i])->addIncoming(next[i], inside);
+  b.CreateCondBr(b.CreateICmpSGT(rest, b.getInt64(0)), inside, done);
+  b.SetInsertPoint(done);
+  for (size_t i = 0; i < now.size(); ++i) {
+    auto* phi = b.CreatePHI(now[i]->getType(), 2);
+    phi->addIncoming(start[i], before);
+    phi->addIncoming(next[i], inside);
+    out.push_back(phi);
+  }
+  return out;
+}
+
+// Each vector takes four elements of every fourth row, then two unpacks within each chunk of four
+// lanes make columns.
+void write_transpose(Builder& b, llvm::Function& function, const Target& target) {
+  const auto step = [&](Value* p, unsigned argument) {
+    return b.CreateGEP(b.getInt32Ty(), p, function.getArg(argument));
+  };
+  auto* const chunk = llvm::FixedVectorType::get(b.getFloatTy(), kTransposeColumns);
+  countdown(b, function, function.getArg(6), {function.getArg(0), function.getArg(3)},
+            [&](const std::vector<Value*>& at_tile) -> std::vector<Value*> {
+              // rows[k]: the tile's columns of rows k, k + 4, k + 8 and k + 12.
+              std::array<llvm::SmallVector<Value*, 4>, 4> chunks;
+              Value* at = at_tile[0];
+              for (unsigned row = 0; row < register_lanes(target); ++row, at = step(at, 1))
+                chunks[row % 4].push_back(b.CreateAlignedLoad(chunk, at, llvm::Align(4)));
+              std::array<Value*, 4> rows;
+              for (size_t k = 0; k < 4; ++k) rows[k] = joined(b, chunks[k]);
+              Value* const low[2] = {unpack(b, rows[0], rows[1], {0, 4, 1, 5}),
+                                     unpack(b, rows[2], rows[3], {0, 4, 1, 5})};
+              Value* const high[2] = {unpack(b, rows[0], rows[1], {2, 6, 3, 7}),
+                                      unpack(b, rows[2], rows[3], {2, 6, 3, 7})};
+              at = at_tile[1];
+              for (Value* const column : {unpack(b, low[0], low[1], {0, 1, 4, 5}),
+                                          unpack(b, low[0], low[1], {2, 3, 6, 7}),
+                                          unpack(b, high[0], high[1], {0, 1, 4, 5}),
+                                          unpack(b, high[0], high[1], {2, 3, 6, 7})}) {
+                b.CreateAlignedStore(column, at, llvm::Align(4));
+                at = step(at, 4);
+              }
+              return {step(at_tile[0], 2), step(at_tile[1], 5)};
+            });
+}
+
+void write_product(Builder& b, llvm::Function& function, const Target& target, unsigned columns,
+                   bool adds) {
+  constexpr unsigned kRegisters = 2;
+  const unsigned lanes = register_lanes(target);
+  llvm::Type* const element = b.getFloatTy();
+  auto* const vector = llvm::FixedVectorType::get(element, lanes);
+  const auto parts = [&](Value* at, const std::function<void(unsigned, Value*)>& each) {
+    for (unsigned part = 0; part < kRegisters; ++part)
+      each(part, b.CreateConstGEP1_64(element, at, uint64_t{part} * lanes));
+  };
+  Value *b_column = function.getArg(2), *out = function.getArg(6);
+  // The variables: the panel's row, the distance of b's from its first, the sums.
+  std::vector<Value*> start{function.getArg(0), b.getInt64(0)}, columns_of_b, outs;
+  for (unsigned j = 0; j < columns; ++j) {
+    columns_of_b.push_back(b_column);
+    outs.push_back(out);
+    b_column = b.CreateGEP(element, b_column, function.getArg(4));
+    out = b.CreateGEP(element, out, function.getArg(7));
+    parts(outs[j], [&](unsigned, Value* at) {
+      start.push_back(adds ? b.CreateAlignedLoad(vector, at, llvm::Align(4))
+                           : static_cast<Value*>(llvm::ConstantFP::get(vector, 0.0)));
+    });
+  }
+  const std::vector<Value*> sums = countdown(
+      b, function, function.getArg(5), start, [&](const std::vector<Value*>& now) {
+        std::vector<Value*> next{b.CreateGEP(element, now[0], function.getArg(1)),
+                                 b.CreateAdd(now[1], function.getArg(3))};
+        std::array<Value*, kRegisters> row{};
+        parts(now[0], [&](unsigned part, Value* at) {
+          row[part] = b.CreateAlignedLoad(vector, at, llvm::Align(4));
+        });
+        for (unsigned j = 0; j < columns; ++j) {
+          Value* const factor = b.CreateVectorSplat(
+              lanes, b.CreateAlignedLoad(element, b.CreateGEP(element, columns_of_b[j], now[1]),
+                                         llvm::Align(4)));
+          for (unsigned part = 0; part < kRegisters; ++part)
+            next.push_back(b.CreateIntrinsic(llvm::Intrinsic::fma, {vector},
+                                             {row[part], factor, now[next.size()]}));
+        }
+        return next;
+      });
+  for (unsigned j = 0; j < columns; ++j)
+    parts(outs[j], [&](unsigned part, Value* at) {
+      b.CreateAlignedStore(sums[2 + size_t{j} * kRegisters + part], at, llvm::Align(4));
+    });
+}
+
+llvm::Function* declared(llvm::Module& module, const Target& target, llvm::StringRef name,
+                         llvm::ArrayRef<llvm::Type*> arguments) {
+  if (llvm::Function* known = module.getFunction(name)) return known;
+  auto* signature =
+      llvm::FunctionType::get(llvm::Type::getVoidTy(module.getContext()), arguments, false);
+  auto* function =
+      llvm::Function::Create(signature, llvm::Function::ExternalLinkage, name, module);
+  function->setDSOLocal(true);
+  set_attributes(*function, target);
+  return function;
+}
+
+// The function of that name, written; null when there is none.
+llvm::Function* written(std::string_view name, llvm::Module& module, const Target& target) {
+  Builder b(module.getContext());
+  llvm::Function* function = nullptr;
+  const auto begin = [&](llvm::Function* made) {
+    function = made;
+    b.SetInsertPoint(llvm::BasicBlock::Create(module.getContext(), "entry", function));
+  };
+  if (name == kTranspose) {
+    begin(transpose_function(module, target));
+    write_transpose(b, *function, target);
+  } else if (name.starts_with(kProduct)) {
+    unsigned columns = 0;
+    (void)std::from_chars(name.data() + kProduct.size(), name.data() + name.size(), columns);
+    const bool adds = name.ends_with(kAdds);
+    begin(product_function(module, target, columns, adds));
+    write_product(b, *function, target, columns, adds);
+  } else {
+    return nullptr;
+  }
+  b.CreateRetVoid();
+  return function;
+}
+
+}  // namespace
+
+void set_attributes(llvm::Function& function, const Target& target) {
+  function.addFnAttr(llvm::Attribute::NoUnwind);
+  function.addFnAttr("no-builtins");
+  function.addFnAttr("target-cpu", target.cpu);
+  if (!target.features.empty()) function.addFnAttr("target-features", target.features);
+  if (target.masked_all) function.addFnAttr("prefer-vector-width", "512");
+}
+
+llvm::Function* transpose_function(llvm::Module& module, const Target& target) {
+  auto* const ptr = llvm::PointerType::getUnqual(module.getContext());
+  auto* const i64 = llvm::Type::getInt64Ty(module.getContext());
+  return declared(module, target, kTranspose, {ptr, i64, i64, ptr, i64, i64, i64});
+}
+
+llvm::Function* product_function(llvm::Module& module, const Target& target, unsigned columns,
+                                 bool adds) {
+  XC_CHECK(columns >= 1 && columns <= kMaxProductColumns);
+  auto* const ptr = llvm::PointerType::getUnqual(module.getContext());
+  auto* const i64 = llvm::Type::getInt64Ty(module.getContext());
+  std::string name(kProduct);
+  name += std::to_string(columns);
+  if (adds) name += kAdds;
+  return declared(module, target, name, {ptr, i64, ptr, i64, i64, i64, ptr, i64});
+}
+
+std::span<const char> library_object(std::string_view name, const Target& target,
+                                     Backend& backend) {
+  // Never destroyed: threads may outlive static objects.
+  struct Objects {
+    std::mutex mutex;
+    std::map<std::pair<std::string, std::string>, std::unique_ptr<const std::vector<char>>> known;
+  };
+  static auto* const objects = new Objects;
+  const std::pair key{target.name, std::string(name)};
+  {
+    const std::lock_guard lock(objects->mutex);
+    if (const auto found = objects->known.find(key); found != objects->known.end())
+      return *found->second;
+  }
+  llvm::LLVMContext context;
+  llvm::Module module("library", context);
+  backend.prepare(module);
+  llvm::Function* const function = written(name, module, target);
+  if (!function) return {};
+  std::string problem;
+  llvm::raw_string_ostream out(problem);
+  if (llvm::verifyFunction(*function, &out))
+    fail(Status::kInternal, "code generation of {} made invalid IR: {}", name, problem);
+  const auto& bytes = backend.emit(module);
+  auto made = std::make_unique<const std::vector<char>>(bytes.begin(), bytes.end());
+  const std::lock_guard lock(objects->mutex);
+  return *objects->known.try_emplace(key, std::move(made)).first->second;
+}
+
+}  // namespace xc::codegen
