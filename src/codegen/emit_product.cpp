@@ -1,6 +1,6 @@
-// Register tiles of products, as schedules of blocks write them: a vector loop of two registers whose
-// body declares sums, feeds them in one serial loop with a row of one table times a column each of
-// another, and stores them. The library has that as a function.
+// Register tiles of products, as schedules of blocks write them: a vector loop of two registers
+// whose body declares sums, feeds them in one serial loop with a row of one table times a column
+// each of another, and stores them. The library has that as a function.
 #include <algorithm>
 
 #include "codegen/emitter.h"
@@ -87,9 +87,9 @@ bool Emitter::product_tile(const For& loop) {
     const AccDecl& decl = kernel_.accs[acc];
     const Accumulate& feed = *tile.feeds[j];
     const Store& store = *tile.stores[j];
-    if (decl.op != AccOp::kDot || decl.type != DType::kF32 ||
-        decl.order != AccOrder::kSequential || feed.acc != acc || store.guard ||
-        store.value->op != Op::kAccValue || store.value->id != acc)
+    if (decl.op != AccOp::kDot || decl.type != DType::kF32 || decl.order != AccOrder::kSequential ||
+        feed.acc != acc || store.guard || store.value->op != Op::kAccValue ||
+        store.value->id != acc)
       return false;
     if (static_cast<bool>(tile.sums[j]->init) != adds ||
         (adds && !same_place(tile.sums[j]->init, store)))

@@ -47,8 +47,8 @@ Value* joined(Builder& b, llvm::ArrayRef<Value*> chunks) {
   return b.CreateShuffleVector(low, high, mask);
 }
 
-// A loop `left` > 0, left - 1, ... whose variables start at `start`; `body` gives their next values.
-// Gives those behind it.
+// A loop `left` > 0, left - 1, ... whose variables start at `start`; `body` gives their next
+// values. Gives those behind it.
 std::vector<Value*> countdown(
     Builder& b, llvm::Function& function, Value* left, const std::vector<Value*>& start,
     const std::function<std::vector<Value*>(const std::vector<Value*>&)>& body) {
@@ -136,8 +136,8 @@ void write_product(Builder& b, llvm::Function& function, const Target& target, u
                            : static_cast<Value*>(llvm::ConstantFP::get(vector, 0.0)));
     });
   }
-  const std::vector<Value*> sums = countdown(
-      b, function, function.getArg(5), start, [&](const std::vector<Value*>& now) {
+  const std::vector<Value*> sums =
+      countdown(b, function, function.getArg(5), start, [&](const std::vector<Value*>& now) {
         std::vector<Value*> next{b.CreateGEP(element, now[0], function.getArg(1)),
                                  b.CreateAdd(now[1], function.getArg(3))};
         std::array<Value*, kRegisters> row{};
@@ -165,8 +165,7 @@ llvm::Function* declared(llvm::Module& module, const Target& target, llvm::Strin
   if (llvm::Function* known = module.getFunction(name)) return known;
   auto* signature =
       llvm::FunctionType::get(llvm::Type::getVoidTy(module.getContext()), arguments, false);
-  auto* function =
-      llvm::Function::Create(signature, llvm::Function::ExternalLinkage, name, module);
+  auto* function = llvm::Function::Create(signature, llvm::Function::ExternalLinkage, name, module);
   function->setDSOLocal(true);
   set_attributes(*function, target);
   return function;

@@ -1,5 +1,5 @@
-// Functions that many kernels call: compiled once per process and target, and put behind the code of
-// each kernel that calls them. What they do takes a third of a compile where it is written out.
+// Functions that many kernels call: compiled once per process and target, and put behind the code
+// of each kernel that calls them. What they do takes a third of a compile where it is written out.
 #pragma once
 
 #include <llvm/IR/Module.h>
@@ -27,17 +27,16 @@ inline bool has_library(const Target& target) {
 llvm::Function* transpose_function(llvm::Module& module, const Target& target);
 constexpr unsigned kTransposeColumns = 4;
 
-// void (panel, panel_k, b, b_k, b_j, count, out, out_j), with columns j = 0 .. columns - 1 and r over
-// two registers: out[j, r] = sum over k = 0 .. count - 1, in that order, of fma(panel[k, r], b[k, j],
-// sum); it starts at 0, or (`adds`) at out[j, r].
+// void (panel, panel_k, b, b_k, b_j, count, out, out_j), with columns j = 0 .. columns - 1 and r
+// over two registers: out[j, r] = sum over k = 0 .. count - 1, in that order, of fma(panel[k, r],
+// b[k, j], sum); it starts at 0, or (`adds`) at out[j, r].
 llvm::Function* product_function(llvm::Module& module, const Target& target, unsigned columns,
                                  bool adds);
 constexpr unsigned kMaxProductColumns = 8;
 
 // The object file of one of these, by the name of its declaration; empty when there is no such
 // function. Lives on. Any thread; `backend` is this thread's.
-std::span<const char> library_object(std::string_view name, const Target& target,
-                                     Backend& backend);
+std::span<const char> library_object(std::string_view name, const Target& target, Backend& backend);
 
 // What every function is compiled for.
 void set_attributes(llvm::Function& function, const Target& target);

@@ -30,7 +30,8 @@ std::string product_tiles(const loop::TargetWidth& width) {
   std::string text = fmt::format(
       "kernel warm_up_tiles(n; s) {{\n"
       "  in x: f32[s, 1]\n  out y: f32[s, 1]\n  scratch t: f32[{0}; {1}, 1]\n"
-      "  vector(16) r = 0 .. {1} {{\n    for j = 0 .. 64 {{\n      t[j, r] = x[r, j]\n    }}\n  }}\n",
+      "  vector(16) r = 0 .. {1} {{\n    for j = 0 .. 64 {{\n      t[j, r] = x[r, j]\n    }}\n  "
+      "}}\n",
       64 * lanes, lanes);
   for (const int tile : {columns, 1}) {
     std::string sums, feeds, stores;

@@ -171,9 +171,9 @@ TEST_CASE("backends/matmul: Gemm with every transposition, factor and addend") {
 
 TEST_CASE("backends/matmul: packed weights agree with the reference, whatever the split") {
   Generator g(23);
-  for (const Dims& a :
-       {Dims{1, 300}, Dims{5, 300}, Dims{150, 300}, Dims{2, 70, 300}, Dims{3, 1, 300}})
-    for (int64_t n : {100, 256, 900, 1600}) {
+  for (const Dims& a : {Dims{1, 300}, Dims{5, 300}, Dims{60, 300}, Dims{150, 300}, Dims{2, 70, 300},
+                        Dims{3, 1, 300}})
+    for (int64_t n : {100, 240, 256, 900, 1600}) {
       Problem p;
       p.op = &get_op("MatMul");
       p.inputs = {g.tensor(DType::kF32, a), g.tensor(DType::kF32, {300, n})};

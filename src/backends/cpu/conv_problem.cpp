@@ -68,6 +68,25 @@ SqueezedConv::SqueezedConv(const StepSpec& spec, const BoundOperand& data,
   for (size_t axis : kept) problem.axes.push_back(axes[axis]);
 }
 
+namespace {
+
+/// Rows per part, of at most `parts`, with which all threads are done first; of equals the most
+/// rows, for the library does better on many.
+int64_t even_step(int64_t rows, int64_t parts, int64_t threads) {
+  int64_t best = rows, least = rows;
+  for (int64_t count = threads; count <= parts; ++count) {
+    const int64_t step = ceil_div(rows, count);
+    const int64_t rounds = ceil_div(ceil_div(rows, step), threads);
+    if (rounds * step < least) {
+      least = rounds * step;
+      best = step;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
 std::vector<ConvRegion> split_conv(const ConvProblem& s, int threads, bool strict, bool staged,
                                    int64_t element_bytes) {
   const int64_t rows = s.axes[0].output;
@@ -90,8 +109,14 @@ std::vector<ConvRegion> split_conv(const ConvProblem& s, int threads, bool stric
   }
   wanted = ceil_div(wanted, s.batch);
   const int64_t team = strict ? 4 : threads;
+  // Over channels each thread reads its share of the weights, over rows all of them.
+  int64_t weights = s.out_channels * (s.in_channels / s.groups);
+  for (const WindowAxis& axis : s.axes) weights *= axis.kernel;
+  const bool mostly_weights =
+      weights * s.batch >= element_count(s.x_dims) + element_count(s.y_dims);
   for (int64_t n = 0; n < s.batch; ++n) {
-    if (rows < 4 * team && !staged && s.groups == 1 && s.out_channels >= 64 * team) {
+    if ((rows < 4 * team || mostly_weights) && !staged && s.groups == 1 &&
+        s.out_channels >= 64 * team) {
       for (int64_t i = 0; i < team; ++i) {
         const int64_t unit = 16, units = ceil_div(s.out_channels, unit);
         out.push_back({n, n + 1, 0, rows, units * i / team * unit,
@@ -99,10 +124,9 @@ std::vector<ConvRegion> split_conv(const ConvProblem& s, int threads, bool stric
       }
       continue;
     }
-    // A multiple of the threads, of equal parts where rows allow.
-    int64_t parts = std::min(wanted, rows);
-    if (!strict && parts > threads) parts = parts / threads * threads;
-    const int64_t step = ceil_div(rows, parts);
+    const int64_t parts = std::min(wanted, rows);
+    const int64_t step =
+        strict || parts <= threads ? ceil_div(rows, parts) : even_step(rows, parts, threads);
     for (int64_t r = 0; r < rows; r += step)
       out.push_back({n, n + 1, r, std::min(rows, r + step), 0, s.out_channels});
   }

@@ -49,7 +49,9 @@ struct MatMulPart {
 };
 /// Parts that depend on the shape alone, so that results do not depend on the number of threads.
 /// Batches first, then columns (multiples of 64), then rows. `slices` > 0 fixes the columns' parts.
-std::vector<MatMulPart> split_matmul(const MatMulProblem& problem, int64_t slices = 0);
+/// Where a row's sums do not change with how many rows there are, `threads` > 1 cuts them finer.
+std::vector<MatMulPart> split_matmul(const MatMulProblem& problem, int64_t slices = 0,
+                                     int threads = 1);
 /// First column of slice `index` of `slices` of n columns; a multiple of 64.
 int64_t slice_begin(int64_t n, int64_t slices, int64_t index);
 

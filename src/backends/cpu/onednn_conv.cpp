@@ -5,9 +5,9 @@
 // part in scratch. Only a 1x1 convolution between row-major operands stays as it is: there the
 // library's row-major kernel costs less than two conversions. Weights are packed at the first bind.
 //
-// A convolution is split over images, then rows of the result; when it has few rows and many
-// channels, over channels, through scratch. No split divides a sum, and the library's order of
-// summation does not depend on the split (a test compares the bits).
+// A convolution is split over images, then rows of the result; when it has few rows or more weights
+// than data, and many channels, over channels, through scratch. No split divides a sum, and the
+// library's order of summation does not depend on the split (a test compares the bits).
 //
 // In fast mode, where the processor multiplies bf16, weights are packed as bf16 and each part's
 // input is rounded to bf16 in scratch; sums and results are f32. (In the library's bf16 math mode

@@ -63,7 +63,7 @@ class PackedBound final : public BoundKernel {
         c_index_(static_cast<uint32_t>(spec.inputs.size())) {
     rounded_ = weights_->types.left == DType::kBF16;
     const bool panels = by_panels(*weights_, p_);
-    parts_ = split_matmul(p_, rounded_ && panels ? 0 : weights_->slices);
+    parts_ = split_matmul(p_, rounded_ && panels ? 0 : weights_->slices, spec.threads);
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
     const int64_t lda = p_.m == 1 ? p_.k : p_.a_m, ldc = p_.m == 1 ? p_.n : p_.c_m;
     int64_t scratchpad = 0, staged = 0, rounded = 0;
