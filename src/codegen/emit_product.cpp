@@ -31,6 +31,14 @@ bool same(const Indices& a, const Indices& b) {
                     [](const Index& x, const Index& y) { return x.affine == y.affine; });
 }
 
+// What the constant of each index grows by.
+std::vector<int64_t> growth(const Indices& from, const Indices& to) {
+  std::vector<int64_t> out;
+  for (size_t d = 0; d < from.size(); ++d)
+    out.push_back(to[d].affine.constant() - from[d].affine.constant());
+  return out;
+}
+
 // What the statements of a tile read and write, column by column.
 struct Tile {
   const For* inner = nullptr;
@@ -105,38 +113,27 @@ bool Emitter::product_tile(const For& loop) {
     return false;
 
   // Steps in elements, along the lanes, the inner loop and the columns.
-  const auto one = [](Value* v) {
-    const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(v);
-    return constant && constant->isOne();
-  };
-  const auto zero = [](Value* v) {
-    const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(v);
-    return constant && constant->isZero();
-  };
-  if (!one(step_of(panel->id, panel->indices, loop.var)) ||
-      !one(step_of(out.buffer, out.indices, loop.var)) ||
-      !zero(step_of(b->id, b->indices, loop.var)) ||
-      !zero(step_of(out.buffer, out.indices, tile.inner->var)))
+  if (!is_number(step_of(panel->id, panel->indices, loop.var), 1) ||
+      !is_number(step_of(out.buffer, out.indices, loop.var), 1) ||
+      !is_number(step_of(b->id, b->indices, loop.var), 0) ||
+      !is_number(step_of(out.buffer, out.indices, tile.inner->var), 0))
     return false;
-  // From column j - 1 to j in constants: the same for all.
-  const auto between = [&](uint32_t buffer, const Indices& from, const Indices& to) {
-    Value* sum = integer(0);
-    for (size_t d = 0; d < from.size(); ++d)
-      if (const int64_t c = to[d].affine.constant() - from[d].affine.constant(); c != 0)
-        sum = b_.CreateAdd(sum, b_.CreateMul(stride_value(buffer, d), integer(c)));
-    return sum;
-  };
-  const auto even = [](const auto& indices_of, size_t count) {
-    for (size_t j = 2; j < count; ++j)
-      for (size_t d = 0; d < indices_of(0).size(); ++d)
-        if (indices_of(j)[d].affine.constant() - indices_of(j - 1)[d].affine.constant() !=
-            indices_of(1)[d].affine.constant() - indices_of(0)[d].affine.constant())
-          return false;
-    return true;
-  };
+  // From column to column the constants grow alike.
   const auto b_of = [&](size_t j) -> const Indices& { return tile.feeds[j]->second->indices; };
   const auto out_of = [&](size_t j) -> const Indices& { return tile.stores[j]->indices; };
-  if (!even(b_of, columns) || !even(out_of, columns)) return false;
+  const size_t next = columns > 1 ? 1 : 0;
+  const std::vector<int64_t> b_grows = growth(b_of(0), b_of(next));
+  const std::vector<int64_t> out_grows = growth(out_of(0), out_of(next));
+  for (size_t j = 2; j < columns; ++j)
+    if (growth(b_of(j - 1), b_of(j)) != b_grows || growth(out_of(j - 1), out_of(j)) != out_grows)
+      return false;
+  const auto column_step = [&](uint32_t buffer, const std::vector<int64_t>& grows) {
+    Value* sum = integer(0);
+    for (size_t d = 0; d < grows.size(); ++d)
+      if (grows[d] != 0)
+        sum = b_.CreateAdd(sum, b_.CreateMul(stride_value(buffer, d), integer(grows[d])));
+    return sum;
+  };
 
   Value* const begin = uniform(value(tile.inner->begin));
   Value* const end = uniform(value(tile.inner->end));
@@ -144,12 +141,10 @@ bool Emitter::product_tile(const For& loop) {
   Value* const panel_at = address(panel->id, panel->indices, {}).base;
   Value* const b_at = address(b->id, b->indices, {}).base;
   Value* const out_at = address(out.buffer, out.indices, {}).base;
-  const size_t last = columns - 1;
-  b_.CreateCall(
-      product_function(module_, target_, static_cast<unsigned>(columns), adds),
-      {panel_at, step_of(panel->id, panel->indices, tile.inner->var), b_at,
-       step_of(b->id, b->indices, tile.inner->var), between(b->id, b_of(0), b_of(last ? 1 : 0)),
-       b_.CreateSub(end, begin), out_at, between(out.buffer, out_of(0), out_of(last ? 1 : 0))});
+  b_.CreateCall(product_function(module_, target_, static_cast<unsigned>(columns), adds),
+                {panel_at, step_of(panel->id, panel->indices, tile.inner->var), b_at,
+                 step_of(b->id, b->indices, tile.inner->var), column_step(b->id, b_grows),
+                 b_.CreateSub(end, begin), out_at, column_step(out.buffer, out_grows)});
   cache_.clear();
   return true;
 }

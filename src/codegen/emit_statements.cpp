@@ -26,13 +26,6 @@ size_t weight(const Block& body) {
 }
 constexpr size_t kHeavyBody = 10;
 
-// 0, 1, 2, ... as i32.
-llvm::Constant* lane_numbers(llvm::IRBuilder<>& b, unsigned lanes) {
-  llvm::SmallVector<llvm::Constant*, 64> numbers;
-  for (unsigned l = 0; l < lanes; ++l) numbers.push_back(b.getInt32(l));
-  return llvm::ConstantVector::get(numbers);
-}
-
 // Iterations at most, where the form of the loop's bounds tells.
 std::optional<int64_t> most_iterations(const For& loop) {
   if (!is_const(loop.begin)) return std::nullopt;
@@ -305,23 +298,19 @@ Value* Emitter::first_lanes(Value* left, Value* condition) {
     return b_.CreateBitCast(mask, llvm::FixedVectorType::get(b_.getInt1Ty(), lanes));
   }
   if (condition) count = b_.CreateSelect(condition, count, b_.getInt64(0));
-  return b_.CreateICmpULT(lane_numbers(b_, lanes),
+  llvm::SmallVector<llvm::Constant*, 64> numbers;
+  for (unsigned l = 0; l < lanes; ++l) numbers.push_back(b_.getInt32(l));
+  return b_.CreateICmpULT(llvm::ConstantVector::get(numbers),
                           b_.CreateVectorSplat(lanes, b_.CreateTrunc(count, b_.getInt32Ty())));
 }
 
-// The mask of the lanes in which the loop's variable is below `limit`.
+// The mask of the lanes in which the loop's variable is below `limit`, which may be any number: it
+// is brought near before anything is taken from it.
 Value* Emitter::lanes_below(Value* limit) {
-  const auto lanes = static_cast<unsigned>(vector_->lanes);
-  Value* left = b_.CreateSub(limit, vector_->first);
-  left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, b_.getInt64(0));
-  left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, b_.getInt64(lanes));
-  if (target_.masked_all && lanes < 64) {  // masks are bits of one register
-    Value* bits = b_.CreateSub(b_.CreateShl(b_.getInt64(1), left), b_.getInt64(1));
-    return b_.CreateBitCast(b_.CreateTrunc(bits, b_.getIntNTy(lanes)),
-                            llvm::FixedVectorType::get(b_.getInt1Ty(), lanes));
-  }
-  return b_.CreateICmpULT(lane_numbers(b_, lanes),
-                          b_.CreateVectorSplat(lanes, b_.CreateTrunc(left, b_.getInt32Ty())));
+  Value* const first = vector_->first;
+  Value* const behind = b_.CreateAdd(first, integer(vector_->lanes));
+  Value* const end = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, limit, behind);
+  return first_lanes(b_.CreateSub(end, first), b_.CreateICmpSGT(limit, first));
 }
 
 void Emitter::rotate_partials(const Block& body) {

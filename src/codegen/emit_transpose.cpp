@@ -47,11 +47,8 @@ Value* Emitter::transposing_copy(const For& loop, Value* begin, Value* end) {
   Value* const from_next = step_of(read.id, read.indices, loop.var);
   Value* const to_lane = step_of(write->buffer, write->indices, lane);
   Value* const to_next = step_of(write->buffer, write->indices, loop.var);
-  const auto one = [](Value* v) {
-    auto* constant = llvm::dyn_cast<llvm::ConstantInt>(v);
-    return constant && constant->isOne();
-  };
-  const bool gathers = one(from_next) && one(to_lane), scatters = one(from_lane) && one(to_next);
+  const bool gathers = is_number(from_next, 1) && is_number(to_lane, 1);
+  const bool scatters = is_number(from_lane, 1) && is_number(to_next, 1);
   if (!gathers && !scatters) return begin;
 
   // The side whose elements lie apart gives the tile's rows: the lanes, or iterations of the loop.

@@ -100,8 +100,12 @@ class Emitter {
   llvm::Value* minimum(llvm::Value* a, llvm::Value* b, DType type, bool want_max);
   llvm::Value* scale(llvm::Value* a, llvm::Value* k);
   llvm::Value* concatenate(llvm::Value* a, llvm::Value* b);
-  llvm::Value* uniform(const Val& v);  // checks that it is one
-  llvm::Value* vector(const Val& v);   // splat where needed
+  llvm::Value* uniform(const Val& v);                       // checks that it is one
+  llvm::Value* vector(const Val& v);                        // splat where needed
+  static bool is_number(llvm::Value* v, uint64_t number) {  // that constant?
+    const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(v);
+    return constant && constant->equalsInt(number);
+  }
   llvm::Value* integer(int64_t number) { return b_.getInt64(static_cast<uint64_t>(number)); }
   llvm::Type* type_of(DType type, bool vec) const;
   llvm::Value* same_shape(double number, llvm::Value* like);  // constant shaped like `like`

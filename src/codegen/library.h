@@ -1,5 +1,5 @@
 // Functions that many kernels call: compiled once per process and target, and put behind the code
-// of each kernel that calls them. What they do takes a third of a compile where it is written out.
+// of each kernel that calls them. Written out, what they do took a third of attention's compile.
 #pragma once
 
 #include <llvm/IR/Module.h>

@@ -208,3 +208,31 @@ TEST_CASE(
     }
   }
 }
+
+TEST_CASE("codegen/api: lanes below any limit, the furthest ones too") {
+  const Kernel kernel = parse(R"(kernel below(n) {
+      in l: i64[1]
+      in x: f32[1]
+      out y: f32[1]
+      vector(16) i = 0 .. n {
+        y[i] = (x[i] if (i < l[0]))
+      }
+    })");
+  constexpr int64_t kN = 37;
+  for (const std::string& target : test::runnable_targets()) {
+    const test::Compiled compiled(kernel, target);
+    for (const int64_t limit :
+         {INT64_MIN, INT64_MIN + 1, int64_t{-1}, int64_t{0}, int64_t{1}, int64_t{15}, int64_t{16},
+          int64_t{17}, int64_t{36}, int64_t{37}, int64_t{38}, INT64_MAX - 1, INT64_MAX}) {
+      CAPTURE(target);
+      CAPTURE(limit);
+      std::vector<int64_t> l{limit};
+      std::vector<float> x(kN, 1.0f), y(kN, -1.0f);
+      void* buffers[] = {l.data(), x.data(), y.data()};
+      const int64_t dims[] = {kN};
+      const xc_kargs args{XC_KERNEL_ABI_VERSION, 0, buffers, dims, nullptr, nullptr, 0, 0};
+      CHECK(compiled(args) == XC_KERNEL_OK);
+      for (int64_t i = 0; i < kN; ++i) CHECK(y[static_cast<size_t>(i)] == (i < limit ? 1 : 0));
+    }
+  }
+}
