@@ -295,6 +295,14 @@ Value* Emitter::first_lanes(Value* left, Value* condition) {
     Value* shift = b_.CreateZExtOrTrunc(b_.CreateSub(b_.getInt64(lanes), count), bits);
     Value* mask = b_.CreateLShr(llvm::ConstantInt::getAllOnesValue(bits), shift);
     if (condition) mask = b_.CreateSelect(condition, mask, llvm::ConstantInt::get(bits, 0));
+    // A known mask is written as lanes: a constant bitcast is taken apart lane by lane by what
+    // follows, and LLVM 19's register allocator takes the KMOVB that puts such lanes together (it
+    // clears the others) for a copy when it spills: lanes outside a buffer were read.
+    if (const auto* number = llvm::dyn_cast<llvm::ConstantInt>(mask)) {
+      llvm::SmallVector<llvm::Constant*, 64> set;
+      for (unsigned l = 0; l < lanes; ++l) set.push_back(b_.getInt1(number->getValue()[l]));
+      return llvm::ConstantVector::get(set);
+    }
     return b_.CreateBitCast(mask, llvm::FixedVectorType::get(b_.getInt1Ty(), lanes));
   }
   if (condition) count = b_.CreateSelect(condition, count, b_.getInt64(0));
