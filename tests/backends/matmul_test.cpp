@@ -119,6 +119,38 @@ TEST_CASE("backends/matmul: few rows against panels of 64 columns, the last one 
       }
 }
 
+TEST_CASE("backends/matmul: any rows against weights in rows") {
+  std::mt19937 random(6);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  for (const int64_t rows : {1, 2, 3, 4, 5, 11})
+    for (const int64_t n : {1, 15, 16, 63, 64, 100, 384, 400, 456})
+      for (const int64_t k : {0, 1, 17, 300}) {
+        CAPTURE(rows);
+        CAPTURE(n);
+        CAPTURE(k);
+        const int64_t x_row = k + 5, y_row = n + 2;
+        std::vector<float> x(static_cast<size_t>(rows * x_row)), w(static_cast<size_t>(k * n));
+        for (float& v : x) v = uniform(random);
+        for (float& v : w) v = uniform(random);
+        for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+          if (isa > cpu_info().isa) continue;
+          CAPTURE(name(isa));
+          std::vector<float> y(static_cast<size_t>(rows * y_row), 7.0f);
+          cpu::few_rows_fn(isa)({x.data(), x_row, rows, k, n, w.data(), false, 0, y.data(), y_row});
+          double worst = 0;
+          for (int64_t r = 0; r < rows; ++r)
+            for (int64_t j = 0; j < y_row; ++j) {
+              double want = j < n ? 0 : 7;
+              for (int64_t d = 0; j < n && d < k; ++d)
+                want += static_cast<double>(x[static_cast<size_t>(r * x_row + d)]) *
+                        w[static_cast<size_t>(d * n + j)];
+              worst = std::max(worst, std::fabs(want - y[static_cast<size_t>(r * y_row + j)]));
+            }
+          CHECK(worst <= 1e-4);
+        }
+      }
+}
+
 TEST_CASE("backends/matmul: ranks, broadcasts, strides and splits") {
   Generator g(21);
   const std::vector<std::pair<Dims, Dims>> shapes = {

@@ -114,10 +114,16 @@ class IntegerMatMulBound final : public BoundKernel {
     FoldedContext folded;
     const BindContext product{operands, context.outputs};
     if (!a_zero_.varies && !a_scale_.varies) fold_rows(p_, product, 2, folded);
-    use_packed(context.background);
-    parts_ = split_matmul(p_, packed_ ? packed_->slices : 0);
-    tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
-    lay_out();
+    if (prepared_ && p_.batches == 1 && p_.k > 0) {
+      packed_ = prepared_->packed;
+      // Creating primitives takes about as long as 30 Mflop: on the caller's path for larger runs.
+      provisional = !lay_out(context.background || p_.flops() > 3e8);
+    }
+    if (!packed_ || provisional) {
+      packed_ = nullptr;
+      primitives_.clear();
+      lay_out(true);
+    }
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
@@ -148,16 +154,10 @@ class IntegerMatMulBound final : public BoundKernel {
   /// What u8 weights lose when they become signed.
   int64_t b_shift() const { return b_signed_ ? 0 : 128; }
 
-  void use_packed(bool background) {
-    const bool fits = prepared_ && p_.batches == 1 && p_.k > 0;
-    // Creating primitives takes about as long as 30 Mflop: on the caller's path for larger runs.
-    if (fits && (background || p_.flops() > 3e8))
-      packed_ = prepared_->packed;
-    else
-      provisional = fits;
-  }
-
-  void lay_out() {
+  /// False: a primitive is missing that was not to be made.
+  bool lay_out(bool make) {
+    parts_ = split_matmul(p_, packed_ ? packed_->slices : 0);
+    tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
     int64_t widest = 0, tallest = 0;
     for (const MatMulPart& part : parts_) {
       widest = std::max(widest, part.n1 - part.n0);
@@ -186,37 +186,40 @@ class IntegerMatMulBound final : public BoundKernel {
     c_at_ = place(sums_in_place_ ? 0 : checked_mul(tallest, widest) * 4);
     bytes_at_ = place(roles_.requantised() && !dense_ ? checked_mul(tallest, widest) : 0);
     int64_t rest = 0;
-    if (packed_)
-      make_primitives(rest);
-    else
+    if (packed_ && !find_primitives(make, rest)) return false;
+    if (!packed_)
       rest = integer_product_scratch(tallest, widest, p_.k, library_integers_are_exact());
     library_at_ = place(rest);
     scratch_bytes = at;
     held_bytes = 1024 + static_cast<int64_t>(parts_.size() * sizeof(MatMulPart)) +
-                 static_cast<int64_t>(primitives_.size()) * (16 << 10);
+                 primitives_made_ * (16 << 10);
+    return true;
   }
 
   struct Primitive {
     int64_t m, n;
-    std::unique_ptr<PreparedPrimitive> run;
+    std::shared_ptr<const PreparedPrimitive> run;
   };
   const PreparedPrimitive* primitive(int64_t m, int64_t n) const {
     for (const Primitive& p : primitives_)
       if (p.m == m && p.n == n) return p.run.get();
     return nullptr;
   }
-  void make_primitives(int64_t& scratchpad) {
-    onednn_call("an integer product", [&] {
+  bool find_primitives(bool make, int64_t& scratchpad) {
+    return onednn_call("an integer product", [&] {
       for (const MatMulPart& part : parts_)
         for (int64_t m0 = part.m0; m0 < part.m1; m0 += kRowsAtOnce) {
           const int64_t m = std::min(part.m1 - m0, kRowsAtOnce), n = part.n1 - part.n0;
           if (primitive(m, n)) continue;
           auto made = packed_product(*packed_, packed_->slice_at(part.n0), m,
                                      a_copied_ || p_.m == 1 ? p_.k : p_.a_m,
-                                     sums_in_place_ && p_.m > 1 ? p_.c_m : n);
+                                     sums_in_place_ && p_.m > 1 ? p_.c_m : n, make);
+          if (!made.primitive) return false;
           scratchpad = std::max(scratchpad, made.scratchpad);
+          primitives_made_ += made.made ? 1 : 0;
           primitives_.push_back({m, n, std::move(made.primitive)});
         }
+      return true;
     });
   }
 
@@ -380,6 +383,7 @@ class IntegerMatMulBound final : public BoundKernel {
   Line a_zero_, a_scale_, b_zero_, b_scale_, bias_;
   std::vector<MatMulPart> parts_;
   std::vector<Primitive> primitives_;
+  int64_t primitives_made_ = 0;
   int64_t sums_at_ = 0, zeros_at_ = 0, scales_at_ = 0, add_at_ = 0, row_sums_at_ = 0, a_at_ = 0,
           b_at_ = 0, c_at_ = 0, bytes_at_ = 0, library_at_ = 0;
 };

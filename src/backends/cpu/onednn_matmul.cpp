@@ -43,54 +43,35 @@ struct Settings : MatMulSettings {
 // ---- packed weights
 // ------------------------------------------------------------------------------
 
-/// Whether few rows meet weights whose panels the own kernel reads: no primitive is needed then,
-/// and the library's for one to three rows keeps too few sums at a time to follow the memory.
-bool by_panels(const PackedWeights& weights, const MatMulProblem& p) {
-  if (p.m > kFewRows) return false;
+/// Whether the own kernel for few rows reads these weights: no primitive is needed then. The
+/// library's for one to three rows keeps too few sums at a time to follow the memory; for more rows
+/// the own kernel stands in for one that is not made yet.
+bool own_kernel_reads(const PackedWeights& weights, int64_t rows) {
   for (size_t slice = 0; slice < weights.descs.size(); ++slice)
-    if (weights.panel(slice) == 0) return false;
+    if (const auto panel = weights.panel(slice); !panel || (*panel != 0 && rows > kFewRows))
+      return false;
   return true;
 }
 
 class PackedBound final : public BoundKernel {
  public:
   /// `p` and `context` are folded: one batch, a result [m, n]. Rows of both sides are contiguous.
+  /// Without `make` it may stand in for a better one, or be incomplete, and must not run then.
   PackedBound(const StepSpec& spec, const BindContext& context, const Settings& settings,
-              std::shared_ptr<const PackedWeights> weights, const MatMulProblem& p)
+              std::shared_ptr<const PackedWeights> weights, const MatMulProblem& p, bool make)
       : settings_(settings),
         weights_(std::move(weights)),
         p_(p),
         c_index_(static_cast<uint32_t>(spec.inputs.size())) {
     rounded_ = weights_->types.left == DType::kBF16;
-    const bool panels = by_panels(*weights_, p_);
-    parts_ = split_matmul(p_, rounded_ && panels ? 0 : weights_->slices, spec.threads);
+    const bool few = p_.m <= kFewRows && own_kernel_reads(*weights_, p_.m);
+    parts_ = split_matmul(p_, rounded_ && few ? 0 : weights_->slices, spec.threads);
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
-    const int64_t lda = p_.m == 1 ? p_.k : p_.a_m, ldc = p_.m == 1 ? p_.n : p_.c_m;
-    int64_t scratchpad = 0, staged = 0, rounded = 0;
-    onednn_call("a matrix product", [&] {
-      for (const MatMulPart& part : parts_) {
-        const int64_t m = part.m1 - part.m0, n = part.n1 - part.n0;
-        const auto same = std::find_if(shapes_.begin(), shapes_.end(), [&](const Shape& shape) {
-          return shape.m == m && shape.n == n;
-        });
-        part_shape_.push_back(static_cast<uint32_t>(same - shapes_.begin()));
-        if (same != shapes_.end()) continue;
-        if (panels) {
-          shapes_.push_back({m, n, false, nullptr});
-          continue;
-        }
-        const bool dense = m > 1 && (rounded_ || m <= kDenseRows) && ldc != n;
-        if (dense) staged = std::max(staged, align_up(m * n * 4, 64));
-        if (rounded_) rounded = std::max(rounded, align_up(m * p_.k * 2, 64));
-        auto product = packed_product(*weights_, weights_->slice_at(part.n0), m,
-                                      rounded_ ? p_.k : lda, dense || m == 1 ? n : ldc);
-        scratchpad = std::max(scratchpad, product.scratchpad);
-        shapes_.push_back({m, n, dense, std::move(product.primitive)});
-      }
-    });
-    stage_ = align_up(scratchpad, 64);
-    rounded_at_ = stage_ + staged;
-    scratchpad_bytes_ = rounded_at_ + rounded;
+    if (!few && !find_products(make)) {
+      products_.clear();
+      provisional = complete_ = own_kernel_reads(*weights_, p_.m);
+      if (!complete_) return;
+    }
     if (!settings_.epilogue.empty())
       for (const MatMulPart& part : parts_) {
         const Dims begin{part.m0, part.n0}, end{part.m1, part.n1};
@@ -98,9 +79,11 @@ class PackedBound final : public BoundKernel {
       }
     scratch_bytes = scratchpad_bytes_ + settings_.epilogue.scratch_bytes();
     // A primitive holds its generated code: some 30 KiB.
-    held_bytes = 1024 + static_cast<int64_t>(shapes_.size()) * (32 << 10) +
-                 static_cast<int64_t>(parts_.size()) * 256;
+    held_bytes = 1024 + made_ * (32 << 10) + static_cast<int64_t>(parts_.size()) * 256;
   }
+
+  /// Whether it may run.
+  bool complete() const { return complete_; }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
     const OneThread guard;
@@ -108,39 +91,13 @@ class PackedBound final : public BoundKernel {
     float* c = static_cast<float*>(args.buffers[c_index_]);
     for (int64_t i = begin; i < std::min(end, static_cast<int64_t>(parts_.size())); ++i) {
       const MatMulPart& part = parts_[static_cast<size_t>(i)];
-      const Shape& shape = shapes_[part_shape_[static_cast<size_t>(i)]];
       float* const target = c + part.m0 * p_.c_m + part.n0 * p_.c_n;
-      float* const result =
-          shape.dense ? reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + stage_)
-                      : target;
-      const float* source = a + part.m0 * p_.a_m;
-      const size_t slice = rounded_ ? 0 : weights_->slice_at(part.n0);
-      if (!shape.primitive) {
-        const int64_t panel = weights_->panel(slice);
-        const auto* panels = static_cast<const std::byte*>(weights_->slice(slice));
-        if (rounded_) panels += part.n0 / kFewColumns * panel * 2;
-        few_rows_fn(cpu_info().isa)({.x = source,
-                                     .x_row = p_.a_m,
-                                     .rows = shape.m,
-                                     .k = p_.k,
-                                     .n = shape.n,
-                                     .panels = panels,
-                                     .pairs = rounded_,
-                                     .panel = panel,
-                                     .y = target,
-                                     .y_row = p_.c_m});
-      } else {
-        void* left = const_cast<float*>(source);
-        if (rounded_) {
-          left = static_cast<std::byte*>(args.scratch) + rounded_at_;
-          round_rows(source, left, shape.m);
-        }
-        void* const pointers[4] = {left, weights_->slice(slice), result, args.scratch};
-        shape.primitive->execute(pointers);
-      }
-      if (shape.dense)
-        for (int64_t row = 0; row < shape.m; ++row)
-          std::copy_n(result + row * shape.n, shape.n, target + row * p_.c_m);
+      const float* const source = a + part.m0 * p_.a_m;
+      if (products_.empty())
+        by_own_kernel(part, source, target);
+      else
+        by_library(part, products_[part_product_[static_cast<size_t>(i)]], source, target,
+                   static_cast<std::byte*>(args.scratch));
       if (!settings_.epilogue.empty())
         settings_.epilogue.run(tiles_[static_cast<size_t>(i)], args.buffers,
                                static_cast<std::byte*>(args.scratch) + scratchpad_bytes_);
@@ -148,11 +105,78 @@ class PackedBound final : public BoundKernel {
   }
 
  private:
-  struct Shape {
+  struct Product {
     int64_t m, n;
-    bool dense;                                    ///< the result through scratch
-    std::unique_ptr<PreparedPrimitive> primitive;  ///< null: by panels
+    bool dense;  ///< the result through scratch
+    std::shared_ptr<const PreparedPrimitive> primitive;
   };
+
+  /// False: one is missing that was not to be made.
+  bool find_products(bool make) {
+    const int64_t lda = p_.m == 1 ? p_.k : p_.a_m, ldc = p_.m == 1 ? p_.n : p_.c_m;
+    int64_t scratchpad = 0, staged = 0, rounded = 0;
+    const bool all = onednn_call("a matrix product", [&] {
+      for (const MatMulPart& part : parts_) {
+        const int64_t m = part.m1 - part.m0, n = part.n1 - part.n0;
+        const auto same = std::find_if(products_.begin(), products_.end(),
+                                       [&](const Product& p) { return p.m == m && p.n == n; });
+        part_product_.push_back(static_cast<uint32_t>(same - products_.begin()));
+        if (same != products_.end()) continue;
+        const bool dense = m > 1 && (rounded_ || m <= kDenseRows) && ldc != n;
+        if (dense) staged = std::max(staged, align_up(m * n * 4, 64));
+        if (rounded_) rounded = std::max(rounded, align_up(m * p_.k * 2, 64));
+        auto product = packed_product(*weights_, slice_of(part), m, rounded_ ? p_.k : lda,
+                                      dense || m == 1 ? n : ldc, make);
+        if (!product.primitive) return false;
+        made_ += product.made ? 1 : 0;
+        scratchpad = std::max(scratchpad, product.scratchpad);
+        products_.push_back({m, n, dense, std::move(product.primitive)});
+      }
+      return true;
+    });
+    if (!all) return false;
+    stage_ = align_up(scratchpad, 64);
+    rounded_at_ = stage_ + staged;
+    scratchpad_bytes_ = rounded_at_ + rounded;
+    return true;
+  }
+
+  size_t slice_of(const MatMulPart& part) const {
+    return rounded_ ? 0 : weights_->slice_at(part.n0);
+  }
+
+  void by_own_kernel(const MatMulPart& part, const float* source, float* target) const {
+    const size_t slice = slice_of(part);
+    const int64_t panel = *weights_->panel(slice);
+    const auto* weights = static_cast<const std::byte*>(weights_->slice(slice));
+    if (rounded_) weights += part.n0 / kFewColumns * panel * 2;
+    few_rows_fn(cpu_info().isa)({.x = source,
+                                 .x_row = p_.a_m,
+                                 .rows = part.m1 - part.m0,
+                                 .k = p_.k,
+                                 .n = part.n1 - part.n0,
+                                 .panels = weights,
+                                 .pairs = rounded_,
+                                 .panel = panel,
+                                 .y = target,
+                                 .y_row = p_.c_m});
+  }
+
+  void by_library(const MatMulPart& part, const Product& product, const float* source,
+                  float* target, std::byte* scratch) const {
+    float* const result = product.dense ? reinterpret_cast<float*>(scratch + stage_) : target;
+    void* left = const_cast<float*>(source);
+    if (rounded_) {
+      left = scratch + rounded_at_;
+      round_rows(source, left, product.m);
+    }
+    void* const pointers[4] = {left, weights_->slice(slice_of(part)), result, scratch};
+    product.primitive->execute(pointers);
+    if (product.dense)
+      for (int64_t row = 0; row < product.m; ++row)
+        std::copy_n(result + row * product.n, product.n, target + row * p_.c_m);
+  }
+
   void round_rows(const float* from, void* to, int64_t rows) const {
     if (rows == 1 || p_.a_m == p_.k) return round_to_bf16(from, to, rows * p_.k);
     for (int64_t row = 0; row < rows; ++row)
@@ -164,9 +188,11 @@ class PackedBound final : public BoundKernel {
   MatMulProblem p_;
   uint32_t c_index_;
   bool rounded_ = false;  ///< both sides are bf16
+  bool complete_ = true;
   std::vector<MatMulPart> parts_;
-  std::vector<uint32_t> part_shape_;
-  std::vector<Shape> shapes_;
+  std::vector<Product> products_;       ///< none: the own kernel
+  std::vector<uint32_t> part_product_;  ///< of each part
+  int64_t made_ = 0;                    ///< products that nobody else has
   std::vector<Epilogue::Tile> tiles_;
   int64_t stage_ = 0, rounded_at_ = 0, scratchpad_bytes_ = 0;
 };
@@ -230,9 +256,12 @@ class MatMulKernel final : public Kernel {
     const bool fits = packed && product.folded && p.k > 0 &&
                       (p.m == 1 || (p.a_m >= p.k && p.c_m >= p.n)) && (p.a_k == 1 || p.k == 1) &&
                       (p.c_n == 1 || p.n == 1);
-    if (fits && (context.background || p.flops() > 10 * kCreateFlops || by_panels(*packed, p)))
-      return std::make_shared<PackedBound>(spec_, product.flat.context(), settings_,
-                                           std::move(packed), p);
+    if (fits) {
+      const bool make = context.background || p.flops() > 10 * kCreateFlops;
+      auto bound = std::make_shared<PackedBound>(spec_, product.flat.context(), settings_,
+                                                 std::move(packed), p, make);
+      if (bound->complete()) return bound;
+    }
     auto bound = bind_gemm(spec_, context, settings_, product);
     bound->provisional |= fits;
     return bound;

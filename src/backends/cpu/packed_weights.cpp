@@ -28,21 +28,25 @@ size_t PackedWeights::slice_at(int64_t n0) const {
   fail(Status::kInternal, "no slice begins at column {}", n0);
 }
 
-int64_t PackedWeights::panel(size_t index) const {
+std::optional<int64_t> PackedWeights::panel(size_t index) const {
   const dnnl::memory::desc& desc = descs[index];
   const bool pairs = types.right == DType::kBF16;
   if ((types.right != DType::kF32 && !pairs) ||
-      desc.get_format_kind() != dnnl::memory::format_kind::blocked ||
-      desc.get_inner_nblks() != (pairs ? 3 : 2))
+      desc.get_format_kind() != dnnl::memory::format_kind::blocked)
+    return std::nullopt;
+  const auto strides = desc.get_strides();
+  if (desc.get_inner_nblks() == 0 && !pairs && strides[1] == 1 && strides[0] == desc.get_dims()[1])
     return 0;
+  if (desc.get_inner_nblks() != (pairs ? 3 : 2)) return std::nullopt;
   // Blocks of some rows, or pairs of rows, by 64 columns, those of one panel adjacent.
   const auto blocks = desc.get_inner_blks(), axes = desc.get_inner_idxs(),
-             strides = desc.get_strides(), padded = desc.get_padded_dims();
+             padded = desc.get_padded_dims();
   const int64_t rows = pairs ? 2 * blocks[0] : blocks[0];
-  const bool panels = axes[0] == 0 && axes[1] == 1 && blocks[1] == kFewColumns &&
-                      (!pairs || (axes[2] == 0 && blocks[2] == 2)) &&
-                      strides[0] == rows * kFewColumns && strides[1] == padded[0] * kFewColumns;
-  return panels ? strides[1] : 0;
+  if (axes[0] != 0 || axes[1] != 1 || blocks[1] != kFewColumns ||
+      (pairs && (axes[2] != 0 || blocks[2] != 2)) || strides[0] != rows * kFewColumns ||
+      strides[1] != padded[0] * kFewColumns)
+    return std::nullopt;
+  return strides[1];
 }
 
 std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool transposed,
@@ -90,18 +94,36 @@ std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool tr
   return out;
 }
 
+PackedProduct PackedProducts::find(const Key& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return {};
+  return {found->second.primitive.lock(), found->second.scratchpad};
+}
+
+void PackedProducts::add(const Key& key, const PackedProduct& product) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(entries_, [](const auto& entry) { return entry.second.primitive.expired(); });
+  entries_[key] = {product.primitive, product.scratchpad};
+}
+
 PackedProduct packed_product(const PackedWeights& weights, size_t slice, int64_t m, int64_t lda,
-                             int64_t ldc) {
+                             int64_t ldc, bool make) {
   const auto& packed = weights.descs[slice];
+  const PackedProducts::Key key{m, packed.get_dims()[1], lda, ldc};
+  PackedProduct out = weights.products->find(key);
+  if (out.primitive || !make) return out;
   const auto pd =
       slice_primitive(weights.types, m, weights.k, packed.get_dims()[1], lda, ldc, packed);
-  return {std::make_unique<PreparedPrimitive>(dnnl::matmul(pd),
-                                              std::vector<PreparedPrimitive::Argument>{
-                                                  {DNNL_ARG_SRC, pd.src_desc()},
-                                                  {DNNL_ARG_WEIGHTS, pd.weights_desc()},
-                                                  {DNNL_ARG_DST, pd.dst_desc()},
-                                                  {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}}),
-          static_cast<int64_t>(pd.scratchpad_desc().get_size())};
+  out = {std::make_shared<const PreparedPrimitive>(
+             dnnl::matmul(pd),
+             std::vector<PreparedPrimitive::Argument>{{DNNL_ARG_SRC, pd.src_desc()},
+                                                      {DNNL_ARG_WEIGHTS, pd.weights_desc()},
+                                                      {DNNL_ARG_DST, pd.dst_desc()},
+                                                      {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}}),
+         static_cast<int64_t>(pd.scratchpad_desc().get_size()), true};
+  weights.products->add(key, out);
+  return out;
 }
 
 }  // namespace xc::cpu

@@ -1,7 +1,11 @@
 #pragma once
 // Constant right sides of matrix products in oneDNN's own layout.
 
+#include <array>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <vector>
 
 #include "backends/cpu/onednn_common.h"
@@ -13,6 +17,32 @@ struct ProductTypes {
   DType left, right, result;
 };
 
+/// A product with a slice of packed weights. Arguments in order: left, weights, result, scratchpad
+/// of `scratchpad` bytes.
+struct PackedProduct {
+  std::shared_ptr<const PreparedPrimitive> primitive;  ///< null: not there
+  int64_t scratchpad = 0;
+  bool made = false;  ///< now, and not before for another
+};
+
+/// Products made for packed weights, each for as long as a bound step holds it: a new shape that
+/// differs in dims which are not the product's (the past of a decoder) finds all its primitives.
+/// Threads may share it.
+class PackedProducts {
+ public:
+  using Key = std::array<int64_t, 4>;  ///< m, n, lda, ldc
+  PackedProduct find(const Key& key) const;
+  void add(const Key& key, const PackedProduct& product);
+
+ private:
+  struct Entry {
+    std::weak_ptr<const PreparedPrimitive> primitive;
+    int64_t scratchpad;
+  };
+  mutable std::mutex mutex_;
+  std::map<Key, Entry> entries_;
+};
+
 /// A constant right side in the library's own layout, sliced by columns.
 struct PackedWeights {
   ProductTypes types{};
@@ -21,11 +51,12 @@ struct PackedWeights {
   std::vector<dnnl::memory::desc> descs;  ///< per slice
   std::vector<int64_t> offsets;           ///< of each slice in `buffer`, bytes
   std::shared_ptr<Buffer> buffer;
+  std::unique_ptr<PackedProducts> products = std::make_unique<PackedProducts>();
   void* slice(size_t index) const { return buffer->data() + offsets[index]; }
-  /// Elements between panels of 64 columns, within which rows (of bf16: pairs of rows) lie one
-  /// after another, when the library has chosen f32 or bf16 weights to lie so
-  /// (vector/few_rows_fn.h); 0 otherwise.
-  int64_t panel(size_t index) const;
+  /// How an own kernel reads a slice (vector/few_rows_fn.h), when the library has chosen f32 or
+  /// bf16 weights to lie so: elements between panels of 64 columns, within which rows (of bf16:
+  /// pairs of rows) lie one after another; 0 for f32 in rows; nothing otherwise.
+  std::optional<int64_t> panel(size_t index) const;
   /// Of the slice that begins at column n0.
   size_t slice_at(int64_t n0) const;
 };
@@ -35,13 +66,10 @@ struct PackedWeights {
 std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool transposed,
                                                   const ProductTypes& types, int threads);
 
-/// A product with a slice of packed weights: left side [m, k] of row stride lda, result [m, n] of
-/// row stride ldc. Arguments in order: left, weights, result, scratchpad of `scratchpad` bytes.
-struct PackedProduct {
-  std::unique_ptr<PreparedPrimitive> primitive;
-  int64_t scratchpad = 0;
-};
+/// A product of a left side [m, k] of row stride lda; its result [m, n] has row stride ldc, n being
+/// that of the slice.
+/// `make`: where no bound step has it yet, which takes about a third of a millisecond.
 PackedProduct packed_product(const PackedWeights& weights, size_t slice, int64_t m, int64_t lda,
-                             int64_t ldc);
+                             int64_t ldc, bool make);
 
 }  // namespace xc::cpu

@@ -1,5 +1,6 @@
 #pragma once
-// Products of a few rows with weights in panels of 64 columns, read once at the speed of memory.
+// Products of a few rows with weights in panels of 64 columns or in rows, read once at the speed of
+// memory.
 
 #include <cstdint>
 
@@ -7,19 +8,20 @@
 
 namespace xc::cpu {
 
-constexpr int64_t kFewRows = 4;      ///< of the left side, at most
+constexpr int64_t kFewRows = 4;      ///< of the left side, at most, for which it is the fastest
 constexpr int64_t kFewColumns = 64;  ///< of a panel
 
 /// y[rows, n] = x[rows, k] * w. Element (k, j) of f32 w is panels[j / 64 * panel + k * 64 + j %
 /// 64]; of bf16 w, whose rows lie in pairs, panels[j / 64 * panel + (k / 2 * 64 + j % 64) * 2 + k %
-/// 2], the row behind an odd k being 0. The last panel is whole. Strides in elements; x and y are
-/// dense along a row. x is f32 in both: bf16 weights are widened, which is exact.
+/// 2], the row behind an odd k being 0. The last panel is whole. Without panels (`panel` 0, f32)
+/// element (k, j) is panels[k * n + j], and there may be any number of rows. Strides in elements; x
+/// and y are dense along a row. x is f32 in all: bf16 weights are widened, which is exact.
 struct FewRows {
   const float* x;
   int64_t x_row, rows, k, n;
   const void* panels;  ///< f32 or bf16
   bool pairs;          ///< bf16
-  int64_t panel;       ///< between panels
+  int64_t panel;       ///< between panels, 0: rows
   float* y;
   int64_t y_row;
 };
