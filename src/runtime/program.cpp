@@ -338,6 +338,19 @@ SignatureEntry& Program::insert(std::shared_ptr<SignatureEntry> entry,
   return *result;
 }
 
+std::vector<std::shared_ptr<SignatureEntry>> by_last_use(
+    const std::vector<std::shared_ptr<SignatureEntry>>& entries) {
+  // Each time is read once: an order that changes while it sorts leads std::sort out of its range.
+  std::vector<std::pair<int64_t, std::shared_ptr<SignatureEntry>>> timed;
+  for (const auto& entry : entries)
+    timed.emplace_back(entry->last_use.load(std::memory_order_relaxed), entry);
+  std::stable_sort(timed.begin(), timed.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::shared_ptr<SignatureEntry>> out;
+  for (auto& [time, entry] : timed) out.push_back(std::move(entry));
+  return out;
+}
+
 void Program::evict_if_needed() {
   const int64_t cap = effective(config_, &Config::bound_cache_bytes);
   if (bound_bytes_.load(std::memory_order_relaxed) <= cap) return;
@@ -347,10 +360,7 @@ void Program::evict_if_needed() {
     std::unique_lock lock(table_mutex_);
     std::vector<std::shared_ptr<SignatureEntry>> by_age;
     for (const auto& [key, entry] : table_) by_age.push_back(entry);
-    std::sort(by_age.begin(), by_age.end(), [](const auto& a, const auto& b) {
-      return a->last_use.load(std::memory_order_relaxed) <
-             b->last_use.load(std::memory_order_relaxed);
-    });
+    by_age = by_last_use(by_age);
     // The newest quarter always stays: it holds what runs are about to use.
     for (size_t k = 0; k < by_age.size() * 3 / 4; ++k) {
       if (bound_bytes_.load(std::memory_order_relaxed) <= cap / 2) break;

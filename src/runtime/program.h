@@ -121,6 +121,10 @@ struct SignatureEntry : std::enable_shared_from_this<SignatureEntry> {
   std::atomic<int> sample_bits{kNeverRan};  ///< sampling.h
 };
 
+/// The longest unused first. Runs may go on meanwhile.
+std::vector<std::shared_ptr<SignatureEntry>> by_last_use(
+    const std::vector<std::shared_ptr<SignatureEntry>>& entries);
+
 class Program : public std::enable_shared_from_this<Program> {
  public:
   /// `graph`: typed and verified. Children of control-flow nodes are created on first use.

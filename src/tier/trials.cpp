@@ -332,11 +332,9 @@ void Tier::publish_everywhere(Program& program, ProgramState& state, size_t most
     program.drop_stale_segments();  // what followed the plans that were replaced
     auto entries = program.entries();
     std::erase_if(entries, [&](const auto& entry) { return entry->segment != s; });
-    std::sort(entries.begin(), entries.end(),
-              [](const auto& a, const auto& b) { return a->last_use > b->last_use; });
-    if (entries.size() > most) entries.resize(most);
-    // The one used last comes last: its plan is what new sizes are shown.
-    std::reverse(entries.begin(), entries.end());
+    entries = by_last_use(entries);  // the plan of the one used last is what new sizes are shown
+    if (entries.size() > most)
+      entries.erase(entries.begin(), entries.end() - static_cast<ptrdiff_t>(most));
     for (const auto& entry : entries) bind_anew(program, state, *entry);
   }
   program.drop_stale_segments();
