@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/error.h"
 #include "codegen/emitter.h"
 
@@ -178,12 +180,54 @@ void Emitter::store_vector(const Address& at, Value* value, Value* mask) {
   }
 }
 
+// Rows this short are no stream to the hardware where a loop takes several at a time: a k-means
+// step over 40 MB in rows of 400 bytes, two at a time, took 9.4 ms, 1.8 with this (2, 4, 8 and 16
+// KiB ahead: 3.4, 2.5, 1.8 and 2.1). One row at a time needs no help, and in the cache a norm takes
+// a third longer with it. What is noted here is fetched at the end of the iteration: a fetch in
+// between would keep LLVM from taking loads of one address for one.
+void Emitter::fetch_later(const Node& node, const Address& at) {
+  constexpr int64_t kLongestRow = 2 << 10;  // bytes
+  const BufferDecl& buffer = kernel_.buffers[node.id];
+  if (target_.family != Family::kX86 || buffer.access != Access::kIn || !vector_ || vector_->mask ||
+      vector_->nesting > 0 || !at.contiguous || buffer.strides.size() < 2)
+    return;
+  // Dense rows: the loop goes over all of one.
+  const For& loop = *vector_->loop;
+  const Stride& row = buffer.strides[buffer.strides.size() - 2];
+  if (row.is_param || !is_const(loop.begin) || !is_const(loop.end) ||
+      static_cast<int64_t>(loop.end->bits - loop.begin->bits) != row.value ||
+      row.value * element_size(buffer.type) > kLongestRow)
+    return;
+  for (const auto& [other, address] : vector_->fetches)
+    if (other->id == node.id &&
+        std::equal(other->indices.begin(), other->indices.end(), node.indices.begin(),
+                   [](const Index& a, const Index& b) { return a.affine == b.affine; }))
+      return;
+  vector_->fetches.emplace_back(&node, at.base);
+}
+
+void Emitter::fetch_ahead() {
+  constexpr uint64_t kAhead = 8 << 10;  // bytes
+  const auto rows_of = [&](uint32_t buffer) {
+    return std::count_if(vector_->fetches.begin(), vector_->fetches.end(),
+                         [&](const auto& fetch) { return fetch.first->id == buffer; });
+  };
+  for (const auto& [node, address] : vector_->fetches) {
+    if (rows_of(node->id) < 2) continue;
+    Value* const next = b_.CreateConstGEP1_64(b_.getInt8Ty(), address, kAhead);
+    b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {next->getType()},
+                       {next, b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});
+  }
+  vector_->fetches.clear();
+}
+
 Val Emitter::load(const Node& node) {
   const DType stored = kernel_.buffers[node.id].type;
   llvm::Type* element = memory_type(stored);
   Val guard = node.guard ? value(node.guard) : Val{};
   const Address at = address(node.id, node.indices, guard);
   guard = both(guard.v, at.valid);
+  fetch_later(node, at);
   if (at.contiguous || at.offsets) {
     Val mask = both(vector_->mask, guard.v);
     if (mask.v && !mask.vec) mask.v = vector(mask);

@@ -380,6 +380,7 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
         state.group = group;
         vars_[loop.var.id] = state.first;
         if (!product_tile(loop)) block(loop.body);
+        fetch_ahead();
       }
       if (rotates) rotate_partials(loop.body);
     });

@@ -125,6 +125,8 @@ class Emitter {
   void store(const loop::Store& stmt);
   llvm::Value* stride_value(uint32_t buffer, size_t dimension);
   llvm::Value* lane_pointers(const Address& at, llvm::Type* element, llvm::Value* mask);
+  void fetch_later(const loop::Node& node, const Address& at);
+  void fetch_ahead();
   llvm::Value* load_vector(const Address& at, llvm::Type* element, llvm::Value* mask);
   void store_vector(const Address& at, llvm::Value* value, llvm::Value* mask);
   llvm::Value* from_memory(DType stored, llvm::Value* raw);
@@ -178,7 +180,8 @@ class Emitter {
     std::unordered_map<llvm::Value*, llvm::Value*> splats;
     std::unordered_map<const void*, llvm::Value*> pointers;  // by address of the index list
     std::unordered_map<const loop::Node*, bool> invariant;
-    Builder* front = nullptr;  // where hoisted code goes
+    std::vector<std::pair<const loop::Node*, llvm::Value*>> fetches;  // loads with addresses
+    Builder* front = nullptr;                                         // where hoisted code goes
   };
   bool is_invariant(const loop::Expr& e);
   // Runs `emit` in front of the vector loop, as scalar code.

@@ -228,6 +228,39 @@ TEST_CASE("codegen/api: known masks are written as lanes") {
   }
 }
 
+TEST_CASE("codegen/api: several short rows at a time are fetched ahead, one is not") {
+  const auto rows = [](bool two, int64_t length) {
+    std::string text = fmt::format(R"(kernel rows(n) {{
+      in x: f32[{0}, 1]
+      in y: f32[1]
+      out z: f32[1]
+      parallel i = 0 .. n {{
+        acc a: f32 dot lanes16
+        acc b: f32 dot lanes16
+        vector(16) k = 0 .. {0} {{
+          a <- x[2*i, k], y[k]
+          b <- x[{1}, k], y[k]
+        }}
+        z[2*i] = a
+        z[2*i + 1] = b
+      }}
+    }})",
+                                   length, two ? "2*i + 1" : "2*i");
+    return text;
+  };
+  for (const std::string target : {"x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
+    CAPTURE(target);
+    const auto fetches = [&](const std::string& text) {
+      const auto full = test::jit(text, target, XC_JIT_WANT_ASSEMBLY);
+      REQUIRE(full.error == "");
+      return full.assembly.find("prefetch") != std::string::npos;
+    };
+    CHECK(fetches(rows(true, 100)));
+    CHECK_FALSE(fetches(rows(false, 100)));
+    CHECK_FALSE(fetches(rows(true, 1000)));  // a stream each
+  }
+}
+
 TEST_CASE("codegen/api: lanes below any limit, the furthest ones too") {
   const Kernel kernel = parse(R"(kernel below(n) {
       in l: i64[1]

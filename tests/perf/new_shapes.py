@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""What the first run of a new shape costs beyond its later ones.
+
+    tests/perf/new_shapes.py ONNX_DIR [--sizes 1:128] [--shapes 90] [--modes auto,off] [--threads 1] [NAME ...]
+
+ONNX_DIR holds models, such as the benchmark networks; NAME selects. Symbolic sizes (a batch `b` is 1) take random
+values of the range, each once in one session: a first run, whose inputs the cache holds, and five more, whose median is
+the steady one. The first third of the shapes only warms the session up. The aim is a tenth of the steady run, 20 us and
+0.2 us per node beyond it: "over" counts the shapes that miss it, "worst" tells by how much. Prints a table in Markdown,
+in microseconds. The machine should do nothing else.
+
+Needs the packages numpy and the binding `xc` (bindings/python).
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import xc
+
+
+def inputs_of(session, size: int, generator) -> list:
+    out = []
+    for port in session.inputs:
+        dims = [d if isinstance(d, int) else (1 if d == "b" else size) for d in port.shape]
+        integer = np.issubdtype(np.dtype(port.dtype), np.integer)
+        out.append(generator.integers(0, 2, dims, port.dtype) if integer else
+                   generator.standard_normal(dims, "float32").astype(port.dtype))
+    return out
+
+
+def timed(session, inputs) -> float:
+    begin = time.perf_counter()
+    session.run(inputs)
+    return (time.perf_counter() - begin) * 1e6
+
+
+def measure(model: Path, mode: str, sizes: list[int], threads: int) -> str | None:
+    session = xc.Session(str(model), threads=threads, jit=mode)
+    if all(isinstance(d, int) for port in session.inputs for d in port.shape):
+        return None
+    nodes = session.explain().count("\n")
+    generator = np.random.default_rng(3)
+    data = {size: inputs_of(session, size, generator) for size in sizes}
+    beyond, missed = [], []
+    for k, size in enumerate(sizes):
+        for array in data[size]:
+            array.sum()
+        first = timed(session, data[size])
+        steady = statistics.median(timed(session, data[size]) for _ in range(5))
+        if k < len(sizes) // 3:
+            continue
+        beyond.append((first - steady, steady))
+        missed.append(first - (1.1 * steady + 20 + 0.2 * nodes))
+    beyond.sort()
+    median, most = beyond[len(beyond) // 2], beyond[len(beyond) * 9 // 10]
+    over = sum(m > 0 for m in missed)
+    steady = statistics.median(s for _, s in beyond)
+    return (f"| {model.stem} | {mode} | {nodes} | {steady:.0f} | {median[0]:.0f} | {most[0]:.0f} | "
+            f"{over} of {len(missed)} | {max(max(missed), 0):.0f} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", type=Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--sizes", default="1:128")
+    parser.add_argument("--shapes", type=int, default=90)
+    parser.add_argument("--modes", default="auto,off")
+    parser.add_argument("--threads", type=int, default=1)
+    flags = parser.parse_args()
+    least, most = map(int, flags.sizes.split(":"))
+    sizes = random.Random(3).sample(range(least, most + 1), min(flags.shapes, most - least + 1))
+    print("| network | mode | steps | steady | beyond it, median | 90 of 100 | over | worst |")
+    print("|---|---|---|---|---|---|---|---|")
+    for model in sorted(flags.models.glob("*.onnx")):
+        if flags.names and model.stem not in flags.names:
+            continue
+        for mode in flags.modes.split(","):
+            if row := measure(model, mode, sizes, flags.threads):
+                print(row, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
