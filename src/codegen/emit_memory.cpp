@@ -199,10 +199,7 @@ void Emitter::fetch_later(const Node& node, const Address& at) {
       row.value * element_size(buffer.type) > kLongestRow)
     return;
   for (const auto& [other, address] : vector_->fetches)
-    if (other->id == node.id &&
-        std::equal(other->indices.begin(), other->indices.end(), node.indices.begin(),
-                   [](const Index& a, const Index& b) { return a.affine == b.affine; }))
-      return;
+    if (other->id == node.id && same_affine(other->indices, node.indices)) return;
   vector_->fetches.emplace_back(&node, at.base);
 }
 

@@ -26,11 +26,6 @@ bool parallel(const Indices& a, const Indices& b) {
   });
 }
 
-bool same(const Indices& a, const Indices& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const Index& x, const Index& y) { return x.affine == y.affine; });
-}
-
 // What the constant of each index grows by.
 std::vector<int64_t> growth(const Indices& from, const Indices& to) {
   std::vector<int64_t> out;
@@ -87,7 +82,7 @@ bool Emitter::product_tile(const For& loop) {
   const bool adds = static_cast<bool>(tile.sums[0]->init);
   const auto f32 = [&](uint32_t buffer) { return kernel_.buffers[buffer].type == DType::kF32; };
   const auto same_place = [&](const Expr& e, const Store& store) {
-    return is_plain_load(e) && e->id == store.buffer && same(e->indices, store.indices);
+    return is_plain_load(e) && e->id == store.buffer && same_affine(e->indices, store.indices);
   };
   const size_t columns = tile.sums.size();
   for (size_t j = 0; j < columns; ++j) {
@@ -103,7 +98,7 @@ bool Emitter::product_tile(const For& loop) {
         (adds && !same_place(tile.sums[j]->init, store)))
       return false;
     if (!is_plain_load(feed.value) || !is_plain_load(feed.second) || !is_affine(store.indices) ||
-        feed.value->id != panel->id || !same(feed.value->indices, panel->indices) ||
+        feed.value->id != panel->id || !same_affine(feed.value->indices, panel->indices) ||
         feed.second->id != b->id || store.buffer != out.buffer ||
         !parallel(feed.second->indices, b->indices) || !parallel(store.indices, out.indices))
       return false;

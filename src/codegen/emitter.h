@@ -180,7 +180,7 @@ class Emitter {
     std::unordered_map<llvm::Value*, llvm::Value*> splats;
     std::unordered_map<const void*, llvm::Value*> pointers;  // by address of the index list
     std::unordered_map<const loop::Node*, bool> invariant;
-    std::vector<std::pair<const loop::Node*, llvm::Value*>> fetches;  // loads with addresses
+    std::vector<std::pair<const loop::Node*, llvm::Value*>> fetches;  // fetch_later()
     Builder* front = nullptr;                                         // where hoisted code goes
   };
   bool is_invariant(const loop::Expr& e);

@@ -31,6 +31,7 @@
 //   the load it belongs to then reads nothing and is 0, a store writes nothing.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
@@ -205,6 +206,11 @@ struct Index {
 };
 inline Index checked(Expr value, Expr extent) {
   return {std::move(value), std::move(extent)};
+}
+/// Whether affine indices address the same element; of others nothing is compared.
+inline bool same_affine(const std::vector<Index>& a, const std::vector<Index>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Index& x, const Index& y) { return x.affine == y.affine; });
 }
 
 struct Node {

@@ -81,8 +81,7 @@ Kernel stage(Kernel kernel, std::string_view buffer, std::string_view at) {
         if (e->guard) illegal("stage", at, "it reads under a condition");
         for (const Index& index : e->indices)
           if (!index.is_affine()) illegal("stage", at, "it gathers");
-        const auto same = [](const Index& a, const Index& b) { return a.affine == b.affine; };
-        if (map && !std::equal(map->begin(), map->end(), e->indices.begin(), same))
+        if (map && !same_affine(*map, e->indices))
           illegal("stage", at, "it reads the buffer in several ways");
         map = e->indices;
       });

@@ -8,6 +8,7 @@
 #include "backends/cpu/onednn_common.h"
 #include "backends/cpu/vector/few_rows_fn.h"
 #include "backends/step_harness.h"
+#include "support/worst.h"
 
 namespace xc {
 namespace {
@@ -201,7 +202,7 @@ TEST_CASE("backends/bf16: few rows against panels of pairs of rows") {
               for (int64_t d = 0; d < k; ++d)
                 want += static_cast<double>(x.as<float>()[r * k + d]) *
                         load_double(&at(d, j), DType::kBF16, 0);
-              worst = std::max(worst, std::fabs(want - y[static_cast<size_t>(r * n + j)]));
+              worst = test::worst_of(worst, std::fabs(want - y[static_cast<size_t>(r * n + j)]));
             }
           CHECK_MESSAGE(worst <= 1e-4, rows << " x " << k << " x " << n << " " << name(isa));
         }

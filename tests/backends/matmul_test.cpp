@@ -7,6 +7,7 @@
 #include "backends/cpu/vector/few_rows_fn.h"
 #include "backends/step_harness.h"
 #include "base/clock.h"
+#include "support/worst.h"
 
 namespace xc {
 namespace {
@@ -80,75 +81,58 @@ TEST_CASE_TEMPLATE("backends/matmul: the own product agrees with sums in f64, tr
                            b[static_cast<size_t>(transpose_b ? j * ldb + d : d * ldb + j)];
                   want = 1.5 * sum + beta * before[at];
                 }
-                worst = std::max(worst, std::fabs(want - c[at]));
+                worst = test::worst_of(worst, std::fabs(want - c[at]));
               }
             CHECK(worst <= (sizeof(T) == 4 ? 1e-4 : 1e-12));
           }
         }
 }
 
+/// The own kernel for few rows against sums in f64, nothing written beside its result. `panel`: 0
+/// for weights in rows.
+void check_few_rows(int64_t rows, int64_t n, int64_t k, int64_t panel, std::mt19937& random) {
+  CAPTURE(rows);
+  CAPTURE(n);
+  CAPTURE(k);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  const int64_t x_row = k + 5, y_row = n + 2;
+  std::vector<float> x(static_cast<size_t>(rows * x_row)),
+      w(static_cast<size_t>(panel > 0 ? (n + 63) / 64 * panel : k * n));
+  for (float& v : x) v = uniform(random);
+  for (float& v : w) v = uniform(random);
+  const auto weight = [&](int64_t d, int64_t j) {
+    return w[static_cast<size_t>(panel > 0 ? j / 64 * panel + d * 64 + j % 64 : d * n + j)];
+  };
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > cpu_info().isa) continue;
+    CAPTURE(name(isa));
+    std::vector<float> y(static_cast<size_t>(rows * y_row), 7.0f);
+    cpu::few_rows_fn(isa)({x.data(), x_row, rows, k, n, w.data(), false, panel, y.data(), y_row});
+    double worst = 0;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t j = 0; j < y_row; ++j) {
+        double want = j < n ? 0 : 7;
+        for (int64_t d = 0; j < n && d < k; ++d)
+          want += static_cast<double>(x[static_cast<size_t>(r * x_row + d)]) * weight(d, j);
+        worst = test::worst_of(worst, std::fabs(want - y[static_cast<size_t>(r * y_row + j)]));
+      }
+    CHECK(worst <= 1e-4);
+  }
+}
+
 TEST_CASE("backends/matmul: few rows against panels of 64 columns, the last one in part") {
   std::mt19937 random(5);
-  std::uniform_real_distribution<float> uniform(-1, 1);
   for (const int64_t rows : {1, 2, 3, 4})
     for (const int64_t n : {1, 63, 64, 65, 200})
-      for (const int64_t k : {0, 1, 17, 64}) {
-        CAPTURE(rows);
-        CAPTURE(n);
-        CAPTURE(k);
-        const int64_t panel = (k + 3) * cpu::kFewColumns, x_row = k + 5, y_row = n + 2;
-        std::vector<float> x(static_cast<size_t>(rows * x_row)),
-            w(static_cast<size_t>((n + 63) / 64 * panel));
-        for (float& v : x) v = uniform(random);
-        for (float& v : w) v = uniform(random);
-        for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
-          if (isa > cpu_info().isa) continue;
-          CAPTURE(name(isa));
-          std::vector<float> y(static_cast<size_t>(rows * y_row), 7.0f);
-          cpu::few_rows_fn(isa)(
-              {x.data(), x_row, rows, k, n, w.data(), false, panel, y.data(), y_row});
-          for (int64_t r = 0; r < rows; ++r)
-            for (int64_t j = 0; j < y_row; ++j) {
-              double want = j < n ? 0 : 7;
-              for (int64_t d = 0; j < n && d < k; ++d)
-                want += static_cast<double>(x[static_cast<size_t>(r * x_row + d)]) *
-                        w[static_cast<size_t>(j / 64 * panel + d * 64 + j % 64)];
-              CHECK(std::fabs(want - y[static_cast<size_t>(r * y_row + j)]) <= 1e-4);
-            }
-        }
-      }
+      for (const int64_t k : {0, 1, 17, 64})
+        check_few_rows(rows, n, k, (k + 3) * cpu::kFewColumns, random);
 }
 
 TEST_CASE("backends/matmul: any rows against weights in rows") {
   std::mt19937 random(6);
-  std::uniform_real_distribution<float> uniform(-1, 1);
   for (const int64_t rows : {1, 2, 3, 4, 5, 11})
     for (const int64_t n : {1, 15, 16, 63, 64, 100, 384, 400, 456})
-      for (const int64_t k : {0, 1, 17, 300}) {
-        CAPTURE(rows);
-        CAPTURE(n);
-        CAPTURE(k);
-        const int64_t x_row = k + 5, y_row = n + 2;
-        std::vector<float> x(static_cast<size_t>(rows * x_row)), w(static_cast<size_t>(k * n));
-        for (float& v : x) v = uniform(random);
-        for (float& v : w) v = uniform(random);
-        for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
-          if (isa > cpu_info().isa) continue;
-          CAPTURE(name(isa));
-          std::vector<float> y(static_cast<size_t>(rows * y_row), 7.0f);
-          cpu::few_rows_fn(isa)({x.data(), x_row, rows, k, n, w.data(), false, 0, y.data(), y_row});
-          double worst = 0;
-          for (int64_t r = 0; r < rows; ++r)
-            for (int64_t j = 0; j < y_row; ++j) {
-              double want = j < n ? 0 : 7;
-              for (int64_t d = 0; j < n && d < k; ++d)
-                want += static_cast<double>(x[static_cast<size_t>(r * x_row + d)]) *
-                        w[static_cast<size_t>(d * n + j)];
-              worst = std::max(worst, std::fabs(want - y[static_cast<size_t>(r * y_row + j)]));
-            }
-          CHECK(worst <= 1e-4);
-        }
-      }
+      for (const int64_t k : {0, 1, 17, 300}) check_few_rows(rows, n, k, 0, random);
 }
 
 TEST_CASE("backends/matmul: ranks, broadcasts, strides and splits") {

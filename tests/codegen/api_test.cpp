@@ -230,7 +230,7 @@ TEST_CASE("codegen/api: known masks are written as lanes") {
 
 TEST_CASE("codegen/api: several short rows at a time are fetched ahead, one is not") {
   const auto rows = [](bool two, int64_t length) {
-    std::string text = fmt::format(R"(kernel rows(n) {{
+    return fmt::format(R"(kernel rows(n) {{
       in x: f32[{0}, 1]
       in y: f32[1]
       out z: f32[1]
@@ -245,8 +245,7 @@ TEST_CASE("codegen/api: several short rows at a time are fetched ahead, one is n
         z[2*i + 1] = b
       }}
     }})",
-                                   length, two ? "2*i + 1" : "2*i");
-    return text;
+                       length, two ? "2*i + 1" : "2*i");
   };
   for (const std::string target : {"x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
     CAPTURE(target);

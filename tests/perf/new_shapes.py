@@ -6,7 +6,7 @@
 ONNX_DIR holds models, such as the benchmark networks; NAME selects. Symbolic sizes (a batch `b` is 1) take random
 values of the range, each once in one session: a first run, whose inputs the cache holds, and five more, whose median is
 the steady one. The first third of the shapes only warms the session up. The aim is a tenth of the steady run, 20 us and
-0.2 us per node beyond it: "over" counts the shapes that miss it, "worst" tells by how much. Prints a table in Markdown,
+0.2 us per step beyond it: "over" counts the shapes that miss it, "worst" tells by how much. Prints a table in Markdown,
 in microseconds. The machine should do nothing else.
 
 Needs the packages numpy and the binding `xc` (bindings/python).
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
 import statistics
 import sys
 import time
@@ -46,7 +47,7 @@ def measure(model: Path, mode: str, sizes: list[int], threads: int) -> str | Non
     session = xc.Session(str(model), threads=threads, jit=mode)
     if all(isinstance(d, int) for port in session.inputs for d in port.shape):
         return None
-    nodes = session.explain().count("\n")
+    steps = len(re.findall(r"^ +\d+ ", session.explain(), re.MULTILINE))
     generator = np.random.default_rng(3)
     data = {size: inputs_of(session, size, generator) for size in sizes}
     beyond, missed = [], []
@@ -58,12 +59,12 @@ def measure(model: Path, mode: str, sizes: list[int], threads: int) -> str | Non
         if k < len(sizes) // 3:
             continue
         beyond.append((first - steady, steady))
-        missed.append(first - (1.1 * steady + 20 + 0.2 * nodes))
+        missed.append(first - (1.1 * steady + 20 + 0.2 * steps))
     beyond.sort()
     median, most = beyond[len(beyond) // 2], beyond[len(beyond) * 9 // 10]
     over = sum(m > 0 for m in missed)
     steady = statistics.median(s for _, s in beyond)
-    return (f"| {model.stem} | {mode} | {nodes} | {steady:.0f} | {median[0]:.0f} | {most[0]:.0f} | "
+    return (f"| {model.stem} | {mode} | {steps} | {steady:.0f} | {median[0]:.0f} | {most[0]:.0f} | "
             f"{over} of {len(missed)} | {max(max(missed), 0):.0f} |")
 
 

@@ -3,7 +3,8 @@
 // Two ways. sgemm takes any sizes and strides without a primitive, so a new shape costs nothing. A
 // constant right side is packed in prepare(), once, in column slices fixed by its shape; products
 // bound afterwards run a primitive made for their number of rows (up to 15 % faster, and the only
-// way whose weights need no repacking per call), or an own kernel for one to four rows. In strict
+// way whose weights need no repacking per call), or an own kernel for one to four rows. Until that
+// primitive is made, the own kernel reads the packed weights for more rows, too. In strict
 // mode only sgemm is used, one call per part, so that results never change.
 //
 // In fast mode, where the processor multiplies bf16, weights are packed as bf16, half the bytes,

@@ -30,11 +30,13 @@ TEST_CASE("runtime/signatures: sorted by their last use, while runs go on") {
   });
   std::vector<std::shared_ptr<SignatureEntry>> all = entries;
   std::sort(all.begin(), all.end());
+  int wrong = 0;
   for (int round = 0; round < 300; ++round) {
     auto found = by_last_use(entries);
     std::sort(found.begin(), found.end());
-    REQUIRE(found == all);
+    wrong += found == all ? 0 : 1;
   }
   done = true;
   runs.join();
+  CHECK(wrong == 0);
 }
