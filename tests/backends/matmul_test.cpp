@@ -120,18 +120,21 @@ void check_few_rows(int64_t rows, int64_t n, int64_t k, int64_t panel, std::mt19
   }
 }
 
+/// Every size of a group of rows, alone, in two or three groups and in more.
+constexpr int64_t kRowsTried[] = {1, 2, 3, 4, 5, 6, 7, 9, 11, 13, 16, 19, 24, 25, 33};
+
 TEST_CASE("backends/matmul: few rows against panels of 64 columns, the last one in part") {
   std::mt19937 random(5);
-  for (const int64_t rows : {1, 2, 3, 4})
+  for (const int64_t rows : kRowsTried)
     for (const int64_t n : {1, 63, 64, 65, 200})
-      for (const int64_t k : {0, 1, 17, 64})
+      for (const int64_t k : {0, 1, 17, 64, 450})
         check_few_rows(rows, n, k, (k + 3) * cpu::kFewColumns, random);
 }
 
 TEST_CASE("backends/matmul: any rows against weights in rows") {
   std::mt19937 random(6);
-  for (const int64_t rows : {1, 2, 3, 4, 5, 11})
-    for (const int64_t n : {1, 15, 16, 63, 64, 100, 384, 400, 456})
+  for (const int64_t rows : kRowsTried)
+    for (const int64_t n : {1, 15, 16, 63, 64, 100, 384, 456})
       for (const int64_t k : {0, 1, 17, 300}) check_few_rows(rows, n, k, 0, random);
 }
 
@@ -216,7 +219,7 @@ TEST_CASE("backends/matmul: few rows over weights beyond the cache, whatever the
   const int64_t k = 700, n = 1000;
   const Tensor weights = g.tensor(DType::kF32, {k, n});
   const auto& row = find_row("onednn.matmul", "MatMul");
-  for (int64_t m : {1, 2, 3, 4, 5}) {
+  for (int64_t m : {1, 2, 3, 4, 5, 16, 32, 33}) {
     Problem p;
     p.op = &get_op("MatMul");
     p.inputs = {g.tensor(DType::kF32, {m, k}), weights};

@@ -8,14 +8,16 @@
 
 namespace xc::cpu {
 
-constexpr int64_t kFewRows = 4;      ///< of the left side, at most, for which it is the fastest
+/// Of the left side, at most, for which it is the fastest; and with bf16 weights, at most at all.
+constexpr int64_t kFewRows = 32, kFewRowsOfPairs = 4;
 constexpr int64_t kFewColumns = 64;  ///< of a panel
 
 /// y[rows, n] = x[rows, k] * w. Element (k, j) of f32 w is panels[j / 64 * panel + k * 64 + j %
 /// 64]; of bf16 w, whose rows lie in pairs, panels[j / 64 * panel + (k / 2 * 64 + j % 64) * 2 + k %
 /// 2], the row behind an odd k being 0. The last panel is whole. Without panels (`panel` 0, f32)
-/// element (k, j) is panels[k * n + j], and there may be any number of rows. Strides in elements; x
-/// and y are dense along a row. x is f32 in all: bf16 weights are widened, which is exact.
+/// element (k, j) is panels[k * n + j]. Strides in elements; x and y are dense along a row. An
+/// element's terms are added in the order of k, whatever the number of rows. x is f32 in all: bf16
+/// weights are widened, which is exact.
 struct FewRows {
   const float* x;
   int64_t x_row, rows, k, n;
