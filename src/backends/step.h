@@ -83,6 +83,9 @@ struct StepArgs {
 class BoundKernel {
  public:
   virtual ~BoundKernel() = default;
+  /// Prepares the shared memory: called once, before any task, when there is such memory. Throws
+  /// like run().
+  virtual void start(const StepArgs&) const {}
   /// Executes tasks [begin, end) of `tasks`. Tasks write disjoint parts of the outputs. Throws
   /// Error(kRange) for data out of range (indices).
   virtual void run(const StepArgs& args, int64_t begin, int64_t end) const = 0;
@@ -90,13 +93,14 @@ class BoundKernel {
   /// is such memory.
   virtual void finish(const StepArgs&) const {}
   void run_all(const StepArgs& args) const {
+    if (shared_bytes > 0) start(args);
     run(args, 0, tasks);
     if (shared_bytes > 0) finish(args);
   }
 
   int64_t tasks = 1;          ///< independent parts; 1 = sequential
   int64_t scratch_bytes = 0;  ///< per worker
-  int64_t shared_bytes = 0;   ///< between the tasks and finish()
+  int64_t shared_bytes = 0;   ///< between start(), the tasks and finish()
   /// A slower stand-in: binding again with BindContext::background gives a better one.
   bool provisional = false;
   /// Bytes held by this object (primitives, templates), for the cache's byte cap.

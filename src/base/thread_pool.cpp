@@ -9,17 +9,10 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/pause.h"
 
 namespace xc {
 namespace {
-
-inline void pause_cpu() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 /// Threads started while it lives have every signal blocked: a host's signals go to its own
 /// threads.

@@ -125,6 +125,7 @@ uint64_t Executor::run_segment(const Turn& turn, void* const* inputs, const Outp
         if (workers == 1 || kernel.tasks <= 1) {
           kernel.run_all(args);
         } else {
+          if (kernel.shared_bytes > 0) kernel.start(args);
           runner.run(kernel.tasks, [&](int64_t task, int worker) {
             const StepArgs mine{args.buffers, scratch + worker * scratch_stride, shared};
             kernel.run(mine, task, task + 1);

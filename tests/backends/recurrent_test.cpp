@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "backends/step_harness.h"
 
 namespace xc {
@@ -94,6 +96,53 @@ TEST_CASE("backends/recurrent: no steps, no samples, one unit, no optional opera
         }
         INFO(op << " " << s.time << "x" << s.batch << (minimal ? " minimal" : ""));
         check_row("xc.recurrent", p, {2e-5, 2e-5});
+      }
+}
+
+TEST_CASE("backends/recurrent: threads share units and samples, with the same bits") {
+  Generator g(65);
+  struct Sizes {
+    const char* op;
+    int64_t time, batch, input, hidden;
+  };
+  for (const Sizes s :
+       {Sizes{"LSTM", 40, 1, 30, 160}, Sizes{"LSTM", 9, 5, 130, 100}, Sizes{"GRU", 30, 1, 20, 260},
+        Sizes{"GRU", 8, 3, 20, 200}, Sizes{"RNN", 30, 1, 20, 400}, Sizes{"LSTM", 7, 33, 10, 20}})
+    for (const bool both : {false, true})
+      for (const int variant : {0, 1, 2}) {
+        const bool lstm = std::string_view(s.op) == "LSTM";
+        const int64_t gates = lstm ? 4 : std::string_view(s.op) == "GRU" ? 3 : 1;
+        const int64_t dirs = both ? 2 : 1;
+        Problem p;
+        p.op = &get_op(s.op);
+        p.outputs = lstm ? 3 : 2;
+        p.attrs.set("direction", std::string(both ? "bidirectional" : "reverse"));
+        if (gates == 3 && variant == 1) p.attrs.set("linear_before_reset", int64_t{1});
+        const float spread = 1.0f / std::sqrt(static_cast<float>(s.hidden));
+        p.inputs = {g.tensor(DType::kF32, {s.time, s.batch, s.input}),
+                    g.tensor(DType::kF32, {dirs, gates * s.hidden, s.input}, -spread, spread),
+                    g.tensor(DType::kF32, {dirs, gates * s.hidden, s.hidden}, -spread, spread),
+                    g.tensor(DType::kF32, {dirs, 2 * gates * s.hidden}),
+                    variant == 2 ? g.tensor(DType::kI32, {s.batch}, 0, static_cast<double>(s.time))
+                                 : Tensor()};
+        p.constant = {false, variant != 1, variant != 1, false, false};
+        const auto& row = find_row("xc.recurrent", s.op);
+        const std::vector<Tensor> want = run_reference(node_of(p), p.inputs);
+        std::vector<Tensor> first;
+        for (const int threads : {1, 2, 3, 8})
+          for (const bool at_once : {false, true}) {
+            INFO(s.op << " of " << s.hidden << ", variant " << variant << ", " << threads
+                      << (at_once ? " at once" : " one by one"));
+            RunOptions options;
+            options.threads = threads;
+            options.pieces = 0;
+            options.at_once = at_once;
+            const std::vector<Tensor> got = run_row(row, p, options);
+            for (size_t i = 0; i < got.size(); ++i)
+              CHECK(difference(got[i], want[i], {5e-5, 5e-5}) == "");
+            if (first.empty()) first = got;
+            for (size_t i = 0; i < got.size(); ++i) CHECK(same_bits(got[i], first[i]));
+          }
       }
 }
 

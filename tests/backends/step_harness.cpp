@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 namespace xc::test {
 
@@ -139,14 +140,24 @@ std::vector<Tensor> run_kernel(Kernel& kernel, const Problem& problem, const Run
   const auto bound = kernel.bind({in, out, options.background});
   const int64_t pieces =
       options.pieces == 0 ? bound->tasks : std::min(options.pieces, bound->tasks);
-  const auto scratch = Buffer::allocate(bound->scratch_bytes);
   const auto shared = Buffer::allocate(bound->shared_bytes);
-  for (int64_t piece = pieces; piece-- > 0;) {  // backwards: tasks are independent
+  std::memset(shared->data(), 0xff, static_cast<size_t>(shared->bytes()));
+  const StepArgs args{buffers.data(), nullptr, shared->data()};
+  const auto run_piece = [&](int64_t piece) {
+    const auto scratch = Buffer::allocate(bound->scratch_bytes);
     std::memset(scratch->data(), 0xff, static_cast<size_t>(scratch->bytes()));
-    bound->run({buffers.data(), scratch->data(), shared->data()}, bound->tasks * piece / pieces,
+    bound->run({args.buffers, scratch->data(), args.shared}, bound->tasks * piece / pieces,
                bound->tasks * (piece + 1) / pieces);
-  }
-  if (bound->shared_bytes > 0) bound->finish({buffers.data(), scratch->data(), shared->data()});
+  };
+  if (bound->shared_bytes > 0) bound->start(args);
+  std::vector<std::thread> threads;
+  for (int64_t piece = pieces; piece-- > 0;)  // backwards: tasks are independent
+    if (options.at_once)
+      threads.emplace_back(run_piece, piece);
+    else
+      run_piece(piece);
+  for (std::thread& thread : threads) thread.join();
+  if (bound->shared_bytes > 0) bound->finish(args);
   return outputs;
 }
 

@@ -41,6 +41,7 @@ struct Problem {
 
 struct RunOptions {
   int64_t pieces = 1;    ///< calls of run() the tasks are spread over; 0 = one per task
+  bool at_once = false;  ///< each of them on a thread of its own
   bool prepare = false;  ///< call Kernel::prepare() before bind()
   bool background = false;
   int output_kind = 0;    ///< strides of the outputs, as Generator::strided

@@ -1,7 +1,10 @@
-// LSTM, GRU and RNN in f32: "xc.recurrent". The input's product is one matrix product over a span
-// of time steps; each step then needs R h, by an own product over packed weights that are read once
-// for several samples at the speed of the cache. Weights that change and very many samples go by
-// sgemm. Each direction is a task.
+// LSTM, GRU and RNN in f32: "xc.recurrent". Both products are own ones over packed weights: of the
+// input over a span of time steps at once, then step by step of the state, whose weights are read
+// once for several samples at the speed of the cache.
+//
+// With several threads, each works on some of the units through all steps (Team), so that its part
+// of the weights stays in its core's cache; directions, and samples where there are many, are
+// apart.
 //
 // (oneDNN's recurrent primitives want layouts of their own for dims that change, and create their
 // code per length; this kernel is bound for any length at no cost.)
@@ -12,9 +15,8 @@
 
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/copy.h"
-#include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/onednn_common.h"
+#include "backends/cpu/team.h"
 #include "backends/cpu/vector/cells_fn.h"
 
 namespace xc::cpu {
@@ -29,35 +31,72 @@ int64_t gates_of(Cell cell) {
 }
 
 constexpr int64_t kSpanBytes = 1 << 20;  ///< of pre-activations computed at a time
-constexpr int64_t kPackedSamples = 64;   ///< up to which the own product is used
+/// Multiply-adds that a thread has in a phase at least: meeting the others costs as much as some
+/// thousands.
+constexpr int64_t kPartWork = 32 << 10;
+constexpr int64_t kGroupSamples = 8;  ///< that are worth a thread of their own
 
 enum Input { kX, kW, kR, kB, kLengths, kH0, kC0 };
 
-/// R of every direction in panels (PanelProduct), transposed. A GRU that resets before its product
-/// multiplies the last third of the columns by themselves: they begin a panel.
-struct PackedR {
-  std::shared_ptr<const Buffer> panels;
-  int64_t hidden = 0, width = 0, first = 0;  ///< columns of the first product
-  static int64_t whole_panels(int64_t columns) { return align_up(columns, kPanel); }
-  int64_t direction_size() const {
-    return (whole_panels(first) + whole_panels(width - first)) * hidden;
+/// How a matrix [gates * units, k] of one direction is packed: in panels (GateProduct) for some
+/// gates each, as the numbers of gates in a panel are 1, 2 and 4.
+class GatePanels {
+ public:
+  struct Piece {
+    int64_t first, gates;  ///< gates
+    int64_t each;          ///< units in a panel
+    int64_t at;            ///< floats
+    int64_t panel() const { return gates * each; }
+  };
+  GatePanels(int64_t gates, int64_t units, int64_t k) : gates_(gates), units_(units), k_(k) {
+    for (int64_t first = 0; first < gates;) {
+      const int64_t count = gates - first >= 4 ? 4 : gates - first >= 2 ? 2 : 1;
+      const int64_t each = panel_units(count, units);
+      pieces_.push_back({first, count, each, floats_});
+      floats_ += ceil_div(units, each) * count * each * k;
+      first += count;
+    }
   }
-  /// Of the product that begins at a column.
-  const float* at(int64_t direction, int64_t column) const {
-    return reinterpret_cast<const float*>(panels->data()) + direction * direction_size() +
-           whole_panels(column) * hidden;
+  int64_t floats() const { return floats_; }
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  /// Units between which the work can be divided.
+  int64_t grain() const { return gates_ == 1 ? 32 : pieces_[0].each; }
+  void pack(const float* matrix, float* to) const {
+    std::memset(to, 0, static_cast<size_t>(floats_) * sizeof(float));
+    for (const Piece& piece : pieces_)
+      for (int64_t gate = 0; gate < piece.gates; ++gate)
+        for (int64_t unit = 0; unit < units_; unit += piece.each) {
+          const Dims dims{k_, std::min(piece.each, units_ - unit)}, source{1, k_},
+              target{piece.panel(), 1};
+          CopyPlan(dims, source, target, 4)
+              .run(matrix + ((piece.first + gate) * units_ + unit) * k_,
+                   to + piece.at + unit * piece.gates * k_ + gate * piece.each);
+        }
+  }
+
+ private:
+  int64_t gates_, units_, k_, floats_ = 0;
+  std::vector<Piece> pieces_;
+};
+
+/// W and R of a layer; packed once where they are constant.
+struct LayerPanels {
+  GatePanels input, state;
+  std::shared_ptr<const Buffer> buffer;  ///< null: packed at each run
+  LayerPanels(int64_t gates, int64_t units, int64_t inputs)
+      : input(gates, units, inputs), state(gates, units, units) {}
+  int64_t floats() const { return input.floats() + state.floats(); }  ///< of a direction
+  void pack(const float* w, const float* r, float* to) const {
+    input.pack(w, to);
+    state.pack(r, to + input.floats());
   }
 };
 
 class RecurrentBound final : public BoundKernel {
  public:
   RecurrentBound(const StepSpec& spec, const BindContext& context,
-                 std::shared_ptr<const PackedR> packed)
-      : views_(spec, context),
-        cell_(cell_of(*spec.op)),
-        gates_(gates_of(cell_)),
-        packed_(std::move(packed)),
-        fns_(cell_fns(cpu_info().isa)) {
+                 std::shared_ptr<const LayerPanels> panels)
+      : views_(spec, context), cell_(cell_of(*spec.op)), fns_(cell_fns(cpu_info().isa)) {
     const std::string direction = spec.attrs().get_string("direction", "forward");
     dirs_ = direction == "bidirectional" ? 2 : 1;
     reverse_ = direction == "reverse";
@@ -67,48 +106,111 @@ class RecurrentBound final : public BoundKernel {
     time_ = x[batch_first_ ? 1 : 0];
     batch_ = x[batch_first_ ? 0 : 1];
     input_ = x[2];
-    hidden_ = views_.inputs[kR].dims[2];
-    width_ = gates_ * hidden_;
+    units_ = views_.inputs[kR].dims[2];
+    width_ = gates_of(cell_) * units_;
+    // GRUs that reset before their product meet in the middle of a step.
+    halves_ = cell_ == Cell::kGru && !linear_ ? 2 : 1;
     lengths_ = has(kLengths);
-    if (packed_ && batch_ > kPackedSamples) packed_ = nullptr;
-    const double depth = static_cast<double>(input_ + (packed_ ? 0 : hidden_));
-    const SgemmChoice choice = choose_sgemm(
-        batch_, width_, hidden_, spec.numerics == Numerics::kStrict || context.background,
-        2.0 * static_cast<double>(dirs_ * time_ * batch_ * width_) * depth);
-    own_ = choice.own;
-    provisional = choice.provisional;
+    panels_ =
+        panels ? std::move(panels) : std::make_shared<LayerPanels>(gates_of(cell_), units_, input_);
+    divide(spec.threads);
     const int64_t step_bytes = std::max<int64_t>(1, batch_ * width_ * 4);
     // With lengths, samples are at different times in one step.
     span_ = lengths_ ? time_
                      : std::clamp<int64_t>(kSpanBytes / step_bytes, 1, std::max<int64_t>(1, time_));
-    // x as rows (t, n) at one distance; else staged.
+    // x by rows that are dense; else staged.
     const Dims xs = time_first(views_.inputs[kX].strides);
-    const bool rows_dense = xs[2] == 1 || input_ == 1;
-    staged_ = !(rows_dense && (batch_ == 1 || time_ == 1 || xs[0] == xs[1] * batch_) &&
-                (batch_ * time_ == 1 || row_stride(xs) >= input_));
-    x_row_ = staged_ ? input_ : std::max(row_stride(xs), input_);
+    staged_ = !(xs[2] == 1 || input_ == 1) || (batch_ > 1 && xs[1] < input_) ||
+              (time_ > 1 && xs[0] < input_);
     const Dims dims{span_, batch_, input_};
-    if (staged_) stage_ = CopyPlan(dims, xs, contiguous_strides(dims), 4);
-    const auto bytes = [](int64_t floats) { return align_up(floats * 4, 64); };
-    x_bytes_ = staged_ ? bytes(span_ * batch_ * input_) : 0;
-    span_bytes_ = bytes(span_ * batch_ * width_);
-    gates_bytes_ = bytes(batch_ * width_);
-    state_bytes_ = bytes(batch_ * hidden_);
-    scratch_bytes = x_bytes_ + span_bytes_ + 2 * gates_bytes_ + 3 * state_bytes_ + bytes(width_);
-    tasks = dirs_;
+    const Dims dense = contiguous_strides(dims);
+    if (staged_) stage_ = CopyPlan(dims, xs, dense, 4);
+    x_time_ = staged_ ? dense[0] : xs[0];
+    x_sample_ = staged_ ? dense[1] : xs[1];
+    scratch_bytes = staged_ ? floats(span_ * batch_ * input_) : 0;
+    carve(nullptr, 0, &direction_bytes_);
+    shared_bytes = dirs_ * (direction_bytes_ + groups_ * Team::bytes(parts_));
+    tasks = dirs_ * groups_ * parts_;
     held_bytes += views_.bytes() + 256;
   }
 
+  void start(const StepArgs& args) const override {
+    for (int64_t n = 0; lengths_ && n < batch_; ++n)
+      if (const int64_t length = length_of(args, n); length < 0 || length > time_)
+        fail(Status::kRange, "sequence length {} is outside [0, {}]", length, time_);
+    for (int64_t d = 0; d < dirs_; ++d) {
+      const Memory m = memory(args, d);
+      load_state(args, kH0, d, m.h[0]);
+      if (cell_ == Cell::kLstm) load_state(args, kC0, d, m.c);
+      load_bias(args, d, m);
+      if (!panels_->buffer)
+        panels_->pack(static_cast<const float*>(args.buffers[kW]) + d * width_ * input_,
+                      static_cast<const float*>(args.buffers[kR]) + d * width_ * units_, m.panels);
+      for (int64_t group = 0; group < groups_; ++group) Team::create(team(args, d, group), parts_);
+    }
+  }
+
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-    const OneThread guard;
-    for (int64_t d = begin; d < end; ++d) run_direction(args, d);
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t d = task / parts_ / groups_, group = task / parts_ % groups_;
+      const Memory m = memory(args, d);
+      const auto share = [&](int64_t part) {
+        const int64_t grain = panels_->state.grain(), grains = ceil_div(units_, grain);
+        return Share{args,
+                     m,
+                     d,
+                     batch_ * group / groups_,
+                     batch_ * (group + 1) / groups_,
+                     std::min(units_, grains * part / parts_ * grain),
+                     std::min(units_, grains * (part + 1) / parts_ * grain)};
+      };
+      if (parts_ == 1) {
+        const Share all = share(0);
+        for (int64_t step = 0; step < time_; ++step)
+          for (int64_t half = 0; half < halves_; ++half) advance(all, step, half == 0);
+        continue;
+      }
+      Team::at(team(args, d, group), parts_)
+          .run(task % parts_, time_ * halves_, [&](int64_t phase, int64_t part) {
+            advance(share(part), phase / halves_, phase % halves_ == 0);
+          });
+    }
+  }
+
+  void finish(const StepArgs& args) const override {
+    for (int64_t d = 0; d < dirs_; ++d) {
+      const Memory m = memory(args, d);
+      for (size_t k = 1; k < 3; ++k)
+        if (float* state = output(args, k))
+          for (int64_t n = 0; n < batch_; ++n)
+            copy_row((k == 1 ? m.h[time_ % 2] : m.c) + n * units_, 1,
+                     state + state_at(views_.outputs[k], d, n), views_.outputs[k].strides[2],
+                     units_);
+    }
   }
 
  private:
+  /// What all workers on a direction share.
+  struct Memory {
+    float *bias, *state_bias;  ///< rows; the second one of linear GRUs
+    float* span;               ///< pre-activations of some steps [t, n, gate, unit]
+    float* gates;              ///< of one, where samples have lengths of their own
+    float* recurrent;          ///< R h of linear GRUs
+    float* h[2];               ///< read and written by turns
+    float *c, *reset;
+    float* panels;  ///< of weights that are not constant
+  };
+  /// What a worker does of a phase: samples [n0, n1), units [u0, u1) of a direction.
+  struct Share {
+    const StepArgs& args;
+    const Memory& m;
+    int64_t d, n0, n1, u0, u1;
+  };
+
+  static int64_t floats(int64_t count) { return align_up(count * 4, 64); }
   bool has(size_t i) const { return i < views_.inputs.size() && views_.inputs[i].present(); }
   /// Strides of x as [time, batch, input].
   Dims time_first(const Dims& s) const { return batch_first_ ? Dims{s[1], s[0], s[2]} : s; }
-  int64_t row_stride(const Dims& xs) const { return batch_ > 1 ? xs[1] : xs[0]; }
   /// Offset of sample n, direction d in a state tensor.
   int64_t state_at(const OperandView& s, int64_t d, int64_t n) const {
     return batch_first_ ? n * s.strides[0] + d * s.strides[1] : d * s.strides[0] + n * s.strides[1];
@@ -122,26 +224,64 @@ class RecurrentBound final : public BoundKernel {
     for (int64_t i = 0; i < n; ++i) to[i * to_step] = from[i * from_step];
   }
 
-  struct Buffers {
-    float *x, *span, *gates, *recurrent, *h, *c, *reset, *bias;
-  };
-  Buffers carve(void* scratch) const {
-    auto* at = static_cast<std::byte*>(scratch);
-    const auto next = [&](int64_t bytes) {
-      auto* out = reinterpret_cast<float*>(at);
-      at += bytes;
+  /// Units among threads as far as a phase is worth it, then samples.
+  void divide(int64_t threads) {
+    threads = threads / dirs_;
+    const int64_t work = batch_ * width_ * units_ / halves_;
+    parts_ = std::min({threads, ceil_div(units_, panels_->state.grain()), work / kPartWork});
+    parts_ = std::max<int64_t>(1, parts_);
+    groups_ = std::max<int64_t>(1, std::min(threads / parts_, batch_ / kGroupSamples));
+  }
+
+  Memory carve(std::byte* base, int64_t d, int64_t* bytes = nullptr) const {
+    int64_t at = d * direction_bytes_;
+    const auto next = [&](bool wanted, int64_t count) {
+      auto* out = reinterpret_cast<float*>(base + at);
+      if (wanted) at += floats(count);
       return out;
     };
-    Buffers b{};
-    b.x = next(x_bytes_);
-    b.span = next(span_bytes_);
-    b.gates = next(gates_bytes_);
-    b.recurrent = next(gates_bytes_);
-    b.h = next(state_bytes_);
-    b.c = next(state_bytes_);
-    b.reset = next(state_bytes_);
-    b.bias = next(0);
-    return b;
+    const int64_t state = batch_ * units_;
+    Memory m{};
+    m.bias = next(true, width_);
+    m.state_bias = next(linear_, width_);
+    m.span = next(true, span_ * batch_ * width_);
+    m.gates = next(lengths_, batch_ * width_);
+    m.recurrent = next(linear_, batch_ * width_);
+    for (float*& h : m.h) h = next(true, state);
+    m.c = next(cell_ == Cell::kLstm, state);
+    m.reset = next(halves_ == 2, state);
+    m.panels = next(!panels_->buffer, panels_->floats());
+    if (bytes) *bytes = at;
+    return m;
+  }
+  Memory memory(const StepArgs& args, int64_t d) const {
+    return carve(static_cast<std::byte*>(args.shared), d);
+  }
+  std::byte* team(const StepArgs& args, int64_t d, int64_t group) const {
+    return static_cast<std::byte*>(args.shared) + dirs_ * direction_bytes_ +
+           (d * groups_ + group) * Team::bytes(parts_);
+  }
+  /// W of a direction, then R.
+  const float* panels(const Share& s) const {
+    return panels_->buffer
+               ? reinterpret_cast<const float*>(panels_->buffer->data()) + s.d * panels_->floats()
+               : s.m.panels;
+  }
+  float* output(const StepArgs& args, size_t k) const {
+    return k < views_.outputs.size() && views_.outputs[k].present()
+               ? static_cast<float*>(args.buffers[views_.inputs.size() + k])
+               : nullptr;
+  }
+  int64_t length_of(const StepArgs& args, int64_t n) const {
+    return lengths_ ? static_cast<const int32_t*>(
+                          args.buffers[kLengths])[n * views_.inputs[kLengths].strides[0]]
+                    : time_;
+  }
+  /// Time a sample is at in a step; -1 when its sequence has ended.
+  int64_t time_of(const Share& s, int64_t n, int64_t step) const {
+    const int64_t length = length_of(s.args, n);
+    if (step >= length) return -1;
+    return s.d == 1 || reverse_ ? length - 1 - step : step;
   }
 
   void load_state(const StepArgs& args, size_t input, int64_t d, float* to) const {
@@ -149,186 +289,168 @@ class RecurrentBound final : public BoundKernel {
       if (has(input)) {
         const OperandView& s = views_.inputs[input];
         copy_row(static_cast<const float*>(args.buffers[input]) + state_at(s, d, n), s.strides[2],
-                 to + n * hidden_, 1, hidden_);
+                 to + n * units_, 1, units_);
       } else {
-        std::memset(to + n * hidden_, 0, static_cast<size_t>(hidden_) * sizeof(float));
+        std::memset(to + n * units_, 0, static_cast<size_t>(units_) * sizeof(float));
       }
     }
   }
 
-  /// Bias that goes with the input's product: Wb + Rb, but for the hidden gate of a linear GRU.
-  void load_bias(const StepArgs& args, int64_t d, float* to) const {
-    if (!has(kB)) {
-      std::memset(to, 0, static_cast<size_t>(width_) * sizeof(float));
-      return;
+  /// Wb + Rb go with the input's product, but for the hidden gate of a linear GRU.
+  void load_bias(const StepArgs& args, int64_t d, const Memory& m) const {
+    const float* b =
+        has(kB) ? static_cast<const float*>(args.buffers[kB]) + d * 2 * width_ : nullptr;
+    for (int64_t j = 0; j < width_; ++j) {
+      const bool both = !linear_ || j < 2 * units_;
+      m.bias[j] = !b ? 0.0f : both ? b[j] + b[width_ + j] : b[j];
+      if (linear_) m.state_bias[j] = !b || both ? 0.0f : b[width_ + j];
     }
-    const float* b = static_cast<const float*>(args.buffers[kB]) + d * 2 * width_;
-    const int64_t both = linear_ ? 2 * hidden_ : width_;
-    for (int64_t j = 0; j < width_; ++j) to[j] = b[j] + (j < both ? b[width_ + j] : 0.0f);
   }
 
-  /// c = a b^T + beta c: m rows of a, n of b, each of k; rows of c are those of the gates.
-  void multiply(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
-                float beta, float* c) const {
-    const Sgemm product{false, true, m, n, k, 1.0f, a, lda, b, k, beta, c, width_};
-    own_ ? own_gemm(product) : library_sgemm(product);
-  }
-
-  /// to[n] = beta to[n] + h[n] R^T over columns [first, first + count); beta 0 for all of them.
-  void recur(const StepArgs& args, int64_t d, const float* h, float* to, int64_t first,
-             int64_t count, float beta) const {
-    const float* r = static_cast<const float*>(args.buffers[kR]) + d * width_ * hidden_;
-    if (packed_) {
-      if (beta == 0) std::memset(to, 0, static_cast<size_t>(batch_ * width_) * sizeof(float));
-      fns_.panel_product(
-          {h, hidden_, batch_, hidden_, packed_->at(d, first), count, to + first, width_});
-      return;
+  /// y = start + x M^T for gates [first, last) of the share's units: `count` rows.
+  void multiply(const Share& s, const GatePanels& matrix, const float* panels, int64_t first,
+                int64_t last, GateProduct p) const {
+    for (const GatePanels::Piece& piece : matrix.pieces()) {
+      if (piece.first < first || piece.first >= last) continue;
+      GateProduct one = p;
+      one.panels = panels + piece.at;
+      one.gates = piece.gates;
+      one.each = piece.each;
+      one.units = units_;
+      one.first = s.u0;
+      one.end = s.u1;
+      one.start += piece.first * units_;
+      one.y += piece.first * units_;
+      fns_.product(one);
     }
-    multiply(batch_, count, hidden_, h, hidden_, r + first * hidden_, beta, to + first);
   }
 
-  void run_direction(const StepArgs& args, int64_t d) const {
-    const Buffers b = carve(args.scratch);
-    const bool backwards = d == 1 || reverse_;
-    const size_t first_output = views_.inputs.size();
-    const auto output = [&](size_t k) -> float* {
-      return k < views_.outputs.size() && views_.outputs[k].present()
-                 ? static_cast<float*>(args.buffers[first_output + k])
-                 : nullptr;
-    };
-    std::vector<int64_t> lengths;
-    if (lengths_) {
-      const OperandView& view = views_.inputs[kLengths];
-      for (int64_t n = 0; n < batch_; ++n) {
-        lengths.push_back(static_cast<const int32_t*>(args.buffers[kLengths])[n * view.strides[0]]);
-        if (lengths.back() < 0 || lengths.back() > time_)
-          fail(Status::kRange, "sequence length {} is outside [0, {}]", lengths.back(), time_);
+  /// y[n] = start[n] + R h[n] for gates [first, last).
+  void recur(const Share& s, const float* h, const float* start, int64_t start_row, float* y,
+             int64_t first, int64_t last) const {
+    multiply(s, panels_->state, panels(s) + panels_->input.floats(), first, last,
+             {.x = h + s.n0 * units_,
+              .x_row = units_,
+              .rows = s.n1 - s.n0,
+              .k = units_,
+              .start = start + s.n0 * start_row,
+              .start_row = start_row,
+              .y = y + s.n0 * width_,
+              .y_row = width_});
+  }
+
+  /// Of the span that begins with a step: its times rise, whatever the direction.
+  int64_t first_time(const Share& s, int64_t step) const {
+    const bool backwards = s.d == 1 || reverse_;
+    return backwards && !lengths_ ? time_ - std::min(step + span_, time_) : step;
+  }
+  /// span[t, n] = bias + W x[t, n] for the times of the span that begins with a step.
+  void project(const Share& s, int64_t step) const {
+    const int64_t steps = std::min(span_, time_ - step);
+    const Dims xs = time_first(views_.inputs[kX].strides);
+    const float* x = static_cast<const float*>(s.args.buffers[kX]) + first_time(s, step) * xs[0];
+    if (staged_) {
+      auto* staged = static_cast<float*>(s.args.scratch);
+      if (steps == span_) {
+        stage_.run(x, staged);
+      } else {
+        const Dims dims{steps, batch_, input_};
+        CopyPlan(dims, xs, contiguous_strides(dims), 4).run(x, staged);
       }
+      x = staged;
     }
-    load_state(args, kH0, d, b.h);
-    if (cell_ == Cell::kLstm) load_state(args, kC0, d, b.c);
-    load_bias(args, d, b.bias);
-    for (int64_t done = 0; done < time_; done += span_) {
-      const int64_t steps = std::min(span_, time_ - done);
-      // Times [from, from + steps), in rising order whatever the direction.
-      const int64_t from = backwards && !lengths_ ? time_ - done - steps : done;
-      project(args, d, from, steps, b);
-      for (int64_t step = 0; step < steps; ++step) {
-        Buffers now = b;
-        if (lengths_)
-          gather_gates(b, lengths, done + step, backwards);
-        else
-          now.gates =
-              b.span + (time_of(lengths, 0, done + step, backwards) - from) * batch_ * width_;
-        advance(args, d, now, lengths, done + step);
-        if (float* y = output(0)) {
-          const Dims& s = views_.outputs[0].strides;
-          for (int64_t n = 0; n < batch_; ++n) {
-            const int64_t at = time_of(lengths, n, done + step, backwards);
-            const int64_t t = at < 0 ? done + step : at;
-            float* to = y + (batch_first_ ? n * s[0] + t * s[1] + d * s[2]
-                                          : t * s[0] + d * s[1] + n * s[2]);
-            if (at >= 0)
-              copy_row(b.h + n * hidden_, 1, to, s[3], hidden_);
-            else
-              for (int64_t j = 0; j < hidden_; ++j) to[j * s[3]] = 0;
-          }
-        }
-      }
-    }
-    for (size_t k = 1; k < 3; ++k)
-      if (float* state = output(k))
-        for (int64_t n = 0; n < batch_; ++n)
-          copy_row((k == 1 ? b.h : b.c) + n * hidden_, 1, state + state_at(views_.outputs[k], d, n),
-                   views_.outputs[k].strides[2], hidden_);
+    // All rows at once where they are at one distance.
+    const int64_t samples = s.n1 - s.n0;
+    const bool together =
+        samples == batch_ && (batch_ == 1 || steps == 1 || x_time_ == batch_ * x_sample_);
+    for (int64_t t = 0; t < (together ? 1 : steps); ++t)
+      multiply(s, panels_->input, panels(s), 0, gates_of(cell_),
+               {.x = x + t * x_time_ + s.n0 * x_sample_,
+                .x_row = batch_ > 1 ? x_sample_ : x_time_,
+                .rows = together ? steps * batch_ : samples,
+                .k = input_,
+                .start = s.m.bias,
+                .start_row = 0,
+                .y = s.m.span + (t * batch_ + s.n0) * width_,
+                .y_row = width_});
   }
 
-  /// Time a sample is at in a step; -1 when its sequence has ended.
-  int64_t time_of(const std::vector<int64_t>& lengths, int64_t n, int64_t step,
-                  bool backwards) const {
-    const int64_t length = lengths.empty() ? time_ : lengths[static_cast<size_t>(n)];
-    if (step >= length) return -1;
-    return backwards ? length - 1 - step : step;
+  /// The share's part of one step, or of its first or second half.
+  void advance(const Share& s, int64_t step, bool first_half) const {
+    const Memory& m = s.m;
+    const float* h = m.h[step % 2];
+    float* next = m.h[1 - step % 2];
+    if (first_half && step % span_ == 0) project(s, step);
+    float* gates = m.gates;
+    if (!lengths_)
+      gates =
+          m.span + (time_of(s, 0, step) - first_time(s, step / span_ * span_)) * batch_ * width_;
+    else if (first_half)
+      gather_gates(s, step);
+    if (linear_)
+      recur(s, h, m.state_bias, 0, m.recurrent, 0, 3);
+    else if (cell_ != Cell::kGru)
+      recur(s, h, gates, width_, gates, 0, 4);
+    else if (first_half)
+      recur(s, h, gates, width_, gates, 0, 2);
+    else
+      recur(s, m.reset, gates, width_, gates, 2, 3);
+    const int64_t count = s.u1 - s.u0;
+    for (int64_t n = s.n0; n < s.n1; ++n) {
+      const int64_t row = n * width_ + s.u0, unit = n * units_ + s.u0;
+      if (cell_ == Cell::kGru && !linear_ && first_half)
+        fns_.gru_open(gates + row, units_, h + unit, m.reset + unit, count);
+      else
+        finish_step(s, gates + row, h + unit, next + unit, n, step);
+    }
+  }
+
+  void finish_step(const Share& s, const float* gates, const float* h, float* next, int64_t n,
+                   int64_t step) const {
+    const int64_t count = s.u1 - s.u0, at = time_of(s, n, step);
+    if (at < 0)
+      std::memcpy(next, h, static_cast<size_t>(count) * sizeof(float));
+    else if (cell_ == Cell::kLstm)
+      fns_.lstm(gates, units_, s.m.c + n * units_ + s.u0, next, count);
+    else if (cell_ == Cell::kRnn)
+      fns_.rnn(gates, next, count);
+    else if (linear_)
+      fns_.gru_linear(gates, s.m.recurrent + n * width_ + s.u0, units_, h, next, count);
+    else
+      fns_.gru_close(gates, units_, h, next, count);
+    float* y = output(s.args, 0);
+    if (!y) return;
+    const Dims& ys = views_.outputs[0].strides;
+    const int64_t t = at < 0 ? step : at;
+    y += batch_first_ ? n * ys[0] + t * ys[1] + s.d * ys[2] : t * ys[0] + s.d * ys[1] + n * ys[2];
+    y += s.u0 * ys[3];
+    if (at >= 0)
+      copy_row(next, 1, y, ys[3], count);
+    else
+      for (int64_t j = 0; j < count; ++j) y[j * ys[3]] = 0;
   }
 
   /// Samples that have sequences of their own are at different times in one step.
-  void gather_gates(const Buffers& b, const std::vector<int64_t>& lengths, int64_t step,
-                    bool backwards) const {
-    for (int64_t n = 0; n < batch_; ++n) {
-      const int64_t at = std::max<int64_t>(0, time_of(lengths, n, step, backwards));
-      std::memcpy(b.gates + n * width_, b.span + (at * batch_ + n) * width_,
-                  static_cast<size_t>(width_) * sizeof(float));
-    }
-  }
-
-  /// span[t, n] = W x[t, n] + bias for `steps` times from `from` on.
-  void project(const StepArgs& args, int64_t d, int64_t from, int64_t steps,
-               const Buffers& b) const {
-    const auto* x = static_cast<const float*>(args.buffers[kX]) +
-                    from * time_first(views_.inputs[kX].strides)[0];
-    if (staged_) {
-      if (steps == span_) {
-        stage_.run(x, b.x);
-      } else {
-        const Dims dims{steps, batch_, input_};
-        CopyPlan(dims, time_first(views_.inputs[kX].strides), contiguous_strides(dims), 4)
-            .run(x, b.x);
-      }
-      x = b.x;
-    }
-    const int64_t rows = steps * batch_;
-    for (int64_t r = 0; r < rows; ++r)
-      std::memcpy(b.span + r * width_, b.bias, static_cast<size_t>(width_) * sizeof(float));
-    if (input_ == 0) return;
-    const float* w = static_cast<const float*>(args.buffers[kW]) + d * width_ * input_;
-    multiply(rows, width_, input_, x, x_row_, w, 1.0f, b.span);
-  }
-
-  /// One step of every sample whose sequence goes on.
-  void advance(const StepArgs& args, int64_t d, const Buffers& b,
-               const std::vector<int64_t>& lengths, int64_t step) const {
-    const auto live = [&](int64_t n) {
-      return lengths.empty() || step < lengths[static_cast<size_t>(n)];
-    };
-    if (cell_ == Cell::kGru && !linear_) {
-      recur(args, d, b.h, b.gates, 0, 2 * hidden_, 1.0f);
-      for (int64_t n = 0; n < batch_; ++n)
-        fns_.gru_open(b.gates + n * width_, b.h + n * hidden_, b.reset + n * hidden_, hidden_);
-      recur(args, d, b.reset, b.gates, 2 * hidden_, hidden_, 1.0f);
-    } else if (cell_ == Cell::kGru) {
-      recur(args, d, b.h, b.recurrent, 0, width_, 0.0f);
-    } else {
-      recur(args, d, b.h, b.gates, 0, width_, 1.0f);
-    }
-    const float* hidden_bias = linear_ && has(kB) ? static_cast<const float*>(args.buffers[kB]) +
-                                                        d * 2 * width_ + width_ + 2 * hidden_
-                                                  : nullptr;
-    for (int64_t n = 0; n < batch_; ++n) {
-      if (!live(n)) continue;
-      const float* gates = b.gates + n * width_;
-      float *h = b.h + n * hidden_, *c = b.c + n * hidden_;
-      if (cell_ == Cell::kLstm)
-        fns_.lstm(gates, c, h, hidden_);
-      else if (cell_ == Cell::kRnn)
-        fns_.rnn(gates, h, hidden_);
-      else if (linear_)
-        fns_.gru_linear(gates, b.recurrent + n * width_, hidden_bias, h, hidden_);
-      else
-        fns_.gru_close(gates, h, hidden_);
+  void gather_gates(const Share& s, int64_t step) const {
+    for (int64_t n = s.n0; n < s.n1; ++n) {
+      const int64_t at = std::max<int64_t>(0, time_of(s, n, step));
+      for (int64_t j = s.u0; j < width_; j += units_)
+        std::memcpy(s.m.gates + n * width_ + j, s.m.span + (at * batch_ + n) * width_ + j,
+                    static_cast<size_t>(s.u1 - s.u0) * sizeof(float));
     }
   }
 
   OperandViews views_;
   Cell cell_;
-  int64_t gates_;
-  std::shared_ptr<const PackedR> packed_;
   const CellFns& fns_;
-  int64_t dirs_ = 1, time_ = 0, batch_ = 0, input_ = 0, hidden_ = 0, width_ = 0, span_ = 1,
-          x_row_ = 0;
+  std::shared_ptr<const LayerPanels> panels_;
+  int64_t dirs_ = 1, time_ = 0, batch_ = 0, input_ = 0, units_ = 0, width_ = 0, span_ = 1,
+          halves_ = 1;
+  int64_t parts_ = 1, groups_ = 1;  ///< of units, of samples
+  int64_t x_time_ = 0, x_sample_ = 0;
   bool reverse_ = false, batch_first_ = false, linear_ = false, lengths_ = false, staged_ = false;
-  bool own_ = false;  ///< the library is cold
   CopyPlan stage_;
-  int64_t x_bytes_ = 0, span_bytes_ = 0, gates_bytes_ = 0, state_bytes_ = 0;
+  int64_t direction_bytes_ = 0;
 };
 
 Verdict supports(const StepSpec& spec) {
@@ -359,55 +481,37 @@ Verdict supports(const StepSpec& spec) {
   return Verdict::ok();
 }
 
-std::shared_ptr<const PackedR> pack(const Tensor& r, int64_t first) {
-  auto out = std::make_shared<PackedR>();
-  const int64_t dirs = r.dims()[0];
-  out->width = r.dims()[1];
-  out->hidden = r.dims()[2];
-  out->first = first;
-  const int64_t bytes = dirs * out->direction_size() * 4;
-  auto panels = Buffer::allocate(bytes);
-  std::memset(panels->data(), 0, static_cast<size_t>(bytes));
-  out->panels = panels;
-  for (int64_t d = 0; d < dirs; ++d)
-    for (const auto& [begin, end] : {std::pair{int64_t{0}, first}, {first, out->width}})
-      for (int64_t column = begin; column < end; column += kPanel) {
-        const Dims dims{out->hidden, std::min(kPanel, end - column)}, source{1, out->hidden},
-            target{kPanel, 1};
-        CopyPlan(dims, source, target, 4)
-            .run(r.as<float>() + (d * out->width + column) * out->hidden,
-                 const_cast<float*>(out->at(d, begin)) + (column - begin) * out->hidden);
-      }
-  return out;
-}
-
 class RecurrentKernel final : public Kernel {
  public:
   explicit RecurrentKernel(const StepSpec& spec) : spec_(spec) {
-    const Tensor& r = spec.inputs[kR].constant;
-    packable_ = r && r.contiguous() && r.byte_size() > 0;
+    for (size_t i : {kW, kR}) {
+      const Tensor& weights = spec.inputs[i].constant;
+      packable_ &= weights && weights.contiguous();
+    }
   }
-  bool wants_warm_up() const override {
-    return spec_.numerics != Numerics::kStrict && !sgemm_is_warm();
-  }
-  void warm_up() override { warm_sgemm(); }
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
     // Packing costs about one time step: no reason to wait for the background.
-    if (packable_)
-      std::call_once(packed_once_, [&] {
-        const Tensor& r = spec_.inputs[kR].constant;
-        const bool apart = cell_of(*spec_.op) == Cell::kGru &&
-                           spec_.attrs().get_int("linear_before_reset", 0) == 0;
-        packed_ = pack(r, apart ? 2 * r.dims()[2] : r.dims()[1]);
-      });
-    return std::make_shared<RecurrentBound>(spec_, context, packed_);
+    if (packable_) std::call_once(packed_once_, [&] { panels_ = pack(); });
+    return std::make_shared<RecurrentBound>(spec_, context, panels_);
   }
 
  private:
+  std::shared_ptr<const LayerPanels> pack() const {
+    const Tensor &w = spec_.inputs[kW].constant, &r = spec_.inputs[kR].constant;
+    const int64_t width = r.dims()[1], units = r.dims()[2], inputs = w.dims()[2];
+    auto out = std::make_shared<LayerPanels>(gates_of(cell_of(*spec_.op)), units, inputs);
+    const auto buffer = Buffer::allocate(r.dims()[0] * out->floats() * 4);
+    for (int64_t d = 0; d < r.dims()[0]; ++d)
+      out->pack(w.as<float>() + d * width * inputs, r.as<float>() + d * width * units,
+                reinterpret_cast<float*>(buffer->data()) + d * out->floats());
+    out->buffer = buffer;
+    return out;
+  }
+
   StepSpec spec_;
-  bool packable_ = false;
+  bool packable_ = true;
   mutable std::once_flag packed_once_;
-  mutable std::shared_ptr<const PackedR> packed_;
+  mutable std::shared_ptr<const LayerPanels> panels_;
 };
 
 std::unique_ptr<Kernel> create(const StepSpec& spec) {

@@ -8,33 +8,43 @@
 
 namespace xc::cpu {
 
-inline constexpr int64_t kPanel = 128;  ///< columns
+/// Units whose columns for some gates (1, 2 or 4) lie in one panel of 128 columns, fewer in layers
+/// with few units: a power of two.
+constexpr int64_t panel_units(int64_t gates, int64_t units) {
+  int64_t each = 16;
+  while (each < units && each * gates < 128) each *= 2;
+  return each;
+}
 
-/// y[r, j] += sum over k of x[r, k] * w[k, j]; element (k, j) of w is panels[j / 128 * 128 * K + k
-/// * 128 + j % 128], the last panel is whole. Rows of x and y are dense. The order of the sums
-/// depends on nothing but K.
-struct PanelProduct {
-  const float* x;
-  int64_t x_row, rows, k;
-  const float* panels;
-  int64_t n;
-  float* y;
-  int64_t y_row;
+/// y[r, g, u] = start[r, g, u] + sum over k of x[r, k] * w[k, g, u] for units [first, end). With U
+/// = `each`, of panel_units, and P = gates * U element (k, g, u) of w is panels[u / U * P * K + k *
+/// P + g * U + u % U]; panels are whole. Within start and y gates are `units` apart. `first` is a
+/// multiple of U (of 32 for one gate). x is dense along a row. The order of the sums depends on
+/// nothing but K.
+struct GateProduct {
+  const float* x = nullptr;
+  int64_t x_row = 0, rows = 0, k = 0;
+  const float* panels = nullptr;
+  int64_t gates = 0, each = 0, units = 0, first = 0, end = 0;
+  const float* start = nullptr;
+  int64_t start_row = 0;  ///< 0: the same for all
+  float* y = nullptr;
+  int64_t y_row = 0;
 };
 
+/// Gates are `stride` apart; n units.
 struct CellFns {
-  /// gates: pre-activations i, o, f, c of n units each. Updates c and h.
-  void (*lstm)(const float* gates, float* c, float* h, int64_t n);
+  /// gates: pre-activations i, o, f, c. Updates c, writes h.
+  void (*lstm)(const float* gates, int64_t stride, float* c, float* h, int64_t n);
   /// GRU, reset before the product: activates z and r in place, writes r * h.
-  void (*gru_open)(float* gates, const float* h, float* reset_h, int64_t n);
-  /// The rest: gates[2n..] holds the complete pre-activation of the hidden gate. Updates h.
-  void (*gru_close)(const float* gates, float* h, int64_t n);
-  /// GRU, reset after the product: recurrent = R h for the three gates, bias = Rb of the hidden one
-  /// (may be null).
-  void (*gru_linear)(const float* gates, const float* recurrent, const float* bias, float* h,
-                     int64_t n);
+  void (*gru_open)(float* gates, int64_t stride, const float* h, float* reset_h, int64_t n);
+  /// The rest: the third gate holds the complete pre-activation of the hidden one.
+  void (*gru_close)(const float* gates, int64_t stride, const float* h, float* next, int64_t n);
+  /// GRU, reset after the product: recurrent = R h + Rb for the three gates.
+  void (*gru_linear)(const float* gates, const float* recurrent, int64_t stride, const float* h,
+                     float* next, int64_t n);
   void (*rnn)(const float* gates, float* h, int64_t n);
-  void (*panel_product)(const PanelProduct& p);
+  void (*product)(const GateProduct& p);
 };
 const CellFns& cell_fns(Isa isa);
 
