@@ -497,7 +497,8 @@ class BlockLowering {
       builder_->loop(
           "k", loop::i64(0), extent(width(node.inputs[0])),
           [&](Var k) {
-            const Expr x = load(left, block_row_ + Affine(r), Affine(k), exists);
+            Expr x = load(left, block_row_ + Affine(r), Affine(k), exists);
+            if (columns > 1) x = builder_->let("x", x);
             for (int64_t c = 0; c < columns; ++c)
               builder_->accumulate(sums[static_cast<size_t>(c)], x, matrix(right, k, c));
           },
@@ -534,12 +535,23 @@ class BlockLowering {
     });
   }
 
+  /// Is what a value is computed from in scratch, as far as it is by columns?
+  bool is_in_tables(ValueId v) const {
+    if (tables_.count(v) || width(v) == Dim(1) || graph().value(v).is_constant()) return true;
+    if (!computed(v)) return false;
+    const std::vector<ValueId>& inputs = graph().node(graph().value(v).producer).inputs;
+    return std::all_of(inputs.begin(), inputs.end(),
+                       [&](ValueId in) { return in == kNone || is_in_tables(in); });
+  }
+
   void write_row_reduction(const Node& node) {
     const ValueId in = node.inputs[0], out = node.outputs[0];
     const DType type = value_type(in);
     const bool keep = is_kept(in) && !tables_.count(in);
     const auto place = keep ? reusable(in, graph().value(out).producer) : std::nullopt;
-    for_lanes([&](Row& row) {
+    // Two registers side by side do not wait for each other's sums.
+    const int lanes = is_in_tables(in) ? product_lanes_ : loop::kReductionLanes;
+    const auto write = [&](Row& row) {
       prepare(row, in);
       const loop::Acc acc =
           builder_->acc("a", node.op->reduction->op, type, loop::AccOrder::kSequential);
@@ -556,7 +568,8 @@ class BlockLowering {
       if (node.op->reduction->post)
         e = node.op->reduction->post(e, loop::cast(type, extent(width(in))));
       builder_->store(at(table(out), 0, row), e);
-    });
+    };
+    for_lanes(write, lanes);
   }
 
   // ---- columns ----------------------------------------------------------------------------------
