@@ -16,8 +16,8 @@
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/team.h"
 #include "backends/cpu/vector/cells_fn.h"
+#include "base/team.h"
 
 namespace xc::cpu {
 namespace {

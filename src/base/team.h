@@ -9,7 +9,7 @@
 
 #include "base/pause.h"
 
-namespace xc::cpu {
+namespace xc {
 
 /// In every phase each of some parts is worked on once, and no phase begins before the one before
 /// it is complete. A worker keeps to a part of its own, whose data stay in its core's cache. Nobody
@@ -81,4 +81,4 @@ class Team {
   int64_t parts_;
 };
 
-}  // namespace xc::cpu
+}  // namespace xc
