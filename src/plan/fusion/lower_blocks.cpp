@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/checked.h"
 #include "loop/verify.h"
@@ -139,6 +140,8 @@ class BlockLowering {
   const Graph& graph() const { return g_.graph; }
   const SymDims& dims(ValueId v) const { return *graph().value(v).type.dims; }
   Dim width(ValueId v) const { return dims(v).empty() ? Dim(1) : dims(v).back(); }
+  /// Values a walk has met: judged there, for a value may be met once for each path to it.
+  using Seen = std::unordered_set<ValueId>;
   bool computed(ValueId v) const {
     return !operand_of_.count(v) && graph().value(v).producer != kNone;
   }
@@ -199,8 +202,9 @@ class BlockLowering {
   }
 
   /// Does anything that is written after node `now` read v, but through what is kept itself?
-  bool read_later(ValueId v, NodeId now) const {
+  bool read_later(ValueId v, NodeId now, Seen& seen) const {
     if (graph().is_output(v)) return true;
+    if (!seen.insert(v).second) return false;
     const auto& order = graph().order();
     const auto position = [&](NodeId n) { return std::find(order.begin(), order.end(), n); };
     return std::any_of(users_[v].begin(), users_[v].end(), [&](NodeId user) {
@@ -211,17 +215,19 @@ class BlockLowering {
         for (NodeId reader : users_[out])
           if (graph().node(reader).op->reduction) return position(reader) > position(now);
       }
-      return read_later(out, now);
+      return read_later(out, now, seen);
     });
   }
 
   /// A table of the same shape that `v` is computed from and nobody reads afterwards.
-  std::optional<loop::Buffer> reusable(ValueId v, NodeId now) const {
+  std::optional<loop::Buffer> reusable(ValueId v, NodeId now, Seen& seen) const {
+    if (!seen.insert(v).second) return std::nullopt;
     for (ValueId in : graph().node(graph().value(v).producer).inputs) {
       if (in == kNone || !computed(in) || !(width(in) == width(v))) continue;
       if (const auto it = tables_.find(in); it != tables_.end()) {
-        if (value_type(in) == value_type(v) && !read_later(in, now)) return it->second;
-      } else if (const auto found = reusable(in, now)) {
+        Seen readers;
+        if (value_type(in) == value_type(v) && !read_later(in, now, readers)) return it->second;
+      } else if (const auto found = reusable(in, now, seen)) {
         return found;
       }
     }
@@ -315,6 +321,7 @@ class BlockLowering {
     std::unordered_map<ValueId, std::map<int64_t, Expr>> values;  ///< by constant column
     std::unordered_map<ValueId, Expr> current;                    ///< at the loop's column
     bool by_row = false;                                          ///< columns are in lanes
+    Seen prepared = {};
   };
 
   Expr value(Row& row, ValueId v, Affine column) {
@@ -376,7 +383,7 @@ class BlockLowering {
 
   /// Computes in front of a loop over columns what does not change with the column.
   void prepare(Row& row, ValueId v) {
-    if (!computed(v) || tables_.count(v)) return;
+    if (!computed(v) || tables_.count(v) || !row.prepared.insert(v).second) return;
     for (ValueId in : graph().node(graph().value(v).producer).inputs) {
       if (in == kNone || graph().value(in).is_constant()) continue;
       if (!(width(in) == Dim(1))) {
@@ -537,20 +544,27 @@ class BlockLowering {
 
   /// Is what a value is computed from in scratch, as far as it is by columns?
   bool is_in_tables(ValueId v) const {
+    Seen seen;
+    return is_in_tables(v, seen);
+  }
+  bool is_in_tables(ValueId v, Seen& seen) const {
+    if (!seen.insert(v).second) return true;
     if (tables_.count(v) || width(v) == Dim(1) || graph().value(v).is_constant()) return true;
     if (!computed(v)) return false;
     const std::vector<ValueId>& inputs = graph().node(graph().value(v).producer).inputs;
     return std::all_of(inputs.begin(), inputs.end(),
-                       [&](ValueId in) { return in == kNone || is_in_tables(in); });
+                       [&](ValueId in) { return in == kNone || is_in_tables(in, seen); });
   }
 
   void write_row_reduction(const Node& node) {
     const ValueId in = node.inputs[0], out = node.outputs[0];
     const DType type = value_type(in);
     const bool keep = is_kept(in) && !tables_.count(in);
-    const auto place = keep ? reusable(in, graph().value(out).producer) : std::nullopt;
-    // Two registers side by side do not wait for each other's sums.
-    const int lanes = is_in_tables(in) ? product_lanes_ : loop::kReductionLanes;
+    Seen seen;
+    const auto place = keep ? reusable(in, graph().value(out).producer, seen) : std::nullopt;
+    // Two registers side by side do not wait for each other's sums; dear values keep one busy.
+    const bool light = !weights_.count(in) || weights_.at(in) <= kRecomputeWeight;
+    const int lanes = light && is_in_tables(in) ? product_lanes_ : loop::kReductionLanes;
     const auto write = [&](Row& row) {
       prepare(row, in);
       const loop::Acc acc =
