@@ -23,10 +23,8 @@ class Team {
 
   static int64_t bytes(int64_t parts) { return parts * static_cast<int64_t>(sizeof(Part)); }
   /// Of bytes(parts), at a multiple of 64.
-  static Team create(std::byte* memory, int64_t parts) {
-    for (int64_t part = 0; part < parts; ++part)
-      new (memory + part * static_cast<int64_t>(sizeof(Part))) Part;
-    return at(memory, parts);
+  static void create(std::byte* memory, int64_t parts) {
+    for (int64_t part = 0; part < parts; ++part) new (memory + bytes(part)) Part;
   }
   /// Made by create() there.
   static Team at(std::byte* memory, int64_t parts) {

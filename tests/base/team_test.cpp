@@ -18,7 +18,7 @@ constexpr int64_t kPhases = 300;
 std::vector<int64_t> mixed(int64_t parts, int64_t workers, int64_t late) {
   std::vector<std::byte> memory(static_cast<size_t>(Team::bytes(parts)) + 64);
   auto* aligned = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
-  (void)Team::create(aligned, parts);
+  Team::create(aligned, parts);
   // Plain memory: the sanitizer sees a phase that begins too early.
   std::vector<int64_t> values[2] = {std::vector<int64_t>(static_cast<size_t>(parts)), {}};
   for (int64_t part = 0; part < parts; ++part) values[0][static_cast<size_t>(part)] = part + 1;
@@ -62,7 +62,7 @@ TEST_CASE("base/team: every part once in every phase, whoever comes, and when") 
 TEST_CASE("base/team: who comes when all is done has nothing to do") {
   alignas(64) std::byte memory[1024];
   REQUIRE(Team::bytes(2) <= 1024);
-  (void)Team::create(memory, 2);
+  Team::create(memory, 2);
   int64_t calls = 0;
   const auto count = [&](int64_t, int64_t) { ++calls; };
   Team::at(memory, 2).run(1, 5, count);

@@ -43,17 +43,17 @@ enum Input { kX, kW, kR, kB, kLengths, kH0, kC0 };
 class GatePanels {
  public:
   struct Piece {
-    int64_t first, gates;  ///< gates
-    int64_t each;          ///< units in a panel
-    int64_t at;            ///< floats
-    int64_t panel() const { return gates * each; }
+    int64_t first, gates;                           ///< gates
+    int64_t each;                                   ///< units in a panel
+    int64_t at;                                     ///< floats
+    int64_t panel() const { return gates * each; }  ///< columns
   };
   GatePanels(int64_t gates, int64_t units, int64_t k) : gates_(gates), units_(units), k_(k) {
     for (int64_t first = 0; first < gates;) {
       const int64_t count = gates - first >= 4 ? 4 : gates - first >= 2 ? 2 : 1;
       const int64_t each = panel_units(count, units);
       pieces_.push_back({first, count, each, floats_});
-      floats_ += ceil_div(units, each) * count * each * k;
+      floats_ += ceil_div(units, each) * pieces_.back().panel() * k;
       first += count;
     }
   }
@@ -122,11 +122,13 @@ class RecurrentBound final : public BoundKernel {
     const Dims xs = time_first(views_.inputs[kX].strides);
     staged_ = !(xs[2] == 1 || input_ == 1) || (batch_ > 1 && xs[1] < input_) ||
               (time_ > 1 && xs[0] < input_);
-    const Dims dims{span_, batch_, input_};
-    const Dims dense = contiguous_strides(dims);
-    if (staged_) stage_ = CopyPlan(dims, xs, dense, 4);
-    x_time_ = staged_ ? dense[0] : xs[0];
-    x_sample_ = staged_ ? dense[1] : xs[1];
+    if (staged_) {
+      stage_ = stage_of(span_, xs);
+      last_stage_ = stage_of(span_ > 0 ? time_ % span_ : 0, xs);
+    }
+    source_time_ = xs[0];
+    x_time_ = staged_ ? batch_ * input_ : xs[0];
+    x_sample_ = staged_ ? input_ : xs[1];
     scratch_bytes = staged_ ? floats(span_ * batch_ * input_) : 0;
     carve(nullptr, 0, &direction_bytes_);
     shared_bytes = dirs_ * (direction_bytes_ + groups_ * Team::bytes(parts_));
@@ -224,6 +226,11 @@ class RecurrentBound final : public BoundKernel {
     for (int64_t i = 0; i < n; ++i) to[i * to_step] = from[i * from_step];
   }
 
+  /// Brings x of so many steps into dense rows.
+  CopyPlan stage_of(int64_t steps, const Dims& xs) const {
+    const Dims dims{steps, batch_, input_};
+    return {dims, xs, contiguous_strides(dims), 4};
+  }
   /// Units among threads as far as a phase is worth it, then samples.
   void divide(int64_t threads) {
     threads = threads / dirs_;
@@ -307,7 +314,8 @@ class RecurrentBound final : public BoundKernel {
     }
   }
 
-  /// y = start + x M^T for gates [first, last) of the share's units: `count` rows.
+  /// y = start + x M^T for gates [first, last) of the share's units; p says all that is alike for
+  /// them.
   void multiply(const Share& s, const GatePanels& matrix, const float* panels, int64_t first,
                 int64_t last, GateProduct p) const {
     for (const GatePanels::Piece& piece : matrix.pieces()) {
@@ -347,16 +355,11 @@ class RecurrentBound final : public BoundKernel {
   /// span[t, n] = bias + W x[t, n] for the times of the span that begins with a step.
   void project(const Share& s, int64_t step) const {
     const int64_t steps = std::min(span_, time_ - step);
-    const Dims xs = time_first(views_.inputs[kX].strides);
-    const float* x = static_cast<const float*>(s.args.buffers[kX]) + first_time(s, step) * xs[0];
+    const float* x =
+        static_cast<const float*>(s.args.buffers[kX]) + first_time(s, step) * source_time_;
     if (staged_) {
       auto* staged = static_cast<float*>(s.args.scratch);
-      if (steps == span_) {
-        stage_.run(x, staged);
-      } else {
-        const Dims dims{steps, batch_, input_};
-        CopyPlan(dims, xs, contiguous_strides(dims), 4).run(x, staged);
-      }
+      (steps == span_ ? stage_ : last_stage_).run(x, staged);
       x = staged;
     }
     // All rows at once where they are at one distance.
@@ -380,11 +383,11 @@ class RecurrentBound final : public BoundKernel {
     const Memory& m = s.m;
     const float* h = m.h[step % 2];
     float* next = m.h[1 - step % 2];
-    if (first_half && step % span_ == 0) project(s, step);
+    const int64_t in_span = step % span_;
+    if (first_half && in_span == 0) project(s, step);
     float* gates = m.gates;
     if (!lengths_)
-      gates =
-          m.span + (time_of(s, 0, step) - first_time(s, step / span_ * span_)) * batch_ * width_;
+      gates = m.span + (time_of(s, 0, step) - first_time(s, step - in_span)) * batch_ * width_;
     else if (first_half)
       gather_gates(s, step);
     if (linear_)
@@ -446,10 +449,11 @@ class RecurrentBound final : public BoundKernel {
   std::shared_ptr<const LayerPanels> panels_;
   int64_t dirs_ = 1, time_ = 0, batch_ = 0, input_ = 0, units_ = 0, width_ = 0, span_ = 1,
           halves_ = 1;
-  int64_t parts_ = 1, groups_ = 1;  ///< of units, of samples
-  int64_t x_time_ = 0, x_sample_ = 0;
+  int64_t parts_ = 1, groups_ = 1;     ///< of units, of samples
+  int64_t source_time_ = 0;            ///< x as it lies: a step further
+  int64_t x_time_ = 0, x_sample_ = 0;  ///< as it is read
   bool reverse_ = false, batch_first_ = false, linear_ = false, lengths_ = false, staged_ = false;
-  CopyPlan stage_;
+  CopyPlan stage_, last_stage_;  ///< of a whole span, of what the last one has
   int64_t direction_bytes_ = 0;
 };
 
