@@ -123,6 +123,9 @@ inline Real log(Real a) {
 inline Real log1p(Real a) {
   return {std::log1p(a.v)};
 }
+inline Real exp_normal(Real a) {
+  return {a.v < -0x1.6232bdd7abcd1p+9 ? 0 : std::exp(a.v)};
+}
 inline Real expm1(Real a) {
   return {std::expm1(a.v)};
 }
@@ -274,8 +277,11 @@ inline bool at_least(const Sym& a, int64_t low) {
 /// Rounds down; integer division truncates, which is the same for non-negative operands.
 inline Sym operator/(const Sym& a, const Sym& b) {
   if (!a.v || !b.v) return unknown(a);
-  if (a.v->is_constant() && b.v->is_constant() && *b.v != Dim(0) && !a.real)
+  if (a.v->is_constant() && b.v->is_constant() && *b.v != Dim(0) && !a.real) {
+    // The one quotient that overflows, which the processor answers with a trap.
+    if (a.v->value() == INT64_MIN && b.v->value() == -1) return unknown(a);
     return {Dim(a.v->value() / b.v->value()), false};
+  }
   // A divisor that is only known to be a size is zero in no run that gets here.
   if (b.v->is_constant() ? !at_least(b, 1) : !at_least(b, 0)) return unknown(a);
   if (a.real && modulo(*a.v, *b.v) != Dim(0)) return unknown(a);
