@@ -1,5 +1,5 @@
 // Einsum: sums of products over labelled axes. Symbolic inference checks and gathers the labels;
-// the reference walks every label; two operands with simple labels expand to MatMul.
+// the reference walks every label; floats expand to products of two operands at a time.
 
 #include <algorithm>
 #include <map>
@@ -194,69 +194,246 @@ bool repeats(const std::vector<Label>& labels) {
   return std::set<Label>(labels.begin(), labels.end()).size() != labels.size();
 }
 
-/// Operand `value` with its axes in the order of `wanted`, new axes of size 1 where it lacks one.
-ValueId arranged(Expansion& e, ValueId value, const std::vector<Label>& labels,
-                 const std::vector<Label>& wanted) {
+using Labels = std::vector<Label>;
+
+/// An operand, or what some were contracted to.
+struct Part {
+  ValueId value;
+  Labels labels;
+};
+
+/// `part` with its axes in the order of `wanted`, new axes of size 1 where it lacks one.
+ValueId arranged(Expansion& e, const Part& part, const Labels& wanted) {
   std::vector<int64_t> order, missing;
   for (size_t i = 0; i < wanted.size(); ++i) {
-    const auto at = std::find(labels.begin(), labels.end(), wanted[i]);
-    if (at == labels.end())
+    const auto at = std::find(part.labels.begin(), part.labels.end(), wanted[i]);
+    if (at == part.labels.end())
       missing.push_back(static_cast<int64_t>(i));
     else
-      order.push_back(at - labels.begin());
+      order.push_back(at - part.labels.begin());
   }
+  ValueId value = part.value;
   if (!std::is_sorted(order.begin(), order.end()))
     value = e.add("Transpose", {value}, {{"perm", order}});
   if (!missing.empty()) value = e.add("Unsqueeze", {value, e.ints(missing)});
   return value;
 }
 
-/// Two operands with one summed label and at most one label of their own each: a MatMul whose
-/// leading axes are the shared output labels.
+/// Writes an equation as products of two operands at a time: MatMul with the labels that both
+/// have and that are kept as leading axes, Mul where nothing is summed.
+class Contraction {
+ public:
+  Contraction(Expansion& e, const Labels& output, std::map<Label, Dim> sizes)
+      : e_(e), output_(output), sizes_(std::move(sizes)) {}
+
+  /// The next operand. False: a label repeats, or sizes may have to be spread in the run.
+  bool take(ValueId value, const SymDims& dims, const Labels& labels) {
+    if (repeats(labels)) return false;
+    std::vector<int64_t> spread;
+    Labels own;
+    for (size_t k = 0; k < labels.size(); ++k) {
+      if (dims[k] == Dim(1) && !(sizes_.at(labels[k]) == Dim(1))) {
+        spread.push_back(static_cast<int64_t>(k));
+        continue;
+      }
+      // Sizes that only a run shows to be equal are for MatMul to check, where they lead it.
+      if (!(dims[k] == sizes_.at(labels[k])) && !contains(output_, labels[k])) return false;
+      sources_.emplace(labels[k], std::pair{value, static_cast<int64_t>(k)});
+      own.push_back(labels[k]);
+    }
+    if (!spread.empty()) value = e_.add("Squeeze", {value, e_.ints(spread)});
+    parts_.push_back({value, std::move(own)});
+    return true;
+  }
+
+  ValueId result() {
+    for (size_t i = 0; i < parts_.size(); ++i) sum_own(i);
+    while (parts_.size() > 1) {
+      const auto [i, k] = cheapest_pair();
+      Part both = contract(parts_[i], parts_[k], kept(i, k));
+      parts_.erase(parts_.begin() + static_cast<std::ptrdiff_t>(k));
+      parts_[i] = std::move(both);
+    }
+    const ValueId value = arranged(e_, parts_[0], output_);
+    return value == e_.in(0) ? e_.add("Identity", {value}) : value;
+  }
+
+ private:
+  /// Sums what no other operand has and the result lacks.
+  void sum_own(size_t i) {
+    Part& part = parts_[i];
+    std::vector<int64_t> axes;
+    Labels left;
+    for (size_t k = 0; k < part.labels.size(); ++k) {
+      bool wanted = contains(output_, part.labels[k]);
+      for (size_t j = 0; j < parts_.size(); ++j)
+        wanted = wanted || (j != i && contains(parts_[j].labels, part.labels[k]));
+      if (wanted)
+        left.push_back(part.labels[k]);
+      else
+        axes.push_back(static_cast<int64_t>(k));
+    }
+    if (axes.empty()) return;
+    part = {e_.add("ReduceSum", {part.value, e_.ints(axes)}, {{"keepdims", int64_t{0}}}),
+            std::move(left)};
+  }
+
+  /// The labels of parts i and k that the result or another part has.
+  std::set<Label> kept(size_t i, size_t k) const {
+    std::set<Label> out(output_.begin(), output_.end());
+    for (size_t j = 0; j < parts_.size(); ++j)
+      if (j != i && j != k) out.insert(parts_[j].labels.begin(), parts_[j].labels.end());
+    return out;
+  }
+
+  /// The two parts whose product takes the fewest multiplications, by what is known of sizes.
+  std::pair<size_t, size_t> cheapest_pair() const {
+    std::pair<size_t, size_t> best{0, 1};
+    double least = -1;
+    for (size_t i = 0; i < parts_.size(); ++i)
+      for (size_t k = i + 1; k < parts_.size(); ++k) {
+        std::set<Label> both(parts_[i].labels.begin(), parts_[i].labels.end());
+        both.insert(parts_[k].labels.begin(), parts_[k].labels.end());
+        double work = 1;
+        for (Label label : both) {
+          const Dim& size = sizes_.at(label);
+          constexpr double kUnknown = 128;
+          work *= size.is_constant() ? static_cast<double>(size.value()) : kUnknown;
+        }
+        if (least < 0 || work < least) best = {i, k}, least = work;
+      }
+    return best;
+  }
+
+  Part contract(const Part& a, const Part& b, const std::set<Label>& keep) {
+    Labels batch, inner, rows, columns;
+    for (Label label : a.labels) {
+      const bool in_b = contains(b.labels, label);
+      (in_b ? keep.contains(label) ? batch : inner : rows).push_back(label);
+    }
+    for (Label label : b.labels)
+      if (!contains(a.labels, label)) columns.push_back(label);
+    if (inner.empty()) {
+      Labels all = batch;
+      all.insert(all.end(), rows.begin(), rows.end());
+      all.insert(all.end(), columns.begin(), columns.end());
+      // In the order of the result, which leaves nothing to be transposed behind the product.
+      std::stable_sort(all.begin(), all.end(), [&](Label x, Label y) {
+        return std::find(output_.begin(), output_.end(), x) <
+               std::find(output_.begin(), output_.end(), y);
+      });
+      return {e_.add("Mul", {arranged(e_, a, all), arranged(e_, b, all)}), all};
+    }
+    // A label that leads the result and the operand that has it is walked like a shared one: the
+    // product comes out in order, and the operand is read as it lies.
+    while (lead(batch, rows, a.labels) || lead(batch, columns, b.labels)) {
+    }
+    Labels left = joined(batch, rows), right = joined(batch, inner), result = left;
+    left.insert(left.end(), inner.begin(), inner.end());
+    right.insert(right.end(), columns.begin(), columns.end());
+    result.insert(result.end(), columns.begin(), columns.end());
+    const auto product =
+        e_.add("MatMul", {grouped(arranged(e_, a, left), a, batch, rows, inner),
+                          grouped(arranged(e_, b, right), b, batch, inner, columns)});
+    return {apart(product, result, rows.size() == 1 && columns.size() == 1), result};
+  }
+
+  /// Moves the first label of `own` behind the batch where it comes first in the result among all
+  /// that is no batch yet, leaving at least one.
+  bool lead(Labels& batch, Labels& own, const Labels& operand) const {
+    if (own.size() < 2) return false;
+    for (const Labels* order : {&output_, &operand}) {
+      const auto first = std::find_if(order->begin(), order->end(),
+                                      [&](Label label) { return !contains(batch, label); });
+      if (first == order->end() || *first != own.front()) return false;
+    }
+    batch.push_back(own.front());
+    own.erase(own.begin());
+    return true;
+  }
+
+  static Labels joined(Labels a, const Labels& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  }
+
+  Dim size_of(const Labels& labels) const {
+    Dim out = 1;
+    for (Label label : labels) out = out * sizes_.at(label);
+    return out;
+  }
+
+  /// An operand arranged as batch, first, second: with one axis for each of the two groups.
+  ValueId grouped(ValueId value, const Part& part, const Labels& batch, const Labels& first,
+                  const Labels& second) {
+    if (first.size() == 1 && second.size() == 1) return value;
+    std::vector<Labels> axes;
+    for (Label label : batch)
+      axes.push_back(contains(part.labels, label) ? Labels{label} : Labels{});
+    axes.push_back(first);
+    axes.push_back(second);
+    return reshaped(value, axes);
+  }
+
+  /// A product with one axis for each label again.
+  ValueId apart(ValueId value, const Labels& labels, bool is_so) {
+    if (is_so) return value;
+    std::vector<Labels> axes;
+    for (Label label : labels) axes.push_back({label});
+    return reshaped(value, axes);
+  }
+
+  /// With the sizes of those groups as its dims; the one that is not known is left to Reshape.
+  ValueId reshaped(ValueId value, const std::vector<Labels>& axes) {
+    std::vector<int64_t> known;
+    int open = 0;
+    bool empty = false;
+    for (const Labels& group : axes) {
+      const Dim size = size_of(group);
+      known.push_back(size.is_constant() ? size.value() : -1);
+      open += size.is_constant() ? 0 : 1;
+      empty = empty || known.back() == 0;
+    }
+    if (open == 0 || (open == 1 && !empty))
+      return e_.add("Reshape", {value, e_.ints(known)}, {{"allowzero", int64_t{1}}});
+    std::vector<ValueId> parts;
+    for (size_t k = 0; k < axes.size(); ++k) {
+      ValueId size = kNone;
+      if (known[k] >= 0) size = e_.ints({known[k]});
+      for (size_t l = 0; known[k] < 0 && l < axes[k].size(); ++l) {
+        const auto [source, axis] = sources_.at(axes[k][l]);
+        const ValueId one = e_.size(source, axis);
+        size = l == 0 ? one : e_.add("Mul", {size, one});
+      }
+      parts.push_back(size);
+    }
+    const ValueId shape = e_.add("Concat", parts, {{"axis", int64_t{0}}});
+    return e_.add("Reshape", {value, shape}, {{"allowzero", int64_t{1}}});
+  }
+
+  Expansion& e_;
+  Labels output_;
+  std::map<Label, Dim> sizes_;
+  std::map<Label, std::pair<ValueId, int64_t>> sources_;  ///< an operand's axis of that size
+  std::vector<Part> parts_;
+};
+
+/// Floats with simple labels: sums, products of two operands at a time.
 std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) {
   Expansion e(graph, node, patch);
-  if (node.inputs.size() != 2 || !e.rank(0) || !e.rank(1) || !is_float(e.dtype(0))) return {};
-  const Equation equation =
-      parse(node.attrs.get_string("equation", ""),
-            {static_cast<size_t>(*e.rank(0)), static_cast<size_t>(*e.rank(1))});
-  const auto &a = equation.terms[0], &b = equation.terms[1];
-  if (repeats(a) || repeats(b)) return {};
-  // A shared label of size 1 on one side only would need broadcasting that MatMul lacks inside.
-  std::vector<Label> batch, rows, columns, inner;
-  for (Label label : a) {
-    const bool in_b = contains(b, label), out = contains(equation.output, label);
-    if (!in_b && !out) return {};
-    (in_b ? out ? batch : inner : rows).push_back(label);
+  std::vector<size_t> ranks;
+  std::vector<SymDims> dims;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!e.rank(i)) return {};
+    dims.push_back(*e.type(i).dims);
+    ranks.push_back(dims.back().size());
   }
-  for (Label label : b) {
-    if (contains(a, label)) continue;
-    if (!contains(equation.output, label)) return {};
-    columns.push_back(label);
-  }
-  if (inner.size() != 1 || rows.size() > 1 || columns.size() > 1) return {};
-  const auto axis_of = [](const std::vector<Label>& labels, Label label) {
-    return static_cast<size_t>(std::find(labels.begin(), labels.end(), label) - labels.begin());
-  };
-  const Dim& left = (*e.type(0).dims)[axis_of(a, inner[0])];
-  const Dim& right = (*e.type(1).dims)[axis_of(b, inner[0])];
-  if (!(left == right)) return {};
-
-  const Label kNoRow = '<', kNoColumn = '>';
-  const Label row = rows.empty() ? kNoRow : rows[0],
-              column = columns.empty() ? kNoColumn : columns[0];
-  auto left_order = batch, right_order = batch, result = batch;
-  left_order.insert(left_order.end(), {row, inner[0]});
-  right_order.insert(right_order.end(), {inner[0], column});
-  result.insert(result.end(), {row, column});
-  ValueId y =
-      e.add("MatMul", {arranged(e, e.in(0), a, left_order), arranged(e, e.in(1), b, right_order)});
-  std::vector<int64_t> extra;
-  for (size_t i = 0; i < result.size(); ++i)
-    if (result[i] == kNoRow || result[i] == kNoColumn) extra.push_back(static_cast<int64_t>(i));
-  if (!extra.empty()) y = e.add("Squeeze", {y, e.ints(extra)});
-  std::erase(result, kNoRow);
-  std::erase(result, kNoColumn);
-  return {arranged(e, y, result, equation.output)};
+  if (!is_float(e.dtype(0))) return {};
+  const Equation equation = parse(node.attrs.get_string("equation", ""), ranks);
+  Contraction contraction(e, equation.output, sizes_of(equation, dims));
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (!contraction.take(e.in(i), dims[i], equation.terms[i])) return {};
+  return {contraction.result()};
 }
 
 Dim flops(const Graph& graph, const Node& node) {
