@@ -3,6 +3,7 @@
 
 #include "ir/patch.h"
 #include "ops/op.h"
+#include "ops/registry.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
 
@@ -38,71 +39,127 @@ std::optional<Affine> inference_affine(const Graph& graph, const Node& norm) {
   return out;
 }
 
-/// Weights with axis 0 scaled.
-Tensor scaled(const Tensor& weights, const std::vector<double>& scale) {
+/// Weights with the slices of axis 0, or of axis 1 within each of `groups` parts of axis 0, scaled:
+/// where a convolution and a transposed one have their output channels.
+Tensor scaled(const Tensor& weights, const std::vector<double>& scale, bool transposed,
+              int64_t groups) {
   const Tensor from = weights.to_contiguous();
   Tensor out(from.dtype(), from.dims());
-  const int64_t channel = from.count() / from.dims()[0];
-  for (int64_t c = 0; c < from.dims()[0]; ++c) {
-    const double factor = scale[static_cast<size_t>(c)];
+  const Dims& dims = from.dims();
+  const int64_t slices = transposed ? dims[0] * dims[1] : dims[0];
+  const int64_t slice = from.count() / slices;
+  for (int64_t c = 0; c < slices; ++c) {
+    const int64_t channel =
+        transposed ? c / dims[1] / (dims[0] / groups) * dims[1] + c % dims[1] : c;
+    const double factor = scale[static_cast<size_t>(channel)];
     if (from.dtype() == DType::kF32) {
-      const float* a = from.as<float>() + c * channel;
-      float* b = out.as<float>() + c * channel;
-      for (int64_t i = 0; i < channel; ++i) b[i] = static_cast<float>(a[i] * factor);
+      const float* a = from.as<float>() + c * slice;
+      float* b = out.as<float>() + c * slice;
+      for (int64_t i = 0; i < slice; ++i) b[i] = static_cast<float>(a[i] * factor);
       continue;
     }
-    for (int64_t i = c * channel; i < (c + 1) * channel; ++i)
+    for (int64_t i = c * slice; i < (c + 1) * slice; ++i)
       store_double(out.data(), out.dtype(), i, load_double(from.data(), from.dtype(), i) * factor);
   }
   return out;
 }
 
-}  // namespace
+/// [C, 1, 1...] of `type`, which broadcasts along axis 1 of `rank` axes.
+Tensor per_channel(const std::vector<double>& values, DType type, size_t rank) {
+  Dims dims(rank - 1, 1);
+  dims[0] = static_cast<int64_t>(values.size());
+  Tensor out(type, dims);
+  for (size_t c = 0; c < values.size(); ++c)
+    store_double(out.data(), type, static_cast<int64_t>(c), values[c]);
+  return out;
+}
 
-bool fold_batch_norm(Graph& graph, PassContext& context) {
-  if (!context.options.tolerant) return false;
-  const std::vector<std::vector<NodeId>> users = graph.users();
-  Patch patch(graph, "fold-batch-norm");
-  for (NodeId id : graph.order()) {
-    const Node& norm = graph.node(id);
-    const std::optional<Affine> affine = inference_affine(graph, norm);
-    if (!affine) continue;
+class BatchNorms {
+ public:
+  BatchNorms(Graph& graph, PassContext& context)
+      : graph_(graph), context_(context), users_(graph.users()), patch_(graph, "fold-batch-norm") {}
+
+  bool run() {
+    for (NodeId id : graph_.order()) {
+      const Node& norm = graph_.node(id);
+      if (const std::optional<Affine> affine = inference_affine(graph_, norm))
+        if (into_weights(id, norm, *affine) || into_elements(id, norm, *affine))
+          context_.count("fold-batch-norm");
+    }
+    const bool changed = !patch_.empty();
+    patch_.apply();
+    return changed;
+  }
+
+ private:
+  /// Into the weights of the convolution in front, where nothing else reads its result.
+  bool into_weights(NodeId id, const Node& norm, const Affine& affine) {
     const ValueId between = norm.inputs[0];
-    const NodeId conv_id = graph.value(between).producer;
-    if (conv_id == kNone || graph.only_user(users, between) == kNone) continue;
-    const Node& conv = graph.node(conv_id);
-    if (conv.op->name != "Conv" || !conv.op->domain.empty()) continue;
-    const Value& weights = graph.value(conv.inputs[1]);
+    const NodeId conv_id = graph_.value(between).producer;
+    if (conv_id == kNone || graph_.only_user(users_, between) == kNone) return false;
+    const Node& conv = graph_.node(conv_id);
+    const bool transposed = conv.op->name == "ConvTranspose";
+    if ((conv.op->name != "Conv" && !transposed) || !conv.op->domain.empty()) return false;
+    const Value& weights = graph_.value(conv.inputs[1]);
     const bool biased = conv.inputs.size() > 2 && conv.inputs[2] != kNone;
     const Tensor& w = weights.constant;
-    if (!w || !is_float(w.dtype()) || w.rank() < 1 || w.count() == 0 ||
-        w.dims()[0] != static_cast<int64_t>(affine->scale.size()))
-      continue;
-    if (biased && !graph.value(conv.inputs[2]).is_constant()) continue;
+    if (!w || !is_float(w.dtype()) || w.rank() < 2 || w.count() == 0) return false;
+    const int64_t groups = transposed ? conv.attrs.get_int("group", 1) : 1;
+    const int64_t channels = transposed ? w.dims()[1] * groups : w.dims()[0];
+    if (channels != static_cast<int64_t>(affine.scale.size())) return false;
+    if (transposed && (groups < 1 || w.dims()[0] % groups != 0)) return false;
+    if (biased && !graph_.value(conv.inputs[2]).is_constant()) return false;
 
-    Tensor bias(w.dtype(), {w.dims()[0]});
-    for (int64_t c = 0; c < w.dims()[0]; ++c) {
+    Tensor bias(w.dtype(), {channels});
+    for (int64_t c = 0; c < channels; ++c) {
       const auto k = static_cast<size_t>(c);
-      double value = affine->shift[k];
+      double value = affine.shift[k];
       if (biased) {
-        const Tensor& old = graph.value(conv.inputs[2]).constant;
-        value += affine->scale[k] * load_double(old.to_contiguous().data(), old.dtype(), c);
+        const Tensor& old = graph_.value(conv.inputs[2]).constant;
+        value += affine.scale[k] * load_double(old.to_contiguous().data(), old.dtype(), c);
       }
       store_double(bias.data(), bias.dtype(), c, value);
     }
     Node now{.op = conv.op, .name = conv.name};
     now.attrs = conv.attrs;
-    now.inputs = {conv.inputs[0],
-                  patch.add_constant(weights.name + ".folded", scaled(w, affine->scale)),
-                  patch.add_constant(weights.name + ".bias", std::move(bias))};
-    patch.replace(norm.outputs[0], add_typed(graph, patch, std::move(now), 1)[0]);
-    patch.remove(id);
-    patch.remove(conv_id);
-    context.count("fold-batch-norm");
+    now.inputs = {
+        conv.inputs[0],
+        patch_.add_constant(weights.name + ".folded", scaled(w, affine.scale, transposed, groups)),
+        patch_.add_constant(weights.name + ".bias", std::move(bias))};
+    patch_.replace(norm.outputs[0], add_typed(graph_, patch_, std::move(now), 1)[0]);
+    patch_.remove(id);
+    patch_.remove(conv_id);
+    return true;
   }
-  const bool changed = !patch.empty();
-  patch.apply();
-  return changed;
+
+  /// Into a product and a sum, which join what stands around them.
+  bool into_elements(NodeId id, const Node& norm, const Affine& affine) {
+    const Type& type = graph_.value(norm.inputs[0]).type;
+    if (!type.dims || type.dims->size() < 2 || !is_float(type.dtype)) return false;
+    const auto apply = [&](const char* op, const char* suffix, ValueId x,
+                           const std::vector<double>& values) {
+      const std::string name = graph_.value(norm.outputs[0]).name + suffix;
+      Node now{.op = &get_op(op), .name = norm.name};
+      now.inputs = {x,
+                    patch_.add_constant(name, per_channel(values, type.dtype, type.dims->size()))};
+      return add_typed(graph_, patch_, std::move(now), 1)[0];
+    };
+    const ValueId product = apply("Mul", ".scale", norm.inputs[0], affine.scale);
+    patch_.replace(norm.outputs[0], apply("Add", ".shift", product, affine.shift));
+    patch_.remove(id);
+    return true;
+  }
+
+  Graph& graph_;
+  PassContext& context_;
+  std::vector<std::vector<NodeId>> users_;
+  Patch patch_;
+};
+
+}  // namespace
+
+bool fold_batch_norm(Graph& graph, PassContext& context) {
+  return context.options.tolerant && BatchNorms(graph, context).run();
 }
 
 }  // namespace xc

@@ -50,8 +50,8 @@ bool apply_rules(Graph& graph, PassContext& context);
 /// numerics only.
 bool group_norms(Graph& graph, PassContext& context);
 
-/// Inference-time BatchNormalization behind a convolution goes into its weights. Tolerant numerics
-/// only.
+/// Inference-time BatchNormalization behind a convolution (a transposed one too) goes into its
+/// weights, and becomes a product and a sum elsewhere. Tolerant numerics only.
 bool fold_batch_norm(Graph& graph, PassContext& context);
 
 /// Operators that have kernels of f32 alone (a list in the pass) compute f16 and bf16 in f32,
