@@ -16,6 +16,16 @@ bool is_channels_last(const SymDims& dims, const SymDims& strides) {
   return differs;
 }
 
+namespace {
+
+/// Do the channels lie side by side, with or without gaps behind them (a part of a larger value)?
+bool channels_innermost(const SymDims& dims, const SymDims& strides) {
+  if (dims.size() < 3 || dims[1] == Dim(1) || !(strides[1] == Dim(1))) return false;
+  return std::any_of(dims.begin() + 2, dims.end(), [](const Dim& d) { return !(d == Dim(1)); });
+}
+
+}  // namespace
+
 Layout::Layout(const Graph& graph, const Backend& backend)
     : graph_(graph), backend_(backend), users_(graph.users()) {}
 
@@ -52,7 +62,7 @@ bool Layout::wants_channels_last(const StepSpec& spec, const Implementation& row
     bool any = false;
     for (const Operand& input : spec.inputs) {
       if (!input.present() || input.constant || input.dims.size() != dims.size()) continue;
-      if (is_channels_last(input.dims, input.strides)) {
+      if (channels_innermost(input.dims, input.strides)) {
         any = true;
         ++votes;
       } else if (is_channels_last(input.dims, channels_last_strides(input.dims))) {
