@@ -45,6 +45,7 @@ constexpr std::array kOps = {
     OpInfo{Op::kRsqrt, "rsqrt", nullptr, 1},
     OpInfo{Op::kReciprocal, "reciprocal", nullptr, 1},
     OpInfo{Op::kExp, "exp", nullptr, 1},
+    OpInfo{Op::kExpNormal, "exp_normal", nullptr, 1},
     OpInfo{Op::kExp2, "exp2", nullptr, 1},
     OpInfo{Op::kExpm1, "expm1", nullptr, 1},
     OpInfo{Op::kLog, "log", nullptr, 1},
@@ -294,6 +295,9 @@ Expr reciprocal(Expr a) {
 }
 Expr exp(Expr a) {
   return make_unary(Op::kExp, std::move(a));
+}
+Expr exp_normal(Expr a) {
+  return make_unary(Op::kExpNormal, std::move(a));
 }
 Expr exp2(Expr a) {
   return make_unary(Op::kExp2, std::move(a));

@@ -17,12 +17,19 @@ using Coefficients = std::initializer_list<double>;  // constant term first
 constexpr double kQuick = 4096;  // ULP of f32: 2^-11 of the value
 constexpr std::array kBounds = {
     // default f32, f64; strict f32; fast f32
-    MathBound{Op::kRsqrt, 1.5, 1.5, 0.51, 1.5}, MathBound{Op::kReciprocal, 0.5, 0.5, 0.5, 0.5},
-    MathBound{Op::kExp, 2, 2, 0.51, kQuick},    MathBound{Op::kLog, 2, 2, 0.51, kQuick},
-    MathBound{Op::kExp2, 2, 2, 0.51, kQuick},   MathBound{Op::kExpm1, 2, 3, 0.51, kQuick},
-    MathBound{Op::kLog1p, 2, 2, 0.51, kQuick},  MathBound{Op::kTanh, 2, 4, 0.51, kQuick},
-    MathBound{Op::kErf, 2, 4, 0.51, kQuick},    MathBound{Op::kSigmoid, 4, 4, 0.51, kQuick},
-    MathBound{Op::kSin, 2, 2, 0.51, 2},         MathBound{Op::kCos, 2, 2, 0.51, 2},
+    MathBound{Op::kRsqrt, 1.5, 1.5, 0.51, 1.5},
+    MathBound{Op::kReciprocal, 0.5, 0.5, 0.5, 0.5},
+    MathBound{Op::kExp, 2, 2, 0.51, kQuick},
+    MathBound{Op::kLog, 2, 2, 0.51, kQuick},
+    MathBound{Op::kExpNormal, 2, 2, 0.51, kQuick},
+    MathBound{Op::kExp2, 2, 2, 0.51, kQuick},
+    MathBound{Op::kExpm1, 2, 3, 0.51, kQuick},
+    MathBound{Op::kLog1p, 2, 2, 0.51, kQuick},
+    MathBound{Op::kTanh, 2, 4, 0.51, kQuick},
+    MathBound{Op::kErf, 2, 4, 0.51, kQuick},
+    MathBound{Op::kSigmoid, 4, 4, 0.51, kQuick},
+    MathBound{Op::kSin, 2, 2, 0.51, 2},
+    MathBound{Op::kCos, 2, 2, 0.51, 2},
     MathBound{Op::kPow, 1, 1024, 1, 1},
 };
 
@@ -34,6 +41,7 @@ class Expander {
 
   Expr node(const Expr& e) const {
     const Expr& x = e->args[0];
+    if (e->op == Op::kExpNormal) return exp_normal(x);
     if (is_f32() && accuracy_ == Accuracy::kStrict && rounds_more_than_once(e->op))
       return cast(type_,
                   Expander(DType::kF64, level_).node(make_unary(e->op, cast(DType::kF64, x))));
@@ -107,14 +115,21 @@ class Expander {
   // x = k ln2 + r, |r| <= ln2 / 2; e^x = 2^k (1 + r + r^2 q(r)). Adding 1.5 * 2^mantissa rounds to
   // an integer and leaves it in the low bits. The factor 2^k goes in two halves so that denormal
   // results and overflow round once.
-  Expr exp(const Expr& argument) const {
-    const bool f32 = is_f32();
-    // Below, the result is 0. It is selected, not computed: a product that underflows is slow on
-    // many processors, and masked softmax is full of them.
-    const Expr vanishes = lt(argument, c(f32 ? -103.9722 : -745.1333));
-    const Expr x = min(c(f32 ? 89.0 : 710.5), select(vanishes, c(0), argument));
+  Expr exp(const Expr& argument) const { return exp(argument, is_f32() ? -103.9722 : -745.1333); }
+  // `least`: below, the result is 0. It is selected, not computed: a product that underflows is
+  // slow on many processors, and masked softmax is full of them.
+  Expr exp(const Expr& argument, double least) const {
+    const Expr vanishes = lt(argument, c(least));
+    const Expr x = min(c(is_f32() ? 89.0 : 710.5), select(vanishes, c(0), argument));
     const auto [k, r] = reduce_by_ln2(x);
     return select(vanishes, c(0), scale(exp_tail(r) + c(1), k));
+  }
+  // The least arguments whose powers are normal numbers: 2^-126, 2^-1022.
+  Expr exp_normal(const Expr& x) const {
+    const double least = is_f32() ? -0x1.5d589ep+6 : -0x1.6232bdd7abcd1p+9;
+    if (!is_f32() || accuracy_ != Accuracy::kStrict) return exp(x, least);
+    const Expr wide = Expander(DType::kF64, level_).exp(cast(DType::kF64, x));
+    return select(lt(x, c(least)), c(0), cast(type_, wide));
   }
   // 2^x = 2^k e^(r ln2) with k the nearest integer: exact up to the product r ln2.
   Expr exp2(const Expr& argument) const {
@@ -239,8 +254,8 @@ class Expander {
     const Expr z = x * x;
     return x * polynomial(z, p) / polynomial(z, q);
   }
-  // e^x where the result is normal.
-  Expr exp_normal(const Expr& x) const {
+  // e^x for arguments whose results are normal and finite.
+  Expr exp_bounded(const Expr& x) const {
     const auto [k, r] = reduce_by_ln2(x);
     return scale(exp_tail(r) + c(1), k);
   }
@@ -252,7 +267,7 @@ class Expander {
             0.020796288164846050942, -0.0058955521081888024155});  // 2^-28.4 for a <= 0.6
     const Expr small = mad(a * z, p, a);
     const Expr bounded = min(c(9.1), a);
-    const Expr large = c(1) - c(2) / (exp_normal(bounded + bounded) + c(1));
+    const Expr large = c(1) - c(2) / (exp_bounded(bounded + bounded) + c(1));
     return with_sign_of(select(lt(a, c(0.6)), small, large), x);
   }
   // 1 / d for 2^-100 < d < 2^100: its bits subtracted from a constant are within 5 %, and each step
@@ -307,7 +322,7 @@ class Expander {
         min(c(4), a), {0.0002451773076447014333, 1.1274731172240299296, 0.63752005496256119411,
                        0.10363775923649767143, -0.022086465399884215533, 0.0030082591396211911621,
                        -0.00019239956203015168359});  // 2^-29.5 of the result for 0.95 <= a <= 4
-    const Expr large = c(1) - exp_normal(-r);
+    const Expr large = c(1) - exp_bounded(-r);
     return with_sign_of(select(lt(a, c(0.95)), small, large), x);
   }
   Expr erf_f64(const Expr& x) const {

@@ -24,17 +24,27 @@ std::optional<int64_t> Expansion::rank(size_t i) const {
   return static_cast<int64_t>(type(i).dims->size());
 }
 
+namespace {
+
+/// An operator of ONNX, or of our own.
+const OpDef& op_named(std::string_view name) {
+  const OpDef* own = find_op(name, "xc");
+  return own ? *own : get_op(name);
+}
+
+}  // namespace
+
 ValueId Expansion::add(std::string_view op, std::vector<ValueId> inputs, const AttrList& attrs) {
   Attrs all;
   for (const auto& [name, value] : attrs) all.set(name, value);
-  return patch_.add_node(get_op(op), std::move(inputs), 1, std::move(all), node_.name)[0];
+  return patch_.add_node(op_named(op), std::move(inputs), 1, std::move(all), node_.name)[0];
 }
 
 std::vector<ValueId> Expansion::add(std::string_view op, std::vector<ValueId> inputs,
                                     uint32_t outputs, const AttrList& attrs) {
   Attrs all;
   for (const auto& [name, value] : attrs) all.set(name, value);
-  return patch_.add_node(get_op(op), std::move(inputs), outputs, std::move(all), node_.name);
+  return patch_.add_node(op_named(op), std::move(inputs), outputs, std::move(all), node_.name);
 }
 
 ValueId Expansion::reduce(std::string_view op, ValueId data, std::vector<int64_t> axes) {

@@ -76,7 +76,7 @@ ValueId shifted(Expansion& e, int64_t axis) {
 std::vector<ValueId> expand_softmax(const Graph& graph, const Node& node, Patch& patch) {
   Expansion e(graph, node, patch);
   const int64_t axis = node.attrs.get_int("axis", -1);
-  const ValueId powers = e.add("Exp", {shifted(e, axis)});
+  const ValueId powers = e.add("ExpNormal", {shifted(e, axis)});
   // One division per row instead of one per element.
   const ValueId inverse = e.add("Reciprocal", {e.reduce("ReduceSum", powers, {axis})});
   return {e.narrowed(e.add("Mul", {powers, inverse}))};

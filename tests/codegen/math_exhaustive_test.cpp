@@ -70,7 +70,8 @@ Worst walk(const MathBound& stated, Accuracy accuracy, const std::string& target
       if (run_function<float>(*kernel, x.data(), x.data(), y.data(), n) != 0) mine.ulp = INFINITY;
       for (size_t i = 0; i < count; ++i) {
         if (!in_domain(op, static_cast<double>(x[i]), true, level)) continue;
-        const double error = ulps_of_float(y[i], reference(op, static_cast<double>(x[i])), bound);
+        const double error =
+            ulps_of_float(y[i], reference<float>(op, static_cast<double>(x[i])), bound);
         if (error > mine.ulp) {
           mine.ulp = error;
           mine.x = x[i];

@@ -18,8 +18,8 @@ namespace xc::test {
 
 using namespace xc::loop;
 
-/// In double for float results, in long double for double ones.
-template <class Real>
+/// `T`: the type of the result; computed in a wider one.
+template <class T, class Real>
 Real reference(Op op, Real x) {
   switch (op) {
     case Op::kRsqrt:
@@ -28,6 +28,8 @@ Real reference(Op op, Real x) {
       return 1 / x;
     case Op::kExp:
       return std::exp(x);
+    case Op::kExpNormal:
+      return x < std::log(Real(std::numeric_limits<T>::min())) ? Real(0) : std::exp(x);
     case Op::kExp2:
       return std::exp2(x);
     case Op::kExpm1:

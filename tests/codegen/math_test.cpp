@@ -88,7 +88,7 @@ void check_bounds(const std::string& target) {
     T at = 0, got = 0;
     for (size_t i = 0; i < x.size(); ++i) {
       if (!in_domain(bound.op, static_cast<double>(x[i]), sizeof(T) == 4, level)) continue;
-      const double error = ulps(y[i], reference<long double>(bound.op, x[i]));
+      const double error = ulps(y[i], reference<T, long double>(bound.op, x[i]));
       if (error > worst) {
         worst = error;
         at = x[i];

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes quantised/models.json: small quantised networks and what onnxruntime answers; and cases/DequantizedMatMul.json.
+"""Writes quantised/models.json: small quantised networks and what onnxruntime answers; and the cases of our own operators,
+cases/DequantizedMatMul.json and cases/ExpNormal.json.
 
     tests/ops/make_quantised.py        needs the packages numpy, onnx and onnxruntime
 
@@ -147,6 +148,16 @@ def as_one_op(blocked_case: dict, block: int) -> dict:
     return blocked_case | {"nodes": [node]}
 
 
+def exp_normal(name: str, dtype: type) -> dict:
+    """Both sides of the least argument whose power is a normal number, and what has no power."""
+    least = np.log(np.finfo(dtype).tiny, dtype=np.longdouble)
+    x = np.array([-np.inf, 2 * least, least * (1 + 1e-6), least * (1 - 1e-6), -1, 0, 1, 80, np.inf, np.nan], dtype)
+    y = np.where(x < least, 0, np.exp(x.astype(np.float64))).astype(dtype)
+    graph = graph_of([helper.make_node("ExpNormal", ["x"], ["y"], domain="xc")], {"x": x},
+                     {"y": helper.np_dtype_to_tensor_dtype(y.dtype)})
+    return case(name, graph, [x], [y])
+
+
 def main() -> None:
     u, s, f = ({"y": t} for t in (TensorProto.UINT8, TensorProto.INT8, TensorProto.FLOAT))
     cases = [
@@ -169,6 +180,8 @@ def main() -> None:
     blocks = {"blocked_i4": 16, "blocked_u4_zero": 32, "blocked_i8_one_row": 32, "blocked_u8_tail": 32}
     write(Path(__file__).parent / "cases" / "DequantizedMatMul.json",
           [as_one_op(c, blocks[c["name"]]) for c in cases if c["name"] in blocks])
+    write(Path(__file__).parent / "cases" / "ExpNormal.json",
+          [exp_normal("float", np.float32), exp_normal("double", np.float64)])
 
 
 if __name__ == "__main__":

@@ -268,10 +268,10 @@ class RandomKernel {
                                   Op::kSqrt, Op::kSign}),
                             a);
         case 1:
-          return make_unary(
-              pick({Op::kExp, Op::kExp2, Op::kExpm1, Op::kLog, Op::kLog1p, Op::kTanh, Op::kErf,
-                    Op::kSigmoid, Op::kSin, Op::kCos, Op::kRsqrt, Op::kReciprocal}),
-              a);
+          return make_unary(pick({Op::kExp, Op::kExpNormal, Op::kExp2, Op::kExpm1, Op::kLog,
+                                  Op::kLog1p, Op::kTanh, Op::kErf, Op::kSigmoid, Op::kSin, Op::kCos,
+                                  Op::kRsqrt, Op::kReciprocal}),
+                            a);
         case 2:
           if (type_ == DType::kF32 && random_() % 3 == 0)
             return make_unary(pick({Op::kRoundF16, Op::kRoundBf16}), a);

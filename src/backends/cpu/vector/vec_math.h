@@ -51,6 +51,12 @@ XC_INLINE F32 exp(F32 argument) {
   const ReducedExp e = reduced_exp(clamp(argument, -104.5f, 89.0f));
   return scale(e.p, e.k);
 }
+/// e^x where that is a normal number, else 0: a denormal one slows down whoever multiplies by it.
+XC_INLINE F32 exp_or_zero(F32 argument) {
+  constexpr float kLeast = -0x1.5d589ep+6f;
+  const ReducedExp e = reduced_exp(clamp(argument, kLeast, 89.0f));
+  return argument < kLeast ? F32{} : scale(e.p, e.k);
+}
 /// e^x where the result is normal.
 XC_INLINE F32 exp_normal(F32 x) {
   const ReducedExp e = reduced_exp(x);
