@@ -86,6 +86,31 @@ bool undefined(const Node& node, const std::vector<Tensor>& operands, const Tens
   });
 }
 
+/// What the roundings of a mean do to a norm of rows that hardly vary, which moved operands do not
+/// show: they leave the sum over a row as it is.
+double error_of_mean(const Node& node, const std::vector<Tensor>& operands) {
+  const bool instance = node.op->name == "InstanceNormalization";
+  if (!instance && node.op->name != "LayerNormalization") return 0;
+  const Dims& dims = operands[0].dims();
+  int64_t first = instance ? 2 : node.attrs.get_int("axis", -1);
+  if (first < 0) first += static_cast<int64_t>(dims.size());
+  int64_t length = 1;
+  for (size_t a = static_cast<size_t>(first); a < dims.size(); ++a) length *= dims[a];
+  const std::vector<double> x = operands[0].to_doubles();
+  double worst = 0, scale = 0;
+  for (size_t r = 0; length > 0 && r < x.size(); r += static_cast<size_t>(length)) {
+    double sum = 0, squares = 0;
+    for (size_t i = r; i < r + static_cast<size_t>(length); ++i)
+      sum += x[i], squares += x[i] * x[i];
+    const double mean = sum / static_cast<double>(length);
+    const double variance = std::max(0.0, squares / static_cast<double>(length) - mean * mean);
+    worst = std::max(worst, std::fabs(mean) * unit_of(operands[0].dtype()) /
+                                std::sqrt(variance + node.attrs.get_float("epsilon", 1e-5)));
+  }
+  for (double v : operands[1].to_doubles()) scale = std::max(scale, std::fabs(v));
+  return std::isfinite(worst * scale) ? worst * scale : 0;
+}
+
 /// The library's Clip behind a convolution passes over a NaN.
 bool clips_a_convolution(const Graph& graph, const Node& node,
                          const std::vector<Tensor>& operands) {
@@ -124,7 +149,10 @@ std::vector<Tensor> evaluate_shaken(const Graph& graph, const std::vector<Tensor
       // Functions are approximated in at least f32, with a bound relative to their range; a half
       // number below the least may be kept.
       double absolute = out.dtype() == DType::kF16 ? 0x1p-24 : 0;
+      if (node.op->name == "Softmax")  // makes no denormal numbers
+        absolute = std::max(absolute, out.dtype() == DType::kF64 ? 0x1p-1022 : 0x1p-126);
       if (node.op->weight >= 6) absolute = out.dtype() == DType::kF64 ? 0x1p-50 : 0x1p-20;
+      absolute += error_of_mean(node, operands);
       out = shaken(results[k], random, absolute, vanishes);
       // A power's bound grows with its exponent.
       for (int more = 0; node.op->name == "Pow" && more < 16; ++more) out = shaken(out, random);
@@ -374,7 +402,8 @@ Failure GraphFuzzer::check_way(const Problem& problem, const Way& way, std::vect
     counts_.regions[way.name] += profile.compiled_regions;
     for (const RegionSummary& region : profile.regions) {
       if (region.reason.empty()) continue;
-      if (region.reason.starts_with("compile failed"))
+      if (region.reason.starts_with("compile failed") &&
+          region.reason.find("s of CPU") == std::string::npos)  // a slow machine's, and given up
         return {way.name, run, "compile", region.name + ": " + region.reason};
       ++counts_.refused[(way.verified ? "verified: " : "") + region.name + ": " + region.reason];
     }

@@ -305,7 +305,10 @@ TEST_CASE("tiering/graph_fuzz: seeds that failed once") {
   GraphFuzzer fuzzer(all_ways());
   // 102826: a masked rest of a known length read beyond its row. The others: the oracle took
   // underflow (a Gelu's tail, halves, squares) for a difference. 200574: the least integer by -1.
-  for (const uint64_t seed : {102'826, 104'247, 105'902, 107'724, 200'574})
+  // 201078, 202963: the order of shares of a softmax that are denormal, or 0. 202166: rows all
+  // alike, whose mean is off by a rounding.
+  for (const uint64_t seed :
+       {102'826, 104'247, 105'902, 107'724, 200'574, 201'078, 202'166, 202'963})
     check_seed(fuzzer, seed, names_of(fuzzer.ways()));
 }
 

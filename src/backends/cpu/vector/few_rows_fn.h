@@ -9,7 +9,7 @@
 namespace xc::cpu {
 
 /// Of the left side, at most, for which it is the fastest; and with bf16 weights, at most at all.
-constexpr int64_t kFewRows = 32, kFewRowsOfPairs = 4;
+constexpr int64_t kFewRows = 48, kFewRowsOfPairs = 4;
 constexpr int64_t kFewColumns = 64;  ///< of a panel
 
 /// y[rows, n] = x[rows, k] * w. Element (k, j) of f32 w is panels[j / 64 * panel + k * 64 + j %
