@@ -9,8 +9,9 @@ namespace xc::cpu {
 namespace {
 
 constexpr int64_t kBufferBytes = ChunkProgram::kChunk * 8;
-/// Rows shorter than this are gathered into chunks of several.
-constexpr int64_t kShortRow = 64;
+/// Rows shorter than this are gathered into chunks of several; up to the second length where that
+/// takes no more than one row that repeats (a value per channel, channels last).
+constexpr int64_t kShortRow = 64, kShortRepeatedRow = 256;
 
 template <class T>
 void gather_as(T* to, const T* from, int64_t rows, int64_t cols, int64_t row, int64_t col) {
@@ -122,7 +123,8 @@ void ChunkProgram::run_chunk(int64_t rows, int64_t cols, int64_t first_row, int6
     }
     std::byte* buffer = scratch + (static_cast<int64_t>(k) + buffers_) * kBufferBytes;
     operand_values[k] = {buffer, 1};
-    if (!info.is_output)
+    const bool known = rows > 1 && first_row > 0 && block.row == 0;  // from the chunk before
+    if (!info.is_output && !known)
       with_element_bytes(info.bytes, [&](auto element) {
         using T = decltype(element);
         gather_as(reinterpret_cast<T*>(buffer), reinterpret_cast<const T*>(at), rows, cols,
@@ -208,7 +210,11 @@ void ChunkProgram::run(int64_t rows, int64_t cols, const Block* operands, void* 
   // What a row of an operand needs: nothing, or a dense buffer.
   bool staged[kMaxOperands];
   bool buffered = buffers_ > 0;
-  const bool grouped = rows > 1 && cols < kShortRow;
+  bool grouped = rows > 1 && cols <= kShortRepeatedRow;
+  for (size_t k = 0; k < count && grouped && cols >= kShortRow; ++k)
+    grouped = operands[k].col == 1
+                  ? flat(k) || (operands[k].row == 0 && !operands_[k].is_output)
+                  : operands[k].col == 0 && operands[k].row == 0 && !operands_[k].is_output;
   for (size_t k = 0; k < count; ++k) {
     const Block& block = operands[k];
     const bool dense =
