@@ -499,8 +499,8 @@ class PlanBuilder {
       unit.inputs.resize(static_cast<size_t>(node.op->max_inputs), kNone);
     const auto outputs_wanted = std::count_if(node.outputs.begin(), node.outputs.end(),
                                               [](ValueId v) { return v != kNone; });
-    if (!planner_.options_.post_ops || planner_.options_.reference_only || node.op->scalar ||
-        outputs_wanted != 1 || node.outputs[0] == kNone)
+    if (!planner_.options_.post_ops || planner_.options_.reference_only || outputs_wanted != 1 ||
+        node.outputs[0] == kNone)
       return alone;
     ValueId result = node.outputs[0];
     while (unit.post_ops.size() < kMaxPostOps) {
@@ -860,6 +860,14 @@ std::shared_ptr<const Plan> Planner::put_concats_in_place(std::shared_ptr<const 
   for (const auto& step : plan->steps) used.insert(step->kernel.get());
   std::erase_if(steps_, [&](const auto& known) { return !used.count(known.second->kernel.get()); });
   return plan;
+}
+
+std::vector<NodeId> absorbed_nodes(const Plan& plan) {
+  std::vector<NodeId> out;
+  for (const auto& step : plan.steps)
+    if (step->nodes.size() > 1 && !plan.graph->node(step->nodes.front()).op->scalar)
+      out.insert(out.end(), step->nodes.begin(), step->nodes.end());
+  return out;
 }
 
 StepSpec Planner::region_spec(const Region& region) {

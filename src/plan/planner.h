@@ -66,4 +66,9 @@ class Planner {
   uint64_t next_serial_ = 0;
 };
 
+/// What the kernels of a plan's steps already do on the way, and what they do it behind: no
+/// candidates for regions without products, since it costs next to nothing there. Not chains of
+/// elementwise operators, which a region may join with more.
+std::vector<NodeId> absorbed_nodes(const Plan& plan);
+
 }  // namespace xc

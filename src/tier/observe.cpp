@@ -24,7 +24,8 @@ double Tier::Group::seconds_in(const Version& version) {
     if (steps_in.size() >= kMaxPlans) steps_in.clear();
     it = steps_in.try_emplace(plan.serial).first;
     for (uint32_t k = 0; k < plan.steps.size(); ++k)
-      if (!plan.steps[k]->nodes.empty() && nodes.count(plan.steps[k]->nodes.front()))
+      if (std::any_of(plan.steps[k]->nodes.begin(), plan.steps[k]->nodes.end(),
+                      [&](NodeId n) { return nodes.count(n) > 0; }))
         it->second.push_back(k);
   }
   double ns = 0;

@@ -259,11 +259,7 @@ FusionOptions Tier::fusion_options(Program& program) {
   FusionOptions options;
   options.numerics = program.planner().options().numerics;
   if (const HostSpeed* host = calibrated_host_speed()) options.host = *host;
-  // What a vendor kernel already absorbs as post-ops is no candidate: it costs next to nothing
-  // there.
-  for (const auto& step : program.base_plan()->steps)
-    if (step->nodes.size() > 1)
-      options.taken.insert(options.taken.end(), step->nodes.begin(), step->nodes.end());
+  options.taken = absorbed_nodes(*program.base_plan());
   options.in_place = program.base_plan()->in_place;
   options.barriers = segment_ends(*program.base_plan());
   std::shared_ptr<SignatureEntry> entry;  // of the last segment reached: it knows the most sizes

@@ -71,9 +71,7 @@ std::pair<int64_t, int> largest_code(Graph model, int64_t isa) {
   Planner planner(graph, cpu_backend(), {});
   FusionOptions options;
   const auto base = planner.build();
-  for (const auto& step : base->steps)
-    if (step->nodes.size() > 1)
-      options.taken.insert(options.taken.end(), step->nodes.begin(), step->nodes.end());
+  options.taken = absorbed_nodes(*base);
   options.in_place = base->in_place;
   const auto compiler = create_jit_compiler(isa, 64 << 20, false);
   int64_t largest = 0;

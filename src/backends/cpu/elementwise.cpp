@@ -1,5 +1,7 @@
 // Elementwise ops over operands of any broadcast and strides: "xc.elementwise".
 
+#include <cmath>
+
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/elementwise_builder.h"
 #include "backends/cpu/kernels.h"
@@ -9,15 +11,57 @@
 namespace xc::cpu {
 namespace {
 
-/// The program of a step, or null with the reason.
-std::shared_ptr<ChunkProgram> program_for(const StepSpec& spec, std::string& reason) {
+struct Program {
+  std::shared_ptr<ChunkProgram> program;  ///< null: no form
+  std::vector<uint32_t> buffer_of;        ///< of its operands: inputs of the step, then the result
+};
+
+/// The functions behind the operator's own, each over its result. Types whose arithmetic is wider
+/// than their storage would be rounded once where the operators round each.
+std::optional<ChunkProgram::Reg> append_post_ops(Program& out, const StepSpec& spec,
+                                                 ChunkProgram::Reg value, std::string& reason) {
+  const DType type = spec.outputs[0].dtype;
+  if (!spec.post_ops.empty() && compute_type(type) != type) {
+    reason = fmt::format("post-ops on {}", name(type));
+    return std::nullopt;
+  }
+  for (const PostOp& post : spec.post_ops) {
+    std::vector<ChunkProgram::Reg> args{value};
+    if (post.kind == PostOp::Kind::kBinary) {
+      if (out.buffer_of.size() + 2 > ChunkProgram::kMaxOperands ||
+          spec.inputs[post.operand].dtype != type) {
+        reason = fmt::format("an operand of {} of type {}", post.op->name,
+                             name(spec.inputs[post.operand].dtype));
+        return std::nullopt;
+      }
+      out.buffer_of.push_back(post.operand);
+      const ChunkProgram::Reg other = out.program->input(type);
+      args.insert(post.anchor_first ? args.end() : args.begin(), other);
+    } else {
+      // NaN stands for an absent optional input (a Clip without one bound).
+      for (double constant : post.constants)
+        args.push_back(std::isnan(constant) ? kNoReg : out.program->constant(type, constant));
+    }
+    const auto next =
+        build_elementwise(*out.program, *post.op, post.attrs, args, type, cpu_info().isa, reason);
+    if (!next || out.program->dtype(*next) != type) return std::nullopt;
+    value = *next;
+  }
+  return value;
+}
+
+/// The program of a step, or none with the reason.
+Program program_for(const StepSpec& spec, std::string& reason) {
   if (spec.outputs.size() != 1 || spec.inputs.size() + 1 > ChunkProgram::kMaxOperands) {
     reason = fmt::format("{} operands", spec.inputs.size());
-    return nullptr;
+    return {};
   }
-  auto program = std::make_shared<ChunkProgram>();
+  Program out{std::make_shared<ChunkProgram>(), {}};
   std::vector<ChunkProgram::Reg> args;
-  for (const Operand& input : spec.inputs) {
+  // Operands of post-ops lie behind the operator's own.
+  const size_t own = spec.post_ops.empty() ? spec.inputs.size() : spec.node->inputs.size();
+  for (uint32_t i = 0; i < own && i < spec.inputs.size(); ++i) {
+    const Operand& input = spec.inputs[i];
     // CastLike reads the type of its second input only.
     if (!input.present() || (spec.op->name == "CastLike" && args.size() == 1)) {
       args.push_back(kNoReg);
@@ -26,37 +70,37 @@ std::shared_ptr<ChunkProgram> program_for(const StepSpec& spec, std::string& rea
     const int64_t bytes = element_size(input.dtype);
     if (input.dtype == DType::kString || (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8)) {
       reason = fmt::format("elements of type {}", name(input.dtype));
-      return nullptr;
+      return {};
     }
-    args.push_back(program->input(input.dtype));
+    args.push_back(out.program->input(input.dtype));
+    out.buffer_of.push_back(i);
   }
-  const auto result = build_elementwise(*program, *spec.op, spec.attrs(), args,
-                                        spec.outputs[0].dtype, cpu_info().isa, reason);
+  auto result = build_elementwise(*out.program, *spec.op, spec.attrs(), args, spec.outputs[0].dtype,
+                                  cpu_info().isa, reason);
+  if (result) result = append_post_ops(out, spec, *result, reason);
   if (!result) {
     if (reason.empty()) reason = "no form for these types";
-    return nullptr;
+    return {};
   }
-  program->output(*result);
-  program->finish();
-  return program;
+  out.program->output(*result);
+  out.program->finish();
+  out.buffer_of.push_back(static_cast<uint32_t>(spec.inputs.size()));
+  return out;
 }
 
 Verdict supports(const StepSpec& spec) {
-  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
   std::string reason;
-  return program_for(spec, reason) ? Verdict::ok() : Verdict::no(reason);
+  return program_for(spec, reason).program ? Verdict::ok() : Verdict::no(reason);
 }
 
 class ElementwiseKernel final : public Kernel {
  public:
   explicit ElementwiseKernel(const StepSpec& spec) {
     std::string reason;
-    program_ = program_for(spec, reason);
-    if (!program_) fail(Status::kInternal, "xc.elementwise: {}", reason);
-    for (uint32_t i = 0; i < spec.inputs.size(); ++i)
-      if (spec.inputs[i].present() && !(spec.op->name == "CastLike" && i == 1))
-        buffer_of_.push_back(i);
-    buffer_of_.push_back(static_cast<uint32_t>(spec.inputs.size()));
+    Program made = program_for(spec, reason);
+    if (!made.program) fail(Status::kInternal, "xc.elementwise: {}", reason);
+    program_ = std::move(made.program);
+    buffer_of_ = std::move(made.buffer_of);
   }
 
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
@@ -88,8 +132,9 @@ constexpr std::string_view kOthers[] = {"Asin",  "Acos",  "Atan",    "Asinh",
 
 void add_elementwise(Rows& rows) {
   for (const OpDef* op : all_ops())
-    if (op->domain.empty() && (op->scalar || std::find(std::begin(kOthers), std::end(kOthers),
-                                                       op->name) != std::end(kOthers)))
+    if ((op->domain.empty() || op->domain == "xc") &&
+        (op->scalar ||
+         std::find(std::begin(kOthers), std::end(kOthers), op->name) != std::end(kOthers)))
       rows.push_back({"xc.elementwise", op->name, supports, create, any_order});
 }
 

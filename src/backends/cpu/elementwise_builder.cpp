@@ -245,6 +245,10 @@ loop::Expr composed(const loop::Expr& e) {
   const auto c = [&](double v) { return constant(e.type(), v); };
   const Expr& x = e->args[0];
   switch (e->op) {
+    case Op::kExpNormal: {  // the least argument by type: loop/math.cpp
+      const bool f64 = e.type() == DType::kF64;
+      return select(lt(x, c(f64 ? -0x1.6232bdd7abcd1p+9 : -0x1.5d589ep+6)), c(0), exp(x));
+    }
     case Op::kExp2:
       return pow(c(2), x);
     case Op::kExpm1:  // tanh(x/2) = (e^x - 1) / (e^x + 1): no cancellation
