@@ -70,11 +70,46 @@ bool Layout::wants_channels_last(const StepSpec& spec, const Implementation& row
       }
     }
     if (!any || votes < 0) return false;
+    constexpr int kReach = 4;
+    if (votes == 0 && !asked_channels_last(value, kReach)) return false;
   }
   if (!read_channels_last(value)) return false;
   StepSpec wish = spec;
   wish.outputs[output].strides = channels_last_strides(dims);
   return row.supports(wish).yes();
+}
+
+bool Layout::asked_channels_last(ValueId value, int reach) const {
+  const Type& type = graph_.value(value).type;
+  return reach > 0 && std::any_of(users_[value].begin(), users_[value].end(), [&](NodeId id) {
+           const Node& user = graph_.node(id);
+           if (user.op->control_flow || user.op->view) return false;
+           StepSpec spec;
+           spec.op = user.op;
+           spec.node = &user;
+           for (const auto* values : {&user.inputs, &user.outputs})
+             for (ValueId v : *values) {
+               Operand operand;
+               if (v != kNone && !graph_.value(v).type.dims) return false;
+               if (v != kNone) {
+                 operand.dtype = graph_.value(v).type.dtype;
+                 operand.dims = *graph_.value(v).type.dims;
+                 operand.strides = contiguous_strides(operand.dims);
+               }
+               (values == &user.inputs ? spec.inputs : spec.outputs).push_back(std::move(operand));
+             }
+           const auto rows = backend_.implementations();
+           const auto row = std::find_if(rows.begin(), rows.end(), [&](const Implementation& r) {
+             return r.op == user.op->name && r.preferred != nullptr;
+           });
+           if (row == rows.end()) return false;
+           const std::vector<Order> orders = row->preferred(spec);
+           for (size_t k = 0; k < user.inputs.size(); ++k)
+             if (user.inputs[k] == value && orders[k] == Order::kChannelsLast) return true;
+           return user.op->scalar && user.outputs.size() == 1 &&
+                  graph_.value(user.outputs[0]).type.dims == type.dims &&
+                  asked_channels_last(user.outputs[0], reach - 1);
+         });
 }
 
 bool Layout::read_channels_last(ValueId value) const {

@@ -4,7 +4,7 @@
     tests/perf/networks.py [--seconds 0.5] [--threads 1] [--spelling old|new] [--markdown] [NAME ...]
 
 Nobody tunes for these: image networks of torchvision with random weights, and networks of other fields written here. Each
-is exported in two spellings: `old`, the exporter by tracing at opset 13 (norms, Gelu and attention in pieces), and `new`,
+is exported in two spellings: `old`, the exporter by tracing at opset 14 (norms, Gelu and attention in pieces), and `new`,
 the one by torch.export at opset 20. All engines get the same arrays in one process and take turns; medians of the rounds.
 Results are compared as well: a network whose results differ prints so and fails the run. XC_RULES=off and XC_JIT=... act
 as everywhere. Exported files are kept in --dir.
@@ -15,6 +15,8 @@ Needs the packages numpy, torch, torchvision, onnx, onnxscript, onnxruntime, ope
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import math
 import os
 import statistics
@@ -418,9 +420,9 @@ def export(name: str, network: Network, spelling: str, folder: Path) -> Path:
         module, inputs = network.make().eval(), network.inputs()
         names = [f"in{k}" for k in range(len(inputs))]
         part = path.with_suffix(".part")
-        with torch.no_grad():
+        with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):  # exporters chat
             if spelling == "old":
-                torch.onnx.export(module, inputs, str(part), input_names=names, opset_version=13, dynamo=False)
+                torch.onnx.export(module, inputs, str(part), input_names=names, opset_version=14, dynamo=False)
             else:
                 torch.onnx.export(module, inputs, str(part), input_names=names, opset_version=20, dynamo=True,
                                   external_data=False, verbose=False)
