@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "backends/step_harness.h"
 
 namespace xc {
@@ -238,6 +240,81 @@ TEST_CASE("backends/elementwise: refusals have a reason") {
   CHECK_FALSE(verdict.yes());
   CHECK(verdict.reason == "elements of type string");
   CHECK(chosen_row(p) == "reference");
+}
+
+/// `op` over inputs, as the reference does it.
+Tensor one(const char* op, std::vector<Tensor> inputs) {
+  Problem p;
+  p.op = &get_op(op);
+  p.inputs = std::move(inputs);
+  return run_reference(node_of(p), p.inputs)[0];
+}
+
+TEST_CASE("backends/elementwise: a chain gives what its operators give one by one") {
+  Generator g(31);
+  const double kNone = std::nan("");
+  struct Head {
+    const char* op;
+    std::vector<Dims> inputs;  ///< the first has the dims of the result
+  };
+  // Rows of values per channel from a few up to more than a chunk; a value per row; whole operands.
+  const std::vector<Head> heads = {
+      {"Mul", {{2, 50, 5}, {5}}},
+      {"Mul", {{300, 33}, {33}}},
+      {"Mul", {{40, 128}, {128}}},
+      {"Add", {{9, 256}, {256}}},
+      {"Sub", {{6, 300}, {300}}},
+      {"Mul", {{3, 2000}, {2000}}},
+      {"Mul", {{7, 70}, {7, 1}}},
+      {"Sum", {{4, 90}, {4, 90}, {90}}},
+      {"Max", {{31, 20}, {20}, {31, 1}}},
+      {"Abs", {{1500}}},
+      {"Mul", {{0, 8}, {8}}},
+  };
+  for (const DType type : {DType::kF32, DType::kF64, DType::kI32})
+    for (const Head& head : heads) {
+      if (!is_float(type) && std::string_view(head.op) == "Sum") continue;
+      Problem p;
+      p.op = &get_op(head.op);
+      for (const Dims& dims : head.inputs) p.inputs.push_back(g.tensor(type, dims, -5, 5));
+      const Dims& dims = head.inputs[0];
+      const Tensor row = g.tensor(type, {dims.back()}, -3, 3), whole = g.tensor(type, dims, -3, 3);
+      const auto first = static_cast<uint32_t>(p.inputs.size());
+      const auto binary = [](const char* op, uint32_t operand, bool in_front) {
+        return PostOp{PostOp::Kind::kBinary, &get_op(op), {}, operand, in_front, {}};
+      };
+      // whole - min(relu(head + row), 3)
+      p.post_ops = {binary("Add", first, true),
+                    {PostOp::Kind::kUnary, &get_op("Relu"), {}, 0, true, {}},
+                    {PostOp::Kind::kUnary, &get_op("Clip"), {}, 0, true, {kNone, 3}},
+                    binary("Sub", first + 1, false)};
+      Tensor three(type, {});
+      store_double(three.data(), type, 0, 3);
+      Tensor want = one("Relu", {one("Add", {one(head.op, p.inputs), row})});
+      want = one("Sub", {whole, one("Min", {want, three})});
+      for (int kind = 0; kind < Generator::kStrideKinds; ++kind) {
+        Problem laid = p;
+        laid.inputs[0] = g.strided(p.inputs[0], kind);
+        laid.post_inputs = {row, g.strided(whole, kind)};
+        for (const int64_t pieces : {1, 0}) {
+          RunOptions options;
+          options.pieces = pieces;
+          options.output_kind = kind;
+          const auto got = run_row(find_row("xc.elementwise", head.op), laid, options);
+          const double relative = type == DType::kF64 ? 1e-14 : 4 * kUlpF32;
+          CHECK_MESSAGE(
+              difference(got[0], want, {relative, 4e-6 * (type == DType::kF32)}) == "",
+              head.op << ' ' << to_text(dims) << ' ' << name(type) << " strides " << kind);
+        }
+      }
+    }
+  // Halves round behind each operator: no chain.
+  Problem halves;
+  halves.op = &get_op("Mul");
+  halves.inputs = {g.tensor(DType::kF16, {4, 8}), g.tensor(DType::kF16, {8})};
+  halves.post_ops = {{PostOp::Kind::kUnary, &get_op("Relu"), {}, 0, true, {}}};
+  const Node node = node_of(halves);
+  CHECK_FALSE(find_row("xc.elementwise", "Mul").supports(spec_of(halves, node, {})).yes());
 }
 
 }  // namespace
