@@ -226,24 +226,31 @@ class Contraction {
   Contraction(Expansion& e, const Labels& output, std::map<Label, Dim> sizes)
       : e_(e), output_(output), sizes_(std::move(sizes)) {}
 
-  /// The next operand. False: a label repeats, or sizes may have to be spread in the run.
-  bool take(ValueId value, const SymDims& dims, const Labels& labels) {
+  /// Whether an operand may be taken: not where a label repeats, or where sizes may have to be
+  /// spread in the run.
+  bool takes(const SymDims& dims, const Labels& labels) const {
     if (repeats(labels)) return false;
+    for (size_t k = 0; k < labels.size(); ++k)
+      // Sizes that only a run shows to be equal are for MatMul to check, where they lead it.
+      if (!is_spread(dims[k], labels[k]) && !(dims[k] == sizes_.at(labels[k])) &&
+          !contains(output_, labels[k]))
+        return false;
+    return true;
+  }
+
+  void take(ValueId value, const SymDims& dims, const Labels& labels) {
     std::vector<int64_t> spread;
     Labels own;
     for (size_t k = 0; k < labels.size(); ++k) {
-      if (dims[k] == Dim(1) && !(sizes_.at(labels[k]) == Dim(1))) {
+      if (is_spread(dims[k], labels[k])) {
         spread.push_back(static_cast<int64_t>(k));
         continue;
       }
-      // Sizes that only a run shows to be equal are for MatMul to check, where they lead it.
-      if (!(dims[k] == sizes_.at(labels[k])) && !contains(output_, labels[k])) return false;
       sources_.emplace(labels[k], std::pair{value, static_cast<int64_t>(k)});
       own.push_back(labels[k]);
     }
     if (!spread.empty()) value = e_.add("Squeeze", {value, e_.ints(spread)});
     parts_.push_back({value, std::move(own)});
-    return true;
   }
 
   ValueId result() {
@@ -254,11 +261,16 @@ class Contraction {
       parts_.erase(parts_.begin() + static_cast<std::ptrdiff_t>(k));
       parts_[i] = std::move(both);
     }
-    const ValueId value = arranged(e_, parts_[0], output_);
+    const ValueId value = e_.narrowed(arranged(e_, parts_[0], output_));
     return value == e_.in(0) ? e_.add("Identity", {value}) : value;
   }
 
  private:
+  /// An axis of size 1 that stands for a larger one.
+  bool is_spread(const Dim& size, Label label) const {
+    return size == Dim(1) && !(sizes_.at(label) == Dim(1));
+  }
+
   /// Sums what no other operand has and the result lacks.
   void sum_own(size_t i) {
     Part& part = parts_[i];
@@ -432,7 +444,9 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   const Equation equation = parse(node.attrs.get_string("equation", ""), ranks);
   Contraction contraction(e, equation.output, sizes_of(equation, dims));
   for (size_t i = 0; i < dims.size(); ++i)
-    if (!contraction.take(e.in(i), dims[i], equation.terms[i])) return {};
+    if (!contraction.takes(dims[i], equation.terms[i])) return {};
+  for (size_t i = 0; i < dims.size(); ++i)
+    contraction.take(e.widened(i), dims[i], equation.terms[i]);
   return {contraction.result()};
 }
 

@@ -31,6 +31,7 @@ class Generator {
     for (int64_t& size : sizes) size = pick(20) == 0 ? 0 : 1 + static_cast<int64_t>(pick(4));
     const size_t dots = pick(4) == 0 ? 1 + pick(2) : 0;  // axes under an ellipsis
     std::vector<int64_t> dot_sizes(dots, 3);
+    type_ = pick(4) == 0 ? DType::kF16 : pick(4) == 0 ? DType::kF64 : DType::kF32;
     Problem out;
     std::string used;
     bool ellipsis = false;
@@ -67,13 +68,14 @@ class Generator {
   size_t pick(size_t below) { return random_() % below; }
 
   Tensor numbers(const Dims& dims) {
-    Tensor out(DType::kF32, dims);
+    Tensor out(type_, dims);
     for (int64_t i = 0; i < out.count(); ++i)
-      out.as<float>()[i] = static_cast<float>(static_cast<int>(pick(9)) - 4);
+      store_double(out.data(), type_, i, static_cast<double>(pick(9)) - 4);
     return out;
   }
 
   std::mt19937 random_;
+  DType type_ = DType::kF32;
 };
 
 /// A graph of one Einsum; letters that the problem says so have symbolic sizes.

@@ -342,8 +342,7 @@ class Lowering {
         Expr e = accs[k].value();
         if (node.op->reduction->post)
           e = node.op->reduction->post(e, loop::cast(e.type(), columns));
-        define_scalar(builder, scope, node.outputs[0], loop::cast(result_type(reductions[k]), e),
-                      stage);
+        define_scalar(builder, scope, node.outputs[0], result_of(reductions[k], e), stage);
       }
       for (NodeId id : graph().order()) {
         const Node& node = graph().node(id);
@@ -453,7 +452,7 @@ class Lowering {
       Expr e = acc.value();
       if (node.op->reduction->post) e = node.op->reduction->post(e, loop::cast(e.type(), n));
       for (uint32_t operand : output_operands(node.outputs[0]))
-        builder.store(access.buffer(operand, {}).at({}), loop::cast(result_type(reductions[k]), e));
+        builder.store(access.buffer(operand, {}).at({}), result_of(reductions[k], e));
       code.temps.push_back({acc_type(reductions[k]), blocks});
     }
     loop::Kernel kernel = builder.finish();
@@ -471,8 +470,10 @@ class Lowering {
     const bool norm = node.op->reduction->pre && node.op->reduction->post;
     return type == DType::kBF16 && norm ? DType::kF64 : loop::value_type(type);
   }
-  DType result_type(NodeId id) const {
-    return loop::value_type(graph().value(graph().node(id).outputs[0]).type.dtype);
+  /// What a reduction gives, rounded as its step does.
+  Expr result_of(NodeId id, const Expr& e) const {
+    const DType type = graph().value(graph().node(id).outputs[0]).type.dtype;
+    return as_stored(loop::cast(loop::value_type(type), e), type);
   }
 
   const Region& region_;

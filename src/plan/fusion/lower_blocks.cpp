@@ -581,7 +581,7 @@ class BlockLowering {
       Expr e = acc.value();
       if (node.op->reduction->post)
         e = node.op->reduction->post(e, loop::cast(type, extent(width(in))));
-      builder_->store(at(table(out), 0, row), e);
+      builder_->store(at(table(out), 0, row), as_stored(e, graph().value(out).type.dtype));
     };
     for_lanes(write, lanes);
   }
