@@ -1,5 +1,6 @@
 #include <unistd.h>
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -83,7 +84,8 @@ class JitCompiler final : public RegionCompiler {
  public:
   JitCompiler(int64_t isa, int64_t code_bytes, bool listing)
       : isa_(isa == 0 ? cpu_info().isa : static_cast<Isa>(isa - 1)),
-        target_(kTargets[static_cast<size_t>(isa)]),
+        index_(static_cast<size_t>(isa)),
+        target_(kTargets[index_]),
         cap_(code_bytes),
         listing_(listing) {}
 
@@ -129,10 +131,15 @@ class JitCompiler final : public RegionCompiler {
   }
 
   void warm_up() override {
+    // The code generator's tables and what it keeps are the process's, per target.
+    static std::array<std::atomic<bool>, kTargets.size()> warm{};
+    std::atomic<bool>& done = warm[index_];
+    if (done.load(std::memory_order_relaxed)) return;
     try {
       compile(softmax_of_rows());
       // What products share: the code generator keeps it.
       compile(loop::parse(product_tiles(target())));
+      done.store(true, std::memory_order_relaxed);
     } catch (const std::exception&) {
       // The first region's compile meets the same trouble and reports it.
     }
@@ -189,6 +196,7 @@ class JitCompiler final : public RegionCompiler {
   static constexpr std::array<const char*, 4> kTargets{"host", "x86-64-v2", "x86-64-v3",
                                                        "x86-64-v4"};
   Isa isa_;
+  size_t index_;  ///< of the target
   const char* target_;
   int64_t cap_;
   bool listing_;
