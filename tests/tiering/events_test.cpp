@@ -101,9 +101,10 @@ TEST_CASE("tiering/events: the life of a region, in order and with its numbers")
   const ShapeSummary& shape = region.shapes[0];
   CHECK(shape.shape == "n=256");
   CHECK(shape.live_calls > 0);
-  // Of all shapes pooled, and of this one: medians that round differently.
-  CHECK(shape.before_us == doctest::Approx(accepted.base_us).epsilon(0.1));
-  CHECK(shape.fused_us == doctest::Approx(accepted.fused_us).epsilon(0.1));
+  // Of all shapes pooled, and of this one: medians of a few runs each, in the same unit.
+  const auto alike = [](double a, double b) { return a < 4 * b && b < 4 * a; };
+  CHECK(alike(shape.before_us, accepted.base_us));
+  CHECK(alike(shape.fused_us, accepted.fused_us));
   CHECK(shape.saved_ms == doctest::Approx(static_cast<double>(shape.live_calls) *
                                           (shape.before_us - shape.fused_us) * 1e-3));
   // Besides calls: what the trial itself gained, which is less than all its runs could.
