@@ -124,9 +124,8 @@ class Expander {
     const auto [k, r] = reduce_by_ln2(x);
     return select(vanishes, c(0), scale(exp_tail(r) + c(1), k));
   }
-  // The least arguments whose powers are normal numbers: 2^-126, 2^-1022.
   Expr exp_normal(const Expr& x) const {
-    const double least = is_f32() ? -0x1.5d589ep+6 : -0x1.6232bdd7abcd1p+9;
+    const double least = least_normal_power(type_);
     if (!is_f32() || accuracy_ != Accuracy::kStrict) return exp(x, least);
     const Expr wide = Expander(DType::kF64, level_).exp(cast(DType::kF64, x));
     return select(lt(x, c(least)), c(0), cast(type_, wide));

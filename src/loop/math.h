@@ -29,6 +29,12 @@ struct MathBound {
 };
 std::span<const MathBound> math_bounds();
 
+// The least argument of exp whose result is a normal number of the type, f32 or f64: exp_normal is
+// 0 below.
+constexpr double least_normal_power(DType type) {
+  return type == DType::kF64 ? -0x1.6232bdd7abcd1p+9 : -0x1.5d589ep+6;
+}
+
 // Rewrites every math operation of the kernel in its tier, and fma and dot products for kMulAdd.
 Kernel expand_math(Kernel kernel, MathLevel level);
 // The expansion of one math node (its arguments are left as they are).

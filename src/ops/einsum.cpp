@@ -276,11 +276,9 @@ class Contraction {
     Part& part = parts_[i];
     std::vector<int64_t> axes;
     Labels left;
+    const std::set<Label> wanted = kept(i, i);
     for (size_t k = 0; k < part.labels.size(); ++k) {
-      bool wanted = contains(output_, part.labels[k]);
-      for (size_t j = 0; j < parts_.size(); ++j)
-        wanted = wanted || (j != i && contains(parts_[j].labels, part.labels[k]));
-      if (wanted)
+      if (wanted.contains(part.labels[k]))
         left.push_back(part.labels[k]);
       else
         axes.push_back(static_cast<int64_t>(k));
@@ -290,7 +288,7 @@ class Contraction {
             std::move(left)};
   }
 
-  /// The labels of parts i and k that the result or another part has.
+  /// The labels that the result has or a part other than i and k.
   std::set<Label> kept(size_t i, size_t k) const {
     std::set<Label> out(output_.begin(), output_.end());
     for (size_t j = 0; j < parts_.size(); ++j)
@@ -326,9 +324,7 @@ class Contraction {
     for (Label label : b.labels)
       if (!contains(a.labels, label)) columns.push_back(label);
     if (inner.empty()) {
-      Labels all = batch;
-      all.insert(all.end(), rows.begin(), rows.end());
-      all.insert(all.end(), columns.begin(), columns.end());
+      Labels all = joined(joined(batch, rows), columns);
       // In the order of the result, which leaves nothing to be transposed behind the product.
       std::stable_sort(all.begin(), all.end(), [&](Label x, Label y) {
         return std::find(output_.begin(), output_.end(), x) <
@@ -340,14 +336,16 @@ class Contraction {
     // product comes out in order, and the operand is read as it lies.
     while (lead(batch, rows, a.labels) || lead(batch, columns, b.labels)) {
     }
-    Labels left = joined(batch, rows), right = joined(batch, inner), result = left;
-    left.insert(left.end(), inner.begin(), inner.end());
-    right.insert(right.end(), columns.begin(), columns.end());
-    result.insert(result.end(), columns.begin(), columns.end());
+    const Labels left = joined(joined(batch, rows), inner),
+                 right = joined(joined(batch, inner), columns),
+                 result = joined(joined(batch, rows), columns);
     const auto product =
         e_.add("MatMul", {grouped(arranged(e_, a, left), a, batch, rows, inner),
                           grouped(arranged(e_, b, right), b, batch, inner, columns)});
-    return {apart(product, result, rows.size() == 1 && columns.size() == 1), result};
+    if (rows.size() == 1 && columns.size() == 1) return {product, result};
+    std::vector<Labels> axes;
+    for (Label label : result) axes.push_back({label});
+    return {reshaped(product, axes), result};
   }
 
   /// Moves the first label of `own` behind the batch where it comes first in the result among all
@@ -384,14 +382,6 @@ class Contraction {
       axes.push_back(contains(part.labels, label) ? Labels{label} : Labels{});
     axes.push_back(first);
     axes.push_back(second);
-    return reshaped(value, axes);
-  }
-
-  /// A product with one axis for each label again.
-  ValueId apart(ValueId value, const Labels& labels, bool is_so) {
-    if (is_so) return value;
-    std::vector<Labels> axes;
-    for (Label label : labels) axes.push_back({label});
     return reshaped(value, axes);
   }
 

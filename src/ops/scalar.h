@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "loop/expr.h"
+#include "loop/math.h"
 #include "tensor/dim.h"
 
 namespace xc::scalar {
@@ -124,7 +125,7 @@ inline Real log1p(Real a) {
   return {std::log1p(a.v)};
 }
 inline Real exp_normal(Real a) {
-  return {a.v < -0x1.6232bdd7abcd1p+9 ? 0 : std::exp(a.v)};
+  return {a.v < loop::least_normal_power(DType::kF64) ? 0 : std::exp(a.v)};
 }
 inline Real expm1(Real a) {
   return {std::expm1(a.v)};

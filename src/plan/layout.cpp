@@ -79,6 +79,14 @@ bool Layout::wants_channels_last(const StepSpec& spec, const Implementation& row
   return row.supports(wish).yes();
 }
 
+const Implementation* Layout::with_order(const Node& node) const {
+  const auto rows = backend_.implementations();
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const Implementation& r) {
+    return r.op == node.op->name && r.preferred != nullptr;
+  });
+  return row == rows.end() ? nullptr : &*row;
+}
+
 bool Layout::asked_channels_last(ValueId value, int reach) const {
   const Type& type = graph_.value(value).type;
   return reach > 0 && std::any_of(users_[value].begin(), users_[value].end(), [&](NodeId id) {
@@ -98,11 +106,8 @@ bool Layout::asked_channels_last(ValueId value, int reach) const {
                }
                (values == &user.inputs ? spec.inputs : spec.outputs).push_back(std::move(operand));
              }
-           const auto rows = backend_.implementations();
-           const auto row = std::find_if(rows.begin(), rows.end(), [&](const Implementation& r) {
-             return r.op == user.op->name && r.preferred != nullptr;
-           });
-           if (row == rows.end()) return false;
+           const Implementation* row = with_order(user);
+           if (!row) return false;
            const std::vector<Order> orders = row->preferred(spec);
            for (size_t k = 0; k < user.inputs.size(); ++k)
              if (user.inputs[k] == value && orders[k] == Order::kChannelsLast) return true;
@@ -131,10 +136,7 @@ bool Layout::read_channels_last(ValueId value) const {
       }
       return user.op->view(context);
     }
-    const auto rows = backend_.implementations();
-    return std::any_of(rows.begin(), rows.end(), [&](const Implementation& row) {
-      return row.op == user.op->name && row.preferred != nullptr;
-    });
+    return with_order(user) != nullptr;
   });
 }
 

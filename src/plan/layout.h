@@ -4,9 +4,9 @@
 //
 // Decided value by value while the base plan is made, in execution order: a convolution asks for
 // channels-last, what works in any order follows its inputs (where they disagree, the majority, or
-// a convolution behind), everything else is row-major, and so
-// is what no kernel behind it would read channels-last. Later plans of the graph find the decision
-// made: a value lies alike in all of them.
+// a convolution behind), everything else is row-major, and so is what no kernel behind it would
+// read channels-last. Later plans of the graph find the decision made: a value lies alike in all of
+// them.
 
 #include <span>
 #include <unordered_map>
@@ -39,6 +39,8 @@ class Layout {
  private:
   bool wants_channels_last(const StepSpec& spec, const Implementation& row, size_t output,
                            ValueId value) const;
+  /// The first implementation of a node's operator that says in which orders it works; null: none.
+  const Implementation* with_order(const Node& node) const;
   /// Some step behind the value, at most so many elementwise ones away, wants it channels-last.
   bool asked_channels_last(ValueId value, int reach) const;
   /// Some step behind the value runs as fast or faster when it lies channels-last.

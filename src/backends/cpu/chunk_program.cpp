@@ -210,11 +210,14 @@ void ChunkProgram::run(int64_t rows, int64_t cols, const Block* operands, void* 
   // What a row of an operand needs: nothing, or a dense buffer.
   bool staged[kMaxOperands];
   bool buffered = buffers_ > 0;
+  // Dense throughout, or one row or value over and over.
+  const auto costs_no_gather = [&](size_t k) {
+    if (operands[k].row == 0 && !operands_[k].is_output)
+      return operands[k].col == 0 || operands[k].col == 1;
+    return operands[k].col == 1 && flat(k);
+  };
   bool grouped = rows > 1 && cols <= kShortRepeatedRow;
-  for (size_t k = 0; k < count && grouped && cols >= kShortRow; ++k)
-    grouped = operands[k].col == 1
-                  ? flat(k) || (operands[k].row == 0 && !operands_[k].is_output)
-                  : operands[k].col == 0 && operands[k].row == 0 && !operands_[k].is_output;
+  for (size_t k = 0; k < count && cols >= kShortRow; ++k) grouped = grouped && costs_no_gather(k);
   for (size_t k = 0; k < count; ++k) {
     const Block& block = operands[k];
     const bool dense =

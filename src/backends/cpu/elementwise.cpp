@@ -1,7 +1,5 @@
 // Elementwise ops over operands of any broadcast and strides: "xc.elementwise".
 
-#include <cmath>
-
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/elementwise_builder.h"
 #include "backends/cpu/kernels.h"
@@ -16,38 +14,22 @@ struct Program {
   std::vector<uint32_t> buffer_of;        ///< of its operands: inputs of the step, then the result
 };
 
-/// The functions behind the operator's own, each over its result. Types whose arithmetic is wider
-/// than their storage would be rounded once where the operators round each.
+/// The functions behind the operator's own. Types whose arithmetic is wider than their storage
+/// would be rounded once where the operators round each.
 std::optional<ChunkProgram::Reg> append_post_ops(Program& out, const StepSpec& spec,
                                                  ChunkProgram::Reg value, std::string& reason) {
   const DType type = spec.outputs[0].dtype;
-  if (!spec.post_ops.empty() && compute_type(type) != type) {
+  if (spec.post_ops.empty()) return value;
+  if (compute_type(type) != type) {
     reason = fmt::format("post-ops on {}", name(type));
     return std::nullopt;
   }
-  for (const PostOp& post : spec.post_ops) {
-    std::vector<ChunkProgram::Reg> args{value};
-    if (post.kind == PostOp::Kind::kBinary) {
-      if (out.buffer_of.size() + 2 > ChunkProgram::kMaxOperands ||
-          spec.inputs[post.operand].dtype != type) {
-        reason = fmt::format("an operand of {} of type {}", post.op->name,
-                             name(spec.inputs[post.operand].dtype));
-        return std::nullopt;
-      }
-      out.buffer_of.push_back(post.operand);
-      const ChunkProgram::Reg other = out.program->input(type);
-      args.insert(post.anchor_first ? args.end() : args.begin(), other);
-    } else {
-      // NaN stands for an absent optional input (a Clip without one bound).
-      for (double constant : post.constants)
-        args.push_back(std::isnan(constant) ? kNoReg : out.program->constant(type, constant));
-    }
-    const auto next =
-        build_elementwise(*out.program, *post.op, post.attrs, args, type, cpu_info().isa, reason);
-    if (!next || out.program->dtype(*next) != type) return std::nullopt;
-    value = *next;
-  }
-  return value;
+  const auto operand = [&](uint32_t input) -> std::optional<ChunkProgram::Reg> {
+    if (spec.inputs[input].dtype != type) return std::nullopt;
+    out.buffer_of.push_back(input);
+    return out.program->input(type);
+  };
+  return build_post_ops(*out.program, spec.post_ops, value, type, cpu_info().isa, operand, reason);
 }
 
 /// The program of a step, or none with the reason.
@@ -60,7 +42,7 @@ Program program_for(const StepSpec& spec, std::string& reason) {
   std::vector<ChunkProgram::Reg> args;
   // Operands of post-ops lie behind the operator's own.
   const size_t own = spec.post_ops.empty() ? spec.inputs.size() : spec.node->inputs.size();
-  for (uint32_t i = 0; i < own && i < spec.inputs.size(); ++i) {
+  for (uint32_t i = 0; i < own; ++i) {
     const Operand& input = spec.inputs[i];
     // CastLike reads the type of its second input only.
     if (!input.present() || (spec.op->name == "CastLike" && args.size() == 1)) {

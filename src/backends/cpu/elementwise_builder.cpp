@@ -1,8 +1,10 @@
 #include "backends/cpu/elementwise_builder.h"
 
+#include <cmath>
 #include <limits>
 #include <unordered_map>
 
+#include "loop/math.h"
 #include "ops/elementwise_table.h"
 #include "ops/support.h"
 
@@ -245,10 +247,8 @@ loop::Expr composed(const loop::Expr& e) {
   const auto c = [&](double v) { return constant(e.type(), v); };
   const Expr& x = e->args[0];
   switch (e->op) {
-    case Op::kExpNormal: {  // the least argument by type: loop/math.cpp
-      const bool f64 = e.type() == DType::kF64;
-      return select(lt(x, c(f64 ? -0x1.6232bdd7abcd1p+9 : -0x1.5d589ep+6)), c(0), exp(x));
-    }
+    case Op::kExpNormal:
+      return select(lt(x, c(least_normal_power(e.type()))), c(0), exp(x));
     case Op::kExp2:
       return pow(c(2), x);
     case Op::kExpm1:  // tanh(x/2) = (e^x - 1) / (e^x + 1): no cancellation
@@ -397,6 +397,35 @@ std::optional<Reg> build_elementwise(ChunkProgram& program, const OpDef& op, con
   const loop::Expr value = op.scalar(node, leaves, wide_result);
   if (!value) return builder.no(fmt::format("{} has no scalar form for these types", op.name));
   return narrowed(builder.from_expr(value, wide));
+}
+
+std::optional<Reg> build_post_ops(ChunkProgram& program, std::span<const PostOp> post_ops,
+                                  Reg value, DType type, Isa isa,
+                                  FunctionRef<std::optional<Reg>(uint32_t)> operand,
+                                  std::string& reason) {
+  for (const PostOp& post : post_ops) {
+    std::vector<Reg> args{value};
+    if (post.kind == PostOp::Kind::kBinary) {
+      const auto other = operand(post.operand);
+      if (!other) {
+        reason = fmt::format("post-op {} cannot take operand {}", post.op->name, post.operand);
+        return std::nullopt;
+      }
+      args.insert(post.anchor_first ? args.end() : args.begin(), *other);
+    } else {
+      // NaN stands for an absent optional input (a Clip without one bound).
+      for (double constant : post.constants)
+        args.push_back(std::isnan(constant) ? kNoReg : program.constant(type, constant));
+    }
+    const auto next = build_elementwise(program, *post.op, post.attrs, args, type, isa, reason);
+    if (!next) return std::nullopt;
+    if (program.dtype(*next) != type) {
+      reason = fmt::format("post-op {} changes the type", post.op->name);
+      return std::nullopt;
+    }
+    value = *next;
+  }
+  return value;
 }
 
 }  // namespace xc::cpu

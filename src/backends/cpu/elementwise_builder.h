@@ -7,6 +7,8 @@
 #include <string>
 
 #include "backends/cpu/chunk_program.h"
+#include "backends/step.h"
+#include "base/function_ref.h"
 #include "ops/op.h"
 
 namespace xc::cpu {
@@ -21,6 +23,13 @@ std::optional<ChunkProgram::Reg> build_elementwise(ChunkProgram& program, const 
 
 /// The type elements are computed in: f32 for the 16-bit floats, else their own.
 DType compute_type(DType type);
+
+/// Appends a step's post-ops, each over the result of the one before it, in `type`, which they must
+/// keep. `operand` gives the register of a step's input, in that type, or nullopt. Nullopt with
+/// `reason` set where one has no form.
+std::optional<ChunkProgram::Reg> build_post_ops(
+    ChunkProgram& program, std::span<const PostOp> post_ops, ChunkProgram::Reg value, DType type,
+    Isa isa, FunctionRef<std::optional<ChunkProgram::Reg>(uint32_t)> operand, std::string& reason);
 
 /// Appends the conversion, if one is needed; fails with kUnsupported for strings and the like.
 std::optional<ChunkProgram::Reg> build_cast(ChunkProgram& program, ChunkProgram::Reg value,

@@ -1,7 +1,5 @@
 #include "backends/cpu/epilogue.h"
 
-#include <cmath>
-
 #include "backends/cpu/elementwise_builder.h"
 #include "backends/cpu/strided_program.h"
 
@@ -33,29 +31,12 @@ std::optional<Epilogue> Epilogue::build(const StepSpec& spec, std::span<const Ad
     }
     value = program->emit(elementwise_fn(Fn::kAdd, wide, isa), wide, {*value, *term});
   }
-  for (const PostOp& post : spec.post_ops) {
-    std::vector<ChunkProgram::Reg> args{*value};
-    if (post.kind == PostOp::Kind::kBinary) {
-      const auto other = operand(post.operand);
-      if (!other) {
-        reason = fmt::format("post-op {} has no operand {}", post.op->name, post.operand);
-        return std::nullopt;
-      }
-      auto widened = build_cast(*program, *other, wide, isa);
-      if (!widened) return std::nullopt;
-      args.insert(post.anchor_first ? args.end() : args.begin(), *widened);
-    } else {
-      // NaN stands for an absent optional input (a Clip without one bound).
-      for (double constant : post.constants)
-        args.push_back(std::isnan(constant) ? kNoReg : program->constant(wide, constant));
-    }
-    value = build_elementwise(*program, *post.op, post.attrs, args, wide, isa, reason);
-    if (!value) return std::nullopt;
-    if (program->dtype(*value) != wide) {
-      reason = fmt::format("post-op {} changes the type", post.op->name);
-      return std::nullopt;
-    }
-  }
+  const auto widened = [&](uint32_t input) {
+    const auto given = operand(input);
+    return given ? build_cast(*program, *given, wide, isa) : std::nullopt;
+  };
+  value = build_post_ops(*program, spec.post_ops, *value, wide, isa, widened, reason);
+  if (!value) return std::nullopt;
   value = build_cast(*program, *value, type, isa);
   if (!value) return std::nullopt;
   program->output(*value);

@@ -53,7 +53,7 @@ XC_INLINE F32 exp(F32 argument) {
 }
 /// e^x where that is a normal number, else 0: a denormal one slows down whoever multiplies by it.
 XC_INLINE F32 exp_or_zero(F32 argument) {
-  constexpr float kLeast = -0x1.5d589ep+6f;
+  constexpr float kLeast = -0x1.5d589ep+6f;  // loop::least_normal_power
   const ReducedExp e = reduced_exp(clamp(argument, kLeast, 89.0f));
   return argument < kLeast ? F32{} : scale(e.p, e.k);
 }
