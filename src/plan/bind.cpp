@@ -14,46 +14,66 @@ std::atomic<uint64_t> next_serial{1};  // only an identity, never an order
 
 /// Symbolic inference assumes that sizes fit where it cannot know (two symbols that must be equal,
 /// a cut size). With the sizes at hand the operator's own inference decides: it refuses what does
-/// not fit, and must give the dims that were planned.
-void check_sizes(const Bound& bound, const Step& step, std::span<const BoundOperand> outputs) {
-  const Node& node = *step.spec.node;
-  std::vector<Type> types(node.inputs.size());
-  InferContext context;
-  context.node = &node;
-  context.inputs.resize(node.inputs.size());
-  bool symbolic = false;
-  for (size_t k = 0; k < node.inputs.size(); ++k) {
-    const Operand& operand = step.spec.inputs[k];
-    if (!operand.present()) continue;
-    const std::span<const int64_t> dims = bound.dims(step.inputs[k]);
-    types[k] = Type::tensor(operand.dtype, SymDims(dims.begin(), dims.end()));
-    context.inputs[k].type = &types[k];
-    if (operand.constant) context.inputs[k].value = &operand.constant;
-    const uint32_t buffer = bound.plan->values[step.inputs[k]].buffer;
-    for (const auto& [index, tensor] : bound.size_tensors)
-      if (index == buffer && tensor.dims() == Dims(dims.begin(), dims.end()))
-        context.inputs[k].value = &tensor;
-    for (const Dim& d : operand.dims) symbolic = symbolic || !d.is_constant();
+/// not fit, and must give the dims that were planned. One for all steps: they share its memory.
+class SizeCheck {
+ public:
+  explicit SizeCheck(const Bound& bound) : bound_(bound) {
+    context_.fresh = [](const std::string& hint) { return Dim::symbol(hint); };
   }
-  if (!symbolic) return;
-  context.outputs.resize(node.outputs.size());
-  context.output_elements.resize(node.outputs.size());
-  context.fresh = [](const std::string& hint) { return Dim::symbol(hint); };
-  node.op->infer(context);
-  for (size_t k = 0; k < std::min(outputs.size(), context.outputs.size()); ++k) {
-    if (step.outputs[k] == kNoValue || !context.outputs[k].dims) continue;
-    const auto dims = to_concrete(*context.outputs[k].dims);
-    if (dims &&
-        !std::equal(dims->begin(), dims->end(), outputs[k].dims.begin(), outputs[k].dims.end()))
+
+  void step(const Step& step, std::span<const BoundOperand> outputs) {
+    const auto symbolic = [](const Operand& operand) {
+      return !std::all_of(operand.dims.begin(), operand.dims.end(),
+                          [](const Dim& d) { return d.is_constant(); });
+    };
+    const Node& node = *step.spec.node;
+    const size_t count = node.inputs.size();
+    if (std::none_of(step.spec.inputs.begin(),
+                     step.spec.inputs.begin() + static_cast<ptrdiff_t>(count), symbolic))
+      return;
+    types_.resize(std::max(types_.size(), count));
+    context_.node = &node;
+    context_.inputs.assign(count, {});
+    for (size_t k = 0; k < count; ++k)
+      if (step.spec.inputs[k].present()) set_input(k, step.spec.inputs[k], step.inputs[k]);
+    context_.outputs.assign(node.outputs.size(), {});
+    context_.output_elements.assign(node.outputs.size(), std::nullopt);
+    node.op->infer(context_);
+    for (size_t k = 0; k < std::min(outputs.size(), context_.outputs.size()); ++k) {
+      const auto& dims = context_.outputs[k].dims;
+      if (step.outputs[k] != kNoValue && dims) check_result(*dims, outputs[k].dims);
+    }
+  }
+
+ private:
+  void set_input(size_t k, const Operand& operand, uint32_t value) {
+    const std::span<const int64_t> dims = bound_.dims(value);
+    types_[k] = Type::tensor(operand.dtype, SymDims(dims.begin(), dims.end()));
+    context_.inputs[k].type = &types_[k];
+    if (operand.constant) context_.inputs[k].value = &operand.constant;
+    const uint32_t buffer = bound_.plan->values[value].buffer;
+    for (const auto& [index, tensor] : bound_.size_tensors)
+      if (index == buffer &&
+          std::equal(dims.begin(), dims.end(), tensor.dims().begin(), tensor.dims().end()))
+        context_.inputs[k].value = &tensor;
+  }
+
+  static void check_result(const SymDims& dims, std::span<const int64_t> planned) {
+    const auto differs = [](const Dim& d, int64_t size) {
+      return d.is_constant() && d.value() != size;
+    };
+    bool same = dims.size() == planned.size();
+    for (size_t i = 0; same && i < planned.size(); ++i) same = !differs(dims[i], planned[i]);
+    if (!same)
       fail(Status::kInvalidArgument,
            "with these input sizes the result has dims {}, the model was planned for {}",
-           to_text(*dims), to_text(Dims(outputs[k].dims.begin(), outputs[k].dims.end())));
+           to_text(dims), to_text(Dims(planned.begin(), planned.end())));
   }
-}
 
-}  // namespace
-
-namespace {
+  const Bound& bound_;
+  InferContext context_;
+  std::vector<Type> types_;
+};
 
 void check_sizes(const Plan& plan, const std::vector<int64_t>& symbols) {
   const Dim::Lookup lookup = [&](const std::string& symbol) {
@@ -135,6 +155,12 @@ std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& pla
       bound->output_patches.push_back({at, buffer.index, offset});
     bound->pointers.push_back({value.buffer, offset});
   };
+  size_t operand_count = 0;
+  for (uint32_t k = segment.first_step; k < segment.end_step; ++k)
+    operand_count += plan->steps[k]->inputs.size() + plan->steps[k]->outputs.size();
+  bound->pointers.reserve(operand_count);
+  bound->steps.reserve(segment.end_step - segment.first_step);
+  SizeCheck size_check(*bound);
   std::vector<BoundOperand> inputs, outputs;
   for (uint32_t k = segment.first_step; k < segment.end_step; ++k) {
     const Step& step = *plan->steps[k];
@@ -154,7 +180,7 @@ std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& pla
       bound_step.kernel =
           located("node '" + step.name + "' (" + std::string(step.spec.op->name) + ")", [&] {
             // A region stands for steps that the base plan, bound before, has checked.
-            if (step.region == Hash128{} && !step.nodes.empty()) check_sizes(*bound, step, outputs);
+            if (step.region == Hash128{} && !step.nodes.empty()) size_check.step(step, outputs);
             return step.kernel->bind(context);
           });
       bound->scratch_bytes = std::max(bound->scratch_bytes, bound_step.kernel->scratch_bytes);

@@ -56,6 +56,67 @@ const std::vector<Case> kCases = {
     {{3, 16, 16, 16}, 32, {1, 1}, 1, {2, 2}},           // rows at the end that no window reaches
 };
 
+/// What "xc.conv" takes without functions behind it: few channels of the input.
+const std::vector<Case> kFewChannels = {
+    {{1, 3, 20, 20}, 8, {3, 3}, 1, {2, 2}, {1, 1, 1, 1}},
+    {{1, 3, 33, 47}, 70, {7, 7}, 1, {2, 2}, {3, 3, 3, 3}},  // a panel of 64 channels and a rest
+    {{2, 1, 9, 31}, 80, {5, 3}, 1, {1, 1}, {2, 1, 2, 1}},   // panels of 3 and 2 vectors
+    {{1, 4, 12, 10}, 6, {3, 2}, 1, {1, 2}, {0, 1, 2, 1}, {2, 1}},
+    {{3, 2, 40}, 33, {5}, 1, {2}, {2, 2}},
+    {{1, 1, 3000}, 16, {10}, 1, {5}, {}},  // blocks across a row
+    {{1, 3, 13, 13}, 130, {4, 4}, 1, {3, 3}, {}, {}, "SAME_UPPER"},
+    {{1, 3, 5, 4}, 17, {7, 7}, 1, {1, 1}, {3, 3, 3, 3}},     // windows larger than the input
+    {{1, 2, 1, 12}, 24, {3, 3}, 1, {}, {1, 1, 1, 1}},        // rows of padding only
+    {{1, 3, 224, 64}, 64, {3, 3}, 1, {2, 2}, {1, 1, 1, 1}},  // several tasks
+    {{2, 4, 9, 11}, 24, {1, 1}},
+    {{1, 1, 8, 8}, 1, {2, 2}},
+    {{1, 1, 1, 1}, 3, {1, 1}},
+};
+
+TEST_CASE("backends/conv: few channels of the input by rows, the same bits for 1 to 4 threads") {
+  Generator g(55);
+  const auto& row = find_row("xc.conv", "Conv");
+  for (const Case& c : kFewChannels) {
+    INFO(to_text(c.x) << " to " << c.out);
+    check_row("xc.conv", conv(g, c), {1e-5, 1e-4});
+    check_row("xc.conv", conv(g, c, false), {1e-5, 1e-4});
+    for (int kind : {0, 3}) {
+      Problem p = conv(g, c);
+      p.inputs[0] = Generator(1).strided(p.inputs[0], kind);
+      RunOptions options;
+      options.output_kind = kind;
+      std::vector<Tensor> first;
+      for (int threads : {1, 2, 3, 4}) {
+        options.threads = threads;
+        options.pieces = 0;
+        const auto got = run_row(row, p, options);
+        if (first.empty()) first = got;
+        CHECK_MESSAGE(same_bits(first[0], got[0]), threads << " threads");
+      }
+    }
+  }
+}
+
+TEST_CASE("backends/conv: by rows are few channels, and some with bounds behind them") {
+  Generator g(56);
+  const auto& row = find_row("xc.conv", "Conv");
+  const PostOp relu{PostOp::Kind::kUnary, &get_op("Relu"), {}, 0, true, {}};
+  const PostOp tanh{PostOp::Kind::kUnary, &get_op("Tanh"), {}, 0, true, {}};
+  const auto takes = [&](const Case& c, std::vector<PostOp> posts) {
+    Problem p = conv(g, c);
+    p.post_ops = std::move(posts);
+    const Node node = node_of(p);
+    return row.supports(spec_of(p, node, {})).yes();
+  };
+  CHECK(takes({{1, 4, 20, 20}, 8, {3, 3}}, {}));
+  CHECK_FALSE(takes({{1, 5, 20, 20}, 8, {3, 3}}, {}));
+  CHECK_FALSE(takes({{1, 4, 20, 20}, 8, {3, 3}, 4}, {}));  // groups
+  CHECK(takes({{1, 64, 20, 20}, 24, {1, 1}}, {relu, tanh}));
+  CHECK_FALSE(takes({{1, 64, 20, 20}, 24, {1, 1}}, {tanh, relu}));
+  CHECK_FALSE(takes({{1, 65, 20, 20}, 24, {1, 1}}, {relu}));
+  CHECK_FALSE(takes({{1, 64, 20, 20}, 24, {3, 1}}, {relu}));
+}
+
 TEST_CASE("backends/conv: shapes, strides, groups, dilations, orders") {
   Generator g(51);
   for (const Case& c : kCases) {
@@ -94,14 +155,16 @@ TEST_CASE("backends/conv: the same bits for 1 to 4 threads, in both orders") {
 
 TEST_CASE("backends/conv: post-ops in the primitive and after it") {
   Generator g(53);
-  const auto& row = find_row("onednn.conv", "Conv");
   const PostOp add{PostOp::Kind::kBinary, &get_op("Add"), {}, 3, true, {}};
   const PostOp relu{PostOp::Kind::kUnary, &get_op("Relu"), {}, 0, true, {}};
   const PostOp clip{PostOp::Kind::kUnary, &get_op("Clip"), {}, 0, true, {std::nan(""), 6.0}};
   const PostOp erf{PostOp::Kind::kUnary, &get_op("Erf"), {}, 0, true, {}};
   const PostOp channel{PostOp::Kind::kBinary, &get_op("Mul"), {}, 3, true, {}};
-  for (const Case& c :
-       {kCases[0], kCases[1], kCases[3], kCases[11], kCases[12], kCases[7], kCases[14]}) {
+  std::vector<std::pair<const char*, Case>> cases;
+  for (size_t k : {0, 1, 3, 11, 12, 7, 14}) cases.emplace_back("onednn.conv", kCases[k]);
+  for (size_t k : {0, 1, 2, 4, 5, 9, 10}) cases.emplace_back("xc.conv", kFewChannels[k]);
+  for (const auto& [name, c] : cases) {
+    const auto& row = find_row(name, "Conv");
     const Problem plain = conv(g, c);
     const Tensor y = run_reference(node_of(plain), plain.inputs)[0];
     const auto apply = [&](const char* op, std::vector<Tensor> inputs) {
@@ -141,9 +204,9 @@ TEST_CASE("backends/conv: post-ops in the primitive and after it") {
           options.pieces = 0;
           const std::string wrong =
               difference(run_row(row, p, options)[0], chain.want, {1e-4, 1e-3});
-          CHECK_MESSAGE(wrong.empty(), to_text(c.x)
-                                           << " order " << kind << " threads " << threads
-                                           << " chain of " << chain.posts.size() << ": " << wrong);
+          CHECK_MESSAGE(wrong.empty(), name << " " << to_text(c.x) << " order " << kind
+                                            << " threads " << threads << " chain of "
+                                            << chain.posts.size() << ": " << wrong);
         }
   }
 }
@@ -151,7 +214,6 @@ TEST_CASE("backends/conv: post-ops in the primitive and after it") {
 TEST_CASE(
     "backends/conv: NaN and infinity go through post-ops as through the operators, but Clip") {
   Generator g(54);
-  const auto& row = find_row("onednn.conv", "Conv");
   Problem plain = conv(g, {{1, 2, 6, 6}, 16, {1, 1}});
   float* x = plain.inputs[0].as<float>();
   x[5] = std::nanf("");
@@ -171,16 +233,46 @@ TEST_CASE(
     alone.inputs = {y};
     if (post.kind == PostOp::Kind::kBinary) alone.inputs.push_back(other);
     const Tensor want = run_reference(node_of(alone), alone.inputs)[0];
-    for (int kind : {0, 3}) {
-      Problem p = plain;
-      p.post_ops = {post};
-      p.inputs[0] = Generator(1).strided(p.inputs[0], kind);
-      if (post.kind == PostOp::Kind::kBinary) p.post_inputs = {Generator(1).strided(other, kind)};
-      RunOptions options;
-      options.output_kind = kind;
-      const std::string wrong = difference(run_row(row, p, options)[0], want, {1e-4, 1e-4});
-      CHECK_MESSAGE(wrong.empty(), post.op->name << " order " << kind << ": " << wrong);
-    }
+    for (const char* name : {"onednn.conv", "xc.conv"})
+      for (int kind : {0, 3}) {
+        Problem p = plain;
+        p.post_ops = {post};
+        p.inputs[0] = Generator(1).strided(p.inputs[0], kind);
+        if (post.kind == PostOp::Kind::kBinary) p.post_inputs = {Generator(1).strided(other, kind)};
+        RunOptions options;
+        options.output_kind = kind;
+        const auto& row = find_row(name, "Conv");
+        const std::string wrong = difference(run_row(row, p, options)[0], want, {1e-4, 1e-4});
+        CHECK_MESSAGE(wrong.empty(),
+                      name << " " << post.op->name << " order " << kind << ": " << wrong);
+      }
+  }
+}
+
+TEST_CASE("backends/conv: bounds in registers are Relu's and Clip's, NaN and crossed ones too") {
+  Generator g(57);
+  Problem plain = conv(g, {{1, 2, 6, 6}, 16, {1, 1}});
+  float* x = plain.inputs[0].as<float>();
+  x[5] = std::nanf("");
+  x[17] = INFINITY;
+  x[30] = -INFINITY;
+  const Tensor y = run_reference(node_of(plain), plain.inputs)[0];
+  const double none = std::nan("");
+  const std::vector<std::pair<double, double>> bounds{
+      {-0.5, 0.25}, {none, 0.1}, {0.1, none}, {none, none}, {0.5, -0.5}};
+  for (const auto& [low, high] : bounds) {
+    Problem alone;
+    alone.op = &get_op("Clip");
+    alone.inputs = {y};
+    for (double bound : {low, high})
+      alone.inputs.push_back(std::isnan(bound) ? Tensor()
+                                               : Tensor::scalar(static_cast<float>(bound)));
+    const Tensor want = run_reference(node_of(alone), alone.inputs)[0];
+    Problem p = plain;
+    p.post_ops = {{PostOp::Kind::kUnary, &get_op("Clip"), {}, 0, true, {low, high}}};
+    const std::string wrong =
+        difference(run_row(find_row("xc.conv", "Conv"), p, {})[0], want, {1e-5, 1e-5});
+    CHECK_MESSAGE(wrong.empty(), low << " to " << high << ": " << wrong);
   }
 }
 

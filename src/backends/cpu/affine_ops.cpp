@@ -99,12 +99,12 @@ class AffineKernel final : public Kernel {
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
     const BoundOperand& result = context.outputs[0];
     const size_t rank = result.dims.size();
-    std::vector<Dims> strides;
+    StridedSpace space(result.dims, buffer_of_.size());
     for (uint32_t buffer : buffer_of_) {
       const BoundOperand& operand =
           buffer < context.inputs.size() ? context.inputs[buffer] : result;
       if (buffer == 0 || buffer == context.inputs.size()) {
-        strides.emplace_back(operand.strides.begin(), operand.strides.end());
+        space.add(operand.strides);
         continue;
       }
       Dims over(rank, 0);
@@ -115,10 +115,9 @@ class AffineKernel final : public Kernel {
                to_text(Dims(operand.dims.begin(), operand.dims.end())));
         over[axis] = operand.strides[0];
       }
-      strides.push_back(std::move(over));
+      space.add(over);
     }
-    return std::make_shared<StridedProgram>(program_, coalesce(result.dims, std::move(strides), 2),
-                                            buffer_of_);
+    return std::make_shared<StridedProgram>(program_, space.coalesced(2), buffer_of_);
   }
 
  private:

@@ -176,4 +176,10 @@ ConvWindow conv_window(const ConvProblem& s, int64_t channels, int64_t pad_begin
   return out;
 }
 
+std::vector<Order> conv_orders(const StepSpec& spec) {
+  std::vector<Order> out(spec.inputs.size() + spec.outputs.size(), Order::kChannelsLast);
+  for (size_t i = 1; i <= 2 && i < spec.inputs.size(); ++i) out[i] = Order::kRowMajor;
+  return out;
+}
+
 }  // namespace xc::cpu

@@ -65,4 +65,7 @@ struct ConvWindow {
 ConvWindow conv_window(const ConvProblem& problem, int64_t channels, int64_t pad_begin,
                        int64_t pad_end);
 
+/// Implementation::preferred of convolutions: activations channels-last.
+std::vector<Order> conv_orders(const StepSpec& spec);
+
 }  // namespace xc::cpu

@@ -39,16 +39,17 @@ void interleave(const T* from, T* to, int64_t rows, int64_t cols, int64_t col_fr
 CopyPlan::CopyPlan(std::span<const int64_t> dims, std::span<const int64_t> from_strides,
                    std::span<const int64_t> to_strides, int64_t element_bytes)
     : element_bytes_(element_bytes) {
-  StridedSpace space = coalesce(
-      dims,
-      {Dims(from_strides.begin(), from_strides.end()), Dims(to_strides.begin(), to_strides.end())},
-      1);
+  StridedSpace given(dims, 2);
+  given.add(from_strides);
+  given.add(to_strides);
+  const StridedSpace space = given.coalesced(1);
+  const auto sizes = space.dims(), from = space.strides(0), to = space.strides(1);
   bytes_ = checked_mul(space.count(), element_bytes);
   if (bytes_ == 0) return;
-  const size_t last = space.dims.size() - 1;
-  cols_ = space.dims[last];
-  col_from_ = space.strides[0][last];
-  col_to_ = space.strides[1][last];
+  const size_t last = space.rank() - 1;
+  cols_ = sizes[last];
+  col_from_ = from[last];
+  col_to_ = to[last];
   size_t row_axis = last;
   if (col_from_ == 1 && col_to_ == 1) {
     kind_ = Kind::kRuns;
@@ -56,23 +57,22 @@ CopyPlan::CopyPlan(std::span<const int64_t> dims, std::span<const int64_t> from_
   } else {
     kind_ = Kind::kStrided;
     for (size_t axis = 0; axis < last; ++axis)
-      if (space.strides[0][axis] == 1 && col_to_ == 1 && space.dims[axis] >= kBlock && cols_ > 1 &&
-          col_from_ != 0) {
+      if (from[axis] == 1 && col_to_ == 1 && sizes[axis] >= kBlock && cols_ > 1 && col_from_ != 0) {
         kind_ = Kind::kTransposed;
         row_axis = axis;
       }
     if (kind_ == Kind::kTransposed) {
-      rows_ = space.dims[row_axis];
+      rows_ = sizes[row_axis];
       row_from_ = 1;
-      row_to_ = space.strides[1][row_axis];
+      row_to_ = to[row_axis];
       pieces_ = ceil_div(rows_, kTile);
     }
   }
   for (size_t axis = 0; axis < last; ++axis) {
     if (axis == row_axis) continue;
-    outer_dims_.push_back(space.dims[axis]);
-    outer_from_.push_back(space.strides[0][axis]);
-    outer_to_.push_back(space.strides[1][axis]);
+    outer_dims_.push_back(sizes[axis]);
+    outer_from_.push_back(from[axis]);
+    outer_to_.push_back(to[axis]);
   }
   units_ = checked_mul(element_count(outer_dims_), pieces_);
 }

@@ -87,14 +87,13 @@ class ElementwiseKernel final : public Kernel {
 
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
     const BoundOperand& result = context.outputs[0];
-    std::vector<Dims> strides;
+    StridedSpace space(result.dims, buffer_of_.size());
     for (uint32_t buffer : buffer_of_) {
       const BoundOperand& operand =
           buffer < context.inputs.size() ? context.inputs[buffer] : result;
-      strides.push_back(strides_over(result.dims, operand.dims, operand.strides));
+      space.add_broadcast(operand.dims, operand.strides);
     }
-    return std::make_shared<StridedProgram>(program_, coalesce(result.dims, std::move(strides), 2),
-                                            buffer_of_);
+    return std::make_shared<StridedProgram>(program_, space.coalesced(2), buffer_of_);
   }
 
  private:

@@ -48,34 +48,53 @@ std::optional<Epilogue> Epilogue::build(const StepSpec& spec, std::span<const Ad
   return out;
 }
 
-Epilogue::Tile Epilogue::tile(const BindContext& context, std::span<const int64_t> begin,
-                              std::span<const int64_t> end) const {
-  Tile out;
-  const BoundOperand& result = context.outputs[0];
-  std::vector<Dims> strides;
-  const auto add = [&](const BoundOperand& operand) {
-    strides.push_back(strides_over(result.dims, operand.dims, operand.strides));
-    int64_t offset = 0;
-    for (size_t axis = 0; axis < begin.size(); ++axis) offset += begin[axis] * strides.back()[axis];
-    out.offsets.push_back(offset);
-  };
-  add(result);
-  for (uint32_t input : inputs_) add(context.inputs[input]);
-  add(result);
-  Dims dims(begin.size());
-  for (size_t axis = 0; axis < dims.size(); ++axis) dims[axis] = end[axis] - begin[axis];
-  out.space = coalesce(dims, std::move(strides), 2);
-  return out;
+Epilogue::Tiles::Tiles(const Epilogue& epilogue, const BindContext& context)
+    : whole_(context.outputs[0].dims, epilogue.inputs_.size() + 2) {
+  whole_.add(context.outputs[0].strides);
+  for (uint32_t input : epilogue.inputs_)
+    whole_.add_broadcast(context.inputs[input].dims, context.inputs[input].strides);
+  whole_.add(context.outputs[0].strides);
 }
 
-void Epilogue::run(const Tile& tile, void* const* buffers, void* scratch) const {
+void Epilogue::Tiles::add(std::span<const int64_t> begin, std::span<const int64_t> end) {
+  const size_t rank = whole_.rank();
+  for (size_t k = 0; k < whole_.operands(); ++k) {
+    const auto strides = whole_.strides(k);
+    int64_t offset = 0;
+    for (size_t axis = 0; axis < rank; ++axis) offset += begin[axis] * strides[axis];
+    offsets_.push_back(offset);
+  }
+  // Parts are of a few sizes: those at the edges differ.
+  size_t s = 0;
+  for (; s < spaces_.size(); ++s) {
+    const int64_t* const extent = extents_.data() + s * rank;
+    size_t axis = 0;
+    while (axis < rank && extent[axis] == end[axis] - begin[axis]) ++axis;
+    if (axis == rank) break;
+  }
+  if (s == spaces_.size()) {
+    for (size_t axis = 0; axis < rank; ++axis) extents_.push_back(end[axis] - begin[axis]);
+    spaces_.push_back(whole_.coalesced(std::span(extents_).last(rank), 2));
+  }
+  space_of_.push_back(static_cast<uint32_t>(s));
+}
+
+int64_t Epilogue::Tiles::bytes() const {
+  int64_t total = whole_.bytes() + static_cast<int64_t>(8 * (extents_.size() + offsets_.size()) +
+                                                        4 * space_of_.size());
+  for (const StridedSpace& space : spaces_) total += space.bytes();
+  return total;
+}
+
+void Epilogue::run(const Tiles& tiles, size_t part, void* const* buffers, void* scratch) const {
   std::byte* pointers[ChunkProgram::kMaxOperands];
   const size_t count = bytes_.size();
+  const int64_t* const offsets = tiles.offsets_.data() + part * count;
   for (size_t k = 0; k < count; ++k) {
     const uint32_t buffer = k == 0 || k + 1 == count ? output_index_ : inputs_[k - 1];
-    pointers[k] = static_cast<std::byte*>(buffers[buffer]) + tile.offsets[k] * bytes_[k];
+    pointers[k] = static_cast<std::byte*>(buffers[buffer]) + offsets[k] * bytes_[k];
   }
-  run_over(*program_, tile.space, pointers, scratch);
+  run_over(*program_, tiles.spaces_[tiles.space_of_[part]], pointers, scratch);
 }
 
 }  // namespace xc::cpu

@@ -26,16 +26,26 @@ class Epilogue {
   bool empty() const { return !program_; }
   int64_t scratch_bytes() const { return program_ ? program_->scratch_bytes() : 0; }
 
-  /// A part of output 0: ranges per axis.
-  struct Tile {
-    StridedSpace space;
-    Dims offsets;  ///< of each operand's first element
+  /// The parts of output 0 that a bound step's tasks write, one behind the other.
+  class Tiles {
+   public:
+    Tiles() = default;
+    /// Without parts yet; operands as `context` has them.
+    Tiles(const Epilogue& epilogue, const BindContext& context);
+    /// A part: a range per axis of output 0.
+    void add(std::span<const int64_t> begin, std::span<const int64_t> end);
+    int64_t bytes() const;
+
+   private:
+    friend class Epilogue;
+    StridedSpace whole_;                ///< the operands over all of output 0
+    std::vector<int64_t> extents_;      ///< the sizes of parts there are, behind each other
+    std::vector<StridedSpace> spaces_;  ///< for each of them
+    std::vector<uint32_t> space_of_;    ///< of each part
+    std::vector<int64_t> offsets_;      ///< of each part's operands' first elements
   };
-  /// `extra` strides, when given, replace those of inputs over the output's dims (per addend).
-  Tile tile(const BindContext& context, std::span<const int64_t> begin,
-            std::span<const int64_t> end) const;
-  /// `buffers` as in StepArgs; output 0 is at index `output_index`.
-  void run(const Tile& tile, void* const* buffers, void* scratch) const;
+  /// `buffers` as in StepArgs.
+  void run(const Tiles& tiles, size_t part, void* const* buffers, void* scratch) const;
 
  private:
   std::shared_ptr<const ChunkProgram> program_;

@@ -72,8 +72,7 @@ class GemmBound final : public BoundKernel {
     if (b_.copied) b_bytes_ = bytes(p_.k * p_.n);
     if (c_.copied) c_bytes_ = bytes(p_.m * p_.n);
     scratch_bytes = a_bytes_ + b_bytes_ + c_bytes_ + settings_.epilogue.scratch_bytes();
-    held_bytes = 512 + static_cast<int64_t>(parts_.size() * sizeof(MatMulPart) +
-                                            tiles_.size() * sizeof(Epilogue::Tile) * 2);
+    held_bytes = 512 + static_cast<int64_t>(parts_.size() * sizeof(MatMulPart)) + tiles_.bytes();
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
@@ -99,7 +98,7 @@ class GemmBound final : public BoundKernel {
       for (; i < next; ++i)
         if (!settings_.epilogue.empty())
           settings_.epilogue.run(
-              tiles_[static_cast<size_t>(i)], args.buffers,
+              tiles_, static_cast<size_t>(i), args.buffers,
               static_cast<std::byte*>(args.scratch) + a_bytes_ + b_bytes_ + c_bytes_);
     }
   }
@@ -109,8 +108,9 @@ class GemmBound final : public BoundKernel {
   void add_tiles(const BindContext& context, bool has_rows, bool has_columns) {
     const auto dims = context.outputs[0].dims;
     const size_t batch_rank = p_.batch.size();
+    tiles_ = Epilogue::Tiles(settings_.epilogue, context);
+    Dims begin(dims.size(), 0), end(dims.begin(), dims.end());
     for (const MatMulPart& part : parts_) {
-      Dims begin(dims.size(), 0), end(dims.begin(), dims.end());
       int64_t rest = part.batch;
       for (size_t axis = batch_rank; axis-- > 0;) {
         begin[axis] = rest % p_.batch[axis];
@@ -128,7 +128,7 @@ class GemmBound final : public BoundKernel {
         begin[axis] = cols[0];
         end[axis] = cols[1];
       }
-      tiles_.push_back(settings_.epilogue.tile(context, begin, end));
+      tiles_.add(begin, end);
     }
   }
 
@@ -188,7 +188,7 @@ class GemmBound final : public BoundKernel {
   bool merge_ = false;
   bool own_ = true;
   std::vector<MatMulPart> parts_;
-  std::vector<Epilogue::Tile> tiles_;
+  Epilogue::Tiles tiles_;
   GemmOperand a_, b_, c_;
   int64_t a_bytes_ = 0, b_bytes_ = 0, c_bytes_ = 0;
 };

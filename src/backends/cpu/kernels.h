@@ -22,6 +22,7 @@ void add_pool(Rows& rows);
 // Own kernels.
 void add_matmul(Rows& rows);
 void add_block_matmul(Rows& rows);
+void add_row_conv(Rows& rows);
 void add_conv_transpose(Rows& rows);
 void add_quantize_bytes(Rows& rows);
 void add_elementwise(Rows& rows);

@@ -154,7 +154,8 @@ class ConvBound final : public BoundKernel {
             static_cast<float*>(args.buffers[binary.input]) + (binary.per_channel ? 0 : part.y_at);
       variant.primitive->execute(pointers);
       if (variant.store) variant.store->run(target, y + part.y_at);
-      if (!epilogue_.empty()) epilogue_.run(part.tile, args.buffers, scratch + epilogue_stage_);
+      if (!epilogue_.empty())
+        epilogue_.run(tiles_, static_cast<size_t>(i), args.buffers, scratch + epilogue_stage_);
     }
   }
 
@@ -170,7 +171,6 @@ class ConvBound final : public BoundKernel {
     uint32_t variant;
     int64_t x_at, y_at, bias_at;  // elements
     std::shared_ptr<Buffer> weights;
-    Epilogue::Tile tile;
   };
 
   /// Row-major operands: a part of the rows is no dense tensor, so parts are channels or images.
@@ -189,6 +189,7 @@ class ConvBound final : public BoundKernel {
              const ConvProblem& s, WeightStore& store) {
     const BoundOperand x = squeezed.x.operand(), y = squeezed.y.operand();
     int64_t scratchpad = 0, x_bytes = 0, y_bytes = 0, w_bytes = 0, rounded_bytes = 0;
+    if (!epilogue_.empty()) tiles_ = Epilogue::Tiles(epilogue_, context);
     for (const ConvRegion& r : regions_) {
       const auto [in0, in1, pad_begin, pad_end] = rows_of(s, r);
       Dims x_dims = s.x_dims, y_dims = s.y_dims;
@@ -217,12 +218,8 @@ class ConvBound final : public BoundKernel {
         variants_.push_back(std::move(variant));
       }
       const Variant& variant = variants_[v];
-      Part part{v,
-                r.n0 * x.strides[0] + in0 * x.strides[2],
-                r.n0 * y.strides[0] + r.c0 * y.strides[1] + r.r0 * y.strides[2],
-                r.c0,
-                nullptr,
-                {}};
+      Part part{v, r.n0 * x.strides[0] + in0 * x.strides[2],
+                r.n0 * y.strides[0] + r.c0 * y.strides[1] + r.r0 * y.strides[2], r.c0, nullptr};
       const auto plain = plain_conv_weights(squeezed.w.operand(), s, r.c1 - r.c0, DType::kF32);
       if (store.constant()) {
         part.weights = store.get(r.c0, variant.weights, plain);
@@ -243,7 +240,7 @@ class ConvBound final : public BoundKernel {
         end[1] = r.c1;
         begin[rows_axis] = r.r0;
         end[rows_axis] = r.r1;
-        part.tile = epilogue_.tile(context, begin, end);
+        tiles_.add(begin, end);
       }
       parts_.push_back(std::move(part));
     }
@@ -300,6 +297,7 @@ class ConvBound final : public BoundKernel {
   std::vector<Part> parts_;
   MappedPostOps mapped_;
   Epilogue epilogue_;
+  Epilogue::Tiles tiles_;  ///< as parts_
   std::unique_ptr<PreparedPrimitive> pack_;
   int64_t x_stage_ = 0, y_stage_ = 0, w_stage_ = 0, rounded_at_ = 0, epilogue_stage_ = 0;
 };
@@ -373,23 +371,12 @@ std::unique_ptr<Kernel> create_bf16(const StepSpec& spec) {
   return std::make_unique<ConvKernel>(spec, true);
 }
 
-/// Activations channels-last; a pointwise convolution is content with row-major as well.
-std::vector<Order> preferred(const StepSpec& spec) {
-  std::vector<Order> out(spec.inputs.size() + spec.outputs.size(), Order::kAny);
-  out[0] = Order::kChannelsLast;
-  if (spec.inputs.size() > 1) out[1] = Order::kRowMajor;
-  if (spec.inputs.size() > 2) out[2] = Order::kRowMajor;
-  for (size_t i = 3; i < spec.inputs.size(); ++i) out[i] = Order::kChannelsLast;
-  out[spec.inputs.size()] = Order::kChannelsLast;
-  return out;
-}
-
 }  // namespace
 
 void add_onednn_conv(Rows& rows) {
   rows.push_back(
-      {"onednn.conv bf16", "Conv", supports_bf16, create_bf16, preferred, Numerics::kFast});
-  rows.push_back({"onednn.conv", "Conv", supports, create, preferred});
+      {"onednn.conv bf16", "Conv", supports_bf16, create_bf16, conv_orders, Numerics::kFast});
+  rows.push_back({"onednn.conv", "Conv", supports, create, conv_orders});
 }
 
 }  // namespace xc::cpu

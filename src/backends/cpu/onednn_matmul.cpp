@@ -74,11 +74,13 @@ class PackedBound final : public BoundKernel {
       provisional = complete_ = own_kernel_reads(*weights_, p_.m);
       if (!complete_) return;
     }
-    if (!settings_.epilogue.empty())
+    if (!settings_.epilogue.empty()) {
+      tiles_ = Epilogue::Tiles(settings_.epilogue, context);
       for (const MatMulPart& part : parts_) {
-        const Dims begin{part.m0, part.n0}, end{part.m1, part.n1};
-        tiles_.push_back(settings_.epilogue.tile(context, begin, end));
+        const int64_t begin[] = {part.m0, part.n0}, end[] = {part.m1, part.n1};
+        tiles_.add(begin, end);
       }
+    }
     scratch_bytes = scratchpad_bytes_ + settings_.epilogue.scratch_bytes();
     // A primitive holds its generated code: some 30 KiB.
     held_bytes = 1024 + made_ * (32 << 10) + static_cast<int64_t>(parts_.size()) * 256;
@@ -101,7 +103,7 @@ class PackedBound final : public BoundKernel {
         by_library(part, products_[part_product_[static_cast<size_t>(i)]], source, target,
                    static_cast<std::byte*>(args.scratch));
       if (!settings_.epilogue.empty())
-        settings_.epilogue.run(tiles_[static_cast<size_t>(i)], args.buffers,
+        settings_.epilogue.run(tiles_, static_cast<size_t>(i), args.buffers,
                                static_cast<std::byte*>(args.scratch) + scratchpad_bytes_);
     }
   }
@@ -195,7 +197,7 @@ class PackedBound final : public BoundKernel {
   std::vector<Product> products_;       ///< none: the own kernel
   std::vector<uint32_t> part_product_;  ///< of each part
   int64_t made_ = 0;                    ///< products that nobody else has
-  std::vector<Epilogue::Tile> tiles_;
+  Epilogue::Tiles tiles_;
   int64_t stage_ = 0, rounded_at_ = 0, scratchpad_bytes_ = 0;
 };
 

@@ -93,11 +93,13 @@ class RowsBound final : public BoundKernel {
     n_ = element_count(row_dims);
     const auto row_x = std::span(xs).subspan(first, last - first);
     const auto row_y = std::span(ys).subspan(first, last - first);
-    const Dims dense = contiguous_strides(Dims(row_dims.begin(), row_dims.end()));
     stage_x_ = !is_contiguous(row_dims, row_x);
     stage_y_ = !is_contiguous(row_dims, row_y);
-    gather_ = CopyPlan(row_dims, row_x, dense, 4);
-    scatter_ = CopyPlan(row_dims, dense, row_y, 4);
+    if (stage_x_ || stage_y_) {
+      const Dims dense = contiguous_strides(Dims(row_dims.begin(), row_dims.end()));
+      gather_ = CopyPlan(row_dims, row_x, dense, 4);
+      scatter_ = CopyPlan(row_dims, dense, row_y, 4);
+    }
     for (size_t i = 0; i < dims.size(); ++i)
       if (i < first || i >= last) {
         outer_dims_.push_back(dims[i]);
@@ -206,8 +208,8 @@ class RowsBound final : public BoundKernel {
           fail(Status::kUnsupported, "unsupported: a scale that differs between rows");
       const auto row_dims = std::span(x.dims).subspan(first);
       const auto row_strides = std::span<const int64_t>(over).subspan(first);
-      const Dims dense = contiguous_strides(Dims(row_dims.begin(), row_dims.end()));
       if (!is_contiguous(row_dims, row_strides)) {
+        const Dims dense = contiguous_strides(Dims(row_dims.begin(), row_dims.end()));
         affine_copy_[i] = CopyPlan(row_dims, row_strides, dense, 4);
         affine_staged_[i] = true;
         affine_bytes_ = align_up(n_ * 4, 64);

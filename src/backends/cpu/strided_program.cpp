@@ -15,29 +15,30 @@ constexpr int64_t kGrain = 32768;
 void run_over(const ChunkProgram& program, const StridedSpace& space, std::byte* const* pointers,
               void* scratch) {
   ChunkProgram::Block blocks[ChunkProgram::kMaxOperands];
-  const size_t rank = space.dims.size(), count = program.operand_count();
-  const int64_t blocks_total = element_count(std::span(space.dims).first(rank - 2));
+  const size_t rank = space.rank(), count = program.operand_count();
+  const int64_t blocks_total = element_count(space.dims().first(rank - 2));
   for (int64_t block = 0; block < blocks_total; ++block) {
     for (size_t k = 0; k < count; ++k) {
-      const Dims& strides = space.strides[k];
+      const auto strides = space.strides(k);
       int64_t offset = 0, outer = block;
       for (size_t axis = rank - 2; axis-- > 0;) {
-        offset += outer % space.dims[axis] * strides[axis];
-        outer /= space.dims[axis];
+        offset += outer % space.dims()[axis] * strides[axis];
+        outer /= space.dims()[axis];
       }
       blocks[k] = {pointers[k] + offset * program.operand_bytes(k), strides[rank - 2],
                    strides[rank - 1]};
     }
-    program.run(space.dims[rank - 2], space.dims[rank - 1], blocks, scratch);
+    program.run(space.dims()[rank - 2], space.dims()[rank - 1], blocks, scratch);
   }
 }
 
 StridedProgram::StridedProgram(std::shared_ptr<const ChunkProgram> program, StridedSpace space,
                                std::vector<uint32_t> buffer_of)
     : program_(std::move(program)), space_(std::move(space)), buffer_of_(std::move(buffer_of)) {
-  XC_CHECK(space_.dims.size() >= 2 && space_.strides.size() == program_->operand_count());
-  cols_ = space_.dims.back();
-  rows_ = element_count(std::span(space_.dims).first(space_.dims.size() - 1));
+  XC_CHECK(space_.rank() >= 2 && space_.operands() == program_->operand_count());
+  cols_ = space_.dims().back();
+  rows_ = element_count(space_.dims().first(space_.rank() - 1));
+  bytes_.reserve(program_->operand_count());
   for (size_t k = 0; k < program_->operand_count(); ++k)
     bytes_.push_back(static_cast<uint8_t>(program_->operand_bytes(k)));
   const int64_t work =
@@ -69,12 +70,12 @@ void StridedProgram::run(const StepArgs& args, int64_t begin, int64_t end) const
 void StridedProgram::run_columns(const StepArgs& args, int64_t first, int64_t last) const {
   if (first >= last) return;
   ChunkProgram::Block blocks[ChunkProgram::kMaxOperands];
-  const size_t rank = space_.dims.size(), count = bytes_.size();
-  const int64_t inner_rows = space_.dims[rank - 2];
+  const size_t rank = space_.rank(), count = bytes_.size();
+  const int64_t inner_rows = space_.dims()[rank - 2];
   Dims at(rank - 2, 0);
   for (int64_t row = 0; row < rows_; row += inner_rows) {
     for (size_t k = 0; k < count; ++k) {
-      const Dims& strides = space_.strides[k];
+      const auto strides = space_.strides(k);
       int64_t offset = first * strides[rank - 1];
       for (size_t axis = 0; axis + 2 < rank; ++axis) offset += at[axis] * strides[axis];
       blocks[k] = {static_cast<std::byte*>(args.buffers[buffer_of_[k]]) + offset * bytes_[k],
@@ -82,7 +83,7 @@ void StridedProgram::run_columns(const StepArgs& args, int64_t first, int64_t la
     }
     program_->run(inner_rows, last - first, blocks, args.scratch);
     for (size_t axis = rank - 2; axis-- > 0;) {
-      if (++at[axis] < space_.dims[axis]) break;
+      if (++at[axis] < space_.dims()[axis]) break;
       at[axis] = 0;
     }
   }
@@ -90,18 +91,18 @@ void StridedProgram::run_columns(const StepArgs& args, int64_t first, int64_t la
 
 void StridedProgram::run_rows(const StepArgs& args, int64_t first, int64_t last) const {
   ChunkProgram::Block blocks[ChunkProgram::kMaxOperands];
-  const size_t rank = space_.dims.size(), count = bytes_.size();
-  const int64_t inner_rows = space_.dims[rank - 2];
+  const size_t rank = space_.rank(), count = bytes_.size();
+  const int64_t inner_rows = space_.dims()[rank - 2];
   for (int64_t row = first; row < last;) {
     const int64_t in_block = row % inner_rows;
     const int64_t rows = std::min(last - row, inner_rows - in_block);
     for (size_t k = 0; k < count; ++k) {
-      const Dims& strides = space_.strides[k];
+      const auto strides = space_.strides(k);
       int64_t offset = in_block * strides[rank - 2];
       int64_t outer = row / inner_rows;
       for (size_t axis = rank - 2; axis-- > 0;) {
-        offset += outer % space_.dims[axis] * strides[axis];
-        outer /= space_.dims[axis];
+        offset += outer % space_.dims()[axis] * strides[axis];
+        outer /= space_.dims()[axis];
       }
       blocks[k] = {static_cast<std::byte*>(args.buffers[buffer_of_[k]]) + offset * bytes_[k],
                    strides[rank - 2], strides[rank - 1]};

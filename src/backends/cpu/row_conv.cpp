@@ -1,0 +1,346 @@
+// Convolutions by rows of the result, "xc.conv": sums, bias and bounds stay in registers until a
+// pixel is stored (`vector/conv_row.inc`).
+//
+// Pixels whose windows lie within the input are computed from where it lies, those at the edges from
+// a padded copy in scratch. What registers cannot do of the functions behind the convolution, an
+// epilogue does on a block of pixels while it is in the first-level cache.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backends/cpu/conv_problem.h"
+#include "backends/cpu/copy.h"
+#include "backends/cpu/epilogue.h"
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/simple_kernel.h"
+#include "backends/cpu/vector/conv_row_fn.h"
+
+namespace xc::cpu {
+namespace {
+
+constexpr size_t kX = 0, kW = 1, kB = 2;
+constexpr int64_t kBlockBytes = 24 << 10;  ///< of the result: an epilogue finds it in the L1 cache
+constexpr int64_t kWholeBytes = 192 << 10;  ///< of a result that has none
+// Where it is used: few channels of the input and few terms of a sum; or a 1x1 kernel with bounds
+// behind it, some channels of the input and enough of the result.
+constexpr int64_t kFewChannels = 4, kFewTerms = 192;
+constexpr int64_t kSomeChannels = 64, kEnoughResults = 24;
+constexpr double kTaskFlops = 2e6;
+
+/// What binding does not depend on: the weights in panels, and what is done behind the sums.
+struct RowConvModel {
+  explicit RowConvModel(const StepSpec& spec) : fns(conv_row_fns(cpu_info().isa)) {
+    const Tensor& w = spec.inputs[kW].constant;
+    out_channels = w.dims()[0];
+    const int64_t in_channels = w.dims()[1], kernel = element_count(std::span(w.dims()).subspan(2)),
+                  taps = kernel * in_channels;
+    padded = align_up(out_channels, fns.lanes);
+    weights.resize(static_cast<size_t>(taps * padded), 0.0f);
+    for (int64_t c = 0; c < out_channels;) {
+      const int64_t width = fns.panel((padded - c) / fns.lanes) * fns.lanes;
+      const Dims dims{kernel, in_channels, std::min(width, out_channels - c)},
+          from{1, kernel, taps}, to{in_channels * width, width, 1};
+      CopyPlan(dims, from, to, 4).run(w.as<float>() + c * taps, weights.data() + c * taps);
+      c += width;
+    }
+    StepSpec rest = spec;
+    if (!rest.post_ops.empty() && bounds_of(rest.post_ops.front(), low, high))
+      rest.post_ops.erase(rest.post_ops.begin());
+    std::string reason;
+    auto built = Epilogue::build(rest, {}, reason);
+    if (!built) fail(Status::kInternal, "xc.conv: {}", reason);
+    epilogue = std::move(*built);
+  }
+
+  /// Whether the function only bounds its argument, by constants.
+  static bool bounds_of(const PostOp& post, float& low, float& high) {
+    if (post.kind != PostOp::Kind::kUnary) return false;
+    if (post.op->name == "Relu") {
+      low = 0;
+      return true;
+    }
+    if (post.op->name != "Clip" || post.constants.size() != 2) return false;
+    // NaN stands for an absent bound. Bounds that cross are the epilogue's.
+    const double least = post.constants[0], most = post.constants[1];
+    if (least > most) return false;
+    if (!std::isnan(least)) low = static_cast<float>(least);
+    if (!std::isnan(most)) high = static_cast<float>(most);
+    return true;
+  }
+
+  ConvRowFns fns;
+  int64_t out_channels = 0, padded = 0;  ///< to whole vectors
+  std::vector<float> weights;            ///< as ConvRow has them
+  float low = -std::numeric_limits<float>::infinity(),
+        high = std::numeric_limits<float>::infinity();
+  Epilogue epilogue;
+};
+
+/// Where operands lie: strides in elements.
+struct Lies {
+  int64_t image = 0, channel = 0, row = 0, col = 0;
+  Lies() = default;
+  Lies(int64_t i, int64_t c, int64_t r, int64_t k) : image(i), channel(c), row(r), col(k) {}
+  explicit Lies(const Dims& strides)
+      : image(strides[0]),
+        channel(strides[1]),
+        row(strides.size() > 3 ? strides[2] : 0),
+        col(strides.back()) {}
+};
+
+class RowConvBound final : public BoundKernel {
+ public:
+  RowConvBound(const StepSpec& spec, const BindContext& context,
+               std::shared_ptr<const RowConvModel> model)
+      : model_(std::move(model)),
+        inputs_(static_cast<uint32_t>(spec.inputs.size())),
+        has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()) {
+    const SqueezedConv conv(spec, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+    const ConvProblem& s = conv.problem;
+    images_ = s.batch;
+    channels_ = s.in_channels;
+    if (s.axes.size() > 1) rows_ = s.axes[0];
+    cols_ = s.axes.back();
+    if (images_ * rows_.output * cols_.output * model_->out_channels == 0) {
+      tasks = 0;
+      return;
+    }
+    x_ = Lies(conv.x.strides);
+    y_ = Lies(conv.y.strides);
+    const bool y_last = model_->out_channels == 1 || y_.channel == 1;
+    scatter_ = !y_last;
+    // Rows that follow each other are one.
+    flat_ = s.pointwise() && y_last && x_.row == cols_.input * x_.col &&
+            y_.row == cols_.output * y_.col;
+    choose_blocks();
+    stage_ = {0, 1, extent(cols_, block_cols_) * channels_, channels_};
+    offsets_of(x_, offsets_);
+    offsets_of(stage_, stage_offsets_);
+    if (!model_->epilogue.empty()) add_tiles(context, conv);
+    tasks = std::clamp<int64_t>(static_cast<int64_t>(s.flops() / kTaskFlops), 1, images_ * blocks_);
+    if (inside(rows_).size() < rows_.output || inside(cols_).size() < cols_.output)
+      stage_bytes_ = align_up(extent(rows_, 1) * stage_.row * 4, 64);
+    if (scatter_) result_bytes_ = align_up(block_cols_ * model_->out_channels * 4, 64);
+    bias_bytes_ = align_up(model_->padded * 4, 64);
+    scratch_bytes = bias_bytes_ + stage_bytes_ + result_bytes_ + model_->epilogue.scratch_bytes();
+    held_bytes = 512 + static_cast<int64_t>(offsets_.size()) * 16 + tiles_.bytes();
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    Scratch scratch{static_cast<std::byte*>(args.scratch), *this};
+    std::fill_n(scratch.bias, model_->padded, 0.0f);
+    if (has_bias_)
+      std::copy_n(static_cast<const float*>(args.buffers[kB]), model_->out_channels, scratch.bias);
+    const Range in_rows = inside(rows_), in_cols = inside(cols_);
+    const int64_t all = images_ * blocks_;
+    for (int64_t i = all * begin / tasks; i < all * end / tasks; ++i) {
+      const Block b = block(i);
+      const float* const x = static_cast<const float*>(args.buffers[kX]) + b.image * x_.image;
+      float* const y = static_cast<float*>(args.buffers[inputs_]) + b.image * y_.image;
+      const bool flat = flat_ && b.cols.size() == cols_.output;
+      for (int64_t row = b.rows.begin; row < b.rows.end; ++row) {
+        if (flat) {
+          in_place(x, y, row, {0, b.rows.size() * cols_.output}, scratch);
+          break;
+        }
+        Range middle{b.cols.begin, b.cols.begin};
+        if (row >= in_rows.begin && row < in_rows.end) {
+          middle.begin = std::clamp(in_cols.begin, b.cols.begin, b.cols.end);
+          middle.end = std::clamp(in_cols.end, middle.begin, b.cols.end);
+        }
+        staged(x, y, row, {b.cols.begin, middle.begin}, scratch);
+        in_place(x, y, row, middle, scratch);
+        staged(x, y, row, {middle.end, b.cols.end}, scratch);
+      }
+      if (!model_->epilogue.empty())
+        model_->epilogue.run(tiles_, static_cast<size_t>(i), args.buffers, scratch.epilogue);
+    }
+  }
+
+ private:
+  struct Range {
+    int64_t begin, end;
+    int64_t size() const { return end - begin; }
+  };
+  /// Rows and columns of an image of the result.
+  struct Block {
+    int64_t image;
+    Range rows, cols;
+  };
+  struct Scratch {
+    Scratch(std::byte* at, const RowConvBound& of)
+        : bias(reinterpret_cast<float*>(at)),
+          stage(reinterpret_cast<float*>(at + of.bias_bytes_)),
+          result(reinterpret_cast<float*>(at + of.bias_bytes_ + of.stage_bytes_)),
+          epilogue(at + of.bias_bytes_ + of.stage_bytes_ + of.result_bytes_) {}
+    float *bias, *stage, *result;
+    std::byte* epilogue;
+  };
+
+  Block block(int64_t i) const {
+    const int64_t across = ceil_div(cols_.output, block_cols_);
+    const int64_t row = i % blocks_ / across * block_rows_, col = i % across * block_cols_;
+    return {i / blocks_,
+            {row, std::min(row + block_rows_, rows_.output)},
+            {col, std::min(col + block_cols_, cols_.output)}};
+  }
+
+  /// Of the input, that `outputs` neighbours read.
+  static int64_t extent(const WindowAxis& axis, int64_t outputs) {
+    return (outputs - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
+  }
+  /// Outputs whose windows lie within the input.
+  static Range inside(const WindowAxis& axis) {
+    const int64_t begin = std::min(ceil_div(axis.pad_begin, axis.stride), axis.output);
+    const int64_t room = axis.input + axis.pad_begin - extent(axis, 1);
+    const int64_t end = room < 0 ? 0 : std::min(room / axis.stride + 1, axis.output);
+    return {begin, std::max(begin, end)};
+  }
+
+  void choose_blocks() {
+    const int64_t bytes = model_->epilogue.empty() ? kWholeBytes : kBlockBytes;
+    const int64_t most = std::max<int64_t>(bytes / 4 / model_->padded, 1);
+    // No narrow block at the end of the rows.
+    block_cols_ = ceil_div(cols_.output, ceil_div(cols_.output, most));
+    block_rows_ = std::clamp<int64_t>(most / block_cols_, 1, rows_.output);
+    blocks_ = ceil_div(rows_.output, block_rows_) * ceil_div(cols_.output, block_cols_);
+  }
+
+  void offsets_of(const Lies& x, std::vector<int64_t>& out) const {
+    for (int64_t k0 = 0; k0 < rows_.kernel; ++k0)
+      for (int64_t k1 = 0; k1 < cols_.kernel; ++k1)
+        for (int64_t c = 0; c < channels_; ++c)
+          out.push_back(k0 * rows_.dilation * x.row + k1 * cols_.dilation * x.col + c * x.channel);
+  }
+
+  void in_place(const float* x, float* y, int64_t row, Range cols, const Scratch& scratch) const {
+    if (cols.size() <= 0) return;
+    compute(x + (row * rows_.stride - rows_.pad_begin) * x_.row +
+                (cols.begin * cols_.stride - cols_.pad_begin) * x_.col,
+            x_.col * cols_.stride, offsets_, y + row * y_.row + cols.begin * y_.col, cols.size(),
+            scratch);
+  }
+
+  void staged(const float* x, float* y, int64_t row, Range cols, const Scratch& scratch) const {
+    if (cols.size() <= 0) return;
+    fill_stage(x, row, cols, scratch.stage);
+    compute(scratch.stage, channels_ * cols_.stride, stage_offsets_,
+            y + row * y_.row + cols.begin * y_.col, cols.size(), scratch);
+  }
+
+  void compute(const float* x, int64_t x_pixel, const std::vector<int64_t>& offsets, float* y,
+               int64_t pixels, const Scratch& scratch) const {
+    const RowConvModel& m = *model_;
+    m.fns.run({x, x_pixel, offsets.data(), static_cast<int64_t>(offsets.size()), m.weights.data(),
+         scratch.bias, scatter_ ? scratch.result : y, scatter_ ? m.out_channels : y_.col, pixels,
+         m.out_channels, m.low, m.high});
+    if (!scatter_) return;
+    const Dims dims{m.out_channels, pixels}, from{1, m.out_channels}, to{y_.channel, y_.col};
+    CopyPlan(dims, from, to, 4).run(scratch.result, y);
+  }
+
+  /// What the windows of a row's columns reach, zeros where they leave the input:
+  /// [row][column][channel].
+  void fill_stage(const float* x, int64_t row, Range cols, float* stage) const {
+    const int64_t first = cols.begin * cols_.stride - cols_.pad_begin;
+    const int64_t width = extent(cols_, cols.size());
+    // Columns [in.begin, in.end) are the input's.
+    const int64_t begin = std::clamp<int64_t>(-first, 0, width);
+    const Range in{begin, std::clamp<int64_t>(cols_.input - first, begin, width)};
+    for (int64_t k = 0; k < rows_.kernel; ++k) {
+      const int64_t from = rows_.at(row, k);
+      float* const to = stage + k * rows_.dilation * stage_.row;
+      if (!rows_.inside(from)) {
+        std::fill_n(to, width * channels_, 0.0f);
+        continue;
+      }
+      std::fill_n(to, in.begin * channels_, 0.0f);
+      const float* source = x + from * x_.row + (first + in.begin) * x_.col;
+      for (int64_t i = in.begin; i < in.end; ++i, source += x_.col) {
+        float* const pixel = to + i * channels_;
+        if (x_.channel == 1)
+          std::copy_n(source, channels_, pixel);
+        else
+          for (int64_t c = 0; c < channels_; ++c) pixel[c] = source[c * x_.channel];
+      }
+      std::fill_n(to + in.end * channels_, (width - in.end) * channels_, 0.0f);
+    }
+  }
+
+  void add_tiles(const BindContext& context, const SqueezedConv& conv) {
+    tiles_ = Epilogue::Tiles(model_->epilogue, context);
+    const auto whole = context.outputs[0].dims;
+    Dims begin(whole.size(), 0), end(whole.begin(), whole.end());
+    for (int64_t i = 0; i < images_ * blocks_; ++i) {
+      const Block b = block(i);
+      begin[0] = b.image;
+      end[0] = b.image + 1;
+      if (conv.kept.size() > 1) {
+        begin[2 + conv.kept.front()] = b.rows.begin;
+        end[2 + conv.kept.front()] = b.rows.end;
+      }
+      begin[2 + conv.kept.back()] = b.cols.begin;
+      end[2 + conv.kept.back()] = b.cols.end;
+      tiles_.add(begin, end);
+    }
+  }
+
+  std::shared_ptr<const RowConvModel> model_;
+  uint32_t inputs_;
+  bool has_bias_;
+  int64_t images_ = 0, channels_ = 0;
+  WindowAxis rows_, cols_;
+  Lies x_, y_, stage_;
+  std::vector<int64_t> offsets_, stage_offsets_;  ///< of the taps, in the input and in scratch
+  bool flat_ = false, scatter_ = false;
+  int64_t block_rows_ = 1, block_cols_ = 1, blocks_ = 0;
+  int64_t bias_bytes_ = 0, stage_bytes_ = 0, result_bytes_ = 0;
+  Epilogue::Tiles tiles_;
+};
+
+bool dense_f32(const Operand& operand) {
+  return operand.dtype == DType::kF32 && operand.contiguous();
+}
+
+/// Where the library was measured to be slower (README).
+bool worth_while(const StepSpec& spec) {
+  const Dims& w = spec.inputs[kW].constant.dims();
+  const int64_t kernel = element_count(std::span(w).subspan(2));
+  if (w[1] <= kFewChannels) return w[1] * kernel <= kFewTerms;
+  float low = 0, high = 0;
+  return kernel == 1 && w[1] <= kSomeChannels && w[0] >= kEnoughResults && !spec.post_ops.empty() &&
+         RowConvModel::bounds_of(spec.post_ops.front(), low, high);
+}
+
+Verdict supports(const StepSpec& spec) {
+  for (size_t i = 0; i < 3 && i < spec.inputs.size(); ++i)
+    if (spec.inputs[i].present() && spec.inputs[i].dtype != DType::kF32)
+      return Verdict::no(fmt::format("operand {} is {}, not f32", i, name(spec.inputs[i].dtype)));
+  const Tensor& w = spec.inputs[kW].constant;
+  if (!w || !is_contiguous(w.dims(), w.strides())) return Verdict::no("weights are not constant");
+  if (w.count() == 0) return Verdict::no("empty weights");
+  if (spec.attrs().get_int("group", 1) != 1) return Verdict::no("groups");
+  const size_t rank = spec.inputs[kX].dims.size();
+  if (rank < 3 || rank > 4) return Verdict::no(fmt::format("{} spatial axes", rank - 2));
+  for (int64_t pad : spec.attrs().get_ints("pads"))
+    if (pad < 0) return Verdict::no("negative padding");
+  if (spec.inputs.size() > kB && spec.inputs[kB].present() && !dense_f32(spec.inputs[kB]))
+    return Verdict::no("a bias that is not dense");
+  if (!worth_while(spec)) return Verdict::no("the library is faster for these weights");
+  std::string reason;
+  return Epilogue::build(spec, {}, reason) ? Verdict::ok() : Verdict::no(reason);
+}
+
+std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
+                                        const std::shared_ptr<const RowConvModel>& model) {
+  return std::make_shared<RowConvBound>(spec, context, model);
+}
+
+}  // namespace
+
+void add_row_conv(Rows& rows) {
+  rows.push_back({"xc.conv", "Conv", supports, create_prepared<RowConvModel, bind>, conv_orders});
+}
+
+}  // namespace xc::cpu
