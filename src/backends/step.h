@@ -144,6 +144,9 @@ struct Implementation {
   std::vector<Order> (*preferred)(const StepSpec& spec) = nullptr;
   /// The one mode of numerics it belongs to: in the others it is not asked. Unset: all.
   std::optional<Numerics> only_in = {};
+  /// Whether it reads and writes a part of a larger value (gaps between its rows) as fast as a
+  /// dense one although it prefers an order.
+  bool takes_gaps = false;
   bool asked_in(Numerics numerics) const { return !only_in || *only_in == numerics; }
 };
 

@@ -30,6 +30,10 @@ bool fold_constants(Graph& graph, PassContext& context);
 /// One of equal nodes, and of equal constants of up to 64 KiB, serves all users.
 bool merge_common(Graph& graph, PassContext& context);
 
+/// A Concat whose first parts are those of an earlier one, on the same axis, becomes that one and
+/// what follows: dense networks, where each layer reads all before it, copy each part once.
+bool share_prefixes(Graph& graph, PassContext& context);
+
 /// Operators without a kernel of their own (a list in the pass) become the simpler ones they stand
 /// for, where they can.
 bool expand_operators(Graph& graph, PassContext& context);

@@ -46,6 +46,8 @@ const Pipeline& portable_pipeline() {
            fuse_quantised},
           {"fuse-weights", "after fuse-quantised: what is left has a float on its other side",
            fuse_weights},
+          {"share-prefixes", "after canonical forms, which are those of single Concats",
+           share_prefixes},
           {"fold-batch-norm", "last: the folded weights are new constants nobody else needs to see",
            fold_batch_norm},
           {"remove-dead", "the original weights go", remove_dead},

@@ -47,9 +47,13 @@ class Draft {
     }
   }
 
-  /// The parts of a Concat in its result; nothing when it has to stay a step. What is given is in
-  /// the draft from then on.
-  std::vector<std::pair<ValueId, InPlaceConcats::Place>> put_in_place(NodeId id) {
+  struct Parts {
+    std::vector<std::pair<ValueId, InPlaceConcats::Place>> places;
+    bool whole = true;  ///< no other part is left
+  };
+
+  /// The parts of a Concat that can lie in its result. They do in the draft from then on.
+  Parts put_in_place(NodeId id) {
     const Node& node = plan_.graph->node(id);
     const uint32_t result = value_of_[node.outputs[0]];
     if (result == kNoValue || maker_[result] == kNoStep) return {};
@@ -58,41 +62,64 @@ class Draft {
     if (step.kind != Step::Kind::kKernel || step.nodes != std::vector<NodeId>{id}) return {};
     const Operand whole = specs_[concat].outputs[0];
     const size_t axis = normalise_axis(node.attrs.get_int("axis", 0), whole.dims.size());
-    std::vector<std::pair<ValueId, InPlaceConcats::Place>> out;
+    Parts out;
     undo_.clear();
     Dim before = 0;
     for (ValueId v : node.inputs) {
-      const auto dims = v == kNone ? std::nullopt : part_dims(v, concat);
-      if (!dims || !fits(*dims, whole, axis)) break;
-      if (!move(value_of_[v], strides_inside(*dims, whole.strides), axis)) break;
-      out.emplace_back(v, InPlaceConcats::Place{node.outputs[0], axis, before});
-      before = before + (*dims)[axis];
+      if (v == kNone || !plan_.graph->value(v).type.dims) return undone(0);
+      const SymDims& dims = *plan_.graph->value(v).type.dims;
+      if (!fits(dims, whole, axis)) return undone(0);
+      const size_t done = undo_.size();
+      if (may_move(v, concat) && move(value_of_[v], strides_inside(dims, whole.strides), axis)) {
+        out.places.emplace_back(v, InPlaceConcats::Place{node.outputs[0], axis, before});
+      } else {
+        undone(done);
+        out.whole = false;
+      }
+      before = before + dims[axis];
     }
-    if (out.size() == node.inputs.size() && before == whole.dims[axis]) {
-      for (const auto& [v, place] : out) placed_.insert(v);
-      return out;
-    }
-    for (size_t k = undo_.size(); k-- > 0;) undo_[k].first->strides = undo_[k].second;
-    return {};
+    if (!(before == whole.dims[axis]) || (!out.whole && !worth_some(node))) return undone(0);
+    for (const auto& [v, place] : out.places) placed_.insert(v);
+    return out;
   }
 
  private:
   static constexpr uint32_t kNoStep = UINT32_MAX;
 
-  /// Dims of a value that a step makes in memory of its own for nobody but steps that run kernels,
-  /// the Concat once among them.
-  std::optional<SymDims> part_dims(ValueId v, uint32_t concat) const {
+  /// Takes back all moves but the first `keep`.
+  Parts undone(size_t keep) {
+    for (; undo_.size() > keep; undo_.pop_back()) undo_.back().first->strides = undo_.back().second;
+    return {};
+  }
+
+  /// Does a step make the value in memory of its own for nobody but steps that run kernels, the
+  /// Concat once among them?
+  bool may_move(ValueId v, uint32_t concat) const {
     const uint32_t value = value_of_[v];
     if (value == kNoValue || maker_[value] == kNoStep || placed_.count(v) ||
         plan_.graph->is_output(v))
-      return std::nullopt;
+      return false;
     const PlanBuffer& buffer = plan_.buffers[plan_.values[value].buffer];
     if (buffer.storage != Storage::kArena || values_in_[plan_.values[value].buffer] != 1 ||
         plan_.steps[maker_[value]]->kind != Step::Kind::kKernel)
-      return std::nullopt;
+      return false;
     const NodeId id = plan_.steps[concat]->nodes.front();
-    if (std::count(users_[v].begin(), users_[v].end(), id) != 1) return std::nullopt;
-    return plan_.values[value].dims;
+    return std::count(users_[v].begin(), users_[v].end(), id) == 1;
+  }
+
+  /// A Concat with some of its parts in place stays a step, and no region takes it. That is worth
+  /// it where none would (nothing elementwise reads the result), and along a chain of Concats, each
+  /// of the one before and something new, which then copies the new parts alone.
+  bool worth_some(const Node& node) const {
+    const auto is_concat = [&](ValueId v) {
+      const NodeId maker = plan_.graph->value(v).producer;
+      return maker != kNone && plan_.graph->node(maker).op == node.op;
+    };
+    const auto& users = users_[node.outputs[0]];
+    return placed_.count(node.outputs[0]) ||
+           std::any_of(node.inputs.begin(), node.inputs.end(), is_concat) ||
+           std::none_of(users.begin(), users.end(),
+                        [&](NodeId user) { return plan_.graph->node(user).op->scalar != nullptr; });
   }
 
   /// Dims that only a run shows to be equal are for the step to check.
@@ -121,20 +148,26 @@ class Draft {
       }
       const Implementation* row = first_to_support(backend_, specs_[s]);
       if (!row || row->name != step.kernel_name) return false;
-      if (s == maker_[value] && !dense && !writes_gaps(*row, specs_[s], value)) return false;
+      if (!dense && !takes_gaps(*row, s, value)) return false;
     }
     return true;
   }
 
-  /// Kernels that prefer an order of their own convert to others, and the library has no bf16
-  /// products into rows with gaps; all else writes row by row.
-  bool writes_gaps(const Implementation& row, const StepSpec& spec, uint32_t value) const {
-    if (row.only_in) return false;
-    if (!row.preferred) return true;
-    const std::vector<Order> orders = row.preferred(spec);
-    const std::vector<uint32_t>& outputs = plan_.steps[maker_[value]]->outputs;
-    const auto at = std::find(outputs.begin(), outputs.end(), value) - outputs.begin();
-    return orders[spec.inputs.size() + static_cast<size_t>(at)] == Order::kAny;
+  /// Kernels that prefer an order of their own convert from and to others, and the library has no
+  /// bf16 products into rows with gaps; all else goes row by row.
+  bool takes_gaps(const Implementation& row, uint32_t s, uint32_t value) const {
+    const bool made = s == maker_[value];
+    if (made && row.only_in) return false;
+    if (!row.preferred || row.takes_gaps) return true;
+    const Step& step = *plan_.steps[s];
+    const std::vector<Order> orders = row.preferred(specs_[s]);
+    for (size_t k = 0; k < orders.size(); ++k) {
+      const bool input = k < step.inputs.size();
+      if ((input ? step.inputs[k] : step.outputs[k - step.inputs.size()]) == value &&
+          orders[k] != Order::kAny)
+        return false;
+    }
+    return true;
   }
 
   const Plan& plan_;
@@ -171,10 +204,11 @@ bool InPlaceConcats::decide(const Plan& base, const Backend& backend) {
     const Node& node = base.graph->node(order[k]);
     if (!node.op->domain.empty() || node.op->name != "Concat") continue;
     if (!draft) draft.emplace(base, backend);
-    const auto parts = draft->put_in_place(order[k]);
-    if (parts.empty()) continue;
+    const Draft::Parts parts = draft->put_in_place(order[k]);
+    if (parts.places.empty()) continue;
     nodes_.push_back(order[k]);
-    places_.insert(parts.begin(), parts.end());
+    if (parts.whole) whole_.push_back(order[k]);
+    places_.insert(parts.places.begin(), parts.places.end());
   }
   return !nodes_.empty();
 }
@@ -186,6 +220,10 @@ const InPlaceConcats::Place* InPlaceConcats::place(ValueId part) const {
 
 bool InPlaceConcats::has(NodeId concat) const {
   return std::find(nodes_.begin(), nodes_.end(), concat) != nodes_.end();
+}
+
+bool InPlaceConcats::whole(NodeId concat) const {
+  return std::find(whole_.begin(), whole_.end(), concat) != whole_.end();
 }
 
 }  // namespace xc

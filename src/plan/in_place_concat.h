@@ -1,6 +1,7 @@
 #pragma once
-// Concats that need no step: every part lies dense in the result, or is made by a kernel that
-// writes rows with gaps between them as fast as dense ones, and so is written where it belongs.
+// Concats whose parts are written where they belong: they lie dense in the result, or are made by a
+// kernel that writes rows with gaps between them as fast as dense ones. A Concat of such parts
+// alone needs no step; one of which only some are copies the others.
 //
 // Decided once per graph, from a base plan with dense values. Later plans of the graph find the
 // decision made: a value lies alike in all of them.
@@ -29,12 +30,15 @@ class InPlaceConcats {
 
   /// Null: the value has memory of its own.
   const Place* place(ValueId part) const;
+  /// Concats with parts in place.
   const std::vector<NodeId>& nodes() const { return nodes_; }
   bool has(NodeId concat) const;
+  /// Whether all are: it needs no step.
+  bool whole(NodeId concat) const;
 
  private:
   std::unordered_map<ValueId, Place> places_;
-  std::vector<NodeId> nodes_;
+  std::vector<NodeId> nodes_, whole_;
 };
 
 /// The strides of a part of these dims in a whole with those: the dense ones where they say the

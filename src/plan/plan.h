@@ -106,7 +106,8 @@ struct Plan {
   std::vector<uint32_t> outputs;  ///< PlanValue per graph output
   std::vector<PlanSymbol> symbols;
   std::vector<Segment> segments;
-  /// Concats whose parts are written where they belong (plan/in_place_concat.h): no steps.
+  /// Concats with parts that are written where they belong (plan/in_place_concat.h). No step where
+  /// all are.
   std::vector<NodeId> in_place;
   uint32_t region_steps = 0;  ///< how many steps are fused regions
   uint64_t serial = 0;        ///< 0 = base plan, then 1, 2, ... per graph

@@ -219,6 +219,7 @@ class PlanBuilder {
 
   /// What a step makes: in memory of its own, or inside the result of a Concat.
   uint32_t add_result(ValueId id) {
+    if (value_of_[id] != kNoValue) return value_of_[id];  // by a part of it that was made before
     const Value& value = graph_.value(id);
     const InPlaceConcats::Place* place = planner_.concats_.place(id);
     if (!place) {
@@ -338,7 +339,7 @@ class PlanBuilder {
         if (const auto it = deferred_.find(id); it != deferred_.end()) add_kernel_unit(it->second);
         return;
       }
-      if (planner_.concats_.has(id)) return;  // its parts are where they belong
+      if (planner_.concats_.whole(id)) return;  // its parts are where they belong
       if (node.op->control_flow) return add_opaque(id, Step::Kind::kControl);
       if (try_sizes(node) || try_view(node)) return;
       if (needs_values(node)) return add_opaque(id, Step::Kind::kDynamic);

@@ -262,7 +262,10 @@ class CopyBound final : public BoundKernel {
           return static_cast<std::byte*>(buffer == kScratch ? args.scratch : args.buffers[buffer]) +
                  offset;
         };
-        piece.plan.run(at(piece.from, piece.from_at), at(piece.to, piece.to_at), low, high);
+        const std::byte* const from = at(piece.from, piece.from_at);
+        std::byte* const to = at(piece.to, piece.to_at);
+        // A part of a Concat may have been made where it belongs.
+        if (from != to) piece.plan.run(from, to, low, high);
       }
       first += units;
     }

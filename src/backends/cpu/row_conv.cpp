@@ -1,9 +1,9 @@
 // Convolutions by rows of the result, "xc.conv": sums, bias and bounds stay in registers until a
 // pixel is stored (`vector/conv_row.inc`).
 //
-// Pixels whose windows lie within the input are computed from where it lies, those at the edges from
-// a padded copy in scratch. What registers cannot do of the functions behind the convolution, an
-// epilogue does on a block of pixels while it is in the first-level cache.
+// Pixels whose windows lie within the input are computed from where it lies, those at the edges
+// from a padded copy in scratch. What registers cannot do of the functions behind the convolution,
+// an epilogue does on a block of pixels while it is in the first-level cache.
 
 #include <algorithm>
 #include <cmath>
@@ -20,7 +20,7 @@ namespace xc::cpu {
 namespace {
 
 constexpr size_t kX = 0, kW = 1, kB = 2;
-constexpr int64_t kBlockBytes = 24 << 10;  ///< of the result: an epilogue finds it in the L1 cache
+constexpr int64_t kBlockBytes = 24 << 10;   ///< of the result: an epilogue finds it in the L1 cache
 constexpr int64_t kWholeBytes = 192 << 10;  ///< of a result that has none
 // Where it is used: few channels of the input and few terms of a sum; or a 1x1 kernel with bounds
 // behind it, some channels of the input and enough of the result.
@@ -233,8 +233,8 @@ class RowConvBound final : public BoundKernel {
                int64_t pixels, const Scratch& scratch) const {
     const RowConvModel& m = *model_;
     m.fns.run({x, x_pixel, offsets.data(), static_cast<int64_t>(offsets.size()), m.weights.data(),
-         scratch.bias, scatter_ ? scratch.result : y, scatter_ ? m.out_channels : y_.col, pixels,
-         m.out_channels, m.low, m.high});
+               scratch.bias, scatter_ ? scratch.result : y, scatter_ ? m.out_channels : y_.col,
+               pixels, m.out_channels, m.low, m.high});
     if (!scatter_) return;
     const Dims dims{m.out_channels, pixels}, from{1, m.out_channels}, to{y_.channel, y_.col};
     CopyPlan(dims, from, to, 4).run(scratch.result, y);
@@ -340,7 +340,12 @@ std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext&
 }  // namespace
 
 void add_row_conv(Rows& rows) {
-  rows.push_back({"xc.conv", "Conv", supports, create_prepared<RowConvModel, bind>, conv_orders});
+  rows.push_back({.name = "xc.conv",
+                  .op = "Conv",
+                  .supports = supports,
+                  .create = create_prepared<RowConvModel, bind>,
+                  .preferred = conv_orders,
+                  .takes_gaps = true});
 }
 
 }  // namespace xc::cpu

@@ -124,7 +124,7 @@ struct FusionOptions {
   bool row = true;
   bool blocks = true;
   std::vector<NodeId> taken;     ///< nodes that must stay as they are (absorbed by a vendor kernel)
-  std::vector<NodeId> in_place;  ///< Plan::in_place: no steps
+  std::vector<NodeId> in_place;  ///< Plan::in_place: not for regions
   /// Nodes behind which a run finds out sizes, in execution order: no region reaches over one, so
   /// that its sizes are known where it is chosen.
   std::vector<NodeId> barriers;

@@ -90,6 +90,32 @@ TEST_CASE("plan/in_place_concat: a part of a part, in front of a graph output") 
   CHECK(b.contiguous());
 }
 
+TEST_CASE("plan/in_place_concat: some parts in place, where nothing elementwise reads the result") {
+  const Planned p = planned(R"(graph g(%x: f32[n, 64], %y: f32[n, 24], %w: f32[24, 112]) -> (%r) {
+  %b = MatMul(%y, %w)
+  %c = Concat(%x, %b) {axis = 1}
+  %r = Softmax(%c) {axis = -1}
+})");
+  CHECK(p.plan->in_place.size() == 1);
+  CHECK(p.steps("Concat") == 1);
+  CHECK(p.value("b").buffer == p.value("c").buffer);
+  CHECK(p.value("b").offset == Dim(64));
+  CHECK(p.value("x").buffer != p.value("c").buffer);
+}
+
+TEST_CASE("plan/in_place_concat: along a chain of Concats only new parts are copied") {
+  const Planned p = planned(R"(graph g(%x: f32[n, 64], %y: f32[n, 8], %z: f32[n, 8]) -> (%r, %s) {
+  %c = Concat(%x, %y) {axis = 1}
+  %r = Tanh(%c)
+  %d = Concat(%c, %z) {axis = 1}
+  %s = Tanh(%d)
+})");
+  CHECK(p.plan->in_place.size() == 1);  // c in d; inputs are nobody's to place
+  CHECK(p.steps("Concat") == 2);
+  CHECK(p.value("c").buffer == p.value("d").buffer);
+  CHECK(to_text(p.value("c").strides) == "[80, 1]");
+}
+
 TEST_CASE("plan/in_place_concat: what has to stay a step") {
   const struct {
     const char* why;
