@@ -54,6 +54,11 @@ const std::vector<Case> kCases = {
     {{2, 16, 1, 1}, 24, {1, 1}},
     {{1, 16, 1, 12}, 24, {3, 3}, 1, {}, {1, 1, 1, 1}},  // rows of padding only: no sequence
     {{3, 16, 16, 16}, 32, {1, 1}, 1, {2, 2}},           // rows at the end that no window reaches
+    // Few pixels of the result and many weights.
+    {{1, 512, 7, 7}, 520, {1, 1}},
+    {{1, 128, 7, 7}, 256, {3, 3}, 1, {1, 1}, {1, 1, 1, 1}},
+    {{2, 260, 8, 8}, 1030, {1, 1}, 1, {2, 2}},
+    {{4, 300, 9}, 440, {2}, 1, {1}, {1, 0}},
 };
 
 /// What "xc.conv" takes without functions behind it: few channels of the input.
@@ -161,7 +166,8 @@ TEST_CASE("backends/conv: post-ops in the primitive and after it") {
   const PostOp erf{PostOp::Kind::kUnary, &get_op("Erf"), {}, 0, true, {}};
   const PostOp channel{PostOp::Kind::kBinary, &get_op("Mul"), {}, 3, true, {}};
   std::vector<std::pair<const char*, Case>> cases;
-  for (size_t k : {0, 1, 3, 11, 12, 7, 14}) cases.emplace_back("onednn.conv", kCases[k]);
+  for (size_t k : {0, 1, 3, 11, 12, 7, 14, 21, 22, 24})
+    cases.emplace_back("onednn.conv", kCases[k]);
   for (size_t k : {0, 1, 2, 4, 5, 9, 10}) cases.emplace_back("xc.conv", kFewChannels[k]);
   for (const auto& [name, c] : cases) {
     const auto& row = find_row(name, "Conv");

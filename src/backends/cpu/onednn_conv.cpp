@@ -20,6 +20,7 @@
 #include "backends/cpu/conv_problem.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/epilogue.h"
+#include "backends/cpu/few_pixel_conv.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn_post_ops.h"
 
@@ -351,16 +352,19 @@ class ConvKernel final : public Kernel {
     if (!plan) fail(Status::kInternal, "onednn.conv: {}", reason);
     plan_ = std::move(*plan);
     plan_.rounded = rounded;
+    if (!rounded) few_pixels_.emplace(spec, plan_.whole);
     // Weights that change are packed by each task: one task then.
     if (!store_.constant()) spec_.threads = 1;
   }
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-    return std::make_shared<ConvBound>(spec_, context, plan_, store_);
+    auto bound = few_pixels_ ? few_pixels_->bind(context) : nullptr;
+    return bound ? bound : std::make_shared<ConvBound>(spec_, context, plan_, store_);
   }
 
  private:
   StepSpec spec_;
   Plan plan_;
+  std::optional<FewPixelConv> few_pixels_;
   mutable WeightStore store_;
 };
 

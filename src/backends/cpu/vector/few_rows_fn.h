@@ -17,7 +17,7 @@ constexpr int64_t kFewColumns = 64;  ///< of a panel
 /// 2], the row behind an odd k being 0. The last panel is whole. Without panels (`panel` 0, f32)
 /// element (k, j) is panels[k * n + j]. Strides in elements; x and y are dense along a row. An
 /// element's terms are added in the order of k, whatever the number of rows. x is f32 in all: bf16
-/// weights are widened, which is exact.
+/// weights are widened, which is exact. `add` (f32 weights and several rows): to what y holds.
 struct FewRows {
   const float* x;
   int64_t x_row, rows, k, n;
@@ -26,6 +26,7 @@ struct FewRows {
   int64_t panel;       ///< between panels, 0: rows
   float* y;
   int64_t y_row;
+  bool add = false;
 };
 using FewRowsFn = void (*)(const FewRows&);
 FewRowsFn few_rows_fn(Isa isa);

@@ -1,0 +1,165 @@
+#include "backends/cpu/few_pixel_conv.h"
+
+#include <algorithm>
+#include <array>
+
+#include "backends/cpu/conv_problem.h"
+#include "backends/cpu/copy.h"
+#include "backends/cpu/vector/few_rows_fn.h"
+
+namespace xc::cpu {
+namespace {
+
+constexpr size_t kX = 0, kW = 1, kB = 2;
+// us by the library and so, on one core of a Xeon with AVX-512 and 2 MiB of second-level cache, 49
+// pixels: 2048 to 512 channels 960 and 720, 512 to 2048 1030 and 740, 3x3 of 512 to 512 1930 and
+// 1650. 196 pixels, 1024 to 256 channels: 690 and 640; more pixels gain nothing.
+constexpr int64_t kFewPixels = 64;
+constexpr int64_t kManyWeights = 1 << 18;  ///< 1 MiB
+constexpr double kTaskFlops = 2e6;
+
+/// Where a convolution of at most two spatial axes reads: per image, row and column.
+struct Geometry {
+  explicit Geometry(const SqueezedConv& conv)
+      : channels(conv.problem.in_channels), cols(conv.problem.axes.back()) {
+    const bool plane = conv.problem.axes.size() > 1;
+    if (plane) rows = conv.problem.axes[0];
+    image = conv.x.strides[0];
+    row = plane ? conv.x.strides[2] : 0;
+    col = conv.x.strides.back();
+  }
+  int64_t channels;
+  WindowAxis rows, cols;
+  int64_t image, row, col;
+};
+
+class FewPixelBound final : public BoundKernel {
+ public:
+  FewPixelBound(const StepSpec& spec, const BindContext& context, const SqueezedConv& conv,
+                const Epilogue& epilogue, std::shared_ptr<const std::vector<float>> panels)
+      : geometry_(conv),
+        epilogue_(epilogue),
+        panels_(std::move(panels)),
+        fn_(few_rows_fn(cpu_info().isa)),
+        y_index_(static_cast<uint32_t>(spec.inputs.size())),
+        has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()),
+        gathered_(!conv.problem.pointwise()),
+        images_(conv.problem.batch),
+        pixels_(conv.problem.batch * conv.problem.plane()),
+        n_(conv.problem.out_channels),
+        k_(conv.problem.in_channels * geometry_.rows.kernel * geometry_.cols.kernel) {
+    const int64_t panels_count = ceil_div(n_, kFewColumns);
+    tasks = std::clamp<int64_t>(static_cast<int64_t>(conv.problem.flops() / kTaskFlops), 1,
+                                panels_count);
+    if (gathered_) shared_bytes = align_up(pixels_ * k_ * 4, 64);
+    if (!epilogue_.empty()) {
+      tiles_ = Epilogue::Tiles(epilogue_, context);
+      const auto whole = context.outputs[0].dims;
+      Dims begin(whole.size(), 0), end(whole.begin(), whole.end());
+      for (int64_t task = 0; task < tasks; ++task) {
+        begin[1] = column(task);
+        end[1] = column(task + 1);
+        tiles_.add(begin, end);
+      }
+    }
+    scratch_bytes = epilogue_.scratch_bytes();
+    held_bytes = 512 + tiles_.bytes();
+  }
+
+  /// Each pixel's window as a row: [kernel position][channel], zeros where it leaves the input.
+  void start(const StepArgs& args) const override {
+    const Geometry& g = geometry_;
+    auto* to = static_cast<float*>(args.shared);
+    for (int64_t i = 0; i < images_; ++i)
+      for (int64_t r = 0; r < g.rows.output; ++r)
+        for (int64_t c = 0; c < g.cols.output; ++c)
+          for (int64_t k0 = 0; k0 < g.rows.kernel; ++k0)
+            for (int64_t k1 = 0; k1 < g.cols.kernel; ++k1, to += g.channels) {
+              const int64_t row = g.rows.at(r, k0), col = g.cols.at(c, k1);
+              if (g.rows.inside(row) && g.cols.inside(col))
+                std::copy_n(static_cast<const float*>(args.buffers[kX]) + i * g.image +
+                                row * g.row + col * g.col,
+                            g.channels, to);
+              else
+                std::fill_n(to, g.channels, 0.0f);
+            }
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    const auto* x = static_cast<const float*>(gathered_ ? args.shared : args.buffers[kX]);
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t j = column(task), columns = column(task + 1) - j;
+      float* const y = static_cast<float*>(args.buffers[y_index_]) + j;
+      if (has_bias_)
+        for (int64_t p = 0; p < pixels_; ++p)
+          std::copy_n(static_cast<const float*>(args.buffers[kB]) + j, columns, y + p * n_);
+      fn_({.x = x,
+           .x_row = k_,
+           .rows = pixels_,
+           .k = k_,
+           .n = columns,
+           .panels = panels_->data() + j * k_,
+           .pairs = false,
+           .panel = k_ * kFewColumns,
+           .y = y,
+           .y_row = n_,
+           .add = has_bias_});
+      if (!epilogue_.empty())
+        epilogue_.run(tiles_, static_cast<size_t>(task), args.buffers, args.scratch);
+    }
+  }
+
+ private:
+  /// The first column of a task: whole panels.
+  int64_t column(int64_t task) const {
+    return std::min(n_, ceil_div(n_, kFewColumns) * task / tasks * kFewColumns);
+  }
+
+  Geometry geometry_;
+  Epilogue epilogue_;
+  Epilogue::Tiles tiles_;
+  std::shared_ptr<const std::vector<float>> panels_;
+  FewRowsFn fn_;
+  uint32_t y_index_;
+  bool has_bias_, gathered_;
+  int64_t images_, pixels_, n_, k_;
+};
+
+/// Weights [out, in, kernel...] as panels of 64 output channels: [kernel position][in][64].
+std::shared_ptr<const std::vector<float>> pack(const Tensor& w) {
+  const int64_t n = w.dims()[0], in = w.dims()[1],
+                kernel = element_count(std::span(w.dims()).subspan(2)), k = in * kernel;
+  auto out = std::make_shared<std::vector<float>>(
+      static_cast<size_t>(ceil_div(n, kFewColumns) * kFewColumns * k), 0.0f);
+  for (int64_t j = 0; j < n; j += kFewColumns) {
+    const Dims dims{kernel, in, std::min(kFewColumns, n - j)}, from{1, kernel, k},
+        to{in * kFewColumns, kFewColumns, 1};
+    CopyPlan(dims, from, to, 4).run(w.as<float>() + j * k, out->data() + j * k);
+  }
+  return out;
+}
+
+}  // namespace
+
+FewPixelConv::FewPixelConv(const StepSpec& spec, Epilogue epilogue)
+    : spec_(spec), epilogue_(std::move(epilogue)) {
+  const Tensor& w = spec.inputs[kW].constant;
+  possible_ = w && is_contiguous(w.dims(), w.strides()) && w.count() >= kManyWeights &&
+              w.dims().size() <= 4 && spec.attrs().get_int("group", 1) == 1;
+}
+
+std::shared_ptr<const BoundKernel> FewPixelConv::bind(const BindContext& context) const {
+  if (!possible_) return nullptr;
+  const auto y_dims = context.outputs[0].dims;
+  const int64_t pixels = y_dims[0] * element_count(y_dims.subspan(2));
+  if (pixels < 2 || pixels > kFewPixels) return nullptr;
+  const SqueezedConv conv(spec_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+  const auto channels_last = [](const SqueezedConv::Part& part) {
+    return same_strides(part.dims, part.strides, channels_last_strides(part.dims));
+  };
+  if (!channels_last(conv.x) || !channels_last(conv.y)) return nullptr;
+  std::call_once(packed_, [&] { panels_ = pack(spec_.inputs[kW].constant); });
+  return std::make_shared<FewPixelBound>(spec_, context, conv, epilogue_, panels_);
+}
+
+}  // namespace xc::cpu

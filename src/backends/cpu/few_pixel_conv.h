@@ -1,0 +1,29 @@
+#pragma once
+// Convolutions with more weights than the second-level cache holds into a result of few pixels (the
+// last ones of image networks): products of a few rows, which read the weights once
+// (vector/few_rows_fn.h), where the library's kernels wait for them.
+
+#include <memory>
+#include <mutex>
+
+#include "backends/cpu/epilogue.h"
+
+namespace xc::cpu {
+
+class FewPixelConv {
+ public:
+  /// `epilogue`: everything behind the sums and the bias.
+  FewPixelConv(const StepSpec& spec, Epilogue epilogue);
+  /// The bound convolution, or null where the library does as well with these sizes and strides.
+  /// Packs the weights when there first is one. Any number of threads.
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const;
+
+ private:
+  StepSpec spec_;
+  Epilogue epilogue_;
+  bool possible_ = false;
+  mutable std::once_flag packed_;
+  mutable std::shared_ptr<const std::vector<float>> panels_;
+};
+
+}  // namespace xc::cpu
