@@ -127,10 +127,6 @@ class Kernel {
   virtual void prepare() {}
   /// True when prepare() has work to do and kernels bound afterwards would differ.
   virtual bool wants_prepare() const { return false; }
-  /// What a library does once per process when first used. Called on a background thread where
-  /// there is one; without it, kernels bound on a caller's path get by until they are bound again.
-  virtual void warm_up() {}
-  virtual bool wants_warm_up() const { return false; }
 };
 
 /// A row of a backend's ordered list for an op. The first row whose supports() says yes is chosen.

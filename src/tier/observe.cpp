@@ -207,15 +207,10 @@ void Tier::follow(const StatePtr& state, SignatureEntry& entry, const Facts& fac
   post(state, [this, weak, settle](Program& p, ProgramState& s) {
     const auto target = weak.lock();
     if (!target) return;
-    if (settle) {
-      // Bound with stand-ins: what they stand in for is made ready here, on no caller's time.
-      if (p.published(*target)->active->bound->provisional)
-        for (const auto& step : p.base_plan()->steps)
-          if (step->kernel && step->kernel->wants_warm_up()) step->kernel->warm_up();
+    if (settle)
       bind_anew(p, s, *target);
-    } else {
+    else
       join_trial(p, s, target);
-    }
     target->rebinding = false;
   });
 }

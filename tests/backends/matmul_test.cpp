@@ -317,7 +317,7 @@ TEST_CASE("backends/matmul: strict keeps one way before and after packing") {
 }
 
 TEST_CASE("backends/matmul timing: the own product beside the library's" * doctest::skip()) {
-  cpu::warm_sgemm();
+  for (const auto code : {cpu::SgemmCode::kVector, cpu::SgemmCode::kMatrix}) cpu::warm_sgemm(code);
   const cpu::OneThread guard;
   struct Shape {
     int64_t m, n, k, lda, ldb;

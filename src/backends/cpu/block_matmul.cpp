@@ -196,8 +196,6 @@ class BlockMatMulKernel final : public Kernel {
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
     return std::make_shared<BlockMatMulBound>(spec_, context, panels_);
   }
-  bool wants_warm_up() const override { return !sgemm_is_warm(); }
-  void warm_up() override { warm_sgemm(); }
 
  private:
   StepSpec spec_;

@@ -10,7 +10,7 @@
 namespace xc::cpu {
 namespace {
 
-std::atomic<bool> warm{false};
+std::array<std::atomic<bool>, 2> warm{};  // by SgemmCode
 /// Up to so many flops a step is better off with the own product than with waiting: a tenth of what
 /// the library's first call takes.
 constexpr double kStandInFlops = 3e-3 * 60e9;
@@ -25,7 +25,7 @@ constexpr double kOwnUpToTerms = 300.0 * 300 * 300, kTinyTerms = 4096;
 SgemmChoice choose_sgemm(int64_t m, int64_t n, int64_t k, bool steady, double step_flops) {
   const double terms = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   if (terms <= kTinyTerms || (m >= kOwnFromRows && terms <= kOwnUpToTerms)) return {true, false};
-  const bool stands_in = !steady && !sgemm_is_warm() && step_flops < kStandInFlops;
+  const bool stands_in = !steady && !sgemm_is_warm(sgemm_code(m, n)) && step_flops < kStandInFlops;
   return {stands_in, stands_in};
 }
 
@@ -59,24 +59,36 @@ void own_gemm(const Gemm<T>& p, Isa isa) {
 template void own_gemm(const Gemm<float>& p, Isa isa);
 template void own_gemm(const Gemm<double>& p, Isa isa);
 
-bool sgemm_is_warm() {
-  return warm.load(std::memory_order_relaxed);
+SgemmCode sgemm_code(int64_t m, int64_t n) {
+  return m == 1 || n == 1 ? SgemmCode::kVector : SgemmCode::kMatrix;
 }
 
-void warm_sgemm() {
-  if (sgemm_is_warm()) return;
+bool sgemm_is_warm(SgemmCode code) {
+  return warm[static_cast<size_t>(code)].load(std::memory_order_relaxed);
+}
+
+void warm_sgemm(SgemmCode code) {
+  if (sgemm_is_warm(code)) return;
   const OneThread guard;
-  // Few rows and columns have a kernel of their own (measured: 1.5 ms at its first use).
   struct Sizes {
     int64_t m, n, k;
   };
   std::array<float, 64 * 64> a{}, b{}, c{};
-  for (const auto& [m, n, k] : {Sizes{64, 64, 64}, Sizes{7, 10, 256}})
+  const auto call = [&](const Sizes& s) {
     for (const bool transpose_a : {false, true})
       for (const bool transpose_b : {false, true})
-        library_sgemm({transpose_a, transpose_b, m, n, k, 1.0f, a.data(), transpose_a ? m : k,
-                       b.data(), transpose_b ? k : n, 0.0f, c.data(), n});
-  warm.store(true, std::memory_order_relaxed);
+        library_sgemm({transpose_a, transpose_b, s.m, s.n, s.k, 1.0f, a.data(),
+                       transpose_a ? s.m : s.k, b.data(), transpose_b ? s.k : s.n, 0.0f, c.data(),
+                       s.n});
+  };
+  if (code == SgemmCode::kVector) {
+    call({64, 1, 64});
+    call({1, 64, 64});
+  } else {
+    call({64, 64, 64});
+    call({7, 10, 256});  // few rows and columns have a kernel of their own: 1.5 ms
+  }
+  warm[static_cast<size_t>(code)].store(true, std::memory_order_relaxed);
 }
 
 }  // namespace xc::cpu

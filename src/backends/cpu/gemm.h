@@ -44,9 +44,12 @@ void library_sgemm(const Sgemm& p);
 template <class T>
 void own_gemm(const Gemm<T>& p, Isa isa = cpu_info().isa);
 
-/// Has the library generated the code of its sgemm in this process? Its first call takes 30 ms.
-bool sgemm_is_warm();
-/// Makes it so. Thread-safe.
-void warm_sgemm();
+/// What the library generates at the first call of a process: for products with a vector 2.5 ms,
+/// for others ten times that.
+enum class SgemmCode : uint8_t { kVector, kMatrix };
+SgemmCode sgemm_code(int64_t m, int64_t n);
+bool sgemm_is_warm(SgemmCode code);
+/// Has it generated. Thread-safe.
+void warm_sgemm(SgemmCode code);
 
 }  // namespace xc::cpu

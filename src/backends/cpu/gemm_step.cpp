@@ -57,6 +57,7 @@ class GemmBound final : public BoundKernel {
           choose_sgemm(p_.m, p_.n, p_.k, settings_.strict || context.background, p_.flops());
       own_ = choice.own;
       provisional = choice.provisional;
+      if (!own_ && context.background) warm_sgemm(sgemm_code(p_.m, p_.n));
     }
     parts_ = split_matmul(p_);
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));

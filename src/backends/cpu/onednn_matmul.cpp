@@ -235,10 +235,6 @@ class MatMulKernel final : public Kernel {
     packable_ = why_not_packed(spec, settings_).empty();
   }
 
-  bool wants_warm_up() const override {
-    return !packable_ && !settings_.strict && !sgemm_is_warm();
-  }
-  void warm_up() override { warm_sgemm(); }
   bool wants_prepare() const override { return packable_; }
   void prepare() override {
     if (!packable_) return;
