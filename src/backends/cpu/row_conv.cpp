@@ -15,6 +15,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/conv_row_fn.h"
+#include "base/checked.h"
 
 namespace xc::cpu {
 namespace {
@@ -26,6 +27,7 @@ constexpr int64_t kWholeBytes = 192 << 10;  ///< of a result that has none
 // behind it, some channels of the input and enough of the result.
 constexpr int64_t kFewChannels = 4, kFewTerms = 192;
 constexpr int64_t kSomeChannels = 64, kEnoughResults = 24;
+constexpr int64_t kMostDilation = 32;
 constexpr double kTaskFlops = 2e6;
 
 /// What binding does not depend on: the weights in panels, and what is done behind the sums.
@@ -81,7 +83,6 @@ struct RowConvModel {
 struct Lies {
   int64_t image = 0, channel = 0, row = 0, col = 0;
   Lies() = default;
-  Lies(int64_t i, int64_t c, int64_t r, int64_t k) : image(i), channel(c), row(r), col(k) {}
   explicit Lies(const Dims& strides)
       : image(strides[0]),
         channel(strides[1]),
@@ -114,13 +115,13 @@ class RowConvBound final : public BoundKernel {
     flat_ = s.pointwise() && y_last && x_.row == cols_.input * x_.col &&
             y_.row == cols_.output * y_.col;
     choose_blocks();
-    stage_ = {0, 1, extent(cols_, block_cols_) * channels_, channels_};
-    offsets_of(x_, offsets_);
-    offsets_of(stage_, stage_offsets_);
+    stage_row_ = checked_mul(extent(cols_, block_cols_), channels_);
+    offsets_of(rows_.dilation * x_.row, cols_.dilation * x_.col, x_.channel, offsets_);
+    offsets_of(stage_row_, cols_.dilation * channels_, 1, stage_offsets_);
     if (!model_->epilogue.empty()) add_tiles(context, conv);
     tasks = std::clamp<int64_t>(static_cast<int64_t>(s.flops() / kTaskFlops), 1, images_ * blocks_);
     if (inside(rows_).size() < rows_.output || inside(cols_).size() < cols_.output)
-      stage_bytes_ = align_up(extent(rows_, 1) * stage_.row * 4, 64);
+      stage_bytes_ = align_up(checked_mul(rows_.kernel, stage_row_) * 4, 64);
     if (scatter_) result_bytes_ = align_up(block_cols_ * model_->out_channels * 4, 64);
     bias_bytes_ = align_up(model_->padded * 4, 64);
     scratch_bytes = bias_bytes_ + stage_bytes_ + result_bytes_ + model_->epilogue.scratch_bytes();
@@ -207,11 +208,12 @@ class RowConvBound final : public BoundKernel {
     blocks_ = ceil_div(rows_.output, block_rows_) * ceil_div(cols_.output, block_cols_);
   }
 
-  void offsets_of(const Lies& x, std::vector<int64_t>& out) const {
+  /// Of the taps, with the distances of neighbouring ones.
+  void offsets_of(int64_t row, int64_t col, int64_t channel, std::vector<int64_t>& out) const {
+    out.reserve(static_cast<size_t>(rows_.kernel * cols_.kernel * channels_));
     for (int64_t k0 = 0; k0 < rows_.kernel; ++k0)
       for (int64_t k1 = 0; k1 < cols_.kernel; ++k1)
-        for (int64_t c = 0; c < channels_; ++c)
-          out.push_back(k0 * rows_.dilation * x.row + k1 * cols_.dilation * x.col + c * x.channel);
+        for (int64_t c = 0; c < channels_; ++c) out.push_back(k0 * row + k1 * col + c * channel);
   }
 
   void in_place(const float* x, float* y, int64_t row, Range cols, const Scratch& scratch) const {
@@ -241,7 +243,7 @@ class RowConvBound final : public BoundKernel {
   }
 
   /// What the windows of a row's columns reach, zeros where they leave the input:
-  /// [row][column][channel].
+  /// [kernel row][column][channel].
   void fill_stage(const float* x, int64_t row, Range cols, float* stage) const {
     const int64_t first = cols.begin * cols_.stride - cols_.pad_begin;
     const int64_t width = extent(cols_, cols.size());
@@ -250,7 +252,7 @@ class RowConvBound final : public BoundKernel {
     const Range in{begin, std::clamp<int64_t>(cols_.input - first, begin, width)};
     for (int64_t k = 0; k < rows_.kernel; ++k) {
       const int64_t from = rows_.at(row, k);
-      float* const to = stage + k * rows_.dilation * stage_.row;
+      float* const to = stage + k * stage_row_;
       if (!rows_.inside(from)) {
         std::fill_n(to, width * channels_, 0.0f);
         continue;
@@ -291,7 +293,8 @@ class RowConvBound final : public BoundKernel {
   bool has_bias_;
   int64_t images_ = 0, channels_ = 0;
   WindowAxis rows_, cols_;
-  Lies x_, y_, stage_;
+  Lies x_, y_;
+  int64_t stage_row_ = 0;
   std::vector<int64_t> offsets_, stage_offsets_;  ///< of the taps, in the input and in scratch
   bool flat_ = false, scatter_ = false;
   int64_t block_rows_ = 1, block_cols_ = 1, blocks_ = 0;
@@ -325,6 +328,8 @@ Verdict supports(const StepSpec& spec) {
   if (rank < 3 || rank > 4) return Verdict::no(fmt::format("{} spatial axes", rank - 2));
   for (int64_t pad : spec.attrs().get_ints("pads"))
     if (pad < 0) return Verdict::no("negative padding");
+  for (int64_t dilation : spec.attrs().get_ints("dilations"))
+    if (dilation > kMostDilation) return Verdict::no("windows too wide for scratch");
   if (spec.inputs.size() > kB && spec.inputs[kB].present() && !dense_f32(spec.inputs[kB]))
     return Verdict::no("a bias that is not dense");
   if (!worth_while(spec)) return Verdict::no("the library is faster for these weights");
