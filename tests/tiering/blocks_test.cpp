@@ -195,30 +195,36 @@ TEST_CASE("tiering/blocks: values read twice over and over are walked once each"
 }
 
 TEST_CASE("tiering/blocks: matrix-vector chains read their matrix once") {
-  check(R"(graph row(%x: f32[n, 150], %w: f32[n, 1], %v: f32[150, 1]) -> (%y) {
-  %t = Transpose(%x) {perm = [1, 0]}
+  // Blocks of 32 rows, of 16 and of 8: as many as the first-level cache keeps.
+  for (const int64_t width : {150, 300, 1100})
+    check(fmt::format(R"(graph row(%x: f32[n, {0}], %w: f32[n, 1], %v: f32[{0}, 1]) -> (%y) {{
+  %t = Transpose(%x) {{perm = [1, 0]}}
   %a = MatMul(%x, %v)
   %b = Mul(%w, %a)
   %y = MatMul(%t, %b)
-})",
-        kSizes, [](int64_t n) {
-          return std::vector<Tensor>{ramp({n, 150}, 1, 0.2), ramp({n, 1}, 1, 0.5),
-                                     ramp({150, 1}, 1, 0.8)};
-        });
-  check(R"(graph hessian(%x: f32[n, 70], %p: f32[n, 4], %v: f32[70, 4]) -> (%y) {
+}})",
+                      width),
+          width == 150 ? kSizes : std::vector<int64_t>{0, 1, 7, 8, 9, 15, 17, 33, 1025},
+          [&](int64_t n) {
+            return std::vector<Tensor>{ramp({n, width}, 1, 0.2), ramp({n, 1}, 1, 0.5),
+                                       ramp({width, 1}, 1, 0.8)};
+          });
+  for (const int64_t width : {70, 700})
+    check(fmt::format(R"(graph hessian(%x: f32[n, {0}], %p: f32[n, 4], %v: f32[{0}, 4]) -> (%y) {{
   const %axis: i64[1] = [1]
   %a = MatMul(%x, %v)
   %q = Mul(%p, %a)
-  %s = ReduceSum(%q, %axis) {keepdims = 1}
+  %s = ReduceSum(%q, %axis) {{keepdims = 1}}
   %r = Mul(%p, %s)
   %d = Sub(%q, %r)
-  %t = Transpose(%x) {perm = [1, 0]}
+  %t = Transpose(%x) {{perm = [1, 0]}}
   %y = MatMul(%t, %d)
-})",
-        kSizes, [](int64_t n) {
-          return std::vector<Tensor>{ramp({n, 70}, 1, 0.2), ramp({n, 4}, 1, 0.5),
-                                     ramp({70, 4}, 1, 0.8)};
-        });
+}})",
+                      width),
+          width == 70 ? kSizes : std::vector<int64_t>{1, 8, 17, 1025}, [&](int64_t n) {
+            return std::vector<Tensor>{ramp({n, width}, 1, 0.2), ramp({n, 4}, 1, 0.5),
+                                       ramp({width, 4}, 1, 0.8)};
+          });
   check(R"(graph clusters(%x: f32[n, 45], %c: f32[5, 45]) -> (%sums, %counts, %m) {
   const %two: f32[] = -2
   const %last: i64[1] = [-1]
