@@ -70,6 +70,15 @@ struct DimAccess {
 
 namespace {
 
+// Of the floor division. The least integer by -1, which the processor traps, has no quotient
+// (kLimit) and no remainder.
+int64_t quotient(int64_t a, int64_t b) {
+  return b == -1 ? checked_mul(a, -1) : floor_div(a, b);
+}
+int64_t remainder(int64_t a, int64_t b) {
+  return b == -1 ? 0 : a - floor_div(a, b) * b;
+}
+
 /// Of one expression: products of sums grow exponentially.
 constexpr size_t kMaxTerms = 1024;
 
@@ -274,7 +283,7 @@ std::optional<int64_t> Dim::evaluate(const Lookup& lookup) const {
           case Atom::Kind::kFloorDiv:
           case Atom::Kind::kMod:
             if (*b == 0) fail(Status::kInvalidModel, "division by zero in size {}", text());
-            v = atom->kind == Atom::Kind::kMod ? *a - floor_div(*a, *b) * *b : floor_div(*a, *b);
+            v = atom->kind == Atom::Kind::kMod ? remainder(*a, *b) : quotient(*a, *b);
             break;
           case Atom::Kind::kMin:
             v = std::min(*a, *b);
@@ -418,8 +427,9 @@ bool is_cut_of(const Dim& cut, const Dim& x) {
 
 Dim floor_div(const Dim& a, const Dim& b) {
   if (b == Dim(0)) fail(Status::kInvalidModel, "division of a size by zero");
-  if (a.is_constant() && b.is_constant()) return floor_div(a.value(), b.value());
+  if (a.is_constant() && b.is_constant()) return quotient(a.value(), b.value());
   if (b == Dim(1)) return a;
+  if (b == Dim(-1)) return Dim(-1) * a;
   if (a == b) return 1;  // sizes that divide are non-zero whenever the division is meaningful
   if (b.is_constant()) {
     // Split off the multiples of the divisor: (c*x + r) / c = x + r / c.
@@ -456,11 +466,11 @@ Dim floor_div(const Dim& a, const Dim& b) {
         }
         atoms.erase(it);
       }
-      if (!exact || factor % fb != 0) {
+      if (!exact || remainder(factor, fb) != 0) {
         exact = false;
         break;
       }
-      add_term(out, monomial_of(std::move(atoms)), factor / fb);
+      add_term(out, monomial_of(std::move(atoms)), quotient(factor, fb));
     }
     if (exact) return DimAccess::make(std::move(out));
   }
@@ -473,9 +483,8 @@ Dim ceil_div(const Dim& a, const Dim& b) {
 
 Dim modulo(const Dim& a, const Dim& b) {
   if (b == Dim(0)) fail(Status::kInvalidModel, "division of a size by zero");
-  if (a.is_constant() && b.is_constant())
-    return a.value() - floor_div(a.value(), b.value()) * b.value();
-  if (b == Dim(1)) return 0;
+  if (a.is_constant() && b.is_constant()) return remainder(a.value(), b.value());
+  if (b == Dim(1) || b == Dim(-1)) return 0;
   if (b.is_constant() && a.divisor() % b.value() == 0) return 0;
   return function_atom(Atom::Kind::kMod, "mod", a, b);
 }
@@ -800,8 +809,7 @@ void DimProgram::run(const int64_t* symbols, int64_t* out) const {
       case Op::kFloorDiv:
       case Op::kMod:
         if (v[c.b] == 0) fail(Status::kInvalidModel, "division by zero in a size expression");
-        v[i] = c.op == Op::kMod ? v[c.a] - floor_div(v[c.a], v[c.b]) * v[c.b]
-                                : floor_div(v[c.a], v[c.b]);
+        v[i] = c.op == Op::kMod ? remainder(v[c.a], v[c.b]) : quotient(v[c.a], v[c.b]);
         break;
       case Op::kMin:
         v[i] = std::min(v[c.a], v[c.b]);
