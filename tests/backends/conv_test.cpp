@@ -96,6 +96,7 @@ const std::vector<Case> kFewChannels = {
     {{2, 4, 9, 11}, 24, {1, 1}},
     {{1, 1, 8, 8}, 1, {2, 2}},
     {{1, 1, 1, 1}, 3, {1, 1}},
+    {{0, 3, 8, 8}, 8, {3, 3}},
 };
 
 TEST_CASE("backends/conv: few channels of the input by rows, the same bits for 1 to 4 threads") {

@@ -129,6 +129,7 @@ class RowConvBound final : public BoundKernel {
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    if (tasks == 0) return;  // an empty result
     Scratch scratch{static_cast<std::byte*>(args.scratch), *this};
     std::fill_n(scratch.bias, model_->padded, 0.0f);
     if (has_bias_)
