@@ -1,6 +1,7 @@
 // Normalisations with one scale and shift per channel (axis 1): BatchNormalization with given (or,
 // in training mode, computed) statistics, InstanceNormalization and GroupNormalization.
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -93,19 +94,6 @@ ValueId per_channel(Expansion& e, size_t i, int64_t rank) {
   return e.add("Unsqueeze", {v, e.ints(axes)});
 }
 
-/// x * factor + shift with factor = scale / sqrt(variance + epsilon): everything but the last two
-/// nodes folds when the parameters are constants.
-std::vector<ValueId> expand_batch_norm(const Graph& graph, const Node& node, Patch& patch) {
-  Expansion e(graph, node, patch);
-  if (!e.rank(0) || node.attrs.get_int("training_mode", 0) != 0) return {};
-  const int64_t rank = *e.rank(0);
-  const ValueId variance = e.add("Add", {per_channel(e, 4, rank), e.scalar(epsilon_of(node))});
-  const ValueId factor = e.add("Div", {per_channel(e, 1, rank), e.add("Sqrt", {variance})});
-  const ValueId shift =
-      e.add("Sub", {per_channel(e, 2, rank), e.add("Mul", {per_channel(e, 3, rank), factor})});
-  return {e.narrowed(e.add("Add", {e.add("Mul", {e.widened(0), factor}), shift}))};
-}
-
 // ---- statistics of each sample ------------------------------------------------------------------
 
 void infer_per_channel(InferContext& ctx) {
@@ -171,6 +159,36 @@ ValueId standardised(Expansion& e, ValueId x, const std::vector<int64_t>& axes, 
 ValueId scaled(Expansion& e, ValueId y, int64_t rank) {
   return e.narrowed(
       e.add("Add", {e.add("Mul", {y, per_channel(e, 1, rank)}), per_channel(e, 2, rank)}));
+}
+
+/// With the statistics of the batch itself; the running ones as further outputs do not expand. One
+/// sample is normalised by itself: weights standardised in the graph come as that.
+std::vector<ValueId> expand_trained_norm(Expansion& e, const Node& node) {
+  const auto unwanted = [](ValueId id) { return id == kNone; };
+  if (!std::all_of(node.outputs.begin() + 1, node.outputs.end(), unwanted)) return {};
+  const int64_t rank = *e.rank(0);
+  if (rank >= 3 && (*e.type(0).dims)[0] == Dim(1) && e.dtype(1) == e.dtype(0) &&
+      e.dtype(2) == e.dtype(0))
+    return {e.add("InstanceNormalization", {e.in(0), e.in(1), e.in(2)},
+                  {{"epsilon", static_cast<float>(epsilon_of(node))}})};
+  std::vector<int64_t> axes(static_cast<size_t>(rank));
+  std::iota(axes.begin(), axes.end(), 0);
+  if (rank > 1) axes.erase(axes.begin() + 1);
+  return {scaled(e, standardised(e, e.widened(0), axes, epsilon_of(node)), rank)};
+}
+
+/// x * factor + shift with factor = scale / sqrt(variance + epsilon): everything but the last two
+/// nodes folds when the parameters are constants.
+std::vector<ValueId> expand_batch_norm(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  if (!e.rank(0)) return {};
+  if (node.attrs.get_int("training_mode", 0) != 0) return expand_trained_norm(e, node);
+  const int64_t rank = *e.rank(0);
+  const ValueId variance = e.add("Add", {per_channel(e, 4, rank), e.scalar(epsilon_of(node))});
+  const ValueId factor = e.add("Div", {per_channel(e, 1, rank), e.add("Sqrt", {variance})});
+  const ValueId shift =
+      e.add("Sub", {per_channel(e, 2, rank), e.add("Mul", {per_channel(e, 3, rank), factor})});
+  return {e.narrowed(e.add("Add", {e.add("Mul", {e.widened(0), factor}), shift}))};
 }
 
 std::vector<ValueId> expand_instance_norm(const Graph& graph, const Node& node, Patch& patch) {

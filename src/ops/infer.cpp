@@ -38,9 +38,27 @@ class Driver {
   }
 
  private:
+  /// Kernels write the outputs an operator must have, and views count those of Split and its like:
+  /// where a model leaves one out, it gets a value nobody reads.
+  static void complete_outputs(Graph& graph, NodeId id) {
+    Node& node = graph.node(id);
+    const auto must =
+        node.op->max_outputs < 0
+            ? node.outputs.size()
+            : std::min(node.outputs.size(), static_cast<size_t>(node.op->min_outputs));
+    for (uint32_t k = 0; k < must; ++k) {
+      if (node.outputs[k] != kNone) continue;
+      node.outputs[k] = graph.add_value({});
+      Value& value = graph.value(node.outputs[k]);
+      value.producer = id;
+      value.output_index = k;
+    }
+  }
+
   /// Notes the types that a front end declared, and the symbols that stay: those of the model's
   /// inputs. All others are made anew, so that inferring twice gives the same names.
   void remember(Graph& graph) {
+    for (NodeId id : graph.order()) complete_outputs(graph, id);
     std::vector<Type>& declared = declared_[&graph];
     budget_ += kMaxRepeats * static_cast<int64_t>(graph.order().size());
     for (ValueId id = 0; id < graph.value_count(); ++id) {

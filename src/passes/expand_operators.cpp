@@ -11,14 +11,16 @@ namespace xc {
 namespace {
 
 /// Operators no backend has a kernel for, because one would be no faster than what they expand to:
-/// these, and all of com.microsoft and ai.onnx.ml that expand.
+/// these, all of com.microsoft and ai.onnx.ml that expand, and BatchNormalization that trains.
 constexpr std::array<std::string_view, 10> kExpanded = {
     "Attention", "CausalConvWithState",       "Einsum",          "GlobalLpPool",   "Hardmax", "LRN",
     "LpPool",    "MeanVarianceNormalization", "ReduceLogSumExp", "RotaryEmbedding"};
 
-bool is_expanded(const OpDef& op) {
+bool is_expanded(const Node& node) {
+  const OpDef& op = *node.op;
   if (!op.expand) return false;
   if (op.domain == "com.microsoft" || op.domain == "ai.onnx.ml") return true;
+  if (op.name == "BatchNormalization") return node.attrs.get_int("training_mode", 0) != 0;
   return op.domain.empty() &&
          std::find(kExpanded.begin(), kExpanded.end(), op.name) != kExpanded.end();
 }
@@ -29,7 +31,7 @@ bool expand_operators(Graph& graph, PassContext& context) {
   Patch patch(graph, "expand-operators");
   for (NodeId id : graph.order()) {
     const Node& node = graph.node(id);
-    if (!is_expanded(*node.op)) continue;
+    if (!is_expanded(node)) continue;
     const std::vector<ValueId> outputs = node.op->expand(graph, node, patch);
     if (outputs.empty()) continue;  // not in this form: its reference runs
     const std::vector<ValueId> old = graph.node(id).outputs;

@@ -12,16 +12,23 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Time a reference kernel takes for one operation, pessimistic: to refuse work before doing it.
-constexpr double kNanosecondsPerOperation = 20;
+/// Time a reference kernel takes for one operation, and one of a backend, both pessimistic: to
+/// refuse work before doing it.
+constexpr double kReferencePrice = 20, kBackendPrice = 2;
+/// From so many elements on a backend is asked: planning a node costs some 100 us.
+constexpr int64_t kBackendElements = 16384;
 
 class Folder {
  public:
   Folder(Graph& graph, PassContext& context)
-      : graph_(graph), context_(context), patch_(graph, "fold-constants") {}
+      : graph_(graph), context_(context), patch_(graph, "fold-constants"), users_(graph.users()) {}
 
   bool run() {
     for (NodeId id : graph_.order()) visit(id);
+    for (NodeId id : graph_.order())
+      for (ValueId output : graph_.node(id).outputs)
+        if (const auto it = folded_.find(output); it != folded_.end())
+          patch_.replace(output, patch_.add_constant(graph_.value(output).name, it->second.tensor));
     const bool changed = !patch_.empty();
     context_.count("fold-constants", static_cast<int64_t>(patch_.replaced_count()));
     patch_.apply();
@@ -29,9 +36,19 @@ class Folder {
   }
 
  private:
+  /// What a node gave, until all that read it are folded too.
+  struct Folded {
+    Tensor tensor;
+    size_t readers;
+    int64_t bytes;  ///< of memory of its own
+  };
+
   void visit(NodeId id) {
     const Node& node = graph_.node(id);
     if (node.op->random || node.op->control_flow) return;
+    if (std::none_of(node.outputs.begin(), node.outputs.end(),
+                     [&](ValueId id) { return id != kNone && readers_of(id) > 0; }))
+      return;
     if (from_elements(node)) return;
     if (!node.op->reference || node.op->name == "DequantizeLinear") return;
     std::vector<Tensor> inputs;
@@ -40,10 +57,9 @@ class Folder {
         inputs.emplace_back();
         continue;
       }
-      const auto it = constants_.find(input);
-      const Value& value = graph_.value(it == constants_.end() ? input : it->second);
-      if (!value.is_constant()) return;
-      inputs.push_back(value.constant);
+      const auto it = folded_.find(input);
+      inputs.push_back(it == folded_.end() ? graph_.value(input).constant : it->second.tensor);
+      if (!inputs.back()) return;
     }
     compute(node, inputs);
   }
@@ -65,63 +81,128 @@ class Folder {
       Tensor tensor(value.type.dtype, *dims);
       for (size_t i = 0; i < known->size(); ++i)
         store_int64(tensor.data(), tensor.dtype(), static_cast<int64_t>(i), (*known)[i]);
-      make_constant(output, std::move(tensor));
+      keep(output, std::move(tensor), 0);
     }
+    if (all) inputs_read(node);
     return all;
   }
 
   void compute(const Node& node, const std::vector<Tensor>& inputs) {
     const auto begin = Clock::now();
     try {
-      int64_t bytes = 0;
-      if (!worth_it(node, inputs, bytes)) return;
-      std::vector<Tensor> outputs = run_reference(node, inputs);
+      const std::vector<Type> types = infer_concrete(node, inputs);
+      if (Tensor same = same_memory(node, inputs, types)) {
+        keep(node.outputs[0], std::move(same), 0);
+        inputs_read(node);
+        return;
+      }
+      const std::optional<Work> work = affordable(node, inputs, types);
+      if (!work) return;
+      std::vector<Tensor> outputs =
+          work->on_backend ? context_.options.evaluate(node, inputs) : run_reference(node, inputs);
       for (size_t i = 0; i < outputs.size(); ++i)
-        if (node.outputs[i] != kNone) make_constant(node.outputs[i], std::move(outputs[i]));
-      context_.folded_bytes += bytes;
+        if (node.outputs[i] != kNone) {
+          const int64_t bytes = outputs[i].byte_size();
+          keep(node.outputs[i], std::move(outputs[i]), bytes);
+        }
+      inputs_read(node);
+      if (work->operations >= static_cast<double>(kBackendElements)) {
+        const std::chrono::duration<double, std::nano> took = Clock::now() - begin;
+        double& price = context_.fold_price[node.op];
+        price = std::max(price, took.count() / work->operations);
+      }
     } catch (const Error&) {
       // Left for the run to tell: the node may never be reached (a branch not taken).
     }
     context_.fold_spent += Clock::now() - begin;
   }
 
-  bool worth_it(const Node& node, const std::vector<Tensor>& inputs, int64_t& bytes) const {
-    int64_t elements = 0, input_bytes = 0;
+  /// The first input under other dims, where the node is no more than that.
+  Tensor same_memory(const Node& node, const std::vector<Tensor>& inputs,
+                     const std::vector<Type>& types) const {
+    if (!node.op->view || types.size() != 1 || types[0].kind != Type::Kind::kTensor ||
+        !types[0].dims || inputs.empty() || !inputs[0] || !inputs[0].contiguous())
+      return {};
+    const std::optional<Dims> dims = to_concrete(*types[0].dims);
+    if (!dims || types[0].dtype != inputs[0].dtype() || element_count(*dims) != inputs[0].count())
+      return {};
+    ViewContext context{&graph_,
+                        &node,
+                        to_symbolic(inputs[0].dims()),
+                        to_symbolic(contiguous_strides(inputs[0].dims())),
+                        {}};
+    context.outputs.push_back({*types[0].dims, {}, Dim(0)});
+    if (!node.op->view(context)) return {};
+    const std::optional<Dims> strides = to_concrete(context.outputs[0].strides);
+    if (!strides || context.outputs[0].offset != Dim(0) || !is_contiguous(*dims, *strides))
+      return {};
+    return inputs[0].reshaped(*dims);
+  }
+
+  struct Work {
+    double operations;
+    bool on_backend;
+  };
+  /// Nothing where memory or time would not do.
+  std::optional<Work> affordable(const Node& node, const std::vector<Tensor>& inputs,
+                                 const std::vector<Type>& types) const {
+    int64_t elements = 0, input_bytes = 0, bytes = 0;
     for (const Tensor& input : inputs)
       if (input) {
         elements = std::max(elements, input.count());
         input_bytes = checked_add(input_bytes, input.byte_size());
       }
-    for (const Type& type : infer_concrete(node, inputs)) {
-      if (type.kind != Type::Kind::kTensor || !type.dims) return false;
+    for (const Type& type : types) {
+      if (type.kind != Type::Kind::kTensor || !type.dims) return std::nullopt;
       const std::optional<Dims> dims = to_concrete(*type.dims);
-      if (!dims) return false;
+      if (!dims) return std::nullopt;
       const int64_t count = element_count(*dims);
       elements = std::max(elements, count);
       bytes = checked_add(bytes, checked_mul(count, element_size(type.dtype)));
     }
     const PassOptions& options = context_.options;
     if (bytes > options.fold_bytes_each || bytes > options.fold_bytes_total - context_.folded_bytes)
-      return false;
-    if (node.op->view && bytes > std::max<int64_t>(input_bytes, 1024)) return false;
-    double operations = static_cast<double>(elements) * std::max(1.0, node.op->weight);
+      return std::nullopt;
+    if (node.op->view && bytes > std::max<int64_t>(input_bytes, 1024)) return std::nullopt;
+    Work work{static_cast<double>(elements) * std::max(1.0, node.op->weight),
+              options.evaluate && elements >= kBackendElements};
     if (node.op->flops)
       if (const auto flops = node.op->flops(graph_, node).constant())
-        operations = std::max(operations, static_cast<double>(*flops));
+        work.operations = std::max(work.operations, static_cast<double>(*flops));
+    double price = work.on_backend ? kBackendPrice : kReferencePrice;
+    if (const auto known = context_.fold_price.find(node.op); known != context_.fold_price.end())
+      price = known->second;
     const std::chrono::nanoseconds left = options.fold_time - context_.fold_spent;
-    return operations * kNanosecondsPerOperation < static_cast<double>(left.count());
+    if (work.operations * price >= static_cast<double>(left.count())) return std::nullopt;
+    return work;
   }
 
-  void make_constant(ValueId old, Tensor tensor) {
-    const ValueId now = patch_.add_constant(graph_.value(old).name, std::move(tensor));
-    constants_[old] = now;
-    patch_.replace(old, now);
+  size_t readers_of(ValueId value) const {
+    return users_[value].size() + (graph_.is_output(value) ? 1 : 0);
+  }
+
+  void keep(ValueId value, Tensor tensor, int64_t bytes) {
+    const size_t readers = readers_of(value);
+    if (readers == 0 || folded_.contains(value)) return;
+    context_.folded_bytes += bytes;
+    folded_.emplace(value, Folded{std::move(tensor), readers, bytes});
+  }
+
+  /// A folded node reads its inputs no more; what nobody reads is given up.
+  void inputs_read(const Node& node) {
+    for (ValueId input : node.inputs) {
+      const auto it = folded_.find(input);
+      if (it == folded_.end() || --it->second.readers > 0) continue;
+      context_.folded_bytes -= it->second.bytes;
+      folded_.erase(it);
+    }
   }
 
   Graph& graph_;
   PassContext& context_;
   Patch patch_;
-  std::unordered_map<ValueId, ValueId> constants_;  // folded in this sweep
+  const std::vector<std::vector<NodeId>> users_;  ///< a node twice that reads a value twice
+  std::unordered_map<ValueId, Folded> folded_;    ///< in this sweep
 };
 
 }  // namespace

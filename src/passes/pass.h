@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/graph.h"
@@ -27,10 +28,15 @@ struct PassOptions {
   const RuleSet* extra_rules = nullptr;
   bool rules = true;  ///< false: no built-in pattern rules
 
-  // Bounds on constant folding, over the whole pipeline.
+  /// What a node makes of constants, as a run would compute it, with a backend's kernels. Folding
+  /// then costs at load what the first run would have spent. Empty: reference kernels do it.
+  std::function<std::vector<Tensor>(const Node& node, const std::vector<Tensor>& inputs)> evaluate;
+
+  // Bounds on constant folding, over the whole pipeline. A result may always be as large as what it
+  // is made of, and all of them as large as the model's constants.
   int64_t fold_bytes_each = int64_t{16} << 20;
   int64_t fold_bytes_total = int64_t{64} << 20;
-  std::chrono::milliseconds fold_time{500};
+  std::chrono::milliseconds fold_time{2000};
 };
 
 /// Shared by the passes of one pipeline run.
@@ -39,6 +45,8 @@ struct PassContext {
   const PassOptions& options;
   int64_t folded_bytes = 0;
   std::chrono::nanoseconds fold_spent{0};
+  /// Nanoseconds per operation that folding an operator took, the most.
+  std::unordered_map<const OpDef*, double> fold_price;
   /// Rewrites by label ("rule:gelu_erf"), counted.
   std::vector<std::pair<std::string, int64_t>> counts;
   void count(const std::string& label, int64_t times = 1);

@@ -1,12 +1,33 @@
 #include "runtime/model.h"
 
+#include <algorithm>
+
 #include "backends/step.h"
 #include "formats/format.h"
 #include "ir/verify.h"
 #include "ops/custom.h"
 #include "passes/pipeline.h"
+#include "runtime/evaluate.h"
 
 namespace xc {
+namespace {
+
+/// Folding may make of the model's constants as much again.
+void allow_folding(const Graph& graph, PassOptions& options) {
+  constexpr int64_t kMost = int64_t{1} << 40;
+  int64_t largest = 0, total = 0;
+  for (ValueId id = 0; id < graph.value_count(); ++id) {
+    const Value& value = graph.value(id);
+    if (!value.is_constant()) continue;
+    const int64_t bytes = std::min(kMost, value.constant.byte_size());
+    largest = std::max(largest, bytes);
+    total = std::min(kMost, total + bytes);
+  }
+  options.fold_bytes_each = std::max(options.fold_bytes_each, largest);
+  options.fold_bytes_total = std::max(options.fold_bytes_total, total);
+}
+
+}  // namespace
 
 std::shared_ptr<const Model> Model::create(std::shared_ptr<Engine> engine, Graph graph) {
   verify(graph);
@@ -15,6 +36,10 @@ std::shared_ptr<const Model> Model::create(std::shared_ptr<Engine> engine, Graph
   options.rules = engine->config().rules == 0;
   options.tolerant = static_cast<Numerics>(engine->config().numerics) != Numerics::kStrict;
   options.extra_rules = engine->rules().get();
+  options.evaluate = [&](const Node& node, const std::vector<Tensor>& inputs) {
+    return evaluate(engine, node, inputs);
+  };
+  allow_folding(graph, options);
   optimise(graph, options);
   check_custom_ops(graph, engine->operators().get());
   std::shared_ptr<Model> model(new Model);

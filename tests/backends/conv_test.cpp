@@ -32,6 +32,16 @@ Problem conv(Generator& g, const Case& c, bool bias = true) {
   return p;
 }
 
+/// NaN and both infinities among the data.
+Problem with_specials(Generator& g) {
+  Problem p = conv(g, {{1, 2, 6, 6}, 16, {1, 1}});
+  float* x = p.inputs[0].as<float>();
+  x[5] = std::nanf("");
+  x[17] = INFINITY;
+  x[30] = -INFINITY;
+  return p;
+}
+
 const std::vector<Case> kCases = {
     {{1, 3, 20, 20}, 8, {3, 3}, 1, {2, 2}, {1, 1, 1, 1}},
     {{2, 16, 9, 11}, 24, {1, 1}},
@@ -41,6 +51,9 @@ const std::vector<Case> kCases = {
     {{1, 8, 10, 10}, 12, {3, 3}, 4},
     {{1, 8, 12, 10}, 6, {3, 2}, 1, {1, 2}, {0, 1, 2, 1}, {2, 1}},
     {{1, 4, 40}, 8, {5}, 1, {2}, {2, 2}},
+    {{2, 24, 40}, 24, {31}, 24, {1}, {15, 15}},  // depthwise over a sequence
+    {{1, 16, 33}, 32, {4}, 16, {2}, {3, 0}},
+    {{1, 40, 1, 50}, 40, {1, 3}, 40, {1, 1}, {0, 4, 0, 0}, {1, 2}},
     {{2, 6, 5, 7, 6}, 4, {3, 3, 3}, 1, {1, 1, 1}, {1, 1, 1, 1, 1, 1}},
     {{1, 5, 13, 13}, 7, {4, 4}, 1, {3, 3}, {}, {}, "SAME_UPPER"},
     {{1, 5, 13, 13}, 7, {4, 4}, 1, {3, 3}, {}, {}, "SAME_LOWER"},
@@ -210,11 +223,7 @@ TEST_CASE("backends/conv: post-ops in the primitive and after it") {
 TEST_CASE(
     "backends/conv: NaN and infinity go through post-ops as through the operators, but Clip") {
   Generator g(54);
-  Problem plain = conv(g, {{1, 2, 6, 6}, 16, {1, 1}});
-  float* x = plain.inputs[0].as<float>();
-  x[5] = std::nanf("");
-  x[17] = INFINITY;
-  x[30] = -INFINITY;
+  const Problem plain = with_specials(g);
   const Tensor y = run_reference(node_of(plain), plain.inputs)[0];
   const Tensor other = g.tensor(DType::kF32, y.dims());
   std::vector<PostOp> posts;
@@ -247,11 +256,7 @@ TEST_CASE(
 
 TEST_CASE("backends/conv: bounds in registers are Relu's and Clip's, NaN and crossed ones too") {
   Generator g(57);
-  Problem plain = conv(g, {{1, 2, 6, 6}, 16, {1, 1}});
-  float* x = plain.inputs[0].as<float>();
-  x[5] = std::nanf("");
-  x[17] = INFINITY;
-  x[30] = -INFINITY;
+  const Problem plain = with_specials(g);
   const Tensor y = run_reference(node_of(plain), plain.inputs)[0];
   const double none = std::nan("");
   const std::vector<std::pair<double, double>> bounds{

@@ -140,6 +140,9 @@ TEST_CASE("backends/elementwise: Where, Clip, variadic, logic, CastLike") {
     p.inputs = {g.tensor(DType::kBool, {300}), g.tensor(type, {300}, 0, 9),
                 g.tensor(type, {300}, 0, 9)};
     check_row("xc.elementwise", p, {});
+    p.inputs = {g.tensor(DType::kBool, {20, 1}), g.tensor(type, {20, 70}, 0, 9),
+                g.tensor(type, {1}, 0, 9)};
+    check_row("xc.elementwise", p, {});
   }
   for (DType type : {DType::kF32, DType::kI32, DType::kI8, DType::kU64, DType::kF16}) {
     Problem p;

@@ -10,7 +10,8 @@ namespace {
 
 constexpr int64_t kBufferBytes = ChunkProgram::kChunk * 8;
 /// Rows shorter than this are gathered into chunks of several; up to the second length where that
-/// takes no more than one row that repeats (a value per channel, channels last).
+/// takes no more than one row that repeats (a value per channel, channels last) or, where several
+/// functions share the chunk, a value per row.
 constexpr int64_t kShortRow = 64, kShortRepeatedRow = 256;
 
 template <class T>
@@ -23,6 +24,29 @@ void scatter_as(T* to, const T* from, int64_t rows, int64_t cols, int64_t row, i
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < cols; ++c) to[r * row + c * col] = *from++;
 }
+
+/// A copy moves bits: any type of the element size will do.
+ElementwiseFn copy_fn(int64_t bytes) {
+  const DType as = bytes == 1   ? DType::kU8
+                   : bytes == 2 ? DType::kU16
+                   : bytes == 4 ? DType::kI32
+                                : DType::kI64;
+  return elementwise_fn(Fn::kCopy, as, cpu_info().isa);
+}
+
+/// A value per row, each `cols` times.
+void repeat_values(std::byte* to, const std::byte* from, int64_t rows, int64_t cols, int64_t row,
+                   int64_t bytes) {
+  const ElementwiseFn copy = copy_fn(bytes);
+  ElementwiseArgs args{};
+  args.n = cols;
+  for (int64_t r = 0; r < rows; ++r) {
+    args.in[0] = from + r * row * bytes;
+    args.out = to + r * cols * bytes;
+    copy(args);
+  }
+}
+
 }  // namespace
 
 ChunkProgram::Reg ChunkProgram::input(DType dtype) {
@@ -59,13 +83,7 @@ void ChunkProgram::output(Reg value) {
   XC_CHECK(operands_.size() < kMaxOperands);
   if (registers_[value].kind != Kind::kTemp || registers_[value].output >= 0) {
     const DType type = registers_[value].dtype;
-    // A copy moves bits: any type of the element size will do.
-    const int64_t bytes = element_size(type);
-    const DType as = bytes == 1   ? DType::kU8
-                     : bytes == 2 ? DType::kU16
-                     : bytes == 4 ? DType::kI32
-                                  : DType::kI64;
-    value = emit(elementwise_fn(Fn::kCopy, as, cpu_info().isa), type, {value});
+    value = emit(copy_fn(element_size(type)), type, {value});
   }
   registers_[value].output = static_cast<int16_t>(operands_.size());
   operands_.push_back({true, value, static_cast<uint8_t>(element_size(registers_[value].dtype))});
@@ -124,7 +142,10 @@ void ChunkProgram::run_chunk(int64_t rows, int64_t cols, int64_t first_row, int6
     std::byte* buffer = scratch + (static_cast<int64_t>(k) + buffers_) * kBufferBytes;
     operand_values[k] = {buffer, 1};
     const bool known = rows > 1 && first_row > 0 && block.row == 0;  // from the chunk before
-    if (!info.is_output && !known)
+    if (info.is_output || known) continue;
+    if (block.col == 0)
+      repeat_values(buffer, at, rows, cols, block.row, info.bytes);
+    else
       with_element_bytes(info.bytes, [&](auto element) {
         using T = decltype(element);
         gather_as(reinterpret_cast<T*>(buffer), reinterpret_cast<const T*>(at), rows, cols,
@@ -210,10 +231,11 @@ void ChunkProgram::run(int64_t rows, int64_t cols, const Block* operands, void* 
   // What a row of an operand needs: nothing, or a dense buffer.
   bool staged[kMaxOperands];
   bool buffered = buffers_ > 0;
-  // Dense throughout, or one row or value over and over.
+  // Dense throughout, or one row or value over and over, or a value per row.
   const auto costs_no_gather = [&](size_t k) {
     if (operands[k].row == 0 && !operands_[k].is_output)
       return operands[k].col == 0 || operands[k].col == 1;
+    if (operands[k].col == 0 && !operands_[k].is_output) return code_.size() > 1;
     return operands[k].col == 1 && flat(k);
   };
   bool grouped = rows > 1 && cols <= kShortRepeatedRow;

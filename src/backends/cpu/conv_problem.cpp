@@ -37,6 +37,10 @@ bool ConvProblem::pointwise() const {
   return out;
 }
 
+bool ConvProblem::told_as_image() const {
+  return axes.size() == 1 && groups > 1 && groups == in_channels;
+}
+
 SqueezedConv::SqueezedConv(const StepSpec& spec, const BoundOperand& data,
                            const BoundOperand& weights, const BoundOperand& result) {
   const auto copy = [](const BoundOperand& o) {
@@ -146,6 +150,13 @@ ConvRows rows_of(const ConvProblem& s, const ConvRegion& r) {
   return {in0, in1, in0 - first, std::max<int64_t>(last - in1, 0)};
 }
 
+dnnl::memory::desc conv_activations(const ConvProblem& problem, Dims dims, DType type,
+                                    bool row_major) {
+  if (problem.told_as_image()) dims.insert(dims.begin() + 2, 1);
+  return strided_desc(dims, row_major ? contiguous_strides(dims) : channels_last_strides(dims),
+                      type);
+}
+
 dnnl::memory::desc plain_conv_weights(const BoundOperand& w, const ConvProblem& s, int64_t channels,
                                       DType type) {
   Dims dims(w.dims.begin(), w.dims.end()), strides(w.strides.begin(), w.strides.end());
@@ -155,12 +166,21 @@ dnnl::memory::desc plain_conv_weights(const BoundOperand& w, const ConvProblem& 
     dims.insert(dims.begin(), s.groups);
     strides.insert(strides.begin(), strides[0] * dims[1]);
   }
+  if (s.told_as_image()) {
+    dims.insert(dims.end() - 1, 1);
+    strides.insert(strides.end() - 1, strides.back() * dims.back());
+  }
   return strided_desc(dims, strides, type);
 }
 
 ConvWindow conv_window(const ConvProblem& s, int64_t channels, int64_t pad_begin, int64_t pad_end) {
   ConvWindow out;
   out.weights = {channels, s.in_channels / s.groups};
+  if (s.told_as_image()) {
+    out.weights.push_back(1);
+    out.strides = {1};
+    out.dilations = out.pad_begin = out.pad_end = {0};
+  }
   for (size_t i = 0; i < s.axes.size(); ++i) {
     const WindowAxis& axis = s.axes[i];
     out.weights.push_back(axis.kernel);

@@ -22,6 +22,9 @@ struct ConvProblem {
   double flops() const;
   /// 1x1, one group, no padding, no stride: a matrix product.
   bool pointwise() const;
+  /// Depthwise over one axis. The library's kernels for depthwise convolutions know two, without
+  /// which it takes a general one (3 to 6 times slower): it is told of rows of height 1.
+  bool told_as_image() const;
 };
 
 /// The operands without spatial axes of one element, which the library's kernels would take for
@@ -52,6 +55,11 @@ struct ConvRows {
   int64_t in0, in1, pad_begin, pad_end;
 };
 ConvRows rows_of(const ConvProblem& problem, const ConvRegion& region);
+
+/// Descriptor of dense activations (N, C, spatial axes), a part of the problem's: channels-last, or
+/// row-major.
+dnnl::memory::desc conv_activations(const ConvProblem& problem, Dims dims, DType type,
+                                    bool row_major = false);
 
 /// Descriptor of weights of plain strides: `channels` output channels of all groups, the groups an
 /// axis of their own where there are several.

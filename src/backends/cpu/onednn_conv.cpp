@@ -259,12 +259,8 @@ class ConvBound final : public BoundKernel {
   /// Returns the bytes of scratchpad it wants.
   int64_t make_primitive(const StepSpec& spec, const ConvProblem& s, Variant& variant) {
     const DType operands = rounded_ ? DType::kBF16 : DType::kF32;
-    const auto order = [&](const Dims& dims, DType type) {
-      return strided_desc(dims, row_major_ ? contiguous_strides(dims) : channels_last_strides(dims),
-                          type);
-    };
-    const dnnl::memory::desc src = order(variant.x_dims, operands),
-                             dst = order(variant.y_dims, DType::kF32);
+    const dnnl::memory::desc src = conv_activations(s, variant.x_dims, operands, row_major_),
+                             dst = conv_activations(s, variant.y_dims, DType::kF32, row_major_);
     const ConvWindow window = conv_window(s, variant.y_dims[1], variant.pad_begin, variant.pad_end);
     const dnnl::memory::desc weights(window.weights, onednn_type(operands), Tag::any);
     const dnnl::memory::desc bias = has_bias_

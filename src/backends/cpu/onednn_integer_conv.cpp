@@ -193,12 +193,9 @@ class IntegerConvBound final : public BoundKernel {
   void make_primitive(const ConvProblem& s, Variant& variant) {
     using Tag = dnnl::memory::format_tag;
     using Type = dnnl::memory::data_type;
-    const auto order = [](const Dims& dims, DType type) {
-      return strided_desc(dims, channels_last_strides(dims), type);
-    };
     const int64_t channels = variant.y_dims[1];
-    const dnnl::memory::desc src = order(variant.x_dims, types_.left),
-                             dst = order(variant.y_dims, types_.result);
+    const dnnl::memory::desc src = conv_activations(s, variant.x_dims, types_.left),
+                             dst = conv_activations(s, variant.y_dims, types_.result);
     const ConvWindow window =
         conv_window(s, channels, variant.rows.pad_begin, variant.rows.pad_end);
     const dnnl::memory::desc any(window.weights, Type::s8, Tag::any);

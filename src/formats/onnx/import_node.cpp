@@ -57,7 +57,7 @@ void add_node(Draft& draft, const OpLibrary* operators) {
       ids.pop_back();
   };
   if (draft.capture_count == 0) trim(draft.inputs, op->min_inputs);
-  trim(draft.outputs, op->min_outputs);
+  if (op->max_outputs >= 0) trim(draft.outputs, op->min_outputs);
   Node node;
   node.op = op;
   node.name = std::move(draft.name);

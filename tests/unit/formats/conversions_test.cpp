@@ -82,6 +82,10 @@ TEST_CASE("formats/onnx: Slice 1, TopK 1, Split 2 take attributes") {
                      R"(op_type: "Split" input: "x" output: "a" output: "y")",
                      R"(output { "y": f32[2] })"),
             x) == Values{4, 2});
+  CHECK(run(one_node(13, R"(input { "x": f32[4] })",  // parts nobody wants count
+                     R"(op_type: "Split" input: "x" output: "" output: "y" output: "" output: "")",
+                     R"(output { "y": f32[1] })"),
+            x) == Values{1});
 }
 
 TEST_CASE("formats/onnx: a mask of Dropout 7 has the type of its input") {
