@@ -187,6 +187,27 @@ TEST_CASE("backends/indexed: arg-reductions, running totals, TopK, scatter, fill
           {x, g.tensor(DType::kI64, {1, 1, 1}, -4, 3), g.tensor(type, {1, 1, 1}, 0, 5)}, by);
       run("xc.scatter", "ScatterND",
           {x, Tensor::of(Ints{1, 2, 3, -1}, {2, 2}), g.tensor(type, {2, 5}, 0, 5)});
+      for (const char* how : {"add", "mul", "max", "min"}) {
+        // Indices that meet again, and an index for a whole line.
+        Attrs reduced = by;
+        reduced.set("reduction", std::string(how));
+        const Tensor many = g.tensor(DType::kI64, {4, 9, 5}, -4, 3);
+        run("xc.scatter", "ScatterElements", {x, many, g.tensor(type, {4, 9, 5}, 0, 3)}, reduced, 1,
+            {1e-5, 0});
+        const Tensor line(g.tensor(DType::kI64, {4, 9}, -4, 3).buffer(), 0, DType::kI64, {4, 9, 5},
+                          {9, 1, 0});
+        run("xc.scatter", "ScatterElements", {x, line, g.tensor(type, {4, 9, 5}, 0, 3)}, reduced, 1,
+            {1e-5, 0});
+        Attrs nd;
+        nd.set("reduction", std::string(how));
+        for (const int64_t depth : {1, 2, 3}) {
+          Dims updates{40};
+          updates.insert(updates.end(), x.dims().begin() + depth, x.dims().end());
+          run("xc.scatter", "ScatterND",
+              {x, g.tensor(DType::kI64, {40, depth}, -4, 3), g.tensor(type, updates, 0, 3)}, nd, 1,
+              {1e-5, 0});
+        }
+      }
       Dims update = x.dims();
       update[axis == 0 ? 1 : axis] = 2;
       Attrs along;

@@ -9,6 +9,7 @@
 #include "backends/cpu/control_inputs.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/simple_kernel.h"
+#include "backends/cpu/vector/elementwise_fn.h"
 #include "backends/cpu/vector/lines_fn.h"
 #include "ops/support.h"
 
@@ -284,12 +285,64 @@ void top_k(const SimpleContext& c) {
 // ---- scatter
 // -------------------------------------------------------------------------------------
 
+/// The function that combines what is there with an update; none where the update replaces it.
+std::optional<Fn> reduction_of(const StepSpec& spec) {
+  const std::string text = spec.attrs().get_string("reduction", "none");
+  if (text == "add") return Fn::kAdd;
+  if (text == "mul") return Fn::kMul;
+  if (text == "max") return Fn::kMax;
+  if (text == "min") return Fn::kMin;
+  return std::nullopt;
+}
+
 Verdict supports_scatter(const StepSpec& spec) {
   const Verdict simple = supports_simple(spec);
   if (!simple.yes()) return simple;
-  if (spec.attrs().get_string("reduction", "none") != "none") return Verdict::no("a reduction");
-  const std::string reason = movable_reason(spec.inputs[0].dtype);
+  const DType type = spec.inputs[0].dtype;
+  const auto reduction = reduction_of(spec);
+  const std::string reason = movable_reason(type);
+  if (reduction && !contains(kNumbers, type))
+    return Verdict::no(fmt::format("a reduction of {}", name(type)));
   return reason.empty() ? Verdict::ok() : Verdict::no(reason);
+}
+
+/// body(meet, row) with meet(there, update) -> what is there then, and its form for dense rows, or
+/// null. T: bits of the element where an update replaces it.
+template <class Body>
+void with_reduction(const StepSpec& spec, Body&& body) {
+  const DType type = spec.inputs[0].dtype;
+  const auto how = reduction_of(spec);
+  if (!how)
+    return dispatch_storage(type, [&]<class T>() {
+      body.template operator()<T>([](T, T update) { return update; }, nullptr);
+    });
+  const ElementwiseFn row = elementwise_fn(*how, type, cpu_info().isa);
+  dispatch_number(type, [&]<class T>() {
+    using V = ComputeOf<T>;
+    using W = std::conditional_t<std::is_integral_v<T>, uint64_t, V>;  // integers wrap
+    const auto computed = [&](auto meet) {
+      body.template operator()<T>([meet](T a, T b) { return meet(V(a), V(b)); }, row);
+    };
+    switch (*how) {
+      case Fn::kAdd:
+        return computed([](V a, V b) { return static_cast<T>(W(a) + W(b)); });
+      case Fn::kMul:
+        return computed([](V a, V b) { return static_cast<T>(W(a) * W(b)); });
+      case Fn::kMax:
+        return computed([](V a, V b) { return static_cast<T>(a > b || a != a ? a : b); });
+      default:
+        return computed([](V a, V b) { return static_cast<T>(a < b || a != a ? a : b); });
+    }
+  });
+}
+
+/// n dense elements meet n dense updates.
+template <class T, class Meet>
+void meet_row(T* to, const T* from, int64_t n, Meet meet, ElementwiseFn row) {
+  if (row)
+    row({{to, from}, {1, 1}, to, n, nullptr});
+  else
+    for (int64_t i = 0; i < n; ++i) to[i] = meet(to[i], from[i]);
 }
 
 void copy_all(const SimpleContext& c) {
@@ -317,17 +370,26 @@ void scatter_elements(const SimpleContext& c) {
   const auto along = [&](std::span<const int64_t> s) { return s.empty() ? 0 : s[last]; };
   const int64_t index_by = along(indices.strides), update_by = along(updates.strides),
                 to_by = along(moved);
-  dispatch_storage(x.dtype, [&]<class T>() {
+  // An index per line, expanded along it: the line lies densely at either end.
+  const bool whole = n > 1 && index_by == 0 && update_by == 1 && to_by == 1;
+  with_reduction(c.spec, [&]<class T>(auto meet, ElementwiseFn row) {
     const auto lines = [&](auto read) {
+      const auto picked = [&](int64_t at) {
+        const int64_t pick = read(at);
+        return pick < 0 || pick >= extent ? checked_index(pick, extent) : pick;
+      };
       for_each_offset<3>(outer(indices.dims),
                          {outer(indices.strides), outer(updates.strides), outer(moved)},
                          [&](const auto& at) {
                            const T* from = c.input<T>(2) + at[1];
                            T* to = c.output<T>() + at[2];
+                           if (whole) {
+                             meet_row(to + picked(at[0]) * step, from, n, meet, row);
+                             return;
+                           }
                            for (int64_t j = 0; j < n; ++j) {
-                             int64_t pick = read(at[0] + j * index_by);
-                             if (pick < 0 || pick >= extent) pick = checked_index(pick, extent);
-                             to[j * to_by + pick * step] = from[j * update_by];
+                             T& there = to[j * to_by + picked(at[0] + j * index_by) * step];
+                             there = meet(there, from[j * update_by]);
                            }
                          });
     };
@@ -349,23 +411,29 @@ void scatter_nd(const SimpleContext& c) {
     fail(Status::kRange, "updates have dims {}, expected {}", to_text(updates.dims),
          to_text(expected));
   copy_all(c);
-  const int64_t bytes = element_size(x.dtype);
-  const CopyPlan row(std::span(updates.dims).subspan(outer),
-                     std::span(updates.strides).subspan(outer), std::span(y.strides).subspan(depth),
-                     bytes);
+  const auto inner = std::span(updates.dims).subspan(outer);
+  const auto from_strides = std::span(updates.strides).subspan(outer),
+             to_strides = std::span(y.strides).subspan(depth);
+  const bool dense = is_contiguous(inner, from_strides) && is_contiguous(inner, to_strides);
+  const int64_t n = element_count(inner);
   const TensorView index = c.input_view(1);
-  for_each_offset<2>(
-      std::span(indices.dims).first(outer),
-      {std::span(indices.strides).first(outer), std::span(updates.strides).first(outer)},
-      [&](const auto& at) {
-        int64_t to = 0;
-        for (size_t k = 0; k < depth; ++k)
-          to += checked_index(load_int64(index.data, index.dtype,
-                                         at[0] + static_cast<int64_t>(k) * indices.strides[outer]),
-                              x.dims[k]) *
-                y.strides[k];
-        row.run(c.input<std::byte>(2) + at[1] * bytes, c.output<std::byte>() + to * bytes);
-      });
+  with_reduction(c.spec, [&]<class T>(auto meet, ElementwiseFn row) {
+    for_each_offset<2>(
+        std::span(indices.dims).first(outer),
+        {std::span(indices.strides).first(outer), std::span(updates.strides).first(outer)},
+        [&](const auto& at) {
+          const T* from = c.input<T>(2) + at[1];
+          T* to = c.output<T>();
+          for (size_t k = 0; k < depth; ++k) {
+            const int64_t where = at[0] + static_cast<int64_t>(k) * indices.strides[outer];
+            to +=
+                checked_index(load_int64(index.data, index.dtype, where), x.dims[k]) * y.strides[k];
+          }
+          if (dense) return meet_row(to, from, n, meet, row);
+          for_each_offset<2>(inner, {from_strides, to_strides},
+                             [&](const auto& e) { to[e[1]] = meet(to[e[1]], from[e[0]]); });
+        });
+  });
 }
 
 /// A cache and, per sample, an update of consecutive entries along an axis: one block each, two

@@ -69,8 +69,8 @@ TEST_CASE("runtime/evaluate: outputs not wanted and inputs not given") {
   Node clip = node_of("Clip", 3);
   clip.inputs = {0, kNone, 0};
   const Tensor x = ramp({30}, 1, 0), high = Tensor::scalar(0.25F);
-  CHECK(test::difference(evaluate(engine(), clip, {x, {}, high}), run_reference(clip, {x, {}, high}),
-                         0) == "");
+  CHECK(test::difference(evaluate(engine(), clip, {x, {}, high}),
+                         run_reference(clip, {x, {}, high}), 0) == "");
 }
 
 TEST_CASE("runtime/model: weights made in the graph are made once, whatever their size") {
@@ -81,15 +81,17 @@ TEST_CASE("runtime/model: weights made in the graph are made once, whatever thei
                zeros = Tensor::of(std::vector<float>(640, 0.0F)), half = Tensor::scalar(0.5F);
   Graph graph;
   const auto then = [&](const char* op, std::vector<ValueId> inputs, Attrs attrs = {}) {
-    return graph.node(graph.add_node(get_op(op), std::move(inputs), 1, std::move(attrs))).outputs[0];
+    return graph.node(graph.add_node(get_op(op), std::move(inputs), 1, std::move(attrs)))
+        .outputs[0];
   };
   const ValueId in = graph.add_input("x", Type::tensor(DType::kF32, to_symbolic(x.dims())));
   const ValueId one = graph.add_constant("one", ones), zero = graph.add_constant("zero", zeros);
-  const ValueId flat = then("Reshape", {graph.add_constant("w", w),
-                                        graph.add_constant("flat", Tensor::of<int64_t>({1, 640, -1}))});
+  const ValueId flat = then(
+      "Reshape",
+      {graph.add_constant("w", w), graph.add_constant("flat", Tensor::of<int64_t>({1, 640, -1}))});
   const ValueId norm = then("BatchNormalization", {flat, one, zero, zero, one}, training());
-  const ValueId back = then(
-      "Reshape", {norm, graph.add_constant("back", Tensor::of<int64_t>({640, 16, 3, 3}))});
+  const ValueId back =
+      then("Reshape", {norm, graph.add_constant("back", Tensor::of<int64_t>({640, 16, 3, 3}))});
   const ValueId scaled = then("Mul", {back, graph.add_constant("half", half)});
   graph.outputs = {then("Conv", {in, scaled})};
 
