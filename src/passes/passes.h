@@ -58,6 +58,10 @@ bool group_norms(Graph& graph, PassContext& context);
 /// weights, and becomes a product and a sum elsewhere. Tolerant numerics only.
 bool fold_batch_norm(Graph& graph, PassContext& context);
 
+/// Zeros padded around what a convolution reads (an average that counts them too) and what a Slice
+/// cuts from the ends of a convolution's result become its own padding.
+bool fold_padding(Graph& graph, PassContext& context);
+
 /// Operators that have kernels of f32 alone (a list in the pass) compute f16 and bf16 in f32,
 /// between Casts that round as the operator would. Under tolerant numerics what follows them stays
 /// f32 until something needs the halves, and constants become f32.

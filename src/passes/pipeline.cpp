@@ -50,6 +50,8 @@ const Pipeline& portable_pipeline() {
            share_prefixes},
           {"fold-batch-norm", "last: the folded weights are new constants nobody else needs to see",
            fold_batch_norm},
+          {"fold-padding", "behind fold-batch-norm: what is cut is then a convolution's own result",
+           fold_padding},
           {"remove-dead", "the original weights go", remove_dead},
           {"infer-types", "the planner reads final types", infer_all_types, true},
       }},
