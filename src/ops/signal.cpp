@@ -8,6 +8,8 @@
 
 #include "ops/checks.h"
 #include "ops/dense.h"
+#include "ops/expansion.h"
+#include "ops/infer.h"
 #include "ops/support.h"
 
 namespace xc {
@@ -39,6 +41,42 @@ Dim components(const InferContext& c, const SymDims& dims) {
   if (last.is_constant() && last.value() != 1 && last.value() != 2)
     c.error("the last axis has {} components, expected 1 or 2", last.value());
   return last;
+}
+
+// ---- short transforms as products
+// ----------------------------------------------------------------
+
+/// Entries of a matrix above which a fast transform is ahead of a product.
+constexpr int64_t kMostEntries = int64_t{1} << 21;
+
+/// The one integer that input i is known to be.
+std::optional<int64_t> known_scalar(const Expansion& e, size_t i) {
+  const Tensor& t = e.constant_input(i);
+  if (!t || t.count() != 1) return std::nullopt;
+  return t.to_int64s().front();
+}
+
+/// The matrix of a linear operator: what `node` makes of the identity, of dims {n, n_1, n_2} with
+/// n_1 * n_2 = n, as rows of `type`. The other inputs as given.
+Tensor matrix_of(const Node& node, int64_t n_1, int64_t n_2, std::vector<Tensor> inputs,
+                 DType type) {
+  const int64_t n = n_1 * n_2;
+  inputs[0] = Tensor(DType::kF64, {n, n_1, n_2});
+  for (int64_t i = 0; i < n * n; ++i) inputs[0].as<double>()[i] = i % (n + 1) == 0;
+  const std::vector<double> values = run_reference(node, inputs)[0].to_doubles();
+  Tensor out(type, {n, static_cast<int64_t>(values.size()) / n});
+  for (size_t i = 0; i < values.size(); ++i)
+    store_double(out.data(), type, static_cast<int64_t>(i), values[i]);
+  return out;
+}
+
+/// A node of this operator and these attributes alone, to ask its reference.
+Node alone(const Node& node, size_t inputs) {
+  return {.op = node.op,
+          .name = node.name,
+          .inputs = std::vector<ValueId>(inputs, 0),
+          .outputs = {0},
+          .attrs = node.attrs};
 }
 
 // ---- DFT ----------------------------------------------------------------------------------------
@@ -119,6 +157,42 @@ void reference_dft(const ReferenceContext& c) {
   });
 }
 
+/// Transforms of a known, short length: a product with the matrix of sines and cosines.
+std::vector<ValueId> expand_dft(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  const auto& dims = e.type(0).dims;
+  const auto place = e.has(2) ? known_scalar(e, 2) : std::optional<int64_t>(-2);
+  if (!dims || dims->size() < 2 || !place || (e.has(1) && !known_scalar(e, 1))) return {};
+  const size_t rank = dims->size(), axis = dft_axis(*place, rank);
+  const auto given = (*dims)[axis].constant(), parts = dims->back().constant();
+  const DType type = e.working();
+  if (!given || !parts || *given < 1 || *given > kMostEntries || type != DType::kF32) return {};
+  const int64_t in = *given * *parts;
+  const int64_t points = e.has(1) ? *known_scalar(e, 1) : *given;
+  if (points < 1 || points > kMostEntries || in * 2 * points > kMostEntries) return {};
+  const Tensor matrix =
+      matrix_of(alone(node, 3), *given, *parts,
+                {{}, e.has(1) ? e.constant_input(1) : Tensor(), Tensor::scalar<int64_t>(1)}, type);
+  const int64_t out_parts =
+      node.attrs.get_int("inverse", 0) != 0 && node.attrs.get_int("onesided", 0) != 0 ? 1 : 2;
+
+  // The axis of the signal in front of its components, and both as one.
+  std::vector<int64_t> perm(rank), merged(rank - 1, 0), split(rank, 0);
+  for (size_t i = 0; i < rank; ++i) perm[i] = static_cast<int64_t>(i);
+  std::swap(perm[axis], perm[rank - 2]);
+  const bool moved = axis + 2 != rank;
+  merged.back() = in;
+  split[rank - 2] = matrix.dims()[1] / out_parts;
+  split[rank - 1] = out_parts;
+  ValueId x = e.widened(0);
+  if (moved) x = e.transposed(x, perm);
+  const ValueId lines = e.add("Reshape", {x, e.ints(merged)});
+  const ValueId product = e.add("MatMul", {lines, e.constant(matrix)});
+  ValueId y = e.add("Reshape", {product, e.ints(split)});
+  if (moved) y = e.transposed(y, perm);
+  return {e.narrowed(y)};
+}
+
 // ---- STFT ---------------------------------------------------------------------------------------
 
 void infer_stft(InferContext& c) {
@@ -179,6 +253,41 @@ void reference_stft(const ReferenceContext& c) {
       store_double(y.data, y.dtype, to + k * y.strides[2] + y.strides[3], value.imag());
     }
   });
+}
+
+/// Frames of a known, short length of a real signal: a convolution with windowed sines and cosines.
+std::vector<ValueId> expand_stft(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  const auto& dims = e.type(0).dims;
+  const auto step = known_scalar(e, 1);
+  if (!dims || dims->size() != 3 || !(dims->back() == Dim(1)) || !step || *step < 1) return {};
+  if ((e.has(2) && !e.constant_input(2)) || (e.has(3) && !known_scalar(e, 3))) return {};
+  if (!e.has(2) && !e.has(3)) return {};
+  const int64_t length = e.has(3) ? *known_scalar(e, 3) : e.constant_input(2).count();
+  const DType type = e.working();
+  if (length < 1 || length > kMostEntries || 2 * length * length > kMostEntries ||
+      type != DType::kF32)
+    return {};
+  Tensor window;
+  if (e.has(2)) {
+    const Tensor& given = e.constant_input(2);
+    window = Tensor(DType::kF64, given.dims());
+    for (int64_t i = 0; i < given.count(); ++i)
+      window.as<double>()[i] = load_double(given.data(), given.dtype(), i);
+  }
+  const Tensor matrix =
+      matrix_of(alone(node, 4), length, 1,
+                {{}, Tensor::scalar<int64_t>(1), window, Tensor::scalar<int64_t>(length)}, type);
+  const int64_t rows = matrix.dims()[1];  // bins, real and imaginary
+  Tensor weights(type, {rows, 1, length});
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t k = 0; k < length; ++k)
+      weights.as<float>()[r * length + k] = matrix.as<float>()[k * rows + r];
+  const ValueId signal = e.transposed(e.widened(0), {0, 2, 1});
+  const ValueId frames =
+      e.add("Conv", {signal, e.constant(weights)}, {{"strides", std::vector<int64_t>{*step}}});
+  return {
+      e.narrowed(e.add("Reshape", {e.transposed(frames, {0, 2, 1}), e.ints({0, 0, rows / 2, 2})}))};
 }
 
 // ---- windows ------------------------------------------------------------------------------------
@@ -277,6 +386,7 @@ void register_signal(OpList& ops) {
                            {"onesided", AttrKind::kInt, false, 0, 1}},
                  .infer = infer_dft,
                  .reference = reference_dft,
+                 .expand = expand_dft,
                  .tolerance = Tolerance::kContraction});
   ops.push_back({.name = "STFT",
                  .min_inputs = 2,
@@ -284,6 +394,7 @@ void register_signal(OpList& ops) {
                  .attrs = {{"onesided", AttrKind::kInt, false, 0, 1}},
                  .infer = infer_stft,
                  .reference = reference_stft,
+                 .expand = expand_stft,
                  .tolerance = Tolerance::kContraction});
   ops.push_back(window("HannWindow", reference_window<Hann>));
   ops.push_back(window("HammingWindow", reference_window<Hamming>));

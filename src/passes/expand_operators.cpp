@@ -12,9 +12,18 @@ namespace {
 
 /// Operators no backend has a kernel for, because one would be no faster than what they expand to:
 /// these, all of com.microsoft and ai.onnx.ml that expand, and BatchNormalization that trains.
-constexpr std::array<std::string_view, 10> kExpanded = {
-    "Attention", "CausalConvWithState",       "Einsum",          "GlobalLpPool",   "Hardmax", "LRN",
-    "LpPool",    "MeanVarianceNormalization", "ReduceLogSumExp", "RotaryEmbedding"};
+constexpr std::array<std::string_view, 12> kExpanded = {"Attention",
+                                                        "CausalConvWithState",
+                                                        "DFT",
+                                                        "Einsum",
+                                                        "GlobalLpPool",
+                                                        "Hardmax",
+                                                        "LRN",
+                                                        "LpPool",
+                                                        "MeanVarianceNormalization",
+                                                        "ReduceLogSumExp",
+                                                        "RotaryEmbedding",
+                                                        "STFT"};
 
 bool is_expanded(const Node& node) {
   const OpDef& op = *node.op;

@@ -59,6 +59,39 @@ TEST_CASE("runtime/evaluate: a node by kernels gives what its reference gives") 
   }
 }
 
+TEST_CASE("runtime/evaluate: spectra of short signals are products") {
+  const auto check = [](const Node& node, const std::vector<Tensor>& inputs) {
+    const Tensor want = run_reference(node, inputs)[0];
+    CHECK_MESSAGE(test::difference(evaluate(engine(), node, inputs), {want}, 2e-4) == "",
+                  node.op->name << " of " << to_text(inputs[0].dims()));
+  };
+  for (const int64_t axis : {1, 2})
+    for (const int64_t length : {0, 5, 12, 16})  // 0: as long as the axis
+      for (const int64_t kind : {0, 1, 2, 3}) {
+        Attrs attrs;
+        attrs.set("inverse", kind & 1);
+        attrs.set("onesided", kind >> 1);
+        std::vector<int64_t> parts{1, 2};
+        if (kind == 2) parts = {1};
+        if (kind == 3) parts = {2};
+        for (const int64_t part : parts)
+          check(node_of("DFT", 3, attrs), {ramp({3, 12, 12, part}, 1, 0.3),
+                                           length == 0 ? Tensor() : Tensor::scalar<int64_t>(length),
+                                           Tensor::scalar<int64_t>(axis)});
+      }
+  for (const int64_t onesided : {0, 1})
+    for (const int64_t step : {1, 7}) {
+      Attrs attrs;
+      attrs.set("onesided", onesided);
+      const Tensor signal = ramp({2, 100, 1}, 1, 0), window = ramp({20}, 0.5, 1);
+      const Tensor by = Tensor::scalar(step), length = Tensor::scalar<int64_t>(20);
+      check(node_of("STFT", 4, attrs), {signal, by, window, length});
+      check(node_of("STFT", 4, attrs), {signal, by, window, {}});
+      check(node_of("STFT", 4, attrs), {signal, by, {}, length});
+      check(node_of("STFT", 4, attrs), {ramp({2, 20, 1}, 1, 0), by, {}, length});
+    }
+}
+
 TEST_CASE("runtime/evaluate: outputs not wanted and inputs not given") {
   Node split = node_of("Split", 2);
   split.outputs = {kNone, 0};
