@@ -161,8 +161,10 @@ void decode_opset(const Source& source, Bytes body, Opsets& opsets) {
     fail(Status::kInvalidModel, "opset version {} of domain '{}' is not positive", version,
          printable(domain));
   source.count_value();
-  if (!opsets.emplace(domain, version).second)
-    fail(Status::kInvalidModel, "the model imports domain '{}' twice", printable(domain));
+  const auto [known, added] = opsets.emplace(domain, version);  // some converters say one again
+  if (!added && known->second != version)
+    fail(Status::kInvalidModel, "the model imports domain '{}' in versions {} and {}",
+         printable(domain), known->second, version);
 }
 
 FunctionProto decode_function(const Source& source, Bytes body) {

@@ -37,6 +37,14 @@ TEST_CASE("formats/onnx: Softmax 11 works on rows of the flattened input") {
   CHECK(op_names(last) == "Softmax");
 }
 
+TEST_CASE("formats/onnx: a domain may be imported again in the same version") {
+  const std::string model =
+      R"(ir_version: 8 opset_import { version: 17 } opset_import { domain: "ai.onnx" version: 17 }
+         graph { name: "g" input { "x": f32[2] } node { op_type: "Relu" input: "x" output: "y" }
+                 output { "y": f32[2] } })";
+  CHECK(run(model, Tensor::of<float>({-1, 2})) == Values{0, 2});
+}
+
 TEST_CASE("formats/onnx: broadcasting along an axis, also where ranks are not known") {
   const char* node = R"(op_type: "Add" input: "x" input: "b" output: "y"
                         attribute { name: "broadcast" i: 1 type: 2 } attribute { name: "axis" i: 0 type: 2 })";
