@@ -3,7 +3,8 @@
 // For every case the library's convolutions of bytes leave: 32-bit results (the library takes them
 // through f32), weights with zero points, operands that are known at the run only, processors
 // without VNNI. Windows become rows of a matrix, channels innermost, padding the zero point of x;
-// zero points and requantisation are those of integer_matmul.cpp.
+// zero points and requantisation are those of integer_matmul.cpp. Depthwise convolutions multiply
+// the channels of each tap where they lie.
 
 #include <algorithm>
 
@@ -51,6 +52,7 @@ class IntegerConvBound final : public BoundKernel {
     channels_ = s_.in_channels * s_.groups;
     terms_ = checked_mul(kernel_, s_.in_channels);
     out_channels_ = s_.out_channels * s_.groups;
+    depthwise_ = s_.groups > 1 && s_.in_channels == 1 && s_.out_channels == 1;
     last_ = channels_last_strides(x.dims) == x.strides;
     // A part of an image per thread, when it is worth it: each converts the image for itself.
     const double flops = 2.0 * static_cast<double>(plane_) * static_cast<double>(terms_) *
@@ -71,6 +73,7 @@ class IntegerConvBound final : public BoundKernel {
       weights = to;
     }
     const Channels channels = prepare_channels(args, weights);
+    if (depthwise_) widen_weights(args, channels, weights);
     const OperandView& x = views_.inputs[roles_.x];
     int64_t staged = -1;  // image in scratch
     for (int64_t task = begin; task < end; ++task) {
@@ -148,6 +151,11 @@ class IntegerConvBound final : public BoundKernel {
     zeros_at_ = place(line);
     add_at_ = place(line);
     scales_at_ = place(line);
+    if (depthwise_) {
+      wide_at_ = place(checked_mul(kernel_, checked_mul(channels_, 2)));
+      taps_at_ = place(checked_mul(kernel_, static_cast<int64_t>(sizeof(void*))));
+      padding_at_ = place(channels_);
+    }
     row_sums_at_ = place(kPixelsAtOnce * 4);
     rows_at_ = place(checked_mul(kPixelsAtOnce, terms_));
     sums_at_ = place(checked_mul(kPixelsAtOnce, line));
@@ -219,27 +227,59 @@ class IntegerConvBound final : public BoundKernel {
     return out;
   }
 
+  /// body(bytes) for each position of the kernel at pixel p, row-major: null where it is padding.
+  template <class Body>
+  void for_each_tap(const std::byte* image, int64_t p, Body&& body) const {
+    const auto& [a0, a1, a2] = s_.axes;
+    const int64_t o2 = p % a2.output, o1 = p / a2.output % a1.output,
+                  o0 = p / a2.output / a1.output;
+    for (int64_t k0 = 0; k0 < a0.kernel; ++k0)
+      for (int64_t k1 = 0; k1 < a1.kernel; ++k1)
+        for (int64_t k2 = 0; k2 < a2.kernel; ++k2) {
+          const int64_t i0 = a0.at(o0, k0), i1 = a1.at(o1, k1), i2 = a2.at(o2, k2);
+          body(a0.inside(i0) && a1.inside(i1) && a2.inside(i2)
+                   ? image + ((i0 * a1.input + i1) * a2.input + i2) * channels_
+                   : nullptr);
+        }
+  }
+
+  /// Weights less their zero points, as [kernel position][channel], and a pixel of padding.
+  void widen_weights(const StepArgs& args, const Channels& channels, const int8_t* weights) const {
+    auto* wide = at<int16_t>(args, wide_at_);
+    for (int64_t k = 0; k < kernel_; ++k)
+      for (int64_t c = 0; c < channels_; ++c)
+        wide[k * channels_ + c] = static_cast<int16_t>(weights[c * kernel_ + k] -
+                                                       (channels.zeros ? channels.zeros[c] : 0));
+    std::memset(at<void>(args, padding_at_), channels.x_zero, static_cast<size_t>(channels_));
+  }
+
+  /// The sums of pixels [p0, p1) of a depthwise convolution.
+  void sum_taps(const StepArgs& args, const std::byte* image, int64_t p0, int64_t p1) const {
+    const auto** taps = at<const void*>(args, taps_at_);
+    DepthwisePixel pixel{taps,       kernel_,
+                         x_signed(), at<int16_t>(args, wide_at_),
+                         channels_,  at<int32_t>(args, sums_at_)};
+    for (int64_t p = p0; p < p1; ++p, pixel.sums += channels_) {
+      size_t k = 0;
+      for_each_tap(image, p, [&](const std::byte* bytes) {
+        taps[k++] = bytes ? bytes : at<std::byte>(args, padding_at_);
+      });
+      integer_fns().depthwise(pixel);
+    }
+  }
+
   /// Windows of pixels [p0, p1) as rows of the channels of one group.
   void gather(const std::byte* image, int64_t group, int64_t p0, int64_t p1, int32_t padding,
               std::byte* rows) const {
-    const auto& [a0, a1, a2] = s_.axes;
     const auto bytes = static_cast<size_t>(s_.in_channels);
-    for (int64_t p = p0; p < p1; ++p) {
-      const int64_t o2 = p % a2.output, o1 = p / a2.output % a1.output,
-                    o0 = p / a2.output / a1.output;
-      for (int64_t k0 = 0; k0 < a0.kernel; ++k0)
-        for (int64_t k1 = 0; k1 < a1.kernel; ++k1)
-          for (int64_t k2 = 0; k2 < a2.kernel; ++k2, rows += bytes) {
-            const int64_t i0 = a0.at(o0, k0), i1 = a1.at(o1, k1), i2 = a2.at(o2, k2);
-            if (a0.inside(i0) && a1.inside(i1) && a2.inside(i2))
-              std::memcpy(rows,
-                          image + ((i0 * a1.input + i1) * a2.input + i2) * channels_ +
-                              group * s_.in_channels,
-                          bytes);
-            else
-              std::memset(rows, padding, bytes);
-          }
-    }
+    for (int64_t p = p0; p < p1; ++p)
+      for_each_tap(image, p, [&](const std::byte* tap) {
+        if (tap)
+          std::memcpy(rows, tap + group * s_.in_channels, bytes);
+        else
+          std::memset(rows, padding, bytes);
+        rows += bytes;
+      });
   }
 
   void convolve_pixels(const StepArgs& args, const Channels& channels, const int8_t* weights,
@@ -250,25 +290,35 @@ class IntegerConvBound final : public BoundKernel {
     auto* sums = at<int32_t>(args, sums_at_);
     auto* bytes = at<uint8_t>(args, bytes_at_);
     auto* row_sums = at<int32_t>(args, row_sums_at_);
-    for (int64_t g = 0; g < s_.groups; ++g) {
-      gather(image, g, p0, p1, channels.x_zero, rows);
-      integer_product({pixels, n, terms_, rows, x_signed(), terms_, weights + g * terms_ * n, n,
-                       sums + g * n, out_channels_},
-                      at<void>(args, product_at_), library_integers_are_exact());
-      if (channels.zeros) fns.row_sums(rows, x_signed(), pixels, terms_, terms_, row_sums);
+    // The channels [c, c + count) of a pixel's sums, their windows' sums taken from those with
+    // zeros.
+    const auto finish = [&](int64_t i, int64_t c, int64_t count, const int32_t* zeros,
+                            int32_t row_sum) {
       FinishRow row{};
-      row.n = n;
-      row.add = channels.add ? channels.add + g * n : nullptr;
-      row.zeros = channels.zeros ? channels.zeros + g * n : nullptr;
-      row.scales = channels.scales ? channels.scales + g * n : nullptr;
+      row.n = count;
+      row.add = channels.add ? channels.add + c : nullptr;
+      row.zeros = zeros;
+      row.row_sum = row_sum;
+      row.scales = channels.scales ? channels.scales + c : nullptr;
       row.low = channels.low;
       row.high = channels.high;
       row.out_zero = channels.y_zero;
-      for (int64_t i = 0; i < pixels; ++i) {
-        row.sums = row.out32 = sums + i * out_channels_ + g * n;
-        row.out8 = bytes + i * out_channels_ + g * n;
-        row.row_sum = channels.zeros ? row_sums[i] : 0;
-        fns.finish(row);
+      row.sums = row.out32 = sums + i * out_channels_ + c;
+      row.out8 = bytes + i * out_channels_ + c;
+      fns.finish(row);
+    };
+    if (depthwise_) {
+      sum_taps(args, image, p0, p1);
+      for (int64_t i = 0; i < pixels; ++i) finish(i, 0, channels_, nullptr, 0);
+    } else {
+      for (int64_t g = 0; g < s_.groups; ++g) {
+        gather(image, g, p0, p1, channels.x_zero, rows);
+        integer_product({pixels, n, terms_, rows, x_signed(), terms_, weights + g * terms_ * n, n,
+                         sums + g * n, out_channels_},
+                        at<void>(args, product_at_), library_integers_are_exact());
+        const int32_t* zeros = channels.zeros ? channels.zeros + g * n : nullptr;
+        if (zeros) fns.row_sums(rows, x_signed(), pixels, terms_, terms_, row_sums);
+        for (int64_t i = 0; i < pixels; ++i) finish(i, g * n, n, zeros, zeros ? row_sums[i] : 0);
       }
     }
     store(args, number, p0, pixels, requantised() ? static_cast<const void*>(bytes) : sums);
@@ -307,9 +357,11 @@ class IntegerConvBound final : public BoundKernel {
   int64_t parts_ = 1, pixel_stride_ = 1;
   bool last_ = false;  ///< x is channels-last
   bool flat_ = true;   ///< pixels of the result are evenly spaced
+  bool depthwise_ = false;
   CopyPlan load_;
   int64_t image_at_ = 0, weights_at_ = 0, zeros_at_ = 0, add_at_ = 0, scales_at_ = 0,
-          row_sums_at_ = 0, rows_at_ = 0, sums_at_ = 0, bytes_at_ = 0, product_at_ = 0;
+          row_sums_at_ = 0, rows_at_ = 0, sums_at_ = 0, wide_at_ = 0, taps_at_ = 0, padding_at_ = 0,
+          bytes_at_ = 0, product_at_ = 0;
 };
 
 Verdict supports(const StepSpec& spec) {

@@ -1,5 +1,6 @@
 #include "formats/onnx/op_versions.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <map>
@@ -89,6 +90,8 @@ const std::map<Key, std::vector<OpVersion>>& table() {
       for (std::string_view rest = row.versions; !rest.empty();)
         versions.push_back(
             parse_version(take(rest, "; "), versions.empty() ? nullptr : &versions.back()));
+      std::sort(versions.begin(), versions.end(),
+                [](const OpVersion& a, const OpVersion& b) { return a.since < b.since; });
     }
     return out;
   }();

@@ -96,6 +96,16 @@ TEST_CASE("formats/onnx: Slice 1, TopK 1, Split 2 take attributes") {
             x) == Values{1});
 }
 
+TEST_CASE("formats/onnx: LayerNormalization in versions before it, as onnxruntime writes it") {
+  const std::string model =
+      one_node(13, R"(input { "x": f32[1, 2] }
+                      initializer { name: "s" dims: [2] data_type: 1 float_data: [1.0, 3.0] })",
+               R"(op_type: "LayerNormalization" input: "x" input: "s" output: "y"
+                  attribute { name: "epsilon" f: 0.0 type: 1 })",
+               R"(output { "y": f32[1, 2] })");
+  CHECK(run(model, Tensor::of<float>({2, 6}, {1, 2})) == Values{-1, 3});
+}
+
 TEST_CASE("formats/onnx: a mask of Dropout 7 has the type of its input") {
   const std::string model = one_node(7, R"(input { "x": f64[2] })",
                                      R"(op_type: "Dropout" input: "x" output: "y" output: "mask")",

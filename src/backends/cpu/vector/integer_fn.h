@@ -23,6 +23,16 @@ struct FinishRow {
   uint8_t* out8;  ///< unsigned or signed: the bounds decide
 };
 
+/// One pixel of a depthwise convolution: per channel, the sum over taps of data times weight.
+struct DepthwisePixel {
+  const void* const* taps;  ///< per tap, the bytes [channels] it reads
+  int64_t count;
+  bool is_signed;
+  const int16_t* weights;  ///< [tap][channels]
+  int64_t channels;
+  int32_t* sums;  ///< [channels]
+};
+
 struct IntegerFns {
   void (*finish)(const FinishRow& row);
   /// out[i] = sum of row i of m rows of k bytes.
@@ -38,6 +48,7 @@ struct IntegerFns {
   void (*range)(const float* x, int64_t n, float* low, float* high);
   /// out[i] = x[i] / scale, rounded half to even, plus zero, saturated to low..low + 255.
   void (*quantise)(const float* x, int64_t n, float scale, int32_t zero, int32_t low, uint8_t* out);
+  void (*depthwise)(const DepthwisePixel& pixel);
 };
 const IntegerFns& integer_fns(Isa isa);
 
