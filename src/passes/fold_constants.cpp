@@ -18,10 +18,19 @@ constexpr double kReferencePrice = 20, kBackendPrice = 2;
 /// From so many elements on a backend is asked: planning a node costs some 100 us.
 constexpr int64_t kBackendElements = 16384;
 
+/// Constants in integers up to this size become floats where nothing took them as they are.
+constexpr int64_t kFewElements = 16384;
+
 class Folder {
  public:
-  Folder(Graph& graph, PassContext& context)
-      : graph_(graph), context_(context), patch_(graph, "fold-constants"), users_(graph.users()) {}
+  /// `label`: of the pass. `dequantise`: DequantizeLinear of few elements too.
+  Folder(Graph& graph, PassContext& context, const char* label, bool dequantise)
+      : graph_(graph),
+        context_(context),
+        label_(label),
+        dequantise_(dequantise),
+        patch_(graph, label),
+        users_(graph.users()) {}
 
   bool run() {
     for (NodeId id : graph_.order()) visit(id);
@@ -30,7 +39,7 @@ class Folder {
         if (const auto it = folded_.find(output); it != folded_.end())
           patch_.replace(output, patch_.add_constant(graph_.value(output).name, it->second.tensor));
     const bool changed = !patch_.empty();
-    context_.count("fold-constants", static_cast<int64_t>(patch_.replaced_count()));
+    context_.count(label_, static_cast<int64_t>(patch_.replaced_count()));
     patch_.apply();
     return changed;
   }
@@ -50,7 +59,8 @@ class Folder {
                      [&](ValueId id) { return id != kNone && readers_of(id) > 0; }))
       return;
     if (from_elements(node)) return;
-    if (!node.op->reference || node.op->name == "DequantizeLinear") return;
+    if (!node.op->reference) return;
+    if (node.op->name == "DequantizeLinear" && !(dequantise_ && is_small(node.inputs[0]))) return;
     std::vector<Tensor> inputs;
     for (ValueId input : node.inputs) {
       if (input == kNone) {
@@ -62,6 +72,12 @@ class Folder {
       if (!inputs.back()) return;
     }
     compute(node, inputs);
+  }
+
+  bool is_small(ValueId id) const {
+    const auto& dims = graph_.value(id).type.dims;
+    const std::optional<int64_t> count = dims ? element_count(*dims).constant() : std::nullopt;
+    return count && *count <= kFewElements;
   }
 
   /// Outputs whose elements inference knows, whatever the inputs.
@@ -200,6 +216,8 @@ class Folder {
 
   Graph& graph_;
   PassContext& context_;
+  const char* label_;
+  const bool dequantise_;
   Patch patch_;
   const std::vector<std::vector<NodeId>> users_;  ///< a node twice that reads a value twice
   std::unordered_map<ValueId, Folded> folded_;    ///< in this sweep
@@ -208,7 +226,11 @@ class Folder {
 }  // namespace
 
 bool fold_constants(Graph& graph, PassContext& context) {
-  return Folder(graph, context).run();
+  return Folder(graph, context, "fold-constants", false).run();
+}
+
+bool fold_dequantised(Graph& graph, PassContext& context) {
+  return Folder(graph, context, "fold-dequantised", true).run();
 }
 
 }  // namespace xc

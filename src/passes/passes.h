@@ -27,6 +27,10 @@ bool canonicalise(Graph& graph, PassContext& context);
 /// wanted.
 bool fold_constants(Graph& graph, PassContext& context);
 
+/// The same of biases, factors and single values kept as integers (DequantizeLinear of few
+/// elements), which fuse_quantised and fuse_weights look for as they are.
+bool fold_dequantised(Graph& graph, PassContext& context);
+
 /// One of equal nodes, and of equal constants of up to 64 KiB, serves all users.
 bool merge_common(Graph& graph, PassContext& context);
 

@@ -46,6 +46,8 @@ const Pipeline& portable_pipeline() {
            fuse_quantised},
           {"fuse-weights", "after fuse-quantised: what is left has a float on its other side",
            fuse_weights},
+          {"fold-dequantised", "what these two left is read as floats in every run",
+           fold_dequantised},
           {"share-prefixes", "after canonical forms, which are those of single Concats",
            share_prefixes},
           {"fold-batch-norm", "last: the folded weights are new constants nobody else needs to see",

@@ -612,8 +612,18 @@ class PlanBuilder {
       planner_.layout_.decide(spec, *row, unit.outputs);
       for (size_t k = 0; k + 1 < unit.nodes.size(); ++k)
         planner_.layout_.follow(graph_.node(unit.nodes[k]).outputs[0], unit.outputs[0]);
-      for (size_t k = 0; k < unit.outputs.size(); ++k)
+      bool moved = false;
+      for (size_t k = 0; k < unit.outputs.size(); ++k) {
         spec.outputs[k] = fresh_operand(unit.outputs[k]);
+        moved |= spec.outputs[k].present() && !spec.outputs[k].contiguous();
+      }
+      // Results in another order may be what a faster row was refused for.
+      std::vector<Refusal> still;
+      if (moved)
+        if (const Implementation* now = choose(spec, false, &still)) {
+          row = now;
+          refused = std::move(still);
+        }
     }
     std::string name = graph_.node(unit.nodes.front()).name;
     add_step(unit.nodes, std::move(name), std::move(spec), *row, std::move(refused),

@@ -342,7 +342,8 @@ TEST_CASE("backends/integer: weights in blocks, any rows, tails and zero points"
 TEST_CASE("backends/integer: QuantizeLinear by one scale, ties and saturation included") {
   Generator g(53);
   for (const DType type : {DType::kU8, DType::kI8})
-    for (const Dims& dims : {Dims{1}, Dims{7, 31}, Dims{3, 5, 67}, Dims{0, 4}, Dims{}})
+    for (const Dims& dims :
+         {Dims{1}, Dims{7, 31}, Dims{3, 5, 67}, Dims{2, 5, 4, 7}, Dims{0, 4}, Dims{}})
       for (const bool zero : {false, true}) {
         if (!zero && type == DType::kI8) continue;  // without a zero point results are u8
         Problem p;

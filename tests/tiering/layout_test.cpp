@@ -200,6 +200,27 @@ TEST_CASE("tiering/layout: convolutions pass channels-last values on, ends stay 
   CHECK(!channels_last(*session_of(text, off), "c"));
 }
 
+TEST_CASE("tiering/layout: results in another order may suit a kernel refused before") {
+  auto session = testing::session_of(R"(graph net(%x: f32[1, 8, 6, 6]) -> (%y) {
+  const %w: f32[16, 8, 3, 3] = splat 0.1
+  const %v: f32[4, 16, 1, 1] = splat 0.2
+  const %scale: f32[] = 0.5
+  const %zero: u8[] = 7
+  %c = Conv(%x, %w)
+  %q = QuantizeLinear(%c, %scale, %zero)
+  %d = DequantizeLinear(%q, %scale, %zero)
+  %y = Conv(%d, %v)
+})",
+                                     mode(JitMode::kOff));
+  REQUIRE(channels_last(*session, "q"));
+  const Plan& plan = *session->program().base_plan();
+  const auto quantize = std::find_if(
+      plan.steps.begin(), plan.steps.end(),
+      [](const std::shared_ptr<const Step>& s) { return s->spec.op->name == "QuantizeLinear"; });
+  REQUIRE(quantize != plan.steps.end());
+  CHECK((*quantize)->kernel_name == "xc.quantize_bytes");
+}
+
 TEST_CASE("tiering/layout: generated networks give the same with and without layouts") {
   int partly = 0;  // of which a Concat copies some of its parts and finds the others in place
   for (uint64_t seed = 1; seed <= 120; ++seed) {

@@ -1,6 +1,6 @@
-// f32 into bytes by one scale, in one pass over row-major memory: QuantizeLinear,
-// "xc.quantize_bytes", and behind a pass that finds the range DynamicQuantizeLinear,
-// "xc.dynamic_quantize".
+// f32 into bytes by one scale, in one pass over memory (row-major or channels-last):
+// QuantizeLinear, "xc.quantize_bytes", and behind a pass that finds the range
+// DynamicQuantizeLinear, "xc.dynamic_quantize".
 
 #include <algorithm>
 #include <cmath>
@@ -14,8 +14,12 @@ namespace {
 Verdict supports(const StepSpec& spec) {
   if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
   if (spec.inputs[0].dtype != DType::kF32) return Verdict::no("elements that are not f32");
-  if (!spec.inputs[0].contiguous() || !spec.outputs[0].contiguous())
-    return Verdict::no("operands that are not row-major");
+  const auto last = [](const Operand& o) {
+    return o.dims.size() >= 3 && o.strides == channels_last_strides(o.dims);
+  };
+  if (!(spec.inputs[0].contiguous() && spec.outputs[0].contiguous()) &&
+      !(last(spec.inputs[0]) && last(spec.outputs[0])))
+    return Verdict::no("operands that do not lie densely in one order");
   return Verdict::ok();
 }
 
