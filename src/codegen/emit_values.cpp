@@ -438,6 +438,20 @@ Value* Emitter::convert(DType to, DType from, Value* v) {
     return is_float(from) ? b_.CreateFCmpUNE(v, same_shape(0, v))
                           : b_.CreateICmpNE(v, same_shape(0, v));
   if (is_float(from) && is_float(to)) return b_.CreateFPCast(v, type);
+  if (is_float(from) && element_size(to) < 4) {
+    // Saturated as floats, which hold these bounds: LLVM takes vectors apart for its intrinsic.
+    const int bits = 8 * static_cast<int>(element_size(to));
+    const double low = is_signed(to) ? -std::ldexp(1, bits - 1) : 0;
+    const double high = std::ldexp(1, is_signed(to) ? bits - 1 : bits) - 1;
+    const auto bound = [&](double x) { return llvm::ConstantFP::get(v->getType(), x); };
+    v = b_.CreateSelect(b_.CreateFCmpUNO(v, v), bound(0), v);
+    v = b_.CreateSelect(b_.CreateFCmpOGT(v, bound(low)), v, bound(low));
+    v = b_.CreateSelect(b_.CreateFCmpOLT(v, bound(high)), v, bound(high));
+    llvm::Type* wide = b_.getInt32Ty();
+    if (auto* shape = llvm::dyn_cast<llvm::FixedVectorType>(type))
+      wide = llvm::FixedVectorType::get(wide, shape->getNumElements());
+    return b_.CreateTrunc(b_.CreateFPToSI(v, wide), type);
+  }
   if (is_float(from)) {
     const Intrinsic id = is_signed(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
     return b_.CreateIntrinsic(id, {type, v->getType()}, {v});

@@ -164,8 +164,10 @@ std::optional<Affine> affine(Expansion& e, const Node& node) {
   const auto rank = static_cast<size_t>(*e.rank(kX));
   const Granularity g = granularity_of(node, rank, *e.type(kScale).dims);
   if (g.kind == Granularity::Kind::kBlock) return std::nullopt;
+  const size_t scale_rank = e.type(kScale).dims->size();
   const auto shaped = [&](ValueId v) {
-    if (g.kind == Granularity::Kind::kTensor) return e.add("Reshape", {v, e.ints({})});
+    if (g.kind == Granularity::Kind::kTensor)
+      return scale_rank <= rank ? v : e.add("Reshape", {v, e.ints({})});
     std::vector<int64_t> axes;
     for (size_t i = g.axis + 1; i < rank; ++i) axes.push_back(static_cast<int64_t>(i - g.axis));
     return axes.empty() ? v : e.add("Unsqueeze", {v, e.ints(axes)});
@@ -214,7 +216,9 @@ std::vector<ValueId> expand_quantize(const Graph& graph, const Node& node, Patch
   if (!a) return {};
   ValueId y = e.add("Round", {e.add("Div", {e.in(kX), a->scale})});
   if (a->zero != kNone) y = e.add("Add", {y, a->zero});
-  y = e.add("Clip", {y, e.scalar(low), e.scalar(high)});
+  // NaN becomes the least number.
+  y = e.add("Where", {e.add("Greater", {y, e.scalar(low)}), y, e.scalar(low)});
+  y = e.add("Min", {y, e.scalar(high)});
   return {e.cast(y, DType::kF32, out)};
 }
 

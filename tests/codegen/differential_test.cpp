@@ -216,6 +216,28 @@ TEST_CASE("codegen/differential: vector loops of known length, with and without 
   }
 }
 
+TEST_CASE("codegen/differential: floats become integers, saturated, NaN 0") {
+  for (const char* from : {"f32", "f64"})
+    for (const char* to : {"i8", "u8", "i16", "u16", "i32", "i64", "u32", "u64"}) {
+      const std::string text = fmt::format(R"(
+        kernel cast(n, m; xs, ys) {{
+          in x: {0}[xs, 1]
+          out y: {1}[ys, 1]
+          out z: {1}[ys, 1]
+          for i = 0 .. n {{
+            for j = 0 .. m {{
+              y[i, j] = cast<{1}>(x[i, j])
+              z[i, j] = cast<{1}>((x[i, j] * 70000.5:{0}))
+            }}
+          }}
+        }})",
+                                           from, to);
+      CAPTURE(text);
+      for (const bool specials : {false, true})
+        CHECK(disagreement(parse(text), 23, specials) == "");
+    }
+}
+
 TEST_CASE("codegen/differential: random elementwise kernels") {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Kernel kernel = test::random_kernel(seed, false);

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "base/cpu_info.h"
 #include "ir/text.h"
@@ -264,4 +265,33 @@ TEST_CASE("tiering/fused: sin, cos and tan of floats of any size") {
       CHECK(near(out[2], std::tan(a)));
     }
   }
+}
+
+TEST_CASE("tiering/fused: a chain between quantised values is one region with the same bytes") {
+  const char* text = R"(graph chain(%x: u8[n, 64], %m: f32[n, 1]) -> (%y) {
+  const %s: f32[] = 0.05
+  const %t: f32[1] = [0.07]
+  const %z: u8[] = 131
+  const %w: i8[1] = [-3]
+  const %b: f32[64] = splat 0.25
+  %d = DequantizeLinear(%x, %s, %z)
+  %a = Add(%d, %b)
+  %p = Mul(%a, %m)
+  %y = QuantizeLinear(%p, %t, %w)
+})";
+  auto off = session_of(text, JitMode::kOff), sync = session_of(text, JitMode::kSync);
+  for (const int64_t n : {4, 1, 50}) {
+    Tensor x(DType::kU8, {n, 64});
+    for (int64_t i = 0; i < x.count(); ++i) x.as<uint8_t>()[i] = static_cast<uint8_t>(i);
+    Tensor m = ramp({n, 1}, 3, 0.1);
+    if (n > 4) {
+      m.as<float>()[3] = std::nanf("");
+      m.as<float>()[4] = INFINITY;
+    }
+    const Tensor want = run(*off, {x, m})[0], got = run(*sync, {x, m})[0];
+    REQUIRE(got.dtype() == DType::kI8);
+    CHECK(std::memcmp(got.data(), want.data(), static_cast<size_t>(got.byte_size())) == 0);
+  }
+  INFO(sync->explain({}, false));
+  CHECK(sync->profile().compiled_regions == 1);
 }

@@ -196,8 +196,10 @@ FusionClass classify(const Graph& graph, NodeId id) {
     const SymDims& space = *graph.value(node.outputs[0]).type.dims;
     double weight = 0;
     int row_axes = 0;
+    bool scalars = true;
     for (NodeId id : graph_alone.order()) {
       const Node& part = graph_alone.node(id);
+      scalars &= part.op->scalar != nullptr;
       if (!types_fit(graph_alone, part) || index_map(graph_alone, id)) return out;
       if (part.op->scalar && !expressible(graph_alone, part)) return out;
       if (part.op->reduction) {
@@ -209,11 +211,15 @@ FusionClass classify(const Graph& graph, NodeId id) {
       }
       weight += part.op->weight;
     }
-    if (row_axes == 0 || row_axes >= static_cast<int>(space.size())) return out;
+    if (row_axes >= static_cast<int>(space.size()) || (row_axes == 0 && !scalars)) return out;
+    out.weight = weight;
+    if (row_axes == 0) {  // QuantizeLinear and its inverse
+      out.kind = FusionKind::kScalar;
+      return out;
+    }
     out.kind = FusionKind::kComposite;
     out.row_axes = row_axes;
     out.space = space;
-    out.weight = weight;
   } catch (const Error&) {
     return {};  // an operator that refuses to be expanded here stays a step
   }
