@@ -87,6 +87,20 @@ def difference(a: list[np.ndarray], b: list[np.ndarray]) -> float:
     return max(float(np.abs(x - y).max() / max(1e-6, float(np.abs(y).max()))) for x, y in zip(a, b, strict=True))
 
 
+def try_engines(label: str, path: Path, engines: list[str], threads: int,
+                inputs: list[np.ndarray]) -> tuple[dict[str, Run], dict[str, list[np.ndarray]]]:
+    """The engines that run the model, and their first results; of the others it says why."""
+    runs, results = {}, {}
+    for engine in engines:
+        try:
+            run = load(engine, path, threads)
+            results[engine] = [np.array(a) for a in run(inputs)]
+            runs[engine] = run
+        except Exception as error:
+            print(f"# {label}: {engine}: {str(error)[:200]!r}", flush=True)
+    return runs, results
+
+
 def measure(runs: dict[str, Run], inputs: list[np.ndarray], seconds: float) -> dict[str, float]:
     """Microseconds, median of rounds in which the engines take turns."""
     length = {}
@@ -140,15 +154,8 @@ def main() -> int:
             continue
         torch.manual_seed(2)
         inputs = [x.numpy() for x in network.inputs()]
-        runs, results = {}, {}
-        for engine in engines:
-            try:
-                runs[engine] = load(engine, path, options.threads)
-                results[engine] = [np.array(a) for a in runs[engine](inputs)]
-            except Exception as error:
-                print(f"# {name}: {engine}: {str(error)[:200]!r}", flush=True)
-                runs.pop(engine, None)
-                failed += engine == "xc"
+        runs, results = try_engines(name, path, engines, options.threads, inputs)
+        failed += "xc" not in runs
         if "xc" not in runs:
             continue
         us = measure(runs, inputs, options.seconds)

@@ -26,7 +26,7 @@ import torch
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 from fields import FIELDS
-from networks import difference, export, load, measure
+from networks import difference, export, measure, try_engines
 from zoo import NETWORKS
 
 NAMES = ["mobilenet_v3_small", "resnet18", "gpt 64", "speech encoder", "denoiser", "recommender 128", "masked sets"]
@@ -79,20 +79,13 @@ def main() -> int:
         torch.manual_seed(2)
         inputs = [x.numpy() for x in network.inputs()]
         for kind in options.kinds.split(","):
-            runs, results = {}, {}
             try:
                 rewritten = rewrite(kind, path, inputs)
             except Exception as error:  # a tool's own failure says nothing of the engines
                 print(f"# {name} {kind}: not made: {str(error)[:100]!r}", flush=True)
                 continue
-            for engine in ("xc", "ort", "ov"):
-                try:
-                    runs[engine] = load(engine, rewritten, 1)
-                    results[engine] = [np.array(a) for a in runs[engine](inputs)]
-                except Exception as error:
-                    print(f"# {name} {kind}: {engine}: {str(error)[:200]!r}", flush=True)
-                    runs.pop(engine, None)
-                    failed += engine == "xc"
+            runs, results = try_engines(f"{name} {kind}", rewritten, ["xc", "ort", "ov"], 1, inputs)
+            failed += "xc" not in runs
             if "xc" not in runs or len(runs) < 2:
                 continue
             us = measure(runs, inputs, options.seconds)
