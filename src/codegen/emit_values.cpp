@@ -447,10 +447,7 @@ Value* Emitter::convert(DType to, DType from, Value* v) {
     v = b_.CreateSelect(b_.CreateFCmpUNO(v, v), bound(0), v);
     v = b_.CreateSelect(b_.CreateFCmpOGT(v, bound(low)), v, bound(low));
     v = b_.CreateSelect(b_.CreateFCmpOLT(v, bound(high)), v, bound(high));
-    llvm::Type* wide = b_.getInt32Ty();
-    if (auto* shape = llvm::dyn_cast<llvm::FixedVectorType>(type))
-      wide = llvm::FixedVectorType::get(wide, shape->getNumElements());
-    return b_.CreateTrunc(b_.CreateFPToSI(v, wide), type);
+    return b_.CreateTrunc(b_.CreateFPToSI(v, type->getWithNewBitWidth(32)), type);
   }
   if (is_float(from)) {
     const Intrinsic id = is_signed(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;

@@ -269,12 +269,7 @@ std::vector<ValueId> expand_stft(const Graph& graph, const Node& node, Patch& pa
       type != DType::kF32)
     return {};
   Tensor window;
-  if (e.has(2)) {
-    const Tensor& given = e.constant_input(2);
-    window = Tensor(DType::kF64, given.dims());
-    for (int64_t i = 0; i < given.count(); ++i)
-      window.as<double>()[i] = load_double(given.data(), given.dtype(), i);
-  }
+  if (e.has(2)) window = Tensor::of(double_values(e.constant_input(2).view()));
   const Tensor matrix =
       matrix_of(alone(node, 4), length, 1,
                 {{}, Tensor::scalar<int64_t>(1), window, Tensor::scalar<int64_t>(length)}, type);

@@ -6,7 +6,7 @@
 namespace xc {
 
 std::vector<Tensor> evaluate(const std::shared_ptr<Engine>& engine, const Node& node,
-                             const std::vector<Tensor>& inputs) {
+                             const std::vector<Tensor>& inputs, PassOptions options) {
   auto graph = std::make_shared<Graph>();
   graph->name = node.name;
   Node copy = node;
@@ -19,8 +19,7 @@ std::vector<Tensor> evaluate(const std::shared_ptr<Engine>& engine, const Node& 
       graph->outputs.push_back(output);
     }
   graph->add_node(std::move(copy));
-  PassOptions options;
-  options.disabled = {"fold-constants"};
+  options.disabled.push_back("fold-constants");
   optimise(*graph, options);
   Config config = engine->config();
   config.jit = static_cast<int64_t>(JitMode::kOff);

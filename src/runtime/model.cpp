@@ -36,8 +36,9 @@ std::shared_ptr<const Model> Model::create(std::shared_ptr<Engine> engine, Graph
   options.rules = engine->config().rules == 0;
   options.tolerant = static_cast<Numerics>(engine->config().numerics) != Numerics::kStrict;
   options.extra_rules = engine->rules().get();
-  options.evaluate = [&](const Node& node, const std::vector<Tensor>& inputs) {
-    return evaluate(engine, node, inputs);
+  options.evaluate = [&engine, alone = options](const Node& node,
+                                                const std::vector<Tensor>& inputs) {
+    return evaluate(engine, node, inputs, alone);
   };
   allow_folding(graph, options);
   optimise(graph, options);

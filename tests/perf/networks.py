@@ -126,6 +126,19 @@ def measure(runs: dict[str, Run], inputs: list[np.ndarray], seconds: float) -> d
     return {engine: statistics.median(times) * 1e6 for engine, times in rounds.items()}
 
 
+def ratio_to_better(us: dict[str, float]) -> float:
+    """Of the peers' times to xc's."""
+    return min((time for engine, time in us.items() if engine != "xc"), default=math.nan) / us["xc"]
+
+
+def summary(ratios: list[float], failed: int) -> int:
+    """Prints it; the exit status of the tool."""
+    if ratios:
+        mean = math.exp(statistics.fmean(map(math.log, ratios)))
+        print(f"geometric mean {mean:.2f} of {len(ratios)}, worst {min(ratios):.2f}; {failed} failed")
+    return 1 if failed else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
@@ -164,18 +177,14 @@ def main() -> int:
         if off > options.tolerance:
             print(f"# {name}: results differ by {off:.1e}", flush=True)
             failed += 1
-        peers = [time for engine, time in us.items() if engine != "xc"]
-        ratio = min(peers) / us["xc"] if peers else math.nan
+        ratio = ratio_to_better(us)
         ratios.append(ratio)
         shown = [f"{us[engine]:.1f}" if engine in us else "-" for engine in engines]
         if options.markdown:
             print(f"| {name} | {' | '.join(shown)} | {ratio:.2f} |", flush=True)
         else:
             print(f"{name:26s} {' '.join(f'{e}={t}' for e, t in zip(engines, shown))}  ratio={ratio:.2f}", flush=True)
-    if ratios:
-        mean = math.exp(statistics.fmean(map(math.log, ratios)))
-        print(f"geometric mean {mean:.2f} of {len(ratios)}, worst {min(ratios):.2f}; {failed} failed")
-    return 1 if failed else 0
+    return summary(ratios, failed)
 
 
 if __name__ == "__main__":

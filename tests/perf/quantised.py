@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import logging
 import math
-import statistics
 import sys
 from pathlib import Path
 
@@ -26,7 +25,7 @@ import torch
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 from fields import FIELDS
-from networks import difference, export, measure, try_engines
+from networks import difference, export, measure, ratio_to_better, summary, try_engines
 from zoo import NETWORKS
 
 NAMES = ["mobilenet_v3_small", "resnet18", "gpt 64", "speech encoder", "denoiser", "recommender 128", "masked sets"]
@@ -89,14 +88,11 @@ def main() -> int:
             if "xc" not in runs or len(runs) < 2:
                 continue
             us = measure(runs, inputs, options.seconds)
-            ratios.append(min(time for engine, time in us.items() if engine != "xc") / us["xc"])
+            ratios.append(ratio_to_better(us))
             apart = difference(results["xc"], results["ort"]) if "ort" in results else math.nan
             shown = " ".join(f"{engine}={time:.1f}" for engine, time in us.items())
             print(f"{name:20s} {kind:10s} {shown}  ratio={ratios[-1]:.2f} difference={apart:.1e}", flush=True)
-    if ratios:
-        mean = math.exp(statistics.fmean(map(math.log, ratios)))
-        print(f"geometric mean {mean:.2f} of {len(ratios)}, worst {min(ratios):.2f}; {failed} failed")
-    return 1 if failed else 0
+    return summary(ratios, failed)
 
 
 if __name__ == "__main__":

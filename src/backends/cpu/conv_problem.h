@@ -23,7 +23,7 @@ struct ConvProblem {
   /// 1x1, one group, no padding, no stride: a matrix product.
   bool pointwise() const;
   /// Depthwise over one axis. The library's kernels for depthwise convolutions know two, without
-  /// which it takes a general one (3 to 6 times slower): it is told of rows of height 1.
+  /// which it takes a general one (3 to 12 times slower): it is told of rows of height 1.
   bool told_as_image() const;
 };
 

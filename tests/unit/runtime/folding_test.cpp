@@ -42,7 +42,7 @@ Attrs training() {
 TEST_CASE("runtime/evaluate: a node by kernels gives what its reference gives") {
   const auto check = [](const Node& node, const std::vector<Tensor>& inputs) {
     const Tensor want = run_reference(node, inputs)[0];
-    const std::vector<Tensor> got = evaluate(engine(), node, inputs);
+    const std::vector<Tensor> got = evaluate(engine(), node, inputs, {});
     REQUIRE(got.size() == 1);
     CHECK_MESSAGE(test::difference({got[0]}, {want}, 1e-4) == "", node.op->name);
   };
@@ -62,7 +62,7 @@ TEST_CASE("runtime/evaluate: a node by kernels gives what its reference gives") 
 TEST_CASE("runtime/evaluate: spectra of short signals are products") {
   const auto check = [](const Node& node, const std::vector<Tensor>& inputs) {
     const Tensor want = run_reference(node, inputs)[0];
-    CHECK_MESSAGE(test::difference(evaluate(engine(), node, inputs), {want}, 2e-4) == "",
+    CHECK_MESSAGE(test::difference(evaluate(engine(), node, inputs, {}), {want}, 2e-4) == "",
                   node.op->name << " of " << to_text(inputs[0].dims()));
   };
   for (const int64_t axis : {1, 2})
@@ -95,14 +95,15 @@ TEST_CASE("runtime/evaluate: spectra of short signals are products") {
 TEST_CASE("runtime/evaluate: outputs not wanted and inputs not given") {
   Node split = node_of("Split", 2);
   split.outputs = {kNone, 0};
-  const auto parts = evaluate(engine(), split, {ramp({6, 4}, 1, 0), Tensor::of<int64_t>({2, 4})});
+  const auto parts =
+      evaluate(engine(), split, {ramp({6, 4}, 1, 0), Tensor::of<int64_t>({2, 4})}, {});
   REQUIRE(parts.size() == 2);
   CHECK(!parts[0]);
   CHECK(parts[1].dims() == Dims{4, 4});
   Node clip = node_of("Clip", 3);
   clip.inputs = {0, kNone, 0};
   const Tensor x = ramp({30}, 1, 0), high = Tensor::scalar(0.25F);
-  CHECK(test::difference(evaluate(engine(), clip, {x, {}, high}),
+  CHECK(test::difference(evaluate(engine(), clip, {x, {}, high}, {}),
                          run_reference(clip, {x, {}, high}), 0) == "");
 }
 
