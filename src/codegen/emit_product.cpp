@@ -1,7 +1,8 @@
-// Register tiles of products, as schedules of blocks write them: a vector loop of two registers
+// Register tiles of products, as schedules of blocks write them: a vector loop of some registers
 // whose body declares sums, feeds them in one serial loop with a row of one table times a column
 // each of another, and stores them. The library has that as a function.
 #include <algorithm>
+#include <numeric>
 
 #include "codegen/emitter.h"
 #include "codegen/library.h"
@@ -70,11 +71,14 @@ bool is_plain_load(const Expr& e) {
 
 }  // namespace
 
-bool Emitter::product_tile(const For& loop) {
-  const VectorLoop& state = *vector_;
+bool Emitter::product_tiles(const For& loop, Value* first, Value* last) {
   Tile tile;
-  if (!has_library(target_) || state.mask || state.nesting != 0 ||
-      state.lanes != 2 * static_cast<int>(register_lanes(target_)) || !tile.read(loop.body))
+  if (!has_library(target_)) return false;
+  const unsigned lanes = register_lanes(target_);
+  const auto registers = static_cast<unsigned>(loop.factor) / lanes;
+  // Whole vectors only.
+  if (std::gcd(known_divisor(loop.begin), known_divisor(loop.end)) % lanes != 0 || registers < 1 ||
+      registers > kMaxProductRegisters || !tile.read(loop.body))
     return false;
   const Expr& panel = tile.feeds[0]->value;
   const Expr& b = tile.feeds[0]->second;
@@ -130,16 +134,19 @@ bool Emitter::product_tile(const For& loop) {
     return sum;
   };
 
+  vars_[loop.var.id] = first;
   Value* const begin = uniform(value(tile.inner->begin));
   Value* const end = uniform(value(tile.inner->end));
   vars_[tile.inner->var.id] = begin;
   Value* const panel_at = address(panel->id, panel->indices, {}).base;
   Value* const b_at = address(b->id, b->indices, {}).base;
   Value* const out_at = address(out.buffer, out.indices, {}).base;
-  b_.CreateCall(product_function(module_, target_, static_cast<unsigned>(columns), adds),
+  const ProductShape shape{registers, static_cast<unsigned>(columns), adds};
+  b_.CreateCall(product_function(module_, target_, shape),
                 {panel_at, step_of(panel->id, panel->indices, tile.inner->var), b_at,
                  step_of(b->id, b->indices, tile.inner->var), column_step(b->id, b_grows),
-                 b_.CreateSub(end, begin), out_at, column_step(out.buffer, out_grows)});
+                 b_.CreateSub(end, begin), out_at, column_step(out.buffer, out_grows),
+                 b_.CreateSDiv(b_.CreateSub(last, first), integer(lanes))});
   cache_.clear();
   return true;
 }

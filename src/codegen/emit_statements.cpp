@@ -336,6 +336,7 @@ void Emitter::rotate_partials(const Block& body) {
 }
 
 void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
+  if (product_tiles(loop, begin, end)) return;
   VectorLoop state;
   state.loop = &loop;
   state.lanes = loop.factor;
@@ -379,7 +380,7 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
         state.first = b_.CreateAdd(v, integer(int64_t{group} * loop.factor));
         state.group = group;
         vars_[loop.var.id] = state.first;
-        if (!product_tile(loop)) block(loop.body);
+        block(loop.body);
         fetch_ahead();
       }
       if (rotates) rotate_partials(loop.body);

@@ -144,8 +144,8 @@ class Emitter {
   llvm::Value* step_of(uint32_t buffer, const std::vector<loop::Index>& indices, loop::Var var);
 
   // --- register tiles of products (emit_product.cpp) ---
-  // When the body of a vector loop is one: calls the library for this group of it.
-  bool product_tile(const loop::For& loop);
+  // When the body of a vector loop over [first, last) is one: calls the library for all of it.
+  bool product_tiles(const loop::For& loop, llvm::Value* first, llvm::Value* last);
 
   // --- reductions (emit_reductions.cpp) ---
   void declare(const loop::DeclareAcc& stmt);

@@ -66,16 +66,17 @@ std::vector<Value*> countdown(
     now.push_back(phi);
   }
   const std::vector<Value*> next = body(now);
+  auto* latch = b.GetInsertBlock();  // the body may have loops
   Value* const rest = b.CreateSub(count, b.getInt64(1));
-  count->addIncoming(rest, inside);
+  count->addIncoming(rest, latch);
   for (size_t i = 0; i < now.size(); ++i)
-    llvm::cast<llvm::PHINode>(now[i])->addIncoming(next[i], inside);
+    llvm::cast<llvm::PHINode>(now[i])->addIncoming(next[i], latch);
   b.CreateCondBr(b.CreateICmpSGT(rest, b.getInt64(0)), inside, done);
   b.SetInsertPoint(done);
   for (size_t i = 0; i < now.size(); ++i) {
     auto* phi = b.CreatePHI(now[i]->getType(), 2);
     phi->addIncoming(start[i], before);
-    phi->addIncoming(next[i], inside);
+    phi->addIncoming(next[i], latch);
     out.push_back(phi);
   }
   return out;
@@ -113,51 +114,68 @@ void write_transpose(Builder& b, llvm::Function& function, const Target& target)
             });
 }
 
-void write_product(Builder& b, llvm::Function& function, const Target& target, unsigned columns,
-                   bool adds) {
-  constexpr unsigned kRegisters = 2;
+// Sums of one tile: so many registers of rows by all columns.
+void write_tile(Builder& b, llvm::Function& function, const Target& target, unsigned registers,
+                const ProductShape& shape, Value* panel, Value* out) {
   const unsigned lanes = register_lanes(target);
   llvm::Type* const element = b.getFloatTy();
   auto* const vector = llvm::FixedVectorType::get(element, lanes);
   const auto parts = [&](Value* at, const std::function<void(unsigned, Value*)>& each) {
-    for (unsigned part = 0; part < kRegisters; ++part)
+    for (unsigned part = 0; part < registers; ++part)
       each(part, b.CreateConstGEP1_64(element, at, uint64_t{part} * lanes));
   };
-  Value *b_column = function.getArg(2), *out = function.getArg(6);
+  Value* b_column = function.getArg(2);
   // The variables: the panel's row, the distance of b's from its first, the sums.
-  std::vector<Value*> start{function.getArg(0), b.getInt64(0)}, columns_of_b, outs;
-  for (unsigned j = 0; j < columns; ++j) {
+  std::vector<Value*> start{panel, b.getInt64(0)}, columns_of_b, outs;
+  for (unsigned j = 0; j < shape.columns; ++j) {
     columns_of_b.push_back(b_column);
     outs.push_back(out);
     b_column = b.CreateGEP(element, b_column, function.getArg(4));
     out = b.CreateGEP(element, out, function.getArg(7));
     parts(outs[j], [&](unsigned, Value* at) {
-      start.push_back(adds ? b.CreateAlignedLoad(vector, at, llvm::Align(4))
-                           : static_cast<Value*>(llvm::ConstantFP::get(vector, 0.0)));
+      start.push_back(shape.adds ? b.CreateAlignedLoad(vector, at, llvm::Align(4))
+                                 : static_cast<Value*>(llvm::ConstantFP::get(vector, 0.0)));
     });
   }
   const std::vector<Value*> sums =
       countdown(b, function, function.getArg(5), start, [&](const std::vector<Value*>& now) {
         std::vector<Value*> next{b.CreateGEP(element, now[0], function.getArg(1)),
                                  b.CreateAdd(now[1], function.getArg(3))};
-        std::array<Value*, kRegisters> row{};
-        parts(now[0], [&](unsigned part, Value* at) {
-          row[part] = b.CreateAlignedLoad(vector, at, llvm::Align(4));
+        std::vector<Value*> row;
+        parts(now[0], [&](unsigned, Value* at) {
+          row.push_back(b.CreateAlignedLoad(vector, at, llvm::Align(4)));
         });
-        for (unsigned j = 0; j < columns; ++j) {
+        for (unsigned j = 0; j < shape.columns; ++j) {
           Value* const factor = b.CreateVectorSplat(
               lanes, b.CreateAlignedLoad(element, b.CreateGEP(element, columns_of_b[j], now[1]),
                                          llvm::Align(4)));
-          for (unsigned part = 0; part < kRegisters; ++part)
+          for (Value* const part : row)
             next.push_back(b.CreateIntrinsic(llvm::Intrinsic::fma, {vector},
-                                             {row[part], factor, now[next.size()]}));
+                                             {part, factor, now[next.size()]}));
         }
         return next;
       });
-  for (unsigned j = 0; j < columns; ++j)
+  for (unsigned j = 0; j < shape.columns; ++j)
     parts(outs[j], [&](unsigned part, Value* at) {
-      b.CreateAlignedStore(sums[2 + size_t{j} * kRegisters + part], at, llvm::Align(4));
+      b.CreateAlignedStore(sums[2 + size_t{j} * registers + part], at, llvm::Align(4));
     });
+}
+
+// Tiles of as many registers as the shape says, then of half of that, and so on.
+void write_product(Builder& b, llvm::Function& function, const Target& target,
+                   const ProductShape& shape) {
+  Value* left = function.getArg(8);
+  std::vector<Value*> at{function.getArg(0), function.getArg(6)};
+  for (unsigned registers = shape.registers; registers > 0; registers /= 2) {
+    Value* const step = b.getInt64(uint64_t{registers} * register_lanes(target));
+    Value* const count = b.CreateSDiv(left, b.getInt64(registers));
+    left = b.CreateSRem(left, b.getInt64(registers));
+    at = countdown(b, function, count, at, [&](const std::vector<Value*>& now) {
+      write_tile(b, function, target, registers, shape, now[0], now[1]);
+      return std::vector<Value*>{b.CreateGEP(b.getFloatTy(), now[0], step),
+                                 b.CreateGEP(b.getFloatTy(), now[1], step)};
+    });
+  }
 }
 
 llvm::Function* declared(llvm::Module& module, const Target& target, llvm::StringRef name,
@@ -183,11 +201,12 @@ llvm::Function* written(std::string_view name, llvm::Module& module, const Targe
     begin(transpose_function(module, target));
     write_transpose(b, *function, target);
   } else if (name.starts_with(kProduct)) {
-    unsigned columns = 0;
-    (void)std::from_chars(name.data() + kProduct.size(), name.data() + name.size(), columns);
-    const bool adds = name.ends_with(kAdds);
-    begin(product_function(module, target, columns, adds));
-    write_product(b, *function, target, columns, adds);
+    ProductShape shape{0, 0, name.ends_with(kAdds)};
+    const char* const end = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data() + kProduct.size(), end, shape.registers);
+    (void)std::from_chars(parsed.ptr + 1, end, shape.columns);
+    begin(product_function(module, target, shape));
+    write_product(b, *function, target, shape);
   } else {
     return nullptr;
   }
@@ -211,15 +230,16 @@ llvm::Function* transpose_function(llvm::Module& module, const Target& target) {
   return declared(module, target, kTranspose, {ptr, i64, i64, ptr, i64, i64, i64});
 }
 
-llvm::Function* product_function(llvm::Module& module, const Target& target, unsigned columns,
-                                 bool adds) {
-  XC_CHECK(columns >= 1 && columns <= kMaxProductColumns);
+llvm::Function* product_function(llvm::Module& module, const Target& target,
+                                 const ProductShape& shape) {
+  XC_CHECK(shape.registers >= 1 && shape.registers <= kMaxProductRegisters);
+  XC_CHECK(shape.columns >= 1 && shape.columns <= kMaxProductColumns);
   auto* const ptr = llvm::PointerType::getUnqual(module.getContext());
   auto* const i64 = llvm::Type::getInt64Ty(module.getContext());
   std::string name(kProduct);
-  name += std::to_string(columns);
-  if (adds) name += kAdds;
-  return declared(module, target, name, {ptr, i64, ptr, i64, i64, i64, ptr, i64});
+  name += std::to_string(shape.registers) + 'x' + std::to_string(shape.columns);
+  if (shape.adds) name += kAdds;
+  return declared(module, target, name, {ptr, i64, ptr, i64, i64, i64, ptr, i64, i64});
 }
 
 std::span<const char> library_object(std::string_view name, const Target& target,

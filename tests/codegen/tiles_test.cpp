@@ -2,6 +2,8 @@
 // interpreter's bits.
 #include <doctest/doctest.h>
 
+#include <vector>
+
 #include "codegen/codegen.h"
 #include "codegen/jit.h"
 #include "loop/interpret.h"
@@ -44,45 +46,32 @@ TEST_CASE("codegen/tiles: products and transposing copies go through the library
     const bool wide = target == "x86-64-v4", has_library = wide || target == "x86-64-v3";
     TargetWidth width;
     width.registers = wide ? 32 : 8;
-    const std::string columns = wide ? "8" : "4";
-    for (const bool adds : {false, true}) {
-      CAPTURE(target);
-      CAPTURE(adds);
-      std::string text = product_tiles(width);
-      if (adds) {  // to what the columns held: 2
-        for (const std::string tile : {columns, std::string("1")})
-          for (int c = 0; c < std::stoi(tile); ++c) {
-            const std::string sum = "acc s" + tile + "_" + std::to_string(c) + ": f32 dot seq";
-            REQUIRE(text.find(sum) != std::string::npos);
-            text.insert(text.find(sum) + sum.size(), " = y[" + tile + "*g" + tile + " + " +
-                                                         std::to_string(c) + ", r" + tile + "]");
-          }
-        text.insert(text.find("  vector(16) r ="), "  for z = 0 .. (n * " + columns +
-                                                       ") {\n    vector(16) w = 0 .. 32 {\n" +
-                                                       "      y[z, w] = 2:f32\n    }\n  }\n");
-      }
-      const auto listing = test::jit(text, target, XC_JIT_WANT_ASSEMBLY);
-      INFO(listing.error);
-      REQUIRE(listing.status == 0);
-      const auto calls = [&](const std::string& name) {
-        return listing.assembly.find(name + "\n") != std::string::npos;
-      };
-      const std::string suffix = adds ? ".adds" : "";
-      CHECK(calls("xc.transpose") == has_library);
-      CHECK(calls("xc.product." + columns + suffix) == has_library);
-      CHECK(calls("xc.product.1" + suffix) == has_library);
-      const Kernel kernel = parse(text);
-      const test::Compiled code(kernel, target);
-      for (const int64_t n : {0, 1, 3}) {
-        test::Problem problem;
-        problem.dims = {n};
-        problem.strides = {70};
-        problem.elements.assign(2, 70 * 32);
-        test::Buffers expected(kernel, problem, 9, false), got(kernel, problem, 9, false);
-        CHECK(interpret(kernel, expected.args(0, 0), test::math_of(target)) == 0);
-        CHECK(code(got.args(0, 0)) == 0);
-        CHECK(test::difference(kernel, expected, got) == "");
-      }
+    CAPTURE(target);
+    const std::string text = product_tiles(width);
+    const auto listing = test::jit(text, target, XC_JIT_WANT_ASSEMBLY);
+    INFO(listing.error);
+    REQUIRE(listing.status == 0);
+    const auto calls = [&](const std::string& name) {
+      return listing.assembly.find(name + "\n") != std::string::npos;
+    };
+    CHECK(calls("xc.transpose") == has_library);
+    const std::vector<const char*> tiles = wide ? std::vector<const char*>{"4x6", "4x4", "4x1"}
+                                                : std::vector<const char*>{"2x4", "2x1"};
+    for (const std::string tile : tiles) {
+      CHECK(calls("xc.product." + tile) == has_library);
+      CHECK(calls("xc.product." + tile + ".adds") == has_library);
+    }
+    const Kernel kernel = parse(text);
+    const test::Compiled code(kernel, target);
+    for (const int64_t n : {0, 1, 3, 5}) {
+      test::Problem problem;
+      problem.dims = {n};
+      problem.strides = {70};
+      problem.elements.assign(2, 70 * 64);
+      test::Buffers expected(kernel, problem, 9, false), got(kernel, problem, 9, false);
+      CHECK(interpret(kernel, expected.args(0, 0), test::math_of(target)) == 0);
+      CHECK(code(got.args(0, 0)) == 0);
+      CHECK(test::difference(kernel, expected, got) == "");
     }
   }
 }

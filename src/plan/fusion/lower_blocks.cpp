@@ -31,6 +31,7 @@ using loop::KernelBuilder;
 using loop::Var;
 
 constexpr int kBlockRows = 32, kLeastBlockRows = 8;
+constexpr int64_t kTileDepth = 64;  // terms of long sums: a panel of them stays in that cache
 constexpr int64_t kBlockBytes = 32 << 10;  // of rows that are read twice
 constexpr int64_t kTaskRows = 1024;        // without batch axes: rows of a task
 constexpr double kRecomputeWeight = 6;     // additions: above, a value is kept in scratch
@@ -117,14 +118,12 @@ class BlockLowering {
  public:
   BlockLowering(const Region& region, const StepSpec& spec, RegionGraph region_graph,
                 const loop::TargetWidth& target, RegionCode& code)
-      : spec_(spec), g_(std::move(region_graph)), code_(code) {
+      : spec_(spec), g_(std::move(region_graph)), code_(code), target_(target) {
     space_.batch.assign(region.space.begin(), region.space.end() - 1);
     space_.rows = region.space.back();
     for (uint32_t k = 0; k < g_.operands.size(); ++k) operand_of_[g_.operands[k]] = k;
-    const bool wide = target.registers >= kVectorRegisters;
-    tile_rows_ = wide ? 8 : 4;
-    product_lanes_ = wide ? kBlockRows : loop::kReductionLanes;
-    column_vectors_ = wide ? 12 : 6;
+    column_vectors_ = target.registers >= kVectorRegisters ? 12 : 6;
+    tile_lanes_ = loop::product_tile(target).lanes;
   }
 
   Verdict lower() {
@@ -402,10 +401,10 @@ class BlockLowering {
 
   Row row_of(Var r) const { return {block_row_ + Affine(r), Affine(r), {}, {}, {}}; }
 
-  /// All rows of the block, so many at a time.
+  /// All rows of the block and what fills their last vector, so many at a time.
   void for_lanes(const std::function<void(Row&)>& body, int lanes = loop::kReductionLanes) {
     builder_->loop(
-        "r", 0, block_rows_,
+        "r", loop::i64(0), lanes_,
         [&](Var r) {
           Row row = row_of(r);
           row.exists = loop::lt(loop::loop_var(r), rows_);
@@ -459,6 +458,9 @@ class BlockLowering {
   /// A register holds half as many numbers of 8 bytes.
   static int tile_of(DType type, int registers) {
     return type == DType::kF64 ? registers / 2 : registers;
+  }
+  int product_lanes(DType type) const {
+    return std::max(tile_of(type, tile_lanes_), loop::kReductionLanes);
   }
 
   // ---- products ---------------------------------------------------------------------------------
@@ -521,27 +523,45 @@ class BlockLowering {
   }
 
   void write_lane_product(const Node& node) {
-    const ValueId in = node.inputs[0];
+    const loop::Buffer rows = materialise(node.inputs[0]), out = table(node.outputs[0]);
+    const Dim depth = width(node.inputs[0]), columns = width(node.outputs[0]);
+    if (depth.is_constant() && depth.value() <= 2 * kTileDepth)
+      return write_tiles(node, rows, out, loop::i64(0), extent(depth), false);
+    builder_->loop("j", 0, extent(columns), [&](Var j) {
+      for_lanes([&](Row& row) {
+        builder_->store(at(out, Affine(j), row), loop::constant(out.type(), 0));
+      });
+    });
+    const Expr panels = (extent(depth) + loop::i64(kTileDepth - 1)) / loop::i64(kTileDepth);
+    builder_->loop("p", loop::i64(0), panels, [&](Var p) {
+      const Expr begin = loop::loop_var(p) * loop::i64(kTileDepth);
+      write_tiles(node, rows, out, begin, loop::min(begin + loop::i64(kTileDepth), extent(depth)),
+                  true);
+    });
+  }
+
+  /// A product's sums over [begin, end), from 0 or added to what is there.
+  void write_tiles(const Node& node, const loop::Buffer& rows, const loop::Buffer& out,
+                   const Expr& begin, const Expr& end, bool adds) {
     const uint32_t right = operand_of_.at(node.inputs[1]);
-    const loop::Buffer rows = materialise(in), out = table(node.outputs[0]);
     const Dim columns = width(node.outputs[0]);
     const DType type = value_type(node.outputs[0]);
-    const int tile = tile_of(type, tile_rows_);
     builder_->loop("j", 0, extent(columns), [&](Var j) {
       for_lanes(
           [&](Row& row) {
+            const loop::Element total = at(out, Affine(j), row);
             const loop::Acc sum =
-                builder_->acc("s", loop::AccOp::kDot, type, loop::AccOrder::kSequential);
-            builder_->loop("k", 0, extent(width(in)), [&](Var k) {
+                builder_->acc("s", loop::AccOp::kDot, type, loop::AccOrder::kSequential,
+                              adds ? Expr(total) : Expr());
+            builder_->loop("k", begin, end, [&](Var k) {
               builder_->accumulate(sum, at(rows, Affine(k), row), matrix(right, k, Affine(j)));
             });
-            builder_->store(at(out, Affine(j), row),
-                            as_stored(sum.value(), stored_type(node.outputs[0])));
+            builder_->store(total, as_stored(sum.value(), stored_type(node.outputs[0])));
           },
-          product_lanes_);
-      const int copies =
-          is_narrow(columns) ? static_cast<int>(std::min<int64_t>(columns.value(), tile)) : tile;
-      jam_.emplace_back(j, copies);
+          product_lanes(type));
+      const int tile = loop::product_tile(target_, columns.constant()).columns;
+      jam_.emplace_back(
+          j, static_cast<int>(std::min<int64_t>(columns.constant().value_or(tile), tile)));
     });
   }
 
@@ -567,7 +587,9 @@ class BlockLowering {
     const auto place = keep ? reusable(in, graph().value(out).producer, seen) : std::nullopt;
     // Two registers side by side do not wait for each other's sums; dear values keep one busy.
     const bool light = !weights_.count(in) || weights_.at(in) <= kRecomputeWeight;
-    const int lanes = light && is_in_tables(in) ? product_lanes_ : loop::kReductionLanes;
+    const int lanes = light && is_in_tables(in)
+                          ? std::min(2 * loop::kReductionLanes, product_lanes(type))
+                          : loop::kReductionLanes;
     const auto write = [&](Row& row) {
       prepare(row, in);
       const loop::Acc acc =
@@ -703,6 +725,10 @@ class BlockLowering {
     block_row_ = Affine(block) * block_rows_;
     rows_ = loop::min(loop::i64(block_rows_),
                       extent(space_.rows) - loop::loop_var(block) * loop::i64(block_rows_));
+    const Expr vector = loop::i64(loop::kReductionLanes);
+    lanes_ = block_rows_ > kBlockRows
+                 ? (rows_ + loop::i64(loop::kReductionLanes - 1)) / vector * vector
+                 : loop::i64(block_rows_);
     for (NodeId id : graph().order()) {
       const Node& node = graph().node(id);
       switch (role(id)) {
@@ -745,10 +771,13 @@ class BlockLowering {
 
   /// Rows that a product reads along the row and another by columns (X'(Xv)) come from the
   /// first-level cache the second time: 1000 columns of f32 take 0.87 of the time. Products over
-  /// lanes want all rows.
+  /// lanes want all rows of their tile.
   void choose_block_rows() {
     for (NodeId id : graph().order())
-      if (role(id) == BlockRole::kRowProduct && !is_dot(graph().node(id))) return;
+      if (role(id) == BlockRole::kRowProduct && !is_dot(graph().node(id))) {
+        block_rows_ = std::max(kBlockRows, tile_lanes_);
+        return;
+      }
     for (const Column& c : columns_) {
       if (c.wide == kNone || users_[c.wide].size() < 2) continue;
       const int64_t row_bytes = checked_mul(c.wide_width, element_size(stored_type(c.wide)));
@@ -835,8 +864,9 @@ class BlockLowering {
   RegionGraph g_;
   RegionCode& code_;
   RowSpace space_;
-  // Of products: columns at a time, rows in lanes, and vectors of sums of a column product.
-  int tile_rows_, product_lanes_, column_vectors_;
+  loop::TargetWidth target_;
+  int tile_lanes_;      ///< of row products
+  int column_vectors_;  ///< of sums of a column product
   int block_rows_ = kBlockRows;
   std::unordered_map<ValueId, uint32_t> operand_of_;
   std::vector<std::vector<NodeId>> users_;
@@ -849,7 +879,7 @@ class BlockLowering {
   std::vector<Affine> batch_;
   std::optional<Var> task_;
   Affine block_row_;
-  Expr rows_;
+  Expr rows_, lanes_;  ///< of the block; lanes_: whole vectors
   std::unordered_map<ValueId, loop::Buffer> tables_;
   std::unordered_map<ValueId, loop::Buffer> turned_;  ///< of tables_, rows outermost
   std::unordered_map<uint32_t, loop::Buffer> staged_;
