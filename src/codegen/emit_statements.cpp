@@ -191,6 +191,7 @@ void Emitter::counted_loop(Value* begin, Value* end, Value* step, const Carried&
 }
 
 void Emitter::serial_loop(const For& loop, Value* begin, Value* end) {
+  if (product(loop, begin, end)) return;
   begin = transposing_copy(loop, begin, end);
   if (vector_) ++vector_->nesting;
   counted_loop(begin, end, b_.getInt64(1), carried_by(loop.body), [&](Value* v) {
@@ -336,7 +337,6 @@ void Emitter::rotate_partials(const Block& body) {
 }
 
 void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
-  if (product_tiles(loop, begin, end)) return;
   VectorLoop state;
   state.loop = &loop;
   state.lanes = loop.factor;

@@ -143,9 +143,9 @@ class Emitter {
   llvm::Value* transposing_copy(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   llvm::Value* step_of(uint32_t buffer, const std::vector<loop::Index>& indices, loop::Var var);
 
-  // --- register tiles of products (emit_product.cpp) ---
-  // When the body of a vector loop over [first, last) is one: calls the library for all of it.
-  bool product_tiles(const loop::For& loop, llvm::Value* first, llvm::Value* last);
+  // --- products (emit_product.cpp) ---
+  // When a loop over columns [first, last) is one: calls the library for all of it.
+  bool product(const loop::For& columns, llvm::Value* first, llvm::Value* last);
 
   // --- reductions (emit_reductions.cpp) ---
   void declare(const loop::DeclareAcc& stmt);

@@ -27,18 +27,10 @@ inline bool has_library(const Target& target) {
 llvm::Function* transpose_function(llvm::Module& module, const Target& target);
 constexpr unsigned kTransposeColumns = 4;
 
-// Sums of a product in registers: so many of rows by columns, adding to what is there or from 0.
-struct ProductShape {
-  unsigned registers, columns;
-  bool adds;
-};
-constexpr unsigned kMaxProductRegisters = 4, kMaxProductColumns = 8;
-
-// void (panel, panel_k, b, b_k, b_j, count, out, out_j, vectors), with columns j = 0 .. columns - 1
-// and r over the elements of so many vectors: out[j, r] = sum over k = 0 .. count - 1, in that
-// order, of fma(panel[k, r], b[k, j], sum); it starts at 0 or at out[j, r].
-llvm::Function* product_function(llvm::Module& module, const Target& target,
-                                 const ProductShape& shape);
+// void (panel, panel_k, b, b_k, b_j, count, out, out_j, vectors, columns), r over the elements of
+// so many vectors, j over so many columns: out[j, r] = sum over k = 0 .. count - 1, in that order,
+// of fma(panel[k, r], b[k, j], sum); it starts at 0 or (`adds`) at out[j, r].
+llvm::Function* product_function(llvm::Module& module, const Target& target, bool adds);
 
 // The object file of one of these, by the name of its declaration; empty when there is no such
 // function. Lives on. Any thread; `backend` is this thread's.

@@ -414,13 +414,6 @@ Kernel jam(Kernel kernel, std::string_view var, int copies) {
   return verified(std::move(kernel));
 }
 
-ProductTile product_tile(const TargetWidth& target, std::optional<int64_t> columns) {
-  if (target.registers < 32) return {.lanes = 16, .columns = 4};
-  for (const int exact : {6, 5, 4})
-    if (columns && *columns % exact == 0) return {.lanes = 64, .columns = exact};
-  return {.lanes = 64, .columns = 6};
-}
-
 Kernel reorder(Kernel kernel, std::string_view outer) {
   For& out = find(kernel, outer).loop();
   For* in = out.body.size() == 1 ? std::get_if<For>(&out.body[0].node) : nullptr;

@@ -2,8 +2,6 @@
 // with the reason when it would not be legal. Loops are named by their variable.
 #pragma once
 
-#include <optional>
-
 #include "loop/kernel.h"
 
 namespace xc::loop {
@@ -30,18 +28,10 @@ struct TargetWidth {
   int lanes = 16;         // vector lanes of elementwise loops
   int registers = 32;     // vectors of that many f32 the registers hold
   int64_t grain = 16384;  // iterations per task when a flat loop is cut for parallel tasks
+  // Has the code generator a function for products of f32 written as plain loops: rows in lanes,
+  // one column after the other?
+  bool multiplies = true;
 };
-// A register tile of a product: rows in vector lanes, by columns side by side.
-struct ProductTile {
-  int lanes = 16;  // of f32
-  int columns = 4;
-};
-// For so many columns, where that is known: a tile that leaves none over, if there is one nearly as
-// good. 32 registers hold 4 x 6 vectors of sums, a row of 4 and what they are multiplied by: an
-// element that is loaded serves four to six multiplications, which two loads a cycle keep up with.
-// (f32 of AVX-512, from the first-level cache: 4 x 6 190 GFLOP/s, 4 x 4 181, 2 x 8 169.)
-ProductTile product_tile(const TargetWidth& target, std::optional<int64_t> columns = {});
-
 // Scalar loop nests in, scheduled kernel out: innermost loops become vector loops where legal, the
 // outermost loop is parallel where its iterations are independent (a flat loop is split first).
 Kernel schedule_default(Kernel kernel, TargetWidth width);

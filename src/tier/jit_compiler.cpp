@@ -92,6 +92,7 @@ class JitCompiler final : public RegionCompiler {
   loop::TargetWidth target() const override {
     loop::TargetWidth width;
     width.registers = isa_ == Isa::kAvx512 ? 32 : isa_ == Isa::kAvx2 ? 8 : 4;
+    width.multiplies = isa_ == Isa::kAvx512 || isa_ == Isa::kAvx2;
     return width;
   }
 
@@ -138,7 +139,7 @@ class JitCompiler final : public RegionCompiler {
     try {
       compile(softmax_of_rows());
       // What products share: the code generator keeps it.
-      compile(loop::parse(product_tiles(target())));
+      compile(loop::parse(products()));
       done.store(true, std::memory_order_relaxed);
     } catch (const std::exception&) {
       // The first region's compile meets the same trouble and reports it.

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <set>
-
 #include "loop/builder.h"
 
 namespace xc {
@@ -27,35 +25,18 @@ loop::Kernel softmax_of_rows() {
   return loop::schedule_default(builder.finish(), {});
 }
 
-std::string product_tiles(const loop::TargetWidth& width) {
-  const int lanes = loop::product_tile(width).lanes;
-  std::string text = fmt::format(
-      "kernel warm_up_tiles(n; s) {{\n"
-      "  in x: f32[s, 1]\n  out y: f32[s, 1]\n  scratch t: f32[{0}; {1}, 1]\n"
-      "  vector(16) r = 0 .. {1} {{\n    for j = 0 .. 64 {{\n      t[j, r] = x[r, j]\n    }}\n  "
-      "}}\n",
-      64 * lanes, lanes);
-  // For any number of columns, for a multiple of 64 (which heads of attention have), and the rest.
-  const std::set<int> tiles = {loop::product_tile(width).columns,
-                               loop::product_tile(width, 64).columns, 1};
-  int id = 0;
-  for (const bool adds : {false, true}) {
-    for (const int columns : tiles) {
-      ++id;
-      std::string sums, feeds, stores;
-      for (int c = 0; c < columns; ++c) {
-        const std::string out = fmt::format("y[{0}*g{1} + {2}, r{1}]", columns, id, c);
-        sums += fmt::format("      acc s{}_{}: f32 dot seq{}\n", id, c, adds ? " = " + out : "");
-        feeds += fmt::format("        s{0}_{1} <- t[k{0}, r{0}], x[{2}*g{0} + {1}, k{0}]\n", id, c,
-                             columns);
-        stores += fmt::format("      {} = s{}_{}\n", out, id, c);
-      }
-      text += fmt::format(
-          "  for g{0} = 0 .. n {{\n    vector({1}) r{0} = 0 .. min({1}, (n * {2})) {{\n{3}"
-          "      for k{0} = 0 .. 64 {{\n{4}      }}\n{5}    }}\n  }}\n",
-          id, lanes, loop::kReductionLanes, sums, feeds, stores);
-    }
-  }
+std::string products() {
+  std::string text =
+      "kernel warm_up_products(n, m; s) {\n"
+      "  in x: f32[s, 1]\n  out y: f32[s, 1]\n  scratch t: f32[4096; 64, 1]\n"
+      "  vector(16) r = 0 .. 64 {\n    for j = 0 .. 64 {\n      t[j, r] = x[r, j]\n    }\n  }\n";
+  for (const bool adds : {false, true})
+    text += fmt::format(
+        "  for j{0} = 0 .. m {{\n    vector(64) r{0} = 0 .. min(64, (n * 16)) {{\n"
+        "      acc s{0}: f32 dot seq{1}\n"
+        "      for k{0} = 0 .. 64 {{\n        s{0} <- t[k{0}, r{0}], x[j{0}, k{0}]\n      }}\n"
+        "      y[j{0}, r{0}] = s{0}\n    }}\n  }}\n",
+        adds ? "b" : "a", adds ? " = y[jb, rb]" : "");
   return text + "}\n";
 }
 

@@ -12,8 +12,8 @@ namespace xc {
 /// A softmax has what most kernels are made of: rows, reductions, masks, a math function.
 loop::Kernel softmax_of_rows();
 
-/// Text of a kernel of a transposing copy and the register tiles in which blocks multiply: those of
-/// loop::product_tile, and of one column, whole and of what is left of the rows.
-std::string product_tiles(const loop::TargetWidth& width);
+/// Text of a kernel of what blocks call the code generator's library for: a transposing copy,
+/// products of rows in lanes, from 0 and added to what is there.
+std::string products();
 
 }  // namespace xc

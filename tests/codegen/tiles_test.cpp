@@ -2,8 +2,6 @@
 // interpreter's bits.
 #include <doctest/doctest.h>
 
-#include <vector>
-
 #include "codegen/codegen.h"
 #include "codegen/jit.h"
 #include "loop/interpret.h"
@@ -42,36 +40,28 @@ TEST_CASE("codegen/tiles: scheduled products have the interpreter's bits on ever
 }
 
 TEST_CASE("codegen/tiles: products and transposing copies go through the library") {
+  const std::string text = products();
+  const Kernel kernel = parse(text);
   for (const std::string& target : test::runnable_targets()) {
-    const bool wide = target == "x86-64-v4", has_library = wide || target == "x86-64-v3";
-    TargetWidth width;
-    width.registers = wide ? 32 : 8;
     CAPTURE(target);
-    const std::string text = product_tiles(width);
     const auto listing = test::jit(text, target, XC_JIT_WANT_ASSEMBLY);
     INFO(listing.error);
     REQUIRE(listing.status == 0);
-    const auto calls = [&](const std::string& name) {
-      return listing.assembly.find(name + "\n") != std::string::npos;
-    };
-    CHECK(calls("xc.transpose") == has_library);
-    const std::vector<const char*> tiles = wide ? std::vector<const char*>{"4x6", "4x4", "4x1"}
-                                                : std::vector<const char*>{"2x4", "2x1"};
-    for (const std::string tile : tiles) {
-      CHECK(calls("xc.product." + tile) == has_library);
-      CHECK(calls("xc.product." + tile + ".adds") == has_library);
-    }
-    const Kernel kernel = parse(text);
+    const bool has_library = target == "x86-64-v4" || target == "x86-64-v3";
+    for (const char* name : {"xc.transpose\n", "xc.product\n", "xc.product.adds\n"})
+      CHECK((listing.assembly.find(name) != std::string::npos) == has_library);
     const test::Compiled code(kernel, target);
-    for (const int64_t n : {0, 1, 3, 5}) {
-      test::Problem problem;
-      problem.dims = {n};
-      problem.strides = {70};
-      problem.elements.assign(2, 70 * 64);
-      test::Buffers expected(kernel, problem, 9, false), got(kernel, problem, 9, false);
-      CHECK(interpret(kernel, expected.args(0, 0), test::math_of(target)) == 0);
-      CHECK(code(got.args(0, 0)) == 0);
-      CHECK(test::difference(kernel, expected, got) == "");
-    }
+    // Vectors of rows: tiles of 4, 2 and 1; columns: of 6, 2 and 1.
+    for (const int64_t vectors : {0, 1, 2, 3, 4})
+      for (const int64_t columns : {0, 1, 2, 5, 6, 15}) {
+        test::Problem problem;
+        problem.dims = {vectors, columns};
+        problem.strides = {70};
+        problem.elements.assign(2, 70 * 64);
+        test::Buffers expected(kernel, problem, 9, false), got(kernel, problem, 9, false);
+        CHECK(interpret(kernel, expected.args(0, 0), test::math_of(target)) == 0);
+        CHECK(code(got.args(0, 0)) == 0);
+        CHECK(test::difference(kernel, expected, got) == "");
+      }
   }
 }

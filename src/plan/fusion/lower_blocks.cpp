@@ -118,12 +118,15 @@ class BlockLowering {
  public:
   BlockLowering(const Region& region, const StepSpec& spec, RegionGraph region_graph,
                 const loop::TargetWidth& target, RegionCode& code)
-      : spec_(spec), g_(std::move(region_graph)), code_(code), target_(target) {
+      : spec_(spec), g_(std::move(region_graph)), code_(code), multiplies_(target.multiplies) {
     space_.batch.assign(region.space.begin(), region.space.end() - 1);
     space_.rows = region.space.back();
     for (uint32_t k = 0; k < g_.operands.size(); ++k) operand_of_[g_.operands[k]] = k;
-    column_vectors_ = target.registers >= kVectorRegisters ? 12 : 6;
-    tile_lanes_ = loop::product_tile(target).lanes;
+    const bool wide = target.registers >= kVectorRegisters;
+    most_rows_ = wide ? 2 * kBlockRows : kBlockRows;
+    tile_columns_ = wide ? 8 : 4;
+    product_lanes_ = wide ? 2 * loop::kReductionLanes : loop::kReductionLanes;
+    column_vectors_ = wide ? 12 : 6;
   }
 
   Verdict lower() {
@@ -459,9 +462,6 @@ class BlockLowering {
   static int tile_of(DType type, int registers) {
     return type == DType::kF64 ? registers / 2 : registers;
   }
-  int product_lanes(DType type) const {
-    return std::max(tile_of(type, tile_lanes_), loop::kReductionLanes);
-  }
 
   // ---- products ---------------------------------------------------------------------------------
 
@@ -558,10 +558,14 @@ class BlockLowering {
             });
             builder_->store(total, as_stored(sum.value(), stored_type(node.outputs[0])));
           },
-          product_lanes(type));
-      const int tile = loop::product_tile(target_, columns.constant()).columns;
-      jam_.emplace_back(
-          j, static_cast<int>(std::min<int64_t>(columns.constant().value_or(tile), tile)));
+          product_lanes_);
+      if (multiplies_ && type == DType::kF32 && stored_type(node.inputs[1]) == type &&
+          stored_type(node.outputs[0]) == type)
+        return;
+      const int tile = tile_of(type, tile_columns_);
+      const int copies =
+          is_narrow(columns) ? static_cast<int>(std::min<int64_t>(columns.value(), tile)) : tile;
+      jam_.emplace_back(j, copies);
     });
   }
 
@@ -587,9 +591,7 @@ class BlockLowering {
     const auto place = keep ? reusable(in, graph().value(out).producer, seen) : std::nullopt;
     // Two registers side by side do not wait for each other's sums; dear values keep one busy.
     const bool light = !weights_.count(in) || weights_.at(in) <= kRecomputeWeight;
-    const int lanes = light && is_in_tables(in)
-                          ? std::min(2 * loop::kReductionLanes, product_lanes(type))
-                          : loop::kReductionLanes;
+    const int lanes = light && is_in_tables(in) ? product_lanes_ : loop::kReductionLanes;
     const auto write = [&](Row& row) {
       prepare(row, in);
       const loop::Acc acc =
@@ -775,7 +777,7 @@ class BlockLowering {
   void choose_block_rows() {
     for (NodeId id : graph().order())
       if (role(id) == BlockRole::kRowProduct && !is_dot(graph().node(id))) {
-        block_rows_ = std::max(kBlockRows, tile_lanes_);
+        block_rows_ = most_rows_;
         return;
       }
     for (const Column& c : columns_) {
@@ -864,9 +866,10 @@ class BlockLowering {
   RegionGraph g_;
   RegionCode& code_;
   RowSpace space_;
-  loop::TargetWidth target_;
-  int tile_lanes_;      ///< of row products
-  int column_vectors_;  ///< of sums of a column product
+  const bool multiplies_;  ///< loop::TargetWidth
+  // Of row products: rows of a block, columns side by side, rows in lanes; vectors of sums of a
+  // column product.
+  int most_rows_, tile_columns_, product_lanes_, column_vectors_;
   int block_rows_ = kBlockRows;
   std::unordered_map<ValueId, uint32_t> operand_of_;
   std::vector<std::vector<NodeId>> users_;
