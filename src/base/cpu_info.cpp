@@ -112,6 +112,7 @@ void detect_isa(CpuInfo& info) {
     info.isa = Isa::kAvx512;
   if (info.isa != Isa::kAvx512) return;
   info.avx512_vnni = __builtin_cpu_supports("avx512vnni");
+  info.avx512_vbmi = __builtin_cpu_supports("avx512vbmi");
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) info.avx512_bf16 = (a >> 5) & 1;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {

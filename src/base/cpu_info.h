@@ -14,6 +14,7 @@ std::string_view name(Isa isa);  ///< "baseline", "avx2", "avx512"
 struct CpuInfo {
   Isa isa = Isa::kBaseline;  ///< highest level the processor and the system support
   bool avx512_vnni = false;  ///< int8 dot products
+  bool avx512_vbmi = false;  ///< bytes picked from registers
   bool avx512_bf16 = false;  ///< bf16 dot products
   bool avx512_fp16 = false;  ///< f16 arithmetic
   bool amx_tile = false, amx_bf16 = false, amx_int8 = false;

@@ -76,6 +76,15 @@ bool widen_halves(Graph& graph, PassContext& context);
 /// Tolerant numerics only: the result is within one quantum of what was written.
 bool fuse_quantised(Graph& graph, PassContext& context);
 
+/// What only moves elements, between DequantizeLinear and QuantizeLinear, moves the bytes; those
+/// two with one scale and zero point are nothing.
+bool lift_views(Graph& graph, PassContext& context);
+
+/// A chain of elementwise operators between two bytes, of nothing but constants beside, becomes
+/// xc::Lookup in a table of its 256 results. Tolerant numerics only: kernels may round otherwise
+/// than the references that fill the table.
+bool tabulate_bytes(Graph& graph, PassContext& context);
+
 /// A product with constant weights behind DequantizeLinear (per tensor, per line or in blocks of
 /// the contracted axis) becomes xc::DequantizedMatMul, which keeps them as integers. Tolerant
 /// numerics only: sums are taken in another order.

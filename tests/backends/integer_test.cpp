@@ -359,5 +359,18 @@ TEST_CASE("backends/integer: QuantizeLinear by one scale, ties and saturation in
       }
 }
 
+TEST_CASE("backends/integer: bytes from a table, however they lie") {
+  Generator g(54);
+  for (const DType type : {DType::kU8, DType::kI8})
+    for (const Dims& dims : {Dims{}, Dims{63}, Dims{64}, Dims{65, 3}, Dims{2, 5, 4, 130},
+                             Dims{0, 4}, Dims{3, 70000}}) {
+      Problem p;
+      p.op = &get_op("Lookup", "xc");
+      p.inputs = {bytes(g, type, dims), bytes(g, DType::kI8, {256})};
+      INFO(name(type) << to_text(dims));
+      check_row("xc.byte_table", p, {});
+    }
+}
+
 }  // namespace
 }  // namespace xc

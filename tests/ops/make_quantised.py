@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes quantised/models.json: small quantised networks and what onnxruntime answers; and the cases of our own operators,
-cases/DequantizedMatMul.json and cases/ExpNormal.json.
+cases/DequantizedMatMul.json, cases/ExpNormal.json and cases/Lookup.json.
 
     tests/ops/make_quantised.py        needs the packages numpy, onnx and onnxruntime
 
@@ -158,6 +158,49 @@ def exp_normal(name: str, dtype: type) -> dict:
     return case(name, graph, [x], [y])
 
 
+def activation() -> tuple[list, dict]:
+    """A Gelu as it is written out, with bytes between its operators and constants that are bytes too."""
+    nodes, inputs = [], dict(x=u8(3, 5, 40), x_scale=np.array(0.03, F32), x_zero=np.array(121, U8))
+    steps = [("Div", "xf", 1.41421356, "d", 0.021, 121), ("Erf", "d", None, "e", 0.0079, 127),
+             ("Add", "e", 1.0, "a", 0.0079, 0), ("Mul", "xf", "a", "m", 0.03, 20), ("Mul", "m", 0.5, "y", 0.015, 20)]
+    nodes.append(dq("x", "xf"))
+    for op, left, right, to, scale, zero in steps:
+        operands = [left if left == "xf" else f"{left}f"]
+        if isinstance(right, str):
+            operands.append(f"{right}f")
+        elif right is not None:
+            inputs |= {f"c{to}": np.array(100, U8), f"c{to}_scale": np.array(right / 100, F32), f"c{to}_zero": np.array(0, U8)}
+            nodes.append(dq(f"c{to}", f"c{to}f"))
+            operands.append(f"c{to}f")
+        inputs |= {f"{to}_scale": np.array(scale, F32), f"{to}_zero": np.array(zero, U8)}
+        nodes += [helper.make_node(op, operands, [f"{to}r"]), q(f"{to}r", to)]
+        if to != "y":
+            nodes.append(dq(to, f"{to}f"))
+    return nodes, inputs
+
+
+def turned() -> tuple[list, dict]:
+    """Bytes that are floats on their way through operators that only move them, in front of a product."""
+    same = dict(scale=np.array(0.02, F32), zero=np.array(7, I8))
+    inputs = dict(x=i8(3, 4, 10), x_scale=same["scale"], x_zero=same["zero"], rows=np.array([3, 2, 2, 10], np.int64),
+                  t_scale=same["scale"], t_zero=same["zero"], r_scale=same["scale"], r_zero=same["zero"],
+                  s_scale=np.array(0.025, F32), s_zero=np.array(3, I8), w=i8(10, 6), w_scale=np.array(0.01, F32),
+                  w_zero=np.array(0, I8), y_scale=np.array(0.05, F32), y_zero=np.array(0, I8))
+    nodes = [dq("x", "xf"), helper.make_node("Reshape", ["xf", "rows"], ["rr"]), q("rr", "r"), dq("r", "rf"),
+             helper.make_node("Transpose", ["rf"], ["tt"], perm=[0, 2, 1, 3]), q("tt", "t"), dq("t", "tf"),
+             helper.make_node("Split", ["tf"], ["s0", "s1"], axis=1, num_outputs=2), q("s1", "s"), dq("s", "sf"),
+             dq("w", "wf"), helper.make_node("MatMul", ["sf", "wf"], ["p"]), q("p", "y")]
+    return nodes, inputs
+
+
+def lookup(name: str, dtype: type, to: type, dims: tuple) -> dict:
+    x, table = (u8 if dtype == U8 else i8)(*dims), (u8 if to == U8 else i8)(256)
+    y = table[x.view(U8)]
+    graph = graph_of([helper.make_node("Lookup", ["x", "table"], ["y"], domain="xc")], {"x": x, "table": table},
+                     {"y": helper.np_dtype_to_tensor_dtype(y.dtype)})
+    return case(name, graph, [x, table], [y])
+
+
 def main() -> None:
     u, s, f = ({"y": t} for t in (TensorProto.UINT8, TensorProto.INT8, TensorProto.FLOAT))
     cases = [
@@ -173,6 +216,8 @@ def main() -> None:
         blocked("blocked_u4_zero", 0, 16, "uint4", 32, 5, 96, 40, True),
         blocked("blocked_i8_one_row", -128, 128, "int8", 32, 1, 64, 70, False),
         blocked("blocked_u8_tail", 0, 256, "uint8", 32, 2, 72, 17, True),
+        answered("activation", *activation(), u),
+        answered("turned", *turned(), s),
     ]
     out = Path(__file__).parent / "quantised"
     out.mkdir(exist_ok=True)
@@ -182,6 +227,8 @@ def main() -> None:
           [as_one_op(c, blocks[c["name"]]) for c in cases if c["name"] in blocks])
     write(Path(__file__).parent / "cases" / "ExpNormal.json",
           [exp_normal("float", np.float32), exp_normal("double", np.float64)])
+    write(Path(__file__).parent / "cases" / "Lookup.json",
+          [lookup("unsigned", U8, I8, (7, 30)), lookup("signed", I8, U8, (2, 3, 45)), lookup("one", I8, I8, ())])
 
 
 if __name__ == "__main__":

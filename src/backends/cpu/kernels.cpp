@@ -26,6 +26,7 @@ const Backend& cpu_backend() {
                                    cpu::add_gathered_integer_conv(list);
                                    cpu::add_conv_transpose(list);
                                    cpu::add_quantize_bytes(list);
+                                   cpu::add_byte_table(list);
                                    cpu::add_elementwise(list);
                                    cpu::add_copy_ops(list);
                                    cpu::add_gather(list);

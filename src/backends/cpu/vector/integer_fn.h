@@ -48,6 +48,8 @@ struct IntegerFns {
   void (*range)(const float* x, int64_t n, float* low, float* high);
   /// out[i] = x[i] / scale, rounded half to even, plus zero, saturated to low..low + 255.
   void (*quantise)(const float* x, int64_t n, float scale, int32_t zero, int32_t low, uint8_t* out);
+  /// out[i] = table[x[i]], a table of 256.
+  void (*look_up)(const uint8_t* x, int64_t n, const uint8_t* table, uint8_t* out);
   void (*depthwise)(const DepthwisePixel& pixel);
 };
 const IntegerFns& integer_fns(Isa isa);

@@ -1,0 +1,136 @@
+// Bytes that are floats for a while: what only moves them moves bytes, what one byte decides is a
+// table; the values stay.
+// Labels: asan
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <random>
+
+#include "ir/text.h"
+#include "ops/op.h"
+#include "passes/pipeline.h"
+#include "support/evaluate.h"
+
+using namespace xc;
+
+namespace {
+
+Graph after(const Graph& graph, std::initializer_list<const char*> passes) {
+  Graph out = graph.clone();
+  for (const char* pass : passes) run_pass(out, find_pass(pass), {});
+  return out;
+}
+
+Graph graph_of(const std::string& text) {
+  Graph graph = parse_graph(text);
+  run_pass(graph, find_pass("infer-types"), {});
+  return graph;
+}
+
+size_t count(const Graph& graph, std::string_view op) {
+  size_t out = 0;
+  for (NodeId id : graph.order()) out += graph.node(id).op->name == op ? 1 : 0;
+  return out;
+}
+
+void check_same(const Graph& before, const Graph& now, double tolerance) {
+  for (const int64_t extent : {1, 6, 11})
+    for (const unsigned seed : {1U, 2U}) {
+      const auto inputs = test::random_inputs(before, extent, seed);
+      CHECK(test::difference(test::evaluate(before, inputs), test::evaluate(now, inputs),
+                             tolerance) == "");
+    }
+}
+
+/// Scales a and b, zero points of both types.
+constexpr const char* kConstants =
+    "  const %a: f32[] = 0.02\n  const %b: f32[] = 0.013\n  const %z: i8[] = 3\n"
+    "  const %u: u8[] = 120\n  const %half: f32[] = 0.5\n";
+
+std::string text_of(const std::string& body, const std::string& type = "i8", const char* out = "%y") {
+  return fmt::format("graph g(%x: {}[n, 4, 6]) -> ({}) {{\n{}{}}}", type, out, kConstants, body);
+}
+
+}  // namespace
+
+TEST_CASE("passes/lift_views: what moves elements moves bytes, and equal scales cancel") {
+  const Graph graph = graph_of(text_of(
+      "  %f = DequantizeLinear(%x, %a, %z)\n  %t = Transpose(%f) {perm = [0, 2, 1]}\n"
+      "  %q = QuantizeLinear(%t, %a, %z)\n  %g = DequantizeLinear(%q, %a, %z)\n"
+      "  %s0, %s1 = Split(%g) {axis = 1, num_outputs = 2}\n  %p = QuantizeLinear(%s1, %b, %z)\n"
+      "  %r = QuantizeLinear(%s0, %a, %z)\n  %y = DequantizeLinear(%p, %b, %z)\n"
+      "  %y2 = DequantizeLinear(%r, %a, %z)\n",
+      "i8", "%y, %y2"));
+  const Graph lifted = after(graph, {"lift-views", "remove-dead", "infer-types"});
+  CHECK(count(lifted, "QuantizeLinear") == 1);  // to another scale
+  CHECK(count(lifted, "DequantizeLinear") == 3);
+  CHECK(count(lifted, "Split") == 1);
+  check_same(graph, lifted, 0);
+}
+
+TEST_CASE("passes/lift_views: floats that somebody else reads stay floats") {
+  for (const char* body :
+       {"  %f = DequantizeLinear(%x, %a, %z)\n  %t = Transpose(%f) {perm = [0, 2, 1]}\n"
+        "  %y = QuantizeLinear(%t, %a, %z)\n  %y2 = Exp(%t)\n",
+        // By several scales, of which each axis has its own.
+        "  const %m: f32[6] = [1, 2, 3, 4, 5, 6]\n  %f = DequantizeLinear(%x, %m) {axis = 2}\n"
+        "  %t = Transpose(%f) {perm = [0, 2, 1]}\n  %y = QuantizeLinear(%t, %a, %z)\n"
+        "  %y2 = Identity(%x)\n",
+        // The same scale, another type.
+        "  %f = DequantizeLinear(%x, %a, %z)\n  %y = QuantizeLinear(%f, %a, %u)\n"
+        "  %y2 = Identity(%x)\n"}) {
+    const Graph graph = graph_of(text_of(body, "i8", "%y, %y2"));
+    const Graph now = after(graph, {"lift-views", "remove-dead"});
+    CHECK(count(now, "QuantizeLinear") == 1);
+    CHECK(count(now, "DequantizeLinear") == 1);
+  }
+}
+
+TEST_CASE("passes/tabulate_bytes: what one byte decides is one lookup") {
+  // x * sigmoid(x), bytes between; the float in front of it is read elsewhere too.
+  const Graph graph = graph_of(text_of(
+      "  %f = DequantizeLinear(%x, %a, %z)\n  %s = Sigmoid(%f)\n"
+      "  %q = QuantizeLinear(%s, %b, %u)\n  %g = DequantizeLinear(%q, %b, %u)\n"
+      "  %m = Mul(%f, %g)\n  %k = QuantizeLinear(%m, %a, %z)\n  %h = DequantizeLinear(%k, %a, %z)\n"
+      "  %y = Add(%h, %f)\n"));
+  const Graph now = after(graph, {"tabulate-bytes", "fold-dequantised", "remove-dead", "infer-types"});
+  CHECK(count(now, "Lookup") == 1);
+  CHECK(count(now, "Sigmoid") == 0);
+  CHECK(count(now, "DequantizeLinear") == 2);
+  CHECK(now.order().size() == 4);
+  check_same(graph, now, 0);
+}
+
+TEST_CASE("passes/tabulate_bytes: random chains of bytes give what they gave") {
+  const char* const functions[] = {"Sigmoid", "Relu", "Neg", "Abs", "Tanh", "Floor", "Exp"};
+  const char* const pairs[] = {"Add", "Mul", "Sub", "Max"};
+  size_t tables = 0;
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](size_t n) { return random() % n; };
+    std::string body = "  %f0 = DequantizeLinear(%x, %a, %u)\n";
+    std::vector<std::string> floats{"%f0"};
+    for (int i = 1; i < 9; ++i) {
+      const std::string from = floats[below(floats.size())], to = fmt::format("%f{}", i);
+      if (below(3) == 0)
+        body += fmt::format("  %q{0} = QuantizeLinear({1}, %{2}, %{3})\n"
+                            "  {4} = DequantizeLinear(%q{0}, %{2}, %{3})\n",
+                            i, from, below(2) ? "a" : "b", below(2) ? "z" : "u", to);
+      else if (below(2) == 0)
+        body += fmt::format("  {} = {}({})\n", to, functions[below(7)], from);
+      else
+        body += fmt::format("  {} = {}({}, {})\n", to, pairs[below(4)], from,
+                            below(3) ? floats[below(floats.size())] : "%half");
+      floats.push_back(to);
+    }
+    const std::string out = below(2) ? floats.back() : floats[below(floats.size())];
+    body += fmt::format("  %y = QuantizeLinear({}, %b, %z)\n", out);
+    CAPTURE(body);
+    const Graph graph = graph_of(text_of(body, "u8", below(2) ? "%y" : "%y, %f5"));
+    const Graph now =
+        after(graph, {"tabulate-bytes", "fold-dequantised", "remove-dead", "infer-types"});
+    tables += count(now, "Lookup");
+    check_same(graph, now, 0);
+  }
+  CHECK(tables > 250);
+}
