@@ -25,6 +25,9 @@ namespace {
 
 constexpr uint32_t kAbsent = UINT32_MAX;
 constexpr int64_t kRowsAtOnce = 128;  ///< of sums kept in scratch before they become bytes
+/// Weights of fewer columns are packed with zeros beside them: the library's kernels are made for
+/// vectors of columns (1 column of 64 terms, 32 rows: 57 us, of 16 columns 3).
+constexpr int64_t kLeastColumns = 16;
 
 /// Where the operands of either op are.
 struct Roles {
@@ -154,6 +157,11 @@ class IntegerMatMulBound final : public BoundKernel {
   /// What u8 weights lose when they become signed.
   int64_t b_shift() const { return b_signed_ ? 0 : 128; }
 
+  /// Columns of the sums of n columns: packed weights may have more.
+  int64_t sums_width(int64_t n) const {
+    return packed_ && packed_->n > p_.n ? packed_->n : n;
+  }
+
   /// False: a primitive is missing that was not to be made.
   bool lay_out(bool make) {
     parts_ = split_matmul(p_, packed_ ? packed_->slices : 0);
@@ -168,7 +176,7 @@ class IntegerMatMulBound final : public BoundKernel {
     b_copied_ =
         !packed_ && (!b_signed_ || (p_.b_n != 1 && p_.n > 1) || (p_.b_k < p_.n && p_.k > 1));
     dense_ = (p_.c_n == 1 || p_.n == 1) && (p_.c_m >= p_.n || p_.m == 1);
-    sums_in_place_ = !roles_.requantised() && dense_;
+    sums_in_place_ = !roles_.requantised() && dense_ && sums_width(p_.n) == p_.n;
     int64_t at = 0;
     const auto place = [&](int64_t bytes) {
       const int64_t here = at;
@@ -183,7 +191,7 @@ class IntegerMatMulBound final : public BoundKernel {
     row_sums_at_ = place(tallest * 4);
     a_at_ = place(a_copied_ ? checked_mul(tallest, p_.k) : 0);
     b_at_ = place(b_copied_ ? checked_mul(p_.k, widest) : 0);
-    c_at_ = place(sums_in_place_ ? 0 : checked_mul(tallest, widest) * 4);
+    c_at_ = place(sums_in_place_ ? 0 : checked_mul(tallest, sums_width(widest)) * 4);
     bytes_at_ = place(roles_.requantised() && !dense_ ? checked_mul(tallest, widest) : 0);
     int64_t rest = 0;
     if (packed_ && !find_primitives(make, rest)) return false;
@@ -213,7 +221,7 @@ class IntegerMatMulBound final : public BoundKernel {
           if (primitive(m, n)) continue;
           auto made = packed_product(*packed_, packed_->slice_at(part.n0), m,
                                      a_copied_ || p_.m == 1 ? p_.k : p_.a_m,
-                                     sums_in_place_ && p_.m > 1 ? p_.c_m : n, make);
+                                     sums_in_place_ && p_.m > 1 ? p_.c_m : sums_width(n), make);
           if (!made.primitive) return false;
           scratchpad = std::max(scratchpad, made.scratchpad);
           primitives_made_ += made.made ? 1 : 0;
@@ -309,7 +317,7 @@ class IntegerMatMulBound final : public BoundKernel {
     const int64_t c_offset = offsets.c + part.m0 * p_.c_m + part.n0 * p_.c_n;
     int32_t* sums = sums_in_place_ ? static_cast<int32_t*>(args.buffers[output_]) + c_offset
                                    : at<int32_t>(args, c_at_);
-    const int64_t sums_stride = sums_in_place_ && p_.m > 1 ? p_.c_m : n;
+    const int64_t sums_stride = sums_in_place_ && p_.m > 1 ? p_.c_m : sums_width(n);
     if (packed_) {
       void* const pointers[4] = {const_cast<std::byte*>(a),
                                  packed_->slice(packed_->slice_at(part.n0)), sums,
@@ -364,12 +372,12 @@ class IntegerMatMulBound final : public BoundKernel {
         row.out8 = reinterpret_cast<uint8_t*>(bytes + i * bytes_stride);
         fns.finish(row);
       }
-    if (dense_) return;
-    const Dims dims{m, n}, from{n, 1}, to{p_.c_m, p_.c_n};
-    if (roles_.requantised())
-      CopyPlan(dims, from, to, 1).run(bytes, out + rows.c_offset);
-    else
-      CopyPlan(dims, from, to, 4).run(rows.sums, out + rows.c_offset * 4);
+    const Dims dims{m, n}, to{p_.c_m, p_.c_n};
+    if (roles_.requantised()) {
+      if (!dense_) CopyPlan(dims, Dims{n, 1}, to, 1).run(bytes, out + rows.c_offset);
+    } else if (!sums_in_place_) {
+      CopyPlan(dims, Dims{rows.sums_stride, 1}, to, 4).run(rows.sums, out + rows.c_offset * 4);
+    }
   }
 
   Roles roles_;
@@ -388,6 +396,17 @@ class IntegerMatMulBound final : public BoundKernel {
           b_at_ = 0, c_at_ = 0, bytes_at_ = 0, library_at_ = 0;
 };
 
+/// [k, n] with columns of zeros up to so many.
+Tensor with_columns(const Tensor& dense, int64_t columns) {
+  const int64_t k = dense.dims()[0], n = dense.dims()[1];
+  if (n >= columns) return dense;
+  Tensor out(DType::kI8, {k, columns});
+  std::fill_n(out.as<int8_t>(), out.count(), int8_t{0});
+  for (int64_t i = 0; i < k; ++i)
+    std::copy_n(dense.as<int8_t>() + i * n, n, out.as<int8_t>() + i * columns);
+  return out;
+}
+
 class IntegerMatMulKernel final : public Kernel {
  public:
   explicit IntegerMatMulKernel(const StepSpec& spec) : spec_(spec) {
@@ -402,7 +421,8 @@ class IntegerMatMulKernel final : public Kernel {
     if (!weights_) return;
     auto made = std::make_shared<Prepared>();
     const Tensor dense = signed_weights(weights_);
-    made->packed = pack_weights(dense, false, {left_, DType::kI8, DType::kI32}, spec_.threads);
+    made->packed = pack_weights(with_columns(dense, kLeastColumns), false,
+                                {left_, DType::kI8, DType::kI32}, spec_.threads);
     made->column_sums.resize(static_cast<size_t>(dense.dims()[1]));
     integer_fns().column_sums(dense.as<int8_t>(), dense.dims()[0], dense.dims()[1], dense.dims()[1],
                               made->column_sums.data());
