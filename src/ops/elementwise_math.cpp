@@ -19,6 +19,11 @@ void register_rounding(OpList& ops) {
   add(row<kRound, kFloats, 1>("Floor", [](auto x, auto&) { return floor(x); }));
   add(row<kRound, kFloats, 1>("Ceil", [](auto x, auto&) { return ceil(x); }));
   add(row<kRound, kFloats, 1>("Round", [](auto x, auto&) { return round(x); }));
+  // What QuantizeLinear does first: one function, which needs no division where y is known.
+  OpDef quotient = row<kRound, kFloats, 2>("RoundedQuotient",
+                                           [](auto x, auto y, auto&) { return round(x / y); }, {4});
+  quotient.domain = "xc";
+  add(std::move(quotient));
 }
 
 void register_functions(OpList& ops) {

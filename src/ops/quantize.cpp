@@ -214,7 +214,7 @@ std::vector<ValueId> expand_quantize(const Graph& graph, const Node& node, Patch
   }
   const auto a = affine(e, node);
   if (!a) return {};
-  ValueId y = e.add("Round", {e.add("Div", {e.in(kX), a->scale})});
+  ValueId y = e.add("RoundedQuotient", {e.in(kX), a->scale});
   if (a->zero != kNone) y = e.add("Add", {y, a->zero});
   // NaN becomes the least number.
   y = e.add("Where", {e.add("Greater", {y, e.scalar(low)}), y, e.scalar(low)});

@@ -47,11 +47,11 @@ class Views {
     const NodeId producer = graph_.value(view.inputs[0]).producer;
     if (producer == kNone || !is_by_one(graph_.node(producer), "DequantizeLinear")) return;
     for (ValueId out : view.outputs)
-      if (out != kNone && (graph_.is_output(out) || !std::all_of(users_[out].begin(), users_[out].end(),
-                                                                 [&](NodeId user) {
-                                                                   return is_by_one(graph_.node(user), "QuantizeLinear") &&
-                                                                          graph_.node(user).inputs[0] == out;
-                                                                 })))
+      if (out != kNone && (graph_.is_output(out) ||
+                           !std::all_of(users_[out].begin(), users_[out].end(), [&](NodeId user) {
+                             return is_by_one(graph_.node(user), "QuantizeLinear") &&
+                                    graph_.node(user).inputs[0] == out;
+                           })))
         return;
     const Node& dequantise = graph_.node(producer);
     // A scale of more axes than what it scales would give it those.
@@ -61,7 +61,8 @@ class Views {
     Node moved = view;
     moved.inputs[0] = dequantise.inputs[0];
     moved.outputs.clear();
-    const auto now = add_typed(graph_, patch_, std::move(moved), static_cast<uint32_t>(view.outputs.size()));
+    const auto now =
+        add_typed(graph_, patch_, std::move(moved), static_cast<uint32_t>(view.outputs.size()));
     for (size_t k = 0; k < now.size(); ++k) {
       if (view.outputs[k] == kNone) continue;
       Node again = dequantise;
@@ -81,8 +82,8 @@ class Views {
     };
     const Tensor x = at(a), y = at(b);
     if (!x || !y) return !x && !y;
-    return x.dtype() == y.dtype() && std::memcmp(x.data(), y.data(), static_cast<size_t>(
-                                                     element_size(x.dtype()))) == 0;
+    return x.dtype() == y.dtype() &&
+           std::memcmp(x.data(), y.data(), static_cast<size_t>(element_size(x.dtype()))) == 0;
   }
 
   /// Quantised as it was dequantised: the same number, for a product of 16 bits and a scale of f32

@@ -48,8 +48,8 @@ class Tables {
         node.outputs[0] == kNone || node.attrs.get_int("block_size", 0) != 0)
       return false;
     const bool standard = node.op->domain.empty();
-    return node.op->scalar || (standard && (node.op->name == "QuantizeLinear" ||
-                                            node.op->name == "DequantizeLinear"));
+    return node.op->scalar ||
+           (standard && (node.op->name == "QuantizeLinear" || node.op->name == "DequantizeLinear"));
   }
 
   bool is_single_constant(ValueId id) const {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes quantised/models.json: small quantised networks and what onnxruntime answers; and the cases of our own operators,
-cases/DequantizedMatMul.json, cases/ExpNormal.json and cases/Lookup.json.
+and the cases of operators of xc (DequantizedMatMul, ExpNormal, Lookup, RoundedQuotient).
 
     tests/ops/make_quantised.py        needs the packages numpy, onnx and onnxruntime
 
@@ -201,6 +201,17 @@ def lookup(name: str, dtype: type, to: type, dims: tuple) -> dict:
     return case(name, graph, [x, table], [y])
 
 
+def rounded_quotient() -> dict:
+    """Ties, zeros of both signs, what is infinite or no number; a divisor per column."""
+    x = np.array([0.25, -0.25, 0.75, 1.25, -0.0, 0.0, np.inf, -np.inf, np.nan, 1e30, 0.2, -7.3], F32).reshape(3, 4)
+    y = np.array([0.5, 0.1, -0.5, 3], F32)
+    with np.errstate(invalid="ignore"):
+        z = np.rint(x / y)
+    graph = graph_of([helper.make_node("RoundedQuotient", ["x", "y"], ["z"], domain="xc")], {"x": x, "y": y},
+                     {"z": TensorProto.FLOAT})
+    return case("columns", graph, [x, y], [z])
+
+
 def main() -> None:
     u, s, f = ({"y": t} for t in (TensorProto.UINT8, TensorProto.INT8, TensorProto.FLOAT))
     cases = [
@@ -227,6 +238,7 @@ def main() -> None:
           [as_one_op(c, blocks[c["name"]]) for c in cases if c["name"] in blocks])
     write(Path(__file__).parent / "cases" / "ExpNormal.json",
           [exp_normal("float", np.float32), exp_normal("double", np.float64)])
+    write(Path(__file__).parent / "cases" / "RoundedQuotient.json", [rounded_quotient()])
     write(Path(__file__).parent / "cases" / "Lookup.json",
           [lookup("unsigned", U8, I8, (7, 30)), lookup("signed", I8, U8, (2, 3, 45)), lookup("one", I8, I8, ())])
 

@@ -158,9 +158,7 @@ class IntegerMatMulBound final : public BoundKernel {
   int64_t b_shift() const { return b_signed_ ? 0 : 128; }
 
   /// Columns of the sums of n columns: packed weights may have more.
-  int64_t sums_width(int64_t n) const {
-    return packed_ && packed_->n > p_.n ? packed_->n : n;
-  }
+  int64_t sums_width(int64_t n) const { return packed_ && packed_->n > p_.n ? packed_->n : n; }
 
   /// False: a primitive is missing that was not to be made.
   bool lay_out(bool make) {

@@ -3,11 +3,15 @@
 
 #include <doctest/doctest.h>
 
+#include <fmt/format.h>
+
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
 
 #include "loop/evaluate.h"
+#include "loop/math.h"
 #include "loop/simplify.h"
 #include "loop/text.h"
 
@@ -209,4 +213,41 @@ TEST_CASE("loop/kernel: scratch sizes are checked, rows aligned") {
   CHECK(scratch_bytes(kernel, {&three, 1}) == 64 + 64);
   CHECK_THROWS((void)scratch_bytes(kernel, {&huge, 1}));
   CHECK_THROWS((void)scratch_bytes(kernel, {&negative, 1}));
+}
+
+TEST_CASE("loop/math: a rounded quotient by a constant is what the division gives") {
+  std::mt19937 random(7);
+  std::vector<float> divisors = {0.1f,          -3.0f,         0.0078125f,
+                                 0x1.000002p0f, 0x1.fffffep0f, 0x1.fffffep-8f};
+  std::uniform_real_distribution<float> exponent(-13, 13);
+  while (divisors.size() < 60) divisors.push_back(std::exp2(exponent(random)));
+  for (const float d : divisors) {
+    std::vector<float> x = {0.0f, -0.0f,     INFINITY,   -INFINITY,
+                            NAN,  0x1p-149f, -0x1p-127f, 0x1.fffffep127f};
+    for (int k = 0; k < 600; ++k) {
+      // Ties and their neighbours, and anything.
+      const float tie = (static_cast<float>(k) - 299.5f) * d;
+      for (const float v : {tie, std::nextafter(tie, 0.0f), std::nextafter(tie, 2 * tie)})
+        x.push_back(v);
+      x.push_back(std::bit_cast<float>(static_cast<uint32_t>(random())));
+    }
+    const std::string text = fmt::format(
+        "kernel q(n) {{\n  in x: f32[1]\n  out y: f32[1]\n  for i = 0 .. n {{\n"
+        "    y[i] = round((x[i] / {:.9g}:f32))\n  }}\n}}\n",
+        d);
+    const std::string expanded = print(expand_math(parse(text), MathLevel::kFma));
+    CHECK(expanded.find('/') == std::string::npos);
+    const auto got = run(text, x, x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const float want = std::nearbyint(x[i] / d);
+      CAPTURE(d);
+      CAPTURE(x[i]);
+      // Beyond 2^100 all is saturated that is rounded.
+      if (std::isnan(want) || std::fabs(want) >= 0x1p99f)
+        CHECK((std::isnan(want) ? std::isnan(got[i])
+                                : std::fabs(got[i] / want - 1) < 1e-6f || got[i] == want));
+      else
+        CHECK(std::bit_cast<uint32_t>(got[i]) == std::bit_cast<uint32_t>(want));
+    }
+  }
 }

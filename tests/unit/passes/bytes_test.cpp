@@ -47,7 +47,8 @@ constexpr const char* kConstants =
     "  const %a: f32[] = 0.02\n  const %b: f32[] = 0.013\n  const %z: i8[] = 3\n"
     "  const %u: u8[] = 120\n  const %half: f32[] = 0.5\n";
 
-std::string text_of(const std::string& body, const std::string& type = "i8", const char* out = "%y") {
+std::string text_of(const std::string& body, const std::string& type = "i8",
+                    const char* out = "%y") {
   return fmt::format("graph g(%x: {}[n, 4, 6]) -> ({}) {{\n{}{}}}", type, out, kConstants, body);
 }
 
@@ -93,7 +94,8 @@ TEST_CASE("passes/tabulate_bytes: what one byte decides is one lookup") {
       "  %q = QuantizeLinear(%s, %b, %u)\n  %g = DequantizeLinear(%q, %b, %u)\n"
       "  %m = Mul(%f, %g)\n  %k = QuantizeLinear(%m, %a, %z)\n  %h = DequantizeLinear(%k, %a, %z)\n"
       "  %y = Add(%h, %f)\n"));
-  const Graph now = after(graph, {"tabulate-bytes", "fold-dequantised", "remove-dead", "infer-types"});
+  const Graph now =
+      after(graph, {"tabulate-bytes", "fold-dequantised", "remove-dead", "infer-types"});
   CHECK(count(now, "Lookup") == 1);
   CHECK(count(now, "Sigmoid") == 0);
   CHECK(count(now, "DequantizeLinear") == 2);
@@ -113,9 +115,10 @@ TEST_CASE("passes/tabulate_bytes: random chains of bytes give what they gave") {
     for (int i = 1; i < 9; ++i) {
       const std::string from = floats[below(floats.size())], to = fmt::format("%f{}", i);
       if (below(3) == 0)
-        body += fmt::format("  %q{0} = QuantizeLinear({1}, %{2}, %{3})\n"
-                            "  {4} = DequantizeLinear(%q{0}, %{2}, %{3})\n",
-                            i, from, below(2) ? "a" : "b", below(2) ? "z" : "u", to);
+        body += fmt::format(
+            "  %q{0} = QuantizeLinear({1}, %{2}, %{3})\n"
+            "  {4} = DequantizeLinear(%q{0}, %{2}, %{3})\n",
+            i, from, below(2) ? "a" : "b", below(2) ? "z" : "u", to);
       else if (below(2) == 0)
         body += fmt::format("  {} = {}({})\n", to, functions[below(7)], from);
       else
