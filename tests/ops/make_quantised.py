@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes quantised/models.json: small quantised networks and what onnxruntime answers; and the cases of our own operators,
-and the cases of operators of xc (DequantizedMatMul, ExpNormal, Lookup, RoundedQuotient).
+"""Writes quantised/models.json: small quantised networks and what onnxruntime answers; and the cases of operators of xc
+(cases/DequantizedMatMul.json, ExpNormal, Lookup, RoundedQuotient).
 
     tests/ops/make_quantised.py        needs the packages numpy, onnx and onnxruntime
 
