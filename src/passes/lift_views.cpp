@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <unordered_set>
 
 #include "ir/patch.h"
 #include "passes/passes.h"
@@ -19,9 +19,13 @@ class Views {
       : graph_(graph), context_(context), users_(graph.users()), patch_(graph, "lift-views") {}
 
   bool run() {
-    for (NodeId id : graph_.order()) lift(id);
+    const auto& order = graph_.order();
+    for (auto id = order.rbegin(); id != order.rend(); ++id)
+      for (ValueId result : graph_.node(*id).outputs)
+        if (result != kNone && is_quantised(result)) quantised_.insert(result);
+    for (NodeId id : order) lift(id);
     if (patch_.empty())
-      for (NodeId id : graph_.order()) cancel(id);
+      for (NodeId id : order) cancel(id);
     const bool changed = !patch_.empty();
     patch_.apply();
     return changed;
@@ -35,45 +39,50 @@ class Views {
   /// A QuantizeLinear or DequantizeLinear by one constant scale and zero point.
   bool is_by_one(const Node& node, std::string_view name) const {
     return node.op->domain.empty() && node.op->name == name &&
-           node.attrs.get_int("block_size", 0) == 0 &&
+           node.attrs.get_int("block_size", 0) == 0 && node.attrs.get_int("precision", 0) == 0 &&
            std::all_of(node.inputs.begin() + 1, node.inputs.end(),
                        [&](ValueId v) { return v == kNone || is_single_constant(v); });
+  }
+
+  /// Is the result read by QuantizeLinear alone, behind views perhaps? Users are asked before.
+  bool is_quantised(ValueId result) const {
+    // Of a scalar, scales in a vector of one would make a vector.
+    const auto& dims = graph_.value(result).type.dims;
+    if (!dims || dims->empty() || graph_.is_output(result)) return false;
+    return std::all_of(users_[result].begin(), users_[result].end(), [&](NodeId user) {
+      const Node& node = graph_.node(user);
+      return node.inputs[0] == result && (is_by_one(node, "QuantizeLinear") || all_quantised(node));
+    });
+  }
+  bool all_quantised(const Node& view) const {
+    return view.op->view && std::all_of(view.outputs.begin(), view.outputs.end(), [&](ValueId out) {
+             return out == kNone || quantised_.contains(out);
+           });
   }
 
   /// view(dequantised) of which all is quantised: the view of what was dequantised.
   void lift(NodeId id) {
     const Node& view = graph_.node(id);
-    if (!view.op->view || view.outputs.empty() || view.inputs[0] == kNone) return;
+    if (view.outputs.empty() || !all_quantised(view) || view.inputs[0] == kNone) return;
     const NodeId producer = graph_.value(view.inputs[0]).producer;
     if (producer == kNone || !is_by_one(graph_.node(producer), "DequantizeLinear")) return;
-    for (ValueId out : view.outputs)
-      if (out != kNone && (graph_.is_output(out) ||
-                           !std::all_of(users_[out].begin(), users_[out].end(), [&](NodeId user) {
-                             return is_by_one(graph_.node(user), "QuantizeLinear") &&
-                                    graph_.node(user).inputs[0] == out;
-                           })))
-        return;
-    const Node& dequantise = graph_.node(producer);
-    // A scale of more axes than what it scales would give it those.
-    for (ValueId out : view.outputs)
-      if (out != kNone && (!graph_.value(out).type.dims || graph_.value(out).type.dims->empty()))
-        return;
-    Node moved = view;
+    const std::vector<ValueId> results = view.outputs;
+    Node dequantise = graph_.node(producer), moved = view;
     moved.inputs[0] = dequantise.inputs[0];
     moved.outputs.clear();
-    const auto now =
-        add_typed(graph_, patch_, std::move(moved), static_cast<uint32_t>(view.outputs.size()));
-    for (size_t k = 0; k < now.size(); ++k) {
-      if (view.outputs[k] == kNone) continue;
-      Node again = dequantise;
-      again.inputs[0] = now[k];
-      again.outputs.clear();
-      patch_.replace(view.outputs[k], add_typed(graph_, patch_, std::move(again), 1)[0]);
+    dequantise.outputs.clear();
+    const auto bytes =
+        add_typed(graph_, patch_, std::move(moved), static_cast<uint32_t>(results.size()));
+    for (size_t k = 0; k < results.size(); ++k) {
+      if (results[k] == kNone) continue;
+      dequantise.inputs[0] = bytes[k];
+      patch_.replace(results[k], add_typed(graph_, patch_, dequantise, 1)[0]);
     }
     patch_.remove(id);
     context_.count("lift-views");
   }
 
+  /// Have both the same constant at input k, or none?
   bool same(const Node& a, const Node& b, size_t k) const {
     const auto at = [&](const Node& node) {
       return k < node.inputs.size() && node.inputs[k] != kNone
@@ -82,8 +91,7 @@ class Views {
     };
     const Tensor x = at(a), y = at(b);
     if (!x || !y) return !x && !y;
-    return x.dtype() == y.dtype() &&
-           std::memcmp(x.data(), y.data(), static_cast<size_t>(element_size(x.dtype()))) == 0;
+    return x.dtype() == y.dtype() && x.to_doubles() == y.to_doubles();
   }
 
   /// Quantised as it was dequantised: the same number, for a product of 16 bits and a scale of f32
@@ -113,14 +121,17 @@ class Views {
   PassContext& context_;
   const std::vector<std::vector<NodeId>> users_;
   Patch patch_;
+  std::unordered_set<ValueId> quantised_;  ///< of all that reads them
 };
+
+constexpr int kMostSweeps = 16;  ///< a view goes in front of one DequantizeLinear in each
 
 }  // namespace
 
 bool lift_views(Graph& graph, PassContext& context) {
-  bool changed = false;
-  while (Views(graph, context).run()) changed = true;
-  return changed;
+  int sweeps = 0;
+  while (sweeps < kMostSweeps && Views(graph, context).run()) ++sweeps;
+  return sweeps > 0;
 }
 
 }  // namespace xc

@@ -106,13 +106,11 @@ class Tables {
     const std::vector<NodeId> chain = between(root, result);
     if (chain.size() < kFewestNodes) return;
     // The same of all bytes there are, which folds.
-    const DType type = graph_.value(root).type.dtype;
-    Tensor all(type, Dims(std::max<size_t>(graph_.value(root).type.dims->size(), 1), 1));
-    Dims dims = all.dims();
+    const Type& type = graph_.value(root).type;
+    Dims dims(std::max<size_t>(type.dims->size(), 1), 1);
     dims.back() = kBytes;
-    all = Tensor(type, dims);
-    for (int64_t i = 0; i < kBytes; ++i)
-      static_cast<uint8_t*>(all.data())[i] = static_cast<uint8_t>(i);
+    Tensor all(type.dtype, dims);
+    for (int64_t i = 0; i < kBytes; ++i) all.as<uint8_t>()[i] = static_cast<uint8_t>(i);
     std::unordered_map<ValueId, ValueId> now{{root, patch_.add_constant("bytes", std::move(all))}};
     for (NodeId id : chain) {
       Node copy = graph_.node(id);
@@ -123,7 +121,7 @@ class Tables {
       now[made] = add_typed(graph_, patch_, std::move(copy), 1)[0];
     }
     Tensor shape(DType::kI64, {1});
-    *static_cast<int64_t*>(shape.data()) = kBytes;
+    *shape.as<int64_t>() = kBytes;
     const ValueId dims_of_table = patch_.add_constant("bytes_shape", std::move(shape));
     Node flat{.op = &get_op("Reshape"), .inputs = {now.at(result), dims_of_table}};
     const ValueId table = add_typed(graph_, patch_, std::move(flat), 1)[0];

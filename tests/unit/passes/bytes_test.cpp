@@ -69,6 +69,19 @@ TEST_CASE("passes/lift_views: what moves elements moves bytes, and equal scales 
   check_same(graph, lifted, 0);
 }
 
+TEST_CASE("passes/lift_views: several views in a row") {
+  const Graph graph = graph_of(
+      text_of("  const %rows: i64[2] = [-1, 12]\n  const %ends: i64[1] = [9]\n"
+              "  const %starts: i64[1] = [2]\n  const %axes: i64[1] = [0]\n"
+              "  %f = DequantizeLinear(%x, %a, %z)\n  %t = Transpose(%f) {perm = [0, 2, 1]}\n"
+              "  %r = Reshape(%t, %rows)\n  %s = Transpose(%r) {perm = [1, 0]}\n"
+              "  %c = Slice(%s, %starts, %ends, %axes)\n  %y = QuantizeLinear(%c, %a, %z)\n"));
+  const Graph lifted = after(graph, {"lift-views", "remove-dead", "infer-types"});
+  CHECK(count(lifted, "QuantizeLinear") == 0);
+  CHECK(count(lifted, "DequantizeLinear") == 0);
+  check_same(graph, lifted, 0);
+}
+
 TEST_CASE("passes/lift_views: floats that somebody else reads stay floats") {
   for (const char* body :
        {"  %f = DequantizeLinear(%x, %a, %z)\n  %t = Transpose(%f) {perm = [0, 2, 1]}\n"
