@@ -23,7 +23,10 @@ class Views {
     for (auto id = order.rbegin(); id != order.rend(); ++id)
       for (ValueId result : graph_.node(*id).outputs)
         if (result != kNone && is_quantised(result)) quantised_.insert(result);
-    for (NodeId id : order) lift(id);
+    for (NodeId id : order) {
+      lift(id);
+      spread(id);
+    }
     if (patch_.empty())
       for (NodeId id : order) cancel(id);
     const bool changed = !patch_.empty();
@@ -78,6 +81,32 @@ class Views {
       dequantise.inputs[0] = bytes[k];
       patch_.replace(results[k], add_typed(graph_, patch_, dequantise, 1)[0]);
     }
+    patch_.remove(id);
+    context_.count("lift-views");
+  }
+
+  /// Concat of what was dequantised, of which all is quantised in one way: so is each part.
+  void spread(NodeId id) {
+    const Node& quantise = graph_.node(id);
+    if (!is_by_one(quantise, "QuantizeLinear")) return;
+    const NodeId producer = graph_.value(quantise.inputs[0]).producer;
+    if (producer == kNone || graph_.only_user(users_, quantise.inputs[0]) != id) return;
+    Node joined = graph_.node(producer);
+    if (!joined.op->domain.empty() || joined.op->name != "Concat" ||
+        !std::all_of(joined.inputs.begin(), joined.inputs.end(), [&](ValueId part) {
+          const NodeId from = graph_.value(part).producer;
+          return from != kNone && is_by_one(graph_.node(from), "DequantizeLinear");
+        }))
+      return;
+    const ValueId result = quantise.outputs[0];
+    Node each = quantise;
+    each.outputs.clear();
+    joined.outputs.clear();
+    for (ValueId& part : joined.inputs) {
+      each.inputs[0] = part;
+      part = add_typed(graph_, patch_, each, 1)[0];
+    }
+    patch_.replace(result, add_typed(graph_, patch_, std::move(joined), 1)[0]);
     patch_.remove(id);
     context_.count("lift-views");
   }

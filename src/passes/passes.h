@@ -76,8 +76,8 @@ bool widen_halves(Graph& graph, PassContext& context);
 /// Tolerant numerics only: the result is within one quantum of what was written.
 bool fuse_quantised(Graph& graph, PassContext& context);
 
-/// What only moves elements, between DequantizeLinear and QuantizeLinear, moves the bytes; those
-/// two with one scale and zero point are nothing.
+/// What only moves elements (views, Concat), between DequantizeLinear and QuantizeLinear, moves the
+/// bytes; those two with one scale and zero point are nothing.
 bool lift_views(Graph& graph, PassContext& context);
 
 /// A chain of elementwise operators between two bytes, of nothing but constants beside, becomes

@@ -29,6 +29,10 @@ constexpr int64_t kRowsAtOnce = 128;  ///< of sums kept in scratch before they b
 /// vectors of columns (1 column of 64 terms, 32 rows: 57 us, of 16 columns 3).
 constexpr int64_t kLeastColumns = 16;
 
+/// Up to so many terms in all, products without packed weights go through an own product of f32: a
+/// call of the library's integer gemm takes 2 us however little there is to do.
+constexpr int64_t kFewTerms = 1 << 16;
+
 /// Where the operands of either op are.
 struct Roles {
   uint32_t a = 0, a_scale = kAbsent, a_zero = 2;
@@ -114,6 +118,8 @@ class IntegerMatMulBound final : public BoundKernel {
     shifts_b_ =
         roles_.b_zero == kAbsent ? !b_signed_ : !all_equal(spec.inputs[roles_.b_zero], b_shift());
     y_signed_ = spec.outputs[0].dtype == DType::kI8;
+    by_library_ =
+        library_integers_are_exact() && checked_mul(checked_mul(p_.m, p_.n), p_.k) > kFewTerms;
     FoldedContext folded;
     const BindContext product{operands, context.outputs};
     if (!a_zero_.varies && !a_scale_.varies) fold_rows(p_, product, 2, folded);
@@ -193,8 +199,7 @@ class IntegerMatMulBound final : public BoundKernel {
     bytes_at_ = place(roles_.requantised() && !dense_ ? checked_mul(tallest, widest) : 0);
     int64_t rest = 0;
     if (packed_ && !find_primitives(make, rest)) return false;
-    if (!packed_)
-      rest = integer_product_scratch(tallest, widest, p_.k, library_integers_are_exact());
+    if (!packed_) rest = integer_product_scratch(tallest, widest, p_.k, by_library_);
     library_at_ = place(rest);
     scratch_bytes = at;
     held_bytes = 1024 + static_cast<int64_t>(parts_.size() * sizeof(MatMulPart)) +
@@ -324,7 +329,7 @@ class IntegerMatMulBound final : public BoundKernel {
     } else {
       integer_product(
           {m, n, p_.k, a, a_signed_, a_stride, columns.b, columns.stride, sums, sums_stride},
-          at<void>(args, library_at_), library_integers_are_exact());
+          at<void>(args, library_at_), by_library_);
     }
     finish_rows(args, part, columns, {a, a_stride, sums, sums_stride, c_offset});
   }
@@ -386,6 +391,7 @@ class IntegerMatMulBound final : public BoundKernel {
   bool a_signed_ = false, b_signed_ = false, y_signed_ = false;
   bool shifts_a_ = false, shifts_b_ = false;  ///< zero points that are not known to be 0
   bool a_copied_ = false, b_copied_ = false, dense_ = false, sums_in_place_ = false;
+  bool by_library_ = false;
   Line a_zero_, a_scale_, b_zero_, b_scale_, bias_;
   std::vector<MatMulPart> parts_;
   std::vector<Primitive> primitives_;

@@ -20,6 +20,15 @@ struct F32Scratch {
   }
 };
 
+/// Rows of bytes as dense floats.
+void widen(const void* from, bool is_signed, int64_t rows, int64_t columns, int64_t stride,
+           float* to) {
+  const int64_t lines = stride == columns || rows == 0 ? 1 : rows;  // dense rows are one line
+  for (int64_t i = 0; i < lines; ++i)
+    integer_fns().bytes_to_f32(static_cast<const std::byte*>(from) + i * stride, is_signed,
+                               rows / lines * columns, to + i * columns);
+}
+
 void by_f32(const IntegerProduct& p, void* scratch) {
   const F32Scratch layout(p.m, p.n, p.k);
   const IntegerFns& fns = integer_fns();
@@ -30,14 +39,18 @@ void by_f32(const IntegerProduct& p, void* scratch) {
   for (int64_t i = 0; i < p.m; ++i) std::fill_n(p.sums + i * p.sums_stride, p.n, 0);
   for (int64_t first = 0; first < p.k; first += layout.terms) {
     const int64_t terms = std::min(layout.terms, p.k - first);
-    for (int64_t i = 0; i < p.m; ++i)
-      fns.bytes_to_f32(static_cast<const std::byte*>(p.left) + i * p.left_stride + first,
-                       p.left_signed, terms, left + i * terms);
-    for (int64_t d = 0; d < terms; ++d)
-      fns.bytes_to_f32(p.right + (first + d) * p.right_stride, true, p.n, right + d * p.n);
-    library_sgemm({false, false, p.m, p.n, terms, 1.0f, left, terms, right, p.n, 0.0f, sums, p.n});
-    for (int64_t i = 0; i < p.m; ++i)
-      fns.add_whole(sums + i * p.n, p.n, p.sums + i * p.sums_stride);
+    widen(static_cast<const std::byte*>(p.left) + first, p.left_signed, p.m, terms, p.left_stride,
+          left);
+    widen(p.right + first * p.right_stride, true, terms, p.n, p.right_stride, right);
+    const Sgemm product{false, false, p.m, p.n,  terms, 1.0f, left,
+                        terms, right, p.n, 0.0f, sums,  p.n};
+    if (choose_sgemm(p.m, p.n, terms, true, 0).own)
+      own_gemm(product);
+    else
+      library_sgemm(product);
+    const int64_t lines = p.sums_stride == p.n ? 1 : p.m;  // dense rows are one line
+    for (int64_t i = 0; i < lines; ++i)
+      fns.add_whole(sums + i * p.n, p.m / lines * p.n, p.sums + i * p.sums_stride);
   }
 }
 

@@ -82,6 +82,17 @@ TEST_CASE("passes/lift_views: several views in a row") {
   check_same(graph, lifted, 0);
 }
 
+TEST_CASE("passes/lift_views: parts that are joined are quantised one by one") {
+  const Graph graph =
+      graph_of(text_of("  const %shift: i8[] = 1\n  %f = DequantizeLinear(%x, %a, %z)\n"
+                       "  %h = DequantizeLinear(%x, %b, %shift)\n  %c = Concat(%f, %h) {axis = 2}\n"
+                       "  %y = QuantizeLinear(%c, %b, %shift)\n"));
+  const Graph lifted = after(graph, {"lift-views", "remove-dead", "infer-types"});
+  CHECK(count(lifted, "QuantizeLinear") == 1);  // of the part by another scale
+  CHECK(count(lifted, "DequantizeLinear") == 1);
+  check_same(graph, lifted, 0);
+}
+
 TEST_CASE("passes/lift_views: floats that somebody else reads stay floats") {
   for (const char* body :
        {"  %f = DequantizeLinear(%x, %a, %z)\n  %t = Transpose(%f) {perm = [0, 2, 1]}\n"
