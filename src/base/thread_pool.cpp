@@ -33,28 +33,52 @@ class BlockSignals {
 
 }  // namespace
 
+/// Each worker begins with its share of the tasks, in order, and helps with those of others behind
+/// it: what neighbouring tasks of successive steps share is then in that worker's cache.
 struct ThreadPool::Job {
-  Job(int64_t count, Body work) : tasks(count), body(work) {}
-  const int64_t tasks;
+  Job(int64_t count, int workers, Body work)
+      : tasks(count), shares(std::min({count, int64_t{workers}, kMostShares})), body(work) {
+    for (int64_t s = 0; s < shares; ++s)
+      next[s].task.store(end_of(s - 1), std::memory_order_relaxed);
+  }
+  static constexpr int64_t kMostShares = 16;
+  const int64_t tasks, shares;
   const Body body;
-  std::atomic<int64_t> next{0};
+  struct alignas(64) Next {
+    std::atomic<int64_t> task{0};
+  };
+  Next next[kMostShares];
   std::atomic<bool> failed{false};
   std::exception_ptr error;  ///< written by whoever set `failed` first
 
-  bool has_work() const { return next.load(std::memory_order_relaxed) < tasks; }
+  int64_t end_of(int64_t share) const { return tasks * (share + 1) / shares; }
+
+  bool has_work() const {
+    for (int64_t s = 0; s < shares; ++s)
+      if (next[s].task.load(std::memory_order_relaxed) < end_of(s)) return true;
+    return false;
+  }
 
   /// Takes tasks until none is left; true when it ran one.
   bool work(int worker) {
     bool ran = false;
+    for (int64_t s = 0; s < shares; ++s) ran |= work_on((worker + s) % shares, worker);
+    return ran;
+  }
+
+ private:
+  bool work_on(int64_t share, int worker) {
+    bool ran = false;
     for (;;) {
-      const int64_t task = next.fetch_add(1, std::memory_order_relaxed);
-      if (task >= tasks) return ran;
+      const int64_t task = next[share].task.fetch_add(1, std::memory_order_relaxed);
+      if (task >= end_of(share)) return ran;
       ran = true;
       try {
         body(task, worker);
       } catch (...) {
         if (!failed.exchange(true)) error = std::current_exception();
-        next.store(tasks, std::memory_order_relaxed);
+        for (int64_t s = 0; s < shares; ++s)
+          next[s].task.store(end_of(s), std::memory_order_relaxed);
       }
     }
   }
@@ -113,7 +137,7 @@ void ThreadPool::run(int64_t tasks, Body body) {
     for (int64_t task = 0; task < tasks; ++task) body(task, 0);
     return;
   }
-  Job job(tasks, body);
+  Job job(tasks, workers(), body);
   slot->job.store(&job);
   epoch_.fetch_add(1);
   if (const int64_t sleeping = sleepers_.load(); sleeping > 0) {
