@@ -31,7 +31,7 @@ using loop::KernelBuilder;
 using loop::Var;
 
 constexpr int kBlockRows = 32, kLeastBlockRows = 8;
-constexpr int64_t kTileDepth = 64;  // terms of long sums: a panel of them stays in that cache
+constexpr int64_t kPanelTerms = 64;  // of long sums: rows of so many stay in the first-level cache
 constexpr int64_t kBlockBytes = 32 << 10;  // of rows that are read twice
 constexpr int64_t kTaskRows = 1024;        // without batch axes: rows of a task
 constexpr double kRecomputeWeight = 6;     // additions: above, a value is kept in scratch
@@ -525,17 +525,19 @@ class BlockLowering {
   void write_lane_product(const Node& node) {
     const loop::Buffer rows = materialise(node.inputs[0]), out = table(node.outputs[0]);
     const Dim depth = width(node.inputs[0]), columns = width(node.outputs[0]);
-    if (depth.is_constant() && depth.value() <= 2 * kTileDepth)
+    const bool is_short = depth.is_constant() && depth.value() <= 2 * kPanelTerms;
+    const DType stored = stored_type(node.outputs[0]);  // halves: sums on the way are not rounded
+    if (is_short || stored != value_type(node.outputs[0]))
       return write_tiles(node, rows, out, loop::i64(0), extent(depth), false);
     builder_->loop("j", 0, extent(columns), [&](Var j) {
       for_lanes([&](Row& row) {
         builder_->store(at(out, Affine(j), row), loop::constant(out.type(), 0));
       });
     });
-    const Expr panels = (extent(depth) + loop::i64(kTileDepth - 1)) / loop::i64(kTileDepth);
+    const Expr panels = (extent(depth) + loop::i64(kPanelTerms - 1)) / loop::i64(kPanelTerms);
     builder_->loop("p", loop::i64(0), panels, [&](Var p) {
-      const Expr begin = loop::loop_var(p) * loop::i64(kTileDepth);
-      write_tiles(node, rows, out, begin, loop::min(begin + loop::i64(kTileDepth), extent(depth)),
+      const Expr begin = loop::loop_var(p) * loop::i64(kPanelTerms);
+      write_tiles(node, rows, out, begin, loop::min(begin + loop::i64(kPanelTerms), extent(depth)),
                   true);
     });
   }
