@@ -1,7 +1,6 @@
 // Products as blocks write them: over columns, a vector loop of rows whose body declares a sum,
 // feeds it in one serial loop with a row of one table times an element of another, and stores it.
 // The library has that as a function.
-#include <algorithm>
 #include <numeric>
 
 #include "codegen/emitter.h"
@@ -41,9 +40,6 @@ struct Product {
   }
 };
 
-bool is_affine(const std::vector<Index>& indices) {
-  return std::all_of(indices.begin(), indices.end(), [](const Index& i) { return i.is_affine(); });
-}
 bool is_plain_load(const Expr& e) {
   return e->op == Op::kLoad && !e->guard && is_affine(e->indices);
 }

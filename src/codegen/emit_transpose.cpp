@@ -1,7 +1,6 @@
 // Copies whose lanes lie apart on one side and whose serial loop walks adjacent elements there,
 // such as t[j, r] = x[r, j] with r in lanes: instead of gathers or scatters, tiles go through
 // registers, by a function of the library.
-#include <algorithm>
 
 #include "codegen/emitter.h"
 #include "codegen/library.h"
@@ -30,11 +29,7 @@ Value* Emitter::transposing_copy(const For& loop, Value* begin, Value* end) {
   const DType type = kernel_.buffers[write->buffer].type;
   if (type != kernel_.buffers[read.id].type || element_size(type) != 4 || read.id == write->buffer)
     return begin;
-  const auto affine = [](const std::vector<Index>& indices) {
-    return std::all_of(indices.begin(), indices.end(),
-                       [](const Index& i) { return i.is_affine(); });
-  };
-  if (!affine(write->indices) || !affine(read.indices)) return begin;
+  if (!is_affine(write->indices) || !is_affine(read.indices)) return begin;
   bool walks = false;  // the guard changes with the serial loop
   if (read.guard)
     visit_nodes(read.guard, [&](const Expr& e) {

@@ -11,11 +11,13 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "codegen/target.h"
 #include "loop/kernel.h"
@@ -27,6 +29,11 @@ struct Val {
   llvm::Value* v = nullptr;
   bool vec = false;
 };
+
+inline bool is_affine(const std::vector<loop::Index>& indices) {
+  return std::all_of(indices.begin(), indices.end(),
+                     [](const loop::Index& i) { return i.is_affine(); });
+}
 
 class Emitter {
  public:

@@ -35,16 +35,12 @@ class Views {
   }
 
  private:
-  bool is_single_constant(ValueId id) const {
-    const Value& value = graph_.value(id);
-    return value.is_constant() && value.constant.count() == 1;
-  }
   /// A QuantizeLinear or DequantizeLinear by one constant scale and zero point.
   bool is_by_one(const Node& node, std::string_view name) const {
     return node.op->domain.empty() && node.op->name == name &&
            node.attrs.get_int("block_size", 0) == 0 && node.attrs.get_int("precision", 0) == 0 &&
            std::all_of(node.inputs.begin() + 1, node.inputs.end(),
-                       [&](ValueId v) { return v == kNone || is_single_constant(v); });
+                       [&](ValueId v) { return v == kNone || scalar_constant(graph_.value(v)); });
   }
 
   /// Is the result read by QuantizeLinear alone, behind views perhaps? Users are asked before.
@@ -111,30 +107,29 @@ class Views {
     context_.count("lift-views");
   }
 
-  /// Have both the same constant at input k, or none?
+  /// Have both (by one) the same constant at input k, or none?
   bool same(const Node& a, const Node& b, size_t k) const {
     const auto at = [&](const Node& node) {
-      return k < node.inputs.size() && node.inputs[k] != kNone
-                 ? graph_.value(node.inputs[k]).constant
-                 : Tensor();
+      return k < node.inputs.size() ? node.inputs[k] : kNone;
     };
-    const Tensor x = at(a), y = at(b);
-    if (!x || !y) return !x && !y;
-    return x.dtype() == y.dtype() && x.to_doubles() == y.to_doubles();
+    if (at(a) == kNone || at(b) == kNone) return at(a) == at(b);
+    const Value &x = graph_.value(at(a)), &y = graph_.value(at(b));
+    return x.type.dtype == y.type.dtype && scalar_constant(x) == scalar_constant(y);
   }
 
-  /// Quantised as it was dequantised: the same number, for a product of 16 bits and a scale of f32
-  /// is nearer to itself than half a scale, where it is finite.
+  /// Quantised as it was dequantised: the same number, for a product of 16 bits and a scale, in
+  /// f32, is nearer to itself than half a scale, where it is finite.
   void cancel(NodeId id) {
     const Node& quantise = graph_.node(id);
     if (!is_by_one(quantise, "QuantizeLinear")) return;
-    const NodeId producer = graph_.value(quantise.inputs[0]).producer;
-    if (producer == kNone || !is_by_one(graph_.node(producer), "DequantizeLinear")) return;
-    const Node& dequantise = graph_.node(producer);
+    const Value& between = graph_.value(quantise.inputs[0]);
+    if (between.producer == kNone) return;
+    const Node& dequantise = graph_.node(between.producer);
+    if (!is_by_one(dequantise, "DequantizeLinear")) return;
     const ValueId from = dequantise.inputs[0], to = quantise.outputs[0];
-    const Tensor& scale = graph_.value(quantise.inputs[1]).constant;
-    if (scale.dtype() != DType::kF32 ||
-        !std::isfinite(*static_cast<const float*>(scale.data()) * 0x1p17f))
+    const Value& scale = graph_.value(quantise.inputs[1]);
+    if (between.type.dtype != DType::kF32 || scale.type.dtype != DType::kF32 ||
+        !std::isfinite(static_cast<float>(*scalar_constant(scale) * 0x1p17)))
       return;
     if (!same(quantise, dequantise, 1) || !same(quantise, dequantise, 2) ||
         graph_.value(from).type.dtype != graph_.value(to).type.dtype ||

@@ -52,18 +52,13 @@ class Tables {
            (standard && (node.op->name == "QuantizeLinear" || node.op->name == "DequantizeLinear"));
   }
 
-  bool is_single_constant(ValueId id) const {
-    const Value& value = graph_.value(id);
-    return value.is_constant() && value.constant.count() == 1;
-  }
-
   /// The bytes a result is computed from, which have its dims.
   void derive(NodeId id) {
     const Node& node = graph_.node(id);
     if (!is_elementwise(node)) return;
     ValueId root = kNone;
     for (ValueId in : node.inputs) {
-      if (in == kNone || is_single_constant(in)) continue;
+      if (in == kNone || scalar_constant(graph_.value(in))) continue;
       const Value& value = graph_.value(in);
       const auto known = root_.find(in);
       const ValueId from = known != root_.end() ? known->second : in;

@@ -101,6 +101,9 @@ TEST_CASE("passes/lift_views: floats that somebody else reads stay floats") {
         "  const %m: f32[6] = [1, 2, 3, 4, 5, 6]\n  %f = DequantizeLinear(%x, %m) {axis = 2}\n"
         "  %t = Transpose(%f) {perm = [0, 2, 1]}\n  %y = QuantizeLinear(%t, %a, %z)\n"
         "  %y2 = Identity(%x)\n",
+        // Floats of 16 bits between, which do not hold every product.
+        "  %f = DequantizeLinear(%x, %a, %z) {output_dtype = 10}\n"
+        "  %y = QuantizeLinear(%f, %a, %z)\n  %y2 = Identity(%x)\n",
         // The same scale, another type.
         "  %f = DequantizeLinear(%x, %a, %z)\n  %y = QuantizeLinear(%f, %a, %u)\n"
         "  %y2 = Identity(%x)\n"}) {
