@@ -43,12 +43,13 @@ std::vector<uint32_t> symbols_of(const Plan& plan, const StepSpec& spec) {
 /// Elements of the innermost loop of a region, about: its row, or all of a cell.
 Dim innermost(const Region& region) {
   const size_t axes = region.space.size();
-  const size_t first = region.blocks ? axes - std::min<size_t>(1, axes)
-                       : region.row_axes > 0 && !region.aggregate
-                           ? axes - std::min(axes, static_cast<size_t>(region.row_axes))
-                           : 0;
   Dim out(1);
-  for (size_t a = first; a < axes; ++a) out = out * region.space[a];
+  for (size_t a = 0; a < axes; ++a) {
+    const bool inside = region.blocks            ? a + 1 == axes
+                        : region.row_axes.none() ? true
+                                                 : region.row_axes.has(a);
+    if (inside) out = out * region.space[a];
+  }
   return out;
 }
 

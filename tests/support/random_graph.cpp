@@ -452,7 +452,8 @@ class Generator {
   void grow_spelled_out() {
     const ValueId x = any_of_rank(1, true);
     if (x == kNone) return;
-    const ValueId axes = ints({-1});
+    // Other axes without a draw, which would make other graphs of the seeds that failed once.
+    const ValueId axes = ints({x % 4 == 2 ? static_cast<int64_t>(x) % rank(x) : -1});
     const DType t = type(x);
     switch (random_.below(6)) {
       case 0: {

@@ -134,6 +134,90 @@ TEST_CASE("tiering/targets: what every rule makes of a graph agrees with f64 on 
   }
 }
 
+TEST_CASE("tiering/targets: reductions over any neighbouring axes agree with f64 on every target") {
+  // T: the type. Behind each graph how many regions it is.
+  const struct {
+    const char* text;
+    int regions;
+  } cases[] = {
+      {R"(graph softmax(%x: T[n, 21, s, 5], %c: T[21, 1, 1]) -> (%y) {
+  %a = Mul(%x, %c)
+  %y = Softmax(%a) {axis = 1}
+})",
+       1},
+      {R"(graph pooled(%x: T[n, s, 70], %w: T[n, s, 1], %b: T[70]) -> (%y, %z, %m) {
+  const %axes: i64[1] = [1]
+  %a = Mul(%x, %w)
+  %y = ReduceSum(%a, %axes) {keepdims = 0}
+  %z = ReduceMax(%a, %axes) {keepdims = 1}
+  %d = Sub(%a, %z)
+  %m = Add(%d, %b)
+})",
+       1},
+      {R"(graph first(%x: T[s, n, 3], %y: T[s, n, 3]) -> (%l, %q) {
+  const %axes: i64[1] = [0]
+  %d = Sub(%x, %y)
+  %l = ReduceL2(%d, %axes) {keepdims = 0}
+  %q = ReduceProd(%d, %axes) {keepdims = 0}
+})",
+       1},
+      {R"(graph norm(%x: T[2, n, s, 16], %g: T[16]) -> (%y) {
+  const %axes: i64[2] = [1, 2]
+  const %eps: T[] = 0.01
+  %m = ReduceMean(%x, %axes) {keepdims = 1}
+  %d = Sub(%x, %m)
+  %q = Mul(%d, %d)
+  %v = ReduceMean(%q, %axes) {keepdims = 1}
+  %e = Add(%v, %eps)
+  %r = Sqrt(%e)
+  %z = Div(%d, %r)
+  %y = Mul(%z, %g)
+})",
+       1},
+      // The memory of what is reduced lies the other way round.
+      {R"(graph turned(%x: T[n, s, 40]) -> (%y) {
+  %e = Exp(%x)
+  %t = Transpose(%e) {perm = [0, 2, 1]}
+  %y = Softmax(%t) {axis = -1}
+})",
+       1},
+  };
+  const int64_t sizes[] = {1, 3, 17, 70};
+  for (const auto& [text, regions] : cases)
+    for (const std::string type : {"f32", "f64", "f16", "bf16"}) {
+      const auto typed = [&](std::string out) {
+        for (size_t at = 0; (at = out.find("T[", at)) != std::string::npos; at += type.size())
+          out.replace(at, 1, type);
+        return out;
+      };
+      CAPTURE(typed(text));
+      const Graph graph = parse_graph(typed(text)), exact = parse_graph(in_f64(typed(text)));
+      for (int64_t isa = 1; isa <= targets(); ++isa)
+        for (const int64_t threads : {1, 2}) {
+          CAPTURE(isa);
+          Config config;
+          config.jit = static_cast<int64_t>(JitMode::kSync);
+          config.isa = isa;
+          config.threads = threads;
+          const auto session = session_of(typed(text), config);
+          for (const int64_t extent : sizes) {
+            CAPTURE(extent);
+            const std::vector<Tensor> inputs = test::random_inputs(graph, extent, 11);
+            std::vector<Tensor> wide;
+            for (const Tensor& t : inputs) wide.push_back(converted(t, DType::kF64));
+            const auto want = test::evaluate(exact, wide);
+            const auto have = run(*session, inputs);
+            REQUIRE(have.size() == want.size());
+            for (size_t k = 0; k < want.size(); ++k)
+              CHECK(test::difference({converted(have[k], DType::kF64)}, {want[k]},
+                                     4 * tolerance(have[k].dtype())) == "");
+          }
+          INFO(session->explain({}, false));
+          CHECK(session->profile().compiled_regions >= regions);
+        }
+    }
+}
+
 TEST_CASE("tiering/targets: the code of every region stays under 16 KB with AVX2 or better") {
   // Long chains, norms, and products with a middle, in all types that products have.
   std::vector<std::string> texts;

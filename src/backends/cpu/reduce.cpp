@@ -135,6 +135,24 @@ int64_t offset_at(int64_t flat, const Dims& dims, const Dims& strides) {
   return out;
 }
 
+/// What is made of n folded floats of `count` elements each.
+template <class T>
+void settle(Post post, T* v, int64_t n, int64_t count) {
+  switch (post) {
+    case Post::kNone:
+      return;
+    case Post::kMean:
+      for (int64_t i = 0; i < n; ++i) v[i] = v[i] / static_cast<T>(count);
+      return;
+    case Post::kRoot:
+      for (int64_t i = 0; i < n; ++i) v[i] = std::sqrt(v[i]);
+      return;
+    case Post::kLog:
+      for (int64_t i = 0; i < n; ++i) v[i] = std::log(v[i]);
+      return;
+  }
+}
+
 class ReduceBound final : public BoundKernel {
  public:
   ReduceBound(const StepSpec& spec, const BindContext& context)
@@ -215,9 +233,8 @@ class ReduceBound final : public BoundKernel {
       for (int64_t r = first; r < last; r += kChunk) {
         const int64_t n = std::min(kChunk, last - r);
         fns_.each(x + r * loops.kept_x[0] * stored_bytes_, n, loops.kept_x[0], loops.inner, acc);
-        for (int64_t i = 0; i < n; ++i)
-          finish(loops.count, acc + i * bytes_, y + (r + i) * loops.kept_y[0] * stored_bytes_,
-                 false);
+        finish(loops.count, acc, n, y + r * loops.kept_y[0] * stored_bytes_, loops.kept_y[0],
+               false);
       }
       return;
     }
@@ -240,9 +257,7 @@ class ReduceBound final : public BoundKernel {
             fns_.columns(stage, 1, 0, n, acc);
           }
         }
-        for (int64_t i = 0; i < n; ++i)
-          finish(loops.count, acc + i * bytes_, to + (i0 + i) * loops.inner_y * stored_bytes_,
-                 true);
+        finish(loops.count, acc, n, to + i0 * loops.inner_y * stored_bytes_, loops.inner_y, true);
         continue;
       }
       fns_.start(acc, kPartials);
@@ -253,9 +268,8 @@ class ReduceBound final : public BoundKernel {
           fold_row(loops, from + offset_at(f, loops.fold_dims, loops.fold_x) * stored_bytes_, acc,
                    stage);
       }
-      alignas(8) std::byte value[8];
-      fns_.finish(acc, value);
-      finish(loops.count, value, to, false);
+      fns_.finish(acc, stage);
+      finish(loops.count, stage, 1, to, 1, false);
     }
   }
 
@@ -288,39 +302,17 @@ class ReduceBound final : public BoundKernel {
     widen_more_({{between}, {1}, to, n, nullptr});
   }
 
-  /// Post function and store. Columns start from the identity, which differs from the initial value
-  /// for sums of nothing but negative zeros only.
-  void finish(int64_t count, const std::byte* value, std::byte* to, bool column) const {
-    alignas(8) std::byte result[8];
+  /// The post function of n values, which it changes, and their store, `stride` elements apart.
+  /// There is room for a chunk of the widest type at `values`. Columns start from the identity,
+  /// which differs from the initial value for sums of nothing but negative zeros only.
+  void finish(int64_t count, std::byte* values, int64_t n, std::byte* to, int64_t stride,
+              bool columns) const {
     const auto apply = [&](auto zero) {
       using T = decltype(zero);
-      T v;
-      std::memcpy(&v, value, sizeof(T));
-      if (column && row_.fold != Fold::kProd && row_.fold != Fold::kMax && row_.fold != Fold::kMin)
-        v = static_cast<T>(T{0} + v);
-      switch (row_.post) {
-        case Post::kNone:
-          break;
-        case Post::kMean:
-          if constexpr (std::is_integral_v<T>)
-            v = count == 0 ? T{0} : static_cast<T>(v / static_cast<T>(count));
-          else
-            v = v / static_cast<T>(count);
-          break;
-        case Post::kRoot:
-          if constexpr (std::is_floating_point_v<T>)
-            v = std::sqrt(v);
-          else
-            store_double(&v, compute_, 0, std::sqrt(static_cast<double>(v)));
-          break;
-        case Post::kLog:
-          if constexpr (std::is_floating_point_v<T>)
-            v = std::log(v);
-          else
-            store_double(&v, compute_, 0, std::log(static_cast<double>(v)));
-          break;
-      }
-      std::memcpy(result, &v, sizeof(T));
+      T* v = reinterpret_cast<T*>(values);
+      if (columns && row_.fold != Fold::kProd && row_.fold != Fold::kMax && row_.fold != Fold::kMin)
+        for (int64_t i = 0; i < n; ++i) v[i] = static_cast<T>(T{0} + v[i]);
+      if constexpr (std::is_floating_point_v<T>) settle(row_.post, v, n, count);
     };
     switch (compute_) {
       case DType::kF32:
@@ -336,16 +328,24 @@ class ReduceBound final : public BoundKernel {
         apply(int64_t{});
         break;
     }
-    if (widen_more_) {
-      double wide;
-      std::memcpy(&wide, result, sizeof wide);
-      const auto single = static_cast<float>(wide);
-      std::memcpy(result, &single, sizeof single);
+    if (widen_more_)
+      for (int64_t i = 0; i < n; ++i) {
+        double wide;
+        std::memcpy(&wide, values + i * 8, sizeof wide);
+        const auto single = static_cast<float>(wide);
+        std::memcpy(values + i * 4, &single, sizeof single);
+      }
+    if (narrow_) {  // from f32, which fills half the room at most
+      narrow_({{values}, {1}, values + kChunk * 4, n, nullptr});
+      values += kChunk * 4;
     }
-    if (narrow_)
-      narrow_({{result}, {0}, to, 1, nullptr});
-    else
-      std::memcpy(to, result, static_cast<size_t>(bytes_));
+    if (stride == 1) {
+      std::memcpy(to, values, static_cast<size_t>(n * stored_bytes_));
+      return;
+    }
+    for (int64_t i = 0; i < n; ++i)
+      std::memcpy(to + i * stride * stored_bytes_, values + i * stored_bytes_,
+                  static_cast<size_t>(stored_bytes_));
   }
 
   StepSpec spec_;

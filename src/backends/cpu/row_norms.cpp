@@ -1,6 +1,6 @@
 // Softmax, LogSoftmax, LayerNormalization, RMSNormalization, InstanceNormalization and
 // GroupNormalization over f32 rows: "xc.rows". A row that is not dense is staged, but of values
-// that lie channels-last (pixel_norms.h).
+// that lie channels-last (pixel_norms.h), and of softmax where rows lie side by side.
 
 #include <algorithm>
 #include <cstring>
@@ -106,6 +106,7 @@ class RowsBound final : public BoundKernel {
         outer_x_.push_back(xs[i]);
         outer_y_.push_back(ys[i]);
       }
+    if (is_softmax(kind_) && (stage_x_ || stage_y_)) walk_abreast(xs[first], ys[first]);
     rows_ = element_count(outer_dims_);
     if (!is_softmax(kind_)) prepare_affine(first);
     tasks = n_ == 0
@@ -146,6 +147,8 @@ class RowsBound final : public BoundKernel {
       a.n = n_;
       a.x_stride = rank ? outer_x_[rank - 1] : 0;
       a.y_stride = rank ? outer_y_[rank - 1] : 0;
+      a.x_step = x_step_;
+      a.y_step = y_step_;
       a.epsilon = epsilon_;
       a.x = x + x_at;
       a.y = y + y_at;
@@ -189,6 +192,21 @@ class RowsBound final : public BoundKernel {
       if (views_.outputs[k].present())
         std::fill_n(static_cast<float*>(args.buffers[views_.inputs.size() + k]), rows_,
                     std::numeric_limits<float>::quiet_NaN());
+  }
+  /// Rows along an axis whose elements lie side by side in both operands are the innermost ones,
+  /// and need no stage.
+  void walk_abreast(int64_t x_step, int64_t y_step) {
+    for (size_t k = 0; k < outer_dims_.size(); ++k) {
+      if (outer_dims_[k] == 1 || outer_x_[k] != 1 || outer_y_[k] != 1) continue;
+      for (Dims* list : {&outer_dims_, &outer_x_, &outer_y_}) {
+        const auto at = list->begin() + static_cast<std::ptrdiff_t>(k);
+        std::rotate(at, at + 1, list->end());
+      }
+      x_step_ = x_step;
+      y_step_ = y_step;
+      stage_x_ = stage_y_ = false;
+      return;
+    }
   }
   bool per_channel() const { return kind_ == Kind::kInstanceNorm || kind_ == Kind::kGroupNorm; }
 
@@ -250,6 +268,7 @@ class RowsBound final : public BoundKernel {
   int64_t rows_ = 1, n_ = 1, group_ = 1;
   Dims outer_dims_, outer_x_, outer_y_;
   bool stage_x_ = false, stage_y_ = false;
+  int64_t x_step_ = 1, y_step_ = 1;
   CopyPlan gather_, scatter_;
   bool affine_staged_[3] = {};
   CopyPlan affine_copy_[3];

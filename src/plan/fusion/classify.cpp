@@ -84,7 +84,7 @@ bool is_fixed(loop::Op op) {
 
 }  // namespace
 
-std::optional<int> trailing_axes(const Graph& graph, const Node& node) {
+std::optional<RowAxes> reduced_axes(const Graph& graph, const Node& node) {
   const auto& dims = graph.value(node.inputs[0]).type.dims;
   if (!dims || dims->empty()) return std::nullopt;
   const auto rank = static_cast<int64_t>(dims->size());
@@ -96,13 +96,13 @@ std::optional<int> trailing_axes(const Graph& graph, const Node& node) {
   }
   if (axes.empty()) {
     if (node.attrs.get_int("noop_with_empty_axes", 0)) return std::nullopt;
-    return static_cast<int>(rank);
+    return RowAxes{0, static_cast<int>(rank)};
   }
   for (int64_t& a : axes) a += a < 0 ? rank : 0;
   std::sort(axes.begin(), axes.end());
   for (size_t k = 0; k < axes.size(); ++k)
-    if (axes[k] != rank - static_cast<int64_t>(axes.size() - k)) return std::nullopt;
-  return static_cast<int>(axes.size());
+    if (axes[k] != axes[0] + static_cast<int64_t>(k)) return std::nullopt;
+  return RowAxes{static_cast<int>(axes[0]), static_cast<int>(axes.size())};
 }
 
 bool expand_composites(Graph& graph, bool keep_others) {
@@ -166,7 +166,7 @@ FusionClass classify(const Graph& graph, NodeId id) {
     return out;
   }
   if (node.op->reduction) {
-    const auto axes = trailing_axes(graph, node);
+    const auto axes = reduced_axes(graph, node);
     if (!axes) return out;
     // Sums of integers wrap around, which a mean or a logarithm of them must not show.
     if (node.op->reduction->post && is_integer(graph.value(node.inputs[0]).type.dtype)) return out;
@@ -181,7 +181,7 @@ FusionClass classify(const Graph& graph, NodeId id) {
     return out;
   }
   if (!node.op->expand) return out;
-  // Expanded on its own: does it consist of scalars and reductions over the same trailing axes?
+  // Expanded on its own: does it consist of scalars and reductions over the same axes?
   Region alone;
   alone.nodes = {id};
   for (ValueId v : node.inputs) {
@@ -195,7 +195,7 @@ FusionClass classify(const Graph& graph, NodeId id) {
     if (!expand_composites(graph_alone)) return out;
     const SymDims& space = *graph.value(node.outputs[0]).type.dims;
     double weight = 0;
-    int row_axes = 0;
+    RowAxes row_axes;
     bool scalars = true;
     for (NodeId id : graph_alone.order()) {
       const Node& part = graph_alone.node(id);
@@ -203,17 +203,17 @@ FusionClass classify(const Graph& graph, NodeId id) {
       if (!types_fit(graph_alone, part) || index_map(graph_alone, id)) return out;
       if (part.op->scalar && !expressible(graph_alone, part)) return out;
       if (part.op->reduction) {
-        const auto axes = trailing_axes(graph_alone, part);
-        if (!axes || (row_axes != 0 && row_axes != *axes)) return out;
+        const auto axes = reduced_axes(graph_alone, part);
+        if (!axes || !(row_axes.none() || row_axes == *axes)) return out;
         if (!(*graph_alone.value(part.inputs[0]).type.dims == space)) return out;
         if (part.attrs.get_int("keepdims", 1) == 0) return out;
         row_axes = *axes;
       }
       weight += part.op->weight;
     }
-    if (row_axes >= static_cast<int>(space.size()) || (row_axes == 0 && !scalars)) return out;
+    if (row_axes.whole(space) || (row_axes.none() && !scalars)) return out;
     out.weight = weight;
-    if (row_axes == 0) {  // QuantizeLinear and its inverse
+    if (row_axes.none()) {  // QuantizeLinear and its inverse
       out.kind = FusionKind::kScalar;
       return out;
     }

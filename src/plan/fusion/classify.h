@@ -7,18 +7,33 @@
 
 namespace xc {
 
+/// The axes of a space that reductions run over: neighbours, as a Softmax over the channels of an
+/// image or a mean over its pixels has them.
+struct RowAxes {
+  int first = 0, count = 0;
+  bool has(size_t axis) const {
+    return axis >= static_cast<size_t>(first) && axis < static_cast<size_t>(first + count);
+  }
+  bool none() const { return count == 0; }
+  bool whole(const SymDims& space) const { return count == static_cast<int>(space.size()); }
+  bool trailing(const SymDims& space) const {
+    return first + count == static_cast<int>(space.size());
+  }
+  friend bool operator==(const RowAxes&, const RowAxes&) = default;
+};
+
 enum class FusionKind : uint8_t {
   kNone,       ///< stays a step of its own
   kScalar,     ///< elementwise
-  kReduction,  ///< over trailing axes
+  kReduction,  ///< over neighbouring axes
   kMap,        ///< picks elements of its operands (index_map.h): read at the edge of a region
-  kComposite,  ///< expands into scalars and reductions over trailing axes (softmax, norms)
+  kComposite,  ///< expands into scalars and reductions over the same axes (softmax, norms)
 };
 
 struct FusionClass {
   FusionKind kind = FusionKind::kNone;
   SymDims space;     ///< reductions and composites: dims of what they reduce
-  int row_axes = 0;  ///< reductions and composites: how many trailing axes
+  RowAxes row_axes;  ///< reductions and composites: over which of them
   bool keepdims = true;
   double weight = 1;  ///< relative cost per element of the space
 };
@@ -33,7 +48,7 @@ bool rounds_once(const Graph& graph, NodeId id);
 /// cannot be expanded. Nodes without an expansion make it false too, or stay when `keep_others`.
 bool expand_composites(Graph& graph, bool keep_others = false);
 
-/// The constant axes of a reduction as trailing axes: their number, or nullopt.
-std::optional<int> trailing_axes(const Graph& graph, const Node& node);
+/// The axes of a reduction where they are constant and neighbours.
+std::optional<RowAxes> reduced_axes(const Graph& graph, const Node& node);
 
 }  // namespace xc

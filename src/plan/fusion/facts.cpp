@@ -42,8 +42,7 @@ Facts::Facts(const Graph& graph, const FusionOptions& options)
 const FusionClass& Facts::of(NodeId id) {
   if (classes_[id]) return *classes_[id];
   FusionClass cls = classify(graph_, id);
-  const bool whole =
-      cls.kind == FusionKind::kReduction && cls.row_axes == static_cast<int>(cls.space.size());
+  const bool whole = cls.kind == FusionKind::kReduction && cls.row_axes.whole(cls.space);
   const bool row =
       (cls.kind == FusionKind::kReduction && !whole) || cls.kind == FusionKind::kComposite;
   const bool cell = cls.kind == FusionKind::kScalar || cls.kind == FusionKind::kMap;
@@ -138,12 +137,12 @@ Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeI
         out.weight = cls.weight;
       }
       if (cls.kind == FusionKind::kReduction || cls.kind == FusionKind::kComposite) {
-        const bool whole = cls.row_axes == static_cast<int>(cls.space.size());
-        out.row_axes = whole ? 0 : cls.row_axes;
+        out.row_axes = cls.row_axes.whole(cls.space) ? 0 : cls.row_axes.count;
+        out.row_first = cls.row_axes.first;
         out.space = dims(cls.space);
         SymDims rows = cls.space;
-        for (size_t a = rows.size() - static_cast<size_t>(cls.row_axes); a < rows.size(); ++a)
-          rows[a] = 1;
+        for (size_t a = 0; a < rows.size(); ++a)
+          if (cls.row_axes.has(a)) rows[a] = 1;
         out.rows = dims(rows);
       }
       out.whole = cls.kind == FusionKind::kMap && !index_map(graph_, id)->shifts.empty();

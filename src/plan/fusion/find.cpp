@@ -20,7 +20,7 @@ constexpr uint32_t kNoRegion = UINT32_MAX;
 
 struct Draft {
   SymDims space;
-  int row_axes = 0;  // 0 = cell or aggregate
+  RowAxes row_axes;  // none: cell or aggregate
   bool aggregate = false;
   bool blocks = false;  // of the row-block template
   std::vector<NodeId> nodes;
@@ -126,16 +126,15 @@ class Finder {
       const FusionClass& cls = facts_.of(n);
       if (cls.kind == FusionKind::kNone || spared_.count(n)) return;
       compute += cls.kind == FusionKind::kComposite ? 2 : 1;
-      const bool whole =
-          cls.kind == FusionKind::kReduction && cls.row_axes == static_cast<int>(cls.space.size());
+      const bool whole = cls.kind == FusionKind::kReduction && cls.row_axes.whole(cls.space);
       draft.aggregate = draft.aggregate || whole;
       if (cls.kind == FusionKind::kReduction || cls.kind == FusionKind::kComposite) {
         draft.space = cls.space;
-        draft.row_axes = whole ? 0 : cls.row_axes;
+        draft.row_axes = whole ? RowAxes{} : cls.row_axes;
       }
     }
     if (compute < 2) return;
-    if (draft.row_axes == 0 && !draft.aggregate) {
+    if (draft.row_axes.none() && !draft.aggregate) {
       // An index map may be smaller than what reads it.
       const auto scalar = std::find_if(nodes.begin(), nodes.end(), [&](NodeId n) {
         return facts_.of(n).kind == FusionKind::kScalar;
@@ -254,10 +253,10 @@ class Finder {
     region.row_axes = draft.row_axes;
     region.aggregate = draft.aggregate;
     region.blocks = draft.blocks;
-    region.pattern = draft.blocks         ? "blocks"
-                     : draft.aggregate    ? "aggregate"
-                     : draft.row_axes > 0 ? "row"
-                                          : "cell";
+    region.pattern = draft.blocks            ? "blocks"
+                     : draft.aggregate       ? "aggregate"
+                     : draft.row_axes.none() ? "cell"
+                                             : "row";
     const std::unordered_set<NodeId> inside(draft.nodes.begin(), draft.nodes.end());
     std::unordered_set<ValueId> known;
     for (NodeId n : region.nodes) {

@@ -318,9 +318,10 @@ BlockRole block_role(const Graph& graph, NodeId id, const RowSpace& space, const
       if (v != kNone && !space.reads(*dims(v), *width)) return BlockRole::kNone;
     return BlockRole::kRowwise;
   }
-  if (cls.kind == FusionKind::kComposite || cls.kind == FusionKind::kReduction)
-    return cls.row_axes == 1 && cls.keepdims && space.width(cls.space) ? BlockRole::kRowwise
-                                                                       : BlockRole::kNone;
+  if ((cls.kind == FusionKind::kComposite || cls.kind == FusionKind::kReduction) &&
+      cls.row_axes.trailing(cls.space))
+    return cls.row_axes.count == 1 && cls.keepdims && space.width(cls.space) ? BlockRole::kRowwise
+                                                                             : BlockRole::kNone;
   // A sum over the rows themselves.
   if (node.op->name != "ReduceSum" || !space.batch.empty() || node.inputs.size() < 2 ||
       node.inputs[1] == kNone || !graph.value(node.inputs[1]).is_constant() ||

@@ -27,18 +27,23 @@ AxisStride moving(const Operand& o, uint32_t index, uint32_t axis, bool broadcas
   return out;
 }
 
+/// The axis of an operand that moves along axis `a` of the space. `dropped`: axes of the space that
+/// a reduction left out; the others are aligned at the last one, as broadcasting has it.
+std::optional<uint32_t> axis_at(const Operand& o, const SymDims& space, size_t a, RowAxes dropped) {
+  if (dropped.has(a)) return std::nullopt;
+  const auto left = static_cast<size_t>(dropped.count);
+  const size_t place = a < static_cast<size_t>(dropped.first) ? a : a - left;
+  const size_t lead = space.size() - left - o.dims.size();
+  if (place < lead) return std::nullopt;
+  return static_cast<uint32_t>(place - lead);
+}
+
 /// The stride of an operand along axis `a` of the space.
-AxisStride stride_of(const Operand& o, uint32_t index, const SymDims& space, size_t a, bool reduced,
-                     size_t row_axes) {
-  // Dims are aligned at the last axis, as broadcasting has it; those of a reduction that dropped
-  // its axes at the first.
-  const size_t lead = reduced ? 0 : space.size() - o.dims.size();
-  const bool absent = reduced ? a >= space.size() - row_axes : a < lead;
-  if (absent) return still();
-  const auto axis = static_cast<uint32_t>(a - lead);
-  const Dim& dim = o.dims[axis];
-  if (dim == Dim(1)) return still();
-  return moving(o, index, axis, !(dim == space[a]));
+AxisStride stride_of(const Operand& o, uint32_t index, const SymDims& space, size_t a,
+                     RowAxes dropped) {
+  const auto axis = axis_at(o, space, a, dropped);
+  if (!axis || o.dims[*axis] == Dim(1)) return still();
+  return moving(o, index, *axis, !(o.dims[*axis] == space[a]));
 }
 
 AxisStride stride_of(const Operand& o, const MappedRead& read, const Dim& extent, size_t a) {
@@ -61,6 +66,27 @@ void follow_memory(const Region& region, const StepSpec& spec, std::vector<LoopA
     }
 }
 
+/// Puts row axes behind the others, and of those, where the row's elements lie apart, the one whose
+/// elements lie side by side behind the rest. Tells whether it did the latter.
+bool follow_memory_of_rows(const Region& region, const StepSpec& spec, const IndexedReads& indexed,
+                           std::vector<LoopAxis>& axes) {
+  const RowAxes& row = region.row_axes;
+  const auto at = [&](int axis) { return axes.begin() + axis; };
+  std::rotate(at(row.first), at(row.first + row.count), axes.end());
+  const auto rows = axes.end() - row.count;
+  for (size_t k = 0; k < spec.inputs.size() + spec.outputs.size(); ++k) {
+    if (!indexed.direct[k] || !(operand_at(spec, k).dims == region.space)) continue;
+    const auto dense = [&](const LoopAxis& axis) { return axis.strides[k].value == Dim(1); };
+    // The first operand of the whole space decides.
+    if (std::any_of(rows, axes.end(), dense)) return false;
+    const auto side = std::find_if(axes.begin(), rows, dense);
+    if (side == rows) break;
+    std::rotate(side, side + 1, rows);
+    return true;
+  }
+  return !row.trailing(region.space) && rows != axes.begin();
+}
+
 }  // namespace
 
 Verdict build_iteration(const Region& region, const StepSpec& spec,
@@ -68,7 +94,9 @@ Verdict build_iteration(const Region& region, const StepSpec& spec,
                         Iteration& out) {
   const SymDims& space = region.space;
   const size_t operands = spec.inputs.size() + spec.outputs.size();
-  const auto row_axes = static_cast<size_t>(region.row_axes);
+  const auto row_axes = static_cast<size_t>(region.row_axes.count);
+  const RowAxes dropped =
+      region.aggregate ? RowAxes{0, static_cast<int>(space.size())} : region.row_axes;
   std::vector<LoopAxis> axes(space.size());
   for (size_t a = 0; a < space.size(); ++a) {
     axes[a].size = space[a];
@@ -82,15 +110,14 @@ Verdict build_iteration(const Region& region, const StepSpec& spec,
         axes[a].strides.push_back(still());
         continue;
       }
-      const bool dropped = k >= spec.inputs.size() && reduced[k - spec.inputs.size()];
-      if (!dropped && o.dims.size() > space.size())
+      const bool less = k >= spec.inputs.size() && reduced[k - spec.inputs.size()];
+      if (!less && o.dims.size() > space.size())
         return Verdict::no("an operand has more dims than the iteration space");
-      axes[a].strides.push_back(stride_of(o, static_cast<uint32_t>(k), space, a, dropped,
-                                          region.aggregate ? space.size() : row_axes));
+      const RowAxes without = less ? dropped : RowAxes{};
+      axes[a].strides.push_back(stride_of(o, static_cast<uint32_t>(k), space, a, without));
       if (found) continue;
-      const size_t lead = dropped ? 0 : space.size() - o.dims.size();
-      if (a >= lead && a - lead < o.dims.size() && o.dims[a - lead] == space[a]) {
-        axes[a].extent.factors = {{static_cast<uint32_t>(k), static_cast<uint32_t>(a - lead)}};
+      if (const auto axis = axis_at(o, space, a, without); axis && o.dims[*axis] == space[a]) {
+        axes[a].extent.factors = {{static_cast<uint32_t>(k), *axis}};
         found = true;
       }
     }
@@ -104,7 +131,10 @@ Verdict build_iteration(const Region& region, const StepSpec& spec,
     }
     if (!found) return Verdict::no("size " + space[a].text() + " is no dim of an operand");
   }
-  if (row_axes == 0) follow_memory(region, spec, axes);
+  if (row_axes == 0)
+    follow_memory(region, spec, axes);
+  else
+    out.rows_abreast = follow_memory_of_rows(region, spec, indexed, axes);
   // Collapse from the inside: axes a and a+1 are one loop when every operand steps evenly over
   // both.
   const size_t boundary = space.size() - row_axes;

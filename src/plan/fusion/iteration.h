@@ -47,6 +47,9 @@ struct LoopAxis {
 struct Iteration {
   std::vector<LoopAxis> outer;
   std::vector<LoopAxis> row;  ///< of the row axes; for a cell empty
+  /// The elements of a row lie apart in memory, those of neighbouring rows side by side: vectors
+  /// are for the last outer loop.
+  bool rows_abreast = false;
 };
 
 /// Operand k of a region: inputs, then outputs.

@@ -1,9 +1,10 @@
 // A region as loop IR. The region's graph, composites expanded, consists of scalar functions and
-// reductions over the trailing axes of one iteration space:
+// reductions over neighbouring axes of one iteration space:
 // - cell: one loop nest that stores every output;
-// - row: per row, loops over the row axis ("stages") with scalars between them. A value that a
-// later
-//   stage needs again is recomputed when that is cheap, else kept in a scratch row;
+// - row: per row, loops over the row axes ("stages") with scalars between them. A value that a
+//   later stage needs again is recomputed when that is cheap, else kept in a scratch row. Where the
+//   elements of a row lie apart and those of its neighbours side by side (the channels of an
+//   image, the steps of a sequence), rows are walked abreast, one in each lane;
 // - aggregate: blocks of fixed size, each with its partial results, then one pass over those: the
 //   order of summation depends on the sizes alone, never on how tasks are cut.
 #include <algorithm>
@@ -29,6 +30,8 @@ constexpr double kRecomputeWeight = 6;    // additions: above, a value is kept i
 constexpr int64_t kBlock = 16384;         // elements per partial result of an aggregate
 constexpr int64_t kTaskElements = 16384;  // elements per task, at least
 constexpr double kMostWeight = 160;       // of operations per element, written once per piece
+constexpr int64_t kAbreast = 64;          // rows side by side that share a table in scratch
+constexpr double kLightWeight = 6;        // so few operations wait for each other: more lanes
 
 class Lowering {
  public:
@@ -88,7 +91,7 @@ class Lowering {
       }
       if (!node.op->scalar)
         return Verdict::no("operator " + std::string(node.op->name) + " has no scalar form");
-      info.full = region_.row_axes == 0 || dims == region_.space || !per_row(dims);
+      info.full = region_.row_axes.none() || dims == region_.space || !per_row(dims);
       // A vector along the row, as the widened scale of a norm of a half type.
       if (!(dims == region_.space) && info.full && graph().is_output(out))
         return Verdict::no("an output is smaller than the iteration space");
@@ -131,9 +134,11 @@ class Lowering {
 
   /// Is a value of these dims, broadcast to the space, the same along the row axes?
   bool per_row(const SymDims& dims) const {
-    const size_t row_axes = std::min(dims.size(), static_cast<size_t>(region_.row_axes));
-    return std::all_of(dims.end() - static_cast<ptrdiff_t>(row_axes), dims.end(),
-                       [](const Dim& d) { return d == Dim(1); });
+    if (dims.size() > region_.space.size()) return false;
+    const size_t lead = region_.space.size() - dims.size();
+    for (size_t k = 0; k < dims.size(); ++k)
+      if (region_.row_axes.has(lead + k) && !(dims[k] == Dim(1))) return false;
+    return true;
   }
 
   const Info* find(ValueId v) const {
@@ -171,7 +176,7 @@ class Lowering {
     } else if (const auto row = scalars_.find(v); row != scalars_.end()) {
       e = row->second;
     } else if (const Info& info = infos_.at(v); info.full && info.scratch && info.stage < stage) {
-      e = scratch_.at(v).at({*column});
+      e = kept(v, *column);
     } else {
       e = apply(scope, graph().node(graph().value(v).producer), stage, column);
     }
@@ -204,23 +209,24 @@ class Lowering {
     Access access(builder, spec_, phase, mapped_.reads().reads);
     // A cell's innermost loop plays the part of the row, with one stage.
     std::vector<LoopAxis> outer = iteration_.outer;
-    std::optional<LoopAxis> row;
-    if (!iteration_.row.empty())
+    std::optional<LoopAxis> row, abreast;
+    if (!iteration_.row.empty()) {
       row = iteration_.row.front();
-    else if (!outer.empty()) {
+      if (iteration_.rows_abreast) abreast = outer.back();
+    } else if (!outer.empty()) {
       row = outer.back();
-      outer.pop_back();
     }
+    if (abreast || (iteration_.row.empty() && row)) outer.pop_back();
     Scope scope;
     scope.access = &access;
     for (const LoopAxis& axis : outer) scope.axes.push_back(&axis);
+    if (abreast) scope.axes.push_back(&*abreast);
     if (row) scope.axes.push_back(&*row);
-    if (row) {
-      double weight = 1;
-      for (const auto& [v, info] : infos_)
-        weight += graph().node(graph().value(v).producer).op->weight;
+    double weight = 1;
+    for (const auto& [v, info] : infos_)
+      weight += graph().node(graph().value(v).producer).op->weight;
+    if (row && !abreast)
       split_ = mapped_.split(scope.axes, static_cast<size_t>(kMostWeight / weight));
-    }
     const Expr columns = row ? access.extent(*row) : loop::i64(1);
     std::vector<Expr> extents;
     for (const LoopAxis& axis : outer) extents.push_back(access.extent(axis));
@@ -235,7 +241,10 @@ class Lowering {
             });
             return;
           }
-          write_row(builder, scope, std::move(indices), columns, row.has_value());
+          if (abreast)
+            write_abreast(builder, scope, *abreast, std::move(indices), columns);
+          else
+            write_row(builder, scope, std::move(indices), columns, row.has_value());
         };
     if (outer.empty() && split_ != kNone)
       write_flat(builder, scope, *row, columns);
@@ -243,9 +252,12 @@ class Lowering {
       nest(0, {});
     loop::Kernel kernel = builder.finish();
     access.finish();
+    if (abreast) kernel = loop::vectorize(std::move(kernel), "l", lanes_of(*abreast, weight));
     phase.kernel = loop::schedule_default(std::move(kernel), {});
     int64_t row_elements = 1;
-    if (!outer.empty()) {
+    if (abreast && outer.empty()) {
+      row_elements = kAbreast * (row->size.is_constant() ? row->size.value() : 256);
+    } else if (!outer.empty()) {
       row_elements = row && row->size.is_constant() ? row->size.value() : 256;
       for (size_t k = 1; k < outer.size(); ++k)
         row_elements *=
@@ -270,6 +282,46 @@ class Lowering {
     });
   }
 
+  /// Blocks of rows side by side, in vector lanes.
+  void write_abreast(KernelBuilder& builder, Scope& scope, const LoopAxis& axis,
+                     std::vector<loop::Index> rows, const Expr& columns) {
+    OperandDims blocks = axis.extent;
+    blocks.divisor = kAbreast;
+    const Expr count = scope.access->extent(axis);
+    builder.loop("b", 0, scope.access->extent(blocks), [&](Var b) {
+      const Expr begin = loop::loop_var(b) * loop::i64(kAbreast);
+      const Expr end = loop::min(begin + loop::i64(kAbreast), count);
+      builder.loop("l", begin, end, [&](Var l) {
+        lane_ = loop::Index(loop::Affine(l) - loop::Affine(b) * kAbreast);
+        rows.emplace_back(l);
+        write_row(builder, scope, rows, columns, true);
+        rows.pop_back();
+        lane_.reset();
+      });
+    });
+  }
+  static int lanes_of(const LoopAxis& abreast, double weight) {
+    int64_t lanes = weight <= kLightWeight ? kAbreast : loop::kReductionLanes;
+    while (abreast.size.is_constant() && lanes > loop::kReductionLanes &&
+           lanes / 2 >= abreast.size.value())
+      lanes /= 2;
+    return static_cast<int>(lanes);
+  }
+
+  loop::AccOrder acc_order() const {
+    return lane_ ? loop::AccOrder::kSequential : loop::AccOrder::kLanes;
+  }
+  /// The place of a value that later stages read.
+  loop::Element kept(ValueId v, const loop::Index& column) const {
+    return lane_ ? scratch_.at(v).at({column, *lane_}) : scratch_.at(v).at({column});
+  }
+  loop::Buffer scratch_for(KernelBuilder& builder, ValueId v, const Expr& columns) const {
+    const std::string name = "r" + std::to_string(v);
+    const DType type = loop::value_type(graph().value(v).type.dtype);
+    return lane_ ? builder.scratch(name, type, columns * loop::i64(kAbreast), {kAbreast, 1})
+                 : builder.scratch(name, type, columns);
+  }
+
   void write_row(KernelBuilder& builder, Scope& scope, std::vector<loop::Index> rows,
                  const Expr& columns, bool has_row) {
     scalars_.clear();
@@ -278,8 +330,7 @@ class Lowering {
     for (NodeId id : graph().order()) {
       const ValueId v = graph().node(id).outputs[0];
       if (const Info* info = find(v); info && info->scratch)
-        scratch_[v] = builder.scratch("r" + std::to_string(v),
-                                      loop::value_type(graph().value(v).type.dtype), columns);
+        scratch_[v] = scratch_for(builder, v, columns);
     }
     for (int stage = 0; stage < stages; ++stage) {
       std::vector<NodeId> reductions, stores;
@@ -295,7 +346,7 @@ class Lowering {
       std::vector<loop::Acc> accs;
       for (NodeId id : reductions) {
         accs.push_back(builder.acc("a" + std::to_string(id), graph().node(id).op->reduction->op,
-                                   acc_type(id)));
+                                   acc_type(id), acc_order()));
       }
       if (!reductions.empty() || !stores.empty()) {
         const auto body = [&](const std::optional<loop::Index>& column) {
@@ -312,7 +363,7 @@ class Lowering {
           for (NodeId id : stores) {
             const ValueId v = graph().node(id).outputs[0];
             const Expr e = value(scope, v, stage, column);
-            if (infos_.at(v).scratch) builder.store(scratch_.at(v).at({*column}), e);
+            if (infos_.at(v).scratch) builder.store(kept(v, *column), e);
             for (uint32_t operand : output_operands(v))
               builder.store(scope.access->buffer(operand, scope.axes).at(scope.indices), e);
           }
@@ -487,6 +538,7 @@ class Lowering {
   std::unordered_map<ValueId, Expr> scalars_;  // per row: registers
   std::unordered_map<ValueId, loop::Buffer> scratch_;
   std::optional<std::pair<Expr, Expr>> block_;  // of write_flat(): the innermost loops' range
+  std::optional<loop::Index> lane_;             // of rows abreast: of a row, in its block
   ValueId split_ = kNone;                       // an index map whose pieces have loops of their own
 };
 

@@ -18,6 +18,7 @@
 #include "ir/graph.h"
 #include "loop/kernel.h"
 #include "loop/schedule.h"
+#include "plan/fusion/classify.h"
 #include "plan/fusion/report.h"
 
 namespace xc {
@@ -28,7 +29,7 @@ struct Region {
   std::vector<ValueId> inputs;   ///< external operands, constants included
   std::vector<ValueId> outputs;  ///< values used outside
   SymDims space;                 ///< iteration space: the dims of its largest values
-  int row_axes = 0;              ///< trailing axes of the space that it reduces over; 0 = cell
+  RowAxes row_axes;              ///< of the space, that it reduces over; none: cell
   bool aggregate = false;        ///< reduces over the whole space
   bool blocks = false;   ///< with matrix products, by blocks of rows: see blocks.h; the space
                          ///< is the batch dims and the rows

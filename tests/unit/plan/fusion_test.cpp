@@ -84,6 +84,16 @@ TEST_CASE("plan/fusion: the loops of every template are as recorded") {
   %a = Add(%x, %mask)
   %y = Softmax(%a) {axis = -1}
 })"},
+      {"row_softmax_channels", R"(graph g(%x: f32[n, 21, h, w], %s: f32[21, 1, 1]) -> (%y) {
+  %a = Mul(%x, %s)
+  %y = Softmax(%a) {axis = 1}
+})"},
+      {"row_weighted_sum", R"(graph g(%x: f32[n, t, 64], %w: f32[n, t, 1]) -> (%s, %m) {
+  const %axes: i64[1] = [1]
+  %a = Mul(%x, %w)
+  %s = ReduceSum(%a, %axes) {keepdims = 0}
+  %m = ReduceMax(%a, %axes) {keepdims = 1}
+})"},
       {"aggregates", R"(graph g(%x: f32[n, 100], %y: f32[n, 100]) -> (%s, %t) {
   %a = Mul(%x, %y)
   %s = ReduceSum(%a) {keepdims = 0}

@@ -34,7 +34,9 @@ struct NormArgs {
   const float* x;
   float* y;
   int64_t rows, n;
-  int64_t x_stride, y_stride;    ///< between rows, in elements
+  int64_t x_stride, y_stride;      ///< between rows, in elements
+  int64_t x_step = 1, y_step = 1;  ///< softmax: between elements of a row; not 1 where rows lie
+                                   ///< side by side (both strides 1)
   const float* scale = nullptr;  ///< null = 1
   const float* bias = nullptr;   ///< null = 0
   int64_t affine_step = 1;       ///< of scale and bias: 1 = per element, 0 = one per call
