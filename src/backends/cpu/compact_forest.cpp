@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 namespace xc::cpu {
 namespace {
@@ -170,30 +171,76 @@ CompactForest<T>::CompactForest(const Forest& forest) {
   vote_begin_.push_back(votes_.size());
 }
 
+/// `start(k)`: the row and the root of walk k. Walks go side by side, where they hide each other's
+/// latency; one that has reached its leaf stays there until the next look, which gives its lane to
+/// another: trees need not be of one depth.
 template <class T>
-template <bool kNaN>
-void CompactForest<T>::walk_lanes(const size_t* trees, const T* const* rows,
-                                  uint32_t* leaves) const {
+template <bool kNaN, class Start>
+void CompactForest<T>::walk(size_t count, Start start, uint32_t* leaves) const {
+  constexpr size_t kLanes = 16;
+  constexpr int kSteps = 4;  // from look to look
   const CompactNode<T>* nodes = nodes_.data();
-  uint32_t at[kLanes];
-  uint32_t lowest = ~uint32_t{0};
-  for (size_t lane = 0; lane < kLanes; ++lane) {
-    at[lane] = roots_[trees[lane]];
-    lowest = std::min(lowest, at[lane]);
-  }
-  // A row may have no features where no tree compares anything: then no lane moves.
-  while (lowest < first_leaf_) {
-    lowest = ~uint32_t{0};
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      const CompactNode<T>& node = nodes[at[lane]];
-      const T x = rows[lane][kNaN ? node.feature & ~node.kNaNFirst : node.feature];
-      bool second = !(x <= node.split);
-      if constexpr (kNaN) second = second && !(x != x && (node.feature & node.kNaNFirst) != 0);
-      at[lane] = node.child[second];
-      lowest = std::min(lowest, at[lane]);
+  struct Lane {
+    const T* row;
+    uint32_t at;
+  };
+  Lane lanes[kLanes];
+  size_t walks[kLanes];
+  size_t next = 0, active = 0;
+  const auto begin = [&](size_t lane) {
+    std::tie(lanes[lane].row, lanes[lane].at) = start(next);
+    walks[lane] = next++;
+  };
+  while (active < kLanes && next < count) begin(active++);
+  const auto step = [&](Lane& lane) {
+    const CompactNode<T>& node = nodes[lane.at];
+    const T x = lane.row[node.feature & ~node.kNaNFirst];
+    bool second = !(x <= node.split);
+    if constexpr (kNaN) second = second && !(x != x && (node.feature & node.kNaNFirst) != 0);
+    lane.at = node.child[second];
+  };
+  while (active > 0) {
+    for (int s = 0; s < kSteps; ++s) {
+      if (active == kLanes)
+        for (size_t lane = 0; lane < kLanes; ++lane) step(lanes[lane]);
+      else
+        for (size_t lane = 0; lane < active; ++lane) step(lanes[lane]);
+    }
+    for (size_t lane = 0; lane < active;) {
+      if (lanes[lane].at < first_leaf_) {
+        ++lane;
+        continue;
+      }
+      leaves[walks[lane]] = lanes[lane].at - first_leaf_;
+      if (next < count) {
+        begin(lane++);
+      } else {
+        --active;
+        lanes[lane] = lanes[active];
+        walks[lane] = walks[active];
+      }
     }
   }
-  for (size_t lane = 0; lane < kLanes; ++lane) leaves[lane] = at[lane] - first_leaf_;
+}
+
+template <class T>
+void CompactForest<T>::walk_rows(size_t tree, std::span<const T* const> rows, bool nan,
+                                 uint32_t* leaves) const {
+  const uint32_t root = roots_[tree];
+  // A row may have no features where a tree compares nothing.
+  if (root >= first_leaf_) return std::fill_n(leaves, rows.size(), root - first_leaf_), void();
+  const auto start = [&](size_t k) { return std::pair(rows[k], root); };
+  nan ? walk<true>(rows.size(), start, leaves) : walk<false>(rows.size(), start, leaves);
+}
+
+template <class T>
+void CompactForest<T>::walk_trees(const T* row, bool nan, uint32_t* leaves) const {
+  if (first_leaf_ == 0) {
+    for (size_t k = 0; k < roots_.size(); ++k) leaves[k] = roots_[k] - first_leaf_;
+    return;
+  }
+  const auto start = [&](size_t k) { return std::pair(row, roots_[k]); };
+  nan ? walk<true>(roots_.size(), start, leaves) : walk<false>(roots_.size(), start, leaves);
 }
 
 template <class T>

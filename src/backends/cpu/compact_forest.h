@@ -21,27 +21,26 @@ struct CompactNode {
 template <class T>
 class CompactForest {
  public:
-  static constexpr size_t kLanes = 16;  ///< walks side by side: they hide each other's latency
-
   /// Fails with kUnsupported where indices do not fit in 31 bits.
   explicit CompactForest(const Forest& forest);
 
   size_t tree_count() const { return roots_.size(); }
   /// Features that a row must have.
   int64_t feature_count() const { return feature_count_; }
-  /// Lane by lane, row rows[lane] walks down tree trees[lane] to leaves[lane].
-  void walk(const size_t* trees, const T* const* rows, uint32_t* leaves) const {
-    return any_nan_first_ ? walk_lanes<true>(trees, rows, leaves)
-                          : walk_lanes<false>(trees, rows, leaves);
-  }
+  /// Whether some comparison sends NaN where `x <= split` would not.
+  bool heeds_nan() const { return any_nan_first_; }
+  /// Row rows[k] walks down a tree to leaves[k]. `nan`: whether heeds_nan() matters to the rows.
+  void walk_rows(size_t tree, std::span<const T* const> rows, bool nan, uint32_t* leaves) const;
+  /// One row walks down every tree, down tree k to leaves[k].
+  void walk_trees(const T* row, bool nan, uint32_t* leaves) const;
   std::span<const Vote> votes(uint32_t leaf) const {
     return std::span(votes_).subspan(vote_begin_[leaf], vote_begin_[leaf + 1] - vote_begin_[leaf]);
   }
   int64_t bytes() const;
 
  private:
-  template <bool kNaN>
-  void walk_lanes(const size_t* trees, const T* const* rows, uint32_t* leaves) const;
+  template <bool kNaN, class Start>
+  void walk(size_t count, Start start, uint32_t* leaves) const;
 
   std::vector<CompactNode<T>> nodes_;  ///< comparisons, then leaves
   uint32_t first_leaf_ = 0;

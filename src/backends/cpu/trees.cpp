@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kTaskWalks = 4096;
 constexpr int64_t kBlockBytes = 512 << 10;  ///< of features or scores of the rows at hand
 constexpr int64_t kMaxBlock = 512;          ///< rows at a time
+constexpr int64_t kLeastRows = 16;          ///< of a task, and from there on tree by tree
 
 Verdict supports(const StepSpec& spec) {
   if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
@@ -42,7 +43,6 @@ struct Model {
 template <class T>
 class TreesBound final : public BoundKernel {
   using Compact = CompactForest<T>;
-  static constexpr auto kLanes = static_cast<int64_t>(Compact::kLanes);
 
  public:
   TreesBound(const StepSpec& spec, const BindContext& context, std::shared_ptr<const Model> model)
@@ -61,14 +61,14 @@ class TreesBound final : public BoundKernel {
     const int64_t row_bytes = checked_mul(features_, static_cast<int64_t>(sizeof(T)));
     const int64_t widest = std::max<int64_t>({row_bytes, checked_mul(model_->targets, 8), 1});
     block_ = std::clamp<int64_t>(kBlockBytes / widest, 1, kMaxBlock);
-    if (block_ > kLanes) block_ = block_ / kLanes * kLanes;
     stage_ = feature_step_ != 1 || x.dtype != kDTypeOf<T>;
     scores_at_ = stage_ ? align_up(checked_mul(block_, row_bytes), 64) : 0;
     reached_at_ = checked_add(scores_at_, checked_mul(checked_mul(block_, model_->targets), 8));
-    scratch_bytes = checked_add(reached_at_, checked_mul(block_, model_->targets));
+    leaves_at_ = align_up(checked_add(reached_at_, checked_mul(block_, model_->targets)), 64);
     const auto trees = static_cast<int64_t>(forest_.tree_count());
+    scratch_bytes = checked_add(leaves_at_, 4 * trees);
     tasks = std::clamp<int64_t>(checked_mul(rows_, trees) / kTaskWalks, 1,
-                                std::max<int64_t>(1, rows_ / kLanes));
+                                std::max<int64_t>(1, rows_ / kLeastRows));
     held_bytes += views_.bytes();
   }
 
@@ -90,28 +90,23 @@ class TreesBound final : public BoundKernel {
       rows[static_cast<size_t>(r)] =
           features_of(args, first + r, reinterpret_cast<T*>(scratch) + r * features_);
     const size_t trees = forest_.tree_count();
-    std::array<size_t, Compact::kLanes> tree;
-    std::array<const T*, Compact::kLanes> row;
-    std::array<uint32_t, Compact::kLanes> leaves;
-    // As many rows as there are lanes walk down one tree; what is left over, each row down as many
-    // trees.
-    const int64_t together = count / kLanes * kLanes;
-    for (size_t t = 0; t < trees && together > 0; ++t) {
-      tree.fill(t);
-      for (int64_t r = 0; r < together; r += kLanes) {
-        forest_.walk(tree.data(), &rows[static_cast<size_t>(r)], leaves.data());
-        for (int64_t lane = 0; lane < kLanes; ++lane)
-          vote(leaves[static_cast<size_t>(lane)], r + lane, scores, reached);
+    const std::span<const T* const> block(rows.data(), static_cast<size_t>(count));
+    const bool nan = forest_.heeds_nan() && std::ranges::any_of(block, [&](const T* row) {
+                       return std::any_of(row, row + features_, [](T x) { return x != x; });
+                     });
+    // Many rows down one tree after the other, or each row down many trees.
+    if (count >= kLeastRows) {
+      std::array<uint32_t, kMaxBlock> leaves;
+      for (size_t t = 0; t < trees; ++t) {
+        forest_.walk_rows(t, block, nan, leaves.data());
+        for (int64_t r = 0; r < count; ++r)
+          vote(leaves[static_cast<size_t>(r)], r, scores, reached);
       }
-    }
-    for (int64_t r = together; r < count; ++r) {
-      row.fill(rows[static_cast<size_t>(r)]);
-      for (size_t t = 0; t < trees; t += Compact::kLanes) {
-        for (size_t lane = 0; lane < Compact::kLanes; ++lane)
-          tree[lane] = std::min(t + lane, trees - 1);
-        forest_.walk(tree.data(), row.data(), leaves.data());
-        for (size_t lane = 0; lane < std::min(Compact::kLanes, trees - t); ++lane)
-          vote(leaves[lane], r, scores, reached);
+    } else {
+      auto* leaves = reinterpret_cast<uint32_t*>(scratch + leaves_at_);
+      for (int64_t r = 0; r < count; ++r) {
+        forest_.walk_trees(block[static_cast<size_t>(r)], nan, leaves);
+        for (size_t t = 0; t < trees; ++t) vote(leaves[t], r, scores, reached);
       }
     }
     for (int64_t r = 0; r < count; ++r) write(args, first + r, scores + r * model_->targets);
@@ -165,7 +160,7 @@ class TreesBound final : public BoundKernel {
   int64_t rows_ = 1, features_ = 0, row_step_ = 0, feature_step_ = 1;
   int64_t block_ = 1;  ///< rows at a time
   bool stage_ = false;
-  int64_t scores_at_ = 0, reached_at_ = 0;  ///< in scratch, behind the staged rows
+  int64_t scores_at_ = 0, reached_at_ = 0, leaves_at_ = 0;  ///< in scratch, behind the staged rows
 };
 
 std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,

@@ -37,9 +37,9 @@ struct NormArgs {
   int64_t x_stride, y_stride;      ///< between rows, in elements
   int64_t x_step = 1, y_step = 1;  ///< softmax: between elements of a row; not 1 where rows lie
                                    ///< side by side (both strides 1)
-  const float* scale = nullptr;  ///< null = 1
-  const float* bias = nullptr;   ///< null = 0
-  int64_t affine_step = 1;       ///< of scale and bias: 1 = per element, 0 = one per call
+  const float* scale = nullptr;    ///< null = 1
+  const float* bias = nullptr;     ///< null = 0
+  int64_t affine_step = 1;         ///< of scale and bias: 1 = per element, 0 = one per call
   float epsilon = 0;
   float* mean = nullptr;  ///< per row, when wanted
   float* inverse = nullptr;
