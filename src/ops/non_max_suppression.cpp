@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <numeric>
+#include <cmath>
+#include <limits>
 #include <optional>
 
 #include "ops/checks.h"
@@ -58,10 +59,9 @@ bool overlap(const Box& a, const Box& b, double threshold) {
   return common / (a.area + b.area - common) > threshold;
 }
 
-/// The boxes kept so far, a corner after the other, so that two are compared at a time.
-class Kept {
+/// Boxes, a corner after the other, so that two are compared at a time.
+class BoxList {
  public:
-  size_t size() const { return size_; }
   void add(const Box& box) {
     const size_t at = size_++ % kGroup;
     if (at == 0) groups_.emplace_back();
@@ -93,6 +93,65 @@ class Kept {
   size_t size_ = 0;
 };
 
+/// Where boxes lie along one axis, in strips wider than the widest of them: a box overlaps those of
+/// its own strip and the two beside it at most. Detectors that suppress each class for itself move
+/// the classes apart: then nearly all boxes are out of reach.
+struct Strips {
+  bool across = false;  ///< along x, else along y
+  double low = 0, width = 0;
+  size_t count = 1;
+
+  size_t of(const Box& box) const {
+    const double at = ((across ? box.x0 : box.y0) - low) / width;
+    return at > 0 ? std::min(static_cast<size_t>(at), count - 1) : 0;  // 0 for NaN too
+  }
+};
+
+template <class Boxes>
+Strips strips_of(size_t boxes, const Boxes& box_at) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kMargin = 1 + 1e-9;  // of the division that finds a strip
+  Strips best;
+  for (const bool across : {false, true}) {
+    double low = kInfinity, high = -kInfinity, width = 0;
+    for (size_t i = 0; i < boxes; ++i) {
+      const Box box = box_at(i);
+      const double begin = across ? box.x0 : box.y0, end = across ? box.x1 : box.y1;
+      low = std::min(low, begin);
+      high = std::max(high, begin);
+      width = std::max(width, end - begin);
+    }
+    const double count = (high - low) / (width * kMargin) + 1;
+    if (!std::isfinite(low) || !std::isfinite(width) || !(count < kInfinity)) continue;
+    const auto strips = static_cast<size_t>(std::min(count, static_cast<double>(boxes)));
+    // The last of fewer strips than there could be reaches as far as need be.
+    if (strips > best.count) best = {across, low, width * kMargin, strips};
+  }
+  return best;
+}
+
+/// The boxes kept so far.
+class Kept {
+ public:
+  explicit Kept(const Strips& strips) : strips_(strips), lists_(strips.count) {}
+  int64_t size() const { return size_; }
+  void add(const Box& box) {
+    lists_[strips_.of(box)].add(box);
+    ++size_;
+  }
+  bool any_overlaps(const Box& box, double threshold) const {
+    const size_t at = strips_.of(box), end = std::min(at + 2, lists_.size());
+    return std::any_of(lists_.begin() + static_cast<std::ptrdiff_t>(at > 0 ? at - 1 : 0),
+                       lists_.begin() + static_cast<std::ptrdiff_t>(end),
+                       [&](const BoxList& list) { return list.any_overlaps(box, threshold); });
+  }
+
+ private:
+  Strips strips_;
+  std::vector<BoxList> lists_;
+  int64_t size_ = 0;
+};
+
 /// Rows of (batch, class, box), best first within a class.
 std::vector<std::array<int64_t, 3>> select(const Problem& p) {
   std::vector<std::array<int64_t, 3>> out;
@@ -104,9 +163,10 @@ std::vector<std::array<int64_t, 3>> select(const Problem& p) {
       for (int64_t i = 0; i < count; ++i)
         if (!std::isnan(scores[i]) && (!p.score_threshold || scores[i] > *p.score_threshold))
           order.push_back(candidate(scores[i], i));
+      Kept kept(
+          strips_of(order.size(), [&](size_t k) { return box_of(p, batch, index_of(order[k])); }));
       std::make_heap(order.begin(), order.end());
-      Kept kept;
-      while (!order.empty() && static_cast<int64_t>(kept.size()) < p.most) {
+      while (!order.empty() && kept.size() < p.most) {
         const int64_t i = index_of(order.front());
         std::pop_heap(order.begin(), order.end());
         order.pop_back();

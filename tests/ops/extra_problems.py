@@ -247,6 +247,15 @@ def vision(m: Maker) -> Iterator[Problem]:
     yield m.problem("nms_centred", "NonMaxSuppression", 1,
                     [boxes, scores, np.array([2], np.int64), np.array([0.1], np.float32)],
                     center_point_box=1)  # fmt: skip
+    # Classes moved apart along both axes, as detectors do that suppress each for itself; one box is wide.
+    random = np.random.default_rng(29)
+    corner = random.uniform(0, 3, (1, 150, 2)) + 5 * random.integers(0, 8, (1, 150, 1))
+    apart = np.concatenate([corner, corner + random.uniform(0.5, 2, (1, 150, 2))], 2).astype(np.float32)
+    for name, extent in (("nms_apart", 4), ("nms_apart_one_wide", 20)):
+        apart[0, 5, 3] = apart[0, 5, 1] + extent
+        yield m.problem(name, "NonMaxSuppression", 1,
+                        [apart.copy(), random.uniform(0, 1, (1, 1, 150)).astype(np.float32), np.array([150], np.int64),
+                         np.array([0.2], np.float32)])  # fmt: skip
 
 
 def quantised_products(m: Maker) -> Iterator[Problem]:
