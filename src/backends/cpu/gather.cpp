@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/control_inputs.h"
@@ -30,6 +31,23 @@ inline int64_t checked(int64_t index, int64_t extent) {
   const int64_t from_start = index < 0 ? index + extent : index;
   if (from_start < 0 || from_start >= extent) return checked_index(index, extent);
   return from_start;
+}
+
+/// memcpy without a call for the sizes of a number or two.
+inline void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
+  switch (bytes) {
+    case 4:
+      std::memcpy(to, from, 4);
+      return;
+    case 8:
+      std::memcpy(to, from, 8);
+      return;
+    case 16:
+      std::memcpy(to, from, 16);
+      return;
+    default:
+      std::memcpy(to, from, bytes);
+  }
 }
 
 /// Splits a flat row-major index within `dims` into an offset.
@@ -60,6 +78,8 @@ class GatherBound final : public BoundKernel {
     inner_count_ = element_count(inner_x);
     dense_ = is_contiguous(inner_x, std::span(x.strides).subspan(axis_ + 1)) &&
              is_contiguous(inner_x, std::span(y.strides).subspan(inner_y));
+    in_turn_ = dense_ && is_contiguous(indices.dims, indices.strides) &&
+               is_contiguous(std::span(y.dims).subspan(axis_), std::span(y.strides).subspan(axis_));
     const int64_t moved =
         checked_mul(checked_mul(outer_, picks_), std::max<int64_t>(inner_.bytes(), bytes_));
     tasks = std::clamp<int64_t>(moved / kTaskBytes, 1, std::max<int64_t>(1, outer_ * picks_));
@@ -76,6 +96,7 @@ class GatherBound final : public BoundKernel {
     const int64_t total = outer_ * picks_;
     if (inner_count_ == 1 && outer_ > 1)
       return pick_elements(args, index, total * begin / tasks, total * end / tasks);
+    if (in_turn_) return pick_rows(args, index, total * begin / tasks, total * end / tasks);
     for (int64_t i = total * begin / tasks; i < total * end / tasks; ++i) {
       const int64_t outer = i / picks_, pick = i % picks_;
       const int64_t row =
@@ -93,6 +114,25 @@ class GatherBound final : public BoundKernel {
   }
 
  private:
+  /// Indices and what they pick lie one after the other.
+  void pick_rows(const StepArgs& args, const IndexReader& index, int64_t begin, int64_t end) const {
+    const OperandView &x = views_.inputs[0], &y = views_.outputs[0];
+    const std::span<const int64_t> xs = x.strides, ys = y.strides, xd = x.dims, yd = y.dims;
+    const int64_t bytes = inner_count_ * bytes_, step = xs[axis_] * bytes_, extent = xd[axis_];
+    for (int64_t i = begin; i < end;) {
+      const int64_t outer = i / picks_;
+      const auto* from = static_cast<const std::byte*>(args.buffers[0]) +
+                         offset_at(outer, xd.first(axis_), xs.first(axis_)) * bytes_;
+      auto* to = static_cast<std::byte*>(args.buffers[2]) +
+                 offset_at(outer, yd.first(axis_), ys.first(axis_)) * bytes_;
+      const int64_t last = std::min(end, (outer + 1) * picks_) - outer * picks_;
+      for (int64_t pick = i - outer * picks_; pick < last; ++pick)
+        copy_bytes(to + pick * bytes, from + checked(index[pick], extent) * step,
+                   static_cast<size_t>(bytes));
+      i = outer * picks_ + last;
+    }
+  }
+
   /// Nothing behind the axis: the picks' offsets are worked out once for all outer positions.
   void pick_elements(const StepArgs& args, const IndexReader& index, int64_t begin,
                      int64_t end) const {
@@ -124,7 +164,7 @@ class GatherBound final : public BoundKernel {
   OperandViews views_;
   size_t axis_ = 0, picks_rank_ = 0;
   int64_t bytes_ = 1, outer_ = 1, picks_ = 1, inner_count_ = 1;
-  bool dense_ = false;
+  bool dense_ = false, in_turn_ = false;
   CopyPlan inner_;
 };
 
@@ -191,9 +231,12 @@ class GatherNdBound final : public BoundKernel {
     depth_ = static_cast<size_t>(indices.dims[outer_]);
     for (size_t i = 0; i < batch_; ++i)
       if (x.dims[i] != indices.dims[i]) fail(Status::kRange, "batch axis {} differs", i);
-    inner_ = CopyPlan(std::span(x.dims).subspan(batch_ + depth_),
-                      std::span(x.strides).subspan(batch_ + depth_),
-                      std::span(y.strides).subspan(outer_), element_size(x.dtype));
+    const auto inner = std::span(x.dims).subspan(batch_ + depth_);
+    const auto inner_x = std::span(x.strides).subspan(batch_ + depth_);
+    const auto inner_y = std::span(y.strides).subspan(outer_);
+    inner_ = CopyPlan(inner, inner_x, inner_y, element_size(x.dtype));
+    if (is_contiguous(inner, inner_x) && is_contiguous(inner, inner_y))
+      dense_bytes_ = static_cast<size_t>(element_count(inner) * element_size(x.dtype));
     held_bytes += views_.bytes();
   }
   void run(const StepArgs& args, int64_t, int64_t) const override {
@@ -211,11 +254,15 @@ class GatherNdBound final : public BoundKernel {
         [&](const auto& at) {
           int64_t from = at[0];
           for (size_t k = 0; k < depth_; ++k)
-            from += checked_index(index[at[1] + static_cast<int64_t>(k) * indices.strides[outer_]],
-                                  x.dims[batch_ + k]) *
+            from += checked(index[at[1] + static_cast<int64_t>(k) * indices.strides[outer_]],
+                            x.dims[batch_ + k]) *
                     x.strides[batch_ + k];
-          inner_.run(static_cast<const std::byte*>(args.buffers[0]) + from * bytes,
-                     static_cast<std::byte*>(args.buffers[2]) + at[2] * bytes);
+          const auto* source = static_cast<const std::byte*>(args.buffers[0]) + from * bytes;
+          auto* to = static_cast<std::byte*>(args.buffers[2]) + at[2] * bytes;
+          if (dense_bytes_)
+            copy_bytes(to, source, *dense_bytes_);
+          else
+            inner_.run(source, to);
         });
   }
 
@@ -223,6 +270,7 @@ class GatherNdBound final : public BoundKernel {
   OperandViews views_;
   size_t batch_ = 0, outer_ = 0, depth_ = 0;
   CopyPlan inner_;
+  std::optional<size_t> dense_bytes_;  ///< of what one index picks, where that is one piece
 };
 
 Verdict supports(const StepSpec& spec) {
