@@ -32,6 +32,10 @@ class GridSampler {
   }
 
   Mode mode() const { return mode_; }
+  bool align_corners() const { return align_corners_; }
+  /// What lies outside is the pixel at the border, or what is mirrored there; neither: zero.
+  bool pads_border() const { return padding_ == Padding::kBorder; }
+  bool pads_reflection() const { return padding_ == Padding::kReflection; }
   size_t taps() const { return mode_ == Mode::kNearest ? 1 : mode_ == Mode::kLinear ? 2 : 4; }
 
   /// The first taps() are set: what a coordinate in [-1, 1] reads of an axis of `size`.

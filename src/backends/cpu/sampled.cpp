@@ -6,9 +6,12 @@
 #include <algorithm>
 
 #include "backends/cpu/bound_views.h"
+#include "backends/cpu/copy.h"
+#include "backends/cpu/conv_problem.h"
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/simple_kernel.h"
+#include "backends/cpu/vector/lines_fn.h"
 #include "ops/convolve.h"
 #include "ops/grid_sampler.h"
 #include "ops/roi_align.h"
@@ -17,7 +20,8 @@
 namespace xc::cpu {
 namespace {
 
-constexpr int64_t kPoints = 64;     ///< of one list
+constexpr int64_t kPoints = PlanePoints::kMost;  ///< of one list
+constexpr int64_t kMostPixels = int64_t{1} << 30;
 constexpr int64_t kRoiTaps = 1024;  ///< likewise, where points have any number
 
 /// Weighted pixels of a plane, point after point. Lies in scratch memory.
@@ -40,6 +44,9 @@ class TapList {
     weight_[taps_++] = static_cast<float>(weight);
   }
   void end_point() { ends_[points_++] = taps_; }
+
+  /// All taps, as rows of a table.
+  WeightedTaps weighted() const { return {index_, weight_, taps_}; }
 
   /// y[p] = sum over the taps of point p; or y[p] += it.
   template <bool kAdd>
@@ -74,9 +81,12 @@ class GridSampleBound final : public BoundKernel {
     tasks = checked_mul(x[0], blocks_);
     scratch_bytes = TapList::bytes(kPoints, kPoints * taps_);
     held_bytes += views_.bytes();
+    plain_ = spatial_ == 2 && sampler_.mode() == GridSampler::Mode::kLinear &&
+             !sampler_.pads_reflection() && plane_ > 0 && plane_ < kMostPixels;
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    if (plain_) return run_plain(args, begin, end);
     TapList list(args.scratch, kPoints, kPoints * taps_);
     const int64_t channels = views_.inputs[0].dims[1];
     for (int64_t task = begin; task < end; ++task) {
@@ -96,6 +106,22 @@ class GridSampleBound final : public BoundKernel {
   }
 
  private:
+  /// Images of two axes, by four pixels a point.
+  void run_plain(const StepArgs& args, int64_t begin, int64_t end) const {
+    const Dims& x = views_.inputs[0].dims;
+    PlaneTaps taps;
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t image = task / blocks_, first = task % blocks_ * kPoints;
+      const int64_t count = std::min(kPoints, points_ - first);
+      const auto* grid = static_cast<const float*>(args.buffers[1]) + (image * points_ + first) * 2;
+      fns_.plane_taps({grid, count, x[2], x[3], sampler_.align_corners(), sampler_.pads_border()},
+                      taps);
+      for (int64_t c = image * x[1]; c < (image + 1) * x[1]; ++c)
+        fns_.pick_taps(static_cast<const float*>(args.buffers[0]) + c * plane_, taps, count,
+                       static_cast<float*>(args.buffers[2]) + c * points_ + first);
+    }
+  }
+
   /// The taps of `axis` and what follows, for what was chosen on the axes before. A grid point
   /// names the innermost axis first.
   void add_taps(TapList& list, const float* point, size_t axis, int64_t offset,
@@ -110,6 +136,8 @@ class GridSampleBound final : public BoundKernel {
 
   OperandViews views_;
   GridSampler sampler_;
+  const LineFns& fns_ = line_fns(cpu_info().isa);
+  bool plain_ = false;
   size_t spatial_ = 0;
   int64_t taps_ = 1, plane_ = 1, points_ = 1, blocks_ = 0;
 };
@@ -118,56 +146,123 @@ class RoiAlignBound final : public BoundKernel {
  public:
   RoiAlignBound(const StepSpec& spec, const BindContext& context)
       : node_(spec.node), views_(spec, context) {
-    tasks = views_.outputs[0].dims[0];
-    scratch_bytes = TapList::bytes(kRoiTaps, kRoiTaps + 4);
+    const Dims &x = views_.inputs[0].dims, &y = views_.outputs[0].dims;
+    tasks = y[0];
+    channels_ = y[1];
+    bins_ = checked_mul(y[2], y[3]);
+    abreast_ =
+        x[1] > 1 && x[3] > 0 && same_strides(x, views_.inputs[0].strides, channels_last_strides(x));
+    list_bytes_ = align_up(TapList::bytes(kRoiTaps, kRoiTaps + 4), 64);
+    scratch_bytes = list_bytes_;
+    if (abreast_) {
+      const int64_t dims[] = {channels_, bins_}, from[] = {1, channels_}, to[] = {bins_, 1};
+      turn_ = CopyPlan(dims, from, to, 4);
+      // A bin after the other, then the rest of a bin of many taps.
+      scratch_bytes += checked_mul(checked_mul(channels_, bins_ + 1), 4);
+    }
     held_bytes += views_.bytes();
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-    const Dims &in = views_.inputs[0].dims, &dims = views_.outputs[0].dims;
-    const int64_t bins = dims[2] * dims[3];
-    TapList list(args.scratch, kRoiTaps, kRoiTaps + 4);
+    const Dims& in = views_.inputs[0].dims;
     for (int64_t r = begin; r < end; ++r) {
       const int64_t image = static_cast<const int64_t*>(args.buffers[2])[r];
       if (image < 0 || image >= in[0])
         fail(Status::kRange, "batch index {} is outside [0, {})", image, in[0]);
-      const float* roi = static_cast<const float*>(args.buffers[1]) + r * 4;  // x1, y1, x2, y2
-      const auto across = roi_align::span_of(*node_, roi[0], roi[2], dims[3]);
-      const auto down = roi_align::span_of(*node_, roi[1], roi[3], dims[2]);
-      const double share =
-          1.0 / static_cast<double>(std::max<int64_t>(across.samples * down.samples, 1));
-      const float* x = static_cast<const float*>(args.buffers[0]) + image * in[1] * in[2] * in[3];
-      float* y = static_cast<float*>(args.buffers[3]) + r * dims[1] * bins;
-      std::fill_n(y, dims[1] * bins, 0.0f);
-      int64_t first = 0;  // bin that the list begins with
-      list.clear();
-      // A bin of many samples goes on in the next list.
-      const auto flush = [&](int64_t next) {
-        list.end_point();
-        for (int64_t c = 0; c < dims[1]; ++c)
-          list.gather<true>(x + c * in[2] * in[3], y + c * bins + first);
-        list.clear();
-        first = next;
-      };
-      for (int64_t bin = 0; bin < bins; ++bin) {
-        for (int64_t i = 0; i < down.samples * across.samples; ++i) {
-          const auto taps =
-              roi_align::taps_at(down.at(bin / dims[3], i / across.samples),
-                                 across.at(bin % dims[3], i % across.samples), in[2], in[3]);
-          if (list.taps() + taps.count > kRoiTaps) flush(bin);
-          for (int64_t k = 0; k < taps.count; ++k) list.add(taps.index[k], taps.weight[k] * share);
-        }
-        if (bin + 1 == bins || list.points() + 2 > kRoiTaps)
-          flush(bin + 1);
-        else
-          list.end_point();
-      }
+      const Region region(*this, static_cast<const float*>(args.buffers[1]) + r * 4);
+      const float* x =
+          static_cast<const float*>(args.buffers[0]) + image * views_.inputs[0].strides[0];
+      float* y = static_cast<float*>(args.buffers[3]) + r * channels_ * bins_;
+      if (abreast_)
+        all_channels(args.scratch, region, x, y);
+      else
+        each_channel(args.scratch, region, x, y);
     }
   }
 
  private:
+  /// A region's samples.
+  struct Region {
+    const RoiAlignBound& of;
+    roi_align::Span across, down;
+    double share;
+
+    Region(const RoiAlignBound& bound, const float* roi)  // x1, y1, x2, y2
+        : of(bound),
+          across(roi_align::span_of(*of.node_, roi[0], roi[2], of.views_.outputs[0].dims[3])),
+          down(roi_align::span_of(*of.node_, roi[1], roi[3], of.views_.outputs[0].dims[2])),
+          share(1.0 / static_cast<double>(std::max<int64_t>(across.samples * down.samples, 1))) {}
+    int64_t samples() const { return down.samples * across.samples; }
+    roi_align::Taps taps(int64_t bin, int64_t sample) const {
+      const Dims &in = of.views_.inputs[0].dims, &out = of.views_.outputs[0].dims;
+      return roi_align::taps_at(down.at(bin / out[3], sample / across.samples),
+                                across.at(bin % out[3], sample % across.samples), in[2], in[3]);
+    }
+  };
+
+  void each_channel(void* scratch, const Region& region, const float* x, float* y) const {
+    const OperandView& in = views_.inputs[0];
+    TapList list(scratch, kRoiTaps, kRoiTaps + 4);
+    std::fill_n(y, channels_ * bins_, 0.0f);
+    int64_t first = 0;  // bin that the list begins with
+    list.clear();
+    // A bin of many samples goes on in the next list.
+    const auto flush = [&](int64_t next) {
+      list.end_point();
+      for (int64_t c = 0; c < channels_; ++c)
+        list.gather<true>(x + c * in.strides[1], y + c * bins_ + first);
+      list.clear();
+      first = next;
+    };
+    for (int64_t bin = 0; bin < bins_; ++bin) {
+      for (int64_t i = 0; i < region.samples(); ++i) {
+        const auto taps = region.taps(bin, i);
+        if (list.taps() + taps.count > kRoiTaps) flush(bin);
+        for (int64_t k = 0; k < taps.count; ++k)
+          list.add(taps.index[k] / in.dims[3] * in.strides[2] +
+                       taps.index[k] % in.dims[3] * in.strides[3],
+                   taps.weight[k] * region.share);
+      }
+      if (bin + 1 == bins_ || list.points() + 2 > kRoiTaps)
+        flush(bin + 1);
+      else
+        list.end_point();
+    }
+  }
+
+  /// Of values that lie channels-last: a pixel's channels in vectors.
+  void all_channels(void* scratch, const Region& region, const float* x, float* y) const {
+    TapList list(scratch, 1, kRoiTaps + 4);
+    auto* rows = reinterpret_cast<float*>(static_cast<std::byte*>(scratch) + list_bytes_);
+    float* rest = rows + bins_ * channels_;
+    for (int64_t bin = 0; bin < bins_; ++bin) {
+      float* row = rows + bin * channels_;
+      bool begun = false;
+      list.clear();
+      const auto flush = [&] {
+        fns_.weighted_rows(x, list.weighted(), channels_, begun ? rest : row);
+        if (begun)
+          for (int64_t c = 0; c < channels_; ++c) row[c] += rest[c];
+        list.clear();
+        begun = true;
+      };
+      for (int64_t i = 0; i < region.samples(); ++i) {
+        const auto taps = region.taps(bin, i);
+        if (list.taps() + taps.count > kRoiTaps) flush();
+        for (int64_t k = 0; k < taps.count; ++k)
+          list.add(taps.index[k], taps.weight[k] * region.share);
+      }
+      flush();
+    }
+    turn_.run(rows, y);
+  }
+
   const Node* node_;
   OperandViews views_;
+  const LineFns& fns_ = line_fns(cpu_info().isa);
+  int64_t channels_ = 0, bins_ = 0, list_bytes_ = 0;
+  bool abreast_ = false;
+  CopyPlan turn_;  ///< bins by channels to channels by bins
 };
 
 /// Columns of samples, one per point of the result, times the weights.
@@ -271,14 +366,26 @@ Verdict supports_grid(const StepSpec& spec) {
 }
 Verdict supports_roi(const StepSpec& spec) {
   if (spec.attrs().get_string("mode", "avg") != "avg") return Verdict::no("mode max");
-  return dense_of(spec, DType::kF32, DType::kI64);
+  for (size_t k = 0; k < spec.inputs.size(); ++k) {
+    const Operand& operand = spec.inputs[k];
+    if (operand.dtype != (k == 2 ? DType::kI64 : DType::kF32))
+      return Verdict::no(fmt::format("elements of type {}", name(operand.dtype)));
+    if (k > 0 && !operand.contiguous()) return Verdict::no("regions that are not row-major");
+  }
+  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
+  return spec.outputs[0].contiguous() ? Verdict::ok()
+                                      : Verdict::no("a result that is not row-major");
+}
+std::vector<Order> roi_orders(const StepSpec&) {
+  return {Order::kChannelsLast, Order::kRowMajor, Order::kRowMajor, Order::kRowMajor};
 }
 
 }  // namespace
 
 void add_sampled(Rows& rows) {
   rows.push_back({"xc.sampled", "GridSample", supports_grid, create_bound_by<GridSampleBound>});
-  rows.push_back({"xc.sampled", "RoiAlign", supports_roi, create_bound_by<RoiAlignBound>});
+  rows.push_back(
+      {"xc.sampled", "RoiAlign", supports_roi, create_bound_by<RoiAlignBound>, roi_orders});
   rows.push_back({"xc.sampled", "DeformConv", dense_f32, create_bound_by<DeformConvBound>});
 }
 

@@ -16,6 +16,21 @@ struct WeightedTaps {
   int64_t count;
 };
 
+/// Points of a plane between its pixels: coordinates as GridSample has them, linear weights.
+struct PlanePoints {
+  static constexpr int64_t kMost = 64;
+  const float* at;        ///< n pairs (x, y)
+  int64_t n;              ///< kMost at most
+  int64_t height, width;  ///< of a plane of less than 2^30 pixels
+  bool align_corners;
+  bool border;  ///< what lies outside is the pixel beside it; else zero
+};
+/// Four pixels of every point. An index below 0 is no pixel: it counts zero.
+struct PlaneTaps {
+  int32_t index[4][PlanePoints::kMost];
+  float weight[4][PlanePoints::kMost];
+};
+
 struct LineFns {
   /// For each of `lines` <= kSideBySide adjacent lines of n > 0 elements, `step` apart: the
   /// position of the largest (smallest) element; NaN before all others, of equal ones the first.
@@ -26,6 +41,9 @@ struct LineFns {
                       int64_t lines, bool exclusive);
   /// to[i] = sum over taps of weight * from[index * n + i].
   void (*weighted_rows)(const float* from, const WeightedTaps& taps, int64_t n, float* to);
+  void (*plane_taps)(const PlanePoints& points, PlaneTaps& taps);
+  /// y[p] = sum over the taps of point p of weight * plane[index], for n points.
+  void (*pick_taps)(const float* plane, const PlaneTaps& taps, int64_t n, float* y);
   /// to[2i] = to[2i + 1] = from[i], for n elements of 4 bytes each.
   void (*twice)(const void* from, int64_t n, void* to);
 };
