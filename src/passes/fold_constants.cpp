@@ -18,12 +18,9 @@ constexpr double kReferencePrice = 20, kBackendPrice = 2;
 /// From so many elements on a backend is asked: planning a node costs some 100 us.
 constexpr int64_t kBackendElements = 16384;
 
-/// Constants in integers up to this size become floats where nothing took them as they are.
-constexpr int64_t kFewElements = 16384;
-
 class Folder {
  public:
-  /// `label`: of the pass. `dequantise`: DequantizeLinear of few elements too.
+  /// `label`: of the pass. `dequantise`: DequantizeLinear too.
   Folder(Graph& graph, PassContext& context, const char* label, bool dequantise)
       : graph_(graph),
         context_(context),
@@ -60,7 +57,7 @@ class Folder {
       return;
     if (from_elements(node)) return;
     if (!node.op->reference) return;
-    if (node.op->name == "DequantizeLinear" && !(dequantise_ && is_small(node.inputs[0]))) return;
+    if (node.op->name == "DequantizeLinear" && !dequantise_) return;
     std::vector<Tensor> inputs;
     for (ValueId input : node.inputs) {
       if (input == kNone) {
@@ -72,12 +69,6 @@ class Folder {
       if (!inputs.back()) return;
     }
     compute(node, inputs);
-  }
-
-  bool is_small(ValueId id) const {
-    const auto& dims = graph_.value(id).type.dims;
-    const std::optional<int64_t> count = dims ? element_count(*dims).constant() : std::nullopt;
-    return count && *count <= kFewElements;
   }
 
   /// Outputs whose elements inference knows, whatever the inputs.
@@ -177,8 +168,12 @@ class Folder {
       bytes = checked_add(bytes, checked_mul(count, element_size(type.dtype)));
     }
     const PassOptions& options = context_.options;
-    if (bytes > options.fold_bytes_each || bytes > options.fold_bytes_total - context_.folded_bytes)
-      return std::nullopt;
+    // What is dequantised here would take the same memory in every run.
+    const bool every_run = node.op->name == "DequantizeLinear";
+    const int64_t most = every_run ? 4 * options.fold_bytes_each
+                                   : std::min(options.fold_bytes_each,
+                                              options.fold_bytes_total - context_.folded_bytes);
+    if (bytes > most) return std::nullopt;
     if (node.op->view && bytes > std::max<int64_t>(input_bytes, 1024)) return std::nullopt;
     Work work{static_cast<double>(elements) * std::max(1.0, node.op->weight),
               options.evaluate && elements >= kBackendElements};

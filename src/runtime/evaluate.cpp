@@ -19,7 +19,7 @@ std::vector<Tensor> evaluate(const std::shared_ptr<Engine>& engine, const Node& 
       graph->outputs.push_back(output);
     }
   graph->add_node(std::move(copy));
-  options.disabled.push_back("fold-constants");
+  for (const char* pass : {"fold-constants", "fold-dequantised"}) options.disabled.push_back(pass);
   optimise(*graph, options);
   Config config = engine->config();
   config.jit = static_cast<int64_t>(JitMode::kOff);

@@ -114,7 +114,7 @@ class IntegerMatMulBound final : public BoundKernel {
     b_zero_ = line(spec, context, roles_.b_zero, p_.n);
     b_scale_ = line(spec, context, roles_.b_scale, p_.n);
     bias_ = line(spec, context, roles_.bias, p_.n);
-    shifts_a_ = roles_.a_zero != kAbsent && !all_equal(spec.inputs[roles_.a_zero], 0);
+    has_a_zero_ = roles_.a_zero != kAbsent && !all_equal(spec.inputs[roles_.a_zero], 0);
     shifts_b_ =
         roles_.b_zero == kAbsent ? !b_signed_ : !all_equal(spec.inputs[roles_.b_zero], b_shift());
     y_signed_ = spec.outputs[0].dtype == DType::kI8;
@@ -175,8 +175,11 @@ class IntegerMatMulBound final : public BoundKernel {
       widest = std::max(widest, part.n1 - part.n0);
       tallest = std::max(tallest, std::min(part.m1 - part.m0, kRowsAtOnce));
     }
-    // The library wants rows that are dense and do not overlap.
-    a_copied_ = (p_.a_k != 1 && p_.k > 1) || (p_.a_m < p_.k && p_.m > 1);
+    // The library wants rows that are dense and do not overlap. For signed ones in packed weights
+    // it has a slow reference at some numbers of rows: there they are unsigned, 128 more.
+    a_turned_ = packed_ && a_signed_;
+    shifts_a_ = has_a_zero_ || a_turned_;
+    a_copied_ = a_turned_ || (p_.a_k != 1 && p_.k > 1) || (p_.a_m < p_.k && p_.m > 1);
     b_copied_ =
         !packed_ && (!b_signed_ || (p_.b_n != 1 && p_.n > 1) || (p_.b_k < p_.n && p_.k > 1));
     dense_ = (p_.c_n == 1 || p_.n == 1) && (p_.c_m >= p_.n || p_.m == 1);
@@ -289,7 +292,8 @@ class IntegerMatMulBound final : public BoundKernel {
   void fill_add(const StepArgs& args, const MatMulPart& part, const Columns& columns,
                 int64_t row) const {
     const int64_t n = part.n1 - part.n0;
-    const auto zero = static_cast<uint32_t>(shifts_a_ ? a_zero_.integer(args.buffers, row) : 0);
+    const auto zero = static_cast<uint32_t>((has_a_zero_ ? a_zero_.integer(args.buffers, row) : 0) +
+                                            (a_turned_ ? 128 : 0));
     for (int64_t j = 0; j < n; ++j) {
       uint32_t v = 0;
       if (bias_.input != kAbsent)
@@ -313,8 +317,11 @@ class IntegerMatMulBound final : public BoundKernel {
     int64_t a_stride = p_.m == 1 ? p_.k : p_.a_m;
     if (a_copied_) {
       const Dims dims{m, p_.k}, from{p_.a_m, p_.a_k}, dense{p_.k, 1};
-      CopyPlan(dims, from, dense, 1).run(a, at<std::byte>(args, a_at_));
-      a = at<std::byte>(args, a_at_);
+      auto* rows = at<uint8_t>(args, a_at_);
+      CopyPlan(dims, from, dense, 1).run(a, rows);
+      if (a_turned_)  // the same bit turns both ways
+        integer_fns().to_signed(rows, m * p_.k, reinterpret_cast<int8_t*>(rows));
+      a = reinterpret_cast<const std::byte*>(rows);
       a_stride = p_.k;
     }
     const int64_t c_offset = offsets.c + part.m0 * p_.c_m + part.n0 * p_.c_n;
@@ -346,7 +353,8 @@ class IntegerMatMulBound final : public BoundKernel {
     const int64_t m = part.m1 - part.m0, n = part.n1 - part.n0;
     const IntegerFns& fns = integer_fns();
     auto* row_sums = at<int32_t>(args, row_sums_at_);
-    if (columns.zeros) fns.row_sums(rows.a, a_signed_, m, p_.k, rows.a_stride, row_sums);
+    if (columns.zeros)
+      fns.row_sums(rows.a, a_signed_ && !a_turned_, m, p_.k, rows.a_stride, row_sums);
     FinishRow row{};
     row.n = n;
     row.add = columns.add;
@@ -389,6 +397,8 @@ class IntegerMatMulBound final : public BoundKernel {
   std::shared_ptr<const PackedWeights> packed_;
   MatMulProblem p_;
   bool a_signed_ = false, b_signed_ = false, y_signed_ = false;
+  bool has_a_zero_ = false;                   ///< not known to be 0
+  bool a_turned_ = false;                     ///< signed, read as unsigned
   bool shifts_a_ = false, shifts_b_ = false;  ///< zero points that are not known to be 0
   bool a_copied_ = false, b_copied_ = false, dense_ = false, sums_in_place_ = false;
   bool by_library_ = false;
@@ -418,7 +428,6 @@ class IntegerMatMulKernel final : public Kernel {
     const Tensor& weights = spec.inputs[roles.b].constant;
     if (weights && weights.rank() == 2 && weights.count() > 0 && library_integers_are_exact())
       weights_ = weights;
-    left_ = spec.inputs[roles.a].dtype;
   }
   bool wants_prepare() const override { return static_cast<bool>(weights_); }
   void prepare() override {
@@ -426,7 +435,7 @@ class IntegerMatMulKernel final : public Kernel {
     auto made = std::make_shared<Prepared>();
     const Tensor dense = signed_weights(weights_);
     made->packed = pack_weights(with_columns(dense, kLeastColumns), false,
-                                {left_, DType::kI8, DType::kI32}, spec_.threads);
+                                {DType::kU8, DType::kI8, DType::kI32}, spec_.threads);
     made->column_sums.resize(static_cast<size_t>(dense.dims()[1]));
     integer_fns().column_sums(dense.as<int8_t>(), dense.dims()[0], dense.dims()[1], dense.dims()[1],
                               made->column_sums.data());
@@ -444,7 +453,6 @@ class IntegerMatMulKernel final : public Kernel {
 
  private:
   StepSpec spec_;
-  DType left_;
   Tensor weights_;
   mutable std::mutex mutex_;
   std::shared_ptr<const Prepared> prepared_;

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "backends/cpu/bound_views.h"
-#include "backends/cpu/copy.h"
 #include "backends/cpu/conv_problem.h"
+#include "backends/cpu/copy.h"
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/simple_kernel.h"
