@@ -23,12 +23,11 @@ bool canonicalise(Graph& graph, PassContext& context);
 
 /// Nodes of constant inputs become constants, computed by their reference; values whose elements
 /// inference knows (shape arithmetic) too. Bounded in bytes and time by PassOptions; leaves out
-/// random ops, views that would only grow memory, and dequantisation, whose small weights are
-/// wanted.
+/// random ops, views that would only grow memory, and dequantisation, whose bytes are wanted.
 bool fold_constants(Graph& graph, PassContext& context);
 
-/// The same of biases, factors and single values kept as integers (DequantizeLinear of few
-/// elements), which fuse_quantised and fuse_weights look for as they are.
+/// The same of what is kept as integers (DequantizeLinear), which fuse_quantised and fuse_weights
+/// look for as it is: behind those.
 bool fold_dequantised(Graph& graph, PassContext& context);
 
 /// One of equal nodes, and of equal constants of up to 64 KiB, serves all users.
