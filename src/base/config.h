@@ -28,7 +28,7 @@ struct Config {
   int64_t rules = 0;                ///< 0 on, 1 = pattern rules off
   int64_t fusion = 0;               ///< 0 on, 1 = no fused regions
   int64_t trace_compiles = 0;  ///< keep the loop IR and assembly of compiled regions for explain
-  std::string cache_dir;       ///< persistent cache; empty = off
+  std::string cache_dir{};     ///< persistent cache; empty = off
   int64_t kernels = 0;         ///< 0 best, 1 = every step on its reference kernel
   int64_t layouts = 0;         ///< 0 on, 1 = every value row-major, in its own memory
   int64_t trace_steps = 0;     ///< steps of sampled runs kept for a trace; 0 = none

@@ -38,9 +38,9 @@ std::string_view name(EventKind kind);
 struct Event {
   EventKind kind = EventKind::kCandidate;
   int64_t time_ns = 0;    ///< since the engine was made; never goes back
-  Hash128 region;         ///< zero when not about a region
-  std::string subject;    ///< region's name: "cell Add+Mul+Tanh (6 nodes)"
-  std::string detail;     ///< reason or note
+  Hash128 region{};       ///< zero when not about a region
+  std::string subject{};  ///< region's name: "cell Add+Mul+Tanh (6 nodes)"
+  std::string detail{};   ///< reason or note
   double compile_ms = 0;  ///< CPU time of lowering and compiling
   double base_us = 0;     ///< measured time of what the region replaces, per call
   double fused_us = 0;    ///< measured time of the region, per call

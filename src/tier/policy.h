@@ -88,7 +88,7 @@ TrialResult judge(std::vector<float> active, std::vector<float> challenger, doub
 
 /// Times of both sides on one signature.
 struct Sides {
-  std::vector<float> active, challenger;
+  std::vector<float> active{}, challenger{};
   double predicted = 1;  ///< relative to the other signatures: what its size makes of a time
 };
 /// The median of times, which must not be empty.

@@ -28,7 +28,7 @@ class RegionPolicy {
   enum class Choice : uint8_t { kOpen, kFused, kBase };
   struct AtSize {
     Choice choice = Choice::kOpen;
-    Regret regret;
+    Regret regret{};
     double runs = 0;    ///< since the last verdict
     double base_s = 0;  ///< per run, of the last trial
     double fused_s = 0;

@@ -277,9 +277,8 @@ std::optional<std::string> try_sizes(Verification& v, const Symbols& symbols, Va
       if (operand.constant) continue;
       const Dims sizes =
           evaluate(picked_sizes(v.extracted.graph, v.extracted.operands[k]), symbols);
-      const auto range = sizes.empty()
-                             ? std::nullopt
-                             : std::optional(*std::min_element(sizes.begin(), sizes.end()));
+      std::optional<int64_t> range;
+      if (!sizes.empty()) range = *std::min_element(sizes.begin(), sizes.end());
       inputs.push_back(
           made_up(operand.dtype, evaluate(operand.dims, symbols), random, values, special, range));
     }

@@ -44,7 +44,7 @@ class Network {
  public:
   explicit Network(uint64_t seed, bool dense = false) : random_(seed), dense_(dense) {
     values_.push_back({"x", 3 + pick(6), 8 + 2 * pick(5)});
-    for (int k = 0, n = (dense ? 10 : 4) + pick(8); k < n; ++k) grow();
+    for (int64_t k = 0, n = (dense ? 10 : 4) + pick(8); k < n; ++k) grow();
     const Value& last = values_.back();
     head_ =
         pick(3) == 0 ? line("Flatten", {last.name}, "{axis = 1}") : line("Relu", {last.name}, "");

@@ -120,7 +120,7 @@ class Simulation {
     size_t special = SIZE_MAX;  ///< of the region, against what it runs
     int size = 0, reach = 0;
     bool confirm = false;
-    std::map<int64_t, policy::Sides> sides;  ///< by n, as signatures
+    std::map<int64_t, policy::Sides> sides{};  ///< by n, as signatures
     uint64_t samples = 0;
     double seen_s = 0;
   };

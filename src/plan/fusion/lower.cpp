@@ -209,14 +209,18 @@ class Lowering {
     Access access(builder, spec_, phase, mapped_.reads().reads);
     // A cell's innermost loop plays the part of the row, with one stage.
     std::vector<LoopAxis> outer = iteration_.outer;
+    const auto innermost = [&] {
+      LoopAxis axis = std::move(outer.back());
+      outer.pop_back();
+      return axis;
+    };
     std::optional<LoopAxis> row, abreast;
     if (!iteration_.row.empty()) {
       row = iteration_.row.front();
-      if (iteration_.rows_abreast) abreast = outer.back();
+      if (iteration_.rows_abreast) abreast = innermost();
     } else if (!outer.empty()) {
-      row = outer.back();
+      row = innermost();
     }
-    if (abreast || (iteration_.row.empty() && row)) outer.pop_back();
     Scope scope;
     scope.access = &access;
     for (const LoopAxis& axis : outer) scope.axes.push_back(&axis);
