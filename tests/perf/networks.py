@@ -84,7 +84,7 @@ def load(engine: str, path: Path, threads: int) -> Run:
 
 def difference(a: list[np.ndarray], b: list[np.ndarray]) -> float:
     """The largest, relative to the largest value of that output."""
-    return max(float(np.abs(x - y).max() / max(1e-6, float(np.abs(y).max()))) for x, y in zip(a, b, strict=True))
+    return max(float(np.abs(x - y).max(initial=0) / max(1e-6, float(np.abs(y).max(initial=0)))) for x, y in zip(a, b, strict=True))
 
 
 def try_engines(label: str, path: Path, engines: list[str], threads: int,
