@@ -63,6 +63,21 @@ Tensor converted(const Tensor& from, DType type) {
   return out;
 }
 
+/// `slack`: times the tolerance of the result's type.
+void check_against_f64(Session& session, const Graph& exact, const std::vector<Tensor>& inputs,
+                       double slack = 1) {
+  const auto in_f64 = [](const Tensor& t) {
+    return is_float(t.dtype()) ? converted(t, DType::kF64) : t;
+  };
+  std::vector<Tensor> wide;
+  for (const Tensor& t : inputs) wide.push_back(in_f64(t));
+  const auto want = test::evaluate(exact, wide);
+  const auto have = run(session, inputs);
+  REQUIRE(have.size() == want.size());
+  for (size_t k = 0; k < want.size(); ++k)
+    CHECK(test::difference({in_f64(have[k])}, {want[k]}, slack * tolerance(have[k].dtype())) == "");
+}
+
 /// Code bytes of the largest region that a graph's base plan leaves to fuse; how many there are.
 std::pair<int64_t, int> largest_code(Graph model, int64_t isa) {
   infer_types(model);
@@ -111,17 +126,7 @@ TEST_CASE("tiering/targets: what every rule makes of a graph agrees with f64 on 
       for (NodeId n : rewritten.order()) fired.insert(std::string(rewritten.node(n).made_by));
       for (const int64_t extent : {3, 16, 37}) {
         CAPTURE(extent);
-        const std::vector<Tensor> inputs = test::random_inputs(graph, extent, 7);
-        std::vector<Tensor> wide;
-        for (const Tensor& t : inputs)
-          wide.push_back(is_float(t.dtype()) ? converted(t, DType::kF64) : t);
-        const auto want = test::evaluate(exact, wide);
-        const auto have = run(*session, inputs);
-        REQUIRE(have.size() == want.size());
-        for (size_t k = 0; k < want.size(); ++k) {
-          const Tensor all = is_float(have[k].dtype()) ? converted(have[k], DType::kF64) : have[k];
-          CHECK(test::difference({all}, {want[k]}, tolerance(have[k].dtype())) == "");
-        }
+        check_against_f64(*session, exact, test::random_inputs(graph, extent, 7));
       }
     }
   }
@@ -202,15 +207,7 @@ TEST_CASE("tiering/targets: reductions over any neighbouring axes agree with f64
           const auto session = session_of(typed(text), config);
           for (const int64_t extent : sizes) {
             CAPTURE(extent);
-            const std::vector<Tensor> inputs = test::random_inputs(graph, extent, 11);
-            std::vector<Tensor> wide;
-            for (const Tensor& t : inputs) wide.push_back(converted(t, DType::kF64));
-            const auto want = test::evaluate(exact, wide);
-            const auto have = run(*session, inputs);
-            REQUIRE(have.size() == want.size());
-            for (size_t k = 0; k < want.size(); ++k)
-              CHECK(test::difference({converted(have[k], DType::kF64)}, {want[k]},
-                                     4 * tolerance(have[k].dtype())) == "");
+            check_against_f64(*session, exact, test::random_inputs(graph, extent, 11), 4);
           }
           INFO(session->explain({}, false));
           CHECK(session->profile().compiled_regions >= regions);
