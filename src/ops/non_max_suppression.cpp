@@ -111,21 +111,28 @@ template <class Boxes>
 Strips strips_of(size_t boxes, const Boxes& box_at) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kMargin = 1 + 1e-9;  // of the division that finds a strip
-  Strips best;
-  for (const bool across : {false, true}) {
+  struct Extent {
     double low = kInfinity, high = -kInfinity, width = 0;
-    for (size_t i = 0; i < boxes; ++i) {
-      const Box box = box_at(i);
-      const double begin = across ? box.x0 : box.y0, end = across ? box.x1 : box.y1;
+    void add(double begin, double end) {
       low = std::min(low, begin);
       high = std::max(high, begin);
       width = std::max(width, end - begin);
     }
-    const double count = (high - low) / (width * kMargin) + 1;
-    if (!std::isfinite(low) || !std::isfinite(width) || !(count < kInfinity)) continue;
+  };
+  Extent down, across;
+  for (size_t i = 0; i < boxes; ++i) {
+    const Box box = box_at(i);
+    down.add(box.y0, box.y1);
+    across.add(box.x0, box.x1);
+  }
+  Strips best;
+  for (const Extent* extent : {&down, &across}) {
+    const double width = extent->width * kMargin;
+    const double count = (extent->high - extent->low) / width + 1;
+    if (!std::isfinite(extent->low) || !std::isfinite(width) || !(count < kInfinity)) continue;
     const auto strips = static_cast<size_t>(std::min(count, static_cast<double>(boxes)));
     // The last of fewer strips than there could be reaches as far as need be.
-    if (strips > best.count) best = {across, low, width * kMargin, strips};
+    if (strips > best.count) best = {extent == &across, extent->low, width, strips};
   }
   return best;
 }

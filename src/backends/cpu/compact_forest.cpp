@@ -176,7 +176,7 @@ CompactForest<T>::CompactForest(const Forest& forest) {
 /// another: trees need not be of one depth.
 template <class T>
 template <bool kNaN, class Start>
-void CompactForest<T>::walk(size_t count, Start start, uint32_t* leaves) const {
+void CompactForest<T>::walk_abreast(size_t count, Start start, uint32_t* leaves) const {
   constexpr size_t kLanes = 16;
   constexpr int kSteps = 4;  // from look to look
   const CompactNode<T>* nodes = nodes_.data();
@@ -224,23 +224,24 @@ void CompactForest<T>::walk(size_t count, Start start, uint32_t* leaves) const {
 }
 
 template <class T>
+template <class Start>
+void CompactForest<T>::walk(size_t count, Start start, bool nan, uint32_t* leaves) const {
+  if (first_leaf_ == 0) {  // nothing is compared: rows may have no features
+    for (size_t k = 0; k < count; ++k) leaves[k] = start(k).second;
+    return;
+  }
+  nan ? walk_abreast<true>(count, start, leaves) : walk_abreast<false>(count, start, leaves);
+}
+
+template <class T>
 void CompactForest<T>::walk_rows(size_t tree, std::span<const T* const> rows, bool nan,
                                  uint32_t* leaves) const {
-  const uint32_t root = roots_[tree];
-  // A row may have no features where a tree compares nothing.
-  if (root >= first_leaf_) return std::fill_n(leaves, rows.size(), root - first_leaf_), void();
-  const auto start = [&](size_t k) { return std::pair(rows[k], root); };
-  nan ? walk<true>(rows.size(), start, leaves) : walk<false>(rows.size(), start, leaves);
+  walk(rows.size(), [&](size_t k) { return std::pair(rows[k], roots_[tree]); }, nan, leaves);
 }
 
 template <class T>
 void CompactForest<T>::walk_trees(const T* row, bool nan, uint32_t* leaves) const {
-  if (first_leaf_ == 0) {
-    for (size_t k = 0; k < roots_.size(); ++k) leaves[k] = roots_[k] - first_leaf_;
-    return;
-  }
-  const auto start = [&](size_t k) { return std::pair(row, roots_[k]); };
-  nan ? walk<true>(roots_.size(), start, leaves) : walk<false>(roots_.size(), start, leaves);
+  walk(roots_.size(), [&](size_t k) { return std::pair(row, roots_[k]); }, nan, leaves);
 }
 
 template <class T>

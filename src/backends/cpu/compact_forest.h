@@ -39,8 +39,10 @@ class CompactForest {
   int64_t bytes() const;
 
  private:
+  template <class Start>
+  void walk(size_t count, Start start, bool nan, uint32_t* leaves) const;
   template <bool kNaN, class Start>
-  void walk(size_t count, Start start, uint32_t* leaves) const;
+  void walk_abreast(size_t count, Start start, uint32_t* leaves) const;
 
   std::vector<CompactNode<T>> nodes_;  ///< comparisons, then leaves
   uint32_t first_leaf_ = 0;

@@ -20,6 +20,11 @@ bool same_strides(std::span<const int64_t> dims, std::span<const int64_t> a,
   return true;
 }
 
+bool lies_channels_last(const BoundOperand& operand) {
+  const Dims dims(operand.dims.begin(), operand.dims.end());
+  return dims[1] > 1 && same_strides(dims, operand.strides, channels_last_strides(dims));
+}
+
 int64_t ConvProblem::plane() const {
   int64_t out = 1;
   for (const WindowAxis& axis : axes) out *= axis.output;

@@ -114,50 +114,55 @@ class GatherBound final : public BoundKernel {
   }
 
  private:
-  /// Indices and what they pick lie one after the other.
-  void pick_rows(const StepArgs& args, const IndexReader& index, int64_t begin, int64_t end) const {
+  /// body(elements to the outer position in x, in y, first pick, last pick) for each outer position
+  /// of picks [begin, end).
+  template <class Body>
+  void for_each_outer(int64_t begin, int64_t end, const Body& body) const {
     const OperandView &x = views_.inputs[0], &y = views_.outputs[0];
     const std::span<const int64_t> xs = x.strides, ys = y.strides, xd = x.dims, yd = y.dims;
-    const int64_t bytes = inner_count_ * bytes_, step = xs[axis_] * bytes_, extent = xd[axis_];
     for (int64_t i = begin; i < end;) {
-      const int64_t outer = i / picks_;
-      const auto* from = static_cast<const std::byte*>(args.buffers[0]) +
-                         offset_at(outer, xd.first(axis_), xs.first(axis_)) * bytes_;
-      auto* to = static_cast<std::byte*>(args.buffers[2]) +
-                 offset_at(outer, yd.first(axis_), ys.first(axis_)) * bytes_;
-      const int64_t last = std::min(end, (outer + 1) * picks_) - outer * picks_;
-      for (int64_t pick = i - outer * picks_; pick < last; ++pick)
+      const int64_t outer = i / picks_, first = outer * picks_;
+      const int64_t last = std::min(end, first + picks_);
+      body(offset_at(outer, xd.first(axis_), xs.first(axis_)),
+           offset_at(outer, yd.first(axis_), ys.first(axis_)), i - first, last - first);
+      i = last;
+    }
+  }
+
+  /// Indices and what they pick lie one after the other.
+  void pick_rows(const StepArgs& args, const IndexReader& index, int64_t begin, int64_t end) const {
+    const OperandView& x = views_.inputs[0];
+    const int64_t bytes = inner_count_ * bytes_, step = x.strides[axis_] * bytes_,
+                  extent = x.dims[axis_];
+    for_each_outer(begin, end, [&](int64_t x_at, int64_t y_at, int64_t first, int64_t last) {
+      const auto* from = static_cast<const std::byte*>(args.buffers[0]) + x_at * bytes_;
+      auto* to = static_cast<std::byte*>(args.buffers[2]) + y_at * bytes_;
+      for (int64_t pick = first; pick < last; ++pick)
         copy_bytes(to + pick * bytes, from + checked(index[pick], extent) * step,
                    static_cast<size_t>(bytes));
-      i = outer * picks_ + last;
-    }
+    });
   }
 
   /// Nothing behind the axis: the picks' offsets are worked out once for all outer positions.
   void pick_elements(const StepArgs& args, const IndexReader& index, int64_t begin,
                      int64_t end) const {
     const OperandView &x = views_.inputs[0], &indices = views_.inputs[1], &y = views_.outputs[0];
-    const std::span<const int64_t> xs = x.strides, ys = y.strides, xd = x.dims, yd = y.dims;
+    const std::span<const int64_t> ys = y.strides, yd = y.dims;
     auto* from_at = static_cast<int64_t*>(args.scratch);
     int64_t* to_at = from_at + picks_;
     for (int64_t pick = 0; pick < picks_; ++pick) {
       from_at[pick] =
-          checked(index[offset_at(pick, indices.dims, indices.strides)], xd[axis_]) * xs[axis_];
+          checked(index[offset_at(pick, indices.dims, indices.strides)], x.dims[axis_]) *
+          x.strides[axis_];
       to_at[pick] = offset_at(pick, yd.subspan(axis_, picks_rank_), ys.subspan(axis_, picks_rank_));
     }
     with_element_bytes(bytes_, [&](auto element) {
       using T = decltype(element);
-      for (int64_t i = begin; i < end;) {
-        const int64_t outer = i / picks_;
-        const T* from = static_cast<const T*>(args.buffers[0]) +
-                        offset_at(outer, xd.first(axis_), xs.first(axis_));
-        T* to =
-            static_cast<T*>(args.buffers[2]) + offset_at(outer, yd.first(axis_), ys.first(axis_));
-        const int64_t last = std::min(end, (outer + 1) * picks_) - outer * picks_;
-        for (int64_t pick = i - outer * picks_; pick < last; ++pick)
-          to[to_at[pick]] = from[from_at[pick]];
-        i = outer * picks_ + last;
-      }
+      for_each_outer(begin, end, [&](int64_t x_at, int64_t y_at, int64_t first, int64_t last) {
+        const T* from = static_cast<const T*>(args.buffers[0]) + x_at;
+        T* to = static_cast<T*>(args.buffers[2]) + y_at;
+        for (int64_t pick = first; pick < last; ++pick) to[to_at[pick]] = from[from_at[pick]];
+      });
     });
   }
 

@@ -160,6 +160,9 @@ class IntegerMatMulBound final : public BoundKernel {
     int32_t* add = nullptr;
   };
 
+  /// Signed rows that are read as unsigned ones, 128 more.
+  bool a_turned() const { return packed_ && a_signed_; }
+  bool shifts_a() const { return has_a_zero_ || a_turned(); }
   /// What u8 weights lose when they become signed.
   int64_t b_shift() const { return b_signed_ ? 0 : 128; }
 
@@ -177,9 +180,7 @@ class IntegerMatMulBound final : public BoundKernel {
     }
     // The library wants rows that are dense and do not overlap. For signed ones in packed weights
     // it has a slow reference at some numbers of rows: there they are unsigned, 128 more.
-    a_turned_ = packed_ && a_signed_;
-    shifts_a_ = has_a_zero_ || a_turned_;
-    a_copied_ = a_turned_ || (p_.a_k != 1 && p_.k > 1) || (p_.a_m < p_.k && p_.m > 1);
+    a_copied_ = a_turned() || (p_.a_k != 1 && p_.k > 1) || (p_.a_m < p_.k && p_.m > 1);
     b_copied_ =
         !packed_ && (!b_signed_ || (p_.b_n != 1 && p_.n > 1) || (p_.b_k < p_.n && p_.k > 1));
     dense_ = (p_.c_n == 1 || p_.n == 1) && (p_.c_m >= p_.n || p_.m == 1);
@@ -259,7 +260,7 @@ class IntegerMatMulBound final : public BoundKernel {
             b_shift());
       out.zeros = zeros;
     }
-    if (shifts_a_) {
+    if (shifts_a()) {
       auto* sums = at<int32_t>(args, sums_at_);
       if (prepared_)
         std::copy_n(prepared_->column_sums.data() + part.n0, n, sums);
@@ -269,7 +270,7 @@ class IntegerMatMulBound final : public BoundKernel {
         for (int64_t j = 0; j < n; ++j) sums[j] -= static_cast<int32_t>(p_.k) * out.zeros[j];
       out.sums = sums;
     }
-    if (shifts_a_ || bias_.input != kAbsent) out.add = at<int32_t>(args, add_at_);
+    if (shifts_a() || bias_.input != kAbsent) out.add = at<int32_t>(args, add_at_);
     if (out.add && !a_zero_.varies) fill_add(args, part, out, 0);
     if (roles_.requantised()) {
       auto* scales = at<float>(args, scales_at_);
@@ -293,7 +294,7 @@ class IntegerMatMulBound final : public BoundKernel {
                 int64_t row) const {
     const int64_t n = part.n1 - part.n0;
     const auto zero = static_cast<uint32_t>((has_a_zero_ ? a_zero_.integer(args.buffers, row) : 0) +
-                                            (a_turned_ ? 128 : 0));
+                                            (a_turned() ? 128 : 0));
     for (int64_t j = 0; j < n; ++j) {
       uint32_t v = 0;
       if (bias_.input != kAbsent)
@@ -319,7 +320,7 @@ class IntegerMatMulBound final : public BoundKernel {
       const Dims dims{m, p_.k}, from{p_.a_m, p_.a_k}, dense{p_.k, 1};
       auto* rows = at<uint8_t>(args, a_at_);
       CopyPlan(dims, from, dense, 1).run(a, rows);
-      if (a_turned_)  // the same bit turns both ways
+      if (a_turned())  // the same bit turns both ways
         integer_fns().to_signed(rows, m * p_.k, reinterpret_cast<int8_t*>(rows));
       a = reinterpret_cast<const std::byte*>(rows);
       a_stride = p_.k;
@@ -354,7 +355,7 @@ class IntegerMatMulBound final : public BoundKernel {
     const IntegerFns& fns = integer_fns();
     auto* row_sums = at<int32_t>(args, row_sums_at_);
     if (columns.zeros)
-      fns.row_sums(rows.a, a_signed_ && !a_turned_, m, p_.k, rows.a_stride, row_sums);
+      fns.row_sums(rows.a, a_signed_ && !a_turned(), m, p_.k, rows.a_stride, row_sums);
     FinishRow row{};
     row.n = n;
     row.add = columns.add;
@@ -397,9 +398,7 @@ class IntegerMatMulBound final : public BoundKernel {
   std::shared_ptr<const PackedWeights> packed_;
   MatMulProblem p_;
   bool a_signed_ = false, b_signed_ = false, y_signed_ = false;
-  bool has_a_zero_ = false;                   ///< not known to be 0
-  bool a_turned_ = false;                     ///< signed, read as unsigned
-  bool shifts_a_ = false, shifts_b_ = false;  ///< zero points that are not known to be 0
+  bool has_a_zero_ = false, shifts_b_ = false;  ///< zero points that are not known to be 0
   bool a_copied_ = false, b_copied_ = false, dense_ = false, sums_in_place_ = false;
   bool by_library_ = false;
   Line a_zero_, a_scale_, b_zero_, b_scale_, bias_;

@@ -83,11 +83,6 @@ class PixelNormBound final : public BoundKernel {
   double epsilon_;
 };
 
-bool lies_channels_last(const BoundOperand& operand) {
-  const Dims dims(operand.dims.begin(), operand.dims.end());
-  return dims[1] > 1 && same_strides(dims, operand.strides, channels_last_strides(dims));
-}
-
 }  // namespace
 
 std::shared_ptr<const BoundKernel> bind_pixel_norm(const StepSpec& spec, const BindContext& context,

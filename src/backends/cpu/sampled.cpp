@@ -1,7 +1,8 @@
 // Images read between their pixels, "xc.sampled": GridSample, RoiAlign, DeformConv in f32.
 //
 // Which pixels a point reads, and by which weight, is the same for every channel: it is worked out
-// once per point, then each channel is gathered by the list.
+// once per point, then each channel is gathered by the list, or, where a pixel's channels lie side
+// by side (RoiAlign), rows of them are added up.
 
 #include <algorithm>
 
@@ -146,12 +147,11 @@ class RoiAlignBound final : public BoundKernel {
  public:
   RoiAlignBound(const StepSpec& spec, const BindContext& context)
       : node_(spec.node), views_(spec, context) {
-    const Dims &x = views_.inputs[0].dims, &y = views_.outputs[0].dims;
+    const Dims& y = views_.outputs[0].dims;
     tasks = y[0];
     channels_ = y[1];
     bins_ = checked_mul(y[2], y[3]);
-    abreast_ =
-        x[1] > 1 && x[3] > 0 && same_strides(x, views_.inputs[0].strides, channels_last_strides(x));
+    abreast_ = lies_channels_last(context.inputs[0]);
     list_bytes_ = align_up(TapList::bytes(kRoiTaps, kRoiTaps + 4), 64);
     scratch_bytes = list_bytes_;
     if (abreast_) {
@@ -366,15 +366,7 @@ Verdict supports_grid(const StepSpec& spec) {
 }
 Verdict supports_roi(const StepSpec& spec) {
   if (spec.attrs().get_string("mode", "avg") != "avg") return Verdict::no("mode max");
-  for (size_t k = 0; k < spec.inputs.size(); ++k) {
-    const Operand& operand = spec.inputs[k];
-    if (operand.dtype != (k == 2 ? DType::kI64 : DType::kF32))
-      return Verdict::no(fmt::format("elements of type {}", name(operand.dtype)));
-    if (k > 0 && !operand.contiguous()) return Verdict::no("regions that are not row-major");
-  }
-  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
-  return spec.outputs[0].contiguous() ? Verdict::ok()
-                                      : Verdict::no("a result that is not row-major");
+  return dense_of(spec, DType::kF32, DType::kI64, 0);
 }
 std::vector<Order> roi_orders(const StepSpec&) {
   return {Order::kChannelsLast, Order::kRowMajor, Order::kRowMajor, Order::kRowMajor};

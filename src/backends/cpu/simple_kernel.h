@@ -7,13 +7,16 @@
 namespace xc::cpu {
 
 /// Every operand is row-major and of `type` or `besides`, and there are no post-ops.
-inline Verdict dense_of(const StepSpec& spec, DType type, DType besides) {
+/// `strided`: an input that may lie in any way.
+inline Verdict dense_of(const StepSpec& spec, DType type, DType besides,
+                        std::optional<size_t> strided = {}) {
   if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
   for (const auto* operands : {&spec.inputs, &spec.outputs})
     for (const Operand& operand : *operands) {
       if (!operand.present()) continue;
       if (operand.dtype != type && operand.dtype != besides)
         return Verdict::no(fmt::format("elements of type {}", name(operand.dtype)));
+      if (strided && &operand == &spec.inputs[*strided]) continue;
       if (!operand.contiguous()) return Verdict::no("operands that are not row-major");
     }
   return Verdict::ok();

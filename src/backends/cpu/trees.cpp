@@ -66,7 +66,7 @@ class TreesBound final : public BoundKernel {
     reached_at_ = checked_add(scores_at_, checked_mul(checked_mul(block_, model_->targets), 8));
     leaves_at_ = align_up(checked_add(reached_at_, checked_mul(block_, model_->targets)), 64);
     const auto trees = static_cast<int64_t>(forest_.tree_count());
-    scratch_bytes = checked_add(leaves_at_, 4 * trees);
+    scratch_bytes = checked_add(leaves_at_, 4 * std::max(trees, block_));
     tasks = std::clamp<int64_t>(checked_mul(rows_, trees) / kTaskWalks, 1,
                                 std::max<int64_t>(1, rows_ / kLeastRows));
     held_bytes += views_.bytes();
@@ -95,15 +95,13 @@ class TreesBound final : public BoundKernel {
                        return std::any_of(row, row + features_, [](T x) { return x != x; });
                      });
     // Many rows down one tree after the other, or each row down many trees.
+    auto* leaves = reinterpret_cast<uint32_t*>(scratch + leaves_at_);
     if (count >= kLeastRows) {
-      std::array<uint32_t, kMaxBlock> leaves;
       for (size_t t = 0; t < trees; ++t) {
-        forest_.walk_rows(t, block, nan, leaves.data());
-        for (int64_t r = 0; r < count; ++r)
-          vote(leaves[static_cast<size_t>(r)], r, scores, reached);
+        forest_.walk_rows(t, block, nan, leaves);
+        for (int64_t r = 0; r < count; ++r) vote(leaves[r], r, scores, reached);
       }
     } else {
-      auto* leaves = reinterpret_cast<uint32_t*>(scratch + leaves_at_);
       for (int64_t r = 0; r < count; ++r) {
         forest_.walk_trees(block[static_cast<size_t>(r)], nan, leaves);
         for (size_t t = 0; t < trees; ++t) vote(leaves[t], r, scores, reached);

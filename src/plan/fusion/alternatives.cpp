@@ -46,9 +46,8 @@ std::string text_of(const Part& part) {
   std::string out;
   const auto add = [&](const auto& x) { out.append(reinterpret_cast<const char*>(&x), sizeof x); };
   for (const SearchNode& n : part.nodes) {
-    for (const int32_t x :
-         {static_cast<int32_t>(n.kind), int32_t{n.keepdims}, n.row_axes, n.row_first, n.result,
-          n.space, n.rows, int32_t{n.free}, int32_t{n.whole}})
+    for (const int32_t x : {static_cast<int32_t>(n.kind), int32_t{n.keepdims}, n.row_axes, n.result,
+                            n.space, n.rows, int32_t{n.free}, int32_t{n.whole}})
       add(x);
     add(n.producers.words);
     add(n.users.words);

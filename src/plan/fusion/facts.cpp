@@ -137,12 +137,13 @@ Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeI
         out.weight = cls.weight;
       }
       if (cls.kind == FusionKind::kReduction || cls.kind == FusionKind::kComposite) {
-        out.row_axes = cls.row_axes.whole(cls.space) ? 0 : cls.row_axes.count;
-        out.row_first = cls.row_axes.first;
+        const RowAxes& axes = cls.row_axes;
+        const auto rank = static_cast<int32_t>(cls.space.size());
+        out.row_axes = axes.whole(cls.space) ? 0 : axes.first * rank + axes.count;
         out.space = dims(cls.space);
         SymDims rows = cls.space;
         for (size_t a = 0; a < rows.size(); ++a)
-          if (cls.row_axes.has(a)) rows[a] = 1;
+          if (axes.has(a)) rows[a] = 1;
         out.rows = dims(rows);
       }
       out.whole = cls.kind == FusionKind::kMap && !index_map(graph_, id)->shifts.empty();

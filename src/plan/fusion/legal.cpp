@@ -13,7 +13,7 @@ std::string_view illegal(const Part& part, const Bits& group) {
   group.for_each([&](uint32_t i) { weight += part.nodes[i].weight; });
   if (weight > part.max_weight && group.count() > 1) return "more code than a region may have";
   // The space is that of its reductions, else of its results.
-  int32_t space = kNoSpace, rows = kNoSpace, row_axes = 0, row_first = 0;
+  int32_t space = kNoSpace, rows = kNoSpace, row_axes = 0;
   bool aggregate = false, row = false;
   Bits maps;
   std::string_view reason;
@@ -27,11 +27,9 @@ std::string_view illegal(const Part& part, const Bits& group) {
     if (n.row_axes == 0) {
       aggregate = true;
     } else {
-      if (row && (n.row_axes != row_axes || n.row_first != row_first))
-        reason = "reductions over different axes";
+      if (row && n.row_axes != row_axes) reason = "reductions over different axes";
       row = true;
       row_axes = n.row_axes;
-      row_first = n.row_first;
       rows = n.rows;
     }
   });

@@ -258,18 +258,17 @@ class Lowering {
     access.finish();
     if (abreast) kernel = loop::vectorize(std::move(kernel), "l", lanes_of(*abreast, weight));
     phase.kernel = loop::schedule_default(std::move(kernel), {});
-    int64_t row_elements = 1;
-    if (abreast && outer.empty()) {
-      row_elements = kAbreast * (row->size.is_constant() ? row->size.value() : 256);
-    } else if (!outer.empty()) {
-      row_elements = row && row->size.is_constant() ? row->size.value() : 256;
-      for (size_t k = 1; k < outer.size(); ++k)
-        row_elements *=
-            outer[k].size.is_constant() ? std::max<int64_t>(1, outer[k].size.value()) : 16;
-    } else {
-      row_elements = kTaskElements;  // the flat loop was cut into blocks of that size
+    // Elements of an iteration of the outermost loop, about.
+    const auto about = [](const LoopAxis& axis, int64_t otherwise) {
+      return axis.size.is_constant() ? std::max<int64_t>(1, axis.size.value()) : otherwise;
+    };
+    int64_t elements = kTaskElements;  // a flat loop was cut into blocks of that size
+    if (abreast || !outer.empty()) {
+      elements = row ? about(*row, 256) : 256;
+      if (abreast) elements *= outer.empty() ? kAbreast : about(*abreast, kAbreast);
+      for (size_t k = 1; k < outer.size(); ++k) elements *= about(outer[k], 16);
     }
-    phase.grain = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, row_elements));
+    phase.grain = std::max<int64_t>(1, kTaskElements / elements);
     code.phases.push_back(std::move(phase));
     return Verdict::ok();
   }

@@ -72,8 +72,8 @@ struct SearchNode {
   enum class Kind : uint8_t { kFixed, kScalar, kReduction, kComposite, kMap };
   Kind kind = Kind::kFixed;  ///< kFixed: never joins a group but a given one
   bool keepdims = true;      ///< reductions
-  int32_t row_axes = 0;      ///< reductions and composites; 0 of a reduction: over all axes
-  int32_t row_first = 0;     ///< the first of them
+  /// Reductions and composites: over which axes, as a number; 0 of a reduction: over all of them.
+  int32_t row_axes = 0;
   /// Interned dims: of the result; and, of reductions and composites, of what they walk and the
   /// same with the row axes 1.
   int32_t result = kNoSpace, space = kNoSpace, rows = kNoSpace;

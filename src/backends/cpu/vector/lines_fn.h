@@ -41,6 +41,7 @@ struct LineFns {
                       int64_t lines, bool exclusive);
   /// to[i] = sum over taps of weight * from[index * n + i].
   void (*weighted_rows)(const float* from, const WeightedTaps& taps, int64_t n, float* to);
+  /// The pixels around each point, row above row, and what each counts.
   void (*plane_taps)(const PlanePoints& points, PlaneTaps& taps);
   /// y[p] = sum over the taps of point p of weight * plane[index], for n points.
   void (*pick_taps)(const float* plane, const PlaneTaps& taps, int64_t n, float* y);
