@@ -39,6 +39,7 @@ constexpr Field kFields[] = {
     {"layouts", &xc_config::layouts, nullptr},
     {"trace_steps", &xc_config::trace_steps, nullptr},
     {"cache_bytes", &xc_config::cache_bytes, nullptr},
+    {"post_ops", &xc_config::post_ops, nullptr},
 };
 
 const Field& field_of(const ConfigRow& row) {

@@ -33,6 +33,7 @@ struct Config {
   int64_t layouts = 0;         ///< 0 on, 1 = every value row-major, in its own memory
   int64_t trace_steps = 0;     ///< steps of sampled runs kept for a trace; 0 = none
   int64_t cache_bytes = 0;     ///< cap of the persistent cache's files
+  int64_t post_ops = 0;        ///< 0 on, 1 = a step of the base plan for every operator
 };
 
 struct ConfigRow {

@@ -45,7 +45,7 @@ PlannerOptions planner_options(const Engine& engine, const Config& config) {
   options.numerics = static_cast<Numerics>(config.numerics);
   options.threads = engine.tasks().workers();
   options.reference_only = config.kernels != 0;
-  options.post_ops = !options.reference_only;
+  options.post_ops = config.post_ops == 0 && !options.reference_only;
   options.layouts = config.layouts == 0 && !options.reference_only;
   return options;
 }

@@ -27,13 +27,16 @@ static xc_status above(void* user_data, xc_op_call* call) {
 /* Sizes that follow from the inputs: written in place, between standard operators, for any config.
  */
 static void in_place(void) {
-  const char* configs[4][2] = {
-      {"jit", "off"}, {"jit", "sync"}, {"kernels", "reference"}, {"layouts", "off"}};
+  const char* configs[5][2] = {{"jit", "off"},
+                               {"jit", "sync"},
+                               {"kernels", "reference"},
+                               {"layouts", "off"},
+                               {"post_ops", "off"}};
   const int64_t dims[2] = {2, 2};
   const float values[4] = {1, -1, 0.5f, 2}, bias[2] = {1, 2}, want[4] = {22, 0, 12, 44};
   xc_error* error = NULL;
   int i, round;
-  for (i = 0; i < 4; ++i) {
+  for (i = 0; i < 5; ++i) {
     xc_op_library* library = make_library();
     xc_session* session;
     xc_blob* text = NULL;
