@@ -53,6 +53,8 @@ constexpr std::array kOps = {
     OpInfo{Op::kTanh, "tanh", nullptr, 1},
     OpInfo{Op::kErf, "erf", nullptr, 1},
     OpInfo{Op::kSigmoid, "sigmoid", nullptr, 1},
+    OpInfo{Op::kOnePlusTanh, "one_plus_tanh", nullptr, 1},
+    OpInfo{Op::kOnePlusErf, "one_plus_erf", nullptr, 1},
     OpInfo{Op::kSin, "sin", nullptr, 1},
     OpInfo{Op::kCos, "cos", nullptr, 1},
     OpInfo{Op::kPow, "pow", nullptr, 2},

@@ -103,6 +103,8 @@ enum class Op : uint8_t {
   kTanh,
   kErf,
   kSigmoid,
+  kOnePlusTanh,
+  kOnePlusErf,
   kSin,
   kCos,
   kPow,

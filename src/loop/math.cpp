@@ -28,10 +28,15 @@ constexpr std::array kBounds = {
     MathBound{Op::kTanh, 2, 4, 0.51, kQuick},
     MathBound{Op::kErf, 2, 4, 0.51, kQuick},
     MathBound{Op::kSigmoid, 4, 4, 0.51, kQuick},
+    MathBound{Op::kOnePlusTanh, 4, 4, 0.51, kQuick},
+    MathBound{Op::kOnePlusErf, 56, 4, 0.52, kQuick},
     MathBound{Op::kSin, 2, 2, 0.51, 2},
     MathBound{Op::kCos, 2, 2, 0.51, 2},
     MathBound{Op::kPow, 1, 1024, 1, 1},
 };
+
+/// Below, one_plus_erf is 0.
+constexpr double kLeastErf = -4, kLeastErfF64 = -6;
 
 // Expression helpers bound to one type, level and tier.
 class Expander {
@@ -42,9 +47,11 @@ class Expander {
   Expr node(const Expr& e) const {
     const Expr& x = e->args[0];
     if (e->op == Op::kExpNormal) return exp_normal(x);
-    if (is_f32() && accuracy_ == Accuracy::kStrict && rounds_more_than_once(e->op))
-      return cast(type_,
-                  Expander(DType::kF64, level_).node(make_unary(e->op, cast(DType::kF64, x))));
+    if (is_f32() && accuracy_ == Accuracy::kStrict && rounds_more_than_once(e->op)) {
+      const Expr result =
+          cast(type_, Expander(DType::kF64, level_).node(make_unary(e->op, cast(DType::kF64, x))));
+      return e->op == Op::kOnePlusErf ? select(lt(x, c(kLeastErf)), c(0), result) : result;
+    }
     switch (e->op) {
       case Op::kRsqrt:
         return c(1) / sqrt(x);
@@ -65,7 +72,11 @@ class Expander {
       case Op::kErf:
         return quick() ? erf_quick(x) : is_f32() ? erf_f32(x) : erf_f64(x);
       case Op::kSigmoid:
-        return sigmoid(x);
+        return over_one_plus_exp(1, -x);
+      case Op::kOnePlusTanh:
+        return over_one_plus_exp(2, doubled(x));
+      case Op::kOnePlusErf:
+        return one_plus_erf(x);
       case Op::kSin:
         return sin_cos(x, 0);
       case Op::kCos:
@@ -253,7 +264,7 @@ class Expander {
     const Expr z = x * x;
     return x * polynomial(z, p) / polynomial(z, q);
   }
-  // e^x for arguments whose results are normal and finite.
+  // e^x for arguments whose results are normal, or infinite.
   Expr exp_bounded(const Expr& x) const {
     const auto [k, r] = reduce_by_ln2(x);
     return scale(exp_tail(r) + c(1), k);
@@ -344,10 +355,37 @@ class Expander {
     return select(lt(abs(x), c(1)), small, with_sign_of(large, x));
   }
 
-  Expr sigmoid(const Expr& x) const {
-    const Expr e = exp(-abs(x));
-    const Expr above = select(lt(x, c(0)), e, c(1)), below = e + c(1);
-    return quick() ? above * reciprocal_of_one_to_two(below) : above / below;
+  // n / (1 + e^v), which keeps its digits for every v: the logistic function of -v, times n. From
+  // the v on for which e^v is infinite it is 0, so results are normal numbers or less than 2^-125.
+  Expr over_one_plus_exp(double n, const Expr& v) const {
+    if (quick()) {  // a denominator of 1 to 2 needs no division
+      const Expr e = exp(-abs(v));
+      const Expr result = select(gt(v, c(0)), e, c(1)) * reciprocal_of_one_to_two(e + c(1));
+      return n == 1 ? result : result * c(n);
+    }
+    const bool f32 = is_f32();
+    const Expr bounded = clamp(v, f32 ? -18.0 : -38.0, f32 ? 89.0 : 710.5);
+    return c(n) / (exp_bounded(bounded) + c(1));
+  }
+  // -2 x, in the factor that x has already.
+  Expr doubled(const Expr& x) const {
+    if (x->op == Op::kMul)
+      for (const int k : {0, 1})
+        if (is_const(x->args[k])) return x->args[1 - k] * c(-2 * const_as_double(*x->args[k]));
+    return x * c(-2);
+  }
+  // erfc(-x) = e^-R(|x|) where x < 0, else 2 minus that; R = a P(a) fitted to -log(erfc(a)). 0
+  // where only the rounding of 1 + erf(x) would be left, which a factor could magnify.
+  Expr one_plus_erf(const Expr& x) const {
+    if (!is_f32()) return select(lt(x, c(kLeastErfF64)), c(0), erf_f64(x) + c(1));
+    const Expr a = min(c(-kLeastErf), abs(x));
+    const Expr p = polynomial(
+        a, {1.1283820196230954308, 0.6365778418796920182, 0.1029791796230602315,
+            -0.019612777590375417618, 0.00040353075312899946176, 0.0012803270027684896893,
+            -0.00049093121900109804974, 0.000095919212546718702773, -0.000010170059906255140307,
+            4.6257952632947470335e-7});  // 2^-24 of e^-R; less near 4, by 1 + R / 2
+    const Expr tail = exp_bounded(-(a * p));
+    return select(lt(x, c(kLeastErf)), c(0), select(lt(x, c(0)), tail, c(2) - tail));
   }
 
   // Quadrant q of pi/2 and remainder r, |r| <= pi/4. For every f32 with fma; for |x| < 2^20
@@ -510,7 +548,25 @@ void sum_products(Kernel& kernel, Block& block) {
 
 }  // namespace
 
+namespace {
+
+/// 1 + tanh(x) and 1 + erf(x), as activations have them, take half of what tanh and erf take and
+/// keep their digits where those are near -1.
+Expr one_plus(const Expr& e) {
+  if (e->op != Op::kAdd) return e;
+  for (const int k : {0, 1}) {
+    const Expr &function = e->args[k], &one = e->args[1 - k];
+    if (!is_const(one) || !is_float(one.type()) || const_as_double(*one) != 1) continue;
+    if (function->op == Op::kTanh) return make_unary(Op::kOnePlusTanh, function->args[0]);
+    if (function->op == Op::kErf) return make_unary(Op::kOnePlusErf, function->args[0]);
+  }
+  return e;
+}
+
+}  // namespace
+
 Kernel expand_math(Kernel kernel, MathLevel level) {
+  kernel.body = rewrite_exprs(kernel.body, one_plus);
   kernel.body = rewrite_exprs(
       kernel.body, [&](const Expr& e) { return expand_math_node(e, level, kernel.accuracy); });
   if (level == MathLevel::kMulAdd) sum_products(kernel, kernel.body);

@@ -387,10 +387,8 @@ namespace xc::loop {
 inline Expr like(const Expr& x, double v) {
   return constant(x.type(), v);
 }
-/// 1 + erf(a); 0 where only the rounding of erf would be left, which a factor could magnify.
 inline Expr one_plus_erf(const Expr& a) {
-  const double least = a.type() == DType::kF64 ? -6 : -4;
-  return select(lt(a, like(a, least)), like(a, 0), erf(a) + 1.0);
+  return make_unary(Op::kOnePlusErf, a);
 }
 
 }  // namespace xc::loop

@@ -44,6 +44,10 @@ Real reference(Op op, Real x) {
       return std::erf(x);
     case Op::kSigmoid:
       return 1 / (1 + std::exp(-x));
+    case Op::kOnePlusTanh:
+      return 2 / (1 + std::exp(-2 * x));
+    case Op::kOnePlusErf:
+      return x < (sizeof(T) == 4 ? -4 : -6) ? Real(0) : std::erfc(-x);
     case Op::kSin:
       return std::sin(x);
     case Op::kCos:
@@ -81,6 +85,11 @@ double ulps(T got, long double want) {
 
 // Argument range within which the bound holds.
 inline bool in_domain(Op op, double x, bool f32, MathLevel level) {
+  // What would be less than the least normal number is that or less, or 0.
+  if (op == Op::kSigmoid && x < (f32 ? -87.0 : -708.0)) return false;
+  if (op == Op::kOnePlusTanh && x < (f32 ? -43.8 : -354.0)) return false;
+  // Below, f64 has the rounding of erf.
+  if (op == Op::kOnePlusErf && !f32 && x < -0.4) return false;
   if (op != Op::kSin && op != Op::kCos) return true;
   if (!std::isfinite(x)) return true;
   return (f32 && level == MathLevel::kFma) || std::fabs(x) <= 0x1p20;

@@ -113,6 +113,71 @@ TEST_CASE("codegen/math: f64 functions keep their bounds") {
   for (const std::string& target : test::runnable_targets()) check_bounds<double>(target);
 }
 
+namespace {
+
+/// What `term(x) + 1`, in either order and with the argument scaled, gives in generated code.
+std::vector<float> apply_sum(Op term, bool one_first, const std::vector<float>& x,
+                             const std::string& target) {
+  KernelBuilder b("sum");
+  const DimParam n = b.dim("n");
+  const loop::Buffer in = b.input("x", DType::kF32, {1}), out = b.output("y", DType::kF32, {1});
+  b.loop("i", 0, n, [&](Var i) {
+    const Expr value = make_unary(term, in(i) * 0.5);
+    b.store(out(i), one_first ? 1.0 + value : value + 1.0);
+  });
+  const Compiled kernel(schedule_default(b.finish(), {}), target);
+  std::vector<float> y(x.size());
+  const void* buffers[] = {x.data(), y.data()};
+  const auto count = static_cast<int64_t>(x.size());
+  xc_kargs args{
+      XC_KERNEL_ABI_VERSION,  0, const_cast<void* const*>(buffers), &count, nullptr, nullptr, 0,
+      (count + 16383) / 16384};
+  CHECK(kernel(args) == 0);
+  return y;
+}
+
+template <class T>
+void check_vanishing(const std::string& target) {
+  const std::vector<T> x = {
+      T(-88),      T(-100), T(-400), T(-709), T(-800), T(-1e30), std::numeric_limits<T>::lowest(),
+      T(-INFINITY)};
+  for (const Op op : {Op::kSigmoid, Op::kOnePlusTanh}) {
+    const std::vector<T> y = apply<T>(op, x, x, target);
+    for (size_t i = 0; i < x.size(); ++i) {
+      INFO(target << " " << op_info(op).name << "(" << x[i] << ") = " << y[i]);
+      if (in_domain(op, static_cast<double>(x[i]), sizeof(T) == 4, test::math_of(target))) continue;
+      CHECK(y[i] >= 0);
+      CHECK(y[i] < 2 * std::numeric_limits<T>::min());
+      if (x[i] < -800) CHECK(y[i] == 0);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("codegen/math: 1 + tanh and 1 + erf keep their digits where those are near -1") {
+  std::vector<float> x = {0, -0.0f, INFINITY, -INFINITY, NAN, 1e-30f, 1e30f, -1e30f};
+  for (float v = -7.9f; v < 20; v += 0.0037f) x.push_back(v);
+  for (const std::string& target : test::runnable_targets())
+    for (const bool one_first : {false, true}) {
+      const std::vector<float> tanh = apply_sum(Op::kTanh, one_first, x, target);
+      const std::vector<float> erf = apply_sum(Op::kErf, one_first, x, target);
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double half = static_cast<double>(x[i]) * 0.5;
+        INFO(target << " at " << half << ": " << tanh[i] << ", " << erf[i]);
+        CHECK(ulps(tanh[i], 2 / (1 + std::exp(-2 * static_cast<long double>(half)))) <= 4);
+        CHECK(ulps(erf[i], half < -4 ? 0 : std::erfc(-static_cast<long double>(half))) <= 56);
+      }
+    }
+}
+
+TEST_CASE("codegen/math: logistic functions end in 0") {
+  for (const std::string& target : test::runnable_targets()) {
+    check_vanishing<float>(target);
+    check_vanishing<double>(target);
+  }
+}
+
 TEST_CASE("codegen/math: pow keeps its bound and the special cases of C") {
   const std::vector<double> edges = {0.0,      -0.0,      1,    -1,   2,     -2,    3,
                                      -3,       0.5,       -0.5, 1e30, -1e30, 1e-30, 7,

@@ -57,7 +57,7 @@ XC_INLINE F32 exp_or_zero(F32 argument) {
   const ReducedExp e = reduced_exp(clamp(argument, kLeast, 89.0f));
   return argument < kLeast ? F32{} : scale(e.p, e.k);
 }
-/// e^x where the result is normal.
+/// e^x where the result is normal, or infinite.
 XC_INLINE F32 exp_normal(F32 x) {
   const ReducedExp e = reduced_exp(x);
 #if defined(__AVX512F__)
@@ -141,12 +141,22 @@ XC_INLINE F32 erf(F32 x) {
 
 /// 1 + erf(x); 0 where only the rounding of erf would be left, which a factor could magnify.
 XC_INLINE F32 one_plus_erf(F32 x) {
-  return x < -4.0f ? F32{} : erf(x) + 1;
+  constexpr float kP[] = {1.1283820196230954308f,       0.6365778418796920182f,
+                          0.1029791796230602315f,       -0.019612777590375417618f,
+                          0.00040353075312899946176f,   0.0012803270027684896893f,
+                          -0.00049093121900109804974f,  0.000095919212546718702773f,
+                          -0.000010170059906255140307f, 4.6257952632947470335e-7f};
+  const F32 a = min_number(splat<F32>(4.0f), vec_abs(x));
+  const F32 tail = exp_normal(-(a * polynomial(a, kP)));
+  return x < -4.0f ? F32{} : x < 0.0f ? tail : 2.0f - tail;
 }
 
+/// n / (1 + e^v).
+XC_INLINE F32 over_one_plus_exp(float n, F32 v) {
+  return n / (exp_normal(clamp(v, -18.0f, 89.0f)) + 1.0f);
+}
 XC_INLINE F32 sigmoid(F32 x) {
-  const F32 e = exp(-vec_abs(x));
-  return (x < 0.0f ? e : splat<F32>(1.0f)) / (e + 1.0f);
+  return over_one_plus_exp(1, -x);
 }
 
 /// sin for offset 0, cos for 1. The reduction is in f64.
