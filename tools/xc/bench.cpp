@@ -31,8 +31,9 @@ double percentile(const std::vector<double>& sorted, double share) {
                          static_cast<size_t>(share * static_cast<double>(sorted.size())))];
 }
 
-/// A second thread that sleeps, as hosts have. A process with one takes short cuts through locks and
-/// counters of the C library, which lets mode off, without a thread of its own, look 40 ns quicker.
+/// A second thread that sleeps, as hosts have. A process with one takes short cuts through locks
+/// and counters of the C library, which lets mode off, without a thread of its own, look 40 ns
+/// quicker.
 class OtherThread {
  public:
   OtherThread() : thread_([this] { done_.get_future().wait(); }) {}
