@@ -126,20 +126,22 @@ class Expander {
   // x = k ln2 + r, |r| <= ln2 / 2; e^x = 2^k (1 + r + r^2 q(r)). Adding 1.5 * 2^mantissa rounds to
   // an integer and leaves it in the low bits. The factor 2^k goes in two halves so that denormal
   // results and overflow round once.
-  Expr exp(const Expr& argument) const { return exp(argument, is_f32() ? -103.9722 : -745.1333); }
-  // `least`: below, the result is 0. It is selected, not computed: a product that underflows is
-  // slow on many processors, and masked softmax is full of them.
-  Expr exp(const Expr& argument, double least) const {
-    const Expr vanishes = lt(argument, c(least));
+  // 0 is selected, not computed: a product that underflows is slow on many processors.
+  Expr exp(const Expr& argument) const {
+    const Expr vanishes = lt(argument, c(is_f32() ? -103.9722 : -745.1333));
     const Expr x = min(c(is_f32() ? 89.0 : 710.5), select(vanishes, c(0), argument));
     const auto [k, r] = reduce_by_ln2(x);
-    return select(vanishes, c(0), scale(exp_tail(r) + c(1), k));
+    return select(vanishes, c(0), scale(exp_near_0(r), k));
   }
+  // What a masked softmax is full of is selected too, from a result that is normal: with one use of
+  // the comparison, the select costs no instruction where those take masks.
   Expr exp_normal(const Expr& x) const {
     const double least = least_normal_power(type_);
-    if (!is_f32() || accuracy_ != Accuracy::kStrict) return exp(x, least);
-    const Expr wide = Expander(DType::kF64, level_).exp(cast(DType::kF64, x));
-    return select(lt(x, c(least)), c(0), cast(type_, wide));
+    const bool strict = is_f32() && accuracy_ == Accuracy::kStrict;
+    const Expr result = strict
+                            ? cast(type_, Expander(DType::kF64, level_).exp(cast(DType::kF64, x)))
+                            : exp_bounded(clamp(x, least, is_f32() ? 89.0 : 710.5));
+    return select(lt(x, c(least)), c(0), result);
   }
   // 2^x = 2^k e^(r ln2) with k the nearest integer: exact up to the product r ln2.
   Expr exp2(const Expr& argument) const {
@@ -148,7 +150,7 @@ class Expander {
     const Expr x = min(c(f32 ? 129.0 : 1025.0), select(vanishes, c(0), argument));
     const Expr k = round_to_integer(x);
     const Expr r = (x - k) * c(0x1.62e42fefa39efp-1);
-    return select(vanishes, c(0), scale(exp_tail(r) + c(1), k));
+    return select(vanishes, c(0), scale(exp_near_0(r), k));
   }
   // e^x - 1 = 2 (s t + (s - 1/2)), s = 2^(k-1), t = e^r - 1: for k = 0 that is t, which keeps the
   // digits of small x; the factor 2 comes last, so that only a result that is too large overflows.
@@ -158,7 +160,7 @@ class Expander {
     const Expr x = clamp(argument, f32 ? -18.0 : -38.0, f32 ? 88.9 : 709.9);
     const auto [k, r] = reduce_by_ln2(x);
     const Expr s = scale(c(0.5), k);
-    const Expr result = c(2) * mad(s, exp_tail(r, true), s - c(0.5));
+    const Expr result = c(2) * mad(s, exp_tail(r), s - c(0.5));
     return select(eq(argument, c(0)), argument, result);  // -0 stays
   }
   Expr round_to_integer(const Expr& x) const {
@@ -175,22 +177,24 @@ class Expander {
     if (quick()) return {k, mad(k, c(-0x1.62e42fefa39efp-1), x)};
     return {k, mad(k, c(-ln2_low()), mad(k, c(-ln2_high()), x))};
   }
-  // e^r - 1 = r + r^2 q(r) for |r| <= ln2 / 2. `alone`: its digits are the result's, near 0 too.
-  Expr exp_tail(const Expr& r, bool alone = false) const {
-    const Expr q =
-        quick() && alone
-            ? polynomial(r, {0.5000512049084666, 0.16753552160189164, 0.0412775802047111})  // 2^-15
-        : quick() ? polynomial(r, {0.5039427073051206, 0.16662804642058038})  // 2^-13 of e^r
-        : is_f32()
-            ? polynomial(r,
-                         {0.49999993047077840679, 0.16666520428275123759, 0.041668486489599666865,
-                          0.0083687355173360414523, 0.0013809204007336771949})  // 2^-28.3
-            : polynomial(
-                  r, {0.50000000000000000441, 0.16666666666666683521, 0.041666666666666093529,
-                      0.0083333333333169636377, 0.0013888888889115303449, 0.00019841269896566306928,
-                      0.000024801586928545417571, 2.755723466849846068e-6, 2.7557579277129607599e-7,
-                      2.5112107976118129745e-8, 2.0827663517552306508e-9});  // 2^-64
-    return mad(r * r, q, r);
+  // e^r = 1 + r (1 + r q(r)) for |r| <= ln2 / 2.
+  Expr exp_near_0(const Expr& r) const { return mad(mad(exp_factor(r, false), r, c(1)), r, c(1)); }
+  // e^r - 1 = r + r^2 q(r): its digits are the result's, near 0 too.
+  Expr exp_tail(const Expr& r) const { return mad(r * r, exp_factor(r, true), r); }
+  // q, for e^r or `alone` for e^r - 1.
+  Expr exp_factor(const Expr& r, bool alone) const {
+    return quick() && alone ? polynomial(r, {0.5000512049084666, 0.16753552160189164,
+                                             0.0412775802047111})                 // 2^-15
+           : quick()  ? polynomial(r, {0.5039427073051206, 0.16662804642058038})  // 2^-13 of e^r
+           : is_f32() ? polynomial(r, {0.49999993047077840679, 0.16666520428275123759,
+                                       0.041668486489599666865, 0.0083687355173360414523,
+                                       0.0013809204007336771949})  // 2^-28.3
+                      : polynomial(r, {0.50000000000000000441, 0.16666666666666683521,
+                                       0.041666666666666093529, 0.0083333333333169636377,
+                                       0.0013888888889115303449, 0.00019841269896566306928,
+                                       0.000024801586928545417571, 2.755723466849846068e-6,
+                                       2.7557579277129607599e-7, 2.5112107976118129745e-8,
+                                       2.0827663517552306508e-9});  // 2^-64
   }
 
   // x = 2^k m, m in [sqrt(1/2), sqrt(2)).
@@ -267,7 +271,7 @@ class Expander {
   // e^x for arguments whose results are normal, or infinite.
   Expr exp_bounded(const Expr& x) const {
     const auto [k, r] = reduce_by_ln2(x);
-    return scale(exp_tail(r) + c(1), k);
+    return scale(exp_near_0(r), k);
   }
   // a + a^3 P(a^2) for small a = |x|; 1 - 2 / (e^2a + 1), in which every error is small beside 1.
   Expr tanh_f32(const Expr& x) const {

@@ -36,7 +36,7 @@ XC_INLINE ReducedExp reduced_exp(F32 x) {
   const F32 shifted = mad(x, splat<F32>(0x1.71547652b82fep+0f), magic);
   const F32 k = shifted - magic;
   const F32 r = mad(k, splat<F32>(-0x1.0bfbe8e7bcd5ep-15f), mad(k, splat<F32>(-0x1.62ep-1f), x));
-  return {mad(r * r, polynomial(r, kQ), r) + 1.0f, k};
+  return {mad(mad(polynomial(r, kQ), r, splat<F32>(1.0f)), r, splat<F32>(1.0f)), k};
 }
 /// 2^k p, rounded once.
 XC_INLINE F32 scale(F32 p, F32 k) {
@@ -79,7 +79,7 @@ XC_INLINE F64Wide exp(F64Wide argument) {
   const F64Wide k = shifted - magic;
   const F64Wide r =
       mad(k, splat<F64Wide>(-0x1.a39ef35793c76p-33), mad(k, splat<F64Wide>(-0x1.62e42feep-1), x));
-  const F64Wide p = mad(r * r, polynomial(r, kQ), r) + 1.0;
+  const F64Wide p = mad(mad(polynomial(r, kQ), r, splat<F64Wide>(1.0)), r, splat<F64Wide>(1.0));
   const I64Wide ki = bits_as<I64Wide>(shifted) - bits_as<I64Wide>(magic);
   const I64Wide half = ki >> 1;
   return p * bits_as<F64Wide>((half + 1023) << 52) * bits_as<F64Wide>((ki - half + 1023) << 52);
