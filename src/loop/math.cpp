@@ -25,7 +25,7 @@ constexpr std::array kBounds = {
     MathBound{Op::kExp2, 2, 2, 0.51, kQuick},
     MathBound{Op::kExpm1, 2, 3, 0.51, kQuick},
     MathBound{Op::kLog1p, 2, 2, 0.51, kQuick},
-    MathBound{Op::kTanh, 2, 4, 0.51, kQuick},
+    MathBound{Op::kTanh, 3, 4, 0.51, kQuick},
     MathBound{Op::kErf, 2, 4, 0.51, kQuick},
     MathBound{Op::kSigmoid, 4, 4, 0.51, kQuick},
     MathBound{Op::kOnePlusTanh, 4, 4, 0.51, kQuick},
@@ -273,16 +273,14 @@ class Expander {
     const auto [k, r] = reduce_by_ln2(x);
     return scale(exp_near_0(r), k);
   }
-  // a + a^3 P(a^2) for small a = |x|; 1 - 2 / (e^2a + 1), in which every error is small beside 1.
+  // (e^2a - 1) / (e^2a - 1 + 2), a = |x|, where e^2a - 1 = s t + (s - 1) keeps its digits near 0: s
+  // a power of two, t = e^r - 1.
   Expr tanh_f32(const Expr& x) const {
-    const Expr a = abs(x), z = a * a;
-    const Expr p = polynomial(
-        z, {-0.33333298019179243834, 0.1333192491409860718, -0.053783913890008993314,
-            0.020796288164846050942, -0.0058955521081888024155});  // 2^-28.4 for a <= 0.6
-    const Expr small = mad(a * z, p, a);
-    const Expr bounded = min(c(9.1), a);
-    const Expr large = c(1) - c(2) / (exp_bounded(bounded + bounded) + c(1));
-    return with_sign_of(select(lt(a, c(0.6)), small, large), x);
+    const Expr a = abs(x);
+    const auto [k, r] = reduce_by_ln2(min(c(18.2), a + a));
+    const Expr s = scale(c(1), k);
+    const Expr e = mad(s, exp_tail(r), s - c(1));
+    return with_sign_of(e / (e + c(2)), x);
   }
   // 1 / d for 2^-100 < d < 2^100: its bits subtracted from a constant are within 5 %, and each step
   // of Newton squares the error.

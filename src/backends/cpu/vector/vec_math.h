@@ -24,9 +24,9 @@ XC_INLINE F64Wide clamp(F64Wide x, double low, double high) {
   return h < above ? h : above;
 }
 
-/// e^x = 2^k p, k whole.
+/// e^x = 2^k e^r, k whole; q: e^r = 1 + r (1 + r q).
 struct ReducedExp {
-  F32 p, k;
+  F32 k, r, q;
 };
 XC_INLINE ReducedExp reduced_exp(F32 x) {
   constexpr float kQ[] = {0.49999993047077840679f, 0.16666520428275123759f,
@@ -36,7 +36,11 @@ XC_INLINE ReducedExp reduced_exp(F32 x) {
   const F32 shifted = mad(x, splat<F32>(0x1.71547652b82fep+0f), magic);
   const F32 k = shifted - magic;
   const F32 r = mad(k, splat<F32>(-0x1.0bfbe8e7bcd5ep-15f), mad(k, splat<F32>(-0x1.62ep-1f), x));
-  return {mad(mad(polynomial(r, kQ), r, splat<F32>(1.0f)), r, splat<F32>(1.0f)), k};
+  return {k, r, polynomial(r, kQ)};
+}
+XC_INLINE F32 exp_near_0(const ReducedExp& e) {
+  const F32 one = splat<F32>(1.0f);
+  return mad(mad(e.q, e.r, one), e.r, one);
 }
 /// 2^k p, rounded once.
 XC_INLINE F32 scale(F32 p, F32 k) {
@@ -49,22 +53,26 @@ XC_INLINE F32 scale(F32 p, F32 k) {
 }
 XC_INLINE F32 exp(F32 argument) {
   const ReducedExp e = reduced_exp(clamp(argument, -104.5f, 89.0f));
-  return scale(e.p, e.k);
+  return scale(exp_near_0(e), e.k);
 }
 /// e^x where that is a normal number, else 0: a denormal one slows down whoever multiplies by it.
 XC_INLINE F32 exp_or_zero(F32 argument) {
   constexpr float kLeast = -0x1.5d589ep+6f;  // loop::least_normal_power
   const ReducedExp e = reduced_exp(clamp(argument, kLeast, 89.0f));
-  return argument < kLeast ? F32{} : scale(e.p, e.k);
+  return argument < kLeast ? F32{} : scale(exp_near_0(e), e.k);
+}
+/// 2^k p where the result is normal, or infinite.
+XC_INLINE F32 scale_normal(F32 p, F32 k) {
+#if defined(__AVX512F__)
+  return scale(p, k);
+#else
+  return p * bits_as<F32>((__builtin_convertvector(k, I32) + 127) << 23);
+#endif
 }
 /// e^x where the result is normal, or infinite.
 XC_INLINE F32 exp_normal(F32 x) {
   const ReducedExp e = reduced_exp(x);
-#if defined(__AVX512F__)
-  return scale(e.p, e.k);
-#else
-  return e.p * bits_as<F32>((__builtin_convertvector(e.k, I32) + 127) << 23);
-#endif
+  return scale_normal(exp_near_0(e), e.k);
 }
 
 XC_INLINE F64Wide exp(F64Wide argument) {
@@ -114,14 +122,11 @@ XC_INLINE F32 with_sign_of(F32 magnitude, F32 x) {
 }
 
 XC_INLINE F32 tanh(F32 x) {
-  constexpr float kP[] = {-0.33333298019179243834f, 0.1333192491409860718f,
-                          -0.053783913890008993314f, 0.020796288164846050942f,
-                          -0.0058955521081888024155f};
-  const F32 a = vec_abs(x), z = a * a;
-  const F32 small = mad(a * z, polynomial(z, kP), a);
-  const F32 bounded = min_number(splat<F32>(9.1f), a);
-  const F32 large = 1.0f - 2.0f / (exp_normal(bounded + bounded) + 1.0f);
-  return with_sign_of(a < 0.6f ? small : large, x);
+  const F32 a = vec_abs(x);
+  const ReducedExp e = reduced_exp(min_number(splat<F32>(18.2f), a + a));
+  const F32 s = scale_normal(splat<F32>(1.0f), e.k);
+  const F32 less_one = mad(s, mad(e.r * e.r, e.q, e.r), s - 1.0f);
+  return with_sign_of(less_one / (less_one + 2.0f), x);
 }
 
 XC_INLINE F32 erf(F32 x) {
