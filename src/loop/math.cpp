@@ -35,9 +35,6 @@ constexpr std::array kBounds = {
     MathBound{Op::kPow, 1, 1024, 1, 1},
 };
 
-/// Below, one_plus_erf is 0.
-constexpr double kLeastErf = -4, kLeastErfF64 = -6;
-
 // Expression helpers bound to one type, level and tier.
 class Expander {
  public:
@@ -50,7 +47,8 @@ class Expander {
     if (is_f32() && accuracy_ == Accuracy::kStrict && rounds_more_than_once(e->op)) {
       const Expr result =
           cast(type_, Expander(DType::kF64, level_).node(make_unary(e->op, cast(DType::kF64, x))));
-      return e->op == Op::kOnePlusErf ? select(lt(x, c(kLeastErf)), c(0), result) : result;
+      return e->op == Op::kOnePlusErf ? select(lt(x, c(least_one_plus_erf(type_))), c(0), result)
+                                      : result;
     }
     switch (e->op) {
       case Op::kRsqrt:
@@ -379,15 +377,16 @@ class Expander {
   // erfc(-x) = e^-R(|x|) where x < 0, else 2 minus that; R = a P(a) fitted to -log(erfc(a)). 0
   // where only the rounding of 1 + erf(x) would be left, which a factor could magnify.
   Expr one_plus_erf(const Expr& x) const {
-    if (!is_f32()) return select(lt(x, c(kLeastErfF64)), c(0), erf_f64(x) + c(1));
-    const Expr a = min(c(-kLeastErf), abs(x));
+    if (!is_f32()) return select(lt(x, c(least_one_plus_erf(type_))), c(0), erf_f64(x) + c(1));
+    const Expr a = min(c(-least_one_plus_erf(type_)), abs(x));
     const Expr p = polynomial(
         a, {1.1283820196230954308, 0.6365778418796920182, 0.1029791796230602315,
             -0.019612777590375417618, 0.00040353075312899946176, 0.0012803270027684896893,
             -0.00049093121900109804974, 0.000095919212546718702773, -0.000010170059906255140307,
             4.6257952632947470335e-7});  // 2^-24 of e^-R; less near 4, by 1 + R / 2
     const Expr tail = exp_bounded(-(a * p));
-    return select(lt(x, c(kLeastErf)), c(0), select(lt(x, c(0)), tail, c(2) - tail));
+    return select(lt(x, c(least_one_plus_erf(type_))), c(0),
+                  select(lt(x, c(0)), tail, c(2) - tail));
   }
 
   // Quadrant q of pi/2 and remainder r, |r| <= pi/4. For every f32 with fma; for |x| < 2^20

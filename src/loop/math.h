@@ -35,6 +35,12 @@ constexpr double least_normal_power(DType type) {
   return type == DType::kF64 ? -0x1.6232bdd7abcd1p+9 : -0x1.5d589ep+6;
 }
 
+// Below, one_plus_erf is 0: 1 + erf(x) would have no digit, and a factor could magnify its
+// rounding.
+constexpr double least_one_plus_erf(DType type) {
+  return type == DType::kF64 ? -6 : -4;
+}
+
 // Rewrites every math operation of the kernel in its tier, and fma and dot products for kMulAdd.
 Kernel expand_math(Kernel kernel, MathLevel level);
 // The expansion of one math node (its arguments are left as they are).

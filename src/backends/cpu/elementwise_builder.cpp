@@ -254,7 +254,7 @@ loop::Expr composed(const loop::Expr& e) {
     case Op::kOnePlusTanh:
       return tanh(x) + c(1);
     case Op::kOnePlusErf:
-      return select(lt(x, c(e.type() == DType::kF64 ? -6 : -4)), c(0), erf(x) + c(1));
+      return select(lt(x, c(least_one_plus_erf(e.type()))), c(0), erf(x) + c(1));
     case Op::kExpm1:  // tanh(x/2) = (e^x - 1) / (e^x + 1): no cancellation
       return tanh(x * c(0.5)) * (exp(x) + c(1));
     case Op::kLog1p: {  // Kahan's correction of the rounded sum
