@@ -43,13 +43,11 @@ class Expander {
 
   Expr node(const Expr& e) const {
     const Expr& x = e->args[0];
+    // These are 0 from a place on that goes by the type, also where they are computed in another.
     if (e->op == Op::kExpNormal) return exp_normal(x);
-    if (is_f32() && accuracy_ == Accuracy::kStrict && rounds_more_than_once(e->op)) {
-      const Expr result =
-          cast(type_, Expander(DType::kF64, level_).node(make_unary(e->op, cast(DType::kF64, x))));
-      return e->op == Op::kOnePlusErf ? select(lt(x, c(least_one_plus_erf(type_))), c(0), result)
-                                      : result;
-    }
+    if (e->op == Op::kOnePlusErf) return one_plus_erf(x);
+    if (strict() && rounds_more_than_once(e->op))
+      return cast(type_, wide().node(make_unary(e->op, cast(DType::kF64, x))));
     switch (e->op) {
       case Op::kRsqrt:
         return c(1) / sqrt(x);
@@ -72,9 +70,7 @@ class Expander {
       case Op::kSigmoid:
         return over_one_plus_exp(1, -x);
       case Op::kOnePlusTanh:
-        return over_one_plus_exp(2, doubled(x));
-      case Op::kOnePlusErf:
-        return one_plus_erf(x);
+        return over_one_plus_exp(2, times_minus_two(x));
       case Op::kSin:
         return sin_cos(x, 0);
       case Op::kCos:
@@ -88,7 +84,9 @@ class Expander {
 
  private:
   bool is_f32() const { return type_ == DType::kF32; }
+  bool strict() const { return is_f32() && accuracy_ == Accuracy::kStrict; }
   bool quick() const { return is_f32() && accuracy_ == Accuracy::kFast; }
+  Expander wide() const { return {DType::kF64, level_}; }
   /// pow of f32 is computed in f64 in every tier.
   static bool rounds_more_than_once(Op op) {
     return is_math(op) && op != Op::kReciprocal && op != Op::kPow;
@@ -135,10 +133,8 @@ class Expander {
   // the comparison, the select costs no instruction where those take masks.
   Expr exp_normal(const Expr& x) const {
     const double least = least_normal_power(type_);
-    const bool strict = is_f32() && accuracy_ == Accuracy::kStrict;
-    const Expr result = strict
-                            ? cast(type_, Expander(DType::kF64, level_).exp(cast(DType::kF64, x)))
-                            : exp_bounded(clamp(x, least, is_f32() ? 89.0 : 710.5));
+    const Expr result = strict() ? cast(type_, wide().exp(cast(DType::kF64, x)))
+                                 : exp_bounded(clamp(x, least, is_f32() ? 89.0 : 710.5));
     return select(lt(x, c(least)), c(0), result);
   }
   // 2^x = 2^k e^(r ln2) with k the nearest integer: exact up to the product r ln2.
@@ -368,16 +364,20 @@ class Expander {
     return c(n) / (exp_bounded(bounded) + c(1));
   }
   // -2 x, in the factor that x has already.
-  Expr doubled(const Expr& x) const {
+  Expr times_minus_two(const Expr& x) const {
     if (x->op == Op::kMul)
       for (const int k : {0, 1})
         if (is_const(x->args[k])) return x->args[1 - k] * c(-2 * const_as_double(*x->args[k]));
     return x * c(-2);
   }
-  // erfc(-x) = e^-R(|x|) where x < 0, else 2 minus that; R = a P(a) fitted to -log(erfc(a)). 0
-  // where only the rounding of 1 + erf(x) would be left, which a factor could magnify.
   Expr one_plus_erf(const Expr& x) const {
-    if (!is_f32()) return select(lt(x, c(least_one_plus_erf(type_))), c(0), erf_f64(x) + c(1));
+    const Expr sum = strict()   ? cast(type_, wide().one_plus_erf(cast(DType::kF64, x)))
+                     : is_f32() ? one_plus_erf_f32(x)
+                                : erf_f64(x) + c(1);
+    return select(lt(x, c(least_one_plus_erf(type_))), c(0), sum);
+  }
+  // erfc(-x) = e^-R(|x|) where x < 0, else 2 minus that; R = a P(a) fitted to -log(erfc(a)).
+  Expr one_plus_erf_f32(const Expr& x) const {
     const Expr a = min(c(-least_one_plus_erf(type_)), abs(x));
     const Expr p = polynomial(
         a, {1.1283820196230954308, 0.6365778418796920182, 0.1029791796230602315,
@@ -385,8 +385,7 @@ class Expander {
             -0.00049093121900109804974, 0.000095919212546718702773, -0.000010170059906255140307,
             4.6257952632947470335e-7});  // 2^-24 of e^-R; less near 4, by 1 + R / 2
     const Expr tail = exp_bounded(-(a * p));
-    return select(lt(x, c(least_one_plus_erf(type_))), c(0),
-                  select(lt(x, c(0)), tail, c(2) - tail));
+    return select(lt(x, c(0)), tail, c(2) - tail);
   }
 
   // Quadrant q of pi/2 and remainder r, |r| <= pi/4. For every f32 with fma; for |x| < 2^20
@@ -457,9 +456,8 @@ class Expander {
     const Expr a = abs(x);
     Expr magnitude;
     if (is_f32()) {  // in f64: the product y log(x) needs the digits
-      const Expander wide(DType::kF64, level_);
-      const Expr wide_log = wide.log(cast(DType::kF64, a));
-      magnitude = cast(DType::kF32, wide.exp(cast(DType::kF64, y) * wide_log));
+      const Expr wide_log = wide().log(cast(DType::kF64, a));
+      magnitude = cast(DType::kF32, wide().exp(cast(DType::kF64, y) * wide_log));
     } else {
       magnitude = exp(y * log(a));
     }
@@ -546,10 +544,6 @@ void sum_products(Kernel& kernel, Block& block) {
     feed->second = {};
   }
 }
-
-}  // namespace
-
-namespace {
 
 /// 1 + tanh(x) and 1 + erf(x), as activations have them, take half of what tanh and erf take and
 /// keep their digits where those are near -1.

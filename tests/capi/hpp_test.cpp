@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 #include <xc/xc.hpp>
 
+#include <algorithm>
 #include <cstring>
+#include <string>
 
 namespace {
 
@@ -21,6 +23,20 @@ xcrt::Graph graph() {
 }
 
 }  // namespace
+
+TEST_CASE("capi/hpp: post_ops=off makes a step for every operator") {
+  const auto explained = [](const char* post_ops) {
+    xcrt::Config config;
+    config.set("threads", "1").set("jit", "off").set("post_ops", post_ops);
+    xcrt::Session session(xcrt::Model(xcrt::Engine(config), graph()));
+    auto x = xcrt::Tensor::of<float>({1, 2});
+    std::ranges::fill(x.values<float>(), 1.0f);
+    CHECK(session.run(x)[0].values<float>()[0] == 11);
+    return session.explain();
+  };
+  CHECK(explained("on").find("with 1 steps") != std::string::npos);
+  CHECK(explained("off").find("with 2 steps") != std::string::npos);
+}
 
 TEST_CASE("capi/hpp: builds, runs and prepares a model") {
   xcrt::Session session(xcrt::Model(engine(), graph()));

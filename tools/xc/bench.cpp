@@ -164,8 +164,10 @@ int execute(const BenchFlags& flags) {
         row = measure_restart(flags, model, arguments_of(flags, model));
       else if (flags.models.size() > 1)
         row = ordered_json::parse(run_self(arguments_of(flags, model)));
-      else
+      else {
+        const OtherThread other;
         row = flags.stream.empty() ? measure(flags, model) : measure_stream(flags, model);
+      }
       if (!flags.as_json) table.print(row);
     }
     rows.push_back(std::move(row));
@@ -203,7 +205,6 @@ void add_session(ordered_json& row, Loaded& loaded) {
 ordered_json measure(const BenchFlags& flags, const std::string& model) {
   const xcrt::Config config = flags.engine.config();
   const std::string threads = config.get("threads"), jit = config.get("jit");
-  const OtherThread other;
   Loaded loaded = load(model, config);
   const std::vector<xcrt::Tensor> inputs =
       random_inputs(loaded.model, input_dims(loaded.model, flags.shapes.parse()), 1);

@@ -151,9 +151,10 @@ XC_INLINE F32 one_plus_erf(F32 x) {
                           0.00040353075312899946176f,   0.0012803270027684896893f,
                           -0.00049093121900109804974f,  0.000095919212546718702773f,
                           -0.000010170059906255140307f, 4.6257952632947470335e-7f};
-  const F32 a = min_number(splat<F32>(4.0f), vec_abs(x));
+  constexpr float kLeast = -4;  // loop::least_one_plus_erf
+  const F32 a = min_number(splat<F32>(-kLeast), vec_abs(x));
   const F32 tail = exp_normal(-(a * polynomial(a, kP)));
-  return x < -4.0f ? F32{} : x < 0.0f ? tail : 2.0f - tail;
+  return x < kLeast ? F32{} : x < 0.0f ? tail : 2.0f - tail;
 }
 
 /// n / (1 + e^v).
