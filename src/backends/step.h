@@ -127,6 +127,12 @@ class Kernel {
   virtual void prepare() {}
   /// True when prepare() has work to do and kernels bound afterwards would differ.
   virtual bool wants_prepare() const { return false; }
+  /// A kernel of the same step that takes less time the more elements of its first operand are
+  /// zero, with the same results but for rounding; null: there is none. Slow, for a background
+  /// thread; after prepare().
+  virtual std::shared_ptr<Kernel> skipping_zeros() const { return nullptr; }
+  /// Whether skipping_zeros() may give one.
+  virtual bool may_skip_zeros() const { return false; }
 };
 
 /// A row of a backend's ordered list for an op. The first row whose supports() says yes is chosen.

@@ -1,7 +1,8 @@
 #pragma once
 // What the values that regions read look like: the share of zeros among a few elements, and whether
-// a value of one element is the same in every run. Facts for people: nothing is compiled from them,
-// for what a kernel takes for granted of values would have to be asked in every run.
+// a value of one element is the same in every run. People read them in explain; the tier tries
+// kernels that skip zeros where there are many (tier/zeros.cpp). Nothing is taken for granted of
+// values, for that would have to be asked in every run.
 
 #include <atomic>
 #include <cstdint>

@@ -17,8 +17,9 @@ Tier::Fact Tier::fact_of(const Group& group, const Plan& plan, std::span<const i
   };
   const RegionCost& cost = group.cost;
   const double bytes = value(cost.bytes_fused);
-  const double each =
-      policy::predict_s(host_speed(), bytes, value(cost.product_flops), value(cost.flops));
+  const double each = group.zeros ? group.zeros->seconds(lookup)
+                                  : policy::predict_s(host_speed(), bytes,
+                                                      value(cost.product_flops), value(cost.flops));
   const bool applies = std::all_of(group.facts.begin(), group.facts.end(), [&](const SizeFact& f) {
     const auto known = lookup(f.symbol);
     return !known || f.holds(*known);

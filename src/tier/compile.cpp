@@ -35,7 +35,7 @@ std::string breakdown(double lowering_s,
 }  // namespace
 
 bool Tier::compile(Program& program, ProgramState& state, Group& group) {
-  if (const std::string reason = compiler_->disabled(); !reason.empty()) {
+  if (const std::string reason = compiler_->disabled(); !reason.empty() && !group.zeros) {
     ban(state, program, group, EventKind::kJitDisabled, reason);
     return false;
   }
@@ -46,7 +46,9 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   double start = thread_cpu_seconds();
   group.spec = group.spec_in(program);
   RegionCode code;
-  if (const auto verdict = lower_region(graph, region, group.spec, compiler_->target(), code);
+  if (const auto verdict = group.zeros
+                               ? Verdict::ok()
+                               : lower_region(graph, region, group.spec, compiler_->target(), code);
       !verdict.yes()) {
     ban(state, program, group, EventKind::kRefused, "cannot be lowered: " + verdict.reason);
     return false;
@@ -69,6 +71,10 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
         fail(Status::kUnsupported, "this region's code was found wrong in another session");
       if (const auto it = kernels_.find(group.identity); it != kernels_.end() && !faults_.wrap)
         kernel = it->second.lock();
+    }
+    if (group.zeros) {
+      kernel = group.zeros->kernel;
+      if (faults_.wrap) kernel = faults_.wrap(region, std::move(kernel));
     }
     if (!kernel) loaded = load(program, state, group, code);
     if (loaded) {
@@ -107,10 +113,10 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     std::lock_guard data(state.data);
     group.kernel = kernel;
     group.compile_s = compile_s;
-    if (!loaded) ++state.compiled;
+    if (!loaded && !group.zeros) ++state.compiled;
     group.state = RegionState::kVerifying;
   }
-  if (!loaded) {
+  if (!loaded && !group.zeros) {
     Event event = event_now(state, EventKind::kCompiled, group);
     event.wall_ms = ms_since(begin);
     if (!made_here.empty()) event.detail = breakdown(lowering_s, made_here);

@@ -92,6 +92,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
   for (size_t k = entry.segment ? plan.segments[entry.segment - 1].symbol_end : 0;
        k < symbols.size(); ++k)
     state->sizes[k].add(symbols[k], runs);
+  consider_zeros(state, program, entry);
   std::vector<std::pair<Group*, Event>> queued;  // told of and posted when `data` is free again
   for (size_t k = 0; k < state->groups.size(); ++k) {
     Group& group = *state->groups[k];

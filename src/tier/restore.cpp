@@ -122,6 +122,7 @@ void Tier::restore(Program& program, ProgramState& state, const cache::ProfileRe
   if (state.analysed || state.frozen) return;
   analyse(program, state);
   add_recorded_specials(program, state, record);
+  add_recorded_zeros(program, state, record);
   for (size_t k = 0; k < state.groups.size(); ++k) {  // a refusal may add groups
     std::vector<const cache::RegionRecord*> known;
     for (const auto& region : record.regions)
@@ -177,8 +178,10 @@ void Tier::revive(Program& program, ProgramState& state, Group& group,
   const Region& region = group.made_of();
   group.spec = group.spec_in(program);
   RegionCode code;
-  if (!lower_region(graph, region, group.spec, compiler_->target(), code).yes() ||
-      !load(program, state, group, code))
+  if (group.zeros)
+    group.kernel = group.zeros->kernel;
+  else if (!lower_region(graph, region, group.spec, compiler_->target(), code).yes() ||
+           !load(program, state, group, code))
     return;
   group.extracted = std::make_shared<const RegionGraph>(extract_region(graph, region));
   const auto entries = program.entries();

@@ -34,7 +34,7 @@ std::vector<SizeFact> Tier::facts_about(const ProgramState& state, const Plan& p
 void Tier::consider_special(const StatePtr& state, Group& group, std::span<const int64_t> symbols,
                             double runs, double now_s) {
   group.used_runs += runs;
-  if (group.special_of || group.specialising || group.symbols.empty()) return;
+  if (group.special_of || group.specialising || group.zeros || group.symbols.empty()) return;
   if (group.used_runs < (faults_.specials ? 1 : policy::kSpecialAfter)) return;
   group.used_runs = 0;
   const auto program = state->program.lock();
@@ -143,7 +143,7 @@ void Tier::specialise_at_once(Program& program, ProgramState& state, const Signa
   const Plan& plan = *program.base_plan();
   for (size_t k = 0, count = state.groups.size(); k < count; ++k) {
     Group& general = *state.groups[k];
-    if (general.special_of || !stands(&general)) continue;
+    if (general.special_of || general.zeros || !stands(&general)) continue;
     std::vector<SizeFact> facts;
     for (const uint32_t s : general.symbols) {
       if (s >= entry.symbols.size()) continue;
@@ -194,6 +194,7 @@ PlannedRegion Tier::with_specials(const Region& place, const Group& general,
   std::vector<const Group*> mine;
   for (const Group* group : groups)
     if (group->special_of == &general) mine.push_back(group);
+  if (general.zeros) return {place, general.kernel, general.name};
   if (mine.empty()) return {place, general.kernel, "fused " + general.name};
   // The more is known, the sooner it is asked.
   const auto exact = [](const Group* g) {

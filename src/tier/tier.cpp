@@ -254,6 +254,7 @@ void Tier::prepare_weights(Program& program, ProgramState& state) {
   event.detail = "weights packed";
   event.wall_ms = ms_since(begin);
   emit(state, program, std::move(event));
+  add_zeros_to_come(program, state);
 }
 
 FusionOptions Tier::fusion_options(Program& program) {
@@ -280,6 +281,7 @@ void Tier::analyse(Program& program, ProgramState& state) {
   const int64_t begin = steady_ns();
   FusionReport considered;
   add_groups(program, state, find_regions(program.graph(), fusion_options(program), &considered));
+  watch_zeros(program, state);
   Event event;
   event.kind = EventKind::kSearched;
   event.wall_ms = ms_since(begin);

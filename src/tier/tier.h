@@ -94,6 +94,15 @@ class Tier final : public TierHooks {
   static constexpr size_t kMaxRebound = 512;
 
  private:
+  /// What a product that skips zeros is predicted by.
+  struct ZeroSkipping {
+    std::shared_ptr<Kernel> kernel;  ///< over the region's operands
+    double density = 1;              ///< share of its first operand that is not zero, as seen
+    Dim elements, columns;           ///< of that operand; of the result
+    Dim moved_bytes, right_bytes;    ///< of that operand and the result; of the other operand
+    Dim depth;                       ///< of the product
+    double seconds(const Dim::Lookup& sizes) const;
+  };
   /// All places of one region identity in one segment of a program.
   struct Group {
     Hash128 identity;
@@ -125,7 +134,9 @@ class Tier final : public TierHooks {
     /// A kernel of `special_of` for some sizes, made of the first of its places; null = for any.
     Group* special_of = nullptr;
     std::shared_ptr<const SpecialRegion> special;
-    std::vector<SizeFact> facts;       ///< of a special kernel, about the program's symbols
+    std::vector<SizeFact> facts;  ///< of a special kernel, about the program's symbols
+    /// Not compiled: the base plan's step with a kernel that skips the zeros of its first operand.
+    std::optional<ZeroSkipping> zeros;
     std::vector<uint32_t> symbols;     ///< of Plan::symbols, that are dims of its operands
     Dim row;                           ///< elements of its innermost loop
     double used_runs = 0;              ///< in use, since its sizes were looked at
@@ -196,6 +207,13 @@ class Tier final : public TierHooks {
     int64_t seen_ns = 0;  ///< its last sample
     bool judge_posted = false;
   };
+  /// A step of the base plan whose kernel may skip zeros of its first operand, `value`.
+  struct ZeroSite {
+    uint32_t step;
+    uint32_t segment;
+    ValueId value;
+    bool made = false;  ///< a group for it, or never
+  };
   struct ProgramState {
     std::weak_ptr<Program> program;
     std::mutex work;         ///< held while the program's plans are worked on
@@ -208,7 +226,12 @@ class Tier final : public TierHooks {
     std::vector<std::unique_ptr<Group>> groups;
     uint64_t samples = 0;              ///< before regions were searched
     std::vector<SizeHistogram> sizes;  ///< per symbol of the base plan
-    std::vector<Variant> variants;     ///< the latest, at most kMaxVariants
+    std::vector<ZeroSite> zero_sites;
+    uint64_t zero_looks = 0;  ///< samples, since what is known of them was asked
+    /// Accepted by an earlier process, of sites whose weights are not packed yet: which, and what
+    /// is known of each. Guarded by `work`.
+    std::vector<std::pair<uint32_t, std::vector<cache::RegionRecord>>> zeros_to_come;
+    std::vector<Variant> variants;  ///< the latest, at most kMaxVariants
     Trial trial;
     bool trial_posted = false;
     int64_t added_ns = 0;
@@ -378,6 +401,21 @@ class Tier final : public TierHooks {
   /// The kernel of a region with those of `groups` that are for some of its sizes, and its name.
   static PlannedRegion with_specials(const Region& place, const Group& general,
                                      const std::vector<const Group*>& groups);
+
+  // Products of mostly zeros: zeros.cpp.
+  /// From here on runs look at what the base plan's products could skip.
+  void watch_zeros(Program& program, ProgramState& state);
+  /// Posts candidates where sampled runs of the segment saw enough zeros. Under state.data.
+  void consider_zeros(const StatePtr& state, const Program& program, const SignatureEntry& entry);
+  /// A candidate like any region. Null: the kernel has no such form, or a region has the nodes.
+  Group* add_zeros(Program& program, ProgramState& state, ZeroSite& site, double density);
+  /// Those that an earlier process accepted.
+  void add_recorded_zeros(Program& program, ProgramState& state,
+                          const cache::ProfileRecord& record);
+  /// The same where the kernels had to wait for packed weights, which are there now.
+  void add_zeros_to_come(Program& program, ProgramState& state);
+  /// The region of a site.
+  static Region zero_region(Program& program, const ZeroSite& site);
 
   // Watching the results of what is in use: sentinel.cpp.
   /// Counts runs of a region in use; whether it is time to look. Under state.data.

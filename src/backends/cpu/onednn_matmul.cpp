@@ -22,6 +22,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn_common.h"
 #include "backends/cpu/packed_weights.h"
+#include "backends/cpu/sparse_matmul.h"
 #include "backends/cpu/vector/few_rows_fn.h"
 
 namespace xc::cpu {
@@ -245,12 +246,15 @@ class MatMulKernel final : public Kernel {
     packed_ = std::move(packed);
   }
 
+  bool may_skip_zeros() const override {
+    return settings_.operands == DType::kF32 && !settings_.strict;
+  }
+  std::shared_ptr<Kernel> skipping_zeros() const override {
+    return may_skip_zeros() ? create_sparse_matmul(spec_, settings_, packed()) : nullptr;
+  }
+
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-    std::shared_ptr<const PackedWeights> packed;
-    {
-      const std::lock_guard lock(mutex_);
-      packed = packed_;
-    }
+    std::shared_ptr<const PackedWeights> packed = this->packed();
     const BoundProduct product = bound_product(context, settings_);
     const MatMulProblem& p = product.p;
     const bool fits = packed && product.folded && p.k > 0 &&
@@ -268,6 +272,11 @@ class MatMulKernel final : public Kernel {
   }
 
  private:
+  std::shared_ptr<const PackedWeights> packed() const {
+    const std::lock_guard lock(mutex_);
+    return packed_;
+  }
+
   StepSpec spec_;
   Settings settings_;
   bool packable_ = false;
