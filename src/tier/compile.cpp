@@ -10,6 +10,8 @@ namespace xc {
 namespace {
 
 constexpr int64_t kCaptureBytes = int64_t{1} << 20;
+/// Of a product that skips zeros, for its reference kernel: some 20 ms.
+constexpr double kCaptureTerms = 1 << 24;
 
 /// Where the time of a compile went, for who looks at its event.
 std::string breakdown(double lowering_s,
@@ -132,7 +134,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     different = error.what();
   }
   saw_error(state, group, verification);
-  {
+  if (!group.zeros) {  // nothing was compiled
     std::lock_guard lock(mutex_);
     prices_.learn(thread_cpu_seconds() - start);
   }
@@ -225,18 +227,20 @@ void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group,
   for (const SizeFact& fact : group.facts)
     if (const auto it = symbols.find(fact.symbol); it != symbols.end() && fact.value < 0)
       symbols.emplace(quotient_symbol(fact), it->second / fact.divisor);
+  const Dim::Lookup sizes = [&](const std::string& symbol) {
+    const auto it = symbols.find(symbol);
+    return it == symbols.end() ? std::nullopt : std::optional(it->second);
+  };
   // A few indices may pick much: what the reference has to make counts as what is copied.
   const auto bytes_of = [&](ValueId v) {
     const Type& type = program.graph().value(v).type;
-    const auto count = element_count(*type.dims).evaluate([&](const std::string& symbol) {
-      const auto it = symbols.find(symbol);
-      return it == symbols.end() ? std::nullopt : std::optional(it->second);
-    });
+    const auto count = element_count(*type.dims).evaluate(sizes);
     return count ? *count * element_size(type.dtype) : 0;
   };
   const auto& outputs = group.places.front().outputs;
   const bool small = std::all_of(outputs.begin(), outputs.end(),
-                                 [&](ValueId v) { return bytes_of(v) <= kCaptureBytes; });
+                                 [&](ValueId v) { return bytes_of(v) <= kCaptureBytes; }) &&
+                     (!group.zeros || group.zeros->terms(sizes) <= kCaptureTerms);
   const bool asked = small && program.request_capture(
                                   entry, values, kCaptureBytes,
                                   [this, shared, raw, symbols](std::vector<Tensor> inputs) {
@@ -270,7 +274,7 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
     different = error.what();
   }
   saw_error(state, group, verification);
-  {
+  if (!group.zeros) {
     std::lock_guard lock(mutex_);
     prices_.learn(prices_.compile_s + (thread_cpu_seconds() - start));
   }

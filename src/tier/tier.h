@@ -102,6 +102,7 @@ class Tier final : public TierHooks {
     Dim moved_bytes, right_bytes;    ///< of that operand and the result; of the other operand
     Dim depth;                       ///< of the product
     double seconds(const Dim::Lookup& sizes) const;
+    double terms(const Dim::Lookup& sizes) const;  ///< of the whole product
   };
   /// All places of one region identity in one segment of a program.
   struct Group {

@@ -73,6 +73,10 @@ double Tier::ZeroSkipping::seconds(const Dim::Lookup& sizes) const {
                            looked * (kLook + density * (kTerm * value(columns) + kCounts)));
 }
 
+double Tier::ZeroSkipping::terms(const Dim::Lookup& sizes) const {
+  return static_cast<double>((elements * columns).evaluate(sizes).value_or(INT64_MAX));
+}
+
 void Tier::watch_zeros(Program& program, ProgramState& state) {
   const Plan& plan = *program.base_plan();
   std::vector<ZeroSite> sites;
