@@ -73,6 +73,8 @@ class Tampered final : public Kernel {
       size_t output = 0;
       float add = 0;
       int64_t rows = 0;
+      void start(const StepArgs& args) const override { inner->start(args); }
+      void finish(const StepArgs& args) const override { inner->finish(args); }
       void run(const StepArgs& args, int64_t begin, int64_t end) const override {
         if (before) before(rows);
         inner->run(args, begin, end);
@@ -83,6 +85,7 @@ class Tampered final : public Kernel {
     bound->inner = inner_->bind(context);
     bound->tasks = bound->inner->tasks;
     bound->scratch_bytes = bound->inner->scratch_bytes;
+    bound->shared_bytes = bound->inner->shared_bytes;
     bound->before = before_;
     bound->output = output_;
     bound->rows = context.outputs[0].dims.empty() ? 1 : context.outputs[0].dims[0];
@@ -106,6 +109,8 @@ class TurnsWrong final : public Kernel {
     struct Bound final : BoundKernel {
       std::shared_ptr<const BoundKernel> right, wrong;
       const std::atomic<bool>* is_wrong = nullptr;
+      void start(const StepArgs& args) const override { right->start(args); }
+      void finish(const StepArgs& args) const override { right->finish(args); }
       void run(const StepArgs& args, int64_t begin, int64_t end) const override {
         (*is_wrong ? wrong : right)->run(args, begin, end);
       }
@@ -115,6 +120,7 @@ class TurnsWrong final : public Kernel {
     bound->wrong = Tampered(inner_, nullptr, output_, 0.25f).bind(context);
     bound->tasks = bound->right->tasks;
     bound->scratch_bytes = bound->right->scratch_bytes;
+    bound->shared_bytes = bound->right->shared_bytes;
     bound->is_wrong = &wrong_;
     return bound;
   }
