@@ -74,10 +74,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
       if (const auto it = kernels_.find(group.identity); it != kernels_.end() && !faults_.wrap)
         kernel = it->second.lock();
     }
-    if (group.zeros) {
-      kernel = group.zeros->kernel;
-      if (faults_.wrap) kernel = faults_.wrap(region, std::move(kernel));
-    }
+    if (group.zeros) kernel = zeros_kernel(group);
     if (!kernel) loaded = load(program, state, group, code);
     if (loaded) {
       kernel = group.kernel;

@@ -178,10 +178,11 @@ void Tier::revive(Program& program, ProgramState& state, Group& group,
   const Region& region = group.made_of();
   group.spec = group.spec_in(program);
   RegionCode code;
-  if (group.zeros)
-    group.kernel = group.zeros->kernel;
-  else if (!lower_region(graph, region, group.spec, compiler_->target(), code).yes() ||
-           !load(program, state, group, code))
+  if (group.zeros) {
+    std::lock_guard data(state.data);  // hosts ask which groups have one
+    group.kernel = zeros_kernel(group);
+  } else if (!lower_region(graph, region, group.spec, compiler_->target(), code).yes() ||
+             !load(program, state, group, code))
     return;
   group.extracted = std::make_shared<const RegionGraph>(extract_region(graph, region));
   const auto entries = program.entries();

@@ -11,20 +11,6 @@
 namespace xc {
 namespace {
 
-std::string describe(const Graph& graph, const Region& region) {
-  std::string ops;
-  size_t shown = 0;
-  for (NodeId n : region.nodes) {
-    if (graph.node(n).op->view) continue;
-    if (++shown > 6) {
-      ops += "+...";
-      break;
-    }
-    ops += (ops.empty() ? "" : "+") + std::string(graph.node(n).op->name);
-  }
-  return fmt::format("{} {} ({} nodes)", region.pattern, ops, region.nodes.size());
-}
-
 /// The plan's symbols that are dims of operands by themselves.
 std::vector<uint32_t> symbols_of(const Plan& plan, const StepSpec& spec) {
   std::vector<uint32_t> out;
@@ -169,6 +155,17 @@ void Tier::emit(ProgramState& state, const Program& program, Event event) {
 
 double Tier::ms_since(int64_t begin_ns) {
   return static_cast<double>(steady_ns() - begin_ns) * 1e-6;
+}
+
+std::string Tier::op_names(const Graph& graph, std::span<const NodeId> nodes) {
+  std::string out;
+  size_t shown = 0;
+  for (NodeId n : nodes) {
+    if (graph.node(n).op->view) continue;
+    if (++shown > 6) return out + "+...";
+    out += (out.empty() ? "" : "+") + std::string(graph.node(n).op->name);
+  }
+  return out;
 }
 
 Event Tier::event_of(EventKind kind, const Group& group) {
@@ -321,7 +318,8 @@ void Tier::add_groups(Program& program, ProgramState& state, std::vector<Region>
       group = std::make_unique<Group>();
       group->identity = region.identity;
       group->segment = region.segment;
-      group->name = describe(program.graph(), region);
+      group->name = fmt::format("{} {} ({} nodes)", region.pattern,
+                                op_names(program.graph(), region.nodes), region.nodes.size());
       group->cost = estimate(program.graph(), region);
       group->symbols = symbols_of(*program.base_plan(), program.planner().region_spec(region));
       group->row = innermost(region);

@@ -275,6 +275,8 @@ class Tier final : public TierHooks {
   bool may_start(const ProgramState& state);
   void emit(ProgramState& state, const Program& program, Event event);
   static double ms_since(int64_t begin_ns);
+  /// "MatMul+Add+Relu": the first few, views apart.
+  static std::string op_names(const Graph& graph, std::span<const NodeId> nodes);
   /// An event about a region, with what is known of it. Under state.data.
   static Event event_of(EventKind kind, const Group& group);
   /// The same, taking the lock.
@@ -409,7 +411,10 @@ class Tier final : public TierHooks {
   /// Posts candidates where sampled runs of the segment saw enough zeros. Under state.data.
   void consider_zeros(const StatePtr& state, const Program& program, const SignatureEntry& entry);
   /// A candidate like any region. Null: the kernel has no such form, or a region has the nodes.
-  Group* add_zeros(Program& program, ProgramState& state, ZeroSite& site, double density);
+  /// `density`: as seen; unset: accepted by an earlier process.
+  Group* add_zeros(Program& program, ProgramState& state, ZeroSite& site,
+                   std::optional<double> density);
+  std::shared_ptr<Kernel> zeros_kernel(const Group& group) const;
   /// Those that an earlier process accepted.
   void add_recorded_zeros(Program& program, ProgramState& state,
                           const cache::ProfileRecord& record);

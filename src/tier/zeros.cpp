@@ -9,9 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_set>
 
-#include "plan/fusion/index_map.h"
 #include "tier/step_kernel.h"
 #include "tier/tier.h"
 
@@ -21,23 +19,6 @@ namespace {
 constexpr int64_t kLeastElements = 128;  ///< looked at, before a share is believed
 constexpr double kMostDense = 0.5;       ///< above, finding the others costs what they save
 constexpr uint64_t kEvery = 8;           ///< samples between two looks at what is known
-
-std::vector<ValueId> outside_inputs(const Graph& graph, const std::vector<NodeId>& nodes) {
-  const std::unordered_set<NodeId> inside(nodes.begin(), nodes.end());
-  std::vector<ValueId> out;
-  for (NodeId n : nodes) {
-    const Node& node = graph.node(n);
-    for (size_t k = 0; k < node.inputs.size(); ++k) {
-      const ValueId v = node.inputs[k];
-      const bool computed =
-          v != kNone && graph.value(v).producer != kNone && inside.count(graph.value(v).producer);
-      if (v != kNone && !computed && !is_planning_input(graph, n, k) &&
-          std::find(out.begin(), out.end(), v) == out.end())
-        out.push_back(v);
-    }
-  }
-  return out;
-}
 
 /// Which of a region's operands the step's are; nullopt: the step reads something else.
 std::optional<std::vector<std::optional<uint32_t>>> operands_of(const Plan& plan, const Step& step,
@@ -61,20 +42,24 @@ std::optional<std::vector<std::optional<uint32_t>>> operands_of(const Plan& plan
 }  // namespace
 
 double Tier::ZeroSkipping::seconds(const Dim::Lookup& sizes) const {
-  // Looking at an element, adding a row of the other operand per element that counts, and what a
-  // wrong guess of the branch behind it costs; in operations of a fused loop.
+  // Looking at an element; for one that counts, per column of its row of the other operand, and
+  // beside that; in operations of a fused loop.
   constexpr double kLook = 8, kTerm = 2, kCounts = 400;
   const auto value = [&](const Dim& dim) {
     return static_cast<double>(dim.evaluate(sizes).value_or(0));
   };
-  const double looked = value(elements), terms = std::max(1.0, value(depth));
-  const double rows_read = 1 - std::pow(1 - density, looked / terms);
+  const double looked = value(elements), rows = looked / std::max(1.0, value(depth));
+  const double rows_read = 1 - std::pow(1 - density, rows);
   return policy::predict_s(host_speed(), value(moved_bytes) + rows_read * value(right_bytes), 0,
                            looked * (kLook + density * (kTerm * value(columns) + kCounts)));
 }
 
 double Tier::ZeroSkipping::terms(const Dim::Lookup& sizes) const {
   return static_cast<double>((elements * columns).evaluate(sizes).value_or(INT64_MAX));
+}
+
+std::shared_ptr<Kernel> Tier::zeros_kernel(const Group& group) const {
+  return faults_.wrap ? faults_.wrap(group.made_of(), group.zeros->kernel) : group.zeros->kernel;
 }
 
 void Tier::watch_zeros(Program& program, ProgramState& state) {
@@ -117,7 +102,7 @@ Region Tier::zero_region(Program& program, const ZeroSite& site) {
   region.pattern = "zeros";
   region.nodes = step.nodes;
   region.segment = site.segment;
-  region.inputs = outside_inputs(program.graph(), step.nodes);
+  region.inputs = external_inputs(program.graph(), step.nodes);
   for (const uint32_t v : step.outputs) region.outputs.push_back(plan.values[v].id);
   // Its kernel holds the weights of this place, which others do not share.
   region.identity = hash_text(
@@ -127,7 +112,7 @@ Region Tier::zero_region(Program& program, const ZeroSite& site) {
 }
 
 Tier::Group* Tier::add_zeros(Program& program, ProgramState& state, ZeroSite& site,
-                             double density) {
+                             std::optional<double> density) {
   const Graph& graph = program.graph();
   const Plan& plan = *program.base_plan();
   const Step& step = *plan.steps[site.step];
@@ -154,7 +139,7 @@ Tier::Group* Tier::add_zeros(Program& program, ProgramState& state, ZeroSite& si
   group->zeros = ZeroSkipping{
       std::make_shared<StepKernel>(std::move(kernel), *operands, step.outputs.size(),
                                    region.inputs.size()),
-      density,
+      density.value_or(kMostDense),
       element_count(left_dims),
       graph.value(result).type.dims->empty() ? Dim(1) : graph.value(result).type.dims->back(),
       bytes(site.value) + bytes(result),
@@ -162,9 +147,8 @@ Tier::Group* Tier::add_zeros(Program& program, ProgramState& state, ZeroSite& si
       left_dims.empty() ? Dim(1) : left_dims.back()};
   group->identity = region.identity;
   group->segment = site.segment;
-  for (NodeId n : region.nodes)
-    group->name += (group->name.empty() ? "" : "+") + std::string(graph.node(n).op->name);
-  group->name = fmt::format("{} skipping zeros of {}", group->name, graph.value(site.value).name);
+  const std::string& left = graph.value(site.value).name;
+  group->name = fmt::format("{} skipping zeros of {}", op_names(graph, region.nodes), left);
   group->cost = estimate(graph, region);
   group->nodes.insert(region.nodes.begin(), region.nodes.end());
   group->places.push_back(std::move(region));
@@ -173,8 +157,8 @@ Tier::Group* Tier::add_zeros(Program& program, ProgramState& state, ZeroSite& si
   {
     std::lock_guard data(state.data);
     event = event_of(EventKind::kCandidate, *group);
-    event.detail =
-        fmt::format("{:.0f} % of {} are zeros", 100 * (1 - density), graph.value(site.value).name);
+    event.detail = density ? fmt::format("{:.0f} % of {} are zeros", 100 * (1 - *density), left)
+                           : "it was faster in an earlier process";
     state.groups.push_back(std::move(group));
   }
   emit(state, program, std::move(event));
@@ -183,26 +167,35 @@ Tier::Group* Tier::add_zeros(Program& program, ProgramState& state, ZeroSite& si
 
 void Tier::add_recorded_zeros(Program& program, ProgramState& state,
                               const cache::ProfileRecord& record) {
+  const auto is_accepted = [](const cache::RegionRecord& region) {
+    return region.verdict == cache::Verdict::kAccepted;
+  };
+  // This is in front of a first run: identities are computed only where some record is no region's.
+  const auto searched = [&](const cache::RegionRecord& region) {
+    return std::any_of(state.groups.begin(), state.groups.end(),
+                       [&](const auto& group) { return group->identity == region.identity; });
+  };
+  if (std::none_of(record.regions.begin(), record.regions.end(),
+                   [&](const auto& r) { return is_accepted(r) && !searched(r); }))
+    return;
   for (uint32_t k = 0; k < state.zero_sites.size(); ++k) {
     ZeroSite& site = state.zero_sites[k];
     const Hash128 identity = zero_region(program, site).identity;
     std::vector<cache::RegionRecord> known;
     for (const cache::RegionRecord& region : record.regions)
       if (region.identity == identity) known.push_back(region);
-    if (std::none_of(known.begin(), known.end(),
-                     [](const auto& r) { return r.verdict == cache::Verdict::kAccepted; }))
-      continue;
+    if (std::none_of(known.begin(), known.end(), is_accepted)) continue;
     if (program.base_plan()->steps[site.step]->kernel->wants_prepare())
       state.zeros_to_come.emplace_back(k, std::move(known));
     else
-      add_zeros(program, state, site, kMostDense);
+      add_zeros(program, state, site, std::nullopt);
   }
 }
 
 void Tier::add_zeros_to_come(Program& program, ProgramState& state) {
   const auto coming = std::exchange(state.zeros_to_come, {});
   for (const auto& [site, known] : coming) {
-    Group* group = add_zeros(program, state, state.zero_sites[site], kMostDense);
+    Group* group = add_zeros(program, state, state.zero_sites[site], std::nullopt);
     if (!group) continue;
     std::vector<const cache::RegionRecord*> records;
     for (const cache::RegionRecord& record : known) records.push_back(&record);

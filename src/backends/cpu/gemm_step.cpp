@@ -241,6 +241,17 @@ BoundProduct bound_product(const BindContext& context, const MatMulSettings& set
   return out;
 }
 
+Epilogue::Tiles folded_tiles(const Epilogue& epilogue, const BindContext& context,
+                             std::span<const MatMulPart> parts) {
+  if (epilogue.empty()) return {};
+  Epilogue::Tiles out(epilogue, context);
+  for (const MatMulPart& part : parts) {
+    const int64_t begin[] = {part.m0, part.n0}, end[] = {part.m1, part.n1};
+    out.add(begin, end);
+  }
+  return out;
+}
+
 std::shared_ptr<BoundKernel> bind_gemm(const StepSpec& spec, const BindContext& context,
                                        const MatMulSettings& settings,
                                        const BoundProduct& product) {

@@ -34,6 +34,10 @@ struct BoundProduct {
 };
 BoundProduct bound_product(const BindContext& context, const MatMulSettings& settings);
 
+/// What the epilogue of a folded product goes over: its parts. `context`: FoldedContext's.
+Epilogue::Tiles folded_tiles(const Epilogue& epilogue, const BindContext& context,
+                             std::span<const MatMulPart> parts);
+
 /// `context` and what bound_product() made of it.
 std::shared_ptr<BoundKernel> bind_gemm(const StepSpec& spec, const BindContext& context,
                                        const MatMulSettings& settings, const BoundProduct& product);

@@ -75,13 +75,7 @@ class PackedBound final : public BoundKernel {
       provisional = complete_ = own_kernel_reads(*weights_, p_.m);
       if (!complete_) return;
     }
-    if (!settings_.epilogue.empty()) {
-      tiles_ = Epilogue::Tiles(settings_.epilogue, context);
-      for (const MatMulPart& part : parts_) {
-        const int64_t begin[] = {part.m0, part.n0}, end[] = {part.m1, part.n1};
-        tiles_.add(begin, end);
-      }
-    }
+    tiles_ = folded_tiles(settings_.epilogue, context, parts_);
     scratch_bytes = scratchpad_bytes_ + settings_.epilogue.scratch_bytes();
     // A primitive holds its generated code: some 30 KiB.
     held_bytes = 1024 + made_ * (32 << 10) + static_cast<int64_t>(parts_.size()) * 256;

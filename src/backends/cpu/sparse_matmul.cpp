@@ -9,9 +9,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
-#include "backends/cpu/onednn_common.h"
 #include "backends/cpu/vector/nonzero_rows_fn.h"
 
 namespace xc::cpu {
@@ -41,13 +39,7 @@ class SparseBound final : public BoundKernel {
         c_index_(static_cast<uint32_t>(spec.inputs.size())) {
     parts_ = split_matmul(p_, packed_ ? packed_->slices : 0, spec.threads);
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
-    if (!settings_.epilogue.empty()) {
-      tiles_ = Epilogue::Tiles(settings_.epilogue, context);
-      for (const MatMulPart& part : parts_) {
-        const int64_t begin[] = {part.m0, part.n0}, end[] = {part.m1, part.n1};
-        tiles_.add(begin, end);
-      }
-    }
+    tiles_ = folded_tiles(settings_.epilogue, context, parts_);
     list_bytes_ = align_up(nonzero_capacity(p_.k) * 4, 64);
     scratch_bytes = 2 * list_bytes_ + settings_.epilogue.scratch_bytes();
     if (!known) shared_bytes = sizeof(bool);

@@ -1,5 +1,5 @@
 #pragma once
-// The product of a step whose left side holds mostly zeros ("xc.matmul of nonzeros").
+// The product of a step whose left side holds mostly zeros.
 
 #include <memory>
 
@@ -10,7 +10,7 @@ namespace xc::cpu {
 
 /// A kernel for the same step that leaves out the zeros of its left side; null where there is none.
 /// Where the right side has infinities or NaN nothing is left out, so results are those of the
-/// whole product but for rounding. `packed`: the step's weights, read instead of what was packed.
+/// whole product but for rounding. `packed`: the step's weights; null: read as they lie.
 std::shared_ptr<Kernel> create_sparse_matmul(const StepSpec& spec, const MatMulSettings& settings,
                                              std::shared_ptr<const PackedWeights> packed);
 

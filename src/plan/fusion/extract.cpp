@@ -1,10 +1,29 @@
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "ir/fingerprint.h"
+#include "plan/fusion/index_map.h"
 #include "plan/fusion/region.h"
 
 namespace xc {
+
+std::vector<ValueId> external_inputs(const Graph& graph, std::span<const NodeId> nodes) {
+  const std::unordered_set<NodeId> inside(nodes.begin(), nodes.end());
+  std::unordered_set<ValueId> known;
+  std::vector<ValueId> out;
+  for (NodeId n : nodes) {
+    const Node& node = graph.node(n);
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      const ValueId v = node.inputs[k];
+      if (v == kNone || (graph.value(v).producer != kNone && inside.count(graph.value(v).producer)))
+        continue;
+      if (is_planning_input(graph, n, k)) continue;
+      if (known.insert(v).second) out.push_back(v);
+    }
+  }
+  return out;
+}
 
 RegionGraph extract_region(const Graph& graph, const Region& region) {
   RegionGraph result;

@@ -258,18 +258,9 @@ class Finder {
                      : draft.row_axes.none() ? "cell"
                                              : "row";
     const std::unordered_set<NodeId> inside(draft.nodes.begin(), draft.nodes.end());
-    std::unordered_set<ValueId> known;
+    region.inputs = external_inputs(graph_, region.nodes);
     for (NodeId n : region.nodes) {
-      const Node& node = graph_.node(n);
-      for (size_t k = 0; k < node.inputs.size(); ++k) {
-        const ValueId v = node.inputs[k];
-        if (v == kNone ||
-            (graph_.value(v).producer != kNone && inside.count(graph_.value(v).producer)))
-          continue;
-        if (is_planning_input(graph_, n, k)) continue;
-        if (known.insert(v).second) region.inputs.push_back(v);
-      }
-      for (ValueId v : node.outputs) {
+      for (ValueId v : graph_.node(n).outputs) {
         if (v == kNone) continue;
         const bool outside =
             graph_.is_output(v) || std::any_of(facts_.users(v).begin(), facts_.users(v).end(),

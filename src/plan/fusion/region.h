@@ -44,6 +44,9 @@ struct RegionGraph {
 };
 RegionGraph extract_region(const Graph& graph, const Region& region);
 
+/// What nodes read that none of them makes, by first use; not what is known when they are planned.
+std::vector<ValueId> external_inputs(const Graph& graph, std::span<const NodeId> nodes);
+
 /// The region's structural hash and how its operands lie: dims and strides, symbols renamed by
 /// first appearance. A kernel compiled for one region fits every other of the same identity.
 Hash128 region_identity(const Graph& graph, const Region& region, const StepSpec& spec);
