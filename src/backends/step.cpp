@@ -17,10 +17,21 @@ bool Operand::contiguous() const {
   return true;
 }
 
+DType StepSpec::held_in() const {
+  if (numerics == Numerics::kStrict) return DType::kUndefined;
+  return dtype_from_onnx_number(attrs().get_int(kHeldIn.name, 0)).value_or(DType::kUndefined);
+}
+
+DType StepSpec::multiplied_as() const {
+  if (numerics == Numerics::kFast) return DType::kBF16;
+  const DType held = held_in();
+  return held != DType::kUndefined ? held : inputs[0].dtype;
+}
+
 const Implementation* first_to_support(const Backend& backend, const StepSpec& spec) {
   const auto rows = backend.implementations();
   const auto row = std::find_if(rows.begin(), rows.end(), [&](const Implementation& r) {
-    return asked_for(r.op, *spec.op) && r.asked_in(spec.numerics) && r.supports(spec).yes();
+    return asked_for(r.op, *spec.op) && r.asked_about(spec) && r.supports(spec).yes();
   });
   return row == rows.end() ? nullptr : &*row;
 }

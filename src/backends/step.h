@@ -57,6 +57,12 @@ struct StepSpec {
   Numerics numerics = Numerics::kTolerant;
   int threads = 1;  ///< of the engine: fixes how weights are sliced
   const Attrs& attrs() const { return node->attrs; }
+  /// The type in which the model holds both operands of a product, where that may be made use of
+  /// (kHeldIn, not in strict numerics); else kUndefined.
+  DType held_in() const;
+  /// The type that operands of a product may be rounded to before they are multiplied: that one,
+  /// in fast numerics bf16, else their own.
+  DType multiplied_as() const;
 };
 
 /// Concrete dims and strides of every operand, inputs then outputs, for one signature.
@@ -144,12 +150,14 @@ struct Implementation {
   /// Orders this implementation is fastest with, inputs then outputs; null = row-major. The planner
   /// gives values channels-last strides by it (plan/layout.h).
   std::vector<Order> (*preferred)(const StepSpec& spec) = nullptr;
-  /// The one mode of numerics it belongs to: in the others it is not asked. Unset: all.
-  std::optional<Numerics> only_in = {};
+  /// The type it rounds a product's operands to: asked only where that may be. Unset: it does not.
+  std::optional<DType> multiplies = {};
   /// Whether it reads and writes a part of a larger value (gaps between its rows) as fast as a
   /// dense one although it prefers an order.
   bool takes_gaps = false;
-  bool asked_in(Numerics numerics) const { return !only_in || *only_in == numerics; }
+  bool asked_about(const StepSpec& spec) const {
+    return !multiplies || *multiplies == spec.multiplied_as();
+  }
 };
 
 }  // namespace xc

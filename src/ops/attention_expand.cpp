@@ -110,7 +110,7 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   const ValueId keys = e.add("Transpose", {repeated(e, k, *kv_heads, group)},
                              {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
   const double scale = scale_of(node, static_cast<double>(*head));
-  const ValueId raw = e.add("MatMul", {e.add("Mul", {q, e.scalar(scale)}), keys});
+  const ValueId raw = e.product(e.add("Mul", {q, e.scalar(scale)}), keys);
   ValueId capped = raw;
   if (const double cap = node.attrs.get_float("softcap", 0); cap > 0) {
     const ValueId bent = e.add("Tanh", {e.add("Div", {raw, e.scalar(cap)})});
@@ -121,7 +121,7 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
     bias = bias == kNone ? bounds : e.add("Add", {bias, bounds});
   const ValueId biased = bias == kNone ? capped : e.add("Add", {capped, bias});
   const ValueId weights = guarded_softmax(e, biased, bias);
-  ValueId y = e.add("MatMul", {weights, repeated(e, v, *kv_heads, group)});
+  ValueId y = e.product(weights, repeated(e, v, *kv_heads, group));
   if (!s.split) {
     y = e.add("Transpose", {y}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
     y = e.add("Reshape", {y, e.ints({0, 0, *q_heads * *value_head})});

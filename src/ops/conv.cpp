@@ -38,6 +38,7 @@ void register_conv(OpList& ops) {
   conv.max_inputs = 3;
   conv.attrs = window_attr_specs(/*kernel_required=*/false);
   conv.attrs.push_back({"group", AttrKind::kInt, false, 1, kMaxWindow});
+  conv.attrs.push_back(kHeldIn);
   conv.infer = infer_conv;
   conv.reference = reference_conv;
   conv.flops = flops_conv;

@@ -339,9 +339,8 @@ class Contraction {
     const Labels left = joined(joined(batch, rows), inner),
                  right = joined(joined(batch, inner), columns),
                  result = joined(joined(batch, rows), columns);
-    const auto product =
-        e_.add("MatMul", {grouped(arranged(e_, a, left), a, batch, rows, inner),
-                          grouped(arranged(e_, b, right), b, batch, inner, columns)});
+    const auto product = e_.product(grouped(arranged(e_, a, left), a, batch, rows, inner),
+                                    grouped(arranged(e_, b, right), b, batch, inner, columns));
     if (rows.size() == 1 && columns.size() == 1) return {product, result};
     std::vector<Labels> axes;
     for (Label label : result) axes.push_back({label});

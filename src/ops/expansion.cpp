@@ -47,6 +47,12 @@ std::vector<ValueId> Expansion::add(std::string_view op, std::vector<ValueId> in
   return patch_.add_node(op_named(op), std::move(inputs), outputs, std::move(all), node_.name);
 }
 
+ValueId Expansion::product(ValueId left, ValueId right) {
+  AttrList held;
+  if (dtype(0) != working()) held.emplace_back(kHeldIn.name, onnx_number(dtype(0)));
+  return add("MatMul", {left, right}, held);
+}
+
 ValueId Expansion::reduce(std::string_view op, ValueId data, std::vector<int64_t> axes) {
   return add(op, {data, ints(std::move(axes))}, {{"keepdims", int64_t{1}}});
 }

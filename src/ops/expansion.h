@@ -29,6 +29,8 @@ class Expansion {
   /// A node with as many outputs.
   std::vector<ValueId> add(std::string_view op, std::vector<ValueId> inputs, uint32_t outputs,
                            const AttrList& attrs);
+  /// MatMul of values of the working type, which are of input 0's type in the model (kHeldIn).
+  ValueId product(ValueId left, ValueId right);
   /// A reduction that keeps its axes at size 1.
   ValueId reduce(std::string_view op, ValueId data, std::vector<int64_t> axes);
   /// A rank-0 constant of the working type.

@@ -99,7 +99,8 @@ void register_gemm(OpList& ops) {
   op.attrs = {{"alpha", AttrKind::kFloat},
               {"beta", AttrKind::kFloat},
               {"transA", AttrKind::kInt, false, 0, 1},
-              {"transB", AttrKind::kInt, false, 0, 1}};
+              {"transB", AttrKind::kInt, false, 0, 1},
+              kHeldIn};
   op.infer = infer;
   op.reference = reference;
   op.expand = expand;

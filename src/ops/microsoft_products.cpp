@@ -57,8 +57,8 @@ std::vector<ValueId> expand_matmul(const Graph& graph, const Node& node, Patch& 
   };
   const double alpha = node.attrs.get_float("alpha", 1);
   if (alpha == 1) return {e.add("MatMul", {operand(0), operand(1)})};
-  const ValueId y = e.add("MatMul", {e.cast(operand(0), e.dtype(0), e.working()),
-                                     e.cast(operand(1), e.dtype(0), e.working())});
+  const ValueId y = e.product(e.cast(operand(0), e.dtype(0), e.working()),
+                              e.cast(operand(1), e.dtype(0), e.working()));
   return {e.narrowed(e.add("Mul", {y, e.scalar(alpha)}))};
 }
 

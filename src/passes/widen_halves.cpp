@@ -36,6 +36,9 @@ constexpr std::array<std::string_view, 17> kWidened = {"AveragePool",
 constexpr std::array<std::string_view, 9> kStepped = {
     "BitCast", "Cast", "Ceil", "Floor", "Mod", "Round", "Shrink", "Sign", "ThresholdedRelu"};
 
+/// Reductions by another name.
+constexpr std::array<std::string_view, 2> kPooled = {"GlobalAveragePool", "GlobalMaxPool"};
+
 template <size_t N>
 bool is_one_of(const OpDef& op, const std::array<std::string_view, N>& names) {
   return op.domain.empty() && std::find(names.begin(), names.end(), op.name) != names.end();
@@ -69,8 +72,13 @@ class Widener {
       patch_.remove(id);
       return true;
     }
+    if (tolerant_ && narrows(node)) {
+      narrowed_[node.outputs[0]] = node.inputs[0];
+      return false;
+    }
     if (node.op->control_flow || !(adds_up(node) ? has_half(node) : joins(node))) return false;
     Node wide = node;
+    if (const auto held = multiplied(node)) wide.attrs.set(std::string(kHeldIn.name), *held);
     for (ValueId& in : wide.inputs)
       if (is_half_value(in)) in = wide_value(in);
     wide.outputs.clear();
@@ -107,6 +115,31 @@ class Widener {
                        [&](ValueId v) { return is_half_value(v); });
   }
 
+  /// Of a product in tolerant numerics: the halves that both operands are (kHeldIn).
+  std::optional<int64_t> multiplied(const Node& node) const {
+    const auto& known = node.op->attrs;
+    if (!tolerant_ || std::none_of(known.begin(), known.end(),
+                                   [](const AttrSpec& a) { return a.name == kHeldIn.name; }))
+      return std::nullopt;
+    const DType left = graph_.value(node.inputs[0]).type.dtype;
+    if (!is_half(left) || graph_.value(node.inputs[1]).type.dtype != left) return std::nullopt;
+    return onnx_number(left);
+  }
+
+  /// A Cast of f32 that the model itself has: between it and another Cast its rounding is what is
+  /// asked for, in front of operators it is as good as theirs.
+  bool narrows(const Node& node) const {
+    return node.op->name == "Cast" && node.op->domain.empty() && is_half_value(node.outputs[0]) &&
+           graph_.value(node.inputs[0]).type.dtype == DType::kF32;
+  }
+
+  /// The f32 value that `v` was rounded from, where it is at hand and rounding may be left out.
+  ValueId unrounded(ValueId v) const {
+    for (const auto* known : {&computed_, &narrowed_})
+      if (const auto it = known->find(v); it != known->end()) return it->second;
+    return kNone;
+  }
+
   /// What a Cast to f32 gives, where it is at hand.
   ValueId known_result(const Node& node) const {
     if (!tolerant_ || node.op->name != "Cast" || !is_half_value(node.inputs[0]) ||
@@ -124,20 +157,22 @@ class Widener {
     if (std::any_of(node.outputs.begin(), node.outputs.end(),
                     [&](ValueId v) { return v != kNone && !is_half_value(v); }))
       return false;
-    const auto computed = [&](ValueId v) { return v != kNone && computed_.count(v); };
+    const auto computed = [&](ValueId v) { return v != kNone && unrounded(v) != kNone; };
     if (node.op->view) return computed(node.inputs[0]);
     if (node.op->name == "Concat") {
       return std::any_of(node.inputs.begin(), node.inputs.end(), computed) &&
              std::all_of(node.inputs.begin(), node.inputs.end(),
                          [&](ValueId v) { return computed(v) || graph_.value(v).is_constant(); });
     }
-    if (node.op->scalar ? is_one_of(*node.op, kStepped) : !node.op->reduction) return false;
+    if (node.op->scalar ? is_one_of(*node.op, kStepped)
+                        : !node.op->reduction && !is_one_of(*node.op, kPooled))
+      return false;
     return std::any_of(node.inputs.begin(), node.inputs.end(), computed);
   }
 
   /// The f32 value that stands for `v`.
   ValueId wide_value(ValueId v) {
-    if (const auto it = computed_.find(v); it != computed_.end()) return it->second;
+    if (const ValueId known = unrounded(v); known != kNone) return known;
     ValueId& now = widened_.try_emplace(v, kNone).first->second;
     if (now == kNone) now = make_wide(v);
     return now;
@@ -185,7 +220,8 @@ class Widener {
   bool tolerant_;
   Patch& patch_;
   // f32 values that stand for values of halves.
-  std::unordered_map<ValueId, ValueId> computed_;  ///< not rounded to halves before
+  std::unordered_map<ValueId, ValueId> computed_;  ///< by this pass, not rounded to halves before
+  std::unordered_map<ValueId, ValueId> narrowed_;  ///< what the model's own Casts round
   std::unordered_map<ValueId, ValueId> widened_;   ///< Casts and constants
 };
 

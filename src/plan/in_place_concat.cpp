@@ -157,7 +157,7 @@ class Draft {
   /// bf16 products into rows with gaps; all else goes row by row.
   bool takes_gaps(const Implementation& row, uint32_t s, uint32_t value) const {
     const bool made = s == maker_[value];
-    if (made && row.only_in) return false;
+    if (made && row.multiplies) return false;
     if (!row.preferred || row.takes_gaps) return true;
     const Step& step = *plan_.steps[s];
     const std::vector<Order> orders = row.preferred(specs_[s]);

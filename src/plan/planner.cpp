@@ -558,7 +558,7 @@ class PlanBuilder {
 
   bool fast_kernel(const StepSpec& spec) const {
     for (const Implementation& row : planner_.backend_.implementations())
-      if (row.op == spec.op->name && row.name != "reference" && row.asked_in(spec.numerics) &&
+      if (row.op == spec.op->name && row.name != "reference" && row.asked_about(spec) &&
           row.supports(spec).yes())
         return true;
     return false;
@@ -569,7 +569,7 @@ class PlanBuilder {
   const Implementation* choose(const StepSpec& spec, bool allow_reference,
                                std::vector<Refusal>* refused) const {
     for (const Implementation& row : planner_.backend_.implementations()) {
-      if (!asked_for(row.op, *spec.op) || !row.asked_in(spec.numerics)) continue;
+      if (!asked_for(row.op, *spec.op) || !row.asked_about(spec)) continue;
       const bool reference = row.name == "reference";
       if (planner_.options_.reference_only && !reference) continue;
       if (reference && !allow_reference) continue;

@@ -61,14 +61,61 @@ Problem product(Generator& g, const Dims& a, int64_t n, bool transposed) {
   return p;
 }
 
-TEST_CASE("backends/bf16: chosen in fast mode only, and only for packed weights") {
+TEST_CASE("backends/bf16: chosen in fast mode, and where the model holds operands so") {
   Generator g(61);
   Problem p = product(g, {64, 300}, 320, false);
-  const bool has = cpu::has_bf16_products();
-  CHECK(chosen_row(p, fast(false)) == (has ? "onednn.matmul bf16" : "onednn.matmul"));
+  const std::string rounded = cpu::has_bf16_products() ? "onednn.matmul bf16" : "onednn.matmul";
+  CHECK(chosen_row(p, fast(false)) == rounded);
   CHECK(chosen_row(p) == "onednn.matmul");
   p.constant = {};
   CHECK(chosen_row(p, fast(false)) == "onednn.matmul");
+  RunOptions strict;
+  strict.numerics = Numerics::kStrict;
+  p.attrs.set(std::string(kHeldIn.name), onnx_number(DType::kBF16));
+  CHECK(chosen_row(p) == rounded);
+  CHECK(chosen_row(p, strict) == "onednn.matmul");
+  p.attrs.set(std::string(kHeldIn.name), onnx_number(DType::kF16));
+  CHECK(chosen_row(p) == "onednn.matmul");
+}
+
+TEST_CASE(
+    "backends/bf16: products without packed weights against f64, the same bits for any threads") {
+  if (!cpu::has_bf16_products()) return;
+  Generator g(67);
+  struct Case {
+    Dims a, b;
+    bool transposed;  ///< Gemm, or strides of a view
+  };
+  for (const Case& c : {Case{{70, 300}, {300, 90}, false}, Case{{300, 64}, {64, 300}, false},
+                        Case{{3, 70, 64}, {3, 64, 70}, false},
+                        Case{{2, 3, 17, 65}, {3, 65, 300}, false}, Case{{600, 33}, {33, 16}, false},
+                        Case{{64, 64}, {64, 64}, true}, Case{{4, 64, 64}, {4, 64, 64}, true}})
+    for (const int kind : {0, 1, 2})
+      for (const bool background : {false, true}) {
+        Problem p;
+        p.op = &get_op("MatMul");
+        p.inputs = {g.strided(g.tensor(DType::kF32, c.a), kind),
+                    g.strided(g.tensor(DType::kF32, c.b), c.transposed ? 1 : kind)};
+        p.attrs.set(std::string(kHeldIn.name), onnx_number(DType::kBF16));
+        RunOptions options;
+        options.background = background;
+        options.output_kind = kind;
+        const auto& row = find_row("onednn.matmul bf16", "MatMul");
+        const Tensor first = run_row(row, p, options)[0];
+        const std::string where = to_text(c.a) + " x " + to_text(c.b);
+        const std::string text = wrong(first, p, c.a.back());
+        CHECK_MESSAGE(text.empty(), where << " strides " << kind << ": " << text);
+        for (const int threads : {2, 3, 4}) {
+          options.threads = threads;
+          options.pieces = threads;
+          CHECK_MESSAGE(same_bits(first, run_row(row, p, options)[0]), where << " " << threads);
+        }
+        RunOptions plain;
+        plain.background = true;
+        CHECK_MESSAGE(same_bits(first, run_row(find_row("onednn.matmul", "MatMul"), p, plain)[0]) ==
+                          !background,
+                      where << " strides " << kind << " in the background: " << background);
+      }
 }
 
 TEST_CASE("backends/bf16: matrix products against f64, the same bits for any threads") {
@@ -118,17 +165,19 @@ struct Case {
   int64_t out;
   Dims kernel;
   std::vector<int64_t> strides, pads;
+  int64_t groups = 1;
 };
 
 TEST_CASE("backends/bf16: convolutions against f64, the same bits for any threads") {
   if (!cpu::has_bf16_products()) return;
   Generator g(64);
   const std::vector<Case> cases = {
-      {{1, 3, 20, 20}, 8, {3, 3}, {2, 2}, {1, 1, 1, 1}},
+      {{1, 3, 20, 20}, 8, {5, 5}, {2, 2}, {2, 2, 2, 2}},
       {{2, 16, 9, 11}, 24, {1, 1}, {1, 1}, {0, 0, 0, 0}},
       {{1, 64, 28, 28}, 128, {3, 3}, {1, 1}, {1, 1, 1, 1}},
       {{1, 64, 7, 7}, 256, {3, 3}, {1, 1}, {1, 1, 1, 1}},
-      {{1, 4, 40}, 8, {5}, {2}, {2, 2}},
+      {{1, 16, 40}, 8, {5}, {2}, {2, 2}},
+      {{1, 48, 9, 9}, 96, {3, 3}, {1, 1}, {1, 1, 1, 1}, 3},
       {{2, 6, 5, 7, 6}, 4, {3, 3, 3}, {1, 1, 1}, {1, 1, 1, 1, 1, 1}},
   };
   const auto& row = find_row("onednn.conv bf16", "Conv");
@@ -136,7 +185,8 @@ TEST_CASE("backends/bf16: convolutions against f64, the same bits for any thread
     for (const int kind : {0, 1}) {
       Problem p;
       p.op = &get_op("Conv");
-      Dims w{c.out, c.x[1]};
+      Dims w{c.out, c.x[1] / c.groups};
+      p.attrs.set("group", c.groups);
       w.insert(w.end(), c.kernel.begin(), c.kernel.end());
       p.inputs = {g.strided(g.tensor(DType::kF32, c.x), kind), g.tensor(DType::kF32, w),
                   g.tensor(DType::kF32, {c.out})};
@@ -153,6 +203,25 @@ TEST_CASE("backends/bf16: convolutions against f64, the same bits for any thread
         CHECK_MESSAGE(same_bits(first, run_row(row, p, options)[0]), to_text(c.x));
       }
     }
+}
+
+TEST_CASE("backends/bf16: convolutions with short sums stay as they are") {
+  Generator g(68);
+  const auto chosen = [&](const Dims& x, const Dims& w, int64_t groups) {
+    Problem p;
+    p.op = &get_op("Conv");
+    p.inputs = {g.tensor(DType::kF32, x), g.tensor(DType::kF32, w)};
+    p.constant = {false, true};
+    p.attrs.set("group", groups);
+    p.attrs.set(std::string(kHeldIn.name), onnx_number(DType::kBF16));
+    return chosen_row(p) == "onednn.conv bf16";
+  };
+  const bool has = cpu::has_bf16_products();
+  CHECK(chosen({1, 3, 20, 20}, {32, 3, 7, 7}, 1) == has);
+  CHECK(!chosen({1, 3, 20, 20}, {32, 3, 3, 3}, 1));
+  CHECK(chosen({1, 16, 20, 20}, {32, 16, 1, 1}, 1) == has);
+  CHECK(chosen({1, 32, 20, 20}, {32, 16, 3, 3}, 2) == has);
+  CHECK(!chosen({1, 32, 20, 20}, {32, 1, 9, 9}, 32));
 }
 
 TEST_CASE("backends/bf16: rounding to nearest even, as casts have it") {

@@ -109,10 +109,23 @@ std::string chosen_row(const Problem& problem, const RunOptions& options) {
   const Node node = node_of(problem);
   const StepSpec spec = spec_of(problem, node, options);
   for (const Implementation& row : cpu_backend().implementations())
-    if ((row.op == problem.op->name || row.op == "*") && row.asked_in(spec.numerics) &&
+    if ((row.op == problem.op->name || row.op == "*") && row.asked_about(spec) &&
         row.supports(spec).yes())
       return std::string(row.name);
   return {};
+}
+
+/// Rows so far apart, the gaps between them filled with what nothing computes.
+static Tensor with_rows(const Tensor& tensor, int64_t stride) {
+  Dims strides(tensor.dims().size(), 1);
+  int64_t next = stride;
+  for (size_t axis = strides.size() - 1; axis-- > 0;) {
+    strides[axis] = next;
+    next *= tensor.dims()[axis];
+  }
+  auto buffer = Buffer::allocate(next * element_size(tensor.dtype()));
+  std::memset(buffer->data(), 0x77, static_cast<size_t>(buffer->bytes()));
+  return Tensor(buffer, 0, tensor.dtype(), tensor.dims(), strides);
 }
 
 std::vector<Tensor> run_kernel(Kernel& kernel, const Problem& problem, const RunOptions& options) {
@@ -125,7 +138,8 @@ std::vector<Tensor> run_kernel(Kernel& kernel, const Problem& problem, const Run
     Tensor out(type.dtype, *to_concrete(*type.dims));
     if (type.dtype != DType::kString)
       std::memset(out.data(), 0x77, static_cast<size_t>(out.byte_size()));
-    outputs.push_back(generator.strided(out, options.output_kind));
+    outputs.push_back(options.output_row > 0 ? with_rows(out, options.output_row)
+                                             : generator.strided(out, options.output_kind));
   }
   std::vector<BoundOperand> in, out;
   std::vector<void*> buffers;

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Whole networks beside those of the shared benchmarks: xc, onnxruntime and OpenVINO, ratio to the better, geometric mean.
 
-    tests/perf/networks.py [--seconds 0.5] [--threads 1] [--spelling old|new] [--markdown] [NAME ...]
+    tests/perf/networks.py [--seconds 0.5] [--threads 1] [--spelling old|new] [--dtype f32|f16|bf16] [--markdown] [NAME ...]
 
 Nobody tunes for these: image networks of torchvision with random weights, and networks of other fields (zoo.py, fields.py). Each
 is exported in two spellings: `old`, the exporter by tracing at opset 14 (norms, Gelu and attention in pieces), and `new`,
-the one by torch.export at opset 20. All engines get the same arrays in one process and take turns; medians of the rounds.
+the one by torch.export at opset 20. With --dtype their weights and all they compute are of that type; what goes in and comes
+out stays f32. All engines get the same arrays in one process and take turns; medians of the rounds.
 Results are compared as well: a network whose results differ prints so and fails the run. XC_RULES=off and XC_JIT=... act
 as everywhere. Exported files are kept in --dir.
 
@@ -35,12 +36,32 @@ from fields import FIELDS
 from zoo import NETWORKS, Network
 
 
-def export(name: str, network: Network, spelling: str, folder: Path) -> Path:
-    path = folder / f"{name.replace(' ', '_')}.{spelling}.onnx"
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+
+class Narrow(torch.nn.Module):
+    """A network that computes in another floating-point type than it is given and asked for."""
+
+    def __init__(self, module: torch.nn.Module, dtype: torch.dtype):
+        super().__init__()
+        self.module, self.dtype = module.to(dtype), dtype
+
+    def forward(self, *x: torch.Tensor) -> object:
+        given = torch.get_default_dtype()
+        torch.set_default_dtype(self.dtype)  # of what it makes on the way
+        result = self.module(*(v.to(self.dtype) if v.is_floating_point() else v for v in x))
+        torch.set_default_dtype(given)
+        return result.float() if isinstance(result, torch.Tensor) else tuple(v.float() for v in result)
+
+
+def export(name: str, network: Network, spelling: str, dtype: str, folder: Path) -> Path:
+    path = folder / f"{name.replace(' ', '_')}.{spelling}{'' if dtype == 'f32' else '.' + dtype}.onnx"
     if not path.exists():
         torch.manual_seed(1)
         torch.backends.mha.set_fastpath_enabled(False)
         module, inputs = network.make().eval(), network.inputs()
+        if dtype != "f32":
+            module = Narrow(module, DTYPES[dtype])
         names = [f"in{k}" for k in range(len(inputs))]
         part = path.with_suffix(".part")
         with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):  # exporters chat
@@ -56,7 +77,7 @@ def export(name: str, network: Network, spelling: str, folder: Path) -> Path:
 Run = Callable[[list[np.ndarray]], list[np.ndarray]]
 
 
-def load(engine: str, path: Path, threads: int) -> Run:
+def load(engine: str, path: Path, threads: int, dtype: str = "f32") -> Run:
     if engine == "xc":
         import xc
         session = xc.Session(str(path), threads=threads)
@@ -72,7 +93,7 @@ def load(engine: str, path: Path, threads: int) -> Run:
     import openvino as ov
     core = ov.Core()
     compiled = core.compile_model(core.read_model(str(path)), "CPU", {
-        "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32",
+        "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": dtype,
         "ENABLE_CPU_PINNING": False})
     request, outputs = compiled.create_infer_request(), len(compiled.outputs)
 
@@ -88,12 +109,12 @@ def difference(a: list[np.ndarray], b: list[np.ndarray]) -> float:
 
 
 def try_engines(label: str, path: Path, engines: list[str], threads: int,
-                inputs: list[np.ndarray]) -> tuple[dict[str, Run], dict[str, list[np.ndarray]]]:
+                inputs: list[np.ndarray], dtype: str = "f32") -> tuple[dict[str, Run], dict[str, list[np.ndarray]]]:
     """The engines that run the model, and their first results; of the others it says why."""
     runs, results = {}, {}
     for engine in engines:
         try:
-            run = load(engine, path, threads)
+            run = load(engine, path, threads, dtype)
             results[engine] = [np.array(a) for a in run(inputs)]
             runs[engine] = run
         except Exception as error:
@@ -145,6 +166,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--spelling", choices=["old", "new"], default="old")
+    parser.add_argument("--dtype", choices=list(DTYPES), default="f32")
     parser.add_argument("--engines", default="xc,ort,ov")
     parser.add_argument("--dir", type=Path, default=Path("networks"))
     parser.add_argument("--tolerance", type=float, default=5e-3)
@@ -161,13 +183,13 @@ def main() -> int:
         if options.names and not any(part in name for part in options.names):
             continue
         try:
-            path = export(name, network, options.spelling, options.dir)
+            path = export(name, network, options.spelling, options.dtype, options.dir)
         except Exception as error:  # an exporter's own failure says nothing of the engines
             print(f"# {name}: not exported: {str(error)[:150]!r}", flush=True)
             continue
         torch.manual_seed(2)
         inputs = [x.numpy() for x in network.inputs()]
-        runs, results = try_engines(name, path, engines, options.threads, inputs)
+        runs, results = try_engines(name, path, engines, options.threads, inputs, options.dtype)
         failed += "xc" not in runs
         if "xc" not in runs:
             continue

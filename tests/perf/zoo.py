@@ -55,7 +55,7 @@ class SelfAttention(nn.Module):
             v = v.repeat_interleave(self.heads // self.groups, 1)
         s = q @ k.transpose(-1, -2) / math.sqrt(self.size)
         if self.causal:
-            s = s + torch.triu(torch.full((t, t), -1e9), 1)
+            s = s + torch.triu(torch.full((t, t), torch.finfo(x.dtype).min, dtype=x.dtype), 1)
         return self.out((s.softmax(-1) @ v).transpose(1, 2).reshape(b, t, w))
 
 
@@ -115,7 +115,7 @@ class LlamaBlock(nn.Module):
         b, t, w = x.shape
         angle = torch.arange(t)[:, None] / 10000 ** (torch.arange(self.size // 2) * 2 / self.size)
         angle = torch.cat((angle, angle), -1)
-        cos, sin = angle.cos(), angle.sin()
+        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
         h = self.n1(x)
         q = self.rotate(self.q(h).view(b, t, self.heads, -1).transpose(1, 2), cos, sin)
         k = self.rotate(self.k(h).view(b, t, self.groups, -1).transpose(1, 2), cos, sin)

@@ -2,6 +2,7 @@
 // right, and no step may be left on a reference kernel.
 #include <doctest/doctest.h>
 
+#include "backends/cpu/onednn_common.h"
 #include "ir/text.h"
 #include "ops/infer.h"
 #include "support.h"
@@ -168,4 +169,74 @@ TEST_CASE("tiering/halves: operators in f16 and bf16 agree with f64, none on a r
               CHECK(session->explain({}, true).find("\"reference\"") == std::string::npos);
           }
     }
+}
+
+namespace {
+
+/// A list of so many numbers that every type has exactly.
+std::string numbers(int count) {
+  std::string out;
+  for (int i = 0; i < count; ++i)
+    out += (i ? ", " : "") + fmt::format("{}", (i * 37 % 64 - 32) * 0.0625);
+  return "[" + out + "]";
+}
+
+}  // namespace
+
+TEST_CASE("tiering/halves: products large enough for the processor's own of bf16") {
+  // Weights, both sides changing, batches of constants, a convolution, one in groups, and Casts of
+  // the model's own in front of a product and alone.
+  const std::string network = fmt::format(
+      R"(graph g(%x: $T[n, 72, 48], %p: $T[n, 32, 9, 9], %f: f32[n, 72, 48]) -> (%r, %e, %q, %h, %k) {{
+  const %w: $T[48, 64] = {}
+  const %each: $T[2, 48, 32] = {}
+  const %kernel: $T[32, 32, 3, 3] = {}
+  const %groups: $T[32, 16, 1, 1] = {}
+  const %twos: i64[1] = [1]
+  %a = MatMul(%x, %w)
+  %b = Relu(%a)
+  %t = Transpose(%b) {{perm = [0, 2, 1]}}
+  %s = MatMul(%b, %t)
+  %m = Softmax(%s) {{axis = -1}}
+  %r = MatMul(%m, %b)
+  %u = Unsqueeze(%x, %twos)
+  %e = MatMul(%u, %each)
+  %c = Conv(%p, %kernel) {{pads = [1, 1, 1, 1]}}
+  %d = Relu(%c)
+  %q = Conv(%d, %groups) {{group = 2}}
+  %l = CastLike(%f, %x)
+  %h = MatMul(%l, %w)
+  %k = Cast(%l) {{to = 1}}
+}})",
+      numbers(48 * 64), numbers(2 * 48 * 32), numbers(32 * 32 * 9), numbers(32 * 16));
+  for (const Half& half : kHalves)
+    for (const Numerics numerics : {Numerics::kTolerant, Numerics::kStrict})
+      for (const JitMode mode : {JitMode::kOff, JitMode::kAuto})
+        for (const int threads : {1, 2}) {
+          CAPTURE(std::string(half.name));
+          CAPTURE(static_cast<int>(numerics));
+          const Case c{"", network.c_str(), 8};
+          Graph graph = parse_graph(with_type(network, half.name));
+          infer_types(graph);
+          const std::vector<Tensor> inputs = test::random_inputs(graph, 5, 2);
+          const std::vector<Tensor> want = exact(c, inputs);
+          Config config;
+          config.jit = static_cast<int64_t>(mode);
+          config.numerics = static_cast<int64_t>(numerics);
+          config.threads = threads;
+          const auto session = session_of(with_type(network, half.name), config);
+          // Stand-ins first, then what is made in the background.
+          for (int k = 0; k < 40; ++k) {
+            const std::vector<Tensor> have = run(*session, inputs);
+            for (size_t i = 0; i < have.size(); ++i)
+              REQUIRE(difference(have[i], want[i], c.roundings * half.unit) == "");
+            if (k == 20) session->wait_idle(std::chrono::milliseconds(2000));
+          }
+          const std::string plan = session->explain({}, true);
+          const bool multiplied = half.dtype == DType::kBF16 && numerics == Numerics::kTolerant &&
+                                  cpu::has_bf16_products();
+          CHECK((plan.find("\"onednn.matmul bf16\"") != std::string::npos) == multiplied);
+          CHECK((plan.find("\"onednn.conv bf16\"") != std::string::npos) == multiplied);
+          CHECK(plan.find("\"reference\"") == std::string::npos);
+        }
 }

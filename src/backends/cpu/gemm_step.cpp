@@ -11,12 +11,16 @@
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn_common.h"
+#include "backends/cpu/rounded_product.h"
 #include "backends/cpu/simple_kernel.h"
 
 namespace xc::cpu {
 namespace {
 
 constexpr int64_t kMergedElements = 16 << 10;  ///< of a result computed whole before its epilogue
+
+/// Of a step in which primitives are made at the first bind already.
+constexpr double kHurryFlops = 0.35e9;
 
 /// How one operand is handed to a product: in place, or packed into scratch first.
 struct GemmOperand {
@@ -59,20 +63,24 @@ class GemmBound final : public BoundKernel {
       provisional = choice.provisional;
       if (!own_ && context.background) warm_sgemm(sgemm_code(p_.m, p_.n));
     }
-    parts_ = split_matmul(p_);
-    tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
     a_ = gemm_operand(p_.m, p_.k, p_.a_m, p_.a_k);
     b_ = gemm_operand(p_.k, p_.n, p_.b_k, p_.b_n);
     c_ = gemm_operand(p_.m, p_.n, p_.c_m, p_.c_n);
     if (c_.transposed) c_ = {false, true, p_.n};
+    if constexpr (std::is_same_v<T, float>) round(context.background);
+    if (parts_.empty()) parts_ = split_matmul(p_);
+    tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
     // A result that leaves the first-level cache before its epilogue costs more than small calls.
-    merge_ = !settings_.strict && (settings_.epilogue.empty() || p_.m * p_.n <= kMergedElements);
+    merge_ = !rounded_ && !settings_.strict &&
+             (settings_.epilogue.empty() || p_.m * p_.n <= kMergedElements);
     if (!settings_.epilogue.empty()) add_tiles(context, has_rows, has_columns);
     const auto bytes = [](int64_t count) { return align_up(checked_mul(count, sizeof(T)), 64); };
     if (a_.copied) a_bytes_ = bytes(p_.m * p_.k);
     if (b_.copied) b_bytes_ = bytes(p_.k * p_.n);
     if (c_.copied) c_bytes_ = bytes(p_.m * p_.n);
-    scratch_bytes = a_bytes_ + b_bytes_ + c_bytes_ + settings_.epilogue.scratch_bytes();
+    if (rounded_) rounded_bytes_ = align_up(rounded_->scratch_bytes(), 64);
+    scratch_bytes =
+        a_bytes_ + b_bytes_ + c_bytes_ + rounded_bytes_ + settings_.epilogue.scratch_bytes();
     held_bytes = 512 + static_cast<int64_t>(parts_.size() * sizeof(MatMulPart)) + tiles_.bytes();
   }
 
@@ -98,13 +106,30 @@ class GemmBound final : public BoundKernel {
       multiply(args, part);
       for (; i < next; ++i)
         if (!settings_.epilogue.empty())
-          settings_.epilogue.run(
-              tiles_, static_cast<size_t>(i), args.buffers,
-              static_cast<std::byte*>(args.scratch) + a_bytes_ + b_bytes_ + c_bytes_);
+          settings_.epilogue.run(tiles_, static_cast<size_t>(i), args.buffers,
+                                 static_cast<std::byte*>(args.scratch) + a_bytes_ + b_bytes_ +
+                                     c_bytes_ + rounded_bytes_);
     }
   }
 
  private:
+  /// Goes over to products of bf16 where the step allows them, they are faster, and there is time
+  /// to make them; else what is bound may stand in for that.
+  void round(bool background) {
+    if (settings_.operands != DType::kBF16 || settings_.alpha != 1 || !RoundedProduct::pays(p_))
+      return;
+    if (!background && p_.flops() < kHurryFlops) {
+      provisional = true;
+      return;
+    }
+    provisional = false;
+    parts_ = RoundedProduct::parts(p_);
+    rounded_.emplace(p_, parts_, b_.transposed);
+    // As the library reads and writes them.
+    if (a_.transposed) a_ = {false, true, p_.k};
+    if (c_.leading != p_.n) c_ = {false, true, p_.n};
+  }
+
   /// `context` gives the operands over the result, which has rows and columns or not.
   void add_tiles(const BindContext& context, bool has_rows, bool has_columns) {
     const auto dims = context.outputs[0].dims;
@@ -161,10 +186,14 @@ class GemmBound final : public BoundKernel {
     const Gemm<T> product{
         a_.transposed, b_.transposed, m,      n,   k,   settings_.alpha, a, lda, b,
         ldb,           T{0},          result, ldc, p_.m};
-    if constexpr (std::is_same_v<T, float>)
-      own_ ? own_gemm(product) : library_sgemm(product);
-    else
+    if constexpr (std::is_same_v<T, float>) {
+      if (rounded_)
+        rounded_->run(product, scratch + a_bytes_ + b_bytes_ + c_bytes_);
+      else
+        own_ ? own_gemm(product) : library_sgemm(product);
+    } else {
       own_gemm(product);
+    }
     if (c_.copied) {
       const Dims dims{m, n}, from{n, 1}, to{p_.c_m, p_.c_n};
       CopyPlan(dims, from, to, sizeof(T)).run(result, c);
@@ -188,10 +217,11 @@ class GemmBound final : public BoundKernel {
   bool swapped_ = false;
   bool merge_ = false;
   bool own_ = true;
+  std::optional<RoundedProduct> rounded_;
   std::vector<MatMulPart> parts_;
   Epilogue::Tiles tiles_;
   GemmOperand a_, b_, c_;
-  int64_t a_bytes_ = 0, b_bytes_ = 0, c_bytes_ = 0;
+  int64_t a_bytes_ = 0, b_bytes_ = 0, c_bytes_ = 0, rounded_bytes_ = 0;
 };
 
 }  // namespace

@@ -16,7 +16,8 @@ struct MatMulSettings {
   bool transpose_a = false, transpose_b = false;
   float alpha = 1;
   bool strict = false;
-  Epilogue epilogue;  ///< Gemm's C and the post-ops
+  DType operands = DType::kF32;  ///< bf16: f32 ones are rounded where that is faster
+  Epilogue epilogue;             ///< Gemm's C and the post-ops
 };
 /// nullopt with `reason` when a post-op has no inner loop.
 std::optional<MatMulSettings> matmul_settings(const StepSpec& spec, std::string& reason);

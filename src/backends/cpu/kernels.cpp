@@ -17,6 +17,7 @@ const Backend& cpu_backend() {
                                    cpu::Rows list;
                                    cpu::add_onednn_matmul(list);
                                    cpu::add_matmul(list);
+                                   cpu::add_bf16_conv(list);
                                    cpu::add_row_conv(list);
                                    cpu::add_onednn_conv(list);
                                    cpu::add_integer_conv(list);

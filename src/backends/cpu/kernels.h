@@ -14,6 +14,7 @@ std::vector<Order> any_order(const StepSpec& spec);
 
 // oneDNN.
 void add_onednn_matmul(Rows& rows);
+void add_bf16_conv(Rows& rows);
 void add_onednn_conv(Rows& rows);
 void add_integer_conv(Rows& rows);
 void add_integer_matmul(Rows& rows);

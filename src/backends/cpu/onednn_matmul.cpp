@@ -1,4 +1,5 @@
-// f32 matrix products over oneDNN: "onednn.matmul", in fast mode "onednn.matmul bf16".
+// f32 matrix products over oneDNN: "onednn.matmul"; "onednn.matmul bf16" where operands may be
+// rounded to that (StepSpec::multiplied_as()).
 //
 // Two ways. sgemm takes any sizes and strides without a primitive, so a new shape costs nothing. A
 // constant right side is packed in prepare(), once, in column slices fixed by its shape; products
@@ -7,12 +8,13 @@
 // primitive is made, the own kernel reads the packed weights for more rows, too. In strict
 // mode only sgemm is used, one call per part, so that results never change.
 //
-// In fast mode, where the processor multiplies bf16, weights are packed as bf16, half the bytes,
-// and each part's rows of the left side are rounded to bf16 in scratch; sums are f32. The weights
-// are not sliced (the library has a reference kernel only for results with gaps): parts are rows,
-// and panels for one to four rows. (The library's own way, primitives of f32 in its bf16 math mode,
-// rounds the weights at every call and keeps them in f32: measured 1.3 to 4 times slower, and as
-// slow as f32 for one row.)
+// Where the processor multiplies bf16 and operands may be rounded, weights are packed as bf16, half
+// the bytes, and each part's rows of the left side are rounded to bf16 in scratch; sums are f32.
+// The weights are not sliced (the library has a reference kernel only for results with gaps): parts
+// are rows, and panels for one to four rows. (The library's own way, primitives of f32 in its bf16
+// math mode, rounds the weights at every call and keeps them in f32: measured 1.3 to 4 times
+// slower, and as slow as f32 for one row.) Without packed weights both sides are
+// (rounded_product.h), where the model holds them so.
 
 #include <algorithm>
 #include <mutex>
@@ -30,17 +32,13 @@ namespace xc::cpu {
 namespace {
 
 constexpr int64_t kPackSmallest = 64 << 10;  ///< bytes of weights worth packing
+constexpr int64_t kHeldSmallest = 4 << 10;   ///< and where the model holds them in bf16
 /// Up to so many rows the primitive is up to 1.7 times faster when its result is dense, which a
 /// slice of columns is not (measured; the library then copies through a buffer of its own).
 constexpr int64_t kDenseRows = 48;
 /// Time to create a primitive, in flops of one core; created on the caller's path when a run is ten
 /// times that.
 constexpr double kCreateFlops = 0.35e-3 * 100e9;
-
-/// As the step has it, and what packed products multiply.
-struct Settings : MatMulSettings {
-  DType operands = DType::kF32;
-};
 
 // ---- packed weights
 // ------------------------------------------------------------------------------
@@ -60,7 +58,7 @@ class PackedBound final : public BoundKernel {
  public:
   /// `p` and `context` are folded: one batch, a result [m, n]. Rows of both sides are contiguous.
   /// Without `make` it may stand in for a better one, or be incomplete, and must not run then.
-  PackedBound(const StepSpec& spec, const BindContext& context, const Settings& settings,
+  PackedBound(const StepSpec& spec, const BindContext& context, const MatMulSettings& settings,
               std::shared_ptr<const PackedWeights> weights, const MatMulProblem& p, bool make)
       : settings_(settings),
         weights_(std::move(weights)),
@@ -121,12 +119,18 @@ class PackedBound final : public BoundKernel {
                                        [&](const Product& p) { return p.m == m && p.n == n; });
         part_product_.push_back(static_cast<uint32_t>(same - products_.begin()));
         if (same != products_.end()) continue;
-        const bool dense = m > 1 && (rounded_ || m <= kDenseRows) && ldc != n;
-        if (dense) staged = std::max(staged, align_up(m * n * 4, 64));
+        bool dense = m > 1 && (rounded_ || m <= kDenseRows) && ldc != n;
         if (rounded_) rounded = std::max(rounded, align_up(m * p_.k * 2, 64));
-        auto product = packed_product(*weights_, slice_of(part), m, rounded_ ? p_.k : lda,
-                                      dense || m == 1 ? n : ldc, make);
+        const auto product_into = [&](int64_t row) {
+          return packed_product(*weights_, slice_of(part), m, rounded_ ? p_.k : lda, row, make);
+        };
+        auto product = product_into(dense || m == 1 ? n : ldc);
+        if (product.refused) {
+          dense = true;
+          product = product_into(n);
+        }
         if (!product.primitive) return false;
+        if (dense) staged = std::max(staged, align_up(m * n * 4, 64));
         made_ += product.made ? 1 : 0;
         scratchpad = std::max(scratchpad, product.scratchpad);
         products_.push_back({m, n, dense, std::move(product.primitive)});
@@ -182,7 +186,7 @@ class PackedBound final : public BoundKernel {
       round_to_bf16(from + row * p_.a_m, static_cast<std::byte*>(to) + row * p_.k * 2, p_.k);
   }
 
-  Settings settings_;
+  MatMulSettings settings_;
   std::shared_ptr<const PackedWeights> weights_;
   MatMulProblem p_;
   uint32_t c_index_;
@@ -211,13 +215,17 @@ std::string why_not_packed(const StepSpec& spec, const MatMulSettings& settings)
   if (settings.strict) return "packed weights change the order of sums";
   if (settings.transpose_a) return "the left side is transposed";
   if (settings.alpha != 1) return "the product is scaled";
-  if (weights.byte_size() < kPackSmallest) return "the right side is small";
+  if (weights.byte_size() < (spec.held_in() == DType::kBF16 ? kHeldSmallest : kPackSmallest))
+    return "the right side is small";
   return {};
 }
 
 Verdict supports_bf16(const StepSpec& spec) {
   if (!has_bf16_products()) return Verdict::no("the processor has no bf16 products");
   if (const Verdict plain = supports(spec); !plain.yes()) return plain;
+  // Where the model does not ask for it, only what reads weights at half the bytes is worth the
+  // digits.
+  if (spec.held_in() == DType::kBF16) return Verdict::ok();
   std::string reason;
   const auto settings = matmul_settings(spec, reason);
   return {settings ? why_not_packed(spec, *settings) : reason};
@@ -226,7 +234,8 @@ Verdict supports_bf16(const StepSpec& spec) {
 class MatMulKernel final : public Kernel {
  public:
   MatMulKernel(const StepSpec& spec, DType operands) : spec_(spec) {
-    settings_ = {matmul_settings(spec), operands};
+    settings_ = matmul_settings(spec);
+    settings_.operands = operands;
     packable_ = why_not_packed(spec, settings_).empty();
   }
 
@@ -272,7 +281,7 @@ class MatMulKernel final : public Kernel {
   }
 
   StepSpec spec_;
-  Settings settings_;
+  MatMulSettings settings_;
   bool packable_ = false;
   mutable std::mutex mutex_;
   std::shared_ptr<const PackedWeights> packed_;
@@ -289,8 +298,7 @@ std::unique_ptr<Kernel> create_bf16(const StepSpec& spec) {
 
 void add_onednn_matmul(Rows& rows) {
   for (const std::string_view op : {"MatMul", "Gemm"}) {
-    rows.push_back(
-        {"onednn.matmul bf16", op, supports_bf16, create_bf16, nullptr, Numerics::kFast});
+    rows.push_back({"onednn.matmul bf16", op, supports_bf16, create_bf16, nullptr, DType::kBF16});
     rows.push_back({"onednn.matmul", op, supports, create});
   }
 }

@@ -20,6 +20,21 @@ dnnl::matmul::primitive_desc slice_primitive(const ProductTypes& types, int64_t 
           onednn_attributes()};
 }
 
+bool is_reference(const dnnl::matmul::primitive_desc& pd) {
+  return std::string_view(pd.impl_info_str()).starts_with("ref");
+}
+
+PackedProduct prepared(const dnnl::matmul::primitive_desc& pd) {
+  return {
+      std::make_shared<const PreparedPrimitive>(
+          dnnl::matmul(pd),
+          std::vector<PreparedPrimitive::Argument>{{DNNL_ARG_SRC, pd.src_desc()},
+                                                   {DNNL_ARG_WEIGHTS, pd.weights_desc()},
+                                                   {DNNL_ARG_DST, pd.dst_desc()},
+                                                   {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}}),
+      static_cast<int64_t>(pd.scratchpad_desc().get_size()), true};
+}
+
 }  // namespace
 
 size_t PackedWeights::slice_at(int64_t n0) const {
@@ -98,13 +113,15 @@ PackedProduct PackedProducts::find(const Key& key) const {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(key);
   if (found == entries_.end()) return {};
-  return {found->second.primitive.lock(), found->second.scratchpad};
+  return {found->second.primitive.lock(), found->second.scratchpad, false, found->second.refused};
 }
 
 void PackedProducts::add(const Key& key, const PackedProduct& product) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(entries_, [](const auto& entry) { return entry.second.primitive.expired(); });
-  entries_[key] = {product.primitive, product.scratchpad};
+  std::erase_if(entries_, [](const auto& entry) {
+    return entry.second.primitive.expired() && !entry.second.refused;
+  });
+  entries_[key] = {product.primitive, product.scratchpad, product.refused};
 }
 
 PackedProduct packed_product(const PackedWeights& weights, size_t slice, int64_t m, int64_t lda,
@@ -112,18 +129,22 @@ PackedProduct packed_product(const PackedWeights& weights, size_t slice, int64_t
   const auto& packed = weights.descs[slice];
   const PackedProducts::Key key{m, packed.get_dims()[1], lda, ldc};
   PackedProduct out = weights.products->find(key);
-  if (out.primitive || !make) return out;
-  const auto pd =
-      slice_primitive(weights.types, m, weights.k, packed.get_dims()[1], lda, ldc, packed);
-  out = {std::make_shared<const PreparedPrimitive>(
-             dnnl::matmul(pd),
-             std::vector<PreparedPrimitive::Argument>{{DNNL_ARG_SRC, pd.src_desc()},
-                                                      {DNNL_ARG_WEIGHTS, pd.weights_desc()},
-                                                      {DNNL_ARG_DST, pd.dst_desc()},
-                                                      {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}}),
-         static_cast<int64_t>(pd.scratchpad_desc().get_size()), true};
+  if (out.primitive || out.refused || !make) return out;
+  const int64_t n = packed.get_dims()[1];
+  const auto pd = slice_primitive(weights.types, m, weights.k, n, lda, ldc, packed);
+  if (ldc > n && is_reference(pd))
+    out.refused = true;
+  else
+    out = prepared(pd);
   weights.products->add(key, out);
   return out;
+}
+
+PackedProduct plain_product(const ProductTypes& types, int64_t m, int64_t k, int64_t n,
+                            bool transposed) {
+  const dnnl::memory::desc weights({k, n}, onednn_type(types.right),
+                                   transposed ? Tag::ba : Tag::ab);
+  return prepared(slice_primitive(types, m, k, n, k, n, weights));
 }
 
 }  // namespace xc::cpu

@@ -22,7 +22,8 @@ struct ProductTypes {
 struct PackedProduct {
   std::shared_ptr<const PreparedPrimitive> primitive;  ///< null: not there
   int64_t scratchpad = 0;
-  bool made = false;  ///< now, and not before for another
+  bool made = false;     ///< now, and not before for another
+  bool refused = false;  ///< the library has only its reference kernel for such a result
 };
 
 /// Products made for packed weights, each for as long as a bound step holds it: a new shape that
@@ -38,6 +39,7 @@ class PackedProducts {
   struct Entry {
     std::weak_ptr<const PreparedPrimitive> primitive;
     int64_t scratchpad;
+    bool refused;
   };
   mutable std::mutex mutex_;
   std::map<Key, Entry> entries_;
@@ -68,8 +70,14 @@ std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool tr
 
 /// A product of a left side [m, k] of row stride lda; its result [m, n] has row stride ldc, n being
 /// that of the slice.
-/// `make`: where no bound step has it yet, which takes about a third of a millisecond.
+/// `make`: where no bound step has it yet, which takes about a third of a millisecond. A result
+/// with gaps may be refused.
 PackedProduct packed_product(const PackedWeights& weights, size_t slice, int64_t m, int64_t lda,
                              int64_t ldc, bool make);
+
+/// A product of dense operands [m, k] and [k, n] (transposed: [n, k]) in no layout of the library's
+/// own, into a dense result.
+PackedProduct plain_product(const ProductTypes& types, int64_t m, int64_t k, int64_t n,
+                            bool transposed);
 
 }  // namespace xc::cpu
