@@ -19,9 +19,6 @@ namespace {
 
 constexpr int64_t kMergedElements = 16 << 10;  ///< of a result computed whole before its epilogue
 
-/// Of a step in which primitives are made at the first bind already.
-constexpr double kHurryFlops = 0.35e9;
-
 /// How one operand is handed to a product: in place, or packed into scratch first.
 struct GemmOperand {
   bool transposed = false;
@@ -118,7 +115,7 @@ class GemmBound final : public BoundKernel {
   void round(bool background) {
     if (settings_.operands != DType::kBF16 || settings_.alpha != 1 || !RoundedProduct::pays(p_))
       return;
-    if (!background && p_.flops() < kHurryFlops) {
+    if (!background && p_.flops() <= kHurryFlops) {
       provisional = true;
       return;
     }

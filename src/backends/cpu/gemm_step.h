@@ -11,6 +11,10 @@
 
 namespace xc::cpu {
 
+/// Primitives are made at the first bind, on the caller's path, for steps of more flops than this:
+/// ten times what making one takes (a third of a millisecond at 100 GFLOP/s).
+constexpr double kHurryFlops = 0.35e9;
+
 /// What a step asks of its product.
 struct MatMulSettings {
   bool transpose_a = false, transpose_b = false;

@@ -184,7 +184,8 @@ class IntegerMatMulBound final : public BoundKernel {
     b_copied_ =
         !packed_ && (!b_signed_ || (p_.b_n != 1 && p_.n > 1) || (p_.b_k < p_.n && p_.k > 1));
     dense_ = (p_.c_n == 1 || p_.n == 1) && (p_.c_m >= p_.n || p_.m == 1);
-    sums_in_place_ = !roles_.requantised() && dense_ && sums_width(p_.n) == p_.n && !refused_;
+    sums_in_place_ = !roles_.requantised() && dense_ && sums_width(p_.n) == p_.n &&
+                     (p_.m == 1 || p_.c_m == p_.n || !packed_ || !packed_->dense_only(0));
     int64_t at = 0;
     const auto place = [&](int64_t bytes) {
       const int64_t here = at;
@@ -202,11 +203,7 @@ class IntegerMatMulBound final : public BoundKernel {
     c_at_ = place(sums_in_place_ ? 0 : checked_mul(tallest, sums_width(widest)) * 4);
     bytes_at_ = place(roles_.requantised() && !dense_ ? checked_mul(tallest, widest) : 0);
     int64_t rest = 0;
-    if (packed_ && !find_primitives(make, rest)) {
-      if (!refused_ || !sums_in_place_) return false;
-      primitives_.clear();
-      return lay_out(make);
-    }
+    if (packed_ && !find_primitives(make, rest)) return false;
     if (!packed_) rest = integer_product_scratch(tallest, widest, p_.k, by_library_);
     library_at_ = place(rest);
     scratch_bytes = at;
@@ -233,7 +230,6 @@ class IntegerMatMulBound final : public BoundKernel {
           auto made = packed_product(*packed_, packed_->slice_at(part.n0), m,
                                      a_copied_ || p_.m == 1 ? p_.k : p_.a_m,
                                      sums_in_place_ && p_.m > 1 ? p_.c_m : sums_width(n), make);
-          refused_ |= made.refused;
           if (!made.primitive) return false;
           scratchpad = std::max(scratchpad, made.scratchpad);
           primitives_made_ += made.made ? 1 : 0;
@@ -405,7 +401,6 @@ class IntegerMatMulBound final : public BoundKernel {
   bool a_signed_ = false, b_signed_ = false, y_signed_ = false;
   bool has_a_zero_ = false, shifts_b_ = false;  ///< zero points that are not known to be 0
   bool a_copied_ = false, b_copied_ = false, dense_ = false, sums_in_place_ = false;
-  bool refused_ = false;  ///< by the library: sums with gaps
   bool by_library_ = false;
   Line a_zero_, a_scale_, b_zero_, b_scale_, bias_;
   std::vector<MatMulPart> parts_;

@@ -67,6 +67,13 @@ void round_to_bf16(const float* from, void* to, int64_t n) {
   round({.in = {from}, .step = {1}, .out = to, .n = n, .params = nullptr});
 }
 
+void round_rows_to_bf16(const float* from, void* to, int64_t rows, int64_t columns,
+                        int64_t stride) {
+  if (rows == 1 || stride == columns) return round_to_bf16(from, to, rows * columns);
+  for (int64_t row = 0; row < rows; ++row)
+    round_to_bf16(from + row * stride, static_cast<std::byte*>(to) + row * columns * 2, columns);
+}
+
 dnnl::memory::desc strided_desc(std::span<const int64_t> dims, std::span<const int64_t> strides,
                                 DType type) {
   dnnl::memory::dims d(dims.begin(), dims.end()), s(strides.begin(), strides.end());

@@ -40,6 +40,8 @@ dnnl::memory::desc strided_desc(std::span<const int64_t> dims, std::span<const i
 bool has_bf16_products();
 /// Rounds n dense numbers to nearest even.
 void round_to_bf16(const float* from, void* to, int64_t n);
+/// The same of rows `stride` elements apart, into dense ones.
+void round_rows_to_bf16(const float* from, void* to, int64_t rows, int64_t columns, int64_t stride);
 
 /// Fixed arguments' order for one primitive. execute() may be called by many threads at once: the
 /// memory objects it needs are leased from a small pool of its own.

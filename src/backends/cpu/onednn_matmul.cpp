@@ -36,9 +36,6 @@ constexpr int64_t kHeldSmallest = 4 << 10;   ///< and where the model holds them
 /// Up to so many rows the primitive is up to 1.7 times faster when its result is dense, which a
 /// slice of columns is not (measured; the library then copies through a buffer of its own).
 constexpr int64_t kDenseRows = 48;
-/// Time to create a primitive, in flops of one core; created on the caller's path when a run is ten
-/// times that.
-constexpr double kCreateFlops = 0.35e-3 * 100e9;
 
 // ---- packed weights
 // ------------------------------------------------------------------------------
@@ -119,18 +116,13 @@ class PackedBound final : public BoundKernel {
                                        [&](const Product& p) { return p.m == m && p.n == n; });
         part_product_.push_back(static_cast<uint32_t>(same - products_.begin()));
         if (same != products_.end()) continue;
-        bool dense = m > 1 && (rounded_ || m <= kDenseRows) && ldc != n;
-        if (rounded_) rounded = std::max(rounded, align_up(m * p_.k * 2, 64));
-        const auto product_into = [&](int64_t row) {
-          return packed_product(*weights_, slice_of(part), m, rounded_ ? p_.k : lda, row, make);
-        };
-        auto product = product_into(dense || m == 1 ? n : ldc);
-        if (product.refused) {
-          dense = true;
-          product = product_into(n);
-        }
-        if (!product.primitive) return false;
+        const size_t slice = slice_of(part);
+        const bool dense = m > 1 && ldc != n && (m <= kDenseRows || weights_->dense_only(slice));
         if (dense) staged = std::max(staged, align_up(m * n * 4, 64));
+        if (rounded_) rounded = std::max(rounded, align_up(m * p_.k * 2, 64));
+        auto product = packed_product(*weights_, slice, m, rounded_ ? p_.k : lda,
+                                      dense || m == 1 ? n : ldc, make);
+        if (!product.primitive) return false;
         made_ += product.made ? 1 : 0;
         scratchpad = std::max(scratchpad, product.scratchpad);
         products_.push_back({m, n, dense, std::move(product.primitive)});
@@ -171,19 +163,13 @@ class PackedBound final : public BoundKernel {
     void* left = const_cast<float*>(source);
     if (rounded_) {
       left = scratch + rounded_at_;
-      round_rows(source, left, product.m);
+      round_rows_to_bf16(source, left, product.m, p_.k, p_.a_m);
     }
     void* const pointers[4] = {left, weights_->slice(slice_of(part)), result, scratch};
     product.primitive->execute(pointers);
     if (product.dense)
       for (int64_t row = 0; row < product.m; ++row)
         std::copy_n(result + row * product.n, product.n, target + row * p_.c_m);
-  }
-
-  void round_rows(const float* from, void* to, int64_t rows) const {
-    if (rows == 1 || p_.a_m == p_.k) return round_to_bf16(from, to, rows * p_.k);
-    for (int64_t row = 0; row < rows; ++row)
-      round_to_bf16(from + row * p_.a_m, static_cast<std::byte*>(to) + row * p_.k * 2, p_.k);
   }
 
   MatMulSettings settings_;
@@ -264,7 +250,7 @@ class MatMulKernel final : public Kernel {
                       (p.m == 1 || (p.a_m >= p.k && p.c_m >= p.n)) && (p.a_k == 1 || p.k == 1) &&
                       (p.c_n == 1 || p.n == 1);
     if (fits) {
-      const bool make = context.background || p.flops() > 10 * kCreateFlops;
+      const bool make = context.background || p.flops() > kHurryFlops;
       auto bound = std::make_shared<PackedBound>(spec_, product.flat.context(), settings_,
                                                  std::move(packed), p, make);
       if (bound->complete()) return bound;

@@ -20,10 +20,6 @@ dnnl::matmul::primitive_desc slice_primitive(const ProductTypes& types, int64_t 
           onednn_attributes()};
 }
 
-bool is_reference(const dnnl::matmul::primitive_desc& pd) {
-  return std::string_view(pd.impl_info_str()).starts_with("ref");
-}
-
 PackedProduct prepared(const dnnl::matmul::primitive_desc& pd) {
   return {
       std::make_shared<const PreparedPrimitive>(
@@ -113,15 +109,13 @@ PackedProduct PackedProducts::find(const Key& key) const {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(key);
   if (found == entries_.end()) return {};
-  return {found->second.primitive.lock(), found->second.scratchpad, false, found->second.refused};
+  return {found->second.primitive.lock(), found->second.scratchpad};
 }
 
 void PackedProducts::add(const Key& key, const PackedProduct& product) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(entries_, [](const auto& entry) {
-    return entry.second.primitive.expired() && !entry.second.refused;
-  });
-  entries_[key] = {product.primitive, product.scratchpad, product.refused};
+  std::erase_if(entries_, [](const auto& entry) { return entry.second.primitive.expired(); });
+  entries_[key] = {product.primitive, product.scratchpad};
 }
 
 PackedProduct packed_product(const PackedWeights& weights, size_t slice, int64_t m, int64_t lda,
@@ -129,13 +123,9 @@ PackedProduct packed_product(const PackedWeights& weights, size_t slice, int64_t
   const auto& packed = weights.descs[slice];
   const PackedProducts::Key key{m, packed.get_dims()[1], lda, ldc};
   PackedProduct out = weights.products->find(key);
-  if (out.primitive || out.refused || !make) return out;
-  const int64_t n = packed.get_dims()[1];
-  const auto pd = slice_primitive(weights.types, m, weights.k, n, lda, ldc, packed);
-  if (ldc > n && is_reference(pd))
-    out.refused = true;
-  else
-    out = prepared(pd);
+  if (out.primitive || !make) return out;
+  out = prepared(
+      slice_primitive(weights.types, m, weights.k, packed.get_dims()[1], lda, ldc, packed));
   weights.products->add(key, out);
   return out;
 }

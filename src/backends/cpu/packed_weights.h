@@ -22,8 +22,7 @@ struct ProductTypes {
 struct PackedProduct {
   std::shared_ptr<const PreparedPrimitive> primitive;  ///< null: not there
   int64_t scratchpad = 0;
-  bool made = false;     ///< now, and not before for another
-  bool refused = false;  ///< the library has only its reference kernel for such a result
+  bool made = false;  ///< now, and not before for another
 };
 
 /// Products made for packed weights, each for as long as a bound step holds it: a new shape that
@@ -39,7 +38,6 @@ class PackedProducts {
   struct Entry {
     std::weak_ptr<const PreparedPrimitive> primitive;
     int64_t scratchpad;
-    bool refused;
   };
   mutable std::mutex mutex_;
   std::map<Key, Entry> entries_;
@@ -59,6 +57,9 @@ struct PackedWeights {
   /// bf16 weights to lie so: elements between panels of 64 columns, within which rows (of bf16:
   /// pairs of rows) lie one after another; 0 for f32 in rows; nothing otherwise.
   std::optional<int64_t> panel(size_t index) const;
+  /// Whether results must be dense: for weights in blocks the library has a kernel for no others
+  /// but its reference, a thousand times as slow (oneDNN 3.2).
+  bool dense_only(size_t index) const { return descs[index].get_inner_nblks() > 0; }
   /// Of the slice that begins at column n0.
   size_t slice_at(int64_t n0) const;
 };
@@ -70,8 +71,7 @@ std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool tr
 
 /// A product of a left side [m, k] of row stride lda; its result [m, n] has row stride ldc, n being
 /// that of the slice.
-/// `make`: where no bound step has it yet, which takes about a third of a millisecond. A result
-/// with gaps may be refused.
+/// `make`: where no bound step has it yet, which takes about a third of a millisecond.
 PackedProduct packed_product(const PackedWeights& weights, size_t slice, int64_t m, int64_t lda,
                              int64_t ldc, bool make);
 

@@ -11,12 +11,6 @@ constexpr int64_t kLeastRows = 16, kLeastColumns = 16, kLeastTerms = 32;
 constexpr int64_t kLeastProducts = 64 * 64 * 64;
 constexpr int64_t kRows = 256;  ///< of a part
 
-void round_rows(const float* from, int64_t rows, int64_t columns, int64_t stride, std::byte* to) {
-  if (stride == columns) return round_to_bf16(from, to, rows * columns);
-  for (int64_t row = 0; row < rows; ++row)
-    round_to_bf16(from + row * stride, to + row * columns * 2, columns);
-}
-
 }  // namespace
 
 bool RoundedProduct::pays(const MatMulProblem& p) {
@@ -40,8 +34,8 @@ RoundedProduct::RoundedProduct(const MatMulProblem& p, std::span<const MatMulPar
       if (std::any_of(products_.begin(), products_.end(),
                       [&](const Product& known) { return known.rows == rows; }))
         continue;
-      const PackedProduct made = plain_product({DType::kBF16, DType::kBF16, DType::kF32}, rows, p.k,
-                                               p.n, transposed);
+      const PackedProduct made =
+          plain_product({DType::kBF16, DType::kBF16, DType::kF32}, rows, p.k, p.n, transposed);
       products_.push_back({rows, made.primitive});
       scratchpad_bytes_ = std::max(scratchpad_bytes_, made.scratchpad);
     }
@@ -51,8 +45,9 @@ RoundedProduct::RoundedProduct(const MatMulProblem& p, std::span<const MatMulPar
 }
 
 void RoundedProduct::run(const Sgemm& p, std::byte* scratch) const {
-  round_rows(p.a, p.m, p.k, p.lda, scratch);
-  round_rows(p.b, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb, scratch + right_at_);
+  round_rows_to_bf16(p.a, scratch, p.m, p.k, p.lda);
+  round_rows_to_bf16(p.b, scratch + right_at_, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n,
+                     p.ldb);
   const auto product = std::find_if(products_.begin(), products_.end(),
                                     [&](const Product& known) { return known.rows == p.m; });
   void* const pointers[4] = {scratch, scratch + right_at_, p.c, scratch + scratchpad_at_};
