@@ -50,8 +50,10 @@ class Narrow(torch.nn.Module):
     def forward(self, *x: torch.Tensor) -> object:
         given = torch.get_default_dtype()
         torch.set_default_dtype(self.dtype)  # of what it makes on the way
-        result = self.module(*(v.to(self.dtype) if v.is_floating_point() else v for v in x))
-        torch.set_default_dtype(given)
+        try:
+            result = self.module(*(v.to(self.dtype) if v.is_floating_point() else v for v in x))
+        finally:
+            torch.set_default_dtype(given)
         return result.float() if isinstance(result, torch.Tensor) else tuple(v.float() for v in result)
 
 
