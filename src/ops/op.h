@@ -38,8 +38,8 @@ struct AttrSpec {
 };
 
 /// Of MatMul, Gemm and Conv: the halves (a number of TensorProto.DataType) in which the model holds
-/// both operands of a product that the graph has in f32. A kernel may round them to those, no
-/// front end sets it (passes/widen_halves.cpp does), and what does not know it loses nothing.
+/// both operands of a product that the graph has in f32. A kernel may round them to those; what
+/// widens sets it (passes/widen_halves.cpp, Expansion::product()), no front end does.
 inline const AttrSpec kHeldIn{"held_in", AttrKind::kInt, false, 1, INT8_MAX};
 
 /// How close two implementations must be; bounds are in tensor/compare.h.

@@ -115,11 +115,11 @@ class Widener {
                        [&](ValueId v) { return is_half_value(v); });
   }
 
-  /// Of a product in tolerant numerics: the halves that both operands are (kHeldIn).
+  /// Of a product: the halves that both operands are (kHeldIn).
   std::optional<int64_t> multiplied(const Node& node) const {
     const auto& known = node.op->attrs;
-    if (!tolerant_ || std::none_of(known.begin(), known.end(),
-                                   [](const AttrSpec& a) { return a.name == kHeldIn.name; }))
+    if (std::none_of(known.begin(), known.end(),
+                     [](const AttrSpec& a) { return a.name == kHeldIn.name; }))
       return std::nullopt;
     const DType left = graph_.value(node.inputs[0]).type.dtype;
     if (!is_half(left) || graph_.value(node.inputs[1]).type.dtype != left) return std::nullopt;

@@ -53,18 +53,14 @@ class GemmBound final : public BoundKernel {
       std::swap(p_.a_m, p_.b_n);
       std::swap(p_.a_k, p_.b_k);
     }
-    if constexpr (std::is_same_v<T, float>) {
-      const SgemmChoice choice =
-          choose_sgemm(p_.m, p_.n, p_.k, settings_.strict || context.background, p_.flops());
-      own_ = choice.own;
-      provisional = choice.provisional;
-      if (!own_ && context.background) warm_sgemm(sgemm_code(p_.m, p_.n));
-    }
     a_ = gemm_operand(p_.m, p_.k, p_.a_m, p_.a_k);
     b_ = gemm_operand(p_.k, p_.n, p_.b_k, p_.b_n);
     c_ = gemm_operand(p_.m, p_.n, p_.c_m, p_.c_n);
     if (c_.transposed) c_ = {false, true, p_.n};
-    if constexpr (std::is_same_v<T, float>) round(context.background);
+    if constexpr (std::is_same_v<T, float>) {
+      round(context.background);
+      if (!rounded_) choose_kernel(context.background);
+    }
     if (parts_.empty()) parts_ = split_matmul(p_);
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
     // A result that leaves the first-level cache before its epilogue costs more than small calls.
@@ -75,9 +71,9 @@ class GemmBound final : public BoundKernel {
     if (a_.copied) a_bytes_ = bytes(p_.m * p_.k);
     if (b_.copied) b_bytes_ = bytes(p_.k * p_.n);
     if (c_.copied) c_bytes_ = bytes(p_.m * p_.n);
-    if (rounded_) rounded_bytes_ = align_up(rounded_->scratch_bytes(), 64);
-    scratch_bytes =
-        a_bytes_ + b_bytes_ + c_bytes_ + rounded_bytes_ + settings_.epilogue.scratch_bytes();
+    rounded_at_ = a_bytes_ + b_bytes_ + c_bytes_;
+    epilogue_at_ = rounded_at_ + (rounded_ ? align_up(rounded_->scratch_bytes(), 64) : 0);
+    scratch_bytes = epilogue_at_ + settings_.epilogue.scratch_bytes();
     held_bytes = 512 + static_cast<int64_t>(parts_.size() * sizeof(MatMulPart)) + tiles_.bytes();
   }
 
@@ -104,8 +100,7 @@ class GemmBound final : public BoundKernel {
       for (; i < next; ++i)
         if (!settings_.epilogue.empty())
           settings_.epilogue.run(tiles_, static_cast<size_t>(i), args.buffers,
-                                 static_cast<std::byte*>(args.scratch) + a_bytes_ + b_bytes_ +
-                                     c_bytes_ + rounded_bytes_);
+                                 static_cast<std::byte*>(args.scratch) + epilogue_at_);
     }
   }
 
@@ -119,12 +114,19 @@ class GemmBound final : public BoundKernel {
       provisional = true;
       return;
     }
-    provisional = false;
     parts_ = RoundedProduct::parts(p_);
     rounded_.emplace(p_, parts_, b_.transposed);
     // As the library reads and writes them.
     if (a_.transposed) a_ = {false, true, p_.k};
     if (c_.leading != p_.n) c_ = {false, true, p_.n};
+  }
+
+  void choose_kernel(bool background) {
+    const SgemmChoice choice =
+        choose_sgemm(p_.m, p_.n, p_.k, settings_.strict || background, p_.flops());
+    own_ = choice.own;
+    provisional |= choice.provisional;
+    if (!own_ && background) warm_sgemm(sgemm_code(p_.m, p_.n));
   }
 
   /// `context` gives the operands over the result, which has rows and columns or not.
@@ -185,7 +187,7 @@ class GemmBound final : public BoundKernel {
         ldb,           T{0},          result, ldc, p_.m};
     if constexpr (std::is_same_v<T, float>) {
       if (rounded_)
-        rounded_->run(product, scratch + a_bytes_ + b_bytes_ + c_bytes_);
+        rounded_->run(product, scratch + rounded_at_);
       else
         own_ ? own_gemm(product) : library_sgemm(product);
     } else {
@@ -218,7 +220,7 @@ class GemmBound final : public BoundKernel {
   std::vector<MatMulPart> parts_;
   Epilogue::Tiles tiles_;
   GemmOperand a_, b_, c_;
-  int64_t a_bytes_ = 0, b_bytes_ = 0, c_bytes_ = 0, rounded_bytes_ = 0;
+  int64_t a_bytes_ = 0, b_bytes_ = 0, c_bytes_ = 0, rounded_at_ = 0, epilogue_at_ = 0;
 };
 
 }  // namespace
