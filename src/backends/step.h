@@ -107,6 +107,9 @@ class BoundKernel {
   int64_t tasks = 1;          ///< independent parts; 1 = sequential
   int64_t scratch_bytes = 0;  ///< per worker
   int64_t shared_bytes = 0;   ///< between start(), the tasks and finish()
+  /// Bit k: the first output may lie where input k does, if both lie alike and have one type: every
+  /// element is read for the last time before it is written, in whatever order tasks run.
+  uint32_t in_place = 0;
   /// A slower stand-in: binding again with BindContext::background gives a better one.
   bool provisional = false;
   /// Bytes held by this object (primitives, templates), for the cache's byte cap.

@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "ops/op.h"
+#include "plan/in_place_steps.h"
 #include "plan/memory_plan.h"
 
 namespace xc {
@@ -87,6 +88,21 @@ void check_sizes(const Plan& plan, const std::vector<int64_t>& symbols) {
   }
 }
 
+/// Gives every arena buffer its place, and those that lie in an output to the run to fill in.
+void place_arena(Bound& bound, const InPlaceSteps& in_place, int64_t max_bytes) {
+  bound.arena_bytes = plan_memory(in_place.requests(), bound.arena);
+  if (max_bytes > 0 && bound.arena_bytes > max_bytes)
+    fail(Status::kLimit, "this run needs {} bytes of working memory, max_memory_bytes allows {}",
+         bound.arena_bytes, max_bytes);
+  in_place.place(bound.arena);
+  for (uint32_t at = 0; at < bound.pointers.size(); ++at) {
+    const PointerTemplate& pointer = bound.pointers[at];
+    if (pointer.buffer == UINT32_MAX) continue;
+    if (const uint32_t output = in_place.output_of(pointer.buffer); output != kNone)
+      bound.output_patches.push_back({at, bound.plan->buffers[output].index, pointer.offset});
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& plan,
@@ -135,11 +151,6 @@ std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& pla
       store_int64(tensor.data(), buffer.dtype, static_cast<int64_t>(i), at[i]);
     bound->size_tensors.emplace_back(program.buffers[k], std::move(tensor));
   }
-  bound->arena_bytes = plan_memory(requests, bound->arena);
-  if (options.max_arena_bytes > 0 && bound->arena_bytes > options.max_arena_bytes)
-    fail(Status::kLimit, "this run needs {} bytes of working memory, max_memory_bytes allows {}",
-         bound->arena_bytes, options.max_arena_bytes);
-
   const auto add_pointer = [&](uint32_t v) {
     if (v == kNoValue) {
       bound->pointers.push_back({});
@@ -161,6 +172,7 @@ std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& pla
   bound->pointers.reserve(operand_count);
   bound->steps.reserve(segment.end_step - segment.first_step);
   SizeCheck size_check(*bound);
+  InPlaceSteps in_place(*bound, requests);
   std::vector<BoundOperand> inputs, outputs;
   for (uint32_t k = segment.first_step; k < segment.end_step; ++k) {
     const Step& step = *plan->steps[k];
@@ -187,9 +199,11 @@ std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& pla
       bound->shared_bytes = std::max(bound->shared_bytes, bound_step.kernel->shared_bytes);
       bound->held_bytes += bound_step.kernel->held_bytes;
       bound->provisional = bound->provisional || bound_step.kernel->provisional;
+      in_place.add(k, *bound_step.kernel);
     }
     bound->steps.push_back(std::move(bound_step));
   }
+  place_arena(*bound, in_place, options.max_arena_bytes);
   constexpr size_t kBlock = 16, kVectors = 9;  // what the C library adds to a block, about
   constexpr size_t kSharedKernel = 64;         // control block of a kernel, its vectors' blocks
   const auto bytes_of = [](const auto& vector) { return vector.capacity() * sizeof(vector[0]); };

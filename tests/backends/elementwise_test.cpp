@@ -234,6 +234,25 @@ TEST_CASE("backends/harness: a planted wrong kernel is caught") {
   CHECK(difference(run_row(row, p)[0], want[0], {2 * kUlpF32, 0}).empty());
 }
 
+TEST_CASE("backends/harness: a kernel that reads what it has overwritten is caught") {
+  struct Reversed final : BoundKernel {
+    int64_t n = 0;
+    void run(const StepArgs& args, int64_t, int64_t) const override {
+      for (int64_t i = 0; i < n; ++i)
+        static_cast<float*>(args.buffers[1])[i] =
+            static_cast<const float*>(args.buffers[0])[n - 1 - i];
+    }
+  };
+  Reversed kernel;
+  kernel.n = 6;
+  const std::vector<Tensor> in = {Tensor::of(std::vector<float>{1, 2, 3, 4, 5, 6})},
+                            out = {Tensor::of(std::vector<float>{6, 5, 4, 3, 2, 1})};
+  CHECK(in_place_difference(kernel, in, out, {}).empty());  // makes no claim
+  kernel.in_place = 1;
+  CHECK(in_place_difference(kernel, in, out, {}) ==
+        "output 0 differs where the first lies in input 0's place");
+}
+
 TEST_CASE("backends/elementwise: refusals have a reason") {
   Problem p;
   p.op = &get_op("Equal");

@@ -128,6 +128,57 @@ static Tensor with_rows(const Tensor& tensor, int64_t stride) {
   return Tensor(buffer, 0, tensor.dtype(), tensor.dims(), strides);
 }
 
+/// All tasks of a bound kernel.
+static void run_bound(const BoundKernel& bound, std::vector<void*> buffers,
+                      const RunOptions& options) {
+  const int64_t pieces = options.pieces == 0 ? bound.tasks : std::min(options.pieces, bound.tasks);
+  const auto shared = Buffer::allocate(bound.shared_bytes);
+  std::memset(shared->data(), 0xff, static_cast<size_t>(shared->bytes()));
+  const StepArgs args{buffers.data(), nullptr, shared->data()};
+  const auto run_piece = [&](int64_t piece) {
+    const auto scratch = Buffer::allocate(bound.scratch_bytes);
+    std::memset(scratch->data(), 0xff, static_cast<size_t>(scratch->bytes()));
+    bound.run({args.buffers, scratch->data(), args.shared}, bound.tasks * piece / pieces,
+              bound.tasks * (piece + 1) / pieces);
+  };
+  if (bound.shared_bytes > 0) bound.start(args);
+  std::vector<std::thread> threads;
+  for (int64_t piece = pieces; piece-- > 0;)  // backwards: tasks are independent
+    if (options.at_once)
+      threads.emplace_back(run_piece, piece);
+    else
+      run_piece(piece);
+  for (std::thread& thread : threads) thread.join();
+  if (bound.shared_bytes > 0) bound.finish(args);
+}
+
+std::string in_place_difference(const BoundKernel& bound, const std::vector<Tensor>& inputs,
+                                const std::vector<Tensor>& outputs, const RunOptions& options) {
+  std::vector<void*> buffers;
+  for (const Tensor& t : inputs) buffers.push_back(t ? t.data() : nullptr);
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    const Tensor& in = inputs[k];
+    if (k >= 32 || (bound.in_place >> k & 1) == 0 || !in || in.dtype() != outputs[0].dtype() ||
+        in.dims() != outputs[0].dims() || in.strides() != outputs[0].strides())
+      continue;
+    std::vector<void*> now = buffers;
+    std::vector<Tensor> results;
+    for (const Tensor& out : outputs) {
+      const auto copy = Buffer::allocate(out.buffer()->bytes());
+      std::memset(copy->data(), 0x77, static_cast<size_t>(copy->bytes()));
+      results.emplace_back(copy, out.byte_offset(), out.dtype(), out.dims(), out.strides());
+      now.push_back(results.back().data());
+    }
+    copy_elements(in.view(), results[0].view());
+    now[k] = results[0].data();
+    run_bound(bound, now, options);
+    for (size_t i = 0; i < results.size(); ++i)
+      if (!same_bits(results[i], outputs[i]))
+        return fmt::format("output {} differs where the first lies in input {}'s place", i, k);
+  }
+  return {};
+}
+
 std::vector<Tensor> run_kernel(Kernel& kernel, const Problem& problem, const RunOptions& options) {
   const Node node = node_of(problem);
   if (options.prepare) kernel.prepare();
@@ -152,26 +203,11 @@ std::vector<Tensor> run_kernel(Kernel& kernel, const Problem& problem, const Run
     buffers.push_back(t.data());
   }
   const auto bound = kernel.bind({in, out, options.background});
-  const int64_t pieces =
-      options.pieces == 0 ? bound->tasks : std::min(options.pieces, bound->tasks);
-  const auto shared = Buffer::allocate(bound->shared_bytes);
-  std::memset(shared->data(), 0xff, static_cast<size_t>(shared->bytes()));
-  const StepArgs args{buffers.data(), nullptr, shared->data()};
-  const auto run_piece = [&](int64_t piece) {
-    const auto scratch = Buffer::allocate(bound->scratch_bytes);
-    std::memset(scratch->data(), 0xff, static_cast<size_t>(scratch->bytes()));
-    bound->run({args.buffers, scratch->data(), args.shared}, bound->tasks * piece / pieces,
-               bound->tasks * (piece + 1) / pieces);
-  };
-  if (bound->shared_bytes > 0) bound->start(args);
-  std::vector<std::thread> threads;
-  for (int64_t piece = pieces; piece-- > 0;)  // backwards: tasks are independent
-    if (options.at_once)
-      threads.emplace_back(run_piece, piece);
-    else
-      run_piece(piece);
-  for (std::thread& thread : threads) thread.join();
-  if (bound->shared_bytes > 0) bound->finish(args);
+  run_bound(*bound, buffers, options);
+  if (bound->in_place != 0) {
+    const std::string wrong = in_place_difference(*bound, inputs, outputs, options);
+    CHECK_MESSAGE(wrong.empty(), problem.op->name << ": " << wrong);
+  }
   return outputs;
 }
 

@@ -60,8 +60,14 @@ std::string chosen_row(const Problem& problem, const RunOptions& options = {});
 /// Runs the step. Fails the test when the row refuses it.
 std::vector<Tensor> run_row(const Implementation& row, const Problem& problem,
                             const RunOptions& options = {});
-/// As run_row, with any implementation object (planted bugs).
+/// As run_row, with any implementation object (planted bugs). Kernels that say so run once more
+/// with the result in an operand's place.
 std::vector<Tensor> run_kernel(Kernel& kernel, const Problem& problem, const RunOptions& options);
+
+/// What differs from `outputs` where the first of them lies in the place of an input, for each that
+/// BoundKernel::in_place names and that lies alike; empty when nothing does.
+std::string in_place_difference(const BoundKernel& bound, const std::vector<Tensor>& inputs,
+                                const std::vector<Tensor>& outputs, const RunOptions& options);
 
 struct Bounds {
   double relative = 0;

@@ -120,6 +120,12 @@ int64_t ChunkProgram::scratch_bytes() const {
   return (static_cast<int64_t>(operands_.size()) + buffers_) * kBufferBytes;
 }
 
+bool ChunkProgram::writes_last() const {
+  const auto outputs = std::count_if(operands_.begin(), operands_.end(),
+                                     [](const OperandInfo& info) { return info.is_output; });
+  return outputs == 1 && !code_.empty() && registers_[code_.back().out].output >= 0;
+}
+
 void ChunkProgram::run_chunk(int64_t rows, int64_t cols, int64_t first_row, int64_t first_col,
                              const Block* operands, const bool* staged, std::byte* scratch) const {
   const int64_t n = rows * cols;

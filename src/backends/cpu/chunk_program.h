@@ -35,13 +35,16 @@ class ChunkProgram {
   int64_t operand_bytes(size_t operand) const { return operands_[operand].bytes; }
   size_t instruction_count() const { return code_.size(); }
   int64_t scratch_bytes() const;
+  /// Whether of every chunk the inputs have been read when its (only) output is written.
+  bool writes_last() const;
 
   // --- running ---
   struct Block {
     void* data = nullptr;
     int64_t row = 0, col = 0;  ///< strides in elements
   };
-  /// Operands in order. An output may coincide with an input element for element. `scratch` has
+  /// Operands in order. Where the output is written last, it may coincide with an input element for
+  /// element. `scratch` has
   /// scratch_bytes(), 64-byte aligned.
   void run(int64_t rows, int64_t cols, const Block* operands, void* scratch) const;
 

@@ -345,7 +345,9 @@ void meet_row(T* to, const T* from, int64_t n, Meet meet, ElementwiseFn row) {
     for (int64_t i = 0; i < n; ++i) to[i] = meet(to[i], from[i]);
 }
 
+/// The data, where the result does not lie in their place.
 void copy_all(const SimpleContext& c) {
+  if (c.args.buffers[0] == c.output<void>()) return;
   const OperandView &x = c.in(0), &y = c.out();
   CopyPlan(x.dims, x.strides, y.strides, element_size(x.dtype))
       .run(c.args.buffers[0], c.output<void>());
@@ -554,11 +556,14 @@ void add_indexed(Rows& rows) {
   rows.push_back(
       {"xc.axis", "CumProd", supports_numbers, create_simple<cumulative<false>, line_tasks>});
   rows.push_back({"xc.axis", "TopK", supports_numbers, create_simple<top_k, line_tasks>});
+  rows.push_back({"xc.scatter", "ScatterElements", supports_scatter,
+                  create_simple<scatter_elements, nullptr, 1>});
   rows.push_back(
-      {"xc.scatter", "ScatterElements", supports_scatter, create_simple<scatter_elements>});
-  rows.push_back({"xc.scatter", "Scatter", supports_scatter, create_simple<scatter_elements>});
-  rows.push_back({"xc.scatter", "ScatterND", supports_scatter, create_simple<scatter_nd>});
-  rows.push_back({"xc.scatter", "TensorScatter", supports_scatter, create_simple<tensor_scatter>});
+      {"xc.scatter", "Scatter", supports_scatter, create_simple<scatter_elements, nullptr, 1>});
+  rows.push_back(
+      {"xc.scatter", "ScatterND", supports_scatter, create_simple<scatter_nd, nullptr, 1>});
+  rows.push_back(
+      {"xc.scatter", "TensorScatter", supports_scatter, create_simple<tensor_scatter, nullptr, 1>});
   rows.push_back({"xc.fill", "Shape", supports_simple, create_simple<shape>});
   rows.push_back({"xc.fill", "Size", supports_simple, create_simple<size>});
   rows.push_back({"xc.fill", "ConstantOfShape", supports_simple, create_simple<constant_of_shape>});

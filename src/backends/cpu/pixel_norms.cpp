@@ -31,6 +31,7 @@ class PixelNormBound final : public BoundKernel {
     const int64_t most = task_groups_ * group_;
     floats_at_ = align_up(most * 8, 64);
     scratch_bytes = floats_at_ + 3 * align_up(most * 4, 64);
+    in_place = 1;
     held_bytes += views_.bytes() + 256;
   }
 

@@ -114,6 +114,7 @@ class RowsBound final : public BoundKernel {
                 : std::clamp<int64_t>(rows_ * n_ / kTaskElements, 1, std::max<int64_t>(1, rows_));
     stage_bytes_ = stage_x_ || stage_y_ ? align_up(n_ * 4, 64) : 0;
     scratch_bytes = 2 * stage_bytes_ + 2 * affine_bytes_;
+    in_place = 1;
     held_bytes += views_.bytes() + 512;
   }
 

@@ -98,12 +98,14 @@ std::unique_ptr<Kernel> create_prepared(const StepSpec& spec) {
   return std::make_unique<Prepared>(spec);
 }
 
-template <SimpleFn fn, SimpleTasks count_tasks = nullptr>
+/// `overwritten`: what BoundKernel::in_place says.
+template <SimpleFn fn, SimpleTasks count_tasks = nullptr, uint32_t overwritten = 0>
 std::unique_ptr<Kernel> create_simple(const StepSpec& spec) {
   class Bound final : public BoundKernel {
    public:
     Bound(const StepSpec& step, const BindContext& context) : spec_(step), views_(step, context) {
       if constexpr (count_tasks != nullptr) tasks = count_tasks(spec_, views_);
+      in_place = overwritten;
       held_bytes += views_.bytes();
     }
     void run(const StepArgs& args, int64_t begin, int64_t end) const override {

@@ -52,6 +52,9 @@ StridedProgram::StridedProgram(std::shared_ptr<const ChunkProgram> program, Stri
     tasks = std::min(wanted, std::max<int64_t>(1, cols_ / 64));
   }
   scratch_bytes = program_->scratch_bytes();
+  if (program_->writes_last())
+    for (const uint32_t buffer : buffer_of_)
+      if (buffer < 32) in_place |= uint32_t{1} << buffer;
   held_bytes = 256 + space_.bytes();
 }
 

@@ -64,8 +64,8 @@ TEST_CASE("plan/in_place_concat: parts lie in the result, with its strides") {
   CHECK(b.offset == Dim(80));
   CHECK(b.dims[1] == Dim(112));
   const auto bound = bind_segment(p.plan, 0, {3}, {});
-  CHECK(bound->arena.size() == 1);
-  CHECK(bound->arena_bytes == 3 * 192 * 4);
+  // What Softmax reads lies where it puts its result (in_place_steps.h).
+  CHECK(bound->arena_bytes == 0);
 }
 
 TEST_CASE("plan/in_place_concat: a part of a part, in front of a graph output") {

@@ -1,0 +1,117 @@
+#include "plan/in_place_steps.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/checked.h"
+
+namespace xc {
+namespace {
+
+constexpr size_t kMaskBits = std::numeric_limits<decltype(BoundKernel::in_place)>::digits;
+
+/// Whether element by element both lie at the same distance from their buffers' starts.
+bool lie_alike(const Bound& bound, uint32_t a, uint32_t b) {
+  const auto dims = bound.dims(a);
+  if (!std::equal(dims.begin(), dims.end(), bound.dims(b).begin(), bound.dims(b).end()) ||
+      bound.offset(a) != bound.offset(b) ||
+      bound.plan->values[a].dtype != bound.plan->values[b].dtype)
+    return false;
+  for (size_t axis = 0; axis < dims.size(); ++axis)
+    if (dims[axis] != 1 && bound.strides(a)[axis] != bound.strides(b)[axis]) return false;
+  return true;
+}
+
+}  // namespace
+
+InPlaceSteps::InPlaceSteps(const Bound& bound, std::span<const ArenaRequest> arena)
+    : bound_(bound) {
+  members_.reserve(arena.size());
+  for (const ArenaRequest& request : arena) members_.push_back({request, 0});
+  std::sort(members_.begin(), members_.end(), [](const Member& a, const Member& b) {
+    return a.request.buffer < b.request.buffer;
+  });
+  for (uint32_t k = 0; k < members_.size(); ++k) members_[k].leader = k;
+}
+
+uint32_t InPlaceSteps::member(uint32_t buffer) const {
+  const auto at = std::lower_bound(
+      members_.begin(), members_.end(), buffer,
+      [](const Member& member, uint32_t wanted) { return member.request.buffer < wanted; });
+  return at != members_.end() && at->request.buffer == buffer
+             ? static_cast<uint32_t>(at - members_.begin())
+             : kNone;
+}
+
+bool InPlaceSteps::dies_alike(const Step& step, uint32_t k, size_t input,
+                              const BoundKernel& kernel) const {
+  const Plan& plan = *bound_.plan;
+  const uint32_t buffer = plan.values[step.inputs[input]].buffer;
+  const uint32_t position = member(buffer);
+  if (position == kNone || members_[position].request.last_step != k) return false;
+  // Whatever else of the step's lies there.
+  for (size_t other = 0; other < step.inputs.size(); ++other) {
+    const uint32_t v = step.inputs[other];
+    if (v == kNoValue || plan.values[v].buffer != buffer) continue;
+    if (other >= kMaskBits || (kernel.in_place >> other & 1) == 0 ||
+        !lie_alike(bound_, v, step.outputs[0]))
+      return false;
+  }
+  return true;
+}
+
+void InPlaceSteps::add(uint32_t k, const BoundKernel& kernel) {
+  if (kernel.in_place == 0) return;
+  const Plan& plan = *bound_.plan;
+  const Step& step = *plan.steps[k];
+  if (step.outputs.empty() || step.outputs[0] == kNoValue) return;
+  const uint32_t to = plan.values[step.outputs[0]].buffer;
+  const PlanBuffer& result = plan.buffers[to];
+  // Parts of a Concat share a buffer that others write too.
+  if (result.segment != bound_.segment || result.first_step != k) return;
+  const auto dims = bound_.dims(step.outputs[0]);
+  const int64_t bytes = checked_mul(element_count(dims), element_size(result.dtype));
+  const uint32_t own = member(to);
+  if (own == kNone ? result.storage != Storage::kOutput : members_[own].request.bytes != bytes)
+    return;
+  for (size_t input = 0; input < std::min(step.inputs.size(), kMaskBits); ++input) {
+    if ((kernel.in_place >> input & 1) == 0 || step.inputs[input] == kNoValue ||
+        !dies_alike(step, k, input, kernel))
+      continue;
+    const uint32_t from = member(plan.values[step.inputs[input]].buffer);
+    if (members_[from].request.bytes != bytes) continue;
+    const uint32_t first = members_[from].leader;
+    if (own == kNone) {
+      members_[first].output = to;
+    } else {
+      members_[own].leader = first;
+      members_[first].request.last_step = members_[own].request.last_step;
+    }
+    return;
+  }
+}
+
+std::vector<ArenaRequest> InPlaceSteps::requests() const {
+  std::vector<ArenaRequest> out;
+  for (uint32_t k = 0; k < members_.size(); ++k)
+    if (members_[k].leader == k && members_[k].output == kNone) out.push_back(members_[k].request);
+  return out;
+}
+
+void InPlaceSteps::place(std::vector<ArenaSlot>& arena) const {
+  const size_t placed = arena.size();
+  std::vector<uint32_t> slot_of(members_.size(), kNone);
+  for (uint32_t s = 0; s < placed; ++s) slot_of[member(arena[s].buffer)] = s;
+  for (uint32_t k = 0; k < members_.size(); ++k) {
+    const uint32_t slot = slot_of[members_[k].leader];
+    if (members_[k].leader == k || slot == kNone) continue;
+    arena.push_back({members_[k].request.buffer, arena[slot].offset, members_[k].request.bytes});
+  }
+}
+
+uint32_t InPlaceSteps::output_of(uint32_t buffer) const {
+  const uint32_t position = member(buffer);
+  return position == kNone ? kNone : leader(position).output;
+}
+
+}  // namespace xc

@@ -1,0 +1,43 @@
+#pragma once
+// Arena buffers of one segment that lie in the same memory: where a kernel reads every element
+// before it writes it (BoundKernel::in_place) and nobody reads the operand any more, its result
+// takes the operand's place. Such a chain may end in an output of the graph, and lies there then.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/memory_plan.h"
+
+namespace xc {
+
+class InPlaceSteps {
+ public:
+  /// `bound`: sizes and operands evaluated. `arena`: what its segment asks of the arena.
+  InPlaceSteps(const Bound& bound, std::span<const ArenaRequest> arena);
+  /// Step `k` of the plan has been bound. In the order of the steps.
+  void add(uint32_t k, const BoundKernel& kernel);
+  /// What is left to ask of the arena.
+  std::vector<ArenaRequest> requests() const;
+  /// Of the buffers that have no place of their own in `arena`, those that lie where another does.
+  void place(std::vector<ArenaSlot>& arena) const;
+  /// The graph output's buffer in which arena buffer `buffer` lies, or kNone.
+  uint32_t output_of(uint32_t buffer) const;
+
+ private:
+  struct Member {
+    ArenaRequest request;
+    uint32_t leader;         ///< position in members_: the first of those in one memory
+    uint32_t output = kNone;  ///< of a leader: the buffer all of them lie in
+  };
+  /// Position of arena buffer `buffer` in members_, or kNone.
+  uint32_t member(uint32_t buffer) const;
+  const Member& leader(uint32_t position) const { return members_[members_[position].leader]; }
+  /// Whether the results may take the place of operand `input` of the step.
+  bool dies_alike(const Step& step, uint32_t k, size_t input, const BoundKernel& kernel) const;
+
+  const Bound& bound_;
+  std::vector<Member> members_;  ///< by buffer
+};
+
+}  // namespace xc
