@@ -28,9 +28,8 @@ InPlaceSteps::InPlaceSteps(const Bound& bound, std::span<const ArenaRequest> are
     : bound_(bound) {
   members_.reserve(arena.size());
   for (const ArenaRequest& request : arena) members_.push_back({request, 0});
-  std::sort(members_.begin(), members_.end(), [](const Member& a, const Member& b) {
-    return a.request.buffer < b.request.buffer;
-  });
+  std::sort(members_.begin(), members_.end(),
+            [](const Member& a, const Member& b) { return a.request.buffer < b.request.buffer; });
   for (uint32_t k = 0; k < members_.size(); ++k) members_[k].leader = k;
 }
 

@@ -27,7 +27,7 @@ class InPlaceSteps {
  private:
   struct Member {
     ArenaRequest request;
-    uint32_t leader;         ///< position in members_: the first of those in one memory
+    uint32_t leader;          ///< position in members_: the first of those in one memory
     uint32_t output = kNone;  ///< of a leader: the buffer all of them lie in
   };
   /// Position of arena buffer `buffer` in members_, or kNone.

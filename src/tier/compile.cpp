@@ -84,10 +84,10 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
         ban(state, program, group, EventKind::kRefused, first_run.refusal);
         return false;
       }
-      if (!any_compiled_.exchange(true)) {
-        compiler_->warm_up();
-        start = thread_cpu_seconds();
-      }
+      any_compiled_ = true;
+      const double warming = thread_cpu_seconds();
+      compiler_->warm_up(region.blocks);
+      start += thread_cpu_seconds() - warming;  // the process's, not the region's
       made_here = make_code(program, state, group, code);
       if (made_here.empty()) return false;
       auto made = std::make_shared<RegionKernel>(std::move(code), made_here,

@@ -131,18 +131,19 @@ class JitCompiler final : public RegionCompiler {
                        cpu_info().model, target_, name(isa_), XC_KERNEL_ABI_VERSION);
   }
 
-  void warm_up() override {
+  void warm_up(bool products) override {
     // The code generator's tables and what it keeps are the process's, per target.
-    static std::array<std::atomic<bool>, kTargets.size()> warm{};
-    std::atomic<bool>& done = warm[index_];
-    if (done.load(std::memory_order_relaxed)) return;
-    try {
-      compile(softmax_of_rows());
-      // What products share: the code generator keeps it.
-      compile(loop::parse(products()));
+    static std::array<std::atomic<bool>, kTargets.size()> tables{}, kept{};
+    const auto once = [](std::atomic<bool>& done, const auto& make) {
+      if (done.load(std::memory_order_relaxed)) return;
+      make();
       done.store(true, std::memory_order_relaxed);
+    };
+    try {
+      once(tables[index_], [&] { compile(vector_doubled()); });
+      if (products) once(kept[index_], [&] { compile(loop::parse(products_of_rows())); });
     } catch (const std::exception&) {
-      // The first region's compile meets the same trouble and reports it.
+      // The region's compile meets the same trouble and reports it.
     }
   }
 

@@ -58,9 +58,10 @@ class RegionCompiler {
   virtual std::string identity() const { return {}; }
   /// What lowering may know of the target.
   virtual loop::TargetWidth target() const { return {}; }
-  /// What the first compile in a process pays beyond its own work: opening the code generator and
-  /// its tables. Done once, before the first region's compile is timed. Never fails.
-  virtual void warm_up() {}
+  /// What a process pays once beyond the work for a region: opening the code generator and
+  /// its tables; for a region with `products`, what it keeps for those, which takes longest. Called
+  /// before a region's compile is timed. Never fails.
+  virtual void warm_up([[maybe_unused]] bool products) {}
   /// Why nothing can be compiled in this process; empty = it can.
   virtual std::string disabled() const { return {}; }
   virtual int64_t code_bytes() const { return 0; }

@@ -3,29 +3,20 @@
 #include <fmt/format.h>
 
 #include "loop/builder.h"
+#include "loop/schedule.h"
 
 namespace xc {
 
-loop::Kernel softmax_of_rows() {
+loop::Kernel vector_doubled() {
   loop::KernelBuilder builder("warm_up");
-  const loop::DimParam n = builder.dim("n"), m = builder.dim("m");
-  const loop::StrideParam stride = builder.stride("s");
-  const loop::Buffer x = builder.input("x", DType::kF32, {stride, 1});
-  const loop::Buffer y = builder.output("y", DType::kF32, {stride, 1});
-  builder.loop("i", 0, n, [&](loop::Var i) {
-    const loop::Acc top = builder.acc("top", loop::AccOp::kMax, DType::kF32);
-    builder.loop("j", 0, m, [&](loop::Var j) { builder.accumulate(top, x(i, j)); });
-    const loop::Acc sum = builder.acc("sum", loop::AccOp::kSum, DType::kF32);
-    builder.loop("k", 0, m, [&](loop::Var k) {
-      const loop::Expr e = builder.let("e", loop::exp(x(i, k) - top.value()));
-      builder.store(y(i, k), e);
-      builder.accumulate(sum, e);
-    });
-  });
+  const loop::DimParam n = builder.dim("n");
+  const loop::Buffer x = builder.input("x", DType::kF32, {1});
+  const loop::Buffer y = builder.output("y", DType::kF32, {1});
+  builder.loop("i", 0, n, [&](loop::Var i) { builder.store(y(i), x(i) + x(i)); });
   return loop::schedule_default(builder.finish(), {});
 }
 
-std::string products() {
+std::string products_of_rows() {
   std::string text =
       "kernel warm_up_products(n, m; s) {\n"
       "  in x: f32[s, 1]\n  out y: f32[s, 1]\n  scratch t: f32[4096; 64, 1]\n"

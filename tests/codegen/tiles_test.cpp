@@ -40,7 +40,7 @@ TEST_CASE("codegen/tiles: scheduled products have the interpreter's bits on ever
 }
 
 TEST_CASE("codegen/tiles: products and transposing copies go through the library") {
-  const std::string text = products();
+  const std::string text = products_of_rows();
   const Kernel kernel = parse(text);
   for (const std::string& target : test::runnable_targets()) {
     CAPTURE(target);
