@@ -110,6 +110,10 @@ class BoundKernel {
   /// Bit k: the first output may lie where input k does, if both lie alike and have one type: every
   /// element is read for the last time before it is written, in whatever order tasks run.
   uint32_t in_place = 0;
+  /// Bit k: input k, a constant, is not read when this runs (it is packed): null then.
+  uint32_t unread = 0;
+  /// Bit k: input k, a constant, may lie at an address that is no multiple of its type's size.
+  uint32_t any_address = 0;
   /// A slower stand-in: binding again with BindContext::background gives a better one.
   bool provisional = false;
   /// Bytes held by this object (primitives, templates), for the cache's byte cap.

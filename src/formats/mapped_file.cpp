@@ -73,7 +73,8 @@ std::shared_ptr<Buffer> map_descriptor(const Descriptor& file, const std::string
   if (copy || bytes == 0) return read_all(file.get(), bytes, shown);
   void* data = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (data == MAP_FAILED) fail(Status::kIo, "cannot map '{}': {}", shown, reason(errno));
-  return Buffer::wrap(data, bytes, [data, bytes] { ::munmap(data, static_cast<size_t>(bytes)); });
+  return Buffer::wrap_mapping(data, bytes,
+                              [data, bytes] { ::munmap(data, static_cast<size_t>(bytes)); });
 }
 
 /// The components of a relative path that stays below its start; fails otherwise.

@@ -10,6 +10,14 @@ namespace xc {
 
 static_assert(std::endian::native == std::endian::little, "files hold little-endian numbers");
 
+namespace {
+
+/// Smaller tensors that lie at no multiple of their type's size are copied when they are read, and
+/// any number of readers finds them aligned; larger ones when somebody needs that.
+constexpr int64_t kCopiedAtOnce = 16 << 10;
+
+}  // namespace
+
 int64_t packed_bytes(DType dtype, int64_t count) {
   const int bits = info(dtype).bits;
   XC_CHECK(bits > 0);
@@ -46,6 +54,9 @@ Tensor tensor_from_packed(DType dtype, const Dims& dims, const std::shared_ptr<B
   if (bits >= 8 && aligned && !odd_bool && count > 0) return Tensor(owner, offset, dtype, dims);
 
   if (on_copy) on_copy(checked_mul(count, element_size(dtype)));
+  // Most weights are packed once, by readers of bytes.
+  if (bits >= 8 && !odd_bool && bytes >= kCopiedAtOnce)
+    return Tensor(Buffer::copy_on_demand(owner, offset, bytes), 0, dtype, dims);
   Tensor out(dtype, dims);
   if (count == 0) return out;
   if (bits < 8) {
@@ -59,7 +70,7 @@ Tensor tensor_from_packed(DType dtype, const Dims& dims, const std::shared_ptr<B
 }
 
 std::string pack_tensor(const Tensor& tensor) {
-  const Tensor t = tensor.to_contiguous();
+  const Tensor t = tensor.held(true).to_contiguous();
   const int bits = info(t.dtype()).bits;
   const int64_t count = t.count();
   std::string out(static_cast<size_t>(packed_bytes(t.dtype(), count)), '\0');

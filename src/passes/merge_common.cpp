@@ -43,7 +43,8 @@ class Merger {
         key += 'c';
         append_content(key, t);
       } else {
-        key += fmt::format("m{} {}", t.data(), to_text(t.strides()));
+        key += fmt::format("m{} {} {}", static_cast<const void*>(t.buffer().get()), t.byte_offset(),
+                           to_text(t.strides()));
       }
       const auto [it, added] = seen.emplace(hash_text(key), id);
       if (!added) merge(id, it->second);

@@ -48,15 +48,19 @@ bool is_half(DType type) {
   return loop::value_type(type) != type;
 }
 
+/// Weights are packed and then not looked at again: the f32 ones are there while somebody holds
+/// them.
 Tensor widened(const Tensor& constant) {
-  const Tensor from = constant.to_contiguous();
-  Tensor out(DType::kF32, from.dims());
-  const auto* halves = static_cast<const uint16_t*>(from.data());
-  if (from.dtype() == DType::kF16)
-    std::transform(halves, halves + from.count(), out.as<float>(), f16_to_float);
-  else
-    std::transform(halves, halves + from.count(), out.as<float>(), bf16_to_float);
-  return out;
+  const auto fill = [constant](std::byte* bytes) {
+    const Tensor from = constant.held().to_contiguous();
+    const auto* halves = from.as<uint16_t>();
+    auto* out = reinterpret_cast<float*>(bytes);
+    std::transform(halves, halves + from.count(), out,
+                   from.dtype() == DType::kF16 ? f16_to_float : bf16_to_float);
+    constant.forget();
+  };
+  const int64_t bytes = checked_mul(constant.count(), element_size(DType::kF32));
+  return Tensor(Buffer::make_on_demand(bytes, fill), 0, DType::kF32, constant.dims());
 }
 
 class Widener {

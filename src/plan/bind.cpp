@@ -103,6 +103,37 @@ void place_arena(Bound& bound, const InPlaceSteps& in_place, int64_t max_bytes) 
   }
 }
 
+/// The constants that a segment's steps read, and which of them have to be aligned.
+class ReadConstants {
+ public:
+  explicit ReadConstants(Bound& bound) : bound_(bound), reads_(bound.plan->buffers.size()) {}
+
+  /// `kernel`: null for a step that another program, or the run, executes.
+  void add(const Step& step, const BoundKernel* kernel) {
+    for (size_t k = 0; k < step.inputs.size(); ++k) {
+      if (step.inputs[k] == kNoValue) continue;
+      const uint32_t buffer = bound_.plan->values[step.inputs[k]].buffer;
+      if (bound_.plan->buffers[buffer].storage != Storage::kConstant) continue;
+      const auto says = [k](uint32_t mask) { return k < 32 && (mask >> k & 1) != 0; };
+      if (kernel && says(kernel->unread)) continue;
+      const Read read = kernel && says(kernel->any_address) ? Read::kBytes : Read::kAligned;
+      reads_[buffer] = std::max(reads_[buffer], read);
+    }
+  }
+
+  void hold() {
+    for (uint32_t b = 0; b < reads_.size(); ++b)
+      if (reads_[b] != Read::kNot)
+        bound_.constants.emplace_back(
+            b, bound_.plan->buffers[b].constant.held(reads_[b] == Read::kBytes));
+  }
+
+ private:
+  enum class Read : uint8_t { kNot, kBytes, kAligned };
+  Bound& bound_;
+  std::vector<Read> reads_;  ///< per PlanBuffer
+};
+
 }  // namespace
 
 std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& plan,
@@ -173,6 +204,7 @@ std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& pla
   bound->steps.reserve(segment.end_step - segment.first_step);
   SizeCheck size_check(*bound);
   InPlaceSteps in_place(*bound, requests);
+  ReadConstants constants(*bound);
   std::vector<BoundOperand> inputs, outputs;
   for (uint32_t k = segment.first_step; k < segment.end_step; ++k) {
     const Step& step = *plan->steps[k];
@@ -201,17 +233,20 @@ std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& pla
       bound->provisional = bound->provisional || bound_step.kernel->provisional;
       in_place.add(k, *bound_step.kernel);
     }
+    constants.add(step, bound_step.kernel.get());
     bound->steps.push_back(std::move(bound_step));
   }
+  constants.hold();
   place_arena(*bound, in_place, options.max_arena_bytes);
-  constexpr size_t kBlock = 16, kVectors = 9;  // what the C library adds to a block, about
-  constexpr size_t kSharedKernel = 64;         // control block of a kernel, its vectors' blocks
+  constexpr size_t kBlock = 16, kVectors = 10;  // what the C library adds to a block, about
+  constexpr size_t kSharedKernel = 64;          // control block of a kernel, its vectors' blocks
   const auto bytes_of = [](const auto& vector) { return vector.capacity() * sizeof(vector[0]); };
   bound->held_bytes += static_cast<int64_t>(
       sizeof(Bound) + kVectors * kBlock + bytes_of(bound->symbols) + bytes_of(bound->sizes) +
       bytes_of(bound->operands) + bytes_of(bound->arena) + bytes_of(bound->size_tensors) +
-      bytes_of(bound->steps) + bytes_of(bound->pointers) + bytes_of(bound->input_patches) +
-      bytes_of(bound->output_patches) + bound->steps.size() * kSharedKernel);
+      bytes_of(bound->constants) + bytes_of(bound->steps) + bytes_of(bound->pointers) +
+      bytes_of(bound->input_patches) + bytes_of(bound->output_patches) +
+      bound->steps.size() * kSharedKernel);
   return bound;
 }
 

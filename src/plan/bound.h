@@ -45,6 +45,7 @@ struct Bound {
   std::vector<BoundOperand> operands;  ///< per PlanValue; empty where not used in the segment
   std::vector<ArenaSlot> arena;
   std::vector<std::pair<uint32_t, Tensor>> size_tensors;  ///< kSizes buffers with their elements
+  std::vector<std::pair<uint32_t, Tensor>> constants;     ///< buffers that a step reads, held
   std::vector<BoundStep> steps;
   std::vector<PointerTemplate> pointers;
   std::vector<PointerPatch> input_patches, output_patches;

@@ -22,10 +22,11 @@ CaptureScope::CaptureScope(Program& program, const Bound& bound, void* const* in
     const PlanValue& value = bound.plan->values[capture->values[k]];
     const PlanBuffer& buffer = bound.plan->buffers[value.buffer];
     const void* base = nullptr;
+    Tensor held;
     if (buffer.storage == Storage::kInput)
       base = inputs[buffer.index];
     else if (buffer.storage == Storage::kConstant)
-      base = buffer.constant.data();
+      base = (held = buffer.constant.held()).data();
     for (const auto& [b, tensor] : bound.size_tensors)
       if (b == value.buffer) base = tensor.data();
     // What an earlier segment made lies where a step of this one reads it.

@@ -36,11 +36,9 @@ void** Executor::resolve(const Bound& bound, int side, bool reuse) {
   const Plan& plan = *bound.plan;
   std::vector<void*>& bases = context_.bases;
   bases.resize(plan.buffers.size());
-  for (size_t b = 0; b < plan.buffers.size(); ++b) {
-    const PlanBuffer& buffer = plan.buffers[b];
-    if (buffer.segment < bound.segment) continue;
-    bases[b] = buffer.storage == Storage::kConstant ? buffer.constant.data() : nullptr;
-  }
+  for (size_t b = 0; b < plan.buffers.size(); ++b)
+    if (plan.buffers[b].segment >= bound.segment) bases[b] = nullptr;
+  for (const auto& [buffer, tensor] : bound.constants) bases[buffer] = tensor.data();
   for (const ArenaSlot& slot : bound.arena) bases[slot.buffer] = state.arena.data() + slot.offset;
   for (const auto& [buffer, tensor] : bound.size_tensors) bases[buffer] = tensor.data();
   resolved.pointers.resize(bound.pointers.size());

@@ -5,10 +5,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <new>
 
 #ifdef __linux__
 #include <sys/mman.h>
+#include <unistd.h>
 #endif
 
 #include "tensor/half.h"
@@ -63,8 +65,79 @@ std::shared_ptr<Buffer> Buffer::wrap(void* data, int64_t bytes, std::function<vo
   return out;
 }
 
+std::shared_ptr<Buffer> Buffer::wrap_mapping(void* data, int64_t bytes,
+                                             std::function<void()> release) {
+  auto out = wrap(data, bytes, std::move(release));
+  out->mapped_ = true;
+  return out;
+}
+
+/// How to make the bytes of a buffer, and those that are made.
+struct Buffer::OnDemand {
+  std::function<void(std::byte*)> fill;
+  std::shared_ptr<Buffer> source;  ///< has the same bytes from `offset` on; null: nobody has
+  int64_t offset = 0;
+  std::mutex mutex;
+  std::weak_ptr<Buffer> made;
+  std::shared_ptr<Buffer> kept;
+};
+
+Buffer::Buffer() = default;
+
 Buffer::~Buffer() {
   if (release_) release_();
+}
+
+std::shared_ptr<Buffer> Buffer::make_on_demand(int64_t bytes,
+                                               std::function<void(std::byte*)> fill) {
+  auto out = wrap(nullptr, bytes, {});
+  out->on_demand_ = std::make_unique<OnDemand>();
+  out->on_demand_->fill = std::move(fill);
+  return out;
+}
+
+std::shared_ptr<Buffer> Buffer::copy_on_demand(std::shared_ptr<Buffer> owner, int64_t offset,
+                                               int64_t bytes) {
+  XC_CHECK(offset >= 0 && checked_add(offset, bytes) <= owner->bytes());
+  const std::byte* from = owner->data() + offset;
+  auto out = make_on_demand(
+      bytes, [from, bytes](std::byte* to) { std::memcpy(to, from, static_cast<size_t>(bytes)); });
+  out->on_demand_->source = std::move(owner);
+  out->on_demand_->offset = offset;
+  return out;
+}
+
+std::shared_ptr<Buffer> Buffer::held() {
+  if (!on_demand_) return shared_from_this();
+  const std::lock_guard lock(on_demand_->mutex);
+  std::shared_ptr<Buffer> out = on_demand_->made.lock();
+  if (!out) {
+    out = allocate(bytes_);
+    on_demand_->fill(out->data());
+    on_demand_->made = out;
+  }
+  return out;
+}
+
+std::byte* Buffer::keep() const {
+  std::shared_ptr<Buffer> out = const_cast<Buffer*>(this)->held();
+  const std::lock_guard lock(on_demand_->mutex);
+  if (!on_demand_->kept) on_demand_->kept = std::move(out);
+  return on_demand_->kept->data();
+}
+
+void Buffer::forget(int64_t offset, int64_t bytes) const {
+  if (on_demand_ && on_demand_->source)
+    return on_demand_->source->forget(on_demand_->offset + offset, bytes);
+#ifdef __linux__
+  if (!mapped_) return;
+  XC_CHECK(offset >= 0 && checked_add(offset, bytes) <= bytes_);
+  const int64_t page = ::sysconf(_SC_PAGESIZE);
+  const auto start = reinterpret_cast<intptr_t>(data_) + offset;
+  const int64_t first = align_up(start, page) - start;
+  const int64_t whole = (bytes - first) / page * page;
+  if (whole > 0) (void)madvise(data_ + offset + first, static_cast<size_t>(whole), MADV_DONTNEED);
+#endif
 }
 
 bool is_contiguous(std::span<const int64_t> dims, std::span<const int64_t> strides) {
@@ -107,6 +180,18 @@ Tensor::Tensor(std::shared_ptr<Buffer> buffer, int64_t byte_offset, DType dtype,
 
 void* Tensor::data() const {
   return buffer_ ? buffer_->data() + byte_offset_ : nullptr;
+}
+
+Tensor Tensor::held(bool any_address) const {
+  if (!buffer_ || !buffer_->on_demand_) return *this;
+  const Buffer::OnDemand& made = *buffer_->on_demand_;
+  if (any_address && made.source)
+    return Tensor(made.source, made.offset + byte_offset_, dtype_, dims_, strides_);
+  return Tensor(buffer_->held(), byte_offset_, dtype_, dims_, strides_);
+}
+
+void Tensor::forget() const {
+  if (buffer_ && contiguous()) buffer_->forget(byte_offset_, byte_size());
 }
 
 Tensor Tensor::to_contiguous() const {

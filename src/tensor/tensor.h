@@ -18,7 +18,11 @@ namespace xc {
 
 /// Bytes with an owner. 64-byte aligned when allocated here. Holds std::string objects for strings,
 /// Tensor objects for sequences.
-class Buffer {
+///
+/// A buffer may be made on demand: weights in a file at an address that is no multiple of their
+/// type's size, say. Whoever needs them for a while holds them (held()): there is one copy for all
+/// holders at a time, and none when the last has let go. data() makes one that stays.
+class Buffer : public std::enable_shared_from_this<Buffer> {
  public:
   /// Uninitialised memory (constructed strings for DType::kString). Fails with kOutOfMemory.
   static std::shared_ptr<Buffer> allocate(int64_t bytes);
@@ -26,18 +30,39 @@ class Buffer {
   static std::shared_ptr<Buffer> allocate_tensors(int64_t count);
   /// Memory owned by somebody else; `release` runs once when the last user is gone (may be empty).
   static std::shared_ptr<Buffer> wrap(void* data, int64_t bytes, std::function<void()> release);
+  /// The same for a file's pages, which forget() may drop.
+  static std::shared_ptr<Buffer> wrap_mapping(void* data, int64_t bytes,
+                                              std::function<void()> release);
+  /// An aligned copy, on demand, of the bytes of `owner` from `offset` on.
+  static std::shared_ptr<Buffer> copy_on_demand(std::shared_ptr<Buffer> owner, int64_t offset,
+                                                int64_t bytes);
+  /// What `fill` writes, on demand: the same bytes each time, from any thread.
+  static std::shared_ptr<Buffer> make_on_demand(int64_t bytes,
+                                                std::function<void(std::byte*)> fill);
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  std::byte* data() const { return data_; }
+  /// Fails with kOutOfMemory where it has to make them.
+  std::byte* data() const { return on_demand_ ? keep() : data_; }
   int64_t bytes() const { return bytes_; }
+  /// A buffer whose bytes are there for as long as it is held: this one, or a copy. Fails with
+  /// kOutOfMemory. Any thread.
+  std::shared_ptr<Buffer> held();
+  /// These bytes will hardly be read again soon: pages of a mapped file leave this process's memory
+  /// until they are. Any thread, readers of the bytes included.
+  void forget(int64_t offset, int64_t bytes) const;
 
  private:
-  Buffer() = default;
+  friend class Tensor;
+  struct OnDemand;
+  Buffer();
+  std::byte* keep() const;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
+  bool mapped_ = false;
   std::function<void()> release_;
+  std::unique_ptr<OnDemand> on_demand_;
 };
 
 /// Borrowed view: what kernels see. `data` points at the element with all indices zero.
@@ -98,6 +123,11 @@ class Tensor {
     return static_cast<T*>(data());
   }
   TensorView view() const { return {data(), dtype_, dims_, strides_}; }
+  /// The same elements, in memory that is there for as long as the result is held (Buffer::held()).
+  /// `any_address`: for readers of bytes, who need no copy of what is merely not aligned.
+  Tensor held(bool any_address = false) const;
+  /// Buffer::forget() of the elements, where they are row-major.
+  void forget() const;
   /// A row-major copy, or *this when it already is row-major.
   Tensor to_contiguous() const;
   /// The same elements in row-major memory of their own; tensors within are copied too.

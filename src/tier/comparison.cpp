@@ -34,7 +34,7 @@ std::vector<Tensor> reference_outputs(const Graph& graph, const std::vector<Tens
   for (size_t k = 0; k < graph.inputs.size(); ++k) values[graph.inputs[k]] = kept(inputs[k]);
   const auto get = [&](ValueId v) {
     if (v == kNone) return Tensor();
-    return graph.value(v).is_constant() ? kept(graph.value(v).constant) : values.at(v);
+    return graph.value(v).is_constant() ? kept(graph.value(v).constant.held()) : values.at(v);
   };
   for (NodeId n : graph.order()) {
     const Node& node = graph.node(n);
@@ -43,7 +43,7 @@ std::vector<Tensor> reference_outputs(const Graph& graph, const std::vector<Tens
       const ValueId v = node.inputs[k];
       // A table is widened where it is picked from.
       const bool table = v != kNone && graph.value(v).is_constant() && is_picked_from(graph, n, k);
-      in.push_back(table ? graph.value(v).constant : get(v));
+      in.push_back(table ? graph.value(v).constant.held() : get(v));
     }
     std::vector<Tensor> out = run_reference(node, in);
     for (size_t k = 0; k < node.outputs.size(); ++k)

@@ -46,8 +46,9 @@ Hash128 program_identity(const Graph& graph) {
   const size_t step = std::max<size_t>(1, large.size() / kSampledWeights);
   for (size_t k = 0; k < large.size(); k += step) {
     // The middle: the start of a weight is often zeros or padding.
-    const auto* bytes = static_cast<const char*>(large[k]->data());
-    const int64_t at = (large[k]->byte_size() - kSampleBytes) / 2;
+    const Tensor held = large[k]->held(true);
+    const auto* bytes = held.as<char>();
+    const int64_t at = (held.byte_size() - kSampleBytes) / 2;
     text.append(bytes + at, static_cast<size_t>(kSampleBytes));
   }
   return hash_text(text);

@@ -11,6 +11,7 @@ namespace xc {
 namespace {
 
 constexpr auto kBudgetLook = std::chrono::milliseconds(20);
+constexpr auto kReclaimLook = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -88,11 +89,30 @@ bool Tier::dropped(Program& program, ProgramState& state, Group& group) {
   return true;
 }
 
+void Tier::look_at_left_behind() {
+  for (StatePtr& state : std::exchange(left_behind_, {}))
+    if (!state->gone)
+      jobs_.push_back({state, [this](Program& p, ProgramState&) { reclaim(p); }, nullptr});
+}
+
+void Tier::reclaim(Program& program) {
+  program.epochs().reclaim();
+  if (program.epochs().retired() == 0) return;
+  const StatePtr state = state_of(program);
+  const std::lock_guard lock(mutex_);
+  if (state && !state->gone) left_behind_.push_back(state);
+}
+
 void Tier::thread_main() {
   std::unique_lock lock(mutex_);
   while (true) {
-    wake_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
+    const auto called = [&] { return stopping_ || !jobs_.empty(); };
+    if (left_behind_.empty())
+      wake_.wait(lock, called);
+    else if (!wake_.wait_for(lock, kReclaimLook, called))
+      look_at_left_behind();
     if (stopping_) return;
+    if (jobs_.empty()) continue;
     // Over the budget the job stays queued, so that its program can still be taken away: the budget
     // refills with the process's CPU time, and a process that waits for us uses none.
     const auto next = next_job();

@@ -113,6 +113,7 @@ void Tier::removed(Program& program) {
   const StatePtr state = it->second;
   state->gone = true;
   std::erase_if(jobs_, [&](const Job& job) { return job.state == state; });
+  std::erase(left_behind_, state);
   // A job in progress holds the program, and through it the engine that owns this thread: it must
   // end before the owner lets go.
   idle_.wait(lock, [&] { return busy_ != state; });
@@ -231,21 +232,40 @@ void Tier::first_bound(Program& program, SignatureEntry& entry) {
   bind_anew(program, *state, entry);
 }
 
+namespace {
+
+/// Memory that nobody needs any longer once this is gone.
+struct ForgottenAtEnd {
+  Tensor constant;
+  explicit ForgottenAtEnd(Tensor c) : constant(std::move(c)) {}
+  ForgottenAtEnd(const ForgottenAtEnd&) = delete;
+  ForgottenAtEnd& operator=(const ForgottenAtEnd&) = delete;
+  ~ForgottenAtEnd() { constant.forget(); }
+};
+
+}  // namespace
+
 // ---- jobs ---------------------------------------------------------------------------------------
 
 void Tier::prepare_weights(Program& program, ProgramState& state) {
-  bool changed = false;
+  std::vector<const Step*> prepared;
   const int64_t begin = steady_ns();
   for (const auto& step : program.base_plan()->steps)
     if (step->kernel && step->kernel->wants_prepare()) {
       step->kernel->prepare();
-      changed = true;
+      prepared.push_back(step.get());
     }
-  if (!changed) return;
+  if (prepared.empty()) return;
   for (const auto& entry : program.entries())
     if (entry->base)
       program.set_base(*entry, std::make_shared<Version>(program.bind(*entry, program.base_plan(),
                                                                       {.background = true})));
+  // Runs have read the weights where they lie, while they were packed too, and some still do.
+  for (const Step* step : prepared)
+    for (const Operand& operand : step->spec.inputs)
+      if (operand.constant)
+        program.epochs().retire(std::make_shared<const ForgottenAtEnd>(operand.constant));
+  reclaim(program);
   Event event;
   event.kind = EventKind::kPrepared;
   event.detail = "weights packed";

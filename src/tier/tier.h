@@ -357,6 +357,9 @@ class Tier final : public TierHooks {
   /// Moves a signature to the plan of its sizes and to kernels that were not bound in a hurry.
   void bind_anew(Program& program, ProgramState& state, SignatureEntry& entry);
   void prepare_weights(Program& program, ProgramState& state);
+  /// Lets go of what no run can see any longer, at once or as soon as the last of those has ended.
+  void reclaim(Program& program);
+  void look_at_left_behind();
   /// The plan with these groups fused, those first that come first where groups overlap.
   std::shared_ptr<const Plan> plan_with(Program& program, ProgramState& state,
                                         const std::vector<const Group*>& groups);
@@ -475,6 +478,7 @@ class Tier final : public TierHooks {
   std::unordered_map<const Program*, StatePtr> states_;
   std::deque<Job> jobs_;
   StatePtr busy_;
+  std::vector<StatePtr> left_behind_;  ///< programs with what a run may still see (reclaim())
   bool stopping_ = false;
   std::atomic<bool> calibrating_{false};
   std::map<std::string, std::unique_ptr<Persistence>> persistence_;  ///< by directory

@@ -167,10 +167,10 @@ std::string run_at(Verification& v, const std::vector<Tensor>& values, const Sym
     const Operand& operand = v.spec.inputs[k];
     if (operand.constant && is_table(v.extracted.graph, v.extracted.operands[k])) {
       inputs.emplace_back();
-      inputs.back().tensor = operand.constant;
+      inputs.back().tensor = operand.constant.held();
       continue;
     }
-    const Tensor& data = operand.constant ? operand.constant : values[next++];
+    const Tensor data = operand.constant ? operand.constant.held() : values[next++];
     inputs.push_back(
         fenced_input(data, strides_of(operand, data.dims(), symbols), place, v.guard_pages));
     if (!operand.constant) laid_out.push_back(inputs.back().tensor);

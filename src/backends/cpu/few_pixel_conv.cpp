@@ -48,6 +48,7 @@ class FewPixelBound final : public BoundKernel {
         pixels_(conv.problem.batch * conv.problem.plane()),
         n_(conv.problem.out_channels),
         k_(conv.problem.in_channels * geometry_.rows.kernel * geometry_.cols.kernel) {
+    unread = 1u << kW;
     const int64_t panels_count = ceil_div(n_, kFewColumns);
     tasks = std::clamp<int64_t>(static_cast<int64_t>(conv.problem.flops() / kTaskFlops), 1,
                                 panels_count);
@@ -158,7 +159,7 @@ std::shared_ptr<const BoundKernel> FewPixelConv::bind(const BindContext& context
     return same_strides(part.dims, part.strides, channels_last_strides(part.dims));
   };
   if (!channels_last(conv.x) || !channels_last(conv.y)) return nullptr;
-  std::call_once(packed_, [&] { panels_ = pack(spec_.inputs[kW].constant); });
+  std::call_once(packed_, [&] { panels_ = pack(spec_.inputs[kW].constant.held()); });
   return std::make_shared<FewPixelBound>(spec_, context, conv, epilogue_, panels_);
 }
 

@@ -84,6 +84,7 @@ class GatherBound final : public BoundKernel {
         checked_mul(checked_mul(outer_, picks_), std::max<int64_t>(inner_.bytes(), bytes_));
     tasks = std::clamp<int64_t>(moved / kTaskBytes, 1, std::max<int64_t>(1, outer_ * picks_));
     held_bytes += views_.bytes();
+    if (dense_ && (inner_count_ > 1 || outer_ == 1)) any_address = 1;  // copied as bytes
     if (inner_count_ == 1 && outer_ > 1) scratch_bytes = checked_mul(picks_, 2 * 8);
   }
 

@@ -52,9 +52,12 @@ class WeightStore {
     const OneThread guard;
     auto buffer = Buffer::allocate(static_cast<int64_t>(wanted.get_size()));
     dnnl::stream stream(onednn_engine());
-    dnnl::memory from(plain, onednn_engine(), weights_.as<float>() + c0 * weights_.strides()[0]);
+    const Tensor held = weights_.held(true);
+    dnnl::memory from(plain, onednn_engine(),
+                      held.as<std::byte>() + c0 * held.strides()[0] * element_size(held.dtype()));
     dnnl::memory to(wanted, onednn_engine(), buffer->data());
     dnnl::reorder(from, to).execute(stream, from, to);
+    held.forget();
     slices_.push_back({c0, wanted, buffer});
     return buffer;
   }
@@ -86,6 +89,7 @@ class ConvBound final : public BoundKernel {
     const SqueezedConv squeezed(spec, context.inputs[0], context.inputs[1], context.outputs[0]);
     const BoundOperand x = squeezed.x.operand(), w = squeezed.w.operand(), y = squeezed.y.operand();
     const ConvProblem& s = squeezed.problem;
+    if (store.constant()) unread = 1u << 1;
     has_bias_ = spec.inputs.size() > 2 && spec.inputs[2].present();
     if (element_count(y.dims) == 0) return;
     if (element_count(x.dims) == 0 || element_count(w.dims) == 0)

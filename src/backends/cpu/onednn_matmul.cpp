@@ -61,6 +61,7 @@ class PackedBound final : public BoundKernel {
         weights_(std::move(weights)),
         p_(p),
         c_index_(static_cast<uint32_t>(spec.inputs.size())) {
+    unread = 1u << 1;
     rounded_ = weights_->types.left == DType::kBF16;
     const bool few = p_.m <= kFewRows && own_kernel_reads(*weights_, p_.m);
     parts_ = split_matmul(p_, rounded_ && few ? 0 : weights_->slices, spec.threads);

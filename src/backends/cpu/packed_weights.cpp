@@ -62,6 +62,7 @@ std::optional<int64_t> PackedWeights::panel(size_t index) const {
 
 std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool transposed,
                                                   const ProductTypes& types, int threads) {
+  const Tensor held = weights.held(true);
   auto out = std::make_shared<PackedWeights>();
   out->types = types;
   const size_t k_axis = transposed ? 1 : 0, n_axis = transposed ? 0 : 1;
@@ -96,12 +97,13 @@ std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool tr
       const Dims dims{out->k, n}, strides{k_stride, n_stride};
       const DType stored = weights.dtype();
       dnnl::memory from(strided_desc(dims, strides, stored), onednn_engine(),
-                        weights.as<std::byte>() + n0 * n_stride * element_size(stored));
+                        held.as<std::byte>() + n0 * n_stride * element_size(stored));
       const auto slice = static_cast<size_t>(s);
       dnnl::memory to(out->descs[slice], onednn_engine(), out->slice(slice));
       dnnl::reorder(from, to).execute(stream, from, to);
     }
   });
+  held.forget();
   return out;
 }
 

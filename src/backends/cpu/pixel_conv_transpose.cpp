@@ -21,7 +21,7 @@ constexpr int64_t kFewest = 8;     ///< channels of the result that are worth a 
 /// Weights [slice of output channels][input channel][kernel position][channel of the slice].
 struct SlicedWeights {
   explicit SlicedWeights(const StepSpec& spec) {
-    const Tensor& w = spec.inputs[kW].constant;
+    const Tensor w = spec.inputs[kW].constant.held();
     in_channels = w.dims()[0];
     out_channels = w.dims()[1];
     kernel = element_count(std::span(w.dims()).subspan(2));
@@ -55,6 +55,7 @@ class PixelConvTransposeBound final : public BoundKernel {
       : views_(spec, context),
         weights_(std::move(weights)),
         add_(fold_fns(Fold::kSum, DType::kF32, cpu_info().isa)) {
+    unread = 1u << kW;
     const OperandView &x = views_.inputs[kX], &y = views_.outputs[0];
     axes_ = conv_transpose_axes(*spec.node, x.dims, views_.inputs[kW].dims, y.dims);
     for (const WindowAxis& axis : axes_) {

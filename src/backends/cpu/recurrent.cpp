@@ -111,6 +111,7 @@ class RecurrentBound final : public BoundKernel {
     // GRUs that reset before their product meet in the middle of a step.
     halves_ = cell_ == Cell::kGru && !linear_ ? 2 : 1;
     lengths_ = has(kLengths);
+    if (panels) unread = 1u << kW | 1u << kR;
     panels_ =
         panels ? std::move(panels) : std::make_shared<LayerPanels>(gates_of(cell_), units_, input_);
     divide(spec.threads);
@@ -501,7 +502,7 @@ class RecurrentKernel final : public Kernel {
 
  private:
   std::shared_ptr<const LayerPanels> pack() const {
-    const Tensor &w = spec_.inputs[kW].constant, &r = spec_.inputs[kR].constant;
+    const Tensor w = spec_.inputs[kW].constant.held(), r = spec_.inputs[kR].constant.held();
     const int64_t width = r.dims()[1], units = r.dims()[2], inputs = w.dims()[2];
     auto out = std::make_shared<LayerPanels>(gates_of(cell_of(*spec_.op)), units, inputs);
     const auto buffer = Buffer::allocate(r.dims()[0] * out->floats() * 4);

@@ -33,7 +33,7 @@ constexpr double kTaskFlops = 2e6;
 /// What binding does not depend on: the weights in panels, and what is done behind the sums.
 struct RowConvModel {
   explicit RowConvModel(const StepSpec& spec) : fns(conv_row_fns(cpu_info().isa)) {
-    const Tensor& w = spec.inputs[kW].constant;
+    const Tensor w = spec.inputs[kW].constant.held();
     out_channels = w.dims()[0];
     const int64_t in_channels = w.dims()[1], kernel = element_count(std::span(w.dims()).subspan(2)),
                   taps = kernel * in_channels;
@@ -97,6 +97,7 @@ class RowConvBound final : public BoundKernel {
       : model_(std::move(model)),
         inputs_(static_cast<uint32_t>(spec.inputs.size())),
         has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()) {
+    unread = 1u << kW;
     const SqueezedConv conv(spec, context.inputs[kX], context.inputs[kW], context.outputs[0]);
     const ConvProblem& s = conv.problem;
     images_ = s.batch;

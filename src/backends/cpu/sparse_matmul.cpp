@@ -129,7 +129,7 @@ std::shared_ptr<Kernel> create_sparse_matmul(const StepSpec& spec, const MatMulS
   if (settings.strict || settings.transpose_a || settings.alpha != 1) return nullptr;
   const Tensor& weights = spec.inputs[1].constant;
   if (weights) {
-    const Tensor dense = weights.to_contiguous();
+    const Tensor dense = weights.held().to_contiguous();
     if (!all_finite(dense.as<float>(), dense.count())) return nullptr;
   }
   if (packed)

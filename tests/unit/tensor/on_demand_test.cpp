@@ -1,0 +1,87 @@
+#include <doctest/doctest.h>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace xc {
+namespace {
+
+TEST_CASE("tensor/on demand: one copy for all holders, none when they have let go") {
+  const auto file = Buffer::allocate(1 + 4 * 8);
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6, 7, 8};
+  std::memcpy(file->data() + 1, values.data(), 4 * 8);
+  const Tensor t(Buffer::copy_on_demand(file, 1, 4 * 8), 4, DType::kF32, {7}, {1});
+
+  const Tensor bytes = t.held(true);
+  CHECK(bytes.as<std::byte>() == file->data() + 1 + 4);  // no copy
+  std::weak_ptr<Buffer> made;
+  {
+    const Tensor held = t.held(), again = t.held();
+    CHECK(held.data() == again.data());
+    CHECK(reinterpret_cast<uintptr_t>(held.data()) % 4 == 0);
+    CHECK(held.as<float>()[0] == 2);
+    CHECK(held.as<float>()[6] == 8);
+    made = held.buffer();
+  }
+  CHECK(made.expired());
+  // data() makes one that stays.
+  const void* kept = t.data();
+  CHECK(t.held().data() == kept);
+  CHECK(t.data() == kept);
+}
+
+TEST_CASE("tensor/on demand: made once for threads that ask at once") {
+  std::atomic<int> fills{0};
+  const auto buffer = Buffer::make_on_demand(4096, [&](std::byte* to) {
+    ++fills;
+    std::memset(to, 7, 4096);
+  });
+  const auto first = buffer->held();
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (int k = 0; k < 100; ++k)
+        if (buffer->held() != first || buffer->held()->data()[4095] != std::byte{7}) ++wrong;
+      if (buffer->data()[0] != std::byte{7}) ++wrong;
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(fills == 1);
+}
+
+TEST_CASE("tensor/forget: whole pages of a mapping leave memory and come back as they were") {
+  const int64_t page = ::sysconf(_SC_PAGESIZE), bytes = 4 * page;
+  const int file = ::memfd_create("xc", MFD_CLOEXEC);
+  REQUIRE(file >= 0);
+  const std::vector<uint8_t> content(static_cast<size_t>(bytes), 3);
+  REQUIRE(::write(file, content.data(), content.size()) == bytes);
+  void* data =
+      ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+  REQUIRE(data != MAP_FAILED);
+  ::close(file);
+  const auto mapped = Buffer::wrap_mapping(
+      data, bytes, [data, bytes] { ::munmap(data, static_cast<size_t>(bytes)); });
+  // What this process alone wrote is lost with its page: how the test sees which pages went.
+  std::memset(data, 5, static_cast<size_t>(bytes));
+  Tensor(mapped, 1, DType::kU8, {3 * page}).forget();
+  const auto* now = static_cast<const uint8_t*>(data);
+  CHECK(int{now[0]} == 5);
+  CHECK(int{now[page - 1]} == 5);
+  CHECK(int{now[page]} == 3);
+  CHECK(int{now[3 * page - 1]} == 3);
+  CHECK(int{now[3 * page]} == 5);
+  // Memory of the heap stays.
+  Tensor heap = Tensor::of<float>(std::vector<float>(4096, 2.0f), {4096});
+  heap.forget();
+  CHECK(heap.as<float>()[4095] == 2);
+}
+
+}  // namespace
+}  // namespace xc
