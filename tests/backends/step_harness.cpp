@@ -179,6 +179,37 @@ std::string in_place_difference(const BoundKernel& bound, const std::vector<Tens
   return {};
 }
 
+std::string address_difference(const BoundKernel& bound, const std::vector<Tensor>& inputs,
+                               const std::vector<Tensor>& outputs, const RunOptions& options) {
+  std::vector<void*> buffers;
+  std::vector<std::shared_ptr<Buffer>> odd;
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    const Tensor& in = inputs[k];
+    const auto says = [k](uint32_t mask) { return k < 32 && (mask >> k & 1) != 0; };
+    if (!in || says(bound.unread)) {
+      buffers.push_back(nullptr);
+    } else if (says(bound.any_address)) {
+      const auto bytes = static_cast<size_t>(in.buffer()->bytes());
+      odd.push_back(Buffer::allocate(in.buffer()->bytes() + 1));
+      std::memcpy(odd.back()->data() + 1, in.buffer()->data(), bytes);
+      buffers.push_back(odd.back()->data() + 1 + in.byte_offset());
+    } else {
+      buffers.push_back(in.data());
+    }
+  }
+  std::vector<Tensor> results;
+  for (const Tensor& out : outputs) {
+    results.emplace_back(Buffer::allocate(out.buffer()->bytes()), out.byte_offset(), out.dtype(),
+                         out.dims(), out.strides());
+    buffers.push_back(results.back().data());
+  }
+  run_bound(bound, buffers, options);
+  for (size_t i = 0; i < results.size(); ++i)
+    if (!same_bits(results[i], outputs[i]))
+      return fmt::format("output {} differs with constants that are not there or not aligned", i);
+  return {};
+}
+
 std::vector<Tensor> run_kernel(Kernel& kernel, const Problem& problem, const RunOptions& options) {
   const Node node = node_of(problem);
   if (options.prepare) kernel.prepare();
@@ -206,6 +237,10 @@ std::vector<Tensor> run_kernel(Kernel& kernel, const Problem& problem, const Run
   run_bound(*bound, buffers, options);
   if (bound->in_place != 0) {
     const std::string wrong = in_place_difference(*bound, inputs, outputs, options);
+    CHECK_MESSAGE(wrong.empty(), problem.op->name << ": " << wrong);
+  }
+  if (bound->unread != 0 || bound->any_address != 0) {
+    const std::string wrong = address_difference(*bound, inputs, outputs, options);
     CHECK_MESSAGE(wrong.empty(), problem.op->name << ": " << wrong);
   }
   return outputs;

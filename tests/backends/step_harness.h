@@ -68,6 +68,10 @@ std::vector<Tensor> run_kernel(Kernel& kernel, const Problem& problem, const Run
 /// BoundKernel::in_place names and that lies alike; empty when nothing does.
 std::string in_place_difference(const BoundKernel& bound, const std::vector<Tensor>& inputs,
                                 const std::vector<Tensor>& outputs, const RunOptions& options);
+/// How results differ where inputs that BoundKernel::unread names are null, and those that
+/// any_address names lie at odd addresses; empty when nothing does.
+std::string address_difference(const BoundKernel& bound, const std::vector<Tensor>& inputs,
+                               const std::vector<Tensor>& outputs, const RunOptions& options);
 
 struct Bounds {
   double relative = 0;
