@@ -89,10 +89,20 @@ bool Tier::dropped(Program& program, ProgramState& state, Group& group) {
   return true;
 }
 
-void Tier::look_at_left_behind() {
-  for (StatePtr& state : std::exchange(left_behind_, {}))
-    if (!state->gone)
-      jobs_.push_back({state, [this](Program& p, ProgramState&) { reclaim(p); }, nullptr});
+void Tier::look_at_left_behind(std::unique_lock<std::mutex>& lock) {
+  std::vector<StatePtr> left = std::exchange(left_behind_, {});
+  for (const StatePtr& state : left) {
+    if (state->gone || stopping_) continue;
+    busy_ = state;
+    lock.unlock();
+    if (const std::shared_ptr<Program> program = state->program.lock()) reclaim(*program);
+    lock.lock();
+    busy_.reset();
+    idle_.notify_all();
+  }
+  lock.unlock();
+  left.clear();
+  lock.lock();
 }
 
 void Tier::reclaim(Program& program) {
@@ -110,7 +120,7 @@ void Tier::thread_main() {
     if (left_behind_.empty())
       wake_.wait(lock, called);
     else if (!wake_.wait_for(lock, kReclaimLook, called))
-      look_at_left_behind();
+      look_at_left_behind(lock);
     if (stopping_) return;
     if (jobs_.empty()) continue;
     // Over the budget the job stays queued, so that its program can still be taken away: the budget
@@ -119,6 +129,7 @@ void Tier::thread_main() {
     if (next == jobs_.end()) {
       tell_postponed(lock);
       if (!stopping_) wake_.wait_for(lock, kBudgetLook);
+      look_at_left_behind(lock);
       continue;
     }
     Job job = std::move(*next);

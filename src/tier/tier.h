@@ -359,7 +359,7 @@ class Tier final : public TierHooks {
   void prepare_weights(Program& program, ProgramState& state);
   /// Lets go of what no run can see any longer, at once or as soon as the last of those has ended.
   void reclaim(Program& program);
-  void look_at_left_behind();
+  void look_at_left_behind(std::unique_lock<std::mutex>& lock);
   /// The plan with these groups fused, those first that come first where groups overlap.
   std::shared_ptr<const Plan> plan_with(Program& program, ProgramState& state,
                                         const std::vector<const Group*>& groups);
