@@ -105,7 +105,9 @@ int usable_cores() {
 #if defined(__x86_64__)
 void detect_isa(CpuInfo& info) {
   // __builtin_cpu_supports also asks whether the system saves the registers.
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) info.isa = Isa::kAvx2;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("f16c"))
+    info.isa = Isa::kAvx2;
   if (info.isa == Isa::kAvx2 && __builtin_cpu_supports("avx512f") &&
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl"))

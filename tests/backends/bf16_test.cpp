@@ -262,8 +262,8 @@ TEST_CASE("backends/bf16: few rows against panels of pairs of rows") {
         for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
           if (isa > cpu_info().isa) continue;
           std::vector<float> y(static_cast<size_t>(rows * n), 7.0f);
-          cpu::few_rows_fn(isa)({x.as<float>(), std::max<int64_t>(k, 1), rows, k, n, w.data(), true,
-                                 panel, y.data(), n});
+          cpu::few_rows_fn(isa)({x.as<float>(), std::max<int64_t>(k, 1), rows, k, n, w.data(),
+                                 cpu::WeightFormat::kBF16Pairs, panel, y.data(), n});
           double worst = 0;
           for (int64_t r = 0; r < rows; ++r)
             for (int64_t j = 0; j < n; ++j) {

@@ -1,7 +1,5 @@
 #include <doctest/doctest.h>
 
-#include <random>
-
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/onednn_common.h"
 #include "backends/cpu/packed_weights.h"
@@ -20,6 +18,9 @@ Bounds bounds_for(int64_t k, DType type = DType::kF32) {
   const double unit = type == DType::kF64 ? 1e-14 : 1e-5;
   return {unit, 0.2 * unit * static_cast<double>(k)};
 }
+
+/// What f32 weights may have been before.
+constexpr DType kStored[] = {DType::kF32, DType::kF16, DType::kBF16};
 
 /// Rows of products, and what they multiply.
 struct Way {
@@ -90,34 +91,43 @@ TEST_CASE_TEMPLATE("backends/matmul: the own product agrees with sums in f64, tr
 }
 
 /// The own kernel for few rows against sums in f64, nothing written beside its result. `panel`: 0
-/// for weights in rows.
-void check_few_rows(int64_t rows, int64_t n, int64_t k, int64_t panel, std::mt19937& random) {
+/// for weights in rows. Weights that lie in halves give the bits of the same ones in f32.
+void check_few_rows(int64_t rows, int64_t n, int64_t k, int64_t panel, Generator& g) {
   CAPTURE(rows);
   CAPTURE(n);
   CAPTURE(k);
-  std::uniform_real_distribution<float> uniform(-1, 1);
   const int64_t x_row = k + 5, y_row = n + 2;
-  std::vector<float> x(static_cast<size_t>(rows * x_row)),
-      w(static_cast<size_t>(panel > 0 ? (n + 63) / 64 * panel : k * n));
-  for (float& v : x) v = uniform(random);
-  for (float& v : w) v = uniform(random);
-  const auto weight = [&](int64_t d, int64_t j) {
-    return w[static_cast<size_t>(panel > 0 ? j / 64 * panel + d * 64 + j % 64 : d * n + j)];
-  };
-  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
-    if (isa > cpu_info().isa) continue;
-    CAPTURE(name(isa));
+  const Tensor x = g.tensor(DType::kF32, {rows * x_row});
+  const auto result = [&](Isa isa, const Tensor& w, cpu::WeightFormat lie) {
     std::vector<float> y(static_cast<size_t>(rows * y_row), 7.0f);
-    cpu::few_rows_fn(isa)({x.data(), x_row, rows, k, n, w.data(), false, panel, y.data(), y_row});
-    double worst = 0;
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t j = 0; j < y_row; ++j) {
-        double want = j < n ? 0 : 7;
-        for (int64_t d = 0; j < n && d < k; ++d)
-          want += static_cast<double>(x[static_cast<size_t>(r * x_row + d)]) * weight(d, j);
-        worst = test::worst_of(worst, std::fabs(want - y[static_cast<size_t>(r * y_row + j)]));
-      }
-    CHECK(worst <= 1e-4);
+    cpu::few_rows_fn(isa)(
+        {x.as<float>(), x_row, rows, k, n, w.as<std::byte>(), lie, panel, y.data(), y_row});
+    return y;
+  };
+  for (const auto& [lie, type] : {std::pair{cpu::WeightFormat::kF32, DType::kF32},
+                                  {cpu::WeightFormat::kF16, DType::kF16},
+                                  {cpu::WeightFormat::kBF16, DType::kBF16}}) {
+    CAPTURE(name(type));
+    const Tensor stored = g.tensor(type, {panel > 0 ? (n + 63) / 64 * panel : k * n});
+    const Tensor w = widened(stored);
+    const auto weight = [&](int64_t d, int64_t j) {
+      return w.as<float>()[panel > 0 ? j / 64 * panel + d * 64 + j % 64 : d * n + j];
+    };
+    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+      if (isa > cpu_info().isa) continue;
+      CAPTURE(name(isa));
+      const auto y = result(isa, w, cpu::WeightFormat::kF32);
+      double worst = 0;
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t j = 0; j < y_row; ++j) {
+          double want = j < n ? 0 : 7;
+          for (int64_t d = 0; j < n && d < k; ++d)
+            want += static_cast<double>(x.as<float>()[r * x_row + d]) * weight(d, j);
+          worst = test::worst_of(worst, std::fabs(want - y[static_cast<size_t>(r * y_row + j)]));
+        }
+      CHECK(worst <= 4e-4);
+      if (type != DType::kF32 && cpu::widens_halves(isa)) CHECK(result(isa, stored, lie) == y);
+    }
   }
 }
 
@@ -125,18 +135,18 @@ void check_few_rows(int64_t rows, int64_t n, int64_t k, int64_t panel, std::mt19
 constexpr int64_t kRowsTried[] = {1, 2, 3, 4, 5, 6, 7, 9, 11, 13, 16, 19, 24, 25, 33};
 
 TEST_CASE("backends/matmul: few rows against panels of 64 columns, the last one in part") {
-  std::mt19937 random(5);
+  Generator g(5);
   for (const int64_t rows : kRowsTried)
     for (const int64_t n : {1, 63, 64, 65, 200})
       for (const int64_t k : {0, 1, 17, 64, 450})
-        check_few_rows(rows, n, k, (k + 3) * cpu::kFewColumns, random);
+        check_few_rows(rows, n, k, (k + 3) * cpu::kFewColumns, g);
 }
 
 TEST_CASE("backends/matmul: any rows against weights in rows") {
-  std::mt19937 random(6);
+  Generator g(6);
   for (const int64_t rows : kRowsTried)
     for (const int64_t n : {1, 15, 16, 63, 64, 100, 384, 456})
-      for (const int64_t k : {0, 1, 17, 300}) check_few_rows(rows, n, k, 0, random);
+      for (const int64_t k : {0, 1, 17, 300}) check_few_rows(rows, n, k, 0, g);
 }
 
 TEST_CASE("backends/matmul: ranks, broadcasts, strides and splits") {
@@ -193,10 +203,10 @@ TEST_CASE("backends/matmul: packed weights agree with the reference, whatever th
   Generator g(23);
   for (const Dims& a : {Dims{1, 300}, Dims{5, 300}, Dims{60, 300}, Dims{150, 300}, Dims{2, 70, 300},
                         Dims{3, 1, 300}})
-    for (int64_t n : {100, 240, 256, 900, 1600}) {
+    for (int64_t n : {100, 101, 102, 240, 256, 257, 900, 901, 902, 1600}) {
       Problem p;
       p.op = &get_op("MatMul");
-      p.inputs = {g.tensor(DType::kF32, a), g.tensor(DType::kF32, {300, n})};
+      p.inputs = {g.tensor(DType::kF32, a), widened(g.tensor(kStored[n % 3], {300, n}))};
       p.constant = {false, true};
       const auto want = run_reference(node_of(p), p.inputs);
       const auto& row = find_row("onednn.matmul", "MatMul");
@@ -263,23 +273,52 @@ TEST_CASE(
 TEST_CASE("backends/matmul: few rows over weights beyond the cache, whatever the split") {
   Generator g(27);
   const int64_t k = 700, n = 1000;
-  const Tensor weights = g.tensor(DType::kF32, {k, n});
   const auto& row = find_row("onednn.matmul", "MatMul");
-  for (int64_t m : {1, 2, 3, 4, 5, 16, 32, 33}) {
-    Problem p;
-    p.op = &get_op("MatMul");
-    p.inputs = {g.tensor(DType::kF32, {m, k}), weights};
-    p.constant = {false, true};
-    const auto want = run_reference(node_of(p), p.inputs);
-    RunOptions options;
-    options.prepare = options.background = true;
-    for (int threads : {1, 2, 4}) {
-      options.threads = threads;
-      options.pieces = threads;
-      const std::string wrong = difference(run_row(row, p, options)[0], want[0], bounds_for(k));
-      CHECK_MESSAGE(wrong.empty(), m << " rows, " << threads << " threads: " << wrong);
+  for (const DType stored : kStored) {
+    const Tensor weights = widened(g.tensor(stored, {k, n}));
+    for (int64_t m : {1, 2, 3, 4, 5, 16, 32, 33, 70}) {
+      Problem p;
+      p.op = &get_op("MatMul");
+      p.inputs = {g.tensor(DType::kF32, {m, k}), weights};
+      p.constant = {false, true};
+      const auto want = run_reference(node_of(p), p.inputs);
+      RunOptions options;
+      options.prepare = options.background = true;
+      for (int threads : {1, 2, 4}) {
+        options.threads = threads;
+        options.pieces = threads;
+        const std::string wrong = difference(run_row(row, p, options)[0], want[0], bounds_for(k));
+        CHECK_MESSAGE(wrong.empty(),
+                      name(stored) << ", " << m << " rows, " << threads << " threads: " << wrong);
+      }
     }
   }
+}
+
+TEST_CASE("backends/matmul: weights that halves hold exactly are packed as those, no others") {
+  if (!cpu::widens_halves(cpu_info().isa)) return;
+  Generator g(31);
+  const cpu::ProductTypes types{DType::kF32, DType::kF32, DType::kF32};
+  const auto stored = [&](const Tensor& w) {
+    return cpu::pack_weights(w, false, types, 1)->stored;
+  };
+  for (const DType type : {DType::kF16, DType::kBF16}) {
+    const Tensor w = widened(g.tensor(type, {130, 200}));
+    float* const at = w.as<float>();
+    at[0] = -0.0f;
+    at[1] = std::numeric_limits<float>::infinity();
+    if (type == DType::kBF16) at[2] = 0x1p100f;  // beyond f16
+    CHECK(stored(w) == type);
+    at[25999] = 0x1.0002p0f;  // a digit more than either has
+    CHECK(stored(w) == DType::kF32);
+  }
+  const Tensor w = widened(g.tensor(DType::kF16, {130, 200}));
+  w.as<float>()[0] = 0x1p-24f;  // the least there is
+  CHECK(stored(w) == DType::kF16);
+  w.as<float>()[0] = 0x1p-25f;
+  CHECK(stored(w) == DType::kF32);
+  w.as<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  CHECK(stored(w) == DType::kF16);
 }
 
 TEST_CASE("backends/matmul: the same bits however an unpacked product is split") {

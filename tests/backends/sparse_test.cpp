@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 
@@ -34,24 +35,31 @@ void check_rows(int64_t rows, int64_t n, int64_t k, int64_t panel, double densit
   CAPTURE(all);
   std::uniform_real_distribution<float> uniform(-1, 1);
   const int64_t x_row = k + 5, y_row = n + 2, w_row = n + 3;
-  std::vector<float> x(static_cast<size_t>(rows * x_row)),
-      w(static_cast<size_t>(panel > 0 ? (n + 63) / 64 * panel : k * w_row) + 1);
+  std::vector<float> x(static_cast<size_t>(rows * x_row));
   for (float& v : x) v = uniform(random);
-  for (float& v : w) v = uniform(random);
   make_sparse(x, density, random);
-  if (all && k > 0 && !w.empty()) w[0] = kInf;
+  // Weights that f16 holds, in f32 and in f16.
+  const Tensor stored = Generator(random()).tensor(
+      DType::kF16, {(panel > 0 ? (n + 63) / 64 * panel : k * w_row) + 1});
+  if (all && k > 0) stored.as<uint16_t>()[0] = 0x7c00;  // infinity
+  const Tensor w = widened(stored);
   const auto weight = [&](int64_t d, int64_t j) {
-    return w[static_cast<size_t>(panel > 0 ? j / 64 * panel + d * 64 + j % 64 : d * w_row + j)];
+    return w.as<float>()[panel > 0 ? j / 64 * panel + d * 64 + j % 64 : d * w_row + j];
   };
   std::vector<float> of_fma;
   for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
     if (isa > cpu_info().isa) continue;
     CAPTURE(name(isa));
     const auto room = static_cast<size_t>(cpu::nonzero_capacity(k));
-    std::vector<float> y(static_cast<size_t>(rows * y_row), 7.0f), values(room);
+    std::vector<float> values(room);
     std::vector<int32_t> columns(room);
-    cpu::nonzero_rows_fn(isa)({x.data(), x_row, rows, k, n, w.data(), panel, w_row, y.data(), y_row,
-                               all, values.data(), columns.data()});
+    const auto result = [&](const Tensor& right, cpu::WeightFormat format) {
+      std::vector<float> y(static_cast<size_t>(rows * y_row), 7.0f);
+      cpu::nonzero_rows_fn(isa)({x.data(), x_row, rows, k, n, right.data(), format, panel, w_row,
+                                 y.data(), y_row, all, values.data(), columns.data()});
+      return y;
+    };
+    const auto y = result(w, cpu::WeightFormat::kF32);
     double worst = 0;
     bool kept = true;
     for (int64_t r = 0; r < rows; ++r)
@@ -65,9 +73,13 @@ void check_rows(int64_t rows, int64_t n, int64_t k, int64_t panel, double densit
         else
           kept = kept && (std::isnan(want) ? std::isnan(got) : static_cast<float>(want) == got);
       }
-    CHECK(worst <= 1e-4 + 3e-8 * static_cast<double>(k));
+    CHECK(worst <= 2e-4 + 6e-8 * static_cast<double>(k));
     CHECK(kept);
     // Sums are the same ones in the same order.
+    if (cpu::widens_halves(isa)) {
+      const auto of_halves = result(stored, cpu::WeightFormat::kF16);
+      CHECK(std::memcmp(of_halves.data(), y.data(), y.size() * sizeof(float)) == 0);
+    }
     if (isa == Isa::kAvx2) of_fma = y;
     if (isa == Isa::kAvx512 && !all) CHECK(y == of_fma);
   }
@@ -101,8 +113,9 @@ Problem problem_of(bool gemm, const Shape& shape, double density, Generator& gen
   problem.op = find_op(gemm ? "Gemm" : "MatMul");
   Tensor x = generator.tensor(DType::kF32, {shape.m, shape.k});
   make_sparse({x.as<float>(), static_cast<size_t>(x.count())}, density, random);
-  problem.inputs = {
-      x, generator.tensor(DType::kF32, gemm ? Dims{shape.n, shape.k} : Dims{shape.k, shape.n})};
+  problem.inputs = {x, gemm ? widened(generator.tensor(shape.m % 2 ? DType::kF16 : DType::kF32,
+                                                       {shape.n, shape.k}))
+                            : generator.tensor(DType::kF32, {shape.k, shape.n})};
   if (gemm) {
     problem.attrs.set("transB", int64_t{1});
     problem.inputs.push_back(generator.tensor(DType::kF32, {shape.n}));

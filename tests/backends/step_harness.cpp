@@ -30,6 +30,14 @@ Tensor Generator::tensor(DType dtype, const Dims& dims, double low, double high)
   return out;
 }
 
+Tensor widened(const Tensor& stored) {
+  if (stored.dtype() == DType::kF32) return stored;
+  Tensor out(DType::kF32, stored.dims());
+  for (int64_t i = 0; i < out.count(); ++i)
+    out.as<float>()[i] = static_cast<float>(load_double(stored.data(), stored.dtype(), i));
+  return out;
+}
+
 Tensor Generator::strided(const Tensor& tensor, int kind) {
   if (!tensor || kind == 0) return tensor;
   const size_t rank = tensor.dims().size();

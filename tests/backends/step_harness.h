@@ -29,6 +29,9 @@ class Generator {
   std::mt19937_64 engine_;
 };
 
+/// The values of f16 or bf16 in f32; f32 as it is.
+Tensor widened(const Tensor& stored);
+
 struct Problem {
   const OpDef* op = nullptr;
   Attrs attrs;

@@ -100,7 +100,7 @@ class FewPixelBound final : public BoundKernel {
            .k = k_,
            .n = columns,
            .panels = panels_->data() + j * k_,
-           .pairs = false,
+           .format = WeightFormat::kF32,
            .panel = k_ * kFewColumns,
            .y = y,
            .y_row = n_,

@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <numeric>
 
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/gemm_step.h"
@@ -71,6 +72,8 @@ class PackedBound final : public BoundKernel {
       provisional = complete_ = own_kernel_reads(*weights_, p_.m);
       if (!complete_) return;
     }
+    // What is widened serves one part after the other.
+    if (!products_.empty() && weights_->stored != weights_->types.right) by_columns();
     tiles_ = folded_tiles(settings_.epilogue, context, parts_);
     scratch_bytes = scratchpad_bytes_ + settings_.epilogue.scratch_bytes();
     // A primitive holds its generated code: some 30 KiB.
@@ -84,18 +87,24 @@ class PackedBound final : public BoundKernel {
     const OneThread guard;
     const float* a = static_cast<const float*>(args.buffers[0]);
     float* c = static_cast<float*>(args.buffers[c_index_]);
+    void* weights = nullptr;  // of the slice of the part before
+    int64_t column = -1;
     for (int64_t i = begin; i < std::min(end, static_cast<int64_t>(parts_.size())); ++i) {
       const MatMulPart& part = parts_[static_cast<size_t>(i)];
+      auto* const scratch = static_cast<std::byte*>(args.scratch);
       float* const target = c + part.m0 * p_.c_m + part.n0 * p_.c_n;
       const float* const source = a + part.m0 * p_.a_m;
-      if (products_.empty())
+      if (products_.empty()) {
         by_own_kernel(part, source, target);
-      else
-        by_library(part, products_[part_product_[static_cast<size_t>(i)]], source, target,
-                   static_cast<std::byte*>(args.scratch));
+      } else {
+        if (part.n0 != column) weights = weights_->widen(slice_of(part), scratch + widened_at_);
+        column = part.n0;
+        by_library(part, products_[part_product_[static_cast<size_t>(i)]], weights, source, target,
+                   scratch);
+      }
       if (!settings_.epilogue.empty())
         settings_.epilogue.run(tiles_, static_cast<size_t>(i), args.buffers,
-                               static_cast<std::byte*>(args.scratch) + scratchpad_bytes_);
+                               scratch + scratchpad_bytes_);
     }
   }
 
@@ -109,15 +118,16 @@ class PackedBound final : public BoundKernel {
   /// False: one is missing that was not to be made.
   bool find_products(bool make) {
     const int64_t lda = p_.m == 1 ? p_.k : p_.a_m, ldc = p_.m == 1 ? p_.n : p_.c_m;
-    int64_t scratchpad = 0, staged = 0, rounded = 0;
+    int64_t scratchpad = 0, staged = 0, rounded = 0, widened = 0;
     const bool all = onednn_call("a matrix product", [&] {
       for (const MatMulPart& part : parts_) {
         const int64_t m = part.m1 - part.m0, n = part.n1 - part.n0;
         const auto same = std::find_if(products_.begin(), products_.end(),
                                        [&](const Product& p) { return p.m == m && p.n == n; });
         part_product_.push_back(static_cast<uint32_t>(same - products_.begin()));
-        if (same != products_.end()) continue;
         const size_t slice = slice_of(part);
+        widened = std::max(widened, weights_->widened_bytes(slice));
+        if (same != products_.end()) continue;
         const bool dense = m > 1 && ldc != n && (m <= kDenseRows || weights_->dense_only(slice));
         if (dense) staged = std::max(staged, align_up(m * n * 4, 64));
         if (rounded_) rounded = std::max(rounded, align_up(m * p_.k * 2, 64));
@@ -133,8 +143,25 @@ class PackedBound final : public BoundKernel {
     if (!all) return false;
     stage_ = align_up(scratchpad, 64);
     rounded_at_ = stage_ + staged;
-    scratchpad_bytes_ = rounded_at_ + rounded;
+    widened_at_ = rounded_at_ + rounded;
+    scratchpad_bytes_ = widened_at_ + widened;
     return true;
+  }
+
+  /// Parts of the same columns one after another.
+  void by_columns() {
+    std::vector<size_t> order(parts_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return parts_[a].n0 < parts_[b].n0; });
+    std::vector<MatMulPart> parts;
+    std::vector<uint32_t> products;
+    for (const size_t k : order) {
+      parts.push_back(parts_[k]);
+      products.push_back(part_product_[k]);
+    }
+    parts_ = std::move(parts);
+    part_product_ = std::move(products);
   }
 
   size_t slice_of(const MatMulPart& part) const {
@@ -152,21 +179,21 @@ class PackedBound final : public BoundKernel {
                                  .k = p_.k,
                                  .n = part.n1 - part.n0,
                                  .panels = weights,
-                                 .pairs = rounded_,
+                                 .format = weights_->format(),
                                  .panel = panel,
                                  .y = target,
                                  .y_row = p_.c_m});
   }
 
-  void by_library(const MatMulPart& part, const Product& product, const float* source,
-                  float* target, std::byte* scratch) const {
+  void by_library(const MatMulPart& part, const Product& product, void* weights,
+                  const float* source, float* target, std::byte* scratch) const {
     float* const result = product.dense ? reinterpret_cast<float*>(scratch + stage_) : target;
     void* left = const_cast<float*>(source);
     if (rounded_) {
       left = scratch + rounded_at_;
       round_rows_to_bf16(source, left, product.m, p_.k, p_.a_m);
     }
-    void* const pointers[4] = {left, weights_->slice(slice_of(part)), result, scratch};
+    void* const pointers[4] = {left, weights, result, scratch};
     product.primitive->execute(pointers);
     if (product.dense)
       for (int64_t row = 0; row < product.m; ++row)
@@ -184,7 +211,7 @@ class PackedBound final : public BoundKernel {
   std::vector<uint32_t> part_product_;  ///< of each part
   int64_t made_ = 0;                    ///< products that nobody else has
   Epilogue::Tiles tiles_;
-  int64_t stage_ = 0, rounded_at_ = 0, scratchpad_bytes_ = 0;
+  int64_t stage_ = 0, rounded_at_ = 0, widened_at_ = 0, scratchpad_bytes_ = 0;  ///< in scratch
 };
 
 // ---- the kernel

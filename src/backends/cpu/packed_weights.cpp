@@ -1,9 +1,11 @@
 #include "backends/cpu/packed_weights.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 
 #include "backends/cpu/matmul_problem.h"
-#include "backends/cpu/vector/few_rows_fn.h"
+#include "backends/cpu/vector/elementwise_fn.h"
 
 namespace xc::cpu {
 namespace {
@@ -31,7 +33,88 @@ PackedProduct prepared(const dnnl::matmul::primitive_desc& pd) {
       static_cast<int64_t>(pd.scratchpad_desc().get_size()), true};
 }
 
+constexpr int64_t kAtOnce = 4096;  ///< elements converted, in the first-level cache
+
+void convert(const void* from, DType from_type, void* to, DType to_type, int64_t count) {
+  cast_fn(from_type, to_type, cpu_info().isa)({{from}, {1}, to, count, nullptr});
+}
+
+/// Whether `type` holds each exactly.
+bool all_are(DType type, const float* values, int64_t count) {
+  std::array<uint16_t, kAtOnce> narrow;
+  std::array<float, kAtOnce> back;
+  for (int64_t i = 0; i < count; i += kAtOnce) {
+    const int64_t n = std::min(kAtOnce, count - i);
+    convert(values + i, DType::kF32, narrow.data(), type, n);
+    convert(narrow.data(), type, back.data(), DType::kF32, n);
+    if (std::memcmp(back.data(), values + i, static_cast<size_t>(n) * sizeof(float)) != 0)
+      return false;
+  }
+  return true;
+}
+
+/// The halves that f32 weights are held as.
+DType held_as(const Tensor& weights) {
+  if (weights.dtype() == DType::kF32 && weights.contiguous() && widens_halves(cpu_info().isa))
+    for (const DType type : {DType::kF16, DType::kBF16})
+      if (all_are(type, weights.as<float>(), weights.count())) return type;
+  return DType::kF32;
+}
+
 }  // namespace
+
+WeightFormat PackedWeights::format() const {
+  if (types.right == DType::kBF16) return WeightFormat::kBF16Pairs;
+  return stored == DType::kF16    ? WeightFormat::kF16
+         : stored == DType::kBF16 ? WeightFormat::kBF16
+                                  : WeightFormat::kF32;
+}
+
+int64_t PackedWeights::elements(size_t index) const {
+  return static_cast<int64_t>(descs[index].get_size()) / element_size(types.right);
+}
+
+int64_t PackedWeights::widened_bytes(size_t index) const {
+  return halves() ? align_up(static_cast<int64_t>(descs[index].get_size()), 64) : 0;
+}
+
+void* PackedWeights::widen(size_t index, void* memory) const {
+  if (!halves()) return slice(index);
+  convert(slice(index), stored, memory, types.right, elements(index));
+  return memory;
+}
+
+void PackedWeights::pack(const Tensor& weights, int64_t k_stride, int64_t n_stride) {
+  const auto columns = [&](int64_t s) { return slice_begin(n, slices, s); };
+  stored = types.right == DType::kF32 ? held_as(weights) : types.right;
+  dnnl::stream stream(onednn_engine());
+  int64_t bytes = 0, largest = 0;
+  for (int64_t s = 0; s < slices; ++s) {
+    const int64_t width = columns(s + 1) - columns(s);
+    // The packed layout is the same for every number of rows above a few.
+    const auto pd = slice_primitive(types, 64, k, width, k, n,
+                                    {{k, width}, onednn_type(types.right), Tag::any});
+    descs.push_back(pd.weights_desc());
+    offsets_.push_back(bytes);
+    const auto index = static_cast<size_t>(s);
+    bytes += align_up(elements(index) * element_size(stored), 64);
+    largest = std::max(largest, widened_bytes(index));
+  }
+  buffer_ = Buffer::allocate(bytes);
+  const auto staged = largest > 0 ? Buffer::allocate(largest) : nullptr;
+  for (int64_t s = 0; s < slices; ++s) {
+    const int64_t n0 = columns(s);
+    const Dims dims{k, columns(s + 1) - n0}, strides{k_stride, n_stride};
+    const DType type = weights.dtype();
+    dnnl::memory from(strided_desc(dims, strides, type), onednn_engine(),
+                      weights.as<std::byte>() + n0 * n_stride * element_size(type));
+    const auto index = static_cast<size_t>(s);
+    std::byte* const target = buffer_->data() + offsets_[index];
+    dnnl::memory to(descs[index], onednn_engine(), staged ? staged->data() : target);
+    dnnl::reorder(from, to).execute(stream, from, to);
+    if (staged) convert(staged->data(), types.right, target, stored, elements(index));
+  }
+}
 
 size_t PackedWeights::slice_at(int64_t n0) const {
   for (int64_t s = 0; s < slices; ++s)
@@ -77,32 +160,7 @@ std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool tr
                                                     : (out->n + 384) / 768;
   out->slices = std::clamp<int64_t>(wanted, threads == 1 || out->n < 256 ? 1 : 2, 64);
   const OneThread guard;
-  onednn_call("packing of weights", [&] {
-    dnnl::stream stream(onednn_engine());
-    const auto columns = [&](int64_t s) { return slice_begin(out->n, out->slices, s); };
-    int64_t bytes = 0;
-    for (int64_t s = 0; s < out->slices; ++s) {
-      const int64_t n = columns(s + 1) - columns(s);
-      // The packed layout is the same for every number of rows above a few.
-      const auto pd =
-          slice_primitive(types, 64, out->k, n, out->k, out->n,
-                          dnnl::memory::desc({out->k, n}, onednn_type(types.right), Tag::any));
-      out->descs.push_back(pd.weights_desc());
-      out->offsets.push_back(bytes);
-      bytes += align_up(static_cast<int64_t>(out->descs.back().get_size()), 64);
-    }
-    out->buffer = Buffer::allocate(bytes);
-    for (int64_t s = 0; s < out->slices; ++s) {
-      const int64_t n0 = columns(s), n = columns(s + 1) - n0;
-      const Dims dims{out->k, n}, strides{k_stride, n_stride};
-      const DType stored = weights.dtype();
-      dnnl::memory from(strided_desc(dims, strides, stored), onednn_engine(),
-                        held.as<std::byte>() + n0 * n_stride * element_size(stored));
-      const auto slice = static_cast<size_t>(s);
-      dnnl::memory to(out->descs[slice], onednn_engine(), out->slice(slice));
-      dnnl::reorder(from, to).execute(stream, from, to);
-    }
-  });
+  onednn_call("packing of weights", [&] { out->pack(held, k_stride, n_stride); });
   held.forget();
   return out;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/cpu/onednn_common.h"
+#include "backends/cpu/vector/few_rows_fn.h"
 
 namespace xc::cpu {
 
@@ -43,25 +44,43 @@ class PackedProducts {
   std::map<Key, Entry> entries_;
 };
 
-/// A constant right side in the library's own layout, sliced by columns.
-struct PackedWeights {
+/// A constant right side in the library's own layout, sliced by columns. f32 weights that are all
+/// halves (the model's own, or converted from such) are held as those, element by element in the
+/// same order: half the bytes in memory, and half to read where the own kernel reads them.
+class PackedWeights {
+ public:
   ProductTypes types{};
   int64_t k = 0, n = 0;
   int64_t slices = 1;
-  std::vector<dnnl::memory::desc> descs;  ///< per slice
-  std::vector<int64_t> offsets;           ///< of each slice in `buffer`, bytes
-  std::shared_ptr<Buffer> buffer;
+  DType stored = DType::kF32;             ///< types.right, or f16 or bf16 in place of f32
+  std::vector<dnnl::memory::desc> descs;  ///< per slice, of types.right
   std::unique_ptr<PackedProducts> products = std::make_unique<PackedProducts>();
-  void* slice(size_t index) const { return buffer->data() + offsets[index]; }
   /// How an own kernel reads a slice (vector/few_rows_fn.h), when the library has chosen f32 or
   /// bf16 weights to lie so: elements between panels of 64 columns, within which rows (of bf16:
   /// pairs of rows) lie one after another; 0 for f32 in rows; nothing otherwise.
   std::optional<int64_t> panel(size_t index) const;
+  WeightFormat format() const;
+  /// As stored.
+  void* slice(size_t index) const { return buffer_->data() + offsets_[index]; }
+  /// Of the memory that widen() needs; 0: what is stored is what the library reads.
+  int64_t widened_bytes(size_t index) const;
+  /// As the library reads it: in `memory`, or where it lies.
+  void* widen(size_t index, void* memory) const;
   /// Whether results must be dense: for weights in blocks the library has a kernel for no others
   /// but its reference, a thousand times as slow (oneDNN 3.2).
   bool dense_only(size_t index) const { return descs[index].get_inner_nblks() > 0; }
   /// Of the slice that begins at column n0.
   size_t slice_at(int64_t n0) const;
+  /// Packs weights [k, n], whose element strides are `k_stride` and `n_stride`. Once, first of all;
+  /// `types`, `k`, `n` and `slices` are set.
+  void pack(const Tensor& weights, int64_t k_stride, int64_t n_stride);
+
+ private:
+  bool halves() const { return stored != types.right; }
+  int64_t elements(size_t index) const;
+
+  std::vector<int64_t> offsets_;  ///< of each slice in `buffer_`, bytes
+  std::shared_ptr<Buffer> buffer_;
 };
 
 /// Packs weights [k, n] (transposed: [n, k]) as types.right, rounded where they are f32. For one

@@ -24,7 +24,8 @@ bool all_finite(const float* values, int64_t count) {
 
 /// Where the columns of a part's right side lie.
 struct Columns {
-  const float* at;
+  const void* at;
+  WeightFormat format;
   int64_t panel, row;
 };
 
@@ -69,6 +70,7 @@ class SparseBound final : public BoundKernel {
            .k = p_.k,
            .n = part.n1 - part.n0,
            .w = columns.at,
+           .format = columns.format,
            .panel = columns.panel,
            .w_row = columns.row,
            .y = c + part.m0 * p_.c_m + part.n0,
@@ -84,10 +86,10 @@ class SparseBound final : public BoundKernel {
 
  private:
   Columns columns_of(const MatMulPart& part, const void* right) const {
-    if (!packed_) return {static_cast<const float*>(right) + part.n0, 0, p_.b_k};
+    if (!packed_)
+      return {static_cast<const float*>(right) + part.n0, WeightFormat::kF32, 0, p_.b_k};
     const size_t slice = packed_->slice_at(part.n0);
-    const auto* weights = static_cast<const float*>(packed_->slice(slice));
-    return {weights, *packed_->panel(slice), part.n1 - part.n0};
+    return {packed_->slice(slice), packed_->format(), *packed_->panel(slice), part.n1 - part.n0};
   }
 
   MatMulSettings settings_;
