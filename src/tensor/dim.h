@@ -59,7 +59,7 @@ class Dim {
   /// Appends the distinct symbols, in order of appearance.
   void collect_symbols(std::vector<std::string>& out) const;
 
-  struct Node;  // normal form, private to dim.cpp
+  struct Node;  // normal form: dim_node.h
 
  private:
   friend struct DimAccess;

@@ -1,0 +1,113 @@
+// Rewrites that pay only where the rows of a region are walked in blocks, so they are no passes of
+// the pipeline: they change what is computed between the products, never what is read or written.
+#include "plan/fusion/block_graph.h"
+
+#include <unordered_map>
+
+#include "ir/patch.h"
+#include "ops/infer.h"
+#include "ops/op.h"
+#include "plan/fusion/blocks.h"
+
+namespace xc::fusion {
+namespace {
+
+/// The side of a Mul or Div that is one number per row, while the other is a whole row; or -1.
+int row_scalar_side(const Graph& graph, const Node& node) {
+  const bool quotient = node.op->name == "Div";
+  if (!quotient && node.op->name != "Mul") return -1;
+  const SymDims& whole = *graph.value(node.outputs[0]).type.dims;
+  for (const int side : {1, 0}) {
+    if (quotient && side == 0) break;
+    const SymDims& scalar = *graph.value(node.inputs[static_cast<size_t>(side)]).type.dims;
+    const SymDims& row = *graph.value(node.inputs[static_cast<size_t>(1 - side)]).type.dims;
+    if (scalar.size() == whole.size() && scalar.back() == Dim(1) && row == whole) return side;
+  }
+  return -1;
+}
+
+/// Rows scaled by a number each, only to be multiplied by a matrix: the product's columns are
+/// scaled instead, which are fewer, and no pass over the rows is left.
+void scale_after_products(Graph& graph) {
+  const auto users = graph.users();
+  Patch patch(graph, "scale-after-product");
+  for (NodeId id : std::vector<NodeId>(graph.order())) {
+    const Node& product = graph.node(id);
+    if (product.op->name != "MatMul") continue;
+    const NodeId left = graph.value(product.inputs[0]).producer;
+    if (left == kNone) continue;
+    const Node& scaled = graph.node(left);
+    const int side = row_scalar_side(graph, scaled);
+    if (side < 0 || graph.only_user(users, scaled.outputs[0]) == kNone) continue;
+    const ValueId scale = scaled.inputs[static_cast<size_t>(side)];
+    const ValueId rows = scaled.inputs[static_cast<size_t>(1 - side)];
+    const auto first = patch.add_node(*product.op, {rows, product.inputs[1]}, 1, product.attrs);
+    const auto then = patch.add_node(*scaled.op, {first[0], scale}, 1);
+    patch.replace(product.outputs[0], then[0]);
+    patch.remove(id);
+    patch.remove(left);
+  }
+  if (patch.empty()) return;
+  patch.apply();
+  infer_types(graph);
+}
+
+/// By results of Casts that widen an operand, and of Transposes of those: what they are made of.
+using Halves = std::unordered_map<ValueId, ValueId>;
+
+Halves widened_operands(const Graph& graph) {
+  Halves halves;
+  for (NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    if (is_widening_cast(graph, node) && graph.value(node.inputs[0]).producer == kNone)
+      halves[node.outputs[0]] = node.inputs[0];
+  }
+  return halves;
+}
+
+void remove_unused_casts(Graph& graph, Patch& patch, const Halves& halves) {
+  const auto users = graph.users();
+  for (const auto& [wide, half] : halves)
+    if (const NodeId cast = graph.value(wide).producer;
+        cast != kNone && is_widening_cast(graph, graph.node(cast)) && users[wide].empty() &&
+        !graph.is_output(wide))
+      patch.remove(cast);
+  patch.apply();
+}
+
+/// Operands that are widened are read as they lie: an element of any type is f32 once it is loaded.
+void read_halves(Graph& graph) {
+  Patch patch(graph, "read-halves");
+  Halves halves = widened_operands(graph);
+  for (NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    const bool transposed = node.op->name == "Transpose";
+    std::vector<ValueId> inputs = node.inputs;
+    if (!transposed && node.op->name != "MatMul" && !node.op->scalar) continue;
+    for (ValueId& in : inputs)
+      if (const auto it = halves.find(in); it != halves.end()) in = it->second;
+    if (inputs == node.inputs) continue;
+    const ValueId old = node.outputs[0];
+    const ValueId now = patch.add_node(*node.op, inputs, 1, node.attrs)[0];
+    graph.value(now).type = graph.value(old).type;
+    if (transposed) {
+      graph.value(now).type.dtype = graph.value(inputs[0]).type.dtype;
+      halves[old] = now;
+    }
+    patch.replace(old, now);
+    patch.remove(id);
+  }
+  patch.apply();
+  remove_unused_casts(graph, patch, halves);
+}
+
+}  // namespace
+
+bool prepare_block_graph(Graph& graph) {
+  if (!expand_composites(graph, true)) return false;
+  scale_after_products(graph);
+  read_halves(graph);
+  return true;
+}
+
+}  // namespace xc::fusion

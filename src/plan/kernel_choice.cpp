@@ -1,0 +1,46 @@
+// Only the order of the list decides between implementations that take a step: nothing is measured
+// or estimated here.
+#include "plan/kernel_choice.h"
+
+#include <string>
+
+namespace xc {
+namespace {
+
+constexpr std::string_view kReference = "reference";
+
+}  // namespace
+
+StepSpec spec_without_operands(const Node& node, const PlannerOptions& options) {
+  StepSpec spec;
+  spec.node = &node;
+  spec.op = node.op;
+  spec.numerics = options.numerics;
+  spec.threads = options.threads;
+  return spec;
+}
+
+const Implementation* choose_kernel(const Backend& backend, const PlannerOptions& options,
+                                    const StepSpec& spec, bool allow_reference,
+                                    std::vector<Refusal>* refused) {
+  for (const Implementation& row : backend.implementations()) {
+    if (!asked_for(row.op, *spec.op) || !row.asked_about(spec)) continue;
+    const bool reference = row.name == kReference;
+    if (options.reference_only && !reference) continue;
+    if (reference && !allow_reference) continue;
+    const Verdict verdict = row.supports(spec);
+    if (verdict.yes()) return &row;
+    if (refused) refused->push_back({std::string(row.name), verdict.reason});
+  }
+  return nullptr;
+}
+
+bool has_fast_kernel(const Backend& backend, const StepSpec& spec) {
+  for (const Implementation& row : backend.implementations())
+    if (row.op == spec.op->name && row.name != kReference && row.asked_about(spec) &&
+        row.supports(spec).yes())
+      return true;
+  return false;
+}
+
+}  // namespace xc

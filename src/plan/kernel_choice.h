@@ -1,0 +1,28 @@
+#pragma once
+// Which implementation executes a step: the first of the backend's ordered list that takes it. The
+// choice is for operands as they lie and changes nothing; copying them, or laying results out
+// otherwise, is up to kernel_steps.h.
+
+#include <vector>
+
+#include "backends/backend.h"
+#include "backends/step.h"
+#include "plan/plan.h"
+#include "plan/planner.h"
+
+namespace xc {
+
+/// A step of the node's operator without operands.
+StepSpec spec_without_operands(const Node& node, const PlannerOptions& options);
+
+/// The first implementation asked about the step that says yes; null: none does. `refused` (null:
+/// not wanted) gets those in front of it with their reasons, behind what it holds. The reference
+/// implementation is asked where `allow_reference`; where options.reference_only, it alone.
+const Implementation* choose_kernel(const Backend& backend, const PlannerOptions& options,
+                                    const StepSpec& spec, bool allow_reference,
+                                    std::vector<Refusal>* refused);
+
+/// Whether an implementation of this operator by name takes the step, the reference aside.
+bool has_fast_kernel(const Backend& backend, const StepSpec& spec);
+
+}  // namespace xc

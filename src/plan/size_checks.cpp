@@ -1,0 +1,80 @@
+// One function per kind of operator that changes dims by numbers it is given: each adds what must
+// hold where inference has no proof of it. What the dims say by themselves is no check.
+#include "plan/size_checks.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "ops/op.h"
+#include "ops/support.h"
+
+namespace xc {
+namespace {
+
+using Checks = std::vector<Plan::SizeCheck>;
+
+void add_check(Checks& checks, const Node& node, std::string_view problem, const Dim& given,
+               const Dim& wanted, bool broadcast = false) {
+  checks.push_back(
+      {fmt::format("node '{}' ({})", node.name, node.op->name), problem, given, wanted, broadcast});
+}
+
+/// Operators that change dims alone: the number of elements stays.
+void check_reshape(Checks& checks, const Graph& graph, const Node& node) {
+  const auto& given = graph.value(node.inputs[0]).type.dims;
+  const auto& wanted = graph.value(node.outputs[0]).type.dims;
+  if (given && wanted && !(element_count(*given) == element_count(*wanted)))
+    add_check(checks, node, "{} elements cannot become {}", element_count(*given),
+              element_count(*wanted));
+  // -1 is the least an element may be; of no elements any other would do.
+  if (const auto shape = node.op->name == "Reshape" ? known_elements(graph, node, 1) : std::nullopt)
+    for (const Dim& e : *shape)
+      if (!e.is_constant() && e.lower_bound().value_or(-2) < -1)
+        add_check(checks, node, "an element of the shape must be at least {}, not {}",
+                  max(e, Dim(-1)), e);
+}
+
+/// The parts of a Split are its axis: no more, or a view would read behind it.
+void check_split(Checks& checks, const Graph& graph, const Node& node) {
+  const auto& dims = graph.value(node.inputs[0]).type.dims;
+  const auto sizes = known_elements(graph, node, 1);
+  if (!dims || !sizes) return;
+  Dim total = 0;
+  for (const Dim& size : *sizes) total = total + size;
+  const Dim& axis = (*dims)[normalise_axis(node.attrs.get_int("axis", 0), dims->size())];
+  if (!(total == axis))
+    add_check(checks, node, "parts of {} together, the axis has {}", total, axis);
+}
+
+/// A number wins over a size that is none, be it the dim or the element of the shape.
+void check_expand(Checks& checks, const Graph& graph, const Node& node) {
+  constexpr std::string_view kBroadcast = "dims {} and {} do not broadcast";
+  const auto& dims = graph.value(node.inputs[0]).type.dims;
+  const auto shape = known_elements(graph, node, 1);
+  if (!dims || !shape) return;
+  for (size_t k = 1; k <= std::min(dims->size(), shape->size()); ++k) {
+    const Dim& own = (*dims)[dims->size() - k];
+    const Dim& asked = (*shape)[shape->size() - k];
+    if (own.is_constant() && !asked.is_constant() && own != Dim(1))
+      add_check(checks, node, kBroadcast, asked, own, true);
+    if (asked.is_constant() && !own.is_constant() && asked != Dim(1))
+      add_check(checks, node, kBroadcast, own, asked, true);
+  }
+}
+
+}  // namespace
+
+std::vector<Plan::SizeCheck> size_checks(const Graph& graph) {
+  Checks checks;
+  for (const NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    if (!node.op->domain.empty()) continue;
+    if (node.op->name == "Reshape" || node.op->name == "Squeeze")
+      check_reshape(checks, graph, node);
+    if (node.op->name == "Split") check_split(checks, graph, node);
+    if (node.op->name == "Expand") check_expand(checks, graph, node);
+  }
+  return checks;
+}
+
+}  // namespace xc

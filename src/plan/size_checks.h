@@ -1,0 +1,16 @@
+#pragma once
+// Which equations between sizes a run has to be asked about: those that operators need and type
+// inference could not prove, because they are about numbers that only a run gives (the elements of
+// an input that is a shape among them).
+
+#include <vector>
+
+#include "ir/graph.h"
+#include "plan/plan.h"
+
+namespace xc {
+
+/// The checks of a graph, in the order of its nodes. Bind evaluates them (Plan::size_checks).
+std::vector<Plan::SizeCheck> size_checks(const Graph& graph);
+
+}  // namespace xc

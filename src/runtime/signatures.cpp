@@ -1,0 +1,280 @@
+// The table of entries: the key of a run's inputs, looking it up, binding what is new, and evicting
+// what was used least lately when all of them hold too much. Entries of later segments lie in the
+// same table; later_segments.cpp looks for them.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "ops/containers.h"
+#include "runtime/program.h"
+
+namespace xc {
+
+size_t Program::KeyHash::operator()(const std::vector<int64_t>& key) const noexcept {
+  return static_cast<size_t>(hash_bytes(key.data(), key.size() * sizeof(int64_t)).low);
+}
+
+namespace {
+
+/// Whether a value is of a type, as far as a sequence or optional promises it: element types.
+bool holds(const Type& type, const TensorView& value) {
+  switch (type.kind) {
+    case Type::Kind::kTensor:
+      return value.dtype == type.dtype;
+    case Type::Kind::kOptional:
+      return !value || holds(*type.element, value);
+    case Type::Kind::kSequence: {
+      if (value.dtype != DType::kTensor || value.rank() != 1) return false;
+      bool all = true;
+      for (int64_t i = 0; i < value.dims[0]; ++i)
+        all = all && holds(*type.element, value.as<const Tensor>()[i * value.strides[0]].view());
+      return all;
+    }
+    case Type::Kind::kMap:
+      return is_map(value, type.dtype, type.element->dtype);
+  }
+  return false;
+}
+
+/// An element of an input that sizes follow from. The least number, which Slice knows as "from the
+/// start", has no negative: the next one stands for it, which is as far from any size.
+int64_t element_of(const TensorView& input, int64_t index) {
+  return std::max(load_int64(input.data, input.dtype, index), -INT64_MAX);
+}
+
+}  // namespace
+
+void Program::check_inputs(std::span<const TensorView> inputs) const {
+  if (inputs.size() != graph_->inputs.size())
+    fail(Status::kInvalidArgument, "the model takes {} inputs, {} were given",
+         graph_->inputs.size(), inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Value& value = graph_->value(graph_->inputs[i]);
+    const auto wrong = [&] {
+      fail(Status::kInvalidArgument, "input '{}': expected {}, got {}{}", value.name,
+           value.type.text(), inputs[i] ? xc::name(inputs[i].dtype) : "nothing",
+           to_text(Dims(inputs[i].dims.begin(), inputs[i].dims.end())));
+    };
+    if (value.type.kind != Type::Kind::kTensor) {
+      if (!holds(value.type, inputs[i])) wrong();
+      continue;
+    }
+    if (inputs[i].dtype != value.type.dtype) wrong();
+    if (!value.type.dims) continue;
+    if (inputs[i].dims.size() != value.type.dims->size()) wrong();
+    for (size_t axis = 0; axis < inputs[i].dims.size(); ++axis) {
+      const auto expected = (*value.type.dims)[axis].constant();
+      if (inputs[i].dims[axis] < 0 || (expected && *expected != inputs[i].dims[axis])) wrong();
+    }
+  }
+}
+
+void Program::key_of(std::span<const TensorView> inputs, std::vector<int64_t>& key) const {
+  key.clear();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorView& t = inputs[i];
+    // No size of a plan depends on what a container holds.
+    if (graph_->value(graph_->inputs[i]).type.kind != Type::Kind::kTensor) {
+      key.push_back(-1);
+      continue;
+    }
+    key.push_back(t.rank());
+    key.insert(key.end(), t.dims.begin(), t.dims.end());
+  }
+  for (const PlanSymbol& symbol : base_plan_->symbols)
+    if (symbol.source == PlanSymbol::Source::kInputElement)
+      key.push_back(element_of(inputs[symbol.operand], symbol.index));
+}
+
+SignatureEntry& Program::entry_for(std::span<const TensorView> inputs, RunContext& context) {
+  // The same signature as the last run of this context, nearly always.
+  if (context.last_entry &&
+      context.last_generation == generation_.load(std::memory_order_acquire) &&
+      inputs.size() == graph_->inputs.size()) {
+    const std::vector<int64_t>& key = context.last_entry->key;
+    size_t at = 0;
+    bool same = true;
+    for (size_t i = 0; i < inputs.size() && same; ++i) {
+      const Type& type = graph_->value(graph_->inputs[i]).type;
+      same = type.kind == Type::Kind::kTensor && inputs[i].dtype == type.dtype &&
+             key[at++] == inputs[i].rank() &&
+             std::equal(inputs[i].dims.begin(), inputs[i].dims.end(),
+                        key.begin() + static_cast<int64_t>(at));
+      at += inputs[i].dims.size();
+    }
+    if (same && at < key.size())
+      for (const PlanSymbol& symbol : base_plan_->symbols)
+        if (symbol.source == PlanSymbol::Source::kInputElement && same)
+          same = key[at++] == element_of(inputs[symbol.operand], symbol.index);
+    if (same) return *const_cast<SignatureEntry*>(context.last_entry);
+  }
+  check_inputs(inputs);
+  std::vector<int64_t>& key = context.key;
+  key_of(inputs, key);
+  const uint64_t generation = generation_.load(std::memory_order_acquire);
+  SignatureEntry* entry = nullptr;
+  {
+    std::shared_lock lock(table_mutex_);
+    if (const auto it = table_.find(key); it != table_.end()) entry = it->second.get();
+  }
+  if (!entry) entry = &add_entry(inputs, key);
+  context.last_entry = entry;
+  context.last_generation = generation;
+  return *entry;
+}
+
+namespace {
+
+/// What is kept for a signature. `adapts`: another plan may join the base plan.
+int64_t held_bytes(const SignatureEntry& entry, const Version& version, bool adapts) {
+  constexpr size_t kBlocks = 256;  // nodes, control blocks and what the C library adds
+  const size_t own = sizeof(SignatureEntry) + sizeof(Published) + sizeof(Version) +
+                     sizeof(BoundTimes) + version.times->step_count() * sizeof(BoundTimes::Step) +
+                     (2 * entry.key.size() + entry.symbols.size()) * sizeof(int64_t) + kBlocks;
+  const int64_t bound = version.bound->held_bytes;
+  return static_cast<int64_t>(own) + bound + (adapts && entry.base ? bound / 2 : 0);
+}
+
+}  // namespace
+
+SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vector<int64_t> key) {
+  auto entry = std::make_shared<SignatureEntry>();
+  for (const PlanSymbol& symbol : base_plan_->symbols) {
+    if (symbol.source == PlanSymbol::Source::kInputDim)
+      entry->symbols.push_back(inputs[symbol.operand].dims[symbol.index]);
+    else if (symbol.source == PlanSymbol::Source::kInputElement)
+      entry->symbols.push_back(element_of(inputs[symbol.operand], symbol.index));
+  }
+  const Dim::Lookup lookup = [&](const std::string& symbol) {
+    return symbol_value(*base_plan_, entry->symbols, symbol);
+  };
+  for (const Plan::InputCheck& check : base_plan_->input_checks) {
+    const auto expected = check.expected.evaluate(lookup);
+    if (expected && *expected != inputs[check.input].dims[check.axis])
+      fail(Status::kInvalidArgument, "input '{}': dim {} must be {} = {} here, got {}",
+           graph_->value(graph_->inputs[check.input]).name, check.axis, check.expected.text(),
+           *expected, inputs[check.input].dims[check.axis]);
+  }
+  entry->key = std::move(key);
+  TierHooks::Seat seat;
+  try {
+    seat = bind_first(*entry);
+  } catch (const Error& error) {
+    if (error.status() != Status::kInvalidModel || entry->symbols.empty()) throw;
+    // The model was found valid when it was loaded: it is these sizes that do not go through it.
+    throw Error(Status::kInvalidArgument, "with these input sizes: " + error.message(),
+                error.where());
+  }
+  return insert(std::move(entry), seat);
+}
+
+TierHooks::Seat Program::bind_first(SignatureEntry& entry) {
+  BindOptions options;
+  options.max_arena_bytes = config_.max_memory_bytes;
+  auto published = std::make_shared<Published>();
+  TierHooks* tier = tier_knows_.load(std::memory_order_acquire) ? engine_->tier() : nullptr;
+  TierHooks::Seat seat;
+  if (tier) seat = tier->seat_for(*this, entry);
+  if (!seat.plan) seat.plan = entry.begun ? entry.begun : base_plan_;
+  published->active = std::make_shared<Version>(bind(entry, seat.plan, options));
+  if (published->active->bound->plan != seat.plan) seat.timed = false;
+  if (seat.timed) published->active->compare(seat.focus);
+  published->timed = seat.timed;
+  if (published->active->bound->plan == base_plan_) entry.base = published->active;
+  entry.held_bytes = held_bytes(entry, *published->active, tier != nullptr);
+  entry.current.store(published.get(), std::memory_order_release);
+  entry.owner = std::move(published);
+  entry.last_use.store(steady_ns(), std::memory_order_relaxed);
+  entry.attention.store(attention_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  return seat;
+}
+
+SignatureEntry& Program::insert(std::shared_ptr<SignatureEntry> entry,
+                                const TierHooks::Seat& seat) {
+  SignatureEntry* result = nullptr;
+  bool added = false;
+  {
+    std::unique_lock lock(table_mutex_);
+    const auto [it, inserted] = table_.try_emplace(entry->key, entry);
+    result = it->second.get();
+    added = inserted;
+    if (inserted) {
+      if (entry->segment == 0) signatures_.fetch_add(1, std::memory_order_relaxed);
+      bound_bytes_.fetch_add(entry->held_bytes, std::memory_order_relaxed);
+    }
+  }
+  if (!added) return *result;
+  if (seat.timed) engine_->tier()->seated(*this, *result, seat.trial);
+  evict_if_needed();
+  if (TierHooks* tier = engine_->tier();
+      tier && config_.jit != static_cast<int64_t>(JitMode::kOff)) {
+    std::call_once(tier_once_, [&] {
+      tier->added(shared_from_this());
+      tier_knows_.store(true, std::memory_order_release);
+    });
+    tier->first_bound(*this, *result);
+  }
+  return *result;
+}
+
+std::vector<std::shared_ptr<SignatureEntry>> by_last_use(
+    const std::vector<std::shared_ptr<SignatureEntry>>& entries) {
+  // Each time is read once: an order that changes while it sorts leads std::sort out of its range.
+  std::vector<std::pair<int64_t, std::shared_ptr<SignatureEntry>>> timed;
+  for (const auto& entry : entries)
+    timed.emplace_back(entry->last_use.load(std::memory_order_relaxed), entry);
+  std::stable_sort(timed.begin(), timed.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::shared_ptr<SignatureEntry>> out;
+  for (auto& [time, entry] : timed) out.push_back(std::move(entry));
+  return out;
+}
+
+void Program::evict_if_needed() {
+  const int64_t cap = effective(config_, &Config::bound_cache_bytes);
+  if (bound_bytes_.load(std::memory_order_relaxed) <= cap) return;
+  std::vector<std::shared_ptr<SignatureEntry>> victims;
+  const int64_t before = bound_bytes_.load(std::memory_order_relaxed);
+  {
+    std::unique_lock lock(table_mutex_);
+    std::vector<std::shared_ptr<SignatureEntry>> by_age;
+    for (const auto& [key, entry] : table_) by_age.push_back(entry);
+    by_age = by_last_use(by_age);
+    // The newest quarter always stays: it holds what runs are about to use.
+    for (size_t k = 0; k < by_age.size() * 3 / 4; ++k) {
+      if (bound_bytes_.load(std::memory_order_relaxed) <= cap / 2) break;
+      bound_bytes_.fetch_sub(by_age[k]->held_bytes, std::memory_order_relaxed);
+      table_.erase(by_age[k]->key);
+      victims.push_back(by_age[k]);
+    }
+    generation_.fetch_add(1, std::memory_order_acq_rel);
+  }
+  Event event;
+  event.kind = EventKind::kEvicted;
+  event.shapes = static_cast<int64_t>(victims.size());
+  event.bytes = before - bound_bytes_.load(std::memory_order_relaxed);
+  event.detail = fmt::format("plans bound to {} shapes, cap {} bytes", victims.size(), cap);
+  for (auto& victim : victims) epochs_.retire(std::move(victim));
+  // The run that binds holds them back itself: it lets go of them when it ends.
+  evicted_.store(true, std::memory_order_release);
+  if (TierHooks* tier = engine_->tier())
+    tier->record(*this, std::move(event));
+  else
+    engine_->emit(event);
+}
+
+std::vector<std::shared_ptr<SignatureEntry>> Program::entries() {
+  std::shared_lock lock(table_mutex_);
+  std::vector<std::shared_ptr<SignatureEntry>> out;
+  for (const auto& [key, entry] : table_) out.push_back(entry);
+  return out;
+}
+
+void Program::reclaim_evicted() {
+  if (evicted_.load(std::memory_order_relaxed) && evicted_.exchange(false)) epochs_.reclaim();
+}
+
+}  // namespace xc

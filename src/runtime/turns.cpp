@@ -1,0 +1,108 @@
+// How a run takes an entry, and what it tells of it: the side of a trial, whether the run is timed
+// and for how many others it stands (sampling.h says how rarely), the times themselves, and the
+// word to the tier.
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "runtime/program.h"
+#include "runtime/sampling.h"
+
+namespace xc {
+
+double BoundTimes::step_ns(size_t step) const {
+  const uint64_t n = samples();
+  return n == 0 ? 0
+                : ticks_to_ns(steps_[step].ticks.load(std::memory_order_relaxed)) /
+                      static_cast<double>(n);
+}
+
+double BoundTimes::run_ns() const {
+  const uint64_t n = samples();
+  return n == 0 ? 0 : ticks_to_ns(total_.load(std::memory_order_relaxed)) / static_cast<double>(n);
+}
+
+std::vector<float> BoundTimes::recent() const {
+  const auto n = ring_ ? std::min<uint64_t>(samples(), kRing) : 0;
+  std::vector<float> out;
+  for (uint64_t k = 0; k < n; ++k) out.push_back((*ring_)[k].load(std::memory_order_relaxed));
+  return out;
+}
+
+Turn Program::take_turn(SignatureEntry& entry, uint64_t run, const Turn* first) {
+  const Published& published = *entry.current.load(std::memory_order_seq_cst);
+  Turn turn;
+  const bool trial = published.challenger != nullptr;
+  if (trial)
+    turn.side =
+        trial_side(published.active->times->samples(), published.challenger->times->samples(), run);
+  turn.version = turn.side ? published.challenger.get() : published.active.get();
+  const uint32_t attention = attention_.load(std::memory_order_relaxed);
+  const bool called = entry.attention.load(std::memory_order_relaxed) != attention;
+  if (called) entry.attention.store(attention, std::memory_order_relaxed);
+  if (trial || published.timed || called || run < 5) {
+    turn.timed = true;
+  } else if (first) {  // a run is looked at as a whole
+    turn.timed = first->timed;
+    turn.stands_for = first->stands_for;
+  } else {
+    const int bits = entry.sample_bits.load(std::memory_order_relaxed);
+    const int known =
+        bits < 0 ? std::min(kUnknownBits, latest_bits_.load(std::memory_order_relaxed)) : bits;
+    turn.timed = is_sampled(run, known);
+    turn.stands_for = uint32_t{1} << known;
+    if (bits < 0) [[unlikely]] {
+      if (bits == kRanOnce && !turn.timed) {
+        turn.timed = true;
+        turn.stands_for = 0;
+      }
+      entry.sample_bits.store(bits + 1, std::memory_order_relaxed);
+    }
+  }
+  if (turn.timed && run > 0 && config_.jit != static_cast<int64_t>(JitMode::kOff))
+    turn.times = turn.version->times.get();
+  if (turn.times) turn.look = first ? first->look : value_facts_.due();
+  return turn;
+}
+
+void Program::observe(SignatureEntry& entry, const Turn& turn, uint64_t run,
+                      const RunOptions& options) {
+  if (!turn.timed) return;
+  if (config_.jit == static_cast<int64_t>(JitMode::kOff)) {
+    // Without a background thread a shape that repeats pays for its primitives itself, once.
+    entry.sample_bits.store(kSampleBits, std::memory_order_relaxed);
+    if (run >= (1 << kSampleBits) && turn.version->bound->provisional &&
+        !entry.rebinding.exchange(true, std::memory_order_relaxed))
+      settle(entry);
+    return;
+  }
+  if (turn.times) {
+    const int bits = sample_bits(*turn.times);
+    entry.sample_bits.store(bits, std::memory_order_relaxed);
+    if (entry.segment == 0) latest_bits_.store(bits, std::memory_order_relaxed);
+  }
+  if (turn.stands_for == 0) return;
+  const uint64_t begin = ticks();
+  if (entry.segment == 0) runs_.fetch_add(1, std::memory_order_relaxed);
+  entry.last_use.store(steady_ns(), std::memory_order_relaxed);
+  if (TierHooks* tier = engine_->tier();
+      tier && !frozen_.load(std::memory_order_relaxed) && !options.no_compile)
+    tier->sampled(*this, entry, turn.stands_for);
+  looked(ticks() - begin);
+}
+
+void Program::looked(uint64_t spent) {
+  // An interruption is no part of the cost: down at once, up slowly.
+  const uint64_t before = look_ticks_.load(std::memory_order_relaxed);
+  look_ticks_.store(before == 0 || spent < before ? spent : before + (spent - before) / 8,
+                    std::memory_order_relaxed);
+}
+
+int Program::sample_bits(const BoundTimes& times) const {
+  constexpr uint64_t kClock = 64;  // ticks: reading the clock around a step, and adding up
+  return xc::sample_bits(runs(), static_cast<double>(times.last_run()),
+                         static_cast<double>(look_ticks_.load(std::memory_order_relaxed) +
+                                             kClock * times.step_count()));
+}
+
+}  // namespace xc

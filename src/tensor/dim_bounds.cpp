@@ -1,0 +1,115 @@
+// What is known of the value of a dim whatever its symbols are: bounds, which follow from the facts
+// of the symbols through every function, and a constant divisor. Unknown is an answer; a guess is
+// none.
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+#include "tensor/dim_node.h"
+
+namespace xc {
+namespace {
+
+std::optional<int64_t> try_mul(std::optional<int64_t> a, std::optional<int64_t> b) {
+  int64_t out = 0;
+  if (!a || !b || __builtin_mul_overflow(*a, *b, &out)) return std::nullopt;
+  return out;
+}
+std::optional<int64_t> try_add(std::optional<int64_t> a, std::optional<int64_t> b) {
+  int64_t out = 0;
+  if (!a || !b || __builtin_add_overflow(*a, *b, &out)) return std::nullopt;
+  return out;
+}
+
+DimBounds bounds_of(const Atom& atom) {
+  if (atom.kind == Atom::Kind::kSymbol) {
+    if (atom.can_be_negative) return {};
+    return {0, std::nullopt};
+  }
+  const DimBounds a = bounds_of(atom.a), b = bounds_of(atom.b);
+  switch (atom.kind) {
+    case Atom::Kind::kFloorDiv: {
+      DimBounds out;
+      if (b.low && *b.low >= 1) {
+        if (a.low) out.low = *a.low >= 0 ? 0 : *a.low;
+        if (a.low && *a.low >= 0 && b.high) out.low = *a.low / *b.high;
+        if (a.high) out.high = *a.high >= 0 ? *a.high / *b.low : -1;
+      }
+      return out;
+    }
+    case Atom::Kind::kMod:
+      if (b.low && *b.low >= 1)
+        return {0, b.high ? std::optional<int64_t>(*b.high - 1) : std::nullopt};
+      return {};
+    case Atom::Kind::kMin: {
+      DimBounds out;
+      if (a.low && b.low) out.low = std::min(*a.low, *b.low);
+      if (a.high && b.high)
+        out.high = std::min(*a.high, *b.high);
+      else
+        out.high = a.high ? a.high : b.high;
+      return out;
+    }
+    case Atom::Kind::kMax: {
+      DimBounds out;
+      if (a.low && b.low)
+        out.low = std::max(*a.low, *b.low);
+      else
+        out.low = a.low ? a.low : b.low;
+      if (a.high && b.high) out.high = std::max(*a.high, *b.high);
+      return out;
+    }
+    case Atom::Kind::kBroadcast: {
+      DimBounds out;
+      if (a.low && b.low)
+        out.low = *a.low >= 1 && *b.low >= 1 ? std::max(*a.low, *b.low) : std::min(*a.low, *b.low);
+      if (a.high && b.high) out.high = std::max(*a.high, *b.high);
+      return out;
+    }
+    case Atom::Kind::kSymbol:
+      break;
+  }
+  return {};
+}
+
+}  // namespace
+
+DimBounds bounds_of(const Dim& d) {
+  const Sum* sum = DimAccess::sum(d);
+  if (!sum) return {d.value(), d.value()};
+  DimBounds total{0, 0};
+  for (const auto& [monomial, factor] : *sum) {
+    DimBounds term{1, 1};
+    for (const AtomRef& atom : monomial.atoms) {
+      const DimBounds f = bounds_of(*atom);
+      // Products are bounded only for factors known to be non-negative.
+      if (term.low && *term.low >= 0 && f.low && *f.low >= 0)
+        term = {try_mul(term.low, f.low), try_mul(term.high, f.high)};
+      else
+        term = monomial.atoms.size() == 1 ? f : DimBounds{};
+    }
+    if (factor >= 0)
+      term = {try_mul(term.low, factor), try_mul(term.high, factor)};
+    else
+      term = {try_mul(term.high, factor), try_mul(term.low, factor)};
+    total = {try_add(total.low, term.low), try_add(total.high, term.high)};
+  }
+  return total;
+}
+
+std::optional<int64_t> Dim::lower_bound() const {
+  return bounds_of(*this).low;
+}
+std::optional<int64_t> Dim::upper_bound() const {
+  return bounds_of(*this).high;
+}
+
+int64_t Dim::divisor() const {
+  if (!node_) return constant_ < 0 ? -constant_ : constant_;
+  int64_t common = 0;
+  for (const auto& [monomial, factor] : node_->sum) common = std::gcd(common, factor);
+  return common;
+}
+
+}  // namespace xc

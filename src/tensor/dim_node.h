@@ -1,0 +1,75 @@
+#pragma once
+// The normal form behind a symbolic Dim: what the files dim*.cpp share and nothing outside this
+// folder includes.
+//
+// An atom is a symbol or an opaque function of two dims. A monomial is a sorted list of atoms with
+// repetition; a normal form is an ordered map from monomials to non-zero coefficients, the empty
+// monomial holding the constant. Ordering is by text, which makes printing and equality cheap to
+// reason about; expressions are small.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tensor/dim.h"
+
+namespace xc {
+
+struct Atom {
+  enum class Kind : uint8_t { kSymbol, kFloorDiv, kMod, kMin, kMax, kBroadcast };
+  Kind kind = Kind::kSymbol;
+  bool can_be_negative = false;
+  std::string name;  // of a symbol
+  Dim a, b;          // of a function
+  std::string key;   // canonical text
+};
+using AtomRef = std::shared_ptr<const Atom>;
+
+struct Monomial {
+  std::vector<AtomRef> atoms;
+  std::string key;
+};
+struct MonomialLess {
+  bool operator()(const Monomial& x, const Monomial& y) const { return x.key < y.key; }
+};
+using Sum = std::map<Monomial, int64_t, MonomialLess>;
+
+struct Dim::Node {
+  Sum sum;
+  std::string key;
+};
+
+/// Between a Dim and its normal form.
+struct DimAccess {
+  /// Null for a constant.
+  static const Sum* sum(const Dim& d) { return d.node_ ? &d.node_->sum : nullptr; }
+  static Dim make(Sum sum);
+};
+
+// Canonical text (dim_text.cpp): it orders and compares normal forms, and Dim::parse() reads it.
+
+std::string function_text(const char* name, const Dim& a, const Dim& b);
+/// Of atoms in order; empty without atoms.
+std::string product_text(const std::vector<AtomRef>& atoms);
+std::string sum_text(const Sum& sum);
+
+// What is known of values (dim_bounds.cpp).
+
+struct DimBounds {
+  std::optional<int64_t> low, high;  ///< nullopt = unbounded
+};
+DimBounds bounds_of(const Dim& d);
+
+// What functions make of values (dim_evaluate.cpp).
+
+// Of the floor division. The least integer by -1, which the processor traps, has no quotient
+// (kLimit) and no remainder.
+int64_t quotient(int64_t a, int64_t b);
+int64_t remainder(int64_t a, int64_t b);
+/// Fails with kRange where they do not broadcast.
+int64_t broadcast_value(int64_t a, int64_t b);
+
+}  // namespace xc
