@@ -42,7 +42,10 @@ bool holds(const Type& type, const TensorView& value) {
 /// An element of an input that sizes follow from. The least number, which Slice knows as "from the
 /// start", has no negative: the next one stands for it, which is as far from any size.
 int64_t element_of(const TensorView& input, int64_t index) {
-  return std::max(load_int64(input.data, input.dtype, index), -INT64_MAX);
+  int64_t at = 0;  // of element `index` in row-major order
+  for (size_t axis = input.dims.size(); axis-- > 0; index /= input.dims[axis])
+    at += index % input.dims[axis] * input.strides[axis];
+  return std::max(load_int64(input.data, input.dtype, at), -INT64_MAX);
 }
 
 }  // namespace
@@ -250,6 +253,7 @@ void Program::evict_if_needed() {
       table_.erase(by_age[k]->key);
       victims.push_back(by_age[k]);
     }
+    if (victims.empty()) return;
     generation_.fetch_add(1, std::memory_order_acq_rel);
   }
   Event event;

@@ -106,9 +106,11 @@ std::optional<int64_t> Dim::upper_bound() const {
 }
 
 int64_t Dim::divisor() const {
-  if (!node_) return constant_ < 0 ? -constant_ : constant_;
+  // Of the least number the largest divisor there is a number for.
+  const auto magnitude = [](int64_t v) { return v == INT64_MIN ? int64_t{1} << 62 : std::abs(v); };
+  if (!node_) return magnitude(constant_);
   int64_t common = 0;
-  for (const auto& [monomial, factor] : node_->sum) common = std::gcd(common, factor);
+  for (const auto& [monomial, factor] : node_->sum) common = std::gcd(common, magnitude(factor));
   return common;
 }
 

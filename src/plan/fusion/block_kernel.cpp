@@ -59,8 +59,11 @@ loop::Buffer BlockKernel::temp(uint32_t index, const BlockColumn& column) {
 RegionPhase BlockKernel::finish() {
   loop::Kernel kernel = builder_.finish();
   access_.finish();
-  for (const auto& [var, copies] : jams_)
-    if (copies > 1) kernel = loop::jam(std::move(kernel), std::string(kernel.vars[var.id]), copies);
+  for (const auto& [var, copies] : jams_) {
+    if (copies <= 1) continue;
+    const std::string name(kernel.vars[var.id]);  // before the kernel moves
+    kernel = loop::jam(std::move(kernel), name, copies);
+  }
   loop::verify(kernel, loop::Level::kScheduled);
   phase_.kernel = std::move(kernel);
   return std::move(phase_);

@@ -41,6 +41,21 @@ TEST_CASE("runtime/sizes: a shape that is an input must hold as many elements") 
   CHECK(status_of(*session, {kSix, shape({6, 0})}) == Status::kInvalidArgument);  // 6 times 3
 }
 
+TEST_CASE("runtime/sizes: a shape is read through its strides") {
+  auto session = session_of("graph g(%x: f32[2, m], %s: i64[2]) -> (%y) { %y = Reshape(%x, %s) }");
+  const Tensor numbers = Tensor::of<int64_t>({3, 6, 2, 1, 6});
+  const auto read = [&](int64_t first, int64_t stride) {
+    return Tensor(numbers.buffer(), numbers.byte_offset() + first * 8, DType::kI64, {2}, {stride});
+  };
+  for (int round = 0; round < 2; ++round) {  // the second time the signature is the run's before
+    CHECK(run(*session, {kSix, read(0, 2)})[0].dims() == Dims{3, 2});
+    CHECK(run(*session, {kSix, read(0, 2)})[0].dims() == Dims{3, 2});
+    CHECK(run(*session, {kSix, read(2, -2)})[0].dims() == Dims{2, 3});
+    CHECK(run(*session, {kSix, read(4, -1)})[0].dims() == Dims{6, 1});
+    CHECK(status_of(*session, {kSix, read(2, 0)}) == Status::kInvalidArgument);  // 2 times 2
+  }
+}
+
 TEST_CASE("runtime/sizes: what does not fit is refused, whatever ran before") {
   auto session = session_of("graph g(%x: f32[2, m], %s: i64[2]) -> (%y) { %y = Reshape(%x, %s) }");
   for (const auto& wrong : std::vector<std::vector<int64_t>>{

@@ -45,3 +45,12 @@ TEST_CASE("tensor/dim: the least integer by -1 has no quotient and no remainder"
   remain.run(plain, &out);
   CHECK(out == 1);
 }
+
+TEST_CASE("tensor/dim: divisors of multiples, sums and of the least number") {
+  const Dim n = Dim::symbol("n"), m = Dim::symbol("m");
+  CHECK(Dim(12).divisor() == 12);
+  CHECK(Dim(-12).divisor() == 12);
+  CHECK((n * 8 + m * 12).divisor() == 4);
+  CHECK(Dim(INT64_MIN).divisor() == int64_t{1} << 62);
+  CHECK((n * INT64_MIN + m * 24).divisor() == 8);
+}
