@@ -218,6 +218,21 @@ void Emitter::fetch_ahead() {
   vector_->fetches.clear();
 }
 
+// The mask of an access along the vector loop. None for a row of scratch that the loop walks from
+// its beginning: there is room for a whole vector behind it, what is there in lanes that do not
+// count does not matter, and loads that follow need not wait until a masked store has left the
+// store buffer.
+Value* Emitter::mask_for(uint32_t buffer, const std::vector<Index>& indices, const Val& guard) {
+  const BufferDecl& decl = kernel_.buffers[buffer];
+  const For& loop = *vector_->loop;
+  if (vector_->mask && !guard.v && decl.is_scratch() && indices.size() == 1 &&
+      indices[0].is_affine() && indices[0].affine == Affine(loop.var) && is_const(loop.begin) &&
+      loop.begin->bits == 0 && vector_->lanes * element_size(decl.type) <= kScratchAlignment)
+    return nullptr;
+  const Val mask = both(vector_->mask, guard.v);
+  return mask.v && !mask.vec ? vector(mask) : mask.v;
+}
+
 Val Emitter::load(const Node& node) {
   const DType stored = kernel_.buffers[node.id].type;
   llvm::Type* element = memory_type(stored);
@@ -226,9 +241,8 @@ Val Emitter::load(const Node& node) {
   guard = both(guard.v, at.valid);
   fetch_later(node, at);
   if (at.contiguous || at.offsets) {
-    Val mask = both(vector_->mask, guard.v);
-    if (mask.v && !mask.vec) mask.v = vector(mask);
-    return {from_memory(stored, load_vector(at, element, mask.v)), true};
+    Value* mask = mask_for(node.id, node.indices, guard);
+    return {from_memory(stored, load_vector(at, element, mask)), true};
   }
   // One address for all lanes.
   const llvm::Align align(static_cast<uint64_t>(element_size(stored)));
@@ -248,9 +262,8 @@ void Emitter::store(const Store& stmt) {
   const Address at = address(stmt.buffer, stmt.indices, guard);
   guard = both(guard.v, at.valid);
   if (at.contiguous || at.offsets) {
-    Val mask = both(vector_->mask, guard.v);
-    if (mask.v && !mask.vec) mask.v = vector(mask);
-    store_vector(at, to_memory(stored, vector(v)), mask.v);
+    Value* mask = mask_for(stmt.buffer, stmt.indices, guard);
+    store_vector(at, to_memory(stored, vector(v)), mask);
     return;
   }
   // One address in a vector loop: stores are injective, so the loop has one iteration, lane 0.

@@ -110,32 +110,8 @@ void Emitter::accumulate(const Accumulate& stmt) {
   };
   const auto index_of = [&](size_t g) { return arg ? &acc.indices[g] : nullptr; };
   if (!lanes) return feed(acc.values[0], index_of(0), nullptr);
-  if (!vector_->dynamic_group || acc.values.size() == 1) {
-    const size_t g = static_cast<size_t>(vector_->group) % acc.values.size();
-    return feed(acc.values[g], index_of(g), vector_->mask);
-  }
-  // The rest: which of the four it is, is known at run time.
-  const auto is_group = [&](size_t g) {
-    return b_.CreateICmpEQ(vector_->dynamic_group, b_.getInt64(g));
-  };
-  if (!arg) {
-    for (size_t g = 0; g < acc.values.size(); ++g)
-      feed(acc.values[g], nullptr, first_lanes(vector_->left, is_group(g)));
-    return;
-  }
-  const auto all_lanes = [&](size_t g) {
-    return b_.CreateVectorSplat(kReductionLanes, is_group(g));
-  };
-  Value *best = acc.values[0], *best_index = acc.indices[0];
-  for (size_t g = 1; g < acc.values.size(); ++g) {
-    best = b_.CreateSelect(all_lanes(g), acc.values[g], best);
-    best_index = b_.CreateSelect(all_lanes(g), acc.indices[g], best_index);
-  }
-  feed(best, &best_index, vector_->mask);
-  for (size_t g = 0; g < acc.values.size(); ++g) {
-    acc.values[g] = b_.CreateSelect(all_lanes(g), best, acc.values[g]);
-    acc.indices[g] = b_.CreateSelect(all_lanes(g), best_index, acc.indices[g]);
-  }
+  const size_t g = static_cast<size_t>(vector_->group) % acc.values.size();
+  feed(acc.values[g], index_of(g), vector_->mask);
 }
 
 // --- partial results in memory, for a scalar rest; bools as bytes ---

@@ -264,24 +264,26 @@ void Emitter::scalar_rest(const For& loop, Value* begin, Value* end) {
   for (const uint32_t acc : fed) reload(accs_[acc]);
 }
 
-// Vectors under a mask, of one register where the loop's are of several. `divisor` divides the
-// number of iterations.
-void Emitter::masked_rest(const For& loop, Value* begin, Value* end, int64_t divisor) {
+// Vectors under a mask, of one register where the loop's are of several: fewer iterations than the
+// loop has lanes, unless it is a `short_loop` as a whole. `divisor` divides their number.
+void Emitter::masked_rest(const For& loop, Value* begin, Value* end, int64_t divisor,
+                          bool short_loop) {
   VectorLoop& state = *vector_;
   const Carried carried = carried_by(loop.body);
   if (carried.empty() && state.lanes > kReductionLanes) {
     state.lanes = kReductionLanes;
     for (auto& [scalar, splat] : state.splats) splat = nullptr;
   }
-  counted_loop(begin, end, integer(state.lanes), carried, [&](Value* v) {
+  const auto iteration = [&](Value* v) {
     state.first = v;
     vars_[loop.var.id] = v;
-    state.left = b_.CreateSub(end, v);
-    if (divisor % state.lanes != 0) state.mask = first_lanes(state.left);
-    if (!carried.empty())
-      state.dynamic_group = b_.CreateSDiv(b_.CreateSub(v, begin), integer(state.lanes));
+    if (divisor % state.lanes != 0) state.mask = first_lanes(b_.CreateSub(end, v));
     block(loop.body);
-  });
+  };
+  if (state.lanes == loop.factor && !short_loop)
+    when(b_.CreateICmpSLT(begin, end), carried, [&] { iteration(begin); });
+  else
+    counted_loop(begin, end, integer(state.lanes), carried, iteration);
 }
 
 // The mask of the first `left` >= 1 lanes, all when there are more; none where `condition` is given
@@ -322,18 +324,26 @@ Value* Emitter::lanes_below(Value* limit) {
   return first_lanes(b_.CreateSub(end, first), b_.CreateICmpSGT(limit, first));
 }
 
-void Emitter::rotate_partials(const Block& body) {
-  for (const Stmt& stmt : body) {
-    const auto* feed = std::get_if<Accumulate>(&stmt.node);
-    if (!feed || kernel_.accs[feed->acc].order != AccOrder::kLanes ||
-        !rotated_.insert(feed->acc).second)
-      continue;
-    AccState& acc = accs_[feed->acc];
-    std::rotate(acc.values.begin(), acc.values.begin() + 1, acc.values.end());
-    if (!acc.indices.empty())
-      std::rotate(acc.indices.begin(), acc.indices.begin() + 1, acc.indices.end());
-  }
-  rotated_.clear();
+// The partial results, four vectors each, of the reductions from outside that a loop's body feeds.
+std::vector<Emitter::AccState*> Emitter::partials_of(const Block& body) {
+  IdSet inside, fed;
+  visit_statements(body, [&](const Stmt& stmt) {
+    if (const auto* declare = std::get_if<DeclareAcc>(&stmt.node)) inside.insert(declare->acc);
+    if (const auto* feed = std::get_if<Accumulate>(&stmt.node);
+        feed && kernel_.accs[feed->acc].order == AccOrder::kLanes)
+      fed.insert(feed->acc);
+  });
+  std::vector<AccState*> out;
+  for (uint32_t acc = 0; acc < accs_.size(); ++acc)
+    if (fed.contains(acc) && !inside.contains(acc)) out.push_back(&accs_[acc]);
+  return out;
+}
+
+// The vector at place k is at place k - by afterwards, of four.
+void Emitter::turn(const std::vector<AccState*>& partials, int by) {
+  for (AccState* acc : partials)
+    for (std::vector<Value*>* vectors : {&acc->values, &acc->indices})
+      if (!vectors->empty()) std::rotate(vectors->begin(), vectors->begin() + by, vectors->end());
 }
 
 void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
@@ -361,9 +371,11 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
     vector_ = &state;
     b_.SetInsertPoint(main);
 
-    // A reduction feeds four partial vectors in turn: a light body is written four times, a heavy
-    // one once, its partials changing places with every iteration (four of them bring all home).
-    const bool rotates = groups > 1 && target_.rotate_partials && weight(loop.body) > kHeavyBody;
+    // A reduction feeds four partial vectors in turn. A light body is written four times, then once
+    // for the whole vectors that are left; a heavy one once for all of them. Where it is written
+    // once, the partials change places with every iteration, so that what is fed next is first.
+    const bool four_times =
+        groups > 1 && !(target_.rotate_partials && weight(loop.body) > kHeavyBody);
     const int64_t step = int64_t{loop.factor} * groups;
     // What is known to divide the number of iterations: nothing may be left, or whole vectors only.
     const int64_t divisor = std::gcd(known_divisor(loop.begin), known_divisor(loop.end));
@@ -372,26 +384,47 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
     const bool all_masked = !carried.empty() && groups == 1 && target_.masked_all &&
                             divisor % loop.factor != 0 &&
                             most_iterations(loop).value_or(INT64_MAX) <= kShortLoop * loop.factor;
-    Value* full =
-        all_masked ? integer(0) : front.CreateAnd(front.CreateSub(end, begin), integer(-step));
-    Value* middle = front.CreateAdd(begin, full);
-    counted_loop(begin, middle, integer(rotates ? loop.factor : step), carried, [&](Value* v) {
-      for (int group = 0; group < (rotates ? 1 : groups); ++group) {
-        state.first = b_.CreateAdd(v, integer(int64_t{group} * loop.factor));
-        state.group = group;
-        vars_[loop.var.id] = state.first;
-        block(loop.body);
-        fetch_ahead();
-      }
-      if (rotates) rotate_partials(loop.body);
-    });
-    if (divisor % step == 0) {
+    Value* const count = front.CreateSub(end, begin);
+    const auto multiple_of = [&](int64_t n) -> Value* {  // begin and the most of them there are
+      return all_masked ? begin : front.CreateAdd(begin, front.CreateAnd(count, integer(-n)));
+    };
+    const std::vector<AccState*> partials =
+        groups > 1 ? partials_of(loop.body) : std::vector<AccState*>{};
+    const auto iteration = [&](Value* v, int group) {
+      state.first = b_.CreateAdd(v, integer(int64_t{group} * loop.factor));
+      state.group = group;
+      vars_[loop.var.id] = state.first;
+      block(loop.body);
+      fetch_ahead();
+    };
+    Value* middle = begin;
+    if (four_times) {
+      middle = multiple_of(step);
+      counted_loop(begin, middle, integer(step), carried, [&](Value* v) {
+        for (int group = 0; group < groups; ++group) iteration(v, group);
+      });
+    }
+    Value* const whole = multiple_of(loop.factor);
+    if (!four_times || divisor % step != 0)
+      counted_loop(middle, whole, integer(loop.factor), carried, [&](Value* v) {
+        iteration(v, 0);
+        turn(partials, 1);
+      });
+    state.group = 0;
+    if (divisor % loop.factor == 0) {
       // No rest.
-    } else if (divisor % loop.factor == 0 || rest_under_mask(loop)) {
-      masked_rest(loop, middle, end, divisor);
+    } else if (rest_under_mask(loop)) {
+      masked_rest(loop, whole, end, divisor, all_masked);
     } else {
       vector_ = nullptr;
-      scalar_rest(loop, middle, end);
+      scalar_rest(loop, whole, end);
+    }
+    // Home again.
+    if (!partials.empty() && divisor % step != 0) {
+      Value* const turns = b_.CreateSDiv(b_.CreateSub(whole, middle), integer(loop.factor));
+      for (const int by : {1, 2})
+        when(b_.CreateICmpNE(b_.CreateAnd(turns, integer(by)), integer(0)), carried,
+             [&] { turn(partials, groups - by); });
     }
     vector_ = nullptr;
 

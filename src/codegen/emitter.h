@@ -71,10 +71,10 @@ class Emitter {
   void vector_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   llvm::Value* first_lanes(llvm::Value* left, llvm::Value* condition = nullptr);
   llvm::Value* lanes_below(llvm::Value* limit);
-  void rotate_partials(const loop::Block& body);
   bool rest_under_mask(const loop::For& loop) const;
   void scalar_rest(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
-  void masked_rest(const loop::For& loop, llvm::Value* begin, llvm::Value* end, int64_t divisor);
+  void masked_rest(const loop::For& loop, llvm::Value* begin, llvm::Value* end, int64_t divisor,
+                   bool short_loop);
 
   // State that loops carry: the partial results of accumulators from outside.
   struct AccState {
@@ -87,6 +87,8 @@ class Emitter {
   };
   using Carried = std::vector<llvm::Value**>;
   Carried carried_by(const loop::Block& body);
+  std::vector<AccState*> partials_of(const loop::Block& body);
+  void turn(const std::vector<AccState*>& partials, int by);
   // for (v = begin; v < end; v += step) body(v)
   void counted_loop(llvm::Value* begin, llvm::Value* end, llvm::Value* step, const Carried& carried,
                     const std::function<void(llvm::Value*)>& body);
@@ -131,6 +133,7 @@ class Emitter {
   Val load(const loop::Node& node);
   void store(const loop::Store& stmt);
   llvm::Value* stride_value(uint32_t buffer, size_t dimension);
+  llvm::Value* mask_for(uint32_t buffer, const std::vector<loop::Index>& indices, const Val& guard);
   llvm::Value* lane_pointers(const Address& at, llvm::Type* element, llvm::Value* mask);
   void fetch_later(const loop::Node& node, const Address& at);
   void fetch_ahead();
@@ -176,13 +179,11 @@ class Emitter {
   struct VectorLoop {
     const loop::For* loop = nullptr;
     int lanes = 0;
-    llvm::Value* first = nullptr;          // value of the variable at lane 0
-    llvm::Value* mask = nullptr;           // active lanes, null: all
-    int group = 0;                         // which of the four accumulators
-    llvm::Value* left = nullptr;           // iterations left, in the rest under a mask
-    llvm::Value* dynamic_group = nullptr;  // or chosen at run time (that rest)
-    IdSet vars, regs, accs, stored;        // defined or stored inside
-    size_t nesting = 0;                    // serial loops open inside
+    llvm::Value* first = nullptr;    // value of the variable at lane 0
+    llvm::Value* mask = nullptr;     // active lanes, null: all
+    int group = 0;                   // which of the four partial results is fed
+    IdSet vars, regs, accs, stored;  // defined or stored inside
+    size_t nesting = 0;              // serial loops open inside
     std::unordered_map<const loop::Node*, Val> hoisted;
     std::unordered_map<llvm::Value*, llvm::Value*> splats;
     std::unordered_map<const void*, llvm::Value*> pointers;  // by address of the index list
@@ -211,7 +212,6 @@ class Emitter {
   std::vector<Val> regs_;
   std::vector<AccState> accs_;
   VectorLoop* vector_ = nullptr;
-  IdSet rotated_;
   llvm::Value* slot_ = nullptr;                       // the partial result that a scalar rest feeds
   std::unordered_map<const loop::Node*, Val> cache_;  // of the current statement
 };

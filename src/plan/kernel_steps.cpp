@@ -49,7 +49,10 @@ void KernelSteps::add(const Unit& unit) {
   choice.row = choose(spec, false, &choice.refused);
   // A fast kernel on row-major copies beats the reference on strided operands.
   if (!choice.row && !options_.reference_only) choice.row = choose_on_copies(spec, inputs);
-  if (!choice.row) choice.row = choose(spec, true, &choice.refused);
+  if (!choice.row) {
+    choice.refused.clear();  // all are asked again
+    choice.row = choose(spec, true, &choice.refused);
+  }
   if (!choice.row)
     fail(Status::kUnsupported, "no kernel can execute operator {}: {}", spec.op->name,
          choice.refused.empty() ? std::string("none is registered")

@@ -87,8 +87,8 @@ XC_INLINE __m256i first_lanes(int64_t n, int64_t bytes) {
                     : (__m256i)(Vec<int64_t>{0, 1, 2, 3} < n);
 }
 #endif
-/// Whole registers of 4- and 8-byte elements are moved under a mask: nothing beyond is touched, and
-/// neither a call nor a detour over the stack is needed.
+/// Whole registers of 4- and 8-byte elements are loaded under a mask: nothing beyond is touched,
+/// and neither a call nor a detour over the stack is needed.
 template <class V, class T>
 constexpr bool kMasked = XC_VECTOR_BYTES > 16 && sizeof(V) == XC_VECTOR_BYTES &&
                          (sizeof(T) == 4 || sizeof(T) == 8);
@@ -114,18 +114,48 @@ template <class V, class T>
 XC_INLINE void store(T* p, V v) {
   __builtin_memcpy(p, &v, sizeof(v));
 }
+#if defined(__x86_64__)
+/// The first `bytes` of v, fewer than all and whole words of 4, from `to` on.
+template <class V>
+XC_INLINE void store_words(char* to, V v, int64_t bytes) {
+  static_assert(sizeof(V) == 64 || sizeof(V) == 32 || sizeof(V) == 16);
+#if defined(__AVX512F__)
+  if constexpr (sizeof(V) == 64) {
+    const __m512i whole = (__m512i)v;
+    if ((bytes & 32) == 0) return store_words(to, _mm512_castsi512_si256(whole), bytes);
+    store(to, _mm512_castsi512_si256(whole));
+    return store_words(to + 32, _mm512_extracti64x4_epi64(whole, 1), bytes);
+  }
+#endif
+#if defined(__AVX2__)
+  if constexpr (sizeof(V) == 32) {
+    const __m256i whole = (__m256i)v;
+    if ((bytes & 16) == 0) return store_words(to, _mm256_castsi256_si128(whole), bytes);
+    store(to, _mm256_castsi256_si128(whole));
+    return store_words(to + 16, _mm256_extracti128_si256(whole, 1), bytes);
+  }
+#endif
+  if constexpr (sizeof(V) == 16) {
+    __m128i words = (__m128i)v;
+    if (bytes & 8) {
+      _mm_storel_epi64(reinterpret_cast<__m128i*>(to), words);
+      words = _mm_unpackhi_epi64(words, words);
+      to += 8;
+    }
+    if (bytes & 4) store(to, _mm_cvtsi128_si32(words));
+  }
+}
+#endif
+/// The first n lanes, from none to all. In pieces, not under a mask: loads of what lies behind,
+/// such as the next row's, would wait until a masked store has left the store buffer (softmax of
+/// rows of 63 in place, AMD Zen 5: 2.4 times as long).
 template <class V, class T>
 XC_INLINE void store_partial(T* p, V v, int64_t n) {
-#if defined(__AVX512F__)
-  if constexpr (kMasked<V, T> && sizeof(T) == 4)
-    return _mm512_mask_storeu_epi32(p, static_cast<__mmask16>((1u << n) - 1), (__m512i)v);
-  if constexpr (kMasked<V, T> && sizeof(T) == 8)
-    return _mm512_mask_storeu_epi64(p, static_cast<__mmask8>((1u << n) - 1), (__m512i)v);
-#elif defined(__AVX2__)
-  if constexpr (kMasked<V, T> && sizeof(T) == 4)
-    return _mm256_maskstore_epi32(reinterpret_cast<int*>(p), first_lanes(n, 4), (__m256i)v);
-  if constexpr (kMasked<V, T> && sizeof(T) == 8)
-    return _mm256_maskstore_epi64(reinterpret_cast<long long*>(p), first_lanes(n, 8), (__m256i)v);
+#if defined(__x86_64__)
+  if constexpr (sizeof(V) == XC_VECTOR_BYTES && sizeof(T) >= 4)
+    return n == kLanes<T>
+               ? store(p, v)
+               : store_words(reinterpret_cast<char*>(p), v, n * static_cast<int64_t>(sizeof(T)));
 #endif
   __builtin_memcpy(p, &v, static_cast<size_t>(n) * sizeof(T));
 }
