@@ -174,9 +174,10 @@ bool ThreadPool::help(int worker) {
 
 void ThreadPool::worker_loop(int worker) {
   using Clock = std::chrono::steady_clock;
-  while (!stopping_.load()) {
-    // Read before looking for work: a job published after this changes the epoch.
+  for (;;) {
+    // Read before looking for an end and for work: what is published after this changes the epoch.
     const uint32_t epoch = epoch_.load();
+    if (stopping_.load()) return;
     if (help(worker)) continue;
     const auto until = Clock::now() + std::chrono::microseconds(kSpinMicroseconds);
     do {

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <numeric>
 #include <stdexcept>
+#include <thread>
+#include <vector>
 
 #include "base/cpu_info.h"
 #include "base/error.h"
@@ -80,6 +82,17 @@ TEST_CASE("base/thread_pool: sleeping workers wake up, and have signals blocked"
     if (worker != 0 && sigismember(&mask, SIGTERM) == 1) blocked++;
   });
   CHECK(blocked == 1);
+}
+
+TEST_CASE("base/thread_pool: pools end whenever they are told to, on a busy machine too") {
+  // A worker that is told to stop while it is about to sleep must not: this would not end.
+  std::vector<std::thread> owners;
+  for (int owner = 0; owner < 6; ++owner)
+    owners.emplace_back([] {
+      for (int i = 0; i < 2000; ++i) ThreadPool pool(3);
+    });
+  for (std::thread& owner : owners) owner.join();
+  CHECK(owners.size() == 6);
 }
 
 TEST_CASE("base/thread_pool: refuses a thread count out of range") {
