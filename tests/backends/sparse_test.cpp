@@ -78,7 +78,7 @@ void check_rows(int64_t rows, int64_t n, int64_t k, int64_t panel, double densit
     // Sums are the same ones in the same order.
     if (cpu::widens_halves(isa)) {
       const auto of_halves = result(stored, cpu::WeightFormat::kF16);
-      CHECK(std::memcmp(of_halves.data(), y.data(), y.size() * sizeof(float)) == 0);
+      CHECK((y.empty() || std::memcmp(of_halves.data(), y.data(), y.size() * sizeof(float)) == 0));
     }
     if (isa == Isa::kAvx2) of_fma = y;
     if (isa == Isa::kAvx512 && !all) CHECK(y == of_fma);
