@@ -102,15 +102,22 @@ void Emitter::for_loop(const For& loop) {
   }
 }
 
-Emitter::Carried Emitter::carried_by(const Block& body) {
+// The accumulators from outside that a loop's body feeds.
+std::vector<uint32_t> Emitter::fed_by(const Block& body) const {
   IdSet inside, fed;
   visit_statements(body, [&](const Stmt& stmt) {
     if (const auto* declare = std::get_if<DeclareAcc>(&stmt.node)) inside.insert(declare->acc);
     if (const auto* feed = std::get_if<Accumulate>(&stmt.node)) fed.insert(feed->acc);
   });
+  std::vector<uint32_t> out;
+  for (uint32_t acc = 0; acc < accs_.size(); ++acc)
+    if (fed.contains(acc) && !inside.contains(acc)) out.push_back(acc);
+  return out;
+}
+
+Emitter::Carried Emitter::carried_by(const Block& body) {
   Carried out;
-  for (uint32_t acc = 0; acc < accs_.size(); ++acc) {
-    if (!fed.contains(acc) || inside.contains(acc)) continue;
+  for (const uint32_t acc : fed_by(body)) {
     for (Value*& v : accs_[acc].values) out.push_back(&v);
     for (Value*& v : accs_[acc].indices) out.push_back(&v);
   }
@@ -324,18 +331,11 @@ Value* Emitter::lanes_below(Value* limit) {
   return first_lanes(b_.CreateSub(end, first), b_.CreateICmpSGT(limit, first));
 }
 
-// The partial results, four vectors each, of the reductions from outside that a loop's body feeds.
+// Of those with four partial vectors, these.
 std::vector<Emitter::AccState*> Emitter::partials_of(const Block& body) {
-  IdSet inside, fed;
-  visit_statements(body, [&](const Stmt& stmt) {
-    if (const auto* declare = std::get_if<DeclareAcc>(&stmt.node)) inside.insert(declare->acc);
-    if (const auto* feed = std::get_if<Accumulate>(&stmt.node);
-        feed && kernel_.accs[feed->acc].order == AccOrder::kLanes)
-      fed.insert(feed->acc);
-  });
   std::vector<AccState*> out;
-  for (uint32_t acc = 0; acc < accs_.size(); ++acc)
-    if (fed.contains(acc) && !inside.contains(acc)) out.push_back(&accs_[acc]);
+  for (const uint32_t acc : fed_by(body))
+    if (kernel_.accs[acc].order == AccOrder::kLanes) out.push_back(&accs_[acc]);
   return out;
 }
 
@@ -388,8 +388,7 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
     const auto multiple_of = [&](int64_t n) -> Value* {  // begin and the most of them there are
       return all_masked ? begin : front.CreateAdd(begin, front.CreateAnd(count, integer(-n)));
     };
-    const std::vector<AccState*> partials =
-        groups > 1 ? partials_of(loop.body) : std::vector<AccState*>{};
+    const std::vector<AccState*> partials = partials_of(loop.body);
     const auto iteration = [&](Value* v, int group) {
       state.first = b_.CreateAdd(v, integer(int64_t{group} * loop.factor));
       state.group = group;

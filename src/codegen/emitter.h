@@ -86,6 +86,7 @@ class Emitter {
                 *index_memory = nullptr;  // the partials while a scalar rest runs
   };
   using Carried = std::vector<llvm::Value**>;
+  std::vector<uint32_t> fed_by(const loop::Block& body) const;
   Carried carried_by(const loop::Block& body);
   std::vector<AccState*> partials_of(const loop::Block& body);
   void turn(const std::vector<AccState*>& partials, int by);

@@ -35,7 +35,7 @@ class KernelSteps {
         known_(known) {}
 
   /// What a backend is asked about a unit, its operands as they lie and its results as they would.
-  /// Operands that are not made yet get stand-ins (PlanValues::operand_value).
+  /// Operands that are not made yet get row-major stand-ins (PlanValues::operand_value).
   StepSpec spec_of(const Unit& unit);
   /// The unit's step, on the first kernel that takes it: as its operands lie, else with strided
   /// ones copied, else the reference. Decides how its results lie and adds them. Every operand must

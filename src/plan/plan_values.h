@@ -24,7 +24,7 @@ class PlanValues {
   /// first asked for. Fails (kInternal) for what is not made.
   uint32_t value_for(ValueId id);
   /// The plan value of an operand that may not be made yet (post-ops are tried before their other
-  /// operands' steps exist): then a stand-in with the layout it will have.
+  /// operands' steps exist): then a row-major stand-in.
   uint32_t operand_value(ValueId id);
 
   /// A graph input or a constant (`constant` defined), row-major.

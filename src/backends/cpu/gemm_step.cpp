@@ -74,8 +74,7 @@ class GemmBound final : public BoundKernel {
     rounded_at_ = a_bytes_ + b_bytes_ + c_bytes_;
     epilogue_at_ = rounded_at_ + (rounded_ ? align_up(rounded_->scratch_bytes(), 64) : 0);
     scratch_bytes = epilogue_at_ + settings_.epilogue.scratch_bytes();
-    // Until they are packed, weights are read where they lie: a right side by whole vectors, that
-    // is.
+    // Until they are packed, weights are read where they lie: as a right side, by whole vectors.
     if (!swapped_ && !b_.copied && !b_.transposed && !rounded_) any_address = 1u << 1;
     held_bytes = 512 + static_cast<int64_t>(parts_.size() * sizeof(MatMulPart)) + tiles_.bytes();
   }

@@ -18,7 +18,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <numeric>
 
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/gemm_step.h"
@@ -67,13 +66,15 @@ class PackedBound final : public BoundKernel {
     const bool few = p_.m <= kFewRows && own_kernel_reads(*weights_, p_.m);
     parts_ = split_matmul(p_, rounded_ && few ? 0 : weights_->slices, spec.threads);
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
+    // A slice that is widened serves all its parts, one after another.
+    if (!few && weights_->halves())
+      std::stable_sort(parts_.begin(), parts_.end(),
+                       [](const MatMulPart& a, const MatMulPart& b) { return a.n0 < b.n0; });
     if (!few && !find_products(make)) {
       products_.clear();
       provisional = complete_ = own_kernel_reads(*weights_, p_.m);
       if (!complete_) return;
     }
-    // What is widened serves one part after the other.
-    if (!products_.empty() && weights_->stored != weights_->types.right) by_columns();
     tiles_ = folded_tiles(settings_.epilogue, context, parts_);
     scratch_bytes = scratchpad_bytes_ + settings_.epilogue.scratch_bytes();
     // A primitive holds its generated code: some 30 KiB.
@@ -99,7 +100,7 @@ class PackedBound final : public BoundKernel {
       } else {
         if (part.n0 != column) weights = weights_->widen(slice_of(part), scratch + widened_at_);
         column = part.n0;
-        by_library(part, products_[part_product_[static_cast<size_t>(i)]], weights, source, target,
+        by_library(products_[part_product_[static_cast<size_t>(i)]], weights, source, target,
                    scratch);
       }
       if (!settings_.epilogue.empty())
@@ -148,22 +149,6 @@ class PackedBound final : public BoundKernel {
     return true;
   }
 
-  /// Parts of the same columns one after another.
-  void by_columns() {
-    std::vector<size_t> order(parts_.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return parts_[a].n0 < parts_[b].n0; });
-    std::vector<MatMulPart> parts;
-    std::vector<uint32_t> products;
-    for (const size_t k : order) {
-      parts.push_back(parts_[k]);
-      products.push_back(part_product_[k]);
-    }
-    parts_ = std::move(parts);
-    part_product_ = std::move(products);
-  }
-
   size_t slice_of(const MatMulPart& part) const {
     return rounded_ ? 0 : weights_->slice_at(part.n0);
   }
@@ -185,8 +170,8 @@ class PackedBound final : public BoundKernel {
                                  .y_row = p_.c_m});
   }
 
-  void by_library(const MatMulPart& part, const Product& product, void* weights,
-                  const float* source, float* target, std::byte* scratch) const {
+  void by_library(const Product& product, void* weights, const float* source, float* target,
+                  std::byte* scratch) const {
     float* const result = product.dense ? reinterpret_cast<float*>(scratch + stage_) : target;
     void* left = const_cast<float*>(source);
     if (rounded_) {

@@ -60,6 +60,8 @@ class PackedWeights {
   /// pairs of rows) lie one after another; 0 for f32 in rows; nothing otherwise.
   std::optional<int64_t> panel(size_t index) const;
   WeightFormat format() const;
+  /// Whether they are stored as halves that the library does not read: see widen().
+  bool halves() const { return stored != types.right; }
   /// As stored.
   void* slice(size_t index) const { return buffer_->data() + offsets_[index]; }
   /// Of the memory that widen() needs; 0: what is stored is what the library reads.
@@ -76,7 +78,6 @@ class PackedWeights {
   void pack(const Tensor& weights, int64_t k_stride, int64_t n_stride);
 
  private:
-  bool halves() const { return stored != types.right; }
   int64_t elements(size_t index) const;
 
   std::vector<int64_t> offsets_;  ///< of each slice in `buffer_`, bytes
