@@ -107,8 +107,13 @@ def load(engine: str, path: Path, threads: int, dtype: str = "f32") -> Run:
 
 
 def difference(a: list[np.ndarray], b: list[np.ndarray]) -> float:
-    """The largest, relative to the largest value of that output."""
-    return max(float(np.abs(x - y).max(initial=0) / max(1e-6, float(np.abs(y).max(initial=0)))) for x, y in zip(a, b, strict=True))
+    """The largest, relative to the largest value of that output; infinite where one side alone is NaN."""
+    worst = 0.0
+    for x, y in zip(a, b, strict=True):
+        apart = np.abs(x - y)[~((x == y) | (np.isnan(x) & np.isnan(y)))]
+        largest = float(np.abs(y[np.isfinite(y)]).max(initial=0))
+        worst = max(worst, float(np.where(np.isnan(apart), np.inf, apart).max(initial=0)) / max(1e-6, largest))
+    return worst
 
 
 def try_engines(label: str, path: Path, engines: list[str], threads: int,
