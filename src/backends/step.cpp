@@ -17,6 +17,10 @@ bool Operand::contiguous() const {
   return true;
 }
 
+bool StepSpec::narrows() const {
+  return !post_ops.empty() && post_ops.back().op->name == "Cast";
+}
+
 DType StepSpec::held_in() const {
   if (numerics == Numerics::kStrict) return DType::kUndefined;
   return dtype_from_onnx_number(attrs().get_int(kHeldIn.name, 0)).value_or(DType::kUndefined);

@@ -36,7 +36,8 @@ struct Operand {
   bool contiguous() const;  ///< provably row-major
 };
 
-/// An elementwise function applied to the anchor's result before it is stored.
+/// An elementwise function applied to the anchor's result before it is stored. Each keeps the type;
+/// the last may be a Cast of f32 to halves.
 struct PostOp {
   enum class Kind : uint8_t { kUnary, kBinary };
   Kind kind = Kind::kUnary;
@@ -57,6 +58,8 @@ struct StepSpec {
   Numerics numerics = Numerics::kTolerant;
   int threads = 1;  ///< of the engine: fixes how weights are sliced
   const Attrs& attrs() const { return node->attrs; }
+  /// Whether the last post-op is a Cast of the result so far, f32, to the halves output 0 is of.
+  bool narrows() const;
   /// The type in which the model holds both operands of a product, where that may be made use of
   /// (kHeldIn, not in strict numerics); else kUndefined.
   DType held_in() const;

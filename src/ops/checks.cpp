@@ -21,6 +21,11 @@ void require_same_dtype(const InferContext& ctx, size_t i, size_t other) {
                                     name(ctx.dtype(i)), other, name(ctx.dtype(other))));
 }
 
+DType require_factors(const InferContext& ctx) {
+  if (ctx.dtype(1) != read_dtype(ctx, 0)) require_same_dtype(ctx, 1);
+  return ctx.dtype(1);
+}
+
 void require_rank(const InferContext& ctx, size_t i, size_t rank) {
   if (ctx.rank(i) != rank) ctx.error("input {} has rank {}, expected {}", i, ctx.rank(i), rank);
 }

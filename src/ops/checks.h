@@ -10,6 +10,9 @@ bool known_different(const Dim& a, const Dim& b);
 
 /// Input i, where present, has the dtype of another input.
 void require_same_dtype(const InferContext& ctx, size_t i, size_t other = 0);
+/// Operands 0 and 1 of a product have one dtype, which it returns. Operand 0 may be held in halves
+/// where operand 1 is f32 (kHeldIn).
+DType require_factors(const InferContext& ctx);
 void require_rank(const InferContext& ctx, size_t i, size_t rank);
 /// Input i has one axis of the given size.
 void require_vector(const InferContext& ctx, size_t i, const Dim& size);

@@ -8,13 +8,13 @@ namespace {
 
 void infer_conv(InferContext& ctx) {
   check_dtype(ctx, 0, kFloats);
-  require_same_dtype(ctx, 1);
+  const DType type = require_factors(ctx);
   SymDims out = infer_convolution(ctx, 0, 1);
   if (ctx.has(2)) {
-    require_same_dtype(ctx, 2);
+    require_same_dtype(ctx, 2, 1);
     require_vector(ctx, 2, out[1]);
   }
-  ctx.set(0, ctx.dtype(0), std::move(out));
+  ctx.set(0, type, std::move(out));
 }
 
 void reference_conv(const ReferenceContext& ctx) {

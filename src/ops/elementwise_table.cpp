@@ -43,9 +43,10 @@ void infer_broadcast(InferContext& c, TypeSet allowed, bool mixed, Result result
     if (!c.has(i)) c.error("input {} is missing", i);
     check_dtype(c, i, allowed);
   }
-  if (!mixed) check_same_dtype(c, 0, c.input_count());
-  c.set(0, result == Result::kBool ? DType::kBool : c.dtype(0),
-        broadcast_inputs(c, 0, c.input_count()));
+  const DType type = read_dtype(c, 0);
+  for (size_t i = 0; !mixed && i < c.input_count(); ++i)
+    if (read_dtype(c, i) != type) check_same_dtype(c, 0, c.input_count());
+  c.set(0, result == Result::kBool ? DType::kBool : type, broadcast_inputs(c, 0, c.input_count()));
 }
 
 void propagate_elements(InferContext& c,

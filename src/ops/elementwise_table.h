@@ -33,7 +33,8 @@ struct Options {
   std::vector<AttrSpec> attrs = {};
 };
 
-/// Checks dtypes (in `allowed`, all equal unless `mixed`), broadcasts, sets the output.
+/// Checks dtypes (in `allowed`, all equal as they are read unless `mixed`), broadcasts, sets the
+/// output.
 void infer_broadcast(InferContext& c, TypeSet allowed, bool mixed, Result result);
 /// Elements of output 0 where those of all inputs are known; `f` computes one.
 void propagate_elements(InferContext& c,
@@ -127,6 +128,7 @@ OpDef row(std::string_view name, F, Options options = {}) {
   op.min_inputs = Arity < 0 ? 1 : Arity;
   op.max_inputs = Arity;
   op.attrs = std::move(options.attrs);
+  if (R == Result::kSame && (Allowed & kFloats)) op.attrs.push_back(kHeldIn);
   op.infer = infer<Domains, Arity, F, Allowed, Mixed, R>;
   op.reference = reference<Domains, Arity, F>;
   if constexpr ((Domains & kLoop) != 0) op.scalar = scalar_of<Arity, F>;

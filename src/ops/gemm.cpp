@@ -16,7 +16,7 @@ Transposed transposed(const Node& node) {
 
 void infer(InferContext& ctx) {
   check_dtype(ctx, 0, kMatMulTypes);
-  require_same_dtype(ctx, 1);
+  const DType type = require_factors(ctx);
   require_rank(ctx, 0, 2);
   require_rank(ctx, 1, 2);
   const SymDims &a = ctx.dims(0), &b = ctx.dims(1);
@@ -25,14 +25,14 @@ void infer(InferContext& ctx) {
     ctx.error("operands {} and {} do not multiply: inner dims differ", to_text(a), to_text(b));
   const SymDims out{a[t.a ? 1 : 0], b[t.b ? 0 : 1]};
   if (ctx.has(2)) {
-    require_same_dtype(ctx, 2);
+    require_same_dtype(ctx, 2, 1);
     const SymDims& c = ctx.dims(2);
     bool fits = c.size() <= 2;
     for (size_t i = 0; fits && i < c.size(); ++i)
       fits = c[i] == Dim(1) || !known_different(c[i], out[2 - c.size() + i]);
     if (!fits) ctx.error("C has dims {}, not broadcast to {}", to_text(c), to_text(out));
   }
-  ctx.set(0, ctx.dtype(0), out);
+  ctx.set(0, type, out);
 }
 
 void reference(const ReferenceContext& ctx) {

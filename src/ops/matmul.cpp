@@ -65,8 +65,7 @@ namespace {
 
 void infer(InferContext& ctx) {
   check_dtype(ctx, 0, kMatMulTypes);
-  require_same_dtype(ctx, 1);
-  ctx.set(0, ctx.dtype(0), infer_matmul(ctx, 0, 1));
+  ctx.set(0, require_factors(ctx), infer_matmul(ctx, 0, 1));
 }
 
 void reference(const ReferenceContext& ctx) {

@@ -37,9 +37,11 @@ struct AttrSpec {
   double otherwise = 0;
 };
 
-/// Of MatMul, Gemm and Conv: the halves (a number of TensorProto.DataType) in which the model holds
-/// both operands of a product that the graph has in f32. A kernel may round them to those; what
-/// widens sets it (passes/widen_halves.cpp, Expansion::product()), no front end does.
+/// Of MatMul, Gemm, Conv and elementwise operators: halves (a number of TensorProto.DataType). With
+/// it a product of f32 operands may round both to those, for the model holds both so, or numerics
+/// allow it; and operand 0 of a product, any of an elementwise operator, may be of that type where
+/// the others are f32: it is widened as it is read, and the result is f32. Passes set it
+/// (widen_halves.cpp, narrow_values.cpp, Expansion::product()), no front end does.
 inline const AttrSpec kHeldIn{"held_in", AttrKind::kInt, false, 1, INT8_MAX};
 
 /// How close two implementations must be; bounds are in tensor/compare.h.

@@ -28,6 +28,12 @@ DType check_dtype(const InferContext& c, size_t i, TypeSet allowed) {
   return t.dtype;
 }
 
+DType read_dtype(const InferContext& c, size_t i) {
+  const DType type = c.dtype(i);
+  const auto held = dtype_from_onnx_number(c.attrs().get_int(kHeldIn.name, 0));
+  return held == type && loop::value_type(type) == DType::kF32 ? DType::kF32 : type;
+}
+
 DType check_same_dtype(const InferContext& c, size_t first, size_t last) {
   DType out = DType::kUndefined;
   for (size_t i = first; i < std::min(last, c.input_count()); ++i) {

@@ -54,6 +54,8 @@ inline bool contains(TypeSet set, DType t) {
 std::string text(TypeSet set);
 /// Checks the dtype of input i (present or not); returns it (kUndefined when absent).
 DType check_dtype(const InferContext& c, size_t i, TypeSet allowed);
+/// The dtype of input i as it is read: f32 where it is stored in the halves that kHeldIn names.
+DType read_dtype(const InferContext& c, size_t i);
 /// Checks that present inputs [first, last) have one dtype; returns it.
 DType check_same_dtype(const InferContext& c, size_t first, size_t last);
 

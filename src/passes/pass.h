@@ -32,6 +32,10 @@ struct PassOptions {
   /// then costs at load what the first run would have spent. Empty: reference kernels do it.
   std::function<std::vector<Tensor>(const Node& node, const std::vector<Tensor>& inputs)> evaluate;
 
+  /// Whether a backend's kernel rounds operand 0 of the node, f32 in the graph, to bf16 and takes
+  /// it stored so (of a pooling operator: its result too). Empty: none does.
+  std::function<bool(const Graph& graph, const Node& node)> reads_bf16;
+
   // Bounds on constant folding, over the whole pipeline. A result may always be as large as what it
   // is made of, and all of them as large as the model's constants.
   int64_t fold_bytes_each = int64_t{16} << 20;

@@ -32,6 +32,9 @@ constexpr std::array<std::string_view, 17> kWidened = {"AveragePool",
                                                        "Resize",
                                                        "Softmax"};
 
+/// Products, whose kernels may round both operands again.
+constexpr std::array<std::string_view, 3> kProducts = {"Conv", "Gemm", "MatMul"};
+
 /// Scalar functions with steps: what is a step apart in f32 may be equal in halves.
 constexpr std::array<std::string_view, 9> kStepped = {
     "BitCast", "Cast", "Ceil", "Floor", "Mod", "Round", "Shrink", "Sign", "ThresholdedRelu"};
@@ -121,10 +124,7 @@ class Widener {
 
   /// Of a product: the halves that both operands are (kHeldIn).
   std::optional<int64_t> multiplied(const Node& node) const {
-    const auto& known = node.op->attrs;
-    if (std::none_of(known.begin(), known.end(),
-                     [](const AttrSpec& a) { return a.name == kHeldIn.name; }))
-      return std::nullopt;
+    if (!is_one_of(*node.op, kProducts)) return std::nullopt;
     const DType left = graph_.value(node.inputs[0]).type.dtype;
     if (!is_half(left) || graph_.value(node.inputs[1]).type.dtype != left) return std::nullopt;
     return onnx_number(left);

@@ -35,6 +35,31 @@ const Implementation* choose_kernel(const Backend& backend, const PlannerOptions
   return nullptr;
 }
 
+bool reads_bf16(const Backend& backend, const PlannerOptions& options, const Graph& graph,
+                const Node& node) {
+  if (options.reference_only || options.numerics == Numerics::kStrict) return false;
+  StepSpec spec = spec_without_operands(node, options);
+  for (const auto* values : {&node.inputs, &node.outputs})
+    for (ValueId v : *values) {
+      Operand operand;
+      if (v != kNone) {
+        const Value& value = graph.value(v);
+        if (!value.type.dims) return false;
+        operand.dtype = value.type.dtype;
+        operand.dims = *value.type.dims;
+        operand.strides = contiguous_strides(operand.dims);
+        operand.constant = value.constant;
+      }
+      (values == &node.inputs ? spec.inputs : spec.outputs).push_back(std::move(operand));
+    }
+  if (spec.inputs.empty() || spec.inputs[0].dtype != DType::kF32) return false;
+  const Implementation* const wide = choose_kernel(backend, options, spec, false, nullptr);
+  if (!wide || (wide->multiplies && spec.multiplied_as() != DType::kBF16)) return false;
+  spec.inputs[0].dtype = DType::kBF16;
+  if (!wide->multiplies) spec.outputs[0].dtype = DType::kBF16;
+  return choose_kernel(backend, options, spec, false, nullptr) == wide;
+}
+
 bool has_fast_kernel(const Backend& backend, const StepSpec& spec) {
   for (const Implementation& row : backend.implementations())
     if (row.op == spec.op->name && row.name != kReference && row.asked_about(spec) &&

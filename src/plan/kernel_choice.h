@@ -22,6 +22,11 @@ const Implementation* choose_kernel(const Backend& backend, const PlannerOptions
                                     const StepSpec& spec, bool allow_reference,
                                     std::vector<Refusal>* refused);
 
+/// Whether an implementation that rounds operand 0 of the node, f32 in the graph, to bf16 takes it
+/// stored so; of an operator that is no product, its result too. Dims must be known.
+bool reads_bf16(const Backend& backend, const PlannerOptions& options, const Graph& graph,
+                const Node& node);
+
 /// Whether an implementation of this operator by name takes the step, the reference aside.
 bool has_fast_kernel(const Backend& backend, const StepSpec& spec);
 

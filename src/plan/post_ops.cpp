@@ -47,11 +47,23 @@ bool append_post_op(const Graph& graph, const Node& user, ValueId result, Unit& 
   return true;
 }
 
-/// One element of its result for each of the chain's, in the same type.
+/// One element of its result for each of the chain's.
 bool keeps_shape(const Graph& graph, const Node& user, ValueId result) {
   if (!user.op->scalar || user.outputs.size() != 1) return false;
   const Type &from = graph.value(result).type, &to = graph.value(user.outputs[0]).type;
-  return to.dims && to.dtype == from.dtype && *to.dims == *from.dims;
+  return to.dims && *to.dims == *from.dims;
+}
+
+bool keeps_type(const Graph& graph, const Node& user, ValueId result) {
+  return graph.value(user.outputs[0]).type.dtype == graph.value(result).type.dtype;
+}
+
+/// A Cast of f32 to halves: how the chain's result is stored, after which it ends.
+bool narrows(const Graph& graph, const Node& user, ValueId result) {
+  const DType to = graph.value(user.outputs[0]).type.dtype;
+  return user.op->name == "Cast" && user.op->domain.empty() &&
+         graph.value(result).type.dtype == DType::kF32 && loop::value_type(to) == DType::kF32 &&
+         to != DType::kF32;
 }
 
 }  // namespace
@@ -77,6 +89,8 @@ Unit with_post_ops(const Graph& graph, const std::vector<std::vector<NodeId>>& u
     if (next == kNone || taken(next)) break;
     const Node& user = graph.node(next);
     if (!keeps_shape(graph, user, result)) break;
+    const bool last = narrows(graph, user, result);
+    if (!last && !keeps_type(graph, user, result)) break;
     Unit larger = unit;
     if (!append_post_op(graph, user, result, larger)) break;
     larger.nodes.push_back(next);
@@ -84,6 +98,7 @@ Unit with_post_ops(const Graph& graph, const std::vector<std::vector<NodeId>>& u
     if (!has_kernel(larger)) break;
     unit = std::move(larger);
     result = user.outputs[0];
+    if (last) break;
   }
   return unit.post_ops.empty() ? alone : unit;
 }

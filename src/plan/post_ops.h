@@ -21,9 +21,9 @@ struct Unit {
 Unit single_unit(const Graph& graph, NodeId node);
 
 /// The anchor with as many of the elementwise nodes behind it as a kernel takes. A node is absorbed
-/// when it alone reads the chain's result so far and keeps its type and dims, is not `taken` by
-/// another unit, and the unit with it `has_kernel`, which is asked once per node, in order, until
-/// it says no. No graph output lies inside.
+/// when it alone reads the chain's result so far and keeps its dims and its type (the last may
+/// store f32 in halves), is not `taken` by another unit, and the unit with it `has_kernel`, which
+/// is asked once per node, in order, until it says no. No graph output lies inside.
 Unit with_post_ops(const Graph& graph, const std::vector<std::vector<NodeId>>& users, NodeId anchor,
                    const std::function<bool(NodeId)>& taken,
                    const std::function<bool(const Unit&)>& has_kernel);

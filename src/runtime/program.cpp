@@ -11,8 +11,6 @@ namespace xc {
 
 // ---- construction -------------------------------------------------------------------------------
 
-namespace {
-
 PlannerOptions planner_options(const Engine& engine, const Config& config) {
   PlannerOptions options;
   options.numerics = static_cast<Numerics>(config.numerics);
@@ -22,8 +20,6 @@ PlannerOptions planner_options(const Engine& engine, const Config& config) {
   options.layouts = config.layouts == 0 && !options.reference_only;
   return options;
 }
-
-}  // namespace
 
 Program::Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> graph,
                  const Config& config, std::string name)

@@ -35,6 +35,9 @@ namespace xc {
 
 struct OutputPorts;  // executor.h
 
+/// How a program of these knobs is planned.
+PlannerOptions planner_options(const Engine& engine, const Config& config);
+
 /// Sampled times of one signature under one plan: per step of the plan, in whichever segment, and
 /// for the whole run, and the last samples of the steps a trial looks at.
 class BoundTimes {

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "passes/passes.h"
+#include "passes/pipeline.h"
+#include "plan/kernel_choice.h"
 #include "runtime/executor.h"
 #include "runtime/explain.h"
 #include "runtime/output_pool.h"
@@ -24,9 +27,28 @@ Config merged(const Config& base, const Config& overrides) {
 
 }  // namespace
 
+namespace {
+
+/// The model's graph, or a copy in which values are stored in bf16 where kernels that run under the
+/// session's numerics read them so.
+std::shared_ptr<const Graph> graph_for(const Model& model, const Config& config) {
+  const std::shared_ptr<const Graph>& graph = model.graph();
+  PassOptions options;
+  options.reads_bf16 =
+      [&backend = model.engine()->backend(), how = planner_options(*model.engine(), config)](
+          const Graph& in, const Node& node) { return reads_bf16(backend, how, in, node); };
+  if (!may_narrow_values(*graph, options)) return graph;
+  auto copy = std::make_shared<Graph>(graph->clone());
+  run_pass(*copy, find_pass("narrow-values"), options);
+  return copy;
+}
+
+}  // namespace
+
 Session::Session(std::shared_ptr<const Model> model, const Config& overrides)
     : model_(std::move(model)), config_(merged(model_->engine()->config(), overrides)) {
-  program_ = Program::create(model_->engine(), model_->graph(), config_, model_->graph()->name);
+  program_ = Program::create(model_->engine(), graph_for(*model_, config_), config_,
+                             model_->graph()->name);
   pool_ = std::make_shared<OutputPool>(model_->engine(), model_->outputs().size());
 }
 

@@ -75,6 +75,14 @@ Node node_of(const Problem& problem) {
   return node;
 }
 
+/// Of the step's results, behind a Cast at the end of its post-ops.
+static std::vector<Type> result_types(const Problem& problem, const Node& node) {
+  std::vector<Type> types = infer_concrete(node, problem.inputs);
+  if (!problem.post_ops.empty() && problem.post_ops.back().op->name == "Cast")
+    types[0].dtype = *dtype_from_onnx_number(problem.post_ops.back().attrs.get_int("to", 0));
+  return types;
+}
+
 StepSpec spec_of(const Problem& problem, const Node& node, const RunOptions& options) {
   StepSpec spec;
   spec.op = problem.op;
@@ -101,7 +109,7 @@ StepSpec spec_of(const Problem& problem, const Node& node, const RunOptions& opt
   for (size_t i = 0; i < problem.inputs.size(); ++i)
     add(problem.inputs[i], i < problem.constant.size() && problem.constant[i], spec.inputs);
   for (const Tensor& input : problem.post_inputs) add(input, false, spec.inputs);
-  for (const Type& type : infer_concrete(node, problem.inputs))
+  for (const Type& type : result_types(problem, node))
     add(Tensor(type.dtype, *to_concrete(*type.dims)), false, spec.outputs);
   return spec;
 }
@@ -224,7 +232,7 @@ std::vector<Tensor> run_kernel(Kernel& kernel, const Problem& problem, const Run
   std::vector<Tensor> inputs = problem.inputs, outputs;
   inputs.insert(inputs.end(), problem.post_inputs.begin(), problem.post_inputs.end());
   Generator generator(1);
-  for (const Type& type : infer_concrete(node, problem.inputs)) {
+  for (const Type& type : result_types(problem, node)) {
     Tensor out(type.dtype, *to_concrete(*type.dims));
     if (type.dtype != DType::kString)
       std::memset(out.data(), 0x77, static_cast<size_t>(out.byte_size()));

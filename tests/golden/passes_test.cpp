@@ -29,11 +29,16 @@ std::string directive(const std::string& text, const std::string& key) {
   return text.substr(at + start.size(), text.find('\n', at) - at - start.size());
 }
 
-void run_passes(Graph& graph, std::string names) {
+/// `readers`: operators whose kernels read bf16, as a backend would say; empty = none do.
+void run_passes(Graph& graph, std::string names, const std::string& readers) {
   std::replace(names.begin(), names.end(), ',', ' ');
   std::istringstream list(names.substr(names.find(':') + 1));
   PassOptions options;
   options.verify_each = true;
+  if (!readers.empty())
+    options.reads_bf16 = [&](const Graph&, const Node& node) {
+      return (readers + " ").find(" " + std::string(node.op->name) + " ") != std::string::npos;
+    };
   for (std::string name; list >> name;) {
     if (name == "all")
       optimise(graph, options);
@@ -67,7 +72,7 @@ void run_file(const std::string& name) {
   Graph graph = parse_graph(input);
   infer_types(graph);
   Graph before = graph.clone();
-  run_passes(graph, directive(input, "pass"));
+  run_passes(graph, directive(input, "pass"), directive(input, "reads bf16:"));
   verify(graph);
   const std::string inexact = directive(input, "inexact:");
   check_meaning(before, graph, inexact.empty() ? 2e-6 : std::stod(inexact));

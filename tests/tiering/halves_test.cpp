@@ -240,3 +240,80 @@ TEST_CASE("tiering/halves: products large enough for the processor's own of bf16
           CHECK(plan.find("\"reference\"") == std::string::npos);
         }
 }
+
+TEST_CASE("tiering/halves: values between products are stored in bf16") {
+  const std::string network = fmt::format(
+      R"(graph g(%x: $T[n, 3, 18, 18], %t: $T[n, 20, 32]) -> (%y, %z) {{
+  const %w0: $T[32, 3, 3, 3] = {}
+  const %w1: $T[16, 32, 1, 1] = {}
+  const %w2: $T[32, 32, 1, 1] = {}
+  const %w3: $T[32, 16, 3, 3] = {}
+  const %m1: $T[32, 96] = {}
+  const %m2: $T[96, 32] = {}
+  const %two: $T[] = 2
+  %a = Conv(%x, %w0) {{pads = [1, 1, 1, 1]}}
+  %b = Relu(%a)
+  %c = Conv(%b, %w2)
+  %d = Relu(%c)
+  %p = MaxPool(%d) {{kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]}}
+  %l = Conv(%p, %w1)
+  %r = Conv(%p, %w1)
+  %s = Sigmoid(%r)
+  %k = Concat(%l, %s) {{axis = 1}}
+  %e = Conv(%k, %w2)
+  %f = Add(%e, %p)
+  %g = Relu(%f)
+  %h = Conv(%g, %w3) {{group = 2, pads = [1, 1, 1, 1]}}
+  %y = Add(%h, %g)
+  %u = MatMul(%t, %m1)
+  %v = Gelu(%u)
+  %o = MatMul(%v, %m2)
+  %i = Mul(%o, %two)
+  %j = Transpose(%i) {{perm = [1, 0, 2]}}
+  %z = MatMul(%j, %m1)
+}})",
+      numbers(32 * 27), numbers(16 * 32), numbers(32 * 32), numbers(32 * 16 * 9), numbers(32 * 96),
+      numbers(96 * 32));
+  const Case c{"", network.c_str(), 12};
+  // The model in bf16, and one of f32 that may be computed so.
+  for (const auto& [type, numerics] : {std::pair{"bf16", Numerics::kTolerant},
+                                       {"bf16", Numerics::kStrict},
+                                       {"bf16", Numerics::kFast},
+                                       {"f32", Numerics::kFast},
+                                       {"f32", Numerics::kTolerant}}) {
+    Graph graph = parse_graph(with_type(network, type));
+    infer_types(graph);
+    const std::vector<Tensor> inputs = test::random_inputs(graph, 3, 2);
+    const std::vector<Tensor> want = exact(c, inputs);
+    std::vector<Tensor> first;
+    for (const JitMode mode : {JitMode::kOff, JitMode::kAuto, JitMode::kSync})
+      for (const int threads : {1, 2}) {
+        if (mode == JitMode::kSync && !XC_HAVE_JIT) continue;
+        CAPTURE(std::string(type));
+        CAPTURE(static_cast<int>(numerics));
+        CAPTURE(static_cast<int>(mode));
+        CAPTURE(threads);
+        Config config;
+        config.jit = static_cast<int64_t>(mode);
+        config.numerics = static_cast<int64_t>(numerics);
+        config.threads = threads;
+        const auto session = session_of(with_type(network, type), config);
+        std::vector<Tensor> have;
+        for (int run_number = 0; run_number < 30; ++run_number) {
+          have = run(*session, inputs);
+          for (size_t i = 0; i < have.size(); ++i)
+            REQUIRE(difference(have[i], want[i], c.roundings * kHalves[1].unit) == "");
+        }
+        if (mode == JitMode::kOff) {
+          if (first.empty()) first = have;
+          for (size_t i = 0; i < have.size(); ++i) CHECK(difference(have[i], first[i], 0) == "");
+        }
+        const std::string plan = session->explain({}, true);
+        CHECK(plan.find("\"reference\"") == std::string::npos);
+        const bool held = std::string(type) == "bf16" && numerics != Numerics::kStrict;
+        // What the pooling operator gives, and the residual sums.
+        CHECK((plan.find("\"f32[n, 32, 9, 9]") == std::string::npos) ==
+              (held && cpu::has_bf16_products()));
+      }
+  }
+}

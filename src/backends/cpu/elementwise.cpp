@@ -14,22 +14,31 @@ struct Program {
   std::vector<uint32_t> buffer_of;        ///< of its operands: inputs of the step, then the result
 };
 
+/// The type of what the operator itself gives.
+DType own_result(const StepSpec& spec) {
+  return spec.narrows() ? DType::kF32 : spec.outputs[0].dtype;
+}
+
 /// The functions behind the operator's own. Types whose arithmetic is wider than their storage
 /// would be rounded once where the operators round each.
 std::optional<ChunkProgram::Reg> append_post_ops(Program& out, const StepSpec& spec,
                                                  ChunkProgram::Reg value, std::string& reason) {
-  const DType type = spec.outputs[0].dtype;
   if (spec.post_ops.empty()) return value;
+  const Isa isa = cpu_info().isa;
+  const DType type = own_result(spec);
   if (compute_type(type) != type) {
     reason = fmt::format("post-ops on {}", name(type));
     return std::nullopt;
   }
   const auto operand = [&](uint32_t input) -> std::optional<ChunkProgram::Reg> {
-    if (spec.inputs[input].dtype != type) return std::nullopt;
+    if (compute_type(spec.inputs[input].dtype) != type) return std::nullopt;
     out.buffer_of.push_back(input);
-    return out.program->input(type);
+    return build_cast(*out.program, out.program->input(spec.inputs[input].dtype), type, isa);
   };
-  return build_post_ops(*out.program, spec.post_ops, value, type, cpu_info().isa, operand, reason);
+  const std::span<const PostOp> all(spec.post_ops);
+  const auto result = build_post_ops(*out.program, all.first(all.size() - (spec.narrows() ? 1 : 0)),
+                                     value, type, isa, operand, reason);
+  return result ? build_cast(*out.program, *result, spec.outputs[0].dtype, isa) : result;
 }
 
 /// The program of a step, or none with the reason.
@@ -57,7 +66,7 @@ Program program_for(const StepSpec& spec, std::string& reason) {
     args.push_back(out.program->input(input.dtype));
     out.buffer_of.push_back(i);
   }
-  auto result = build_elementwise(*out.program, *spec.op, spec.attrs(), args, spec.outputs[0].dtype,
+  auto result = build_elementwise(*out.program, *spec.op, spec.attrs(), args, own_result(spec),
                                   cpu_info().isa, reason);
   if (result) result = append_post_ops(out, spec, *result, reason);
   if (!result) {

@@ -330,6 +330,10 @@ DType compute_type(DType type) {
   return loop::value_type(type);
 }
 
+bool commutes_with_rounding(const PostOp& post) {
+  return post.op->name == "Relu";
+}
+
 std::optional<Reg> build_cast(ChunkProgram& program, Reg value, DType to, Isa isa) {
   std::string reason;
   return Builder(program, isa, reason).cast(value, to);
@@ -345,6 +349,9 @@ std::optional<Reg> build_elementwise(ChunkProgram& program, const OpDef& op, con
   }
   if (op.name == "Cast" || op.name == "CastLike") return builder.cast(args[0], result);
   if (op.name == "Identity") return args[0];
+
+  if (op.name == "Relu" && program.dtype(args[0]) == result && compute_type(result) != result)
+    return builder.call(Fn::kRelu, result, result, {args[0]});
 
   std::vector<Reg> wide;
   for (Reg arg : args) {
@@ -408,6 +415,10 @@ std::optional<Reg> build_post_ops(ChunkProgram& program, std::span<const PostOp>
                                   FunctionRef<std::optional<Reg>(uint32_t)> operand,
                                   std::string& reason) {
   for (const PostOp& post : post_ops) {
+    if (post.op->name == "Cast") {
+      reason = "the result is stored in another type";
+      return std::nullopt;
+    }
     std::vector<Reg> args{value};
     if (post.kind == PostOp::Kind::kBinary) {
       const auto other = operand(post.operand);

@@ -24,9 +24,14 @@ std::optional<ChunkProgram::Reg> build_elementwise(ChunkProgram& program, const 
 /// The type elements are computed in: f32 for the 16-bit floats, else their own.
 DType compute_type(DType type);
 
+/// Whether it may come behind the rounding to halves as well as in front: it gives its operand or
+/// 0, and runs on halves as they lie.
+bool commutes_with_rounding(const PostOp& post);
+
 /// Appends a step's post-ops, each over the result of the one before it, in `type`, which they must
-/// keep. `operand` gives the register of a step's input, in that type, or nullopt. Nullopt with
-/// `reason` set where one has no form.
+/// keep (a Cast is none of them: who takes it leaves it to build_cast()). `operand` gives the
+/// register of a step's input, in that type, or nullopt. Nullopt with `reason` set where one has no
+/// form.
 std::optional<ChunkProgram::Reg> build_post_ops(
     ChunkProgram& program, std::span<const PostOp> post_ops, ChunkProgram::Reg value, DType type,
     Isa isa, FunctionRef<std::optional<ChunkProgram::Reg>(uint32_t)> operand, std::string& reason);

@@ -1,18 +1,27 @@
 #include "backends/cpu/epilogue.h"
 
+#include <algorithm>
+
 #include "backends/cpu/elementwise_builder.h"
 #include "backends/cpu/strided_program.h"
 
 namespace xc::cpu {
 
 std::optional<Epilogue> Epilogue::build(const StepSpec& spec, std::span<const Addend> addends,
-                                        std::string& reason) {
+                                        std::string& reason, bool staged) {
   Epilogue out;
   if (spec.post_ops.empty() && addends.empty()) return out;
   const Isa isa = cpu_info().isa;
-  const DType type = spec.outputs[0].dtype, wide = compute_type(type);
+  out.staged_ = staged && spec.narrows();
+  std::span<const PostOp> post_ops = spec.post_ops;
+  if (out.staged_) post_ops = post_ops.first(post_ops.size() - 1);
+  const DType type = spec.outputs[0].dtype;
+  const bool as_they_lie = !out.staged_ && addends.empty() &&
+                           std::all_of(post_ops.begin(), post_ops.end(), commutes_with_rounding);
+  const DType wide = as_they_lie ? type : compute_type(type);
   auto program = std::make_shared<ChunkProgram>();
-  std::optional<ChunkProgram::Reg> value = build_cast(*program, program->input(type), wide, isa);
+  std::optional<ChunkProgram::Reg> value =
+      build_cast(*program, program->input(out.staged_ ? wide : type), wide, isa);
   const auto operand = [&](uint32_t input) -> std::optional<ChunkProgram::Reg> {
     if (input >= spec.inputs.size() || !spec.inputs[input].present()) return std::nullopt;
     out.inputs_.push_back(input);
@@ -35,7 +44,7 @@ std::optional<Epilogue> Epilogue::build(const StepSpec& spec, std::span<const Ad
     const auto given = operand(input);
     return given ? build_cast(*program, *given, wide, isa) : std::nullopt;
   };
-  value = build_post_ops(*program, spec.post_ops, *value, wide, isa, widened, reason);
+  value = build_post_ops(*program, post_ops, *value, wide, isa, widened, reason);
   if (!value) return std::nullopt;
   value = build_cast(*program, *value, type, isa);
   if (!value) return std::nullopt;
@@ -56,13 +65,14 @@ Epilogue::Tiles::Tiles(const Epilogue& epilogue, const BindContext& context)
   whole_.add(context.outputs[0].strides);
 }
 
-void Epilogue::Tiles::add(std::span<const int64_t> begin, std::span<const int64_t> end) {
+void Epilogue::Tiles::add(std::span<const int64_t> begin, std::span<const int64_t> end,
+                          std::span<const int64_t> staged) {
   const size_t rank = whole_.rank();
   for (size_t k = 0; k < whole_.operands(); ++k) {
     const auto strides = whole_.strides(k);
     int64_t offset = 0;
     for (size_t axis = 0; axis < rank; ++axis) offset += begin[axis] * strides[axis];
-    offsets_.push_back(offset);
+    offsets_.push_back(k == 0 && !staged.empty() ? 0 : offset);
   }
   // Parts are of a few sizes: those at the edges differ.
   size_t s = 0;
@@ -74,7 +84,15 @@ void Epilogue::Tiles::add(std::span<const int64_t> begin, std::span<const int64_
   }
   if (s == spaces_.size()) {
     for (size_t axis = 0; axis < rank; ++axis) extents_.push_back(end[axis] - begin[axis]);
-    spaces_.push_back(whole_.coalesced(std::span(extents_).last(rank), 2));
+    const auto extents = std::span(extents_).last(rank);
+    if (staged.empty()) {
+      spaces_.push_back(whole_.coalesced(extents, 2));
+    } else {
+      StridedSpace part(extents, whole_.operands());
+      part.add(staged);
+      for (size_t k = 1; k < whole_.operands(); ++k) part.add(whole_.strides(k));
+      spaces_.push_back(part.coalesced(2));
+    }
   }
   space_of_.push_back(static_cast<uint32_t>(s));
 }
@@ -86,7 +104,8 @@ int64_t Epilogue::Tiles::bytes() const {
   return total;
 }
 
-void Epilogue::run(const Tiles& tiles, size_t part, void* const* buffers, void* scratch) const {
+void Epilogue::run(const Tiles& tiles, size_t part, void* const* buffers, void* scratch,
+                   void* staged) const {
   std::byte* pointers[ChunkProgram::kMaxOperands];
   const size_t count = bytes_.size();
   const int64_t* const offsets = tiles.offsets_.data() + part * count;
@@ -94,6 +113,7 @@ void Epilogue::run(const Tiles& tiles, size_t part, void* const* buffers, void* 
     const uint32_t buffer = k == 0 || k + 1 == count ? output_index_ : inputs_[k - 1];
     pointers[k] = static_cast<std::byte*>(buffers[buffer]) + offsets[k] * bytes_[k];
   }
+  if (staged_) pointers[0] = static_cast<std::byte*>(staged);
   run_over(*program_, tiles.spaces_[tiles.space_of_[part]], pointers, scratch);
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 // What a vendor kernel leaves to us after its result: bias, activations, residuals. One program
-// over the tile a task has just written, while it is in cache.
+// over the tile a task has just written, while it is in cache. The tile is the result itself, or
+// f32 in scratch where the result is stored in halves: sums are rounded once, behind the last
+// post-op.
 
 #include <memory>
 #include <optional>
@@ -20,10 +22,12 @@ class Epilogue {
     double factor = 1;
   };
   /// The post-ops of a step whose result has the type of output 0; empty() when there is nothing to
-  /// do. nullopt with `reason` when some post-op has no inner loop.
+  /// do. nullopt with `reason` when some post-op has no inner loop. With `staged` they may end in a
+  /// Cast (StepSpec::narrows()); then tiles are f32 in scratch.
   static std::optional<Epilogue> build(const StepSpec& spec, std::span<const Addend> addends,
-                                       std::string& reason);
+                                       std::string& reason, bool staged = false);
   bool empty() const { return !program_; }
+  bool staged() const { return staged_; }
   int64_t scratch_bytes() const { return program_ ? program_->scratch_bytes() : 0; }
 
   /// The parts of output 0 that a bound step's tasks write, one behind the other.
@@ -32,8 +36,10 @@ class Epilogue {
     Tiles() = default;
     /// Without parts yet; operands as `context` has them.
     Tiles(const Epilogue& epilogue, const BindContext& context);
-    /// A part: a range per axis of output 0.
-    void add(std::span<const int64_t> begin, std::span<const int64_t> end);
+    /// A part: a range per axis of output 0. `staged`: the strides of the tile in scratch, alike
+    /// for parts of one size.
+    void add(std::span<const int64_t> begin, std::span<const int64_t> end,
+             std::span<const int64_t> staged = {});
     int64_t bytes() const;
 
    private:
@@ -44,13 +50,15 @@ class Epilogue {
     std::vector<uint32_t> space_of_;    ///< of each part
     std::vector<int64_t> offsets_;      ///< of each part's operands' first elements
   };
-  /// `buffers` as in StepArgs.
-  void run(const Tiles& tiles, size_t part, void* const* buffers, void* scratch) const;
+  /// `buffers` as in StepArgs; `staged`: the tile in scratch.
+  void run(const Tiles& tiles, size_t part, void* const* buffers, void* scratch,
+           void* staged = nullptr) const;
 
  private:
   std::shared_ptr<const ChunkProgram> program_;
   std::vector<uint32_t> inputs_;  ///< operands after the tile itself: indices of step inputs
   uint32_t output_index_ = 0;
+  bool staged_ = false;
   std::vector<uint8_t> bytes_;
 };
 

@@ -145,8 +145,9 @@ std::shared_ptr<const std::vector<float>> pack(const Tensor& w) {
 FewPixelConv::FewPixelConv(const StepSpec& spec, Epilogue epilogue)
     : spec_(spec), epilogue_(std::move(epilogue)) {
   const Tensor& w = spec.inputs[kW].constant;
-  possible_ = w && is_contiguous(w.dims(), w.strides()) && w.count() >= kManyWeights &&
-              w.dims().size() <= 4 && spec.attrs().get_int("group", 1) == 1;
+  possible_ = w && !epilogue_.staged() && is_contiguous(w.dims(), w.strides()) &&
+              w.count() >= kManyWeights && w.dims().size() <= 4 &&
+              spec.attrs().get_int("group", 1) == 1;
 }
 
 std::shared_ptr<const BoundKernel> FewPixelConv::bind(const BindContext& context) const {

@@ -227,7 +227,8 @@ class GemmBound final : public BoundKernel {
 
 }  // namespace
 
-std::optional<MatMulSettings> matmul_settings(const StepSpec& spec, std::string& reason) {
+std::optional<MatMulSettings> matmul_settings(const StepSpec& spec, std::string& reason,
+                                              bool staged) {
   MatMulSettings out;
   std::vector<Epilogue::Addend> addends;
   if (spec.op->name == "Gemm") {
@@ -239,15 +240,15 @@ std::optional<MatMulSettings> matmul_settings(const StepSpec& spec, std::string&
       addends.push_back({2, beta});
   }
   out.strict = spec.numerics == Numerics::kStrict;
-  auto epilogue = Epilogue::build(spec, addends, reason);
+  auto epilogue = Epilogue::build(spec, addends, reason, staged);
   if (!epilogue) return std::nullopt;
   out.epilogue = std::move(*epilogue);
   return out;
 }
 
-MatMulSettings matmul_settings(const StepSpec& spec) {
+MatMulSettings matmul_settings(const StepSpec& spec, bool staged) {
   std::string reason;
-  auto settings = matmul_settings(spec, reason);
+  auto settings = matmul_settings(spec, reason, staged);
   if (!settings) fail(Status::kInternal, "a product that is not supported: {}", reason);
   return std::move(*settings);
 }
@@ -278,7 +279,8 @@ Epilogue::Tiles folded_tiles(const Epilogue& epilogue, const BindContext& contex
   Epilogue::Tiles out(epilogue, context);
   for (const MatMulPart& part : parts) {
     const int64_t begin[] = {part.m0, part.n0}, end[] = {part.m1, part.n1};
-    out.add(begin, end);
+    const int64_t tile[] = {part.n1 - part.n0, 1};
+    out.add(begin, end, epilogue.staged() ? std::span(tile) : std::span<const int64_t>());
   }
   return out;
 }

@@ -23,10 +23,11 @@ struct MatMulSettings {
   DType operands = DType::kF32;  ///< bf16: f32 ones are rounded where that is faster
   Epilogue epilogue;             ///< Gemm's C and the post-ops
 };
-/// nullopt with `reason` when a post-op has no inner loop.
-std::optional<MatMulSettings> matmul_settings(const StepSpec& spec, std::string& reason);
+/// nullopt with `reason` when a post-op has no inner loop. `staged` as Epilogue::build() has it.
+std::optional<MatMulSettings> matmul_settings(const StepSpec& spec, std::string& reason,
+                                              bool staged = false);
 /// The same of a step that is known to have them.
-MatMulSettings matmul_settings(const StepSpec& spec);
+MatMulSettings matmul_settings(const StepSpec& spec, bool staged = false);
 
 /// Whether both operands are of `type` (f32 or f64) and the post-ops have inner loops.
 Verdict supports_gemm(const StepSpec& spec, DType type);

@@ -10,9 +10,11 @@
 // than data, and many channels, over channels, through scratch. No split divides a sum, and the
 // library's order of summation does not depend on the split (a test compares the bits).
 //
-// Where the processor multiplies bf16 and operands may be rounded, weights are packed so and each
-// part's input is rounded to bf16 in scratch; sums and results are f32. (In the library's bf16 math
-// mode of f32 convolutions: measured 1.3 to 6 times slower.)
+// Where the processor multiplies bf16 and operands may be rounded, weights are packed so, and each
+// part's input is rounded to bf16 in scratch where it is not stored so; sums are f32. (In the
+// library's bf16 math mode of f32 convolutions: measured 1.3 to 6 times slower.) A result stored in
+// bf16 is rounded once: by the library when no post-ops are left or they commute with it (Relu),
+// else by the epilogue, from f32 in scratch.
 
 #include <algorithm>
 #include <mutex>
@@ -20,6 +22,7 @@
 
 #include "backends/cpu/conv_problem.h"
 #include "backends/cpu/copy.h"
+#include "backends/cpu/elementwise_builder.h"
 #include "backends/cpu/epilogue.h"
 #include "backends/cpu/few_pixel_conv.h"
 #include "backends/cpu/kernels.h"
@@ -73,7 +76,7 @@ class WeightStore {
 /// take a quarter of the time, 40 us for 142, 79 for 289, with 28x28 pixels and 3x3; single ones a
 /// fifth more), or terms where there are no groups (three channels 7x7 225 us for 1184, 3x3 the
 /// same).
-constexpr int64_t kLeastChannels = 16, kLeastTerms = 64;
+constexpr int64_t kLeastChannels = 8, kLeastTerms = 64;
 
 struct Plan {  // what create() decides
   MappedPostOps mapped;
@@ -85,7 +88,10 @@ struct Plan {  // what create() decides
 class ConvBound final : public BoundKernel {
  public:
   ConvBound(const StepSpec& spec, const BindContext& context, const Plan& plan, WeightStore& store)
-      : inputs_(static_cast<uint32_t>(spec.inputs.size())), rounded_(plan.rounded) {
+      : inputs_(static_cast<uint32_t>(spec.inputs.size())),
+        rounded_(plan.rounded),
+        x_type_(spec.inputs[0].dtype),
+        y_type_(spec.outputs[0].dtype) {
     const SqueezedConv squeezed(spec, context.inputs[0], context.inputs[1], context.outputs[0]);
     const BoundOperand x = squeezed.x.operand(), w = squeezed.w.operand(), y = squeezed.y.operand();
     const ConvProblem& s = squeezed.problem;
@@ -97,18 +103,19 @@ class ConvBound final : public BoundKernel {
 
     x_last_ = same_strides(x.dims, x.strides, channels_last_strides(squeezed.x.dims));
     y_last_ = same_strides(y.dims, y.strides, channels_last_strides(squeezed.y.dims));
-    row_major_ = s.pointwise() && !rounded_ && !x_last_ && !y_last_ &&
+    row_major_ = s.pointwise() && !rounded_ && !plan.whole.staged() && !x_last_ && !y_last_ &&
                  is_contiguous(x.dims, x.strides) && is_contiguous(y.dims, y.strides);
 
     const bool strict = spec.numerics == Numerics::kStrict;
-    regions_ = split_conv(s, spec.threads, strict, !row_major_ && !(x_last_ && y_last_), 4);
+    regions_ = split_conv(s, spec.threads, strict,
+                          !row_major_ && !(x_last_ && y_last_ && !plan.rest.staged()), 4);
     if (row_major_) regions_ = whole_rows(regions_, s);
     tasks = static_cast<int64_t>(regions_.size());
     // A region of channels, or a result in another order, goes through scratch.
     stage_x_ = !x_last_ && !row_major_;
     // Functions of one operand go along anywhere; other operands must lie like the result.
     // (Behind its row-major kernel the library does them slowly: there the epilogue is faster.)
-    bool mapped = !strict && !plan.mapped.empty() && !row_major_;
+    bool mapped = !strict && !row_major_;
     if (!plan.mapped.binaries.empty()) {
       mapped &= y_last_;
       for (const ConvRegion& r : regions_) mapped &= r.c1 - r.c0 == s.out_channels;
@@ -126,31 +133,33 @@ class ConvBound final : public BoundKernel {
       epilogue_ = plan.rest;
     else
       epilogue_ = plan.whole;
+    if (epilogue_.staged()) written_ = DType::kF32;
     onednn_call("a convolution", [&] { build(spec, context, squeezed, s, store); });
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
     const OneThread guard;
     auto* scratch = static_cast<std::byte*>(args.scratch);
-    const auto* x = static_cast<const float*>(args.buffers[0]);
-    auto* y = static_cast<float*>(args.buffers[inputs_]);
+    const auto* x = static_cast<const std::byte*>(args.buffers[0]);
+    auto* y = static_cast<std::byte*>(args.buffers[inputs_]);
     void* pointers[16];
     for (int64_t i = begin; i < end && i < static_cast<int64_t>(parts_.size()); ++i) {
       const Part& part = parts_[static_cast<size_t>(i)];
       const Variant& variant = variants_[part.variant];
-      const float* source = x + part.x_at;
-      float* target = y + part.y_at;
+      const std::byte* source = x + part.x_at * element_size(x_type_);
+      std::byte* const result = y + part.y_at * element_size(y_type_);
+      std::byte* const target = staged(variant) ? scratch + y_stage_ : result;
       if (variant.load) {
         variant.load->run(source, scratch + x_stage_);
-        source = reinterpret_cast<const float*>(scratch + x_stage_);
+        source = scratch + x_stage_;
       }
-      if (rounded_) {
-        round_to_bf16(source, scratch + rounded_at_, element_count(variant.x_dims));
-        source = reinterpret_cast<const float*>(scratch + rounded_at_);
+      if (rounded_ && x_type_ == DType::kF32) {
+        round_to_bf16(reinterpret_cast<const float*>(source), scratch + rounded_at_,
+                      element_count(variant.x_dims));
+        source = scratch + rounded_at_;
       }
-      if (variant.store) target = reinterpret_cast<float*>(scratch + y_stage_);
       size_t n = 0;
-      pointers[n++] = const_cast<float*>(source);
+      pointers[n++] = const_cast<std::byte*>(source);
       if (part.weights) {
         pointers[n++] = part.weights->data();
       } else {
@@ -162,12 +171,13 @@ class ConvBound final : public BoundKernel {
       pointers[n++] = scratch;
       if (has_bias_) pointers[n++] = static_cast<float*>(args.buffers[2]) + part.bias_at;
       for (const auto& binary : mapped_.binaries)
-        pointers[n++] =
-            static_cast<float*>(args.buffers[binary.input]) + (binary.per_channel ? 0 : part.y_at);
+        pointers[n++] = static_cast<std::byte*>(args.buffers[binary.input]) +
+                        (binary.per_channel ? 0 : part.y_at * element_size(binary.dtype));
       variant.primitive->execute(pointers);
-      if (variant.store) variant.store->run(target, y + part.y_at);
+      if (variant.store) variant.store->run(target, result);
       if (!epilogue_.empty())
-        epilogue_.run(tiles_, static_cast<size_t>(i), args.buffers, scratch + epilogue_stage_);
+        epilogue_.run(tiles_, static_cast<size_t>(i), args.buffers, scratch + epilogue_stage_,
+                      target);
     }
   }
 
@@ -179,6 +189,9 @@ class ConvBound final : public BoundKernel {
     dnnl::memory::desc weights;
     std::optional<CopyPlan> load, store;
   };
+  /// Whether the library writes its part to scratch.
+  bool staged(const Variant& variant) const { return variant.store || epilogue_.staged(); }
+
   struct Part {
     uint32_t variant;
     int64_t x_at, y_at, bias_at;  // elements
@@ -218,14 +231,17 @@ class ConvBound final : public BoundKernel {
         const bool partial = y_dims[1] != s.out_channels;
         Variant variant{x_dims, y_dims, pad_begin, pad_end, nullptr, {}, {}, {}};
         if (stage_x_) {
-          variant.load.emplace(x_dims, x.strides, channels_last_strides(x_dims), 4);
-          x_bytes = std::max(x_bytes, element_count(x_dims) * 4);
+          const int64_t bytes = element_size(x_type_);
+          variant.load.emplace(x_dims, x.strides, channels_last_strides(x_dims), bytes);
+          x_bytes = std::max(x_bytes, element_count(x_dims) * bytes);
         }
-        if (rounded_) rounded_bytes = std::max(rounded_bytes, element_count(x_dims) * 2);
-        if (!row_major_ && (!y_last_ || partial)) {
-          variant.store.emplace(y_dims, channels_last_strides(y_dims), y.strides, 4);
-          y_bytes = std::max(y_bytes, element_count(y_dims) * 4);
-        }
+        if (rounded_ && x_type_ == DType::kF32)
+          rounded_bytes = std::max(rounded_bytes, element_count(x_dims) * 2);
+        if (!row_major_ && (!y_last_ || partial) && !epilogue_.staged())
+          variant.store.emplace(y_dims, channels_last_strides(y_dims), y.strides,
+                                element_size(written_));
+        if (staged(variant))
+          y_bytes = std::max(y_bytes, element_count(y_dims) * element_size(written_));
         scratchpad = std::max(scratchpad, make_primitive(spec, s, variant));
         variants_.push_back(std::move(variant));
       }
@@ -252,7 +268,15 @@ class ConvBound final : public BoundKernel {
         end[1] = r.c1;
         begin[rows_axis] = r.r0;
         end[rows_axis] = r.r1;
-        tiles_.add(begin, end);
+        Dims tile;  // over the axes of the result
+        if (epilogue_.staged()) {
+          const Dims dense = channels_last_strides(y_dims);
+          tile.assign(whole.size(), 0);
+          std::copy_n(dense.begin(), 2, tile.begin());
+          for (size_t axis = 0; axis < squeezed.kept.size(); ++axis)
+            tile[2 + squeezed.kept[axis]] = dense[2 + axis];
+        }
+        tiles_.add(begin, end, tile);
       }
       parts_.push_back(std::move(part));
     }
@@ -271,7 +295,7 @@ class ConvBound final : public BoundKernel {
   int64_t make_primitive(const StepSpec& spec, const ConvProblem& s, Variant& variant) {
     const DType operands = rounded_ ? DType::kBF16 : DType::kF32;
     const dnnl::memory::desc src = conv_activations(s, variant.x_dims, operands, row_major_),
-                             dst = conv_activations(s, variant.y_dims, DType::kF32, row_major_);
+                             dst = conv_activations(s, variant.y_dims, written_, row_major_);
     const ConvWindow window = conv_window(s, variant.y_dims[1], variant.pad_begin, variant.pad_end);
     const dnnl::memory::desc weights(window.weights, onednn_type(operands), Tag::any);
     const dnnl::memory::desc bias = has_bias_
@@ -298,7 +322,9 @@ class ConvBound final : public BoundKernel {
   }
 
   uint32_t inputs_;
-  bool rounded_;  ///< operands are bf16
+  bool rounded_;             ///< operands are multiplied as bf16
+  DType x_type_, y_type_;    ///< as they are stored
+  DType written_ = y_type_;  ///< by the library
   bool has_bias_ = false, x_last_ = false, y_last_ = false, row_major_ = false, stage_x_ = false;
   std::vector<ConvRegion> regions_;
   std::vector<Variant> variants_;
@@ -310,24 +336,29 @@ class ConvBound final : public BoundKernel {
   int64_t x_stage_ = 0, y_stage_ = 0, w_stage_ = 0, rounded_at_ = 0, epilogue_stage_ = 0;
 };
 
-std::optional<Plan> plan_for(const StepSpec& spec, std::string& reason) {
+std::optional<Plan> plan_for(const StepSpec& spec, bool rounded, std::string& reason) {
   Plan out;
-  auto whole = Epilogue::build(spec, {}, reason);
+  auto whole = Epilogue::build(spec, {}, reason, true);
   if (!whole) return std::nullopt;
   out.whole = std::move(*whole);
-  out.mapped = map_post_ops(spec);
+  out.mapped = map_post_ops(spec, rounded);
   StepSpec rest = spec;
   rest.post_ops.erase(rest.post_ops.begin(),
                       rest.post_ops.begin() + static_cast<ptrdiff_t>(out.mapped.count));
-  auto after = Epilogue::build(rest, {}, reason);
+  // The library rounds in front of them.
+  if (rounded && rest.narrows() && spec.outputs[0].dtype == DType::kBF16 &&
+      std::all_of(rest.post_ops.begin(), rest.post_ops.end() - 1, commutes_with_rounding))
+    rest.post_ops.pop_back();
+  auto after = Epilogue::build(rest, {}, reason, true);
   if (!after) return std::nullopt;
   out.rest = std::move(*after);
   return out;
 }
 
-Verdict supports(const StepSpec& spec) {
+Verdict supports_as(const StepSpec& spec, bool rounded) {
   for (size_t i = 0; i < 3 && i < spec.inputs.size(); ++i)
-    if (spec.inputs[i].present() && spec.inputs[i].dtype != DType::kF32)
+    if (spec.inputs[i].present() && spec.inputs[i].dtype != DType::kF32 &&
+        !(rounded && i == 0 && spec.inputs[i].dtype == DType::kBF16))
       return Verdict::no(fmt::format("operand {} is {}, not f32", i, name(spec.inputs[i].dtype)));
   const size_t rank = spec.inputs[0].dims.size();
   if (rank < 3 || rank > 5) return Verdict::no(fmt::format("{} spatial axes", rank - 2));
@@ -340,7 +371,11 @@ Verdict supports(const StepSpec& spec) {
   if (spec.inputs.size() > 2 && spec.inputs[2].present() && !spec.inputs[2].contiguous())
     return Verdict::no("a bias that is not dense");
   std::string reason;
-  return plan_for(spec, reason) ? Verdict::ok() : Verdict::no(reason);
+  return plan_for(spec, rounded, reason) ? Verdict::ok() : Verdict::no(reason);
+}
+
+Verdict supports(const StepSpec& spec) {
+  return supports_as(spec, false);
 }
 
 Verdict supports_bf16(const StepSpec& spec) {
@@ -353,14 +388,14 @@ Verdict supports_bf16(const StepSpec& spec) {
   const bool grouped = spec.attrs().get_int("group", 1) != 1;
   if (channels < kLeastChannels && (grouped || terms < kLeastTerms))
     return Verdict::no("its sums are too short to gain");
-  return supports(spec);
+  return supports_as(spec, true);
 }
 
 class ConvKernel final : public Kernel {
  public:
   ConvKernel(const StepSpec& spec, bool rounded) : spec_(spec), store_(spec) {
     std::string reason;
-    auto plan = plan_for(spec, reason);
+    auto plan = plan_for(spec, rounded, reason);
     if (!plan) fail(Status::kInternal, "onednn.conv: {}", reason);
     plan_ = std::move(*plan);
     plan_.rounded = rounded;

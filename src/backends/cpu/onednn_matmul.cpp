@@ -9,16 +9,18 @@
 // mode only sgemm is used, one call per part, so that results never change.
 //
 // Where the processor multiplies bf16 and operands may be rounded, weights are packed as bf16, half
-// the bytes, and each part's rows of the left side are rounded to bf16 in scratch; sums are f32.
-// The weights are not sliced (the library has a reference kernel only for results with gaps): parts
-// are rows, and panels for one to four rows. (The library's own way, primitives of f32 in its bf16
-// math mode, rounds the weights at every call and keeps them in f32: measured 1.3 to 4 times
-// slower, and as slow as f32 for one row.) Without packed weights both sides are
-// (rounded_product.h), where the model holds them so.
+// the bytes, and each part's rows of the left side are rounded to bf16 in scratch where they are
+// not stored so; sums are f32, and rounded once where the result is stored in bf16. The weights are
+// not sliced (the library has a reference kernel only for results with gaps): parts are rows, and
+// panels for one to four rows. (The library's own way, primitives of f32 in its bf16 math mode,
+// rounds the weights at every call and keeps them in f32: measured 1.3 to 4 times slower, and as
+// slow as f32 for one row.) Without packed weights both sides are (rounded_product.h), where the
+// model holds them so.
 
 #include <algorithm>
 #include <mutex>
 
+#include "backends/cpu/between_casts.h"
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/gemm_step.h"
 #include "backends/cpu/kernels.h"
@@ -60,7 +62,9 @@ class PackedBound final : public BoundKernel {
       : settings_(settings),
         weights_(std::move(weights)),
         p_(p),
-        c_index_(static_cast<uint32_t>(spec.inputs.size())) {
+        c_index_(static_cast<uint32_t>(spec.inputs.size())),
+        left_(spec.inputs[0].dtype),
+        tiles_in_scratch_(settings.epilogue.staged()) {
     unread = 1u << 1;
     rounded_ = weights_->types.left == DType::kBF16;
     const bool few = p_.m <= kFewRows && own_kernel_reads(*weights_, p_.m);
@@ -75,6 +79,7 @@ class PackedBound final : public BoundKernel {
       provisional = complete_ = own_kernel_reads(*weights_, p_.m);
       if (!complete_) return;
     }
+    if (products_.empty()) place_own_operands();
     tiles_ = folded_tiles(settings_.epilogue, context, parts_);
     scratch_bytes = scratchpad_bytes_ + settings_.epilogue.scratch_bytes();
     // A primitive holds its generated code: some 30 KiB.
@@ -86,17 +91,20 @@ class PackedBound final : public BoundKernel {
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
     const OneThread guard;
-    const float* a = static_cast<const float*>(args.buffers[0]);
-    float* c = static_cast<float*>(args.buffers[c_index_]);
+    const auto* a = static_cast<const std::byte*>(args.buffers[0]);
     void* weights = nullptr;  // of the slice of the part before
     int64_t column = -1;
     for (int64_t i = begin; i < std::min(end, static_cast<int64_t>(parts_.size())); ++i) {
       const MatMulPart& part = parts_[static_cast<size_t>(i)];
       auto* const scratch = static_cast<std::byte*>(args.scratch);
-      float* const target = c + part.m0 * p_.c_m + part.n0 * p_.c_n;
-      const float* const source = a + part.m0 * p_.a_m;
+      const Rows target = tiles_in_scratch_
+                              ? Rows{reinterpret_cast<float*>(scratch + stage_), part.n1 - part.n0}
+                              : Rows{static_cast<float*>(args.buffers[c_index_]) +
+                                         part.m0 * p_.c_m + part.n0 * p_.c_n,
+                                     p_.c_m};
+      const std::byte* const source = a + part.m0 * p_.a_m * element_size(left_);
       if (products_.empty()) {
-        by_own_kernel(part, source, target);
+        by_own_kernel(part, source, target, scratch);
       } else {
         if (part.n0 != column) weights = weights_->widen(slice_of(part), scratch + widened_at_);
         column = part.n0;
@@ -105,7 +113,7 @@ class PackedBound final : public BoundKernel {
       }
       if (!settings_.epilogue.empty())
         settings_.epilogue.run(tiles_, static_cast<size_t>(i), args.buffers,
-                               scratch + scratchpad_bytes_);
+                               scratch + scratchpad_bytes_, target.first);
     }
   }
 
@@ -115,6 +123,23 @@ class PackedBound final : public BoundKernel {
     bool dense;  ///< the result through scratch
     std::shared_ptr<const PreparedPrimitive> primitive;
   };
+  struct Rows {
+    float* first;
+    int64_t stride;
+  };
+
+  /// What the own kernel reads and writes in scratch.
+  void place_own_operands() {
+    int64_t staged = 0, rows = 0;
+    for (const MatMulPart& part : parts_) {
+      rows = std::max(rows, part.m1 - part.m0);
+      if (tiles_in_scratch_)
+        staged = std::max(staged, align_up((part.m1 - part.m0) * (part.n1 - part.n0) * 4, 64));
+    }
+    stage_ = 0;
+    rounded_at_ = staged;
+    scratchpad_bytes_ = staged + (left_ == DType::kF32 ? 0 : align_up(rows * p_.k * 4, 64));
+  }
 
   /// False: one is missing that was not to be made.
   bool find_products(bool make) {
@@ -129,11 +154,13 @@ class PackedBound final : public BoundKernel {
         const size_t slice = slice_of(part);
         widened = std::max(widened, weights_->widened_bytes(slice));
         if (same != products_.end()) continue;
-        const bool dense = m > 1 && ldc != n && (m <= kDenseRows || weights_->dense_only(slice));
-        if (dense) staged = std::max(staged, align_up(m * n * 4, 64));
-        if (rounded_) rounded = std::max(rounded, align_up(m * p_.k * 2, 64));
-        auto product = packed_product(*weights_, slice, m, rounded_ ? p_.k : lda,
-                                      dense || m == 1 ? n : ldc, make);
+        const bool dense = !tiles_in_scratch_ && m > 1 && ldc != n &&
+                           (m <= kDenseRows || weights_->dense_only(slice));
+        if (dense || tiles_in_scratch_) staged = std::max(staged, align_up(m * n * 4, 64));
+        const bool rounds = rounded_ && left_ == DType::kF32;
+        if (rounds) rounded = std::max(rounded, align_up(m * p_.k * 2, 64));
+        auto product = packed_product(*weights_, slice, m, rounds ? p_.k : lda,
+                                      dense || tiles_in_scratch_ || m == 1 ? n : ldc, make);
         if (!product.primitive) return false;
         made_ += product.made ? 1 : 0;
         scratchpad = std::max(scratchpad, product.scratchpad);
@@ -153,43 +180,55 @@ class PackedBound final : public BoundKernel {
     return rounded_ ? 0 : weights_->slice_at(part.n0);
   }
 
-  void by_own_kernel(const MatMulPart& part, const float* source, float* target) const {
+  void by_own_kernel(const MatMulPart& part, const std::byte* source, const Rows& target,
+                     std::byte* scratch) const {
+    const int64_t rows = part.m1 - part.m0;
+    const float* left = reinterpret_cast<const float*>(source);
+    if (left_ != DType::kF32) {
+      auto* const wide = reinterpret_cast<float*>(scratch + rounded_at_);
+      for (int64_t row = 0; row < rows; ++row)
+        cast_fn(left_, DType::kF32, cpu_info().isa)(
+            {{source + row * p_.a_m * element_size(left_)}, {1}, wide + row * p_.k, p_.k, nullptr});
+      left = wide;
+    }
     const size_t slice = slice_of(part);
     const int64_t panel = *weights_->panel(slice);
     const auto* weights = static_cast<const std::byte*>(weights_->slice(slice));
     if (rounded_) weights += part.n0 / kFewColumns * panel * 2;
-    few_rows_fn(cpu_info().isa)({.x = source,
-                                 .x_row = p_.a_m,
-                                 .rows = part.m1 - part.m0,
+    few_rows_fn(cpu_info().isa)({.x = left,
+                                 .x_row = left_ == DType::kF32 ? p_.a_m : p_.k,
+                                 .rows = rows,
                                  .k = p_.k,
                                  .n = part.n1 - part.n0,
                                  .panels = weights,
                                  .format = weights_->format(),
                                  .panel = panel,
-                                 .y = target,
-                                 .y_row = p_.c_m});
+                                 .y = target.first,
+                                 .y_row = target.stride});
   }
 
-  void by_library(const Product& product, void* weights, const float* source, float* target,
-                  std::byte* scratch) const {
-    float* const result = product.dense ? reinterpret_cast<float*>(scratch + stage_) : target;
-    void* left = const_cast<float*>(source);
-    if (rounded_) {
+  void by_library(const Product& product, void* weights, const std::byte* source,
+                  const Rows& target, std::byte* scratch) const {
+    float* const result = product.dense ? reinterpret_cast<float*>(scratch + stage_) : target.first;
+    void* left = const_cast<std::byte*>(source);
+    if (rounded_ && left_ == DType::kF32) {
       left = scratch + rounded_at_;
-      round_rows_to_bf16(source, left, product.m, p_.k, p_.a_m);
+      round_rows_to_bf16(reinterpret_cast<const float*>(source), left, product.m, p_.k, p_.a_m);
     }
     void* const pointers[4] = {left, weights, result, scratch};
     product.primitive->execute(pointers);
     if (product.dense)
       for (int64_t row = 0; row < product.m; ++row)
-        std::copy_n(result + row * product.n, product.n, target + row * p_.c_m);
+        std::copy_n(result + row * product.n, product.n, target.first + row * target.stride);
   }
 
   MatMulSettings settings_;
   std::shared_ptr<const PackedWeights> weights_;
   MatMulProblem p_;
   uint32_t c_index_;
-  bool rounded_ = false;  ///< both sides are bf16
+  DType left_;             ///< as it is stored
+  bool tiles_in_scratch_;  ///< the result is stored in halves
+  bool rounded_ = false;   ///< both sides are multiplied as bf16
   bool complete_ = true;
   std::vector<MatMulPart> parts_;
   std::vector<Product> products_;       ///< none: the own kernel
@@ -219,23 +258,43 @@ std::string why_not_packed(const StepSpec& spec, const MatMulSettings& settings)
   return {};
 }
 
+/// The step with operand 0 and the result stored in f32.
+StepSpec in_f32(StepSpec spec) {
+  spec.inputs[0].dtype = DType::kF32;
+  if (!spec.narrows()) return spec;
+  spec.post_ops.pop_back();
+  spec.outputs[0].dtype = DType::kF32;
+  return spec;
+}
+
+bool stored_in_f32(const StepSpec& spec) {
+  return spec.inputs[0].dtype == DType::kF32 && !spec.narrows();
+}
+
 Verdict supports_bf16(const StepSpec& spec) {
   if (!has_bf16_products()) return Verdict::no("the processor has no bf16 products");
-  if (const Verdict plain = supports(spec); !plain.yes()) return plain;
+  for (const Operand& operand : {spec.inputs[0], spec.outputs[0]})
+    if (operand.dtype != DType::kF32 && operand.dtype != DType::kBF16)
+      return Verdict::no(fmt::format("an operand of {}", name(operand.dtype)));
+  if (const Verdict plain = supports(in_f32(spec)); !plain.yes()) return plain;
   // Where the model does not ask for it, only what reads weights at half the bytes is worth the
   // digits.
-  if (spec.held_in() == DType::kBF16) return Verdict::ok();
+  if (spec.held_in() == DType::kBF16 && stored_in_f32(spec)) return Verdict::ok();
   std::string reason;
-  const auto settings = matmul_settings(spec, reason);
+  const auto settings = matmul_settings(spec, reason, true);
   return {settings ? why_not_packed(spec, *settings) : reason};
 }
 
 class MatMulKernel final : public Kernel {
  public:
   MatMulKernel(const StepSpec& spec, DType operands) : spec_(spec) {
-    settings_ = matmul_settings(spec);
+    settings_ = matmul_settings(spec, operands == DType::kBF16);
     settings_.operands = operands;
     packable_ = why_not_packed(spec, settings_).empty();
+    if (stored_in_f32(spec)) return;
+    wide_spec_ = in_f32(spec);
+    wide_settings_ = matmul_settings(wide_spec_);
+    wide_settings_.operands = operands;
   }
 
   bool wants_prepare() const override { return packable_; }
@@ -268,7 +327,7 @@ class MatMulKernel final : public Kernel {
                                                  std::move(packed), p, make);
       if (bound->complete()) return bound;
     }
-    auto bound = bind_gemm(spec_, context, settings_, product);
+    auto bound = bind_unpacked(context, product);
     bound->provisional |= fits;
     return bound;
   }
@@ -279,8 +338,18 @@ class MatMulKernel final : public Kernel {
     return packed_;
   }
 
+  std::shared_ptr<BoundKernel> bind_unpacked(const BindContext& context,
+                                             const BoundProduct& product) const {
+    if (stored_in_f32(spec_)) return bind_gemm(spec_, context, settings_, product);
+    return std::make_shared<BetweenCasts>(spec_, context, [&](const BindContext& wide) {
+      return bind_gemm(wide_spec_, wide, wide_settings_, bound_product(wide, wide_settings_));
+    });
+  }
+
   StepSpec spec_;
   MatMulSettings settings_;
+  StepSpec wide_spec_;  ///< in_f32(), where operands are stored otherwise, with settings of its own
+  MatMulSettings wide_settings_;
   bool packable_ = false;
   mutable std::mutex mutex_;
   std::shared_ptr<const PackedWeights> packed_;

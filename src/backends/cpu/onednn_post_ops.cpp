@@ -70,18 +70,24 @@ SymDims aligned(const Operand& operand, size_t rank) {
 
 }  // namespace
 
-MappedPostOps map_post_ops(const StepSpec& spec) {
+MappedPostOps map_post_ops(const StepSpec& spec, bool stores_bf16) {
   MappedPostOps out;
   const Operand& result = spec.outputs[0];
   const size_t rank = result.dims.size();
   for (const PostOp& post : spec.post_ops) {
+    if (post.op->name == "Cast") {
+      if (stores_bf16 && result.dtype == DType::kBF16) ++out.count;
+      break;
+    }
     if (loses_nan(post) && spec.numerics != Numerics::kFast) break;
     if (post.kind == PostOp::Kind::kUnary) {
       if (!eltwise_of(post)) break;
     } else {
       if (!binary_of(post) || post.operand >= spec.inputs.size()) break;
       const Operand& operand = spec.inputs[post.operand];
-      if (operand.dtype != result.dtype || operand.dims.size() > rank) break;
+      if ((operand.dtype != DType::kF32 && operand.dtype != DType::kBF16) ||
+          operand.dims.size() > rank)
+        break;
       const SymDims dims = aligned(operand, rank);
       bool whole = true, channel = true;
       for (size_t i = 0; i < rank; ++i) {
@@ -89,7 +95,7 @@ MappedPostOps map_post_ops(const StepSpec& spec) {
         channel &= i == 1 ? dims[i] == result.dims[i] : dims[i] == Dim(1);
       }
       if (!whole && !channel) break;
-      out.binaries.push_back({post.operand, !whole, static_cast<int>(out.count)});
+      out.binaries.push_back({post.operand, !whole, operand.dtype, static_cast<int>(out.count)});
     }
     ++out.count;
   }
@@ -99,11 +105,12 @@ MappedPostOps map_post_ops(const StepSpec& spec) {
 namespace {
 
 dnnl::memory::desc binary_desc(const MappedPostOps::Binary& binary, const dnnl::memory::desc& dst) {
-  if (!binary.per_channel) return dst;
+  const dnnl::memory::data_type type = onednn_type(binary.dtype);
+  if (!binary.per_channel) return dnnl::memory::desc(dst.get_dims(), type, dst.get_strides());
   dnnl::memory::dims dims(dst.get_dims().size(), 1), strides(dims.size(), 1);
   dims[1] = dst.get_dims()[1];
   strides[0] = dims[1];
-  return dnnl::memory::desc(dims, dst.get_data_type(), strides);
+  return dnnl::memory::desc(dims, type, strides);
 }
 
 }  // namespace
@@ -115,6 +122,7 @@ void append_post_ops(const StepSpec& spec, const MappedPostOps& mapped,
   size_t binary = 0;
   for (size_t i = 0; i < mapped.count; ++i) {
     const PostOp& post = spec.post_ops[i];
+    if (post.op->name == "Cast") break;
     if (post.kind == PostOp::Kind::kUnary) {
       const Eltwise eltwise = *eltwise_of(post);
       ops.append_eltwise(eltwise.algorithm, eltwise.alpha, eltwise.beta);

@@ -11,6 +11,7 @@ struct MappedPostOps {
   struct Binary {
     uint32_t input = 0;  ///< index among the step's inputs
     bool per_channel = false;
+    DType dtype = DType::kF32;
     int position = 0;  ///< in the chain: DNNL_ARG_ATTR_MULTIPLE_POST_OP(position)
   };
   size_t count = 0;  ///< post-ops covered
@@ -19,8 +20,9 @@ struct MappedPostOps {
 };
 
 /// The longest prefix that oneDNN can do, and but for Clip does with NaN what the operators do,
-/// except in fast numerics. `channels_axis` of the result is 1.
-MappedPostOps map_post_ops(const StepSpec& spec);
+/// except in fast numerics. With `stores_bf16` a Cast to that at the end is done too: it is the
+/// type the primitive writes. Channels of the result are axis 1.
+MappedPostOps map_post_ops(const StepSpec& spec, bool stores_bf16 = false);
 /// The chain as an attribute, for a result (or a part of it) of descriptor `dst`.
 void append_post_ops(const StepSpec& spec, const MappedPostOps& mapped,
                      const dnnl::memory::desc& dst, dnnl::primitive_attr& attributes);

@@ -1,7 +1,7 @@
-// MaxPool and AveragePool in f32: "xc.pool". Channels-last operands are pooled pixel by pixel over
-// adjacent channels; where the last spatial axis is adjacent (row-major), line by line: the rows of
-// a window are folded into one, then that along its length. Other strides are converted to
-// channels-last in scratch.
+// MaxPool and AveragePool in f32, MaxPool in bf16 too: "xc.pool". Channels-last operands are pooled
+// pixel by pixel over adjacent channels; where the last spatial axis is adjacent (row-major), line
+// by line: the rows of a window are folded into one, then that along its length. Other strides are
+// converted to channels-last in scratch, and so is bf16 that does not lie so.
 
 #include <algorithm>
 #include <limits>
@@ -12,6 +12,7 @@
 #include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/pool_fn.h"
 #include "ops/window.h"
+#include "tensor/half.h"
 
 namespace xc::cpu {
 namespace {
@@ -44,10 +45,12 @@ class PoolBound final : public BoundKernel {
     held_bytes += views_.bytes() + 512;
     if (element_count(y.dims) == 0) return;
     const bool last = x.strides[1] == 1 && y.strides[1] == 1;
+    const int64_t bytes = element_size(x.dtype);
     const WindowAxis& w = axes_[2];
     line_ =
         std::max((w.output + kLineSlack) * w.stride + w.kernel * w.dilation, w.pad_begin + w.input);
-    if (xs_[4] == 1 && ys_[4] == 1 && (!last || channels_ == 1) && line_ <= kLongestLine) {
+    if (x.dtype == DType::kF32 && xs_[4] == 1 && ys_[4] == 1 && (!last || channels_ == 1) &&
+        line_ <= kLongestLine) {
       plan_lines();
       tasks = std::clamp<int64_t>(y.count() / kTaskElements, 1, units_);
       return;
@@ -57,9 +60,10 @@ class PoolBound final : public BoundKernel {
       const auto stage = [&](const OperandView& v, std::array<int64_t, 5>& strides, CopyPlan& plan,
                              bool in) {
         const Dims dense = channels_last_strides(v.dims);
-        plan = in ? CopyPlan(v.dims, v.strides, dense, 4) : CopyPlan(v.dims, dense, v.strides, 4);
+        plan = in ? CopyPlan(v.dims, v.strides, dense, bytes)
+                  : CopyPlan(v.dims, dense, v.strides, bytes);
         strides = padded(dense);
-        return align_up(v.count() * 4, 64);
+        return align_up(v.count() * bytes, 64);
       };
       x_bytes_ = stage(x, xs_, load_, true);
       scratch_bytes = x_bytes_ + stage(y, ys_, store_, false);
@@ -70,23 +74,28 @@ class PoolBound final : public BoundKernel {
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-    const auto* x = static_cast<const float*>(args.buffers[0]);
-    auto* y = static_cast<float*>(args.buffers[1]);
     if (units_ == 0) return;
     if (!columns_.empty())
-      return lines(x, y, static_cast<float*>(args.scratch), units_ * begin / tasks,
-                   units_ * end / tasks);
-    if (staged_) {
-      load_.run(x, args.scratch);
-      auto* out = reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + x_bytes_);
-      rows(static_cast<const float*>(args.scratch), out, 0, units_);
-      store_.run(out, y);
-      return;
-    }
-    rows(x, y, units_ * begin / tasks, units_ * end / tasks);
+      return lines(static_cast<const float*>(args.buffers[0]), static_cast<float*>(args.buffers[1]),
+                   static_cast<float*>(args.scratch), units_ * begin / tasks, units_ * end / tasks);
+    if (views_.inputs[0].dtype == DType::kBF16)
+      over_channels<uint16_t>(args, begin, end);
+    else
+      over_channels<float>(args, begin, end);
   }
 
  private:
+  template <class T>
+  void over_channels(const StepArgs& args, int64_t begin, int64_t end) const {
+    const auto* x = static_cast<const T*>(args.buffers[0]);
+    auto* y = static_cast<T*>(args.buffers[1]);
+    if (!staged_) return rows(x, y, units_ * begin / tasks, units_ * end / tasks);
+    load_.run(x, args.scratch);
+    auto* out = reinterpret_cast<T*>(static_cast<std::byte*>(args.scratch) + x_bytes_);
+    rows(static_cast<const T*>(args.scratch), out, 0, units_);
+    store_.run(out, y);
+  }
+
   /// Positions of a window on one axis that are not padding: [first, last), and how many count.
   struct Span {
     int64_t first, last, counted;
@@ -104,7 +113,23 @@ class PoolBound final : public BoundKernel {
     return out;
   }
 
-  void rows(const float* x, float* y, int64_t first, int64_t last) const {
+  void largest(const float* x, std::span<const int64_t> taps, float* y) const {
+    fns_.max(x, taps.data(), static_cast<int64_t>(taps.size()), y, channels_);
+  }
+  void largest(const uint16_t* x, std::span<const int64_t> taps, uint16_t* y) const {
+    fns_.max_bf16(x, taps.data(), static_cast<int64_t>(taps.size()), y, channels_);
+  }
+
+  /// What a window of nothing but padding gives.
+  template <class T>
+  T empty_window() const {
+    const float value = max_ ? -std::numeric_limits<float>::infinity() : 0.0f;
+    if constexpr (std::is_same_v<T, float>) return value;
+    return float_to_bf16(value);
+  }
+
+  template <class T>
+  void rows(const T* x, T* y, int64_t first, int64_t last) const {
     const auto& [d, h, w] = axes_;
     std::vector<int64_t> taps(static_cast<size_t>(d.kernel * h.kernel * w.kernel));
     for (int64_t row = first; row < last; ++row) {
@@ -119,12 +144,12 @@ class PoolBound final : public BoundKernel {
             for (int64_t kw = ws.first; kw < ws.last; ++kw)
               taps[count++] = n * xs_[0] + d.at(od, kd) * xs_[2] + h.at(oh, kh) * xs_[3] +
                               w.at(ow, kw) * xs_[4];
-        float* to = y + n * ys_[0] + od * ys_[2] + oh * ys_[3] + ow * ys_[4];
-        if (count == 0) {  // nothing but padding
-          std::fill_n(to, channels_, max_ ? -std::numeric_limits<float>::infinity() : 0.0f);
+        T* to = y + n * ys_[0] + od * ys_[2] + oh * ys_[3] + ow * ys_[4];
+        if (count == 0) {
+          std::fill_n(to, channels_, empty_window<T>());
         } else if (max_) {
-          fns_.max(x, taps.data(), static_cast<int64_t>(count), to, channels_);
-        } else {
+          largest(x, std::span(taps).first(count), to);
+        } else if constexpr (std::is_same_v<T, float>) {
           const int64_t divisor =
               include_pad_ ? ds.counted * hs.counted * ws.counted : static_cast<int64_t>(count);
           fns_.average(x, taps.data(), static_cast<int64_t>(count), static_cast<float>(divisor), to,
@@ -199,7 +224,8 @@ class PoolBound final : public BoundKernel {
 
 Verdict supports(const StepSpec& spec) {
   if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
-  if (spec.inputs[0].dtype != DType::kF32)
+  const bool halves = is_max(*spec.op) && spec.inputs[0].dtype == DType::kBF16;
+  if (spec.inputs[0].dtype != DType::kF32 && !halves)
     return Verdict::no(fmt::format("elements of type {}", name(spec.inputs[0].dtype)));
   if (!spec.outputs[0].present()) return Verdict::no("values are not wanted");
   if (spec.outputs.size() > 1 && spec.outputs[1].present())

@@ -50,7 +50,7 @@ struct RowConvModel {
     if (!rest.post_ops.empty() && bounds_of(rest.post_ops.front(), low, high))
       rest.post_ops.erase(rest.post_ops.begin());
     std::string reason;
-    auto built = Epilogue::build(rest, {}, reason);
+    auto built = Epilogue::build(rest, {}, reason, true);
     if (!built) fail(Status::kInternal, "xc.conv: {}", reason);
     epilogue = std::move(*built);
   }
@@ -110,12 +110,14 @@ class RowConvBound final : public BoundKernel {
     }
     x_ = Lies(conv.x.strides);
     y_ = Lies(conv.y.strides);
+    choose_blocks();
+    if (model_->epilogue.staged())
+      y_ = Lies(Dims{0, 1, block_cols_ * model_->out_channels, model_->out_channels});
     const bool y_last = model_->out_channels == 1 || y_.channel == 1;
     scatter_ = !y_last;
     // Rows that follow each other are one.
     flat_ = s.pointwise() && y_last && x_.row == cols_.input * x_.col &&
             y_.row == cols_.output * y_.col;
-    choose_blocks();
     stage_row_ = checked_mul(extent(cols_, block_cols_), channels_);
     offsets_of(rows_.dilation * x_.row, cols_.dilation * x_.col, x_.channel, offsets_);
     offsets_of(stage_row_, cols_.dilation * channels_, 1, stage_offsets_);
@@ -123,7 +125,9 @@ class RowConvBound final : public BoundKernel {
     tasks = std::clamp<int64_t>(static_cast<int64_t>(s.flops() / kTaskFlops), 1, images_ * blocks_);
     if (inside(rows_).size() < rows_.output || inside(cols_).size() < cols_.output)
       stage_bytes_ = align_up(checked_mul(rows_.kernel, stage_row_) * 4, 64);
-    if (scatter_) result_bytes_ = align_up(block_cols_ * model_->out_channels * 4, 64);
+    if (scatter_ || model_->epilogue.staged())
+      result_bytes_ =
+          align_up((scatter_ ? 1 : block_rows_) * block_cols_ * model_->out_channels * 4, 64);
     bias_bytes_ = align_up(model_->padded * 4, 64);
     scratch_bytes = bias_bytes_ + stage_bytes_ + result_bytes_ + model_->epilogue.scratch_bytes();
     held_bytes = 512 + static_cast<int64_t>(offsets_.size()) * 16 + tiles_.bytes();
@@ -140,7 +144,10 @@ class RowConvBound final : public BoundKernel {
     for (int64_t i = all * begin / tasks; i < all * end / tasks; ++i) {
       const Block b = block(i);
       const float* const x = static_cast<const float*>(args.buffers[kX]) + b.image * x_.image;
-      float* const y = static_cast<float*>(args.buffers[inputs_]) + b.image * y_.image;
+      // Rows and columns are counted in the image, also those of a tile in scratch.
+      float* const y = model_->epilogue.staged()
+                           ? scratch.result - b.rows.begin * y_.row - b.cols.begin * y_.col
+                           : static_cast<float*>(args.buffers[inputs_]) + b.image * y_.image;
       const bool flat = flat_ && b.cols.size() == cols_.output;
       for (int64_t row = b.rows.begin; row < b.rows.end; ++row) {
         if (flat) {
@@ -157,7 +164,8 @@ class RowConvBound final : public BoundKernel {
         staged(x, y, row, {middle.end, b.cols.end}, scratch);
       }
       if (!model_->epilogue.empty())
-        model_->epilogue.run(tiles_, static_cast<size_t>(i), args.buffers, scratch.epilogue);
+        model_->epilogue.run(tiles_, static_cast<size_t>(i), args.buffers, scratch.epilogue,
+                             scratch.result);
     }
   }
 
@@ -275,7 +283,13 @@ class RowConvBound final : public BoundKernel {
   void add_tiles(const BindContext& context, const SqueezedConv& conv) {
     tiles_ = Epilogue::Tiles(model_->epilogue, context);
     const auto whole = context.outputs[0].dims;
-    Dims begin(whole.size(), 0), end(whole.begin(), whole.end());
+    Dims begin(whole.size(), 0), end(whole.begin(), whole.end()), tile;
+    if (model_->epilogue.staged()) {
+      tile.assign(whole.size(), 0);
+      tile[1] = y_.channel;
+      if (conv.kept.size() > 1) tile[2 + conv.kept.front()] = y_.row;
+      tile[2 + conv.kept.back()] = y_.col;
+    }
     for (int64_t i = 0; i < images_ * blocks_; ++i) {
       const Block b = block(i);
       begin[0] = b.image;
@@ -286,7 +300,7 @@ class RowConvBound final : public BoundKernel {
       }
       begin[2 + conv.kept.back()] = b.cols.begin;
       end[2 + conv.kept.back()] = b.cols.end;
-      tiles_.add(begin, end);
+      tiles_.add(begin, end, tile);
     }
   }
 
@@ -336,7 +350,7 @@ Verdict supports(const StepSpec& spec) {
     return Verdict::no("a bias that is not dense");
   if (!worth_while(spec)) return Verdict::no("the library is faster for these weights");
   std::string reason;
-  return Epilogue::build(spec, {}, reason) ? Verdict::ok() : Verdict::no(reason);
+  return Epilogue::build(spec, {}, reason, true) ? Verdict::ok() : Verdict::no(reason);
 }
 
 std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,

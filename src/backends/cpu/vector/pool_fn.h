@@ -18,6 +18,9 @@ constexpr int64_t kLineSlack = 16;  ///< results beyond the last whose elements 
 struct PoolFns {
   /// y[c] = the largest of x[taps[k] + c] (NaN wins); taps in elements.
   void (*max)(const float* x, const int64_t* taps, int64_t count, float* y, int64_t channels);
+  /// The same of bf16.
+  void (*max_bf16)(const uint16_t* x, const int64_t* taps, int64_t count, uint16_t* y,
+                   int64_t channels);
   /// y[c] = sum of x[taps[k] + c] / divisor.
   void (*average)(const float* x, const int64_t* taps, int64_t count, float divisor, float* y,
                   int64_t channels);
