@@ -274,12 +274,36 @@ bool cast_like_to_cast(Site& s) {
   return s.rebuild(std::move(now));
 }
 
+/// One slice by a constant index is a view of it. (Not of integers: shape arithmetic is looked for
+/// as exporters write it.)
+bool gather_to_slice(Site& s) {
+  if (!s.is("Gather") || !s.has(1) || !s.input(1).is_constant() || !is_float(s.input(0).type.dtype))
+    return false;
+  const std::optional<SymDims>& dims = s.input(0).type.dims;
+  const auto rank_of_index = s.input(1).constant.rank();
+  if (s.input(1).constant.count() != 1 || rank_of_index > 1 || !dims || dims->empty()) return false;
+  const size_t axis = normalise_axis(s.node.attrs.get_int("axis", 0), dims->size());
+  const int64_t index = s.input(1).constant.to_int64s()[0];
+  if (!(*dims)[axis].is_constant()) return false;
+  const int64_t extent = (*dims)[axis].value(), at = index < 0 ? index + extent : index;
+  if (at < 0 || at >= extent) return false;  // the run says so
+  const auto numbers = [&](int64_t value) {
+    return s.patch.add_constant(s.input(1).name, Tensor::of(std::vector<int64_t>{value}));
+  };
+  const ValueId along = numbers(static_cast<int64_t>(axis));
+  Node slice{.op = find_op("Slice"),
+             .inputs = {s.node.inputs[0], numbers(at), numbers(at + 1), along}};
+  if (rank_of_index == 1) return s.rebuild(std::move(slice));
+  const ValueId part = add_typed(s.graph, s.patch, std::move(slice), 1)[0];
+  return s.rebuild(Node{.op = find_op("Squeeze"), .inputs = {part, along}});
+}
+
 using Rewrite = bool (*)(Site&);
 constexpr Rewrite kRewrites[] = {
     drop_identity,     drop_dropout,        drop_reshape,      drop_cast,      drop_slice,
     drop_pad,          drop_single_operand, drop_single_split, constant_shape, constant_second,
     drop_neutral,      simplify_transpose,  merge_reshapes,    sum_to_add,     square_to_product,
-    cast_like_to_cast, drop_where,
+    cast_like_to_cast, gather_to_slice,     drop_where,
 };
 
 }  // namespace

@@ -86,10 +86,10 @@ class Narrower {
 
   /// What the readers of a value, decided so far, make of it.
   struct Readers {
-    int products = 0;        ///< that would round it
-    bool rounding = true;    ///< nobody else reads it, but through movers
-    bool held = false;       ///< in bf16 by the model
-    bool widening = true;    ///< who else reads it may widen it
+    int products = 0;      ///< that would round it
+    bool rounding = true;  ///< nobody else reads it, but through movers
+    bool held = false;     ///< in bf16 by the model
+    bool widening = true;  ///< who else reads it may widen it
   };
   Readers readers(ValueId value) const {
     Readers out;
@@ -129,8 +129,7 @@ class Narrower {
         const Readers r = readers(value);
         if (r.held) held_.insert(value);
         const bool free = roles_[*id] != Role::kOther || r.products > 1;
-        narrow_[value] =
-            r.products > 0 && free && (r.rounding || (r.held && r.widening));
+        narrow_[value] = r.products > 0 && free && (r.rounding || (r.held && r.widening));
       }
   }
 
@@ -142,10 +141,10 @@ class Narrower {
       if (roles_[id] != Role::kMover) continue;
       const bool wanted = std::any_of(node.outputs.begin(), node.outputs.end(),
                                       [&](ValueId v) { return v != kNone && narrow_[v]; });
-      const bool given =
-          all_narrow(node.outputs) && !pools_more(node) &&
-          std::all_of(node.inputs.begin(), node.inputs.begin() + static_cast<ptrdiff_t>(moved(node)),
-                      [&](ValueId v) { return v != kNone && narrow_[v]; });
+      const bool given = all_narrow(node.outputs) && !pools_more(node) &&
+                         std::all_of(node.inputs.begin(),
+                                     node.inputs.begin() + static_cast<ptrdiff_t>(moved(node)),
+                                     [&](ValueId v) { return v != kNone && narrow_[v]; });
       if (!wanted || given) continue;
       roles_[id] = Role::kOther;
       found = true;
@@ -209,8 +208,8 @@ class Narrower {
   PassContext& context_;
   const std::vector<NodeId> order_;
   const std::vector<std::vector<NodeId>> users_;
-  std::vector<Role> roles_;    ///< by node
-  std::vector<bool> narrow_;   ///< by value
+  std::vector<Role> roles_;   ///< by node
+  std::vector<bool> narrow_;  ///< by value
   std::unordered_set<ValueId> held_;
   std::unordered_map<ValueId, ValueId> stored_;  ///< what stands for a value in bf16
   Patch patch_;

@@ -95,6 +95,10 @@ bool tabulate_bytes(Graph& graph, PassContext& context);
 /// numerics only: sums are taken in another order.
 bool fuse_weights(Graph& graph, PassContext& context);
 
+/// An elementwise function of one value moves in front of the views behind which it stands
+/// (Transpose and Reshape, with their kin), where products read it or give the value.
+bool hoist_functions(Graph& graph, PassContext& context);
+
 /// Removes nodes, optional outputs and constants that no output needs.
 bool remove_dead(Graph& graph, PassContext& context);
 

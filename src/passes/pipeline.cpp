@@ -60,6 +60,8 @@ const Pipeline& portable_pipeline() {
           {"fold-padding", "behind fold-batch-norm: what is cut is then a convolution's own result",
            fold_padding},
           {"remove-dead", "the original weights go, and readers that would count", remove_dead},
+          {"hoist-functions", "the Casts of widen-halves too; behind all that looks for patterns",
+           hoist_functions},
           {"narrow-values", "nobody else needs to know of values in bf16 between f32; by session",
            narrow_values},
           {"infer-types", "the planner reads final types", infer_all_types, true},

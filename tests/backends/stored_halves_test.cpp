@@ -60,8 +60,8 @@ Pair with_chain(Problem p, const Chain& chain, const Dims& result, int kind, Gen
       post.attrs.set(std::string(kHeldIn.name), onnx_number(DType::kBF16));
       const Dims channels{result[1], 1, 1};
       const Tensor other = g.tensor(DType::kF32, chain.per_channel ? channels : result);
-      p.post_inputs.push_back(g.strided(type == DType::kF32 ? other : rounded(other),
-                                        chain.per_channel ? 0 : kind));
+      p.post_inputs.push_back(
+          g.strided(type == DType::kF32 ? other : rounded(other), chain.per_channel ? 0 : kind));
     }
     p.post_ops.push_back(post);
   }
@@ -89,8 +89,8 @@ void check_pair(const std::string& row, const Pair& pair, bool packed, const std
       REQUIRE(have.dtype() == DType::kBF16);
       // Relu may give either 0.
       const std::string text = difference(widened(have.to_contiguous()), widened(want), {0, 0});
-      CHECK_MESSAGE(text.empty(), where << ", strides " << kind << ", threads " << threads << ": "
-                                        << text);
+      CHECK_MESSAGE(text.empty(),
+                    where << ", strides " << kind << ", threads " << threads << ": " << text);
     }
   }
 }
@@ -148,7 +148,8 @@ TEST_CASE("backends/stored_halves: results of convolutions of f32") {
         p.constant = {false, true, true};
         Pair pair = with_chain(p, chain, c.y, kind, g);
         pair.narrow.inputs[0] = pair.wide.inputs[0];
-        for (Problem* each : {&pair.wide, &pair.narrow}) each->attrs.erase(std::string(kHeldIn.name));
+        for (Problem* each : {&pair.wide, &pair.narrow})
+          each->attrs.erase(std::string(kHeldIn.name));
         check_pair(c.row, pair, false, std::string(c.row) + " " + to_text(c.x) + " " + chain.name);
       }
 }
