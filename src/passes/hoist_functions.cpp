@@ -28,7 +28,11 @@ bool is_product(const Node& node) {
 class Hoister {
  public:
   Hoister(Graph& graph, PassContext& context)
-      : graph_(graph), context_(context), users_(graph.users()), patch_(graph, "hoist-functions") {}
+      : graph_(graph),
+        context_(context),
+        users_(graph.users()),
+        moved_(graph.node_count(), false),
+        patch_(graph, "hoist-functions") {}
 
   /// One round: what stands behind a function that moved has its turn in the next.
   bool run() {
@@ -69,14 +73,12 @@ class Hoister {
            });
   }
 
-  bool moved(NodeId id) const { return std::find(moved_.begin(), moved_.end(), id) != moved_.end(); }
-
   /// The views between `value` and what gives it, each of them read by the next alone.
   Chain chain(ValueId value, NodeId reader) const {
     Chain out{value, {}};
     while (graph_.only_user(users_, out.base) == reader) {
       const NodeId producer = graph_.value(out.base).producer;
-      if (producer == kNone || moved(producer)) break;
+      if (producer == kNone || moved_[producer]) break;
       const Node& view = graph_.node(producer);
       if (!(is(view, "Transpose") || is(view, "Reshape") || is(view, "Squeeze") ||
             is(view, "Unsqueeze")))
@@ -158,16 +160,15 @@ class Hoister {
     patch_.remove(id);
     for (NodeId view : found.views) {
       patch_.remove(view);
-      moved_.push_back(view);
+      moved_[view] = true;
     }
-    moved_.push_back(id);
     return true;
   }
 
   Graph& graph_;
   PassContext& context_;
   const std::vector<std::vector<NodeId>> users_;
-  std::vector<NodeId> moved_;  ///< nodes that are replaced in this round
+  std::vector<bool> moved_;  ///< by node: replaced in this round
   Patch patch_;
 };
 

@@ -147,6 +147,8 @@ class Narrower {
                                      [&](ValueId v) { return v != kNone && narrow_[v]; });
       if (!wanted || given) continue;
       roles_[id] = Role::kOther;
+      for (ValueId v : node.outputs)
+        if (v != kNone) narrow_[v] = false;  // the next along a chain sees it at once
       found = true;
     }
     return found;

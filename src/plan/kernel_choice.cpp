@@ -53,11 +53,12 @@ bool reads_bf16(const Backend& backend, const PlannerOptions& options, const Gra
       (values == &node.inputs ? spec.inputs : spec.outputs).push_back(std::move(operand));
     }
   if (spec.inputs.empty() || spec.inputs[0].dtype != DType::kF32) return false;
-  const Implementation* const wide = choose_kernel(backend, options, spec, false, nullptr);
-  if (!wide || (wide->multiplies && spec.multiplied_as() != DType::kBF16)) return false;
+  const bool product = node.op->tolerance == Tolerance::kContraction;
+  if (product && spec.multiplied_as() != DType::kBF16) return false;
   spec.inputs[0].dtype = DType::kBF16;
-  if (!wide->multiplies) spec.outputs[0].dtype = DType::kBF16;
-  return choose_kernel(backend, options, spec, false, nullptr) == wide;
+  if (!product) spec.outputs[0].dtype = DType::kBF16;
+  const Implementation* const row = choose_kernel(backend, options, spec, false, nullptr);
+  return row && (!product || row->multiplies == DType::kBF16);
 }
 
 bool has_fast_kernel(const Backend& backend, const StepSpec& spec) {

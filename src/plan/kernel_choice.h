@@ -22,8 +22,9 @@ const Implementation* choose_kernel(const Backend& backend, const PlannerOptions
                                     const StepSpec& spec, bool allow_reference,
                                     std::vector<Refusal>* refused);
 
-/// Whether an implementation that rounds operand 0 of the node, f32 in the graph, to bf16 takes it
-/// stored so; of an operator that is no product, its result too. Dims must be known.
+/// Whether the node, a product that may round its operands to bf16, has an implementation that
+/// takes operand 0, f32 in the graph, stored so; of another operator, its result too. Dims must be
+/// known.
 bool reads_bf16(const Backend& backend, const PlannerOptions& options, const Graph& graph,
                 const Node& node);
 
