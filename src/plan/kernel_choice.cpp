@@ -39,6 +39,9 @@ bool reads_bf16(const Backend& backend, const PlannerOptions& options, const Gra
                 const Node& node) {
   if (options.reference_only || options.numerics == Numerics::kStrict) return false;
   StepSpec spec = spec_without_operands(node, options);
+  const bool product = node.op->tolerance == Tolerance::kContraction;
+  if (product && options.numerics != Numerics::kFast && spec.held_in() != DType::kBF16)
+    return false;
   for (const auto* values : {&node.inputs, &node.outputs})
     for (ValueId v : *values) {
       Operand operand;
@@ -53,8 +56,6 @@ bool reads_bf16(const Backend& backend, const PlannerOptions& options, const Gra
       (values == &node.inputs ? spec.inputs : spec.outputs).push_back(std::move(operand));
     }
   if (spec.inputs.empty() || spec.inputs[0].dtype != DType::kF32) return false;
-  const bool product = node.op->tolerance == Tolerance::kContraction;
-  if (product && spec.multiplied_as() != DType::kBF16) return false;
   spec.inputs[0].dtype = DType::kBF16;
   if (!product) spec.outputs[0].dtype = DType::kBF16;
   const Implementation* const row = choose_kernel(backend, options, spec, false, nullptr);

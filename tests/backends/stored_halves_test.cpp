@@ -6,6 +6,7 @@
 
 #include "backends/cpu/onednn_common.h"
 #include "backends/step_harness.h"
+#include "base/cpu_info.h"
 
 namespace xc {
 namespace {
