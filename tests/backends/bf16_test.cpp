@@ -222,6 +222,20 @@ TEST_CASE("backends/bf16: convolutions with short sums stay as they are") {
   CHECK(chosen({1, 16, 20, 20}, {32, 16, 1, 1}, 1) == has);
   CHECK(chosen({1, 32, 20, 20}, {32, 16, 3, 3}, 2) == has);
   CHECK(!chosen({1, 32, 20, 20}, {32, 1, 9, 9}, 32));
+  // Where the operand is stored in bf16, depthwise ones over two axes are.
+  const auto chosen_stored = [&](const Dims& x, const Dims& w, int64_t groups) {
+    Problem p;
+    p.op = &get_op("Conv");
+    p.inputs = {g.tensor(DType::kBF16, x), g.tensor(DType::kF32, w)};
+    p.constant = {false, true};
+    p.attrs.set("group", groups);
+    p.attrs.set(std::string(kHeldIn.name), onnx_number(DType::kBF16));
+    return chosen_row(p) == "onednn.conv bf16";
+  };
+  CHECK(chosen_stored({1, 32, 20, 20}, {32, 1, 3, 3}, 32) == has);
+  CHECK(chosen_stored({1, 4, 20, 20}, {32, 4, 1, 1}, 1) == has);
+  CHECK(!chosen_stored({1, 32, 40}, {32, 1, 31}, 32));
+  CHECK(!chosen_stored({1, 32, 20, 20}, {32, 1, 1, 9}, 32));
 }
 
 TEST_CASE("backends/bf16: rounding to nearest even, as casts have it") {
