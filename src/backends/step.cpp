@@ -21,6 +21,18 @@ bool StepSpec::narrows() const {
   return !post_ops.empty() && post_ops.back().op->name == "Cast";
 }
 
+std::span<const PostOp> StepSpec::functions() const {
+  return std::span(post_ops).first(post_ops.size() - (narrows() ? 1 : 0));
+}
+
+StepSpec StepSpec::without_cast() const {
+  StepSpec out = *this;
+  if (!narrows()) return out;
+  out.post_ops.pop_back();
+  out.outputs[0].dtype = DType::kF32;
+  return out;
+}
+
 DType StepSpec::held_in() const {
   if (numerics == Numerics::kStrict) return DType::kUndefined;
   return dtype_from_onnx_number(attrs().get_int(kHeldIn.name, 0)).value_or(DType::kUndefined);

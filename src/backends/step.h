@@ -60,6 +60,10 @@ struct StepSpec {
   const Attrs& attrs() const { return node->attrs; }
   /// Whether the last post-op is a Cast of the result so far, f32, to the halves output 0 is of.
   bool narrows() const;
+  /// The post-ops but for that Cast.
+  std::span<const PostOp> functions() const;
+  /// The step without that Cast: its result stays f32.
+  StepSpec without_cast() const;
   /// The type in which the model holds both operands of a product, where that may be made use of
   /// (kHeldIn, not in strict numerics); else kUndefined.
   DType held_in() const;

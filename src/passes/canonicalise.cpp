@@ -4,6 +4,7 @@
 
 #include "ir/patch.h"
 #include "ops/support.h"
+#include "passes/node_tests.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
 
@@ -25,7 +26,7 @@ struct Site {
     const NodeId p = has(i) ? input(i).producer : kNone;
     return p == kNone ? nullptr : &graph.node(p);
   }
-  bool is(std::string_view name) const { return node.op->name == name && node.op->domain.empty(); }
+  bool is(std::string_view name) const { return is_op(node, name); }
 
   /// Users of the node's only output read `value` instead, when its type is the same.
   bool forward(ValueId value) {

@@ -7,6 +7,7 @@
 #include "ir/patch.h"
 #include "ops/support.h"
 #include "ops/window.h"
+#include "passes/node_tests.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
 
@@ -18,10 +19,6 @@ struct Ends {
   std::vector<int64_t> begin, end;
   explicit Ends(size_t spatial) : begin(spatial, 0), end(spatial, 0) {}
 };
-
-bool is(const Node& node, std::string_view name) {
-  return node.op->domain.empty() && node.op->name == name;
-}
 
 class Padding {
  public:
@@ -62,7 +59,7 @@ class Padding {
 
   /// What a Pad adds around the spatial axes; none where it adds anything but zeros, or elsewhere.
   std::optional<Ends> padded(const Node& pad) const {
-    if (!is(pad, "Pad")) return std::nullopt;
+    if (!is_op(pad, "Pad")) return std::nullopt;
     const auto rank = rank_of(pad.inputs[0]);
     if (!rank || *rank < 3) return std::nullopt;
     if (pad.attrs.get_string("mode", "constant") != "constant") return std::nullopt;
@@ -89,7 +86,7 @@ class Padding {
 
   /// What a Slice takes away from the spatial axes of a value; none where it does anything else.
   std::optional<Ends> taken(const Node& slice) const {
-    if (!is(slice, "Slice")) return std::nullopt;
+    if (!is_op(slice, "Slice")) return std::nullopt;
     const auto rank = rank_of(slice.inputs[0]);
     if (!rank || rank_of(slice.outputs[0]) != rank || *rank < 3) return std::nullopt;
     const auto starts = integers(slice, 1, {}), ends = integers(slice, 2, {});
@@ -161,8 +158,8 @@ class Padding {
 
   bool zeros(NodeId id) {
     const Node& node = graph_.node(id);
-    const bool average = is(node, "AveragePool");
-    if (!is(node, "Conv") && !average) return false;
+    const bool average = is_op(node, "AveragePool");
+    if (!is_op(node, "Conv") && !average) return false;
     const NodeId producer = graph_.value(node.inputs[0]).producer;
     if (producer == kNone) return false;
     const Node& pad = graph_.node(producer);
@@ -196,8 +193,8 @@ class Padding {
     const NodeId producer = graph_.value(between).producer;
     if (producer == kNone || graph_.only_user(users_, between) == kNone) return false;
     const Node& conv = graph_.node(producer);
-    const bool transposed = is(conv, "ConvTranspose");
-    if (!is(conv, "Conv") && !transposed) return false;
+    const bool transposed = is_op(conv, "ConvTranspose");
+    if (!is_op(conv, "Conv") && !transposed) return false;
     if (transposed && conv.attrs.has("output_shape")) return false;
     const size_t spatial = less->begin.size();
     auto window = window_of(conv, spatial);

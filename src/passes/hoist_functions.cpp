@@ -11,19 +11,12 @@
 
 #include "ir/patch.h"
 #include "ops/op.h"
+#include "passes/node_tests.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
 
 namespace xc {
 namespace {
-
-bool is(const Node& node, std::string_view name) {
-  return node.op->domain.empty() && node.op->name == name;
-}
-
-bool is_product(const Node& node) {
-  return is(node, "MatMul") || is(node, "Gemm") || is(node, "Conv");
-}
 
 class Hoister {
  public:
@@ -80,8 +73,8 @@ class Hoister {
       const NodeId producer = graph_.value(out.base).producer;
       if (producer == kNone || moved_[producer]) break;
       const Node& view = graph_.node(producer);
-      if (!(is(view, "Transpose") || is(view, "Reshape") || is(view, "Squeeze") ||
-            is(view, "Unsqueeze")))
+      if (!(is_op(view, "Transpose") || is_op(view, "Reshape") || is_op(view, "Squeeze") ||
+            is_op(view, "Unsqueeze")))
         break;
       out.views.push_back(producer);
       out.base = view.inputs[0];
@@ -97,7 +90,7 @@ class Hoister {
            std::all_of(users.begin(), users.end(), [&](NodeId id) {
              const Node& user = graph_.node(id);
              if (is_product(user)) return true;
-             return (is(user, "Transpose") || argument(user) == value) &&
+             return (is_op(user, "Transpose") || argument(user) == value) &&
                     any_strides_do(user.outputs[0], reach - 1);
            });
   }
@@ -120,7 +113,7 @@ class Hoister {
     bool transposed = false;
     for (size_t k = 0; k < chain.views.size(); ++k) {
       const Node& view = graph_.node(chain.views[k]);
-      if (is(view, "Transpose")) {
+      if (is_op(view, "Transpose")) {
         if (!free) break;
         transposed = true;
       }
@@ -128,7 +121,7 @@ class Hoister {
       const NodeId producer = graph_.value(before).producer;
       if (producer == kNone || !keeps_dims(node, graph_.value(before).type.dims)) break;
       // A Reshape of what is transposed copies, wherever the function stands.
-      if (is(view, "Reshape") && graph_.node(producer).op->view && !adds_units(view)) break;
+      if (is_op(view, "Reshape") && graph_.node(producer).op->view && !adds_units(view)) break;
       const Node& maker = graph_.node(producer);
       const bool joins = !maker.op->view && graph_.only_user(users_, before) == chain.views[k] &&
                          (is_product(maker) || maker.op->scalar);

@@ -12,6 +12,7 @@
 #include "ir/patch.h"
 #include "ops/op.h"
 #include "ops/registry.h"
+#include "passes/node_tests.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
 
@@ -19,14 +20,6 @@ namespace xc {
 namespace {
 
 constexpr DType kNarrow = DType::kBF16;
-
-bool is(const Node& node, std::string_view name) {
-  return node.op->domain.empty() && node.op->name == name;
-}
-
-bool is_product(const Node& node) {
-  return is(node, "Conv") || is(node, "MatMul") || is(node, "Gemm");
-}
 
 /// Whether the operator may have operands in halves beside f32 (kHeldIn).
 bool widens_operands(const Node& node) {
@@ -71,13 +64,13 @@ class Narrower {
     const auto reads = [&] { return context_.options.reads_bf16(graph_, node); };
     if (node.op->control_flow) return Role::kOther;
     if (is_product(node)) return reads() ? Role::kProduct : Role::kOther;
-    if (is(node, "MaxPool")) return reads() ? Role::kMover : Role::kOther;
-    if (node.op->view || is(node, "Concat")) return Role::kMover;
+    if (is_op(node, "MaxPool")) return reads() ? Role::kMover : Role::kOther;
+    if (node.op->view || is_op(node, "Concat")) return Role::kMover;
     return node.op->scalar && node.outputs.size() == 1 ? Role::kScalar : Role::kOther;
   }
 
   /// Of a mover: the operands whose elements it moves.
-  static size_t moved(const Node& node) { return is(node, "Concat") ? node.inputs.size() : 1; }
+  static size_t moved(const Node& node) { return is_op(node, "Concat") ? node.inputs.size() : 1; }
 
   bool all_narrow(const std::vector<ValueId>& values) const {
     return std::all_of(values.begin(), values.end(),
@@ -156,7 +149,7 @@ class Narrower {
 
   /// A pooling operator behind what is not rounded for free: there are fewer elements behind it.
   bool pools_more(const Node& node) const {
-    if (!is(node, "MaxPool")) return false;
+    if (!is_op(node, "MaxPool")) return false;
     NodeId from = graph_.value(node.inputs[0]).producer;
     while (from != kNone && roles_[from] == Role::kScalar)
       from = graph_.node(from).inputs[0] == kNone

@@ -6,6 +6,7 @@
 #include "ir/patch.h"
 #include "ops/op.h"
 #include "ops/registry.h"
+#include "passes/node_tests.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
 #include "tensor/half.h"
@@ -31,9 +32,6 @@ constexpr std::array<std::string_view, 17> kWidened = {"AveragePool",
                                                        "RNN",
                                                        "Resize",
                                                        "Softmax"};
-
-/// Products, whose kernels may round both operands again.
-constexpr std::array<std::string_view, 3> kProducts = {"Conv", "Gemm", "MatMul"};
 
 /// Scalar functions with steps: what is a step apart in f32 may be equal in halves.
 constexpr std::array<std::string_view, 9> kStepped = {
@@ -124,7 +122,7 @@ class Widener {
 
   /// Of a product: the halves that both operands are (kHeldIn).
   std::optional<int64_t> multiplied(const Node& node) const {
-    if (!is_one_of(*node.op, kProducts)) return std::nullopt;
+    if (!is_product(node)) return std::nullopt;
     const DType left = graph_.value(node.inputs[0]).type.dtype;
     if (!is_half(left) || graph_.value(node.inputs[1]).type.dtype != left) return std::nullopt;
     return onnx_number(left);

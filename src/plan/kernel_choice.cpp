@@ -20,6 +20,24 @@ StepSpec spec_without_operands(const Node& node, const PlannerOptions& options) 
   return spec;
 }
 
+bool add_row_major_operands(const Graph& graph, StepSpec& spec) {
+  const auto add = [&](const std::vector<ValueId>& values, std::vector<Operand>& to) {
+    for (ValueId v : values) {
+      Operand operand;
+      if (v != kNone) {
+        const Value& value = graph.value(v);
+        if (!value.type.dims) return false;
+        operand.dtype = value.type.dtype;
+        operand.dims = *value.type.dims;
+        operand.strides = contiguous_strides(operand.dims);
+      }
+      to.push_back(std::move(operand));
+    }
+    return true;
+  };
+  return add(spec.node->inputs, spec.inputs) && add(spec.node->outputs, spec.outputs);
+}
+
 const Implementation* choose_kernel(const Backend& backend, const PlannerOptions& options,
                                     const StepSpec& spec, bool allow_reference,
                                     std::vector<Refusal>* refused) {
@@ -42,20 +60,11 @@ bool reads_bf16(const Backend& backend, const PlannerOptions& options, const Gra
   const bool product = node.op->tolerance == Tolerance::kContraction;
   if (product && options.numerics != Numerics::kFast && spec.held_in() != DType::kBF16)
     return false;
-  for (const auto* values : {&node.inputs, &node.outputs})
-    for (ValueId v : *values) {
-      Operand operand;
-      if (v != kNone) {
-        const Value& value = graph.value(v);
-        if (!value.type.dims) return false;
-        operand.dtype = value.type.dtype;
-        operand.dims = *value.type.dims;
-        operand.strides = contiguous_strides(operand.dims);
-        operand.constant = value.constant;
-      }
-      (values == &node.inputs ? spec.inputs : spec.outputs).push_back(std::move(operand));
-    }
-  if (spec.inputs.empty() || spec.inputs[0].dtype != DType::kF32) return false;
+  if (!add_row_major_operands(graph, spec) || spec.inputs.empty() ||
+      spec.inputs[0].dtype != DType::kF32)
+    return false;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (node.inputs[i] != kNone) spec.inputs[i].constant = graph.value(node.inputs[i]).constant;
   spec.inputs[0].dtype = DType::kBF16;
   if (!product) spec.outputs[0].dtype = DType::kBF16;
   const Implementation* const row = choose_kernel(backend, options, spec, false, nullptr);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/kernel_choice.h"
+
 namespace xc {
 
 bool is_channels_last(const SymDims& dims, const SymDims& strides) {
@@ -95,17 +97,7 @@ bool Layout::asked_channels_last(ValueId value, int reach) const {
            StepSpec spec;
            spec.op = user.op;
            spec.node = &user;
-           for (const auto* values : {&user.inputs, &user.outputs})
-             for (ValueId v : *values) {
-               Operand operand;
-               if (v != kNone && !graph_.value(v).type.dims) return false;
-               if (v != kNone) {
-                 operand.dtype = graph_.value(v).type.dtype;
-                 operand.dims = *graph_.value(v).type.dims;
-                 operand.strides = contiguous_strides(operand.dims);
-               }
-               (values == &user.inputs ? spec.inputs : spec.outputs).push_back(std::move(operand));
-             }
+           if (!add_row_major_operands(graph_, spec)) return false;
            const Implementation* row = with_order(user);
            if (!row) return false;
            const std::vector<Order> orders = row->preferred(spec);

@@ -131,11 +131,8 @@ Unit PlanBuilder::unit_at(NodeId anchor) {
     const StepSpec spec = kernel_steps_.spec_of(unit);
     if (!spec.narrows()) return has_fast_kernel(planner_.backend_, spec);
     // One that stores f32 alone and stands in front in the list stays, with a Cast behind it.
-    StepSpec wide = spec;
-    wide.post_ops.pop_back();
-    wide.outputs[0].dtype = DType::kF32;
     const Implementation* const row = first_to_support(planner_.backend_, spec);
-    return row && row == first_to_support(planner_.backend_, wide);
+    return row && row == first_to_support(planner_.backend_, spec.without_cast());
   };
   return with_post_ops(graph_, users_, anchor, taken, has_kernel);
 }

@@ -25,10 +25,6 @@ Config merged(const Config& base, const Config& overrides) {
   return out;
 }
 
-}  // namespace
-
-namespace {
-
 /// The model's graph, or a copy in which values are stored in bf16 where kernels that run under the
 /// session's numerics read them so.
 std::shared_ptr<const Graph> graph_for(const Model& model, const Config& config) {

@@ -2,11 +2,15 @@
 // same numbers, the result rounded once, behind the last post-op.
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cmath>
 
 #include "backends/cpu/onednn_common.h"
+#include "backends/cpu/vector/elementwise_fn.h"
 #include "backends/step_harness.h"
 #include "base/cpu_info.h"
+#include "base/function_ref.h"
+#include "tensor/half.h"
 
 namespace xc {
 namespace {
@@ -105,15 +109,34 @@ void check_pair(const std::string& row, const Pair& pair, bool packed, const std
   }
 }
 
+struct ConvCase {
+  const char* row;
+  Dims x, w, y;
+  int64_t group, pad;
+};
+
+/// Every case with every chain behind it, in two orders of memory.
+void with_chains(std::span<const ConvCase> cases, DType weights, Generator& g,
+                 FunctionRef<void(const ConvCase&, const Chain&, Pair)> check) {
+  for (const ConvCase& c : cases)
+    for (const Chain& chain : kChains)
+      for (const int kind : {0, 1}) {
+        Problem p;
+        p.op = &get_op("Conv");
+        p.attrs.set("group", c.group);
+        p.attrs.set("pads", std::vector<int64_t>(4, c.pad));
+        const Tensor x = g.tensor(DType::kF32, c.x), w = g.tensor(DType::kF32, c.w);
+        p.inputs = {x, weights == DType::kBF16 ? widened(rounded(w)) : w,
+                    g.tensor(DType::kF32, {c.w[0]})};
+        p.constant = {false, true, true};
+        check(c, chain, with_chain(p, chain, c.y, kind, g));
+      }
+}
+
 TEST_CASE("backends/stored_halves: convolutions") {
   if (!cpu::has_bf16_products()) return;
   Generator g(81);
-  struct Case {
-    const char* row;
-    Dims x, w, y;
-    int64_t group, pad;
-  };
-  const Case cases[] = {
+  const ConvCase cases[] = {
       {"onednn.conv bf16", {1, 32, 14, 15}, {64, 32, 3, 3}, {1, 64, 14, 15}, 1, 1},
       {"onednn.conv bf16", {2, 64, 40, 40}, {96, 64, 1, 1}, {2, 96, 40, 40}, 1, 0},
       {"onednn.conv bf16", {1, 32, 9, 9}, {48, 16, 3, 3}, {1, 48, 9, 9}, 2, 1},
@@ -121,60 +144,34 @@ TEST_CASE("backends/stored_halves: convolutions") {
       {"onednn.conv bf16", {1, 24, 20, 21}, {24, 1, 3, 3}, {1, 24, 20, 21}, 24, 1},
       {"onednn.conv bf16", {1, 3, 20, 21}, {16, 3, 3, 3}, {1, 16, 20, 21}, 1, 1},
   };
-  for (const Case& c : cases)
-    for (const Chain& chain : kChains)
-      for (const int kind : {0, 1}) {
-        Problem p;
-        p.op = &get_op("Conv");
-        p.attrs.set("group", c.group);
-        p.attrs.set("pads", std::vector<int64_t>(4, c.pad));
-        p.inputs = {g.tensor(DType::kF32, c.x), widened(rounded(g.tensor(DType::kF32, c.w))),
-                    g.tensor(DType::kF32, {c.w[0]})};
-        p.constant = {false, true, true};
-        Pair pair = with_chain(p, chain, c.y, kind, g);
-        const std::string where = to_text(c.x) + " " + chain.name;
-        // Short sums are of bf16 only where operand 0 is stored so.
-        const bool refused = c.w[1] < 8;
-        CHECK((chosen_row(pair.wide) == c.row) == !refused);
-        if (refused) pair.wide.inputs[0] = pair.narrow.inputs[0];
-        if (chain.ops.empty()) {
-          const Tensor have = run_row(find_row(c.row, "Conv"), pair.wide)[0];
-          const Tensor want = run_reference(node_of(pair.wide), pair.wide.inputs)[0];
-          const std::string text = difference(have.to_contiguous(), want, {1e-5, 1e-4});
-          CHECK_MESSAGE(text.empty(), where << " against the reference: " << text);
-        }
-        check_pair(c.row, pair, false, where);
-      }
+  with_chains(cases, DType::kBF16, g, [](const ConvCase& c, const Chain& chain, Pair pair) {
+    const std::string where = to_text(c.x) + " " + chain.name;
+    // Short sums are of bf16 only where operand 0 is stored so.
+    const bool refused = c.w[1] < 8;
+    CHECK((chosen_row(pair.wide) == c.row) == !refused);
+    if (refused) pair.wide.inputs[0] = pair.narrow.inputs[0];
+    if (chain.ops.empty()) {
+      const Tensor have = run_row(find_row(c.row, "Conv"), pair.wide)[0];
+      const Tensor want = run_reference(node_of(pair.wide), pair.wide.inputs)[0];
+      const std::string text = difference(have.to_contiguous(), want, {1e-5, 1e-4});
+      CHECK_MESSAGE(text.empty(), where << " against the reference: " << text);
+    }
+    check_pair(c.row, pair, false, where);
+  });
 }
 
 TEST_CASE("backends/stored_halves: results of convolutions of f32") {
   Generator g(82);
-  struct Case {
-    const char* row;
-    Dims x, w, y;
-    int64_t group, pad;
-  };
-  const Case cases[] = {
+  const ConvCase cases[] = {
       {"xc.conv", {2, 3, 30, 31}, {20, 3, 3, 3}, {2, 20, 30, 31}, 1, 1},
       {"onednn.conv", {1, 24, 20, 21}, {24, 1, 3, 3}, {1, 24, 20, 21}, 24, 1},
       {"onednn.conv", {1, 16, 20, 21}, {40, 16, 1, 1}, {1, 40, 20, 21}, 1, 0},
   };
-  for (const Case& c : cases)
-    for (const Chain& chain : kChains)
-      for (const int kind : {0, 1}) {
-        Problem p;
-        p.op = &get_op("Conv");
-        p.attrs.set("group", c.group);
-        p.attrs.set("pads", std::vector<int64_t>(4, c.pad));
-        p.inputs = {g.tensor(DType::kF32, c.x), g.tensor(DType::kF32, c.w),
-                    g.tensor(DType::kF32, {c.w[0]})};
-        p.constant = {false, true, true};
-        Pair pair = with_chain(p, chain, c.y, kind, g);
-        pair.narrow.inputs[0] = pair.wide.inputs[0];
-        for (Problem* each : {&pair.wide, &pair.narrow})
-          each->attrs.erase(std::string(kHeldIn.name));
-        check_pair(c.row, pair, false, std::string(c.row) + " " + to_text(c.x) + " " + chain.name);
-      }
+  with_chains(cases, DType::kF32, g, [](const ConvCase& c, const Chain& chain, Pair pair) {
+    pair.narrow.inputs[0] = pair.wide.inputs[0];
+    for (Problem* each : {&pair.wide, &pair.narrow}) each->attrs.erase(std::string(kHeldIn.name));
+    check_pair(c.row, pair, false, std::string(c.row) + " " + to_text(c.x) + " " + chain.name);
+  });
 }
 
 TEST_CASE("backends/stored_halves: matrix products") {
@@ -195,6 +192,36 @@ TEST_CASE("backends/stored_halves: matrix products") {
             check_pair("onednn.matmul bf16", with_chain(p, chain, y, kind, g), packed,
                        fmt::format("{} by {}, packed {}, {}", to_text(x), n, packed, chain.name));
           }
+}
+
+TEST_CASE("backends/stored_halves: Relu of halves as they lie, and their rounding from f32") {
+  constexpr int kAll = 1 << 16;
+  std::vector<uint16_t> bits(kAll), got(kAll);
+  for (int i = 0; i < kAll; ++i) bits[static_cast<size_t>(i)] = static_cast<uint16_t>(i);
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > cpu_info().isa) continue;
+    for (const DType type : {DType::kF16, DType::kBF16}) {
+      cpu::elementwise_fn(cpu::Fn::kRelu, type,
+                          isa)({{bits.data()}, {1}, got.data(), kAll, nullptr});
+      int wrong = 0;
+      for (size_t i = 0; i < bits.size(); ++i) {
+        const double x = load_double(&bits[i], type, 0);
+        wrong += got[i] != (std::isnan(x) || x > 0 ? bits[i] : 0);
+      }
+      CHECK_MESSAGE(wrong == 0, name(type) << " " << name(isa));
+    }
+    // Every exponent and sign, denormals and NaN among them, with ends that round down, to even and
+    // up.
+    for (const uint32_t end : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+      std::vector<uint32_t> wide(kAll);
+      for (size_t i = 0; i < wide.size(); ++i) wide[i] = static_cast<uint32_t>(i) << 16 | end;
+      cpu::cast_fn(DType::kF32, DType::kBF16, isa)({{wide.data()}, {1}, got.data(), kAll, nullptr});
+      int wrong = 0;
+      for (size_t i = 0; i < wide.size(); ++i)
+        wrong += got[i] != float_to_bf16(std::bit_cast<float>(wide[i]));
+      CHECK_MESSAGE(wrong == 0, name(isa) << " ends in " << end);
+    }
+  }
 }
 
 TEST_CASE("backends/stored_halves: the largest of a window") {

@@ -35,9 +35,8 @@ std::optional<ChunkProgram::Reg> append_post_ops(Program& out, const StepSpec& s
     out.buffer_of.push_back(input);
     return build_cast(*out.program, out.program->input(spec.inputs[input].dtype), type, isa);
   };
-  const std::span<const PostOp> all(spec.post_ops);
-  const auto result = build_post_ops(*out.program, all.first(all.size() - (spec.narrows() ? 1 : 0)),
-                                     value, type, isa, operand, reason);
+  const auto result =
+      build_post_ops(*out.program, spec.functions(), value, type, isa, operand, reason);
   return result ? build_cast(*out.program, *result, spec.outputs[0].dtype, isa) : result;
 }
 

@@ -13,8 +13,7 @@ std::optional<Epilogue> Epilogue::build(const StepSpec& spec, std::span<const Ad
   if (spec.post_ops.empty() && addends.empty()) return out;
   const Isa isa = cpu_info().isa;
   out.staged_ = staged && spec.narrows();
-  std::span<const PostOp> post_ops = spec.post_ops;
-  if (out.staged_) post_ops = post_ops.first(post_ops.size() - 1);
+  const std::span<const PostOp> post_ops = out.staged_ ? spec.functions() : spec.post_ops;
   const DType type = spec.outputs[0].dtype;
   const bool as_they_lie = !out.staged_ && addends.empty() &&
                            std::all_of(post_ops.begin(), post_ops.end(), commutes_with_rounding);

@@ -63,8 +63,7 @@ class PackedBound final : public BoundKernel {
         weights_(std::move(weights)),
         p_(p),
         c_index_(static_cast<uint32_t>(spec.inputs.size())),
-        left_(spec.inputs[0].dtype),
-        tiles_in_scratch_(settings.epilogue.staged()) {
+        left_(spec.inputs[0].dtype) {
     unread = 1u << 1;
     rounded_ = weights_->types.left == DType::kBF16;
     const bool few = p_.m <= kFewRows && own_kernel_reads(*weights_, p_.m);
@@ -97,7 +96,7 @@ class PackedBound final : public BoundKernel {
     for (int64_t i = begin; i < std::min(end, static_cast<int64_t>(parts_.size())); ++i) {
       const MatMulPart& part = parts_[static_cast<size_t>(i)];
       auto* const scratch = static_cast<std::byte*>(args.scratch);
-      const Rows target = tiles_in_scratch_
+      const Rows target = tiles_in_scratch()
                               ? Rows{reinterpret_cast<float*>(scratch + stage_), part.n1 - part.n0}
                               : Rows{static_cast<float*>(args.buffers[c_index_]) +
                                          part.m0 * p_.c_m + part.n0 * p_.c_n,
@@ -128,12 +127,15 @@ class PackedBound final : public BoundKernel {
     int64_t stride;
   };
 
+  /// The result is stored in halves.
+  bool tiles_in_scratch() const { return settings_.epilogue.staged(); }
+
   /// What the own kernel reads and writes in scratch.
   void place_own_operands() {
     int64_t staged = 0, rows = 0;
     for (const MatMulPart& part : parts_) {
       rows = std::max(rows, part.m1 - part.m0);
-      if (tiles_in_scratch_)
+      if (tiles_in_scratch())
         staged = std::max(staged, align_up((part.m1 - part.m0) * (part.n1 - part.n0) * 4, 64));
     }
     stage_ = 0;
@@ -154,13 +156,13 @@ class PackedBound final : public BoundKernel {
         const size_t slice = slice_of(part);
         widened = std::max(widened, weights_->widened_bytes(slice));
         if (same != products_.end()) continue;
-        const bool dense = !tiles_in_scratch_ && m > 1 && ldc != n &&
+        const bool dense = !tiles_in_scratch() && m > 1 && ldc != n &&
                            (m <= kDenseRows || weights_->dense_only(slice));
-        if (dense || tiles_in_scratch_) staged = std::max(staged, align_up(m * n * 4, 64));
+        if (dense || tiles_in_scratch()) staged = std::max(staged, align_up(m * n * 4, 64));
         const bool rounds = rounded_ && left_ == DType::kF32;
         if (rounds) rounded = std::max(rounded, align_up(m * p_.k * 2, 64));
         auto product = packed_product(*weights_, slice, m, rounds ? p_.k : lda,
-                                      dense || tiles_in_scratch_ || m == 1 ? n : ldc, make);
+                                      dense || tiles_in_scratch() || m == 1 ? n : ldc, make);
         if (!product.primitive) return false;
         made_ += product.made ? 1 : 0;
         scratchpad = std::max(scratchpad, product.scratchpad);
@@ -226,9 +228,8 @@ class PackedBound final : public BoundKernel {
   std::shared_ptr<const PackedWeights> weights_;
   MatMulProblem p_;
   uint32_t c_index_;
-  DType left_;             ///< as it is stored
-  bool tiles_in_scratch_;  ///< the result is stored in halves
-  bool rounded_ = false;   ///< both sides are multiplied as bf16
+  DType left_;            ///< as it is stored
+  bool rounded_ = false;  ///< both sides are multiplied as bf16
   bool complete_ = true;
   std::vector<MatMulPart> parts_;
   std::vector<Product> products_;       ///< none: the own kernel
@@ -259,12 +260,10 @@ std::string why_not_packed(const StepSpec& spec, const MatMulSettings& settings)
 }
 
 /// The step with operand 0 and the result stored in f32.
-StepSpec in_f32(StepSpec spec) {
-  spec.inputs[0].dtype = DType::kF32;
-  if (!spec.narrows()) return spec;
-  spec.post_ops.pop_back();
-  spec.outputs[0].dtype = DType::kF32;
-  return spec;
+StepSpec in_f32(const StepSpec& spec) {
+  StepSpec out = spec.without_cast();
+  out.inputs[0].dtype = DType::kF32;
+  return out;
 }
 
 bool stored_in_f32(const StepSpec& spec) {
