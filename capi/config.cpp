@@ -40,6 +40,7 @@ constexpr Field kFields[] = {
     {"trace_steps", &xc_config::trace_steps, nullptr},
     {"cache_bytes", &xc_config::cache_bytes, nullptr},
     {"post_ops", &xc_config::post_ops, nullptr},
+    {"winograd", &xc_config::winograd, nullptr},
 };
 
 const Field& field_of(const ConfigRow& row) {
@@ -59,9 +60,16 @@ xc_config defaults() {
   return config;
 }
 
-/// Sets one row from text, checked by the table's own parser.
-void set(xc_config& config, const ConfigRow& row, const char* value) {
+/// Sets one row from text, checked by the table's own parser. `room`: bytes of the caller's struct.
+void set(xc_config& config, const ConfigRow& row, const char* value, size_t room) {
   const Field& field = field_of(row);
+  const auto* at = row.text ? reinterpret_cast<const char*>(&(config.*field.text))
+                            : reinterpret_cast<const char*>(&(config.*field.number));
+  if (at + sizeof(int64_t) > reinterpret_cast<const char*>(&config) + room)
+    fail(Status::kUnsupported,
+         "option {} is newer than the header this program was built with: its xc_config has no "
+         "room for it; rebuild the program",
+         row.name);
   Config parsed;
   set_config(parsed, row.name, value);
   if (row.text) {
@@ -82,7 +90,7 @@ std::string_view choice(std::string_view choices, int64_t n) {
 template <class Edit>
 void edit(xc_config* config, Edit&& body) {
   xc_config full = read_struct(need(config, "config"), defaults(), "config");
-  body(full);
+  body(full, config->struct_size);
   write_struct(config, full, "config");
 }
 
@@ -119,17 +127,19 @@ xc_status xc_config_set(xc_config* config, const char* name, const char* value,
                         xc_error** out_error) {
   return guard(out_error, [&] {
     edit(config,
-         [&](xc_config& full) { set(full, row_named(need(name, "name")), need(value, "value")); });
+         [&](xc_config& full, size_t room) {
+           set(full, row_named(need(name, "name")), need(value, "value"), room);
+         });
   });
 }
 
 xc_status xc_config_read_environment(xc_config* config, xc_error** out_error) {
   return guard(out_error, [&] {
-    edit(config, [&](xc_config& full) {
+    edit(config, [&](xc_config& full, size_t room) {
       for (const ConfigRow& row : config_table())
         if (const char* value = std::getenv(std::string(row.environment).c_str()))
           located("environment variable " + std::string(row.environment),
-                  [&] { set(full, row, value); });
+                  [&] { set(full, row, value, room); });
     });
   });
 }

@@ -59,9 +59,10 @@ typedef struct xc_config {
   int64_t trace_steps;   /* steps of sampled runs kept for xc_session_trace(); 0 = none */
   int64_t cache_bytes;   /* files of the persistent cache; 0 = 256 MiB */
   int64_t post_ops;      /* 1 = a step for every operator: none finishes another's results */
+  int64_t winograd;      /* 1 = convolutions add up every window on its own */
 } xc_config;
 #define XC_CONFIG_INIT \
-  {sizeof(xc_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0}
+  {sizeof(xc_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0}
 
 /* XC_CONFIG_INIT for languages without macros. `size` is what the caller knows of the struct,
  * sizeof(xc_config): nothing behind it is written, whatever version the library has. NULL and a
@@ -70,14 +71,15 @@ XC_API void xc_config_init(xc_config* config, size_t size);
 
 /* Sets one knob by name from text: ("threads", "4"), ("jit", "sync"). Text values (cache_dir) are
  * kept by pointer: `value` must then outlive the use of `config`.
- * Fails with XC_NOT_FOUND (no such knob) and XC_INVALID_ARGUMENT (the message lists legal values).
+ * Fails with XC_NOT_FOUND (no such knob), XC_INVALID_ARGUMENT (the message lists legal values) and
+ * XC_UNSUPPORTED (the struct of the program's older header has no room for the knob).
  * @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_config_set(xc_config* config, const char* name, const char* value,
                                             xc_error** out_error);
 
 /* Sets every knob whose XC_* environment variable exists. The library never reads these variables
  * by itself. Text values point into the environment. Not while another thread changes the
- * environment. Fails with XC_INVALID_ARGUMENT naming the variable. @since 0.1 @stability stable */
+ * environment. Fails as xc_config_set(), naming the variable. @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_config_read_environment(xc_config* config, xc_error** out_error);
 
 /* The value of a knob in effect as text, defaults filled in: "auto", "67108864". The caller

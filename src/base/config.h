@@ -34,6 +34,7 @@ struct Config {
   int64_t trace_steps = 0;     ///< steps of sampled runs kept for a trace; 0 = none
   int64_t cache_bytes = 0;     ///< cap of the persistent cache's files
   int64_t post_ops = 0;        ///< 0 on, 1 = a step of the base plan for every operator
+  int64_t winograd = 0;        ///< 0 on, 1 = convolutions add up every window on its own
 };
 
 struct ConfigRow {

@@ -16,6 +16,7 @@ StepSpec spec_without_operands(const Node& node, const PlannerOptions& options) 
   spec.node = &node;
   spec.op = node.op;
   spec.numerics = options.numerics;
+  spec.winograd = options.winograd;
   spec.threads = options.threads;
   return spec;
 }

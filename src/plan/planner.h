@@ -20,6 +20,7 @@ struct PlannerOptions {
   int threads = 1;
   bool views = true;            ///< off: every view op is a copying step (tests)
   bool post_ops = true;         ///< off: every op is its own step
+  bool winograd = true;         ///< off: convolutions add up every window on its own
   bool layouts = true;          ///< off: every value is row-major, in memory of its own
   bool reference_only = false;  ///< every step on reference kernels (the oracle)
 };

@@ -37,6 +37,7 @@ std::vector<Tensor> run_dynamic_step(Program& program, const Node& node,
   spec.node = &node;
   spec.numerics = program.planner().options().numerics;
   spec.threads = 1;
+  spec.winograd = false;  // weights are not transformed for a single run
   for (const Tensor& t : inputs) spec.inputs.push_back(operand_of(t));
   for (const Tensor& t : outputs) {
     spec.outputs.push_back(operand_of(t));

@@ -17,6 +17,7 @@ PlannerOptions planner_options(const Engine& engine, const Config& config) {
   options.threads = engine.tasks().workers();
   options.reference_only = config.kernels != 0;
   options.post_ops = config.post_ops == 0 && !options.reference_only;
+  options.winograd = config.winograd == 0;
   options.layouts = config.layouts == 0 && !options.reference_only;
   return options;
 }

@@ -308,7 +308,8 @@ bool same_bits(const Tensor& a, const Tensor& b) {
          std::memcmp(x.data(), y.data(), static_cast<size_t>(x.byte_size())) == 0;
 }
 
-void check_row(std::string_view row_name, const Problem& problem, Bounds bounds) {
+void check_row(std::string_view row_name, const Problem& problem, Bounds bounds,
+               const RunOptions& rest) {
   const Implementation& row = find_row(row_name, problem.op->name);
   const Node node = node_of(problem);
   if (!problem.post_ops.empty()) FAIL("check_row compares without post-ops");
@@ -322,7 +323,7 @@ void check_row(std::string_view row_name, const Problem& problem, Bounds bounds)
       for (size_t i = 0; i < strided.inputs.size(); ++i)
         if (i >= problem.constant.size() || !problem.constant[i])
           strided.inputs[i] = generator.strided(problem.inputs[i], kind);
-      RunOptions options;
+      RunOptions options = rest;
       options.pieces = pieces;
       options.output_kind = kind;
       options.symbolic = kind % 2 == 1;

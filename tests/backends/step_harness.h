@@ -84,7 +84,9 @@ struct Bounds {
 std::string difference(const Tensor& got, const Tensor& want, Bounds bounds);
 bool same_bits(const Tensor& a, const Tensor& b);
 
-/// Runs row against reference over stride kinds, splits and symbolic dims, and checks.
-void check_row(std::string_view row, const Problem& problem, Bounds bounds);
+/// Runs row against reference over stride kinds, splits and symbolic dims, and checks. `options`:
+/// the rest.
+void check_row(std::string_view row, const Problem& problem, Bounds bounds,
+               const RunOptions& options = {});
 
 }  // namespace xc::test

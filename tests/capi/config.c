@@ -134,6 +134,12 @@ static void versions(void) {
   xc_blob_destroy(text);
   CHECK_OK(xc_config_set(&old, "jit", "sync", &error));
   CHECK(old.jit == XC_JIT_SYNC && old.numerics == 77 && old.struct_size == 24);
+  CHECK_FAILS(XC_UNSUPPORTED, xc_config_set(&old, "numerics", "strict", &error));
+  CHECK(old.numerics == 77);
+  setenv("XC_NUMERICS", "strict", 1);
+  CHECK_FAILS(XC_UNSUPPORTED, xc_config_read_environment(&old, &error));
+  unsetenv("XC_NUMERICS");
+  CHECK(old.jit == XC_JIT_SYNC && old.numerics == 77);
 }
 
 int main(void) {

@@ -7,6 +7,22 @@
 
 namespace xc::cpu {
 
+std::optional<Bounds> bounds_of(const PostOp& post) {
+  if (post.kind != PostOp::Kind::kUnary) return {};
+  Bounds out;
+  if (post.op->name == "Relu") {
+    out.low = 0;
+    return out;
+  }
+  if (post.op->name != "Clip" || post.constants.size() != 2) return {};
+  // NaN stands for an absent bound. Bounds that cross are the epilogue's.
+  const double low = post.constants[0], high = post.constants[1];
+  if (low > high) return {};
+  if (!std::isnan(low)) out.low = static_cast<float>(low);
+  if (!std::isnan(high)) out.high = static_cast<float>(high);
+  return out;
+}
+
 std::optional<Epilogue> Epilogue::build(const StepSpec& spec, std::span<const Addend> addends,
                                         std::string& reason, bool staged) {
   Epilogue out;

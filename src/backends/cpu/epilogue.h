@@ -4,6 +4,7 @@
 // f32 in scratch where the result is stored in halves: sums are rounded once, behind the last
 // post-op.
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,14 @@
 #include "backends/step.h"
 
 namespace xc::cpu {
+
+/// What kernels with sums in registers keep them within.
+struct Bounds {
+  float low = -std::numeric_limits<float>::infinity();
+  float high = std::numeric_limits<float>::infinity();
+};
+/// Those of a function that only bounds its argument, by constants: Relu, Clip. NaN stays NaN.
+std::optional<Bounds> bounds_of(const PostOp& post);
 
 class Epilogue {
  public:

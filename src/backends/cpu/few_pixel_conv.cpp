@@ -150,7 +150,7 @@ FewPixelConv::FewPixelConv(const StepSpec& spec, Epilogue epilogue)
               spec.attrs().get_int("group", 1) == 1;
 }
 
-std::shared_ptr<const BoundKernel> FewPixelConv::bind(const BindContext& context) const {
+std::shared_ptr<BoundKernel> FewPixelConv::bind(const BindContext& context) const {
   if (!possible_) return nullptr;
   const auto y_dims = context.outputs[0].dims;
   const int64_t pixels = y_dims[0] * element_count(y_dims.subspan(2));
@@ -160,8 +160,14 @@ std::shared_ptr<const BoundKernel> FewPixelConv::bind(const BindContext& context
     return same_strides(part.dims, part.strides, channels_last_strides(part.dims));
   };
   if (!channels_last(conv.x) || !channels_last(conv.y)) return nullptr;
-  std::call_once(packed_, [&] { panels_ = pack(spec_.inputs[kW].constant.held()); });
+  const std::lock_guard lock(mutex_);
+  if (!panels_) panels_ = pack(spec_.inputs[kW].constant.held());
   return std::make_shared<FewPixelBound>(spec_, context, conv, epilogue_, panels_);
+}
+
+void FewPixelConv::forget_weights() {
+  const std::lock_guard lock(mutex_);
+  panels_ = nullptr;
 }
 
 }  // namespace xc::cpu

@@ -16,13 +16,15 @@ class FewPixelConv {
   FewPixelConv(const StepSpec& spec, Epilogue epilogue);
   /// The bound convolution, or null where the library does as well with these sizes and strides.
   /// Packs the weights when there first is one. Any number of threads.
-  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const;
+  std::shared_ptr<BoundKernel> bind(const BindContext& context) const;
+  /// Packs anew for what is bound from now on.
+  void forget_weights();
 
  private:
   StepSpec spec_;
   Epilogue epilogue_;
   bool possible_ = false;
-  mutable std::once_flag packed_;
+  mutable std::mutex mutex_;
   mutable std::shared_ptr<const std::vector<float>> panels_;
 };
 

@@ -19,6 +19,7 @@ const Backend& cpu_backend() {
                                    cpu::add_matmul(list);
                                    cpu::add_bf16_conv(list);
                                    cpu::add_row_conv(list);
+                                   cpu::add_winograd_conv(list);
                                    cpu::add_onednn_conv(list);
                                    cpu::add_integer_conv(list);
                                    cpu::add_integer_matmul(list);

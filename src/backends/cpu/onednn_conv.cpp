@@ -26,6 +26,7 @@
 #include "backends/cpu/epilogue.h"
 #include "backends/cpu/few_pixel_conv.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/onednn_conv.h"
 #include "backends/cpu/onednn_post_ops.h"
 
 namespace xc::cpu {
@@ -63,6 +64,10 @@ class WeightStore {
     held.forget();
     slices_.push_back({c0, wanted, buffer});
     return buffer;
+  }
+  void forget() {
+    const std::lock_guard lock(mutex_);
+    slices_.clear();
   }
 
  private:
@@ -376,10 +381,6 @@ Verdict supports_as(const StepSpec& spec, bool rounded) {
   return plan_for(spec, rounded, reason) ? Verdict::ok() : Verdict::no(reason);
 }
 
-Verdict supports(const StepSpec& spec) {
-  return supports_as(spec, false);
-}
-
 Verdict supports_bf16(const StepSpec& spec) {
   if (!has_bf16_products()) return Verdict::no("the processor has no bf16 products");
   if (!spec.inputs[1].constant) return Verdict::no("the weights are not constant");
@@ -396,7 +397,7 @@ Verdict supports_bf16(const StepSpec& spec) {
   return supports_as(spec, true);
 }
 
-class ConvKernel final : public Kernel {
+class ConvKernel : public Kernel {
  public:
   ConvKernel(const StepSpec& spec, bool rounded) : spec_(spec), store_(spec) {
     std::string reason;
@@ -409,8 +410,17 @@ class ConvKernel final : public Kernel {
     if (!store_.constant()) spec_.threads = 1;
   }
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+    return bind(context, false);
+  }
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context, bool provisional) const {
     auto bound = few_pixels_ ? few_pixels_->bind(context) : nullptr;
-    return bound ? bound : std::make_shared<ConvBound>(spec_, context, plan_, store_);
+    if (!bound) bound = std::make_shared<ConvBound>(spec_, context, plan_, store_);
+    bound->provisional = provisional;
+    return bound;
+  }
+  void forget_weights() {
+    store_.forget();
+    if (few_pixels_) few_pixels_->forget_weights();
   }
 
  private:
@@ -429,12 +439,29 @@ std::unique_ptr<Kernel> create_bf16(const StepSpec& spec) {
 
 }  // namespace
 
+class OnednnConv::Impl final : public ConvKernel {
+ public:
+  explicit Impl(const StepSpec& spec) : ConvKernel(spec, false) {}
+};
+Verdict OnednnConv::supports(const StepSpec& spec) {
+  return supports_as(spec, false);
+}
+OnednnConv::OnednnConv(const StepSpec& spec) : impl_(std::make_unique<Impl>(spec)) {}
+OnednnConv::~OnednnConv() = default;
+std::shared_ptr<const BoundKernel> OnednnConv::bind(const BindContext& context,
+                                                    bool provisional) const {
+  return impl_->bind(context, provisional);
+}
+void OnednnConv::forget_weights() {
+  impl_->forget_weights();
+}
+
 void add_bf16_conv(Rows& rows) {
   rows.push_back(
       {"onednn.conv bf16", "Conv", supports_bf16, create_bf16, conv_orders, DType::kBF16});
 }
 void add_onednn_conv(Rows& rows) {
-  rows.push_back({"onednn.conv", "Conv", supports, create, conv_orders});
+  rows.push_back({"onednn.conv", "Conv", OnednnConv::supports, create, conv_orders});
 }
 
 }  // namespace xc::cpu

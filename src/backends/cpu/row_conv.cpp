@@ -6,8 +6,6 @@
 // an epilogue does on a block of pixels while it is in the first-level cache.
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "backends/cpu/conv_problem.h"
 #include "backends/cpu/copy.h"
@@ -47,35 +45,21 @@ struct RowConvModel {
       c += width;
     }
     StepSpec rest = spec;
-    if (!rest.post_ops.empty() && bounds_of(rest.post_ops.front(), low, high))
-      rest.post_ops.erase(rest.post_ops.begin());
+    if (!rest.post_ops.empty())
+      if (const auto first = bounds_of(rest.post_ops.front())) {
+        bounds = *first;
+        rest.post_ops.erase(rest.post_ops.begin());
+      }
     std::string reason;
     auto built = Epilogue::build(rest, {}, reason, true);
     if (!built) fail(Status::kInternal, "xc.conv: {}", reason);
     epilogue = std::move(*built);
   }
 
-  /// Whether the function only bounds its argument, by constants.
-  static bool bounds_of(const PostOp& post, float& low, float& high) {
-    if (post.kind != PostOp::Kind::kUnary) return false;
-    if (post.op->name == "Relu") {
-      low = 0;
-      return true;
-    }
-    if (post.op->name != "Clip" || post.constants.size() != 2) return false;
-    // NaN stands for an absent bound. Bounds that cross are the epilogue's.
-    const double least = post.constants[0], most = post.constants[1];
-    if (least > most) return false;
-    if (!std::isnan(least)) low = static_cast<float>(least);
-    if (!std::isnan(most)) high = static_cast<float>(most);
-    return true;
-  }
-
   ConvRowFns fns;
   int64_t out_channels = 0, padded = 0;  ///< to whole vectors
   std::vector<float> weights;            ///< as ConvRow has them
-  float low = -std::numeric_limits<float>::infinity(),
-        high = std::numeric_limits<float>::infinity();
+  Bounds bounds;
   Epilogue epilogue;
 };
 
@@ -246,7 +230,7 @@ class RowConvBound final : public BoundKernel {
     const RowConvModel& m = *model_;
     m.fns.run({x, x_pixel, offsets.data(), static_cast<int64_t>(offsets.size()), m.weights.data(),
                scratch.bias, scatter_ ? scratch.result : y, scatter_ ? m.out_channels : y_.col,
-               pixels, m.out_channels, m.low, m.high});
+               pixels, m.out_channels, m.bounds.low, m.bounds.high});
     if (!scatter_) return;
     const Dims dims{m.out_channels, pixels}, from{1, m.out_channels}, to{y_.channel, y_.col};
     CopyPlan(dims, from, to, 4).run(scratch.result, y);
@@ -327,9 +311,8 @@ bool worth_while(const StepSpec& spec) {
   const Dims& w = spec.inputs[kW].constant.dims();
   const int64_t kernel = element_count(std::span(w).subspan(2));
   if (w[1] <= kFewChannels) return w[1] * kernel <= kFewTerms;
-  float low = 0, high = 0;
   return kernel == 1 && w[1] <= kSomeChannels && w[0] >= kEnoughResults && !spec.post_ops.empty() &&
-         RowConvModel::bounds_of(spec.post_ops.front(), low, high);
+         bounds_of(spec.post_ops.front());
 }
 
 Verdict supports(const StepSpec& spec) {

@@ -1,0 +1,615 @@
+// Convolutions by Winograd's minimal filtering, "xc.conv winograd": windows of three or five taps
+// that overlap, with 1.5 to 4 times fewer products than their sums have terms.
+//
+// Tiles of the result are taken in blocks whose points the second-level cache holds. A block's input
+// is transformed, then, for each panel of 64 output channels, multiplied by the transformed weights
+// point by point and transformed back: bias and bounds in registers, other functions by an epilogue
+// on the block. Operands in another order than channels-last are converted block by block.
+//
+// Rounding differs from that of a plain sum: an element's error is bounded by the largest values of
+// its tile, not of its own window (winograd_fn.h). Where a result is not finite, its tile is
+// computed as plain sums over the windows instead, so that infinities and NaN are where they belong.
+//
+// The library convolves until the weights are transformed in the background, and where it is
+// faster (fastest_form()).
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <mutex>
+
+#include "backends/cpu/copy.h"
+#include "backends/cpu/epilogue.h"
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/onednn_conv.h"
+#include "backends/cpu/vector/few_rows_fn.h"
+#include "backends/cpu/vector/product_fn.h"
+#include "backends/cpu/winograd_form.h"
+
+namespace xc::cpu {
+namespace {
+
+constexpr size_t kX = 0, kW = 1, kB = 2;
+constexpr int64_t kPanel = 64;  ///< output channels
+/// Of a block's points, which the second-level cache keeps, and of tiles.
+constexpr int64_t kBlockBytes = 768 << 10;
+constexpr int64_t kLeastTiles = 16, kMostTiles = kFewRows;
+constexpr int kMostPixels = kMostPoints * kMostPoints;
+
+/// Weights at a form's points: per panel of output channels [point][in][channel], panels of whole
+/// vectors.
+class TransformedWeights {
+ public:
+  TransformedWeights(const Tensor& weights, const WinogradForm& form, int64_t lanes)
+      : points_(form.points()), in_(weights.dims()[1]), out_(weights.dims()[0]), lanes_(lanes) {
+    buffer_ = Buffer::allocate(align_up(out_, lanes) * in_ * points_ * 4);
+    std::vector<double> factors;  // [point][tap]
+    for (int i = 0; i < form.rows.points; ++i)
+      for (int j = 0; j < form.cols.points; ++j) {
+        std::array<double, kMostPoints> row{}, col{};
+        winograd_factors(form.rows, i, row.data());
+        winograd_factors(form.cols, j, col.data());
+        for (int k0 = 0; k0 < form.rows.taps(); ++k0)
+          for (int k1 = 0; k1 < form.cols.taps(); ++k1)
+            factors.push_back(row[static_cast<size_t>(k0)] * col[static_cast<size_t>(k1)]);
+      }
+    const int64_t taps = static_cast<int64_t>(factors.size()) / points_;
+    const auto* w = weights.as<float>();
+    for (int64_t j = 0; j < out_; j += kPanel)
+      for (int64_t c = 0; c < in_; ++c) {
+        const int64_t columns = std::min(kPanel, out_ - j);
+        double taken[kMostPixels][kPanel];  // a window's taps of a panel
+        for (int64_t t = 0; t < taps; ++t)
+          for (int64_t k = 0; k < kPanel; ++k)
+            taken[t][k] = k < columns ? w[((j + k) * in_ + c) * taps + t] : 0;
+        for (int64_t p = 0; p < points_; ++p) {
+          const double* const factor = factors.data() + p * taps;
+          double sum[kPanel] = {};
+          for (int64_t t = 0; t < taps; ++t)
+            for (int64_t k = 0; k < kPanel; ++k) sum[k] += factor[t] * taken[t][k];
+          float* const to = const_cast<float*>(panel(j, p)) + c * width(j);
+          for (int64_t k = 0; k < width(j); ++k) to[k] = static_cast<float>(sum[k]);
+        }
+      }
+  }
+
+  /// Of the panel from output channel j on, padded.
+  int64_t width(int64_t j) const { return std::min(kPanel, align_up(out_ - j, lanes_)); }
+  /// [in][width] of a point.
+  const float* panel(int64_t j, int64_t point) const {
+    return reinterpret_cast<const float*>(buffer_->data()) +
+           (j * points_ + point * width(j)) * in_;
+  }
+
+ private:
+  int64_t points_, in_, out_, lanes_;
+  std::shared_ptr<Buffer> buffer_;
+};
+
+/// What is done behind the sums: bounds in registers, the rest on a block.
+struct Behind {
+  explicit Behind(const StepSpec& spec) {
+    StepSpec rest = spec;
+    if (!rest.post_ops.empty())
+      if (const auto first = bounds_of(rest.post_ops.front())) {
+        bounds = *first;
+        rest.post_ops.erase(rest.post_ops.begin());
+      }
+    std::string reason;
+    auto built = Epilogue::build(rest, {}, reason, true);
+    if (!built) fail(Status::kInternal, "xc.conv winograd: {}", reason);
+    epilogue = std::move(*built);
+  }
+  Bounds bounds;
+  Epilogue epilogue;
+};
+
+/// Where an operand's elements lie: strides of images, rows and columns of pixels, in elements.
+struct Pixels {
+  int64_t image = 0, row = 0, col = 0;
+  int64_t at(int64_t n, int64_t r, int64_t c) const { return n * image + r * row + c * col; }
+};
+Pixels pixels_of(const Dims& strides) {
+  return {strides[0], strides.size() > 3 ? strides[2] : 0, strides.back()};
+}
+
+struct Range {
+  int64_t begin, end;
+  int64_t size() const { return end - begin; }
+};
+
+class WinogradBound final : public BoundKernel {
+ public:
+  WinogradBound(const StepSpec& spec, const BindContext& context, const SqueezedConv& conv,
+                const WinogradForm& form, std::shared_ptr<const Behind> behind,
+                std::shared_ptr<const TransformedWeights> weights)
+      : behind_(std::move(behind)),
+        weights_(std::move(weights)),
+        plain_weights_(spec.inputs[kW].constant),
+        fns_(winograd_fns(cpu_info().isa, form.rows, form.cols)),
+        multiply_(few_rows_fn(cpu_info().isa)),
+        sum_windows_(product_fn<float>(cpu_info().isa)),
+        y_index_(static_cast<uint32_t>(spec.inputs.size())),
+        has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()),
+        images_(conv.problem.batch),
+        in_(conv.problem.in_channels),
+        out_(conv.problem.out_channels) {
+    unread = 1u << kW;
+    const ConvProblem& s = conv.problem;
+    rows_.form = form.rows;
+    cols_.form = form.cols;
+    if (s.axes.size() > 1) rows_.axis = s.axes[0];
+    cols_.axis = s.axes.back();
+    x_ = pixels_of(conv.x.strides);
+    y_ = pixels_of(conv.y.strides);
+    points_ = form.points();
+    v_row_ = align_up(in_, fns_.lanes);
+    split(spec.threads);
+    tasks = blocks() * slices_;
+    const bool stage_x = conv.x.strides[1] != 1, store_y = conv.y.strides[1] != 1;
+    stage_y_ = store_y || behind_->epilogue.staged();
+    if (!behind_->epilogue.empty()) tiles_ = Epilogue::Tiles(behind_->epilogue, context);
+    for (int64_t task = 0; task < tasks; ++task)
+      add_task(task, context, conv, stage_x, store_y && !behind_->epilogue.staged());
+    lay_out_scratch();
+    held_bytes = 1024 + tiles_.bytes() +
+                 static_cast<int64_t>((loads_.size() + stores_.size()) * sizeof(Copy));
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    const Scratch scratch(static_cast<std::byte*>(args.scratch), at_);
+    std::fill_n(scratch.zeros, v_row_, 0.0f);
+    std::fill_n(scratch.bias, align_up(out_, fns_.lanes), 0.0f);
+    if (has_bias_) std::copy_n(static_cast<const float*>(args.buffers[kB]), out_, scratch.bias);
+    for (int64_t task = begin; task < end; ++task) {
+      const Block b = block(task);
+      const float* x = static_cast<const float*>(args.buffers[kX]);
+      Pixels x_at = x_;
+      if (!loads_.empty()) x = load(b, x, scratch, x_at);
+      float* const result = static_cast<float*>(args.buffers[y_index_]);
+      float* y = result;
+      Pixels y_at = y_;
+      if (stage_y_) {
+        y_at = staged_pixels(b);
+        y = scratch.y - y_at.at(b.images.begin, b.rows.begin, b.cols.begin) - b.channels.begin;
+      }
+      const std::span<const Tile> tiles = list_tiles(b, scratch);
+      for (size_t t = 0; t < tiles.size(); ++t) {
+        const float* pixels[kMostPixels];
+        input_pixels(tiles[t], x, x_at, scratch.zeros, pixels);
+        fns_.input({pixels, in_, scratch.v + static_cast<int64_t>(t) * v_row_, v_point(tiles)});
+      }
+      for (int64_t j = b.channels.begin; j < b.channels.end; j += kPanel)
+        panel(j, tiles, x, x_at, y, y_at, scratch);
+      if (!stores_.empty())
+        copy_for(stores_, stored_dims(b))
+            .run(scratch.y, result + y_.at(b.images.begin, b.rows.begin, b.cols.begin) +
+                                b.channels.begin * store_channel_);
+      if (!behind_->epilogue.empty())
+        behind_->epilogue.run(tiles_, static_cast<size_t>(task), args.buffers, scratch.epilogue,
+                             scratch.y);
+    }
+  }
+
+ private:
+  /// Of the result; the channels are whole panels.
+  struct Block {
+    Range images, row_groups, col_groups, channels;
+    Range rows, cols;
+  };
+  struct Tile {
+    int64_t image, row, col;  ///< the first result
+  };
+  struct Copy {
+    Dims dims;
+    CopyPlan plan;
+  };
+  struct Offsets {
+    int64_t v, m, x, y, zeros, bias, dump, windows, sums, list, epilogue;
+  };
+  struct Scratch {
+    Scratch(std::byte* p, const Offsets& at)
+        : v(floats(p, at.v)),
+          m(floats(p, at.m)),
+          x(floats(p, at.x)),
+          y(floats(p, at.y)),
+          zeros(floats(p, at.zeros)),
+          bias(floats(p, at.bias)),
+          dump(floats(p, at.dump)),
+          windows(floats(p, at.windows)),
+          sums(floats(p, at.sums)),
+          list(reinterpret_cast<Tile*>(p + at.list)),
+          epilogue(p + at.epilogue) {}
+    static float* floats(std::byte* p, int64_t at) { return reinterpret_cast<float*>(p + at); }
+    float *v, *m;         ///< points of the input and of the sums: [point][tile][channel]
+    float *x, *y;         ///< a block's operands, channels-last
+    float *zeros, *bias;  ///< a pixel outside the input; the bias, whole vectors
+    float* dump;          ///< a pixel outside the result
+    float *windows, *sums;
+    Tile* list;
+    std::byte* epilogue;
+  };
+
+  // ---- blocks ----
+
+  /// As many tiles as the cache holds, evenly, in rectangles; with few blocks, the channels of the
+  /// result are split too.
+  void split(int threads) {
+    const int64_t across = cols_.tiles(), image = rows_.tiles() * across;
+    const int64_t most = std::clamp(kBlockBytes / (points_ * 4 * (v_row_ + kPanel)), kLeastTiles,
+                                    kMostTiles);
+    const auto even = [&](int64_t all, int64_t step) {
+      step = std::clamp<int64_t>(step, 1, all);
+      return ceil_div(all, ceil_div(all, step));
+    };
+    if (across >= most) {
+      block_cols_ = even(cols_.groups(), most / cols_.axis.dilation);
+    } else {
+      block_cols_ = cols_.groups();
+      if (image > most)
+        block_rows_ = even(rows_.groups(), most / across / rows_.axis.dilation);
+      else {
+        block_rows_ = rows_.groups();
+        block_images_ = even(images_, most / image);
+      }
+    }
+    const int64_t panels = ceil_div(out_, kPanel);
+    if (threads > 1 && blocks() % threads != 0 && blocks() < 4 * threads)
+      slices_ = std::min<int64_t>(panels, threads);
+  }
+  int64_t blocks() const {
+    return ceil_div(images_, block_images_) * ceil_div(rows_.groups(), block_rows_) *
+           ceil_div(cols_.groups(), block_cols_);
+  }
+
+  Block block(int64_t task) const {
+    const auto next = [](int64_t& index, int64_t all, int64_t step) {
+      const int64_t steps = ceil_div(all, step), i = index % steps;
+      index /= steps;
+      return Range{i * step, std::min(all, (i + 1) * step)};
+    };
+    const auto results = [](const TiledAxis& axis, Range groups) {
+      return Range{groups.begin * axis.group(),
+                   std::min(axis.axis.output, groups.end * axis.group())};
+    };
+    Block b{};
+    const int64_t panels = ceil_div(out_, kPanel), slice = task % slices_;
+    b.channels = {panels * slice / slices_ * kPanel,
+                  std::min(out_, panels * (slice + 1) / slices_ * kPanel)};
+    int64_t index = task / slices_;
+    b.col_groups = next(index, cols_.groups(), block_cols_);
+    b.row_groups = next(index, rows_.groups(), block_rows_);
+    b.images = next(index, images_, block_images_);
+    b.rows = results(rows_, b.row_groups);
+    b.cols = results(cols_, b.col_groups);
+    return b;
+  }
+
+  std::span<const Tile> list_tiles(const Block& b, const Scratch& scratch) const {
+    size_t count = 0;
+    for (int64_t n = b.images.begin; n < b.images.end; ++n)
+      for (int64_t r = rows_.tiles(b.row_groups.begin); r < rows_.tiles(b.row_groups.end); ++r)
+        for (int64_t c = cols_.tiles(b.col_groups.begin); c < cols_.tiles(b.col_groups.end); ++c)
+          scratch.list[count++] = {n, rows_.first(r), cols_.first(c)};
+    return {scratch.list, count};
+  }
+
+  // ---- operands in another order ----
+
+  /// Rows or columns of the input that results of the range read.
+  static Range read_by(const TiledAxis& axis, Range results) {
+    const WindowAxis& a = axis.axis;
+    // A tile reaches as far as its results would, were they all there.
+    const int64_t last = results.end - 1 + (axis.form.points - 1) * a.dilation;
+    return {std::clamp<int64_t>(results.begin - a.pad_begin, 0, a.input - 1),
+            std::clamp<int64_t>(last - a.pad_begin + 1, 1, a.input)};
+  }
+
+  const float* load(const Block& b, const float* x, const Scratch& scratch, Pixels& x_at) const {
+    const Range rows = read_by(rows_, b.rows), cols = read_by(cols_, b.cols);
+    copy_for(loads_, {b.images.size(), in_, rows.size(), cols.size()})
+        .run(x + x_.at(b.images.begin, rows.begin, cols.begin), scratch.x);
+    x_at = {rows.size() * cols.size() * in_, cols.size() * in_, in_};
+    return scratch.x - x_at.at(b.images.begin, rows.begin, cols.begin);
+  }
+
+  Dims stored_dims(const Block& b) const {
+    return {b.images.size(), b.channels.size(), b.rows.size(), b.cols.size()};
+  }
+  static Pixels staged_pixels(const Block& b) {
+    const int64_t col = b.channels.size();
+    return {b.rows.size() * b.cols.size() * col, b.cols.size() * col, col};
+  }
+
+  static const CopyPlan& copy_for(const std::vector<Copy>& copies, const Dims& dims) {
+    for (const Copy& copy : copies)
+      if (copy.dims == dims) return copy.plan;
+    fail(Status::kInternal, "xc.conv winograd: a block nobody prepared");
+  }
+  static void add_copy(std::vector<Copy>& copies, const Dims& dims, const Dims& from,
+                       const Dims& to) {
+    for (const Copy& copy : copies)
+      if (copy.dims == dims) return;
+    copies.push_back({dims, CopyPlan(dims, from, to, 4)});
+  }
+
+  void add_task(int64_t task, const BindContext& context, const SqueezedConv& conv, bool load_x,
+                bool store_y) {
+    const Block b = block(task);
+    most_tiles_ = std::max(
+        most_tiles_, b.images.size() *
+                         (rows_.tiles(b.row_groups.end) - rows_.tiles(b.row_groups.begin)) *
+                         (cols_.tiles(b.col_groups.end) - cols_.tiles(b.col_groups.begin)));
+    if (load_x) {
+      const Dims dims{b.images.size(), in_, read_by(rows_, b.rows).size(),
+                      read_by(cols_, b.cols).size()};
+      add_copy(loads_, dims, {x_.image, conv.x.strides[1], x_.row, x_.col},
+               channels_last_strides(dims));
+      x_bytes_ = std::max(x_bytes_, element_count(dims) * 4);
+    }
+    const Dims dims = stored_dims(b);
+    if (stage_y_) y_bytes_ = std::max(y_bytes_, element_count(dims) * 4);
+    if (store_y) {
+      store_channel_ = conv.y.strides[1];
+      add_copy(stores_, dims, channels_last_strides(dims),
+               {y_.image, store_channel_, y_.row, y_.col});
+    }
+    if (behind_->epilogue.empty()) return;
+    const auto whole = context.outputs[0].dims;
+    Dims begin(whole.size(), 0), end(whole.begin(), whole.end()), tile;
+    const auto range = [&](size_t axis, Range r) {
+      begin[axis] = r.begin;
+      end[axis] = r.end;
+    };
+    const size_t col_axis = 2 + conv.kept.back(), row_axis = 2 + conv.kept.front();
+    range(0, b.images);
+    range(1, b.channels);
+    if (row_axis != col_axis) range(row_axis, b.rows);
+    range(col_axis, b.cols);
+    if (behind_->epilogue.staged()) {
+      const Pixels at = staged_pixels(b);
+      tile.assign(whole.size(), 0);
+      tile[0] = at.image;
+      tile[1] = 1;
+      if (row_axis != col_axis) tile[row_axis] = at.row;
+      tile[col_axis] = at.col;
+    }
+    tiles_.add(begin, end, tile);
+  }
+
+  void lay_out_scratch() {
+    int64_t bytes = 0;
+    const auto take = [&](int64_t wanted) {
+      const int64_t at = bytes;
+      bytes += align_up(wanted, 64);
+      return at;
+    };
+    const int64_t outputs = rows_.form.outputs * cols_.form.outputs;
+    at_.v = take(points_ * most_tiles_ * v_row_ * 4);
+    at_.m = take(points_ * most_tiles_ * kPanel * 4);
+    at_.x = take(x_bytes_);
+    at_.y = take(y_bytes_);
+    at_.zeros = take(v_row_ * 4);
+    at_.bias = take(align_up(out_, fns_.lanes) * 4);
+    at_.dump = take(kPanel * 4);
+    at_.windows = take(outputs * window() * 4);
+    at_.sums = take(outputs * kPanel * 4);
+    at_.list = take(most_tiles_ * static_cast<int64_t>(sizeof(Tile)));
+    at_.epilogue = take(behind_->epilogue.scratch_bytes());
+    scratch_bytes = bytes;
+  }
+
+  // ---- tiles ----
+
+  int64_t window() const { return in_ * rows_.axis.kernel * cols_.axis.kernel; }
+  int64_t v_point(std::span<const Tile> tiles) const {
+    return static_cast<int64_t>(tiles.size()) * v_row_;
+  }
+
+  /// The pixels a tile reads; `zeros` where there are none.
+  void input_pixels(const Tile& tile, const float* x, const Pixels& at, const float* zeros,
+                    const float** pixels) const {
+    const WindowAxis &rows = rows_.axis, &cols = cols_.axis;
+    for (int i = 0; i < rows_.form.points; ++i) {
+      const int64_t row = rows.at(tile.row, i);
+      for (int j = 0; j < cols_.form.points; ++j) {
+        const int64_t col = cols.at(tile.col, j);
+        *pixels++ =
+            rows.inside(row) && cols.inside(col) ? x + at.at(tile.image, row, col) : zeros;
+      }
+    }
+  }
+  /// The pixels a tile writes, from channel j on; `dump` where there are none.
+  void output_pixels(const Tile& tile, float* y, const Pixels& at, int64_t j, float* dump,
+                     float** pixels) const {
+    for (int r = 0; r < rows_.form.outputs; ++r) {
+      const int64_t row = tile.row + r * rows_.axis.dilation;
+      for (int c = 0; c < cols_.form.outputs; ++c) {
+        const int64_t col = tile.col + c * cols_.axis.dilation;
+        *pixels++ = row < rows_.axis.output && col < cols_.axis.output
+                        ? y + at.at(tile.image, row, col) + j
+                        : dump;
+      }
+    }
+  }
+
+  /// A block's results of one panel of output channels.
+  void panel(int64_t j, std::span<const Tile> tiles, const float* x, const Pixels& x_at, float* y,
+             const Pixels& y_at, const Scratch& scratch) const {
+    const int64_t width = weights_->width(j), columns = std::min(kPanel, out_ - j),
+                  m_point = static_cast<int64_t>(tiles.size()) * width;
+    for (int64_t p = 0; p < points_; ++p)
+      multiply_({.x = scratch.v + p * v_point(tiles),
+                 .x_row = v_row_,
+                 .rows = static_cast<int64_t>(tiles.size()),
+                 .k = in_,
+                 .n = width,
+                 .panels = weights_->panel(j, p),
+                 .format = WeightFormat::kF32,
+                 .panel = 0,
+                 .y = scratch.m + p * m_point,
+                 .y_row = width});
+    for (size_t t = 0; t < tiles.size(); ++t) {
+      float* pixels[kMostOutputs * kMostOutputs];
+      output_pixels(tiles[t], y, y_at, j, scratch.dump, pixels);
+      const bool finite = fns_.output({scratch.m + static_cast<int64_t>(t) * width, m_point, pixels,
+                                       columns, scratch.bias + j, behind_->bounds.low,
+                                       behind_->bounds.high});
+      if (!finite) plain(tiles[t], j, columns, x, x_at, pixels, scratch);
+    }
+  }
+
+  /// A tile's results as sums over their windows.
+  void plain(const Tile& tile, int64_t j, int64_t columns, const float* x, const Pixels& x_at,
+             float* const* pixels, const Scratch& scratch) const {
+    const WindowAxis &rows = rows_.axis, &cols = cols_.axis;
+    const int64_t outputs = rows_.form.outputs * cols_.form.outputs;
+    float* to = scratch.windows;  // [output][channel][tap], as the weights lie
+    for (int r = 0; r < rows_.form.outputs; ++r)
+      for (int c = 0; c < cols_.form.outputs; ++c)
+        for (int64_t channel = 0; channel < in_; ++channel)
+          for (int64_t k0 = 0; k0 < rows.kernel; ++k0)
+            for (int64_t k1 = 0; k1 < cols.kernel; ++k1) {
+              const int64_t row = rows.at(tile.row + r * rows.dilation, k0),
+                            col = cols.at(tile.col + c * cols.dilation, k1);
+              *to++ = rows.inside(row) && cols.inside(col)
+                          ? x[x_at.at(tile.image, row, col) + channel]
+                          : 0.0f;
+            }
+    sum_windows_({.m = outputs,
+                  .n = columns,
+                  .k = window(),
+                  .a = scratch.windows,
+                  .a_m = window(),
+                  .a_k = 1,
+                  .b = plain_weights_.as<float>() + j * window(),
+                  .b_k = 1,
+                  .b_n = window(),
+                  .c = scratch.sums,
+                  .c_m = kPanel,
+                  .alpha = 1,
+                  .beta = 0,
+                  .all_rows = outputs});
+    for (int64_t o = 0; o < outputs; ++o)
+      for (int64_t k = 0; k < columns; ++k) {
+        float value = scratch.sums[o * kPanel + k] + scratch.bias[j + k];
+        value = value < behind_->bounds.low ? behind_->bounds.low : value;
+        pixels[o][k] = value > behind_->bounds.high ? behind_->bounds.high : value;
+      }
+  }
+
+  std::shared_ptr<const Behind> behind_;
+  std::shared_ptr<const TransformedWeights> weights_;
+  Tensor plain_weights_;
+  WinogradFns fns_;
+  FewRowsFn multiply_;
+  ProductFn<float> sum_windows_;
+  uint32_t y_index_;
+  bool has_bias_, stage_y_ = false;
+  int64_t images_, in_, out_;
+  TiledAxis rows_, cols_;
+  Pixels x_, y_;
+  int64_t points_ = 0, v_row_ = 0;
+  int64_t block_images_ = 1, block_rows_ = 1, block_cols_ = 1, slices_ = 1;
+  int64_t most_tiles_ = 0, x_bytes_ = 0, y_bytes_ = 0, store_channel_ = 1;
+  std::vector<Copy> loads_, stores_;  ///< of blocks, by their sizes
+  Epilogue::Tiles tiles_;             ///< one per task
+  Offsets at_{};
+};
+
+/// The problem, where its sizes do not depend on the run.
+std::optional<ConvProblem> known_problem(const StepSpec& spec) {
+  const auto known = [](const SymDims& dims) -> std::optional<Dims> {
+    Dims out;
+    for (const Dim& dim : dims) {
+      if (!dim.constant()) return {};
+      out.push_back(*dim.constant());
+    }
+    return out;
+  };
+  const auto x = known(spec.inputs[kX].dims), w = known(spec.inputs[kW].dims),
+             y = known(spec.outputs[0].dims);
+  if (!x || !w || !y) return {};
+  const Dims x_strides = contiguous_strides(*x), w_strides = contiguous_strides(*w),
+             y_strides = contiguous_strides(*y);
+  return SqueezedConv(spec, {*x, x_strides}, {*w, w_strides}, {*y, y_strides}).problem;
+}
+
+Verdict supports(const StepSpec& spec) {
+  if (!spec.winograd) return Verdict::no("switched off");
+  if (spec.numerics == Numerics::kStrict)
+    return Verdict::no("strict numerics add up the terms of a sum as they are");
+  const Tensor& w = spec.inputs[kW].constant;
+  if (!w || !is_contiguous(w.dims(), w.strides())) return Verdict::no("weights are not constant");
+  const size_t axes = w.dims().size() - 2;
+  if (axes > 2) return Verdict::no(fmt::format("{} spatial axes", axes));
+  if (spec.attrs().get_int("group", 1) != 1) return Verdict::no("groups");
+  for (int64_t stride : spec.attrs().get_ints("strides"))
+    if (stride != 1) return Verdict::no("windows more than a pixel apart");
+  if (winograd_forms(axes == 2 ? w.dims()[2] : 1, w.dims().back()).empty())
+    return Verdict::no("windows that share nothing");
+  if (const Verdict library = OnednnConv::supports(spec); !library.yes()) return library;
+  if (const auto problem = known_problem(spec); problem && !fastest_form(*problem))
+    return Verdict::no("the library is faster at this size");
+  return Verdict::ok();
+}
+
+class WinogradKernel final : public Kernel {
+ public:
+  explicit WinogradKernel(const StepSpec& spec)
+      : spec_(spec), behind_(std::make_shared<const Behind>(spec)), library_(spec) {}
+
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+    const SqueezedConv conv(spec_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+    const auto form = fastest_form(conv.problem);
+    if (!form) return library_.bind(context, false);
+    auto weights = weights_for(*form, context.background);
+    if (!weights) return library_.bind(context, true);
+    return std::make_shared<WinogradBound>(spec_, context, conv, *form, behind_,
+                                           std::move(weights));
+  }
+
+ private:
+  /// Null: they are not made on a caller's way.
+  std::shared_ptr<const TransformedWeights> weights_for(const WinogradForm& form,
+                                                        bool make) const {
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [of, weights] : weights_)
+        if (of == form) return weights;
+    }
+    if (!make) return nullptr;
+    // Not under the lock, on which callers would wait: at worst two threads make the same.
+    const Tensor held = spec_.inputs[kW].constant.held();
+    auto made = std::make_shared<const TransformedWeights>(
+        held, form, winograd_fns(cpu_info().isa, form.rows, form.cols).lanes);
+    held.forget();
+    const std::lock_guard lock(mutex_);
+    weights_.emplace_back(form, made);
+    library_.forget_weights();
+    return made;
+  }
+
+  StepSpec spec_;
+  std::shared_ptr<const Behind> behind_;
+  mutable OnednnConv library_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::pair<WinogradForm, std::shared_ptr<const TransformedWeights>>> weights_;
+};
+
+std::unique_ptr<Kernel> create(const StepSpec& spec) {
+  return std::make_unique<WinogradKernel>(spec);
+}
+
+}  // namespace
+
+void add_winograd_conv(Rows& rows) {
+  rows.push_back({.name = "xc.conv winograd",
+                  .op = "Conv",
+                  .supports = supports,
+                  .create = create,
+                  .preferred = conv_orders,
+                  .takes_gaps = true});
+}
+
+}  // namespace xc::cpu

@@ -1,0 +1,66 @@
+#include "backends/cpu/winograd_form.h"
+
+#include <algorithm>
+
+namespace xc::cpu {
+namespace {
+
+// Figures of one core of a server, which decide alike everywhere: multiplications and additions per
+// second by the library and by the products of few rows, bytes per second through the transforms,
+// and of weights.
+constexpr double kLibraryRate = 265e9, kOwnRate = 220e9;
+constexpr double kTransformRate = 60e9, kWeightRate = 28e9;
+/// Below this a task's fixed costs decide.
+constexpr int64_t kLeastChannels = 16;
+/// Less is gained than the other convolutions of a network vary by.
+constexpr double kLeastGain = 0.9;
+
+std::vector<WinogradAxis> axis_forms(int64_t taps) {
+  if (taps == 1) return {{1, 1}};
+  if (taps == 3) return {{6, 4}, {4, 2}};
+  if (taps == 5) return {{6, 2}};
+  return {};
+}
+
+}  // namespace
+
+std::vector<WinogradForm> winograd_forms(int64_t row_taps, int64_t col_taps) {
+  std::vector<WinogradForm> out;
+  for (const WinogradAxis& rows : axis_forms(row_taps))
+    for (const WinogradAxis& cols : axis_forms(col_taps))
+      if (winograd_fns(Isa::kBaseline, rows, cols).input) out.push_back({rows, cols});
+  return out;
+}
+
+int64_t TiledAxis::tiles(int64_t g) const {
+  const int64_t whole = std::min(g, groups() - 1), rest = axis.output - whole * group();
+  return whole * axis.dilation + (g == whole ? 0 : std::min(axis.dilation, rest));
+}
+
+std::optional<WinogradForm> fastest_form(const ConvProblem& problem) {
+  const WindowAxis rows = problem.axes.size() > 1 ? problem.axes[0] : WindowAxis{},
+                   cols = problem.axes.back();
+  if (problem.axes.size() > 2 || problem.groups != 1 || rows.stride != 1 || cols.stride != 1 ||
+      problem.in_channels < kLeastChannels || problem.out_channels < kLeastChannels ||
+      problem.batch * rows.output * cols.output * rows.input * cols.input == 0)
+    return {};
+  const auto in = static_cast<double>(problem.in_channels),
+             out = static_cast<double>(problem.out_channels);
+  double least = kLeastGain * problem.flops() / kLibraryRate;
+  std::optional<WinogradForm> best;
+  for (const WinogradForm& form : winograd_forms(rows.kernel, cols.kernel)) {
+    const auto tiles = static_cast<double>(problem.batch * TiledAxis{form.rows, rows}.tiles() *
+                                           TiledAxis{form.cols, cols}.tiles());
+    const double points = form.points();
+    // Weights are read while others are multiplied.
+    const double products = std::max(2 * tiles * points * in * out / kOwnRate,
+                                     4 * points * in * out / kWeightRate);
+    const double time = products + 4 * tiles * points * (in + out) / kTransformRate;
+    if (time >= least) continue;
+    least = time;
+    best = form;
+  }
+  return best;
+}
+
+}  // namespace xc::cpu
