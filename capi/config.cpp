@@ -126,10 +126,9 @@ void xc_config_init(xc_config* config, size_t size) {
 xc_status xc_config_set(xc_config* config, const char* name, const char* value,
                         xc_error** out_error) {
   return guard(out_error, [&] {
-    edit(config,
-         [&](xc_config& full, size_t room) {
-           set(full, row_named(need(name, "name")), need(value, "value"), room);
-         });
+    edit(config, [&](xc_config& full, size_t room) {
+      set(full, row_named(need(name, "name")), need(value, "value"), room);
+    });
   });
 }
 

@@ -56,7 +56,7 @@ struct StepSpec {
   std::vector<Operand> outputs;
   std::vector<PostOp> post_ops;
   Numerics numerics = Numerics::kTolerant;
-  int threads = 1;  ///< of the engine: fixes how weights are sliced
+  int threads = 1;       ///< of the engine: fixes how weights are sliced
   bool winograd = true;  ///< convolutions may share products among windows
   const Attrs& attrs() const { return node->attrs; }
   /// Whether the last post-op is a Cast of the result so far, f32, to the halves output 0 is of.

@@ -5,6 +5,7 @@
 #include "backends/cpu/vector/winograd_fn.h"
 #include "backends/cpu/winograd_form.h"
 #include "backends/step_harness.h"
+#include "base/clock.h"
 
 namespace xc {
 namespace {
@@ -41,32 +42,31 @@ Problem conv(Generator& g, const Case& c, bool bias = true) {
 /// All of them of sizes where it is used (a test below says so).
 const std::vector<Case> kCases = {
     {{1, 64, 28, 28}, 64, {3, 3}, {1, 1, 1, 1}},
-    {{2, 17, 13, 30}, 37, {3, 3}, {1, 1, 1, 1}},             // no whole vectors, tiles or panels
-    {{1, 16, 9, 70}, 16, {3, 3}},                            // no padding
-    {{1, 24, 40, 40}, 130, {3, 3}, {0, 2, 2, 0}},            // uneven padding, three panels
-    {{5, 32, 8, 8}, 32, {3, 3}, {1, 1, 1, 1}},               // several images in a block
-    {{1, 32, 6, 400}, 32, {3, 3}, {1, 1, 1, 1}},             // blocks across a row
-    {{1, 32, 40, 24}, 32, {3, 3}, {2, 2, 2, 2}, {2, 2}},     // tiles that lie interleaved
-    {{1, 32, 41, 47}, 32, {3, 3}, {3, 5, 3, 5}, {3, 5}},     // a last group of fewer
-    {{1, 40, 22, 22}, 48, {5, 5}, {2, 2, 2, 2}},             // five taps
-    {{1, 32, 24, 25}, 32, {3, 5}, {1, 2, 1, 2}},             // of each
-    {{1, 32, 24, 25}, 32, {5, 3}, {2, 1, 2, 1}},             //
-    {{1, 48, 30, 32}, 64, {1, 3}, {0, 1, 0, 1}},             // one axis of two
-    {{1, 48, 30, 32}, 64, {3, 1}, {1, 0, 1, 0}},             //
-    {{1, 48, 30, 32}, 64, {5, 1}, {2, 0, 2, 0}},             //
-    {{1, 48, 30, 32}, 64, {1, 5}, {0, 2, 0, 2}},             //
-    {{2, 64, 301}, 64, {3}, {1, 1}},                         // sequences
-    {{1, 64, 301}, 64, {3}, {4, 4}, {4}},                    //
-    {{1, 64, 303, 1}, 64, {3, 1}, {1, 0, 1, 0}},             //
-    {{1, 256, 7, 7}, 256, {3, 3}, {1, 1, 1, 1}},             // four points
+    {{2, 17, 13, 30}, 37, {3, 3}, {1, 1, 1, 1}},          // no whole vectors, tiles or panels
+    {{1, 16, 9, 70}, 16, {3, 3}},                         // no padding
+    {{1, 24, 40, 40}, 130, {3, 3}, {0, 2, 2, 0}},         // uneven padding, three panels
+    {{5, 32, 8, 8}, 32, {3, 3}, {1, 1, 1, 1}},            // several images in a block
+    {{1, 32, 6, 400}, 32, {3, 3}, {1, 1, 1, 1}},          // blocks across a row
+    {{1, 32, 40, 24}, 32, {3, 3}, {2, 2, 2, 2}, {2, 2}},  // tiles that lie interleaved
+    {{1, 32, 41, 47}, 32, {3, 3}, {3, 5, 3, 5}, {3, 5}},  // a last group of fewer
+    {{1, 40, 22, 22}, 48, {5, 5}, {2, 2, 2, 2}},          // five taps
+    {{1, 32, 24, 25}, 32, {3, 5}, {1, 2, 1, 2}},          // of each
+    {{1, 32, 24, 25}, 32, {5, 3}, {2, 1, 2, 1}},          //
+    {{1, 48, 30, 32}, 64, {1, 3}, {0, 1, 0, 1}},          // one axis of two
+    {{1, 48, 30, 32}, 64, {3, 1}, {1, 0, 1, 0}},          //
+    {{1, 128, 30, 32}, 128, {5, 1}, {2, 0, 2, 0}},        //
+    {{1, 128, 30, 32}, 128, {1, 5}, {0, 2, 0, 2}},        //
+    {{2, 64, 301}, 64, {3}, {1, 1}},                      // sequences
+    {{1, 64, 301}, 64, {3}, {4, 4}, {4}},                 //
+    {{1, 64, 303, 1}, 64, {3, 1}, {1, 0, 1, 0}},          //
+    {{1, 256, 7, 7}, 256, {3, 3}, {1, 1, 1, 1}},          // four points
     {{1, 20, 30, 30}, 24, {3, 3}, {}, {}, "SAME_UPPER"},
 };
 
 /// What a result may differ by: its error is bounded by the largest values of a tile.
 Bounds bounds_for(const Problem& p) {
   int64_t terms = 1;
-  for (size_t axis = 1; axis < p.inputs[1].dims().size(); ++axis)
-    terms *= p.inputs[1].dims()[axis];
+  for (size_t axis = 1; axis < p.inputs[1].dims().size(); ++axis) terms *= p.inputs[1].dims()[axis];
   return {1e-5, 4e-6 * static_cast<double>(terms)};
 }
 
@@ -82,9 +82,9 @@ TEST_CASE("backends/winograd: transforms are the convolution, on every instructi
   CHECK(forms.size() == 9);
   constexpr int64_t kChannels = 19;  // no whole vectors; here one channel's sums are another's
   for (const WinogradForm& form : forms) {
-    const int in_rows = form.rows.points, in_cols = form.cols.points,
-              out_rows = form.rows.outputs, out_cols = form.cols.outputs,
-              row_taps = form.rows.taps(), col_taps = form.cols.taps();
+    const int in_rows = form.rows.points, in_cols = form.cols.points, out_rows = form.rows.outputs,
+              out_cols = form.cols.outputs, row_taps = form.rows.taps(),
+              col_taps = form.cols.taps();
     INFO(row_taps << "x" << col_taps << " in " << form.points() << " points");
     const Tensor x = g.tensor(DType::kF32, {in_rows * in_cols, kChannels}),
                  w = g.tensor(DType::kF32, {row_taps * col_taps, kChannels});
@@ -268,12 +268,11 @@ TEST_CASE("backends/winograd: functions behind it, in registers and after it") {
           options.output_kind = kind;
           options.threads = threads;
           options.pieces = 0;
-          const std::string wrong =
-              difference(run_row(find_row(kRow, "Conv"), p, options)[0], chains[chain].want,
-                         bounds_for(p));
-          CHECK_MESSAGE(wrong.empty(), to_text(kCases[k].x) << " order " << kind << " threads "
-                                                            << threads << " chain " << chain
-                                                            << ": " << wrong);
+          const std::string wrong = difference(run_row(find_row(kRow, "Conv"), p, options)[0],
+                                               chains[chain].want, bounds_for(p));
+          CHECK_MESSAGE(wrong.empty(), to_text(kCases[k].x)
+                                           << " order " << kind << " threads " << threads
+                                           << " chain " << chain << ": " << wrong);
         }
   }
 }
@@ -327,6 +326,60 @@ TEST_CASE("backends/winograd: the library until weights are transformed, and whe
   other = p;
   other.constant = {};
   CHECK(refuses(other) == "weights are not constant");
+}
+
+TEST_CASE("backends/winograd timing: beside the library" * doctest::skip()) {
+  Generator g(89);
+  std::vector<Case> cases;
+  for (int64_t channels : {16, 32, 64, 128, 256, 512})
+    for (int64_t size : {4, 7, 14, 28, 56, 112})
+      if (channels * size * size <= 64 * 112 * 112 && size * channels <= 256 * 56)
+        cases.push_back({{1, channels, size, size}, channels, {3, 3}, {1, 1, 1, 1}});
+  for (int64_t channels : {32, 64, 128, 256, 512})
+    for (int64_t size : {30, 100, 400, 1600})
+      cases.push_back({{1, channels, size}, channels, {3}, {1, 1}});
+  for (int64_t channels : {16, 32, 64, 128})
+    for (int64_t size : {7, 14, 28, 56})
+      cases.push_back({{1, channels, size, size}, channels, {5, 5}, {2, 2, 2, 2}});
+  for (int64_t channels : {64, 128, 256})
+    cases.push_back({{1, channels, 200}, channels, {5}, {2, 2}});
+  for (int64_t channels : {64, 192})
+    cases.push_back({{1, channels, 28, 28}, 32, {3, 3}, {1, 1, 1, 1}});
+  cases.push_back({{1, 32, 160, 160}, 16, {3, 3}, {1, 1, 1, 1}});
+  for (const Case& c : cases) {
+    const Problem p = conv(g, c);
+    const Node node = node_of(p);
+    RunOptions options;
+    options.background = true;
+    std::vector<Tensor> operands = p.inputs;
+    operands[0] = Generator(1).strided(operands[0], 3);
+    operands.push_back(Generator(1).strided(run_reference(node, p.inputs)[0], 3));
+    std::vector<BoundOperand> bound;
+    std::vector<void*> buffers;
+    for (const Tensor& t : operands) {
+      bound.push_back({t.dims(), t.strides()});
+      buffers.push_back(t.data());
+    }
+    std::array<double, 2> best{1e9, 1e9};
+    for (size_t own : {0, 1}) {
+      const auto kernel =
+          find_row(own ? kRow : "onednn.conv", "Conv").create(spec_of(p, node, options));
+      const auto k = kernel->bind({std::span(bound).first(3), std::span(bound).last(1), true});
+      std::vector<std::byte> scratch(static_cast<size_t>(k->scratch_bytes + 64)),
+          shared(static_cast<size_t>(k->shared_bytes + 64));
+      const auto aligned = [](std::vector<std::byte>& memory) {
+        return reinterpret_cast<void*>(align_up(reinterpret_cast<int64_t>(memory.data()), 64));
+      };
+      const StepArgs args{buffers.data(), aligned(scratch), aligned(shared)};
+      for (int round = 0; round < 30; ++round) {
+        const int64_t start = steady_ns();
+        k->run_all(args);
+        best[own] = std::min(best[own], static_cast<double>(steady_ns() - start) / 1e3);
+      }
+    }
+    MESSAGE(to_text(c.x) << " " << to_text(p.inputs[1].dims()) << ": library " << best[0]
+                         << ", own " << best[1] << " us, ratio " << best[0] / best[1]);
+  }
 }
 
 }  // namespace

@@ -1,14 +1,15 @@
 // Convolutions by Winograd's minimal filtering, "xc.conv winograd": windows of three or five taps
 // that overlap, with 1.5 to 4 times fewer products than their sums have terms.
 //
-// Tiles of the result are taken in blocks whose points the second-level cache holds. A block's input
-// is transformed, then, for each panel of 64 output channels, multiplied by the transformed weights
-// point by point and transformed back: bias and bounds in registers, other functions by an epilogue
-// on the block. Operands in another order than channels-last are converted block by block.
+// Tiles of the result are taken in blocks whose points the second-level cache holds. A block's
+// input is transformed, then, for each panel of 64 output channels, multiplied by the transformed
+// weights point by point and transformed back: bias and bounds in registers, other functions by an
+// epilogue on the block. Operands in another order than channels-last are converted block by block.
 //
 // Rounding differs from that of a plain sum: an element's error is bounded by the largest values of
 // its tile, not of its own window (winograd_fn.h). Where a result is not finite, its tile is
-// computed as plain sums over the windows instead, so that infinities and NaN are where they belong.
+// computed as plain sums over the windows instead, so that infinities and NaN are where they
+// belong.
 //
 // The library convolves until the weights are transformed in the background, and where it is
 // faster (fastest_form()).
@@ -77,8 +78,7 @@ class TransformedWeights {
   int64_t width(int64_t j) const { return std::min(kPanel, align_up(out_ - j, lanes_)); }
   /// [in][width] of a point.
   const float* panel(int64_t j, int64_t point) const {
-    return reinterpret_cast<const float*>(buffer_->data()) +
-           (j * points_ + point * width(j)) * in_;
+    return reinterpret_cast<const float*>(buffer_->data()) + (j * points_ + point * width(j)) * in_;
   }
 
  private:
@@ -187,7 +187,7 @@ class WinogradBound final : public BoundKernel {
                                 b.channels.begin * store_channel_);
       if (!behind_->epilogue.empty())
         behind_->epilogue.run(tiles_, static_cast<size_t>(task), args.buffers, scratch.epilogue,
-                             scratch.y);
+                              scratch.y);
     }
   }
 
@@ -236,8 +236,8 @@ class WinogradBound final : public BoundKernel {
   /// result are split too.
   void split(int threads) {
     const int64_t across = cols_.tiles(), image = rows_.tiles() * across;
-    const int64_t most = std::clamp(kBlockBytes / (points_ * 4 * (v_row_ + kPanel)), kLeastTiles,
-                                    kMostTiles);
+    const int64_t most =
+        std::clamp(kBlockBytes / (points_ * 4 * (v_row_ + kPanel)), kLeastTiles, kMostTiles);
     const auto even = [&](int64_t all, int64_t step) {
       step = std::clamp<int64_t>(step, 1, all);
       return ceil_div(all, ceil_div(all, step));
@@ -336,10 +336,10 @@ class WinogradBound final : public BoundKernel {
   void add_task(int64_t task, const BindContext& context, const SqueezedConv& conv, bool load_x,
                 bool store_y) {
     const Block b = block(task);
-    most_tiles_ = std::max(
-        most_tiles_, b.images.size() *
-                         (rows_.tiles(b.row_groups.end) - rows_.tiles(b.row_groups.begin)) *
-                         (cols_.tiles(b.col_groups.end) - cols_.tiles(b.col_groups.begin)));
+    most_tiles_ = std::max(most_tiles_,
+                           b.images.size() *
+                               (rows_.tiles(b.row_groups.end) - rows_.tiles(b.row_groups.begin)) *
+                               (cols_.tiles(b.col_groups.end) - cols_.tiles(b.col_groups.begin)));
     if (load_x) {
       const Dims dims{b.images.size(), in_, read_by(rows_, b.rows).size(),
                       read_by(cols_, b.cols).size()};
@@ -414,8 +414,7 @@ class WinogradBound final : public BoundKernel {
       const int64_t row = rows.at(tile.row, i);
       for (int j = 0; j < cols_.form.points; ++j) {
         const int64_t col = cols.at(tile.col, j);
-        *pixels++ =
-            rows.inside(row) && cols.inside(col) ? x + at.at(tile.image, row, col) : zeros;
+        *pixels++ = rows.inside(row) && cols.inside(col) ? x + at.at(tile.image, row, col) : zeros;
       }
     }
   }
@@ -452,9 +451,9 @@ class WinogradBound final : public BoundKernel {
     for (size_t t = 0; t < tiles.size(); ++t) {
       float* pixels[kMostOutputs * kMostOutputs];
       output_pixels(tiles[t], y, y_at, j, scratch.dump, pixels);
-      const bool finite = fns_.output({scratch.m + static_cast<int64_t>(t) * width, m_point, pixels,
-                                       columns, scratch.bias + j, behind_->bounds.low,
-                                       behind_->bounds.high});
+      const bool finite =
+          fns_.output({scratch.m + static_cast<int64_t>(t) * width, m_point, pixels, columns,
+                       scratch.bias + j, behind_->bounds.low, behind_->bounds.high});
       if (!finite) plain(tiles[t], j, columns, x, x_at, pixels, scratch);
     }
   }
@@ -571,8 +570,7 @@ class WinogradKernel final : public Kernel {
 
  private:
   /// Null: they are not made on a caller's way.
-  std::shared_ptr<const TransformedWeights> weights_for(const WinogradForm& form,
-                                                        bool make) const {
+  std::shared_ptr<const TransformedWeights> weights_for(const WinogradForm& form, bool make) const {
     {
       const std::lock_guard lock(mutex_);
       for (const auto& [of, weights] : weights_)

@@ -2,13 +2,14 @@
 // Winograd's minimal filtering: windows of a convolution that overlap are computed together, in
 // tiles, with fewer products than each alone (Lavin and Gray, "Fast Algorithms for Convolutional
 // Neural Networks", 2016). Along an axis, `points` transformed inputs give `outputs` neighbouring
-// results of a kernel of points - outputs + 1 taps; channels are summed between two transforms, as a
-// matrix product per point.
+// results of a kernel of points - outputs + 1 taps; channels are summed between two transforms, as
+// a matrix product per point.
 //
 // Points of interpolation: of four 0, 1, -1 and infinity; of six 0, +-sqrt(1/2), +-sqrt(2) and
-// infinity, which lose about a third as many bits as 0, +-1, +-2 and infinity do (Barabasz et al.,
-// "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural Networks",
-// 2020).
+// infinity: symmetric, and with their inverses among them, so that no coefficient is large
+// (Barabasz et al., "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep
+// Neural Networks", 2020). Against f64 the largest error is about twice that of plain sums (the
+// tests).
 
 #include <cstdint>
 
@@ -26,8 +27,8 @@ struct WinogradAxis {
 constexpr int kMostPoints = 6, kMostOutputs = 4;  ///< along an axis
 
 /// The input of one tile: a pointer to the channels of each pixel, row by row of the tile, and
-/// where its points go, `v_point` elements apart. A point is whole vectors of channels, zeros behind
-/// the last channel.
+/// where its points go, `v_point` elements apart. A point is whole vectors of channels, zeros
+/// behind the last channel.
 struct WinogradInput {
   const float* const* pixels;
   int64_t channels;
