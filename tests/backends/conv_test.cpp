@@ -74,25 +74,6 @@ const std::vector<Case> kCases = {
     {{4, 300, 9}, 440, {2}, 1, {1}, {1, 0}},
 };
 
-/// In both orders of the operands.
-void same_bits_for_all_threads(const char* row, Problem p) {
-  const Tensor x = p.inputs[0];
-  for (int kind : {0, 3}) {
-    p.inputs[0] = Generator(1).strided(x, kind);
-    RunOptions options;
-    options.output_kind = kind;
-    std::vector<Tensor> first;
-    for (int threads : {1, 2, 3, 4}) {
-      options.threads = threads;
-      options.pieces = 0;
-      const auto got = run_row(find_row(row, "Conv"), p, options);
-      if (first.empty()) first = got;
-      CHECK_MESSAGE(same_bits(first[0], got[0]), to_text(x.dims())
-                                                     << " with " << threads << " threads");
-    }
-  }
-}
-
 /// What "xc.conv" takes without functions behind it: few channels of the input.
 const std::vector<Case> kFewChannels = {
     {{1, 3, 20, 20}, 8, {3, 3}, 1, {2, 2}, {1, 1, 1, 1}},
@@ -118,7 +99,7 @@ TEST_CASE("backends/conv: few channels of the input by rows, the same bits for 1
     INFO(to_text(c.x) << " to " << c.out);
     check_row("xc.conv", conv(g, c), {1e-5, 1e-4});
     check_row("xc.conv", conv(g, c, false), {1e-5, 1e-4});
-    same_bits_for_all_threads("xc.conv", conv(g, c));
+    check_threads("xc.conv", conv(g, c));
   }
 }
 
@@ -158,7 +139,7 @@ TEST_CASE("backends/conv: shapes, strides, groups, dilations, orders") {
 
 TEST_CASE("backends/conv: the same bits for 1 to 4 threads, in both orders") {
   Generator g(52);
-  for (const Case& c : kCases) same_bits_for_all_threads("onednn.conv", conv(g, c));
+  for (const Case& c : kCases) check_threads("onednn.conv", conv(g, c));
 }
 
 TEST_CASE("backends/conv: post-ops in the primitive and after it") {

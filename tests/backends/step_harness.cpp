@@ -349,4 +349,24 @@ void check_row(std::string_view row_name, const Problem& problem, Bounds bounds,
   }
 }
 
+void check_threads(std::string_view row_name, const Problem& problem, const RunOptions& rest) {
+  const Implementation& row = find_row(row_name, problem.op->name);
+  for (int kind : {0, 3}) {
+    Problem p = problem;
+    p.inputs[0] = Generator(1).strided(p.inputs[0], kind);
+    RunOptions options = rest;
+    options.output_kind = kind;
+    options.pieces = 0;
+    std::vector<Tensor> first;
+    for (int threads : {1, 2, 3, 4}) {
+      options.threads = threads;
+      const auto got = run_row(row, p, options);
+      if (first.empty()) first = got;
+      CHECK_MESSAGE(same_bits(first[0], got[0]), row_name << " " << to_text(p.inputs[0].dims())
+                                                          << " order " << kind << " with "
+                                                          << threads << " threads");
+    }
+  }
+}
+
 }  // namespace xc::test

@@ -88,5 +88,8 @@ bool same_bits(const Tensor& a, const Tensor& b);
 /// the rest.
 void check_row(std::string_view row, const Problem& problem, Bounds bounds,
                const RunOptions& options = {});
+/// Checks that a row gives the same bits for 1 to 4 threads, each task on its own, with the first
+/// operand and the result row-major and channels-last. `options`: the rest.
+void check_threads(std::string_view row, const Problem& problem, const RunOptions& options = {});
 
 }  // namespace xc::test

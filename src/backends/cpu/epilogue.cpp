@@ -132,4 +132,17 @@ void Epilogue::run(const Tiles& tiles, size_t part, void* const* buffers, void* 
   run_over(*program_, tiles.spaces_[tiles.space_of_[part]], pointers, scratch);
 }
 
+BoundedEpilogue::BoundedEpilogue(const StepSpec& spec) {
+  StepSpec rest = spec;
+  if (!rest.post_ops.empty())
+    if (const auto first = bounds_of(rest.post_ops.front())) {
+      bounds = *first;
+      rest.post_ops.erase(rest.post_ops.begin());
+    }
+  std::string reason;
+  auto built = Epilogue::build(rest, {}, reason, true);
+  if (!built) fail(Status::kInternal, "an epilogue of {}: {}", spec.op->name, reason);
+  epilogue = std::move(*built);
+}
+
 }  // namespace xc::cpu

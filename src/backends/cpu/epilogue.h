@@ -71,4 +71,12 @@ class Epilogue {
   std::vector<uint8_t> bytes_;
 };
 
+/// What a kernel with sums in registers does behind them: bounds there, the rest on a tile.
+struct BoundedEpilogue {
+  /// Of a step for which Epilogue::build() with `staged` gives one.
+  explicit BoundedEpilogue(const StepSpec& spec);
+  Bounds bounds;
+  Epilogue epilogue;
+};
+
 }  // namespace xc::cpu

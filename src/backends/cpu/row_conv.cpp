@@ -30,7 +30,7 @@ constexpr double kTaskFlops = 2e6;
 
 /// What binding does not depend on: the weights in panels, and what is done behind the sums.
 struct RowConvModel {
-  explicit RowConvModel(const StepSpec& spec) : fns(conv_row_fns(cpu_info().isa)) {
+  explicit RowConvModel(const StepSpec& spec) : fns(conv_row_fns(cpu_info().isa)), behind(spec) {
     const Tensor w = spec.inputs[kW].constant.held();
     out_channels = w.dims()[0];
     const int64_t in_channels = w.dims()[1], kernel = element_count(std::span(w.dims()).subspan(2)),
@@ -44,23 +44,12 @@ struct RowConvModel {
       CopyPlan(dims, from, to, 4).run(w.as<float>() + c * taps, weights.data() + c * taps);
       c += width;
     }
-    StepSpec rest = spec;
-    if (!rest.post_ops.empty())
-      if (const auto first = bounds_of(rest.post_ops.front())) {
-        bounds = *first;
-        rest.post_ops.erase(rest.post_ops.begin());
-      }
-    std::string reason;
-    auto built = Epilogue::build(rest, {}, reason, true);
-    if (!built) fail(Status::kInternal, "xc.conv: {}", reason);
-    epilogue = std::move(*built);
   }
 
   ConvRowFns fns;
   int64_t out_channels = 0, padded = 0;  ///< to whole vectors
   std::vector<float> weights;            ///< as ConvRow has them
-  Bounds bounds;
-  Epilogue epilogue;
+  BoundedEpilogue behind;
 };
 
 /// Where operands lie: strides in elements.
@@ -95,7 +84,7 @@ class RowConvBound final : public BoundKernel {
     x_ = Lies(conv.x.strides);
     y_ = Lies(conv.y.strides);
     choose_blocks();
-    if (model_->epilogue.staged())
+    if (model_->behind.epilogue.staged())
       y_ = Lies(Dims{0, 1, block_cols_ * model_->out_channels, model_->out_channels});
     const bool y_last = model_->out_channels == 1 || y_.channel == 1;
     scatter_ = !y_last;
@@ -105,15 +94,16 @@ class RowConvBound final : public BoundKernel {
     stage_row_ = checked_mul(extent(cols_, block_cols_), channels_);
     offsets_of(rows_.dilation * x_.row, cols_.dilation * x_.col, x_.channel, offsets_);
     offsets_of(stage_row_, cols_.dilation * channels_, 1, stage_offsets_);
-    if (!model_->epilogue.empty()) add_tiles(context, conv);
+    if (!model_->behind.epilogue.empty()) add_tiles(context, conv);
     tasks = std::clamp<int64_t>(static_cast<int64_t>(s.flops() / kTaskFlops), 1, images_ * blocks_);
     if (inside(rows_).size() < rows_.output || inside(cols_).size() < cols_.output)
       stage_bytes_ = align_up(checked_mul(rows_.kernel, stage_row_) * 4, 64);
-    if (scatter_ || model_->epilogue.staged())
+    if (scatter_ || model_->behind.epilogue.staged())
       result_bytes_ =
           align_up((scatter_ ? 1 : block_rows_) * block_cols_ * model_->out_channels * 4, 64);
     bias_bytes_ = align_up(model_->padded * 4, 64);
-    scratch_bytes = bias_bytes_ + stage_bytes_ + result_bytes_ + model_->epilogue.scratch_bytes();
+    scratch_bytes =
+        bias_bytes_ + stage_bytes_ + result_bytes_ + model_->behind.epilogue.scratch_bytes();
     held_bytes = 512 + static_cast<int64_t>(offsets_.size()) * 16 + tiles_.bytes();
   }
 
@@ -129,7 +119,7 @@ class RowConvBound final : public BoundKernel {
       const Block b = block(i);
       const float* const x = static_cast<const float*>(args.buffers[kX]) + b.image * x_.image;
       // Rows and columns are counted in the image, also those of a tile in scratch.
-      float* const y = model_->epilogue.staged()
+      float* const y = model_->behind.epilogue.staged()
                            ? scratch.result - b.rows.begin * y_.row - b.cols.begin * y_.col
                            : static_cast<float*>(args.buffers[inputs_]) + b.image * y_.image;
       const bool flat = flat_ && b.cols.size() == cols_.output;
@@ -147,9 +137,9 @@ class RowConvBound final : public BoundKernel {
         in_place(x, y, row, middle, scratch);
         staged(x, y, row, {middle.end, b.cols.end}, scratch);
       }
-      if (!model_->epilogue.empty())
-        model_->epilogue.run(tiles_, static_cast<size_t>(i), args.buffers, scratch.epilogue,
-                             scratch.result);
+      if (!model_->behind.epilogue.empty())
+        model_->behind.epilogue.run(tiles_, static_cast<size_t>(i), args.buffers, scratch.epilogue,
+                                    scratch.result);
     }
   }
 
@@ -194,7 +184,7 @@ class RowConvBound final : public BoundKernel {
   }
 
   void choose_blocks() {
-    const int64_t bytes = model_->epilogue.empty() ? kWholeBytes : kBlockBytes;
+    const int64_t bytes = model_->behind.epilogue.empty() ? kWholeBytes : kBlockBytes;
     const int64_t most = std::max<int64_t>(bytes / 4 / model_->padded, 1);
     // No narrow block at the end of the rows.
     block_cols_ = ceil_div(cols_.output, ceil_div(cols_.output, most));
@@ -230,7 +220,7 @@ class RowConvBound final : public BoundKernel {
     const RowConvModel& m = *model_;
     m.fns.run({x, x_pixel, offsets.data(), static_cast<int64_t>(offsets.size()), m.weights.data(),
                scratch.bias, scatter_ ? scratch.result : y, scatter_ ? m.out_channels : y_.col,
-               pixels, m.out_channels, m.bounds.low, m.bounds.high});
+               pixels, m.out_channels, m.behind.bounds.low, m.behind.bounds.high});
     if (!scatter_) return;
     const Dims dims{m.out_channels, pixels}, from{1, m.out_channels}, to{y_.channel, y_.col};
     CopyPlan(dims, from, to, 4).run(scratch.result, y);
@@ -265,10 +255,10 @@ class RowConvBound final : public BoundKernel {
   }
 
   void add_tiles(const BindContext& context, const SqueezedConv& conv) {
-    tiles_ = Epilogue::Tiles(model_->epilogue, context);
+    tiles_ = Epilogue::Tiles(model_->behind.epilogue, context);
     const auto whole = context.outputs[0].dims;
     Dims begin(whole.size(), 0), end(whole.begin(), whole.end()), tile;
-    if (model_->epilogue.staged()) {
+    if (model_->behind.epilogue.staged()) {
       tile.assign(whole.size(), 0);
       tile[1] = y_.channel;
       if (conv.kept.size() > 1) tile[2 + conv.kept.front()] = y_.row;
