@@ -31,6 +31,7 @@ bool add_row_major_operands(const Graph& graph, StepSpec& spec) {
         operand.dtype = value.type.dtype;
         operand.dims = *value.type.dims;
         operand.strides = contiguous_strides(operand.dims);
+        operand.constant = value.constant;
       }
       to.push_back(std::move(operand));
     }
@@ -64,8 +65,6 @@ bool reads_bf16(const Backend& backend, const PlannerOptions& options, const Gra
   if (!add_row_major_operands(graph, spec) || spec.inputs.empty() ||
       spec.inputs[0].dtype != DType::kF32)
     return false;
-  for (size_t i = 0; i < node.inputs.size(); ++i)
-    if (node.inputs[i] != kNone) spec.inputs[i].constant = graph.value(node.inputs[i]).constant;
   spec.inputs[0].dtype = DType::kBF16;
   if (!product) spec.outputs[0].dtype = DType::kBF16;
   const Implementation* const row = choose_kernel(backend, options, spec, false, nullptr);

@@ -15,8 +15,7 @@ namespace xc {
 /// A step of the node's operator without operands.
 StepSpec spec_without_operands(const Node& node, const PlannerOptions& options);
 
-/// Adds the operands of the spec's node, row-major, without constants. False: some dims are not
-/// known.
+/// Adds the operands of the spec's node, row-major. False: some dims are not known.
 bool add_row_major_operands(const Graph& graph, StepSpec& spec);
 
 /// The first implementation asked about the step that says yes; null: none does. `refused` (null:

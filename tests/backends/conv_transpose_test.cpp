@@ -1,11 +1,16 @@
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "backends/step_harness.h"
+#include "base/clock.h"
 
 namespace xc {
 namespace {
 
 using namespace test;
+
+constexpr const char* kRow = "xc.conv_transpose";
 
 struct Case {
   Dims x, w;
@@ -13,47 +18,210 @@ struct Case {
   int64_t group = 1;
 };
 
+const std::vector<Case> kCases = {
+    {{2, 5, 9}, {5, 8, 3}, {1}, {0, 0}, {1}, {0}},
+    {{1, 16, 40}, {16, 12, 16}, {8}, {4, 4}, {1}, {0}},
+    {{1, 6, 7, 5}, {6, 32, 2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}, {0, 0}},
+    {{3, 4, 5, 6}, {4, 9, 3, 2}, {2, 1}, {1, 0, 0, 1}, {2, 1}, {1, 0}},
+    {{1, 3, 20, 20}, {3, 200, 4, 4}, {2, 2}, {1, 1, 1, 1}, {1, 1}, {0, 0}},
+    {{1, 1, 6, 6}, {1, 70, 3, 3}, {3, 3}, {0, 0, 0, 0}, {1, 1}, {0, 0}},
+    {{1, 4, 3, 4, 2}, {4, 8, 2, 3, 1}, {2, 1, 1}, {0, 1, 0, 0, 1, 0}, {1, 1, 1}, {0, 0, 0}},
+    {{2, 6, 5, 5}, {6, 4, 3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}, {0, 0}, 2},
+    {{1, 6, 5, 5}, {6, 3, 3, 3}, {1, 1}, {0, 0, 0, 0}, {1, 1}, {0, 0}},
+    {{1, 16, 30, 37}, {16, 24, 4, 4}, {2, 2}, {1, 1, 1, 1}, {1, 1}, {0, 0}},  // blocks of rows
+    {{1, 24, 3, 901}, {24, 16, 3, 5}, {2, 3}, {1, 2, 1, 2}, {1, 1}, {1, 2}},  // and across a row
+    {{1, 70, 2000}, {70, 40, 7}, {4}, {1, 2}, {1}, {0}},
+    {{2, 8, 9, 9}, {8, 16, 3, 3}, {2, 2}, {1, 1, 1, 1}, {2, 3}, {1, 1}},  // phases without a tap
+    {{1, 8, 9, 9}, {8, 20, 3, 3}, {4, 6}, {0, 1, 0, 0}, {1, 1}, {3, 5}},  // more of those
+    {{1, 8, 7, 9}, {8, 8, 5, 3}, {1, 1}, {5, 4, 5, 4}, {2, 3}, {0, 0}},   // far inside
+    {{2, 32, 6, 5}, {32, 9, 4, 2}, {2, 2}, {1, 0, 1, 0}, {1, 1}, {0, 1}, 4},  // groups
+    {{1, 5, 4, 6, 7}, {5, 17, 3, 4, 2}, {2, 2, 1}, {1, 1, 0, 1, 1, 1}, {1, 1, 2}, {1, 0, 0}},
+    {{2, 6, 1, 1}, {6, 70, 4, 4}, {1, 1}, {0, 0, 0, 0}, {1, 1}, {0, 0}},  // one pixel
+    {{2, 6, 1, 1}, {6, 16, 2, 4}, {2, 2}, {0, 1, 0, 1}, {1, 1}, {0, 0}},
+};
+
+Problem transposed(Generator& g, const Case& c, bool biased = true, bool constant = true) {
+  Problem p;
+  p.op = &get_op("ConvTranspose");
+  p.attrs.set("strides", c.strides);
+  p.attrs.set("pads", c.pads);
+  p.attrs.set("dilations", c.dilations);
+  p.attrs.set("output_padding", c.output_padding);
+  p.attrs.set("group", c.group);
+  p.inputs = {g.tensor(DType::kF32, c.x), g.tensor(DType::kF32, c.w)};
+  if (biased) p.inputs.push_back(g.tensor(DType::kF32, {c.w[1] * c.group}));
+  p.constant = {false, constant, false};
+  return p;
+}
+
+/// Whether it is computed phase by phase, which takes any strides and functions behind it.
+bool by_phases(const Case& c) {
+  return c.w[1] >= 8;
+}
+
 TEST_CASE("backends/conv_transpose: agrees with the reference, row-major and channels-last") {
   Generator g(61);
-  const Case cases[] = {
-      {{2, 5, 9}, {5, 8, 3}, {1}, {0, 0}, {1}, {0}},
-      {{1, 16, 40}, {16, 12, 16}, {8}, {4, 4}, {1}, {0}},
-      {{1, 6, 7, 5}, {6, 32, 2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}, {0, 0}},
-      {{3, 4, 5, 6}, {4, 9, 3, 2}, {2, 1}, {1, 0, 0, 1}, {2, 1}, {1, 0}},
-      {{1, 3, 20, 20}, {3, 200, 4, 4}, {2, 2}, {1, 1, 1, 1}, {1, 1}, {0, 0}},
-      {{1, 1, 6, 6}, {1, 70, 3, 3}, {3, 3}, {0, 0, 0, 0}, {1, 1}, {0, 0}},
-      {{1, 4, 3, 4, 2}, {4, 8, 2, 3, 1}, {2, 1, 1}, {0, 1, 0, 0, 1, 0}, {1, 1, 1}, {0, 0, 0}},
-      {{2, 6, 5, 5}, {6, 4, 3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}, {0, 0}, 2},
-      {{1, 6, 5, 5}, {6, 3, 3, 3}, {1, 1}, {0, 0, 0, 0}, {1, 1}, {0, 0}},
-  };
-  for (const Case& c : cases)
+  for (const Case& c : kCases)
     for (const bool constant : {true, false})
       for (const bool biased : {true, false}) {
-        Problem p;
-        p.op = &get_op("ConvTranspose");
-        p.attrs.set("strides", c.strides);
-        p.attrs.set("pads", c.pads);
-        p.attrs.set("dilations", c.dilations);
-        p.attrs.set("output_padding", c.output_padding);
-        p.attrs.set("group", c.group);
-        p.inputs = {g.tensor(DType::kF32, c.x), g.tensor(DType::kF32, c.w)};
-        if (biased) p.inputs.push_back(g.tensor(DType::kF32, {c.w[1] * c.group}));
-        p.constant = {false, constant, false};
+        Problem p = transposed(g, c, biased, constant);
         INFO(to_text(c.x) << " by " << to_text(c.w) << constant << biased);
-        check_row("xc.conv_transpose", p, {1e-5, 1e-4});
+        check_row(kRow, p, {1e-5, 1e-4});
         // Data and result may lie differently.
-        if (!constant || c.group != 1 || c.w[1] < 8) continue;
+        if (!constant || !by_phases(c)) continue;
         const auto want = run_reference(node_of(p), p.inputs);
         const Tensor x = p.inputs[0];
-        for (const auto& [in, out] : {std::pair{0, 3}, {3, 0}, {3, 3}}) {
-          p.inputs[0] = g.strided(x, in);
-          RunOptions options;
-          options.output_kind = out;
-          const auto got = run_row(find_row("xc.conv_transpose", "ConvTranspose"), p, options);
-          const std::string wrong = difference(got[0], want[0], {1e-5, 1e-4});
-          CHECK_MESSAGE(wrong.empty(), in << " to " << out << ": " << wrong);
-        }
+        for (int in = 0; in < Generator::kStrideKinds; ++in)
+          for (int out = 0; out < Generator::kStrideKinds; ++out) {
+            p.inputs[0] = g.strided(x, in);
+            RunOptions options;
+            options.output_kind = out;
+            const auto got = run_row(find_row(kRow, "ConvTranspose"), p, options);
+            const std::string wrong = difference(got[0], want[0], {1e-5, 1e-4});
+            CHECK_MESSAGE(wrong.empty(), in << " to " << out << ": " << wrong);
+          }
       }
+}
+
+TEST_CASE("backends/conv_transpose: padding by rule and given sizes of the result") {
+  Generator g(62);
+  for (const char* rule : {"SAME_UPPER", "SAME_LOWER", "VALID"})
+    for (const bool sized : {false, true}) {
+      Problem p;
+      p.op = &get_op("ConvTranspose");
+      p.attrs.set("strides", std::vector<int64_t>{3, 2});
+      p.attrs.set("auto_pad", std::string(rule));
+      if (sized) p.attrs.set("output_shape", std::vector<int64_t>{20, 11});
+      p.inputs = {g.tensor(DType::kF32, {1, 5, 7, 6}), g.tensor(DType::kF32, {5, 11, 4, 3})};
+      p.constant = {false, true};
+      INFO(rule << sized);
+      check_row(kRow, p, {1e-5, 1e-4});
+    }
+}
+
+TEST_CASE("backends/conv_transpose: the same bits for 1 to 4 threads, in both orders") {
+  Generator g(63);
+  for (const Case& c : kCases)
+    if (by_phases(c)) check_threads(kRow, transposed(g, c));
+}
+
+TEST_CASE("backends/conv_transpose: functions behind it, in registers and after it") {
+  Generator g(64);
+  const PostOp add{PostOp::Kind::kBinary, &get_op("Add"), {}, 3, true, {}};
+  const PostOp relu{PostOp::Kind::kUnary, &get_op("Relu"), {}, 0, true, {}};
+  const PostOp erf{PostOp::Kind::kUnary, &get_op("Erf"), {}, 0, true, {}};
+  const auto apply = [](const char* op, std::vector<Tensor> inputs) {
+    Problem p;
+    p.op = &get_op(op);
+    p.inputs = std::move(inputs);
+    return run_reference(node_of(p), p.inputs)[0];
+  };
+  for (const Case& c : kCases) {
+    if (!by_phases(c)) continue;
+    Problem plain = transposed(g, c);
+    plain.inputs[0].as<float>()[0] = std::nanf("");
+    const Tensor y = run_reference(node_of(plain), plain.inputs)[0];
+    const Tensor other = g.tensor(DType::kF32, y.dims());
+    struct Chain {
+      std::vector<PostOp> posts;
+      bool binary;
+      Tensor want;
+    };
+    const std::vector<Chain> chains = {
+        {{relu}, false, apply("Relu", {y})},
+        {{erf}, false, apply("Erf", {y})},
+        {{add, relu}, true, apply("Relu", {apply("Add", {y, other})})},
+        {{relu, add}, true, apply("Add", {apply("Relu", {y}), other})},
+    };
+    for (size_t chain = 0; chain < chains.size(); ++chain)
+      for (int kind : {0, 3})
+        for (int threads : {1, 3}) {
+          Problem p = plain;
+          p.post_ops = chains[chain].posts;
+          if (chains[chain].binary) p.post_inputs = {Generator(1).strided(other, kind)};
+          p.inputs[0] = Generator(1).strided(p.inputs[0], kind);
+          RunOptions options;
+          options.output_kind = kind;
+          options.threads = threads;
+          options.pieces = 0;
+          const std::string wrong =
+              difference(run_row(find_row(kRow, "ConvTranspose"), p, options)[0],
+                         chains[chain].want, {1e-5, 1e-4});
+          CHECK_MESSAGE(wrong.empty(), to_text(c.x) << " order " << kind << " threads " << threads
+                                                    << " chain " << chain << ": " << wrong);
+        }
+  }
+}
+
+TEST_CASE("backends/conv_transpose: a result in halves is rounded once") {
+  Generator g(65);
+  for (const int64_t type : {10, 16})  // f16, bf16
+    for (const Case& c : kCases) {
+      if (!by_phases(c)) continue;
+      Problem p = transposed(g, c);
+      const Tensor wide = run_row(find_row(kRow, "ConvTranspose"), p)[0];
+      Problem cast;
+      cast.op = &get_op("Cast");
+      cast.attrs.set("to", type);
+      cast.inputs = {wide};
+      const Tensor want = run_reference(node_of(cast), cast.inputs)[0];
+      PostOp narrow{PostOp::Kind::kUnary, cast.op, {}, 0, true, {}};
+      narrow.attrs = cast.attrs;
+      p.post_ops = {narrow};
+      for (int kind : {0, 3}) {
+        RunOptions options;
+        options.output_kind = kind;
+        CHECK(same_bits(run_row(find_row(kRow, "ConvTranspose"), p, options)[0], want));
+      }
+    }
+}
+
+// Microseconds: xc_test_backends -ns -tc='backends/conv_transpose timing*'
+TEST_CASE("backends/conv_transpose timing" * doctest::skip()) {
+  Generator g(66);
+  const Case cases[] = {
+      {{4, 128, 4, 4}, {128, 64, 4, 4}, {2, 2}, {1, 1, 1, 1}, {1, 1}, {0, 0}},
+      {{4, 64, 8, 8}, {64, 32, 4, 4}, {2, 2}, {1, 1, 1, 1}, {1, 1}, {0, 0}},
+      {{4, 32, 16, 16}, {32, 16, 4, 4}, {2, 2}, {1, 1, 1, 1}, {1, 1}, {0, 0}},
+      {{1, 64, 28, 28}, {64, 32, 2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}, {0, 0}},
+      {{1, 512, 14, 14}, {512, 256, 2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}, {0, 0}},
+      {{1, 256, 16, 16}, {256, 128, 3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}, {1, 1}},
+      {{1, 512, 40}, {512, 256, 16}, {8}, {4, 4}, {1}, {0}},
+      {{1, 128, 2560}, {128, 64, 4}, {2}, {1, 1}, {1}, {0}},
+      {{1, 64, 1000}, {64, 32, 8}, {4}, {0, 0}, {1}, {0}},
+      {{1, 512, 7, 7}, {512, 512, 4, 4}, {2, 2}, {1, 1, 1, 1}, {1, 1}, {0, 0}},
+      {{1, 21, 16, 16}, {21, 21, 32, 32}, {16, 16}, {8, 8, 8, 8}, {1, 1}, {0, 0}},
+      {{1, 32, 8, 8, 8}, {32, 32, 2, 2, 2}, {2, 2, 2}, {0, 0, 0, 0, 0, 0}, {1, 1, 1}, {0, 0, 0}},
+  };
+  for (const Case& c : cases)
+    for (int kind : {0, 3}) {
+      Problem p = transposed(g, c);
+      p.inputs[0] = g.strided(p.inputs[0], kind);
+      const Node node = node_of(p);
+      std::vector<Tensor> operands = p.inputs;
+      operands.push_back(Generator(1).strided(run_reference(node, p.inputs)[0], kind));
+      std::vector<BoundOperand> bound;
+      std::vector<void*> buffers;
+      for (const Tensor& t : operands) {
+        bound.push_back({t.dims(), t.strides()});
+        buffers.push_back(t.data());
+      }
+      const auto kernel = find_row(kRow, "ConvTranspose").create(spec_of(p, node, {}));
+      const auto k = kernel->bind({std::span(bound).first(3), std::span(bound).last(1), true});
+      const auto memory = [](int64_t bytes) { return Buffer::allocate(bytes + 64); };
+      const auto scratch = memory(k->scratch_bytes), shared = memory(k->shared_bytes);
+      double best = 1e18;
+      for (int round = 0; round < 30; ++round) {
+        const int64_t start = steady_ns();
+        k->run_all({buffers.data(), scratch->data(), shared->data()});
+        best = std::min(best, static_cast<double>(steady_ns() - start));
+      }
+      const auto terms =
+          static_cast<double>(element_count(c.x) * element_count(std::span(c.w).subspan(1)));
+      MESSAGE(to_text(c.x) << " by " << to_text(c.w)
+                           << std::string(kind == 0 ? " row-major" : " channels-last") << ": "
+                           << best / 1e3 << " us, " << 2 * terms / best << " GFLOP/s");
+    }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// ConvTranspose in f32, "xc.conv_transpose": one product makes what every input adds to the result,
-// then the contributions are added up where they belong. Here for weights that are made by the run,
-// groups and few channels; the rest in pixel_conv_transpose.h.
+// ConvTranspose in f32, "xc.conv_transpose": with constant weights phase by phase
+// (phase_conv_transpose.h). Here the rest, weights that are made by the run and few channels: one
+// product makes what every input adds to the result, then the contributions are added up where they
+// belong.
 
 #include <algorithm>
 
@@ -8,7 +9,7 @@
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn_common.h"
-#include "backends/cpu/pixel_conv_transpose.h"
+#include "backends/cpu/phase_conv_transpose.h"
 #include "backends/cpu/simple_kernel.h"
 #include "ops/conv_transpose.h"
 
@@ -107,27 +108,32 @@ class ConvTransposeBound final : public BoundKernel {
 };
 
 Verdict supports(const StepSpec& spec) {
-  if (supports_pixel_conv_transpose(spec).yes()) return Verdict::ok();
+  if (supports_phase_conv_transpose(spec).yes()) return Verdict::ok();
   if (spec.inputs[0].dims.size() > 5) return Verdict::no("more than three spatial axes");
   return dense_f32(spec);
 }
 
 std::unique_ptr<Kernel> create(const StepSpec& spec) {
-  return supports_pixel_conv_transpose(spec).yes() ? create_pixel_conv_transpose(spec)
+  return supports_phase_conv_transpose(spec).yes() ? create_phase_conv_transpose(spec)
                                                    : create_bound_by<ConvTransposeBound>(spec);
 }
 
 std::vector<Order> preferred(const StepSpec& spec) {
-  const bool pixels = supports_pixel_conv_transpose(spec).yes();
+  const bool phases = supports_phase_conv_transpose(spec).yes();
   std::vector<Order> out(spec.inputs.size() + spec.outputs.size(), Order::kRowMajor);
-  if (pixels) out.front() = out.back() = Order::kChannelsLast;
+  if (phases) out.front() = out.back() = Order::kChannelsLast;
   return out;
 }
 
 }  // namespace
 
 void add_conv_transpose(Rows& rows) {
-  rows.push_back({"xc.conv_transpose", "ConvTranspose", supports, create, preferred});
+  rows.push_back({.name = "xc.conv_transpose",
+                  .op = "ConvTranspose",
+                  .supports = supports,
+                  .create = create,
+                  .preferred = preferred,
+                  .takes_gaps = true});
 }
 
 }  // namespace xc::cpu

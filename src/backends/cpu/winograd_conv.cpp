@@ -18,7 +18,7 @@
 #include <array>
 #include <mutex>
 
-#include "backends/cpu/copy.h"
+#include "backends/cpu/block_copies.h"
 #include "backends/cpu/epilogue.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn_conv.h"
@@ -31,8 +31,7 @@ namespace {
 
 constexpr size_t kX = 0, kW = 1, kB = 2;
 constexpr int64_t kPanel = 64;  ///< output channels
-/// Of a block's points, which the second-level cache keeps, and of tiles.
-constexpr int64_t kBlockBytes = 768 << 10;
+/// Tiles of a block, whose points take three quarters of the second-level cache.
 constexpr int64_t kLeastTiles = 16, kMostTiles = kFewRows;
 constexpr int kMostPixels = kMostPoints * kMostPoints;
 
@@ -179,33 +178,6 @@ class WinogradBound final : public BoundKernel {
   struct Tile {
     int64_t image, row, col;  ///< the first result
   };
-  /// Of blocks' operands into scratch or from there: one per size, and which of them a task's is.
-  class Copies {
-   public:
-    bool empty() const { return of_task_.empty(); }
-    const CopyPlan& of(int64_t task) const {
-      return plans_[of_task_[static_cast<size_t>(task)]].plan;
-    }
-    /// The next task's.
-    void add(const Dims& dims, const Dims& from, const Dims& to) {
-      size_t k = 0;
-      while (k < plans_.size() && plans_[k].dims != dims) ++k;
-      if (k == plans_.size()) plans_.push_back({dims, CopyPlan(dims, from, to, 4)});
-      of_task_.push_back(static_cast<uint32_t>(k));
-    }
-    int64_t bytes() const {
-      return static_cast<int64_t>(plans_.size() * sizeof(Sized) +
-                                  of_task_.size() * sizeof(uint32_t));
-    }
-
-   private:
-    struct Sized {
-      Dims dims;
-      CopyPlan plan;
-    };
-    std::vector<Sized> plans_;
-    std::vector<uint32_t> of_task_;
-  };
   struct Offsets {
     int64_t v, m, x, y, zeros, bias, dump, windows, sums, list, epilogue;
   };
@@ -238,8 +210,8 @@ class WinogradBound final : public BoundKernel {
   /// result are split too.
   void split(int threads) {
     const int64_t across = cols_.tiles(), image = rows_.tiles() * across;
-    const int64_t most =
-        std::clamp(kBlockBytes / (points_ * 4 * (v_row_ + kPanel)), kLeastTiles, kMostTiles);
+    const int64_t most = std::clamp(cpu_info().l2_bytes * 3 / 4 / (points_ * 4 * (v_row_ + kPanel)),
+                                    kLeastTiles, kMostTiles);
     const auto even = [&](int64_t all, int64_t step) {
       step = std::clamp<int64_t>(step, 1, all);
       return ceil_div(all, ceil_div(all, step));
@@ -496,8 +468,8 @@ class WinogradBound final : public BoundKernel {
   int64_t points_ = 0, v_row_ = 0;
   int64_t block_images_ = 1, block_rows_ = 1, block_cols_ = 1, slices_ = 1;
   int64_t most_tiles_ = 0, x_bytes_ = 0, y_bytes_ = 0, store_channel_ = 1;
-  Copies loads_, stores_;
-  Epilogue::Tiles tiles_;  ///< one per task
+  BlockCopies loads_, stores_;  ///< of blocks' operands into scratch or from there
+  Epilogue::Tiles tiles_;       ///< one per task
   Offsets at_{};
 };
 

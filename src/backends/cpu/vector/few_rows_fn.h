@@ -26,7 +26,7 @@ enum class WeightFormat : uint8_t {
 /// (k, j) is panels[k * n + j]. Strides in elements; x and y are dense along a row. An element's
 /// terms are added in the order of k, whatever the number of rows. x is f32 in all: halves are
 /// widened, which is exact, so that products have the bits they have with f32 weights of the same
-/// values. `add` (several rows, no pairs): to what y holds.
+/// values. `add` (several rows or no panels): to what y holds.
 struct FewRows {
   const float* x;
   int64_t x_row, rows, k, n;

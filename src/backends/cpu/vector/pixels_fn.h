@@ -1,6 +1,6 @@
 #pragma once
-// Statistics of channels over pixels that lie channels-last: for each channel over all pixels, the
-// channels side by side in registers.
+// Channels of pixels that lie channels-last, side by side in registers: statistics of each over all
+// pixels, and functions that differ by channel.
 
 #include <cstdint>
 
@@ -21,6 +21,9 @@ struct PixelFns {
   /// y[c] = (x[c] - centre[c]) * factor[c] + shift[c]
   void (*affine)(const Pixels& p, const float* centre, const float* factor, const float* shift,
                  float* y, int64_t y_stride);
+  /// y[c] = x[c] + bias[c], kept within [low, high] (NaN stays)
+  void (*bounded)(const Pixels& p, const float* bias, float low, float high, float* y,
+                  int64_t y_stride);
 };
 const PixelFns& pixel_fns(Isa isa);
 

@@ -1,0 +1,512 @@
+// Transposed convolutions as convolutions of their phases.
+//
+// Results whose positions are equal modulo the stride, a phase, meet the same positions of the
+// kernel, each over another pixel of the input: result q * stride + phase - pad of an axis is the
+// sum over positions k = shift * stride + phase of x[q - shift] w[k] (dilations aside). So every
+// result is a sum computed in one place, as a convolution's is, and written once; nothing is added
+// up in memory.
+//
+// Results are taken in blocks of q. What a block reads of the input is laid into scratch
+// channels-last, with zeros around the image, so that neighbouring positions of a phase are one
+// stretch of memory and rows follow each other evenly: for each phase and 64 channels of the result
+// one product of all the block's pixels per stretch (`vector/few_rows.inc`). Pixels between the
+// rows' ends are computed and thrown away. Bias and bounds are added on the way from there to the
+// result (`vector/pixels.inc`), other functions by an epilogue on the block.
+
+#include "backends/cpu/phase_conv_transpose.h"
+
+#include <algorithm>
+#include <array>
+
+#include "backends/cpu/block_copies.h"
+#include "backends/cpu/bound_views.h"
+#include "backends/cpu/epilogue.h"
+#include "backends/cpu/simple_kernel.h"
+#include "backends/cpu/vector/few_rows_fn.h"
+#include "backends/cpu/vector/pixels_fn.h"
+#include "base/checked.h"
+#include "ops/conv_transpose.h"
+
+namespace xc::cpu {
+namespace {
+
+constexpr size_t kX = 0, kW = 1, kB = 2;
+constexpr int64_t kPanel = kFewColumns;  ///< channels of the result
+constexpr int64_t kLanes = 16;           ///< panels are whole vectors of the widest
+constexpr int64_t kFewest = 8;           ///< channels of the result that are worth a vector
+constexpr int64_t kMostStride = 64;
+/// Pixels of a block, per phase: what it reads and its sums take half of the second-level cache.
+constexpr int64_t kLeastPixels = 48, kMostPixels = 384;
+
+struct Range {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return std::max<int64_t>(end - begin, 0); }
+};
+Range common(Range a, Range b) {
+  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
+}
+
+/// Positions of a kernel's axis that one phase meets, over inputs in ascending order.
+struct Phase {
+  struct Tap {
+    int64_t position, shift;
+  };
+  /// Taps over neighbouring inputs.
+  struct Run {
+    size_t first;
+    int64_t taps, shift;  ///< shift: of the first
+  };
+  std::vector<Tap> taps;
+  std::vector<Run> runs;
+};
+
+std::vector<Phase> phases_of(int64_t kernel, int64_t stride, int64_t dilation) {
+  std::vector<Phase> out(static_cast<size_t>(stride));
+  for (int64_t k = kernel - 1; k >= 0; --k)
+    out[static_cast<size_t>(k * dilation % stride)].taps.push_back({k, k * dilation / stride});
+  for (Phase& phase : out)
+    for (size_t i = 0; i < phase.taps.size(); ++i) {
+      const int64_t shift = phase.taps[i].shift;
+      if (i > 0 && phase.taps[i - 1].shift == shift + 1)
+        ++phase.runs.back().taps;
+      else
+        phase.runs.push_back({i, 1, shift});
+    }
+  return out;
+}
+
+/// What binding does not depend on: the weights by phase, and what is done behind the sums.
+/// Panels of 64 channels of the result, for each phase [depth tap][row tap][column tap][input
+/// channel][channel], one behind the other.
+struct PhaseModel {
+  explicit PhaseModel(const StepSpec& spec) : behind(spec) {
+    const Tensor w = spec.inputs[kW].constant.held();
+    const size_t spatial = w.dims().size() - 2;
+    const WindowAttrs window = window_attrs(*spec.node, spatial);
+    std::array<int64_t, 3> kernel{1, 1, 1};
+    for (size_t axis = 0; axis < 3; ++axis) {
+      const size_t of = axis + spatial - 3;  // wraps where there is no such axis
+      const bool there = axis + spatial >= 3;
+      if (there) kernel[axis] = w.dims()[of + 2];
+      phases[axis] = there ? phases_of(kernel[axis], window.strides[of], window.dilations[of])
+                           : phases_of(1, 1, 1);
+    }
+    positions = kernel[0] * kernel[1] * kernel[2];
+    groups = spec.attrs().get_int("group", 1);
+    in = w.dims()[0] / groups;
+    out = w.dims()[1];
+    padded = align_up(out, kLanes);
+    int64_t taps = 0;
+    for (const Phase& d : phases[0])
+      for (const Phase& h : phases[1])
+        for (const Phase& v : phases[2]) {
+          first_tap.push_back(taps);
+          taps += static_cast<int64_t>(d.taps.size() * h.taps.size() * v.taps.size());
+        }
+    values = Buffer::allocate(checked_mul(checked_mul(groups * padded, in), positions * 4));
+    auto* const all = reinterpret_cast<float*>(values->data());
+    std::fill_n(all, groups * padded * in * positions, 0.0f);
+    for (int64_t group = 0; group < groups; ++group)
+      for (int64_t j = 0; j < out; j += kPanel) {
+        float* to = all + panel(group, j);
+        for (const Phase& d : phases[0])
+          for (const Phase& h : phases[1])
+            for (const Phase& v : phases[2])
+              for (const Phase::Tap& a : d.taps)
+                for (const Phase::Tap& b : h.taps)
+                  for (const Phase::Tap& c : v.taps) {
+                    const int64_t position =
+                        (a.position * kernel[1] + b.position) * kernel[2] + c.position;
+                    const Dims dims{in, std::min(kPanel, out - j)}, from{out * positions, positions},
+                        into{width(j), 1};
+                    CopyPlan(dims, from, into, 4)
+                        .run(w.as<float>() + (group * in * out + j) * positions + position, to);
+                    to += in * width(j);
+                  }
+      }
+  }
+  /// Of the panel from channel j on, padded.
+  int64_t width(int64_t j) const { return std::min(kPanel, padded - j); }
+  int64_t panel(int64_t group, int64_t j) const {
+    return (group * padded + j) * in * positions;
+  }
+  const float* weights(int64_t group, int64_t j) const {
+    return reinterpret_cast<const float*>(values->data()) + panel(group, j);
+  }
+
+  std::array<std::vector<Phase>, 3> phases;
+  std::vector<int64_t> first_tap;  ///< of each phase of the three axes, in a panel
+  int64_t positions = 1, groups = 1, in = 0, out = 0, padded = 0;  ///< channels of a group
+  std::shared_ptr<Buffer> values;
+  BoundedEpilogue behind;
+};
+
+/// Strides of an operand, in elements; axes that it lacks are of one element.
+struct Lies {
+  int64_t image = 0, channel = 0;
+  std::array<int64_t, 3> axis{};
+  Lies() = default;
+  explicit Lies(const Dims& strides) : image(strides[0]), channel(strides[1]) {
+    std::copy(strides.begin() + 2, strides.end(), axis.end() - (strides.end() - strides.begin() - 2));
+  }
+  int64_t at(int64_t n, int64_t c, int64_t d, int64_t h, int64_t v) const {
+    return n * image + c * channel + d * axis[0] + h * axis[1] + v * axis[2];
+  }
+};
+
+class PhaseBound final : public BoundKernel {
+ public:
+  PhaseBound(const StepSpec& spec, const BindContext& context,
+             std::shared_ptr<const PhaseModel> model)
+      : model_(std::move(model)),
+        multiply_(few_rows_fn(cpu_info().isa)),
+        place_(pixel_fns(cpu_info().isa).bounded),
+        y_index_(static_cast<uint32_t>(spec.inputs.size())),
+        has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()) {
+    unread = 1u << kW;
+    const OperandViews views(spec, context);
+    const OperandView &x = views.inputs[kX], &y = views.outputs[0];
+    axes_ = conv_transpose_axes(*spec.node, x.dims, views.inputs[kW].dims, y.dims);
+    x_ = Lies(x.strides);
+    y_ = Lies(y.strides);
+    images_ = y.dims[0];
+    tasks = 0;
+    if (y.count() == 0) return;
+    for (size_t i = 0; i < 3; ++i)
+      for (const Phase& phase : model_->phases[i])
+        for (const Phase::Tap& tap : phase.taps)
+          most_shift_[i] = std::max(most_shift_[i], tap.shift);
+    split(spec.threads);
+    tasks = images_ * model_->groups * axes_[0].output * row_blocks_ * col_blocks_ * slices_;
+    const bool last = y_.channel == 1 || model_->out * model_->groups == 1;
+    stage_y_ = !last || model_->behind.epilogue.staged();
+    if (!model_->behind.epilogue.empty()) tiles_ = Epilogue::Tiles(model_->behind.epilogue, context);
+    for (int64_t task = 0; task < tasks; ++task) add_task(task, context, y.dims.size());
+    lay_out_scratch();
+    held_bytes = 1024 + tiles_.bytes() + loads_.bytes() + stores_.bytes();
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    const PhaseModel& m = *model_;
+    const Scratch scratch(static_cast<std::byte*>(args.scratch), at_);
+    const auto* const x = static_cast<const float*>(args.buffers[kX]);
+    auto* const result = static_cast<float*>(args.buffers[y_index_]);
+    std::fill_n(scratch.bias, align_up(m.out * m.groups, kLanes) + kPanel, 0.0f);
+    if (has_bias_)
+      std::copy_n(static_cast<const float*>(args.buffers[kB]), m.out * m.groups, scratch.bias);
+    for (int64_t task = begin; task < end; ++task) {
+      const Block b = block(task);
+      load(task, b, x, scratch.x);
+      float* y = result;
+      Lies y_at = y_;
+      if (stage_y_) {
+        y_at = staged(b);
+        y = scratch.y - y_at.at(b.image, b.channels.begin, b.depth, b.out_rows.begin,
+                                b.out_cols.begin);
+      }
+      const int64_t group = m.out * b.group;
+      for (int64_t j = b.channels.begin - group; j < b.channels.end - group; j += kPanel)
+        for (size_t h = 0; h < m.phases[1].size(); ++h)
+          for (size_t v = 0; v < m.phases[2].size(); ++v) {
+            const Range rows = common(b.rows, results(1, h)), cols = common(b.cols, results(2, v));
+            if (rows.size() == 0 || cols.size() == 0) continue;
+            sums(b, j, h, v, rows, cols, scratch);
+            place(b, j, h, v, rows, cols, scratch, y, y_at);
+          }
+      if (!stores_.empty())
+        stores_.of(task).run(scratch.y, result + y_.at(b.image, b.channels.begin, b.depth,
+                                                       b.out_rows.begin, b.out_cols.begin));
+      if (!m.behind.epilogue.empty())
+        m.behind.epilogue.run(tiles_, static_cast<size_t>(task), args.buffers, scratch.epilogue,
+                              scratch.y);
+    }
+  }
+
+ private:
+  /// Results of one image, group and depth: q along rows and columns, and where they lie.
+  struct Block {
+    int64_t image, group, depth;
+    Range rows, cols;          ///< q
+    Range out_rows, out_cols;  ///< of the result
+    Range channels;            ///< of all groups; from a panel on
+  };
+  struct Offsets {
+    int64_t x, m, y, bias, epilogue;
+  };
+  struct Scratch {
+    Scratch(std::byte* p, const Offsets& at)
+        : x(reinterpret_cast<float*>(p + at.x)),
+          m(reinterpret_cast<float*>(p + at.m)),
+          y(reinterpret_cast<float*>(p + at.y)),
+          bias(reinterpret_cast<float*>(p + at.bias)),
+          epilogue(p + at.epilogue) {}
+    float* x;     ///< what the block reads: [depth tap][row][column][channel]
+    float* m;     ///< sums of a phase and panel: [row][column][channel]
+    float* y;     ///< the block's results, channels-last
+    float* bias;  ///< whole vectors
+    std::byte* epilogue;
+  };
+
+  // ---- blocks ----
+
+  /// q of all results of an axis, and those of one phase.
+  Range results(size_t i) const {
+    const WindowAxis& a = axes_[i];
+    return {a.pad_begin / a.stride, (a.output - 1 + a.pad_begin) / a.stride + 1};
+  }
+  Range results(size_t i, size_t phase) const {
+    const WindowAxis& a = axes_[i];
+    const auto p = static_cast<int64_t>(phase);
+    const int64_t last = a.output - 1 + a.pad_begin - p;
+    return {std::max<int64_t>(ceil_div(a.pad_begin - p, a.stride), 0),
+            last < 0 ? 0 : last / a.stride + 1};
+  }
+  /// Results of an axis with q in the range: neighbours.
+  Range out_of(size_t i, Range q) const {
+    const WindowAxis& a = axes_[i];
+    return {std::max<int64_t>(q.begin * a.stride - a.pad_begin, 0),
+            std::min(q.end * a.stride - a.pad_begin, a.output)};
+  }
+
+  void split(int threads) {
+    const PhaseModel& m = *model_;
+    const int64_t rows = results(1).size(), cols = results(2).size();
+    const int64_t depths = static_cast<int64_t>(most_taps(0));
+    const int64_t most = std::clamp(cpu_info().l2_bytes / 2 / (4 * (m.in * depths + kPanel)), kLeastPixels,
+                                    kMostPixels);
+    const auto even = [](int64_t all, int64_t step) {
+      step = std::clamp<int64_t>(step, 1, all);
+      return ceil_div(all, ceil_div(all, step));
+    };
+    block_cols_ = even(cols, most);
+    block_rows_ = block_cols_ < cols ? 1 : even(rows, most / cols);
+    row_blocks_ = ceil_div(rows, block_rows_);
+    col_blocks_ = ceil_div(cols, block_cols_);
+    const int64_t blocks = images_ * m.groups * axes_[0].output * row_blocks_ * col_blocks_;
+    if (threads > 1 && blocks % threads != 0 && blocks < 4 * threads)
+      slices_ = std::min<int64_t>(ceil_div(m.out, kPanel), threads);
+  }
+  size_t most_taps(size_t i) const {
+    size_t most = 1;
+    for (const Phase& phase : model_->phases[i]) most = std::max(most, phase.taps.size());
+    return most;
+  }
+
+  Block block(int64_t task) const {
+    const PhaseModel& m = *model_;
+    const auto next = [&](int64_t count) {
+      const int64_t i = task % count;
+      task /= count;
+      return i;
+    };
+    const auto part = [](Range all, int64_t step, int64_t i) {
+      return Range{all.begin + i * step, std::min(all.begin + (i + 1) * step, all.end)};
+    };
+    Block b{};
+    const int64_t slice = next(slices_), panels = ceil_div(m.out, kPanel);
+    b.cols = part(results(2), block_cols_, next(col_blocks_));
+    b.rows = part(results(1), block_rows_, next(row_blocks_));
+    b.depth = next(axes_[0].output);
+    b.group = next(m.groups);
+    b.image = task;
+    b.out_rows = out_of(1, b.rows);
+    b.out_cols = out_of(2, b.cols);
+    b.channels = {b.group * m.out + panels * slice / slices_ * kPanel,
+                  b.group * m.out + std::min(m.out, panels * (slice + 1) / slices_ * kPanel)};
+    return b;
+  }
+
+  /// Rows or columns of the input that a block reaches, those outside of it too.
+  Range read_by(size_t i, Range q) const { return {q.begin - most_shift_[i], q.end}; }
+  Range inside(size_t i, Range of) const { return common(of, {0, axes_[i].input}); }
+
+  const Phase& depth_phase(const Block& b) const {
+    const WindowAxis& a = axes_[0];
+    return model_->phases[0][static_cast<size_t>((b.depth + a.pad_begin) % a.stride)];
+  }
+  /// The input's depth under a tap.
+  int64_t depth_under(const Block& b, const Phase::Tap& tap) const {
+    return (b.depth + axes_[0].pad_begin) / axes_[0].stride - tap.shift;
+  }
+
+  int64_t stage_row(const Block& b) const { return read_by(2, b.cols).size() * model_->in; }
+  int64_t stage_plane(const Block& b) const { return read_by(1, b.rows).size() * stage_row(b); }
+
+  Lies staged(const Block& b) const {
+    Lies at;
+    at.channel = 1;
+    at.axis[2] = b.channels.size();
+    at.axis[1] = b.out_cols.size() * at.axis[2];
+    return at;
+  }
+
+  void add_task(int64_t task, const BindContext& context, size_t rank) {
+    const PhaseModel& m = *model_;
+    const Block b = block(task);
+    const Dims read{inside(1, read_by(1, b.rows)).size(), inside(2, read_by(2, b.cols)).size(), m.in};
+    loads_.add(read, {x_.axis[1], x_.axis[2], x_.channel}, {stage_row(b), m.in, 1});
+    x_floats_ = std::max(x_floats_,
+                         checked_mul(static_cast<int64_t>(most_taps(0)), stage_plane(b)));
+    m_floats_ = std::max(m_floats_, b.rows.size() * read_by(2, b.cols).size() * kPanel);
+    const Dims dims{b.out_rows.size(), b.out_cols.size(), b.channels.size()};
+    const Lies at = staged(b);
+    if (stage_y_) y_floats_ = std::max(y_floats_, element_count(dims));
+    if (stage_y_ && !m.behind.epilogue.staged())
+      stores_.add(dims, {at.axis[1], at.axis[2], 1}, {y_.axis[1], y_.axis[2], y_.channel});
+    if (m.behind.epilogue.empty()) return;
+    const auto whole = context.outputs[0].dims;
+    Dims begin(whole.size(), 0), end(whole.begin(), whole.end()), tile;
+    const auto range = [&](size_t axis, Range r) {
+      begin[axis] = r.begin;
+      end[axis] = r.end;
+    };
+    range(0, {b.image, b.image + 1});
+    range(1, b.channels);
+    range(rank - 1, b.out_cols);
+    if (rank > 3) range(rank - 2, b.out_rows);
+    if (rank > 4) range(rank - 3, {b.depth, b.depth + 1});
+    if (m.behind.epilogue.staged()) {
+      tile.assign(whole.size(), 0);
+      tile[1] = 1;
+      tile[rank - 1] = at.axis[2];
+      if (rank > 3) tile[rank - 2] = at.axis[1];
+    }
+    tiles_.add(begin, end, tile);
+  }
+
+  void lay_out_scratch() {
+    int64_t bytes = 0;
+    const auto take = [&](int64_t floats) {
+      const int64_t at = bytes;
+      bytes = checked_add(bytes, align_up(checked_mul(floats, 4), 64));
+      return at;
+    };
+    at_.x = take(x_floats_);
+    at_.m = take(m_floats_);
+    at_.y = take(y_floats_);
+    at_.bias = take(align_up(model_->out * model_->groups, kLanes) + kPanel);
+    at_.epilogue = bytes;
+    scratch_bytes = checked_add(bytes, model_->behind.epilogue.scratch_bytes());
+  }
+
+  // ---- a block ----
+
+  void load(int64_t task, const Block& b, const float* x, float* stage) const {
+    const int64_t in = model_->in;
+    const Range rows = read_by(1, b.rows), cols = read_by(2, b.cols), in_rows = inside(1, rows),
+                in_cols = inside(2, cols);
+    const bool whole = in_rows.size() == rows.size() && in_cols.size() == cols.size();
+    for (const Phase::Tap& tap : depth_phase(b).taps) {
+      const int64_t depth = depth_under(b, tap);
+      if (axes_[0].inside(depth)) {
+        if (!whole) std::fill_n(stage, stage_plane(b), 0.0f);
+        if (in_rows.size() > 0 && in_cols.size() > 0)
+          loads_.of(task).run(
+              x + x_.at(b.image, b.group * in, depth, in_rows.begin, in_cols.begin),
+              stage + (in_rows.begin - rows.begin) * stage_row(b) +
+                  (in_cols.begin - cols.begin) * in);
+      }
+      stage += stage_plane(b);
+    }
+  }
+
+  /// Sums of one phase for a panel of channels: m[row][column], rows as far apart as in the stage.
+  void sums(const Block& b, int64_t j, size_t h, size_t v, Range rows, Range cols,
+            const Scratch& scratch) const {
+    const PhaseModel& m = *model_;
+    const Phase &down = m.phases[1][h], &along = m.phases[2][v], &deep = depth_phase(b);
+    const int64_t width = m.width(j), in = m.in, row = stage_row(b);
+    const int64_t pixels = (rows.size() - 1) * (row / in) + cols.size();
+    const auto phase = static_cast<size_t>(
+        ((b.depth + axes_[0].pad_begin) % axes_[0].stride * axes_[1].stride +
+         static_cast<int64_t>(h)) * axes_[2].stride + static_cast<int64_t>(v));
+    const float* const weights = m.weights(b.group, j) + m.first_tap[phase] * in * width;
+    bool first = true;
+    for (size_t d = 0; d < deep.taps.size(); ++d) {
+      if (!axes_[0].inside(depth_under(b, deep.taps[d]))) continue;
+      const float* const stage = scratch.x + static_cast<int64_t>(d) * stage_plane(b);
+      for (size_t r = 0; r < down.taps.size(); ++r)
+        for (const Phase::Run& run : along.runs) {
+          const int64_t row_at = rows.begin - down.taps[r].shift - read_by(1, b.rows).begin,
+                        col_at = cols.begin - run.shift - read_by(2, b.cols).begin;
+          const size_t tap = (d * down.taps.size() + r) * along.taps.size() + run.first;
+          multiply_({.x = stage + row_at * row + col_at * in,
+                     .x_row = in,
+                     .rows = pixels,
+                     .k = run.taps * in,
+                     .n = width,
+                     .panels = weights + static_cast<int64_t>(tap) * in * width,
+                     .format = WeightFormat::kF32,
+                     .panel = 0,
+                     .y = scratch.m,
+                     .y_row = width,
+                     .add = !first});
+          first = false;
+        }
+    }
+    if (first) std::fill_n(scratch.m, pixels * width, 0.0f);
+  }
+
+  void place(const Block& b, int64_t j, size_t h, size_t v, Range rows, Range cols,
+             const Scratch& scratch, float* y, const Lies& y_at) const {
+    const PhaseModel& m = *model_;
+    const int64_t width = m.width(j), row = stage_row(b) / m.in;
+    const int64_t channel = b.group * m.out + j;
+    const int64_t columns = std::min(kPanel, b.channels.end - channel);
+    const WindowAxis &down = axes_[1], &along = axes_[2];
+    const int64_t col = cols.begin * along.stride + static_cast<int64_t>(v) - along.pad_begin;
+    for (int64_t q = rows.begin; q < rows.end; ++q)
+      place_({scratch.m + (q - rows.begin) * row * width, cols.size(), width, columns},
+             scratch.bias + channel, m.behind.bounds.low, m.behind.bounds.high,
+             y + y_at.at(b.image, channel, b.depth,
+                         q * down.stride + static_cast<int64_t>(h) - down.pad_begin, col),
+             y_at.axis[2] * along.stride);
+  }
+
+  std::shared_ptr<const PhaseModel> model_;
+  FewRowsFn multiply_;
+  decltype(PixelFns::bounded) place_;
+  uint32_t y_index_;
+  bool has_bias_, stage_y_ = false;
+  std::array<WindowAxis, 3> axes_;
+  std::array<int64_t, 3> most_shift_{};
+  Lies x_, y_;
+  int64_t images_ = 0;
+  int64_t block_rows_ = 1, block_cols_ = 1, row_blocks_ = 1, col_blocks_ = 1, slices_ = 1;
+  int64_t x_floats_ = 0, m_floats_ = 0, y_floats_ = 0;
+  BlockCopies loads_, stores_;
+  Epilogue::Tiles tiles_;  ///< one per task
+  Offsets at_{};
+};
+
+std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
+                                        const std::shared_ptr<const PhaseModel>& model) {
+  return std::make_shared<PhaseBound>(spec, context, model);
+}
+
+}  // namespace
+
+Verdict supports_phase_conv_transpose(const StepSpec& spec) {
+  if (spec.inputs[kX].dims.size() > 5) return Verdict::no("more than three spatial axes");
+  for (size_t i = 0; i < 3 && i < spec.inputs.size(); ++i)
+    if (spec.inputs[i].present() && spec.inputs[i].dtype != DType::kF32)
+      return Verdict::no(fmt::format("operand {} is {}, not f32", i, name(spec.inputs[i].dtype)));
+  const Tensor& w = spec.inputs[kW].constant;
+  if (!w || !is_contiguous(w.dims(), w.strides())) return Verdict::no("weights are not constant");
+  if (w.count() == 0) return Verdict::no("empty weights");
+  if (w.dims()[1] < kFewest) return Verdict::no("few channels of the result");
+  for (int64_t stride : spec.attrs().get_ints("strides"))
+    if (stride > kMostStride) return Verdict::no("more than 64 phases of an axis");
+  for (int64_t pad : spec.attrs().get_ints("pads"))
+    if (pad < 0) return Verdict::no("negative padding");
+  if (spec.inputs.size() > kB && spec.inputs[kB].present() && !spec.inputs[kB].contiguous())
+    return Verdict::no("a bias with gaps");
+  std::string reason;
+  return Epilogue::build(spec, {}, reason, true) ? Verdict::ok() : Verdict::no(reason);
+}
+
+std::unique_ptr<Kernel> create_phase_conv_transpose(const StepSpec& spec) {
+  return create_prepared<PhaseModel, bind>(spec);
+}
+
+}  // namespace xc::cpu
