@@ -139,7 +139,35 @@ TEST_CASE("backends/conv: shapes, strides, groups, dilations, orders") {
 
 TEST_CASE("backends/conv: the same bits for 1 to 4 threads, in both orders") {
   Generator g(52);
-  for (const Case& c : kCases) check_threads("onednn.conv", conv(g, c));
+  for (const Case& c : kCases) {
+    Problem p = conv(g, c);
+    check_threads("onednn.conv", p);
+    p.constant = {};
+    check_threads("onednn.conv", p);
+  }
+}
+
+TEST_CASE("backends/conv: weights that the run makes, split by channels") {
+  Generator g(56);
+  const Case cases[] = {{{1, 256, 3, 3}, 520, {3, 3}, 1, {}, {1, 1, 1, 1}},
+                        {{1, 512, 7, 7}, 520, {1, 1}}};
+  for (const Case& c : cases) {
+    Problem p = conv(g, c);
+    p.constant = {};
+    const Tensor x = p.inputs[0], want = run_reference(node_of(p), p.inputs)[0];
+    for (const int order : {0, 3})
+      for (const Numerics numerics : {Numerics::kTolerant, Numerics::kStrict}) {
+        p.inputs[0] = g.strided(x, order);
+        RunOptions options;
+        options.output_kind = order;
+        options.numerics = numerics;
+        options.threads = 4;
+        options.pieces = 0;
+        const std::string wrong =
+            difference(run_row(find_row("onednn.conv", "Conv"), p, options)[0], want, {1e-5, 1e-2});
+        CHECK_MESSAGE(wrong.empty(), order << static_cast<int>(numerics) << ": " << wrong);
+      }
+  }
 }
 
 TEST_CASE("backends/conv: post-ops in the primitive and after it") {

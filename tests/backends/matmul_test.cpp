@@ -220,7 +220,7 @@ TEST_CASE("backends/matmul: packed weights agree with the reference, whatever th
         const std::string wrong = difference(got[0], want[0], bounds_for(300));
         CHECK_MESSAGE(wrong.empty(), to_text(a) << " x " << n << ": " << wrong);
         if (first.empty()) first = got;
-        CHECK(same_bits(first[0], got[0]));
+        CHECK_MESSAGE(same_bits(first[0], got[0]), to_text(a) << " x " << n << " in " << pieces);
       }
     }
 }

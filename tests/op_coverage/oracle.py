@@ -163,12 +163,42 @@ def by_onnxruntime(model, inputs):
     return WORKER.ask(model, inputs)
 
 
+# Where onnxruntime's operators have signed weights and their zero points, and what they are in unsigned ones.
+SIGNED_WEIGHTS = {"DynamicQuantizeMatMul": (1, 3), "MatMulIntegerToFloat": (1, 5), "QGemm": (3, 5)}
+
+
+def with_unsigned_weights(model):
+    """The same sums without products of unsigned by signed bytes: where the processor has no instruction for them (VNNI),
+    onnxruntime adds up pairs of them in 16 bits, which saturates."""
+    graph = model.graph
+    types = {i.name: i.type.tensor_type.elem_type for i in graph.input} | {i.name: i.data_type for i in graph.initializer}
+    nodes = []
+    for node in graph.node:
+        weights, zero = SIGNED_WEIGHTS.get(node.op_type, (len(node.input), 0))
+        signed = [types.get(name) == TensorProto.INT8 for name in node.input]
+        if weights < len(node.input) and signed[weights] and not signed[0]:
+            offset = f"{node.input[weights]}_offset"
+            nodes.append(helper.make_node("Constant", [], [offset], value_int=128))
+            node.input.extend([""] * (zero + 1 - len(node.input)))
+            for k in (weights, zero):
+                name, to = node.input[k], f"{node.input[weights]}_unsigned_{k}"
+                nodes.append(helper.make_node("Cast", [name], [f"{to}_wide"], to=TensorProto.INT64) if name else
+                             helper.make_node("Constant", [], [f"{to}_wide"], value_int=0))
+                nodes.append(helper.make_node("Add", [f"{to}_wide", offset], [f"{to}_moved"]))
+                nodes.append(helper.make_node("Cast", [f"{to}_moved"], [to], to=TensorProto.UINT8))
+                node.input[k] = to
+        nodes.append(node)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return model
+
+
 def run_onnxruntime(model, inputs):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    older = copy.deepcopy(model)
+    older = with_unsigned_weights(copy.deepcopy(model))
     older.ir_version = min(older.ir_version, 11)
     session = onnxruntime.InferenceSession(older.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return session.run(None, {info.name: value for info, value in zip(model.graph.input, inputs)})

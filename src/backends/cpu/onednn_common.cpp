@@ -62,6 +62,10 @@ bool has_bf16_products() {
   return cpu_info().avx512_bf16 || cpu_info().amx_bf16;
 }
 
+bool products_cut_alike() {
+  return cpu_info().isa >= Isa::kAvx512;
+}
+
 void round_to_bf16(const float* from, void* to, int64_t n) {
   static const ElementwiseFn round = cast_fn(DType::kF32, DType::kBF16, cpu_info().isa);
   round({.in = {from}, .step = {1}, .out = to, .n = n, .params = nullptr});

@@ -38,6 +38,10 @@ dnnl::memory::desc strided_desc(std::span<const int64_t> dims, std::span<const i
 /// Whether products of bf16 operands have instructions here. Without them `fast` computes products
 /// as `tolerant` does.
 bool has_bf16_products();
+/// Whether an element of the library's f32 products has the same bits however many rows and columns
+/// are computed with it. With AVX2 the library has another kernel for small ones (oneDNN 3.2): who
+/// cuts a product there must do so by its shape alone.
+bool products_cut_alike();
 /// Rounds n dense numbers to nearest even.
 void round_to_bf16(const float* from, void* to, int64_t n);
 /// The same of rows `stride` elements apart, into dense ones.

@@ -114,7 +114,7 @@ class ConvBound final : public BoundKernel {
                  is_contiguous(x.dims, x.strides) && is_contiguous(y.dims, y.strides);
 
     const bool strict = spec.numerics == Numerics::kStrict;
-    regions_ = split_conv(s, spec.threads, strict,
+    regions_ = split_conv(s, spec.threads, strict || (row_major_ && !products_cut_alike()),
                           !row_major_ && !(x_last_ && y_last_ && !plan.rest.staged()), 4);
     if (row_major_) regions_ = whole_rows(regions_, s);
     tasks = static_cast<int64_t>(regions_.size());
@@ -170,8 +170,9 @@ class ConvBound final : public BoundKernel {
       if (part.weights) {
         pointers[n++] = part.weights->data();
       } else {
-        void* const pack[2] = {args.buffers[1], scratch + w_stage_};
-        pack_->execute(pack);
+        void* const pack[2] = {static_cast<float*>(args.buffers[1]) + part.w_at,
+                               scratch + w_stage_};
+        variant.pack->execute(pack);
         pointers[n++] = scratch + w_stage_;
       }
       pointers[n++] = target;
@@ -195,13 +196,14 @@ class ConvBound final : public BoundKernel {
     std::unique_ptr<PreparedPrimitive> primitive;
     dnnl::memory::desc weights;
     std::optional<CopyPlan> load, store;
+    std::unique_ptr<PreparedPrimitive> pack;  ///< of weights that the run makes
   };
   /// Whether the library writes its part to scratch.
   bool staged(const Variant& variant) const { return variant.store || epilogue_.staged(); }
 
   struct Part {
     uint32_t variant;
-    int64_t x_at, y_at, bias_at;  // elements
+    int64_t x_at, y_at, bias_at, w_at;  // elements
     std::shared_ptr<Buffer> weights;
   };
 
@@ -236,7 +238,7 @@ class ConvBound final : public BoundKernel {
           break;
       if (v == variants_.size()) {
         const bool partial = y_dims[1] != s.out_channels;
-        Variant variant{x_dims, y_dims, pad_begin, pad_end, nullptr, {}, {}, {}};
+        Variant variant{x_dims, y_dims, pad_begin, pad_end, nullptr, {}, {}, {}, nullptr};
         if (stage_x_) {
           const int64_t bytes = element_size(x_type_);
           variant.load.emplace(x_dims, x.strides, channels_last_strides(x_dims), bytes);
@@ -252,16 +254,20 @@ class ConvBound final : public BoundKernel {
         scratchpad = std::max(scratchpad, make_primitive(spec, s, variant));
         variants_.push_back(std::move(variant));
       }
-      const Variant& variant = variants_[v];
-      Part part{v, r.n0 * x.strides[0] + in0 * x.strides[2],
-                r.n0 * y.strides[0] + r.c0 * y.strides[1] + r.r0 * y.strides[2], r.c0, nullptr};
+      Variant& variant = variants_[v];
+      Part part{v,
+                r.n0 * x.strides[0] + in0 * x.strides[2],
+                r.n0 * y.strides[0] + r.c0 * y.strides[1] + r.r0 * y.strides[2],
+                r.c0,
+                r.c0 * squeezed.w.strides[0],
+                nullptr};
       const auto plain = plain_conv_weights(squeezed.w.operand(), s, r.c1 - r.c0, DType::kF32);
       if (store.constant()) {
         part.weights = store.get(r.c0, variant.weights, plain);
-      } else if (!pack_) {
-        w_bytes = static_cast<int64_t>(variant.weights.get_size());
+      } else if (!variant.pack) {
+        w_bytes = std::max(w_bytes, static_cast<int64_t>(variant.weights.get_size()));
         dnnl::reorder::primitive_desc pd(onednn_engine(), plain, onednn_engine(), variant.weights);
-        pack_ = std::make_unique<PreparedPrimitive>(
+        variant.pack = std::make_unique<PreparedPrimitive>(
             dnnl::reorder(pd), std::vector<PreparedPrimitive::Argument>{
                                    {DNNL_ARG_FROM, plain}, {DNNL_ARG_TO, variant.weights}});
       }
@@ -339,7 +345,6 @@ class ConvBound final : public BoundKernel {
   MappedPostOps mapped_;
   Epilogue epilogue_;
   Epilogue::Tiles tiles_;  ///< as parts_
-  std::unique_ptr<PreparedPrimitive> pack_;
   int64_t x_stage_ = 0, y_stage_ = 0, w_stage_ = 0, rounded_at_ = 0, epilogue_stage_ = 0;
 };
 

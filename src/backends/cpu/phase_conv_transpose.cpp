@@ -117,8 +117,8 @@ struct PhaseModel {
                   for (const Phase::Tap& c : v.taps) {
                     const int64_t position =
                         (a.position * kernel[1] + b.position) * kernel[2] + c.position;
-                    const Dims dims{in, std::min(kPanel, out - j)}, from{out * positions, positions},
-                        into{width(j), 1};
+                    const Dims dims{in, std::min(kPanel, out - j)},
+                        from{out * positions, positions}, into{width(j), 1};
                     CopyPlan(dims, from, into, 4)
                         .run(w.as<float>() + (group * in * out + j) * positions + position, to);
                     to += in * width(j);
@@ -127,9 +127,7 @@ struct PhaseModel {
   }
   /// Of the panel from channel j on, padded.
   int64_t width(int64_t j) const { return std::min(kPanel, padded - j); }
-  int64_t panel(int64_t group, int64_t j) const {
-    return (group * padded + j) * in * positions;
-  }
+  int64_t panel(int64_t group, int64_t j) const { return (group * padded + j) * in * positions; }
   const float* weights(int64_t group, int64_t j) const {
     return reinterpret_cast<const float*>(values->data()) + panel(group, j);
   }
@@ -147,7 +145,8 @@ struct Lies {
   std::array<int64_t, 3> axis{};
   Lies() = default;
   explicit Lies(const Dims& strides) : image(strides[0]), channel(strides[1]) {
-    std::copy(strides.begin() + 2, strides.end(), axis.end() - (strides.end() - strides.begin() - 2));
+    std::copy(strides.begin() + 2, strides.end(),
+              axis.end() - (strides.end() - strides.begin() - 2));
   }
   int64_t at(int64_t n, int64_t c, int64_t d, int64_t h, int64_t v) const {
     return n * image + c * channel + d * axis[0] + h * axis[1] + v * axis[2];
@@ -180,7 +179,8 @@ class PhaseBound final : public BoundKernel {
     tasks = images_ * model_->groups * axes_[0].output * row_blocks_ * col_blocks_ * slices_;
     const bool last = y_.channel == 1 || model_->out * model_->groups == 1;
     stage_y_ = !last || model_->behind.epilogue.staged();
-    if (!model_->behind.epilogue.empty()) tiles_ = Epilogue::Tiles(model_->behind.epilogue, context);
+    if (!model_->behind.epilogue.empty())
+      tiles_ = Epilogue::Tiles(model_->behind.epilogue, context);
     for (int64_t task = 0; task < tasks; ++task) add_task(task, context, y.dims.size());
     lay_out_scratch();
     held_bytes = 1024 + tiles_.bytes() + loads_.bytes() + stores_.bytes();
@@ -201,8 +201,8 @@ class PhaseBound final : public BoundKernel {
       Lies y_at = y_;
       if (stage_y_) {
         y_at = staged(b);
-        y = scratch.y - y_at.at(b.image, b.channels.begin, b.depth, b.out_rows.begin,
-                                b.out_cols.begin);
+        y = scratch.y -
+            y_at.at(b.image, b.channels.begin, b.depth, b.out_rows.begin, b.out_cols.begin);
       }
       const int64_t group = m.out * b.group;
       for (int64_t j = b.channels.begin - group; j < b.channels.end - group; j += kPanel)
@@ -272,8 +272,8 @@ class PhaseBound final : public BoundKernel {
     const PhaseModel& m = *model_;
     const int64_t rows = results(1).size(), cols = results(2).size();
     const int64_t depths = static_cast<int64_t>(most_taps(0));
-    const int64_t most = std::clamp(cpu_info().l2_bytes / 2 / (4 * (m.in * depths + kPanel)), kLeastPixels,
-                                    kMostPixels);
+    const int64_t most = std::clamp(cpu_info().l2_bytes / 2 / (4 * (m.in * depths + kPanel)),
+                                    kLeastPixels, kMostPixels);
     const auto even = [](int64_t all, int64_t step) {
       step = std::clamp<int64_t>(step, 1, all);
       return ceil_div(all, ceil_div(all, step));
@@ -343,10 +343,11 @@ class PhaseBound final : public BoundKernel {
   void add_task(int64_t task, const BindContext& context, size_t rank) {
     const PhaseModel& m = *model_;
     const Block b = block(task);
-    const Dims read{inside(1, read_by(1, b.rows)).size(), inside(2, read_by(2, b.cols)).size(), m.in};
+    const Dims read{inside(1, read_by(1, b.rows)).size(), inside(2, read_by(2, b.cols)).size(),
+                    m.in};
     loads_.add(read, {x_.axis[1], x_.axis[2], x_.channel}, {stage_row(b), m.in, 1});
-    x_floats_ = std::max(x_floats_,
-                         checked_mul(static_cast<int64_t>(most_taps(0)), stage_plane(b)));
+    x_floats_ =
+        std::max(x_floats_, checked_mul(static_cast<int64_t>(most_taps(0)), stage_plane(b)));
     m_floats_ = std::max(m_floats_, b.rows.size() * read_by(2, b.cols).size() * kPanel);
     const Dims dims{b.out_rows.size(), b.out_cols.size(), b.channels.size()};
     const Lies at = staged(b);
@@ -401,10 +402,9 @@ class PhaseBound final : public BoundKernel {
       if (axes_[0].inside(depth)) {
         if (!whole) std::fill_n(stage, stage_plane(b), 0.0f);
         if (in_rows.size() > 0 && in_cols.size() > 0)
-          loads_.of(task).run(
-              x + x_.at(b.image, b.group * in, depth, in_rows.begin, in_cols.begin),
-              stage + (in_rows.begin - rows.begin) * stage_row(b) +
-                  (in_cols.begin - cols.begin) * in);
+          loads_.of(task).run(x + x_.at(b.image, b.group * in, depth, in_rows.begin, in_cols.begin),
+                              stage + (in_rows.begin - rows.begin) * stage_row(b) +
+                                  (in_cols.begin - cols.begin) * in);
       }
       stage += stage_plane(b);
     }
@@ -417,9 +417,11 @@ class PhaseBound final : public BoundKernel {
     const Phase &down = m.phases[1][h], &along = m.phases[2][v], &deep = depth_phase(b);
     const int64_t width = m.width(j), in = m.in, row = stage_row(b);
     const int64_t pixels = (rows.size() - 1) * (row / in) + cols.size();
-    const auto phase = static_cast<size_t>(
-        ((b.depth + axes_[0].pad_begin) % axes_[0].stride * axes_[1].stride +
-         static_cast<int64_t>(h)) * axes_[2].stride + static_cast<int64_t>(v));
+    const auto phase =
+        static_cast<size_t>(((b.depth + axes_[0].pad_begin) % axes_[0].stride * axes_[1].stride +
+                             static_cast<int64_t>(h)) *
+                                axes_[2].stride +
+                            static_cast<int64_t>(v));
     const float* const weights = m.weights(b.group, j) + m.first_tap[phase] * in * width;
     bool first = true;
     for (size_t d = 0; d < deep.taps.size(); ++d) {
