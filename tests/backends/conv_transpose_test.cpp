@@ -107,49 +107,11 @@ TEST_CASE("backends/conv_transpose: the same bits for 1 to 4 threads, in both or
 
 TEST_CASE("backends/conv_transpose: functions behind it, in registers and after it") {
   Generator g(64);
-  const PostOp add{PostOp::Kind::kBinary, &get_op("Add"), {}, 3, true, {}};
-  const PostOp relu{PostOp::Kind::kUnary, &get_op("Relu"), {}, 0, true, {}};
-  const PostOp erf{PostOp::Kind::kUnary, &get_op("Erf"), {}, 0, true, {}};
-  const auto apply = [](const char* op, std::vector<Tensor> inputs) {
-    Problem p;
-    p.op = &get_op(op);
-    p.inputs = std::move(inputs);
-    return run_reference(node_of(p), p.inputs)[0];
-  };
   for (const Case& c : kCases) {
     if (!by_phases(c)) continue;
-    Problem plain = transposed(g, c);
-    plain.inputs[0].as<float>()[0] = std::nanf("");
-    const Tensor y = run_reference(node_of(plain), plain.inputs)[0];
-    const Tensor other = g.tensor(DType::kF32, y.dims());
-    struct Chain {
-      std::vector<PostOp> posts;
-      bool binary;
-      Tensor want;
-    };
-    const std::vector<Chain> chains = {
-        {{relu}, false, apply("Relu", {y})},
-        {{erf}, false, apply("Erf", {y})},
-        {{add, relu}, true, apply("Relu", {apply("Add", {y, other})})},
-        {{relu, add}, true, apply("Add", {apply("Relu", {y}), other})},
-    };
-    for (size_t chain = 0; chain < chains.size(); ++chain)
-      for (int kind : {0, 3})
-        for (int threads : {1, 3}) {
-          Problem p = plain;
-          p.post_ops = chains[chain].posts;
-          if (chains[chain].binary) p.post_inputs = {Generator(1).strided(other, kind)};
-          p.inputs[0] = Generator(1).strided(p.inputs[0], kind);
-          RunOptions options;
-          options.output_kind = kind;
-          options.threads = threads;
-          options.pieces = 0;
-          const std::string wrong =
-              difference(run_row(find_row(kRow, "ConvTranspose"), p, options)[0],
-                         chains[chain].want, {1e-5, 1e-4});
-          CHECK_MESSAGE(wrong.empty(), to_text(c.x) << " order " << kind << " threads " << threads
-                                                    << " chain " << chain << ": " << wrong);
-        }
+    Problem p = transposed(g, c);
+    p.inputs[0].as<float>()[0] = std::nanf("");
+    check_functions_behind(kRow, p, {1e-5, 1e-4});
   }
 }
 

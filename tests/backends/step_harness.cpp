@@ -369,4 +369,49 @@ void check_threads(std::string_view row_name, const Problem& problem, const RunO
   }
 }
 
+void check_functions_behind(std::string_view row, const Problem& problem, Bounds bounds,
+                            const RunOptions& options) {
+  const PostOp add{PostOp::Kind::kBinary, &get_op("Add"), {}, 3, true, {}};
+  const PostOp relu{PostOp::Kind::kUnary, &get_op("Relu"), {}, 0, true, {}};
+  const PostOp clip{PostOp::Kind::kUnary, &get_op("Clip"), {}, 0, true, {std::nan(""), 6.0}};
+  const PostOp erf{PostOp::Kind::kUnary, &get_op("Erf"), {}, 0, true, {}};
+  const auto apply = [](const char* op, std::vector<Tensor> inputs) {
+    Problem p;
+    p.op = &get_op(op);
+    p.inputs = std::move(inputs);
+    return run_reference(node_of(p), p.inputs)[0];
+  };
+  const Tensor y = run_reference(node_of(problem), problem.inputs)[0],
+               other = Generator(2).tensor(DType::kF32, y.dims());
+  struct Chain {
+    std::vector<PostOp> posts;
+    bool binary;
+    Tensor want;
+  };
+  const std::vector<Chain> chains = {
+      {{relu}, false, apply("Relu", {y})},
+      {{erf}, false, apply("Erf", {y})},
+      {{clip, erf}, false, apply("Erf", {apply("Clip", {y, Tensor(), Tensor::scalar(6.0f)})})},
+      {{add, relu}, true, apply("Relu", {apply("Add", {y, other})})},
+      {{relu, add}, true, apply("Add", {apply("Relu", {y}), other})},
+  };
+  for (size_t chain = 0; chain < chains.size(); ++chain)
+    for (int kind : {0, 3})
+      for (int threads : {1, 3}) {
+        Problem p = problem;
+        p.post_ops = chains[chain].posts;
+        if (chains[chain].binary) p.post_inputs = {Generator(1).strided(other, kind)};
+        p.inputs[0] = Generator(1).strided(p.inputs[0], kind);
+        RunOptions with = options;
+        with.output_kind = kind;
+        with.threads = threads;
+        with.pieces = 0;
+        const std::string wrong =
+            difference(run_row(find_row(row, p.op->name), p, with)[0], chains[chain].want, bounds);
+        CHECK_MESSAGE(wrong.empty(), to_text(problem.inputs[0].dims())
+                                         << " order " << kind << " threads " << threads << " chain "
+                                         << chain << ": " << wrong);
+      }
+}
+
 }  // namespace xc::test

@@ -91,5 +91,10 @@ void check_row(std::string_view row, const Problem& problem, Bounds bounds,
 /// Checks that a row gives the same bits for 1 to 4 threads, each task on its own, with the first
 /// operand and the result row-major and channels-last. `options`: the rest.
 void check_threads(std::string_view row, const Problem& problem, const RunOptions& options = {});
+/// Checks functions of one and of two operands behind a step whose operator has three inputs:
+/// alone, in chains, bounds first and last; row-major and channels-last, on 1 and 3 threads.
+/// `options`: the rest.
+void check_functions_behind(std::string_view row, const Problem& problem, Bounds bounds,
+                            const RunOptions& options = {});
 
 }  // namespace xc::test

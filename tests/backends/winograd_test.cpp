@@ -216,49 +216,11 @@ TEST_CASE("backends/winograd: what is not finite stays in the windows that hold 
 
 TEST_CASE("backends/winograd: functions behind it, in registers and after it") {
   Generator g(86);
-  const PostOp add{PostOp::Kind::kBinary, &get_op("Add"), {}, 3, true, {}};
-  const PostOp relu{PostOp::Kind::kUnary, &get_op("Relu"), {}, 0, true, {}};
-  const PostOp clip{PostOp::Kind::kUnary, &get_op("Clip"), {}, 0, true, {std::nan(""), 6.0}};
-  const PostOp erf{PostOp::Kind::kUnary, &get_op("Erf"), {}, 0, true, {}};
-  const auto apply = [](const char* op, std::vector<Tensor> inputs) {
-    Problem p;
-    p.op = &get_op(op);
-    p.inputs = std::move(inputs);
-    return run_reference(node_of(p), p.inputs)[0];
-  };
+  RunOptions options;
+  options.background = true;
   for (size_t k : {1, 4, 5, 6, 12, 16, 17}) {
-    const Problem plain = conv(g, kCases[k]);
-    const Tensor y = run_reference(node_of(plain), plain.inputs)[0];
-    const Tensor other = g.tensor(DType::kF32, y.dims());
-    struct Chain {
-      std::vector<PostOp> posts;
-      bool binary;
-      Tensor want;
-    };
-    const std::vector<Chain> chains = {
-        {{relu}, false, apply("Relu", {y})},
-        {{clip, erf}, false, apply("Erf", {apply("Clip", {y, Tensor(), Tensor::scalar(6.0f)})})},
-        {{add, relu}, true, apply("Relu", {apply("Add", {y, other})})},
-        {{relu, add}, true, apply("Add", {apply("Relu", {y}), other})},
-    };
-    for (size_t chain = 0; chain < chains.size(); ++chain)
-      for (int kind : {0, 3})
-        for (int threads : {1, 3}) {
-          Problem p = plain;
-          p.post_ops = chains[chain].posts;
-          if (chains[chain].binary) p.post_inputs = {Generator(1).strided(other, kind)};
-          p.inputs[0] = Generator(1).strided(p.inputs[0], kind);
-          RunOptions options;
-          options.background = true;
-          options.output_kind = kind;
-          options.threads = threads;
-          options.pieces = 0;
-          const std::string wrong = difference(run_row(find_row(kRow, "Conv"), p, options)[0],
-                                               chains[chain].want, bounds_for(p));
-          CHECK_MESSAGE(wrong.empty(), to_text(kCases[k].x)
-                                           << " order " << kind << " threads " << threads
-                                           << " chain " << chain << ": " << wrong);
-        }
+    const Problem p = conv(g, kCases[k]);
+    check_functions_behind(kRow, p, bounds_for(p), options);
   }
 }
 

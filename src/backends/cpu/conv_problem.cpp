@@ -99,14 +99,13 @@ int64_t even_step(int64_t rows, int64_t parts, int64_t threads) {
 
 }  // namespace
 
-std::vector<ConvRegion> split_conv(const ConvProblem& s, int threads, bool strict, bool staged,
+std::vector<ConvRegion> split_conv(const ConvProblem& s, int threads, bool by_shape, bool staged,
                                    int64_t element_bytes) {
   const int64_t rows = s.axes[0].output;
   const ConvRegion all{0, s.batch, 0, rows, 0, s.out_channels};
   const bool thin = s.in_channels / s.groups < kThinChannels;
   const auto useful = static_cast<int64_t>(s.flops() / (thin ? kThinTaskFlops : kTaskFlops));
-  // In strict mode the split must not depend on the number of threads.
-  int64_t wanted = std::min<int64_t>(useful, strict ? 8 : threads == 1 ? 1 : 4 * threads);
+  int64_t wanted = std::min<int64_t>(useful, by_shape ? 8 : threads == 1 ? 1 : 4 * threads);
   // What is converted in scratch should stay in the second-level cache.
   if (staged)
     wanted =
@@ -121,7 +120,7 @@ std::vector<ConvRegion> split_conv(const ConvProblem& s, int threads, bool stric
     return out;
   }
   wanted = ceil_div(wanted, s.batch);
-  const int64_t team = strict ? 4 : threads;
+  const int64_t team = by_shape ? 4 : threads;
   // Over channels each thread reads its share of the weights, over rows all of them.
   int64_t weights = s.out_channels * (s.in_channels / s.groups);
   for (const WindowAxis& axis : s.axes) weights *= axis.kernel;
@@ -139,7 +138,7 @@ std::vector<ConvRegion> split_conv(const ConvProblem& s, int threads, bool stric
     }
     const int64_t parts = std::min(wanted, rows);
     const int64_t step =
-        strict || parts <= threads ? ceil_div(rows, parts) : even_step(rows, parts, threads);
+        by_shape || parts <= threads ? ceil_div(rows, parts) : even_step(rows, parts, threads);
     for (int64_t r = 0; r < rows; r += step)
       out.push_back({n, n + 1, r, std::min(rows, r + step), 0, s.out_channels});
   }

@@ -47,9 +47,10 @@ struct SqueezedConv {
 struct ConvRegion {
   int64_t n0, n1, r0, r1, c0, c1;
 };
-/// No part divides a sum. `staged`: operands are converted in scratch, elements of
-/// `element_bytes`, which should stay in the second-level cache.
-std::vector<ConvRegion> split_conv(const ConvProblem& problem, int threads, bool strict,
+/// No part divides a sum. `by_shape`: the split does not depend on `threads`. `staged`: operands
+/// are converted in scratch, elements of `element_bytes`, which should stay in the second-level
+/// cache.
+std::vector<ConvRegion> split_conv(const ConvProblem& problem, int threads, bool by_shape,
                                    bool staged, int64_t element_bytes);
 
 /// The rows of x that a region reads, and its padding along the first axis.

@@ -38,8 +38,11 @@ constexpr int64_t kHeldSmallest = 4 << 10;   ///< and where the model holds them
 /// Up to so many rows the primitive is up to 1.7 times faster when its result is dense, which a
 /// slice of columns is not (measured; the library then copies through a buffer of its own).
 constexpr int64_t kDenseRows = 48;
-/// For how many threads products are cut where results would depend on it.
-constexpr int kAnyThreads = 2;
+/// For how many threads products and weights are cut: always as many where results would depend on
+/// it.
+int threads_to_cut_for(const StepSpec& spec) {
+  return products_cut_alike() ? spec.threads : 2;
+}
 
 // ---- packed weights
 // ------------------------------------------------------------------------------
@@ -69,8 +72,7 @@ class PackedBound final : public BoundKernel {
     unread = 1u << 1;
     rounded_ = weights_->types.left == DType::kBF16;
     const bool few = p_.m <= kFewRows && own_kernel_reads(*weights_, p_.m);
-    parts_ = split_matmul(p_, rounded_ && few ? 0 : weights_->slices,
-                          products_cut_alike() ? spec.threads : kAnyThreads);
+    parts_ = split_matmul(p_, rounded_ && few ? 0 : weights_->slices, threads_to_cut_for(spec));
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
     // A slice that is widened serves all its parts, one after another.
     if (!few && weights_->halves())
@@ -304,9 +306,7 @@ class MatMulKernel final : public Kernel {
     if (!packable_) return;
     auto packed = pack_weights(spec_.inputs[1].constant, settings_.transpose_b,
                                {settings_.operands, settings_.operands, DType::kF32},
-                               settings_.operands == DType::kBF16 ? 1
-                               : products_cut_alike()             ? spec_.threads
-                                                                  : kAnyThreads);
+                               settings_.operands == DType::kBF16 ? 1 : threads_to_cut_for(spec_));
     const std::lock_guard lock(mutex_);
     packed_ = std::move(packed);
   }

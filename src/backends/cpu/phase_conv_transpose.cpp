@@ -191,9 +191,9 @@ class PhaseBound final : public BoundKernel {
     const Scratch scratch(static_cast<std::byte*>(args.scratch), at_);
     const auto* const x = static_cast<const float*>(args.buffers[kX]);
     auto* const result = static_cast<float*>(args.buffers[y_index_]);
-    std::fill_n(scratch.bias, align_up(m.out * m.groups, kLanes) + kPanel, 0.0f);
-    if (has_bias_)
-      std::copy_n(static_cast<const float*>(args.buffers[kB]), m.out * m.groups, scratch.bias);
+    if (!has_bias_) std::fill_n(scratch.zeros, m.out * m.groups, 0.0f);
+    const float* const bias =
+        has_bias_ ? static_cast<const float*>(args.buffers[kB]) : scratch.zeros;
     for (int64_t task = begin; task < end; ++task) {
       const Block b = block(task);
       load(task, b, x, scratch.x);
@@ -211,7 +211,7 @@ class PhaseBound final : public BoundKernel {
             const Range rows = common(b.rows, results(1, h)), cols = common(b.cols, results(2, v));
             if (rows.size() == 0 || cols.size() == 0) continue;
             sums(b, j, h, v, rows, cols, scratch);
-            place(b, j, h, v, rows, cols, scratch, y, y_at);
+            place(b, j, h, v, rows, cols, scratch.m, bias, y, y_at);
           }
       if (!stores_.empty())
         stores_.of(task).run(scratch.y, result + y_.at(b.image, b.channels.begin, b.depth,
@@ -231,19 +231,19 @@ class PhaseBound final : public BoundKernel {
     Range channels;            ///< of all groups; from a panel on
   };
   struct Offsets {
-    int64_t x, m, y, bias, epilogue;
+    int64_t x, m, y, zeros, epilogue;
   };
   struct Scratch {
     Scratch(std::byte* p, const Offsets& at)
         : x(reinterpret_cast<float*>(p + at.x)),
           m(reinterpret_cast<float*>(p + at.m)),
           y(reinterpret_cast<float*>(p + at.y)),
-          bias(reinterpret_cast<float*>(p + at.bias)),
+          zeros(reinterpret_cast<float*>(p + at.zeros)),
           epilogue(p + at.epilogue) {}
-    float* x;     ///< what the block reads: [depth tap][row][column][channel]
-    float* m;     ///< sums of a phase and panel: [row][column][channel]
-    float* y;     ///< the block's results, channels-last
-    float* bias;  ///< whole vectors
+    float* x;      ///< what the block reads: [depth tap][row][column][channel]
+    float* m;      ///< sums of a phase and panel: [row][column][channel]
+    float* y;      ///< the block's results, channels-last
+    float* zeros;  ///< in place of a bias
     std::byte* epilogue;
   };
 
@@ -385,7 +385,7 @@ class PhaseBound final : public BoundKernel {
     at_.x = take(x_floats_);
     at_.m = take(m_floats_);
     at_.y = take(y_floats_);
-    at_.bias = take(align_up(model_->out * model_->groups, kLanes) + kPanel);
+    at_.zeros = take(has_bias_ ? 0 : model_->out * model_->groups);
     at_.epilogue = bytes;
     scratch_bytes = checked_add(bytes, model_->behind.epilogue.scratch_bytes());
   }
@@ -450,7 +450,7 @@ class PhaseBound final : public BoundKernel {
   }
 
   void place(const Block& b, int64_t j, size_t h, size_t v, Range rows, Range cols,
-             const Scratch& scratch, float* y, const Lies& y_at) const {
+             const float* sums, const float* bias, float* y, const Lies& y_at) const {
     const PhaseModel& m = *model_;
     const int64_t width = m.width(j), row = stage_row(b) / m.in;
     const int64_t channel = b.group * m.out + j;
@@ -458,8 +458,8 @@ class PhaseBound final : public BoundKernel {
     const WindowAxis &down = axes_[1], &along = axes_[2];
     const int64_t col = cols.begin * along.stride + static_cast<int64_t>(v) - along.pad_begin;
     for (int64_t q = rows.begin; q < rows.end; ++q)
-      place_({scratch.m + (q - rows.begin) * row * width, cols.size(), width, columns},
-             scratch.bias + channel, m.behind.bounds.low, m.behind.bounds.high,
+      place_({sums + (q - rows.begin) * row * width, cols.size(), width, columns}, bias + channel,
+             m.behind.bounds.low, m.behind.bounds.high,
              y + y_at.at(b.image, channel, b.depth,
                          q * down.stride + static_cast<int64_t>(h) - down.pad_begin, col),
              y_at.axis[2] * along.stride);
@@ -490,12 +490,8 @@ std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext&
 
 Verdict supports_phase_conv_transpose(const StepSpec& spec) {
   if (spec.inputs[kX].dims.size() > 5) return Verdict::no("more than three spatial axes");
-  for (size_t i = 0; i < 3 && i < spec.inputs.size(); ++i)
-    if (spec.inputs[i].present() && spec.inputs[i].dtype != DType::kF32)
-      return Verdict::no(fmt::format("operand {} is {}, not f32", i, name(spec.inputs[i].dtype)));
+  if (const Verdict dense = f32_with_constant_weights(spec); !dense.yes()) return dense;
   const Tensor& w = spec.inputs[kW].constant;
-  if (!w || !is_contiguous(w.dims(), w.strides())) return Verdict::no("weights are not constant");
-  if (w.count() == 0) return Verdict::no("empty weights");
   if (w.dims()[1] < kFewest) return Verdict::no("few channels of the result");
   for (int64_t stride : spec.attrs().get_ints("strides"))
     if (stride > kMostStride) return Verdict::no("more than 64 phases of an axis");

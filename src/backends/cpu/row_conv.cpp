@@ -306,12 +306,7 @@ bool worth_while(const StepSpec& spec) {
 }
 
 Verdict supports(const StepSpec& spec) {
-  for (size_t i = 0; i < 3 && i < spec.inputs.size(); ++i)
-    if (spec.inputs[i].present() && spec.inputs[i].dtype != DType::kF32)
-      return Verdict::no(fmt::format("operand {} is {}, not f32", i, name(spec.inputs[i].dtype)));
-  const Tensor& w = spec.inputs[kW].constant;
-  if (!w || !is_contiguous(w.dims(), w.strides())) return Verdict::no("weights are not constant");
-  if (w.count() == 0) return Verdict::no("empty weights");
+  if (const Verdict dense = f32_with_constant_weights(spec); !dense.yes()) return dense;
   if (spec.attrs().get_int("group", 1) != 1) return Verdict::no("groups");
   const size_t rank = spec.inputs[kX].dims.size();
   if (rank < 3 || rank > 4) return Verdict::no(fmt::format("{} spatial axes", rank - 2));

@@ -26,6 +26,17 @@ inline Verdict dense_f32(const StepSpec& spec) {
   return dense_of(spec, DType::kF32, DType::kF32);
 }
 
+/// Data, weights and a bias that may be absent (operands 0 to 2) are f32, the weights a dense
+/// constant of one element at least.
+inline Verdict f32_with_constant_weights(const StepSpec& spec) {
+  for (size_t i = 0; i < 3 && i < spec.inputs.size(); ++i)
+    if (spec.inputs[i].present() && spec.inputs[i].dtype != DType::kF32)
+      return Verdict::no(fmt::format("operand {} is {}, not f32", i, name(spec.inputs[i].dtype)));
+  const Tensor& w = spec.inputs[1].constant;
+  if (!w || !is_contiguous(w.dims(), w.strides())) return Verdict::no("weights are not constant");
+  return w.count() == 0 ? Verdict::no("empty weights") : Verdict::ok();
+}
+
 struct SimpleContext {
   const StepSpec& spec;
   const OperandViews& views;
