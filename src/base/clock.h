@@ -4,10 +4,6 @@
 #include <chrono>
 #include <cstdint>
 
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
-
 namespace xc {
 
 inline int64_t steady_ns() {
@@ -16,10 +12,11 @@ inline int64_t steady_ns() {
       .count();
 }
 
-/// A monotonic count; differences convert with ticks_to_ns().
+/// A monotonic count; differences convert with ticks_to_ns(). (Not __rdtsc(): its header is that of
+/// all intrinsics, a second of compilation in every file that sees this one.)
 inline uint64_t ticks() {
 #if defined(__x86_64__)
-  return __rdtsc();
+  return __builtin_ia32_rdtsc();
 #else
   return static_cast<uint64_t>(steady_ns());
 #endif

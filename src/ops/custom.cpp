@@ -13,7 +13,7 @@ namespace {
 /// What a node's inputs and attributes make of the names in its signature.
 class Binder {
  public:
-  Binder(const CustomOp& op, InferContext& c) : op_(op), s_(op.signature), c_(c) {}
+  Binder(const CustomOp& op, InferContext& c) : s_(op.signature), c_(c) {}
 
   void run() {
     for (const CustomAttr& attr : s_.attrs) {
@@ -102,7 +102,6 @@ class Binder {
     c_.set(k, dtype, std::move(dims));
   }
 
-  const CustomOp& op_;
   const CustomSignature& s_;
   InferContext& c_;
   std::map<std::string, Dim> sizes_;

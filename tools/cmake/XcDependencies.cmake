@@ -54,13 +54,16 @@ if(XC_TESTS)
   xc_find_header(xc_doctest doctest/doctest.h doctest-dev)
 endif()
 
-# oneDNN keeps its threads in OpenMP; xc saves and restores the caller's setting (omp.h).
+# oneDNN keeps its threads in OpenMP; xc saves and restores the caller's setting. GNU's, whichever compiler
+# builds xc: it is the one that oneDNN is linked to.
 add_library(xc_openmp INTERFACE)
 find_package(OpenMP QUIET COMPONENTS CXX)
+find_library(XC_GOMP NAMES libgomp.so.1)
+mark_as_advanced(XC_GOMP)
 if(OpenMP_gomp_LIBRARY)
   target_link_libraries(xc_openmp INTERFACE "${OpenMP_gomp_LIBRARY}")
-elseif(OpenMP_omp_LIBRARY)
-  target_link_libraries(xc_openmp INTERFACE "${OpenMP_omp_LIBRARY}")
+elseif(XC_GOMP)
+  target_link_libraries(xc_openmp INTERFACE "${XC_GOMP}")
 endif()
 
 if(XC_JIT)

@@ -33,7 +33,7 @@ add_library(xc_capi OBJECT ${xc_capi_sources})
 target_link_libraries(xc_capi PRIVATE xc_options)
 target_include_directories(xc_capi PRIVATE "${CMAKE_SOURCE_DIR}")
 target_compile_definitions(xc_capi PRIVATE XC_BUILDING_LIBRARY=1)
-xc_use_pch(xc_capi xc_pch)
+xc_precompile(xc_capi capi/handles.h)
 
 set(xc_exports "")
 set(xc_exports_file "${CMAKE_SOURCE_DIR}/capi/exports.txt")
@@ -70,11 +70,10 @@ if(XC_JIT AND xc_codegen_sources)
   target_compile_definitions(xc_llvm INTERFACE ${xc_llvm_definitions})
   target_link_libraries(xc_llvm INTERFACE ${xc_llvm_libs})
 
-  # Objects, not an archive: --exclude-libs hides what comes from archives. LLVM's definitions differ
-  # from those of the precompiled header, so this folder goes without.
+  # Objects, not an archive: --exclude-libs hides what comes from archives.
   add_library(xc_codegen OBJECT ${xc_codegen_sources})
   target_link_libraries(xc_codegen PRIVATE xc_options PUBLIC xc_llvm)
-  target_compile_options(xc_codegen PRIVATE -include base/fmt_extern.h)
+  xc_precompile(xc_codegen codegen/emitter.h)
 
   add_library(xcrt-jit SHARED $<TARGET_OBJECTS:xc_codegen>)
   xc_link_group(xc_codegen_folders xc_base xc_tensor xc_loop)

@@ -13,11 +13,12 @@ function(xc_sources variable dir)
   set(${variable} "${files}" PARENT_SCOPE)
 endfunction()
 
-# xc_add_folder(name [SMALL] LINKS ...): src/<name> as the static library xc_<name>; an interface library
-# while the folder has no sources. SMALL: a release is optimised for size, for what runs while a model
-# is loaded or only where no fast kernel does.
+# xc_add_folder(name [SMALL] [HEADERS ...] [LINKS ...]): src/<name> as the static library xc_<name>; an
+# interface library while the folder has no sources. SMALL: a release is optimised for size, for what runs
+# while a model is loaded or only where no fast kernel does. HEADERS: what most of its sources include, to be
+# precompiled for it (each source still includes what it uses); without, it shares those of the standard library.
 function(xc_add_folder name)
-  cmake_parse_arguments(arg "SMALL" "" "LINKS" ${ARGN})
+  cmake_parse_arguments(arg "SMALL" "" "HEADERS;LINKS" ${ARGN})
   xc_sources(sources src/${name} *.cpp)
   if(NOT XC_CUDA)
     list(FILTER sources EXCLUDE REGEX "/backends/cuda/")
@@ -28,6 +29,10 @@ function(xc_add_folder name)
     target_link_libraries(xc_${name} PRIVATE xc_options PUBLIC ${arg_LINKS})
     if(arg_SMALL)
       target_compile_options(xc_${name} PRIVATE ${xc_small_flags})
+    endif()
+    if(arg_HEADERS)
+      xc_precompile(xc_${name} ${arg_HEADERS})
+    elseif(arg_SMALL)
       xc_use_pch(xc_${name} xc_small_pch)
     else()
       xc_use_pch(xc_${name} xc_pch)
@@ -80,6 +85,8 @@ function(xc_add_tool name dir)
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE xc_options xcrt xc_cli11 xc_minizip
                                         nlohmann_json::nlohmann_json Threads::Threads)
+  target_compile_options(${name} PRIVATE ${xc_small_flags})
+  xc_precompiled_headers(${name} <CLI/CLI.hpp> <nlohmann/json.hpp>)
   xc_set_rpath(${name})
 endfunction()
 

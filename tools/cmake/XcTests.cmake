@@ -10,8 +10,8 @@ set(xc_no_asan_test_dirs models configs perf)
 add_custom_target(xc_tests_asan)
 add_custom_target(xc_tests_tsan)
 
-# xc_test_labels(variable source dir target): the labels of one test; the sanitizer targets learn of it.
-function(xc_test_labels variable source dir target)
+# xc_test_labels(variable source dir): the labels of one test.
+function(xc_test_labels variable source dir)
   set(labels "${dir}")
   if(NOT dir IN_LIST xc_no_asan_test_dirs)
     list(APPEND labels asan)
@@ -24,13 +24,25 @@ function(xc_test_labels variable source dir target)
     list(APPEND labels ${extra})
   endif()
   list(REMOVE_DUPLICATES labels)
+  set(${variable} "${labels}" PARENT_SCOPE)
+endfunction()
+
+# xc_label_test(name target labels): what a test carries; the targets of the sanitizers learn of it.
+function(xc_label_test name target labels)
+  set_tests_properties("${name}" PROPERTIES LABELS "${labels}" TIMEOUT ${xc_test_timeout}
+                       WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
   foreach(sanitizer asan tsan)
     if(sanitizer IN_LIST labels)
       add_dependencies(xc_tests_${sanitizer} ${target})
     endif()
   endforeach()
-  set(${variable} "${labels}" PARENT_SCOPE)
 endfunction()
+
+# Tests of whole sessions have a precompiled header of their own; names of the others' folders would be ambiguous.
+set(xc_session_test_dirs tiering ops)
+xc_make_pch(xc_test_pch ${xc_pch_headers} <doctest/doctest.h>)
+xc_make_pch(xc_session_test_pch ${xc_pch_headers} <doctest/doctest.h> <ir/text.h> <support/sessions.h> <tier/tier.h>)
+target_include_directories(xc_session_test_pch PRIVATE "${CMAKE_SOURCE_DIR}/tests")
 
 xc_sources(xc_test_support_sources tests/support *.cpp)
 add_library(xc_test_support STATIC ${xc_test_support_sources})
@@ -43,17 +55,33 @@ set_source_files_properties("${CMAKE_SOURCE_DIR}/tests/support/paths.cpp" PROPER
 target_compile_definitions(xc_test_support PUBLIC "XC_SHARED_DIR=\"${XC_SHARED_DIR}\""
                            "XC_HAVE_JIT=$<BOOL:${XC_HAVE_JIT}>")
 set_target_properties(xc_test_support PROPERTIES LINKER_LANGUAGE CXX)
+xc_use_pch(xc_test_support xc_pch)  # without doctest, whose main() its other users would get
 
-# xc_add_doctest(dir source...): an executable of doctest cases and its CTest entries.
+# xc_add_doctest(dir source...): an executable of doctest cases and its CTest entries. Under the thread
+# sanitizer, which few tests ask for, only these are in it.
 function(xc_add_doctest dir)
   set(name xc_test_${dir})
-  add_executable(${name} ${ARGN})
+  set(sources "")
+  foreach(source ${ARGN})
+    xc_test_labels(labels "${source}" ${dir})
+    if(NOT source MATCHES "_test\\.cpp$" OR NOT XC_SANITIZE STREQUAL "thread" OR "tsan" IN_LIST labels)
+      list(APPEND sources "${source}")
+    endif()
+  endforeach()
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE xc_test_support)
   # -fPIC instead of -fPIE: the flags of the precompiled header.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF
                         RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   target_compile_options(${name} PRIVATE -fPIC)
-  xc_use_pch(${name} xc_test_pch)
+  if(dir IN_LIST xc_session_test_dirs)
+    xc_use_pch(${name} xc_session_test_pch)
+  else()
+    xc_use_pch(${name} xc_test_pch)
+  endif()
   xc_set_rpath(${name})
   if(dir STREQUAL "codegen" AND TARGET xcrt-jit)
     target_link_libraries(${name} PRIVATE xcrt-jit)
@@ -63,14 +91,13 @@ function(xc_add_doctest dir)
   if(TARGET xcrt-image AND dir STREQUAL "unit")
     add_dependencies(${name} xcrt-image)
   endif()
-  foreach(source ${ARGN})
+  foreach(source ${sources})
     if(source MATCHES "_test\\.cpp$")
       file(RELATIVE_PATH path "${CMAKE_SOURCE_DIR}/tests" "${source}")
       string(REGEX REPLACE "_test\\.cpp$" "" case "${path}")
       add_test(NAME "${case}" COMMAND ${name} "--source-file=*tests/${path}" --no-version)
-      xc_test_labels(labels "${source}" ${dir} ${name})
-      set_tests_properties("${case}" PROPERTIES LABELS "${labels}" TIMEOUT ${xc_test_timeout}
-                           WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
+      xc_test_labels(labels "${source}" ${dir})
+      xc_label_test("${case}" ${name} "${labels}")
     endif()
   endforeach()
 endfunction()
@@ -121,9 +148,8 @@ foreach(source ${xc_c_tests})
   set_target_properties(xc_c_${stem} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   xc_set_rpath(xc_c_${stem})
   add_test(NAME capi/c/${stem} COMMAND xc_c_${stem})
-  xc_test_labels(labels "${source}" capi xc_c_${stem})
-  set_tests_properties(capi/c/${stem} PROPERTIES LABELS "${labels}" TIMEOUT ${xc_test_timeout}
-                       WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
+  xc_test_labels(labels "${source}" capi)
+  xc_label_test(capi/c/${stem} xc_c_${stem} "${labels}")
 endforeach()
 
 # Fuzz targets: tests/fuzz/NAME_fuzz.cpp defines LLVMFuzzerTestOneInput, tests/fuzz/corpus/NAME holds its
@@ -154,8 +180,8 @@ foreach(source ${xc_fuzz_sources})
       set(corpus "")
     endif()
     add_test(NAME fuzz/${stem} COMMAND ${name} --runs 20000 --seconds 10 --seed 1 ${corpus})
-    xc_test_labels(labels "${source}" fuzz ${name})
-    set_tests_properties(fuzz/${stem} PROPERTIES LABELS "${labels}" TIMEOUT ${xc_test_timeout})
+    xc_test_labels(labels "${source}" fuzz)
+    xc_label_test(fuzz/${stem} ${name} "${labels}")
   endif()
 endforeach()
 

@@ -1,11 +1,14 @@
 #include "backends/cpu/onednn_common.h"
 
-#include <omp.h>
-
 #include <memory>
 
 #include "backends/cpu/vector/elementwise_fn.h"
 #include "base/cpu_info.h"
+
+// The two of omp.h that are called, from the OpenMP library which oneDNN brings; clang's header
+// comes with another one, whose setting oneDNN does not see.
+extern "C" int omp_get_max_threads();
+extern "C" void omp_set_num_threads(int);
 
 namespace xc::cpu {
 

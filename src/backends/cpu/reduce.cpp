@@ -233,8 +233,8 @@ class ReduceBound final : public BoundKernel {
       for (int64_t r = first; r < last; r += kChunk) {
         const int64_t n = std::min(kChunk, last - r);
         fns_.each(x + r * loops.kept_x[0] * stored_bytes_, n, loops.kept_x[0], loops.inner, acc);
-        finish(loops.count, acc, n, y + r * loops.kept_y[0] * stored_bytes_, loops.kept_y[0],
-               false);
+        store_finished(loops.count, acc, n, y + r * loops.kept_y[0] * stored_bytes_,
+                       loops.kept_y[0], false);
       }
       return;
     }
@@ -257,7 +257,8 @@ class ReduceBound final : public BoundKernel {
             fns_.columns(stage, 1, 0, n, acc);
           }
         }
-        finish(loops.count, acc, n, to + i0 * loops.inner_y * stored_bytes_, loops.inner_y, true);
+        store_finished(loops.count, acc, n, to + i0 * loops.inner_y * stored_bytes_, loops.inner_y,
+                       true);
         continue;
       }
       fns_.start(acc, kPartials);
@@ -269,7 +270,7 @@ class ReduceBound final : public BoundKernel {
                    stage);
       }
       fns_.finish(acc, stage);
-      finish(loops.count, stage, 1, to, 1, false);
+      store_finished(loops.count, stage, 1, to, 1, false);
     }
   }
 
@@ -305,8 +306,8 @@ class ReduceBound final : public BoundKernel {
   /// The post function of n values, which it changes, and their store, `stride` elements apart.
   /// There is room for a chunk of the widest type at `values`. Columns start from the identity,
   /// which differs from the initial value for sums of nothing but negative zeros only.
-  void finish(int64_t count, std::byte* values, int64_t n, std::byte* to, int64_t stride,
-              bool columns) const {
+  void store_finished(int64_t count, std::byte* values, int64_t n, std::byte* to, int64_t stride,
+                      bool columns) const {
     const auto apply = [&](auto zero) {
       using T = decltype(zero);
       T* v = reinterpret_cast<T*>(values);

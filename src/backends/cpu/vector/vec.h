@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+#include <utility>  // integer_sequence: a type, no code
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -25,7 +27,9 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 #pragma GCC diagnostic ignored "-Wignored-attributes"
 // gcc 12 sees the undefined pass-through operand of AVX-512 intrinsics as uninitialised.
+#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #pragma GCC diagnostic ignored "-Wuninitialized"
 
 #define XC_INLINE inline __attribute__((always_inline))
@@ -73,6 +77,15 @@ XC_INLINE auto lane_numbers() {
 #pragma GCC unroll 16
   for (int i = 0; i < kCount<V, T>; ++i) numbers[i] = i;
   return numbers;
+}
+template <auto from, class V, int... i>
+XC_INLINE V shuffle_lanes(V a, V b, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(a, b, from(i)...);
+}
+/// Lane from(i) of a in lane i, or of b where from(i) counts on behind a's; elements of type T.
+template <auto from, class T, class V>
+XC_INLINE V shuffle(V a, V b) {
+  return shuffle_lanes<from>(a, b, std::make_integer_sequence<int, kCount<V, T>>());
 }
 /// v in the first n lanes, fill in the others.
 template <class V, class T>
