@@ -20,7 +20,7 @@
 
 #include "backends/cpu/block_copies.h"
 #include "backends/cpu/bound_views.h"
-#include "backends/cpu/epilogue.h"
+#include "backends/cpu/image_blocks.h"
 #include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/few_rows_fn.h"
 #include "backends/cpu/vector/pixels_fn.h"
@@ -37,14 +37,6 @@ constexpr int64_t kFewest = 8;           ///< channels of the result that are wo
 constexpr int64_t kMostStride = 64;
 /// Pixels of a block, per phase: what it reads and its sums take half of the second-level cache.
 constexpr int64_t kLeastPixels = 48, kMostPixels = 384;
-
-struct Range {
-  int64_t begin = 0, end = 0;
-  int64_t size() const { return std::max<int64_t>(end - begin, 0); }
-};
-Range common(Range a, Range b) {
-  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
-}
 
 /// Positions of a kernel's axis that one phase meets, over inputs in ascending order.
 struct Phase {
@@ -139,20 +131,6 @@ struct PhaseModel {
   BoundedEpilogue behind;
 };
 
-/// Strides of an operand, in elements; axes that it lacks are of one element.
-struct Lies {
-  int64_t image = 0, channel = 0;
-  std::array<int64_t, 3> axis{};
-  Lies() = default;
-  explicit Lies(const Dims& strides) : image(strides[0]), channel(strides[1]) {
-    std::copy(strides.begin() + 2, strides.end(),
-              axis.end() - (strides.end() - strides.begin() - 2));
-  }
-  int64_t at(int64_t n, int64_t c, int64_t d, int64_t h, int64_t v) const {
-    return n * image + c * channel + d * axis[0] + h * axis[1] + v * axis[2];
-  }
-};
-
 class PhaseBound final : public BoundKernel {
  public:
   PhaseBound(const StepSpec& spec, const BindContext& context,
@@ -166,8 +144,8 @@ class PhaseBound final : public BoundKernel {
     const OperandViews views(spec, context);
     const OperandView &x = views.inputs[kX], &y = views.outputs[0];
     axes_ = conv_transpose_axes(*spec.node, x.dims, views.inputs[kW].dims, y.dims);
-    x_ = Lies(x.strides);
-    y_ = Lies(y.strides);
+    x_ = ImageStrides(x.strides);
+    y_ = ImageStrides(y.strides);
     images_ = y.dims[0];
     tasks = 0;
     if (y.count() == 0) return;
@@ -198,24 +176,22 @@ class PhaseBound final : public BoundKernel {
       const Block b = block(task);
       load(task, b, x, scratch.x);
       float* y = result;
-      Lies y_at = y_;
+      ImageStrides y_at = y_;
       if (stage_y_) {
-        y_at = staged(b);
-        y = scratch.y -
-            y_at.at(b.image, b.channels.begin, b.depth, b.out_rows.begin, b.out_cols.begin);
+        y_at = b.staged();
+        y = scratch.y - b.first(y_at);
       }
       const int64_t group = m.out * b.group;
       for (int64_t j = b.channels.begin - group; j < b.channels.end - group; j += kPanel)
         for (size_t h = 0; h < m.phases[1].size(); ++h)
           for (size_t v = 0; v < m.phases[2].size(); ++v) {
-            const Range rows = common(b.rows, results(1, h)), cols = common(b.cols, results(2, v));
+            const Range rows = common(b.q_rows, results(1, h)),
+                        cols = common(b.q_cols, results(2, v));
             if (rows.size() == 0 || cols.size() == 0) continue;
             sums(b, j, h, v, rows, cols, scratch);
             place(b, j, h, v, rows, cols, scratch.m, bias, y, y_at);
           }
-      if (!stores_.empty())
-        stores_.of(task).run(scratch.y, result + y_.at(b.image, b.channels.begin, b.depth,
-                                                       b.out_rows.begin, b.out_cols.begin));
+      if (!stores_.empty()) stores_.of(task).run(scratch.y, result + b.first(y_));
       if (!m.behind.epilogue.empty())
         m.behind.epilogue.run(tiles_, static_cast<size_t>(task), args.buffers, scratch.epilogue,
                               scratch.y);
@@ -223,12 +199,12 @@ class PhaseBound final : public BoundKernel {
   }
 
  private:
-  /// Results of one image, group and depth: q along rows and columns, and where they lie.
-  struct Block {
-    int64_t image, group, depth;
-    Range rows, cols;          ///< q
-    Range out_rows, out_cols;  ///< of the result
-    Range channels;            ///< of all groups; from a panel on
+  /// Of one image, group and depth; its channels begin with a panel.
+  struct Block : ImageBlock {
+    Range q_rows, q_cols;
+    int64_t group = 0;
+    int64_t image() const { return images.begin; }
+    int64_t depth() const { return depths.begin; }
   };
   struct Offsets {
     int64_t x, m, y, zeros, epilogue;
@@ -274,12 +250,8 @@ class PhaseBound final : public BoundKernel {
     const int64_t depths = static_cast<int64_t>(most_taps(0));
     const int64_t most = std::clamp(cpu_info().l2_bytes / 2 / (4 * (m.in * depths + kPanel)),
                                     kLeastPixels, kMostPixels);
-    const auto even = [](int64_t all, int64_t step) {
-      step = std::clamp<int64_t>(step, 1, all);
-      return ceil_div(all, ceil_div(all, step));
-    };
-    block_cols_ = even(cols, most);
-    block_rows_ = block_cols_ < cols ? 1 : even(rows, most / cols);
+    block_cols_ = even_step(cols, most);
+    block_rows_ = block_cols_ < cols ? 1 : even_step(rows, most / cols);
     row_blocks_ = ceil_div(rows, block_rows_);
     col_blocks_ = ceil_div(cols, block_cols_);
     const int64_t blocks = images_ * m.groups * axes_[0].output * row_blocks_ * col_blocks_;
@@ -304,13 +276,14 @@ class PhaseBound final : public BoundKernel {
     };
     Block b{};
     const int64_t slice = next(slices_), panels = ceil_div(m.out, kPanel);
-    b.cols = part(results(2), block_cols_, next(col_blocks_));
-    b.rows = part(results(1), block_rows_, next(row_blocks_));
-    b.depth = next(axes_[0].output);
+    b.q_cols = part(results(2), block_cols_, next(col_blocks_));
+    b.q_rows = part(results(1), block_rows_, next(row_blocks_));
+    const int64_t depth = next(axes_[0].output);
     b.group = next(m.groups);
-    b.image = task;
-    b.out_rows = out_of(1, b.rows);
-    b.out_cols = out_of(2, b.cols);
+    b.images = {task, task + 1};
+    b.depths = {depth, depth + 1};
+    b.rows = out_of(1, b.q_rows);
+    b.cols = out_of(2, b.q_cols);
     b.channels = {b.group * m.out + panels * slice / slices_ * kPanel,
                   b.group * m.out + std::min(m.out, panels * (slice + 1) / slices_ * kPanel)};
     return b;
@@ -322,57 +295,33 @@ class PhaseBound final : public BoundKernel {
 
   const Phase& depth_phase(const Block& b) const {
     const WindowAxis& a = axes_[0];
-    return model_->phases[0][static_cast<size_t>((b.depth + a.pad_begin) % a.stride)];
+    return model_->phases[0][static_cast<size_t>((b.depth() + a.pad_begin) % a.stride)];
   }
   /// The input's depth under a tap.
   int64_t depth_under(const Block& b, const Phase::Tap& tap) const {
-    return (b.depth + axes_[0].pad_begin) / axes_[0].stride - tap.shift;
+    return (b.depth() + axes_[0].pad_begin) / axes_[0].stride - tap.shift;
   }
 
-  int64_t stage_row(const Block& b) const { return read_by(2, b.cols).size() * model_->in; }
-  int64_t stage_plane(const Block& b) const { return read_by(1, b.rows).size() * stage_row(b); }
-
-  Lies staged(const Block& b) const {
-    Lies at;
-    at.channel = 1;
-    at.axis[2] = b.channels.size();
-    at.axis[1] = b.out_cols.size() * at.axis[2];
-    return at;
-  }
+  int64_t stage_row(const Block& b) const { return read_by(2, b.q_cols).size() * model_->in; }
+  int64_t stage_plane(const Block& b) const { return read_by(1, b.q_rows).size() * stage_row(b); }
 
   void add_task(int64_t task, const BindContext& context, size_t rank) {
     const PhaseModel& m = *model_;
     const Block b = block(task);
-    const Dims read{inside(1, read_by(1, b.rows)).size(), inside(2, read_by(2, b.cols)).size(),
+    const Dims read{inside(1, read_by(1, b.q_rows)).size(), inside(2, read_by(2, b.q_cols)).size(),
                     m.in};
-    loads_.add(read, {x_.axis[1], x_.axis[2], x_.channel}, {stage_row(b), m.in, 1});
+    loads_.add(read, {x_.row, x_.col, x_.channel}, {stage_row(b), m.in, 1});
     x_floats_ =
         std::max(x_floats_, checked_mul(static_cast<int64_t>(most_taps(0)), stage_plane(b)));
-    m_floats_ = std::max(m_floats_, b.rows.size() * read_by(2, b.cols).size() * kPanel);
-    const Dims dims{b.out_rows.size(), b.out_cols.size(), b.channels.size()};
-    const Lies at = staged(b);
+    m_floats_ = std::max(m_floats_, b.q_rows.size() * read_by(2, b.q_cols).size() * kPanel);
+    const Dims dims{b.rows.size(), b.cols.size(), b.channels.size()};
+    const ImageStrides staged = b.staged();
     if (stage_y_) y_floats_ = std::max(y_floats_, element_count(dims));
     if (stage_y_ && !m.behind.epilogue.staged())
-      stores_.add(dims, {at.axis[1], at.axis[2], 1}, {y_.axis[1], y_.axis[2], y_.channel});
-    if (m.behind.epilogue.empty()) return;
-    const auto whole = context.outputs[0].dims;
-    Dims begin(whole.size(), 0), end(whole.begin(), whole.end()), tile;
-    const auto range = [&](size_t axis, Range r) {
-      begin[axis] = r.begin;
-      end[axis] = r.end;
-    };
-    range(0, {b.image, b.image + 1});
-    range(1, b.channels);
-    range(rank - 1, b.out_cols);
-    if (rank > 3) range(rank - 2, b.out_rows);
-    if (rank > 4) range(rank - 3, {b.depth, b.depth + 1});
-    if (m.behind.epilogue.staged()) {
-      tile.assign(whole.size(), 0);
-      tile[1] = 1;
-      tile[rank - 1] = at.axis[2];
-      if (rank > 3) tile[rank - 2] = at.axis[1];
-    }
-    tiles_.add(begin, end, tile);
+      stores_.add(dims, {staged.row, staged.col, 1}, {y_.row, y_.col, y_.channel});
+    if (!m.behind.epilogue.empty())
+      add_block(tiles_, context.outputs[0].dims, ImageAxes::of_rank(rank), b,
+                m.behind.epilogue.staged() ? &staged : nullptr);
   }
 
   void lay_out_scratch() {
@@ -394,7 +343,7 @@ class PhaseBound final : public BoundKernel {
 
   void load(int64_t task, const Block& b, const float* x, float* stage) const {
     const int64_t in = model_->in;
-    const Range rows = read_by(1, b.rows), cols = read_by(2, b.cols), in_rows = inside(1, rows),
+    const Range rows = read_by(1, b.q_rows), cols = read_by(2, b.q_cols), in_rows = inside(1, rows),
                 in_cols = inside(2, cols);
     const bool whole = in_rows.size() == rows.size() && in_cols.size() == cols.size();
     for (const Phase::Tap& tap : depth_phase(b).taps) {
@@ -402,9 +351,10 @@ class PhaseBound final : public BoundKernel {
       if (axes_[0].inside(depth)) {
         if (!whole) std::fill_n(stage, stage_plane(b), 0.0f);
         if (in_rows.size() > 0 && in_cols.size() > 0)
-          loads_.of(task).run(x + x_.at(b.image, b.group * in, depth, in_rows.begin, in_cols.begin),
-                              stage + (in_rows.begin - rows.begin) * stage_row(b) +
-                                  (in_cols.begin - cols.begin) * in);
+          loads_.of(task).run(
+              x + x_.at(b.image(), b.group * in, in_rows.begin, in_cols.begin, depth),
+              stage + (in_rows.begin - rows.begin) * stage_row(b) +
+                  (in_cols.begin - cols.begin) * in);
       }
       stage += stage_plane(b);
     }
@@ -418,7 +368,7 @@ class PhaseBound final : public BoundKernel {
     const int64_t width = m.width(j), in = m.in, row = stage_row(b);
     const int64_t pixels = (rows.size() - 1) * (row / in) + cols.size();
     const auto phase =
-        static_cast<size_t>(((b.depth + axes_[0].pad_begin) % axes_[0].stride * axes_[1].stride +
+        static_cast<size_t>(((b.depth() + axes_[0].pad_begin) % axes_[0].stride * axes_[1].stride +
                              static_cast<int64_t>(h)) *
                                 axes_[2].stride +
                             static_cast<int64_t>(v));
@@ -429,8 +379,8 @@ class PhaseBound final : public BoundKernel {
       const float* const stage = scratch.x + static_cast<int64_t>(d) * stage_plane(b);
       for (size_t r = 0; r < down.taps.size(); ++r)
         for (const Phase::Run& run : along.runs) {
-          const int64_t row_at = rows.begin - down.taps[r].shift - read_by(1, b.rows).begin,
-                        col_at = cols.begin - run.shift - read_by(2, b.cols).begin;
+          const int64_t row_at = rows.begin - down.taps[r].shift - read_by(1, b.q_rows).begin,
+                        col_at = cols.begin - run.shift - read_by(2, b.q_cols).begin;
           const size_t tap = (d * down.taps.size() + r) * along.taps.size() + run.first;
           multiply_({.x = stage + row_at * row + col_at * in,
                      .x_row = in,
@@ -450,7 +400,7 @@ class PhaseBound final : public BoundKernel {
   }
 
   void place(const Block& b, int64_t j, size_t h, size_t v, Range rows, Range cols,
-             const float* sums, const float* bias, float* y, const Lies& y_at) const {
+             const float* sums, const float* bias, float* y, const ImageStrides& y_at) const {
     const PhaseModel& m = *model_;
     const int64_t width = m.width(j), row = stage_row(b) / m.in;
     const int64_t channel = b.group * m.out + j;
@@ -458,11 +408,12 @@ class PhaseBound final : public BoundKernel {
     const WindowAxis &down = axes_[1], &along = axes_[2];
     const int64_t col = cols.begin * along.stride + static_cast<int64_t>(v) - along.pad_begin;
     for (int64_t q = rows.begin; q < rows.end; ++q)
-      place_({sums + (q - rows.begin) * row * width, cols.size(), width, columns}, bias + channel,
-             m.behind.bounds.low, m.behind.bounds.high,
-             y + y_at.at(b.image, channel, b.depth,
-                         q * down.stride + static_cast<int64_t>(h) - down.pad_begin, col),
-             y_at.axis[2] * along.stride);
+      place_(
+          {sums + (q - rows.begin) * row * width, cols.size(), width, columns}, bias + channel,
+          m.behind.bounds.low, m.behind.bounds.high,
+          y + y_at.at(b.image(), channel,
+                      q * down.stride + static_cast<int64_t>(h) - down.pad_begin, col, b.depth()),
+          y_at.col * along.stride);
   }
 
   std::shared_ptr<const PhaseModel> model_;
@@ -472,7 +423,7 @@ class PhaseBound final : public BoundKernel {
   bool has_bias_, stage_y_ = false;
   std::array<WindowAxis, 3> axes_;
   std::array<int64_t, 3> most_shift_{};
-  Lies x_, y_;
+  ImageStrides x_, y_;
   int64_t images_ = 0;
   int64_t block_rows_ = 1, block_cols_ = 1, row_blocks_ = 1, col_blocks_ = 1, slices_ = 1;
   int64_t x_floats_ = 0, m_floats_ = 0, y_floats_ = 0;

@@ -9,7 +9,7 @@
 
 #include "backends/cpu/conv_problem.h"
 #include "backends/cpu/copy.h"
-#include "backends/cpu/epilogue.h"
+#include "backends/cpu/image_blocks.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/conv_row_fn.h"
@@ -52,17 +52,6 @@ struct RowConvModel {
   BoundedEpilogue behind;
 };
 
-/// Where operands lie: strides in elements.
-struct Lies {
-  int64_t image = 0, channel = 0, row = 0, col = 0;
-  Lies() = default;
-  explicit Lies(const Dims& strides)
-      : image(strides[0]),
-        channel(strides[1]),
-        row(strides.size() > 3 ? strides[2] : 0),
-        col(strides.back()) {}
-};
-
 class RowConvBound final : public BoundKernel {
  public:
   RowConvBound(const StepSpec& spec, const BindContext& context,
@@ -81,11 +70,11 @@ class RowConvBound final : public BoundKernel {
       tasks = 0;
       return;
     }
-    x_ = Lies(conv.x.strides);
-    y_ = Lies(conv.y.strides);
+    x_ = ImageStrides(conv.x.strides);
+    y_ = ImageStrides(conv.y.strides);
     choose_blocks();
     if (model_->behind.epilogue.staged())
-      y_ = Lies(Dims{0, 1, block_cols_ * model_->out_channels, model_->out_channels});
+      y_ = ImageStrides(Dims{0, 1, block_cols_ * model_->out_channels, model_->out_channels});
     const bool y_last = model_->out_channels == 1 || y_.channel == 1;
     scatter_ = !y_last;
     // Rows that follow each other are one.
@@ -116,12 +105,13 @@ class RowConvBound final : public BoundKernel {
     const Range in_rows = inside(rows_), in_cols = inside(cols_);
     const int64_t all = images_ * blocks_;
     for (int64_t i = all * begin / tasks; i < all * end / tasks; ++i) {
-      const Block b = block(i);
-      const float* const x = static_cast<const float*>(args.buffers[kX]) + b.image * x_.image;
+      const ImageBlock b = block(i);
+      const float* const x =
+          static_cast<const float*>(args.buffers[kX]) + b.images.begin * x_.image;
       // Rows and columns are counted in the image, also those of a tile in scratch.
       float* const y = model_->behind.epilogue.staged()
                            ? scratch.result - b.rows.begin * y_.row - b.cols.begin * y_.col
-                           : static_cast<float*>(args.buffers[inputs_]) + b.image * y_.image;
+                           : static_cast<float*>(args.buffers[inputs_]) + b.images.begin * y_.image;
       const bool flat = flat_ && b.cols.size() == cols_.output;
       for (int64_t row = b.rows.begin; row < b.rows.end; ++row) {
         if (flat) {
@@ -144,15 +134,6 @@ class RowConvBound final : public BoundKernel {
   }
 
  private:
-  struct Range {
-    int64_t begin, end;
-    int64_t size() const { return end - begin; }
-  };
-  /// Rows and columns of an image of the result.
-  struct Block {
-    int64_t image;
-    Range rows, cols;
-  };
   struct Scratch {
     Scratch(std::byte* at, const RowConvBound& of)
         : bias(reinterpret_cast<float*>(at)),
@@ -163,10 +144,12 @@ class RowConvBound final : public BoundKernel {
     std::byte* epilogue;
   };
 
-  Block block(int64_t i) const {
-    const int64_t across = ceil_div(cols_.output, block_cols_);
+  /// All channels of one image.
+  ImageBlock block(int64_t i) const {
+    const int64_t across = ceil_div(cols_.output, block_cols_), image = i / blocks_;
     const int64_t row = i % blocks_ / across * block_rows_, col = i % across * block_cols_;
-    return {i / blocks_,
+    return {{image, image + 1},
+            {0, model_->out_channels},
             {row, std::min(row + block_rows_, rows_.output)},
             {col, std::min(col + block_cols_, cols_.output)}};
   }
@@ -187,7 +170,7 @@ class RowConvBound final : public BoundKernel {
     const int64_t bytes = model_->behind.epilogue.empty() ? kWholeBytes : kBlockBytes;
     const int64_t most = std::max<int64_t>(bytes / 4 / model_->padded, 1);
     // No narrow block at the end of the rows.
-    block_cols_ = ceil_div(cols_.output, ceil_div(cols_.output, most));
+    block_cols_ = even_step(cols_.output, most);
     block_rows_ = std::clamp<int64_t>(most / block_cols_, 1, rows_.output);
     blocks_ = ceil_div(rows_.output, block_rows_) * ceil_div(cols_.output, block_cols_);
   }
@@ -201,7 +184,7 @@ class RowConvBound final : public BoundKernel {
   }
 
   void in_place(const float* x, float* y, int64_t row, Range cols, const Scratch& scratch) const {
-    if (cols.size() <= 0) return;
+    if (cols.size() == 0) return;
     compute(x + (row * rows_.stride - rows_.pad_begin) * x_.row +
                 (cols.begin * cols_.stride - cols_.pad_begin) * x_.col,
             x_.col * cols_.stride, offsets_, y + row * y_.row + cols.begin * y_.col, cols.size(),
@@ -209,7 +192,7 @@ class RowConvBound final : public BoundKernel {
   }
 
   void staged(const float* x, float* y, int64_t row, Range cols, const Scratch& scratch) const {
-    if (cols.size() <= 0) return;
+    if (cols.size() == 0) return;
     fill_stage(x, row, cols, scratch.stage);
     compute(scratch.stage, channels_ * cols_.stride, stage_offsets_,
             y + row * y_.row + cols.begin * y_.col, cols.size(), scratch);
@@ -256,26 +239,9 @@ class RowConvBound final : public BoundKernel {
 
   void add_tiles(const BindContext& context, const SqueezedConv& conv) {
     tiles_ = Epilogue::Tiles(model_->behind.epilogue, context);
-    const auto whole = context.outputs[0].dims;
-    Dims begin(whole.size(), 0), end(whole.begin(), whole.end()), tile;
-    if (model_->behind.epilogue.staged()) {
-      tile.assign(whole.size(), 0);
-      tile[1] = y_.channel;
-      if (conv.kept.size() > 1) tile[2 + conv.kept.front()] = y_.row;
-      tile[2 + conv.kept.back()] = y_.col;
-    }
-    for (int64_t i = 0; i < images_ * blocks_; ++i) {
-      const Block b = block(i);
-      begin[0] = b.image;
-      end[0] = b.image + 1;
-      if (conv.kept.size() > 1) {
-        begin[2 + conv.kept.front()] = b.rows.begin;
-        end[2 + conv.kept.front()] = b.rows.end;
-      }
-      begin[2 + conv.kept.back()] = b.cols.begin;
-      end[2 + conv.kept.back()] = b.cols.end;
-      tiles_.add(begin, end, tile);
-    }
+    for (int64_t i = 0; i < images_ * blocks_; ++i)
+      add_block(tiles_, context.outputs[0].dims, ImageAxes::of_kept(conv.kept), block(i),
+                model_->behind.epilogue.staged() ? &y_ : nullptr);
   }
 
   std::shared_ptr<const RowConvModel> model_;
@@ -283,7 +249,7 @@ class RowConvBound final : public BoundKernel {
   bool has_bias_;
   int64_t images_ = 0, channels_ = 0;
   WindowAxis rows_, cols_;
-  Lies x_, y_;
+  ImageStrides x_, y_;
   int64_t stage_row_ = 0;
   std::vector<int64_t> offsets_, stage_offsets_;  ///< of the taps, in the input and in scratch
   bool flat_ = false, scatter_ = false;

@@ -19,7 +19,7 @@
 #include <mutex>
 
 #include "backends/cpu/block_copies.h"
-#include "backends/cpu/epilogue.h"
+#include "backends/cpu/image_blocks.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn_conv.h"
 #include "backends/cpu/vector/few_rows_fn.h"
@@ -84,20 +84,6 @@ class TransformedWeights {
   std::shared_ptr<Buffer> buffer_;
 };
 
-/// Where an operand's elements lie: strides of images, rows and columns of pixels, in elements.
-struct Pixels {
-  int64_t image = 0, row = 0, col = 0;
-  int64_t at(int64_t n, int64_t r, int64_t c) const { return n * image + r * row + c * col; }
-};
-Pixels pixels_of(const Dims& strides) {
-  return {strides[0], strides.size() > 3 ? strides[2] : 0, strides.back()};
-}
-
-struct Range {
-  int64_t begin, end;
-  int64_t size() const { return end - begin; }
-};
-
 class WinogradBound final : public BoundKernel {
  public:
   WinogradBound(const StepSpec& spec, const BindContext& context, const SqueezedConv& conv,
@@ -120,8 +106,8 @@ class WinogradBound final : public BoundKernel {
     cols_.form = form.cols;
     if (s.axes.size() > 1) rows_.axis = s.axes[0];
     cols_.axis = s.axes.back();
-    x_ = pixels_of(conv.x.strides);
-    y_ = pixels_of(conv.y.strides);
+    x_ = ImageStrides(conv.x.strides);
+    y_ = ImageStrides(conv.y.strides);
     points_ = form.points();
     v_row_ = align_up(in_, fns_.lanes);
     split(spec.threads);
@@ -143,14 +129,14 @@ class WinogradBound final : public BoundKernel {
     for (int64_t task = begin; task < end; ++task) {
       const Block b = block(task);
       const float* x = static_cast<const float*>(args.buffers[kX]);
-      Pixels x_at = x_;
+      ImageStrides x_at = x_;
       if (!loads_.empty()) x = load(task, b, x, scratch, x_at);
       float* const result = static_cast<float*>(args.buffers[y_index_]);
       float* y = result;
-      Pixels y_at = y_;
+      ImageStrides y_at = y_;
       if (stage_y_) {
-        y_at = staged_pixels(b);
-        y = scratch.y - y_at.at(b.images.begin, b.rows.begin, b.cols.begin) - b.channels.begin;
+        y_at = b.staged();
+        y = scratch.y - b.first(y_at);
       }
       const std::span<const Tile> tiles = list_tiles(b, scratch);
       for (size_t t = 0; t < tiles.size(); ++t) {
@@ -160,9 +146,7 @@ class WinogradBound final : public BoundKernel {
       }
       for (int64_t j = b.channels.begin; j < b.channels.end; j += kPanel)
         panel(j, tiles, x, x_at, y, y_at, scratch);
-      if (!stores_.empty())
-        stores_.of(task).run(scratch.y, result + y_.at(b.images.begin, b.rows.begin, b.cols.begin) +
-                                            b.channels.begin * store_channel_);
+      if (!stores_.empty()) stores_.of(task).run(scratch.y, result + b.first(y_));
       if (!behind_->epilogue.empty())
         behind_->epilogue.run(tiles_, static_cast<size_t>(task), args.buffers, scratch.epilogue,
                               scratch.y);
@@ -170,10 +154,9 @@ class WinogradBound final : public BoundKernel {
   }
 
  private:
-  /// Of the result; the channels are whole panels.
-  struct Block {
-    Range images, row_groups, col_groups, channels;
-    Range rows, cols;
+  /// Its channels are whole panels.
+  struct Block : ImageBlock {
+    Range row_groups, col_groups;
   };
   struct Tile {
     int64_t image, row, col;  ///< the first result
@@ -212,19 +195,15 @@ class WinogradBound final : public BoundKernel {
     const int64_t across = cols_.tiles(), image = rows_.tiles() * across;
     const int64_t most = std::clamp(cpu_info().l2_bytes * 3 / 4 / (points_ * 4 * (v_row_ + kPanel)),
                                     kLeastTiles, kMostTiles);
-    const auto even = [&](int64_t all, int64_t step) {
-      step = std::clamp<int64_t>(step, 1, all);
-      return ceil_div(all, ceil_div(all, step));
-    };
     if (across >= most) {
-      block_cols_ = even(cols_.groups(), most / cols_.axis.dilation);
+      block_cols_ = even_step(cols_.groups(), most / cols_.axis.dilation);
     } else {
       block_cols_ = cols_.groups();
       if (image > most)
-        block_rows_ = even(rows_.groups(), most / across / rows_.axis.dilation);
+        block_rows_ = even_step(rows_.groups(), most / across / rows_.axis.dilation);
       else {
         block_rows_ = rows_.groups();
-        block_images_ = even(images_, most / image);
+        block_images_ = even_step(images_, most / image);
       }
     }
     const int64_t panels = ceil_div(out_, kPanel);
@@ -280,16 +259,16 @@ class WinogradBound final : public BoundKernel {
   }
 
   const float* load(int64_t task, const Block& b, const float* x, const Scratch& scratch,
-                    Pixels& x_at) const {
+                    ImageStrides& x_at) const {
     const Range rows = read_by(rows_, b.rows), cols = read_by(cols_, b.cols);
-    loads_.of(task).run(x + x_.at(b.images.begin, rows.begin, cols.begin), scratch.x);
-    x_at = {rows.size() * cols.size() * in_, cols.size() * in_, in_};
-    return scratch.x - x_at.at(b.images.begin, rows.begin, cols.begin);
-  }
-
-  static Pixels staged_pixels(const Block& b) {
-    const int64_t col = b.channels.size();
-    return {b.rows.size() * b.cols.size() * col, b.cols.size() * col, col};
+    ImageBlock read;
+    read.images = b.images;
+    read.channels = {0, in_};
+    read.rows = rows;
+    read.cols = cols;
+    loads_.of(task).run(x + read.first(x_), scratch.x);
+    x_at = read.staged();
+    return scratch.x - read.first(x_at);
   }
 
   void add_task(int64_t task, const BindContext& context, const SqueezedConv& conv, bool load_x,
@@ -302,36 +281,17 @@ class WinogradBound final : public BoundKernel {
     if (load_x) {
       const Dims dims{b.images.size(), in_, read_by(rows_, b.rows).size(),
                       read_by(cols_, b.cols).size()};
-      loads_.add(dims, {x_.image, conv.x.strides[1], x_.row, x_.col}, channels_last_strides(dims));
+      loads_.add(dims, {x_.image, x_.channel, x_.row, x_.col}, channels_last_strides(dims));
       x_bytes_ = std::max(x_bytes_, element_count(dims) * 4);
     }
-    const Dims dims{b.images.size(), b.channels.size(), b.rows.size(), b.cols.size()};
+    const Dims dims = b.dims();
     if (stage_y_) y_bytes_ = std::max(y_bytes_, element_count(dims) * 4);
-    if (store_y) {
-      store_channel_ = conv.y.strides[1];
-      stores_.add(dims, channels_last_strides(dims), {y_.image, store_channel_, y_.row, y_.col});
-    }
+    if (store_y)
+      stores_.add(dims, channels_last_strides(dims), {y_.image, y_.channel, y_.row, y_.col});
     if (behind_->epilogue.empty()) return;
-    const auto whole = context.outputs[0].dims;
-    Dims begin(whole.size(), 0), end(whole.begin(), whole.end()), tile;
-    const auto range = [&](size_t axis, Range r) {
-      begin[axis] = r.begin;
-      end[axis] = r.end;
-    };
-    const size_t col_axis = 2 + conv.kept.back(), row_axis = 2 + conv.kept.front();
-    range(0, b.images);
-    range(1, b.channels);
-    if (row_axis != col_axis) range(row_axis, b.rows);
-    range(col_axis, b.cols);
-    if (behind_->epilogue.staged()) {
-      const Pixels at = staged_pixels(b);
-      tile.assign(whole.size(), 0);
-      tile[0] = at.image;
-      tile[1] = 1;
-      if (row_axis != col_axis) tile[row_axis] = at.row;
-      tile[col_axis] = at.col;
-    }
-    tiles_.add(begin, end, tile);
+    const ImageStrides staged = b.staged();
+    add_block(tiles_, context.outputs[0].dims, ImageAxes::of_kept(conv.kept), b,
+              behind_->epilogue.staged() ? &staged : nullptr);
   }
 
   void lay_out_scratch() {
@@ -364,34 +324,35 @@ class WinogradBound final : public BoundKernel {
   }
 
   /// The pixels a tile reads; `zeros` where there are none.
-  void input_pixels(const Tile& tile, const float* x, const Pixels& at, const float* zeros,
+  void input_pixels(const Tile& tile, const float* x, const ImageStrides& at, const float* zeros,
                     const float** pixels) const {
     const WindowAxis &rows = rows_.axis, &cols = cols_.axis;
     for (int i = 0; i < rows_.form.points; ++i) {
       const int64_t row = rows.at(tile.row, i);
       for (int j = 0; j < cols_.form.points; ++j) {
         const int64_t col = cols.at(tile.col, j);
-        *pixels++ = rows.inside(row) && cols.inside(col) ? x + at.at(tile.image, row, col) : zeros;
+        *pixels++ =
+            rows.inside(row) && cols.inside(col) ? x + at.at(tile.image, 0, row, col) : zeros;
       }
     }
   }
   /// The pixels a tile writes, from channel j on; `dump` where there are none.
-  void output_pixels(const Tile& tile, float* y, const Pixels& at, int64_t j, float* dump,
+  void output_pixels(const Tile& tile, float* y, const ImageStrides& at, int64_t j, float* dump,
                      float** pixels) const {
     for (int r = 0; r < rows_.form.outputs; ++r) {
       const int64_t row = tile.row + r * rows_.axis.dilation;
       for (int c = 0; c < cols_.form.outputs; ++c) {
         const int64_t col = tile.col + c * cols_.axis.dilation;
         *pixels++ = row < rows_.axis.output && col < cols_.axis.output
-                        ? y + at.at(tile.image, row, col) + j
+                        ? y + at.at(tile.image, j, row, col)
                         : dump;
       }
     }
   }
 
   /// A block's results of one panel of output channels.
-  void panel(int64_t j, std::span<const Tile> tiles, const float* x, const Pixels& x_at, float* y,
-             const Pixels& y_at, const Scratch& scratch) const {
+  void panel(int64_t j, std::span<const Tile> tiles, const float* x, const ImageStrides& x_at,
+             float* y, const ImageStrides& y_at, const Scratch& scratch) const {
     const int64_t width = weights_->width(j), columns = std::min(kPanel, out_ - j),
                   m_point = static_cast<int64_t>(tiles.size()) * width;
     for (int64_t p = 0; p < points_; ++p)
@@ -416,7 +377,7 @@ class WinogradBound final : public BoundKernel {
   }
 
   /// A tile's results as sums over their windows.
-  void plain(const Tile& tile, int64_t j, int64_t columns, const float* x, const Pixels& x_at,
+  void plain(const Tile& tile, int64_t j, int64_t columns, const float* x, const ImageStrides& x_at,
              float* const* pixels, const Scratch& scratch) const {
     const WindowAxis &rows = rows_.axis, &cols = cols_.axis;
     const int64_t outputs = rows_.form.outputs * cols_.form.outputs;
@@ -429,7 +390,7 @@ class WinogradBound final : public BoundKernel {
               const int64_t row = rows.at(tile.row + r * rows.dilation, k0),
                             col = cols.at(tile.col + c * cols.dilation, k1);
               *to++ = rows.inside(row) && cols.inside(col)
-                          ? x[x_at.at(tile.image, row, col) + channel]
+                          ? x[x_at.at(tile.image, channel, row, col)]
                           : 0.0f;
             }
     sum_windows_({.m = outputs,
@@ -464,10 +425,10 @@ class WinogradBound final : public BoundKernel {
   bool has_bias_, stage_y_ = false;
   int64_t images_, in_, out_;
   TiledAxis rows_, cols_;
-  Pixels x_, y_;
+  ImageStrides x_, y_;
   int64_t points_ = 0, v_row_ = 0;
   int64_t block_images_ = 1, block_rows_ = 1, block_cols_ = 1, slices_ = 1;
-  int64_t most_tiles_ = 0, x_bytes_ = 0, y_bytes_ = 0, store_channel_ = 1;
+  int64_t most_tiles_ = 0, x_bytes_ = 0, y_bytes_ = 0;
   BlockCopies loads_, stores_;  ///< of blocks' operands into scratch or from there
   Epilogue::Tiles tiles_;       ///< one per task
   Offsets at_{};
