@@ -244,14 +244,16 @@ std::vector<nb::object> Inputs::release_owners() {
   return {std::make_move_iterator(owners_), std::make_move_iterator(owners_ + count_)};
 }
 
-void Inputs::set(size_t index, nb::handle value, xc_dtype wanted, const char* name, bool in_place) {
-  if (PyArray_Check(value.ptr())) return set_array(index, value, wanted, name, in_place);
+void Inputs::set(size_t index, nb::handle value, xc_dtype wanted, const char* name, Use use) {
+  if (PyArray_Check(value.ptr())) return set_array(index, value, wanted, name, use);
   if (value.is_none()) {
     views_[index] = {};
     return;
   }
-  if (PyObject_HasAttrString(value.ptr(), "__dlpack__")) return set_dlpack(index, value, name);
-  if (in_place)
+  if (PyObject_HasAttrString(value.ptr(), "__dlpack__"))
+    return use == Use::kWritten ? set_dlpack<nb::ndarray<>>(index, value, name)
+                                : set_dlpack<nb::ndarray<nb::ro>>(index, value, name);
+  if (use != Use::kOnce)
     fail(what_, XC_INVALID_ARGUMENT, "a prepared call binds NumPy arrays or DLPack objects", name);
   // Scalars and nested lists: whatever NumPy makes of them, in the port's type.
   PyArray_Descr* descr = nullptr;
@@ -260,11 +262,11 @@ void Inputs::set(size_t index, nb::handle value, xc_dtype wanted, const char* na
       descr = PyArray_DescrFromType(number);
   const nb::object array =
       steal(PyArray_FromAny(value.ptr(), descr, 0, 0, NPY_ARRAY_CARRAY_RO, nullptr));
-  set_array(index, array, wanted, name, false);
+  set_array(index, array, wanted, name, Use::kOnce);
 }
 
-void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const char* name,
-                       bool in_place) {
+void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const char* name, Use use) {
+  const bool in_place = use != Use::kOnce;
   auto* array = reinterpret_cast<PyArrayObject*>(value.ptr());
   const int number = PyArray_TYPE(array);
   const xc_dtype dtype = dtype_of_number(number);
@@ -282,7 +284,8 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
     if (in_place) fail(what_, XC_UNSUPPORTED, "a prepared call takes no strings", name);
     return set_strings(index, value);
   }
-  (void)wanted;
+  if (use == Use::kWritten && !PyArray_ISWRITEABLE(array))
+    fail(what_, XC_INVALID_ARGUMENT, "the array is read-only", name);
 
   xc_tensor_view& view = views_[index];
   const int flags = PyArray_FLAGS(array);
@@ -310,7 +313,7 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
   // Swapped bytes, or fields of records: a copy.
   nb::object copy = steal(PyArray_FromAny(value.ptr(), PyArray_DescrFromType(number), 0, 0,
                                           NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED, nullptr));
-  set_array(index, copy, wanted, name, false);
+  set_array(index, copy, wanted, name, Use::kOnce);
 }
 
 void Inputs::set_strings(size_t index, nb::handle value) {
@@ -347,10 +350,11 @@ void Inputs::set_tensor(size_t index, xcrt::Tensor tensor) {
   tensors_.push_back(std::move(tensor));
 }
 
+template <class Array>
 void Inputs::set_dlpack(size_t index, nb::handle value, const char* name) {
-  nb::ndarray<nb::ro> array;
+  Array array;
   if (!nb::try_cast(value, array))
-    fail(what_, XC_INVALID_ARGUMENT, "the object's DLPack export failed", name);
+    fail(what_, XC_INVALID_ARGUMENT, "the object's DLPack export failed, or is read-only", name);
   if (array.device_type() != nb::device::cpu::value)
     fail(what_, XC_UNSUPPORTED, "the array is on another device: move it to the CPU", name);
   const xc_dtype dtype = dtype_of_dlpack(array.dtype());
@@ -365,7 +369,9 @@ void Inputs::set_dlpack(size_t index, nb::handle value, const char* name) {
   }
   views_[index] = {const_cast<void*>(array.data()), copied_dims_.data() + first, room(index), dtype,
                    static_cast<uint32_t>(array.ndim())};
-  keep(index, nb::cast(std::move(array)));
+  // The array itself: it may be a temporary of its exporter, which `value` does not keep.
+  keep(index, nb::capsule(new Array(std::move(array)),
+                          [](void* held) noexcept { delete static_cast<Array*>(held); }));
 }
 
 xcrt::Tensor copy_of(const xc_tensor_view& view) {

@@ -20,11 +20,13 @@ class Inputs {
  public:
   /// `what` the values are, for messages.
   explicit Inputs(size_t count, const char* what = "input");
+  /// What the views are for: a copy of a value will do, or its own memory is to be read or written
+  /// later.
+  enum class Use { kOnce, kRead, kWritten };
   /// Fills view `index` from an array, DLPack object, scalar, nested list or None. `wanted` is the
-  /// port's dtype (0 = any), `name` its name for messages. With `in_place`, whatever needs a copy
-  /// is refused.
-  void set(size_t index, nb::handle value, xc_dtype wanted, const char* name,
-           bool in_place = false);
+  /// port's dtype (0 = any), `name` its name for messages. Unless for kOnce, whatever needs a copy
+  /// is refused; for kWritten, read-only memory too.
+  void set(size_t index, nb::handle value, xc_dtype wanted, const char* name, Use use = Use::kOnce);
   /// A tensor that is there already: strings, sequences, maps. None for an empty one.
   void set_tensor(size_t index, xcrt::Tensor tensor);
   const xc_tensor_view* views() const { return views_; }
@@ -38,8 +40,9 @@ class Inputs {
   static constexpr size_t kMaxRank = 16;
 
  private:
-  void set_array(size_t index, nb::handle array, xc_dtype wanted, const char* name, bool in_place);
+  void set_array(size_t index, nb::handle array, xc_dtype wanted, const char* name, Use use);
   void set_strings(size_t index, nb::handle array);
+  template <class Array>
   void set_dlpack(size_t index, nb::handle value, const char* name);
   void keep(size_t index, nb::object owner) { owners_[index] = std::move(owner); }
   int64_t* room(size_t index) { return &strides_[index * kMaxRank]; }

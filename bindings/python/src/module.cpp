@@ -22,12 +22,18 @@ void translate(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
   } catch (const xcrt::Error& error) {
-    PyObject* value = PyObject_CallFunction(error_type, "s", error.what());
+    // Messages quote names and paths, which need not be UTF-8.
+    const auto text = [](std::string_view bytes) {
+      return nb::steal(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()),
+                                            "backslashreplace"));
+    };
+    const nb::object message = text(error.what());
+    PyObject* value = PyObject_CallFunctionObjArgs(error_type, message.ptr(), nullptr);
     if (!value) return;
     const nb::object object = nb::steal(value);
     object.attr("status") = error.status_name();
-    object.attr("where") = error.where();
-    object.attr("advice") = error.advice();
+    object.attr("where") = text(error.where());
+    object.attr("advice") = text(error.advice());
     PyErr_SetObject(error_type, value);
   }
 }

@@ -87,6 +87,10 @@ void store(xcrt::OpCall& call, uint32_t index, nb::handle value) {
                             .c_str(),
                         {});
     given = tensor_of(value, to.dtype, "output", name.c_str());
+    const xcrt::Dims dims = given.dims();
+    if (!std::equal(dims.begin(), dims.end(), to.dims, to.dims + to.rank))
+      throw xcrt::Error(XC_INVALID_ARGUMENT,
+                        ("output " + name + " changed its shape while it was read").c_str(), {});
   }
   if (to.dtype == XC_DTYPE_STRING) {
     std::vector<std::string_view> texts(static_cast<size_t>(given.size()));

@@ -115,20 +115,26 @@ nb::str str_of(xc_string_view text) {
 Session::Session(nb::handle model, int64_t threads, nb::handle jit, const Operators* operators,
                  const nb::kwargs& options)
     : model_(load(model, make_config(threads, jit, options), operators)),
-      session_(make_session(model_)),
-      inputs_(ports_of(model_.inputs())),
-      outputs_(ports_of(model_.outputs())) {}
+      session_(make_session(*model_)),
+      inputs_(ports_of(model_->inputs())),
+      outputs_(ports_of(model_->outputs())) {}
 
-void Session::read(nb::handle given, Inputs& inputs, bool in_place) const {
+Session::~Session() {
+  const nb::gil_scoped_release unlocked;
+  session_.reset();
+  model_.reset();
+}
+
+void Session::read(nb::handle given, Inputs& inputs, Inputs::Use use) const {
   const auto set = [&](size_t i, PyObject* value) {
     const Port& port = inputs_[i];
     if (port.kind != XC_PORT_TENSOR && value && value != Py_None) {
-      if (in_place)
+      if (use != Inputs::Use::kOnce)
         fail(XC_UNSUPPORTED,
              "input " + port.name + " is a " + port.type + ": a prepared call binds arrays alone");
       return inputs.set_tensor(i, container_of(value, port.type, port.name.c_str()));
     }
-    inputs.set(i, value ? value : Py_None, port.dtype, port.name.c_str(), in_place);
+    inputs.set(i, value ? value : Py_None, port.dtype, port.name.c_str(), use);
   };
   if (PyDict_Check(given.ptr())) {
     Py_ssize_t found = 0;
@@ -140,10 +146,10 @@ void Session::read(nb::handle given, Inputs& inputs, bool in_place) const {
     }
     if (found == PyDict_GET_SIZE(given.ptr())) return;
     for (const auto& [key, value] : nb::borrow<nb::dict>(given))
-      (void)model_.input_index(str_of(key));  // names the one that does not exist
+      (void)model_->input_index(str_of(key));  // names the one that does not exist
     fail(XC_INVALID_ARGUMENT, "inputs by name want str keys");
   }
-  // A list or tuple is read in place; any other iterable, but for an array, becomes one.
+  // Any iterable but an array, as a tuple: reading an element may run code that changes a list.
   if (!PyList_Check(given.ptr()) && !PyTuple_Check(given.ptr()) &&
       PyObject_HasAttrString(given.ptr(), "__array__"))
     fail(XC_INVALID_ARGUMENT, "inputs is a list in the model's order or a dict by name");
@@ -151,17 +157,20 @@ void Session::read(nb::handle given, Inputs& inputs, bool in_place) const {
       PySequence_Fast(given.ptr(), "inputs is a list in the model's order or a dict by name");
   if (!sequence) nb::raise_python_error();
   const nb::object owner = nb::steal(sequence);
-  const Py_ssize_t size = PySequence_Fast_GET_SIZE(sequence);
+  PyObject* tuple = PySequence_Tuple(sequence);
+  if (!tuple) nb::raise_python_error();
+  const nb::object tuple_owner = nb::steal(tuple);
+  const Py_ssize_t size = PyTuple_GET_SIZE(tuple);
   if (static_cast<size_t>(size) != inputs_.size())
     fail(XC_INVALID_ARGUMENT, "the model has " + std::to_string(inputs_.size()) + " inputs, " +
                                   std::to_string(size) + " were given");
   for (size_t i = 0; i < inputs_.size(); ++i)
-    set(i, PySequence_Fast_GET_ITEM(sequence, static_cast<Py_ssize_t>(i)));
+    set(i, PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i)));
 }
 
 nb::object Session::run(nb::handle given, nb::handle timeout) {
   Inputs inputs(inputs_.size());
-  read(given, inputs, false);
+  read(given, inputs, Inputs::Use::kOnce);
   xc_run_options options = XC_RUN_OPTIONS_INIT;
   if (!timeout.is_none()) {
     const double seconds = nb::cast<double>(timeout);
@@ -176,7 +185,7 @@ nb::object Session::run(nb::handle given, nb::handle timeout) {
   xc_status status;
   {
     const nb::gil_scoped_release unlocked;
-    status = xc_session_run_views(session_.handle(), timeout.is_none() ? nullptr : &options,
+    status = xc_session_run_views(session_->handle(), timeout.is_none() ? nullptr : &options,
                                   inputs.views(), inputs.count(), outputs,
                                   static_cast<uint32_t>(count), &error);
   }
@@ -200,7 +209,7 @@ nb::object Session::run(nb::handle given, nb::handle timeout) {
 
 std::unique_ptr<Call> Session::prepare(nb::handle given, nb::handle given_outputs) {
   Inputs inputs(inputs_.size());
-  read(given, inputs, true);
+  read(given, inputs, Inputs::Use::kRead);
   const auto wrap = [](const xc_tensor_view& view) {
     return view.dtype ? xcrt::Tensor::wrap(view, nullptr, nullptr) : xcrt::Tensor();
   };
@@ -218,7 +227,7 @@ std::unique_ptr<Call> Session::prepare(nb::handle given, nb::handle given_output
                                     std::to_string(nb::len(given_outputs)) + " were given");
     size_t i = 0;
     for (nb::handle output : given_outputs) {
-      outputs.set(i, output, outputs_[i].dtype, outputs_[i].name.c_str(), true);
+      outputs.set(i, output, outputs_[i].dtype, outputs_[i].name.c_str(), Inputs::Use::kWritten);
       bound_outputs.push_back(wrap(outputs.views()[i]));
       output_handles.push_back(bound_outputs.back().handle());
       ++i;
@@ -227,7 +236,7 @@ std::unique_ptr<Call> Session::prepare(nb::handle given, nb::handle given_output
   xc_call* handle = nullptr;
   {
     const nb::gil_scoped_release unlocked;
-    xcrt::detail::call(&xc_session_prepare, session_.handle(), handles.data(),
+    xcrt::detail::call(&xc_session_prepare, session_->handle(), handles.data(),
                        static_cast<uint32_t>(handles.size()),
                        output_handles.empty() ? nullptr : output_handles.data(),
                        static_cast<uint32_t>(output_handles.size()), &handle);
@@ -252,7 +261,13 @@ nb::list Call::run() {
     status = xc_call_run(call_.handle(), &error);
   }
   if (status != XC_OK) xcrt::detail::raise(status, error);
-  return outputs_;
+  return outputs();
+}
+
+nb::list Call::outputs() const {
+  PyObject* copy = PyList_GetSlice(outputs_.ptr(), 0, PyList_GET_SIZE(outputs_.ptr()));
+  if (!copy) nb::raise_python_error();
+  return nb::steal<nb::list>(copy);
 }
 
 /// Dims of every input, by name; `views` point into them.
@@ -272,12 +287,18 @@ nb::str Session::explain(nb::handle shapes, bool json) {
   std::vector<std::vector<int64_t>> dims;
   std::vector<xc_shape> views;
   if (!shapes.is_none()) dims = dims_of(shapes, views);
-  const std::string text = session_.explain(json, views);
+  const std::string text = [&] {
+    const nb::gil_scoped_release unlocked;
+    return std::string(session_->explain(json, views));
+  }();
   return nb::str(text.data(), text.size());
 }
 
 nb::dict Session::profile() {
-  const xcrt::Profile profile = session_.profile();
+  const xcrt::Profile profile = [&] {
+    const nb::gil_scoped_release unlocked;
+    return session_->profile();
+  }();
   const xc_counters counters = profile.counters();
   nb::dict out;
   out["runs"] = counters.runs;
@@ -359,7 +380,7 @@ nb::dict Session::profile() {
 
 void Session::freeze() {
   const nb::gil_scoped_release unlocked;
-  session_.freeze();
+  session_->freeze();
 }
 
 bool Session::warm_up(nb::handle shapes, double seconds) {
@@ -367,14 +388,14 @@ bool Session::warm_up(nb::handle shapes, double seconds) {
   std::vector<xc_shape> views;
   const auto dims = dims_of(shapes, views);
   const nb::gil_scoped_release unlocked;
-  return session_.warm_up(
+  return session_->warm_up(
       views, std::chrono::milliseconds(static_cast<int64_t>(std::min(seconds, 1e9) * 1000)));
 }
 
 bool Session::wait_idle(double seconds) {
   if (!(seconds >= 0)) fail(XC_INVALID_ARGUMENT, "timeout is a number of seconds");
   const nb::gil_scoped_release unlocked;
-  return session_.wait_idle(
+  return session_->wait_idle(
       std::chrono::milliseconds(static_cast<int64_t>(std::min(seconds, 1e9) * 1000)));
 }
 

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ class Call {
   Call(xcrt::Call call, std::vector<nb::object> held, nb::list outputs)
       : held_(std::move(held)), outputs_(std::move(outputs)), call_(std::move(call)) {}
   nb::list run();
-  nb::list outputs() const { return outputs_; }
+  /// A list of the caller's own.
+  nb::list outputs() const;
 
  private:
   std::vector<nb::object> held_;
@@ -43,6 +45,9 @@ class Session {
  public:
   Session(nb::handle model, int64_t threads, nb::handle jit, const Operators* operators,
           const nb::kwargs& options);
+  /// Waits for background work without the GIL.
+  ~Session();
+  Session(Session&&) = delete;
 
   nb::object run(nb::handle inputs, nb::handle timeout);
   std::unique_ptr<Call> prepare(nb::handle inputs, nb::handle outputs);
@@ -55,11 +60,11 @@ class Session {
   nb::list outputs() const;
 
  private:
-  void read(nb::handle given, Inputs& inputs, bool in_place) const;
+  void read(nb::handle given, Inputs& inputs, Inputs::Use use) const;
   std::vector<std::vector<int64_t>> dims_of(nb::handle shapes, std::vector<xc_shape>& views) const;
 
-  xcrt::Model model_;
-  xcrt::Session session_;
+  std::optional<xcrt::Model> model_;
+  std::optional<xcrt::Session> session_;
   std::vector<Port> inputs_, outputs_;
 };
 

@@ -139,6 +139,20 @@ def test_dlpack(session):
     np.testing.assert_array_equal(session.run([Exporter(X[::-1])])[0], Y[::-1])
     np.testing.assert_array_equal(np.from_dlpack(session.run([X])[0]), Y)
 
+    class Temporary(Exporter):
+        """Exports an array that nothing else keeps."""
+
+        def __dlpack__(self, **kwargs):
+            return (self.array * 2).__dlpack__(**kwargs)
+
+    for shape in ((2, 2), (1 << 15, 2)):
+        values = np.full(shape, 3, np.float32)
+        want = session.run([values * 2])
+        call = session.prepare([Temporary(values)])
+        noise = [np.full(shape, k, np.float32) for k in range(8)]  # takes freed memory, were there some
+        np.testing.assert_array_equal(call.run()[0], want[0])
+        del noise
+
 
 @pytest.mark.parametrize(
     "inputs, status, part",
@@ -218,6 +232,35 @@ def test_prepare_refuses_what_it_cannot_bind(session):
         session.prepare([X], [np.empty((3, 2), np.float32), np.empty((2, 2), np.float32)])
     with pytest.raises(xc.Error):
         session.prepare([X], [np.empty((2, 2), np.float32)])
+    read_only = np.frombuffer(bytes(16), np.float32).reshape(2, 2)
+    with pytest.raises(xc.Error, match="read-only"):
+        session.prepare([X], [read_only, np.empty((2, 2), np.float32)])
+    assert not read_only.any()
+    session.prepare([read_only]).run()
+
+
+def test_lists_of_results_are_the_callers(session):
+    call = session.prepare([X])
+    call.run().clear()
+    call.outputs.clear()
+    assert len(call.run()) == 2 and len(call.outputs) == 2
+
+
+def test_inputs_that_change_while_they_are_read(session):
+    inputs = []
+
+    class Shrinks:
+        def __array__(self, dtype=None, copy=None):
+            inputs.clear()
+            return X
+
+    inputs.append(Shrinks())
+    np.testing.assert_array_equal(session.run(inputs)[0], Y)
+
+
+def test_errors_quote_names_that_are_not_utf8():
+    with pytest.raises(xc.Error, match="xff"):
+        xc.Session("/no/such/\udcff.onnx")
 
 
 def test_explain_and_profile():
