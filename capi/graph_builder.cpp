@@ -58,7 +58,8 @@ std::vector<T> copy_of(const T* values, uint64_t count) {
 }
 
 Tensor tensor_of(const xc_tensor* tensor) {
-  view_of(tensor, "tensor");
+  if (view_of(tensor, "tensor").dtype == DType::kTensor)
+    fail(Status::kInvalidArgument, "a sequence is no constant of a graph");
   return tensor->tensor;
 }
 

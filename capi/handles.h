@@ -89,6 +89,8 @@ Config to_config(const xc_config* given);
 xc_tensor* make_tensor(Tensor tensor);
 /// The view of a handle that must be alive.
 TensorView view_of(const xc_tensor* tensor, const char* what);
+/// For elements of the type.
+bool is_aligned(const void* data, DType dtype);
 /// A C event whose text points into `event`.
 xc_event to_c(const Event& event);
 xc_counters to_c(const ProfileSummary& summary);

@@ -58,9 +58,18 @@ RunOptions to_run_options(const xc_run_options* given) {
   options.no_alloc = read.flags & XC_RUN_NO_ALLOC;
   if (read.timeout_ns < 0)
     fail(Status::kInvalidArgument, "timeout_ns is negative: {}", read.timeout_ns);
-  if (read.timeout_ns > 0) options.deadline_ns = checked_add(steady_ns(), read.timeout_ns);
+  if (read.timeout_ns > 0) {  // the largest ones mean "without end"
+    const int64_t now = steady_ns();
+    options.deadline_ns = read.timeout_ns > INT64_MAX - now ? INT64_MAX : now + read.timeout_ns;
+  }
   if (read.cancel) options.cancel = &live(read.cancel).flag;
   return options;
+}
+
+/// At most a hundred years, which clocks can add to now.
+std::chrono::milliseconds to_wait(int64_t timeout_ms) {
+  if (timeout_ms < 0) fail(Status::kInvalidArgument, "timeout_ms is negative: {}", timeout_ms);
+  return std::chrono::milliseconds(std::min<int64_t>(timeout_ms, 3'000'000'000'000));
 }
 
 /// Before an array is read: a count that cannot be right is told instead of followed.
@@ -94,6 +103,7 @@ std::vector<Dims> to_shapes(const xc_shape* shapes, uint32_t count) {
 size_t missing_strides(const xc_tensor_view* views, uint32_t count) {
   size_t missing = 0;
   for (uint32_t i = 0; i < count; ++i) {
+    if (views[i].dtype == XC_DTYPE_UNDEFINED) continue;
     if (views[i].rank > kMaxRank)
       fail(Status::kLimit, "input {}: rank {} is over the limit of {}", i, views[i].rank, kMaxRank);
     if (!views[i].strides) missing += views[i].rank;
@@ -115,6 +125,9 @@ TensorView to_view(const xc_tensor_view& view, uint32_t index, int64_t*& room) {
     empty = empty || view.dims[axis] == 0;
   }
   if (!view.data && !empty) fail(Status::kInvalidArgument, "input {}: data is null", index);
+  if (!is_aligned(view.data, static_cast<DType>(view.dtype)))
+    fail(Status::kInvalidArgument, "input {}: data of {} is not aligned to its elements", index,
+         name(static_cast<DType>(view.dtype)));
   const int64_t* strides = view.strides;
   if (!strides) {
     int64_t step = 1;
@@ -269,8 +282,7 @@ xc_status xc_session_wait_idle(xc_session* session, int64_t timeout_ms, int32_t*
   return guard(out_error, [&] {
     live(session);
     need(out_idle, "out_idle");
-    if (timeout_ms < 0) fail(Status::kInvalidArgument, "timeout_ms is negative: {}", timeout_ms);
-    *out_idle = session->session->wait_idle(std::chrono::milliseconds(timeout_ms)) ? 1 : 0;
+    *out_idle = session->session->wait_idle(to_wait(timeout_ms)) ? 1 : 0;
   });
 }
 
@@ -280,9 +292,8 @@ xc_status xc_session_warm_up(xc_session* session, const xc_shape* shapes, uint32
     live(session);
     need_array(shapes, shape_count, "shapes");
     check_count(shape_count, session->model->inputs.size(), "shapes");
-    if (timeout_ms < 0) fail(Status::kInvalidArgument, "timeout_ms is negative: {}", timeout_ms);
-    const bool done = session->session->warm_up(to_shapes(shapes, shape_count),
-                                                std::chrono::milliseconds(timeout_ms));
+    const bool done =
+        session->session->warm_up(to_shapes(shapes, shape_count), to_wait(timeout_ms));
     if (out_done) *out_done = done ? 1 : 0;
   });
 }

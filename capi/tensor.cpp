@@ -60,6 +60,15 @@ TensorView view_of(const xc_tensor* tensor, const char* what) {
   return live_tensor(tensor, what).tensor.view();
 }
 
+bool is_aligned(const void* data, DType dtype) {
+  if (holds_objects(dtype)) return true;  // made by the library
+  const int64_t element = element_size(dtype);
+  const bool complex = info(dtype).kind == DTypeKind::kComplex;  // aligned like its parts
+  return reinterpret_cast<uintptr_t>(data) %
+             static_cast<uintptr_t>(complex ? element / 2 : element) ==
+         0;
+}
+
 }  // namespace xc::capi
 
 using namespace xc;
@@ -87,13 +96,9 @@ xc_status xc_tensor_wrap(const xc_tensor_view* view, xc_destroy_fn release, void
     Dims strides =
         view->strides ? Dims(view->strides, view->strides + view->rank) : contiguous_strides(dims);
     if (element_count(dims) != 0) need(view->data, "view.data");
-    const int64_t element = element_size(dtype);
-    const bool complex = info(dtype).kind == DTypeKind::kComplex;  // aligned like its parts
-    const int64_t alignment = complex ? element / 2 : element;
-    if (reinterpret_cast<uintptr_t>(view->data) % static_cast<uintptr_t>(alignment) != 0)
-      fail(Status::kInvalidArgument, "data of {} is not aligned to {} bytes", name(dtype),
-           alignment);
-    const Extent reach = extent(dims, strides, element);
+    if (!is_aligned(view->data, dtype))
+      fail(Status::kInvalidArgument, "data of {} is not aligned to its elements", name(dtype));
+    const Extent reach = extent(dims, strides, element_size(dtype));
     auto* base = static_cast<char*>(view->data) + reach.below;
     auto handle = std::make_unique<xc_tensor>();
     // Armed last: a failure up to here leaves the memory with the caller.

@@ -1,4 +1,6 @@
-/* Prepared calls: fixed shapes and bound memory; a run looks nothing up and allocates nothing.
+/* Prepared calls: fixed shapes and bound memory; a run looks nothing up and allocates nothing, but
+ * for steps that only the reference executes or whose sizes only the run can tell
+ * (xc_session_explain() names them).
  *
  * Made by xc_session_prepare(). Compiled kernels that a session accepts later reach its calls too.
  * Threads: one at a time; several calls of one session may run at once. Ownership: single; a call
@@ -13,7 +15,7 @@
 extern "C" {
 #endif
 
-/* Reads the bound inputs, runs, writes the bound outputs. Allocates nothing.
+/* Reads the bound inputs, runs, writes the bound outputs.
  * Fails with XC_RANGE (outputs are then unspecified), XC_OUT_OF_MEMORY, XC_INVALID_ARGUMENT.
  * @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_call_run(xc_call* call, xc_error** out_error);

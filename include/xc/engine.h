@@ -38,9 +38,10 @@ typedef struct xc_config {
   int64_t threads;      /* workers of a run, the caller included; 0 = all cores it may use */
   int64_t jit;
   int64_t numerics;
-  int64_t code_cache_bytes;    /* executable memory of an engine; 0 = 64 MiB */
-  int64_t bound_cache_bytes;   /* plans bound to shapes, per session; 0 = 24 MiB */
-  int64_t max_memory_bytes;    /* of one run; 0 = no cap */
+  int64_t code_cache_bytes;  /* executable memory of an engine; 0 = 64 MiB */
+  int64_t bound_cache_bytes; /* plans bound to shapes, per session; 0 = 24 MiB */
+  int64_t max_memory_bytes;  /* of values and results of one run: over it a run fails with XC_LIMIT
+                              * before it allocates them; 0 = no cap */
   int64_t compile_cpu_percent; /* CPU share of background compilation; 0 = 2 */
   int64_t copy_weights;        /* 1 = read the model file instead of mapping it */
   int64_t isa;                 /* 0 best, 1 baseline, 2 AVX2, 3 AVX-512 */

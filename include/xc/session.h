@@ -88,8 +88,10 @@ XC_API XC_NODISCARD xc_status xc_session_run_views(xc_session* session,
  * are there, so that later runs find everything ready. Inputs are row-major. The call keeps
  * references to the tensors, whose elements may change between runs. `outputs` may be NULL or hold
  * NULLs: the call then has tensors of its own, see xc_call_output(). The caller destroys the call.
- * Fails like xc_session_run(), with XC_UNSUPPORTED for a model whose output sizes only a run can
- * tell.
+ * Elements that decide sizes or positions (the inputs of Reshape, Slice, Range) may change too; a
+ * run with new ones looks its plan up and may allocate. Outputs keep their sizes: a run that gives
+ * others fails with XC_INVALID_ARGUMENT.
+ * Fails like xc_session_run(), with XC_UNSUPPORTED for a model with a sequence or optional.
  * @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_session_prepare(xc_session* session,
                                                  const xc_tensor* const* inputs,

@@ -122,6 +122,8 @@ class BoundKernel {
   uint32_t unread = 0;
   /// Bit k: input k, a constant, may lie at an address that is no multiple of its type's size.
   uint32_t any_address = 0;
+  /// It takes memory from the system in every run.
+  bool allocates = false;
   /// A slower stand-in: binding again with BindContext::background gives a better one.
   bool provisional = false;
   /// Bytes held by this object (primitives, templates), for the cache's byte cap.

@@ -103,7 +103,8 @@ struct Strips {
 
   size_t of(const Box& box) const {
     const double at = ((across ? box.x0 : box.y0) - low) / width;
-    return at > 0 ? std::min(static_cast<size_t>(at), count - 1) : 0;  // 0 for NaN too
+    const auto last = static_cast<double>(count - 1);
+    return at > 0 ? static_cast<size_t>(std::min(at, last)) : 0;  // 0 for NaN too
   }
 };
 

@@ -88,12 +88,28 @@ void check_sizes(const Plan& plan, const std::vector<int64_t>& symbols) {
   }
 }
 
+/// What a run of the segment takes: its arena, scratch of one worker, and results.
+int64_t needed_bytes(const Bound& bound) {
+  int64_t bytes = checked_add(bound.arena_bytes, bound.scratch_bytes);
+  bytes = checked_add(bytes, bound.shared_bytes);
+  for (uint32_t v : bound.plan->outputs) {
+    const PlanValue& value = bound.plan->values[v];
+    const PlanBuffer& buffer = bound.plan->buffers[value.buffer];
+    if (buffer.storage == Storage::kOutput && buffer.segment == bound.segment)
+      bytes =
+          checked_add(bytes, checked_mul(element_count(bound.dims(v)), element_size(value.dtype)));
+  }
+  return bytes;
+}
+
 /// Gives every arena buffer its place, and those that lie in an output to the run to fill in.
 void place_arena(Bound& bound, const InPlaceSteps& in_place, int64_t max_bytes) {
   bound.arena_bytes = plan_memory(in_place.requests(), bound.arena);
-  if (max_bytes > 0 && bound.arena_bytes > max_bytes)
-    fail(Status::kLimit, "this run needs {} bytes of working memory, max_memory_bytes allows {}",
-         bound.arena_bytes, max_bytes);
+  if (max_bytes > 0)
+    if (const int64_t needed = needed_bytes(bound); needed > max_bytes)
+      fail(Status::kLimit,
+           "this run needs {} bytes for values and results, max_memory_bytes allows {}", needed,
+           max_bytes);
   in_place.place(bound.arena);
   for (uint32_t at = 0; at < bound.pointers.size(); ++at) {
     const PointerTemplate& pointer = bound.pointers[at];
@@ -237,7 +253,7 @@ std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& pla
     bound->steps.push_back(std::move(bound_step));
   }
   constants.hold();
-  place_arena(*bound, in_place, options.max_arena_bytes);
+  place_arena(*bound, in_place, options.max_bytes);
   constexpr size_t kBlock = 16, kVectors = 10;  // what the C library adds to a block, about
   constexpr size_t kSharedKernel = 64;          // control block of a kernel, its vectors' blocks
   const auto bytes_of = [](const auto& vector) { return vector.capacity() * sizeof(vector[0]); };

@@ -68,8 +68,9 @@ struct Bound {
 };
 
 struct BindOptions {
-  bool background = false;      ///< see BindContext
-  int64_t max_arena_bytes = 0;  ///< 0 = no cap; else fails with kLimit before anything is allocated
+  bool background = false;  ///< see BindContext
+  /// Of arena, scratch and results; 0 = no cap, else kLimit before anything is allocated.
+  int64_t max_bytes = 0;
 };
 
 /// Binds segment `segment` of the plan. `symbols` are the values of its known symbols. Fails with

@@ -71,6 +71,7 @@ const Implementation* KernelSteps::choose_on_copies(StepSpec& spec, std::vector<
   bool changed = false;
   for (Operand& operand : packed.inputs)
     if (operand.present() && !operand.contiguous()) {
+      if (holds_objects(operand.dtype)) return nullptr;  // the arena is for numbers
       operand.strides = contiguous_strides(operand.dims);
       if (operand.constant) operand.constant = operand.constant.to_contiguous();
       changed = true;

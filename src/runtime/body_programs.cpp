@@ -46,6 +46,7 @@ Program& Program::child(const Node& node, size_t subgraph, std::span<const Tenso
     }
   infer_types(*body);
   child.program = create(engine_, body, config_, name_ + "/" + node.name);
+  child.program->set_frozen(frozen());
   return *children.emplace_back(std::move(child)).program;
 }
 
@@ -55,6 +56,11 @@ std::vector<std::shared_ptr<Program>> Program::children() const {
   for (const auto& [body, children] : children_)
     for (const Child& child : children) out.push_back(child.program);
   return out;
+}
+
+void Program::set_frozen(bool frozen) {
+  frozen_.store(frozen);
+  for (const auto& child : children()) child->set_frozen(frozen);
 }
 
 std::vector<Tensor> Program::run_tensors(const std::vector<Tensor>& inputs,

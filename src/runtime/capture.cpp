@@ -159,6 +159,7 @@ void Program::install(std::shared_ptr<Capture> capture) {
     capture_.store(raw, std::memory_order_release);
   }
   epochs_.retire(std::move(capture));  // the previous request, if any
+  epochs_.reclaim();
 }
 
 }  // namespace xc

@@ -1,5 +1,6 @@
 #include "runtime/dynamic_step.h"
 
+#include "base/checked.h"
 #include "ops/infer.h"
 
 namespace xc {
@@ -24,6 +25,15 @@ std::vector<Tensor> run_dynamic_step(Program& program, const Node& node,
     return node.op->make(node, inputs);
   }
   const std::vector<Type> types = infer_concrete(node, inputs);
+  if (const int64_t most = program.config().max_memory_bytes; most > 0) {
+    int64_t needed = 0;
+    for (const Type& type : types)
+      if (const auto dims = type.dims ? to_concrete(*type.dims) : std::nullopt)
+        needed = checked_add(needed, checked_mul(element_count(*dims), element_size(type.dtype)));
+    if (needed > most)
+      fail(Status::kLimit, "a result of {} needs {} bytes, max_memory_bytes allows {}",
+           node.op->name, needed, most);
+  }
   std::vector<Tensor> outputs;
   for (size_t k = 0; k < types.size(); ++k) {
     if (node.outputs[k] == kNone) {

@@ -136,6 +136,7 @@ uint64_t Executor::run_segment(const Turn& turn, void* const* inputs, const Outp
       if (times) {
         const uint64_t spent = ticks() - start;
         times->add_step(step.step, spent);
+        context_.counted.push_back({times, step.step, spent});
         if (traced_) [[unlikely]]
           traced_->push_back({step.step, start, start + spent});
         if (focus.empty() || focus[step.step]) focus_ticks += spent;
@@ -185,6 +186,7 @@ void Executor::run(const Turn& turn, uint64_t run, void* const* inputs,
   }
   try {
     context_.later.clear();
+    context_.counted.clear();
     focus = run_segment(turn, inputs, outputs);
     if (last->plan->segments.size() > 1) last = &run_later(turn, run, inputs, outputs);
     const Plan& plan = *last->plan;
@@ -218,6 +220,7 @@ void Executor::run(const Turn& turn, uint64_t run, void* const* inputs,
       }
     }
     context_.dynamic.clear();
+    for (const auto& [times, step, spent] : context_.counted) times->take_back(step, spent);
     throw;
   }
   if (!context_.dynamic.empty()) context_.dynamic.clear();
@@ -249,9 +252,11 @@ const Bound& Executor::run_later(const Turn& first, uint64_t run, void* const* i
     SignatureEntry& entry = program_.later_entry(last->plan, s, symbols, context_);
     const Turn turn = program_.take_turn(entry, run, &first);
     const uint64_t start = turn.times ? ticks() : 0, looked = looked_;
+    const size_t counted = context_.counted.size();
     last = turn.version->bound.get();
     const uint64_t focus = run_segment(turn, inputs, outputs);
     if (turn.times) turn.times->add_run(ticks() - start - (looked_ - looked), focus);
+    context_.counted.resize(counted);
     context_.later.push_back({&entry, turn});
   }
   return *last;
@@ -320,13 +325,15 @@ void Executor::run_opaque(const Bound& bound, const BoundStep& bound_step, void*
   if (step.kind == Step::Kind::kControl) {
     outputs = run_control(program_, node, inputs, options_, [&] { check_stop(); });
   } else if (node.op->evaluate) {
-    // Containers outlive the step: what lies in the arena or belongs to the caller is copied.
+    // Containers outlive the step, and their tensors are row-major: what lies in the arena, belongs
+    // to the caller or is a view is copied.
     for (size_t k = 0; k < inputs.size(); ++k) {
       if (step.inputs[k] == kNoValue) continue;
       const PlanValue& value = bound.plan->values[step.inputs[k]];
-      if (bound.plan->buffers[value.buffer].storage != Storage::kDynamic &&
-          value.dtype != DType::kUndefined)
-        inputs[k] = inputs[k].clone();
+      if (value.dtype == DType::kUndefined) continue;
+      inputs[k] = bound.plan->buffers[value.buffer].storage == Storage::kDynamic
+                      ? inputs[k].to_contiguous()
+                      : inputs[k].clone();
     }
     outputs = node.op->evaluate(node, inputs);
   } else {

@@ -82,7 +82,13 @@ void Program::drop_stale_segments() {
   }
   {
     std::unique_lock lock(table_mutex_);
-    std::erase_if(stale, [&](const auto& entry) { return table_.erase(entry->key) == 0; });
+    // What is there under its key by now may be another one, which a run is in.
+    std::erase_if(stale, [&](const auto& entry) {
+      const auto it = table_.find(entry->key);
+      if (it == table_.end() || it->second != entry) return true;
+      table_.erase(it);
+      return false;
+    });
     for (const auto& entry : stale)
       bound_bytes_.fetch_sub(entry->held_bytes, std::memory_order_relaxed);
     generation_.fetch_add(1, std::memory_order_acq_rel);

@@ -45,7 +45,8 @@ const char* missing(const Bound& bound, const RunContext& context, int workers) 
   const Plan& plan = *bound.plan;
   if (plan.segments.size() > 1) return "some of its sizes are known only while it runs";
   for (const BoundStep& step : bound.steps)
-    if (!step.kernel) return "the model has steps that make memory of their own";
+    if (!step.kernel || step.kernel->allocates)
+      return "the model has steps that make memory of their own";
   if (context.segments.size() <= bound.segment ||
       context.segments[bound.segment].arena.bytes() < bound.arena_bytes ||
       context.scratch.bytes() <

@@ -166,7 +166,12 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
   const uint64_t n = context.runs.load(std::memory_order_relaxed);
   context.runs.store(n + 1, std::memory_order_relaxed);
   const Turn turn = take_turn(entry, n);
-  Executor(*this, context, options).run(turn, n, input_data, outputs);
+  try {
+    Executor(*this, context, options).run(turn, n, input_data, outputs);
+  } catch (...) {
+    if (TierHooks* tier = turn.trial ? known_tier() : nullptr) tier->failed(*this);
+    throw;
+  }
   observe(entry, turn, n, options);
   for (const auto& later : context.later) observe(*later.entry, later.turn, n, options);
 }

@@ -54,6 +54,14 @@ class BoundTimes {
     if (ticks < steps_[step].best.load(std::memory_order_relaxed))
       steps_[step].best.store(ticks, std::memory_order_relaxed);
   }
+  /// Of a run that failed behind the step.
+  void take_back(size_t step, uint64_t ticks) {
+    steps_[step].ticks.fetch_sub(ticks, std::memory_order_relaxed);
+  }
+  /// A run of a trial takes this side. Those that fail count too, or their side, with the fewest
+  /// samples, would be taken by all that follow.
+  void attempt() { attempts_.fetch_add(1, std::memory_order_relaxed); }
+  uint64_t attempts() const { return attempts_.load(std::memory_order_relaxed); }
   void add_run(uint64_t ticks, uint64_t focus_ticks) {
     total_.fetch_add(ticks, std::memory_order_relaxed);
     last_.store(ticks, std::memory_order_relaxed);
@@ -77,7 +85,7 @@ class BoundTimes {
   using Ring = std::array<std::atomic<float>, kRing>;
   std::vector<Step> steps_;
   std::atomic<uint64_t> total_{0}, last_{0};
-  std::atomic<uint64_t> samples_{0};
+  std::atomic<uint64_t> samples_{0}, attempts_{0};
   std::unique_ptr<Ring> ring_;
 };
 
@@ -153,6 +161,8 @@ class Program : public std::enable_shared_from_this<Program> {
   /// As entry_for, keeping the entry alive across evictions (prepared calls).
   std::shared_ptr<SignatureEntry> shared_entry_for(std::span<const TensorView> inputs,
                                                    RunContext& context);
+  /// Whether the elements that sizes follow from are those of the entry; its dims are.
+  bool has_elements(const SignatureEntry& entry, std::span<const TensorView> inputs) const;
   /// One run of a prepared call: execute() inside an epoch.
   void run_prepared(RunContext& context, SignatureEntry& entry, void* const* input_data,
                     const OutputPorts& outputs, const RunOptions& options);
@@ -224,7 +234,8 @@ class Program : public std::enable_shared_from_this<Program> {
   const ValueFacts& value_facts() const { return value_facts_; }
   /// Steps of sampled runs; null unless Config::trace_steps asks for them.
   RunTrace* trace() const { return trace_.get(); }
-  void set_frozen(bool frozen) { frozen_.store(frozen); }
+  /// Bodies of control flow too, and those that are not there yet.
+  void set_frozen(bool frozen);
   bool frozen() const { return frozen_.load(); }
   /// Memory of all signatures. One that began with the base plan counts half of that again, for the
   /// fused plan that may join it.
@@ -247,6 +258,8 @@ class Program : public std::enable_shared_from_this<Program> {
   SignatureEntry& insert(std::shared_ptr<SignatureEntry> entry, const TierHooks::Seat& seat);
   /// What a finished run told of an entry: to the tier.
   void observe(SignatureEntry& entry, const Turn& turn, uint64_t run, const RunOptions& options);
+  /// The tier, if it knows this program and the program may change.
+  TierHooks* known_tier() const;
   /// Telling of a run took so many ticks.
   void looked(uint64_t spent);
   /// How rarely to look at runs like the last one of these.

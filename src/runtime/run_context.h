@@ -20,6 +20,7 @@ struct Turn {
   Version* version = nullptr;
   int side = 0;                 ///< 0 active, 1 challenger
   bool timed = false;           ///< the run is one that is looked at
+  bool trial = false;           ///< its time is what a trial waits for
   uint32_t stands_for = 1;      ///< so many runs when the tier is told of it; 0 = it is not
   BoundTimes* times = nullptr;  ///< where its times go; null = nowhere
   uint64_t look = 0;            ///< the run looks at the values it reads: ValueFacts::due()
@@ -74,6 +75,12 @@ struct RunContext {
     Turn turn;
   };
   std::vector<LaterTurn> later;  ///< how the run took its later segments, in order
+  struct Counted {
+    BoundTimes* times;
+    uint32_t step;
+    uint64_t ticks;
+  };
+  std::vector<Counted> counted;  ///< times of steps whose run has not ended yet
   GrowingMemory scratch;
   std::vector<void*> bases;      ///< per PlanBuffer of the plan being run
   std::vector<Tensor> dynamic;   ///< per PlanBuffer: tensors made by dynamic and control steps

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "passes/passes.h"
 #include "passes/pipeline.h"
@@ -61,14 +62,36 @@ void Session::run(std::span<const TensorView> inputs, std::span<xc_tensor*> outp
   program_->run(inputs, outputs, pool_, options);
 }
 
+namespace {
+
+/// A program, then the bodies of its control flow; false ends it.
+bool for_each_program(Program& program, const std::function<bool(Program&)>& visit) {
+  if (!visit(program)) return false;
+  for (const auto& child : program.children())
+    if (!for_each_program(*child, visit)) return false;
+  return true;
+}
+
+}  // namespace
+
 void Session::freeze() {
   program_->set_frozen(true);
-  if (TierHooks* tier = model_->engine()->tier()) tier->freeze(*program_);
+  if (TierHooks* tier = model_->engine()->tier())
+    for_each_program(*program_, [&](Program& program) {
+      tier->freeze(program);
+      return true;
+    });
 }
 
 bool Session::wait_idle(std::chrono::milliseconds timeout) {
+  using Clock = std::chrono::steady_clock;
   TierHooks* tier = model_->engine()->tier();
-  return !tier || tier->wait_idle(*program_, timeout);
+  if (!tier) return true;
+  const Clock::time_point end = Clock::now() + timeout;
+  return for_each_program(*program_, [&](Program& program) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+    return tier->wait_idle(program, std::max(left, std::chrono::milliseconds(0)));
+  });
 }
 
 bool Session::warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds timeout) {
@@ -169,6 +192,8 @@ struct Call::State {
   std::shared_ptr<OutputPool> pool;
   RunContext* context = nullptr;
   std::shared_ptr<SignatureEntry> entry;
+  std::vector<std::pair<Dims, Dims>> sizes;  ///< dims and strides, which `views` refer to
+  std::vector<TensorView> views;
   std::vector<void*> inputs;
   std::vector<xc_tensor*> outputs;
   ~State() {
@@ -205,7 +230,12 @@ std::unique_ptr<Call> Session::prepare(std::span<const TensorView> inputs,
     if (!inputs[i].contiguous())
       fail(Status::kInvalidArgument, "input {}: a prepared call needs row-major inputs", i);
     state.inputs.push_back(inputs[i].data);
+    state.sizes.emplace_back(Dims(inputs[i].dims.begin(), inputs[i].dims.end()),
+                             Dims(inputs[i].strides.begin(), inputs[i].strides.end()));
   }
+  for (size_t i = 0; i < inputs.size(); ++i)
+    state.views.push_back(
+        {inputs[i].data, inputs[i].dtype, state.sizes[i].first, state.sizes[i].second});
   check_apart(inputs, outputs);
   state.context = &program_->lease();
   state.entry = program_->shared_entry_for(inputs, *state.context);
@@ -216,9 +246,13 @@ std::unique_ptr<Call> Session::prepare(std::span<const TensorView> inputs,
 void Call::run() {
   State& state = *state_;
   static const RunOptions kOptions;
+  // Elements that sizes or positions follow from: others are another signature.
+  if (!state.program->has_elements(*state.entry, state.views))
+    state.entry = state.program->shared_entry_for(state.views, *state.context);
   state.program->run_prepared(*state.context, *state.entry, state.inputs.data(),
                               {state.outputs.data(), state.outputs.size(), state.pool.get()},
                               kOptions);
+  state.program->reclaim_evicted();
 }
 
 xc_tensor* Call::output(size_t index) const {

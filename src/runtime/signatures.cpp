@@ -92,6 +92,18 @@ void Program::key_of(std::span<const TensorView> inputs, std::vector<int64_t>& k
       key.push_back(element_of(inputs[symbol.operand], symbol.index));
 }
 
+bool Program::has_elements(const SignatureEntry& entry, std::span<const TensorView> inputs) const {
+  // They are the last numbers of the key.
+  size_t at = entry.key.size();
+  for (size_t k = base_plan_->symbols.size(); k-- > 0;) {
+    const PlanSymbol& symbol = base_plan_->symbols[k];
+    if (symbol.source == PlanSymbol::Source::kInputElement &&
+        entry.key[--at] != element_of(inputs[symbol.operand], symbol.index))
+      return false;
+  }
+  return true;
+}
+
 SignatureEntry& Program::entry_for(std::span<const TensorView> inputs, RunContext& context) {
   // The same signature as the last run of this context, nearly always.
   if (context.last_entry &&
@@ -176,7 +188,7 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
 
 TierHooks::Seat Program::bind_first(SignatureEntry& entry) {
   BindOptions options;
-  options.max_arena_bytes = config_.max_memory_bytes;
+  options.max_bytes = config_.max_memory_bytes;
   auto published = std::make_shared<Published>();
   TierHooks* tier = tier_knows_.load(std::memory_order_acquire) ? engine_->tier() : nullptr;
   TierHooks::Seat seat;

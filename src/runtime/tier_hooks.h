@@ -41,6 +41,9 @@ class TierHooks {
   /// A sampled run ended (sampling.h, and every run of a trial); it stands for `runs` of them. For
   /// the run's signature, then for each later segment. Must be quick.
   virtual void sampled(Program& program, SignatureEntry& entry, double runs) = 0;
+  /// A run that took part in a trial ended with an error (a deadline, a cancellation, bad data): it
+  /// has no time to compare. Must be quick; throws nothing.
+  virtual void failed(Program& program) noexcept = 0;
   /// Keeps an event of the runtime's own with the program's, and delivers it.
   virtual void record(Program& program, Event event) = 0;
   /// Adds what the tier knows (regions, compile cost, savings) to a summary; `details`: regions and

@@ -34,9 +34,11 @@ Turn Program::take_turn(SignatureEntry& entry, uint64_t run, const Turn* first) 
   Turn turn;
   const bool trial = published.challenger != nullptr;
   if (trial)
-    turn.side =
-        trial_side(published.active->times->samples(), published.challenger->times->samples(), run);
+    turn.side = trial_side(published.active->times->attempts(),
+                           published.challenger->times->attempts(), run);
   turn.version = turn.side ? published.challenger.get() : published.active.get();
+  if (trial) turn.version->times->attempt();
+  turn.trial = trial || published.timed;
   const uint32_t attention = attention_.load(std::memory_order_relaxed);
   const bool called = entry.attention.load(std::memory_order_relaxed) != attention;
   if (called) entry.attention.store(attention, std::memory_order_relaxed);
@@ -69,6 +71,7 @@ void Program::observe(SignatureEntry& entry, const Turn& turn, uint64_t run,
                       const RunOptions& options) {
   if (!turn.timed) return;
   if (config_.jit == static_cast<int64_t>(JitMode::kOff)) {
+    entry.last_use.store(steady_ns(), std::memory_order_relaxed);
     // Without a background thread a shape that repeats pays for its primitives itself, once.
     entry.sample_bits.store(kSampleBits, std::memory_order_relaxed);
     if (run >= (1 << kSampleBits) && turn.version->bound->provisional &&
@@ -85,10 +88,14 @@ void Program::observe(SignatureEntry& entry, const Turn& turn, uint64_t run,
   const uint64_t begin = ticks();
   if (entry.segment == 0) runs_.fetch_add(1, std::memory_order_relaxed);
   entry.last_use.store(steady_ns(), std::memory_order_relaxed);
-  if (TierHooks* tier = engine_->tier();
-      tier && !frozen_.load(std::memory_order_relaxed) && !options.no_compile)
+  if (TierHooks* tier = known_tier(); tier && !options.no_compile)
     tier->sampled(*this, entry, turn.stands_for);
   looked(ticks() - begin);
+}
+
+TierHooks* Program::known_tier() const {
+  const bool told = tier_knows_.load(std::memory_order_acquire);
+  return told && !frozen_.load(std::memory_order_relaxed) ? engine_->tier() : nullptr;
 }
 
 void Program::looked(uint64_t spent) {

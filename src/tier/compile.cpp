@@ -64,7 +64,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   std::vector<std::shared_ptr<const PhaseCode>> made_here;  // kept once it is verified
   Persistence* const cache = persistence(program);
   cache::Permission first_run;  // held until it is verified
-  bool loaded = false;
+  bool loaded = false, shared = false;
   double compile_s = 0;
   try {
     {
@@ -75,6 +75,12 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
         kernel = it->second.lock();
     }
     if (group.zeros) kernel = zeros_kernel(group);
+    if (const auto* made = dynamic_cast<const RegionKernel*>(kernel.get())) {  // by another session
+      shared = true;
+      if (cache) group.code_key = cache->code_key(code);
+      std::lock_guard data(state.data);
+      group.code_bytes = made->code_bytes();
+    }
     if (!kernel) loaded = load(program, state, group, code);
     if (loaded) {
       kernel = group.kernel;
@@ -108,8 +114,10 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
         std::string("compile failed: ") + error.what());
     return false;
   }
+  auto extracted = std::make_shared<const RegionGraph>(extract_region(graph, region));
   {
     std::lock_guard data(state.data);
+    group.extracted = std::move(extracted);
     group.kernel = kernel;
     group.compile_s = compile_s;
     if (!loaded && !group.zeros) ++state.compiled;
@@ -122,7 +130,6 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     emit(state, program, std::move(event));
   }
 
-  group.extracted = std::make_shared<const RegionGraph>(extract_region(graph, region));
   std::string different;
   Verification verification{*group.extracted, group.spec, *kernel, faults_.guard_pages};
   try {
@@ -131,7 +138,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     different = error.what();
   }
   saw_error(state, group, verification);
-  if (!group.zeros) {  // nothing was compiled
+  if (!group.zeros && !shared) {  // else nothing was compiled
     std::lock_guard lock(mutex_);
     prices_.learn(thread_cpu_seconds() - start);
   }
@@ -263,6 +270,10 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
   cache::Permission first_run;
   if (Persistence* cache = persistence(program))
     first_run = cache->begin_trial(group.code_key, group.name);
+  if (!first_run.refusal.empty()) {  // it killed a process that ran it here
+    ban(state, program, group, EventKind::kRefused, first_run.refusal);
+    return;
+  }
   Verification verification{*group.extracted, group.spec, *group.kernel, faults_.guard_pages};
   try {
     if (!inputs.empty() && !faults_.unverified)

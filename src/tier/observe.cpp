@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/at_end.h"
 #include "base/clock.h"
 #include "plan/continues.h"
 #include "tier/tier.h"
@@ -73,18 +74,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
   const int64_t now = steady_ns();
   const double now_s = static_cast<double>(now) * 1e-9;
   // Sizes on trial that come no more must not keep others from theirs.
-  if (state->trial.group && !state->trial_posted && now - state->trial.seen_ns > kPatienceNs) {
-    state->trial_posted = true;
-    post(state, [this](Program& p, ProgramState& s) {
-      {
-        std::lock_guard lock(s.data);
-        if (s.trial.group) s.trial.group->policy.postpone(s.trial.size);
-      }
-      end_trial(p, s, false);
-      std::lock_guard lock(s.data);
-      s.trial_posted = false;
-    });
-  }
+  if (now - state->trial.seen_ns > kPatienceNs) give_up_trial(state, false);
   const policy::Prices prices = this->prices();
   const Version& version = *published.active;
   state->sizes.resize(std::max(state->sizes.size(), symbols.size()));
@@ -96,11 +86,20 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
   std::vector<std::pair<Group*, Event>> queued;  // told of and posted when `data` is free again
   for (size_t k = 0; k < state->groups.size(); ++k) {
     Group& group = *state->groups[k];
-    if (group.segment != entry.segment || group.wrong || group.state == RegionState::kQueued)
-      continue;
+    if (group.segment != entry.segment || group.wrong) continue;
     const Fact& fact = facts[k];
     if (!fact.applies) continue;
     const int size = fact.size;
+    const auto lose = [&](double base_s) {
+      if (group.predicted_s < policy::Regret::kMinimumGain * base_s)
+        group.loss.add(runs * (base_s - group.predicted_s), now_s);
+      group.urgency.loss_per_s.store(group.loss.per_s(now_s), std::memory_order_relaxed);
+      group.urgency.at_ns.store(now, std::memory_order_relaxed);
+    };
+    if (group.state == RegionState::kQueued) {  // what waiting loses is what the queue goes by
+      lose(group.seconds_in(version));
+      continue;
+    }
     const std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
     if (group.state == RegionState::kVerifying) {
       if (now - group.asked_ns <= kPatienceNs) continue;
@@ -139,10 +138,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
       if (faults_.eager) group.predicted_s = std::min(group.predicted_s, base_s / 2);
       group.policy.ran_base(size, runs, base_s, group.predicted_s, now_s);
       group.ledger.replaced(entry.symbols, runs, base_s, group.predicted_s);
-      if (group.predicted_s < policy::Regret::kMinimumGain * base_s)
-        group.loss.add(runs * (base_s - group.predicted_s), now_s);
-      group.urgency.loss_per_s.store(group.loss.per_s(now_s), std::memory_order_relaxed);
-      group.urgency.at_ns.store(now, std::memory_order_relaxed);
+      lose(base_s);
     }
     if (group.state == RegionState::kCandidate) {
       const bool wanted = faults_.eager || (state->warming > 0 && group.policy.regret_s() > 0) ||
@@ -161,9 +157,11 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
                group.policy.wants(size, prices, now_s) != policy::Trial::kNone) {
       state->trial_posted = true;
       post(state, [this, &group, weak](Program& p, ProgramState& s) {
+        const AtEnd done([&] {
+          std::lock_guard lock(s.data);
+          s.trial_posted = false;
+        });
         if (const auto target = weak.lock()) start_trial(p, s, group, target);
-        std::lock_guard lock(s.data);
-        s.trial_posted = false;
       });
     }
   }
@@ -172,6 +170,37 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
     emit(*state, program, std::move(event));
     post_compile(state, *group);
   }
+}
+
+void Tier::failed(Program& program) noexcept {
+  constexpr int kFailures = 3;  // a host may cancel a run now and then
+  const auto state = std::static_pointer_cast<ProgramState>(program.tier_state);
+  if (!state || thread_.lost()) return;
+  try {
+    const std::unique_lock data(state->data, std::try_to_lock);
+    if (data && ++state->trial.failures >= kFailures) give_up_trial(state, true);
+  } catch (...) {
+    // Without memory for the job; the next failure asks again.
+  }
+}
+
+void Tier::give_up_trial(const StatePtr& state, bool failed) {
+  if (!state->trial.group || state->trial_posted) return;
+  post(state, [this, failed](Program& p, ProgramState& s) {
+    const AtEnd done([&] {
+      std::lock_guard lock(s.data);
+      s.trial_posted = false;
+    });
+    {
+      std::lock_guard lock(s.data);
+      if (Group* group = s.trial.group; group && failed)
+        group->policy.failed(s.trial.size, static_cast<double>(steady_ns()) * 1e-9);
+      else if (group)
+        group->policy.postpone(s.trial.size);
+    }
+    end_trial(p, s, false);
+  });
+  state->trial_posted = true;
 }
 
 /// Testing: another plan at every run, alternating between the base plan and the best one.
@@ -208,11 +237,11 @@ void Tier::follow(const StatePtr& state, SignatureEntry& entry, const Facts& fac
   post(state, [this, weak, settle](Program& p, ProgramState& s) {
     const auto target = weak.lock();
     if (!target) return;
+    const AtEnd done([&] { target->rebinding = false; });
     if (settle)
       bind_anew(p, s, *target);
     else
       join_trial(p, s, target);
-    target->rebinding = false;
   });
 }
 
@@ -220,7 +249,11 @@ void Tier::bind_anew(Program& program, ProgramState& state, SignatureEntry& entr
   const auto now = program.published(entry);
   std::vector<const Group*> groups;
   {
-    std::lock_guard data(state.data);
+    std::unique_lock data(state.data);
+    if (state.frozen) {
+      data.unlock();
+      return program.settle(entry);
+    }
     groups = chosen(state, entry, known_facts(state, entry));
   }
   const auto wanted = plan_with(program, state, groups);

@@ -30,11 +30,11 @@ void Tier::post(const StatePtr& state, std::function<void(Program&, ProgramState
   wake_.notify_one();
 }
 
-bool Tier::may_start(const ProgramState& state) {
+bool Tier::may_start(const ProgramState& state, double cpu_s) {
   // A host that waits for the work to be done has nothing better to do with the time.
   if (state.waiting > 0) return true;
   const double age = static_cast<double>(steady_ns() - state.added_ns) * 1e-9;
-  return !faults_.starved && budget_.allows(process_cpu_seconds(), age);
+  return !faults_.starved && budget_.allows(cpu_s, age);
 }
 
 policy::Prices Tier::prices() const {
@@ -53,10 +53,11 @@ double Tier::Group::Urgency::per_s(int64_t now_ns, double half_life_s) const {
 /// second. Under mutex_.
 std::deque<Tier::Job>::iterator Tier::next_job() {
   const int64_t now = steady_ns();
+  const double cpu_s = process_cpu_seconds();  // a system call: once for all
   auto best = jobs_.end();
   double most = -1;
   for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
-    if (!may_start(*job->state)) continue;
+    if (!may_start(*job->state, cpu_s)) continue;
     if (!job->compiles) return job;
     const double loss = job->compiles->urgency.per_s(now, half_life_s());
     if (loss > most) {
@@ -142,7 +143,7 @@ void Tier::thread_main() {
     const int64_t begin = steady_ns();
     if (const std::shared_ptr<Program> program = job.state->program.lock()) {
       try {
-        std::lock_guard work(job.state->work);
+        const Work work(*job.state, *program);
         job.run(*program, *job.state);
       } catch (const std::exception& error) {
         // A job that fails leaves the program on what it had.

@@ -61,11 +61,12 @@ Trial RegionPolicy::wants(int size, const Prices& prices, double now_s) const {
   const auto it = sizes_.find(size);
   if (it == sizes_.end()) return Trial::kNone;
   const AtSize& at = it->second;
+  if (now_s < at.again_s) return Trial::kNone;
   switch (at.choice) {
     case Choice::kFused:
       return at.doubted ? Trial::kConfirm : Trial::kNone;
     case Choice::kBase:
-      return now_s >= at.again_s && at.regret.exceeds(prices, false) ? Trial::kTry : Trial::kNone;
+      return at.regret.exceeds(prices, false) ? Trial::kTry : Trial::kNone;
     case Choice::kOpen:
       break;
   }
@@ -102,6 +103,12 @@ void RegionPolicy::postpone(int size) {
   at.runs = 0;
   at.doubted = false;
   at.regret.reset();
+}
+
+void RegionPolicy::failed(int size, double now_s) {
+  postpone(size);
+  AtSize& at = sizes_[size];
+  at.again_s = now_s + back_off_s(at.refusals++);
 }
 
 void RegionPolicy::evicted() {

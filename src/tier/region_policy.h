@@ -72,6 +72,8 @@ class RegionPolicy {
   bool is_always() const { return always_; }
   /// The trial found too few runs of this size: it has to earn another.
   void postpone(int size);
+  /// Runs of the trial failed: not before some time, twice as long after each of them.
+  void failed(int size, double now_s);
   /// Its code is gone: verdicts stay, what waiting costs is counted anew.
   void evicted();
   void doubt(int size) { sizes_[size].doubted = true; }

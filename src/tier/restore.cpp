@@ -104,7 +104,7 @@ void Tier::recall_profile(Program& program, const StatePtr& state, SignatureEntr
   const bool freeze = program.config().jit == static_cast<int64_t>(JitMode::kFreeze);
   if (freeze || record->restore_s <= kInPlaceS) {
     // The background thread may hold it for as long as a compile takes: nobody waits for that.
-    const std::unique_lock work(state->work, std::try_to_lock);
+    const Work work(*state, program, false);
     if (work) return restore(program, *state, *record, &entry);
   }
   {

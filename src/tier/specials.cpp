@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/at_end.h"
 #include "base/clock.h"
 #include "tier/guarded_kernel.h"
 #include "tier/tier.h"
@@ -51,9 +52,11 @@ void Tier::consider_special(const StatePtr& state, Group& group, std::span<const
     return;
   group.specialising = true;
   post(state, [this, raw = &group, facts = std::move(facts)](Program& p, ProgramState& s) {
+    const AtEnd done([&] {
+      std::lock_guard data(s.data);
+      raw->specialising = false;
+    });
     add_special(p, s, *raw, facts);
-    std::lock_guard data(s.data);
-    raw->specialising = false;
   });
 }
 

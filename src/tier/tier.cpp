@@ -87,6 +87,7 @@ void Tier::added(const std::shared_ptr<Program>& program) {
   auto state = std::make_shared<ProgramState>();
   state->program = program;
   state->added_ns = steady_ns();
+  state->frozen = program->frozen();
   program->tier_state = state;
   {
     std::lock_guard lock(mutex_);
@@ -130,11 +131,18 @@ Tier::StatePtr Tier::state_of(const Program& program) const {
 void Tier::freeze(Program& program) {
   const StatePtr state = state_of(program);
   if (!state) return;
-  std::lock_guard work(state->work);
+  const Work work(*state, program);
   {
     std::lock_guard data(state->data);
     if (std::exchange(state->frozen, true)) return;
+    for (const auto& group : state->groups)
+      if (group->state == RegionState::kQueued) group->state = RegionState::kCandidate;
   }
+  {
+    std::lock_guard lock(mutex_);
+    std::erase_if(jobs_, [&](const Job& job) { return job.state == state && job.compiles; });
+  }
+  idle_.notify_all();
   end_trial(program, *state, false);
   emit(*state, program, {.kind = EventKind::kFrozen});
 }
@@ -151,7 +159,31 @@ void Tier::emit(ProgramState& state, const Program& program, Event event) {
     event.time_ns = program.engine().age_ns();
     state.events.add(event);
   }
-  program.engine().emit(event);
+  if (state.worker.load(std::memory_order_relaxed) == std::this_thread::get_id())
+    state.told.push_back(std::move(event));
+  else
+    program.engine().emit(event);
+}
+
+Tier::Work::Work(ProgramState& state, const Program& program, bool wait)
+    : state_(state), program_(program), lock_(state.work, std::defer_lock) {
+  if (wait)
+    lock_.lock();
+  else if (!lock_.try_lock())
+    return;
+  state_.worker.store(std::this_thread::get_id(), std::memory_order_relaxed);
+}
+
+Tier::Work::~Work() {
+  if (!lock_) return;
+  const std::vector<Event> told = std::exchange(state_.told, {});
+  state_.worker.store({}, std::memory_order_relaxed);
+  lock_.unlock();
+  try {
+    for (const Event& event : told) program_.engine().emit(event);
+  } catch (...) {
+    program_.engine().log(LogLevel::kWarning, "the listener of events threw");
+  }
 }
 
 double Tier::ms_since(int64_t begin_ns) {
@@ -210,7 +242,7 @@ void Tier::first_bound(Program& program, SignatureEntry& entry) {
   if ((mode != JitMode::kSync && !recalled) || program.config().fusion) return;
   const StatePtr state = state_of(program);
   if (!state) return;
-  std::lock_guard work(state->work);
+  const Work work(*state, program);
   if (state->frozen) return;
   if (recalled) return state->analysed ? bind_anew(program, *state, entry) : void();
   if (!state->analysed) {
@@ -292,7 +324,7 @@ FusionOptions Tier::fusion_options(Program& program) {
 }
 
 void Tier::analyse(Program& program, ProgramState& state) {
-  if (state.analysed) return;  // restored meanwhile
+  if (state.analysed || state.frozen) return;  // restored or frozen meanwhile
   (void)host_speed();  // measured at its first call, which a restart that knows it is spared
   const double start = thread_cpu_seconds();
   const int64_t begin = steady_ns();

@@ -83,6 +83,7 @@ class Tier final : public TierHooks {
   Seat seat_for(Program& program, SignatureEntry& entry) override;
   void seated(Program& program, SignatureEntry& entry, int64_t trial) override;
   void sampled(Program& program, SignatureEntry& entry, double runs) override;
+  void failed(Program& program) noexcept override;
   void record(Program& program, Event event) override;
   void summarise(const Program& program, ProfileSummary& summary, bool details) const override;
   void freeze(Program& program) override;
@@ -206,6 +207,7 @@ class Tier final : public TierHooks {
     uint64_t samples = 0;
     int64_t began_ns = 0;
     int64_t seen_ns = 0;  ///< its last sample
+    int failures = 0;     ///< runs without a sample
     bool judge_posted = false;
   };
   /// A step of the base plan whose kernel may skip zeros of its first operand, `value`.
@@ -217,7 +219,9 @@ class Tier final : public TierHooks {
   };
   struct ProgramState {
     std::weak_ptr<Program> program;
-    std::mutex work;         ///< held while the program's plans are worked on
+    std::mutex work;  ///< held while the program's plans are worked on; taken through Work
+    std::atomic<std::thread::id> worker{};  ///< the thread that holds it
+    std::vector<Event> told;                ///< by that thread meanwhile
     bool gone = false;       ///< its owner is letting go: no new jobs; guarded by Tier::mutex_
     bool postponed = false;  ///< told that its jobs wait for the budget; Tier::mutex_
     int waiting = 0;         ///< host threads in wait_idle(): its jobs need no budget; Tier::mutex_
@@ -272,7 +276,10 @@ class Tier final : public TierHooks {
     return faults_.half_life_s > 0 ? faults_.half_life_s : policy::Rate::kHalfLifeS;
   }
   void prepare_in_background(const Program& program, const StatePtr& state);
-  bool may_start(const ProgramState& state);
+  bool may_start(const ProgramState& state, double cpu_s);
+  /// Posts the end of a trial that gets no samples; it is asked for again later, after a while if
+  /// its runs `failed`. Under state.data.
+  void give_up_trial(const StatePtr& state, bool failed);
   void emit(ProgramState& state, const Program& program, Event event);
   static double ms_since(int64_t begin_ns);
   /// "MatMul+Add+Relu": the first few, views apart.
@@ -309,6 +316,23 @@ class Tier final : public TierHooks {
   static bool uses(const ProgramState& state, const Plan& plan, const Group& group);
   /// Live, ready or banned, from what was decided at the sizes tried.
   static void settle_state(Group& group);
+
+  /// Holds state.work. Events of the time reach the host when it is let go of: a listener may call
+  /// the session.
+  class Work {
+   public:
+    /// `wait`: false takes the lock only where it is free.
+    Work(ProgramState& state, const Program& program, bool wait = true);
+    ~Work();
+    Work(const Work&) = delete;
+    Work& operator=(const Work&) = delete;
+    explicit operator bool() const { return lock_.owns_lock(); }
+
+   private:
+    ProgramState& state_;
+    const Program& program_;
+    std::unique_lock<std::mutex> lock_;
+  };
 
   // Jobs. All hold state.work.
   /// Costs at the sizes of the signature used last.

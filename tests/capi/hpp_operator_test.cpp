@@ -83,6 +83,32 @@ TEST_CASE("capi/hpp: what an operator's function throws is the run's error") {
   CHECK(failure([](xcrt::OpCall&) {}).find("did not write output 'y'") != std::string::npos);
 }
 
+TEST_CASE("capi/hpp: an operator of the host reads transposed strings") {
+  xcrt::OpLibrary operators;
+  operators.add("acme::Lengths(x: string[n, m]) -> y: i64[n, m]", [](xcrt::OpCall& call) {
+    const std::span<int64_t> lengths = call.result<int64_t>(0);
+    for (size_t i = 0; i < lengths.size(); ++i)
+      lengths[i] = static_cast<int64_t>(call.string(0, i).size());
+  });
+  constexpr char kText[] =
+      "graph g(%x: string[n, m]) -> (%y) {\n"
+      "  %t = Transpose(%x)\n"
+      "  %y = acme::Lengths(%t)\n"
+      "}\n";
+  const xcrt::Engine engine(xcrt::Config().set("threads", "1").set("jit", "off"), {}, &operators);
+  xcrt::Session runs(xcrt::Model(engine, std::as_bytes(std::span(kText, sizeof kText - 1))));
+  xcrt::Tensor x(XC_DTYPE_STRING, std::array<int64_t, 2>{2, 3});
+  const std::string_view texts[] = {"", "a", "bb", "ccc", "a string that has memory of its own",
+                                    "e"};
+  x.set_strings(texts);
+  for (int k = 0; k < 3; ++k) {
+    const std::vector<xcrt::Tensor> y = runs.run(x);
+    const auto lengths = y[0].values<int64_t>();
+    CHECK(std::vector<int64_t>(lengths.begin(), lengths.end()) ==
+          std::vector<int64_t>{0, 3, 1, 35, 2, 1});
+  }
+}
+
 TEST_CASE("capi/hpp: a library owns its functions, and rules give operators a meaning") {
   const auto held = std::make_shared<int>(1);
   {

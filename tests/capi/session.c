@@ -53,6 +53,9 @@ static void views(void) {
   view.dtype = 90;
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_run_views(session, NULL, &view, 1, &y, 1, &error));
   view.dtype = XC_DTYPE_F32;
+  view.data = (char*)rows + 1;
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_run_views(session, NULL, &view, 1, &y, 1, &error));
+  view.data = rows;
   view.rank = 1000;
   CHECK_FAILS(XC_LIMIT, xc_session_run_views(session, NULL, &view, 1, &y, 1, &error));
   view.rank = 2;
@@ -180,6 +183,10 @@ static void run_options(void) {
   CHECK_OK(xc_session_run(session, &options, &in, 1, &y, 1, &error));
   xc_tensor_release(y);
   y = NULL;
+  options.timeout_ns = INT64_MAX; /* no end */
+  CHECK_OK(xc_session_run(session, &options, &in, 1, &y, 1, &error));
+  xc_tensor_release(y);
+  y = NULL;
   xc_cancel_set(cancel);
   CHECK_FAILS(XC_CANCELLED, xc_session_run(session, &options, &in, 1, &y, 1, &error));
   xc_cancel_reset(cancel);
@@ -267,6 +274,9 @@ static void adaptation(void) {
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_warm_up(NULL, &shape, 1, 1, NULL, &error));
   CHECK_OK(xc_session_freeze(session, &error));
   CHECK_OK(xc_session_wait_idle(session, 10000, &idle, &error));
+  CHECK(idle == 1);
+  idle = 0;
+  CHECK_OK(xc_session_wait_idle(session, INT64_MAX, &idle, &error));
   CHECK(idle == 1);
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_wait_idle(session, -1, &idle, &error));
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_wait_idle(session, 1, NULL, &error));

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "support.h"
+#include "tier/engine_factory.h"
 
 namespace {
 
@@ -53,6 +54,33 @@ class Delayed final : public Kernel {
 };
 
 }  // namespace
+
+#if XC_HAVE_JIT
+TEST_CASE("tiering/events: a listener may freeze the session it is told of") {
+  for (const JitMode mode : {JitMode::kSync, JitMode::kAuto}) {
+    CAPTURE(static_cast<int>(mode));
+    Config config;
+    config.jit = static_cast<int64_t>(mode);
+    config.threads = 1;
+    std::weak_ptr<Session> session;
+    std::atomic<int> told{0};
+    HostHooks hooks;
+    hooks.event = [&](const Event& event) {
+      if (event.kind != EventKind::kCompiled) return;
+      ++told;
+      if (const auto held = session.lock()) held->freeze();
+    };
+    const auto made = std::make_shared<Session>(
+        Model::create(create_engine(config, hooks), parse_graph(kGelu)), Config{});
+    session = made;
+    const std::vector<Tensor> inputs{ramp({256, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
+    for (int k = 0; k < 20000 && told == 0; ++k) run(*made, inputs);
+    CHECK(told >= 1);
+    CHECK(made->wait_idle(std::chrono::milliseconds(10000)));
+    run(*made, inputs);
+  }
+}
+#endif
 
 TEST_CASE("tiering/events: the life of a region, in order and with its numbers") {
   Fixture fixture(kGelu, {});

@@ -228,6 +228,7 @@ class CopyBound final : public BoundKernel {
   CopyBound(const StepSpec& spec, const BindContext& context)
       : spec_(spec), views_(spec, context), rule_(row_of(*spec.op).rule) {
     dynamic_ = row_of(*spec.op).control && !ControlInputs::constant(spec, 1);
+    allocates = dynamic_;
     if (!dynamic_) {
       rule_({spec_, views_, ControlInputs(spec_, views_), pieces_, scratch_bytes});
       int64_t bytes = 0;

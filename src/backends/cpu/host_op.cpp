@@ -32,6 +32,7 @@ class HostBound final : public BoundKernel {
     for (const OperandView& view : views_.outputs) sizes.outputs.push_back(view.at(nullptr));
     check_shapes(sizes);
     held_bytes += views_.bytes();
+    allocates = views_.inputs.size() + views_.outputs.size() > kInline;
   }
 
   void run(const StepArgs& args, int64_t, int64_t) const override {

@@ -244,7 +244,7 @@ class RecurrentBound final : public BoundKernel {
   Memory carve(std::byte* base, int64_t d, int64_t* bytes = nullptr) const {
     int64_t at = d * direction_bytes_;
     const auto next = [&](bool wanted, int64_t count) {
-      auto* out = reinterpret_cast<float*>(base + at);
+      auto* out = base ? reinterpret_cast<float*>(base + at) : nullptr;
       if (wanted) at += floats(count);
       return out;
     };

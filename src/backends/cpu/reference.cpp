@@ -18,6 +18,7 @@ class ReferenceBound final : public BoundKernel {
   ReferenceBound(const StepSpec& spec, const BindContext& context)
       : op_(spec.op), node_(spec.node), views_(spec, context) {
     held_bytes = 256 + views_.bytes();
+    allocates = true;
   }
   void run(const StepArgs& args, int64_t, int64_t) const override {
     ReferenceContext context;

@@ -54,6 +54,23 @@ TEST_CASE("runtime/container: a sequence goes in, grows in a loop and comes out"
   CHECK(out[1].to_int64s() == std::vector<int64_t>{4});
 }
 
+TEST_CASE("runtime/container: what a sequence holds is row-major, views of the run too") {
+  // The exporter's spelling of the places of what is not zero.
+  auto session = session_of(R"(graph g(%x: f32[a, b]) -> (%s) {
+  %n = NonZero(%x)
+  %t = Transpose(%n) {perm = [1, 0]}
+  %s = SequenceConstruct(%t)
+})");
+  Tensor x(DType::kF32, {2, 3});
+  std::fill_n(x.as<float>(), 6, 0.0f);
+  x.as<float>()[1] = x.as<float>()[5] = 1;
+  const auto out = run(*session, {x});
+  const auto elements = elements_of(out[0]);
+  REQUIRE(elements.size() == 1);
+  CHECK(elements[0].contiguous());
+  CHECK(elements[0].to_int64s() == std::vector<int64_t>{0, 1, 1, 2});
+}
+
 TEST_CASE("runtime/container: what is no sequence of the declared type is refused") {
   auto session = session_of("graph g(%s: seq(f32[*])) -> (%n) { %n = SequenceLength(%s) }");
   CHECK(status_of(*session, {make_sequence({})}) == Status::kOk);
