@@ -122,7 +122,8 @@ struct xc_event; /* profile.h */
 /* Receives everything the adaptive engine decides. `event` is valid during the call. Called from
  * the engine's background thread and from threads inside a run, several at a time; it must return
  * soon, and must neither destroy the session it tells of nor release the last handle of its engine.
- */
+ * No lock is held: it may call the session (run, freeze, explain), but a wait for it (wait_idle,
+ * warm_up) would wait for the call itself until its time is over. */
 typedef struct xc_event_listener {
   void (*receive)(void* user_data, const struct xc_event* event);
   void* user_data;

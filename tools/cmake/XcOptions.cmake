@@ -96,6 +96,7 @@ function(xc_make_pch name)
   xc_precompiled_headers(${name} ${ARGN})
 endfunction()
 
+# xc_precompiled_headers(target header...): these and no others.
 function(xc_precompiled_headers target)
   foreach(header ${ARGN})
     # The angle brackets would close the generator expression.

@@ -78,7 +78,7 @@ inline void add_block(Epilogue::Tiles& tiles, std::span<const int64_t> result,
                       const ImageAxes& axes, const ImageBlock& block, const ImageStrides* staged) {
   Dims begin(result.size(), 0), end(result.begin(), result.end()),
       strides(staged ? result.size() : 0, 0);
-  const auto set = [&](size_t axis, Range range, int64_t ImageStrides::*stride) {
+  const auto set = [&](size_t axis, Range range, int64_t ImageStrides::* stride) {
     begin[axis] = range.begin;
     end[axis] = range.end;
     if (staged) strides[axis] = staged->*stride;

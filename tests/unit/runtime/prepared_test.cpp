@@ -1,4 +1,5 @@
-// Prepared calls whose inputs decide sizes, runs that may not allocate, and the cap of a run's memory.
+// Prepared calls whose inputs decide sizes, runs that may not allocate, and the cap of a run's
+// memory.
 #include <doctest/doctest.h>
 
 #include "runtime/session.h"
@@ -89,8 +90,8 @@ TEST_CASE("runtime/prepared: the cap of a run's memory covers its results") {
     return std::vector<Tensor>{Tensor::of<float>({1}), Tensor::of<int64_t>({n})};
   };
   // Sizes from elements of an input, and from values that only the run knows.
-  auto fixed = session_of("graph g(%x: f32[1], %s: i64[1]) -> (%y) {\n  %y = Expand(%x, %s)\n}",
-                          config);
+  auto fixed =
+      session_of("graph g(%x: f32[1], %s: i64[1]) -> (%y) {\n  %y = Expand(%x, %s)\n}", config);
   CHECK(status_of(*fixed, one(1000), {}) == Status::kOk);
   CHECK(status_of(*fixed, one(int64_t{1} << 30), {}) == Status::kLimit);
   auto dynamic = session_of(R"(graph g(%x: f32[1], %s: i64[1]) -> (%y) {
