@@ -16,7 +16,7 @@ constexpr auto kReclaimLook = std::chrono::milliseconds(100);
 }  // namespace
 
 void Tier::post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job,
-                Group* compiles) {
+                Group* compiles, Charge charge) {
   {
     std::lock_guard lock(mutex_);
     if (stopping_ || state->gone) return;
@@ -25,15 +25,16 @@ void Tier::post(const StatePtr& state, std::function<void(Program&, ProgramState
       no_thread_ = true;  // tier 0 serves; sampled() tells it once, when no lock is held
       return;
     }
-    jobs_.push_back({state, std::move(job), compiles});
+    jobs_.push_back({state, std::move(job), compiles, charge});
   }
   wake_.notify_one();
 }
 
-bool Tier::may_start(const ProgramState& state, double cpu_s) {
+bool Tier::may_start(const Job& job, double cpu_s) {
+  if (job.charge == Charge::kNone) return true;
   // A host that waits for the work to be done has nothing better to do with the time.
-  if (state.waiting > 0) return true;
-  const double age = static_cast<double>(steady_ns() - state.added_ns) * 1e-9;
+  if (job.state->waiting > 0) return true;
+  const double age = static_cast<double>(steady_ns() - job.state->added_ns) * 1e-9;
   return !faults_.starved && budget_.allows(cpu_s, age);
 }
 
@@ -57,7 +58,7 @@ std::deque<Tier::Job>::iterator Tier::next_job() {
   auto best = jobs_.end();
   double most = -1;
   for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
-    if (!may_start(*job->state, cpu_s)) continue;
+    if (!may_start(*job, cpu_s)) continue;
     if (!job->compiles) return job;
     const double loss = job->compiles->urgency.per_s(now, half_life_s());
     if (loss > most) {
@@ -137,7 +138,7 @@ void Tier::thread_main() {
     jobs_.erase(next);
     busy_ = job.state;
     job.state->postponed = false;
-    const bool asked = job.state->waiting > 0;
+    const bool charged = job.charge == Charge::kBudget && job.state->waiting == 0;
     lock.unlock();
     const double start = thread_cpu_seconds();
     const int64_t begin = steady_ns();
@@ -158,7 +159,7 @@ void Tier::thread_main() {
     }
     job.run = nullptr;
     lock.lock();
-    if (!asked) budget_.spend(spent);
+    if (charged) budget_.spend(spent);
     prices_.worked(static_cast<double>(steady_ns() - begin) * 1e-9, spent);
     busy_.reset();
     idle_.notify_all();

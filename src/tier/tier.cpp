@@ -102,7 +102,9 @@ void Tier::prepare_in_background(const Program& program, const StatePtr& state) 
   if (program.config().jit != static_cast<int64_t>(JitMode::kAuto)) return;
   for (const auto& step : program.base_plan()->steps)
     if (step->kernel && step->kernel->wants_prepare())
-      return post(state, [this](Program& p, ProgramState& s) { prepare_weights(p, s); });
+      return post(
+          state, [this](Program& p, ProgramState& s) { prepare_weights(p, s); }, nullptr,
+          Charge::kNone);
 }
 
 void Tier::removed(Program& program) {

@@ -259,14 +259,17 @@ class Tier final : public TierHooks {
   /// Null in a child made by fork() after the thread was started: there the tier does nothing more,
   /// and asks for no lock, for the thread that is not there may hold it. Plans stay what they are.
   StatePtr state_of(const Program& program) const;
+  /// Whose CPU the budget limits: what adaptation costs, not what mode off does as well.
+  enum class Charge : uint8_t { kBudget, kNone };
   /// `compiles`: the region that the job compiles, if any.
   void post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job,
-            Group* compiles = nullptr);
+            Group* compiles = nullptr, Charge charge = Charge::kBudget);
   void thread_main();
   struct Job {
     StatePtr state;
     std::function<void(Program&, ProgramState&)> run;
     Group* compiles = nullptr;
+    Charge charge = Charge::kBudget;
   };
   std::deque<Job>::iterator next_job();
   /// Puts a queued region back to where it was when its runs come no more.
@@ -276,7 +279,7 @@ class Tier final : public TierHooks {
     return faults_.half_life_s > 0 ? faults_.half_life_s : policy::Rate::kHalfLifeS;
   }
   void prepare_in_background(const Program& program, const StatePtr& state);
-  bool may_start(const ProgramState& state, double cpu_s);
+  bool may_start(const Job& job, double cpu_s);
   /// Posts the end of a trial that gets no samples; it is asked for again later, after a while if
   /// its runs `failed`. Under state.data.
   void give_up_trial(const StatePtr& state, bool failed);
