@@ -100,10 +100,42 @@ TEST_CASE("backends/mapped: Resize, nearest and interpolating") {
           const bool nearest = std::string_view(mode) == "nearest";
           check_row(nearest ? "xc.mapped" : "xc.resize", p,
                     nearest ? Bounds{} : Bounds{1e-5, 1e-5});
-          if (!nearest) continue;
-          p.constant = {};
-          check_row("xc.mapped", p, {});
+          p.constant = {};  // scales of the run
+          check_row(nearest ? "xc.mapped" : "xc.resize", p,
+                    nearest ? Bounds{} : Bounds{1e-5, 1e-5});
         }
+}
+
+TEST_CASE("backends/resize: blocks, lines of every kind, more taps") {
+  Generator g(75);
+  struct Case {
+    Dims from, to;
+  };
+  // The last axis alone, pixels of 1 to 9 channels at the end, rows in blocks, three axes, one
+  // kept.
+  const std::vector<Case> cases{{{5, 3000}, {5, 1234}},
+                                {{2, 3, 300, 400}, {2, 3, 90, 131}},
+                                {{1, 300, 200, 3}, {1, 90, 75, 3}},
+                                {{1, 90, 75, 2}, {1, 300, 100, 2}},
+                                {{1, 40, 50, 9}, {1, 80, 100, 9}},
+                                {{1, 64, 300, 4}, {1, 100, 30, 4}},
+                                {{1, 2, 9, 40, 30}, {1, 2, 20, 13, 60}},
+                                {{3, 20, 1, 7}, {3, 20, 5, 7}},
+                                {{1, 2, 5, 7}, {1, 2, 5, 7}}};
+  for (const auto& [from, to] : cases)
+    for (const auto& [mode, antialias] :
+         std::vector<std::pair<std::string, int64_t>>{{"linear", 0}, {"linear", 1}, {"cubic", 0}}) {
+      Problem p;
+      p.op = &get_op("Resize");
+      p.attrs.set("mode", mode);
+      p.attrs.set("antialias", antialias);
+      p.inputs = {g.tensor(DType::kF32, from), Tensor(), Tensor(), Tensor::of(Ints(to))};
+      INFO(mode << antialias << to_text(from) << to_text(to));
+      p.constant = {false, true, true, true};
+      check_row("xc.resize", p, Bounds{1e-5, 1e-5});
+      p.constant = {};  // sizes of the run: those of the result, which are known
+      check_row("xc.resize", p, Bounds{1e-5, 1e-5});
+    }
 }
 
 TEST_CASE("backends/affine: quantisation and batch normalisation") {

@@ -36,6 +36,7 @@ const Backend& cpu_backend() {
                                    cpu::add_row_norms(list);
                                    cpu::add_recurrent(list);
                                    cpu::add_mapped_copy(list);
+                                   cpu::add_interpolate(list);
                                    cpu::add_affine_ops(list);
                                    cpu::add_indexed(list);
                                    cpu::add_select_ops(list);

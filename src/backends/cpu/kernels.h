@@ -36,6 +36,7 @@ void add_reduce(Rows& rows);
 void add_row_norms(Rows& rows);
 void add_recurrent(Rows& rows);
 void add_mapped_copy(Rows& rows);
+void add_interpolate(Rows& rows);
 void add_affine_ops(Rows& rows);
 void add_indexed(Rows& rows);
 void add_select_ops(Rows& rows);

@@ -1,5 +1,5 @@
 // Ops that take every output element from an input element found axis by axis: Pad (all modes) and
-// nearest Resize, "xc.mapped"; interpolating Resize, "xc.resize", resamples one axis after another.
+// nearest Resize, "xc.mapped".
 
 #include <algorithm>
 #include <cstring>
@@ -9,9 +9,9 @@
 #include "backends/cpu/copy.h"
 #include "backends/cpu/element_bytes.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/resize_axes.h"
 #include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/lines_fn.h"
-#include "ops/resize_axis.h"
 #include "ops/support.h"
 
 namespace xc::cpu {
@@ -22,26 +22,6 @@ constexpr int64_t kFill = INT64_MIN;  ///< no source: the constant
 
 /// Per axis of the result: the source's element offset, or kFill.
 using AxisMaps = std::vector<std::vector<int64_t>>;
-
-/// The axes of `y` from the largest stride to the smallest: walked so, the result is written in the
-/// order of its memory, row-major or channels-last.
-std::vector<size_t> memory_order(const OperandView& y) {
-  std::vector<size_t> order(y.dims.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    // The stride of an axis of size 1 means nothing.
-    const int64_t sa = y.dims[a] == 1 ? INT64_MAX : std::abs(y.strides[a]);
-    const int64_t sb = y.dims[b] == 1 ? INT64_MAX : std::abs(y.strides[b]);
-    return sa > sb;
-  });
-  return order;
-}
-template <class T>
-std::vector<T> permuted(const std::vector<T>& values, const std::vector<size_t>& order) {
-  std::vector<T> out;
-  for (size_t i : order) out.push_back(values[i]);
-  return out;
-}
 
 /// Part of a row of the result.
 struct Piece {
@@ -209,41 +189,6 @@ AxisMaps pad_maps(const StepSpec& spec, const OperandViews& views, const Control
 // ---- Resize
 // --------------------------------------------------------------------------------------
 
-std::optional<ResizeMode> resize_mode(const Attrs& attrs) {
-  ResizeMode out;
-  out.interpolation = attrs.get_string("mode", out.interpolation);
-  out.coordinates = attrs.get_string("coordinate_transformation_mode", out.coordinates);
-  out.nearest = attrs.get_string("nearest_mode", out.nearest);
-  out.cubic_a = attrs.get_float("cubic_coeff_a", out.cubic_a);
-  out.exclude_outside = attrs.get_int("exclude_outside", 0) != 0;
-  out.antialias = attrs.get_int("antialias", 0) != 0;
-  return out;
-}
-
-/// Samples of every axis; empty where the axis is kept.
-std::vector<std::vector<ResizeSample>> resize_axes(const StepSpec& spec, const OperandViews& views,
-                                                   const ControlInputs& control) {
-  const OperandView &x = views.inputs[0], &y = views.outputs[0];
-  const size_t rank = x.dims.size();
-  std::vector<size_t> axes(rank);
-  for (size_t i = 0; i < rank; ++i) axes[i] = i;
-  if (spec.attrs().has("axes")) axes = normalise_axes(spec.attrs().get_ints("axes"), rank);
-  std::vector<double> scales;
-  if (control.has(2)) scales = control.doubles(2);
-  std::vector<std::vector<ResizeSample>> out(rank);
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const size_t axis = axes[i];
-    if (scales.empty() ? x.dims[axis] == y.dims[axis] : scales[i] == 1) continue;
-    ResizeAxis along{x.dims[axis], y.dims[axis], {}, 0, 1};
-    if (!scales.empty())
-      along.scale = {scales[i], 1};
-    else
-      along.scale = {static_cast<double>(along.output), static_cast<double>(along.input)};
-    out[axis] = resize_samples(*resize_mode(spec.attrs()), along);
-  }
-  return out;
-}
-
 AxisMaps nearest_maps(const StepSpec& spec, const OperandViews& views,
                       const ControlInputs& control) {
   const OperandView &x = views.inputs[0], &y = views.outputs[0];
@@ -263,7 +208,7 @@ class MappedBound final : public BoundKernel {
       : spec_(spec), views_(spec, context), pad_(spec.op->name == "Pad") {
     // Pad's value (input 2) is read at each run anyway.
     dynamic_ = pad_ ? !ControlInputs::constant(spec, 1, 2) || !ControlInputs::constant(spec, 3)
-                    : !ControlInputs::constant(spec, 1);
+                    : resized_by_run(spec);
     const OperandView& y = views_.outputs[0];
     if (!dynamic_ && y.count() > 0) maps_ = make(ControlInputs(spec_, views_));
     order_ = memory_order(y);
@@ -273,6 +218,7 @@ class MappedBound final : public BoundKernel {
     rows_ = y.count() == 0 ? 0 : y.dims.empty() ? 1 : y.count() / dims_.back();
     tasks = std::clamp<int64_t>(y.count() / kTaskElements, 1, std::max<int64_t>(1, rows_));
     if (dynamic_) tasks = 1;
+    allocates = dynamic_;
     held_bytes += views_.bytes();
     for (const auto& map : maps_) held_bytes += static_cast<int64_t>(map.size() * 8);
   }
@@ -313,111 +259,6 @@ class MappedBound final : public BoundKernel {
   int64_t rows_ = 0;
 };
 
-// ---- interpolation
-// -------------------------------------------------------------------------------
-
-/// f32, axis by axis through two buffers in scratch, dense in the order of the result's axes.
-class InterpolateBound final : public BoundKernel {
- public:
-  InterpolateBound(const StepSpec& spec, const BindContext& context) : views_(spec, context) {
-    if (views_.outputs[0].count() == 0) return;
-    const std::vector<size_t> walk = memory_order(views_.outputs[0]);
-    const auto samples = permuted(resize_axes(spec, views_, ControlInputs(spec, views_)), walk);
-    for (OperandView* v : {&views_.inputs[0], &views_.outputs[0]}) {
-      v->dims = permuted(v->dims, walk);
-      v->strides = permuted(v->strides, walk);
-    }
-    const OperandView &x = views_.inputs[0], &y = views_.outputs[0];
-    // Axes that shrink first, so that the intermediate stays small; of equal ones the innermost,
-    // whose pass is the slowest.
-    std::vector<size_t> order;
-    for (size_t axis = samples.size(); axis-- > 0;)
-      if (!samples[axis].empty()) order.push_back(axis);
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return y.dims[a] * x.dims[b] < y.dims[b] * x.dims[a];
-    });
-    Dims dims = x.dims;
-    int64_t largest = x.count();
-    for (size_t axis : order) {
-      Pass pass;
-      pass.outer = product(dims, 0, axis);
-      pass.inner = product(dims, axis + 1, dims.size());
-      pass.input = dims[axis];
-      pass.first.push_back(0);
-      for (const ResizeSample& sample : samples[axis]) {
-        for (size_t k = 0; k < sample.index.size(); ++k) {
-          pass.index.push_back(sample.index[k]);
-          pass.weight.push_back(static_cast<float>(sample.weight[k]));
-        }
-        pass.first.push_back(pass.index.size());
-      }
-      dims[axis] = y.dims[axis];
-      largest = std::max(largest, element_count(dims));
-      passes_.push_back(std::move(pass));
-    }
-    half_ = align_up(largest * 4, 64);
-    scratch_bytes = 2 * half_;
-    held_bytes += views_.bytes() + 4096;
-  }
-
-  void run(const StepArgs& args, int64_t, int64_t) const override {
-    const OperandView &x = views_.inputs[0], &y = views_.outputs[0];
-    if (y.count() == 0) return;
-    float* const halves[2] = {
-        static_cast<float*>(args.scratch),
-        reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + half_)};
-    const auto* from = static_cast<const float*>(args.buffers[0]);
-    auto* result = static_cast<float*>(args.buffers[views_.inputs.size()]);
-    size_t next = 0;
-    if (!is_contiguous(x.dims, x.strides)) {
-      CopyPlan(x.dims, x.strides, contiguous_strides(x.dims), 4).run(from, halves[next]);
-      from = halves[next++];
-    }
-    const bool direct = is_contiguous(y.dims, y.strides);
-    for (size_t i = 0; i < passes_.size(); ++i) {
-      float* to = direct && i + 1 == passes_.size() ? result : halves[next++ % 2];
-      resample(passes_[i], from, to);
-      from = to;
-    }
-    if (from != result)
-      CopyPlan(y.dims, contiguous_strides(y.dims), y.strides, 4).run(from, result);
-  }
-
- private:
-  struct Pass {
-    int64_t outer, input, inner;
-    std::vector<size_t> first;  ///< of each output element's entries below
-    std::vector<int64_t> index;
-    std::vector<float> weight;
-  };
-  static void resample(const Pass& pass, const float* from, float* to) {
-    const size_t outputs = pass.first.size() - 1;
-    const LineFns& fns = line_fns(cpu_info().isa);
-    for (int64_t outer = 0; outer < pass.outer; ++outer, from += pass.input * pass.inner) {
-      if (pass.inner == 1) {
-        for (size_t o = 0; o < outputs; ++o) {
-          float sum = 0;
-          for (size_t k = pass.first[o]; k < pass.first[o + 1]; ++k)
-            sum += pass.weight[k] * from[pass.index[k]];
-          *to++ = sum;
-        }
-        continue;
-      }
-      for (size_t o = 0; o < outputs; ++o, to += pass.inner) {
-        const size_t first = pass.first[o];
-        fns.weighted_rows(from,
-                          {pass.index.data() + first, pass.weight.data() + first,
-                           static_cast<int64_t>(pass.first[o + 1] - first)},
-                          pass.inner, to);
-      }
-    }
-  }
-
-  OperandViews views_;
-  std::vector<Pass> passes_;
-  int64_t half_ = 0;
-};
-
 // ---- rows
 // ----------------------------------------------------------------------------------------
 
@@ -429,36 +270,16 @@ Verdict supports_pad(const StepSpec& spec) {
   return Verdict::ok();
 }
 
-Verdict supports_resize(const StepSpec& spec, bool nearest) {
-  const Attrs& attrs = spec.attrs();
-  const std::string mode = attrs.get_string("mode", "nearest");
-  if ((mode == "nearest") != nearest) return Verdict::no(fmt::format("mode {}", mode));
-  if (attrs.get_string("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize")
-    return Verdict::no("tf_crop_and_resize");
-  if (attrs.get_string("keep_aspect_ratio_policy", "stretch") != "stretch")
-    return Verdict::no("a policy that keeps the aspect ratio");
-  return Verdict::ok();
-}
 Verdict supports_nearest(const StepSpec& spec) {
   const Verdict movable = supports_pad(spec);
   return movable.yes() ? supports_resize(spec, true) : movable;
 }
-Verdict supports_interpolate(const StepSpec& spec) {
-  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
-  if (spec.inputs[0].dtype != DType::kF32)
-    return Verdict::no(fmt::format("elements of type {}", name(spec.inputs[0].dtype)));
-  if (!ControlInputs::constant(spec, 1)) return Verdict::no("scales or sizes of the run");
-  return supports_resize(spec, false);
-}
-
 }  // namespace
 
 void add_mapped_copy(Rows& rows) {
   rows.push_back({"xc.mapped", "Pad", supports_pad, create_bound_by<MappedBound>, any_order});
   rows.push_back(
       {"xc.mapped", "Resize", supports_nearest, create_bound_by<MappedBound>, any_order});
-  rows.push_back(
-      {"xc.resize", "Resize", supports_interpolate, create_bound_by<InterpolateBound>, any_order});
 }
 
 }  // namespace xc::cpu

@@ -16,6 +16,15 @@ struct WeightedTaps {
   int64_t count;
 };
 
+/// Of each output of an axis: elements k in [first[o], first[o + 1]), one at least, are input
+/// index[k] - base, which counts weight[k].
+struct AxisTable {
+  const int64_t* first;
+  const int64_t* index;
+  const float* weight;
+  int64_t base;
+};
+
 /// Points of a plane between its pixels: coordinates as GridSample has them, linear weights.
 struct PlanePoints {
   static constexpr int64_t kMost = 64;
@@ -41,6 +50,9 @@ struct LineFns {
                       int64_t lines, bool exclusive);
   /// to[i] = sum over taps of weight * from[index * n + i].
   void (*weighted_rows)(const float* from, const WeightedTaps& taps, int64_t n, float* to);
+  /// to[o * n + i] = sum over the inputs of output o of weight * from[input * n + i].
+  void (*resampled)(const float* from, const AxisTable& table, int64_t outputs, int64_t n,
+                    float* to);
   /// The pixels around each point, row above row, and what each counts.
   void (*plane_taps)(const PlanePoints& points, PlaneTaps& taps);
   /// y[p] = sum over the taps of point p of weight * plane[index], for n points.
