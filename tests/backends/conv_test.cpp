@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include "backends/cpu/vector/conv_row_fn.h"
 #include "backends/step_harness.h"
 
 namespace xc {
@@ -103,6 +104,69 @@ TEST_CASE("backends/conv: few channels of the input by rows, the same bits for 1
   }
 }
 
+/// What "xc.conv groups" takes: groups of 2 to 16 channels, with AVX-512 of up to 4.
+std::vector<Case> groups() {
+  std::vector<Case> out{
+      {{1, 32, 14, 14}, 32, {3, 3}, 8, {1, 1}, {1, 1, 1, 1}},
+      {{2, 128, 28, 27}, 128, {3, 3}, 32, {1, 1}, {1, 1, 1, 1}},  // several blocks of channels
+      {{1, 20, 9, 11}, 20, {3, 3}, 5, {2, 2}, {1, 1, 1, 1}},      // the last slice is half one
+      {{1, 12, 7, 7}, 12, {3, 3}, 6, {1, 1}, {1, 1, 1, 1}},
+      {{1, 12, 12, 10}, 24, {3, 2}, 4, {1, 2}, {0, 1, 2, 1}, {2, 1}},  // 3 channels into 6
+      {{1, 8, 10, 10}, 12, {3, 3}, 4},
+      {{3, 16, 40}, 16, {5}, 4, {1}, {2, 2}},
+      {{1, 8, 3, 3000}, 8, {3, 9}, 2, {1, 5}, {1, 4, 1, 4}},  // blocks across a row
+      {{1, 8, 5, 4}, 8, {7, 7}, 2, {1, 1}, {3, 3, 3, 3}},     // windows larger than the input
+      {{1, 8, 30, 22}, 8, {3, 3}, 2, {2, 1}, {6, 5, 6, 5}, {6, 5}},
+      {{1, 64, 6, 6}, 64, {1, 1}, 16},
+      {{0, 8, 8, 8}, 8, {3, 3}, 2}};
+  if (cpu_info().isa != Isa::kAvx512)
+    for (const int64_t width : {5, 8, 12, 16})
+      for (const int64_t columns : {1, 3, 7, 13, 29})
+        out.push_back({{1, 3 * width, 6, columns}, 3 * width, {3, 3}, 3, {1, 1}, {1, 1, 1, 1}});
+  return out;
+}
+
+TEST_CASE("backends/conv: groups of a few channels, the same bits for 1 to 4 threads") {
+  Generator g(58);
+  for (const Case& c : groups()) {
+    INFO(to_text(c.x) << " in " << c.group << " to " << c.out);
+    check_row("xc.conv groups", conv(g, c), {1e-5, 1e-4});
+    check_row("xc.conv groups", conv(g, c, false), {1e-5, 1e-4});
+    check_threads("xc.conv groups", conv(g, c));
+  }
+}
+
+TEST_CASE("backends/conv: pixels of groups for every instruction set, any number side by side") {
+  Generator g(59);
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > cpu_info().isa) continue;
+    const cpu::ConvRowFns fns = cpu::conv_row_fns(isa);
+    for (const int64_t width : {2, 4, 8})
+      for (int64_t pixels = 1; width < fns.lanes && pixels < 60; ++pixels) {
+        // Two offsets; the distance of pixels is a vector and a half.
+        const int64_t step = fns.lanes * 3 / 2, taps = 2 * width;
+        const std::vector<int64_t> offsets{0, step};
+        const Tensor x = g.tensor(DType::kF32, {(pixels + 2) * step}),
+                     w = g.tensor(DType::kF32, {taps, fns.lanes}),
+                     bias = g.tensor(DType::kF32, {fns.lanes});
+        std::vector<float> y(static_cast<size_t>(pixels * fns.lanes));
+        fns.run({x.as<float>(), step, offsets.data(), taps, w.as<float>(), bias.as<float>(),
+                 y.data(), fns.lanes, pixels, fns.lanes, -INFINITY, INFINITY, width});
+        double worst = 0;
+        for (int64_t i = 0; i < pixels; ++i)
+          for (int64_t l = 0; l < fns.lanes; ++l) {
+            double want = bias.as<float>()[l];
+            for (int64_t t = 0; t < taps; ++t)
+              want += static_cast<double>(w.as<float>()[t * fns.lanes + l]) *
+                      x.as<float>()[i * step + offsets[static_cast<size_t>(t / width)] +
+                                    l / width * width + t % width];
+            worst = std::max(worst, std::fabs(want - y[static_cast<size_t>(i * fns.lanes + l)]));
+          }
+        CHECK_MESSAGE(worst < 1e-4, name(isa) << " width " << width << " pixels " << pixels);
+      }
+  }
+}
+
 TEST_CASE("backends/conv: by rows are few channels, and some with bounds behind them") {
   Generator g(56);
   const auto& row = find_row("xc.conv", "Conv");
@@ -181,6 +245,8 @@ TEST_CASE("backends/conv: post-ops in the primitive and after it") {
   for (size_t k : {0, 1, 3, 11, 12, 7, 14, 21, 22, 24})
     cases.emplace_back("onednn.conv", kCases[k]);
   for (size_t k : {0, 1, 2, 4, 5, 9, 10}) cases.emplace_back("xc.conv", kFewChannels[k]);
+  const std::vector<Case> grouped = groups();
+  for (size_t k : {0, 2, 4, 6, 7, 9}) cases.emplace_back("xc.conv groups", grouped[k]);
   for (const auto& [name, c] : cases) {
     const auto& row = find_row(name, "Conv");
     const Problem plain = conv(g, c);

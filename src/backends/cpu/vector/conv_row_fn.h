@@ -14,6 +14,9 @@ namespace xc::cpu {
 ///
 /// Weights lie in panels of neighbouring channels [tap][channel], one behind the other, all whole
 /// vectors: channels [0, align_up(channels, lanes)), cut by ConvRowFns::panel. So is the bias.
+///
+/// Groups of `width` > 0 channels, `lanes` channels together: tap t of lane l is
+/// x[i * x_pixel + offsets[t / width] + l / width * width + t % width]. x is read in whole vectors.
 struct ConvRow {
   const float* x;
   int64_t x_pixel;
@@ -25,6 +28,7 @@ struct ConvRow {
   int64_t y_pixel;
   int64_t pixels, channels;
   float low, high;
+  int64_t width = 0;  ///< 2, 4 or 8, less than `lanes`
 };
 struct ConvRowFns {
   void (*run)(const ConvRow&);

@@ -1,0 +1,354 @@
+// Convolutions in groups of a few channels each (ResNeXt, RegNet), "xc.conv groups": slices of
+// channels one after another, of a block of the result at a time.
+//
+// What a slice reads is brought into the first-level cache once, with the zeros around the image:
+// there are no edges then, and neighbouring windows find their pixels side by side, where in the
+// image they lie as far apart as it has channels. Sums, bias and bounds are those of
+// `vector/conv_row.inc`; groups narrower than a vector share one. What registers cannot do of the
+// functions behind the convolution, an epilogue does on the block.
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cpu/block_copies.h"
+#include "backends/cpu/conv_problem.h"
+#include "backends/cpu/copy.h"
+#include "backends/cpu/image_blocks.h"
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/simple_kernel.h"
+#include "backends/cpu/vector/conv_row_fn.h"
+#include "base/checked.h"
+
+namespace xc::cpu {
+namespace {
+
+constexpr size_t kX = 0, kW = 1, kB = 2;
+constexpr int64_t kSlabBytes = 20 << 10;    ///< what a slice of a block reads: in the L1 cache
+constexpr int64_t kBlockChannels = 64;      ///< of a block, about: whole lines of the image
+constexpr int64_t kResultBytes = 96 << 10;  ///< of a block
+constexpr int64_t kMostDilation = 32;
+constexpr double kTaskFlops = 2e6;
+
+/// Of a group, where it is used: up to where the library was measured to be the faster one
+/// (README). With AVX-512 it was not, and what fills its vectors by half is left to it.
+int64_t most_channels() {
+  return cpu_info().isa == Isa::kAvx512 ? 4 : 16;
+}
+
+/// Channels computed together: a group, or as many narrower ones as a vector has room for.
+struct Slices {
+  explicit Slices(const Dims& weights, int64_t groups, int64_t lanes) {
+    in = weights[1];
+    out = weights[0] / groups;
+    count = groups;
+    if (in == out && in < lanes && lanes % in == 0) {
+      width = in;
+      count = ceil_div(groups * in, lanes);
+      in = out = lanes;
+    }
+  }
+  int64_t in, out;  ///< channels
+  int64_t count;
+  int64_t width = 0;  ///< of the groups in one, where there are several
+};
+
+/// What binding does not depend on.
+struct GroupConvModel {
+  explicit GroupConvModel(const StepSpec& spec)
+      : fns(conv_row_fns(cpu_info().isa)),
+        slices(spec.inputs[kW].constant.dims(), spec.attrs().get_int("group", 1), fns.lanes),
+        behind(spec) {
+    const Tensor w = spec.inputs[kW].constant.held();
+    channels = w.dims()[0];
+    in_each = w.dims()[1];
+    kernel = element_count(std::span(w.dims()).subspan(2));
+    padded = align_up(slices.out, fns.lanes);
+    slice_weights = taps() * padded;
+    weights.resize(static_cast<size_t>(slices.count * slice_weights), 0.0f);
+    for (int64_t s = 0; s < slices.count; ++s) pack(w.as<float>(), s);
+  }
+  /// Of a channel.
+  int64_t taps() const { return kernel * in_each; }
+  /// Channels [begin, end) of the result.
+  Range of_slice(int64_t s) const {
+    return {s * slices.out, std::min((s + 1) * slices.out, channels)};
+  }
+
+  ConvRowFns fns;
+  Slices slices;
+  int64_t channels = 0, in_each = 0, kernel = 0;
+  int64_t padded = 0;          ///< channels of a slice's result, to whole vectors
+  int64_t slice_weights = 0;   ///< elements
+  std::vector<float> weights;  ///< of each slice as ConvRow has them
+  BoundedEpilogue behind;
+
+ private:
+  void pack(const float* w, int64_t s) {
+    const Range range = of_slice(s);
+    float* const to = weights.data() + s * slice_weights;
+    for (int64_t c = 0; c < range.size();) {
+      const int64_t width = fns.panel((padded - c) / fns.lanes) * fns.lanes;
+      const Dims dims{kernel, in_each, std::min(width, range.size() - c)}, from{1, kernel, taps()},
+          at{in_each * width, width, 1};
+      CopyPlan(dims, from, at, 4).run(w + (range.begin + c) * taps(), to + c * taps());
+      c += width;
+    }
+  }
+};
+
+/// `count` pixels of N channels, one behind the other, `step` apart in the image.
+template <size_t N>
+void copy_pixels(const float* from, int64_t step, float* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    std::memcpy(to + i * static_cast<int64_t>(N), from + i * step, N * 4);
+}
+
+class GroupConvBound final : public BoundKernel {
+ public:
+  GroupConvBound(const StepSpec& spec, const BindContext& context,
+                 std::shared_ptr<const GroupConvModel> model)
+      : model_(std::move(model)),
+        inputs_(static_cast<uint32_t>(spec.inputs.size())),
+        has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()) {
+    unread = 1u << kW;
+    const SqueezedConv conv(spec, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+    const ConvProblem& s = conv.problem;
+    images_ = s.batch;
+    in_channels_ = s.in_channels;
+    if (s.axes.size() > 1) rows_ = s.axes[0];
+    cols_ = s.axes.back();
+    if (images_ * rows_.output * cols_.output * model_->channels == 0) {
+      tasks = 0;
+      return;
+    }
+    x_ = ImageStrides(conv.x.strides);
+    y_ = ImageStrides(conv.y.strides);
+    choose_blocks();
+    for (int64_t k0 = 0; k0 < rows_.kernel; ++k0)
+      for (int64_t k1 = 0; k1 < cols_.kernel; ++k1)
+        for (int64_t c = 0; c < (model_->slices.width > 0 ? 1 : model_->slices.in); ++c)
+          offsets_.push_back(k0 * rows_.dilation * slab_row_ +
+                             k1 * cols_.dilation * model_->slices.in + c);
+    const bool staged = model_->behind.epilogue.staged();
+    scatters_ = y_.channel != 1 && !staged;
+    if (!model_->behind.epilogue.empty())
+      tiles_ = Epilogue::Tiles(model_->behind.epilogue, context);
+    int64_t result = 0;
+    const int64_t blocks = images_ * image_blocks();
+    for (int64_t i = 0; i < blocks; ++i) {
+      const ImageBlock b = block(i);
+      const Dims dims = b.dims();
+      if (staged || scatters_) result = std::max(result, element_count(dims));
+      if (scatters_)
+        stores_.add(dims, channels_last_strides(dims), {y_.image, y_.channel, y_.row, y_.col});
+      if (model_->behind.epilogue.empty()) continue;
+      const ImageStrides at = b.staged();
+      add_block(tiles_, context.outputs[0].dims, ImageAxes::of_kept(conv.kept), b,
+                staged ? &at : nullptr);
+    }
+    tasks = std::clamp<int64_t>(static_cast<int64_t>(s.flops() / kTaskFlops), 1, blocks);
+    bias_bytes_ = align_up(model_->slices.count * model_->padded * 4, 64);
+    // A vector of channels may reach over the last pixel's.
+    slab_bytes_ = align_up((extent(rows_, block_rows_) * slab_row_ + model_->fns.lanes) * 4, 64);
+    result_bytes_ = align_up(result * 4, 64);
+    scratch_bytes =
+        bias_bytes_ + slab_bytes_ + result_bytes_ + model_->behind.epilogue.scratch_bytes();
+    held_bytes = 512 + static_cast<int64_t>(offsets_.size()) * 8 + tiles_.bytes() + stores_.bytes();
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    if (tasks == 0) return;  // an empty result
+    const GroupConvModel& m = *model_;
+    auto* const memory = static_cast<std::byte*>(args.scratch);
+    auto* const bias = reinterpret_cast<float*>(memory);
+    auto* const slab = reinterpret_cast<float*>(memory + bias_bytes_);
+    auto* const tile = reinterpret_cast<float*>(memory + bias_bytes_ + slab_bytes_);
+    std::byte* const behind = memory + bias_bytes_ + slab_bytes_ + result_bytes_;
+    fill_bias(static_cast<const float*>(has_bias_ ? args.buffers[kB] : nullptr), bias);
+    const auto* const x = static_cast<const float*>(args.buffers[kX]);
+    auto* const result = static_cast<float*>(args.buffers[inputs_]);
+    const int64_t all = images_ * image_blocks();
+    for (int64_t i = all * begin / tasks; i < all * end / tasks; ++i) {
+      const ImageBlock b = block(i);
+      ImageStrides at = y_;
+      float* y = result;
+      if (scatters_ || m.behind.epilogue.staged()) {
+        at = b.staged();
+        y = tile - b.first(at);
+      }
+      for (int64_t s = b.channels.begin / m.slices.out; s * m.slices.out < b.channels.end; ++s)
+        slice(s, b, x + b.images.begin * x_.image, y, at, bias, slab);
+      if (scatters_) stores_.of(i).run(tile, result + b.first(y_));
+      if (!m.behind.epilogue.empty())
+        m.behind.epilogue.run(tiles_, static_cast<size_t>(i), args.buffers, behind, tile);
+    }
+  }
+
+ private:
+  /// Of the input, that `outputs` neighbours read.
+  static int64_t extent(const WindowAxis& axis, int64_t outputs) {
+    return (outputs - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
+  }
+
+  void choose_blocks() {
+    const Slices& s = model_->slices;
+    block_channels_ = std::max<int64_t>(1, kBlockChannels / s.out) * s.out;
+    const auto slab_bytes = [&](int64_t rows, int64_t cols) {
+      return extent(rows_, rows) * extent(cols_, cols) * s.in * 4;
+    };
+    int64_t cols = cols_.output;
+    while (cols > 1 && slab_bytes(1, cols) > kSlabBytes) cols = ceil_div(cols, 2);
+    block_cols_ = even_step(cols_.output, cols);
+    const int64_t most = std::max<int64_t>(1, kResultBytes / 4 / block_channels_ / block_cols_);
+    int64_t rows = std::min(rows_.output, most);
+    while (rows > 1 && slab_bytes(rows, block_cols_) > kSlabBytes) --rows;
+    block_rows_ = even_step(rows_.output, rows);
+    slab_row_ = extent(cols_, block_cols_) * s.in;
+  }
+
+  int64_t image_blocks() const {
+    return ceil_div(model_->channels, block_channels_) * ceil_div(rows_.output, block_rows_) *
+           ceil_div(cols_.output, block_cols_);
+  }
+  ImageBlock block(int64_t i) const {
+    const auto next = [&](int64_t all, int64_t step) {
+      const int64_t steps = ceil_div(all, step), begin = i % steps * step;
+      i /= steps;
+      return Range{begin, std::min(begin + step, all)};
+    };
+    ImageBlock b;
+    b.channels = next(model_->channels, block_channels_);
+    b.cols = next(cols_.output, block_cols_);
+    b.rows = next(rows_.output, block_rows_);
+    b.images = {i, i + 1};
+    return b;
+  }
+
+  /// A slice's channels begin with a vector.
+  void fill_bias(const float* from, float* to) const {
+    const GroupConvModel& m = *model_;
+    std::fill_n(to, m.slices.count * m.padded, 0.0f);
+    for (int64_t s = 0; from && s < m.slices.count; ++s)
+      std::copy_n(from + m.of_slice(s).begin, m.of_slice(s).size(), to + s * m.padded);
+  }
+
+  void slice(int64_t s, const ImageBlock& b, const float* x, float* y, const ImageStrides& at,
+             const float* bias, float* slab) const {
+    const GroupConvModel& m = *model_;
+    const int64_t first = s * m.slices.in;
+    fill_slab(x + first * x_.channel, std::min(m.slices.in, in_channels_ - first), b, slab);
+    const Range channels = m.of_slice(s);
+    for (int64_t row = b.rows.begin; row < b.rows.end; ++row)
+      m.fns.run({.x = slab + (row - b.rows.begin) * rows_.stride * slab_row_,
+                 .x_pixel = m.slices.in * cols_.stride,
+                 .offsets = offsets_.data(),
+                 .taps = m.taps(),
+                 .w = m.weights.data() + s * m.slice_weights,
+                 .bias = bias + s * m.padded,
+                 .y = y + at.at(b.images.begin, channels.begin, row, b.cols.begin),
+                 .y_pixel = at.col,
+                 .pixels = b.cols.size(),
+                 .channels = channels.size(),
+                 .low = m.behind.bounds.low,
+                 .high = m.behind.bounds.high,
+                 .width = m.slices.width});
+  }
+
+  /// `channels` of what the block reads: [row][column][channels of a slice], zeros outside the
+  /// image.
+  void fill_slab(const float* x, int64_t channels, const ImageBlock& b, float* slab) const {
+    const int64_t in = model_->slices.in, rows = extent(rows_, b.rows.size()),
+                  width = extent(cols_, b.cols.size()),
+                  top = b.rows.begin * rows_.stride - rows_.pad_begin,
+                  left = b.cols.begin * cols_.stride - cols_.pad_begin;
+    // Columns [from, to) are the image's.
+    const int64_t from = std::clamp<int64_t>(-left, 0, width),
+                  to = std::clamp<int64_t>(cols_.input - left, from, width);
+    for (int64_t i = 0; i < rows; ++i, slab += slab_row_) {
+      if (!rows_.inside(top + i)) {
+        std::fill_n(slab, width * in, 0.0f);
+        continue;
+      }
+      std::fill_n(slab, from * in, 0.0f);
+      copy_row(x + (top + i) * x_.row + (left + from) * x_.col, channels, slab + from * in,
+               to - from);
+      std::fill_n(slab + to * in, (width - to) * in, 0.0f);
+    }
+  }
+
+  void copy_row(const float* from, int64_t channels, float* to, int64_t pixels) const {
+    const int64_t in = model_->slices.in;
+    if (x_.channel == 1 && channels == in) {
+      switch (in) {
+        case 4:
+          return copy_pixels<4>(from, x_.col, to, pixels);
+        case 8:
+          return copy_pixels<8>(from, x_.col, to, pixels);
+        case 16:
+          return copy_pixels<16>(from, x_.col, to, pixels);
+        case 32:
+          return copy_pixels<32>(from, x_.col, to, pixels);
+        default:
+          break;
+      }
+    }
+    for (int64_t i = 0; i < pixels; ++i, from += x_.col, to += in) {
+      for (int64_t c = 0; c < channels; ++c) to[c] = from[c * x_.channel];
+      for (int64_t c = channels; c < in; ++c) to[c] = 0;
+    }
+  }
+
+  std::shared_ptr<const GroupConvModel> model_;
+  uint32_t inputs_;
+  bool has_bias_;
+  int64_t images_ = 0, in_channels_ = 0;
+  WindowAxis rows_, cols_;
+  ImageStrides x_, y_;
+  int64_t block_channels_ = 1, block_rows_ = 1, block_cols_ = 1;
+  int64_t slab_row_ = 0;          ///< elements
+  std::vector<int64_t> offsets_;  ///< of the taps in a slab
+  bool scatters_ = false;         ///< results go through scratch: they do not lie channels-last
+  BlockCopies stores_;
+  int64_t bias_bytes_ = 0, slab_bytes_ = 0, result_bytes_ = 0;
+  Epilogue::Tiles tiles_;
+};
+
+bool dense_f32(const Operand& operand) {
+  return operand.dtype == DType::kF32 && operand.contiguous();
+}
+
+Verdict supports(const StepSpec& spec) {
+  if (const Verdict dense = f32_with_constant_weights(spec); !dense.yes()) return dense;
+  if (spec.attrs().get_int("group", 1) == 1) return Verdict::no("one group");
+  const Dims& w = spec.inputs[kW].constant.dims();
+  if (w[1] == 1) return Verdict::no("groups of one channel");
+  if (w[1] > most_channels()) return Verdict::no("groups of many channels");
+  const size_t rank = w.size();
+  if (rank < 3 || rank > 4) return Verdict::no(fmt::format("{} spatial axes", rank - 2));
+  for (int64_t pad : spec.attrs().get_ints("pads"))
+    if (pad < 0) return Verdict::no("negative padding");
+  for (int64_t dilation : spec.attrs().get_ints("dilations"))
+    if (dilation > kMostDilation) return Verdict::no("windows too wide for scratch");
+  if (spec.inputs.size() > kB && spec.inputs[kB].present() && !dense_f32(spec.inputs[kB]))
+    return Verdict::no("a bias that is not dense");
+  std::string reason;
+  return Epilogue::build(spec, {}, reason, true) ? Verdict::ok() : Verdict::no(reason);
+}
+
+std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
+                                        const std::shared_ptr<const GroupConvModel>& model) {
+  return std::make_shared<GroupConvBound>(spec, context, model);
+}
+
+}  // namespace
+
+void add_group_conv(Rows& rows) {
+  rows.push_back({.name = "xc.conv groups",
+                  .op = "Conv",
+                  .supports = supports,
+                  .create = create_prepared<GroupConvModel, bind>,
+                  .preferred = conv_orders,
+                  .takes_gaps = true});
+}
+
+}  // namespace xc::cpu
