@@ -8,15 +8,13 @@
 // functions behind the convolution, an epilogue does on the block.
 
 #include <algorithm>
-#include <cstring>
 
 #include "backends/cpu/block_copies.h"
 #include "backends/cpu/conv_problem.h"
-#include "backends/cpu/copy.h"
 #include "backends/cpu/image_blocks.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/row_windows.h"
 #include "backends/cpu/simple_kernel.h"
-#include "backends/cpu/vector/conv_row_fn.h"
 #include "base/checked.h"
 
 namespace xc::cpu {
@@ -26,7 +24,6 @@ constexpr size_t kX = 0, kW = 1, kB = 2;
 constexpr int64_t kSlabBytes = 20 << 10;    ///< what a slice of a block reads: in the L1 cache
 constexpr int64_t kBlockChannels = 64;      ///< of a block, about: whole lines of the image
 constexpr int64_t kResultBytes = 96 << 10;  ///< of a block
-constexpr int64_t kMostDilation = 32;
 constexpr double kTaskFlops = 2e6;
 
 /// Of a group, where it is used: up to where the library was measured to be the faster one
@@ -65,7 +62,9 @@ struct GroupConvModel {
     padded = align_up(slices.out, fns.lanes);
     slice_weights = taps() * padded;
     weights.resize(static_cast<size_t>(slices.count * slice_weights), 0.0f);
-    for (int64_t s = 0; s < slices.count; ++s) pack(w.as<float>(), s);
+    for (int64_t s = 0; s < slices.count; ++s)
+      pack_row_weights(fns, w.as<float>() + of_slice(s).begin * taps(), of_slice(s).size(), in_each,
+                       kernel, weights.data() + s * slice_weights);
   }
   /// Of a channel.
   int64_t taps() const { return kernel * in_each; }
@@ -81,27 +80,7 @@ struct GroupConvModel {
   int64_t slice_weights = 0;   ///< elements
   std::vector<float> weights;  ///< of each slice as ConvRow has them
   BoundedEpilogue behind;
-
- private:
-  void pack(const float* w, int64_t s) {
-    const Range range = of_slice(s);
-    float* const to = weights.data() + s * slice_weights;
-    for (int64_t c = 0; c < range.size();) {
-      const int64_t width = fns.panel((padded - c) / fns.lanes) * fns.lanes;
-      const Dims dims{kernel, in_each, std::min(width, range.size() - c)}, from{1, kernel, taps()},
-          at{in_each * width, width, 1};
-      CopyPlan(dims, from, at, 4).run(w + (range.begin + c) * taps(), to + c * taps());
-      c += width;
-    }
-  }
 };
-
-/// `count` pixels of N channels, one behind the other, `step` apart in the image.
-template <size_t N>
-void copy_pixels(const float* from, int64_t step, float* to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i)
-    std::memcpy(to + i * static_cast<int64_t>(N), from + i * step, N * 4);
-}
 
 class GroupConvBound final : public BoundKernel {
  public:
@@ -185,11 +164,6 @@ class GroupConvBound final : public BoundKernel {
   }
 
  private:
-  /// Of the input, that `outputs` neighbours read.
-  static int64_t extent(const WindowAxis& axis, int64_t outputs) {
-    return (outputs - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
-  }
-
   void choose_blocks() {
     const Slices& s = model_->slices;
     block_channels_ = std::max<int64_t>(1, kBlockChannels / s.out) * s.out;
@@ -211,15 +185,10 @@ class GroupConvBound final : public BoundKernel {
            ceil_div(cols_.output, block_cols_);
   }
   ImageBlock block(int64_t i) const {
-    const auto next = [&](int64_t all, int64_t step) {
-      const int64_t steps = ceil_div(all, step), begin = i % steps * step;
-      i /= steps;
-      return Range{begin, std::min(begin + step, all)};
-    };
     ImageBlock b;
-    b.channels = next(model_->channels, block_channels_);
-    b.cols = next(cols_.output, block_cols_);
-    b.rows = next(rows_.output, block_rows_);
+    b.channels = next_range(i, model_->channels, block_channels_);
+    b.cols = next_range(i, cols_.output, block_cols_);
+    b.rows = next_range(i, rows_.output, block_rows_);
     b.images = {i, i + 1};
     return b;
   }
@@ -257,45 +226,12 @@ class GroupConvBound final : public BoundKernel {
   /// `channels` of what the block reads: [row][column][channels of a slice], zeros outside the
   /// image.
   void fill_slab(const float* x, int64_t channels, const ImageBlock& b, float* slab) const {
-    const int64_t in = model_->slices.in, rows = extent(rows_, b.rows.size()),
-                  width = extent(cols_, b.cols.size()),
-                  top = b.rows.begin * rows_.stride - rows_.pad_begin,
-                  left = b.cols.begin * cols_.stride - cols_.pad_begin;
-    // Columns [from, to) are the image's.
-    const int64_t from = std::clamp<int64_t>(-left, 0, width),
-                  to = std::clamp<int64_t>(cols_.input - left, from, width);
-    for (int64_t i = 0; i < rows; ++i, slab += slab_row_) {
-      if (!rows_.inside(top + i)) {
-        std::fill_n(slab, width * in, 0.0f);
-        continue;
-      }
-      std::fill_n(slab, from * in, 0.0f);
-      copy_row(x + (top + i) * x_.row + (left + from) * x_.col, channels, slab + from * in,
-               to - from);
-      std::fill_n(slab + to * in, (width - to) * in, 0.0f);
-    }
-  }
-
-  void copy_row(const float* from, int64_t channels, float* to, int64_t pixels) const {
-    const int64_t in = model_->slices.in;
-    if (x_.channel == 1 && channels == in) {
-      switch (in) {
-        case 4:
-          return copy_pixels<4>(from, x_.col, to, pixels);
-        case 8:
-          return copy_pixels<8>(from, x_.col, to, pixels);
-        case 16:
-          return copy_pixels<16>(from, x_.col, to, pixels);
-        case 32:
-          return copy_pixels<32>(from, x_.col, to, pixels);
-        default:
-          break;
-      }
-    }
-    for (int64_t i = 0; i < pixels; ++i, from += x_.col, to += in) {
-      for (int64_t c = 0; c < channels; ++c) to[c] = from[c * x_.channel];
-      for (int64_t c = channels; c < in; ++c) to[c] = 0;
-    }
+    const int64_t top = rows_.at(b.rows.begin, 0), left = cols_.at(b.cols.begin, 0),
+                  rows = extent(rows_, b.rows.size()), width = extent(cols_, b.cols.size());
+    for (int64_t row = top; row < top + rows; ++row, slab += slab_row_)
+      copy_padded_row(
+          {rows_.inside(row) ? x + row * x_.row : nullptr, x_.col, x_.channel, channels}, cols_,
+          left, width, model_->slices.in, slab);
   }
 
   std::shared_ptr<const GroupConvModel> model_;
@@ -313,24 +249,13 @@ class GroupConvBound final : public BoundKernel {
   Epilogue::Tiles tiles_;
 };
 
-bool dense_f32(const Operand& operand) {
-  return operand.dtype == DType::kF32 && operand.contiguous();
-}
-
 Verdict supports(const StepSpec& spec) {
   if (const Verdict dense = f32_with_constant_weights(spec); !dense.yes()) return dense;
   if (spec.attrs().get_int("group", 1) == 1) return Verdict::no("one group");
   const Dims& w = spec.inputs[kW].constant.dims();
   if (w[1] == 1) return Verdict::no("groups of one channel");
   if (w[1] > most_channels()) return Verdict::no("groups of many channels");
-  const size_t rank = w.size();
-  if (rank < 3 || rank > 4) return Verdict::no(fmt::format("{} spatial axes", rank - 2));
-  for (int64_t pad : spec.attrs().get_ints("pads"))
-    if (pad < 0) return Verdict::no("negative padding");
-  for (int64_t dilation : spec.attrs().get_ints("dilations"))
-    if (dilation > kMostDilation) return Verdict::no("windows too wide for scratch");
-  if (spec.inputs.size() > kB && spec.inputs[kB].present() && !dense_f32(spec.inputs[kB]))
-    return Verdict::no("a bias that is not dense");
+  if (const Verdict windows = supports_row_windows(spec); !windows.yes()) return windows;
   std::string reason;
   return Epilogue::build(spec, {}, reason, true) ? Verdict::ok() : Verdict::no(reason);
 }

@@ -24,6 +24,14 @@ inline int64_t even_step(int64_t all, int64_t most) {
   return ceil_div(all, ceil_div(all, std::clamp<int64_t>(most, 1, all)));
 }
 
+/// Of `all` in steps of `step`, the one that `index` counts innermost; `index` then counts the
+/// rest.
+inline Range next_range(int64_t& index, int64_t all, int64_t step) {
+  const int64_t steps = ceil_div(all, step), begin = index % steps * step;
+  index /= steps;
+  return {begin, std::min(all, begin + step)};
+}
+
 /// Strides of an operand (N, C, one to three spatial axes), in elements. The last axis are columns,
 /// the one before it rows, then depths; what it lacks has one position.
 struct ImageStrides {

@@ -14,6 +14,7 @@
 #include "backends/cpu/resize_axes.h"
 #include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/lines_fn.h"
+#include "ops/support.h"
 #include "tensor/tensor.h"
 
 namespace xc::cpu {
@@ -25,12 +26,6 @@ constexpr int64_t kTaskElements = 16 << 10;
 constexpr double kVectorCost = 0.15;
 constexpr int64_t kVector = 8;
 constexpr size_t kOrderedAxes = 4;  ///< orders of more are not all looked at
-
-int64_t product(const Dims& dims, size_t begin, size_t end) {
-  int64_t out = 1;
-  for (size_t i = begin; i < end; ++i) out = checked_mul(out, dims[i]);
-  return out;
-}
 
 /// The samples of an axis, flat.
 struct Table {

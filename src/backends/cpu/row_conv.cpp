@@ -11,8 +11,8 @@
 #include "backends/cpu/copy.h"
 #include "backends/cpu/image_blocks.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/row_windows.h"
 #include "backends/cpu/simple_kernel.h"
-#include "backends/cpu/vector/conv_row_fn.h"
 #include "base/checked.h"
 
 namespace xc::cpu {
@@ -25,7 +25,6 @@ constexpr int64_t kWholeBytes = 192 << 10;  ///< of a result that has none
 // behind it, some channels of the input and enough of the result.
 constexpr int64_t kFewChannels = 4, kFewTerms = 192;
 constexpr int64_t kSomeChannels = 64, kEnoughResults = 24;
-constexpr int64_t kMostDilation = 32;
 constexpr double kTaskFlops = 2e6;
 
 /// What binding does not depend on: the weights in panels, and what is done behind the sums.
@@ -37,13 +36,7 @@ struct RowConvModel {
                   taps = kernel * in_channels;
     padded = align_up(out_channels, fns.lanes);
     weights.resize(static_cast<size_t>(taps * padded), 0.0f);
-    for (int64_t c = 0; c < out_channels;) {
-      const int64_t width = fns.panel((padded - c) / fns.lanes) * fns.lanes;
-      const Dims dims{kernel, in_channels, std::min(width, out_channels - c)},
-          from{1, kernel, taps}, to{in_channels * width, width, 1};
-      CopyPlan(dims, from, to, 4).run(w.as<float>() + c * taps, weights.data() + c * taps);
-      c += width;
-    }
+    pack_row_weights(fns, w.as<float>(), out_channels, in_channels, kernel, weights.data());
   }
 
   ConvRowFns fns;
@@ -154,10 +147,6 @@ class RowConvBound final : public BoundKernel {
             {col, std::min(col + block_cols_, cols_.output)}};
   }
 
-  /// Of the input, that `outputs` neighbours read.
-  static int64_t extent(const WindowAxis& axis, int64_t outputs) {
-    return (outputs - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
-  }
   /// Outputs whose windows lie within the input.
   static Range inside(const WindowAxis& axis) {
     const int64_t begin = std::min(ceil_div(axis.pad_begin, axis.stride), axis.output);
@@ -214,26 +203,11 @@ class RowConvBound final : public BoundKernel {
   void fill_stage(const float* x, int64_t row, Range cols, float* stage) const {
     const int64_t first = cols.begin * cols_.stride - cols_.pad_begin;
     const int64_t width = extent(cols_, cols.size());
-    // Columns [in.begin, in.end) are the input's.
-    const int64_t begin = std::clamp<int64_t>(-first, 0, width);
-    const Range in{begin, std::clamp<int64_t>(cols_.input - first, begin, width)};
     for (int64_t k = 0; k < rows_.kernel; ++k) {
       const int64_t from = rows_.at(row, k);
-      float* const to = stage + k * stage_row_;
-      if (!rows_.inside(from)) {
-        std::fill_n(to, width * channels_, 0.0f);
-        continue;
-      }
-      std::fill_n(to, in.begin * channels_, 0.0f);
-      const float* source = x + from * x_.row + (first + in.begin) * x_.col;
-      for (int64_t i = in.begin; i < in.end; ++i, source += x_.col) {
-        float* const pixel = to + i * channels_;
-        if (x_.channel == 1)
-          std::copy_n(source, channels_, pixel);
-        else
-          for (int64_t c = 0; c < channels_; ++c) pixel[c] = source[c * x_.channel];
-      }
-      std::fill_n(to + in.end * channels_, (width - in.end) * channels_, 0.0f);
+      const float* const source = rows_.inside(from) ? x + from * x_.row : nullptr;
+      copy_padded_row({source, x_.col, x_.channel, channels_}, cols_, first, width, channels_,
+                      stage + k * stage_row_);
     }
   }
 
@@ -258,10 +232,6 @@ class RowConvBound final : public BoundKernel {
   Epilogue::Tiles tiles_;
 };
 
-bool dense_f32(const Operand& operand) {
-  return operand.dtype == DType::kF32 && operand.contiguous();
-}
-
 /// Where the library was measured to be slower (README).
 bool worth_while(const StepSpec& spec) {
   const Dims& w = spec.inputs[kW].constant.dims();
@@ -274,14 +244,7 @@ bool worth_while(const StepSpec& spec) {
 Verdict supports(const StepSpec& spec) {
   if (const Verdict dense = f32_with_constant_weights(spec); !dense.yes()) return dense;
   if (spec.attrs().get_int("group", 1) != 1) return Verdict::no("groups");
-  const size_t rank = spec.inputs[kX].dims.size();
-  if (rank < 3 || rank > 4) return Verdict::no(fmt::format("{} spatial axes", rank - 2));
-  for (int64_t pad : spec.attrs().get_ints("pads"))
-    if (pad < 0) return Verdict::no("negative padding");
-  for (int64_t dilation : spec.attrs().get_ints("dilations"))
-    if (dilation > kMostDilation) return Verdict::no("windows too wide for scratch");
-  if (spec.inputs.size() > kB && spec.inputs[kB].present() && !dense_f32(spec.inputs[kB]))
-    return Verdict::no("a bias that is not dense");
+  if (const Verdict windows = supports_row_windows(spec); !windows.yes()) return windows;
   if (!worth_while(spec)) return Verdict::no("the library is faster for these weights");
   std::string reason;
   return Epilogue::build(spec, {}, reason, true) ? Verdict::ok() : Verdict::no(reason);

@@ -216,11 +216,6 @@ class WinogradBound final : public BoundKernel {
   }
 
   Block block(int64_t task) const {
-    const auto next = [](int64_t& index, int64_t all, int64_t step) {
-      const int64_t steps = ceil_div(all, step), i = index % steps;
-      index /= steps;
-      return Range{i * step, std::min(all, (i + 1) * step)};
-    };
     const auto results = [](const TiledAxis& axis, Range groups) {
       return Range{groups.begin * axis.group(),
                    std::min(axis.axis.output, groups.end * axis.group())};
@@ -230,9 +225,9 @@ class WinogradBound final : public BoundKernel {
     b.channels = {panels * slice / slices_ * kPanel,
                   std::min(out_, panels * (slice + 1) / slices_ * kPanel)};
     int64_t index = task / slices_;
-    b.col_groups = next(index, cols_.groups(), block_cols_);
-    b.row_groups = next(index, rows_.groups(), block_rows_);
-    b.images = next(index, images_, block_images_);
+    b.col_groups = next_range(index, cols_.groups(), block_cols_);
+    b.row_groups = next_range(index, rows_.groups(), block_rows_);
+    b.images = next_range(index, images_, block_images_);
     b.rows = results(rows_, b.row_groups);
     b.cols = results(cols_, b.col_groups);
     return b;

@@ -1,0 +1,79 @@
+#include "backends/cpu/row_windows.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cpu/copy.h"
+
+namespace xc::cpu {
+namespace {
+
+constexpr size_t kW = 1, kB = 2;
+constexpr int64_t kMostDilation = 32;
+
+/// `count` pixels of N channels.
+template <size_t N>
+void copy_pixels(const float* from, int64_t step, float* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    std::memcpy(to + i * static_cast<int64_t>(N), from + i * step, N * 4);
+}
+
+void copy_pixels(const ImageRow& row, const float* from, int64_t count, int64_t padded, float* to) {
+  if (row.channel == 1 && row.channels == padded) {
+    switch (padded) {
+      case 4:
+        return copy_pixels<4>(from, row.pixel, to, count);
+      case 8:
+        return copy_pixels<8>(from, row.pixel, to, count);
+      case 16:
+        return copy_pixels<16>(from, row.pixel, to, count);
+      default:
+        break;
+    }
+  }
+  for (int64_t i = 0; i < count; ++i, from += row.pixel, to += padded) {
+    for (int64_t c = 0; c < row.channels; ++c) to[c] = from[c * row.channel];
+    for (int64_t c = row.channels; c < padded; ++c) to[c] = 0;
+  }
+}
+
+}  // namespace
+
+Verdict supports_row_windows(const StepSpec& spec) {
+  const size_t rank = spec.inputs[kW].constant.rank();
+  if (rank < 3 || rank > 4) return Verdict::no(fmt::format("{} spatial axes", rank - 2));
+  for (int64_t pad : spec.attrs().get_ints("pads"))
+    if (pad < 0) return Verdict::no("negative padding");
+  for (int64_t dilation : spec.attrs().get_ints("dilations"))
+    if (dilation > kMostDilation) return Verdict::no("windows too wide for scratch");
+  if (spec.inputs.size() <= kB || !spec.inputs[kB].present()) return Verdict::ok();
+  const Operand& bias = spec.inputs[kB];
+  return bias.dtype == DType::kF32 && bias.contiguous() ? Verdict::ok()
+                                                        : Verdict::no("a bias that is not dense");
+}
+
+void pack_row_weights(const ConvRowFns& fns, const float* w, int64_t channels, int64_t in,
+                      int64_t kernel, float* to) {
+  const int64_t taps = kernel * in, padded = align_up(channels, fns.lanes);
+  for (int64_t c = 0; c < channels;) {
+    const int64_t width = fns.panel((padded - c) / fns.lanes) * fns.lanes;
+    const Dims dims{kernel, in, std::min(width, channels - c)}, from{1, kernel, taps},
+        at{in * width, width, 1};
+    CopyPlan(dims, from, at, 4).run(w + c * taps, to + c * taps);
+    c += width;
+  }
+}
+
+void copy_padded_row(const ImageRow& row, const WindowAxis& cols, int64_t begin, int64_t width,
+                     int64_t padded, float* to) {
+  // Pixels [first, last) are the image's.
+  const int64_t first = row.first ? std::clamp<int64_t>(-begin, 0, width) : width,
+                last = row.first ? std::clamp<int64_t>(cols.input - begin, first, width) : width;
+  std::fill_n(to, first * padded, 0.0f);
+  if (first < last)
+    copy_pixels(row, row.first + (begin + first) * row.pixel, last - first, padded,
+                to + first * padded);
+  std::fill_n(to + last * padded, (width - last) * padded, 0.0f);
+}
+
+}  // namespace xc::cpu

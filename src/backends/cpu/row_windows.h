@@ -1,0 +1,34 @@
+#pragma once
+// What convolutions by rows of pixels ("xc.conv", "xc.conv groups") share around
+// vector/conv_row_fn.h: the windows they take, weights in panels, rows with zeros around the image.
+
+#include "backends/cpu/vector/conv_row_fn.h"
+#include "backends/step.h"
+#include "ops/window.h"
+
+namespace xc::cpu {
+
+/// Whether windows and bias (input 2) of a convolution are such as they take.
+Verdict supports_row_windows(const StepSpec& spec);
+
+/// Weights w[channels][in][kernel] as ConvRow has them, into kernel * in times
+/// align_up(channels, lanes) elements; what is padding is not written.
+void pack_row_weights(const ConvRowFns& fns, const float* w, int64_t channels, int64_t in,
+                      int64_t kernel, float* to);
+
+/// Of the input, that `outputs` neighbours read.
+inline int64_t extent(const WindowAxis& axis, int64_t outputs) {
+  return (outputs - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
+}
+
+/// A row of an image: strides in elements, `channels` of a pixel. Null: one outside the image.
+struct ImageRow {
+  const float* first;
+  int64_t pixel, channel, channels;
+};
+/// Pixels [begin, begin + width) of a row along `cols`, side by side, each with zeros behind its
+/// channels up to `padded`; those outside the image are zeros.
+void copy_padded_row(const ImageRow& row, const WindowAxis& cols, int64_t begin, int64_t width,
+                     int64_t padded, float* to);
+
+}  // namespace xc::cpu
