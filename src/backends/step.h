@@ -83,6 +83,9 @@ struct BindContext {
   std::span<const BoundOperand> outputs;
   /// True when this bind happens off the caller's path: creating primitives is free then.
   bool background = false;
+  /// Bit k: the first output lies where input k does if the bound kernel says BoundKernel::in_place
+  /// of that input alone.
+  uint32_t replaceable = 0;
 };
 
 /// Arguments of one execution.

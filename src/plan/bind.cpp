@@ -236,7 +236,9 @@ std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& pla
         inputs.push_back(v == kNoValue ? BoundOperand{} : bound->operands[v]);
       for (uint32_t v : step.outputs)
         outputs.push_back(v == kNoValue ? BoundOperand{} : bound->operands[v]);
-      const BindContext context{inputs, outputs, options.background};
+      // Kernels without post-ops have nobody to tell apart.
+      const BindContext context{inputs, outputs, options.background,
+                                step.spec.post_ops.empty() ? 0 : in_place.replaceable(k)};
       bound_step.kernel =
           located("node '" + step.name + "' (" + std::string(step.spec.op->name) + ")", [&] {
             // A region stands for steps that the base plan, bound before, has checked.

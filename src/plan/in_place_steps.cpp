@@ -42,21 +42,50 @@ uint32_t InPlaceSteps::member(uint32_t buffer) const {
              : kNone;
 }
 
-bool InPlaceSteps::dies_alike(const Step& step, uint32_t k, size_t input,
-                              const BoundKernel& kernel) const {
+int64_t InPlaceSteps::result_bytes(uint32_t k) const {
+  const uint32_t v = bound_.plan->steps[k]->outputs[0];
+  return checked_mul(element_count(bound_.dims(v)), element_size(bound_.plan->values[v].dtype));
+}
+
+bool InPlaceSteps::has_place(uint32_t k, int64_t bytes) const {
   const Plan& plan = *bound_.plan;
+  const uint32_t to = plan.values[plan.steps[k]->outputs[0]].buffer;
+  const PlanBuffer& result = plan.buffers[to];
+  // Parts of a Concat share a buffer that others write too.
+  if (result.segment != bound_.segment || result.first_step != k) return false;
+  const uint32_t own = member(to);
+  return own == kNone ? result.storage == Storage::kOutput : members_[own].request.bytes == bytes;
+}
+
+bool InPlaceSteps::dies_alike(uint32_t k, size_t input, uint32_t in_place, int64_t bytes) const {
+  const Plan& plan = *bound_.plan;
+  const Step& step = *plan.steps[k];
+  if ((in_place >> input & 1) == 0 || step.inputs[input] == kNoValue) return false;
   const uint32_t buffer = plan.values[step.inputs[input]].buffer;
   const uint32_t position = member(buffer);
-  if (position == kNone || members_[position].request.last_step != k) return false;
+  if (position == kNone || members_[position].request.last_step != k ||
+      members_[position].request.bytes != bytes)
+    return false;
   // Whatever else of the step's lies there.
   for (size_t other = 0; other < step.inputs.size(); ++other) {
     const uint32_t v = step.inputs[other];
     if (v == kNoValue || plan.values[v].buffer != buffer) continue;
-    if (other >= kMaskBits || (kernel.in_place >> other & 1) == 0 ||
+    if (other >= kMaskBits || (in_place >> other & 1) == 0 ||
         !lie_alike(bound_, v, step.outputs[0]))
       return false;
   }
   return true;
+}
+
+uint32_t InPlaceSteps::replaceable(uint32_t k) const {
+  const Step& step = *bound_.plan->steps[k];
+  if (step.outputs.empty() || step.outputs[0] == kNoValue) return 0;
+  const int64_t bytes = result_bytes(k);
+  if (!has_place(k, bytes)) return 0;
+  uint32_t out = 0;
+  for (size_t input = 0; input < std::min(step.inputs.size(), kMaskBits); ++input)
+    if (dies_alike(k, input, 1u << input, bytes)) out |= 1u << input;
+  return out;
 }
 
 void InPlaceSteps::add(uint32_t k, const BoundKernel& kernel) {
@@ -64,21 +93,12 @@ void InPlaceSteps::add(uint32_t k, const BoundKernel& kernel) {
   const Plan& plan = *bound_.plan;
   const Step& step = *plan.steps[k];
   if (step.outputs.empty() || step.outputs[0] == kNoValue) return;
-  const uint32_t to = plan.values[step.outputs[0]].buffer;
-  const PlanBuffer& result = plan.buffers[to];
-  // Parts of a Concat share a buffer that others write too.
-  if (result.segment != bound_.segment || result.first_step != k) return;
-  const auto dims = bound_.dims(step.outputs[0]);
-  const int64_t bytes = checked_mul(element_count(dims), element_size(result.dtype));
-  const uint32_t own = member(to);
-  if (own == kNone ? result.storage != Storage::kOutput : members_[own].request.bytes != bytes)
-    return;
+  const int64_t bytes = result_bytes(k);
+  if (!has_place(k, bytes)) return;
+  const uint32_t to = plan.values[step.outputs[0]].buffer, own = member(to);
   for (size_t input = 0; input < std::min(step.inputs.size(), kMaskBits); ++input) {
-    if ((kernel.in_place >> input & 1) == 0 || step.inputs[input] == kNoValue ||
-        !dies_alike(step, k, input, kernel))
-      continue;
+    if (!dies_alike(k, input, kernel.in_place, bytes)) continue;
     const uint32_t from = member(plan.values[step.inputs[input]].buffer);
-    if (members_[from].request.bytes != bytes) continue;
     const uint32_t first = members_[from].leader;
     if (own == kNone) {
       members_[first].output = to;

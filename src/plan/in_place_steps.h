@@ -15,6 +15,8 @@ class InPlaceSteps {
  public:
   /// `bound`: sizes and operands evaluated. `arena`: what its segment asks of the arena.
   InPlaceSteps(const Bound& bound, std::span<const ArenaRequest> arena);
+  /// BindContext::replaceable of step `k` of the plan, which is bound next.
+  uint32_t replaceable(uint32_t k) const;
   /// Step `k` of the plan has been bound. In the order of the steps.
   void add(uint32_t k, const BoundKernel& kernel);
   /// What is left to ask of the arena.
@@ -33,8 +35,12 @@ class InPlaceSteps {
   /// Position of arena buffer `buffer` in members_, or kNone.
   uint32_t member(uint32_t buffer) const;
   const Member& leader(uint32_t position) const { return members_[members_[position].leader]; }
-  /// Whether the results may take the place of operand `input` of the step.
-  bool dies_alike(const Step& step, uint32_t k, size_t input, const BoundKernel& kernel) const;
+  /// Whether step `k`'s first result has memory of its own, of that many bytes, which may lie
+  /// elsewhere.
+  bool has_place(uint32_t k, int64_t bytes) const;
+  /// Whether that result may take the place of operand `input`, of kernels that say `in_place`.
+  bool dies_alike(uint32_t k, size_t input, uint32_t in_place, int64_t bytes) const;
+  int64_t result_bytes(uint32_t k) const;
 
   const Bound& bound_;
   std::vector<Member> members_;  ///< by buffer

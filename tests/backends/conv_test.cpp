@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "backends/cpu/vector/conv_row_fn.h"
+#include "backends/cpu/vector/depthwise_row_fn.h"
 #include "backends/step_harness.h"
 
 namespace xc {
@@ -167,6 +168,98 @@ TEST_CASE("backends/conv: pixels of groups for every instruction set, any number
   }
 }
 
+/// What "xc.conv depthwise" takes, but with AVX-512.
+std::vector<Case> depthwise() {
+  if (cpu_info().isa == Isa::kAvx512) return {};
+  std::vector<Case> out{
+      {{1, 96, 14, 14}, 96, {3, 3}, 96, {1, 1}, {1, 1, 1, 1}},
+      {{2, 20, 9, 11}, 20, {3, 3}, 20, {2, 2}, {1, 1, 1, 1}},   // the last vector is half one
+      {{1, 3, 13, 12}, 3, {5, 4}, 3, {1, 2}, {0, 3, 2, 0}},     // less than a vector
+      {{1, 40, 60, 50}, 40, {3, 3}, 40, {1, 1}, {1, 1, 1, 1}},  // several blocks and tasks
+      {{1, 24, 12, 10}, 24, {3, 2}, 24, {1, 2}, {0, 1, 2, 1}, {2, 1}},
+      {{3, 16, 40}, 16, {31}, 16, {1}, {15, 15}},
+      {{1, 40, 1, 50}, 40, {1, 3}, 40, {1, 1}, {0, 4, 0, 0}, {1, 2}},
+      {{1, 700, 3, 150}, 700, {3, 9}, 700, {1, 5}, {1, 4, 1, 4}},  // blocks across a row
+      {{1, 16, 5, 4}, 16, {7, 7}, 16, {1, 1}, {3, 3, 3, 3}},       // windows larger than the input
+      {{1, 8, 4, 3}, 8, {3, 3}, 8, {1, 1}, {7, 7, 7, 7}},          // some wholly beside it
+      {{1, 12, 30, 22}, 12, {3, 3}, 12, {2, 1}, {6, 5, 6, 5}, {6, 5}},
+      {{1, 32, 13, 13}, 32, {4, 4}, 32, {3, 3}, {}, {}, "SAME_UPPER"},
+      {{1, 64, 6, 6}, 64, {1, 1}, 64},
+      {{0, 8, 8, 8}, 8, {3, 3}, 8}};
+  for (int64_t columns = 1; columns < 16; ++columns)
+    out.push_back({{1, 17, 4, columns}, 17, {3, 3}, 17, {1, 1}, {1, 1, 1, 1}});
+  return out;
+}
+
+TEST_CASE("backends/conv: depthwise, the same bits for 1 to 4 threads") {
+  Generator g(60);
+  for (const Case& c : depthwise()) {
+    INFO(to_text(c.x) << " by " << to_text(c.kernel));
+    check_row("xc.conv depthwise", conv(g, c), {1e-5, 1e-4});
+    check_row("xc.conv depthwise", conv(g, c, false), {1e-5, 1e-4});
+    check_threads("xc.conv depthwise", conv(g, c));
+  }
+}
+
+TEST_CASE("backends/conv: depthwise pixels for every instruction set, any number side by side") {
+  Generator g(61);
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > cpu_info().isa) continue;
+    const cpu::DepthwiseRowFns fns = cpu::depthwise_row_fns(isa);
+    for (const int64_t channels : {int64_t{1}, fns.lanes - 1, fns.lanes, fns.panel - 1, fns.panel,
+                                   fns.panel + fns.lanes, 2 * fns.panel + 1})
+      for (int64_t pixels = 1; pixels < 30; ++pixels) {
+        // The second and third column of the second and third row of a kernel of 3 x 4.
+        const int64_t taps = 12, cols = 4, width = pixels + 2;
+        const Tensor x = g.tensor(DType::kF32, {2, width, channels}),
+                     w = g.tensor(DType::kF32, {taps, channels}),
+                     bias = g.tensor(DType::kF32, {channels});
+        std::vector<float> packed(static_cast<size_t>(taps * (channels + fns.lanes)), NAN);
+        for (int64_t c = 0; c < channels;) {
+          const int64_t panel = channels - c >= fns.panel ? fns.panel : fns.lanes;
+          for (int64_t t = 0; t < taps; ++t)
+            for (int64_t i = 0; i < std::min(panel, channels - c); ++i)
+              packed[static_cast<size_t>(c * taps + t * panel + i)] =
+                  w.as<float>()[t * channels + c + i];
+          c += panel;
+        }
+        std::vector<float> y(static_cast<size_t>(pixels * channels) + 1, 7.0f);
+        fns.run({.x = x.as<float>(),
+                 .x_pixel = channels,
+                 .x_row = width * channels,
+                 .x_col = channels,
+                 .rows = 2,
+                 .cols = 2,
+                 .w = packed.data(),
+                 .first = cols + 1,
+                 .w_row = cols,
+                 .taps = taps,
+                 .bias = bias.as<float>(),
+                 .y = y.data(),
+                 .y_pixel = channels,
+                 .pixels = pixels,
+                 .channels = channels,
+                 .low = -1.5f,
+                 .high = 2.5f});
+        double worst = 0;
+        for (int64_t i = 0; i < pixels; ++i)
+          for (int64_t c = 0; c < channels; ++c) {
+            double want = bias.as<float>()[c];
+            for (int64_t k = 0; k < 2; ++k)
+              for (int64_t j = 0; j < 2; ++j)
+                want +=
+                    static_cast<double>(w.as<float>()[(cols + 1 + k * cols + j) * channels + c]) *
+                    x.as<float>()[(k * width + i + j) * channels + c];
+            want = std::clamp(want, -1.5, 2.5);
+            const double error = std::fabs(want - y[static_cast<size_t>(i * channels + c)]);
+            if (!(error <= worst)) worst = error;
+          }
+        CHECK_MESSAGE(worst < 1e-5, name(isa) << " channels " << channels << " pixels " << pixels);
+        CHECK(y.back() == 7.0f);
+      }
+  }
+}
+
 TEST_CASE("backends/conv: by rows are few channels, and some with bounds behind them") {
   Generator g(56);
   const auto& row = find_row("xc.conv", "Conv");
@@ -247,6 +340,9 @@ TEST_CASE("backends/conv: post-ops in the primitive and after it") {
   for (size_t k : {0, 1, 2, 4, 5, 9, 10}) cases.emplace_back("xc.conv", kFewChannels[k]);
   const std::vector<Case> grouped = groups();
   for (size_t k : {0, 2, 4, 6, 7, 9}) cases.emplace_back("xc.conv groups", grouped[k]);
+  const std::vector<Case> single = depthwise();
+  for (size_t k : {0, 1, 2, 3, 5, 6, 7, 8})
+    if (k < single.size()) cases.emplace_back("xc.conv depthwise", single[k]);
   for (const auto& [name, c] : cases) {
     const auto& row = find_row(name, "Conv");
     const Problem plain = conv(g, c);
@@ -291,6 +387,47 @@ TEST_CASE("backends/conv: post-ops in the primitive and after it") {
           CHECK_MESSAGE(wrong.empty(), name << " " << to_text(c.x) << " order " << kind
                                             << " threads " << threads << " chain of "
                                             << chain.posts.size() << ": " << wrong);
+        }
+  }
+}
+
+TEST_CASE("backends/conv: the Add of what the result may replace happens in its place") {
+  Generator g(62);
+  const PostOp add{PostOp::Kind::kBinary, &get_op("Add"), {}, 3, false, {}};
+  const PostOp relu{PostOp::Kind::kUnary, &get_op("Relu"), {}, 0, true, {}};
+  const PostOp tanh{PostOp::Kind::kUnary, &get_op("Tanh"), {}, 0, true, {}};
+  const PostOp mul{PostOp::Kind::kBinary, &get_op("Mul"), {}, 4, true, {}};
+  for (size_t k : {0, 1, 2, 3, 4, 5, 6, 7, 11, 14, 15, 16, 18, 23}) {
+    const Problem plain = conv(g, kCases[k]);
+    const Tensor y = run_reference(node_of(plain), plain.inputs)[0];
+    const Tensor residual = g.tensor(DType::kF32, y.dims()),
+                 other = g.tensor(DType::kF32, y.dims());
+    for (const auto& posts : {std::vector{add}, {add, relu}, {add, tanh, mul}})
+      for (const int threads : {1, 3})
+        for (const uint32_t replaceable : {0u, 1u << 3}) {
+          Problem p = plain;
+          p.post_ops = posts;
+          p.inputs[0] = Generator(1).strided(p.inputs[0], 3);
+          p.post_inputs = {Generator(1).strided(residual, 3)};
+          if (posts.size() > 2) p.post_inputs.push_back(Generator(1).strided(other, 3));
+          const Node node = node_of(p);
+          RunOptions options;
+          options.output_kind = 3;
+          options.threads = threads;
+          options.replaceable = replaceable;
+          // Where it is another place (run_kernel) a run copies what it adds to.
+          const Tensor got =
+              run_row(find_row("onednn.conv", "Conv"), p, options)[0].to_contiguous();
+          double worst = 0;
+          for (int64_t i = 0; i < got.count(); ++i) {
+            double want = static_cast<double>(y.as<float>()[i]) + residual.as<float>()[i];
+            if (posts.size() == 2) want = std::max(want, 0.0);
+            if (posts.size() > 2) want = std::tanh(want) * other.as<float>()[i];
+            worst = std::max(worst, std::fabs(want - got.as<float>()[i]));
+          }
+          CHECK_MESSAGE(worst < 2e-3, to_text(p.inputs[0].dims())
+                                          << " threads " << threads << " chain of " << posts.size()
+                                          << " replaceable " << replaceable << ": " << worst);
         }
   }
 }

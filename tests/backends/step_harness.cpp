@@ -249,7 +249,7 @@ std::vector<Tensor> run_kernel(Kernel& kernel, const Problem& problem, const Run
     out.push_back({t.dims(), t.strides()});
     buffers.push_back(t.data());
   }
-  const auto bound = kernel.bind({in, out, options.background});
+  const auto bound = kernel.bind({in, out, options.background, options.replaceable});
   run_bound(*bound, buffers, options);
   if (bound->in_place != 0) {
     const std::string wrong = in_place_difference(*bound, inputs, outputs, options);

@@ -47,8 +47,9 @@ struct RunOptions {
   bool at_once = false;  ///< each of them on a thread of its own
   bool prepare = false;  ///< call Kernel::prepare() before bind()
   bool background = false;
-  int output_kind = 0;     ///< strides of the outputs, as Generator::strided
-  int64_t output_row = 0;  ///< elements between rows of an output; 0 = dense
+  uint32_t replaceable = 0;  ///< BindContext::replaceable; the run itself is in other memory
+  int output_kind = 0;       ///< strides of the outputs, as Generator::strided
+  int64_t output_row = 0;    ///< elements between rows of an output; 0 = dense
   bool symbolic = false;  ///< dims of non-constant operands are symbols for supports() and create()
   Numerics numerics = Numerics::kTolerant;
   int threads = 1;

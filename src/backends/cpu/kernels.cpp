@@ -21,6 +21,7 @@ const Backend& cpu_backend() {
                                    cpu::add_row_conv(list);
                                    cpu::add_winograd_conv(list);
                                    cpu::add_group_conv(list);
+                                   cpu::add_depthwise_conv(list);
                                    cpu::add_onednn_conv(list);
                                    cpu::add_integer_conv(list);
                                    cpu::add_integer_matmul(list);

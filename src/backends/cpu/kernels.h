@@ -26,6 +26,7 @@ void add_block_matmul(Rows& rows);
 void add_row_conv(Rows& rows);
 void add_winograd_conv(Rows& rows);
 void add_group_conv(Rows& rows);
+void add_depthwise_conv(Rows& rows);
 void add_conv_transpose(Rows& rows);
 void add_byte_table(Rows& rows);
 void add_quantize_bytes(Rows& rows);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 
 namespace xc::cpu {
 namespace {
@@ -115,6 +114,13 @@ dnnl::memory::desc binary_desc(const MappedPostOps::Binary& binary, const dnnl::
 
 }  // namespace
 
+std::optional<uint32_t> summed_in_place(const StepSpec& spec, const MappedPostOps& mapped) {
+  if (mapped.binaries.empty() || spec.post_ops.front().op->name != "Add") return std::nullopt;
+  const MappedPostOps::Binary& first = mapped.binaries.front();
+  if (first.position != 0 || first.per_channel || first.dtype != DType::kF32) return std::nullopt;
+  return first.input;
+}
+
 void append_post_ops(const StepSpec& spec, const MappedPostOps& mapped,
                      const dnnl::memory::desc& dst, dnnl::primitive_attr& attributes) {
   if (mapped.empty()) return;
@@ -126,6 +132,8 @@ void append_post_ops(const StepSpec& spec, const MappedPostOps& mapped,
     if (post.kind == PostOp::Kind::kUnary) {
       const Eltwise eltwise = *eltwise_of(post);
       ops.append_eltwise(eltwise.algorithm, eltwise.alpha, eltwise.beta);
+    } else if (i == 0 && mapped.in_place) {
+      ops.append_sum();
     } else {
       ops.append_binary(*binary_of(post), binary_desc(mapped.binaries[binary++], dst));
     }

@@ -78,7 +78,7 @@ class RowConvBound final : public BoundKernel {
     offsets_of(stage_row_, cols_.dilation * channels_, 1, stage_offsets_);
     if (!model_->behind.epilogue.empty()) add_tiles(context, conv);
     tasks = std::clamp<int64_t>(static_cast<int64_t>(s.flops() / kTaskFlops), 1, images_ * blocks_);
-    if (inside(rows_).size() < rows_.output || inside(cols_).size() < cols_.output)
+    if (outputs_inside(rows_).size() < rows_.output || outputs_inside(cols_).size() < cols_.output)
       stage_bytes_ = align_up(checked_mul(rows_.kernel, stage_row_) * 4, 64);
     if (scatter_ || model_->behind.epilogue.staged())
       result_bytes_ =
@@ -95,7 +95,7 @@ class RowConvBound final : public BoundKernel {
     std::fill_n(scratch.bias, model_->padded, 0.0f);
     if (has_bias_)
       std::copy_n(static_cast<const float*>(args.buffers[kB]), model_->out_channels, scratch.bias);
-    const Range in_rows = inside(rows_), in_cols = inside(cols_);
+    const Range in_rows = outputs_inside(rows_), in_cols = outputs_inside(cols_);
     const int64_t all = images_ * blocks_;
     for (int64_t i = all * begin / tasks; i < all * end / tasks; ++i) {
       const ImageBlock b = block(i);
@@ -145,14 +145,6 @@ class RowConvBound final : public BoundKernel {
             {0, model_->out_channels},
             {row, std::min(row + block_rows_, rows_.output)},
             {col, std::min(col + block_cols_, cols_.output)}};
-  }
-
-  /// Outputs whose windows lie within the input.
-  static Range inside(const WindowAxis& axis) {
-    const int64_t begin = std::min(ceil_div(axis.pad_begin, axis.stride), axis.output);
-    const int64_t room = axis.input + axis.pad_begin - extent(axis, 1);
-    const int64_t end = room < 0 ? 0 : std::min(room / axis.stride + 1, axis.output);
-    return {begin, std::max(begin, end)};
   }
 
   void choose_blocks() {

@@ -64,6 +64,26 @@ void pack_row_weights(const ConvRowFns& fns, const float* w, int64_t channels, i
   }
 }
 
+Range outputs_inside(const WindowAxis& axis) {
+  const int64_t begin = std::min(ceil_div(axis.pad_begin, axis.stride), axis.output);
+  const int64_t room = axis.input + axis.pad_begin - extent(axis, 1);
+  const int64_t end = room < 0 ? 0 : std::min(room / axis.stride + 1, axis.output);
+  return {begin, std::max(begin, end)};
+}
+
+Range taps_inside(const WindowAxis& axis, int64_t output) {
+  const int64_t first = axis.at(output, 0);
+  const auto taps = [&](int64_t room) {  // that begin in front of it
+    return room <= 0 ? 0 : std::min(ceil_div(room, axis.dilation), axis.kernel);
+  };
+  return {taps(-first), taps(axis.input - first)};
+}
+
+Range reached(const WindowAxis& axis, Range outputs) {
+  const int64_t last = axis.at(outputs.end - 1, axis.kernel - 1);
+  return common({0, axis.input}, {axis.at(outputs.begin, 0), last + 1});
+}
+
 void copy_padded_row(const ImageRow& row, const WindowAxis& cols, int64_t begin, int64_t width,
                      int64_t padded, float* to) {
   // Pixels [first, last) are the image's.

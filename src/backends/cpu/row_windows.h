@@ -1,7 +1,9 @@
 #pragma once
-// What convolutions by rows of pixels ("xc.conv", "xc.conv groups") share around
-// vector/conv_row_fn.h: the windows they take, weights in panels, rows with zeros around the image.
+// What convolutions by rows of pixels ("xc.conv", "xc.conv groups", "xc.conv depthwise") share: the
+// windows they take, which of them reach over the edges of the image, rows with zeros around it,
+// and weights in panels for vector/conv_row_fn.h.
 
+#include "backends/cpu/image_blocks.h"
 #include "backends/cpu/vector/conv_row_fn.h"
 #include "backends/step.h"
 #include "ops/window.h"
@@ -20,6 +22,14 @@ void pack_row_weights(const ConvRowFns& fns, const float* w, int64_t channels, i
 inline int64_t extent(const WindowAxis& axis, int64_t outputs) {
   return (outputs - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
 }
+
+/// Outputs whose windows lie within the input.
+Range outputs_inside(const WindowAxis& axis);
+/// Taps of an output's window that lie within the input.
+Range taps_inside(const WindowAxis& axis, int64_t output);
+
+/// Positions of the input that the windows of `outputs` reach.
+Range reached(const WindowAxis& axis, Range outputs);
 
 /// A row of an image: strides in elements, `channels` of a pixel. Null: one outside the image.
 struct ImageRow {

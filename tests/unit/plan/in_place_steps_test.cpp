@@ -134,3 +134,29 @@ TEST_CASE("plan/in_place_steps: an update of what nobody else reads copies nothi
   CHECK(p.place("b") == p.place("a"));
   CHECK(p.place("c") != p.place("a"));
 }
+
+TEST_CASE("plan/in_place_steps: the sum of a residual block takes the place of what skips it") {
+  const auto block = [](const std::string& tail) {
+    Graph model = parse_graph(R"(graph g(%x: f32[1, 32, 28, 28]) -> (%r) {
+  const %k: f32[64, 32, 1, 1] = splat 0.5
+  const %v: f32[64, 64, 1, 1] = splat 0.25
+  %a = Conv(%x, %k)
+  %m = Conv(%a, %v)
+  %b = Conv(%m, %v)
+  %s = Add(%b, %a)
+)" + tail + "\n}");
+    infer_types(model);
+    Planned out;
+    out.graph = std::make_shared<const Graph>(std::move(model));
+    out.plan = Planner(out.graph, cpu_backend(), {}).build();
+    out.bound = bind_segment(out.plan, 0, {}, {});
+    return out;
+  };
+  const Planned dies = block("  %r = GlobalAveragePool(%s)");
+  REQUIRE(dies.plan->steps.size() == 4);
+  CHECK(dies.place("a").starts_with("arena"));
+  CHECK(dies.place("s") == dies.place("a"));
+  CHECK(dies.place("m") != dies.place("a"));
+  const Planned lives = block("  %t = Mul(%s, %a)\n  %r = GlobalAveragePool(%t)");
+  CHECK(lives.place("s") != lives.place("a"));
+}

@@ -1,0 +1,241 @@
+// Depthwise convolutions, one result per channel, "xc.conv depthwise": rows of the result one after
+// another, all channels of each, from where the input lies (`vector/depthwise_row.inc`), or from a
+// channels-last copy of what a block reads.
+//
+// So the input goes by in the order of memory and a row of it is in the cache for the windows of
+// the next ones; the library takes slices of channels instead, whose pixels lie apart. Windows that
+// leave the image have fewer taps: nothing is padded. What registers cannot do of the functions
+// behind the convolution, an epilogue does on a block of pixels while it is in the cache.
+
+#include <algorithm>
+
+#include "backends/cpu/block_copies.h"
+#include "backends/cpu/conv_problem.h"
+#include "backends/cpu/image_blocks.h"
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/row_windows.h"
+#include "backends/cpu/simple_kernel.h"
+#include "backends/cpu/vector/depthwise_row_fn.h"
+#include "base/checked.h"
+
+namespace xc::cpu {
+namespace {
+
+constexpr size_t kX = 0, kW = 1, kB = 2;
+constexpr int64_t kBlockBytes = 24 << 10;   ///< of the result: an epilogue finds it in the L1 cache
+constexpr int64_t kWholeBytes = 192 << 10;  ///< of a result that has none
+constexpr double kTaskFlops = 2e6;
+
+/// What binding does not depend on: the weights in panels, and what is done behind the sums.
+struct DepthwiseModel {
+  explicit DepthwiseModel(const StepSpec& spec)
+      : fns(depthwise_row_fns(cpu_info().isa)), behind(spec) {
+    const Tensor w = spec.inputs[kW].constant.held();
+    channels = w.dims()[0];
+    taps = element_count(std::span(w.dims()).subspan(2));
+    weights.resize(static_cast<size_t>(taps * align_up(channels, fns.lanes)), 0.0f);
+    for (int64_t c = 0; c < channels;) {
+      const int64_t width = channels - c >= fns.panel ? fns.panel : fns.lanes;
+      for (int64_t i = 0; i < std::min(width, channels - c); ++i)
+        for (int64_t t = 0; t < taps; ++t)
+          weights[static_cast<size_t>(c * taps + t * width + i)] =
+              w.as<float>()[(c + i) * taps + t];
+      c += width;
+    }
+  }
+
+  DepthwiseRowFns fns;
+  int64_t channels = 0, taps = 0;
+  std::vector<float> weights;  ///< as DepthwiseRow has them
+  BoundedEpilogue behind;
+};
+
+class DepthwiseBound final : public BoundKernel {
+ public:
+  DepthwiseBound(const StepSpec& spec, const BindContext& context,
+                 std::shared_ptr<const DepthwiseModel> model)
+      : model_(std::move(model)),
+        inputs_(static_cast<uint32_t>(spec.inputs.size())),
+        has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()) {
+    unread = 1u << kW;
+    const SqueezedConv conv(spec, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+    const ConvProblem& s = conv.problem;
+    images_ = s.batch;
+    if (s.axes.size() > 1) rows_ = s.axes[0];
+    cols_ = s.axes.back();
+    if (images_ * rows_.output * cols_.output * model_->channels == 0) {
+      tasks = 0;
+      return;
+    }
+    x_ = ImageStrides(conv.x.strides);
+    y_ = ImageStrides(conv.y.strides);
+    choose_blocks();
+    const Epilogue& epilogue = model_->behind.epilogue;
+    gathers_ = x_.channel != 1;
+    scatters_ = y_.channel != 1 && !epilogue.staged();
+    if (!epilogue.empty()) tiles_ = Epilogue::Tiles(epilogue, context);
+    int64_t input = 0, result = 0;
+    const int64_t blocks = images_ * image_blocks();
+    for (int64_t i = 0; i < blocks; ++i) {
+      const ImageBlock b = block(i);
+      if (gathers_) {
+        const Dims read = reach_of(b).dims();
+        input = std::max(input, element_count(read));
+        loads_.add(read, {x_.image, x_.channel, x_.row, x_.col}, channels_last_strides(read));
+      }
+      const Dims dims = b.dims();
+      if (staged()) result = std::max(result, element_count(dims));
+      if (scatters_)
+        stores_.add(dims, channels_last_strides(dims), {y_.image, y_.channel, y_.row, y_.col});
+      if (epilogue.empty()) continue;
+      const ImageStrides at = b.staged();
+      add_block(tiles_, context.outputs[0].dims, ImageAxes::of_kept(conv.kept), b,
+                epilogue.staged() ? &at : nullptr);
+    }
+    tasks = std::clamp<int64_t>(static_cast<int64_t>(s.flops() / kTaskFlops), 1, blocks);
+    input_bytes_ = align_up(input * 4, 64);
+    result_bytes_ = align_up(result * 4, 64);
+    scratch_bytes = input_bytes_ + result_bytes_ + epilogue.scratch_bytes();
+    held_bytes = 512 + tiles_.bytes() + loads_.bytes() + stores_.bytes();
+  }
+
+  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    if (tasks == 0) return;  // an empty result
+    const Epilogue& epilogue = model_->behind.epilogue;
+    auto* const memory = static_cast<std::byte*>(args.scratch);
+    auto* const copy = reinterpret_cast<float*>(memory);
+    auto* const tile = reinterpret_cast<float*>(memory + input_bytes_);
+    std::byte* const behind = memory + input_bytes_ + result_bytes_;
+    const auto* const input = static_cast<const float*>(args.buffers[kX]);
+    auto* const result = static_cast<float*>(args.buffers[inputs_]);
+    const auto* const bias = static_cast<const float*>(has_bias_ ? args.buffers[kB] : nullptr);
+    const int64_t all = images_ * image_blocks();
+    for (int64_t i = all * begin / tasks; i < all * end / tasks; ++i) {
+      const ImageBlock b = block(i);
+      const ImageStrides at = staged() ? b.staged() : y_;
+      Image x{input + b.images.begin * x_.image, x_};
+      if (gathers_) {
+        const ImageBlock read = reach_of(b);
+        loads_.of(i).run(input + read.first(x_), copy);
+        x = {copy - read.rows.begin * read.staged().row - read.cols.begin * read.staged().col,
+             read.staged()};
+      }
+      float* const y = (staged() ? tile : result + b.first(at)) - b.cols.begin * at.col;
+      for (int64_t row = b.rows.begin; row < b.rows.end; ++row)
+        compute_row(x, row, b.cols, bias, y + (row - b.rows.begin) * at.row, at.col);
+      if (scatters_) stores_.of(i).run(tile, result + b.first(y_));
+      if (!epilogue.empty())
+        epilogue.run(tiles_, static_cast<size_t>(i), args.buffers, behind, tile);
+    }
+  }
+
+ private:
+  /// Whether results go through scratch.
+  bool staged() const { return scatters_ || model_->behind.epilogue.staged(); }
+
+  void choose_blocks() {
+    const int64_t bytes = model_->behind.epilogue.empty() ? kWholeBytes : kBlockBytes;
+    const int64_t most = std::max<int64_t>(bytes / 4 / model_->channels, 1);
+    block_cols_ = even_step(cols_.output, most);
+    block_rows_ = std::clamp<int64_t>(most / block_cols_, 1, rows_.output);
+  }
+  int64_t image_blocks() const {
+    return ceil_div(rows_.output, block_rows_) * ceil_div(cols_.output, block_cols_);
+  }
+  /// All channels of one image.
+  ImageBlock block(int64_t i) const {
+    ImageBlock b;
+    b.channels = {0, model_->channels};
+    b.cols = next_range(i, cols_.output, block_cols_);
+    b.rows = next_range(i, rows_.output, block_rows_);
+    b.images = {i, i + 1};
+    return b;
+  }
+
+  /// What a block reads; nothing where all its windows lie beside the image.
+  ImageBlock reach_of(const ImageBlock& b) const {
+    return {b.images, b.channels, reached(rows_, b.rows), reached(cols_, b.cols)};
+  }
+
+  struct Image {
+    const float* first;  ///< where the pixel of row 0 and column 0 is, or would be
+    ImageStrides at;
+  };
+  /// `y` is where column 0 would be.
+  void compute_row(const Image& x, int64_t row, Range cols, const float* bias, float* y,
+                   int64_t y_pixel) const {
+    const DepthwiseModel& m = *model_;
+    const Range rows = taps_inside(rows_, row), whole = common(outputs_inside(cols_), cols);
+    const auto compute = [&](int64_t col, int64_t pixels, Range taps) {
+      m.fns.run({.x = x.first + rows_.at(row, rows.begin) * x.at.row +
+                      cols_.at(col, taps.begin) * x.at.col,
+                 .x_pixel = cols_.stride * x.at.col,
+                 .x_row = rows_.dilation * x.at.row,
+                 .x_col = cols_.dilation * x.at.col,
+                 .rows = rows.size(),
+                 .cols = taps.size(),
+                 .w = m.weights.data(),
+                 .first = rows.begin * cols_.kernel + taps.begin,
+                 .w_row = cols_.kernel,
+                 .taps = m.taps,
+                 .bias = bias,
+                 .y = y + col * y_pixel,
+                 .y_pixel = y_pixel,
+                 .pixels = pixels,
+                 .channels = m.channels,
+                 .low = m.behind.bounds.low,
+                 .high = m.behind.bounds.high});
+    };
+    for (int64_t col = cols.begin; col < cols.end; ++col) {
+      if (whole.size() > 0 && col == whole.begin) {
+        compute(col, whole.size(), {0, cols_.kernel});
+        col = whole.end - 1;
+      } else {
+        compute(col, 1, taps_inside(cols_, col));
+      }
+    }
+  }
+
+  std::shared_ptr<const DepthwiseModel> model_;
+  uint32_t inputs_;
+  bool has_bias_;
+  int64_t images_ = 0;
+  WindowAxis rows_, cols_;
+  ImageStrides x_, y_;
+  int64_t block_rows_ = 1, block_cols_ = 1;
+  /// Through scratch goes what does not lie channels-last.
+  bool gathers_ = false, scatters_ = false;
+  BlockCopies loads_, stores_;
+  int64_t input_bytes_ = 0, result_bytes_ = 0;
+  Epilogue::Tiles tiles_;
+};
+
+Verdict supports(const StepSpec& spec) {
+  if (const Verdict dense = f32_with_constant_weights(spec); !dense.yes()) return dense;
+  const Dims& w = spec.inputs[kW].constant.dims();
+  if (w[1] != 1 || w[0] == 1 || w[0] != spec.attrs().get_int("group", 1))
+    return Verdict::no("not one channel and one result per group");
+  // Not measured: what one line of a pixel needs of them is one vector there.
+  if (cpu_info().isa == Isa::kAvx512) return Verdict::no("left to the library with AVX-512");
+  if (const Verdict windows = supports_row_windows(spec); !windows.yes()) return windows;
+  std::string reason;
+  return Epilogue::build(spec, {}, reason, true) ? Verdict::ok() : Verdict::no(reason);
+}
+
+std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
+                                        const std::shared_ptr<const DepthwiseModel>& model) {
+  return std::make_shared<DepthwiseBound>(spec, context, model);
+}
+
+}  // namespace
+
+void add_depthwise_conv(Rows& rows) {
+  rows.push_back({.name = "xc.conv depthwise",
+                  .op = "Conv",
+                  .supports = supports,
+                  .create = create_prepared<DepthwiseModel, bind>,
+                  .preferred = conv_orders,
+                  .takes_gaps = true});
+}
+
+}  // namespace xc::cpu
