@@ -33,10 +33,10 @@ struct DepthwiseModel {
     const Tensor w = spec.inputs[kW].constant.held();
     channels = w.dims()[0];
     taps = element_count(std::span(w.dims()).subspan(2));
-    weights.resize(static_cast<size_t>(taps * align_up(channels, fns.lanes)), 0.0f);
+    weights.resize(static_cast<size_t>(taps * channels));
     for (int64_t c = 0; c < channels;) {
-      const int64_t width = channels - c >= fns.panel ? fns.panel : fns.lanes;
-      for (int64_t i = 0; i < std::min(width, channels - c); ++i)
+      const int64_t width = std::min(channels - c, fns.panel);
+      for (int64_t i = 0; i < width; ++i)
         for (int64_t t = 0; t < taps; ++t)
           weights[static_cast<size_t>(c * taps + t * width + i)] =
               w.as<float>()[(c + i) * taps + t];
@@ -215,6 +215,8 @@ Verdict supports(const StepSpec& spec) {
   const Dims& w = spec.inputs[kW].constant.dims();
   if (w[1] != 1 || w[0] == 1 || w[0] != spec.attrs().get_int("group", 1))
     return Verdict::no("not one channel and one result per group");
+  if (w[0] % depthwise_row_fns(cpu_info().isa).lanes != 0)
+    return Verdict::no("channels that do not fill vectors");
   // Not measured: what one line of a pixel needs of them is one vector there.
   if (cpu_info().isa == Isa::kAvx512) return Verdict::no("left to the library with AVX-512");
   if (const Verdict windows = supports_row_windows(spec); !windows.yes()) return windows;

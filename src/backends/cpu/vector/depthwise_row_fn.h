@@ -15,8 +15,7 @@ namespace xc::cpu {
 /// are computed with it.
 ///
 /// Weights of `taps` taps lie in panels of neighbouring channels [tap][channel], one behind the
-/// other: of `panel` channels while there are so many, then of `lanes`; what is padding may be
-/// anything.
+/// other: of `panel` channels while there are so many, then of `lanes`.
 struct DepthwiseRow {
   const float* x;
   int64_t x_pixel, x_row, x_col;
@@ -26,12 +25,12 @@ struct DepthwiseRow {
   const float* bias;  ///< null: zeros
   float* y;
   int64_t y_pixel;
-  int64_t pixels, channels;
+  int64_t pixels, channels;  ///< of these whole `lanes`
   float low, high;
 };
 struct DepthwiseRowFns {
   void (*run)(const DepthwiseRow&);
-  int64_t lanes, panel;  ///< channels
+  int64_t lanes, panel;  ///< channels; two vectors are a panel
 };
 DepthwiseRowFns depthwise_row_fns(Isa isa);
 
