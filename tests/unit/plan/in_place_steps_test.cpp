@@ -36,17 +36,21 @@ struct Planned {
   }
 };
 
-/// Bound with every symbol 64; elementwise operators stay apart.
-Planned planned(const char* text) {
-  Graph model = parse_graph(text);
+/// Bound with every symbol 64.
+Planned bound(Graph model, PlannerOptions options = {}) {
   infer_types(model);
   Planned out;
   out.graph = std::make_shared<const Graph>(std::move(model));
-  PlannerOptions options;
-  options.post_ops = false;
   out.plan = Planner(out.graph, cpu_backend(), options).build();
   out.bound = bind_segment(out.plan, 0, std::vector<int64_t>(out.plan->symbols.size(), 64), {});
   return out;
+}
+
+/// The same; elementwise operators stay apart.
+Planned planned(const char* text) {
+  PlannerOptions options;
+  options.post_ops = false;
+  return bound(parse_graph(text), options);
 }
 
 constexpr int64_t kMatrix = 64 * 64 * 4;
@@ -145,12 +149,7 @@ TEST_CASE("plan/in_place_steps: the sum of a residual block takes the place of w
   %b = Conv(%m, %v)
   %s = Add(%b, %a)
 )" + tail + "\n}");
-    infer_types(model);
-    Planned out;
-    out.graph = std::make_shared<const Graph>(std::move(model));
-    out.plan = Planner(out.graph, cpu_backend(), {}).build();
-    out.bound = bind_segment(out.plan, 0, {}, {});
-    return out;
+    return bound(std::move(model));
   };
   const Planned dies = block("  %r = GlobalAveragePool(%s)");
   REQUIRE(dies.plan->steps.size() == 4);
@@ -159,4 +158,18 @@ TEST_CASE("plan/in_place_steps: the sum of a residual block takes the place of w
   CHECK(dies.place("m") != dies.place("a"));
   const Planned lives = block("  %t = Mul(%s, %a)\n  %r = GlobalAveragePool(%t)");
   CHECK(lives.place("s") != lives.place("a"));
+}
+
+TEST_CASE("plan/in_place_steps: nothing takes the place of what its own step multiplies") {
+  Graph model = parse_graph(R"(graph g(%x: f32[1, 32, 28, 28]) -> (%r) {
+  const %k: f32[64, 32, 1, 1] = splat 0.5
+  const %v: f32[64, 64, 1, 1] = splat 0.25
+  %a = Conv(%x, %k)
+  %b = Conv(%a, %v)
+  %s = Add(%b, %a)
+  %r = GlobalAveragePool(%s)
+})");
+  const Planned p = bound(std::move(model));
+  REQUIRE(p.plan->steps.size() == 3);
+  CHECK(p.place("s") != p.place("a"));
 }
