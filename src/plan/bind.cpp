@@ -236,7 +236,7 @@ std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& pla
         inputs.push_back(v == kNoValue ? BoundOperand{} : bound->operands[v]);
       for (uint32_t v : step.outputs)
         outputs.push_back(v == kNoValue ? BoundOperand{} : bound->operands[v]);
-      // Kernels without post-ops have nobody to tell apart.
+      // Only a kernel with an Add behind it makes use of it.
       const BindContext context{inputs, outputs, options.background,
                                 step.spec.post_ops.empty() ? 0 : in_place.replaceable(k)};
       bound_step.kernel =

@@ -42,19 +42,20 @@ uint32_t InPlaceSteps::member(uint32_t buffer) const {
              : kNone;
 }
 
-int64_t InPlaceSteps::result_bytes(uint32_t k) const {
-  const uint32_t v = bound_.plan->steps[k]->outputs[0];
-  return checked_mul(element_count(bound_.dims(v)), element_size(bound_.plan->values[v].dtype));
-}
-
-bool InPlaceSteps::has_place(uint32_t k, int64_t bytes) const {
+std::optional<int64_t> InPlaceSteps::movable_bytes(uint32_t k) const {
   const Plan& plan = *bound_.plan;
-  const uint32_t to = plan.values[plan.steps[k]->outputs[0]].buffer;
+  const Step& step = *plan.steps[k];
+  if (step.outputs.empty() || step.outputs[0] == kNoValue) return std::nullopt;
+  const uint32_t to = plan.values[step.outputs[0]].buffer;
   const PlanBuffer& result = plan.buffers[to];
   // Parts of a Concat share a buffer that others write too.
-  if (result.segment != bound_.segment || result.first_step != k) return false;
+  if (result.segment != bound_.segment || result.first_step != k) return std::nullopt;
+  const int64_t bytes =
+      checked_mul(element_count(bound_.dims(step.outputs[0])), element_size(result.dtype));
   const uint32_t own = member(to);
-  return own == kNone ? result.storage == Storage::kOutput : members_[own].request.bytes == bytes;
+  const bool alone =
+      own == kNone ? result.storage == Storage::kOutput : members_[own].request.bytes == bytes;
+  return alone ? std::optional(bytes) : std::nullopt;
 }
 
 bool InPlaceSteps::dies_alike(uint32_t k, size_t input, uint32_t in_place, int64_t bytes) const {
@@ -79,12 +80,10 @@ bool InPlaceSteps::dies_alike(uint32_t k, size_t input, uint32_t in_place, int64
 
 uint32_t InPlaceSteps::replaceable(uint32_t k) const {
   const Step& step = *bound_.plan->steps[k];
-  if (step.outputs.empty() || step.outputs[0] == kNoValue) return 0;
-  const int64_t bytes = result_bytes(k);
-  if (!has_place(k, bytes)) return 0;
+  const std::optional<int64_t> bytes = movable_bytes(k);
   uint32_t out = 0;
-  for (size_t input = 0; input < std::min(step.inputs.size(), kMaskBits); ++input)
-    if (dies_alike(k, input, 1u << input, bytes)) out |= 1u << input;
+  for (size_t input = 0; bytes && input < std::min(step.inputs.size(), kMaskBits); ++input)
+    if (dies_alike(k, input, 1u << input, *bytes)) out |= 1u << input;
   return out;
 }
 
@@ -92,12 +91,11 @@ void InPlaceSteps::add(uint32_t k, const BoundKernel& kernel) {
   if (kernel.in_place == 0) return;
   const Plan& plan = *bound_.plan;
   const Step& step = *plan.steps[k];
-  if (step.outputs.empty() || step.outputs[0] == kNoValue) return;
-  const int64_t bytes = result_bytes(k);
-  if (!has_place(k, bytes)) return;
+  const std::optional<int64_t> bytes = movable_bytes(k);
+  if (!bytes) return;
   const uint32_t to = plan.values[step.outputs[0]].buffer, own = member(to);
   for (size_t input = 0; input < std::min(step.inputs.size(), kMaskBits); ++input) {
-    if (!dies_alike(k, input, kernel.in_place, bytes)) continue;
+    if (!dies_alike(k, input, kernel.in_place, *bytes)) continue;
     const uint32_t from = member(plan.values[step.inputs[input]].buffer);
     const uint32_t first = members_[from].leader;
     if (own == kNone) {

@@ -4,6 +4,7 @@
 // takes the operand's place. Such a chain may end in an output of the graph, and lies there then.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -35,12 +36,10 @@ class InPlaceSteps {
   /// Position of arena buffer `buffer` in members_, or kNone.
   uint32_t member(uint32_t buffer) const;
   const Member& leader(uint32_t position) const { return members_[members_[position].leader]; }
-  /// Whether step `k`'s first result has memory of its own, of that many bytes, which may lie
-  /// elsewhere.
-  bool has_place(uint32_t k, int64_t bytes) const;
+  /// Bytes of step `k`'s first result where it has memory of its own, which may lie elsewhere.
+  std::optional<int64_t> movable_bytes(uint32_t k) const;
   /// Whether that result may take the place of operand `input`, of kernels that say `in_place`.
   bool dies_alike(uint32_t k, size_t input, uint32_t in_place, int64_t bytes) const;
-  int64_t result_bytes(uint32_t k) const;
 
   const Bound& bound_;
   std::vector<Member> members_;  ///< by buffer

@@ -85,7 +85,7 @@ Bounds roundings() {
 }
 
 void check_pair(const std::string& row, const Pair& pair, bool packed, const std::string& where,
-                Bounds bounds = roundings()) {
+                Bounds row_major = roundings()) {
   RunOptions options;
   options.prepare = options.background = packed;
   const Implementation& impl = find_row(row, pair.wide.op->name);
@@ -101,7 +101,8 @@ void check_pair(const std::string& row, const Pair& pair, bool packed, const std
       options.pieces = threads;
       const Tensor have = run_row(impl, pair.narrow, options)[0];
       REQUIRE(have.dtype() == DType::kBF16);
-      const std::string text = difference(widened(have.to_contiguous()), widened(want), bounds);
+      const std::string text = difference(widened(have.to_contiguous()), widened(want),
+                                          kind == 0 ? row_major : roundings());
       CHECK_MESSAGE(text.empty(),
                     where << ", strides " << kind << ", threads " << threads << ": " << text);
       if (threads == 1) first = have;

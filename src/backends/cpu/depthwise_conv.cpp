@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "backends/cpu/block_copies.h"
+#include "backends/cpu/block_results.h"
 #include "backends/cpu/conv_problem.h"
 #include "backends/cpu/image_blocks.h"
 #include "backends/cpu/kernels.h"
@@ -21,7 +21,7 @@
 namespace xc::cpu {
 namespace {
 
-constexpr size_t kX = 0, kW = 1, kB = 2;
+constexpr size_t kX = 0, kW = 1;
 constexpr int64_t kBlockBytes = 24 << 10;   ///< of the result: an epilogue finds it in the L1 cache
 constexpr int64_t kWholeBytes = 192 << 10;  ///< of a result that has none
 constexpr double kTaskFlops = 2e6;
@@ -50,89 +50,57 @@ struct DepthwiseModel {
   BoundedEpilogue behind;
 };
 
-class DepthwiseBound final : public BoundKernel {
+class DepthwiseBound final : public BoundRowWindows {
  public:
-  DepthwiseBound(const StepSpec& spec, const BindContext& context,
+  DepthwiseBound(const StepSpec& spec, const BindContext& context, const SqueezedConv& conv,
                  std::shared_ptr<const DepthwiseModel> model)
-      : model_(std::move(model)),
-        inputs_(static_cast<uint32_t>(spec.inputs.size())),
-        has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()) {
-    unread = 1u << kW;
-    const SqueezedConv conv(spec, context.inputs[kX], context.inputs[kW], context.outputs[0]);
-    const ConvProblem& s = conv.problem;
-    images_ = s.batch;
-    if (s.axes.size() > 1) rows_ = s.axes[0];
-    cols_ = s.axes.back();
-    if (images_ * rows_.output * cols_.output * model_->channels == 0) {
-      tasks = 0;
-      return;
-    }
-    x_ = ImageStrides(conv.x.strides);
-    y_ = ImageStrides(conv.y.strides);
+      : BoundRowWindows(spec, conv, model->channels), model_(std::move(model)) {
+    if (tasks == 0) return;
     choose_blocks();
-    const Epilogue& epilogue = model_->behind.epilogue;
+    results_ = BlockResults(model_->behind.epilogue, context, y_, ImageAxes::of_kept(conv.kept));
     gathers_ = x_.channel != 1;
-    scatters_ = y_.channel != 1 && !epilogue.staged();
-    if (!epilogue.empty()) tiles_ = Epilogue::Tiles(epilogue, context);
-    int64_t input = 0, result = 0;
+    int64_t input = 0;
     const int64_t blocks = images_ * image_blocks();
     for (int64_t i = 0; i < blocks; ++i) {
       const ImageBlock b = block(i);
-      if (gathers_) {
-        const Dims read = reach_of(b).dims();
-        input = std::max(input, element_count(read));
-        loads_.add(read, {x_.image, x_.channel, x_.row, x_.col}, channels_last_strides(read));
-      }
-      const Dims dims = b.dims();
-      if (staged()) result = std::max(result, element_count(dims));
-      if (scatters_)
-        stores_.add(dims, channels_last_strides(dims), {y_.image, y_.channel, y_.row, y_.col});
-      if (epilogue.empty()) continue;
-      const ImageStrides at = b.staged();
-      add_block(tiles_, context.outputs[0].dims, ImageAxes::of_kept(conv.kept), b,
-                epilogue.staged() ? &at : nullptr);
+      results_.add(b);
+      if (!gathers_) continue;
+      const Dims read = reach_of(b).dims();
+      input = std::max(input, element_count(read));
+      loads_.add(read, {x_.image, x_.channel, x_.row, x_.col}, channels_last_strides(read));
     }
-    tasks = std::clamp<int64_t>(static_cast<int64_t>(s.flops() / kTaskFlops), 1, blocks);
+    tasks = std::clamp<int64_t>(static_cast<int64_t>(conv.problem.flops() / kTaskFlops), 1, blocks);
     input_bytes_ = align_up(input * 4, 64);
-    result_bytes_ = align_up(result * 4, 64);
-    scratch_bytes = input_bytes_ + result_bytes_ + epilogue.scratch_bytes();
-    held_bytes = 512 + tiles_.bytes() + loads_.bytes() + stores_.bytes();
+    scratch_bytes = input_bytes_ + results_.scratch_bytes();
+    held_bytes = 512 + results_.held_bytes() + loads_.bytes();
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
     if (tasks == 0) return;  // an empty result
-    const Epilogue& epilogue = model_->behind.epilogue;
     auto* const memory = static_cast<std::byte*>(args.scratch);
     auto* const copy = reinterpret_cast<float*>(memory);
     auto* const tile = reinterpret_cast<float*>(memory + input_bytes_);
-    std::byte* const behind = memory + input_bytes_ + result_bytes_;
     const auto* const input = static_cast<const float*>(args.buffers[kX]);
     auto* const result = static_cast<float*>(args.buffers[inputs_]);
-    const auto* const bias = static_cast<const float*>(has_bias_ ? args.buffers[kB] : nullptr);
     const int64_t all = images_ * image_blocks();
     for (int64_t i = all * begin / tasks; i < all * end / tasks; ++i) {
       const ImageBlock b = block(i);
-      const ImageStrides at = staged() ? b.staged() : y_;
       Image x{input + b.images.begin * x_.image, x_};
       if (gathers_) {
         const ImageBlock read = reach_of(b);
         loads_.of(i).run(input + read.first(x_), copy);
-        x = {copy - read.rows.begin * read.staged().row - read.cols.begin * read.staged().col,
-             read.staged()};
+        const ImageStrides at = read.staged();
+        x = {copy - read.rows.begin * at.row - read.cols.begin * at.col, at};
       }
-      float* const y = (staged() ? tile : result + b.first(at)) - b.cols.begin * at.col;
+      const ImageStrides at = results_.strides(b);
+      float* const y = results_.first(b, tile, result) - b.cols.begin * at.col;
       for (int64_t row = b.rows.begin; row < b.rows.end; ++row)
-        compute_row(x, row, b.cols, bias, y + (row - b.rows.begin) * at.row, at.col);
-      if (scatters_) stores_.of(i).run(tile, result + b.first(y_));
-      if (!epilogue.empty())
-        epilogue.run(tiles_, static_cast<size_t>(i), args.buffers, behind, tile);
+        compute_row(x, row, b.cols, bias(args), y + (row - b.rows.begin) * at.row, at.col);
+      results_.finish(i, b, args.buffers, tile, result);
     }
   }
 
  private:
-  /// Whether results go through scratch.
-  bool staged() const { return scatters_ || model_->behind.epilogue.staged(); }
-
   void choose_blocks() {
     const int64_t bytes = model_->behind.epilogue.empty() ? kWholeBytes : kBlockBytes;
     const int64_t most = std::max<int64_t>(bytes / 4 / model_->channels, 1);
@@ -197,17 +165,11 @@ class DepthwiseBound final : public BoundKernel {
   }
 
   std::shared_ptr<const DepthwiseModel> model_;
-  uint32_t inputs_;
-  bool has_bias_;
-  int64_t images_ = 0;
-  WindowAxis rows_, cols_;
-  ImageStrides x_, y_;
   int64_t block_rows_ = 1, block_cols_ = 1;
-  /// Through scratch goes what does not lie channels-last.
-  bool gathers_ = false, scatters_ = false;
-  BlockCopies loads_, stores_;
-  int64_t input_bytes_ = 0, result_bytes_ = 0;
-  Epilogue::Tiles tiles_;
+  BlockResults results_;
+  bool gathers_ = false;  ///< the input goes through scratch: it does not lie channels-last
+  BlockCopies loads_;
+  int64_t input_bytes_ = 0;
 };
 
 Verdict supports(const StepSpec& spec) {
@@ -226,7 +188,8 @@ Verdict supports(const StepSpec& spec) {
 
 std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
                                         const std::shared_ptr<const DepthwiseModel>& model) {
-  return std::make_shared<DepthwiseBound>(spec, context, model);
+  const SqueezedConv conv(spec, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+  return std::make_shared<DepthwiseBound>(spec, context, conv, model);
 }
 
 }  // namespace

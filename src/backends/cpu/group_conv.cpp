@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "backends/cpu/block_copies.h"
+#include "backends/cpu/block_results.h"
 #include "backends/cpu/conv_problem.h"
 #include "backends/cpu/image_blocks.h"
 #include "backends/cpu/kernels.h"
@@ -20,7 +20,7 @@
 namespace xc::cpu {
 namespace {
 
-constexpr size_t kX = 0, kW = 1, kB = 2;
+constexpr size_t kX = 0, kW = 1;
 constexpr int64_t kSlabBytes = 20 << 10;    ///< what a slice of a block reads: in the L1 cache
 constexpr int64_t kBlockChannels = 64;      ///< of a block, about: whole lines of the image
 constexpr int64_t kResultBytes = 96 << 10;  ///< of a block
@@ -82,57 +82,29 @@ struct GroupConvModel {
   BoundedEpilogue behind;
 };
 
-class GroupConvBound final : public BoundKernel {
+class GroupConvBound final : public BoundRowWindows {
  public:
-  GroupConvBound(const StepSpec& spec, const BindContext& context,
+  GroupConvBound(const StepSpec& spec, const BindContext& context, const SqueezedConv& conv,
                  std::shared_ptr<const GroupConvModel> model)
-      : model_(std::move(model)),
-        inputs_(static_cast<uint32_t>(spec.inputs.size())),
-        has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()) {
-    unread = 1u << kW;
-    const SqueezedConv conv(spec, context.inputs[kX], context.inputs[kW], context.outputs[0]);
-    const ConvProblem& s = conv.problem;
-    images_ = s.batch;
-    in_channels_ = s.in_channels;
-    if (s.axes.size() > 1) rows_ = s.axes[0];
-    cols_ = s.axes.back();
-    if (images_ * rows_.output * cols_.output * model_->channels == 0) {
-      tasks = 0;
-      return;
-    }
-    x_ = ImageStrides(conv.x.strides);
-    y_ = ImageStrides(conv.y.strides);
+      : BoundRowWindows(spec, conv, model->channels),
+        model_(std::move(model)),
+        in_channels_(conv.problem.in_channels) {
+    if (tasks == 0) return;
     choose_blocks();
     for (int64_t k0 = 0; k0 < rows_.kernel; ++k0)
       for (int64_t k1 = 0; k1 < cols_.kernel; ++k1)
         for (int64_t c = 0; c < (model_->slices.width > 0 ? 1 : model_->slices.in); ++c)
           offsets_.push_back(k0 * rows_.dilation * slab_row_ +
                              k1 * cols_.dilation * model_->slices.in + c);
-    const bool staged = model_->behind.epilogue.staged();
-    scatters_ = y_.channel != 1 && !staged;
-    if (!model_->behind.epilogue.empty())
-      tiles_ = Epilogue::Tiles(model_->behind.epilogue, context);
-    int64_t result = 0;
+    results_ = BlockResults(model_->behind.epilogue, context, y_, ImageAxes::of_kept(conv.kept));
     const int64_t blocks = images_ * image_blocks();
-    for (int64_t i = 0; i < blocks; ++i) {
-      const ImageBlock b = block(i);
-      const Dims dims = b.dims();
-      if (staged || scatters_) result = std::max(result, element_count(dims));
-      if (scatters_)
-        stores_.add(dims, channels_last_strides(dims), {y_.image, y_.channel, y_.row, y_.col});
-      if (model_->behind.epilogue.empty()) continue;
-      const ImageStrides at = b.staged();
-      add_block(tiles_, context.outputs[0].dims, ImageAxes::of_kept(conv.kept), b,
-                staged ? &at : nullptr);
-    }
-    tasks = std::clamp<int64_t>(static_cast<int64_t>(s.flops() / kTaskFlops), 1, blocks);
+    for (int64_t i = 0; i < blocks; ++i) results_.add(block(i));
+    tasks = std::clamp<int64_t>(static_cast<int64_t>(conv.problem.flops() / kTaskFlops), 1, blocks);
     bias_bytes_ = align_up(model_->slices.count * model_->padded * 4, 64);
     // A vector of channels may reach over the last pixel's.
     slab_bytes_ = align_up((extent(rows_, block_rows_) * slab_row_ + model_->fns.lanes) * 4, 64);
-    result_bytes_ = align_up(result * 4, 64);
-    scratch_bytes =
-        bias_bytes_ + slab_bytes_ + result_bytes_ + model_->behind.epilogue.scratch_bytes();
-    held_bytes = 512 + static_cast<int64_t>(offsets_.size()) * 8 + tiles_.bytes() + stores_.bytes();
+    scratch_bytes = bias_bytes_ + slab_bytes_ + results_.scratch_bytes();
+    held_bytes = 512 + static_cast<int64_t>(offsets_.size()) * 8 + results_.held_bytes();
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
@@ -142,24 +114,17 @@ class GroupConvBound final : public BoundKernel {
     auto* const bias = reinterpret_cast<float*>(memory);
     auto* const slab = reinterpret_cast<float*>(memory + bias_bytes_);
     auto* const tile = reinterpret_cast<float*>(memory + bias_bytes_ + slab_bytes_);
-    std::byte* const behind = memory + bias_bytes_ + slab_bytes_ + result_bytes_;
-    fill_bias(static_cast<const float*>(has_bias_ ? args.buffers[kB] : nullptr), bias);
+    fill_bias(this->bias(args), bias);
     const auto* const x = static_cast<const float*>(args.buffers[kX]);
     auto* const result = static_cast<float*>(args.buffers[inputs_]);
     const int64_t all = images_ * image_blocks();
     for (int64_t i = all * begin / tasks; i < all * end / tasks; ++i) {
       const ImageBlock b = block(i);
-      ImageStrides at = y_;
-      float* y = result;
-      if (scatters_ || m.behind.epilogue.staged()) {
-        at = b.staged();
-        y = tile - b.first(at);
-      }
+      const ImageStrides at = results_.strides(b);
+      float* const y = results_.first(b, tile, result) - b.first(at);
       for (int64_t s = b.channels.begin / m.slices.out; s * m.slices.out < b.channels.end; ++s)
         slice(s, b, x + b.images.begin * x_.image, y, at, bias, slab);
-      if (scatters_) stores_.of(i).run(tile, result + b.first(y_));
-      if (!m.behind.epilogue.empty())
-        m.behind.epilogue.run(tiles_, static_cast<size_t>(i), args.buffers, behind, tile);
+      results_.finish(i, b, args.buffers, tile, result);
     }
   }
 
@@ -235,18 +200,12 @@ class GroupConvBound final : public BoundKernel {
   }
 
   std::shared_ptr<const GroupConvModel> model_;
-  uint32_t inputs_;
-  bool has_bias_;
-  int64_t images_ = 0, in_channels_ = 0;
-  WindowAxis rows_, cols_;
-  ImageStrides x_, y_;
+  int64_t in_channels_;
   int64_t block_channels_ = 1, block_rows_ = 1, block_cols_ = 1;
   int64_t slab_row_ = 0;          ///< elements
   std::vector<int64_t> offsets_;  ///< of the taps in a slab
-  bool scatters_ = false;         ///< results go through scratch: they do not lie channels-last
-  BlockCopies stores_;
-  int64_t bias_bytes_ = 0, slab_bytes_ = 0, result_bytes_ = 0;
-  Epilogue::Tiles tiles_;
+  BlockResults results_;
+  int64_t bias_bytes_ = 0, slab_bytes_ = 0;
 };
 
 Verdict supports(const StepSpec& spec) {
@@ -262,7 +221,8 @@ Verdict supports(const StepSpec& spec) {
 
 std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
                                         const std::shared_ptr<const GroupConvModel>& model) {
-  return std::make_shared<GroupConvBound>(spec, context, model);
+  const SqueezedConv conv(spec, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+  return std::make_shared<GroupConvBound>(spec, context, conv, model);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@
 namespace xc::cpu {
 namespace {
 
-constexpr size_t kX = 0, kW = 1, kB = 2;
+constexpr size_t kX = 0, kW = 1;
 constexpr int64_t kBlockBytes = 24 << 10;   ///< of the result: an epilogue finds it in the L1 cache
 constexpr int64_t kWholeBytes = 192 << 10;  ///< of a result that has none
 // Where it is used: few channels of the input and few terms of a sum; or a 1x1 kernel with bounds
@@ -45,26 +45,15 @@ struct RowConvModel {
   BoundedEpilogue behind;
 };
 
-class RowConvBound final : public BoundKernel {
+class RowConvBound final : public BoundRowWindows {
  public:
-  RowConvBound(const StepSpec& spec, const BindContext& context,
+  RowConvBound(const StepSpec& spec, const BindContext& context, const SqueezedConv& conv,
                std::shared_ptr<const RowConvModel> model)
-      : model_(std::move(model)),
-        inputs_(static_cast<uint32_t>(spec.inputs.size())),
-        has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()) {
-    unread = 1u << kW;
-    const SqueezedConv conv(spec, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+      : BoundRowWindows(spec, conv, model->out_channels),
+        model_(std::move(model)),
+        channels_(conv.problem.in_channels) {
+    if (tasks == 0) return;
     const ConvProblem& s = conv.problem;
-    images_ = s.batch;
-    channels_ = s.in_channels;
-    if (s.axes.size() > 1) rows_ = s.axes[0];
-    cols_ = s.axes.back();
-    if (images_ * rows_.output * cols_.output * model_->out_channels == 0) {
-      tasks = 0;
-      return;
-    }
-    x_ = ImageStrides(conv.x.strides);
-    y_ = ImageStrides(conv.y.strides);
     choose_blocks();
     if (model_->behind.epilogue.staged())
       y_ = ImageStrides(Dims{0, 1, block_cols_ * model_->out_channels, model_->out_channels});
@@ -93,8 +82,7 @@ class RowConvBound final : public BoundKernel {
     if (tasks == 0) return;  // an empty result
     Scratch scratch{static_cast<std::byte*>(args.scratch), *this};
     std::fill_n(scratch.bias, model_->padded, 0.0f);
-    if (has_bias_)
-      std::copy_n(static_cast<const float*>(args.buffers[kB]), model_->out_channels, scratch.bias);
+    if (has_bias_) std::copy_n(bias(args), model_->out_channels, scratch.bias);
     const Range in_rows = outputs_inside(rows_), in_cols = outputs_inside(cols_);
     const int64_t all = images_ * blocks_;
     for (int64_t i = all * begin / tasks; i < all * end / tasks; ++i) {
@@ -211,11 +199,7 @@ class RowConvBound final : public BoundKernel {
   }
 
   std::shared_ptr<const RowConvModel> model_;
-  uint32_t inputs_;
-  bool has_bias_;
-  int64_t images_ = 0, channels_ = 0;
-  WindowAxis rows_, cols_;
-  ImageStrides x_, y_;
+  int64_t channels_;  ///< of the input
   int64_t stage_row_ = 0;
   std::vector<int64_t> offsets_, stage_offsets_;  ///< of the taps, in the input and in scratch
   bool flat_ = false, scatter_ = false;
@@ -244,7 +228,8 @@ Verdict supports(const StepSpec& spec) {
 
 std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
                                         const std::shared_ptr<const RowConvModel>& model) {
-  return std::make_shared<RowConvBound>(spec, context, model);
+  const SqueezedConv conv(spec, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+  return std::make_shared<RowConvBound>(spec, context, conv, model);
 }
 
 }  // namespace

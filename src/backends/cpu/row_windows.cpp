@@ -52,6 +52,18 @@ Verdict supports_row_windows(const StepSpec& spec) {
                                                         : Verdict::no("a bias that is not dense");
 }
 
+BoundRowWindows::BoundRowWindows(const StepSpec& spec, const SqueezedConv& conv, int64_t channels)
+    : inputs_(static_cast<uint32_t>(spec.inputs.size())),
+      has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()),
+      images_(conv.problem.batch),
+      cols_(conv.problem.axes.back()),
+      x_(conv.x.strides),
+      y_(conv.y.strides) {
+  unread = 1u << kW;
+  if (conv.problem.axes.size() > 1) rows_ = conv.problem.axes[0];
+  if (images_ * rows_.output * cols_.output * channels == 0) tasks = 0;
+}
+
 void pack_row_weights(const ConvRowFns& fns, const float* w, int64_t channels, int64_t in,
                       int64_t kernel, float* to) {
   const int64_t taps = kernel * in, padded = align_up(channels, fns.lanes);

@@ -3,6 +3,7 @@
 // windows they take, which of them reach over the edges of the image, rows with zeros around it,
 // and weights in panels for vector/conv_row_fn.h.
 
+#include "backends/cpu/conv_problem.h"
 #include "backends/cpu/image_blocks.h"
 #include "backends/cpu/vector/conv_row_fn.h"
 #include "backends/step.h"
@@ -12,6 +13,22 @@ namespace xc::cpu {
 
 /// Whether windows and bias (input 2) of a convolution are such as they take.
 Verdict supports_row_windows(const StepSpec& spec);
+
+/// What sizes and operands of such a convolution say.
+class BoundRowWindows : public BoundKernel {
+ protected:
+  /// `conv` is of the step; `channels` of the result. Without tasks where that is empty.
+  BoundRowWindows(const StepSpec& spec, const SqueezedConv& conv, int64_t channels);
+  const float* bias(const StepArgs& args) const {
+    return has_bias_ ? static_cast<const float*>(args.buffers[2]) : nullptr;
+  }
+
+  uint32_t inputs_;
+  bool has_bias_;
+  int64_t images_;
+  WindowAxis rows_, cols_;
+  ImageStrides x_, y_;
+};
 
 /// Weights w[channels][in][kernel] as ConvRow has them, into kernel * in times
 /// align_up(channels, lanes) elements; what is padding is not written.
