@@ -1,12 +1,16 @@
 // The same loop IR for a GPU. One block of 64 threads per iteration of the parallel loop (blocks
 // stride over the task range), one thread per iteration of a vector loop, ordinal modulo 64: a
 // thread then holds exactly one of the 64 partial results of a reduction, and results have the bits
-// of the CPU. Everything outside vector loops is computed by every thread alike.
+// of the CPU. Of reductions in 16 lanes there are 16, so in the loops that feed them an iteration
+// is run by the four threads that are congruent modulo 16, alike. So is everything outside vector
+// loops by all threads.
 //
 // Parameters of the entry, in order: an address per buffer, an i64 per dim, an i64 per stride
 // parameter, then scratch, bytes of scratch per block, begin, end, and the address of an i32 set to
 // XC_KERNEL_RANGE_ERROR on a range error (never cleared).
 #include <llvm/IR/IntrinsicsNVPTX.h>
+
+#include <functional>
 
 #include "base/error.h"
 #include "codegen/emitter.h"
@@ -20,6 +24,14 @@ namespace {
 
 constexpr int kThreads = kReductionLanes * kReductionAccumulators;
 constexpr unsigned kSharedSpace = 3;
+
+void add_loaded(const Stmt& stmt, std::unordered_set<uint32_t>& buffers) {
+  visit_exprs(stmt, [&](const Expr& root) {
+    visit_nodes(root, [&](const Expr& e) {
+      if (e->op == Op::kLoad) buffers.insert(e->id);
+    });
+  });
+}
 
 }  // namespace
 
@@ -64,6 +76,7 @@ void Emitter::gpu_frame() {
   task_begin_ = take();
   task_end_ = take();
   status_ = take();
+  visit_statements(kernel_.body, [&](const Stmt& stmt) { add_loaded(stmt, read_); });
   place_scratch([&] {
     Value* block = special_register(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x);
     return b_.CreateGEP(b_.getInt8Ty(), scratch, b_.CreateMul(block, scratch_bytes));
@@ -81,58 +94,119 @@ void Emitter::gpu_task_loop(const For& loop) {
 }
 
 void Emitter::gpu_vector_loop(const For& loop, Value* begin, Value* end) {
+  bool sixteen = false, all = false;
+  for (const uint32_t acc : fed_by(loop.body)) {
+    sixteen |= kernel_.accs[acc].order == AccOrder::kLanes16;
+    all |= kernel_.accs[acc].order == AccOrder::kLanes;
+  }
+  // Threads that run the same iteration may not find what another of them has written.
+  IdSet read, written;
+  visit_statements(loop.body, [&](const Stmt& stmt) {
+    if (const auto* write = std::get_if<Store>(&stmt.node)) written.insert(write->buffer);
+    add_loaded(stmt, read);
+  });
+  const bool rewrites =
+      std::any_of(written.begin(), written.end(), [&](uint32_t id) { return read.contains(id); });
+  if (sixteen && (all || rewrites))
+    fail(Status::kUnsupported,
+         "code generation: a loop that reduces in 16 lanes and also {} has no GPU form",
+         all ? "in 64" : "writes what it reads");
+  const int together = sixteen ? kReductionLanes : kThreads;
   // What threads wrote before must be there, and what they still read must not change.
   barrier();
-  Value* first = b_.CreateAdd(begin, special_register(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x));
-  counted_loop(first, end, integer(kThreads), carried_by(loop.body), [&](Value* v) {
+  Value* thread = special_register(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x);
+  Value* first = b_.CreateAdd(begin, b_.CreateAnd(thread, integer(together - 1)));
+  counted_loop(first, end, integer(together), carried_by(loop.body), [&](Value* v) {
     vars_[loop.var.id] = v;
+    apart_ = true;
     block(loop.body);
+    apart_ = false;
   });
   barrier();
 }
 
-// The tree of loop/kernel.h over the partial results of 64 threads; every thread gets the result.
+// Outside vector loops all threads write the same value, each when it gets there: not before all
+// have read what was there.
+void Emitter::gpu_before_store(uint32_t buffer) {
+  if (!apart_ && read_.contains(buffer)) barrier();
+}
+
+// The same value of the thread whose number in its warp differs in the bits of `distance`.
+Value* Emitter::exchange(Value* v, int distance) {
+  llvm::Type* type = v->getType();
+  const unsigned width = type->getScalarSizeInBits();
+  const auto word = [&](Value* bits) {
+    return b_.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
+                              {b_.getInt32(UINT32_MAX), bits,
+                               b_.getInt32(static_cast<uint32_t>(distance)), b_.getInt32(31)});
+  };
+  Value* bits = b_.CreateBitCast(v, b_.getIntNTy(width));
+  if (width <= 32) {
+    bits = word(b_.CreateZExt(bits, b_.getInt32Ty()));
+    return b_.CreateBitCast(b_.CreateTrunc(bits, b_.getIntNTy(width)), type);
+  }
+  auto* i64 = b_.getInt64Ty();
+  Value* low = word(b_.CreateTrunc(bits, b_.getInt32Ty()));
+  Value* high = word(b_.CreateTrunc(b_.CreateLShr(bits, 32), b_.getInt32Ty()));
+  bits = b_.CreateOr(b_.CreateZExt(low, i64), b_.CreateShl(b_.CreateZExt(high, i64), 32));
+  return b_.CreateBitCast(bits, type);
+}
+
+// The tree of loop/kernel.h over the partial results of the threads; every thread gets the result.
+// Of 64: pairs of groups within a warp of 32, then the two warps through shared memory, then, as of
+// 16, halves of the sixteen lanes.
 void Emitter::gpu_finish(const AccDecl& decl, AccState& acc) {
   const bool arg = is_arg_op(decl.op);
   Value* thread = special_register(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x);
-  const auto shared = [&](const char* name, llvm::Type* element) {
-    auto* type = llvm::ArrayType::get(element, kThreads);
-    return new llvm::GlobalVariable(module_, type, false, llvm::GlobalValue::InternalLinkage,
-                                    llvm::UndefValue::get(type), name, nullptr,
-                                    llvm::GlobalValue::NotThreadLocal, kSharedSpace);
-  };
-  llvm::Type* element = memory_type(decl.type);
-  Value* values = shared("partials", element);
-  Value* indices = arg ? shared("indices", b_.getInt64Ty()) : nullptr;
   struct Pair {
     Value *value, *index;
-  };
-  const auto at = [&](Value* slot) -> Pair {
-    Value* raw = b_.CreateLoad(element, b_.CreateGEP(element, values, slot));
-    return {from_memory(decl.type, raw),
-            arg ? b_.CreateLoad(b_.getInt64Ty(), b_.CreateGEP(b_.getInt64Ty(), indices, slot))
-                : nullptr};
   };
   const auto merge = [&](Pair a, Pair b) -> Pair {
     if (!arg) return {combine(decl.op, decl.type, a.value, b.value), nullptr};
     Value* wins = replaces(decl.op, decl.type, b.value, b.index, a.value, a.index);
     return {b_.CreateSelect(wins, b.value, a.value), b_.CreateSelect(wins, b.index, a.index)};
   };
-  b_.CreateStore(to_memory(decl.type, acc.values[0]), b_.CreateGEP(element, values, thread));
-  if (arg) b_.CreateStore(acc.indices[0], b_.CreateGEP(b_.getInt64Ty(), indices, thread));
-  barrier();
-  std::vector<Pair> q;
-  for (int l = 0; l < kReductionLanes; ++l) {
-    const auto group = [&](int g) { return at(integer(l + g * kReductionLanes)); };
-    q.push_back(merge(merge(group(0), group(1)), merge(group(2), group(3))));
+  // The operands in the order of the tree, whichever of them this thread holds.
+  const auto with_partner = [&](Pair own, int distance) -> Pair {
+    const Pair other{exchange(own.value, distance), arg ? exchange(own.index, distance) : nullptr};
+    Value* first = b_.CreateICmpEQ(b_.CreateAnd(thread, integer(distance)), integer(0));
+    const auto choose = [&](Pair a, Pair b) -> Pair {
+      return {b_.CreateSelect(first, a.value, b.value),
+              arg ? b_.CreateSelect(first, a.index, b.index) : nullptr};
+    };
+    return merge(choose(own, other), choose(other, own));
+  };
+  Pair sum{acc.values[0], arg ? acc.indices[0] : nullptr};
+  if (decl.order == AccOrder::kLanes) {
+    sum = with_partner(sum, kReductionLanes);
+    const auto across = [&](const char* name, llvm::Type* element, Value* own) {
+      auto* type = llvm::ArrayType::get(element, kThreads);
+      auto* slots = new llvm::GlobalVariable(
+          module_, type, false, llvm::GlobalValue::InternalLinkage, llvm::UndefValue::get(type),
+          name, nullptr, llvm::GlobalValue::NotThreadLocal, kSharedSpace);
+      b_.CreateStore(own, b_.CreateGEP(element, slots, thread));
+      return [this, slots, element](Value* slot) {
+        return b_.CreateLoad(element, b_.CreateGEP(element, slots, slot));
+      };
+    };
+    const std::function<Value*(Value*)> value_at =
+        across("partials", memory_type(decl.type), to_memory(decl.type, sum.value));
+    std::function<Value*(Value*)> index_at;
+    if (arg) index_at = across("indices", b_.getInt64Ty(), sum.index);
+    barrier();
+    Value* lane = b_.CreateAnd(thread, integer(kReductionLanes - 1));
+    const auto of_warp = [&](int64_t first) -> Pair {
+      Value* slot = b_.CreateAdd(lane, integer(first));
+      return {from_memory(decl.type, value_at(slot)), arg ? index_at(slot) : nullptr};
+    };
+    sum = merge(of_warp(0), of_warp(kThreads / 2));
+    barrier();  // before the next reduction writes
   }
-  for (size_t half = kReductionLanes / 2; half > 0; half /= 2)
-    for (size_t l = 0; l < half; ++l) q[l] = merge(q[l], q[l + half]);
-  barrier();  // before the next reduction writes
-  Value* result = q[0].value;
+  for (int half = kReductionLanes / 2; half > 0; half /= 2) sum = with_partner(sum, half);
+  Value* result = sum.value;
   if (acc.init) result = combine(decl.op, decl.type, acc.init, result);
   acc.result = {result, false};
-  if (arg) acc.result_index = {q[0].index, false};
+  if (arg) acc.result_index = {sum.index, false};
 }
 
 }  // namespace xc::codegen

@@ -266,6 +266,7 @@ void Emitter::store(const Store& stmt) {
     store_vector(at, to_memory(stored, vector(v)), mask);
     return;
   }
+  if (gpu()) gpu_before_store(stmt.buffer);
   // One address in a vector loop: stores are injective, so the loop has one iteration, lane 0.
   const auto first = [&](Val x) { return x.vec ? b_.CreateExtractElement(x.v, uint64_t{0}) : x.v; };
   Value* to = guard.v ? b_.CreateSelect(first(guard), at.base, dummy_) : at.base;

@@ -17,10 +17,8 @@ void Emitter::declare(const DeclareAcc& stmt) {
   const AccDecl& decl = kernel_.accs[stmt.acc];
   AccState& acc = accs_[stmt.acc];
   acc = {};
-  // On a GPU each of a block's 64 threads holds one of the 64 partial results.
+  // On a GPU each of a block's threads holds one of the partial results.
   const bool lanes = decl.order != AccOrder::kSequential && !gpu();
-  if (gpu() && decl.order == AccOrder::kLanes16)
-    fail(Status::kUnsupported, "code generation: reductions in 16 lanes have no GPU form");
   const uint64_t identity = accumulator_identity(decl.op, decl.type);
   acc.vec = vector_ != nullptr && decl.order == AccOrder::kSequential;
   Val init;

@@ -1,3 +1,4 @@
+#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <cmath>
@@ -347,6 +348,17 @@ Value* Emitter::concatenate(Value* a, Value* b) {
   return b_.CreateShuffleVector(a, b_.CreateShuffleVector(b, pad), both);
 }
 
+// The ptxas of CUDA 13.0 takes neg.s16 of -32768 for 32768 where the result is compared, and LLVM
+// makes a neg.s16 of every other way to write it.
+Value* Emitter::negate(Value* v) {
+  if (!gpu() || v->getType()->getScalarSizeInBits() != 16) return b_.CreateNeg(v);
+  auto* i32 = b_.getInt32Ty();
+  auto* type = llvm::FunctionType::get(i32, {i32}, false);
+  Value* wide = b_.CreateCall(llvm::InlineAsm::get(type, "neg.s32 $0, $1;", "=r,r", false),
+                              {b_.CreateSExt(v, i32)});
+  return b_.CreateTrunc(wide, v->getType());
+}
+
 Value* Emitter::integer_operation(Op op, bool is_signed, llvm::ArrayRef<Value*> v) {
   const unsigned width = v[0]->getType()->getScalarSizeInBits();
   switch (op) {
@@ -361,9 +373,12 @@ Value* Emitter::integer_operation(Op op, bool is_signed, llvm::ArrayRef<Value*> 
     case Op::kMod:
       return divide(op, is_signed, v[0], v[1]);
     case Op::kNeg:
-      return b_.CreateNeg(v[0]);
+      return negate(v[0]);
     case Op::kAbs:
-      return is_signed ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, v[0], b_.getFalse()) : v[0];
+      if (!is_signed) return v[0];
+      if (gpu())
+        return b_.CreateSelect(b_.CreateICmpSLT(v[0], same_shape(0, v[0])), negate(v[0]), v[0]);
+      return b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, v[0], b_.getFalse());
     case Op::kSign: {
       Value* zero = same_shape(0, v[0]);
       Value* one = same_shape(1, v[0]);

@@ -59,6 +59,8 @@ class Emitter {
   void gpu_task_loop(const loop::For& loop);
   void gpu_vector_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   void gpu_finish(const loop::AccDecl& decl, AccState& acc);
+  void gpu_before_store(uint32_t buffer);
+  llvm::Value* exchange(llvm::Value* v, int distance);
   llvm::Value* special_register(llvm::Intrinsic::ID id);
   void barrier();
 
@@ -105,6 +107,7 @@ class Emitter {
   llvm::Value* operation(loop::Op op, DType type, DType operand, llvm::ArrayRef<llvm::Value*> v);
   llvm::Value* float_operation(loop::Op op, llvm::ArrayRef<llvm::Value*> v);
   llvm::Value* integer_operation(loop::Op op, bool is_signed, llvm::ArrayRef<llvm::Value*> v);
+  llvm::Value* negate(llvm::Value* v);
   llvm::Value* divide(loop::Op op, bool is_signed, llvm::Value* a, llvm::Value* b);
   llvm::Value* convert(DType to, DType from, llvm::Value* v);
   llvm::Value* minimum(llvm::Value* a, llvm::Value* b, DType type, bool want_max);
@@ -204,6 +207,8 @@ class Emitter {
   llvm::Function* function_ = nullptr;
   llvm::BasicBlock* range_error_ = nullptr;
   llvm::Value* status_ = nullptr;  // GPU: where a range error is reported
+  bool apart_ = false;             // GPU: in a vector loop, where threads go their own ways
+  IdSet read_;                     // GPU: the buffers that the kernel reads
   llvm::Value* task_begin_ = nullptr;
   llvm::Value* task_end_ = nullptr;
   llvm::Value* dummy_ = nullptr;  // 64 bytes of stack that inactive lanes may touch

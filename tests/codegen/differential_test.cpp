@@ -1,4 +1,5 @@
-// Generated code against the interpreter, on every instruction set this machine runs: same bits.
+// Generated code against the interpreter, on every instruction set this machine runs and on its GPU
+// where it has one: same bits.
 #include <doctest/doctest.h>
 
 #include "base/error.h"
@@ -62,7 +63,7 @@ std::string disagreement(const Kernel& kernel, uint64_t seed, bool specials,
     std::unique_ptr<test::Compiled> code;
   };
   std::vector<Target> targets;
-  for (const std::string& name : test::runnable_targets())
+  for (const std::string& name : test::compared_targets())
     targets.push_back({name, std::make_unique<test::Compiled>(scheduled, name)});
   for (const Shape& shape : kShapes) {
     const Problem problem = problem_of(kernel, shape.n, shape.m, shape.pad);
@@ -75,8 +76,8 @@ std::string disagreement(const Kernel& kernel, uint64_t seed, bool specials,
         if (test::math_of(target.name) != level) continue;
         Buffers got(kernel, problem, seed, specials);
         // Two tasks, as a thread pool would run them.
-        int32_t status = (*target.code)(got.args(range.begin, middle));
-        if (range.end > middle) status |= (*target.code)(got.args(middle, range.end));
+        int32_t status = target.code->run(got, range.begin, middle);
+        if (range.end > middle) status |= target.code->run(got, middle, range.end);
         if (status != want)
           return fmt::format("{} {}x{}: status {} is not {}", target.name, shape.n, shape.m, status,
                              want);
@@ -204,12 +205,12 @@ TEST_CASE("codegen/differential: vector loops of known length, with and without 
       problem.strides = {length + 1, length};
       problem.elements.assign(3, static_cast<size_t>(3 * (length + 1)));
       const auto range = parallel_range(scheduled, problem.dims).value_or(Range{0, 0});
-      for (const std::string& target : test::runnable_targets()) {
+      for (const std::string& target : test::compared_targets()) {
         CAPTURE(target);
         Buffers expected(kernel, problem, 17, false), got(scheduled, problem, 17, false);
         REQUIRE(interpret(kernel, expected.args(0, 0), test::math_of(target)) == 0);
         const test::Compiled code(scheduled, target);
-        CHECK(code(got.args(range.begin, range.end)) == 0);
+        CHECK(code.run(got, range.begin, range.end) == 0);
         CHECK(test::difference(kernel, expected, got) == "");
       }
     }
@@ -245,6 +246,49 @@ TEST_CASE("codegen/differential: what a row of scratch ends with leaves the next
     CAPTURE(text);
     CHECK(disagreement(parse(text), 29, false) == "");
   }
+}
+
+TEST_CASE("codegen/differential: the least number has no other negative and no other magnitude") {
+  const std::pair<const char*, int64_t> types[] = {
+      {"i8", INT8_MIN}, {"i16", INT16_MIN}, {"i32", INT32_MIN}, {"i64", INT64_MIN}};
+  for (const auto& [type, least] : types) {
+    const std::string text = fmt::format(R"(
+      kernel least(n, m; xs, ys) {{
+        in x: {0}[xs, 1]
+        out y: {0}[ys, 1]
+        out z: bool[ys, 1]
+        for i = 0 .. n {{
+          for j = 0 .. m {{
+            let v: {0} = (x[i, j] & {1}:{0})
+            y[i, j] = select((neg(v) == v), 1:{0}, 0:{0})
+            z[i, j] = ((abs(v) <= 0:{0}) & (neg(abs(v)) == v))
+          }}
+        }}
+      }})",
+                                         type, least);
+    CAPTURE(text);
+    CHECK(disagreement(parse(text), 3, false) == "");
+  }
+}
+
+TEST_CASE("codegen/differential: serial loops that write what they have read") {
+  const Kernel kernel = parse(R"(
+    kernel running(n, m; xs, ys) {
+      in x: f32[xs, 1]
+      out y: f32[ys, 1]
+      scratch t: f32[2]
+      for i = 0 .. n {
+        t[0] = (x[i, 0] if (0 < m))
+        t[1] = 1:f32
+        for j = 0 .. m {
+          let before: f32 = t[0]
+          t[0] = (t[1] + x[i, j])
+          t[1] = (before * 0.5:f32)
+          y[i, j] = (t[0] + t[1])
+        }
+      }
+    })");
+  CHECK(disagreement(kernel, 31, false) == "");
 }
 
 TEST_CASE("codegen/differential: floats become integers, saturated, NaN 0") {
@@ -339,14 +383,14 @@ TEST_CASE("codegen/differential: reductions of every type, nested, unrolled, wit
     }
     Kernel kernel = parse(typed);
     CAPTURE(type);
-    for (const std::string& target : test::runnable_targets()) {
+    for (const std::string& target : test::compared_targets()) {
       const test::Compiled compiled(kernel, target);
       for (const Shape& shape : kShapes) {
         if (shape.m == 0) continue;  // x[t, 0] is read
         Problem problem = problem_of(kernel, shape.n, shape.m, shape.pad);
         Buffers want(kernel, problem, 11, true), got(kernel, problem, 11, true);
         CHECK(interpret(kernel, want.args(0, shape.n), test::math_of(target)) == 0);
-        CHECK(compiled(got.args(0, shape.n)) == 0);
+        CHECK(compiled.run(got, 0, shape.n) == 0);
         CHECK(test::difference(kernel, got, want) == "");
       }
     }

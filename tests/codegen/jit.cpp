@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "codegen/codegen.h"
+#include "codegen/gpu.h"
 #include "loop/math.h"
 #include "loop/text.h"
 
@@ -24,6 +25,12 @@ std::vector<std::string> runnable_targets() {
   const std::string host = xc_jit_api(XC_JIT_VERSION)->host_target();
   for (const std::string& target : all)
     if (target <= host) out.push_back(target);
+  return out;
+}
+
+std::vector<std::string> compared_targets() {
+  std::vector<std::string> out = runnable_targets();
+  if (const Gpu* gpu = Gpu::device()) out.push_back(gpu->target());
   return out;
 }
 
@@ -49,6 +56,10 @@ JitResult jit(const std::string& text, const std::string& target, uint32_t flags
 }
 
 Compiled::Compiled(const loop::Kernel& kernel, const std::string& target) {
+  if (Gpu* gpu = Gpu::device(); gpu && target == gpu->target()) {
+    on_gpu_ = std::make_unique<GpuKernel>(*gpu, kernel);
+    return;
+  }
   const JitResult result = jit(loop::print(kernel), target);
   if (result.status != 0)
     fail(Status::kInternal, "{} for {}: {}", kernel.name, target, result.error);
@@ -58,7 +69,11 @@ Compiled::Compiled(const loop::Kernel& kernel, const std::string& target) {
 }
 
 Compiled::~Compiled() {
-  memory().retire(block_);
+  if (!on_gpu_) memory().retire(block_);
+}
+
+int32_t Compiled::run(Buffers& buffers, int64_t begin, int64_t end) const {
+  return on_gpu_ ? on_gpu_->run(buffers, begin, end) : (*this)(buffers.args(begin, end));
 }
 
 }  // namespace xc::test

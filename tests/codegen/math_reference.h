@@ -115,8 +115,7 @@ inline double ulps_of_float(float got, double want, double bound = 2) {
 
 // y = op(x), or op(x, z) for pow, over arrays of the length given at the call.
 template <class T>
-std::unique_ptr<Compiled> compile_function(Op op, const std::string& target,
-                                           Accuracy accuracy = Accuracy::kDefault) {
+Kernel function_kernel(Op op, Accuracy accuracy = Accuracy::kDefault) {
   KernelBuilder b("apply");
   const DimParam n = b.dim("n");
   const DType type = kDTypeOf<T>;
@@ -127,7 +126,13 @@ std::unique_ptr<Compiled> compile_function(Op op, const std::string& target,
   });
   Kernel kernel = b.finish();
   kernel.accuracy = accuracy;
-  return std::make_unique<Compiled>(schedule_default(std::move(kernel), {}), target);
+  return schedule_default(std::move(kernel), {});
+}
+
+template <class T>
+std::unique_ptr<Compiled> compile_function(Op op, const std::string& target,
+                                           Accuracy accuracy = Accuracy::kDefault) {
+  return std::make_unique<Compiled>(function_kernel<T>(op, accuracy), target);
 }
 
 template <class T>

@@ -22,7 +22,7 @@ TEST_CASE("codegen/tiles: scheduled products have the interpreter's bits on ever
       Kernel scheduled = apply_schedule(plain, schedule);
       if (std::string_view(schedule).find("parallelize") == std::string_view::npos)
         scheduled = schedule_default(std::move(scheduled), {});
-      for (const std::string& target : test::runnable_targets()) {
+      for (const std::string& target : test::compared_targets()) {
         CAPTURE(schedule);
         CAPTURE(target);
         const test::Compiled code(scheduled, target);
@@ -31,7 +31,7 @@ TEST_CASE("codegen/tiles: scheduled products have the interpreter's bits on ever
           test::Buffers expected(plain, problem, 9, false), got(scheduled, problem, 9, false);
           const Range range = parallel_range(scheduled, problem.dims).value_or(Range{0, 0});
           CHECK(interpret(plain, expected.args(0, 0), test::math_of(target)) == 0);
-          CHECK(code(got.args(range.begin, range.end)) == 0);
+          CHECK(code.run(got, range.begin, range.end) == 0);
           CHECK(test::difference(plain, expected, got) == "");
         }
       }
@@ -42,7 +42,7 @@ TEST_CASE("codegen/tiles: scheduled products have the interpreter's bits on ever
 TEST_CASE("codegen/tiles: products and transposing copies go through the library") {
   const std::string text = products_of_rows();
   const Kernel kernel = parse(text);
-  for (const std::string& target : test::runnable_targets()) {
+  for (const std::string& target : test::compared_targets()) {
     CAPTURE(target);
     const auto listing = test::jit(text, target, XC_JIT_WANT_ASSEMBLY);
     INFO(listing.error);
@@ -60,7 +60,7 @@ TEST_CASE("codegen/tiles: products and transposing copies go through the library
         problem.elements.assign(2, 70 * 64);
         test::Buffers expected(kernel, problem, 9, false), got(kernel, problem, 9, false);
         CHECK(interpret(kernel, expected.args(0, 0), test::math_of(target)) == 0);
-        CHECK(code(got.args(0, 0)) == 0);
+        CHECK(code.run(got, 0, 0) == 0);
         CHECK(test::difference(kernel, expected, got) == "");
       }
   }
