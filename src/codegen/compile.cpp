@@ -5,6 +5,7 @@
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/Support/ErrorHandling.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "base/background_thread.h"
@@ -57,6 +58,31 @@ std::string text_of(const llvm::SmallVector<char, 0>& bytes) {
   return std::string(bytes.data(), bytes.size());
 }
 
+// A compile cannot be interrupted, and takes 30 to 40 us for each of these. Regions of ordinary
+// networks have a few hundred, those of random graphs up to a few thousand.
+constexpr size_t kMostOperations = 30'000;
+
+// Operations on registers that the module stands for, about: vectors of several registers are as
+// many.
+size_t operations(const llvm::Module& module, const Target& target) {
+  const auto registers = [&](const llvm::Value* v) -> size_t {
+    const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(v->getType());
+    if (!vector) return 1;
+    const size_t bits = size_t{vector->getNumElements()} * vector->getScalarSizeInBits();
+    return (bits + target.vector_bits - 1) / target.vector_bits;
+  };
+  size_t out = 0;
+  for (const llvm::Function& function : module)
+    for (const llvm::BasicBlock& block : function)
+      for (const llvm::Instruction& instruction : block) {
+        size_t most = registers(&instruction);
+        for (const llvm::Use& operand : instruction.operands())
+          most = std::max(most, registers(operand.get()));
+        out += most;
+      }
+  return out;
+}
+
 }  // namespace
 
 Compiled compile(std::string_view text, std::string_view target_name, bool want_assembly,
@@ -88,6 +114,9 @@ Compiled compile(std::string_view text, std::string_view target_name, bool want_
   took(out.times.emit);
   backend->optimize(module);
   took(out.times.optimize);
+  if (const size_t count = operations(module, target); count > kMostOperations)
+    fail(Status::kUnsupported, "code generation: {} operations, of {} at most", count,
+         kMostOperations);
 
   if (want_ir) {
     llvm::raw_string_ostream stream(out.ir);

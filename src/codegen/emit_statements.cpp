@@ -25,6 +25,7 @@ size_t weight(const Block& body) {
   return out;
 }
 constexpr size_t kHeavyBody = 10;
+constexpr size_t kHeavyBodyOfFew = 24;  // where registers are few, and to turn partials costs moves
 
 // Iterations at most, where the form of the loop's bounds tells.
 std::optional<int64_t> most_iterations(const For& loop) {
@@ -65,12 +66,34 @@ void Emitter::block(const Block& statements) {
       });
   }
   for (const auto& [acc, stmt] : last) finish_after[stmt].push_back(acc);
+  cache_.clear();
   for (const Stmt& stmt : statements) {
-    cache_.clear();
+    const bool loop = std::holds_alternative<For>(stmt.node);
+    if (loop) cache_.clear();
     statement(stmt);
-    cache_.clear();
+    if (loop) cache_.clear();
+    if (const auto* write = std::get_if<Store>(&stmt.node)) forget(write->buffer);
     finish(finish_after[&stmt]);
   }
+  cache_.clear();
+}
+
+// What statements of a block have in common is computed once: LLVM, which knows of no two buffers
+// that they are apart, would load and compute it again behind each store.
+void Emitter::forget(uint32_t buffer) {
+  const uint64_t written = uint64_t{1} << buffer;
+  std::erase_if(cache_, [&](const auto& known) { return (reads(*known.first) & written) != 0; });
+}
+
+// The buffers that an expression reads, a bit each (there are at most 64).
+uint64_t Emitter::reads(const Node& node) {
+  if (const auto known = reads_.find(&node); known != reads_.end()) return known->second;
+  uint64_t out = node.op == Op::kLoad ? uint64_t{1} << node.id : 0;
+  for (const Expr& arg : node.args) out |= reads(*arg);
+  for (const Index& index : node.indices)
+    if (!index.is_affine()) out |= reads(*index.checked) | reads(*index.extent);
+  if (node.guard) out |= reads(*node.guard);
+  return reads_[&node] = out;
 }
 
 void Emitter::statement(const Stmt& stmt) {
@@ -375,7 +398,7 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
     // for the whole vectors that are left; a heavy one once for all of them. Where it is written
     // once, the partials change places with every iteration, so that what is fed next is first.
     const bool four_times =
-        groups > 1 && !(target_.rotate_partials && weight(loop.body) > kHeavyBody);
+        groups > 1 && weight(loop.body) <= (target_.rotate_partials ? kHeavyBody : kHeavyBodyOfFew);
     const int64_t step = int64_t{loop.factor} * groups;
     // What is known to divide the number of iterations: nothing may be left, or whole vectors only.
     const int64_t divisor = std::gcd(known_divisor(loop.begin), known_divisor(loop.end));

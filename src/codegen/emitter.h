@@ -67,6 +67,8 @@ class Emitter {
   // --- statements (emit_statements.cpp) ---
   void block(const loop::Block& statements);
   void statement(const loop::Stmt& stmt);
+  void forget(uint32_t buffer);
+  uint64_t reads(const loop::Node& node);
   void for_loop(const loop::For& loop);
   void serial_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   void unrolled_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
@@ -219,7 +221,8 @@ class Emitter {
   std::vector<AccState> accs_;
   VectorLoop* vector_ = nullptr;
   llvm::Value* slot_ = nullptr;                       // the partial result that a scalar rest feeds
-  std::unordered_map<const loop::Node*, Val> cache_;  // of the current statement
+  std::unordered_map<const loop::Node*, Val> cache_;  // of the current block, up to here
+  std::unordered_map<const loop::Node*, uint64_t> reads_;
 };
 
 }  // namespace xc::codegen

@@ -15,6 +15,7 @@ struct Target {
   Family family;
   std::string triple, cpu, features;
   loop::MathLevel math;
+  unsigned vector_bits = 128;  // of a register
   // Vector memory under a mask as one instruction: for 4- and 8-byte elements, for all.
   bool masked_words = false, masked_all = false;
   bool gather = false;  // gather and scatter of 4- and 8-byte elements

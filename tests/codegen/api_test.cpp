@@ -65,6 +65,40 @@ TEST_CASE("codegen/api: failures are a status and a message, cut to fit") {
   CHECK(std::string(small) == "loop te");
 }
 
+TEST_CASE("codegen/api: what would take seconds to compile is declined") {
+  std::string text =
+      "kernel large(n) {\n  in x: f64[1]\n  out y: f64[1]\n  parallel b = 0 .. 1 {\n"
+      "    vector(16) j = 0 .. n {\n";
+  for (int k = 0; k < 200; ++k) text += fmt::format("      y[j + n] = tanh((x[j] * {}:f64))\n", k);
+  text += "    }\n  }\n}\n";
+  const auto large = test::jit(text, "x86-64-v2");
+  CHECK(large.status == static_cast<int32_t>(Status::kUnsupported));
+  CHECK(large.error.find("operations, of 30000 at most") != std::string::npos);
+}
+
+TEST_CASE(
+    "codegen/api: what statements have in common is computed once, stores in between or not") {
+  const auto kernel = [](const char* more) {
+    return fmt::format(
+        "kernel shares(n) {{\n  in x: f32[1]\n  out y: f32[1]\n  out z: f32[1]\n"
+        "  parallel b = 0 .. 1 {{\n    vector(16) j = 0 .. n {{\n"
+        "      y[j] = exp(x[j])\n{}    }}\n  }}\n}}\n",
+        more);
+  };
+  const auto fmas = [&](const char* more) {
+    const std::string ir = test::jit(kernel(more), "x86-64-v3", XC_JIT_WANT_IR).ir;
+    size_t count = 0;
+    for (size_t at = 0; (at = ir.find("call <16 x float> @llvm.fma", at)) != std::string::npos;
+         ++at)
+      ++count;
+    return count;
+  };
+  const size_t once = fmas("");
+  CHECK(once > 0);
+  CHECK(fmas("      z[j] = (exp(x[j]) + 1:f32)\n") == once);
+  CHECK(fmas("      z[j] = exp((x[j] + 1:f32))\n") == 2 * once);
+}
+
 TEST_CASE("codegen/api: assembly and IR on demand") {
   const std::string text = print(schedule_default(test::gelu_chain(), {}));
   const auto plain = test::jit(text, "x86-64-v3");

@@ -291,6 +291,32 @@ TEST_CASE("codegen/differential: serial loops that write what they have read") {
   CHECK(disagreement(kernel, 31, false) == "");
 }
 
+TEST_CASE("codegen/differential: what statements share, with stores to what it reads in between") {
+  const Kernel kernel = parse(R"(
+    kernel shares(n, m; xs, ys) {
+      in x: f32[xs, 1]
+      in b: f32[1]
+      out y: f32[ys, 1]
+      out z: f32[ys, 1]
+      scratch t: f32[m]
+      for i = 0 .. n {
+        acc sum: f32 sum lanes
+        for j = 0 .. m {
+          t[j] = exp((x[i, j] + b[j]))
+          y[i, j] = (t[j] * exp((x[i, j] + b[j])))
+          sum <- t[j]
+          t[j] = (t[j] - x[i, j])
+          z[i, j] = (t[j] * exp((x[i, j] + b[j])))
+          t[j] = (t[j] * 0.5:f32)
+        }
+        for k = 0 .. m {
+          z[i, k] = (t[k] + sum)
+        }
+      }
+    })");
+  CHECK(disagreement(kernel, 37, false) == "");
+}
+
 TEST_CASE("codegen/differential: floats become integers, saturated, NaN 0") {
   for (const char* from : {"f32", "f64"})
     for (const char* to : {"i8", "u8", "i16", "u16", "i32", "i64", "u32", "u64"}) {
