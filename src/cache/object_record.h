@@ -1,7 +1,8 @@
 #pragma once
-// Payload of an object entry: the machine code of a region, an image per phase. Images are position
-// independent and refer to nothing outside themselves (codegen/linker.h), so there is nothing to
-// relocate: they run wherever they are placed.
+// Payload of an object entry: the machine code of a region, an image per phase, and how it is
+// called in words of who keeps it. Images are position independent and refer to nothing outside
+// themselves (codegen/linker.h), so there is nothing to relocate: they run wherever they are
+// placed.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,7 @@ struct ObjectRecord {
     uint64_t entry = 0;      ///< offset of the function
     uint64_t alignment = 1;  ///< of the code when it is placed, a power of two <= 4096
   };
+  std::string calls;  ///< how they are called
   std::vector<Image> images;
 };
 

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "tier/persistence.h"
+#include "tier/region_record.h"
 #include "tier/tier.h"
 #include "tier/verification.h"
 
@@ -45,23 +46,11 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   const int64_t begin = steady_ns();
   const Graph& graph = group.graph_of(program);
   const Region& region = group.made_of();
-  double start = thread_cpu_seconds();
+  double start = thread_cpu_seconds(), lowering_s = 0;
   group.spec = group.spec_in(program);
-  RegionCode code;
-  if (const auto verdict = group.zeros
-                               ? Verdict::ok()
-                               : lower_region(graph, region, group.spec, compiler_->target(), code);
-      !verdict.yes()) {
-    ban(state, program, group, EventKind::kRefused, "cannot be lowered: " + verdict.reason);
-    return false;
-  }
-  const double lowering_s = thread_cpu_seconds() - start;
-  {
-    std::lock_guard data(state.data);
-    state.restore_s += lowering_s;
-  }
   std::shared_ptr<Kernel> kernel;
   std::vector<std::shared_ptr<const PhaseCode>> made_here;  // kept once it is verified
+  std::string calls;                                        // how they are called, likewise
   Persistence* const cache = persistence(program);
   cache::Permission first_run;  // held until it is verified
   bool loaded = false, shared = false;
@@ -77,14 +66,22 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     if (group.zeros) kernel = zeros_kernel(group);
     if (const auto* made = dynamic_cast<const RegionKernel*>(kernel.get())) {  // by another session
       shared = true;
-      if (cache) group.code_key = cache->code_key(code);
+      if (cache) group.code_key = cache->code_key(group.identity);
       std::lock_guard data(state.data);
       group.code_bytes = made->code_bytes();
     }
-    if (!kernel) loaded = load(program, state, group, code);
+    if (!kernel) loaded = load(program, state, group);
     if (loaded) {
       kernel = group.kernel;
     } else if (!kernel) {
+      RegionCode code;
+      if (const auto verdict = lower_region(graph, region, group.spec, compiler_->target(), code);
+          !verdict.yes()) {
+        ban(state, program, group, EventKind::kRefused, "cannot be lowered: " + verdict.reason);
+        return false;
+      }
+      lowering_s = thread_cpu_seconds() - start;
+      if (cache) calls = encode_region_code(code);
       if (cache) first_run = cache->begin_trial(group.code_key, group.name);
       if (!first_run.refusal.empty()) {
         ban(state, program, group, EventKind::kRefused, first_run.refusal);
@@ -148,7 +145,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     return false;
   }
   if (cache && !made_here.empty()) {
-    cache->keep_code(group.code_key, group.name, compile_s, made_here);
+    cache->keep_code(group.code_key, group.name, compile_s, std::move(calls), made_here);
     report_problems(program, state);
   }
   return true;

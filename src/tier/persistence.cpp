@@ -5,8 +5,8 @@
 #include "cache/host_record.h"
 #include "cache/object_record.h"
 #include "ir/fingerprint.h"
-#include "loop/text.h"
 #include "runtime/program.h"
+#include "tier/region_record.h"
 
 namespace xc {
 namespace {
@@ -130,33 +130,35 @@ void Persistence::keep_host(const HostSpeed& speed) {
   store_.put(entry);
 }
 
-std::string Persistence::code_key(const RegionCode& code) {
-  if (builds().empty()) return {};
-  // The runtime's own build does not matter here: what it contributes is in the text.
-  std::string key = compiler_.identity() + "\n";
-  for (const RegionPhase& phase : code.phases) key += loop::print(phase.kernel);
-  return key;
+std::string Persistence::code_key(const Hash128& region) {
+  return builds().empty() ? "" : builds() + "region " + region.text();
 }
 
-std::vector<std::shared_ptr<const PhaseCode>> Persistence::load(const std::string& key) {
-  std::vector<std::shared_ptr<const PhaseCode>> phases;
-  if (key.empty()) return phases;
+std::optional<Persistence::Found> Persistence::load(const std::string& key, const StepSpec& spec) {
+  if (key.empty()) return std::nullopt;
   const auto entry = store_.find(cache::Kind::kObject, key);
-  if (!entry) return phases;
+  if (!entry) return std::nullopt;
   const auto record = cache::decode_object(entry->payload);
-  if (!record) store_.complain(cache::Kind::kObject, key, "its payload cannot be read");
-  if (!record) return phases;
+  auto code = record ? decode_region_code(record->calls, spec) : std::nullopt;
+  if (!code || code->phases.size() != record->images.size()) {
+    store_.complain(cache::Kind::kObject, key, "its payload cannot be read");
+    return std::nullopt;
+  }
+  Found out{std::move(*code), {}};
   for (const cache::ObjectRecord::Image& image : record->images) {
     const auto* bytes = reinterpret_cast<const uint8_t*>(image.code.data());
-    phases.push_back(compiler_.place({{bytes, image.code.size()}, image.entry, image.alignment}));
+    out.phases.push_back(
+        compiler_.place({{bytes, image.code.size()}, image.entry, image.alignment}));
   }
-  return phases;
+  return out;
 }
 
 void Persistence::keep_code(const std::string& key, const std::string& subject, double compile_s,
+                            std::string calls,
                             const std::vector<std::shared_ptr<const PhaseCode>>& phases) {
   if (key.empty()) return;
   cache::ObjectRecord record;
+  record.calls = std::move(calls);
   for (const auto& phase : phases) {
     const CodeImage image = phase->image();
     if (image.code.empty()) return;

@@ -3,10 +3,9 @@
 // persistent cache (src/cache). Nothing but load() fails; problems are handed out once by
 // take_problems().
 //
-// Keys. Code: the build of the code generator, the processor, the instruction set allowed, and the
-// scheduled loop IR in full, so that only the very same code is found. Profile: the builds of both
-// libraries, the processor, the settings that choose kernels, and the program's graph. Host: the
-// runtime's build and the processor.
+// Keys. Code: the builds of both libraries, the processor, the instruction set allowed, and the
+// region's identity, of which these make the very same code. Profile: the same builds, the settings
+// that choose kernels, and the program's graph. Host: the runtime's build and the processor.
 //
 // Thread-safe; may wait for the disk.
 
@@ -41,14 +40,18 @@ class Persistence {
   /// Merged with what another process kept meanwhile.
   void keep_profile(const Program& program, cache::ProfileRecord record);
 
-  /// Empty when code of this compiler cannot be kept.
-  std::string code_key(const RegionCode& code);
-  /// An earlier process's code, ready to run, one per phase; empty when there is none. Fails as
-  /// RegionCompiler::place() does.
-  std::vector<std::shared_ptr<const PhaseCode>> load(const std::string& key);
-  /// Only code that was found right: it is not verified again.
+  /// Of a region's code; empty when code of this compiler cannot be kept.
+  std::string code_key(const Hash128& region);
+  /// An earlier process's code, ready to run.
+  struct Found {
+    RegionCode code;                                       ///< without what its loops do
+    std::vector<std::shared_ptr<const PhaseCode>> phases;  ///< one per phase of it
+  };
+  /// `spec`: the region's. Fails as RegionCompiler::place() does.
+  std::optional<Found> load(const std::string& key, const StepSpec& spec);
+  /// Only code that was found right: it is not verified again. `calls`: encode_region_code().
   void keep_code(const std::string& key, const std::string& subject, double compile_s,
-                 const std::vector<std::shared_ptr<const PhaseCode>>& phases);
+                 std::string calls, const std::vector<std::shared_ptr<const PhaseCode>>& phases);
   void forget_code(const std::string& key);
   /// Code found wrong while it was in use: no process tries it again for long.
   void condemn(const std::string& key, const std::string& subject);

@@ -41,23 +41,23 @@ void Tier::report_problems(Program& program, ProgramState& state) {
   }
 }
 
-bool Tier::load(Program& program, ProgramState& state, Group& group, const RegionCode& code) {
+bool Tier::load(Program& program, ProgramState& state, Group& group) {
   Persistence* cache = persistence(program);
   if (!cache) return false;
   {
     std::lock_guard lock(mutex_);
     if (condemned_.count(group.identity)) return false;
   }
-  group.code_key = cache->code_key(code);
-  std::vector<std::shared_ptr<const PhaseCode>> phases;
+  group.code_key = cache->code_key(group.identity);
+  std::optional<Persistence::Found> found;
   try {
-    phases = cache->load(group.code_key);
+    found = cache->load(group.code_key, group.spec);
   } catch (const Error&) {  // no executable memory: a compile would find the same, and says so
     return false;
   }
-  if (phases.size() != code.phases.size()) return false;
+  if (!found) return false;
   const Region& region = group.made_of();
-  auto made = std::make_shared<RegionKernel>(code, std::move(phases),
+  auto made = std::make_shared<RegionKernel>(std::move(found->code), std::move(found->phases),
                                              region.inputs.size() + region.outputs.size());
   Event event;
   event.kind = EventKind::kLoaded;
@@ -177,13 +177,12 @@ void Tier::revive(Program& program, ProgramState& state, Group& group,
   const Graph& graph = group.graph_of(program);
   const Region& region = group.made_of();
   group.spec = group.spec_in(program);
-  RegionCode code;
   if (group.zeros) {
     std::lock_guard data(state.data);  // hosts ask which groups have one
     group.kernel = zeros_kernel(group);
-  } else if (!lower_region(graph, region, group.spec, compiler_->target(), code).yes() ||
-             !load(program, state, group, code))
+  } else if (!load(program, state, group)) {
     return;
+  }
   group.extracted = std::make_shared<const RegionGraph>(extract_region(graph, region));
   const auto entries = program.entries();
   bool refused = false;

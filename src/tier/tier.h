@@ -246,7 +246,7 @@ class Tier final : public TierHooks {
     FusionReport considered;            ///< by the search, for explain
     std::atomic<uint64_t> toggles{0};   ///< force_swap
     std::atomic<bool> recalled{false};  ///< the persistent cache was asked about it
-    double restore_s = 0;  ///< CPU that the search and lowering took: what a restart has to do
+    double restore_s = 0;               ///< CPU that the search took: what a restart has to do
   };
   using StatePtr = std::shared_ptr<ProgramState>;
 
@@ -480,7 +480,7 @@ class Tier final : public TierHooks {
   void revive(Program& program, ProgramState& state, Group& group,
               const std::vector<const cache::RegionRecord*>& known);
   /// The group's kernel from the cache; false when it is not there.
-  bool load(Program& program, ProgramState& state, Group& group, const RegionCode& code);
+  bool load(Program& program, ProgramState& state, Group& group);
   /// Measures the host with care, once per machine: after the first verdict, as a job that the
   /// budget allows.
   void calibrate(const StatePtr& state);

@@ -76,24 +76,27 @@ TEST_CASE("cache/entry: no byte can be changed, no byte can be missing or added"
 
 TEST_CASE("cache/object: code keeps its entry and alignment, wrong sizes are refused") {
   ObjectRecord record;
+  record.calls = "(x)";
   record.images.push_back({std::string(100, '\x90'), 16, 64});
   record.images.push_back({std::string("\xc3"), 0, 1});
   const std::string bytes = encode(record);
   const auto decoded = decode_object(bytes);
   REQUIRE(decoded);
   REQUIRE(decoded->images.size() == 2);
+  CHECK(decoded->calls == "(x)");
   CHECK(decoded->images[0].code == record.images[0].code);
   CHECK(decoded->images[0].entry == 16);
   CHECK(decoded->images[0].alignment == 64);
   CHECK(decoded->images[1].code == "\xc3");
   for (size_t cut = 1; cut < bytes.size(); ++cut) {
     const auto part = decode_object(std::string_view(bytes).substr(0, cut));
-    if (cut == 24 + 100)  // exactly the first image
+    if (cut == 8 + 3 + 24 + 100)  // exactly the first image
       CHECK(part.has_value());
     else
       CHECK_MESSAGE(!part, "cut at ", cut);
   }
   CHECK(!decode_object(""));
+  CHECK(!decode_object(std::string(8, '\xff') + bytes.substr(8)));
   record.images[0].entry = 100;  // behind the code
   CHECK(!decode_object(encode(record)));
   record.images[0].entry = 0;
