@@ -48,7 +48,7 @@ void Emitter::frame() {
   set_attributes(*function_, target_);
   b_.SetInsertPoint(llvm::BasicBlock::Create(context_, "entry", function_));
 
-  auto* bytes = llvm::ArrayType::get(b_.getInt8Ty(), 64);
+  auto* bytes = llvm::ArrayType::get(b_.getInt8Ty(), kWidestAccess);
   auto* dummy = b_.CreateAlloca(bytes);
   dummy->setAlignment(llvm::Align(64));
   dummy_ = dummy;

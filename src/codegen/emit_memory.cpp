@@ -233,6 +233,20 @@ Value* Emitter::mask_for(uint32_t buffer, const std::vector<Index>& indices, con
   return mask.v && !mask.vec ? vector(mask) : mask.v;
 }
 
+// A guard that is the same for all lanes chooses the address: zeros, or for a store the dummy,
+// where it does not hold. It is no part of the mask: where the mask is known and its upper half
+// empty, LLVM 19 takes the two together for a mask that is full there (AVX2), and reads what it
+// must not.
+Value* Emitter::zeros() {
+  if (!zeros_) {
+    auto* type = llvm::ArrayType::get(b_.getInt8Ty(), kWidestAccess);
+    zeros_ = new llvm::GlobalVariable(module_, type, true, llvm::GlobalValue::InternalLinkage,
+                                      llvm::Constant::getNullValue(type), "zeros");
+    zeros_->setAlignment(llvm::Align(64));
+  }
+  return zeros_;
+}
+
 Val Emitter::load(const Node& node) {
   const DType stored = kernel_.buffers[node.id].type;
   llvm::Type* element = memory_type(stored);
@@ -240,6 +254,12 @@ Val Emitter::load(const Node& node) {
   const Address at = address(node.id, node.indices, guard);
   guard = both(guard.v, at.valid);
   fetch_later(node, at);
+  if (at.contiguous && guard.v && !guard.vec) {
+    Address to = at;
+    to.base = b_.CreateSelect(guard.v, at.base, zeros());
+    return {from_memory(stored, load_vector(to, element, mask_for(node.id, node.indices, {}))),
+            true};
+  }
   if (at.contiguous || at.offsets) {
     Value* mask = mask_for(node.id, node.indices, guard);
     return {from_memory(stored, load_vector(at, element, mask)), true};
@@ -261,6 +281,12 @@ void Emitter::store(const Store& stmt) {
   Val guard = stmt.guard ? value(stmt.guard) : Val{};
   const Address at = address(stmt.buffer, stmt.indices, guard);
   guard = both(guard.v, at.valid);
+  if (at.contiguous && guard.v && !guard.vec) {
+    Address to = at;
+    to.base = b_.CreateSelect(guard.v, at.base, dummy_);
+    store_vector(to, to_memory(stored, vector(v)), mask_for(stmt.buffer, stmt.indices, {}));
+    return;
+  }
   if (at.contiguous || at.offsets) {
     Value* mask = mask_for(stmt.buffer, stmt.indices, guard);
     store_vector(at, to_memory(stored, vector(v)), mask);

@@ -152,6 +152,7 @@ class Emitter {
   llvm::Value* half_to_float(llvm::Value* bits);
   llvm::Value* round_to_bf16(llvm::Value* v);
   llvm::Value* any(llvm::Value* mask);
+  llvm::Value* zeros();
 
   // --- copies that transpose (emit_transpose.cpp) ---
   // When `loop`, inside a vector loop, is such a copy: copies the tiles of its first iterations and
@@ -213,7 +214,9 @@ class Emitter {
   IdSet read_;                     // GPU: the buffers that the kernel reads
   llvm::Value* task_begin_ = nullptr;
   llvm::Value* task_end_ = nullptr;
-  llvm::Value* dummy_ = nullptr;  // 64 bytes of stack that inactive lanes may touch
+  static constexpr uint64_t kWidestAccess = 64 * 8;  // bytes: 64 lanes of 8
+  llvm::Value* dummy_ = nullptr;                     // so much stack that may be written in vain
+  llvm::GlobalVariable* zeros_ = nullptr;            // so much that may be read instead
   std::vector<llvm::Value*> dims_, strides_, buffers_;
   std::vector<int64_t> distances_;  // of scratch from its pointer in buffers_, in elements
   std::vector<llvm::Value*> vars_;  // scalar value, or first lane

@@ -217,6 +217,49 @@ TEST_CASE("codegen/differential: vector loops of known length, with and without 
   }
 }
 
+TEST_CASE("codegen/differential: guards that all lanes share, in loops of known length") {
+  for (const std::string type : {"f32", "f64", "i32", "i8"})
+    for (const int length : {1, 3, 7, 8, 9, 16, 20, 33, 64}) {
+      const std::string text = fmt::format(R"(
+        kernel guards(n; xs, ys) {{
+          in x: {0}[xs, 1]
+          in v: {0}[xs, 1]
+          out y: {0}[ys, 1]
+          out z: {0}[ys, 1]
+          for i = 0 .. n {{
+            acc sum: {0} sum lanes
+            for j = 0 .. {1} {{
+              y[i, j] = select((i < 2), (x[i, j] if (i < 2)), (v[i - 2, j] if (i >= 2)))
+              z[i, j] = ((v[i, j] if (i < 1)) + x[i, j]) if (i != 1)
+              sum <- (v[i - 1, j] if (i >= 1))
+            }}
+            for k = 0 .. {1} {{
+              z[i, k] = ((x[i - 2, k] if (i >= 2)) + sum) if (i == 2)
+            }}
+          }}
+        }})",
+                                           type, length);
+      CAPTURE(text);
+      const Kernel kernel = parse(text);
+      for (const char* schedule : {"", "vectorize k 64"}) {
+        const Kernel scheduled = schedule_default(apply_schedule(kernel, schedule), {});
+        Problem problem;
+        problem.dims = {4};
+        problem.strides = {length, length};
+        problem.elements.assign(4, static_cast<size_t>(4 * length));
+        const auto range = parallel_range(scheduled, problem.dims).value_or(Range{0, 0});
+        for (const std::string& target : test::compared_targets()) {
+          CAPTURE(target);
+          Buffers expected(kernel, problem, 17, false), got(scheduled, problem, 17, false);
+          REQUIRE(interpret(kernel, expected.args(0, 0), test::math_of(target)) == 0);
+          const test::Compiled code(scheduled, target);
+          CHECK(code.run(got, range.begin, range.end) == 0);
+          CHECK(test::difference(kernel, expected, got) == "");
+        }
+      }
+    }
+}
+
 TEST_CASE("codegen/differential: what a row of scratch ends with leaves the next one alone") {
   for (const std::string type : {"f32", "f64", "i32", "u64", "i16", "u8"}) {
     std::string text = R"(
