@@ -1,3 +1,5 @@
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -137,6 +139,74 @@ Value* Emitter::lane_pointers(const Address& at, llvm::Type* element, Value* mas
                          b_.CreateVectorSplat(static_cast<unsigned>(vector_->lanes), dummy_));
 }
 
+// AVX2's own instructions, whose mask is the signs of words, where the mask is not known. From a
+// masked load or store of 16 lanes under a mask that is made of something not known and of lanes
+// that are, whose upper half is empty, LLVM 19 makes one without a mask for that half: it reads and
+// writes what it must not.
+bool Emitter::by_words(Value* mask, llvm::Type* element) const {
+  return target_.family == Family::kX86 && target_.masked_words && !target_.masked_all &&
+         element->getScalarSizeInBits() >= 32 && !llvm::isa<llvm::Constant>(mask);
+}
+
+namespace {
+
+// The parts of a vector that fit a register of 256 bits, or one of 128.
+struct Words {
+  Words(llvm::FixedVectorType* type, llvm::LLVMContext& context) {
+    const unsigned bits = type->getScalarSizeInBits();
+    lanes = std::min(256 / bits, type->getNumElements());
+    count = type->getNumElements() / lanes;
+    part = llvm::FixedVectorType::get(llvm::Type::getIntNTy(context, bits), lanes);
+    wide = lanes * bits == 256;
+  }
+  unsigned lanes, count;
+  llvm::FixedVectorType* part;
+  bool wide;
+};
+
+llvm::SmallVector<int, 8> lanes_from(unsigned first, unsigned count) {
+  llvm::SmallVector<int, 8> out;
+  for (unsigned l = 0; l < count; ++l) out.push_back(static_cast<int>(first + l));
+  return out;
+}
+
+}  // namespace
+
+Value* Emitter::load_words(Value* base, llvm::FixedVectorType* type, Value* mask) {
+  const Words words(type, context_);
+  const bool single = type->getScalarSizeInBits() == 32;
+  const auto id = words.wide ? (single ? llvm::Intrinsic::x86_avx2_maskload_d_256
+                                       : llvm::Intrinsic::x86_avx2_maskload_q_256)
+                             : (single ? llvm::Intrinsic::x86_avx2_maskload_d
+                                       : llvm::Intrinsic::x86_avx2_maskload_q);
+  Value* out = nullptr;
+  for (unsigned k = 0; k < words.count; ++k) {
+    Value* lanes = b_.CreateShuffleVector(mask, lanes_from(k * words.lanes, words.lanes));
+    Value* from = b_.CreateConstGEP1_64(type->getElementType(), base, k * words.lanes);
+    Value* part = b_.CreateIntrinsic(id, {}, {from, b_.CreateSExt(lanes, words.part)});
+    part = b_.CreateBitCast(part, llvm::FixedVectorType::get(type->getElementType(), words.lanes));
+    out = out ? concatenate(out, part) : part;
+  }
+  return out;
+}
+
+void Emitter::store_words(Value* value, Value* base, Value* mask) {
+  auto* type = llvm::cast<llvm::FixedVectorType>(value->getType());
+  const Words words(type, context_);
+  const bool single = type->getScalarSizeInBits() == 32;
+  const auto id = words.wide ? (single ? llvm::Intrinsic::x86_avx2_maskstore_d_256
+                                       : llvm::Intrinsic::x86_avx2_maskstore_q_256)
+                             : (single ? llvm::Intrinsic::x86_avx2_maskstore_d
+                                       : llvm::Intrinsic::x86_avx2_maskstore_q);
+  for (unsigned k = 0; k < words.count; ++k) {
+    const auto numbers = lanes_from(k * words.lanes, words.lanes);
+    Value* lanes = b_.CreateShuffleVector(mask, numbers);
+    Value* part = b_.CreateBitCast(b_.CreateShuffleVector(value, numbers), words.part);
+    Value* to = b_.CreateConstGEP1_64(type->getElementType(), base, k * words.lanes);
+    b_.CreateIntrinsic(id, {}, {to, b_.CreateSExt(lanes, words.part), part});
+  }
+}
+
 Value* Emitter::load_vector(const Address& at, llvm::Type* element, Value* mask) {
   const auto lanes = static_cast<unsigned>(vector_->lanes);
   auto* type = llvm::FixedVectorType::get(element, lanes);
@@ -145,6 +215,7 @@ Value* Emitter::load_vector(const Address& at, llvm::Type* element, Value* mask)
   const bool word = bytes >= 4;
   llvm::Constant* zero = llvm::Constant::getNullValue(type);
   if (at.contiguous && !mask) return b_.CreateAlignedLoad(type, at.base, align);
+  if (at.contiguous && by_words(mask, element)) return load_words(at.base, type, mask);
   if (at.contiguous && (word ? target_.masked_words : target_.masked_all))
     return b_.CreateMaskedLoad(type, at.base, align, mask, zero);
   if (!at.contiguous && word && target_.gather) {
@@ -168,6 +239,8 @@ void Emitter::store_vector(const Address& at, Value* value, Value* mask) {
   const bool word = bytes >= 4;
   if (at.contiguous && !mask) {
     b_.CreateAlignedStore(value, at.base, align);
+  } else if (at.contiguous && by_words(mask, element)) {
+    store_words(value, at.base, mask);
   } else if (at.contiguous && (word ? target_.masked_words : target_.masked_all)) {
     b_.CreateMaskedStore(value, at.base, align, mask);
   } else if (!at.contiguous && word && target_.gather) {
@@ -233,10 +306,8 @@ Value* Emitter::mask_for(uint32_t buffer, const std::vector<Index>& indices, con
   return mask.v && !mask.vec ? vector(mask) : mask.v;
 }
 
-// A guard that is the same for all lanes chooses the address: zeros, or for a store the dummy,
-// where it does not hold. It is no part of the mask: where the mask is known and its upper half
-// empty, LLVM 19 takes the two together for a mask that is full there (AVX2), and reads what it
-// must not.
+// A guard that is the same for all lanes chooses the address, and is no part of the mask: zeros, or
+// for a store the dummy, where it does not hold.
 Value* Emitter::zeros() {
   if (!zeros_) {
     auto* type = llvm::ArrayType::get(b_.getInt8Ty(), kWidestAccess);

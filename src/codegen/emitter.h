@@ -144,6 +144,9 @@ class Emitter {
   void fetch_later(const loop::Node& node, const Address& at);
   void fetch_ahead();
   llvm::Value* load_vector(const Address& at, llvm::Type* element, llvm::Value* mask);
+  bool by_words(llvm::Value* mask, llvm::Type* element) const;
+  llvm::Value* load_words(llvm::Value* base, llvm::FixedVectorType* type, llvm::Value* mask);
+  void store_words(llvm::Value* value, llvm::Value* base, llvm::Value* mask);
   void store_vector(const Address& at, llvm::Value* value, llvm::Value* mask);
   llvm::Value* from_memory(DType stored, llvm::Value* raw);
   llvm::Value* to_memory(DType stored, llvm::Value* v);

@@ -236,6 +236,9 @@ TEST_CASE("codegen/differential: guards that all lanes share, in loops of known 
             for k = 0 .. {1} {{
               z[i, k] = ((x[i - 2, k] if (i >= 2)) + sum) if (i == 2)
             }}
+            for l = 0 .. {1} {{
+              y[i, l] = ((x[i - 2, l - 3] if ((i >= 2) & (l >= 3))) + (v[i, l] if ((i < 1) | (l < 5))))
+            }}
           }}
         }})",
                                            type, length);
