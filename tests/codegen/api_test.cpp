@@ -113,9 +113,6 @@ TEST_CASE(
           y[i, j] = (x[i, j - 3] if ((i < 2) & (j >= 3))) if (x[i, j] < 1:f32)
           z[j] = (w[j] if (w[0] < 1:f64)) if (w[j] < 1:f64)
         }
-        vector(16) k = 0 .. n {
-          y[i, k] = (x[i, k - 3] if ((i < 2) & (k >= 3)))
-        }
       }
     })";
   const auto masks = [](const std::string& ir) {  // not known ones
