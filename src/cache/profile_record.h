@@ -51,7 +51,7 @@ struct ShapeRecord {
 };
 
 struct ProfileRecord {
-  double restore_s = 0;  ///< CPU that putting it to use takes: search, lowering, loading
+  double restore_s = 0;  ///< CPU that putting it to use takes: search, loading
   std::vector<RegionRecord> regions;
   std::vector<ShapeRecord> shapes;  ///< the most used first
 };

@@ -25,14 +25,6 @@ namespace {
 constexpr int kThreads = kReductionLanes * kReductionAccumulators;
 constexpr unsigned kSharedSpace = 3;
 
-void add_loaded(const Stmt& stmt, std::unordered_set<uint32_t>& buffers) {
-  visit_exprs(stmt, [&](const Expr& root) {
-    visit_nodes(root, [&](const Expr& e) {
-      if (e->op == Op::kLoad) buffers.insert(e->id);
-    });
-  });
-}
-
 }  // namespace
 
 Value* Emitter::special_register(llvm::Intrinsic::ID id) {
@@ -76,7 +68,7 @@ void Emitter::gpu_frame() {
   task_begin_ = take();
   task_end_ = take();
   status_ = take();
-  visit_statements(kernel_.body, [&](const Stmt& stmt) { add_loaded(stmt, read_); });
+  read_ = reads(kernel_.body);
   place_scratch([&] {
     Value* block = special_register(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x);
     return b_.CreateGEP(b_.getInt8Ty(), scratch, b_.CreateMul(block, scratch_bytes));
@@ -100,13 +92,11 @@ void Emitter::gpu_vector_loop(const For& loop, Value* begin, Value* end) {
     all |= kernel_.accs[acc].order == AccOrder::kLanes;
   }
   // Threads that run the same iteration may not find what another of them has written.
-  IdSet read, written;
+  uint64_t written = 0;
   visit_statements(loop.body, [&](const Stmt& stmt) {
-    if (const auto* write = std::get_if<Store>(&stmt.node)) written.insert(write->buffer);
-    add_loaded(stmt, read);
+    if (const auto* write = std::get_if<Store>(&stmt.node)) written |= bit_of(write->buffer);
   });
-  const bool rewrites =
-      std::any_of(written.begin(), written.end(), [&](uint32_t id) { return read.contains(id); });
+  const bool rewrites = (written & reads(loop.body)) != 0;
   if (sixteen && (all || rewrites))
     fail(Status::kUnsupported,
          "code generation: a loop that reduces in 16 lanes and also {} has no GPU form",
@@ -128,7 +118,7 @@ void Emitter::gpu_vector_loop(const For& loop, Value* begin, Value* end) {
 // Outside vector loops all threads write the same value, each when it gets there: not before all
 // have read what was there.
 void Emitter::gpu_before_store(uint32_t buffer) {
-  if (!apart_ && read_.contains(buffer)) barrier();
+  if (!apart_ && (read_ & bit_of(buffer)) != 0) barrier();
 }
 
 // The same value of the thread whose number in its warp differs in the bits of `distance`.
@@ -158,25 +148,18 @@ Value* Emitter::exchange(Value* v, int distance) {
 void Emitter::gpu_finish(const AccDecl& decl, AccState& acc) {
   const bool arg = is_arg_op(decl.op);
   Value* thread = special_register(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x);
-  struct Pair {
-    Value *value, *index;
-  };
-  const auto merge = [&](Pair a, Pair b) -> Pair {
-    if (!arg) return {combine(decl.op, decl.type, a.value, b.value), nullptr};
-    Value* wins = replaces(decl.op, decl.type, b.value, b.index, a.value, a.index);
-    return {b_.CreateSelect(wins, b.value, a.value), b_.CreateSelect(wins, b.index, a.index)};
-  };
   // The operands in the order of the tree, whichever of them this thread holds.
-  const auto with_partner = [&](Pair own, int distance) -> Pair {
-    const Pair other{exchange(own.value, distance), arg ? exchange(own.index, distance) : nullptr};
+  const auto with_partner = [&](Partial own, int distance) -> Partial {
+    const Partial other{exchange(own.value, distance),
+                        arg ? exchange(own.index, distance) : nullptr};
     Value* first = b_.CreateICmpEQ(b_.CreateAnd(thread, integer(distance)), integer(0));
-    const auto choose = [&](Pair a, Pair b) -> Pair {
+    const auto choose = [&](Partial a, Partial b) -> Partial {
       return {b_.CreateSelect(first, a.value, b.value),
               arg ? b_.CreateSelect(first, a.index, b.index) : nullptr};
     };
-    return merge(choose(own, other), choose(other, own));
+    return merged(decl, choose(own, other), choose(other, own));
   };
-  Pair sum{acc.values[0], arg ? acc.indices[0] : nullptr};
+  Partial sum{acc.values[0], arg ? acc.indices[0] : nullptr};
   if (decl.order == AccOrder::kLanes) {
     sum = with_partner(sum, kReductionLanes);
     const auto across = [&](const char* name, llvm::Type* element, Value* own) {
@@ -195,11 +178,11 @@ void Emitter::gpu_finish(const AccDecl& decl, AccState& acc) {
     if (arg) index_at = across("indices", b_.getInt64Ty(), sum.index);
     barrier();
     Value* lane = b_.CreateAnd(thread, integer(kReductionLanes - 1));
-    const auto of_warp = [&](int64_t first) -> Pair {
+    const auto of_warp = [&](int64_t first) -> Partial {
       Value* slot = b_.CreateAdd(lane, integer(first));
       return {from_memory(decl.type, value_at(slot)), arg ? index_at(slot) : nullptr};
     };
-    sum = merge(of_warp(0), of_warp(kThreads / 2));
+    sum = merged(decl, of_warp(0), of_warp(kThreads / 2));
     barrier();  // before the next reduction writes
   }
   for (int half = kReductionLanes / 2; half > 0; half /= 2) sum = with_partner(sum, half);

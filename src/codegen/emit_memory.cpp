@@ -1,3 +1,4 @@
+#include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
@@ -152,40 +153,40 @@ bool Emitter::by_words(Value* mask, llvm::Type* element) const {
 
 namespace {
 
-// The parts of a vector that fit a register of 256 bits, or one of 128.
+// The parts of a vector that fit a register of 256 bits, or one of 128, and what moves them.
 struct Words {
   Words(llvm::FixedVectorType* type, llvm::LLVMContext& context) {
     const unsigned bits = type->getScalarSizeInBits();
     lanes = std::min(256 / bits, type->getNumElements());
     count = type->getNumElements() / lanes;
     part = llvm::FixedVectorType::get(llvm::Type::getIntNTy(context, bits), lanes);
-    wide = lanes * bits == 256;
+    const bool wide = lanes * bits == 256, single = bits == 32;
+    load = wide ? (single ? llvm::Intrinsic::x86_avx2_maskload_d_256
+                          : llvm::Intrinsic::x86_avx2_maskload_q_256)
+                : (single ? llvm::Intrinsic::x86_avx2_maskload_d
+                          : llvm::Intrinsic::x86_avx2_maskload_q);
+    store = wide ? (single ? llvm::Intrinsic::x86_avx2_maskstore_d_256
+                           : llvm::Intrinsic::x86_avx2_maskstore_q_256)
+                 : (single ? llvm::Intrinsic::x86_avx2_maskstore_d
+                           : llvm::Intrinsic::x86_avx2_maskstore_q);
+  }
+  llvm::SmallVector<int, 16> lanes_of(unsigned k) const {
+    return llvm::createSequentialMask(k * lanes, lanes, 0);
   }
   unsigned lanes, count;
   llvm::FixedVectorType* part;
-  bool wide;
+  llvm::Intrinsic::ID load, store;
 };
-
-llvm::SmallVector<int, 8> lanes_from(unsigned first, unsigned count) {
-  llvm::SmallVector<int, 8> out;
-  for (unsigned l = 0; l < count; ++l) out.push_back(static_cast<int>(first + l));
-  return out;
-}
 
 }  // namespace
 
 Value* Emitter::load_words(Value* base, llvm::FixedVectorType* type, Value* mask) {
   const Words words(type, context_);
-  const bool single = type->getScalarSizeInBits() == 32;
-  const auto id = words.wide ? (single ? llvm::Intrinsic::x86_avx2_maskload_d_256
-                                       : llvm::Intrinsic::x86_avx2_maskload_q_256)
-                             : (single ? llvm::Intrinsic::x86_avx2_maskload_d
-                                       : llvm::Intrinsic::x86_avx2_maskload_q);
   Value* out = nullptr;
   for (unsigned k = 0; k < words.count; ++k) {
-    Value* lanes = b_.CreateShuffleVector(mask, lanes_from(k * words.lanes, words.lanes));
+    Value* lanes = b_.CreateShuffleVector(mask, words.lanes_of(k));
     Value* from = b_.CreateConstGEP1_64(type->getElementType(), base, k * words.lanes);
-    Value* part = b_.CreateIntrinsic(id, {}, {from, b_.CreateSExt(lanes, words.part)});
+    Value* part = b_.CreateIntrinsic(words.load, {}, {from, b_.CreateSExt(lanes, words.part)});
     part = b_.CreateBitCast(part, llvm::FixedVectorType::get(type->getElementType(), words.lanes));
     out = out ? concatenate(out, part) : part;
   }
@@ -195,17 +196,12 @@ Value* Emitter::load_words(Value* base, llvm::FixedVectorType* type, Value* mask
 void Emitter::store_words(Value* value, Value* base, Value* mask) {
   auto* type = llvm::cast<llvm::FixedVectorType>(value->getType());
   const Words words(type, context_);
-  const bool single = type->getScalarSizeInBits() == 32;
-  const auto id = words.wide ? (single ? llvm::Intrinsic::x86_avx2_maskstore_d_256
-                                       : llvm::Intrinsic::x86_avx2_maskstore_q_256)
-                             : (single ? llvm::Intrinsic::x86_avx2_maskstore_d
-                                       : llvm::Intrinsic::x86_avx2_maskstore_q);
   for (unsigned k = 0; k < words.count; ++k) {
-    const auto numbers = lanes_from(k * words.lanes, words.lanes);
+    const auto numbers = words.lanes_of(k);
     Value* lanes = b_.CreateShuffleVector(mask, numbers);
     Value* part = b_.CreateBitCast(b_.CreateShuffleVector(value, numbers), words.part);
     Value* to = b_.CreateConstGEP1_64(type->getElementType(), base, k * words.lanes);
-    b_.CreateIntrinsic(id, {}, {to, b_.CreateSExt(lanes, words.part), part});
+    b_.CreateIntrinsic(words.store, {}, {to, b_.CreateSExt(lanes, words.part), part});
   }
 }
 
@@ -324,14 +320,12 @@ Val Emitter::load(const Node& node) {
   const DType stored = kernel_.buffers[node.id].type;
   llvm::Type* element = memory_type(stored);
   Val guard = node.guard ? value(node.guard) : Val{};
-  const Address at = address(node.id, node.indices, guard);
+  Address at = address(node.id, node.indices, guard);
   guard = both(guard.v, at.valid);
   fetch_later(node, at);
   if (at.contiguous && guard.v && !guard.vec) {
-    Address to = at;
-    to.base = b_.CreateSelect(guard.v, at.base, zeros());
-    return {from_memory(stored, load_vector(to, element, mask_for(node.id, node.indices, {}))),
-            true};
+    at.base = b_.CreateSelect(guard.v, at.base, zeros());
+    guard = {};
   }
   if (at.contiguous || at.offsets) {
     Value* mask = mask_for(node.id, node.indices, guard);
@@ -352,13 +346,11 @@ void Emitter::store(const Store& stmt) {
   const DType stored = kernel_.buffers[stmt.buffer].type;
   const Val v = value(stmt.value);
   Val guard = stmt.guard ? value(stmt.guard) : Val{};
-  const Address at = address(stmt.buffer, stmt.indices, guard);
+  Address at = address(stmt.buffer, stmt.indices, guard);
   guard = both(guard.v, at.valid);
   if (at.contiguous && guard.v && !guard.vec) {
-    Address to = at;
-    to.base = b_.CreateSelect(guard.v, at.base, dummy_);
-    store_vector(to, to_memory(stored, vector(v)), mask_for(stmt.buffer, stmt.indices, {}));
-    return;
+    at.base = b_.CreateSelect(guard.v, at.base, dummy_);
+    guard = {};
   }
   if (at.contiguous || at.offsets) {
     Value* mask = mask_for(stmt.buffer, stmt.indices, guard);

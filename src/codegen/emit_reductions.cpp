@@ -1,5 +1,7 @@
 // Accumulators: 16 lanes x 4 partial vectors (order lanes) or one value (order sequential), as
 // loop/kernel.h fixes them.
+#include <llvm/Analysis/VectorUtils.h>
+
 #include <algorithm>
 #include <map>
 #include <span>
@@ -83,6 +85,12 @@ Value* Emitter::replaces(AccOp op, DType type, Value* value, Value* index, Value
   better = b_.CreateOr(better, b_.CreateAnd(value_nan, b_.CreateNot(best_nan)));
   Value* same = b_.CreateOr(b_.CreateFCmpOEQ(value, best), b_.CreateAnd(value_nan, best_nan));
   return b_.CreateOr(better, b_.CreateAnd(same, index_wins));
+}
+
+Emitter::Partial Emitter::merged(const AccDecl& decl, Partial a, Partial b) {
+  if (!is_arg_op(decl.op)) return {combine(decl.op, decl.type, a.value, b.value), nullptr};
+  Value* wins = replaces(decl.op, decl.type, b.value, b.index, a.value, a.index);
+  return {b_.CreateSelect(wins, b.value, a.value), b_.CreateSelect(wins, b.index, a.index)};
 }
 
 void Emitter::accumulate(const Accumulate& stmt) {
@@ -264,25 +272,16 @@ void Emitter::finish(uint32_t id) {
     return;
   }
   if (gpu()) return gpu_finish(decl, acc);
-  struct Pair {
-    Value *value, *index;
-  };
-  const auto merge = [&](Pair a, Pair b) -> Pair {
-    if (!arg) return {combine(decl.op, decl.type, a.value, b.value), nullptr};
-    Value* wins = replaces(decl.op, decl.type, b.value, b.index, a.value, a.index);
-    return {b_.CreateSelect(wins, b.value, a.value), b_.CreateSelect(wins, b.index, a.index)};
-  };
-  const auto partial = [&](size_t g) -> Pair {
+  const auto merge = [&](Partial a, Partial b) { return merged(decl, a, b); };
+  const auto partial = [&](size_t g) -> Partial {
     return {acc.values[g], arg ? acc.indices[g] : nullptr};
   };
-  Pair sum = partial(0);
+  Partial sum = partial(0);
   if (acc.values.size() > 1) sum = merge(merge(sum, partial(1)), merge(partial(2), partial(3)));
   for (int half = kReductionLanes / 2; half > 0; half /= 2) {
-    llvm::SmallVector<int, 8> low, high;
-    for (int l = 0; l < half; ++l) {
-      low.push_back(l);
-      high.push_back(l + half);
-    }
+    const auto count = static_cast<unsigned>(half);
+    const auto low = llvm::createSequentialMask(0, count, 0),
+               high = llvm::createSequentialMask(count, count, 0);
     const auto part = [&](Value* v, llvm::ArrayRef<int> lanes) -> Value* {
       return v ? b_.CreateShuffleVector(v, lanes) : nullptr;
     };

@@ -1,3 +1,4 @@
+#include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
@@ -314,8 +315,7 @@ Value* Emitter::scale(Value* a, Value* k) {
                         : llvm::Intrinsic::x86_avx512_mask_scalef_pd_512;
     Value* out = nullptr;
     for (unsigned first = 0; first < shape->getNumElements(); first += lanes) {
-      llvm::SmallVector<int, 64> part;
-      for (unsigned l = 0; l < lanes; ++l) part.push_back(static_cast<int>(first + l));
+      const auto part = llvm::createSequentialMask(first, lanes, 0);
       Value* x = b_.CreateShuffleVector(a, part);
       Value* all = llvm::ConstantInt::getSigned(b_.getIntNTy(lanes), -1);
       x = b_.CreateIntrinsic(id, {}, {x, b_.CreateShuffleVector(k, part), x, all, b_.getInt32(4)});

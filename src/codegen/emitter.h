@@ -68,7 +68,10 @@ class Emitter {
   void block(const loop::Block& statements);
   void statement(const loop::Stmt& stmt);
   void forget(uint32_t buffer);
+  // The buffers that are read, a bit each: a kernel has 64 at most.
+  static uint64_t bit_of(uint32_t buffer) { return uint64_t{1} << buffer; }
   uint64_t reads(const loop::Node& node);
+  uint64_t reads(const loop::Block& statements);
   void for_loop(const loop::For& loop);
   void serial_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   void unrolled_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
@@ -181,6 +184,10 @@ class Emitter {
   llvm::Value* combine(loop::AccOp op, DType type, llvm::Value* a, llvm::Value* b);
   llvm::Value* update(const loop::AccDecl& decl, llvm::Value* partial, llvm::Value* value,
                       llvm::Value* second);
+  struct Partial {
+    llvm::Value *value, *index;  // index: of arg-reductions
+  };
+  Partial merged(const loop::AccDecl& decl, Partial a, Partial b);
   llvm::Value* replaces(loop::AccOp op, DType type, llvm::Value* value, llvm::Value* index,
                         llvm::Value* best, llvm::Value* best_index);
   llvm::Constant* constant(DType type, uint64_t bits, bool vec) const;
@@ -214,7 +221,7 @@ class Emitter {
   llvm::BasicBlock* range_error_ = nullptr;
   llvm::Value* status_ = nullptr;  // GPU: where a range error is reported
   bool apart_ = false;             // GPU: in a vector loop, where threads go their own ways
-  IdSet read_;                     // GPU: the buffers that the kernel reads
+  uint64_t read_ = 0;              // GPU: the buffers that the kernel reads
   llvm::Value* task_begin_ = nullptr;
   llvm::Value* task_end_ = nullptr;
   static constexpr uint64_t kWidestAccess = 64 * 8;  // bytes: 64 lanes of 8

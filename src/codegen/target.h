@@ -20,7 +20,7 @@ struct Target {
   bool masked_words = false, masked_all = false;
   bool gather = false;  // gather and scatter of 4- and 8-byte elements
   bool rotate_partials =
-      false;  // heavy reductions as one body (emit_statements.cpp): pays with 32 registers
+      false;                  // 32 registers: reductions are one body sooner (emit_statements.cpp)
   bool half_convert = false;  // f16 <-> f32 instructions
 };
 

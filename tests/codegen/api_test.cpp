@@ -100,7 +100,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "codegen/api: with AVX2 masks that are not known are never left to LLVM's masked accesses") {
+    "codegen/api: with AVX2 guards that are not known are never left to LLVM's masked accesses") {
   // What it makes of them in seeds 1200246 and 1301493 of tiering/graph_fuzz reads behind rows.
   const std::string text = R"(
     kernel guarded(n) {

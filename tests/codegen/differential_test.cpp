@@ -90,6 +90,19 @@ std::string disagreement(const Kernel& kernel, uint64_t seed, bool specials,
   return "";
 }
 
+// `scheduled`, a schedule of `kernel`, on every target.
+void check_bits(const Kernel& kernel, const Kernel& scheduled, const Problem& problem) {
+  const auto range = parallel_range(scheduled, problem.dims).value_or(Range{0, 0});
+  for (const std::string& target : test::compared_targets()) {
+    CAPTURE(target);
+    Buffers expected(kernel, problem, 17, false), got(scheduled, problem, 17, false);
+    REQUIRE(interpret(kernel, expected.args(0, 0), test::math_of(target)) == 0);
+    const test::Compiled code(scheduled, target);
+    CHECK(code.run(got, range.begin, range.end) == 0);
+    CHECK(test::difference(kernel, expected, got) == "");
+  }
+}
+
 }  // namespace
 
 TEST_CASE("codegen/differential: example kernels have the interpreter's bits") {
@@ -204,15 +217,7 @@ TEST_CASE("codegen/differential: vector loops of known length, with and without 
       problem.dims = {3};
       problem.strides = {length + 1, length};
       problem.elements.assign(3, static_cast<size_t>(3 * (length + 1)));
-      const auto range = parallel_range(scheduled, problem.dims).value_or(Range{0, 0});
-      for (const std::string& target : test::compared_targets()) {
-        CAPTURE(target);
-        Buffers expected(kernel, problem, 17, false), got(scheduled, problem, 17, false);
-        REQUIRE(interpret(kernel, expected.args(0, 0), test::math_of(target)) == 0);
-        const test::Compiled code(scheduled, target);
-        CHECK(code.run(got, range.begin, range.end) == 0);
-        CHECK(test::difference(kernel, expected, got) == "");
-      }
+      check_bits(kernel, scheduled, problem);
     }
   }
 }
@@ -250,15 +255,7 @@ TEST_CASE("codegen/differential: guards that all lanes share, in loops of known 
         problem.dims = {4};
         problem.strides = {length, length};
         problem.elements.assign(4, static_cast<size_t>(4 * length));
-        const auto range = parallel_range(scheduled, problem.dims).value_or(Range{0, 0});
-        for (const std::string& target : test::compared_targets()) {
-          CAPTURE(target);
-          Buffers expected(kernel, problem, 17, false), got(scheduled, problem, 17, false);
-          REQUIRE(interpret(kernel, expected.args(0, 0), test::math_of(target)) == 0);
-          const test::Compiled code(scheduled, target);
-          CHECK(code.run(got, range.begin, range.end) == 0);
-          CHECK(test::difference(kernel, expected, got) == "");
-        }
+        check_bits(kernel, scheduled, problem);
       }
     }
 }

@@ -2,10 +2,9 @@
 // range, planted faults; printed times. Skipped where there is no device.
 #include <doctest/doctest.h>
 
-#include <bit>
 #include <chrono>
 #include <cstdio>
-#include <random>
+#include <cstring>
 
 #include "base/error.h"
 #include "codegen/gpu.h"
@@ -20,27 +19,11 @@ using namespace xc::loop;
 
 namespace {
 
-template <class T>
-std::vector<T> arguments() {
-  std::vector<T> out;
-  if constexpr (sizeof(T) == 4) {
-    for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 20011)
-      out.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
-  } else {
-    std::mt19937_64 random(1);
-    for (int i = 0; i < 100000; ++i) out.push_back(std::bit_cast<double>(random()));
-  }
-  std::mt19937_64 random(2);  // where functions change most
-  std::normal_distribution<double> normal(0, 5);
-  for (int i = 0; i < 100000; ++i) out.push_back(static_cast<T>(normal(random)));
-  return out;
-}
-
 // Where the device and the processor's best instruction set with fma differ.
 template <class T>
 std::string function_difference(test::Gpu& gpu, Op op, Accuracy accuracy) {
   const Kernel kernel = test::function_kernel<T>(op, accuracy);
-  const std::vector<T> x = arguments<T>();
+  const std::vector<T> x = test::arguments<T>(20011, 100000);
   std::vector<T> z(x.rbegin(), x.rend());
   const auto count = static_cast<int64_t>(x.size());
   test::Problem problem{{count}, {}, {x.size(), x.size(), x.size()}};

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include "codegen/jit.h"
@@ -114,6 +115,55 @@ inline double ulps_of_float(float got, double want, double bound = 2) {
 }
 
 // y = op(x), or op(x, z) for pow, over arrays of the length given at the call.
+/// Special values; of f32 every `step`th bit pattern, of f64 `count` random ones; twice as many
+/// where functions change most, and some around 1.
+template <class T>
+std::vector<T> arguments(uint64_t step, int count) {
+  std::vector<T> out = {T(0),
+                        T(-0.0),
+                        T(1),
+                        T(-1),
+                        T(0.5),
+                        T(-0.5),
+                        T(2),
+                        T(10),
+                        T(-10),
+                        T(88.7),
+                        T(-87.4),
+                        T(-100),
+                        T(-103.9),
+                        T(-104),
+                        T(-745),
+                        T(709.7),
+                        T(710),
+                        T(INFINITY),
+                        T(-INFINITY),
+                        T(NAN),
+                        std::numeric_limits<T>::min(),
+                        std::numeric_limits<T>::denorm_min(),
+                        -std::numeric_limits<T>::denorm_min(),
+                        std::numeric_limits<T>::max(),
+                        std::numeric_limits<T>::lowest(),
+                        T(M_PI),
+                        T(M_PI_2),
+                        T(22),
+                        T(355),
+                        T(4),
+                        T(9.1)};
+  if constexpr (sizeof(T) == 4) {
+    for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += step)
+      out.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  } else {
+    std::mt19937_64 random(1);
+    for (int i = 0; i < count; ++i) out.push_back(std::bit_cast<double>(random()));
+  }
+  std::mt19937_64 random(2);  // where functions change most
+  std::normal_distribution<double> normal(0, 5);
+  for (int i = 0; i < 2 * count; ++i) out.push_back(static_cast<T>(normal(random)));
+  for (int i = 0; i < count / 3; ++i) out.push_back(static_cast<T>(1 + normal(random) * 1e-3));
+  return out;
+}
+
 template <class T>
 Kernel function_kernel(Op op, Accuracy accuracy = Accuracy::kDefault) {
   KernelBuilder b("apply");
