@@ -4,6 +4,7 @@
 #include "backends/cpu/onednn_common.h"
 #include "backends/cpu/packed_weights.h"
 #include "backends/cpu/vector/few_rows_fn.h"
+#include "backends/cpu/vector/panel_product_fn.h"
 #include "backends/step_harness.h"
 #include "base/clock.h"
 #include "support/worst.h"
@@ -147,6 +148,62 @@ TEST_CASE("backends/matmul: any rows against weights in rows") {
   for (const int64_t rows : kRowsTried)
     for (const int64_t n : {1, 15, 16, 63, 64, 100, 384, 456})
       for (const int64_t k : {0, 1, 17, 300}) check_few_rows(rows, n, k, 0, g);
+}
+
+/// Narrow panels against sums in f64, nothing written beside the result. Rows alone, and weights in
+/// halves, give the same bits.
+void check_panels(int64_t rows, int64_t n, int64_t k, bool add, Generator& g) {
+  CAPTURE(rows);
+  CAPTURE(n);
+  CAPTURE(k);
+  CAPTURE(add);
+  const int64_t x_row = k + 5, y_row = n + 2;
+  const Tensor x = g.tensor(DType::kF32, {rows * x_row});
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2}) {
+    if (isa > cpu_info().isa) continue;
+    CAPTURE(name(isa));
+    const int64_t c = cpu::panel_columns(isa);
+    const auto result = [&](const Tensor& w, cpu::WeightFormat lie, int64_t at_once) {
+      std::vector<float> y(static_cast<size_t>(rows * y_row), 7.0f);
+      for (int64_t r = 0; r < rows; r += at_once)
+        cpu::panel_product_fn(isa)({x.as<float>() + r * x_row, x_row, std::min(at_once, rows - r),
+                                    k, n, w.as<std::byte>(), lie, y.data() + r * y_row, y_row,
+                                    add});
+      return y;
+    };
+    for (const auto& [lie, type] : {std::pair{cpu::WeightFormat::kF32, DType::kF32},
+                                    {cpu::WeightFormat::kF16, DType::kF16},
+                                    {cpu::WeightFormat::kBF16, DType::kBF16}}) {
+      CAPTURE(name(type));
+      const Tensor stored = g.tensor(type, {(n + c - 1) / c * c * k});
+      const Tensor w = widened(stored);
+      const auto y = result(w, cpu::WeightFormat::kF32, rows);
+      double worst = 0;
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t j = 0; j < y_row; ++j) {
+          double want = j < n && !add ? 0 : 7;
+          for (int64_t d = 0; j < n && d < k; ++d)
+            want += static_cast<double>(x.as<float>()[r * x_row + d]) *
+                    w.as<float>()[(j / c * k + d) * c + j % c];
+          worst = test::worst_of(worst, std::fabs(want - y[static_cast<size_t>(r * y_row + j)]));
+        }
+      CHECK(worst <= 1e-6 * static_cast<double>(k + 100));
+      if (type != DType::kF32) {
+        if (cpu::widens_halves(isa)) CHECK(result(stored, lie, rows) == y);
+      } else {
+        CHECK(result(w, lie, 1) == y);
+        CHECK(result(w, lie, 5) == y);
+      }
+    }
+  }
+}
+
+TEST_CASE("backends/matmul: any rows against narrow panels, the last one in part") {
+  Generator g(7);
+  for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 12, 13, 19, 64, 150, 290})
+    for (const int64_t n : {1, 7, 8, 15, 16, 17, 40, 65})
+      for (const int64_t k : {0, 1, 17, 256, 257, 600})
+        check_panels(rows, n, k, (rows + n + k) % 2 == 0, g);
 }
 
 TEST_CASE("backends/matmul: ranks, broadcasts, strides and splits") {

@@ -5,7 +5,7 @@
 
 #include "backends/cpu/conv_problem.h"
 #include "backends/cpu/copy.h"
-#include "backends/cpu/vector/few_rows_fn.h"
+#include "backends/cpu/own_product.h"
 
 namespace xc::cpu {
 namespace {
@@ -40,7 +40,6 @@ class FewPixelBound final : public BoundKernel {
       : geometry_(conv),
         epilogue_(epilogue),
         panels_(std::move(panels)),
-        fn_(few_rows_fn(cpu_info().isa)),
         y_index_(static_cast<uint32_t>(spec.inputs.size())),
         has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()),
         gathered_(!conv.problem.pointwise()),
@@ -94,17 +93,17 @@ class FewPixelBound final : public BoundKernel {
       if (has_bias_)
         for (int64_t p = 0; p < pixels_; ++p)
           std::copy_n(static_cast<const float*>(args.buffers[kB]) + j, columns, y + p * n_);
-      fn_({.x = x,
-           .x_row = k_,
-           .rows = pixels_,
-           .k = k_,
-           .n = columns,
-           .panels = panels_->data() + j * k_,
-           .format = WeightFormat::kF32,
-           .panel = k_ * kFewColumns,
-           .y = y,
-           .y_row = n_,
-           .add = has_bias_});
+      own_product({.x = x,
+                   .x_row = k_,
+                   .rows = pixels_,
+                   .k = k_,
+                   .n = columns,
+                   .panels = panels_->data() + j * k_,
+                   .format = WeightFormat::kF32,
+                   .y = y,
+                   .y_row = n_,
+                   .add = has_bias_},
+                  columns_together(kFewColumns));
       if (!epilogue_.empty())
         epilogue_.run(tiles_, static_cast<size_t>(task), args.buffers, args.scratch);
     }
@@ -120,21 +119,20 @@ class FewPixelBound final : public BoundKernel {
   Epilogue epilogue_;
   Epilogue::Tiles tiles_;
   std::shared_ptr<const std::vector<float>> panels_;
-  FewRowsFn fn_;
   uint32_t y_index_;
   bool has_bias_, gathered_;
   int64_t images_, pixels_, n_, k_;
 };
 
-/// Weights [out, in, kernel...] as panels of 64 output channels: [kernel position][in][64].
+/// Weights [out, in, kernel...] as panels of output channels: [kernel position][in][channel].
 std::shared_ptr<const std::vector<float>> pack(const Tensor& w) {
-  const int64_t n = w.dims()[0], in = w.dims()[1],
+  const int64_t n = w.dims()[0], in = w.dims()[1], width = columns_together(kFewColumns),
                 kernel = element_count(std::span(w.dims()).subspan(2)), k = in * kernel;
-  auto out = std::make_shared<std::vector<float>>(
-      static_cast<size_t>(ceil_div(n, kFewColumns) * kFewColumns * k), 0.0f);
-  for (int64_t j = 0; j < n; j += kFewColumns) {
-    const Dims dims{kernel, in, std::min(kFewColumns, n - j)}, from{1, kernel, k},
-        to{in * kFewColumns, kFewColumns, 1};
+  auto out =
+      std::make_shared<std::vector<float>>(static_cast<size_t>(align_up(n, kFewColumns) * k), 0.0f);
+  for (int64_t j = 0; j < n; j += width) {
+    const Dims dims{kernel, in, std::min(width, n - j)}, from{1, kernel, k},
+        to{in * width, width, 1};
     CopyPlan(dims, from, to, 4).run(w.as<float>() + j * k, out->data() + j * k);
   }
   return out;

@@ -1,7 +1,7 @@
 #pragma once
 // Convolutions with more weights than the second-level cache holds into a result of few pixels (the
 // last ones of image networks): products of a few rows, which read the weights once
-// (vector/few_rows_fn.h), where the library's kernels wait for them.
+// (own_product.h), where the library's kernels wait for them.
 
 #include <memory>
 #include <mutex>

@@ -2,11 +2,13 @@
 // rounded to that (StepSpec::multiplied_as()).
 //
 // Two ways. sgemm takes any sizes and strides without a primitive, so a new shape costs nothing. A
-// constant right side is packed in prepare(), once, in column slices fixed by its shape; products
-// bound afterwards run a primitive made for their number of rows (up to 15 % faster, and the only
-// way whose weights need no repacking per call), or an own kernel for few rows. Until that
-// primitive is made, the own kernel reads the packed weights for more rows, too. In strict
-// mode only sgemm is used, one call per part, so that results never change.
+// constant right side is packed in prepare(), once, in column slices fixed by its shape. With
+// AVX-512, products bound afterwards run a primitive made for their number of rows (up to 15 %
+// faster, and the only way whose weights need no repacking per call), or an own kernel for few
+// rows; until that primitive is made, the own kernel reads the packed weights for more rows, too.
+// Below, the library packs nothing and its sgemm copies the weights at every call: an own kernel
+// multiplies any number of rows with narrow panels (vector/panel_product.inc). In strict mode only
+// sgemm is used, one call per part, so that results never change.
 //
 // Where the processor multiplies bf16 and operands may be rounded, weights are packed as bf16, half
 // the bytes, and each part's rows of the left side are rounded to bf16 in scratch where they are
@@ -28,6 +30,7 @@
 #include "backends/cpu/packed_weights.h"
 #include "backends/cpu/sparse_matmul.h"
 #include "backends/cpu/vector/few_rows_fn.h"
+#include "backends/cpu/vector/panel_product_fn.h"
 
 namespace xc::cpu {
 
@@ -52,6 +55,7 @@ int threads_to_cut_for(const StepSpec& spec) {
 /// more it waits for memory and multiplies by turns (bert_base with 16 tokens takes 1.7 times as
 /// long); for many rows the own kernel stands in for one that is not made yet.
 bool own_kernel_reads(const PackedWeights& weights, int64_t rows) {
+  if (weights.narrow_panels) return true;
   for (size_t slice = 0; slice < weights.descs.size(); ++slice)
     if (!weights.panel(slice) || (weights.types.right == DType::kBF16 && rows > kFewRowsOfPairs))
       return false;
@@ -71,14 +75,16 @@ class PackedBound final : public BoundKernel {
         left_(spec.inputs[0].dtype) {
     unread = 1u << 1;
     rounded_ = weights_->types.left == DType::kBF16;
-    const bool few = p_.m <= kFewRows && own_kernel_reads(*weights_, p_.m);
-    parts_ = split_matmul(p_, rounded_ && few ? 0 : weights_->slices, threads_to_cut_for(spec));
+    const bool own =
+        weights_->narrow_panels || (p_.m <= kFewRows && own_kernel_reads(*weights_, p_.m));
+    parts_ = split_matmul(p_, rounded_ && own ? 0 : weights_->slices, threads_to_cut_for(spec));
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
-    // A slice that is widened serves all its parts, one after another.
-    if (!few && weights_->halves())
+    // A slice that is widened serves all its parts, one after another; narrow panels, of which a
+    // slice is more than a second-level cache holds, come from the third for all parts but one.
+    if (weights_->narrow_panels || (!own && weights_->halves()))
       std::stable_sort(parts_.begin(), parts_.end(),
                        [](const MatMulPart& a, const MatMulPart& b) { return a.n0 < b.n0; });
-    if (!few && !find_products(make)) {
+    if (!own && !find_products(make)) {
       products_.clear();
       provisional = complete_ = own_kernel_reads(*weights_, p_.m);
       if (!complete_) return;
@@ -199,11 +205,22 @@ class PackedBound final : public BoundKernel {
       left = wide;
     }
     const size_t slice = slice_of(part);
+    const int64_t left_row = left_ == DType::kF32 ? p_.a_m : p_.k;
+    if (weights_->narrow_panels)
+      return panel_product_fn(cpu_info().isa)({.x = left,
+                                               .x_row = left_row,
+                                               .rows = rows,
+                                               .k = p_.k,
+                                               .n = part.n1 - part.n0,
+                                               .panels = weights_->slice(slice),
+                                               .format = weights_->format(),
+                                               .y = target.first,
+                                               .y_row = target.stride});
     const int64_t panel = *weights_->panel(slice);
     const auto* weights = static_cast<const std::byte*>(weights_->slice(slice));
     if (rounded_) weights += part.n0 / kFewColumns * panel * 2;
     few_rows_fn(cpu_info().isa)({.x = left,
-                                 .x_row = left_ == DType::kF32 ? p_.a_m : p_.k,
+                                 .x_row = left_row,
                                  .rows = rows,
                                  .k = p_.k,
                                  .n = part.n1 - part.n0,

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
 
+#include "backends/cpu/copy.h"
 #include "backends/cpu/matmul_problem.h"
 #include "backends/cpu/vector/elementwise_fn.h"
+#include "backends/cpu/vector/panel_product_fn.h"
 
 namespace xc::cpu {
 namespace {
@@ -62,6 +63,26 @@ DType held_as(const Tensor& weights) {
   return DType::kF32;
 }
 
+/// Of weights [k, n] in narrow panels.
+int64_t panel_elements(int64_t k, int64_t n) {
+  return align_up(n, panel_columns(cpu_info().isa)) * k;
+}
+
+/// f32 weights [k, n] as narrow panels, zeros behind the last column.
+void to_panels(const float* from, const Dims& dims, const Dims& strides, float* to) {
+  const int64_t k = dims[0], width = panel_columns(cpu_info().isa), whole = dims[1] / width,
+                rest = dims[1] % width;
+  const auto copy = [&](int64_t first, int64_t panels, int64_t columns) {
+    CopyPlan({{panels, k, columns}}, {{width * strides[1], strides[0], strides[1]}},
+             {{k * width, width, 1}}, sizeof(float))
+        .run(from + first * width * strides[1], to + first * k * width);
+  };
+  copy(0, whole, width);
+  if (rest == 0) return;
+  std::fill_n(to + whole * k * width, k * width, 0.0f);
+  copy(whole, 1, rest);
+}
+
 }  // namespace
 
 WeightFormat PackedWeights::format() const {
@@ -72,11 +93,15 @@ WeightFormat PackedWeights::format() const {
 }
 
 int64_t PackedWeights::elements(size_t index) const {
+  if (narrow_panels) {
+    const auto s = static_cast<int64_t>(index);
+    return panel_elements(k, slice_begin(n, slices, s + 1) - slice_begin(n, slices, s));
+  }
   return static_cast<int64_t>(descs[index].get_size()) / element_size(types.right);
 }
 
 int64_t PackedWeights::widened_bytes(size_t index) const {
-  return halves() ? align_up(static_cast<int64_t>(descs[index].get_size()), 64) : 0;
+  return halves() ? align_up(elements(index) * element_size(types.right), 64) : 0;
 }
 
 void* PackedWeights::widen(size_t index, void* memory) const {
@@ -88,14 +113,17 @@ void* PackedWeights::widen(size_t index, void* memory) const {
 void PackedWeights::pack(const Tensor& weights, int64_t k_stride, int64_t n_stride) {
   const auto columns = [&](int64_t s) { return slice_begin(n, slices, s); };
   stored = types.right == DType::kF32 ? held_as(weights) : types.right;
+  narrow_panels =
+      types.right == DType::kF32 && weights.dtype() == DType::kF32 && cpu_info().isa < Isa::kAvx512;
   dnnl::stream stream(onednn_engine());
   int64_t bytes = 0, largest = 0;
   for (int64_t s = 0; s < slices; ++s) {
     const int64_t width = columns(s + 1) - columns(s);
-    // The packed layout is the same for every number of rows above a few.
-    const auto pd = slice_primitive(types, 64, k, width, k, n,
-                                    {{k, width}, onednn_type(types.right), Tag::any});
-    descs.push_back(pd.weights_desc());
+    // The library's layout is the same for every number of rows above a few.
+    if (!narrow_panels)
+      descs.push_back(slice_primitive(types, 64, k, width, k, n,
+                                      {{k, width}, onednn_type(types.right), Tag::any})
+                          .weights_desc());
     offsets_.push_back(bytes);
     const auto index = static_cast<size_t>(s);
     bytes += align_up(elements(index) * element_size(stored), 64);
@@ -107,12 +135,18 @@ void PackedWeights::pack(const Tensor& weights, int64_t k_stride, int64_t n_stri
     const int64_t n0 = columns(s);
     const Dims dims{k, columns(s + 1) - n0}, strides{k_stride, n_stride};
     const DType type = weights.dtype();
-    dnnl::memory from(strided_desc(dims, strides, type), onednn_engine(),
-                      weights.as<std::byte>() + n0 * n_stride * element_size(type));
+    std::byte* const source = weights.as<std::byte>() + n0 * n_stride * element_size(type);
     const auto index = static_cast<size_t>(s);
     std::byte* const target = buffer_->data() + offsets_[index];
-    dnnl::memory to(descs[index], onednn_engine(), staged ? staged->data() : target);
-    dnnl::reorder(from, to).execute(stream, from, to);
+    std::byte* const packed = staged ? staged->data() : target;
+    if (narrow_panels) {
+      to_panels(reinterpret_cast<const float*>(source), dims, strides,
+                reinterpret_cast<float*>(packed));
+    } else {
+      dnnl::memory from(strided_desc(dims, strides, type), onednn_engine(), source);
+      dnnl::memory to(descs[index], onednn_engine(), packed);
+      dnnl::reorder(from, to).execute(stream, from, to);
+    }
     if (staged) convert(staged->data(), types.right, target, stored, elements(index));
   }
 }
@@ -145,40 +179,7 @@ std::optional<int64_t> PackedWeights::panel(size_t index) const {
 }
 
 namespace {
-
 constexpr int64_t kMostSlices = 64;
-
-/// How much longer each column of a slice takes where the library keeps weights in rows, which it
-/// copies into panels: rows of so many bytes share few sets of the caches. Measured with AVX2, on
-/// 100 and 384 rows by 256 and 768: 448 columns 86 GFLOP/s, 384 82, 256 and 768 78, 512 57.
-double column_cost(int64_t width) {
-  constexpr double kPerSlice = 10;  // columns: of the left side, which is copied for each
-  const double sets = width % 512 == 0   ? 1.45
-                      : width % 256 == 0 ? 1.08
-                      : width % 128 == 0 ? 1.04
-                                         : 1;
-  return sets * (1 + kPerSlice / static_cast<double>(width));
-}
-
-/// Slices of 192 to 576 columns, if there are as many, that take least.
-int64_t slices_of_rows(int64_t n, int64_t least) {
-  const int64_t fewest = std::min(kMostSlices, std::max(least, ceil_div(n, 576)));
-  int64_t best = fewest;
-  double cost = std::numeric_limits<double>::infinity();
-  for (int64_t slices = fewest; slices <= std::min(kMostSlices, std::max(fewest, n / 192));
-       ++slices) {
-    double all = 0;
-    for (int64_t i = 0; i < slices; ++i) {
-      const int64_t width = slice_begin(n, slices, i + 1) - slice_begin(n, slices, i);
-      if (width > 0) all += static_cast<double>(width) * column_cost(width);
-    }
-    if (all >= cost) continue;
-    cost = all;
-    best = slices;
-  }
-  return best;
-}
-
 }  // namespace
 
 // f32 weights are sliced: up to 8 % faster than whole. Other types are up to 20 % slower for a
@@ -197,9 +198,7 @@ std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool tr
   out->slices =
       types.right != DType::kF32
           ? std::clamp<int64_t>(threads == 1 ? 1 : (out->n + 384) / 768, least, kMostSlices)
-      : cpu_info().isa == Isa::kAvx512
-          ? std::clamp<int64_t>((out->n + 64) / 384, least, kMostSlices)
-          : slices_of_rows(out->n, least);
+          : std::clamp<int64_t>((out->n + 64) / 384, least, kMostSlices);
   const OneThread guard;
   onednn_call("packing of weights", [&] { out->pack(held, k_stride, n_stride); });
   held.forget();

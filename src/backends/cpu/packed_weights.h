@@ -1,5 +1,6 @@
 #pragma once
-// Constant right sides of matrix products in oneDNN's own layout.
+// Constant right sides of matrix products: in oneDNN's own layout, or, f32 below AVX-512, where it
+// has none, in panels of ours.
 
 #include <array>
 #include <map>
@@ -44,7 +45,7 @@ class PackedProducts {
   std::map<Key, Entry> entries_;
 };
 
-/// A constant right side in the library's own layout, sliced by columns. f32 weights that are all
+/// A constant right side, sliced by columns. f32 weights that are all
 /// halves (the model's own, or converted from such) are held as those, element by element in the
 /// same order: half the bytes in memory, and half to read where the own kernel reads them.
 class PackedWeights {
@@ -52,12 +53,15 @@ class PackedWeights {
   ProductTypes types{};
   int64_t k = 0, n = 0;
   int64_t slices = 1;
-  DType stored = DType::kF32;             ///< types.right, or f16 or bf16 in place of f32
-  std::vector<dnnl::memory::desc> descs;  ///< per slice, of types.right
+  DType stored = DType::kF32;  ///< types.right, or f16 or bf16 in place of f32
+  /// In the narrow panels of vector/panel_product_fn.h, which the library does not read.
+  bool narrow_panels = false;
+  std::vector<dnnl::memory::desc> descs;  ///< per slice, of types.right; none of narrow panels
   std::unique_ptr<PackedProducts> products = std::make_unique<PackedProducts>();
-  /// How an own kernel reads a slice (vector/few_rows_fn.h), when the library has chosen f32 or
-  /// bf16 weights to lie so: elements between panels of 64 columns, within which rows (of bf16:
-  /// pairs of rows) lie one after another; 0 for f32 in rows; nothing otherwise.
+  /// How an own kernel reads a slice in the library's layout (vector/few_rows_fn.h), when the
+  /// library has chosen f32 or bf16 weights to lie so: elements between panels of 64 columns,
+  /// within which rows (of bf16: pairs of rows) lie one after another; 0 for f32 in rows; nothing
+  /// otherwise.
   std::optional<int64_t> panel(size_t index) const;
   WeightFormat format() const;
   /// Whether they are stored as halves that the library does not read: see widen().

@@ -9,7 +9,7 @@
 // Results are taken in blocks of q. What a block reads of the input is laid into scratch
 // channels-last, with zeros around the image, so that neighbouring positions of a phase are one
 // stretch of memory and rows follow each other evenly: for each phase and 64 channels of the result
-// one product of all the block's pixels per stretch (`vector/few_rows.inc`). Pixels between the
+// one product of all the block's pixels per stretch (own_product.h). Pixels between the
 // rows' ends are computed and thrown away. Bias and bounds are added on the way from there to the
 // result (`vector/pixels.inc`), other functions by an epilogue on the block.
 
@@ -21,8 +21,8 @@
 #include "backends/cpu/block_copies.h"
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/image_blocks.h"
+#include "backends/cpu/own_product.h"
 #include "backends/cpu/simple_kernel.h"
-#include "backends/cpu/vector/few_rows_fn.h"
 #include "backends/cpu/vector/pixels_fn.h"
 #include "base/checked.h"
 #include "ops/conv_transpose.h"
@@ -31,9 +31,9 @@ namespace xc::cpu {
 namespace {
 
 constexpr size_t kX = 0, kW = 1, kB = 2;
-constexpr int64_t kPanel = kFewColumns;  ///< channels of the result
-constexpr int64_t kLanes = 16;           ///< panels are whole vectors of the widest
-constexpr int64_t kFewest = 8;           ///< channels of the result that are worth a vector
+constexpr int64_t kPanel = 64;  ///< channels of the result
+constexpr int64_t kLanes = 16;  ///< panels are whole vectors of the widest
+constexpr int64_t kFewest = 8;  ///< channels of the result that are worth a vector
 constexpr int64_t kMostStride = 64;
 /// Pixels of a block, per phase: what it reads and its sums take half of the second-level cache.
 constexpr int64_t kLeastPixels = 48, kMostPixels = 384;
@@ -106,19 +106,32 @@ struct PhaseModel {
             for (const Phase& v : phases[2])
               for (const Phase::Tap& a : d.taps)
                 for (const Phase::Tap& b : h.taps)
-                  for (const Phase::Tap& c : v.taps) {
-                    const int64_t position =
-                        (a.position * kernel[1] + b.position) * kernel[2] + c.position;
-                    const Dims dims{in, std::min(kPanel, out - j)},
-                        from{out * positions, positions}, into{width(j), 1};
-                    CopyPlan(dims, from, into, 4)
-                        .run(w.as<float>() + (group * in * out + j) * positions + position, to);
-                    to += in * width(j);
+                  for (const Phase::Run& run : v.runs) {
+                    const int64_t row = (a.position * kernel[1] + b.position) * kernel[2];
+                    lay_out(w.as<float>() + group * in * out * positions + row, j, v, run, to);
+                    to += run.taps * in * width(j);
                   }
       }
   }
+  /// The weights of a run's taps for the panel from channel j on, for own_product(): `from` is the
+  /// first of the kernel's row, of channel 0.
+  void lay_out(const float* from, int64_t j, const Phase& phase, const Phase::Run& run,
+               float* to) const {
+    const int64_t rows = run.taps * in, wide = together(j);
+    for (int64_t t = 0; t < run.taps; ++t) {
+      const int64_t position = phase.taps[run.first + static_cast<size_t>(t)].position;
+      for (int64_t c = j; c < std::min(out, j + width(j)); c += wide) {
+        const Dims dims{in, std::min(wide, out - c)}, strides{out * positions, positions},
+            into{wide, 1};
+        CopyPlan(dims, strides, into, 4)
+            .run(from + c * positions + position, to + own_place(rows, wide, t * in, c - j));
+      }
+    }
+  }
   /// Of the panel from channel j on, padded.
   int64_t width(int64_t j) const { return std::min(kPanel, padded - j); }
+  /// Of them.
+  int64_t together(int64_t j) const { return columns_together(width(j)); }
   int64_t panel(int64_t group, int64_t j) const { return (group * padded + j) * in * positions; }
   const float* weights(int64_t group, int64_t j) const {
     return reinterpret_cast<const float*>(values->data()) + panel(group, j);
@@ -136,7 +149,6 @@ class PhaseBound final : public BoundKernel {
   PhaseBound(const StepSpec& spec, const BindContext& context,
              std::shared_ptr<const PhaseModel> model)
       : model_(std::move(model)),
-        multiply_(few_rows_fn(cpu_info().isa)),
         place_(pixel_fns(cpu_info().isa).bounded),
         y_index_(static_cast<uint32_t>(spec.inputs.size())),
         has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()) {
@@ -382,17 +394,17 @@ class PhaseBound final : public BoundKernel {
           const int64_t row_at = rows.begin - down.taps[r].shift - read_by(1, b.q_rows).begin,
                         col_at = cols.begin - run.shift - read_by(2, b.q_cols).begin;
           const size_t tap = (d * down.taps.size() + r) * along.taps.size() + run.first;
-          multiply_({.x = stage + row_at * row + col_at * in,
-                     .x_row = in,
-                     .rows = pixels,
-                     .k = run.taps * in,
-                     .n = width,
-                     .panels = weights + static_cast<int64_t>(tap) * in * width,
-                     .format = WeightFormat::kF32,
-                     .panel = 0,
-                     .y = scratch.m,
-                     .y_row = width,
-                     .add = !first});
+          own_product({.x = stage + row_at * row + col_at * in,
+                       .x_row = in,
+                       .rows = pixels,
+                       .k = run.taps * in,
+                       .n = width,
+                       .panels = weights + static_cast<int64_t>(tap) * in * width,
+                       .format = WeightFormat::kF32,
+                       .y = scratch.m,
+                       .y_row = width,
+                       .add = !first},
+                      m.together(j));
           first = false;
         }
     }
@@ -417,7 +429,6 @@ class PhaseBound final : public BoundKernel {
   }
 
   std::shared_ptr<const PhaseModel> model_;
-  FewRowsFn multiply_;
   decltype(PixelFns::bounded) place_;
   uint32_t y_index_;
   bool has_bias_, stage_y_ = false;

@@ -11,6 +11,7 @@
 #include <bit>
 
 #include "backends/cpu/vector/nonzero_rows_fn.h"
+#include "backends/cpu/vector/panel_product_fn.h"
 
 namespace xc::cpu {
 namespace {
@@ -22,11 +23,11 @@ bool all_finite(const float* values, int64_t count) {
   return finite;
 }
 
-/// Where the columns of a part's right side lie.
+/// Where the columns of a part's right side lie (NonzeroRows).
 struct Columns {
   const void* at;
   WeightFormat format;
-  int64_t panel, row;
+  int64_t panel, panel_columns, row;
 };
 
 class SparseBound final : public BoundKernel {
@@ -72,6 +73,7 @@ class SparseBound final : public BoundKernel {
            .w = columns.at,
            .format = columns.format,
            .panel = columns.panel,
+           .panel_columns = columns.panel_columns,
            .w_row = columns.row,
            .y = c + part.m0 * p_.c_m + part.n0,
            .y_row = p_.c_m,
@@ -87,9 +89,13 @@ class SparseBound final : public BoundKernel {
  private:
   Columns columns_of(const MatMulPart& part, const void* right) const {
     if (!packed_)
-      return {static_cast<const float*>(right) + part.n0, WeightFormat::kF32, 0, p_.b_k};
+      return {static_cast<const float*>(right) + part.n0, WeightFormat::kF32, 0, 0, p_.b_k};
     const size_t slice = packed_->slice_at(part.n0);
-    return {packed_->slice(slice), packed_->format(), *packed_->panel(slice), part.n1 - part.n0};
+    const int64_t narrow = panel_columns(cpu_info().isa);
+    if (packed_->narrow_panels)
+      return {packed_->slice(slice), packed_->format(), p_.k * narrow, narrow, narrow};
+    const int64_t panel = *packed_->panel(slice), row = panel > 0 ? kFewColumns : part.n1 - part.n0;
+    return {packed_->slice(slice), packed_->format(), panel, kFewColumns, row};
   }
 
   MatMulSettings settings_;
@@ -134,7 +140,7 @@ std::shared_ptr<Kernel> create_sparse_matmul(const StepSpec& spec, const MatMulS
     const Tensor dense = weights.held().to_contiguous();
     if (!all_finite(dense.as<float>(), dense.count())) return nullptr;
   }
-  if (packed)
+  if (packed && !packed->narrow_panels)
     for (size_t slice = 0; slice < packed->descs.size(); ++slice)
       if (packed->types.right != DType::kF32 || !packed->panel(slice)) return nullptr;
   // In columns, as Gemm has them transposed, nothing can be left out.

@@ -22,7 +22,7 @@
 #include "backends/cpu/image_blocks.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn_conv.h"
-#include "backends/cpu/vector/few_rows_fn.h"
+#include "backends/cpu/own_product.h"
 #include "backends/cpu/vector/product_fn.h"
 #include "backends/cpu/winograd_form.h"
 
@@ -40,8 +40,11 @@ constexpr int kMostPixels = kMostPoints * kMostPoints;
 class TransformedWeights {
  public:
   TransformedWeights(const Tensor& weights, const WinogradForm& form, int64_t lanes)
-      : points_(form.points()), in_(weights.dims()[1]), out_(weights.dims()[0]), lanes_(lanes) {
-    buffer_ = Buffer::allocate(align_up(out_, lanes) * in_ * points_ * 4);
+      : points_(form.points()),
+        in_(weights.dims()[1]),
+        out_(weights.dims()[0]),
+        unit_(std::max(lanes, columns_together(lanes))) {
+    buffer_ = Buffer::allocate(align_up(out_, unit_) * in_ * points_ * 4);
     std::vector<double> factors;  // [point][tap]
     for (int i = 0; i < form.rows.points; ++i)
       for (int j = 0; j < form.cols.points; ++j) {
@@ -66,21 +69,24 @@ class TransformedWeights {
           double sum[kPanel] = {};
           for (int64_t t = 0; t < taps; ++t)
             for (int64_t k = 0; k < kPanel; ++k) sum[k] += factor[t] * taken[t][k];
-          float* const to = panel(j, p) + c * width(j);
-          for (int64_t k = 0; k < width(j); ++k) to[k] = static_cast<float>(sum[k]);
+          float* const to = panel(j, p);
+          for (int64_t k = 0; k < width(j); ++k)
+            to[own_place(in_, together(j), c, k)] = static_cast<float>(sum[k]);
         }
       }
   }
 
   /// Of the panel from output channel j on, padded.
-  int64_t width(int64_t j) const { return std::min(kPanel, align_up(out_ - j, lanes_)); }
-  /// [in][width] of a point.
+  int64_t width(int64_t j) const { return std::min(kPanel, align_up(out_ - j, unit_)); }
+  /// Of them.
+  int64_t together(int64_t j) const { return columns_together(width(j)); }
+  /// [in, width] of a point, laid out for own_product().
   float* panel(int64_t j, int64_t point) const {
     return reinterpret_cast<float*>(buffer_->data()) + (j * points_ + point * width(j)) * in_;
   }
 
  private:
-  int64_t points_, in_, out_, lanes_;
+  int64_t points_, in_, out_, unit_;
   std::shared_ptr<Buffer> buffer_;
 };
 
@@ -93,7 +99,6 @@ class WinogradBound final : public BoundKernel {
         weights_(std::move(weights)),
         plain_weights_(spec.inputs[kW].constant),
         fns_(winograd_fns(cpu_info().isa, form.rows, form.cols)),
-        multiply_(few_rows_fn(cpu_info().isa)),
         sum_windows_(product_fn<float>(cpu_info().isa)),
         y_index_(static_cast<uint32_t>(spec.inputs.size())),
         has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()),
@@ -351,16 +356,16 @@ class WinogradBound final : public BoundKernel {
     const int64_t width = weights_->width(j), columns = std::min(kPanel, out_ - j),
                   m_point = static_cast<int64_t>(tiles.size()) * width;
     for (int64_t p = 0; p < points_; ++p)
-      multiply_({.x = scratch.v + p * v_point(tiles),
-                 .x_row = v_row_,
-                 .rows = static_cast<int64_t>(tiles.size()),
-                 .k = in_,
-                 .n = width,
-                 .panels = weights_->panel(j, p),
-                 .format = WeightFormat::kF32,
-                 .panel = 0,
-                 .y = scratch.m + p * m_point,
-                 .y_row = width});
+      own_product({.x = scratch.v + p * v_point(tiles),
+                   .x_row = v_row_,
+                   .rows = static_cast<int64_t>(tiles.size()),
+                   .k = in_,
+                   .n = width,
+                   .panels = weights_->panel(j, p),
+                   .format = WeightFormat::kF32,
+                   .y = scratch.m + p * m_point,
+                   .y_row = width},
+                  weights_->together(j));
     for (size_t t = 0; t < tiles.size(); ++t) {
       float* pixels[kMostOutputs * kMostOutputs];
       output_pixels(tiles[t], y, y_at, j, scratch.dump, pixels);
@@ -414,7 +419,6 @@ class WinogradBound final : public BoundKernel {
   std::shared_ptr<const TransformedWeights> weights_;
   Tensor plain_weights_;
   WinogradFns fns_;
-  FewRowsFn multiply_;
   ProductFn<float> sum_windows_;
   uint32_t y_index_;
   bool has_bias_, stage_y_ = false;
