@@ -2,6 +2,7 @@
 // Numpy matrix products, shared by MatMul, MatMulInteger and QLinearMatMul: 1-D operands get an
 // axis that the result loses again, leading axes are broadcast.
 
+#include <algorithm>
 #include <vector>
 
 #include "ops/checks.h"
@@ -31,10 +32,20 @@ std::vector<T> matmul(const MatMulShape& s, const std::vector<T>& a, const std::
     const T* left = a.data() + at[0];
     const T* right = b.data() + at[1];
     T* out = y.data() + flat * s.m * s.n;
-    for (int64_t i = 0; i < s.m; ++i)
-      for (int64_t k = 0; k < s.k; ++k)
-        for (int64_t j = 0; j < s.n; ++j)
-          out[i * s.n + j] += left[i * s.k + k] * right[k * s.n + j];
+    // Some columns at a time, whose sums stay in registers.
+    constexpr int64_t kColumns = 8;
+    for (int64_t i = 0; i < s.m; ++i) {
+      const T* const row = left + i * s.k;
+      int64_t j = 0;
+      for (; j + kColumns <= s.n; j += kColumns) {
+        T sums[kColumns] = {};
+        for (int64_t k = 0; k < s.k; ++k)
+          for (int64_t c = 0; c < kColumns; ++c) sums[c] += row[k] * right[k * s.n + j + c];
+        std::copy_n(sums, kColumns, out + i * s.n + j);
+      }
+      for (; j < s.n; ++j)
+        for (int64_t k = 0; k < s.k; ++k) out[i * s.n + j] += row[k] * right[k * s.n + j];
+    }
   });
   return y;
 }

@@ -213,6 +213,8 @@ std::vector<int64_t> int_values(const TensorView& view) {
 std::vector<double> double_values(const TensorView& view) {
   std::vector<double> out;
   if (!view) return out;
+  if (view.dtype == DType::kF32 && view.contiguous())
+    return {view.as<float>(), view.as<float>() + view.count()};
   out.reserve(static_cast<size_t>(view.count()));
   const auto read = [&](auto load) {
     for_each_offset<1>(view.dims, {view.strides},

@@ -223,9 +223,16 @@ void for_each_index(std::span<const int64_t> dims,
                     const std::function<void(int64_t, const int64_t*)>& body) {
   const int64_t n = element_count(dims);
   std::vector<int64_t> index(dims.size(), 0), offsets(strides.size(), 0);
-  for (int64_t flat = 0; flat < n; ++flat) {
-    body(flat, offsets.data());
-    for (size_t axis = dims.size(); axis-- > 0;) {
+  const size_t last = dims.empty() ? 0 : dims.size() - 1;
+  const int64_t inner = dims.empty() ? 1 : dims[last];
+  for (int64_t flat = 0; flat < n;) {
+    for (int64_t i = 0; i < inner; ++i, ++flat) {
+      body(flat, offsets.data());
+      for (size_t k = 0; k < strides.size() && !dims.empty(); ++k) offsets[k] += strides[k][last];
+    }
+    for (size_t k = 0; k < strides.size() && !dims.empty(); ++k)
+      offsets[k] -= strides[k][last] * inner;
+    for (size_t axis = last; axis-- > 0;) {
       ++index[axis];
       for (size_t k = 0; k < strides.size(); ++k) offsets[k] += strides[k][axis];
       if (index[axis] < dims[axis]) break;
@@ -463,8 +470,11 @@ std::vector<int64_t> Tensor::to_int64s() const {
 std::vector<double> Tensor::to_doubles() const {
   const Tensor t = to_contiguous();
   std::vector<double> out(static_cast<size_t>(t.count()));
-  for (size_t i = 0; i < out.size(); ++i)
-    out[i] = load_double(t.data(), dtype_, static_cast<int64_t>(i));
+  if (dtype_ == DType::kF32)
+    std::copy_n(t.as<float>(), out.size(), out.begin());
+  else
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = load_double(t.data(), dtype_, static_cast<int64_t>(i));
   return out;
 }
 

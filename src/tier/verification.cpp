@@ -45,15 +45,23 @@ Tensor made_up(DType dtype, const Dims& dims, std::mt19937_64& random, Values va
                   static_cast<int64_t>(random() % static_cast<uint64_t>(2 * *range)) - *range);
     return out;
   }
-  std::normal_distribution<double> normal(0.0, 1.5);
-  std::uniform_real_distribution<double> positive(0.25, 2.0);
+  // Of one number each: the standard's distributions take several, and a logarithm.
+  const auto positive = [](uint64_t bits) {
+    return 0.25 + 1.75 * 0x1p-64 * static_cast<double>(bits);
+  };
+  // A sum of three, close to a normal one of deviation 1.5.
+  const auto normal = [](uint64_t bits) {
+    constexpr uint64_t kPart = (1 << 19) - 1;
+    const uint64_t sum = (bits & kPart) + (bits >> 19 & kPart) + (bits >> 38 & kPart);
+    return 3 * (static_cast<double>(sum) * 0x1.000002p-19 - 1.5);
+  };
   constexpr std::array<double, 12> kEdges{0.0,  -0.0,  1.0,  -1.0,  1e-30, -1e-30,
                                           20.0, -20.0, 88.0, -88.0, 1e-40, -1e-40};
   const int64_t n = out.count();
   for (int64_t i = 0; i < n; ++i) {
     if (is_float(dtype)) {
-      double v = values == Values::kEdges ? normal(random) : positive(random);
-      const uint64_t pick = random() % 32;
+      const uint64_t bits = random(), pick = bits >> 59;
+      double v = values == Values::kEdges ? normal(bits) : positive(bits);
       if (values == Values::kEdges && special) {
         if (pick < kEdges.size()) v = kEdges[pick];
         if (pick == 29) v = -INFINITY;
