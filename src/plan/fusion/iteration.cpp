@@ -102,6 +102,7 @@ Verdict build_iteration(const Region& region, const StepSpec& spec,
     axes[a].size = space[a];
     axes[a].first = static_cast<uint32_t>(a);
     axes[a].shifted = indexed.shifted[a];
+    axes[a].counted = indexed.counted[a];
     bool found = space[a].is_constant();
     if (found) axes[a].extent.constant = space[a].value();
     for (size_t k = 0; k < operands; ++k) {
@@ -146,7 +147,9 @@ Verdict build_iteration(const Region& region, const StepSpec& spec,
         !merged.empty() && !(row_axes > 0 && a + 1 == boundary) && (!merged.back().shifted || unit);
     if (same_side) {
       LoopAxis& inner = merged.back();
+      const bool apart = (inner.counted || axes[a].counted) && !unit;
       const bool even =
+          !apart &&
           std::all_of(axes[a].strides.begin(), axes[a].strides.end(), [&](const AxisStride& s) {
             const AxisStride& i = inner.strides[static_cast<size_t>(&s - axes[a].strides.data())];
             return s.value == i.value * inner.size || axes[a].size == Dim(1);
@@ -157,6 +160,7 @@ Verdict build_iteration(const Region& region, const StepSpec& spec,
         if (!inner.shifted) {
           inner.first = axes[a].first;
           inner.shifted = axes[a].shifted;
+          inner.counted = axes[a].counted;
           inner.inside = inner.extent;
         }
         inner.extent.constant *= axes[a].extent.constant;

@@ -32,6 +32,7 @@ struct IndexedReads {
   std::vector<MappedRead> reads;
   std::vector<bool> direct;   ///< per operand: read or written at the point itself
   std::vector<bool> shifted;  ///< per axis of the space: moved by a read, never folded into others
+  std::vector<bool> counted;  ///< per axis of the space: a read picks by the number of its step
 };
 
 struct LoopAxis {
@@ -42,6 +43,7 @@ struct LoopAxis {
   uint32_t first = 0;               ///< the outermost axis of the space in this loop
   OperandDims inside;               ///< iterations of the loop per step along it
   bool shifted = false;             ///< IndexedReads::shifted of that axis
+  bool counted = false;             ///< IndexedReads::counted of that axis: folded with no other
 };
 
 struct Iteration {

@@ -66,6 +66,7 @@ Verdict MappedReads::analyse() {
   std::fill(reads_.direct.begin() + static_cast<std::ptrdiff_t>(spec_.inputs.size()),
             reads_.direct.end(), true);
   reads_.shifted.assign(region_.space.size(), false);
+  reads_.counted.assign(region_.space.size(), false);
   for (NodeId id : graph_.order()) {
     if (auto map = index_map(graph_, id)) {
       if (const Verdict v = add(id, std::move(*map)); !v.yes()) return v;
@@ -89,6 +90,7 @@ Verdict MappedReads::add(NodeId id, IndexMap map) {
     if (!(result[shift.axis] == region_.space[m.lead + shift.axis]))
       return Verdict::no("an index map moves along an axis that is broadcast");
     reads_.shifted[m.lead + shift.axis] = true;
+    if (map.repeats()) reads_.counted[m.lead + shift.axis] = true;
   }
   for (const Part& part : map.parts) {
     const auto operand = operand_of_.find(node.inputs[part.input]);
