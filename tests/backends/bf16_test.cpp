@@ -253,6 +253,10 @@ TEST_CASE("backends/bf16: rounding to nearest even, as casts have it") {
 }
 
 TEST_CASE("backends/bf16: few rows against panels of pairs of rows") {
+  if (cpu_info().isa < Isa::kAvx512) {
+    MESSAGE("skipped: no AVX-512");
+    return;
+  }
   Generator g(66);
   for (const int64_t rows : {1, 2, 3, 4})
     for (const int64_t n : {1, 64, 65, 200})
@@ -265,22 +269,19 @@ TEST_CASE("backends/bf16: few rows against panels of pairs of rows") {
         };
         for (int64_t d = 0; d < k; ++d)
           for (int64_t j = 0; j < n; ++j) store_double(&at(d, j), DType::kBF16, 0, g.real(-2, 2));
-        for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
-          if (isa > cpu_info().isa) continue;
-          std::vector<float> y(static_cast<size_t>(rows * n), 7.0f);
-          cpu::few_rows_fn(isa)({x.as<float>(), std::max<int64_t>(k, 1), rows, k, n, w.data(),
-                                 cpu::WeightFormat::kBF16Pairs, panel, y.data(), n});
-          double worst = 0;
-          for (int64_t r = 0; r < rows; ++r)
-            for (int64_t j = 0; j < n; ++j) {
-              double want = 0;
-              for (int64_t d = 0; d < k; ++d)
-                want += static_cast<double>(x.as<float>()[r * k + d]) *
-                        load_double(&at(d, j), DType::kBF16, 0);
-              worst = test::worst_of(worst, std::fabs(want - y[static_cast<size_t>(r * n + j)]));
-            }
-          CHECK_MESSAGE(worst <= 1e-4, rows << " x " << k << " x " << n << " " << name(isa));
-        }
+        std::vector<float> y(static_cast<size_t>(rows * n), 7.0f);
+        cpu::few_rows_fn()({x.as<float>(), std::max<int64_t>(k, 1), rows, k, n, w.data(),
+                            cpu::WeightFormat::kBF16Pairs, panel, y.data(), n});
+        double worst = 0;
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t j = 0; j < n; ++j) {
+            double want = 0;
+            for (int64_t d = 0; d < k; ++d)
+              want += static_cast<double>(x.as<float>()[r * k + d]) *
+                      load_double(&at(d, j), DType::kBF16, 0);
+            worst = test::worst_of(worst, std::fabs(want - y[static_cast<size_t>(r * n + j)]));
+          }
+        CHECK_MESSAGE(worst <= 1e-4, rows << " x " << k << " x " << n);
       }
 }
 

@@ -50,12 +50,14 @@ int threads_to_cut_for(const StepSpec& spec) {
 // ---- packed weights
 // ------------------------------------------------------------------------------
 
-/// Whether the own kernel for few rows reads these weights: no primitive is needed then. The
-/// library's for one to three rows keeps too few sums at a time to follow the memory, and for some
-/// more it waits for memory and multiplies by turns (bert_base with 16 tokens takes 1.7 times as
-/// long); for many rows the own kernel stands in for one that is not made yet.
+/// Whether an own kernel reads these weights, that for narrow panels or that for few rows: no
+/// primitive is needed then. The library's with AVX-512 for one to three rows keeps too few sums at
+/// a time to follow the memory, and for some more it waits for memory and multiplies by turns
+/// (bert_base with 16 tokens takes 1.7 times as long); for many rows the own kernel stands in for
+/// one that is not made yet.
 bool own_kernel_reads(const PackedWeights& weights, int64_t rows) {
   if (weights.narrow_panels) return true;
+  if (cpu_info().isa < Isa::kAvx512) return false;
   for (size_t slice = 0; slice < weights.descs.size(); ++slice)
     if (!weights.panel(slice) || (weights.types.right == DType::kBF16 && rows > kFewRowsOfPairs))
       return false;
@@ -219,16 +221,16 @@ class PackedBound final : public BoundKernel {
     const int64_t panel = *weights_->panel(slice);
     const auto* weights = static_cast<const std::byte*>(weights_->slice(slice));
     if (rounded_) weights += part.n0 / kFewColumns * panel * 2;
-    few_rows_fn(cpu_info().isa)({.x = left,
-                                 .x_row = left_row,
-                                 .rows = rows,
-                                 .k = p_.k,
-                                 .n = part.n1 - part.n0,
-                                 .panels = weights,
-                                 .format = weights_->format(),
-                                 .panel = panel,
-                                 .y = target.first,
-                                 .y_row = target.stride});
+    few_rows_fn()({.x = left,
+                   .x_row = left_row,
+                   .rows = rows,
+                   .k = p_.k,
+                   .n = part.n1 - part.n0,
+                   .panels = weights,
+                   .format = weights_->format(),
+                   .panel = panel,
+                   .y = target.first,
+                   .y_row = target.stride});
   }
 
   void by_library(const Product& product, void* weights, const std::byte* source,

@@ -16,6 +16,7 @@
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/own_product.h"
 #include "backends/cpu/vector/cells_fn.h"
 #include "base/team.h"
 
@@ -65,12 +66,15 @@ class GatePanels {
     std::memset(to, 0, static_cast<size_t>(floats_) * sizeof(float));
     for (const Piece& piece : pieces_)
       for (int64_t gate = 0; gate < piece.gates; ++gate)
-        for (int64_t unit = 0; unit < units_; unit += piece.each) {
-          const Dims dims{k_, std::min(piece.each, units_ - unit)}, source{1, k_},
-              target{piece.panel(), 1};
-          CopyPlan(dims, source, target, 4)
+        for (int64_t unit = 0; unit < units_;) {
+          const int64_t together = gate_columns_together(cpu_info().isa, piece.panel()),
+                        inside = unit % piece.each,
+                        count = std::min({together, piece.each, units_ - unit});
+          CopyPlan({{k_, count}}, {{1, k_}}, {{together, 1}}, 4)
               .run(matrix + ((piece.first + gate) * units_ + unit) * k_,
-                   to + piece.at + unit * piece.gates * k_ + gate * piece.each);
+                   to + piece.at + (unit - inside) * piece.gates * k_ +
+                       own_place(k_, together, 0, gate * piece.each + inside));
+          unit += count;
         }
   }
 

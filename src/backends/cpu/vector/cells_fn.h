@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "base/cpu_info.h"
+#include "backends/cpu/vector/panel_product_fn.h"
 
 namespace xc::cpu {
 
@@ -16,11 +16,16 @@ constexpr int64_t panel_units(int64_t gates, int64_t units) {
   return each;
 }
 
+/// Columns of such a panel that lie together, row by row.
+constexpr int64_t gate_columns_together(Isa isa, int64_t panel) {
+  return isa < Isa::kAvx512 ? panel_columns(isa) : panel;
+}
+
 /// y[r, g, u] = start[r, g, u] + sum over k of x[r, k] * w[k, g, u] for units [first, end). With U
-/// = `each`, of panel_units, and P = gates * U element (k, g, u) of w is panels[u / U * P * K + k *
-/// P + g * U + u % U]; panels are whole. Within start and y gates are `units` apart. `first` is a
-/// multiple of U (of 32 for one gate). x is dense along a row. The order of the sums depends on
-/// nothing but K.
+/// = `each`, of panel_units, P = gates * U and c = gate_columns_together(isa, P), element (k, g, u)
+/// of w is panels[u / U * P * K + (j / c * K + k) * c + j % c], j = g * U + u % U; panels are
+/// whole. Within start and y gates are `units` apart. `first` is a multiple of U (of 32 for one
+/// gate). x is dense along a row. The order of the sums depends on nothing but K.
 struct GateProduct {
   const float* x = nullptr;
   int64_t x_row = 0, rows = 0, k = 0;

@@ -38,18 +38,13 @@ struct FewRows {
   bool add = false;
 };
 using FewRowsFn = void (*)(const FewRows&);
-FewRowsFn few_rows_fn(Isa isa);
+/// With AVX-512; below, weights lie in narrow panels (panel_product_fn.h).
+FewRowsFn few_rows_fn();
 /// Whether the level has instructions that widen f16.
 constexpr bool widens_halves(Isa isa) {
   return isa >= Isa::kAvx2;
 }
 
-namespace baseline {
-FewRowsFn few_rows_fn();
-}
-namespace avx2 {
-FewRowsFn few_rows_fn();
-}
 namespace avx512 {
 FewRowsFn few_rows_fn();
 }

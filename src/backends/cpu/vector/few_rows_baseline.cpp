@@ -1,1 +1,0 @@
-#include "backends/cpu/vector/few_rows.inc"
