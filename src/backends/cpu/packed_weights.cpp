@@ -35,6 +35,7 @@ PackedProduct prepared(const dnnl::matmul::primitive_desc& pd) {
       static_cast<int64_t>(pd.scratchpad_desc().get_size()), true};
 }
 
+constexpr int64_t kMostSlices = 64;
 constexpr int64_t kAtOnce = 4096;  ///< elements converted, in the first-level cache
 
 void convert(const void* from, DType from_type, void* to, DType to_type, int64_t count) {
@@ -177,10 +178,6 @@ std::optional<int64_t> PackedWeights::panel(size_t index) const {
     return std::nullopt;
   return strides[1];
 }
-
-namespace {
-constexpr int64_t kMostSlices = 64;
-}  // namespace
 
 // f32 weights are sliced: up to 8 % faster than whole. Other types are up to 20 % slower for a
 // result with gaps (measured, README.md).
