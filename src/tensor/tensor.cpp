@@ -223,15 +223,15 @@ void for_each_index(std::span<const int64_t> dims,
                     const std::function<void(int64_t, const int64_t*)>& body) {
   const int64_t n = element_count(dims);
   std::vector<int64_t> index(dims.size(), 0), offsets(strides.size(), 0);
-  const size_t last = dims.empty() ? 0 : dims.size() - 1;
-  const int64_t inner = dims.empty() ? 1 : dims[last];
+  if (dims.empty()) return body(0, offsets.data());
+  const size_t last = dims.size() - 1;
+  const int64_t inner = dims[last];
   for (int64_t flat = 0; flat < n;) {
     for (int64_t i = 0; i < inner; ++i, ++flat) {
       body(flat, offsets.data());
-      for (size_t k = 0; k < strides.size() && !dims.empty(); ++k) offsets[k] += strides[k][last];
+      for (size_t k = 0; k < strides.size(); ++k) offsets[k] += strides[k][last];
     }
-    for (size_t k = 0; k < strides.size() && !dims.empty(); ++k)
-      offsets[k] -= strides[k][last] * inner;
+    for (size_t k = 0; k < strides.size(); ++k) offsets[k] -= strides[k][last] * inner;
     for (size_t axis = last; axis-- > 0;) {
       ++index[axis];
       for (size_t k = 0; k < strides.size(); ++k) offsets[k] += strides[k][axis];

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "backends/cpu/conv_problem.h"
-#include "backends/cpu/copy.h"
 #include "backends/cpu/own_product.h"
 
 namespace xc::cpu {
@@ -130,11 +129,9 @@ std::shared_ptr<const std::vector<float>> pack(const Tensor& w) {
                 kernel = element_count(std::span(w.dims()).subspan(2)), k = in * kernel;
   auto out =
       std::make_shared<std::vector<float>>(static_cast<size_t>(align_up(n, kFewColumns) * k), 0.0f);
-  for (int64_t j = 0; j < n; j += width) {
-    const Dims dims{kernel, in, std::min(width, n - j)}, from{1, kernel, k},
-        to{in * width, width, 1};
-    CopyPlan(dims, from, to, 4).run(w.as<float>() + j * k, out->data() + j * k);
-  }
+  for (int64_t position = 0; position < kernel; ++position)
+    lay_out(w.as<float>() + position, {in, n}, {kernel, k}, k, width, position * in, 0,
+            out->data());
   return out;
 }
 

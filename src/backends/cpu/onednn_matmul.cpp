@@ -50,13 +50,11 @@ int threads_to_cut_for(const StepSpec& spec) {
 // ---- packed weights
 // ------------------------------------------------------------------------------
 
-/// Whether an own kernel reads these weights, that for narrow panels or that for few rows: no
-/// primitive is needed then. The library's with AVX-512 for one to three rows keeps too few sums at
-/// a time to follow the memory, and for some more it waits for memory and multiplies by turns
-/// (bert_base with 16 tokens takes 1.7 times as long); for many rows the own kernel stands in for
-/// one that is not made yet.
-bool own_kernel_reads(const PackedWeights& weights, int64_t rows) {
-  if (weights.narrow_panels) return true;
+/// Whether the own kernel for few rows reads these weights, not in narrow panels: no primitive is
+/// needed then. The library's for one to three rows keeps too few sums at a time to follow the
+/// memory, and for some more it waits for memory and multiplies by turns (bert_base with 16 tokens
+/// takes 1.7 times as long); for many rows the own kernel stands in for one that is not made yet.
+bool few_rows_reads(const PackedWeights& weights, int64_t rows) {
   if (cpu_info().isa < Isa::kAvx512) return false;
   for (size_t slice = 0; slice < weights.descs.size(); ++slice)
     if (!weights.panel(slice) || (weights.types.right == DType::kBF16 && rows > kFewRowsOfPairs))
@@ -78,7 +76,7 @@ class PackedBound final : public BoundKernel {
     unread = 1u << 1;
     rounded_ = weights_->types.left == DType::kBF16;
     const bool own =
-        weights_->narrow_panels || (p_.m <= kFewRows && own_kernel_reads(*weights_, p_.m));
+        weights_->narrow_panels || (p_.m <= kFewRows && few_rows_reads(*weights_, p_.m));
     parts_ = split_matmul(p_, rounded_ && own ? 0 : weights_->slices, threads_to_cut_for(spec));
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
     // A slice that is widened serves all its parts, one after another; narrow panels, of which a
@@ -88,7 +86,7 @@ class PackedBound final : public BoundKernel {
                        [](const MatMulPart& a, const MatMulPart& b) { return a.n0 < b.n0; });
     if (!own && !find_products(make)) {
       products_.clear();
-      provisional = complete_ = own_kernel_reads(*weights_, p_.m);
+      provisional = complete_ = few_rows_reads(*weights_, p_.m);
       if (!complete_) return;
     }
     if (products_.empty()) place_own_operands();

@@ -1,6 +1,21 @@
 #include "backends/cpu/own_product.h"
 
+#include <algorithm>
+
+#include "backends/cpu/copy.h"
+
 namespace xc::cpu {
+
+void lay_out(const float* from, const Dims& dims, const Dims& strides, int64_t rows,
+             int64_t together, int64_t row, int64_t column, float* to) {
+  for (int64_t c = 0; c < dims[1];) {
+    const int64_t at = column + c;
+    const Dims some{dims[0], std::min(together - at % together, dims[1] - c)}, into{together, 1};
+    CopyPlan(some, strides, into, sizeof(float))
+        .run(from + c * strides[1], to + own_place(rows, together, row, at));
+    c += some[1];
+  }
+}
 
 void own_product(const PanelProduct& p, int64_t together) {
   const Isa isa = cpu_info().isa;

@@ -2,6 +2,7 @@
 // Products of several rows with f32 weights that a kernel lays out for itself.
 
 #include "backends/cpu/vector/panel_product_fn.h"
+#include "tensor/dim.h"
 
 namespace xc::cpu {
 
@@ -15,6 +16,10 @@ inline int64_t columns_together(int64_t wide) {
 inline int64_t own_place(int64_t rows, int64_t together, int64_t row, int64_t column) {
   return (column / together * rows + row) * together + column % together;
 }
+/// Lays out a part of such weights, which are `rows` rows in all: dims [rows, columns] of it from
+/// `row` and `column` on. Element strides.
+void lay_out(const float* from, const Dims& dims, const Dims& strides, int64_t rows,
+             int64_t together, int64_t row, int64_t column, float* to);
 /// With weights laid out so; `together`: columns_together() of 64, for any number of columns, or of
 /// all columns of p. Several rows, f32.
 void own_product(const PanelProduct& p, int64_t together);

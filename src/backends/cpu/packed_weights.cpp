@@ -4,10 +4,9 @@
 #include <array>
 #include <cstring>
 
-#include "backends/cpu/copy.h"
 #include "backends/cpu/matmul_problem.h"
+#include "backends/cpu/own_product.h"
 #include "backends/cpu/vector/elementwise_fn.h"
-#include "backends/cpu/vector/panel_product_fn.h"
 
 namespace xc::cpu {
 namespace {
@@ -71,17 +70,9 @@ int64_t panel_elements(int64_t k, int64_t n) {
 
 /// f32 weights [k, n] as narrow panels, zeros behind the last column.
 void to_panels(const float* from, const Dims& dims, const Dims& strides, float* to) {
-  const int64_t k = dims[0], width = panel_columns(cpu_info().isa), whole = dims[1] / width,
-                rest = dims[1] % width;
-  const auto copy = [&](int64_t first, int64_t panels, int64_t columns) {
-    CopyPlan({{panels, k, columns}}, {{width * strides[1], strides[0], strides[1]}},
-             {{k * width, width, 1}}, sizeof(float))
-        .run(from + first * width * strides[1], to + first * k * width);
-  };
-  copy(0, whole, width);
-  if (rest == 0) return;
-  std::fill_n(to + whole * k * width, k * width, 0.0f);
-  copy(whole, 1, rest);
+  const int64_t k = dims[0], width = panel_columns(cpu_info().isa);
+  if (dims[1] % width != 0) std::fill_n(to + dims[1] / width * k * width, k * width, 0.0f);
+  lay_out(from, dims, strides, k, width, 0, 0, to);
 }
 
 }  // namespace

@@ -108,24 +108,19 @@ struct PhaseModel {
                 for (const Phase::Tap& b : h.taps)
                   for (const Phase::Run& run : v.runs) {
                     const int64_t row = (a.position * kernel[1] + b.position) * kernel[2];
-                    lay_out(w.as<float>() + group * in * out * positions + row, j, v, run, to);
+                    lay_out_run(w.as<float>() + group * in * out * positions + row, j, v, run, to);
                     to += run.taps * in * width(j);
                   }
       }
   }
   /// The weights of a run's taps for the panel from channel j on, for own_product(): `from` is the
   /// first of the kernel's row, of channel 0.
-  void lay_out(const float* from, int64_t j, const Phase& phase, const Phase::Run& run,
-               float* to) const {
-    const int64_t rows = run.taps * in, wide = together(j);
+  void lay_out_run(const float* from, int64_t j, const Phase& phase, const Phase::Run& run,
+                   float* to) const {
     for (int64_t t = 0; t < run.taps; ++t) {
       const int64_t position = phase.taps[run.first + static_cast<size_t>(t)].position;
-      for (int64_t c = j; c < std::min(out, j + width(j)); c += wide) {
-        const Dims dims{in, std::min(wide, out - c)}, strides{out * positions, positions},
-            into{wide, 1};
-        CopyPlan(dims, strides, into, 4)
-            .run(from + c * positions + position, to + own_place(rows, wide, t * in, c - j));
-      }
+      lay_out(from + j * positions + position, {in, std::min(kPanel, out - j)},
+              {out * positions, positions}, run.taps * in, together(j), t * in, 0, to);
     }
   }
   /// Of the panel from channel j on, padded.

@@ -66,16 +66,11 @@ class GatePanels {
     std::memset(to, 0, static_cast<size_t>(floats_) * sizeof(float));
     for (const Piece& piece : pieces_)
       for (int64_t gate = 0; gate < piece.gates; ++gate)
-        for (int64_t unit = 0; unit < units_;) {
-          const int64_t together = gate_columns_together(cpu_info().isa, piece.panel()),
-                        inside = unit % piece.each,
-                        count = std::min({together, piece.each, units_ - unit});
-          CopyPlan({{k_, count}}, {{1, k_}}, {{together, 1}}, 4)
-              .run(matrix + ((piece.first + gate) * units_ + unit) * k_,
-                   to + piece.at + (unit - inside) * piece.gates * k_ +
-                       own_place(k_, together, 0, gate * piece.each + inside));
-          unit += count;
-        }
+        for (int64_t unit = 0; unit < units_; unit += piece.each)
+          lay_out(matrix + ((piece.first + gate) * units_ + unit) * k_,
+                  {k_, std::min(piece.each, units_ - unit)}, {1, k_}, k_,
+                  gate_columns_together(cpu_info().isa, piece.panel()), 0, gate * piece.each,
+                  to + piece.at + unit * piece.gates * k_);
   }
 
  private:
