@@ -48,6 +48,7 @@ class HostRunner final : public TaskRunner {
   };
 
   static void task(void* opaque, int64_t index, int32_t worker) {
+    const DefaultFloatEnvironment environment;
     Job& job = *static_cast<Job*>(opaque);
     if (job.failed.load(std::memory_order_relaxed)) return;
     try {

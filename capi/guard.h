@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/float_environment.h"
 
 namespace xc::capi {
 
@@ -15,9 +16,10 @@ namespace xc::capi {
 /// given, a new xc_error. Never throws: without memory the error is a static object.
 xc_status report(xc_error** out_error) noexcept;
 
-/// Runs the body; XC_OK, or the status of what it threw.
+/// Runs the body in the default floating-point environment; XC_OK, or the status of what it threw.
 template <class Body>
 inline xc_status guard(xc_error** out_error, Body&& body) noexcept {
+  const DefaultFloatEnvironment environment;
   try {
     body();
     return XC_OK;

@@ -43,12 +43,15 @@ H* retain(H* handle) noexcept {
 template <class H>
 void release(H* handle) noexcept {
   if (handle && handle->magic == H::kMagic &&
-      handle->references.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      handle->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    const DefaultFloatEnvironment environment;
     delete handle;
+  }
 }
 /// For handles with one owner.
 template <class H>
 void destroy(H* handle) noexcept {
+  const DefaultFloatEnvironment environment;
   if (handle && handle->magic == H::kMagic) delete handle;
 }
 

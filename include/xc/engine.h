@@ -2,7 +2,9 @@
  *
  * Threads: every function may be called from any thread at any time on one engine. Callbacks may
  * come from any thread, several at once, and never with a lock of the library held; they must not
- * throw. Ownership: shared. Models and sessions keep their engine alive.
+ * throw. They run in the default floating-point environment, as all of the library does: what the
+ * host has set (rounding, flushed denormals, traps) changes no result, and is set again, flags
+ * included, behind every function. Ownership: shared. Models and sessions keep their engine alive.
  */
 #ifndef XC_ENGINE_H
 #define XC_ENGINE_H

@@ -11,6 +11,7 @@
 #include "backends/cpu/gemm.h"
 #include "base/clock.h"
 #include "base/cpu_info.h"
+#include "tensor/tensor.h"
 
 namespace xc {
 namespace {
@@ -45,8 +46,13 @@ HostSpeed measure(int rounds, int64_t size) {
   HostSpeed host;
   const std::vector<float> a(size * size, 0.5f), b(a);
   std::vector<float> c(size * size);
-  const cpu::Sgemm product{false, false,    size, size, size,     1,   a.data(),
-                           size,  b.data(), size, 0,    c.data(), size};
+  const int64_t room = cpu::gemm_room<float>(size, size, size);
+  const auto copies = Buffer::allocate(room * 4);
+  const cpu::Sgemm product{
+      false, false,    size, size,     size,
+      1,     a.data(), size, b.data(), size,
+      0,     c.data(), size, 0,        reinterpret_cast<float*>(copies->data()),
+      room};
   // A core that seems slower than any of its kind was disturbed, or this build is an instrumented
   // one; and what is compiled is not. So for bandwidths, below.
   const Isa isa = cpu_info().isa;

@@ -3,9 +3,11 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include <csignal>
 #include <ctime>
 #include <memory>
+
+#include "base/block_signals.h"
+#include "base/float_environment.h"
 
 namespace xc {
 namespace {
@@ -19,6 +21,7 @@ void* entry(void* argument) {
   // On Linux the nice value belongs to the thread. Refusal only means normal priority.
   (void)setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
 #endif
+  const DefaultFloatEnvironment environment;
   (*body)();
   return nullptr;
 }
@@ -36,12 +39,11 @@ bool BackgroundThread::start(std::function<void()> body) {
   if (pthread_attr_init(&attributes) != 0) return false;
   pthread_attr_setstacksize(&attributes, kStackBytes);
   auto argument = std::make_unique<std::function<void()>>(std::move(body));
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits the mask
   home_ = getpid();
-  started_ = pthread_create(&thread_, &attributes, entry, argument.get()) == 0;
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  {
+    const BlockSignals guard;  // for the thread
+    started_ = pthread_create(&thread_, &attributes, entry, argument.get()) == 0;
+  }
   pthread_attr_destroy(&attributes);
   if (started_) (void)argument.release();
   return started_;

@@ -1,8 +1,11 @@
 #include "base/companion.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <unistd.h>
 
+#include <array>
+#include <climits>
 #include <vector>
 
 namespace xc {
@@ -12,10 +15,18 @@ namespace {
 /// Where a companion of ours may lie, in the order of the search.
 std::vector<std::string> beside_us(const char* library) {
   Dl_info self{};
-  if (!dladdr(reinterpret_cast<const void*>(&open_companion), &self) || !self.dli_fname) return {};
+  link_map* map = nullptr;
+  if (!dladdr1(reinterpret_cast<const void*>(&open_companion), &self,
+               reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) ||
+      !self.dli_fname)
+    return {};
   const std::string mine = self.dli_fname;
   const size_t slash = mine.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : mine.substr(0, slash);
+  std::string folder = slash == std::string::npos ? "." : mine.substr(0, slash);
+  // A library opened by a relative path, in a folder that the host may have left since.
+  std::array<char, PATH_MAX> origin{};
+  if (map && *map->l_name && mine[0] != '/' && dlinfo(map, RTLD_DI_ORIGIN, origin.data()) == 0)
+    folder = origin.data();
   // An executable that contains the runtime (tests) lies in bin/, the library in lib/.
   return {folder + "/" + library, folder + "/../lib/" + library};
 }

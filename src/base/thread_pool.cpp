@@ -1,38 +1,18 @@
 #include "base/thread_pool.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <system_error>
 
+#include "base/block_signals.h"
 #include "base/error.h"
+#include "base/float_environment.h"
 #include "base/pause.h"
 
 namespace xc {
-namespace {
-
-/// Threads started while it lives have every signal blocked: a host's signals go to its own
-/// threads.
-class BlockSignals {
- public:
-  BlockSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockSignals(const BlockSignals&) = delete;
-  BlockSignals& operator=(const BlockSignals&) = delete;
-
- private:
-  sigset_t before_;
-};
-
-}  // namespace
-
 /// Each worker begins with its share of the tasks, in order, and helps with those of others behind
 /// it: what neighbouring tasks of successive steps share is then in that worker's cache.
 struct ThreadPool::Job {
@@ -87,7 +67,7 @@ struct ThreadPool::Job {
 ThreadPool::ThreadPool(int workers) : home_(getpid()) {
   if (workers < 1 || workers > kMaxWorkers)
     fail(Status::kInvalidArgument, "thread count {} is outside [1, {}]", workers, kMaxWorkers);
-  const BlockSignals guard;
+  const BlockSignals guard;  // for the threads
   threads_.reserve(static_cast<size_t>(workers) - 1);
   try {
     for (int worker = 1; worker < workers; ++worker) {
@@ -173,6 +153,7 @@ bool ThreadPool::help(int worker) {
 }
 
 void ThreadPool::worker_loop(int worker) {
+  const DefaultFloatEnvironment environment;
   using Clock = std::chrono::steady_clock;
   for (;;) {
     // Read before looking for an end and for work: what is published after this changes the epoch.

@@ -130,11 +130,8 @@ Compiled compile(std::string_view text, std::string_view target_name, bool want_
   if (target.family == Family::kNvptx) {
     out.assembly = text_of(emitted);
   } else {
-    // The library may have to be compiled, which takes the backend's memory.
-    const std::vector<char> object(emitted.begin(), emitted.end());
-    Image image = link_object(object, kernel.name, [&](std::string_view name) {
-      return library_object(name, target, *backend);
-    });
+    Image image = link_object(emitted, kernel.name,
+                              [&](std::string_view name) { return library_object(name, target); });
     out.code = std::move(image.bytes);
     out.entry = image.entry;
     out.alignment = image.alignment;

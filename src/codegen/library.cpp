@@ -6,14 +6,12 @@
 
 #include <array>
 #include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "codegen/library_objects.h"
 
 namespace xc::codegen {
 
@@ -253,33 +251,29 @@ llvm::Function* product_function(llvm::Module& module, const Target& target, boo
                   {ptr, i64, ptr, i64, i64, i64, ptr, i64, i64, i64});
 }
 
-std::span<const char> library_object(std::string_view name, const Target& target,
-                                     Backend& backend) {
-  // Never destroyed: threads may outlive static objects.
-  struct Objects {
-    std::mutex mutex;
-    std::map<std::pair<std::string, std::string>, std::unique_ptr<const std::vector<char>>> known;
-  };
-  static auto* const objects = new Objects;
-  const std::pair key{target.name, std::string(name)};
-  {
-    const std::lock_guard lock(objects->mutex);
-    if (const auto found = objects->known.find(key); found != objects->known.end())
-      return *found->second;
-  }
+std::vector<std::string_view> library_names() {
+  return {kTranspose, kProduct, kProductAdds};
+}
+
+std::span<const char> compile_library_function(std::string_view name, const Target& target,
+                                               Backend& backend) {
   llvm::LLVMContext context;
   llvm::Module module("library", context);
   backend.prepare(module);
   llvm::Function* const function = written(name, module, target);
-  if (!function) return {};
+  if (!function) fail(Status::kInternal, "code generation: the library has no {}", name);
   std::string problem;
   llvm::raw_string_ostream out(problem);
   if (llvm::verifyFunction(*function, &out))
     fail(Status::kInternal, "code generation of {} made invalid IR: {}", name, problem);
-  const auto& bytes = backend.emit(module);
-  auto made = std::make_unique<const std::vector<char>>(bytes.begin(), bytes.end());
-  const std::lock_guard lock(objects->mutex);
-  return *objects->known.try_emplace(key, std::move(made)).first->second;
+  return backend.emit(module);
+}
+
+std::span<const char> library_object(std::string_view name, const Target& target) {
+  for (const LibraryObject& object : library_objects())
+    if (object.name == name && object.target == target.name)
+      return {reinterpret_cast<const char*>(object.file.data()), object.file.size()};
+  return {};
 }
 
 }  // namespace xc::codegen

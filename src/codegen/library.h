@@ -1,11 +1,13 @@
-// Functions that many kernels call: compiled once per process and target, and put behind the code
-// of each kernel that calls them. Written out, what they do took a third of attention's compile.
+// Functions that many kernels call: compiled when xc is built (library_objects.h), and put behind
+// the code of each kernel that calls them. Written out, what they do took a third of attention's
+// compile; compiled in every process, a third to a half of what its first compile took.
 #pragma once
 
 #include <llvm/IR/Module.h>
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "codegen/object.h"
 #include "codegen/target.h"
@@ -33,8 +35,14 @@ constexpr unsigned kTransposeColumns = 4;
 llvm::Function* product_function(llvm::Module& module, const Target& target, bool adds);
 
 // The object file of one of these, by the name of its declaration; empty when there is no such
-// function. Lives on. Any thread; `backend` is this thread's.
-std::span<const char> library_object(std::string_view name, const Target& target, Backend& backend);
+// function. Any thread.
+std::span<const char> library_object(std::string_view name, const Target& target);
+
+// For the build: what there is to compile, and the object file of one, in `backend` until its next
+// call. Throws xc::Error.
+std::vector<std::string_view> library_names();
+std::span<const char> compile_library_function(std::string_view name, const Target& target,
+                                               Backend& backend);
 
 // What every function is compiled for.
 void set_attributes(llvm::Function& function, const Target& target);

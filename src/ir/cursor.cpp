@@ -4,6 +4,8 @@
 #include <charconv>
 #include <limits>
 
+#include "base/real_text.h"
+
 namespace xc {
 namespace {
 
@@ -196,7 +198,7 @@ double TextCursor::real() {
   const auto [ptr, code] = std::from_chars(digits.text.data(), end, out);
   // Beyond the range of double: the nearest of what it has.
   if (code == std::errc::result_out_of_range && ptr == end)
-    return std::strtod(std::string(digits.text).c_str(), nullptr);
+    return real_from_text(std::string(digits.text).c_str(), nullptr);
   if (code != std::errc{} || ptr != end) {
     at_ = start;
     error("malformed number");

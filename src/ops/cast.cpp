@@ -1,8 +1,8 @@
 #include "ops/cast.h"
 
 #include <cmath>
-#include <cstdlib>
 
+#include "base/real_text.h"
 #include "ops/support.h"
 #include "tensor/small_float.h"
 
@@ -12,7 +12,7 @@ namespace {
 
 double parse_number(const std::string& text) {
   char* end = nullptr;
-  const double v = std::strtod(text.c_str(), &end);
+  const double v = real_from_text(text.c_str(), &end);
   if (end == text.c_str()) fail(Status::kRange, "'{}' is not a number", text);
   return v;
 }

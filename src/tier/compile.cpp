@@ -89,7 +89,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
       }
       any_compiled_ = true;
       const double warming = thread_cpu_seconds();
-      compiler_->warm_up(region.blocks);
+      compiler_->warm_up();
       start += thread_cpu_seconds() - warming;  // the process's, not the region's
       made_here = make_code(program, state, group, code);
       if (made_here.empty()) return false;

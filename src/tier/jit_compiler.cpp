@@ -1,21 +1,20 @@
-#include <unistd.h>
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <shared_mutex>
 
 #include "base/background_thread.h"
 #include "base/build_id.h"
 #include "base/companion.h"
 #include "base/cpu_info.h"
 #include "base/error.h"
+#include "base/large_stack.h"
 #include "codegen/codegen.h"
+#include "loop/builder.h"
+#include "loop/schedule.h"
 #include "loop/text.h"
 #include "tier/code_memory.h"
 #include "tier/region_compiler.h"
-#include "tier/warm_up_kernels.h"
 
 namespace xc {
 namespace {
@@ -28,22 +27,6 @@ const xc_jit_table* open_code_generator(std::string& reason) {
     return reinterpret_cast<xc_jit_api_fn>(symbol)(XC_JIT_VERSION);
   reason = "the code generator cannot be opened: " + reason;
   return nullptr;
-}
-
-// A process that exits while the background thread is inside LLVM would run LLVM's static
-// destructors under it. A handler registered after the library was opened runs before those: it
-// waits for the compile in progress and lets no other begin. Never destroyed, so that it outlives
-// every thread.
-std::shared_mutex& exit_gate() {
-  static auto* gate = new std::shared_mutex;
-  return *gate;
-}
-
-/// The process that opened the code generator: a child made by fork() has no thread inside it.
-pid_t opened_in = 0;
-
-void close_exit_gate() {
-  if (getpid() == opened_in) exit_gate().lock();
 }
 
 class JitPhase final : public PhaseCode {
@@ -80,6 +63,16 @@ class JitPhase final : public PhaseCode {
   CompileTimes times_;
 };
 
+// As little as there can be: it sets up LLVM's tables.
+loop::Kernel vector_doubled() {
+  loop::KernelBuilder builder("warm_up");
+  const loop::DimParam n = builder.dim("n");
+  const loop::Buffer x = builder.input("x", DType::kF32, {1});
+  const loop::Buffer y = builder.output("y", DType::kF32, {1});
+  builder.loop("i", 0, n, [&](loop::Var i) { builder.store(y(i), x(i) + x(i)); });
+  return loop::schedule_default(builder.finish(), {});
+}
+
 class JitCompiler final : public RegionCompiler {
  public:
   JitCompiler(int64_t isa, int64_t code_bytes, bool listing)
@@ -105,12 +98,9 @@ class JitCompiler final : public RegionCompiler {
                                  listing_ ? uint32_t{XC_JIT_WANT_ASSEMBLY} : 0u};
     xc_jit_image image{};
     std::array<char, 512> error{};
-    {
-      const std::shared_lock gate(exit_gate(), std::try_to_lock);
-      if (!gate) throw Error(Status::kCancelled, "the process is exiting");
-      if (const int32_t status = table->compile(&request, &image, error.data(), error.size()))
-        throw Error(static_cast<Status>(status), error.data());
-    }
+    const int32_t status = on_large_stack(
+        [&] { return table->compile(&request, &image, error.data(), error.size()); });
+    if (status != 0) throw Error(static_cast<Status>(status), error.data());
     const std::unique_ptr<xc_jit_image, decltype(table->release)> owner(&image, table->release);
     const xc_jit_times& t = image.times;
     return publish({{image.code, image.size}, image.entry, image.alignment},
@@ -131,17 +121,13 @@ class JitCompiler final : public RegionCompiler {
                        cpu_info().model, target_, name(isa_), XC_KERNEL_ABI_VERSION);
   }
 
-  void warm_up(bool products) override {
-    // The code generator's tables and what it keeps are the process's, per target.
-    static std::array<std::atomic<bool>, kTargets.size()> tables{}, kept{};
-    const auto once = [](std::atomic<bool>& done, const auto& make) {
-      if (done.load(std::memory_order_relaxed)) return;
-      make();
-      done.store(true, std::memory_order_relaxed);
-    };
+  void warm_up() override {
+    // The code generator's tables are the process's, per target.
+    static std::array<std::atomic<bool>, kTargets.size()> warm{};
+    if (warm[index_].load(std::memory_order_relaxed)) return;
     try {
-      once(tables[index_], [&] { compile(vector_doubled()); });
-      if (products) once(kept[index_], [&] { compile(loop::parse(products_of_rows())); });
+      compile(vector_doubled());
+      warm[index_].store(true, std::memory_order_relaxed);
     } catch (const std::exception&) {
       // The region's compile meets the same trouble and reports it.
     }
@@ -186,11 +172,6 @@ class JitCompiler final : public RegionCompiler {
         if (reason_.empty()) reason_ = "the code generator is of another version";
         throw Error(Status::kUnsupported, reason_);
       }
-      static std::once_flag once;  // per process, as exit is
-      std::call_once(once, [] {
-        opened_in = getpid();
-        std::atexit(close_exit_gate);
-      });
     }
     return table_;
   }

@@ -59,9 +59,8 @@ class RegionCompiler {
   /// What lowering may know of the target.
   virtual loop::TargetWidth target() const { return {}; }
   /// What a process pays once beyond the work for a region: opening the code generator and
-  /// its tables; for a region with `products`, what it keeps for those, which takes longest. Called
-  /// before a region's compile is timed. Never fails.
-  virtual void warm_up([[maybe_unused]] bool products) {}
+  /// its tables. Called before a region's compile is timed. Never fails.
+  virtual void warm_up() {}
   /// Why nothing can be compiled in this process; empty = it can.
   virtual std::string disabled() const { return {}; }
   virtual int64_t code_bytes() const { return 0; }

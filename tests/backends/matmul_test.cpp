@@ -44,10 +44,16 @@ TEST_CASE_TEMPLATE("backends/matmul: the own product agrees with sums in f64, tr
                            {6, 64, 128},
                            {13, 65, 129},
                            {29, 130, 300},
-                           {8, 47, 31}})
+                           {8, 47, 31},
+                           {2, 300, 45},
+                           {5, 1100, 27},
+                           {7, 90, 140},
+                           {66, 300, 410},  // copied slab by slab
+                           {70, 1030, 70}})
     for (const bool transpose_a : {false, true})
       for (const bool transpose_b : {false, true})
-        for (const T beta : {T{0}, T{0.5}}) {
+        for (const auto& [alpha, beta] :
+             {std::pair{T{1}, T{0}}, {T{1.5}, T{0}}, {T{1.5}, T{0.5}}}) {
           const int64_t m = size[0], n = size[1], k = size[2];
           CAPTURE(m);
           CAPTURE(n);
@@ -67,10 +73,28 @@ TEST_CASE_TEMPLATE("backends/matmul: the own product agrees with sums in f64, tr
           for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
             if (isa > cpu_info().isa) continue;
             CAPTURE(name(isa));
-            auto c = before;
-            cpu::own_gemm<T>({transpose_a, transpose_b, m, n, k, T{1.5}, a.data(), lda, b.data(),
-                              ldb, beta, c.data(), ldc},
-                             isa);
+            auto c = before, roomless = before;
+            const int64_t room = cpu::gemm_room<T>(m, n, k, isa);
+            const auto copies = Buffer::allocate(room * static_cast<int64_t>(sizeof(T)));
+            cpu::Gemm<T> product{transpose_a, transpose_b,     m,   n,        k,
+                                 alpha,       a.data(),        lda, b.data(), ldb,
+                                 beta,        roomless.data(), ldc};
+            cpu::own_gemm<T>(product, isa);
+            product.c = c.data();
+            product.room = reinterpret_cast<T*>(copies->data());
+            product.room_elements = room;
+            cpu::own_gemm<T>(product, isa);
+            CHECK(c == roomless);
+            // Rows of a part have the bits that they have in the whole.
+            auto parts = before;
+            product.all_rows = m;
+            for (int64_t i = 0; i < m; i += 3) {
+              product.m = std::min<int64_t>(3, m - i);
+              product.a = a.data() + (transpose_a ? i : i * lda);
+              product.c = parts.data() + i * ldc;
+              cpu::own_gemm<T>(product, isa);
+            }
+            CHECK(c == parts);
             double worst = 0;
             for (int64_t i = 0; i < m; ++i)
               for (int64_t j = 0; j < ldc; ++j) {
@@ -82,7 +106,7 @@ TEST_CASE_TEMPLATE("backends/matmul: the own product agrees with sums in f64, tr
                     sum += static_cast<double>(
                                a[static_cast<size_t>(transpose_a ? d * lda + i : i * lda + d)]) *
                            b[static_cast<size_t>(transpose_b ? j * ldb + d : d * ldb + j)];
-                  want = 1.5 * sum + beta * before[at];
+                  want = alpha * sum + beta * before[at];
                 }
                 worst = test::worst_of(worst, std::fabs(want - c[at]));
               }
@@ -462,8 +486,12 @@ TEST_CASE("backends/matmul: strict keeps one way before and after packing") {
   CHECK(same_bits(before[0], run_row(row, p, options)[0]));
 }
 
+void library_sgemm(const cpu::Sgemm& p) {
+  REQUIRE(dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', p.m, p.n, p.k, p.alpha,
+                     p.a, p.lda, p.b, p.ldb, p.beta, p.c, p.ldc) == dnnl_success);
+}
+
 TEST_CASE("backends/matmul timing: the own product beside the library's" * doctest::skip()) {
-  for (const auto code : {cpu::SgemmCode::kVector, cpu::SgemmCode::kMatrix}) cpu::warm_sgemm(code);
   const cpu::OneThread guard;
   struct Shape {
     int64_t m, n, k, lda, ldb;
@@ -486,15 +514,20 @@ TEST_CASE("backends/matmul timing: the own product beside the library's" * docte
     const std::vector<float> a(static_cast<size_t>(s.m * s.lda), 0.5f),
         b(static_cast<size_t>((s.transpose_b ? s.n : s.k) * s.ldb), 0.5f);
     std::vector<float> c(static_cast<size_t>(s.m * s.n));
-    const cpu::Sgemm p{false, s.transpose_b, s.m,   s.n,  s.k,      1,  a.data(),
-                       s.lda, b.data(),      s.ldb, 0.0f, c.data(), s.n};
+    const int64_t room = cpu::gemm_room<float>(s.m, s.n, s.k);
+    const auto copies = Buffer::allocate(room * 4);
+    const cpu::Sgemm p{
+        false, s.transpose_b, s.m,   s.n,      s.k,
+        1,     a.data(),      s.lda, b.data(), s.ldb,
+        0.0f,  c.data(),      s.n,   0,        reinterpret_cast<float*>(copies->data()),
+        room};
     std::array<double, 2> best{1e9, 1e9};
     const double flops = 2.0 * static_cast<double>(s.m * s.n * s.k);
     const int repeats = static_cast<int>(1 + 4e6 / flops);
     for (int round = 0; round < 10; ++round)
       for (const bool own : {false, true}) {
         const int64_t start = steady_ns();
-        for (int r = 0; r < repeats; ++r) own ? cpu::own_gemm(p) : cpu::library_sgemm(p);
+        for (int r = 0; r < repeats; ++r) own ? cpu::own_gemm(p) : library_sgemm(p);
         best[own] = std::min(best[own], static_cast<double>(steady_ns() - start) / repeats);
       }
     MESSAGE(std::string(s.transpose_b ? "a t(b) " : "a b "), s.m, "x", s.n, "x", s.k, ": library ",

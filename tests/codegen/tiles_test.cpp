@@ -9,7 +9,6 @@
 #include "loop/schedule_text.h"
 #include "loop/text.h"
 #include "support/product_kernel.h"
-#include "tier/warm_up_kernels.h"
 
 using namespace xc;
 using namespace xc::loop;
@@ -37,6 +36,23 @@ TEST_CASE("codegen/tiles: scheduled products have the interpreter's bits on ever
       }
     }
   }
+}
+
+// What the lowering of blocks writes: a transposing copy, products of rows in lanes, from 0 and
+// added to what is there.
+std::string products_of_rows() {
+  std::string text =
+      "kernel warm_up_products(n, m; s) {\n"
+      "  in x: f32[s, 1]\n  out y: f32[s, 1]\n  scratch t: f32[4096; 64, 1]\n"
+      "  vector(16) r = 0 .. 64 {\n    for j = 0 .. 64 {\n      t[j, r] = x[r, j]\n    }\n  }\n";
+  for (const bool adds : {false, true})
+    text += fmt::format(
+        "  for j{0} = 0 .. m {{\n    vector(64) r{0} = 0 .. min(64, (n * 16)) {{\n"
+        "      acc s{0}: f32 dot seq{1}\n"
+        "      for k{0} = 0 .. 64 {{\n        s{0} <- t[k{0}, r{0}], x[j{0}, k{0}]\n      }}\n"
+        "      y[j{0}, r{0}] = s{0}\n    }}\n  }}\n",
+        adds ? "b" : "a", adds ? " = y[jb, rb]" : "");
+  return text + "}\n";
 }
 
 TEST_CASE("codegen/tiles: products and transposing copies go through the library") {

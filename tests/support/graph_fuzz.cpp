@@ -7,7 +7,6 @@
 #include <random>
 #include <set>
 
-#include "backends/cpu/gemm.h"
 #include "ir/text.h"
 #include "ops/infer.h"
 #include "runtime/session.h"
@@ -322,9 +321,6 @@ struct GraphFuzzer::Oracle {
 
 GraphFuzzer::GraphFuzzer(std::vector<Way> ways, const Compilers& compilers)
     : ways_(std::move(ways)) {
-  // Until the library has its code for a kind of product, a stand-in rounds otherwise: ways that
-  // must give equal bits are compared behind that.
-  for (const auto code : {cpu::SgemmCode::kVector, cpu::SgemmCode::kMatrix}) cpu::warm_sgemm(code);
   for (const Way& way : ways_) {
     std::unique_ptr<RegionCompiler> compiler;
     if (compilers)

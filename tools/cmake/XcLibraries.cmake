@@ -42,7 +42,7 @@ if(EXISTS "${xc_exports_file}")
   file(STRINGS "${xc_exports_file}" xc_exports REGEX "^[A-Za-z_]")
 endif()
 
-add_library(xcrt SHARED $<TARGET_OBJECTS:xc_capi>)
+add_library(xcrt SHARED $<TARGET_OBJECTS:xc_capi> src/base/immortal.cpp)
 add_library(xc::xcrt ALIAS xcrt)
 target_link_libraries(xcrt PRIVATE xc_options ${xc_all_folders})
 target_include_directories(xcrt INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>"
@@ -50,11 +50,14 @@ target_include_directories(xcrt INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}
 set_target_properties(xcrt PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
                                       LINKER_LANGUAGE CXX)
 xc_version_script(xcrt ${xc_exports})
+# Closing it leaves it where it is: threads may be inside, and what is made once per process would be made again.
+target_link_options(xcrt PRIVATE -Wl,-z,nodelete)
 xc_set_rpath(xcrt)
 
 # xcrt-jit: the only library that contains LLVM. It exports one C table and is opened at the first
 # compile.
 xc_sources(xc_codegen_sources src/codegen *.cpp)
+list(FILTER xc_codegen_sources EXCLUDE REGEX "/write_library\\.cpp$")  # a program of the build
 if(XC_JIT AND xc_codegen_sources)
   set(components orcjit passes)
   foreach(target X86 AArch64 NVPTX)
@@ -75,13 +78,23 @@ if(XC_JIT AND xc_codegen_sources)
   target_link_libraries(xc_codegen PRIVATE xc_options PUBLIC xc_llvm)
   xc_precompile(xc_codegen codegen/emitter.h)
 
-  add_library(xcrt-jit SHARED $<TARGET_OBJECTS:xc_codegen>)
+  # What it compiles ahead, functions that kernels call: build/generated/library_objects.cpp.
   xc_link_group(xc_codegen_folders xc_base xc_tensor xc_loop)
+  add_executable(xc_codegen_library src/codegen/write_library.cpp $<TARGET_OBJECTS:xc_codegen>)
+  target_link_libraries(xc_codegen_library PRIVATE xc_options xc_llvm ${xc_codegen_folders})
+  set(xc_library_source "${CMAKE_BINARY_DIR}/generated/library_objects.cpp")
+  add_custom_command(OUTPUT "${xc_library_source}"
+                     COMMAND xc_codegen_library "${xc_library_source}"
+                     DEPENDS xc_codegen_library VERBATIM)
+
+  add_library(xcrt-jit SHARED $<TARGET_OBJECTS:xc_codegen> "${xc_library_source}"
+                              src/base/immortal.cpp)
   target_link_libraries(xcrt-jit PRIVATE xc_options xc_llvm ${xc_codegen_folders})
   set_target_properties(xcrt-jit PROPERTIES LINKER_LANGUAGE CXX)
   set_target_properties(xcrt-jit PROPERTIES VERSION ${PROJECT_VERSION}
                                             SOVERSION ${PROJECT_VERSION_MAJOR})
   xc_version_script(xcrt-jit xc_jit_api)
+  target_link_options(xcrt-jit PRIVATE -Wl,-z,nodelete)
   xc_set_rpath(xcrt-jit)
   set(XC_HAVE_JIT ON)
 else()

@@ -20,6 +20,7 @@ endfunction()
 function(xc_add_folder name)
   cmake_parse_arguments(arg "SMALL" "" "HEADERS;LINKS" ${ARGN})
   xc_sources(sources src/${name} *.cpp)
+  list(FILTER sources EXCLUDE REGEX "/base/immortal\\.cpp$")  # of the shared libraries alone
   if(NOT XC_CUDA)
     list(FILTER sources EXCLUDE REGEX "/backends/cuda/")
   endif()

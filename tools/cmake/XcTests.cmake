@@ -132,24 +132,34 @@ endif()
 set_tests_properties(${xc_soak_tests} PROPERTIES LABELS soak TIMEOUT 21600
                      WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
 
-# The C API as a C program sees it.
+# The C API as a C program sees it, and what programs do to their process: each a program of its own.
 xc_sources(xc_c_tests tests/capi *.c)
-foreach(source ${xc_c_tests})
+xc_sources(xc_host_tests tests/host *.c)
+foreach(source ${xc_c_tests} ${xc_host_tests})
+  get_filename_component(dir "${source}" DIRECTORY)
+  get_filename_component(dir "${dir}" NAME)
   get_filename_component(stem "${source}" NAME_WE)
   add_executable(xc_c_${stem} "${source}")
-  target_link_libraries(xc_c_${stem} PRIVATE xcrt Threads::Threads m)
+  target_link_libraries(xc_c_${stem} PRIVATE xcrt Threads::Threads m ${CMAKE_DL_LIBS})
   target_compile_options(xc_c_${stem} PRIVATE -std=c99 -pedantic -Wall -Wextra)
   target_compile_definitions(xc_c_${stem} PRIVATE "XC_SOURCE_DIR=\"${CMAKE_SOURCE_DIR}\""
-                             "XC_SHARED_DIR=\"${XC_SHARED_DIR}\"")
+                             "XC_SHARED_DIR=\"${XC_SHARED_DIR}\""
+                             "XC_LIBRARY=\"$<TARGET_FILE:xcrt>\"" "XC_HAVE_JIT=$<BOOL:${XC_HAVE_JIT}>")
   if(XC_SANITIZE)
     target_compile_options(xc_c_${stem} PRIVATE ${xc_sanitize_flags})
     target_link_options(xc_c_${stem} PRIVATE ${xc_sanitize_flags})
   endif()
   set_target_properties(xc_c_${stem} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   xc_set_rpath(xc_c_${stem})
-  add_test(NAME capi/c/${stem} COMMAND xc_c_${stem})
-  xc_test_labels(labels "${source}" capi)
-  xc_label_test(capi/c/${stem} xc_c_${stem} "${labels}")
+  set(name ${dir}/${stem})
+  if(dir STREQUAL "capi")
+    set(name capi/c/${stem})
+  elseif(TARGET xcrt-jit)
+    add_dependencies(xc_c_${stem} xcrt-jit)
+  endif()
+  add_test(NAME ${name} COMMAND xc_c_${stem})
+  xc_test_labels(labels "${source}" ${dir})
+  xc_label_test(${name} xc_c_${stem} "${labels}")
 endforeach()
 
 # Fuzz targets: tests/fuzz/NAME_fuzz.cpp defines LLVMFuzzerTestOneInput, tests/fuzz/corpus/NAME holds its

@@ -1,13 +1,12 @@
 // xc::DequantizedMatMul: "xc.block_matmul". The weights stay integers, a byte or half a byte each,
 // in panels of 64 columns made once. A few rows multiply them as they are read; for many rows a
-// part of some panels at a time becomes f32 in scratch and goes through a product (sgemm.h).
+// part of some panels at a time becomes f32 in scratch and goes through a product (gemm.h).
 
 #include <algorithm>
 
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/matmul_problem.h"
-#include "backends/cpu/onednn_common.h"
 #include "backends/cpu/vector/block_product_fn.h"
 
 namespace xc::cpu {
@@ -103,7 +102,6 @@ class BlockMatMulBound final : public BoundKernel {
     parts_ = ceil_div(panels_->count, kPartPanels);
     tasks = std::max<int64_t>(1, p_.batches * parts_);
     many_ = p_.m >= kManyRows;
-    own_ = choose_sgemm(p_.m, kPartPanels * kPanelColumns, kPartTerms, true, 0).own;
     const int64_t columns = kPartPanels * kPanelColumns;
     const bool dense = (p_.a_k == 1 || p_.k == 1) && (p_.a_m >= p_.k || p_.m == 1);
     x_bytes_ = dense ? 0 : align_up(checked_mul(p_.m, p_.k) * 4, 64);
@@ -111,11 +109,13 @@ class BlockMatMulBound final : public BoundKernel {
     // Behind them: a part of the weights, or the sums of x's blocks.
     scratch_bytes = x_bytes_ + y_bytes_ +
                     (many_ ? kPartTerms * columns : checked_mul(p_.m, panels_->blocks())) * 4;
+    room_at_ = align_up(scratch_bytes, 64);
+    room_ = many_ ? gemm_room<float>(p_.m, columns, kPartTerms) : 0;
+    scratch_bytes = room_at_ + room_ * 4;
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
     if (p_.m == 0 || p_.n == 0) return;
-    const OneThread guard;
     auto* scratch = static_cast<std::byte*>(args.scratch);
     auto* y = reinterpret_cast<float*>(scratch + x_bytes_);
     for (int64_t task = begin; task < std::min(end, p_.batches * parts_); ++task) {
@@ -133,7 +133,8 @@ class BlockMatMulBound final : public BoundKernel {
       const int64_t last = std::min(panels_->count, first + kPartPanels);
       const int64_t width = (last - first) * kPanelColumns;
       auto* rest = reinterpret_cast<float*>(scratch + x_bytes_ + y_bytes_);
-      many_ ? multiply_many(x, x_row, first, last, y, rest)
+      many_ ? multiply_many(x, x_row, first, last, y, rest,
+                            reinterpret_cast<float*>(scratch + room_at_))
             : multiply_few(x, x_row, first, last, y, rest);
       auto* out = static_cast<float*>(args.buffers[output_]) + c_at;
       const int64_t n0 = first * kPanelColumns, n = std::min(width, p_.n - n0);
@@ -157,7 +158,7 @@ class BlockMatMulBound final : public BoundKernel {
   }
 
   void multiply_many(const float* x, int64_t x_row, int64_t first, int64_t last, float* y,
-                     float* part) const {
+                     float* part, float* room) const {
     const int64_t width = (last - first) * kPanelColumns;
     if (p_.k == 0) std::fill_n(y, p_.m * width, 0.0f);
     for (int64_t k0 = 0; k0 < p_.k; k0 += kPartTerms) {
@@ -177,16 +178,19 @@ class BlockMatMulBound final : public BoundKernel {
                           width,
                           k0 == 0 ? 0.0f : 1.0f,
                           y,
-                          width};
-      own_ ? own_gemm(product) : library_sgemm(product);
+                          width,
+                          0,
+                          room,
+                          room_};
+      own_gemm(product);
     }
   }
 
   size_t output_;
   std::shared_ptr<const Panels> panels_;
   MatMulProblem p_;
-  bool many_ = false, own_ = false;
-  int64_t parts_ = 1, x_bytes_ = 0, y_bytes_ = 0;
+  bool many_ = false;
+  int64_t parts_ = 1, x_bytes_ = 0, y_bytes_ = 0, room_at_ = 0, room_ = 0;
 };
 
 class BlockMatMulKernel final : public Kernel {

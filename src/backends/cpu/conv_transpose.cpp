@@ -8,7 +8,6 @@
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/onednn_common.h"
 #include "backends/cpu/phase_conv_transpose.h"
 #include "backends/cpu/simple_kernel.h"
 #include "ops/conv_transpose.h"
@@ -37,12 +36,13 @@ class ConvTransposeBound final : public BoundKernel {
                                    std::max<int64_t>(out_channels_, 1));
     chunks_ = ceil_div(out_channels_, at_once_);
     tasks = views_.outputs[0].count() == 0 ? 0 : y[0] * groups_ * chunks_;
-    scratch_bytes = checked_mul(checked_mul(at_once_, each), 4);
+    room_at_ = align_up(checked_mul(checked_mul(at_once_, each), 4), 64);
+    room_ = gemm_room<float>(at_once_ * kernel_, pixels_, in_channels_);
+    scratch_bytes = checked_add(room_at_, room_ * 4);
     held_bytes += views_.bytes();
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-    const OneThread guard;
     const auto* w = static_cast<const float*>(args.buffers[1]);
     const auto* bias = biased_ ? static_cast<const float*>(args.buffers[2]) : nullptr;
     auto* columns = static_cast<float*>(args.scratch);
@@ -52,23 +52,27 @@ class ConvTransposeBound final : public BoundKernel {
       const int64_t group = rest % groups_;
       const float* x = static_cast<const float*>(args.buffers[0]) + rest * in_channels_ * pixels_;
       const int64_t row = out_channels_ * kernel_;
-      const Sgemm product{true,
-                          false,
-                          count * kernel_,
-                          pixels_,
-                          in_channels_,
-                          1.0f,
-                          w + group * in_channels_ * row + first * kernel_,
-                          row,
-                          x,
-                          pixels_,
-                          0.0f,
-                          columns,
-                          pixels_};
+      const Sgemm product{
+          true,
+          false,
+          count * kernel_,
+          pixels_,
+          in_channels_,
+          1.0f,
+          w + group * in_channels_ * row + first * kernel_,
+          row,
+          x,
+          pixels_,
+          0.0f,
+          columns,
+          pixels_,
+          0,
+          reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + room_at_),
+          room_};
       if (in_channels_ == 0 || pixels_ == 0)
         std::fill_n(columns, count * kernel_ * pixels_, 0.0f);
       else
-        library_sgemm(product);
+        own_gemm(product);
       for (int64_t m = 0; m < count; ++m) {
         const int64_t channel = group * out_channels_ + first + m;
         float* y = static_cast<float*>(args.buffers[views_.inputs.size()]) +
@@ -105,6 +109,7 @@ class ConvTransposeBound final : public BoundKernel {
   std::array<WindowAxis, 3> axes_;
   int64_t groups_ = 1, in_channels_ = 0, out_channels_ = 0;  ///< channels per group
   int64_t pixels_ = 1, plane_ = 1, kernel_ = 1, at_once_ = 1, chunks_ = 1;
+  int64_t room_at_ = 0, room_ = 0;
 };
 
 Verdict supports(const StepSpec& spec) {

@@ -1,7 +1,6 @@
 #pragma once
-// Products without a primitive. f32: an own product where it is the faster one, else the library's
-// sgemm, which the own one stands in for until the library has generated its code. f64: the own
-// one.
+// Products of operands that both change, of any size and strides: no primitive, nothing generated,
+// nothing allocated.
 
 #include <cstdint>
 
@@ -25,31 +24,18 @@ struct Gemm {
   /// Rows of the product this is a part of (0 = m): the order of summation depends on it, and on
   /// nothing else that partition changes.
   int64_t all_rows = 0;
+  /// Of gemm_room(), aligned to 64; none = slower where there could be some.
+  T* room = nullptr;
+  int64_t room_elements = 0;
 };
 
 using Sgemm = Gemm<float>;
 
-/// Who computes a product. `provisional`: the own one for the time being.
-struct SgemmChoice {
-  bool own = false;
-  bool provisional = false;
-};
-/// For products of m x n results over k terms, of so many flops in a step together. `steady`: its
-/// bits must never change, or there is time.
-SgemmChoice choose_sgemm(int64_t m, int64_t n, int64_t k, bool steady, double step_flops);
-
-/// By the library. The caller holds a OneThread. Fails with kOutOfMemory or kInternal.
-void library_sgemm(const Sgemm& p);
-/// By an own kernel; never fails. `isa`: at most the host's.
+/// Never fails. `isa`: at most the host's.
 template <class T>
 void own_gemm(const Gemm<T>& p, Isa isa = cpu_info().isa);
-
-/// What the library generates at the first call of a process: for products with a vector 2.5 ms,
-/// for others ten times that.
-enum class SgemmCode : uint8_t { kVector, kMatrix };
-SgemmCode sgemm_code(int64_t m, int64_t n);
-bool sgemm_is_warm(SgemmCode code);
-/// Has it generated. Thread-safe.
-void warm_sgemm(SgemmCode code);
+/// Elements that make m x n results over k terms faster: where the right side is copied to.
+template <class T>
+int64_t gemm_room(int64_t m, int64_t n, int64_t k, Isa isa = cpu_info().isa);
 
 }  // namespace xc::cpu

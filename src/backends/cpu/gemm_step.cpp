@@ -57,10 +57,7 @@ class GemmBound final : public BoundKernel {
     b_ = gemm_operand(p_.k, p_.n, p_.b_k, p_.b_n);
     c_ = gemm_operand(p_.m, p_.n, p_.c_m, p_.c_n);
     if (c_.transposed) c_ = {false, true, p_.n};
-    if constexpr (std::is_same_v<T, float>) {
-      round(context.background);
-      if (!rounded_) choose_kernel(context.background);
-    }
+    if constexpr (std::is_same_v<T, float>) round(context.background);
     if (parts_.empty()) parts_ = split_matmul(p_);
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
     // A result that leaves the first-level cache before its epilogue costs more than small calls.
@@ -71,8 +68,10 @@ class GemmBound final : public BoundKernel {
     if (a_.copied) a_bytes_ = bytes(p_.m * p_.k);
     if (b_.copied) b_bytes_ = bytes(p_.k * p_.n);
     if (c_.copied) c_bytes_ = bytes(p_.m * p_.n);
-    rounded_at_ = a_bytes_ + b_bytes_ + c_bytes_;
-    epilogue_at_ = rounded_at_ + (rounded_ ? align_up(rounded_->scratch_bytes(), 64) : 0);
+    if (!rounded_) room_ = gemm_room<T>(p_.m, p_.n, p_.k);
+    product_at_ = a_bytes_ + b_bytes_ + c_bytes_;
+    epilogue_at_ =
+        product_at_ + (rounded_ ? align_up(rounded_->scratch_bytes(), 64) : bytes(room_));
     scratch_bytes = epilogue_at_ + settings_.epilogue.scratch_bytes();
     // Until they are packed, weights are read where they lie: as a right side, by whole vectors.
     if (!swapped_ && !b_.copied && !b_.transposed && !rounded_) any_address = 1u << 1;
@@ -85,8 +84,8 @@ class GemmBound final : public BoundKernel {
     for (int64_t i = begin; i < std::min(end, count);) {
       MatMulPart part = parts_[static_cast<size_t>(i)];
       int64_t next = i + 1;
-      // Neighbouring parts go in one call: the library's order of summation over k does not depend
-      // on the sizes of the result (a test compares the bits).
+      // Neighbouring parts go in one call: the order of summation over k does not depend on the
+      // sizes of the result (a test compares the bits).
       for (; merge_ && next < std::min(end, count); ++next) {
         const MatMulPart& other = parts_[static_cast<size_t>(next)];
         if (other.batch != part.batch) break;
@@ -121,14 +120,6 @@ class GemmBound final : public BoundKernel {
     // As the library reads and writes them.
     if (a_.transposed) a_ = {false, true, p_.k};
     if (c_.leading != p_.n) c_ = {false, true, p_.n};
-  }
-
-  void choose_kernel(bool background) {
-    const SgemmChoice choice =
-        choose_sgemm(p_.m, p_.n, p_.k, settings_.strict || background, p_.flops());
-    own_ = choice.own;
-    provisional |= choice.provisional;
-    if (!own_ && background) warm_sgemm(sgemm_code(p_.m, p_.n));
   }
 
   /// `context` gives the operands over the result, which has rows and columns or not.
@@ -184,17 +175,26 @@ class GemmBound final : public BoundKernel {
       result = reinterpret_cast<T*>(scratch + a_bytes_ + b_bytes_);
       ldc = n;
     }
-    const Gemm<T> product{
-        a_.transposed, b_.transposed, m,      n,   k,   settings_.alpha, a, lda, b,
-        ldb,           T{0},          result, ldc, p_.m};
-    if constexpr (std::is_same_v<T, float>) {
-      if (rounded_)
-        rounded_->run(product, scratch + rounded_at_);
-      else
-        own_ ? own_gemm(product) : library_sgemm(product);
-    } else {
+    const Gemm<T> product{a_.transposed,
+                          b_.transposed,
+                          m,
+                          n,
+                          k,
+                          settings_.alpha,
+                          a,
+                          lda,
+                          b,
+                          ldb,
+                          T{0},
+                          result,
+                          ldc,
+                          p_.m,
+                          rounded_ ? nullptr : reinterpret_cast<T*>(scratch + product_at_),
+                          room_};
+    if constexpr (std::is_same_v<T, float>)
+      rounded_ ? rounded_->run(product, scratch + product_at_) : own_gemm(product);
+    else
       own_gemm(product);
-    }
     if (c_.copied) {
       const Dims dims{m, n}, from{n, 1}, to{p_.c_m, p_.c_n};
       CopyPlan(dims, from, to, sizeof(T)).run(result, c);
@@ -217,12 +217,12 @@ class GemmBound final : public BoundKernel {
   MatMulProblem p_;
   bool swapped_ = false;
   bool merge_ = false;
-  bool own_ = true;
   std::optional<RoundedProduct> rounded_;
   std::vector<MatMulPart> parts_;
   Epilogue::Tiles tiles_;
   GemmOperand a_, b_, c_;
-  int64_t a_bytes_ = 0, b_bytes_ = 0, c_bytes_ = 0, rounded_at_ = 0, epilogue_at_ = 0;
+  int64_t a_bytes_ = 0, b_bytes_ = 0, c_bytes_ = 0, product_at_ = 0, epilogue_at_ = 0;
+  int64_t room_ = 0;  ///< elements, at product_at_
 };
 
 }  // namespace

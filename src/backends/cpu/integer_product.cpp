@@ -11,12 +11,14 @@ namespace {
 constexpr int64_t kExactTerms = (int64_t{1} << 24) / (255 * 128) / 64 * 64;
 
 struct F32Scratch {
-  int64_t terms, right_at, sums_at, bytes;
+  int64_t terms, right_at, sums_at, room_at, room, bytes;
   F32Scratch(int64_t m, int64_t n, int64_t k) : terms(std::min(k, kExactTerms)) {
     const auto size = [](int64_t count) { return align_up(checked_mul(count, 4), 64); };
     right_at = size(checked_mul(m, terms));
     sums_at = right_at + size(checked_mul(terms, n));
-    bytes = sums_at + size(checked_mul(m, n));
+    room_at = sums_at + size(checked_mul(m, n));
+    room = gemm_room<float>(m, n, terms);
+    bytes = room_at + size(room);
   }
 };
 
@@ -42,12 +44,12 @@ void by_f32(const IntegerProduct& p, void* scratch) {
     widen(static_cast<const std::byte*>(p.left) + first, p.left_signed, p.m, terms, p.left_stride,
           left);
     widen(p.right + first * p.right_stride, true, terms, p.n, p.right_stride, right);
-    const Sgemm product{false, false, p.m, p.n,  terms, 1.0f, left,
-                        terms, right, p.n, 0.0f, sums,  p.n};
-    if (choose_sgemm(p.m, p.n, terms, true, 0).own)
-      own_gemm(product);
-    else
-      library_sgemm(product);
+    const Sgemm product{
+        false,      false, p.m,   p.n,   terms,
+        1.0f,       left,  terms, right, p.n,
+        0.0f,       sums,  p.n,   0,     reinterpret_cast<float*>(base + layout.room_at),
+        layout.room};
+    own_gemm(product);
     const int64_t lines = p.sums_stride == p.n ? 1 : p.m;  // dense rows are one line
     for (int64_t i = 0; i < lines; ++i)
       fns.add_whole(sums + i * p.n, p.m / lines * p.n, p.sums + i * p.sums_stride);
@@ -75,6 +77,7 @@ void integer_product(const IntegerProduct& p, void* scratch, bool exact_library)
     return;
   }
   if (!exact_library) return by_f32(p, scratch);
+  const InsideLibrary inside;  // its kernels are static objects
   const int32_t no_offset = 0;
   const auto call = [&](auto* left, auto gemm) {
     return gemm('N', 'N', 'F', p.m, p.n, p.k, 1.0f, left, p.left_stride, 0, p.right, p.right_stride,
@@ -83,6 +86,7 @@ void integer_product(const IntegerProduct& p, void* scratch, bool exact_library)
   const dnnl_status_t status = p.left_signed
                                    ? call(static_cast<const int8_t*>(p.left), dnnl_gemm_s8s8s32)
                                    : call(static_cast<const uint8_t*>(p.left), dnnl_gemm_u8s8s32);
+  keep_out_at_exit();
   if (status != dnnl_success)
     fail(status == dnnl_out_of_memory ? Status::kOutOfMemory : Status::kInternal,
          "the library's integer product failed with status {}", static_cast<int>(status));

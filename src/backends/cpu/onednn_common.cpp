@@ -1,8 +1,11 @@
 #include "backends/cpu/onednn_common.h"
 
 #include <memory>
+#include <optional>
+#include <string_view>
 
 #include "backends/cpu/vector/elementwise_fn.h"
+#include "base/block_signals.h"
 #include "base/cpu_info.h"
 
 // The two of omp.h that are called, from the OpenMP library which oneDNN brings; clang's header
@@ -13,8 +16,8 @@ extern "C" void omp_set_num_threads(int);
 namespace xc::cpu {
 
 const dnnl::engine& onednn_engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
+  static const auto* const engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return *engine;
 }
 
 OneThread::OneThread() : before_(omp_get_max_threads()) {
@@ -103,8 +106,30 @@ struct PreparedPrimitive::Lease {
   std::vector<dnnl_exec_arg_t> arguments;
 };
 
+namespace {
+
+/// Whether it multiplies by the library's sgemm: "gemm:jit", "x64:gemm:jit", "jit:gemm"; not
+/// "brgemm". Its code for small products (oneDNN 3.2, jit_avx512_common_gemm_f32.cpp and
+/// jit_avx_gemm_f32.cpp, STACK_K_CAPACITY) lets the stack pointer point into a block of the heap
+/// while it works through more than 84 terms: a signal's frame then overwrites what lies in front
+/// of that block.
+bool calls_sgemm(const dnnl::primitive& primitive) {
+  const char* name = nullptr;
+  if (dnnl_primitive_desc_query(primitive.get_primitive_desc(), dnnl_query_impl_info_str, 0,
+                                &name) != dnnl_success ||
+      !name)
+    return true;
+  const std::string_view text = name;
+  const size_t at = text.find("gemm");
+  return at != text.npos && (at < 2 || text.substr(at - 2, 2) != "br");
+}
+
+}  // namespace
+
 PreparedPrimitive::PreparedPrimitive(dnnl::primitive primitive, std::vector<Argument> arguments)
-    : primitive_(std::move(primitive)), arguments_(std::move(arguments)) {}
+    : primitive_(std::move(primitive)),
+      arguments_(std::move(arguments)),
+      calls_sgemm_(calls_sgemm(primitive_)) {}
 
 PreparedPrimitive::~PreparedPrimitive() {
   for (auto& slot : leases_) delete slot.load();
@@ -137,9 +162,12 @@ void PreparedPrimitive::execute(void* const* pointers) const {
   Lease* lease = take();
   for (size_t i = 0; i < arguments_.size(); ++i)
     dnnl_memory_set_data_handle(lease->arguments[i].memory, pointers[i]);
+  std::optional<BlockSignals> guard;
+  if (calls_sgemm_) guard.emplace(BlockSignals::Which::kSentOnly);
   const dnnl_status_t status =
       dnnl_primitive_execute(primitive_.get(), lease->stream.get(),
                              static_cast<int>(lease->arguments.size()), lease->arguments.data());
+  guard.reset();
   give(lease);
   if (status != dnnl_success)
     fail(status == dnnl_out_of_memory ? Status::kOutOfMemory : Status::kInternal,

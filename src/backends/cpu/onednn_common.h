@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "backends/step.h"
+#include "base/at_end.h"
+#include "base/exit_gate.h"
+#include "base/large_stack.h"
 
 namespace xc::cpu {
 
@@ -71,14 +74,22 @@ class PreparedPrimitive {
 
   dnnl::primitive primitive_;
   std::vector<Argument> arguments_;
+  bool calls_sgemm_;  ///< whose code no signal may interrupt
   mutable std::array<std::atomic<Lease*>, 4> leases_{};
 };
 
-/// Runs `body`; an error of oneDNN becomes an xc::Error.
+/// Runs `body`, which makes an object of oneDNN; an error becomes an xc::Error. Where the stack is
+/// small, on another thread.
 template <class Body>
-decltype(auto) onednn_call(std::string_view what, Body&& body) {
+auto onednn_call(std::string_view what, Body&& body) {
+  const InsideLibrary inside;  // its cache of primitives is a static object
+  const AtEnd registered(keep_out_at_exit);
   try {
-    return body();
+    if (has_large_stack()) return body();
+    return on_large_stack([&] {
+      const OneThread guard;  // this one's setting; the caller holds one for its own
+      return body();
+    });
   } catch (const dnnl::error& error) {
     fail(error.status == dnnl_out_of_memory ? Status::kOutOfMemory : Status::kInternal,
          "oneDNN refused {}: {}", what, error.message);

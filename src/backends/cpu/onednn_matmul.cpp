@@ -1,14 +1,14 @@
 // f32 matrix products over oneDNN: "onednn.matmul"; "onednn.matmul bf16" where operands may be
 // rounded to that (StepSpec::multiplied_as()).
 //
-// Two ways. sgemm takes any sizes and strides without a primitive, so a new shape costs nothing. A
-// constant right side is packed in prepare(), once, in column slices fixed by its shape. With
-// AVX-512, products bound afterwards run a primitive made for their number of rows (up to 15 %
+// Two ways. The own product takes any sizes and strides without a primitive, so a new shape costs
+// nothing. A constant right side is packed in prepare(), once, in column slices fixed by its shape.
+// With AVX-512, products bound afterwards run a primitive made for their number of rows (up to 15 %
 // faster, and the only way whose weights need no repacking per call), or an own kernel for few
 // rows; until that primitive is made, the own kernel reads the packed weights for more rows, too.
-// Below, the library packs nothing and its sgemm copies the weights at every call: an own kernel
-// multiplies any number of rows with narrow panels (vector/panel_product.inc). In strict mode only
-// sgemm is used, one call per part, so that results never change.
+// Below, the library packs nothing and copies the weights at every call: an own kernel multiplies
+// any number of rows with narrow panels (vector/panel_product.inc). In strict mode only the own
+// product is used, one call per part, so that results never change.
 //
 // Where the processor multiplies bf16 and operands may be rounded, weights are packed as bf16, half
 // the bytes, and each part's rows of the left side are rounded to bf16 in scratch where they are
@@ -41,11 +41,6 @@ constexpr int64_t kHeldSmallest = 4 << 10;   ///< and where the model holds them
 /// Up to so many rows the primitive is up to 1.7 times faster when its result is dense, which a
 /// slice of columns is not (measured; the library then copies through a buffer of its own).
 constexpr int64_t kDenseRows = 48;
-/// For how many threads products and weights are cut: always as many where results would depend on
-/// it.
-int threads_to_cut_for(const StepSpec& spec) {
-  return products_cut_alike() ? spec.threads : 2;
-}
 
 // ---- packed weights
 // ------------------------------------------------------------------------------
@@ -77,7 +72,7 @@ class PackedBound final : public BoundKernel {
     rounded_ = weights_->types.left == DType::kBF16;
     const bool own =
         weights_->narrow_panels || (p_.m <= kFewRows && few_rows_reads(*weights_, p_.m));
-    parts_ = split_matmul(p_, rounded_ && own ? 0 : weights_->slices, threads_to_cut_for(spec));
+    parts_ = split_matmul(p_, rounded_ && own ? 0 : weights_->slices, spec.threads);
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
     // A slice that is widened serves all its parts, one after another; narrow panels, of which a
     // slice is more than a second-level cache holds, come from the third for all parts but one.
@@ -323,7 +318,7 @@ class MatMulKernel final : public Kernel {
     if (!packable_) return;
     auto packed = pack_weights(spec_.inputs[1].constant, settings_.transpose_b,
                                {settings_.operands, settings_.operands, DType::kF32},
-                               settings_.operands == DType::kBF16 ? 1 : threads_to_cut_for(spec_));
+                               settings_.operands == DType::kBF16 ? 1 : spec_.threads);
     const std::lock_guard lock(mutex_);
     packed_ = std::move(packed);
   }

@@ -35,7 +35,7 @@ PackedProduct prepared(const dnnl::matmul::primitive_desc& pd) {
 }
 
 constexpr int64_t kMostSlices = 64;
-constexpr int64_t kAtOnce = 4096;  ///< elements converted, in the first-level cache
+constexpr int64_t kAtOnce = 1024;  ///< elements converted, in the first-level cache
 
 void convert(const void* from, DType from_type, void* to, DType to_type, int64_t count) {
   cast_fn(from_type, to_type, cpu_info().isa)({{from}, {1}, to, count, nullptr});

@@ -278,7 +278,10 @@ class DeformConvBound final : public BoundKernel {
     blocks_ = ceil_div(points_, kPoints);
     tasks = checked_mul(shape_.batch, blocks_);
     list_bytes_ = align_up(TapList::bytes(kPoints, 4 * kPoints), 64);
-    scratch_bytes = list_bytes_ + checked_mul(checked_mul(rows_, kPoints), 4);
+    room_at_ = align_up(list_bytes_ + checked_mul(checked_mul(rows_, kPoints), 4), 64);
+    room_ = gemm_room<float>(shape_.out_channels, std::min(kPoints, points_),
+                             shape_.in_channels * kernel_);
+    scratch_bytes = room_at_ + room_ * 4;
     held_bytes += views_.bytes();
   }
 
@@ -302,7 +305,9 @@ class DeformConvBound final : public BoundKernel {
           std::fill_n(y + m * points_, count, input(kB) ? input(kB)[g * outputs + m] : 0.0f);
         if (depth == 0) continue;
         own_gemm<float>({false, false, outputs, count, depth, 1.0f, input(kW) + g * outputs * depth,
-                         depth, columns + g * depth * count, count, 1.0f, y, points_});
+                         depth, columns + g * depth * count, count, 1.0f, y, points_, 0,
+                         reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + room_at_),
+                         room_});
       }
     }
   }
@@ -357,6 +362,7 @@ class DeformConvBound final : public BoundKernel {
   OperandViews views_;
   ConvShape shape_;
   int64_t offset_groups_ = 1, kernel_ = 1, points_ = 1, rows_ = 0, blocks_ = 0, list_bytes_ = 0;
+  int64_t room_at_ = 0, room_ = 0;
 };
 
 Verdict supports_grid(const StepSpec& spec) {

@@ -57,18 +57,20 @@ class TransformedWeights {
       }
     const int64_t taps = static_cast<int64_t>(factors.size()) / points_;
     const auto* w = weights.as<float>();
+    std::vector<double> taken(static_cast<size_t>(taps * kPanel));  // a window's taps of a panel
     for (int64_t j = 0; j < out_; j += kPanel)
       for (int64_t c = 0; c < in_; ++c) {
         const int64_t columns = std::min(kPanel, out_ - j);
-        double taken[kMostPixels][kPanel];  // a window's taps of a panel
         for (int64_t t = 0; t < taps; ++t)
           for (int64_t k = 0; k < kPanel; ++k)
-            taken[t][k] = k < columns ? w[((j + k) * in_ + c) * taps + t] : 0;
+            taken[static_cast<size_t>(t * kPanel + k)] =
+                k < columns ? w[((j + k) * in_ + c) * taps + t] : 0;
         for (int64_t p = 0; p < points_; ++p) {
           const double* const factor = factors.data() + p * taps;
           double sum[kPanel] = {};
           for (int64_t t = 0; t < taps; ++t)
-            for (int64_t k = 0; k < kPanel; ++k) sum[k] += factor[t] * taken[t][k];
+            for (int64_t k = 0; k < kPanel; ++k)
+              sum[k] += factor[t] * taken[static_cast<size_t>(t * kPanel + k)];
           float* const to = panel(j, p);
           for (int64_t k = 0; k < width(j); ++k)
             to[own_place(in_, together(j), c, k)] = static_cast<float>(sum[k]);
@@ -99,7 +101,7 @@ class WinogradBound final : public BoundKernel {
         weights_(std::move(weights)),
         plain_weights_(spec.inputs[kW].constant),
         fns_(winograd_fns(cpu_info().isa, form.rows, form.cols)),
-        sum_windows_(product_fn<float>(cpu_info().isa)),
+        sum_windows_(product_fns<float>(cpu_info().isa).run),
         y_index_(static_cast<uint32_t>(spec.inputs.size())),
         has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()),
         images_(conv.problem.batch),
@@ -406,7 +408,9 @@ class WinogradBound final : public BoundKernel {
                   .c_m = kPanel,
                   .alpha = 1,
                   .beta = 0,
-                  .all_rows = outputs});
+                  // As for many rows, term after term: in sums side by side large terms of either
+                  // sign would overflow apart and meet as NaN.
+                  .all_rows = std::max<int64_t>(outputs, 8)});
     for (int64_t o = 0; o < outputs; ++o)
       for (int64_t k = 0; k < columns; ++k) {
         float value = scratch.sums[o * kPanel + k] + scratch.bias[j + k];
@@ -419,7 +423,7 @@ class WinogradBound final : public BoundKernel {
   std::shared_ptr<const TransformedWeights> weights_;
   Tensor plain_weights_;
   WinogradFns fns_;
-  ProductFn<float> sum_windows_;
+  void (*sum_windows_)(const PlainProduct<float>&);
   uint32_t y_index_;
   bool has_bias_, stage_y_ = false;
   int64_t images_, in_, out_;

@@ -3,14 +3,14 @@
 namespace xc::cpu {
 
 template <class T>
-ProductFn<T> product_fn([[maybe_unused]] Isa isa) {
+ProductFns<T> product_fns([[maybe_unused]] Isa isa) {
 #if defined(__x86_64__)
-  if (isa >= Isa::kAvx512) return avx512::product_fn<T>();
-  if (isa >= Isa::kAvx2) return avx2::product_fn<T>();
+  if (isa >= Isa::kAvx512) return avx512::product_fns<T>();
+  if (isa >= Isa::kAvx2) return avx2::product_fns<T>();
 #endif
-  return baseline::product_fn<T>();
+  return baseline::product_fns<T>();
 }
-template ProductFn<float> product_fn(Isa isa);
-template ProductFn<double> product_fn(Isa isa);
+template ProductFns<float> product_fns(Isa isa);
+template ProductFns<double> product_fns(Isa isa);
 
 }  // namespace xc::cpu

@@ -22,24 +22,32 @@ struct PlainProduct {
   int64_t c_m;
   T alpha, beta;
   int64_t all_rows;  ///< of the product this is a part of
+  /// Aligned to 64, for copies of b; none = a few kilobytes of the stack do.
+  T* room = nullptr;
+  int64_t room_elements = 0;
 };
 template <class T>
-using ProductFn = void (*)(const PlainProduct<T>&);
+struct ProductFns {
+  void (*run)(const PlainProduct<T>&);
+  /// Elements of room that make m x n results over k terms faster; at most 4 MiB. Less than that
+  /// is of no use. Changes no bit.
+  int64_t (*room)(int64_t m, int64_t n, int64_t k);
+};
 /// For float and double.
 template <class T>
-ProductFn<T> product_fn(Isa isa);
+ProductFns<T> product_fns(Isa isa);
 
 namespace baseline {
 template <class T>
-ProductFn<T> product_fn();
+ProductFns<T> product_fns();
 }
 namespace avx2 {
 template <class T>
-ProductFn<T> product_fn();
+ProductFns<T> product_fns();
 }
 namespace avx512 {
 template <class T>
-ProductFn<T> product_fn();
+ProductFns<T> product_fns();
 }
 
 }  // namespace xc::cpu

@@ -1,0 +1,159 @@
+/* The C library's allocator fails at the n-th request of the calling thread, once or from then on,
+ * for n over everything that loading, running and destroying ask for: the function says so, nothing
+ * leaks, and the same works when there is memory again. Not what goes through JSON (explain, .xcg):
+ * the destructors of that library allocate. This program defines the allocator of the process. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <malloc.h>
+#include <stddef.h>
+
+#include "network.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
+int main(void) {
+  printf("skipped: the sanitizer, or a C library other than glibc, owns malloc\n");
+  return 0;
+}
+#else
+
+static __thread long left = -1; /* requests until one fails; -1 = none will */
+static __thread int for_ever, failed;
+
+extern void* __libc_malloc(size_t);
+extern void* __libc_calloc(size_t, size_t);
+extern void* __libc_realloc(void*, size_t);
+extern void* __libc_memalign(size_t, size_t);
+
+static int refuse(void) {
+  if (left < 0) return 0;
+  if (left > 0) {
+    --left;
+    return 0;
+  }
+  if (!for_ever) left = -1;
+  failed = 1;
+  errno = ENOMEM;
+  return 1;
+}
+
+/* Seen by the libraries, whatever the visibility of everything else. */
+#pragma GCC visibility push(default)
+void* malloc(size_t size) {
+  return refuse() ? NULL : __libc_malloc(size);
+}
+void* calloc(size_t items, size_t size) {
+  return refuse() ? NULL : __libc_calloc(items, size);
+}
+void* realloc(void* memory, size_t size) {
+  return refuse() ? NULL : __libc_realloc(memory, size);
+}
+void* memalign(size_t alignment, size_t size) {
+  return refuse() ? NULL : __libc_memalign(alignment, size);
+}
+void* aligned_alloc(size_t alignment, size_t size) {
+  return refuse() ? NULL : __libc_memalign(alignment, size);
+}
+int posix_memalign(void** out, size_t alignment, size_t size) {
+  if (refuse()) return ENOMEM;
+  *out = __libc_memalign(alignment, size);
+  return *out ? 0 : ENOMEM;
+}
+#pragma GCC visibility pop
+
+static float x[kMostRows * kColumns];
+
+/* Statuses of what may have been short of memory. */
+static int sound(xc_status status, xc_error** error, const char* what, long n) {
+  const int ok = status == XC_OK || status == XC_OUT_OF_MEMORY;
+  if (!ok) {
+    left = -1;
+    fprintf(stderr, "%s, request %ld: %s: %s\n", what, n, xc_status_name(status),
+            xc_error_text(*error));
+  }
+  xc_error_destroy(*error);
+  *error = NULL;
+  return ok;
+}
+
+typedef struct outcome {
+  int unsound, wrong;
+} outcome;
+
+/* Everything, with a failure at request n of it; 0 when it asks for fewer. */
+static int life(const char* mode, long n, int ever, xc_tensor** expected, outcome* result) {
+  network net;
+  xc_error* error = NULL;
+  xc_tensor* out[kOutputs] = {NULL, NULL, NULL, NULL};
+  xc_status status;
+  int i, met;
+  fill_input(x, 6);
+  failed = 0;
+  for_ever = ever;
+  left = n;
+  status = network_open(&net, mode, 1, NULL, &error);
+  result->unsound += !sound(status, &error, "open", n);
+  for (i = 0; net.session && i < 3; ++i) {
+    status = network_run(&net, x, 6, out, &error);
+    result->unsound += !sound(status, &error, "run", n);
+    if (status == XC_OK) {
+      const long pause = left;
+      left = -1;
+      result->wrong += differing(expected, out);
+      left = pause;
+    }
+    drop_outputs(out);
+  }
+  left = -1;
+  met = failed;
+  /* The session is as good as new. */
+  if (net.session) {
+    status = network_run(&net, x, 6, out, &error);
+    if (status != XC_OK)
+      fprintf(stderr, "behind a failure at request %ld: %s\n", n, xc_error_text(error));
+    result->unsound += status != XC_OK;
+    xc_error_destroy(error);
+    if (status == XC_OK) result->wrong += differing(expected, out);
+    drop_outputs(out);
+  }
+  network_close(&net);
+  return met;
+}
+
+static size_t in_use(void) {
+  return mallinfo2().uordblks;
+}
+
+int main(void) {
+  const char* const modes[] = {"off", "auto"};
+  const char* const every = getenv("XC_HOST_EVERY");
+  const long step = every ? atol(every) : 37;
+  int mode, ever;
+  for (mode = 0; mode < 2; ++mode) {
+    xc_error* error = NULL;
+    xc_tensor* expected[kOutputs] = {NULL, NULL, NULL, NULL};
+    network net;
+    fill_input(x, 6);
+    CHECK_OK(network_open(&net, modes[mode], 1, NULL, &error));
+    CHECK_OK(network_run(&net, x, 6, expected, &error));
+    network_close(&net);
+    for (ever = 0; ever < 2; ++ever) {
+      outcome result = {0, 0};
+      long n, count = 0;
+      size_t before = 0;
+      for (n = 0; n < 100000; n += n < 40 ? 1 : step) {
+        const int met = life(modes[mode], n, ever, expected, &result);
+        if (++count == 40) before = in_use();
+        if (!met) break;
+      }
+      CHECK(n < 100000);
+      CHECK(result.unsound == 0);
+      CHECK(result.wrong == 0);
+      printf("%s, %s: %ld requests, %ld failures, %ld bytes more in use\n", modes[mode],
+             ever ? "for ever" : "once", n, count, (long)in_use() - (long)before);
+      CHECK((long)in_use() - (long)before < 64 * 1024);
+    }
+    drop_outputs(expected);
+  }
+  return check_result();
+}
+#endif

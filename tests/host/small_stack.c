@@ -1,0 +1,224 @@
+/* Threads of 64 KiB, as fibres and audio callbacks have them: no function takes more than 32 KiB of
+ * its caller's stack. Seen by painting. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "network.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+int main(void) {
+  printf("skipped: the sanitizer's frames are larger\n");
+  return 0;
+}
+#else
+
+enum { kStack = 64 << 10, kAllowed = 32 << 10 };
+
+typedef struct painted {
+  char* low;
+  void (*body)(void*);
+  void* argument;
+} painted;
+
+static void* run_body(void* argument) {
+  painted* p = (painted*)argument;
+  p->body(p->argument);
+  return NULL;
+}
+
+/* Bytes of stack that `body` took on a thread of its own, the start of a thread included. */
+static size_t stack_of(void (*body)(void*), void* argument) {
+  painted p;
+  pthread_attr_t attributes;
+  pthread_t thread;
+  size_t untouched = 0;
+  /* A page behind the end that ends the test where it is touched. */
+  char* const memory = (char*)mmap(NULL, kStack + 4096, PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  if (!CHECK(memory != MAP_FAILED)) return kStack;
+  mprotect(memory, 4096, PROT_NONE);
+  p.low = memory + 4096;
+  p.body = body;
+  p.argument = argument;
+  memset(p.low, 0x5a, kStack);
+  pthread_attr_init(&attributes);
+  CHECK(pthread_attr_setstack(&attributes, p.low, kStack) == 0);
+  CHECK(pthread_create(&thread, &attributes, run_body, &p) == 0);
+  pthread_join(thread, NULL);
+  pthread_attr_destroy(&attributes);
+  while (untouched < kStack && p.low[untouched] == 0x5a) ++untouched;
+  munmap(memory, kStack + 4096);
+  return kStack - untouched;
+}
+
+static void nothing(void* argument) {
+  (void)argument;
+}
+
+typedef struct job {
+  const char* mode;
+  int64_t rows;
+  network n;
+  xc_engine* engine;
+  const char* path;
+  xc_model* model;
+  xc_session* session;
+} job;
+
+static float input[kMostRows * kColumns];
+
+static void open_network(void* argument) {
+  job* j = (job*)argument;
+  xc_error* error = NULL;
+  CHECK_OK(network_open(&j->n, j->mode, 1, NULL, &error));
+}
+
+static void run_network(void* argument) {
+  job* j = (job*)argument;
+  xc_error* error = NULL;
+  xc_tensor* out[kOutputs] = {NULL, NULL, NULL, NULL};
+  CHECK_OK(network_run(&j->n, input, j->rows, out, &error));
+  drop_outputs(out);
+}
+
+static void run_often(void* argument) {
+  job* j = (job*)argument;
+  int i;
+  for (i = 0; i < 300; ++i) {
+    j->rows = 1 + i % kMostRows;
+    run_network(j);
+  }
+}
+
+static void explain_network(void* argument) {
+  job* j = (job*)argument;
+  xc_error* error = NULL;
+  xc_blob* text = NULL;
+  CHECK_OK(xc_session_explain(j->n.session, XC_EXPLAIN_JSON, NULL, 0, &text, &error));
+  xc_blob_destroy(text);
+}
+
+static void profile_network(void* argument) {
+  job* j = (job*)argument;
+  xc_error* error = NULL;
+  xc_profile* profile = NULL;
+  xc_blob* text = NULL;
+  CHECK_OK(xc_session_profile(j->n.session, &profile, &error));
+  CHECK_OK(xc_profile_json(profile, &text, &error));
+  xc_blob_destroy(text);
+  xc_profile_destroy(profile);
+  CHECK_OK(xc_session_trace(j->n.session, &text, &error));
+  xc_blob_destroy(text);
+}
+
+static void close_network(void* argument) {
+  network_close(&((job*)argument)->n);
+}
+
+static void fail_to_load(void* argument) {
+  job* j = (job*)argument;
+  xc_error* error = NULL;
+  xc_model* model = NULL;
+  const char bytes[] = "graph g(%x: f32[n, 3]) -> (%y) { %y = Add(%x, %x) {wrong = 1} }";
+  CHECK_FAILS(XC_INVALID_MODEL,
+              xc_model_load_bytes(j->n.engine, bytes, sizeof bytes - 1, &model, &error));
+}
+
+static void load_file(void* argument) {
+  job* j = (job*)argument;
+  xc_error* error = NULL;
+  CHECK_OK(xc_model_load_file(j->engine, j->path, &j->model, &error));
+}
+
+static void create_session(void* argument) {
+  job* j = (job*)argument;
+  xc_error* error = NULL;
+  CHECK_OK(xc_session_create(j->model, NULL, &j->session, &error));
+}
+
+/* On inputs of zeros whose symbols are 1. */
+static void run_model(void* argument) {
+  enum { kPorts = 16 };
+  job* j = (job*)argument;
+  xc_error* error = NULL;
+  xc_tensor *inputs[kPorts] = {NULL}, *outputs[kPorts] = {NULL};
+  const uint32_t in = xc_model_input_count(j->model), out = xc_model_output_count(j->model);
+  uint32_t i;
+  int32_t axis;
+  if (!CHECK(in <= kPorts && out <= kPorts)) return;
+  for (i = 0; i < in; ++i) {
+    xc_port port = XC_PORT_INIT;
+    int64_t dims[8];
+    CHECK_CODE(XC_OK, xc_model_input(j->model, i, &port));
+    for (axis = 0; axis < port.rank; ++axis) dims[axis] = port.dims[axis] < 0 ? 1 : port.dims[axis];
+    CHECK_OK(xc_tensor_create(port.dtype, (uint32_t)port.rank, dims, &inputs[i], &error));
+  }
+  CHECK_OK(
+      xc_session_run(j->session, NULL, (const xc_tensor* const*)inputs, in, outputs, out, &error));
+  for (i = 0; i < in; ++i) xc_tensor_release(inputs[i]);
+  for (i = 0; i < out; ++i) xc_tensor_release(outputs[i]);
+}
+
+static void close_model(void* argument) {
+  job* j = (job*)argument;
+  xc_session_destroy(j->session);
+  xc_model_release(j->model);
+  j->session = NULL;
+  j->model = NULL;
+}
+
+static void within(const char* what, const char* where, size_t base, size_t took) {
+  const size_t own = took > base ? took - base : 0;
+  printf("%6zu bytes: %s, %s\n", own, what, where);
+  CHECK(own <= kAllowed);
+}
+
+int main(void) {
+  const char* const modes[] = {"off", "sync", "auto"};
+  const char* const files[] = {
+      XC_SOURCE_DIR "/samples/digits/digits.onnx", XC_SOURCE_DIR "/samples/digits/digits.xcg",
+      XC_SHARED_DIR "/models/fastestdet/model.onnx", XC_SHARED_DIR "/models/tinybert/model.onnx",
+      XC_SHARED_DIR "/models/kws_qdq/model.onnx"};
+  const size_t base = stack_of(nothing, NULL);
+  size_t k;
+  fill_input(input, kMostRows);
+  for (k = 0; k < 3; ++k) {
+    job j;
+    int32_t idle;
+    xc_error* error = NULL;
+    memset(&j, 0, sizeof j);
+    j.mode = modes[k];
+    j.rows = 7;
+    within("create", modes[k], base, stack_of(open_network, &j));
+    within("first run", modes[k], base, stack_of(run_network, &j));
+    within("runs of 40 sizes", modes[k], base, stack_of(run_often, &j));
+    CHECK_OK(xc_session_wait_idle(j.n.session, 10000, &idle, &error));
+    within("runs behind them", modes[k], base, stack_of(run_often, &j));
+    within("explain", modes[k], base, stack_of(explain_network, &j));
+    within("profile", modes[k], base, stack_of(profile_network, &j));
+    within("a model that is refused", modes[k], base, stack_of(fail_to_load, &j));
+    within("destroy", modes[k], base, stack_of(close_network, &j));
+  }
+  for (k = 0; k < sizeof files / sizeof *files; ++k) {
+    job j;
+    xc_error* error = NULL;
+    FILE* const file = fopen(files[k], "rb");
+    if (!file) {
+      printf("skipped: no %s\n", files[k]);
+      continue;
+    }
+    fclose(file);
+    memset(&j, 0, sizeof j);
+    j.path = files[k];
+    CHECK_OK(xc_engine_create(NULL, &j.engine, &error));
+    within("load", files[k], base, stack_of(load_file, &j));
+    within("create a session", files[k], base, stack_of(create_session, &j));
+    within("first run", files[k], base, stack_of(run_model, &j));
+    within("second run", files[k], base, stack_of(run_model, &j));
+    within("destroy", files[k], base, stack_of(close_model, &j));
+    xc_engine_release(j.engine);
+  }
+  return check_result();
+}
+#endif
