@@ -17,6 +17,8 @@
 namespace xc::cpu {
 namespace {
 
+/// Columns of a result that are worked on as rows, for a left side in rows / in columns (measured).
+constexpr int64_t kFewColumns = 4, kFewOfTransposed = 7;
 constexpr int64_t kMergedElements = 16 << 10;  ///< of a result computed whole before its epilogue
 
 /// How one operand is handed to a product: in place, or packed into scratch first.
@@ -43,9 +45,12 @@ class GemmBound final : public BoundKernel {
             const MatMulProblem& p, bool has_rows, bool has_columns)
       : settings_(settings), c_index_(static_cast<uint32_t>(spec.inputs.size())), p_(p) {
     // A column-major result is the row-major result of the transposed product, and a column is a
-    // row, over which products go a vector at a time.
+    // row, over which products go a vector at a time. So do some columns: a vector has room for
+    // more of them, and of a transposed left side rows are read in the order of memory then.
     const bool column = p_.n == 1 && p_.m > 1 && p_.c_m == 1;
-    swapped_ = column || (p_.c_n != 1 && p_.n != 1 && (p_.c_m == 1 || p_.m == 1));
+    const bool columns =
+        p_.n > 1 && p_.n <= (p_.a_k == 1 ? kFewColumns : kFewOfTransposed) && p_.m >= 32;
+    swapped_ = column || columns || (p_.c_n != 1 && p_.n != 1 && (p_.c_m == 1 || p_.m == 1));
     if (swapped_) {
       std::swap(p_.m, p_.n);
       std::swap(p_.c_m, p_.c_n);
@@ -57,6 +62,8 @@ class GemmBound final : public BoundKernel {
     b_ = gemm_operand(p_.k, p_.n, p_.b_k, p_.b_n);
     c_ = gemm_operand(p_.m, p_.n, p_.c_m, p_.c_n);
     if (c_.transposed) c_ = {false, true, p_.n};
+    // Sums of dot products read both sides along k.
+    if (columns && b_.transposed && a_.transposed) a_ = {false, true, p_.k};
     if constexpr (std::is_same_v<T, float>) round(context.background);
     if (parts_.empty()) parts_ = split_matmul(p_);
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
