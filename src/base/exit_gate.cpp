@@ -5,6 +5,7 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
+#include <cstdlib>
 #include <mutex>
 
 #include "base/error.h"
@@ -21,17 +22,18 @@ std::shared_mutex& gate() {
 std::atomic<pid_t> guarded{0};  ///< process whose threads may be inside
 std::atomic<bool> closed{false};
 
-void close_gate(int, void*) {
-  if (getpid() == guarded && !closed.exchange(true)) gate().lock();
+/// At most so long: a child made by fork() may count one inside that it does not have.
+constexpr int kMostLooks = 10'000, kBetweenLooks = 200;  // microseconds
+
+void close_gate() {
+  if (getpid() != guarded || closed.exchange(true)) return;
+  for (int look = 0; look < kMostLooks && !gate().try_lock(); ++look) usleep(kBetweenLooks);
 }
 
 }  // namespace
 
 InsideLibrary::InsideLibrary() : lock_(gate(), std::try_to_lock) {
-  // A second look: the exiting thread waits for those inside, which may hold up others for a
-  // moment.
-  while (!lock_ && !closed.load()) (void)lock_.try_lock();
-  if (!lock_) throw Error(Status::kCancelled, "the process is exiting");
+  if (!lock_ || closed.load()) throw Error(Status::kCancelled, "the process is exiting");
 }
 
 void keep_out_at_exit() {
@@ -39,7 +41,12 @@ void keep_out_at_exit() {
   const uint32_t call = calls.fetch_add(1, std::memory_order_relaxed);
   if (call >= 64 && !std::has_single_bit(call)) return;
   guarded = getpid();
-  on_exit(close_gate, nullptr);  // not std::atexit(): immortal.cpp
+#if defined(__GLIBC__)
+  // Not std::atexit(), which registers with the function that immortal.cpp stands in for.
+  on_exit([](int, void*) { close_gate(); }, nullptr);
+#else
+  std::atexit(close_gate);
+#endif
 }
 
 }  // namespace xc

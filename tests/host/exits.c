@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define XC_TEST_LEAVES_SESSIONS_OPEN
 #include "network.h"
 
 enum { kStatus = 7, kSeconds = 60 };
