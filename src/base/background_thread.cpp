@@ -6,13 +6,12 @@
 #include <ctime>
 #include <memory>
 
-#include "base/block_signals.h"
 #include "base/float_environment.h"
+#include "base/large_stack.h"
 
 namespace xc {
 namespace {
 
-constexpr size_t kStackBytes = size_t{8} << 20;
 constexpr int kNice = 10;
 
 void* entry(void* argument) {
@@ -35,16 +34,9 @@ double seconds(clockid_t clock) {
 }  // namespace
 
 bool BackgroundThread::start(std::function<void()> body) {
-  pthread_attr_t attributes;
-  if (pthread_attr_init(&attributes) != 0) return false;
-  pthread_attr_setstacksize(&attributes, kStackBytes);
   auto argument = std::make_unique<std::function<void()>>(std::move(body));
   home_ = getpid();
-  {
-    const BlockSignals guard;  // for the thread
-    started_ = pthread_create(&thread_, &attributes, entry, argument.get()) == 0;
-  }
-  pthread_attr_destroy(&attributes);
+  started_ = start_on_large_stack(thread_, entry, argument.get());
   if (started_) (void)argument.release();
   return started_;
 }

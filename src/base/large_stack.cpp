@@ -57,18 +57,20 @@ bool has_large_stack() {
   return here > extent.low && here < extent.high && here - extent.low >= kEnough;
 }
 
+bool start_on_large_stack(pthread_t& thread, void* (*entry)(void*), void* argument) {
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  const BlockSignals guard;  // for the thread
+  const bool started = pthread_create(&thread, &attributes, entry, argument) == 0;
+  pthread_attr_destroy(&attributes);
+  return started;
+}
+
 void run_elsewhere(const std::function<void()>& body) {
   Work work{body, nullptr};
-  pthread_attr_t attributes;
   pthread_t thread{};
-  bool started = pthread_attr_init(&attributes) == 0;
-  if (started) {
-    pthread_attr_setstacksize(&attributes, kStackBytes);
-    const BlockSignals guard;  // for the thread
-    started = pthread_create(&thread, &attributes, run, &work) == 0;
-    pthread_attr_destroy(&attributes);
-  }
-  if (!started) return body();
+  if (!start_on_large_stack(thread, run, &work)) return body();
   pthread_join(thread, nullptr);
   if (work.error) std::rethrow_exception(work.error);
 }

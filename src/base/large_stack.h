@@ -1,6 +1,7 @@
 #pragma once
 // Work of libraries that want more stack than a host's thread may have.
 
+#include <pthread.h>
 #include <functional>
 #include <optional>
 #include <type_traits>
@@ -11,7 +12,11 @@ namespace xc {
 /// not its own (a fibre).
 bool has_large_stack();
 
-/// Runs a function on a thread with a stack of 8 MB and waits for it; here, where the system
+/// Starts a thread with a stack of 8 MB and every signal blocked; false when the system refuses
+/// one.
+bool start_on_large_stack(pthread_t& thread, void* (*entry)(void*), void* argument);
+
+/// Runs a function on such a thread and waits for it; here, where the system
 /// refuses one. What it throws is thrown.
 void run_elsewhere(const std::function<void()>& body);
 

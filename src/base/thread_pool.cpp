@@ -13,6 +13,7 @@
 #include "base/pause.h"
 
 namespace xc {
+
 /// Each worker begins with its share of the tasks, in order, and helps with those of others behind
 /// it: what neighbouring tasks of successive steps share is then in that worker's cache.
 struct ThreadPool::Job {

@@ -1,13 +1,10 @@
 /* In steady state xc_call_run, xc_session_run and xc_session_run_views allocate nothing: this
  * program defines the allocator of the process and counts. */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <stddef.h>
-#include <stdlib.h>
-
+#include "allocator.h"
 #include "operators.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
+#if !XC_TEST_OWNS_MALLOC
 int main(void) {
   printf("skipped: the sanitizer, or a C library other than glibc, owns malloc\n");
   return 0;
@@ -17,42 +14,10 @@ int main(void) {
 static volatile int counting;
 static volatile long allocations;
 
-extern void* __libc_malloc(size_t);
-extern void* __libc_calloc(size_t, size_t);
-extern void* __libc_realloc(void*, size_t);
-extern void* __libc_memalign(size_t, size_t);
-
-/* Seen by the libraries, whatever the visibility of everything else. */
-#pragma GCC visibility push(default)
-static void count(void) {
+static int refuse(void) {
   if (counting) ++allocations;
+  return 0;
 }
-void* malloc(size_t size) {
-  count();
-  return __libc_malloc(size);
-}
-void* calloc(size_t items, size_t size) {
-  count();
-  return __libc_calloc(items, size);
-}
-void* realloc(void* memory, size_t size) {
-  count();
-  return __libc_realloc(memory, size);
-}
-void* memalign(size_t alignment, size_t size) {
-  count();
-  return __libc_memalign(alignment, size);
-}
-void* aligned_alloc(size_t alignment, size_t size) {
-  count();
-  return __libc_memalign(alignment, size);
-}
-int posix_memalign(void** out, size_t alignment, size_t size) {
-  count();
-  *out = __libc_memalign(alignment, size);
-  return *out ? 0 : ENOMEM;
-}
-#pragma GCC visibility pop
 
 enum { kWarmUp = 2000, kRuns = 1000 };
 

@@ -64,26 +64,28 @@ static void run_some(long us) {
   } while ((now.tv_sec - start.tv_sec) * 1000000 + (now.tv_nsec - start.tv_nsec) / 1000 < us);
 }
 
-/* Each ends the process with kStatus `us` microseconds after its session began, about. */
-static void leave_session_open(long us) {
+/* A session in mode auto that has run for so long. */
+static void begin(long us) {
   start_session("auto");
   run_some(us);
+}
+
+/* Each ends the process with kStatus `us` microseconds after its session began, about. */
+static void leave_session_open(long us) {
+  begin(us);
   exit(kStatus);
 }
 static void destroy_first(long us) {
-  start_session("auto");
-  run_some(us);
+  begin(us);
   network_close(&shared);
   exit(kStatus);
 }
 static void quickly(long us) {
-  start_session("auto");
-  run_some(us);
+  begin(us);
   quick_exit(kStatus);
 }
 static void at_once(long us) {
-  start_session("auto");
-  run_some(us);
+  begin(us);
   _exit(kStatus);
 }
 static void while_others_run(long us) {

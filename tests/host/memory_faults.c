@@ -3,13 +3,12 @@
  * leaks, and the same works when there is memory again. Not what goes through JSON (explain, .xcg):
  * the destructors of that library allocate. This program defines the allocator of the process. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <malloc.h>
-#include <stddef.h>
 
+#include "../capi/allocator.h"
 #include "network.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
+#if !XC_TEST_OWNS_MALLOC
 int main(void) {
   printf("skipped: the sanitizer, or a C library other than glibc, owns malloc\n");
   return 0;
@@ -18,11 +17,6 @@ int main(void) {
 
 static __thread long left = -1; /* requests until one fails; -1 = none will */
 static __thread int for_ever, failed;
-
-extern void* __libc_malloc(size_t);
-extern void* __libc_calloc(size_t, size_t);
-extern void* __libc_realloc(void*, size_t);
-extern void* __libc_memalign(size_t, size_t);
 
 static int refuse(void) {
   if (left < 0) return 0;
@@ -35,30 +29,6 @@ static int refuse(void) {
   errno = ENOMEM;
   return 1;
 }
-
-/* Seen by the libraries, whatever the visibility of everything else. */
-#pragma GCC visibility push(default)
-void* malloc(size_t size) {
-  return refuse() ? NULL : __libc_malloc(size);
-}
-void* calloc(size_t items, size_t size) {
-  return refuse() ? NULL : __libc_calloc(items, size);
-}
-void* realloc(void* memory, size_t size) {
-  return refuse() ? NULL : __libc_realloc(memory, size);
-}
-void* memalign(size_t alignment, size_t size) {
-  return refuse() ? NULL : __libc_memalign(alignment, size);
-}
-void* aligned_alloc(size_t alignment, size_t size) {
-  return refuse() ? NULL : __libc_memalign(alignment, size);
-}
-int posix_memalign(void** out, size_t alignment, size_t size) {
-  if (refuse()) return ENOMEM;
-  *out = __libc_memalign(alignment, size);
-  return *out ? 0 : ENOMEM;
-}
-#pragma GCC visibility pop
 
 static float x[kMostRows * kColumns];
 

@@ -121,6 +121,7 @@ int main(int argc, char** argv) {
   const char* const modes[] = {"off", "sync", "auto"};
   int flags[2] = {RTLD_NOW | RTLD_LOCAL, RTLD_NOW | RTLD_LOCAL}, mode, k, status = 0;
   pid_t child;
+  CHECK(dlopen(XC_LIBRARY, RTLD_NOW | RTLD_NOLOAD) == NULL); /* or nothing would be seen here */
   if (argc > 1) return by_a_relative_path();
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   flags[1] |= RTLD_DEEPBIND; /* the sanitizers refuse it */

@@ -141,6 +141,7 @@ foreach(source ${xc_c_tests} ${xc_host_tests})
   get_filename_component(stem "${source}" NAME_WE)
   add_executable(xc_c_${stem} "${source}")
   target_link_libraries(xc_c_${stem} PRIVATE xcrt Threads::Threads m ${CMAKE_DL_LIBS})
+  target_link_options(xc_c_${stem} PRIVATE -Wl,--as-needed)  # host/unload opens the library itself
   target_compile_options(xc_c_${stem} PRIVATE -std=c99 -pedantic -Wall -Wextra)
   target_compile_definitions(xc_c_${stem} PRIVATE "XC_SOURCE_DIR=\"${CMAKE_SOURCE_DIR}\""
                              "XC_SHARED_DIR=\"${XC_SHARED_DIR}\""

@@ -86,7 +86,8 @@ class GemmBound final : public BoundKernel {
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-    const OneThread guard;
+    std::optional<OneThread> guard;
+    if (rounded_) guard.emplace();  // by the library
     const auto count = static_cast<int64_t>(parts_.size());
     for (int64_t i = begin; i < std::min(end, count);) {
       MatMulPart part = parts_[static_cast<size_t>(i)];

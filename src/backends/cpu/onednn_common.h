@@ -85,9 +85,8 @@ auto onednn_call(std::string_view what, Body&& body) {
   const InsideLibrary inside;  // its cache of primitives is a static object
   const AtEnd registered(keep_out_at_exit);
   try {
-    if (has_large_stack()) return body();
     return on_large_stack([&] {
-      const OneThread guard;  // this one's setting; the caller holds one for its own
+      const OneThread guard;  // the setting of whichever thread it is
       return body();
     });
   } catch (const dnnl::error& error) {
