@@ -66,7 +66,7 @@ static void no_descriptors(const char* mode) {
 }
 
 /* Address space for `mib` more: every function works or says that memory is short. */
-static void short_address_space(const char* mode, long mib) {
+static __attribute__((unused)) void short_address_space(const char* mode, long mib) {
   xc_error* error = NULL;
   network n, reference;
   struct rlimit limit, less;
