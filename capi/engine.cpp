@@ -29,6 +29,7 @@ class HostRunner final : public TaskRunner {
   int workers() const override { return hook_->callbacks.workers; }
 
   void run(int64_t tasks, Body body) override {
+    const NoCancellation whole;
     Job job{body, workers(), {}, {}, {}, {}};
     hook_->callbacks.run(hook_->callbacks.user_data, tasks, &HostRunner::task, &job);
     if (job.error) std::rethrow_exception(job.error);
@@ -104,19 +105,23 @@ xc_status xc_engine_create(const xc_engine_options* options, xc_engine** out_eng
     HostHooks hooks;
     if (given.logger.log)
       hooks.log = [logger](LogLevel level, const std::string& message) {
+        const NoCancellation whole;
         logger->callbacks.log(logger->callbacks.user_data, static_cast<int32_t>(level),
                               to_view(message));
       };
     if (given.events.receive)
       hooks.event = [events](const Event& event) {
+        const NoCancellation whole;
         const xc_event view = to_c(event);
         events->callbacks.receive(events->callbacks.user_data, &view);
       };
     if (given.allocator.allocate) {
       hooks.allocate = [allocator](size_t bytes, size_t alignment) {
+        const NoCancellation whole;
         return allocator->callbacks.allocate(allocator->callbacks.user_data, bytes, alignment);
       };
       hooks.release = [allocator](void* memory, size_t bytes) {
+        const NoCancellation whole;
         allocator->callbacks.release(allocator->callbacks.user_data, memory, bytes);
       };
     }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/float_environment.h"
+#include "base/no_cancellation.h"
 
 namespace xc::capi {
 
@@ -17,8 +18,10 @@ namespace xc::capi {
 xc_status report(xc_error** out_error) noexcept;
 
 /// Runs the body in the default floating-point environment; XC_OK, or the status of what it threw.
+/// For runs, which are too short for guard()'s care: what of them may be a cancellation point has
+/// it where it is.
 template <class Body>
-inline xc_status guard(xc_error** out_error, Body&& body) noexcept {
+inline xc_status guard_run(xc_error** out_error, Body&& body) noexcept {
   const DefaultFloatEnvironment environment;
   try {
     body();
@@ -26,6 +29,13 @@ inline xc_status guard(xc_error** out_error, Body&& body) noexcept {
   } catch (...) {
     return report(out_error);
   }
+}
+
+/// The same, and the thread is not cancelled meanwhile.
+template <class Body>
+inline xc_status guard(xc_error** out_error, Body&& body) noexcept {
+  const NoCancellation whole;
+  return guard_run(out_error, body);
 }
 
 [[noreturn]] void fail_null(const char* what);

@@ -44,6 +44,7 @@ template <class H>
 void release(H* handle) noexcept {
   if (handle && handle->magic == H::kMagic &&
       handle->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    const NoCancellation whole;
     const DefaultFloatEnvironment environment;
     delete handle;
   }
@@ -51,6 +52,7 @@ void release(H* handle) noexcept {
 /// For handles with one owner.
 template <class H>
 void destroy(H* handle) noexcept {
+  const NoCancellation whole;
   const DefaultFloatEnvironment environment;
   if (handle && handle->magic == H::kMagic) delete handle;
 }

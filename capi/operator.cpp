@@ -17,6 +17,7 @@ struct Function {
   void operator()(OpCall& call) const {
     xc_op_call handle;
     handle.call = &call;
+    const NoCancellation whole;
     const xc_status status = callbacks.compute(callbacks.user_data, &handle);
     if (status == XC_OK) return;
     if (status == handle.status) throw Error(static_cast<Status>(status), handle.message);

@@ -181,7 +181,7 @@ xc_model* xc_session_model(const xc_session* session) {
 xc_status xc_session_run(xc_session* session, const xc_run_options* options,
                          const xc_tensor* const* inputs, uint32_t input_count, xc_tensor** outputs,
                          uint32_t output_count, xc_error** out_error) {
-  return guard(out_error, [&] {
+  return guard_run(out_error, [&] {
     check_count(input_count, live(session).model->inputs.size(), "inputs");
     Views views(input_count);
     fill_views(inputs, input_count, views.data());
@@ -195,7 +195,7 @@ xc_status xc_session_run(xc_session* session, const xc_run_options* options,
 xc_status xc_session_run_views(xc_session* session, const xc_run_options* options,
                                const xc_tensor_view* inputs, uint32_t input_count,
                                xc_tensor** outputs, uint32_t output_count, xc_error** out_error) {
-  return guard(out_error, [&] {
+  return guard_run(out_error, [&] {
     check_count(input_count, live(session).model->inputs.size(), "inputs");
     need_array(inputs, input_count, "inputs");
     Views views(input_count);
@@ -241,7 +241,7 @@ xc_status xc_session_prepare(xc_session* session, const xc_tensor* const* inputs
 }
 
 xc_status xc_call_run(xc_call* call, xc_error** out_error) {
-  return guard(out_error, [&] { live(call).call->run(); });
+  return guard_run(out_error, [&] { live(call).call->run(); });
 }
 
 uint32_t xc_call_output_count(const xc_call* call) {

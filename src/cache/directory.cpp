@@ -110,11 +110,6 @@ std::unique_ptr<Directory> Directory::open(const std::string& path, bool create,
       reason = fmt::format("{} cannot be made: {}", path, error_text());
       return nullptr;
     }
-    const int made = sys([&] { return ::open(path.c_str(), kFlags); });
-    if (made < 0) {
-      reason = fmt::format("{} cannot be opened: {}", path, error_text());
-      return nullptr;
-    }
     return open(path, false, reason);
   }
   struct stat info{};

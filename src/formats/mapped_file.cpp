@@ -31,6 +31,8 @@ class Descriptor {
   }
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
+  /// False when what was written did not reach the file: some file systems tell only here.
+  bool close() { return ::close(std::exchange(fd_, -1)) == 0; }
 
  private:
   int fd_;
@@ -171,7 +173,7 @@ void write_file(const std::string& path, std::string_view bytes) {
     if (n < 0) give_up("write");
     bytes.remove_prefix(static_cast<size_t>(n));
   }
-  if (::fchmod(file.get(), 0644) != 0) give_up("write");
+  if (::fchmod(file.get(), 0644) != 0 || !file.close()) give_up("write");
   if (::rename(name.data(), path.c_str()) != 0) give_up("replace");
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/no_cancellation.h"
 #include "ops/containers.h"
 #include "runtime/program.h"
 
@@ -156,6 +157,7 @@ int64_t held_bytes(const SignatureEntry& entry, const Version& version, bool ada
 }  // namespace
 
 SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vector<int64_t> key) {
+  const NoCancellation whole;  // what was kept is read here, in mode sync everything is compiled
   auto entry = std::make_shared<SignatureEntry>();
   for (const PlanSymbol& symbol : base_plan_->symbols) {
     if (symbol.source == PlanSymbol::Source::kInputDim)

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/no_cancellation.h"
 #include "runtime/program.h"
 #include "runtime/sampling.h"
 
@@ -70,6 +71,7 @@ Turn Program::take_turn(SignatureEntry& entry, uint64_t run, const Turn* first) 
 void Program::observe(SignatureEntry& entry, const Turn& turn, uint64_t run,
                       const RunOptions& options) {
   if (!turn.timed) return;
+  const NoCancellation whole;
   if (config_.jit == static_cast<int64_t>(JitMode::kOff)) {
     entry.last_use.store(steady_ns(), std::memory_order_relaxed);
     // Without a background thread a shape that repeats pays for its primitives itself, once.

@@ -505,6 +505,11 @@ TEST_CASE("backends/matmul timing: the own product beside the library's" * docte
     shapes.push_back({n, n, 64, 768, 768, true});
     shapes.push_back({n, 64, n, n, 768, false});
   }
+  for (const int64_t m : {5, 6, 8, 10, 12, 16, 32, 64, 200}) {  // right sides beyond the caches
+    shapes.push_back({m, 3072, 768, 768, 3072, false});
+    shapes.push_back({m, 2000, 2000, 2000, 2000, false});
+    shapes.push_back({m, 300, 100, 100, 300, false});
+  }
   for (const int64_t n : {10, 100, 250, 512, 1024, 1536})
     for (const bool transpose_b : {false, true}) {
       shapes.push_back({n, n, n, n, n, transpose_b});

@@ -33,9 +33,10 @@ if(XC_SANITIZE)
   # Lines are all that a report shows.
   set(xc_sanitize_flags -fsanitize=${XC_SANITIZE} -fno-omit-frame-pointer -g1)
   if(XC_SANITIZE MATCHES "undefined")
-    # Null and dangling pointers are the address sanitizer's; checked twice they double the time of a build. Weights
-    # mapped from a file may lie anywhere (BoundKernel::any_address).
-    list(APPEND xc_sanitize_flags -fno-sanitize-recover=undefined -fno-sanitize=null,object-size,vptr,alignment)
+    # Null, dangling and stray pointers are the address sanitizer's; checked twice they double the time of a build.
+    # Weights mapped from a file may lie anywhere (BoundKernel::any_address).
+    list(APPEND xc_sanitize_flags -fno-sanitize-recover=undefined
+                -fno-sanitize=null,object-size,vptr,alignment,pointer-overflow)
   endif()
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     # Code made at run time has none of the marks that clang looks for in front of functions. The macros are gcc's.

@@ -37,7 +37,7 @@ double decode(uint32_t bits, const MiniFloat& f) {
 }
 
 template <class T>
-T load(const void* data, int64_t index) {
+T element_at(const void* data, int64_t index) {
   T value;
   std::memcpy(&value, static_cast<const char*>(data) + index * static_cast<int64_t>(sizeof(T)),
               sizeof(T));
@@ -58,56 +58,56 @@ bool is_float(xc_dtype dtype) {
 double element(xc_dtype dtype, const void* data, int64_t index) {
   switch (dtype) {
     case XC_DTYPE_F32:
-      return load<float>(data, index);
+      return element_at<float>(data, index);
     case XC_DTYPE_F64:
-      return load<double>(data, index);
+      return element_at<double>(data, index);
     case XC_DTYPE_F16:
-      return decode(load<uint16_t>(data, index), {5, 10, 15, true, false});
+      return decode(element_at<uint16_t>(data, index), {5, 10, 15, true, false});
     case XC_DTYPE_BF16:
-      return decode(load<uint16_t>(data, index), {8, 7, 127, true, false});
+      return decode(element_at<uint16_t>(data, index), {8, 7, 127, true, false});
     case XC_DTYPE_I8:
     case XC_DTYPE_I4:
     case XC_DTYPE_I2:
-      return load<int8_t>(data, index);
+      return element_at<int8_t>(data, index);
     case XC_DTYPE_I16:
-      return load<int16_t>(data, index);
+      return element_at<int16_t>(data, index);
     case XC_DTYPE_I32:
-      return load<int32_t>(data, index);
+      return element_at<int32_t>(data, index);
     case XC_DTYPE_I64:
-      return static_cast<double>(load<int64_t>(data, index));
+      return static_cast<double>(element_at<int64_t>(data, index));
     case XC_DTYPE_U8:
     case XC_DTYPE_BOOL:
     case XC_DTYPE_U4:
     case XC_DTYPE_U2:
-      return load<uint8_t>(data, index);
+      return element_at<uint8_t>(data, index);
     case XC_DTYPE_U16:
-      return load<uint16_t>(data, index);
+      return element_at<uint16_t>(data, index);
     case XC_DTYPE_U32:
-      return load<uint32_t>(data, index);
+      return element_at<uint32_t>(data, index);
     case XC_DTYPE_U64:
-      return static_cast<double>(load<uint64_t>(data, index));
+      return static_cast<double>(element_at<uint64_t>(data, index));
     case XC_DTYPE_C64:
-      return load<float>(data, 2 * index);
+      return element_at<float>(data, 2 * index);
     case XC_DTYPE_C128:
-      return load<double>(data, 2 * index);
+      return element_at<double>(data, 2 * index);
     case XC_DTYPE_F8E4M3FN:
-      return decode(load<uint8_t>(data, index), {4, 3, 7, false, false});
+      return decode(element_at<uint8_t>(data, index), {4, 3, 7, false, false});
     case XC_DTYPE_F8E4M3FNUZ:
-      return decode(load<uint8_t>(data, index), {4, 3, 8, false, true});
+      return decode(element_at<uint8_t>(data, index), {4, 3, 8, false, true});
     case XC_DTYPE_F8E5M2:
-      return decode(load<uint8_t>(data, index), {5, 2, 15, true, false});
+      return decode(element_at<uint8_t>(data, index), {5, 2, 15, true, false});
     case XC_DTYPE_F8E5M2FNUZ:
-      return decode(load<uint8_t>(data, index), {5, 2, 16, false, true});
+      return decode(element_at<uint8_t>(data, index), {5, 2, 16, false, true});
     case XC_DTYPE_F8E8M0: {
-      const auto bits = load<uint8_t>(data, index);
+      const auto bits = element_at<uint8_t>(data, index);
       return bits == 255 ? NAN : std::ldexp(1.0, bits - 127);
     }
     case XC_DTYPE_F4E2M1:
-      return decode(load<uint8_t>(data, index) & 15u, {2, 1, 1, false, false});
+      return decode(element_at<uint8_t>(data, index) & 15u, {2, 1, 1, false, false});
     case XC_DTYPE_F6E2M3:
-      return decode(load<uint8_t>(data, index) & 63u, {2, 3, 1, false, false});
+      return decode(element_at<uint8_t>(data, index) & 63u, {2, 3, 1, false, false});
     case XC_DTYPE_F6E3M2:
-      return decode(load<uint8_t>(data, index) & 63u, {3, 2, 3, false, false});
+      return decode(element_at<uint8_t>(data, index) & 63u, {3, 2, 3, false, false});
     default:
       fail(XC_UNSUPPORTED, "elements of {} are no numbers", xc_dtype_name(dtype));
   }

@@ -40,7 +40,9 @@ const Backend& cpu_backend() {
                                    cpu::add_mapped_copy(list);
                                    cpu::add_interpolate(list);
                                    cpu::add_affine_ops(list);
-                                   cpu::add_indexed(list);
+                                   cpu::add_along_axis(list);
+                                   cpu::add_scatter(list);
+                                   cpu::add_fill(list);
                                    cpu::add_select_ops(list);
                                    cpu::add_sampled(list);
                                    cpu::add_det(list);

@@ -22,6 +22,15 @@ inline Verdict dense_of(const StepSpec& spec, DType type, DType besides,
   return Verdict::ok();
 }
 
+/// No strings and no post-ops.
+inline Verdict no_strings(const StepSpec& spec) {
+  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
+  for (const Operand& input : spec.inputs)
+    if (input.present() && input.dtype == DType::kString)
+      return Verdict::no("elements of type string");
+  return Verdict::ok();
+}
+
 inline Verdict dense_f32(const StepSpec& spec) {
   return dense_of(spec, DType::kF32, DType::kF32);
 }

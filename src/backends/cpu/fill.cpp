@@ -1,0 +1,93 @@
+// Tensors made from sizes: Shape, Size, ConstantOfShape, Range, Trilu ("xc.fill").
+
+#include <algorithm>
+
+#include "backends/cpu/control_inputs.h"
+#include "backends/cpu/copy.h"
+#include "backends/cpu/simple_kernel.h"
+#include "ops/support.h"
+
+namespace xc::cpu {
+namespace {
+
+void shape(const SimpleContext& c) {
+  const auto rank = static_cast<int64_t>(c.in(0).dims.size());
+  const int64_t start = c.spec.attrs().get_int("start", 0);
+  const int64_t first = std::clamp<int64_t>(start < 0 ? start + rank : start, 0, rank);
+  for (int64_t i = 0; i < c.out().dims[0]; ++i)
+    c.output<int64_t>()[i * c.out().strides[0]] = c.in(0).dims[static_cast<size_t>(first + i)];
+}
+
+void size(const SimpleContext& c) {
+  *c.output<int64_t>() = c.in(0).count();
+}
+
+void constant_of_shape(const SimpleContext& c) {
+  Tensor value = c.spec.attrs().get_tensor("value");
+  if (!value) value = Tensor::scalar(0.0f);
+  const OperandView& y = c.out();
+  const Dims none(y.dims.size(), 0);
+  CopyPlan(y.dims, none, y.strides, element_size(y.dtype)).run(value.data(), c.output<void>());
+}
+
+void range(const SimpleContext& c) {
+  const OperandView& y = c.out();
+  const int64_t n = y.count(), step = y.strides[0];
+  if (is_float(y.dtype)) {
+    const double start = scalar_value(c.input_view(0)), delta = scalar_value(c.input_view(2));
+    for (int64_t i = 0; i < n; ++i)
+      store_double(c.output<void>(), y.dtype, i * step, start + static_cast<double>(i) * delta);
+    return;
+  }
+  const auto start = static_cast<uint64_t>(scalar_int(c.input_view(0)));
+  const auto delta = static_cast<uint64_t>(scalar_int(c.input_view(2)));
+  for (int64_t i = 0; i < n; ++i)
+    store_wrapped(c.output<void>(), y.dtype, i * step,
+                  static_cast<int64_t>(start + static_cast<uint64_t>(i) * delta));
+}
+
+void trilu(const SimpleContext& c) {
+  const OperandView &x = c.in(0), &y = c.out();
+  const int64_t k = c.has(1) ? scalar_int(c.input_view(1)) : 0;
+  const bool upper = c.spec.attrs().get_int("upper", 1) != 0;
+  const size_t rank = x.dims.size();
+  const int64_t rows = x.dims[rank - 2], cols = x.dims[rank - 1];
+  const Dims outer(x.dims.begin(), x.dims.end() - 2);
+  dispatch_storage(x.dtype, [&]<class T>() {
+    for_each_offset<2>(
+        outer, {std::span(x.strides).first(rank - 2), std::span(y.strides).first(rank - 2)},
+        [&](const auto& at) {
+          for (int64_t r = 0; r < rows; ++r) {
+            // First column that is kept (upper) or not (lower); k may be any number.
+            const int64_t edge = std::clamp<int64_t>(k > cols    ? cols + 1
+                                                     : k < -rows ? -1
+                                                                 : r + k + (upper ? 0 : 1),
+                                                     0, cols);
+            const T* from = c.input<T>(0) + at[0] + r * x.strides[rank - 2];
+            T* to = c.output<T>() + at[1] + r * y.strides[rank - 2];
+            const int64_t first = upper ? edge : 0, last = upper ? cols : edge;  // kept
+            if (x.strides[rank - 1] == 1 && y.strides[rank - 1] == 1) {
+              std::fill(to, to + first, T{});
+              std::copy(from + first, from + last, to + first);
+              std::fill(to + last, to + cols, T{});
+              continue;
+            }
+            for (int64_t j = 0; j < cols; ++j)
+              to[j * y.strides[rank - 1]] =
+                  j >= first && j < last ? from[j * x.strides[rank - 1]] : T{};
+          }
+        });
+  });
+}
+
+}  // namespace
+
+void add_fill(Rows& rows) {
+  rows.push_back({"xc.fill", "Shape", no_strings, create_simple<shape>});
+  rows.push_back({"xc.fill", "Size", no_strings, create_simple<size>});
+  rows.push_back({"xc.fill", "ConstantOfShape", no_strings, create_simple<constant_of_shape>});
+  rows.push_back({"xc.fill", "Range", no_strings, create_simple<range>});
+  rows.push_back({"xc.fill", "Trilu", no_strings, create_simple<trilu>});
+}
+
+}  // namespace xc::cpu
