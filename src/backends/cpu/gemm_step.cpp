@@ -20,6 +20,7 @@ namespace {
 /// Columns of a result that are worked on as rows, for a left side in rows / in columns (measured).
 constexpr int64_t kFewColumns = 4, kFewOfTransposed = 7;
 constexpr int64_t kMergedElements = 16 << 10;  ///< of a result computed whole before its epilogue
+constexpr int64_t kTile = 64 << 10;            ///< of a part whose epilogue follows
 
 /// How one operand is handed to a product: in place, or packed into scratch first.
 struct GemmOperand {
@@ -65,11 +66,11 @@ class GemmBound final : public BoundKernel {
     // Sums of dot products read both sides along k.
     if (columns && b_.transposed && a_.transposed) a_ = {false, true, p_.k};
     if constexpr (std::is_same_v<T, float>) round(context.background);
-    if (parts_.empty()) parts_ = split_matmul(p_);
+    if (parts_.empty())
+      parts_ = split_copying(p_, spec.threads, settings_.epilogue.empty() ? INT64_MAX : kTile);
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
     // A result that leaves the first-level cache before its epilogue costs more than small calls.
-    merge_ = !rounded_ && !settings_.strict &&
-             (settings_.epilogue.empty() || p_.m * p_.n <= kMergedElements);
+    merge_ = !rounded_ && (settings_.epilogue.empty() || p_.m * p_.n <= kMergedElements);
     if (!settings_.epilogue.empty()) add_tiles(context, has_rows, has_columns);
     const auto bytes = [](int64_t count) { return align_up(checked_mul(count, sizeof(T)), 64); };
     if (a_.copied) a_bytes_ = bytes(p_.m * p_.k);
@@ -92,18 +93,17 @@ class GemmBound final : public BoundKernel {
     for (int64_t i = begin; i < std::min(end, count);) {
       MatMulPart part = parts_[static_cast<size_t>(i)];
       int64_t next = i + 1;
-      // Neighbouring parts go in one call: the order of summation over k does not depend on the
-      // sizes of the result (a test compares the bits).
-      for (; merge_ && next < std::min(end, count); ++next) {
-        const MatMulPart& other = parts_[static_cast<size_t>(next)];
-        if (other.batch != part.batch) break;
-        if (other.m0 == part.m0 && other.m1 == part.m1 && other.n0 == part.n1)
-          part.n1 = other.n1;
-        else if (part.n0 == 0 && part.n1 == p_.n && other.n0 == 0 && other.n1 == p_.n &&
-                 other.m0 == part.m1)
-          part.m1 = other.m1;
-        else
-          break;
+      if (merge_) {
+        // Neighbouring parts go in one call: the order of summation over k does not depend on the
+        // sizes of the result (a test compares the bits).
+        part = band(i, std::min(end, count), next);
+        while (next < std::min(end, count) && part.n0 == 0 && part.n1 == p_.n) {
+          int64_t behind = next;
+          const MatMulPart below = band(next, std::min(end, count), behind);
+          if (below.batch != part.batch || below.m0 != part.m1 || below.n1 != p_.n) break;
+          part.m1 = below.m1;
+          next = behind;
+        }
       }
       multiply(args, part);
       for (; i < next; ++i)
@@ -114,6 +114,17 @@ class GemmBound final : public BoundKernel {
   }
 
  private:
+  /// The parts from `i` on that have its rows, one behind the other; `next`: the first behind them.
+  MatMulPart band(int64_t i, int64_t end, int64_t& next) const {
+    MatMulPart out = parts_[static_cast<size_t>(i)];
+    for (next = i + 1; next < end; ++next) {
+      const MatMulPart& other = parts_[static_cast<size_t>(next)];
+      if (other.batch != out.batch || other.m0 != out.m0 || other.n0 != out.n1) break;
+      out.n1 = other.n1;
+    }
+    return out;
+  }
+
   /// Goes over to products of bf16 where the step allows them, they are faster, and there is time
   /// to make them; else what is bound may stand in for that.
   void round(bool background) {

@@ -1,6 +1,7 @@
 #include "backends/cpu/matmul_problem.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "backends/cpu/strided_space.h"
 
@@ -11,6 +12,11 @@ namespace {
 constexpr double kTaskFlops = 2e6;
 constexpr int64_t kMostTasks = 64;
 constexpr int64_t kColumnUnit = 64, kRowUnit = 32;
+// What a product costs per term, in cycles, where each part copies its columns of the right side:
+// of a copied element, and for the rows that it is copied from (which the machine fetches by
+// pages), as much as of so many columns; of an element of the left side, which each part of the
+// columns reads. Measured where both sides lie beyond the second-level cache.
+constexpr double kProductsPerCycle = 32, kReread = 0.25, kNarrow = 256, kLate = 0.1;
 
 }  // namespace
 
@@ -137,21 +143,11 @@ int64_t slice_begin(int64_t n, int64_t slices, int64_t index) {
   return std::min(n, ceil_div(n, kColumnUnit) * index / slices * kColumnUnit);
 }
 
-std::vector<MatMulPart> split_matmul(const MatMulProblem& p, int64_t slices, int threads) {
+namespace {
+
+/// So many parts of the rows, of the columns, for each batch.
+std::vector<MatMulPart> grid(const MatMulProblem& p, int64_t rows, int64_t columns) {
   std::vector<MatMulPart> parts;
-  if (p.batches == 0 || p.m == 0 || p.n == 0) return parts;
-  const int64_t wanted =
-      std::clamp<int64_t>(static_cast<int64_t>(p.flops() / kTaskFlops), 1, kMostTasks);
-  const int64_t per_batch = ceil_div(wanted, p.batches);
-  int64_t columns = slices, rows = 1;
-  if (columns == 0) {
-    columns = 1;
-    // A tall product is split over rows, which share the packed right side.
-    if (p.m <= p.n) columns = std::clamp<int64_t>(p.n / (2 * kColumnUnit), 1, per_batch);
-  }
-  rows = std::clamp<int64_t>(p.m / (2 * kRowUnit), 1, std::max<int64_t>(1, per_batch / columns));
-  // In one part it would occupy one thread; 32 rows take 3 % longer than half of 64.
-  if (threads > 1 && p.batches * columns * rows == 1 && wanted >= 4 && p.m > kRowUnit) rows = 2;
   for (int64_t batch = 0; batch < p.batches; ++batch)
     for (int64_t r = 0; r < rows; ++r) {
       // Columns innermost: neighbours share the rows of A.
@@ -164,6 +160,56 @@ std::vector<MatMulPart> split_matmul(const MatMulProblem& p, int64_t slices, int
       }
     }
   return parts;
+}
+
+}  // namespace
+
+std::vector<MatMulPart> split_matmul(const MatMulProblem& p, int64_t slices, int threads) {
+  if (p.batches == 0 || p.m == 0 || p.n == 0) return {};
+  const int64_t wanted =
+      std::clamp<int64_t>(static_cast<int64_t>(p.flops() / kTaskFlops), 1, kMostTasks);
+  const int64_t per_batch = ceil_div(wanted, p.batches);
+  int64_t columns = slices, rows = 1;
+  if (columns == 0) {
+    columns = 1;
+    // A tall product is split over rows, which share the packed right side.
+    if (p.m <= p.n) columns = std::clamp<int64_t>(p.n / (2 * kColumnUnit), 1, per_batch);
+  }
+  rows = std::clamp<int64_t>(p.m / (2 * kRowUnit), 1, std::max<int64_t>(1, per_batch / columns));
+  // In one part it would occupy one thread; 32 rows take 3 % longer than half of 64.
+  if (threads > 1 && p.batches * columns * rows == 1 && wanted >= 4 && p.m > kRowUnit) rows = 2;
+  return grid(p, rows, columns);
+}
+
+std::vector<MatMulPart> split_copying(const MatMulProblem& p, int threads, int64_t tile) {
+  if (p.batches == 0 || p.m == 0 || p.n == 0) return {};
+  const int64_t wanted =
+      std::clamp<int64_t>(static_cast<int64_t>(p.flops() / kTaskFlops), 1, kMostTasks);
+  const int64_t per_batch = ceil_div(wanted, p.batches);
+  const int64_t most_rows = std::max<int64_t>(1, p.m / (2 * kRowUnit)),
+                most_columns = std::max<int64_t>(1, p.n / (2 * kColumnUnit));
+  const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n);
+  int64_t best_rows = 1, best_columns = 1;
+  double best = std::numeric_limits<double>::infinity();
+  for (const int64_t each : {1, 2, 4}) {  // parts of a thread
+    const int64_t parts = std::min(per_batch, ceil_div(each * threads, p.batches));
+    for (int64_t columns = 1; columns <= std::min(parts, most_columns); ++columns) {
+      const int64_t rows = std::min(ceil_div(parts, columns), most_rows);
+      const int64_t all = rows * columns * p.batches, turns = ceil_div(all, threads);
+      const auto r = static_cast<double>(rows), c = static_cast<double>(columns);
+      const double cycles = m * n / kProductsPerCycle + c * m * kReread +
+                            r * n * (1 + kNarrow * c / n) +
+                            (ceil_div(p.m, rows) * ceil_div(p.n, columns) > tile
+                                 ? m * n / static_cast<double>(std::max<int64_t>(1, p.k))
+                                 : 0);
+      // Turns that not all threads have a part in; and one that is late keeps the others waiting.
+      const double idle = static_cast<double>(turns * threads) / static_cast<double>(all),
+                   late = threads > 1 ? 1 + kLate / static_cast<double>(turns) : 1;
+      if (const double cost = cycles * idle * late; cost < best)
+        best = cost, best_rows = rows, best_columns = columns;
+    }
+  }
+  return grid(p, best_rows, best_columns);
 }
 
 }  // namespace xc::cpu

@@ -52,6 +52,10 @@ struct MatMulPart {
 /// Where a row's sums do not change with how many rows there are, `threads` > 1 cuts them finer.
 std::vector<MatMulPart> split_matmul(const MatMulProblem& problem, int64_t slices = 0,
                                      int threads = 1);
+/// For a kernel that copies a part's columns of the right side in each part and whose sums do not
+/// depend on the part: as few parts of the rows as `threads` and `tile`, the elements of a part's
+/// result that should not be many more, allow.
+std::vector<MatMulPart> split_copying(const MatMulProblem& problem, int threads, int64_t tile);
 /// First column of slice `index` of `slices` of n columns; a multiple of 64.
 int64_t slice_begin(int64_t n, int64_t slices, int64_t index);
 
