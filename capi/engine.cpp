@@ -3,24 +3,12 @@
 #include <mutex>
 
 #include "capi/handles.h"
+#include "capi/hook.h"
 #include "runtime/op_table.h"
 #include "tier/engine_factory.h"
 
 namespace xc::capi {
 namespace {
-
-/// A host struct {callbacks, user_data, destroy} whose user data belongs to the engine once armed.
-template <class Callbacks>
-struct Hook {
-  explicit Hook(const Callbacks& given) : callbacks(given) {}
-  Hook(const Hook&) = delete;
-  Hook& operator=(const Hook&) = delete;
-  ~Hook() {
-    if (armed && callbacks.destroy) callbacks.destroy(callbacks.user_data);
-  }
-  Callbacks callbacks;
-  bool armed = false;
-};
 
 /// The host's threads as a TaskRunner. Exceptions of a task do not cross the host's frames.
 class HostRunner final : public TaskRunner {
@@ -29,9 +17,8 @@ class HostRunner final : public TaskRunner {
   int workers() const override { return hook_->callbacks.workers; }
 
   void run(int64_t tasks, Body body) override {
-    const NoCancellation whole;
     Job job{body, workers(), {}, {}, {}, {}};
-    hook_->callbacks.run(hook_->callbacks.user_data, tasks, &HostRunner::task, &job);
+    hook_->call(hook_->callbacks.run, tasks, &HostRunner::task, &job);
     if (job.error) std::rethrow_exception(job.error);
     if (!job.failed && job.done != tasks)
       fail(Status::kInvalidArgument, "the host's task runner ran {} of {} tasks", job.done.load(),
@@ -105,24 +92,19 @@ xc_status xc_engine_create(const xc_engine_options* options, xc_engine** out_eng
     HostHooks hooks;
     if (given.logger.log)
       hooks.log = [logger](LogLevel level, const std::string& message) {
-        const NoCancellation whole;
-        logger->callbacks.log(logger->callbacks.user_data, static_cast<int32_t>(level),
-                              to_view(message));
+        logger->call(logger->callbacks.log, static_cast<int32_t>(level), to_view(message));
       };
     if (given.events.receive)
       hooks.event = [events](const Event& event) {
-        const NoCancellation whole;
         const xc_event view = to_c(event);
-        events->callbacks.receive(events->callbacks.user_data, &view);
+        events->call(events->callbacks.receive, &view);
       };
     if (given.allocator.allocate) {
       hooks.allocate = [allocator](size_t bytes, size_t alignment) {
-        const NoCancellation whole;
-        return allocator->callbacks.allocate(allocator->callbacks.user_data, bytes, alignment);
+        return allocator->call(allocator->callbacks.allocate, bytes, alignment);
       };
       hooks.release = [allocator](void* memory, size_t bytes) {
-        const NoCancellation whole;
-        allocator->callbacks.release(allocator->callbacks.user_data, memory, bytes);
+        allocator->call(allocator->callbacks.release, memory, bytes);
       };
     }
     if (given.tasks.run) hooks.tasks = std::make_shared<HostRunner>(tasks);

@@ -18,8 +18,8 @@ namespace xc::capi {
 xc_status report(xc_error** out_error) noexcept;
 
 /// Runs the body in the default floating-point environment; XC_OK, or the status of what it threw.
-/// For runs, which are too short for guard()'s care: what of them may be a cancellation point has
-/// it where it is.
+/// For runs, which are too short for what guard() adds: what of them may open files, wait or call
+/// the host holds a NoCancellation itself.
 template <class Body>
 inline xc_status guard_run(xc_error** out_error, Body&& body) noexcept {
   const DefaultFloatEnvironment environment;

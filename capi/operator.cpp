@@ -1,35 +1,24 @@
 // xc/operator.h: libraries of the host's operators, and the calls their functions see.
 
 #include "capi/handles.h"
+#include "capi/hook.h"
 
 namespace xc::capi {
 namespace {
 
-/// The host's function and its user data, which belong to the library once armed.
-struct Function {
-  explicit Function(const xc_op_function& given) : callbacks(given) {}
-  Function(const Function&) = delete;
-  Function& operator=(const Function&) = delete;
-  ~Function() {
-    if (armed && callbacks.destroy) callbacks.destroy(callbacks.user_data);
-  }
+using Function = Hook<xc_op_function>;
 
-  void operator()(OpCall& call) const {
-    xc_op_call handle;
-    handle.call = &call;
-    const NoCancellation whole;
-    const xc_status status = callbacks.compute(callbacks.user_data, &handle);
-    if (status == XC_OK) return;
-    if (status == handle.status) throw Error(static_cast<Status>(status), handle.message);
-    const bool known = status > XC_OK && status <= XC_INTERNAL;
-    fail(known ? static_cast<Status>(status) : Status::kInvalidArgument,
-         "the function of {} returned {}", call.op().name,
-         known ? std::string(xc_status_name(status)) : fmt::format("{}, no status", status));
-  }
-
-  const xc_op_function callbacks;
-  bool armed = false;
-};
+void compute(const Function& function, OpCall& call) {
+  xc_op_call handle;
+  handle.call = &call;
+  const xc_status status = function.call(function.callbacks.compute, &handle);
+  if (status == XC_OK) return;
+  if (status == handle.status) throw Error(static_cast<Status>(status), handle.message);
+  const bool known = status > XC_OK && status <= XC_INTERNAL;
+  fail(known ? static_cast<Status>(status) : Status::kInvalidArgument,
+       "the function of {} returned {}", call.op().name,
+       known ? std::string(xc_status_name(status)) : fmt::format("{}, no status", status));
+}
 
 OpLibrary& filling(xc_op_library* library) {
   if (live(library).in_use)
@@ -118,7 +107,7 @@ xc_status xc_op_library_add(xc_op_library* library, const char* signature,
     }
     if (!function->compute) fail_null("function.compute");
     auto held = std::make_shared<Function>(*function);
-    to.add(signature, [held](OpCall& call) { (*held)(call); });
+    to.add(signature, [held](OpCall& call) { compute(*held, call); });
     held->armed = true;
   });
 }

@@ -12,6 +12,7 @@
 #include <ctime>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "cache/entry.h"
 
 namespace xc::cache {
@@ -60,21 +61,6 @@ bool make_directories(const std::string& path) {
     if (!made && errno != EEXIST && errno != EROFS && errno != EACCES) return false;
   }
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 std::string read_up_to(int fd, size_t size) {
   std::string out(size, '\0');
@@ -182,9 +168,8 @@ bool Directory::write(const std::string& name, std::string_view bytes, std::stri
       if (put <= 0) break;
       written += static_cast<size_t>(put);
     }
-    // Some file systems tell only here that they are full.
-    const int closed = close(fd.release());
-    complete = written == bytes.size() && closed == 0;
+    const bool closed = fd.close();
+    complete = written == bytes.size() && closed;
   }
   if (complete &&
       sys([&] { return renameat(descriptor_, temporary.c_str(), descriptor_, name.c_str()); }) == 0)

@@ -12,31 +12,11 @@
 #include <cstring>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "formats/utf8.h"
 
 namespace xc {
 namespace {
-
-/// Closes a file descriptor at the end of its scope.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  /// False when what was written did not reach the file: some file systems tell only here.
-  bool close() { return ::close(std::exchange(fd_, -1)) == 0; }
-
- private:
-  int fd_;
-};
 
 std::string reason(int error) {
   return std::error_code(error, std::generic_category()).message();

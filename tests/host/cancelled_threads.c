@@ -107,7 +107,6 @@ int main(void) {
   xc_error* error = NULL;
   network net;
   int k;
-  char command[64];
   fill_input(x, 6);
   CHECK(mkdtemp(cache) != NULL);
   CHECK_OK(network_open(&net, "off", 1, NULL, &error));
@@ -122,7 +121,6 @@ int main(void) {
     CHECK(wrong == 0);
   }
   drop_outputs(expected);
-  snprintf(command, sizeof command, "rm -rf %s", cache);
-  CHECK(system(command) == 0);
+  CHECK(remove_folder(cache));
   return check_result();
 }

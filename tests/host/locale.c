@@ -35,7 +35,7 @@ static void run(const char* mode, xc_tensor** out) {
 }
 
 int main(void) {
-  char folder[] = "/tmp/xc_locale_XXXXXX", command[64];
+  char folder[] = "/tmp/xc_locale_XXXXXX";
   const char* const modes[] = {"off", "sync"};
   xc_tensor *before[2][kOutputs] = {{NULL}}, *behind[2][kOutputs] = {{NULL}};
   xc_error* error = NULL;
@@ -65,7 +65,6 @@ int main(void) {
     network_close(&n);
   }
   for (mode = 0; mode < 2; ++mode) drop_outputs(before[mode]);
-  snprintf(command, sizeof command, "rm -rf %s", folder);
-  CHECK(system(command) == 0);
+  CHECK(remove_folder(folder));
   return check_result();
 }

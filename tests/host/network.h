@@ -111,6 +111,13 @@ static inline void drop_outputs(xc_tensor** outputs) {
   }
 }
 
+/* A folder of the test's own, with all it holds. */
+static inline int remove_folder(const char* path) {
+  char command[256];
+  snprintf(command, sizeof command, "rm -rf '%s'", path);
+  return system(command) == 0;
+}
+
 /* How many outputs are not, bit for bit, those of another run. */
 static inline int differing(xc_tensor** a, xc_tensor** b) {
   int k, count = 0;

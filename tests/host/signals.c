@@ -56,12 +56,6 @@ static void dispositions(struct sigaction* out) {
   for (number = 1; number < NSIG; ++number) sigaction(number, NULL, &out[number]);
 }
 
-static void remove_folder(const char* folder) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf %s", folder);
-  CHECK(system(command) == 0);
-}
-
 /* A life: load, first runs, compiled ones, everything that waits or reads and writes files. */
 static void live(const char* mode, const char* cache_dir, xc_tensor** expected) {
   static float x[kMostRows * kColumns];
@@ -130,7 +124,7 @@ int main(void) {
     live(modes[mode], folder, expected); /* reads it */
     storm(0);
     drop_outputs(expected);
-    remove_folder(folder);
+    CHECK(remove_folder(folder));
   }
   dispositions(behind);
   for (number = 1; number < NSIG; ++number)

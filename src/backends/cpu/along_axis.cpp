@@ -73,36 +73,6 @@ int64_t line_tasks(const StepSpec&, const OperandViews& views) {
   return x.dims.empty() ? 1 : std::clamp<int64_t>(x.count() / (64 << 10), 1, 64);
 }
 
-/// Unsigned numbers in the order of the elements, so that types which are not worth a routine of
-/// their own share one: zeros of both signs are equal, NaN is above all.
-template <class T>
-using KeyOf = std::conditional_t<(sizeof(T) <= 4), uint32_t, uint64_t>;
-template <class T>
-KeyOf<T> key_of(T v) {
-  using Key = KeyOf<T>;
-  constexpr Key kSign = Key{1} << (8 * sizeof(Key) - 1);
-  // The bits of a float that is no negative zero.
-  const auto ordered = [](Key bits, bool nan) {
-    const Key negative = bits >> (8 * sizeof(Key) - 1);
-    return nan ? std::numeric_limits<Key>::max() : bits ^ ((Key{0} - negative) | kSign);
-  };
-  // The upper half of an f32, or what is ordered like one; infinity in it.
-  const auto half = [&](Key bits, Key infinity) {
-    const Key magnitude = bits & 0x7fff;
-    return ordered(magnitude == 0 ? 0 : bits << 16, magnitude > infinity);
-  };
-  if constexpr (std::is_unsigned_v<T>)
-    return v;
-  else if constexpr (std::is_integral_v<T>)
-    return static_cast<Key>(static_cast<std::make_signed_t<Key>>(v)) ^ kSign;
-  else if constexpr (std::is_same_v<T, F16>)
-    return half(v.bits, 0x7c00);
-  else if constexpr (std::is_same_v<T, BF16>)
-    return half(v.bits, 0x7f80);
-  else
-    return ordered(std::bit_cast<Key>(v + T{0}), v != v);
-}
-
 // ---- arg-reductions
 
 /// Without a branch on the data.
@@ -247,6 +217,36 @@ void cumulative(const SimpleContext& c) {
 }
 
 // ---- TopK
+
+/// Unsigned numbers in the order of the elements, so that all types share two routines: zeros of
+/// both signs are equal, NaN is above all.
+template <class T>
+using KeyOf = std::conditional_t<(sizeof(T) <= 4), uint32_t, uint64_t>;
+template <class T>
+KeyOf<T> key_of(T v) {
+  using Key = KeyOf<T>;
+  constexpr Key kSign = Key{1} << (8 * sizeof(Key) - 1);
+  // The bits of a float that is no negative zero.
+  const auto ordered = [](Key bits, bool nan) {
+    const Key negative = bits >> (8 * sizeof(Key) - 1);
+    return nan ? std::numeric_limits<Key>::max() : bits ^ ((Key{0} - negative) | kSign);
+  };
+  // The upper half of an f32, or what is ordered like one; infinity in it.
+  const auto half = [&](Key bits, Key infinity) {
+    const Key magnitude = bits & 0x7fff;
+    return ordered(magnitude == 0 ? 0 : bits << 16, magnitude > infinity);
+  };
+  if constexpr (std::is_unsigned_v<T>)
+    return v;
+  else if constexpr (std::is_integral_v<T>)
+    return static_cast<Key>(static_cast<std::make_signed_t<Key>>(v)) ^ kSign;
+  else if constexpr (std::is_same_v<T, F16>)
+    return half(v.bits, 0x7c00);
+  else if constexpr (std::is_same_v<T, BF16>)
+    return half(v.bits, 0x7f80);
+  else
+    return ordered(std::bit_cast<Key>(v + T{0}), v != v);
+}
 
 /// Up to so many, the best so far are kept in order and others only compared with the last of them.
 constexpr int64_t kFewBest = 64;

@@ -12,10 +12,10 @@ namespace {
 constexpr double kTaskFlops = 2e6;
 constexpr int64_t kMostTasks = 64;
 constexpr int64_t kColumnUnit = 64, kRowUnit = 32;
-// What a product costs per term, in cycles, where each part copies its columns of the right side:
-// of a copied element, and for the rows that it is copied from (which the machine fetches by
-// pages), as much as of so many columns; of an element of the left side, which each part of the
-// columns reads. Measured where both sides lie beyond the second-level cache.
+// What a product costs per term, in cycles, where each part copies its columns of the right side: a
+// copied element one, as measured (64 rows of 2000x2000 at two thirds of the speed of many).
+// Estimates: a row that is copied from as much as kNarrow columns more, for the machine fetches by
+// pages; an element of the left side, which each part of the columns reads; a thread that is late.
 constexpr double kProductsPerCycle = 32, kReread = 0.25, kNarrow = 256, kLate = 0.1;
 
 }  // namespace
@@ -145,6 +145,12 @@ int64_t slice_begin(int64_t n, int64_t slices, int64_t index) {
 
 namespace {
 
+/// Of a batch: more would be too small.
+int64_t most_parts(const MatMulProblem& p) {
+  const auto worth = static_cast<int64_t>(p.flops() / kTaskFlops);
+  return ceil_div(std::clamp<int64_t>(worth, 1, kMostTasks), p.batches);
+}
+
 /// So many parts of the rows, of the columns, for each batch.
 std::vector<MatMulPart> grid(const MatMulProblem& p, int64_t rows, int64_t columns) {
   std::vector<MatMulPart> parts;
@@ -166,9 +172,7 @@ std::vector<MatMulPart> grid(const MatMulProblem& p, int64_t rows, int64_t colum
 
 std::vector<MatMulPart> split_matmul(const MatMulProblem& p, int64_t slices, int threads) {
   if (p.batches == 0 || p.m == 0 || p.n == 0) return {};
-  const int64_t wanted =
-      std::clamp<int64_t>(static_cast<int64_t>(p.flops() / kTaskFlops), 1, kMostTasks);
-  const int64_t per_batch = ceil_div(wanted, p.batches);
+  const int64_t per_batch = most_parts(p);
   int64_t columns = slices, rows = 1;
   if (columns == 0) {
     columns = 1;
@@ -177,15 +181,13 @@ std::vector<MatMulPart> split_matmul(const MatMulProblem& p, int64_t slices, int
   }
   rows = std::clamp<int64_t>(p.m / (2 * kRowUnit), 1, std::max<int64_t>(1, per_batch / columns));
   // In one part it would occupy one thread; 32 rows take 3 % longer than half of 64.
-  if (threads > 1 && p.batches * columns * rows == 1 && wanted >= 4 && p.m > kRowUnit) rows = 2;
+  if (threads > 1 && p.batches * columns * rows == 1 && per_batch >= 4 && p.m > kRowUnit) rows = 2;
   return grid(p, rows, columns);
 }
 
 std::vector<MatMulPart> split_copying(const MatMulProblem& p, int threads, int64_t tile) {
   if (p.batches == 0 || p.m == 0 || p.n == 0) return {};
-  const int64_t wanted =
-      std::clamp<int64_t>(static_cast<int64_t>(p.flops() / kTaskFlops), 1, kMostTasks);
-  const int64_t per_batch = ceil_div(wanted, p.batches);
+  const int64_t per_batch = most_parts(p);
   const int64_t most_rows = std::max<int64_t>(1, p.m / (2 * kRowUnit)),
                 most_columns = std::max<int64_t>(1, p.n / (2 * kColumnUnit));
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n);

@@ -60,7 +60,7 @@ decltype(auto) dispatch_reduction(Fn how, Body&& body) {
   }
 }
 
-/// The same as a function of elements' bits, for types that are not worth loops of their own.
+/// combined() over elements' bits, for types that are not worth loops of their own.
 using CombineBits = uint64_t (*)(uint64_t there, uint64_t update);
 template <Fn how, class T>
 uint64_t combine_bits(uint64_t there, uint64_t update) {
