@@ -107,7 +107,8 @@ TEST_CASE("backends/recurrent: threads share units and samples, with the same bi
   };
   for (const Sizes s :
        {Sizes{"LSTM", 40, 1, 30, 160}, Sizes{"LSTM", 9, 5, 130, 100}, Sizes{"GRU", 30, 1, 20, 260},
-        Sizes{"GRU", 8, 3, 20, 200}, Sizes{"RNN", 30, 1, 20, 400}, Sizes{"LSTM", 7, 33, 10, 20}})
+        Sizes{"GRU", 8, 3, 20, 200}, Sizes{"RNN", 30, 1, 20, 400}, Sizes{"LSTM", 7, 33, 10, 20},
+        Sizes{"LSTM", 4, 1, 20, 400}})
     for (const bool both : {false, true})
       for (const int variant : {0, 1, 2}) {
         const bool lstm = std::string_view(s.op) == "LSTM";

@@ -334,8 +334,8 @@ class RecurrentBound final : public BoundKernel {
   }
 
   /// y[n] = start[n] + R h[n] for gates [first, last).
-  void recur(const Share& s, const float* h, const float* start, int64_t start_row, float* y,
-             int64_t first, int64_t last) const {
+  void recur(const Share& s, int64_t step, const float* h, const float* start, int64_t start_row,
+             float* y, int64_t first, int64_t last) const {
     multiply(s, panels_->state, panels(s) + panels_->input.floats(), first, last,
              {.x = h + s.n0 * units_,
               .x_row = units_,
@@ -344,7 +344,8 @@ class RecurrentBound final : public BoundKernel {
               .start = start + s.n0 * start_row,
               .start_row = start_row,
               .y = y + s.n0 * width_,
-              .y_row = width_});
+              .y_row = width_,
+              .backwards = step % 2 != 0});
   }
 
   /// Of the span that begins with a step: its times rise, whatever the direction.
@@ -391,13 +392,13 @@ class RecurrentBound final : public BoundKernel {
     else if (first_half)
       gather_gates(s, step);
     if (linear_)
-      recur(s, h, m.state_bias, 0, m.recurrent, 0, 3);
+      recur(s, step, h, m.state_bias, 0, m.recurrent, 0, 3);
     else if (cell_ != Cell::kGru)
-      recur(s, h, gates, width_, gates, 0, 4);
+      recur(s, step, h, gates, width_, gates, 0, 4);
     else if (first_half)
-      recur(s, h, gates, width_, gates, 0, 2);
+      recur(s, step, h, gates, width_, gates, 0, 2);
     else
-      recur(s, m.reset, gates, width_, gates, 2, 3);
+      recur(s, step, m.reset, gates, width_, gates, 2, 3);
     const int64_t count = s.u1 - s.u0;
     for (int64_t n = s.n0; n < s.n1; ++n) {
       const int64_t row = n * width_ + s.u0, unit = n * units_ + s.u0;

@@ -35,6 +35,9 @@ struct GateProduct {
   int64_t start_row = 0;  ///< 0: the same for all
   float* y = nullptr;
   int64_t y_row = 0;
+  /// The last panel first: weights that exceed a cache and are read in alternating order are found
+  /// there but for what exceeds it; always in the same order, none are.
+  bool backwards = false;
 };
 
 /// Gates are `stride` apart; n units.
