@@ -37,7 +37,7 @@ XC_SIZE(xc_task_runner, 32);
 XC_OFFSET(xc_task_runner, workers, 24);
 
 // Growing.
-XC_SIZE(xc_config, 184);
+XC_SIZE(xc_config, 192);
 XC_OFFSET(xc_config, struct_size, 0);
 XC_OFFSET(xc_config, threads, 8);
 XC_OFFSET(xc_config, jit, 16);
@@ -61,6 +61,7 @@ XC_OFFSET(xc_config, trace_steps, 152);
 XC_OFFSET(xc_config, cache_bytes, 160);
 XC_OFFSET(xc_config, post_ops, 168);
 XC_OFFSET(xc_config, winograd, 176);
+XC_OFFSET(xc_config, bands, 184);
 
 XC_SIZE(xc_config_option_info, 96);
 XC_OFFSET(xc_config_option_info, name, 8);

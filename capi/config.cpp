@@ -41,6 +41,7 @@ constexpr Field kFields[] = {
     {"cache_bytes", &xc_config::cache_bytes, nullptr},
     {"post_ops", &xc_config::post_ops, nullptr},
     {"winograd", &xc_config::winograd, nullptr},
+    {"bands", &xc_config::bands, nullptr},
 };
 
 const Field& field_of(const ConfigRow& row) {

@@ -63,9 +63,10 @@ typedef struct xc_config {
   int64_t cache_bytes;   /* files of the persistent cache; 0 = 256 MiB */
   int64_t post_ops;      /* 1 = a step for every operator: none finishes another's results */
   int64_t winograd;      /* 1 = convolutions add up every window on its own */
+  int64_t bands;         /* 1 = no convolutions run band by band; 2 = all that can, for tests */
 } xc_config;
 #define XC_CONFIG_INIT \
-  {sizeof(xc_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0}
+  {sizeof(xc_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0}
 
 /* XC_CONFIG_INIT for languages without macros. `size` is what the caller knows of the struct,
  * sizeof(xc_config): nothing behind it is written, whatever version the library has. NULL and a

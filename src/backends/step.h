@@ -73,6 +73,13 @@ struct StepSpec {
   DType multiplied_as() const;
 };
 
+/// Rows [begin, end) of an image: positions along a result's first spatial axis.
+struct RowRange {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+  bool operator==(const RowRange&) const = default;
+};
+
 /// Concrete dims and strides of every operand, inputs then outputs, for one signature.
 struct BoundOperand {
   std::span<const int64_t> dims;
@@ -86,6 +93,8 @@ struct BindContext {
   /// Bit k: the first output lies where input k does if the bound kernel says BoundKernel::in_place
   /// of that input alone.
   uint32_t replaceable = 0;
+  /// Not empty: the result is wanted in these parts, which may overlap. See BoundKernel::by_rows.
+  std::span<const RowRange> rows = {};
 };
 
 /// Arguments of one execution.
@@ -125,6 +134,10 @@ class BoundKernel {
   uint32_t unread = 0;
   /// Bit k: input k, a constant, may lie at an address that is no multiple of its type's size.
   uint32_t any_address = 0;
+  /// Its tasks are BindContext::rows of one image (the first axis) after the other: task n *
+  /// rows.size() + i touches no other rows of the result, of the first operand none but those that
+  /// the windows of these reach, in images of more than one row, and no other image.
+  bool by_rows = false;
   /// It takes memory from the system in every run.
   bool allocates = false;
   /// A slower stand-in: binding again with BindContext::background gives a better one.
@@ -147,7 +160,10 @@ enum class Order : uint8_t {
 class Kernel {
  public:
   virtual ~Kernel() = default;
+  /// What it returns keeps nothing of the context.
   virtual std::shared_ptr<const BoundKernel> bind(const BindContext& context) const = 0;
+  /// Whether what it binds heeds BindContext::rows, where operands lie channels-last.
+  virtual bool takes_rows() const { return false; }
   /// Expensive one-time preparation (packing weights). Called at most once, possibly on a
   /// background thread while bound kernels made earlier run; bind() works before and after it.
   virtual void prepare() {}

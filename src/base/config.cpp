@@ -11,7 +11,7 @@ namespace {
 
 using C = Config;
 constexpr int64_t kMax = INT64_MAX;
-constexpr std::array<ConfigRow, 22> kTable{{
+constexpr std::array<ConfigRow, 23> kTable{{
     {"threads", "XC_THREADS", "", 0, 0, 1024, &C::threads, nullptr,
      "workers of a run, the calling thread included; 0 = all cores this process may use"},
     {"jit", "XC_JIT", "auto|off|sync|freeze", 0, 0, 3, &C::jit, nullptr,
@@ -57,6 +57,8 @@ constexpr std::array<ConfigRow, 22> kTable{{
      "operators that finish another's results in its step; off: a step for every operator"},
     {"winograd", "XC_WINOGRAD", "on|off", 0, 0, 1, &C::winograd, nullptr,
      "windows of a convolution that overlap computed together; off: each on its own"},
+    {"bands", "XC_BANDS", "on|off|always", 0, 0, 2, &C::bands, nullptr,
+     "convolutions that hand on more than a cache holds run band by band; off: one after another"},
 }};
 
 }  // namespace

@@ -35,6 +35,7 @@ struct Config {
   int64_t cache_bytes = 0;     ///< cap of the persistent cache's files
   int64_t post_ops = 0;        ///< 0 on, 1 = a step of the base plan for every operator
   int64_t winograd = 0;        ///< 0 on, 1 = convolutions add up every window on its own
+  int64_t bands = 0;           ///< 0 on, 1 = off, 2 = always: convolutions band by band (Bands)
 };
 
 struct ConfigRow {

@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "ops/op.h"
+#include "plan/bands.h"
 #include "plan/in_place_steps.h"
 #include "plan/memory_plan.h"
 
@@ -119,6 +120,18 @@ void place_arena(Bound& bound, const InPlaceSteps& in_place, int64_t max_bytes) 
   }
 }
 
+/// What was bound before of a step, if binding again gives nothing better.
+std::shared_ptr<const BoundKernel> known_kernel(const Bound* before, const Step& step, uint32_t k,
+                                                uint32_t replaceable) {
+  if (!before || step.kernel->wants_prepare()) return nullptr;
+  for (const BoundStep& known : before->steps)
+    if (known.step == k)
+      return known.count == 1 && known.replaceable == replaceable && !known.kernel->provisional
+                 ? known.kernel
+                 : nullptr;
+  return nullptr;
+}
+
 /// The constants that a segment's steps read, and which of them have to be aligned.
 class ReadConstants {
  public:
@@ -150,122 +163,208 @@ class ReadConstants {
   std::vector<Read> reads_;  ///< per PlanBuffer
 };
 
-}  // namespace
-
-std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& plan,
-                                          uint32_t segment_index, std::vector<int64_t> symbols,
-                                          const BindOptions& options) {
-  const Segment& segment = plan->segments[segment_index];
-  const Plan::SegmentProgram& program = plan->programs[segment_index];
-  XC_CHECK(symbols.size() >= segment.symbol_end);
-  auto bound = std::make_shared<Bound>();
-  bound->plan = plan;
-  bound->segment = segment_index;
-  bound->serial = next_serial.fetch_add(1, std::memory_order_relaxed);
-  bound->symbols = std::move(symbols);
-  check_sizes(*plan, bound->symbols);
-  bound->sizes.resize(program.dims.size());
-  program.dims.run(bound->symbols.data(), bound->sizes.data());
-
-  std::vector<int64_t> offsets(plan->values.size(), 0);
-  bound->operands.resize(plan->values.size());
-  for (size_t k = 0; k < program.values.size(); ++k) {
-    const PlanValue& value = plan->values[program.values[k]];
-    const int64_t* at = bound->sizes.data() + program.value_positions[k];
-    const size_t rank = value.dims.size();
-    bound->operands[program.values[k]] = {{at, rank}, {at + rank, rank}};
-    (void)element_count({at, rank});  // refuses negative dims and overflow
-    offsets[program.values[k]] = at[2 * rank];
+/// Makes the Bound of one segment.
+class Binder {
+ public:
+  Binder(const std::shared_ptr<const Plan>& plan, uint32_t segment, std::vector<int64_t> symbols,
+         const BindOptions& options)
+      : plan_(*plan),
+        segment_(plan->segments[segment]),
+        program_(plan->programs[segment]),
+        options_(options),
+        bound_(std::make_shared<Bound>()) {
+    XC_CHECK(symbols.size() >= segment_.symbol_end);
+    bound_->plan = plan;
+    bound_->segment = segment;
+    bound_->serial = next_serial.fetch_add(1, std::memory_order_relaxed);
+    bound_->symbols = std::move(symbols);
+    if (const Bound* before = options.before)
+      XC_CHECK(before->plan == plan && before->segment == segment &&
+               before->symbols == bound_->symbols);
   }
 
-  std::vector<ArenaRequest> requests;
-  for (size_t k = 0; k < program.buffers.size(); ++k) {
-    const PlanBuffer& buffer = plan->buffers[program.buffers[k]];
-    const int64_t* at = bound->sizes.data() + program.buffer_positions[k];
-    if (buffer.storage == Storage::kArena) {
-      requests.push_back({program.buffers[k], checked_mul(*at, element_size(buffer.dtype)),
-                          buffer.first_step, buffer.last_step});
-      continue;
+  std::shared_ptr<const Bound> run() {
+    check_sizes(plan_, bound_->symbols);
+    evaluate_operands();
+    add_buffers();
+    if (options_.bands != Bands::kOff) choose_bands();
+    add_steps();
+    add_held_bytes();
+    return std::move(bound_);
+  }
+
+ private:
+  using Banded = std::pair<BandChain, std::shared_ptr<const BandedKernel>>;
+
+  void evaluate_operands() {
+    Bound& bound = *bound_;
+    bound.sizes.resize(program_.dims.size());
+    program_.dims.run(bound.symbols.data(), bound.sizes.data());
+    offsets_.assign(plan_.values.size(), 0);
+    bound.operands.resize(plan_.values.size());
+    for (size_t k = 0; k < program_.values.size(); ++k) {
+      const PlanValue& value = plan_.values[program_.values[k]];
+      const int64_t* at = bound.sizes.data() + program_.value_positions[k];
+      const size_t rank = value.dims.size();
+      bound.operands[program_.values[k]] = {{at, rank}, {at + rank, rank}};
+      (void)element_count({at, rank});  // refuses negative dims and overflow
+      offsets_[program_.values[k]] = at[2 * rank];
     }
-    Dims dims;
-    for (const PlanValue& value : plan->values)
-      if (value.buffer == program.buffers[k]) {
-        dims = *to_concrete(value.dims);
-        break;
-      }
-    Tensor tensor(buffer.dtype, dims);
-    for (size_t i = 0; i < buffer.sizes.size(); ++i)
-      store_int64(tensor.data(), buffer.dtype, static_cast<int64_t>(i), at[i]);
-    bound->size_tensors.emplace_back(program.buffers[k], std::move(tensor));
   }
-  const auto add_pointer = [&](uint32_t v) {
+
+  /// What the arena is asked for, and the tensors of sizes.
+  void add_buffers() {
+    for (size_t k = 0; k < program_.buffers.size(); ++k) {
+      const PlanBuffer& buffer = plan_.buffers[program_.buffers[k]];
+      const int64_t* at = bound_->sizes.data() + program_.buffer_positions[k];
+      if (buffer.storage == Storage::kArena) {
+        requests_.push_back({program_.buffers[k], checked_mul(*at, element_size(buffer.dtype)),
+                             buffer.first_step, buffer.last_step});
+        continue;
+      }
+      Dims dims;
+      for (const PlanValue& value : plan_.values)
+        if (value.buffer == program_.buffers[k]) {
+          dims = *to_concrete(value.dims);
+          break;
+        }
+      Tensor tensor(buffer.dtype, dims);
+      for (size_t i = 0; i < buffer.sizes.size(); ++i)
+        store_int64(tensor.data(), buffer.dtype, static_cast<int64_t>(i), at[i]);
+      bound_->size_tensors.emplace_back(program_.buffers[k], std::move(tensor));
+    }
+  }
+
+  /// Kernels for bands are made once it is known that the sizes come again.
+  void choose_bands() {
+    const bool always = options_.bands == Bands::kAlways;
+    for (const BandChain& chain : band_chains(*bound_, always)) {
+      if (!options_.background && !always) {
+        bound_->provisional = true;
+        return;
+      }
+      if (auto kernel = bind_bands(*bound_, chain)) {
+        adapt_to_bands(chain, requests_);
+        banded_.emplace_back(chain, std::move(kernel));
+      }
+    }
+  }
+
+  void add_pointer(uint32_t v) {
+    Bound& bound = *bound_;
     if (v == kNoValue) {
-      bound->pointers.push_back({});
+      bound.pointers.push_back({});
       return;
     }
-    const PlanValue& value = plan->values[v];
-    const int64_t offset = checked_mul(offsets[v], element_size(value.dtype));
-    const PlanBuffer& buffer = plan->buffers[value.buffer];
-    const auto at = static_cast<uint32_t>(bound->pointers.size());
+    const PlanValue& value = plan_.values[v];
+    const int64_t offset = checked_mul(offsets_[v], element_size(value.dtype));
+    const PlanBuffer& buffer = plan_.buffers[value.buffer];
+    const auto at = static_cast<uint32_t>(bound.pointers.size());
     if (buffer.storage == Storage::kInput)
-      bound->input_patches.push_back({at, buffer.index, offset});
+      bound.input_patches.push_back({at, buffer.index, offset});
     if (buffer.storage == Storage::kOutput)
-      bound->output_patches.push_back({at, buffer.index, offset});
-    bound->pointers.push_back({value.buffer, offset});
-  };
-  size_t operand_count = 0;
-  for (uint32_t k = segment.first_step; k < segment.end_step; ++k)
-    operand_count += plan->steps[k]->inputs.size() + plan->steps[k]->outputs.size();
-  bound->pointers.reserve(operand_count);
-  bound->steps.reserve(segment.end_step - segment.first_step);
-  SizeCheck size_check(*bound);
-  InPlaceSteps in_place(*bound, requests);
-  ReadConstants constants(*bound);
-  std::vector<BoundOperand> inputs, outputs;
-  for (uint32_t k = segment.first_step; k < segment.end_step; ++k) {
-    const Step& step = *plan->steps[k];
-    BoundStep bound_step;
-    bound_step.step = k;
-    bound_step.first_pointer = static_cast<uint32_t>(bound->pointers.size());
-    for (uint32_t v : step.inputs) add_pointer(v);
-    for (uint32_t v : step.outputs) add_pointer(v);
-    if (step.kind == Step::Kind::kKernel) {
-      inputs.clear();
-      outputs.clear();
-      for (uint32_t v : step.inputs)
-        inputs.push_back(v == kNoValue ? BoundOperand{} : bound->operands[v]);
-      for (uint32_t v : step.outputs)
-        outputs.push_back(v == kNoValue ? BoundOperand{} : bound->operands[v]);
-      // Only a kernel with an Add behind it makes use of it.
-      const BindContext context{inputs, outputs, options.background,
-                                step.spec.post_ops.empty() ? 0 : in_place.replaceable(k)};
-      bound_step.kernel =
-          located("node '" + step.name + "' (" + std::string(step.spec.op->name) + ")", [&] {
-            // A region stands for steps that the base plan, bound before, has checked.
-            if (step.region == Hash128{} && !step.nodes.empty()) size_check.step(step, outputs);
-            return step.kernel->bind(context);
-          });
-      bound->scratch_bytes = std::max(bound->scratch_bytes, bound_step.kernel->scratch_bytes);
-      bound->shared_bytes = std::max(bound->shared_bytes, bound_step.kernel->shared_bytes);
-      bound->held_bytes += bound_step.kernel->held_bytes;
-      bound->provisional = bound->provisional || bound_step.kernel->provisional;
-      in_place.add(k, *bound_step.kernel);
-    }
-    constants.add(step, bound_step.kernel.get());
-    bound->steps.push_back(std::move(bound_step));
+      bound.output_patches.push_back({at, buffer.index, offset});
+    bound.pointers.push_back({value.buffer, offset});
   }
-  constants.hold();
-  place_arena(*bound, in_place, options.max_bytes);
-  constexpr size_t kBlock = 16, kVectors = 10;  // what the C library adds to a block, about
-  constexpr size_t kSharedKernel = 64;          // control block of a kernel, its vectors' blocks
-  const auto bytes_of = [](const auto& vector) { return vector.capacity() * sizeof(vector[0]); };
-  bound->held_bytes += static_cast<int64_t>(
-      sizeof(Bound) + kVectors * kBlock + bytes_of(bound->symbols) + bytes_of(bound->sizes) +
-      bytes_of(bound->operands) + bytes_of(bound->arena) + bytes_of(bound->size_tensors) +
-      bytes_of(bound->constants) + bytes_of(bound->steps) + bytes_of(bound->pointers) +
-      bytes_of(bound->input_patches) + bytes_of(bound->output_patches) +
-      bound->steps.size() * kSharedKernel);
-  return bound;
+
+  void add_steps() {
+    Bound& bound = *bound_;
+    size_t operand_count = 0;
+    for (uint32_t k = segment_.first_step; k < segment_.end_step; ++k)
+      operand_count += plan_.steps[k]->inputs.size() + plan_.steps[k]->outputs.size();
+    bound.pointers.reserve(operand_count);
+    bound.steps.reserve(segment_.end_step - segment_.first_step);
+    SizeCheck size_check(bound);
+    InPlaceSteps in_place(bound, requests_);
+    ReadConstants constants(bound);
+    auto banded = banded_.begin();
+    for (uint32_t k = segment_.first_step; k < segment_.end_step; ++k) {
+      const Step& step = *plan_.steps[k];
+      BoundStep bound_step;
+      bound_step.step = k;
+      bound_step.first_pointer = static_cast<uint32_t>(bound.pointers.size());
+      for (uint32_t v : step.inputs) add_pointer(v);
+      for (uint32_t v : step.outputs) add_pointer(v);
+      if (banded != banded_.end() && k >= banded->first.first) {
+        const auto& [chain, kernel] = *banded;
+        constants.add(step, &kernel->step(k - chain.first));
+        if (k == chain.first) {
+          bound_step.kernel = kernel;
+          bound_step.count = chain.end - chain.first;
+          bound_step.band_rows = chain.height;
+          add(std::move(bound_step));
+        }
+        if (k + 1 == chain.end) ++banded;
+        continue;
+      }
+      if (step.kind == Step::Kind::kKernel) {
+        // Only a kernel with an Add behind it makes use of it.
+        bound_step.replaceable = step.spec.post_ops.empty() ? 0 : in_place.replaceable(k);
+        bound_step.kernel = known_kernel(options_.before, step, k, bound_step.replaceable);
+        if (!bound_step.kernel)
+          bound_step.kernel = bind_kernel(step, bound_step.replaceable, size_check);
+        in_place.add(k, *bound_step.kernel);
+      }
+      constants.add(step, bound_step.kernel.get());
+      add(std::move(bound_step));
+    }
+    constants.hold();
+    for (const auto& [chain, kernel] : banded_)
+      for (uint32_t k = chain.first; k + 1 < chain.end; ++k)
+        bound.operands[plan_.steps[k]->outputs[0]] = {};
+    place_arena(bound, in_place, options_.max_bytes);
+  }
+
+  std::shared_ptr<const BoundKernel> bind_kernel(const Step& step, uint32_t replaceable,
+                                                 SizeCheck& size_check) {
+    const OperandsOfStep operands(*bound_, step);
+    return located("node '" + step.name + "' (" + std::string(step.spec.op->name) + ")", [&] {
+      // A region stands for steps that the base plan, bound before, has checked.
+      if (step.region == Hash128{} && !step.nodes.empty()) size_check.step(step, operands.outputs);
+      return step.kernel->bind(
+          {operands.inputs, operands.outputs, options_.background, replaceable});
+    });
+  }
+
+  void add(BoundStep step) {
+    if (const BoundKernel* kernel = step.kernel.get()) {
+      bound_->scratch_bytes = std::max(bound_->scratch_bytes, kernel->scratch_bytes);
+      bound_->shared_bytes = std::max(bound_->shared_bytes, kernel->shared_bytes);
+      bound_->held_bytes += kernel->held_bytes;
+      bound_->provisional |= kernel->provisional;
+    }
+    bound_->steps.push_back(std::move(step));
+  }
+
+  void add_held_bytes() {
+    constexpr size_t kBlock = 16, kVectors = 10;  // what the C library adds to a block, about
+    constexpr size_t kSharedKernel = 64;          // control block of a kernel, its vectors' blocks
+    const auto bytes_of = [](const auto& vector) { return vector.capacity() * sizeof(vector[0]); };
+    const Bound& bound = *bound_;
+    bound_->held_bytes += static_cast<int64_t>(
+        sizeof(Bound) + kVectors * kBlock + bytes_of(bound.symbols) + bytes_of(bound.sizes) +
+        bytes_of(bound.operands) + bytes_of(bound.arena) + bytes_of(bound.size_tensors) +
+        bytes_of(bound.constants) + bytes_of(bound.steps) + bytes_of(bound.pointers) +
+        bytes_of(bound.input_patches) + bytes_of(bound.output_patches) +
+        bound.steps.size() * kSharedKernel);
+  }
+
+  const Plan& plan_;
+  const Segment& segment_;
+  const Plan::SegmentProgram& program_;
+  const BindOptions& options_;
+  std::shared_ptr<Bound> bound_;
+  std::vector<int64_t> offsets_;  ///< per PlanValue, in elements
+  std::vector<ArenaRequest> requests_;
+  std::vector<Banded> banded_;  ///< in the order of steps
+};
+
+}  // namespace
+
+std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& plan, uint32_t segment,
+                                          std::vector<int64_t> symbols,
+                                          const BindOptions& options) {
+  return Binder(plan, segment, std::move(symbols), options).run();
 }
 
 }  // namespace xc

@@ -33,16 +33,20 @@ struct ArenaSlot {
 struct BoundStep {
   std::shared_ptr<const BoundKernel> kernel;  ///< null for dynamic and control steps
   uint32_t step = 0;                          ///< in Plan::steps
+  uint32_t count = 1;                         ///< steps of the plan that it does (plan/bands.h)
+  int64_t band_rows = 0;                      ///< of several: rows of the last result in a band
+  uint32_t replaceable = 0;                   ///< BindContext::replaceable it was bound with
   uint32_t first_pointer = 0;                 ///< inputs then outputs, in Bound::pointers
 };
 
 struct Bound {
   std::shared_ptr<const Plan> plan;
   uint32_t segment = 0;
-  uint64_t serial = 0;                 ///< unique in the process: contexts cache what they resolved
-  std::vector<int64_t> symbols;        ///< values of the first symbol_end symbols
-  std::vector<int64_t> sizes;          ///< every evaluated dim and stride; spans below point here
-  std::vector<BoundOperand> operands;  ///< per PlanValue; empty where not used in the segment
+  uint64_t serial = 0;           ///< unique in the process: contexts cache what they resolved
+  std::vector<int64_t> symbols;  ///< values of the first symbol_end symbols
+  std::vector<int64_t> sizes;    ///< every evaluated dim and stride; spans below point here
+  /// Per PlanValue; empty where not used in the segment, or handed on in bands.
+  std::vector<BoundOperand> operands;
   std::vector<ArenaSlot> arena;
   std::vector<std::pair<uint32_t, Tensor>> size_tensors;  ///< kSizes buffers with their elements
   std::vector<std::pair<uint32_t, Tensor>> constants;     ///< buffers that a step reads, held
@@ -67,10 +71,31 @@ struct Bound {
   }
 };
 
+/// What a kernel step of the plan is bound with.
+struct OperandsOfStep {
+  std::vector<BoundOperand> inputs, outputs;
+  OperandsOfStep(const Bound& bound, const Step& step) {
+    const auto of = [&](uint32_t v) { return v == kNoValue ? BoundOperand{} : bound.operands[v]; };
+    for (uint32_t v : step.inputs) inputs.push_back(of(v));
+    for (uint32_t v : step.outputs) outputs.push_back(of(v));
+  }
+};
+
+/// Whether steps run band by band (plan/bands.h).
+enum class Bands : uint8_t {
+  kWhereTheyPay,
+  kOff,
+  kAlways,  ///< wherever it can be done, at once, in bands of few rows: for tests
+};
+
 struct BindOptions {
   bool background = false;  ///< see BindContext
   /// Of arena, scratch and results; 0 = no cap, else kLimit before anything is allocated.
   int64_t max_bytes = 0;
+  Bands bands = Bands::kWhereTheyPay;
+  /// Null, or the same segment of the plan with the same sizes: kernels that binding anew would not
+  /// better are taken over.
+  const Bound* before = nullptr;
 };
 
 /// Binds segment `segment` of the plan. `symbols` are the values of its known symbols. Fails with

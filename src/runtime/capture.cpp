@@ -79,11 +79,14 @@ void CaptureScope::after_step(size_t position, void* const* pointers) {
     // From the step's own output pointer to the start of the buffer.
     const uint32_t wanted = bound_.plan->values[capture_->values[k]].buffer;
     const BoundStep& step = bound_.steps[position];
-    const Step& planned = *bound_.plan->steps[step.step];
-    const size_t count = planned.inputs.size() + planned.outputs.size();
-    for (size_t i = planned.inputs.size(); i < count; ++i)
-      if (const PointerTemplate& to = bound_.pointers[step.first_pointer + i]; to.buffer == wanted)
-        copy(k, static_cast<const std::byte*>(pointers[step.first_pointer + i]) - to.offset);
+    uint32_t at = step.first_pointer;
+    for (uint32_t p = step.step; p < step.step + step.count; ++p) {
+      const Step& planned = *bound_.plan->steps[p];
+      at += static_cast<uint32_t>(planned.inputs.size());
+      for (size_t i = 0; i < planned.outputs.size(); ++i, ++at)
+        if (const PointerTemplate& to = bound_.pointers[at]; to.buffer == wanted)
+          copy(k, static_cast<const std::byte*>(pointers[at]) - to.offset);
+    }
   }
 }
 
@@ -115,8 +118,9 @@ bool Program::request_capture(SignatureEntry& entry, const std::vector<ValueId>&
     if (bytes > max_bytes) return false;
     uint32_t after = kAtStart;
     for (uint32_t p = 0; p < bound.steps.size(); ++p)
-      for (uint32_t out : plan.steps[bound.steps[p].step]->outputs)
-        if (out != kNoValue && plan.values[out].buffer == plan.values[found].buffer) after = p;
+      for (uint32_t s = bound.steps[p].step; s < bound.steps[p].step + bound.steps[p].count; ++s)
+        for (uint32_t out : plan.steps[s]->outputs)
+          if (out != kNoValue && plan.values[out].buffer == plan.values[found].buffer) after = p;
     capture->values.push_back(found);
     capture->after.push_back(after);
   }
@@ -132,7 +136,7 @@ bool Program::request_operands(SignatureEntry& entry,
   const Plan& plan = *bound->plan;
   for (uint32_t p = 0; p < bound->steps.size(); ++p) {
     const Step& step = *plan.steps[bound->steps[p].step];
-    if (!bound->steps[p].kernel || !wanted(step)) continue;
+    if (!bound->steps[p].kernel || bound->steps[p].count > 1 || !wanted(step)) continue;
     int64_t bytes = 0;
     for (const auto* operands : {&step.inputs, &step.outputs})
       for (uint32_t v : *operands) {

@@ -35,6 +35,13 @@ json describe_step(const Graph& graph, const Step& step) {
   return out;
 }
 
+/// What does step `k` band by band with others; null: it is done by itself.
+const BoundStep* band_of(const Bound& bound, size_t k) {
+  for (const BoundStep& step : bound.steps)
+    if (step.count > 1 && k >= step.step && k < step.step + step.count) return &step;
+  return nullptr;
+}
+
 json describe(Program& program, const std::vector<Dims>& signature, const ProfileSummary& summary) {
   const auto entries = program.entries();
   std::shared_ptr<SignatureEntry> entry;
@@ -81,7 +88,11 @@ json describe(Program& program, const std::vector<Dims>& signature, const Profil
       if (!part) continue;
       const Version& version = *part->active;
       const Segment& segment = plan->segments[version.bound->segment];
-      if (k >= segment.first_step && k < segment.end_step && version.times->samples() > 0)
+      if (k < segment.first_step || k >= segment.end_step) continue;
+      const BoundStep* const bands = band_of(*version.bound, k);
+      if (bands) step["bands"] = {{"of", bands->step}, {"rows", bands->band_rows}};
+      // The first one's is that of all.
+      if (version.times->samples() > 0 && !(bands && k > bands->step))
         step["time_us"] = version.times->step_ns(k) / 1000.0;
     }
     steps.push_back(std::move(step));
@@ -173,7 +184,11 @@ void print_program(const json& program, std::string& out, const std::string& ind
                        step["kernel"].get<std::string>());
     if (step.contains("time_us")) out += fmt::format(" {:9.2f} us", step["time_us"].get<double>());
     if (step.contains("outputs")) out += "  -> " + step["outputs"][0].get<std::string>();
-    out += "  " + step["name"].get<std::string>() + "\n";
+    out += "  " + step["name"].get<std::string>();
+    if (step.contains("bands"))
+      out += fmt::format("  [bands of {} rows with step {}]", step["bands"]["rows"].get<int64_t>(),
+                         step["bands"]["of"].get<uint32_t>());
+    out += "\n";
     for (const json& refused : step["refused"])
       out += fmt::format("{}        not {}: {}\n", indent, refused["kernel"].get<std::string>(),
                          refused["reason"].get<std::string>());

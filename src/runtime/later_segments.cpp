@@ -13,7 +13,10 @@ std::shared_ptr<const Bound> Program::bind(const SignatureEntry& entry,
                                            const std::shared_ptr<const Plan>& plan,
                                            const BindOptions& options) const {
   const bool fits = entry.segment == 0 || continues(*entry.begun, *plan, entry.segment);
-  return bind_segment(fits ? plan : entry.begun, entry.segment, entry.symbols, options);
+  BindOptions all = options;
+  all.bands = static_cast<Bands>(config_.bands);
+  if (!fits) all.before = nullptr;
+  return bind_segment(fits ? plan : entry.begun, entry.segment, entry.symbols, all);
 }
 
 void Program::later_key(const Plan& begun, uint32_t segment, const std::vector<int64_t>& symbols,

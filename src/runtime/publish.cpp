@@ -47,7 +47,8 @@ void Program::settle(SignatureEntry& entry) {
     active = entry.owner->active;
   }
   const auto again = [&](const Version& version) {
-    return std::make_shared<Version>(bind(entry, version.bound->plan, {.background = true}));
+    return std::make_shared<Version>(
+        bind(entry, version.bound->plan, {.background = true, .before = version.bound.get()}));
   };
   if (base && base->bound->provisional) set_base(entry, again(*base));
   if (active == base || !active->bound->provisional) return;

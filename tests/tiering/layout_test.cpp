@@ -103,8 +103,11 @@ TEST_CASE("tiering/layout: generated networks give the same with and without lay
       return std::find(plan.in_place.begin(), plan.in_place.end(), step->nodes.front()) !=
              plan.in_place.end();
     });
+    Config bands = threads;
+    bands.bands = 2;
     std::vector<std::shared_ptr<Session>> others{session_of(network.text(), row_major),
-                                                 session_of(network.text(), threads)};
+                                                 session_of(network.text(), threads),
+                                                 session_of(network.text(), bands)};
 #if XC_HAVE_JIT
     others.push_back(session_of(network.text(), mode(JitMode::kSync)));
 #endif

@@ -151,10 +151,11 @@ ConvRows rows_of(const ConvProblem& s, const ConvRegion& r) {
   const int64_t first = r.r0 * rows.stride - rows.pad_begin;
   const int64_t last = (r.r1 - 1) * rows.stride - rows.pad_begin + extent;
   const int64_t in0 = std::clamp<int64_t>(first, 0, rows.input - 1);
-  // The last part takes the rows that no window reaches too: without them the images of a batch
-  // would not lie densely.
-  const int64_t in1 =
-      r.r1 == rows.output ? rows.input : std::clamp<int64_t>(last, in0 + 1, rows.input);
+  // Of several images also the rows behind the last window: without them they would not lie
+  // densely.
+  const int64_t in1 = r.n1 - r.n0 > 1 && r.r1 == rows.output
+                          ? rows.input
+                          : std::clamp<int64_t>(last, in0 + 1, rows.input);
   return {in0, in1, in0 - first, std::max<int64_t>(last - in1, 0)};
 }
 

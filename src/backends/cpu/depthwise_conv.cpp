@@ -24,7 +24,6 @@ namespace {
 constexpr size_t kX = 0, kW = 1;
 constexpr int64_t kBlockBytes = 24 << 10;   ///< of the result: an epilogue finds it in the L1 cache
 constexpr int64_t kWholeBytes = 192 << 10;  ///< of a result that has none
-constexpr double kTaskFlops = 2e6;
 
 /// What binding does not depend on: the weights in panels, and what is done behind the sums.
 struct DepthwiseModel {
@@ -56,12 +55,11 @@ class DepthwiseBound final : public BoundRowWindows {
                  std::shared_ptr<const DepthwiseModel> model)
       : BoundRowWindows(spec, conv, model->channels), model_(std::move(model)) {
     if (tasks == 0) return;
-    choose_blocks();
+    choose_blocks(context, conv.problem.flops());
     results_ = BlockResults(model_->behind.epilogue, context, y_, ImageAxes::of_kept(conv.kept));
     gathers_ = x_.channel != 1;
     int64_t input = 0;
-    const int64_t blocks = images_ * image_blocks();
-    for (int64_t i = 0; i < blocks; ++i) {
+    for (int64_t i = 0; i < blocks(); ++i) {
       const ImageBlock b = block(i);
       results_.add(b);
       if (!gathers_) continue;
@@ -69,10 +67,9 @@ class DepthwiseBound final : public BoundRowWindows {
       input = std::max(input, element_count(read));
       loads_.add(read, {x_.image, x_.channel, x_.row, x_.col}, channels_last_strides(read));
     }
-    tasks = std::clamp<int64_t>(static_cast<int64_t>(conv.problem.flops() / kTaskFlops), 1, blocks);
     input_bytes_ = align_up(input * 4, 64);
     scratch_bytes = input_bytes_ + results_.scratch_bytes();
-    held_bytes = 512 + results_.held_bytes() + loads_.bytes();
+    held_bytes = 512 + results_.held_bytes() + loads_.bytes() + row_blocks_.bytes();
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
@@ -82,8 +79,8 @@ class DepthwiseBound final : public BoundRowWindows {
     auto* const tile = reinterpret_cast<float*>(memory + input_bytes_);
     const auto* const input = static_cast<const float*>(args.buffers[kX]);
     auto* const result = static_cast<float*>(args.buffers[inputs_]);
-    const int64_t all = images_ * image_blocks();
-    for (int64_t i = all * begin / tasks; i < all * end / tasks; ++i) {
+    const Range blocks = blocks_of(begin, end);
+    for (int64_t i = blocks.begin; i < blocks.end; ++i) {
       const ImageBlock b = block(i);
       Image x{input + b.images.begin * x_.image, x_};
       if (gathers_) {
@@ -101,21 +98,18 @@ class DepthwiseBound final : public BoundRowWindows {
   }
 
  private:
-  void choose_blocks() {
+  void choose_blocks(const BindContext& context, double flops) {
     const int64_t bytes = model_->behind.epilogue.empty() ? kWholeBytes : kBlockBytes;
     const int64_t most = std::max<int64_t>(bytes / 4 / model_->channels, 1);
     block_cols_ = even_step(cols_.output, most);
-    block_rows_ = std::clamp<int64_t>(most / block_cols_, 1, rows_.output);
-  }
-  int64_t image_blocks() const {
-    return ceil_div(rows_.output, block_rows_) * ceil_div(cols_.output, block_cols_);
+    lay_blocks(context, most / block_cols_, ceil_div(cols_.output, block_cols_), flops);
   }
   /// All channels of one image.
   ImageBlock block(int64_t i) const {
     ImageBlock b;
     b.channels = {0, model_->channels};
     b.cols = next_range(i, cols_.output, block_cols_);
-    b.rows = next_range(i, rows_.output, block_rows_);
+    b.rows = row_blocks_.next(i);
     b.images = {i, i + 1};
     return b;
   }
@@ -165,7 +159,7 @@ class DepthwiseBound final : public BoundRowWindows {
   }
 
   std::shared_ptr<const DepthwiseModel> model_;
-  int64_t block_rows_ = 1, block_cols_ = 1;
+  int64_t block_cols_ = 1;
   BlockResults results_;
   bool gathers_ = false;  ///< the input goes through scratch: it does not lie channels-last
   BlockCopies loads_;
@@ -198,7 +192,7 @@ void add_depthwise_conv(Rows& rows) {
   rows.push_back({.name = "xc.conv depthwise",
                   .op = "Conv",
                   .supports = supports,
-                  .create = create_prepared<DepthwiseModel, bind>,
+                  .create = create_prepared<DepthwiseModel, bind, true>,
                   .preferred = conv_orders,
                   .takes_gaps = true});
 }

@@ -24,7 +24,6 @@ constexpr size_t kX = 0, kW = 1;
 constexpr int64_t kSlabBytes = 20 << 10;    ///< what a slice of a block reads: in the L1 cache
 constexpr int64_t kBlockChannels = 64;      ///< of a block, about: whole lines of the image
 constexpr int64_t kResultBytes = 96 << 10;  ///< of a block
-constexpr double kTaskFlops = 2e6;
 
 /// Of a group, where it is used: up to where the library was measured to be the faster one
 /// (README). With AVX-512 it was not, and what fills its vectors by half is left to it.
@@ -90,21 +89,20 @@ class GroupConvBound final : public BoundRowWindows {
         model_(std::move(model)),
         in_channels_(conv.problem.in_channels) {
     if (tasks == 0) return;
-    choose_blocks();
+    choose_blocks(context, conv.problem.flops());
     for (int64_t k0 = 0; k0 < rows_.kernel; ++k0)
       for (int64_t k1 = 0; k1 < cols_.kernel; ++k1)
         for (int64_t c = 0; c < (model_->slices.width > 0 ? 1 : model_->slices.in); ++c)
           offsets_.push_back(k0 * rows_.dilation * slab_row_ +
                              k1 * cols_.dilation * model_->slices.in + c);
     results_ = BlockResults(model_->behind.epilogue, context, y_, ImageAxes::of_kept(conv.kept));
-    const int64_t blocks = images_ * image_blocks();
-    for (int64_t i = 0; i < blocks; ++i) results_.add(block(i));
-    tasks = std::clamp<int64_t>(static_cast<int64_t>(conv.problem.flops() / kTaskFlops), 1, blocks);
+    for (int64_t i = 0; i < blocks(); ++i) results_.add(block(i));
     bias_bytes_ = align_up(model_->slices.count * model_->padded * 4, 64);
     // A vector of channels may reach over the last pixel's.
     slab_bytes_ = align_up((extent(rows_, block_rows_) * slab_row_ + model_->fns.lanes) * 4, 64);
     scratch_bytes = bias_bytes_ + slab_bytes_ + results_.scratch_bytes();
-    held_bytes = 512 + static_cast<int64_t>(offsets_.size()) * 8 + results_.held_bytes();
+    held_bytes = 512 + static_cast<int64_t>(offsets_.size()) * 8 + results_.held_bytes() +
+                 row_blocks_.bytes();
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
@@ -117,8 +115,8 @@ class GroupConvBound final : public BoundRowWindows {
     fill_bias(this->bias(args), bias);
     const auto* const x = static_cast<const float*>(args.buffers[kX]);
     auto* const result = static_cast<float*>(args.buffers[inputs_]);
-    const int64_t all = images_ * image_blocks();
-    for (int64_t i = all * begin / tasks; i < all * end / tasks; ++i) {
+    const Range blocks = blocks_of(begin, end);
+    for (int64_t i = blocks.begin; i < blocks.end; ++i) {
       const ImageBlock b = block(i);
       const ImageStrides at = results_.strides(b);
       float* const y = results_.first(b, tile, result) - b.first(at);
@@ -129,7 +127,7 @@ class GroupConvBound final : public BoundRowWindows {
   }
 
  private:
-  void choose_blocks() {
+  void choose_blocks(const BindContext& context, double flops) {
     const Slices& s = model_->slices;
     block_channels_ = std::max<int64_t>(1, kBlockChannels / s.out) * s.out;
     const auto slab_bytes = [&](int64_t rows, int64_t cols) {
@@ -143,17 +141,15 @@ class GroupConvBound final : public BoundRowWindows {
     while (rows > 1 && slab_bytes(rows, block_cols_) > kSlabBytes) --rows;
     block_rows_ = even_step(rows_.output, rows);
     slab_row_ = extent(cols_, block_cols_) * s.in;
-  }
-
-  int64_t image_blocks() const {
-    return ceil_div(model_->channels, block_channels_) * ceil_div(rows_.output, block_rows_) *
-           ceil_div(cols_.output, block_cols_);
+    lay_blocks(context, block_rows_,
+               ceil_div(model_->channels, block_channels_) * ceil_div(cols_.output, block_cols_),
+               flops);
   }
   ImageBlock block(int64_t i) const {
     ImageBlock b;
     b.channels = next_range(i, model_->channels, block_channels_);
     b.cols = next_range(i, cols_.output, block_cols_);
-    b.rows = next_range(i, rows_.output, block_rows_);
+    b.rows = row_blocks_.next(i);
     b.images = {i, i + 1};
     return b;
   }
@@ -231,7 +227,7 @@ void add_group_conv(Rows& rows) {
   rows.push_back({.name = "xc.conv groups",
                   .op = "Conv",
                   .supports = supports,
-                  .create = create_prepared<GroupConvModel, bind>,
+                  .create = create_prepared<GroupConvModel, bind, true>,
                   .preferred = conv_orders,
                   .takes_gaps = true});
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <vector>
 
 #include "backends/cpu/epilogue.h"
 
@@ -31,6 +32,39 @@ inline Range next_range(int64_t& index, int64_t all, int64_t step) {
   index /= steps;
   return {begin, std::min(all, begin + step)};
 }
+
+/// The rows of a result in blocks: evenly, or, where the result is wanted in parts
+/// (BindContext::rows), those of one part after the other.
+class RowBlocks {
+ public:
+  RowBlocks() = default;
+  /// Of at most `most` rows.
+  RowBlocks(int64_t rows, int64_t most, std::span<const RowRange> parts) {
+    const RowRange all{0, rows};
+    for (const RowRange& part : parts.empty() ? std::span(&all, 1) : parts) {
+      const int64_t step = even_step(part.size(), most);
+      firsts_.push_back(count());
+      for (int64_t row = part.begin; row < part.end; row += step)
+        blocks_.push_back({row, std::min(row + step, part.end)});
+    }
+    firsts_.push_back(count());
+  }
+  int64_t count() const { return static_cast<int64_t>(blocks_.size()); }
+  int64_t parts() const { return static_cast<int64_t>(firsts_.size()) - 1; }
+  /// The first block of a part, or the end of the one before.
+  int64_t first(int64_t part) const { return firsts_[static_cast<size_t>(part)]; }
+  /// The block that `index` counts innermost; `index` then counts the rest.
+  Range next(int64_t& index) const {
+    const int64_t i = index % count();
+    index /= count();
+    return blocks_[static_cast<size_t>(i)];
+  }
+  int64_t bytes() const { return count() * 16 + parts() * 8; }
+
+ private:
+  std::vector<Range> blocks_;
+  std::vector<int64_t> firsts_;
+};
 
 /// Strides of an operand (N, C, one to three spatial axes), in elements. The last axis are columns,
 /// the one before it rows, then depths; what it lacks has one position.

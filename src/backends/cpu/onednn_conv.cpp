@@ -117,6 +117,8 @@ class ConvBound final : public BoundKernel {
     regions_ = split_conv(s, spec.threads, strict || (row_major_ && !products_cut_alike()),
                           !row_major_ && !(x_last_ && y_last_ && !plan.rest.staged()), 4);
     if (row_major_) regions_ = whole_rows(regions_, s);
+    by_rows = !context.rows.empty() && s.axes.size() == 2 && !row_major_;
+    if (by_rows) regions_ = wanted_rows(context.rows, s);
     tasks = static_cast<int64_t>(regions_.size());
     // A region of channels, or a result in another order, goes through scratch.
     stage_x_ = !x_last_ && !row_major_;
@@ -228,6 +230,13 @@ class ConvBound final : public BoundKernel {
       r.r1 = s.axes[0].output;
       out.push_back(r);
     }
+    return out;
+  }
+
+  static std::vector<ConvRegion> wanted_rows(std::span<const RowRange> rows, const ConvProblem& s) {
+    std::vector<ConvRegion> out;
+    for (int64_t n = 0; n < s.batch; ++n)
+      for (const RowRange& r : rows) out.push_back({n, n + 1, r.begin, r.end, 0, s.out_channels});
     return out;
   }
 
@@ -438,11 +447,12 @@ class ConvKernel : public Kernel {
     return bind(context, false);
   }
   std::shared_ptr<const BoundKernel> bind(const BindContext& context, bool provisional) const {
-    auto bound = few_pixels_ ? few_pixels_->bind(context) : nullptr;
+    auto bound = few_pixels_ && context.rows.empty() ? few_pixels_->bind(context) : nullptr;
     if (!bound) bound = std::make_shared<ConvBound>(spec_, context, plan_, store_);
     bound->provisional = provisional;
     return bound;
   }
+  bool takes_rows() const override { return store_.constant(); }
   void forget_weights() {
     store_.forget();
     if (few_pixels_) few_pixels_->forget_weights();

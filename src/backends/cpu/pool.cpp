@@ -70,7 +70,12 @@ class PoolBound final : public BoundKernel {
       staged_ = true;
     }
     units_ = batch_ * axes_[0].output * axes_[1].output;
-    if (!staged_) tasks = std::clamp<int64_t>(y.count() / kTaskElements, 1, units_);
+    if (staged_) return;
+    tasks = std::clamp<int64_t>(y.count() / kTaskElements, 1, units_);
+    by_rows = !context.rows.empty() && x.dims.size() == 4;
+    if (!by_rows) return;
+    parts_.assign(context.rows.begin(), context.rows.end());
+    tasks = batch_ * static_cast<int64_t>(parts_.size());
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
@@ -89,6 +94,15 @@ class PoolBound final : public BoundKernel {
   void over_channels(const StepArgs& args, int64_t begin, int64_t end) const {
     const auto* x = static_cast<const T*>(args.buffers[0]);
     auto* y = static_cast<T*>(args.buffers[1]);
+    if (by_rows) {
+      const auto parts = static_cast<int64_t>(parts_.size());
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t first = task / parts * axes_[1].output;
+        const RowRange& part = parts_[static_cast<size_t>(task % parts)];
+        rows(x, y, first + part.begin, first + part.end);
+      }
+      return;
+    }
     if (!staged_) return rows(x, y, units_ * begin / tasks, units_ * end / tasks);
     load_.run(x, args.scratch);
     auto* out = reinterpret_cast<T*>(static_cast<std::byte*>(args.scratch) + x_bytes_);
@@ -217,6 +231,7 @@ class PoolBound final : public BoundKernel {
   int64_t batch_ = 0, channels_ = 0, x_bytes_ = 0;
   int64_t units_ =
       0;  ///< lines of results; rows of pixels over all channels where those are adjacent
+  std::vector<RowRange> parts_;  ///< by_rows
   CopyPlan load_, store_;
   std::vector<float> columns_;  ///< line by line: what counts of each window along the last axis
   int64_t line_ = 0;            ///< floats of the buffer for a line
@@ -241,7 +256,7 @@ Verdict supports(const StepSpec& spec) {
 
 void add_pool(Rows& rows) {
   for (std::string_view op : {"MaxPool", "AveragePool"})
-    rows.push_back({"xc.pool", op, supports, create_bound_by<PoolBound>, any_order});
+    rows.push_back({"xc.pool", op, supports, create_bound_by<PoolBound, true>, any_order});
 }
 
 }  // namespace xc::cpu

@@ -25,7 +25,6 @@ constexpr int64_t kWholeBytes = 192 << 10;  ///< of a result that has none
 // behind it, some channels of the input and enough of the result.
 constexpr int64_t kFewChannels = 4, kFewTerms = 192;
 constexpr int64_t kSomeChannels = 64, kEnoughResults = 24;
-constexpr double kTaskFlops = 2e6;
 
 /// What binding does not depend on: the weights in panels, and what is done behind the sums.
 struct RowConvModel {
@@ -54,7 +53,7 @@ class RowConvBound final : public BoundRowWindows {
         channels_(conv.problem.in_channels) {
     if (tasks == 0) return;
     const ConvProblem& s = conv.problem;
-    choose_blocks();
+    choose_blocks(context, conv.problem.flops());
     if (model_->behind.epilogue.staged())
       y_ = ImageStrides(Dims{0, 1, block_cols_ * model_->out_channels, model_->out_channels});
     const bool y_last = model_->out_channels == 1 || y_.channel == 1;
@@ -66,7 +65,6 @@ class RowConvBound final : public BoundRowWindows {
     offsets_of(rows_.dilation * x_.row, cols_.dilation * x_.col, x_.channel, offsets_);
     offsets_of(stage_row_, cols_.dilation * channels_, 1, stage_offsets_);
     if (!model_->behind.epilogue.empty()) add_tiles(context, conv);
-    tasks = std::clamp<int64_t>(static_cast<int64_t>(s.flops() / kTaskFlops), 1, images_ * blocks_);
     if (outputs_inside(rows_).size() < rows_.output || outputs_inside(cols_).size() < cols_.output)
       stage_bytes_ = align_up(checked_mul(rows_.kernel, stage_row_) * 4, 64);
     if (scatter_ || model_->behind.epilogue.staged())
@@ -75,7 +73,8 @@ class RowConvBound final : public BoundRowWindows {
     bias_bytes_ = align_up(model_->padded * 4, 64);
     scratch_bytes =
         bias_bytes_ + stage_bytes_ + result_bytes_ + model_->behind.epilogue.scratch_bytes();
-    held_bytes = 512 + static_cast<int64_t>(offsets_.size()) * 16 + tiles_.bytes();
+    held_bytes =
+        512 + static_cast<int64_t>(offsets_.size()) * 16 + tiles_.bytes() + row_blocks_.bytes();
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
@@ -84,8 +83,8 @@ class RowConvBound final : public BoundRowWindows {
     std::fill_n(scratch.bias, model_->padded, 0.0f);
     if (has_bias_) std::copy_n(bias(args), model_->out_channels, scratch.bias);
     const Range in_rows = outputs_inside(rows_), in_cols = outputs_inside(cols_);
-    const int64_t all = images_ * blocks_;
-    for (int64_t i = all * begin / tasks; i < all * end / tasks; ++i) {
+    const Range blocks = blocks_of(begin, end);
+    for (int64_t i = blocks.begin; i < blocks.end; ++i) {
       const ImageBlock b = block(i);
       const float* const x =
           static_cast<const float*>(args.buffers[kX]) + b.images.begin * x_.image;
@@ -127,21 +126,21 @@ class RowConvBound final : public BoundRowWindows {
 
   /// All channels of one image.
   ImageBlock block(int64_t i) const {
-    const int64_t across = ceil_div(cols_.output, block_cols_), image = i / blocks_;
-    const int64_t row = i % blocks_ / across * block_rows_, col = i % across * block_cols_;
-    return {{image, image + 1},
-            {0, model_->out_channels},
-            {row, std::min(row + block_rows_, rows_.output)},
-            {col, std::min(col + block_cols_, cols_.output)}};
+    ImageBlock b;
+    b.channels = {0, model_->out_channels};
+    b.cols = next_range(i, cols_.output, block_cols_);
+    b.rows = row_blocks_.next(i);
+    b.images = {i, i + 1};
+    return b;
   }
 
-  void choose_blocks() {
+  void choose_blocks(const BindContext& context, double flops) {
     const int64_t bytes = model_->behind.epilogue.empty() ? kWholeBytes : kBlockBytes;
     const int64_t most = std::max<int64_t>(bytes / 4 / model_->padded, 1);
     // No narrow block at the end of the rows.
     block_cols_ = even_step(cols_.output, most);
     block_rows_ = std::clamp<int64_t>(most / block_cols_, 1, rows_.output);
-    blocks_ = ceil_div(rows_.output, block_rows_) * ceil_div(cols_.output, block_cols_);
+    lay_blocks(context, block_rows_, ceil_div(cols_.output, block_cols_), flops);
   }
 
   /// Of the taps, with the distances of neighbouring ones.
@@ -193,7 +192,7 @@ class RowConvBound final : public BoundRowWindows {
 
   void add_tiles(const BindContext& context, const SqueezedConv& conv) {
     tiles_ = Epilogue::Tiles(model_->behind.epilogue, context);
-    for (int64_t i = 0; i < images_ * blocks_; ++i)
+    for (int64_t i = 0; i < blocks(); ++i)
       add_block(tiles_, context.outputs[0].dims, ImageAxes::of_kept(conv.kept), block(i),
                 model_->behind.epilogue.staged() ? &y_ : nullptr);
   }
@@ -203,7 +202,7 @@ class RowConvBound final : public BoundRowWindows {
   int64_t stage_row_ = 0;
   std::vector<int64_t> offsets_, stage_offsets_;  ///< of the taps, in the input and in scratch
   bool flat_ = false, scatter_ = false;
-  int64_t block_rows_ = 1, block_cols_ = 1, blocks_ = 0;
+  int64_t block_rows_ = 1, block_cols_ = 1;
   int64_t bias_bytes_ = 0, stage_bytes_ = 0, result_bytes_ = 0;
   Epilogue::Tiles tiles_;
 };
@@ -238,7 +237,7 @@ void add_row_conv(Rows& rows) {
   rows.push_back({.name = "xc.conv",
                   .op = "Conv",
                   .supports = supports,
-                  .create = create_prepared<RowConvModel, bind>,
+                  .create = create_prepared<RowConvModel, bind, true>,
                   .preferred = conv_orders,
                   .takes_gaps = true});
 }

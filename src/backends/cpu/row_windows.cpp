@@ -10,6 +10,7 @@ namespace {
 
 constexpr size_t kW = 1, kB = 2;
 constexpr int64_t kMostDilation = 32;
+constexpr double kTaskFlops = 2e6;
 
 /// `count` pixels of N channels.
 template <size_t N>
@@ -60,8 +61,28 @@ BoundRowWindows::BoundRowWindows(const StepSpec& spec, const SqueezedConv& conv,
       x_(conv.x.strides),
       y_(conv.y.strides) {
   unread = 1u << kW;
-  if (conv.problem.axes.size() > 1) rows_ = conv.problem.axes[0];
+  has_rows_ = conv.problem.axes.size() > 1;
+  if (has_rows_) rows_ = conv.problem.axes[0];
   if (images_ * rows_.output * cols_.output * channels == 0) tasks = 0;
+}
+
+void BoundRowWindows::lay_blocks(const BindContext& context, int64_t most_rows, int64_t across,
+                                 double flops) {
+  by_rows = has_rows_ && !context.rows.empty();
+  row_blocks_ =
+      RowBlocks(rows_.output, most_rows, by_rows ? context.rows : std::span<const RowRange>());
+  across_ = across;
+  tasks = by_rows ? images_ * row_blocks_.parts()
+                  : std::clamp<int64_t>(static_cast<int64_t>(flops / kTaskFlops), 1, blocks());
+}
+
+Range BoundRowWindows::blocks_of(int64_t begin, int64_t end) const {
+  const auto first = [&](int64_t task) {
+    if (!by_rows) return blocks() * task / tasks;
+    const int64_t parts = row_blocks_.parts();
+    return (task / parts * row_blocks_.count() + row_blocks_.first(task % parts)) * across_;
+  };
+  return {first(begin), first(end)};
 }
 
 void pack_row_weights(const ConvRowFns& fns, const float* w, int64_t channels, int64_t in,

@@ -23,11 +23,22 @@ class BoundRowWindows : public BoundKernel {
     return has_bias_ ? static_cast<const float*>(args.buffers[2]) : nullptr;
   }
 
+  /// Divides the rows into blocks of at most so many, each into `across` ones beside each other,
+  /// and all into tasks: as the context wants them, or as `flops` make it worth while.
+  void lay_blocks(const BindContext& context, int64_t most_rows, int64_t across, double flops);
+  /// Of all images; what is across counts innermost, then rows, then images.
+  int64_t blocks() const { return images_ * row_blocks_.count() * across_; }
+  /// Those of tasks [begin, end).
+  Range blocks_of(int64_t begin, int64_t end) const;
+
   uint32_t inputs_;
   bool has_bias_;
   int64_t images_;
   WindowAxis rows_, cols_;
+  bool has_rows_ = false;  ///< else the one spatial axis are columns
   ImageStrides x_, y_;
+  RowBlocks row_blocks_;
+  int64_t across_ = 1;
 };
 
 /// Weights w[channels][in][kernel] as ConvRow has them, into kernel * in times

@@ -72,8 +72,10 @@ using SimpleFn = void (*)(const SimpleContext&);
 /// Number of tasks for bound operands; null = 1.
 using SimpleTasks = int64_t (*)(const StepSpec&, const OperandViews&);
 
-/// A kernel with nothing to prepare: holds the step until it is bound.
-template <std::shared_ptr<const BoundKernel> (*bind_to)(const StepSpec&, const BindContext&)>
+/// A kernel with nothing to prepare: holds the step until it is bound. `by_rows`: what
+/// Kernel::takes_rows says.
+template <std::shared_ptr<const BoundKernel> (*bind_to)(const StepSpec&, const BindContext&),
+          bool by_rows = false>
 std::unique_ptr<Kernel> create_by(const StepSpec& spec) {
   class Holder final : public Kernel {
    public:
@@ -81,6 +83,7 @@ std::unique_ptr<Kernel> create_by(const StepSpec& spec) {
     std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
       return bind_to(spec_, context);
     }
+    bool takes_rows() const override { return by_rows; }
 
    private:
     StepSpec spec_;
@@ -93,15 +96,17 @@ std::shared_ptr<const BoundKernel> make_bound(const StepSpec& spec, const BindCo
   return std::make_shared<Bound>(spec, context);
 }
 /// The same; binding makes a `Bound`(step, context).
-template <class Bound>
+template <class Bound, bool by_rows = false>
 std::unique_ptr<Kernel> create_bound_by(const StepSpec& spec) {
-  return create_by<make_bound<Bound>>(spec);
+  return create_by<make_bound<Bound>, by_rows>(spec);
 }
 
-/// A kernel that makes a `Model` of the step once, which all that is bound shares.
+/// A kernel that makes a `Model` of the step once, which all that is bound shares. `by_rows`: what
+/// Kernel::takes_rows says.
 template <class Model,
           std::shared_ptr<const BoundKernel> (*bind_to)(const StepSpec&, const BindContext&,
-                                                        const std::shared_ptr<const Model>&)>
+                                                        const std::shared_ptr<const Model>&),
+          bool by_rows = false>
 std::unique_ptr<Kernel> create_prepared(const StepSpec& spec) {
   class Prepared final : public Kernel {
    public:
@@ -110,6 +115,7 @@ std::unique_ptr<Kernel> create_prepared(const StepSpec& spec) {
     std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
       return bind_to(spec_, context, model_);
     }
+    bool takes_rows() const override { return by_rows; }
 
    private:
     StepSpec spec_;
