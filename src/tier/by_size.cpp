@@ -55,25 +55,24 @@ std::vector<const Tier::Group*> Tier::chosen(const ProgramState& state, const Si
     const bool verified = group->state != RegionState::kVerifying;
     return group == with || (verified && group->policy.fused(facts[k].size));
   };
-  const auto has = [&](const Group* g) {
-    return std::find(out.begin(), out.end(), g) != out.end();
+  // By itself, or where a kernel for these sizes stands in for it.
+  const auto in_use = [&](const Group* g) {
+    return std::any_of(out.begin(), out.end(),
+                       [&](const Group* o) { return o == g || o->special_of == g; });
   };
+  // Regions before their parts; of each kind general kernels, then those for these sizes, whether
+  // the general one is in use here or lost its trial.
   for (const bool blocks : {true, false})
-    for (size_t k = 0; k < state.groups.size(); ++k) {
-      const Group* group = state.groups[k].get();
-      if (group->places.front().blocks != blocks || !group->kernel || group->wrong ||
-          group->special_of)
-        continue;
-      if (group == without || (group->part_of && has(group->part_of))) continue;
-      if (picked(k)) out.push_back(group);
-    }
-  // Kernels for these sizes, whether the general one is in use here or lost its trial.
-  for (size_t k = 0; k < state.groups.size(); ++k) {
-    const Group* group = state.groups[k].get();
-    if (!group->kernel || group->wrong || group == without || !facts[k].applies) continue;
-    if (!stands(group->special_of) || (group->part_of && has(group->part_of))) continue;
-    if (picked(k)) out.push_back(group);
-  }
+    for (const bool special : {false, true})
+      for (size_t k = 0; k < state.groups.size(); ++k) {
+        const Group* group = state.groups[k].get();
+        if (group->places.front().blocks != blocks || (group->special_of != nullptr) != special ||
+            !group->kernel || group->wrong || group == without)
+          continue;
+        if (special && (!facts[k].applies || !stands(group->special_of))) continue;
+        if (group->part_of && in_use(group->part_of)) continue;
+        if (picked(k)) out.push_back(group);
+      }
   return out;
 }
 

@@ -348,7 +348,8 @@ void Tier::analyse(Program& program, ProgramState& state) {
 
 /// What is left to win where a region with products is not used: its rows and cells.
 void Tier::offer_parts(Program& program, ProgramState& state, Group& group) {
-  if (!group.places.front().blocks || std::exchange(group.split, true)) return;
+  // The parts of a kernel for some sizes are those of the general one.
+  if (!group.places.front().blocks || group.special_of || std::exchange(group.split, true)) return;
   FusionOptions options = fusion_options(program);
   options.blocks = false;
   std::vector<Region> inside;

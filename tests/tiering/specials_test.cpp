@@ -199,6 +199,50 @@ TEST_CASE("tiering/specials: one that is not faster loses its trial") {
   CHECK(fixture.special_regions("live") == 0);
 }
 
+TEST_CASE("tiering/specials: one of a region that lost is tried although the region's parts run") {
+  if (!XC_HAVE_JIT) return;
+  constexpr const char* kProducts =
+      R"(graph g(%x: f32[n, 96], %w: f32[n, 4], %v: f32[96, 4]) -> (%y) {
+  const %axis: i64[1] = [-1]
+  %m = MatMul(%x, %v)
+  %q = Mul(%w, %m)
+  %t = Transpose(%x) {perm = [1, 0]}
+  %s = ReduceSum(%q, %axis) {keepdims = 1}
+  %p = Mul(%w, %s)
+  %d = Sub(%q, %p)
+  %y = MatMul(%t, %d)
+})";
+  TierFaults faults;
+  faults.specials = true;
+  faults.wrap = [](const Region& region,
+                   std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
+    const bool general = std::any_of(region.space.begin(), region.space.end(),
+                                     [](const Dim& d) { return !d.is_constant(); });
+    const int64_t us = region.blocks && general ? 3000 : 0;
+    return std::make_shared<Tampered>(
+        std::move(kernel), [us](int64_t) { spin_us(us); }, region.inputs.size(), 0.0f);
+  };
+  Specials fixture(kProducts, faults);
+  const std::vector<Tensor> in{ramp({100, 96}, 1, 0.3), ramp({100, 4}, 1, 0.7),
+                               ramp({96, 4}, 1, -0.7)};
+  const auto tried = [&] {
+    std::lock_guard lock(fixture.log.mutex);
+    return std::any_of(fixture.log.events.begin(), fixture.log.events.end(), [](const Event& e) {
+      return e.kind == EventKind::kTrial && e.subject.starts_with("blocks") &&
+             e.subject.find(" for ") != std::string::npos;
+    });
+  };
+  fixture.drive([&](int) { fixture.run(in); }, tried);
+  // The general one had lost before, and its parts were there.
+  CHECK(fixture.log.count(EventKind::kRejected) > 0);
+  CHECK(fixture.log.count(EventKind::kRefused) == 0);
+  std::vector<std::string> names;
+  for (const RegionSummary& region : fixture.session->profile().regions)
+    names.push_back(region.name);
+  std::sort(names.begin(), names.end());
+  CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
+}
+
 TEST_CASE("tiering/specials: a region has at most eight") {
   Counts counts;
   Specials fixture(kMasked, counted(counts));

@@ -11,6 +11,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/pool_fn.h"
+#include "base/checked.h"
 #include "ops/window.h"
 #include "tensor/half.h"
 
@@ -70,6 +71,11 @@ class PoolBound final : public BoundKernel {
       staged_ = true;
     }
     units_ = batch_ * axes_[0].output * axes_[1].output;
+    taps_at_ = scratch_bytes;
+    int64_t taps = 1;
+    for (const WindowAxis& axis : axes_)
+      taps = checked_mul(taps, std::min(axis.kernel, axis.input));
+    scratch_bytes = checked_add(scratch_bytes, checked_mul(taps, 8));
     if (staged_) return;
     tasks = std::clamp<int64_t>(y.count() / kTaskElements, 1, units_);
     by_rows = !context.rows.empty() && x.dims.size() == 4;
@@ -94,19 +100,20 @@ class PoolBound final : public BoundKernel {
   void over_channels(const StepArgs& args, int64_t begin, int64_t end) const {
     const auto* x = static_cast<const T*>(args.buffers[0]);
     auto* y = static_cast<T*>(args.buffers[1]);
+    auto* taps = reinterpret_cast<int64_t*>(static_cast<std::byte*>(args.scratch) + taps_at_);
     if (by_rows) {
       const auto parts = static_cast<int64_t>(parts_.size());
       for (int64_t task = begin; task < end; ++task) {
         const int64_t first = task / parts * axes_[1].output;
         const RowRange& part = parts_[static_cast<size_t>(task % parts)];
-        rows(x, y, first + part.begin, first + part.end);
+        rows(x, y, first + part.begin, first + part.end, taps);
       }
       return;
     }
-    if (!staged_) return rows(x, y, units_ * begin / tasks, units_ * end / tasks);
+    if (!staged_) return rows(x, y, units_ * begin / tasks, units_ * end / tasks, taps);
     load_.run(x, args.scratch);
     auto* out = reinterpret_cast<T*>(static_cast<std::byte*>(args.scratch) + x_bytes_);
-    rows(static_cast<const T*>(args.scratch), out, 0, units_);
+    rows(static_cast<const T*>(args.scratch), out, 0, units_, taps);
     store_.run(out, y);
   }
 
@@ -143,9 +150,8 @@ class PoolBound final : public BoundKernel {
   }
 
   template <class T>
-  void rows(const T* x, T* y, int64_t first, int64_t last) const {
+  void rows(const T* x, T* y, int64_t first, int64_t last, int64_t* taps) const {
     const auto& [d, h, w] = axes_;
-    std::vector<int64_t> taps(static_cast<size_t>(d.kernel * h.kernel * w.kernel));
     for (int64_t row = first; row < last; ++row) {
       const int64_t oh = row % h.output, od = row / h.output % d.output,
                     n = row / (h.output * d.output);
@@ -162,11 +168,11 @@ class PoolBound final : public BoundKernel {
         if (count == 0) {
           std::fill_n(to, channels_, empty_window<T>());
         } else if (max_) {
-          largest(x, std::span(taps).first(count), to);
+          largest(x, {taps, count}, to);
         } else if constexpr (std::is_same_v<T, float>) {
           const int64_t divisor =
               include_pad_ ? ds.counted * hs.counted * ws.counted : static_cast<int64_t>(count);
-          fns_.average(x, taps.data(), static_cast<int64_t>(count), static_cast<float>(divisor), to,
+          fns_.average(x, taps, static_cast<int64_t>(count), static_cast<float>(divisor), to,
                        channels_);
         }
       }
@@ -228,7 +234,7 @@ class PoolBound final : public BoundKernel {
   const PoolFns& fns_;
   std::array<WindowAxis, 3> axes_;
   std::array<int64_t, 5> xs_{}, ys_{};
-  int64_t batch_ = 0, channels_ = 0, x_bytes_ = 0;
+  int64_t batch_ = 0, channels_ = 0, x_bytes_ = 0, taps_at_ = 0;
   int64_t units_ =
       0;  ///< lines of results; rows of pixels over all channels where those are adjacent
   std::vector<RowRange> parts_;  ///< by_rows
