@@ -17,7 +17,7 @@ constexpr double kDrift = 1.15;  // a live region this much slower than what it 
 
 }  // namespace
 
-double Tier::Group::seconds_in(const Version& version) {
+const std::vector<uint32_t>& Tier::Group::steps_of(const Version& version) {
   constexpr size_t kMaxPlans = 16;
   const Plan& plan = *version.bound->plan;
   auto it = steps_in.find(plan.serial);
@@ -29,9 +29,33 @@ double Tier::Group::seconds_in(const Version& version) {
                       [&](NodeId n) { return nodes.count(n) > 0; }))
         it->second.push_back(k);
   }
+  return it->second;
+}
+
+double Tier::Group::seconds_in(const Version& version) {
   double ns = 0;
-  for (uint32_t k : it->second) ns += version.times->step_ns(k);
+  for (uint32_t k : steps_of(version)) ns += version.times->step_ns(k);
   return ns * 1e-9;
+}
+
+double Tier::Group::product_rate_in(const Version& version) {
+  const Bound& bound = *version.bound;
+  double best = 0;
+  for (const uint32_t k : steps_of(version)) {
+    const Step& step = *bound.plan->steps[k];
+    const double ns = version.times->step_ns(k);
+    if (step.region != Hash128{} || step.spec.op->name != "MatMul" || !(ns > 0)) continue;
+    const std::span<const int64_t> x = bound.dims(step.inputs[0]), y = bound.dims(step.outputs[0]);
+    if (x.empty() || !y.data()) continue;
+    best = std::max(best, 2.0 * static_cast<double>(element_count(y) * x.back()) / (ns * 1e-9));
+  }
+  return best;
+}
+
+double Tier::predicted_in(Group& group, const Fact& fact, const Version& version) {
+  if (group.cost.product_flops == Dim(0)) return fact.predicted_s;
+  const double known = host_speed().product_rate, seen = group.product_rate_in(version);
+  return seen > known ? fact.predicted_s * known / seen : fact.predicted_s;
 }
 
 void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
@@ -64,7 +88,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
     state->trial.seen_ns = steady_ns();
     if (!state->trial.judge_posted && n >= kLook && n % kEvery == 0) {
       state->trial.judge_posted = true;
-      post(state, [this](Program& p, ProgramState& s) { judge(p, s); });
+      post(state, [this](Program& p, ProgramState& s) { judge(p, s); }, nullptr, Charge::kSoon);
     }
     return;
   }
@@ -134,7 +158,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
       const double base_s = group.seconds_in(version);
       group.predicted_s = group.special_of
                               ? predicted_special(*state, group, size, symbols, base_s, now_s)
-                              : fact.predicted_s;
+                              : predicted_in(group, fact, version);
       if (faults_.eager) group.predicted_s = std::min(group.predicted_s, base_s / 2);
       group.policy.ran_base(size, runs, base_s, group.predicted_s, now_s);
       group.ledger.replaced(entry.symbols, runs, base_s, group.predicted_s);
@@ -186,7 +210,7 @@ void Tier::failed(Program& program) noexcept {
 
 void Tier::give_up_trial(const StatePtr& state, bool failed) {
   if (!state->trial.group || state->trial_posted) return;
-  post(state, [this, failed](Program& p, ProgramState& s) {
+  const auto end = [this, failed](Program& p, ProgramState& s) {
     const AtEnd done([&] {
       std::lock_guard lock(s.data);
       s.trial_posted = false;
@@ -199,7 +223,8 @@ void Tier::give_up_trial(const StatePtr& state, bool failed) {
         group->policy.postpone(s.trial.size);
     }
     end_trial(p, s, false);
-  });
+  };
+  post(state, end, nullptr, Charge::kSoon);
   state->trial_posted = true;
 }
 

@@ -31,7 +31,7 @@ void Tier::post(const StatePtr& state, std::function<void(Program&, ProgramState
 }
 
 bool Tier::may_start(const Job& job, double cpu_s) {
-  if (job.charge == Charge::kNone) return true;
+  if (job.charge != Charge::kBudget) return true;
   // A host that waits for the work to be done has nothing better to do with the time.
   if (job.state->waiting > 0) return true;
   const double age = static_cast<double>(steady_ns() - job.state->added_ns) * 1e-9;
@@ -138,7 +138,7 @@ void Tier::thread_main() {
     jobs_.erase(next);
     busy_ = job.state;
     job.state->postponed = false;
-    const bool charged = job.charge == Charge::kBudget && job.state->waiting == 0;
+    const bool charged = job.charge != Charge::kNone && job.state->waiting == 0;
     lock.unlock();
     const double start = thread_cpu_seconds();
     const int64_t begin = steady_ns();

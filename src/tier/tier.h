@@ -176,8 +176,12 @@ class Tier final : public TierHooks {
     std::weak_ptr<SignatureEntry> decided_on;  ///< whose times the last verdict's are
     /// Its steps in plans looked at, by their serials.
     std::map<uint64_t, std::vector<uint32_t>> steps_in;
+    const std::vector<uint32_t>& steps_of(const Version& version);
     /// Mean time of its steps in one run of `version`.
     double seconds_in(const Version& version);
+    /// Flops per second that the fastest of its steps that are matrix products reaches there; 0
+    /// without any.
+    double product_rate_in(const Version& version);
   };
   /// What a region would do in a run of certain sizes.
   struct Fact {
@@ -185,6 +189,9 @@ class Tier final : public TierHooks {
     int size = 0;  ///< policy::size_class; of no meaning where a run has yet to find out sizes
     bool applies = true;  ///< of a special kernel: unless the sizes are known to be others
   };
+  /// Fact::predicted_s, where products are as fast as those that run instead: the host was measured
+  /// in a moment, maybe while another core was at work on what they share.
+  static double predicted_in(Group& group, const Fact& fact, const Version& version);
   /// Facts of the groups, in order, for one signature; what SignatureEntry::tier_facts points at.
   using Facts = std::vector<Fact>;
   /// A plan and the groups that are fused in it, in the order in which they claimed nodes.
@@ -260,7 +267,11 @@ class Tier final : public TierHooks {
   /// and asks for no lock, for the thread that is not there may hold it. Plans stay what they are.
   StatePtr state_of(const Program& program) const;
   /// Whose CPU the budget limits: what adaptation costs, not what mode off does as well.
-  enum class Charge : uint8_t { kBudget, kNone };
+  enum class Charge : uint8_t {
+    kBudget,
+    kSoon,  ///< counted, never kept waiting: what ends a trial, in which the slower side runs
+    kNone
+  };
   /// `compiles`: the region that the job compiles, if any.
   void post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job,
             Group* compiles = nullptr, Charge charge = Charge::kBudget);

@@ -190,6 +190,20 @@ TEST_CASE(
   CHECK(fixture.log.count(EventKind::kAccepted) > 0);  // wait_idle() is leave to work
 }
 
+TEST_CASE("tiering/faults: a trial that has begun is judged, budget or not") {
+  TierFaults faults;
+  faults.starved = true;
+  Fixture fixture(kGelu, {}, faults);
+  const auto count = [&](EventKind kind) { return fixture.log.count(kind); };
+  // Work is done while the host waits for it, until a trial begins; then never again.
+  drive(fixture, [&] { return count(EventKind::kTrial) > 0; });
+  REQUIRE(count(EventKind::kTrial) > 0);
+  const auto judged = [&] { return count(EventKind::kAccepted) + count(EventKind::kRejected); };
+  const int64_t end = steady_ns() + 60'000'000'000;
+  while (judged() == 0 && steady_ns() < end) fixture.run(inputs());
+  CHECK(judged() > 0);
+}
+
 TEST_CASE("tiering/faults: a faster kernel is accepted, and seen from outside") {
   Config off;
   off.jit = static_cast<int64_t>(JitMode::kOff);
