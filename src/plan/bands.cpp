@@ -57,8 +57,9 @@ std::optional<BandStep> band_step(const Bound& bound, uint32_t k, const HostSpee
   out.y_bytes = out.y_row_bytes * y[2];
   if (weighted) out.weight_bytes = element_count(w) * bytes(step.inputs[1]);
   const bool thin = !weighted || w[1] < kThinChannels;
-  const int64_t sums = element_count(w) * (weighted ? 1 : y[1]) * y[2] * y[3];
-  out.seconds = 2.0 * static_cast<double>(sums) / (host.product_rate * (thin ? kThinRate : 1));
+  const auto terms = static_cast<double>(element_count(w) * (weighted ? 1 : y[1]));
+  out.seconds =
+      2.0 * terms * static_cast<double>(y[2] * y[3]) / (host.product_rate * (thin ? kThinRate : 1));
   return out;
 }
 
