@@ -42,6 +42,10 @@ struct WindowAxis {
   /// Input index under kernel position k of output o; outside [0, input) it is padding.
   int64_t at(int64_t o, int64_t k) const { return o * stride - pad_begin + k * dilation; }
   bool inside(int64_t i) const { return i >= 0 && i < input; }
+  /// Whether output o's window does not lie in the padding alone.
+  bool reaches(int64_t o) const { return at(o, kernel - 1) >= 0 && at(o, 0) < input; }
+  /// Whether every window does.
+  bool all_reach() const { return reaches(0) && reaches(output - 1); }
 };
 /// Axes from dims of N, C, spatial...; padding of SAME_* is worked out here.
 std::vector<WindowAxis> window_axes(const WindowAttrs& window, std::span<const int64_t> input,

@@ -51,6 +51,9 @@ std::optional<BandStep> band_step(const Bound& bound, uint32_t k, const HostSpee
   const bool weighted = step.spec.op->name == "Conv";
   const std::span<const int64_t> w = weighted ? bound.dims(step.inputs[1]) : window.kernel;
   out.rows = window_axes(window, x, weighted ? w.subspan(2) : w, y)[0];
+  // Rows that are padding alone: libraries refuse them, and do the whole in another way, of other
+  // bits.
+  if (!out.rows.all_reach()) return std::nullopt;
   const auto bytes = [&](uint32_t v) { return element_size(bound.plan->values[v].dtype); };
   out.x_row_bytes = x[1] * x[3] * bytes(step.inputs[0]);
   out.y_row_bytes = y[1] * y[3] * bytes(step.outputs[0]);

@@ -243,10 +243,15 @@ class Binder {
         bound_->provisional = true;
         return;
       }
-      if (auto kernel = bind_bands(*bound_, chain)) {
-        adapt_to_bands(chain, requests_);
-        banded_.emplace_back(chain, std::move(kernel));
+      std::shared_ptr<const BandedKernel> kernel;
+      try {
+        kernel = bind_bands(*bound_, chain);
+      } catch (const Error&) {
+        // The steps are bound one by one, and say so if they cannot be either.
       }
+      if (!kernel) continue;
+      adapt_to_bands(chain, requests_);
+      banded_.emplace_back(chain, std::move(kernel));
     }
   }
 

@@ -75,10 +75,12 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
     const policy::Trial wanted =
         group.policy.wants(trial.size, prices(), static_cast<double>(steady_ns()) * 1e-9);
     if (wanted == policy::Trial::kNone) return;
-    // A special kernel is tried where its sizes are these.
-    if (group.special_of) {
+    // A special kernel is tried where its sizes are these, a part of a region where that is not in
+    // use.
+    if (group.special_of || group.part_of) {
       const auto with = chosen(state, *entry, facts, &group);
-      if (std::find(with.begin(), with.end(), &group) == with.end()) return;
+      if (std::find(with.begin(), with.end(), &group) == with.end())
+        return group.policy.postpone(trial.size);
     }
     trial.group = &group;
     trial.confirm = wanted == policy::Trial::kConfirm;

@@ -136,6 +136,12 @@ std::vector<ConvRegion> split_conv(const ConvProblem& s, int threads, bool by_sh
       }
       continue;
     }
+    // Rows that are padding alone: the library refuses them, and has another kernel, with sums in
+    // another order, for what contains them.
+    if (!s.axes[0].all_reach()) {
+      out.push_back({n, n + 1, 0, rows, 0, s.out_channels});
+      continue;
+    }
     const int64_t parts = std::min(wanted, rows);
     const int64_t step =
         by_shape || parts <= threads ? ceil_div(rows, parts) : even_step(rows, parts, threads);

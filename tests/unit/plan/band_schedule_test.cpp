@@ -126,6 +126,16 @@ TEST_CASE("plan/band_schedule: rows are there when they are read") {
   CHECK(shared > 300);
 }
 
+TEST_CASE("plan/band_schedule: rows that are padding alone are known") {
+  // 1x1 with a row of padding around nine.
+  const WindowAxis axis{.input = 9, .output = 11, .kernel = 1, .pad_begin = 1, .pad_end = 1};
+  for (int64_t row = 0; row < 11; ++row) CHECK(axis.reaches(row) == (row > 0 && row < 10));
+  CHECK(!axis.all_reach());
+  // The end of what is padded is reached by no window of stride 2.
+  const WindowAxis even{.input = 9, .output = 5, .kernel = 1, .stride = 2, .pad_end = 1};
+  CHECK(even.all_reach());
+}
+
 TEST_CASE("plan/band_schedule: rows in a band") {
   const auto axis = [](int64_t input, int64_t output, int64_t kernel, int64_t stride,
                        int64_t dilation) {
