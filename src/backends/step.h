@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ops/op.h"
+#include "ops/window.h"
 
 namespace xc {
 
@@ -71,13 +72,6 @@ struct StepSpec {
   /// The type that operands of a product may be rounded to before they are multiplied: that one,
   /// in fast numerics bf16, else their own.
   DType multiplied_as() const;
-};
-
-/// Rows [begin, end) of an image: positions along a result's first spatial axis.
-struct RowRange {
-  int64_t begin = 0, end = 0;
-  int64_t size() const { return end - begin; }
-  bool operator==(const RowRange&) const = default;
 };
 
 /// Concrete dims and strides of every operand, inputs then outputs, for one signature.

@@ -80,6 +80,12 @@ Dim window_output(const WindowAttrs& window, size_t axis, const Dim& input, cons
   return min(ceil_div(room, stride) + 1, floor_div(input + begin - 1, stride) + 1);
 }
 
+RowRange rows_reached(const WindowAxis& axis, RowRange rows) {
+  const int64_t first = axis.at(rows.begin, 0), last = axis.at(rows.end - 1, axis.kernel - 1);
+  const int64_t begin = std::clamp<int64_t>(first, 0, axis.input - 1);
+  return {begin, std::clamp<int64_t>(last + 1, begin + 1, axis.input)};
+}
+
 std::vector<WindowAxis> window_axes(const WindowAttrs& window, std::span<const int64_t> input,
                                     std::span<const int64_t> kernel,
                                     std::span<const int64_t> output) {

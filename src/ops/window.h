@@ -34,6 +34,12 @@ WindowAttrs window_attrs(const Node& node, size_t spatial);
 /// to be larger than the padded input.
 Dim window_output(const WindowAttrs& window, size_t axis, const Dim& input, const Dim& kernel);
 
+/// Rows [begin, end) of an image: positions along its first spatial axis.
+struct RowRange {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+
 /// One axis with everything known, as a reference walks it.
 struct WindowAxis {
   int64_t input = 1, output = 1, kernel = 1;
@@ -42,11 +48,18 @@ struct WindowAxis {
   /// Input index under kernel position k of output o; outside [0, input) it is padding.
   int64_t at(int64_t o, int64_t k) const { return o * stride - pad_begin + k * dilation; }
   bool inside(int64_t i) const { return i >= 0 && i < input; }
+  /// Of the padded input, that `outputs` neighbours read.
+  int64_t extent(int64_t outputs) const {
+    return (outputs - 1) * stride + (kernel - 1) * dilation + 1;
+  }
   /// Whether output o's window does not lie in the padding alone.
   bool reaches(int64_t o) const { return at(o, kernel - 1) >= 0 && at(o, 0) < input; }
   /// Whether every window does.
   bool all_reach() const { return reaches(0) && reaches(output - 1); }
 };
+/// Rows of the input that are read for those of the result; one at least, also where all windows
+/// lie in the padding.
+RowRange rows_reached(const WindowAxis& axis, RowRange rows);
 /// Axes from dims of N, C, spatial...; padding of SAME_* is worked out here.
 std::vector<WindowAxis> window_axes(const WindowAttrs& window, std::span<const int64_t> input,
                                     std::span<const int64_t> kernel,

@@ -6,17 +6,10 @@
 
 namespace xc {
 
-RowRange rows_reached(const WindowAxis& axis, RowRange rows) {
-  const int64_t first = axis.at(rows.begin, 0), last = axis.at(rows.end - 1, axis.kernel - 1);
-  const int64_t begin = std::clamp<int64_t>(first, 0, axis.input - 1);
-  return {begin, std::clamp<int64_t>(last + 1, begin + 1, axis.input)};
-}
-
 std::vector<int64_t> rows_in_band(std::span<const WindowAxis> axes, int64_t height) {
   std::vector<int64_t> out(axes.size() + 1, height);
   for (size_t i = axes.size(); i-- > 0;)
-    out[i] = std::min(axes[i].input, (out[i + 1] - 1) * axes[i].stride +
-                                         (axes[i].kernel - 1) * axes[i].dilation + 1);
+    out[i] = std::min(axes[i].input, axes[i].extent(out[i + 1]));
   return out;
 }
 

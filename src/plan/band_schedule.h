@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "backends/step.h"
 #include "ops/window.h"
 
 namespace xc {
@@ -18,7 +17,6 @@ struct BandCall {
   // Of the memory between this step and the next, which holds some rows of the result:
   int64_t first_row = 0;               ///< that it begins with from now on
   int64_t kept_at = 0, kept_rows = 0;  ///< of its rows, those that are moved to its start before
-  bool operator==(const BandCall&) const = default;
 };
 
 /// Of one image; images do not differ.
@@ -29,10 +27,6 @@ struct BandSchedule {
   std::vector<size_t> chunks;
   std::vector<int64_t> room;  ///< per step but the last: rows that the memory behind it holds
 };
-
-/// Rows of the input that are read for those of the result; one at least, also where all windows
-/// lie in the padding.
-RowRange rows_reached(const WindowAxis& axis, RowRange rows);
 
 /// `axes`: the rows' axis of each step; the output of one is the input of the next. The last step's
 /// rows are divided into `chunks`, at most as many as there are, and these into bands of at most

@@ -29,13 +29,6 @@ struct BandStep {
   int64_t x_row_bytes = 0, y_row_bytes = 0, y_bytes = 0, weight_bytes = 0;
 };
 
-bool lies_channels_last(std::span<const int64_t> dims, std::span<const int64_t> strides) {
-  const Dims dense = channels_last_strides(Dims(dims.begin(), dims.end()));
-  for (size_t i = 0; i < dims.size(); ++i)
-    if (dims[i] > 1 && dense[i] != strides[i]) return false;
-  return dims[1] > 1;
-}
-
 std::optional<BandStep> band_step(const Bound& bound, uint32_t k, const HostSpeed& host) {
   const Step& step = *bound.plan->steps[k];
   if (step.kind != Step::Kind::kKernel || step.region != Hash128{} || step.nodes.empty() ||
@@ -230,7 +223,8 @@ void add_chains(const Bound& bound, std::span<const BandStep> steps, uint32_t fi
                    {.first = first + static_cast<uint32_t>(begin),
                     .end = first + static_cast<uint32_t>(end),
                     .chunks = chunks,
-                    .height = height}};
+                    .height = height,
+                    .rows = axes_of(chain)}};
     }
   }
   const size_t known = out.size();
@@ -269,10 +263,7 @@ std::vector<BandChain> band_chains(const Bound& bound, bool always) {
 
 std::shared_ptr<const BandedKernel> bind_bands(const Bound& bound, const BandChain& chain) {
   const Plan& plan = *bound.plan;
-  std::vector<WindowAxis> axes;
-  for (uint32_t k = chain.first; k < chain.end; ++k)
-    axes.push_back(band_step(bound, k, nominal_host_speed())->rows);
-  BandSchedule schedule = schedule_bands(axes, chain.chunks, chain.height);
+  BandSchedule schedule = schedule_bands(chain.rows, chain.chunks, chain.height);
   std::vector<BandedSteps::Inner> steps;
   uint32_t pointers = 0;
   for (uint32_t k = chain.first; k < chain.end; ++k) {

@@ -20,8 +20,9 @@ namespace xc {
 /// Steps [first, end) of a plan that hand on their results band by band.
 struct BandChain {
   uint32_t first = 0, end = 0;
-  int64_t chunks = 1;  ///< of an image, for as many threads
-  int64_t height = 0;  ///< rows of the last result in a band, at most
+  int64_t chunks = 1;            ///< of an image, for as many threads
+  int64_t height = 0;            ///< rows of the last result in a band, at most
+  std::vector<WindowAxis> rows;  ///< per step
 };
 
 /// The chains of a segment whose operands are known (Bound::operands) that gain from it by

@@ -124,12 +124,12 @@ void place_arena(Bound& bound, const InPlaceSteps& in_place, int64_t max_bytes) 
 std::shared_ptr<const BoundKernel> known_kernel(const Bound* before, const Step& step, uint32_t k,
                                                 uint32_t replaceable) {
   if (!before || step.kernel->wants_prepare()) return nullptr;
-  for (const BoundStep& known : before->steps)
-    if (known.step == k)
-      return known.count == 1 && known.replaceable == replaceable && !known.kernel->provisional
-                 ? known.kernel
-                 : nullptr;
-  return nullptr;
+  const auto known =
+      std::lower_bound(before->steps.begin(), before->steps.end(), k,
+                       [](const BoundStep& bound, uint32_t wanted) { return bound.step < wanted; });
+  const bool same = known != before->steps.end() && known->step == k && known->count == 1 &&
+                    known->replaceable == replaceable;
+  return same && !known->kernel->provisional ? known->kernel : nullptr;
 }
 
 /// The constants that a segment's steps read, and which of them have to be aligned.

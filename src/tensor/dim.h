@@ -100,6 +100,11 @@ Dims contiguous_strides(const Dims& dims);
 /// for rank 4). Rank 2 at least.
 SymDims channels_last_strides(const SymDims& dims);
 Dims channels_last_strides(const Dims& dims);
+/// Equal over dims of size > 1.
+bool same_strides(std::span<const int64_t> dims, std::span<const int64_t> a,
+                  std::span<const int64_t> b);
+/// Dense, with several channels that are the innermost axis in memory.
+bool lies_channels_last(std::span<const int64_t> dims, std::span<const int64_t> strides);
 
 /// Evaluates many dims quickly against one array of symbol values: compiled once per plan, run at
 /// every bind. Symbols are numbered by the caller.

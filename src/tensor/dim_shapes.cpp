@@ -83,5 +83,15 @@ Dims channels_last_strides(const Dims& dims) {
   return channels_last<int64_t>(
       dims, [](int64_t a, int64_t b) { return checked_mul(a, std::max<int64_t>(b, 1)); });
 }
+bool same_strides(std::span<const int64_t> dims, std::span<const int64_t> a,
+                  std::span<const int64_t> b) {
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (dims[i] > 1 && a[i] != b[i]) return false;
+  return true;
+}
+bool lies_channels_last(std::span<const int64_t> dims, std::span<const int64_t> strides) {
+  return dims[1] > 1 &&
+         same_strides(dims, strides, channels_last_strides(Dims(dims.begin(), dims.end())));
+}
 
 }  // namespace xc

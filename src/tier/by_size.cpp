@@ -44,6 +44,11 @@ const Tier::Facts& Tier::known_facts(const ProgramState& state, SignatureEntry& 
   return *known;
 }
 
+bool Tier::covered_by(const std::vector<const Group*>& groups, const Group& group) {
+  return std::any_of(groups.begin(), groups.end(),
+                     [&](const Group* g) { return g == &group || g->special_of == &group; });
+}
+
 std::vector<const Tier::Group*> Tier::chosen(const ProgramState& state, const SignatureEntry& entry,
                                              const Facts& facts, const Group* with,
                                              const Group* without) {
@@ -55,11 +60,6 @@ std::vector<const Tier::Group*> Tier::chosen(const ProgramState& state, const Si
     const bool verified = group->state != RegionState::kVerifying;
     return group == with || (verified && group->policy.fused(facts[k].size));
   };
-  // By itself, or where a kernel for these sizes stands in for it.
-  const auto in_use = [&](const Group* g) {
-    return std::any_of(out.begin(), out.end(),
-                       [&](const Group* o) { return o == g || o->special_of == g; });
-  };
   // Regions before their parts; of each kind general kernels, then those for these sizes, whether
   // the general one is in use here or lost its trial.
   for (const bool blocks : {true, false})
@@ -70,7 +70,7 @@ std::vector<const Tier::Group*> Tier::chosen(const ProgramState& state, const Si
             !group->kernel || group->wrong || group == without)
           continue;
         if (special && (!facts[k].applies || !stands(group->special_of))) continue;
-        if (group->part_of && in_use(group->part_of)) continue;
+        if (group->part_of && covered_by(out, *group->part_of)) continue;
         if (picked(k)) out.push_back(group);
       }
   return out;

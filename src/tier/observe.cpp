@@ -149,8 +149,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
         });
     } else {
       // Where the larger region is in use, its parts have nothing to win.
-      if (group.part_of && (uses(*state, *version.bound->plan, *group.part_of) ||
-                            uses_special(*state, *version.bound->plan, facts, *group.part_of)))
+      if (group.part_of && covered_by(groups_in(*state, *version.bound->plan), *group.part_of))
         continue;
       // Nor has the general kernel where one for these very sizes runs, or one before it is there.
       const bool special_runs = uses_special(*state, *version.bound->plan, facts, group);

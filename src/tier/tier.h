@@ -328,6 +328,8 @@ class Tier final : public TierHooks {
   static const std::vector<const Group*>& groups_in(const ProgramState& state, const Plan& plan);
   /// Whether runs under the plan use the group's kernel. Under state.data.
   static bool uses(const ProgramState& state, const Plan& plan, const Group& group);
+  /// Whether a group, or a kernel for some of its sizes in its stead, is among those.
+  static bool covered_by(const std::vector<const Group*>& groups, const Group& group);
   /// Live, ready or banned, from what was decided at the sizes tried.
   static void settle_state(Group& group);
 

@@ -24,10 +24,7 @@ bool Tier::settled(Program& program, SignatureEntry& entry) {
   const auto chosen_now = chosen(*state, entry, facts);
   for (size_t k = 0; k < state->groups.size(); ++k) {
     const Group& group = *state->groups[k];
-    const auto covers = [&](const Group* g) {
-      return g == group.part_of || g->special_of == group.part_of;
-    };
-    const bool covered = group.part_of && std::any_of(chosen_now.begin(), chosen_now.end(), covers);
+    const bool covered = group.part_of && covered_by(chosen_now, *group.part_of);
     const bool elsewhere = group.special_of && (!facts[k].applies || !stands(group.special_of));
     if (group.wrong || group.segment != entry.segment || covered || elsewhere) continue;
     if (group.state == RegionState::kQueued || group.state == RegionState::kVerifying) return false;

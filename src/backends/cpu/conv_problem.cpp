@@ -13,18 +13,6 @@ constexpr int64_t kStageBytes = 512 << 10;
 
 }  // namespace
 
-bool same_strides(std::span<const int64_t> dims, std::span<const int64_t> a,
-                  std::span<const int64_t> b) {
-  for (size_t i = 0; i < dims.size(); ++i)
-    if (dims[i] > 1 && a[i] != b[i]) return false;
-  return true;
-}
-
-bool lies_channels_last(const BoundOperand& operand) {
-  const Dims dims(operand.dims.begin(), operand.dims.end());
-  return dims[1] > 1 && same_strides(dims, operand.strides, channels_last_strides(dims));
-}
-
 int64_t ConvProblem::plane() const {
   int64_t out = 1;
   for (const WindowAxis& axis : axes) out *= axis.output;
@@ -153,16 +141,12 @@ std::vector<ConvRegion> split_conv(const ConvProblem& s, int threads, bool by_sh
 
 ConvRows rows_of(const ConvProblem& s, const ConvRegion& r) {
   const WindowAxis& rows = s.axes[0];
-  const int64_t extent = (rows.kernel - 1) * rows.dilation + 1;
-  const int64_t first = r.r0 * rows.stride - rows.pad_begin;
-  const int64_t last = (r.r1 - 1) * rows.stride - rows.pad_begin + extent;
-  const int64_t in0 = std::clamp<int64_t>(first, 0, rows.input - 1);
+  RowRange in = rows_reached(rows, {r.r0, r.r1});
   // Of several images also the rows behind the last window: without them they would not lie
   // densely.
-  const int64_t in1 = r.n1 - r.n0 > 1 && r.r1 == rows.output
-                          ? rows.input
-                          : std::clamp<int64_t>(last, in0 + 1, rows.input);
-  return {in0, in1, in0 - first, std::max<int64_t>(last - in1, 0)};
+  if (r.n1 - r.n0 > 1 && r.r1 == rows.output) in.end = rows.input;
+  const int64_t first = rows.at(r.r0, 0), last = rows.at(r.r1 - 1, rows.kernel - 1) + 1;
+  return {in.begin, in.end, in.begin - first, std::max<int64_t>(last - in.end, 0)};
 }
 
 dnnl::memory::desc conv_activations(const ConvProblem& problem, Dims dims, DType type,

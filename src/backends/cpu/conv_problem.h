@@ -9,12 +9,6 @@
 
 namespace xc::cpu {
 
-/// Equal over dims of size > 1.
-bool same_strides(std::span<const int64_t> dims, std::span<const int64_t> a,
-                  std::span<const int64_t> b);
-/// Several channels, the innermost axis in memory.
-bool lies_channels_last(const BoundOperand& operand);
-
 /// Everything about one convolution of known dims.
 struct ConvProblem {
   int64_t batch, groups, in_channels, out_channels;  ///< channels of all groups

@@ -55,7 +55,9 @@ class DepthwiseBound final : public BoundRowWindows {
                  std::shared_ptr<const DepthwiseModel> model)
       : BoundRowWindows(spec, conv, model->channels), model_(std::move(model)) {
     if (tasks == 0) return;
-    choose_blocks(context, conv.problem.flops());
+    const int64_t bytes = model_->behind.epilogue.empty() ? kWholeBytes : kBlockBytes;
+    lay_pixel_blocks(context, std::max<int64_t>(bytes / 4 / model_->channels, 1),
+                     conv.problem.flops());
     results_ = BlockResults(model_->behind.epilogue, context, y_, ImageAxes::of_kept(conv.kept));
     gathers_ = x_.channel != 1;
     int64_t input = 0;
@@ -98,21 +100,8 @@ class DepthwiseBound final : public BoundRowWindows {
   }
 
  private:
-  void choose_blocks(const BindContext& context, double flops) {
-    const int64_t bytes = model_->behind.epilogue.empty() ? kWholeBytes : kBlockBytes;
-    const int64_t most = std::max<int64_t>(bytes / 4 / model_->channels, 1);
-    block_cols_ = even_step(cols_.output, most);
-    lay_blocks(context, most / block_cols_, ceil_div(cols_.output, block_cols_), flops);
-  }
   /// All channels of one image.
-  ImageBlock block(int64_t i) const {
-    ImageBlock b;
-    b.channels = {0, model_->channels};
-    b.cols = next_range(i, cols_.output, block_cols_);
-    b.rows = row_blocks_.next(i);
-    b.images = {i, i + 1};
-    return b;
-  }
+  ImageBlock block(int64_t i) const { return pixel_block(i, model_->channels); }
 
   /// What a block reads; nothing where all its windows lie beside the image.
   ImageBlock reach_of(const ImageBlock& b) const {
@@ -159,7 +148,6 @@ class DepthwiseBound final : public BoundRowWindows {
   }
 
   std::shared_ptr<const DepthwiseModel> model_;
-  int64_t block_cols_ = 1;
   BlockResults results_;
   bool gathers_ = false;  ///< the input goes through scratch: it does not lie channels-last
   BlockCopies loads_;

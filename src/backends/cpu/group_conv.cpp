@@ -99,7 +99,7 @@ class GroupConvBound final : public BoundRowWindows {
     for (int64_t i = 0; i < blocks(); ++i) results_.add(block(i));
     bias_bytes_ = align_up(model_->slices.count * model_->padded * 4, 64);
     // A vector of channels may reach over the last pixel's.
-    slab_bytes_ = align_up((extent(rows_, block_rows_) * slab_row_ + model_->fns.lanes) * 4, 64);
+    slab_bytes_ = align_up((rows_.extent(block_rows_) * slab_row_ + model_->fns.lanes) * 4, 64);
     scratch_bytes = bias_bytes_ + slab_bytes_ + results_.scratch_bytes();
     held_bytes = 512 + static_cast<int64_t>(offsets_.size()) * 8 + results_.held_bytes() +
                  row_blocks_.bytes();
@@ -131,7 +131,7 @@ class GroupConvBound final : public BoundRowWindows {
     const Slices& s = model_->slices;
     block_channels_ = std::max<int64_t>(1, kBlockChannels / s.out) * s.out;
     const auto slab_bytes = [&](int64_t rows, int64_t cols) {
-      return extent(rows_, rows) * extent(cols_, cols) * s.in * 4;
+      return rows_.extent(rows) * cols_.extent(cols) * s.in * 4;
     };
     int64_t cols = cols_.output;
     while (cols > 1 && slab_bytes(1, cols) > kSlabBytes) cols = ceil_div(cols, 2);
@@ -140,7 +140,7 @@ class GroupConvBound final : public BoundRowWindows {
     int64_t rows = std::min(rows_.output, most);
     while (rows > 1 && slab_bytes(rows, block_cols_) > kSlabBytes) --rows;
     block_rows_ = even_step(rows_.output, rows);
-    slab_row_ = extent(cols_, block_cols_) * s.in;
+    slab_row_ = cols_.extent(block_cols_) * s.in;
     lay_blocks(context, block_rows_,
                ceil_div(model_->channels, block_channels_) * ceil_div(cols_.output, block_cols_),
                flops);
@@ -188,7 +188,7 @@ class GroupConvBound final : public BoundRowWindows {
   /// image.
   void fill_slab(const float* x, int64_t channels, const ImageBlock& b, float* slab) const {
     const int64_t top = rows_.at(b.rows.begin, 0), left = cols_.at(b.cols.begin, 0),
-                  rows = extent(rows_, b.rows.size()), width = extent(cols_, b.cols.size());
+                  rows = rows_.extent(b.rows.size()), width = cols_.extent(b.cols.size());
     for (int64_t row = top; row < top + rows; ++row, slab += slab_row_)
       copy_padded_row(
           {rows_.inside(row) ? x + row * x_.row : nullptr, x_.col, x_.channel, channels}, cols_,
@@ -197,7 +197,7 @@ class GroupConvBound final : public BoundRowWindows {
 
   std::shared_ptr<const GroupConvModel> model_;
   int64_t in_channels_;
-  int64_t block_channels_ = 1, block_rows_ = 1, block_cols_ = 1;
+  int64_t block_channels_ = 1, block_rows_ = 1;
   int64_t slab_row_ = 0;          ///< elements
   std::vector<int64_t> offsets_;  ///< of the taps in a slab
   BlockResults results_;

@@ -43,6 +43,7 @@ class RowBlocks {
     const RowRange all{0, rows};
     for (const RowRange& part : parts.empty() ? std::span(&all, 1) : parts) {
       const int64_t step = even_step(part.size(), most);
+      tallest_ = std::max(tallest_, step);
       firsts_.push_back(count());
       for (int64_t row = part.begin; row < part.end; row += step)
         blocks_.push_back({row, std::min(row + step, part.end)});
@@ -50,6 +51,7 @@ class RowBlocks {
     firsts_.push_back(count());
   }
   int64_t count() const { return static_cast<int64_t>(blocks_.size()); }
+  int64_t tallest() const { return tallest_; }
   int64_t parts() const { return static_cast<int64_t>(firsts_.size()) - 1; }
   /// The first block of a part, or the end of the one before.
   int64_t first(int64_t part) const { return firsts_[static_cast<size_t>(part)]; }
@@ -64,6 +66,7 @@ class RowBlocks {
  private:
   std::vector<Range> blocks_;
   std::vector<int64_t> firsts_;
+  int64_t tallest_ = 0;
 };
 
 /// Strides of an operand (N, C, one to three spatial axes), in elements. The last axis are columns,

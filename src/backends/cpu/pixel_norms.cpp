@@ -89,7 +89,8 @@ class PixelNormBound final : public BoundKernel {
 std::shared_ptr<const BoundKernel> bind_pixel_norm(const StepSpec& spec, const BindContext& context,
                                                    int64_t groups, float epsilon) {
   const BoundOperand &x = context.inputs[0], &y = context.outputs[0];
-  if (element_count(x.dims) == 0 || !lies_channels_last(x) || !lies_channels_last(y))
+  if (element_count(x.dims) == 0 || !lies_channels_last(x.dims, x.strides) ||
+      !lies_channels_last(y.dims, y.strides))
     return nullptr;
   return std::make_shared<PixelNormBound>(spec, context, groups, epsilon);
 }

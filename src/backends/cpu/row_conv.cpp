@@ -53,7 +53,9 @@ class RowConvBound final : public BoundRowWindows {
         channels_(conv.problem.in_channels) {
     if (tasks == 0) return;
     const ConvProblem& s = conv.problem;
-    choose_blocks(context, conv.problem.flops());
+    const int64_t bytes = model_->behind.epilogue.empty() ? kWholeBytes : kBlockBytes;
+    lay_pixel_blocks(context, std::max<int64_t>(bytes / 4 / model_->padded, 1),
+                     conv.problem.flops());
     if (model_->behind.epilogue.staged())
       y_ = ImageStrides(Dims{0, 1, block_cols_ * model_->out_channels, model_->out_channels});
     const bool y_last = model_->out_channels == 1 || y_.channel == 1;
@@ -61,15 +63,15 @@ class RowConvBound final : public BoundRowWindows {
     // Rows that follow each other are one.
     flat_ = s.pointwise() && y_last && x_.row == cols_.input * x_.col &&
             y_.row == cols_.output * y_.col;
-    stage_row_ = checked_mul(extent(cols_, block_cols_), channels_);
+    stage_row_ = checked_mul(cols_.extent(block_cols_), channels_);
     offsets_of(rows_.dilation * x_.row, cols_.dilation * x_.col, x_.channel, offsets_);
     offsets_of(stage_row_, cols_.dilation * channels_, 1, stage_offsets_);
     if (!model_->behind.epilogue.empty()) add_tiles(context, conv);
     if (outputs_inside(rows_).size() < rows_.output || outputs_inside(cols_).size() < cols_.output)
       stage_bytes_ = align_up(checked_mul(rows_.kernel, stage_row_) * 4, 64);
     if (scatter_ || model_->behind.epilogue.staged())
-      result_bytes_ =
-          align_up((scatter_ ? 1 : block_rows_) * block_cols_ * model_->out_channels * 4, 64);
+      result_bytes_ = align_up(
+          (scatter_ ? 1 : row_blocks_.tallest()) * block_cols_ * model_->out_channels * 4, 64);
     bias_bytes_ = align_up(model_->padded * 4, 64);
     scratch_bytes =
         bias_bytes_ + stage_bytes_ + result_bytes_ + model_->behind.epilogue.scratch_bytes();
@@ -125,23 +127,7 @@ class RowConvBound final : public BoundRowWindows {
   };
 
   /// All channels of one image.
-  ImageBlock block(int64_t i) const {
-    ImageBlock b;
-    b.channels = {0, model_->out_channels};
-    b.cols = next_range(i, cols_.output, block_cols_);
-    b.rows = row_blocks_.next(i);
-    b.images = {i, i + 1};
-    return b;
-  }
-
-  void choose_blocks(const BindContext& context, double flops) {
-    const int64_t bytes = model_->behind.epilogue.empty() ? kWholeBytes : kBlockBytes;
-    const int64_t most = std::max<int64_t>(bytes / 4 / model_->padded, 1);
-    // No narrow block at the end of the rows.
-    block_cols_ = even_step(cols_.output, most);
-    block_rows_ = std::clamp<int64_t>(most / block_cols_, 1, rows_.output);
-    lay_blocks(context, block_rows_, ceil_div(cols_.output, block_cols_), flops);
-  }
+  ImageBlock block(int64_t i) const { return pixel_block(i, model_->out_channels); }
 
   /// Of the taps, with the distances of neighbouring ones.
   void offsets_of(int64_t row, int64_t col, int64_t channel, std::vector<int64_t>& out) const {
@@ -181,7 +167,7 @@ class RowConvBound final : public BoundRowWindows {
   /// [kernel row][column][channel].
   void fill_stage(const float* x, int64_t row, Range cols, float* stage) const {
     const int64_t first = cols.begin * cols_.stride - cols_.pad_begin;
-    const int64_t width = extent(cols_, cols.size());
+    const int64_t width = cols_.extent(cols.size());
     for (int64_t k = 0; k < rows_.kernel; ++k) {
       const int64_t from = rows_.at(row, k);
       const float* const source = rows_.inside(from) ? x + from * x_.row : nullptr;
@@ -202,7 +188,6 @@ class RowConvBound final : public BoundRowWindows {
   int64_t stage_row_ = 0;
   std::vector<int64_t> offsets_, stage_offsets_;  ///< of the taps, in the input and in scratch
   bool flat_ = false, scatter_ = false;
-  int64_t block_rows_ = 1, block_cols_ = 1;
   int64_t bias_bytes_ = 0, stage_bytes_ = 0, result_bytes_ = 0;
   Epilogue::Tiles tiles_;
 };

@@ -76,6 +76,21 @@ void BoundRowWindows::lay_blocks(const BindContext& context, int64_t most_rows, 
                   : std::clamp<int64_t>(static_cast<int64_t>(flops / kTaskFlops), 1, blocks());
 }
 
+void BoundRowWindows::lay_pixel_blocks(const BindContext& context, int64_t most_pixels,
+                                       double flops) {
+  block_cols_ = even_step(cols_.output, most_pixels);
+  lay_blocks(context, most_pixels / block_cols_, ceil_div(cols_.output, block_cols_), flops);
+}
+
+ImageBlock BoundRowWindows::pixel_block(int64_t i, int64_t channels) const {
+  ImageBlock b;
+  b.channels = {0, channels};
+  b.cols = next_range(i, cols_.output, block_cols_);
+  b.rows = row_blocks_.next(i);
+  b.images = {i, i + 1};
+  return b;
+}
+
 Range BoundRowWindows::blocks_of(int64_t begin, int64_t end) const {
   const auto first = [&](int64_t task) {
     if (!by_rows) return blocks() * task / tasks;
@@ -99,7 +114,7 @@ void pack_row_weights(const ConvRowFns& fns, const float* w, int64_t channels, i
 
 Range outputs_inside(const WindowAxis& axis) {
   const int64_t begin = std::min(ceil_div(axis.pad_begin, axis.stride), axis.output);
-  const int64_t room = axis.input + axis.pad_begin - extent(axis, 1);
+  const int64_t room = axis.input + axis.pad_begin - axis.extent(1);
   const int64_t end = room < 0 ? 0 : std::min(room / axis.stride + 1, axis.output);
   return {begin, std::max(begin, end)};
 }

@@ -26,6 +26,11 @@ class BoundRowWindows : public BoundKernel {
   /// Divides the rows into blocks of at most so many, each into `across` ones beside each other,
   /// and all into tasks: as the context wants them, or as `flops` make it worth while.
   void lay_blocks(const BindContext& context, int64_t most_rows, int64_t across, double flops);
+  /// The same, in blocks of all channels of at most so many pixels; none is narrow at the end of
+  /// the rows.
+  void lay_pixel_blocks(const BindContext& context, int64_t most_pixels, double flops);
+  /// The i-th of these, `channels` being those of the result.
+  ImageBlock pixel_block(int64_t i, int64_t channels) const;
   /// Of all images; what is across counts innermost, then rows, then images.
   int64_t blocks() const { return images_ * row_blocks_.count() * across_; }
   /// Those of tasks [begin, end).
@@ -39,17 +44,13 @@ class BoundRowWindows : public BoundKernel {
   ImageStrides x_, y_;
   RowBlocks row_blocks_;
   int64_t across_ = 1;
+  int64_t block_cols_ = 1;  ///< at most
 };
 
 /// Weights w[channels][in][kernel] as ConvRow has them, into kernel * in times
 /// align_up(channels, lanes) elements; what is padding is not written.
 void pack_row_weights(const ConvRowFns& fns, const float* w, int64_t channels, int64_t in,
                       int64_t kernel, float* to);
-
-/// Of the input, that `outputs` neighbours read.
-inline int64_t extent(const WindowAxis& axis, int64_t outputs) {
-  return (outputs - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
-}
 
 /// Outputs whose windows lie within the input.
 Range outputs_inside(const WindowAxis& axis);

@@ -151,7 +151,7 @@ class RoiAlignBound final : public BoundKernel {
     tasks = y[0];
     channels_ = y[1];
     bins_ = checked_mul(y[2], y[3]);
-    abreast_ = lies_channels_last(context.inputs[0]);
+    abreast_ = lies_channels_last(context.inputs[0].dims, context.inputs[0].strides);
     list_bytes_ = align_up(TapList::bytes(kRoiTaps, kRoiTaps + 4), 64);
     scratch_bytes = list_bytes_;
     if (abreast_) {
