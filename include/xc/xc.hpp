@@ -293,6 +293,7 @@ class Tensor {
   bool row_major() const {
     const Dims d = dims();
     const int64_t* strides = xc_tensor_strides(handle());
+    if (size() == 0) return true;
     int64_t step = 1;
     for (size_t axis = d.size(); axis-- > 0; step *= d[axis])
       if (d[axis] > 1 && strides[axis] != step) return false;

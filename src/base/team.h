@@ -38,7 +38,7 @@ class Team {
     Part& own = part_[seat];
     own.taken.store(true, std::memory_order_relaxed);
     // Others may have begun one on this part already: it is complete before this worker goes on.
-    int64_t phase = own.next.load(std::memory_order_relaxed);
+    int64_t phase = own.next.load(std::memory_order_acquire);
     for (phase -= phase > 0 ? 1 : 0; phase < phases; ++phase) {
       do_part(own, seat, phase, work);
       for (int64_t part = 0; part < parts_; ++part) await(part, phase, work);
@@ -59,7 +59,10 @@ class Team {
   template <class Work>
   void do_part(Part& part, int64_t index, int64_t phase, const Work& work) {
     int64_t expected = phase;
-    if (!part.next.compare_exchange_strong(expected, phase + 1, std::memory_order_relaxed)) return;
+    // Whoever stands in has seen what the phases before have written.
+    if (!part.next.compare_exchange_strong(expected, phase + 1, std::memory_order_acq_rel,
+                                           std::memory_order_relaxed))
+      return;
     work(phase, index);
     part.done.store(phase + 1, std::memory_order_release);
   }

@@ -51,7 +51,13 @@ TrialMark::TrialMark(std::shared_ptr<const Directory> directory, std::string nam
     : directory_(std::move(directory)), name_(std::move(name)), descriptor_(descriptor) {
   MarkRegistry& registry = MarkRegistry::instance();
   const std::lock_guard lock(registry.mutex);
-  registry.marks.insert(this);
+  try {
+    registry.marks.insert(this);
+  } catch (...) {  // a mark that stays says that the process died with it
+    directory_->remove(name_);
+    close(descriptor_);
+    throw;
+  }
 }
 
 TrialMark::~TrialMark() {

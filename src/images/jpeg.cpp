@@ -37,12 +37,14 @@ bool decode_jpeg(Encoded in, Canvas& out) {
   jpeg_mem_src(&state, in.data(), static_cast<unsigned long>(in.size()));
   jpeg_read_header(&state, TRUE);
   state.out_color_space = JCS_RGB;
-  jpeg_start_decompress(&state);
+  // The size is asked about before any memory is taken for it.
+  jpeg_calc_output_dimensions(&state);
   uint8_t* rgb = out.start(state.output_height, state.output_width);
   if (!rgb || state.output_components != 3) {
     jpeg_destroy_decompress(&state);
     return false;
   }
+  jpeg_start_decompress(&state);
   while (state.output_scanline < state.output_height) {
     JSAMPROW row = rgb + size_t{state.output_scanline} * state.output_width * 3;
     jpeg_read_scanlines(&state, &row, 1);

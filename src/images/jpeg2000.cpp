@@ -81,10 +81,18 @@ bool decode_jpeg2000(Encoded in, Canvas& out) {
   const bool header = opj_read_header(stream.get(), codec.get(), &made);
   const Held<opj_image_t, opj_image_destroy> image(made);
   if (!header || !image || image->numcomps == 0) return false;
-  uint8_t* rgb = out.start(image->comps[0].h, image->comps[0].w);
-  if (!rgb || !opj_decode(codec.get(), stream.get(), image.get()) || !is_plain(*image))
+  const uint32_t height = image->comps[0].h, width = image->comps[0].w;
+  const auto all_have_that_size = [&] {
+    return std::all_of(image->comps, image->comps + image->numcomps,
+                       [&](const auto& c) { return c.h == height && c.w == width; });
+  };
+  // Subsampled components are not for us, and decoding may put one in another's place.
+  if (!all_have_that_size()) return false;
+  uint8_t* rgb = out.start(height, width);
+  if (!rgb || !opj_decode(codec.get(), stream.get(), image.get()) || image->numcomps == 0 ||
+      !is_plain(*image) || !all_have_that_size())
     return false;
-  const size_t count = size_t{image->comps[0].h} * image->comps[0].w;
+  const size_t count = size_t{height} * width;
   for (uint32_t k = 0; k < 3; ++k) {
     const opj_image_comp_t& c = image->comps[image->numcomps >= 3 ? k : 0];
     if (!c.data) return false;

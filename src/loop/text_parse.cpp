@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -281,6 +282,15 @@ class Parser {
     lexer_.error(token.at, fmt::format("'{}' starts no statement", token.text));
   }
 
+  /// Operations of an expression without what it shares: whoever walks bounds walks all of them.
+  static double written_out(const Expr& e, std::unordered_map<const Node*, double>& sizes) {
+    if (!e) return 0;
+    if (const auto known = sizes.find(&*e); known != sizes.end()) return known->second;
+    double size = 1;
+    for (const Expr& arg : e->args) size += written_out(arg, sizes);
+    return sizes[&*e] = size;
+  }
+
   For loop() {
     For out;
     const std::string word = name();
@@ -297,10 +307,14 @@ class Parser {
     }
     const std::string var = name();
     expect("=");
+    const Token bounds = lexer_.peek();
     out.begin = expression();
     expect("..");
     out.end = expression();
     temporaries_.clear();
+    std::unordered_map<const Node*, double> sizes;
+    if (written_out(out.begin, sizes) + written_out(out.end, sizes) > kMostInBounds)
+      lexer_.error(bounds.at, "bounds of too many operations");
     out.var = Var{static_cast<uint32_t>(kernel_.vars.size())};
     kernel_.vars.push_back(declare(var, Kind::kVar, kernel_.vars.size()));
     expect("{");
@@ -329,9 +343,14 @@ class Parser {
   }
 
   // --- expressions ---
+  static constexpr double kMostInBounds = 1e5;
+
   Expr checked_node(const Token& token, Node node) {
-    if (node.type == DType::kUndefined)
-      node.type = node.args.empty() || !node.args[0] ? DType::kUndefined : result_type(node);
+    const bool complete = !node.args.empty() &&
+                          static_cast<int>(node.args.size()) == op_info(node.op).arity &&
+                          std::all_of(node.args.begin(), node.args.end(),
+                                      [](const Expr& arg) { return static_cast<bool>(arg); });
+    if (node.type == DType::kUndefined && complete) node.type = result_type(node);
     if (std::string problem = type_problem(node); !problem.empty()) lexer_.error(token.at, problem);
     return Expr(std::make_shared<const Node>(std::move(node)));
   }

@@ -97,12 +97,12 @@ DType result_type(const Node& node) {
 
 std::string type_problem(const Node& node) {
   const OpInfo& op = op_info(node.op);
-  if (!is_value_type(node.type))
-    return fmt::format("{} of type {}, which is not a value type", op.name, name(node.type));
   if (static_cast<int>(node.args.size()) != op.arity)
     return fmt::format("{} takes {} operands, not {}", op.name, op.arity, node.args.size());
   for (const Expr& arg : node.args)
     if (!arg) return fmt::format("an operand of {} is absent", op.name);
+  if (!is_value_type(node.type))
+    return fmt::format("{} of type {}, which is not a value type", op.name, name(node.type));
   if (node.op == Op::kLoad) {
     for (const Index& index : node.indices)
       if (std::string problem = index_problem(index); !problem.empty()) return problem;

@@ -76,8 +76,9 @@ void reference_bit_cast(const ReferenceContext& c) {
   });
 }
 
-loop::Expr scalar_bit_cast(const Node&, std::span<const loop::Expr> a, DType to) {
-  const DType from = a[0].type();
+loop::Expr scalar_bit_cast(const Node& node, std::span<const loop::Expr> a, DType to) {
+  const DType from = a[0].type(), stored = dtype_attr(node.attrs.get_int("to", 0));
+  if (stored == DType::kF16 || stored == DType::kBF16) return {};  // made of the f32 in registers
   if (!loop::is_value_type(to) || !loop::is_value_type(from)) return {};
   if (from == DType::kBool || to == DType::kBool) return {};  // i1 in registers
   if (element_size(to) != element_size(from)) return {};      // f16 is f32 in registers

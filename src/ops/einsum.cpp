@@ -2,6 +2,7 @@
 // the reference walks every label; floats expand to products of two operands at a time.
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -256,7 +257,7 @@ class Contraction {
   ValueId result() {
     for (size_t i = 0; i < parts_.size(); ++i) sum_own(i);
     while (parts_.size() > 1) {
-      const auto [i, k] = cheapest_pair();
+      const auto [i, k] = next_pair();
       Part both = contract(parts_[i], parts_[k], kept(i, k));
       parts_.erase(parts_.begin() + static_cast<std::ptrdiff_t>(k));
       parts_[i] = std::move(both);
@@ -296,23 +297,53 @@ class Contraction {
     return out;
   }
 
-  /// The two parts whose product takes the fewest multiplications, by what is known of sizes.
-  std::pair<size_t, size_t> cheapest_pair() const {
-    std::pair<size_t, size_t> best{0, 1};
-    double least = -1;
-    for (size_t i = 0; i < parts_.size(); ++i)
-      for (size_t k = i + 1; k < parts_.size(); ++k) {
-        std::set<Label> both(parts_[i].labels.begin(), parts_[i].labels.end());
-        both.insert(parts_[k].labels.begin(), parts_[k].labels.end());
-        double work = 1;
-        for (Label label : both) {
-          const Dim& size = sizes_.at(label);
-          constexpr double kUnknown = 128;
-          work *= size.is_constant() ? static_cast<double>(size.value()) : kUnknown;
+  /// The two parts to multiply next: the first step of the order with the fewest multiplications,
+  /// by what is known of sizes; of many parts those whose own product takes the fewest.
+  std::pair<size_t, size_t> next_pair() const {
+    std::vector<std::set<Label>> parts;
+    for (const Part& part : parts_) parts.emplace_back(part.labels.begin(), part.labels.end());
+    constexpr size_t kMostSearched = 5;  // 180 orders
+    std::pair<size_t, size_t> first{0, 1};
+    (void)fewest_multiplications(parts, parts.size() <= kMostSearched, &first);
+    return first;
+  }
+
+  double multiplications(const std::set<Label>& labels) const {
+    constexpr double kUnknown = 128;
+    double work = 1;
+    for (Label label : labels) {
+      const Dim& size = sizes_.at(label);
+      work *= size.is_constant() ? static_cast<double>(size.value()) : kUnknown;
+    }
+    return work;
+  }
+
+  double fewest_multiplications(const std::vector<std::set<Label>>& parts, bool to_the_end,
+                                std::pair<size_t, size_t>* first) const {
+    if (parts.size() == 1) return 0;
+    double least = std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < parts.size(); ++i)
+      for (size_t k = i + 1; k < parts.size(); ++k) {
+        std::set<Label> both = parts[i];
+        both.insert(parts[k].begin(), parts[k].end());
+        double work = multiplications(both);
+        if (to_the_end && work < least) {
+          std::set<Label> wanted(output_.begin(), output_.end());
+          std::vector<std::set<Label>> left;
+          for (size_t j = 0; j < parts.size(); ++j) {
+            if (j == i || j == k) continue;
+            left.push_back(parts[j]);
+            wanted.insert(parts[j].begin(), parts[j].end());
+          }
+          std::erase_if(both, [&](Label label) { return !wanted.contains(label); });
+          left.push_back(std::move(both));
+          work += fewest_multiplications(left, true, nullptr);
         }
-        if (least < 0 || work < least) best = {i, k}, least = work;
+        if (work >= least) continue;
+        least = work;
+        if (first) *first = {i, k};
       }
-    return best;
+    return least;
   }
 
   Part contract(const Part& a, const Part& b, const std::set<Label>& keep) {
@@ -331,6 +362,14 @@ class Contraction {
                std::find(output_.begin(), output_.end(), y);
       });
       return {e_.add("Mul", {arranged(e_, a, all), arranged(e_, b, all)}), all};
+    }
+    if (rows.empty() && columns.empty() && sizes_are_few(inner)) {
+      // Short dot products: as many matrix products of one row and one column take far longer.
+      const Labels all = joined(batch, inner);
+      std::vector<int64_t> axes;
+      for (size_t i = batch.size(); i < all.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+      const ValueId products = e_.add("Mul", {arranged(e_, a, all), arranged(e_, b, all)});
+      return {e_.add("ReduceSum", {products, e_.ints(axes)}, {{"keepdims", int64_t{0}}}), batch};
     }
     // A label that leads the result and the operand that has it is walked like a shared one: the
     // product comes out in order, and the operand is read as it lies.
@@ -364,6 +403,12 @@ class Contraction {
   static Labels joined(Labels a, const Labels& b) {
     a.insert(a.end(), b.begin(), b.end());
     return a;
+  }
+
+  bool sizes_are_few(const Labels& labels) const {
+    constexpr int64_t kFew = 64;
+    const Dim size = size_of(labels);
+    return size.is_constant() && size.value() <= kFew;
   }
 
   Dim size_of(const Labels& labels) const {
@@ -421,6 +466,8 @@ class Contraction {
 
 /// Floats with simple labels: sums, products of two operands at a time.
 std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) {
+  constexpr size_t kMostOperands = 32;  // the order of products is searched pair by pair
+  if (node.inputs.size() > kMostOperands) return {};
   Expansion e(graph, node, patch);
   std::vector<size_t> ranks;
   std::vector<SymDims> dims;

@@ -88,10 +88,13 @@ void register_rectifiers(OpList& ops) {
                  },
                  {float_attr("alpha", 1.67326319217681884765625),
                   float_attr("gamma", 1.05070102214813232421875)}));
-  add(real_unary(
-      "Celu", 22,
-      [](auto x, auto& p) { return select(lt(x, like(x, 0)), kNegativeExpm1(x / p[0]) * p[0], x); },
-      {float_attr("alpha", 1)}));
+  add(real_unary("Celu", 22,
+                 [](auto x, auto& p) {
+                   // A negative alpha turns the exponent round: no bound for it then.
+                   const auto below = p[0] < 0 ? expm1(x / p[0]) : kNegativeExpm1(x / p[0]);
+                   return select(lt(x, like(x, 0)), below * p[0], x);
+                 },
+                 {float_attr("alpha", 1)}));
 }
 
 void register_sigmoids(OpList& ops) {

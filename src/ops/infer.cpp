@@ -209,10 +209,15 @@ class Driver {
     if (&graph != &root_ ||
         !graph.is_output(graph.node(value.producer).outputs[value.output_index]))
       return;
-    bool agree = inferred.dims->size() == declared.dims->size();
+    // Behind an If exporters declare what its other branch gives; and another number of symbols
+    // says nothing.
+    if (graph.node(value.producer).op->control_flow) return;
+    const bool same_rank = inferred.dims->size() == declared.dims->size();
+    bool agree = true;
     for (size_t i = 0; agree && i < declared.dims->size(); ++i) {
-      const Dim &a = (*inferred.dims)[i], &b = (*declared.dims)[i];
-      agree = !a.is_constant() || !b.is_constant() || a == b;
+      const Dim& b = (*declared.dims)[i];
+      if (!b.is_constant()) continue;
+      agree = same_rank && (!(*inferred.dims)[i].is_constant() || (*inferred.dims)[i] == b);
     }
     if (!agree)
       fail(Status::kInvalidModel, "graph output '{}' is declared as {}, inferred is {}", value.name,
@@ -275,6 +280,16 @@ void infer_types(Graph& graph) {
   Driver(graph).run();
 }
 
+void infer_types_again(Graph& graph) {
+  for (ValueId v = 0; v < graph.value_count(); ++v) {
+    Value& value = graph.value(v);
+    if (value.is_input || value.is_constant()) continue;
+    value.type.dims.reset();
+    value.elements.reset();
+  }
+  infer_types(graph);
+}
+
 std::vector<Type> infer_concrete(const Node& node, const std::vector<Tensor>& inputs,
                                  OpenSizes open) {
   return located(place(node), [&] {
@@ -326,7 +341,7 @@ std::vector<Tensor> run_reference(const Node& node, const std::vector<Tensor>& i
                             : Tensor(types[k].dtype, *to_concrete(*types[k].dims)));
     }
     for (const Tensor& t : outputs) c.outputs.push_back(t ? t.view() : TensorView{});
-    node.op->reference(c);
+    if (!walks_for_nothing(c)) node.op->reference(c);
     return outputs;
   });
 }

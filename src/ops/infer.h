@@ -11,6 +11,9 @@ namespace xc {
 /// Value::elements. Declared types of outputs are checked against the inferred ones. Errors carry
 /// the node. Values whose size only a run can tell get fresh symbols ("u0", "u1", ...).
 void infer_types(Graph& graph);
+/// The same for a graph whose inputs have got other types: what was inferred from the old ones is
+/// forgotten.
+void infer_types_again(Graph& graph);
 
 /// Sizes that only an execution tells: refused, or given as fresh symbols and unknown ranks. Kept
 /// open: those that the inputs' values would tell are symbols too, the values are not looked at.

@@ -19,19 +19,22 @@ struct Masking {
   size_t mask, bias;  ///< inputs: of keys, and what is added to scores
 };
 
-/// A mask of keys: their number per sample [batch], or 0 where they are padding, [batch, total] or
-/// [batch, queries, total]. A bias: [1 or batch, 1 or heads, queries, total].
+/// Does a mask of one axis say where the keys of a sample begin, behind where they end?
+bool has_begins(const Dim& mask, const Dim& batch) {
+  return mask == Dim(2) * batch && mask != batch;
+}
+
+/// A mask of keys: their number per sample [batch], or those and then where they begin [2 * batch],
+/// or 0 where they are padding, [batch, total] or [batch, queries, total]. A bias: [1 or batch, 1
+/// or heads, queries, total].
 void check_masks(const InferContext& ctx, const Masking& at, const Dim& batch, const Dim& queries,
                  const Dim& total) {
   if (ctx.has(at.mask)) {
     const size_t rank = ctx.rank(at.mask);
     if (rank == 4) fail(Status::kUnsupported, "unsupported: a mask of rank 4");
-    if (rank == 1)
-      require_vector(ctx, at.mask, batch);
-    else if (rank == 2)
-      require_dims(ctx, at.mask, {batch, total});
-    else
-      require_dims(ctx, at.mask, {batch, queries, total});
+    if (rank == 1 && !has_begins(ctx.dims(at.mask)[0], batch)) require_vector(ctx, at.mask, batch);
+    if (rank == 2) require_dims(ctx, at.mask, {batch, total});
+    if (rank == 3) require_dims(ctx, at.mask, {batch, queries, total});
   }
   if (!ctx.has(at.bias)) return;
   require_rank(ctx, at.bias, 4);
@@ -52,8 +55,20 @@ ValueId score_bias(Expansion& e, const Node& node, const Masking& at, ValueId to
   ValueId seen = kNone;
   switch (*e.rank(at.mask)) {
     case 1: {
-      const ValueId lengths = e.add("Unsqueeze", {mask, e.ints({1, 2, 3})});
-      seen = e.add("Less", {e.count_up(total), lengths});
+      const ValueId batch = e.size(e.in(0), 0);
+      const ValueId places = e.count_up(total);
+      const auto per_sample = [&](ValueId vector) {
+        return e.add("Unsqueeze", {vector, e.ints({1, 2, 3})});
+      };
+      if (!has_begins((*e.type(at.mask).dims)[0], (*e.type(0).dims)[0])) {
+        // Reshape holds it to one per sample: of one sample it would broadcast otherwise.
+        seen = e.add("Less", {places, per_sample(e.add("Reshape", {mask, batch}))});
+        break;
+      }
+      const auto both =
+          e.add("Split", {mask}, 2, {{"axis", int64_t{0}}, {"num_outputs", int64_t{2}}});
+      seen = e.add("And", {e.add("Less", {places, per_sample(both[0])}),
+                           e.add("GreaterOrEqual", {places, per_sample(both[1])})});
       break;
     }
     case 2:

@@ -67,10 +67,30 @@ std::optional<std::vector<int64_t>> InferContext::ints(size_t i) const {
 
 void InferContext::set(size_t output, DType dtype, SymDims dims) {
   if (output >= outputs.size()) return;  // an optional output that is not wanted
+  constexpr size_t kMostAxes = 64;
+  if (dims.size() > kMostAxes) error("output {} would have {} axes", output, dims.size());
   for (const Dim& d : dims)
     if (d.is_constant() && d.value() < 0)
       error("output {} would have dims {}", output, to_text(dims));
   outputs[output] = Type::tensor(dtype, std::move(dims));
+}
+
+bool walks_for_nothing(const ReferenceContext& context) {
+  constexpr double kHuge = 1 << 20;  // elements, but for the empty axes
+  bool huge = false;
+  const auto look = [&](const TensorView& tensor) {
+    double elements = 1;
+    for (int64_t dim : tensor.dims) elements *= static_cast<double>(std::max<int64_t>(dim, 1));
+    huge = huge || (tensor.count() == 0 && elements > kHuge);
+  };
+  for (const TensorView& output : context.outputs) {
+    if (!output) continue;
+    if (output.count() > 0) return false;
+    look(output);
+  }
+  for (const TensorView& input : context.inputs)
+    if (input) look(input);
+  return huge;
 }
 
 void InferContext::set_elements(size_t output, std::vector<Dim> elements) {

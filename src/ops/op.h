@@ -107,6 +107,9 @@ struct ReferenceContext {
   bool has(size_t i) const { return i < inputs.size() && inputs[i]; }
 };
 using ReferenceFn = void (*)(const ReferenceContext&);
+/// Would the reference walk huge axes of operands that are empty for another axis, for results
+/// without elements? It is not asked then. Small ones it is: it refuses values that do not fit.
+bool walks_for_nothing(const ReferenceContext& context);
 
 /// Ops on sequences and optionals make their outputs themselves. A sequence is a 1-D tensor of
 /// tensors; an optional is its value, or undefined where it has none. Inputs own their memory and

@@ -52,6 +52,9 @@ void infer(InferContext& ctx) {
 
 /// Source index of every output index along one axis; -1 = the constant.
 std::vector<int64_t> axis_map(const std::string& mode, int64_t size, int64_t begin, int64_t end) {
+  constexpr int64_t kMost = int64_t{1} << 60;
+  if (begin < -kMost || begin > kMost || end < -kMost || end > kMost)
+    fail(Status::kRange, "an axis padded by {} and {}", begin, end);
   // What cropping leaves: [first, first + kept).
   const int64_t first = std::max<int64_t>(-begin, 0);
   const int64_t kept = size - first - std::max<int64_t>(-end, 0);
@@ -60,6 +63,7 @@ std::vector<int64_t> axis_map(const std::string& mode, int64_t size, int64_t beg
   if (kept == 0 && before + after > 0 && mode != "constant")
     fail(Status::kRange, "nothing to repeat: mode {} pads an empty axis", mode);
   std::vector<int64_t> out;
+  out.reserve(static_cast<size_t>(before + kept + after));
   for (int64_t o = -before; o < kept + after; ++o) {
     int64_t i = o;
     if (mode == "constant") {

@@ -72,11 +72,12 @@ struct Walk {
   template <class Visit>
   void window(int64_t p, int64_t od, int64_t oh, int64_t ow, Visit visit) const {
     const auto& [d, h, w] = axes;
-    for (int64_t kd = 0; kd < d.kernel; ++kd)
-      for (int64_t kh = 0; kh < h.kernel; ++kh)
-        for (int64_t kw = 0; kw < w.kernel; ++kw) {
+    const RowRange in_d = d.positions(od, 0, d.input), in_h = h.positions(oh, 0, h.input),
+                   in_w = w.positions(ow, 0, w.input);
+    for (int64_t kd = in_d.begin; kd < in_d.end; ++kd)
+      for (int64_t kh = in_h.begin; kh < in_h.end; ++kh)
+        for (int64_t kw = in_w.begin; kw < in_w.end; ++kw) {
           const int64_t id = d.at(od, kd), ih = h.at(oh, kh), iw = w.at(ow, kw);
-          if (!d.inside(id) || !h.inside(ih) || !w.inside(iw)) continue;
           const int64_t at = ((p * d.input + id) * h.input + ih) * w.input + iw;
           visit(x[static_cast<size_t>(at)], id, ih, iw);
         }
@@ -110,21 +111,19 @@ void reference_average_pool(const ReferenceContext& ctx) {
   const bool include_pad = ctx.attrs().get_int("count_include_pad", 0) != 0;
   // Positions of one window inside the padded input; a ceil-mode window may reach beyond it.
   const auto padded = [](const WindowAxis& axis, int64_t o) {
-    int64_t n = 0;
-    for (int64_t k = 0; k < axis.kernel; ++k) n += axis.at(o, k) < axis.input + axis.pad_end;
-    return n;
+    return static_cast<double>(axis.positions(o, axis.at(o, 0), axis.input + axis.pad_end).end);
   };
   std::vector<double> y;
   walk.run([&](int64_t p, int64_t od, int64_t oh, int64_t ow) {
     double sum = 0;
-    int64_t count = 0;
+    double count = 0;
     walk.window(p, od, oh, ow, [&](double v, int64_t, int64_t, int64_t) {
       sum += v;
       ++count;
     });
     if (include_pad)
       count = padded(walk.axes[0], od) * padded(walk.axes[1], oh) * padded(walk.axes[2], ow);
-    y.push_back(count ? sum / static_cast<double>(count) : 0.0);
+    y.push_back(count > 0 ? sum / count : 0.0);
   });
   write_dense(ctx.outputs[0], y);
 }

@@ -133,7 +133,7 @@ double Activation::operator()(double x) const {
   if (name == "relu") return std::max(x, 0.0);
   if (name == "affine") return alpha * x + beta;
   if (name == "leakyrelu") return x < 0 ? alpha * x : x;
-  if (name == "thresholdedrelu") return x > alpha ? x : 0;
+  if (name == "thresholdedrelu") return x >= alpha ? x : 0;  // unlike the operator of this name
   if (name == "scaledtanh") return alpha * std::tanh(beta * x);
   if (name == "hardsigmoid") return std::clamp(alpha * x + beta, 0.0, 1.0);
   if (name == "elu") return x < 0 ? alpha * std::expm1(x) : x;

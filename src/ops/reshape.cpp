@@ -142,7 +142,14 @@ void infer_reshape(InferContext& c) {
   const SymDims& shape_dims = c.dims(1);
   if (shape_dims.size() != 1) c.error("the shape has rank {}, expected 1", shape_dims.size());
   if (const auto shape = c.elements(1)) {
-    c.set(0, t, reshaped_dims(c, c.dims(0), *shape, c.attrs().get_int("allowzero", 0) != 0));
+    try {
+      c.set(0, t, reshaped_dims(c, c.dims(0), *shape, c.attrs().get_int("allowzero", 0) != 0));
+    } catch (const Error& error) {
+      if (error.status() != Status::kLimit) throw;
+      // Every element of a shape of the run may stand for a dim of the input: too long to write
+      // down.
+      return c.set(0, t, fresh_dims(c, shape->size(), "Reshape"));
+    }
     pass_elements(c);
   } else if (shape_dims[0].is_constant()) {
     c.set(0, t, fresh_dims(c, static_cast<size_t>(shape_dims[0].value()), "Reshape"));

@@ -67,7 +67,8 @@ ResizeScale common_scale(const std::string& policy, const Dims& dims,
 }
 
 int64_t round_half_up(double x) {
-  return static_cast<int64_t>(std::floor(x + 0.5));
+  constexpr double kMost = 1152921504606846976.0;  // 2^60: no size, and far from overflow
+  return std::isnan(x) ? 0 : static_cast<int64_t>(std::clamp(std::floor(x + 0.5), -kMost, kMost));
 }
 
 /// True when input i is there and not known to be empty.
@@ -221,6 +222,10 @@ void reference(const ReferenceContext& ctx) {
   Dims dims = dims_of(x);
   for (size_t axis : axes)
     resample(values, dims, axis, samples[axis], ctx.attrs().get_float("extrapolation_value", 0));
+  // Weights add up to one but for the last bit, and integers are cut off: 217 must not become 216.
+  if (is_integer(y.dtype))
+    for (double& v : values)
+      if (std::abs(v - std::nearbyint(v)) < 1e-9 * (1 + std::abs(v))) v = std::nearbyint(v);
   write_dense(y, values);
 }
 
@@ -241,7 +246,7 @@ void register_resize(OpList& ops) {
       {"axes", AttrKind::kInts},
       {"coordinate_transformation_mode", AttrKind::kString, false, 0, 0,
        "half_pixel|half_pixel_symmetric|pytorch_half_pixel|align_corners|asymmetric|"
-       "tf_crop_and_resize"},
+       "tf_crop_and_resize|tf_half_pixel_for_nn"},
       {"cubic_coeff_a", AttrKind::kFloat},
       {"exclude_outside", AttrKind::kInt, false, 0, 1},
       {"extrapolation_value", AttrKind::kFloat},

@@ -15,6 +15,7 @@ double source_of(const std::string& coordinates, const ResizeAxis& a, int64_t o)
   // Not rounded: with given scales the standard's examples use the exact product.
   const double length = a.scale.value() * size;
   if (coordinates == "half_pixel") return a.scale.divide(x + 0.5) - 0.5;
+  if (coordinates == "tf_half_pixel_for_nn") return a.scale.divide(x + 0.5);  // of version 11
   if (coordinates == "asymmetric") return a.scale.divide(x);
   if (coordinates == "align_corners") return length == 1 ? 0 : x * (size - 1) / (length - 1);
   if (coordinates == "pytorch_half_pixel")

@@ -44,13 +44,21 @@ Span span_of(const Node& node, double begin, double end, int64_t pooled) {
   const double samples = ratio > 0 ? static_cast<double>(ratio) : std::ceil(bin);
   constexpr double kMaxSamples = 1 << 20;  // regions come from the input
   if (!(samples <= kMaxSamples)) fail(Status::kRange, "region from {} to {}", begin, end);
-  return {start, bin, std::max<int64_t>(static_cast<int64_t>(samples), 0)};
+  return {start, bin, samples > 0 ? static_cast<int64_t>(samples) : 0};
+}
+
+int64_t samples_of(const Span& down, const Span& across) {
+  constexpr int64_t kMost = 1 << 24;  // of a bin
+  if (down.samples * across.samples > kMost)
+    fail(Status::kRange, "a region of {} times {} samples per bin", down.samples, across.samples);
+  return down.samples * across.samples;
 }
 
 }  // namespace roi_align
 
 namespace {
 
+using roi_align::samples_of;
 using roi_align::Span;
 using roi_align::span_of;
 using roi_align::Taps;
@@ -94,7 +102,7 @@ void reference_align(const ReferenceContext& ctx) {
     const double* roi = rois.data() + r * 4;  // x1, y1, x2, y2
     const Span across = span_of(*ctx.node, roi[0], roi[2], dims[3]);
     const Span down = span_of(*ctx.node, roi[1], roi[3], dims[2]);
-    const auto count = static_cast<double>(std::max<int64_t>(across.samples * down.samples, 1));
+    const auto count = static_cast<double>(std::max<int64_t>(samples_of(down, across), 1));
     for (int64_t c = 0; c < dims[1]; ++c) {
       const double* plane = x.data() + (image * in[1] + c) * in[2] * in[3];
       for (int64_t ph = 0; ph < dims[2]; ++ph)
@@ -133,6 +141,8 @@ void infer_pool(InferContext& ctx) {
   ctx.set(0, ctx.dtype(0), {regions, ctx.dims(0)[1], pooled[0], pooled[1]});
 }
 
+constexpr double kFarthestEdge = 4503599627370496.0;  // 2^52: sums of edges are exact
+
 /// Bin p of a region from `begin` to `end` (inclusive, whole pixels), cut to [0, size).
 std::pair<int64_t, int64_t> bin_of(double begin, double end, int64_t pooled, int64_t p,
                                    int64_t size) {
@@ -157,7 +167,8 @@ void reference_pool(const ReferenceContext& ctx) {
     double edges[4];
     for (int i = 0; i < 4; ++i) {
       edges[i] = std::round(roi[i + 1] * scale);
-      if (!std::isfinite(edges[i])) fail(Status::kRange, "region edge {}", roi[i + 1]);
+      if (!(std::abs(edges[i]) <= kFarthestEdge))
+        fail(Status::kRange, "region edge {}", roi[i + 1]);
     }
     for (int64_t c = 0; c < dims[1]; ++c) {
       const double* plane = x.data() + (static_cast<int64_t>(roi[0]) * in[1] + c) * in[2] * in[3];

@@ -28,5 +28,7 @@ struct Span {
 };
 /// Fails with kRange for a region of no sensible size.
 Span span_of(const Node& node, double begin, double end, int64_t pooled);
+/// Of a bin; fails with kRange where they are too many to be meant.
+int64_t samples_of(const Span& down, const Span& across);
 
 }  // namespace xc::roi_align

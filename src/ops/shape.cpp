@@ -144,9 +144,12 @@ void reference_range(const ReferenceContext& c) {
     for (int64_t i = 0; i < n; ++i)
       store_double(y.data, y.dtype, i * y.strides[0], start + static_cast<double>(i) * delta);
   } else {
-    const int64_t start = scalar_int(c.inputs[0]), delta = scalar_int(c.inputs[2]);
+    // Between a start and a limit of i64 there may be more than an i64 counts.
+    const auto start = static_cast<uint64_t>(scalar_int(c.inputs[0])),
+               delta = static_cast<uint64_t>(scalar_int(c.inputs[2]));
     for (int64_t i = 0; i < n; ++i)
-      store_wrapped(y.data, y.dtype, i * y.strides[0], start + i * delta);
+      store_wrapped(y.data, y.dtype, i * y.strides[0],
+                    static_cast<int64_t>(start + static_cast<uint64_t>(i) * delta));
   }
 }
 

@@ -16,6 +16,8 @@ struct Part {
 /// Beyond this a bound means "to the end"; sums with sizes stay far from overflow.
 constexpr int64_t kFar = int64_t{1} << 60;
 
+constexpr int64_t kLongStep = int64_t{1} << 40;
+
 /// Bound `b` of an axis of size d, counted from the end when negative, clamped to [low, d + high].
 Dim clamp_bound(const Dim& b, const Dim& d, int64_t low, int64_t high) {
   const Dim top = d + Dim(high);
@@ -33,7 +35,8 @@ Dim clamp_bound(const Dim& b, const Dim& d, int64_t low, int64_t high) {
   return max(Dim(low), min(at, top));
 }
 
-/// Numpy's rules of start:end:step for an axis of size d.
+/// Rules of start:end:step for an axis of size d, numpy's but for one: backwards, a start in front
+/// of the axis is its first element (the standard's text: "clamped to [0, dims[axes[i]]-1]").
 Part part_of(const Dim& start, const Dim& end, int64_t step, const Dim& d) {
   Part out;
   out.step = step;
@@ -41,8 +44,10 @@ Part part_of(const Dim& start, const Dim& end, int64_t step, const Dim& d) {
     out.start = clamp_bound(start, d, 0, 0);
     out.count = max(Dim(0), ceil_div(clamp_bound(end, d, 0, 0) - out.start, Dim(step)));
   } else {
-    out.start = clamp_bound(start, d, -1, -1);
+    const bool in_front = !(start.is_constant() && start.value() >= -1);
+    out.start = clamp_bound(start, d, in_front ? 0 : -1, -1);
     out.count = max(Dim(0), ceil_div(out.start - clamp_bound(end, d, -1, -1), Dim(-step)));
+    if (in_front) out.count = min(out.count, d);  // an empty axis
   }
   return out;
 }
@@ -63,7 +68,10 @@ std::optional<std::vector<Part>> slice_parts(const SliceInputs& in, const SymDim
   for (const Dim& d : dims) parts.push_back({Dim(0), d, 1});
   const std::vector<size_t> axes = normalise_axes(*in.axes, dims.size());
   for (size_t i = 0; i < n; ++i) {
-    const int64_t step = std::clamp((*in.steps)[i], -kFar, kFar);
+    // Steps longer than the axis are alike; strides are multiplied with them.
+    const Dim& d = dims[axes[i]];
+    const int64_t most = d.is_constant() ? std::max<int64_t>(d.value(), 1) : kLongStep;
+    const int64_t step = std::clamp((*in.steps)[i], -most, most);
     if (step == 0) fail(Status::kInvalidModel, "step 0 on axis {}", axes[i]);
     parts[axes[i]] = part_of((*in.starts)[i], (*in.ends)[i], step, dims[axes[i]]);
   }

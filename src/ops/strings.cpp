@@ -14,6 +14,7 @@ namespace xc {
 
 namespace {
 
+constexpr size_t kMostText = size_t{1} << 30;  // of one result
 constexpr TypeSet kStrings = type_set({DType::kString});
 
 /// Elements of a string view in row-major order.
@@ -42,7 +43,10 @@ void infer_concat(InferContext& c) {
 void reference_concat(const ReferenceContext& c) {
   const TensorView &a = c.inputs[0], &b = c.inputs[1], &y = c.outputs[0];
   const Dims a_strides = broadcast_strides(a, y.dims), b_strides = broadcast_strides(b, y.dims);
+  size_t total = 0;  // texts that are added to themselves grow without bound
   for_each_offset<3>(y.dims, {a_strides, b_strides, y.strides}, [&](const auto& at) {
+    total += a.as<std::string>()[at[0]].size() + b.as<std::string>()[at[1]].size();
+    if (total > kMostText) fail(Status::kLimit, "more than {} bytes of text", kMostText);
     y.as<std::string>()[at[2]] = a.as<std::string>()[at[0]] + b.as<std::string>()[at[1]];
   });
 }

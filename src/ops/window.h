@@ -2,10 +2,12 @@
 // Sliding windows over spatial axes: what convolution and pooling share. Attributes, their checks,
 // output sizes and padding, for any number of spatial axes.
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <vector>
 
+#include "base/checked.h"
 #include "ops/op.h"
 
 namespace xc {
@@ -51,6 +53,13 @@ struct WindowAxis {
   /// Of the padded input, that `outputs` neighbours read.
   int64_t extent(int64_t outputs) const {
     return (outputs - 1) * stride + (kernel - 1) * dilation + 1;
+  }
+  /// Kernel positions of output o whose input index is in [from, to); none: [0, 0).
+  RowRange positions(int64_t o, int64_t from, int64_t to) const {
+    const int64_t base = at(o, 0);
+    const int64_t begin = std::max<int64_t>(0, ceil_div(from - base, dilation));
+    const int64_t end = std::min(kernel, ceil_div(to - base, dilation));
+    return begin < end ? RowRange{begin, end} : RowRange{};
   }
   /// Whether output o's window does not lie in the padding alone.
   bool reaches(int64_t o) const { return at(o, kernel - 1) >= 0 && at(o, 0) < input; }

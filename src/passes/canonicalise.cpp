@@ -28,6 +28,12 @@ struct Site {
   }
   bool is(std::string_view name) const { return is_op(node, name); }
 
+  /// Does operand i leave the dims of the result to the others? Where those of the result are known
+  /// forward() compares them.
+  bool broadcasts_nothing(size_t i) const {
+    return output().type.dims || (input(i).type.dims && input(i).type.dims->empty());
+  }
+
   /// Users of the node's only output read `value` instead, when its type is the same.
   bool forward(ValueId value) {
     for (size_t i = 1; i < node.outputs.size(); ++i)
@@ -150,6 +156,7 @@ bool drop_neutral(Site& s) {
       (s.is("Add") && (s.context.options.tolerant || is_integer(s.output().type.dtype)));
   if (!(one && all_equal(s.input(1), 1)) && !(zero && all_equal(s.input(1), 0))) return false;
   if (s.is("Sub") && std::signbit(s.input(1).constant.to_doubles()[0])) return false;  // x - -0
+  if (!s.broadcasts_nothing(1)) return false;
   return s.forward(s.node.inputs[0]);
 }
 
@@ -157,7 +164,9 @@ bool drop_neutral(Site& s) {
 bool drop_where(Site& s) {
   if (!s.is("Where")) return false;
   for (const size_t chosen : {1, 2})
-    if (all_equal(s.input(0), chosen == 1 ? 1 : 0)) return s.forward(s.node.inputs[chosen]);
+    if (all_equal(s.input(0), chosen == 1 ? 1 : 0))
+      return s.broadcasts_nothing(0) && s.broadcasts_nothing(3 - chosen) &&
+             s.forward(s.node.inputs[chosen]);
   return false;
 }
 

@@ -146,6 +146,15 @@ class Folder {
     return inputs[0].reshaped(*dims);
   }
 
+  /// Bytes of the longest text in it.
+  static int64_t longest(const Tensor& tensor) {
+    size_t most = 0;
+    if (tensor.dtype() == DType::kString && tensor.contiguous())
+      for (int64_t i = 0; i < tensor.count(); ++i)
+        most = std::max(most, tensor.as<std::string>()[i].size());
+    return static_cast<int64_t>(most);
+  }
+
   struct Work {
     double operations;
     bool on_backend;
@@ -153,9 +162,16 @@ class Folder {
   /// Nothing where memory or time would not do.
   std::optional<Work> affordable(const Node& node, const std::vector<Tensor>& inputs,
                                  const std::vector<Type>& types) const {
-    int64_t elements = 0, input_bytes = 0, bytes = 0;
+    // How long these take their sizes do not tell.
+    constexpr std::string_view kUnpriced[] = {
+        "RoiAlign",   "MaxRoiPool",       "DFT", "STFT", "LRN", "GridSample", "TfIdfVectorizer",
+        "DeformConv", "NonMaxSuppression"};
+    if (std::find(std::begin(kUnpriced), std::end(kUnpriced), node.op->name) != std::end(kUnpriced))
+      return std::nullopt;
+    int64_t elements = 0, input_bytes = 0, bytes = 0, longest_text = 0;
     for (const Tensor& input : inputs)
       if (input) {
+        longest_text = checked_add(longest_text, longest(input));
         elements = std::max(elements, input.count());
         input_bytes = checked_add(input_bytes, input.byte_size());
       }
@@ -165,7 +181,9 @@ class Folder {
       if (!dims) return std::nullopt;
       const int64_t count = element_count(*dims);
       elements = std::max(elements, count);
-      bytes = checked_add(bytes, checked_mul(count, element_size(type.dtype)));
+      const int64_t size =
+          element_size(type.dtype) + (type.dtype == DType::kString ? longest_text : 0);
+      bytes = checked_add(bytes, checked_mul(count, size));
     }
     const PassOptions& options = context_.options;
     // What is dequantised here would take the same memory in every run.

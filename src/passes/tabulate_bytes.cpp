@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kBytes = 256;
 constexpr size_t kFewestNodes = 2;  ///< that a table replaces
+constexpr size_t kMostCopies = 16;  ///< of each node, on average
 
 bool is_byte(DType type) {
   return type == DType::kU8 || type == DType::kI8;
@@ -97,8 +98,11 @@ class Tables {
     if (known == root_.end() || !is_byte(graph_.value(result).type.dtype) ||
         !escapes_.contains(result))
       return;
+    // Chains that share their beginning are copied from there on for every end.
+    if (walked_ > kMostCopies * position_.size()) return;
     const ValueId root = known->second;
     const std::vector<NodeId> chain = between(root, result);
+    walked_ += chain.size();
     if (chain.size() < kFewestNodes) return;
     // The same of all bytes there are, which folds.
     const Type& type = graph_.value(root).type;
@@ -151,6 +155,7 @@ class Tables {
   std::unordered_map<ValueId, ValueId> root_;  ///< of what is computed from bytes
   std::unordered_set<ValueId> escapes_;
   std::unordered_map<NodeId, size_t> position_;
+  size_t walked_ = 0;  ///< nodes of chains, added up
 };
 
 }  // namespace

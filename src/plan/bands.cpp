@@ -110,8 +110,8 @@ double gain(std::span<const BandStep> steps, int64_t chunks, int64_t height,
   const std::vector<int64_t> rows = rows_in_band(axes_of(steps), height);
   const int64_t bands = chunks * ceil_div(ceil_div(steps[last].rows.output, chunks), height);
   double seconds = 0, saved = 0;
-  int64_t advance = height;  // rows of the step's result from band to band
-  for (size_t i = last + 1; i-- > 0; advance *= steps[i].rows.stride) {
+  auto advance = static_cast<double>(height);  // rows of the step's result from band to band
+  for (size_t i = last + 1; i-- > 0; advance *= static_cast<double>(steps[i].rows.stride)) {
     const BandStep& step = steps[i];
     seconds += step.seconds;
     if (i < last) {  // written once and read once
@@ -120,8 +120,8 @@ double gain(std::span<const BandStep> steps, int64_t chunks, int64_t height,
       saved += 2 * bytes * (1 / host.bandwidth(bytes) - 1 / host.l2_bandwidth);
     }
     // Rows that two chunks compute, and weights that are read anew for each band.
-    saved -= step.seconds * static_cast<double>((chunks - 1) * (rows[i + 1] - advance)) /
-             static_cast<double>(step.rows.output);
+    saved -= step.seconds * static_cast<double>(chunks - 1) *
+             (static_cast<double>(rows[i + 1]) - advance) / static_cast<double>(step.rows.output);
     const auto weights = static_cast<double>(step.weight_bytes);
     saved -= static_cast<double>(bands - 1) * weights / host.bandwidth(weights);
     saved -= kCallSeconds * static_cast<double>(bands - 1);

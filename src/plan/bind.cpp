@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "ops/op.h"
+#include "ops/support.h"
 #include "plan/bands.h"
 #include "plan/in_place_steps.h"
 #include "plan/memory_plan.h"
@@ -47,7 +48,51 @@ class SizeCheck {
     }
   }
 
+  /// A node of a region, whose values need not be any of the plan.
+  void node(const Node& node) {
+    const Graph& graph = *bound_.plan->graph;
+    const size_t count = node.inputs.size();
+    types_.resize(std::max(types_.size(), count));
+    context_.node = &node;
+    context_.inputs.assign(count, {});
+    std::vector<std::vector<Dim>> elements(count);
+    for (size_t k = 0; k < count; ++k) {
+      if (node.inputs[k] == kNone) continue;
+      const Value& value = graph.value(node.inputs[k]);
+      if (!value.type.dims) return;
+      types_[k] = Type::tensor(value.type.dtype, with_sizes(*value.type.dims));
+      context_.inputs[k].type = &types_[k];
+      if (value.is_constant()) {
+        context_.inputs[k].value = &value.constant;
+      } else if (const auto known = known_elements(graph, node, k)) {
+        elements[k] = with_sizes(*known);
+        context_.inputs[k].elements = &elements[k];
+      }
+    }
+    context_.outputs.assign(node.outputs.size(), {});
+    context_.output_elements.assign(node.outputs.size(), std::nullopt);
+    node.op->infer(context_);
+    for (size_t k = 0; k < node.outputs.size(); ++k) {
+      if (node.outputs[k] == kNone) continue;
+      const auto& inferred = context_.outputs[k].dims;
+      const auto& planned = graph.value(node.outputs[k]).type.dims;
+      if (!inferred || !planned) continue;
+      if (const auto sizes = to_concrete(with_sizes(*planned))) check_result(*inferred, *sizes);
+    }
+  }
+
  private:
+  /// The dims with the symbols' values, where those are known.
+  std::vector<Dim> with_sizes(std::span<const Dim> dims) const {
+    std::vector<Dim> out(dims.begin(), dims.end());
+    for (Dim& d : out)
+      if (const auto size = d.evaluate([&](const std::string& symbol) {
+            return symbol_value(*bound_.plan, bound_.symbols, symbol);
+          }))
+        d = *size;
+    return out;
+  }
+
   void set_input(size_t k, const Operand& operand, uint32_t value) {
     const std::span<const int64_t> dims = bound_.dims(value);
     types_[k] = Type::tensor(operand.dtype, SymDims(dims.begin(), dims.end()));
@@ -163,6 +208,16 @@ class ReadConstants {
   std::vector<Read> reads_;  ///< per PlanBuffer
 };
 
+/// As located(), which wants the text of the place beforehand.
+template <class Body>
+decltype(auto) at_node(const std::string& name, const OpDef& op, Body&& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    throw error.at("node '" + name + "' (" + std::string(op.name) + ")");
+  }
+}
+
 /// Makes the Bound of one segment.
 class Binder {
  public:
@@ -207,9 +262,18 @@ class Binder {
       const int64_t* at = bound.sizes.data() + program_.value_positions[k];
       const size_t rank = value.dims.size();
       bound.operands[program_.values[k]] = {{at, rank}, {at + rank, rank}};
-      (void)element_count({at, rank});  // refuses negative dims and overflow
+      // Refuses negative dims and overflow.
+      const auto count = [&] { (void)element_count({at, rank}); };
+      if (const NodeId maker = maker_of(value); maker != kNone)
+        at_node(plan_.graph->node(maker).name, *plan_.graph->node(maker).op, count);
+      else
+        count();
       offsets_[program_.values[k]] = at[2 * rank];
     }
+  }
+
+  NodeId maker_of(const PlanValue& value) const {
+    return value.id == kNone ? kNone : plan_.graph->value(value.id).producer;
   }
 
   /// What the arena is asked for, and the tensors of sizes.
@@ -243,6 +307,9 @@ class Binder {
         bound_->provisional = true;
         return;
       }
+      SizeCheck size_check(*bound_);
+      for (uint32_t k = chain.first; k < chain.end; ++k)
+        check_sizes_of(*plan_.steps[k], size_check);
       std::shared_ptr<const BandedKernel> kernel;
       try {
         kernel = bind_bands(*bound_, chain);
@@ -306,8 +373,10 @@ class Binder {
         // Only a kernel with an Add behind it makes use of it.
         bound_step.replaceable = step.spec.post_ops.empty() ? 0 : in_place.replaceable(k);
         bound_step.kernel = known_kernel(options_.before, step, k, bound_step.replaceable);
-        if (!bound_step.kernel)
-          bound_step.kernel = bind_kernel(step, bound_step.replaceable, size_check);
+        if (!bound_step.kernel) {
+          check_sizes_of(step, size_check);
+          bound_step.kernel = bind_kernel(step, bound_step.replaceable);
+        }
         in_place.add(k, *bound_step.kernel);
       }
       constants.add(step, bound_step.kernel.get());
@@ -320,12 +389,20 @@ class Binder {
     place_arena(bound, in_place, options_.max_bytes);
   }
 
-  std::shared_ptr<const BoundKernel> bind_kernel(const Step& step, uint32_t replaceable,
-                                                 SizeCheck& size_check) {
+  /// Of a step whose kernel is about to be bound to these sizes.
+  void check_sizes_of(const Step& step, SizeCheck& size_check) {
+    for (const NodeId id : step.unproven) {
+      const Node& node = plan_.graph->node(id);
+      at_node(node.name, *node.op, [&] { size_check.node(node); });
+    }
+    if (step.region != Hash128{} || step.nodes.empty()) return;
     const OperandsOfStep operands(*bound_, step);
-    return located("node '" + step.name + "' (" + std::string(step.spec.op->name) + ")", [&] {
-      // A region stands for steps that the base plan, bound before, has checked.
-      if (step.region == Hash128{} && !step.nodes.empty()) size_check.step(step, operands.outputs);
+    at_node(step.name, *step.spec.op, [&] { size_check.step(step, operands.outputs); });
+  }
+
+  std::shared_ptr<const BoundKernel> bind_kernel(const Step& step, uint32_t replaceable) {
+    const OperandsOfStep operands(*bound_, step);
+    return at_node(step.name, *step.spec.op, [&] {
       return step.kernel->bind(
           {operands.inputs, operands.outputs, options_.background, replaceable});
     });

@@ -57,8 +57,13 @@ void finish_plan(Plan& plan, const std::unordered_map<std::string, uint32_t>& sy
       if (step.kind == Step::Kind::kKernel)
         for (uint32_t v : step.outputs) add_value(v);
     }
-    if (s + 1 == plan.segments.size())
-      for (uint32_t v : plan.outputs) add_value(v);
+    // A view that is a result gives the memory its maker writes; others are asked for at the end.
+    for (uint32_t v : plan.outputs) {
+      const PlanBuffer& buffer = plan.buffers[plan.values[v].buffer];
+      if (s + 1 == plan.segments.size() ||
+          (buffer.storage == Storage::kOutput && buffer.segment == s))
+        add_value(v);
+    }
     for (uint32_t b = 0; b < plan.buffers.size(); ++b) {
       const PlanBuffer& buffer = plan.buffers[b];
       if (buffer.segment != s || buffer.first_step == UINT32_MAX) continue;

@@ -158,6 +158,7 @@ void PlanBuilder::add_region(uint32_t index) {
   step->kernel = planned.kernel;
   step->kernel_name = planned.kernel_name;
   step->region = region.identity;
+  step->unproven = unproven_nodes(graph_, region.nodes);
   step->spec.node = &graph_.node(region.nodes.front());
   step->spec.op = step->spec.node->op;
   for (ValueId v : region.inputs) {
@@ -186,7 +187,18 @@ bool PlanBuilder::fills_arena_buffer(const PlanValue& value) const {
   operand.dims = value.dims;
   operand.strides = value.strides;
   return buffer.storage == Storage::kArena && value.offset == Dim(0) && operand.contiguous() &&
-         buffer.elements == element_count(value.dims);
+         buffer.elements == element_count(value.dims) && known_in(buffer.segment, value.dims);
+}
+
+/// Are the dims known when the segment is bound?
+bool PlanBuilder::known_in(uint32_t segment, const SymDims& dims) const {
+  std::vector<std::string> names;
+  for (const Dim& d : dims) d.collect_symbols(names);
+  const auto later = plan_->symbols.begin() + plan_->segments[segment].symbol_end;
+  return std::none_of(later, plan_->symbols.end(), [&](const PlanSymbol& symbol) {
+    return symbol.source == PlanSymbol::Source::kRuntimeDim &&
+           std::find(names.begin(), names.end(), symbol.name) != names.end();
+  });
 }
 
 void PlanBuilder::bind_outputs() {

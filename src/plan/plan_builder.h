@@ -59,6 +59,7 @@ class PlanBuilder {
   void bind_outputs();
   /// Whether a value is all of an arena buffer, row-major.
   bool fills_arena_buffer(const PlanValue& value) const;
+  bool known_in(uint32_t segment, const SymDims& dims) const;
 
   Planner& planner_;
   const Graph& graph_;

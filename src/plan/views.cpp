@@ -47,6 +47,9 @@ bool place_view(const Plan& plan, const Node& node, const PlanSymbols& symbols,
     context.outputs.push_back({*type.dims, {}, Dim(0)});
   }
   if (!node.op->view(context)) return false;
+  // Where it begins may be a number that nothing else wants to know, of a result without elements.
+  for (const ViewContext::Out& out : context.outputs)
+    if (!symbols.all_known(out.strides) || !symbols.all_known({out.offset})) return false;
   for (size_t k = 0; k < node.outputs.size(); ++k) {
     if (node.outputs[k] == kNone) continue;
     PlanValue value = source;

@@ -1,5 +1,6 @@
-// Programs of control-flow bodies: one for the types and ranks that a body is given, made at first
-// use. They run on whole tensors, into memory of a pool of their own.
+// Programs below another one, each for the types and ranks of the inputs that it is given, made at
+// first use: those of control-flow bodies, which run on whole tensors, into memory of a pool of
+// their own, and those of a model that leaves the ranks of its inputs open.
 
 #include <algorithm>
 
@@ -9,22 +10,35 @@
 
 namespace xc {
 
-Program& Program::child(const Node& node, size_t subgraph, std::span<const TensorView> inputs) {
+std::shared_ptr<Program> Program::find_child(const Graph& graph,
+                                             std::span<const TensorView> inputs) {
   const auto fits = [&](const Child& child) {
     return std::equal(inputs.begin(), inputs.end(), child.inputs.begin(), child.inputs.end(),
                       [](const TensorView& given, const std::pair<DType, int64_t>& known) {
                         return given.dtype == known.first && given.rank() == known.second;
                       });
   };
-  std::lock_guard lock(mutex_);
-  std::vector<Child>& children = children_[node.subgraphs.at(subgraph).get()];
+  const std::vector<Child>& children = children_[&graph];
   const auto known = std::find_if(children.begin(), children.end(), fits);
-  if (known != children.end()) return *known->program;
-  // Dims the model fixes stay; the others become symbols of the body, whose rank is known now.
-  auto body = std::make_shared<Graph>(node.subgraphs[subgraph]->clone());
+  return known == children.end() ? nullptr : known->program;
+}
+
+Program& Program::add_child(const Graph& graph, std::span<const TensorView> inputs,
+                            std::shared_ptr<Program> program) {
   Child child;
+  for (const TensorView& input : inputs) child.inputs.emplace_back(input.dtype, input.rank());
+  child.program = std::move(program);
+  child.program->set_frozen(frozen());
+  return *children_[&graph].emplace_back(std::move(child)).program;
+}
+
+Program& Program::child(const Node& node, size_t subgraph, std::span<const TensorView> inputs) {
+  const Graph& model = *node.subgraphs.at(subgraph);
+  std::lock_guard lock(mutex_);
+  if (const auto known = find_child(model, inputs)) return *known;
+  // Dims the model fixes stay; the others become symbols of the body, whose rank is known now.
+  auto body = std::make_shared<Graph>(model.clone());
   for (size_t i = 0; i < body->inputs.size(); ++i) {
-    child.inputs.emplace_back(inputs[i].dtype, inputs[i].rank());
     Value& value = body->value(body->inputs[i]);
     if (value.type.kind != Type::Kind::kTensor) continue;
     SymDims dims;
@@ -39,15 +53,16 @@ Program& Program::child(const Node& node, size_t subgraph, std::span<const Tenso
     value.type = Type::tensor(inputs[i].dtype, dims);
     value.elements.reset();
   }
-  for (uint32_t v = 0; v < body->value_count(); ++v)
-    if (!body->value(v).is_input && !body->value(v).is_constant()) {
-      body->value(v).type.dims.reset();
-      body->value(v).elements.reset();
-    }
-  infer_types(*body);
-  child.program = create(engine_, body, config_, name_ + "/" + node.name);
-  child.program->set_frozen(frozen());
-  return *children.emplace_back(std::move(child)).program;
+  infer_types_again(*body);
+  return add_child(model, inputs, create(engine_, body, config_, name_ + "/" + node.name));
+}
+
+Program& Program::of_ranks(std::span<const TensorView> inputs,
+                           const std::function<std::shared_ptr<Program>()>& make) {
+  check_inputs(inputs);
+  std::lock_guard lock(mutex_);
+  if (const auto known = find_child(*graph_, inputs)) return *known;
+  return add_child(*graph_, inputs, make());
 }
 
 std::vector<std::shared_ptr<Program>> Program::children() const {
@@ -56,6 +71,15 @@ std::vector<std::shared_ptr<Program>> Program::children() const {
   for (const auto& [body, children] : children_)
     for (const Child& child : children) out.push_back(child.program);
   return out;
+}
+
+std::shared_ptr<Program> Program::child(size_t k) const {
+  std::lock_guard lock(mutex_);
+  for (const auto& [body, children] : children_) {
+    if (k < children.size()) return children[k].program;
+    k -= children.size();
+  }
+  return nullptr;
 }
 
 void Program::set_frozen(bool frozen) {

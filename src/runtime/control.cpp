@@ -23,7 +23,9 @@ std::vector<Tensor> run_loop(Program& program, const Node& node, const std::vect
                              const RunOptions& options, const std::function<void()>& check_stop) {
   const Graph& body = *node.subgraphs[0];
   const size_t states = inputs.size() - 2 - node.capture_count;
-  const int64_t trips = inputs[0] ? inputs[0].to_int64s().at(0) : INT64_MAX;
+  if (inputs[0] && inputs[0].count() != 1)
+    fail(Status::kInvalidModel, "a trip count must have one element, it has {}", inputs[0].count());
+  const int64_t trips = inputs[0] ? inputs[0].to_int64s()[0] : INT64_MAX;
   bool go = !inputs[1] || truth(inputs[1]);
   std::vector<Tensor> first = inputs;
   first[0] = Tensor::scalar<int64_t>(0);

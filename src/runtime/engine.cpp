@@ -10,7 +10,9 @@ namespace xc {
 
 Engine::Engine(Config config, HostHooks hooks, std::unique_ptr<TierHooks> tier)
     : config_(std::move(config)), hooks_(std::move(hooks)), tier_(std::move(tier)) {
-  const int threads = config_.threads > 0 ? static_cast<int>(config_.threads) : cpu_info().cores;
+  constexpr int kMostThreads = 1024;  // as the knob allows
+  const int threads = config_.threads > 0 ? static_cast<int>(config_.threads)
+                                          : std::min(cpu_info().cores, kMostThreads);
   if (hooks_.tasks)
     tasks_ = hooks_.tasks;
   else if (threads <= 1)

@@ -6,6 +6,7 @@
 // idle or entered later. Host threads hold no state, so idle threads owe nothing.
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -24,9 +25,10 @@ class Epochs {
   void add(RunContext* context);
   void remove(RunContext* context);
   /// Keeps `object` until no run can see it any more. The pointers to it must be gone already.
-  void retire(std::shared_ptr<const void> object);
+  /// Where there is no memory to remember it, it is kept for ever.
+  void retire(std::shared_ptr<const void> object) noexcept;
   /// Destroys what no run can see. Cheap when nothing is retired.
-  void reclaim();
+  void reclaim() noexcept;
   size_t retired() const;
 
  private:
@@ -37,7 +39,10 @@ class Epochs {
     uint64_t epoch;
     std::shared_ptr<const void> object;
   };
+  std::shared_ptr<const void> take_dead() noexcept;
   std::vector<Retired> retired_;
+  alignas(std::shared_ptr<const void>) std::byte
+      never_destroyed_[sizeof(std::shared_ptr<const void>)];
 };
 
 }  // namespace xc

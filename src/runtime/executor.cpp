@@ -10,6 +10,16 @@
 
 namespace xc {
 
+namespace {
+
+bool takes_containers(const Graph& graph) {
+  return std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](ValueId input) {
+    return graph.value(input).type.kind != Type::Kind::kTensor;
+  });
+}
+
+}  // namespace
+
 void Executor::check_stop() const {
   if (options_.cancel && options_.cancel->load(std::memory_order_relaxed))
     throw Error(Status::kCancelled, "the run was cancelled by the host");
@@ -196,9 +206,11 @@ void Executor::run(const Turn& turn, uint64_t run, void* const* inputs,
       const PlanBuffer& buffer = plan.buffers[value.buffer];
       const bool container = value.dtype == DType::kUndefined;
       if (buffer.storage != Storage::kDynamic && !container) continue;
-      const Tensor tensor = buffer.storage == Storage::kDynamic
-                                ? dynamic_tensor(*last, plan.outputs[i]).to_contiguous()
-                                : *static_cast<const Tensor*>(inputs[buffer.index]);
+      Tensor tensor = buffer.storage == Storage::kDynamic
+                          ? dynamic_tensor(*last, plan.outputs[i]).to_contiguous()
+                          : *static_cast<const Tensor*>(inputs[buffer.index]);
+      // It may be an element of a sequence that the caller has lent.
+      if (!container && takes_containers(program_.graph())) tensor = tensor.clone();
       if (outputs.slots[i]) {
         const Tensor& to = outputs.slots[i]->tensor;
         if (container) fail(Status::kUnsupported, "output {}: a sequence cannot be bound", i);

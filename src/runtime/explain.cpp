@@ -104,7 +104,8 @@ json describe(Program& program, const std::vector<Dims>& signature, const Profil
   if (published) {
     out["arena_bytes"] = published->active->bound->arena_bytes;
     out["run_us"] = published->active->times->run_ns() / 1000.0;
-    out["base_run_us"] = entry->base ? entry->base->times->run_ns() / 1000.0 : 0.0;
+    const auto base = program.base_of(*entry);
+    out["base_run_us"] = base ? base->times->run_ns() / 1000.0 : 0.0;
     out["on_trial"] = std::any_of(parts.begin(), parts.end(),
                                   [](const auto& part) { return part->challenger != nullptr; });
     out["symbols"] = json::object();

@@ -15,6 +15,7 @@ std::shared_ptr<const Bound> Program::bind(const SignatureEntry& entry,
   const bool fits = entry.segment == 0 || continues(*entry.begun, *plan, entry.segment);
   BindOptions all = options;
   all.bands = static_cast<Bands>(config_.bands);
+  all.max_bytes = config_.max_memory_bytes;
   if (!fits) all.before = nullptr;
   return bind_segment(fits ? plan : entry.begun, entry.segment, entry.symbols, all);
 }

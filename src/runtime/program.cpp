@@ -172,8 +172,12 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
     if (TierHooks* tier = turn.trial ? known_tier() : nullptr) tier->failed(*this);
     throw;
   }
-  observe(entry, turn, n, options);
-  for (const auto& later : context.later) observe(*later.entry, later.turn, n, options);
+  try {
+    observe(entry, turn, n, options);
+    for (const auto& later : context.later) observe(*later.entry, later.turn, n, options);
+  } catch (...) {
+    // The results are the caller's already: that nothing is learnt from the run is all it may cost.
+  }
 }
 
 }  // namespace xc

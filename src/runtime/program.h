@@ -152,6 +152,10 @@ class Program : public std::enable_shared_from_this<Program> {
 
   /// The program of a control-flow body for inputs of these types and ranks, made at first use.
   Program& child(const Node& node, size_t subgraph, std::span<const TensorView> inputs);
+  /// The program that runs inputs of these ranks, where the model leaves some open; made by `make`
+  /// at first use. Fails as a run does for inputs of other types.
+  Program& of_ranks(std::span<const TensorView> inputs,
+                    const std::function<std::shared_ptr<Program>()>& make);
 
   // Pieces of run(), also used by prepared calls and by loops over a body.
   RunContext& lease();
@@ -195,6 +199,8 @@ class Program : public std::enable_shared_from_this<Program> {
   void publish(SignatureEntry& entry, std::shared_ptr<const Published> published);
   /// What is published now, kept alive.
   std::shared_ptr<const Published> published(const SignatureEntry& entry) const;
+  /// What is bound of the base plan, kept alive; null where another plan was bound at once.
+  std::shared_ptr<const Version> base_of(const SignatureEntry& entry) const;
   /// Binds again, with all the time it takes, what was bound in a hurry (Bound::provisional).
   void settle(SignatureEntry& entry);
   /// Of all segments.
@@ -215,8 +221,10 @@ class Program : public std::enable_shared_from_this<Program> {
   Engine& engine() const { return *engine_; }
   const Graph& graph() const { return *graph_; }
   const std::string& name() const { return name_; }
-  /// Programs of this one's control-flow bodies made so far.
+  /// Programs of this one's control-flow bodies, and for ranks, made so far.
   std::vector<std::shared_ptr<Program>> children() const;
+  /// The k-th of them, null when there are not so many; takes no memory.
+  std::shared_ptr<Program> child(size_t k) const;
 
   /// Calls `keep` once with row-major copies of the graph values `values` of the next run of what
   /// `entry` executes now; the running thread copies at most `max_bytes`.
@@ -316,7 +324,11 @@ class Program : public std::enable_shared_from_this<Program> {
     std::vector<std::pair<DType, int64_t>> inputs;  ///< their types and ranks
     std::shared_ptr<Program> program;
   };
-  std::unordered_map<const Graph*, std::vector<Child>> children_;  // by body; guarded by mutex_
+  // By body, and for ranks by the graph itself; guarded by mutex_.
+  std::unordered_map<const Graph*, std::vector<Child>> children_;
+  std::shared_ptr<Program> find_child(const Graph& graph, std::span<const TensorView> inputs);
+  Program& add_child(const Graph& graph, std::span<const TensorView> inputs,
+                     std::shared_ptr<Program> program);
   std::shared_ptr<OutputPool> body_pool_;
 
   friend class CaptureScope;

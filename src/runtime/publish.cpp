@@ -39,6 +39,11 @@ std::shared_ptr<const Published> Program::published(const SignatureEntry& entry)
   return entry.owner;
 }
 
+std::shared_ptr<const Version> Program::base_of(const SignatureEntry& entry) const {
+  std::lock_guard lock(mutex_);
+  return entry.base;
+}
+
 void Program::settle(SignatureEntry& entry) {
   std::shared_ptr<Version> base, active;
   {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 
+#include "ops/infer.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
 #include "plan/kernel_choice.h"
@@ -40,6 +41,10 @@ std::shared_ptr<const Graph> graph_for(const Model& model, const Config& config)
   return copy;
 }
 
+bool leaves_rank_open(const PortInfo& port) {
+  return port.type.kind == Type::Kind::kTensor && !port.type.dims;
+}
+
 }  // namespace
 
 Session::Session(std::shared_ptr<const Model> model, const Config& overrides)
@@ -47,6 +52,31 @@ Session::Session(std::shared_ptr<const Model> model, const Config& overrides)
   program_ = Program::create(model_->engine(), graph_for(*model_, config_), config_,
                              model_->graph()->name);
   pool_ = std::make_shared<OutputPool>(model_->engine(), model_->outputs().size());
+  open_ranks_ = std::any_of(model_->inputs().begin(), model_->inputs().end(), leaves_rank_open);
+}
+
+Program& Session::program_of(std::span<const TensorView> inputs) {
+  if (!open_ranks_) return *program_;
+  return program_->of_ranks(inputs, [&] { return make_for_ranks(inputs); });
+}
+
+/// Where ranks are known the passes find what they look for, and steps their kernels.
+std::shared_ptr<Program> Session::make_for_ranks(std::span<const TensorView> inputs) const {
+  Graph graph = model_->graph()->clone();
+  std::string ranks;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    ranks += fmt::format("{}{}", i == 0 ? "rank " : ", ", inputs[i].rank());
+    if (!leaves_rank_open(model_->inputs()[i])) continue;
+    SymDims dims;
+    for (int64_t axis = 0; axis < inputs[i].rank(); ++axis)
+      dims.push_back(Dim::symbol(fmt::format("_{}_{}", i, axis)));
+    Value& value = graph.value(graph.inputs[i]);
+    value.type = Type::tensor(value.type.dtype, std::move(dims));
+  }
+  infer_types_again(graph);
+  const auto model = Model::create(model_->engine(), std::move(graph));
+  return Program::create(model_->engine(), graph_for(*model, config_), config_,
+                         program_->name() + "/" + ranks);
 }
 
 Session::~Session() {
@@ -59,7 +89,7 @@ void Session::run(std::span<const TensorView> inputs, std::span<xc_tensor*> outp
   if (outputs.size() != model_->outputs().size())
     fail(Status::kInvalidArgument, "the model has {} outputs, {} slots were given",
          model_->outputs().size(), outputs.size());
-  program_->run(inputs, outputs, pool_, options);
+  program_of(inputs).run(inputs, outputs, pool_, options);
 }
 
 namespace {
@@ -118,7 +148,7 @@ bool Session::warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds
   TierHooks* tier = model_->engine()->tier();
   const auto run_once = [&] {
     std::vector<xc_tensor*> slots(model_->outputs().size(), nullptr);
-    program_->call_attention();  // the tier looks at this run
+    program_of(views).call_attention();  // the tier looks at this run
     run(views, slots, {});
     for (xc_tensor* slot : slots)
       if (slot) slot->release();
@@ -130,16 +160,18 @@ bool Session::warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds
     Program& program;
     Warm(TierHooks& t, Program& p) : tier(t), program(p) { tier.warm_up(program, true); }
     ~Warm() { tier.warm_up(program, false); }
-  } warm(*tier, *program_);
+  };
+  Program& program = program_of(views);
+  const Warm warm(*tier, program);
   while (true) {
     for (int k = 0; k < kLook; ++k) run_once();
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
-    const bool idle = tier->wait_idle(*program_, std::max(left, std::chrono::milliseconds(0)));
-    LeaseScope lease(*program_);
-    auto entries = program_->latest_entries();  // of later segments: of the sizes zeros give
-    entries[0] = program_->shared_entry_for(views, lease.context());
+    const bool idle = tier->wait_idle(program, std::max(left, std::chrono::milliseconds(0)));
+    LeaseScope lease(program);
+    auto entries = program.latest_entries();  // of later segments: of the sizes zeros give
+    entries[0] = program.shared_entry_for(views, lease.context());
     const bool settled = std::all_of(entries.begin(), entries.end(), [&](const auto& entry) {
-      return !entry || tier->settled(*program_, *entry);
+      return !entry || tier->settled(program, *entry);
     });
     if (settled && idle) return true;
     if (Clock::now() >= end) return false;
@@ -148,7 +180,18 @@ bool Session::warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds
 
 std::string Session::explain(const std::vector<Dims>& signature, bool json) {
   const ProfileSummary summary = profile();
-  return explain_program(*program_, signature, summary, json);
+  const auto has_ranks = [&](const std::shared_ptr<Program>& program) {
+    const Graph& graph = program->graph();
+    return std::equal(signature.begin(), signature.end(), graph.inputs.begin(), graph.inputs.end(),
+                      [&](const Dims& dims, ValueId input) {
+                        const auto& known = graph.value(input).type.dims;
+                        return !known || known->size() == dims.size();
+                      });
+  };
+  const auto by_ranks =
+      open_ranks_ ? program_->children() : std::vector<std::shared_ptr<Program>>();
+  const auto asked = std::find_if(by_ranks.begin(), by_ranks.end(), has_ranks);
+  return explain_program(asked == by_ranks.end() ? *program_ : **asked, signature, summary, json);
 }
 
 ProfileSummary Session::profile() const {
@@ -172,8 +215,11 @@ void add_program(const TierHooks* tier, const Program& program, bool details, Pr
 
 ProfileSummary Session::summarise(bool details) const {
   ProfileSummary out;
-  out.runs = static_cast<int64_t>(program_->total_runs());
-  out.signatures = static_cast<int64_t>(program_->signatures());
+  using Programs = std::vector<std::shared_ptr<Program>>;
+  for (const auto& program : open_ranks_ ? program_->children() : Programs{program_}) {
+    out.runs += static_cast<int64_t>(program->total_runs());
+    out.signatures += static_cast<int64_t>(program->signatures());
+  }
   out.working_bytes = model_->engine()->working_bytes();
   add_program(model_->engine()->tier(), *program_, details, out);
   std::stable_sort(out.events.begin(), out.events.end(),
@@ -213,7 +259,7 @@ std::unique_ptr<Call> Session::prepare(std::span<const TensorView> inputs,
          model_->outputs().size(), outputs.size());
   std::unique_ptr<Call> call(new Call);
   Call::State& state = *call->state_;
-  state.program = program_;
+  state.program = program_of(inputs).shared_from_this();
   state.pool = pool_;
   state.outputs.assign(model_->outputs().size(), nullptr);
   for (size_t i = 0; i < outputs.size(); ++i)
@@ -237,8 +283,8 @@ std::unique_ptr<Call> Session::prepare(std::span<const TensorView> inputs,
     state.views.push_back(
         {inputs[i].data, inputs[i].dtype, state.sizes[i].first, state.sizes[i].second});
   check_apart(inputs, outputs);
-  state.context = &program_->lease();
-  state.entry = program_->shared_entry_for(inputs, *state.context);
+  state.context = &state.program->lease();
+  state.entry = state.program->shared_entry_for(inputs, *state.context);
   call->run();  // makes the outputs and everything a run needs: later runs allocate nothing
   return call;
 }

@@ -67,9 +67,13 @@ class Session {
 
  private:
   ProfileSummary summarise(bool details) const;
+  /// What runs these inputs.
+  Program& program_of(std::span<const TensorView> inputs);
+  std::shared_ptr<Program> make_for_ranks(std::span<const TensorView> inputs) const;
 
   std::shared_ptr<const Model> model_;
   Config config_;
+  bool open_ranks_ = false;  ///< the model leaves the rank of an input open
   std::shared_ptr<Program> program_;
   std::shared_ptr<OutputPool> pool_;
 };

@@ -189,14 +189,23 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
 }
 
 TierHooks::Seat Program::bind_first(SignatureEntry& entry) {
-  BindOptions options;
-  options.max_bytes = config_.max_memory_bytes;
   auto published = std::make_shared<Published>();
   TierHooks* tier = tier_knows_.load(std::memory_order_acquire) ? engine_->tier() : nullptr;
   TierHooks::Seat seat;
   if (tier) seat = tier->seat_for(*this, entry);
-  if (!seat.plan) seat.plan = entry.begun ? entry.begun : base_plan_;
-  published->active = std::make_shared<Version>(bind(entry, seat.plan, options));
+  const std::shared_ptr<const Plan>& first = entry.begun ? entry.begun : base_plan_;
+  if (!seat.plan) seat.plan = first;
+  std::shared_ptr<const Bound> bound;
+  try {
+    bound = bind(entry, seat.plan, {});
+  } catch (const Error&) {
+    // Fused kernels may want more scratch than max_memory_bytes leaves.
+    if (seat.plan == first) throw;
+    seat = {};
+    seat.plan = first;
+    bound = bind(entry, first, {});
+  }
+  published->active = std::make_shared<Version>(std::move(bound));
   if (published->active->bound->plan != seat.plan) seat.timed = false;
   if (seat.timed) published->active->compare(seat.focus);
   published->timed = seat.timed;

@@ -13,6 +13,13 @@
 
 namespace xc {
 
+namespace {
+
+/// Expressions whose operands are alike double with each step, and whoever walks them recurses.
+constexpr size_t kMostText = 32 << 10;
+
+}  // namespace
+
 Dim DimAccess::make(Sum sum) {
   Dim out;
   if (sum.empty()) return out;
@@ -22,6 +29,8 @@ Dim DimAccess::make(Sum sum) {
   }
   auto node = std::make_shared<Dim::Node>();
   node->key = sum_text(sum);
+  if (node->key.size() > kMostText)
+    fail(Status::kLimit, "a size of more than {} characters as an expression", kMostText);
   node->sum = std::move(sum);
   out.node_ = std::move(node);
   return out;
@@ -31,6 +40,7 @@ namespace {
 
 /// Of one expression: products of sums grow exponentially.
 constexpr size_t kMaxTerms = 1024;
+constexpr size_t kMostFactors = 64;  // of one term
 
 Monomial monomial_of(std::vector<AtomRef> atoms) {
   std::sort(atoms.begin(), atoms.end(),
@@ -164,6 +174,8 @@ Dim operator*(const Dim& a, const Dim& b) {
     fail(Status::kLimit, "dim expression of more than {} terms", kMaxTerms);
   for (const auto& [mx, fx] : x)
     for (const auto& [my, fy] : y) {
+      if (mx.atoms.size() + my.atoms.size() > kMostFactors)
+        fail(Status::kLimit, "a size that is a product of more than {}", kMostFactors);
       std::vector<AtomRef> atoms = mx.atoms;
       atoms.insert(atoms.end(), my.atoms.begin(), my.atoms.end());
       add_term(out, monomial_of(std::move(atoms)), checked_mul(fx, fy));

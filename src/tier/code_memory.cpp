@@ -166,15 +166,18 @@ CodeMemory::Published CodeMemory::publish(std::span<const uint8_t> code, size_t 
   return {block, false, {}};
 }
 
-void CodeMemory::retire(const Block& block) {
+void CodeMemory::retire(const Block& block) noexcept {
   const std::lock_guard lock(mutex_);
   XC_CHECK(base_ && block.pages > 0 && used_pages_ >= block.pages);
   used_pages_ -= block.pages;
-  // Pages that cannot be closed are not used again.
   ::madvise(page(block.first_page), block.pages * page_size_, MADV_DONTNEED);
-  std::string reason;
-  if (protect(block.first_page, block.pages, PROT_NONE, "closing retired pages", reason))
-    give_back(block.first_page, block.pages);
+  try {
+    std::string reason;
+    if (protect(block.first_page, block.pages, PROT_NONE, "closing retired pages", reason))
+      give_back(block.first_page, block.pages);
+  } catch (const std::bad_alloc&) {
+    // Pages that cannot be closed, or noted, are not used again.
+  }
 }
 
 }  // namespace xc::tier

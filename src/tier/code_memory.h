@@ -46,7 +46,7 @@ class CodeMemory {
   // Copies a position-independent image and makes it executable. `alignment` is a power of two up
   // to the page size.
   Published publish(std::span<const uint8_t> code, size_t entry, size_t alignment);
-  void retire(const Block& block);
+  void retire(const Block& block) noexcept;
 
   int64_t bytes_in_use() const;  // whole pages of published blocks
   int64_t cap() const;

@@ -101,8 +101,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
       }
       kernel = std::move(made);
       if (faults_.wrap) kernel = faults_.wrap(region, std::move(kernel));
-      std::lock_guard lock(mutex_);
-      kernels_[group.identity] = kernel;
+      share(group.identity, kernel);
     }
     compile_s = thread_cpu_seconds() - start;
   } catch (const std::exception& error) {
@@ -188,6 +187,13 @@ std::vector<std::shared_ptr<const PhaseCode>> Tier::make_code(Program& program, 
       return {};
     }
   }
+}
+
+/// Other sessions with the region take the kernel for as long as one has it.
+void Tier::share(const Hash128& identity, const std::shared_ptr<Kernel>& kernel) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(kernels_, [](const auto& known) { return known.second.expired(); });
+  kernels_[identity] = kernel;
 }
 
 void Tier::post_compile(const StatePtr& state, Group& group) {

@@ -76,8 +76,8 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
   if (!data || state->frozen) return;
   if (!state->analysed) {
     if (!state->analysing && entry.segment == 0 && ++state->samples >= kFirstLook) {
-      state->analysing = true;
       post(state, [this](Program& p, ProgramState& s) { analyse(p, s); });
+      state->analysing = true;
     }
     return;
   }
@@ -87,8 +87,8 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
     const uint64_t n = ++state->trial.samples;
     state->trial.seen_ns = steady_ns();
     if (!state->trial.judge_posted && n >= kLook && n % kEvery == 0) {
-      state->trial.judge_posted = true;
       post(state, [this](Program& p, ProgramState& s) { judge(p, s); }, nullptr, Charge::kSoon);
+      state->trial.judge_posted = true;
     }
     return;
   }
@@ -180,7 +180,6 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
       queued.emplace_back(&group, std::move(event));
     } else if (!state->trial.group && !state->trial_posted &&
                group.policy.wants(size, prices, now_s) != policy::Trial::kNone) {
-      state->trial_posted = true;
       post(state, [this, &group, weak](Program& p, ProgramState& s) {
         const AtEnd done([&] {
           std::lock_guard lock(s.data);
@@ -188,12 +187,19 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
         });
         if (const auto target = weak.lock()) start_trial(p, s, group, target);
       });
+      state->trial_posted = true;  // `data` is held: the job waits for it
     }
   }
   data.unlock();
-  for (auto& [group, event] : queued) {
-    emit(*state, program, std::move(event));
-    post_compile(state, *group);
+  size_t posted = 0;
+  const AtEnd back([&] {  // without memory for a job, its region waits for no one
+    if (posted == queued.size()) return;
+    std::lock_guard lock(state->data);
+    for (; posted < queued.size(); ++posted) queued[posted].first->state = RegionState::kCandidate;
+  });
+  for (; posted < queued.size(); ++posted) {
+    emit(*state, program, std::move(queued[posted].second));
+    post_compile(state, *queued[posted].first);
   }
 }
 
@@ -260,15 +266,23 @@ void Tier::follow(const StatePtr& state, SignatureEntry& entry, const Facts& fac
   }
   if (entry.rebinding.exchange(true)) return;
   std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
-  post(state, [this, weak, settle](Program& p, ProgramState& s) {
+  const auto bind_it = [this, weak, settle](Program& p, ProgramState& s) {
     const auto target = weak.lock();
     if (!target) return;
-    const AtEnd done([&] { target->rebinding = false; });
     if (settle)
       bind_anew(p, s, *target);
     else
       join_trial(p, s, target);
-  });
+    // What cannot be bound, for a limit say, is not asked for again: the signature keeps what it
+    // has.
+    target->rebinding = false;
+  };
+  try {
+    post(state, bind_it);
+  } catch (...) {
+    entry.rebinding = false;
+    throw;
+  }
 }
 
 void Tier::bind_anew(Program& program, ProgramState& state, SignatureEntry& entry) {

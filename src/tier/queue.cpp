@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/at_end.h"
 #include "base/clock.h"
 #include "tier/tier.h"
 
@@ -91,17 +92,39 @@ bool Tier::dropped(Program& program, ProgramState& state, Group& group) {
   return true;
 }
 
+/// Gives the lock back while something is done for a program, which is held meanwhile. What it
+/// throws ends it and is told: a job that fails leaves the program on what it had.
+template <class F>
+void Tier::busy_with(std::unique_lock<std::mutex>& lock, const StatePtr& state, F&& work) {
+  busy_ = state;
+  lock.unlock();
+  if (const std::shared_ptr<Program> program = state->program.lock()) {
+    try {
+      work(*program);
+    } catch (const std::exception& error) {
+      log_failure(error.what());
+    } catch (...) {
+      log_failure("an exception of the host's");
+    }
+  }
+  lock.lock();
+  busy_.reset();
+  idle_.notify_all();
+}
+
+void Tier::log_failure(const char* what) noexcept {
+  try {
+    if (engine_) engine_->log(LogLevel::kWarning, std::string("background work failed: ") + what);
+  } catch (...) {
+    // Not even memory to tell it.
+  }
+}
+
 void Tier::look_at_left_behind(std::unique_lock<std::mutex>& lock) {
   std::vector<StatePtr> left = std::exchange(left_behind_, {});
-  for (const StatePtr& state : left) {
-    if (state->gone || stopping_) continue;
-    busy_ = state;
-    lock.unlock();
-    if (const std::shared_ptr<Program> program = state->program.lock()) reclaim(*program);
-    lock.lock();
-    busy_.reset();
-    idle_.notify_all();
-  }
+  for (const StatePtr& state : left)
+    if (!state->gone && !stopping_)
+      busy_with(lock, state, [&](Program& program) { reclaim(program); });
   lock.unlock();
   left.clear();
   lock.lock();
@@ -136,33 +159,23 @@ void Tier::thread_main() {
     }
     Job job = std::move(*next);
     jobs_.erase(next);
-    busy_ = job.state;
     job.state->postponed = false;
     const bool charged = job.charge != Charge::kNone && job.state->waiting == 0;
-    lock.unlock();
     const double start = thread_cpu_seconds();
     const int64_t begin = steady_ns();
-    if (const std::shared_ptr<Program> program = job.state->program.lock()) {
-      try {
-        const Work work(*job.state, *program);
-        job.run(*program, *job.state);
-      } catch (const std::exception& error) {
-        // A job that fails leaves the program on what it had.
-        if (engine_)
-          engine_->log(LogLevel::kWarning, std::string("background work failed: ") + error.what());
-      }
-    }
-    const double spent = thread_cpu_seconds() - start;
-    {
-      std::lock_guard data(job.state->data);
-      job.state->spent_s += spent;
-    }
-    job.run = nullptr;
-    lock.lock();
+    double spent = 0;
+    busy_with(lock, job.state, [&](Program& program) {
+      const AtEnd count([&] {
+        job.run = nullptr;
+        spent = thread_cpu_seconds() - start;
+        std::lock_guard data(job.state->data);
+        job.state->spent_s += spent;
+      });
+      const Work work(*job.state, program);
+      job.run(program, *job.state);
+    });
     if (charged) budget_.spend(spent);
     prices_.worked(static_cast<double>(steady_ns() - begin) * 1e-9, spent);
-    busy_.reset();
-    idle_.notify_all();
     lock.unlock();
     job = {};
     lock.lock();
@@ -188,17 +201,12 @@ bool Tier::wait_idle(Program& program, std::chrono::milliseconds timeout) {
 void Tier::tell_postponed(std::unique_lock<std::mutex>& lock) {
   const StatePtr state = jobs_.front().state;
   if (std::exchange(state->postponed, true)) return;
-  busy_ = state;
-  lock.unlock();
-  if (const std::shared_ptr<Program> program = state->program.lock()) {
+  busy_with(lock, state, [&](Program& program) {
     Event event;
     event.kind = EventKind::kPostponed;
     event.detail = "over the budget of compile CPU; goes on as the process uses more";
-    emit(*state, *program, std::move(event));
-  }
-  lock.lock();
-  busy_.reset();
-  idle_.notify_all();
+    emit(*state, program, std::move(event));
+  });
 }
 
 }  // namespace xc

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "base/checked.h"
 #include "ops/support.h"
@@ -72,29 +73,33 @@ class BoundRegion final : public BoundKernel {
     for (size_t k = 1; k < phases.size(); ++k)
       if (!phases[k].empty) run_phase(phases[k], args, phases[k].begin, phases[k].end);
     for (const BoundSum& sum : sums) {
-      const std::byte* from = static_cast<std::byte*>(args.shared) + temps[sum.temp];
+      std::byte* const parts = static_cast<std::byte*>(args.shared) + temps[sum.temp];
       void* to = args.buffers[sum.operand];
       if (sum.dtype == DType::kF64)
-        add_up(sum, reinterpret_cast<const double*>(from), static_cast<double*>(to));
+        add_up(sum, reinterpret_cast<double*>(parts), static_cast<double*>(to));
       else if (sum.dtype == DType::kF32)
-        add_up(sum, reinterpret_cast<const float*>(from), static_cast<float*>(to));
+        add_up(sum, reinterpret_cast<float*>(parts), static_cast<float*>(to));
       else
-        add_up_rounded(sum, reinterpret_cast<const float*>(from), to);
+        add_up_rounded(sum, reinterpret_cast<const float*>(parts), to);
     }
   }
 
  private:
+  /// Task after task onto the first one's sums, then to where the output has them.
   template <class T>
-  static void add_up(const BoundSum& sum, const T* from, T* to) {
-    for (int64_t t = -1; t < sum.tasks; ++t)
-      for (int64_t i = 0; i < sum.sizes[0]; ++i) {
-        T* row = to + i * sum.to_strides[0];
-        const T* part = from + t * sum.per_task + i * sum.from_strides[0];
-        for (int64_t j = 0; j < sum.sizes[1]; ++j) {
-          T& total = row[j * sum.to_strides[1]];
-          total = t < 0 ? T(0) : total + part[j * sum.from_strides[1]];
-        }
-      }
+  static void add_up(const BoundSum& sum, T* parts, T* to) {
+    for (int64_t t = 1; t < sum.tasks; ++t)
+      for (int64_t i = 0; i < sum.per_task; ++i) parts[i] += parts[t * sum.per_task + i];
+    for (int64_t i = 0; i < sum.sizes[0]; ++i) {
+      T* row = to + i * sum.to_strides[0];
+      const T* part = parts + i * sum.from_strides[0];
+      const int64_t n = sum.sizes[1], step = sum.to_strides[1];
+      if (sum.tasks > 0 && step == 1 && sum.from_strides[1] == 1)
+        std::memcpy(row, part, static_cast<size_t>(n) * sizeof(T));
+      else
+        for (int64_t j = 0; j < n; ++j)
+          row[j * step] = sum.tasks > 0 ? part[j * sum.from_strides[1]] : T(0);
+    }
   }
   /// Half types: the sum is rounded once.
   static void add_up_rounded(const BoundSum& sum, const float* from, void* to) {

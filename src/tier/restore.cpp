@@ -66,10 +66,7 @@ bool Tier::load(Program& program, ProgramState& state, Group& group) {
   event.code_bytes = made->code_bytes();
   std::shared_ptr<Kernel> kernel = std::move(made);
   if (faults_.wrap) kernel = faults_.wrap(region, std::move(kernel));
-  {
-    std::lock_guard lock(mutex_);
-    kernels_[group.identity] = kernel;
-  }
+  share(group.identity, kernel);
   {
     std::lock_guard data(state.data);
     group.kernel = std::move(kernel);
@@ -107,13 +104,11 @@ void Tier::recall_profile(Program& program, const StatePtr& state, SignatureEntr
     const Work work(*state, program, false);
     if (work) return restore(program, *state, *record, &entry);
   }
-  {
-    std::lock_guard data(state->data);
-    state->analysing = true;
-  }
+  std::lock_guard data(state->data);
   post(state, [this, record = std::move(*record)](Program& p, ProgramState& s) {
     restore(p, s, record, nullptr);
   });
+  state->analysing = true;
 }
 
 void Tier::restore(Program& program, ProgramState& state, const cache::ProfileRecord& record,

@@ -109,7 +109,8 @@ void Tier::prepare_in_background(const Program& program, const StatePtr& state) 
 
 void Tier::removed(Program& program) {
   if (thread_.lost()) return;
-  for (const auto& child : program.children()) removed(*child);
+  // One by one: a session that ends asks for no memory.
+  for (size_t k = 0; const auto child = program.child(k); ++k) removed(*child);
   std::unique_lock lock(mutex_);
   const auto it = states_.find(&program);
   if (it == states_.end()) return;
@@ -184,7 +185,7 @@ Tier::Work::~Work() {
   try {
     for (const Event& event : told) program_.engine().emit(event);
   } catch (...) {
-    program_.engine().log(LogLevel::kWarning, "the listener of events threw");
+    // Contracts forbid it to the listener; and there may be no memory to hand an event on.
   }
 }
 
@@ -291,7 +292,7 @@ void Tier::prepare_weights(Program& program, ProgramState& state) {
     }
   if (prepared.empty()) return;
   for (const auto& entry : program.entries())
-    if (entry->base)
+    if (program.base_of(*entry))
       program.set_base(*entry, std::make_shared<Version>(program.bind(*entry, program.base_plan(),
                                                                       {.background = true})));
   // Runs have read the weights where they lie, while they were packed too, and some still do.

@@ -371,6 +371,7 @@ class Tier final : public TierHooks {
   static bool evictable(const Group& group);
   static void drop_variants(ProgramState& state, const Group& group);
   /// Posts the compile of a queued region.
+  void share(const Hash128& identity, const std::shared_ptr<Kernel>& kernel);
   void post_compile(const StatePtr& state, Group& group);
   void evict(Program& program, ProgramState& state, Group& group, const std::string& why);
   void ask_for_inputs(Program& program, ProgramState& state, Group& group, SignatureEntry& entry);
@@ -399,6 +400,9 @@ class Tier final : public TierHooks {
   void prepare_weights(Program& program, ProgramState& state);
   /// Lets go of what no run can see any longer, at once or as soon as the last of those has ended.
   void reclaim(Program& program);
+  template <class F>
+  void busy_with(std::unique_lock<std::mutex>& lock, const StatePtr& state, F&& work);
+  void log_failure(const char* what) noexcept;
   void look_at_left_behind(std::unique_lock<std::mutex>& lock);
   /// The plan with these groups fused, those first that come first where groups overlap.
   std::shared_ptr<const Plan> plan_with(Program& program, ProgramState& state,

@@ -186,14 +186,22 @@ TierHooks::Seat Tier::seat_for(Program& program, SignatureEntry& entry) {
 }
 
 void Tier::seated(Program& program, SignatureEntry& entry, int64_t trial) {
-  if (const StatePtr state = state_of(program)) {
+  const StatePtr state = state_of(program);
+  if (!state) return;
+  {
     std::lock_guard data(state->data);
     if (state->trial.group && state->trial.began_ns == trial) {
       state->trial.entries.push_back(entry.weak_from_this());
       return;
     }
   }
-  leave_trial(program, entry, false);  // it ended meanwhile
+  // It ended meanwhile. What is published changes on the background thread alone.
+  post(
+      state,
+      [this, weak = entry.weak_from_this()](Program& p, ProgramState&) {
+        if (const auto target = weak.lock()) leave_trial(p, *target, false);
+      },
+      nullptr, Charge::kSoon);
 }
 
 void Tier::leave_trial(Program& program, SignatureEntry& entry, bool accepted) {

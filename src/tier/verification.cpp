@@ -162,6 +162,12 @@ Dims strides_of(const Operand& operand, const Dims& dims, const Symbols& symbols
   return operand.contiguous() ? contiguous_strides(dims) : evaluate(operand.strides, symbols);
 }
 
+/// Is an operand a constant of the region's graph? A view of a constant is an input of it, and
+/// comes with the others from a run.
+bool is_known(const Verification& v, size_t operand) {
+  return v.extracted.graph.value(v.extracted.operands[operand]).is_constant();
+}
+
 /// Lays the operands out as the kernel was made for at one place, runs it between fences and
 /// compares with the reference.
 std::string run_at(Verification& v, const std::vector<Tensor>& values, const Symbols& symbols,
@@ -173,15 +179,16 @@ std::string run_at(Verification& v, const std::vector<Tensor>& values, const Sym
   size_t next = 0;
   for (size_t k = 0; k < v.spec.inputs.size(); ++k) {
     const Operand& operand = v.spec.inputs[k];
-    if (operand.constant && is_table(v.extracted.graph, v.extracted.operands[k])) {
+    const bool known = is_known(v, k);
+    if (known && is_table(v.extracted.graph, v.extracted.operands[k])) {
       inputs.emplace_back();
       inputs.back().tensor = operand.constant.held();
       continue;
     }
-    const Tensor data = operand.constant ? operand.constant.held() : values[next++];
+    const Tensor data = known ? operand.constant.held() : values[next++];
     inputs.push_back(
         fenced_input(data, strides_of(operand, data.dims(), symbols), place, v.guard_pages));
-    if (!operand.constant) laid_out.push_back(inputs.back().tensor);
+    if (!known) laid_out.push_back(inputs.back().tensor);
   }
   if (!expected) expected = evaluate_region(v.extracted.graph, laid_out);
   for (size_t k = 0; k < expected->outputs.size(); ++k) {
@@ -247,10 +254,11 @@ std::string check(Verification& v, const std::vector<Tensor>& values, const Symb
 }
 
 /// The symbols of the operands' dims, solved from concrete dims where a dim is a lone symbol.
-void solve(const StepSpec& spec, const std::vector<Tensor>& graph_inputs, Symbols& out) {
+void solve(const Verification& v, const std::vector<Tensor>& graph_inputs, Symbols& out) {
   size_t next = 0;
-  for (const Operand& operand : spec.inputs) {
-    if (operand.constant) continue;
+  for (size_t k = 0; k < v.spec.inputs.size(); ++k) {
+    if (is_known(v, k)) continue;
+    const Operand& operand = v.spec.inputs[k];
     const Tensor& t = graph_inputs[next++];
     for (size_t axis = 0; axis < operand.dims.size(); ++axis)
       if (const auto symbol = operand.dims[axis].as_symbol()) out.emplace(*symbol, t.dims()[axis]);
@@ -282,7 +290,11 @@ std::optional<std::string> try_sizes(Verification& v, const Symbols& symbols, Va
   try {
     for (size_t k = 0; k < v.spec.inputs.size(); ++k) {
       const Operand& operand = v.spec.inputs[k];
-      if (operand.constant) continue;
+      if (is_known(v, k)) continue;
+      if (operand.constant) {  // a view of one
+        inputs.push_back(operand.constant.held());
+        continue;
+      }
       const Dims sizes =
           evaluate(picked_sizes(v.extracted.graph, v.extracted.operands[k]), symbols);
       std::optional<int64_t> range;
@@ -293,8 +305,6 @@ std::optional<std::string> try_sizes(Verification& v, const Symbols& symbols, Va
   } catch (const Error&) {
     return std::nullopt;
   }
-  // A view of a constant is an input of the region's graph and no operand to make up.
-  if (inputs.size() != v.extracted.graph.inputs.size()) return std::nullopt;
   try {
     std::string different = check(v, inputs, symbols, false, places);
     if (different.empty()) return different;
@@ -364,7 +374,10 @@ std::string verify_synthetic(Verification& v) {
 }
 
 std::string verify_live(Verification& v, const std::vector<Tensor>& inputs, Symbols symbols) {
-  solve(v.spec, inputs, symbols);
+  if (inputs.size() != v.extracted.graph.inputs.size())
+    fail(Status::kInternal, "{} inputs to verify a region of {}", inputs.size(),
+         v.extracted.graph.inputs.size());
+  solve(v, inputs, symbols);
   return check(v, inputs, symbols, true, kPlaces);
 }
 

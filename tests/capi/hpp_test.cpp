@@ -120,6 +120,12 @@ TEST_CASE("capi/hpp: tensors share, borrow and hold strings") {
   CHECK(strings.string(1) == "bc");
 }
 
+TEST_CASE("capi/hpp: tensors without elements are row-major") {
+  const xcrt::Tensor empty = xcrt::Tensor::of<float>({2, 0}, {});
+  CHECK(empty.row_major());
+  CHECK(empty.values<float>().empty());
+}
+
 TEST_CASE("capi/hpp: a sequence holds tensors") {
   const xcrt::Tensor elements[] = {xcrt::Tensor::of<float>({2}), xcrt::Tensor::of<int64_t>({})};
   const auto sequence = xcrt::Tensor::sequence(elements);

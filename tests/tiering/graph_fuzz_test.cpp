@@ -175,6 +175,53 @@ constexpr Found kFound[] = {
   %y = Relu(%c)
 })",
      true},
+    {"two chains alike whose operands stand in another order",
+     R"(graph g(%a: f32[n, 64], %b: f32[n, 64], %c: f32[n, 64], %d: f32[n, 64]) -> (%y, %z) {
+  %e = Exp(%a)
+  %t = Tanh(%b)
+  %y = Sub(%e, %t)
+  %u = Tanh(%d)
+  %f = Exp(%c)
+  %z = Sub(%f, %u)
+})"},
+    {"swapped rows that are as many as their columns",
+     R"(graph g(%x: f32[n, 17], %w: f32[17, 4], %v: f32[n, 4]) -> (%y) {
+  %t = MatMul(%x, %w)
+  %u = Mul(%t, %v)
+  %z = Transpose(%x) {perm = [1, 0]}
+  %y = MatMul(%z, %u)
+})"},
+    {"a sum over no columns between products",
+     R"(graph g(%x: f32[n, 4], %w: f32[4, 0], %v: f32[1, 5]) -> (%y) {
+  const %c: i64[1] = [-1]
+  %a = MatMul(%x, %w)
+  %r = ReduceSum(%a, %c) {keepdims = 1}
+  %y = MatMul(%r, %v)
+})"},
+    {"the norm between products of numbers whose squares vanish",
+     R"(graph g(%x: bf16[n, 16], %w: bf16[16, 32], %v: bf16[32, 8]) -> (%y) {
+  const %c: i64[1] = [-1]
+  const %tiny: bf16[1] = [1e-25]
+  %s = Mul(%x, %tiny)
+  %h = MatMul(%s, %w)
+  %r = ReduceL2(%h, %c) {keepdims = 1}
+  %d = Div(%h, %r)
+  %y = MatMul(%d, %v)
+})"},
+    {"views as results beside a size that a run finds out",
+     R"(graph g(%x: f32[n, 3, 4], %s: i64[2]) -> (%y, %z, %i) {
+  %r = Relu(%x)
+  %y = Flatten(%r) {axis = 1}
+  %i = NonZero(%x)
+  %e = Exp(%x)
+  %k = Shape(%i)
+  %z = Flatten(%e) {axis = 0}
+})"},
+    {"halves of one kind taken for the other", R"(graph g(%x: f16[n, 5]) -> (%y, %z) {
+  %y = BitCast(%x) {to = 16}
+  %a = Neg(%x)
+  %z = BitCast(%a) {to = 16}
+})"},
     {"an identity behind an identity is a graph output", R"(graph g(%x: f32[n, 5]) -> (%y) {
   const %shape: i64[2] = [0, 5]
   %a = Reshape(%x, %shape)

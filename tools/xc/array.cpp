@@ -113,12 +113,15 @@ double element(xc_dtype dtype, const void* data, int64_t index) {
   }
 }
 
+bool holds_as_bytes(const Array& array, xc_dtype dtype) {
+  return (array.dtype == XC_DTYPE_I8 || array.dtype == XC_DTYPE_U8) && dtype >= XC_DTYPE_F8E4M3FN &&
+         xc_dtype_size(dtype) == 1;
+}
+
 xcrt::Tensor to_tensor(const Array& array, xc_dtype wanted, const std::string& name) {
   const bool raw =
       array.dtype == XC_DTYPE_UNDEFINED && xc_dtype_size(wanted) == array.element_bytes;
-  // numpy has no types below a byte: cases may hold them as bytes.
-  const bool narrow = (array.dtype == XC_DTYPE_I8 || array.dtype == XC_DTYPE_U8) &&
-                      wanted >= XC_DTYPE_F8E4M3FN && xc_dtype_size(wanted) == 1;
+  const bool narrow = holds_as_bytes(array, wanted);
   if (wanted != XC_DTYPE_UNDEFINED && array.dtype != wanted && !raw && !narrow)
     fail(XC_INVALID_ARGUMENT, "{} has elements of type {}, the model wants {}", name,
          array.dtype ? xc_dtype_name(array.dtype) : "V", xc_dtype_name(wanted));

@@ -34,6 +34,8 @@ std::map<std::string, Array> read_npz(const std::string& path);
 void write_npz(const std::string& path, const std::vector<std::pair<std::string, Array>>& members);
 
 /// A tensor for a port of type `wanted`; fails when the element types differ.
+/// numpy has no types below a byte, nor floats of one: arrays may hold elements of them as bytes.
+bool holds_as_bytes(const Array& array, xc_dtype dtype);
 xcrt::Tensor to_tensor(const Array& array, xc_dtype wanted, const std::string& name);
 Array to_array(const xcrt::Tensor& tensor);
 

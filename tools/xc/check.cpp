@@ -35,6 +35,8 @@ class Tolerances {
     if (table_.is_object() && table_.contains(output) && table_[output].is_object()) {
       out.rtol = table_[output].value("rtol", out.rtol);
       out.atol = table_[output].value("atol", out.atol);
+      if (!(out.rtol >= 0) || !(out.atol >= 0))
+        fail(XC_FORMAT, "meta.json: the tolerance of {} is negative", output);
     }
     if (rtol_ >= 0) out.rtol = rtol_;
     if (atol_ >= 0) out.atol = atol_;
@@ -75,7 +77,7 @@ Difference compare(const Array& got, const Array& want, const Tolerance& toleran
     return {fmt::format("has dims {}, expected {}", dims_text(got.dims), dims_text(want.dims)), 0};
   const xc_dtype dtype = got.dtype;
   const bool raw = want.dtype == XC_DTYPE_UNDEFINED && want.element_bytes == got.element_bytes;
-  if (want.dtype != dtype && !raw && !(want.element_bytes == 1 && xc_dtype_size(dtype) == 1))
+  if (want.dtype != dtype && !raw && !holds_as_bytes(want, dtype))
     return {
         fmt::format("has type {}, expected {}", xc_dtype_name(dtype), xc_dtype_name(want.dtype)),
         0};

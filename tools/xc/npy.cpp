@@ -187,6 +187,8 @@ Array parse_npy(std::string_view bytes, const std::string& name) {
   out.dtype = descr.dtype;
   out.element_bytes = descr.bytes;
   const int64_t count = out.count();
+  if (descr.bytes == 0 && count > static_cast<int64_t>(body.size()) + 1)
+    fail(XC_UNSUPPORTED, "{}: {} texts of no length", name, count);
   int64_t size = 0;
   if (__builtin_mul_overflow(count, descr.bytes, &size) ||
       static_cast<uint64_t>(size) > body.size())

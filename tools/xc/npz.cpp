@@ -52,19 +52,20 @@ std::map<std::string, Array> read_npz(const std::string& path) {
   const std::unique_ptr<void, CloseRead> zip(unzOpen64(path.c_str()));
   if (!zip) fail(XC_NOT_FOUND, "cannot open {}, or it is no .npz file", path);
   std::map<std::string, Array> out;
-  for (int state = unzGoToFirstFile(zip.get()); state == UNZ_OK;
-       state = unzGoToNextFile(zip.get())) {
+  int state = unzGoToFirstFile(zip.get());
+  for (; state == UNZ_OK; state = unzGoToNextFile(zip.get())) {
     auto [name, bytes] = read_member(zip.get(), path);
     if (!name.ends_with(kSuffix)) continue;
     name.resize(name.size() - kSuffix.size());
     Array array = parse_npy(bytes, path + ": " + name);
     out.emplace(std::move(name), std::move(array));
   }
+  if (state != UNZ_END_OF_LIST_OF_FILE) fail(XC_FORMAT, "{}: damaged zip directory", path);
   return out;
 }
 
 void write_npz(const std::string& path, const std::vector<std::pair<std::string, Array>>& members) {
-  const std::unique_ptr<void, CloseWrite> zip(zipOpen64(path.c_str(), APPEND_STATUS_CREATE));
+  std::unique_ptr<void, CloseWrite> zip(zipOpen64(path.c_str(), APPEND_STATUS_CREATE));
   if (!zip) fail(XC_IO, "cannot write {}", path);
   for (const auto& [name, array] : members) {
     const std::string bytes = format_npy(array);
@@ -80,6 +81,8 @@ void write_npz(const std::string& path, const std::vector<std::pair<std::string,
     if (!ok || zipCloseFileInZip(zip.get()) != ZIP_OK)
       fail(XC_IO, "cannot write {} to {}", name, path);
   }
+  // The directory is written, and what is buffered leaves the process, only now.
+  if (zipClose(zip.release(), nullptr) != ZIP_OK) fail(XC_IO, "cannot write {}", path);
 }
 
 }  // namespace tool

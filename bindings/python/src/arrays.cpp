@@ -288,6 +288,16 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
     fail(what_, XC_INVALID_ARGUMENT, "the array is read-only", name);
 
   xc_tensor_view& view = views_[index];
+  if ((dtype == XC_DTYPE_I4 || dtype == XC_DTYPE_I2) && use != Use::kWritten) {
+    // ml_dtypes leaves the upper bits of a byte as it likes; as bytes they are the number's sign.
+    if (in_place) fail(what_, XC_UNSUPPORTED, "a prepared call takes no int4 or int2", name);
+    const nb::object bytes =
+        steal(PyArray_FromAny(value.ptr(), PyArray_DescrFromType(NPY_INT8), 0, 0,
+                              NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, nullptr));
+    set_array(index, bytes, XC_DTYPE_I8, name, Use::kOnce);
+    view.dtype = dtype;
+    return;
+  }
   const int flags = PyArray_FLAGS(array);
   const bool native = PyArray_ISNOTSWAPPED(array) && (flags & NPY_ARRAY_ALIGNED);
   if (native && (flags & NPY_ARRAY_C_CONTIGUOUS)) {

@@ -136,16 +136,24 @@ void Session::read(nb::handle given, Inputs& inputs, Inputs::Use use) const {
     }
     inputs.set(i, value ? value : Py_None, port.dtype, port.name.c_str(), use);
   };
-  if (PyDict_Check(given.ptr())) {
+  nb::object by_name = nb::borrow(given);
+  if (!PyDict_Check(given.ptr()) && PyObject_HasAttrString(given.ptr(), "keys") &&
+      !PyObject_HasAttrString(given.ptr(), "__array__"))
+    by_name =
+        nb::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(&PyDict_Type), given.ptr()));
+  if (!by_name) nb::raise_python_error();
+  if (PyDict_Check(by_name.ptr())) {
     Py_ssize_t found = 0;
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      PyObject* value = PyDict_GetItemWithError(given.ptr(), inputs_[i].key.ptr());
+      // Held: reading it may run code that takes it out of the dict.
+      const nb::object value =
+          nb::borrow(PyDict_GetItemWithError(by_name.ptr(), inputs_[i].key.ptr()));
       if (!value && PyErr_Occurred()) nb::raise_python_error();
-      found += value != nullptr;
-      set(i, value);
+      found += value.is_valid();
+      set(i, value.ptr());
     }
-    if (found == PyDict_GET_SIZE(given.ptr())) return;
-    for (const auto& [key, value] : nb::borrow<nb::dict>(given))
+    if (found == PyDict_GET_SIZE(by_name.ptr())) return;
+    for (const auto& [key, value] : nb::borrow<nb::dict>(by_name))
       (void)model_->input_index(str_of(key));  // names the one that does not exist
     fail(XC_INVALID_ARGUMENT, "inputs by name want str keys");
   }
@@ -242,6 +250,9 @@ std::unique_ptr<Call> Session::prepare(nb::handle given, nb::handle given_output
                        static_cast<uint32_t>(output_handles.size()), &handle);
   }
   xcrt::Call call(handle);
+  for (uint32_t i = 0; i < call.output_count(); ++i)
+    if (call.output(i).dtype() == XC_DTYPE_STRING)
+      fail(XC_UNSUPPORTED, "a prepared call of a model whose results are text");
   nb::list arrays;
   for (uint32_t i = 0; i < call.output_count(); ++i)
     if (!given_outputs.is_none() && !given_outputs[i].is_none())

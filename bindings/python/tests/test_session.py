@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -42,6 +43,14 @@ def test_list_and_dict(session):
         np.testing.assert_array_equal(y, Y)
         np.testing.assert_array_equal(z, -X)
         assert y.dtype == np.float32 and y.flags.c_contiguous and y.flags.writeable
+
+
+def test_any_mapping_by_name(session, tmp_path):
+    np.savez(tmp_path / "x.npz", x=X)
+    for inputs in (types.MappingProxyType({"x": X}), np.load(tmp_path / "x.npz")):
+        np.testing.assert_array_equal(session.run(inputs)[0], Y)
+    with pytest.raises(xc.Error, match="'?z'?"):
+        session.run(types.MappingProxyType({"z": X}))
 
 
 def test_ports(session):
@@ -112,6 +121,25 @@ def test_ml_dtypes(name, short):
     (y,) = session.run([x])
     assert y.dtype == x.dtype
     np.testing.assert_array_equal(y, x)
+
+
+@pytest.mark.parametrize("name, short, least", [("int4", "i4", -8), ("int2", "i2", -2)])
+def test_narrow_integers_have_signs(name, short, least):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    numbers = np.arange(least, -least)
+    x = numbers.astype(getattr(ml_dtypes, name))
+    session = xc.Session(f"graph g(%x: {short}[n]) -> (%y) {{\n  %y = Cast(%x) {{to = 1}}\n}}\n".encode(), jit="off")
+    for given in (x, x.reshape(-1, 1)[:, 0], np.repeat(x, 2)[::2]):
+        np.testing.assert_array_equal(session.run([given])[0], numbers)
+    with pytest.raises(xc.Error, match=short[0] + "nt"):
+        session.prepare([x])
+
+
+def test_prepared_calls_give_no_text():
+    session = xc.Session(b"graph g(%x: i64[n]) -> (%y) {\n  %y = Cast(%x) {to = 8}\n}\n", jit="off")
+    assert session.run([np.array([2])])[0].tolist() == ["2"]
+    with pytest.raises(xc.Error, match="text"):
+        session.prepare([np.array([1])])
 
 
 def test_strings():

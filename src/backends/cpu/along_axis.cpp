@@ -292,6 +292,7 @@ void top_k(const SimpleContext& c) {
   const Lines values(x.dims, x.strides, c.wants(0) ? c.out(0).strides : none, axis);
   const Lines indices(x.dims, x.strides, c.wants(1) ? c.out(1).strides : none, axis);
   const int64_t begin = values.count * c.begin / c.tasks, end = values.count * c.end / c.tasks;
+  if (begin >= end) return;  // however long the lines would be
   std::vector<int64_t> order(static_cast<size_t>(n));
   dispatch_number(x.dtype, [&]<class T>() {
     using Key = KeyOf<T>;

@@ -125,10 +125,11 @@ void slice(const Case& c) {
     // Beyond any size; products below cannot overflow.
     const int64_t step = steps.empty() ? 1 : std::clamp<int64_t>(steps[i], -(1 << 30), 1 << 30);
     const int64_t size = x.dims[axis];
-    int64_t start = starts[i] < 0 ? starts[i] + size : starts[i];
-    start = std::clamp<int64_t>(start, step > 0 ? 0 : -1, step > 0 ? size : size - 1);
     const int64_t count = y.dims[axis];
     if (count == 0) return;
+    if (size == 0) fail(Status::kRange, "a slice of an empty axis {}", axis);
+    const int64_t start = std::clamp<int64_t>(starts[i] < 0 ? starts[i] + size : starts[i], 0,
+                                              step > 0 ? size : size - 1);
     if (step == 0 || start < 0 || start >= size || start + (count - 1) * step < 0 ||
         start + (count - 1) * step >= size)
       fail(Status::kRange, "the slice of axis {} is outside [0, {})", axis, size);

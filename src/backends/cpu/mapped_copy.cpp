@@ -164,6 +164,7 @@ AxisMaps pad_maps(const StepSpec& spec, const OperandViews& views, const Control
            begin, end, y.dims[axis]);
     if (kept == 0 && before + after > 0 && mode != "constant")
       fail(Status::kRange, "nothing to repeat: mode {} pads an empty axis", mode);
+    maps[axis].reserve(static_cast<size_t>(y.dims[axis]));
     for (int64_t o = -before; o < kept + after; ++o) {
       int64_t i = o;
       if (mode == "constant") {

@@ -447,7 +447,7 @@ class ConvKernel : public Kernel {
     return bind(context, false);
   }
   std::shared_ptr<const BoundKernel> bind(const BindContext& context, bool provisional) const {
-    auto bound = few_pixels_ && context.rows.empty() ? few_pixels_->bind(context) : nullptr;
+    auto bound = few_pixels_ ? few_pixels_->bind(context) : nullptr;
     if (!bound) bound = std::make_shared<ConvBound>(spec_, context, plan_, store_);
     bound->provisional = provisional;
     return bound;

@@ -35,6 +35,7 @@ constexpr int64_t kPanel = 64;  ///< channels of the result
 constexpr int64_t kLanes = 16;  ///< panels are whole vectors of the widest
 constexpr int64_t kFewest = 8;  ///< channels of the result that are worth a vector
 constexpr int64_t kMostStride = 64;
+constexpr int64_t kMostDilation = 32;
 /// Pixels of a block, per phase: what it reads and its sums take half of the second-level cache.
 constexpr int64_t kLeastPixels = 48, kMostPixels = 384;
 
@@ -309,8 +310,12 @@ class PhaseBound final : public BoundKernel {
     return (b.depth() + axes_[0].pad_begin) / axes_[0].stride - tap.shift;
   }
 
-  int64_t stage_row(const Block& b) const { return read_by(2, b.q_cols).size() * model_->in; }
-  int64_t stage_plane(const Block& b) const { return read_by(1, b.q_rows).size() * stage_row(b); }
+  int64_t stage_row(const Block& b) const {
+    return checked_mul(read_by(2, b.q_cols).size(), model_->in);
+  }
+  int64_t stage_plane(const Block& b) const {
+    return checked_mul(read_by(1, b.q_rows).size(), stage_row(b));
+  }
 
   void add_task(int64_t task, const BindContext& context, size_t rank) {
     const PhaseModel& m = *model_;
@@ -320,7 +325,8 @@ class PhaseBound final : public BoundKernel {
     loads_.add(read, {x_.row, x_.col, x_.channel}, {stage_row(b), m.in, 1});
     x_floats_ =
         std::max(x_floats_, checked_mul(static_cast<int64_t>(most_taps(0)), stage_plane(b)));
-    m_floats_ = std::max(m_floats_, b.q_rows.size() * read_by(2, b.q_cols).size() * kPanel);
+    m_floats_ = std::max(
+        m_floats_, checked_mul(checked_mul(b.q_rows.size(), read_by(2, b.q_cols).size()), kPanel));
     const Dims dims{b.rows.size(), b.cols.size(), b.channels.size()};
     const ImageStrides staged = b.staged();
     if (stage_y_) y_floats_ = std::max(y_floats_, element_count(dims));
@@ -452,6 +458,8 @@ Verdict supports_phase_conv_transpose(const StepSpec& spec) {
   if (w.dims()[1] < kFewest) return Verdict::no("few channels of the result");
   for (int64_t stride : spec.attrs().get_ints("strides"))
     if (stride > kMostStride) return Verdict::no("more than 64 phases of an axis");
+  for (int64_t dilation : spec.attrs().get_ints("dilations"))
+    if (dilation > kMostDilation) return Verdict::no("windows too wide for scratch");
   for (int64_t pad : spec.attrs().get_ints("pads"))
     if (pad < 0) return Verdict::no("negative padding");
   if (spec.inputs.size() > kB && spec.inputs[kB].present() && !spec.inputs[kB].contiguous())

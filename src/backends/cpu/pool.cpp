@@ -72,10 +72,7 @@ class PoolBound final : public BoundKernel {
     }
     units_ = batch_ * axes_[0].output * axes_[1].output;
     taps_at_ = scratch_bytes;
-    int64_t taps = 1;
-    for (const WindowAxis& axis : axes_)
-      taps = checked_mul(taps, std::min(axis.kernel, axis.input));
-    scratch_bytes = checked_add(scratch_bytes, checked_mul(taps, 8));
+    scratch_bytes = checked_add(scratch_bytes, checked_mul(most_taps(axes_), 8));
     if (staged_) return;
     tasks = std::clamp<int64_t>(y.count() / kTaskElements, 1, units_);
     by_rows = !context.rows.empty() && x.dims.size() == 4;
@@ -117,21 +114,27 @@ class PoolBound final : public BoundKernel {
     store_.run(out, y);
   }
 
+  /// Elements of a window over these axes that are no padding, at most.
+  static int64_t most_taps(std::span<const WindowAxis> axes) {
+    int64_t taps = 1;
+    for (const WindowAxis& axis : axes) taps = checked_mul(taps, std::min(axis.kernel, axis.input));
+    return taps;
+  }
+
   /// Positions of a window on one axis that are not padding: [first, last), and how many count.
   struct Span {
     int64_t first, last, counted;
   };
   Span span(const WindowAxis& axis, int64_t o) const {
-    Span out{axis.kernel, 0, 0};
-    for (int64_t k = 0; k < axis.kernel; ++k) {
-      const int64_t at = axis.at(o, k);
-      if (axis.inside(at)) {
-        out.first = std::min(out.first, k);
-        out.last = k + 1;
-      }
-      out.counted += at < axis.input + axis.pad_end;
-    }
-    return out;
+    const RowRange inside = axis.positions(o, 0, axis.input);
+    return {inside.begin, inside.end,
+            axis.positions(o, axis.at(o, 0), axis.input + axis.pad_end).end};
+  }
+
+  /// Of sizes of a window, whose product need not fit in an integer.
+  static float product_of(int64_t a, int64_t b, int64_t c) {
+    return static_cast<float>(static_cast<double>(a) * static_cast<double>(b) *
+                              static_cast<double>(c));
   }
 
   void largest(const float* x, std::span<const int64_t> taps, float* y) const {
@@ -170,10 +173,9 @@ class PoolBound final : public BoundKernel {
         } else if (max_) {
           largest(x, {taps, count}, to);
         } else if constexpr (std::is_same_v<T, float>) {
-          const int64_t divisor =
-              include_pad_ ? ds.counted * hs.counted * ws.counted : static_cast<int64_t>(count);
-          fns_.average(x, taps, static_cast<int64_t>(count), static_cast<float>(divisor), to,
-                       channels_);
+          const float divisor = include_pad_ ? product_of(ds.counted, hs.counted, ws.counted)
+                                             : static_cast<float>(count);
+          fns_.average(x, taps, static_cast<int64_t>(count), divisor, to, channels_);
         }
       }
     }
@@ -188,7 +190,8 @@ class PoolBound final : public BoundKernel {
       const int64_t counted = include_pad_ ? s.counted : s.last - s.first;
       columns_.push_back(static_cast<float>(std::max<int64_t>(1, counted)));
     }
-    scratch_bytes = align_up(line_ * 4, 64) + d.kernel * h.kernel * 8;
+    scratch_bytes =
+        checked_add(align_up(line_ * 4, 64), checked_mul(most_taps(std::span(axes_).first(2)), 8));
     held_bytes += w.output * 4;
   }
 
@@ -223,8 +226,9 @@ class PoolBound final : public BoundKernel {
         fns_.max_line(row, window, to, w.output);
       } else {
         fns_.average(x, taps, count, 1, inside, w.input);
-        const int64_t rows = include_pad_ ? ds.counted * hs.counted : count;
-        fns_.average_line(row, window, columns_.data(), static_cast<float>(rows), to, w.output);
+        const float rows =
+            include_pad_ ? product_of(ds.counted, hs.counted, 1) : static_cast<float>(count);
+        fns_.average_line(row, window, columns_.data(), rows, to, w.output);
       }
     }
   }

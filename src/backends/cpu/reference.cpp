@@ -27,7 +27,7 @@ class ReferenceBound final : public BoundKernel {
     // An absent operand is a view without dtype; so is an output nobody wants.
     for (const OperandView& view : views_.inputs) context.inputs.push_back(view.at(*buffer++));
     for (const OperandView& view : views_.outputs) context.outputs.push_back(view.at(*buffer++));
-    op_->reference(context);
+    if (!walks_for_nothing(context)) op_->reference(context);
   }
 
  private:

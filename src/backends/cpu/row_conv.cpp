@@ -19,7 +19,9 @@ namespace xc::cpu {
 namespace {
 
 constexpr size_t kX = 0, kW = 1;
-constexpr int64_t kBlockBytes = 24 << 10;   ///< of the result: an epilogue finds it in the L1 cache
+constexpr int64_t kBlockBytes = 24 << 10;  ///< of the result: an epilogue finds it in the L1 cache
+constexpr double kMostStageBytes = 8
+                                   << 20;   ///< of rows with zeros around, far apart as strides are
 constexpr int64_t kWholeBytes = 192 << 10;  ///< of a result that has none
 // Where it is used: few channels of the input and few terms of a sum; or a 1x1 kernel with bounds
 // behind it, some channels of the input and enough of the result.
@@ -54,8 +56,13 @@ class RowConvBound final : public BoundRowWindows {
     if (tasks == 0) return;
     const ConvProblem& s = conv.problem;
     const int64_t bytes = model_->behind.epilogue.empty() ? kWholeBytes : kBlockBytes;
-    lay_pixel_blocks(context, std::max<int64_t>(bytes / 4 / model_->padded, 1),
-                     conv.problem.flops());
+    int64_t most_pixels = std::max<int64_t>(bytes / 4 / model_->padded, 1);
+    const auto stage_bytes = [&](int64_t pixels) {
+      const int64_t columns = cols_.extent(std::min(pixels, cols_.output));
+      return static_cast<double>(columns) * static_cast<double>(channels_ * rows_.kernel) * 4;
+    };
+    while (most_pixels > 1 && stage_bytes(most_pixels) > kMostStageBytes) most_pixels /= 2;
+    lay_pixel_blocks(context, most_pixels, conv.problem.flops());
     if (model_->behind.epilogue.staged())
       y_ = ImageStrides(Dims{0, 1, block_cols_ * model_->out_channels, model_->out_channels});
     const bool y_last = model_->out_channels == 1 || y_.channel == 1;

@@ -119,14 +119,6 @@ Range outputs_inside(const WindowAxis& axis) {
   return {begin, std::max(begin, end)};
 }
 
-Range taps_inside(const WindowAxis& axis, int64_t output) {
-  const int64_t first = axis.at(output, 0);
-  const auto taps = [&](int64_t room) {  // that begin in front of it
-    return room <= 0 ? 0 : std::min(ceil_div(room, axis.dilation), axis.kernel);
-  };
-  return {taps(-first), taps(axis.input - first)};
-}
-
 Range reached(const WindowAxis& axis, Range outputs) {
   const int64_t last = axis.at(outputs.end - 1, axis.kernel - 1);
   return common({0, axis.input}, {axis.at(outputs.begin, 0), last + 1});

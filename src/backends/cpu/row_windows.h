@@ -54,8 +54,6 @@ void pack_row_weights(const ConvRowFns& fns, const float* w, int64_t channels, i
 
 /// Outputs whose windows lie within the input.
 Range outputs_inside(const WindowAxis& axis);
-/// Taps of an output's window that lie within the input.
-Range taps_inside(const WindowAxis& axis, int64_t output);
 
 /// Positions of the input that the windows of `outputs` reach.
 Range reached(const WindowAxis& axis, Range outputs);

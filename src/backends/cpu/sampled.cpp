@@ -74,13 +74,13 @@ class GridSampleBound final : public BoundKernel {
     const Dims &x = views_.inputs[0].dims, &y = views_.outputs[0].dims;
     spatial_ = x.size() - 2;
     for (size_t axis = 0; axis < spatial_; ++axis) {
-      taps_ *= static_cast<int64_t>(sampler_.taps());
+      taps_ = checked_mul(taps_, static_cast<int64_t>(sampler_.taps()));
       plane_ = checked_mul(plane_, x[axis + 2]);
       points_ = checked_mul(points_, y[axis + 2]);
     }
     blocks_ = ceil_div(points_, kPoints);
     tasks = checked_mul(x[0], blocks_);
-    scratch_bytes = TapList::bytes(kPoints, kPoints * taps_);
+    scratch_bytes = TapList::bytes(kPoints, checked_mul(kPoints, taps_));
     held_bytes += views_.bytes();
     plain_ = spatial_ == 2 && sampler_.mode() == GridSampler::Mode::kLinear &&
              !sampler_.pads_reflection() && plane_ > 0 && plane_ < kMostPixels;
@@ -191,7 +191,8 @@ class RoiAlignBound final : public BoundKernel {
         : of(bound),
           across(roi_align::span_of(*of.node_, roi[0], roi[2], of.views_.outputs[0].dims[3])),
           down(roi_align::span_of(*of.node_, roi[1], roi[3], of.views_.outputs[0].dims[2])),
-          share(1.0 / static_cast<double>(std::max<int64_t>(across.samples * down.samples, 1))) {}
+          share(1.0 /
+                static_cast<double>(std::max<int64_t>(roi_align::samples_of(down, across), 1))) {}
     int64_t samples() const { return down.samples * across.samples; }
     roi_align::Taps taps(int64_t bin, int64_t sample) const {
       const Dims &in = of.views_.inputs[0].dims, &out = of.views_.outputs[0].dims;

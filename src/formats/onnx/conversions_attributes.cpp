@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 
 #include "formats/onnx/conversions.h"
 #include "formats/onnx/draft.h"
@@ -44,12 +45,10 @@ void pad_inputs(Draft& d) {
 }
 
 void clip_inputs(Draft& d) {
-  // The defaults are the limits of f32; without them nothing is clipped, which is the same for f32,
-  // and for wider types what every implementation does.
+  // The defaults are the limits of f32: infinities are clipped to them.
   constexpr double kLimit = 3.4028234663852886e+38;
-  const double low = d.take_float("min", -kLimit), high = d.take_float("max", kLimit);
-  if (low != -kLimit) d.set_input(1, d.scalar_like(low, d.input(0)));
-  if (high != kLimit) d.set_input(2, d.scalar_like(high, d.input(0)));
+  d.set_input(1, d.scalar_like(d.take_float("min", -kLimit), d.input(0)));
+  d.set_input(2, d.scalar_like(d.take_float("max", kLimit), d.input(0)));
 }
 
 void split_input(Draft& d) {
@@ -123,7 +122,8 @@ void selu_defaults(Draft& d) {
 // LpPool 1: p is a float.
 void integer_p(Draft& d) {
   const double p = d.take_float("p", 2);
-  if (p != static_cast<double>(static_cast<int64_t>(p))) d.unsupported("p is no integer");
+  constexpr double kMost = 1 << 30;
+  if (!(std::abs(p) <= kMost) || p != std::floor(p)) d.unsupported("p is no integer");
   d.attrs.set("p", static_cast<int64_t>(p));
 }
 

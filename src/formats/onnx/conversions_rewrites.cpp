@@ -26,6 +26,8 @@ void broadcast_axis(Draft& d) {
   const auto rank_a = d.hints.rank(a), rank_b = d.hints.rank(b);
   if (rank_a && rank_b) {
     if (axis < 0) axis += *rank_a;
+    if (axis < 0 || axis > *rank_a)
+      fail(Status::kInvalidModel, "{}: axis {} of an operand of rank {}", d.op, axis, *rank_a);
     const int64_t missing = *rank_a - axis - *rank_b;
     if (missing < 0)
       fail(Status::kInvalidModel, "{}: axis {} does not fit ranks {} and {}", d.op, axis, *rank_a,
@@ -211,6 +213,8 @@ void simplified_layer_norm(Draft& d) {
       if (!rank) d.unsupported("its second output where the rank of the input is not known");
       axis -= *rank;
     }
+    constexpr int64_t kMostAxes = 64;
+    if (axis < -kMostAxes) fail(Status::kInvalidModel, "{}: axis {}", d.op, axis);
     std::vector<int64_t> axes;
     for (; axis < 0; ++axis) axes.push_back(axis);
     const ValueId x = d.emit("Cast", {d.input(0)}, with("to", d.attrs.get_int("stash_type", 1)));

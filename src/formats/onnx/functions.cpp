@@ -29,7 +29,9 @@ namespace {
 
 struct Size {
   int64_t nodes = 0;
-  int depth = 0;  ///< calls inside of calls
+  int64_t bytes = 0;    ///< of what is decoded: attributes and names
+  int64_t inlined = 0;  ///< of these, in bodies of functions
+  int depth = 0;        ///< calls inside of calls
 };
 
 class Expansion {
@@ -42,10 +44,11 @@ class Expansion {
       fail(Status::kLimit, "functions are nested deeper than {}", limits_.function_depth);
     Size out;
     for (const NodeProto& node : nodes) {
-      add(out, {1, 0});
+      add(out, {.nodes = 1, .bytes = bytes_of(node)});
       if (const FunctionProto* callee = functions_.find(node)) {
         Size size = call(*callee, depth);
         ++size.depth;
+        size.inlined = size.bytes;
         add(out, size);
       }
       for (const AttributeProto& attribute : node.attributes)
@@ -55,11 +58,25 @@ class Expansion {
   }
 
  private:
+  static int64_t bytes_of(const NodeProto& node) {
+    size_t bytes = node.name.size();
+    for (const auto* names : {&node.inputs, &node.outputs})
+      for (const Bytes name : *names) bytes += name.size();
+    for (const AttributeProto& attribute : node.attributes)
+      bytes += attribute.name.size() + attribute.body.size();
+    return static_cast<int64_t>(bytes);
+  }
+
   void add(Size& to, const Size& size) const {
     to.depth = std::max(to.depth, size.depth);
     if (__builtin_add_overflow(to.nodes, size.nodes, &to.nodes) || to.nodes > limits_.nodes)
       fail(Status::kLimit, "the model has more than {} nodes once its functions are expanded",
            limits_.nodes);
+    to.bytes = checked_add(to.bytes, size.bytes);
+    to.inlined = checked_add(to.inlined, size.inlined);
+    if (to.inlined > limits_.generated_bytes)
+      fail(Status::kLimit, "the model has more than {} bytes once its functions are expanded",
+           limits_.generated_bytes);
   }
 
   Size call(const FunctionProto& callee, int depth) {

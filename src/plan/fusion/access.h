@@ -41,7 +41,8 @@ inline loop::Expr as_stored(const loop::Expr& e, DType type) {
 /// An elementwise node's value of type `result`. Values between nodes of a half type are rounded as
 /// the separate steps round them.
 inline loop::Expr scalar_value(const Node& node, std::span<const loop::Expr> args, DType result) {
-  const loop::Expr e = node.op->scalar(node, args, loop::value_type(result));
+  const loop::Expr e =
+      node.op->scalar ? node.op->scalar(node, args, loop::value_type(result)) : loop::Expr();
   if (!e)
     fail(Status::kUnsupported, "operator {} has no scalar form for these types", node.op->name);
   return as_stored(e, result);

@@ -24,6 +24,10 @@ class ColumnSums {
  private:
   void add_sum(BlockRows& rows, const BlockColumn& column, const loop::Buffer& sums);
   void add_product(BlockRows& rows, const BlockColumn& column, const loop::Buffer& sums);
+  void add_product_by_rows(BlockRows& rows, const BlockColumn& column, const loop::Buffer& narrow,
+                           const loop::Buffer& sums);
+  void add_product_by_columns(BlockRows& rows, const BlockColumn& column,
+                              const loop::Buffer& narrow, const loop::Buffer& sums);
 
   BlockKernel& kernel_;
   const BlockRegion& region_;

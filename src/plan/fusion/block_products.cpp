@@ -67,29 +67,32 @@ void RowProducts::write_along_rows(BlockRows& rows, const Node& product) {
   const uint32_t right = region_.operand_of(product.inputs[1]);
   const int64_t columns = region_.width(result).value();
   const loop::Buffer out = rows.table(result);
-  // Whole groups of rows: one past the last reads nothing.
   const int copies = columns <= 2 ? 4 : 2;
-  const Expr groups = (rows.count() + loop::i64(copies - 1)) / loop::i64(copies);
-  builder_.loop("r", loop::i64(0), groups * loop::i64(copies), [&](Var r) {
-    const Expr exists = loop::lt(loop::loop_var(r), rows.count());
-    std::vector<loop::Acc> sums;
-    for (int64_t c = 0; c < columns; ++c)
-      sums.push_back(builder_.acc("s", loop::AccOp::kDot, region_.value_type(result),
-                                  loop::AccOrder::kLanes16));
-    builder_.loop(
-        "k", loop::i64(0), kernel_.extent(region_.width(product.inputs[0])),
-        [&](Var k) {
-          Expr x = kernel_.load(left, rows.global(r), Affine(k), exists);
-          if (columns > 1) x = builder_.let("x", x);
-          for (int64_t c = 0; c < columns; ++c)
-            builder_.accumulate(sums[static_cast<size_t>(c)], x, matrix(right, k, c));
-        },
-        loop::LoopKind::kVector, loop::kReductionLanes);
-    for (int64_t c = 0; c < columns; ++c)
-      builder_.store(out(Affine(c), r),
-                     as_stored(sums[static_cast<size_t>(c)].value(), region_.stored_type(result)));
-    kernel_.jam(r, copies);
-  });
+  const auto write_rows = [&](const Expr& begin, const Expr& end, int at_once) {
+    builder_.loop("r", begin, end, [&](Var r) {
+      std::vector<loop::Acc> sums;
+      for (int64_t c = 0; c < columns; ++c)
+        sums.push_back(builder_.acc("s", loop::AccOp::kDot, region_.value_type(result),
+                                    loop::AccOrder::kLanes16));
+      builder_.loop(
+          "k", loop::i64(0), kernel_.extent(region_.width(product.inputs[0])),
+          [&](Var k) {
+            Expr x = kernel_.load(left, rows.global(r), Affine(k));
+            if (columns > 1) x = builder_.let("x", x);
+            for (int64_t c = 0; c < columns; ++c)
+              builder_.accumulate(sums[static_cast<size_t>(c)], x, matrix(right, k, c));
+          },
+          loop::LoopKind::kVector, loop::kReductionLanes);
+      for (int64_t c = 0; c < columns; ++c)
+        builder_.store(out(Affine(c), r), as_stored(sums[static_cast<size_t>(c)].value(),
+                                                    region_.stored_type(result)));
+      kernel_.jam(r, at_once);
+    });
+  };
+  // Whole groups, then what is left row by row: no load needs a guard.
+  const Expr whole = rows.count() / loop::i64(copies) * loop::i64(copies);
+  write_rows(loop::i64(0), whole, copies);
+  write_rows(whole, rows.count(), 1);
 }
 
 // ---- over lanes ---------------------------------------------------------------------------------

@@ -32,6 +32,12 @@ Verdict BlockRegion::analyse() {
         break;
       case BlockRole::kRowwise:
         if (node.op->scalar) weigh(node);
+        if (const std::optional<ReductionSpec>& reduction = node.op->reduction) {
+          if (width(node.inputs[0]) == Dim(0)) return Verdict::no("a reduction over no columns");
+          // Squares of its numbers need not be any of f32: the sums of other regions are f64.
+          if (stored_type(node.inputs[0]) == DType::kBF16 && reduction->pre && reduction->post)
+            return Verdict::no("a norm of bf16");
+        }
         break;
       case BlockRole::kRowProduct:
         if (!computed(node.inputs[0]) && !width(node.inputs[0]).is_constant())
@@ -45,6 +51,16 @@ Verdict BlockRegion::analyse() {
     if (role(graph().value(v).producer) == BlockRole::kSwap)
       return Verdict::no("swapped rows are an output");
   return Verdict::ok();
+}
+
+BlockRole BlockRegion::role(NodeId id) const {
+  const BlockRole found = block_role(graph(), id, space_, classify(graph(), id));
+  if (found != BlockRole::kRowProduct) return found;
+  // With as many rows as columns swapped rows look like rows.
+  const ValueId left = graph().node(id).inputs[0];
+  return computed(left) && role(graph().value(left).producer) == BlockRole::kSwap
+             ? BlockRole::kColumnProduct
+             : found;
 }
 
 void BlockRegion::weigh(const Node& node) {

@@ -63,7 +63,7 @@ class BlockRegion {
 
   // ---- nodes ------------------------------------------------------------------------------------
 
-  BlockRole role(NodeId id) const { return block_role(graph(), id, space_, classify(graph(), id)); }
+  BlockRole role(NodeId id) const;
   /// Is a row product one of rows in memory with a narrow matrix? Its sums run along the row.
   bool is_dot(const Node& product) const {
     return !computed(product.inputs[0]) && is_narrow(width(product.outputs[0]));

@@ -11,6 +11,10 @@ using loop::Var;
 
 namespace {
 
+// A vector of so few rows costs more than it saves: what it stores, masked, cannot be forwarded to
+// the loads that follow at once.
+constexpr int kFewestLanes = 4;
+
 Expr combine(loop::AccOp op, const Expr& a, const Expr& b) {
   switch (op) {
     case loop::AccOp::kSum:
@@ -47,6 +51,13 @@ void BlockRows::begin(Var block) {
 // ---- loops --------------------------------------------------------------------------------------
 
 void BlockRows::for_lanes(const std::function<void(BlockRow&)>& body, int lanes) {
+  if (kernel_.tiles().block_rows <= kFewestLanes) {
+    builder_.loop("r", loop::i64(0), rows_, [&](Var r) {
+      BlockRow row = row_at(r);
+      body(row);
+    });
+    return;
+  }
   builder_.loop(
       "r", loop::i64(0), lanes_,
       [&](Var r) {
@@ -112,7 +123,8 @@ Expr BlockRows::reduce_narrow(BlockRow& row, const Node& node) {
   if (node.op->reduction->post)
     folded =
         node.op->reduction->post(folded, loop::constant(folded.type(), static_cast<double>(width)));
-  return builder_.let("v" + std::to_string(node.outputs[0]), folded);
+  const ValueId out = node.outputs[0];
+  return builder_.let("v" + std::to_string(out), as_stored(folded, region_.stored_type(out)));
 }
 
 void BlockRows::prepare(BlockRow& row, ValueId v) {

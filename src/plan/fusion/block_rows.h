@@ -33,8 +33,10 @@ class BlockRows {
   /// Rows of the block that exist.
   const loop::Expr& count() const { return rows_; }
   /// Index in the space of a row of the block.
-  loop::Affine global(loop::Var r) const { return first_ + loop::Affine(r); }
-  BlockRow row_at(loop::Var r) const { return {.global = global(r), .lane = loop::Affine(r)}; }
+  loop::Affine global(const loop::Affine& r) const { return first_ + r; }
+  BlockRow row_at(loop::Var r) const {
+    return {.global = global(loop::Affine(r)), .lane = loop::Affine(r)};
+  }
 
   /// All rows of the block and what fills their last vector, so many at a time.
   void for_lanes(const std::function<void(BlockRow&)>& body, int lanes = loop::kReductionLanes);

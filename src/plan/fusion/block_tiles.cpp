@@ -7,8 +7,8 @@
 namespace xc::fusion {
 namespace {
 
-constexpr int kLeastBlockRows = 8;
-constexpr int64_t kBlockBytes = 32 << 10;  // of rows that are read twice
+constexpr int kLeastBlockRows = 4;
+constexpr int64_t kBlockBytes = 16 << 10;  // of rows that are read twice
 constexpr int kVectorRegisters = 32;       // from here on tiles are wide
 
 /// Rows that a product reads along the row and another by columns (X'(Xv)) come from the
@@ -36,6 +36,7 @@ BlockTiles::BlockTiles(const BlockRegion& region, const loop::TargetWidth& targe
   tile_columns = wide ? 8 : 4;
   product_lanes = wide ? 2 * loop::kReductionLanes : loop::kReductionLanes;
   column_vectors = wide ? 12 : 6;
+  column_factors = wide ? 16 : 8;
 }
 
 }  // namespace xc::fusion

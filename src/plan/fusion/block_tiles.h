@@ -19,6 +19,7 @@ struct BlockTiles {
   int tile_columns;    ///< of a row product, side by side
   int product_lanes;   ///< rows of a row product in lanes
   int column_vectors;  ///< of sums of a column product
+  int column_factors;  ///< numbers of the narrow side of a column product, in registers
 };
 
 /// Columns or sums of a type in a tile that has `registers` of f32: a register holds half as many

@@ -63,6 +63,29 @@ RegionGraph extract_region(const Graph& graph, const Region& region) {
   return result;
 }
 
+namespace {
+
+/// What each node of the region reads, by position in the region: the fingerprint is the same in
+/// whatever order the nodes stand, operands are numbered in that order.
+std::string wiring(const Graph& graph, const Region& region) {
+  std::unordered_map<ValueId, std::string> names;
+  for (size_t i = 0; i < region.inputs.size(); ++i) names[region.inputs[i]] = fmt::format("i{}", i);
+  std::string text;
+  for (size_t n = 0; n < region.nodes.size(); ++n) {
+    const Node& node = graph.node(region.nodes[n]);
+    text += '|';
+    for (ValueId v : node.inputs) {
+      const auto known = names.find(v);
+      text += known == names.end() ? "-" : known->second;
+    }
+    for (size_t k = 0; k < node.outputs.size(); ++k)
+      if (node.outputs[k] != kNone) names[node.outputs[k]] = fmt::format("n{}.{}", n, k);
+  }
+  return text;
+}
+
+}  // namespace
+
 Hash128 region_identity(const Graph& graph, const Region& region, const StepSpec& spec) {
   SymbolRenamer rename;
   const auto renamed = [&](const SymDims& dims) {
@@ -70,7 +93,8 @@ Hash128 region_identity(const Graph& graph, const Region& region, const StepSpec
     for (const Dim& dim : dims) out.push_back(rename(dim));
     return to_text(out);
   };
-  std::string text = region.pattern + fingerprint(graph, region.nodes).text();
+  std::string text =
+      region.pattern + fingerprint(graph, region.nodes).text() + wiring(graph, region);
   // Equal nodes may be read differently from outside: which results leave the region, in order.
   for (ValueId v : region.outputs) {
     const NodeId producer = graph.value(v).producer;

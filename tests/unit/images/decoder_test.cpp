@@ -53,6 +53,15 @@ TEST_CASE("images/decoder: lossless files give every pixel, alpha dropped") {
   }
 }
 
+TEST_CASE("images/decoder: a file that claims to be huge takes no memory for it") {
+  // Progressive: the library would take memory for all of the picture's coefficients at once.
+  std::string bytes = sample("progressive.jpg");
+  const size_t frame = bytes.find("\xff\xc2");
+  REQUIRE(frame != std::string::npos);
+  for (const size_t at : {frame + 5, frame + 7}) bytes.replace(at, 2, "\xff\xdc");  // 65500
+  CHECK(decode(bytes).count() == 0);
+}
+
 TEST_CASE("images/decoder: lossy files give what Pillow makes of them") {
   for (const std::string name : {"plain.jpg", "progressive.jpg", "lossy.webp"}) {
     CAPTURE(name);
