@@ -6,6 +6,7 @@
 #include "ops/registry.h"
 #include "plan/kernel_choice.h"
 #include "plan/segments.h"
+#include "plan/size_checks.h"
 
 namespace xc {
 namespace {
@@ -109,6 +110,7 @@ void KernelSteps::add_step(const Unit& unit, StepSpec spec, Choice choice,
   } else {
     step->name = graph_.node(unit.nodes.front()).name;
     step->nodes = unit.nodes;
+    step->unproven = unproven_nodes(graph_, std::span(unit.nodes).subspan(1));
     step->spec = std::move(spec);
     step->kernel_name = std::string(choice.row->name);
     step->kernel = choice.row->create(step->spec);

@@ -88,14 +88,18 @@ void CopyPlan::run(const void* from, void* to, int64_t begin, int64_t end) const
     at_heap.assign(rank, 0);
     at = at_heap.data();
   }
-  int64_t outer = begin / pieces_, piece = begin % pieces_;
-  int64_t from_at = 0, to_at = 0;
-  for (size_t axis = rank; axis-- > 0;) {
+  int64_t outer = 0, piece = 0, from_at = 0, to_at = 0;
+  if (begin > 0) outer = begin / pieces_, piece = begin % pieces_;
+  for (size_t axis = rank; outer > 0 && axis-- > 0;) {
     at[axis] = outer % outer_dims_[axis];
     outer /= outer_dims_[axis];
     from_at += at[axis] * outer_from_[axis];
     to_at += at[axis] * outer_to_[axis];
   }
+  // A unit that is whole, as most are, divides nothing: that takes longer than copying a short row.
+  const auto part_of = [&](int64_t size, int64_t number) {
+    return pieces_ == 1 ? number * size : size * number / pieces_;
+  };
   with_element_bytes(element_bytes_, [&](auto element) {
     using T = decltype(element);
     const T* source = static_cast<const T*>(from);
@@ -105,7 +109,7 @@ void CopyPlan::run(const void* from, void* to, int64_t begin, int64_t end) const
       T* t = target + to_at;
       switch (kind_) {
         case Kind::kRuns: {
-          const int64_t first = cols_ * piece / pieces_, last = cols_ * (piece + 1) / pieces_;
+          const int64_t first = part_of(cols_, piece), last = part_of(cols_, piece + 1);
           std::memcpy(t + first, f + first, static_cast<size_t>(last - first) * sizeof(T));
           break;
         }
@@ -113,7 +117,7 @@ void CopyPlan::run(const void* from, void* to, int64_t begin, int64_t end) const
           copy_strided(f, t, cols_, col_from_, col_to_);
           break;
         case Kind::kTransposed: {
-          const int64_t first = rows_ * piece / pieces_, last = rows_ * (piece + 1) / pieces_;
+          const int64_t first = part_of(rows_, piece), last = part_of(rows_, piece + 1);
           if (cols_ < kBlock)
             interleave(f + first, t + first * row_to_, last - first, cols_, col_from_, row_to_);
           else

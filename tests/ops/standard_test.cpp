@@ -1,0 +1,117 @@
+// What the standard's text says where implementations differ, each computed here by that text in
+// f64: in mode off and with fused kernels.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "support/sessions.h"
+
+namespace xc::test {
+
+namespace {
+
+void check(const std::string& graph, const std::vector<Tensor>& inputs,
+           const std::vector<double>& want) {
+  CAPTURE(graph);
+  for (const JitMode jit : {JitMode::kOff, JitMode::kSync}) {
+    Config config;
+    config.jit = static_cast<int64_t>(jit);
+    const std::vector<double> got =
+        testing::run(*testing::session_of(graph, config), inputs)[0].to_doubles();
+    REQUIRE(got.size() == want.size());
+    for (size_t i = 0; i < want.size(); ++i)
+      CHECK(std::abs(got[i] - want[i]) <= 1e-5 * (1 + std::abs(want[i])));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ops/standard: Celu of any alpha") {
+  // max(0, x) + min(0, alpha * (exp(x / alpha) - 1))
+  const Tensor x = testing::ramp({41}, 8, 0.3);
+  for (const double alpha : {1.0, 0.25, -0.5, -4.0}) {
+    std::vector<double> want;
+    for (double v : x.to_doubles())
+      want.push_back(std::max(0.0, v) + std::min(0.0, alpha * (std::exp(v / alpha) - 1)));
+    check(fmt::format("graph g(%x: f32[n]) -> (%y) {{\n  %y = Celu(%x) {{alpha = {:.2f}}}\n}}",
+                      alpha),
+          {x}, want);
+  }
+}
+
+TEST_CASE(
+    "ops/standard: Slice backwards begins at the first element when asked to in front of it") {
+  // "for negative stepping it is clamped to [0, dims[axes[i]]-1]"
+  const Tensor x = Tensor::of<float>({5, 6, 7}, {3});
+  for (const auto& [start, want] : std::vector<std::pair<int64_t, std::vector<double>>>{
+           {-4, {5}}, {-100, {5}}, {-3, {5}}, {-1, {7, 6, 5}}, {9, {7, 6, 5}}}) {
+    check(fmt::format(R"(graph g(%x: f32[n]) -> (%y) {{
+  const %s: i64[1] = [{}]
+  const %e: i64[1] = [-100]
+  const %a: i64[1] = [0]
+  const %p: i64[1] = [-1]
+  %y = Slice(%x, %s, %e, %a, %p)
+}})",
+                      start),
+          {x}, want);
+    check(R"(graph g(%x: f32[n], %s: i64[1], %e: i64[1]) -> (%y) {
+  const %a: i64[1] = [0]
+  const %p: i64[1] = [-1]
+  %y = Slice(%x, %s, %e, %a, %p)
+})",
+          {x, Tensor::of<int64_t>({start}), Tensor::of<int64_t>({-100})}, want);
+  }
+}
+
+TEST_CASE("ops/standard: Resize of a constant image of integers is constant") {
+  for (const char* mode : {"linear", "cubic"})
+    for (const int64_t antialias : {0, 1}) {
+      Tensor x(DType::kU8, {1, 1, 13, 11});
+      std::fill_n(x.as<uint8_t>(), x.count(), uint8_t{217});
+      check(fmt::format(R"(graph g(%x: u8[1, 1, 13, 11]) -> (%y) {{
+  const %s: i64[4] = [1, 1, 11, 13]
+  %y = Resize(%x, , , %s) {{mode = "{}", antialias = {}}}
+}})",
+                        mode, antialias),
+            {x}, std::vector<double>(143, 217.0));
+    }
+}
+
+TEST_CASE("ops/standard: Einsum of three operands, in any order of products") {
+  constexpr int64_t p = 7, n = 5, i = 2;
+  const Tensor a = testing::ramp({p, n, i}, 1, 0.1), b = testing::ramp({n, i, i}, 1, 0.5),
+               c = testing::ramp({p, n, i}, 1, 0.9);
+  const auto at = [](const Tensor& t, int64_t x, int64_t y, int64_t z) {
+    return static_cast<double>(t.as<float>()[(x * t.dims()[1] + y) * t.dims()[2] + z]);
+  };
+  std::vector<double> want;
+  for (int64_t x = 0; x < p; ++x)
+    for (int64_t y = 0; y < n; ++y) {
+      double sum = 0;
+      for (int64_t k = 0; k < i; ++k)
+        for (int64_t l = 0; l < i; ++l) sum += at(a, x, y, k) * at(b, y, k, l) * at(c, x, y, l);
+      want.push_back(sum);
+    }
+  check(R"(graph g(%a: f32[p, 5, 2], %b: f32[5, 2, 2], %c: f32[p, 5, 2]) -> (%y) {
+  %y = Einsum(%a, %b, %c) {equation = "pni,nij,pnj->pn"}
+})",
+        {a, b, c}, want);
+  // Two matrices on two axes: each axis is multiplied by its own.
+  const Tensor x = testing::ramp({3, 4, 6}, 1, 0.2), u = testing::ramp({1, 4, 5}, 1, 0.7),
+               v = testing::ramp({1, 6, 2}, 1, 0.4);
+  want.clear();
+  for (int64_t o = 0; o < 3; ++o)
+    for (int64_t k = 0; k < 5; ++k)
+      for (int64_t l = 0; l < 2; ++l) {
+        double sum = 0;
+        for (int64_t r = 0; r < 4; ++r)
+          for (int64_t s = 0; s < 6; ++s) sum += at(x, o, r, s) * at(u, 0, r, k) * at(v, 0, s, l);
+        want.push_back(sum);
+      }
+  check(R"(graph g(%x: f32[n, 4, 6], %u: f32[4, 5], %v: f32[6, 2]) -> (%y) {
+  %y = Einsum(%x, %u, %v) {equation = "bxy,xk,yl->bkl"}
+})",
+        {x, u.reshaped({4, 5}), v.reshaped({6, 2})}, want);
+}
+
+}  // namespace xc::test
