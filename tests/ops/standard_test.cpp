@@ -70,7 +70,7 @@ TEST_CASE("ops/standard: Resize of a constant image of integers is constant") {
       std::fill_n(x.as<uint8_t>(), x.count(), uint8_t{217});
       check(fmt::format(R"(graph g(%x: u8[1, 1, 13, 11]) -> (%y) {{
   const %s: i64[4] = [1, 1, 11, 13]
-  %y = Resize(%x, , , %s) {{mode = "{}", antialias = {}}}
+  %y = Resize(%x, _, _, %s) {{mode = "{}", antialias = {}}}
 }})",
                         mode, antialias),
             {x}, std::vector<double>(143, 217.0));
