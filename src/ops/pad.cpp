@@ -62,6 +62,9 @@ std::vector<int64_t> axis_map(const std::string& mode, int64_t size, int64_t beg
   if (kept < 0) fail(Status::kRange, "axis of size {} cropped by {} and {}", size, -begin, -end);
   if (kept == 0 && before + after > 0 && mode != "constant")
     fail(Status::kRange, "nothing to repeat: mode {} pads an empty axis", mode);
+  constexpr int64_t kLongest = int64_t{1} << 32;  // of a table
+  if (before + kept + after > kLongest)
+    fail(Status::kLimit, "an axis of {} elements", before + kept + after);
   std::vector<int64_t> out;
   out.reserve(static_cast<size_t>(before + kept + after));
   for (int64_t o = -before; o < kept + after; ++o) {

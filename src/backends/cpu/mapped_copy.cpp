@@ -21,6 +21,7 @@ constexpr int64_t kTaskElements = 64 << 10;
 constexpr int64_t kFill = INT64_MIN;  ///< no source: the constant
 
 /// Per axis of the result: the source's element offset, or kFill.
+constexpr int64_t kLongestAxis = int64_t{1} << 32;  // of a table with an entry for each element
 using AxisMaps = std::vector<std::vector<int64_t>>;
 
 /// Part of a row of the result.
@@ -164,6 +165,8 @@ AxisMaps pad_maps(const StepSpec& spec, const OperandViews& views, const Control
            begin, end, y.dims[axis]);
     if (kept == 0 && before + after > 0 && mode != "constant")
       fail(Status::kRange, "nothing to repeat: mode {} pads an empty axis", mode);
+    if (y.dims[axis] > kLongestAxis)
+      fail(Status::kLimit, "axis {} of {} elements", axis, y.dims[axis]);
     maps[axis].reserve(static_cast<size_t>(y.dims[axis]));
     for (int64_t o = -before; o < kept + after; ++o) {
       int64_t i = o;
