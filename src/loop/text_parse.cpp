@@ -282,6 +282,8 @@ class Parser {
     lexer_.error(token.at, fmt::format("'{}' starts no statement", token.text));
   }
 
+  static constexpr double kMostInBounds = 1e5;
+
   /// Operations of an expression without what it shares: whoever walks bounds walks all of them.
   static double written_out(const Expr& e, std::unordered_map<const Node*, double>& sizes) {
     if (!e) return 0;
@@ -343,8 +345,6 @@ class Parser {
   }
 
   // --- expressions ---
-  static constexpr double kMostInBounds = 1e5;
-
   Expr checked_node(const Token& token, Node node) {
     const bool complete = !node.args.empty() &&
                           static_cast<int>(node.args.size()) == op_info(node.op).arity &&

@@ -34,13 +34,9 @@ class SizeCheck {
     if (std::none_of(step.spec.inputs.begin(),
                      step.spec.inputs.begin() + static_cast<ptrdiff_t>(count), symbolic))
       return;
-    types_.resize(std::max(types_.size(), count));
-    context_.node = &node;
-    context_.inputs.assign(count, {});
+    begin(node);
     for (size_t k = 0; k < count; ++k)
       if (step.spec.inputs[k].present()) set_input(k, step.spec.inputs[k], step.inputs[k]);
-    context_.outputs.assign(node.outputs.size(), {});
-    context_.output_elements.assign(node.outputs.size(), std::nullopt);
     node.op->infer(context_);
     for (size_t k = 0; k < std::min(outputs.size(), context_.outputs.size()); ++k) {
       const auto& dims = context_.outputs[k].dims;
@@ -48,13 +44,11 @@ class SizeCheck {
     }
   }
 
-  /// A node of a region, whose values need not be any of the plan.
+  /// A node of Step::unproven, whose values need not be any of the plan.
   void node(const Node& node) {
     const Graph& graph = *bound_.plan->graph;
     const size_t count = node.inputs.size();
-    types_.resize(std::max(types_.size(), count));
-    context_.node = &node;
-    context_.inputs.assign(count, {});
+    begin(node);
     std::vector<std::vector<Dim>> elements(count);
     for (size_t k = 0; k < count; ++k) {
       if (node.inputs[k] == kNone) continue;
@@ -69,8 +63,6 @@ class SizeCheck {
         context_.inputs[k].elements = &elements[k];
       }
     }
-    context_.outputs.assign(node.outputs.size(), {});
-    context_.output_elements.assign(node.outputs.size(), std::nullopt);
     node.op->infer(context_);
     for (size_t k = 0; k < node.outputs.size(); ++k) {
       if (node.outputs[k] == kNone) continue;
@@ -82,6 +74,15 @@ class SizeCheck {
   }
 
  private:
+  /// Inputs and results are there then, and nothing is known of them.
+  void begin(const Node& node) {
+    types_.resize(std::max(types_.size(), node.inputs.size()));
+    context_.node = &node;
+    context_.inputs.assign(node.inputs.size(), {});
+    context_.outputs.assign(node.outputs.size(), {});
+    context_.output_elements.assign(node.outputs.size(), std::nullopt);
+  }
+
   /// The dims with the symbols' values, where those are known.
   std::vector<Dim> with_sizes(std::span<const Dim> dims) const {
     std::vector<Dim> out(dims.begin(), dims.end());
@@ -227,7 +228,8 @@ class Binder {
         segment_(plan->segments[segment]),
         program_(plan->programs[segment]),
         options_(options),
-        bound_(std::make_shared<Bound>()) {
+        bound_(std::make_shared<Bound>()),
+        size_check_(*bound_) {
     XC_CHECK(symbols.size() >= segment_.symbol_end);
     bound_->plan = plan;
     bound_->segment = segment;
@@ -307,9 +309,7 @@ class Binder {
         bound_->provisional = true;
         return;
       }
-      SizeCheck size_check(*bound_);
-      for (uint32_t k = chain.first; k < chain.end; ++k)
-        check_sizes_of(*plan_.steps[k], size_check);
+      for (uint32_t k = chain.first; k < chain.end; ++k) check_sizes_of(*plan_.steps[k]);
       std::shared_ptr<const BandedKernel> kernel;
       try {
         kernel = bind_bands(*bound_, chain);
@@ -346,7 +346,6 @@ class Binder {
       operand_count += plan_.steps[k]->inputs.size() + plan_.steps[k]->outputs.size();
     bound.pointers.reserve(operand_count);
     bound.steps.reserve(segment_.end_step - segment_.first_step);
-    SizeCheck size_check(bound);
     InPlaceSteps in_place(bound, requests_);
     ReadConstants constants(bound);
     auto banded = banded_.begin();
@@ -374,7 +373,7 @@ class Binder {
         bound_step.replaceable = step.spec.post_ops.empty() ? 0 : in_place.replaceable(k);
         bound_step.kernel = known_kernel(options_.before, step, k, bound_step.replaceable);
         if (!bound_step.kernel) {
-          check_sizes_of(step, size_check);
+          check_sizes_of(step);
           bound_step.kernel = bind_kernel(step, bound_step.replaceable);
         }
         in_place.add(k, *bound_step.kernel);
@@ -390,14 +389,14 @@ class Binder {
   }
 
   /// Of a step whose kernel is about to be bound to these sizes.
-  void check_sizes_of(const Step& step, SizeCheck& size_check) {
+  void check_sizes_of(const Step& step) {
     for (const NodeId id : step.unproven) {
       const Node& node = plan_.graph->node(id);
-      at_node(node.name, *node.op, [&] { size_check.node(node); });
+      at_node(node.name, *node.op, [&] { size_check_.node(node); });
     }
     if (step.region != Hash128{} || step.nodes.empty()) return;
     const OperandsOfStep operands(*bound_, step);
-    at_node(step.name, *step.spec.op, [&] { size_check.step(step, operands.outputs); });
+    at_node(step.name, *step.spec.op, [&] { size_check_.step(step, operands.outputs); });
   }
 
   std::shared_ptr<const BoundKernel> bind_kernel(const Step& step, uint32_t replaceable) {
@@ -436,6 +435,7 @@ class Binder {
   const Plan::SegmentProgram& program_;
   const BindOptions& options_;
   std::shared_ptr<Bound> bound_;
+  SizeCheck size_check_;
   std::vector<int64_t> offsets_;  ///< per PlanValue, in elements
   std::vector<ArenaRequest> requests_;
   std::vector<Banded> banded_;  ///< in the order of steps

@@ -5,20 +5,11 @@
 
 #include "base/clock.h"
 #include "ops/infer.h"
+#include "plan/segments.h"
 #include "runtime/capture.h"
 #include "runtime/dynamic_step.h"
 
 namespace xc {
-
-namespace {
-
-bool takes_containers(const Graph& graph) {
-  return std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](ValueId input) {
-    return graph.value(input).type.kind != Type::Kind::kTensor;
-  });
-}
-
-}  // namespace
 
 void Executor::check_stop() const {
   if (options_.cancel && options_.cancel->load(std::memory_order_relaxed))
@@ -210,7 +201,11 @@ void Executor::run(const Turn& turn, uint64_t run, void* const* inputs,
                           ? dynamic_tensor(*last, plan.outputs[i]).to_contiguous()
                           : *static_cast<const Tensor*>(inputs[buffer.index]);
       // It may be an element of a sequence that the caller has lent.
-      if (!container && takes_containers(program_.graph())) tensor = tensor.clone();
+      const Graph& graph = program_.graph();
+      if (!container && std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](ValueId input) {
+            return is_container(graph.value(input));
+          }))
+        tensor = tensor.clone();
       if (outputs.slots[i]) {
         const Tensor& to = outputs.slots[i]->tensor;
         if (container) fail(Status::kUnsupported, "output {}: a sequence cannot be bound", i);

@@ -146,9 +146,10 @@ bool Session::warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds
   for (const Tensor& t : zeros) views.push_back(t.view());
 
   TierHooks* tier = model_->engine()->tier();
+  Program& program = program_of(views);
   const auto run_once = [&] {
     std::vector<xc_tensor*> slots(model_->outputs().size(), nullptr);
-    program_of(views).call_attention();  // the tier looks at this run
+    program.call_attention();  // the tier looks at this run
     run(views, slots, {});
     for (xc_tensor* slot : slots)
       if (slot) slot->release();
@@ -160,9 +161,7 @@ bool Session::warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds
     Program& program;
     Warm(TierHooks& t, Program& p) : tier(t), program(p) { tier.warm_up(program, true); }
     ~Warm() { tier.warm_up(program, false); }
-  };
-  Program& program = program_of(views);
-  const Warm warm(*tier, program);
+  } warm(*tier, program);
   while (true) {
     for (int k = 0; k < kLook; ++k) run_once();
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());

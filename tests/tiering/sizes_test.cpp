@@ -6,6 +6,7 @@
 #include "ops/infer.h"
 #include "runtime/tensor_handle.h"
 #include "support.h"
+#include "support/evaluate.h"
 #include "support/random_graph.h"
 #include "support/sessions.h"
 
@@ -112,35 +113,15 @@ Answer answer(Session& session, const std::vector<Tensor>& inputs) {
 std::shared_ptr<Session> session_of(const std::string& graph, JitMode jit, int64_t bands) {
   Config config;
   config.jit = static_cast<int64_t>(jit);
-  config.threads = 1;
   config.bands = bands;
-  std::unique_ptr<TierHooks> tier;
-  if (jit != JitMode::kOff)
-    tier = std::make_unique<Tier>(create_jit_compiler(config.isa, 64 << 20, false), config);
-  auto engine = std::make_shared<Engine>(config, HostHooks{}, std::move(tier));
-  return std::make_shared<Session>(Model::create(engine, parse_graph(graph)), Config{});
+  return testing::session_of(graph, config);
 }
 
 /// The same by inference of one operator after the other on the tensors there are.
 Answer reference_answer(const std::string& text, const std::vector<Tensor>& inputs) {
   Answer out;
-  Graph graph = parse_graph(text);
-  std::map<ValueId, Tensor> values;
-  for (size_t i = 0; i < inputs.size(); ++i) values[graph.inputs[i]] = inputs[i];
-  const auto get = [&](ValueId v) {
-    if (v == kNone) return Tensor();
-    return graph.value(v).is_constant() ? graph.value(v).constant : values.at(v);
-  };
   try {
-    for (const NodeId id : graph.order()) {
-      const Node& node = graph.node(id);
-      std::vector<Tensor> in;
-      for (ValueId v : node.inputs) in.push_back(get(v));
-      const std::vector<Tensor> made = run_reference(node, in);
-      for (size_t k = 0; k < node.outputs.size(); ++k)
-        if (node.outputs[k] != kNone) values[node.outputs[k]] = made[k];
-    }
-    for (ValueId v : graph.outputs) out.dims.push_back(get(v).dims());
+    for (const Tensor& y : evaluate(parse_graph(text), inputs)) out.dims.push_back(y.dims());
   } catch (const Error& error) {
     out.refused = error.status();
   }

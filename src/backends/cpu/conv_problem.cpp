@@ -195,6 +195,13 @@ ConvWindow conv_window(const ConvProblem& s, int64_t channels, int64_t pad_begin
   return out;
 }
 
+Verdict windows_fit_scratch(const StepSpec& spec) {
+  constexpr int64_t kMostDilation = 32;
+  for (int64_t dilation : spec.attrs().get_ints("dilations"))
+    if (dilation > kMostDilation) return Verdict::no("windows too wide for scratch");
+  return Verdict::ok();
+}
+
 std::vector<Order> conv_orders(const StepSpec& spec) {
   std::vector<Order> out(spec.inputs.size() + spec.outputs.size(), Order::kChannelsLast);
   for (size_t i = 1; i <= 2 && i < spec.inputs.size(); ++i) out[i] = Order::kRowMajor;

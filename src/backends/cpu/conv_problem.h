@@ -70,6 +70,10 @@ struct ConvWindow {
 ConvWindow conv_window(const ConvProblem& problem, int64_t channels, int64_t pad_begin,
                        int64_t pad_end);
 
+/// Whether windows are narrow enough for kernels that stage what lies between their taps in
+/// scratch.
+Verdict windows_fit_scratch(const StepSpec& spec);
+
 /// Implementation::preferred of convolutions: activations channels-last.
 std::vector<Order> conv_orders(const StepSpec& spec);
 

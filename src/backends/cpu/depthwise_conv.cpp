@@ -116,12 +116,9 @@ class DepthwiseBound final : public BoundRowWindows {
   void compute_row(const Image& x, int64_t row, Range cols, const float* bias, float* y,
                    int64_t y_pixel) const {
     const DepthwiseModel& m = *model_;
-    const auto inside = [](const WindowAxis& axis, int64_t output) {
-      const RowRange taps = axis.positions(output, 0, axis.input);
-      return Range{taps.begin, taps.end};
-    };
-    const Range rows = inside(rows_, row), whole = common(outputs_inside(cols_), cols);
-    const auto compute = [&](int64_t col, int64_t pixels, Range taps) {
+    const RowRange rows = rows_.positions(row, 0, rows_.input);
+    const Range whole = common(outputs_inside(cols_), cols);
+    const auto compute = [&](int64_t col, int64_t pixels, RowRange taps) {
       m.fns.run({.x = x.first + rows_.at(row, rows.begin) * x.at.row +
                       cols_.at(col, taps.begin) * x.at.col,
                  .x_pixel = cols_.stride * x.at.col,
@@ -146,7 +143,7 @@ class DepthwiseBound final : public BoundRowWindows {
         compute(col, whole.size(), {0, cols_.kernel});
         col = whole.end - 1;
       } else {
-        compute(col, 1, inside(cols_, col));
+        compute(col, 1, cols_.positions(col, 0, cols_.input));
       }
     }
   }

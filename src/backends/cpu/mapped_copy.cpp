@@ -20,8 +20,8 @@ namespace {
 constexpr int64_t kTaskElements = 64 << 10;
 constexpr int64_t kFill = INT64_MIN;  ///< no source: the constant
 
+constexpr int64_t kLongestAxis = int64_t{1} << 32;  ///< elements; a map has an entry for each
 /// Per axis of the result: the source's element offset, or kFill.
-constexpr int64_t kLongestAxis = int64_t{1} << 32;  // of a table with an entry for each element
 using AxisMaps = std::vector<std::vector<int64_t>>;
 
 /// Part of a row of the result.

@@ -20,6 +20,7 @@
 
 #include "backends/cpu/block_copies.h"
 #include "backends/cpu/bound_views.h"
+#include "backends/cpu/conv_problem.h"
 #include "backends/cpu/image_blocks.h"
 #include "backends/cpu/own_product.h"
 #include "backends/cpu/simple_kernel.h"
@@ -35,7 +36,6 @@ constexpr int64_t kPanel = 64;  ///< channels of the result
 constexpr int64_t kLanes = 16;  ///< panels are whole vectors of the widest
 constexpr int64_t kFewest = 8;  ///< channels of the result that are worth a vector
 constexpr int64_t kMostStride = 64;
-constexpr int64_t kMostDilation = 32;
 /// Pixels of a block, per phase: what it reads and its sums take half of the second-level cache.
 constexpr int64_t kLeastPixels = 48, kMostPixels = 384;
 
@@ -458,8 +458,7 @@ Verdict supports_phase_conv_transpose(const StepSpec& spec) {
   if (w.dims()[1] < kFewest) return Verdict::no("few channels of the result");
   for (int64_t stride : spec.attrs().get_ints("strides"))
     if (stride > kMostStride) return Verdict::no("more than 64 phases of an axis");
-  for (int64_t dilation : spec.attrs().get_ints("dilations"))
-    if (dilation > kMostDilation) return Verdict::no("windows too wide for scratch");
+  if (const Verdict fits = windows_fit_scratch(spec); !fits.yes()) return fits;
   for (int64_t pad : spec.attrs().get_ints("pads"))
     if (pad < 0) return Verdict::no("negative padding");
   if (spec.inputs.size() > kB && spec.inputs[kB].present() && !spec.inputs[kB].contiguous())

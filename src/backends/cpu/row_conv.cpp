@@ -19,10 +19,10 @@ namespace xc::cpu {
 namespace {
 
 constexpr size_t kX = 0, kW = 1;
-constexpr int64_t kBlockBytes = 24 << 10;  ///< of the result: an epilogue finds it in the L1 cache
-constexpr double kMostStageBytes = 8
-                                   << 20;   ///< of rows with zeros around, far apart as strides are
+constexpr int64_t kBlockBytes = 24 << 10;   ///< of the result: an epilogue finds it in the L1 cache
 constexpr int64_t kWholeBytes = 192 << 10;  ///< of a result that has none
+/// Of rows with zeros around, which are as wide as strides are far.
+constexpr double kMostStageBytes = 8 << 20;
 // Where it is used: few channels of the input and few terms of a sum; or a 1x1 kernel with bounds
 // behind it, some channels of the input and enough of the result.
 constexpr int64_t kFewChannels = 4, kFewTerms = 192;

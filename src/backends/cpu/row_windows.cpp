@@ -9,7 +9,6 @@ namespace xc::cpu {
 namespace {
 
 constexpr size_t kW = 1, kB = 2;
-constexpr int64_t kMostDilation = 32;
 constexpr double kTaskFlops = 2e6;
 
 /// `count` pixels of N channels.
@@ -45,8 +44,7 @@ Verdict supports_row_windows(const StepSpec& spec) {
   if (rank < 3 || rank > 4) return Verdict::no(fmt::format("{} spatial axes", rank - 2));
   for (int64_t pad : spec.attrs().get_ints("pads"))
     if (pad < 0) return Verdict::no("negative padding");
-  for (int64_t dilation : spec.attrs().get_ints("dilations"))
-    if (dilation > kMostDilation) return Verdict::no("windows too wide for scratch");
+  if (const Verdict fits = windows_fit_scratch(spec); !fits.yes()) return fits;
   if (spec.inputs.size() <= kB || !spec.inputs[kB].present()) return Verdict::ok();
   const Operand& bias = spec.inputs[kB];
   return bias.dtype == DType::kF32 && bias.contiguous() ? Verdict::ok()

@@ -31,7 +31,6 @@ namespace {
 
 constexpr size_t kX = 0, kW = 1, kB = 2;
 constexpr int64_t kPanel = 64;  ///< output channels
-constexpr int64_t kMostDilation = 32;
 /// Tiles of a block, whose points take three quarters of the second-level cache.
 constexpr int64_t kLeastTiles = 16, kMostTiles = kFewRows;
 constexpr int kMostPixels = kMostPoints * kMostPoints;
@@ -459,8 +458,7 @@ Verdict supports(const StepSpec& spec) {
   if (spec.attrs().get_int("group", 1) != 1) return Verdict::no("groups");
   for (int64_t stride : spec.attrs().get_ints("strides"))
     if (stride != 1) return Verdict::no("windows more than a pixel apart");
-  for (int64_t dilation : spec.attrs().get_ints("dilations"))
-    if (dilation > kMostDilation) return Verdict::no("windows too wide for scratch");
+  if (const Verdict fits = windows_fit_scratch(spec); !fits.yes()) return fits;
   if (winograd_forms(axes == 2 ? w.dims()[2] : 1, w.dims().back()).empty())
     return Verdict::no("windows that share nothing");
   if (const Verdict library = OnednnConv::supports(spec); !library.yes()) return library;
