@@ -2,6 +2,7 @@
 
 #include "backends/cpu/vector/conv_row_fn.h"
 #include "backends/cpu/vector/depthwise_row_fn.h"
+#include "backends/cpu/vector/plane_row_fn.h"
 #include "backends/step_harness.h"
 
 namespace xc {
@@ -74,6 +75,11 @@ const std::vector<Case> kCases = {
     {{1, 128, 7, 7}, 256, {3, 3}, 1, {1, 1}, {1, 1, 1, 1}},
     {{2, 260, 8, 8}, 1030, {1, 1}, 1, {2, 2}},
     {{4, 300, 9}, 440, {2}, 1, {1}, {1, 0}},
+    // Products of the library's sgemm, below AVX-512.
+    {{1, 2, 31, 31}, 140, {3, 1}, 2, {1, 1}, {3, 3, 1, 0}, {2, 1}},
+    {{1, 6, 31, 31}, 66, {3, 3}, 2, {1, 1}, {1, 1, 1, 1}},
+    {{1, 8, 40, 40}, 24, {3, 3}, 2, {1, 1}, {1, 1, 1, 1}},
+    {{1, 20, 28, 28}, 44, {5, 5}, 4},
 };
 
 /// What "xc.conv" takes without functions behind it: few channels of the input.
@@ -102,6 +108,67 @@ TEST_CASE("backends/conv: few channels of the input by rows, the same bits for 1
     check_row("xc.conv", conv(g, c), {1e-5, 1e-4});
     check_row("xc.conv", conv(g, c, false), {1e-5, 1e-4});
     check_threads("xc.conv", conv(g, c));
+  }
+}
+
+/// What "xc.conv planes" takes: few channels in all.
+const std::vector<Case> kPlanes = {
+    {{1, 3, 40, 54}, 3, {11, 11}, 3, {1, 1}, {5, 5, 5, 5}},
+    {{2, 1, 9, 31}, 1, {3, 3}, 1, {1, 1}, {2, 1, 2, 1}},
+    {{1, 1, 16000}, 2, {101}, 1, {}, {50, 50}},            // blocks across a row
+    {{3, 1, 5000}, 1, {65}, 1, {4}, {7, 0}},               // phases of a stride
+    {{1, 3, 33, 47}, 4, {1, 1}},                           // of colours
+    {{1, 4, 20, 21}, 8, {5, 3}, 2, {2, 3}, {2, 1, 1, 2}},  // two planes into four
+    {{1, 2, 30, 22}, 2, {3, 3}, 2, {2, 1}, {6, 5, 6, 5}, {6, 5}},
+    {{1, 1, 25, 40}, 3, {3, 4}, 1, {1, 3}, {0, 2, 0, 2}, {1, 2}},
+    {{1, 2, 13, 13}, 2, {4, 4}, 1, {1, 1}, {}, {}, "SAME_UPPER"},
+    {{1, 8, 5, 9}, 8, {7, 7}, 8, {1, 1}, {3, 3, 3, 3}},  // windows larger than the input
+    {{1, 2, 1, 12}, 4, {3, 3}, 1, {}, {1, 1, 1, 1}},     // rows of padding only
+    {{4, 3, 64, 150}, 3, {3, 3}, 3, {1, 1}, {1, 1, 1, 1}},
+    {{1, 1, 1, 300}, 1, {1, 9}, 1, {}, {0, 4, 0, 4}},
+    {{0, 3, 8, 8}, 3, {1, 1}},
+};
+
+TEST_CASE("backends/conv: few planes along their rows, the same bits for 1 to 4 threads") {
+  Generator g(59);
+  const auto& row = find_row("xc.conv planes", "Conv");
+  for (const Case& c : kPlanes) {
+    INFO(to_text(c.x) << " in " << c.group << " to " << c.out);
+    check_row("xc.conv planes", conv(g, c), {1e-5, 1e-4});
+    check_row("xc.conv planes", conv(g, c, false), {1e-5, 1e-4});
+    check_threads("xc.conv planes", conv(g, c));
+  }
+  const auto takes = [&](const Case& c) {
+    const Problem p = conv(g, c);
+    const Node node = node_of(p);
+    return row.supports(spec_of(p, node, {})).yes();
+  };
+  CHECK_FALSE(takes({{1, 9, 20, 20}, 9, {3, 3}, 9}));
+  CHECK_FALSE(takes({{1, 5, 20, 20}, 4, {3, 3}}));
+  CHECK_FALSE(takes({{1, 3, 9, 9}, 3, {3, 3}, 3}));  // 7 columns
+}
+
+TEST_CASE("backends/conv: elements of a row for every instruction set, any number side by side") {
+  Generator g(60);
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > cpu_info().isa) continue;
+    for (int64_t count = 0; count < 290; count += count < 70 ? 1 : 13) {
+      const std::vector<int64_t> offsets{0, 3, 1, 40};
+      // Nothing behind the last tap of the last element may be read.
+      const Tensor x = g.tensor(DType::kF32, {std::max<int64_t>(count, 1) + 40}),
+                   w = g.tensor(DType::kF32, {4});
+      std::vector<float> y(static_cast<size_t>(count) + 1, 77.0f);
+      cpu::plane_row_fns(isa).run(
+          {x.as<float>(), offsets.data(), w.as<float>(), 4, 0.5f, y.data(), count, -1.0f, 2.0f});
+      for (int64_t i = 0; i < count; ++i) {
+        double sum = 0.5;
+        for (size_t t = 0; t < 4; ++t)
+          sum += static_cast<double>(x.as<float>()[i + offsets[t]]) * w.as<float>()[t];
+        CHECK(y[static_cast<size_t>(i)] ==
+              doctest::Approx(std::clamp(sum, -1.0, 2.0)).epsilon(1e-5));
+      }
+      CHECK(y.back() == 77.0f);
+    }
   }
 }
 
@@ -326,6 +393,93 @@ TEST_CASE("backends/conv: weights that the run makes, split by channels") {
   }
 }
 
+/// Weights of these dims that lie backwards, in each other's places, all in one, or turned.
+std::vector<Tensor> unusual_weights(Generator& g, const Dims& dims) {
+  const Tensor memory = g.tensor(DType::kF32, {2 * element_count(dims)});
+  const auto view = [&](const Dims& strides) {
+    int64_t first = 0;
+    for (size_t axis = 0; axis < dims.size(); ++axis)
+      first += std::max<int64_t>(0, -strides[axis]) * (dims[axis] - 1);
+    return Tensor(memory.buffer(), first * 4, DType::kF32, dims, strides);
+  };
+  const Dims dense = contiguous_strides(dims);
+  Dims backwards = dense, last_backwards = dense, windows = dense, turned(dims.size());
+  for (int64_t& stride : backwards) stride = -stride;
+  last_backwards.back() = -1;
+  windows[0] = 1;
+  int64_t next = 1;
+  for (size_t axis = 0; axis < dims.size(); ++axis) {
+    turned[axis] = next;
+    next *= dims[axis];
+  }
+  std::vector<Tensor> out;
+  for (const Dims& strides : {backwards, last_backwards, windows, Dims(dims.size(), 0), turned})
+    out.push_back(view(strides));
+  return out;
+}
+
+TEST_CASE("backends/conv: weights that the run makes lie in any way") {
+  Generator g(63);
+  for (const Case& c :
+       {Case{{1, 4, 8, 8}, 8, {3, 3}, 1, {}, {1, 1, 1, 1}}, Case{{2, 8, 9, 7}, 12, {3, 2}, 4},
+        Case{{1, 6, 20}, 6, {5}, 6}, Case{{1, 16, 6, 6}, 24, {1, 1}}}) {
+    Problem p = conv(g, c);
+    p.constant = {};
+    for (const Tensor& weights : unusual_weights(g, p.inputs[1].dims())) {
+      p.inputs[1] = weights;
+      INFO(to_text(c.x) << " weights with strides " << to_text(weights.strides()));
+      const Tensor want = run_reference(node_of(p), p.inputs)[0];
+      for (const int order : {0, 3}) {
+        Problem lying = p;
+        lying.inputs[0] = g.strided(p.inputs[0], order);
+        RunOptions options;
+        options.output_kind = order;
+        options.symbolic = true;
+        const std::string wrong = difference(
+            run_row(find_row("onednn.conv", "Conv"), lying, options)[0], want, {1e-5, 1e-3});
+        CHECK_MESSAGE(wrong.empty(), order << ": " << wrong);
+      }
+    }
+  }
+}
+
+TEST_CASE("backends/conv: windows over padding alone, where sizes are known late") {
+  Generator g(64);
+  const PostOp relu{PostOp::Kind::kUnary, &get_op("Relu"), {}, 0, true, {}};
+  PostOp narrow{PostOp::Kind::kUnary, &get_op("Cast"), {}, 0, true, {}};
+  narrow.attrs.set("to", int64_t{10});
+  size_t rows = 0;
+  for (const Case& c : {Case{{1, 64, 0, 5}, 24, {3, 3}, 1, {}, {2, 2, 2, 2}},
+                        Case{{2, 3, 5, 0}, 24, {3, 3}, 1, {}, {2, 2, 2, 2}},
+                        Case{{1, 16, 0, 5}, 16, {3, 3}, 8, {}, {2, 2, 2, 2}},
+                        Case{{1, 16, 0}, 16, {3}, 16, {}, {2, 2}}})
+    for (const bool biased : {true, false})
+      for (const char* name : {"onednn.conv", "xc.conv winograd", "xc.conv", "xc.conv groups",
+                               "xc.conv depthwise", "onednn.conv bf16"})
+        for (const auto& posts : {std::vector<PostOp>{}, {relu}, {relu, narrow}}) {
+          Problem p = conv(g, c, biased);
+          RunOptions options;
+          options.symbolic = true;
+          p.post_ops = posts;
+          const auto& row = find_row(name, "Conv");
+          const Node node = node_of(p);
+          if (!row.supports(spec_of(p, node, options)).yes()) continue;
+          ++rows;
+          std::vector<Tensor> want = run_reference(node, p.inputs);
+          for (const PostOp& post : posts) {
+            Problem alone;
+            alone.op = post.op;
+            alone.attrs = post.attrs;
+            alone.inputs = want;
+            want = run_reference(node_of(alone), alone.inputs);
+          }
+          for (options.output_kind = 0; options.output_kind < 4; ++options.output_kind)
+            CHECK_MESSAGE(same_bits(run_row(row, p, options)[0], want[0]),
+                          name << " " << to_text(c.x) << biased << posts.size());
+        }
+  CHECK(rows >= 24);
+}
+
 TEST_CASE("backends/conv: post-ops in the primitive and after it") {
   Generator g(53);
   const PostOp add{PostOp::Kind::kBinary, &get_op("Add"), {}, 3, true, {}};
@@ -337,6 +491,7 @@ TEST_CASE("backends/conv: post-ops in the primitive and after it") {
   for (size_t k : {0, 1, 3, 11, 12, 7, 14, 21, 22, 24})
     cases.emplace_back("onednn.conv", kCases[k]);
   for (size_t k : {0, 1, 2, 4, 5, 9, 10}) cases.emplace_back("xc.conv", kFewChannels[k]);
+  for (size_t k : {0, 2, 5, 10}) cases.emplace_back("xc.conv planes", kPlanes[k]);
   const std::vector<Case> grouped = groups();
   for (size_t k : {0, 2, 4, 6, 7, 9}) cases.emplace_back("xc.conv groups", grouped[k]);
   const std::vector<Case> single = depthwise();
@@ -463,6 +618,42 @@ TEST_CASE(
                       name << " " << post.op->name << " order " << kind << ": " << wrong);
       }
   }
+}
+
+TEST_CASE("backends/conv: NaN goes through functions behind products of the library's sgemm") {
+  Generator g(65);
+  const PostOp add{PostOp::Kind::kBinary, &get_op("Add"), {}, 3, true, {}};
+  const PostOp sigmoid{PostOp::Kind::kUnary, &get_op("Sigmoid"), {}, 0, true, {}};
+  for (const Case& c :
+       {Case{{2, 3, 1, 7}, 9, {1, 1}, 3, {}, {0, 1, 0, 1}},
+        Case{{1, 6, 31, 31}, 66, {3, 3}, 2, {}, {1, 1, 1, 1}}, Case{{1, 8, 10, 10}, 12, {3, 3}, 4}})
+    for (const bool added : {false, true}) {
+      Problem p = conv(g, c);
+      p.inputs[0].as<float>()[3] = std::nanf("");
+      Problem alone;
+      alone.op = sigmoid.op;
+      alone.inputs = run_reference(node_of(p), p.inputs);
+      p.post_ops = {sigmoid};
+      if (added) {
+        Problem sum;
+        sum.op = add.op;
+        sum.inputs = {alone.inputs[0], g.tensor(DType::kF32, alone.inputs[0].dims())};
+        p.post_ops = {add, sigmoid};
+        p.post_inputs = {g.strided(sum.inputs[1], 3)};
+        alone.inputs = run_reference(node_of(sum), sum.inputs);
+      }
+      const Tensor want = run_reference(node_of(alone), alone.inputs)[0];
+      p.inputs[0] = g.strided(p.inputs[0], 3);
+      for (const int threads : {1, 3}) {
+        RunOptions options;
+        options.output_kind = 3;
+        options.threads = threads;
+        options.replaceable = added ? 1u << 3 : 0;
+        const std::string wrong =
+            difference(run_row(find_row("onednn.conv", "Conv"), p, options)[0], want, {1e-4, 1e-4});
+        CHECK_MESSAGE(wrong.empty(), to_text(c.x) << added << " on " << threads << ": " << wrong);
+      }
+    }
 }
 
 TEST_CASE("backends/conv: bounds in registers are Relu's and Clip's, NaN and crossed ones too") {

@@ -83,6 +83,14 @@ TEST_CASE("backends/conv_transpose: agrees with the reference, row-major and cha
       }
 }
 
+TEST_CASE("backends/conv_transpose: no image, with a bias and without") {
+  Generator g(67);
+  const Case none{{0, 4, 5, 5}, {4, 200, 2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}, {0, 0}};
+  for (const bool constant : {true, false})
+    for (const bool biased : {true, false})
+      check_row(kRow, transposed(g, none, biased, constant), {});
+}
+
 TEST_CASE("backends/conv_transpose: padding by rule and given sizes of the result") {
   Generator g(62);
   for (const char* rule : {"SAME_UPPER", "SAME_LOWER", "VALID"})

@@ -298,6 +298,72 @@ TEST_CASE("backends/integer: gathered windows, any zero points, constant weights
         }
 }
 
+/// A row's kernel, bound to operands that are all row-major.
+struct BoundRow {
+  BoundRow(std::string_view name, const Problem& problem, const RunOptions& options)
+      : node(node_of(problem)),
+        kernel(find_row(name, problem.op->name).create(spec_of(problem, node, options))) {
+    std::vector<BoundOperand> in, out;
+    for (const Type& type : infer_concrete(node, problem.inputs))
+      results.emplace_back(type.dtype, *to_concrete(*type.dims));
+    for (const Tensor& t : problem.inputs) {
+      in.push_back({t.dims(), t.strides()});
+      buffers.push_back(t.data());
+    }
+    for (const Tensor& t : results) {
+      out.push_back({t.dims(), t.strides()});
+      buffers.push_back(t.data());
+    }
+    bound = kernel->bind({in, out});
+  }
+  Node node;
+  std::unique_ptr<Kernel> kernel;
+  std::vector<Tensor> results;
+  std::vector<void*> buffers;
+  std::shared_ptr<const BoundKernel> bound;
+};
+
+TEST_CASE("backends/integer: tasks find the weights as they were arranged once") {
+  Generator g(54);
+  for (const ConvCase& c : {kConvs[9], kConvs[4], kConvs[5]}) {
+    Problem p = qlinear_conv(g, c, {DType::kU8, DType::kU8, DType::kU8}, 77, true, false);
+    p.constant.clear();
+    const Tensor want = run_row(find_row("xc.integer_conv", "QLinearConv"), p)[0];
+    RunOptions options;
+    options.threads = 4;
+    const BoundRow row("xc.integer_conv", p, options);
+    const BoundKernel& bound = *row.bound;
+    REQUIRE(bound.shared_bytes > 0);
+    const auto shared = Buffer::allocate(bound.shared_bytes),
+               scratch = Buffer::allocate(bound.scratch_bytes);
+    const StepArgs args{row.buffers.data(), scratch->data(), shared->data()};
+    bound.start(args);
+    for (const size_t input : {3, 4, 5, 8})  // weights, scales, zero points and the bias
+      std::memset(p.inputs[input].data(), 0, static_cast<size_t>(p.inputs[input].byte_size()));
+    for (int64_t task = 0; task < bound.tasks; ++task) bound.run(args, task, task + 1);
+    CHECK_MESSAGE(same_bits(row.results[0], want), to_text(c.x));
+  }
+}
+
+TEST_CASE("backends/integer: windows over padding alone, where sizes are known late") {
+  Generator g(55);
+  const std::vector<ConvCase> cases{{{1, 64, 0, 5}, {8, 64, 3, 3}, {2, 2, 2, 2}, {}, {}},
+                                    {{2, 6, 0}, {6, 1, 3}, {2, 2}, {}, {}, 6}};
+  for (const ConvCase& c : cases)
+    for (const char* name : {"onednn.integer_conv", "xc.integer_conv"})
+      for (const bool biased : {true, false}) {
+        Problem p = qlinear_conv(g, c, {DType::kU8, DType::kI8, DType::kU8}, 101, biased);
+        const auto& row = find_row(name, "QLinearConv");
+        RunOptions options;
+        options.symbolic = true;
+        const Node node = node_of(p);
+        if (!row.supports(spec_of(p, node, options)).yes()) continue;
+        const std::string wrong =
+            difference(run_row(row, p, options)[0], run_reference(node, p.inputs)[0], {0, 1});
+        CHECK_MESSAGE(wrong.empty(), name << to_text(c.x) << biased << ": " << wrong);
+      }
+}
+
 TEST_CASE("backends/integer: both ways of QLinearConv agree to the bit without a bias") {
   if (!cpu::library_integers_are_exact()) return;
   Generator g(51);
@@ -337,6 +403,41 @@ TEST_CASE("backends/integer: weights in blocks, any rows, tails and zero points"
           INFO(name(type) << k << "x" << n << " by " << block << to_text(x) << zero);
           check_row("xc.block_matmul", p, {1e-5, 5e-6 * static_cast<double>(k)});
         }
+}
+
+Problem block_product(Generator& g, DType type, const Dims& x, int64_t n, int64_t block) {
+  Problem p;
+  p.op = &get_op("DequantizedMatMul", "xc");
+  p.attrs.set("block_size", block);
+  const double bound = type == DType::kI4 ? 7 : 127;
+  p.inputs = {g.tensor(DType::kF32, x), g.tensor(type, {x.back(), n}, -bound, bound),
+              g.tensor(DType::kF32, {ceil_div(x.back(), block), n}, 0.001, 0.02)};
+  p.constant = {false, true, true};
+  return p;
+}
+
+TEST_CASE("backends/integer: weights in blocks, data that integers would lead out of range") {
+  Generator g(56);
+  for (const DType type : {DType::kI4, DType::kI8})
+    for (const int64_t rows : {1, 2, 7, 20})
+      for (const float value : {INFINITY, -INFINITY, 3e37f, -1e38f, 3e38f, std::nanf("")}) {
+        Problem p = block_product(g, type, {rows, 64}, 70, 32);
+        for (int64_t i = 0; i < rows; i += 2) p.inputs[0].as<float>()[i * 64 + 5] = value;
+        INFO(name(type) << " " << rows << " rows with " << value);
+        check_row("xc.block_matmul", p, {1e-5, 1e-3});
+      }
+}
+
+TEST_CASE("backends/integer: weights in blocks, parts of the rows for idle threads") {
+  Generator g(57);
+  for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{700, 70}, {300, 300}, {130, 64}}) {
+    const Problem p = block_product(g, DType::kI4, {rows, 300}, n, 32);
+    check_threads("xc.block_matmul", p);
+    RunOptions options;
+    options.threads = 4;
+    const int64_t tasks = BoundRow("xc.block_matmul", p, options).bound->tasks;
+    CHECK_MESSAGE(tasks >= std::min<int64_t>(4, rows / 128), rows << " x " << n);
+  }
 }
 
 TEST_CASE("backends/integer: QuantizeLinear by one scale, ties and saturation included") {

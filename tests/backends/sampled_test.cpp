@@ -34,6 +34,11 @@ TEST_CASE("backends/sampled: GridSample in any mode, padding and number of axes"
           }
           INFO(mode << padding << align << to_text(x));
           check_row("xc.sampled", p, {1e-5, 1e-5});
+          p.attrs.set("mode", std::string("nearest"));
+          for (DType type : {DType::kF32, DType::kF64, DType::kBF16, DType::kI64, DType::kBool}) {
+            p.inputs[0] = g.tensor(type, x);
+            check_row("xc.sampled", p, {});
+          }
         }
 }
 

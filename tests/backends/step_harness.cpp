@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <thread>
@@ -144,18 +145,42 @@ static Tensor with_rows(const Tensor& tensor, int64_t stride) {
   return Tensor(buffer, 0, tensor.dtype(), tensor.dims(), strides);
 }
 
+/// Scratch or shared memory of a size that a bound kernel names, and what must stay behind it.
+class FencedScratch {
+ public:
+  explicit FencedScratch(int64_t bytes)
+      : bytes_(static_cast<size_t>(bytes)), memory_(Buffer::allocate(bytes + kFence)) {
+    std::memset(memory_->data(), 0xff, bytes_ + kFence);
+  }
+  std::byte* data() const { return memory_->data(); }
+  bool whole() const {
+    return std::all_of(data() + bytes_, data() + bytes_ + kFence,
+                       [](std::byte b) { return b == std::byte{0xff}; });
+  }
+
+ private:
+#if defined(__SANITIZE_ADDRESS__)
+  static constexpr size_t kFence = 0;  // which tells of reads, too
+#else
+  static constexpr size_t kFence = 4096;
+#endif
+  size_t bytes_;
+  std::shared_ptr<Buffer> memory_;
+};
+
 /// All tasks of a bound kernel.
 static void run_bound(const BoundKernel& bound, std::vector<void*> buffers,
                       const RunOptions& options) {
-  const int64_t pieces = options.pieces == 0 ? bound.tasks : std::min(options.pieces, bound.tasks);
-  const auto shared = Buffer::allocate(bound.shared_bytes);
-  std::memset(shared->data(), 0xff, static_cast<size_t>(shared->bytes()));
-  const StepArgs args{buffers.data(), nullptr, shared->data()};
+  // Of no task there is a call all the same, as where a step runs on one thread.
+  const int64_t pieces = std::max<int64_t>(
+      1, options.pieces == 0 ? bound.tasks : std::min(options.pieces, bound.tasks));
+  const FencedScratch shared(bound.shared_bytes);
+  const StepArgs args{buffers.data(), nullptr, shared.data()};
   const auto run_piece = [&](int64_t piece) {
-    const auto scratch = Buffer::allocate(bound.scratch_bytes);
-    std::memset(scratch->data(), 0xff, static_cast<size_t>(scratch->bytes()));
-    bound.run({args.buffers, scratch->data(), args.shared}, bound.tasks * piece / pieces,
+    const FencedScratch scratch(bound.scratch_bytes);
+    bound.run({args.buffers, scratch.data(), args.shared}, bound.tasks * piece / pieces,
               bound.tasks * (piece + 1) / pieces);
+    CHECK_MESSAGE(scratch.whole(), "written behind the scratch");
   };
   if (bound.shared_bytes > 0) bound.start(args);
   std::vector<std::thread> threads;
@@ -166,6 +191,7 @@ static void run_bound(const BoundKernel& bound, std::vector<void*> buffers,
       run_piece(piece);
   for (std::thread& thread : threads) thread.join();
   if (bound.shared_bytes > 0) bound.finish(args);
+  CHECK_MESSAGE(shared.whole(), "written behind the shared memory");
 }
 
 std::string in_place_difference(const BoundKernel& bound, const std::vector<Tensor>& inputs,

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "backends/cpu/axis_sources.h"
 #include "backends/step_harness.h"
 
 namespace xc {
@@ -56,7 +57,11 @@ TEST_CASE("backends/mapped: every mode of Pad, with constant and run-time pads")
            std::vector<std::pair<Dims, Ints>>{{{3, 4}, {1, 2, 2, 3}},
                                               {{5, 40}, {0, 9, 0, 30}},
                                               {{4, 3, 6}, {0, -1, 2, 1, 0, -2}},
-                                              {{6}, {-2, -1}}}) {
+                                              {{6}, {-2, -1}},
+                                              {{33}, {40, 100}},
+                                              {{2, 12, 3}, {0, 5, 0, 1, 20, 0}},
+                                              {{3, 9, 1}, {2, -1, 0, 0, 15, 0}},
+                                              {{1, 2}, {3, 11, 0, 12}}}) {
         Problem p;
         p.op = &get_op("Pad");
         p.attrs.set("mode", std::string(mode));
@@ -68,6 +73,37 @@ TEST_CASE("backends/mapped: every mode of Pad, with constant and run-time pads")
         p.inputs.push_back(g.tensor(type, {}, 1, 9));
         check_row("xc.mapped", p, {});
       }
+}
+
+TEST_CASE("backends/mapped: pieces of an axis say what the elements said") {
+  Generator g(74);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<int64_t> sources;
+    for (int64_t part = g.integer(1, 4); part-- > 0;) {
+      const int64_t length = g.integer(1, 20), step = g.integer(-2, 2), from = g.integer(40, 60);
+      const bool random = g.integer(0, 2) == 0;
+      for (int64_t i = 0; i < length; ++i)
+        sources.push_back(random ? g.integer(0, 100) : from + i * step);
+    }
+    if (g.integer(0, 4) == 0)
+      for (size_t i = 0; i < sources.size(); ++i) sources[i] = static_cast<int64_t>(7 + i / 3);
+    cpu::AxisSources axis(sources);
+    REQUIRE(axis.size() == static_cast<int64_t>(sources.size()));
+    size_t piece = 0;
+    for (int turn = 0; turn < 50; ++turn) {
+      const auto i = g.integer(0, axis.size() - 1);
+      CHECK(axis.at(i, piece) == sources[static_cast<size_t>(i)]);
+    }
+    // Each element as three adjacent ones of the source.
+    cpu::AxisSources wide;
+    wide.add_filled(2);
+    wide.add_strided(axis.size(), 6, 3);
+    REQUIRE(wide.absorb(3));
+    CHECK(wide.at(5, piece = 0) == cpu::AxisSources::kFill);
+    CHECK(wide.at(6, piece) == 6);
+    CHECK(wide.at(3 * axis.size() + 5, piece) == 3 * axis.size() + 5);
+    if (axis.size() > 1) CHECK(!axis.absorb(1000));
+  }
 }
 
 TEST_CASE("backends/mapped: Resize, nearest and interpolating") {

@@ -1,8 +1,10 @@
 // xc::DequantizedMatMul: "xc.block_matmul". The weights stay integers, a byte or half a byte each,
-// in panels of 64 columns made once. A few rows multiply them as they are read; for many rows a
-// part of some panels at a time becomes f32 in scratch and goes through a product (gemm.h).
+// in panels of 64 columns made once. A few rows multiply them as they are read; for many rows, and
+// where sums of x by integers would leave the range of f32, a part of some panels at a time becomes
+// f32 in scratch and goes through a product (gemm.h).
 
 #include <algorithm>
+#include <limits>
 
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
@@ -17,6 +19,9 @@ constexpr size_t kX = 0, kW = 1, kScale = 2, kZero = 3;
 /// (measured with 2048 x 2048 of 4 bits).
 constexpr int64_t kManyRows = 16;
 constexpr int64_t kPartTerms = 256, kPartPanels = 4;  ///< made f32 at a time: 256 KiB
+/// Of a task, at least: others make the same weights f32 once more.
+constexpr int64_t kPartRows = 128;
+constexpr float kLargestWeight = 255;  ///< as an integer, less its zero point or not
 
 const BlockFns& fns() {
   static const BlockFns& found = block_fns(cpu_info().isa);
@@ -100,67 +105,89 @@ class BlockMatMulBound final : public BoundKernel {
     FoldedContext folded;
     fold_rows(p_, {operands, context.outputs}, 2, folded);
     parts_ = ceil_div(panels_->count, kPartPanels);
-    tasks = std::max<int64_t>(1, p_.batches * parts_);
     many_ = p_.m >= kManyRows;
-    const int64_t columns = kPartPanels * kPanelColumns;
+    if (many_) split_rows(spec.threads);
+    tasks = std::max<int64_t>(1, p_.batches * parts_ * row_parts_);
+    const int64_t columns = kPartPanels * kPanelColumns, rows = ceil_div(p_.m, row_parts_);
     const bool dense = (p_.a_k == 1 || p_.k == 1) && (p_.a_m >= p_.k || p_.m == 1);
-    x_bytes_ = dense ? 0 : align_up(checked_mul(p_.m, p_.k) * 4, 64);
-    y_bytes_ = align_up(checked_mul(p_.m, columns) * 4, 64);
+    x_bytes_ = dense ? 0 : align_up(checked_mul(rows, p_.k) * 4, 64);
+    y_bytes_ = align_up(checked_mul(rows, columns) * 4, 64);
     // Behind them: a part of the weights, or the sums of x's blocks.
-    scratch_bytes = x_bytes_ + y_bytes_ +
-                    (many_ ? kPartTerms * columns : checked_mul(p_.m, panels_->blocks())) * 4;
+    const int64_t sums = many_ ? 0 : checked_mul(p_.m, panels_->blocks());
+    scratch_bytes = x_bytes_ + y_bytes_ + std::max(sums, kPartTerms * columns) * 4;
     room_at_ = align_up(scratch_bytes, 64);
-    room_ = many_ ? gemm_room<float>(p_.m, columns, kPartTerms) : 0;
+    room_ = gemm_room<float>(p_.m, columns, kPartTerms);
     scratch_bytes = room_at_ + room_ * 4;
+    // With 4 bits a block's sum is the difference of two.
+    largest_ = std::numeric_limits<float>::max() / 2 / kLargestWeight /
+               static_cast<float>(std::min(panels_->panel(0).block, std::max<int64_t>(1, p_.k)));
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
     if (p_.m == 0 || p_.n == 0) return;
     auto* scratch = static_cast<std::byte*>(args.scratch);
     auto* y = reinterpret_cast<float*>(scratch + x_bytes_);
-    for (int64_t task = begin; task < std::min(end, p_.batches * parts_); ++task) {
-      const auto [a_at, b_at, c_at] = batch_offsets(p_, task / parts_);
-      const float* x = static_cast<const float*>(args.buffers[kX]) + a_at;
-      int64_t x_row = p_.a_m;
+    for (int64_t task = begin; task < std::min(end, p_.batches * parts_ * row_parts_); ++task) {
+      const int64_t part = task % parts_, row_part = task / parts_ % row_parts_;
+      const auto [a_at, b_at, c_at] = batch_offsets(p_, task / parts_ / row_parts_);
+      const int64_t m0 = p_.m * row_part / row_parts_;
+      Rows rows{static_cast<const float*>(args.buffers[kX]) + a_at + m0 * p_.a_m, p_.a_m,
+                p_.m * (row_part + 1) / row_parts_ - m0};
       if (x_bytes_ > 0) {
         auto* dense = reinterpret_cast<float*>(scratch);
-        for (int64_t i = 0; i < p_.m; ++i)
-          for (int64_t d = 0; d < p_.k; ++d) dense[i * p_.k + d] = x[i * p_.a_m + d * p_.a_k];
-        x = dense;
-        x_row = p_.k;
+        for (int64_t i = 0; i < rows.count; ++i)
+          for (int64_t d = 0; d < p_.k; ++d) dense[i * p_.k + d] = rows.x[i * p_.a_m + d * p_.a_k];
+        rows.x = dense;
+        rows.stride = p_.k;
       }
-      const int64_t first = task % parts_ * kPartPanels;
+      const int64_t first = part * kPartPanels;
       const int64_t last = std::min(panels_->count, first + kPartPanels);
       const int64_t width = (last - first) * kPanelColumns;
       auto* rest = reinterpret_cast<float*>(scratch + x_bytes_ + y_bytes_);
-      many_ ? multiply_many(x, x_row, first, last, y, rest,
-                            reinterpret_cast<float*>(scratch + room_at_))
-            : multiply_few(x, x_row, first, last, y, rest);
-      auto* out = static_cast<float*>(args.buffers[output_]) + c_at;
+      if (many_ || !multiply_few(rows, first, last, y, rest))
+        multiply_many(rows, first, last, y, rest, reinterpret_cast<float*>(scratch + room_at_));
+      auto* out = static_cast<float*>(args.buffers[output_]) + c_at + m0 * p_.c_m;
       const int64_t n0 = first * kPanelColumns, n = std::min(width, p_.n - n0);
-      for (int64_t i = 0; i < p_.m; ++i)
+      for (int64_t i = 0; i < rows.count; ++i)
         for (int64_t j = 0; j < n; ++j) out[i * p_.c_m + (n0 + j) * p_.c_n] = y[i * width + j];
     }
   }
 
  private:
-  void multiply_few(const float* x, int64_t x_row, int64_t first, int64_t last, float* y,
-                    float* sums) const {
-    const int64_t width = (last - first) * kPanelColumns, blocks = panels_->blocks();
-    for (int64_t i = 0; i < p_.m; ++i)
-      fns().block_sums(x + i * x_row, p_.k, panels_->panel(0).block, sums + i * blocks);
-    for (int64_t panel = first; panel < last; ++panel)
-      for (int64_t i = 0; i < p_.m; i += kBlockRows)
-        fns().multiply(
-            panels_->panel(panel),
-            {x + i * x_row, x_row, sums + i * blocks, blocks, std::min(kBlockRows, p_.m - i)},
-            y + i * width + (panel - first) * kPanelColumns, width);
+  /// Rows of x, each dense.
+  struct Rows {
+    const float* x;
+    int64_t stride, count;
+  };
+
+  /// Rows are split for threads that parts of the columns leave without work. No bit of a result
+  /// depends on it.
+  void split_rows(int threads) {
+    const int64_t others = p_.batches * parts_;
+    if (others % threads != 0 && others < 4 * threads)
+      row_parts_ = std::clamp<int64_t>(p_.m / kPartRows, 1, threads);
   }
 
-  void multiply_many(const float* x, int64_t x_row, int64_t first, int64_t last, float* y,
-                     float* part, float* room) const {
+  /// False: the integers' sums could leave the range of f32, where those of the weights need not.
+  bool multiply_few(const Rows& rows, int64_t first, int64_t last, float* y, float* sums) const {
+    const int64_t width = (last - first) * kPanelColumns, blocks = panels_->blocks();
+    for (int64_t i = 0; i < rows.count; ++i)
+      if (fns().block_sums(rows.x + i * rows.stride, p_.k, panels_->panel(0).block,
+                           sums + i * blocks) > largest_)
+        return false;
+    for (int64_t panel = first; panel < last; ++panel)
+      for (int64_t i = 0; i < rows.count; i += kBlockRows)
+        fns().multiply(panels_->panel(panel),
+                       {rows.x + i * rows.stride, rows.stride, sums + i * blocks, blocks,
+                        std::min(kBlockRows, rows.count - i)},
+                       y + i * width + (panel - first) * kPanelColumns, width);
+    return true;
+  }
+
+  void multiply_many(const Rows& rows, int64_t first, int64_t last, float* y, float* part,
+                     float* room) const {
     const int64_t width = (last - first) * kPanelColumns;
-    if (p_.k == 0) std::fill_n(y, p_.m * width, 0.0f);
+    if (p_.k == 0) std::fill_n(y, rows.count * width, 0.0f);
     for (int64_t k0 = 0; k0 < p_.k; k0 += kPartTerms) {
       const int64_t k1 = std::min(p_.k, k0 + kPartTerms);
       for (int64_t panel = first; panel < last; ++panel)
@@ -168,18 +195,18 @@ class BlockMatMulBound final : public BoundKernel {
                          width);
       const Sgemm product{false,
                           false,
-                          p_.m,
+                          rows.count,
                           width,
                           k1 - k0,
                           1.0f,
-                          x + k0,
-                          x_row,
+                          rows.x + k0,
+                          rows.stride,
                           part,
                           width,
                           k0 == 0 ? 0.0f : 1.0f,
                           y,
                           width,
-                          0,
+                          p_.m,
                           room,
                           room_};
       own_gemm(product);
@@ -190,7 +217,8 @@ class BlockMatMulBound final : public BoundKernel {
   std::shared_ptr<const Panels> panels_;
   MatMulProblem p_;
   bool many_ = false;
-  int64_t parts_ = 1, x_bytes_ = 0, y_bytes_ = 0, room_at_ = 0, room_ = 0;
+  float largest_ = 0;  ///< of x, as integers are multiplied
+  int64_t parts_ = 1, row_parts_ = 1, x_bytes_ = 0, y_bytes_ = 0, room_at_ = 0, room_ = 0;
 };
 
 class BlockMatMulKernel final : public Kernel {

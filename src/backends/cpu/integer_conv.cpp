@@ -31,11 +31,54 @@ Roles roles_of(const OpDef& op) {
   return {};
 }
 
+/// Weights w[M, C / groups, kernel...] as signed bytes [group][kernel position, channel][M of the
+/// group].
+void arrange(const TensorView& w, int64_t groups, int8_t* to) {
+  const int64_t per_group = w.dims[0] / groups, channels = w.dims[1];
+  const int64_t positions = element_count(Dims(w.dims.begin() + 2, w.dims.end()));
+  Dims strides(w.dims.size());
+  strides[0] = 1;
+  strides[1] = per_group;
+  int64_t stride = per_group * channels;
+  for (size_t axis = w.dims.size(); axis-- > 2;) {
+    strides[axis] = stride;
+    stride *= w.dims[axis];
+  }
+  const int64_t group_size = per_group * channels * positions;
+  Dims dims(w.dims.begin(), w.dims.end());
+  dims[0] = per_group;
+  const CopyPlan copy(dims, w.strides, strides, 1);
+  for (int64_t g = 0; g < groups; ++g)
+    copy.run(static_cast<const std::byte*>(w.data) + g * per_group * w.strides[0],
+             to + g * group_size);
+  if (w.dtype == DType::kU8)
+    integer_fns().to_signed(reinterpret_cast<const uint8_t*>(to), groups * group_size, to);
+}
+
+/// Sums of arranged weights per output channel, of `terms` each.
+void sum_channels(const int8_t* weights, int64_t groups, int64_t terms, int64_t per_group,
+                  int32_t* sums) {
+  for (int64_t g = 0; g < groups; ++g)
+    integer_fns().column_sums(weights + g * terms * per_group, terms, per_group, per_group,
+                              sums + g * per_group);
+}
+
+/// Constant weights.
+struct ArrangedWeights {
+  ArrangedWeights(const Tensor& w, int64_t groups)
+      : bytes(static_cast<size_t>(w.count())), sums(static_cast<size_t>(w.dims()[0])) {
+    arrange(w.view(), groups, bytes.data());
+    sum_channels(bytes.data(), groups, w.count() / w.dims()[0], w.dims()[0] / groups, sums.data());
+  }
+  std::vector<int8_t> bytes;
+  std::vector<int32_t> sums;  ///< per output channel
+};
+
 class IntegerConvBound final : public BoundKernel {
  public:
-  /// `weights`: as arranged() makes them, when they are constant.
+  /// `weights`: null when they are not constant.
   IntegerConvBound(const StepSpec& spec, const BindContext& context,
-                   std::shared_ptr<const Tensor> weights)
+                   std::shared_ptr<const ArrangedWeights> weights)
       : roles_(roles_of(*spec.op)),
         output_(spec.inputs.size()),
         views_(spec, context),
@@ -59,21 +102,24 @@ class IntegerConvBound final : public BoundKernel {
                          static_cast<double>(out_channels_);
     parts_ = std::clamp<int64_t>(static_cast<int64_t>(flops / kTaskFlops), 1, spec.threads);
     tasks = s_.batch * parts_;
+    lay_out_shared();
     lay_out();
+  }
+
+  /// What all tasks need of the weights and of the vectors over the output channels.
+  void start(const StepArgs& args) const override {
+    if (!weights_)
+      arrange(views_.inputs[roles_.w].at(args.buffers[roles_.w]), s_.groups,
+              shared<int8_t>(args, weights_at_));
+    auto* const channels = shared<Channels>(args, channels_at_);
+    *channels = prepare_channels(args);
+    if (depthwise_) widen_weights(args, *channels);
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
     if (begin >= end) return;
     const OneThread guard;
-    const auto* weights = weights_ ? weights_->as<int8_t>() : nullptr;
-    if (!weights) {
-      auto* to = at<int8_t>(args, weights_at_);
-      const OperandView& w = views_.inputs[roles_.w];
-      arrange(w.at(args.buffers[roles_.w]), s_.groups, to);
-      weights = to;
-    }
-    const Channels channels = prepare_channels(args, weights);
-    if (depthwise_) widen_weights(args, channels, weights);
+    const Channels& channels = *shared<Channels>(args, channels_at_);
     const OperandView& x = views_.inputs[roles_.x];
     int64_t staged = -1;  // image in scratch
     for (int64_t task = begin; task < end; ++task) {
@@ -87,37 +133,12 @@ class IntegerConvBound final : public BoundKernel {
       }
       const int64_t last = plane_ * (part + 1) / parts_;
       for (int64_t p0 = plane_ * part / parts_; p0 < last; p0 += kPixelsAtOnce)
-        convolve_pixels(args, channels, weights, data, image, p0,
-                        std::min(last, p0 + kPixelsAtOnce));
+        convolve_pixels(args, channels, data, image, p0, std::min(last, p0 + kPixelsAtOnce));
     }
-  }
-
-  /// Weights w[M, C / groups, kernel...] as signed bytes [group][kernel position, channel][M of the
-  /// group].
-  static void arrange(const TensorView& w, int64_t groups, int8_t* to) {
-    const int64_t per_group = w.dims[0] / groups, channels = w.dims[1];
-    const int64_t positions = element_count(Dims(w.dims.begin() + 2, w.dims.end()));
-    Dims strides(w.dims.size());
-    strides[0] = 1;
-    strides[1] = per_group;
-    int64_t stride = per_group * channels;
-    for (size_t axis = w.dims.size(); axis-- > 2;) {
-      strides[axis] = stride;
-      stride *= w.dims[axis];
-    }
-    const int64_t group_size = per_group * channels * positions;
-    Dims dims(w.dims.begin(), w.dims.end());
-    dims[0] = per_group;
-    const CopyPlan copy(dims, w.strides, strides, 1);
-    for (int64_t g = 0; g < groups; ++g)
-      copy.run(static_cast<const std::byte*>(w.data) + g * per_group * w.strides[0],
-               to + g * group_size);
-    if (w.dtype == DType::kU8)
-      integer_fns().to_signed(reinterpret_cast<const uint8_t*>(to), groups * group_size, to);
   }
 
  private:
-  /// Per output channel, in scratch.
+  /// Per output channel, in shared memory.
   struct Channels {
     const int32_t* zeros = nullptr;  ///< of the signed weights; null: all 0
     const int32_t* add = nullptr;
@@ -131,14 +152,33 @@ class IntegerConvBound final : public BoundKernel {
     return role < views_.inputs.size() && views_.inputs[role].present();
   }
   bool x_signed() const { return views_.inputs[roles_.x].dtype == DType::kI8; }
+  /// Arranged.
+  const int8_t* weights(const StepArgs& args) const {
+    return weights_ ? weights_->bytes.data() : shared<int8_t>(args, weights_at_);
+  }
+
+  static int64_t place(int64_t bytes, int64_t& end) {
+    const int64_t here = end;
+    end = checked_add(end, align_up(bytes, 64));
+    return here;
+  }
+
+  void lay_out_shared() {
+    const auto place = [&](int64_t bytes) { return IntegerConvBound::place(bytes, shared_bytes); };
+    const int64_t line = checked_mul(out_channels_, 4);
+    channels_at_ = place(sizeof(Channels));
+    if (!weights_) weights_at_ = place(checked_mul(terms_, out_channels_));
+    zeros_at_ = place(line);
+    add_at_ = place(line);
+    scales_at_ = place(line);
+    if (!depthwise_) return;
+    wide_at_ = place(checked_mul(kernel_, checked_mul(channels_, 2)));
+    padding_at_ = place(channels_);
+  }
 
   void lay_out() {
     int64_t end = 0;
-    const auto place = [&](int64_t bytes) {
-      const int64_t here = end;
-      end = checked_add(end, align_up(bytes, 64));
-      return here;
-    };
+    const auto place = [&](int64_t bytes) { return IntegerConvBound::place(bytes, end); };
     const OperandView &x = views_.inputs[roles_.x], &y = views_.outputs[0];
     const int64_t line = checked_mul(out_channels_, 4);
     if (!last_) {
@@ -147,15 +187,7 @@ class IntegerConvBound final : public BoundKernel {
       load_ = CopyPlan(dims, x.strides, channels_last_strides(dims), 1);
       image_at_ = place(element_count(dims));
     }
-    if (!weights_) weights_at_ = place(checked_mul(terms_, out_channels_));
-    zeros_at_ = place(line);
-    add_at_ = place(line);
-    scales_at_ = place(line);
-    if (depthwise_) {
-      wide_at_ = place(checked_mul(kernel_, checked_mul(channels_, 2)));
-      taps_at_ = place(checked_mul(kernel_, static_cast<int64_t>(sizeof(void*))));
-      padding_at_ = place(channels_);
-    }
+    if (depthwise_) taps_at_ = place(checked_mul(kernel_, static_cast<int64_t>(sizeof(void*))));
     row_sums_at_ = place(kPixelsAtOnce * 4);
     rows_at_ = place(checked_mul(kPixelsAtOnce, terms_));
     sums_at_ = place(checked_mul(kPixelsAtOnce, line));
@@ -177,6 +209,10 @@ class IntegerConvBound final : public BoundKernel {
   static T* at(const StepArgs& args, int64_t offset) {
     return reinterpret_cast<T*>(static_cast<std::byte*>(args.scratch) + offset);
   }
+  template <class T>
+  static T* shared(const StepArgs& args, int64_t offset) {
+    return reinterpret_cast<T*>(static_cast<std::byte*>(args.shared) + offset);
+  }
   /// Element m of a vector over the output channels, or the only one there is.
   template <class Load>
   auto channel(const StepArgs& args, size_t role, int64_t m, Load load) const {
@@ -191,10 +227,10 @@ class IntegerConvBound final : public BoundKernel {
     return static_cast<float>(channel(args, role, m, load_double));
   }
 
-  Channels prepare_channels(const StepArgs& args, const int8_t* weights) const {
+  Channels prepare_channels(const StepArgs& args) const {
     Channels out;
     if (has(roles_.x_zero)) out.x_zero = static_cast<int32_t>(integer(args, roles_.x_zero));
-    auto* zeros = at<int32_t>(args, zeros_at_);
+    auto* zeros = shared<int32_t>(args, zeros_at_);
     const int32_t shift = views_.inputs[roles_.w].dtype == DType::kU8 ? 128 : 0;
     for (int64_t m = 0; m < out_channels_; ++m) {
       zeros[m] = -shift;
@@ -202,11 +238,12 @@ class IntegerConvBound final : public BoundKernel {
       if (zeros[m] != 0) out.zeros = zeros;
     }
     if (out.x_zero != 0 || has(roles_.bias)) {
-      auto* add = at<int32_t>(args, add_at_);
+      auto* add = shared<int32_t>(args, add_at_);
       out.add = add;
-      for (int64_t g = 0; g < s_.groups; ++g)
-        integer_fns().column_sums(weights + g * terms_ * s_.out_channels, terms_, s_.out_channels,
-                                  s_.out_channels, add + g * s_.out_channels);
+      if (weights_)
+        std::copy_n(weights_->sums.data(), out_channels_, add);
+      else
+        sum_channels(weights(args), s_.groups, terms_, s_.out_channels, add);
       for (int64_t m = 0; m < out_channels_; ++m) {
         uint32_t v = static_cast<uint32_t>(add[m]) -
                      static_cast<uint32_t>(terms_) * static_cast<uint32_t>(zeros[m]);
@@ -216,7 +253,7 @@ class IntegerConvBound final : public BoundKernel {
       }
     }
     if (!requantised()) return out;
-    auto* scales = at<float>(args, scales_at_);
+    auto* scales = shared<float>(args, scales_at_);
     out.scales = scales;
     for (int64_t m = 0; m < out_channels_; ++m)
       scales[m] =
@@ -244,25 +281,26 @@ class IntegerConvBound final : public BoundKernel {
   }
 
   /// Weights less their zero points, as [kernel position][channel], and a pixel of padding.
-  void widen_weights(const StepArgs& args, const Channels& channels, const int8_t* weights) const {
-    auto* wide = at<int16_t>(args, wide_at_);
+  void widen_weights(const StepArgs& args, const Channels& channels) const {
+    const int8_t* const weights = this->weights(args);
+    auto* wide = shared<int16_t>(args, wide_at_);
     for (int64_t k = 0; k < kernel_; ++k)
       for (int64_t c = 0; c < channels_; ++c)
         wide[k * channels_ + c] = static_cast<int16_t>(weights[c * kernel_ + k] -
                                                        (channels.zeros ? channels.zeros[c] : 0));
-    std::memset(at<void>(args, padding_at_), channels.x_zero, static_cast<size_t>(channels_));
+    std::memset(shared<void>(args, padding_at_), channels.x_zero, static_cast<size_t>(channels_));
   }
 
   /// The sums of pixels [p0, p1) of a depthwise convolution.
   void sum_taps(const StepArgs& args, const std::byte* image, int64_t p0, int64_t p1) const {
     const auto** taps = at<const void*>(args, taps_at_);
     DepthwisePixel pixel{taps,       kernel_,
-                         x_signed(), at<int16_t>(args, wide_at_),
+                         x_signed(), shared<int16_t>(args, wide_at_),
                          channels_,  at<int32_t>(args, sums_at_)};
     for (int64_t p = p0; p < p1; ++p, pixel.sums += channels_) {
       size_t k = 0;
       for_each_tap(image, p, [&](const std::byte* bytes) {
-        taps[k++] = bytes ? bytes : at<std::byte>(args, padding_at_);
+        taps[k++] = bytes ? bytes : shared<std::byte>(args, padding_at_);
       });
       integer_fns().depthwise(pixel);
     }
@@ -282,8 +320,8 @@ class IntegerConvBound final : public BoundKernel {
       });
   }
 
-  void convolve_pixels(const StepArgs& args, const Channels& channels, const int8_t* weights,
-                       const std::byte* image, int64_t number, int64_t p0, int64_t p1) const {
+  void convolve_pixels(const StepArgs& args, const Channels& channels, const std::byte* image,
+                       int64_t number, int64_t p0, int64_t p1) const {
     const IntegerFns& fns = integer_fns();
     const int64_t pixels = p1 - p0, n = s_.out_channels;
     auto* rows = at<std::byte>(args, rows_at_);
@@ -311,6 +349,7 @@ class IntegerConvBound final : public BoundKernel {
       sum_taps(args, image, p0, p1);
       for (int64_t i = 0; i < pixels; ++i) finish(i, 0, channels_, nullptr, 0);
     } else {
+      const int8_t* const weights = this->weights(args);
       for (int64_t g = 0; g < s_.groups; ++g) {
         gather(image, g, p0, p1, channels.x_zero, rows);
         integer_product({pixels, n, terms_, rows, x_signed(), terms_, weights + g * terms_ * n, n,
@@ -351,7 +390,7 @@ class IntegerConvBound final : public BoundKernel {
   Roles roles_;
   size_t output_;
   OperandViews views_;
-  std::shared_ptr<const Tensor> weights_;
+  std::shared_ptr<const ArrangedWeights> weights_;
   ConvShape s_;
   int64_t kernel_ = 1, plane_ = 1, channels_ = 0, terms_ = 0, out_channels_ = 0;
   int64_t parts_ = 1, pixel_stride_ = 1;
@@ -359,9 +398,10 @@ class IntegerConvBound final : public BoundKernel {
   bool flat_ = true;   ///< pixels of the result are evenly spaced
   bool depthwise_ = false;
   CopyPlan load_;
-  int64_t image_at_ = 0, weights_at_ = 0, zeros_at_ = 0, add_at_ = 0, scales_at_ = 0,
-          row_sums_at_ = 0, rows_at_ = 0, sums_at_ = 0, wide_at_ = 0, taps_at_ = 0, padding_at_ = 0,
-          bytes_at_ = 0, product_at_ = 0;
+  int64_t channels_at_ = 0, weights_at_ = 0, zeros_at_ = 0, add_at_ = 0, scales_at_ = 0,
+          wide_at_ = 0, padding_at_ = 0;  ///< in shared memory
+  int64_t image_at_ = 0, row_sums_at_ = 0, rows_at_ = 0, sums_at_ = 0, taps_at_ = 0, bytes_at_ = 0,
+          product_at_ = 0;  ///< in scratch
 };
 
 Verdict supports(const StepSpec& spec) {
@@ -381,10 +421,7 @@ class IntegerConvKernel final : public Kernel {
  public:
   explicit IntegerConvKernel(const StepSpec& spec) : spec_(spec) {
     const Tensor& w = spec.inputs[roles_of(*spec.op).w].constant;
-    if (!w) return;
-    Tensor arranged(DType::kI8, {w.count()});
-    IntegerConvBound::arrange(w.view(), spec.attrs().get_int("group", 1), arranged.as<int8_t>());
-    weights_ = std::make_shared<const Tensor>(std::move(arranged));
+    if (w) weights_ = std::make_shared<const ArrangedWeights>(w, spec.attrs().get_int("group", 1));
   }
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
     return std::make_shared<IntegerConvBound>(spec_, context, weights_);
@@ -392,12 +429,8 @@ class IntegerConvKernel final : public Kernel {
 
  private:
   StepSpec spec_;
-  std::shared_ptr<const Tensor> weights_;
+  std::shared_ptr<const ArrangedWeights> weights_;
 };
-
-std::unique_ptr<Kernel> create(const StepSpec& spec) {
-  return std::make_unique<IntegerConvKernel>(spec);
-}
 
 std::vector<Order> preferred(const StepSpec& spec) {
   std::vector<Order> out(spec.inputs.size() + spec.outputs.size(), Order::kRowMajor);
@@ -407,9 +440,13 @@ std::vector<Order> preferred(const StepSpec& spec) {
 
 }  // namespace
 
+std::unique_ptr<Kernel> create_gathered_integer_conv(const StepSpec& spec) {
+  return std::make_unique<IntegerConvKernel>(spec);
+}
+
 void add_gathered_integer_conv(Rows& rows) {
-  rows.push_back({"xc.integer_conv", "ConvInteger", supports, create, preferred});
-  rows.push_back({"xc.integer_conv", "QLinearConv", supports, create, preferred});
+  for (const std::string_view op : {"ConvInteger", "QLinearConv"})
+    rows.push_back({"xc.integer_conv", op, supports, create_gathered_integer_conv, preferred});
 }
 
 }  // namespace xc::cpu

@@ -156,7 +156,9 @@ class Interpolation {
     const int64_t row = std::max<int64_t>(1, output_step_ / output_rows_);
     auto rows =
         static_cast<int64_t>(kBlockBytes / (4.0 * static_cast<double>(widest) * inputs_each));
-    rows = std::clamp<int64_t>(rows, std::max<int64_t>(1, kTaskElements / row / 4), output_rows_);
+    const int64_t least =
+        std::clamp<int64_t>(kTaskElements / row / 4, 1, output_rows_);  // worth a task
+    rows = std::clamp(rows, least, output_rows_);
     const int64_t count = ceil_div(output_rows_, rows);
     const Table* lead = nullptr;
     for (const Pass& pass : passes_)

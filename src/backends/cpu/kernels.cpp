@@ -18,6 +18,7 @@ const Backend& cpu_backend() {
                                    cpu::add_onednn_matmul(list);
                                    cpu::add_matmul(list);
                                    cpu::add_bf16_conv(list);
+                                   cpu::add_plane_conv(list);
                                    cpu::add_row_conv(list);
                                    cpu::add_winograd_conv(list);
                                    cpu::add_group_conv(list);

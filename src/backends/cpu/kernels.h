@@ -23,6 +23,7 @@ void add_pool(Rows& rows);
 // Own kernels.
 void add_matmul(Rows& rows);
 void add_block_matmul(Rows& rows);
+void add_plane_conv(Rows& rows);
 void add_row_conv(Rows& rows);
 void add_winograd_conv(Rows& rows);
 void add_group_conv(Rows& rows);
@@ -32,6 +33,8 @@ void add_byte_table(Rows& rows);
 void add_quantize_bytes(Rows& rows);
 void add_elementwise(Rows& rows);
 void add_gathered_integer_conv(Rows& rows);
+/// Its kernel, for what others leave to it.
+std::unique_ptr<Kernel> create_gathered_integer_conv(const StepSpec& spec);
 void add_copy_ops(Rows& rows);
 void add_gather(Rows& rows);
 void add_reduce(Rows& rows);

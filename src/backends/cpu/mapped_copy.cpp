@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 
+#include "backends/cpu/axis_sources.h"
 #include "backends/cpu/control_inputs.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/element_bytes.h"
@@ -18,116 +19,113 @@ namespace xc::cpu {
 namespace {
 
 constexpr int64_t kTaskElements = 64 << 10;
-constexpr int64_t kFill = INT64_MIN;  ///< no source: the constant
+constexpr int64_t kLongestAxis = int64_t{1} << 32;  ///< elements; some maps have an entry for each
 
-constexpr int64_t kLongestAxis = int64_t{1} << 32;  ///< elements; a map has an entry for each
-/// Per axis of the result: the source's element offset, or kFill.
-using AxisMaps = std::vector<std::vector<int64_t>>;
+using Piece = AxisSources::Piece;
+/// Element offsets of the source, per axis of the result.
+using Sources = std::vector<AxisSources>;
 
-/// Part of a row of the result.
-struct Piece {
-  enum class Kind : uint8_t { kFilled, kRun, kRepeated, kScattered } kind;
-  int64_t begin, end;
-  int64_t times = 1;  ///< kRepeated: each of adjacent sources so often
-};
-/// Runs of adjacent sources, which padding and upsampling of outer axes consist of; what has none
-/// is taken element by element.
-std::vector<Piece> pieces_of(const std::vector<int64_t>& map) {
-  constexpr int64_t kShortestRun = 8;
-  std::vector<Piece> out;
-  const auto n = static_cast<int64_t>(map.size());
-  int64_t times = 1;
-  while (times < n && map[static_cast<size_t>(times)] == map[0]) ++times;
-  bool repeated = n > 0 && times > 1 && n % times == 0 && map[0] != kFill;
-  for (int64_t i = 0; repeated && i < n; ++i)
-    repeated = map[static_cast<size_t>(i)] == map[0] + i / times;
-  if (repeated) return {{Piece::Kind::kRepeated, 0, n, times}};
-  const auto add = [&](Piece::Kind kind, int64_t begin, int64_t end) {
-    if (!out.empty() && out.back().kind == kind && kind != Piece::Kind::kRun)
-      out.back().end = end;
-    else
-      out.push_back({kind, begin, end, 1});
-  };
-  for (int64_t i = 0; i < n;) {
-    const int64_t source = map[static_cast<size_t>(i)];
-    int64_t end = i + 1;
-    if (source == kFill) {
-      add(Piece::Kind::kFilled, i, end);
-    } else {
-      while (end < n && map[static_cast<size_t>(end)] == source + end - i) ++end;
-      add(end - i >= kShortestRun ? Piece::Kind::kRun : Piece::Kind::kScattered, i, end);
+/// Where the elements of a result lie, and where they come from: y[i, j, ...] =
+/// x[sources[0][i] + sources[1][j] + ...], or the constant where one of the axes says so.
+struct MappedSpace {
+  Dims dims, strides;  ///< of the result, in elements, the innermost axis last
+  Sources sources;
+
+  /// Axes that are adjacent and follow one rule are one: rows get longer.
+  void merge() {
+    while (dims.size() > 1) {
+      const size_t inner = dims.size() - 1;
+      const Piece& all = sources[inner].pieces()[0];
+      if (all.kind != Piece::Kind::kStrided || all.size() != dims[inner] || all.from != 0) return;
+      if (dims[inner] > 1) {
+        const bool adjacent =
+            all.step == 1 && strides[inner] == 1 && strides[inner - 1] == dims[inner];
+        if (!adjacent || !sources[inner - 1].absorb(dims[inner])) return;
+        dims[inner - 1] *= dims[inner];
+        strides[inner - 1] = 1;
+      }
+      dims.pop_back();
+      strides.pop_back();
+      sources.pop_back();
     }
-    i = end;
   }
-  return out;
-}
+  int64_t bytes() const {
+    int64_t total = 0;
+    for (const AxisSources& axis : sources) total += axis.bytes();
+    return total;
+  }
+};
 
 template <class T>
-void copy_piece(const Piece& piece, const int64_t* map, const T* from, T* out, int64_t step,
+void copy_piece(const Piece& piece, const AxisSources& axis, const T* x, T* y, int64_t step,
                 T filling) {
+  const int64_t n = piece.size();
+  T* out = y + piece.begin * step;
   switch (piece.kind) {
     case Piece::Kind::kFilled:
-      for (int64_t i = piece.begin; i < piece.end; ++i) out[i * step] = filling;
+      for (int64_t i = 0; i < n; ++i) out[i * step] = filling;
       return;
-    case Piece::Kind::kRun:
-      from += map[piece.begin];
-      out += piece.begin * step;
-      if (step == 1)
-        std::memcpy(out, from, static_cast<size_t>(piece.end - piece.begin) * sizeof(T));
+    case Piece::Kind::kStrided: {
+      const T* from = x + piece.from;
+      if (step == 1 && piece.step == 1)
+        std::memcpy(out, from, static_cast<size_t>(n) * sizeof(T));
       else
-        for (int64_t k = 0; k < piece.end - piece.begin; ++k) out[k * step] = from[k];
+        for (int64_t i = 0; i < n; ++i) out[i * step] = from[i * piece.step];
       return;
-    case Piece::Kind::kRepeated:
-      from += map[0];
-      if (piece.times == 2 && step == 1 && sizeof(T) == 4) {
-        line_fns(cpu_info().isa).twice(from, piece.end / 2, out);
+    }
+    case Piece::Kind::kRepeated: {
+      const T* from = x + piece.from;
+      if (piece.step == 2 && step == 1 && sizeof(T) == 4) {
+        line_fns(cpu_info().isa).twice(from, n / 2, out);
         return;
       }
-      for (int64_t i = 0; i < piece.end; ++from)
-        for (int64_t k = 0; k < piece.times; ++k, ++i) out[i * step] = *from;
+      for (int64_t i = 0; i < n; ++from)
+        for (int64_t k = 0; k < piece.step; ++k, ++i) out[i * step] = *from;
       return;
-    case Piece::Kind::kScattered:
-      for (int64_t i = piece.begin; i < piece.end; ++i) out[i * step] = from[map[i]];
+    }
+    case Piece::Kind::kScattered: {
+      const int64_t* table = axis.table(piece);
+      for (int64_t i = 0; i < n; ++i) out[i * step] = x[table[i]];
+    }
   }
 }
 
-/// y[i, j, ...] = x[maps[0][i] + maps[1][j] + ...] over rows [first, last) of all axes but the
-/// last. A row from the same source as the one before it, as upsampling has them, is copied from
-/// that.
+/// Rows [first, last) of all axes but the last. A row from the same source as the one before it, as
+/// upsampling has them, is copied from that.
 template <class T>
-void copy_mapped(const T* x, T* y, const Dims& dims, const Dims& strides, const AxisMaps& maps,
-                 T filling, int64_t first, int64_t last) {
+void copy_mapped(const T* x, T* y, const MappedSpace& space, T filling, int64_t first,
+                 int64_t last) {
+  const Dims &dims = space.dims, &strides = space.strides;
   const size_t inner = dims.size() - 1;
   const int64_t n = dims[inner], step = strides[inner];
-  const std::vector<Piece> pieces = pieces_of(maps[inner]);
+  const AxisSources& columns = space.sources[inner];
   // Rows that differ in the axis before the last only are walked in one loop.
-  static const std::vector<int64_t> kOnly{0};
   const bool flat = inner == 0;
-  const std::vector<int64_t>& sources = flat ? kOnly : maps[inner - 1];
-  const auto block = static_cast<int64_t>(sources.size());
-  const int64_t row_step = flat ? 0 : strides[inner - 1];
+  const int64_t block = flat ? 1 : dims[inner - 1], row_step = flat ? 0 : strides[inner - 1];
   for (int64_t row = first; row < last;) {
     int64_t from = 0, to = 0, rest = row / block;
     bool all_filled = false;
     for (size_t axis = flat ? 0 : inner - 1; axis-- > 0; rest /= dims[axis]) {
-      const int64_t at = rest % dims[axis], source = maps[axis][static_cast<size_t>(at)];
-      all_filled |= source == kFill;
-      from += source == kFill ? 0 : source;
+      size_t piece = 0;
+      const int64_t at = rest % dims[axis], source = space.sources[axis].at(at, piece);
+      all_filled |= source == AxisSources::kFill;
+      from += source == AxisSources::kFill ? 0 : source;
       to += at * strides[axis];
     }
     const int64_t begin = row % block, end = std::min(block, begin + last - row);
-    int64_t before = kFill;
+    int64_t before = AxisSources::kFill;
     const T* row_before = nullptr;
+    size_t piece_of_row = 0;
     for (int64_t r = begin; r < end; ++r) {
-      const int64_t source = sources[static_cast<size_t>(r)];
+      const int64_t source = flat ? 0 : space.sources[inner - 1].at(r, piece_of_row);
       T* out = y + to + r * row_step;
-      if (all_filled || source == kFill) {
+      if (all_filled || source == AxisSources::kFill) {
         for (int64_t i = 0; i < n; ++i) out[i * step] = filling;
       } else if (source == before && step == 1) {
         std::memcpy(out, row_before, static_cast<size_t>(n) * sizeof(T));
       } else {
-        for (const Piece& piece : pieces)
-          copy_piece(piece, maps[inner].data(), x + from + source, out, step, filling);
+        for (const Piece& piece : columns.pieces())
+          copy_piece(piece, columns, x + from + source, out, step, filling);
         before = source;
         row_before = out;
       }
@@ -139,7 +137,50 @@ void copy_mapped(const T* x, T* y, const Dims& dims, const Dims& strides, const 
 // ---- Pad
 // -----------------------------------------------------------------------------------------
 
-AxisMaps pad_maps(const StepSpec& spec, const OperandViews& views, const ControlInputs& control) {
+/// The sources of an axis of `kept` elements with so many more around it. `mode`: Pad's attribute.
+AxisSources padded(const std::string& mode, int64_t kept, int64_t before, int64_t after,
+                   int64_t first, int64_t stride) {
+  AxisSources out;
+  const auto run = [&](int64_t count, int64_t from, int64_t step) {
+    out.add_strided(count, first + from * stride, step * stride);
+  };
+  if (mode == "constant") {
+    out.add_filled(before);
+    run(kept, 0, 1);
+    out.add_filled(after);
+    return out;
+  }
+  if (mode == "edge") {
+    run(before, 0, 0);
+    run(kept, 0, 1);
+    run(after, kept - 1, 0);
+    return out;
+  }
+  // To the end and on from the other side, or back without repeating the ends.
+  const bool mirrored = mode == "reflect";
+  const int64_t period = mirrored ? std::max<int64_t>(2 * (kept - 1), 1) : kept;
+  const auto phase_of = [&](int64_t o) { return o - floor_div(o, period) * period; };
+  constexpr int64_t kShort = 8;  // a piece costs as much as five elements of a table
+  if (kept < kShort) {
+    std::vector<int64_t> elements;
+    for (int64_t o = -before; o < kept + after; ++o) {
+      const int64_t phase = phase_of(o);
+      elements.push_back(first + (phase < kept ? phase : period - phase) * stride);
+    }
+    return AxisSources(elements);
+  }
+  for (int64_t o = -before; o < kept + after;) {
+    const int64_t phase = phase_of(o);
+    const bool back = mirrored && phase >= kept - 1;
+    const int64_t turn = back ? period : mirrored ? kept - 1 : kept;
+    const int64_t count = std::min(turn - phase, kept + after - o);
+    run(count, back ? period - phase : phase, back ? -1 : 1);
+    o += count;
+  }
+  return out;
+}
+
+Sources pad_sources(const StepSpec& spec, const OperandViews& views, const ControlInputs& control) {
   const OperandView &x = views.inputs[0], &y = views.outputs[0];
   const size_t rank = x.dims.size();
   const std::string mode = spec.attrs().get_string("mode", "constant");
@@ -150,7 +191,7 @@ AxisMaps pad_maps(const StepSpec& spec, const OperandViews& views, const Control
   if (pads.size() != 2 * axes.size()) fail(Status::kRange, "{} pads", pads.size());
   std::vector<std::pair<int64_t, int64_t>> around(rank, {0, 0});
   for (size_t i = 0; i < axes.size(); ++i) around[axes[i]] = {pads[i], pads[i + axes.size()]};
-  AxisMaps maps(rank);
+  Sources sources(rank);
   for (size_t axis = 0; axis < rank; ++axis) {
     const auto [begin, end] = around[axis];
     const int64_t size = x.dims[axis];
@@ -167,43 +208,31 @@ AxisMaps pad_maps(const StepSpec& spec, const OperandViews& views, const Control
       fail(Status::kRange, "nothing to repeat: mode {} pads an empty axis", mode);
     if (y.dims[axis] > kLongestAxis)
       fail(Status::kLimit, "axis {} of {} elements", axis, y.dims[axis]);
-    maps[axis].reserve(static_cast<size_t>(y.dims[axis]));
-    for (int64_t o = -before; o < kept + after; ++o) {
-      int64_t i = o;
-      if (mode == "constant") {
-        if (i < 0 || i >= kept) {
-          maps[axis].push_back(kFill);
-          continue;
-        }
-      } else if (mode == "edge") {
-        i = std::clamp<int64_t>(i, 0, kept - 1);
-      } else if (mode == "wrap") {
-        i -= floor_div(i, kept) * kept;
-      } else {
-        const int64_t period = std::max<int64_t>(2 * (kept - 1), 1);
-        i -= floor_div(i, period) * period;
-        i = kept == 1 ? 0 : std::min(i, period - i);
-      }
-      maps[axis].push_back((crop + i) * x.strides[axis]);
-    }
+    sources[axis] = padded(mode, kept, before, after, crop * x.strides[axis], x.strides[axis]);
   }
-  return maps;
+  return sources;
 }
 
 // ---- Resize
 // --------------------------------------------------------------------------------------
 
-AxisMaps nearest_maps(const StepSpec& spec, const OperandViews& views,
-                      const ControlInputs& control) {
+Sources nearest_sources(const StepSpec& spec, const OperandViews& views,
+                        const ControlInputs& control) {
   const OperandView &x = views.inputs[0], &y = views.outputs[0];
   const auto samples = resize_axes(spec, views, control);
-  AxisMaps maps(x.dims.size());
-  for (size_t axis = 0; axis < maps.size(); ++axis)
-    for (int64_t i = 0; i < y.dims[axis]; ++i)
-      maps[axis].push_back(
-          (samples[axis].empty() ? i : samples[axis][static_cast<size_t>(i)].index[0]) *
-          x.strides[axis]);
-  return maps;
+  Sources sources(x.dims.size());
+  std::vector<int64_t> elements;
+  for (size_t axis = 0; axis < sources.size(); ++axis) {
+    if (samples[axis].empty()) {
+      sources[axis].add_strided(y.dims[axis], 0, x.strides[axis]);
+      continue;
+    }
+    elements.clear();
+    for (const ResizeSample& sample : samples[axis])
+      elements.push_back(sample.index[0] * x.strides[axis]);
+    sources[axis] = AxisSources(elements);
+  }
+  return sources;
 }
 
 class MappedBound final : public BoundKernel {
@@ -214,53 +243,61 @@ class MappedBound final : public BoundKernel {
     dynamic_ = pad_ ? !ControlInputs::constant(spec, 1, 2) || !ControlInputs::constant(spec, 3)
                     : resized_by_run(spec);
     const OperandView& y = views_.outputs[0];
-    if (!dynamic_ && y.count() > 0) maps_ = make(ControlInputs(spec_, views_));
-    order_ = memory_order(y);
-    dims_ = permuted(y.dims, order_);
-    strides_ = permuted(y.strides, order_);
-    if (!maps_.empty()) maps_ = permuted(maps_, order_);
-    rows_ = y.count() == 0 ? 0 : y.dims.empty() ? 1 : y.count() / dims_.back();
-    tasks = std::clamp<int64_t>(y.count() / kTaskElements, 1, std::max<int64_t>(1, rows_));
-    if (dynamic_) tasks = 1;
-    allocates = dynamic_;
-    held_bytes += views_.bytes();
-    for (const auto& map : maps_) held_bytes += static_cast<int64_t>(map.size() * 8);
+    if (y.count() == 0) {
+      tasks = 1;
+    } else if (dynamic_) {
+      tasks = 1;
+      allocates = true;
+    } else {
+      space_ = make(ControlInputs(spec_, views_));
+      tasks = std::clamp<int64_t>(y.count() / kTaskElements, 1, rows_of(space_));
+    }
+    held_bytes += views_.bytes() + space_.bytes();
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-    if (rows_ == 0) return;
-    const AxisMaps live =
-        dynamic_ ? permuted(make(ControlInputs(spec_, views_, args.buffers)), order_) : AxisMaps{};
-    const AxisMaps& maps = dynamic_ ? live : maps_;
     const OperandView& y = views_.outputs[0];
+    if (y.count() == 0) return;
+    const MappedSpace live =
+        dynamic_ ? make(ControlInputs(spec_, views_, args.buffers)) : MappedSpace{};
+    const MappedSpace& space = dynamic_ ? live : space_;
+    const int64_t rows = rows_of(space);
     with_element_bytes(element_size(y.dtype), [&](auto element) {
       using T = decltype(element);
       T filling{};
       if (pad_ && spec_.inputs.size() > 2 && spec_.inputs[2].present())
         filling = *static_cast<const T*>(args.buffers[2]);
-      const T* x = static_cast<const T*>(args.buffers[0]);
-      T* to = static_cast<T*>(args.buffers[spec_.inputs.size()]);
-      if (y.dims.empty()) {
-        *to = *x;
-        return;
-      }
-      copy_mapped(x, to, dims_, strides_, maps, filling, rows_ * begin / tasks,
-                  rows_ * end / tasks);
+      copy_mapped(static_cast<const T*>(args.buffers[0]),
+                  static_cast<T*>(args.buffers[spec_.inputs.size()]), space, filling,
+                  rows * begin / tasks, rows * end / tasks);
     });
   }
 
  private:
-  AxisMaps make(const ControlInputs& control) const {
-    return pad_ ? pad_maps(spec_, views_, control) : nearest_maps(spec_, views_, control);
+  /// Axes in the order in which the result lies in memory; a scalar as an axis of one element.
+  MappedSpace make(const ControlInputs& control) const {
+    const OperandView& y = views_.outputs[0];
+    Sources sources =
+        pad_ ? pad_sources(spec_, views_, control) : nearest_sources(spec_, views_, control);
+    if (y.dims.empty()) {
+      sources.emplace_back().add_strided(1, 0, 1);
+      return {{1}, {1}, std::move(sources)};
+    }
+    const std::vector<size_t> order = memory_order(y);
+    MappedSpace space{permuted(y.dims, order), permuted(y.strides, order),
+                      permuted(std::move(sources), order)};
+    space.merge();
+    return space;
   }
+  static int64_t rows_of(const MappedSpace& space) {
+    return element_count(space.dims) / space.dims.back();
+  }
+
   StepSpec spec_;
   OperandViews views_;
   bool pad_;
   bool dynamic_ = false;
-  AxisMaps maps_;  ///< in the order of order_, as are the next two
-  Dims dims_, strides_;
-  std::vector<size_t> order_;
-  int64_t rows_ = 0;
+  MappedSpace space_;  ///< unless dynamic
 };
 
 // ---- rows

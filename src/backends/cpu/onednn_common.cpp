@@ -1,8 +1,8 @@
 #include "backends/cpu/onednn_common.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
-#include <string_view>
 
 #include "backends/cpu/vector/elementwise_fn.h"
 #include "base/block_signals.h"
@@ -69,7 +69,15 @@ bool has_bf16_products() {
 }
 
 bool products_cut_alike() {
-  return cpu_info().isa >= Isa::kAvx512;
+  // The library's own bound on instruction sets counts (ONEDNN_MAX_CPU_ISA).
+  constexpr int kAvx512 = dnnl_cpu_isa_avx512_core;
+  static const bool alike = (dnnl_get_effective_cpu_isa() & kAvx512) == kAvx512;
+  return alike;
+}
+
+bool calls_sgemm(std::string_view implementation) {
+  const size_t at = implementation.find("gemm");
+  return at != implementation.npos && (at < 2 || implementation.substr(at - 2, 2) != "br");
 }
 
 void round_to_bf16(const float* from, void* to, int64_t n) {
@@ -84,14 +92,38 @@ void round_rows_to_bf16(const float* from, void* to, int64_t rows, int64_t colum
     round_to_bf16(from + row * stride, static_cast<std::byte*>(to) + row * columns * 2, columns);
 }
 
+namespace {
+
+/// The library tells orders apart by strides, those of dims of size 1 included: sound ones stay, an
+/// unusable one becomes what a row-major neighbour would give.
+dnnl::memory::dims plausible_strides(std::span<const int64_t> dims,
+                                     std::span<const int64_t> strides) {
+  dnnl::memory::dims out(strides.begin(), strides.end());
+  for (size_t axis = dims.size(); axis-- > 0;)
+    if (dims[axis] == 1 && out[axis] <= 0)
+      out[axis] = axis + 1 < dims.size() ? out[axis + 1] * dims[axis + 1] : 1;
+  return out;
+}
+
+}  // namespace
+
 dnnl::memory::desc strided_desc(std::span<const int64_t> dims, std::span<const int64_t> strides,
                                 DType type) {
-  dnnl::memory::dims d(dims.begin(), dims.end()), s(strides.begin(), strides.end());
-  // The library tells orders apart by strides, those of dims of size 1 included: sound ones stay,
-  // an unusable one becomes what a row-major neighbour would give.
-  for (size_t axis = d.size(); axis-- > 0;)
-    if (d[axis] == 1 && s[axis] <= 0) s[axis] = axis + 1 < d.size() ? s[axis + 1] * d[axis + 1] : 1;
-  return dnnl::memory::desc(d, onednn_type(type), s);
+  return dnnl::memory::desc({dims.begin(), dims.end()}, onednn_type(type),
+                            plausible_strides(dims, strides));
+}
+
+bool has_strided_desc(std::span<const int64_t> dims, std::span<const int64_t> strides) {
+  const dnnl::memory::dims plausible = plausible_strides(dims, strides);
+  std::vector<std::pair<int64_t, int64_t>> axes;  // stride, size
+  for (size_t axis = 0; axis < dims.size(); ++axis) axes.emplace_back(plausible[axis], dims[axis]);
+  std::sort(axes.begin(), axes.end());
+  int64_t reach = 1;  // of the axes inside
+  for (const auto& [stride, size] : axes) {
+    if (stride < reach) return false;
+    reach = stride * size;
+  }
+  return true;
 }
 
 dnnl::primitive_attr onednn_attributes() {
@@ -108,20 +140,17 @@ struct PreparedPrimitive::Lease {
 
 namespace {
 
-/// Whether it multiplies by the library's sgemm: "gemm:jit", "x64:gemm:jit", "jit:gemm"; not
-/// "brgemm". Its code for small products (oneDNN 3.2, jit_avx512_common_gemm_f32.cpp and
-/// jit_avx_gemm_f32.cpp, STACK_K_CAPACITY) lets the stack pointer point into a block of the heap
-/// while it works through more than 84 terms: a signal's frame then overwrites what lies in front
-/// of that block.
-bool calls_sgemm(const dnnl::primitive& primitive) {
+/// Whether no signal may interrupt it. The sgemm's code for small products (oneDNN 3.2,
+/// jit_avx512_common_gemm_f32.cpp and jit_avx_gemm_f32.cpp, STACK_K_CAPACITY) lets the stack
+/// pointer point into a block of the heap while it works through more than 84 terms: a signal's
+/// frame then overwrites what lies in front of that block.
+bool keeps_signals_out(const dnnl::primitive& primitive) {
   const char* name = nullptr;
   if (dnnl_primitive_desc_query(primitive.get_primitive_desc(), dnnl_query_impl_info_str, 0,
                                 &name) != dnnl_success ||
       !name)
     return true;
-  const std::string_view text = name;
-  const size_t at = text.find("gemm");
-  return at != text.npos && (at < 2 || text.substr(at - 2, 2) != "br");
+  return calls_sgemm(name);
 }
 
 }  // namespace
@@ -129,7 +158,7 @@ bool calls_sgemm(const dnnl::primitive& primitive) {
 PreparedPrimitive::PreparedPrimitive(dnnl::primitive primitive, std::vector<Argument> arguments)
     : primitive_(std::move(primitive)),
       arguments_(std::move(arguments)),
-      calls_sgemm_(calls_sgemm(primitive_)) {}
+      keeps_signals_out_(keeps_signals_out(primitive_)) {}
 
 PreparedPrimitive::~PreparedPrimitive() {
   for (auto& slot : leases_) delete slot.load();
@@ -163,7 +192,7 @@ void PreparedPrimitive::execute(void* const* pointers) const {
   for (size_t i = 0; i < arguments_.size(); ++i)
     dnnl_memory_set_data_handle(lease->arguments[i].memory, pointers[i]);
   std::optional<BlockSignals> guard;
-  if (calls_sgemm_) guard.emplace(BlockSignals::Which::kSentOnly);
+  if (keeps_signals_out_) guard.emplace(BlockSignals::Which::kSentOnly);
   const dnnl_status_t status =
       dnnl_primitive_execute(primitive_.get(), lease->stream.get(),
                              static_cast<int>(lease->arguments.size()), lease->arguments.data());

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "backends/step.h"
@@ -37,6 +38,9 @@ bool onednn_has_type(DType type);
 /// A strided descriptor; strides of dims of size 1 are made plausible (oneDNN checks them).
 dnnl::memory::desc strided_desc(std::span<const int64_t> dims, std::span<const int64_t> strides,
                                 DType type);
+/// Whether there is one: elements that lie backwards or in the same places the library does not
+/// take.
+bool has_strided_desc(std::span<const int64_t> dims, std::span<const int64_t> strides);
 
 /// Whether products of bf16 operands have instructions here. Without them `fast` computes products
 /// as `tolerant` does.
@@ -45,6 +49,9 @@ bool has_bf16_products();
 /// are computed with it. With AVX2 the library has another kernel for small ones (oneDNN 3.2): who
 /// cuts a product there must do so by its shape alone.
 bool products_cut_alike();
+/// Whether an implementation, as the library names it, multiplies by its sgemm: "gemm:jit",
+/// "x64:gemm:jit", "jit:gemm"; not "brgemm".
+bool calls_sgemm(std::string_view implementation);
 /// Rounds n dense numbers to nearest even.
 void round_to_bf16(const float* from, void* to, int64_t n);
 /// The same of rows `stride` elements apart, into dense ones.
@@ -74,7 +81,7 @@ class PreparedPrimitive {
 
   dnnl::primitive primitive_;
   std::vector<Argument> arguments_;
-  bool calls_sgemm_;  ///< whose code no signal may interrupt
+  bool keeps_signals_out_;  ///< while it runs
   mutable std::array<std::atomic<Lease*>, 4> leases_{};
 };
 

@@ -8,7 +8,9 @@
 //
 // A convolution is split over images, then rows of the result; when it has few rows or more weights
 // than data, and many channels, over channels, through scratch. No split divides a sum, and the
-// library's order of summation does not depend on the split (a test compares the bits).
+// library's order of summation does not depend on the split (a test compares the bits), but where
+// it multiplies by its sgemm below AVX-512: then the split depends on the shape alone. That it does
+// is known when a primitive has been made; what is bound is made anew then.
 //
 // Where the processor multiplies bf16 and operands may be rounded, weights are packed so, and each
 // part's input is rounded to bf16 in scratch where it is not stored so; sums are f32. (In the
@@ -23,6 +25,7 @@
 #include "backends/cpu/conv_problem.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/elementwise_builder.h"
+#include "backends/cpu/empty_conv.h"
 #include "backends/cpu/epilogue.h"
 #include "backends/cpu/few_pixel_conv.h"
 #include "backends/cpu/kernels.h"
@@ -105,53 +108,20 @@ class ConvBound final : public BoundKernel {
     if (store.constant()) unread = 1u << 1;
     has_bias_ = spec.inputs.size() > 2 && spec.inputs[2].present();
     if (element_count(y.dims) == 0) return;
-    if (element_count(x.dims) == 0 || element_count(w.dims) == 0)
-      fail(Status::kUnsupported, "unsupported: convolution of an empty tensor");
+    if (element_count(w.dims) == 0)
+      fail(Status::kUnsupported, "unsupported: convolution by empty weights");
 
     x_last_ = same_strides(x.dims, x.strides, channels_last_strides(squeezed.x.dims));
     y_last_ = same_strides(y.dims, y.strides, channels_last_strides(squeezed.y.dims));
     row_major_ = s.pointwise() && !rounded_ && !plan.whole.staged() && !x_last_ && !y_last_ &&
                  is_contiguous(x.dims, x.strides) && is_contiguous(y.dims, y.strides);
-
-    const bool strict = spec.numerics == Numerics::kStrict;
-    regions_ = split_conv(s, spec.threads, strict || (row_major_ && !products_cut_alike()),
-                          !row_major_ && !(x_last_ && y_last_ && !plan.rest.staged()), 4);
-    if (row_major_) regions_ = whole_rows(regions_, s);
-    by_rows = !context.rows.empty() && s.axes.size() == 2 && !row_major_;
-    if (by_rows) regions_ = wanted_rows(context.rows, s);
-    tasks = static_cast<int64_t>(regions_.size());
-    // A region of channels, or a result in another order, goes through scratch.
     stage_x_ = !x_last_ && !row_major_;
-    // Functions of one operand go along anywhere; other operands must lie like the result.
-    // (Behind its row-major kernel the library does them slowly: there the epilogue is faster.)
-    bool mapped = !strict && !row_major_;
-    if (!plan.mapped.binaries.empty()) {
-      mapped &= y_last_;
-      for (const ConvRegion& r : regions_) mapped &= r.c1 - r.c0 == s.out_channels;
-    }
-    for (const auto& binary : plan.mapped.binaries) {
-      const BoundOperand& b = context.inputs[binary.input];
-      mapped &= binary.per_channel
-                    ? is_contiguous(b.dims, b.strides)
-                    : b.dims.size() == y.dims.size() &&
-                          same_strides(b.dims, b.strides,
-                                       channels_last_strides(Dims(b.dims.begin(), b.dims.end())));
-    }
-    if (mapped) mapped_ = plan.mapped;
-    if (mapped)
-      epilogue_ = plan.rest;
-    else
-      epilogue_ = plan.whole;
-    if (epilogue_.staged()) written_ = DType::kF32;
-    if (const auto summed = mapped ? summed_in_place(spec, mapped_) : std::nullopt;
-        summed && written_ == DType::kF32 && y_type_ == DType::kF32 && !epilogue_.staged() &&
-        *summed < 32 && (context.replaceable >> *summed & 1) != 0) {
-      summed_ = *summed;
-      in_place = 1u << summed_;
-      mapped_.in_place = true;
-      mapped_.binaries.erase(mapped_.binaries.begin());
-    }
-    onednn_call("a convolution", [&] { build(spec, context, squeezed, s, store); });
+    cut_alike_ = products_cut_alike() || !store.constant();
+    onednn_call("a convolution", [&] {
+      if (build(spec, context, plan, squeezed, store)) return;
+      by_sgemm_ = true;
+      build(spec, context, plan, squeezed, store);
+    });
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
@@ -180,8 +150,12 @@ class ConvBound final : public BoundKernel {
       if (part.weights) {
         pointers[n++] = part.weights->data();
       } else {
-        void* const pack[2] = {static_cast<float*>(args.buffers[1]) + part.w_at,
-                               scratch + w_stage_};
+        void* plain = static_cast<float*>(args.buffers[1]) + part.w_at;
+        if (variant.gather) {
+          variant.gather->run(plain, scratch + gathered_at_);
+          plain = scratch + gathered_at_;
+        }
+        void* const pack[2] = {plain, scratch + w_stage_};
         variant.pack->execute(pack);
         pointers[n++] = scratch + w_stage_;
       }
@@ -211,6 +185,8 @@ class ConvBound final : public BoundKernel {
     dnnl::memory::desc weights;
     std::optional<CopyPlan> load, store;
     std::unique_ptr<PreparedPrimitive> pack;  ///< of weights that the run makes
+    std::optional<CopyPlan> gather;           ///< in front of it
+    bool by_sgemm = false;
   };
   /// Whether the library writes its part to scratch.
   bool staged(const Variant& variant) const { return variant.store || epilogue_.staged(); }
@@ -240,11 +216,73 @@ class ConvBound final : public BoundKernel {
     return out;
   }
 
-  void build(const StepSpec& spec, const BindContext& context, const SqueezedConv& squeezed,
-             const ConvProblem& s, WeightStore& store) {
-    const BoundOperand x = squeezed.x.operand(), y = squeezed.y.operand();
-    int64_t scratchpad = 0, x_bytes = 0, y_bytes = 0, w_bytes = 0, rounded_bytes = 0;
+  void divide(const StepSpec& spec, const BindContext& context, const Plan& plan,
+              const ConvProblem& s) {
+    const bool cut_alike = cut_alike_ || !(row_major_ || by_sgemm_);
+    by_shape_ = spec.numerics == Numerics::kStrict || !cut_alike;
+    regions_ = split_conv(s, spec.threads, by_shape_,
+                          !row_major_ && !(x_last_ && y_last_ && !plan.rest.staged()), 4);
+    if (row_major_) regions_ = whole_rows(regions_, s);
+    by_rows = !context.rows.empty() && s.axes.size() == 2 && !row_major_ && cut_alike;
+    if (by_rows) regions_ = wanted_rows(context.rows, s);
+    tasks = static_cast<int64_t>(regions_.size());
+  }
+
+  /// Whether the library does the functions behind its sums.
+  bool maps(const StepSpec& spec, const BindContext& context, const Plan& plan,
+            const SqueezedConv& squeezed) const {
+    const BoundOperand y = squeezed.y.operand();
+    // Functions of one operand go along anywhere; other operands must lie like the result.
+    // (Behind its row-major kernel the library does them slowly: there the epilogue is faster.)
+    bool out = spec.numerics != Numerics::kStrict && !row_major_ &&
+               !(by_sgemm_ && lost_behind_sgemm(spec, plan.mapped));
+    if (!plan.mapped.binaries.empty()) {
+      out &= y_last_;
+      for (const ConvRegion& r : regions_) out &= r.c1 - r.c0 == squeezed.problem.out_channels;
+    }
+    for (const auto& binary : plan.mapped.binaries) {
+      const BoundOperand& b = context.inputs[binary.input];
+      out &= binary.per_channel
+                 ? is_contiguous(b.dims, b.strides)
+                 : b.dims.size() == y.dims.size() &&
+                       same_strides(b.dims, b.strides,
+                                    channels_last_strides(Dims(b.dims.begin(), b.dims.end())));
+    }
+    return out;
+  }
+
+  void map(const StepSpec& spec, const BindContext& context, const Plan& plan, bool mapped) {
+    mapped_ = mapped ? plan.mapped : MappedPostOps{};
+    epilogue_ = mapped ? plan.rest : plan.whole;
+    written_ = epilogue_.staged() ? DType::kF32 : y_type_;
+    in_place = 0;
+    if (const auto summed = summed_in_place(spec, mapped_);
+        summed && written_ == DType::kF32 && y_type_ == DType::kF32 && !epilogue_.staged() &&
+        *summed < 32 && (context.replaceable >> *summed & 1) != 0) {
+      summed_ = *summed;
+      in_place = 1u << summed_;
+      mapped_.in_place = true;
+      mapped_.binaries.erase(mapped_.binaries.begin());
+    }
     if (!epilogue_.empty()) tiles_ = Epilogue::Tiles(epilogue_, context);
+  }
+
+  /// Whether regions and functions may be what they are where the library multiplies by its sgemm.
+  bool suits_sgemm(const StepSpec& spec) const {
+    return by_sgemm_ ||
+           ((cut_alike_ || (by_shape_ && !by_rows)) && !lost_behind_sgemm(spec, mapped_));
+  }
+
+  /// False: the library multiplies by its sgemm, and that was not known.
+  bool build(const StepSpec& spec, const BindContext& context, const Plan& plan,
+             const SqueezedConv& squeezed, WeightStore& store) {
+    const ConvProblem& s = squeezed.problem;
+    divide(spec, context, plan, s);
+    map(spec, context, plan, maps(spec, context, plan, squeezed));
+    variants_.clear();
+    parts_.clear();
+    const BoundOperand x = squeezed.x.operand(), y = squeezed.y.operand();
+    int64_t scratchpad = 0, x_bytes = 0, y_bytes = 0, rounded_bytes = 0;
     for (const ConvRegion& r : regions_) {
       const auto [in0, in1, pad_begin, pad_end] = rows_of(s, r);
       Dims x_dims = s.x_dims, y_dims = s.y_dims;
@@ -259,7 +297,7 @@ class ConvBound final : public BoundKernel {
           break;
       if (v == variants_.size()) {
         const bool partial = y_dims[1] != s.out_channels;
-        Variant variant{x_dims, y_dims, pad_begin, pad_end, nullptr, {}, {}, {}, nullptr};
+        Variant variant{x_dims, y_dims, pad_begin, pad_end, nullptr, {}, {}, {}, nullptr, {}};
         if (stage_x_) {
           const int64_t bytes = element_size(x_type_);
           variant.load.emplace(x_dims, x.strides, channels_last_strides(x_dims), bytes);
@@ -273,6 +311,7 @@ class ConvBound final : public BoundKernel {
         if (staged(variant))
           y_bytes = std::max(y_bytes, element_count(y_dims) * element_size(written_));
         scratchpad = std::max(scratchpad, make_primitive(spec, s, variant));
+        if (variant.by_sgemm && !suits_sgemm(spec)) return false;
         variants_.push_back(std::move(variant));
       }
       Variant& variant = variants_[v];
@@ -282,16 +321,12 @@ class ConvBound final : public BoundKernel {
                 r.c0,
                 r.c0 * squeezed.w.strides[0],
                 nullptr};
-      const auto plain = plain_conv_weights(squeezed.w.operand(), s, r.c1 - r.c0, DType::kF32);
-      if (store.constant()) {
-        part.weights = store.get(r.c0, variant.weights, plain);
-      } else if (!variant.pack) {
-        w_bytes = std::max(w_bytes, static_cast<int64_t>(variant.weights.get_size()));
-        dnnl::reorder::primitive_desc pd(onednn_engine(), plain, onednn_engine(), variant.weights);
-        variant.pack = std::make_unique<PreparedPrimitive>(
-            dnnl::reorder(pd), std::vector<PreparedPrimitive::Argument>{
-                                   {DNNL_ARG_FROM, plain}, {DNNL_ARG_TO, variant.weights}});
-      }
+      if (store.constant())
+        part.weights =
+            store.get(r.c0, variant.weights,
+                      plain_conv_weights(squeezed.w.operand(), s, r.c1 - r.c0, DType::kF32));
+      else if (!variant.pack)
+        pack_in_run(squeezed, variant);
       if (!epilogue_.empty()) {
         const auto whole = context.outputs[0].dims;
         const size_t rows_axis = 2 + squeezed.kept.front();
@@ -317,12 +352,41 @@ class ConvBound final : public BoundKernel {
     x_stage_ = align_up(scratchpad, 64);
     y_stage_ = x_stage_ + align_up(x_bytes, 64);
     w_stage_ = y_stage_ + align_up(y_bytes, 64);
-    rounded_at_ = w_stage_ + align_up(w_bytes, 64);
+    gathered_at_ = w_stage_;
+    int64_t gathered_bytes = 0;
+    for (const Variant& variant : variants_) {
+      if (variant.pack) gathered_at_ = std::max(gathered_at_, w_stage_ + packed_bytes(variant));
+      if (variant.gather) gathered_bytes = std::max(gathered_bytes, variant.gather->bytes());
+    }
+    rounded_at_ = gathered_at_ + align_up(gathered_bytes, 64);
     epilogue_stage_ = rounded_at_ + align_up(rounded_bytes, 64);
     scratch_bytes = epilogue_stage_ + epilogue_.scratch_bytes();
     // A primitive holds its generated code: some 64 KiB.
     held_bytes = 1024 + static_cast<int64_t>(variants_.size()) * (64 << 10) +
                  static_cast<int64_t>(parts_.size()) * 512;
+    return true;
+  }
+
+  static int64_t packed_bytes(const Variant& variant) {
+    return align_up(static_cast<int64_t>(variant.weights.get_size()), 64);
+  }
+
+  /// Weights that are not constant are packed by each task: from where they lie if the library can
+  /// be told how, else from a row-major copy.
+  static void pack_in_run(const SqueezedConv& squeezed, Variant& variant) {
+    SqueezedConv::Part w = squeezed.w;
+    w.dims[0] = variant.y_dims[1];
+    if (!has_strided_desc(w.dims, w.strides)) {
+      const Dims dense = contiguous_strides(w.dims);
+      variant.gather.emplace(w.dims, w.strides, dense, 4);
+      w.strides = dense;
+    }
+    const auto plain = plain_conv_weights(w.operand(), squeezed.problem, w.dims[0], DType::kF32);
+    const dnnl::reorder::primitive_desc pd(onednn_engine(), plain, onednn_engine(),
+                                           variant.weights);
+    variant.pack = std::make_unique<PreparedPrimitive>(
+        dnnl::reorder(pd), std::vector<PreparedPrimitive::Argument>{
+                               {DNNL_ARG_FROM, plain}, {DNNL_ARG_TO, variant.weights}});
   }
 
   /// Returns the bytes of scratchpad it wants.
@@ -345,11 +409,16 @@ class ConvBound final : public BoundKernel {
           window.pad_end, attributes);
     };
     dnnl::convolution_forward::primitive_desc pd = choose();
-    // Its first choice takes 1.05 to 1.3 times as long as its second one (README).
-    if (std::string_view(pd.impl_info_str()) == "brgconv_1x1:avx2" &&
+    // Its first choice takes 1.05 to 1.3 times as long as its second one (README), which it has for
+    // all regions only where windows are neither apart nor reach over the edges.
+    const bool every_pixel = std::ranges::all_of(s.axes, [](const WindowAxis& axis) {
+      return axis.stride == 1 && axis.pad_begin == 0 && axis.pad_end == 0;
+    });
+    if (every_pixel && std::string_view(pd.impl_info_str()) == "brgconv_1x1:avx2" &&
         !(pd.next_impl() && std::string_view(pd.impl_info_str()) == "jit_1x1:avx2"))
       pd = choose();
     variant.weights = pd.weights_desc();
+    variant.by_sgemm = calls_sgemm(pd.impl_info_str());
     std::vector<PreparedPrimitive::Argument> arguments{{DNNL_ARG_SRC, src},
                                                        {DNNL_ARG_WEIGHTS, variant.weights},
                                                        {DNNL_ARG_DST, dst},
@@ -367,14 +436,20 @@ class ConvBound final : public BoundKernel {
   DType x_type_, y_type_;    ///< as they are stored
   DType written_ = y_type_;  ///< by the library
   bool has_bias_ = false, x_last_ = false, y_last_ = false, row_major_ = false, stage_x_ = false;
-  uint32_t summed_ = 0;  ///< the input that the result takes the place of, where mapped_ says so
+  bool by_sgemm_ = false;  ///< as the library turned out to multiply
+  /// Regions of the sgemm's products may depend on the number of threads: those of weights that
+  /// change do not.
+  bool cut_alike_ = false;
+  bool by_shape_ = false;  ///< regions do not depend on it
+  uint32_t summed_ = 0;    ///< the input that the result takes the place of, where mapped_ says so
   std::vector<ConvRegion> regions_;
   std::vector<Variant> variants_;
   std::vector<Part> parts_;
   MappedPostOps mapped_;
   Epilogue epilogue_;
   Epilogue::Tiles tiles_;  ///< as parts_
-  int64_t x_stage_ = 0, y_stage_ = 0, w_stage_ = 0, rounded_at_ = 0, epilogue_stage_ = 0;
+  int64_t x_stage_ = 0, y_stage_ = 0, w_stage_ = 0, gathered_at_ = 0, rounded_at_ = 0,
+          epilogue_stage_ = 0;
 };
 
 std::optional<Plan> plan_for(const StepSpec& spec, bool rounded, std::string& reason) {
@@ -447,6 +522,8 @@ class ConvKernel : public Kernel {
     return bind(context, false);
   }
   std::shared_ptr<const BoundKernel> bind(const BindContext& context, bool provisional) const {
+    if (element_count(context.inputs[0].dims) == 0 && element_count(context.outputs[0].dims) > 0)
+      return bind_empty_conv(spec_, context, plan_.whole);
     auto bound = few_pixels_ ? few_pixels_->bind(context) : nullptr;
     if (!bound) bound = std::make_shared<ConvBound>(spec_, context, plan_, store_);
     bound->provisional = provisional;

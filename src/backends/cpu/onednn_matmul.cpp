@@ -20,6 +20,7 @@
 // model holds them so.
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 
 #include "backends/cpu/between_casts.h"
@@ -133,6 +134,14 @@ class PackedBound final : public BoundKernel {
     int64_t stride;
   };
 
+  /// The left side is stored wider than it is multiplied.
+  bool rounds_left() const { return rounded_ && left_ == DType::kF32; }
+  /// The library reads the left side's rows from scratch: rounded, or as they are where they
+  /// overlap (frames of a signal) or lie backwards, which a descriptor of the library's cannot say.
+  bool dense_left() const { return rounds_left() || (p_.m > 1 && p_.a_m < p_.k); }
+  /// Of an element as the library reads it.
+  int64_t left_bytes() const { return rounds_left() ? 2 : element_size(left_); }
+
   /// The result is stored in halves.
   bool tiles_in_scratch() const { return settings_.epilogue.staged(); }
 
@@ -145,14 +154,14 @@ class PackedBound final : public BoundKernel {
         staged = std::max(staged, align_up((part.m1 - part.m0) * (part.n1 - part.n0) * 4, 64));
     }
     stage_ = 0;
-    rounded_at_ = staged;
+    left_at_ = staged;
     scratchpad_bytes_ = staged + (left_ == DType::kF32 ? 0 : align_up(rows * p_.k * 4, 64));
   }
 
   /// False: one is missing that was not to be made.
   bool find_products(bool make) {
     const int64_t lda = p_.m == 1 ? p_.k : p_.a_m, ldc = p_.m == 1 ? p_.n : p_.c_m;
-    int64_t scratchpad = 0, staged = 0, rounded = 0, widened = 0;
+    int64_t scratchpad = 0, staged = 0, left = 0, widened = 0;
     const bool all = onednn_call("a matrix product", [&] {
       for (const MatMulPart& part : parts_) {
         const int64_t m = part.m1 - part.m0, n = part.n1 - part.n0;
@@ -165,9 +174,8 @@ class PackedBound final : public BoundKernel {
         const bool dense = !tiles_in_scratch() && m > 1 && ldc != n &&
                            (m <= kDenseRows || weights_->dense_only(slice));
         if (dense || tiles_in_scratch()) staged = std::max(staged, align_up(m * n * 4, 64));
-        const bool rounds = rounded_ && left_ == DType::kF32;
-        if (rounds) rounded = std::max(rounded, align_up(m * p_.k * 2, 64));
-        auto product = packed_product(*weights_, slice, m, rounds ? p_.k : lda,
+        if (dense_left()) left = std::max(left, align_up(m * p_.k * left_bytes(), 64));
+        auto product = packed_product(*weights_, slice, m, dense_left() ? p_.k : lda,
                                       dense || tiles_in_scratch() || m == 1 ? n : ldc, make);
         if (!product.primitive) return false;
         made_ += product.made ? 1 : 0;
@@ -178,8 +186,8 @@ class PackedBound final : public BoundKernel {
     });
     if (!all) return false;
     stage_ = align_up(scratchpad, 64);
-    rounded_at_ = stage_ + staged;
-    widened_at_ = rounded_at_ + rounded;
+    left_at_ = stage_ + staged;
+    widened_at_ = left_at_ + left;
     scratchpad_bytes_ = widened_at_ + widened;
     return true;
   }
@@ -193,7 +201,7 @@ class PackedBound final : public BoundKernel {
     const int64_t rows = part.m1 - part.m0;
     const float* left = reinterpret_cast<const float*>(source);
     if (left_ != DType::kF32) {
-      auto* const wide = reinterpret_cast<float*>(scratch + rounded_at_);
+      auto* const wide = reinterpret_cast<float*>(scratch + left_at_);
       for (int64_t row = 0; row < rows; ++row)
         cast_fn(left_, DType::kF32, cpu_info().isa)(
             {{source + row * p_.a_m * element_size(left_)}, {1}, wide + row * p_.k, p_.k, nullptr});
@@ -230,10 +238,13 @@ class PackedBound final : public BoundKernel {
                   const Rows& target, std::byte* scratch) const {
     float* const result = product.dense ? reinterpret_cast<float*>(scratch + stage_) : target.first;
     void* left = const_cast<std::byte*>(source);
-    if (rounded_ && left_ == DType::kF32) {
-      left = scratch + rounded_at_;
+    if (dense_left()) left = scratch + left_at_;
+    if (rounds_left())
       round_rows_to_bf16(reinterpret_cast<const float*>(source), left, product.m, p_.k, p_.a_m);
-    }
+    else if (dense_left())
+      for (int64_t row = 0; row < product.m; ++row)
+        std::memcpy(static_cast<std::byte*>(left) + row * p_.k * left_bytes(),
+                    source + row * p_.a_m * left_bytes(), static_cast<size_t>(p_.k * left_bytes()));
     void* const pointers[4] = {left, weights, result, scratch};
     product.primitive->execute(pointers);
     if (product.dense)
@@ -253,7 +264,7 @@ class PackedBound final : public BoundKernel {
   std::vector<uint32_t> part_product_;  ///< of each part
   int64_t made_ = 0;                    ///< products that nobody else has
   Epilogue::Tiles tiles_;
-  int64_t stage_ = 0, rounded_at_ = 0, widened_at_ = 0, scratchpad_bytes_ = 0;  ///< in scratch
+  int64_t stage_ = 0, left_at_ = 0, widened_at_ = 0, scratchpad_bytes_ = 0;  ///< in scratch
 };
 
 // ---- the kernel
@@ -334,9 +345,8 @@ class MatMulKernel final : public Kernel {
     std::shared_ptr<const PackedWeights> packed = this->packed();
     const BoundProduct product = bound_product(context, settings_);
     const MatMulProblem& p = product.p;
-    const bool fits = packed && product.folded && p.k > 0 &&
-                      (p.m == 1 || (p.a_m >= p.k && p.c_m >= p.n)) && (p.a_k == 1 || p.k == 1) &&
-                      (p.c_n == 1 || p.n == 1);
+    const bool fits = packed && product.folded && p.k > 0 && (p.m == 1 || p.c_m >= p.n) &&
+                      (p.a_k == 1 || p.k == 1) && (p.c_n == 1 || p.n == 1);
     if (fits) {
       const bool make = context.background || p.flops() > kHurryFlops;
       auto bound = std::make_shared<PackedBound>(spec_, product.flat.context(), settings_,

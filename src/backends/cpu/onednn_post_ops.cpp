@@ -101,6 +101,15 @@ MappedPostOps map_post_ops(const StepSpec& spec, bool stores_bf16) {
   return out;
 }
 
+/// What goes over a whole result there makes 0 or a half of a NaN in Sigmoid (oneDNN 3.2, any
+/// instruction set); what a convolution keeps in registers keeps it.
+bool lost_behind_sgemm(const StepSpec& spec, const MappedPostOps& mapped) {
+  return spec.numerics != Numerics::kFast &&
+         std::any_of(spec.post_ops.begin(),
+                     spec.post_ops.begin() + static_cast<ptrdiff_t>(mapped.count),
+                     [](const PostOp& post) { return post.op->name == "Sigmoid"; });
+}
+
 namespace {
 
 dnnl::memory::desc binary_desc(const MappedPostOps::Binary& binary, const dnnl::memory::desc& dst) {

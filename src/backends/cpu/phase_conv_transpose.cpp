@@ -173,6 +173,7 @@ class PhaseBound final : public BoundKernel {
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    if (tasks == 0) return;  // an empty result
     const PhaseModel& m = *model_;
     const Scratch scratch(static_cast<std::byte*>(args.scratch), at_);
     const auto* const x = static_cast<const float*>(args.buffers[kX]);

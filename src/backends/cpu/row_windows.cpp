@@ -21,6 +21,10 @@ void copy_pixels(const float* from, int64_t step, float* to, int64_t count) {
 void copy_pixels(const ImageRow& row, const float* from, int64_t count, int64_t padded, float* to) {
   if (row.channel == 1 && row.channels == padded) {
     switch (padded) {
+      case 1:
+        if (row.pixel != 1) return copy_pixels<1>(from, row.pixel, to, count);
+        std::memcpy(to, from, static_cast<size_t>(count) * 4);
+        return;
       case 4:
         return copy_pixels<4>(from, row.pixel, to, count);
       case 8:

@@ -1,4 +1,5 @@
-// Images read between their pixels, "xc.sampled": GridSample, RoiAlign, DeformConv in f32.
+// Images read between their pixels, "xc.sampled": GridSample, RoiAlign, DeformConv in f32;
+// GridSample by the nearest pixel for elements of any type.
 //
 // Which pixels a point reads, and by which weight, is the same for every channel: it is worked out
 // once per point, then each channel is gathered by the list, or, where a pixel's channels lie side
@@ -7,8 +8,10 @@
 #include <algorithm>
 
 #include "backends/cpu/bound_views.h"
+#include "backends/cpu/control_inputs.h"
 #include "backends/cpu/conv_problem.h"
 #include "backends/cpu/copy.h"
+#include "backends/cpu/element_bytes.h"
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/simple_kernel.h"
@@ -80,7 +83,8 @@ class GridSampleBound final : public BoundKernel {
     }
     blocks_ = ceil_div(points_, kPoints);
     tasks = checked_mul(x[0], blocks_);
-    scratch_bytes = TapList::bytes(kPoints, checked_mul(kPoints, taps_));
+    nearest_ = sampler_.mode() == GridSampler::Mode::kNearest;
+    scratch_bytes = nearest_ ? kPoints * 8 : TapList::bytes(kPoints, checked_mul(kPoints, taps_));
     held_bytes += views_.bytes();
     plain_ = spatial_ == 2 && sampler_.mode() == GridSampler::Mode::kLinear &&
              !sampler_.pads_reflection() && plane_ > 0 && plane_ < kMostPixels;
@@ -88,6 +92,10 @@ class GridSampleBound final : public BoundKernel {
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
     if (plain_) return run_plain(args, begin, end);
+    if (nearest_)
+      return with_element_bytes(element_size(views_.inputs[0].dtype), [&](auto element) {
+        run_nearest<decltype(element)>(args, begin, end);
+      });
     TapList list(args.scratch, kPoints, kPoints * taps_);
     const int64_t channels = views_.inputs[0].dims[1];
     for (int64_t task = begin; task < end; ++task) {
@@ -123,6 +131,36 @@ class GridSampleBound final : public BoundKernel {
     }
   }
 
+  /// Elements are moved, whatever they are.
+  template <class T>
+  void run_nearest(const StepArgs& args, int64_t begin, int64_t end) const {
+    const Dims& x = views_.inputs[0].dims;
+    auto* sources = static_cast<int64_t*>(args.scratch);
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t image = task / blocks_, first = task % blocks_ * kPoints;
+      const int64_t count = std::min(kPoints, points_ - first);
+      const auto* point = static_cast<const float*>(args.buffers[1]) +
+                          (image * points_ + first) * static_cast<int64_t>(spatial_);
+      for (int64_t p = 0; p < count; ++p, point += spatial_) sources[p] = nearest(point);
+      for (int64_t c = image * x[1]; c < (image + 1) * x[1]; ++c) {
+        const T* plane = static_cast<const T*>(args.buffers[0]) + c * plane_;
+        T* y = static_cast<T*>(args.buffers[2]) + c * points_ + first;
+        for (int64_t p = 0; p < count; ++p) y[p] = sources[p] < 0 ? T{} : plane[sources[p]];
+      }
+    }
+  }
+  /// The element of a plane nearest to a grid point; -1: zero.
+  int64_t nearest(const float* point) const {
+    int64_t offset = 0;
+    for (size_t axis = 0; axis < spatial_; ++axis) {
+      const int64_t size = views_.inputs[0].dims[axis + 2];
+      const int64_t index = sampler_.at(point[spatial_ - 1 - axis], size)[0].index;
+      if (index < 0) return -1;
+      offset = offset * size + index;
+    }
+    return offset;
+  }
+
   /// The taps of `axis` and what follows, for what was chosen on the axes before. A grid point
   /// names the innermost axis first.
   void add_taps(TapList& list, const float* point, size_t axis, int64_t offset,
@@ -138,7 +176,7 @@ class GridSampleBound final : public BoundKernel {
   OperandViews views_;
   GridSampler sampler_;
   const LineFns& fns_ = line_fns(cpu_info().isa);
-  bool plain_ = false;
+  bool plain_ = false, nearest_ = false;
   size_t spatial_ = 0;
   int64_t taps_ = 1, plane_ = 1, points_ = 1, blocks_ = 0;
 };
@@ -367,9 +405,11 @@ class DeformConvBound final : public BoundKernel {
 };
 
 Verdict supports_grid(const StepSpec& spec) {
-  if (spec.attrs().get_string("mode", "linear") == "nearest")
-    return Verdict::no("mode nearest, which moves elements of any type");
-  return dense_f32(spec);
+  if (spec.attrs().get_string("mode", "linear") != "nearest") return dense_f32(spec);
+  // Elements of any type are moved.
+  const std::string reason = movable_reason(spec.inputs[0].dtype);
+  if (!reason.empty()) return Verdict::no(reason);
+  return dense_of(spec, DType::kF32, spec.inputs[0].dtype);
 }
 Verdict supports_roi(const StepSpec& spec) {
   if (spec.attrs().get_string("mode", "avg") != "avg") return Verdict::no("mode max");

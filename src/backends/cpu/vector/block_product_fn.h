@@ -31,12 +31,13 @@ struct BlockRows {
 };
 
 struct BlockFns {
-  /// y[rows, 64] = x * panel.
+  /// y[rows, 64] = x * panel. A block's sum is made of the integers, before its scale: it must be
+  /// within f32.
   void (*multiply)(const BlockPanel& panel, const BlockRows& x, float* y, int64_t y_row);
   /// out[k1 - k0, 64] = rows [k0, k1) of the panel; row stride in elements.
   void (*dequantise)(const BlockPanel& panel, int64_t k0, int64_t k1, float* out, int64_t out_row);
-  /// out[b] = sum of block b of k values.
-  void (*block_sums)(const float* x, int64_t k, int64_t block, float* out);
+  /// out[b] = sum of block b of k values. Returns the largest magnitude, NaN aside.
+  float (*block_sums)(const float* x, int64_t k, int64_t block, float* out);
 };
 const BlockFns& block_fns(Isa isa);
 
