@@ -119,6 +119,10 @@ void Emitter::run() {
     b_.SetInsertPoint(range_error_);
     b_.CreateRet(b_.getInt32(XC_KERNEL_RANGE_ERROR));
   }
+  // Not where it is found: blocks that have no place in the function yet would be lost.
+  if (most_spilled_ > kMostSpilled)
+    fail(Status::kUnsupported, "code generation: the partial results of a loop take over {} bytes",
+         kMostSpilled);
   std::string problem;
   llvm::raw_string_ostream out(problem);
   if (llvm::verifyFunction(*function_, &out))

@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "codegen/emitter.h"
 #include "loop/evaluate.h"
@@ -150,14 +151,29 @@ bool is_mask(Value* v) {
 
 }  // namespace
 
+// Room for so many bytes on the stack until the scalar rest has run.
+Value* Emitter::spill_memory(int64_t bytes) {
+  constexpr int64_t kAlignment = 64;
+  const int64_t at = spilled_bytes_;
+  spilled_bytes_ += align_up(bytes, kAlignment);
+  most_spilled_ = std::max(most_spilled_, spilled_bytes_);
+  if (!spilled_) {
+    Builder entry(&function_->getEntryBlock(), function_->getEntryBlock().begin());
+    spilled_ = entry.CreateAlloca(b_.getInt8Ty(), integer(spilled_bytes_));
+    spilled_->setAlignment(llvm::Align(kAlignment));
+  }
+  const auto* room = llvm::cast<llvm::ConstantInt>(spilled_->getArraySize());
+  if (room->getSExtValue() < spilled_bytes_) spilled_->setOperand(0, integer(spilled_bytes_));
+  return b_.CreateConstGEP1_64(b_.getInt8Ty(), spilled_, static_cast<uint64_t>(at));
+}
+
 void Emitter::spill(AccState& acc) {
   const auto put = [&](const std::vector<Value*>& values) -> Value* {
     if (values.empty()) return nullptr;
     llvm::Type* group = is_mask(values[0]) ? values[0]->getType()->getWithNewType(b_.getInt8Ty())
                                            : values[0]->getType();
-    Builder entry(&function_->getEntryBlock(), function_->getEntryBlock().begin());
-    auto* memory = entry.CreateAlloca(llvm::ArrayType::get(group, values.size()));
-    memory->setAlignment(llvm::Align(64));
+    const auto bits = group->getPrimitiveSizeInBits().getFixedValue();
+    Value* memory = spill_memory(static_cast<int64_t>(values.size() * bits / 8));
     for (size_t g = 0; g < values.size(); ++g)
       b_.CreateStore(is_mask(values[g]) ? b_.CreateZExt(values[g], group) : values[g],
                      b_.CreateConstGEP1_64(group, memory, g));

@@ -291,6 +291,7 @@ void Emitter::scalar_rest(const For& loop, Value* begin, Value* end) {
         feed && kernel_.accs[feed->acc].order != AccOrder::kSequential)
       fed.insert(feed->acc);
   });
+  spilled_bytes_ = 0;
   for (const uint32_t acc : fed) spill(accs_[acc]);
   counted_loop(begin, end, b_.getInt64(1), {}, [&](Value* v) {
     vars_[loop.var.id] = v;

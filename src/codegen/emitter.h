@@ -175,6 +175,7 @@ class Emitter {
   void accumulate(const loop::Accumulate& stmt);
   void accumulate_slot(const loop::Accumulate& stmt);
   void spill(AccState& acc);
+  llvm::Value* spill_memory(int64_t bytes);
   void reload(AccState& acc);
   void finish(uint32_t acc);
   void finish(std::vector<uint32_t> accs);
@@ -234,6 +235,10 @@ class Emitter {
   std::vector<AccState> accs_;
   VectorLoop* vector_ = nullptr;
   llvm::Value* slot_ = nullptr;                       // the partial result that a scalar rest feeds
+  static constexpr int64_t kMostSpilled = 4096;       // bytes of partial results of one loop
+  llvm::AllocaInst* spilled_ = nullptr;               // where they wait: all loops share it
+  int64_t spilled_bytes_ = 0;                         // of it, taken by the current loop
+  int64_t most_spilled_ = 0;                          // the most that any loop takes
   std::unordered_map<const loop::Node*, Val> cache_;  // of the current block, up to here
   std::unordered_map<const loop::Node*, uint64_t> reads_;
 };

@@ -121,12 +121,7 @@ namespace {
 void visit_once(const Expr& e, std::unordered_set<const Node*>& seen,
                 const std::function<void(const Expr&)>& visit) {
   if (!e || !seen.insert(e.get()).second) return;
-  for (const Expr& arg : e->args) visit_once(arg, seen, visit);
-  for (const Index& index : e->indices) {
-    visit_once(index.checked, seen, visit);
-    visit_once(index.extent, seen, visit);
-  }
-  visit_once(e->guard, seen, visit);
+  for_each_child(*e, [&](const Expr& child) { visit_once(child, seen, visit); });
   visit(e);
 }
 

@@ -172,8 +172,22 @@ int64_t known_divisor(const Expr& e);
 void visit_statements(const Block& block, const std::function<void(const Stmt&)>& visit);
 // Calls `visit` for each expression the statement itself holds (not those of a loop's body).
 void visit_exprs(const Stmt& stmt, const std::function<void(const Expr&)>& visit);
-// Calls `visit` for each distinct node reachable from `e` (children first), loads' checked indices,
-// extents and guards included.
+// Calls `visit` for each node that `node` is made of directly: arguments, and of loads the checked
+// indices, extents and guards.
+template <class Visit>
+void for_each_child(const Node& node, Visit&& visit) {
+  const auto see = [&](const Expr& child) {
+    if (child) visit(child);
+  };
+  for (const Expr& arg : node.args) see(arg);
+  for (const Index& index : node.indices) {
+    see(index.checked);
+    see(index.extent);
+  }
+  see(node.guard);
+}
+// Calls `visit` for each distinct node reachable from `e` (children first), as for_each_child() has
+// them. Takes a call per level: of what is parsed or verified, kMaxExprDepth (verify.h).
 void visit_nodes(const Expr& e, const std::function<void(const Expr&)>& visit);
 // Rebuilds an expression bottom-up; `rewrite` gets a node whose children are already rewritten and
 // returns its replacement (or the node). Sharing is kept.

@@ -32,7 +32,7 @@ constexpr std::array kBounds = {
     MathBound{Op::kOnePlusErf, 56, 4, 0.52, kQuick},
     MathBound{Op::kSin, 2, 2, 0.51, 2},
     MathBound{Op::kCos, 2, 2, 0.51, 2},
-    MathBound{Op::kPow, 1, 1024, 1, 1},
+    MathBound{Op::kPow, 2, 1024, 1, 2},
 };
 
 // Expression helpers bound to one type, level and tier.
@@ -478,6 +478,8 @@ class Expander {
     if (y == 0) return c(1);
     if (y == 1) return x;
     if (y == 2) return x * x;
+    if (strict() && (y == 3 || y == 4))  // rounds to f32 once
+      return cast(type_, wide().constant_power(cast(DType::kF64, x), y));
     if (y == 3) return x * x * x;
     if (y == 4) return (x * x) * (x * x);
     if (y == -1) return c(1) / x;

@@ -45,22 +45,24 @@ Place find(Kernel& kernel, std::string_view var) {
   fail(Status::kInvalidArgument, "schedule: cannot {} loop {}: {}", step, var, why);
 }
 
+FreshNames::FreshNames(const Kernel& kernel) {
+  taken_.insert(kernel.dims.begin(), kernel.dims.end());
+  taken_.insert(kernel.strides.begin(), kernel.strides.end());
+  taken_.insert(kernel.vars.begin(), kernel.vars.end());
+  for (const BufferDecl& buffer : kernel.buffers) taken_.insert(buffer.name);
+  for (const RegDecl& reg : kernel.regs) taken_.insert(reg.name);
+  for (const AccDecl& acc : kernel.accs) taken_.insert(acc.name);
+}
+
+std::string FreshNames::operator()(const std::string& base) {
+  if (taken_.insert(base).second) return base;
+  int& next = next_.try_emplace(base, 1).first->second;
+  for (;; ++next)
+    if (std::string name = base + std::to_string(next); taken_.insert(name).second) return name;
+}
+
 std::string fresh_name(const Kernel& kernel, const std::string& base) {
-  const auto taken = [&](const std::string& name) {
-    const auto has = [&](const auto& table) {
-      return std::any_of(table.begin(), table.end(), [&](const auto& row) {
-        if constexpr (std::is_same_v<std::decay_t<decltype(row)>, std::string>)
-          return row == name;
-        else
-          return row.name == name;
-      });
-    };
-    return has(kernel.dims) || has(kernel.strides) || has(kernel.buffers) || has(kernel.vars) ||
-           has(kernel.regs) || has(kernel.accs);
-  };
-  std::string name = base;
-  for (int n = 1; taken(name); ++n) name = base + std::to_string(n);
-  return name;
+  return FreshNames(kernel)(base);
 }
 
 }  // namespace parts
@@ -241,8 +243,8 @@ namespace {
 // Copies of a block with registers and accumulators of their own, and `var` replaced by `by`.
 class Copier {
  public:
-  Copier(Kernel& kernel, Var var, Affine by, bool own_loops)
-      : kernel_(kernel), var_(var), by_(std::move(by)), own_loops_(own_loops) {}
+  Copier(Kernel& kernel, FreshNames& names, Var var, Affine by, bool own_loops)
+      : kernel_(kernel), names_(names), var_(var), by_(std::move(by)), own_loops_(own_loops) {}
 
   Block copy(const Block& in) {
     Block out;
@@ -253,7 +255,7 @@ class Copier {
         inner.end = expr(inner.end);
         if (own_loops_) {
           inner.var = Var{static_cast<uint32_t>(kernel_.vars.size())};
-          kernel_.vars.push_back(fresh_name(kernel_, kernel_.vars[loop->var.id] + "_"));
+          kernel_.vars.push_back(names_(kernel_.vars[loop->var.id] + "_"));
           vars_[loop->var.id] = inner.var;
         }
         inner.body = copy(loop->body);
@@ -284,7 +286,7 @@ class Copier {
                         uint32_t from) {
     const auto id = static_cast<uint32_t>(table.size());
     Decl decl = table[from];
-    decl.name = fresh_name(kernel_, decl.name + "_");
+    decl.name = names_(decl.name + "_");
     table.push_back(std::move(decl));
     return renamed[from] = id;
   }
@@ -336,6 +338,7 @@ class Copier {
   }
 
   Kernel& kernel_;
+  FreshNames& names_;
   Var var_;
   Affine by_;
   bool own_loops_;
@@ -364,6 +367,8 @@ Block side_by_side(std::vector<Block> copies) {
 
 namespace {
 
+constexpr int kMaxCopies = 64;  // side by side: as many as a loop may be unrolled by
+
 // A constant multiple, or something times one.
 bool multiple_of(const Expr& e, int64_t unit) {
   if (is_const(e)) return const_as_int(*e) % unit == 0;
@@ -374,6 +379,7 @@ bool multiple_of(const Expr& e, int64_t unit) {
 
 Kernel jam(Kernel kernel, std::string_view var, int copies) {
   if (copies < 1) illegal("jam", var, "the number of copies is not positive");
+  if (copies > kMaxCopies) illegal("jam", var, fmt::format("more than {} copies", kMaxCopies));
   const Place place = find(kernel, var);
   const For loop = place.loop();
   if (loop.kind != LoopKind::kSerial) illegal("jam", var, "it is scheduled already");
@@ -394,11 +400,12 @@ Kernel jam(Kernel kernel, std::string_view var, int copies) {
       });
   });
   const Var group{static_cast<uint32_t>(kernel.vars.size())};
-  kernel.vars.push_back(fresh_name(kernel, std::string(var) + "_g"));
+  FreshNames names(kernel);
+  kernel.vars.push_back(names(std::string(var) + "_g"));
   std::vector<Block> bodies;
   for (int copy = 0; copy < copies; ++copy)
-    bodies.push_back(
-        Copier(kernel, loop.var, Affine(group) * copies + Affine(copy), false).copy(loop.body));
+    bodies.push_back(Copier(kernel, names, loop.var, Affine(group) * copies + Affine(copy), false)
+                         .copy(loop.body));
   const Expr groups = loop.end / i64(copies);
   For main{group, i64(0), groups, LoopKind::kSerial, 1, side_by_side(std::move(bodies))};
   Block& block = *place.block;
@@ -407,7 +414,7 @@ Kernel jam(Kernel kernel, std::string_view var, int copies) {
   if (!exact) {
     For rest = loop;
     rest.begin = groups * i64(copies);
-    rest.body = Copier(kernel, loop.var, Affine(loop.var), true).copy(loop.body);
+    rest.body = Copier(kernel, names, loop.var, Affine(loop.var), true).copy(loop.body);
     block.insert(at + 1, {std::move(rest)});
   }
   block[place.at] = {std::move(main)};

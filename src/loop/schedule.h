@@ -18,7 +18,7 @@ Kernel parallelize(Kernel kernel, std::string_view var);
 Kernel fuse(Kernel kernel, std::string_view first, std::string_view second);
 // Runs `copies` iterations side by side (unroll and jam): every statement of the body is written
 // for each, a loop inside is one loop whose body serves all of them and shares what they load.
-// Iterations left over follow in a loop of their own. The loop starts at 0.
+// Iterations left over follow in a loop of their own. The loop starts at 0; at most 64 copies.
 Kernel jam(Kernel kernel, std::string_view var, int copies);
 // Swaps a loop with the single loop that is its whole body.
 Kernel reorder(Kernel kernel, std::string_view outer);

@@ -15,6 +15,9 @@ namespace xc::loop {
 namespace {
 
 constexpr int kMaxDepth = 200;  // of nested parentheses and blocks
+// Temporaries make an expression of any depth out of short ones, and need not be used at all.
+// Everything behind the parser may walk and destroy what it makes by recursion.
+constexpr size_t kMaxParsedNodes = 2 * kMaxNodes;
 
 struct Token {
   enum Kind { kName, kNumber, kTemporary, kPunctuation, kEnd } kind = kEnd;
@@ -245,7 +248,7 @@ class Parser {
         continue;
       }
       out.push_back(statement());
-      temporaries_.clear();
+      end_of_expressions();
     }
     --depth_;
     return out;
@@ -313,7 +316,7 @@ class Parser {
     out.begin = expression();
     expect("..");
     out.end = expression();
-    temporaries_.clear();
+    end_of_expressions();
     std::unordered_map<const Node*, double> sizes;
     if (written_out(out.begin, sizes) + written_out(out.end, sizes) > kMostInBounds)
       lexer_.error(bounds.at, "bounds of too many operations");
@@ -345,6 +348,13 @@ class Parser {
   }
 
   // --- expressions ---
+
+  /// What follows shares no node with what was read so far.
+  void end_of_expressions() {
+    temporaries_.clear();
+    depths_.clear();
+  }
+
   Expr checked_node(const Token& token, Node node) {
     const bool complete = !node.args.empty() &&
                           static_cast<int>(node.args.size()) == op_info(node.op).arity &&
@@ -352,7 +362,20 @@ class Parser {
                                       [](const Expr& arg) { return static_cast<bool>(arg); });
     if (node.type == DType::kUndefined && complete) node.type = result_type(node);
     if (std::string problem = type_problem(node); !problem.empty()) lexer_.error(token.at, problem);
-    return Expr(std::make_shared<const Node>(std::move(node)));
+    return counted(token, Expr(std::make_shared<const Node>(std::move(node))));
+  }
+
+  /// Notes the depth of a new node; refuses it when it is too deep or one too many.
+  Expr counted(const Token& token, Expr e) {
+    size_t deepest = 0;
+    for_each_child(
+        *e, [&](const Expr& child) { deepest = std::max(deepest, depths_.at(child.get())); });
+    if (deepest > kMaxExprDepth)
+      lexer_.error(token.at, fmt::format("an expression deeper than {}", kMaxExprDepth));
+    if (++nodes_ > kMaxParsedNodes)
+      lexer_.error(token.at, fmt::format("more than {} operations", kMaxParsedNodes));
+    depths_[e.get()] = deepest + 1;
+    return e;
   }
 
   Expr expression() {
@@ -364,7 +387,8 @@ class Parser {
 
   Expr primary() {
     const Token token = lexer_.peek();
-    if (at("-") || token.kind == Token::kNumber || at("inf") || at("nan")) return number();
+    if (at("-") || token.kind == Token::kNumber || at("inf") || at("nan"))
+      return counted(token, number());
     if (accept("(")) {
       Expr left = expression();
       if (accept(")")) return left;
@@ -393,7 +417,8 @@ class Parser {
     }
     if (token.kind != Token::kName) unexpected("an expression");
     lexer_.next();
-    if (token.text == "true" || token.text == "false") return boolean(token.text == "true");
+    if (token.text == "true" || token.text == "false")
+      return counted(token, boolean(token.text == "true"));
     if (at("(") || at("<")) {
       if (const auto op = op_from_name(token.text); op && (at("(") || *op >= Op::kCast))
         return call(token, *op);
@@ -531,6 +556,8 @@ class Parser {
   Kernel kernel_;
   std::unordered_map<std::string, Named> names_;
   std::unordered_map<std::string, Expr> temporaries_;
+  std::unordered_map<const Node*, size_t> depths_;  ///< of nodes since the last statement
+  size_t nodes_ = 0;
   int depth_ = 0;
 };
 

@@ -14,9 +14,7 @@ namespace xc::loop {
 namespace {
 
 constexpr size_t kMaxBuffers = 64;
-constexpr size_t kMaxNodes = 10'000;
 constexpr size_t kMaxLoopDepth = 64;
-constexpr size_t kMaxExprDepth = 2'000;
 constexpr int kMaxFactor = 64;
 
 class Verifier {
@@ -104,8 +102,8 @@ class Verifier {
     std::unordered_map<const Node*, size_t> depth;
     visit_nodes(root, [&](const Expr& e) {
       size_t deepest = 0;
-      for (const Expr& arg : e->args)
-        if (arg) deepest = std::max(deepest, depth[arg.get()]);
+      for_each_child(*e,
+                     [&](const Expr& child) { deepest = std::max(deepest, depth[child.get()]); });
       depth[e.get()] = deepest + 1;
       if (++nodes_ > kMaxNodes) reject("limits", "more than {} nodes", kMaxNodes);
       if (deepest > kMaxExprDepth) reject("limits", "expression deeper than {}", kMaxExprDepth);

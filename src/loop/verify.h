@@ -17,7 +17,8 @@
 //              stored there depends on its variable, and is loaded there only at the same indices;
 //              no vector or parallel loop inside; bounds of inner loops do not depend on its
 //              variable
-//   limits     at most 64 buffers, 10 000 nodes, 64 levels, factors <= 64
+//   limits     at most 64 buffers, 10 000 nodes, 64 levels of loops, expressions 2 000 deep,
+//              factors <= 64
 // Level kScheduled (what code generation accepts), in addition:
 //   lanes      every accumulate of order lanes is directly in a vector(16) loop's body, with its
 //              accumulator declared outside; accumulators declared inside vector loops are
@@ -29,6 +30,9 @@
 namespace xc::loop {
 
 enum class Level : uint8_t { kBuilt, kScheduled };
+
+constexpr size_t kMaxNodes = 10'000;
+constexpr size_t kMaxExprDepth = 2'000;  // of an expression, subscripts and guards included
 
 // Throws xc::Error naming the rule, the place and the offending text.
 void verify(const Kernel& kernel, Level level = Level::kBuilt);

@@ -135,10 +135,11 @@ void check_sizes(const Plan& plan, const std::vector<int64_t>& symbols) {
   }
 }
 
-/// What a run of the segment takes: its arena, scratch of one worker, and results.
+/// What a run of the segment takes: its arena, scratch of all workers, and results.
 int64_t needed_bytes(const Bound& bound) {
-  int64_t bytes = checked_add(bound.arena_bytes, bound.scratch_bytes);
-  bytes = checked_add(bytes, bound.shared_bytes);
+  const int64_t scratch = checked_mul(align_up(bound.scratch_bytes, 64), bound.scratch_workers);
+  int64_t bytes = checked_add(bound.arena_bytes, scratch);
+  bytes = checked_add(bytes, align_up(bound.shared_bytes, 64));
   for (uint32_t v : bound.plan->outputs) {
     const PlanValue& value = bound.plan->values[v];
     const PlanBuffer& buffer = bound.plan->buffers[value.buffer];
@@ -410,6 +411,9 @@ class Binder {
   void add(BoundStep step) {
     if (const BoundKernel* kernel = step.kernel.get()) {
       bound_->scratch_bytes = std::max(bound_->scratch_bytes, kernel->scratch_bytes);
+      // Any worker may take any of several tasks.
+      if (kernel->scratch_bytes > 0 && kernel->tasks > 1)
+        bound_->scratch_workers = options_.workers;
       bound_->shared_bytes = std::max(bound_->shared_bytes, kernel->shared_bytes);
       bound_->held_bytes += kernel->held_bytes;
       bound_->provisional |= kernel->provisional;

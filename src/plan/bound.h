@@ -55,6 +55,7 @@ struct Bound {
   std::vector<PointerPatch> input_patches, output_patches;
   int64_t arena_bytes = 0;
   int64_t scratch_bytes = 0;  ///< per worker, the largest of any step
+  int scratch_workers = 1;    ///< how many need it: one, where steps of several tasks need none
   int64_t shared_bytes = 0;   ///< of all workers, the largest of any step
   int64_t held_bytes = 0;     ///< of this object and its bound kernels
   bool provisional = false;   ///< some kernel is a stand-in (BoundKernel::provisional)
@@ -92,6 +93,7 @@ struct BindOptions {
   bool background = false;  ///< see BindContext
   /// Of arena, scratch and results; 0 = no cap, else kLimit before anything is allocated.
   int64_t max_bytes = 0;
+  int workers = 1;  ///< that a step's tasks may run on
   Bands bands = Bands::kWhereTheyPay;
   /// Null, or the same segment of the plan with the same sizes: kernels that binding anew would not
   /// better are taken over.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 
 #include "base/checked.h"
 #include "ops/support.h"
@@ -133,6 +134,25 @@ class BoundRegion final : public BoundKernel {
   }
 };
 
+/// Do rows side by side share tables (iteration.h)? Other kernels of the row template keep rows.
+bool has_tables_of_rows(const loop::Kernel& kernel) {
+  return kernel.name == "row" && std::any_of(kernel.buffers.begin(), kernel.buffers.end(),
+                                             [](const loop::BufferDecl& buffer) {
+                                               return buffer.is_scratch() &&
+                                                      buffer.strides.size() == 2;
+                                             });
+}
+
+/// Scratch of a task. Fails with kLimit where long columns make tables that no cache holds: there
+/// the steps do better.
+int64_t phase_scratch(const loop::Kernel& kernel, std::span<const int64_t> dims) {
+  const int64_t bytes = loop::scratch_bytes(kernel, dims);
+  if (bytes > kMostTableBytes && has_tables_of_rows(kernel))
+    fail(Status::kLimit, "rows side by side would keep {} bytes in working memory, {} is most",
+         bytes, kMostTableBytes);
+  return bytes;
+}
+
 }  // namespace
 
 RegionKernel::RegionKernel(RegionCode code, std::vector<std::shared_ptr<const PhaseCode>> phases,
@@ -159,8 +179,7 @@ std::shared_ptr<const BoundKernel> RegionKernel::bind(const BindContext& context
       b.end = range->end;
       b.empty = range->begin >= range->end;
     }
-    bound->scratch_bytes =
-        std::max(bound->scratch_bytes, loop::scratch_bytes(phase.kernel, b.dims));
+    bound->scratch_bytes = std::max(bound->scratch_bytes, phase_scratch(phase.kernel, b.dims));
     bound->held_bytes += static_cast<int64_t>((b.dims.size() + b.strides.size()) * 8 + sizeof(b));
     bound->phases.push_back(std::move(b));
   }

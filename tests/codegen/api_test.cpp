@@ -65,6 +65,30 @@ TEST_CASE("codegen/api: failures are a status and a message, cut to fit") {
   CHECK(std::string(small) == "loop te");
 }
 
+TEST_CASE("codegen/api: partial results on the stack have a limit") {
+  // Sums of f64 take 512 bytes each where the rest of their loop is scalar; loops share them.
+  const auto sums = [](int loops, int each) {
+    std::string text = "kernel sums(n) {\n  in x: f64[1]\n  out y: f64[1]\n";
+    text += "  parallel b = 0 .. 1 {\n";
+    for (int l = 0; l < loops; ++l) {
+      for (int k = 0; k < each; ++k) text += fmt::format("    acc a{}_{}: f64 sum lanes\n", l, k);
+      text += fmt::format("    vector(16) j{} = 0 .. n {{\n", l);
+      for (int k = 0; k < each; ++k)
+        text += fmt::format("      a{}_{} <- (x[j{}] * {}:f64)\n", l, k, l, k + 1);
+      text += "    }\n";
+      for (int k = 0; k < each; ++k)
+        text += fmt::format("    y[{}] = a{}_{}\n", l * each + k, l, k);
+    }
+    return text + "  }\n}\n";
+  };
+  const auto fits = test::jit(sums(3, 8), "x86-64-v2");
+  CHECK(fits.error == "");
+  CHECK(fits.status == 0);
+  const auto refused = test::jit(sums(1, 9), "x86-64-v2");
+  CHECK(refused.status == static_cast<int32_t>(Status::kUnsupported));
+  CHECK(refused.error.find("partial results of a loop take over 4096 bytes") != std::string::npos);
+}
+
 TEST_CASE("codegen/api: what would take seconds to compile is declined") {
   std::string text =
       "kernel large(n) {\n  in x: f64[1]\n  out y: f64[1]\n  parallel b = 0 .. 1 {\n"

@@ -2,6 +2,7 @@
 // the pipeline: they change what is computed between the products, never what is read or written.
 #include "plan/fusion/block_graph.h"
 
+#include <string_view>
 #include <unordered_map>
 
 #include "ir/patch.h"
@@ -26,14 +27,72 @@ int row_scalar_side(const Graph& graph, const Node& node) {
   return -1;
 }
 
-/// Rows scaled by a number each, only to be multiplied by a matrix: the product's columns are
-/// scaled instead, which are fewer, and no pass over the rows is left.
-void scale_after_products(Graph& graph) {
+const Node* made_by(const Graph& graph, ValueId v) {
+  const NodeId producer = v == kNone ? kNone : graph.value(v).producer;
+  return producer == kNone ? nullptr : &graph.node(producer);
+}
+
+/// Is `v` the reduction of each row of `rows` by itself, one number per row?
+bool reduces_rows(const Graph& graph, ValueId v, std::string_view reduction, ValueId rows) {
+  const Node* node = made_by(graph, v);
+  if (!node || node->op->name != reduction || node->inputs[0] != rows) return false;
+  SymDims dims = *graph.value(rows).type.dims;
+  dims.back() = Dim(1);
+  return *graph.value(v).type.dims == dims;
+}
+
+/// exp(x - m), m the largest x of the row: numbers from 0 to 1, and in every row a 1.
+bool is_stable_power(const Graph& graph, ValueId v) {
+  const Node* power = made_by(graph, v);
+  if (!power || (power->op->name != "Exp" && power->op->name != "ExpNormal")) return false;
+  const Node* shifted = made_by(graph, power->inputs[0]);
+  if (!shifted) return false;
+  if (shifted->op->name == "Sub")
+    return reduces_rows(graph, shifted->inputs[1], "ReduceMax", shifted->inputs[0]);
+  if (shifted->op->name != "Add") return false;
+  for (const size_t side : {0, 1})
+    if (const Node* negative = made_by(graph, shifted->inputs[side]);
+        negative && negative->op->name == "Neg" &&
+        reduces_rows(graph, negative->inputs[0], "ReduceMax", shifted->inputs[1 - side]))
+      return true;
+  return false;
+}
+
+bool is_one(const Graph& graph, ValueId v) {
+  const Value& value = graph.value(v);
+  return value.is_constant() && value.constant.count() == 1 &&
+         load_double(value.constant.data(), value.constant.dtype(), 0) == 1;
+}
+
+/// Does multiplying by `scale`, or dividing where it is a quotient's, divide rows by their sums?
+bool divides_by_sum(const Graph& graph, ValueId scale, bool quotient, ValueId rows) {
+  if (quotient) return reduces_rows(graph, scale, "ReduceSum", rows);
+  const Node* inverse = made_by(graph, scale);
+  if (!inverse) return false;
+  if (inverse->op->name == "Reciprocal")
+    return reduces_rows(graph, inverse->inputs[0], "ReduceSum", rows);
+  return inverse->op->name == "Div" && is_one(graph, inverse->inputs[0]) &&
+         reduces_rows(graph, inverse->inputs[1], "ReduceSum", rows);
+}
+
+/// Rows divided by their sums, only to be multiplied by a matrix W: the product's columns are
+/// divided instead, which are fewer, and no pass over the rows is left.
+///
+/// Only rows of a softmax that subtracts the maximum. Those are numbers e from 0 to 1 with a 1
+/// among them, their sum s is from 1 to the row's length: no term e w is larger than an element of
+/// W, and none is smaller than the (e / s) w that the model adds up. So the product without its
+/// divisor overflows only where W is within a row's length of the largest number there is, and
+/// loses nothing to underflow. Other rows have no such bound: exp(80) by its sum is fit to be
+/// multiplied by 300, exp(80) is not. Of halves, whose products are rounded to 65504 at most, none
+/// has.
+void divide_after_products(Graph& graph) {
   const auto users = graph.users();
-  Patch patch(graph, "scale-after-product");
+  Patch patch(graph, "divide-after-product");
   for (NodeId id : std::vector<NodeId>(graph.order())) {
     const Node& product = graph.node(id);
-    if (product.op->name != "MatMul") continue;
+    if (product.op->name != "MatMul" ||
+        !loop::is_value_type(graph.value(product.outputs[0]).type.dtype))
+      continue;
     const NodeId left = graph.value(product.inputs[0]).producer;
     if (left == kNone) continue;
     const Node& scaled = graph.node(left);
@@ -41,6 +100,9 @@ void scale_after_products(Graph& graph) {
     if (side < 0 || graph.only_user(users, scaled.outputs[0]) == kNone) continue;
     const ValueId scale = scaled.inputs[static_cast<size_t>(side)];
     const ValueId rows = scaled.inputs[static_cast<size_t>(1 - side)];
+    if (!is_stable_power(graph, rows) ||
+        !divides_by_sum(graph, scale, scaled.op->name == "Div", rows))
+      continue;
     const auto first = patch.add_node(*product.op, {rows, product.inputs[1]}, 1, product.attrs);
     const auto then = patch.add_node(*scaled.op, {first[0], scale}, 1);
     patch.replace(product.outputs[0], then[0]);
@@ -105,7 +167,7 @@ void read_halves(Graph& graph) {
 
 bool prepare_block_graph(Graph& graph) {
   if (!expand_composites(graph, true)) return false;
-  scale_after_products(graph);
+  divide_after_products(graph);
   read_halves(graph);
   return true;
 }

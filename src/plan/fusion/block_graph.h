@@ -1,6 +1,6 @@
 #pragma once
-// The graph of a row-block region as its lowering wants it: composites expanded, rows scaled where
-// fewer columns are left of them, operands of half types read as they lie.
+// The graph of a row-block region as its lowering wants it: composites expanded, rows of a softmax
+// divided where fewer columns are left of them, operands of half types read as they lie.
 
 #include "ir/graph.h"
 

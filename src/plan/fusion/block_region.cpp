@@ -32,12 +32,8 @@ Verdict BlockRegion::analyse() {
         break;
       case BlockRole::kRowwise:
         if (node.op->scalar) weigh(node);
-        if (const std::optional<ReductionSpec>& reduction = node.op->reduction) {
-          if (width(node.inputs[0]) == Dim(0)) return Verdict::no("a reduction over no columns");
-          // Squares of its numbers need not be any of f32: the sums of other regions are f64.
-          if (stored_type(node.inputs[0]) == DType::kBF16 && reduction->pre && reduction->post)
-            return Verdict::no("a norm of bf16");
-        }
+        if (node.op->reduction && width(node.inputs[0]) == Dim(0))
+          return Verdict::no("a reduction over no columns");
         break;
       case BlockRole::kRowProduct:
         if (!computed(node.inputs[0]) && !width(node.inputs[0]).is_constant())

@@ -114,9 +114,10 @@ Expr BlockRows::compute(BlockRow& row, const Node& node, const Affine& column) {
 Expr BlockRows::reduce_narrow(BlockRow& row, const Node& node) {
   const ValueId in = node.inputs[0];
   const int64_t width = region_.width(in).value();
+  const DType type = sum_type(node, region_.stored_type(in));
   Expr folded;
   for (int64_t c = 0; c < width; ++c) {
-    Expr x = value(row, in, c);
+    Expr x = loop::cast(type, value(row, in, c));
     if (node.op->reduction->pre) x = node.op->reduction->pre(x);
     folded = folded ? combine(node.op->reduction->op, folded, x) : x;
   }
@@ -124,6 +125,7 @@ Expr BlockRows::reduce_narrow(BlockRow& row, const Node& node) {
     folded =
         node.op->reduction->post(folded, loop::constant(folded.type(), static_cast<double>(width)));
   const ValueId out = node.outputs[0];
+  folded = loop::cast(region_.value_type(out), folded);
   return builder_.let("v" + std::to_string(out), as_stored(folded, region_.stored_type(out)));
 }
 

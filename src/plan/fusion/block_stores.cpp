@@ -112,7 +112,7 @@ void write_row_reduction(BlockRows& rows, const Node& node) {
   const BlockRegion& region = kernel.region();
   loop::KernelBuilder& builder = kernel.builder();
   const ValueId in = node.inputs[0], out = node.outputs[0];
-  const DType type = region.value_type(in);
+  const DType type = sum_type(node, region.stored_type(in));
   const bool keep = region.is_kept(in) && !rows.find_table(in);
   SeenValues seen;
   const auto place =
@@ -127,13 +127,15 @@ void write_row_reduction(BlockRows& rows, const Node& node) {
         if (place) rows.take_table(in, *place);
         builder.store(rows.at(rows.table(in), j, row), x);
       }
+      x = loop::cast(type, x);
       if (node.op->reduction->pre) x = node.op->reduction->pre(x);
       builder.accumulate(acc, x);
     });
     Expr e = acc.value();
     if (node.op->reduction->post)
       e = node.op->reduction->post(e, loop::cast(type, kernel.extent(region.width(in))));
-    builder.store(rows.at(rows.table(out), 0, row), as_stored(e, region.stored_type(out)));
+    e = as_stored(loop::cast(region.value_type(out), e), region.stored_type(out));
+    builder.store(rows.at(rows.table(out), 0, row), e);
   };
   rows.for_lanes(write, reduction_lanes(rows, in));
 }

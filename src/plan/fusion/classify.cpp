@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "loop/expr.h"
+#include "loop/kernel.h"
 #include "ops/infer.h"
 #include "ops/op.h"
 #include "plan/fusion/index_map.h"
@@ -41,9 +41,22 @@ std::vector<loop::Expr> stand_ins(const Graph& graph, const Node& node) {
   return args;
 }
 
-/// Has the operator a scalar form for these types? Some have none for some (Mod of floats).
+/// Sines and cosines of f64 lose their digits for large arguments (loop/README.md), where a kernel
+/// of the operator's own has them.
+bool has_wide_trigonometry(const loop::Expr& value) {
+  bool found = false;
+  loop::visit_nodes(value, [&](const loop::Expr& e) {
+    const bool trigonometric = e->op == loop::Op::kSin || e->op == loop::Op::kCos;
+    found = found || (trigonometric && e.type() == DType::kF64);
+  });
+  return found;
+}
+
+/// Has the operator a scalar form for these types that holds for all their values? Some have none
+/// for some (Mod of floats).
 bool expressible(const Graph& graph, const Node& node) {
-  return static_cast<bool>(scalar_form(graph, node, stand_ins(graph, node)));
+  const loop::Expr value = scalar_form(graph, node, stand_ins(graph, node));
+  return value && !has_wide_trigonometry(value);
 }
 
 /// Operations whose result the standard fixes.
@@ -133,6 +146,11 @@ bool expand_composites(Graph& graph, bool keep_others) {
     }
   }
   return true;
+}
+
+DType sum_type(const Node& reduction, DType type) {
+  const bool norm = reduction.op->reduction->pre && reduction.op->reduction->post;
+  return norm && type != DType::kF16 ? DType::kF64 : loop::value_type(type);
 }
 
 bool rounds_once(const Graph& graph, NodeId id) {

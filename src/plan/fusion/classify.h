@@ -48,6 +48,10 @@ bool rounds_once(const Graph& graph, NodeId id);
 /// cannot be expanded. Nodes without an expansion make it false too, or stay when `keep_others`.
 bool expand_composites(Graph& graph, bool keep_others = false);
 
+/// The type that fused code adds a reduction's elements up in, which are of `type`: squares of f32
+/// and bf16 numbers leave the range of f32, their root does not.
+DType sum_type(const Node& reduction, DType type);
+
 /// The axes of a reduction where they are constant and neighbours.
 std::optional<RowAxes> reduced_axes(const Graph& graph, const Node& node);
 

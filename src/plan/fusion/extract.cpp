@@ -107,7 +107,9 @@ Hash128 region_identity(const Graph& graph, const Region& region, const StepSpec
     for (const Operand& operand : *operands)
       text += fmt::format(";{}{}{}", name(operand.dtype), renamed(operand.dims),
                           renamed(operand.strides));
-  if (spec.numerics == Numerics::kFast) text += ";fast";  // other functions
+  // Other functions, and no shortcuts.
+  if (spec.numerics == Numerics::kFast) text += ";fast";
+  if (spec.numerics == Numerics::kStrict) text += ";strict";
   return hash_text(text);
 }
 

@@ -4,6 +4,7 @@
 
 #include "ops/op.h"
 #include "plan/fusion/index_map.h"
+#include "plan/fusion/iteration.h"
 
 namespace xc::fusion {
 namespace {
@@ -48,9 +49,25 @@ const FusionClass& Facts::of(NodeId id) {
   const bool cell = cls.kind == FusionKind::kScalar || cls.kind == FusionKind::kMap;
   if (taken_.count(id) || in_place_.count(id) || (row && !options_.row) ||
       (cell && !options_.cell && !options_.row) ||
-      (options_.numerics == Numerics::kStrict && !rounds_once(graph_, id)))
+      (options_.numerics == Numerics::kStrict && !rounds_once(graph_, id)) ||
+      wants_large_table(id, cls))
     cls.kind = FusionKind::kNone;
   return *(classes_[id] = std::move(cls));
+}
+
+bool Facts::wants_large_table(NodeId id, const FusionClass& cls) const {
+  const RowAxes& row = cls.row_axes;
+  if (cls.kind != FusionKind::kComposite || row.trailing(cls.space)) return false;
+  Dim beside = 1;
+  SymDims length;
+  for (size_t a = static_cast<size_t>(row.first); a < cls.space.size(); ++a)
+    if (row.has(a))
+      length.push_back(cls.space[a]);
+    else
+      beside = beside * cls.space[a];
+  const DType type = loop::value_type(graph_.value(graph_.node(id).outputs[0]).type.dtype);
+  return elements(length) * static_cast<double>(table_rows(beside) * element_size(type)) >
+         static_cast<double>(kMostTableBytes);
 }
 
 double Facts::elements(const SymDims& dims) const {

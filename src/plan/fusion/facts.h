@@ -39,6 +39,8 @@ class Facts {
   double seconds_to_move(ValueId v);
   double elements(const SymDims& dims) const;
   double compute_s(NodeId id);
+  /// Would rows side by side keep more in scratch than a region may (iteration.h), at these sizes?
+  bool wants_large_table(NodeId id, const FusionClass& cls) const;
 
   const Graph& graph_;
   const FusionOptions& options_;

@@ -2,10 +2,12 @@
 // The loops of a region: its iteration space with axes collapsed where every operand allows it, and
 // each operand's stride along each loop.
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/checked.h"
 #include "plan/fusion/region.h"
 
 namespace xc {
@@ -53,6 +55,20 @@ struct Iteration {
   /// are for the last outer loop.
   bool rows_abreast = false;
 };
+
+/// Rows side by side that share a table in scratch, [element of the row][row].
+constexpr int64_t kRowsAbreast = 64;
+/// Rows that such a table has room for: whole vectors of no more than there are.
+inline int64_t table_rows(const Dim& rows) {
+  if (!rows.is_constant()) return kRowsAbreast;
+  return std::clamp<int64_t>(align_up(rows.value(), loop::kReductionLanes), loop::kReductionLanes,
+                             kRowsAbreast);
+}
+
+/// Bytes of all such tables of a task, at most: what a second-level cache holds. Beyond, the steps
+/// that a region replaces are quicker (1.7 times for a softmax over the first axis of 94,000 x 64,
+/// 2.1 times for that of 1,500,000 x 4) and need less memory.
+constexpr int64_t kMostTableBytes = 1 << 20;
 
 /// Operand k of a region: inputs, then outputs.
 inline const Operand& operand_at(const StepSpec& spec, size_t k) {

@@ -30,7 +30,6 @@ constexpr double kRecomputeWeight = 6;    // additions: above, a value is kept i
 constexpr int64_t kBlock = 16384;         // elements per partial result of an aggregate
 constexpr int64_t kTaskElements = 16384;  // elements per task, at least
 constexpr double kMostWeight = 160;       // of operations per element, written once per piece
-constexpr int64_t kAbreast = 64;          // rows side by side that share a table in scratch
 constexpr double kLightWeight = 6;        // so few operations wait for each other: more lanes
 
 class Lowering {
@@ -258,6 +257,11 @@ class Lowering {
     access.finish();
     if (abreast) kernel = loop::vectorize(std::move(kernel), "l", lanes_of(*abreast, weight));
     phase.kernel = loop::schedule_default(std::move(kernel), {});
+    if (abreast && row->size.is_constant()) {  // then no size of scratch depends on the dims
+      const std::vector<int64_t> dims(phase.kernel.dims.size(), 0);
+      if (loop::scratch_bytes(phase.kernel, dims) > kMostTableBytes)
+        return Verdict::no("rows side by side would keep tables that no cache holds");
+    }
     // Elements of an iteration of the outermost loop, about.
     const auto about = [](const LoopAxis& axis, int64_t otherwise) {
       return axis.size.is_constant() ? std::max<int64_t>(1, axis.size.value()) : otherwise;
@@ -265,7 +269,7 @@ class Lowering {
     int64_t elements = kTaskElements;  // a flat loop was cut into blocks of that size
     if (abreast || !outer.empty()) {
       elements = row ? about(*row, 256) : 256;
-      if (abreast) elements *= outer.empty() ? kAbreast : about(*abreast, kAbreast);
+      if (abreast) elements *= outer.empty() ? kRowsAbreast : about(*abreast, kRowsAbreast);
       for (size_t k = 1; k < outer.size(); ++k) elements *= about(outer[k], 16);
     }
     phase.grain = std::max<int64_t>(1, kTaskElements / elements);
@@ -288,14 +292,15 @@ class Lowering {
   /// Blocks of rows side by side, in vector lanes.
   void write_abreast(KernelBuilder& builder, Scope& scope, const LoopAxis& axis,
                      std::vector<loop::Index> rows, const Expr& columns) {
+    table_rows_ = table_rows(axis.size);
     OperandDims blocks = axis.extent;
-    blocks.divisor = kAbreast;
+    blocks.divisor = kRowsAbreast;
     const Expr count = scope.access->extent(axis);
     builder.loop("b", 0, scope.access->extent(blocks), [&](Var b) {
-      const Expr begin = loop::loop_var(b) * loop::i64(kAbreast);
-      const Expr end = loop::min(begin + loop::i64(kAbreast), count);
+      const Expr begin = loop::loop_var(b) * loop::i64(kRowsAbreast);
+      const Expr end = loop::min(begin + loop::i64(kRowsAbreast), count);
       builder.loop("l", begin, end, [&](Var l) {
-        lane_ = loop::Index(loop::Affine(l) - loop::Affine(b) * kAbreast);
+        lane_ = loop::Index(loop::Affine(l) - loop::Affine(b) * kRowsAbreast);
         rows.emplace_back(l);
         write_row(builder, scope, rows, columns, true);
         rows.pop_back();
@@ -304,7 +309,7 @@ class Lowering {
     });
   }
   static int lanes_of(const LoopAxis& abreast, double weight) {
-    int64_t lanes = weight <= kLightWeight ? kAbreast : loop::kReductionLanes;
+    int64_t lanes = weight <= kLightWeight ? kRowsAbreast : loop::kReductionLanes;
     while (abreast.size.is_constant() && lanes > loop::kReductionLanes &&
            lanes / 2 >= abreast.size.value())
       lanes /= 2;
@@ -321,8 +326,8 @@ class Lowering {
   loop::Buffer scratch_for(KernelBuilder& builder, ValueId v, const Expr& columns) const {
     const std::string name = "r" + std::to_string(v);
     const DType type = loop::value_type(graph().value(v).type.dtype);
-    return lane_ ? builder.scratch(name, type, columns * loop::i64(kAbreast), {kAbreast, 1})
-                 : builder.scratch(name, type, columns);
+    if (!lane_) return builder.scratch(name, type, columns);
+    return builder.scratch(name, type, columns * loop::i64(table_rows_), {table_rows_, 1});
   }
 
   void write_row(KernelBuilder& builder, Scope& scope, std::vector<loop::Index> rows,
@@ -516,13 +521,9 @@ class Lowering {
     return Verdict::ok();
   }
 
-  /// The type that a reduction adds up in: squares of bf16 numbers leave the range of f32, their
-  /// root does not.
   DType acc_type(NodeId id) const {
     const Node& node = graph().node(id);
-    const DType type = graph().value(node.inputs[0]).type.dtype;
-    const bool norm = node.op->reduction->pre && node.op->reduction->post;
-    return type == DType::kBF16 && norm ? DType::kF64 : loop::value_type(type);
+    return sum_type(node, graph().value(node.inputs[0]).type.dtype);
   }
   /// What a reduction gives, rounded as its step does.
   Expr result_of(NodeId id, const Expr& e) const {
@@ -542,8 +543,20 @@ class Lowering {
   std::unordered_map<ValueId, loop::Buffer> scratch_;
   std::optional<std::pair<Expr, Expr>> block_;  // of write_flat(): the innermost loops' range
   std::optional<loop::Index> lane_;             // of rows abreast: of a row, in its block
+  int64_t table_rows_ = 0;                      // of rows abreast: that scratch has room for
   ValueId split_ = kNone;                       // an index map whose pieces have loops of their own
 };
+
+loop::Accuracy accuracy_of(Numerics numerics) {
+  switch (numerics) {
+    case Numerics::kStrict:
+      return loop::Accuracy::kStrict;
+    case Numerics::kFast:
+      return loop::Accuracy::kFast;
+    default:
+      return loop::Accuracy::kDefault;
+  }
+}
 
 }  // namespace
 
@@ -553,8 +566,7 @@ Verdict lower_region(const Graph& graph, const Region& region, const StepSpec& s
     const Verdict verdict =
         region.blocks ? lower_blocks(region, spec, extract_region(graph, region), target, out)
                       : Lowering(region, spec, extract_region(graph, region)).lower(out);
-    if (spec.numerics == Numerics::kFast)
-      for (RegionPhase& phase : out.phases) phase.kernel.accuracy = loop::Accuracy::kFast;
+    for (RegionPhase& phase : out.phases) phase.kernel.accuracy = accuracy_of(spec.numerics);
     return verdict;
   } catch (const Error& error) {
     return Verdict::no(error.message());

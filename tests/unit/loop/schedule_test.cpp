@@ -128,6 +128,8 @@ TEST_CASE("loop/schedule: illegal steps are refused with the reason") {
         "schedule: cannot jam loop i: iterations of i may meet in elements of row");
   CHECK(refusal([&] { return jam(norm, "j", 2); }) ==
         "schedule: cannot jam loop j: the order of a reduction would change");
+  CHECK(refusal([&] { return jam(two, "i", 65); }) ==
+        "schedule: cannot jam loop i: more than 64 copies");
   CHECK(refusal([&] { return vectorize(two, "q"); }) == "schedule: kernel two has no loop q");
   const Kernel shifted = parse(R"(
     kernel shifted(n) {

@@ -129,3 +129,19 @@ TEST_CASE("loop/text: mistakes are reported with their place") {
   CHECK(parse_error("kernel a() { out y: f32[1] y[0] = " + std::string(500, '(')) ==
         "loop text 1:234: nested too deeply");
 }
+
+TEST_CASE("loop/text: temporaries make no expression that cannot be walked") {
+  const auto chain = [](int length, const char* next) {
+    std::string text = "kernel a() {\n  out y: f32[1]\n  %0 = 1:f32\n";
+    for (int k = 1; k < length; ++k)
+      text += fmt::format(fmt::runtime(next), fmt::arg("k", k), fmt::arg("last", k - 1));
+    return text + fmt::format("  y[0] = %{}\n}}\n", length - 1);
+  };
+  const char* const deeper = "  %{k} = (%{last} + %{last})\n";
+  CHECK(parse_error(chain(400'000, deeper)).find("an expression deeper than 2000") !=
+        std::string::npos);
+  CHECK(parse_error(chain(2002, deeper)) != "");
+  check_round_trip(parse(chain(1500, deeper)));
+  CHECK(parse_error(chain(400'000, "  %{k} = 2:f32\n")).find("more than 20000 operations") !=
+        std::string::npos);
+}

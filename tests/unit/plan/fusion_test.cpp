@@ -235,6 +235,60 @@ TEST_CASE("plan/fusion: strict numerics fuse what rounds once, and say what they
                   name);
 }
 
+TEST_CASE("plan/fusion: regions of strict numerics have kernels of their own") {
+  auto graph = std::make_shared<Graph>(parse_graph(R"(graph g(%x: f32[n, 8]) -> (%y) {
+  const %c: f32[] = 3
+  %a = Div(%x, %c)
+  %y = Round(%a)
+})"));
+  infer_types(*graph);
+  std::vector<Hash128> identities;
+  for (const Numerics numerics : {Numerics::kTolerant, Numerics::kFast, Numerics::kStrict}) {
+    PlannerOptions planned;
+    planned.numerics = numerics;
+    Planner planner(graph, cpu_backend(), planned);
+    FusionOptions options;
+    options.numerics = numerics;
+    options.in_place = planner.build()->in_place;
+    const std::vector<Region> regions = find_regions(*graph, options);
+    REQUIRE(regions.size() == 1);
+    const StepSpec spec = planner.region_spec(regions[0]);
+    RegionCode code;
+    REQUIRE(lower_region(*graph, regions[0], spec, {}, code).yes());
+    CHECK(code.phases[0].kernel.accuracy == (numerics == Numerics::kStrict ? loop::Accuracy::kStrict
+                                             : numerics == Numerics::kFast
+                                                 ? loop::Accuracy::kFast
+                                                 : loop::Accuracy::kDefault));
+    identities.push_back(region_identity(*graph, regions[0], spec));
+    for (size_t k = 0; k + 1 < identities.size(); ++k) CHECK(identities[k] != identities.back());
+  }
+}
+
+TEST_CASE("plan/fusion: tables of rows side by side are no wider than there are rows, nor large") {
+  const auto softmax = [](int64_t columns, int64_t rows) {
+    return fused(fmt::format("graph g(%x: f32[{0}, {1}], %s: f32[{0}, {1}]) -> (%y) {{\n"
+                             "  %a = Mul(%x, %s)\n  %y = Softmax(%a) {{axis = 0}}\n}}",
+                             columns, rows)
+                     .c_str());
+  };
+  CHECK(softmax(300, 3).find("f32[(300 * 16); 16, 1]") != std::string::npos);
+  CHECK(softmax(300, 20).find("f32[(300 * 32); 32, 1]") != std::string::npos);
+  CHECK(softmax(300, 500).find("f32[(300 * 64); 64, 1]") != std::string::npos);
+  CHECK(softmax(4096, 500).find("Softmax") != std::string::npos);
+  CHECK(softmax(4097, 500).find("Softmax") == std::string::npos);
+  CHECK(softmax(16384, 3).find("Softmax") != std::string::npos);
+  // Written out, it is refused where it is lowered.
+  const std::string refused = fused(R"(graph g(%x: f32[5000, 500]) -> (%y) {
+  const %rows: i64[1] = [0]
+  %m = ReduceMax(%x, %rows) {keepdims = 1}
+  %d = Sub(%x, %m)
+  %e = Exp(%d)
+  %s = ReduceSum(%e, %rows) {keepdims = 1}
+  %y = Div(%e, %s)
+})");
+  CHECK(refused.find("tables that no cache holds") != std::string::npos);
+}
+
 TEST_CASE("plan/fusion: what does not fit the row-block template stays out of it") {
   const auto has_blocks = [](const char* text) {
     return fused(text).find("region blocks") != std::string::npos;
