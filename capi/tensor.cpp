@@ -118,6 +118,9 @@ xc_tensor* xc_tensor_retain(xc_tensor* tensor) {
   return tensor;
 }
 void xc_tensor_release(xc_tensor* tensor) {
+  // The last tensor may be the last owner of its engine, whose threads end with it.
+  const NoCancellation whole;
+  const DefaultFloatEnvironment environment;
   if (tensor_or_null(tensor)) tensor->release();
 }
 

@@ -38,7 +38,8 @@ XC_API void xc_session_destroy(xc_session* session);
 
 /* Flags of a run. */
 enum {
-  XC_RUN_NO_COMPILE = 1, /* this run starts no compilation */
+  XC_RUN_NO_COMPILE = 1, /* this run starts no compilation; it takes part in trials under way. In
+                          * mode sync the first run of new shapes compiles all the same */
   XC_RUN_NO_ALLOC = 2    /* this run allocates nothing: it fails with XC_LIMIT, with nothing touched
                           * and an error that names the cure, where the library would have to. Enough
                           * is one run of the same shapes before (by as many threads at once) whose
@@ -118,10 +119,11 @@ XC_API void xc_cancel_destroy(xc_cancel* cancel);
  * in progress. Fails with XC_INVALID_ARGUMENT. @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_session_freeze(xc_session* session, xc_error** out_error);
 
-/* Waits until nothing is queued, compiling or on trial, at most timeout_ms; *out_idle is 1 when it
- * got there, 0 on timeout. While it waits, the session's background work is not held back by the
- * compile budget. Trials only advance while the session runs. For tests and tools. Fails with
- * XC_INVALID_ARGUMENT. @since 0.1 @stability stable */
+/* Waits until nothing is queued or compiling, at most timeout_ms; *out_idle is 1 when it got there,
+ * 0 on timeout. While it waits, the session's background work is not held back by the compile
+ * budget. A trial may still be open then, for it only advances while the session runs (warm_up runs
+ * until none is). For tests and tools. Fails with XC_INVALID_ARGUMENT. @since 0.1 @stability stable
+ */
 XC_API XC_NODISCARD xc_status xc_session_wait_idle(xc_session* session, int64_t timeout_ms,
                                                    int32_t* out_idle, xc_error** out_error);
 

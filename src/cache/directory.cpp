@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -207,6 +208,16 @@ int Directory::open_mark(const std::string& name, std::string& reason) const {
       sys([&] { return openat(descriptor_, name.c_str(), O_RDWR | O_CREAT | kSafely, 0600); });
   if (fd < 0) reason = error_text();
   return fd;
+}
+
+bool Directory::has_abandoned_mark(const std::string& name) const {
+  const int fd = sys([&] { return openat(descriptor_, name.c_str(), O_RDWR | kSafely); });
+  if (fd < 0) return false;
+  struct stat info{};
+  const bool abandoned =
+      fstat(fd, &info) == 0 && info.st_size > 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+  close(fd);
+  return abandoned;
 }
 
 }  // namespace xc::cache

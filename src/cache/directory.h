@@ -49,6 +49,8 @@ class Directory {
 
   /// Opens a file for locking, made when it does not exist; -1 with the reason.
   int open_mark(const std::string& name, std::string& reason) const;
+  /// Whether there is a file with something in it that nobody has locked.
+  bool has_abandoned_mark(const std::string& name) const;
 
   const std::string& path() const { return path_; }
 

@@ -64,7 +64,8 @@ TrialMark::~TrialMark() {
   MarkRegistry& registry = MarkRegistry::instance();
   const std::lock_guard lock(registry.mutex);
   if (registry.marks.erase(this) == 0) return;  // the process exits, or this is a child
-  directory_->remove(name_);
+  // One that cannot be removed says nothing when it is empty.
+  if (!directory_->remove(name_)) (void)!ftruncate(descriptor_, 0);
   close(descriptor_);
 }
 
@@ -79,6 +80,8 @@ namespace {
 struct Poison {
   int deaths = 0;
   int64_t until_s = 0;
+  /// A clock that was put back must not ban for longer than the rule says.
+  bool holds(int64_t now) const { return until_s > now && until_s - now <= poison_seconds(deaths); }
 };
 
 Poison read_poison(const Directory& directory, const std::string& key) {
@@ -127,14 +130,17 @@ void condemn(const std::shared_ptr<const Directory>& directory, const std::strin
   write_poison(*directory, key, subject, {kWrong, std::time(nullptr) + poison_seconds(kWrong)});
 }
 
+bool is_refused(const Directory& directory, const std::string& key) {
+  return read_poison(directory, key).holds(std::time(nullptr)) ||
+         directory.has_abandoned_mark(mark_name(key));
+}
+
 Permission begin_trial(const std::shared_ptr<const Directory>& directory, const std::string& key,
                        const std::string& subject) {
   const std::string name = mark_name(key);
   const int64_t now = std::time(nullptr);
   Poison poison = read_poison(*directory, key);
-  // A clock that was put back must not ban for longer than the rule says.
-  if (poison.until_s > now && poison.until_s - now <= poison_seconds(poison.deaths))
-    return {refusal(poison.deaths, poison.until_s, now), nullptr};
+  if (poison.holds(now)) return {refusal(poison.deaths, poison.until_s, now), nullptr};
   for (int attempt = 0; attempt < 8; ++attempt) {
     std::string reason;
     const int fd = directory->open_mark(name, reason);

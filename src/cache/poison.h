@@ -43,6 +43,9 @@ struct Permission {
 Permission begin_trial(const std::shared_ptr<const Directory>& directory, const std::string& key,
                        const std::string& subject);
 
+/// Whether begin_trial() would refuse; changes nothing, and costs a look at two files.
+bool is_refused(const Directory& directory, const std::string& key);
+
 /// Code that was found wrong while it was in use: poisoned for the longest time there is.
 void condemn(const std::shared_ptr<const Directory>& directory, const std::string& key,
              const std::string& subject);

@@ -88,6 +88,11 @@ Permission Store::begin_trial(const std::string& key, const std::string& subject
   return directory ? cache::begin_trial(directory, key, subject) : Permission{};
 }
 
+bool Store::is_refused(const std::string& key) {
+  const auto directory = this->directory();
+  return directory && cache::is_refused(*directory, key);
+}
+
 void Store::condemn(const std::string& key, const std::string& subject) {
   const auto directory = this->directory();
   if (!directory) return;

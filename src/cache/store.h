@@ -29,6 +29,8 @@ class Store {
   void remove(Kind kind, const std::string& key);
   /// To run code for the first time: see poison.h. Without a usable directory everything may.
   Permission begin_trial(const std::string& key, const std::string& subject);
+  /// Whether that would be refused.
+  bool is_refused(const std::string& key);
 
   /// Code found wrong while it was in use: it is removed, and poisoned (poison.h).
   void condemn(const std::string& key, const std::string& subject);

@@ -12,14 +12,29 @@ CaptureScope::CaptureScope(Program& program, const Bound& bound, void* const* in
       capture->taken.exchange(true, std::memory_order_acq_rel))
     return;
   capture_ = capture;
-  if (capture->step != UINT32_MAX) {
-    if (capture->step == 0) copy_operands(pointers, false);
+  attempt([&] { copy_at_start(inputs, pointers); });
+}
+
+template <class F>
+void CaptureScope::attempt(F&& work) noexcept {
+  try {
+    work();
+  } catch (...) {
+    capture_ = nullptr;  // no verification on this run
+    tensors_.clear();
+  }
+}
+
+void CaptureScope::copy_at_start(void* const* inputs, void* const* pointers) {
+  if (capture_->step != UINT32_MAX) {
+    if (capture_->step == 0) copy_operands(pointers, false);
     return;
   }
-  tensors_.resize(capture->values.size());
-  for (size_t k = 0; k < capture->values.size(); ++k) {
-    if (capture->after[k] != kAtStart) continue;
-    const PlanValue& value = bound.plan->values[capture->values[k]];
+  const Bound& bound = bound_;
+  tensors_.resize(capture_->values.size());
+  for (size_t k = 0; k < capture_->values.size(); ++k) {
+    if (capture_->after[k] != kAtStart) continue;
+    const PlanValue& value = bound.plan->values[capture_->values[k]];
     const PlanBuffer& buffer = bound.plan->buffers[value.buffer];
     const void* base = nullptr;
     Tensor held;
@@ -68,6 +83,10 @@ void CaptureScope::copy_operands(void* const* pointers, bool outputs) {
 }
 
 void CaptureScope::after_step(size_t position, void* const* pointers) {
+  attempt([&] { copy_made(position, pointers); });
+}
+
+void CaptureScope::copy_made(size_t position, void* const* pointers) {
   if (capture_->step != UINT32_MAX) {
     // A later step may lie where the inputs of this one did: they are taken just before it.
     if (position + 1 == capture_->step) copy_operands(pointers, false);
@@ -94,7 +113,7 @@ void CaptureScope::finish() {
   if (!capture_) return;
   for (const Tensor& tensor : tensors_)
     if (!tensor) return;  // something could not be copied: no verification on this run
-  capture_->keep(std::move(tensors_));
+  attempt([&] { capture_->keep(std::move(tensors_)); });
 }
 
 bool Program::request_capture(SignatureEntry& entry, const std::vector<ValueId>& values,

@@ -34,6 +34,11 @@ class CaptureScope {
   void finish();
 
  private:
+  /// A copy is taken or not: what it throws, for want of memory say, is no failure of the run.
+  template <class F>
+  void attempt(F&& work) noexcept;
+  void copy_at_start(void* const* inputs, void* const* pointers);
+  void copy_made(size_t position, void* const* pointers);
   void copy(size_t index, const void* data);
   /// Copies the inputs or outputs of the step asked for.
   void copy_operands(void* const* pointers, bool outputs);

@@ -27,9 +27,9 @@ void** Executor::resolve(const Bound& bound, int side, bool reuse) {
   if (program_.config().poison_arena && state.arena.data())
     std::memset(state.arena.data(), 0xff, static_cast<size_t>(state.arena.bytes()));
   // The shared part first, then each worker's.
-  context_.scratch.reserve(checked_add(
-      align_up(bound.shared_bytes, 64),
-      checked_mul(align_up(bound.scratch_bytes, 64), program_.engine().tasks().workers())));
+  context_.scratch.reserve(
+      checked_add(align_up(bound.shared_bytes, 64),
+                  checked_mul(align_up(bound.scratch_bytes, 64), bound.scratch_workers)));
   ResolvedBound& resolved = state.resolved[side];
   if (reuse && resolved.serial == bound.serial) return resolved.pointers.data();
 
@@ -234,12 +234,16 @@ void Executor::run(const Turn& turn, uint64_t run, void* const* inputs,
   if (turn.times) turn.times->add_run(ticks() - start - looked_, focus);
   if (turn.look) program_.value_facts().rest(looked_);
   if (trace) {
-    traced.plan = last->plan;
-    traced.symbols = last->symbols;
-    traced.challenger = turn.side == 1;
-    traced.begin = start;
-    traced.end = ticks();
-    trace->add(std::move(traced));
+    try {
+      traced.plan = last->plan;
+      traced.symbols = last->symbols;
+      traced.challenger = turn.side == 1;
+      traced.begin = start;
+      traced.end = ticks();
+      trace->add(std::move(traced));
+    } catch (...) {
+      // The results are the caller's already: the run is missing from the trace, no more.
+    }
   }
 }
 
@@ -258,6 +262,7 @@ const Bound& Executor::run_later(const Turn& first, uint64_t run, void* const* i
     }
     SignatureEntry& entry = program_.later_entry(last->plan, s, symbols, context_);
     const Turn turn = program_.take_turn(entry, run, &first);
+    context_.on_trial |= turn.trial;
     const uint64_t start = turn.times ? ticks() : 0, looked = looked_;
     const size_t counted = context_.counted.size();
     last = turn.version->bound.get();

@@ -41,7 +41,7 @@ class IdleContext {
 };
 
 /// Why a run of `bound` in `context` would have to allocate; null = it would not.
-const char* missing(const Bound& bound, const RunContext& context, int workers) {
+const char* missing(const Bound& bound, const RunContext& context) {
   const Plan& plan = *bound.plan;
   if (plan.segments.size() > 1) return "some of its sizes are known only while it runs";
   for (const BoundStep& step : bound.steps)
@@ -49,8 +49,8 @@ const char* missing(const Bound& bound, const RunContext& context, int workers) 
       return "the model has steps that make memory of their own";
   if (context.segments.size() <= bound.segment ||
       context.segments[bound.segment].arena.bytes() < bound.arena_bytes ||
-      context.scratch.bytes() <
-          align_up(bound.shared_bytes, 64) + align_up(bound.scratch_bytes, 64) * workers)
+      context.scratch.bytes() < align_up(bound.shared_bytes, 64) +
+                                    align_up(bound.scratch_bytes, 64) * bound.scratch_workers)
     return "its working memory is too small";
   const ResolvedBound& resolved = context.segments[bound.segment].resolved[0];
   if (resolved.pointers.capacity() < bound.pointers.size() ||
@@ -103,7 +103,7 @@ void Program::run_in_place(std::span<const TensorView> inputs, std::span<xc_tens
   check_apart(inputs, outputs);
   Version& version = *entry->current.load(std::memory_order_seq_cst)->active;
   const Bound& bound = *version.bound;
-  if (const char* why = missing(bound, context, engine_->tasks().workers())) refuse(why);
+  if (const char* why = missing(bound, context)) refuse(why);
   for (uint32_t i = 0; i < outputs.size(); ++i) {
     const PlanValue& value = bound.plan->values[bound.plan->outputs[i]];
     const Storage storage = bound.plan->buffers[value.buffer].storage;

@@ -166,10 +166,11 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
   const uint64_t n = context.runs.load(std::memory_order_relaxed);
   context.runs.store(n + 1, std::memory_order_relaxed);
   const Turn turn = take_turn(entry, n);
+  context.on_trial = turn.trial;
   try {
     Executor(*this, context, options).run(turn, n, input_data, outputs);
   } catch (...) {
-    if (TierHooks* tier = turn.trial ? known_tier() : nullptr) tier->failed(*this);
+    if (TierHooks* tier = context.on_trial ? known_tier() : nullptr) tier->failed(*this);
     throw;
   }
   try {

@@ -268,6 +268,8 @@ class Program : public std::enable_shared_from_this<Program> {
   void observe(SignatureEntry& entry, const Turn& turn, uint64_t run, const RunOptions& options);
   /// The tier, if it knows this program and the program may change.
   TierHooks* known_tier() const;
+  /// Whether a trial of this program's would end.
+  bool judged() const;
   /// Telling of a run took so many ticks.
   void looked(uint64_t spent);
   /// How rarely to look at runs like the last one of these.

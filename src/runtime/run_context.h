@@ -75,6 +75,7 @@ struct RunContext {
     Turn turn;
   };
   std::vector<LaterTurn> later;  ///< how the run took its later segments, in order
+  bool on_trial = false;         ///< the run takes part in a trial with some segment
   struct Counted {
     BoundTimes* times;
     uint32_t step;

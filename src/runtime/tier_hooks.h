@@ -39,8 +39,11 @@ class TierHooks {
   /// The signature is published and known now, with a seat that is timed.
   virtual void seated(Program& program, SignatureEntry& entry, int64_t trial) = 0;
   /// A sampled run ended (sampling.h, and every run of a trial); it stands for `runs` of them. For
-  /// the run's signature, then for each later segment. Must be quick.
-  virtual void sampled(Program& program, SignatureEntry& entry, double runs) = 0;
+  /// the run's signature, then for each later segment. `compiles`: false where the run is to start
+  /// no compilation; a trial that it took part in is judged all the same. Must be quick.
+  virtual void sampled(Program& program, SignatureEntry& entry, double runs, bool compiles) = 0;
+  /// Whether there is anyone to end a trial; else runs take no side that nobody judges.
+  virtual bool judges() const = 0;
   /// A run that took part in a trial ended with an error (a deadline, a cancellation, bad data): it
   /// has no time to compare. Must be quick; throws nothing.
   virtual void failed(Program& program) noexcept = 0;

@@ -33,7 +33,7 @@ std::vector<float> BoundTimes::recent() const {
 Turn Program::take_turn(SignatureEntry& entry, uint64_t run, const Turn* first) {
   const Published& published = *entry.current.load(std::memory_order_seq_cst);
   Turn turn;
-  const bool trial = published.challenger != nullptr;
+  const bool trial = published.challenger != nullptr && judged();
   if (trial)
     turn.side = trial_side(published.active->times->attempts(),
                            published.challenger->times->attempts(), run);
@@ -90,14 +90,19 @@ void Program::observe(SignatureEntry& entry, const Turn& turn, uint64_t run,
   const uint64_t begin = ticks();
   if (entry.segment == 0) runs_.fetch_add(1, std::memory_order_relaxed);
   entry.last_use.store(steady_ns(), std::memory_order_relaxed);
-  if (TierHooks* tier = known_tier(); tier && !options.no_compile)
-    tier->sampled(*this, entry, turn.stands_for);
+  if (TierHooks* tier = known_tier())
+    tier->sampled(*this, entry, turn.stands_for, !options.no_compile);
   looked(ticks() - begin);
 }
 
 TierHooks* Program::known_tier() const {
   const bool told = tier_knows_.load(std::memory_order_acquire);
   return told && !frozen_.load(std::memory_order_relaxed) ? engine_->tier() : nullptr;
+}
+
+bool Program::judged() const {
+  const TierHooks* tier = known_tier();
+  return tier && tier->judges();
 }
 
 void Program::looked(uint64_t spent) {

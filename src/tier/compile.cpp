@@ -11,6 +11,8 @@ namespace xc {
 namespace {
 
 constexpr int64_t kCaptureBytes = int64_t{1} << 20;
+constexpr int64_t kOnlyCaptureBytes = int64_t{64} << 20;  ///< where made-up inputs showed nothing
+constexpr const char* kUncompared = "nothing to compare it on: no sizes tried give it an element";
 /// Of a product that skips zeros, for its reference kernel: some 20 ms.
 constexpr double kCaptureTerms = 1 << 24;
 
@@ -53,7 +55,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   std::string calls;                                        // how they are called, likewise
   Persistence* const cache = persistence(program);
   cache::Permission first_run;  // held until it is verified
-  bool loaded = false, shared = false;
+  bool loaded = false;
   double compile_s = 0;
   try {
     {
@@ -65,7 +67,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     }
     if (group.zeros) kernel = zeros_kernel(group);
     if (const auto* made = dynamic_cast<const RegionKernel*>(kernel.get())) {  // by another session
-      shared = true;
+      group.shared = true;
       if (cache) group.code_key = cache->code_key(group.identity);
       std::lock_guard data(state.data);
       group.code_bytes = made->code_bytes();
@@ -111,15 +113,16 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     return false;
   }
   auto extracted = std::make_shared<const RegionGraph>(extract_region(graph, region));
+  const bool compiled = !loaded && !group.zeros && !group.shared;
   {
     std::lock_guard data(state.data);
     group.extracted = std::move(extracted);
     group.kernel = kernel;
     group.compile_s = compile_s;
-    if (!loaded && !group.zeros) ++state.compiled;
+    if (compiled) ++state.compiled;
     group.state = RegionState::kVerifying;
   }
-  if (!loaded && !group.zeros) {
+  if (compiled) {
     Event event = event_now(state, EventKind::kCompiled, group);
     event.wall_ms = ms_since(begin);
     if (!made_here.empty()) event.detail = breakdown(lowering_s, made_here);
@@ -128,13 +131,19 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
 
   std::string different;
   Verification verification{*group.extracted, group.spec, *kernel, faults_.guard_pages};
+  {
+    std::lock_guard data(state.data);
+    if (const auto entry = group.asked_by.lock())
+      verification.seen = sizes_of(program, *entry, group);
+  }
   try {
     if (!faults_.unverified) different = verify_synthetic(verification);
   } catch (const std::exception& error) {
     different = error.what();
   }
   saw_error(state, group, verification);
-  if (!group.zeros && !shared) {  // else nothing was compiled
+  group.uncompared = verification.compared == 0 && !faults_.unverified;
+  if (!group.zeros && !group.shared) {  // else nothing was compiled
     std::lock_guard lock(mutex_);
     prices_.learn(thread_cpu_seconds() - start);
   }
@@ -143,7 +152,11 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     ban(state, program, group, EventKind::kMismatch, different);
     return false;
   }
-  if (cache && !made_here.empty()) {
+  if (group.uncompared && program.config().jit != static_cast<int64_t>(JitMode::kAuto)) {
+    ban(state, program, group, EventKind::kRefused, kUncompared);
+    return false;
+  }
+  if (cache && !made_here.empty() && !group.uncompared) {
     cache->keep_code(group.code_key, group.name, compile_s, std::move(calls), made_here);
     report_problems(program, state);
   }
@@ -216,6 +229,16 @@ void Tier::saw_error(ProgramState& state, Group& group, const Verification& veri
   group.worst_error = std::max(group.worst_error, verification.worst);
 }
 
+Symbols Tier::sizes_of(const Program& program, const SignatureEntry& entry, const Group& group) {
+  Symbols out;
+  for (size_t k = 0; k < entry.symbols.size(); ++k)
+    out.emplace(program.base_plan()->symbols[k].name, entry.symbols[k]);
+  for (const SizeFact& fact : group.facts)
+    if (const auto it = out.find(fact.symbol); it != out.end() && fact.value < 0)
+      out.emplace(quotient_symbol(fact), it->second / fact.divisor);
+  return out;
+}
+
 void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group,
                           SignatureEntry& entry) {
   {
@@ -228,12 +251,7 @@ void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group,
     if (!program.graph().value(v).is_constant()) values.push_back(v);
   const auto shared = std::static_pointer_cast<ProgramState>(program.tier_state);
   Group* raw = &group;
-  Symbols symbols;
-  for (size_t k = 0; k < entry.symbols.size(); ++k)
-    symbols.emplace(program.base_plan()->symbols[k].name, entry.symbols[k]);
-  for (const SizeFact& fact : group.facts)
-    if (const auto it = symbols.find(fact.symbol); it != symbols.end() && fact.value < 0)
-      symbols.emplace(quotient_symbol(fact), it->second / fact.divisor);
+  const Symbols symbols = sizes_of(program, entry, group);
   const Dim::Lookup sizes = [&](const std::string& symbol) {
     const auto it = symbols.find(symbol);
     return it == symbols.end() ? std::nullopt : std::optional(it->second);
@@ -245,18 +263,21 @@ void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group,
     return count ? *count * element_size(type.dtype) : 0;
   };
   const auto& outputs = group.places.front().outputs;
-  const bool small = std::all_of(outputs.begin(), outputs.end(),
-                                 [&](ValueId v) { return bytes_of(v) <= kCaptureBytes; }) &&
-                     (!group.zeros || group.zeros->terms(sizes) <= kCaptureTerms);
-  const bool asked = small && program.request_capture(
-                                  entry, values, kCaptureBytes,
-                                  [this, shared, raw, symbols](std::vector<Tensor> inputs) {
-                                    post(shared, [this, raw, symbols, inputs = std::move(inputs)](
-                                                     Program& p, ProgramState& s) {
-                                      verify_inputs(p, s, *raw, inputs, symbols);
-                                    });
-                                  });
+  // What nothing has shown to be right yet is worth a larger copy.
+  const int64_t most = group.uncompared ? kOnlyCaptureBytes : kCaptureBytes;
+  const bool small =
+      std::all_of(outputs.begin(), outputs.end(), [&](ValueId v) { return bytes_of(v) <= most; }) &&
+      (!group.zeros || group.zeros->terms(sizes) <= kCaptureTerms);
+  const bool asked =
+      small && program.request_capture(
+                   entry, values, most, [this, shared, raw, symbols](std::vector<Tensor> inputs) {
+                     post(shared, [this, raw, symbols, inputs = std::move(inputs)](
+                                      Program& p, ProgramState& s) {
+                       verify_inputs(p, s, *raw, inputs, symbols);
+                     });
+                   });
   if (asked) return;
+  if (group.uncompared) return ban(state, program, group, EventKind::kRefused, kUncompared);
   // Too large to copy on the caller's time, or not visible: made-up inputs have to do.
   verify_inputs(program, state, group, {}, {});
 }
@@ -285,7 +306,11 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
     different = error.what();
   }
   saw_error(state, group, verification);
-  if (!group.zeros) {
+  if (different.empty() && group.uncompared && verification.compared == 0) {
+    ban(state, program, group, EventKind::kRefused, kUncompared);
+    return;
+  }
+  if (!group.zeros && !group.shared) {
     std::lock_guard lock(mutex_);
     prices_.learn(prices_.compile_s + (thread_cpu_seconds() - start));
   }

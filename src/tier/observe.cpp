@@ -58,9 +58,12 @@ double Tier::predicted_in(Group& group, const Fact& fact, const Version& version
   return seen > known ? fact.predicted_s * known / seen : fact.predicted_s;
 }
 
-void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
+void Tier::sampled(Program& program, SignatureEntry& entry, double runs, bool compiles) {
   const auto state = std::static_pointer_cast<ProgramState>(program.tier_state);
   if (!state || thread_.lost()) return;
+  const Published& published = *entry.current.load(std::memory_order_seq_cst);
+  const bool on_trial = published.challenger || published.timed;
+  if (!compiles && !on_trial) return;
   if (no_thread_ && !no_thread_told_.exchange(true)) {
     Event event;
     event.kind = EventKind::kJitDisabled;
@@ -81,8 +84,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs) {
     }
     return;
   }
-  const Published& published = *entry.current.load(std::memory_order_seq_cst);
-  if (published.challenger || published.timed) {
+  if (on_trial) {
     constexpr uint64_t kLook = 6, kEvery = 2;  // samples of both sides together
     const uint64_t n = ++state->trial.samples;
     state->trial.seen_ns = steady_ns();
@@ -290,7 +292,7 @@ void Tier::bind_anew(Program& program, ProgramState& state, SignatureEntry& entr
   std::vector<const Group*> groups;
   {
     std::unique_lock data(state.data);
-    if (state.frozen) {
+    if (state.frozen && !state.wrong_plans.contains(now->active->bound->plan->serial)) {
       data.unlock();
       return program.settle(entry);
     }

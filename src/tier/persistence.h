@@ -55,6 +55,8 @@ class Persistence {
   void forget_code(const std::string& key);
   /// Code found wrong while it was in use: no process tries it again for long.
   void condemn(const std::string& key, const std::string& subject);
+  /// Whether code of that key killed a process, or was found wrong in one, not long ago.
+  bool is_refused(const std::string& key) { return store_.is_refused(key); }
   /// Before code runs for the first time: cache/poison.h.
   cache::Permission begin_trial(const std::string& key, const std::string& subject);
 

@@ -12,6 +12,7 @@ namespace xc {
 namespace {
 
 constexpr auto kBudgetLook = std::chrono::milliseconds(20);
+constexpr auto kBudgetLookMost = std::chrono::milliseconds(1000);
 constexpr auto kReclaimLook = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -140,6 +141,7 @@ void Tier::reclaim(Program& program) {
 
 void Tier::thread_main() {
   std::unique_lock lock(mutex_);
+  auto budget_look = kBudgetLook;
   while (true) {
     const auto called = [&] { return stopping_ || !jobs_.empty(); };
     if (left_behind_.empty())
@@ -153,10 +155,17 @@ void Tier::thread_main() {
     const auto next = next_job();
     if (next == jobs_.end()) {
       tell_postponed(lock);
-      if (!stopping_) wake_.wait_for(lock, kBudgetLook);
+      // A process that does nothing is not woken for a budget that does not grow.
+      constexpr double kIdleS = 1e-3;
+      const double used = process_cpu_seconds();
+      if (!stopping_) wake_.wait_for(lock, budget_look);
+      budget_look = process_cpu_seconds() - used < kIdleS
+                        ? std::min(2 * budget_look, kBudgetLookMost)
+                        : kBudgetLook;
       look_at_left_behind(lock);
       continue;
     }
+    budget_look = kBudgetLook;
     Job job = std::move(*next);
     jobs_.erase(next);
     job.state->postponed = false;

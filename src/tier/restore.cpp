@@ -49,6 +49,7 @@ bool Tier::load(Program& program, ProgramState& state, Group& group) {
     if (condemned_.count(group.identity)) return false;
   }
   group.code_key = cache->code_key(group.identity);
+  if (cache->is_refused(group.code_key)) return false;  // a compile asks again, and says so
   std::optional<Persistence::Found> found;
   try {
     found = cache->load(group.code_key, group.spec);
@@ -99,7 +100,8 @@ void Tier::recall_profile(Program& program, const StatePtr& state, SignatureEntr
   report_problems(program, *state);
   if (!record || record->regions.empty()) return;
   const bool freeze = program.config().jit == static_cast<int64_t>(JitMode::kFreeze);
-  if (freeze || record->restore_s <= kInPlaceS) {
+  // The search wants to know the host, which to measure takes longer than that.
+  if (freeze || (record->restore_s <= kInPlaceS && calibrated_host_speed())) {
     // The background thread may hold it for as long as a compile takes: nobody waits for that.
     const Work work(*state, program, false);
     if (work) return restore(program, *state, *record, &entry);

@@ -2,6 +2,8 @@
 // is looked at now and then. A run copies what the region's step read and wrote, the background
 // thread compares. Runs that are not chosen pay nothing: the request lies where captures do.
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "tier/persistence.h"
 #include "tier/tier.h"
@@ -115,17 +117,22 @@ void Tier::check_sentinel(Program& program, ProgramState& state, Group& group,
 }
 
 void Tier::condemn(Program& program, ProgramState& state, Group& group, const std::string& reason) {
-  bool on_trial = false;
+  // Other processes first: whatever fails here, they are told.
+  if (Persistence* cache = persistence(program)) cache->condemn(group.code_key, group.name);
   {
     std::lock_guard data(state.data);
     group.wrong = true;  // from here on no signature is given a plan with it
-    on_trial = state.trial.group == &group;
     if (group.policy.fused_anywhere()) ++state.rolled_back;
+    for (const Variant& variant : state.variants)
+      if (std::find(variant.groups.begin(), variant.groups.end(), &group) != variant.groups.end())
+        state.wrong_plans.insert(variant.plan->serial);
     drop_variants(state, group);
+    // Both sides of a trial may have it, whatever is on trial.
+    if (state.trial.group && state.trial.group != &group)
+      state.trial.group->policy.postpone(state.trial.size);
   }
-  if (on_trial) end_trial(program, state, false);
+  end_trial(program, state, false);
   publish_everywhere(program, state, SIZE_MAX);
-  if (Persistence* cache = persistence(program)) cache->condemn(group.code_key, group.name);
   ban(state, program, group, EventKind::kMismatch, reason);
 }
 

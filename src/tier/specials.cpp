@@ -158,7 +158,9 @@ void Tier::specialise_at_once(Program& program, ProgramState& state, const Signa
           {plan.symbols[s].name, multiple ? -1 : value, multiple ? SizeHistogram::kVector : 1});
     }
     Group* special = facts.empty() ? nullptr : add_special(program, state, general, facts);
-    if (!special || !compile(program, state, *special)) continue;
+    if (!special) continue;
+    special->asked_by = general.asked_by;
+    if (!compile(program, state, *special)) continue;
     std::lock_guard data(state.data);
     special->policy.always();
     settle_state(*special);

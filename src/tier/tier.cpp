@@ -247,13 +247,17 @@ void Tier::first_bound(Program& program, SignatureEntry& entry) {
   if (!state) return;
   const Work work(*state, program);
   if (state->frozen) return;
-  if (recalled) return state->analysed ? bind_anew(program, *state, entry) : void();
+  if (recalled) {
+    if (state->analysed) bind_within_limits(program, *state, entry);
+    return;
+  }
   if (!state->analysed) {
     const double start = thread_cpu_seconds();
     prepare_weights(program, *state);
     analyse(program, *state);
     for (size_t k = 0; k < state->groups.size(); ++k) {  // a refusal may add groups
       Group& group = *state->groups[k];
+      group.asked_by = entry.weak_from_this();
       if (!compile(program, *state, group)) continue;
       std::lock_guard data(state->data);
       group.policy.always();
@@ -264,7 +268,16 @@ void Tier::first_bound(Program& program, SignatureEntry& entry) {
     state->spent_s += thread_cpu_seconds() - start;
   }
   if (faults_.specials) specialise_at_once(program, *state, entry);
-  bind_anew(program, *state, entry);
+  bind_within_limits(program, *state, entry);
+}
+
+void Tier::bind_within_limits(Program& program, ProgramState& state, SignatureEntry& entry) {
+  try {
+    bind_anew(program, state, entry);
+  } catch (const Error& error) {
+    if (error.status() != Status::kLimit) throw;
+    program.settle(entry);
+  }
 }
 
 namespace {

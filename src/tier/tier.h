@@ -82,7 +82,8 @@ class Tier final : public TierHooks {
   void first_bound(Program& program, SignatureEntry& entry) override;
   Seat seat_for(Program& program, SignatureEntry& entry) override;
   void seated(Program& program, SignatureEntry& entry, int64_t trial) override;
-  void sampled(Program& program, SignatureEntry& entry, double runs) override;
+  void sampled(Program& program, SignatureEntry& entry, double runs, bool compiles) override;
+  bool judges() const override { return !thread_.lost(); }
   void failed(Program& program) noexcept override;
   void record(Program& program, Event event) override;
   void summarise(const Program& program, ProfileSummary& summary, bool details) const override;
@@ -147,7 +148,9 @@ class Tier final : public TierHooks {
     std::unordered_set<NodeId> nodes;  ///< of all places
     std::vector<int64_t> decided_key;  ///< key of the signature of the last verdict
     bool mismatch = false;             ///< found wrong, which other processes are told
-    std::string code_key;              ///< in the persistent cache; empty = not kept
+    bool uncompared = false;  ///< no made-up sizes gave an element: a live run has to show it
+    bool shared = false;      ///< its code was made for another session
+    std::string code_key;     ///< in the persistent cache; empty = not kept
     // Watching a live region: times since the last look (see watch()).
     struct Watch {
       const SignatureEntry* entry = nullptr;
@@ -243,7 +246,8 @@ class Tier final : public TierHooks {
     /// Accepted by an earlier process, of sites whose weights are not packed yet: which, and what
     /// is known of each. Guarded by `work`.
     std::vector<std::pair<uint32_t, std::vector<cache::RegionRecord>>> zeros_to_come;
-    std::vector<Variant> variants;  ///< the latest, at most kMaxVariants
+    std::vector<Variant> variants;   ///< the latest, at most kMaxVariants
+    std::set<uint64_t> wrong_plans;  ///< serials of plans with a kernel found wrong in use
     Trial trial;
     bool trial_posted = false;
     int64_t added_ns = 0;
@@ -374,6 +378,8 @@ class Tier final : public TierHooks {
   void share(const Hash128& identity, const std::shared_ptr<Kernel>& kernel);
   void post_compile(const StatePtr& state, Group& group);
   void evict(Program& program, ProgramState& state, Group& group, const std::string& why);
+  /// The sizes of an entry by the names that the group's kernel knows them by.
+  static Symbols sizes_of(const Program& program, const SignatureEntry& entry, const Group& group);
   void ask_for_inputs(Program& program, ProgramState& state, Group& group, SignatureEntry& entry);
   static void saw_error(ProgramState& state, Group& group, const Verification& verification);
   void verify_inputs(Program& program, ProgramState& state, Group& group,
@@ -395,8 +401,15 @@ class Tier final : public TierHooks {
   void judge(Program& program, ProgramState& state);
   /// At most `most` signatures, those used last; the others follow when they run.
   void publish_everywhere(Program& program, ProgramState& state, size_t most = kMaxRebound);
-  /// Moves a signature to the plan of its sizes and to kernels that were not bound in a hurry.
+  /// Moves a signature to the plan of its sizes and to kernels that were not bound in a hurry. In a
+  /// frozen session plans stay, but for kernels found wrong.
   void bind_anew(Program& program, ProgramState& state, SignatureEntry& entry);
+  /// The same on a run's path: fused kernels may want more memory than its sizes are to have, and
+  /// it keeps the steps then.
+  void bind_within_limits(Program& program, ProgramState& state, SignatureEntry& entry);
+  /// The same of many: one that cannot be bound, for a limit say, keeps what it runs, or goes back
+  /// to the base plan where that is wrong.
+  void bind_anew_if_possible(Program& program, ProgramState& state, SignatureEntry& entry);
   void prepare_weights(Program& program, ProgramState& state);
   /// Lets go of what no run can see any longer, at once or as soon as the last of those has ended.
   void reclaim(Program& program);

@@ -89,11 +89,24 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
     group.state = RegionState::kTrial;
   }
   std::string refusal;
+  bool for_now = false;  // other sizes may be bound, or these when there is memory again
   try {
     bind_anew(program, state, *entry);
     if (!join_trial(program, state, entry)) refusal = "replaces no step of this plan";
+  } catch (const std::bad_alloc&) {
+    for_now = true;
+  } catch (const Error& error) {
+    for_now = error.status() == Status::kLimit || error.status() == Status::kOutOfMemory;
+    refusal = "cannot be planned: " + error.message();
   } catch (const std::exception& error) {
     refusal = std::string("cannot be planned: ") + error.what();
+  }
+  if (for_now) {
+    {
+      std::lock_guard data(state.data);
+      group.policy.failed(trial.size, static_cast<double>(steady_ns()) * 1e-9);
+    }
+    return end_trial(program, state, false);
   }
   if (!refusal.empty()) {
     end_trial(program, state, false);
@@ -337,6 +350,26 @@ void Tier::judge(Program& program, ProgramState& state) {
   next_trial(program, state);
 }
 
+void Tier::bind_anew_if_possible(Program& program, ProgramState& state, SignatureEntry& entry) {
+  try {
+    return bind_anew(program, state, entry);
+  } catch (const std::exception& error) {
+    log_failure(error.what());
+  }
+  try {
+    const auto now = program.published(entry);
+    {
+      std::lock_guard data(state.data);
+      if (!state.wrong_plans.contains(now->active->bound->plan->serial)) return;
+    }
+    auto next = std::make_shared<Published>();
+    next->active = std::make_shared<Version>(program.bind(entry, program.base_plan(), {}));
+    program.publish(entry, std::move(next));
+  } catch (const std::exception& error) {
+    log_failure(error.what());
+  }
+}
+
 void Tier::publish_everywhere(Program& program, ProgramState& state, size_t most) {
   for (uint32_t s = 0; s < program.base_plan()->segments.size(); ++s) {
     program.drop_stale_segments();  // what followed the plans that were replaced
@@ -345,7 +378,7 @@ void Tier::publish_everywhere(Program& program, ProgramState& state, size_t most
     entries = by_last_use(entries);  // the plan of the one used last is what new sizes are shown
     if (entries.size() > most)
       entries.erase(entries.begin(), entries.end() - static_cast<ptrdiff_t>(most));
-    for (const auto& entry : entries) bind_anew(program, state, *entry);
+    for (const auto& entry : entries) bind_anew_if_possible(program, state, *entry);
   }
   program.drop_stale_segments();
   program.call_attention();  // the others follow when they next run

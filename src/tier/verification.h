@@ -26,11 +26,15 @@ struct Verification {
   const StepSpec& spec;          ///< the layouts it was made for
   const Kernel& kernel;
   bool guard_pages = false;  ///< tests: inaccessible pages in place of fences
+  Symbols seen = {};         ///< sizes of a run that the kernel is for; none = not known
+  int64_t compared = 0;      ///< elements of results compared so far
   double worst = 0;  ///< the largest deviation seen so far, in units of what is allowed there
 };
 
 /// Made-up inputs over edge sizes (1, 2, vector widths and their neighbours), one set with edge
-/// values and one of positive numbers. Empty = agrees.
+/// values and one of positive numbers; larger ones, and at last those of `seen`, where the results
+/// have no element at these (behind a window or a slice). Empty = no difference was found;
+/// Verification::compared says whether anything was looked at.
 std::string verify_synthetic(Verification& v);
 
 /// On copies of a live run's inputs (the region graph's, without constants). `symbols`: those of

@@ -102,6 +102,26 @@ static void cancel_threads(int64_t threads, const char* cache_dir, int count) {
   network_close(&net);
 }
 
+/* A thread that is to end lets go of the last tensors, and with them of the engine and of its
+ * background thread, which is waited for. */
+static void* let_go(void* unused) {
+  xc_tensor* out[kOutputs] = {NULL, NULL, NULL, NULL};
+  xc_error* error = NULL;
+  network net;
+  int i;
+  (void)unused;
+  if (network_open(&net, "auto", 1, NULL, &error) != XC_OK) return NULL;
+  for (i = 0; i < 200; ++i) {
+    drop_outputs(out);
+    if (network_run(&net, x, 6, out, &error) != XC_OK) return NULL;
+  }
+  network_close(&net);
+  pthread_cancel(pthread_self());
+  drop_outputs(out);
+  pthread_testcancel();
+  return NULL;
+}
+
 int main(void) {
   const char* const modes[] = {"off", "auto", "sync"};
   xc_error* error = NULL;
@@ -119,6 +139,13 @@ int main(void) {
     printf("%s: %d lives\n", mode, lives);
     CHECK(lives >= 3);
     CHECK(wrong == 0);
+  }
+  for (k = 0; k < 3; ++k) {
+    pthread_t thread;
+    void* result = NULL;
+    CHECK(pthread_create(&thread, NULL, let_go, NULL) == 0);
+    CHECK(pthread_join(thread, &result) == 0);
+    CHECK(result == PTHREAD_CANCELED);
   }
   drop_outputs(expected);
   CHECK(remove_folder(cache));

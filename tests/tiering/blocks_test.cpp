@@ -180,6 +180,61 @@ TEST_CASE("tiering/blocks: attention is one region, however it is spelled") {
         {1, 33, 64}, [](int64_t s) { return std::vector<Tensor>{ramp({2, s, 96}, 1, 0.2)}; });
 }
 
+TEST_CASE("tiering/blocks: products of rows that are scaled first have the model's range") {
+  const auto filled = [](Dims dims, float value) {
+    return Tensor::of<float>(std::vector<float>(static_cast<size_t>(element_count(dims)), value),
+                             dims);
+  };
+  const auto inputs = [&](float q, float k, float v) {
+    return [=](int64_t s) {
+      return std::vector<Tensor>{filled({2, s, 20}, q), filled({2, 20, s}, k),
+                                 filled({2, s, 20}, v)};
+    };
+  };
+  const std::string begin =
+      "(%q: f32[2, s, 20], %k: f32[2, 20, s], %v: f32[2, s, 20]) -> (%y) {\n"
+      "  const %x: i64[1] = [-1]\n  %a = MatMul(%q, %k)\n";
+  // The sum of exp(84) fits, that of exp(84) * 300 does not; exp(84) by its sum is 1 / s.
+  check("graph unshifted" + begin + R"(  %e = Exp(%a)
+  %n = ReduceSum(%e, %x)
+  %p = Div(%e, %n)
+  %y = MatMul(%p, %v)
+})",
+        {17, 70}, inputs(1, 4.2f, 300));
+  // What is subtracted is the maximum of something else.
+  check("graph elsewhere" + begin + R"(  %r = Neg(%a)
+  %m = ReduceMax(%r, %x)
+  %d = Sub(%a, %m)
+  %e = Exp(%d)
+  %n = ReduceSum(%e, %x)
+  %i = Reciprocal(%n)
+  %p = Mul(%e, %i)
+  %y = MatMul(%p, %v)
+})",
+        {17, 70}, inputs(1, 2.1f, 300));
+  for (const char* reduction : {"ReduceMax", "ReduceL1"})
+    check("graph scaled" + begin +
+              fmt::format(R"(  %n = {}(%a, %x)
+  %p = Div(%a, %n)
+  %y = MatMul(%p, %v)
+}})",
+                          reduction),
+          {17, 70}, inputs(1e18f, 1e17f, 1e3f));
+}
+
+TEST_CASE("tiering/blocks: norms between products have the range of their elements") {
+  for (const double size : {1e19, 1e-27})
+    check(R"(graph norms(%x: f32[n, 20], %w: f32[20, 24], %v: f32[24, 20]) -> (%y) {
+  %a = MatMul(%x, %w)
+  %p = LpNormalization(%a) {axis = -1, p = 2}
+  %y = MatMul(%p, %v)
+})",
+          {1, 33, 70}, [&](int64_t n) {
+            return std::vector<Tensor>{ramp({n, 20}, size, 0.1), ramp({20, 24}, 1, 0.7),
+                                       ramp({24, 20}, 1, 1.3)};
+          });
+}
+
 TEST_CASE("tiering/blocks: values read twice over and over are walked once each") {
   // 2^30 paths lead through the chain.
   std::string chain;

@@ -245,3 +245,21 @@ TEST_CASE("tiering/events: a trace holds the steps of sampled runs inside their 
   without.run({ramp({64, 96}, 3, 0.1), ramp({96}, 1, 0.7)});
   CHECK(without.session->trace().find("\"cat\":\"run\"") == std::string::npos);
 }
+
+TEST_CASE("tiering/events: a trial ends by runs that start no compilation") {
+  TierFaults faults;
+  faults.eager = true;
+  Fixture fixture(kGelu, {}, faults, create_interpreting_compiler());
+  drive(fixture, 8, [&] { return fixture.log.count(EventKind::kTrial) > 0; });
+  REQUIRE(fixture.log.count(EventKind::kAccepted) == 0);
+  const std::vector<Tensor>& inputs = gelu_inputs();
+  const std::vector<TensorView> views{inputs[0].view(), inputs[1].view()};
+  for (int k = 0; k < 2000 && fixture.log.count(EventKind::kAccepted) == 0; ++k) {
+    std::vector<xc_tensor*> slots(1, nullptr);
+    fixture.session->run(views, slots, {.no_compile = true});
+    slots[0]->release();
+    if (k % 16 == 0) fixture.session->wait_idle(std::chrono::milliseconds(1000));
+  }
+  CHECK(fixture.log.count(EventKind::kAccepted) == 1);
+  CHECK(fixture.log.count(EventKind::kCompiled) == 1);
+}

@@ -238,6 +238,80 @@ TEST_CASE("tiering/fused: in mode auto the plan changes while it runs and the an
   check_gelu(inputs, run(*session, inputs)[0]);
 }
 
+TEST_CASE("tiering/fused: a norm of f32 has the range of its elements") {
+  for (const double size : {1e19, 1.0, 1e-27}) {
+    CAPTURE(size);
+    const Tensor x = ramp({5, 70}, size, 0.1);
+    for (const JitMode mode : {JitMode::kOff, JitMode::kSync}) {
+      auto session = session_of(R"(graph g(%x: f32[n, 70]) -> (%y) {
+  const %c: f32[] = 2
+  %a = Mul(%x, %c)
+  %y = LpNormalization(%a) {axis = -1, p = 2}
+})",
+                                mode);
+      const Tensor y = testing::run(*session, {x})[0];
+      for (int64_t r = 0; r < 5; ++r) {
+        double sum = 0;
+        const auto at = [&](int64_t j) { return static_cast<double>(x.as<float>()[r * 70 + j]); };
+        for (int64_t j = 0; j < 70; ++j) sum += at(j) * at(j);
+        for (int64_t j = 0; j < 70; ++j)
+          REQUIRE(std::fabs(y.as<float>()[r * 70 + j] - at(j) / std::sqrt(sum)) <= 1e-6);
+      }
+      if (mode == JitMode::kSync) CHECK(session->profile().compiled_regions == 1);
+    }
+  }
+}
+
+TEST_CASE("tiering/fused: sin and cos of f64 keep their digits however large the argument") {
+  std::vector<double> values;
+  for (const int exponent : {0, 10, 19, 60, 127, 128, 200, 500, 1023})
+    for (const double mantissa : {1.0, 1.2345678, -1.9999999, 1.5707964})
+      values.push_back(std::ldexp(mantissa, exponent));
+  const auto n = static_cast<int64_t>(values.size());
+  for (const JitMode mode : {JitMode::kOff, JitMode::kSync}) {
+    auto session = session_of(R"(graph g(%x: f64[n]) -> (%s, %c) {
+  %a = Abs(%x)
+  %s = Sin(%a)
+  %c = Cos(%a)
+})",
+                              mode);
+    const std::vector<Tensor> out = testing::run(*session, {Tensor::of<double>(values, {n})});
+    for (int64_t i = 0; i < n; ++i) {
+      const double a = std::fabs(values[static_cast<size_t>(i)]);
+      CAPTURE(a);
+      CHECK(std::fabs(out[0].as<double>()[i] - std::sin(a)) <= 1e-15);
+      CHECK(std::fabs(out[1].as<double>()[i] - std::cos(a)) <= 1e-15);
+    }
+  }
+}
+
+TEST_CASE("tiering/fused: long columns side by side stay with the steps, within the cap") {
+  Config config;
+  config.threads = 2;
+  config.jit = static_cast<int64_t>(JitMode::kSync);
+  config.max_memory_bytes = 4 << 20;
+  auto session = testing::session_of(R"(graph g(%x: f32[n, k]) -> (%y) {
+  const %c: f32[] = 2
+  %a = Mul(%x, %c)
+  %y = Softmax(%a) {axis = 0}
+})",
+                                     config);
+  for (const int64_t n : {100, 50000, 100}) {  // 64 rows side by side: 12.8 MB
+    CAPTURE(n);
+    const Tensor x = ramp({n, 3}, 1, 0.1);
+    const Tensor y = testing::run(*session, {x})[0];
+    for (int64_t k = 0; k < 3; ++k) {
+      double sum = 0;
+      const auto at = [&](int64_t i) {
+        return std::exp(2 * static_cast<double>(x.as<float>()[i * 3 + k]));
+      };
+      for (int64_t i = 0; i < n; ++i) sum += at(i);
+      for (int64_t i = 0; i < n; i += 97)
+        REQUIRE(std::fabs(y.as<float>()[i * 3 + k] - at(i) / sum) <= 1e-3 * at(i) / sum);
+    }
+  }
+}
+
 TEST_CASE("tiering/fused: sin, cos and tan of floats of any size") {
   if (cpu_info().isa < Isa::kAvx2) return;  // without fma digits fade above 2^20
   std::vector<float> values;

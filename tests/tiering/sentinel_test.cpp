@@ -48,6 +48,13 @@ TEST_CASE("tiering/sentinel: a kernel that becomes wrong in use is taken out eve
     CHECK(runs_gelu_right(*fixture.session));
     CHECK(scratch.files("object-").size() == 1);
 
+    // One that is frozen runs the same code.
+    Session frozen(Model::create(fixture.session->model().engine(), parse_graph(kGelu)), Config{});
+    drive(frozen, [&] { return state_of(frozen) == "live"; });
+    frozen.wait_idle(std::chrono::seconds(60));
+    frozen.freeze();
+    CHECK(runs_gelu_right(frozen));
+
     // The state is set before the plan is published.
     fixture.session->wait_idle(std::chrono::seconds(60));
     other.wait_idle(std::chrono::seconds(60));
@@ -56,9 +63,11 @@ TEST_CASE("tiering/sentinel: a kernel that becomes wrong in use is taken out eve
     drive(*fixture.session, [&] { return fixture.log.count(EventKind::kMismatch) > 0; });
     CHECK(fixture.log.last(EventKind::kMismatch).find("while it was in use") != std::string::npos);
     other.wait_idle(std::chrono::seconds(60));
-    CHECK(fixture.log.count(EventKind::kMismatch) == 2);  // one per session
+    frozen.wait_idle(std::chrono::seconds(60));
+    CHECK(fixture.log.count(EventKind::kMismatch) == 3);  // one per session
     for (int k = 0; k < 40; ++k) {
       CHECK(runs_gelu_right(*fixture.session));
+      CHECK(runs_gelu_right(frozen));
       CHECK(runs_gelu_right(other));
     }
     CHECK(state_of(*fixture.session) == "banned");

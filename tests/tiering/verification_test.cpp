@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <limits>
 
+#include <fmt/format.h>
+
 #include "support.h"
 #include "support/worst.h"
 
@@ -296,4 +298,32 @@ TEST_CASE("tiering/verification: what a live run's inputs alone show is found in
   CHECK_MESSAGE(says(fixture.log.last(EventKind::kMismatch), "on a live run's inputs"),
                 fixture.log.last(EventKind::kMismatch));
   CHECK(fixture.session->profile().swapped == 0);
+}
+
+TEST_CASE("tiering/verification: a kernel whose results have elements at large sizes only") {
+  for (const int64_t from : {100, 5000})
+    for (const bool wrong : {false, true}) {
+      TierFaults faults = planted([wrong](const Seen& s) {
+        if (wrong && s.count > 0) s.y[0] += 0.25f;
+      });
+      const std::string text = fmt::format(R"(graph cut(%x: f32[n, 3]) -> (%y) {{
+  const %from: i64[1] = [{}]
+  const %to: i64[1] = [9223372036854775807]
+  const %axis: i64[1] = [0]
+  %s = Slice(%x, %from, %to, %axis)
+  %t = Mul(%s, %s)
+  %y = Tanh(%t)
+}})",
+                                           from);
+      Fixture fixture(text, in_sync(), std::move(faults), create_interpreting_compiler());
+      const Tensor x = ramp({from + 40, 3}, 2, 0.3);
+      const Tensor y = fixture.run({x})[0];
+      REQUIRE(y.count() == 40 * 3);
+      for (int64_t i = 0; i < y.count(); ++i) {
+        const double v = x.as<float>()[from * 3 + i];
+        CHECK(y.as<float>()[i] == doctest::Approx(std::tanh(v * v)).epsilon(1e-5));
+      }
+      CHECK(fixture.log.count(EventKind::kMismatch) == (wrong ? 1 : 0));
+      CHECK(fixture.session->profile().swapped == (wrong ? 0 : 1));
+    }
 }
