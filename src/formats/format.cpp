@@ -2,11 +2,13 @@
 
 #include <cstring>
 #include <filesystem>
+#include <unordered_set>
 
 #include "formats/mapped_file.h"
 #include "formats/onnx/export.h"
 #include "formats/onnx/import.h"
 #include "formats/text/text.h"
+#include "formats/utf8.h"
 #include "formats/xcg/xcg.h"
 #include "ir/verify.h"
 #include "ops/infer.h"
@@ -51,6 +53,24 @@ Format detect(std::string_view bytes) {
   return Format::kOnnx;
 }
 
+/// A run reads the number of a size symbol off a dim that is nothing but that symbol.
+void check_input_sizes(const Graph& graph) {
+  std::unordered_set<std::string> given;
+  for (ValueId id : graph.inputs)
+    for (const Dim& dim : graph.value(id).type.dims.value_or(SymDims{}))
+      if (const auto symbol = dim.as_symbol()) given.insert(*symbol);
+  for (ValueId id : graph.inputs) {
+    std::vector<std::string> symbols;
+    for (const Dim& dim : graph.value(id).type.dims.value_or(SymDims{}))
+      dim.collect_symbols(symbols);
+    for (const std::string& symbol : symbols)
+      if (!given.contains(symbol))
+        fail(Status::kInvalidModel,
+             "input '{}': its dims name the size '{}', which is no input's dim by itself",
+             printable(graph.value(id).name), printable(symbol));
+  }
+}
+
 Graph load(const std::shared_ptr<Buffer>& file, const LoadOptions& options) {
   const std::string_view bytes(reinterpret_cast<const char*>(file->data()),
                                static_cast<size_t>(file->bytes()));
@@ -66,6 +86,7 @@ Graph load(const std::shared_ptr<Buffer>& file, const LoadOptions& options) {
     fail(Status::kInternal, "unknown format");
   }();
   verify(graph, options.limits.subgraph_depth);
+  check_input_sizes(graph);
   if (options.infer) infer_types(graph);
   return graph;
 }

@@ -201,6 +201,7 @@ using Labels = std::vector<Label>;
 struct Part {
   ValueId value;
   Labels labels;
+  bool constant = false;  ///< known before any run
 };
 
 /// `part` with its axes in the order of `wanted`, new axes of size 1 where it lacks one.
@@ -239,7 +240,7 @@ class Contraction {
     return true;
   }
 
-  void take(ValueId value, const SymDims& dims, const Labels& labels) {
+  void take(ValueId value, const SymDims& dims, const Labels& labels, bool constant) {
     std::vector<int64_t> spread;
     Labels own;
     for (size_t k = 0; k < labels.size(); ++k) {
@@ -251,7 +252,7 @@ class Contraction {
       own.push_back(labels[k]);
     }
     if (!spread.empty()) value = e_.add("Squeeze", {value, e_.ints(spread)});
-    parts_.push_back({value, std::move(own)});
+    parts_.push_back({value, std::move(own), constant});
   }
 
   ValueId result() {
@@ -346,7 +347,18 @@ class Contraction {
     return least;
   }
 
+  /// Which of two parts is the left side: the one without the result's last label, for the product
+  /// then has it innermost and its readers go over memory in order. A constant stays on the right,
+  /// where it is packed.
   Part contract(const Part& a, const Part& b, const std::set<Label>& keep) {
+    const auto last = std::find_if(output_.rbegin(), output_.rend(), [&](Label label) {
+      return contains(a.labels, label) || contains(b.labels, label);
+    });
+    const bool turned = last != output_.rend() && !contains(b.labels, *last) && !b.constant;
+    return turned ? product(b, a, keep) : product(a, b, keep);
+  }
+
+  Part product(const Part& a, const Part& b, const std::set<Label>& keep) {
     Labels batch, inner, rows, columns;
     for (Label label : a.labels) {
       const bool in_b = contains(b.labels, label);
@@ -482,7 +494,7 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   for (size_t i = 0; i < dims.size(); ++i)
     if (!contraction.takes(dims[i], equation.terms[i])) return {};
   for (size_t i = 0; i < dims.size(); ++i)
-    contraction.take(e.widened(i), dims[i], equation.terms[i]);
+    contraction.take(e.widened(i), dims[i], equation.terms[i], bool{e.constant_input(i)});
   return {contraction.result()};
 }
 

@@ -201,7 +201,28 @@ bool simplify_transpose(Site& s) {
   return s.rebuild(std::move(now));
 }
 
-/// Only the last of several reshapes in a row matters, when its shape does not copy input dims.
+/// The number of elements; nullopt where it is too long to write down.
+std::optional<Dim> count_of(const SymDims& dims) {
+  try {
+    return element_count(dims);
+  } catch (const Error& error) {
+    if (error.status() != Status::kLimit) throw;
+    return std::nullopt;
+  }
+}
+
+/// Does a node that keeps elements in order fit whatever sizes a run has? Else it is a check that
+/// the model makes. (Where there are no elements, their number says nothing of the dims.)
+bool always_fits(const Graph& graph, const Node& node) {
+  const auto &in = graph.value(node.inputs[0]).type.dims,
+             &out = graph.value(node.outputs[0]).type.dims;
+  if (!in || !out) return false;
+  const auto count = count_of(*in);
+  return count && *count != Dim(0) && count == count_of(*out);
+}
+
+/// Only the last of several reshapes in a row matters, when its shape does not copy input dims and
+/// those in front of it have nothing to refuse.
 bool merge_reshapes(Site& s) {
   if (!s.is("Reshape")) return false;
   const Node* inner = s.producer(0);
@@ -213,8 +234,12 @@ bool merge_reshapes(Site& s) {
   if (!shape) return false;
   const bool copies = std::find(shape->begin(), shape->end(), 0) != shape->end();
   if (copies && s.node.attrs.get_int("allowzero", 0) == 0) return false;
+  if (!always_fits(s.graph, *inner)) return false;
   Node now{.op = s.node.op, .inputs = {inner->inputs[0], s.node.inputs[1]}};
   now.attrs = s.node.attrs;
+  now.outputs.assign(1, kNone);
+  const auto inferred = infer_node(s.graph, now);
+  if (!inferred || inferred->types[0].dims != s.output().type.dims) return false;
   return s.rebuild(std::move(now));
 }
 
@@ -229,7 +254,8 @@ bool constant_shape(Site& s) {
   std::vector<int64_t> shape;
   size_t copied = 0, holes = 0;
   const auto& asked = s.input(1).elements;
-  const bool fits = element_count(*in) == element_count(*out);
+  const auto count = count_of(*in);
+  const bool fits = count && count == count_of(*out);
   for (size_t i = 0; i < out->size(); ++i) {
     const Dim& dim = (*out)[i];
     if (dim.is_constant() && dim.value() != 0) {
@@ -308,12 +334,50 @@ bool gather_to_slice(Site& s) {
   return s.rebuild(Node{.op = find_op("Squeeze"), .inputs = {part, along}});
 }
 
+/// Picking by constant indices at even distances is a view: windows that slide, as exporters write
+/// them (im2col, the frames of a signal), reversals, every second element.
+bool gather_to_unfold(Site& s) {
+  if (!s.is("Gather") || !s.has(1) || !s.input(1).is_constant()) return false;
+  const Value& data = s.input(0);
+  if (!data.type.dims || data.type.dims->empty() || data.elements)
+    return false;  // shape arithmetic
+  const Tensor& indices = s.input(1).constant;
+  constexpr int64_t kMost = 1 << 20;
+  const int64_t count = indices.count();
+  if (count == 0 || count > kMost) return false;
+  const size_t axis = normalise_axis(s.node.attrs.get_int("axis", 0), data.type.dims->size());
+  const Dim& dim = (*data.type.dims)[axis];
+  if (!dim.is_constant()) return false;
+  std::vector<int64_t> at = indices.to_int64s();
+  for (int64_t& index : at) {
+    if (index < -dim.value() || index >= dim.value()) return false;  // the run says so
+    if (index < 0) index += dim.value();
+  }
+  // The step along each axis of the indices is that to its second element.
+  const Dims& sizes = indices.dims();
+  const Dims places = contiguous_strides(sizes);
+  Dims steps;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    steps.push_back(sizes[i] > 1 ? at[static_cast<size_t>(places[i])] - at[0] : 0);
+  for (int64_t flat = 0; flat < count; ++flat) {
+    int64_t index = at[0];
+    for (size_t i = 0; i < sizes.size(); ++i) index += flat / places[i] % sizes[i] * steps[i];
+    if (index != at[static_cast<size_t>(flat)]) return false;
+  }
+  Node unfold{.op = &get_op("Unfold", "xc"), .inputs = {s.node.inputs[0]}};
+  unfold.attrs.set("axis", static_cast<int64_t>(axis));
+  unfold.attrs.set("first", at[0]);
+  unfold.attrs.set("sizes", sizes);
+  unfold.attrs.set("steps", steps);
+  return s.rebuild(std::move(unfold));
+}
+
 using Rewrite = bool (*)(Site&);
 constexpr Rewrite kRewrites[] = {
     drop_identity,     drop_dropout,        drop_reshape,      drop_cast,      drop_slice,
     drop_pad,          drop_single_operand, drop_single_split, constant_shape, constant_second,
     drop_neutral,      simplify_transpose,  merge_reshapes,    sum_to_add,     square_to_product,
-    cast_like_to_cast, gather_to_slice,     drop_where,
+    cast_like_to_cast, gather_to_slice,     gather_to_unfold,  drop_where,
 };
 
 }  // namespace

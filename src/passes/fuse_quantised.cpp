@@ -21,6 +21,9 @@ constexpr double kBiasShare = 1.0 / 64;
 
 constexpr TypeSet kBytes = type_set({DType::kI8, DType::kU8});
 
+/// Sums are of 32 bits: a rewritten product must not leave them, whatever its operands hold.
+constexpr double kMostSum = std::numeric_limits<int32_t>::max();
+
 /// A value that DequantizeLinear makes of bytes by constant scales and zero points.
 struct Dequantised {
   ValueId bytes = kNone, scale = kNone, zero = kNone;  ///< zero = kNone: none
@@ -86,6 +89,7 @@ struct Product {
   std::vector<double> bias;    ///< empty: none
   std::vector<double> scales;  ///< a's times b's
   size_t rank = 0;             ///< of the result
+  double most = 0;             ///< no sum of bytes, without the bias, is further from zero
 };
 
 /// A constant of one entry per column or channel (or one for all), along the last axis or alone.
@@ -125,6 +129,43 @@ std::optional<int64_t> width(const Reader& read, const Product& p) {
   return dim.constant();
 }
 
+/// The largest distance between a byte and its zero point.
+double reach(const Reader& read, const Dequantised& d, bool look) {
+  double low = d.type == DType::kI8 ? -128 : 0, high = low + 255, least = 0, most = 0;
+  const auto bounds = [](const Tensor& t, double& first, double& last) {
+    if (!t || t.count() == 0) return;
+    const std::vector<double> values = t.to_doubles();
+    first = *std::min_element(values.begin(), values.end());
+    last = *std::max_element(values.begin(), values.end());
+  };
+  if (look) bounds(read.constant(d.bytes), low, high);
+  if (d.zero != kNone) bounds(read.constant(d.zero), least, most);
+  return std::max(high - least, most - low);
+}
+
+/// The largest sum a product can come to; nullopt where the terms of a sum have no known number.
+/// What constants hold is looked at only where the bounds of their type say too little.
+std::optional<double> largest_sum(const Reader& read, const Product& p) {
+  const SymDims &a = *read.graph.value(p.a.bytes).type.dims,
+                &b = *read.graph.value(p.b.bytes).type.dims;
+  double terms = 1;
+  if (p.convolution) {
+    for (size_t i = 1; i < b.size(); ++i) {
+      if (!b[i].is_constant()) return std::nullopt;
+      terms *= static_cast<double>(b[i].value());
+    }
+  } else {
+    const Dim &left = a.back(), &right = b[b.size() - (p.transposed ? 1 : 2)];
+    if (!left.is_constant() && !right.is_constant()) return std::nullopt;
+    terms = static_cast<double>((left.is_constant() ? left : right).value());
+  }
+  const auto sum = [&](bool look) {
+    return terms * reach(read, p.a, look) * reach(read, p.b, look);
+  };
+  const double most = sum(false);
+  return most <= kMostSum ? most : sum(true);
+}
+
 std::optional<Product> product_at(const Reader& read, ValueId value) {
   const Node* node = nullptr;
   for (std::string_view op : {"Conv", "MatMul", "Gemm"})
@@ -162,6 +203,9 @@ std::optional<Product> product_at(const Reader& read, ValueId value) {
     if (!line) return std::nullopt;
     out.bias = *line;
   }
+  const auto most = largest_sum(read, out);
+  if (!most || *most > kMostSum) return std::nullopt;
+  out.most = *most;
   return out;
 }
 
@@ -211,7 +255,8 @@ struct Rewriter {
     return patch.add_constant(graph.value(p.b.bytes).name + ".turned", turned.to_contiguous());
   }
 
-  /// The bias as whole numbers of the sums' scale; nullopt where `quantum` is too fine for that.
+  /// The bias as whole numbers of the sums' scale; nullopt where `quantum` is too fine for that, or
+  /// the sums have no room for it.
   std::optional<Tensor> whole_bias(const Product& p, double quantum) {
     const auto n = width(read, p);
     if (!n || (p.bias.size() != 1 && static_cast<int64_t>(p.bias.size()) != *n))
@@ -222,7 +267,7 @@ struct Rewriter {
       const double scale = p.scales[p.scales.size() == 1 ? 0 : k];
       const double bias = p.bias[p.bias.size() == 1 ? 0 : k];
       const double whole = std::nearbyint(bias / scale);
-      if (!(std::fabs(whole) < 2147483648.0) ||
+      if (!(p.most + std::fabs(whole) <= kMostSum) ||
           !(std::fabs(whole * scale - bias) <= quantum * kBiasShare))
         return std::nullopt;
       out.as<int32_t>()[i] = static_cast<int32_t>(whole);

@@ -118,7 +118,8 @@ class Views {
   }
 
   /// Quantised as it was dequantised: the same number, for a product of 16 bits and a scale, in
-  /// f32, is nearer to itself than half a scale, where it is finite.
+  /// f32, is nearer to itself than half a scale, where it is finite. Floats of a few bits are left
+  /// alone: infinities saturate, and fractions of a tiny scale are no longer told apart.
   void cancel(NodeId id) {
     const Node& quantise = graph_.node(id);
     if (!is_by_one(quantise, "QuantizeLinear")) return;
@@ -128,7 +129,8 @@ class Views {
     if (!is_by_one(dequantise, "DequantizeLinear")) return;
     const ValueId from = dequantise.inputs[0], to = quantise.outputs[0];
     const Value& scale = graph_.value(quantise.inputs[1]);
-    if (between.type.dtype != DType::kF32 || scale.type.dtype != DType::kF32 ||
+    if (!is_integer(graph_.value(from).type.dtype) || between.type.dtype != DType::kF32 ||
+        scale.type.dtype != DType::kF32 ||
         !std::isfinite(static_cast<float>(*scalar_constant(scale) * 0x1p17)))
       return;
     if (!same(quantise, dequantise, 1) || !same(quantise, dequantise, 2) ||

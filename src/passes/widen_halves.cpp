@@ -82,6 +82,7 @@ class Widener {
       return false;
     }
     if (node.op->control_flow || !(adds_up(node) ? has_half(node) : joins(node))) return false;
+    auto& known = keeps_rounding(node) ? narrowed_ : computed_;
     Node wide = node;
     if (const auto held = multiplied(node)) wide.attrs.set(std::string(kHeldIn.name), *held);
     for (ValueId& in : wide.inputs)
@@ -103,7 +104,7 @@ class Widener {
         continue;
       }
       patch_.replace(old[k], cast(now[k], type.dtype));
-      if (tolerant_) computed_[old[k]] = now[k];
+      if (tolerant_) known[old[k]] = now[k];
     }
     patch_.remove(id);
     return true;
@@ -133,6 +134,13 @@ class Widener {
   bool narrows(const Node& node) const {
     return node.op->name == "Cast" && node.op->domain.empty() && is_half_value(node.outputs[0]) &&
            graph_.value(node.inputs[0]).type.dtype == DType::kF32;
+  }
+
+  /// What only moves elements that a Cast of the model rounded: they are rounded behind it too.
+  bool keeps_rounding(const Node& node) const {
+    return (node.op->view || is_op(node, "Concat")) &&
+           std::any_of(node.inputs.begin(), node.inputs.end(),
+                       [&](ValueId v) { return narrowed_.contains(v); });
   }
 
   /// The f32 value that `v` was rounded from, where it is at hand and rounding may be left out.
@@ -223,7 +231,7 @@ class Widener {
   Patch& patch_;
   // f32 values that stand for values of halves.
   std::unordered_map<ValueId, ValueId> computed_;  ///< by this pass, not rounded to halves before
-  std::unordered_map<ValueId, ValueId> narrowed_;  ///< what the model's own Casts round
+  std::unordered_map<ValueId, ValueId> narrowed_;  ///< what the model's own Casts round, moved too
   std::unordered_map<ValueId, ValueId> widened_;   ///< Casts and constants
 };
 

@@ -61,6 +61,10 @@ void PlanSymbols::check_input(uint32_t input) {
   if (!type.dims) return;
   for (uint32_t axis = 0; axis < type.dims->size(); ++axis) {
     const Dim& dim = (*type.dims)[axis];
+    if (!all_known({dim}))
+      fail(Status::kInvalidModel,
+           "input '{}': no input gives the sizes in its dim {} by themselves",
+           graph.value(graph.inputs[input]).name, dim.text());
     const auto symbol = dim.as_symbol();
     const PlanSymbol* s = symbol ? &plan_.symbols[numbers_.at(*symbol)] : nullptr;
     if (!s || s->operand != input || s->index != axis)

@@ -11,6 +11,7 @@ namespace xc {
 namespace {
 
 constexpr size_t kMaxPostOps = 8;
+constexpr size_t kMaxOperands = 4;  ///< of a post-op; a Sum may have thousands, and as many makers
 
 /// An absent operand, or a constant of rank 0: what an elementwise node may have besides the
 /// chain's result to be a unary post-op.
@@ -22,6 +23,7 @@ bool scalar_constant(const Graph& graph, ValueId v) {
 /// The user's function as the unit's next post-op, and its other operand, if it has one that is a
 /// tensor, as the unit's next input. False: it is no function of `result` in the sense of PostOp.
 bool append_post_op(const Graph& graph, const Node& user, ValueId result, Unit& unit) {
+  if (user.inputs.size() > kMaxOperands) return false;
   PostOp post;
   post.op = user.op;
   post.attrs = user.attrs;

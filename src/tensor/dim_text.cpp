@@ -2,6 +2,7 @@
 // expressions that are known to be equal); what is parsed may also have blanks, parentheses and
 // terms in any order.
 
+#include <algorithm>
 #include <cctype>
 #include <string_view>
 
@@ -47,9 +48,12 @@ std::string Dim::text() const {
 
 namespace {
 
+/// Operators, of other languages too, brackets, quotes and blanks.
+constexpr std::string_view kNotInNames = "+-*/(),[]{}<>=;:\"'% \t\n\r";
+
 // expr := term (('+'|'-') term)*; term := ['-'] factor ('*' factor)*; factor := number | name
-// | function '(' expr ',' expr ')' | '(' expr ')'. Names may hold any character but the operators,
-// brackets, commas and blanks, so that ONNX dim_params survive; "u[0]" is an element symbol.
+// | function '(' expr ',' expr ')' | '(' expr ')'. A name is what symbol_name() leaves as it is;
+// "u[0]" is an element symbol.
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
@@ -106,9 +110,7 @@ class Parser {
       return out;
     }
     const size_t start = at_;
-    while (at_ < text_.size() &&
-           std::string_view("+-*(), ").find(text_[at_]) == std::string_view::npos)
-      ++at_;
+    at_ = std::min(text_.find_first_of(kNotInNames, start), text_.size());
     const std::string name(text_.substr(start, at_ - start));
     if (name.empty()) error("expected a number or a name");
     if (std::isdigit(static_cast<unsigned char>(name[0]))) {
@@ -133,7 +135,17 @@ class Parser {
       if (name == "broadcast") return broadcast(a, b);
       error("unknown function");
     }
-    return Dim::symbol(name, name.back() == ']');
+    const std::string index = element_index();
+    return Dim::symbol(name + index, !index.empty());
+  }
+  /// "[0]" behind the name of a value; empty where no bracket stands.
+  std::string element_index() {
+    if (at_ == text_.size() || text_[at_] != '[') return {};
+    const size_t start = at_;
+    at_ = std::min(text_.find_first_not_of("0123456789", start + 1), text_.size());
+    if (at_ == start + 1 || at_ == text_.size() || text_[at_] != ']') error("expected an index");
+    ++at_;
+    return std::string(text_.substr(start, at_ - start));
   }
   std::string_view text_;
   size_t at_ = 0;
@@ -144,11 +156,7 @@ class Parser {
 
 std::string symbol_name(std::string_view name) {
   std::string out;
-  for (const char c : name) {
-    const bool special =
-        std::string_view("+-*/(),[]{}<>=;:\"'% \t\n\r").find(c) != std::string_view::npos;
-    out += special ? '_' : c;
-  }
+  for (const char c : name) out += kNotInNames.find(c) == std::string_view::npos ? c : '_';
   if (out.empty()) return "_";
   if (out[0] >= '0' && out[0] <= '9') out.insert(out.begin(), '_');
   return out;

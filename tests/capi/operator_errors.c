@@ -22,7 +22,7 @@ static void bad_signatures(void) {
       {"a::B(x: f32[n m]) -> y: f32[1]", "no size"},
       {"a::B(x: f32[n, ...]) -> y: f32[n]", "in front"},
       {"a::B(x: f32[-1]) -> y: f32[1]", "negative"},
-      {"a::B(x: f32[n/2]) -> y: f32[1]", "no name"},
+      {"a::B(x: f32[n/2]) -> y: f32[1]", "is no size"},
       {"a::B(x: f32[n]) -> y: f32[m]", "size 'm' of output 'y'"},
       {"a::B(x: f32[2*n]) -> y: f32[n]", "size 'n' of input 'x'"},
       {"a::B(x: f32[n], z?: f32[m]) -> y: f32[m]", "size 'm' of output 'y'"},

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes quantised/models.json: small quantised networks and what onnxruntime answers; and the cases of operators of xc
-(cases/DequantizedMatMul.json, ExpNormal, Lookup, RoundedQuotient).
+(cases/DequantizedMatMul.json, ExpNormal, Lookup, RoundedQuotient, Unfold).
 
     tests/ops/make_quantised.py        needs the packages numpy, onnx and onnxruntime
 
@@ -212,6 +212,16 @@ def rounded_quotient() -> dict:
     return case("columns", graph, [x, y], [z])
 
 
+def unfold(name: str, dims: tuple, axis: int, first: int, sizes: list, steps: list, dtype: type = F32) -> dict:
+    x = np.arange(np.prod(dims), dtype=dtype).reshape(dims)
+    index = first + sum(np.arange(n).reshape([-1] + [1] * (len(sizes) - i - 1)) * step
+                        for i, (n, step) in enumerate(zip(sizes, steps)))
+    y = np.take(x, np.broadcast_to(index, sizes), axis=axis)
+    graph = graph_of([helper.make_node("Unfold", ["x"], ["y"], domain="xc", axis=axis, first=first, sizes=sizes,
+                                       steps=steps)], {"x": x}, {"y": helper.np_dtype_to_tensor_dtype(y.dtype)})
+    return case(name, graph, [x], [y])
+
+
 def main() -> None:
     u, s, f = ({"y": t} for t in (TensorProto.UINT8, TensorProto.INT8, TensorProto.FLOAT))
     cases = [
@@ -241,6 +251,9 @@ def main() -> None:
     write(Path(__file__).parent / "cases" / "RoundedQuotient.json", [rounded_quotient()])
     write(Path(__file__).parent / "cases" / "Lookup.json",
           [lookup("unsigned", U8, I8, (7, 30)), lookup("signed", I8, U8, (2, 3, 45)), lookup("one", I8, I8, ())])
+    write(Path(__file__).parent / "cases" / "Unfold.json",
+          [unfold("windows", (2, 9, 3), 1, 1, [3, 5], [1, 1]), unfold("backwards", (4, 6), -1, 5, [3], [-2]),
+           unfold("frames", (20,), 0, 0, [5, 8], [3, 1], np.int64), unfold("one", (3, 4), 0, 2, [1, 1], [0, 0], U8)])
 
 
 if __name__ == "__main__":

@@ -114,4 +114,62 @@ TEST_CASE("ops/standard: Einsum of three operands, in any order of products") {
         {x, u.reshaped({4, 5}), v.reshaped({6, 2})}, want);
 }
 
+TEST_CASE("ops/standard: what a model rounds between two Casts stays rounded when it is moved") {
+  const Tensor x = Tensor::of<float>({2049, 1.0001F, -4098.5F, 0.3F});
+  const std::vector<double> rounded{2048, 1, -4100, 0.300048828125};
+  const std::vector<double> twice{2048, 1, -4100, 0.300048828125, 2048, 1, -4100, 0.300048828125};
+  check(R"(graph g(%x: f32[4]) -> (%y) {
+  const %s: i64[2] = [2, 2]
+  %h = Cast(%x) {to = 10}
+  %r = Reshape(%h, %s)
+  %y = Cast(%r) {to = 1}
+})",
+        {x}, rounded);
+  check(R"(graph g(%x: f32[n]) -> (%y) {
+  %h = Cast(%x) {to = 10}
+  %r = Concat(%h, %h) {axis = 0}
+  %y = Cast(%r) {to = 1}
+})",
+        {x}, twice);
+}
+
+TEST_CASE("ops/standard: quantised products of more terms than 32 bits hold") {
+  Tensor x(DType::kU8, {1, 40000}), w(DType::kU8, {40000, 1});
+  std::fill_n(x.as<uint8_t>(), x.count(), uint8_t{255});
+  std::fill_n(w.as<uint8_t>(), w.count(), uint8_t{255});
+  // 40000 * 255 * 255 * 0.01 * 0.01 / 2000 = 130.05; with the terms known, and in no graph.
+  for (const char* terms : {"40000", "k"})
+    check(fmt::format(R"(graph g(%x: u8[1, {0}], %w: u8[{0}, 1]) -> (%y) {{
+  const %s: f32[] = 0.01
+  const %t: f32[] = 2000
+  const %z: u8[] = 0
+  %a = DequantizeLinear(%x, %s, %z)
+  %b = DequantizeLinear(%w, %s, %z)
+  %p = MatMul(%a, %b)
+  %y = QuantizeLinear(%p, %t, %z)
+}})",
+                      terms),
+          {x, w}, {130});
+}
+
+TEST_CASE("ops/standard: a reshape that sizes do not fit is refused, whatever follows it") {
+  for (const char* inner : {"Reshape(%x, %two)", "Squeeze(%x, %first)"}) {
+    const std::string graph = fmt::format(R"(graph g(%x: f32[n, 4]) -> (%y) {{
+  const %two: i64[2] = [2, 8]
+  const %first: i64[1] = [0]
+  const %rows: i64[2] = [-1, 2]
+  %r = {}
+  %y = Reshape(%r, %rows)
+}})",
+                                          inner);
+    CAPTURE(graph);
+    for (const JitMode jit : {JitMode::kOff, JitMode::kSync}) {
+      Config config;
+      config.jit = static_cast<int64_t>(jit);
+      CHECK_THROWS_AS(
+          testing::run(*testing::session_of(graph, config), {testing::ramp({3, 4}, 1, 0)}), Error);
+    }
+  }
+}
+
 }  // namespace xc::test

@@ -37,6 +37,7 @@ void dropout_inputs(Draft& d);
 void flatten_to_2d(Draft& d);
 void upsample(Draft& d);
 void resize_10(Draft& d);
+void one_hot_range(Draft& d);
 void resize_empty_inputs(Draft& d);
 void batch_norm_inference(Draft& d);
 void group_norm_per_channel(Draft& d);

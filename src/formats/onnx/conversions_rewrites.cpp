@@ -1,5 +1,8 @@
 // Conversions that need more than one node, or the rank of an input.
 
+#include <algorithm>
+#include <limits>
+
 #include "formats/onnx/conversions.h"
 #include "formats/onnx/draft.h"
 #include "ops/registry.h"
@@ -11,6 +14,22 @@ Attrs with(std::string name, Attr value) {
   Attrs out;
   out.set(std::move(name), std::move(value));
   return out;
+}
+
+/// A constant vector of f32; nullopt where it is none.
+std::optional<std::vector<float>> numbers(const Draft& d, ValueId id) {
+  const Tensor& t = d.graph.value(id).constant;
+  if (!t || t.dtype() != DType::kF32) return std::nullopt;
+  const std::vector<double> values = t.to_doubles();
+  return std::vector<float>(values.begin(), values.end());
+}
+
+// Coordinates of Upsample and Resize 10: nearest takes the element floor(i / scale), linear
+// interpolates at i / scale.
+void resize_by_scales(Draft& d) {
+  d.inputs = {d.input(0), kNone, d.input(1)};
+  d.attrs.set("coordinate_transformation_mode", std::string("asymmetric"));
+  d.attrs.set("nearest_mode", std::string("floor"));
 }
 
 }  // namespace
@@ -94,7 +113,8 @@ void flatten_to_2d(Draft& d) {
   d.finish("Reshape", {rows, shape}, with("allowzero", int64_t{1}), d.outputs);
 }
 
-// Upsample: nearest takes the element floor(i / scale), linear interpolates at i / scale.
+// Upsample: scales are two attributes before 7, one before 9, then an input. What is nearest does
+// not depend on whether an axis shrinks.
 void upsample(Draft& d) {
   if (d.version < 7) {
     const double height = d.take_float("height_scale", 1), width = d.take_float("width_scale", 1);
@@ -108,14 +128,46 @@ void upsample(Draft& d) {
   if (d.attrs.get_string("mode", "nearest") == "bilinear")
     d.attrs.set("mode", std::string("linear"));
   d.op = "Resize";
-  resize_10(d);
+  resize_by_scales(d);
 }
 
-// Resize 10: inputs X and scales; coordinates as those of Upsample.
+// Resize 10: as Upsample, but along an axis that shrinks nearest takes the element ceil(i / scale),
+// as in the standard's test of it. Where axes may do either, one Resize each: nearest works along
+// each axis on its own, and by a scale of one nothing happens.
 void resize_10(Draft& d) {
-  d.inputs = {d.input(0), kNone, d.input(1)};
-  d.attrs.set("coordinate_transformation_mode", std::string("asymmetric"));
-  d.attrs.set("nearest_mode", std::string("floor"));
+  resize_by_scales(d);
+  const ValueId scales = d.input(2);
+  if (scales == kNone || d.attrs.get_string("mode", "nearest") != "nearest") return;
+  Attrs shrinking = d.attrs;
+  shrinking.set("nearest_mode", std::string("ceil"));
+  ValueId low = kNone, high = kNone;  // the scales up to one, and from one on
+  if (const auto known = numbers(d, scales)) {
+    const auto [least, most] = std::minmax_element(known->begin(), known->end());
+    if (known->empty() || *least >= 1) return;
+    if (*most <= 1) {
+      d.attrs = shrinking;
+      return;
+    }
+    std::vector<float> below = *known, above = *known;
+    for (float& scale : below) scale = std::min(scale, 1.0F);
+    for (float& scale : above) scale = std::max(scale, 1.0F);
+    low = d.constant(Tensor::of(below));
+    high = d.constant(Tensor::of(above));
+  } else {
+    const ValueId one = d.constant(Tensor::scalar(1.0F));
+    low = d.emit("Min", {scales, one});
+    high = d.emit("Max", {scales, one});
+  }
+  d.set_input(0, d.emit("Resize", {d.input(0), kNone, low}, shrinking));
+  d.set_input(2, high);
+}
+
+// OneHot before 11: no index counts from the end, a negative one switches nothing on.
+void one_hot_range(Draft& d) {
+  const ValueId index = d.emit("Cast", {d.input(0)}, with("to", onnx_number(DType::kI64)));
+  const ValueId negative = d.emit("Less", {index, d.constant(Tensor::scalar(int64_t{0}))});
+  const ValueId none = d.constant(Tensor::scalar(std::numeric_limits<int64_t>::max()));
+  d.set_input(0, d.emit("Where", {negative, none, index}));
 }
 
 // Resize 11 wrote an absent roi, scales or sizes as an empty tensor, and exporters still do.

@@ -99,7 +99,7 @@ ValueId Importer::inline_graph(Scope& caller, const GraphProto& body, ValueId in
   scope.opsets = caller.opsets;
   scope.environment = caller.environment;
   scope.prefix = prefix + std::string(body.name) + "/";
-  scope.define(body.inputs[0].name, input);
+  scope.names.emplace(body.inputs[0].name, input);
   for (const TensorProto& t : body.initializers)
     scope.names.emplace(t.name, scope.graph->add_constant(
                                     scope.graph->fresh_name(scope.prefix + std::string(t.name)),

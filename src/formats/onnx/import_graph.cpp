@@ -107,14 +107,12 @@ void Importer::add_input(Scope& scope, const ValueInfoProto& info) {
   // those of the elements of containers, of which files often say that they are scalars.
   if (scope.parent) type.dims.reset();
   if (type.element) type.element = std::make_shared<const Type>(without_dims(*type.element));
-  if (scope.visible(info.name))
-    fail(Status::kInvalidModel, "value '{}' is defined twice", printable(name));
-  scope.define(info.name, scope.graph->add_input(name, std::move(type)));
+  scope.check_new(info.name);
+  scope.names.emplace(info.name, scope.graph->add_input(name, std::move(type)));
 }
 
 void Importer::define_weight(Scope& scope, Bytes name, Tensor tensor) {
-  if (scope.names.contains(name))
-    fail(Status::kInvalidModel, "value '{}' is defined twice", printable(name));
+  scope.check_new(name);
   scope.names.emplace(name, scope.graph->add_constant(std::string(name), std::move(tensor)));
 }
 

@@ -65,6 +65,7 @@ constexpr Conversion kConversions[] = {
     {"", "BatchNormalization", 14, batch_norm_inference},
     {"", "Cast", 6, cast_by_name},
     {"", "Concat", 4, concat_axis},
+    {"", "OneHot", 11, one_hot_range},
     {"", "Scatter", 99, scatter},
     {"", "GridSample", 20, grid_sample_modes},
     {"", "RoiAlign", 16, roi_align_offset},

@@ -33,6 +33,11 @@ void Scope::define(std::string_view name, ValueId id) {
   names.emplace(name, id);
 }
 
+void Scope::check_new(std::string_view name) const {
+  if (names.contains(name))
+    fail(Status::kInvalidModel, "value '{}' is defined twice", printable(name));
+}
+
 std::vector<ValueId> join_captures(const std::vector<Scope*>& subgraphs) {
   std::vector<ValueId> all;
   std::unordered_map<ValueId, size_t> index;

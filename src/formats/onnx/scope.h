@@ -37,6 +37,9 @@ struct Scope {
   ValueId lookup(std::string_view name);
   /// Defines a name; it must not be visible yet.
   void define(std::string_view name, ValueId id);
+  /// Fails when the name is defined here. Inputs and weights of a subgraph hide what has their name
+  /// around it.
+  void check_new(std::string_view name) const;
   bool visible(std::string_view name) const;
 
  private:

@@ -1,5 +1,8 @@
 // Old operator versions against values worked out from the text of the standard.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <sstream>
 
 #include "ops/op.h"
 #include "support/evaluate.h"
@@ -65,6 +68,52 @@ TEST_CASE("formats/onnx: Upsample repeats elements") {
                                      R"(output { "y": f32[1, 1, 2, 6] })");
   CHECK(run(model, Tensor::of<float>({1, 2}, {1, 1, 1, 2})) ==
         Values{1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2});
+}
+
+TEST_CASE("formats/onnx: Resize 10 takes the next element along axes that shrink") {
+  const Tensor x = Tensor::of<float>({1, 2, 3, 4, 5, 6, 7, 8}, {1, 1, 2, 4});
+  const auto resized = [&](const std::string& scales, bool constant) {
+    const std::string given =
+        constant ? "initializer { name: \"s\" dims: [4] data_type: 1 float_data: [" + scales + "] }"
+                 : R"(input { "s": f32[4] })";
+    const Graph g = load_text(one_node(10, R"(input { "x": f32[1, 1, 2, 4] })" + given,
+                                       R"(op_type: "Resize" input: "x" input: "s" output: "y")",
+                                       R"(output { name: "y" })"));
+    std::vector<Tensor> inputs{x};
+    std::vector<float> numbers;
+    std::istringstream list(scales);
+    for (std::string number; std::getline(list, number, ',');) numbers.push_back(std::stof(number));
+    if (!constant) inputs.push_back(Tensor::of(numbers));
+    return evaluate(g, inputs)[0].to_doubles();
+  };
+  for (const bool constant : {true, false}) {
+    CAPTURE(constant);
+    CHECK(resized("1.0, 1.0, 0.6, 0.6", constant) == Values{1, 3});  // the standard's own test
+    CHECK(resized("1.0, 1.0, 2.0, 1.5", constant) ==
+          Values{1, 1, 2, 3, 3, 4, 1, 1, 2, 3, 3, 4, 5, 5, 6, 7, 7, 8, 5, 5, 6, 7, 7, 8});
+    CHECK(resized("1.0, 1.0, 2.0, 0.6", constant) == Values{1, 3, 1, 3, 5, 7, 5, 7});
+  }
+}
+
+TEST_CASE("formats/onnx: a negative index of OneHot 9 is out of range") {
+  const auto one_hot = [](int opset, const char* type) {
+    return load_text(one_node(opset,
+                              fmt::format(R"(input {{ "x": {}[4] }}
+            initializer {{ name: "d" dims: [1] data_type: 1 float_data: [3.0] }}
+            initializer {{ name: "v" dims: [2] data_type: 1 float_data: [0.0, 1.0] }})",
+                                          type),
+                              R"(op_type: "OneHot" input: "x" input: "d" input: "v" output: "y")",
+                              R"(output { "y": f32[4, 3] })"));
+  };
+  const Values without{0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0},
+      with{0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0};
+  const std::vector<Tensor> whole{Tensor::of<int64_t>({-1, -4, 2, 3})};
+  const std::vector<Tensor> real{Tensor::of<float>({-1, -4, 2, 3})};
+  const std::vector<Tensor> bytes{Tensor::of<int8_t>({-1, -4, 2, 3})};
+  CHECK(evaluate(one_hot(10, "i64"), whole)[0].to_doubles() == without);
+  CHECK(evaluate(one_hot(9, "f32"), real)[0].to_doubles() == without);
+  CHECK(evaluate(one_hot(9, "i8"), bytes)[0].to_doubles() == without);
+  CHECK(evaluate(one_hot(11, "i64"), whole)[0].to_doubles() == with);
 }
 
 TEST_CASE("formats/onnx: Slice 1, TopK 1, Split 2 take attributes") {

@@ -63,6 +63,18 @@ TEST_CASE("formats/onnx: a loop body keeps its own inputs before its captures") 
   CHECK(body.outputs.size() == 3);
 }
 
+TEST_CASE("formats/onnx: an input of a body hides what has its name around it") {
+  const Graph g = load("shadow");
+  const Node& node = node_of(g, "Scan");
+  CHECK(node.capture_count == 1);
+  const Graph& body = *node.subgraphs[0];
+  REQUIRE(body.inputs.size() == 3);
+  CHECK(body.value(body.inputs[1]).name == "x");
+  CHECK(body.value(body.inputs[2]).name == "r");
+  // The node that makes the outer value stands behind: the body does not read it.
+  CHECK(op_names(g) == "Relu Scan Neg");
+}
+
 TEST_CASE("formats/onnx: maps as inputs and within sequences") {
   const Graph g = load("maps");
   CHECK(g.value(g.inputs[1]).type.text() == "map(i64, f32[*])");

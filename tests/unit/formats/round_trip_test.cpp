@@ -29,6 +29,25 @@ TEST_CASE("formats: every model keeps its meaning through .xcg, ONNX and text") 
   }
 }
 
+TEST_CASE("formats: dims of any name become size symbols that every format keeps") {
+  for (const std::string name : {"n//-1", "n/0", "n%0", "2n", "batch size", "a[0]", "x.y:z", "?0",
+                                 "\xce\xb1", "(", "n!", "max(n,m)"}) {
+    CAPTURE(name);
+    const Graph first = load_text(
+        "ir_version: 8 opset_import { version: 17 } graph { name: \"g\" input { name: \"x\" "
+        "type { tensor_type { elem_type: 1 shape { dim { dim_param: \"" +
+        name +
+        "\" } dim { dim_value: 3 } } } } } node { op_type: \"Relu\" input: \"x\" output: "
+        "\"y\" } output { name: \"y\" } }");
+    const std::string type = first.value(first.inputs[0]).type.text();
+    CHECK(Dim::parse(symbol_name(name)).as_symbol() == symbol_name(name));
+    for (const Format format : {Format::kXcg, Format::kOnnx, Format::kText}) {
+      const Graph second = load_bytes(serialize_model(first, format));
+      CHECK(second.value(second.inputs[0]).type.text() == type);
+    }
+  }
+}
+
 TEST_CASE("formats: ONNX to .xcg to ONNX is the same graph") {
   for (const std::string& name : model_names()) {
     CAPTURE(name);

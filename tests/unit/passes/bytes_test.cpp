@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <random>
 
 #include "ir/text.h"
@@ -112,6 +113,17 @@ TEST_CASE("passes/lift_views: floats that somebody else reads stay floats") {
     CHECK(count(now, "QuantizeLinear") == 1);
     CHECK(count(now, "DequantizeLinear") == 1);
   }
+}
+
+TEST_CASE("passes/lift_views: floats of eight bits are quantised again, which has infinities end") {
+  const Graph graph = graph_of(
+      "graph g(%x: f32[n]) -> (%y) {\n  const %s: f32[] = 0.5\n  const %z: f8e5m2[] = 0\n"
+      "  %b = Cast(%x) {to = 19, saturate = 0}\n  %f = DequantizeLinear(%b, %s, %z)\n"
+      "  %q = QuantizeLinear(%f, %s, %z)\n  %y = Cast(%q) {to = 1}\n}");
+  const Graph now = after(graph, {"lift-views", "remove-dead", "infer-types"});
+  const std::vector<Tensor> x{Tensor::of<float>({INFINITY, 1, -INFINITY, 1e9F})};
+  CHECK(test::evaluate(now, x)[0].to_doubles() == std::vector<double>{57344, 1, -57344, 57344});
+  CHECK(test::difference(test::evaluate(graph, x), test::evaluate(now, x), 0) == "");
 }
 
 TEST_CASE("passes/tabulate_bytes: what one byte decides is one lookup") {

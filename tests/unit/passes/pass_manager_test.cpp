@@ -168,3 +168,23 @@ TEST_CASE("passes/pipeline: 20000 nodes take no quadratic time") {
   CHECK(spent.count() < 20);
   MESSAGE("optimise: " << spent.count() << " s");
 }
+
+TEST_CASE("passes/share_prefixes: 60000 lists that begin alike take no quadratic time") {
+  Graph graph;
+  const Type type = Type::tensor(DType::kF32, SymDims{Dim::symbol("n")});
+  const ValueId a = graph.add_input("a", type), b = graph.add_input("b", type);
+  Attrs axis;
+  axis.set("axis", int64_t{0});
+  std::vector<ValueId> lists;
+  for (int i = 0; i < 60000; ++i) {
+    const ValueId x = graph.add_input(fmt::format("x{}", i), type);
+    const NodeId list = graph.add_node(get_op("Concat"), {a, b, x}, 1, axis);
+    lists.push_back(graph.node(list).outputs[0]);
+  }
+  graph.outputs = graph.node(graph.add_node(get_op("Sum"), lists, 1)).outputs;
+  const auto begin = std::chrono::steady_clock::now();
+  run_pass(graph, find_pass("share-prefixes"), {});
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+  CHECK(spent.count() < 5);
+  MESSAGE("share-prefixes: " << spent.count() << " s");
+}

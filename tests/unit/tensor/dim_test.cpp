@@ -54,3 +54,16 @@ TEST_CASE("tensor/dim: divisors of multiples, sums and of the least number") {
   CHECK(Dim(INT64_MIN).divisor() == int64_t{1} << 62);
   CHECK((n * INT64_MIN + m * 24).divisor() == 8);
 }
+
+TEST_CASE("tensor/dim: operators of other languages are no part of a name") {
+  for (const char* text :
+       {"n/0", "n//-1", "n%0", "n<2", "n[", "n[]", "n[-1]", "n[0]m", "[0]", "n:1"}) {
+    CAPTURE(text);
+    CHECK_THROWS_AS(Dim::parse(text), Error);
+  }
+  for (const char* name : {"n", "?0", "x.1", "n!", "u[12]"}) {
+    CAPTURE(name);
+    CHECK(Dim::parse(name).as_symbol() == name);
+  }
+  CHECK(Dim::parse("2 * u[0] + 1").text() == "1+2*u[0]");
+}
