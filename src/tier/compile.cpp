@@ -66,8 +66,9 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
         kernel = it->second.lock();
     }
     if (group.zeros) kernel = zeros_kernel(group);
-    if (const auto* made = dynamic_cast<const RegionKernel*>(kernel.get())) {  // by another session
-      group.shared = true;
+    const auto* made = dynamic_cast<const RegionKernel*>(kernel.get());
+    group.shared = made != nullptr;  // by another session
+    if (made) {
       if (cache) group.code_key = cache->code_key(group.identity);
       std::lock_guard data(state.data);
       group.code_bytes = made->code_bytes();

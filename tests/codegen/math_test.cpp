@@ -68,6 +68,18 @@ TEST_CASE("codegen/math: f64 functions keep their bounds") {
 
 namespace {
 
+/// What a compiled kernel y[n] of x[n] gives.
+std::vector<float> run_on(const Compiled& kernel, const std::vector<float>& x) {
+  std::vector<float> y(x.size());
+  const void* buffers[] = {x.data(), y.data()};
+  const auto count = static_cast<int64_t>(x.size());
+  xc_kargs args{
+      XC_KERNEL_ABI_VERSION,  0, const_cast<void* const*>(buffers), &count, nullptr, nullptr, 0,
+      (count + 16383) / 16384};
+  CHECK(kernel(args) == 0);
+  return y;
+}
+
 /// What `term(x) + 1`, in either order and with the argument scaled, gives in generated code.
 std::vector<float> apply_sum(Op term, bool one_first, const std::vector<float>& x,
                              const std::string& target) {
@@ -78,15 +90,7 @@ std::vector<float> apply_sum(Op term, bool one_first, const std::vector<float>& 
     const Expr value = make_unary(term, in(i) * 0.5);
     b.store(out(i), one_first ? 1.0 + value : value + 1.0);
   });
-  const Compiled kernel(schedule_default(b.finish(), {}), target);
-  std::vector<float> y(x.size());
-  const void* buffers[] = {x.data(), y.data()};
-  const auto count = static_cast<int64_t>(x.size());
-  xc_kargs args{
-      XC_KERNEL_ABI_VERSION,  0, const_cast<void* const*>(buffers), &count, nullptr, nullptr, 0,
-      (count + 16383) / 16384};
-  CHECK(kernel(args) == 0);
-  return y;
+  return run_on(Compiled(schedule_default(b.finish(), {}), target), x);
 }
 
 template <class T>
@@ -181,14 +185,7 @@ double worst_of_power(double power, Accuracy accuracy, const std::vector<float>&
   b.loop("i", 0, n, [&](Var i) { b.store(out(i), pow(in(i), f32(power))); });
   Kernel kernel = b.finish();
   kernel.accuracy = accuracy;
-  const Compiled compiled(schedule_default(std::move(kernel), {}), target);
-  std::vector<float> y(x.size());
-  const void* buffers[] = {x.data(), y.data()};
-  const auto count = static_cast<int64_t>(x.size());
-  xc_kargs args{
-      XC_KERNEL_ABI_VERSION,  0, const_cast<void* const*>(buffers), &count, nullptr, nullptr, 0,
-      (count + 16383) / 16384};
-  CHECK(compiled(args) == 0);
+  const std::vector<float> y = run_on(Compiled(schedule_default(std::move(kernel), {}), target), x);
   double worst = 0;
   for (size_t i = 0; i < x.size(); ++i)
     worst = std::max(worst, ulps(y[i], std::pow(static_cast<long double>(x[i]),

@@ -215,21 +215,17 @@ Verdict supports(const StepSpec& spec) {
   return Epilogue::build(spec, {}, reason, true) ? Verdict::ok() : Verdict::no(reason);
 }
 
-std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
-                                        const std::shared_ptr<const GroupConvModel>& model) {
-  const SqueezedConv conv(spec, context.inputs[kX], context.inputs[kW], context.outputs[0]);
-  return std::make_shared<GroupConvBound>(spec, context, conv, model);
-}
-
 }  // namespace
 
 void add_group_conv(Rows& rows) {
-  rows.push_back({.name = "xc.conv groups",
-                  .op = "Conv",
-                  .supports = supports,
-                  .create = create_prepared<GroupConvModel, bind, true>,
-                  .preferred = conv_orders,
-                  .takes_gaps = true});
+  rows.push_back(
+      {.name = "xc.conv groups",
+       .op = "Conv",
+       .supports = supports,
+       .create =
+           create_prepared<GroupConvModel, bind_row_windows<GroupConvBound, GroupConvModel>, true>,
+       .preferred = conv_orders,
+       .takes_gaps = true});
 }
 
 }  // namespace xc::cpu

@@ -184,20 +184,15 @@ std::vector<Order> orders(const StepSpec& spec) {
   return std::vector<Order>(spec.inputs.size() + 1, Order::kRowMajor);
 }
 
-std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
-                                        const std::shared_ptr<const PlaneConvModel>& model) {
-  const SqueezedConv conv(spec, context.inputs[kX], context.inputs[kW], context.outputs[0]);
-  return std::make_shared<PlaneConvBound>(spec, context, conv, model);
-}
-
 }  // namespace
 
 void add_plane_conv(Rows& rows) {
-  rows.push_back({.name = "xc.conv planes",
-                  .op = "Conv",
-                  .supports = supports,
-                  .create = create_prepared<PlaneConvModel, bind>,
-                  .preferred = orders});
+  rows.push_back(
+      {.name = "xc.conv planes",
+       .op = "Conv",
+       .supports = supports,
+       .create = create_prepared<PlaneConvModel, bind_row_windows<PlaneConvBound, PlaneConvModel>>,
+       .preferred = orders});
 }
 
 }  // namespace xc::cpu

@@ -217,21 +217,16 @@ Verdict supports(const StepSpec& spec) {
   return Epilogue::build(spec, {}, reason, true) ? Verdict::ok() : Verdict::no(reason);
 }
 
-std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
-                                        const std::shared_ptr<const RowConvModel>& model) {
-  const SqueezedConv conv(spec, context.inputs[kX], context.inputs[kW], context.outputs[0]);
-  return std::make_shared<RowConvBound>(spec, context, conv, model);
-}
-
 }  // namespace
 
 void add_row_conv(Rows& rows) {
-  rows.push_back({.name = "xc.conv",
-                  .op = "Conv",
-                  .supports = supports,
-                  .create = create_prepared<RowConvModel, bind, true>,
-                  .preferred = conv_orders,
-                  .takes_gaps = true});
+  rows.push_back(
+      {.name = "xc.conv",
+       .op = "Conv",
+       .supports = supports,
+       .create = create_prepared<RowConvModel, bind_row_windows<RowConvBound, RowConvModel>, true>,
+       .preferred = conv_orders,
+       .takes_gaps = true});
 }
 
 }  // namespace xc::cpu

@@ -3,6 +3,8 @@
 // windows they take, which of them reach over the edges of the image, rows with zeros around it,
 // and weights in panels for vector/conv_row_fn.h.
 
+#include <memory>
+
 #include "backends/cpu/conv_problem.h"
 #include "backends/cpu/image_blocks.h"
 #include "backends/cpu/vector/conv_row_fn.h"
@@ -46,6 +48,15 @@ class BoundRowWindows : public BoundKernel {
   int64_t across_ = 1;
   int64_t block_cols_ = 1;  ///< at most
 };
+
+/// How create_prepared() binds such a convolution.
+template <class Bound, class Model>
+std::shared_ptr<const BoundKernel> bind_row_windows(const StepSpec& spec,
+                                                    const BindContext& context,
+                                                    const std::shared_ptr<const Model>& model) {
+  const SqueezedConv conv(spec, context.inputs[0], context.inputs[1], context.outputs[0]);
+  return std::make_shared<Bound>(spec, context, conv, model);
+}
 
 /// Weights w[channels][in][kernel] as ConvRow has them, into kernel * in times
 /// align_up(channels, lanes) elements; what is padding is not written.
