@@ -117,7 +117,7 @@ class AffineKernel final : public Kernel {
       }
       space.add(over);
     }
-    return std::make_shared<StridedProgram>(program_, space.coalesced(2), buffer_of_);
+    return std::make_shared<StridedProgram>(program_, space.coalesced(3), buffer_of_);
   }
 
  private:

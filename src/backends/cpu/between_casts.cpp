@@ -25,7 +25,7 @@ Conversion::Conversion(DType from, DType to, std::span<const int64_t> dims,
   StridedSpace space(dims, 2);
   space.add(from_strides);
   space.add(to_strides);
-  space_ = space.coalesced(2);
+  space_ = space.coalesced(3);
 }
 
 void Conversion::run(const void* from, void* to, void* scratch) const {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 namespace xc::cpu {
 namespace {
@@ -14,15 +15,80 @@ constexpr int64_t kBufferBytes = ChunkProgram::kChunk * 8;
 /// functions share the chunk, a value per row.
 constexpr int64_t kShortRow = 64, kShortRepeatedRow = 256;
 
+/// The elements of a tile, in a dense buffer.
+struct TileShape {
+  int64_t planes, rows, cols;
+};
+
+/// Runs of `bytes` bytes, from Unit to twice that, each written as its first and its last Unit
+/// bytes: no loop, and nothing beyond the run. `load(plane, row, head, tail)` gives both.
+template <size_t Unit, class Load>
+void write_runs(std::byte* to, const TileShape& tile, size_t bytes, Load&& load) {
+  for (int64_t p = 0; p < tile.planes; ++p)
+    for (int64_t r = 0; r < tile.rows; ++r, to += bytes) {
+      std::byte head[Unit], tail[Unit];
+      load(p, r, head, tail);
+      std::memcpy(to, head, Unit);
+      std::memcpy(to + (bytes - Unit), tail, Unit);
+    }
+}
+
+/// Calls f with the largest power of two, as a constant, that is no longer than a short run of
+/// `bytes` bytes. False where a run is not short: then a call to copy each costs little.
+template <class F>
+bool with_short_run(size_t bytes, F&& f) {
+  if (bytes < 4 || bytes > 64) return false;
+  if (bytes < 8)
+    f(std::integral_constant<size_t, 4>());
+  else if (bytes < 16)
+    f(std::integral_constant<size_t, 8>());
+  else if (bytes < 32)
+    f(std::integral_constant<size_t, 16>());
+  else
+    f(std::integral_constant<size_t, 32>());
+  return true;
+}
+
 template <class T>
-void gather_as(T* to, const T* from, int64_t rows, int64_t cols, int64_t row, int64_t col) {
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < cols; ++c) *to++ = from[r * row + c * col];
+void gather_as(T* to, const T* from, const TileShape& tile, const ChunkProgram::Block& strides) {
+  const auto row_at = [&](int64_t p, int64_t r) {
+    return from + p * strides.plane + r * strides.row;
+  };
+  const size_t bytes = static_cast<size_t>(tile.cols) * sizeof(T);
+  if (strides.col == 0 || strides.col == 1) {
+    const bool repeats = strides.col == 0;
+    if (with_short_run(bytes, [&](auto unit) {
+          constexpr size_t kUnit = unit;
+          auto* const runs = reinterpret_cast<std::byte*>(to);
+          if (repeats)
+            write_runs<kUnit>(runs, tile, bytes, [&](int64_t p, int64_t r, auto& head, auto& tail) {
+              T values[std::max<size_t>(1, kUnit / sizeof(T))];
+              std::fill_n(values, std::size(values), *row_at(p, r));
+              std::memcpy(head, values, kUnit);
+              std::memcpy(tail, values, kUnit);
+            });
+          else
+            write_runs<kUnit>(runs, tile, bytes, [&](int64_t p, int64_t r, auto& head, auto& tail) {
+              const auto* const run = reinterpret_cast<const std::byte*>(row_at(p, r));
+              std::memcpy(head, run, kUnit);
+              std::memcpy(tail, run + (bytes - kUnit), kUnit);
+            });
+        }))
+      return;
+  }
+  for (int64_t p = 0; p < tile.planes; ++p)
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      const T* const row = row_at(p, r);
+      for (int64_t c = 0; c < tile.cols; ++c) *to++ = row[c * strides.col];
+    }
 }
 template <class T>
-void scatter_as(T* to, const T* from, int64_t rows, int64_t cols, int64_t row, int64_t col) {
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < cols; ++c) to[r * row + c * col] = *from++;
+void scatter_as(T* to, const T* from, const TileShape& tile, const ChunkProgram::Block& strides) {
+  for (int64_t p = 0; p < tile.planes; ++p)
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      T* const row = to + p * strides.plane + r * strides.row;
+      for (int64_t c = 0; c < tile.cols; ++c) row[c * strides.col] = *from++;
+    }
 }
 
 /// A copy moves bits: any type of the element size will do.
@@ -35,16 +101,17 @@ ElementwiseFn copy_fn(int64_t bytes) {
 }
 
 /// A value per row, each `cols` times.
-void repeat_values(std::byte* to, const std::byte* from, int64_t rows, int64_t cols, int64_t row,
-                   int64_t bytes) {
+void repeat_values(std::byte* to, const std::byte* from, const TileShape& tile,
+                   const ChunkProgram::Block& strides, int64_t bytes) {
   const ElementwiseFn copy = copy_fn(bytes);
   ElementwiseArgs args{};
-  args.n = cols;
-  for (int64_t r = 0; r < rows; ++r) {
-    args.in[0] = from + r * row * bytes;
-    args.out = to + r * cols * bytes;
-    copy(args);
-  }
+  args.n = tile.cols;
+  for (int64_t p = 0; p < tile.planes; ++p)
+    for (int64_t r = 0; r < tile.rows; ++r, to += tile.cols * bytes) {
+      args.in[0] = from + (p * strides.plane + r * strides.row) * bytes;
+      args.out = to;
+      copy(args);
+    }
 }
 
 }  // namespace
@@ -126,36 +193,45 @@ bool ChunkProgram::writes_last() const {
   return outputs == 1 && !code_.empty() && registers_[code_.back().out].output >= 0;
 }
 
-void ChunkProgram::run_chunk(int64_t rows, int64_t cols, int64_t first_row, int64_t first_col,
-                             const Block* operands, const bool* staged, std::byte* scratch) const {
-  const int64_t n = rows * cols;
+void ChunkProgram::run_chunk(const Tile& tile, const Block* operands, const bool* staged,
+                             std::byte* scratch) const {
+  const TileShape shape{tile.planes, tile.rows, tile.cols};
+  const int64_t rows = tile.planes * tile.rows, n = rows * tile.cols;
   struct Value {
     void* data;
     int64_t step;
   };
   Value operand_values[kMaxOperands];
+  const auto first_of = [&](size_t k) {
+    const Block& block = operands[k];
+    return static_cast<std::byte*>(block.data) +
+           (tile.first_plane * block.plane + tile.first_row * block.row +
+            tile.first_col * block.col) *
+               operands_[k].bytes;
+  };
   for (size_t k = 0; k < operands_.size(); ++k) {
     const Block& block = operands[k];
     const OperandInfo& info = operands_[k];
-    std::byte* at = static_cast<std::byte*>(block.data) +
-                    (first_row * block.row + first_col * block.col) * info.bytes;
+    std::byte* at = first_of(k);
     if (!staged[k]) {
-      operand_values[k] = {at, !info.is_output && block.row == 0 && block.col == 0 ? 0
-                               : !info.is_output && rows == 1                      ? block.col
-                                                                                   : 1};
+      const bool one = (tile.planes == 1 || block.plane == 0) && block.row == 0 && block.col == 0;
+      operand_values[k] = {at, !info.is_output && one         ? 0
+                               : !info.is_output && rows == 1 ? block.col
+                                                              : 1};
       continue;
     }
     std::byte* buffer = scratch + (static_cast<int64_t>(k) + buffers_) * kBufferBytes;
     operand_values[k] = {buffer, 1};
-    const bool known = rows > 1 && first_row > 0 && block.row == 0;  // from the chunk before
+    // From the chunk before.
+    const bool known = tile.planes > 1 ? tile.first_plane > 0 && block.plane == 0
+                                       : rows > 1 && tile.first_row > 0 && block.row == 0;
     if (info.is_output || known) continue;
-    if (block.col == 0)
-      repeat_values(buffer, at, rows, cols, block.row, info.bytes);
+    if (block.col == 0 && tile.cols * info.bytes > 64)
+      repeat_values(buffer, at, shape, block, info.bytes);
     else
       with_element_bytes(info.bytes, [&](auto element) {
         using T = decltype(element);
-        gather_as(reinterpret_cast<T*>(buffer), reinterpret_cast<const T*>(at), rows, cols,
-                  block.row, block.col);
+        gather_as(reinterpret_cast<T*>(buffer), reinterpret_cast<const T*>(at), shape, block);
       });
   }
   int64_t buffer_steps[64];  // 0 where every argument was one value
@@ -186,13 +262,10 @@ void ChunkProgram::run_chunk(int64_t rows, int64_t cols, int64_t first_row, int6
   }
   for (size_t k = 0; k < operands_.size(); ++k) {
     if (!operands_[k].is_output || !staged[k]) continue;
-    const Block& block = operands[k];
-    std::byte* at = static_cast<std::byte*>(block.data) +
-                    (first_row * block.row + first_col * block.col) * operands_[k].bytes;
     with_element_bytes(operands_[k].bytes, [&](auto element) {
       using T = decltype(element);
-      scatter_as(reinterpret_cast<T*>(at), static_cast<const T*>(operand_values[k].data), rows,
-                 cols, block.row, block.col);
+      scatter_as(reinterpret_cast<T*>(first_of(k)), static_cast<const T*>(operand_values[k].data),
+                 shape, operands[k]);
     });
   }
 }
@@ -224,8 +297,41 @@ void ChunkProgram::run_rows(int64_t rows, int64_t cols, const Block* operands) c
   }
 }
 
-void ChunkProgram::run(int64_t rows, int64_t cols, const Block* operands, void* scratch) const {
-  if (rows <= 0 || cols <= 0) return;
+void ChunkProgram::run(int64_t planes, int64_t rows, int64_t cols, const Block* operands,
+                       void* scratch) const {
+  if (planes <= 0 || rows <= 0 || cols <= 0) return;
+  const size_t count = operands_.size();
+  // Planes so small that a chunk holds several; a value throughout needs no buffer.
+  const int64_t plane = rows * cols;
+  if (planes > 1 && cols < kShortRow && plane <= kChunk / 2) {
+    bool staged[kMaxOperands];
+    for (size_t k = 0; k < count; ++k) {
+      const Block& block = operands[k];
+      const bool dense = block.col == 1 && block.row == cols && block.plane == plane;
+      const bool one =
+          !operands_[k].is_output && block.col == 0 && block.row == 0 && block.plane == 0;
+      staged[k] = !dense && !one;
+    }
+    const int64_t group = kChunk / plane;
+    for (int64_t p = 0; p < planes; p += group)
+      run_chunk(
+          {.planes = std::min(group, planes - p), .rows = rows, .cols = cols, .first_plane = p},
+          operands, staged, static_cast<std::byte*>(scratch));
+    return;
+  }
+  if (planes == 1) return run_plane(rows, cols, operands, scratch);
+  Block blocks[kMaxOperands];
+  std::copy_n(operands, count, blocks);
+  for (int64_t p = 0; p < planes; ++p) {
+    run_plane(rows, cols, blocks, scratch);
+    for (size_t k = 0; k < count; ++k)
+      blocks[k].data =
+          static_cast<std::byte*>(blocks[k].data) + blocks[k].plane * operands_[k].bytes;
+  }
+}
+
+void ChunkProgram::run_plane(int64_t rows, int64_t cols, const Block* operands,
+                             void* scratch) const {
   const size_t count = operands_.size();
   const auto flat = [&](size_t k) { return operands[k].row == cols * operands[k].col; };
   bool all_flat = rows > 1;
@@ -262,7 +368,8 @@ void ChunkProgram::run(int64_t rows, int64_t cols, const Block* operands, void* 
   if (grouped) {
     const int64_t group = kChunk / cols;
     for (int64_t r = 0; r < rows; r += group)
-      run_chunk(std::min(group, rows - r), cols, r, 0, operands, staged, bytes);
+      run_chunk({.rows = std::min(group, rows - r), .cols = cols, .first_row = r}, operands, staged,
+                bytes);
     return;
   }
   if (code_.size() == 1 && !buffered && registers_[code_.front().out].output >= 0)
@@ -270,7 +377,8 @@ void ChunkProgram::run(int64_t rows, int64_t cols, const Block* operands, void* 
   const int64_t chunk = buffered ? kChunk : cols;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < cols; c += chunk)
-      run_chunk(1, std::min(chunk, cols - c), r, c, operands, staged, bytes);
+      run_chunk({.cols = std::min(chunk, cols - c), .first_row = r, .first_col = c}, operands,
+                staged, bytes);
 }
 
 }  // namespace xc::cpu

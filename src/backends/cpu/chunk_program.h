@@ -1,5 +1,5 @@
 #pragma once
-// A straight-line program of elementwise functions, run over a 2-D block of strided operands in
+// A straight-line program of elementwise functions, run over a 3-D block of strided operands in
 // chunks that stay in the first-level cache. Elementwise steps are such programs, and so are the
 // post-ops that a vendor kernel leaves to us. Bound by nothing: dims and strides come with each
 // run.
@@ -41,12 +41,12 @@ class ChunkProgram {
   // --- running ---
   struct Block {
     void* data = nullptr;
-    int64_t row = 0, col = 0;  ///< strides in elements
+    int64_t plane = 0, row = 0, col = 0;  ///< strides in elements
   };
   /// Operands in order. Where the output is written last, it may coincide with an input element for
   /// element. `scratch` has
   /// scratch_bytes(), 64-byte aligned.
-  void run(int64_t rows, int64_t cols, const Block* operands, void* scratch) const;
+  void run(int64_t planes, int64_t rows, int64_t cols, const Block* operands, void* scratch) const;
 
  private:
   enum class Kind : uint8_t { kInput, kTemp, kConstant };
@@ -69,9 +69,14 @@ class ChunkProgram {
     Reg reg;
     uint8_t bytes;
   };
-  struct Cursor;
-  void run_chunk(int64_t rows, int64_t cols, int64_t first_row, int64_t first_col,
-                 const Block* operands, const bool* staged, std::byte* scratch) const;
+  /// What one chunk covers.
+  struct Tile {
+    int64_t planes = 1, rows = 1, cols = 1;
+    int64_t first_plane = 0, first_row = 0, first_col = 0;
+  };
+  void run_plane(int64_t rows, int64_t cols, const Block* operands, void* scratch) const;
+  void run_chunk(const Tile& tile, const Block* operands, const bool* staged,
+                 std::byte* scratch) const;
 
   /// One function straight from operands to the output, row after row.
   void run_rows(int64_t rows, int64_t cols, const Block* operands) const;

@@ -101,7 +101,7 @@ class ElementwiseKernel final : public Kernel {
           buffer < context.inputs.size() ? context.inputs[buffer] : result;
       space.add_broadcast(operand.dims, operand.strides);
     }
-    return std::make_shared<StridedProgram>(program_, space.coalesced(2), buffer_of_);
+    return std::make_shared<StridedProgram>(program_, space.coalesced(3), buffer_of_);
   }
 
  private:

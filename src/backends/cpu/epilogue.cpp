@@ -101,12 +101,12 @@ void Epilogue::Tiles::add(std::span<const int64_t> begin, std::span<const int64_
     for (size_t axis = 0; axis < rank; ++axis) extents_.push_back(end[axis] - begin[axis]);
     const auto extents = std::span(extents_).last(rank);
     if (staged.empty()) {
-      spaces_.push_back(whole_.coalesced(extents, 2));
+      spaces_.push_back(whole_.coalesced(extents, 3));
     } else {
       StridedSpace part(extents, whole_.operands());
       part.add(staged);
       for (size_t k = 1; k < whole_.operands(); ++k) part.add(whole_.strides(k));
-      spaces_.push_back(part.coalesced(2));
+      spaces_.push_back(part.coalesced(3));
     }
   }
   space_of_.push_back(static_cast<uint32_t>(s));

@@ -1,7 +1,8 @@
 // MaxPool and AveragePool in f32, MaxPool in bf16 too: "xc.pool". Channels-last operands are pooled
-// pixel by pixel over adjacent channels; where the last spatial axis is adjacent (row-major), line
-// by line: the rows of a window are folded into one, then that along its length. Other strides are
-// converted to channels-last in scratch, and so is bf16 that does not lie so.
+// over adjacent channels: pixel by pixel, or, where windows overlap so much that it takes less, the
+// rows of the windows folded into one first. Where the last spatial axis is adjacent (row-major),
+// line by line, always in those two steps. Other strides are converted to channels-last in scratch,
+// and so is bf16 that does not lie so.
 
 #include <algorithm>
 #include <limits>
@@ -19,7 +20,8 @@ namespace xc::cpu {
 namespace {
 
 constexpr int64_t kTaskElements = 32 << 10;
-constexpr int64_t kLongestLine = 1 << 20;  ///< floats; beyond (padding by millions) channels-last
+/// Elements; beyond (padding by millions) no line is folded.
+constexpr int64_t kLongestLine = 1 << 20;
 
 bool is_max(const OpDef& op) {
   return op.name == "MaxPool";
@@ -56,24 +58,28 @@ class PoolBound final : public BoundKernel {
       tasks = std::clamp<int64_t>(y.count() / kTaskElements, 1, units_);
       return;
     }
-    if (!last && channels_ != 1) {
-      // Through channels-last copies of both.
-      const auto stage = [&](const OperandView& v, std::array<int64_t, 5>& strides, CopyPlan& plan,
-                             bool in) {
-        const Dims dense = channels_last_strides(v.dims);
-        plan = in ? CopyPlan(v.dims, v.strides, dense, bytes)
-                  : CopyPlan(v.dims, dense, v.strides, bytes);
-        strides = padded(dense);
-        return align_up(v.count() * bytes, 64);
-      };
+    // What does not lie channels-last, through a copy that does.
+    const auto stage = [&](const OperandView& v, std::array<int64_t, 5>& strides, CopyPlan& plan,
+                           bool in) {
+      const Dims dense = channels_last_strides(v.dims);
+      plan = in ? CopyPlan(v.dims, v.strides, dense, bytes)
+                : CopyPlan(v.dims, dense, v.strides, bytes);
+      strides = padded(dense);
+      return align_up(v.count() * bytes, 64);
+    };
+    if (channels_ != 1 && x.strides[1] != 1) {
       x_bytes_ = stage(x, xs_, load_, true);
-      scratch_bytes = x_bytes_ + stage(y, ys_, store_, false);
-      staged_ = true;
+      loads_ = true;
+    }
+    scratch_bytes = x_bytes_;
+    if (channels_ != 1 && y.strides[1] != 1) {
+      scratch_bytes += stage(y, ys_, store_, false);
+      stores_ = true;
     }
     units_ = batch_ * axes_[0].output * axes_[1].output;
     taps_at_ = scratch_bytes;
-    scratch_bytes = checked_add(scratch_bytes, checked_mul(most_taps(axes_), 8));
-    if (staged_) return;
+    plan_rows(bytes);
+    if (loads_ || stores_) return;
     tasks = std::clamp<int64_t>(y.count() / kTaskElements, 1, units_);
     by_rows = !context.rows.empty() && x.dims.size() == 4;
     if (!by_rows) return;
@@ -83,7 +89,7 @@ class PoolBound final : public BoundKernel {
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
     if (units_ == 0) return;
-    if (!columns_.empty())
+    if (by_lines_)
       return lines(static_cast<const float*>(args.buffers[0]), static_cast<float*>(args.buffers[1]),
                    static_cast<float*>(args.scratch), units_ * begin / tasks, units_ * end / tasks);
     if (views_.inputs[0].dtype == DType::kBF16)
@@ -97,21 +103,22 @@ class PoolBound final : public BoundKernel {
   void over_channels(const StepArgs& args, int64_t begin, int64_t end) const {
     const auto* x = static_cast<const T*>(args.buffers[0]);
     auto* y = static_cast<T*>(args.buffers[1]);
-    auto* taps = reinterpret_cast<int64_t*>(static_cast<std::byte*>(args.scratch) + taps_at_);
+    auto* scratch = static_cast<std::byte*>(args.scratch) + taps_at_;
     if (by_rows) {
       const auto parts = static_cast<int64_t>(parts_.size());
       for (int64_t task = begin; task < end; ++task) {
         const int64_t first = task / parts * axes_[1].output;
         const RowRange& part = parts_[static_cast<size_t>(task % parts)];
-        rows(x, y, first + part.begin, first + part.end, taps);
+        rows(x, y, first + part.begin, first + part.end, scratch);
       }
       return;
     }
-    if (!staged_) return rows(x, y, units_ * begin / tasks, units_ * end / tasks, taps);
-    load_.run(x, args.scratch);
-    auto* out = reinterpret_cast<T*>(static_cast<std::byte*>(args.scratch) + x_bytes_);
-    rows(static_cast<const T*>(args.scratch), out, 0, units_, taps);
-    store_.run(out, y);
+    if (loads_) load_.run(x, args.scratch);
+    const T* const from = loads_ ? static_cast<const T*>(args.scratch) : x;
+    T* const to =
+        stores_ ? reinterpret_cast<T*>(static_cast<std::byte*>(args.scratch) + x_bytes_) : y;
+    rows(from, to, units_ * begin / tasks, units_ * end / tasks, scratch);
+    if (stores_) store_.run(to, y);
   }
 
   /// Elements of a window over these axes that are no padding, at most.
@@ -137,11 +144,18 @@ class PoolBound final : public BoundKernel {
                               static_cast<double>(c));
   }
 
-  void largest(const float* x, std::span<const int64_t> taps, float* y) const {
-    fns_.max(x, taps.data(), static_cast<int64_t>(taps.size()), y, channels_);
+  /// The windows of a run of pixels.
+  void fold(const float* x, std::span<const int64_t> taps, float divisor, float* y,
+            int64_t channels, const PixelRun& run) const {
+    const auto count = static_cast<int64_t>(taps.size());
+    if (max_)
+      fns_.max(x, taps.data(), count, y, channels, run);
+    else
+      fns_.average(x, taps.data(), count, divisor, y, channels, run);
   }
-  void largest(const uint16_t* x, std::span<const int64_t> taps, uint16_t* y) const {
-    fns_.max_bf16(x, taps.data(), static_cast<int64_t>(taps.size()), y, channels_);
+  void fold(const uint16_t* x, std::span<const int64_t> taps, float, uint16_t* y, int64_t channels,
+            const PixelRun& run) const {
+    fns_.max_bf16(x, taps.data(), static_cast<int64_t>(taps.size()), y, channels, run);
   }
 
   /// What a window of nothing but padding gives.
@@ -152,44 +166,133 @@ class PoolBound final : public BoundKernel {
     return float_to_bf16(value);
   }
 
-  template <class T>
-  void rows(const T* x, T* y, int64_t first, int64_t last, int64_t* taps) const {
+  /// What is the same for every row of pixels: which have whole windows, and whether rows of the
+  /// windows are folded first: to KH + KW steps for a result from KH * KW, but over the whole
+  /// input.
+  void plan_rows(int64_t bytes) {
     const auto& [d, h, w] = axes_;
+    inner_ = {std::min(w.output, ceil_div(w.pad_begin, w.stride)), 0};
+    const int64_t last = w.input - 1 - (w.kernel - 1) * w.dilation + w.pad_begin;
+    inner_.end = last < 0 ? inner_.begin : std::clamp(last / w.stride + 1, inner_.begin, w.output);
+    const int64_t rows = most_taps(std::span(axes_).first(2));
+    const double at_once = static_cast<double>(rows) * static_cast<double>(w.kernel);
+    const double in_two = static_cast<double>(w.stride) * static_cast<double>(rows + 1) +
+                          static_cast<double>(w.kernel);
+    folds_rows_ =
+        rows > 1 && in_two < at_once && xs_[4] == channels_ && line_ <= kLongestLine / channels_;
+    if (!folds_rows_) {
+      scratch_bytes = checked_add(scratch_bytes, checked_mul(most_taps(axes_), 8));
+      return;
+    }
+    plan_columns();
+    held_bytes += w.output * 4;
+    scratch_bytes = checked_add(scratch_bytes, align_up(line_ * channels_ * bytes, 64));
+    scratch_bytes = checked_add(scratch_bytes, checked_mul(rows + w.kernel, 8));
+  }
+
+  /// Rows of results [first, last), counted over batch and the outer spatial axes. In scratch: the
+  /// taps of a window, behind a row of the input between its padding where that is folded first.
+  template <class T>
+  void rows(const T* x, T* y, int64_t first, int64_t last, std::byte* scratch) const {
+    const auto& [d, h, w] = axes_;
+    T* const line = reinterpret_cast<T*>(scratch);
+    auto* const taps = reinterpret_cast<int64_t*>(
+        scratch + (folds_rows_ ? align_up(line_ * channels_ * int64_t{sizeof(T)}, 64) : 0));
+    if (folds_rows_) std::fill_n(line, line_ * channels_, empty_window<T>());
     for (int64_t row = first; row < last; ++row) {
       const int64_t oh = row % h.output, od = row / h.output % d.output,
                     n = row / (h.output * d.output);
       const Span ds = span(d, od), hs = span(h, oh);
-      for (int64_t ow = 0; ow < w.output; ++ow) {
-        const Span ws = span(w, ow);
-        size_t count = 0;
-        for (int64_t kd = ds.first; kd < ds.last; ++kd)
-          for (int64_t kh = hs.first; kh < hs.last; ++kh)
-            for (int64_t kw = ws.first; kw < ws.last; ++kw)
-              taps[count++] = n * xs_[0] + d.at(od, kd) * xs_[2] + h.at(oh, kh) * xs_[3] +
-                              w.at(ow, kw) * xs_[4];
-        T* to = y + n * ys_[0] + od * ys_[2] + oh * ys_[3] + ow * ys_[4];
-        if (count == 0) {
-          std::fill_n(to, channels_, empty_window<T>());
-        } else if (max_) {
-          largest(x, {taps, count}, to);
-        } else if constexpr (std::is_same_v<T, float>) {
-          const float divisor = include_pad_ ? product_of(ds.counted, hs.counted, ws.counted)
-                                             : static_cast<float>(count);
-          fns_.average(x, taps, static_cast<int64_t>(count), divisor, to, channels_);
-        }
-      }
+      const T* const from = x + n * xs_[0];
+      T* const to = y + n * ys_[0] + od * ys_[2] + oh * ys_[3];
+      if (ds.first == ds.last || hs.first == hs.last)
+        for (int64_t ow = 0; ow < w.output; ++ow)
+          std::fill_n(to + ow * ys_[4], channels_, empty_window<T>());
+      else if (folds_rows_)
+        in_two_steps(from, ds, od, hs, oh, line, taps, to);
+      else
+        at_once(from, ds, od, hs, oh, taps, to);
     }
   }
 
-  /// What is the same for every line: how many columns count for each result, and the buffer.
-  void plan_lines() {
+  /// Offsets of what a window reads along the outer axes and, of the last, at kernel positions
+  /// `columns` of the first pixel.
+  std::span<const int64_t> taps_of(const Span& ds, int64_t od, const Span& hs, int64_t oh,
+                                   RowRange columns, int64_t* taps) const {
     const auto& [d, h, w] = axes_;
-    units_ = batch_ * channels_ * d.output * h.output;
+    size_t count = 0;
+    for (int64_t kd = ds.first; kd < ds.last; ++kd)
+      for (int64_t kh = hs.first; kh < hs.last; ++kh)
+        for (int64_t kw = columns.begin; kw < columns.end; ++kw)
+          taps[count++] = d.at(od, kd) * xs_[2] + h.at(oh, kh) * xs_[3] + kw * w.dilation * xs_[4];
+    return {taps, count};
+  }
+
+  template <class T>
+  void at_once(const T* x, const Span& ds, int64_t od, const Span& hs, int64_t oh, int64_t* taps,
+               T* y) const {
+    const WindowAxis& w = axes_[2];
+    const auto divisor = [&](int64_t counted, size_t taken) {
+      return include_pad_ ? product_of(ds.counted, hs.counted, counted) : static_cast<float>(taken);
+    };
+    const auto edge = [&](int64_t begin, int64_t end) {
+      for (int64_t ow = begin; ow < end; ++ow) {
+        const Span ws = span(w, ow);
+        const auto taken = taps_of(ds, od, hs, oh, {ws.first, ws.last}, taps);
+        if (taken.empty())
+          std::fill_n(y + ow * ys_[4], channels_, empty_window<T>());
+        else
+          fold(x + w.at(ow, 0) * xs_[4], taken, divisor(ws.counted, taken.size()), y + ow * ys_[4],
+               channels_, {});
+      }
+    };
+    edge(0, inner_.begin);
+    if (const int64_t pixels = inner_.end - inner_.begin; pixels > 0) {
+      const auto taken = taps_of(ds, od, hs, oh, {0, w.kernel}, taps);
+      fold(x + w.at(inner_.begin, 0) * xs_[4], taken, divisor(w.kernel, taken.size()),
+           y + inner_.begin * ys_[4], channels_, {pixels, w.stride * xs_[4], ys_[4]});
+    }
+    edge(inner_.end, w.output);
+  }
+
+  template <class T>
+  void in_two_steps(const T* x, const Span& ds, int64_t od, const Span& hs, int64_t oh, T* line,
+                    int64_t* taps, T* y) const {
+    const WindowAxis& w = axes_[2];
+    const auto rows = taps_of(ds, od, hs, oh, {0, 1}, taps);
+    fold(x, rows, 1, line + w.pad_begin * channels_, w.input * channels_, {});
+    int64_t* const columns = taps + rows.size();
+    for (int64_t k = 0; k < w.kernel; ++k) columns[k] = k * w.dilation * channels_;
+    const std::span<const int64_t> along(columns, static_cast<size_t>(w.kernel));
+    const float counted =
+        include_pad_ ? product_of(ds.counted, hs.counted, 1) : static_cast<float>(rows.size());
+    // Runs of pixels with one divisor: all, for the largest.
+    for (int64_t begin = 0, end = 0; begin < w.output; begin = end) {
+      const float of_column = columns_[static_cast<size_t>(begin)];
+      end = begin + 1;
+      while (end < w.output && (max_ || columns_[static_cast<size_t>(end)] == of_column)) ++end;
+      fold(line + begin * w.stride * channels_, along, of_column * counted, y + begin * ys_[4],
+           channels_, {end - begin, w.stride * channels_, ys_[4]});
+    }
+  }
+
+  /// How many columns count for each result.
+  void plan_columns() {
+    const WindowAxis& w = axes_[2];
+    columns_.reserve(static_cast<size_t>(w.output));
     for (int64_t o = 0; o < w.output; ++o) {
       const Span s = span(w, o);
       const int64_t counted = include_pad_ ? s.counted : s.last - s.first;
       columns_.push_back(static_cast<float>(std::max<int64_t>(1, counted)));
     }
+  }
+
+  /// What is the same for every line, and the buffer.
+  void plan_lines() {
+    const auto& [d, h, w] = axes_;
+    by_lines_ = true;
+    units_ = batch_ * channels_ * d.output * h.output;
+    plan_columns();
     scratch_bytes =
         checked_add(align_up(line_ * 4, 64), checked_mul(most_taps(std::span(axes_).first(2)), 8));
     held_bytes += w.output * 4;
@@ -222,10 +325,10 @@ class PoolBound final : public BoundKernel {
       }
       float* inside = row + w.pad_begin;
       if (max_) {
-        fns_.max(x, taps, count, inside, w.input);
+        fns_.max(x, taps, count, inside, w.input, {});
         fns_.max_line(row, window, to, w.output);
       } else {
-        fns_.average(x, taps, count, 1, inside, w.input);
+        fns_.average(x, taps, count, 1, inside, w.input, {});
         const float rows =
             include_pad_ ? product_of(ds.counted, hs.counted, 1) : static_cast<float>(count);
         fns_.average_line(row, window, columns_.data(), rows, to, w.output);
@@ -234,7 +337,8 @@ class PoolBound final : public BoundKernel {
   }
 
   OperandViews views_;
-  bool max_, include_pad_ = false, staged_ = false;
+  bool max_, include_pad_ = false, loads_ = false, stores_ = false, by_lines_ = false,
+             folds_rows_ = false;
   const PoolFns& fns_;
   std::array<WindowAxis, 3> axes_;
   std::array<int64_t, 5> xs_{}, ys_{};
@@ -243,8 +347,9 @@ class PoolBound final : public BoundKernel {
       0;  ///< lines of results; rows of pixels over all channels where those are adjacent
   std::vector<RowRange> parts_;  ///< by_rows
   CopyPlan load_, store_;
-  std::vector<float> columns_;  ///< line by line: what counts of each window along the last axis
-  int64_t line_ = 0;            ///< floats of the buffer for a line
+  RowRange inner_;              ///< pixels of a row whose windows hold no padding on its axis
+  std::vector<float> columns_;  ///< in two steps: what counts of each window along the last axis
+  int64_t line_ = 0;            ///< pixels of the buffer for a line
 };
 
 Verdict supports(const StepSpec& spec) {

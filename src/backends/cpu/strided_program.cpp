@@ -10,32 +10,44 @@ namespace {
 /// Elements of one cheap function a task should have: some 5 us of work.
 constexpr int64_t kGrain = 32768;
 
+/// Where the `index`-th of the outer blocks lies, in elements.
+int64_t offset_of(int64_t index, std::span<const int64_t> dims, std::span<const int64_t> strides) {
+  int64_t offset = 0;
+  for (size_t axis = dims.size(); axis-- > 0;) {
+    offset += index % dims[axis] * strides[axis];
+    index /= dims[axis];
+  }
+  return offset;
+}
+
+ChunkProgram::Block block_at(void* data, int64_t bytes, std::span<const int64_t> strides,
+                             int64_t offset) {
+  const auto inner = strides.last(3);
+  return {static_cast<std::byte*>(data) + offset * bytes, inner[0], inner[1], inner[2]};
+}
+
 }  // namespace
 
 void run_over(const ChunkProgram& program, const StridedSpace& space, std::byte* const* pointers,
               void* scratch) {
   ChunkProgram::Block blocks[ChunkProgram::kMaxOperands];
   const size_t rank = space.rank(), count = program.operand_count();
-  const int64_t blocks_total = element_count(space.dims().first(rank - 2));
+  const auto dims = space.dims();
+  const int64_t blocks_total = element_count(dims.first(rank - 3));
   for (int64_t block = 0; block < blocks_total; ++block) {
     for (size_t k = 0; k < count; ++k) {
       const auto strides = space.strides(k);
-      int64_t offset = 0, outer = block;
-      for (size_t axis = rank - 2; axis-- > 0;) {
-        offset += outer % space.dims()[axis] * strides[axis];
-        outer /= space.dims()[axis];
-      }
-      blocks[k] = {pointers[k] + offset * program.operand_bytes(k), strides[rank - 2],
-                   strides[rank - 1]};
+      blocks[k] = block_at(pointers[k], program.operand_bytes(k), strides,
+                           offset_of(block, dims.first(rank - 3), strides));
     }
-    program.run(space.dims()[rank - 2], space.dims()[rank - 1], blocks, scratch);
+    program.run(dims[rank - 3], dims[rank - 2], dims[rank - 1], blocks, scratch);
   }
 }
 
 StridedProgram::StridedProgram(std::shared_ptr<const ChunkProgram> program, StridedSpace space,
                                std::vector<uint32_t> buffer_of)
     : program_(std::move(program)), space_(std::move(space)), buffer_of_(std::move(buffer_of)) {
-  XC_CHECK(space_.rank() >= 2 && space_.operands() == program_->operand_count());
+  XC_CHECK(space_.rank() >= 3 && space_.operands() == program_->operand_count());
   cols_ = space_.dims().back();
   rows_ = element_count(space_.dims().first(space_.rank() - 1));
   bytes_.reserve(program_->operand_count());
@@ -74,44 +86,38 @@ void StridedProgram::run_columns(const StepArgs& args, int64_t first, int64_t la
   if (first >= last) return;
   ChunkProgram::Block blocks[ChunkProgram::kMaxOperands];
   const size_t rank = space_.rank(), count = bytes_.size();
-  const int64_t inner_rows = space_.dims()[rank - 2];
-  Dims at(rank - 2, 0);
-  for (int64_t row = 0; row < rows_; row += inner_rows) {
+  const auto dims = space_.dims();
+  const int64_t outer = element_count(dims.first(rank - 3));
+  for (int64_t block = 0; block < outer; ++block) {
     for (size_t k = 0; k < count; ++k) {
       const auto strides = space_.strides(k);
-      int64_t offset = first * strides[rank - 1];
-      for (size_t axis = 0; axis + 2 < rank; ++axis) offset += at[axis] * strides[axis];
-      blocks[k] = {static_cast<std::byte*>(args.buffers[buffer_of_[k]]) + offset * bytes_[k],
-                   strides[rank - 2], strides[rank - 1]};
+      blocks[k] =
+          block_at(args.buffers[buffer_of_[k]], bytes_[k], strides,
+                   offset_of(block, dims.first(rank - 3), strides) + first * strides[rank - 1]);
     }
-    program_->run(inner_rows, last - first, blocks, args.scratch);
-    for (size_t axis = rank - 2; axis-- > 0;) {
-      if (++at[axis] < space_.dims()[axis]) break;
-      at[axis] = 0;
-    }
+    program_->run(dims[rank - 3], dims[rank - 2], last - first, blocks, args.scratch);
   }
 }
 
 void StridedProgram::run_rows(const StepArgs& args, int64_t first, int64_t last) const {
   ChunkProgram::Block blocks[ChunkProgram::kMaxOperands];
   const size_t rank = space_.rank(), count = bytes_.size();
-  const int64_t inner_rows = space_.dims()[rank - 2];
+  const auto dims = space_.dims();
+  const int64_t in_plane = dims[rank - 2], in_outer = dims[rank - 3];
   for (int64_t row = first; row < last;) {
-    const int64_t in_block = row % inner_rows;
-    const int64_t rows = std::min(last - row, inner_rows - in_block);
+    // Whole planes together; what of the first and the last belongs to other tasks stays out.
+    const int64_t at_row = row % in_plane, plane = row / in_plane, at_plane = plane % in_outer;
+    const bool whole = at_row == 0 && last - row >= in_plane;
+    const int64_t planes = whole ? std::min((last - row) / in_plane, in_outer - at_plane) : 1;
+    const int64_t rows = whole ? in_plane : std::min(last - row, in_plane - at_row);
     for (size_t k = 0; k < count; ++k) {
       const auto strides = space_.strides(k);
-      int64_t offset = in_block * strides[rank - 2];
-      int64_t outer = row / inner_rows;
-      for (size_t axis = rank - 2; axis-- > 0;) {
-        offset += outer % space_.dims()[axis] * strides[axis];
-        outer /= space_.dims()[axis];
-      }
-      blocks[k] = {static_cast<std::byte*>(args.buffers[buffer_of_[k]]) + offset * bytes_[k],
-                   strides[rank - 2], strides[rank - 1]};
+      blocks[k] = block_at(args.buffers[buffer_of_[k]], bytes_[k], strides,
+                           offset_of(plane / in_outer, dims.first(rank - 3), strides) +
+                               at_plane * strides[rank - 3] + at_row * strides[rank - 2]);
     }
-    program_->run(rows, cols_, blocks, args.scratch);
-    row += rows;
+    program_->run(planes, rows, cols_, blocks, args.scratch);
+    row += planes * rows;
   }
 }
 

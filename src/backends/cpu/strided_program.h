@@ -10,12 +10,13 @@
 namespace xc::cpu {
 
 /// Runs the program over the whole space; pointers[k] is operand k's first element.
+/// `space` has at least three axes.
 void run_over(const ChunkProgram& program, const StridedSpace& space, std::byte* const* pointers,
               void* scratch);
 
 class StridedProgram final : public BoundKernel {
  public:
-  /// `space.strides` has one entry per operand of the program, in order, and at least two axes.
+  /// `space.strides` has one entry per operand of the program, in order, and at least three axes.
   /// `buffer_of[k]` is the index of operand k in StepArgs::buffers.
   StridedProgram(std::shared_ptr<const ChunkProgram> program, StridedSpace space,
                  std::vector<uint32_t> buffer_of);

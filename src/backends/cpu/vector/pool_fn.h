@@ -15,15 +15,22 @@ struct LineWindow {
 };
 constexpr int64_t kLineSlack = 16;  ///< results beyond the last whose elements are read
 
+/// Pixels in a row whose windows have the same taps, and the elements from one to the next.
+struct PixelRun {
+  int64_t pixels = 1, x_step = 0, y_step = 0;
+};
+
 struct PoolFns {
-  /// y[c] = the largest of x[taps[k] + c] (NaN wins); taps in elements.
-  void (*max)(const float* x, const int64_t* taps, int64_t count, float* y, int64_t channels);
+  /// Of each pixel p, y[p * y_step + c] = the largest of x[p * x_step + taps[k] + c] (NaN wins);
+  /// taps in elements, one at least.
+  void (*max)(const float* x, const int64_t* taps, int64_t count, float* y, int64_t channels,
+              const PixelRun& run);
   /// The same of bf16.
   void (*max_bf16)(const uint16_t* x, const int64_t* taps, int64_t count, uint16_t* y,
-                   int64_t channels);
-  /// y[c] = sum of x[taps[k] + c] / divisor.
+                   int64_t channels, const PixelRun& run);
+  /// The same with the sum of those elements, divided by `divisor`.
   void (*average)(const float* x, const int64_t* taps, int64_t count, float divisor, float* y,
-                  int64_t channels);
+                  int64_t channels, const PixelRun& run);
   /// y[o] = the largest of row[o * stride + k * dilation], k < window.kernel (NaN wins).
   void (*max_line)(const float* row, const LineWindow& window, float* y, int64_t n);
   /// y[o] = sum of row[o * stride + k * dilation] / (columns[o] * rows).
