@@ -1,10 +1,10 @@
 #include "backends/cpu/chunk_program.h"
 
 #include "backends/cpu/element_bytes.h"
+#include "backends/cpu/short_runs.h"
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 
 namespace xc::cpu {
 namespace {
@@ -20,62 +20,31 @@ struct TileShape {
   int64_t planes, rows, cols;
 };
 
-/// Runs of `bytes` bytes, from Unit to twice that, each written as its first and its last Unit
-/// bytes: no loop, and nothing beyond the run. `load(plane, row, head, tail)` gives both.
-template <size_t Unit, class Load>
-void write_runs(std::byte* to, const TileShape& tile, size_t bytes, Load&& load) {
-  for (int64_t p = 0; p < tile.planes; ++p)
-    for (int64_t r = 0; r < tile.rows; ++r, to += bytes) {
-      std::byte head[Unit], tail[Unit];
-      load(p, r, head, tail);
-      std::memcpy(to, head, Unit);
-      std::memcpy(to + (bytes - Unit), tail, Unit);
-    }
-}
-
-/// Calls f with the largest power of two, as a constant, that is no longer than a short run of
-/// `bytes` bytes. False where a run is not short: then a call to copy each costs little.
-template <class F>
-bool with_short_run(size_t bytes, F&& f) {
-  if (bytes < 4 || bytes > 64) return false;
-  if (bytes < 8)
-    f(std::integral_constant<size_t, 4>());
-  else if (bytes < 16)
-    f(std::integral_constant<size_t, 8>());
-  else if (bytes < 32)
-    f(std::integral_constant<size_t, 16>());
-  else
-    f(std::integral_constant<size_t, 32>());
-  return true;
-}
-
 template <class T>
 void gather_as(T* to, const T* from, const TileShape& tile, const ChunkProgram::Block& strides) {
   const auto row_at = [&](int64_t p, int64_t r) {
     return from + p * strides.plane + r * strides.row;
   };
   const size_t bytes = static_cast<size_t>(tile.cols) * sizeof(T);
-  if (strides.col == 0 || strides.col == 1) {
-    const bool repeats = strides.col == 0;
-    if (with_short_run(bytes, [&](auto unit) {
-          constexpr size_t kUnit = unit;
-          auto* const runs = reinterpret_cast<std::byte*>(to);
-          if (repeats)
-            write_runs<kUnit>(runs, tile, bytes, [&](int64_t p, int64_t r, auto& head, auto& tail) {
-              T values[std::max<size_t>(1, kUnit / sizeof(T))];
-              std::fill_n(values, std::size(values), *row_at(p, r));
-              std::memcpy(head, values, kUnit);
-              std::memcpy(tail, values, kUnit);
-            });
-          else
-            write_runs<kUnit>(runs, tile, bytes, [&](int64_t p, int64_t r, auto& head, auto& tail) {
-              const auto* const run = reinterpret_cast<const std::byte*>(row_at(p, r));
-              std::memcpy(head, run, kUnit);
-              std::memcpy(tail, run + (bytes - kUnit), kUnit);
-            });
-        }))
-      return;
-  }
+  const auto runs = [&](auto&& write) {
+    auto* run = reinterpret_cast<std::byte*>(to);
+    for (int64_t p = 0; p < tile.planes; ++p)
+      for (int64_t r = 0; r < tile.rows; ++r, run += bytes) write(run, row_at(p, r));
+  };
+  if ((strides.col == 0 || strides.col == 1) && with_short_run(bytes, [&](auto unit) {
+        constexpr size_t kUnit = unit;
+        if (strides.col == 1)
+          return runs([&](std::byte* run, const T* row) {
+            copy_run<kUnit>(run, reinterpret_cast<const std::byte*>(row), bytes);
+          });
+        runs([&](std::byte* run, const T* row) {
+          T values[std::max<size_t>(1, kUnit / sizeof(T))];
+          std::fill_n(values, std::size(values), *row);
+          std::memcpy(run, values, kUnit);
+          std::memcpy(run + (bytes - kUnit), values, kUnit);
+        });
+      }))
+    return;
   for (int64_t p = 0; p < tile.planes; ++p)
     for (int64_t r = 0; r < tile.rows; ++r) {
       const T* const row = row_at(p, r);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backends/cpu/element_bytes.h"
+#include "backends/cpu/short_runs.h"
 #include "backends/cpu/vector/transpose_fn.h"
 #include "base/checked.h"
 
@@ -104,11 +105,20 @@ void CopyPlan::run(const void* from, void* to, int64_t begin, int64_t end) const
     using T = decltype(element);
     const T* source = static_cast<const T*>(from);
     T* target = static_cast<T*>(to);
-    for (int64_t unit = begin; unit < end; ++unit) {
+    int64_t together = 1;  // units in this turn
+    for (int64_t unit = begin; unit < end; unit += together) {
       const T* f = source + from_at;
       T* t = target + to_at;
       switch (kind_) {
         case Kind::kRuns: {
+          if (pieces_ == 1 && rank > 0) {
+            constexpr auto size = static_cast<int64_t>(sizeof(T));
+            together = std::min(end - unit, outer_dims_.back() - at[rank - 1]);
+            copy_runs(reinterpret_cast<std::byte*>(t), reinterpret_cast<const std::byte*>(f),
+                      together, static_cast<size_t>(cols_ * size), outer_to_.back() * size,
+                      outer_from_.back() * size);
+            break;
+          }
           const int64_t first = part_of(cols_, piece), last = part_of(cols_, piece + 1);
           std::memcpy(t + first, f + first, static_cast<size_t>(last - first) * sizeof(T));
           break;
@@ -129,9 +139,11 @@ void CopyPlan::run(const void* from, void* to, int64_t begin, int64_t end) const
       if (++piece < pieces_) continue;
       piece = 0;
       for (size_t axis = rank; axis-- > 0;) {
-        from_at += outer_from_[axis];
-        to_at += outer_to_[axis];
-        if (++at[axis] < outer_dims_[axis]) break;
+        const int64_t steps = axis + 1 == rank ? together : 1;
+        from_at += steps * outer_from_[axis];
+        to_at += steps * outer_to_[axis];
+        at[axis] += steps;
+        if (at[axis] < outer_dims_[axis]) break;
         from_at -= at[axis] * outer_from_[axis];
         to_at -= at[axis] * outer_to_[axis];
         at[axis] = 0;

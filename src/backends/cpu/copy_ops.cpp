@@ -14,6 +14,8 @@ namespace {
 
 constexpr uint32_t kScratch = UINT32_MAX;  ///< as a buffer: the scratch of the run
 constexpr int64_t kTaskBytes = 256 << 10;
+/// What parts that take turns write in one, all together: little against a first-level cache.
+constexpr int64_t kTurnBytes = 8 << 10;
 
 struct Piece {
   uint32_t from = 0, to = 0;       ///< indices in StepArgs::buffers
@@ -238,6 +240,7 @@ class CopyBound final : public BoundKernel {
         units_ += piece.plan.units();
         held_bytes += 256;
       }
+      plan_turns(bytes);
       if (scratch_bytes == 0)
         tasks = std::clamp<int64_t>(bytes / kTaskBytes, 1, std::max<int64_t>(1, units_));
     }
@@ -245,7 +248,13 @@ class CopyBound final : public BoundKernel {
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-    if (!dynamic_) return run_pieces(pieces_, args, units_ * begin / tasks, units_ * end / tasks);
+    if (!dynamic_) {
+      const int64_t first = units_ * begin / tasks, last = units_ * end / tasks;
+      if (turn_ == 0) return run_pieces(pieces_, args, first, last);
+      for (int64_t at = first; at < last; at += turn_)
+        for (const Piece& piece : pieces_) run_piece(piece, args, at, std::min(at + turn_, last));
+      return;
+    }
     std::vector<Piece> pieces;
     int64_t scratch = 0;
     rule_({spec_, views_, ControlInputs(spec_, views_, args.buffers), pieces, scratch});
@@ -253,24 +262,38 @@ class CopyBound final : public BoundKernel {
   }
 
  private:
+  /// Parts that are cut alike (those of a Concat along an inner axis) take turns: the destination
+  /// is then written from front to back, not once per part with gaps between.
+  void plan_turns(int64_t bytes) {
+    if (pieces_.size() < 2 || scratch_bytes != 0) return;
+    const int64_t units = pieces_.front().plan.units();
+    if (units < 2 || std::any_of(
+                         pieces_.begin(), pieces_.end(),
+                         [&](const Piece& piece) { return piece.plan.units() != units; }))
+      return;
+    units_ = units;
+    turn_ = std::clamp<int64_t>(kTurnBytes / std::max<int64_t>(1, bytes / units), 1, units);
+  }
+
   static void run_pieces(const std::vector<Piece>& pieces, const StepArgs& args, int64_t begin,
                          int64_t end) {
     int64_t first = 0;
     for (const Piece& piece : pieces) {
       const int64_t units = piece.plan.units();
       const int64_t low = std::max<int64_t>(begin - first, 0), high = std::min(end - first, units);
-      if (low < high) {
-        const auto at = [&](uint32_t buffer, int64_t offset) {
-          return static_cast<std::byte*>(buffer == kScratch ? args.scratch : args.buffers[buffer]) +
-                 offset;
-        };
-        const std::byte* const from = at(piece.from, piece.from_at);
-        std::byte* const to = at(piece.to, piece.to_at);
-        // A part of a Concat may have been made where it belongs.
-        if (from != to) piece.plan.run(from, to, low, high);
-      }
+      if (low < high) run_piece(piece, args, low, high);
       first += units;
     }
+  }
+  static void run_piece(const Piece& piece, const StepArgs& args, int64_t begin, int64_t end) {
+    const auto at = [&](uint32_t buffer, int64_t offset) {
+      return static_cast<std::byte*>(buffer == kScratch ? args.scratch : args.buffers[buffer]) +
+             offset;
+    };
+    const std::byte* const from = at(piece.from, piece.from_at);
+    std::byte* const to = at(piece.to, piece.to_at);
+    // A part of a Concat may have been made where it belongs.
+    if (from != to) piece.plan.run(from, to, begin, end);
   }
 
   StepSpec spec_;
@@ -279,6 +302,7 @@ class CopyBound final : public BoundKernel {
   bool dynamic_ = false;
   std::vector<Piece> pieces_;
   int64_t units_ = 0;
+  int64_t turn_ = 0;  ///< units of every piece at a time; 0: one piece after the other
 };
 
 }  // namespace
