@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/checked.h"
 #include "ir/patch.h"
@@ -15,6 +16,8 @@ using Clock = std::chrono::steady_clock;
 /// Time a reference kernel takes for one operation, and one of a backend, both pessimistic: to
 /// refuse work before doing it.
 constexpr double kReferencePrice = 20, kBackendPrice = 2;
+/// What a view may grow to without asking.
+constexpr int64_t kSmallBytes = 1024;
 /// From so many elements on a backend is asked: planning a node costs some 100 us.
 constexpr int64_t kBackendElements = 16384;
 
@@ -58,17 +61,39 @@ class Folder {
     if (from_elements(node)) return;
     if (!node.op->reference) return;
     if (node.op->name == "DequantizeLinear" && !dequantise_) return;
+    if (std::any_of(node.inputs.begin(), node.inputs.end(),
+                    [&](ValueId input) { return input != kNone && !is_known(input); }))
+      return;
+    compute(id);
+  }
+
+  bool is_known(ValueId value) const {
+    return graph_.value(value).constant || folded_.contains(value) || enlarged_.contains(value);
+  }
+
+  /// The inputs of a node that are all known. Fails where one has to be made and that fails.
+  std::vector<Tensor> inputs_of(const Node& node) {
     std::vector<Tensor> inputs;
     for (ValueId input : node.inputs) {
       if (input == kNone) {
         inputs.emplace_back();
-        continue;
+      } else if (const auto it = folded_.find(input); it != folded_.end()) {
+        inputs.push_back(it->second.tensor);
+      } else if (enlarged_.contains(input)) {
+        const Node& maker = graph_.node(graph_.value(input).producer);
+        const std::vector<Tensor> from = inputs_of(maker);
+        inputs.push_back(run(maker, from, graph_.value(input).type)[0]);
+      } else {
+        inputs.push_back(graph_.value(input).constant);
       }
-      const auto it = folded_.find(input);
-      inputs.push_back(it == folded_.end() ? graph_.value(input).constant : it->second.tensor);
-      if (!inputs.back()) return;
     }
-    compute(node, inputs);
+    return inputs;
+  }
+  std::vector<Tensor> run(const Node& node, const std::vector<Tensor>& inputs, const Type& result) {
+    const std::optional<Dims> dims = result.dims ? to_concrete(*result.dims) : std::nullopt;
+    const bool large =
+        context_.options.evaluate && dims && element_count(*dims) >= kBackendElements;
+    return large ? context_.options.evaluate(node, inputs) : run_reference(node, inputs);
   }
 
   /// Outputs whose elements inference knows, whatever the inputs.
@@ -94,9 +119,12 @@ class Folder {
     return all;
   }
 
-  void compute(const Node& node, const std::vector<Tensor>& inputs) {
+  void compute(NodeId id) {
+    const Node& node = graph_.node(id);
+    if (leaves_small(node)) return;
     const auto begin = Clock::now();
     try {
+      const std::vector<Tensor> inputs = inputs_of(node);
       const std::vector<Type> types = infer_concrete(node, inputs);
       if (Tensor same = same_memory(node, inputs, types)) {
         keep(node.outputs[0], std::move(same), 0);
@@ -122,6 +150,25 @@ class Folder {
       // Left for the run to tell: the node may never be reached (a branch not taken).
     }
     context_.fold_spent += Clock::now() - begin;
+  }
+
+  /// Is it a view that shows its input larger than it is, or one of such a view? The constant stays
+  /// the small one; what reads the view is folded all the same, with its elements made for that.
+  bool leaves_small(const Node& node) {
+    if (!node.op->view || node.outputs.size() != 1 || node.inputs[0] == kNone) return false;
+    const auto bytes_of = [&](ValueId value) -> std::optional<int64_t> {
+      const Type& type = graph_.value(value).type;
+      const auto dims =
+          type.kind == Type::Kind::kTensor && type.dims ? to_concrete(*type.dims) : std::nullopt;
+      if (!dims) return std::nullopt;
+      return checked_mul(element_count(*dims), element_size(type.dtype));
+    };
+    const auto bytes = bytes_of(node.outputs[0]), from = bytes_of(node.inputs[0]);
+    if (!bytes || !from || graph_.value(node.outputs[0]).type.dtype == DType::kString) return false;
+    const bool enlarges = *bytes > std::max(*from, kSmallBytes);
+    if (!enlarges && !enlarged_.contains(node.inputs[0])) return false;
+    if (*bytes <= context_.options.fold_bytes_each) enlarged_.insert(node.outputs[0]);
+    return true;
   }
 
   /// The first input under other dims, where the node is no more than that.
@@ -192,7 +239,7 @@ class Folder {
                                    : std::min(options.fold_bytes_each,
                                               options.fold_bytes_total - context_.folded_bytes);
     if (bytes > most) return std::nullopt;
-    if (node.op->view && bytes > std::max<int64_t>(input_bytes, 1024)) return std::nullopt;
+    if (node.op->view && bytes > std::max(input_bytes, kSmallBytes)) return std::nullopt;
     Work work{static_cast<double>(elements) * std::max(1.0, node.op->weight),
               options.evaluate && elements >= kBackendElements};
     if (node.op->flops)
@@ -234,6 +281,7 @@ class Folder {
   Patch patch_;
   const std::vector<std::vector<NodeId>> users_;  ///< a node twice that reads a value twice
   std::unordered_map<ValueId, Folded> folded_;    ///< in this sweep
+  std::unordered_set<ValueId> enlarged_;          ///< known, but left to their views
 };
 
 }  // namespace

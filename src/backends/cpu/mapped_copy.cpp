@@ -11,6 +11,7 @@
 #include "backends/cpu/element_bytes.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/resize_axes.h"
+#include "backends/cpu/short_runs.h"
 #include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/lines_fn.h"
 #include "ops/support.h"
@@ -90,6 +91,36 @@ void copy_piece(const Piece& piece, const AxisSources& axis, const T* x, T* y, i
   }
 }
 
+/// Rows [first, last) of the axis before the last, where a row is one run of adjacent elements: as
+/// many at a time as come from evenly apart.
+template <class T>
+void copy_whole_rows(const T* x, T* y, int64_t row_step, const AxisSources& rows,
+                     const AxisSources& columns, T filling, int64_t first, int64_t last) {
+  const int64_t n = columns.size();
+  const T* const from = x + columns.pieces()[0].from;
+  size_t piece_of_row = 0;
+  for (int64_t r = first; r < last;) {
+    const int64_t source = rows.at(r, piece_of_row);
+    const Piece& piece = rows.pieces()[piece_of_row];
+    T* const out = y + r * row_step;
+    const int64_t in_piece = std::min(piece.end, last) - r;
+    if (source == AxisSources::kFill) {
+      for (int64_t k = 0; k < in_piece; ++k) std::fill_n(out + k * row_step, n, filling);
+      r += in_piece;
+      continue;
+    }
+    int64_t count = 1, step = 0;
+    if (piece.kind == Piece::Kind::kStrided)
+      count = in_piece, step = piece.step;
+    else
+      while (count < in_piece && rows.at(r + count, piece_of_row) == source) ++count;
+    constexpr auto size = static_cast<int64_t>(sizeof(T));
+    copy_runs(reinterpret_cast<std::byte*>(out), reinterpret_cast<const std::byte*>(from + source),
+              count, static_cast<size_t>(n * size), row_step * size, step * size);
+    r += count;
+  }
+}
+
 /// Rows [first, last) of all axes but the last. A row from the same source as the one before it, as
 /// upsampling has them, is copied from that.
 template <class T>
@@ -99,6 +130,9 @@ void copy_mapped(const T* x, T* y, const MappedSpace& space, T filling, int64_t 
   const size_t inner = dims.size() - 1;
   const int64_t n = dims[inner], step = strides[inner];
   const AxisSources& columns = space.sources[inner];
+  const bool whole = step == 1 && columns.pieces().size() == 1 &&
+                     columns.pieces()[0].kind == Piece::Kind::kStrided &&
+                     columns.pieces()[0].step == 1;
   // Rows that differ in the axis before the last only are walked in one loop.
   const bool flat = inner == 0;
   const int64_t block = flat ? 1 : dims[inner - 1], row_step = flat ? 0 : strides[inner - 1];
@@ -113,6 +147,12 @@ void copy_mapped(const T* x, T* y, const MappedSpace& space, T filling, int64_t 
       to += at * strides[axis];
     }
     const int64_t begin = row % block, end = std::min(block, begin + last - row);
+    if (!flat && whole && !all_filled) {
+      copy_whole_rows(x + from, y + to, row_step, space.sources[inner - 1], columns, filling, begin,
+                      end);
+      row += end - begin;
+      continue;
+    }
     int64_t before = AxisSources::kFill;
     const T* row_before = nullptr;
     size_t piece_of_row = 0;

@@ -24,6 +24,7 @@
 #include <mutex>
 
 #include "backends/cpu/between_casts.h"
+#include "backends/cpu/dense_left.h"
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/gemm_step.h"
 #include "backends/cpu/kernels.h"
@@ -312,6 +313,9 @@ Verdict supports_bf16(const StepSpec& spec) {
   return {settings ? why_not_packed(spec, *settings) : reason};
 }
 
+/// Of a product worth a copy of its left side.
+constexpr int64_t kLeastColumns = 16;
+
 class MatMulKernel final : public Kernel {
  public:
   MatMulKernel(const StepSpec& spec, DType operands) : spec_(spec) {
@@ -344,14 +348,23 @@ class MatMulKernel final : public Kernel {
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
     std::shared_ptr<const PackedWeights> packed = this->packed();
     const BoundProduct product = bound_product(context, settings_);
-    const MatMulProblem& p = product.p;
-    const bool fits = packed && product.folded && p.k > 0 && (p.m == 1 || p.c_m >= p.n) &&
-                      (p.a_k == 1 || p.k == 1) && (p.c_n == 1 || p.n == 1);
+    bool fits = packed && takes_packed(product);
     if (fits) {
-      const bool make = context.background || p.flops() > kHurryFlops;
-      auto bound = std::make_shared<PackedBound>(spec_, product.flat.context(), settings_,
-                                                 std::move(packed), p, make);
-      if (bound->complete()) return bound;
+      if (auto bound = bind_packed(context, product, packed)) return bound;
+    } else if (packed && !product.folded && product.p.n >= kLeastColumns &&
+               context.inputs.size() + 1 <= DenseLeft::kMostOperands) {
+      // Rows that are not evenly apart (those of a transposed view) are where they are copied.
+      const BoundOperand& left = context.inputs[0];
+      const Dims strides = contiguous_strides(Dims(left.dims.begin(), left.dims.end()));
+      std::vector<BoundOperand> inputs(context.inputs.begin(), context.inputs.end());
+      inputs[0].strides = strides;
+      const BindContext dense{inputs, context.outputs, context.background};
+      const BoundProduct even = bound_product(dense, settings_);
+      fits = takes_packed(even);
+      if (fits)
+        if (auto bound = bind_packed(dense, even, packed))
+          return std::make_shared<DenseLeft>(left, element_size(spec_.inputs[0].dtype),
+                                             context.inputs.size() + 1, std::move(bound));
     }
     auto bound = bind_unpacked(context, product);
     bound->provisional |= fits;
@@ -359,6 +372,21 @@ class MatMulKernel final : public Kernel {
   }
 
  private:
+  static bool takes_packed(const BoundProduct& product) {
+    const MatMulProblem& p = product.p;
+    return product.folded && p.k > 0 && (p.m == 1 || p.c_m >= p.n) && (p.a_k == 1 || p.k == 1) &&
+           (p.c_n == 1 || p.n == 1);
+  }
+
+  /// Null where that takes too long on the caller's path.
+  std::shared_ptr<BoundKernel> bind_packed(const BindContext& context, const BoundProduct& product,
+                                           std::shared_ptr<const PackedWeights> packed) const {
+    const bool make = context.background || product.p.flops() > kHurryFlops;
+    auto bound = std::make_shared<PackedBound>(spec_, product.flat.context(), settings_,
+                                               std::move(packed), product.p, make);
+    return bound->complete() ? bound : nullptr;
+  }
+
   std::shared_ptr<const PackedWeights> packed() const {
     const std::lock_guard lock(mutex_);
     return packed_;

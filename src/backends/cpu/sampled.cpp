@@ -2,8 +2,8 @@
 // GridSample by the nearest pixel for elements of any type.
 //
 // Which pixels a point reads, and by which weight, is the same for every channel: it is worked out
-// once per point, then each channel is gathered by the list, or, where a pixel's channels lie side
-// by side (RoiAlign), rows of them are added up.
+// once per point, then each channel is gathered by that, or, where a pixel's channels lie side by
+// side (RoiAlign), rows of them are added up.
 
 #include <algorithm>
 
@@ -24,11 +24,21 @@
 namespace xc::cpu {
 namespace {
 
-constexpr int64_t kPoints = PlanePoints::kMost;  ///< of one list
+constexpr int64_t kPoints = PointTaps::kMost;  ///< worked out at a time
 constexpr int64_t kMostPixels = int64_t{1} << 30;
+constexpr size_t kMostSpatial = 3;  ///< axes interpolated over
 constexpr int64_t kRoiTaps = 1024;  ///< likewise, where points have any number
 
-/// Weighted pixels of a plane, point after point. Lies in scratch memory.
+/// Room for the taps of kPoints points, of which none is set.
+PointTaps taps_in(void* scratch, int64_t taps) {
+  auto* const index = static_cast<int32_t*>(scratch);
+  auto* const weight = reinterpret_cast<float*>(index + taps * kPoints);
+  std::fill_n(index, taps * kPoints, -1);
+  std::fill_n(weight, taps * kPoints, 0.0f);
+  return {index, weight, taps};
+}
+
+/// Weighted pixels of a plane, any number per point, point after point. Lies in scratch memory.
 class TapList {
  public:
   static int64_t bytes(int64_t points, int64_t taps) { return 8 * points + 12 * taps; }
@@ -52,14 +62,13 @@ class TapList {
   /// All taps, as rows of a table.
   WeightedTaps weighted() const { return {index_, weight_, taps_}; }
 
-  /// y[p] = sum over the taps of point p; or y[p] += it.
-  template <bool kAdd>
-  void gather(const float* plane, float* y) const {
+  /// y[p] += sum over the taps of point p.
+  void add_to(const float* plane, float* y) const {
     int64_t t = 0;
     for (int64_t p = 0; p < points_; ++p) {
       float sum = 0;
       for (const int64_t end = ends_[p]; t < end; ++t) sum += weight_[t] * plane[index_[t]];
-      y[p] = kAdd ? y[p] + sum : sum;
+      y[p] += sum;
     }
   }
 
@@ -84,53 +93,46 @@ class GridSampleBound final : public BoundKernel {
     blocks_ = ceil_div(points_, kPoints);
     tasks = checked_mul(x[0], blocks_);
     nearest_ = sampler_.mode() == GridSampler::Mode::kNearest;
-    scratch_bytes = nearest_ ? kPoints * 8 : TapList::bytes(kPoints, checked_mul(kPoints, taps_));
+    scratch_bytes = nearest_ ? kPoints * 8 : checked_mul(taps_, PointTaps::bytes(1));
     held_bytes += views_.bytes();
+    if (!nearest_ && plane_ >= kMostPixels)
+      fail(Status::kLimit, "a plane of {} pixels, at most {} are sampled", plane_, kMostPixels - 1);
     plain_ = spatial_ == 2 && sampler_.mode() == GridSampler::Mode::kLinear &&
-             !sampler_.pads_reflection() && plane_ > 0 && plane_ < kMostPixels;
+             !sampler_.pads_reflection() && plane_ > 0;
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-    if (plain_) return run_plain(args, begin, end);
     if (nearest_)
       return with_element_bytes(element_size(views_.inputs[0].dtype), [&](auto element) {
         run_nearest<decltype(element)>(args, begin, end);
       });
-    TapList list(args.scratch, kPoints, kPoints * taps_);
-    const int64_t channels = views_.inputs[0].dims[1];
+    const Dims& x = views_.inputs[0].dims;
     for (int64_t task = begin; task < end; ++task) {
       const int64_t image = task / blocks_, first = task % blocks_ * kPoints;
       const int64_t count = std::min(kPoints, points_ - first);
       const auto* grid = static_cast<const float*>(args.buffers[1]) +
                          (image * points_ + first) * static_cast<int64_t>(spatial_);
-      list.clear();
-      for (int64_t p = 0; p < count; ++p) {
-        add_taps(list, grid + p * static_cast<int64_t>(spatial_), 0, 0, 1);
-        list.end_point();
+      const PointTaps taps = taps_in(args.scratch, taps_);
+      if (plain_) {
+        fns_.plane_taps({grid, count, x[2], x[3], sampler_.align_corners(), sampler_.pads_border()},
+                        taps);
+      } else {
+        for (int64_t p = 0; p < count; ++p, grid += spatial_) {
+          // A grid point names the innermost axis first.
+          std::array<Taps, kMostSpatial> along;
+          for (size_t axis = 0; axis < spatial_; ++axis)
+            along[axis] = sampler_.at(grid[spatial_ - 1 - axis], x[axis + 2]);
+          int64_t next = p;
+          add_taps(taps, next, along.data(), 0, 0, 1);
+        }
       }
-      for (int64_t c = image * channels; c < (image + 1) * channels; ++c)
-        list.gather<false>(static_cast<const float*>(args.buffers[0]) + c * plane_,
-                           static_cast<float*>(args.buffers[2]) + c * points_ + first);
-    }
-  }
-
- private:
-  /// Images of two axes, by four pixels a point.
-  void run_plain(const StepArgs& args, int64_t begin, int64_t end) const {
-    const Dims& x = views_.inputs[0].dims;
-    PlaneTaps taps;
-    for (int64_t task = begin; task < end; ++task) {
-      const int64_t image = task / blocks_, first = task % blocks_ * kPoints;
-      const int64_t count = std::min(kPoints, points_ - first);
-      const auto* grid = static_cast<const float*>(args.buffers[1]) + (image * points_ + first) * 2;
-      fns_.plane_taps({grid, count, x[2], x[3], sampler_.align_corners(), sampler_.pads_border()},
-                      taps);
       for (int64_t c = image * x[1]; c < (image + 1) * x[1]; ++c)
         fns_.pick_taps(static_cast<const float*>(args.buffers[0]) + c * plane_, taps, count,
                        static_cast<float*>(args.buffers[2]) + c * points_ + first);
     }
   }
 
+ private:
   /// Elements are moved, whatever they are.
   template <class T>
   void run_nearest(const StepArgs& args, int64_t begin, int64_t end) const {
@@ -161,16 +163,22 @@ class GridSampleBound final : public BoundKernel {
     return offset;
   }
 
-  /// The taps of `axis` and what follows, for what was chosen on the axes before. A grid point
-  /// names the innermost axis first.
-  void add_taps(TapList& list, const float* point, size_t axis, int64_t offset,
+  using Taps = std::array<GridSampler::Tap, GridSampler::kMaxTaps>;
+
+  /// The taps of `axis` and what follows, for what was chosen on the axes before, into the places
+  /// from `next` on.
+  void add_taps(const PointTaps& to, int64_t& next, const Taps* along, size_t axis, int64_t offset,
                 double weight) const {
-    if (axis == spatial_) return list.add(offset, weight);
-    const int64_t size = views_.inputs[0].dims[axis + 2];
-    const auto taps = sampler_.at(point[spatial_ - 1 - axis], size);
+    if (axis == spatial_) {
+      to.index[next] = static_cast<int32_t>(offset);
+      to.weight[next] = static_cast<float>(weight);
+      next += kPoints;
+      return;
+    }
     for (size_t k = 0; k < sampler_.taps(); ++k)
-      if (taps[k].index >= 0)
-        add_taps(list, point, axis + 1, offset * size + taps[k].index, weight * taps[k].weight);
+      if (const GridSampler::Tap& tap = along[axis][k]; tap.index >= 0)
+        add_taps(to, next, along, axis + 1, offset * views_.inputs[0].dims[axis + 2] + tap.index,
+                 weight * tap.weight);
   }
 
   OperandViews views_;
@@ -249,7 +257,7 @@ class RoiAlignBound final : public BoundKernel {
     const auto flush = [&](int64_t next) {
       list.end_point();
       for (int64_t c = 0; c < channels_; ++c)
-        list.gather<true>(x + c * in.strides[1], y + c * bins_ + first);
+        list.add_to(x + c * in.strides[1], y + c * bins_ + first);
       list.clear();
       first = next;
     };
@@ -316,8 +324,10 @@ class DeformConvBound final : public BoundKernel {
     rows_ = checked_mul(v.inputs[kX].dims[1], kernel_);
     blocks_ = ceil_div(points_, kPoints);
     tasks = checked_mul(shape_.batch, blocks_);
-    list_bytes_ = align_up(TapList::bytes(kPoints, 4 * kPoints), 64);
-    room_at_ = align_up(list_bytes_ + checked_mul(checked_mul(rows_, kPoints), 4), 64);
+    if (checked_mul(shape_.axes[1].input, shape_.axes[2].input) >= kMostPixels)
+      fail(Status::kLimit, "an image of {} x {} pixels, fewer than {} are sampled",
+           shape_.axes[1].input, shape_.axes[2].input, kMostPixels);
+    room_at_ = align_up(kTapBytes + checked_mul(checked_mul(rows_, kPoints), 4), 64);
     room_ = gemm_room<float>(shape_.out_channels, std::min(kPoints, points_),
                              shape_.in_channels * kernel_);
     scratch_bytes = room_at_ + room_ * 4;
@@ -330,7 +340,7 @@ class DeformConvBound final : public BoundKernel {
                  ? static_cast<const float*>(args.buffers[i])
                  : nullptr;
     };
-    auto* columns = reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + list_bytes_);
+    auto* columns = reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + kTapBytes);
     const int64_t outputs = shape_.out_channels, depth = shape_.in_channels * kernel_;
     for (int64_t task = begin; task < end; ++task) {
       const int64_t image = task / blocks_, first = task % blocks_ * kPoints;
@@ -362,50 +372,57 @@ class DeformConvBound final : public BoundKernel {
     const WindowAxis &down = shape_.axes[1], &across = shape_.axes[2];
     const int64_t channels = views_.inputs[kX].dims[1], each = channels / offset_groups_;
     const int64_t plane = down.input * across.input;
-    TapList list(scratch, kPoints, 4 * kPoints);
     for (int64_t group = 0; group < offset_groups_; ++group)
       for (int64_t k = 0; k < kernel_; ++k) {
         const int64_t row = (image * offset_groups_ + group) * kernel_ + k;
-        list.clear();
-        for (int64_t point = first; point < first + count; ++point) {
+        const PointTaps taps = taps_in(scratch, kTaps);
+        for (int64_t p = 0; p < count; ++p) {
+          const int64_t point = first + p;
           const double y = static_cast<double>(down.at(point / across.output, k / across.kernel)) +
                            offsets[(row * 2) * points_ + point];
           const double z =
               static_cast<double>(across.at(point % across.output, k % across.kernel)) +
               offsets[(row * 2 + 1) * points_ + point];
-          add_sample(list, y, z, masks ? masks[row * points_ + point] : 1.0);
-          list.end_point();
+          add_sample(taps, p, y, z, masks ? masks[row * points_ + point] : 1.0);
         }
         for (int64_t c = group * each; c < (group + 1) * each; ++c)
-          list.gather<false>(x + (image * channels + c) * plane,
-                             columns + (c * kernel_ + k) * count);
+          fns_.pick_taps(x + (image * channels + c) * plane, taps, count,
+                         columns + (c * kernel_ + k) * count);
       }
   }
 
-  /// The bilinear sample at (y, z); what lies outside is zero.
-  void add_sample(TapList& list, double y, double z, double mask) const {
+  /// Of point p the bilinear sample at (y, z); what lies outside is zero.
+  void add_sample(const PointTaps& taps, int64_t p, double y, double z, double mask) const {
     const int64_t h = shape_.axes[1].input, w = shape_.axes[2].input;
     if (!(y > -1 && y < static_cast<double>(h) && z > -1 && z < static_cast<double>(w))) return;
     const double y0 = std::floor(y), z0 = std::floor(z), ty = y - y0, tz = z - z0;
     const auto i = static_cast<int64_t>(y0), j = static_cast<int64_t>(z0);
-    const auto add = [&](int64_t row, int64_t column, double weight) {
-      if (row >= 0 && row < h && column >= 0 && column < w)
-        list.add(row * w + column, mask * weight);
+    const auto add = [&](int64_t tap, int64_t row, int64_t column, double weight) {
+      if (row < 0 || row >= h || column < 0 || column >= w) return;
+      taps.index[tap * kPoints + p] = static_cast<int32_t>(row * w + column);
+      taps.weight[tap * kPoints + p] = static_cast<float>(mask * weight);
     };
-    add(i, j, (1 - ty) * (1 - tz));
-    add(i, j + 1, (1 - ty) * tz);
-    add(i + 1, j, ty * (1 - tz));
-    add(i + 1, j + 1, ty * tz);
+    add(0, i, j, (1 - ty) * (1 - tz));
+    add(1, i, j + 1, (1 - ty) * tz);
+    add(2, i + 1, j, ty * (1 - tz));
+    add(3, i + 1, j + 1, ty * tz);
   }
 
+  static constexpr int64_t kTaps = 4, kTapBytes = PointTaps::bytes(kTaps);
+
+  const LineFns& fns_ = line_fns(cpu_info().isa);
   OperandViews views_;
   ConvShape shape_;
-  int64_t offset_groups_ = 1, kernel_ = 1, points_ = 1, rows_ = 0, blocks_ = 0, list_bytes_ = 0;
+  int64_t offset_groups_ = 1, kernel_ = 1, points_ = 1, rows_ = 0, blocks_ = 0;
   int64_t room_at_ = 0, room_ = 0;
 };
 
 Verdict supports_grid(const StepSpec& spec) {
-  if (spec.attrs().get_string("mode", "linear") != "nearest") return dense_f32(spec);
+  if (spec.attrs().get_string("mode", "linear") != "nearest") {
+    const size_t rank = spec.inputs[0].dims.size();
+    if (rank > kMostSpatial + 2) return Verdict::no(fmt::format("{} spatial axes", rank - 2));
+    return dense_f32(spec);
+  }
   // Elements of any type are moved.
   const std::string reason = movable_reason(spec.inputs[0].dtype);
   if (!reason.empty()) return Verdict::no(reason);

@@ -25,19 +25,24 @@ struct AxisTable {
   int64_t base;
 };
 
+/// Elements that points read and what each counts, in rows of kMost points: tap t of point p is at
+/// [t * kMost + p].
+struct PointTaps {
+  static constexpr int64_t kMost = 64;
+  int32_t* index;  ///< below 0: no element, counts zero; so for rows of all kMost points
+  float* weight;
+  int64_t taps;
+
+  static constexpr int64_t bytes(int64_t taps) { return taps * kMost * 8; }
+};
+
 /// Points of a plane between its pixels: coordinates as GridSample has them, linear weights.
 struct PlanePoints {
-  static constexpr int64_t kMost = 64;
   const float* at;        ///< n pairs (x, y)
-  int64_t n;              ///< kMost at most
+  int64_t n;              ///< PointTaps::kMost at most
   int64_t height, width;  ///< of a plane of less than 2^30 pixels
   bool align_corners;
   bool border;  ///< what lies outside is the pixel beside it; else zero
-};
-/// Four pixels of every point. An index below 0 is no pixel: it counts zero.
-struct PlaneTaps {
-  int32_t index[4][PlanePoints::kMost];
-  float weight[4][PlanePoints::kMost];
 };
 
 struct LineFns {
@@ -53,10 +58,10 @@ struct LineFns {
   /// to[o * n + i] = sum over the inputs of output o of weight * from[input * n + i].
   void (*resampled)(const float* from, const AxisTable& table, int64_t outputs, int64_t n,
                     float* to);
-  /// The pixels around each point, row above row, and what each counts.
-  void (*plane_taps)(const PlanePoints& points, PlaneTaps& taps);
-  /// y[p] = sum over the taps of point p of weight * plane[index], for n points.
-  void (*pick_taps)(const float* plane, const PlaneTaps& taps, int64_t n, float* y);
+  /// The four pixels around each point, row above row, and what each counts.
+  void (*plane_taps)(const PlanePoints& points, const PointTaps& taps);
+  /// y[p] = sum over the taps of point p of weight * from[index], for n points.
+  void (*pick_taps)(const float* from, const PointTaps& taps, int64_t n, float* y);
   /// to[2i] = to[2i + 1] = from[i], for n elements of 4 bytes each.
   void (*twice)(const void* from, int64_t n, void* to);
 };

@@ -100,6 +100,21 @@ XC_INLINE __m256i first_lanes(int64_t n, int64_t bytes) {
                     : (__m256i)(Vec<int64_t>{0, 1, 2, 3} < n);
 }
 #endif
+/// Lane i is p[index[i]], or 0 where that is negative: nothing is read there.
+XC_INLINE Vec<float> gather_or_zero(const float* p, Vec<int32_t> index) {
+#if defined(__AVX512F__)
+  const __mmask16 there = _mm512_cmpge_epi32_mask((__m512i)index, _mm512_setzero_si512());
+  return (Vec<float>)_mm512_mask_i32gather_ps(_mm512_setzero_ps(), there, (__m512i)index, p, 4);
+#elif defined(__AVX2__)
+  const __m256i there = (__m256i)(index >= 0);
+  return (Vec<float>)_mm256_mask_i32gather_ps(_mm256_setzero_ps(), p, (__m256i)index, (__m256)there,
+                                              4);
+#else
+  Vec<float> v = {};
+  for (int i = 0; i < kLanes<float>; ++i) v[i] = index[i] < 0 ? 0.0f : p[index[i]];
+  return v;
+#endif
+}
 /// Whole registers of 4- and 8-byte elements are loaded under a mask: nothing beyond is touched,
 /// and neither a call nor a detour over the stack is needed.
 template <class V, class T>
