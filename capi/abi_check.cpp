@@ -63,7 +63,7 @@ XC_OFFSET(xc_config, post_ops, 168);
 XC_OFFSET(xc_config, winograd, 176);
 XC_OFFSET(xc_config, bands, 184);
 
-XC_SIZE(xc_config_option_info, 96);
+XC_SIZE(xc_config_option_info, 104);
 XC_OFFSET(xc_config_option_info, name, 8);
 XC_OFFSET(xc_config_option_info, environment, 24);
 XC_OFFSET(xc_config_option_info, choices, 40);
@@ -71,6 +71,7 @@ XC_OFFSET(xc_config_option_info, doc, 56);
 XC_OFFSET(xc_config_option_info, fallback, 72);
 XC_OFFSET(xc_config_option_info, low, 80);
 XC_OFFSET(xc_config_option_info, high, 88);
+XC_OFFSET(xc_config_option_info, engine_only, 96);
 
 XC_SIZE(xc_engine_options, 136);
 XC_OFFSET(xc_engine_options, config, 8);

@@ -179,6 +179,7 @@ xc_status xc_config_option(uint32_t index, xc_config_option_info* out_info) {
     info.fallback = row.fallback;
     info.low = row.low;
     info.high = row.high;
+    info.engine_only = row.engine_only;
     write_struct(out_info, info, "out_info");
   });
 }

@@ -33,26 +33,28 @@ enum {
 };
 
 /* The knobs. Zero always means the default, so a zeroed struct with its size set is valid. Each
- * field has a name (its own), an environment variable and a doc line: see xc_config_option(). */
+ * field has a name (its own), an environment variable and a doc line: see xc_config_option(). Those
+ * marked "engine" are refused in the options of a session, and so is strict numerics there unless
+ * the engine is strict: see xc_session_options. */
 typedef struct xc_config {
   uint32_t struct_size; /* = sizeof(xc_config) */
   uint32_t reserved;    /* 0 */
-  int64_t threads;      /* workers of a run, the caller included; 0 = all cores it may use */
+  int64_t threads; /* engine: workers of a run, the caller included; 0 = all cores it may use */
   int64_t jit;
   int64_t numerics;
-  int64_t code_cache_bytes;  /* executable memory of an engine; 0 = 64 MiB */
+  int64_t code_cache_bytes;  /* engine: executable memory; 0 = 64 MiB */
   int64_t bound_cache_bytes; /* plans bound to shapes, per session; 0 = 24 MiB */
   int64_t max_memory_bytes;  /* of values and results of one run: over it a run fails with XC_LIMIT
                               * before it allocates them; 0 = no cap */
-  int64_t compile_cpu_percent; /* CPU share of background compilation; 0 = 2 */
-  int64_t copy_weights;        /* 1 = read the model file instead of mapping it */
-  int64_t isa;                 /* 0 best, 1 baseline, 2 AVX2, 3 AVX-512 */
+  int64_t compile_cpu_percent; /* engine: CPU share of background compilation; 0 = 2 */
+  int64_t copy_weights;        /* engine: 1 = read the model file instead of mapping it */
+  int64_t isa;                 /* engine: 0 best, 1 baseline, 2 AVX2, 3 AVX-512 */
   int64_t force_swap;          /* testing: another plan at every run */
-  int64_t verify_passes;       /* 1 = verify the graph after every pass */
+  int64_t verify_passes;       /* engine: 1 = verify the graph after every pass */
   int64_t poison_arena;        /* testing: working memory starts as NaN patterns */
-  int64_t rules;               /* 1 = pattern rules off */
+  int64_t rules;               /* engine: 1 = pattern rules off */
   int64_t fusion;              /* 1 = fused regions off */
-  int64_t trace_compiles;      /* 1 = keep code of compiled regions for explain */
+  int64_t trace_compiles;      /* engine: 1 = keep code of compiled regions for explain */
   const char* cache_dir; /* persistent cache; NULL or "" = off. Machine code found there is run:
                             it is used only when it belongs to this user and nobody else can
                             write it, and made so. Borrowed until the engine or session is
@@ -101,6 +103,8 @@ typedef struct xc_config_option_info {
   xc_string_view doc;
   int64_t fallback; /* what 0 stands for */
   int64_t low, high;
+  uint32_t engine_only; /* 1 = no session has its own: see xc_session_options */
+  uint32_t reserved;    /* 0 */
 } xc_config_option_info;
 
 /* Number of knobs. Any thread. @since 0.1 @stability stable */

@@ -14,9 +14,12 @@ extern "C" {
 #endif
 
 typedef struct xc_session_options {
-  uint32_t struct_size;    /* = sizeof(xc_session_options) */
-  uint32_t reserved;       /* 0 */
-  const xc_config* config; /* fields that are not 0 replace the engine's; NULL = none */
+  uint32_t struct_size; /* = sizeof(xc_session_options) */
+  uint32_t reserved;    /* 0 */
+  /* Fields that are not 0 replace the engine's; NULL = none. What is the engine's alone (engine.h,
+   * xc_config_option_info.engine_only) may only be what it is there, and numerics strict only where
+   * the engine is: others have changed the model's bits when it was loaded. */
+  const xc_config* config;
 } xc_session_options;
 #define XC_SESSION_OPTIONS_INIT {sizeof(xc_session_options), 0, NULL}
 
@@ -25,8 +28,8 @@ typedef struct xc_session_options {
 XC_API void xc_session_options_init(xc_session_options* options, size_t size);
 
 /* Creates a session. `options` may be NULL. The caller destroys it.
- * Fails with XC_INVALID_ARGUMENT, XC_UNSUPPORTED (naming a node nothing can execute),
- * XC_OUT_OF_MEMORY. @since 0.1 @stability stable */
+ * Fails with XC_INVALID_ARGUMENT (naming an option that is the engine's), XC_UNSUPPORTED (naming a
+ * node nothing can execute), XC_OUT_OF_MEMORY. @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_session_create(xc_model* model, const xc_session_options* options,
                                                 xc_session** out_session, xc_error** out_error);
 

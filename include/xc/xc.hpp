@@ -767,7 +767,8 @@ class Call {
 
 class Session {
  public:
-  /// `overrides`: fields that are not 0 replace the engine's.
+  /// `overrides`: fields that are not 0 replace the engine's; not those that are its alone, see
+  /// xc_session_options.
   explicit Session(const Model& model, const Config& overrides = {})
       : outputs_(xc_model_output_count(model.handle())) {
     xc_session_options options = XC_SESSION_OPTIONS_INIT;

@@ -11,9 +11,11 @@ namespace {
 
 using C = Config;
 constexpr int64_t kMax = INT64_MAX;
+constexpr bool kEngineOnly = true;
 constexpr std::array<ConfigRow, 23> kTable{{
     {"threads", "XC_THREADS", "", 0, 0, 1024, &C::threads, nullptr,
-     "workers of a run, the calling thread included; 0 = all cores this process may use"},
+     "workers of a run, the calling thread included; 0 = all cores this process may use",
+     kEngineOnly},
     {"jit", "XC_JIT", "auto|off|sync|freeze", 0, 0, 3, &C::jit, nullptr,
      "auto compiles in the background, sync at first use, off never, freeze keeps what is there"},
     {"numerics", "XC_NUMERICS", "tolerant|fast|strict", 0, 0, 2, &C::numerics, nullptr,
@@ -21,28 +23,29 @@ constexpr std::array<ConfigRow, 23> kTable{{
      "2^-8 + "
      "k 2^-23 of the sum of their magnitudes), functions in fused kernels within 2^-11"},
     {"code_cache_bytes", "XC_CODE_CACHE_BYTES", "", 64 << 20, 0, kMax, &C::code_cache_bytes,
-     nullptr, "cap of executable memory of an engine"},
+     nullptr, "cap of executable memory of an engine", kEngineOnly},
     {"bound_cache_bytes", "XC_BOUND_CACHE_BYTES", "", 24 << 20, 0, kMax, &C::bound_cache_bytes,
      nullptr, "cap of plans bound to input signatures, per session"},
     {"max_memory_bytes", "XC_MAX_MEMORY_BYTES", "", 0, 0, kMax, &C::max_memory_bytes, nullptr,
      "cap of the memory one run may need; 0 = none"},
     {"compile_cpu_percent", "XC_COMPILE_CPU_PERCENT", "", 2, 0, 100, &C::compile_cpu_percent,
-     nullptr, "share of process CPU that background compilation may use after the first seconds"},
+     nullptr, "share of process CPU that background compilation may use after the first seconds",
+     kEngineOnly},
     {"copy_weights", "XC_COPY_WEIGHTS", "", 0, 0, 1, &C::copy_weights, nullptr,
-     "1 reads the model file into memory instead of mapping it"},
+     "1 reads the model file into memory instead of mapping it", kEngineOnly},
     {"isa", "XC_ISA", "best|baseline|avx2|avx512", 0, 0, 3, &C::isa, nullptr,
-     "highest instruction set generated code may use"},
+     "highest instruction set generated code may use", kEngineOnly},
     {"force_swap", "XC_FORCE_SWAP", "", 0, 0, 1, &C::force_swap, nullptr,
      "testing: publish another plan at every run"},
     {"verify_passes", "XC_VERIFY_PASSES", "", 0, 0, 1, &C::verify_passes, nullptr,
-     "verify the graph after every pass"},
+     "verify the graph after every pass", kEngineOnly},
     {"poison_arena", "XC_POISON_ARENA", "", 0, 0, 1, &C::poison_arena, nullptr,
      "testing: fill working memory with NaN patterns before every run"},
     {"rules", "XC_RULES", "on|off", 0, 0, 1, &C::rules, nullptr,
-     "pattern rules (gelu, layer norm, ...)"},
+     "pattern rules (gelu, layer norm, ...)", kEngineOnly},
     {"fusion", "XC_FUSION", "on|off", 0, 0, 1, &C::fusion, nullptr, "fused regions"},
     {"trace_compiles", "XC_TRACE_COMPILES", "", 0, 0, 1, &C::trace_compiles, nullptr,
-     "keep loop IR and assembly of compiled regions for explain"},
+     "keep loop IR and assembly of compiled regions for explain", kEngineOnly},
     {"cache_dir", "XC_CACHE_DIR", "", 0, 0, 0, nullptr, &C::cache_dir,
      "directory of the persistent cache; empty = off"},
     {"kernels", "XC_KERNELS", "best|reference", 0, 0, 1, &C::kernels, nullptr,
@@ -109,6 +112,19 @@ int64_t effective(const Config& config, int64_t Config::* field) {
   for (const ConfigRow& row : kTable)
     if (row.field == field) return row.fallback;
   return 0;
+}
+
+Config overridden(const Config& base, const Config& overrides) {
+  Config out = base;
+  for (const ConfigRow& row : kTable) {
+    if (row.text && !(overrides.*row.text).empty()) out.*row.text = overrides.*row.text;
+    if (!row.field || overrides.*row.field == 0) continue;
+    if (row.engine_only && effective(overrides, row.field) != effective(base, row.field))
+      fail(Status::kInvalidArgument,
+           "option {} is the engine's, no session has its own: give it to the engine", row.name);
+    out.*row.field = overrides.*row.field;
+  }
+  return out;
 }
 
 }  // namespace xc

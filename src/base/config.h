@@ -11,7 +11,7 @@ namespace xc {
 
 enum class JitMode : uint8_t { kAuto = 0, kOff = 1, kSync = 2, kFreeze = 3 };
 
-/// Settings of one engine and, where it makes sense, overridden per session.
+/// Settings of one engine and, but for those marked in the table, overridden per session.
 struct Config {
   int64_t threads = 0;   ///< workers, the caller included; 0 = all cores this process may use
   int64_t jit = 0;       ///< JitMode
@@ -47,6 +47,7 @@ struct ConfigRow {
   int64_t Config::* field;     ///< null for text
   std::string Config::* text;  ///< null for numbers
   std::string_view doc;
+  bool engine_only = false;  ///< used before there is a session: none can have its own
 };
 
 std::span<const ConfigRow> config_table();
@@ -61,5 +62,10 @@ void read_environment(Config& config);
 
 /// The value of a row with the default put in for 0.
 int64_t effective(const Config& config, int64_t Config::* field);
+
+/// `base` with the fields of `overrides` that are not 0 (or empty) in their place. Fails with
+/// kInvalidArgument, naming the option, where another value is asked for of one that is the
+/// engine's alone.
+Config overridden(const Config& base, const Config& overrides);
 
 }  // namespace xc

@@ -18,13 +18,18 @@
 namespace xc {
 namespace {
 
+bool is_strict(const Config& config) {
+  return static_cast<Numerics>(config.numerics) == Numerics::kStrict;
+}
+
+/// The settings of a session. What the passes of another engine than a strict one did to the
+/// model's bits stays done.
 Config merged(const Config& base, const Config& overrides) {
-  Config out = base;
-  for (const ConfigRow& row : config_table()) {
-    if (row.field && overrides.*row.field != 0) out.*row.field = overrides.*row.field;
-    if (row.text && !(overrides.*row.text).empty()) out.*row.text = overrides.*row.text;
-  }
-  return out;
+  if (is_strict(overrides) && !is_strict(base))
+    fail(Status::kInvalidArgument,
+         "option numerics: the engine is not strict, and its passes have changed the model: give "
+         "strict to the engine");
+  return overridden(base, overrides);
 }
 
 /// The model's graph, or a copy in which values are stored in bf16 where kernels that run under the

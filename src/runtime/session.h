@@ -26,7 +26,9 @@ struct RunOptions {
 
 class Session {
  public:
-  /// `overrides`: non-zero fields replace the engine's.
+  /// `overrides`: non-zero fields replace the engine's. Fails with kInvalidArgument for another
+  /// value of what is the engine's alone (ConfigRow), and for strict numerics over an engine that
+  /// has others: its passes have changed the model.
   Session(std::shared_ptr<const Model> model, const Config& overrides);
   ~Session();
 

@@ -220,7 +220,7 @@ static void creation(void) {
   xc_session* session = NULL;
   xc_config config = XC_CONFIG_INIT;
   xc_session_options options = XC_SESSION_OPTIONS_INIT;
-  config.numerics = XC_NUMERICS_STRICT;
+  config.numerics = XC_NUMERICS_FAST;
   options.config = &config;
   CHECK_OK(xc_session_create(model, &options, &session, &error));
   CHECK(xc_session_model(session) == model);
@@ -237,6 +237,90 @@ static void creation(void) {
   CHECK(session == NULL);
   xc_model_release(model);
   xc_engine_release(engine);
+}
+
+/* Gives a knob a value that the engines of these tests do not have. */
+static xc_status set_another(xc_config* config, const xc_config_option_info* info,
+                             xc_error** error) {
+  char value[64] = "3";
+  if (info->choices.size) { /* the second choice */
+    const char* bar = strchr(info->choices.data, '|') + 1;
+    const size_t size = strcspn(bar, "|");
+    memcpy(value, bar, size);
+    value[size] = 0;
+  } else if (info->high == 1) {
+    strcpy(value, "1");
+  }
+  return xc_config_set(config, info->name.data, value, error);
+}
+
+/* A session takes every knob but those that the engine has used by then. */
+static void options_of_the_engine(void) {
+  uint32_t i, refused = 0;
+  xc_error* error = NULL;
+  xc_engine* engine = make_engine("auto");
+  xc_model* model = make_model(engine);
+  for (i = 0; i < xc_config_option_count(); ++i) {
+    xc_config_option_info info;
+    xc_session* session = NULL;
+    xc_config config = XC_CONFIG_INIT;
+    xc_session_options options = XC_SESSION_OPTIONS_INIT;
+    options.config = &config;
+    memset(&info, 0, sizeof info);
+    info.struct_size = sizeof info;
+    CHECK_CODE(XC_OK, xc_config_option(i, &info));
+    if (info.is_text) continue;
+    CHECK_OK(set_another(&config, &info, &error));
+    if (!info.engine_only) {
+      CHECK_OK(xc_session_create(model, &options, &session, &error));
+      xc_session_destroy(session);
+      continue;
+    }
+    ++refused;
+    CHECK(xc_session_create(model, &options, &session, &error) == XC_INVALID_ARGUMENT);
+    CHECK(session == NULL);
+    CHECK_CONTAINS(xc_error_message(error), info.name.data);
+    CHECK_CONTAINS(xc_error_message(error), "to the engine");
+    xc_error_destroy(error);
+    error = NULL;
+  }
+  CHECK(refused == 8);
+  xc_model_release(model);
+  xc_engine_release(engine);
+}
+
+/* What the engine has anyway may be said again; only a strict engine's sessions are strict. */
+static void options_of_both(void) {
+  xc_error* error = NULL;
+  xc_engine *tolerant = make_engine("off"), *strict = NULL;
+  xc_model *model = make_model(tolerant), *exact;
+  xc_session* session = NULL;
+  xc_config config = XC_CONFIG_INIT;
+  xc_engine_options engine_options = XC_ENGINE_OPTIONS_INIT;
+  xc_session_options options = XC_SESSION_OPTIONS_INIT;
+  options.config = &config;
+  engine_options.config = &config;
+  config.threads = 1;
+  config.code_cache_bytes = 64 << 20;
+  CHECK_OK(xc_session_create(model, &options, &session, &error));
+  xc_session_destroy(session);
+  session = NULL;
+  config.numerics = XC_NUMERICS_STRICT;
+  CHECK(xc_session_create(model, &options, &session, &error) == XC_INVALID_ARGUMENT);
+  CHECK_CONTAINS(xc_error_message(error), "numerics");
+  xc_error_destroy(error);
+  error = NULL;
+  CHECK_OK(xc_engine_create(&engine_options, &strict, &error));
+  exact = make_model(strict);
+  CHECK_OK(xc_session_create(exact, &options, &session, &error));
+  xc_session_destroy(session);
+  config.numerics = XC_NUMERICS_FAST;
+  CHECK_OK(xc_session_create(exact, &options, &session, &error));
+  xc_session_destroy(session);
+  xc_model_release(exact);
+  xc_engine_release(strict);
+  xc_model_release(model);
+  xc_engine_release(tolerant);
 }
 
 static void adaptation(void) {
@@ -309,6 +393,8 @@ int main(void) {
   overlapping();
   run_options();
   creation();
+  options_of_the_engine();
+  options_of_both();
   adaptation();
   sync_mode();
   return check_result();

@@ -243,6 +243,7 @@ class Tool(unittest.TestCase):
         self.assertEqual(rows["jit"]["value"], "off")
         self.assertEqual(rows["threads"]["value"], "1")
         self.assertEqual(rows["jit"]["environment"], "XC_JIT")
+        self.assertTrue(rows["threads"]["engine_only"] and not rows["jit"]["engine_only"])
         self.assertIn("sync", self.xc("config", "--jit", "sync"))
 
     # ---- the persistent cache ----

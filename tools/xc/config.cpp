@@ -1,4 +1,5 @@
-// xc config: the table of settings with the values in effect.
+// xc config: the table of settings with the values in effect; "engine" marks those that no session
+// has of its own.
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -28,10 +29,11 @@ int execute(const EngineFlags& flags, bool as_json) {
                     {"value", value},
                     {"legal", legal},
                     {"environment", environment},
+                    {"engine_only", info.engine_only != 0},
                     {"doc", doc}});
     if (!as_json)
-      fmt::print("{:<20} {:<12} {:<28} {:<24} {}\n", name, value.empty() ? "-" : value, legal,
-                 environment, doc);
+      fmt::print("{:<20} {:<12} {:<28} {:<24} {:<7} {}\n", name, value.empty() ? "-" : value, legal,
+                 environment, info.engine_only ? "engine" : "-", doc);
   }
   if (as_json) fmt::print("{}\n", rows.dump(2));
   return 0;
@@ -46,7 +48,9 @@ void add_config(CLI::App& app, int& exit_code) {
   };
   auto a = std::make_shared<Arguments>();
   CLI::App* sub = app.add_subcommand(
-      "config", "list all options: value in effect, legal values, XC_* variable");
+      "config",
+      "list all options: value in effect, legal values, XC_* variable, whether they are of an "
+      "engine alone");
   a->flags.add_to(*sub);
   sub->add_flag("--json", a->as_json, "as JSON");
   sub->callback([a, &exit_code] { exit_code = execute(a->flags, a->as_json); });
