@@ -139,6 +139,7 @@ struct xc_call : xc::capi::Handle<0x58430e04> {
   std::shared_ptr<xc::Session> session;
   std::vector<xc_tensor*> held;  // one reference each: bound inputs and outputs
   std::unique_ptr<xc::Call> call;
+  std::atomic<bool> running{false};  ///< its memory is one run's at a time
   ~xc_call();
 };
 

@@ -90,6 +90,23 @@ void check_outputs(xc_tensor* const* outputs, uint32_t count) {
     if (outputs[i]) view_of(outputs[i], "outputs");
 }
 
+/// The time in which a call is one run's; fails with kBusy within another's.
+class Turn {
+ public:
+  explicit Turn(std::atomic<bool>& running) : running_(running) {
+    if (running_.exchange(true, std::memory_order_acquire)) [[unlikely]]
+      fail(Status::kBusy,
+           "the call is being run already, by another thread or around this function: prepare one "
+           "for each");
+  }
+  ~Turn() { running_.store(false, std::memory_order_release); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  std::atomic<bool>& running_;
+};
+
 std::vector<Dims> to_shapes(const xc_shape* shapes, uint32_t count) {
   std::vector<Dims> out;
   for (uint32_t i = 0; i < count; ++i) {
@@ -241,7 +258,10 @@ xc_status xc_session_prepare(xc_session* session, const xc_tensor* const* inputs
 }
 
 xc_status xc_call_run(xc_call* call, xc_error** out_error) {
-  return guard_run(out_error, [&] { live(call).call->run(); });
+  return guard_run(out_error, [&] {
+    const Turn turn(live(call).running);
+    call->call->run();
+  });
 }
 
 uint32_t xc_call_output_count(const xc_call* call) {

@@ -3,8 +3,8 @@
  * (xc_session_explain() names them).
  *
  * Made by xc_session_prepare(). Compiled kernels that a session accepts later reach its calls too.
- * Threads: one at a time; several calls of one session may run at once. Ownership: single; a call
- * keeps its session's plans, its inputs and its outputs alive.
+ * Threads: one at a time, a second one is refused; several calls of one session may run at once.
+ * Ownership: single; a call keeps its session's plans, its inputs and its outputs alive.
  */
 #ifndef XC_CALL_H
 #define XC_CALL_H
@@ -16,7 +16,8 @@ extern "C" {
 #endif
 
 /* Reads the bound inputs, runs, writes the bound outputs.
- * Fails with XC_RANGE (outputs are then unspecified), XC_OUT_OF_MEMORY, XC_INVALID_ARGUMENT.
+ * Fails with XC_RANGE (outputs are then unspecified), XC_OUT_OF_MEMORY, XC_INVALID_ARGUMENT, and
+ * with XC_BUSY while a run of the call is in progress: in another thread, or around this function.
  * @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_call_run(xc_call* call, xc_error** out_error);
 

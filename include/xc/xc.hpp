@@ -19,6 +19,7 @@
 #include <chrono>
 #include <complex>
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -728,14 +729,26 @@ class Profile {
 };
 
 /// Entries of a persistent cache: `visit(const xc_cache_entry&)` for each, in the order of names.
+/// What it throws comes out as it is; no entry is visited after that.
 template <class Visit>
 void visit_cache(const std::string& directory, Visit visit) {
+  struct Visitor {
+    Visit& visit;
+    std::exception_ptr thrown;
+  } visitor{visit, nullptr};
   detail::call(
       &xc_cache_visit, directory.c_str(),
       [](void* user_data, const xc_cache_entry* entry) {
-        (*static_cast<Visit*>(user_data))(*entry);
+        Visitor& self = *static_cast<Visitor*>(user_data);
+        if (self.thrown) return;
+        try {
+          self.visit(*entry);
+        } catch (...) {
+          self.thrown = std::current_exception();
+        }
       },
-      static_cast<void*>(&visit));
+      static_cast<void*>(&visitor));
+  if (visitor.thrown) std::rethrow_exception(visitor.thrown);
 }
 
 struct PrunedCache {
@@ -749,7 +762,7 @@ inline PrunedCache prune_cache(const std::string& directory, int64_t max_bytes) 
   return out;
 }
 
-/// A run prepared for fixed shapes and memory; one thread at a time.
+/// A run prepared for fixed shapes and memory; one thread at a time, others fail with XC_BUSY.
 class Call {
  public:
   explicit Call(xc_call* handle) : handle_(handle) {}

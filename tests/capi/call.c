@@ -1,5 +1,5 @@
 /* call.h */
-#include "models.h"
+#include "operators.h"
 
 static const int64_t kDims[2] = {1, 2};
 
@@ -65,8 +65,68 @@ static void wrong_calls(void) {
   xc_session_destroy(session);
 }
 
+/* What an operator does in the middle of a run: it runs a call, it fails. */
+struct middle {
+  xc_call* call; /* NULL = nothing is run */
+  xc_status status;
+  char said[256];
+  int fails;
+};
+
+static xc_status in_the_middle(void* user_data, xc_op_call* call) {
+  struct middle* middle = user_data;
+  xc_tensor_view x, y;
+  xc_status status;
+  if ((status = xc_op_call_input(call, 0, &x))) return status;
+  if ((status = xc_op_call_output(call, 0, &y))) return status;
+  memcpy(y.data, x.data, sizeof(float) * (size_t)x.dims[0]);
+  if (middle->call) {
+    xc_error* error = NULL;
+    middle->status = xc_call_run(middle->call, &error);
+    snprintf(middle->said, sizeof middle->said, "%s", xc_error_text(error));
+    xc_error_destroy(error);
+  }
+  return middle->fails ? xc_op_call_fail(call, XC_RANGE, "as asked") : XC_OK;
+}
+
+/* A run within a run of the same call is refused; the call is free again behind every run, failed
+ * ones too. */
+static void one_run_at_a_time(void) {
+  static const char kModel[] = "graph g(%x: f32[n]) -> (%y) { %y = acme::Middle(%x) }";
+  const float values[2] = {3, -4};
+  struct middle middle = {NULL, XC_OK, "", 0};
+  xc_error* error = NULL;
+  xc_op_library* library = make_library();
+  xc_session* session;
+  xc_tensor* x = vector(2, values);
+  const xc_tensor* in = x;
+  xc_call *call = NULL, *other = NULL;
+  declare(library, "acme::Middle(x: f32[n]) -> y: f32[n]", in_the_middle, &middle);
+  session = session_of(library, NULL, NULL, kModel, NULL, 0);
+  CHECK_OK(xc_session_prepare(session, &in, 1, NULL, 0, &call, &error));
+  CHECK_OK(xc_session_prepare(session, &in, 1, NULL, 0, &other, &error));
+  middle.call = call;
+  middle.status = XC_OK;
+  CHECK_OK(xc_call_run(call, &error));
+  CHECK(middle.status == XC_BUSY);
+  CHECK_CONTAINS(middle.said, "run already");
+  check_floats(xc_call_output(call, 0), 2, values);
+  middle.fails = 1;
+  CHECK_FAILS(XC_RANGE, xc_call_run(call, &error));
+  middle.call = NULL;
+  middle.fails = 0;
+  CHECK_OK(xc_call_run(call, &error));
+  CHECK_OK(xc_call_run(other, &error));
+  xc_call_destroy(other);
+  xc_call_destroy(call);
+  xc_tensor_release(x);
+  xc_session_destroy(session);
+  xc_op_library_release(library);
+}
+
 int main(void) {
   run();
+  one_run_at_a_time();
   wrong_calls();
   return check_result();
 }

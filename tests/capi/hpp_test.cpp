@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 #include <string>
+
+#include "support/scratch.h"
 
 namespace {
 
@@ -134,4 +137,26 @@ TEST_CASE("capi/hpp: a sequence holds tensors") {
   CHECK(sequence.element(0).dims()[0] == 2);
   CHECK(sequence.element(1).dtype() == XC_DTYPE_I64);
   CHECK_THROWS_AS(sequence.element(2), xcrt::Error);
+}
+
+TEST_CASE("capi/hpp: what a visitor of a cache throws comes out as it is") {
+  struct Enough : std::runtime_error {
+    using std::runtime_error::runtime_error;
+  };
+  const xc::testing::ScratchDirectory directory;
+  for (const char digit : {'1', '2'})
+    directory.write("object-" + std::string(32, digit), "damaged");
+  std::vector<std::string> names;
+  xcrt::visit_cache(directory.path, [&](const xc_cache_entry& entry) {
+    names.emplace_back(xcrt::detail::view(entry.name));
+  });
+  REQUIRE(names.size() == 2);
+  int visited = 0;
+  CHECK_THROWS_WITH_AS(xcrt::visit_cache(directory.path,
+                                         [&](const xc_cache_entry&) {
+                                           ++visited;
+                                           throw Enough("seen enough");
+                                         }),
+                       "seen enough", Enough);
+  CHECK(visited == 1);
 }
