@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "errors.h"
 // After Python.h.
 #include <numpy/arrayobject.h>
 
@@ -160,11 +161,38 @@ int number_of_dtype(xc_dtype dtype) {
   }
 }
 
+/// NumPy's type of a byte that holds a 4- or 2-bit integer; -1 for other types.
+int number_of_bytes(xc_dtype dtype) {
+  if (dtype == XC_DTYPE_I4 || dtype == XC_DTYPE_I2) return NPY_INT8;
+  if (dtype == XC_DTYPE_U4 || dtype == XC_DTYPE_U2) return NPY_UINT8;
+  return -1;
+}
+
+xcrt::Error failure(const char* what, xc_status status, const std::string& message,
+                    const char* name) {
+  const std::string where = std::string(what) + " " + name;
+  return {status, (std::string(xc_status_name(status)) + ": " + where + ": " + message).c_str(),
+          where};
+}
+
 [[noreturn]] void fail(const char* what, xc_status status, const std::string& message,
                        const char* name) {
-  const std::string where = std::string(what) + " " + name;
-  throw xcrt::Error(
-      status, (std::string(xc_status_name(status)) + ": " + where + ": " + message).c_str(), where);
+  throw failure(what, status, message, name);
+}
+
+/// After an import that did not succeed, and that does not tell why: asked once more, the exporter
+/// may.
+[[noreturn]] void fail_import(const char* what, nb::handle value, const char* name) {
+  PyObject* capsule = PyObject_CallMethod(value.ptr(), "__dlpack__", nullptr);
+  if (capsule) {
+    Py_DECREF(capsule);
+    fail(what, XC_INVALID_ARGUMENT,
+         "the object's DLPack export is no tensor of the CPU, or is read-only", name);
+  }
+  nb::python_error error;
+  const xcrt::Error told = failure(what, XC_INVALID_ARGUMENT,
+                                   "the object's DLPack export failed: " + text_of(error), name);
+  fail_with(told, std::move(error));
 }
 
 nb::object steal(PyObject* object) {
@@ -288,13 +316,14 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
     fail(what_, XC_INVALID_ARGUMENT, "the array is read-only", name);
 
   xc_tensor_view& view = views_[index];
-  if ((dtype == XC_DTYPE_I4 || dtype == XC_DTYPE_I2) && use != Use::kWritten) {
-    // ml_dtypes leaves the upper bits of a byte as it likes; as bytes they are the number's sign.
-    if (in_place) fail(what_, XC_UNSUPPORTED, "a prepared call takes no int4 or int2", name);
+  if (const int wide = number_of_bytes(dtype); wide >= 0 && use != Use::kWritten) {
+    // ml_dtypes leaves the upper bits of a byte as it likes; in a tensor they belong to the number.
+    if (in_place)
+      fail(what_, XC_UNSUPPORTED, "a prepared call takes no int4, int2, uint4 or uint2", name);
     const nb::object bytes =
-        steal(PyArray_FromAny(value.ptr(), PyArray_DescrFromType(NPY_INT8), 0, 0,
+        steal(PyArray_FromAny(value.ptr(), PyArray_DescrFromType(wide), 0, 0,
                               NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, nullptr));
-    set_array(index, bytes, XC_DTYPE_I8, name, Use::kOnce);
+    set_array(index, bytes, XC_DTYPE_UNDEFINED, name, Use::kOnce);
     view.dtype = dtype;
     return;
   }
@@ -363,8 +392,7 @@ void Inputs::set_tensor(size_t index, xcrt::Tensor tensor) {
 template <class Array>
 void Inputs::set_dlpack(size_t index, nb::handle value, const char* name) {
   Array array;
-  if (!nb::try_cast(value, array))
-    fail(what_, XC_INVALID_ARGUMENT, "the object's DLPack export failed, or is read-only", name);
+  if (!nb::try_cast(value, array)) fail_import(what_, value, name);
   if (array.device_type() != nb::device::cpu::value)
     fail(what_, XC_UNSUPPORTED, "the array is on another device: move it to the CPU", name);
   const xc_dtype dtype = dtype_of_dlpack(array.dtype());

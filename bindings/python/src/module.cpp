@@ -4,11 +4,14 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
+#include "collected.h"
+#include "errors.h"
 #include "session.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 using xc_python::Call;
+using xc_python::Collected;
 using xc_python::Operators;
 using xc_python::Port;
 using xc_python::Session;
@@ -17,7 +20,7 @@ namespace {
 
 PyObject* error_type = nullptr;  // xc.Error; lives as long as the interpreter
 
-/// xcrt::Error -> xc.Error with status, where and advice.
+/// xcrt::Error -> xc.Error with status, where, advice and, where one is known, its cause.
 void translate(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
@@ -34,6 +37,8 @@ void translate(const std::exception_ptr& pointer, void*) {
     object.attr("status") = error.status_name();
     object.attr("where") = text(error.where());
     object.attr("advice") = text(error.advice());
+    if (const auto* caused = dynamic_cast<const xc_python::Caused*>(&error))
+      PyException_SetCause(value, caused->cause().inc_ref().ptr());
     PyErr_SetObject(error_type, value);
   }
 }
@@ -59,6 +64,8 @@ nb::list options() {
 
 NB_MODULE(_core, module) {
   xc_python::import_numpy();
+  // What is alive when the interpreter ends is the program's affair: sys.stderr is not ours.
+  nb::set_leak_warnings(false);
   error_type = PyErr_NewExceptionWithDoc("xc.Error", "A failed call: status, where, advice.",
                                          PyExc_RuntimeError, nullptr);
   if (!error_type) nb::raise_python_error();
@@ -73,17 +80,20 @@ NB_MODULE(_core, module) {
       .def("__repr__",
            [](const Port& port) { return "Port(" + port.name + ": " + port.type + ")"; });
 
-  nb::class_<Call>(module, "Call", "A run prepared for fixed arrays.")
+  nb::class_<Call>(module, "Call", nb::type_slots(Collected<Call>::slots),
+                   "A run prepared for fixed arrays.")
       .def("run", &Call::run)
       .def("__call__", &Call::run)
       .def_prop_ro("outputs", &Call::outputs);
 
-  nb::class_<Operators>(module, "Operators", "Operators of the host for models to use.")
+  nb::class_<Operators>(module, "Operators", nb::type_slots(Collected<Operators>::slots),
+                        "Operators of the host for models to use.")
       .def(nb::init<>())
       .def("add", &Operators::add, "signature"_a, "function"_a.none() = nb::none())
       .def("add_rules", &Operators::add_rules, "rules"_a);
 
-  nb::class_<Session>(module, "Session", "A model made ready to run.")
+  nb::class_<Session>(module, "Session", nb::type_slots(Collected<Session>::slots),
+                      "A model made ready to run.")
       .def(nb::init<nb::handle, int64_t, nb::handle, const Operators*, const nb::kwargs&>(),
            "model"_a, "threads"_a = 0, "jit"_a = nb::none(), "operators"_a.none() = nb::none(),
            "options"_a)

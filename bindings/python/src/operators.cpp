@@ -4,31 +4,13 @@
 #include <nanobind/stl/string_view.h>
 
 #include <cstring>
+#include <utility>
 
 #include "arrays.h"
+#include "errors.h"
 
 namespace xc_python {
 namespace {
-
-/// A Python object that goes on any thread, with or without the GIL.
-class Held {
- public:
-  explicit Held(nb::object object) : object_(std::move(object)) {}
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  ~Held() {
-    if (!nb::is_alive()) {  // the interpreter has gone, and its objects with it
-      (void)object_.release();
-      return;
-    }
-    const nb::gil_scoped_acquire locked;
-    object_.reset();
-  }
-  nb::handle get() const { return object_; }
-
- private:
-  nb::object object_;
-};
 
 /// An input as an array of its own, which the function may keep and change.
 nb::object input_of(const xcrt::OpCall& call, uint32_t index) {
@@ -130,12 +112,6 @@ void compute(nb::handle function, xcrt::OpCall& call) {
     if (call.wants(k)) store(call, k, nb::object(result[k]));
 }
 
-/// "ValueError: the text", without the traceback.
-std::string text_of(const nb::python_error& error) {
-  const nb::object type = nb::getattr(error.type(), "__name__");
-  return nb::cast<std::string>(type) + ": " + nb::cast<std::string>(nb::str(error.value()));
-}
-
 }  // namespace
 
 nb::object Operators::add(const std::string& signature, nb::object function) {
@@ -145,22 +121,32 @@ nb::object Operators::add(const std::string& signature, nb::object function) {
   }
   if (!PyCallable_Check(function.ptr()))
     fail("INVALID_ARGUMENT: an operator's function is something to call, or None");
-  auto held = std::make_shared<Held>(function);
-  library_.add(signature.c_str(), [held](xcrt::OpCall& call) {
-    const nb::gil_scoped_acquire locked;
-    try {
-      compute(held->get(), call);
-    } catch (const nb::python_error& error) {
-      std::string text;
-      try {
-        text = text_of(error);
-      } catch (...) {
-        text = "the function raised an exception that has no text";
-      }
-      fail(text);
-    }
-  });
+  const auto slot = std::make_shared<Slot>(Slot{function});
+  slots_.reserve(slots_.size() + 1);
+  library_.add(signature.c_str(), [slot](xcrt::OpCall& call) { call_function(*slot, call); });
+  slots_.push_back(slot);
   return function;
+}
+
+void Operators::call_function(const Slot& slot, xcrt::OpCall& call) {
+  const nb::gil_scoped_acquire locked;
+  const nb::object function = slot.function;  // it may go while it runs
+  if (!function) fail("the operators of the session have been freed");
+  try {
+    compute(function, call);
+  } catch (const nb::python_error& error) {
+    Raised::keep(error);
+    fail(text_of(error));
+  }
+}
+
+int Operators::traverse(visitproc visit, void* arg) const {
+  for (const auto& slot : slots_) Py_VISIT(slot->function.ptr());
+  return 0;
+}
+
+void Operators::clear() {
+  for (const auto& slot : std::exchange(slots_, {})) slot->function.reset();
 }
 
 }  // namespace xc_python

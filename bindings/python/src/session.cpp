@@ -5,12 +5,56 @@
 #include <cmath>
 
 #include "containers.h"
+#include "errors.h"
 
 namespace xc_python {
 namespace {
 
-std::string str_of(nb::handle value) {
-  return nb::cast<std::string>(nb::str(value));
+/// str() of a value as UTF-8 without zero bytes, which C takes for the end. `what` it is, for
+/// messages.
+std::string str_of(nb::handle value, const std::string& what) {
+  const nb::str text(value);
+  Py_ssize_t size = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+  if (!data) refuse(PyExc_ValueError, what + " holds a surrogate, which is no character");
+  std::string out(data, static_cast<size_t>(size));
+  if (out.find('\0') != std::string::npos)
+    throw nb::value_error((what + " holds a null character").c_str());
+  return out;
+}
+
+/// The elements of an iterable, asked for once: reading one may run code that changes a list, and
+/// iterating need not give as many as len() says.
+nb::tuple tuple_of(nb::handle iterable, const char* wanted) {
+  if (!Py_TYPE(iterable.ptr())->tp_iter && !PySequence_Check(iterable.ptr()))
+    throw nb::type_error(wanted);
+  PyObject* tuple = PySequence_Tuple(iterable.ptr());
+  if (!tuple) nb::raise_python_error();
+  return nb::steal<nb::tuple>(tuple);
+}
+
+double seconds_of(nb::handle timeout) {
+  const double seconds = PyFloat_AsDouble(timeout.ptr());
+  if (seconds == -1 && PyErr_Occurred())
+    refuse(PyExc_TypeError, std::string("timeout is a number of seconds or None, not ") +
+                                Py_TYPE(timeout.ptr())->tp_name);
+  return seconds;
+}
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(std::min(seconds, 1e9) * 1000));
+}
+
+int64_t dim_of(nb::handle dim, const std::string& input) {
+  const std::string where = "shapes: input " + input + ": ";
+  PyObject* index = PyNumber_Index(dim.ptr());
+  if (!index)
+    refuse(PyExc_TypeError, where + "a dim is an int, not " + Py_TYPE(dim.ptr())->tp_name);
+  const nb::object owner = nb::steal(index);
+  const long long value = PyLong_AsLongLong(index);
+  if (value == -1 && PyErr_Occurred())
+    refuse(PyExc_ValueError, where + "a dim does not fit into 64 bits");
+  return value;
 }
 
 [[noreturn]] void fail(xc_status status, const std::string& message) {
@@ -19,7 +63,7 @@ std::string str_of(nb::handle value) {
 
 /// An option's value as text: True and False suit both 0|1 and on|off.
 std::string option_text(const std::string& name, nb::handle value) {
-  if (!PyBool_Check(value.ptr())) return str_of(value);
+  if (!PyBool_Check(value.ptr())) return str_of(value, "option " + name);
   const bool on = value.ptr() == Py_True;
   for (uint32_t i = 0; i < xc_config_option_count(); ++i) {
     xc_config_option_info info{};
@@ -35,9 +79,9 @@ xcrt::Config make_config(int64_t threads, nb::handle jit, const nb::kwargs& opti
   xcrt::Config config;
   config.read_environment();
   if (threads != 0) config.set("threads", std::to_string(threads));
-  if (!jit.is_none()) config.set("jit", str_of(jit));
+  if (!jit.is_none()) config.set("jit", str_of(jit, "option jit"));
   for (const auto& [key, value] : options) {
-    const std::string name = str_of(key);
+    const std::string name = str_of(key, "the name of an option");
     config.set(name, option_text(name, value));
   }
   return config;
@@ -51,10 +95,9 @@ xcrt::Model load(nb::handle model, const xcrt::Config& config, const Operators* 
     if (PyObject_GetBuffer(model.ptr(), &buffer, PyBUF_SIMPLE) < 0) nb::raise_python_error();
     const std::unique_ptr<Py_buffer, decltype(&PyBuffer_Release)> release(&buffer,
                                                                           &PyBuffer_Release);
-    const nb::gil_scoped_release unlocked;
-    return xcrt::Model(
-        xcrt::Engine(config, {}, library),
-        std::span(static_cast<const std::byte*>(buffer.buf), static_cast<size_t>(buffer.len)));
+    const std::span bytes(static_cast<const std::byte*>(buffer.buf),
+                          static_cast<size_t>(buffer.len));
+    return without_gil([&] { return xcrt::Model(xcrt::Engine(config, {}, library), bytes); });
   }
   PyObject* path = PyOS_FSPath(model.ptr());
   if (!path) nb::raise_python_error();
@@ -63,13 +106,11 @@ xcrt::Model load(nb::handle model, const xcrt::Config& config, const Operators* 
   if (!PyUnicode_FSConverter(path, &encoded)) nb::raise_python_error();
   const nb::object bytes = nb::steal(encoded);
   const std::string file = PyBytes_AS_STRING(encoded);
-  const nb::gil_scoped_release unlocked;
-  return xcrt::Model(xcrt::Engine(config, {}, library), file);
+  return without_gil([&] { return xcrt::Model(xcrt::Engine(config, {}, library), file); });
 }
 
 xcrt::Session make_session(const xcrt::Model& model) {
-  const nb::gil_scoped_release unlocked;
-  return xcrt::Session(model);
+  return without_gil([&] { return xcrt::Session(model); });
 }
 
 std::vector<Port> ports_of(const std::vector<xcrt::Port>& ports) {
@@ -114,7 +155,8 @@ nb::str str_of(xc_string_view text) {
 
 Session::Session(nb::handle model, int64_t threads, nb::handle jit, const Operators* operators,
                  const nb::kwargs& options)
-    : model_(load(model, make_config(threads, jit, options), operators)),
+    : operators_(operators ? nb::find(*operators) : nb::object()),
+      model_(load(model, make_config(threads, jit, options), operators)),
       session_(make_session(*model_)),
       inputs_(ports_of(model_->inputs())),
       outputs_(ports_of(model_->outputs())) {}
@@ -123,6 +165,11 @@ Session::~Session() {
   const nb::gil_scoped_release unlocked;
   session_.reset();
   model_.reset();
+}
+
+int Session::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(operators_.ptr());
+  return 0;
 }
 
 void Session::read(nb::handle given, Inputs& inputs, Inputs::Use use) const {
@@ -153,27 +200,22 @@ void Session::read(nb::handle given, Inputs& inputs, Inputs::Use use) const {
       set(i, value.ptr());
     }
     if (found == PyDict_GET_SIZE(by_name.ptr())) return;
-    for (const auto& [key, value] : nb::borrow<nb::dict>(by_name))
-      (void)model_->input_index(str_of(key));  // names the one that does not exist
+    for (const auto& [key, value] :
+         nb::borrow<nb::dict>(by_name))  // names the one that is not there
+      (void)model_->input_index(str_of(key, "the name of an input"));
     fail(XC_INVALID_ARGUMENT, "inputs by name want str keys");
   }
-  // Any iterable but an array, as a tuple: reading an element may run code that changes a list.
+  // Any iterable but an array.
   if (!PyList_Check(given.ptr()) && !PyTuple_Check(given.ptr()) &&
       PyObject_HasAttrString(given.ptr(), "__array__"))
     fail(XC_INVALID_ARGUMENT, "inputs is a list in the model's order or a dict by name");
-  PyObject* sequence =
-      PySequence_Fast(given.ptr(), "inputs is a list in the model's order or a dict by name");
-  if (!sequence) nb::raise_python_error();
-  const nb::object owner = nb::steal(sequence);
-  PyObject* tuple = PySequence_Tuple(sequence);
-  if (!tuple) nb::raise_python_error();
-  const nb::object tuple_owner = nb::steal(tuple);
-  const Py_ssize_t size = PyTuple_GET_SIZE(tuple);
-  if (static_cast<size_t>(size) != inputs_.size())
+  const nb::tuple values =
+      tuple_of(given, "inputs is a list in the model's order or a dict by name");
+  if (values.size() != inputs_.size())
     fail(XC_INVALID_ARGUMENT, "the model has " + std::to_string(inputs_.size()) + " inputs, " +
-                                  std::to_string(size) + " were given");
+                                  std::to_string(values.size()) + " were given");
   for (size_t i = 0; i < inputs_.size(); ++i)
-    set(i, PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i)));
+    set(i, PyTuple_GET_ITEM(values.ptr(), static_cast<Py_ssize_t>(i)));
 }
 
 nb::object Session::run(nb::handle given, nb::handle timeout) {
@@ -181,7 +223,7 @@ nb::object Session::run(nb::handle given, nb::handle timeout) {
   read(given, inputs, Inputs::Use::kOnce);
   xc_run_options options = XC_RUN_OPTIONS_INIT;
   if (!timeout.is_none()) {
-    const double seconds = nb::cast<double>(timeout);
+    const double seconds = seconds_of(timeout);
     if (!(seconds > 0)) fail(XC_INVALID_ARGUMENT, "timeout is a positive number of seconds");
     options.timeout_ns = seconds < 9e9 ? static_cast<int64_t>(std::ceil(seconds * 1e9)) : 0;
   }
@@ -189,15 +231,11 @@ nb::object Session::run(nb::handle given, nb::handle timeout) {
   std::array<xc_tensor*, Inputs::kInline> few{};
   std::vector<xc_tensor*> many(count > few.size() ? count : 0, nullptr);
   xc_tensor** outputs = many.empty() ? few.data() : many.data();
-  xc_error* error = nullptr;
-  xc_status status;
-  {
-    const nb::gil_scoped_release unlocked;
-    status = xc_session_run_views(session_->handle(), timeout.is_none() ? nullptr : &options,
-                                  inputs.views(), inputs.count(), outputs,
-                                  static_cast<uint32_t>(count), &error);
-  }
-  if (status != XC_OK) xcrt::detail::raise(status, error);
+  const xc_run_options* given_options = timeout.is_none() ? nullptr : &options;
+  without_gil([&] {
+    xcrt::detail::call(&xc_session_run_views, session_->handle(), given_options, inputs.views(),
+                       inputs.count(), outputs, static_cast<uint32_t>(count));
+  });
   std::array<xcrt::Tensor, Inputs::kInline> owned;  // released also when an array cannot be made
   std::vector<xcrt::Tensor> owned_many(many.size());
   xcrt::Tensor* tensors = many.empty() ? owned.data() : owned_many.data();
@@ -226,52 +264,56 @@ std::unique_ptr<Call> Session::prepare(nb::handle given, nb::handle given_output
   std::vector<const xc_tensor*> handles;
   for (const xcrt::Tensor& tensor : bound) handles.push_back(tensor.handle());
 
-  Inputs outputs(outputs_.size());
+  Inputs outputs(outputs_.size(), "output");
   std::vector<xcrt::Tensor> bound_outputs;
   std::vector<xc_tensor*> output_handles;
+  const nb::tuple given_tuple =
+      given_outputs.is_none() ? nb::tuple() : tuple_of(given_outputs, "outputs is a list");
   if (!given_outputs.is_none()) {
-    if (nb::len(given_outputs) != outputs_.size())
+    if (given_tuple.size() != outputs_.size())
       fail(XC_INVALID_ARGUMENT, "the model has " + std::to_string(outputs_.size()) + " outputs, " +
-                                    std::to_string(nb::len(given_outputs)) + " were given");
-    size_t i = 0;
-    for (nb::handle output : given_outputs) {
-      outputs.set(i, output, outputs_[i].dtype, outputs_[i].name.c_str(), Inputs::Use::kWritten);
+                                    std::to_string(given_tuple.size()) + " were given");
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      outputs.set(i, given_tuple[i], outputs_[i].dtype, outputs_[i].name.c_str(),
+                  Inputs::Use::kWritten);
       bound_outputs.push_back(wrap(outputs.views()[i]));
       output_handles.push_back(bound_outputs.back().handle());
-      ++i;
     }
   }
   xc_call* handle = nullptr;
-  {
-    const nb::gil_scoped_release unlocked;
+  without_gil([&] {
     xcrt::detail::call(&xc_session_prepare, session_->handle(), handles.data(),
                        static_cast<uint32_t>(handles.size()),
                        output_handles.empty() ? nullptr : output_handles.data(),
                        static_cast<uint32_t>(output_handles.size()), &handle);
-  }
+  });
   xcrt::Call call(handle);
   for (uint32_t i = 0; i < call.output_count(); ++i)
     if (call.output(i).dtype() == XC_DTYPE_STRING)
       fail(XC_UNSUPPORTED, "a prepared call of a model whose results are text");
   nb::list arrays;
   for (uint32_t i = 0; i < call.output_count(); ++i)
-    if (!given_outputs.is_none() && !given_outputs[i].is_none())
-      arrays.append(given_outputs[i]);
+    if (i < given_tuple.size() && !given_tuple[i].is_none())
+      arrays.append(given_tuple[i]);
     else
       arrays.append(to_numpy(call.output(i)));
   std::vector<nb::object> held = inputs.release_owners();
   for (nb::object& owner : outputs.release_owners()) held.push_back(std::move(owner));
-  return std::make_unique<Call>(std::move(call), std::move(held), std::move(arrays));
+  return std::make_unique<Call>(std::move(call), std::move(held), std::move(arrays), operators_);
+}
+
+Call::~Call() {
+  const nb::gil_scoped_release unlocked;
+  call_ = xcrt::Call(nullptr);
+}
+
+int Call::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(operators_.ptr());
+  return 0;
 }
 
 nb::list Call::run() {
-  xc_error* error = nullptr;
-  xc_status status;
-  {
-    const nb::gil_scoped_release unlocked;
-    status = xc_call_run(call_.handle(), &error);
-  }
-  if (status != XC_OK) xcrt::detail::raise(status, error);
+  without_gil([&] { call_.run(); });
   return outputs();
 }
 
@@ -288,7 +330,7 @@ std::vector<std::vector<int64_t>> Session::dims_of(nb::handle shapes,
   for (size_t i = 0; i < inputs_.size(); ++i) {
     PyObject* shape = PyObject_GetItem(shapes.ptr(), inputs_[i].key.ptr());
     if (!shape) nb::raise_python_error();
-    for (nb::handle dim : nb::steal(shape)) dims[i].push_back(nb::cast<int64_t>(dim));
+    for (nb::handle dim : nb::steal(shape)) dims[i].push_back(dim_of(dim, inputs_[i].name));
     views.push_back({dims[i].data(), static_cast<uint32_t>(dims[i].size()), 0});
   }
   return dims;
@@ -298,18 +340,12 @@ nb::str Session::explain(nb::handle shapes, bool json) {
   std::vector<std::vector<int64_t>> dims;
   std::vector<xc_shape> views;
   if (!shapes.is_none()) dims = dims_of(shapes, views);
-  const std::string text = [&] {
-    const nb::gil_scoped_release unlocked;
-    return std::string(session_->explain(json, views));
-  }();
+  const std::string text = without_gil([&] { return session_->explain(json, views); });
   return nb::str(text.data(), text.size());
 }
 
 nb::dict Session::profile() {
-  const xcrt::Profile profile = [&] {
-    const nb::gil_scoped_release unlocked;
-    return session_->profile();
-  }();
+  const xcrt::Profile profile = without_gil([&] { return session_->profile(); });
   const xc_counters counters = profile.counters();
   nb::dict out;
   out["runs"] = counters.runs;
@@ -390,24 +426,19 @@ nb::dict Session::profile() {
 }
 
 void Session::freeze() {
-  const nb::gil_scoped_release unlocked;
-  session_->freeze();
+  without_gil([&] { session_->freeze(); });
 }
 
 bool Session::warm_up(nb::handle shapes, double seconds) {
   if (!(seconds >= 0)) fail(XC_INVALID_ARGUMENT, "timeout is a number of seconds");
   std::vector<xc_shape> views;
   const auto dims = dims_of(shapes, views);
-  const nb::gil_scoped_release unlocked;
-  return session_->warm_up(
-      views, std::chrono::milliseconds(static_cast<int64_t>(std::min(seconds, 1e9) * 1000)));
+  return without_gil([&] { return session_->warm_up(views, milliseconds(seconds)); });
 }
 
 bool Session::wait_idle(double seconds) {
   if (!(seconds >= 0)) fail(XC_INVALID_ARGUMENT, "timeout is a number of seconds");
-  const nb::gil_scoped_release unlocked;
-  return session_->wait_idle(
-      std::chrono::milliseconds(static_cast<int64_t>(std::min(seconds, 1e9) * 1000)));
+  return without_gil([&] { return session_->wait_idle(milliseconds(seconds)); });
 }
 
 nb::list Session::inputs() const {

@@ -29,13 +29,24 @@ class Session;
 /// xc.Call: keeps its session and the bound arrays.
 class Call {
  public:
-  Call(xcrt::Call call, std::vector<nb::object> held, nb::list outputs)
-      : held_(std::move(held)), outputs_(std::move(outputs)), call_(std::move(call)) {}
+  /// `operators`: those of the session, or nothing.
+  Call(xcrt::Call call, std::vector<nb::object> held, nb::list outputs, nb::object operators)
+      : operators_(std::move(operators)),
+        held_(std::move(held)),
+        outputs_(std::move(outputs)),
+        call_(std::move(call)) {}
+  /// May be the last to hold the session: waits for background work without the GIL.
+  ~Call();
+  Call(Call&&) = delete;
   nb::list run();
   /// A list of the caller's own.
   nb::list outputs() const;
 
+  int traverse(visitproc visit, void* arg) const;
+  void clear() { operators_.reset(); }
+
  private:
+  nb::object operators_;
   std::vector<nb::object> held_;
   nb::list outputs_;
   xcrt::Call call_;  // goes first
@@ -59,10 +70,14 @@ class Session {
   nb::list inputs() const;
   nb::list outputs() const;
 
+  int traverse(visitproc visit, void* arg) const;
+  void clear() { operators_.reset(); }
+
  private:
   void read(nb::handle given, Inputs& inputs, Inputs::Use use) const;
   std::vector<std::vector<int64_t>> dims_of(nb::handle shapes, std::vector<xc_shape>& views) const;
 
+  nb::object operators_;  ///< the xc.Operators, or nothing
   std::optional<xcrt::Model> model_;
   std::optional<xcrt::Session> session_;
   std::vector<Port> inputs_, outputs_;

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -186,6 +188,67 @@ def test_exceptions_are_errors_with_their_text():
         one("acme::Op(x: f32[n]) -> y: f32[n]", raises, B)
     assert info.value.status == "INVALID_ARGUMENT"
     assert "node" in info.value.where
+    assert isinstance(info.value.__cause__, ValueError)
+    assert info.value.__cause__.__traceback__.tb_frame.f_code.co_name == "raises"
+
+
+@pytest.mark.parametrize("way", ["run", "prepare", "call", "warm_up"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), ZeroDivisionError("none")])
+def test_what_a_function_raises_comes_out(error, way):
+    """Exceptions as the cause of an Error, others as they are; the session is as good as before."""
+    fails = False
+
+    def function(x):
+        if fails:
+            raise error
+        return x
+
+    run = session(b"graph g(%x: f32[n]) -> (%y) { %y = acme::Op(%x) }",
+                  operators("acme::Op(x: f32[n]) -> y: f32[n]", function))
+    call = run.prepare([B])
+    ways = {
+        "run": lambda: run.run([B]),
+        "prepare": lambda: run.prepare([B]),
+        "call": call.run,
+        "warm_up": lambda: run.warm_up({"x": [2]}),
+    }
+    fails = True
+    with pytest.raises(xc.Error if isinstance(error, Exception) else type(error)) as info:
+        ways[way]()
+    assert error in (info.value, info.value.__cause__)
+    fails = False
+    with pytest.raises(xc.Error) as later:
+        run.run([1, 2])
+    assert later.value.__cause__ is None
+    np.testing.assert_array_equal(call.run()[0], B)
+
+
+def test_runs_within_functions():
+    """The cause of a failure within is the one of that run; a call that is being run is refused."""
+    inner = session(b"graph g(%x: f32[n]) -> (%y) { %y = acme::Op(%x) }",
+                    operators("acme::Op(x: f32[n]) -> y: f32[n]", lambda x: x / 0 if x.size == 2 else {}[0]))
+    seen = []
+
+    def outer(x):
+        for size in (2, 3):
+            try:
+                inner.run([np.zeros(size, np.float32).tolist() if size == 3 else B])
+            except xc.Error as error:
+                seen.append(type(error.__cause__))
+        try:
+            call.run()
+        except NameError:
+            pass  # not there yet: this is its first run
+        except xc.Error as error:
+            seen.append(error.status)
+        return x
+
+    with np.errstate(divide="ignore"):
+        call = session(b"graph g(%x: f32[n]) -> (%y) { %y = acme::Op(%x) }",
+                       operators("acme::Op(x: f32[n]) -> y: f32[n]", outer)).prepare([B])
+        seen.clear()
+        np.testing.assert_array_equal(call.run()[0], B)
+    assert seen == [KeyError, "BUSY"]
 
 
 def test_inputs_may_be_kept_and_changed():
@@ -266,3 +329,36 @@ def test_functions_go_with_their_last_session():
     del run
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("keeps", ["session", "call", "operators"])
+def test_functions_that_keep_what_runs_them_go_too(keeps):
+    class Function:
+        def __call__(self, x, alpha):
+            return x
+
+    function = Function()
+    gone = weakref.ref(function)
+    ops = operators(SCALE, function)
+    run = session(b"graph g(%x: f32[n]) -> (%y) { %y = acme::Scale(%x) }", ops)
+    call = run.prepare([B])
+    function.kept = {"session": run, "call": call, "operators": ops}[keeps]
+    del ops, run, function
+    gc.collect()
+    assert gone() is not None
+    np.testing.assert_array_equal(call.run()[0], B)
+    del call
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_script_with_operators_ends_in_silence():
+    code = (
+        "import numpy as np, xc\n"
+        "ops = xc.Operators()\n"
+        f"ops.add({SCALE!r}, lambda x, bias=None, *, alpha: np.float32(alpha) * x)\n"
+        f"s = xc.Session({MODEL!r}, operators=ops)\n"
+        "c = s.prepare([np.ones((2, 2), np.float32), np.ones(2, np.float32)])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -123,15 +123,23 @@ def test_ml_dtypes(name, short):
     np.testing.assert_array_equal(y, x)
 
 
-@pytest.mark.parametrize("name, short, least", [("int4", "i4", -8), ("int2", "i2", -2)])
-def test_narrow_integers_have_signs(name, short, least):
+@pytest.mark.parametrize(
+    "name, short, least, most",
+    [("int4", "i4", -8, 7), ("int2", "i2", -2, 1), ("uint4", "u4", 0, 15), ("uint2", "u2", 0, 3)],
+)
+def test_narrow_integers_are_their_lower_bits(name, short, least, most):
+    """ml_dtypes lets the upper bits of their bytes be anything."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    numbers = np.arange(least, -least)
-    x = numbers.astype(getattr(ml_dtypes, name))
+    numbers = np.arange(least, most + 1)
+    dtype = getattr(ml_dtypes, name)
+    x = numbers.astype(dtype)
+    bits = np.uint8(most - least)
+    others = (x.view(np.uint8) ^ ~bits).view(dtype)
+    np.testing.assert_array_equal(others.astype(np.int64), numbers)
     session = xc.Session(f"graph g(%x: {short}[n]) -> (%y) {{\n  %y = Cast(%x) {{to = 1}}\n}}\n".encode(), jit="off")
-    for given in (x, x.reshape(-1, 1)[:, 0], np.repeat(x, 2)[::2]):
+    for given in (x, others, x.reshape(-1, 1)[:, 0], np.repeat(others, 2)[::2]):
         np.testing.assert_array_equal(session.run([given])[0], numbers)
-    with pytest.raises(xc.Error, match=short[0] + "nt"):
+    with pytest.raises(xc.Error, match=name):
         session.prepare([x])
 
 
@@ -180,6 +188,26 @@ def test_dlpack(session):
         noise = [np.full(shape, k, np.float32) for k in range(8)]  # takes freed memory, were there some
         np.testing.assert_array_equal(call.run()[0], want[0])
         del noise
+
+
+def test_failing_dlpack_exports_say_why(session):
+    class Exporter:
+        def __init__(self, error):
+            self.error = error
+
+        def __dlpack__(self, **kwargs):
+            raise self.error
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+    with pytest.raises(xc.Error, match="input x: .*KeyError: 'no such buffer'") as info:
+        session.run([Exporter(KeyError("no such buffer"))])
+    assert isinstance(info.value.__cause__, KeyError)
+    with pytest.raises(KeyboardInterrupt):
+        session.run([Exporter(KeyboardInterrupt())])
+    with pytest.raises(xc.Error, match="no tensor"):
+        session.run([types.SimpleNamespace(__dlpack__=lambda **kwargs: 3)])
 
 
 @pytest.mark.parametrize(
@@ -235,6 +263,28 @@ def test_options(monkeypatch):
     assert "XC_JIT" in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "use, error, part",
+    [
+        (lambda s: s.run([X], timeout="5"), TypeError, "timeout is a number of seconds or None, not str"),
+        (lambda s: s.explain({"x": ["a", 2]}), TypeError, "input x: a dim is an int, not str"),
+        (lambda s: s.explain({"x": [2.5, 2]}), TypeError, "input x: a dim is an int, not float"),
+        (lambda s: s.warm_up({"x": [1 << 70, 2]}), ValueError, "input x: a dim does not fit into 64 bits"),
+        (lambda s: s.run({"\ud800": X}), ValueError, "the name of an input holds a surrogate"),
+        (lambda s: s.run({"x\0y": X}), ValueError, "the name of an input holds a null character"),
+        (lambda s: xc.Session(AFFINE, jit="off\ud800"), ValueError, "option jit holds a surrogate"),
+        (lambda s: xc.Session(AFFINE, cache_dir="\0"), ValueError, "option cache_dir holds a null character"),
+        (lambda s: s.prepare([X], 3), TypeError, "outputs is a list"),
+    ],
+)
+def test_arguments_of_another_type_are_named(session, use, error, part):
+    with pytest.raises(error) as raised:
+        use(session)
+    assert part in str(raised.value)
+    assert len(session.run([X], timeout=np.float32(60))) == 2
+    assert session.explain({"x": np.array([2, 2])})
+
+
 def test_prepare(session):
     x = X.copy()
     call = session.prepare([x])
@@ -265,6 +315,62 @@ def test_prepare_refuses_what_it_cannot_bind(session):
         session.prepare([X], [read_only, np.empty((2, 2), np.float32)])
     assert not read_only.any()
     session.prepare([read_only]).run()
+
+
+@pytest.mark.parametrize("given", [0, 1, 400])
+def test_lists_that_do_not_give_what_their_len_says(session, given):
+    class Outputs:
+        def __len__(self):
+            return 2
+
+        def __iter__(self):
+            return iter([np.empty((2, 2), np.float32)] * given)
+
+    with pytest.raises(xc.Error, match=f"2 outputs, {given} were given"):
+        session.prepare([X], Outputs())
+
+
+def test_outputs_of_any_iterable(session):
+    out = [np.empty((2, 2), np.float32), None]
+    call = session.prepare([X], (array for array in out))
+    y, z = call.run()
+    assert y is out[0]
+    np.testing.assert_array_equal(y, Y)
+    np.testing.assert_array_equal(z, -X)
+
+
+def test_a_call_runs_in_one_thread_at_a_time():
+    """A loop keeps state in the call's memory: a second run there is refused."""
+    session = xc.Session(
+        b"""graph g(%n: i64[], %v: f32[64]) -> (%y) {
+  const %more: bool[] = true
+  %y = Loop(%n, %more, %v) {} captures 0 (
+    graph body(%i: i64[], %c: bool[], %s: f32[64]) -> (%c, %t) {
+      %t = Add(%s, %s)
+    })
+}
+""",
+        threads=1,
+        jit="off",
+    )
+    call = session.prepare([np.array(6), np.ones(64, np.float32)])
+    refused, start = [], threading.Barrier(4)
+
+    def work() -> None:
+        start.wait()
+        for _ in range(3000):
+            try:
+                call.run()
+            except xc.Error as error:
+                refused.append(error.status)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(refused) <= {"BUSY"}
+    np.testing.assert_array_equal(call.run()[0], np.full(64, 64, np.float32))
 
 
 def test_lists_of_results_are_the_callers(session):
@@ -375,7 +481,10 @@ def test_exit_with_a_live_session():
         "sys.kept = [s] + s.run([np.ones((3, 2), np.float32)])\n"
         "for _ in range(100): s.run([np.ones((3, 2), np.float32)])\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, timeout=60, capture_output=True, text=True
+    )
+    assert done.stdout + done.stderr == ""
 
 
 def test_stub_names_what_the_module_has():

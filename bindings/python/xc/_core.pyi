@@ -1,13 +1,14 @@
 """Types of the extension module; see xc/__init__.py."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 class Error(RuntimeError):
-    """A failed call. The text is one line: status, place, message."""
+    """A failed call. The text is one line: status, place, message. Its __cause__ is the exception of an
+    operator's function or an exporter of DLPack, where the failure comes from one."""
 
     status: str
     """"INVALID_ARGUMENT", "NOT_FOUND", ..."""
@@ -41,9 +42,10 @@ class Operators:
     def add(self, signature: str, function: Callable[..., Any] | None = None) -> Callable[..., Any] | None:
         """Declares an operator. The function gets the inputs as NumPy arrays of its own (None where an
         optional one is absent), attributes and their defaults by keyword, and returns an array, or a tuple
-        of them: of the dtypes and dims that the signature says. What it raises fails the run. Runs in
-        several threads call it in turn (it needs the GIL). None: rules alone give the operator a meaning.
-        Sessions keep the function; a function that keeps its session is never freed. Returns `function`."""
+        of them: of the dtypes and dims that the signature says. What it raises fails the run and is the
+        __cause__ of the Error; what is no Exception (KeyboardInterrupt, SystemExit) comes out as it is. Runs
+        in several threads call it in turn (it needs the GIL). None: rules alone give the operator a meaning.
+        Sessions and their calls keep the function. Returns `function`."""
     def add_rules(self, rules: str) -> None:
         """Adds rewrite rules: "rule r: acme::Twice(?x) => Add(?x, ?x)"."""
 
@@ -63,11 +65,14 @@ class Session:
 
         NumPy arrays (any strides) and DLPack objects on the CPU are used in place. Texts are object or str
         arrays; None stands for an absent optional input. Sequences are lists (tuples may go in), maps dicts,
-        optionals a value or None. `timeout` is in seconds."""
+        optionals a value or None. `timeout` is in seconds. Bytes of bool arrays are 0 or 1, which is not
+        checked: a view of other bytes as bool gives what it gives. Of 4- and 2-bit integers the lower bits
+        count; they are copied."""
     def prepare(
-        self, inputs: Sequence[Any] | Mapping[str, Any], outputs: Sequence[np.ndarray] | None = None
+        self, inputs: Sequence[Any] | Mapping[str, Any], outputs: Iterable[np.ndarray | None] | None = None
     ) -> Call:
-        """Binds C-contiguous arrays for repeated runs that look nothing up; the arrays may be refilled."""
+        """Binds C-contiguous arrays for repeated runs that look nothing up; the arrays may be refilled. No
+        4- or 2-bit integers, and no text."""
     def explain(self, shapes: Mapping[str, Sequence[int]] | None = None, json: bool = False) -> str:
         """The current plan: per step the kernel and those refused, fused regions with cost and state."""
     def profile(self) -> dict[str, Any]:
@@ -84,7 +89,8 @@ class Session:
     def outputs(self) -> list[Port]: ...
 
 class Call:
-    """A run prepared for fixed arrays. One thread at a time."""
+    """A run prepared for fixed arrays. One thread at a time: others, and an operator's function in the
+    middle of it, fail with BUSY."""
 
     def run(self) -> list[np.ndarray]:
         """Reads the bound inputs, writes the bound outputs, returns them (the same arrays every time)."""

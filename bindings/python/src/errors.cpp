@@ -1,0 +1,47 @@
+#include "errors.h"
+
+#include <nanobind/stl/string.h>
+
+namespace xc_python {
+namespace {
+
+thread_local Raised* innermost = nullptr;
+
+}  // namespace
+
+std::string text_of(const nb::python_error& error) {
+  try {
+    const nb::object type = nb::getattr(error.type(), "__name__");
+    return nb::cast<std::string>(type) + ": " + nb::cast<std::string>(nb::str(error.value()));
+  } catch (...) {
+    return "an exception that has no text";
+  }
+}
+
+void fail_with(const xcrt::Error& error, nb::python_error cause) {
+  if (!cause.matches(PyExc_Exception)) throw std::move(cause);
+  throw Caused(error, std::move(cause));
+}
+
+void refuse(nb::handle type, const std::string& text) {
+  nb::python_error cause;
+  if (!cause.matches(PyExc_Exception)) throw std::move(cause);
+  nb::raise_from(cause, type, "%s", text.c_str());
+}
+
+Raised::Raised() : around_(std::exchange(innermost, this)) {}
+
+Raised::~Raised() {
+  innermost = around_;
+}
+
+void Raised::keep(const nb::python_error& error) {
+  if (innermost) innermost->error_.emplace(error);
+}
+
+void Raised::fail(const xcrt::Error& error) {
+  if (!error_) throw error;
+  fail_with(error, *std::move(error_));
+}
+
+}  // namespace xc_python
