@@ -47,6 +47,24 @@ TEST_CASE("backends/elementwise: two operands over broadcasts, types, strides an
   }
 }
 
+TEST_CASE("backends/elementwise: short rows of several planes, repeated along any axes") {
+  Generator g(12);
+  for (DType type : {DType::kF32, DType::kF64, DType::kI8, DType::kBF16})
+    for (const auto& [a, b] : std::vector<std::pair<Dims, Dims>>{{{5, 7, 7, 1}, {5, 7, 1, 7}},
+                                                                 {{40, 3, 1}, {40, 1, 5}},
+                                                                 {{40, 1, 5}, {1, 3, 5}},
+                                                                 {{300, 2, 3}, {300, 2, 1}},
+                                                                 {{9, 1, 4, 17}, {1, 6, 4, 1}},
+                                                                 {{70, 1, 31}, {1, 30, 1}},
+                                                                 {{3, 50, 1, 2}, {3, 1, 9, 2}}}) {
+      Problem p;
+      p.op = &get_op("Sub");
+      p.inputs = {g.tensor(type, a, -9, 9), g.tensor(type, b, -9, 9)};
+      INFO(to_text(a) << " - " << to_text(b));
+      check_row("xc.elementwise", p, {type == DType::kBF16 ? 0x1p-7 : 0.0, 0});
+    }
+}
+
 TEST_CASE("backends/elementwise: an integer to the power of a fraction is left to the reference") {
   Problem p;
   p.op = &get_op("Pow");

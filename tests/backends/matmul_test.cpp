@@ -314,6 +314,31 @@ TEST_CASE("backends/matmul: packed weights agree with the reference, whatever th
     }
 }
 
+TEST_CASE("backends/matmul: packed weights behind rows that are not evenly apart") {
+  Generator g(30);
+  for (const Dims& a : {Dims{2, 32, 128}, Dims{7, 3, 2, 40}, Dims{1, 5, 64}})
+    for (int64_t n : {8, 16, 100, 384})
+      for (int kind = 0; kind < Generator::kStrideKinds; ++kind) {
+        Problem p;
+        p.op = &get_op("MatMul");
+        p.inputs = {g.strided(g.tensor(DType::kF32, a), kind),
+                    g.tensor(DType::kF32, {a.back(), n})};
+        p.constant = {false, true};
+        const auto want = run_reference(node_of(p), p.inputs);
+        RunOptions options;
+        options.prepare = options.background = true;
+        std::vector<Tensor> first;
+        for (int64_t pieces : {1, 3, 0}) {
+          options.pieces = pieces;
+          const auto got = run_row(find_row("onednn.matmul", "MatMul"), p, options);
+          const std::string wrong = difference(got[0], want[0], bounds_for(a.back()));
+          CHECK_MESSAGE(wrong.empty(), to_text(a) << " x " << n << " as " << kind << ": " << wrong);
+          if (first.empty()) first = got;
+          CHECK_MESSAGE(same_bits(first[0], got[0]), to_text(a) << " x " << n << " in " << pieces);
+        }
+      }
+}
+
 TEST_CASE("backends/matmul: packed weights into rows with gaps of any size") {
   Generator g(29);
   const Tensor x = g.tensor(DType::kF32, {64, 128}), w = g.tensor(DType::kF32, {128, 128});

@@ -82,6 +82,16 @@ TEST_CASE("backends/copy: concat, split, slice, expand, tile, depth and space") 
                 attr("axis", axis)),
         {});
   }
+  // Runs of any length side by side, each part of which takes its turn.
+  for (DType type : {DType::kU8, DType::kBF16, DType::kF32, DType::kF64})
+    for (const auto& [first, second] : std::vector<std::pair<int64_t, int64_t>>{
+             {1, 2}, {3, 5}, {7, 8}, {15, 17}, {31, 64}, {65, 130}, {600, 3}})
+      check_row("xc.copy",
+                problem("Concat",
+                        {g.tensor(type, {300, first}, 0, 9), g.tensor(type, {300, second}, 0, 9),
+                         g.tensor(type, {300, first}, 0, 9)},
+                        attr("axis", int64_t{1})),
+                {});
   check_both("xc.copy", problem("Split", {g.tensor(DType::kF32, {6, 9}), ints({2, 3, 4})},
                                 attr("axis", int64_t{1}), 3));
   check_row("xc.copy",

@@ -66,7 +66,11 @@ TEST_CASE("backends/mapped: every mode of Pad, with constant and run-time pads")
                                               {{33}, {40, 100}},
                                               {{2, 12, 3}, {0, 5, 0, 1, 20, 0}},
                                               {{3, 9, 1}, {2, -1, 0, 0, 15, 0}},
-                                              {{1, 2}, {3, 11, 0, 12}}}) {
+                                              {{1, 2}, {3, 11, 0, 12}},
+                                              // Whole rows, as of channels that lie innermost.
+                                              {{9, 10, 16}, {2, 3, 0, 4, 1, 0}},
+                                              {{2, 20, 5}, {0, 7, 0, 1, 9, 0}},
+                                              {{3, 12, 130}, {1, -2, 0, 0, 5, 0}}}) {
         Problem p;
         p.op = &get_op("Pad");
         p.attrs.set("mode", std::string(mode));
