@@ -1,6 +1,7 @@
 // Programs below another one, each for the types and ranks of the inputs that it is given, made at
 // first use: those of control-flow bodies, which run on whole tensors, into memory of a pool of
-// their own, and those of a model that leaves the ranks of its inputs open.
+// their own, and those of a model that leaves the ranks of its inputs open. They are made without a
+// lock: it takes long, and functions of the host that are called meanwhile may call the session.
 
 #include <algorithm>
 
@@ -11,31 +12,40 @@
 namespace xc {
 
 std::shared_ptr<Program> Program::find_child(const Graph& graph,
-                                             std::span<const TensorView> inputs) {
+                                             std::span<const TensorView> inputs) const {
   const auto fits = [&](const Child& child) {
     return std::equal(inputs.begin(), inputs.end(), child.inputs.begin(), child.inputs.end(),
                       [](const TensorView& given, const std::pair<DType, int64_t>& known) {
                         return given.dtype == known.first && given.rank() == known.second;
                       });
   };
-  const std::vector<Child>& children = children_[&graph];
-  const auto known = std::find_if(children.begin(), children.end(), fits);
-  return known == children.end() ? nullptr : known->program;
+  const auto children = children_.find(&graph);
+  if (children == children_.end()) return nullptr;
+  const auto known = std::find_if(children->second.begin(), children->second.end(), fits);
+  return known == children->second.end() ? nullptr : known->program;
 }
 
-Program& Program::add_child(const Graph& graph, std::span<const TensorView> inputs,
-                            std::shared_ptr<Program> program) {
+std::shared_ptr<Program> Program::known_child(const Graph& graph,
+                                              std::span<const TensorView> inputs) const {
+  std::lock_guard lock(mutex_);
+  return find_child(graph, inputs);
+}
+
+std::shared_ptr<Program> Program::add_child(const Graph& graph, std::span<const TensorView> inputs,
+                                            std::shared_ptr<Program> program) {
   Child child;
   for (const TensorView& input : inputs) child.inputs.emplace_back(input.dtype, input.rank());
-  child.program = std::move(program);
-  child.program->set_frozen(frozen());
-  return *children_[&graph].emplace_back(std::move(child)).program;
+  child.program = program;
+  std::lock_guard lock(mutex_);
+  if (auto known = find_child(graph, inputs)) return known;  // another thread was faster
+  program->set_frozen(frozen());
+  children_[&graph].push_back(std::move(child));
+  return program;
 }
 
 Program& Program::child(const Node& node, size_t subgraph, std::span<const TensorView> inputs) {
   const Graph& model = *node.subgraphs.at(subgraph);
-  std::lock_guard lock(mutex_);
-  if (const auto known = find_child(model, inputs)) return *known;
+  if (const auto known = known_child(model, inputs)) return *known;
   // Dims the model fixes stay; the others become symbols of the body, whose rank is known now.
   auto body = std::make_shared<Graph>(model.clone());
   for (size_t i = 0; i < body->inputs.size(); ++i) {
@@ -54,14 +64,13 @@ Program& Program::child(const Node& node, size_t subgraph, std::span<const Tenso
     value.elements.reset();
   }
   infer_types_again(*body);
-  return add_child(model, inputs, create(engine_, body, config_, name_ + "/" + node.name));
+  return *add_child(model, inputs, create(engine_, body, config_, name_ + "/" + node.name));
 }
 
-Program& Program::of_ranks(std::span<const TensorView> inputs,
-                           const std::function<std::shared_ptr<Program>()>& make) {
+std::shared_ptr<Program> Program::of_ranks(std::span<const TensorView> inputs,
+                                           const std::function<std::shared_ptr<Program>()>& make) {
   check_inputs(inputs);
-  std::lock_guard lock(mutex_);
-  if (const auto known = find_child(*graph_, inputs)) return *known;
+  if (auto known = known_child(*graph_, inputs)) return known;
   return add_child(*graph_, inputs, make());
 }
 

@@ -154,8 +154,8 @@ class Program : public std::enable_shared_from_this<Program> {
   Program& child(const Node& node, size_t subgraph, std::span<const TensorView> inputs);
   /// The program that runs inputs of these ranks, where the model leaves some open; made by `make`
   /// at first use. Fails as a run does for inputs of other types.
-  Program& of_ranks(std::span<const TensorView> inputs,
-                    const std::function<std::shared_ptr<Program>()>& make);
+  std::shared_ptr<Program> of_ranks(std::span<const TensorView> inputs,
+                                    const std::function<std::shared_ptr<Program>()>& make);
 
   // Pieces of run(), also used by prepared calls and by loops over a body.
   RunContext& lease();
@@ -328,9 +328,13 @@ class Program : public std::enable_shared_from_this<Program> {
   };
   // By body, and for ranks by the graph itself; guarded by mutex_.
   std::unordered_map<const Graph*, std::vector<Child>> children_;
-  std::shared_ptr<Program> find_child(const Graph& graph, std::span<const TensorView> inputs);
-  Program& add_child(const Graph& graph, std::span<const TensorView> inputs,
-                     std::shared_ptr<Program> program);
+  /// Null where there is none; with mutex_ held.
+  std::shared_ptr<Program> find_child(const Graph& graph, std::span<const TensorView> inputs) const;
+  std::shared_ptr<Program> known_child(const Graph& graph,
+                                       std::span<const TensorView> inputs) const;
+  /// What is there then: another one, where another thread was faster.
+  std::shared_ptr<Program> add_child(const Graph& graph, std::span<const TensorView> inputs,
+                                     std::shared_ptr<Program> program);
   std::shared_ptr<OutputPool> body_pool_;
 
   friend class CaptureScope;

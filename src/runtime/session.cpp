@@ -60,8 +60,8 @@ Session::Session(std::shared_ptr<const Model> model, const Config& overrides)
   open_ranks_ = std::any_of(model_->inputs().begin(), model_->inputs().end(), leaves_rank_open);
 }
 
-Program& Session::program_of(std::span<const TensorView> inputs) {
-  if (!open_ranks_) return *program_;
+std::shared_ptr<Program> Session::program_of(std::span<const TensorView> inputs) {
+  if (!open_ranks_) return program_;
   return program_->of_ranks(inputs, [&] { return make_for_ranks(inputs); });
 }
 
@@ -94,7 +94,8 @@ void Session::run(std::span<const TensorView> inputs, std::span<xc_tensor*> outp
   if (outputs.size() != model_->outputs().size())
     fail(Status::kInvalidArgument, "the model has {} outputs, {} slots were given",
          model_->outputs().size(), outputs.size());
-  program_of(inputs).run(inputs, outputs, pool_, options);
+  if (!open_ranks_) return program_->run(inputs, outputs, pool_, options);
+  program_of(inputs)->run(inputs, outputs, pool_, options);
 }
 
 namespace {
@@ -151,7 +152,8 @@ bool Session::warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds
   for (const Tensor& t : zeros) views.push_back(t.view());
 
   TierHooks* tier = model_->engine()->tier();
-  Program& program = program_of(views);
+  const std::shared_ptr<Program> held = program_of(views);
+  Program& program = *held;
   const auto run_once = [&] {
     std::vector<xc_tensor*> slots(model_->outputs().size(), nullptr);
     program.call_attention();  // the tier looks at this run
@@ -263,7 +265,7 @@ std::unique_ptr<Call> Session::prepare(std::span<const TensorView> inputs,
          model_->outputs().size(), outputs.size());
   std::unique_ptr<Call> call(new Call);
   Call::State& state = *call->state_;
-  state.program = program_of(inputs).shared_from_this();
+  state.program = program_of(inputs);
   state.pool = pool_;
   state.outputs.assign(model_->outputs().size(), nullptr);
   for (size_t i = 0; i < outputs.size(); ++i)

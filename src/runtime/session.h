@@ -70,7 +70,7 @@ class Session {
  private:
   ProfileSummary summarise(bool details) const;
   /// What runs these inputs.
-  Program& program_of(std::span<const TensorView> inputs);
+  std::shared_ptr<Program> program_of(std::span<const TensorView> inputs);
   std::shared_ptr<Program> make_for_ranks(std::span<const TensorView> inputs) const;
 
   std::shared_ptr<const Model> model_;
