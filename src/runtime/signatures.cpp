@@ -269,6 +269,7 @@ void Program::evict_if_needed() {
     std::vector<std::shared_ptr<SignatureEntry>> by_age;
     for (const auto& [key, entry] : table_) by_age.push_back(entry);
     by_age = by_last_use(by_age);
+    victims.reserve(by_age.size());  // what is no longer in the table must reach retire()
     // The newest quarter always stays: it holds what runs are about to use.
     for (size_t k = 0; k < by_age.size() * 3 / 4; ++k) {
       if (bound_bytes_.load(std::memory_order_relaxed) <= cap / 2) break;
@@ -279,14 +280,15 @@ void Program::evict_if_needed() {
     if (victims.empty()) return;
     generation_.fetch_add(1, std::memory_order_acq_rel);
   }
-  Event event;
-  event.kind = EventKind::kEvicted;
-  event.shapes = static_cast<int64_t>(victims.size());
-  event.bytes = before - bound_bytes_.load(std::memory_order_relaxed);
-  event.detail = fmt::format("plans bound to {} shapes, cap {} bytes", victims.size(), cap);
+  const size_t count = victims.size();
   for (auto& victim : victims) epochs_.retire(std::move(victim));
   // The run that binds holds them back itself: it lets go of them when it ends.
   evicted_.store(true, std::memory_order_release);
+  Event event;
+  event.kind = EventKind::kEvicted;
+  event.shapes = static_cast<int64_t>(count);
+  event.bytes = before - bound_bytes_.load(std::memory_order_relaxed);
+  event.detail = fmt::format("plans bound to {} shapes, cap {} bytes", count, cap);
   if (TierHooks* tier = engine_->tier())
     tier->record(*this, std::move(event));
   else
