@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "runtime/executor.h"
 #include "runtime/output_pool.h"
 #include "runtime/overlap.h"
@@ -24,20 +25,17 @@ constexpr size_t kMaxPorts = 64;
 /// A context of the program for the time of a run, if one is idle.
 class IdleContext {
  public:
-  IdleContext(Program& program, RunContext* context) : program_(program), context_(context) {
-    if (!context) refuse("every context of the session is in use");
-  }
+  IdleContext(Program& program, RunContext& context) : program_(program), context_(context) {}
   ~IdleContext() {
-    context_->epoch.store(0, std::memory_order_release);
-    program_.give_back(*context_);
+    context_.epoch.store(0, std::memory_order_release);
+    program_.give_back(context_);
   }
   IdleContext(const IdleContext&) = delete;
   IdleContext& operator=(const IdleContext&) = delete;
-  RunContext& operator*() const { return *context_; }
 
  private:
   Program& program_;
-  RunContext* context_;
+  RunContext& context_;
 };
 
 /// Why a run of `bound` in `context` would have to allocate; null = it would not.
@@ -69,6 +67,25 @@ size_t Program::key_size(std::span<const TensorView> inputs) const {
   return size;
 }
 
+std::shared_ptr<Program> Program::known_ranks(std::span<const TensorView> inputs) const {
+  check_inputs(inputs);
+  auto known = known_child(*graph_, inputs);
+  if (!known) refuse("these shapes are new");
+  return known;
+}
+
+RunContext& Program::take_idle() {
+  std::unique_lock lock(context_mutex_);
+  if (!idle_.empty()) {
+    RunContext* const context = idle_.back();
+    idle_.pop_back();
+    return *context;
+  }
+  const bool none = contexts_.empty();
+  lock.unlock();
+  refuse(none ? "no run has made a context yet" : "every context of the session is in use");
+}
+
 void Program::run_in_place(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
                            OutputPool& pool, const RunOptions& options) {
   check_inputs(inputs);
@@ -81,16 +98,8 @@ void Program::run_in_place(std::span<const TensorView> inputs, std::span<xc_tens
     if (!inputs[i].contiguous()) refuse("inputs that are not row-major are copied");
     data[i] = inputs[i].data;
   }
-  RunContext* idle = nullptr;
-  {
-    std::lock_guard lock(context_mutex_);
-    if (!idle_.empty()) {
-      idle = idle_.back();
-      idle_.pop_back();
-    }
-  }
-  const IdleContext held(*this, idle);
-  RunContext& context = *held;
+  RunContext& context = take_idle();
+  const IdleContext held(*this, context);
   context.epoch.store(epochs_.current(), std::memory_order_seq_cst);
   if (context.key.capacity() < key_size(inputs)) refuse("these shapes are new");
   key_of(inputs, context.key);
@@ -113,7 +122,10 @@ void Program::run_in_place(std::span<const TensorView> inputs, std::span<xc_tens
         !pool.ready(i, value.dtype, bound.dims(bound.plan->outputs[i])))
       refuse("no returned output is free");
   }
-  context.runs.store(context.runs.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  const uint64_t run = context.runs.load(std::memory_order_relaxed);
+  context.runs.store(run + 1, std::memory_order_relaxed);
+  // What only such runs use is in use all the same.
+  if (is_sampled(run, kSampleBits)) entry->last_use.store(steady_ns(), std::memory_order_relaxed);
   Executor(*this, context, options)
       .run({.version = &version}, 0, data, {outputs.data(), outputs.size(), &pool});
 }

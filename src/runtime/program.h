@@ -156,6 +156,8 @@ class Program : public std::enable_shared_from_this<Program> {
   /// at first use. Fails as a run does for inputs of other types.
   std::shared_ptr<Program> of_ranks(std::span<const TensorView> inputs,
                                     const std::function<std::shared_ptr<Program>()>& make);
+  /// The same for a run that may not allocate: refused where there is none.
+  std::shared_ptr<Program> known_ranks(std::span<const TensorView> inputs) const;
 
   // Pieces of run(), also used by prepared calls and by loops over a body.
   RunContext& lease();
@@ -285,6 +287,8 @@ class Program : public std::enable_shared_from_this<Program> {
   /// run() with RunOptions::no_alloc: no_alloc.cpp.
   void run_in_place(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
                     OutputPool& pool, const RunOptions& options);
+  /// A context for such a run; refused where none is idle.
+  RunContext& take_idle();
   void check_inputs(std::span<const TensorView> inputs) const;
   void evict_if_needed();
 

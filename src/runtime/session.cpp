@@ -95,7 +95,8 @@ void Session::run(std::span<const TensorView> inputs, std::span<xc_tensor*> outp
     fail(Status::kInvalidArgument, "the model has {} outputs, {} slots were given",
          model_->outputs().size(), outputs.size());
   if (!open_ranks_) return program_->run(inputs, outputs, pool_, options);
-  program_of(inputs)->run(inputs, outputs, pool_, options);
+  const auto program = options.no_alloc ? program_->known_ranks(inputs) : program_of(inputs);
+  program->run(inputs, outputs, pool_, options);
 }
 
 namespace {

@@ -129,7 +129,7 @@ static void refused(void) {
   options.flags = XC_RUN_NO_ALLOC;
 
   CHECK(xc_session_run(session, &options, &in, 1, &given, 1, &error) == XC_LIMIT);
-  CHECK_CONTAINS(xc_error_message(error), "run these shapes once");
+  CHECK_CONTAINS(xc_error_message(error), "no run has made a context yet: run these shapes once");
   xc_error_destroy(error);
   error = NULL;
   CHECK(((const float*)xc_tensor_data(given))[0] == -1);
@@ -173,6 +173,46 @@ static void refused(void) {
   xc_tensor_release(given);
   xc_tensor_release(x);
   xc_tensor_release(x3);
+  xc_session_destroy(session);
+}
+
+/* The model leaves the rank open: one that no run had yet is refused like other new shapes, and
+ * nothing is made for it. */
+static void new_rank(void) {
+  const int64_t dims[2] = {1, 2};
+  const float values[2] = {1, -5}, want[2] = {1, 0};
+  xc_error* error = NULL;
+  xc_session* session =
+      session_of(NULL, NULL, NULL, "graph g(%x: f32[*]) -> (%y) {\n  %y = Relu(%x)\n}", NULL, 0);
+  xc_tensor *line = vector(2, values), *table = make_tensor(2, dims, values);
+  xc_tensor *y = vector(2, want), *z = NULL;
+  const xc_tensor *in = line, *in2 = table;
+  xc_run_options options = XC_RUN_OPTIONS_INIT;
+  options.flags = XC_RUN_NO_ALLOC;
+  CHECK_OK(xc_session_run(session, NULL, &in, 1, &z, 1, &error));
+  xc_tensor_release(z);
+  z = NULL;
+  CHECK_OK(xc_session_run(session, &options, &in, 1, &y, 1, &error));
+  check_floats(y, 2, want);
+  CHECK(xc_session_run(session, &options, &in2, 1, &z, 1, &error) == XC_LIMIT);
+  CHECK_CONTAINS(xc_error_message(error), "these shapes are new");
+  xc_error_destroy(error);
+  allocations = 0;
+  counting = 1;
+  CHECK(xc_session_run(session, &options, &in2, 1, &z, 1, NULL) == XC_LIMIT);
+  counting = 0;
+  printf("XC_RUN_NO_ALLOC of a new rank: %ld allocations\n", allocations);
+  CHECK(allocations < 50); /* the message of the refusal */
+  error = NULL;
+  CHECK_OK(xc_session_run(session, NULL, &in2, 1, &z, 1, &error));
+  xc_tensor_release(z);
+  z = NULL;
+  CHECK_OK(xc_session_run(session, &options, &in2, 1, &z, 1, &error));
+  check_floats(z, 2, want);
+  xc_tensor_release(z);
+  xc_tensor_release(y);
+  xc_tensor_release(line);
+  xc_tensor_release(table);
   xc_session_destroy(session);
 }
 
@@ -238,6 +278,7 @@ int main(void) {
   iterations("off");
   iterations("sync");
   refused();
+  new_rank();
   return check_result();
 }
 #endif

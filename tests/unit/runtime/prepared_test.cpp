@@ -83,6 +83,27 @@ TEST_CASE("runtime/prepared: a run that may not allocate refuses steps which alw
   CHECK(status_of(*session, inputs, {}) == Status::kOk);
 }
 
+TEST_CASE("runtime/prepared: sizes that only runs without allocation use are in use") {
+  const char* const text = "graph g(%x: f32[n]) -> (%y) {\n  %y = Relu(%x)\n}";
+  const std::vector<Tensor> served{ramp({1}, 1, 0)};
+  Config config = off();
+  auto probe = session_of(text, config);
+  run(*probe, served);
+  constexpr int64_t kRoom = 8;
+  config.bound_cache_bytes = kRoom * probe->profile().bound_bytes;
+  auto session = session_of(text, config);
+  run(*session, served);
+  RunOptions no_alloc;
+  no_alloc.no_alloc = true;
+  int refused = 0;
+  for (int64_t n = 2; n < 8 * kRoom; ++n) {
+    run(*session, {ramp({n}, 1, 0)});
+    for (int k = 0; k < 64; ++k) refused += status_of(*session, served, no_alloc) != Status::kOk;
+  }
+  CHECK(session->profile().bound_bytes <= config.bound_cache_bytes);
+  CHECK(refused == 0);
+}
+
 TEST_CASE("runtime/prepared: the cap of a run's memory covers its results") {
   Config config = off();
   config.max_memory_bytes = 1 << 20;
