@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ops/infer.h"
+#include "runtime/input_sizes.h"
 #include "runtime/output_pool.h"
 #include "runtime/program.h"
 
@@ -63,7 +64,7 @@ Program& Program::child(const Node& node, size_t subgraph, std::span<const Tenso
     value.type = Type::tensor(inputs[i].dtype, dims);
     value.elements.reset();
   }
-  infer_types_again(*body);
+  at_input_sizes([&] { infer_types_again(*body); });
   return *add_child(model, inputs, create(engine_, body, config_, name_ + "/" + node.name));
 }
 
@@ -71,7 +72,7 @@ std::shared_ptr<Program> Program::of_ranks(std::span<const TensorView> inputs,
                                            const std::function<std::shared_ptr<Program>()>& make) {
   check_inputs(inputs);
   if (auto known = known_child(*graph_, inputs)) return known;
-  return add_child(*graph_, inputs, make());
+  return add_child(*graph_, inputs, at_input_sizes(make));
 }
 
 std::vector<std::shared_ptr<Program>> Program::children() const {

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "ops/infer.h"
+#include "runtime/input_sizes.h"
 
 namespace xc {
 namespace {
@@ -21,10 +22,10 @@ Operand operand_of(const Tensor& tensor) {
 std::vector<Tensor> run_dynamic_step(Program& program, const Node& node,
                                      const std::vector<Tensor>& inputs) {
   if (node.op->make) {
-    infer_concrete(node, inputs, OpenSizes::kKept);
+    at_input_sizes([&] { return infer_concrete(node, inputs, OpenSizes::kKept); });
     return node.op->make(node, inputs);
   }
-  const std::vector<Type> types = infer_concrete(node, inputs);
+  const auto types = at_input_sizes([&] { return infer_concrete(node, inputs); });
   if (const int64_t most = program.config().max_memory_bytes; most > 0) {
     int64_t needed = 0;
     for (const Type& type : types)

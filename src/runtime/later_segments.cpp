@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "plan/continues.h"
+#include "runtime/input_sizes.h"
 #include "runtime/program.h"
 
 namespace xc {
@@ -49,7 +50,7 @@ SignatureEntry& Program::later_entry(const std::shared_ptr<const Plan>& begun, u
     made->symbols = symbols;
     made->segment = segment;
     made->begun = begun;
-    const TierHooks::Seat seat = bind_first(*made);
+    const auto seat = at_input_sizes([&] { return bind_first(*made); });
     entry = &insert(std::move(made), seat);
   }
   state.last_entry = entry;

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/no_cancellation.h"
 #include "ops/containers.h"
+#include "runtime/input_sizes.h"
 #include "runtime/program.h"
 
 namespace xc {
@@ -176,15 +177,9 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
            *expected, inputs[check.input].dims[check.axis]);
   }
   entry->key = std::move(key);
-  TierHooks::Seat seat;
-  try {
-    seat = bind_first(*entry);
-  } catch (const Error& error) {
-    if (error.status() != Status::kInvalidModel || entry->symbols.empty()) throw;
-    // The model was found valid when it was loaded: it is these sizes that do not go through it.
-    throw Error(Status::kInvalidArgument, "with these input sizes: " + error.message(),
-                error.where());
-  }
+  // Where nothing is left to the run, what is wrong is the model.
+  const auto seat = entry->symbols.empty() ? bind_first(*entry)
+                                           : at_input_sizes([&] { return bind_first(*entry); });
   return insert(std::move(entry), seat);
 }
 

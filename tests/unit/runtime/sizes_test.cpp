@@ -2,6 +2,7 @@
 // Labels: asan
 #include <doctest/doctest.h>
 
+#include "ops/containers.h"
 #include "runtime/session.h"
 #include "support/sessions.h"
 
@@ -175,4 +176,44 @@ TEST_CASE("runtime/sizes: comparing numbers that no size can be is no error") {
 })");
   CHECK(run(*session, {Tensor::of<int64_t>({1, 2})})[0].to_int64s() ==
         std::vector<int64_t>{INT64_MAX, 2});
+}
+
+TEST_CASE("runtime/sizes: what does not fit is the inputs' fault, wherever a run finds out") {
+  const auto blamed = [](const char* text, const std::vector<Tensor>& good,
+                         const std::vector<Tensor>& bad) {
+    CAPTURE(text);
+    auto session = session_of(text);
+    CHECK(status_of(*session, good) == Status::kOk);
+    for (int round = 0; round < 2; ++round) {
+      try {
+        run(*session, bad);
+        FAIL_CHECK("no error");
+      } catch (const Error& error) {
+        CHECK(error.status() == Status::kInvalidArgument);
+        CHECK(error.message().find("with these input sizes") != std::string::npos);
+      }
+    }
+    CHECK(status_of(*session, good) == Status::kOk);
+  };
+  const Tensor four = Tensor::of<float>({1, 2, 3, 4});
+  // A rank that the model leaves open.
+  blamed("graph g(%x: f32[*]) -> (%y) { %y = Transpose(%x) {perm = [1, 0]} }",
+         {Tensor(DType::kF32, {2, 3})}, {Tensor(DType::kF32, {2, 3, 1})});
+  // Behind sizes that the run finds out.
+  blamed(R"(graph g(%x: f32[4]) -> (%y) {
+  const %w: f32[4, 2] = splat 1
+  %n = NonZero(%x)
+  %f = Cast(%n) {to = 1}
+  %y = MatMul(%f, %w)
+})",
+         {four}, {Tensor::of<float>({1, 0, 3, 4})});
+  // In a step that waits for its operands.
+  blamed(R"(graph g(%s: seq(f32[*]), %i: i64[], %x: f32[2]) -> (%y) {
+  %e = SequenceAt(%s, %i)
+  %y = Add(%e, %x)
+})",
+         {make_sequence({Tensor::of<float>({1, 2})}), Tensor::scalar<int64_t>(0),
+          Tensor::of<float>({1, 2})},
+         {make_sequence({Tensor::of<float>({1, 2, 3})}), Tensor::scalar<int64_t>(0),
+          Tensor::of<float>({1, 2})});
 }
