@@ -42,20 +42,27 @@ const BoundStep* band_of(const Bound& bound, size_t k) {
   return nullptr;
 }
 
+/// How the keys of entries for inputs of these dims begin.
+std::vector<int64_t> key_of(const Graph& graph, const std::vector<Dims>& signature) {
+  std::vector<int64_t> key;
+  for (size_t i = 0; i < signature.size(); ++i) {
+    if (graph.value(graph.inputs[i]).type.kind != Type::Kind::kTensor) {
+      key.push_back(-1);
+      continue;
+    }
+    key.push_back(static_cast<int64_t>(signature[i].size()));
+    key.insert(key.end(), signature[i].begin(), signature[i].end());
+  }
+  return key;
+}
+
 json describe(Program& program, const std::vector<Dims>& signature, const ProfileSummary& summary) {
+  const std::vector<int64_t> key = key_of(program.graph(), signature);
   const auto entries = program.entries();
   std::shared_ptr<SignatureEntry> entry;
   for (const auto& e : entries) {
     if (e->segment > 0) continue;
-    if (!signature.empty()) {
-      std::vector<int64_t> key;
-      for (const Dims& dims : signature) {
-        key.push_back(static_cast<int64_t>(dims.size()));
-        key.insert(key.end(), dims.begin(), dims.end());
-      }
-      if (e->key.size() < key.size() || !std::equal(key.begin(), key.end(), e->key.begin()))
-        continue;
-    }
+    if (e->key.size() < key.size() || !std::equal(key.begin(), key.end(), e->key.begin())) continue;
     if (!entry || e->last_use > entry->last_use) entry = e;
   }
   std::shared_ptr<const Published> published;

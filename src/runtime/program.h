@@ -159,6 +159,10 @@ class Program : public std::enable_shared_from_this<Program> {
   /// The same for a run that may not allocate: refused where there is none.
   std::shared_ptr<Program> known_ranks(std::span<const TensorView> inputs) const;
 
+  /// Fails as a run of inputs of these dims would, as far as the types of the inputs tell; nothing
+  /// is said of inputs that are no tensors.
+  void check_shapes(const std::vector<Dims>& shapes) const;
+
   // Pieces of run(), also used by prepared calls and by loops over a body.
   RunContext& lease();
   void give_back(RunContext& context);
@@ -289,6 +293,7 @@ class Program : public std::enable_shared_from_this<Program> {
                     OutputPool& pool, const RunOptions& options);
   /// A context for such a run; refused where none is idle.
   RunContext& take_idle();
+  void check_count(size_t inputs) const;
   void check_inputs(std::span<const TensorView> inputs) const;
   void evict_if_needed();
 

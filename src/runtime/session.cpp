@@ -136,9 +136,7 @@ bool Session::warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds
   constexpr int kLook = 8;  // runs between looks
   const Clock::time_point end = Clock::now() + timeout;
   const auto& ports = model_->inputs();
-  if (shapes.size() != ports.size())
-    fail(Status::kInvalidArgument, "the model takes {} inputs, {} shapes were given", ports.size(),
-         shapes.size());
+  program_->check_shapes(shapes);
   std::vector<Tensor> zeros;
   std::vector<TensorView> views;
   for (size_t k = 0; k < shapes.size(); ++k) {
@@ -186,6 +184,7 @@ bool Session::warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds
 }
 
 std::string Session::explain(const std::vector<Dims>& signature, bool json) {
+  if (!signature.empty()) program_->check_shapes(signature);
   const ProfileSummary summary = profile();
   const auto has_ranks = [&](const std::shared_ptr<Program>& program) {
     const Graph& graph = program->graph();

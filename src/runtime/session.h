@@ -54,7 +54,8 @@ class Session {
   bool warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds timeout);
 
   /// The plan as text or JSON: per step the kernel, those refused and why, regions with their
-  /// state. `signature`: dims per input; empty = the plan without sizes.
+  /// state. `signature`: dims per input, which fail as those of a run; empty = the plan without
+  /// sizes.
   std::string explain(const std::vector<Dims>& signature, bool json);
   ProfileSummary profile() const;
   /// The same without regions and events: cheap enough to ask a hundred times a second.

@@ -50,30 +50,47 @@ int64_t element_of(const TensorView& input, int64_t index) {
   return std::max(load_int64(input.data, input.dtype, at), -INT64_MAX);
 }
 
+/// Whether a tensor of a type may have these dims, as far as the type tells.
+bool may_have(const Type& type, std::span<const int64_t> dims) {
+  if (std::any_of(dims.begin(), dims.end(), [](int64_t d) { return d < 0; })) return false;
+  if (!type.dims) return true;
+  return std::equal(
+      dims.begin(), dims.end(), type.dims->begin(), type.dims->end(),
+      [](int64_t given, const Dim& known) { return known.constant().value_or(given) == given; });
+}
+
+[[noreturn]] void refuse(const Value& input, DType dtype, std::span<const int64_t> dims) {
+  fail(Status::kInvalidArgument, "input '{}': expected {}, got {}{}", input.name, input.type.text(),
+       dtype == DType::kUndefined ? "nothing" : xc::name(dtype),
+       to_text(Dims(dims.begin(), dims.end())));
+}
+
 }  // namespace
 
-void Program::check_inputs(std::span<const TensorView> inputs) const {
-  if (inputs.size() != graph_->inputs.size())
+void Program::check_count(size_t inputs) const {
+  if (inputs != graph_->inputs.size())
     fail(Status::kInvalidArgument, "the model takes {} inputs, {} were given",
-         graph_->inputs.size(), inputs.size());
+         graph_->inputs.size(), inputs);
+}
+
+void Program::check_inputs(std::span<const TensorView> inputs) const {
+  check_count(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Value& value = graph_->value(graph_->inputs[i]);
-    const auto wrong = [&] {
-      fail(Status::kInvalidArgument, "input '{}': expected {}, got {}{}", value.name,
-           value.type.text(), inputs[i] ? xc::name(inputs[i].dtype) : "nothing",
-           to_text(Dims(inputs[i].dims.begin(), inputs[i].dims.end())));
-    };
-    if (value.type.kind != Type::Kind::kTensor) {
-      if (!holds(value.type, inputs[i])) wrong();
-      continue;
-    }
-    if (inputs[i].dtype != value.type.dtype) wrong();
-    if (!value.type.dims) continue;
-    if (inputs[i].dims.size() != value.type.dims->size()) wrong();
-    for (size_t axis = 0; axis < inputs[i].dims.size(); ++axis) {
-      const auto expected = (*value.type.dims)[axis].constant();
-      if (inputs[i].dims[axis] < 0 || (expected && *expected != inputs[i].dims[axis])) wrong();
-    }
+    const bool fits =
+        value.type.kind == Type::Kind::kTensor
+            ? inputs[i].dtype == value.type.dtype && may_have(value.type, inputs[i].dims)
+            : holds(value.type, inputs[i]);
+    if (!fits) refuse(value, inputs[i].dtype, inputs[i].dims);
+  }
+}
+
+void Program::check_shapes(const std::vector<Dims>& shapes) const {
+  check_count(shapes.size());
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const Value& value = graph_->value(graph_->inputs[i]);
+    if (value.type.kind == Type::Kind::kTensor && !may_have(value.type, shapes[i]))
+      refuse(value, value.type.dtype, shapes[i]);
   }
 }
 

@@ -330,7 +330,9 @@ static void adaptation(void) {
   const xc_tensor* in = x;
   xc_blob* text = NULL;
   xc_shape shape = {kDims, 2, 0}, none = {NULL, 2, 0};
+  const int64_t unfit[3][2] = {{-1, 2}, {1, 3}, {INT64_MAX / 16, 3}};
   int32_t idle = 5;
+  int i;
   CHECK_OK(xc_session_run(session, NULL, &in, 1, &y, 1, &error));
   xc_tensor_release(y);
   y = NULL;
@@ -356,6 +358,18 @@ static void adaptation(void) {
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_warm_up(session, NULL, 1, 1, NULL, &error));
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_warm_up(session, &none, 1, 1, NULL, &error));
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_warm_up(NULL, &shape, 1, 1, NULL, &error));
+  for (i = 0; i < 3; ++i) { /* negative, of another size, and that too large to try */
+    const xc_shape wrong = {unfit[i], 2, 0};
+    CHECK(xc_session_warm_up(session, &wrong, 1, 1, NULL, &error) == XC_INVALID_ARGUMENT);
+    CHECK_CONTAINS(xc_error_message(error), "input 'x': expected f32[n, 2], got f32[");
+    xc_error_destroy(error);
+    error = NULL;
+    CHECK(xc_session_explain(session, 0, &wrong, 1, &text, &error) == XC_INVALID_ARGUMENT);
+    CHECK_CONTAINS(xc_error_message(error), "input 'x': expected f32[n, 2], got f32[");
+    xc_error_destroy(error);
+    error = NULL;
+  }
+  CHECK(text == NULL);
   CHECK_OK(xc_session_freeze(session, &error));
   CHECK_OK(xc_session_wait_idle(session, 10000, &idle, &error));
   CHECK(idle == 1);
