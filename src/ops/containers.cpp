@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/checked.h"
+
 namespace xc {
 
 namespace {
@@ -72,6 +74,15 @@ std::span<Tensor> elements_of(const Tensor& sequence) {
     fail(Status::kInvalidModel, "a sequence is expected, given is {}",
          sequence ? name(sequence.dtype()) : "nothing");
   return {sequence.as<Tensor>(), static_cast<size_t>(sequence.count())};
+}
+
+int64_t held_bytes(const Tensor& value) {
+  if (!value) return 0;
+  int64_t bytes = value.byte_size();
+  if (value.dtype() == DType::kTensor)
+    for (int64_t i = 0; i < value.count(); ++i)
+      bytes = checked_add(bytes, held_bytes(value.as<Tensor>()[i]));
+  return bytes;
 }
 
 Tensor make_sequence(const std::vector<Tensor>& elements) {

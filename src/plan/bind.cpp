@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "base/checked.h"
+#include "base/memory_budget.h"
 #include "ops/op.h"
 #include "ops/support.h"
 #include "plan/bands.h"
@@ -135,29 +136,10 @@ void check_sizes(const Plan& plan, const std::vector<int64_t>& symbols) {
   }
 }
 
-/// What a run of the segment takes: its arena, scratch of all workers, and results.
-int64_t needed_bytes(const Bound& bound) {
-  const int64_t scratch = checked_mul(align_up(bound.scratch_bytes, 64), bound.scratch_workers);
-  int64_t bytes = checked_add(bound.arena_bytes, scratch);
-  bytes = checked_add(bytes, align_up(bound.shared_bytes, 64));
-  for (uint32_t v : bound.plan->outputs) {
-    const PlanValue& value = bound.plan->values[v];
-    const PlanBuffer& buffer = bound.plan->buffers[value.buffer];
-    if (buffer.storage == Storage::kOutput && buffer.segment == bound.segment)
-      bytes =
-          checked_add(bytes, checked_mul(element_count(bound.dims(v)), element_size(value.dtype)));
-  }
-  return bytes;
-}
-
 /// Gives every arena buffer its place, and those that lie in an output to the run to fill in.
 void place_arena(Bound& bound, const InPlaceSteps& in_place, int64_t max_bytes) {
   bound.arena_bytes = plan_memory(in_place.requests(), bound.arena);
-  if (max_bytes > 0)
-    if (const int64_t needed = needed_bytes(bound); needed > max_bytes)
-      fail(Status::kLimit,
-           "this run needs {} bytes for values and results, max_memory_bytes allows {}", needed,
-           max_bytes);
+  if (max_bytes > 0) MemoryBudget(max_bytes).charge(bound.needed_bytes());
   in_place.place(bound.arena);
   for (uint32_t at = 0; at < bound.pointers.size(); ++at) {
     const PointerTemplate& pointer = bound.pointers[at];
@@ -446,6 +428,17 @@ class Binder {
 };
 
 }  // namespace
+
+int64_t Bound::needed_bytes() const {
+  int64_t bytes = checked_add(arena_bytes, all_scratch_bytes());
+  for (uint32_t v : plan->outputs) {
+    const PlanValue& value = plan->values[v];
+    const PlanBuffer& buffer = plan->buffers[value.buffer];
+    if (buffer.storage == Storage::kOutput && buffer.segment == segment)
+      bytes = checked_add(bytes, checked_mul(element_count(dims(v)), element_size(value.dtype)));
+  }
+  return bytes;
+}
 
 std::shared_ptr<const Bound> bind_segment(const std::shared_ptr<const Plan>& plan, uint32_t segment,
                                           std::vector<int64_t> symbols,

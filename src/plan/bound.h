@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/checked.h"
 #include "plan/plan.h"
 
 namespace xc {
@@ -70,6 +71,13 @@ struct Bound {
     const std::span<const int64_t> strides = operands[plan_value].strides;
     return strides.data()[strides.size()];
   }
+  /// What the run's scratch is at least: the shared part, then each worker's.
+  int64_t all_scratch_bytes() const {
+    return checked_add(align_up(shared_bytes, 64),
+                       checked_mul(align_up(scratch_bytes, 64), scratch_workers));
+  }
+  /// What a run of the segment takes: its arena, scratch of all workers, and results.
+  int64_t needed_bytes() const;
 };
 
 /// What a kernel step of the plan is bound with.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/containers.h"
 #include "runtime/executor.h"
 
 namespace xc {
@@ -32,7 +33,7 @@ int64_t Stack::place_offset() const {
   return (backwards_ ? *expected_ - 1 - count_ : count_) * part_bytes_;
 }
 
-void Stack::reserve(OutputPool& pool) {
+int64_t Stack::next_capacity() const {
   const int64_t part_bytes = std::max<int64_t>(1, part_bytes_);
   int64_t wanted = checked_mul(2, capacity_);
   if (capacity_ == 0) {
@@ -41,6 +42,14 @@ void Stack::reserve(OutputPool& pool) {
       wanted = backwards_ ? *expected_
                           : std::min(*expected_, std::max<int64_t>(1, kExpected / part_bytes));
   }
+  if (!budget_ || wanted <= budget_->left() / part_bytes) return wanted;
+  // As much as there is: what may never be made is no reason to fail.
+  return std::max(expected_.value_or(0), std::max(count_ + 1, budget_->left() / part_bytes));
+}
+
+void Stack::reserve(OutputPool& pool) {
+  const int64_t wanted = next_capacity();
+  if (budget_) budget_->charge(checked_mul(wanted, part_bytes_));
   Dims dims{wanted};
   dims.insert(dims.end(), part_.tensor.dims().begin(), part_.tensor.dims().end());
   xc_tensor* larger = pool.acquire(output_, type_.dtype, dims);
@@ -50,6 +59,7 @@ void Stack::reserve(OutputPool& pool) {
     whole_->tensor.set_dims(dims);
     copy_elements(whole_->tensor.view(), larger->tensor.view());
     release(whole_);
+    if (budget_) budget_->release(capacity_ * part_bytes_);
   }
   whole_ = larger;
   capacity_ = wanted;
@@ -95,6 +105,7 @@ Tensor Stack::finish() {
   Dims strides = rows.strides();
   std::rotate(dims.begin(), dims.begin() + 1, dims.begin() + axis + 1);
   std::rotate(strides.begin(), strides.begin() + 1, strides.begin() + axis + 1);
+  if (budget_) budget_->charge(rows.byte_size());
   return Tensor(rows.buffer(), rows.byte_offset(), type_.dtype, dims, strides).to_contiguous();
 }
 
@@ -142,7 +153,7 @@ void BodyLoop::set_input(size_t index, const Tensor& tensor) {
 
 void BodyLoop::stack(size_t output, int64_t axis, bool backwards, std::optional<int64_t> expected) {
   stacks_.emplace_back(static_cast<uint32_t>(output), axis, backwards, expected,
-                       body_.value(body_.outputs[output]).type);
+                       body_.value(body_.outputs[output]).type, options_.budget);
 }
 
 void BodyLoop::slice(size_t input, int64_t axis, bool backwards) {
@@ -215,6 +226,8 @@ void BodyLoop::take_results() {
     set_input(*result.input, made);
   }
   steady_ = steady_ || same;
+  if (options_.budget) [[unlikely]]
+    charge_states();
   // A handle that is no pool's was made for one result, and sizes that change need another.
   for (Result& result : results_)
     if (!steady_ || !result.current->pool || (result.spare && !result.spare->pool))
@@ -225,6 +238,15 @@ void BodyLoop::take_results() {
     if (!stack.is_place(made)) made->release();
     made = nullptr;
   }
+}
+
+void BodyLoop::charge_states() {
+  int64_t bytes = 0;
+  for (const Result& result : results_)
+    bytes = checked_add(bytes, held_bytes(result.current->tensor));
+  options_.budget->release(std::exchange(state_bytes_, 0));
+  options_.budget->charge(bytes);
+  state_bytes_ = bytes;
 }
 
 const Tensor& BodyLoop::output(size_t index) const {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/memory_budget.h"
 #include "runtime/output_pool.h"
 #include "runtime/program.h"
 
@@ -17,9 +18,15 @@ class Stack {
  public:
   /// `output`: of the body, which knows it as `type`. `expected`: the number of iterations where it
   /// is known. `backwards`: the first iteration makes the last part; needs `expected`.
+  /// Memory is charged to `budget`, unless that is null.
   Stack(uint32_t output, int64_t axis, bool backwards, std::optional<int64_t> expected,
-        const Type& type)
-      : output_(output), axis_(axis), backwards_(backwards), expected_(expected), type_(type) {}
+        const Type& type, MemoryBudget* budget)
+      : output_(output),
+        axis_(axis),
+        backwards_(backwards),
+        expected_(expected),
+        type_(type),
+        budget_(budget) {}
   ~Stack();
   Stack(Stack&&) = delete;
 
@@ -36,6 +43,8 @@ class Stack {
   Tensor finish();
 
  private:
+  /// For how many parts memory is taken next.
+  int64_t next_capacity() const;
   void reserve(OutputPool& pool);
 
   uint32_t output_;
@@ -43,6 +52,7 @@ class Stack {
   bool backwards_;
   std::optional<int64_t> expected_;
   const Type& type_;
+  MemoryBudget* budget_;
   int64_t count_ = 0, capacity_ = 0;
   bool in_place_ = false;  ///< kernels write the parts, and know their sizes before
   int64_t part_bytes_ = 0;
@@ -99,6 +109,8 @@ class BodyLoop {
   void look_up();
   void move_slices();
   void take_results();
+  /// What the run holds for states from here on.
+  void charge_states();
 
   Program& owner_;
   const Node& node_;
@@ -113,7 +125,8 @@ class BodyLoop {
   std::vector<xc_tensor*> slots_;  ///< per output; what is not null outside a run is ours
   std::vector<int64_t> offsets_;
   size_t state_count_ = 0;
-  bool steady_ = false;  ///< every iteration has the sizes of the last
+  int64_t state_bytes_ = 0;  ///< charged for what was made of them
+  bool steady_ = false;      ///< every iteration has the sizes of the last
 
   std::optional<LeaseScope> lease_;
   Program* program_ = nullptr;

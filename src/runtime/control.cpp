@@ -1,6 +1,7 @@
 // If, Loop, Scan and SequenceMap on whole tensors. ONNX operator specification, under these names.
 #include <algorithm>
 
+#include "base/memory_budget.h"
 #include "ops/containers.h"
 #include "ops/control_flow.h"
 #include "runtime/body_loop.h"
@@ -78,7 +79,7 @@ std::vector<Tensor> run_scan(Program& program, const Node& node, const std::vect
 }
 
 std::vector<Tensor> run_sequence_map(const Node& node, const std::vector<Tensor>& inputs,
-                                     const BodyRunner& run_body,
+                                     const BodyRunner& run_body, MemoryBudget* budget,
                                      const std::function<void()>& check_stop) {
   const size_t own = inputs.size() - node.capture_count;
   const size_t length = elements_of(inputs[0]).size();
@@ -94,7 +95,10 @@ std::vector<Tensor> run_sequence_map(const Node& node, const std::vector<Tensor>
       in[i] = elements[k];
     }
     std::vector<Tensor> out = run_body(0, in);
-    for (size_t j = 0; j < collected.size(); ++j) collected[j].push_back(std::move(out[j]));
+    for (size_t j = 0; j < collected.size(); ++j) {
+      if (budget) budget->charge(held_bytes(out[j]));
+      collected[j].push_back(std::move(out[j]));
+    }
   }
   std::vector<Tensor> results;
   for (const auto& elements : collected) results.push_back(make_sequence(elements));
@@ -115,7 +119,8 @@ std::vector<Tensor> run_control(Program& program, const Node& node,
   };
   if (node.op->name == "If")
     return run_body(truth(inputs[0]) ? 0 : 1, {inputs.begin() + 1, inputs.end()});
-  if (node.op->name == "SequenceMap") return run_sequence_map(node, inputs, run_body, check_stop);
+  if (node.op->name == "SequenceMap")
+    return run_sequence_map(node, inputs, run_body, options.budget, check_stop);
   fail(Status::kUnsupported, "control-flow operator {} is not implemented", node.op->name);
 }
 

@@ -20,21 +20,15 @@ Operand operand_of(const Tensor& tensor) {
 }  // namespace
 
 std::vector<Tensor> run_dynamic_step(Program& program, const Node& node,
-                                     const std::vector<Tensor>& inputs) {
+                                     const std::vector<Tensor>& inputs, MemoryBudget* budget) {
   if (node.op->make) {
     at_input_sizes([&] { return infer_concrete(node, inputs, OpenSizes::kKept); });
     return node.op->make(node, inputs);
   }
   const auto types = at_input_sizes([&] { return infer_concrete(node, inputs); });
-  if (const int64_t most = program.config().max_memory_bytes; most > 0) {
-    int64_t needed = 0;
-    for (const Type& type : types)
-      if (const auto dims = type.dims ? to_concrete(*type.dims) : std::nullopt)
-        needed = checked_add(needed, checked_mul(element_count(*dims), element_size(type.dtype)));
-    if (needed > most)
-      fail(Status::kLimit, "a result of {} needs {} bytes, max_memory_bytes allows {}",
-           node.op->name, needed, most);
-  }
+  for (const Type& type : types)
+    if (const auto dims = type.dims ? to_concrete(*type.dims) : std::nullopt; dims && budget)
+      budget->charge(checked_mul(element_count(*dims), element_size(type.dtype)));
   std::vector<Tensor> outputs;
   for (size_t k = 0; k < types.size(); ++k) {
     if (node.outputs[k] == kNone) {
@@ -72,7 +66,9 @@ std::vector<Tensor> run_dynamic_step(Program& program, const Node& node,
   const auto bound = kernel->bind({bound_inputs, bound_outputs, false});
   GrowingMemory scratch(program.engine());
   const int64_t own = align_up(bound->scratch_bytes, 64);
-  scratch.reserve(checked_add(own, bound->shared_bytes));
+  const int64_t all = checked_add(own, bound->shared_bytes);
+  if (budget) budget->charge(all);
+  scratch.reserve(all);
   bound->run_all({buffers.data(), scratch.data(), scratch.data() + own});
   return outputs;
 }

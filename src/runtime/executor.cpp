@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/memory_budget.h"
+#include "ops/containers.h"
 #include "ops/infer.h"
 #include "plan/segments.h"
 #include "runtime/capture.h"
@@ -26,10 +28,7 @@ void** Executor::resolve(const Bound& bound, int side, bool reuse) {
     state.resolved[0].serial = state.resolved[1].serial = 0;
   if (program_.config().poison_arena && state.arena.data())
     std::memset(state.arena.data(), 0xff, static_cast<size_t>(state.arena.bytes()));
-  // The shared part first, then each worker's.
-  context_.scratch.reserve(
-      checked_add(align_up(bound.shared_bytes, 64),
-                  checked_mul(align_up(bound.scratch_bytes, 64), bound.scratch_workers)));
+  context_.scratch.reserve(bound.all_scratch_bytes());
   ResolvedBound& resolved = state.resolved[side];
   if (reuse && resolved.serial == bound.serial) return resolved.pointers.data();
 
@@ -89,6 +88,8 @@ uint64_t Executor::run_segment(const Turn& turn, void* const* inputs, const Outp
   BoundTimes* const times = turn.times;
   uint64_t focus_ticks = 0;
   const bool single = bound.plan->segments.size() == 1;
+  if (options_.budget) [[unlikely]]
+    options_.budget->charge(bound.needed_bytes());
   prepare_outputs(bound, outputs);
   void** pointers = resolve(bound, turn.side, single);
   if (!single) {
@@ -150,6 +151,8 @@ uint64_t Executor::run_segment(const Turn& turn, void* const* inputs, const Outp
     throw error.at("node '" + step.name + "' (" + std::string(step.spec.op->name) + ")");
   }
   capture.finish();
+  if (options_.budget) [[unlikely]]
+    options_.budget->release(bound.all_scratch_bytes());
   return focus_ticks;
 }
 
@@ -172,6 +175,7 @@ void Executor::look_at(const Bound& bound, const BoundStep& bound_step, void* co
 void Executor::run(const Turn& turn, uint64_t run, void* const* inputs,
                    const OutputPorts& outputs) {
   const uint64_t start = turn.times ? ticks() : 0;
+  const BudgetScope budget(options_.budget);
   uint64_t focus = 0;
   const Bound* last = turn.version->bound.get();
   TracedRun traced;
@@ -325,35 +329,56 @@ void Executor::set_dynamic(const Bound& bound, uint32_t v, Tensor tensor, void**
   context_.dynamic[value.buffer] = std::move(tensor);
 }
 
+namespace {
+
+/// Of the containers among some values, or of the others.
+int64_t bytes_of(const std::vector<Tensor>& values, bool containers) {
+  int64_t bytes = 0;
+  for (const Tensor& t : values)
+    if ((t.dtype() == DType::kTensor) == containers) bytes = checked_add(bytes, held_bytes(t));
+  return bytes;
+}
+
+}  // namespace
+
 void Executor::run_opaque(const Bound& bound, const BoundStep& bound_step, void** pointers) {
   const Step& step = *bound.plan->steps[bound_step.step];
-  const Node& node = *step.spec.node;
   if (context_.dynamic.size() < bound.plan->buffers.size())
     context_.dynamic.resize(bound.plan->buffers.size());
   std::vector<Tensor> inputs;
   for (size_t k = 0; k < step.inputs.size(); ++k)
     inputs.push_back(tensor_of(bound, step.inputs[k], pointers[bound_step.first_pointer + k]));
-  std::vector<Tensor> outputs;
-  if (step.kind == Step::Kind::kControl) {
-    outputs = run_control(program_, node, inputs, options_, [&] { check_stop(); });
-  } else if (node.op->evaluate) {
-    // Containers outlive the step, and their tensors are row-major: what lies in the arena, belongs
-    // to the caller or is a view is copied.
-    for (size_t k = 0; k < inputs.size(); ++k) {
-      if (step.inputs[k] == kNoValue) continue;
-      const PlanValue& value = bound.plan->values[step.inputs[k]];
-      if (value.dtype == DType::kUndefined) continue;
-      inputs[k] = bound.plan->buffers[value.buffer].storage == Storage::kDynamic
-                      ? inputs[k].to_contiguous()
-                      : inputs[k].clone();
-    }
-    outputs = node.op->evaluate(node, inputs);
-  } else {
-    outputs = run_dynamic_step(program_, node, inputs);
+  const int64_t given = options_.budget ? bytes_of(inputs, true) : 0;
+  std::vector<Tensor> outputs = carry_out(bound, step, std::move(inputs));
+  if (options_.budget) {
+    // Containers share with those they were made of.
+    const int64_t more = std::max<int64_t>(0, bytes_of(outputs, true) - given);
+    options_.budget->charge(checked_add(bytes_of(outputs, false), more));
   }
   for (size_t k = 0; k < step.outputs.size(); ++k)
     if (step.outputs[k] != kNoValue)
       set_dynamic(bound, step.outputs[k], std::move(outputs.at(k)), pointers);
+}
+
+std::vector<Tensor> Executor::carry_out(const Bound& bound, const Step& step,
+                                        std::vector<Tensor> inputs) {
+  const BudgetScope until_done(options_.budget);
+  const Node& node = *step.spec.node;
+  if (step.kind == Step::Kind::kControl)
+    return run_control(program_, node, inputs, options_, [&] { check_stop(); });
+  if (!node.op->evaluate) return run_dynamic_step(program_, node, inputs, options_.budget);
+  // Containers outlive the step, and their tensors are row-major: what lies in the arena, belongs
+  // to the caller or is a view is copied.
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    if (step.inputs[k] == kNoValue) continue;
+    const PlanValue& value = bound.plan->values[step.inputs[k]];
+    if (value.dtype == DType::kUndefined) continue;
+    if (options_.budget) options_.budget->charge(inputs[k].byte_size());
+    inputs[k] = bound.plan->buffers[value.buffer].storage == Storage::kDynamic
+                    ? inputs[k].to_contiguous()
+                    : inputs[k].clone();
+  }
+  return node.op->evaluate(node, inputs);
 }
 
 }  // namespace xc

@@ -37,6 +37,7 @@ class Executor {
   void prepare_outputs(const Bound& bound, const OutputPorts& outputs);
   void patch(const Bound& bound, void** pointers, void* const* inputs, const OutputPorts& outputs);
   void run_opaque(const Bound& bound, const BoundStep& step, void** pointers);
+  std::vector<Tensor> carry_out(const Bound& bound, const Step& step, std::vector<Tensor> inputs);
   void set_dynamic(const Bound& bound, uint32_t value, Tensor tensor, void** pointers);
   /// What a dynamic or control step made, seen as the plan's value does (a view of it, maybe).
   Tensor dynamic_tensor(const Bound& bound, uint32_t value) const;

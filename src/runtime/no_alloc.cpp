@@ -47,8 +47,7 @@ const char* missing(const Bound& bound, const RunContext& context) {
       return "the model has steps that make memory of their own";
   if (context.segments.size() <= bound.segment ||
       context.segments[bound.segment].arena.bytes() < bound.arena_bytes ||
-      context.scratch.bytes() < align_up(bound.shared_bytes, 64) +
-                                    align_up(bound.scratch_bytes, 64) * bound.scratch_workers)
+      context.scratch.bytes() < bound.all_scratch_bytes())
     return "its working memory is too small";
   const ResolvedBound& resolved = context.segments[bound.segment].resolved[0];
   if (resolved.pointers.capacity() < bound.pointers.size() ||

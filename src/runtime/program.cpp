@@ -4,6 +4,7 @@
 
 #include "runtime/program.h"
 
+#include "base/memory_budget.h"
 #include "runtime/executor.h"
 #include "runtime/overlap.h"
 
@@ -163,6 +164,12 @@ std::shared_ptr<SignatureEntry> Program::shared_entry_for(std::span<const Tensor
 
 void Program::execute(RunContext& context, SignatureEntry& entry, void* const* input_data,
                       const OutputPorts& outputs, const RunOptions& options) {
+  if (config_.max_memory_bytes > 0 && !options.budget) [[unlikely]] {
+    MemoryBudget budget(config_.max_memory_bytes);
+    RunOptions within = options;
+    within.budget = &budget;
+    return execute(context, entry, input_data, outputs, within);
+  }
   const uint64_t n = context.runs.load(std::memory_order_relaxed);
   context.runs.store(n + 1, std::memory_order_relaxed);
   const Turn turn = take_turn(entry, n);

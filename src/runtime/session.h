@@ -14,7 +14,8 @@
 
 namespace xc {
 
-class Program;  // program.h
+class MemoryBudget;  // base/memory_budget.h
+class Program;       // program.h
 class Call;
 
 struct RunOptions {
@@ -22,6 +23,7 @@ struct RunOptions {
   int64_t deadline_ns = 0;                    ///< steady clock, checked between steps: kDeadline
   bool no_compile = false;                    ///< this run starts no compilation
   bool no_alloc = false;  ///< fails with kLimit, nothing touched, where xc would have to allocate
+  MemoryBudget* budget = nullptr;  ///< of the run that a body is part of; null = its own
 };
 
 class Session {

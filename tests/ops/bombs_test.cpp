@@ -29,8 +29,9 @@ Tensor zeros(DType dtype, Dims dims) {
   return out;
 }
 
-/// Loads and runs; what refused it, nullopt where nothing did.
-std::optional<Status> refusal(const std::string& graph, const std::vector<Tensor>& inputs) {
+/// Loads and runs in so much memory; what refused it, nullopt where nothing did.
+std::optional<Status> refusal(const std::string& graph, const std::vector<Tensor>& inputs,
+                              int64_t max_memory_bytes = int64_t{1} << 30) {
   CAPTURE(graph.substr(0, 400));
   const auto begin = std::chrono::steady_clock::now();
   std::optional<Status> out;
@@ -38,7 +39,7 @@ std::optional<Status> refusal(const std::string& graph, const std::vector<Tensor
     Config config;
     config.jit = static_cast<int64_t>(JitMode::kOff);
     config.threads = 1;
-    config.max_memory_bytes = int64_t{1} << 30;
+    config.max_memory_bytes = max_memory_bytes;
     (void)testing::run(*testing::session_of(graph, config), inputs);
   } catch (const Error& error) {
     CHECK_MESSAGE(error.status() != Status::kInternal, error.message());
@@ -168,6 +169,86 @@ TEST_CASE("ops/bombs: huge axes beside empty ones") {
   %y = LpNormalization(%x) {axis = 1}
 })",
                  {x}));
+}
+
+TEST_CASE("ops/bombs: what bodies and containers make counts as the run's memory") {
+  constexpr int64_t kMost = 1 << 20;
+  const auto bounded = [](const std::string& graph, const auto& inputs) {
+    CHECK(!refusal(graph, inputs(16), kMost));
+    CHECK(refusal(graph, inputs(1 << 12), kMost) == Status::kLimit);  // 4 MB of results
+  };
+  const auto times = [](int64_t n) {
+    return std::vector<Tensor>{Tensor::scalar(n), zeros(DType::kF32, {256})};
+  };
+  // Stacks: of a known length, of one that the body decides, and scanned from behind.
+  bounded(R"(graph g(%n: i64[], %x: f32[256]) -> (%all) {
+  const %go: bool[] = true
+  %last, %all = Loop(%n, %go, %x) {} captures 0 (
+    graph body(%i: i64[], %c: bool[], %s: f32[256]) -> (%c, %t, %t) { %t = Add(%s, %s) })
+})",
+          times);
+  bounded(R"(graph g(%n: i64[], %x: f32[256]) -> (%all) {
+  const %go: bool[] = true
+  %last, %all = Loop(%n, %go, %x) {} captures 0 (
+    graph body(%i: i64[], %c: bool[], %s: f32[256]) -> (%d, %t, %t) {
+      const %many: i64[] = 1000000
+      %d = Less(%i, %many)
+      %t = Add(%s, %s)
+    })
+})",
+          times);
+  bounded(R"(graph g(%n: f32[t], %x: f32[256]) -> (%all) {
+  %all = Scan(%n, %x) {num_scan_inputs = 1, scan_output_directions = [1], scan_output_axes = [1]} captures 1 (
+    graph body(%e: f32[], %x: f32[256]) -> (%t) { %t = Add(%x, %e) })
+})",
+          [](int64_t n) {
+            return std::vector<Tensor>{zeros(DType::kF32, {n}), zeros(DType::kF32, {256})};
+          });
+  // A state that grows, and sequences: by a body, element by element, and all at once.
+  bounded(R"(graph g(%n: i64[], %x: f32[m]) -> (%last) {
+  const %go: bool[] = true
+  %last = Loop(%n, %go, %x) {} captures 0 (
+    graph body(%i: i64[], %c: bool[], %s: f32[k]) -> (%c, %t) {
+      const %one: f32[256] = splat 1
+      %t = Concat(%s, %one) {axis = 0}
+    })
+})",
+          times);
+  bounded(R"(graph g(%n: i64[], %x: f32[256]) -> (%last) {
+  const %go: bool[] = true
+  %none = SequenceEmpty() {dtype = 1}
+  %last = Loop(%n, %go, %none, %x) {} captures 1 (
+    graph body(%i: i64[], %c: bool[], %s: seq(f32[*]), %x: f32[256]) -> (%c, %t) {
+      %t = SequenceInsert(%s, %x)
+    })
+})",
+          times);
+  bounded(R"(graph g(%n: f32[t], %x: f32[256]) -> (%made) {
+  %parts = SplitToSequence(%n) {axis = 0}
+  %made = SequenceMap(%parts, %x) {} captures 0 (
+    graph body(%e: f32[1], %x: f32[256]) -> (%t) { %t = Add(%x, %e) })
+})",
+          [](int64_t n) {
+            return std::vector<Tensor>{zeros(DType::kF32, {n}), zeros(DType::kF32, {256})};
+          });
+  const auto rows = [](int64_t n) { return std::vector<Tensor>{zeros(DType::kF32, {n, 256})}; };
+  bounded("graph g(%x: f32[n, 256]) -> (%s) { %s = SplitToSequence(%x) {axis = 0} }", rows);
+  bounded("graph g(%x: f32[n, 256]) -> (%y, %at) { %y, %first, %at = Unique(%x) }", rows);
+}
+
+TEST_CASE("ops/bombs: a loop that keeps little runs in little, however often it goes round") {
+  CHECK(!refusal(R"(graph g(%n: i64[], %x: f32[256]) -> (%last) {
+  const %go: bool[] = true
+  %last = Loop(%n, %go, %x) {} captures 0 (
+    graph body(%i: i64[], %c: bool[], %s: f32[256]) -> (%c, %t) {
+      %places = NonZero(%s)
+      %count = Shape(%places)
+      %f = Cast(%count) {to = 1}
+      %sum = ReduceSum(%f) {keepdims = 0}
+      %t = Sub(%s, %sum)
+    })
+})",
+                 {Tensor::scalar<int64_t>(2000), zeros(DType::kF32, {256})}, 1 << 16));
 }
 
 TEST_CASE("ops/bombs: a product of thousands of operands") {
