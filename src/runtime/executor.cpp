@@ -54,6 +54,9 @@ void** Executor::resolve(const Bound& bound, int side, bool reuse) {
 void Executor::prepare_outputs(const Bound& bound, const OutputPorts& outputs) {
   const Plan& plan = *bound.plan;
   for (uint32_t i = 0; i < outputs.count; ++i) {
+    // Whichever step makes it, and before any runs.
+    if (bound.segment == 0 && outputs.slots[i] && !outputs.slots[i]->tensor.contiguous())
+      fail(Status::kInvalidArgument, "output {}: a bound output must be row-major", i);
     const PlanValue& value = plan.values[plan.outputs[i]];
     const PlanBuffer& buffer = plan.buffers[value.buffer];
     if (buffer.storage != Storage::kOutput || buffer.segment != bound.segment) continue;
@@ -68,8 +71,6 @@ void Executor::prepare_outputs(const Bound& bound, const OutputPorts& outputs) {
       fail(Status::kInvalidArgument, "output {}: bound tensor is {}{}, the result is {}{}", i,
            name(tensor.dtype()), to_text(tensor.dims()), name(value.dtype),
            to_text(Dims(dims.begin(), dims.end())));
-    if (!tensor.contiguous())
-      fail(Status::kInvalidArgument, "output {}: a bound output must be row-major", i);
   }
 }
 

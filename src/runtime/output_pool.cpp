@@ -1,5 +1,8 @@
 #include "runtime/output_pool.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/checked.h"
 
 namespace xc {
@@ -15,14 +18,25 @@ void TensorHandle::release() {
   }
 }
 
+void OutputPool::Shelf::ask(int64_t bytes) {
+  constexpr int kMemory = 6;  // one large result in 2^kMemory or more keeps its memory
+  asked = std::max(bytes, asked - (asked >> kMemory));
+}
+
+bool OutputPool::Shelf::too_large(const xc_tensor* handle) const {
+  constexpr int64_t kSmall = 1 << 16;
+  const int64_t bytes = handle->tensor.buffer()->bytes();
+  return bytes > kSmall && bytes / 8 > asked;
+}
+
 OutputPool::OutputPool(std::shared_ptr<Engine> engine, size_t outputs)
-    : engine_(std::move(engine)), free_(outputs) {
-  for (auto& list : free_) list.reserve(kKeep);
+    : engine_(std::move(engine)), shelves_(outputs) {
+  for (Shelf& shelf : shelves_) shelf.free.reserve(kKeep);
 }
 
 OutputPool::~OutputPool() {
-  for (auto& list : free_)
-    for (xc_tensor* handle : list) delete handle;
+  for (const Shelf& shelf : shelves_)
+    for (xc_tensor* handle : shelf.free) delete handle;
 }
 
 xc_tensor* OutputPool::acquire(uint32_t output, DType dtype, std::span<const int64_t> dims) {
@@ -30,10 +44,11 @@ xc_tensor* OutputPool::acquire(uint32_t output, DType dtype, std::span<const int
   xc_tensor* handle = nullptr;
   if (dtype != DType::kString) {
     std::lock_guard lock(mutex_);
-    auto& list = free_[output];
-    if (!list.empty()) {
-      handle = list.back();
-      list.pop_back();
+    Shelf& shelf = shelves_[output];
+    shelf.ask(bytes);
+    if (!shelf.free.empty()) {
+      handle = shelf.free.back();
+      shelf.free.pop_back();
     }
   }
   if (handle && handle->tensor.buffer()->bytes() >= bytes && handle->tensor.dtype() == dtype) {
@@ -65,21 +80,30 @@ xc_tensor* OutputPool::acquire(uint32_t output, DType dtype, std::span<const int
 bool OutputPool::ready(uint32_t output, DType dtype, std::span<const int64_t> dims) {
   const int64_t bytes = checked_mul(element_count(dims), element_size(dtype));
   std::lock_guard lock(mutex_);
-  const auto& list = free_[output];
-  return !list.empty() && list.back()->tensor.dtype() == dtype &&
-         list.back()->tensor.buffer()->bytes() >= bytes;
+  Shelf& shelf = shelves_[output];
+  if (shelf.free.empty()) return false;
+  const xc_tensor* const next = shelf.free.back();
+  if (next->tensor.dtype() != dtype || next->tensor.buffer()->bytes() < bytes) return false;
+  // A run that may not allocate relies on it again.
+  shelf.asked = std::max(shelf.asked, next->tensor.buffer()->bytes());
+  return true;
 }
 
 void OutputPool::give_back(xc_tensor* handle) noexcept {
+  xc_tensor* oldest = nullptr;
   if (handle->tensor.dtype() != DType::kString) {
     std::lock_guard lock(mutex_);
-    auto& list = free_[handle->pool_index];
-    if (list.size() < kKeep) {
-      list.push_back(handle);
-      return;
+    Shelf& shelf = shelves_[handle->pool_index];
+    if (shelf.free.size() < kKeep && !shelf.too_large(handle))
+      shelf.free.push_back(std::exchange(handle, nullptr));
+    // Those below are handed out only where several are in use at once.
+    if (!shelf.free.empty() && shelf.too_large(shelf.free.front())) {
+      oldest = shelf.free.front();
+      shelf.free.erase(shelf.free.begin());
     }
   }
   delete handle;
+  delete oldest;
 }
 
 Tensor take_tensor(xc_tensor* handle) {

@@ -1,5 +1,6 @@
 #pragma once
-// Memory of returned outputs: handed out by runs, back at the last release of the handle.
+// Memory of returned outputs: handed out by runs, back at the last release of the handle. Kept for
+// the next run, unless that will hardly need as much.
 
 #include <memory>
 #include <mutex>
@@ -25,9 +26,17 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
   static constexpr size_t kKeep = 8;  ///< free handles per output
 
  private:
+  /// What is free of one output.
+  struct Shelf {
+    std::vector<xc_tensor*> free;
+    int64_t asked = 0;  ///< bytes, about the most that was asked for lately
+    void ask(int64_t bytes);
+    /// Whether a handle holds far more than that.
+    bool too_large(const xc_tensor* handle) const;
+  };
   std::shared_ptr<Engine> engine_;
   std::mutex mutex_;
-  std::vector<std::vector<xc_tensor*>> free_;
+  std::vector<Shelf> shelves_;
 };
 
 /// The tensor of a handle; its last user gives the reference to the handle back.

@@ -1,6 +1,8 @@
-// Prepared calls whose inputs decide sizes, runs that may not allocate, and the cap of a run's
-// memory.
+// Prepared calls whose inputs decide sizes, runs that may not allocate, outputs that the caller
+// gives, and the memory of runs.
 #include <doctest/doctest.h>
+
+#include <cstring>
 
 #include "runtime/session.h"
 #include "support/sessions.h"
@@ -126,4 +128,49 @@ TEST_CASE("runtime/prepared: the cap of a run's memory covers its results") {
   CHECK(status_of(*dynamic, one(1000), {}) == Status::kOk);
   CHECK(status_of(*dynamic, one(int64_t{1} << 30), {}) == Status::kLimit);
   CHECK(status_of(*dynamic, one(1000), {}) == Status::kOk);
+}
+
+TEST_CASE(
+    "runtime/prepared: an output that the caller gives is row-major, whichever step makes it") {
+  // By a kernel, and by a step whose sizes only the run tells: both give two rows of three.
+  const char* const texts[] = {"graph g(%x: f32[2, 3]) -> (%y) { %y = Neg(%x) }",
+                               "graph g(%x: f32[a, b]) -> (%y) { %y = NonZero(%x) }"};
+  const Tensor x = Tensor::of<float>({1, 1, 1, 0, 0, 0}, {2, 3});
+  const std::vector<TensorView> views{x.view()};
+  for (const char* text : texts) {
+    CAPTURE(text);
+    auto session = session_of(text, off());
+    const Tensor y = run(*session, {x})[0];
+    for (const Dims& strides : {Dims{1, 2}, Dims{0, 0}, Dims{3, 1}}) {
+      auto* given = new xc_tensor;
+      given->tensor = Tensor(Tensor(y.dtype(), {2, 3}).buffer(), 0, y.dtype(), {2, 3}, strides);
+      xc_tensor* slot = given;
+      const auto run_into = [&] { session->run(views, {&slot, 1}, {}); };
+      if (strides == Dims{3, 1}) {
+        run_into();
+        CHECK(given->tensor.to_doubles() == y.to_doubles());
+      } else {
+        CHECK_THROWS_WITH_AS(run_into(), doctest::Contains("row-major"), Error);
+      }
+      given->release();
+    }
+  }
+}
+
+TEST_CASE("runtime/prepared: memory of results follows what is asked for") {
+  auto session = session_of("graph g(%x: f32[n]) -> (%y) { %y = Neg(%x) }", off());
+  const Tensor large(DType::kF32, {1 << 22}), small(DType::kF32, {3});
+  const auto held = [&] { return session->counters().working_bytes; };
+  std::memset(large.data(), 0, 16 << 20);
+  std::memset(small.data(), 0, 12);
+  const std::vector<TensorView> views{large.view()};
+  xc_tensor* slots[3] = {};
+  for (xc_tensor*& slot : slots) session->run(views, {&slot, 1}, {});
+  for (xc_tensor* slot : slots) slot->release();
+  CHECK(held() >= 3 * (16 << 20));
+  // A large one now and then finds its memory.
+  for (int k = 0; k < 300; ++k) run(*session, {k % 30 == 0 ? large : small});
+  CHECK(held() >= 16 << 20);
+  for (int k = 0; k < 300; ++k) run(*session, {small});
+  CHECK(held() < 1 << 20);
 }
