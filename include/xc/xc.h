@@ -32,6 +32,9 @@
  *   Each header says it for its handle. In short: engine, model, session, tensor (its description),
  *   profile, blob and error from any thread at any time; call and graph one thread at a time.
  * Nothing is kept per host thread. With threads = 1 and jit = off the library creates no thread.
+ * A child made by fork() may use its parent's handles, and sessions then adapt no more, if no other
+ * thread of the host was in a function of the library when it was made: what such a thread had
+ * locked stays locked in the child.
  *
  * FAILURE
  *   Functions that can fail return an xc_status, 0 for success; those with more to say take an
