@@ -13,7 +13,7 @@
 namespace xc {
 
 std::shared_ptr<Program> Program::find_child(const Graph& graph,
-                                             std::span<const TensorView> inputs) const {
+                                             std::span<const TensorView> inputs) {
   const auto fits = [&](const Child& child) {
     return std::equal(inputs.begin(), inputs.end(), child.inputs.begin(), child.inputs.end(),
                       [](const TensorView& given, const std::pair<DType, int64_t>& known) {
@@ -23,11 +23,13 @@ std::shared_ptr<Program> Program::find_child(const Graph& graph,
   const auto children = children_.find(&graph);
   if (children == children_.end()) return nullptr;
   const auto known = std::find_if(children->second.begin(), children->second.end(), fits);
-  return known == children->second.end() ? nullptr : known->program;
+  if (known == children->second.end()) return nullptr;
+  known->last_use = ++uses_;
+  return known->program;
 }
 
 std::shared_ptr<Program> Program::known_child(const Graph& graph,
-                                              std::span<const TensorView> inputs) const {
+                                              std::span<const TensorView> inputs) {
   std::lock_guard lock(mutex_);
   return find_child(graph, inputs);
 }
@@ -39,6 +41,7 @@ std::shared_ptr<Program> Program::add_child(const Graph& graph, std::span<const 
   child.program = program;
   std::lock_guard lock(mutex_);
   if (auto known = find_child(graph, inputs)) return known;  // another thread was faster
+  child.last_use = ++uses_;
   program->set_frozen(frozen());
   children_[&graph].push_back(std::move(child));
   return program;
@@ -73,6 +76,22 @@ std::shared_ptr<Program> Program::of_ranks(std::span<const TensorView> inputs,
   check_inputs(inputs);
   if (auto known = known_child(*graph_, inputs)) return known;
   return add_child(*graph_, inputs, at_input_sizes(make));
+}
+
+std::shared_ptr<Program> Program::take_ranks(size_t kept) {
+  std::lock_guard lock(mutex_);
+  const auto ranks = children_.find(graph_.get());
+  if (ranks == children_.end() || ranks->second.size() <= kept) return nullptr;
+  std::vector<Child>& all = ranks->second;
+  auto oldest = all.end();
+  for (auto child = all.begin(); child != all.end(); ++child)
+    if (child->program.use_count() == 1 &&
+        (oldest == all.end() || child->last_use < oldest->last_use))
+      oldest = child;
+  if (oldest == all.end()) return nullptr;
+  auto taken = std::move(oldest->program);
+  all.erase(oldest);
+  return taken;
 }
 
 std::vector<std::shared_ptr<Program>> Program::children() const {

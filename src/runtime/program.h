@@ -157,7 +157,10 @@ class Program : public std::enable_shared_from_this<Program> {
   std::shared_ptr<Program> of_ranks(std::span<const TensorView> inputs,
                                     const std::function<std::shared_ptr<Program>()>& make);
   /// The same for a run that may not allocate: refused where there is none.
-  std::shared_ptr<Program> known_ranks(std::span<const TensorView> inputs) const;
+  std::shared_ptr<Program> known_ranks(std::span<const TensorView> inputs);
+  /// Where there are more than `kept` programs for ranks, the one used least lately of those that
+  /// nobody holds, which is none of this one's any more; null where there is none.
+  std::shared_ptr<Program> take_ranks(size_t kept);
 
   /// Fails as a run of inputs of these dims would, as far as the types of the inputs tell; nothing
   /// is said of inputs that are no tensors.
@@ -334,13 +337,14 @@ class Program : public std::enable_shared_from_this<Program> {
   struct Child {
     std::vector<std::pair<DType, int64_t>> inputs;  ///< their types and ranks
     std::shared_ptr<Program> program;
+    uint64_t last_use = 0;  ///< by uses_
   };
   // By body, and for ranks by the graph itself; guarded by mutex_.
   std::unordered_map<const Graph*, std::vector<Child>> children_;
+  uint64_t uses_ = 0;  ///< of any of them; guarded by mutex_
   /// Null where there is none; with mutex_ held.
-  std::shared_ptr<Program> find_child(const Graph& graph, std::span<const TensorView> inputs) const;
-  std::shared_ptr<Program> known_child(const Graph& graph,
-                                       std::span<const TensorView> inputs) const;
+  std::shared_ptr<Program> find_child(const Graph& graph, std::span<const TensorView> inputs);
+  std::shared_ptr<Program> known_child(const Graph& graph, std::span<const TensorView> inputs);
   /// What is there then: another one, where another thread was faster.
   std::shared_ptr<Program> add_child(const Graph& graph, std::span<const TensorView> inputs,
                                      std::shared_ptr<Program> program);

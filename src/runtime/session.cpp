@@ -62,7 +62,11 @@ Session::Session(std::shared_ptr<const Model> model, const Config& overrides)
 
 std::shared_ptr<Program> Session::program_of(std::span<const TensorView> inputs) {
   if (!open_ranks_) return program_;
-  return program_->of_ranks(inputs, [&] { return make_for_ranks(inputs); });
+  return program_->of_ranks(inputs, [&] {
+    auto made = make_for_ranks(inputs);
+    forget_ranks();
+    return made;
+  });
 }
 
 /// Where ranks are known the passes find what they look for, and steps their kernels.
@@ -82,6 +86,41 @@ std::shared_ptr<Program> Session::make_for_ranks(std::span<const TensorView> inp
   const auto model = Model::create(model_->engine(), std::move(graph));
   return Program::create(model_->engine(), graph_for(*model, config_), config_,
                          program_->name() + "/" + ranks);
+}
+
+namespace {
+
+/// What runs a whole model, not a body.
+void add_runs(Program& program, ProfileSummary& out) {
+  out.runs += static_cast<int64_t>(program.total_runs());
+  out.signatures += static_cast<int64_t>(program.signatures());
+}
+
+/// Bodies of control flow have plans and regions of their own.
+void add_program(const TierHooks* tier, const Program& program, bool details, ProfileSummary& out) {
+  out.bound_bytes += program.bound_bytes();
+  if (tier) tier->summarise(program, out, details);
+  for (const auto& child : program.children()) add_program(tier, *child, details, out);
+}
+
+}  // namespace
+
+void Session::forget_ranks() {
+  constexpr size_t kKept = 8;  // each holds weights packed for it, plans and working memory
+  TierHooks* const tier = model_->engine()->tier();
+  while (true) {
+    std::shared_ptr<Program> old;
+    {
+      std::lock_guard lock(forgotten_mutex_);
+      old = program_->take_ranks(kKept - 1);
+      if (!old) return;
+      add_runs(*old, forgotten_);
+      add_program(tier, *old, false, forgotten_);
+      forgotten_.bound_bytes = forgotten_.code_bytes = forgotten_.queued = 0;  // held no more
+    }
+    // It may have to wait for a compile; a run that comes here has waited for its program already.
+    if (tier) tier->removed(*old);
+  }
 }
 
 Session::~Session() {
@@ -208,24 +247,12 @@ ProfileSummary Session::counters() const {
   return summarise(false);
 }
 
-namespace {
-
-/// Bodies of control flow have plans and regions of their own.
-void add_program(const TierHooks* tier, const Program& program, bool details, ProfileSummary& out) {
-  out.bound_bytes += program.bound_bytes();
-  if (tier) tier->summarise(program, out, details);
-  for (const auto& child : program.children()) add_program(tier, *child, details, out);
-}
-
-}  // namespace
-
 ProfileSummary Session::summarise(bool details) const {
-  ProfileSummary out;
+  std::lock_guard lock(forgotten_mutex_);
+  ProfileSummary out = forgotten_;
   using Programs = std::vector<std::shared_ptr<Program>>;
-  for (const auto& program : open_ranks_ ? program_->children() : Programs{program_}) {
-    out.runs += static_cast<int64_t>(program->total_runs());
-    out.signatures += static_cast<int64_t>(program->signatures());
-  }
+  for (const auto& program : open_ranks_ ? program_->children() : Programs{program_})
+    add_runs(*program, out);
   out.working_bytes = model_->engine()->working_bytes();
   add_program(model_->engine()->tier(), *program_, details, out);
   std::stable_sort(out.events.begin(), out.events.end(),

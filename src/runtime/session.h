@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -75,12 +76,16 @@ class Session {
   /// What runs these inputs.
   std::shared_ptr<Program> program_of(std::span<const TensorView> inputs);
   std::shared_ptr<Program> make_for_ranks(std::span<const TensorView> inputs) const;
+  /// Makes room for one more program for ranks.
+  void forget_ranks();
 
   std::shared_ptr<const Model> model_;
   Config config_;
   bool open_ranks_ = false;  ///< the model leaves the rank of an input open
   std::shared_ptr<Program> program_;
   std::shared_ptr<OutputPool> pool_;
+  mutable std::mutex forgotten_mutex_;
+  ProfileSummary forgotten_;  ///< what programs that are there no more had counted
 };
 
 /// A prepared call: fixed shapes, bound memory, no allocation by xc, no lookup. One thread at a

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/program.h"
+#include "support/sessions.h"
 
 using namespace xc;
 
@@ -39,4 +40,72 @@ TEST_CASE("runtime/signatures: sorted by their last use, while runs go on") {
   done = true;
   runs.join();
   CHECK(wrong == 0);
+}
+
+namespace {
+
+/// Ones of `rank` dims of size 2.
+Tensor ones(int64_t rank) {
+  Tensor out(DType::kF32, Dims(static_cast<size_t>(rank), 2));
+  std::fill_n(out.as<float>(), out.count(), 1.0f);
+  return out;
+}
+
+/// Of the sum of ones of these ranks; counts what is wrong with it.
+int wrong_sum(Session& session, int64_t a, int64_t b) {
+  const Tensor sum = testing::run(session, {ones(a), ones(b)})[0];
+  const std::vector<double> found = sum.to_doubles();
+  return sum.rank() != std::max(a, b) || std::count(found.begin(), found.end(), 2.0) != sum.count();
+}
+
+constexpr const char* kOpenSum = "graph g(%x: f32[*], %y: f32[*]) -> (%z) { %z = Add(%x, %y) }";
+constexpr size_t kKept = 8;
+
+}  // namespace
+
+TEST_CASE("runtime/signatures: of many ranks the programs used last are kept, and all is counted") {
+  for (const JitMode mode : {JitMode::kOff, JitMode::kAuto}) {
+    Config config;
+    config.jit = static_cast<int64_t>(mode);
+    auto session = testing::session_of(kOpenSum, config);
+    // A call keeps what it was prepared for.
+    const Tensor first = ones(1), second = ones(1);
+    const std::vector<TensorView> views{first.view(), second.view()};
+    const auto call = session->prepare(views, {});
+    int64_t runs = 1;
+    const auto names = [&] {
+      std::vector<std::string> out;
+      for (const auto& program : session->program().children()) out.push_back(program->name());
+      std::sort(out.begin(), out.end());
+      return out;
+    };
+    for (int64_t a = 1; a < 7; ++a)
+      for (int64_t b = 1; b < 7; ++b) {
+        CHECK(wrong_sum(*session, a, b) == 0);
+        CHECK(wrong_sum(*session, 2, 2) == 0);  // one in use
+        runs += 2;
+        CHECK(session->counters().runs == runs);
+        CHECK(session->program().children().size() <= kKept);
+      }
+    CHECK(session->profile().signatures >= 36);
+    const auto kept = names();
+    CHECK(kept.size() == kKept);
+    for (const char* ranks : {"g/rank 1, 1", "g/rank 2, 2", "g/rank 6, 6"})
+      CHECK(std::count(kept.begin(), kept.end(), ranks) == 1);
+    call->run();
+    CHECK(call->output(0)->tensor.to_doubles() == std::vector<double>{2, 2});
+  }
+}
+
+TEST_CASE("runtime/signatures: threads bring more ranks than are kept") {
+  auto session = testing::session_of(kOpenSum, {});
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int64_t t = 0; t < 3; ++t)
+    threads.emplace_back([&, t] {
+      for (int64_t k = 0; k < 60; ++k) wrong += wrong_sum(*session, 1 + (k + t) % 4, 1 + k % 5);
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(session->counters().runs == 180);
 }
