@@ -139,7 +139,8 @@ void check_sizes(const Plan& plan, const std::vector<int64_t>& symbols) {
 /// Gives every arena buffer its place, and those that lie in an output to the run to fill in.
 void place_arena(Bound& bound, const InPlaceSteps& in_place, int64_t max_bytes) {
   bound.arena_bytes = plan_memory(in_place.requests(), bound.arena);
-  if (max_bytes > 0) MemoryBudget(max_bytes).charge(bound.needed_bytes());
+  if (max_bytes > 0)
+    MemoryBudget(max_bytes).charge(checked_add(bound.value_bytes(), bound.all_scratch_bytes()));
   in_place.place(bound.arena);
   for (uint32_t at = 0; at < bound.pointers.size(); ++at) {
     const PointerTemplate& pointer = bound.pointers[at];
@@ -429,8 +430,8 @@ class Binder {
 
 }  // namespace
 
-int64_t Bound::needed_bytes() const {
-  int64_t bytes = checked_add(arena_bytes, all_scratch_bytes());
+int64_t Bound::value_bytes() const {
+  int64_t bytes = arena_bytes;
   for (uint32_t v : plan->outputs) {
     const PlanValue& value = plan->values[v];
     const PlanBuffer& buffer = plan->buffers[value.buffer];

@@ -76,8 +76,8 @@ struct Bound {
     return checked_add(align_up(shared_bytes, 64),
                        checked_mul(align_up(scratch_bytes, 64), scratch_workers));
   }
-  /// What a run of the segment takes: its arena, scratch of all workers, and results.
-  int64_t needed_bytes() const;
+  /// What a run of the segment keeps: its arena and results.
+  int64_t value_bytes() const;
 };
 
 /// What a kernel step of the plan is bound with.

@@ -89,8 +89,10 @@ uint64_t Executor::run_segment(const Turn& turn, void* const* inputs, const Outp
   BoundTimes* const times = turn.times;
   uint64_t focus_ticks = 0;
   const bool single = bound.plan->segments.size() == 1;
+  // Scratch was counted at the bind, for this segment: a plan that wants more of it is no reason to
+  // fail where what other segments keep leaves less.
   if (options_.budget) [[unlikely]]
-    options_.budget->charge(bound.needed_bytes());
+    options_.budget->charge(bound.value_bytes());
   prepare_outputs(bound, outputs);
   void** pointers = resolve(bound, turn.side, single);
   if (!single) {
@@ -152,8 +154,6 @@ uint64_t Executor::run_segment(const Turn& turn, void* const* inputs, const Outp
     throw error.at("node '" + step.name + "' (" + std::string(step.spec.op->name) + ")");
   }
   capture.finish();
-  if (options_.budget) [[unlikely]]
-    options_.budget->release(bound.all_scratch_bytes());
   return focus_ticks;
 }
 
