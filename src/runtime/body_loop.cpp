@@ -42,9 +42,12 @@ int64_t Stack::next_capacity() const {
       wanted = backwards_ ? *expected_
                           : std::min(*expected_, std::max<int64_t>(1, kExpected / part_bytes));
   }
-  if (!budget_ || wanted <= budget_->left() / part_bytes) return wanted;
-  // As much as there is: what may never be made is no reason to fail.
-  return std::max(expected_.value_or(0), std::max(count_ + 1, budget_->left() / part_bytes));
+  if (!budget_) return wanted;
+  const int64_t left = budget_->left() / part_bytes;
+  if (expected_) return wanted <= left ? wanted : std::max(*expected_, count_ + 1);
+  // For what may never be made half of what is left, while that is enough.
+  const int64_t room = left / 2 > count_ ? left / 2 : left;
+  return std::min(wanted, std::max(count_ + 1, room));
 }
 
 void Stack::reserve(OutputPool& pool) {

@@ -174,6 +174,7 @@ TEST_CASE("ops/bombs: huge axes beside empty ones") {
 TEST_CASE("ops/bombs: what bodies and containers make counts as the run's memory") {
   constexpr int64_t kMost = 1 << 20;
   const auto bounded = [](const std::string& graph, const auto& inputs) {
+    CAPTURE(graph);
     CHECK(!refusal(graph, inputs(16), kMost));
     CHECK(refusal(graph, inputs(1 << 12), kMost) == Status::kLimit);  // 4 MB of results
   };
