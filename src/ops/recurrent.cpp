@@ -27,8 +27,8 @@ constexpr ActivationRow kActivations[] = {
     {"softplus", false, false, 0, 0},
 };
 
-/// The activations of all directions. Values of activation_alpha and activation_beta go, in order,
-/// to the functions that have such a parameter.
+}  // namespace
+
 std::vector<Activation> activations_of(const Node& node, const CellKind& kind, size_t directions) {
   std::vector<std::string> names = node.attrs.get_strings("activations");
   if (names.empty())
@@ -55,6 +55,8 @@ std::vector<Activation> activations_of(const Node& node, const CellKind& kind, s
   }
   return out;
 }
+
+namespace {
 
 constexpr std::string_view kDirections = "forward|reverse|bidirectional";
 

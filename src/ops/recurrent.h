@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ops/op.h"
@@ -24,11 +25,19 @@ std::vector<AttrSpec> recurrent_attr_specs();
 void infer_recurrent(InferContext& ctx, const CellKind& kind);
 Dim recurrent_flops(const Graph& graph, const Node& node);
 
+/// "LSTM", "GRU" or "RNN".
+const CellKind& cell_kind(std::string_view op);
+
 struct Activation {
   std::string name;  ///< lower case
   double alpha = 0, beta = 0;
   double operator()(double x) const;
 };
+
+/// The activations of all directions, one after the other. Values of activation_alpha and
+/// activation_beta go, in order, to the functions that have such a parameter. Fails with
+/// kInvalidModel for names that are unknown, too few or too many.
+std::vector<Activation> activations_of(const Node& node, const CellKind& kind, size_t directions);
 
 /// One time step of one direction and sample. Vectors have `hidden` entries per gate.
 struct CellStep {

@@ -98,6 +98,10 @@ OpDef recurrent(std::string_view name, InferFn infer, ReferenceFn reference) {
 
 }  // namespace
 
+const CellKind& cell_kind(std::string_view op) {
+  return op == "LSTM" ? lstm_kind() : op == "GRU" ? gru_kind() : rnn_kind();
+}
+
 void register_rnn(OpList& ops) {
   OpDef lstm = recurrent("LSTM", infer_lstm, reference_lstm);
   lstm.max_inputs = 8;

@@ -147,15 +147,134 @@ TEST_CASE("backends/recurrent: threads share units and samples, with the same bi
       }
 }
 
+/// An operator over both directions, with weights that keep its state small.
+Problem both_directions(Generator& g, std::string_view op, int64_t batch, int64_t time,
+                        int64_t hidden) {
+  const bool lstm = op == "LSTM";
+  const int64_t gates = lstm ? 4 : op == "GRU" ? 3 : 1, input = 6;
+  const Dims state{2, batch, hidden};
+  Problem p;
+  p.op = &get_op(op);
+  p.outputs = lstm ? 3 : 2;
+  p.attrs.set("direction", std::string("bidirectional"));
+  const double spread = 1 / std::sqrt(static_cast<double>(hidden));
+  p.inputs = {g.tensor(DType::kF32, {time, batch, input}),
+              g.tensor(DType::kF32, {2, gates * hidden, input}, -0.3, 0.3),
+              g.tensor(DType::kF32, {2, gates * hidden, hidden}, -spread / 2, spread / 2),
+              g.tensor(DType::kF32, {2, 2 * gates * hidden}, -0.5, 0.5),
+              Tensor(),
+              g.tensor(DType::kF32, state, -0.5, 0.5)};
+  if (lstm) p.inputs.push_back(g.tensor(DType::kF32, state, -0.5, 0.5));
+  p.constant = {false, true, true, true};
+  return p;
+}
+
+TEST_CASE("backends/recurrent: every activation, with its parameters, per direction") {
+  Generator g(66);
+  using Names = std::vector<std::string>;
+  using Numbers = std::vector<double>;
+  struct Functions {
+    Names names;  ///< taken in turn by what an operator has
+    Numbers alpha, beta;
+  };
+  for (const Functions& f :
+       {Functions{{"Relu", "Sigmoid", "Softsign"}, {}, {}},
+        Functions{{"HardSigmoid", "Elu", "ScaledTanh"}, {}, {}},
+        Functions{{"HardSigmoid", "Elu", "ScaledTanh"}, {0.3, 0.7, 1.2, 0.25}, {0.4, 0.6}},
+        Functions{{"Affine", "LeakyRelu", "ThresholdedRelu"}, {0.5, 0.2, 0.1}, {0.125}},
+        Functions{{"softplus", "TANH", "Affine"}, {0.75}, {}},
+        Functions{{"Sigmoid", "Tanh", "Relu", "Tanh"}, {}, {}}})
+    for (const char* op : {"LSTM", "GRU", "RNN"})
+      for (const int64_t hidden : {5, 37})
+        for (const double clip : {0.0, 0.4}) {
+          Problem p = both_directions(g, op, 3, 4, hidden);
+          const size_t wanted = std::string_view(op) == "LSTM" ? 6 : p.op->name == "GRU" ? 4 : 2;
+          Names names;
+          for (size_t i = 0; i < wanted; ++i) names.push_back(f.names[i % f.names.size()]);
+          p.attrs.set("activations", names);
+          if (!f.alpha.empty()) p.attrs.set("activation_alpha", f.alpha);
+          if (!f.beta.empty()) p.attrs.set("activation_beta", f.beta);
+          if (clip > 0) p.attrs.set("clip", clip);
+          if (p.op->name == "GRU" && hidden == 37) p.attrs.set("linear_before_reset", int64_t{1});
+          INFO(op << " " << f.names[0] << " of " << hidden << ", clip " << clip);
+          check_row("xc.recurrent", p, {5e-5, 5e-5});
+          CHECK(chosen_row(p) == "xc.recurrent");
+        }
+}
+
+TEST_CASE("backends/recurrent: activations far out and of NaN") {
+  const std::vector<std::string> all{"Sigmoid",         "Tanh",       "Relu",        "Affine",
+                                     "LeakyRelu",       "ScaledTanh", "HardSigmoid", "Elu",
+                                     "ThresholdedRelu", "Softsign",   "Softplus"};
+  for (const std::string& name : all) {
+    Problem p;
+    p.op = &get_op("RNN");
+    p.outputs = 2;
+    p.attrs.set("activations", std::vector<std::string>{name});
+    p.inputs = {
+        Tensor::of(
+            std::vector<float>{-1e30f, -200, -20, -1e-6f, 0, 1e-6f, 20, 200, 1e30f, INFINITY, NAN},
+            {1, 11, 1}),
+        Tensor::of(std::vector<float>{1}, {1, 1, 1}), Tensor::of(std::vector<float>{0}, {1, 1, 1})};
+    p.constant = {false, true, true};
+    INFO(name);
+    check_row("xc.recurrent", p, {1e-5, 1e-12});
+  }
+}
+
+TEST_CASE("backends/recurrent: peepholes and coupled gates, constant and of the run") {
+  Generator g(67);
+  for (const int64_t hidden : {5, 37})
+    for (const bool coupled : {false, true})
+      for (const bool peepholes : {false, true})
+        for (const bool lengths : {false, true}) {
+          Problem p = both_directions(g, "LSTM", 3, 5, hidden);
+          p.attrs.set("input_forget", int64_t{coupled});
+          if (peepholes) p.inputs.push_back(g.tensor(DType::kF32, {2, 3 * hidden}, -1, 1));
+          if (lengths) p.inputs[4] = g.tensor(DType::kI32, {3}, 0, 5);
+          for (const bool constant : {false, true}) {
+            p.constant.assign(p.inputs.size(), false);
+            p.constant[1] = p.constant[2] = true;
+            if (peepholes) p.constant[7] = constant;
+            INFO(hidden << (coupled ? " coupled" : "") << (peepholes ? " peepholes" : "")
+                        << (lengths ? " lengths" : ""));
+            check_row("xc.recurrent", p, {2e-5, 2e-5});
+          }
+        }
+}
+
+TEST_CASE("backends/recurrent: chosen functions have the same bits for any number of threads") {
+  Generator g(68);
+  Problem p = both_directions(g, "LSTM", 5, 9, 200);
+  p.attrs.set("activations", std::vector<std::string>{"HardSigmoid", "Softsign", "Elu", "Sigmoid",
+                                                      "Tanh", "Relu"});
+  p.attrs.set("clip", 2.0);
+  p.inputs.push_back(g.tensor(DType::kF32, {2, 600}, -1, 1));
+  const std::vector<Tensor> want = run_reference(node_of(p), p.inputs);
+  std::vector<Tensor> first;
+  for (const int threads : {1, 2, 3, 8}) {
+    RunOptions options;
+    options.threads = threads;
+    options.pieces = 0;
+    options.at_once = true;
+    const auto got = run_row(find_row("xc.recurrent", "LSTM"), p, options);
+    if (first.empty()) first = got;
+    for (size_t i = 0; i < got.size(); ++i) {
+      CHECK(difference(got[i], want[i], {5e-5, 5e-5}) == "");
+      CHECK(same_bits(got[i], first[i]));
+    }
+  }
+}
+
 TEST_CASE("backends/recurrent: refusals") {
   Generator g(63);
   Problem p;
   p.op = &get_op("RNN");
-  p.inputs = {g.tensor(DType::kF32, {2, 1, 3}), g.tensor(DType::kF32, {1, 4, 3}),
-              g.tensor(DType::kF32, {1, 4, 4})};
-  p.attrs.set("activations", std::vector<std::string>{"Relu"});
+  p.inputs = {g.tensor(DType::kF64, {2, 1, 3}), g.tensor(DType::kF64, {1, 4, 3}),
+              g.tensor(DType::kF64, {1, 4, 4})};
   const Node node = node_of(p);
-  CHECK(find_row("xc.recurrent", "RNN").supports(spec_of(p, node, {})).reason == "activation Relu");
+  CHECK(find_row("xc.recurrent", "RNN").supports(spec_of(p, node, {})).reason ==
+        "operand 0 is f64, not f32");
   CHECK(chosen_row(p) == "reference");
 }
 

@@ -19,6 +19,7 @@
 #include "backends/cpu/own_product.h"
 #include "backends/cpu/vector/cells_fn.h"
 #include "base/team.h"
+#include "ops/recurrent.h"
 
 namespace xc::cpu {
 namespace {
@@ -31,13 +32,57 @@ int64_t gates_of(Cell cell) {
   return cell == Cell::kLstm ? 4 : cell == Cell::kGru ? 3 : 1;
 }
 
+CellActivation activation_of(const Activation& a) {
+  using Kind = CellActivation::Kind;
+  static constexpr std::pair<std::string_view, Kind> kKinds[] = {
+      {"sigmoid", Kind::kSigmoid},
+      {"tanh", Kind::kTanh},
+      {"relu", Kind::kRelu},
+      {"affine", Kind::kAffine},
+      {"leakyrelu", Kind::kLeakyRelu},
+      {"thresholdedrelu", Kind::kThresholdedRelu},
+      {"scaledtanh", Kind::kScaledTanh},
+      {"hardsigmoid", Kind::kHardSigmoid},
+      {"elu", Kind::kElu},
+      {"softsign", Kind::kSoftsign},
+      {"softplus", Kind::kSoftplus}};
+  for (const auto& [name, kind] : kKinds)
+    if (name == a.name) return {kind, static_cast<float>(a.alpha), static_cast<float>(a.beta)};
+  fail(Status::kInternal, "activation '{}'", a.name);
+}
+
+/// Of each direction.
+std::vector<CellForm> forms_of(const StepSpec& spec, size_t directions) {
+  const CellKind& kind = cell_kind(spec.op->name);
+  const auto activations = activations_of(*spec.node, kind, directions);
+  const double clip = spec.attrs().get_float("clip", 0);
+  std::vector<CellForm> out(directions);
+  for (size_t d = 0; d < directions; ++d) {
+    const Activation* next = activations.data() + d * kind.activations.size();
+    CellForm& form = out[d];
+    if (kind.gates > 1) form.gate = activation_of(*next++);
+    form.candidate = activation_of(*next++);
+    if (kind.has_cell_state) form.cell = activation_of(*next);
+    if (clip > 0) form.clip = static_cast<float>(clip);
+    form.coupled = kind.has_cell_state && spec.attrs().get_int("input_forget", 0) != 0;
+  }
+  return out;
+}
+
+/// Whether CellFns::usual are its functions.
+bool usual(const CellForm& form) {
+  const CellForm made;
+  return form.gate.kind == made.gate.kind && form.candidate.kind == made.candidate.kind &&
+         form.cell.kind == made.cell.kind && form.clip == made.clip && !form.coupled;
+}
+
 constexpr int64_t kSpanBytes = 1 << 20;  ///< of pre-activations computed at a time
 /// Multiply-adds that a thread has in a phase at least: meeting the others costs as much as some
 /// thousands.
 constexpr int64_t kPartWork = 32 << 10;
 constexpr int64_t kGroupSamples = 8;  ///< that are worth a thread of their own
 
-enum Input { kX, kW, kR, kB, kLengths, kH0, kC0 };
+enum Input { kX, kW, kR, kB, kLengths, kH0, kC0, kP };
 
 /// How a matrix [gates * units, k] of one direction is packed: in panels (GateProduct) for some
 /// gates each, as the numbers of gates in a panel are 1, 2 and 4.
@@ -110,6 +155,9 @@ class RecurrentBound final : public BoundKernel {
     // GRUs that reset before their product meet in the middle of a step.
     halves_ = cell_ == Cell::kGru && !linear_ ? 2 : 1;
     lengths_ = has(kLengths);
+    forms_ = forms_of(spec, static_cast<size_t>(dirs_));
+    const bool plain = !has(kP) && std::all_of(forms_.begin(), forms_.end(), usual);
+    steps_ = plain ? &fns_.usual : &fns_.chosen;
     if (panels) unread = 1u << kW | 1u << kR;
     panels_ =
         panels ? std::move(panels) : std::make_shared<LayerPanels>(gates_of(cell_), units_, input_);
@@ -274,6 +322,12 @@ class RecurrentBound final : public BoundKernel {
                ? reinterpret_cast<const float*>(panels_->buffer->data()) + s.d * panels_->floats()
                : s.m.panels;
   }
+  const CellForm& form(const Share& s) const { return forms_[static_cast<size_t>(s.d)]; }
+  /// Weights of the state [dirs, 3 * units] for the share's units; null where there are none.
+  const float* peephole(const Share& s) const {
+    return has(kP) ? static_cast<const float*>(s.args.buffers[kP]) + s.d * 3 * units_ + s.u0
+                   : nullptr;
+  }
   float* output(const StepArgs& args, size_t k) const {
     return k < views_.outputs.size() && views_.outputs[k].present()
                ? static_cast<float*>(args.buffers[views_.inputs.size() + k])
@@ -403,7 +457,7 @@ class RecurrentBound final : public BoundKernel {
     for (int64_t n = s.n0; n < s.n1; ++n) {
       const int64_t row = n * width_ + s.u0, unit = n * units_ + s.u0;
       if (cell_ == Cell::kGru && !linear_ && first_half)
-        fns_.gru_open(gates + row, units_, h + unit, m.reset + unit, count);
+        steps_->gru_open(form(s), gates + row, units_, h + unit, m.reset + unit, count);
       else
         finish_step(s, gates + row, h + unit, next + unit, n, step);
     }
@@ -415,13 +469,13 @@ class RecurrentBound final : public BoundKernel {
     if (at < 0)
       std::memcpy(next, h, static_cast<size_t>(count) * sizeof(float));
     else if (cell_ == Cell::kLstm)
-      fns_.lstm(gates, units_, s.m.c + n * units_ + s.u0, next, count);
+      steps_->lstm(form(s), gates, peephole(s), units_, s.m.c + n * units_ + s.u0, next, count);
     else if (cell_ == Cell::kRnn)
-      fns_.rnn(gates, next, count);
+      steps_->rnn(form(s), gates, next, count);
     else if (linear_)
-      fns_.gru_linear(gates, s.m.recurrent + n * width_ + s.u0, units_, h, next, count);
+      steps_->gru_linear(form(s), gates, s.m.recurrent + n * width_ + s.u0, units_, h, next, count);
     else
-      fns_.gru_close(gates, units_, h, next, count);
+      steps_->gru_close(form(s), gates, units_, h, next, count);
     float* y = output(s.args, 0);
     if (!y) return;
     const Dims& ys = views_.outputs[0].strides;
@@ -447,6 +501,8 @@ class RecurrentBound final : public BoundKernel {
   OperandViews views_;
   Cell cell_;
   const CellFns& fns_;
+  std::vector<CellForm> forms_;  ///< of each direction
+  const CellSteps* steps_;
   std::shared_ptr<const LayerPanels> panels_;
   int64_t dirs_ = 1, time_ = 0, batch_ = 0, input_ = 0, units_ = 0, width_ = 0, span_ = 1,
           halves_ = 1;
@@ -460,29 +516,12 @@ class RecurrentBound final : public BoundKernel {
 
 Verdict supports(const StepSpec& spec) {
   if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
-  for (size_t i : {kX, kW, kR, kB})
+  for (size_t i : {kX, kW, kR, kB, kP})
     if (i < spec.inputs.size() && spec.inputs[i].present() && spec.inputs[i].dtype != DType::kF32)
       return Verdict::no(fmt::format("operand {} is {}, not f32", i, name(spec.inputs[i].dtype)));
-  for (size_t i : {kW, kR, kB})
+  for (size_t i : {kW, kR, kB, kP})
     if (i < spec.inputs.size() && spec.inputs[i].present() && !spec.inputs[i].contiguous())
       return Verdict::no("weights that are not dense");
-  const Attrs& attrs = spec.attrs();
-  if (attrs.get_float("clip", 0) != 0) return Verdict::no("clip");
-  if (attrs.get_int("input_forget", 0) != 0) return Verdict::no("coupled input and forget gates");
-  if (spec.inputs.size() > 7 && spec.inputs[7].present()) return Verdict::no("peepholes");
-  const Cell cell = cell_of(*spec.op);
-  const std::vector<std::string> defaults =
-      cell == Cell::kLstm  ? std::vector<std::string>{"sigmoid", "tanh", "tanh"}
-      : cell == Cell::kGru ? std::vector<std::string>{"sigmoid", "tanh"}
-                           : std::vector<std::string>{"tanh"};
-  const auto activations = attrs.get_strings("activations");
-  for (size_t i = 0; i < activations.size(); ++i) {
-    std::string lower = activations[i];
-    for (char& c : lower)
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    if (lower != defaults[i % defaults.size()])
-      return Verdict::no(fmt::format("activation {}", activations[i]));
-  }
   return Verdict::ok();
 }
 

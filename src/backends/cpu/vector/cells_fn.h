@@ -40,18 +40,54 @@ struct GateProduct {
   bool backwards = false;
 };
 
+/// The function of a gate; the standard says which of them have parameters.
+struct CellActivation {
+  enum class Kind : uint8_t {
+    kSigmoid,
+    kTanh,
+    kRelu,
+    kAffine,
+    kLeakyRelu,
+    kThresholdedRelu,
+    kScaledTanh,
+    kHardSigmoid,
+    kElu,
+    kSoftsign,
+    kSoftplus
+  };
+  Kind kind = Kind::kSigmoid;
+  float alpha = 0, beta = 0;
+};
+
+/// What the cells of a direction compute.
+struct CellForm {
+  CellActivation gate;                                    ///< i, o, f; z, r
+  CellActivation candidate{CellActivation::Kind::kTanh};  ///< for the state
+  CellActivation cell{CellActivation::Kind::kTanh};       ///< LSTM: of the state itself
+  float clip = __builtin_inff();  ///< bound of the arguments of the first two
+  bool coupled = false;           ///< LSTM: f = 1 - i
+};
+
 /// Gates are `stride` apart; n units.
-struct CellFns {
-  /// gates: pre-activations i, o, f, c. Updates c, writes h.
-  void (*lstm)(const float* gates, int64_t stride, float* c, float* h, int64_t n);
+struct CellSteps {
+  /// gates: pre-activations i, o, f, c. Updates c, writes h. `peephole`: weights of the state for
+  /// i, o, f, or null.
+  void (*lstm)(const CellForm& form, const float* gates, const float* peephole, int64_t stride,
+               float* c, float* h, int64_t n);
   /// GRU, reset before the product: activates z and r in place, writes r * h.
-  void (*gru_open)(float* gates, int64_t stride, const float* h, float* reset_h, int64_t n);
+  void (*gru_open)(const CellForm& form, float* gates, int64_t stride, const float* h,
+                   float* reset_h, int64_t n);
   /// The rest: the third gate holds the complete pre-activation of the hidden one.
-  void (*gru_close)(const float* gates, int64_t stride, const float* h, float* next, int64_t n);
+  void (*gru_close)(const CellForm& form, const float* gates, int64_t stride, const float* h,
+                    float* next, int64_t n);
   /// GRU, reset after the product: recurrent = R h + Rb for the three gates.
-  void (*gru_linear)(const float* gates, const float* recurrent, int64_t stride, const float* h,
-                     float* next, int64_t n);
-  void (*rnn)(const float* gates, float* h, int64_t n);
+  void (*gru_linear)(const CellForm& form, const float* gates, const float* recurrent,
+                     int64_t stride, const float* h, float* next, int64_t n);
+  void (*rnn)(const CellForm& form, const float* gates, float* h, int64_t n);
+};
+struct CellFns {
+  CellSteps usual;   ///< of a CellForm as it is made, without peepholes
+  CellSteps chosen;  ///< of any
   void (*product)(const GateProduct& p);
 };
 const CellFns& cell_fns(Isa isa);
