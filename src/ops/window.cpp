@@ -119,4 +119,17 @@ std::array<WindowAxis, 3> window_axes_3d(std::vector<WindowAxis> axes) {
   return out;
 }
 
+std::array<int64_t, 5> window_strides_3d(std::span<const int64_t> strides) {
+  std::array<int64_t, 5> out{strides[0], strides[1], 0, 0, 0};
+  std::copy(strides.begin() + 2, strides.end(),
+            out.begin() + 2 + static_cast<std::ptrdiff_t>(5 - strides.size()));
+  return out;
+}
+
+int64_t most_taps(std::span<const WindowAxis> axes) {
+  int64_t taps = 1;
+  for (const WindowAxis& axis : axes) taps = checked_mul(taps, std::min(axis.kernel, axis.input));
+  return taps;
+}
+
 }  // namespace xc

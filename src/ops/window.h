@@ -76,5 +76,9 @@ std::vector<WindowAxis> window_axes(const WindowAttrs& window, std::span<const i
 /// The same with axes of size 1 put in front, so that three nested loops walk any window of up to
 /// three axes. Fails with kUnsupported for more.
 std::array<WindowAxis, 3> window_axes_3d(std::vector<WindowAxis> axes);
+/// Strides of N, C and three spatial axes, those that were put in front 0.
+std::array<int64_t, 5> window_strides_3d(std::span<const int64_t> strides);
+/// Elements of a window over these axes that are no padding, at most.
+int64_t most_taps(std::span<const WindowAxis> axes);
 
 }  // namespace xc

@@ -54,6 +54,55 @@ TEST_CASE("backends/pool: windows, orders, padding") {
     }
 }
 
+TEST_CASE("backends/pool: where the largest elements are, among equals and NaN") {
+  Generator g(76);
+  struct Case {
+    Dims x;
+    Ints kernel, strides, pads, dilations;
+    bool ceil = false;
+  };
+  for (const Case& c : std::vector<Case>{{{2, 5, 9, 11}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {}},
+                                         {{1, 70, 8, 8}, {2, 2}, {2, 2}, {}, {}},
+                                         {{1, 3, 7, 9}, {3, 2}, {1, 3}, {1, 0, 2, 1}, {}, true},
+                                         {{1, 4, 12}, {3}, {2}, {}, {2}},
+                                         {{3, 1, 70}, {5}, {1}, {4, 4}, {}},
+                                         {{1, 2, 5, 6, 7}, {2, 2, 2}, {1, 2, 1}, {}, {}},
+                                         {{1, 64, 30, 50}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {}},
+                                         {{1, 101, 6, 13}, {3, 4}, {1, 1}, {0, 3, 2, 1}, {2, 3}},
+                                         // Windows over padding alone.
+                                         {{1, 2, 2, 3}, {2, 2}, {1, 1}, {3, 3, 3, 3}, {4, 4}},
+                                         {{1, 20, 2, 3}, {2, 2}, {1, 1}, {3, 3, 3, 3}, {4, 4}},
+                                         {{2, 3, 0, 4}, {2, 2}, {1, 1}, {1, 1, 1, 1}, {}}})
+    for (const int64_t order : {0, 1})
+      for (const DType type : {DType::kF32, DType::kF64, DType::kI8, DType::kU8}) {
+        Tensor x = g.tensor(type, c.x, type == DType::kU8 ? 0 : -3, 3);
+        if (is_float(type))
+          for (int64_t i = 0; i < x.count(); ++i) {
+            const int64_t pick = g.integer(0, 40);
+            const double v = pick == 0   ? NAN
+                             : pick <= 2 ? -INFINITY
+                                         : std::round(load_double(x.data(), type, i));
+            store_double(x.data(), type, i, v);
+          }
+        Problem p;
+        p.op = &get_op("MaxPool");
+        p.inputs = {x};
+        p.outputs = 2;
+        p.attrs.set("kernel_shape", c.kernel);
+        p.attrs.set("strides", c.strides);
+        if (!c.pads.empty()) p.attrs.set("pads", c.pads);
+        if (!c.dilations.empty()) p.attrs.set("dilations", c.dilations);
+        p.attrs.set("ceil_mode", int64_t{c.ceil});
+        p.attrs.set("storage_order", order);
+        INFO(name(type) << to_text(c.x) << " order " << order);
+        check_row("xc.max_pool", p, {});
+        CHECK(chosen_row(p) == "xc.max_pool");
+        p.outputs = 1;
+        check_row("xc.max_pool", p, {});
+        CHECK(chosen_row(p) == (type == DType::kF32 ? "xc.pool" : "xc.max_pool"));
+      }
+}
+
 TEST_CASE("backends/mapped: every mode of Pad, with constant and run-time pads") {
   Generator g(72);
   for (const char* mode : {"constant", "reflect", "edge", "wrap"})

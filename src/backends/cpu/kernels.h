@@ -19,6 +19,7 @@ void add_onednn_conv(Rows& rows);
 void add_integer_conv(Rows& rows);
 void add_integer_matmul(Rows& rows);
 void add_pool(Rows& rows);
+void add_max_pool(Rows& rows);
 
 // Own kernels.
 void add_matmul(Rows& rows);

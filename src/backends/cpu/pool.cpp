@@ -35,14 +35,8 @@ class PoolBound final : public BoundKernel {
     const WindowAttrs window = window_attrs(*spec.node, x.dims.size() - 2);
     axes_ = window_axes_3d(window_axes(window, x.dims, window.kernel, y.dims));
     include_pad_ = spec.attrs().get_int("count_include_pad", 0) != 0;
-    // Strides of N, C and three spatial axes.
-    const auto padded = [](const Dims& s) {
-      std::array<int64_t, 5> out{s[0], s[1], 0, 0, 0};
-      std::copy(s.begin() + 2, s.end(), out.begin() + 2 + static_cast<ptrdiff_t>(5 - s.size()));
-      return out;
-    };
-    xs_ = padded(x.strides);
-    ys_ = padded(y.strides);
+    xs_ = window_strides_3d(x.strides);
+    ys_ = window_strides_3d(y.strides);
     batch_ = x.dims[0];
     channels_ = x.dims[1];
     held_bytes += views_.bytes() + 512;
@@ -64,7 +58,7 @@ class PoolBound final : public BoundKernel {
       const Dims dense = channels_last_strides(v.dims);
       plan = in ? CopyPlan(v.dims, v.strides, dense, bytes)
                 : CopyPlan(v.dims, dense, v.strides, bytes);
-      strides = padded(dense);
+      strides = window_strides_3d(dense);
       return align_up(v.count() * bytes, 64);
     };
     if (channels_ != 1 && x.strides[1] != 1) {
@@ -119,13 +113,6 @@ class PoolBound final : public BoundKernel {
         stores_ ? reinterpret_cast<T*>(static_cast<std::byte*>(args.scratch) + x_bytes_) : y;
     rows(from, to, units_ * begin / tasks, units_ * end / tasks, scratch);
     if (stores_) store_.run(to, y);
-  }
-
-  /// Elements of a window over these axes that are no padding, at most.
-  static int64_t most_taps(std::span<const WindowAxis> axes) {
-    int64_t taps = 1;
-    for (const WindowAxis& axis : axes) taps = checked_mul(taps, std::min(axis.kernel, axis.input));
-    return taps;
   }
 
   /// Positions of a window on one axis that are not padding: [first, last), and how many count.

@@ -15,6 +15,14 @@ struct LineWindow {
 };
 constexpr int64_t kLineSlack = 16;  ///< results beyond the last whose elements are read
 
+/// Elements of a line, and where each was found.
+struct FoundLine {
+  float* value;
+  int32_t* where;
+};
+/// Of padding: behind every place.
+constexpr int32_t kNowhere = INT32_MAX;
+
 /// Pixels in a row whose windows have the same taps, and the elements from one to the next.
 struct PixelRun {
   int64_t pixels = 1, x_step = 0, y_step = 0;
@@ -33,6 +41,14 @@ struct PoolFns {
                   int64_t channels, const PixelRun& run);
   /// y[o] = the largest of row[o * stride + k * dilation], k < window.kernel (NaN wins).
   void (*max_line)(const float* row, const LineWindow& window, float* y, int64_t n);
+  /// The first of the largest: y.value[i] = x[taps[k] + i], y.where[i] = places[k] + i * step for
+  /// that k of the largest element (NaN wins) whose place is least. Places rise.
+  void (*find_max)(const float* x, const int64_t* taps, const int32_t* places, int64_t count,
+                   int32_t step, const FoundLine& y, int64_t n);
+  /// The same along a line, from what find_max() gave of its elements: of row[o * stride + k *
+  /// dilation], the one whose place is least.
+  void (*find_max_line)(const FoundLine& row, const LineWindow& window, const FoundLine& y,
+                        int64_t n);
   /// y[o] = sum of row[o * stride + k * dilation] / (columns[o] * rows).
   void (*average_line)(const float* row, const LineWindow& window, const float* columns, float rows,
                        float* y, int64_t n);
