@@ -1,10 +1,17 @@
 // AffineGrid: where the points of a regular grid lie after an affine map, what GridSample reads at.
 // CenterCropPad: the middle of a tensor, or the tensor in the middle of zeros.
 
+#include "ops/affine_grid.h"
 #include "ops/checks.h"
 #include "ops/support.h"
 
 namespace xc {
+
+double grid_point(int64_t i, int64_t n, bool align_corners) {
+  const auto at = static_cast<double>(i), count = static_cast<double>(n);
+  if (align_corners) return n > 1 ? -1 + 2 * at / (count - 1) : -1;
+  return -1 + (2 * at + 1) / count;
+}
 
 namespace {
 
@@ -30,13 +37,6 @@ void infer_affine_grid(InferContext& c) {
   }
   dims.emplace_back(axes);
   c.set(0, t, dims);
-}
-
-/// Point i of n between -1 and 1: at the ends, or in the middle of n equal cells.
-double grid_point(int64_t i, int64_t n, bool align_corners) {
-  const auto at = static_cast<double>(i), count = static_cast<double>(n);
-  if (align_corners) return n > 1 ? -1 + 2 * at / (count - 1) : -1;
-  return -1 + (2 * at + 1) / count;
 }
 
 void reference_affine_grid(const ReferenceContext& c) {

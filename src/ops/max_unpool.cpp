@@ -15,9 +15,7 @@ template <class DimsT>
 DimsT unpooled_dims(const Node& node, const DimsT& x) {
   const WindowAttrs window = window_attrs(node, x.size() - 2);
   DimsT out = x;
-  for (size_t i = 0; i + 2 < x.size(); ++i)
-    out[i + 2] = (x[i + 2] - 1) * window.strides[i] - (window.pads_begin[i] + window.pads_end[i]) +
-                 window.kernel[i];
+  for (size_t i = 0; i + 2 < x.size(); ++i) out[i + 2] = unpooled(window, i, x[i + 2]);
   return out;
 }
 

@@ -56,7 +56,37 @@ int64_t samples_of(const Span& down, const Span& across) {
 
 }  // namespace roi_align
 
+namespace roi_pool {
+
+Region region_of(const double* numbers, double scale, int64_t images) {
+  constexpr double kFarthestEdge = 4503599627370496.0;  // 2^52: sums of edges are exact
+  if (!(numbers[0] >= 0 && numbers[0] < static_cast<double>(images)))
+    fail(Status::kRange, "batch index {} is outside [0, {})", numbers[0], images);
+  double edges[4];
+  for (int i = 0; i < 4; ++i) {
+    edges[i] = std::round(numbers[i + 1] * scale);
+    if (!(std::abs(edges[i]) <= kFarthestEdge))
+      fail(Status::kRange, "region edge {}", numbers[i + 1]);
+  }
+  return {static_cast<int64_t>(numbers[0]), edges[0], edges[1], edges[2], edges[3]};
+}
+
+std::pair<int64_t, int64_t> bin_of(double begin, double end, int64_t pooled, int64_t p,
+                                   int64_t size) {
+  const double extent = std::max(end - begin + 1, 1.0) / static_cast<double>(pooled);
+  const auto cut = [&](double v) {
+    return static_cast<int64_t>(std::clamp(v + begin, 0.0, static_cast<double>(size)));
+  };
+  return {cut(std::floor(static_cast<double>(p) * extent)),
+          cut(std::ceil(static_cast<double>(p + 1) * extent))};
+}
+
+}  // namespace roi_pool
+
 namespace {
+
+using roi_pool::bin_of;
+using roi_pool::region_of;
 
 using roi_align::samples_of;
 using roi_align::Span;
@@ -141,19 +171,6 @@ void infer_pool(InferContext& ctx) {
   ctx.set(0, ctx.dtype(0), {regions, ctx.dims(0)[1], pooled[0], pooled[1]});
 }
 
-constexpr double kFarthestEdge = 4503599627370496.0;  // 2^52: sums of edges are exact
-
-/// Bin p of a region from `begin` to `end` (inclusive, whole pixels), cut to [0, size).
-std::pair<int64_t, int64_t> bin_of(double begin, double end, int64_t pooled, int64_t p,
-                                   int64_t size) {
-  const double extent = std::max(end - begin + 1, 1.0) / static_cast<double>(pooled);
-  const auto cut = [&](double v) {
-    return static_cast<int64_t>(std::clamp(v + begin, 0.0, static_cast<double>(size)));
-  };
-  return {cut(std::floor(static_cast<double>(p) * extent)),
-          cut(std::ceil(static_cast<double>(p + 1) * extent))};
-}
-
 void reference_pool(const ReferenceContext& ctx) {
   check_shapes(ctx);
   const auto x = double_values(ctx.inputs[0]), rois = double_values(ctx.inputs[1]);
@@ -161,21 +178,13 @@ void reference_pool(const ReferenceContext& ctx) {
   const double scale = ctx.attrs().get_float("spatial_scale", 1);
   std::vector<double> out;
   for (int64_t r = 0; r < dims[0]; ++r) {
-    const double* roi = rois.data() + r * 5;  // batch index, x1, y1, x2, y2
-    if (!(roi[0] >= 0 && roi[0] < static_cast<double>(in[0])))
-      fail(Status::kRange, "batch index {} is outside [0, {})", roi[0], in[0]);
-    double edges[4];
-    for (int i = 0; i < 4; ++i) {
-      edges[i] = std::round(roi[i + 1] * scale);
-      if (!(std::abs(edges[i]) <= kFarthestEdge))
-        fail(Status::kRange, "region edge {}", roi[i + 1]);
-    }
+    const auto [image, x1, y1, x2, y2] = region_of(rois.data() + r * 5, scale, in[0]);
     for (int64_t c = 0; c < dims[1]; ++c) {
-      const double* plane = x.data() + (static_cast<int64_t>(roi[0]) * in[1] + c) * in[2] * in[3];
+      const double* plane = x.data() + (image * in[1] + c) * in[2] * in[3];
       for (int64_t ph = 0; ph < dims[2]; ++ph)
         for (int64_t pw = 0; pw < dims[3]; ++pw) {
-          const auto [h0, h1] = bin_of(edges[1], edges[3], dims[2], ph, in[2]);
-          const auto [w0, w1] = bin_of(edges[0], edges[2], dims[3], pw, in[3]);
+          const auto [h0, h1] = bin_of(y1, y2, dims[2], ph, in[2]);
+          const auto [w0, w1] = bin_of(x1, x2, dims[3], pw, in[3]);
           double best = h0 < h1 && w0 < w1 ? -std::numeric_limits<double>::infinity() : 0.0;
           for (int64_t h = h0; h < h1; ++h)
             for (int64_t w = w0; w < w1; ++w) best = std::max(best, plane[h * in[3] + w]);

@@ -1,7 +1,8 @@
 #pragma once
-// Where RoiAlign samples an image.
+// Where RoiAlign samples an image, and the bins of MaxRoiPool.
 
 #include <cstdint>
+#include <utility>
 
 #include "ir/graph.h"
 
@@ -32,3 +33,20 @@ Span span_of(const Node& node, double begin, double end, int64_t pooled);
 int64_t samples_of(const Span& down, const Span& across);
 
 }  // namespace xc::roi_align
+
+namespace xc::roi_pool {
+
+/// A region in whole pixels of an image; its ends belong to it.
+struct Region {
+  int64_t image;
+  double x1, y1, x2, y2;
+};
+/// Of five numbers: the image, then x1, y1, x2, y2, which are scaled. Fails with kRange for an
+/// image that is not there, and edges beyond all images.
+Region region_of(const double* numbers, double scale, int64_t images);
+/// Pixels [first, second) of bin p of `pooled` of a region from `begin` to `end`, cut to
+/// [0, size).
+std::pair<int64_t, int64_t> bin_of(double begin, double end, int64_t pooled, int64_t p,
+                                   int64_t size);
+
+}  // namespace xc::roi_pool

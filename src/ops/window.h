@@ -36,6 +36,13 @@ WindowAttrs window_attrs(const Node& node, size_t spatial);
 /// to be larger than the padded input.
 Dim window_output(const WindowAttrs& window, size_t axis, const Dim& input, const Dim& kernel);
 
+/// Size along one axis of what a pooling operator read to give `pooled` elements.
+template <class Size>
+Size unpooled(const WindowAttrs& window, size_t axis, const Size& pooled) {
+  return (pooled - 1) * window.strides[axis] - (window.pads_begin[axis] + window.pads_end[axis]) +
+         window.kernel[axis];
+}
+
 /// Rows [begin, end) of an image: positions along its first spatial axis.
 struct RowRange {
   int64_t begin = 0, end = 0;
@@ -59,6 +66,13 @@ struct WindowAxis {
     const int64_t base = at(o, 0);
     const int64_t begin = std::max<int64_t>(0, ceil_div(from - base, dilation));
     const int64_t end = std::min(kernel, ceil_div(to - base, dilation));
+    return begin < end ? RowRange{begin, end} : RowRange{};
+  }
+  /// Outputs under whose kernel position k the input has an element; none: [0, 0).
+  RowRange outputs(int64_t k) const {
+    const int64_t base = at(0, k);
+    const int64_t begin = std::max<int64_t>(0, ceil_div(-base, stride));
+    const int64_t end = std::min(output, ceil_div(input - base, stride));
     return begin < end ? RowRange{begin, end} : RowRange{};
   }
   /// Whether output o's window does not lie in the padding alone.

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "backends/cpu/axis_sources.h"
+#include "backends/cpu/vector/pool_fn.h"
 #include "backends/step_harness.h"
 
 namespace xc {
@@ -101,6 +102,197 @@ TEST_CASE("backends/pool: where the largest elements are, among equals and NaN")
         check_row("xc.max_pool", p, {});
         CHECK(chosen_row(p) == (type == DType::kF32 ? "xc.pool" : "xc.max_pool"));
       }
+}
+
+TEST_CASE("backends/pool: the search for the largest is the same on every instruction set") {
+  Generator g(77);
+  for (int round = 0; round < 300; ++round) {
+    const auto number = [&] {
+      const int64_t pick = g.integer(0, 12);
+      return pick == 0 ? NAN : pick < 3 ? -INFINITY : static_cast<float>(g.integer(0, 4));
+    };
+    const int64_t n = g.integer(1, 70), taps = g.integer(1, 5);
+    const auto step = static_cast<int32_t>(g.integer(0, 1));
+    const cpu::LineWindow window{g.integer(1, 4), g.integer(1, 3), g.integer(1, 3)};
+    const auto size = static_cast<size_t>(n);
+    std::vector<float> x(500), row((size + 16) * 3 + 12);
+    for (auto* values : {&x, &row})
+      for (float& v : *values) v = number();
+    std::vector<int32_t> where(row.size()), places;
+    for (int32_t& place : where)
+      place = g.integer(0, 9) == 0 ? cpu::kNowhere : static_cast<int32_t>(g.integer(0, 999));
+    Ints offsets;
+    for (int64_t k = 0; k < taps; ++k) {
+      offsets.push_back(k * 90 + g.integer(0, 20));
+      places.push_back(static_cast<int32_t>(k) * 100);
+    }
+    // Plain loops: a candidate wins that is larger, or as large and nearer.
+    const auto better = [](float v, int32_t at, float best, int32_t place) {
+      if (std::isnan(v) != std::isnan(best)) return std::isnan(v);
+      return v > best || (at < place && (v == best || std::isnan(v)));
+    };
+    std::vector<float> largest(size), along(size);
+    std::vector<int32_t> first(size), nearest(size);
+    for (size_t i = 0; i < size; ++i)
+      for (size_t k = 0; k < offsets.size(); ++k) {
+        const float v = x[static_cast<size_t>(offsets[k]) + i];
+        const int32_t at = places[k] + static_cast<int32_t>(i) * step;
+        if (k > 0 && !better(v, at, largest[i], first[i])) continue;
+        largest[i] = v;
+        first[i] = at;
+      }
+    for (size_t i = 0; i < size; ++i)
+      for (int64_t k = 0; k < window.kernel; ++k) {
+        const auto from =
+            i * static_cast<size_t>(window.stride) + static_cast<size_t>(k * window.dilation);
+        if (k > 0 && !better(row[from], where[from], along[i], nearest[i])) continue;
+        along[i] = row[from];
+        nearest[i] = where[from];
+      }
+    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+      if (isa > cpu_info().isa) continue;
+      const cpu::PoolFns& fns = cpu::pool_fns(isa);
+      std::vector<float> value(size + 1, 7);
+      std::vector<int32_t> place(size + 1, 7);
+      const auto same = [&](const std::vector<float>& v, const std::vector<int32_t>& at) {
+        for (size_t i = 0; i < size; ++i)
+          if (place[i] != at[i] ||
+              !(value[i] == v[i] || (std::isnan(value[i]) && std::isnan(v[i]))))
+            return false;
+        return value[size] == 7 && place[size] == 7;
+      };
+      fns.find_max(x.data(), offsets.data(), places.data(), taps, step,
+                   {value.data(), place.data()}, n);
+      CHECK(same(largest, first));
+      fns.find_max_line({row.data(), where.data()}, window, {value.data(), place.data()}, n);
+      CHECK(same(along, nearest));
+    }
+  }
+}
+
+TEST_CASE("backends/unpool: MaxUnpool puts values back, into the image or a larger one") {
+  Generator g(78);
+  struct Case {
+    Dims x;
+    Ints kernel, strides, pads, shape;
+  };
+  for (const Case& c : std::vector<Case>{{{2, 3, 4, 5}, {2, 2}, {2, 2}, {}, {}},
+                                         {{1, 4, 9}, {3}, {2}, {1, 0}, {}},
+                                         {{1, 2, 3, 2, 4}, {2, 2, 2}, {2, 2, 2}, {}, {}},
+                                         {{2, 3, 4, 5}, {2, 2}, {2, 2}, {}, {2, 3, 9, 13}},
+                                         {{0, 3, 4, 5}, {2, 2}, {2, 2}, {}, {}}})
+    for (const DType type : {DType::kF32, DType::kF64, DType::kF16}) {
+      int64_t elements = c.x[0] * c.x[1];
+      for (size_t i = 0; i < c.kernel.size(); ++i)
+        elements *= (c.x[i + 2] - 1) * c.strides[i] + c.kernel[i] -
+                    (c.pads.empty() ? 0 : c.pads[i] + c.pads[i + c.kernel.size()]);
+      Problem p;
+      p.op = &get_op("MaxUnpool");
+      p.attrs.set("kernel_shape", c.kernel);
+      p.attrs.set("strides", c.strides);
+      if (!c.pads.empty()) p.attrs.set("pads", c.pads);
+      // Some of the indices meet: the last one counts.
+      p.inputs = {
+          g.tensor(type, c.x),
+          g.tensor(DType::kI64, c.x, 0, static_cast<double>(std::max<int64_t>(elements, 1) - 1))};
+      if (!c.shape.empty()) p.inputs.push_back(Tensor::of(c.shape));
+      p.constant = {false, false, true};
+      INFO(name(type) << to_text(c.x));
+      check_row("xc.unpool", p, {});
+      CHECK(chosen_row(p) == "xc.unpool");
+      if (elements == 0) continue;
+      p.inputs[1].as<int64_t>()[3] = elements;
+      CHECK_THROWS_AS(run_row(find_row("xc.unpool", "MaxUnpool"), p), Error);
+      p.inputs[1].as<int64_t>()[3] = -1;
+      CHECK_THROWS_AS(run_row(find_row("xc.unpool", "MaxUnpool"), p), Error);
+    }
+}
+
+TEST_CASE("backends/unpool: Col2Im adds blocks up, of any stride, dilation and number of axes") {
+  Generator g(79);
+  struct Case {
+    int64_t images, channels;
+    Ints image, block, strides, pads, dilations;
+  };
+  for (const Case& c : std::vector<Case>{{2, 3, {9, 11}, {3, 3}, {}, {}, {}},
+                                         {1, 2, {9, 11}, {3, 2}, {2, 3}, {1, 0, 2, 1}, {}},
+                                         {1, 5, {40, 50}, {5, 4}, {1, 1}, {2, 2, 2, 2}, {2, 3}},
+                                         {2, 1, {70}, {8}, {4}, {3, 3}, {}},
+                                         {1, 2, {4, 5, 6}, {2, 2, 3}, {1, 2, 1}, {}, {}},
+                                         {0, 2, {9, 11}, {3, 3}, {}, {}, {}}})
+    for (const DType type : {DType::kF32, DType::kF64, DType::kI32, DType::kU8}) {
+      const size_t rank = c.image.size();
+      int64_t block = 1, positions = 1;
+      for (size_t i = 0; i < rank; ++i) {
+        const int64_t stride = c.strides.empty() ? 1 : c.strides[i],
+                      dilation = c.dilations.empty() ? 1 : c.dilations[i],
+                      pads = c.pads.empty() ? 0 : c.pads[i] + c.pads[i + rank];
+        block *= c.block[i];
+        positions *= (c.image[i] + pads - (c.block[i] - 1) * dilation - 1) / stride + 1;
+      }
+      Problem p;
+      p.op = &get_op("Col2Im");
+      if (!c.strides.empty()) p.attrs.set("strides", c.strides);
+      if (!c.pads.empty()) p.attrs.set("pads", c.pads);
+      if (!c.dilations.empty()) p.attrs.set("dilations", c.dilations);
+      p.inputs = {g.tensor(type, {c.images, c.channels * block, positions}, 0, 200),
+                  Tensor::of(c.image), Tensor::of(c.block)};
+      const Bounds bounds = is_float(type) ? Bounds{1e-6, 1e-6} : Bounds{};
+      INFO(name(type) << to_text(c.image));
+      p.constant = {false, true, true};
+      check_row("xc.unpool", p, bounds);
+      CHECK(chosen_row(p) == "xc.unpool");
+      p.constant = {false, false, true};  // an image of the run
+      check_row("xc.unpool", p, bounds);
+      p.constant = {};
+      CHECK(chosen_row(p) == "reference");
+    }
+}
+
+TEST_CASE("backends/roi pool: regions in and beyond the image, bins without pixels, NaN") {
+  Generator g(80);
+  for (const double scale : {1.0, 0.5, 3.0})
+    for (const auto& [down, across] :
+         std::vector<std::pair<int64_t, int64_t>>{{2, 3}, {7, 7}, {1, 1}}) {
+      Problem p;
+      p.op = &get_op("MaxRoiPool");
+      p.attrs.set("pooled_shape", Ints{down, across});
+      p.attrs.set("spatial_scale", scale);
+      Tensor rois = g.tensor(DType::kF32, {9, 5}, -4, 25);
+      for (int64_t r = 0; r < 9; ++r) {
+        float* roi = rois.as<float>() + r * 5;
+        roi[0] = static_cast<float>(r % 2);
+        if (r < 6)
+          for (int k : {1, 2}) roi[k + 2] = roi[k] + std::fabs(roi[k + 2]) / 2;
+      }
+      p.inputs = {g.tensor(DType::kF32, {2, 5, 19, 23}), rois};
+      for (int64_t i = 0; i < p.inputs[0].count(); i += 7) p.inputs[0].as<float>()[i] = NAN;
+      INFO(scale << " " << down << "x" << across);
+      check_row("xc.roi_pool", p, {});
+      CHECK(chosen_row(p) == "xc.roi_pool");
+      rois.as<float>()[0] = 2;
+      CHECK_THROWS_AS(run_row(find_row("xc.roi_pool", "MaxRoiPool"), p), Error);
+    }
+}
+
+TEST_CASE("backends/fill: AffineGrid over two and three axes") {
+  Generator g(81);
+  for (const int64_t align : {0, 1})
+    for (const Ints& size : std::vector<Ints>{{2, 3, 5, 7},
+                                              {1, 1, 1, 1},
+                                              {1, 2, 40, 1},
+                                              {3, 1, 4, 5, 6},
+                                              {1, 1, 1, 5, 1},
+                                              {0, 1, 3, 4}}) {
+      const auto axes = static_cast<int64_t>(size.size()) - 2;
+      Problem p;
+      p.op = &get_op("AffineGrid");
+      p.attrs.set("align_corners", align);
+      p.inputs = {g.tensor(DType::kF32, {size[0], axes, axes + 1}), Tensor::of(size)};
+      INFO(align << to_text(size));
+      check_row("xc.fill", p, {1e-6, 1e-6});
+      CHECK(chosen_row(p) == "xc.fill");
+    }
 }
 
 TEST_CASE("backends/mapped: every mode of Pad, with constant and run-time pads") {

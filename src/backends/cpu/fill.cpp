@@ -1,10 +1,11 @@
-// Tensors made from sizes: Shape, Size, ConstantOfShape, Range, Trilu ("xc.fill").
+// Tensors made from sizes: Shape, Size, ConstantOfShape, Range, Trilu, AffineGrid ("xc.fill").
 
 #include <algorithm>
 
 #include "backends/cpu/control_inputs.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/simple_kernel.h"
+#include "ops/affine_grid.h"
 #include "ops/support.h"
 
 namespace xc::cpu {
@@ -80,6 +81,39 @@ void trilu(const SimpleContext& c) {
   });
 }
 
+/// Points of a grid [N, (D,) H, W, axes] under maps [N, axes, axes + 1]; a row along W has all but
+/// the first coordinate in common.
+void affine_grid(const SimpleContext& c) {
+  const OperandView& y = c.out();
+  const size_t axes = y.dims.size() - 2;
+  const bool align_corners = c.spec.attrs().get_int("align_corners", 0) != 0;
+  const auto n = static_cast<int64_t>(axes), width = y.dims[axes], height = y.dims[axes - 1],
+             depth = axes == 3 ? y.dims[1] : 1;
+  for (int64_t row = c.begin; row < c.end; ++row) {
+    const float* theta = c.input<float>(0) + row / (depth * height) * n * (n + 1);
+    const double down = grid_point(row % height, height, align_corners),
+                 in = axes == 3 ? grid_point(row / height % depth, depth, align_corners) : 0;
+    double step[3], start[3];
+    for (int64_t k = 0; k < n; ++k) {
+      const float* of = theta + k * (n + 1);
+      step[k] = of[0];
+      start[k] = of[n] + of[1] * down + (n == 3 ? of[2] * in : 0);
+    }
+    float* to = c.output<float>() + row * width * n;
+    for (int64_t i = 0; i < width; ++i) {
+      const double across = grid_point(i, width, align_corners);
+      for (int64_t k = 0; k < n; ++k) *to++ = static_cast<float>(start[k] + step[k] * across);
+    }
+  }
+}
+int64_t affine_rows(const StepSpec&, const OperandViews& views) {
+  const Dims& y = views.outputs[0].dims;
+  return product(y, 0, y.size() - 2);
+}
+Verdict supports_affine(const StepSpec& spec) {
+  return dense_of(spec, DType::kF32, DType::kI64);
+}
+
 }  // namespace
 
 void add_fill(Rows& rows) {
@@ -88,6 +122,8 @@ void add_fill(Rows& rows) {
   rows.push_back({"xc.fill", "ConstantOfShape", no_strings, create_simple<constant_of_shape>});
   rows.push_back({"xc.fill", "Range", no_strings, create_simple<range>});
   rows.push_back({"xc.fill", "Trilu", no_strings, create_simple<trilu>});
+  rows.push_back(
+      {"xc.fill", "AffineGrid", supports_affine, create_simple<affine_grid, affine_rows>});
 }
 
 }  // namespace xc::cpu

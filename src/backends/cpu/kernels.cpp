@@ -28,6 +28,8 @@ const Backend& cpu_backend() {
                                    cpu::add_integer_matmul(list);
                                    cpu::add_pool(list);
                                    cpu::add_max_pool(list);
+                                   cpu::add_unpool(list);
+                                   cpu::add_roi_pool(list);
                                    cpu::add_block_matmul(list);
                                    cpu::add_gathered_integer_conv(list);
                                    cpu::add_conv_transpose(list);

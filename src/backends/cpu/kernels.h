@@ -19,9 +19,11 @@ void add_onednn_conv(Rows& rows);
 void add_integer_conv(Rows& rows);
 void add_integer_matmul(Rows& rows);
 void add_pool(Rows& rows);
-void add_max_pool(Rows& rows);
 
 // Own kernels.
+void add_max_pool(Rows& rows);
+void add_unpool(Rows& rows);
+void add_roi_pool(Rows& rows);
 void add_matmul(Rows& rows);
 void add_block_matmul(Rows& rows);
 void add_plane_conv(Rows& rows);
