@@ -89,6 +89,8 @@ void affine_grid(const SimpleContext& c) {
   const bool align_corners = c.spec.attrs().get_int("align_corners", 0) != 0;
   const auto n = static_cast<int64_t>(axes), width = y.dims[axes], height = y.dims[axes - 1],
              depth = axes == 3 ? y.dims[1] : 1;
+  const double first = grid_point(0, width, align_corners),
+               apart = width > 1 ? grid_point(1, width, align_corners) - first : 0;
   for (int64_t row = c.begin; row < c.end; ++row) {
     const float* theta = c.input<float>(0) + row / (depth * height) * n * (n + 1);
     const double down = grid_point(row % height, height, align_corners),
@@ -101,7 +103,7 @@ void affine_grid(const SimpleContext& c) {
     }
     float* to = c.output<float>() + row * width * n;
     for (int64_t i = 0; i < width; ++i) {
-      const double across = grid_point(i, width, align_corners);
+      const double across = first + static_cast<double>(i) * apart;
       for (int64_t k = 0; k < n; ++k) *to++ = static_cast<float>(start[k] + step[k] * across);
     }
   }

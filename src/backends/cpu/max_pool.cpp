@@ -1,4 +1,4 @@
-// MaxPool that says where the largest elements are, and MaxPool of types that "xc.pool" does not
+// MaxPool that says where the largest elements are, and of types that "xc.pool" does not
 // take: "xc.max_pool". Channels-last f32 goes pixel by pixel over adjacent channels, row-major f32
 // line by line, the rows of the windows folded into one first; the rest element by element.
 //
@@ -169,14 +169,18 @@ class MaxPoolBound final : public BoundKernel {
     return whole ? RowRange{0, w.kernel} : w.positions(o, 0, w.input);
   }
 
-  /// The index to report of a place in the plane, -1 of none.
+  /// The index to report of a place in the plane.
   int64_t index_of(int64_t first, int64_t place) const {
-    const auto& [d, h, w] = axes_;
-    if (column_major_) {
-      const int64_t row = place / w.input;
-      place = (place % w.input * h.input + row % h.input) * d.input + row / h.input;
-    }
-    return first + place;
+    if (!column_major_) return first + place;
+    return first + (plane_ < kNowhere ? turned<uint32_t>(place) : turned<uint64_t>(place));
+  }
+  /// A place with the last axis counted as the first. U: what divisions are in.
+  template <class U>
+  int64_t turned(int64_t place) const {
+    const auto at = static_cast<U>(place), width = static_cast<U>(axes_[2].input),
+               height = static_cast<U>(axes_[1].input);
+    const U row = at / width, d = axes_[0].input == 1 ? 0 : row / height;
+    return ((at - row * width) * height + (row - d * height)) * static_cast<U>(axes_[0].input) + d;
   }
 
   /// body(offset of the row, its place in the plane) for the rows of a window.

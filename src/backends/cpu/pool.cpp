@@ -1,8 +1,8 @@
-// MaxPool and AveragePool in f32, MaxPool in bf16 too: "xc.pool". Channels-last operands are pooled
-// over adjacent channels: pixel by pixel, or, where windows overlap so much that it takes less, the
-// rows of the windows folded into one first. Where the last spatial axis is adjacent (row-major),
-// line by line, always in those two steps. Other strides are converted to channels-last in scratch,
-// and so is bf16 that does not lie so.
+// MaxPool and AveragePool in f32, MaxPool in bf16 and bytes too: "xc.pool". Channels-last operands
+// are pooled over adjacent channels: pixel by pixel, or, where windows overlap so much that it
+// takes less, the rows of the windows folded into one first. Where the last spatial axis is
+// adjacent (row-major), line by line, always in those two steps. Other strides are converted to
+// channels-last in scratch, and so are other types that do not lie so.
 
 #include <algorithm>
 #include <limits>
@@ -13,6 +13,7 @@
 #include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/pool_fn.h"
 #include "base/checked.h"
+#include "ops/support.h"
 #include "ops/window.h"
 #include "tensor/half.h"
 
@@ -86,10 +87,16 @@ class PoolBound final : public BoundKernel {
     if (by_lines_)
       return lines(static_cast<const float*>(args.buffers[0]), static_cast<float*>(args.buffers[1]),
                    static_cast<float*>(args.scratch), units_ * begin / tasks, units_ * end / tasks);
-    if (views_.inputs[0].dtype == DType::kBF16)
-      over_channels<uint16_t>(args, begin, end);
-    else
-      over_channels<float>(args, begin, end);
+    switch (views_.inputs[0].dtype) {
+      case DType::kBF16:
+        return over_channels<uint16_t>(args, begin, end);
+      case DType::kI8:
+        return over_channels<int8_t>(args, begin, end);
+      case DType::kU8:
+        return over_channels<uint8_t>(args, begin, end);
+      default:
+        return over_channels<float>(args, begin, end);
+    }
   }
 
  private:
@@ -144,13 +151,22 @@ class PoolBound final : public BoundKernel {
             const PixelRun& run) const {
     fns_.max_bf16(x, taps.data(), static_cast<int64_t>(taps.size()), y, channels, run);
   }
+  void fold(const int8_t* x, std::span<const int64_t> taps, float, int8_t* y, int64_t channels,
+            const PixelRun& run) const {
+    fns_.max_i8(x, taps.data(), static_cast<int64_t>(taps.size()), y, channels, run);
+  }
+  void fold(const uint8_t* x, std::span<const int64_t> taps, float, uint8_t* y, int64_t channels,
+            const PixelRun& run) const {
+    fns_.max_u8(x, taps.data(), static_cast<int64_t>(taps.size()), y, channels, run);
+  }
 
   /// What a window of nothing but padding gives.
   template <class T>
   T empty_window() const {
+    if constexpr (sizeof(T) == 1) return std::numeric_limits<T>::lowest();
     const float value = max_ ? -std::numeric_limits<float>::infinity() : 0.0f;
-    if constexpr (std::is_same_v<T, float>) return value;
-    return float_to_bf16(value);
+    if constexpr (std::is_same_v<T, uint16_t>) return float_to_bf16(value);
+    return static_cast<T>(value);
   }
 
   /// What is the same for every row of pixels: which have whole windows, and whether rows of the
@@ -341,8 +357,10 @@ class PoolBound final : public BoundKernel {
 
 Verdict supports(const StepSpec& spec) {
   if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
-  const bool halves = is_max(*spec.op) && spec.inputs[0].dtype == DType::kBF16;
-  if (spec.inputs[0].dtype != DType::kF32 && !halves)
+  const TypeSet types = is_max(*spec.op)
+                            ? type_set({DType::kF32, DType::kBF16, DType::kI8, DType::kU8})
+                            : type_set({DType::kF32});
+  if (!contains(types, spec.inputs[0].dtype))
     return Verdict::no(fmt::format("elements of type {}", name(spec.inputs[0].dtype)));
   if (!spec.outputs[0].present()) return Verdict::no("values are not wanted");
   if (spec.outputs.size() > 1 && spec.outputs[1].present())

@@ -33,9 +33,13 @@ struct PoolFns {
   /// taps in elements, one at least.
   void (*max)(const float* x, const int64_t* taps, int64_t count, float* y, int64_t channels,
               const PixelRun& run);
-  /// The same of bf16.
+  /// The same of bf16, and of bytes.
   void (*max_bf16)(const uint16_t* x, const int64_t* taps, int64_t count, uint16_t* y,
                    int64_t channels, const PixelRun& run);
+  void (*max_i8)(const int8_t* x, const int64_t* taps, int64_t count, int8_t* y, int64_t channels,
+                 const PixelRun& run);
+  void (*max_u8)(const uint8_t* x, const int64_t* taps, int64_t count, uint8_t* y, int64_t channels,
+                 const PixelRun& run);
   /// The same with the sum of those elements, divided by `divisor`.
   void (*average)(const float* x, const int64_t* taps, int64_t count, float divisor, float* y,
                   int64_t channels, const PixelRun& run);
