@@ -293,6 +293,8 @@ TEST_CASE("backends/fill: AffineGrid over two and three axes") {
       INFO(align << to_text(size));
       check_row("xc.fill", p, {1e-6, 1e-6});
       CHECK(chosen_row(p) == "xc.fill");
+      p.inputs[0] = g.tensor(DType::kF32, {size[0] + 1, axes, axes + 1});
+      CHECK_THROWS_AS(run_row(find_row("xc.fill", "AffineGrid"), p), Error);
     }
 }
 

@@ -81,17 +81,28 @@ void trilu(const SimpleContext& c) {
   });
 }
 
+int64_t grid_rows(const Dims& y) {
+  return product(y, 0, y.size() - 2);
+}
+/// One at least, which compares the sizes.
+int64_t affine_tasks(const StepSpec&, const OperandViews& views) {
+  return std::max<int64_t>(1, grid_rows(views.outputs[0].dims));
+}
+
 /// Points of a grid [N, (D,) H, W, axes] under maps [N, axes, axes + 1]; a row along W has all but
 /// the first coordinate in common.
 void affine_grid(const SimpleContext& c) {
   const OperandView& y = c.out();
+  const int64_t maps = c.in(0).dims[0], grids = *c.input<int64_t>(1);
+  if (maps != grids || maps != y.dims[0])
+    fail(Status::kRange, "theta has {} maps, size asks for {} grids", maps, grids);
   const size_t axes = y.dims.size() - 2;
   const bool align_corners = c.spec.attrs().get_int("align_corners", 0) != 0;
   const auto n = static_cast<int64_t>(axes), width = y.dims[axes], height = y.dims[axes - 1],
              depth = axes == 3 ? y.dims[1] : 1;
   const double first = grid_point(0, width, align_corners),
                apart = width > 1 ? grid_point(1, width, align_corners) - first : 0;
-  for (int64_t row = c.begin; row < c.end; ++row) {
+  for (int64_t row = c.begin; row < std::min(c.end, grid_rows(y.dims)); ++row) {
     const float* theta = c.input<float>(0) + row / (depth * height) * n * (n + 1);
     const double down = grid_point(row % height, height, align_corners),
                  in = axes == 3 ? grid_point(row / height % depth, depth, align_corners) : 0;
@@ -108,10 +119,6 @@ void affine_grid(const SimpleContext& c) {
     }
   }
 }
-int64_t affine_rows(const StepSpec&, const OperandViews& views) {
-  const Dims& y = views.outputs[0].dims;
-  return product(y, 0, y.size() - 2);
-}
 Verdict supports_affine(const StepSpec& spec) {
   return dense_of(spec, DType::kF32, DType::kI64);
 }
@@ -125,7 +132,7 @@ void add_fill(Rows& rows) {
   rows.push_back({"xc.fill", "Range", no_strings, create_simple<range>});
   rows.push_back({"xc.fill", "Trilu", no_strings, create_simple<trilu>});
   rows.push_back(
-      {"xc.fill", "AffineGrid", supports_affine, create_simple<affine_grid, affine_rows>});
+      {"xc.fill", "AffineGrid", supports_affine, create_simple<affine_grid, affine_tasks>});
 }
 
 }  // namespace xc::cpu
