@@ -195,13 +195,17 @@ void reference_global_lp(const ReferenceContext& ctx) {
       [&](double sum, double) { return std::pow(sum, 1 / order); });
 }
 
+std::vector<int64_t> plane_axes(int64_t rank) {
+  std::vector<int64_t> axes(static_cast<size_t>(rank - 2));
+  std::iota(axes.begin(), axes.end(), 2);
+  return axes;
+}
+
 std::vector<ValueId> expand_global(const Graph& graph, const Node& node, Patch& patch,
                                    std::string_view reduction) {
   Expansion e(graph, node, patch);
   if (!e.rank(0) || *e.rank(0) < 3) return {};
-  std::vector<int64_t> axes(static_cast<size_t>(*e.rank(0) - 2));
-  std::iota(axes.begin(), axes.end(), 2);
-  return {e.narrowed(e.reduce(reduction, e.widened(0), axes))};
+  return {e.narrowed(e.reduce(reduction, e.widened(0), plane_axes(*e.rank(0))))};
 }
 std::vector<ValueId> expand_global_average(const Graph& g, const Node& n, Patch& p) {
   return expand_global(g, n, p, "ReduceMean");
@@ -209,32 +213,64 @@ std::vector<ValueId> expand_global_average(const Graph& g, const Node& n, Patch&
 std::vector<ValueId> expand_global_max(const Graph& g, const Node& n, Patch& p) {
   return expand_global(g, n, p, "ReduceMax");
 }
+ValueId power(Expansion& e, ValueId v, double by) {
+  if (by == 1) return v;
+  if (by == 2) return e.add("Mul", {v, v});
+  if (by == 0.5) return e.add("Sqrt", {v});
+  return e.add("Pow", {v, e.scalar(by)});
+}
+/// |x| to a power, of a working input 0.
+ValueId power_of_magnitude(Expansion& e, double by) {
+  return power(e, by == 2 ? e.widened(0) : e.add("Abs", {e.widened(0)}), by);
+}
+
 std::vector<ValueId> expand_global_lp(const Graph& g, const Node& n, Patch& p) {
   const int64_t order = n.attrs.get_int("p", 2);
-  if (order != 1 && order != 2) return {};
-  return expand_global(g, n, p, order == 1 ? "ReduceL1" : "ReduceL2");
+  if (order == 1 || order == 2) return expand_global(g, n, p, order == 1 ? "ReduceL1" : "ReduceL2");
+  Expansion e(g, n, p);
+  if (!e.rank(0) || *e.rank(0) < 3) return {};
+  const auto by = static_cast<double>(order);
+  const ValueId sum = e.reduce("ReduceSum", power_of_magnitude(e, by), plane_axes(*e.rank(0)));
+  return {e.narrowed(power(e, sum, 1 / by))};
+}
+
+/// Padding, begin and end, with which windows of a pooling operator of ceil_mode all lie inside;
+/// empty where that depends on sizes that are not known.
+std::vector<int64_t> covering_pads(const Node& node, const SymDims& x) {
+  const WindowAttrs window = window_attrs(node, x.size() - 2);
+  std::vector<int64_t> pads = window.pads_begin;
+  for (size_t i = 0; i + 2 < x.size(); ++i) {
+    if (!x[i + 2].is_constant()) return {};
+    const int64_t input = x[i + 2].value(),
+                  extent = (window.kernel[i] - 1) * window.dilations[i] + 1,
+                  last = window_output(window, i, input, window.kernel[i]).value() - 1;
+    pads.push_back(
+        std::max<int64_t>(0, last * window.strides[i] + extent - input - window.pads_begin[i]));
+  }
+  return pads;
 }
 
 /// The mean of powers that counts padding, times the elements of a window, is their sum.
 std::vector<ValueId> expand_lp_pool(const Graph& graph, const Node& node, Patch& patch) {
   Expansion e(graph, node, patch);
-  // A last window that hangs over the edge has fewer elements.
-  if (node.attrs.get_int("ceil_mode", 0) != 0) return {};
   const auto order = static_cast<double>(node.attrs.get_int("p", 2));
-  const auto power = [&](ValueId v, double by) {
-    if (by == 1) return v;
-    if (by == 2) return e.add("Mul", {v, v});
-    if (by == 0.5) return e.add("Sqrt", {v});
-    return e.add("Pow", {v, e.scalar(by)});
-  };
   double count = 1;
   for (int64_t n : node.attrs.get_ints("kernel_shape")) count *= static_cast<double>(n);
   Expansion::AttrList window{{"count_include_pad", int64_t{1}}};
+  // The mean does not count what hangs over the edge: padding takes its place.
+  const bool hangs = node.attrs.get_int("ceil_mode", 0) != 0 &&
+                     !node.attrs.get_string("auto_pad", "").starts_with("SAME");
+  if (hangs) {
+    if (!e.rank(0) || *e.rank(0) < 3) return {};
+    const std::vector<int64_t> pads = covering_pads(node, *e.type(0).dims);
+    if (pads.empty()) return {};
+    window.emplace_back("pads", pads);
+  }
   for (const auto& [name, value] : node.attrs.entries())
-    if (name != "p" && name != "ceil_mode") window.emplace_back(name, value);
-  const ValueId x = order == 2 ? e.widened(0) : e.add("Abs", {e.widened(0)});
-  const ValueId mean = e.add("AveragePool", {power(x, order)}, window);
-  return {e.narrowed(power(e.add("Mul", {mean, e.scalar(count)}), 1 / order))};
+    if (name != "p" && name != "ceil_mode" && !(hangs && (name == "pads" || name == "auto_pad")))
+      window.emplace_back(name, value);
+  const ValueId mean = e.add("AveragePool", {power_of_magnitude(e, order)}, window);
+  return {e.narrowed(power(e, e.add("Mul", {mean, e.scalar(count)}), 1 / order))};
 }
 
 Dim flops_global(const Graph& graph, const Node& node) {

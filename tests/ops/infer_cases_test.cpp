@@ -5,6 +5,7 @@
 #include <map>
 
 #include "ir/patch.h"
+#include "ir/text.h"
 #include "ops/infer.h"
 #include "ops/op_case.h"
 
@@ -91,4 +92,38 @@ TEST_CASE("ops/expand: simpler ops give the same values") {
     check_outputs(each, run_references(each.graph, each.inputs));
   });
   CHECK(expanded > 0);
+}
+
+TEST_CASE("ops/expand: LpPool whose last windows hang over the edge") {
+  for (const char* window :
+       {"kernel_shape = [3, 2], strides = [2, 3], ceil_mode = 1",
+        "kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 0, 1], ceil_mode = 1, p = 3",
+        "kernel_shape = [2, 3], strides = [4, 4], dilations = [1, 2], ceil_mode = 1, p = 1",
+        "kernel_shape = [2, 2], strides = [3, 3], auto_pad = \"SAME_UPPER\", ceil_mode = 1",
+        "kernel_shape = [2, 2], strides = [3, 2], auto_pad = \"VALID\", ceil_mode = 1"})
+    for (const int64_t height : {7, 8, 9, 10}) {
+      CAPTURE(window);
+      CAPTURE(height);
+      Graph graph = parse_graph(
+          fmt::format("graph g(%x: f32[2, 3, {}, 11]) -> (%y) {{\n  %y = LpPool(%x) {{{}}}\n}}",
+                      height, window));
+      infer_types(graph);
+      Tensor x(DType::kF32, {2, 3, height, 11});
+      for (int64_t i = 0; i < x.count(); ++i)
+        x.as<float>()[i] = static_cast<float>(i * 7 % 23) / 8 - 1;
+      const Tensor want = run_references(graph, {x})[0];
+      Patch patch(graph, "expand");
+      const NodeId id = graph.order()[0];
+      const Node& node = graph.node(id);
+      const auto results = node.op->expand(graph, node, patch);
+      REQUIRE(results.size() == 1);
+      patch.replace(node.outputs[0], results[0]);
+      patch.remove(id);
+      patch.apply();
+      infer_types(graph);
+      const Tensor got = run_references(graph, {x})[0];
+      REQUIRE(got.dims() == want.dims());
+      for (int64_t i = 0; i < got.count(); ++i)
+        CHECK(got.as<float>()[i] == doctest::Approx(want.as<float>()[i]).epsilon(1e-5));
+    }
 }
