@@ -14,7 +14,7 @@ TEST_CASE("backends/reduce: every reduction over axes, types, strides") {
                          "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum"}) {
     for (DType type : {DType::kF32, DType::kF64, DType::kI32, DType::kI64, DType::kF16}) {
       for (const Dims& dims : {Dims{5}, Dims{3, 70}, Dims{4, 3, 33}, Dims{2, 5, 3, 150},
-                               Dims{1000, 3}, Dims{0, 3}, Dims{3000}}) {
+                               Dims{1000, 3}, Dims{9, 40, 11}, Dims{0, 3}, Dims{3000}}) {
         std::vector<std::vector<int64_t>> lists = {{}, {0}};
         if (dims.size() > 1) lists.push_back({-1});
         if (dims.size() > 2) lists.push_back({0, 2});
@@ -74,6 +74,38 @@ TEST_CASE("backends/rows: canonical order of a sum, on every instruction set") {
       CHECK(std::memcmp(&got, &want, 4) == 0);
     }
   }
+}
+
+TEST_CASE("backends/rows: many short rows at once have the bits of each alone") {
+  using cpu::Fold;
+  Generator g(48);
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512})
+    for (Fold fold : {Fold::kSum, Fold::kSumSquares, Fold::kSumAbs, Fold::kProd, Fold::kMax,
+                      Fold::kMin})
+      for (DType type : {DType::kF32, DType::kI32})
+        for (int64_t n = 1; n <= 18; ++n)
+          for (int64_t gap : {0, 3})
+            for (int64_t rows : {1, 7, 16, 50}) {
+              if (isa > cpu_info().isa) continue;
+              const int64_t stride = n + gap, size = (rows - 1) * stride + n;
+              // Of exactly the size, so that a read beyond it is one beyond an allocation.
+              Tensor x = g.tensor(type, {size}, -3, 3);
+              if (type == DType::kF32) {
+                x.as<float>()[size / 2] = std::nanf("");
+                x.as<float>()[size / 3] = -0.0f;
+              }
+              const cpu::FoldFns fns = cpu::fold_fns(fold, type, isa);
+              uint32_t partials[64], got[50];
+              fns.each(x.data(), rows, stride, n, got);
+              for (int64_t r = 0; r < rows; ++r) {
+                uint32_t want;
+                fns.start(partials, 64);
+                fns.rows(static_cast<const uint32_t*>(x.data()) + r * stride, 1, 0, n, partials);
+                fns.finish(partials, &want);
+                INFO(static_cast<int>(fold) << " " << n << " " << gap << " " << rows << " " << r);
+                CHECK(got[r] == want);
+              }
+            }
 }
 
 TEST_CASE("backends/rows: softmax along any axis") {

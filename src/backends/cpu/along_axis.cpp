@@ -46,13 +46,15 @@ struct Lines {
 };
 
 /// Lines [begin, end) in groups that lie side by side in both tensors: body(from, to, count). What
-/// walks along an axis that is not innermost then reads whole cache lines.
+/// walks along an axis that is not innermost then reads whole cache lines. `apart`: groups lie side
+/// by side in the result only.
 template <class Body>
-void for_line_groups(const Lines& lines, int64_t begin, int64_t end, Body&& body) {
+void for_line_groups(const Lines& lines, int64_t begin, int64_t end, Body&& body,
+                     bool apart = false) {
   if (begin >= end) return;
   if (lines.dims.empty()) return body(0, 0, 1);
   const size_t last = lines.dims.size() - 1;
-  const bool adjacent = lines.from[last] == 1 && lines.to[last] == 1;
+  const bool adjacent = (apart || lines.from[last] == 1) && lines.to[last] == 1;
   // Lines along the last of the other axes, which needs no division.
   while (begin < end) {
     auto [from, to] = lines.at(begin);
@@ -107,6 +109,21 @@ int64_t best_of_row(const float* x, int64_t n) {
   return best;
 }
 
+/// Short rows are lines of adjacent elements: several to a vector.
+void best_of_short_rows(const Lines& lines, const float* x, int64_t n, bool largest, int64_t* out,
+                        int64_t begin, int64_t end) {
+  const auto best_of = line_fns(cpu_info().isa).arg_best_of_rows;
+  const int64_t stride = lines.from.empty() ? 0 : lines.from.back();
+  for_line_groups(
+      lines, begin, end,
+      [&](int64_t from, int64_t to, int64_t count) {
+        int32_t best[kSideBySide];
+        best_of(x + from, n, stride, count, largest, best);
+        std::copy_n(best, count, out + to);
+      },
+      true);
+}
+
 template <bool kMax>
 void best_of_lines(const float* x, int64_t n, int64_t step, int64_t lines, int64_t* out) {
   if (step == 1 && lines == 1) {
@@ -132,6 +149,8 @@ void arg_reduce(const SimpleContext& c, bool largest) {
   auto* const out = c.output<int64_t>();
   if (x.dtype == DType::kF32 && !last && n < INT32_MAX) {
     const auto* const x0 = c.input<float>(0);
+    if (step == 1 && n <= kShortRow)
+      return best_of_short_rows(lines, x0, n, largest, out, begin, end);
     for_line_groups(lines, begin, end, [&](int64_t from, int64_t to, int64_t count) {
       largest ? best_of_lines<true>(x0 + from, n, step, count, out + to)
               : best_of_lines<false>(x0 + from, n, step, count, out + to);

@@ -219,7 +219,23 @@ class ReduceBound final : public BoundKernel {
   /// Whether every result is one dense row, as softmax's maxima and pooled images are.
   bool one_row_each(const Loops& loops) const {
     return !loops.columns && loops.inner_x == 1 && !widen_ && loops.fold_dims.empty() &&
-           loops.kept_dims.size() == 1;
+           !loops.kept_dims.empty();
+  }
+
+  /// Results [first, last), in runs along the last kept axis.
+  void run_rows(const Loops& loops, const std::byte* x, std::byte* y, std::byte* acc, int64_t first,
+                int64_t last) const {
+    const int64_t along = loops.kept_dims.back(), step_x = loops.kept_x.back(),
+                  step_y = loops.kept_y.back();
+    for (int64_t r = first; r < last;) {
+      const int64_t n = std::min({kChunk, last - r, along - r % along});
+      fns_.each(x + offset_at(r, loops.kept_dims, loops.kept_x) * stored_bytes_, n, step_x,
+                loops.inner, acc);
+      store_finished(loops.count, acc, n,
+                     y + offset_at(r, loops.kept_dims, loops.kept_y) * stored_bytes_, step_y,
+                     false);
+      r += n;
+    }
   }
 
   void run_units(const Loops& loops, int64_t blocks, const StepArgs& args, int64_t first,
@@ -229,15 +245,7 @@ class ReduceBound final : public BoundKernel {
     auto* acc = static_cast<std::byte*>(args.scratch);
     auto* stage = acc + kChunk * 8 + kPartials * 8;
     const int64_t folds = element_count(loops.fold_dims);
-    if (one_row_each(loops)) {
-      for (int64_t r = first; r < last; r += kChunk) {
-        const int64_t n = std::min(kChunk, last - r);
-        fns_.each(x + r * loops.kept_x[0] * stored_bytes_, n, loops.kept_x[0], loops.inner, acc);
-        store_finished(loops.count, acc, n, y + r * loops.kept_y[0] * stored_bytes_,
-                       loops.kept_y[0], false);
-      }
-      return;
-    }
+    if (one_row_each(loops)) return run_rows(loops, x, y, acc, first, last);
     for (int64_t unit = first; unit < last; ++unit) {
       const int64_t result = unit / blocks, block = unit % blocks;
       const std::byte* from = x + offset_at(result, loops.kept_dims, loops.kept_x) * stored_bytes_;

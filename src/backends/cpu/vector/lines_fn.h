@@ -8,6 +8,7 @@
 namespace xc::cpu {
 
 constexpr int64_t kSideBySide = 64;  ///< lines walked at once, at most
+constexpr int64_t kShortRow = 16;    ///< elements of a row that is one of several to a vector
 
 /// Some rows and their weights.
 struct WeightedTaps {
@@ -50,6 +51,9 @@ struct LineFns {
   /// position of the largest (smallest) element; NaN before all others, of equal ones the first.
   void (*arg_best)(const float* x, int64_t n, int64_t step, int64_t lines, bool largest,
                    int32_t* best);
+  /// The same for rows of n <= kShortRow adjacent elements that begin `stride` apart.
+  void (*arg_best_of_rows)(const float* x, int64_t n, int64_t stride, int64_t rows, bool largest,
+                           int32_t* best);
   /// Sums up to each element, in f64; `exclusive`: without it. Steps may be negative.
   void (*running_sum)(const float* x, int64_t x_step, float* y, int64_t y_step, int64_t n,
                       int64_t lines, bool exclusive);

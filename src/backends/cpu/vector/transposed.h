@@ -1,0 +1,63 @@
+// Transposition in registers.
+#pragma once
+
+#include "backends/cpu/vector/vec.h"
+
+namespace xc::cpu::XC_ISA {
+
+/// Swaps bit `bit` of the row number with the same bit of the lane number, for every pair of rows.
+/// Once for every bit of the number of lanes transposes, in any order.
+template <int bit, class T>
+XC_INLINE void exchange(Vec<T> (&v)[kLanes<T>]) {
+  constexpr int L = kLanes<T>;
+  // Lanes of the first row where the bit is clear, else of the second row.
+  constexpr auto low = [](int i) { return (i & bit) ? L + (i & ~bit) : i; };
+  constexpr auto high = [](int i) { return (i & bit) ? L + i : (i | bit); };
+#pragma GCC unroll 16
+  for (int r = 0; r < L; ++r) {
+    if (r & bit) continue;
+    const Vec<T> a = v[r], b = v[r | bit];
+    v[r] = shuffle<low, T>(a, b);
+    v[r | bit] = shuffle<high, T>(a, b);
+  }
+}
+
+/// Rows of up to E elements side by side: e[i] = element i of kLanes<T> rows that begin `stride`
+/// apart, i < n. What is missing of `rows` is 0. `whole`: what lies behind a row may be read.
+template <class T, int E>
+XC_INLINE void load_side_by_side(const T* x, int64_t stride, int64_t rows, int64_t n, bool whole,
+                                 Vec<T> (&e)[E]) {
+  constexpr int L = kLanes<T>;
+#pragma GCC unroll 4
+  for (int first = 0; first < E; first += L) {
+    const int64_t left = n - first;
+    if (left <= 0) break;
+    Vec<T> v[L];
+    if (whole) {
+#pragma GCC unroll 16
+      for (int r = 0; r < L; ++r) v[r] = load<Vec<T>>(x + r * stride + first);
+    } else {
+#pragma GCC unroll 16
+      for (int r = 0; r < L; ++r)
+        v[r] = r < rows ? load_partial<Vec<T>>(x + r * stride + first, left < L ? left : L)
+                        : Vec<T>{};
+    }
+    // The widest first: what is behind E of a vector's lanes is then never moved.
+    if constexpr (L > 8) exchange<8, T>(v);
+    if constexpr (L > 4) exchange<4, T>(v);
+    exchange<2, T>(v);
+    exchange<1, T>(v);
+#pragma GCC unroll 16
+    for (int i = 0; i < (E < L ? E : L); ++i) e[first + i] = v[i];
+  }
+}
+
+/// Whether kLanes<T> of `rows` adjacent rows of n elements, from row r on, can be read as rows of
+/// E or of whole vectors.
+template <class T, int E>
+XC_INLINE bool whole_rows(int64_t r, int64_t rows, int64_t stride, int64_t n) {
+  constexpr int kSpan = E > kLanes<T> ? E : kLanes<T>;
+  return stride == n && (r + kLanes<T> - 1) * n + kSpan <= rows * n;
+}
+
+}  // namespace xc::cpu::XC_ISA
