@@ -1,7 +1,9 @@
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cmath>
 
+#include "backends/cpu/vector/elementwise_fn.h"
 #include "backends/step_harness.h"
 
 namespace xc {
@@ -143,6 +145,53 @@ TEST_CASE("backends/elementwise: special values follow the reference") {
     p.inputs = {Tensor::of(left), Tensor::of(right)};
     INFO(op);
     check_row("xc.elementwise", p, {kUlpF32, 0});
+  }
+}
+
+/// How far a result is off, in units of the last place; NaN and infinities must be the same.
+double units_off(float got, double want) {
+  const auto rounded = static_cast<float>(want);
+  if (std::isnan(got) || std::isnan(want)) return std::isnan(got) && std::isnan(want) ? 0 : 1e30;
+  if (std::isinf(got) || std::isinf(rounded) || want == 0) return got == rounded ? 0 : 1e30;
+  return std::fabs(static_cast<double>(got) - want) /
+         std::ldexp(1.0, std::max(std::ilogb(want), -126) - 23);
+}
+
+TEST_CASE("backends/elementwise: inverse functions of f32 are those of f64, wherever they stand") {
+  struct {
+    cpu::Fn fn;
+    double (*want)(double);
+    double bound;
+  } const rows[] = {{cpu::Fn::kAsin, std::asin, 2},   {cpu::Fn::kAcos, std::acos, 2},
+                    {cpu::Fn::kAtan, std::atan, 2},   {cpu::Fn::kAsinh, std::asinh, 3},
+                    {cpu::Fn::kAcosh, std::acosh, 3}, {cpu::Fn::kAtanh, std::atanh, 3}};
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> x = {0.0f,  -0.0f, inf,   -inf,  std::nanf(""), 1.0f,    -1.0f,
+                          1.5f,  -1.5f, 0.5f,  -0.5f, 1e-40f,        -1e-40f, 3e38f,
+                          -3e38f, 8192.0f, 0x1.000002p0f, -0x1.fffffep-1f};
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 9973)
+    x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  std::vector<float> y(x.size());
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > cpu_info().isa) continue;
+    for (const auto& row : rows) {
+      INFO(static_cast<int>(row.fn) << " on " << static_cast<int>(isa));
+      const cpu::ElementwiseFn loop = cpu::elementwise_fn(row.fn, DType::kF32, isa);
+      const auto n = static_cast<int64_t>(x.size());
+      loop({{x.data()}, {1}, y.data(), n, nullptr});
+      double worst = 0;
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double want = row.want(static_cast<double>(x[i]));
+        worst = std::max(worst, units_off(y[i], want));
+        if (want == 0) CHECK(std::signbit(y[i]) == std::signbit(want));
+      }
+      CHECK(worst <= row.bound);
+      for (size_t first : {1, 5}) {  // elsewhere in a vector, and in its last part
+        std::vector<float> part(21);
+        loop({{x.data() + first}, {1}, part.data(), 21, nullptr});
+        CHECK(std::memcmp(part.data(), y.data() + first, 21 * sizeof(float)) == 0);
+      }
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 // Elementary functions on vectors: the same polynomials in the same order as loop/math.cpp, so that
 // kernels compiled at run time and these agree bit for bit (a test compares them). Bounds: math.h.
+// Inverse functions, which loops do not have: within 2 units of the last place, hyperbolic ones 3.
 #pragma once
 
 #include "backends/cpu/vector/vec.h"
@@ -203,6 +204,75 @@ XC_INLINE F32 sin_cos(F32 argument) {
   const F32 cosine = lead + mad(z * z, polynomial(z, kC), (1.0f - lead) - half);
   const F32 chosen = (q & 1) == 1 ? cosine : sine;
   return (q & 2) == 2 ? -chosen : chosen;
+}
+
+/// atan, argument reduction and polynomial of Cephes: by tan(3 pi / 8) and tan(pi / 8) to
+/// base + atan(t), |t| <= tan(pi / 8).
+XC_INLINE F32 atan(F32 x) {
+  constexpr float kP[] = {-3.33329491539e-1f, 1.99777106478e-1f, -1.38776856032e-1f,
+                          8.05374449538e-2f};
+  const F32 a = vec_abs(x), one = splat<F32>(1.0f);
+  const I32 steep = a > 2.414213562373095f, middle = (a > 0.4142135623730950f) & ~steep;
+  const F32 t = (steep ? -one : middle ? a - one : a) / (steep ? a : middle ? a + one : one);
+  // pi / 4 or pi / 2, and what f32 leaves of it.
+  const F32 quarters = steep ? splat<F32>(2.0f) : middle ? one : F32{};
+  const F32 z = t * t;
+  const F32 near_0 = mad(z * t, polynomial(z, kP), quarters * -2.18556951e-8f);
+  return with_sign_of(mad(quarters, splat<F32>(0.785398185253143310546875f), t + near_0), x);
+}
+
+/// s / sqrt(z) * asin(sqrt(z)) + c for sqrt(z) <= 1/2, polynomial of Cephes.
+XC_INLINE F32 asin_near_0(F32 s, F32 z, F32 c) {
+  constexpr float kP[] = {1.6666752422e-1f, 7.4953002686e-2f, 4.5470025998e-2f, 2.4181311049e-2f,
+                          4.2163199048e-2f};
+  return s + mad(s * z, polynomial(z, kP), c);
+}
+constexpr float kHalfPi = 1.57079637050628662109375f, kHalfPiRest = -4.37113883e-8f;
+/// For |x| > 1/2 by asin(x) = pi / 2 - 2 asin(sqrt((1 - x) / 2)).
+XC_INLINE F32 asin(F32 x) {
+  const F32 a = vec_abs(x);
+  const I32 near_0 = a <= 0.5f;
+  const F32 z = near_0 ? a * a : mad(a, splat<F32>(-0.5f), splat<F32>(0.5f));
+  const F32 s = near_0 ? a : -2.0f * vec_sqrt(z);
+  const F32 sum = asin_near_0(s, z, near_0 ? F32{} : splat<F32>(kHalfPiRest));
+  return with_sign_of(near_0 ? sum : sum + kHalfPi, x);
+}
+XC_INLINE F32 acos(F32 x) {
+  const F32 a = vec_abs(x);
+  const I32 near_0 = a <= 0.5f, below = x < -0.5f;
+  const F32 z = near_0 ? a * a : mad(a, splat<F32>(-0.5f), splat<F32>(0.5f));
+  const F32 root = 2.0f * vec_sqrt(z);
+  const F32 s = near_0 ? -x : below ? -root : root;
+  // 0, pi / 2 or pi.
+  const F32 halves = near_0 ? splat<F32>(1.0f) : below ? splat<F32>(2.0f) : F32{};
+  return mad(halves, splat<F32>(kHalfPi), asin_near_0(s, z, halves * kHalfPiRest));
+}
+
+/// log(1 + x) for x >= 0: that of the rounded sum, and what rounding has lost.
+XC_INLINE F32 log1p(F32 x) {
+  const F32 sum = x + 1.0f;
+  const F32 lost = x - (sum - 1.0f);
+  return sum < __builtin_inff() ? log(sum) + lost / sum : log(sum);
+}
+constexpr float kLn2 = 0.693147180559945309417f;
+/// Beyond, a^2 + 1 is a^2 in f32.
+constexpr float kSquareAlone = 0x1p13f;
+XC_INLINE F32 asinh(F32 x) {
+  const F32 a = vec_abs(x), a2 = a * a;
+  const F32 far = log(a) + kLn2;
+  const F32 near = log1p(a + a2 / (vec_sqrt(a2 + 1.0f) + 1.0f));
+  return with_sign_of(a > kSquareAlone ? far : near, x);
+}
+XC_INLINE F32 acosh(F32 x) {
+  const F32 t = x - 1.0f;
+  const F32 far = log(x) + kLn2;
+  const F32 near = log1p(t + vec_sqrt(mad(t, t, t + t)));
+  const F32 result = x > kSquareAlone ? far : near;
+  return x < 1.0f ? splat<F32>(__builtin_nanf("")) : result;
+}
+XC_INLINE F32 atanh(F32 x) {
+  const F32 a = vec_abs(x);
+  return with_sign_of(0.5f * log1p((a + a) / (1.0f - a)), x);
 }
 
 }  // namespace xc::cpu::XC_ISA
