@@ -485,6 +485,28 @@ TEST_CASE("backends/indexed: arg-reductions, running totals, TopK, scatter, fill
     run("xc.axis", "ArgMax", {x}, a);
     run("xc.axis", "ArgMin", {x}, a);
   }
+  // Few and many of a line, and all of it: ties, NaN, infinities, zeros of both signs; lines that
+  // rise, so that every element is the best so far.
+  for (DType type : {DType::kF32, DType::kF64, DType::kI64, DType::kI32, DType::kF16})
+    for (const int64_t n : {70, 1000})
+      for (const int64_t k : {int64_t{1}, int64_t{10}, int64_t{64}, int64_t{66}, n / 4, n - 1, n})
+        for (const int64_t axis : {0, 1}) {
+          Tensor x = g.tensor(type, axis == 0 ? Dims{n, 3} : Dims{3, n}, -250, 250);
+          if (type == DType::kF32) {
+            for (int64_t i = 0; i < x.count(); i += 2)
+              x.as<float>()[i] = std::round(x.as<float>()[i] / 8);
+            for (int64_t i = 0; i < x.count(); i += 31)
+              x.as<float>()[i] = i % 3 == 0 ? NAN : i % 3 == 1 ? -INFINITY : -0.0f;
+            for (int64_t i = 0; i < n && axis == 1; ++i)
+              x.as<float>()[i] = static_cast<float>(i);
+          }
+          for (const int64_t largest : {0, 1}) {
+            Attrs top;
+            top.set("axis", axis);
+            top.set("largest", largest);
+            run("xc.axis", "TopK", {x, Tensor::of(Ints{k})}, top, 2);
+          }
+        }
   for (DType type : {DType::kF32, DType::kI64, DType::kU8, DType::kF16})
     for (int64_t axis : {0, 1, 2}) {
       const Tensor x = g.tensor(type, {4, 30, 5}, 0, 6);

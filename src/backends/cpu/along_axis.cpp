@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
-#include <numeric>
+#include <span>
 
 #include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/lines_fn.h"
@@ -267,6 +267,17 @@ KeyOf<T> key_of(T v) {
     return ordered(std::bit_cast<Key>(v + T{0}), v != v);
 }
 
+/// take(i) for each key from `first` on that is above what limit() gives by then.
+template <class Key, class Limit, class Take>
+void for_above(const Key* keys, int64_t first, int64_t n, const Limit& limit, const Take& take) {
+  for (int64_t i = first; i < n;) {
+    if constexpr (sizeof(Key) == 4)
+      i += line_fns(cpu_info().isa).none_above(keys + i, n - i, limit());
+    for (const int64_t end = std::min(n, i + kSideBySide); i < end; ++i)
+      if (keys[i] > limit()) take(i);
+  }
+}
+
 /// Up to so many, the best so far are kept in order and others only compared with the last of them.
 constexpr int64_t kFewBest = 64;
 
@@ -285,19 +296,122 @@ void few_best(const Key* keys, int64_t n, int64_t k, int64_t* order) {
     order[at] = i;
   };
   for (int64_t i = 0; i < k; ++i) insert(keys[i], i, i);
-  for (int64_t i = k; i < n; ++i)
-    if (keys[i] > best[k - 1]) insert(keys[i], i, k - 1);
+  for_above(
+      keys, k, n, [&] { return best[k - 1]; }, [&](int64_t i) { insert(keys[i], i, k - 1); });
 }
 
-/// The same for any k; `order` has room for n.
+/// A key beside its position, so that sorting moves what it compares.
+template <class Key, class Index>
+struct Ranked {
+  Key key;
+  Index index;
+  bool operator<(const Ranked& other) const {
+    return key != other.key ? key > other.key : index < other.index;
+  }
+};
+
+/// Largest keys first; equal ones keep their order. By digits of a byte, the lowest first; one that
+/// all keys share moves nothing.
+template <class R>
+void sort_by_digits(std::vector<R>& items, std::vector<R>& spare) {
+  constexpr size_t kDigits = sizeof(R::key), kValues = 256;
+  const auto digit = [](const R& item, size_t d) {
+    return static_cast<size_t>((~item.key >> (8 * d)) & 0xff);
+  };
+  size_t starts[kDigits][kValues] = {};
+  for (const R& item : items)
+    for (size_t d = 0; d < kDigits; ++d) ++starts[d][digit(item, d)];
+  spare.resize(items.size());
+  for (size_t d = 0; d < kDigits; ++d) {
+    size_t* const start = starts[d];
+    if (items.empty() || start[digit(items[0], d)] == items.size()) continue;
+    size_t before = 0;
+    for (size_t v = 0; v < kValues; ++v) before += std::exchange(start[v], before);
+    for (const R& item : items) spare[start[digit(item, d)]++] = item;
+    items.swap(spare);
+  }
+}
+
+/// The k largest of n keys, in order, of equal ones the first: items[0, k).
+template <class Key, class R>
+void best_ranked(const Key* keys, int64_t n, int64_t k, std::vector<R>& items,
+                 std::vector<R>& spare) {
+  const auto append = [&](int64_t i) {
+    items.push_back({keys[i], static_cast<decltype(R::index)>(i)});
+  };
+  items.clear();
+  // Twice k candidates at most: of so many the better half is kept, the last of which others must
+  // be above.
+  const auto room = static_cast<size_t>(4 * k <= n ? 2 * k : n), wanted = static_cast<size_t>(k);
+  items.reserve(static_cast<size_t>(n));
+  for (int64_t i = 0; i < static_cast<int64_t>(room); ++i) append(i);
+  Key limit = 0;
+  const auto keep_best = [&] {
+    const auto last = items.begin() + static_cast<ptrdiff_t>(k) - 1;
+    std::nth_element(items.begin(), last, items.end());
+    limit = last->key;
+    items.resize(wanted);
+  };
+  if (items.size() > wanted && room < static_cast<size_t>(n)) keep_best();
+  for_above(
+      keys, static_cast<int64_t>(room), n, [&] { return limit; },
+      [&](int64_t i) {
+        append(i);
+        if (items.size() == room) keep_best();
+      });
+  if (room < static_cast<size_t>(n))  // equal keys stand in any order by now
+    return std::sort(items.begin(), items.end());
+  sort_by_digits(items, spare);
+}
+
+/// The best of one line after another, in memory they share.
 template <class Key>
-void best_of_keys(const Key* keys, int64_t n, int64_t k, int64_t* order) {
-  if (k <= kFewBest) return few_best(keys, n, k, order);
-  std::iota(order, order + n, 0);
-  // The index decides among equals, so that any sort is stable.
-  std::partial_sort(order, order + k, order + n, [&](int64_t a, int64_t b) {
-    return keys[a] != keys[b] ? keys[a] > keys[b] : a < b;
-  });
+class BestOfLines {
+ public:
+  BestOfLines(int64_t n, int64_t k) : n_(n), k_(k), order_(static_cast<size_t>(k)) {}
+
+  /// Positions of the k largest keys of a line, in order; of equal ones the first.
+  std::span<const int64_t> of(const Key* keys) {
+    if (k_ <= kFewBest)
+      few_best(keys, n_, k_, order_.data());
+    else if (n_ <= std::numeric_limits<uint32_t>::max())
+      take(keys, short_);
+    else
+      take(keys, long_);
+    return order_;
+  }
+
+ private:
+  template <class Index>
+  struct Room {
+    std::vector<Ranked<Key, Index>> items, spare;
+  };
+  template <class Index>
+  void take(const Key* keys, Room<Index>& room) {
+    best_ranked(keys, n_, k_, room.items, room.spare);
+    for (size_t i = 0; i < order_.size(); ++i)
+      order_[i] = static_cast<int64_t>(room.items[i].index);
+  }
+
+  int64_t n_, k_;
+  std::vector<int64_t> order_;
+  Room<uint32_t> short_;
+  Room<int64_t> long_;
+};
+
+/// keys[i] = key of the element i steps on.
+template <class T>
+void keys_of_line(const T* line, int64_t step, std::vector<KeyOf<T>>& keys) {
+  const auto n = static_cast<int64_t>(keys.size());
+  if constexpr (std::is_same_v<T, float>)
+    if (step == 1) return line_fns(cpu_info().isa).ordered_keys(line, n, keys.data());
+  for (int64_t i = 0; i < n; ++i) keys[static_cast<size_t>(i)] = key_of(line[i * step]);
+}
+
+/// Parts to sort, which takes longer than to walk.
+int64_t top_k_tasks(const StepSpec&, const OperandViews& views) {
+  const OperandView& x = views.inputs[0];
+  return x.dims.empty() ? 1 : std::clamp<int64_t>(x.count() / (8 << 10), 1, 64);
 }
 
 void top_k(const SimpleContext& c) {
@@ -312,17 +426,18 @@ void top_k(const SimpleContext& c) {
   const Lines indices(x.dims, x.strides, c.wants(1) ? c.out(1).strides : none, axis);
   const int64_t begin = values.count * c.begin / c.tasks, end = values.count * c.end / c.tasks;
   if (begin >= end) return;  // however long the lines would be
-  std::vector<int64_t> order(static_cast<size_t>(n));
   dispatch_number(x.dtype, [&]<class T>() {
     using Key = KeyOf<T>;
     std::vector<Key> keys(static_cast<size_t>(n));
-    const Key flip = largest ? 0 : std::numeric_limits<Key>::max();  // NaN comes last then
+    BestOfLines<Key> best(n, k);
     for (int64_t l = begin; l < end; ++l) {
       const auto [from, to] = values.at(l);
       const int64_t to_index = indices.at(l).second;
       const T* line = c.input<T>(0) + from;
-      for (int64_t i = 0; i < n; ++i) keys[static_cast<size_t>(i)] = key_of(line[i * step]) ^ flip;
-      best_of_keys(keys.data(), n, k, order.data());
+      keys_of_line(line, step, keys);
+      if (!largest)  // NaN comes last then
+        for (Key& key : keys) key = ~key;
+      const auto order = best.of(keys.data());
       for (int64_t i = 0; i < k; ++i) {
         const int64_t pick = order[static_cast<size_t>(i)];
         if (c.wants(0)) c.output<T>(0)[to + i * c.out(0).strides[axis]] = line[pick * step];
@@ -341,7 +456,7 @@ void add_along_axis(Rows& rows) {
       {"xc.axis", "CumSum", supports_numbers, create_simple<cumulative<true>, line_tasks>});
   rows.push_back(
       {"xc.axis", "CumProd", supports_numbers, create_simple<cumulative<false>, line_tasks>});
-  rows.push_back({"xc.axis", "TopK", supports_numbers, create_simple<top_k, line_tasks>});
+  rows.push_back({"xc.axis", "TopK", supports_numbers, create_simple<top_k, top_k_tasks>});
 }
 
 }  // namespace xc::cpu
