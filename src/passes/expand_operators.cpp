@@ -10,8 +10,9 @@
 namespace xc {
 namespace {
 
-/// Operators no backend has a kernel for, because one would be no faster than what they expand to:
-/// these, all of com.microsoft and ai.onnx.ml that expand, and BatchNormalization that trains.
+/// Operators no backend has a kernel for, because one would be no faster than what they expand to
+/// (of DFT that depends on its length, which its expansion knows): these, all of com.microsoft and
+/// ai.onnx.ml that expand, and BatchNormalization that trains.
 constexpr std::array<std::string_view, 12> kExpanded = {"Attention",
                                                         "CausalConvWithState",
                                                         "DFT",

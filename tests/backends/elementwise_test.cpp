@@ -166,9 +166,9 @@ TEST_CASE("backends/elementwise: inverse functions of f32 are those of f64, wher
                     {cpu::Fn::kAtan, std::atan, 2},   {cpu::Fn::kAsinh, std::asinh, 3},
                     {cpu::Fn::kAcosh, std::acosh, 3}, {cpu::Fn::kAtanh, std::atanh, 3}};
   const float inf = std::numeric_limits<float>::infinity();
-  std::vector<float> x = {0.0f,  -0.0f, inf,   -inf,  std::nanf(""), 1.0f,    -1.0f,
-                          1.5f,  -1.5f, 0.5f,  -0.5f, 1e-40f,        -1e-40f, 3e38f,
-                          -3e38f, 8192.0f, 0x1.000002p0f, -0x1.fffffep-1f};
+  std::vector<float> x = {0.0f,    -0.0f, inf,    -inf,    std::nanf(""), 1.0f,
+                          -1.0f,   1.5f,  -1.5f,  0.5f,    -0.5f,         1e-40f,
+                          -1e-40f, 3e38f, -3e38f, 8192.0f, 0x1.000002p0f, -0x1.fffffep-1f};
   for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 9973)
     x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
   std::vector<float> y(x.size());

@@ -80,8 +80,8 @@ TEST_CASE("backends/rows: many short rows at once have the bits of each alone") 
   using cpu::Fold;
   Generator g(48);
   for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512})
-    for (Fold fold : {Fold::kSum, Fold::kSumSquares, Fold::kSumAbs, Fold::kProd, Fold::kMax,
-                      Fold::kMin})
+    for (Fold fold :
+         {Fold::kSum, Fold::kSumSquares, Fold::kSumAbs, Fold::kProd, Fold::kMax, Fold::kMin})
       for (DType type : {DType::kF32, DType::kI32})
         for (int64_t n = 1; n <= 18; ++n)
           for (int64_t gap : {0, 3})

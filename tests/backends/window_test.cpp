@@ -474,7 +474,8 @@ TEST_CASE("backends/indexed: arg-reductions, running totals, TopK, scatter, fill
     INFO(op);
     check_row(row, p, bounds);
   };
-  for (const int64_t n : {1, 2, 3, 4, 5, 8, 11, 16, 17, 70, 300}) {  // rows, short and long, with ties and NaN
+  for (const int64_t n :
+       {1, 2, 3, 4, 5, 8, 11, 16, 17, 70, 300}) {  // rows, short and long, with ties and NaN
     Tensor x = g.tensor(DType::kF32, {40, n});
     for (int64_t i = 0; i < x.count(); ++i) {
       float& v = x.as<float>()[i];
@@ -497,8 +498,7 @@ TEST_CASE("backends/indexed: arg-reductions, running totals, TopK, scatter, fill
               x.as<float>()[i] = std::round(x.as<float>()[i] / 8);
             for (int64_t i = 0; i < x.count(); i += 31)
               x.as<float>()[i] = i % 3 == 0 ? NAN : i % 3 == 1 ? -INFINITY : -0.0f;
-            for (int64_t i = 0; i < n && axis == 1; ++i)
-              x.as<float>()[i] = static_cast<float>(i);
+            for (int64_t i = 0; i < n && axis == 1; ++i) x.as<float>()[i] = static_cast<float>(i);
           }
           for (const int64_t largest : {0, 1}) {
             Attrs top;

@@ -108,8 +108,9 @@ class DftBound final : public BoundKernel {
 
   int64_t points(const ControlInputs& control) const {
     const int64_t given = views_.inputs[0].dims[axis_];
-    const int64_t out =
-        control.has(1) ? control.ints(1).front() : half_given() ? 2 * (given - 1) : given;
+    const int64_t out = control.has(1) ? control.ints(1).front()
+                        : half_given() ? 2 * (given - 1)
+                                       : given;
     if (out < 1) fail(Status::kRange, "a transform of {} points", out);
     return out;
   }

@@ -59,7 +59,7 @@ TEST_CASE("runtime/evaluate: a node by kernels gives what its reference gives") 
   }
 }
 
-TEST_CASE("runtime/evaluate: spectra of short signals are products") {
+TEST_CASE("runtime/evaluate: spectra of short signals are products, of others fast transforms") {
   const auto check = [](const Node& node, const std::vector<Tensor>& inputs) {
     const Tensor want = run_reference(node, inputs)[0];
     CHECK_MESSAGE(test::difference(evaluate(engine(), node, inputs, {}), {want}, 2e-4) == "",
@@ -79,6 +79,18 @@ TEST_CASE("runtime/evaluate: spectra of short signals are products") {
                                            length == 0 ? Tensor() : Tensor::scalar<int64_t>(length),
                                            Tensor::scalar<int64_t>(axis)});
       }
+  // Longer ones are fast transforms, but of lengths with a large prime factor.
+  for (const int64_t points : {254, 300, 512})
+    for (const int64_t kind : {0, 1, 2, 3}) {
+      Attrs attrs;
+      attrs.set("inverse", kind & 1);
+      attrs.set("onesided", kind >> 1);
+      for (const int64_t axis : {1, 2})
+        check(node_of("DFT", 3, attrs), {ramp(axis == 1 ? Dims{2, points, 3, kind == 2 ? 1 : 2}
+                                                        : Dims{2, 3, points, kind == 2 ? 1 : 2},
+                                              1, 0.3),
+                                         Tensor(), Tensor::scalar<int64_t>(axis)});
+    }
   for (const int64_t onesided : {0, 1})
     for (const int64_t step : {1, 7}) {
       Attrs attrs;

@@ -54,7 +54,8 @@ struct LineFns {
   /// The same for rows of n <= kShortRow adjacent elements that begin `stride` apart.
   void (*arg_best_of_rows)(const float* x, int64_t n, int64_t stride, int64_t rows, bool largest,
                            int32_t* best);
-  /// Unsigned numbers in the order of the elements: zeros of both signs are equal, NaN is above all.
+  /// Unsigned numbers in the order of the elements: zeros of both signs are equal, NaN is above
+  /// all.
   void (*ordered_keys)(const float* x, int64_t n, uint32_t* keys);
   /// How many keys from the first on, in whole blocks of kSideBySide, are none above `limit`.
   int64_t (*none_above)(const uint32_t* keys, int64_t n, uint32_t limit);

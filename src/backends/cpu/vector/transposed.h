@@ -39,8 +39,8 @@ XC_INLINE void load_side_by_side(const T* x, int64_t stride, int64_t rows, int64
     } else {
 #pragma GCC unroll 16
       for (int r = 0; r < L; ++r)
-        v[r] = r < rows ? load_partial<Vec<T>>(x + r * stride + first, left < L ? left : L)
-                        : Vec<T>{};
+        v[r] =
+            r < rows ? load_partial<Vec<T>>(x + r * stride + first, left < L ? left : L) : Vec<T>{};
     }
     // The widest first: what is behind E of a vector's lanes is then never moved.
     if constexpr (L > 8) exchange<8, T>(v);
