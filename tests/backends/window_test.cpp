@@ -4,6 +4,7 @@
 
 #include "backends/cpu/axis_sources.h"
 #include "backends/cpu/vector/pool_fn.h"
+#include "backends/cpu/vector/lines_fn.h"
 #include "backends/step_harness.h"
 
 namespace xc {
@@ -577,6 +578,48 @@ TEST_CASE("backends/indexed: arg-reductions, running totals, TopK, scatter, fill
   Attrs value;
   value.set("value", Tensor::of(Ints{7}));
   run("xc.fill", "ConstantOfShape", {Tensor::of(Ints{3, 2, 4})}, value);
+}
+
+TEST_CASE("backends/axis: keys and the best of short rows, on every instruction set") {
+  Generator g(94);
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > cpu_info().isa) continue;
+    const cpu::LineFns& fns = cpu::line_fns(isa);
+    Tensor values = g.tensor(DType::kF32, {203}, -9, 9);
+    float* v = values.as<float>();
+    v[0] = NAN, v[70] = -INFINITY, v[150] = INFINITY, v[201] = 0.0f, v[202] = -0.0f;
+    std::vector<uint32_t> keys(203);
+    fns.ordered_keys(v, 203, keys.data());
+    for (size_t i = 0; i < 203; ++i)
+      for (size_t j = 0; j < 203; ++j)
+        CHECK((keys[i] < keys[j]) == (v[i] < v[j] || (std::isnan(v[j]) && !std::isnan(v[i]))));
+    std::vector<uint32_t> few(203, 5);
+    CHECK(fns.none_above(few.data(), 203, 5) == 203 / cpu::kKeyBlock * cpu::kKeyBlock);
+    for (const size_t at : {size_t{0}, size_t{15}, size_t{16}, size_t{100}}) {
+      few[at] = 0x80000000u;  // unsigned
+      CHECK(fns.none_above(few.data(), 203, 5) ==
+            static_cast<int64_t>(at) / cpu::kKeyBlock * cpu::kKeyBlock);
+      few[at] = 5;
+    }
+    for (int64_t n = 1; n <= cpu::kShortRow; ++n)
+      for (const int64_t gap : {0, 3})
+        for (const int64_t rows : {1, 17, 50}) {
+          Tensor x = g.tensor(DType::kF32, {(rows - 1) * (n + gap) + n}, -3, 3);
+          for (int64_t i = 0; i < x.count(); ++i) {
+            float& value = x.as<float>()[i];
+            value = i % 23 == 22 ? NAN : std::round(value);
+          }
+          for (const bool largest : {false, true}) {
+            int32_t best[50];
+            fns.arg_best_of_rows(x.as<float>(), n, n + gap, rows, largest, best);
+            for (int64_t r = 0; r < rows; ++r) {
+              int32_t want;
+              fns.arg_best(x.as<float>() + r * (n + gap), n, 1, 1, largest, &want);
+              CHECK(best[r] == want);
+            }
+          }
+        }
+  }
 }
 
 }  // namespace

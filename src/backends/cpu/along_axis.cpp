@@ -273,7 +273,7 @@ void for_above(const Key* keys, int64_t first, int64_t n, const Limit& limit, co
   for (int64_t i = first; i < n;) {
     if constexpr (sizeof(Key) == 4)
       i += line_fns(cpu_info().isa).none_above(keys + i, n - i, limit());
-    for (const int64_t end = std::min(n, i + kSideBySide); i < end; ++i)
+    for (const int64_t end = std::min(n, i + kKeyBlock); i < end; ++i)
       if (keys[i] > limit()) take(i);
   }
 }

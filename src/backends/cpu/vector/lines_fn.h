@@ -8,6 +8,7 @@
 namespace xc::cpu {
 
 constexpr int64_t kSideBySide = 64;  ///< lines walked at once, at most
+constexpr int64_t kKeyBlock = 16;    ///< keys compared with a limit at once
 constexpr int64_t kShortRow = 16;    ///< elements of a row that is one of several to a vector
 
 /// Some rows and their weights.
@@ -57,7 +58,7 @@ struct LineFns {
   /// Unsigned numbers in the order of the elements: zeros of both signs are equal, NaN is above
   /// all.
   void (*ordered_keys)(const float* x, int64_t n, uint32_t* keys);
-  /// How many keys from the first on, in whole blocks of kSideBySide, are none above `limit`.
+  /// How many keys from the first on, in whole blocks of kKeyBlock, are none above `limit`.
   int64_t (*none_above)(const uint32_t* keys, int64_t n, uint32_t limit);
   /// Sums up to each element, in f64; `exclusive`: without it. Steps may be negative.
   void (*running_sum)(const float* x, int64_t x_step, float* y, int64_t y_step, int64_t n,
