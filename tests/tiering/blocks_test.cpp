@@ -222,6 +222,31 @@ TEST_CASE("tiering/blocks: products of rows that are scaled first have the model
           {17, 70}, inputs(1e18f, 1e17f, 1e3f));
 }
 
+TEST_CASE("tiering/blocks: attention over no keys is 0, however it is spelled") {
+  const auto inputs = [](int64_t k) {
+    return std::vector<Tensor>{ramp({2, 3, 40, 20}, 1, 0.1), ramp({2, 3, k, 20}, 1, 0.7),
+                               ramp({2, 3, k, 20}, 1, 1.3)};
+  };
+  const auto attention = [&](const std::string& softmax) {
+    check("graph a(%q: f32[2, 3, 40, 20], %k: f32[2, 3, k, 20], %v: f32[2, 3, k, 20]) -> (%y) {\n" +
+              softmax + "}",
+          {33, 0, 1}, inputs);
+  };
+  attention("  %y = Attention(%q, %k, %v)\n");
+  const std::string scores = "  %t = Transpose(%k) {perm = [0, 1, 3, 2]}\n  %a = MatMul(%q, %t)\n";
+  attention(scores + "  %p = Softmax(%a) {axis = -1}\n  %y = MatMul(%p, %v)\n");
+  const std::string powers = scores + R"(  const %x: i64[1] = [-1]
+  %m = ReduceMax(%a, %x)
+  %d = Sub(%a, %m)
+  %e = Exp(%d)
+  %s = ReduceSum(%e, %x)
+)";
+  attention(powers + "  %p = Div(%e, %s)\n  %y = MatMul(%p, %v)\n");
+  attention(powers + "  %r = Reciprocal(%s)\n  %p = Mul(%r, %e)\n  %y = MatMul(%p, %v)\n");
+  attention(powers + "  const %one: f32[] = 1\n  %r = Div(%one, %s)\n  %p = Mul(%e, %r)\n" +
+            "  %y = MatMul(%p, %v)\n");
+}
+
 TEST_CASE("tiering/blocks: norms between products have the range of their elements") {
   for (const double size : {1e19, 1e-27})
     check(R"(graph norms(%x: f32[n, 20], %w: f32[20, 24], %v: f32[24, 20]) -> (%y) {

@@ -2,12 +2,14 @@
 // the pipeline: they change what is computed between the products, never what is read or written.
 #include "plan/fusion/block_graph.h"
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_map>
 
 #include "ir/patch.h"
 #include "ops/infer.h"
 #include "ops/op.h"
+#include "ops/registry.h"
 #include "plan/fusion/blocks.h"
 
 namespace xc::fusion {
@@ -64,15 +66,29 @@ bool is_one(const Graph& graph, ValueId v) {
          load_double(value.constant.data(), value.constant.dtype(), 0) == 1;
 }
 
-/// Does multiplying by `scale`, or dividing where it is a quotient's, divide rows by their sums?
-bool divides_by_sum(const Graph& graph, ValueId scale, bool quotient, ValueId rows) {
-  if (quotient) return reduces_rows(graph, scale, "ReduceSum", rows);
-  const Node* inverse = made_by(graph, scale);
-  if (!inverse) return false;
-  if (inverse->op->name == "Reciprocal")
-    return reduces_rows(graph, inverse->inputs[0], "ReduceSum", rows);
-  return inverse->op->name == "Div" && is_one(graph, inverse->inputs[0]) &&
-         reduces_rows(graph, inverse->inputs[1], "ReduceSum", rows);
+/// The sums of `rows` where multiplying by `scale`, or dividing where it is a quotient's, divides
+/// by them; else kNone.
+ValueId sums_divided_by(const Graph& graph, ValueId scale, bool quotient, ValueId rows) {
+  ValueId sums = quotient ? scale : kNone;
+  if (const Node* inverse = quotient ? nullptr : made_by(graph, scale)) {
+    if (inverse->op->name == "Reciprocal") sums = inverse->inputs[0];
+    if (inverse->op->name == "Div" && is_one(graph, inverse->inputs[0])) sums = inverse->inputs[1];
+  }
+  return sums != kNone && reduces_rows(graph, sums, "ReduceSum", rows) ? sums : kNone;
+}
+
+/// `scale`, made of sums, with a number for rows of no elements, whose sums are 0. No other sum is
+/// below 1, or 1 - 2^-11 where exp is that far off: no bit of theirs changes, and NaN stays.
+ValueId scale_of_any_rows(const Graph& graph, Patch& patch, ValueId scale, ValueId sums) {
+  Tensor half(graph.value(sums).type.dtype, {});
+  store_double(half.data(), half.dtype(), 0, 0.5);
+  const ValueId least = patch.add_constant("least_sum", std::move(half));
+  const ValueId divisor = patch.add_node(get_op("Max"), {sums, least}, 1)[0];
+  if (scale == sums) return divisor;
+  const Node& inverse = *made_by(graph, scale);
+  std::vector<ValueId> inputs = inverse.inputs;
+  std::replace(inputs.begin(), inputs.end(), sums, divisor);
+  return patch.add_node(*inverse.op, std::move(inputs), 1, inverse.attrs)[0];
 }
 
 /// Rows divided by their sums, only to be multiplied by a matrix W: the product's columns are
@@ -84,7 +100,8 @@ bool divides_by_sum(const Graph& graph, ValueId scale, bool quotient, ValueId ro
 /// divisor overflows only where W is within a row's length of the largest number there is, and
 /// loses nothing to underflow. Other rows have no such bound: exp(80) by its sum is fit to be
 /// multiplied by 300, exp(80) is not. Of halves, whose products are rounded to 65504 at most, none
-/// has.
+/// has. A row may have no element at all: the model divides nothing then, its product is 0, and so
+/// is what is divided here by something else than the sum.
 void divide_after_products(Graph& graph) {
   const auto users = graph.users();
   Patch patch(graph, "divide-after-product");
@@ -100,14 +117,18 @@ void divide_after_products(Graph& graph) {
     if (side < 0 || graph.only_user(users, scaled.outputs[0]) == kNone) continue;
     const ValueId scale = scaled.inputs[static_cast<size_t>(side)];
     const ValueId rows = scaled.inputs[static_cast<size_t>(1 - side)];
-    if (!is_stable_power(graph, rows) ||
-        !divides_by_sum(graph, scale, scaled.op->name == "Div", rows))
-      continue;
+    if (!is_stable_power(graph, rows)) continue;
+    const ValueId sums = sums_divided_by(graph, scale, scaled.op->name == "Div", rows);
+    if (sums == kNone) continue;
+    const bool has_elements = graph.value(rows).type.dims->back().lower_bound().value_or(0) >= 1;
+    const ValueId by = has_elements ? scale : scale_of_any_rows(graph, patch, scale, sums);
     const auto first = patch.add_node(*product.op, {rows, product.inputs[1]}, 1, product.attrs);
-    const auto then = patch.add_node(*scaled.op, {first[0], scale}, 1);
+    const auto then = patch.add_node(*scaled.op, {first[0], by}, 1);
     patch.replace(product.outputs[0], then[0]);
     patch.remove(id);
     patch.remove(left);
+    if (by != scale && scale != sums && graph.only_user(users, scale) != kNone)
+      patch.remove(graph.value(scale).producer);
   }
   if (patch.empty()) return;
   patch.apply();

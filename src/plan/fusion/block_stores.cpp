@@ -57,14 +57,15 @@ int reduction_lanes(BlockRows& rows, ValueId in) {
 
 /// Brings what lies in scratch column by column, and `v` is made of, into rows: a copy that
 /// transposes tiles in registers, where walking a row would gather.
-void turn(BlockRows& rows, ValueId v) {
+void turn(BlockRows& rows, ValueId v, SeenValues& seen) {
+  if (!seen.insert(v).second) return;
   const BlockRegion& region = rows.kernel().region();
   const Dim width = region.width(v);
   if (!region.computed(v) || is_narrow(width) || !width.is_constant() || rows.is_turned(v)) return;
   const loop::Buffer* table = rows.find_table(v);
   if (!table) {
     for (ValueId in : inputs_of(region, v))
-      if (in != kNone) turn(rows, in);
+      if (in != kNone) turn(rows, in, seen);
     return;
   }
   if (region.value_type(v) != DType::kF32) return;
@@ -153,7 +154,8 @@ void write_output(BlockRows& rows, ValueId v, uint32_t operand) {
     });
     return;
   }
-  turn(rows, v);
+  SeenValues seen;
+  turn(rows, v, seen);
   kernel.builder().loop("r", loop::i64(0), rows.count(), [&](Var r) {
     BlockRow row = rows.row_at(r);
     row.by_row = true;

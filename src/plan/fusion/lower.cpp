@@ -417,8 +417,10 @@ class Lowering {
   bool reads_split(const std::vector<NodeId>& reductions, const std::vector<NodeId>& stores,
                    int stage) const {
     if (split_ == kNone) return false;
+    std::unordered_set<ValueId> seen;  // a value is met once for each path to it
     const std::function<bool(ValueId)> reads = [&](ValueId v) {
       if (v == kNone || operand_of_.count(v) || graph().value(v).is_constant()) return false;
+      if (!seen.insert(v).second) return false;
       if (mapped_.has(v)) return v == split_;
       const Info& info = infos_.at(v);
       if (!info.full || (info.scratch && info.stage < stage)) return false;

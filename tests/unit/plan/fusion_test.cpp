@@ -309,3 +309,31 @@ TEST_CASE("plan/fusion: what does not fit the row-block template stays out of it
       has_blocks("graph g(%x: f32[40, 8], %w: f32[8, 3], %v: f32[3, 5]) -> (%y) {\n"
                  "  %a = MatMul(%x, %w)\n  %b = Relu(%a)\n  %y = MatMul(%b, %v)\n}"));
 }
+
+TEST_CASE("plan/fusion: loops over values that are read over and over are written at once") {
+  // 2^30 paths lead through the chain.
+  const auto chain = [](std::string first, const char* last) {
+    std::string text, v = std::move(first);
+    for (int level = 0; level < 30; ++level) {
+      const std::string next = level == 29 ? last : fmt::format("v{}", level);
+      text += fmt::format("  %a{0} = Abs(%{1})\n  %{2} = Mul(%{1}, %a{0})\n", level, v, next);
+      v = next;
+    }
+    return text;
+  };
+  // A Concat whose pieces have loops of their own: which of them the chain reads is looked at.
+  const std::string pieces = fused(
+      ("graph g(%x: f32[n, 40], %y: f32[n, 30], %z: f32[n, 70]) -> (%r) {\n" + chain("z", "v") +
+       "  %c = Concat(%x, %y) {axis = 1}\n  %t = Tanh(%c)\n  %r = Add(%v, %t)\n}")
+          .c_str());
+  CHECK(pieces.find("Concat") != std::string::npos);
+  CHECK(pieces.find("cannot be lowered") == std::string::npos);
+  // An output by rows of what lies in scratch by columns.
+  const std::string turned =
+      fused(("graph g(%q: f32[2, 64, 32], %k: f32[2, 32, 64], %w: f32[2, 64, 32]) -> (%v, %y) {\n"
+             "  const %c: f32[] = 0.25\n  %a = MatMul(%q, %k)\n  %s = Sigmoid(%a)\n" +
+             chain("s", "v") + "  %d = Sub(%v, %c)\n  %y = MatMul(%d, %w)\n}")
+                .c_str());
+  CHECK(turned.find("region blocks") != std::string::npos);
+  CHECK(turned.find("cannot be lowered") == std::string::npos);
+}
