@@ -17,6 +17,11 @@ bool Operand::contiguous() const {
   return true;
 }
 
+std::optional<double> PostOp::number(size_t k) const {
+  if (k >= constants.size() || !constants[k]) return std::nullopt;
+  return load_double(constants[k].data(), constants[k].dtype(), 0);
+}
+
 bool StepSpec::narrows() const {
   return !post_ops.empty() && post_ops.back().op->name == "Cast";
 }

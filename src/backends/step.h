@@ -44,9 +44,12 @@ struct PostOp {
   Kind kind = Kind::kUnary;
   const OpDef* op = nullptr;  ///< Relu, Clip, Add, Mul, ...
   Attrs attrs;
-  uint32_t operand = 0;           ///< kBinary: index among StepSpec::inputs, after the anchor's own
-  bool anchor_first = true;       ///< kBinary: op(anchor, operand), else op(operand, anchor)
-  std::vector<double> constants;  ///< kUnary: scalar constant inputs (Clip's bounds, ...)
+  uint32_t operand = 0;      ///< kBinary: index among StepSpec::inputs, after the anchor's own
+  bool anchor_first = true;  ///< kBinary: op(anchor, operand), else op(operand, anchor)
+  /// kUnary: scalar constant inputs (Clip's bounds, ...), in order; undefined: absent.
+  std::vector<Tensor> constants;
+  /// The number that constants[k] is, if it is there.
+  std::optional<double> number(size_t k) const;
 };
 
 struct StepSpec {

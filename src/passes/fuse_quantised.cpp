@@ -326,9 +326,9 @@ std::optional<ValueId> step_over_clip(const Reader& read, ValueId value, Bounds&
     const ValueId bound = read.input(*clip, i + 1);
     if (bound == kNone) continue;
     ends[i] = scalar_constant(read.graph.value(bound));
-    if (!ends[i]) return std::nullopt;
+    if (!ends[i] || std::isnan(*ends[i])) return std::nullopt;
   }
-  if (ends[0] && ends[1] && !(*ends[0] <= *ends[1])) return std::nullopt;
+  if (ends[0] && ends[1] && *ends[0] > *ends[1]) return std::nullopt;
   if (ends[0]) bounds.low = std::max(bounds.low, *ends[0]);
   if (ends[1]) bounds.high = std::min(bounds.high, *ends[1]);
   return clip->inputs[0];

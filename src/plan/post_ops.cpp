@@ -3,7 +3,6 @@
 #include "plan/post_ops.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "ops/op.h"
 
@@ -41,7 +40,7 @@ bool append_post_op(const Graph& graph, const Node& user, ValueId result, Unit& 
                return scalar_constant(graph, v);
              })) {
     for (ValueId v : others)
-      post.constants.push_back(v == kNone ? std::nan("") : graph.value(v).constant.to_doubles()[0]);
+      post.constants.push_back(v == kNone ? Tensor() : graph.value(v).constant);
   } else {
     return false;
   }

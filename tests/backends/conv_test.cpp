@@ -484,7 +484,8 @@ TEST_CASE("backends/conv: post-ops in the primitive and after it") {
   Generator g(53);
   const PostOp add{PostOp::Kind::kBinary, &get_op("Add"), {}, 3, true, {}};
   const PostOp relu{PostOp::Kind::kUnary, &get_op("Relu"), {}, 0, true, {}};
-  const PostOp clip{PostOp::Kind::kUnary, &get_op("Clip"), {}, 0, true, {std::nan(""), 6.0}};
+  const PostOp clip{
+      PostOp::Kind::kUnary, &get_op("Clip"), {}, 0, true, {Tensor(), Tensor::scalar(6.0f)}};
   const PostOp erf{PostOp::Kind::kUnary, &get_op("Erf"), {}, 0, true, {}};
   const PostOp channel{PostOp::Kind::kBinary, &get_op("Mul"), {}, 3, true, {}};
   std::vector<std::pair<const char*, Case>> cases;
@@ -660,22 +661,23 @@ TEST_CASE("backends/conv: bounds in registers are Relu's and Clip's, NaN and cro
   Generator g(57);
   const Problem plain = with_specials(g);
   const Tensor y = run_reference(node_of(plain), plain.inputs)[0];
-  const double none = std::nan("");
-  const std::vector<std::pair<double, double>> bounds{
-      {-0.5, 0.25}, {none, 0.1}, {0.1, none}, {none, none}, {0.5, -0.5}};
-  for (const auto& [low, high] : bounds) {
+  const std::optional<float> none;
+  const float nan = std::nanf("");
+  const std::vector<std::vector<std::optional<float>>> bounds{
+      {-0.5f, 0.25f}, {none, 0.1f}, {0.1f, none}, {none, none},
+      {0.5f, -0.5f},  {nan, 0.1f},  {0.1f, nan},  {none, nan}};
+  for (size_t k = 0; k < bounds.size(); ++k) {
+    std::vector<Tensor> given;
+    for (const auto& bound : bounds[k]) given.push_back(bound ? Tensor::scalar(*bound) : Tensor());
     Problem alone;
     alone.op = &get_op("Clip");
-    alone.inputs = {y};
-    for (double bound : {low, high})
-      alone.inputs.push_back(std::isnan(bound) ? Tensor()
-                                               : Tensor::scalar(static_cast<float>(bound)));
+    alone.inputs = {y, given[0], given[1]};
     const Tensor want = run_reference(node_of(alone), alone.inputs)[0];
     Problem p = plain;
-    p.post_ops = {{PostOp::Kind::kUnary, &get_op("Clip"), {}, 0, true, {low, high}}};
+    p.post_ops = {{PostOp::Kind::kUnary, &get_op("Clip"), {}, 0, true, given}};
     const std::string wrong =
         difference(run_row(find_row("xc.conv", "Conv"), p, {})[0], want, {1e-5, 1e-5});
-    CHECK_MESSAGE(wrong.empty(), low << " to " << high << ": " << wrong);
+    CHECK_MESSAGE(wrong.empty(), "bounds " << k << ": " << wrong);
   }
 }
 

@@ -84,6 +84,27 @@ TEST_CASE("backends/elementwise: a bound of Clip may have more axes than its inp
   check_row("xc.elementwise", p, {0, 0});
 }
 
+TEST_CASE("backends/elementwise: a bound of Clip that is NaN makes NaN, as Max and Min do") {
+  const float nan = std::nanf("");
+  for (const DType type : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16})
+    for (const auto& [low, high] :
+         std::vector<std::pair<float, float>>{{nan, 1.0f}, {0.0f, nan}, {nan, nan}}) {
+      Problem p;
+      p.op = &get_op("Clip");
+      for (const auto& [value, dims] :
+           {std::pair(0.5f, Dims{70}), std::pair(low, Dims{}), std::pair(high, Dims{})}) {
+        Tensor t(type, dims);
+        for (int64_t i = 0; i < t.count(); ++i) store_double(t.data(), type, i, value);
+        p.inputs.push_back(std::move(t));
+      }
+      for (const Tensor& y : {run_reference(node_of(p), p.inputs)[0],
+                              run_row(find_row("xc.elementwise", "Clip"), p, {})[0]}) {
+        const std::vector<double> got = y.to_doubles();
+        CHECK(std::all_of(got.begin(), got.end(), [](double v) { return std::isnan(v); }));
+      }
+    }
+}
+
 TEST_CASE("backends/elementwise: functions of one operand") {
   Generator g(12);
   for (const OpDef* op : all_ops()) {
@@ -341,7 +362,6 @@ Tensor one(const char* op, std::vector<Tensor> inputs) {
 
 TEST_CASE("backends/elementwise: a chain gives what its operators give one by one") {
   Generator g(31);
-  const double kNone = std::nan("");
   struct Head {
     const char* op;
     std::vector<Dims> inputs;  ///< the first has the dims of the result
@@ -369,16 +389,16 @@ TEST_CASE("backends/elementwise: a chain gives what its operators give one by on
       const Dims& dims = head.inputs[0];
       const Tensor row = g.tensor(type, {dims.back()}, -3, 3), whole = g.tensor(type, dims, -3, 3);
       const auto first = static_cast<uint32_t>(p.inputs.size());
+      Tensor three(type, {});
+      store_double(three.data(), type, 0, 3);
       const auto binary = [](const char* op, uint32_t operand, bool in_front) {
         return PostOp{PostOp::Kind::kBinary, &get_op(op), {}, operand, in_front, {}};
       };
       // whole - min(relu(head + row), 3)
       p.post_ops = {binary("Add", first, true),
                     {PostOp::Kind::kUnary, &get_op("Relu"), {}, 0, true, {}},
-                    {PostOp::Kind::kUnary, &get_op("Clip"), {}, 0, true, {kNone, 3}},
+                    {PostOp::Kind::kUnary, &get_op("Clip"), {}, 0, true, {Tensor(), three}},
                     binary("Sub", first + 1, false)};
-      Tensor three(type, {});
-      store_double(three.data(), type, 0, 3);
       Tensor want = one("Relu", {one("Add", {one(head.op, p.inputs), row})});
       want = one("Sub", {whole, one("Min", {want, three})});
       for (int kind = 0; kind < Generator::kStrideKinds; ++kind) {
@@ -397,6 +417,19 @@ TEST_CASE("backends/elementwise: a chain gives what its operators give one by on
         }
       }
     }
+  // Numbers that f64 does not have.
+  const int64_t low = (int64_t{1} << 53) + 1, high = (int64_t{1} << 62) + 1;
+  Problem whole;
+  whole.op = &get_op("Neg");
+  whole.inputs = {Tensor::of<int64_t>({-5, -low - 2, -high - 9})};
+  whole.post_ops = {{PostOp::Kind::kUnary,
+                     &get_op("Clip"),
+                     {},
+                     0,
+                     true,
+                     {Tensor::scalar(low), Tensor::scalar(high)}}};
+  CHECK(run_row(find_row("xc.elementwise", "Neg"), whole, {})[0].to_int64s() ==
+        std::vector<int64_t>{low, low + 2, high});
   // Halves round behind each operator: no chain.
   Problem halves;
   halves.op = &get_op("Mul");

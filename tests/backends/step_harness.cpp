@@ -399,7 +399,8 @@ void check_functions_behind(std::string_view row, const Problem& problem, Bounds
                             const RunOptions& options) {
   const PostOp add{PostOp::Kind::kBinary, &get_op("Add"), {}, 3, true, {}};
   const PostOp relu{PostOp::Kind::kUnary, &get_op("Relu"), {}, 0, true, {}};
-  const PostOp clip{PostOp::Kind::kUnary, &get_op("Clip"), {}, 0, true, {std::nan(""), 6.0}};
+  const PostOp clip{
+      PostOp::Kind::kUnary, &get_op("Clip"), {}, 0, true, {Tensor(), Tensor::scalar(6.0f)}};
   const PostOp erf{PostOp::Kind::kUnary, &get_op("Erf"), {}, 0, true, {}};
   const auto apply = [](const char* op, std::vector<Tensor> inputs) {
     Problem p;

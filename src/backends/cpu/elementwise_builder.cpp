@@ -1,6 +1,6 @@
 #include "backends/cpu/elementwise_builder.h"
 
-#include <cmath>
+#include <cstring>
 #include <limits>
 #include <unordered_map>
 
@@ -410,6 +410,19 @@ std::optional<Reg> build_elementwise(ChunkProgram& program, const OpDef& op, con
   return narrowed(builder.from_expr(value, wide));
 }
 
+namespace {
+
+/// The element of a scalar: 64-bit integers as they are, halves in the type they are computed in.
+Reg scalar_register(ChunkProgram& program, const Tensor& scalar, DType type) {
+  if (scalar.dtype() != type)
+    return program.constant(type, load_double(scalar.data(), scalar.dtype(), 0));
+  uint64_t bits = 0;
+  std::memcpy(&bits, scalar.data(), static_cast<size_t>(scalar.byte_size()));
+  return program.constant_bits(type, bits);
+}
+
+}  // namespace
+
 std::optional<Reg> build_post_ops(ChunkProgram& program, std::span<const PostOp> post_ops,
                                   Reg value, DType type, Isa isa,
                                   FunctionRef<std::optional<Reg>(uint32_t)> operand,
@@ -428,9 +441,8 @@ std::optional<Reg> build_post_ops(ChunkProgram& program, std::span<const PostOp>
       }
       args.insert(post.anchor_first ? args.end() : args.begin(), *other);
     } else {
-      // NaN stands for an absent optional input (a Clip without one bound).
-      for (double constant : post.constants)
-        args.push_back(std::isnan(constant) ? kNoReg : program.constant(type, constant));
+      for (const Tensor& constant : post.constants)
+        args.push_back(constant ? scalar_register(program, constant, type) : kNoReg);
     }
     const auto next = build_elementwise(program, *post.op, post.attrs, args, type, isa, reason);
     if (!next) return std::nullopt;

@@ -15,11 +15,10 @@ std::optional<Bounds> bounds_of(const PostOp& post) {
     return out;
   }
   if (post.op->name != "Clip" || post.constants.size() != 2) return {};
-  // NaN stands for an absent bound. Bounds that cross are the epilogue's.
-  const double low = post.constants[0], high = post.constants[1];
-  if (low > high) return {};
-  if (!std::isnan(low)) out.low = static_cast<float>(low);
-  if (!std::isnan(high)) out.high = static_cast<float>(high);
+  if (const auto low = post.number(0)) out.low = static_cast<float>(*low);
+  if (const auto high = post.number(1)) out.high = static_cast<float>(*high);
+  // Bounds that cross, or are NaN, are the epilogue's.
+  if (!(out.low <= out.high)) return {};
   return out;
 }
 

@@ -1,7 +1,6 @@
 #include "backends/cpu/onednn_post_ops.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 namespace xc::cpu {
@@ -33,11 +32,9 @@ std::optional<Eltwise> eltwise_of(const PostOp& post) {
   if (op == "Clip") {
     Eltwise out{Algorithm::eltwise_clip, -std::numeric_limits<float>::max(),
                 std::numeric_limits<float>::max()};
-    if (!post.constants.empty() && !std::isnan(post.constants[0]))
-      out.alpha = static_cast<float>(post.constants[0]);
-    if (post.constants.size() > 1 && !std::isnan(post.constants[1]))
-      out.beta = static_cast<float>(post.constants[1]);
-    if (out.alpha > out.beta) return std::nullopt;
+    if (const auto low = post.number(0)) out.alpha = static_cast<float>(*low);
+    if (const auto high = post.number(1)) out.beta = static_cast<float>(*high);
+    if (!(out.alpha <= out.beta)) return std::nullopt;
     return out;
   }
   return std::nullopt;
