@@ -60,6 +60,9 @@ struct Stride {  // in elements
   friend bool operator==(const Stride&, const Stride&) = default;
 };
 
+// A kernel has so many parameters at most, and so many pieces of scratch.
+constexpr size_t kMaxBuffers = 64;
+
 // A buffer parameter, or scratch (constant strides, the last one 1). Both live in Kernel::buffers;
 // parameters come first and in the order of kargs.buffers.
 struct BufferDecl {

@@ -13,7 +13,6 @@ namespace xc::loop {
 
 namespace {
 
-constexpr size_t kMaxBuffers = 64;
 constexpr size_t kMaxLoopDepth = 64;
 constexpr int kMaxFactor = 64;
 
@@ -58,8 +57,9 @@ class Verifier {
   }
 
   void parameters() {
-    if (kernel_.buffers.size() > kMaxBuffers)
-      reject("limits", "{} buffers, at most {}", kernel_.buffers.size(), kMaxBuffers);
+    const size_t count = kernel_.param_count(), scratch = kernel_.buffers.size() - count;
+    if (std::max(count, scratch) > kMaxBuffers)
+      reject("limits", "{} buffers, at most {}", std::max(count, scratch), kMaxBuffers);
     bool scratch_seen = false;
     for (const BufferDecl& buffer : kernel_.buffers) {
       if (!is_value_type(value_type(buffer.type)))

@@ -17,8 +17,8 @@
 //              stored there depends on its variable, and is loaded there only at the same indices;
 //              no vector or parallel loop inside; bounds of inner loops do not depend on its
 //              variable
-//   limits     at most 64 buffers, 10 000 nodes, 64 levels of loops, expressions 2 000 deep,
-//              factors <= 64
+//   limits     at most 64 buffers and as many pieces of scratch, 10 000 nodes, 64 levels of loops,
+//              expressions 2 000 deep, factors <= 64
 // Level kScheduled (what code generation accepts), in addition:
 //   lanes      every accumulate of order lanes is directly in a vector(16) loop's body, with its
 //              accumulator declared outside; accumulators declared inside vector loops are

@@ -12,8 +12,6 @@
 namespace xc {
 namespace {
 
-constexpr size_t kMaxBuffers = 64;
-
 int64_t evaluate(const OperandDims& dims, const BindContext& context) {
   int64_t out = dims.constant;
   for (const OperandDims::Ref& ref : dims.factors)
@@ -114,7 +112,7 @@ class BoundRegion final : public BoundKernel {
   }
 
   void run_phase(const BoundPhase& phase, const StepArgs& args, int64_t begin, int64_t end) const {
-    std::array<void*, kMaxBuffers> buffers;
+    std::array<void*, loop::kMaxBuffers> buffers;
     for (size_t k = 0; k < phase.buffers.size(); ++k) {
       const uint32_t b = phase.buffers[k];
       buffers[k] = b < operands ? args.buffers[b]
@@ -158,7 +156,7 @@ int64_t phase_scratch(const loop::Kernel& kernel, std::span<const int64_t> dims)
 RegionKernel::RegionKernel(RegionCode code, std::vector<std::shared_ptr<const PhaseCode>> phases,
                            size_t operands)
     : code_(std::move(code)), phases_(std::move(phases)), operands_(operands) {
-  for (const RegionPhase& phase : code_.phases) XC_CHECK(phase.buffers.size() <= kMaxBuffers);
+  for (const RegionPhase& phase : code_.phases) XC_CHECK(phase.buffers.size() <= loop::kMaxBuffers);
 }
 
 std::shared_ptr<const BoundKernel> RegionKernel::bind(const BindContext& context) const {

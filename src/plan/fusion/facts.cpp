@@ -70,6 +70,11 @@ bool Facts::wants_large_table(NodeId id, const FusionClass& cls) const {
          static_cast<double>(kMostTableBytes);
 }
 
+bool Facts::literal(ValueId v) const {
+  const Value& value = graph_.value(v);
+  return value.is_constant() && value.constant.count() == 1;
+}
+
 double Facts::elements(const SymDims& dims) const {
   double count = 1;
   for (const Dim& dim : dims) {
@@ -131,6 +136,7 @@ Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeI
       SearchValue out;
       out.move_s = seconds_to_move(v);
       out.outside = graph_.is_output(v);
+      out.literal = literal(v);
       for (NodeId user : users_[v])
         out.outside = out.outside || position_[user] < begin || position_[user] >= end;
       part.values.push_back(out);
@@ -163,7 +169,11 @@ Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeI
           if (axes.has(a)) rows[a] = 1;
         out.rows = dims(rows);
       }
-      out.whole = cls.kind == FusionKind::kMap && !index_map(graph_, id)->shifts.empty();
+      if (cls.kind == FusionKind::kMap) {
+        const IndexMap map = *index_map(graph_, id);
+        out.parts = static_cast<uint32_t>(map.parts.size());
+        out.whole = !map.shifts.empty();
+      }
     }
     // A library's kernel that absorbs a function applies it on the way.
     out.free = node.op->view || in_place_.count(id) || (taken_.count(id) && node.op->scalar);

@@ -25,6 +25,8 @@ class Facts {
   /// How many of FusionOptions::barriers lie before a node.
   uint32_t segment(NodeId id) const;
   const std::vector<NodeId>& users(ValueId v) const { return users_[v]; }
+  /// Is it a constant of one element, which kernels have as a number?
+  bool literal(ValueId v) const;
 
   /// Nodes [begin, end) of the execution order; `given` lie inside. `spared`: nodes that are in
   /// regions decided before.

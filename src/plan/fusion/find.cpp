@@ -1,10 +1,12 @@
 // Finding regions: the graph is cut into parts, the search finds each part's cheapest grouping of
 // its nodes (search.h), and aggregates that read the same operand are put together.
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "ir/fingerprint.h"
+#include "loop/kernel.h"
 #include "ops/op.h"
 #include "plan/fusion/alternatives.h"
 #include "plan/fusion/blocks.h"
@@ -153,33 +155,76 @@ class Finder {
 
   size_t limit() const { return static_cast<size_t>(options_.max_nodes); }
 
+  /// What the kernels of an aggregate have buffers for.
+  struct Buffers {
+    std::unordered_set<ValueId> reads;
+    size_t writes = 0, sums = 0;
+
+    bool has_room_for(const Buffers& other) const {
+      size_t count = reads.size() + writes + other.writes;
+      for (ValueId v : other.reads) count += !reads.count(v);
+      // A sum is handed from one phase to the next.
+      return std::max(count, 2 * (sums + other.sums)) <= loop::kMaxBuffers;
+    }
+    void add(const Buffers& other) {
+      reads.insert(other.reads.begin(), other.reads.end());
+      writes += other.writes;
+      sums += other.sums;
+    }
+  };
+  Buffers buffers_of(const Draft& draft) const {
+    Buffers out;
+    for (ValueId v : external_inputs(graph_, draft.nodes))
+      if (!facts_.literal(v)) out.reads.insert(v);
+    out.writes = written_by(draft).size();
+    for (NodeId n : draft.nodes) out.sums += graph_.node(n).op->reduction.has_value();
+    return out;
+  }
+
+  bool may_merge(const Draft& into, const Draft& from) const {
+    return from.alive && into.nodes.size() + from.nodes.size() <= limit() &&
+           into.space == from.space &&
+           facts_.segment(into.nodes.front()) == facts_.segment(from.nodes.front()) &&
+           !depends(into, from) && !depends(from, into);
+  }
+
   /// Aggregates over one space that read the same operand become one region: one pass over what
   /// they share instead of one each (the multi-aggregate template of SystemDS).
   void merge_aggregates() {
-    for (uint32_t a = 0; a < drafts_.size(); ++a)
-      for (uint32_t b = a + 1; b < drafts_.size() && drafts_[a].alive && drafts_[a].aggregate;
-           ++b) {
-        Draft &into = drafts_[a], &from = drafts_[b];
-        if (!from.alive || !from.aggregate || into.nodes.size() + from.nodes.size() > limit() ||
-            !(into.space == from.space) ||
-            facts_.segment(into.nodes.front()) != facts_.segment(from.nodes.front()) ||
-            !share_operand(into, from) || depends(into, from) || depends(from, into))
-          continue;
+    std::vector<Buffers> buffers(drafts_.size());
+    std::unordered_map<ValueId, std::vector<uint32_t>> readers;  // of operands, in order
+    for (uint32_t a = 0; a < drafts_.size(); ++a) {
+      if (!drafts_[a].aggregate) continue;
+      buffers[a] = buffers_of(drafts_[a]);
+      for (ValueId v : buffers[a].reads)
+        if (!graph_.value(v).is_constant()) readers[v].push_back(a);
+    }
+    for (uint32_t a = 0; a < drafts_.size(); ++a) {
+      Draft& into = drafts_[a];
+      if (!into.alive || !into.aggregate) continue;
+      std::set<uint32_t> next;  // aggregates behind that read what this one reads
+      std::unordered_set<ValueId> seen;
+      const auto look_behind = [&](uint32_t reader) {
+        for (ValueId v : buffers[reader].reads) {
+          const auto found = readers.find(v);
+          if (found == readers.end() || !seen.insert(v).second) continue;
+          const std::vector<uint32_t>& all = found->second;
+          next.insert(std::upper_bound(all.begin(), all.end(), reader), all.end());
+        }
+      };
+      look_behind(a);
+      while (!next.empty()) {
+        const uint32_t b = *next.begin();
+        next.erase(next.begin());
+        Draft& from = drafts_[b];
+        if (!buffers[a].has_room_for(buffers[b]) || !may_merge(into, from)) continue;
+        look_behind(b);
+        buffers[a].add(buffers[b]);
         for (NodeId n : from.nodes) region_of_[n] = a;
         into.nodes.insert(into.nodes.end(), from.nodes.begin(), from.nodes.end());
         from.alive = false;
       }
-  }
-
-  bool share_operand(const Draft& a, const Draft& b) const {
-    std::unordered_set<ValueId> read;
-    for (NodeId n : a.nodes)
-      for (ValueId v : graph_.node(n).inputs)
-        if (v != kNone && !graph_.value(v).is_constant()) read.insert(v);
-    for (NodeId n : b.nodes)
-      for (ValueId v : graph_.node(n).inputs)
-        if (read.count(v)) return true;
-    return false;
+    }
   }
 
   /// Does a node of `later` need, over any path, one of `earlier`?
@@ -243,6 +288,20 @@ class Finder {
     }
   }
 
+  /// What others read of a draft's results, in order of its nodes.
+  std::vector<ValueId> written_by(const Draft& draft) const {
+    const std::unordered_set<NodeId> inside(draft.nodes.begin(), draft.nodes.end());
+    std::vector<ValueId> out;
+    for (NodeId n : draft.nodes)
+      for (ValueId v : graph_.node(n).outputs) {
+        if (v == kNone) continue;
+        if (graph_.is_output(v) || std::any_of(facts_.users(v).begin(), facts_.users(v).end(),
+                                               [&](NodeId u) { return !inside.count(u); }))
+          out.push_back(v);
+      }
+    return out;
+  }
+
   Region finish(Draft& draft) {
     std::sort(draft.nodes.begin(), draft.nodes.end(),
               [&](NodeId a, NodeId b) { return facts_.position(a) < facts_.position(b); });
@@ -257,17 +316,8 @@ class Finder {
                      : draft.aggregate       ? "aggregate"
                      : draft.row_axes.none() ? "cell"
                                              : "row";
-    const std::unordered_set<NodeId> inside(draft.nodes.begin(), draft.nodes.end());
     region.inputs = external_inputs(graph_, region.nodes);
-    for (NodeId n : region.nodes) {
-      for (ValueId v : graph_.node(n).outputs) {
-        if (v == kNone) continue;
-        const bool outside =
-            graph_.is_output(v) || std::any_of(facts_.users(v).begin(), facts_.users(v).end(),
-                                               [&](NodeId u) { return !inside.count(u); });
-        if (outside) region.outputs.push_back(v);
-      }
-    }
+    region.outputs = written_by(draft);
     region.identity = fingerprint(graph_, region.nodes);
     return region;
   }

@@ -2,9 +2,43 @@
 #include <algorithm>
 #include <limits>
 
+#include "loop/kernel.h"
 #include "plan/fusion/search.h"
 
 namespace xc::fusion {
+namespace {
+
+/// Buffers of the group's kernel; while it may grow, those it will have in any case. Values that it
+/// reads or writes each have one, index maps one per operand; the sums of an aggregate are handed
+/// from one phase to the next in one more.
+size_t buffers_of(const Part& part, const Bits& group, bool may_grow) {
+  Bits maps;
+  group.for_each([&](uint32_t i) {
+    if (part.nodes[i].kind == SearchNode::Kind::kMap) maps |= Bits::of(i);
+  });
+  size_t count = 0, sums = 0;
+  group.for_each([&](uint32_t i) {
+    const SearchNode& n = part.nodes[i];
+    count += n.parts;
+    sums += n.kind == SearchNode::Kind::kReduction && n.row_axes == 0;
+    for (uint32_t v : n.reads) {
+      const SearchValue& value = part.values[v];
+      count += !maps.has(i) && !value.literal && !value.makers.intersects(group) &&
+               ((value.readers & group) - maps).first() == i;
+    }
+    for (uint32_t v : n.writes) {
+      const SearchValue& value = part.values[v];
+      count += value.outside || (!may_grow && !group.contains(value.readers));
+    }
+  });
+  return std::max(count, 2 * sums);
+}
+
+bool has_too_many_buffers(const Part& part, const Bits& group, bool may_grow) {
+  return group.count() > 1 && buffers_of(part, group, may_grow) > loop::kMaxBuffers;
+}
+
+}  // namespace
 
 std::string_view illegal(const Part& part, const Bits& group) {
   using Kind = SearchNode::Kind;
@@ -12,6 +46,7 @@ std::string_view illegal(const Part& part, const Bits& group) {
   double weight = 0;
   group.for_each([&](uint32_t i) { weight += part.nodes[i].weight; });
   if (weight > part.max_weight && group.count() > 1) return "more code than a region may have";
+  if (has_too_many_buffers(part, group, true)) return "more operands than a kernel may have";
   // The space is that of its reductions, else of its results.
   int32_t space = kNoSpace, rows = kNoSpace, row_axes = 0;
   bool aggregate = false, row = false;
@@ -86,7 +121,8 @@ bool stores_broadcast(const Part& part, const Bits& group) {
 
 double price(const Part& part, const Bits& group, bool given) {
   if (!given && group.count() == 1 && part.nodes[group.first()].free) return 0;
-  if (!given && stores_broadcast(part, group)) return std::numeric_limits<double>::infinity();
+  if (!given && (stores_broadcast(part, group) || has_too_many_buffers(part, group, false)))
+    return std::numeric_limits<double>::infinity();
   double compute_s = 0, move_s = 0;
   // Values are few: a reader is charged when it is the first of the group.
   group.for_each([&](uint32_t i) {

@@ -82,6 +82,7 @@ struct SearchNode {
   double weight = 0;                    ///< operations per element: code grows with them
   double compute_s = 0;                 ///< of its operations alone
   double picked_s = 0;  ///< kMap: to read what it picks from a value that is not among `reads`
+  uint32_t parts = 0;   ///< kMap: operands it reads, each through a buffer of its own
   bool whole = false;   ///< kMap: its result has to be the whole space
   bool free = false;    ///< a step of its own costs nothing: a view, or absorbed by another kernel
 };
@@ -90,6 +91,7 @@ struct SearchValue {
   double move_s = 0;     ///< to read or write it once
   Bits makers, readers;  ///< nodes of the part; at most one maker
   bool outside = false;  ///< has to be written whatever is fused
+  bool literal = false;  ///< a number of the model's: no kernel has a buffer for it
 };
 
 struct Part {
@@ -110,7 +112,8 @@ std::string_view illegal(const Part& part, const Bits& group);
 /// of illegal(): readers may join a group until it closes.
 bool stores_broadcast(const Part& part, const Bits& group);
 
-/// Seconds of one step that executes the nodes; infinite where stores_broadcast().
+/// Seconds of one step that executes the nodes; infinite where stores_broadcast(), or where the
+/// kernel would have more buffers than it may.
 double price(const Part& part, const Bits& group, bool given);
 
 struct SearchOptions {

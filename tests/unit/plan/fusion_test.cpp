@@ -6,6 +6,7 @@
 
 #include "backends/backend.h"
 #include "ir/text.h"
+#include "loop/kernel.h"
 #include "loop/text.h"
 #include "ops/infer.h"
 #include "plan/fusion/region.h"
@@ -336,4 +337,41 @@ TEST_CASE("plan/fusion: loops over values that are read over and over are writte
                 .c_str());
   CHECK(turned.find("region blocks") != std::string::npos);
   CHECK(turned.find("cannot be lowered") == std::string::npos);
+}
+
+TEST_CASE("plan/fusion: no region has more operands than a kernel may have") {
+  const auto fits = [](const std::string& text, size_t least) {
+    Graph graph = parse_graph(text);
+    infer_types(graph);
+    size_t nodes = 0;
+    for (const Region& region : find_regions(graph, {})) {
+      const auto read = std::count_if(region.inputs.begin(), region.inputs.end(),
+                                      [&](ValueId v) { return !graph.value(v).is_constant(); });
+      CHECK(static_cast<size_t>(read) + region.outputs.size() <= loop::kMaxBuffers);
+      nodes += region.nodes.size();
+    }
+    CHECK(nodes >= least);
+    CHECK(fused(text.c_str()).find("cannot be lowered") == std::string::npos);
+  };
+  const int count = 100;
+  std::string inputs = "%x0: f32[n, 33]", results, sum, shown, aggregates, parts, pieces;
+  for (int k = 0; k < count; ++k) {
+    const std::string last = k == 0 ? "x0" : fmt::format("a{}", k - 1);
+    inputs += fmt::format(", %x{}: f32[n, 33]", k + 1);
+    results += fmt::format("{}%s{}", k == 0 ? "" : ", ", k);
+    sum += fmt::format("  %a{} = Add(%{}, %x{})\n", k, last, k + 1);
+    shown += fmt::format("  %s{} = Add(%{}, %c)\n", k, k == 0 ? "x" : fmt::format("s{}", k - 1));
+    aggregates +=
+        fmt::format("  %m{0} = Mul(%x, %c)\n  %s{0} = ReduceSum(%m{0}) {{keepdims = 0}}\n", k);
+  }
+  const std::string one = "(%x: f32[n, 33]) -> (" + results + ") {\n  const %c: f32[] = 0.5\n";
+  fits("graph reads(" + inputs + ") -> (%y) {\n" + sum + "  %y = Tanh(%a99)\n}", 100);
+  fits("graph writes" + one + shown + "}", 98);
+  fits("graph aggregates" + one + aggregates + "}", 2 * count);
+  for (int k = 0; k < 40; ++k) {
+    parts += fmt::format("  %c{0} = Concat(%x{1}, %x{2}) {{axis = 1}}\n", k, 2 * k, 2 * k + 1);
+    pieces +=
+        fmt::format("  %a{} = Add(%{}, %c{})\n", k, k == 0 ? "z" : fmt::format("a{}", k - 1), k);
+  }
+  fits("graph maps(" + inputs + ", %z: f32[n, 66]) -> (%a39) {\n" + parts + pieces + "}", 40);
 }
