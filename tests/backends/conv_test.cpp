@@ -621,6 +621,33 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("backends/conv: infinities go through a Clip with one bound") {
+  Generator g(66);
+  for (const Case& c : {Case{{1, 16, 6, 6}, 16, {3, 3}}, Case{{1, 8, 10, 10}, 12, {3, 3}, 4},
+                        Case{{1, 16, 9, 9}, 16, {3, 3}, 16}}) {
+    Problem p = conv(g, c);
+    p.inputs[0].as<float>()[17] = INFINITY;  // times weights of either sign
+    Problem alone;
+    alone.op = &get_op("Clip");
+    alone.inputs = run_reference(node_of(p), p.inputs);
+    alone.inputs.resize(3);
+    p.inputs[0] = g.strided(p.inputs[0], 3);
+    for (const size_t bound : {1, 2}) {
+      std::vector<Tensor> bounds(2);
+      bounds[bound - 1] = Tensor::scalar(0.25f);
+      alone.inputs[1] = bounds[0];
+      alone.inputs[2] = bounds[1];
+      p.post_ops = {{PostOp::Kind::kUnary, alone.op, {}, 0, true, bounds}};
+      RunOptions options;
+      options.output_kind = 3;
+      const Tensor want = run_reference(node_of(alone), alone.inputs)[0];
+      const std::string wrong =
+          difference(run_row(find_row("onednn.conv", "Conv"), p, options)[0], want, {1e-4, 1e-4});
+      CHECK_MESSAGE(wrong.empty(), to_text(c.x) << " bound " << bound << ": " << wrong);
+    }
+  }
+}
+
 TEST_CASE("backends/conv: NaN goes through functions behind products of the library's sgemm") {
   Generator g(65);
   const PostOp add{PostOp::Kind::kBinary, &get_op("Add"), {}, 3, true, {}};

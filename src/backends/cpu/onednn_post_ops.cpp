@@ -30,8 +30,8 @@ std::optional<Eltwise> eltwise_of(const PostOp& post) {
   if (op == "HardSwish") return Eltwise{Algorithm::eltwise_hardswish, 1.0f / 6, 0.5f};
   if (op == "Swish") return Eltwise{Algorithm::eltwise_swish, attr("alpha", 1)};
   if (op == "Clip") {
-    Eltwise out{Algorithm::eltwise_clip, -std::numeric_limits<float>::max(),
-                std::numeric_limits<float>::max()};
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    Eltwise out{Algorithm::eltwise_clip, -kInfinity, kInfinity};
     if (const auto low = post.number(0)) out.alpha = static_cast<float>(*low);
     if (const auto high = post.number(1)) out.beta = static_cast<float>(*high);
     if (!(out.alpha <= out.beta)) return std::nullopt;
