@@ -74,6 +74,10 @@ struct BufferDecl {
   bool is_scratch() const { return static_cast<bool>(scratch_elements); }
 };
 
+// Long sums are added up in blocks of so many elements, then block by block: an error of rounding
+// grows with the elements of a block, not with all.
+constexpr int64_t kSumBlock = 16384;
+
 enum class LoopKind : uint8_t { kSerial, kParallel, kVector, kUnroll };
 enum class AccOp : uint8_t {
   kSum,

@@ -50,6 +50,39 @@ TEST_CASE("backends/reduce: every reduction over axes, types, strides") {
   }
 }
 
+TEST_CASE("backends/reduce: rounding does not pile up over millions of elements") {
+  struct Sum {
+    Dims dims;
+    std::vector<int64_t> axes;
+    double bound;  ///< relative; columns are added up in order
+  };
+  const std::vector<Sum> sums = {{{3000000}, {0}, 1e-5},
+                                 {{2, 1500000}, {1}, 1e-5},
+                                 {{1500000, 2}, {0}, 1e-4},
+                                 {{3, 300, 2, 700}, {1, 3}, 1e-5},
+                                 {{300, 2, 1000, 3}, {0, 2}, 1e-4}};
+  for (const DType type : {DType::kF32, DType::kBF16})
+    for (const Sum& sum : sums)
+      for (const char* op : {"ReduceSum", "ReduceMean", "ReduceSumSquare", "ReduceL1"}) {
+        Problem p;
+        p.op = &get_op(op);
+        Tensor x(type, sum.dims);
+        for (int64_t i = 0; i < x.count(); ++i) store_double(x.data(), type, i, 0.7);
+        const double v = load_double(x.data(), type, 0);
+        p.inputs = {x, Tensor::of(sum.axes)};
+        p.constant = {false, true};
+        const Tensor y = run_row(find_row("xc.reduce", op), p, {})[0];
+        const auto count = static_cast<double>(x.count() / y.count());
+        const double want = std::string_view(op) == "ReduceMean"        ? v
+                            : std::string_view(op) == "ReduceSumSquare" ? count * v * v
+                                                                        : count * v;
+        const double bound = type == DType::kF32 ? sum.bound : 1.0 / 256;
+        for (const double have : y.to_doubles())
+          CHECK_MESSAGE(std::fabs(have / want - 1) <= bound,
+                        op << to_text(sum.dims) << name(type) << ": " << have << " not " << want);
+      }
+}
+
 TEST_CASE("backends/rows: canonical order of a sum, on every instruction set") {
   Generator g(42);
   for (int64_t n : {0, 1, 5, 16, 63, 64, 65, 200, 1000}) {

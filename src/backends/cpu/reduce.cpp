@@ -1,8 +1,10 @@
 // Reductions over any axes: "xc.reduce". Rows along a dense reduced axis follow the canonical lanes
-// (vector/rows_fn.h); a dense kept axis is reduced column by column, in order.
+// (vector/rows_fn.h); a dense kept axis is reduced column by column, in order. Long sums of floats
+// are made of sums of blocks (loop/kernel.h), at places that depend on sizes and strides alone.
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/control_inputs.h"
@@ -43,6 +45,10 @@ const Row& row_of(const OpDef& op) {
   fail(Status::kInternal, "xc.reduce has no row for {}", op.name);
 }
 
+bool is_sum(Fold fold) {
+  return fold == Fold::kSum || fold == Fold::kSumSquares || fold == Fold::kSumAbs;
+}
+
 /// Squares of bf16 numbers leave the range of f32, their root does not.
 DType compute_type_of(const Row& row, DType type) {
   if (type == DType::kBF16 && row.post == Post::kRoot) return DType::kF64;
@@ -51,6 +57,7 @@ DType compute_type_of(const Row& row, DType type) {
 
 constexpr int64_t kChunk = 1024;  ///< elements staged at a time
 constexpr int64_t kTaskElements = 64 << 10;
+constexpr int64_t kBlockRows = 1024;  ///< of columns, which have one partial result, in order
 constexpr size_t kMaxAxes = 16;
 
 /// The reduction as loops: kept axes outside, reduced axes inside, the innermost one dense or
@@ -163,6 +170,7 @@ class ReduceBound final : public BoundKernel {
     stored_bytes_ = element_size(type);
     const Isa isa = cpu_info().isa;
     fns_ = fold_fns(row_.fold, compute_, isa);
+    if (is_float(compute_) && is_sum(row_.fold)) add_ = elementwise_fn(Fn::kAdd, compute_, isa);
     if (compute_ != type) {
       widen_ = cast_fn(type, DType::kF32, isa);
       narrow_ = cast_fn(DType::kF32, type, isa);
@@ -178,8 +186,8 @@ class ReduceBound final : public BoundKernel {
                                   std::max<int64_t>(1, units));
     }
     // Partials or accumulators, then a staged chunk in memory type, one in compute type and one on
-    // the way there.
-    scratch_bytes = 4 * kChunk * 8 + kPartials * 8;
+    // the way there, and what blocks before have come to.
+    scratch_bytes = 5 * kChunk * 8 + kPartials * 8;
     held_bytes += views_.bytes() + 512;
   }
 
@@ -219,7 +227,7 @@ class ReduceBound final : public BoundKernel {
   /// Whether every result is one dense row, as softmax's maxima and pooled images are.
   bool one_row_each(const Loops& loops) const {
     return !loops.columns && loops.inner_x == 1 && !widen_ && loops.fold_dims.empty() &&
-           !loops.kept_dims.empty();
+           !loops.kept_dims.empty() && !in_blocks(loops);
   }
 
   /// Results [first, last), in runs along the last kept axis.
@@ -237,6 +245,7 @@ class ReduceBound final : public BoundKernel {
       r += n;
     }
   }
+  bool in_blocks(const Loops& loops) const { return add_ && loops.count > loop::kSumBlock; }
 
   void run_units(const Loops& loops, int64_t blocks, const StepArgs& args, int64_t first,
                  int64_t last) const {
@@ -244,7 +253,6 @@ class ReduceBound final : public BoundKernel {
     auto* y = static_cast<std::byte*>(args.buffers[spec_.inputs.size()]);
     auto* acc = static_cast<std::byte*>(args.scratch);
     auto* stage = acc + kChunk * 8 + kPartials * 8;
-    const int64_t folds = element_count(loops.fold_dims);
     if (one_row_each(loops)) return run_rows(loops, x, y, acc, first, last);
     for (int64_t unit = first; unit < last; ++unit) {
       const int64_t result = unit / blocks, block = unit % blocks;
@@ -252,43 +260,98 @@ class ReduceBound final : public BoundKernel {
       std::byte* to = y + offset_at(result, loops.kept_dims, loops.kept_y) * stored_bytes_;
       if (loops.columns) {
         const int64_t i0 = block * kChunk, n = std::min(kChunk, loops.inner - i0);
-        fns_.start(acc, n);
-        for (int64_t f = 0; f < folds; ++f) {
-          const std::byte* at =
-              from + (offset_at(f, loops.fold_dims, loops.fold_x) + i0) * stored_bytes_;
-          if (!widen_) {
-            fns_.columns(at, loops.rows, loops.row_x, n, acc);
-            continue;
-          }
-          for (int64_t r = 0; r < loops.rows; ++r) {
-            widen(at + r * loops.row_x * stored_bytes_, stage, n);
-            fns_.columns(stage, 1, 0, n, acc);
-          }
-        }
+        fold_columns(loops, from + i0 * stored_bytes_, n, acc, stage);
         store_finished(loops.count, acc, n, to + i0 * loops.inner_y * stored_bytes_, loops.inner_y,
                        true);
         continue;
       }
-      fns_.start(acc, kPartials);
-      if (loops.inner_x == 1 && !widen_ && loops.fold_dims.size() == 1) {
-        fns_.rows(from, loops.fold_dims[0], loops.fold_x[0], loops.inner, acc);
-      } else {
-        for (int64_t f = 0; f < folds; ++f)
-          fold_row(loops, from + offset_at(f, loops.fold_dims, loops.fold_x) * stored_bytes_, acc,
-                   stage);
-      }
-      fns_.finish(acc, stage);
+      fold_rows(loops, from, acc, stage);
       store_finished(loops.count, stage, 1, to, 1, false);
     }
   }
 
-  /// One row of the inner axis, staged where it is not dense in the compute type. Chunks are
-  /// multiples of 64, so every element meets the same partial.
-  void fold_row(const Loops& loops, const std::byte* from, std::byte* acc, std::byte* stage) const {
-    if (loops.inner_x == 1 && !widen_) return fns_.rows(from, 1, 0, loops.inner, acc);
+  /// n columns over all rows, in `acc`.
+  void fold_columns(const Loops& loops, const std::byte* from, int64_t n, std::byte* acc,
+                    std::byte* stage) const {
+    const int64_t folds = element_count(loops.fold_dims);
+    const int64_t most = add_ ? kBlockRows : std::numeric_limits<int64_t>::max();
+    std::byte* const before = stage + 3 * kChunk * 8;
+    int64_t rows = 0;  // in `acc`
+    bool first = true;
+    const auto end_block = [&](std::byte* to) {
+      if (first)
+        std::memcpy(before, acc, static_cast<size_t>(n * bytes_));
+      else
+        add_({{before, acc}, {1, 1}, to, n, nullptr});
+      first = false;
+    };
+    fns_.start(acc, n);
+    for (int64_t f = 0; f < folds; ++f) {
+      const std::byte* at = from + offset_at(f, loops.fold_dims, loops.fold_x) * stored_bytes_;
+      for (int64_t r = 0, more = 0; r < loops.rows; r += more) {
+        if (rows == most) {
+          end_block(before);
+          fns_.start(acc, n);
+          rows = 0;
+        }
+        more = std::min(loops.rows - r, most - rows);
+        add_rows(loops, at + r * loops.row_x * stored_bytes_, more, n, acc, stage);
+        rows += more;
+      }
+    }
+    if (!first) end_block(acc);
+  }
+  void add_rows(const Loops& loops, const std::byte* from, int64_t rows, int64_t n, std::byte* acc,
+                std::byte* stage) const {
+    if (!widen_) return fns_.columns(from, rows, loops.row_x, n, acc);
+    for (int64_t r = 0; r < rows; ++r) {
+      widen(from + r * loops.row_x * stored_bytes_, stage, n);
+      fns_.columns(stage, 1, 0, n, acc);
+    }
+  }
+
+  /// All elements of a result, in `stage`: whole rows of the inner axis, as many as a block has
+  /// room for, or parts of one.
+  void fold_rows(const Loops& loops, const std::byte* from, std::byte* acc,
+                 std::byte* stage) const {
+    const int64_t folds = element_count(loops.fold_dims);
+    if (!in_blocks(loops)) return fold_block(loops, from, {0, folds}, {0, loops.inner}, acc, stage);
+    const int64_t length = std::min(loops.inner, loop::kSumBlock), rows = loop::kSumBlock / length;
+    std::byte* const before = stage + 3 * kChunk * 8;
+    for (int64_t f = 0; f < folds; f += rows)
+      for (int64_t t = 0; t < loops.inner; t += length) {
+        fold_block(loops, from, {f, std::min(folds, f + rows)},
+                   {t, std::min(loops.inner, t + length)}, acc, stage);
+        if (f > 0 || t > 0) add_({{before, stage}, {1, 1}, stage, 1, nullptr});
+        std::memcpy(before, stage, static_cast<size_t>(bytes_));
+      }
+  }
+
+  /// Elements `part` of rows `rows`, in `stage`.
+  using Range = std::pair<int64_t, int64_t>;
+  void fold_block(const Loops& loops, const std::byte* from, Range rows, Range part, std::byte* acc,
+                  std::byte* stage) const {
+    const int64_t n = part.second - part.first;
+    const auto at = [&](int64_t f) {
+      return from + (offset_at(f, loops.fold_dims, loops.fold_x) + part.first * loops.inner_x) *
+                        stored_bytes_;
+    };
+    fns_.start(acc, kPartials);
+    if (loops.inner_x == 1 && !widen_ && loops.fold_dims.size() == 1)
+      fns_.rows(at(rows.first), rows.second - rows.first, loops.fold_x[0], n, acc);
+    else
+      for (int64_t f = rows.first; f < rows.second; ++f) fold_row(loops, at(f), n, acc, stage);
+    fns_.finish(acc, stage);
+  }
+
+  /// Elements of a row of the inner axis, staged where it is not dense in the compute type. Chunks
+  /// are multiples of 64, so every element meets the same partial.
+  void fold_row(const Loops& loops, const std::byte* from, int64_t length, std::byte* acc,
+                std::byte* stage) const {
+    if (loops.inner_x == 1 && !widen_) return fns_.rows(from, 1, 0, length, acc);
     std::byte* wide = stage + kChunk * 8;
-    for (int64_t t = 0; t < loops.inner; t += kChunk) {
-      const int64_t n = std::min(kChunk, loops.inner - t);
+    for (int64_t t = 0; t < length; t += kChunk) {
+      const int64_t n = std::min(kChunk, length - t);
       const std::byte* source = from + t * loops.inner_x * stored_bytes_;
       if (loops.inner_x != 1) {
         const Dims dims{n}, strides{loops.inner_x}, dense{1};
@@ -363,6 +426,7 @@ class ReduceBound final : public BoundKernel {
   DType compute_ = DType::kF32;
   int64_t bytes_ = 4, stored_bytes_ = 4;
   FoldFns fns_{};
+  ElementwiseFn add_ = nullptr;  ///< of blocks; null: one block has all
   ElementwiseFn widen_ = nullptr, narrow_ = nullptr;
   ElementwiseFn widen_more_ = nullptr;  ///< from f32, where compute_ is wider
   bool dynamic_ = false;

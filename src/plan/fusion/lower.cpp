@@ -27,7 +27,6 @@ using loop::KernelBuilder;
 using loop::Var;
 
 constexpr double kRecomputeWeight = 6;    // additions: above, a value is kept in scratch
-constexpr int64_t kBlock = 16384;         // elements per partial result of an aggregate
 constexpr int64_t kTaskElements = 16384;  // elements per task, at least
 constexpr double kMostWeight = 160;       // of operations per element, written once per piece
 constexpr double kLightWeight = 6;        // so few operations wait for each other: more lanes
@@ -455,7 +454,7 @@ class Lowering {
       reductions.push_back(id);
     }
     OperandDims blocks = axis.extent;
-    blocks.divisor = kBlock;
+    blocks.divisor = loop::kSumBlock;
     {
       RegionPhase phase;
       KernelBuilder builder("aggregate_blocks");
@@ -472,8 +471,8 @@ class Lowering {
         for (NodeId id : reductions)
           accs.push_back(builder.acc("a" + std::to_string(id), graph().node(id).op->reduction->op,
                                      acc_type(id)));
-        const Expr begin = loop::loop_var(b) * loop::i64(kBlock);
-        builder.loop("j", begin, loop::min(begin + loop::i64(kBlock), n), [&](Var j) {
+        const Expr begin = loop::loop_var(b) * loop::i64(loop::kSumBlock);
+        builder.loop("j", begin, loop::min(begin + loop::i64(loop::kSumBlock), n), [&](Var j) {
           scope.indices = {loop::Index(j)};
           scope.values.clear();
           for (size_t k = 0; k < reductions.size(); ++k) {
