@@ -25,6 +25,24 @@ std::vector<ValueId> external_inputs(const Graph& graph, std::span<const NodeId>
   return out;
 }
 
+std::vector<ValueId> external_outputs(const Graph& graph, std::span<const NodeId> nodes,
+                                      const std::vector<std::vector<NodeId>>& users) {
+  const std::unordered_set<NodeId> inside(nodes.begin(), nodes.end());
+  std::vector<ValueId> out;
+  for (NodeId n : nodes)
+    for (ValueId v : graph.node(n).outputs) {
+      if (v == kNone) continue;
+      if (graph.is_output(v) || std::any_of(users[v].begin(), users[v].end(),
+                                            [&](NodeId user) { return !inside.count(user); }))
+        out.push_back(v);
+    }
+  return out;
+}
+
+bool is_literal(const Value& value) {
+  return value.is_constant() && value.constant.count() == 1;
+}
+
 RegionGraph extract_region(const Graph& graph, const Region& region) {
   RegionGraph result;
   Graph& out = result.graph;

@@ -70,11 +70,6 @@ bool Facts::wants_large_table(NodeId id, const FusionClass& cls) const {
          static_cast<double>(kMostTableBytes);
 }
 
-bool Facts::literal(ValueId v) const {
-  const Value& value = graph_.value(v);
-  return value.is_constant() && value.constant.count() == 1;
-}
-
 double Facts::elements(const SymDims& dims) const {
   double count = 1;
   for (const Dim& dim : dims) {
@@ -136,7 +131,7 @@ Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeI
       SearchValue out;
       out.move_s = seconds_to_move(v);
       out.outside = graph_.is_output(v);
-      out.literal = literal(v);
+      out.literal = is_literal(graph_.value(v));
       for (NodeId user : users_[v])
         out.outside = out.outside || position_[user] < begin || position_[user] >= end;
       part.values.push_back(out);

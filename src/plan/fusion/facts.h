@@ -24,9 +24,8 @@ class Facts {
   uint32_t position(NodeId id) const { return position_[id]; }
   /// How many of FusionOptions::barriers lie before a node.
   uint32_t segment(NodeId id) const;
-  const std::vector<NodeId>& users(ValueId v) const { return users_[v]; }
-  /// Is it a constant of one element, which kernels have as a number?
-  bool literal(ValueId v) const;
+  /// Graph::users().
+  const std::vector<std::vector<NodeId>>& users() const { return users_; }
 
   /// Nodes [begin, end) of the execution order; `given` lie inside. `spared`: nodes that are in
   /// regions decided before.

@@ -175,8 +175,8 @@ class Finder {
   Buffers buffers_of(const Draft& draft) const {
     Buffers out;
     for (ValueId v : external_inputs(graph_, draft.nodes))
-      if (!facts_.literal(v)) out.reads.insert(v);
-    out.writes = written_by(draft).size();
+      if (!is_literal(graph_.value(v))) out.reads.insert(v);
+    out.writes = external_outputs(graph_, draft.nodes, facts_.users()).size();
     for (NodeId n : draft.nodes) out.sums += graph_.node(n).op->reduction.has_value();
     return out;
   }
@@ -288,20 +288,6 @@ class Finder {
     }
   }
 
-  /// What others read of a draft's results, in order of its nodes.
-  std::vector<ValueId> written_by(const Draft& draft) const {
-    const std::unordered_set<NodeId> inside(draft.nodes.begin(), draft.nodes.end());
-    std::vector<ValueId> out;
-    for (NodeId n : draft.nodes)
-      for (ValueId v : graph_.node(n).outputs) {
-        if (v == kNone) continue;
-        if (graph_.is_output(v) || std::any_of(facts_.users(v).begin(), facts_.users(v).end(),
-                                               [&](NodeId u) { return !inside.count(u); }))
-          out.push_back(v);
-      }
-    return out;
-  }
-
   Region finish(Draft& draft) {
     std::sort(draft.nodes.begin(), draft.nodes.end(),
               [&](NodeId a, NodeId b) { return facts_.position(a) < facts_.position(b); });
@@ -317,7 +303,7 @@ class Finder {
                      : draft.row_axes.none() ? "cell"
                                              : "row";
     region.inputs = external_inputs(graph_, region.nodes);
-    region.outputs = written_by(draft);
+    region.outputs = external_outputs(graph_, region.nodes, facts_.users());
     region.identity = fingerprint(graph_, region.nodes);
     return region;
   }

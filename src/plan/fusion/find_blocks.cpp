@@ -2,6 +2,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "loop/kernel.h"
 #include "ops/op.h"
 #include "plan/fusion/blocks.h"
 #include "plan/fusion/classify.h"
@@ -115,7 +116,7 @@ class BlockFinder {
       return false;
     add_loads();
     const std::vector<NodeId> all(inside_.begin(), inside_.end());
-    if (!is_convex(graph_, position_, inside_, all)) return false;
+    if (!is_convex(graph_, position_, inside_, all) || !fits_kernel(all)) return false;
     Region region;
     region.nodes = all;
     std::sort(region.nodes.begin(), region.nodes.end(),
@@ -126,6 +127,16 @@ class BlockFinder {
     used_.insert(all.begin(), all.end());
     regions_.push_back(std::move(region));
     return true;
+  }
+
+  /// Are its operands as few as a kernel may have?
+  bool fits_kernel(const std::vector<NodeId>& nodes) const {
+    const std::vector<ValueId> read = external_inputs(graph_, nodes);
+    const auto literals = std::count_if(read.begin(), read.end(),
+                                        [&](ValueId v) { return is_literal(graph_.value(v)); });
+    return read.size() - static_cast<size_t>(literals) +
+               external_outputs(graph_, nodes, users_).size() <=
+           loop::kMaxBuffers;
   }
 
   bool is_rows(ValueId v) const {

@@ -46,6 +46,12 @@ RegionGraph extract_region(const Graph& graph, const Region& region);
 
 /// What nodes read that none of them makes, by first use; not what is known when they are planned.
 std::vector<ValueId> external_inputs(const Graph& graph, std::span<const NodeId> nodes);
+/// What others read of what nodes make, and what the graph gives, in order. `users`:
+/// Graph::users().
+std::vector<ValueId> external_outputs(const Graph& graph, std::span<const NodeId> nodes,
+                                      const std::vector<std::vector<NodeId>>& users);
+/// Is it a constant of one element, which kernels have as a number and not as an operand?
+bool is_literal(const Value& value);
 
 /// The region's structural hash and how its operands lie: dims and strides, symbols renamed by
 /// first appearance. A kernel compiled for one region fits every other of the same identity.

@@ -368,6 +368,12 @@ TEST_CASE("plan/fusion: no region has more operands than a kernel may have") {
   fits("graph reads(" + inputs + ") -> (%y) {\n" + sum + "  %y = Tanh(%a99)\n}", 100);
   fits("graph writes" + one + shown + "}", 98);
   fits("graph aggregates" + one + aggregates + "}", 2 * count);
+  // Products give way to what is between them.
+  fits("graph products(" + inputs +
+           ", %q: f32[n, 20], %k: f32[20, 33], %v: f32[33, 20]) -> (%y) {\n" +
+           "  %p = MatMul(%q, %k)\n  %r = Mul(%x0, %p)\n" + sum +
+           "  %b = Sub(%a99, %r)\n  %y = MatMul(%b, %v)\n}",
+       100);
   for (int k = 0; k < 40; ++k) {
     parts += fmt::format("  %c{0} = Concat(%x{1}, %x{2}) {{axis = 1}}\n", k, 2 * k, 2 * k + 1);
     pieces +=
