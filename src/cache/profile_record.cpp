@@ -3,16 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
+
+#include "cache/record_text.h"
 
 namespace xc::cache {
 namespace {
 
-using nlohmann::json;
-
-constexpr size_t kMaxRegions = 4096, kMaxShapes = 32, kMaxKey = 4096;
+constexpr size_t kMaxRegions = 4096, kMaxShapes = 32, kMaxKey = 4096, kMaxFacts = 64;
+/// Sizes that a kernel can be made for.
+constexpr int64_t kMaxSize = int64_t{1} << 40, kMaxDivisor = 1 << 16;
+constexpr int64_t kMaxRefusals = 64, kMaxSizeClass = 64;
 
 constexpr std::pair<Verdict, std::string_view> kVerdicts[] = {
     {Verdict::kNone, "none"},         {Verdict::kAccepted, "accepted"},
@@ -20,93 +21,89 @@ constexpr std::pair<Verdict, std::string_view> kVerdicts[] = {
     {Verdict::kWrong, "wrong"},
 };
 
-/// Raised while reading; decode_profile() catches it.
-struct Unreadable {};
-
-Verdict verdict_of(const std::string& text) {
+Verdict verdict_of(std::string_view text) {
   for (const auto& [verdict, word] : kVerdicts)
     if (word == text) return verdict;
   throw Unreadable{};
 }
 
-Hash128 hash_of(const std::string& text) {
-  if (text.size() != 32) throw Unreadable{};
-  Hash128 out;
-  const char* middle = text.data() + 16;
-  const auto high = std::from_chars(text.data(), middle, out.high, 16);
-  const auto low = std::from_chars(middle, middle + 16, out.low, 16);
-  if (high.ptr != middle || low.ptr != middle + 16) throw Unreadable{};
-  return out;
-}
-
-double seconds_of(const json& value) {
-  const double seconds = value.get<double>();
-  if (!std::isfinite(seconds) || seconds < 0) throw Unreadable{};
-  return seconds;
-}
-
-/// A number with a fraction or out of range must not be converted.
-int64_t integer_of(const json& value) {
-  if (!value.is_number_integer()) throw Unreadable{};
-  return value.get<int64_t>();
-}
-
-std::vector<int64_t> key_of(const json& value) {
-  if (!value.is_array() || value.size() > kMaxKey) throw Unreadable{};
-  std::vector<int64_t> out;
-  for (const json& item : value) out.push_back(integer_of(item));
-  return out;
-}
-
-/// Sizes that a kernel can be made for.
-constexpr int64_t kMaxSize = int64_t{1} << 40, kMaxDivisor = 1 << 16;
-constexpr size_t kMaxFacts = 64;
-
-json to_json(const RegionRecord& region) {
-  json facts = json::array();
+// What is written and what is read are bounded alike: a record that a process keeps can be read by
+// the next one.
+bool within_limits(const RegionRecord& region) {
+  for (const double seconds : {region.base_s, region.fused_s, region.predicted_s, region.compile_s})
+    if (!std::isfinite(seconds) || seconds < 0) return false;
   for (const SizeRecord& fact : region.facts)
-    facts.push_back({{"symbol", fact.symbol}, {"value", fact.value}, {"divisor", fact.divisor}});
-  return {{"identity", region.identity.text()},
-          {"special_of", region.special_of.text()},
-          {"facts", facts},
-          {"size", region.size},
-          {"name", region.name},
-          {"verdict", name(region.verdict)},
-          {"reason", region.reason},
-          {"base_s", region.base_s},
-          {"fused_s", region.fused_s},
-          {"predicted_s", region.predicted_s},
-          {"compile_s", region.compile_s},
-          {"refusals", region.refusals},
-          {"banned_until_s", region.banned_until_s},
-          {"decided_on", region.decided_on}};
+    if (fact.value < -1 || fact.value > kMaxSize || fact.divisor < 1 || fact.divisor > kMaxDivisor)
+      return false;
+  return region.facts.size() <= kMaxFacts && region.decided_on.size() <= kMaxKey;
+}
+bool within_limits(const ShapeRecord& shape) {
+  return shape.key.size() <= kMaxKey;
 }
 
-RegionRecord region_of(const json& value) {
+/// The first of them that are within limits, `most` at most.
+template <class Record>
+std::vector<const Record*> kept(const std::vector<Record>& records, size_t most) {
+  std::vector<const Record*> out;
+  for (const Record& record : records)
+    if (out.size() < most && within_limits(record)) out.push_back(&record);
+  return out;
+}
+
+void write(RecordWriter& writer, const RegionRecord& region) {
+  writer.line("region", region.identity, region.size, region.name);
+  writer.line("special_of", region.special_of);
+  for (const SizeRecord& fact : region.facts)
+    writer.line("fact", fact.symbol, fact.value, fact.divisor);
+  writer.line("verdict", name(region.verdict), region.reason);
+  writer.line("seconds", region.base_s, region.fused_s, region.predicted_s, region.compile_s);
+  writer.line("refusals", region.refusals, region.banned_until_s);
+  writer.line("decided_on", region.decided_on);
+}
+
+/// Of the rest of the line.
+std::vector<int64_t> key_of(RecordReader& reader) {
+  std::vector<int64_t> out;
+  while (reader.more()) out.push_back(reader.integer());
+  return out;
+}
+
+RegionRecord read_region(RecordReader& reader) {
   RegionRecord region;
-  region.identity = hash_of(value.at("identity").get<std::string>());
-  region.special_of = hash_of(value.at("special_of").get<std::string>());
-  const json& facts = value.at("facts");
-  if (!facts.is_array() || facts.size() > kMaxFacts) throw Unreadable{};
-  for (const json& fact : facts) {
-    region.facts.push_back({fact.at("symbol").get<std::string>(), integer_of(fact.at("value")),
-                            integer_of(fact.at("divisor"))});
-    const SizeRecord& read = region.facts.back();
-    if (read.value < -1 || read.value > kMaxSize || read.divisor < 1 || read.divisor > kMaxDivisor)
-      throw Unreadable{};
+  reader.line("region");
+  region.identity = reader.hash();
+  region.size = static_cast<int>(std::clamp<int64_t>(reader.integer(), 0, kMaxSizeClass));
+  region.name = reader.text();
+  reader.line("special_of");
+  region.special_of = reader.hash();
+  while (reader.next_is("fact")) {
+    reader.line("fact");
+    std::string symbol = reader.text();
+    const int64_t value = reader.integer();
+    region.facts.push_back({std::move(symbol), value, reader.integer()});
   }
-  region.size = static_cast<int>(std::clamp<int64_t>(integer_of(value.at("size")), 0, 64));
-  region.name = value.at("name").get<std::string>();
-  region.verdict = verdict_of(value.at("verdict").get<std::string>());
-  region.reason = value.at("reason").get<std::string>();
-  region.base_s = seconds_of(value.at("base_s"));
-  region.fused_s = seconds_of(value.at("fused_s"));
-  region.predicted_s = seconds_of(value.at("predicted_s"));
-  region.compile_s = seconds_of(value.at("compile_s"));
-  region.refusals = static_cast<int>(std::clamp<int64_t>(integer_of(value.at("refusals")), 0, 64));
-  region.banned_until_s = integer_of(value.at("banned_until_s"));
-  region.decided_on = key_of(value.at("decided_on"));
+  reader.line("verdict");
+  region.verdict = verdict_of(reader.text());
+  region.reason = reader.text();
+  reader.line("seconds");
+  for (double* seconds : {&region.base_s, &region.fused_s, &region.predicted_s, &region.compile_s})
+    *seconds = reader.real();
+  reader.line("refusals");
+  region.refusals = static_cast<int>(std::clamp<int64_t>(reader.integer(), 0, kMaxRefusals));
+  region.banned_until_s = reader.integer();
+  reader.line("decided_on");
+  region.decided_on = key_of(reader);
+  if (!within_limits(region)) throw Unreadable{};
   return region;
+}
+
+ShapeRecord read_shape(RecordReader& reader) {
+  ShapeRecord shape;
+  reader.line("shape");
+  shape.runs = reader.integer();
+  shape.key = key_of(reader);
+  if (!within_limits(shape)) throw Unreadable{};
+  return shape;
 }
 
 }  // namespace
@@ -118,30 +115,27 @@ std::string_view name(Verdict verdict) {
 }
 
 std::string encode(const ProfileRecord& record) {
-  json regions = json::array(), shapes = json::array();
-  for (const RegionRecord& region : record.regions) regions.push_back(to_json(region));
-  for (const ShapeRecord& shape : record.shapes)
-    shapes.push_back({{"key", shape.key}, {"runs", shape.runs}});
-  return json{{"restore_s", record.restore_s}, {"regions", regions}, {"shapes", shapes}}.dump(
-      -1, ' ', false, json::error_handler_t::replace);  // names may be no UTF-8
+  RecordWriter writer;
+  const auto regions = kept(record.regions, kMaxRegions);
+  const auto shapes = kept(record.shapes, kMaxShapes);
+  writer.line("profile", record.restore_s, regions.size(), shapes.size());
+  for (const RegionRecord* region : regions) write(writer, *region);
+  for (const ShapeRecord* shape : shapes) writer.line("shape", shape->runs, shape->key);
+  return writer.take();
 }
 
 std::optional<ProfileRecord> decode_profile(std::string_view payload) {
   try {
-    const json value = json::parse(payload);
     ProfileRecord out;
-    out.restore_s = seconds_of(value.at("restore_s"));
-    const json& regions = value.at("regions");
-    const json& shapes = value.at("shapes");
-    if (!regions.is_array() || regions.size() > kMaxRegions || !shapes.is_array() ||
-        shapes.size() > kMaxShapes)
-      return std::nullopt;
-    for (const json& region : regions) out.regions.push_back(region_of(region));
-    for (const json& shape : shapes)
-      out.shapes.push_back({key_of(shape.at("key")), integer_of(shape.at("runs"))});
+    RecordReader reader(payload);
+    reader.line("profile");
+    out.restore_s = reader.real();
+    if (out.restore_s < 0) return std::nullopt;
+    const int64_t regions = reader.integer(0, kMaxRegions), shapes = reader.integer(0, kMaxShapes);
+    for (int64_t k = 0; k < regions; ++k) out.regions.push_back(read_region(reader));
+    for (int64_t k = 0; k < shapes; ++k) out.shapes.push_back(read_shape(reader));
+    reader.done();
     return out;
-  } catch (const json::exception&) {
-    return std::nullopt;
   } catch (const Unreadable&) {
     return std::nullopt;
   }

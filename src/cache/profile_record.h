@@ -1,5 +1,5 @@
 #pragma once
-// Payload of a profile entry, as JSON: what one program taught a process, for the next one.
+// Payload of a profile entry: what one program taught a process, for the next one.
 
 #include <cstdint>
 #include <optional>
@@ -56,6 +56,8 @@ struct ProfileRecord {
   std::vector<ShapeRecord> shapes;  ///< the most used first
 };
 
+/// Leaves out what decode_profile() would not read: more than 4096 regions or 32 shapes, a region
+/// or shape with a key of more than 4096 numbers.
 std::string encode(const ProfileRecord& record);
 /// nullopt for anything that is no profile of this version. Numbers are in range: times finite and
 /// not negative.

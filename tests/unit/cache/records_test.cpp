@@ -1,10 +1,13 @@
 // What entries hold, and that nothing but a whole entry is taken for one.
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "cache/entry.h"
 #include "cache/host_record.h"
 #include "cache/object_record.h"
 #include "cache/profile_record.h"
+#include "cache/record_text.h"
 
 using namespace xc;
 using namespace xc::cache;
@@ -145,7 +148,7 @@ TEST_CASE("cache/profile: no changed or missing byte leads to more than other nu
   // The checksum of the entry catches these before; the decoder has to stand them all the same.
   const std::string whole = encode(small_profile());
   for (size_t at = 0; at < whole.size(); ++at) {
-    for (const char other : {'\0', '9', '-', '"', '}', '\xff'}) {
+    for (const char other : {'\0', '9', '-', ' ', '\n', '\\', '\xff'}) {
       std::string bytes = whole;
       bytes[at] = other;
       if (const auto decoded = decode_profile(bytes))
@@ -157,11 +160,58 @@ TEST_CASE("cache/profile: no changed or missing byte leads to more than other nu
     }
     CHECK_MESSAGE(!decode_profile(whole.substr(0, at)), "cut at ", at);
   }
-  for (const char* bad : {"", "[]", "{}", "null", R"({"restore_s":-1,"regions":[],"shapes":[]})",
-                          R"({"restore_s":1e999,"regions":[],"shapes":[]})",
-                          R"({"restore_s":0,"regions":{},"shapes":[]})",
-                          R"({"restore_s":0,"regions":[],"shapes":[{"key":[1.5],"runs":1}]})"})
+  for (const char* bad :
+       {"", "\n", "profile\n", "profile -1 0 0\n", "profile 1e999 0 0\n", "profile nan 0 0\n",
+        "profile 0 0\n", "profile 0 0 0 0\n", "profile 0 0 -1\n", "profile 0 0 33\n",
+        "profile 0 5000 0\n", "profile 0 0 0\nshape 1 2\n", "profile 0 0 1\nshape 1 1.5\n",
+        "profile 0 0 1\nshape 1 99999999999999999999\n", "profile 0 0 0"})
     CHECK_MESSAGE(!decode_profile(bad), bad);
+  CHECK(decode_profile("profile 0 0 1\nshape 1 2\n"));
+}
+
+TEST_CASE("cache/profile: names may be any bytes") {
+  ProfileRecord record = small_profile();
+  record.regions[0].name = std::string("two  spaces \\n\n \xff\0 end ", 23);
+  record.regions[0].reason = "";
+  record.regions[0].facts[0].symbol = "\\";
+  record.regions[0].decided_on = {INT64_MIN, INT64_MAX};
+  const auto decoded = decode_profile(encode(record));
+  REQUIRE(decoded);
+  CHECK(decoded->regions[0].name == record.regions[0].name);
+  CHECK(decoded->regions[0].reason.empty());
+  CHECK(decoded->regions[0].facts == record.regions[0].facts);
+  CHECK(decoded->regions[0].decided_on == record.regions[0].decided_on);
+  for (const char* wrong : {"name \\\n", "name \\x\n", "name a\\\n"}) {
+    RecordReader reader(wrong);
+    reader.line("name");
+    CHECK_THROWS_AS(reader.text(), Unreadable);
+  }
+}
+
+TEST_CASE("cache/profile: what is written can be read, however much there is") {
+  ProfileRecord many;
+  for (uint64_t k = 0; k < 5000; ++k) {
+    many.regions.push_back(small_profile().regions[0]);
+    many.regions.back().identity.low = k;
+    many.shapes.push_back({{static_cast<int64_t>(k)}, 1});
+  }
+  const auto fewer = decode_profile(encode(many));
+  REQUIRE(fewer);
+  CHECK(fewer->regions.size() == 4096);
+  CHECK(fewer->regions.back().identity.low == 4095);
+  CHECK(fewer->shapes.size() == 32);
+
+  ProfileRecord large = small_profile();  // its second region and shape are out of bounds
+  large.regions.push_back(large.regions[0]);
+  large.regions.back().decided_on.assign(5000, 1);
+  large.shapes.insert(large.shapes.begin(), {std::vector<int64_t>(5000, 1), 2000});
+  large.regions.push_back(large.regions[0]);
+  large.regions.back().base_s = std::nan("");
+  const auto rest = decode_profile(encode(large));
+  REQUIRE(rest);
+  CHECK(rest->regions.size() == 1);
+  REQUIRE(rest->shapes.size() == 1);
+  CHECK(rest->shapes[0].runs == 1000);
 }
 
 TEST_CASE(

@@ -107,10 +107,10 @@ TEST_CASE("tier/region_record: what was not written for these operands is refuse
   StepSpec flat = region.spec;
   for (Operand& operand : flat.inputs) operand.dims.clear();
   CHECK(!decode_region_code(text, flat));
-  // Every number made large, negative or no number: refused, or another number within its range.
+  // Every byte made another, every number large, negative or none: refused, or another number
+  // within its range.
   for (size_t at = 0; at < text.size(); ++at) {
-    if (text[at] < '0' || text[at] > '9') continue;
-    for (const char* other : {"99999", "-1", "1.5", "\"\""}) {
+    for (const char* other : {"99999", "-1", "1.5", "", " ", "\n", "\\", "\xff"}) {
       std::string changed = text;
       changed.replace(at, 1, other);
       const auto read = decode_region_code(changed, region.spec);
