@@ -1,7 +1,5 @@
 #include "ir/graph.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "ir/op_ref.h"
 #include "ir/topology.h"
@@ -123,10 +121,6 @@ std::vector<std::vector<NodeId>> Graph::users() const {
     for (ValueId input : nodes_[id].inputs)
       if (input != kNone) out[input].push_back(id);
   return out;
-}
-
-bool Graph::is_output(ValueId id) const {
-  return std::find(outputs.begin(), outputs.end(), id) != outputs.end();
 }
 
 std::string Graph::fresh_name(const std::string& stem) {

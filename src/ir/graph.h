@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "ir/attrs.h"
@@ -80,6 +81,34 @@ struct Node {
   bool alive = true;
 };
 
+/// The outputs of a graph in order; a value may be there twice. Knows in constant time which values
+/// they are, so elements change through it alone.
+class GraphOutputs {
+ public:
+  GraphOutputs& operator=(std::vector<ValueId> ids) {
+    members_ = {ids.begin(), ids.end()};
+    ids_ = std::move(ids);
+    return *this;
+  }
+  void push_back(ValueId id) {
+    members_.insert(id);
+    ids_.push_back(id);
+  }
+  void clear() { *this = std::vector<ValueId>(); }
+
+  operator const std::vector<ValueId>&() const { return ids_; }
+  auto begin() const { return ids_.begin(); }
+  auto end() const { return ids_.end(); }
+  size_t size() const { return ids_.size(); }
+  bool empty() const { return ids_.empty(); }
+  ValueId operator[](size_t k) const { return ids_[k]; }
+  bool contains(ValueId id) const { return members_.count(id) != 0; }
+
+ private:
+  std::vector<ValueId> ids_;
+  std::unordered_set<ValueId> members_;
+};
+
 class Graph {
  public:
   Graph() = default;
@@ -88,7 +117,7 @@ class Graph {
 
   std::string name;
   std::vector<ValueId> inputs;
-  std::vector<ValueId> outputs;
+  GraphOutputs outputs;
 
   // Construction (front ends, tests). Ids and references to values and nodes are stable; removed
   // nodes leave a dead slot. An empty name gets a fresh one; a name used twice fails
@@ -123,7 +152,7 @@ class Graph {
   NodeId only_user(const std::vector<std::vector<NodeId>>& users, ValueId value) const {
     return users[value].size() == 1 && !is_output(value) ? users[value][0] : kNone;
   }
-  bool is_output(ValueId id) const;  ///< looks through `outputs`
+  bool is_output(ValueId id) const { return outputs.contains(id); }
   /// A name not used by any value yet, starting with `stem`.
   std::string fresh_name(const std::string& stem);
 

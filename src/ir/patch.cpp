@@ -43,12 +43,6 @@ void Patch::clear() {
   removed_.clear();
   dropped_.clear();
   taken_.clear();
-  outputs_.reset();
-}
-
-bool Patch::is_output(ValueId id) const {
-  if (!outputs_) outputs_.emplace(graph_.outputs.begin(), graph_.outputs.end());
-  return outputs_->count(id) != 0;
 }
 
 ValueId Patch::add_constant(const std::string& stem, Tensor tensor) {
@@ -83,7 +77,7 @@ std::vector<ValueId> Patch::add_node(Node node, uint32_t output_count) {
 void Patch::replace(ValueId old, ValueId now) {
   XC_CHECK(old < graph_.value_count() && now < graph_.value_count());
   if (old == now) return;
-  if (is_output(old) || taken_.count(old) != 0) taken_.insert(becomes(now));
+  if (graph_.is_output(old) || taken_.count(old) != 0) taken_.insert(becomes(now));
   replaced_.emplace_back(old, now);
   becomes_.emplace(old, now);
 }
@@ -99,9 +93,9 @@ ValueId Patch::becomes(ValueId value) const {
 }
 
 bool Patch::can_replace(ValueId old, ValueId now) const {
-  if (!is_output(old) && taken_.count(old) == 0) return true;
+  if (!graph_.is_output(old) && taken_.count(old) == 0) return true;
   now = becomes(now);
-  return !(graph_.value(now).is_input || is_output(now) || taken_.count(now) != 0);
+  return !(graph_.value(now).is_input || graph_.is_output(now) || taken_.count(now) != 0);
 }
 
 void Patch::remove(NodeId node) {
@@ -206,7 +200,9 @@ void Patch::commit(Plan plan) {
   if (!plan.now.empty()) {
     for (NodeId id : plan.order)
       for (ValueId& input : graph_.node(id).inputs) input = plan.resolve(input);
-    for (ValueId& output : graph_.outputs) output = plan.resolve(output);
+    std::vector<ValueId> outputs = graph_.outputs;
+    for (ValueId& output : outputs) output = plan.resolve(output);
+    graph_.outputs = std::move(outputs);
     for (const auto& [old, now] : plan.names) {
       std::string kept = graph_.value(old).name;
       graph_.rename(old, graph_.fresh_name("replaced." + kept));

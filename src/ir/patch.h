@@ -2,7 +2,6 @@
 // The only way to edit a graph: collect new nodes and replacements, then apply all of it or
 // nothing. A patch carries a label (the pass or rule), kept in Node::made_by of what it adds.
 
-#include <optional>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -59,7 +58,6 @@ class Patch {
   void commit(Plan plan);
   void drop();
   void clear();
-  bool is_output(ValueId id) const;
   /// What reads of a value will see by the replacements so far.
   ValueId becomes(ValueId value) const;
 
@@ -73,7 +71,6 @@ class Patch {
   std::vector<NodeId> removed_;
   std::vector<ValueId> dropped_;       ///< outputs and constants
   std::unordered_set<ValueId> taken_;  ///< values that take over the name of an output
-  mutable std::optional<std::unordered_set<ValueId>> outputs_;  ///< of the graph, made when asked
 };
 
 }  // namespace xc

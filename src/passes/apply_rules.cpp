@@ -106,7 +106,6 @@ class Applier {
  public:
   Applier(Graph& graph, PassContext& context)
       : graph_(graph), context_(context), patch_(graph, "rules"), users_(graph.users()) {
-    outputs_.insert(graph.outputs.begin(), graph.outputs.end());
     if (context.options.extra_rules) collect(*context.options.extra_rules);
     if (context.options.rules) collect(builtin_rules());
   }
@@ -170,7 +169,7 @@ class Applier {
         const ValueId output = node.outputs[i];
         if (output == kNone || (id == match.nodes[0] && i == 0)) continue;
         if (i == 0 && is_read_by_replacement(rule, match, output)) continue;
-        if (outputs_.count(output)) return false;
+        if (graph_.is_output(output)) return false;
         for (NodeId user : users_[output])
           if (!inside.count(user)) return false;
       }
@@ -247,7 +246,6 @@ class Applier {
   PassContext& context_;
   Patch patch_;
   std::vector<std::vector<NodeId>> users_;
-  std::unordered_set<ValueId> outputs_;
   std::unordered_set<std::string> names_;  // a user's rule hides a built-in one of its name
   std::unordered_map<const OpDef*, std::vector<const Rule*>> by_root_;
   std::unordered_set<NodeId> taken_;  // by rewrites of this sweep

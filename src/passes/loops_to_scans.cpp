@@ -77,7 +77,7 @@ void rewrite(Graph& graph, Patch& patch, NodeId id, const std::vector<NodeId>& g
   body->inputs.insert(body->inputs.begin() + static_cast<ptrdiff_t>(own), slices.begin(),
                       slices.end());
   body->inputs.erase(body->inputs.begin(), body->inputs.begin() + 2);
-  body->outputs.erase(body->outputs.begin());
+  body->outputs = std::vector<ValueId>(body->outputs.begin() + 1, body->outputs.end());
   scan.subgraphs = {std::move(body)};
   scan.attrs.set("num_scan_inputs", static_cast<int64_t>(gathers.size()));
   put_in_place_of(graph, patch, id, std::move(scan));
