@@ -1,7 +1,5 @@
 // xc/profile.h.
 
-#include <nlohmann/json.hpp>
-
 #include "capi/handles.h"
 
 namespace xc::capi {
@@ -178,7 +176,7 @@ xc_status xc_profile_event(const xc_profile* profile, uint32_t index, xc_event* 
 xc_status xc_profile_json(const xc_profile* profile, xc_blob** out_json, xc_error** out_error) {
   return guard(out_error, [&] {
     need(out_json, "out_json");
-    *out_json = make_blob(dump(to_json(live(profile).summary)));
+    *out_json = make_blob(to_json(live(profile).summary));
   });
 }
 
@@ -189,7 +187,7 @@ xc_status xc_event_json(const xc_event* event, xc_blob** out_json, xc_error** ou
     const xc_event known = read_struct(event, xc_event XC_EVENT_INIT, "event");
     if (known.kind < 1 || known.kind > static_cast<int32_t>(event_kinds().size()))
       fail(Status::kInvalidArgument, "{} is no kind of event", known.kind);
-    *out_json = make_blob(dump(to_json(from_c(known))));
+    *out_json = make_blob(to_json(from_c(known)));
   });
 }
 

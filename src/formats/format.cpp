@@ -8,7 +8,7 @@
 #include "formats/onnx/export.h"
 #include "formats/onnx/import.h"
 #include "formats/text/text.h"
-#include "formats/utf8.h"
+#include "base/utf8.h"
 #include "formats/xcg/xcg.h"
 #include "ir/verify.h"
 #include "ops/infer.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/descriptor.h"
-#include "formats/utf8.h"
+#include "base/utf8.h"
 
 namespace xc {
 namespace {

@@ -1,127 +1,140 @@
 #include "profile/summary.h"
 
-#include <nlohmann/json.hpp>
-
 namespace xc {
+namespace {
 
-using nlohmann::ordered_json;
-
-ordered_json to_json(const Event& event) {
-  ordered_json out{{"kind", name(event.kind)},
-                   {"time_ns", event.time_ns},
-                   {"run", event.run},
-                   {"queue", event.queue}};
-  if (event.region != Hash128{}) out["region"] = event.region.text();
-  if (!event.subject.empty()) out["subject"] = event.subject;
-  if (!event.detail.empty()) out["detail"] = event.detail;
-  const auto index = static_cast<size_t>(event.kind) - 1;
-  if (index >= event_kinds().size()) return out;
-  for (const EventField& field : event_kinds()[index].fields) {
-    if (field.real)
-      out[std::string(field.name)] = event.*field.real;
-    else
-      out[std::string(field.name)] = event.*field.whole;
-  }
-  return out;
+void write(JsonWriter& json, const ShapeSummary& shape) {
+  json.object([&] {
+    json.field("shape", shape.shape);
+    json.field("calls", shape.calls);
+    json.field("live_calls", shape.live_calls);
+    json.field("before_us", shape.before_us);
+    json.field("before_estimated", shape.before_estimated);
+    json.field("fused_us", shape.fused_us);
+    json.field("now_us", shape.now_us);
+    json.field("predicted_us", shape.predicted_us);
+    json.field("saved_ms", shape.saved_ms);
+  });
 }
 
-ordered_json to_json(const RegionSummary& region) {
-  ordered_json out{{"identity", region.identity.text()},
-                   {"name", region.name},
-                   {"program", region.program},
-                   {"state", region.state},
-                   {"reason", region.reason},
-                   {"uses", region.uses},
-                   {"base_us", region.base_us},
-                   {"fused_us", region.fused_us},
-                   {"predicted_us", region.predicted_us},
-                   {"compile_ms", region.compile_ms},
-                   {"code_bytes", region.code_bytes},
-                   {"calls", region.calls},
-                   {"net_saved_ms", region.net_saved_ms},
-                   {"worst_error", region.worst_error},
-                   {"shapes", ordered_json::array()}};
-  for (const ShapeSummary& s : region.shapes)
-    out["shapes"].push_back({{"shape", s.shape},
-                             {"calls", s.calls},
-                             {"live_calls", s.live_calls},
-                             {"before_us", s.before_us},
-                             {"before_estimated", s.before_estimated},
-                             {"fused_us", s.fused_us},
-                             {"now_us", s.now_us},
-                             {"predicted_us", s.predicted_us},
-                             {"saved_ms", s.saved_ms}});
-  out["inputs"] = ordered_json::array();
-  for (const ValueSummary& v : region.inputs) {
-    ordered_json input{{"name", v.name},
-                       {"looks", v.looks},
-                       {"elements", v.elements},
-                       {"zeros", v.zeros},
-                       {"scalar", v.scalar}};
-    if (v.scalar) {
-      input["constant"] = v.constant;
-      input["value"] = v.value;
+void write(JsonWriter& json, const ValueSummary& value) {
+  json.object([&] {
+    json.field("name", value.name);
+    json.field("looks", value.looks);
+    json.field("elements", value.elements);
+    json.field("zeros", value.zeros);
+    json.field("scalar", value.scalar);
+    if (!value.scalar) return;
+    json.field("constant", value.constant);
+    json.field("value", value.value);
+  });
+}
+
+void write(JsonWriter& json, const FusionReport::Alternative& alternative) {
+  json.object([&] {
+    json.field("nodes", alternative.nodes);
+    json.field("places", alternative.places);
+    json.field("chosen", alternative.chosen);
+    json.field("fused_us", alternative.fused_us);
+    json.field("separate_us", alternative.separate_us);
+    json.field("reason", alternative.reason);
+  });
+}
+
+void write_counters(JsonWriter& json, const ProfileSummary& summary) {
+  json.object([&] {
+    json.field("runs", summary.runs);
+    json.field("signatures", summary.signatures);
+    json.field("compiled_regions", summary.compiled_regions);
+    json.field("swapped", summary.swapped);
+    json.field("rolled_back", summary.rolled_back);
+    json.field("rejected", summary.rejected);
+    json.field("compile_ms", summary.compile_ms);
+    json.field("net_saved_ms", summary.net_saved_ms);
+    json.field("code_bytes", summary.code_bytes);
+    json.field("bound_bytes", summary.bound_bytes);
+    json.field("working_bytes", summary.working_bytes);
+    json.field("queued", summary.queued);
+    json.field("events_dropped", summary.events_dropped);
+  });
+}
+
+}  // namespace
+
+void write(JsonWriter& json, const Event& event) {
+  json.object([&] {
+    json.field("kind", name(event.kind));
+    json.field("time_ns", event.time_ns);
+    json.field("run", event.run);
+    json.field("queue", event.queue);
+    if (event.region != Hash128{}) json.field("region", event.region.text());
+    if (!event.subject.empty()) json.field("subject", event.subject);
+    if (!event.detail.empty()) json.field("detail", event.detail);
+    const auto index = static_cast<size_t>(event.kind) - 1;
+    if (index >= event_kinds().size()) return;
+    for (const EventField& field : event_kinds()[index].fields) {
+      if (field.real)
+        json.field(field.name, event.*field.real);
+      else
+        json.field(field.name, event.*field.whole);
     }
-    out["inputs"].push_back(std::move(input));
-  }
-  if (!region.listing.empty()) out["listing"] = region.listing;
-  return out;
+  });
 }
 
-ordered_json to_json(const FusionReport& report) {
-  ordered_json out;
-  out["parts"] = report.parts;
-  out["proven"] = report.proven;
-  out["states"] = report.states;
-  out["candidates"] = report.candidates;
-  out["alternatives"] = ordered_json::array();
-  for (const FusionReport::Alternative& a : report.alternatives)
-    out["alternatives"].push_back({{"nodes", a.nodes},
-                                   {"places", a.places},
-                                   {"chosen", a.chosen},
-                                   {"fused_us", a.fused_us},
-                                   {"separate_us", a.separate_us},
-                                   {"reason", a.reason}});
-  return out;
+void write(JsonWriter& json, const RegionSummary& region) {
+  json.object([&] {
+    json.field("identity", region.identity.text());
+    json.field("name", region.name);
+    json.field("program", region.program);
+    json.field("state", region.state);
+    json.field("reason", region.reason);
+    json.field("uses", region.uses);
+    json.field("base_us", region.base_us);
+    json.field("fused_us", region.fused_us);
+    json.field("predicted_us", region.predicted_us);
+    json.field("compile_ms", region.compile_ms);
+    json.field("code_bytes", region.code_bytes);
+    json.field("calls", region.calls);
+    json.field("net_saved_ms", region.net_saved_ms);
+    json.field("worst_error", region.worst_error);
+    json.key("shapes").array(region.shapes, [&](const ShapeSummary& s) { write(json, s); });
+    json.key("inputs").array(region.inputs, [&](const ValueSummary& v) { write(json, v); });
+    if (!region.listing.empty()) json.field("listing", region.listing);
+  });
 }
 
-ordered_json to_json(const SizeSummary& size) {
-  ordered_json values = ordered_json::array();
-  for (const auto& [value, share] : size.frequent)
-    values.push_back({{"value", value}, {"share", share}});
-  return {{"program", size.program},
-          {"symbol", size.symbol},
-          {"runs", size.runs},
-          {"multiples", size.multiples},
-          {"values", values}};
+void write(JsonWriter& json, const FusionReport& report) {
+  json.object([&] {
+    json.field("parts", report.parts);
+    json.field("proven", report.proven);
+    json.field("states", report.states);
+    json.field("candidates", report.candidates);
+    json.key("alternatives").array(report.alternatives, [&](const auto& a) { write(json, a); });
+  });
 }
 
-ordered_json to_json(const ProfileSummary& summary) {
-  ordered_json out{{"counters",
-                    {{"runs", summary.runs},
-                     {"signatures", summary.signatures},
-                     {"compiled_regions", summary.compiled_regions},
-                     {"swapped", summary.swapped},
-                     {"rolled_back", summary.rolled_back},
-                     {"rejected", summary.rejected},
-                     {"compile_ms", summary.compile_ms},
-                     {"net_saved_ms", summary.net_saved_ms},
-                     {"code_bytes", summary.code_bytes},
-                     {"bound_bytes", summary.bound_bytes},
-                     {"working_bytes", summary.working_bytes},
-                     {"queued", summary.queued},
-                     {"events_dropped", summary.events_dropped}}},
-                   {"regions", ordered_json::array()},
-                   {"sizes", ordered_json::array()},
-                   {"events", ordered_json::array()}};
-  for (const RegionSummary& region : summary.regions) out["regions"].push_back(to_json(region));
-  for (const SizeSummary& size : summary.sizes) out["sizes"].push_back(to_json(size));
-  for (const Event& event : summary.events) out["events"].push_back(to_json(event));
-  return out;
+void write(JsonWriter& json, const SizeSummary& size) {
+  json.object([&] {
+    json.field("program", size.program);
+    json.field("symbol", size.symbol);
+    json.field("runs", size.runs);
+    json.field("multiples", size.multiples);
+    json.key("values").array(size.frequent, [&](const SizeHistogram::Frequent& frequent) {
+      json.object([&] {
+        json.field("value", frequent.value);
+        json.field("share", frequent.share);
+      });
+    });
+  });
 }
 
-std::string dump(const ordered_json& document, int indent) {
-  return document.dump(indent, ' ', false, ordered_json::error_handler_t::replace);
+void write(JsonWriter& json, const ProfileSummary& summary) {
+  json.object([&] {
+    write_counters(json.key("counters"), summary);
+    json.key("regions").array(summary.regions, [&](const RegionSummary& r) { write(json, r); });
+    json.key("sizes").array(summary.sizes, [&](const SizeSummary& s) { write(json, s); });
+    json.key("events").array(summary.events, [&](const Event& e) { write(json, e); });
+  });
 }
 
 void EventLog::add(Event event) {

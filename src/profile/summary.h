@@ -2,11 +2,11 @@
 // What a session has learnt, as plain data: the source of xc_profile, explain and reports.
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "base/hash.h"
+#include "base/json_writer.h"
 #include "plan/fusion/report.h"
 #include "profile/event.h"
 #include "profile/size_histogram.h"
@@ -94,16 +94,22 @@ struct ProfileSummary {
 };
 
 /// With the numbers of its kind by name: {kind, time_ns, run, queue, region, subject, detail, ...}.
-nlohmann::ordered_json to_json(const Event& event);
-nlohmann::ordered_json to_json(const RegionSummary& region);
+void write(JsonWriter& json, const Event& event);
+void write(JsonWriter& json, const RegionSummary& region);
 /// {program, symbol, runs, multiples, values[{value, share}]}.
-nlohmann::ordered_json to_json(const SizeSummary& size);
+void write(JsonWriter& json, const SizeSummary& size);
 /// {parts, proven, states, candidates, alternatives[]}.
-nlohmann::ordered_json to_json(const FusionReport& report);
+void write(JsonWriter& json, const FusionReport& report);
 /// {counters{}, regions[], sizes[], events[]}.
-nlohmann::ordered_json to_json(const ProfileSummary& summary);
-/// The text of a document, with names that are no UTF-8 mended.
-std::string dump(const nlohmann::ordered_json& document, int indent = -1);
+void write(JsonWriter& json, const ProfileSummary& summary);
+
+/// The text of one of these by itself.
+template <class T>
+std::string to_json(const T& of) {
+  JsonWriter json;
+  write(json, of);
+  return json.take();
+}
 
 /// The events of a program, oldest first, at most kMaxEvents: when full, the oldest are dropped
 /// except for the first quarter, which tells how it began.

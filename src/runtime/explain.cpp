@@ -1,37 +1,88 @@
 #include "runtime/explain.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 namespace xc {
 namespace {
 
-using json = nlohmann::ordered_json;
+/// What is explained: a program at one signature, as it runs now.
+struct Subject {
+  Program& program;
+  const ProfileSummary& summary;
+  std::shared_ptr<const Plan> plan;
+  /// The signature, and what followed in the last segment known; null: the plan without sizes.
+  std::shared_ptr<SignatureEntry> entry, reached;
+  std::vector<std::shared_ptr<const Published>> parts;  ///< of it per segment known
 
-std::string operand_text(const Operand& operand) {
-  if (!operand.present()) return "_";
-  std::string out = std::string(name(operand.dtype)) + to_text(operand.dims);
-  if (!operand.contiguous()) out += " strides " + to_text(operand.strides);
-  if (operand.constant) out += " const";
-  return out;
+  const Version& first_part() const { return *parts.front()->active; }
+  bool on_trial() const {
+    return std::any_of(parts.begin(), parts.end(),
+                       [](const auto& part) { return part->challenger != nullptr; });
+  }
+  double base_run_us() const {
+    const auto base = program.base_of(*entry);
+    return base ? base->times->run_ns() / 1000.0 : 0.0;
+  }
+
+  const FusionReport* search() const {
+    const FusionReport* out = nullptr;
+    for_own(summary.searches, [&](const SearchSummary& s) { out = &s.report; });
+    return out;
+  }
+  /// Those of this program among what a session has learnt of all of them.
+  template <class T, class Use>
+  void for_own(const std::vector<T>& all, Use&& use) const {
+    for (const T& one : all)
+      if (one.program == program.name()) use(one);
+  }
+};
+
+bool has_signature(const SignatureEntry& entry, const Graph& graph,
+                   const std::vector<Dims>& signature) {
+  // How the keys of entries for inputs of these dims begin.
+  std::vector<int64_t> key;
+  for (size_t i = 0; i < signature.size(); ++i) {
+    if (graph.value(graph.inputs[i]).type.kind != Type::Kind::kTensor) {
+      key.push_back(-1);
+      continue;
+    }
+    key.push_back(static_cast<int64_t>(signature[i].size()));
+    key.insert(key.end(), signature[i].begin(), signature[i].end());
+  }
+  return entry.key.size() >= key.size() && std::equal(key.begin(), key.end(), entry.key.begin());
 }
 
-json describe_step(const Graph& graph, const Step& step) {
-  json out;
-  out["name"] = step.name;
-  out["op"] = step.nodes.empty() ? std::string("copy") : std::string(step.spec.op->name);
-  json nodes = json::array();
-  for (NodeId n : step.nodes)
-    nodes.push_back({{"op", std::string(graph.node(n).op->name)}, {"name", graph.node(n).name}});
-  out["nodes"] = nodes;
-  out["kernel"] = step.kernel_name;
-  if (step.region != Hash128{}) out["region"] = step.region.text();
-  for (const Operand& operand : step.spec.inputs) out["inputs"].push_back(operand_text(operand));
-  for (const Operand& operand : step.spec.outputs) out["outputs"].push_back(operand_text(operand));
-  json refused = json::array();
-  for (const Refusal& r : step.refused)
-    refused.push_back({{"kernel", r.name}, {"reason", r.reason}});
-  out["refused"] = refused;
+/// `signature` empty: the one used last.
+Subject subject_of(Program& program, const std::vector<Dims>& signature,
+                   const ProfileSummary& summary) {
+  Subject out{program, summary, nullptr, nullptr, nullptr, {}};
+  const auto entries = program.entries();
+  for (const auto& e : entries)
+    if (e->segment == 0 && has_signature(*e, program.graph(), signature) &&
+        (!out.entry || e->last_use > out.entry->last_use))
+      out.entry = e;
+  const auto published = out.entry ? program.published(*out.entry) : nullptr;
+  if (!published) {
+    out.plan = program.preferred_plan() ? program.preferred_plan() : program.base_plan();
+    return out;
+  }
+  out.plan = published->active->bound->plan;
+  out.parts.push_back(published);
+  out.reached = out.entry;
+  // What followed in later segments, at the sizes found out last.
+  for (uint32_t s = 1; s < out.plan->segments.size(); ++s) {
+    std::shared_ptr<SignatureEntry> next;
+    for (const auto& e : entries)
+      if (e->segment == s && e->begun == out.plan && (!next || e->last_use > next->last_use) &&
+          std::equal(out.reached->symbols.begin(), out.reached->symbols.end(), e->symbols.begin()))
+        next = e;
+    if (!next) break;
+    out.reached = next;
+    out.parts.push_back(program.published(*next));
+    out.plan = out.parts.back()->active->bound->plan;
+  }
   return out;
 }
 
@@ -42,212 +93,237 @@ const BoundStep* band_of(const Bound& bound, size_t k) {
   return nullptr;
 }
 
-/// How the keys of entries for inputs of these dims begin.
-std::vector<int64_t> key_of(const Graph& graph, const std::vector<Dims>& signature) {
-  std::vector<int64_t> key;
-  for (size_t i = 0; i < signature.size(); ++i) {
-    if (graph.value(graph.inputs[i]).type.kind != Type::Kind::kTensor) {
-      key.push_back(-1);
-      continue;
-    }
-    key.push_back(static_cast<int64_t>(signature[i].size()));
-    key.insert(key.end(), signature[i].begin(), signature[i].end());
+/// How a step runs, where its segment is known.
+struct StepRun {
+  const BoundStep* bands = nullptr;
+  std::optional<double> time_us;  ///< of steps in bands the first one's is that of all
+};
+StepRun run_of(const Subject& of, size_t k) {
+  StepRun out;
+  for (const auto& part : of.parts) {
+    const Version& version = *part->active;
+    const Segment& segment = of.plan->segments[version.bound->segment];
+    if (k < segment.first_step || k >= segment.end_step) continue;
+    out.bands = band_of(*version.bound, k);
+    if (version.times->samples() > 0 && !(out.bands && k > out.bands->step))
+      out.time_us = version.times->step_ns(k) / 1000.0;
   }
-  return key;
-}
-
-json describe(Program& program, const std::vector<Dims>& signature, const ProfileSummary& summary) {
-  const std::vector<int64_t> key = key_of(program.graph(), signature);
-  const auto entries = program.entries();
-  std::shared_ptr<SignatureEntry> entry;
-  for (const auto& e : entries) {
-    if (e->segment > 0) continue;
-    if (e->key.size() < key.size() || !std::equal(key.begin(), key.end(), e->key.begin())) continue;
-    if (!entry || e->last_use > entry->last_use) entry = e;
-  }
-  std::shared_ptr<const Published> published;
-  if (entry) published = program.published(*entry);
-  std::shared_ptr<const Plan> plan =
-      published ? published->active->bound->plan
-                : (program.preferred_plan() ? program.preferred_plan() : program.base_plan());
-  // What followed in later segments, at the sizes found out last.
-  std::vector<std::shared_ptr<const Published>> parts{published};
-  std::shared_ptr<SignatureEntry> reached = entry;
-  for (uint32_t s = 1; reached && s < plan->segments.size(); ++s) {
-    std::shared_ptr<SignatureEntry> next;
-    for (const auto& e : entries)
-      if (e->segment == s && e->begun == plan && (!next || e->last_use > next->last_use) &&
-          std::equal(reached->symbols.begin(), reached->symbols.end(), e->symbols.begin()))
-        next = e;
-    if (!next) break;
-    reached = next;
-    parts.push_back(program.published(*next));
-    plan = parts.back()->active->bound->plan;
-  }
-  json out;
-  out["program"] = program.name();
-  out["plan"] = plan->serial;
-  out["segments"] = plan->segments.size();
-  json steps = json::array();
-  for (size_t k = 0; k < plan->steps.size(); ++k) {
-    json step = describe_step(program.graph(), *plan->steps[k]);
-    for (const auto& part : parts) {
-      if (!part) continue;
-      const Version& version = *part->active;
-      const Segment& segment = plan->segments[version.bound->segment];
-      if (k < segment.first_step || k >= segment.end_step) continue;
-      const BoundStep* const bands = band_of(*version.bound, k);
-      if (bands) step["bands"] = {{"of", bands->step}, {"rows", bands->band_rows}};
-      // The first one's is that of all.
-      if (version.times->samples() > 0 && !(bands && k > bands->step))
-        step["time_us"] = version.times->step_ns(k) / 1000.0;
-    }
-    steps.push_back(std::move(step));
-  }
-  out["steps"] = steps;
-  json in_place = json::array();
-  for (NodeId n : plan->in_place) in_place.push_back(program.graph().node(n).name);
-  out["in_place"] = in_place;
-  if (published) {
-    out["arena_bytes"] = published->active->bound->arena_bytes;
-    out["run_us"] = published->active->times->run_ns() / 1000.0;
-    const auto base = program.base_of(*entry);
-    out["base_run_us"] = base ? base->times->run_ns() / 1000.0 : 0.0;
-    out["on_trial"] = std::any_of(parts.begin(), parts.end(),
-                                  [](const auto& part) { return part->challenger != nullptr; });
-    out["symbols"] = json::object();
-    for (size_t k = 0; k < reached->symbols.size(); ++k)
-      out["symbols"][plan->symbols[k].name] = reached->symbols[k];
-  }
-  json regions = json::array();
-  for (const RegionSummary& r : summary.regions)
-    if (r.program == program.name()) regions.push_back(to_json(r));
-  out["regions"] = regions;
-  for (const SearchSummary& s : summary.searches)
-    if (s.program == program.name()) out["search"] = to_json(s.report);
-  json sizes = json::array();
-  for (const SizeSummary& s : summary.sizes)
-    if (s.program == program.name()) sizes.push_back(to_json(s));
-  out["sizes"] = sizes;
-  json bodies = json::array();
-  for (const auto& child : program.children()) bodies.push_back(describe(*child, {}, summary));
-  if (!bodies.empty()) out["bodies"] = bodies;
   return out;
 }
 
-void print_search(const json& search, std::string& out, const std::string& indent) {
-  if (search["alternatives"].empty()) return;
+std::string operand_text(const Operand& operand) {
+  if (!operand.present()) return "_";
+  std::string out = std::string(name(operand.dtype)) + to_text(operand.dims);
+  if (!operand.contiguous()) out += " strides " + to_text(operand.strides);
+  if (operand.constant) out += " const";
+  return out;
+}
+
+// ---- JSON ---------------------------------------------------------------------------------------
+
+void write_operands(JsonWriter& json, std::string_view key, const std::vector<Operand>& operands) {
+  if (operands.empty()) return;
+  json.key(key).array(operands, [&](const Operand& o) { json.value(operand_text(o)); });
+}
+
+void write_step(JsonWriter& json, const Subject& of, size_t k) {
+  const Graph& graph = of.program.graph();
+  const Step& step = *of.plan->steps[k];
+  const StepRun run = run_of(of, k);
+  json.object([&] {
+    json.field("name", step.name);
+    json.field("op", step.nodes.empty() ? "copy" : step.spec.op->name);
+    json.key("nodes").array(step.nodes, [&](NodeId n) {
+      json.object([&] {
+        json.field("op", graph.node(n).op->name);
+        json.field("name", graph.node(n).name);
+      });
+    });
+    json.field("kernel", step.kernel_name);
+    if (step.region != Hash128{}) json.field("region", step.region.text());
+    write_operands(json, "inputs", step.spec.inputs);
+    write_operands(json, "outputs", step.spec.outputs);
+    json.key("refused").array(step.refused, [&](const Refusal& refusal) {
+      json.object([&] {
+        json.field("kernel", refusal.name);
+        json.field("reason", refusal.reason);
+      });
+    });
+    if (run.bands)
+      json.key("bands").object([&] {
+        json.field("of", run.bands->step);
+        json.field("rows", run.bands->band_rows);
+      });
+    if (run.time_us) json.field("time_us", *run.time_us);
+  });
+}
+
+void write_signature(JsonWriter& json, const Subject& of) {
+  const Version& first = of.first_part();
+  json.field("arena_bytes", first.bound->arena_bytes);
+  json.field("run_us", first.times->run_ns() / 1000.0);
+  json.field("base_run_us", of.base_run_us());
+  json.field("on_trial", of.on_trial());
+  json.key("symbols").object([&] {
+    for (size_t k = 0; k < of.reached->symbols.size(); ++k)
+      json.field(of.plan->symbols[k].name, of.reached->symbols[k]);
+  });
+}
+
+/// The fields of an object.
+void write_program(JsonWriter& json, const Subject& of) {
+  json.field("program", of.program.name());
+  json.field("plan", of.plan->serial);
+  json.field("segments", of.plan->segments.size());
+  json.key("steps").array([&] {
+    for (size_t k = 0; k < of.plan->steps.size(); ++k) write_step(json, of, k);
+  });
+  json.key("in_place").array(of.plan->in_place, [&](NodeId n) {
+    json.value(of.program.graph().node(n).name);
+  });
+  if (!of.parts.empty()) write_signature(json, of);
+  json.key("regions").array(
+      [&] { of.for_own(of.summary.regions, [&](const RegionSummary& r) { write(json, r); }); });
+  if (const FusionReport* search = of.search()) write(json.key("search"), *search);
+  json.key("sizes").array(
+      [&] { of.for_own(of.summary.sizes, [&](const SizeSummary& s) { write(json, s); }); });
+  const auto children = of.program.children();
+  if (children.empty()) return;
+  json.key("bodies").array(children, [&](const auto& child) {
+    json.object([&] { write_program(json, subject_of(*child, {}, of.summary)); });
+  });
+}
+
+void write_totals(JsonWriter& json, const ProfileSummary& summary) {
+  json.object([&] {
+    json.field("runs", summary.runs);
+    json.field("signatures", summary.signatures);
+    json.field("compiled_regions", summary.compiled_regions);
+    json.field("swapped", summary.swapped);
+    json.field("rolled_back", summary.rolled_back);
+    json.field("rejected", summary.rejected);
+    json.field("compile_ms", summary.compile_ms);
+    json.field("net_saved_ms", summary.net_saved_ms);
+    json.field("code_bytes", summary.code_bytes);
+  });
+}
+
+// ---- text ---------------------------------------------------------------------------------------
+
+void print_search(const FusionReport& search, std::string& out, const std::string& indent) {
+  if (search.alternatives.empty()) return;
   out += fmt::format(
       "{}  search: {} groups considered in {} parts, {} of them proven; predicted fused against "
       "separate:\n",
-      indent, search["candidates"].get<int64_t>(), search["parts"].get<int>(),
-      search["proven"].get<int>());
-  for (const json& a : search["alternatives"]) {
-    out += fmt::format("{}    {} {:<44}", indent, a["chosen"].get<bool>() ? "+" : "-",
-                       a["nodes"].get<std::string>());
-    if (a["fused_us"].get<double>() > 0)
-      out += fmt::format(" {:9.2f} us {:9.2f} us", a["fused_us"].get<double>(),
-                         a["separate_us"].get<double>());
-    if (a["places"].get<int>() > 1) out += fmt::format("  {} places", a["places"].get<int>());
-    if (!a["reason"].get<std::string>().empty()) out += "  " + a["reason"].get<std::string>();
+      indent, search.candidates, search.parts, search.proven);
+  for (const FusionReport::Alternative& a : search.alternatives) {
+    out += fmt::format("{}    {} {:<44}", indent, a.chosen ? "+" : "-", a.nodes);
+    if (a.fused_us > 0) out += fmt::format(" {:9.2f} us {:9.2f} us", a.fused_us, a.separate_us);
+    if (a.places > 1) out += fmt::format("  {} places", a.places);
+    if (!a.reason.empty()) out += "  " + a.reason;
     out += "\n";
   }
 }
 
 /// What sampled runs saw of a value that a region reads.
-void print_input(const json& input, std::string& out, const std::string& indent) {
-  out += fmt::format("{}reads {}: ", indent, input["name"].get<std::string>());
-  if (!input["scalar"].get<bool>())
-    out += fmt::format("{:.0f} % zeros in {} elements", input["zeros"].get<double>() * 100,
-                       input["elements"].get<int64_t>());
-  else if (input["constant"].get<bool>())
-    out += fmt::format("one element, always {:g}", input["value"].get<double>());
+void print_input(const ValueSummary& input, std::string& out, const std::string& indent) {
+  out += fmt::format("{}reads {}: ", indent, input.name);
+  if (!input.scalar)
+    out += fmt::format("{:.0f} % zeros in {} elements", input.zeros * 100, input.elements);
+  else if (input.constant)
+    out += fmt::format("one element, always {:g}", input.value);
   else
     out += "one element, not always the same";
-  out += fmt::format(", {} looks\n", input["looks"].get<int64_t>());
+  out += fmt::format(", {} looks\n", input.looks);
 }
 
-void print_program(const json& program, std::string& out, const std::string& indent) {
-  out += fmt::format("{}{}: plan {} with {} steps", indent, program["program"].get<std::string>(),
-                     program["plan"].get<uint64_t>(), program["steps"].size());
-  if (program.contains("arena_bytes"))
-    out += fmt::format(", {} bytes of working memory, {:.1f} us per run (base plan {:.1f} us){}",
-                       program["arena_bytes"].get<int64_t>(), program["run_us"].get<double>(),
-                       program["base_run_us"].get<double>(),
-                       program["on_trial"].get<bool>() ? ", a challenger is on trial" : "");
+void print_step(const Subject& of, size_t k, std::string& out, const std::string& indent) {
+  const Step& step = *of.plan->steps[k];
+  const StepRun run = run_of(of, k);
+  std::string ops;
+  for (const NodeId n : step.nodes) {
+    if (!ops.empty()) ops += '+';
+    ops += of.program.graph().node(n).op->name;
+  }
+  if (ops.empty()) ops = "copy";
+  out += fmt::format("{}  {:3} {:<28} {:<24}", indent, k, ops, step.kernel_name);
+  if (run.time_us) out += fmt::format(" {:9.2f} us", *run.time_us);
+  if (!step.spec.outputs.empty()) out += "  -> " + operand_text(step.spec.outputs[0]);
+  out += "  " + step.name;
+  if (run.bands)
+    out += fmt::format("  [bands of {} rows with step {}]", run.bands->band_rows, run.bands->step);
   out += "\n";
-  if (program.contains("symbols") && !program["symbols"].empty()) {
+  for (const Refusal& refused : step.refused)
+    out += fmt::format("{}        not {}: {}\n", indent, refused.name, refused.reason);
+}
+
+void print_region(const RegionSummary& r, std::string& out, const std::string& indent) {
+  out += fmt::format("{}    {:<44} {:9.2f} us {:7.2f} ms {:9.2f} us  {}{}\n", indent, r.name,
+                     r.base_us, r.compile_ms, r.fused_us, r.state,
+                     r.reason.empty() ? "" : ": " + r.reason);
+  for (const ValueSummary& input : r.inputs) print_input(input, out, indent + "      ");
+}
+
+void print_size(const SizeSummary& size, std::string& out, const std::string& indent) {
+  out += fmt::format("{}  size {}:", indent, size.symbol);
+  for (const auto& [value, share] : size.frequent)
+    out += fmt::format(" {} in {:.0f} %,", value, share * 100);
+  out += fmt::format(" multiples of {} in {:.0f} % of recent runs\n", SizeHistogram::kVector,
+                     size.multiples * 100);
+}
+
+void print_signature(const Subject& of, std::string& out) {
+  const Version& first = of.first_part();
+  out += fmt::format(", {} bytes of working memory, {:.1f} us per run (base plan {:.1f} us){}",
+                     first.bound->arena_bytes, first.times->run_ns() / 1000.0, of.base_run_us(),
+                     of.on_trial() ? ", a challenger is on trial" : "");
+}
+
+void print_program(const Subject& of, std::string& out, const std::string& indent) {
+  out += fmt::format("{}{}: plan {} with {} steps", indent, of.program.name(), of.plan->serial,
+                     of.plan->steps.size());
+  if (!of.parts.empty()) print_signature(of, out);
+  out += "\n";
+  if (of.reached && !of.reached->symbols.empty()) {
     out += indent + "  sizes:";
-    for (const auto& [symbol, value] : program["symbols"].items())
-      out += fmt::format(" {}={}", symbol, value.get<int64_t>());
+    for (size_t k = 0; k < of.reached->symbols.size(); ++k)
+      out += fmt::format(" {}={}", of.plan->symbols[k].name, of.reached->symbols[k]);
     out += "\n";
   }
-  size_t index = 0;
-  for (const json& step : program["steps"]) {
-    std::string ops;
-    for (const json& node : step["nodes"])
-      ops += (ops.empty() ? "" : "+") + node["op"].get<std::string>();
-    if (ops.empty()) ops = "copy";
-    out += fmt::format("{}  {:3} {:<28} {:<24}", indent, index++, ops,
-                       step["kernel"].get<std::string>());
-    if (step.contains("time_us")) out += fmt::format(" {:9.2f} us", step["time_us"].get<double>());
-    if (step.contains("outputs")) out += "  -> " + step["outputs"][0].get<std::string>();
-    out += "  " + step["name"].get<std::string>();
-    if (step.contains("bands"))
-      out += fmt::format("  [bands of {} rows with step {}]", step["bands"]["rows"].get<int64_t>(),
-                         step["bands"]["of"].get<uint32_t>());
-    out += "\n";
-    for (const json& refused : step["refused"])
-      out += fmt::format("{}        not {}: {}\n", indent, refused["kernel"].get<std::string>(),
-                         refused["reason"].get<std::string>());
-  }
-  if (!program["in_place"].empty()) {
+  for (size_t k = 0; k < of.plan->steps.size(); ++k) print_step(of, k, out, indent);
+  if (!of.plan->in_place.empty()) {
     out += indent + "  Concats whose parts are written where they belong:";
-    for (const json& name : program["in_place"])
-      out += fmt::format(" '{}'", name.get<std::string>());
+    for (const NodeId n : of.plan->in_place)
+      out += fmt::format(" '{}'", of.program.graph().node(n).name);
     out += "\n";
   }
-  if (!program["regions"].empty()) {
-    out += indent + "  regions (vendor time, compile time, fused time, state):\n";
-    for (const json& r : program["regions"]) {
-      out += fmt::format(
-          "{}    {:<44} {:9.2f} us {:7.2f} ms {:9.2f} us  {}{}\n", indent,
-          r["name"].get<std::string>(), r["base_us"].get<double>(), r["compile_ms"].get<double>(),
-          r["fused_us"].get<double>(), r["state"].get<std::string>(),
-          r["reason"].get<std::string>().empty() ? "" : ": " + r["reason"].get<std::string>());
-      for (const json& input : r["inputs"]) print_input(input, out, indent + "      ");
-    }
-  }
-  for (const json& size : program["sizes"]) {
-    out += fmt::format("{}  size {}:", indent, size["symbol"].get<std::string>());
-    for (const json& v : size["values"])
-      out += fmt::format(" {} in {:.0f} %,", v["value"].get<int64_t>(),
-                         v["share"].get<double>() * 100);
-    out += fmt::format(" multiples of {} in {:.0f} % of recent runs\n", SizeHistogram::kVector,
-                       size["multiples"].get<double>() * 100);
-  }
-  if (program.contains("search")) print_search(program["search"], out, indent);
-  if (program.contains("bodies"))
-    for (const json& body : program["bodies"]) print_program(body, out, indent + "  ");
+  bool first = true;
+  of.for_own(of.summary.regions, [&](const RegionSummary& r) {
+    if (std::exchange(first, false))
+      out += indent + "  regions (vendor time, compile time, fused time, state):\n";
+    print_region(r, out, indent);
+  });
+  of.for_own(of.summary.sizes, [&](const SizeSummary& s) { print_size(s, out, indent); });
+  if (const FusionReport* search = of.search()) print_search(*search, out, indent);
+  for (const auto& child : of.program.children())
+    print_program(subject_of(*child, {}, of.summary), out, indent + "  ");
 }
 
 }  // namespace
 
 std::string explain_program(Program& program, const std::vector<Dims>& signature,
                             const ProfileSummary& summary, bool as_json) {
-  json out = describe(program, signature, summary);
-  out["totals"] = {{"runs", summary.runs},
-                   {"signatures", summary.signatures},
-                   {"compiled_regions", summary.compiled_regions},
-                   {"swapped", summary.swapped},
-                   {"rolled_back", summary.rolled_back},
-                   {"rejected", summary.rejected},
-                   {"compile_ms", summary.compile_ms},
-                   {"net_saved_ms", summary.net_saved_ms},
-                   {"code_bytes", summary.code_bytes}};
-  if (as_json) return dump(out, 2);
+  const Subject subject = subject_of(program, signature, summary);
+  if (as_json) {
+    JsonWriter json(2);
+    json.object([&] {
+      write_program(json, subject);
+      write_totals(json.key("totals"), summary);
+    });
+    return json.take();
+  }
   std::string text;
-  print_program(out, text, "");
+  print_program(subject, text, "");
   text += fmt::format(
       "{} runs, {} signatures; {} regions compiled, {} swaps, {} rolled back; {:.1f} ms spent "
       "compiling, {:.1f} ms saved net\n",

@@ -1,10 +1,10 @@
 #include "runtime/op_table.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "backends/step.h"
+#include "base/json_writer.h"
 #include "formats/onnx/op_versions.h"
 #include "ir/op_ref.h"
 #include "ops/expansion.h"
@@ -104,16 +104,19 @@ std::vector<OpSupport> op_table(const Backend& backend) {
 std::string op_table_text(const Backend& backend, bool json) {
   const std::vector<OpSupport> rows = op_table(backend);
   if (json) {
-    auto out = nlohmann::ordered_json::array();
-    for (const OpSupport& op : rows)
-      out.push_back({{"domain", op.domain},
-                     {"name", op.name},
-                     {"versions", op.versions},
-                     {"deprecated_since", op.deprecated_since},
-                     {"input_types", op.input_types},
-                     {"implementations", op.implementations},
-                     {"fusion", op.fusion}});
-    return out.dump(1) + "\n";
+    JsonWriter out(1);
+    out.array(rows, [&](const OpSupport& op) {
+      out.object([&] {
+        out.field("domain", op.domain);
+        out.field("name", op.name);
+        out.field("versions", op.versions);
+        out.field("deprecated_since", op.deprecated_since);
+        out.field("input_types", op.input_types);
+        out.field("implementations", op.implementations);
+        out.field("fusion", op.fusion);
+      });
+    });
+    return out.take() + "\n";
   }
   std::string out =
       "| operator | versions | types of its inputs | implementations | fuses as |\n"

@@ -4,7 +4,7 @@
 
 #include "formats/onnx/op_versions.h"
 #include "formats/onnx/types.h"
-#include "formats/utf8.h"
+#include "base/utf8.h"
 
 namespace xc::onnx {
 namespace {

@@ -1,5 +1,5 @@
 #include "formats/onnx/proto.h"
-#include "formats/utf8.h"
+#include "base/utf8.h"
 
 namespace xc::onnx {
 

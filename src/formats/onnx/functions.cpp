@@ -6,7 +6,7 @@
 #include <unordered_set>
 
 #include "formats/onnx/op_versions.h"
-#include "formats/utf8.h"
+#include "base/utf8.h"
 
 namespace xc::onnx {
 

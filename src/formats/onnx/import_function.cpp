@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "formats/onnx/importer.h"
-#include "formats/utf8.h"
+#include "base/utf8.h"
 #include "ops/registry.h"
 
 namespace xc::onnx {

@@ -4,7 +4,7 @@
 #include "formats/onnx/importer.h"
 #include "formats/onnx/subgraph_names.h"
 #include "formats/onnx/types.h"
-#include "formats/utf8.h"
+#include "base/utf8.h"
 
 namespace xc::onnx {
 namespace {

@@ -3,7 +3,7 @@
 #include "formats/onnx/flex_attention.h"
 #include "formats/onnx/importer.h"
 #include "formats/onnx/op_map.h"
-#include "formats/utf8.h"
+#include "base/utf8.h"
 #include "ops/custom.h"
 #include "ops/op.h"
 #include "ops/registry.h"

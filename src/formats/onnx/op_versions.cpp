@@ -6,7 +6,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "formats/utf8.h"
+#include "base/utf8.h"
 
 namespace xc::onnx {
 namespace {

@@ -7,7 +7,7 @@
 #include "formats/mapped_file.h"
 #include "formats/onnx/types.h"
 #include "formats/packed.h"
-#include "formats/utf8.h"
+#include "base/utf8.h"
 
 namespace xc::onnx {
 

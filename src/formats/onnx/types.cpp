@@ -2,7 +2,7 @@
 
 #include <protozero/pbf_writer.hpp>
 
-#include "formats/utf8.h"
+#include "base/utf8.h"
 
 namespace xc::onnx {
 namespace {

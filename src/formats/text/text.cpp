@@ -1,6 +1,6 @@
 #include "formats/text/text.h"
 
-#include "formats/utf8.h"
+#include "base/utf8.h"
 #include "ir/text.h"
 
 namespace xc::text {

@@ -3,7 +3,7 @@
 #include <limits>
 #include <unordered_set>
 
-#include "formats/utf8.h"
+#include "base/utf8.h"
 
 namespace xc::xcg {
 

@@ -5,7 +5,7 @@
 
 #include "base/hash.h"
 #include "formats/packed.h"
-#include "formats/utf8.h"
+#include "base/utf8.h"
 #include "formats/xcg/xcg.h"
 #include "ir/op_ref.h"
 #include "ops/op.h"

@@ -27,7 +27,7 @@ TEST_CASE("profile/event: every kind has a name of its own and its numbers as fi
         event.*field.real = value++ + 0.5;
       else
         event.*field.whole = static_cast<int64_t>(value++);
-    const nlohmann::ordered_json json = to_json(event);
+    const auto json = nlohmann::json::parse(to_json(event));
     value = 1;
     for (const EventField& field : row.fields) {
       const double there = json.at(std::string(field.name));
@@ -45,7 +45,7 @@ TEST_CASE("profile/event: JSON survives names that are no UTF-8, and numbers tha
   event.region = {1, 2};
   event.subject = "cell \"\xff\" </script>";
   event.worst_error = std::nan("");
-  const auto back = nlohmann::json::parse(dump(to_json(event)));
+  const auto back = nlohmann::json::parse(to_json(event));
   CHECK(back["time_ns"] == 12);
   CHECK(back["region"] == event.region.text());
   CHECK(back["subject"].get<std::string>().find("</script>") != std::string::npos);

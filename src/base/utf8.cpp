@@ -1,14 +1,12 @@
-#include "formats/utf8.h"
+#include "base/utf8.h"
 
 #include <fmt/format.h>
 
 #include <cstdint>
 
 namespace xc {
-namespace {
 
-/// Bytes of the well-formed sequence at the start of `text`; 0 when there is none.
-size_t sequence_length(std::string_view text) {
+size_t utf8_length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const auto tail = [&](size_t i) { return i < text.size() && (byte(i) & 0xC0) == 0x80; };
   const uint8_t first = byte(0);
@@ -27,11 +25,9 @@ size_t sequence_length(std::string_view text) {
   return 4;
 }
 
-}  // namespace
-
 bool valid_utf8(std::string_view text) {
   while (!text.empty()) {
-    const size_t n = sequence_length(text);
+    const size_t n = utf8_length(text);
     if (n == 0) return false;
     text.remove_prefix(n);
   }
@@ -43,7 +39,7 @@ std::string printable(std::string_view text, size_t max) {
   size_t shown = 0;
   while (!text.empty()) {
     if (shown++ == max) return out + "...";
-    const size_t n = sequence_length(text);
+    const size_t n = utf8_length(text);
     const auto first = static_cast<uint8_t>(text[0]);
     // C0 and C1 controls, and the marks that reorder what follows (U+202A-202E, U+2066-2069).
     const bool control = n == 1 ? first < 0x20 || first == 0x7F
