@@ -1,7 +1,8 @@
 /* The C library's allocator fails at the n-th request of the calling thread, once or from then on,
- * for n over everything that loading, running and destroying ask for: the function says so, nothing
- * leaks, and the same works when there is memory again. Not what goes through JSON (explain, .xcg):
- * the destructors of that library allocate. This program defines the allocator of the process. */
+ * for n over everything that loading, running, telling of it as JSON and destroying ask for, with a
+ * cache of earlier verdicts and without: the function says so, nothing leaks, and the same works
+ * when there is memory again. Not reading .xcg: the destructors of its JSON library allocate. This
+ * program defines the allocator of the process. */
 #define _GNU_SOURCE
 #include <malloc.h>
 
@@ -49,8 +50,32 @@ typedef struct outcome {
   int unsound, wrong;
 } outcome;
 
+/* A session as its host is told of it. */
+static void tell(network* net, long n, outcome* result) {
+  xc_error* error = NULL;
+  xc_blob* text = NULL;
+  xc_profile* profile = NULL;
+  int format;
+  for (format = XC_EXPLAIN_TEXT; format <= XC_EXPLAIN_JSON; ++format) {
+    result->unsound += !sound(xc_session_explain(net->session, format, NULL, 0, &text, &error),
+                              &error, "explain", n);
+    xc_blob_destroy(text);
+    text = NULL;
+  }
+  result->unsound += !sound(xc_session_trace(net->session, &text, &error), &error, "trace", n);
+  xc_blob_destroy(text);
+  text = NULL;
+  result->unsound +=
+      !sound(xc_session_profile(net->session, &profile, &error), &error, "profile", n);
+  if (profile)
+    result->unsound += !sound(xc_profile_json(profile, &text, &error), &error, "profile JSON", n);
+  xc_blob_destroy(text);
+  xc_profile_destroy(profile);
+}
+
 /* Everything, with a failure at request n of it; 0 when it asks for fewer. */
-static int life(const char* mode, long n, int ever, xc_tensor** expected, outcome* result) {
+static int life(const char* mode, const char* cache, long n, int ever, xc_tensor** expected,
+                outcome* result) {
   network net;
   xc_error* error = NULL;
   xc_tensor* out[kOutputs] = {NULL, NULL, NULL, NULL};
@@ -60,7 +85,7 @@ static int life(const char* mode, long n, int ever, xc_tensor** expected, outcom
   failed = 0;
   for_ever = ever;
   left = n;
-  status = network_open(&net, mode, 1, NULL, &error);
+  status = network_open(&net, mode, 1, cache, &error);
   result->unsound += !sound(status, &error, "open", n);
   for (i = 0; net.session && i < 3; ++i) {
     status = network_run(&net, x, 6, out, &error);
@@ -73,6 +98,7 @@ static int life(const char* mode, long n, int ever, xc_tensor** expected, outcom
     }
     drop_outputs(out);
   }
+  if (net.session) tell(&net, n, result);
   left = -1;
   met = failed;
   /* The session is as good as new. */
@@ -93,17 +119,45 @@ static size_t in_use(void) {
   return mallinfo2().uordblks;
 }
 
+static void count_profile(void* count, const xc_cache_entry* entry) {
+  *(int*)count += entry->problem.size == 0 && entry->kind_name.size == strlen("profile") &&
+                  memcmp(entry->kind_name.data, "profile", entry->kind_name.size) == 0;
+}
+
+/* A process that has decided about this network. */
+static void fill(const char* cache) {
+  const int64_t dims[] = {6, kColumns};
+  const xc_shape shape = {dims, 2, 0};
+  network net;
+  xc_error* error = NULL;
+  int32_t done = 0;
+  int profiles = 0;
+  CHECK_OK(network_open(&net, "auto", 1, cache, &error));
+  CHECK_OK(xc_session_warm_up(net.session, &shape, 1, 60000, &done, &error));
+  network_close(&net);
+  CHECK_OK(xc_cache_visit(cache, count_profile, &profiles, &error));
+  printf("the cache holds %d profiles\n", profiles);
+}
+
 int main(void) {
-  const char* const modes[] = {"off", "auto"};
+  static const struct {
+    const char* mode;
+    int cached;
+  } kLives[] = {{"off", 0}, {"auto", 0}, {"freeze", 1}, {"auto", 1}};
+  char cache[] = "/tmp/xc-memory-faults-XXXXXX";
   const char* const every = getenv("XC_HOST_EVERY");
   const long step = every ? atol(every) : 37;
-  int mode, ever;
-  for (mode = 0; mode < 2; ++mode) {
+  int which, ever;
+  if (!CHECK(mkdtemp(cache) != NULL)) return check_result();
+  fill(cache);
+  for (which = 0; which < 4; ++which) {
+    const char* const mode = kLives[which].mode;
+    const char* const from = kLives[which].cached ? cache : NULL;
     xc_error* error = NULL;
     xc_tensor* expected[kOutputs] = {NULL, NULL, NULL, NULL};
     network net;
     fill_input(x, 6);
-    CHECK_OK(network_open(&net, modes[mode], 1, NULL, &error));
+    CHECK_OK(network_open(&net, mode, 1, from, &error));
     CHECK_OK(network_run(&net, x, 6, expected, &error));
     network_close(&net);
     for (ever = 0; ever < 2; ++ever) {
@@ -111,19 +165,21 @@ int main(void) {
       long n, count = 0;
       size_t before = 0;
       for (n = 0; n < 100000; n += n < 40 ? 1 : step) {
-        const int met = life(modes[mode], n, ever, expected, &result);
+        const int met = life(mode, from, n, ever, expected, &result);
         if (++count == 40) before = in_use();
         if (!met) break;
       }
       CHECK(n < 100000);
       CHECK(result.unsound == 0);
       CHECK(result.wrong == 0);
-      printf("%s, %s: %ld requests, %ld failures, %ld bytes more in use\n", modes[mode],
-             ever ? "for ever" : "once", n, count, (long)in_use() - (long)before);
+      printf("%s%s, %s: %ld requests, %ld failures, %ld bytes more in use\n", mode,
+             from ? " with a cache" : "", ever ? "for ever" : "once", n, count,
+             (long)in_use() - (long)before);
       CHECK((long)in_use() - (long)before < 64 * 1024);
     }
     drop_outputs(expected);
   }
+  CHECK(remove_folder(cache));
   return check_result();
 }
 #endif

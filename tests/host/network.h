@@ -58,7 +58,8 @@ static inline xc_status network_open_with(network* out, const xc_engine_options*
   return xc_session_create(out->model, NULL, &out->session, error);
 }
 
-/* `mode` as in xc_config_set("jit"). In mode auto plans that are swapped change no bit. */
+/* `mode` as in xc_config_set("jit"). In modes auto and freeze plans that are swapped change no bit.
+ */
 static inline xc_status network_open(network* out, const char* mode, int64_t threads,
                                      const char* cache_dir, xc_error** error) {
   xc_config config = XC_CONFIG_INIT;
@@ -69,7 +70,8 @@ static inline xc_status network_open(network* out, const char* mode, int64_t thr
   config.cache_dir = cache_dir;
   options.config = &config;
   if ((status = xc_config_set(&config, "jit", mode, error))) return status;
-  if (config.jit == XC_JIT_AUTO) config.numerics = XC_NUMERICS_STRICT;
+  if (config.jit == XC_JIT_AUTO || config.jit == XC_JIT_FREEZE)
+    config.numerics = XC_NUMERICS_STRICT;
   return network_open_with(out, &options, error);
 }
 
