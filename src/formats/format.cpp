@@ -4,11 +4,11 @@
 #include <filesystem>
 #include <unordered_set>
 
+#include "base/utf8.h"
 #include "formats/mapped_file.h"
 #include "formats/onnx/export.h"
 #include "formats/onnx/import.h"
 #include "formats/text/text.h"
-#include "base/utf8.h"
 #include "formats/xcg/xcg.h"
 #include "ir/verify.h"
 #include "ops/infer.h"

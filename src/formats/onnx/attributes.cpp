@@ -2,9 +2,9 @@
 
 #include <bit>
 
+#include "base/utf8.h"
 #include "formats/onnx/op_versions.h"
 #include "formats/onnx/types.h"
-#include "base/utf8.h"
 
 namespace xc::onnx {
 namespace {

@@ -1,5 +1,5 @@
-#include "formats/onnx/proto.h"
 #include "base/utf8.h"
+#include "formats/onnx/proto.h"
 
 namespace xc::onnx {
 

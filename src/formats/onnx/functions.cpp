@@ -5,8 +5,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "formats/onnx/op_versions.h"
 #include "base/utf8.h"
+#include "formats/onnx/op_versions.h"
 
 namespace xc::onnx {
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "formats/onnx/importer.h"
 #include "base/utf8.h"
+#include "formats/onnx/importer.h"
 #include "ops/registry.h"
 
 namespace xc::onnx {

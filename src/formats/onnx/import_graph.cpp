@@ -1,10 +1,10 @@
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "formats/onnx/import.h"
 #include "formats/onnx/importer.h"
 #include "formats/onnx/subgraph_names.h"
 #include "formats/onnx/types.h"
-#include "base/utf8.h"
 
 namespace xc::onnx {
 namespace {

@@ -1,9 +1,9 @@
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "formats/onnx/flex_attention.h"
 #include "formats/onnx/importer.h"
 #include "formats/onnx/op_map.h"
-#include "base/utf8.h"
 #include "ops/custom.h"
 #include "ops/op.h"
 #include "ops/registry.h"

@@ -4,10 +4,10 @@
 #include <cstring>
 
 #include "base/checked.h"
+#include "base/utf8.h"
 #include "formats/mapped_file.h"
 #include "formats/onnx/types.h"
 #include "formats/packed.h"
-#include "base/utf8.h"
 
 namespace xc::onnx {
 

@@ -3,8 +3,8 @@
 
 #include "base/checked.h"
 #include "base/hash.h"
-#include "formats/packed.h"
 #include "base/utf8.h"
+#include "formats/packed.h"
 #include "formats/xcg/json.h"
 #include "formats/xcg/xcg.h"
 #include "ir/op_ref.h"

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/hash.h"
-#include "formats/packed.h"
 #include "base/utf8.h"
+#include "formats/packed.h"
 #include "formats/xcg/xcg.h"
 #include "ir/op_ref.h"
 #include "ops/op.h"
