@@ -17,7 +17,7 @@ struct Config {
   int64_t jit = 0;       ///< JitMode
   int64_t numerics = 0;  ///< 0 tolerant, 1 fast, 2 strict
   int64_t code_cache_bytes = 0;     ///< executable memory cap
-  int64_t bound_cache_bytes = 0;    ///< cap of bound plans per session
+  int64_t bound_cache_bytes = 0;    ///< cap of bound plans per session; the last four stay
   int64_t max_memory_bytes = 0;     ///< of one run: arena, scratch, results; 0 = no cap
   int64_t compile_cpu_percent = 0;  ///< CPU share of background compilation
   int64_t copy_weights = 0;         ///< 1 = read the model file instead of mapping it

@@ -282,8 +282,11 @@ void Program::evict_if_needed() {
     for (const auto& [key, entry] : table_) by_age.push_back(entry);
     by_age = by_last_use(by_age);
     victims.reserve(by_age.size());  // what is no longer in the table must reach retire()
-    // The newest quarter always stays: it holds what runs are about to use.
-    for (size_t k = 0; k < by_age.size() * 3 / 4; ++k) {
+    // The newest quarter always stays, four at least: it holds what runs are about to use. A large
+    // model may fill the cap with one, and runs that alternate would bind every time.
+    constexpr size_t kNewest = 4;
+    const size_t stay = std::max(kNewest, by_age.size() - by_age.size() * 3 / 4);
+    for (size_t k = 0; k + stay < by_age.size(); ++k) {
       if (bound_bytes_.load(std::memory_order_relaxed) <= cap / 2) break;
       bound_bytes_.fetch_sub(by_age[k]->held_bytes, std::memory_order_relaxed);
       table_.erase(by_age[k]->key);
