@@ -214,8 +214,10 @@ bool Directory::has_abandoned_mark(const std::string& name) const {
   const int fd = sys([&] { return openat(descriptor_, name.c_str(), O_RDWR | kSafely); });
   if (fd < 0) return false;
   struct stat info{};
-  const bool abandoned =
-      fstat(fd, &info) == 0 && info.st_size > 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+  // Without a link it was removed between our open and our lock: by a process that is done with it.
+  const bool abandoned = fstat(fd, &info) == 0 && info.st_size > 0 &&
+                         flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &info) == 0 &&
+                         info.st_nlink > 0;
   close(fd);
   return abandoned;
 }
