@@ -116,7 +116,7 @@ constexpr int kWrong = -1;  ///< in place of a number of deaths
 
 std::string refusal(int deaths, int64_t until_s, int64_t now) {
   if (deaths < 0)
-    return fmt::format("this code was found wrong while it was in use: not tried for {:.0f} days",
+    return fmt::format("this code was found wrong: not tried for {:.0f} days",
                        static_cast<double>(until_s - now) / (24 * 3600));
   return fmt::format(
       "{} process{} ended while this code ran for the first time: not tried for {:.1f} hours",

@@ -46,7 +46,7 @@ Permission begin_trial(const std::shared_ptr<const Directory>& directory, const 
 /// Whether begin_trial() would refuse; changes nothing, and costs a look at two files.
 bool is_refused(const Directory& directory, const std::string& key);
 
-/// Code that was found wrong while it was in use: poisoned for the longest time there is.
+/// Code that was found wrong: poisoned for the longest time there is.
 void condemn(const std::shared_ptr<const Directory>& directory, const std::string& key,
              const std::string& subject);
 

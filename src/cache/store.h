@@ -32,7 +32,7 @@ class Store {
   /// Whether that would be refused.
   bool is_refused(const std::string& key);
 
-  /// Code found wrong while it was in use: it is removed, and poisoned (poison.h).
+  /// Code found wrong: it is removed, and poisoned (poison.h).
   void condemn(const std::string& key, const std::string& subject);
 
   /// Notes that a sound entry is of no use to its reader; said once.

@@ -109,7 +109,17 @@ struct Published {
   std::shared_ptr<Version> active;
   std::shared_ptr<Version> challenger;  ///< null = runs do not alternate
   bool timed = false;  ///< time every run, as with a challenger: one side of a trial
+  int64_t trial = 0;   ///< on which one it is, with a challenger or timed
+  /// What is published when that ends; made when it begins, for the end asks for no memory.
+  std::shared_ptr<const Published> with_active, with_challenger;
 };
+
+/// A Bound on no trial.
+inline std::shared_ptr<Published> published_alone(std::shared_ptr<const Bound> bound) {
+  auto out = std::make_shared<Published>();
+  out->active = std::make_shared<Version>(std::move(bound));
+  return out;
+}
 
 /// Runs of certain sizes: of one input signature, or of one later segment with the sizes found out
 /// until then.
@@ -210,6 +220,8 @@ class Program : public std::enable_shared_from_this<Program> {
   std::shared_ptr<const Published> published(const SignatureEntry& entry) const;
   /// What is bound of the base plan, kept alive; null where another plan was bound at once.
   std::shared_ptr<const Version> base_of(const SignatureEntry& entry) const;
+  /// Takes an entry out of the table: the next run of its sizes binds it as if it were new.
+  void forget(const SignatureEntry& entry);
   /// Binds again, with all the time it takes, what was bound in a hurry (Bound::provisional).
   void settle(SignatureEntry& entry);
   /// Of all segments.

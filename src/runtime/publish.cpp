@@ -27,6 +27,7 @@ void Program::set_base(SignatureEntry& entry, std::shared_ptr<Version> base) {
     if (entry.owner->active == old) {
       auto published = std::make_shared<Published>(*entry.owner);
       published->active = base;
+      if (published->with_active) published->with_active = published_alone(base->bound);
       now = std::move(published);
     }
   }

@@ -219,8 +219,12 @@ TierHooks::Seat Program::bind_first(SignatureEntry& entry) {
   }
   published->active = std::make_shared<Version>(std::move(bound));
   if (published->active->bound->plan != seat.plan) seat.timed = false;
-  if (seat.timed) published->active->compare(seat.focus);
-  published->timed = seat.timed;
+  if (seat.timed) {
+    published->active->compare(seat.focus);
+    published->timed = true;
+    published->trial = seat.trial;
+    published->with_active = published_alone(published->active->bound);
+  }
   if (published->active->bound->plan == base_plan_) entry.base = published->active;
   entry.held_bytes = held_bytes(entry, *published->active, tier != nullptr);
   entry.current.store(published.get(), std::memory_order_release);
@@ -308,6 +312,21 @@ void Program::evict_if_needed() {
     tier->record(*this, std::move(event));
   else
     engine_->emit(event);
+}
+
+void Program::forget(const SignatureEntry& entry) {
+  std::shared_ptr<SignatureEntry> gone;
+  {
+    std::unique_lock lock(table_mutex_);
+    const auto it = table_.find(entry.key);
+    if (it == table_.end() || it->second.get() != &entry) return;
+    bound_bytes_.fetch_sub(entry.held_bytes, std::memory_order_relaxed);
+    gone = std::move(it->second);
+    table_.erase(it);
+    generation_.fetch_add(1, std::memory_order_acq_rel);
+  }
+  epochs_.retire(std::move(gone));
+  epochs_.reclaim();
 }
 
 std::vector<std::shared_ptr<SignatureEntry>> Program::entries() {

@@ -76,18 +76,35 @@ std::vector<const Tier::Group*> Tier::chosen(const ProgramState& state, const Si
   return out;
 }
 
-std::shared_ptr<const Plan> Tier::find_plan(const ProgramState& state,
+std::shared_ptr<const Plan> Tier::find_plan(ProgramState& state,
                                             const std::vector<const Group*>& groups) {
-  for (const Variant& variant : state.variants)
-    if (variant.groups == groups) return variant.plan;
+  for (Variant& variant : state.variants) {
+    if (variant.outdated || variant.groups != groups) continue;
+    variant.used = ++state.plans_given;
+    if (auto plan = variant.plan ? variant.plan : variant.running.lock()) return plan;
+  }
   return nullptr;
+}
+
+void Tier::keep_plan(ProgramState& state, const std::vector<const Group*>& groups,
+                     const std::shared_ptr<const Plan>& plan) {
+  std::erase_if(state.variants, [](const Variant& v) { return !v.plan && v.running.expired(); });
+  Variant* least = nullptr;
+  size_t kept = 0;
+  for (Variant& variant : state.variants) {
+    if (!variant.plan) continue;
+    ++kept;
+    if (!least || variant.used < least->used) least = &variant;
+  }
+  if (kept >= kMaxVariants) least->plan.reset();
+  state.variants.push_back({groups, plan->serial, plan, plan, ++state.plans_given});
 }
 
 const std::vector<const Tier::Group*>& Tier::groups_in(const ProgramState& state,
                                                        const Plan& plan) {
   static const std::vector<const Group*> kNone;
   for (const Variant& variant : state.variants)
-    if (variant.plan.get() == &plan) return variant.groups;
+    if (variant.serial == plan.serial) return variant.groups;
   return kNone;
 }
 
@@ -99,28 +116,31 @@ bool Tier::uses(const ProgramState& state, const Plan& plan, const Group& group)
 std::shared_ptr<const Plan> Tier::plan_with(Program& program, ProgramState& state,
                                             const std::vector<const Group*>& groups) {
   if (groups.empty()) return program.base_plan();
-  std::shared_ptr<const Plan> plan;
-  std::vector<Event> events;
   {
     std::lock_guard data(state.data);
     if (auto known = find_plan(state, groups)) return known;
-    std::vector<PlannedRegion> planned;
-    std::unordered_set<NodeId> covered;
-    std::vector<const Group*> general;
-    for (const Group* group : groups) {
-      const Group* g = group->special_of ? group->special_of : group;
-      if (std::find(general.begin(), general.end(), g) == general.end()) general.push_back(g);
+  }
+  // Who holds `work` alone changes groups and plans: it is built while runs may have the lock.
+  std::vector<PlannedRegion> planned;
+  std::unordered_set<NodeId> covered;
+  std::vector<const Group*> general;
+  for (const Group* group : groups) {
+    const Group* g = group->special_of ? group->special_of : group;
+    if (std::find(general.begin(), general.end(), g) == general.end()) general.push_back(g);
+  }
+  for (const Group* group : general) {
+    for (const Region& place : group->places) {
+      const auto inside = [&](NodeId n) { return covered.count(n) > 0; };
+      if (std::any_of(place.nodes.begin(), place.nodes.end(), inside)) continue;
+      covered.insert(place.nodes.begin(), place.nodes.end());
+      planned.push_back(with_specials(place, *group, groups));
     }
-    for (const Group* group : general) {
-      for (const Region& place : group->places) {
-        const auto inside = [&](NodeId n) { return covered.count(n) > 0; };
-        if (std::any_of(place.nodes.begin(), place.nodes.end(), inside)) continue;
-        covered.insert(place.nodes.begin(), place.nodes.end());
-        planned.push_back(with_specials(place, *group, groups));
-      }
-    }
-    std::vector<uint32_t> refused;
-    plan = program.planner().build(planned, &refused);
+  }
+  std::vector<uint32_t> refused;
+  const std::shared_ptr<const Plan> plan = program.planner().build(planned, &refused);
+  std::vector<Event> events;
+  {
+    std::lock_guard data(state.data);
     for (const uint32_t r : refused)
       for (const auto& group : state.groups) {
         if (group->special_of || group->identity != planned[r].region.identity || group->wrong)
@@ -132,8 +152,7 @@ std::shared_ptr<const Plan> Tier::plan_with(Program& program, ProgramState& stat
         events.back().detail = group->reason;
         events.back().back_off_s = -1;
       }
-    if (state.variants.size() >= kMaxVariants) state.variants.erase(state.variants.begin());
-    state.variants.push_back({groups, plan});
+    keep_plan(state, groups, plan);
   }
   for (Event& event : events) emit(state, program, std::move(event));
   return plan;

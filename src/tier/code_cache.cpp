@@ -98,7 +98,7 @@ void Tier::evict(Program& program, ProgramState& state, Group& group, const std:
       group.state = RegionState::kCandidate;
       group.policy.evicted();
     }
-    drop_variants(state, group);
+    drop_variants(state, group, false);
     event = event_of(EventKind::kEvicted, group);
     event.bytes = group.code_bytes;
   }
@@ -109,10 +109,15 @@ void Tier::evict(Program& program, ProgramState& state, Group& group, const std:
   emit(state, program, std::move(event));
 }
 
-void Tier::drop_variants(ProgramState& state, const Group& group) {
-  std::erase_if(state.variants, [&](const Variant& variant) {
-    return std::find(variant.groups.begin(), variant.groups.end(), &group) != variant.groups.end();
-  });
+void Tier::drop_variants(ProgramState& state, const Group& group, bool wrong) {
+  for (Variant& variant : state.variants) {
+    if (std::find(variant.groups.begin(), variant.groups.end(), &group) == variant.groups.end())
+      continue;
+    variant.plan.reset();
+    variant.outdated = true;
+    variant.wrong = variant.wrong || wrong;
+    if (wrong) state.any_wrong = true;
+  }
 }
 
 }  // namespace xc

@@ -1,6 +1,7 @@
 // A region from candidate to verified kernel: lowering, compiling or loading, agreeing with what it
 // replaces on made-up inputs and on a live run's.
 
+#include "base/at_end.h"
 #include "base/clock.h"
 #include "tier/persistence.h"
 #include "tier/region_record.h"
@@ -108,6 +109,10 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     }
     compile_s = thread_cpu_seconds() - start;
   } catch (const std::exception& error) {
+    if (is_out_of_memory(error)) {
+      not_now(program, state, group, std::string("not compiled: ") + error.what());
+      return false;
+    }
     const std::string disabled = compiler_->disabled();
     ban(state, program, group, disabled.empty() ? EventKind::kRefused : EventKind::kJitDisabled,
         std::string("compile failed: ") + error.what());
@@ -130,27 +135,23 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     emit(state, program, std::move(event));
   }
 
-  std::string different;
   Verification verification{*group.extracted, group.spec, *kernel, faults_.guard_pages};
   {
     std::lock_guard data(state.data);
     if (const auto entry = group.asked_by.lock())
       verification.seen = sizes_of(program, *entry, group);
   }
-  try {
-    if (!faults_.unverified) different = verify_synthetic(verification);
-  } catch (const std::exception& error) {
-    different = error.what();
-  }
+  const Outcome outcome = outcome_of(
+      [&] { return faults_.unverified ? std::string() : verify_synthetic(verification); });
   saw_error(state, group, verification);
   group.uncompared = verification.compared == 0 && !faults_.unverified;
   if (!group.zeros && !group.shared) {  // else nothing was compiled
     std::lock_guard lock(mutex_);
     prices_.learn(thread_cpu_seconds() - start);
   }
-  if (!different.empty()) {
-    if (cache && loaded) cache->forget_code(group.code_key);
-    ban(state, program, group, EventKind::kMismatch, different);
+  if (!outcome.different.empty()) {
+    if (cache && loaded && !outcome.later) cache->forget_code(group.code_key);
+    unverified(program, state, group, outcome, "");
     return false;
   }
   if (group.uncompared && program.config().jit != static_cast<int64_t>(JitMode::kAuto)) {
@@ -189,15 +190,7 @@ std::vector<std::shared_ptr<const PhaseCode>> Tier::make_code(Program& program, 
         post_compile(std::static_pointer_cast<ProgramState>(program.tier_state), group);
         return {};
       }
-      {
-        std::lock_guard data(state.data);
-        group.state = RegionState::kCandidate;
-        group.reason = error.message();
-        group.policy.evicted();
-      }
-      Event event = event_now(state, EventKind::kRefused, group);
-      event.detail = error.message() + "; what it holds saves more";
-      emit(state, program, std::move(event));
+      not_now(program, state, group, error.message() + "; what it holds saves more");
       return {};
     }
   }
@@ -214,7 +207,17 @@ void Tier::post_compile(const StatePtr& state, Group& group) {
   post(
       state,
       [this, raw = &group](Program& p, ProgramState& s) {
-        if (dropped(p, s, *raw) || !compile(p, s, *raw)) return;
+        {
+          std::lock_guard data(s.data);  // it may have been frozen before this was posted
+          if (s.frozen || raw->state != RegionState::kQueued) return;
+        }
+        bool ended = false;
+        const AtEnd back([&] {
+          if (!ended) put_back(s, *raw);
+        });
+        const bool compiled = !dropped(p, s, *raw) && compile(p, s, *raw);
+        ended = true;
+        if (!compiled) return;
         std::weak_ptr<SignatureEntry> by;
         {
           std::lock_guard data(s.data);
@@ -223,6 +226,46 @@ void Tier::post_compile(const StatePtr& state, Group& group) {
         if (const auto target = by.lock()) ask_for_inputs(p, s, *raw, *target);
       },
       &group);
+}
+
+void Tier::put_back(ProgramState& state, Group& group) noexcept {
+  std::shared_ptr<Kernel> code;  // goes when no lock is held
+  std::lock_guard data(state.data);
+  if (group.wrong) return;
+  code = std::exchange(group.kernel, nullptr);
+  group.state = RegionState::kCandidate;
+  group.policy.evicted();
+}
+
+void Tier::not_now(Program& program, ProgramState& state, Group& group, const std::string& reason) {
+  put_back(state, group);
+  Event event = event_now(state, EventKind::kRefused, group);
+  event.detail = reason;
+  {
+    std::lock_guard data(state.data);
+    group.reason = reason;
+  }
+  emit(state, program, std::move(event));
+}
+
+Tier::Outcome Tier::outcome_of(const std::function<std::string()>& verify) {
+  Outcome out;
+  try {
+    out.different = verify();
+    out.compared = true;
+  } catch (const std::exception& error) {
+    out.different = error.what();
+    out.later = may_pass_later(error);
+  }
+  return out;
+}
+
+void Tier::unverified(Program& program, ProgramState& state, Group& group, const Outcome& outcome,
+                      const std::string& where) {
+  const std::string reason = where + outcome.different;
+  if (outcome.later) return not_now(program, state, group, "not verified: " + reason);
+  if (outcome.compared) return ban_wrong(program, state, group, reason);
+  ban(state, program, group, EventKind::kMismatch, reason);
 }
 
 void Tier::saw_error(ProgramState& state, Group& group, const Verification& verification) {
@@ -244,7 +287,7 @@ void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group,
                           SignatureEntry& entry) {
   {
     std::lock_guard data(state.data);
-    if (group.state != RegionState::kVerifying) return;
+    if (state.frozen || group.state != RegionState::kVerifying) return;
     group.asked_ns = steady_ns();
   }
   std::vector<ValueId> values;
@@ -287,9 +330,9 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
                          const std::vector<Tensor>& inputs, const Symbols& symbols) {
   {
     std::lock_guard data(state.data);
-    if (group.state != RegionState::kVerifying) return;  // another signature's inputs came first
+    // Another signature's inputs may have come first.
+    if (state.frozen || group.state != RegionState::kVerifying) return;
   }
-  std::string different;
   const double start = thread_cpu_seconds();
   const int64_t begin = steady_ns();
   cache::Permission first_run;
@@ -300,14 +343,12 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
     return;
   }
   Verification verification{*group.extracted, group.spec, *group.kernel, faults_.guard_pages};
-  try {
-    if (!inputs.empty() && !faults_.unverified)
-      different = verify_live(verification, inputs, symbols);
-  } catch (const std::exception& error) {
-    different = error.what();
-  }
+  const Outcome outcome = outcome_of([&] {
+    return inputs.empty() || faults_.unverified ? std::string()
+                                                : verify_live(verification, inputs, symbols);
+  });
   saw_error(state, group, verification);
-  if (different.empty() && group.uncompared && verification.compared == 0) {
+  if (outcome.different.empty() && group.uncompared && verification.compared == 0) {
     ban(state, program, group, EventKind::kRefused, kUncompared);
     return;
   }
@@ -315,10 +356,8 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
     std::lock_guard lock(mutex_);
     prices_.learn(prices_.compile_s + (thread_cpu_seconds() - start));
   }
-  if (!different.empty()) {
-    ban(state, program, group, EventKind::kMismatch, "on a live run's inputs: " + different);
-    return;
-  }
+  if (!outcome.different.empty())
+    return unverified(program, state, group, outcome, "on a live run's inputs: ");
   {
     std::lock_guard data(state.data);
     settle_state(group);  // with its verdicts, where it had code before

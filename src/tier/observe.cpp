@@ -79,11 +79,18 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs, bool co
   if (!data || state->frozen) return;
   if (!state->analysed) {
     if (!state->analysing && entry.segment == 0 && ++state->samples >= kFirstLook) {
-      post(state, [this](Program& p, ProgramState& s) { analyse(p, s); });
+      post(state, [this](Program& p, ProgramState& s) {
+        const AtEnd done([&] {  // what failed, for want of memory, is asked for again
+          std::lock_guard lock(s.data);
+          s.analysing = s.analysed;
+        });
+        analyse(p, s);
+      });
       state->analysing = true;
     }
     return;
   }
+  if (on_trial && !is_tried(*state, published)) return leave_ended_trial(state, entry);
   if (on_trial) {
     constexpr uint64_t kLook = 6, kEvery = 2;  // samples of both sides together
     const uint64_t n = ++state->trial.samples;
@@ -271,12 +278,16 @@ void Tier::follow(const StatePtr& state, SignatureEntry& entry, const Facts& fac
   const auto bind_it = [this, weak, settle](Program& p, ProgramState& s) {
     const auto target = weak.lock();
     if (!target) return;
-    if (settle)
-      bind_anew(p, s, *target);
-    else
-      join_trial(p, s, target);
-    // What cannot be bound, for a limit say, is not asked for again: the signature keeps what it
-    // has.
+    try {
+      if (settle)
+        bind_anew(p, s, *target);
+      else
+        join_trial(p, s, target);
+    } catch (const std::exception& error) {
+      // What is over a limit is not asked for again: the signature keeps what it has.
+      target->rebinding = !is_out_of_memory(error);
+      throw;
+    }
     target->rebinding = false;
   };
   try {
@@ -290,20 +301,22 @@ void Tier::follow(const StatePtr& state, SignatureEntry& entry, const Facts& fac
 void Tier::bind_anew(Program& program, ProgramState& state, SignatureEntry& entry) {
   const auto now = program.published(entry);
   std::vector<const Group*> groups;
+  bool alternates = false;
   {
     std::unique_lock data(state.data);
-    if (state.frozen && !state.wrong_plans.contains(now->active->bound->plan->serial)) {
+    const bool wrong = is_wrong(state, *now);
+    if (state.frozen && !wrong) {
       data.unlock();
       return program.settle(entry);
     }
     groups = chosen(state, entry, known_facts(state, entry));
+    alternates = now->challenger && is_tried(state, *now) && !wrong;
   }
   const auto wanted = plan_with(program, state, groups);
   program.set_preferred_plan(groups.empty() ? nullptr : wanted);
-  if (now->challenger || now->active->bound->plan == wanted) return program.settle(entry);
-  auto next = std::make_shared<Published>();
-  next->active = std::make_shared<Version>(program.bind(entry, wanted, {.background = true}));
-  program.publish(entry, std::move(next));
+  if (alternates || (!now->challenger && now->active->bound->plan == wanted))
+    return program.settle(entry);
+  program.publish(entry, published_alone(program.bind(entry, wanted, {.background = true})));
 }
 
 /// Compares a live region, 32 samples at a time, with what it replaced: known from the trial on the

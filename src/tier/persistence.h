@@ -53,7 +53,7 @@ class Persistence {
   void keep_code(const std::string& key, const std::string& subject, double compile_s,
                  std::string calls, const std::vector<std::shared_ptr<const PhaseCode>>& phases);
   void forget_code(const std::string& key);
-  /// Code found wrong while it was in use: no process tries it again for long.
+  /// Code found wrong: no process tries it again for long.
   void condemn(const std::string& key, const std::string& subject);
   /// Whether code of that key killed a process, or was found wrong in one, not long ago.
   bool is_refused(const std::string& key) { return store_.is_refused(key); }

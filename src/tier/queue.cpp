@@ -14,6 +14,7 @@ namespace {
 constexpr auto kBudgetLook = std::chrono::milliseconds(20);
 constexpr auto kBudgetLookMost = std::chrono::milliseconds(1000);
 constexpr auto kReclaimLook = std::chrono::milliseconds(100);
+constexpr int64_t kReclaimLookNs = std::chrono::nanoseconds(kReclaimLook).count();
 
 }  // namespace
 
@@ -21,15 +22,18 @@ void Tier::post(const StatePtr& state, std::function<void(Program&, ProgramState
                 Group* compiles, Charge charge) {
   {
     std::lock_guard lock(mutex_);
-    if (stopping_ || state->gone) return;
-    if (no_thread_) return;
-    if (!thread_.running() && (faults_.no_thread || !thread_.start([this] { thread_main(); }))) {
-      no_thread_ = true;  // tier 0 serves; sampled() tells it once, when no lock is held
-      return;
-    }
+    if (stopping_ || state->gone || !start_thread()) return;
     jobs_.push_back({state, std::move(job), compiles, charge});
   }
   wake_.notify_one();
+}
+
+bool Tier::start_thread() {
+  if (no_thread_) return false;
+  if (thread_.running()) return true;
+  if (!faults_.no_thread && thread_.start([this] { thread_main(); })) return true;
+  no_thread_ = true;  // tier 0 serves; sampled() tells it once, when no lock is held
+  return false;
 }
 
 bool Tier::may_start(const Job& job, double cpu_s) {
@@ -121,14 +125,39 @@ void Tier::log_failure(const char* what) noexcept {
   }
 }
 
+/// One that was not looked at this time. Under mutex_.
+Tier::StatePtr Tier::next_left_behind() const {
+  for (const auto& [program, state] : states_)
+    if ((state->left_behind || state->condemning) && !state->gone && state->looked != looks_)
+      return state;
+  return nullptr;
+}
+
 void Tier::look_at_left_behind(std::unique_lock<std::mutex>& lock) {
-  std::vector<StatePtr> left = std::exchange(left_behind_, {});
-  for (const StatePtr& state : left)
-    if (!state->gone && !stopping_)
-      busy_with(lock, state, [&](Program& program) { reclaim(program); });
-  lock.unlock();
-  left.clear();
-  lock.lock();
+  left_behind_ = hurry_ = false;
+  looked_ns_ = steady_ns();
+  ++looks_;
+  for (StatePtr state = next_left_behind(); state && !stopping_; state = next_left_behind()) {
+    state->looked = looks_;
+    const bool left = std::exchange(state->left_behind, false);
+    const bool condemning = std::exchange(state->condemning, false);
+    busy_with(lock, state, [&](Program& program) {
+      if (left) reclaim(program);
+      if (!condemning) return;
+      bool done = false;
+      const AtEnd again([&] {
+        if (done) return;
+        const std::lock_guard relock(mutex_);
+        state->condemning = left_behind_ = true;
+      });
+      const Work work(*state, program);
+      take_out_condemned(program, *state);
+      done = true;
+    });
+    lock.unlock();
+    state.reset();
+    lock.lock();
+  }
 }
 
 void Tier::reclaim(Program& program) {
@@ -136,19 +165,23 @@ void Tier::reclaim(Program& program) {
   if (program.epochs().retired() == 0) return;
   const StatePtr state = state_of(program);
   const std::lock_guard lock(mutex_);
-  if (state && !state->gone) left_behind_.push_back(state);
+  if (state && !state->gone) state->left_behind = left_behind_ = true;
 }
 
 void Tier::thread_main() {
   std::unique_lock lock(mutex_);
   auto budget_look = kBudgetLook;
   while (true) {
-    const auto called = [&] { return stopping_ || !jobs_.empty(); };
-    if (left_behind_.empty())
+    const auto called = [&] { return stopping_ || hurry_ || !jobs_.empty(); };
+    if (left_behind_)
+      wake_.wait_for(lock, kReclaimLook, called);
+    else
       wake_.wait(lock, called);
-    else if (!wake_.wait_for(lock, kReclaimLook, called))
-      look_at_left_behind(lock);
     if (stopping_) return;
+    if (hurry_ || (left_behind_ && steady_ns() - looked_ns_ >= kReclaimLookNs)) {
+      look_at_left_behind(lock);
+      continue;
+    }
     if (jobs_.empty()) continue;
     // Over the budget the job stays queued, so that its program can still be taken away: the budget
     // refills with the process's CPU time, and a process that waits for us uses none.
@@ -158,11 +191,10 @@ void Tier::thread_main() {
       // A process that does nothing is not woken for a budget that does not grow.
       constexpr double kIdleS = 1e-3;
       const double used = process_cpu_seconds();
-      if (!stopping_) wake_.wait_for(lock, budget_look);
+      if (!stopping_ && !hurry_) wake_.wait_for(lock, budget_look);
       budget_look = process_cpu_seconds() - used < kIdleS
                         ? std::min(2 * budget_look, kBudgetLookMost)
                         : kBudgetLook;
-      look_at_left_behind(lock);
       continue;
     }
     budget_look = kBudgetLook;
@@ -198,8 +230,9 @@ bool Tier::wait_idle(Program& program, std::chrono::milliseconds timeout) {
   ++state->waiting;
   wake_.notify_one();
   const bool idle = idle_.wait_for(lock, timeout, [&] {
-    return busy_ != state && std::none_of(jobs_.begin(), jobs_.end(),
-                                          [&](const Job& job) { return job.state == state; });
+    return busy_ != state && !state->condemning &&
+           std::none_of(jobs_.begin(), jobs_.end(),
+                        [&](const Job& job) { return job.state == state; });
   });
   --state->waiting;
   return idle;

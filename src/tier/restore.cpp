@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/at_end.h"
 #include "base/clock.h"
 #include "tier/persistence.h"
 #include "tier/tier.h"
@@ -108,6 +109,10 @@ void Tier::recall_profile(Program& program, const StatePtr& state, SignatureEntr
   }
   std::lock_guard data(state->data);
   post(state, [this, record = std::move(*record)](Program& p, ProgramState& s) {
+    const AtEnd done([&] {  // without memory for it, it is searched like any program
+      std::lock_guard lock(s.data);
+      s.analysing = s.analysed;
+    });
     restore(p, s, record, nullptr);
   });
   state->analysing = true;
@@ -188,8 +193,9 @@ void Tier::revive(Program& program, ProgramState& state, Group& group,
     for (const cache::RegionRecord* at : known) {
       using Choice = policy::RegionPolicy::Choice;
       // A clock that was put back must not ban for longer than the rule says.
-      const double left_s = std::clamp(static_cast<double>(at->banned_until_s - std::time(nullptr)),
-                                       0.0, policy::back_off_s(std::max(0, at->refusals - 1)));
+      const double left_s = std::clamp(
+          static_cast<double>(at->banned_until_s) - static_cast<double>(std::time(nullptr)), 0.0,
+          policy::back_off_s(std::max(0, at->refusals - 1)));
       const bool fused = at->verdict == cache::Verdict::kAccepted;
       refused = refused || !fused;
       group.policy.recall(at->size, {.choice = fused ? Choice::kFused : Choice::kBase,

@@ -68,9 +68,9 @@ void Tier::check_sentinel(Program& program, ProgramState& state, Group& group,
   const size_t inputs = group.extracted->graph.inputs.size();
   {
     std::lock_guard data(state.data);
-    group.sentinel.runs = 0;
     if (group.wrong) return;
     if (operands.size() != inputs + group.extracted->graph.outputs.size()) {
+      group.sentinel.runs = 0;
       group.sentinel.due = kNeverAgain;  // some operand is no tensor of the run
       return;
     }
@@ -84,56 +84,112 @@ void Tier::check_sentinel(Program& program, ProgramState& state, Group& group,
     different = compare_region(group.extracted->graph, in,
                                evaluate_region(group.extracted->graph, in), out, &worst,
                                /*forgiving=*/true, group.spec.numerics);
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (error.status() == Status::kOutOfMemory) return;  // and is due again soon
+    std::lock_guard data(state.data);
+    group.sentinel.runs = 0;
     return;  // inputs that the operators refuse, as the run may have
   }
+  if (!different.empty())
+    for (const Group* culprit : running)
+      found_wrong(culprit->identity, "on a live run, while it was in use: " + different);
   {
     std::lock_guard data(state.data);
+    group.sentinel.runs = 0;
     group.worst_error = std::max(group.worst_error, worst);
     const auto* measured = group.policy.latest();
     group.sentinel.due =
         policy::sentinel_runs(thread_cpu_seconds() - start, measured ? measured->fused_s : 0);
   }
-  if (different.empty()) return;
-  const std::string reason = "on a live run, while it was in use: " + different;
-  for (Group* culprit : running) {
-    // Other programs of the engine share the code.
-    std::vector<StatePtr> others;
+  if (!different.empty()) take_out_condemned(program, state);
+}
+
+void Tier::found_wrong(const Hash128& identity, const std::string& reason) {
+  {
+    std::lock_guard lock(mutex_);
+    condemned_.try_emplace(identity, reason);  // all that asks for memory
+    kernels_.erase(identity);
+    if (!start_thread()) return;
+    for (const auto& [program, state] : states_) state->condemning = true;
+    left_behind_ = hurry_ = true;
+  }
+  wake_.notify_one();
+}
+
+void Tier::ban_wrong(Program& program, ProgramState& state, Group& group,
+                     const std::string& reason) {
+  if (Persistence* cache = persistence(program)) cache->condemn(group.code_key, group.name);
+  found_wrong(group.identity, reason);
+  ban(state, program, group, EventKind::kMismatch, reason);
+}
+
+void Tier::take_out_condemned(Program& program, ProgramState& state) {
+  for (size_t k = 0; k < state.groups.size(); ++k) {  // a ban may add groups
+    Group& group = *state.groups[k];
+    std::string reason;
     {
       std::lock_guard lock(mutex_);
-      condemned_.insert(culprit->identity);
-      kernels_.erase(culprit->identity);
-      for (const auto& [other, known] : states_)
-        if (known.get() != &state) others.push_back(known);
+      const auto it = condemned_.find(group.identity);
+      if (it == condemned_.end()) continue;
+      reason = it->second;
     }
-    for (const StatePtr& other : others)
-      post(other, [this, identity = culprit->identity, reason](Program& p, ProgramState& s) {
-        for (size_t k = 0; k < s.groups.size(); ++k)
-          if (s.groups[k]->identity == identity && s.groups[k]->kernel && !s.groups[k]->wrong)
-            condemn(p, s, *s.groups[k], reason);
-      });
-    condemn(program, state, *culprit, reason);
+    // One that is wrong already was banned before anything ran it.
+    if (group.kernel && (!group.wrong || group.leaving)) condemn(program, state, group, reason);
   }
 }
 
 void Tier::condemn(Program& program, ProgramState& state, Group& group, const std::string& reason) {
-  // Other processes first: whatever fails here, they are told.
+  {
+    std::lock_guard data(state.data);
+    if (!group.wrong && group.policy.fused_anywhere()) ++state.rolled_back;
+    group.wrong = group.leaving = true;  // from here on no signature is given a plan with it
+    drop_variants(state, group, true);
+  }
+  // Other processes before anything else: whatever fails here, they are told.
   if (Persistence* cache = persistence(program)) cache->condemn(group.code_key, group.name);
   {
     std::lock_guard data(state.data);
-    group.wrong = true;  // from here on no signature is given a plan with it
-    if (group.policy.fused_anywhere()) ++state.rolled_back;
-    for (const Variant& variant : state.variants)
-      if (std::find(variant.groups.begin(), variant.groups.end(), &group) != variant.groups.end())
-        state.wrong_plans.insert(variant.plan->serial);
-    drop_variants(state, group);
     // Both sides of a trial may have it, whatever is on trial.
     if (state.trial.group && state.trial.group != &group)
       state.trial.group->policy.postpone(state.trial.size);
   }
   end_trial(program, state, false);
   publish_everywhere(program, state, SIZE_MAX);
+  if (runs_wrong(program, state))
+    fail(Status::kOutOfMemory, "{} is wrong, and what runs it could not be bound anew", group.name);
   ban(state, program, group, EventKind::kMismatch, reason);
+}
+
+bool Tier::is_wrong(const ProgramState& state, const Published& published) {
+  const auto has = [&](const std::shared_ptr<Version>& version) {
+    return version && std::any_of(state.variants.begin(), state.variants.end(), [&](auto& v) {
+             return v.wrong && v.serial == version->bound->plan->serial;
+           });
+  };
+  return state.any_wrong && (has(published.active) || has(published.challenger));
+}
+
+bool Tier::runs_wrong(Program& program, ProgramState& state) {
+  const auto entries = program.entries();
+  return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) {
+    const auto now = program.published(*entry);
+    std::lock_guard data(state.data);
+    return is_wrong(state, *now);
+  });
+}
+
+void Tier::replace_wrong(Program& program, ProgramState& state, SignatureEntry& entry) {
+  const auto wrong = [&] {
+    const auto now = program.published(entry);
+    std::lock_guard data(state.data);
+    return is_wrong(state, *now);
+  };
+  if (!wrong()) return;
+  const Work work(state, program);  // may wait for a compile: no run must use it
+  bind_anew_if_possible(program, state, entry);
+  if (!wrong()) return;
+  program.forget(entry);
+  fail(Status::kOutOfMemory, "there is no memory to bind what takes the place of a wrong kernel");
 }
 
 }  // namespace xc

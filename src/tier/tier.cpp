@@ -117,7 +117,6 @@ void Tier::removed(Program& program) {
   const StatePtr state = it->second;
   state->gone = true;
   std::erase_if(jobs_, [&](const Job& job) { return job.state == state; });
-  std::erase(left_behind_, state);
   // A job in progress holds the program, and through it the engine that owns this thread: it must
   // end before the owner lets go.
   idle_.wait(lock, [&] { return busy_ != state; });
@@ -238,6 +237,10 @@ void Tier::record(Program& program, Event event) {
 
 void Tier::first_bound(Program& program, SignatureEntry& entry) {
   if (thread_.lost()) return;
+  // A kernel may have been found wrong between the entry's bind and its place in the table, where
+  // condemn() looks for those that run it.
+  const auto known = std::static_pointer_cast<ProgramState>(program.tier_state);
+  if (known && known->any_wrong) replace_wrong(program, *known, entry);
   recall(program, entry);
   const auto mode = static_cast<JitMode>(program.config().jit);
   // In mode freeze no one follows up: what an earlier process learnt of these sizes is used now.
@@ -345,18 +348,20 @@ void Tier::analyse(Program& program, ProgramState& state) {
   const double start = thread_cpu_seconds();
   const int64_t begin = steady_ns();
   FusionReport considered;
-  add_groups(program, state, find_regions(program.graph(), fusion_options(program), &considered));
+  std::vector<Region> regions = find_regions(program.graph(), fusion_options(program), &considered);
   watch_zeros(program, state);
+  const std::vector<Event> found = add_groups(program, state, std::move(regions));
   Event event;
   event.kind = EventKind::kSearched;
   event.wall_ms = ms_since(begin);
   {
-    std::lock_guard data(state.data);
+    std::lock_guard data(state.data);  // with the groups, or it is done once more
     state.analysed = true;
     state.considered = std::move(considered);
     state.restore_s += thread_cpu_seconds() - start;
     event.places = static_cast<int64_t>(state.groups.size());
   }
+  for (const Event& candidate : found) emit(state, program, candidate);
   emit(state, program, std::move(event));
 }
 
@@ -371,11 +376,12 @@ void Tier::offer_parts(Program& program, ProgramState& state, Group& group) {
     if (std::all_of(region.nodes.begin(), region.nodes.end(),
                     [&](NodeId n) { return group.nodes.count(n) > 0; }))
       inside.push_back(std::move(region));
-  add_groups(program, state, std::move(inside), &group);
+  for (const Event& candidate : add_groups(program, state, std::move(inside), &group))
+    emit(state, program, candidate);
 }
 
-void Tier::add_groups(Program& program, ProgramState& state, std::vector<Region> regions,
-                      const Group* part_of) {
+std::vector<Event> Tier::add_groups(Program& program, ProgramState& state,
+                                    std::vector<Region> regions, const Group* part_of) {
   for (Region& region : regions)
     region.identity =
         region_identity(program.graph(), region, program.planner().region_spec(region));
@@ -415,27 +421,44 @@ void Tier::add_groups(Program& program, ProgramState& state, std::vector<Region>
       event.detail = fmt::format("{} places, {} nodes each", group->places.size(),
                                  group->nodes.size() / group->places.size());
       events.push_back(std::move(event));
-      state.groups.push_back(std::move(groups[{group->segment, group->identity}]));
     }
+    state.groups.reserve(state.groups.size() + in_order.size());
+    for (const Group* group : in_order)
+      state.groups.push_back(std::move(groups[{group->segment, group->identity}]));
   }
-  for (Event& event : events) emit(state, program, std::move(event));
+  return events;
 }
 
 void Tier::ban(ProgramState& state, Program& program, Group& group, EventKind kind,
                std::string reason) {
+  std::shared_ptr<Kernel> code;  // goes when no lock is held
   {
     std::lock_guard data(state.data);
     group.state = RegionState::kBanned;
-    group.reason = reason;
     group.wrong = true;
     group.mismatch = kind == EventKind::kMismatch;
+    group.leaving = false;
+    code = std::exchange(group.kernel, nullptr);
+    group.reason = reason;
   }
+  code.reset();
   Event event = event_now(state, kind, group);
   event.back_off_s = -1;
   event.detail = std::move(reason);
   emit(state, program, std::move(event));
   if (group.mismatch) remember(program, state);
   offer_parts(program, state, group);
+}
+
+bool Tier::is_out_of_memory(const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  return dynamic_cast<const std::bad_alloc*>(&error) ||
+         (known && known->status() == Status::kOutOfMemory);
+}
+
+bool Tier::may_pass_later(const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  return is_out_of_memory(error) || (known && known->status() == Status::kLimit);
 }
 
 void Tier::settle_state(Group& group) {

@@ -12,7 +12,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <thread>
 #include <unordered_map>
 #include <unordered_set>
@@ -148,6 +147,7 @@ class Tier final : public TierHooks {
     std::unordered_set<NodeId> nodes;  ///< of all places
     std::vector<int64_t> decided_key;  ///< key of the signature of the last verdict
     bool mismatch = false;             ///< found wrong, which other processes are told
+    bool leaving = false;              ///< found wrong, and maybe not out of all that runs yet
     bool uncompared = false;  ///< no made-up sizes gave an element: a live run has to show it
     bool shared = false;      ///< its code was made for another session
     std::string code_key;     ///< in the persistent cache; empty = not kept
@@ -197,10 +197,16 @@ class Tier final : public TierHooks {
   static double predicted_in(Group& group, const Fact& fact, const Version& version);
   /// Facts of the groups, in order, for one signature; what SignatureEntry::tier_facts points at.
   using Facts = std::vector<Fact>;
-  /// A plan and the groups that are fused in it, in the order in which they claimed nodes.
+  /// A plan and the groups that are fused in it, in the order in which they claimed nodes. Known as
+  /// long as something runs it: a kernel in it may be found wrong.
   struct Variant {
     std::vector<const Group*> groups;
-    std::shared_ptr<const Plan> plan;
+    uint64_t serial = 0;                ///< Plan::serial
+    std::shared_ptr<const Plan> plan;   ///< null: entries alone keep it
+    std::weak_ptr<const Plan> running;  ///< the same plan
+    uint64_t used = 0;                  ///< ProgramState::plans_given when it was asked for last
+    bool outdated = false;              ///< has code that was let go: no run is given it any more
+    bool wrong = false;                 ///< has a kernel found wrong in use
   };
   /// Two plans compared on live runs of one class of sizes.
   struct Trial {
@@ -235,7 +241,13 @@ class Tier final : public TierHooks {
     bool gone = false;       ///< its owner is letting go: no new jobs; guarded by Tier::mutex_
     bool postponed = false;  ///< told that its jobs wait for the budget; Tier::mutex_
     int waiting = 0;         ///< host threads in wait_idle(): its jobs need no budget; Tier::mutex_
-    std::mutex data;         ///< guards what follows
+    // What the thread looks at again and again until it is done, and that asks for no memory to be
+    // remembered. Guarded by Tier::mutex_.
+    bool left_behind = false;            ///< what a run may still see (reclaim())
+    bool condemning = false;             ///< kernels of it may be among Tier::condemned_
+    uint64_t looked = 0;                 ///< Tier::looks_ when it was looked at last
+    std::atomic<bool> any_wrong{false};  ///< some Variant::wrong is set, or was
+    std::mutex data;                     ///< guards what follows
     bool analysed = false, analysing = false, frozen = false;
     int warming = 0;  ///< hosts in Session::warm_up(): what gains anything is compiled
     std::vector<std::unique_ptr<Group>> groups;
@@ -246,8 +258,8 @@ class Tier final : public TierHooks {
     /// Accepted by an earlier process, of sites whose weights are not packed yet: which, and what
     /// is known of each. Guarded by `work`.
     std::vector<std::pair<uint32_t, std::vector<cache::RegionRecord>>> zeros_to_come;
-    std::vector<Variant> variants;   ///< the latest, at most kMaxVariants
-    std::set<uint64_t> wrong_plans;  ///< serials of plans with a kernel found wrong in use
+    std::vector<Variant> variants;  ///< at most kMaxVariants with a plan, those used last
+    uint64_t plans_given = 0;
     Trial trial;
     bool trial_posted = false;
     int64_t added_ns = 0;
@@ -279,6 +291,8 @@ class Tier final : public TierHooks {
   /// `compiles`: the region that the job compiles, if any.
   void post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job,
             Group* compiles = nullptr, Charge charge = Charge::kBudget);
+  /// False when the system refuses it. Under mutex_.
+  bool start_thread();
   void thread_main();
   struct Job {
     StatePtr state;
@@ -326,8 +340,11 @@ class Tier final : public TierHooks {
                                           const Facts& facts, const Group* with = nullptr,
                                           const Group* without = nullptr);
   /// The plan of these groups when it was built before, else null. Under state.data.
-  static std::shared_ptr<const Plan> find_plan(const ProgramState& state,
+  static std::shared_ptr<const Plan> find_plan(ProgramState& state,
                                                const std::vector<const Group*>& groups);
+  /// From now on find_plan() knows it. Under state.data.
+  static void keep_plan(ProgramState& state, const std::vector<const Group*>& groups,
+                        const std::shared_ptr<const Plan>& plan);
   /// The groups of a plan built before; none for the base plan. Under state.data.
   static const std::vector<const Group*>& groups_in(const ProgramState& state, const Plan& plan);
   /// Whether runs under the plan use the group's kernel. Under state.data.
@@ -358,9 +375,28 @@ class Tier final : public TierHooks {
   /// Costs at the sizes of the signature used last.
   static FusionOptions fusion_options(Program& program);
   void analyse(Program& program, ProgramState& state);
-  void add_groups(Program& program, ProgramState& state, std::vector<Region> regions,
-                  const Group* part_of = nullptr);
+  /// All of them or none; the events to tell of them.
+  std::vector<Event> add_groups(Program& program, ProgramState& state, std::vector<Region> regions,
+                                const Group* part_of = nullptr);
+  /// How a verification ended.
+  struct Outcome {
+    std::string different;  ///< what is not as it should be; empty = nothing
+    bool compared = false;  ///< and it was seen to be so: it is not that the verification failed
+    bool later = false;     ///< it failed for now
+  };
+  static Outcome outcome_of(const std::function<std::string()>& verify);
+  /// Throws where it failed for want of memory in the middle: put_back() then.
   bool compile(Program& program, ProgramState& state, Group& group);
+  /// A candidate again, whose compile or verification came to nothing: regret is counted anew.
+  static void put_back(ProgramState& state, Group& group) noexcept;
+  /// The same, told with the reason.
+  void not_now(Program& program, ProgramState& state, Group& group, const std::string& reason);
+  /// What verification said no to: banned, or put back where it only failed for now.
+  void unverified(Program& program, ProgramState& state, Group& group, const Outcome& outcome,
+                  const std::string& where);
+  static bool is_out_of_memory(const std::exception& error);
+  /// Whether what failed so may go through another time: when there is memory, or at other sizes.
+  static bool may_pass_later(const std::exception& error);
   std::vector<std::shared_ptr<const PhaseCode>> make_code(Program& program, ProgramState& state,
                                                           Group& group, const RegionCode& code);
   /// The code cache: code_cache.cpp.
@@ -373,9 +409,10 @@ class Tier final : public TierHooks {
   Room make_room(Program& program, ProgramState& state, Group& group);
   /// Whether nothing but plans needs its code. Under the data lock of its program.
   static bool evictable(const Group& group);
-  static void drop_variants(ProgramState& state, const Group& group);
-  /// Posts the compile of a queued region.
+  /// Plans with the group are given to no run any more. `wrong`: nor are they to be run.
+  static void drop_variants(ProgramState& state, const Group& group, bool wrong);
   void share(const Hash128& identity, const std::shared_ptr<Kernel>& kernel);
+  /// Posts the compile of a queued region.
   void post_compile(const StatePtr& state, Group& group);
   void evict(Program& program, ProgramState& state, Group& group, const std::string& why);
   /// The sizes of an entry by the names that the group's kernel knows them by.
@@ -391,8 +428,15 @@ class Tier final : public TierHooks {
   /// False when the trial is over, full, of other sizes, or changes nothing for this signature.
   bool join_trial(Program& program, ProgramState& state,
                   const std::shared_ptr<SignatureEntry>& entry);
+  /// Asks for no memory.
   static void leave_trial(Program& program, SignatureEntry& entry, bool accepted);
+  /// Posts that an entry leaves, which is on no trial that runs. Under state.data.
+  void leave_ended_trial(const StatePtr& state, SignatureEntry& entry);
   void end_trial(Program& program, ProgramState& state, bool accepted);
+  /// Whether what is published is on the trial that runs. Under state.data.
+  static bool is_tried(const ProgramState& state, const Published& published) {
+    return state.trial.group && published.trial == state.trial.began_ns;
+  }
   static const Fact& fact_at(const ProgramState& state, const Facts& facts, const Group& group);
   static bool applies(const ProgramState& state, const Facts& facts, const Group& group) {
     return fact_at(state, facts, group).applies;
@@ -407,8 +451,8 @@ class Tier final : public TierHooks {
   /// The same on a run's path: fused kernels may want more memory than its sizes are to have, and
   /// it keeps the steps then.
   void bind_within_limits(Program& program, ProgramState& state, SignatureEntry& entry);
-  /// The same of many: one that cannot be bound, for a limit say, keeps what it runs, or goes back
-  /// to the base plan where that is wrong.
+  /// The same of many: one that cannot be bound, for a limit say, keeps what it runs. Where that is
+  /// wrong, it goes back to the base plan; where that is over a limit too, out of the table.
   void bind_anew_if_possible(Program& program, ProgramState& state, SignatureEntry& entry);
   void prepare_weights(Program& program, ProgramState& state);
   /// Lets go of what no run can see any longer, at once or as soon as the last of those has ended.
@@ -491,8 +535,22 @@ class Tier final : public TierHooks {
   /// its special kernels one of which the step ran.
   void check_sentinel(Program& program, ProgramState& state, Group& group,
                       const std::vector<Group*>& running, const std::vector<Tensor>& operands);
+  /// The code of a region is wrong: no session of the engine gets it any more, and those that have
+  /// it are about to let go of it (take_out_condemned()).
+  void found_wrong(const Hash128& identity, const std::string& reason);
+  /// The same of code that nothing of this program runs yet; bans it, here and for later processes.
+  void ban_wrong(Program& program, ProgramState& state, Group& group, const std::string& reason);
+  /// Condemns what was found wrong in any session. Where it throws, it is called again.
+  void take_out_condemned(Program& program, ProgramState& state);
   /// Takes a region out of every plan and bans it for good, here and for later processes.
   void condemn(Program& program, ProgramState& state, Group& group, const std::string& reason);
+  /// Whether either side has a kernel found wrong in use. Under state.data.
+  static bool is_wrong(const ProgramState& state, const Published& published);
+  /// Whether some entry runs one.
+  static bool runs_wrong(Program& program, ProgramState& state);
+  /// The same of an entry that came into the table just now, after it was given its plan: it is
+  /// bound anew.
+  void replace_wrong(Program& program, ProgramState& state, SignatureEntry& entry);
 
   // Between processes: restore.cpp.
   /// Null without a cache directory.
@@ -535,7 +593,11 @@ class Tier final : public TierHooks {
   std::unordered_map<const Program*, StatePtr> states_;
   std::deque<Job> jobs_;
   StatePtr busy_;
-  std::vector<StatePtr> left_behind_;  ///< programs with what a run may still see (reclaim())
+  // Some program has ProgramState::left_behind or condemning set; `hurry_`: it was not looked at.
+  bool left_behind_ = false, hurry_ = false;
+  uint64_t looks_ = 0;
+  int64_t looked_ns_ = 0;
+  StatePtr next_left_behind() const;
   bool stopping_ = false;
   std::atomic<bool> calibrating_{false};
   std::map<std::string, std::unique_ptr<Persistence>> persistence_;  ///< by directory
@@ -543,7 +605,7 @@ class Tier final : public TierHooks {
   std::atomic<bool> no_thread_{false}, no_thread_told_{false};  ///< the system refused it
   /// Compiled kernels by region identity, shared by the engine's programs.
   std::map<Hash128, std::weak_ptr<Kernel>> kernels_;
-  std::set<Hash128> condemned_;  ///< regions whose kernels were found wrong in use
+  std::map<Hash128, std::string> condemned_;  ///< regions whose kernels were found wrong: how
 };
 
 }  // namespace xc

@@ -89,19 +89,15 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
     group.state = RegionState::kTrial;
   }
   std::string refusal;
-  bool for_now = false;  // other sizes may be bound, or these when there is memory again
+  bool later = false;
   try {
     bind_anew(program, state, *entry);
     if (!join_trial(program, state, entry)) refusal = "replaces no step of this plan";
-  } catch (const std::bad_alloc&) {
-    for_now = true;
-  } catch (const Error& error) {
-    for_now = error.status() == Status::kLimit || error.status() == Status::kOutOfMemory;
-    refusal = "cannot be planned: " + error.message();
   } catch (const std::exception& error) {
-    refusal = std::string("cannot be planned: ") + error.what();
+    later = may_pass_later(error);
+    if (!later) refusal = std::string("cannot be planned: ") + error.what();
   }
-  if (for_now) {
+  if (later) {
     {
       std::lock_guard data(state.data);
       group.policy.failed(trial.size, static_cast<double>(steady_ns()) * 1e-9);
@@ -113,21 +109,23 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
     ban(state, program, group, EventKind::kRefused, refusal);
     return;
   }
+  program.call_attention();  // signatures of these sizes join when they next run
   Event event = event_now(state, EventKind::kTrial, group);
   event.detail =
       fmt::format("alternating live runs at {}{}", sizes_text(*entry, *program.base_plan()),
                   trial.confirm ? ": is it worth keeping there?" : "");
   emit(state, program, std::move(event));
-  program.call_attention();  // signatures of these sizes join when they next run
 }
 
 bool Tier::join_trial(Program& program, ProgramState& state,
                       const std::shared_ptr<SignatureEntry>& entry) {
   std::vector<const Group*> groups;
+  auto published = std::make_shared<Published>();
   {
     std::lock_guard data(state.data);
     const Trial& trial = state.trial;
     if (!trial.group) return false;
+    published->trial = trial.began_ns;
     const Facts& facts = known_facts(state, *entry);
     if (!trial.covers(*entry, fact_at(state, facts, *trial.group))) return false;
     groups = chosen(state, *entry, facts, trial.confirm ? nullptr : trial.group,
@@ -149,7 +147,6 @@ bool Tier::join_trial(Program& program, ProgramState& state,
   if (now->challenger || now->timed) return true;
   const auto bound = program.bind(*entry, plan_with(program, state, groups), {.background = true});
   const Plan &plan = *bound->plan, &running = *now->active->bound->plan;
-  auto published = std::make_shared<Published>();
   published->active = std::make_shared<Version>(now->active->bound);
   std::vector<uint8_t> of_running = difference(running, plan);
   std::vector<uint8_t> focus = difference(plan, running);
@@ -160,9 +157,13 @@ bool Tier::join_trial(Program& program, ProgramState& state,
   published->active->compare(std::move(of_running));
   published->challenger = std::make_shared<Version>(bound);
   published->challenger->compare(std::move(focus));
+  published->with_active = published_alone(now->active->bound);
+  published->with_challenger = published_alone(bound);
+  {
+    std::lock_guard data(state.data);
+    state.trial.entries.push_back(entry);
+  }
   program.publish(*entry, std::move(published));
-  std::lock_guard data(state.data);
-  state.trial.entries.push_back(entry);
   return true;
 }
 
@@ -208,22 +209,34 @@ void Tier::seated(Program& program, SignatureEntry& entry, int64_t trial) {
       return;
     }
   }
-  // It ended meanwhile. What is published changes on the background thread alone.
-  post(
-      state,
-      [this, weak = entry.weak_from_this()](Program& p, ProgramState&) {
-        if (const auto target = weak.lock()) leave_trial(p, *target, false);
-      },
-      nullptr, Charge::kSoon);
+  // It ended meanwhile: a run of the entry says so (leave_ended_trial()).
+}
+
+void Tier::leave_ended_trial(const StatePtr& state, SignatureEntry& entry) {
+  if (entry.rebinding.exchange(true)) return;
+  const auto leave = [weak = entry.weak_from_this()](Program& p, ProgramState& s) {
+    const auto target = weak.lock();
+    if (!target) return;
+    const auto now = p.published(*target);
+    {
+      std::lock_guard data(s.data);
+      target->rebinding = false;
+      if (is_tried(s, *now)) return;
+    }
+    leave_trial(p, *target, false);
+  };
+  try {
+    post(state, leave, nullptr, Charge::kSoon);
+  } catch (...) {
+    entry.rebinding = false;
+    throw;
+  }
 }
 
 void Tier::leave_trial(Program& program, SignatureEntry& entry, bool accepted) {
   const auto now = program.published(entry);
-  if (!now->challenger && !now->timed) return;
-  auto next = std::make_shared<Published>();
-  next->active = std::make_shared<Version>(accepted && now->challenger ? now->challenger->bound
-                                                                       : now->active->bound);
-  program.publish(entry, std::move(next));
+  if (const auto& next = accepted && now->challenger ? now->with_challenger : now->with_active)
+    program.publish(entry, next);
 }
 
 void Tier::end_trial(Program& program, ProgramState& state, bool accepted) {
@@ -356,17 +369,16 @@ void Tier::bind_anew_if_possible(Program& program, ProgramState& state, Signatur
   } catch (const std::exception& error) {
     log_failure(error.what());
   }
+  const auto now = program.published(entry);
+  {
+    std::lock_guard data(state.data);
+    if (!is_wrong(state, *now)) return;
+  }
   try {
-    const auto now = program.published(entry);
-    {
-      std::lock_guard data(state.data);
-      if (!state.wrong_plans.contains(now->active->bound->plan->serial)) return;
-    }
-    auto next = std::make_shared<Published>();
-    next->active = std::make_shared<Version>(program.bind(entry, program.base_plan(), {}));
-    program.publish(entry, std::move(next));
+    program.publish(entry, published_alone(program.bind(entry, program.base_plan(), {})));
   } catch (const std::exception& error) {
     log_failure(error.what());
+    if (!is_out_of_memory(error)) program.forget(entry);  // its runs fail as a new one's would
   }
 }
 

@@ -211,6 +211,7 @@ std::string run_at(Verification& v, const std::vector<Tensor>& values, const Sym
   try {
     bound->run_all({buffers.data(), scratch.data(), shared.data()});
   } catch (const Error& error) {
+    if (error.status() == Status::kOutOfMemory) throw;
     return fmt::format("fails where the operators do not: {}", error.message());
   }
 
@@ -303,7 +304,8 @@ std::optional<std::string> try_sizes(Verification& v, const Symbols& symbols, Va
       inputs.push_back(
           made_up(operand.dtype, evaluate(operand.dims, symbols), random, values, special, range));
     }
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (error.status() == Status::kOutOfMemory) throw;
     return std::nullopt;
   }
   try {
@@ -314,6 +316,7 @@ std::optional<std::string> try_sizes(Verification& v, const Symbols& symbols, Va
     return fmt::format("on made-up inputs{}: {}", sizes, different);
   } catch (const Error& error) {
     if (error.status() == Status::kInternal) return error.message();
+    if (error.status() == Status::kOutOfMemory) throw;
     return std::nullopt;  // sizes the operators refuse
   }
 }

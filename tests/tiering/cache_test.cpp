@@ -14,6 +14,7 @@
 #include "cache/host_record.h"
 #include "cache/object_record.h"
 #include "cache/profile_record.h"
+#include "cache/store.h"
 #include "support.h"
 #include "support/scratch.h"
 
@@ -260,6 +261,46 @@ TEST_CASE("tiering/cache: a process that dies in a kernel's first run leaves it 
   CHECK(next.log.last(EventKind::kRefused).find("ended while this code ran") != std::string::npos);
   CHECK(next.log.count(EventKind::kCompiled) == 0);
   CHECK(scratch.files("poison-").size() == 1);
+}
+
+TEST_CASE("tiering/cache: code that another process found wrong is not loaded") {
+  const ScratchDirectory scratch;
+  fill(scratch);
+  REQUIRE(!scratch.files("object-").empty());
+  for (const std::string& name : scratch.files("object-")) {
+    const std::string bytes = scratch.read(name);
+    const auto decoded = cache::decode(bytes);
+    REQUIRE(decoded.entry);
+    cache::Store(scratch.path, 1 << 30).condemn(decoded.entry->key, decoded.entry->subject);
+    REQUIRE(scratch.files("poison-").size() >= 1);
+    scratch.write(name, bytes);  // as one that wrote it at the same time may have
+  }
+  // The profile says that it is in use.
+  Cached next(kGelu, with_cache(scratch.path));
+  run_until(next, EventKind::kRefused);
+  CHECK(next.log.count(EventKind::kLoaded) == 0);
+  CHECK(next.log.count(EventKind::kCompiled) == 0);
+  CHECK(next.log.last(EventKind::kRefused).find("found wrong") != std::string::npos);
+  CHECK(live_regions(*next.session) == 0);
+}
+
+TEST_CASE("tiering/cache: a back-off that ended longer ago than numbers reach has ended") {
+  const ScratchDirectory scratch;
+  fill(scratch);
+  edit_profile(scratch, [](cache::ProfileRecord& record) {
+    for (cache::RegionRecord& region : record.regions) {
+      region.verdict = cache::Verdict::kRejected;
+      region.base_s = 1;
+      region.fused_s = 2;
+      region.refusals = 12;
+      region.banned_until_s = INT64_MIN;
+    }
+  });
+  TierFaults faults;
+  faults.eager = true;
+  Cached next(kGelu, with_cache(scratch.path), faults);
+  run_until(next, EventKind::kTrial);
+  CHECK(next.log.count(EventKind::kTrial) > 0);
 }
 
 TEST_CASE("tiering/cache: damaged entries are ignored with an event each, and replaced") {

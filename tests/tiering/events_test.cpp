@@ -84,6 +84,20 @@ TEST_CASE("tiering/events: a listener may freeze the session it is told of") {
 }
 #endif
 
+TEST_CASE("tiering/events: what is frozen as its compile is queued is not compiled") {
+  TierFaults faults;
+  faults.eager = true;
+  Fixture fixture(kGelu, {}, faults, create_interpreting_compiler());
+  fixture.log.then = [&](const Event& event) {
+    if (event.kind == EventKind::kQueued) fixture.session->freeze();
+  };
+  drive(fixture, 8, [&] { return fixture.log.count(EventKind::kFrozen) > 0; });
+  drive(fixture, 8, [n = 0]() mutable { return ++n > 40; });
+  REQUIRE(fixture.log.count(EventKind::kFrozen) == 1);
+  CHECK(fixture.log.count(EventKind::kCompiled) == 0);
+  CHECK(fixture.session->profile().regions.at(0).state == "candidate");
+}
+
 TEST_CASE("tiering/events: the life of a region, in order and with its numbers") {
   Fixture fixture(kGelu, {});
   drive(fixture, 256, [&] { return fixture.log.count(EventKind::kAccepted) > 0; });

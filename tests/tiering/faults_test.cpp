@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "base/clock.h"
+#include "refused_memory.h"
 #include "support.h"
 #include "tier/code_memory.h"
 
@@ -261,4 +262,67 @@ TEST_CASE("tiering/faults: runs cancelled by the thousand leave nothing behind")
   CHECK(done >= 200);
   CHECK(fixture.session->profile().working_bytes <= before + (1 << 20));
   more(fixture, 32);
+}
+
+TEST_CASE("tiering/faults: memory refused to a compile or a verification is no verdict") {
+  /// The first times it is bound there is no memory.
+  struct Short final : Kernel {
+    explicit Short(std::shared_ptr<Kernel> kernel) : inner(std::move(kernel)) {}
+    std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+      if (left-- > 0) throw std::bad_alloc();
+      return inner->bind(context);
+    }
+    std::shared_ptr<Kernel> inner;
+    mutable std::atomic<int> left{1};
+  };
+  for (const bool compiles : {true, false}) {
+    CAPTURE(compiles);
+    std::atomic<int> made{0};
+    TierFaults faults;
+    faults.eager = true;
+    faults.wrap = [&](const Region&, std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
+      if (made++ > 1) return kernel;
+      if (compiles) throw Error(Status::kOutOfMemory, "planted");
+      return std::make_shared<Short>(std::move(kernel));
+    };
+    Fixture fixture(kGelu, {}, faults, create_interpreting_compiler());
+    drive(fixture, [&] { return fixture.log.count(EventKind::kAccepted) > 0; });
+    CHECK(fixture.log.count(EventKind::kAccepted) == 1);
+    CHECK(fixture.log.count(EventKind::kMismatch) == 0);
+    CHECK(fixture.log.count(EventKind::kRefused) == 2);  // for now
+    CHECK(made == 3);
+    const std::string told = fixture.log.last(EventKind::kRefused);
+    CHECK_MESSAGE(told.starts_with(compiles ? "not compiled: " : "not verified: "), told);
+  }
+}
+
+TEST_CASE("tiering/faults: the thread without memory for a while, whatever it was about to do") {
+  if (!kCanRefuse) return;
+  for (const EventKind from : {EventKind::kSearched, EventKind::kQueued, EventKind::kCompiled,
+                               EventKind::kVerified, EventKind::kTrial}) {
+    CAPTURE(static_cast<int>(from));
+    TierFaults faults;
+    faults.eager = true;
+    RefusedMemory memory;
+    Fixture fixture(kGelu, {}, faults, create_interpreting_compiler());
+    std::atomic<bool> begun{false};
+    // From the first run on: the search is what fails first.
+    if (from == EventKind::kSearched) {
+      drive(fixture, [n = 0]() mutable { return ++n > 2; });
+      memory.refuse(1, 1'000'000'000);
+      begun = true;
+    } else {
+      fixture.log.then = [&](const Event& event) {
+        if (event.kind == from && !begun.exchange(true)) memory.refuse(1, 1'000'000'000);
+      };
+    }
+    drive(fixture, [&] { return begun.load(); });
+    REQUIRE(begun);
+    more(fixture, 20);
+    CHECK(memory.stop() > 0);
+    drive(fixture, [&] { return fixture.log.count(EventKind::kAccepted) > 0; });
+    CHECK(fixture.log.count(EventKind::kAccepted) == 1);
+    CHECK(fixture.log.count(EventKind::kMismatch) == 0);
+    CHECK(fixture.session->profile().regions.size() == 1);  // no group twice
+  }
 }

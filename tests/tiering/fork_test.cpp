@@ -74,6 +74,31 @@ TEST_CASE("tiering/fork: the child of an idle engine goes on, also with several 
   }
 }
 
+TEST_CASE("tiering/fork: the child of a session on trial goes on, and the parent ends its trial") {
+  for (const int64_t threads : {1, 3}) {
+    Config config;
+    config.threads = threads;
+    TierFaults faults;
+    faults.eager = true;
+    auto fixture = std::make_unique<Fixture>(kGelu, config, faults, create_interpreting_compiler());
+    const auto run_until = [&](EventKind kind) {
+      const int64_t end = steady_ns() + 60'000'000'000;
+      while (fixture->log.count(kind) == 0 && steady_ns() < end) {
+        CHECK(right(*fixture->session, 5));
+        fixture->session->wait_idle(std::chrono::milliseconds(1000));
+      }
+      REQUIRE(fixture->log.count(kind) == 1);
+    };
+    run_until(EventKind::kTrial);
+    REQUIRE(fixture->log.count(EventKind::kAccepted) == 0);
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) use_in_child(std::move(fixture));
+    check_child(child);
+    run_until(EventKind::kAccepted);
+  }
+}
+
 TEST_CASE("tiering/fork: the child of an engine that was compiling goes on") {
   std::mutex mutex;
   std::condition_variable changed;

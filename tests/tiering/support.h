@@ -20,6 +20,7 @@ namespace xc::testing {
 struct EventLog {
   std::mutex mutex;
   std::vector<Event> events;
+  std::function<void(const Event&)> then;  ///< called with each, once it is in `events`
   size_t count(EventKind kind) {
     std::lock_guard lock(mutex);
     size_t n = 0;
@@ -46,8 +47,11 @@ struct Fixture {
     config.rules = 1;  // off: the chain stays a chain, and its gain stays large
     HostHooks hooks;
     hooks.event = [this](const Event& e) {
-      std::lock_guard lock(log.mutex);
-      log.events.push_back(e);
+      {
+        std::lock_guard lock(log.mutex);
+        log.events.push_back(e);
+      }
+      if (log.then) log.then(e);
     };
     auto engine = std::make_shared<Engine>(
         config, hooks, std::make_unique<Tier>(std::move(compiler), config, std::move(faults)));

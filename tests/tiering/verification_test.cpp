@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "support.h"
+#include "support/scratch.h"
 #include "support/worst.h"
 
 namespace {
@@ -298,6 +299,68 @@ TEST_CASE("tiering/verification: what a live run's inputs alone show is found in
   CHECK_MESSAGE(says(fixture.log.last(EventKind::kMismatch), "on a live run's inputs"),
                 fixture.log.last(EventKind::kMismatch));
   CHECK(fixture.session->profile().swapped == 0);
+}
+
+TEST_CASE("tiering/verification: code that a live run shows to be wrong is nobody's any more") {
+  constexpr float kOdd = 1.2346f;  // no made-up value
+  /// Makes code of kChain that is wrong where x begins with kOdd.
+  struct WrongAtOdd final : RegionCompiler {
+    struct Code final : PhaseCode {
+      explicit Code(std::shared_ptr<const PhaseCode> code) : inner(std::move(code)) {}
+      int32_t run(const xc_kargs& args) const override {
+        const int32_t status = inner->run(args);
+        if (static_cast<const float*>(args.buffers[0])[0] == kOdd)
+          static_cast<float*>(args.buffers[2])[0] += 0.25f;
+        return status;
+      }
+      int64_t code_bytes() const override { return inner->code_bytes(); }
+      CodeImage image() const override { return inner->image(); }
+      std::shared_ptr<const PhaseCode> inner;
+    };
+    std::shared_ptr<const PhaseCode> compile(const loop::Kernel& kernel) override {
+      return std::make_shared<Code>(inner->compile(kernel));
+    }
+    std::shared_ptr<const PhaseCode> place(const CodeImage& image) override {
+      return std::make_shared<Code>(inner->place(image));
+    }
+    std::string identity() const override { return inner->identity(); }
+    std::unique_ptr<RegionCompiler> inner = create_interpreting_compiler();
+  };
+  std::vector<Tensor> in{ramp({8, 7}, 3, 0.1), ramp({7}, 1, 0.7)};
+  in[0].as<float>()[0] = kOdd;
+  const auto right = [&](Session& session) {
+    const Tensor y = testing::run(session, in)[0];
+    double worst = 0;
+    for (int64_t i = 0; i < y.count(); ++i) {
+      const double x = in[0].as<float>()[i], b = in[1].as<float>()[i % 7];
+      worst = std::max(worst, std::fabs(y.as<float>()[i] - std::tanh((x + b) * x)));
+    }
+    return worst < 1e-5;
+  };
+  const ScratchDirectory scratch;
+  Config config, sync = in_sync();
+  config.cache_dir = sync.cache_dir = scratch.path;
+  TierFaults faults;
+  faults.eager = true;
+  {
+    Fixture fixture(kChain, config, faults, std::make_unique<WrongAtOdd>());
+    const int64_t end = steady_ns() + 60'000'000'000;
+    while (fixture.log.count(EventKind::kMismatch) == 0 && steady_ns() < end) {
+      CHECK(right(*fixture.session));
+      fixture.session->wait_idle(std::chrono::milliseconds(1000));
+    }
+    REQUIRE(says(fixture.log.last(EventKind::kMismatch), "on a live run's inputs"));
+    CHECK(scratch.files("object-").empty());
+    CHECK(scratch.files("poison-").size() == 1);
+    Session other(Model::create(fixture.session->model().engine(), parse_graph(kChain)), in_sync());
+    CHECK(right(other));
+    CHECK(other.profile().regions.at(0).state == "banned");
+  }
+  for (const std::string& name : scratch.files("profile-"))
+    std::filesystem::remove(scratch.path + "/" + name);
+  Fixture next(kChain, sync, faults, std::make_unique<WrongAtOdd>());
+  CHECK(right(*next.session));
+  CHECK(next.log.count(EventKind::kLoaded) == 0);
 }
 
 TEST_CASE("tiering/verification: a kernel whose results have elements at large sizes only") {
