@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <variant>
 
 #include "ops/custom.h"
@@ -11,19 +12,36 @@ namespace xc {
 namespace {
 
 constexpr int kMaxSteps = 4096;
-/// Exporters write constants such as sqrt(2) with five digits and more.
-constexpr double kRelative = 1e-5;
 
 bool about(double a, double b, double relative) {
   if (a == b || !std::isfinite(a) || !std::isfinite(b)) return a == b;
   return std::abs(a - b) <= relative * std::max(std::abs(a), std::abs(b));
 }
 
-/// A number written in a rule against one stored with fewer digits.
+/// What becomes of a number that is stored as the type.
+double rounded_to(DType type, double number) {
+  alignas(double) std::byte bytes[sizeof(double)] = {};
+  store_double(bytes, type, 0, number);
+  return load_double(bytes, type, 0);
+}
+
+/// How far a stored decimal may be from the one in a rule: exporters write sqrt(2 / pi) with eight
+/// digits, or compute it in the type.
 double tolerance_of(DType type) {
-  if (type == DType::kF16) return 1e-3;
-  if (type == DType::kBF16) return 8e-3;
-  return is_float(type) ? kRelative : 0;
+  if (type == DType::kF16) return 0x1p-10;
+  if (type == DType::kBF16) return 0x1p-7;
+  return 0x1p-22;
+}
+
+/// Is a stored number the one written in a rule? Binary fractions (1, 0.5, 6) are nobody's
+/// rounding of another number: log(1.000005 + e^x) is no Softplus for x near -15.
+bool is_written_number(double stored, double written, DType type) {
+  if (stored == written) return true;
+  if (!is_float(type)) return false;
+  const double held = rounded_to(type, written);
+  if (!std::isfinite(held)) return false;
+  const bool decimal = rounded_to(DType::kF32, written) != written;
+  return stored == held || (decimal && about(stored, written, tolerance_of(type)));
 }
 
 std::optional<int64_t> rank_of(const Graph& graph, ValueId id) {
@@ -94,7 +112,7 @@ class Matcher {
     if (goal.value == kNone) return false;
     const Value& value = graph_.value(goal.value);
     const std::optional<double> number = scalar_constant(value);
-    return number && about(*number, term.number, tolerance_of(value.constant.dtype()));
+    return number && is_written_number(*number, term.number, value.constant.dtype());
   }
 
   bool are_ints(const Term& term, const Goal& goal) const {
@@ -197,7 +215,7 @@ class Matcher {
   bool equal(const AttrTerm& wanted, const Attr& given, const Node& node) const {
     if (kind_of(wanted.value) != kind_of(given)) return false;
     if (const double* number = std::get_if<double>(&wanted.value))
-      return about(*number, std::get<double>(given), kRelative);
+      return is_written_number(std::get<double>(given), *number, DType::kF32);
     if (const int64_t* number = std::get_if<int64_t>(&wanted.value)) {
       std::vector<int64_t> a{*number}, b{std::get<int64_t>(given)};
       if (wanted.name == "axis") {

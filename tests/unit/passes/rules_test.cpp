@@ -161,6 +161,44 @@ TEST_CASE("passes/rules: conditions on rank, dims and types; what is unknown doe
   CHECK(!holds("dim(?x, 5) == 4"));
 }
 
+TEST_CASE("passes/rules: binary fractions match exactly, decimals up to their rounding") {
+  const auto matches = [](const std::string& written, const std::string& type,
+                          const std::string& stored) {
+    const std::string rule = "rule r: Relu(Add(?x, " + written + ")) => Abs(?x)";
+    const std::string graph = "graph(%x: " + type + "[n, 4]) -> (%y) {\nconst %k: " + type +
+                              "[] = " + stored + "\n%a = Add(%x, %k)\n%y = Relu(%a)\n}";
+    return rewritten(rule, graph) == "Abs";
+  };
+  for (const char* type : {"f32", "f64", "f16", "bf16"}) {
+    CAPTURE(type);
+    for (const char* number : {"1", "0.5", "6"}) CHECK(matches(number, type, number));
+    for (const char* number : {"1.41421356", "0.70710678", "0.79788456", "0.16666667", "0.044715"})
+      CHECK(matches(number, type, number));
+  }
+  CHECK(!matches("1", "f32", "1.0000001"));
+  CHECK(!matches("1", "f32", "1.000005"));
+  CHECK(!matches("1", "f64", "1.0000000001"));
+  CHECK(!matches("1", "f16", "1.0009766"));
+  CHECK(!matches("1", "bf16", "1.0078125"));
+  CHECK(!matches("3", "f32", "3.00002"));
+  CHECK(!matches("0", "f32", "1e-40"));
+  CHECK(!matches("1.41421356", "f64", "1.41421"));
+  CHECK(!matches("1.41421356", "f32", "1.41421"));
+  CHECK(!matches("0.044715", "f32", "0.0447"));
+  // sqrt(2 / pi) in full, of f32, and computed in f32 from a rounded quotient; 1 / 6 in seven
+  // digits.
+  CHECK(matches("0.79788456", "f64", "0.7978845608028654"));
+  CHECK(matches("0.79788456", "f64", "0.7978845834732056"));
+  CHECK(matches("0.79788456", "f32", "0.79788452"));
+  CHECK(matches("0.16666667", "f32", "0.1666667"));
+  const auto slope = [](const std::string& stored) {
+    return rewritten("rule r: Relu(LeakyRelu(?x) {alpha = 0.25}) => Abs(?x)",
+                     unary_chain("LeakyRelu(%x) {alpha = " + stored + "}", "Relu(%a)")) == "Abs";
+  };
+  CHECK(slope("0.25"));
+  CHECK(!slope("0.250001"));
+}
+
 TEST_CASE("passes/rules: a replacement of another type is not made") {
   CHECK(rewritten("rule r: Relu(Abs(?x)) => Transpose(?x)", unary_chain("Abs(%x)", "Relu(%a)")) ==
         "Abs Relu");
