@@ -23,6 +23,18 @@ bool is_dense(const SymDims& dims, const SymDims& strides) {
          (dims.size() >= 3 && dims.size() <= 5 && strides == channels_last_strides(dims));
 }
 
+/// The strides of a part of these dims in a whole with those: the dense ones where they say the
+/// same.
+SymDims strides_inside(const SymDims& dims, const SymDims& whole_strides) {
+  const SymDims dense = contiguous_strides(dims);
+  if (same_places(dims, dense, whole_strides)) return dense;
+  if (dims.size() >= 3 && dims.size() <= 5) {
+    const SymDims last = channels_last_strides(dims);
+    if (same_places(dims, last, whole_strides)) return last;
+  }
+  return whole_strides;
+}
+
 /// A base plan, its steps as they would be with what was decided so far.
 class Draft {
  public:
@@ -70,8 +82,10 @@ class Draft {
       const SymDims& dims = *plan_.graph->value(v).type.dims;
       if (!fits(dims, whole, axis)) return undone(0);
       const size_t done = undo_.size();
-      if (may_move(v, concat) && move(value_of_[v], strides_inside(dims, whole.strides), axis)) {
-        out.places.emplace_back(v, InPlaceConcats::Place{node.outputs[0], axis, before});
+      SymDims strides = strides_inside(dims, whole.strides);
+      if (may_move(v, concat) && move(value_of_[v], strides, axis)) {
+        out.places.emplace_back(
+            v, InPlaceConcats::Place{node.outputs[0], axis, before, std::move(strides)});
       } else {
         undone(done);
         out.whole = false;
@@ -184,16 +198,6 @@ class Draft {
 
 }  // namespace
 
-SymDims strides_inside(const SymDims& dims, const SymDims& whole_strides) {
-  const SymDims dense = contiguous_strides(dims);
-  if (same_places(dims, dense, whole_strides)) return dense;
-  if (dims.size() >= 3 && dims.size() <= 5) {
-    const SymDims last = channels_last_strides(dims);
-    if (same_places(dims, last, whole_strides)) return last;
-  }
-  return whole_strides;
-}
-
 bool InPlaceConcats::decide(const Plan& base, const Backend& backend) {
   // What a later segment writes has sizes that are not known when memory is planned.
   if (base.segments.size() != 1) return false;
@@ -207,7 +211,7 @@ bool InPlaceConcats::decide(const Plan& base, const Backend& backend) {
     const Draft::Parts parts = draft->put_in_place(order[k]);
     if (parts.places.empty()) continue;
     nodes_.push_back(order[k]);
-    if (parts.whole) whole_.push_back(order[k]);
+    whole_.emplace(order[k], parts.whole);
     places_.insert(parts.places.begin(), parts.places.end());
   }
   return !nodes_.empty();
@@ -218,12 +222,9 @@ const InPlaceConcats::Place* InPlaceConcats::place(ValueId part) const {
   return it == places_.end() ? nullptr : &it->second;
 }
 
-bool InPlaceConcats::has(NodeId concat) const {
-  return std::find(nodes_.begin(), nodes_.end(), concat) != nodes_.end();
-}
-
 bool InPlaceConcats::whole(NodeId concat) const {
-  return std::find(whole_.begin(), whole_.end(), concat) != whole_.end();
+  const auto it = whole_.find(concat);
+  return it != whole_.end() && it->second;
 }
 
 }  // namespace xc

@@ -21,7 +21,8 @@ class InPlaceConcats {
   struct Place {
     ValueId whole = kNone;  ///< the result of the Concat; it may be a part itself
     size_t axis = 0;
-    Dim before;  ///< elements of the axis in front of the part
+    Dim before;       ///< elements of the axis in front of the part
+    SymDims strides;  ///< of the part, as the outermost whole has them
   };
 
   /// `base`: a plan without regions of a graph for which nothing was decided. True when there is
@@ -32,17 +33,14 @@ class InPlaceConcats {
   const Place* place(ValueId part) const;
   /// Concats with parts in place.
   const std::vector<NodeId>& nodes() const { return nodes_; }
-  bool has(NodeId concat) const;
+  bool has(NodeId concat) const { return whole_.contains(concat); }
   /// Whether all are: it needs no step.
   bool whole(NodeId concat) const;
 
  private:
   std::unordered_map<ValueId, Place> places_;
-  std::vector<NodeId> nodes_, whole_;
+  std::vector<NodeId> nodes_;
+  std::unordered_map<NodeId, bool> whole_;  ///< of `nodes_`: are all parts in place?
 };
-
-/// The strides of a part of these dims in a whole with those: the dense ones where they say the
-/// same.
-SymDims strides_inside(const SymDims& dims, const SymDims& whole_strides);
 
 }  // namespace xc

@@ -51,22 +51,34 @@ uint32_t PlanValues::add_source(ValueId id, Storage storage, uint32_t index,
 }
 
 uint32_t PlanValues::add_result(ValueId id) {
-  if (value_of_[id] != kNoValue) return value_of_[id];  // by a part of it that was made before
-  const Value& value = graph_.value(id);
-  const InPlaceConcats::Place* place = concats_.place(id);
-  if (!place) {
-    PlanBuffer buffer;
-    buffer.dtype = value.type.memory_dtype();
-    return add_value(id, std::move(buffer), value.type.dims ? *value.type.dims : SymDims{},
-                     value.type.dims.has_value());
+  std::vector<ValueId> parts;  // of parts, from the inside out: as many as Concats are nested
+  ValueId at = id;
+  for (; value_of_[at] == kNoValue; at = concats_.place(parts.back())->whole) {
+    if (!concats_.place(at)) {
+      add_own(at);
+      break;
+    }
+    parts.push_back(at);
   }
-  if (value_of_[place->whole] == kNoValue) add_result(place->whole);
-  PlanValue part = plan_.values[value_of_[place->whole]];
-  part.offset = part.offset + place->before * part.strides[place->axis];
+  for (; !parts.empty(); parts.pop_back()) add_part(parts.back());
+  return value_of_[id];  // it may have been there, made for a part of it
+}
+
+void PlanValues::add_own(ValueId id) {
+  const Type& type = graph_.value(id).type;
+  PlanBuffer buffer;
+  buffer.dtype = type.memory_dtype();
+  add_value(id, std::move(buffer), type.dims ? *type.dims : SymDims{}, type.dims.has_value());
+}
+
+void PlanValues::add_part(ValueId id) {
+  const InPlaceConcats::Place& place = *concats_.place(id);
+  PlanValue part = plan_.values[value_of_[place.whole]];
+  part.offset = part.offset + place.before * part.strides[place.axis];
   part.id = id;
-  part.dims = *value.type.dims;
-  part.strides = strides_of(id);
-  return add_view(std::move(part));
+  part.dims = *graph_.value(id).type.dims;
+  part.strides = place.strides;
+  add_view(std::move(part));
 }
 
 uint32_t PlanValues::add_value(ValueId id, PlanBuffer buffer, SymDims dims, bool rank_known) {
@@ -92,12 +104,6 @@ uint32_t PlanValues::add_view(PlanValue view) {
   value_of_[view.id] = index;
   plan_.values.push_back(std::move(view));
   return index;
-}
-
-SymDims PlanValues::strides_of(ValueId id) const {
-  const SymDims& dims = *graph_.value(id).type.dims;
-  const InPlaceConcats::Place* place = concats_.place(id);
-  return place ? strides_inside(dims, strides_of(place->whole)) : layout_.strides(id, dims);
 }
 
 Operand PlanValues::operand_of(uint32_t value) const {
@@ -128,7 +134,8 @@ Operand PlanValues::result_of(ValueId id) const {
   out.dtype = type.dtype;
   if (!type.dims) return out;
   out.dims = *type.dims;
-  out.strides = strides_of(id);
+  const InPlaceConcats::Place* place = concats_.place(id);
+  out.strides = place ? place->strides : layout_.strides(id, out.dims);
   return out;
 }
 

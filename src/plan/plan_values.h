@@ -43,8 +43,10 @@ class PlanValues {
   Operand result_of(ValueId id) const;
 
  private:
-  /// The strides of a value that a step makes.
-  SymDims strides_of(ValueId id) const;
+  /// A result in memory of its own.
+  void add_own(ValueId id);
+  /// One inside of a whole that is made.
+  void add_part(ValueId id);
 
   Plan& plan_;
   const Graph& graph_;

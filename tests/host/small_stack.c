@@ -62,6 +62,7 @@ typedef struct job {
   network n;
   xc_engine* engine;
   const char* path;
+  const struct bytes* bytes;
   xc_model* model;
   xc_session* session;
 } job;
@@ -123,6 +124,107 @@ static void fail_to_load(void* argument) {
   const char bytes[] = "graph g(%x: f32[n, 3]) -> (%y) { %y = Add(%x, %x) {wrong = 1} }";
   CHECK_FAILS(XC_INVALID_MODEL,
               xc_model_load_bytes(j->n.engine, bytes, sizeof bytes - 1, &model, &error));
+}
+
+typedef struct bytes {
+  char data[64 << 10];
+  size_t size;
+} bytes;
+
+static void load_bytes(void* argument) {
+  job* j = (job*)argument;
+  xc_error* error = NULL;
+  CHECK_OK(xc_model_load_bytes(j->engine, j->bytes->data, j->bytes->size, &j->model, &error));
+}
+
+static void put_varint(bytes* to, size_t value) {
+  for (; value >= 128; value >>= 7) to->data[to->size++] = (char)(value | 128);
+  to->data[to->size++] = (char)value;
+}
+
+/* Fields of a protobuf message. */
+static void put_number(bytes* to, size_t field, size_t value) {
+  put_varint(to, field << 3);
+  put_varint(to, value);
+}
+
+static void put_bytes(bytes* to, size_t field, const char* data, size_t size) {
+  put_varint(to, field << 3 | 2);
+  put_varint(to, size);
+  memcpy(to->data + to->size, data, size);
+  to->size += size;
+}
+
+static void put_text(bytes* to, size_t field, const char* text) {
+  put_bytes(to, field, text, strlen(text));
+}
+
+static void put_message(bytes* to, size_t field, bytes* message) {
+  put_bytes(to, field, message->data, message->size);
+  message->size = 0;
+}
+
+static void put_opsets(bytes* to, size_t field) {
+  static bytes opset;
+  put_number(&opset, 2, 17);
+  put_message(to, field, &opset);
+  put_text(&opset, 1, "f");
+  put_number(&opset, 2, 1);
+  put_message(to, field, &opset);
+}
+
+/* b = OP(a), a function's call or an operator. */
+static void put_node(bytes* to, size_t field, const char* op, const char* domain) {
+  static bytes node;
+  put_text(&node, 1, "a");
+  put_text(&node, 2, "b");
+  put_text(&node, 4, op);
+  put_text(&node, 7, domain);
+  put_message(to, field, &node);
+}
+
+/* An ONNX model of functions that call one another, as deep as the loader takes. */
+static void nested_calls(bytes* model) {
+  enum { kDepth = 100 };
+  static bytes part, type, shape;
+  int i;
+  put_number(model, 1, 8);
+  put_opsets(model, 8);
+  put_number(&shape, 1, 1); /* f32 */
+  put_message(&type, 1, &shape);
+  put_text(&shape, 1, "a");
+  put_message(&shape, 2, &type);
+  put_message(&part, 11, &shape);
+  put_text(&shape, 1, "b");
+  put_message(&part, 12, &shape);
+  put_text(&part, 2, "g");
+  put_node(&part, 1, "F0", "f");
+  put_message(model, 7, &part);
+  for (i = 0; i < kDepth; ++i) {
+    char name[16];
+    snprintf(name, sizeof name, "F%d", i);
+    put_text(&part, 1, name);
+    put_text(&part, 10, "f");
+    put_text(&part, 4, "a");
+    put_text(&part, 5, "b");
+    put_opsets(&part, 9);
+    snprintf(name, sizeof name, "F%d", i + 1);
+    put_node(&part, 7, i + 1 < kDepth ? name : "Relu", i + 1 < kDepth ? "f" : "");
+    put_message(model, 25, &part);
+  }
+}
+
+static void put_line(bytes* to, const char* format, int i) {
+  to->size += (size_t)snprintf(to->data + to->size, sizeof to->data - to->size, format, i, i - 1);
+}
+
+/* Concats that lie inside one another (part of a part of a part). */
+static void nested_concats(bytes* model) {
+  enum { kDepth = 1000 };
+  int i;
+  put_line(model, "graph g(%%x: f32[4]) -> (%%c999) {\n%%c0 = Concat(%%x, %%x) {axis = 0}\n", 0);
+  for (i = 1; i < kDepth; ++i) put_line(model, "%%c%d = Concat(%%x, %%c%d) {axis = 0}\n", i);
+  put_line(model, "}\n", 0);
 }
 
 static void load_file(void* argument) {
@@ -218,6 +320,26 @@ int main(void) {
     within("second run", files[k], base, stack_of(run_model, &j));
     within("destroy", files[k], base, stack_of(close_model, &j));
     xc_engine_release(j.engine);
+  }
+  {
+    static bytes calls, concats;
+    const struct {
+      const char* what;
+      const bytes* model;
+    } nested[] = {{"nested calls", &calls}, {"nested Concats", &concats}};
+    nested_calls(&calls);
+    nested_concats(&concats);
+    for (k = 0; k < 2; ++k) {
+      job j;
+      xc_error* error = NULL;
+      memset(&j, 0, sizeof j);
+      j.bytes = nested[k].model;
+      CHECK_OK(xc_engine_create(NULL, &j.engine, &error));
+      within("load", nested[k].what, base, stack_of(load_bytes, &j));
+      within("create a session", nested[k].what, base, stack_of(create_session, &j));
+      within("destroy", nested[k].what, base, stack_of(close_model, &j));
+      xc_engine_release(j.engine);
+    }
   }
   return check_result();
 }

@@ -32,6 +32,7 @@ struct Size {
   int64_t bytes = 0;    ///< of what is decoded: attributes and names
   int64_t inlined = 0;  ///< of these, in bodies of functions
   int depth = 0;        ///< calls inside of calls
+  int graphs = 0;       ///< subgraphs inside of subgraphs, those of functions included
 };
 
 class Expansion {
@@ -52,7 +53,11 @@ class Expansion {
         add(out, size);
       }
       for (const AttributeProto& attribute : node.attributes)
-        if (attribute.graph) add(out, of(attribute.graph->nodes, depth));
+        if (attribute.graph) {
+          Size size = of(attribute.graph->nodes, depth);
+          ++size.graphs;
+          add(out, size);
+        }
     }
     return out;
   }
@@ -69,6 +74,10 @@ class Expansion {
 
   void add(Size& to, const Size& size) const {
     to.depth = std::max(to.depth, size.depth);
+    to.graphs = std::max(to.graphs, size.graphs);
+    if (to.graphs > limits_.subgraph_depth)
+      fail(Status::kLimit, "subgraphs are nested deeper than {} once functions are expanded",
+           limits_.subgraph_depth);
     if (__builtin_add_overflow(to.nodes, size.nodes, &to.nodes) || to.nodes > limits_.nodes)
       fail(Status::kLimit, "the model has more than {} nodes once its functions are expanded",
            limits_.nodes);

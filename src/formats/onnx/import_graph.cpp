@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/large_stack.h"
 #include "base/utf8.h"
 #include "formats/onnx/import.h"
 #include "formats/onnx/importer.h"
@@ -149,7 +150,8 @@ Graph import_model(const std::shared_ptr<Buffer>& file, const LoadOptions& optio
   const Source source{.file = Bytes(reinterpret_cast<const char*>(file->data()),
                                     static_cast<size_t>(file->bytes())),
                       .limits = options.limits};
-  return Importer(source, file, options).run();
+  // Calls of functions are written out by recursion, as deep as Limits::function_depth.
+  return on_large_stack([&] { return Importer(source, file, options).run(); });
 }
 
 }  // namespace xc::onnx
