@@ -87,7 +87,7 @@ Graph load(const std::shared_ptr<Buffer>& file, const LoadOptions& options) {
   }();
   verify(graph, options.limits.subgraph_depth);
   check_input_sizes(graph);
-  if (options.infer) infer_types(graph);
+  if (options.infer) infer_types(graph, options.warn);
   return graph;
 }
 

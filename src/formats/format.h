@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,6 +48,8 @@ struct LoadOptions {
   Limits limits = {};
   /// Operators of the host that a model may use; null = none. The graph points into it.
   const OpLibrary* operators = nullptr;
+  /// Told of what contradicts itself in the file and was settled; may be empty.
+  std::function<void(const std::string&)> warn = {};
 };
 
 enum class Format : uint8_t { kOnnx, kXcg, kText };

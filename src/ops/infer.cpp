@@ -18,13 +18,18 @@ constexpr int64_t kMaxInputElements = 64;
 /// Bodies of loops are inferred until their states' types stand, nested ones again in each round.
 /// This bounds the work that nesting can multiply.
 constexpr int64_t kMaxRepeats = 16, kFreeNodes = 100'000;
+/// More would not help to find what is wrong with a file.
+constexpr int kMostWarnings = 20;
 /// Ranks tried to learn the dtypes of outputs when an input's rank is not known.
 constexpr size_t kProbedRanks = 6;
 
 /// State of one infer_types() call over a graph and its subgraphs.
 class Driver {
  public:
-  explicit Driver(Graph& root) : root_(root) { remember(root); }
+  Driver(Graph& root, const std::function<void(const std::string&)>& warn)
+      : root_(root), warn_(warn) {
+    remember(root);
+  }
 
   void run() {
     for (ValueId id : root_.inputs) {
@@ -191,9 +196,8 @@ class Driver {
     value.elements.reset();  // sizes of a run: that they fit is not known yet
   }
 
-  /// Inferred dims win over declared ones, which exporters often get wrong inside a graph. A
-  /// declared rank is taken where none can be inferred. Dtypes, and constants of graph outputs,
-  /// must agree.
+  /// Inferred dims win over declared ones, which exporters often get wrong. A declared rank is
+  /// taken where none can be inferred. Dtypes, and ranks of graph outputs, must agree.
   void check_declared(const Graph& graph, const Value& value, const Type& declared,
                       Type& inferred) {
     if (inferred.kind != declared.kind || inferred.dtype != declared.dtype)
@@ -206,22 +210,26 @@ class Driver {
         if (!d.is_constant()) d = fresh();
       return;
     }
-    if (&graph != &root_ ||
-        !graph.is_output(graph.node(value.producer).outputs[value.output_index]))
-      return;
-    // Behind an If exporters declare what its other branch gives; and another number of symbols
-    // says nothing.
-    if (graph.node(value.producer).op->control_flow) return;
-    const bool same_rank = inferred.dims->size() == declared.dims->size();
-    bool agree = true;
-    for (size_t i = 0; agree && i < declared.dims->size(); ++i) {
-      const Dim& b = (*declared.dims)[i];
-      if (!b.is_constant()) continue;
-      agree = same_rank && (!(*inferred.dims)[i].is_constant() || (*inferred.dims)[i] == b);
-    }
-    if (!agree)
+    // Behind an If exporters declare what its other branch gives; bodies are inferred repeatedly.
+    const Node& node = graph.node(value.producer);
+    if (&graph != &root_ || node.op->control_flow || agree(*declared.dims, *inferred.dims)) return;
+    if (graph.is_output(node.outputs[value.output_index]) &&
+        declared.dims->size() != inferred.dims->size())
       fail(Status::kInvalidModel, "graph output '{}' is declared as {}, inferred is {}", value.name,
            declared.text(), inferred.text());
+    if (warn_ && ++warnings_ <= kMostWarnings)
+      warn_(fmt::format("{}: '{}' is declared as {}, inferred is {}, which counts", place(node),
+                        value.name, declared.text(), inferred.text()));
+  }
+
+  /// Sizes that both know are equal. Another number of symbols says nothing.
+  static bool agree(const SymDims& declared, const SymDims& inferred) {
+    const bool same_rank = inferred.size() == declared.size();
+    for (size_t i = 0; i < declared.size(); ++i)
+      if (declared[i].is_constant() &&
+          (!same_rank || (inferred[i].is_constant() && !(inferred[i] == declared[i]))))
+        return false;
+    return true;
   }
 
   std::vector<Type> infer_subgraph(const Graph& outer, const Node& node, size_t k,
@@ -267,6 +275,8 @@ class Driver {
   }
 
   Graph& root_;
+  const std::function<void(const std::string&)>& warn_;
+  int warnings_ = 0;
   std::map<const Graph*, std::vector<Type>> declared_;
   std::unordered_set<std::string> taken_;
   std::map<std::pair<const Graph*, std::string>, std::string> element_stems_;
@@ -276,8 +286,8 @@ class Driver {
 
 }  // namespace
 
-void infer_types(Graph& graph) {
-  Driver(graph).run();
+void infer_types(Graph& graph, const std::function<void(const std::string&)>& warn) {
+  Driver(graph, warn).run();
 }
 
 void infer_types_again(Graph& graph) {

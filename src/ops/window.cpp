@@ -71,13 +71,19 @@ Dim window_output(const WindowAttrs& window, size_t axis, const Dim& input, cons
   const Dim padded = input + begin + window.pads_end[axis];
   const Dim extent = (kernel - 1) * window.dilations[axis] + 1;
   const Dim room = padded - extent;
-  if (const auto most = room.upper_bound(); most && *most < 0)
+  // In ceil mode a window may stick out, if less than a stride.
+  const Dim allowed = window.ceil_mode ? room + stride - 1 : room;
+  if (const auto most = allowed.upper_bound(); most && *most < 0)
     fail(Status::kInvalidModel,
          "kernel spans {} elements, the padded input has {} (spatial axis {})", extent.text(),
          padded.text(), axis);
   if (!window.ceil_mode) return floor_div(room, stride) + 1;
-  // A last window that would start in the end padding is dropped.
-  return min(ceil_div(room, stride) + 1, floor_div(input + begin - 1, stride) + 1);
+  const Dim windows = ceil_div(room, stride) + 1;
+  // A last window that would start in the end padding is dropped. One that reaches over it by less
+  // than a stride does not.
+  const auto reach = (extent - stride).lower_bound();
+  if (reach && *reach >= window.pads_end[axis]) return windows;
+  return min(windows, floor_div(input + begin - 1, stride) + 1);
 }
 
 RowRange rows_reached(const WindowAxis& axis, RowRange rows) {

@@ -211,7 +211,8 @@ bool InPlaceConcats::decide(const Plan& base, const Backend& backend) {
     const Draft::Parts parts = draft->put_in_place(order[k]);
     if (parts.places.empty()) continue;
     nodes_.push_back(order[k]);
-    whole_.emplace(order[k], parts.whole);
+    if (extents_.size() <= order[k]) extents_.resize(order[k] + 1, Extent::kNone);
+    extents_[order[k]] = parts.whole ? Extent::kAll : Extent::kSome;
     places_.insert(parts.places.begin(), parts.places.end());
   }
   return !nodes_.empty();
@@ -220,11 +221,6 @@ bool InPlaceConcats::decide(const Plan& base, const Backend& backend) {
 const InPlaceConcats::Place* InPlaceConcats::place(ValueId part) const {
   const auto it = places_.find(part);
   return it == places_.end() ? nullptr : &it->second;
-}
-
-bool InPlaceConcats::whole(NodeId concat) const {
-  const auto it = whole_.find(concat);
-  return it != whole_.end() && it->second;
 }
 
 }  // namespace xc

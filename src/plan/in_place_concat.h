@@ -33,14 +33,19 @@ class InPlaceConcats {
   const Place* place(ValueId part) const;
   /// Concats with parts in place.
   const std::vector<NodeId>& nodes() const { return nodes_; }
-  bool has(NodeId concat) const { return whole_.contains(concat); }
+  bool has(NodeId concat) const { return in_place(concat) != Extent::kNone; }
   /// Whether all are: it needs no step.
-  bool whole(NodeId concat) const;
+  bool whole(NodeId concat) const { return in_place(concat) == Extent::kAll; }
 
  private:
+  enum class Extent : uint8_t { kNone, kSome, kAll };
+  Extent in_place(NodeId concat) const {
+    return concat < extents_.size() ? extents_[concat] : Extent::kNone;
+  }
+
   std::unordered_map<ValueId, Place> places_;
   std::vector<NodeId> nodes_;
-  std::unordered_map<NodeId, bool> whole_;  ///< of `nodes_`: are all parts in place?
+  std::vector<Extent> extents_;  // by NodeId: how many of its parts are in place
 };
 
 }  // namespace xc

@@ -27,6 +27,14 @@ void allow_folding(const Graph& graph, PassOptions& options) {
   options.fold_bytes_total = std::max(options.fold_bytes_total, total);
 }
 
+LoadOptions load_options(const Engine& engine, bool copy_weights) {
+  LoadOptions options;
+  options.copy_weights = copy_weights;
+  options.operators = engine.operators().get();
+  options.warn = [&engine](const std::string& message) { engine.log(LogLevel::kWarning, message); };
+  return options;
+}
+
 }  // namespace
 
 std::shared_ptr<const Model> Model::create(std::shared_ptr<Engine> engine, Graph graph) {
@@ -55,17 +63,13 @@ std::shared_ptr<const Model> Model::create(std::shared_ptr<Engine> engine, Graph
 }
 
 std::shared_ptr<const Model> Model::load(std::shared_ptr<Engine> engine, const std::string& path) {
-  LoadOptions options;
-  options.copy_weights = engine->config().copy_weights != 0;
-  options.operators = engine->operators().get();
+  const LoadOptions options = load_options(*engine, engine->config().copy_weights != 0);
   return create(engine, load_model(path, options));
 }
 
 std::shared_ptr<const Model> Model::load(std::shared_ptr<Engine> engine,
                                          std::span<const std::byte> bytes) {
-  LoadOptions options;
-  options.copy_weights = true;
-  options.operators = engine->operators().get();
+  const LoadOptions options = load_options(*engine, true);
   return create(engine, load_model(bytes, options));
 }
 

@@ -146,6 +146,26 @@ static void callbacks(void) {
   xc_tensor_release(x);
 }
 
+/* A file that declares other sizes than its operators give loads; the log tells. */
+static void warnings(void) {
+  const char text[] = "graph g(%x: f32[1, 2]) -> (%y) { %y: f32[1, 3] = Relu(%x) }";
+  host h = {0, 0, 0, 0, 0, 0, 0, 0, 0};
+  xc_error* error = NULL;
+  xc_engine* engine = NULL;
+  xc_model* model = NULL;
+  xc_port port = XC_PORT_INIT;
+  xc_engine_options o = XC_ENGINE_OPTIONS_INIT;
+  o.logger.log = on_log;
+  o.logger.user_data = &h;
+  CHECK_OK(xc_engine_create(&o, &engine, &error));
+  CHECK_OK(xc_model_load_bytes(engine, text, sizeof text - 1, &model, &error));
+  CHECK(h.logs == 1);
+  CHECK_CODE(XC_OK, xc_model_output(model, 0, &port));
+  CHECK(port.dims[1] == 2);
+  xc_model_release(model);
+  xc_engine_release(engine);
+}
+
 static void operators(void) {
   xc_engine* engine = NULL;
   xc_error* error = NULL;
@@ -167,5 +187,6 @@ int main(void) {
   lifetime();
   options();
   callbacks();
+  warnings();
   return check_result();
 }

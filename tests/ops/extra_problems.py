@@ -114,6 +114,12 @@ def windows(m: Maker) -> Iterator[Problem]:
                     dilations=[2, 2], storage_order=1, pads=[1, 0, 0, 2])  # fmt: skip
     yield m.problem("AveragePool_dilated", "AveragePool", 1, [x2], kernel_shape=[2, 3],
                     dilations=[2, 2], pads=[1, 0, 1, 2], count_include_pad=1)  # fmt: skip
+    # Windows longer than what they go over, by less than a stride.
+    short = m.floats(1, 2, 2, 4)
+    for op in ("MaxPool", "AveragePool", "LpPool"):
+        yield m.problem(f"{op}_short", op, 1, [short], kernel_shape=[3, 5], strides=[2, 3], ceil_mode=1)
+        yield m.problem(f"{op}_short_pads", op, 1, [short], kernel_shape=[5, 6], strides=[3, 2], ceil_mode=1,
+                        pads=[1, 0, 1, 1])
 
 
 def products(m: Maker) -> Iterator[Problem]:

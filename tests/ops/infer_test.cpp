@@ -192,11 +192,69 @@ TEST_CASE("ops/infer: errors name the node") {
         "input 0 is of type f32, expected one of: bool");
   CHECK(error_of(R"(graph main(%x: f32[2]) -> (%z) { %z = Softmax(%x) {axis = 1} })").status() ==
         Status::kInvalidModel);
-  // A declared graph output that contradicts what follows from the inputs.
-  CHECK(error_of(R"(graph main(%x: f32[2]) -> (%z) { %z: f32[3] = Relu(%x) })").status() ==
+  // A declared graph output that contradicts what follows from the inputs in type or rank.
+  CHECK(error_of(R"(graph main(%x: f32[2]) -> (%z) { %z: f32[2, 1] = Relu(%x) })").status() ==
         Status::kInvalidModel);
   CHECK(error_of(R"(graph main(%x: f32[2]) -> (%z) { %z: i64[2] = Relu(%x) })").status() ==
         Status::kInvalidModel);
+}
+
+TEST_CASE("ops/infer: windows in ceil mode may be longer than the input, by less than a stride") {
+  const auto pool = [](const char* dims, const char* attributes) {
+    return fmt::format("graph main(%x: f32[1, 2, {}]) -> (%y) {{ %y = MaxPool(%x) {{{}}} }}", dims,
+                       attributes);
+  };
+  const char* ceil = "kernel_shape = [3], strides = [2], ceil_mode = 1";
+  CHECK(type_of(inferred(pool("2", ceil)), "y") == "f32[1, 2, 1]");
+  CHECK(error_of(pool("1", ceil)).status() == Status::kInvalidModel);
+  CHECK(error_of(pool("2", "kernel_shape = [3], strides = [2]")).status() == Status::kInvalidModel);
+  const Graph g = inferred(pool("n", ceil));
+  const Dim y = (*g.value(*g.find_value("y")).type.dims)[2];
+  // As onnxruntime has them.
+  const int64_t sizes[] = {1, 1, 2, 2, 3, 3};
+  for (int64_t n = 2; n < 8; ++n)
+    CHECK(y.evaluate([&](const std::string&) { return n; }) == sizes[n - 2]);
+}
+
+TEST_CASE("ops/infer: pools in ceil mode name their input once where no window can be dropped") {
+  std::string text = "graph main(%y0: f32[1, 2, h, w]) -> (%y12) {\n";
+  for (int k = 1; k <= 12; ++k)
+    text += fmt::format(
+        "%y{} = MaxPool(%y{}) {{kernel_shape = [3, 2], strides = [2, 2], pads = [1, 0, 1, 0], "
+        "ceil_mode = 1}}\n",
+        k, k - 1);
+  const Graph g = inferred(text + "}");
+  const auto thousand = [](const std::string&) { return 1000; };
+  int64_t h = 1000, w = 1000;
+  for (int k = 1; k <= 12; ++k) {
+    h = (h - 1 + 1) / 2 + 1;  // ceil((h + 2 - 3) / 2) + 1
+    w = (w - 2 + 1) / 2 + 1;
+    const SymDims& dims = *g.value(*g.find_value(fmt::format("y{}", k))).type.dims;
+    CHECK(dims[2].evaluate(thousand) == h);
+    CHECK(dims[3].evaluate(thousand) == w);
+  }
+}
+
+TEST_CASE("ops/infer: inferred dims count for declared ones, with a warning") {
+  // 80 rows times 2.3: 184 in f32, as onnxruntime has it, 183 where shapes are inferred in f64.
+  Graph g = parse_graph(R"(graph main(%x: f32[1, 2, 80, 4]) -> (%z) {
+    const %scales: f32[4] = [1, 1, 2.3, 1]
+    %y: f32[1, 2, 183, 4] = Resize(%x, _, %scales) {mode = "nearest"} "up"
+    %z: f32[1, 2, 183, 4] = Relu(%y) "act"
+  })");
+  std::vector<std::string> warnings;
+  infer_types(g, [&](const std::string& text) { warnings.push_back(text); });
+  CHECK(type_of(g, "y") == "f32[1, 2, 184, 4]");
+  CHECK(type_of(g, "z") == "f32[1, 2, 184, 4]");
+  REQUIRE(warnings.size() == 2);
+  CHECK(warnings[0] ==
+        "node 'up' (Resize): 'y' is declared as f32[1, 2, 183, 4], inferred is f32[1, 2, 184, 4], "
+        "which counts");
+  CHECK(warnings[1].starts_with("node 'act' (Relu): 'z'"));
+  // Symbols say nothing, in either.
+  Graph quiet = parse_graph(R"(graph main(%x: f32[n, 2]) -> (%z) { %z: f32[3, k] = Relu(%x) })");
+  infer_types(quiet, [&](const std::string& text) { warnings.push_back(text); });
+  CHECK(warnings.size() == 2);
 }
 
 TEST_CASE("ops/check_node: arity, attribute names, kinds and ranges") {
