@@ -22,6 +22,8 @@ constexpr int64_t kMaxRepeats = 16, kFreeNodes = 100'000;
 constexpr int kMostWarnings = 20;
 /// Ranks tried to learn the dtypes of outputs when an input's rank is not known.
 constexpr size_t kProbedRanks = 6;
+/// In all, where several are not known.
+constexpr int kProbes = 500;
 
 /// State of one infer_types() call over a graph and its subgraphs.
 class Driver {
@@ -148,34 +150,37 @@ class Driver {
     c.output_elements.assign(c.node->outputs.size(), std::nullopt);
   }
 
-  /// Learns the outputs' dtypes by trying ranks for the inputs that have none; their dims stay
-  /// unknown.
+  /// Learns the outputs' dtypes by trying ranks for the inputs whose rank is asked for; their dims
+  /// stay unknown.
   static void probe_dtypes(InferContext& c, const UnknownRank& error) {
     int64_t next = 0;
-    c.fresh = [&](const std::string&) { return Dim::symbol(fmt::format("?{}", next++)); };
-    for (size_t rank = 0; rank < kProbedRanks; ++rank) {
-      std::vector<Type> types(c.inputs.size());
-      InferContext trial = c;
-      for (size_t i = 0; i < c.inputs.size(); ++i) {
-        if (!c.has(i) || c.inputs[i].type->kind != Type::Kind::kTensor || c.inputs[i].type->dims)
-          continue;
-        types[i] = *c.inputs[i].type;
-        types[i].dims.emplace();
-        for (size_t axis = 0; axis < rank; ++axis) types[i].dims->push_back(c.fresh(""));
-        trial.inputs[i].type = &types[i];
-      }
+    int tries = kProbes;
+    InferContext trial = c;
+    trial.fresh = [&](const std::string&) { return Dim::symbol(fmt::format("?{}", next++)); };
+    if (!try_ranks(trial, error.input, tries)) throw error;
+    reset(c);
+    c.outputs = std::move(trial.outputs);
+    for (Type& t : c.outputs) t.dims.reset();
+  }
+
+  /// Infers the node with some rank for the input, and for those asked for after it.
+  static bool try_ranks(InferContext& trial, size_t input, int& tries) {
+    const Type* const unknown = trial.inputs[input].type;
+    Type type = *unknown;
+    type.dims.emplace();
+    trial.inputs[input].type = &type;
+    for (; type.dims->size() < kProbedRanks && tries-- > 0; type.dims->push_back(trial.fresh(""))) {
       reset(trial);
       try {
         trial.node->op->infer(trial);
-      } catch (const Error&) {
-        continue;
+        return true;
+      } catch (const UnknownRank& error) {
+        if (try_ranks(trial, error.input, tries)) return true;
+      } catch (const Error&) {  // another rank may do
       }
-      reset(c);
-      c.outputs = std::move(trial.outputs);
-      for (Type& t : c.outputs) t.dims.reset();
-      return;
     }
-    throw error;
+    trial.inputs[input].type = unknown;
+    return false;
   }
 
   void set_output(Graph& graph, ValueId id, size_t k, InferContext& c) {

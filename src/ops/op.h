@@ -77,8 +77,7 @@ class InferContext {
   bool has(size_t i) const { return i < inputs.size() && inputs[i].type; }
   const Type& type(size_t i) const;  ///< fails when absent
   DType dtype(size_t i) const { return type(i).dtype; }
-  /// Dims of input i; fails with kInvalidModel when its rank is not known (the driver asks again
-  /// once it is; see kUnknownRank).
+  /// Dims of input i; throws UnknownRank (support.h) when its rank is not known.
   const SymDims& dims(size_t i) const;
   bool rank_known(size_t i) const { return type(i).dims.has_value(); }
   size_t rank(size_t i) const { return dims(i).size(); }

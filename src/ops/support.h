@@ -21,8 +21,13 @@ namespace xc {
 /// Thrown by InferContext::dims() where the rank is not known. The driver answers it: the node's
 /// outputs get their dtypes and no dims.
 struct UnknownRank : Error {
-  explicit UnknownRank(size_t input)
-      : Error(Status::kInvalidModel, fmt::format("the rank of input {} is not known", input)) {}
+  explicit UnknownRank(size_t i)
+      : Error(Status::kUnsupported,
+              fmt::format("the rank of input {} is not known, and the operator's results cannot be "
+                          "told without it: declare it in the model",
+                          i)),
+        input(i) {}
+  size_t input;
 };
 
 // ---- type sets ----------------------------------------------------------------------------------

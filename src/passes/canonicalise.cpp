@@ -147,7 +147,12 @@ bool drop_single_split(Site& s) {
   return same_dims(s) && s.forward(s.node.inputs[0]);
 }
 
-/// x*1, x/1, x-0; x+0 where the sign of zero may change (-0 + 0 = 0).
+bool any_negative_zero(const Tensor& zeros) {
+  const std::vector<double> values = zeros.to_doubles();
+  return std::any_of(values.begin(), values.end(), [](double v) { return std::signbit(v); });
+}
+
+/// x*1, x/1, x-0 (not x - -0, which is x+0); x+0 where the sign of zero may change (-0 + 0 = 0).
 bool drop_neutral(Site& s) {
   if (s.node.inputs.size() != 2 || !s.has(0) || !s.has(1)) return false;
   const bool one = s.is("Mul") || s.is("Div");
@@ -155,9 +160,19 @@ bool drop_neutral(Site& s) {
       s.is("Sub") ||
       (s.is("Add") && (s.context.options.tolerant || is_integer(s.output().type.dtype)));
   if (!(one && all_equal(s.input(1), 1)) && !(zero && all_equal(s.input(1), 0))) return false;
-  if (s.is("Sub") && std::signbit(s.input(1).constant.to_doubles()[0])) return false;  // x - -0
+  if (s.is("Sub") && any_negative_zero(s.input(1).constant)) return false;
   if (!s.broadcasts_nothing(1)) return false;
   return s.forward(s.node.inputs[0]);
+}
+
+/// Does an operand fit the dims of another whatever sizes a run has? A dim that is a number wins
+/// over a symbol, which has to be that number or 1: the model's check.
+bool always_broadcasts(const Value& operand, const Value& to) {
+  const std::optional<SymDims>&from = operand.type.dims, &dims = to.type.dims;
+  if (from && from->empty()) return true;
+  if (!from || !dims || from->size() > dims->size()) return false;
+  return std::equal(from->rbegin(), from->rend(), dims->rbegin(),
+                    [](const Dim& a, const Dim& b) { return a == Dim(1) || a == b; });
 }
 
 /// A mask that is the same everywhere chooses one operand, where that one has the result's dims.
@@ -165,7 +180,7 @@ bool drop_where(Site& s) {
   if (!s.is("Where")) return false;
   for (const size_t chosen : {1, 2})
     if (all_equal(s.input(0), chosen == 1 ? 1 : 0))
-      return s.broadcasts_nothing(0) && s.broadcasts_nothing(3 - chosen) &&
+      return s.broadcasts_nothing(0) && always_broadcasts(s.input(3 - chosen), s.input(chosen)) &&
              s.forward(s.node.inputs[chosen]);
   return false;
 }
@@ -199,26 +214,6 @@ bool simplify_transpose(Site& s) {
   Node now{.op = s.node.op, .inputs = {inner->inputs[0]}};
   now.attrs.set("perm", std::move(*perm));
   return s.rebuild(std::move(now));
-}
-
-/// The number of elements; nullopt where it is too long to write down.
-std::optional<Dim> count_of(const SymDims& dims) {
-  try {
-    return element_count(dims);
-  } catch (const Error& error) {
-    if (error.status() != Status::kLimit) throw;
-    return std::nullopt;
-  }
-}
-
-/// Does a node that keeps elements in order fit whatever sizes a run has? Else it is a check that
-/// the model makes. (Where there are no elements, their number says nothing of the dims.)
-bool always_fits(const Graph& graph, const Node& node) {
-  const auto &in = graph.value(node.inputs[0]).type.dims,
-             &out = graph.value(node.outputs[0]).type.dims;
-  if (!in || !out) return false;
-  const auto count = count_of(*in);
-  return count && *count != Dim(0) && count == count_of(*out);
 }
 
 /// Only the last of several reshapes in a row matters, when its shape does not copy input dims and

@@ -2,6 +2,7 @@
 
 #include "ir/patch.h"
 #include "ops/registry.h"
+#include "passes/node_tests.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
 
@@ -43,7 +44,8 @@ class Search {
     const Node& norm = graph_.node(id);
     const NodeId split = graph_.value(norm.inputs[0]).producer;
     const NodeId join = graph_.only_user(users_, norm.outputs[0]);
-    if (!is(split, "Reshape") || !is(join, "Reshape")) return;
+    if (!is(split, "Reshape") || !is(join, "Reshape") || !always_fits(graph_, graph_.node(split)))
+      return;
     const ValueId x = graph_.node(split).inputs[0];
     const Type &whole = graph_.value(x).type, &parts = graph_.value(norm.inputs[0]).type,
                &back = graph_.value(graph_.node(join).outputs[0]).type;

@@ -181,6 +181,23 @@ TEST_CASE("ops/infer: an unknown rank passes through with its dtype") {
   CHECK(type_of(g, "y") == "i64[*]");
 }
 
+TEST_CASE("ops/infer: several unknown ranks need not be the same") {
+  const Graph g =
+      inferred(R"(graph main(%a: f32[*], %b: f32[*], %i: i64[*], %s: f32[*]) -> (%y, %z) {
+    %c = Conv(%a, %b, %s)
+    %y = Cast(%c) {to = 7}
+    %d = ScatterND(%a, %i, %b)
+    %z = Gemm(%d, %b, %s)
+  })");
+  CHECK(type_of(g, "c") == "f32[*]");
+  CHECK(type_of(g, "y") == "i64[*]");
+  CHECK(type_of(g, "z") == "f32[*]");
+  const Error wrong = error_of(R"(graph main(%a: f32[*], %b: i64[*]) -> (%y) {
+    %y = MatMul(%a, %b) "product"
+  })");
+  CHECK(wrong.where().find("product") != std::string::npos);
+}
+
 TEST_CASE("ops/infer: errors name the node") {
   const Error shapes = error_of(R"(graph main(%x: f32[2, 3], %y: f32[2, 4]) -> (%z) {
     %z = Add(%x, %y) "layer/add"
