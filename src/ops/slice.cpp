@@ -176,7 +176,11 @@ bool view_slice(ViewContext& c) {
 
 // ---- Split --------------------------------------------------------------------------------------
 
-/// Sizes of the outputs along the axis: given, or equal but for a smaller last one.
+/// Parts that are not equal are refused: what versions before 18 mean. Files cannot say it.
+constexpr const char* kEven = "even";
+
+/// Sizes of the outputs along the axis: given, or equal, but for a smaller last one where the node
+/// may have one.
 std::optional<std::vector<Dim>> split_sizes(const Node& node, const Dim& d,
                                             const std::optional<std::vector<Dim>>& given,
                                             bool has_sizes) {
@@ -199,6 +203,12 @@ std::optional<std::vector<Dim>> split_sizes(const Node& node, const Dim& d,
   if (asked != static_cast<int64_t>(n))
     fail(Status::kInvalidModel, "num_outputs is {}, the node has {} outputs", asked, n);
   const auto k = static_cast<int64_t>(n);
+  if (node.attrs.get_int(kEven, 0) != 0) {
+    const Dim part = floor_div(d, Dim(k));
+    if (d.is_constant() && part * Dim(k) != d)
+      fail(Status::kInvalidModel, "an axis of {} cannot be split into {} equal parts", d.text(), k);
+    return std::vector<Dim>(n, part);
+  }
   const Dim chunk = ceil_div(d, Dim(k));
   std::vector<Dim> out;
   for (int64_t i = 0; i < k; ++i)
@@ -270,7 +280,9 @@ void register_slice(OpList& ops) {
                  .min_inputs = 1,
                  .max_inputs = 2,
                  .max_outputs = -1,
-                 .attrs = {{"axis", AttrKind::kInt}, {"num_outputs", AttrKind::kInt, false, 1}},
+                 .attrs = {{"axis", AttrKind::kInt},
+                           {"num_outputs", AttrKind::kInt, false, 1},
+                           {kEven, AttrKind::kInt, false, 0, 1}},
                  .infer = infer_split,
                  .reference = reference_split,
                  .view = view_split,

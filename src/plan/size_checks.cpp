@@ -37,8 +37,17 @@ void check_reshape(Checks& checks, const Graph& graph, const Node& node) {
 /// The parts of a Split are its axis: no more, or a view would read behind it.
 void check_split(Checks& checks, const Graph& graph, const Node& node) {
   const auto& dims = graph.value(node.inputs[0]).type.dims;
+  if (!dims) return;
+  const Dim& axis = (*dims)[normalise_axis(node.attrs.get_int("axis", 0), dims->size())];
+  if (node.attrs.get_int("even", 0) != 0) {
+    const Dim parts(static_cast<int64_t>(node.outputs.size()));
+    const Dim equal = floor_div(axis, parts) * parts;
+    if (!(equal == axis))
+      add_check(checks, node, "equal parts of {} together, the axis has {}", equal, axis);
+    return;
+  }
   const auto sizes = known_elements(graph, node, 1);
-  if (!dims || !sizes) return;
+  if (!sizes) return;
   Dim total = 0;
   for (const Dim& size : *sizes) {
     total = total + size;
@@ -46,7 +55,6 @@ void check_split(Checks& checks, const Graph& graph, const Node& node) {
       add_check(checks, node, "a part must have at least {} elements, not {}", max(size, Dim(0)),
                 size);
   }
-  const Dim& axis = (*dims)[normalise_axis(node.attrs.get_int("axis", 0), dims->size())];
   if (!(total == axis))
     add_check(checks, node, "parts of {} together, the axis has {}", total, axis);
 }

@@ -55,9 +55,11 @@ void split_input(Draft& d) {
   if (const auto split = d.take_ints("split")) d.set_input(1, d.ints(*split));
 }
 
-// Before 18 the number of equal parts was that of the outputs.
+// Before 18 the number of parts was that of the outputs, and all were equal.
 void split_count(Draft& d) {
-  if (d.input(1) == kNone) d.attrs.set("num_outputs", static_cast<int64_t>(d.outputs.size()));
+  if (d.input(1) != kNone) return;
+  d.attrs.set("num_outputs", static_cast<int64_t>(d.outputs.size()));
+  d.attrs.set("even", int64_t{1});
 }
 
 void reshape_input(Draft& d) {

@@ -162,8 +162,11 @@ class Exporter {
     if (!node.name.empty()) w.add_string(3, node.name);
     w.add_string(4, name.data(), name.size());
     if (!op.domain.empty()) w.add_string(7, op.domain.data(), op.domain.size());
-    for (const auto& [key, value] : node.attrs.entries())
-      w.add_message(5, encode_attribute(key, value, version ? version->find(key) : nullptr));
+    for (const auto& [key, value] : node.attrs.entries()) {
+      const AttributeRow* row = version ? version->find(key) : nullptr;
+      if (version && !row) continue;  // of this library's graphs alone; no result depends on it
+      w.add_message(5, encode_attribute(key, value, row));
+    }
     const auto keys = subgraph_names(op.name);
     if (node.subgraphs.size() > keys.size())
       fail(Status::kUnsupported, "{} with {} subgraphs has no form in ONNX", op.name,

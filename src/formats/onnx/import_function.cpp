@@ -100,10 +100,11 @@ ValueId Importer::inline_graph(Scope& caller, const GraphProto& body, ValueId in
   scope.environment = caller.environment;
   scope.prefix = prefix + std::string(body.name) + "/";
   scope.names.emplace(body.inputs[0].name, input);
-  for (const TensorProto& t : body.initializers)
-    scope.names.emplace(t.name, scope.graph->add_constant(
-                                    scope.graph->fresh_name(scope.prefix + std::string(t.name)),
-                                    tensors_.dense(t.body)));
+  read_weights(body, [&](Bytes name, Tensor tensor) {
+    scope.names.emplace(
+        name, scope.graph->add_constant(scope.graph->fresh_name(scope.prefix + std::string(name)),
+                                        std::move(tensor)));
+  });
   import_inlined(scope, body.nodes, {}, 0);
   return scope.lookup(body.outputs[0].name);
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <unordered_set>
 
 #include "base/large_stack.h"
 #include "base/utf8.h"
@@ -60,24 +61,19 @@ void Importer::import_graph(Scope& scope, const GraphProto& proto) {
   for (const ValueInfoProto& info : proto.outputs)
     if (!info.type.empty()) declared[info.name] = info.type;
 
-  std::unordered_map<Bytes, const TensorProto*> weights;
-  for (const TensorProto& t : proto.initializers)
-    if (!weights.emplace(t.name, &t).second)
-      fail(Status::kInvalidModel, "initializer '{}' is given twice", printable(t.name));
+  std::unordered_set<Bytes> weights;
+  for (const auto* list : {&proto.initializers, &proto.sparse_initializers})
+    for (const TensorProto& t : *list)
+      if (!weights.insert(t.name).second)
+        fail(Status::kInvalidModel, "initializer '{}' is given twice", printable(t.name));
   // Older files list initializers among the inputs; a default that a caller might override is
   // taken as a constant too.
   for (const ValueInfoProto& info : proto.inputs)
     if (!weights.contains(info.name)) add_input(scope, info);
-  for (const TensorProto& t : proto.initializers) {
-    Tensor tensor = located(fmt::format("initializer '{}'", printable(t.name)),
-                            [&] { return tensors_.dense(t.body); });
-    define_weight(scope, t.name, std::move(tensor));
-  }
-  for (const TensorProto& t : proto.sparse_initializers) {
-    Tensor tensor = located(fmt::format("initializer '{}'", printable(t.name)),
-                            [&] { return tensors_.sparse(t.body); });
-    define_weight(scope, t.name, std::move(tensor));
-  }
+  read_weights(proto, [&](Bytes name, Tensor tensor) {
+    scope.check_new(name);
+    scope.names.emplace(name, graph.add_constant(std::string(name), std::move(tensor)));
+  });
   // All names of the file are taken before conversions make up new ones.
   for (const NodeProto& node : proto.nodes)
     for (const Bytes name : node.outputs) {
@@ -112,9 +108,16 @@ void Importer::add_input(Scope& scope, const ValueInfoProto& info) {
   scope.names.emplace(info.name, scope.graph->add_input(name, std::move(type)));
 }
 
-void Importer::define_weight(Scope& scope, Bytes name, Tensor tensor) {
-  scope.check_new(name);
-  scope.names.emplace(name, scope.graph->add_constant(std::string(name), std::move(tensor)));
+void Importer::read_weights(const GraphProto& proto,
+                            const std::function<void(Bytes, Tensor)>& define) {
+  const auto read = [&](const TensorProto& t, auto decode) {
+    define(t.name, located(fmt::format("initializer '{}'", printable(t.name)),
+                           [&] { return decode(t.body); }));
+  };
+  for (const TensorProto& t : proto.initializers)
+    read(t, [&](Bytes body) { return tensors_.dense(body); });
+  for (const TensorProto& t : proto.sparse_initializers)
+    read(t, [&](Bytes body) { return tensors_.sparse(body); });
 }
 
 void Importer::import_subgraphs(Scope& scope, Draft& draft,

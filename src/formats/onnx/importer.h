@@ -1,6 +1,7 @@
 #pragma once
 // The importer's state and steps; import.h is its one entry point.
 
+#include <functional>
 #include <unordered_map>
 
 #include "formats/onnx/attributes.h"
@@ -21,8 +22,9 @@ class Importer {
   /// Fills the graph of a scope: inputs, weights, the names of all outputs, nodes, outputs.
   void import_graph(Scope& scope, const GraphProto& proto);
   void add_input(Scope& scope, const ValueInfoProto& info);
-  /// A weight may hide one of an enclosing graph; exporters reuse their names.
-  void define_weight(Scope& scope, Bytes name, Tensor tensor);
+  /// Decodes the weights of a graph, sparse ones too. A weight may hide one of an enclosing graph;
+  /// exporters reuse their names.
+  void read_weights(const GraphProto& proto, const std::function<void(Bytes, Tensor)>& define);
   /// Graph attributes become graphs of the draft, their captures its last inputs.
   void import_subgraphs(Scope& scope, Draft& draft,
                         const std::map<std::string_view, const GraphProto*>& graphs);

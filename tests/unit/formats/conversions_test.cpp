@@ -145,6 +145,28 @@ TEST_CASE("formats/onnx: Slice 1, TopK 1, Split 2 take attributes") {
             x) == Values{1});
 }
 
+TEST_CASE("formats/onnx: Split without sizes has equal parts before version 18") {
+  const auto split = [](int opset, const char* dims) {
+    return one_node(
+        opset, fmt::format(R"(input {{ "x": f32[{}] }})", dims),
+        R"(op_type: "Split" input: "x" output: "a" output: "y"
+                       attribute { name: "axis" i: 0 type: 2 })" +
+            std::string(opset < 18 ? "" : R"( attribute { name: "num_outputs" i: 2 type: 2 })"),
+        R"(output { "y": f32[k] })");
+  };
+  const Tensor seven = Tensor::of<float>({0, 1, 2, 3, 4, 5, 6});
+  const Tensor six = Tensor::of<float>({0, 1, 2, 3, 4, 5});
+  CHECK(run(split(18, "7"), seven) == Values{4, 5, 6});
+  CHECK(run(split(18, "n"), seven) == Values{4, 5, 6});
+  for (const int opset : {2, 11, 13}) {
+    CHECK(run(split(opset, "6"), six) == Values{3, 4, 5});
+    CHECK(run(split(opset, "n"), six) == Values{3, 4, 5});
+    CHECK_THROWS_WITH(run(split(opset, "7"), seven),
+                      doctest::Contains("an axis of 7 cannot be split into 2 equal parts"));
+    CHECK_THROWS(run(split(opset, "n"), seven));
+  }
+}
+
 TEST_CASE("formats/onnx: LayerNormalization in versions before it, as onnxruntime writes it") {
   const std::string model =
       one_node(13, R"(input { "x": f32[1, 2] }

@@ -121,6 +121,30 @@ TEST_CASE("formats/onnx: initializers among the inputs are constants; old versio
   CHECK(y.to_doubles()[0] == doctest::Approx(1 / (1 + std::exp(b - a))));
 }
 
+TEST_CASE("formats/onnx: sparse initializers may be listed as inputs too") {
+  const Graph g = load_text(R"(ir_version: 3 opset_import { version: 11 } graph { name: "g"
+    input { "x": f32[4] } input { "w": f32[4] } output { "y": f32[4] }
+    sparse_initializer { values { name: "w" dims: [2] data_type: 1 float_data: [5.0, 7.0] }
+                         indices { dims: [2] data_type: 7 int64_data: [1, 2] } dims: [4] }
+    node { op_type: "Add" input: "x" input: "w" output: "y" } })");
+  CHECK(g.inputs.size() == 1);
+  CHECK(evaluate(g, {Tensor::of<float>({1, 1, 1, 1})})[0].to_doubles() ==
+        std::vector<double>{1, 6, 8, 1});
+}
+
+TEST_CASE("formats/onnx: sparse initializers of a graph that is written out") {
+  const Graph g = load_text(R"(ir_version: 8 opset_import { version: 21 }
+    opset_import { domain: "ai.onnx.preview" version: 1 } graph { name: "g"
+    input { "q": f32[1, 1, 1, 1] } output { "y": f32[1, 1, 1, 1] }
+    node { op_type: "FlexAttention" domain: "ai.onnx.preview" input: "q" input: "q" input: "q" output: "y"
+      attribute { name: "prob_mod" type: 5 g { name: "m" input { "p": f32 } output { "r": f32 }
+        sparse_initializer { values { name: "w" dims: [1] data_type: 1 float_data: [3.0] }
+                             indices { dims: [1] data_type: 7 int64_data: [0] } dims: [1] }
+        node { op_type: "Mul" input: "p" input: "w" output: "r" } } } } })");
+  // The one probability is 1, times 3.
+  CHECK(evaluate(g, {Tensor::of<float>({5}, {1, 1, 1, 1})})[0].to_doubles()[0] == 15);
+}
+
 TEST_CASE("formats/onnx: nodes are sorted, names become symbols") {
   const Graph g = load("unsorted");
   CHECK(op_names(g) == "Abs Exp If");

@@ -128,6 +128,17 @@ TEST_CASE("runtime/sizes: the parts of a split are its axis, no more and no less
   }
 }
 
+TEST_CASE("runtime/sizes: parts that have to be equal divide their axis") {
+  auto session = session_of(
+      "graph g(%x: f32[n]) -> (%y, %z) { %y, %z = Split(%x) {even = 1, num_outputs = 2} }");
+  const Tensor seven = Tensor::of<float>({0, 1, 2, 3, 4, 5, 6});
+  for (int round = 0; round < 2; ++round) {
+    CHECK(run(*session, {Tensor::of<float>({0, 1, 2, 3, 4, 5})})[1].to_doubles() ==
+          std::vector<double>{3, 4, 5});
+    CHECK(status_of(*session, {seven}) == Status::kInvalidArgument);
+  }
+}
+
 TEST_CASE("runtime/sizes: a dim that a run gives expands to the number asked for, or is refused") {
   auto session = session_of(R"(graph g(%x: f32[2, n]) -> (%y) {
   const %s: i64[2] = [2, 4]
