@@ -189,7 +189,7 @@ void infer(InferContext& ctx) {
   const Form form = form_of(ctx);
   const Sizes s = sizes_of(ctx, form);
   if (ctx.has(kBias)) {
-    if (form != Form::kApart)
+    if (form != Form::kApart && form != Form::kKeysByHead)
       fail(Status::kUnsupported, "unsupported: input {} (bias) with packed operands",
            size_t{kBias});
     require_vector(ctx, kBias, Dim(2 * heads) * s.head + Dim(heads) * s.value_head);
@@ -238,6 +238,8 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
     if (split) {
       const auto size = (*e.type(kQuery).dims)[2].constant();
       if (!size) return {};
+      if (e.has(kBias))  // keys and values that lie by head have theirs already
+        q = e.add("Add", {q, e.add("Slice", {e.in(kBias), e.ints({0}), e.ints({*size})})});
       q = heads_first(e, e.add("Reshape", {q, e.ints({0, 0, heads, *size / heads})}));
     }
     if (!e.has(kValue)) {
@@ -245,7 +247,7 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
       v = entry(e, kKey, 1);
     }
   }
-  if (e.has(kBias)) {
+  if (e.has(kBias) && !split) {
     const auto size = (*e.type(kQuery).dims)[2].constant();
     const auto& values = e.type(kValue).dims;
     const auto value_size = values ? values->back().constant() : std::nullopt;

@@ -214,6 +214,7 @@ def attentions(m: Maker) -> Iterator[Problem]:
     yield ms(m, "score_bias", op, 1, [x, w, b, None, None, m.floats(2, 2, 3, 3)], num_heads=2)
     yield ms(m, "past", op, 2, [x, w, b, masks(m, 3, 7)["keys"], m.floats(2, 2, 2, 4, 4)], num_heads=2)
     yield ms(m, "past_causal", op, 2, [x, w, b, None, m.floats(2, 2, 2, 4, 4)], num_heads=2, unidirectional=1)
+    yield ms(m, "keys_by_head_bias", "MultiHeadAttention", 1, [q, *past, m.floats(24)], num_heads=2)
 
 
 def grouped(m: Maker) -> Iterator[Problem]:

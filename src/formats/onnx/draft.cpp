@@ -87,8 +87,11 @@ std::vector<ValueId> Draft::emit_self() {
 }
 
 void Draft::unsupported(std::string_view what) const {
-  fail(Status::kUnsupported, "{} version {}: {}; re-export the model with opset {} or newer", op,
-       version, what, 13);
+  const std::string cure = newer == 0
+                               ? ""
+                               : fmt::format("; re-export the model with opset {} of {} or newer",
+                                             newer, domain.empty() ? "ai.onnx" : domain);
+  fail(Status::kUnsupported, "{} version {}: {}{}", op, version, what, cure);
 }
 
 }  // namespace xc::onnx

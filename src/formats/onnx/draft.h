@@ -21,6 +21,8 @@ struct Draft {
   Attrs attrs;
   std::vector<std::shared_ptr<Graph>> subgraphs;
   uint32_t capture_count = 0;
+  /// The version that needs no such conversion as the one at work; 0: every version needs it.
+  int newer = 0;
   /// Set when the outputs have their node already and nothing is left to add.
   bool finished = false;
 

@@ -59,14 +59,14 @@ constexpr Conversion kConversions[] = {
     // Resampling.
     {"", "Upsample", 11, upsample},
     {"", "Resize", 11, resize_10},
-    {"", "Resize", 99, resize_empty_inputs},
+    {"", "Resize", kEveryVersion, resize_empty_inputs},
 
     // Single changes.
     {"", "BatchNormalization", 14, batch_norm_inference},
     {"", "Cast", 6, cast_by_name},
     {"", "Concat", 4, concat_axis},
     {"", "OneHot", 11, one_hot_range},
-    {"", "Scatter", 99, scatter},
+    {"", "Scatter", kEveryVersion, scatter},
     {"", "GridSample", 20, grid_sample_modes},
     {"", "RoiAlign", 16, roi_align_offset},
     {"", "GroupNormalization", 21, group_norm_per_channel},
@@ -78,7 +78,7 @@ constexpr Conversion kConversions[] = {
     {"", "GlobalLpPool", 2, integer_p},
     {"", "Tile", 6, tile_axis},
     {"", "Scan", 9, scan_batched},
-    {"", "SimplifiedLayerNormalization", 99, simplified_layer_norm},
+    {"", "SimplifiedLayerNormalization", kEveryVersion, simplified_layer_norm},
     {"ai.onnx.ml", "LabelEncoder", 2, label_encoder_classes},
 };
 
@@ -95,8 +95,12 @@ const std::multimap<Key, const Conversion*>& by_op() {
 
 void apply_rows(Draft& draft, std::string_view op) {
   const auto [begin, end] = by_op().equal_range(Key{std::string_view(draft.domain), op});
-  for (auto it = begin; it != end && !draft.finished; ++it)
-    if (draft.version < it->second->below) it->second->convert(draft);
+  for (auto it = begin; it != end && !draft.finished; ++it) {
+    const Conversion& row = *it->second;
+    if (draft.version >= row.below) continue;
+    draft.newer = row.below == kEveryVersion ? 0 : row.below;
+    row.convert(draft);
+  }
 }
 
 }  // namespace

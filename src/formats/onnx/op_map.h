@@ -11,6 +11,9 @@ namespace xc::onnx {
 /// Rewrites a draft of an older version in place, or finishes it (Draft::finish).
 using ConvertFn = void (*)(Draft& draft);
 
+/// As `below`.
+inline constexpr int kEveryVersion = 99;
+
 struct Conversion {
   std::string_view domain, op;
   int below;  ///< applies to versions older than this one

@@ -167,6 +167,32 @@ TEST_CASE("formats/onnx: Split without sizes has equal parts before version 18")
   }
 }
 
+TEST_CASE("formats/onnx: what cannot be converted names the version and domain that can") {
+  const auto message = [](const std::string& model) {
+    try {
+      load_text(model);
+    } catch (const Error& error) {
+      CHECK(error.status() == Status::kUnsupported);
+      return error.message();
+    }
+    return std::string("loaded");
+  };
+  CHECK(message(one_node(4, R"(input { "x": f32[4] })",
+                         R"(op_type: "Reshape" input: "x" output: "y")",
+                         R"(output { "y": f32[4] })")) ==
+        "Reshape version 1: Reshape without shape; re-export the model with opset 5 of ai.onnx or "
+        "newer");
+  CHECK(
+      message(
+          R"(ir_version: 8 opset_import { domain: "ai.onnx.ml" version: 1 } opset_import { version: 17 }
+                   graph { name: "g" input { "x": i64[4] }
+                     node { op_type: "LabelEncoder" domain: "ai.onnx.ml" input: "x" output: "y" }
+                     output { name: "y" } })") ==
+      "LabelEncoder version 1: LabelEncoder without classes_strings; re-export the model with "
+      "opset 2 "
+      "of ai.onnx.ml or newer");
+}
+
 TEST_CASE("formats/onnx: LayerNormalization in versions before it, as onnxruntime writes it") {
   const std::string model =
       one_node(13, R"(input { "x": f32[1, 2] }
