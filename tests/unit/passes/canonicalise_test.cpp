@@ -89,8 +89,8 @@ TEST_CASE("passes/canonicalise: a zero is subtracted for nothing where none of t
                                                zeros));
   };
   CHECK(left("0, 0") == 1);
-  CHECK(left("0, -0") == 2);  // -0 - -0 is 0, whose reciprocal is another infinity
-  CHECK(left("-0, 0") == 2);
+  CHECK(left("0.0, -0.0") == 2);  // -0 - -0 is 0, whose reciprocal is another infinity
+  CHECK(left("-0.0, 0.0") == 2);
 }
 
 TEST_CASE("passes/group_norms: a reshape that some sizes do not fit is no group norm's") {
