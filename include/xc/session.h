@@ -66,9 +66,9 @@ XC_API void xc_run_options_init(xc_run_options* options, size_t size);
 /* Runs the model once and blocks until it is done.
  * Inputs are in the model's order and borrowed for the call; NULL stands for an absent optional
  * one. Each slot of outputs that holds NULL receives a new reference, which the caller releases; a
- * slot that holds a tensor is written in place (its type and dims must be the result's, its elements
- * row-major, its memory none of an input's or another output's). On failure
- * NULL slots stay NULL; given tensors are untouched when the failure was found before execution and
+ * slot that holds a tensor is written in place (its type and dims must be the result's, its
+ * elements row-major, its memory none of an input's or another output's). On failure NULL slots
+ * stay NULL; given tensors are untouched when the failure was found before execution and
  * unspecified after one during it. Allocates nothing in steady state: repeated shapes, returned
  * tensors released before the next run. Fails with XC_INVALID_ARGUMENT (counts, type, shape; naming
  * the input), XC_RANGE, XC_LIMIT, XC_OUT_OF_MEMORY, XC_CANCELLED, XC_DEADLINE, XC_UNSUPPORTED.

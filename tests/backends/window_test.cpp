@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "backends/cpu/axis_sources.h"
-#include "backends/cpu/vector/pool_fn.h"
 #include "backends/cpu/vector/lines_fn.h"
+#include "backends/cpu/vector/pool_fn.h"
 #include "backends/step_harness.h"
 
 namespace xc {
