@@ -10,12 +10,16 @@ namespace xc {
 namespace {
 
 constexpr int64_t kAlignment = 64;
+/// Requests up to which all that is placed is walked for each: that takes less than finding out
+/// what is alive.
+constexpr size_t kFew = 512;
 
 /// What has a place, found by the steps at which it is alive. Steps count as the distinct first
 /// steps of all requests: between two of them nothing begins.
 class Placements {
  public:
-  explicit Placements(const std::vector<ArenaRequest>& requests) {
+  explicit Placements(const std::vector<ArenaRequest>& requests) : few_(requests.size() <= kFew) {
+    if (few_) return;
     for (const ArenaRequest& request : requests) starts_.push_back(request.first_step);
     std::sort(starts_.begin(), starts_.end());
     starts_.erase(std::unique(starts_.begin(), starts_.end()), starts_.end());
@@ -27,8 +31,7 @@ class Placements {
   /// The lowest offset with so much room at all steps of the request.
   int64_t first_fit(const ArenaRequest& request, int64_t bytes) {
     int64_t offset = 0;
-    for (const uint32_t k : list_alive(request) ? alive_ : all_by_offset()) {
-      const Placed& other = placed_[k];
+    for (const Placed& other : !few_ && list_alive(request) ? alive_ : all_by_offset()) {
       if (other.last < request.first_step || other.first > request.last_step) continue;
       if (other.offset - offset >= bytes) break;
       offset = std::max(offset, other.end);
@@ -39,6 +42,7 @@ class Placements {
   void add(const ArenaRequest& request, int64_t offset, int64_t end) {
     const auto index = static_cast<uint32_t>(placed_.size());
     placed_.push_back({offset, end, request.first_step, request.last_step});
+    if (few_) return;
     const auto [first, behind] = starts_of(request);
     starting_[first].push_back(index);
     for (size_t low = leaves_ + first, high = leaves_ + behind; low < high; low /= 2, high /= 2) {
@@ -53,9 +57,7 @@ class Placements {
     uint32_t first, last;
   };
 
-  auto lower() const {
-    return [this](uint32_t a, uint32_t b) { return placed_[a].offset < placed_[b].offset; };
-  }
+  static bool lower(const Placed& a, const Placed& b) { return a.offset < b.offset; }
 
   /// Indices in starts_, without the second one.
   std::pair<size_t, size_t> starts_of(const ArenaRequest& request) const {
@@ -72,7 +74,7 @@ class Placements {
     alive_.clear();
     const auto list = [&](const std::vector<uint32_t>& more) {
       if (alive_.size() + more.size() > most) return false;
-      alive_.insert(alive_.end(), more.begin(), more.end());
+      for (const uint32_t k : more) alive_.push_back(placed_[k]);
       return true;
     };
     const auto [first, behind] = starts_of(request);
@@ -80,28 +82,34 @@ class Placements {
       if (!list(covering_[node])) return false;
     for (size_t k = first + 1; k < behind; ++k)
       if (!list(starting_[k])) return false;
-    std::sort(alive_.begin(), alive_.end(), lower());
+    std::sort(alive_.begin(), alive_.end(), lower);
     return true;
   }
 
-  const std::vector<uint32_t>& all_by_offset() {
-    const auto sorted = static_cast<std::ptrdiff_t>(by_offset_.size());
-    for (size_t k = by_offset_.size(); k < placed_.size(); ++k)
-      by_offset_.push_back(static_cast<uint32_t>(k));
-    const auto added = by_offset_.begin() + sorted;
-    std::sort(added, by_offset_.end(), lower());
-    std::inplace_merge(by_offset_.begin(), added, by_offset_.end(), lower());
+  const std::vector<Placed>& all_by_offset() {
+    const size_t sorted = by_offset_.size(), more = placed_.size() - sorted;
+    if (more == 1) {
+      const Placed& last = placed_.back();
+      by_offset_.insert(std::upper_bound(by_offset_.begin(), by_offset_.end(), last, lower), last);
+    } else if (more > 1) {
+      by_offset_.insert(by_offset_.end(), placed_.end() - static_cast<ptrdiff_t>(more),
+                        placed_.end());
+      const auto added = by_offset_.begin() + static_cast<ptrdiff_t>(sorted);
+      std::sort(added, by_offset_.end(), lower);
+      std::inplace_merge(by_offset_.begin(), added, by_offset_.end(), lower);
+    }
     return by_offset_;
   }
 
+  const bool few_;
   std::vector<uint32_t> starts_;
   std::vector<Placed> placed_;
   // Indices in placed_:
   std::vector<std::vector<uint32_t>> starting_;  ///< by start
   std::vector<std::vector<uint32_t>> covering_;  ///< segment tree over starts; node 1 is its root
   size_t leaves_ = 1;
-  std::vector<uint32_t> by_offset_;  ///< those that all_by_offset() has met
-  std::vector<uint32_t> alive_;
+  std::vector<Placed> by_offset_;  ///< those that all_by_offset() has met
+  std::vector<Placed> alive_;
 };
 
 }  // namespace
