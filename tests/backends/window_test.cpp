@@ -428,6 +428,24 @@ TEST_CASE("backends/resize: blocks, lines of every kind, more taps") {
     }
 }
 
+TEST_CASE("backends/resize: bytes, at scales whose weights f32 holds") {
+  Generator g(76);
+  for (const auto& [from, to] : std::vector<std::pair<Dims, Dims>>{{{2, 3, 20, 30}, {2, 3, 40, 60}},
+                                                                   {{1, 40, 24, 3}, {1, 20, 48, 3}},
+                                                                   {{1, 1, 7, 9}, {1, 1, 7, 36}}})
+    for (const char* mode : {"linear", "cubic"}) {
+      Problem p;
+      p.op = &get_op("Resize");
+      p.attrs.set("mode", std::string(mode));
+      p.inputs = {g.tensor(DType::kU8, from, 0, 255), Tensor(), Tensor(), Tensor::of(Ints(to))};
+      INFO(mode << to_text(from) << to_text(to));
+      p.constant = {false, true, true, true};
+      check_row("xc.resize", p, {});
+      p.constant = {};
+      check_row("xc.resize", p, {});
+    }
+}
+
 TEST_CASE("backends/affine: quantisation and batch normalisation") {
   Generator g(74);
   for (DType type : {DType::kI8, DType::kU8, DType::kI16, DType::kU16})

@@ -9,16 +9,33 @@
 namespace xc::cpu {
 namespace {
 
+/// Whole numbers are cut off, from what f32 says of them: 216.9999 is 217.
+constexpr double kForgiven = 0x1p-12;
+
 int64_t f32_bytes(const BoundOperand& operand) {
   return align_up(checked_mul(element_count(operand.dims), 4), 64);
 }
 
 }  // namespace
 
+StepSpec in_f32(const StepSpec& spec) {
+  StepSpec out = spec.without_cast();
+  out.inputs[0].dtype = out.outputs[0].dtype = DType::kF32;
+  return out;
+}
+
 Conversion::Conversion(DType from, DType to, std::span<const int64_t> dims,
                        std::span<const int64_t> from_strides, std::span<const int64_t> to_strides)
     : program_(std::make_shared<ChunkProgram>()) {
-  const auto value = build_cast(*program_, program_->input(from), to, cpu_info().isa);
+  const Isa isa = cpu_info().isa;
+  ChunkProgram::Reg given = program_->input(from);
+  if (from == DType::kF32 && to == DType::kU8) {
+    const auto constant = [&](double number) { return program_->constant(from, number); };
+    given = program_->emit(elementwise_fn(Fn::kAdd, from, isa), from, {given, constant(kForgiven)});
+    given = program_->emit(elementwise_fn(Fn::kClip, from, isa), from,
+                           {given, constant(0), constant(255)});
+  }
+  const auto value = build_cast(*program_, given, to, isa);
   XC_CHECK(value);
   program_->output(*value);
   program_->finish();
@@ -62,6 +79,7 @@ BetweenCasts::BetweenCasts(const StepSpec& spec, const BindContext& context, Bin
   scratch_bytes = inner_at_ + std::max(align_up(inner_->scratch_bytes, 64), conversion_bytes);
   unread = inner_->unread;
   any_address = inner_->any_address;
+  allocates = inner_->allocates;
   provisional = inner_->provisional;
   held_bytes = 512 + inner_->held_bytes;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// A kernel of f32 for a step that stores operand 0 or its result in halves.
+// A kernel of f32 for a step that stores operand 0 or its result otherwise, in halves for example.
 
 #include <memory>
 #include <optional>
@@ -11,7 +11,11 @@
 
 namespace xc::cpu {
 
-/// A strided copy into another type.
+/// The step with operand 0 and its result in f32.
+StepSpec in_f32(const StepSpec& spec);
+
+/// A strided copy into another type. From f32 to u8 saturating, what rounding took below a whole
+/// number forgiven.
 class Conversion {
  public:
   Conversion(DType from, DType to, std::span<const int64_t> dims,

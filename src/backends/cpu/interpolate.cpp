@@ -1,5 +1,5 @@
-// Interpolating Resize of f32, "xc.resize": one axis after another, in blocks of the result whose
-// intermediate values a cache holds.
+// Interpolating Resize of f32 and, between conversions, of bytes, "xc.resize": one axis after
+// another, in blocks of the result whose intermediate values a cache holds.
 //
 // The order of the axes decides how much there is to do: an axis with long lines behind it is
 // resampled in vectors, the innermost one element by element (by pixels, where values lie
@@ -9,6 +9,7 @@
 #include <memory>
 #include <numeric>
 
+#include "backends/cpu/between_casts.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/resize_axes.h"
@@ -290,9 +291,17 @@ class InterpolateBound final : public BoundKernel {
   int64_t gathered_ = 0, scattered_ = 0;  ///< bytes in scratch
 };
 
+std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context) {
+  if (spec.inputs[0].dtype == DType::kF32) return std::make_shared<InterpolateBound>(spec, context);
+  return std::make_shared<BetweenCasts>(spec, context, [&](const BindContext& wide) {
+    return std::make_shared<InterpolateBound>(in_f32(spec), wide);
+  });
+}
+
+/// f32, and the bytes of images.
 Verdict supports(const StepSpec& spec) {
   if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
-  if (spec.inputs[0].dtype != DType::kF32)
+  if (spec.inputs[0].dtype != DType::kF32 && spec.inputs[0].dtype != DType::kU8)
     return Verdict::no(fmt::format("elements of type {}", name(spec.inputs[0].dtype)));
   return supports_resize(spec, false);
 }
@@ -300,7 +309,7 @@ Verdict supports(const StepSpec& spec) {
 }  // namespace
 
 void add_interpolate(Rows& rows) {
-  rows.push_back({"xc.resize", "Resize", supports, create_bound_by<InterpolateBound>, any_order});
+  rows.push_back({"xc.resize", "Resize", supports, create_by<bind>, any_order});
 }
 
 }  // namespace xc::cpu

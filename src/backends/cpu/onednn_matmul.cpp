@@ -288,13 +288,6 @@ std::string why_not_packed(const StepSpec& spec, const MatMulSettings& settings)
   return {};
 }
 
-/// The step with operand 0 and the result stored in f32.
-StepSpec in_f32(const StepSpec& spec) {
-  StepSpec out = spec.without_cast();
-  out.inputs[0].dtype = DType::kF32;
-  return out;
-}
-
 bool stored_in_f32(const StepSpec& spec) {
   return spec.inputs[0].dtype == DType::kF32 && !spec.narrows();
 }
