@@ -133,7 +133,7 @@ thread_local const char* current_test = "";
 
 void tell_crash(int signal) {
   for (const char* text : {"\ncrashed in ", current_test, "\n"})
-    if (write(STDERR_FILENO, text, std::char_traits<char>::length(text)) < 0) break;
+    if (::write(STDERR_FILENO, text, std::char_traits<char>::length(text)) < 0) break;
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
