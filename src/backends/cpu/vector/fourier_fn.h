@@ -1,5 +1,5 @@
 #pragma once
-// Discrete Fourier transforms of f32, one table per instruction set.
+// Discrete Fourier transforms in f64 (what cancels comes near zero), one table per instruction set.
 
 #include <cstdint>
 
@@ -11,11 +11,11 @@ namespace xc::cpu {
 /// sequences side by side (lines, and results of the passes before), becomes radix times as many of
 /// a radix-th of the length. Forward; with real and imaginary parts exchanged it is the inverse.
 struct FourierPass {
-  const float *re, *im;
-  float *to_re, *to_im;
+  const double *re, *im;
+  double *to_re, *to_im;
   int64_t radix, rest, stride;
-  const float *root_re, *root_im;  ///< e^(-2 pi i k / length) of the whole transform
-  int64_t step;                    ///< the length over radix * rest
+  const double *root_re, *root_im;  ///< e^(-2 pi i k / length) of the whole transform
+  int64_t step;                     ///< the length over radix * rest
 };
 using FourierFn = void (*)(const FourierPass&);
 FourierFn fourier_pass(Isa isa);
