@@ -11,6 +11,9 @@ namespace xc {
 
 namespace {
 
+/// A point reads up to four elements to the power of them.
+constexpr int64_t kMostInterpolated = 8;
+
 void infer(InferContext& ctx) {
   check_dtype(ctx, 0, kNumbers | kComplex | kBools | type_set({DType::kString}));
   check_dtype(ctx, 1, kFloats);
@@ -21,7 +24,12 @@ void infer(InferContext& ctx) {
       known_different(grid[0], x[0]))
     ctx.error("grid has dims {}, input {}", to_text(grid), to_text(x));
   const std::string mode = ctx.attrs().get_string("mode", "linear");
-  if (mode != "nearest") check_dtype(ctx, 0, kNumbers | kComplex);  // the others have no mean
+  if (mode != "nearest") {
+    check_dtype(ctx, 0, kNumbers | kComplex);  // the others have no mean
+    if (spatial > kMostInterpolated)
+      fail(Status::kLimit, "GridSample interpolates over {} axes, at most {}", spatial,
+           kMostInterpolated);
+  }
   SymDims out{x[0], x[1]};
   out.insert(out.end(), grid.begin() + 1, grid.end() - 1);
   for (size_t i = 2; i < x.size(); ++i)

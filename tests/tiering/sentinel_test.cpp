@@ -284,7 +284,7 @@ TEST_CASE("tiering/sentinel: a kernel is taken out of a session where another on
   fixture.session->wait_idle(std::chrono::seconds(60));
   const auto other = beside(fixture, kTwo);
   const size_t trials = fixture.log.count(EventKind::kTrial);
-  until(*other, [&] { return fixture.log.count(EventKind::kTrial) == trials + 2; });
+  until(*other, [&] { return fixture.log.count(EventKind::kTrial) >= trials + 2; });
   wrong = true;
   until(*fixture.session, [&] { return fixture.log.count(EventKind::kMismatch) > 0; });
   fixture.session->wait_idle(std::chrono::seconds(60));

@@ -10,7 +10,7 @@ namespace xc::cpu {
 namespace {
 
 /// Whole numbers are cut off, from what f32 says of them: 216.9999 is 217.
-constexpr double kForgiven = 0x1p-12;
+constexpr double kForgiven = 0x1p-13;
 
 int64_t f32_bytes(const BoundOperand& operand) {
   return align_up(checked_mul(element_count(operand.dims), 4), 64);

@@ -61,8 +61,8 @@ size_t left_by(const char* pass, const std::string& text) {
 TEST_CASE("passes/canonicalise: an operand that a mask never chooses still has to fit") {
   const auto left = [](const char* dropped, const char* where) {
     return left_by("canonicalise", fmt::format(R"(graph g(%x: f32[2, m], %y: f32[{}]) -> (%r) {{
-  const %never: bool[1] = [0]
-  const %always: bool[1] = [1]
+  const %never: bool[1] = [false]
+  const %always: bool[1] = [true]
   %z = {}
   %r = Relu(%z)
 }})",
