@@ -434,15 +434,18 @@ TEST_CASE("backends/resize: bytes, at scales whose weights f32 holds") {
                                                                    {{1, 40, 24, 3}, {1, 20, 48, 3}},
                                                                    {{1, 1, 7, 9}, {1, 1, 7, 36}}})
     for (const char* mode : {"linear", "cubic"}) {
+      // f32 holds the products of linear weights; of cubic ones not all, which may cut off one
+      // less.
+      const double apart = std::string_view(mode) == "linear" ? 0 : 1;
       Problem p;
       p.op = &get_op("Resize");
       p.attrs.set("mode", std::string(mode));
       p.inputs = {g.tensor(DType::kU8, from, 0, 255), Tensor(), Tensor(), Tensor::of(Ints(to))};
       INFO(mode << to_text(from) << to_text(to));
       p.constant = {false, true, true, true};
-      check_row("xc.resize", p, {});
+      check_row("xc.resize", p, {0, apart});
       p.constant = {};
-      check_row("xc.resize", p, {});
+      check_row("xc.resize", p, {0, apart});
     }
 }
 

@@ -286,14 +286,21 @@ TEST_CASE("tiering/sentinel: a kernel is taken out of a session where another on
   const size_t trials = fixture.log.count(EventKind::kTrial);
   until(*other, [&] { return fixture.log.count(EventKind::kTrial) >= trials + 2; });
   wrong = true;
-  until(*fixture.session, [&] { return fixture.log.count(EventKind::kMismatch) > 0; });
+  // Kernels for sizes that are frequent are regions of their own, which may be found wrong first.
+  const auto general = [&] {
+    std::lock_guard lock(fixture.log.mutex);
+    return std::count_if(fixture.log.events.begin(), fixture.log.events.end(), [](const Event& e) {
+      return e.kind == EventKind::kMismatch && e.subject.find(" for ") == std::string::npos;
+    });
+  };
+  until(*fixture.session, [&] { return general() == 2; });  // of both sessions
   fixture.session->wait_idle(std::chrono::seconds(60));
   other->wait_idle(std::chrono::seconds(60));
   for (int k = 0; k < 40; ++k) {
     CHECK(right(*other));
     CHECK(right(*fixture.session));
   }
-  until(*other, [&] { return live_regions(*other) == 1; });  // the other one is right
+  until(*other, [&] { return live_regions(*other) >= 1; });  // the other one is right
 }
 
 TEST_CASE("tiering/sentinel: sizes that do not fit without a wrong kernel fail, and say so") {
