@@ -110,10 +110,14 @@ void copy_whole_rows(const T* x, T* y, int64_t row_step, const AxisSources& rows
       continue;
     }
     int64_t count = 1, step = 0;
-    if (piece.kind == Piece::Kind::kStrided)
+    if (piece.kind == Piece::Kind::kStrided) {
       count = in_piece, step = piece.step;
-    else
-      while (count < in_piece && rows.at(r + count, piece_of_row) == source) ++count;
+    } else if (piece.kind == Piece::Kind::kRepeated) {
+      count = std::min(in_piece, piece.step - (r - piece.begin) % piece.step);
+    } else {
+      const int64_t* const sources = rows.table(piece) + (r - piece.begin);
+      while (count < in_piece && sources[count] == source) ++count;
+    }
     constexpr auto size = static_cast<int64_t>(sizeof(T));
     copy_runs(reinterpret_cast<std::byte*>(out), reinterpret_cast<const std::byte*>(from + source),
               count, static_cast<size_t>(n * size), row_step * size, step * size);
@@ -211,8 +215,8 @@ AxisSources padded(const std::string& mode, int64_t kept, int64_t before, int64_
   }
   for (int64_t o = -before; o < kept + after;) {
     const int64_t phase = phase_of(o);
-    const bool back = mirrored && phase >= kept - 1;
-    const int64_t turn = back ? period : mirrored ? kept - 1 : kept;
+    const bool back = mirrored && phase >= kept;
+    const int64_t turn = back ? period : kept;
     const int64_t count = std::min(turn - phase, kept + after - o);
     run(count, back ? period - phase : phase, back ? -1 : 1);
     o += count;

@@ -26,7 +26,7 @@ bool with_short_run(size_t bytes, F&& f) {
 
 /// One such run, neither read nor written beyond its end.
 template <size_t Unit>
-void copy_run(std::byte* to, const std::byte* from, size_t bytes) {
+[[gnu::always_inline]] inline void copy_run(std::byte* to, const std::byte* from, size_t bytes) {
   std::byte head[Unit], tail[Unit];
   std::memcpy(head, from, Unit);
   std::memcpy(tail, from + (bytes - Unit), Unit);
