@@ -337,7 +337,8 @@ class ReduceBound final : public BoundKernel {
                         stored_bytes_;
     };
     fns_.start(acc, kPartials);
-    if (loops.inner_x == 1 && !widen_ && loops.fold_dims.size() == 1)
+    const bool evenly_apart = loops.inner_x == 1 && !widen_ && loops.fold_dims.size() == 1;
+    if (evenly_apart && rows.first < rows.second)
       fns_.rows(at(rows.first), rows.second - rows.first, loops.fold_x[0], n, acc);
     else
       for (int64_t f = rows.first; f < rows.second; ++f) fold_row(loops, at(f), n, acc, stage);
