@@ -82,18 +82,19 @@ class Folder {
       } else if (enlarged_.contains(input)) {
         const Node& maker = graph_.node(graph_.value(input).producer);
         const std::vector<Tensor> from = inputs_of(maker);
-        inputs.push_back(run(maker, from, graph_.value(input).type)[0]);
+        const int64_t count = element_count(*to_concrete(*graph_.value(input).type.dims));
+        inputs.push_back(run(maker, from, goes_to_backend(count))[0]);
       } else {
         inputs.push_back(graph_.value(input).constant);
       }
     }
     return inputs;
   }
-  std::vector<Tensor> run(const Node& node, const std::vector<Tensor>& inputs, const Type& result) {
-    const std::optional<Dims> dims = result.dims ? to_concrete(*result.dims) : std::nullopt;
-    const bool large =
-        context_.options.evaluate && dims && element_count(*dims) >= kBackendElements;
-    return large ? context_.options.evaluate(node, inputs) : run_reference(node, inputs);
+  std::vector<Tensor> run(const Node& node, const std::vector<Tensor>& inputs, bool on_backend) {
+    return on_backend ? context_.options.evaluate(node, inputs) : run_reference(node, inputs);
+  }
+  bool goes_to_backend(int64_t elements) const {
+    return context_.options.evaluate && elements >= kBackendElements;
   }
 
   /// Outputs whose elements inference knows, whatever the inputs.
@@ -133,8 +134,7 @@ class Folder {
       }
       const std::optional<Work> work = affordable(node, inputs, types);
       if (!work) return;
-      std::vector<Tensor> outputs =
-          work->on_backend ? context_.options.evaluate(node, inputs) : run_reference(node, inputs);
+      std::vector<Tensor> outputs = run(node, inputs, work->on_backend);
       for (size_t i = 0; i < outputs.size(); ++i)
         if (node.outputs[i] != kNone) {
           const int64_t bytes = outputs[i].byte_size();
@@ -241,7 +241,7 @@ class Folder {
     if (bytes > most) return std::nullopt;
     if (node.op->view && bytes > std::max(input_bytes, kSmallBytes)) return std::nullopt;
     Work work{static_cast<double>(elements) * std::max(1.0, node.op->weight),
-              options.evaluate && elements >= kBackendElements};
+              goes_to_backend(elements)};
     if (node.op->flops)
       if (const auto flops = node.op->flops(graph_, node).constant())
         work.operations = std::max(work.operations, static_cast<double>(*flops));

@@ -43,15 +43,7 @@ void write(JsonWriter& json, const FusionReport::Alternative& alternative) {
 
 void write_counters(JsonWriter& json, const ProfileSummary& summary) {
   json.object([&] {
-    json.field("runs", summary.runs);
-    json.field("signatures", summary.signatures);
-    json.field("compiled_regions", summary.compiled_regions);
-    json.field("swapped", summary.swapped);
-    json.field("rolled_back", summary.rolled_back);
-    json.field("rejected", summary.rejected);
-    json.field("compile_ms", summary.compile_ms);
-    json.field("net_saved_ms", summary.net_saved_ms);
-    json.field("code_bytes", summary.code_bytes);
+    write_totals(json, summary);
     json.field("bound_bytes", summary.bound_bytes);
     json.field("working_bytes", summary.working_bytes);
     json.field("queued", summary.queued);
@@ -60,6 +52,18 @@ void write_counters(JsonWriter& json, const ProfileSummary& summary) {
 }
 
 }  // namespace
+
+void write_totals(JsonWriter& json, const ProfileSummary& summary) {
+  json.field("runs", summary.runs);
+  json.field("signatures", summary.signatures);
+  json.field("compiled_regions", summary.compiled_regions);
+  json.field("swapped", summary.swapped);
+  json.field("rolled_back", summary.rolled_back);
+  json.field("rejected", summary.rejected);
+  json.field("compile_ms", summary.compile_ms);
+  json.field("net_saved_ms", summary.net_saved_ms);
+  json.field("code_bytes", summary.code_bytes);
+}
 
 void write(JsonWriter& json, const Event& event) {
   json.object([&] {

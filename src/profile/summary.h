@@ -100,6 +100,8 @@ void write(JsonWriter& json, const RegionSummary& region);
 void write(JsonWriter& json, const SizeSummary& size);
 /// {parts, proven, states, candidates, alternatives[]}.
 void write(JsonWriter& json, const FusionReport& report);
+/// The fields that `explain` shows too, of an object that is open: runs to code_bytes.
+void write_totals(JsonWriter& json, const ProfileSummary& summary);
 /// {counters{}, regions[], sizes[], events[]}.
 void write(JsonWriter& json, const ProfileSummary& summary);
 

@@ -194,20 +194,6 @@ void write_program(JsonWriter& json, const Subject& of) {
   });
 }
 
-void write_totals(JsonWriter& json, const ProfileSummary& summary) {
-  json.object([&] {
-    json.field("runs", summary.runs);
-    json.field("signatures", summary.signatures);
-    json.field("compiled_regions", summary.compiled_regions);
-    json.field("swapped", summary.swapped);
-    json.field("rolled_back", summary.rolled_back);
-    json.field("rejected", summary.rejected);
-    json.field("compile_ms", summary.compile_ms);
-    json.field("net_saved_ms", summary.net_saved_ms);
-    json.field("code_bytes", summary.code_bytes);
-  });
-}
-
 // ---- text ---------------------------------------------------------------------------------------
 
 void print_search(const FusionReport& search, std::string& out, const std::string& indent) {
@@ -318,7 +304,7 @@ std::string explain_program(Program& program, const std::vector<Dims>& signature
     JsonWriter json(2);
     json.object([&] {
       write_program(json, subject);
-      write_totals(json.key("totals"), summary);
+      json.key("totals").object([&] { write_totals(json, summary); });
     });
     return json.take();
   }

@@ -15,13 +15,11 @@ constexpr int64_t kBufferBytes = ChunkProgram::kChunk * 8;
 /// functions share the chunk, a value per row.
 constexpr int64_t kShortRow = 64, kShortRepeatedRow = 256;
 
-/// The elements of a tile, in a dense buffer.
-struct TileShape {
-  int64_t planes, rows, cols;
-};
+// Between a tile, from its first element on, and a dense buffer.
 
 template <class T>
-void gather_as(T* to, const T* from, const TileShape& tile, const ChunkProgram::Block& strides) {
+void gather_as(T* to, const T* from, const ChunkProgram::Tile& tile,
+               const ChunkProgram::Block& strides) {
   const auto row_at = [&](int64_t p, int64_t r) {
     return from + p * strides.plane + r * strides.row;
   };
@@ -52,7 +50,8 @@ void gather_as(T* to, const T* from, const TileShape& tile, const ChunkProgram::
     }
 }
 template <class T>
-void scatter_as(T* to, const T* from, const TileShape& tile, const ChunkProgram::Block& strides) {
+void scatter_as(T* to, const T* from, const ChunkProgram::Tile& tile,
+                const ChunkProgram::Block& strides) {
   for (int64_t p = 0; p < tile.planes; ++p)
     for (int64_t r = 0; r < tile.rows; ++r) {
       T* const row = to + p * strides.plane + r * strides.row;
@@ -70,7 +69,7 @@ ElementwiseFn copy_fn(int64_t bytes) {
 }
 
 /// A value per row, each `cols` times.
-void repeat_values(std::byte* to, const std::byte* from, const TileShape& tile,
+void repeat_values(std::byte* to, const std::byte* from, const ChunkProgram::Tile& tile,
                    const ChunkProgram::Block& strides, int64_t bytes) {
   const ElementwiseFn copy = copy_fn(bytes);
   ElementwiseArgs args{};
@@ -164,7 +163,6 @@ bool ChunkProgram::writes_last() const {
 
 void ChunkProgram::run_chunk(const Tile& tile, const Block* operands, const bool* staged,
                              std::byte* scratch) const {
-  const TileShape shape{tile.planes, tile.rows, tile.cols};
   const int64_t rows = tile.planes * tile.rows, n = rows * tile.cols;
   struct Value {
     void* data;
@@ -195,12 +193,12 @@ void ChunkProgram::run_chunk(const Tile& tile, const Block* operands, const bool
     const bool known = tile.planes > 1 ? tile.first_plane > 0 && block.plane == 0
                                        : rows > 1 && tile.first_row > 0 && block.row == 0;
     if (info.is_output || known) continue;
-    if (block.col == 0 && tile.cols * info.bytes > 64)
-      repeat_values(buffer, at, shape, block, info.bytes);
+    if (block.col == 0 && static_cast<size_t>(tile.cols * info.bytes) > kShortRun)
+      repeat_values(buffer, at, tile, block, info.bytes);
     else
       with_element_bytes(info.bytes, [&](auto element) {
         using T = decltype(element);
-        gather_as(reinterpret_cast<T*>(buffer), reinterpret_cast<const T*>(at), shape, block);
+        gather_as(reinterpret_cast<T*>(buffer), reinterpret_cast<const T*>(at), tile, block);
       });
   }
   int64_t buffer_steps[64];  // 0 where every argument was one value
@@ -234,7 +232,7 @@ void ChunkProgram::run_chunk(const Tile& tile, const Block* operands, const bool
     with_element_bytes(operands_[k].bytes, [&](auto element) {
       using T = decltype(element);
       scatter_as(reinterpret_cast<T*>(first_of(k)), static_cast<const T*>(operand_values[k].data),
-                 shape, operands[k]);
+                 tile, operands[k]);
     });
   }
 }

@@ -43,6 +43,11 @@ class ChunkProgram {
     void* data = nullptr;
     int64_t plane = 0, row = 0, col = 0;  ///< strides in elements
   };
+  /// What one chunk covers.
+  struct Tile {
+    int64_t planes = 1, rows = 1, cols = 1;
+    int64_t first_plane = 0, first_row = 0, first_col = 0;
+  };
   /// Operands in order. Where the output is written last, it may coincide with an input element for
   /// element. `scratch` has
   /// scratch_bytes(), 64-byte aligned.
@@ -68,11 +73,6 @@ class ChunkProgram {
     bool is_output;
     Reg reg;
     uint8_t bytes;
-  };
-  /// What one chunk covers.
-  struct Tile {
-    int64_t planes = 1, rows = 1, cols = 1;
-    int64_t first_plane = 0, first_row = 0, first_col = 0;
   };
   void run_plane(int64_t rows, int64_t cols, const Block* operands, void* scratch) const;
   void run_chunk(const Tile& tile, const Block* operands, const bool* staged,

@@ -8,6 +8,7 @@
 
 #include "backends/cpu/control_inputs.h"
 #include "backends/cpu/simple_kernel.h"
+#include "backends/cpu/strided_space.h"
 #include "backends/cpu/vector/fourier_fn.h"
 #include "ops/support.h"
 
@@ -96,8 +97,8 @@ class DftBound final : public BoundKernel {
                                    {room + (2 + inverse_) * size, room + (2 + !inverse_) * size}};
       int64_t offset_x[kMostLines], offset_y[kMostLines];
       for (int64_t l = 0; l < n; ++l) {
-        offset_x[l] = offset_of_line(line + l, x.strides);
-        offset_y[l] = offset_of_line(line + l, y.strides);
+        offset_x[l] = offset_at(line + l, lines_, x.strides);
+        offset_y[l] = offset_at(line + l, lines_, y.strides);
       }
       load(from, offset_x, n, room, room + size);
       double* const* result = plan_.run(parts, n);
@@ -114,15 +115,6 @@ class DftBound final : public BoundKernel {
                         : half_given() ? 2 * (given - 1)
                                        : given;
     if (out < 1) fail(Status::kRange, "a transform of {} points", out);
-    return out;
-  }
-
-  int64_t offset_of_line(int64_t line, const Dims& strides) const {
-    int64_t out = 0;
-    for (size_t axis = lines_.size(); axis-- > 0;) {
-      out += line % lines_[axis] * strides[axis];
-      line /= lines_[axis];
-    }
     return out;
   }
 

@@ -50,17 +50,6 @@ inline void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
   }
 }
 
-/// Splits a flat row-major index within `dims` into an offset.
-int64_t offset_at(int64_t flat, std::span<const int64_t> dims, std::span<const int64_t> strides) {
-  if (dims.empty()) return 0;
-  int64_t out = 0;
-  for (size_t axis = dims.size(); axis-- > 1;) {
-    out += flat % dims[axis] * strides[axis];
-    flat /= dims[axis];
-  }
-  return out + flat * strides[0];
-}
-
 /// y[outer, pick, inner] = x[outer, indices[pick], inner]
 class GatherBound final : public BoundKernel {
  public:

@@ -133,15 +133,6 @@ Loops plan(const OperandView& x, const std::vector<bool>& reduced, Dims result_s
   return out;
 }
 
-int64_t offset_at(int64_t flat, const Dims& dims, const Dims& strides) {
-  int64_t out = 0;
-  for (size_t axis = dims.size(); axis-- > 0;) {
-    out += flat % dims[axis] * strides[axis];
-    flat /= dims[axis];
-  }
-  return out;
-}
-
 /// What is made of n folded floats of `count` elements each.
 template <class T>
 void settle(Post post, T* v, int64_t n, int64_t count) {

@@ -29,13 +29,15 @@ constexpr int64_t kMostPixels = int64_t{1} << 30;
 constexpr size_t kMostSpatial = 3;  ///< axes interpolated over
 constexpr int64_t kRoiTaps = 1024;  ///< likewise, where points have any number
 
-/// Room for the taps of kPoints points, of which none is set.
+/// The taps of kPoints points, in memory that holds anything.
 PointTaps taps_in(void* scratch, int64_t taps) {
   auto* const index = static_cast<int32_t*>(scratch);
-  auto* const weight = reinterpret_cast<float*>(index + taps * kPoints);
-  std::fill_n(index, taps * kPoints, -1);
-  std::fill_n(weight, taps * kPoints, 0.0f);
-  return {index, weight, taps};
+  return {index, reinterpret_cast<float*>(index + taps * kPoints), taps};
+}
+/// No element for any.
+void clear(const PointTaps& taps) {
+  std::fill_n(taps.index, taps.taps * kPoints, -1);
+  std::fill_n(taps.weight, taps.taps * kPoints, 0.0f);
 }
 
 /// Weighted pixels of a plane, any number per point, point after point. Lies in scratch memory.
@@ -117,6 +119,7 @@ class GridSampleBound final : public BoundKernel {
         fns_.plane_taps({grid, count, x[2], x[3], sampler_.align_corners(), sampler_.pads_border()},
                         taps);
       } else {
+        clear(taps);
         for (int64_t p = 0; p < count; ++p, grid += spatial_) {
           // A grid point names the innermost axis first.
           std::array<Taps, kMostSpatial> along;
@@ -376,6 +379,7 @@ class DeformConvBound final : public BoundKernel {
       for (int64_t k = 0; k < kernel_; ++k) {
         const int64_t row = (image * offset_groups_ + group) * kernel_ + k;
         const PointTaps taps = taps_in(scratch, kTaps);
+        clear(taps);
         for (int64_t p = 0; p < count; ++p) {
           const int64_t point = first + p;
           const double y = static_cast<double>(down.at(point / across.output, k / across.kernel)) +

@@ -7,12 +7,14 @@
 
 namespace xc::cpu {
 
+constexpr size_t kShortRun = 64;  ///< bytes of one, at most
+
 /// Calls f with the largest power of two, as a constant, that is no longer than a short run of
 /// `bytes` bytes; the run is then its first and its last so many bytes. False where it is not
 /// short, or shorter than a word.
 template <class F>
 bool with_short_run(size_t bytes, F&& f) {
-  if (bytes < 4 || bytes > 64) return false;
+  if (bytes < 4 || bytes > kShortRun) return false;
   if (bytes < 8)
     f(std::integral_constant<size_t, 4>());
   else if (bytes < 16)
@@ -45,7 +47,7 @@ constexpr size_t kLongRun = 512;  ///< bytes from which on a call costs little
           copy_run<unit>(to, from, bytes);
       }))
     return;
-  if (bytes > 64 && bytes < kLongRun) {
+  if (bytes > kShortRun && bytes < kLongRun) {
     for (int64_t r = 0; r < runs; ++r, to += to_step, from += from_step) {
       for (size_t at = 0; at + 64 < bytes; at += 64) std::memcpy(to + at, from + at, 64);
       std::memcpy(to + (bytes - 64), from + (bytes - 64), 64);

@@ -10,16 +10,6 @@ namespace {
 /// Elements of one cheap function a task should have: some 5 us of work.
 constexpr int64_t kGrain = 32768;
 
-/// Where the `index`-th of the outer blocks lies, in elements.
-int64_t offset_of(int64_t index, std::span<const int64_t> dims, std::span<const int64_t> strides) {
-  int64_t offset = 0;
-  for (size_t axis = dims.size(); axis-- > 0;) {
-    offset += index % dims[axis] * strides[axis];
-    index /= dims[axis];
-  }
-  return offset;
-}
-
 ChunkProgram::Block block_at(void* data, int64_t bytes, std::span<const int64_t> strides,
                              int64_t offset) {
   const auto inner = strides.last(3);
@@ -38,7 +28,7 @@ void run_over(const ChunkProgram& program, const StridedSpace& space, std::byte*
     for (size_t k = 0; k < count; ++k) {
       const auto strides = space.strides(k);
       blocks[k] = block_at(pointers[k], program.operand_bytes(k), strides,
-                           offset_of(block, dims.first(rank - 3), strides));
+                           offset_at(block, dims.first(rank - 3), strides));
     }
     program.run(dims[rank - 3], dims[rank - 2], dims[rank - 1], blocks, scratch);
   }
@@ -93,7 +83,7 @@ void StridedProgram::run_columns(const StepArgs& args, int64_t first, int64_t la
       const auto strides = space_.strides(k);
       blocks[k] =
           block_at(args.buffers[buffer_of_[k]], bytes_[k], strides,
-                   offset_of(block, dims.first(rank - 3), strides) + first * strides[rank - 1]);
+                   offset_at(block, dims.first(rank - 3), strides) + first * strides[rank - 1]);
     }
     program_->run(dims[rank - 3], dims[rank - 2], last - first, blocks, args.scratch);
   }
@@ -113,7 +103,7 @@ void StridedProgram::run_rows(const StepArgs& args, int64_t first, int64_t last)
     for (size_t k = 0; k < count; ++k) {
       const auto strides = space_.strides(k);
       blocks[k] = block_at(args.buffers[buffer_of_[k]], bytes_[k], strides,
-                           offset_of(plane / in_outer, dims.first(rank - 3), strides) +
+                           offset_at(plane / in_outer, dims.first(rank - 3), strides) +
                                at_plane * strides[rank - 3] + at_row * strides[rank - 2]);
     }
     program_->run(planes, rows, cols_, blocks, args.scratch);
