@@ -3,6 +3,7 @@
 // integers.
 
 #include "ops/matmul.h"
+#include "ops/rounded_blocks.h"
 
 namespace xc {
 
@@ -31,6 +32,17 @@ void infer(InferContext& ctx) {
   ctx.set(0, DType::kF32, std::move(out));
 }
 
+/// Operand x as it is multiplied.
+std::vector<double> left_values(const ReferenceContext& ctx) {
+  std::vector<double> x = double_values(ctx.inputs[kX]);
+  if (ctx.attrs().get_int(kLeftInBytes.name, 0) == 0) return x;
+  std::vector<float> rounded(x.begin(), x.end());
+  const int64_t k = ctx.inputs[kW].dims[0], count = std::ssize(rounded);
+  for (int64_t at = 0; at < count; at += k)
+    round_blocks(rounded.data() + at, k, ctx.attrs().get_int("block_size", 1));
+  return {rounded.begin(), rounded.end()};
+}
+
 void reference(const ReferenceContext& ctx) {
   check_shapes(ctx);
   const int64_t block = ctx.attrs().get_int("block_size", 1), n = ctx.inputs[kW].dims[1];
@@ -43,8 +55,8 @@ void reference(const ReferenceContext& ctx) {
     const auto line = static_cast<size_t>(row / block * n + column);
     w[i] = (w[i] - zero[line]) * scale[line];
   }
-  write_dense(ctx.outputs[0], matmul(matmul_shape(ctx.inputs[kX].dims, ctx.inputs[kW].dims),
-                                     double_values(ctx.inputs[kX]), w));
+  write_dense(ctx.outputs[0],
+              matmul(matmul_shape(ctx.inputs[kX].dims, ctx.inputs[kW].dims), left_values(ctx), w));
 }
 
 Dim flops(const Graph& graph, const Node& node) {
@@ -59,7 +71,7 @@ void register_dequantized_matmul(OpList& ops) {
   op.domain = "xc";
   op.min_inputs = 3;
   op.max_inputs = 4;
-  op.attrs = {{"block_size", AttrKind::kInt, true, 1, INT32_MAX}};
+  op.attrs = {{"block_size", AttrKind::kInt, true, 1, INT32_MAX}, kLeftInBytes};
   op.infer = infer;
   op.reference = reference;
   op.flops = flops;

@@ -88,7 +88,7 @@ void register_matmul(OpList& ops) {
   OpDef op;
   op.name = "MatMul";
   op.min_inputs = op.max_inputs = 2;
-  op.attrs.push_back(kHeldIn);
+  op.attrs = {kHeldIn, kLeftInBytes};
   op.infer = infer;
   op.reference = reference;
   op.flops = flops;

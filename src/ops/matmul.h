@@ -13,6 +13,11 @@ namespace xc {
 inline constexpr TypeSet kMatMulTypes =
     kFloats | type_set({DType::kI32, DType::kI64, DType::kU32, DType::kU64});
 
+/// Of MatMul whose right side is small integers in blocks along the contracted axis: as many
+/// elements of a row of operand 0 may be rounded to 8 bits together (rounded_blocks.h). Of
+/// xc::DequantizedMatMul: they are.
+inline const AttrSpec kLeftInBytes{"left_in_bytes", AttrKind::kInt, false, 0, 1};
+
 /// Dims of the product of inputs a and b; checks that the inner dims agree.
 SymDims infer_matmul(const InferContext& ctx, size_t a, size_t b);
 

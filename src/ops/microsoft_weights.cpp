@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "ops/checks.h"
 #include "ops/expansion.h"
+#include "ops/matmul.h"
 #include "ops/microsoft.h"
 
 namespace xc {
@@ -17,6 +18,9 @@ namespace {
 // a [..., K]; b u8 [N, blocks, bytes of a block]; scales [N, blocks] or flat; zero points: packed
 // like b, u8 [N, bytes] or flat, or of the scales' type and dims.
 enum : size_t { kA, kB, kScales, kZeros, kOrder, kBias };
+
+/// The accuracy_level that lets a be rounded to 8 bits, block by block.
+constexpr int64_t kInBytes = 4;
 
 struct Packing {
   int64_t k, n, bits, block;
@@ -73,18 +77,27 @@ DType storage_of(int64_t bits) {
   return bits == 2 ? DType::kU2 : bits == 4 ? DType::kU4 : DType::kU8;
 }
 
+template <int kBits>
+void unpack_row(const uint8_t* from, int64_t columns, uint8_t* to) {
+  constexpr int64_t kPerByte = 8 / kBits;
+  constexpr unsigned kMask = (1u << kBits) - 1;
+  int64_t c = 0;
+  for (; c + kPerByte <= columns; c += kPerByte, ++from)
+    for (int64_t i = 0; i < kPerByte; ++i)
+      to[c + i] = static_cast<uint8_t>(unsigned{*from} >> i * kBits & kMask);
+  for (int64_t i = 0; c < columns; ++c, ++i)
+    to[c] = static_cast<uint8_t>(unsigned{*from} >> i * kBits & kMask);
+}
+
 /// Rows of packed integers, the lowest bits first, each padded to whole bytes, as a tensor of
 /// [rows, columns], whose elements have a byte each.
 Tensor unpacked(const Tensor& bytes, int64_t bits, int64_t rows, int64_t columns) {
   const Tensor dense = bytes.to_contiguous();
   const int64_t row_bytes = dense.count() / rows;
   Tensor out(storage_of(bits), {rows, columns});
-  const uint8_t* from = dense.as<uint8_t>();
-  uint8_t* to = out.as<uint8_t>();
-  const unsigned mask = (1u << bits) - 1;
-  for (int64_t r = 0; r < rows; ++r, from += row_bytes)
-    for (int64_t c = 0; c < columns; ++c)
-      *to++ = static_cast<uint8_t>(unsigned{from[c * bits / 8]} >> (c * bits % 8) & mask);
+  const auto unpack = bits == 2 ? unpack_row<2> : bits == 4 ? unpack_row<4> : unpack_row<8>;
+  for (int64_t r = 0; r < rows; ++r)
+    unpack(dense.as<uint8_t>() + r * row_bytes, columns, out.as<uint8_t>() + r * columns);
   return out;
 }
 
@@ -151,7 +164,10 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
       (!e.has(kZeros) || (e.constant_input(kZeros) && e.dtype(kZeros) == DType::kU8));
   const ValueId w =
       stored ? dequantised_constant(e, p, e.working()) : dequantised(e, p, e.working());
-  ValueId y = e.add("MatMul", {e.widened(kA), e.transposed(w, {1, 0})});
+  Expansion::AttrList attrs;
+  if (stored && node.attrs.get_int("accuracy_level", 0) == kInBytes)
+    attrs.emplace_back(kLeftInBytes.name, int64_t{1});
+  ValueId y = e.add("MatMul", {e.widened(kA), e.transposed(w, {1, 0})}, attrs);
   if (e.has(kBias)) y = e.add("Add", {y, e.widened(kBias)});
   return {e.narrowed(y)};
 }

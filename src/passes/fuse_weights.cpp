@@ -1,5 +1,10 @@
+#include <algorithm>
+#include <cmath>
+
 #include "ir/patch.h"
+#include "ops/matmul.h"
 #include "ops/registry.h"
+#include "ops/rounded_blocks.h"
 #include "ops/support.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
@@ -72,6 +77,18 @@ std::optional<Weights> weights_at(const Graph& graph, ValueId value, bool transp
   return out;
 }
 
+/// Whether the left side may and can be rounded to 8 bits beside these weights: blocks fill
+/// vectors, and what a scale of either side makes of the other's stays within f32.
+bool rounds_left(const Node& product, const Weights& weights) {
+  constexpr int64_t kWhole = 16;
+  if (product.attrs.get_int(kLeftInBytes.name, 0) == 0 || weights.block % kWhole != 0) return false;
+  const Tensor scales = weights.scale.to_contiguous();
+  const auto* scale = scales.as<float>();
+  return std::all_of(scale, scale + scales.count(), [](float s) {
+    return s == 0 || (std::fabs(s) >= kLeastRounded && std::fabs(s) <= kMostRounded);
+  });
+}
+
 }  // namespace
 
 bool fuse_weights(Graph& graph, PassContext& context) {
@@ -91,6 +108,7 @@ bool fuse_weights(Graph& graph, PassContext& context) {
     if (!weights) continue;
     Node product{.op = &get_op("DequantizedMatMul", "xc"), .name = node.name};
     product.attrs.set("block_size", weights->block);
+    if (rounds_left(node, *weights)) product.attrs.set(std::string(kLeftInBytes.name), int64_t{1});
     const std::string& stem = graph.value(node.inputs[1]).name;
     product.inputs = {node.inputs[0], patch.add_constant(stem, weights->w),
                       patch.add_constant(stem + ".scale", weights->scale)};

@@ -52,6 +52,10 @@ bool hoist_products(Graph& graph, PassContext& context);
 /// Pattern rules (rules/*.rules and the caller's own).
 bool apply_rules(Graph& graph, PassContext& context);
 
+/// Keys and values expanded to a head for each query head (Expand or Tile, then Reshape): groups of
+/// heads become an axis of the products that read them, and of what stands between these.
+bool share_heads(Graph& graph, PassContext& context);
+
 /// InstanceNormalization of channels reshaped into groups, with factors and addends per channel
 /// behind it, becomes GroupNormalization, which needs no particular order of the elements. Tolerant
 /// numerics only.

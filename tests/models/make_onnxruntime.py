@@ -8,6 +8,7 @@ cases of what it answers. `make_onnxruntime.py [DIR]`.
     convnet               a residual network of convolutions, optimised
     convnet_static        the same statically quantised in QOperator format
     decoder               a block of a generative model, as its exporters write it, with a cache
+    in_bytes              products with weights of 2, 4 and 8 bits whose other side may be rounded to bytes
 
 Weights come from a seeded generator: the same package gives the same files.
 """
@@ -186,6 +187,22 @@ def decoder() -> onnx.ModelProto:
                     present[1]: (TensorProto.FLOAT, grown)})
 
 
+def in_bytes() -> onnx.ModelProto:
+    """MatMulNBits with accuracy_level 4: blocks of a row are rounded to 8 bits. All read the input, for a value next to
+    a tie is rounded either way behind another operator."""
+    b = Builder(5)
+    outputs = {}
+    for bits, k, n, block, zeros in ((4, 96, 70, 32, True), (8, 96, 33, 16, True), (2, 96, 5, 32, False), (4, 96, 130, 64, False)):
+        blocks = -(-k // block)
+        packed = b.constant(b.random.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8))
+        inputs = ["x", packed, b.weight(n, blocks, scale=0.01, around=0.04)]
+        if zeros:
+            inputs.append(b.constant(b.random.integers(0, 256, (n, -(-blocks * bits // 8))).astype(np.uint8)))
+        y = b.add("MatMulNBits", *inputs, domain="com.microsoft", K=k, N=n, bits=bits, block_size=block, accuracy_level=4)
+        outputs[y] = (TensorProto.FLOAT, ["batch", "length", n])
+    return b.model("in_bytes", {"x": (TensorProto.FLOAT, ["batch", "length", 96])}, outputs)
+
+
 def optimised(model: onnx.ModelProto, path: Path) -> None:
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
@@ -214,6 +231,11 @@ def decoder_cases(random) -> list[dict]:
         out.append({"ids": random.integers(0, WORDS, (batch, length)), "mask": np.ones((batch, past + length), np.int64),
                     **cache})
     return out
+
+
+def row_cases(random) -> list[dict]:
+    return [{"x": random.standard_normal((*dims, 96)).astype(F)}
+            for dims in ((1, 1), (2, 7), (1, 40), (3, 0))]
 
 
 class Samples(CalibrationDataReader):
@@ -266,6 +288,8 @@ def main(root: Path) -> None:
         write(root, "convnet_static", path, images, steps)
         onnx.save(decoder(), path)
         write(root, "decoder", path, decoder_cases(random), close)
+        onnx.save(in_bytes(), path)
+        write(root, "in_bytes", path, row_cases(random), {"rtol": 2e-5, "atol": 2e-5})
 
 
 if __name__ == "__main__":

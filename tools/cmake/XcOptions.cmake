@@ -10,7 +10,8 @@ set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 
 foreach(lang C CXX)
   set(CMAKE_${lang}_FLAGS_DEBUG "-O1 -g")
-  set(CMAKE_${lang}_FLAGS_RELEASE "-O2 -DNDEBUG")
+  # In sections of their own the linker leaves out functions that nothing calls.
+  set(CMAKE_${lang}_FLAGS_RELEASE "-O2 -DNDEBUG -ffunction-sections -fdata-sections")
 endforeach()
 
 add_library(xc_options INTERFACE)
@@ -111,15 +112,21 @@ set(xc_small_flags $<$<CONFIG:Release>:-Os>)
 xc_make_pch(xc_small_pch ${xc_pch_headers})
 target_compile_options(xc_small_pch PRIVATE ${xc_small_flags})
 
-# xc_set_isa(file...): sources named *_avx512.cpp and *_avx2.cpp are compiled for that instruction set;
-# their callers ask base/cpu_info before they call. Everything else keeps the baseline. Elementwise operators on
+# xc_set_isa(file...): sources named *_avx512.cpp, *_vnni.cpp (that and dot products of bytes) and *_avx2.cpp are
+# compiled for that instruction set; their callers ask base/cpu_info before they call. Everything else keeps the
+# baseline; what is a third version beside those, *_baseline.cpp, is optimised for size. Elementwise operators on
 # integers wrap.
 function(xc_set_isa)
   foreach(file ${ARGN})
-    if(file MATCHES "_avx512\\.cpp$")
+    if(file MATCHES "_(avx512|vnni)\\.cpp$")
       set(flags -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mavx2 -mf16c)
+      if(file MATCHES "_vnni\\.cpp$")
+        list(APPEND flags -mavx512vnni)
+      endif()
     elseif(file MATCHES "_avx2\\.cpp$")
       set(flags -mavx2 -mfma -mf16c)
+    elseif(file MATCHES "_baseline\\.cpp$" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+      set(flags ${xc_small_flags})
     else()
       set(flags "")
     endif()

@@ -7,22 +7,34 @@ function(xc_sources variable dir)
   list(TRANSFORM patterns PREPEND "${CMAKE_SOURCE_DIR}/${dir}/")
   file(GLOB_RECURSE files CONFIGURE_DEPENDS ${patterns})
   if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-    list(FILTER files EXCLUDE REGEX "_avx(2|512)\\.cpp$")
+    list(FILTER files EXCLUDE REGEX "_(avx2|avx512|vnni)\\.cpp$")
   endif()
   list(SORT files)
   set(${variable} "${files}" PARENT_SCOPE)
 endfunction()
 
-# xc_add_folder(name [SMALL] [HEADERS ...] [LINKS ...]): src/<name> as the static library xc_<name>; an
-# interface library while the folder has no sources. SMALL: a release is optimised for size, for what runs
-# while a model is loaded or only where no fast kernel does. HEADERS: what most of its sources include, to be
-# precompiled for it (each source still includes what it uses); without, it shares those of the standard library.
+# xc_add_folder(name [SMALL] [SMALL_PART folder] [HEADERS ...] [LINKS ...]): src/<name> as the static library
+# xc_<name>; an interface library while the folder has no sources. SMALL: a release is optimised for size, for what
+# runs while a model is loaded or only where no fast kernel does; SMALL_PART: one folder of it is. HEADERS: what most
+# of its sources include, to be precompiled for it (each source still includes what it uses); without, it shares those
+# of the standard library.
 function(xc_add_folder name)
-  cmake_parse_arguments(arg "SMALL" "" "HEADERS;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "SMALL" "SMALL_PART" "HEADERS;LINKS" ${ARGN})
   xc_sources(sources src/${name} *.cpp)
   list(FILTER sources EXCLUDE REGEX "/base/immortal\\.cpp$")  # of the shared libraries alone
   if(NOT XC_CUDA)
     list(FILTER sources EXCLUDE REGEX "/backends/cuda/")
+  endif()
+  if(arg_SMALL_PART)
+    set(small_sources ${sources})
+    list(FILTER small_sources INCLUDE REGEX "/src/${name}/${arg_SMALL_PART}/")
+    list(REMOVE_ITEM sources ${small_sources})
+    set(small_part xc_${name}_${arg_SMALL_PART})
+    add_library(${small_part} OBJECT ${small_sources})
+    target_link_libraries(${small_part} PRIVATE xc_options)
+    target_compile_options(${small_part} PRIVATE ${xc_small_flags})
+    xc_precompile(${small_part} ${arg_HEADERS})
+    list(APPEND sources $<TARGET_OBJECTS:${small_part}>)
   endif()
   if(sources)
     add_library(xc_${name} STATIC ${sources})

@@ -1,7 +1,8 @@
 // xc::DequantizedMatMul: "xc.block_matmul". The weights stay integers, a byte or half a byte each,
 // in panels of 64 columns made once. A few rows multiply them as they are read; for many rows, and
 // where sums of x by integers would leave the range of f32, a part of some panels at a time becomes
-// f32 in scratch and goes through a product (gemm.h).
+// f32 in scratch and goes through a product (gemm.h). A left side that is to be rounded to bytes
+// ("xc.byte_matmul" has no instructions for it here) is, to floats.
 
 #include <algorithm>
 #include <limits>
@@ -9,12 +10,14 @@
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/matmul_problem.h"
-#include "backends/cpu/vector/block_product_fn.h"
+#include "backends/cpu/panel_weights.h"
+#include "ops/matmul.h"
+#include "ops/rounded_blocks.h"
 
 namespace xc::cpu {
 namespace {
 
-constexpr size_t kX = 0, kW = 1, kScale = 2, kZero = 3;
+constexpr size_t kX = 0, kW = 1;
 /// From so many rows on, making f32 of the weights costs less than reading them row by row
 /// (measured with 2048 x 2048 of 4 bits).
 constexpr int64_t kManyRows = 16;
@@ -28,82 +31,16 @@ const BlockFns& fns() {
   return found;
 }
 
-/// The weights of a step, in panels.
-class Panels {
- public:
-  explicit Panels(const StepSpec& spec) : block_(spec.attrs().get_int("block_size", 1)) {
-    const Tensor w = spec.inputs[kW].constant.to_contiguous();
-    k = w.dims()[0];
-    n = w.dims()[1];
-    four_bits_ = w.dtype() == DType::kI4 || w.dtype() == DType::kU4 || w.dtype() == DType::kI2 ||
-                 w.dtype() == DType::kU2;
-    const int shift = !is_signed(w.dtype()) ? 0 : four_bits_ ? 8 : 128;  // makes values unsigned
-    count = ceil_div(n, kPanelColumns);
-    blocks_ = ceil_div(k, block_);
-    data_.resize(static_cast<size_t>(checked_mul(count * k, panel(0).row_bytes())));
-    lines_.assign(static_cast<size_t>(checked_mul(count * blocks_, 2 * kPanelColumns)), 0.0f);
-    pack(w, shift);
-    const Tensor scale = spec.inputs[kScale].constant.to_contiguous();
-    const Tensor zero = spec.inputs.size() > kZero && spec.inputs[kZero].present()
-                            ? spec.inputs[kZero].constant.to_contiguous()
-                            : Tensor();
-    for (int64_t b = 0; b < blocks_; ++b)
-      for (int64_t j = 0; j < n; ++j) {
-        float* line = line_of(j / kPanelColumns, b) + j % kPanelColumns;
-        line[0] = scale.as<float>()[b * n + j];
-        const int64_t z = zero ? load_int64(zero.data(), zero.dtype(), b * n + j) : 0;
-        line[blocks_ * kPanelColumns] = static_cast<float>(z + shift);
-      }
-  }
-
-  BlockPanel panel(int64_t index) const {
-    BlockPanel out{nullptr, four_bits_, k, block_, nullptr, nullptr};
-    if (data_.empty()) return out;
-    out.data = data_.data() + index * k * out.row_bytes();
-    out.scales = lines_.data() + index * blocks_ * 2 * kPanelColumns;
-    out.zeros = out.scales + blocks_ * kPanelColumns;
-    return out;
-  }
-  int64_t blocks() const { return blocks_; }
-  int64_t k = 0, n = 0, count = 0;
-
- private:
-  float* line_of(int64_t panel, int64_t block) {
-    return lines_.data() + (panel * 2 * blocks_ + block) * kPanelColumns;
-  }
-  void pack(const Tensor& w, int shift) {
-    const auto* from = w.as<uint8_t>();
-    const int64_t row_bytes = panel(0).row_bytes();
-    for (int64_t p = 0; p < count; ++p)
-      for (int64_t d = 0; d < k; ++d) {
-        uint8_t* row = data_.data() + (p * k + d) * row_bytes;
-        std::fill_n(row, row_bytes, uint8_t{0});
-        for (int64_t j = 0; j < kPanelColumns && p * kPanelColumns + j < n; ++j) {
-          // Signed values wrap around: a byte plus the shift is what is meant.
-          const auto value = static_cast<uint8_t>(from[d * n + p * kPanelColumns + j] + shift);
-          if (four_bits_)
-            row[j % row_bytes] |= static_cast<uint8_t>((value & 15) << (j / row_bytes * 4));
-          else
-            row[j] = value;
-        }
-      }
-  }
-
-  bool four_bits_ = false;
-  int64_t block_, blocks_ = 0;
-  std::vector<uint8_t> data_;
-  std::vector<float> lines_;  ///< per panel: scales, then zero points
-};
-
 class BlockMatMulBound final : public BoundKernel {
  public:
   BlockMatMulBound(const StepSpec& spec, const BindContext& context,
-                   std::shared_ptr<const Panels> panels)
+                   std::shared_ptr<const PanelWeights> panels)
       : output_(spec.inputs.size()), panels_(std::move(panels)) {
     const BoundOperand operands[2] = {context.inputs[kX], context.inputs[kW]};
     p_ = matmul_problem(operands[0], operands[1], context.outputs[0], false, false);
     FoldedContext folded;
     fold_rows(p_, {operands, context.outputs}, 2, folded);
+    if (spec.attrs().get_int(kLeftInBytes.name, 0) != 0) round_left();
     parts_ = ceil_div(panels_->count, kPartPanels);
     many_ = p_.m >= kManyRows;
     if (many_) split_rows(spec.threads);
@@ -120,18 +57,30 @@ class BlockMatMulBound final : public BoundKernel {
     scratch_bytes = room_at_ + room_ * 4;
     // With 4 bits a block's sum is the difference of two.
     largest_ = std::numeric_limits<float>::max() / 2 / kLargestWeight /
-               static_cast<float>(std::min(panels_->panel(0).block, std::max<int64_t>(1, p_.k)));
+               static_cast<float>(std::min(panels_->block(), std::max<int64_t>(1, p_.k)));
+  }
+
+  void start(const StepArgs& args) const override {
+    auto* rounded = static_cast<float*>(args.shared);
+    for (int64_t batch = 0; batch < p_.batches; ++batch)
+      for (int64_t i = 0; i < p_.m; ++i, rounded += p_.k) {
+        const auto* row = static_cast<const float*>(args.buffers[kX]) +
+                          batch_offsets(given_, batch).a + i * given_.a_m;
+        for (int64_t d = 0; d < p_.k; ++d) rounded[d] = row[d * given_.a_k];
+        round_blocks(rounded, p_.k, panels_->block());
+      }
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
     if (p_.m == 0 || p_.n == 0) return;
     auto* scratch = static_cast<std::byte*>(args.scratch);
+    const void* const left = shared_bytes > 0 ? args.shared : args.buffers[kX];
     auto* y = reinterpret_cast<float*>(scratch + x_bytes_);
     for (int64_t task = begin; task < std::min(end, p_.batches * parts_ * row_parts_); ++task) {
       const int64_t part = task % parts_, row_part = task / parts_ % row_parts_;
       const auto [a_at, b_at, c_at] = batch_offsets(p_, task / parts_ / row_parts_);
       const int64_t m0 = p_.m * row_part / row_parts_;
-      Rows rows{static_cast<const float*>(args.buffers[kX]) + a_at + m0 * p_.a_m, p_.a_m,
+      Rows rows{static_cast<const float*>(left) + a_at + m0 * p_.a_m, p_.a_m,
                 p_.m * (row_part + 1) / row_parts_ - m0};
       if (x_bytes_ > 0) {
         auto* dense = reinterpret_cast<float*>(scratch);
@@ -160,6 +109,17 @@ class BlockMatMulBound final : public BoundKernel {
     int64_t stride, count;
   };
 
+  /// The left side is read from a copy in shared memory, dense and rounded.
+  void round_left() {
+    given_ = p_;
+    p_.a_m = p_.k;
+    p_.a_k = 1;
+    int64_t stride = p_.m * p_.k;
+    for (size_t axis = p_.batch.size(); axis-- > 0; stride *= p_.batch[axis])
+      p_.a_batch[axis] = stride;
+    shared_bytes = checked_mul(checked_mul(p_.batches, p_.m), p_.k) * 4;
+  }
+
   /// Rows are split for threads that parts of the columns leave without work. No bit of a result
   /// depends on it.
   void split_rows(int threads) {
@@ -172,12 +132,12 @@ class BlockMatMulBound final : public BoundKernel {
   bool multiply_few(const Rows& rows, int64_t first, int64_t last, float* y, float* sums) const {
     const int64_t width = (last - first) * kPanelColumns, blocks = panels_->blocks();
     for (int64_t i = 0; i < rows.count; ++i)
-      if (fns().block_sums(rows.x + i * rows.stride, p_.k, panels_->panel(0).block,
-                           sums + i * blocks) > largest_)
+      if (fns().block_sums(rows.x + i * rows.stride, p_.k, panels_->block(), sums + i * blocks) >
+          largest_)
         return false;
     for (int64_t panel = first; panel < last; ++panel)
       for (int64_t i = 0; i < rows.count; i += kBlockRows)
-        fns().multiply(panels_->panel(panel),
+        fns().multiply(panels_->rows_panel(panel),
                        {rows.x + i * rows.stride, rows.stride, sums + i * blocks, blocks,
                         std::min(kBlockRows, rows.count - i)},
                        y + i * width + (panel - first) * kPanelColumns, width);
@@ -191,7 +151,7 @@ class BlockMatMulBound final : public BoundKernel {
     for (int64_t k0 = 0; k0 < p_.k; k0 += kPartTerms) {
       const int64_t k1 = std::min(p_.k, k0 + kPartTerms);
       for (int64_t panel = first; panel < last; ++panel)
-        fns().dequantise(panels_->panel(panel), k0, k1, part + (panel - first) * kPanelColumns,
+        fns().dequantise(panels_->rows_panel(panel), k0, k1, part + (panel - first) * kPanelColumns,
                          width);
       const Sgemm product{false,
                           false,
@@ -214,8 +174,8 @@ class BlockMatMulBound final : public BoundKernel {
   }
 
   size_t output_;
-  std::shared_ptr<const Panels> panels_;
-  MatMulProblem p_;
+  std::shared_ptr<const PanelWeights> panels_;
+  MatMulProblem p_, given_;
   bool many_ = false;
   float largest_ = 0;  ///< of x, as integers are multiplied
   int64_t parts_ = 1, row_parts_ = 1, x_bytes_ = 0, y_bytes_ = 0, room_at_ = 0, room_ = 0;
@@ -224,14 +184,15 @@ class BlockMatMulBound final : public BoundKernel {
 class BlockMatMulKernel final : public Kernel {
  public:
   explicit BlockMatMulKernel(const StepSpec& spec)
-      : spec_(spec), panels_(std::make_shared<const Panels>(spec)) {}
+      : spec_(spec),
+        panels_(std::make_shared<const PanelWeights>(spec, PanelWeights::Layout::kRows)) {}
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
     return std::make_shared<BlockMatMulBound>(spec_, context, panels_);
   }
 
  private:
   StepSpec spec_;
-  std::shared_ptr<const Panels> panels_;
+  std::shared_ptr<const PanelWeights> panels_;
 };
 
 Verdict supports(const StepSpec& spec) {

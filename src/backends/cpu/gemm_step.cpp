@@ -307,14 +307,19 @@ Epilogue::Tiles folded_tiles(const Epilogue& epilogue, const BindContext& contex
 std::shared_ptr<BoundKernel> bind_gemm(const StepSpec& spec, const BindContext& context,
                                        const MatMulSettings& settings,
                                        const BoundProduct& product) {
-  const BindContext over = product.folded ? product.flat.context() : context;
+  MatMulProblem p = product.p;
+  FoldedContext shared;
+  shared.background = context.background;
+  const bool partly = !product.folded && fold_shared_rows(p, context, 2, shared);
+  const BindContext over = product.folded ? product.flat.context()
+                           : partly       ? shared.context()
+                                          : context;
   // A vector operand leaves its axis out of the result.
-  const bool has_rows = product.folded || context.inputs[0].dims.size() > 1;
-  const bool has_columns = product.folded || context.inputs[1].dims.size() > 1;
+  const bool has_rows = product.folded || partly || context.inputs[0].dims.size() > 1;
+  const bool has_columns = product.folded || partly || context.inputs[1].dims.size() > 1;
   if (spec.inputs[0].dtype == DType::kF64)
-    return std::make_shared<GemmBound<double>>(spec, over, settings, product.p, has_rows,
-                                               has_columns);
-  return std::make_shared<GemmBound<float>>(spec, over, settings, product.p, has_rows, has_columns);
+    return std::make_shared<GemmBound<double>>(spec, over, settings, p, has_rows, has_columns);
+  return std::make_shared<GemmBound<float>>(spec, over, settings, p, has_rows, has_columns);
 }
 
 namespace {

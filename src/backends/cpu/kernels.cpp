@@ -30,6 +30,7 @@ const Backend& cpu_backend() {
                                    cpu::add_max_pool(list);
                                    cpu::add_unpool(list);
                                    cpu::add_roi_pool(list);
+                                   cpu::add_byte_matmul(list);
                                    cpu::add_block_matmul(list);
                                    cpu::add_gathered_integer_conv(list);
                                    cpu::add_conv_transpose(list);

@@ -25,6 +25,7 @@ void add_max_pool(Rows& rows);
 void add_unpool(Rows& rows);
 void add_roi_pool(Rows& rows);
 void add_matmul(Rows& rows);
+void add_byte_matmul(Rows& rows);
 void add_block_matmul(Rows& rows);
 void add_plane_conv(Rows& rows);
 void add_row_conv(Rows& rows);

@@ -84,14 +84,14 @@ struct FoldedAxis {
   }
 };
 
-}  // namespace
-
-bool fold_rows(MatMulProblem& p, const BindContext& context, size_t first_extra,
+/// Makes the innermost `axes` leading dims part of the rows.
+bool fold_axes(MatMulProblem& p, const BindContext& context, size_t first_extra, size_t axes,
                FoldedContext& out) {
   if (p.batches == 0 || p.m == 0 || p.n == 0) return false;
+  const size_t outer = p.batch.size() - axes;
   FoldedAxis a, c;
   if (!a.add(p.m, p.a_m) || !c.add(p.m, p.c_m)) return false;
-  for (size_t axis = p.batch.size(); axis-- > 0;) {
+  for (size_t axis = p.batch.size(); axis-- > outer;) {
     if (p.batch[axis] > 1 && p.b_batch[axis] != 0) return false;
     if (!a.add(p.batch[axis], p.a_batch[axis]) || !c.add(p.batch[axis], p.c_batch[axis]))
       return false;
@@ -101,29 +101,46 @@ bool fold_rows(MatMulProblem& p, const BindContext& context, size_t first_extra,
   const size_t row_axes = result.size() - (context.inputs[1].dims.size() > 1 ? 1 : 0);
   out.storage.clear();
   out.storage.reserve(2 * (context.inputs.size() + 1));
-  const auto keep = [&](Dims values) -> std::span<const int64_t> {
-    out.storage.push_back(std::move(values));
-    return out.storage.back();
+  /// Dims or strides: the outer ones stay, then rows and columns.
+  const auto keep = [&](std::span<const int64_t> all, int64_t rows,
+                        int64_t columns) -> std::span<const int64_t> {
+    Dims& values =
+        out.storage.emplace_back(all.begin(), all.begin() + static_cast<ptrdiff_t>(outer));
+    values.push_back(rows);
+    values.push_back(columns);
+    return values;
   };
   out.inputs.assign(context.inputs.size(), BoundOperand{});
   for (size_t i = first_extra; i < context.inputs.size(); ++i) {
     const Dims strides = strides_over(result, context.inputs[i].dims, context.inputs[i].strides);
     FoldedAxis rows;
-    for (size_t axis = row_axes; axis-- > 0;)
+    for (size_t axis = row_axes; axis-- > outer;)
       if (!rows.add(result[axis], strides[axis])) return false;
     const int64_t column = row_axes < result.size() ? strides[row_axes] : 0;
-    out.inputs[i] = {keep({c.size, p.n}), keep({rows.stride, column})};
+    out.inputs[i] = {keep(result, c.size, p.n), keep(strides, rows.stride, column)};
   }
-  out.outputs = {{keep({c.size, p.n}), keep({c.stride, p.c_n})}};
+  out.outputs = {{keep(result, c.size, p.n), keep(context.outputs[0].strides, c.stride, p.c_n)}};
   p.m = c.size;
   p.a_m = a.stride;
   p.c_m = c.stride;
-  p.batch.clear();
-  p.a_batch.clear();
-  p.b_batch.clear();
-  p.c_batch.clear();
-  p.batches = 1;
+  for (Dims* dims : {&p.batch, &p.a_batch, &p.b_batch, &p.c_batch}) dims->resize(outer);
+  p.batches = element_count(p.batch);
   return true;
+}
+
+}  // namespace
+
+bool fold_rows(MatMulProblem& p, const BindContext& context, size_t first_extra,
+               FoldedContext& out) {
+  return fold_axes(p, context, first_extra, p.batch.size(), out);
+}
+
+bool fold_shared_rows(MatMulProblem& p, const BindContext& context, size_t first_extra,
+                      FoldedContext& out) {
+  for (size_t axes = p.batch.size(); axes > 0; --axes)
+    if (p.batch[p.batch.size() - axes] > 1 && fold_axes(p, context, first_extra, axes, out))
+      return true;
+  return false;
 }
 
 BatchOffsets batch_offsets(const MatMulProblem& p, int64_t batch) {

@@ -41,6 +41,10 @@ struct FoldedContext {
 /// it, those of inputs [first_extra, ...) over the result included. Leaves `p` alone when not.
 bool fold_rows(MatMulProblem& p, const BindContext& context, size_t first_extra,
                FoldedContext& out);
+/// The same for as many of the inner leading dims as the right side is repeated over: heads that
+/// share their keys read these once. The others stay in front, in `out` too.
+bool fold_shared_rows(MatMulProblem& p, const BindContext& context, size_t first_extra,
+                      FoldedContext& out);
 
 /// A part of a product: rows [m0, m1) and columns [n0, n1) of one batch.
 struct MatMulPart {

@@ -92,6 +92,16 @@ bool BlockRegion::is_dear(ValueId v) const {
   return weight != weights_.end() && weight->second > kRecomputeWeight;
 }
 
+bool BlockRegion::lies_in_rows(ValueId v) const {
+  if (!is_operand(v) || is_narrow(width(v)) || element_size(stored_type(v)) != 4 ||
+      value_type(v) != stored_type(v))
+    return false;
+  const Operand& o = spec_.inputs[operand_of(v)];
+  const size_t rank = o.dims.size();
+  return rank >= 2 && !(o.dims[rank - 2] == Dim(1)) && !(o.dims[rank - 1] == Dim(1)) &&
+         o.strides[rank - 1] == Dim(1) && !(o.strides[rank - 2] == Dim(1));
+}
+
 bool BlockRegion::is_kept(ValueId v) const {
   if (!is_dear(v) || is_narrow(width(v))) return false;
   const auto reduces = [&](NodeId user) { return graph().node(user).op->reduction.has_value(); };

@@ -56,6 +56,9 @@ class BlockRegion {
   uint32_t operand_of(ValueId v) const { return operand_of_.at(v); }
   /// Would it cost more to compute it again than to read it from scratch?
   bool is_dear(ValueId v) const;
+  /// Is it an operand whose rows lie in memory one after another, so that lanes of rows would
+  /// gather, of a type that a copy can turn in registers?
+  bool lies_in_rows(ValueId v) const;
   /// Rows dear to compute that a reduction reads and others want too: kept in scratch on the way.
   bool is_kept(ValueId v) const;
   /// Does anything that is written after node `now` read v, but through what is kept itself?

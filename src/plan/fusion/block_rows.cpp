@@ -87,7 +87,10 @@ Expr BlockRows::value(BlockRow& row, ValueId v, Affine column) {
   if (const Expr& known = slot()) return known;
   const Value& definition = region_.graph().value(v);
   Expr e;
-  if (region_.is_operand(v)) {
+  if (const loop::Buffer* brought = row.by_row ? nullptr : find_table(v);
+      brought && region_.is_operand(v)) {
+    e = at(*brought, column, row);
+  } else if (region_.is_operand(v)) {
     e = kernel_.load(region_.operand_of(v), row.global, column, row.exists);
   } else if (definition.is_constant()) {
     e = expansion_constant(definition.constant);

@@ -108,12 +108,29 @@ loop::Buffer materialise(BlockRows& rows, ValueId v) {
   return made;
 }
 
+namespace {
+
+/// Brings operands that `v` is made of, and whose rows lie in memory, into scratch column by
+/// column: a copy that transposes tiles in registers, where lanes of rows would gather.
+void bring(BlockRows& rows, ValueId v, SeenValues& seen) {
+  if (v == kNone || !seen.insert(v).second || rows.find_table(v)) return;
+  const BlockRegion& region = rows.kernel().region();
+  if (region.lies_in_rows(v))
+    materialise(rows, v);
+  else if (region.computed(v))
+    for (ValueId in : inputs_of(region, v)) bring(rows, in, seen);
+}
+
+}  // namespace
+
 void write_row_reduction(BlockRows& rows, const Node& node) {
   BlockKernel& kernel = rows.kernel();
   const BlockRegion& region = kernel.region();
   loop::KernelBuilder& builder = kernel.builder();
   const ValueId in = node.inputs[0], out = node.outputs[0];
   const DType type = sum_type(node, region.stored_type(in));
+  SeenValues brought;
+  bring(rows, in, brought);
   const bool keep = region.is_kept(in) && !rows.find_table(in);
   SeenValues seen;
   const auto place =

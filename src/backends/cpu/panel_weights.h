@@ -1,0 +1,53 @@
+#pragma once
+// The constant weights of an xc::DequantizedMatMul as panels of 64 columns of unsigned integers, of
+// half a byte each where they have 4 bits or fewer, with a scale and a zero point per block and
+// column.
+
+#include <vector>
+
+#include "backends/cpu/vector/byte_product_fn.h"
+#include "backends/step.h"
+
+namespace xc::cpu {
+
+class PanelWeights {
+ public:
+  enum class Layout : uint8_t {
+    kRows,    ///< BlockPanel
+    kGroups,  ///< BytePanel
+  };
+  PanelWeights(const StepSpec& spec, Layout layout);
+
+  BlockPanel rows_panel(int64_t index) const;
+  BytePanel groups_panel(int64_t index) const;
+  int64_t block() const { return block_; }
+  int64_t blocks() const { return blocks_; }
+  int64_t k = 0, n = 0;
+  int64_t count = 0;  ///< of panels
+
+ private:
+  int64_t panel_bytes() const;
+  const uint8_t* data_of(int64_t panel) const {
+    return data_.empty() ? nullptr : data_.data() + panel * panel_bytes();
+  }
+  /// Of the lines of a panel's blocks, the first.
+  int64_t line_of(int64_t panel) const { return panel * blocks_ * kPanelColumns; }
+  void pack(const Tensor& w, unsigned shift);
+  /// Row d of a panel.
+  void put_row(uint8_t* panel, int64_t d, const uint8_t* from, int64_t columns,
+               unsigned shift) const;
+  void add_lines(const StepSpec& spec, unsigned shift);
+
+  Layout layout_;
+  bool four_bits_;
+  int64_t block_, blocks_ = 0;
+  std::vector<uint8_t> data_;
+  std::vector<float> scales_;
+  std::vector<float> zeros_;         ///< of Layout::kRows
+  std::vector<uint8_t> zero_bytes_;  ///< of Layout::kGroups
+};
+
+/// Whether a type of weights has half a byte for each.
+bool has_four_bits(DType weights);
+
+}  // namespace xc::cpu

@@ -1,0 +1,18 @@
+#pragma once
+// Rows of floats rounded to 8 bits in blocks, as a model allows it for the left side of a product
+// with small weights (kLeftInBytes): the rule that kernels and references share.
+
+#include <cstdint>
+
+namespace xc {
+
+/// Blocks are rounded whose largest magnitude is within these, or 0: elsewhere scales and what is
+/// made of them would be denormal or infinite.
+constexpr float kLeastRounded = 0x1p-60f, kMostRounded = 0x1p60f;
+
+/// Each block of `block` elements (the last may have fewer) becomes n * s for whole numbers n of
+/// -127 to 127, ties to even, where s is the block's largest magnitude / 127. A row with an element
+/// that is not finite, or with a block out of the range above, stays as it is.
+void round_blocks(float* row, int64_t count, int64_t block);
+
+}  // namespace xc
