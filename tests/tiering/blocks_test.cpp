@@ -160,6 +160,35 @@ TEST_CASE("tiering/blocks: attention is one region, however it is spelled") {
           return std::vector<Tensor>{ramp({2, 3, s, 20}, 0.5, 0.1), ramp({2, 3, s, 20}, 0.5, 0.7),
                                      ramp({2, 3, s, 20}, 1, 1.3)};
         });
+  // Query heads that share keys and values in threes, as exporters write them.
+  check(R"(graph grouped(%q: f32[2, 6, s, 20], %k: f32[2, 2, t, 20], %v: f32[2, 2, t, 20],
+    %mask: f32[2, 1, s, t]) -> (%y) {
+  const %two: i64[1] = [2]
+  const %kv: i64[2] = [2, 3]
+  const %heads: i64[1] = [6]
+  const %c: f32[] = 0.25
+  %b = Shape(%k) {start = 0, end = 1}
+  %rest = Shape(%k) {start = 2, end = 4}
+  %wide = Concat(%b, %kv, %rest) {axis = 0}
+  %dims = Concat(%b, %heads, %rest) {axis = 0}
+  %k5 = Unsqueeze(%k, %two)
+  %ke = Expand(%k5, %wide)
+  %kr = Reshape(%ke, %dims)
+  %v5 = Unsqueeze(%v, %two)
+  %ve = Expand(%v5, %wide)
+  %vr = Reshape(%ve, %dims)
+  %t = Transpose(%kr) {perm = [0, 1, 3, 2]}
+  %a = MatMul(%q, %t)
+  %d = Mul(%a, %c)
+  %m = Add(%d, %mask)
+  %p = Softmax(%m) {axis = -1}
+  %y = MatMul(%p, %vr)
+})",
+        sizes, [](int64_t s) {
+          return std::vector<Tensor>{ramp({2, 6, s, 20}, 1, 0.1), ramp({2, 2, s + 3, 20}, 1, 0.7),
+                                     ramp({2, 2, s + 3, 20}, 1, 1.3),
+                                     ramp({2, 1, s, s + 3}, 2, 0.4)};
+        });
   // Heads cut out of one product, as exporters write self-attention.
   check(R"(graph cut(%x: f32[b, s, 96]) -> (%y) {
   const %split: i64[3] = [32, 32, 32]

@@ -171,6 +171,13 @@ TEST_CASE("plan/fusion: the loops of every template are as recorded") {
   %r = BitwiseXor(%p, %k)
 })"},
       {"blocks_attention", kAttention},
+      {"blocks_attention_masked", R"(graph g(%q: f32[b, 2, 4, s, 64], %k: f32[b, 2, 1, 64, t],
+    %v: f32[b, 2, 1, t, 64], %mask: f32[b, 1, 1, s, t]) -> (%y) {
+  %a = MatMul(%q, %k)
+  %m = Add(%a, %mask)
+  %p = Softmax(%m) {axis = -1}
+  %y = MatMul(%p, %v)
+})"},
       {"blocks_row_chain", R"(graph g(%x: f32[n, 150], %w: f32[n, 1], %v: f32[150, 1]) -> (%y) {
   %t = Transpose(%x) {perm = [1, 0]}
   %a = MatMul(%x, %v)
