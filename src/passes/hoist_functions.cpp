@@ -42,26 +42,10 @@ class Hoister {
     std::vector<NodeId> views;  ///< from the function upwards
   };
 
-  bool is_number(ValueId v) const {
-    return graph_.value(v).is_constant() && graph_.value(v).constant.count() == 1;
-  }
-
-  /// The operand of a function of one value; the others are single numbers.
-  ValueId argument(const Node& node) const {
-    if (!node.op->scalar || node.outputs.size() != 1) return kNone;
-    ValueId out = kNone;
-    for (ValueId v : node.inputs) {
-      if (v == kNone || is_number(v)) continue;
-      if (out != kNone && out != v) return kNone;
-      out = v;
-    }
-    return out;
-  }
-
   /// Whether a function keeps the dims of an argument of these: a number of more axes adds some.
   bool keeps_dims(const Node& function, const std::optional<SymDims>& dims) const {
     return dims && std::all_of(function.inputs.begin(), function.inputs.end(), [&](ValueId v) {
-             return v == kNone || !is_number(v) ||
+             return v == kNone || !is_number(graph_, v) ||
                     static_cast<size_t>(graph_.value(v).constant.rank()) <= dims->size();
            });
   }
@@ -90,7 +74,7 @@ class Hoister {
            std::all_of(users.begin(), users.end(), [&](NodeId id) {
              const Node& user = graph_.node(id);
              if (is_product(user)) return true;
-             return (is_op(user, "Transpose") || argument(user) == value) &&
+             return (is_op(user, "Transpose") || argument_of(graph_, user) == value) &&
                     any_strides_do(user.outputs[0], reach - 1);
            });
   }
@@ -131,7 +115,7 @@ class Hoister {
   }
 
   bool hoist(NodeId id) {
-    const ValueId value = argument(graph_.node(id));
+    const ValueId value = argument_of(graph_, graph_.node(id));
     if (value == kNone || !keeps_dims(graph_.node(id), graph_.value(value).type.dims)) return false;
     Chain found = chain(value, id);
     found.views.resize(passed(graph_.node(id), found));

@@ -30,6 +30,24 @@ inline std::optional<Dim> count_of(const SymDims& dims) {
   }
 }
 
+/// A constant of one element.
+inline bool is_number(const Graph& graph, ValueId v) {
+  return graph.value(v).is_constant() && graph.value(v).constant.count() == 1;
+}
+
+/// The operand of a function of one value, elementwise, whose others are single numbers; else
+/// kNone.
+inline ValueId argument_of(const Graph& graph, const Node& node) {
+  if (!node.op->scalar || node.outputs.size() != 1) return kNone;
+  ValueId out = kNone;
+  for (ValueId v : node.inputs) {
+    if (v == kNone || is_number(graph, v)) continue;
+    if (out != kNone && out != v) return kNone;
+    out = v;
+  }
+  return out;
+}
+
 /// Does a node that keeps elements in order fit whatever sizes a run has? Else it is a check that
 /// the model makes. (Where there are no elements, their number says nothing of the dims.)
 inline bool always_fits(const Graph& graph, const Node& node) {

@@ -27,6 +27,7 @@ struct Repeated {
   ValueId unit = kNone;  ///< [..., kv, 1, rows, columns], or the last two the other way around
   bool turned = false;
   int64_t kv = 0, group = 0;
+  std::vector<NodeId> functions = {};  ///< of the elements, in the order they are applied
 };
 
 class Sharer {
@@ -81,6 +82,12 @@ class Sharer {
       if (out) out->turned = !out->turned;
       return out;
     }
+    if (const ValueId x = argument_of(graph_, *node); x != kNone) {
+      const SymDims *from = dims_of(x), *to = dims_of(value);
+      auto out = from && to && *from == *to ? repeated_heads(x) : std::nullopt;
+      if (out) out->functions.push_back(graph_.value(value).producer);
+      return out;
+    }
     if (!is_op(*node, "Reshape") || !always_fits(graph_, *node)) return std::nullopt;
     const Node* expand = maker_of(node->inputs[0]);
     if (!expand || (!is_op(*expand, "Expand") && !is_op(*expand, "Tile"))) return std::nullopt;
@@ -100,7 +107,7 @@ class Sharer {
       if (axis > head + 1 && !((*out)[axis - 1] == (*wide)[axis])) return std::nullopt;
     }
     if (!((*unit)[head + 1] == Dim(1))) return std::nullopt;
-    return Repeated{expand->inputs[0], false, *kv, *group};
+    return Repeated{.unit = expand->inputs[0], .kv = *kv, .group = *group};
   }
 
   static bool swaps_last(const std::vector<int64_t>& perm) {
@@ -161,7 +168,7 @@ class Sharer {
   }
 
   void rewrite_product(const Node& node, const Repeated& repeated) {
-    const auto& [unit, turned, kv, group] = repeated;
+    const int64_t kv = repeated.kv, group = repeated.group;
     ValueId left = node.inputs[0];
     if (const auto it = apart_.find(left);
         it != apart_.end() && it->second.kv == kv && it->second.group == group)
@@ -169,8 +176,20 @@ class Sharer {
     else
       left = split(left, kv, group);
     Node product{.op = node.op, .name = node.name, .attrs = node.attrs};
-    product.inputs = {left, turned ? swapped(unit) : unit};
+    product.inputs = {left, right_side(repeated)};
     keep(node.outputs[0], add_typed(graph_, patch_, std::move(product), 1)[0], kv, group);
+  }
+
+  ValueId right_side(const Repeated& repeated) {
+    ValueId out = repeated.turned ? swapped(repeated.unit) : repeated.unit;
+    for (NodeId id : repeated.functions) {
+      const Node& node = graph_.node(id);
+      const ValueId argument = argument_of(graph_, node);
+      Node now{.op = node.op, .name = node.name, .inputs = node.inputs, .attrs = node.attrs};
+      std::replace(now.inputs.begin(), now.inputs.end(), argument, out);
+      out = add_typed(graph_, patch_, std::move(now), 1)[0];
+    }
+    return out;
   }
 
   void keep(ValueId value, ValueId apart, int64_t kv, int64_t group) {
