@@ -129,6 +129,20 @@ const std::vector<Case> kPlanes = {
     {{0, 3, 8, 8}, 3, {1, 1}},
 };
 
+// Long sums over small images, of which the library multiplies few rows in other blocks than all.
+TEST_CASE("backends/conv: the library's parts have the bits of the whole, for 1 to 4 threads") {
+  Generator g(61);
+  const std::vector<Case> cases = {
+      {{1, 960, 6, 4}, 256, {3, 3}, 1, {}, {1, 1, 1, 1}}, {{2, 768, 18, 5}, 48, {5, 5}},
+      {{1, 512, 7, 13}, 48, {7, 7}, 1, {}, {3, 3, 3, 3}}, {{1, 1024, 16, 10}, 192, {3, 3}},
+      {{1, 64, 56, 56}, 64, {3, 3}, 1, {}, {1, 1, 1, 1}},
+  };
+  for (const Case& c : cases) {
+    INFO(to_text(c.x) << " to " << c.out);
+    check_threads("onednn.conv", conv(g, c));
+  }
+}
+
 TEST_CASE("backends/conv: few planes along their rows, the same bits for 1 to 4 threads") {
   Generator g(59);
   const auto& row = find_row("xc.conv planes", "Conv");

@@ -118,8 +118,12 @@ class ConvBound final : public BoundKernel {
     stage_x_ = !x_last_ && !row_major_;
     cut_alike_ = products_cut_alike() || !store.constant();
     onednn_call("a convolution", [&] {
-      if (build(spec, context, plan, squeezed, store)) return;
-      by_sgemm_ = true;
+      if (!build(spec, context, plan, squeezed, store)) {
+        by_sgemm_ = true;
+        build(spec, context, plan, squeezed, store);
+      }
+      if (regions_.size() == 1 || by_shape_ || by_rows || multiplies_alike(spec, s)) return;
+      in_one_ = true;
       build(spec, context, plan, squeezed, store);
     });
   }
@@ -181,11 +185,12 @@ class ConvBound final : public BoundKernel {
   struct Variant {
     Dims x_dims, y_dims;
     int64_t pad_begin, pad_end;
-    std::unique_ptr<PreparedPrimitive> primitive;
-    dnnl::memory::desc weights;
-    std::optional<CopyPlan> load, store;
-    std::unique_ptr<PreparedPrimitive> pack;  ///< of weights that the run makes
-    std::optional<CopyPlan> gather;           ///< in front of it
+    std::unique_ptr<PreparedPrimitive> primitive = nullptr;
+    dnnl::memory::desc weights = {};
+    std::optional<CopyPlan> load = {}, store = {};
+    std::unique_ptr<PreparedPrimitive> pack = nullptr;  ///< of weights that the run makes
+    std::optional<CopyPlan> gather = {};                ///< in front of it
+    std::string kind = {};                              ///< the library's name of what it does
     bool by_sgemm = false;
   };
   /// Whether the library writes its part to scratch.
@@ -223,6 +228,7 @@ class ConvBound final : public BoundKernel {
     regions_ = split_conv(s, spec.threads, by_shape_,
                           !row_major_ && !(x_last_ && y_last_ && !plan.rest.staged()), 4);
     if (row_major_) regions_ = whole_rows(regions_, s);
+    if (in_one_) regions_ = {{0, s.batch, 0, s.axes[0].output, 0, s.out_channels}};
     by_rows = !context.rows.empty() && s.axes.size() == 2 && !row_major_ && cut_alike;
     if (by_rows) regions_ = wanted_rows(context.rows, s);
     tasks = static_cast<int64_t>(regions_.size());
@@ -297,7 +303,7 @@ class ConvBound final : public BoundKernel {
           break;
       if (v == variants_.size()) {
         const bool partial = y_dims[1] != s.out_channels;
-        Variant variant{x_dims, y_dims, pad_begin, pad_end, nullptr, {}, {}, {}, nullptr, {}};
+        Variant variant{x_dims, y_dims, pad_begin, pad_end};
         if (stage_x_) {
           const int64_t bytes = element_size(x_type_);
           variant.load.emplace(x_dims, x.strides, channels_last_strides(x_dims), bytes);
@@ -389,8 +395,10 @@ class ConvBound final : public BoundKernel {
                                {DNNL_ARG_FROM, plain}, {DNNL_ARG_TO, variant.weights}});
   }
 
-  /// Returns the bytes of scratchpad it wants.
-  int64_t make_primitive(const StepSpec& spec, const ConvProblem& s, Variant& variant) {
+  using Described = dnnl::convolution_forward::primitive_desc;
+
+  /// What the library offers for a part with the dims and padding of `variant`.
+  Described describe(const StepSpec& spec, const ConvProblem& s, const Variant& variant) const {
     const DType operands = rounded_ ? DType::kBF16 : DType::kF32;
     const dnnl::memory::desc src = conv_activations(s, variant.x_dims, operands, row_major_),
                              dst = conv_activations(s, variant.y_dims, written_, row_major_);
@@ -401,14 +409,12 @@ class ConvBound final : public BoundKernel {
                                         : dnnl::memory::desc();
     dnnl::primitive_attr attributes = onednn_attributes();
     append_post_ops(spec, mapped_, dst, attributes);
-    const OneThread guard;
     const auto choose = [&] {
-      return dnnl::convolution_forward::primitive_desc(
-          onednn_engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
-          src, weights, bias, dst, window.strides, window.dilations, window.pad_begin,
-          window.pad_end, attributes);
+      return Described(onednn_engine(), dnnl::prop_kind::forward_inference,
+                       dnnl::algorithm::convolution_direct, src, weights, bias, dst, window.strides,
+                       window.dilations, window.pad_begin, window.pad_end, attributes);
     };
-    dnnl::convolution_forward::primitive_desc pd = choose();
+    Described pd = choose();
     // Its first choice takes 1.05 to 1.3 times as long as its second one (README), which it has for
     // all regions only where windows are neither apart nor reach over the edges.
     const bool every_pixel = std::ranges::all_of(s.axes, [](const WindowAxis& axis) {
@@ -417,14 +423,37 @@ class ConvBound final : public BoundKernel {
     if (every_pixel && std::string_view(pd.impl_info_str()) == "brgconv_1x1:avx2" &&
         !(pd.next_impl() && std::string_view(pd.impl_info_str()) == "jit_1x1:avx2"))
       pd = choose();
+    return pd;
+  }
+
+  /// Whether all parts are multiplied as the whole would be by one thread. The library may choose
+  /// another kernel for fewer rows, or other blocks of the weights, which add up in another order.
+  bool multiplies_alike(const StepSpec& spec, const ConvProblem& s) const {
+    const OneThread guard;
+    const Variant whole{s.x_dims, s.y_dims, s.axes[0].pad_begin, s.axes[0].pad_end};
+    const Described pd = describe(spec, s, whole);
+    const dnnl::memory::desc weights = pd.weights_desc();
+    return std::ranges::all_of(variants_, [&](const Variant& variant) {
+      return variant.kind == pd.impl_info_str() &&
+             variant.weights.get_inner_blks() == weights.get_inner_blks() &&
+             variant.weights.get_inner_idxs() == weights.get_inner_idxs();
+    });
+  }
+
+  /// Returns the bytes of scratchpad it wants.
+  int64_t make_primitive(const StepSpec& spec, const ConvProblem& s, Variant& variant) {
+    const OneThread guard;
+    const Described pd = describe(spec, s, variant);
     variant.weights = pd.weights_desc();
-    variant.by_sgemm = calls_sgemm(pd.impl_info_str());
-    std::vector<PreparedPrimitive::Argument> arguments{{DNNL_ARG_SRC, src},
+    variant.kind = pd.impl_info_str();
+    variant.by_sgemm = calls_sgemm(variant.kind);
+    std::vector<PreparedPrimitive::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc()},
                                                        {DNNL_ARG_WEIGHTS, variant.weights},
-                                                       {DNNL_ARG_DST, dst},
+                                                       {DNNL_ARG_DST, pd.dst_desc()},
                                                        {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}};
-    if (has_bias_) arguments.push_back({DNNL_ARG_BIAS, bias});
-    for (auto& argument : post_op_arguments(mapped_, dst)) arguments.push_back(std::move(argument));
+    if (has_bias_) arguments.push_back({DNNL_ARG_BIAS, pd.bias_desc()});
+    for (auto& argument : post_op_arguments(mapped_, pd.dst_desc()))
+      arguments.push_back(std::move(argument));
     XC_CHECK(arguments.size() <= 16);
     variant.primitive =
         std::make_unique<PreparedPrimitive>(dnnl::convolution_forward(pd), std::move(arguments));
@@ -441,6 +470,7 @@ class ConvBound final : public BoundKernel {
   /// change do not.
   bool cut_alike_ = false;
   bool by_shape_ = false;  ///< regions do not depend on it
+  bool in_one_ = false;    ///< parts would have other bits than the whole
   uint32_t summed_ = 0;    ///< the input that the result takes the place of, where mapped_ says so
   std::vector<ConvRegion> regions_;
   std::vector<Variant> variants_;
