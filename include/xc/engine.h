@@ -45,9 +45,10 @@ typedef struct xc_config {
   int64_t code_cache_bytes;  /* engine: executable memory; 0 = 64 MiB */
   int64_t bound_cache_bytes; /* plans bound to shapes, per session: over it the oldest go, but for
                               * those of the last four shapes; 0 = 24 MiB */
-  int64_t max_memory_bytes; /* of values and results of one run, its loops and bodies included: over
-                             * it a run fails with XC_LIMIT before it allocates them (containers and
-                             * sizes that only a step finds out: behind that step); 0 = no cap */
+  int64_t max_memory_bytes;  /* of values and results of one run, its loops and bodies included, and
+                              * of copies of inputs that are not row-major: over it a run fails with
+                              * XC_LIMIT before it allocates them (containers and sizes that only a
+                              * step finds out: behind that step); 0 = no cap */
   int64_t compile_cpu_percent; /* engine: CPU share of background compilation; 0 = 2 */
   int64_t copy_weights;        /* engine: 1 = read the model file instead of mapping it */
   int64_t isa;                 /* engine: 0 best, 1 baseline, 2 AVX2, 3 AVX-512 */
@@ -139,8 +140,8 @@ typedef struct xc_event_listener {
   xc_destroy_fn destroy; /* may be NULL */
 } xc_event_listener;
 
-/* Memory of arenas and outputs. `allocate` returns NULL when it refuses; the run then fails with
- * XC_OUT_OF_MEMORY. Alignment is a power of two, at most 4096. */
+/* Memory of arenas, outputs and copies of inputs. `allocate` returns NULL when it refuses; the run
+ * then fails with XC_OUT_OF_MEMORY. Alignment is a power of two, at most 4096. */
 typedef struct xc_allocator {
   void* (*allocate)(void* user_data, size_t bytes, size_t alignment);
   void (*release)(void* user_data, void* memory, size_t bytes);

@@ -13,14 +13,13 @@
 namespace xc {
 namespace {
 
-constexpr size_t kMaxPorts = 64;
-
-[[noreturn]] void refuse(const std::string& why) {
-  fail(Status::kLimit,
-       "this run may not allocate, and {}: run these shapes once without no_alloc (with as many "
-       "threads at once), or prepare a call; freeze the session if its plans should not change",
-       why);
+/// What is missing, and what the caller can do about it.
+[[noreturn]] void refuse(std::string_view why, std::string_view cure) {
+  fail(Status::kLimit, "this run may not allocate, and {}: {}", why, cure);
 }
+
+constexpr std::string_view kRunOnce = "run these shapes once without no_alloc",
+                           kNeverServed = "run this model without no_alloc";
 
 /// A context of the program for the time of a run, if one is idle.
 class IdleContext {
@@ -38,22 +37,28 @@ class IdleContext {
   RunContext& context_;
 };
 
-/// Why a run of `bound` in `context` would have to allocate; null = it would not.
-const char* missing(const Bound& bound, const RunContext& context) {
+/// Refuses where a run of `bound` in `context` would have to allocate.
+void check_memory(const Bound& bound, const RunContext& context) {
   const Plan& plan = *bound.plan;
-  if (plan.segments.size() > 1) return "some of its sizes are known only while it runs";
+  if (plan.segments.size() > 1)
+    refuse("some of its sizes are known only while it runs", kNeverServed);
   for (const BoundStep& step : bound.steps)
-    if (!step.kernel || step.kernel->allocates)
-      return "the model has steps that make memory of their own";
+    if (!step.kernel || step.kernel->allocates) {
+      const Step& by = *plan.steps[step.step];
+      refuse(fmt::format("the model has steps that make memory of their own ('{}', {})", by.name,
+                         by.spec.op->name),
+             kNeverServed);
+    }
   if (context.segments.size() <= bound.segment ||
       context.segments[bound.segment].arena.bytes() < bound.arena_bytes ||
       context.scratch.bytes() < bound.all_scratch_bytes())
-    return "its working memory is too small";
+    refuse("its working memory is too small", kRunOnce);
   const ResolvedBound& resolved = context.segments[bound.segment].resolved[0];
   if (resolved.pointers.capacity() < bound.pointers.size() ||
       context.bases.capacity() < plan.buffers.size())
-    return "its plan is new";
-  return nullptr;
+    refuse("its plan is new",
+           "run these shapes once without no_alloc, and freeze the session if its plans should not "
+           "change");
 }
 
 }  // namespace
@@ -69,7 +74,7 @@ size_t Program::key_size(std::span<const TensorView> inputs) const {
 std::shared_ptr<Program> Program::known_ranks(std::span<const TensorView> inputs) {
   check_inputs(inputs);
   auto known = known_child(*graph_, inputs);
-  if (!known) refuse("these shapes are new");
+  if (!known) refuse("these shapes are new", kRunOnce);
   return known;
 }
 
@@ -82,49 +87,63 @@ RunContext& Program::take_idle() {
   }
   const bool none = contexts_.empty();
   lock.unlock();
-  refuse(none ? "no run has made a context yet" : "every context of the session is in use");
+  if (none) refuse("no run has made a context yet", kRunOnce);
+  refuse("every context of the session is in use",
+         "run these shapes once without no_alloc on as many threads at once");
 }
 
 void Program::run_in_place(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
                            OutputPool& pool, const RunOptions& options) {
   check_inputs(inputs);
-  void* data[kMaxPorts];
-  if (std::max(inputs.size(), outputs.size()) > kMaxPorts)
-    refuse("the model has more than 64 inputs or outputs");
+  void* data[kPortsOnStack];
+  if (std::max(inputs.size(), outputs.size()) > kPortsOnStack)
+    refuse(fmt::format("the model has more than {} inputs or outputs", kPortsOnStack),
+           kNeverServed);
+  bool strided = false;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (graph_->value(graph_->inputs[i]).type.kind != Type::Kind::kTensor)
-      refuse("inputs that are no tensors are copied");
-    if (!inputs[i].contiguous()) refuse("inputs that are not row-major are copied");
     data[i] = inputs[i].data;
+    if (graph_->value(graph_->inputs[i]).type.kind != Type::Kind::kTensor)
+      refuse("inputs that are no tensors are copied", kNeverServed);
+    if (inputs[i].contiguous()) continue;
+    if (holds_objects(inputs[i].dtype))
+      refuse("strings that are not row-major are copied", "give them row-major");
+    strided = true;
   }
   RunContext& context = take_idle();
   const IdleContext held(*this, context);
   context.epoch.store(epochs_.current(), std::memory_order_seq_cst);
-  if (context.key.capacity() < key_size(inputs)) refuse("these shapes are new");
+  if (context.key.capacity() < key_size(inputs)) refuse("these shapes are new", kRunOnce);
   key_of(inputs, context.key);
   SignatureEntry* entry = nullptr;
   {
     std::shared_lock lock(table_mutex_);
     if (const auto it = table_.find(context.key); it != table_.end()) entry = it->second.get();
   }
-  if (!entry) refuse("these shapes are new");
+  if (!entry) refuse("these shapes are new", kRunOnce);
   check_apart(inputs, outputs);
+  if (strided && !context.staged.ready(inputs))
+    refuse("its copies of inputs that are not row-major are new",
+           "run these shapes and strides once without no_alloc, or give row-major inputs");
   Version& version = *entry->current.load(std::memory_order_seq_cst)->active;
   const Bound& bound = *version.bound;
-  if (const char* why = missing(bound, context)) refuse(why);
+  check_memory(bound, context);
   for (uint32_t i = 0; i < outputs.size(); ++i) {
     const PlanValue& value = bound.plan->values[bound.plan->outputs[i]];
     const Storage storage = bound.plan->buffers[value.buffer].storage;
     if (value.dtype == DType::kUndefined || storage == Storage::kDynamic)
-      refuse("an output is made by the run");
+      refuse("an output is made by the run", kNeverServed);
     if (!outputs[i] && storage == Storage::kOutput &&
         !pool.ready(i, value.dtype, bound.dims(bound.plan->outputs[i])))
-      refuse("no returned output is free");
+      refuse("no returned output is free", "release one, or give a tensor for it");
   }
   const uint64_t run = context.runs.load(std::memory_order_relaxed);
   context.runs.store(run + 1, std::memory_order_relaxed);
   // What only such runs use is in use all the same.
   if (is_sampled(run, kSampleBits)) entry->last_use.store(steady_ns(), std::memory_order_relaxed);
+  if (strided) {
+    context.staged.place(inputs, data, nullptr);
+    context.staged.copy(inputs);
+  }
   Executor(*this, context, options)
       .run({.version = &version}, 0, data, {outputs.data(), outputs.size(), &pool});
 }

@@ -99,7 +99,8 @@ class EpochScope {
   RunContext& context_;
 };
 
-/// The owned form of a container that a caller lends; elements keep their memory.
+/// The owned form of a container or of strings that a caller lends; elements of a container keep
+/// their memory.
 Tensor taken(const TensorView& value) {
   if (!value) return {};
   Tensor out(value.dtype, Dims(value.dims.begin(), value.dims.end()));
@@ -118,36 +119,34 @@ void Program::run(std::span<const TensorView> inputs, std::span<xc_tensor*> outp
 
 void Program::run_once(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
                        const std::shared_ptr<OutputPool>& pool, const RunOptions& options) {
-  constexpr size_t kInline = 32;
   LeaseScope lease(*this);
   RunContext& context = lease.context();
   const EpochScope epoch(epochs_, context);
   SignatureEntry& entry = entry_for(inputs, context);
   check_apart(inputs, outputs);
-  void* inline_data[kInline];
+  void* inline_data[kPortsOnStack];
   std::vector<void*> more;
   void** data = inline_data;
-  if (inputs.size() > kInline) {
+  if (inputs.size() > kPortsOnStack) {
     more.resize(inputs.size());
     data = more.data();
   }
-  std::vector<Tensor> copies;      // strided inputs are the exception
-  std::vector<Tensor> containers;  // steps take them as Tensor objects
+  std::vector<Tensor> objects;  // containers, which steps take as Tensors, and strided strings
+  bool strided = false;
   for (size_t i = 0; i < inputs.size(); ++i) {
     data[i] = inputs[i].data;
-    if (graph_->value(graph_->inputs[i]).type.kind != Type::Kind::kTensor) {
-      containers.reserve(inputs.size());
-      data[i] = &containers.emplace_back(taken(inputs[i]));
-      continue;
-    }
-    if (!inputs[i].contiguous()) {
-      Tensor copy(inputs[i].dtype, Dims(inputs[i].dims.begin(), inputs[i].dims.end()));
-      copy_elements(inputs[i], copy.view());
-      data[i] = copy.data();
-      copies.push_back(std::move(copy));
-    }
+    const bool container = graph_->value(graph_->inputs[i]).type.kind != Type::Kind::kTensor;
+    if (!container && inputs[i].contiguous()) continue;
+    strided |= !container;
+    if (!container && !holds_objects(inputs[i].dtype)) continue;
+    objects.reserve(inputs.size());
+    const Tensor& object = objects.emplace_back(taken(inputs[i]));
+    data[i] = container ? const_cast<Tensor*>(&object) : object.data();
   }
-  execute(context, entry, data, {outputs.data(), outputs.size(), pool.get()}, options);
+  const OutputPorts ports{outputs.data(), outputs.size(), pool.get()};
+  if (strided) [[unlikely]]
+    return execute_staged(context, entry, inputs, data, ports, options);
+  execute(context, entry, data, ports, options);
 }
 
 void Program::run_prepared(RunContext& context, SignatureEntry& entry, void* const* input_data,
@@ -156,10 +155,28 @@ void Program::run_prepared(RunContext& context, SignatureEntry& entry, void* con
   execute(context, entry, input_data, outputs, options);
 }
 
+void Program::run_staged(RunContext& context, SignatureEntry& entry,
+                         std::span<const TensorView> inputs, void** input_data,
+                         const OutputPorts& outputs, const RunOptions& options) {
+  const EpochScope epoch(epochs_, context);
+  execute_staged(context, entry, inputs, input_data, outputs, options);
+}
+
 std::shared_ptr<SignatureEntry> Program::shared_entry_for(std::span<const TensorView> inputs,
                                                           RunContext& context) {
   const EpochScope epoch(epochs_, context);
   return entry_for(inputs, context).shared_from_this();
+}
+
+void Program::execute_staged(RunContext& context, SignatureEntry& entry,
+                             std::span<const TensorView> inputs, void** input_data,
+                             const OutputPorts& outputs, const RunOptions& options) {
+  MemoryBudget budget(config_.max_memory_bytes);
+  RunOptions within = options;
+  if (config_.max_memory_bytes > 0 && !within.budget) within.budget = &budget;
+  context.staged.place(inputs, input_data, within.budget);
+  context.staged.copy(inputs);
+  execute(context, entry, input_data, outputs, within);
 }
 
 void Program::execute(RunContext& context, SignatureEntry& entry, void* const* input_data,

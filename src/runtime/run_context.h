@@ -8,6 +8,8 @@
 
 #include "plan/bound.h"
 #include "runtime/engine.h"
+#include "runtime/growing_memory.h"
+#include "runtime/staged_inputs.h"
 
 namespace xc {
 
@@ -26,25 +28,6 @@ struct Turn {
   uint64_t look = 0;            ///< the run looks at the values it reads: ValueFacts::due()
 };
 
-/// Memory from the engine's allocator that only grows.
-class GrowingMemory {
- public:
-  explicit GrowingMemory(const Engine& engine) : engine_(&engine) {}
-  GrowingMemory(GrowingMemory&& other) noexcept;
-  ~GrowingMemory();
-  GrowingMemory(const GrowingMemory&) = delete;
-  GrowingMemory& operator=(const GrowingMemory&) = delete;
-  /// At least `bytes`, contents lost when it grows. True when the address changed.
-  bool reserve(int64_t bytes);
-  std::byte* data() const { return data_; }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  const Engine* engine_;
-  std::byte* data_ = nullptr;
-  int64_t bytes_ = 0;
-};
-
 /// Pointers of one Bound resolved in this context.
 struct ResolvedBound {
   uint64_t serial = 0;  ///< of the Bound; 0 = nothing resolved
@@ -52,7 +35,7 @@ struct ResolvedBound {
 };
 
 struct RunContext {
-  explicit RunContext(const Engine& engine) : scratch(engine) {}
+  explicit RunContext(const Engine& engine) : scratch(engine), staged(engine) {}
 
   /// Epoch of the run in progress, 0 when idle; read by the reclaimer (epoch.h).
   std::atomic<uint64_t> epoch{0};
@@ -86,6 +69,7 @@ struct RunContext {
   std::vector<void*> bases;      ///< per PlanBuffer of the plan being run
   std::vector<Tensor> dynamic;   ///< per PlanBuffer: tensors made by dynamic and control steps
   std::vector<int64_t> symbols;  ///< multi-segment plans
+  StagedInputs staged;
 };
 
 }  // namespace xc

@@ -273,6 +273,7 @@ struct Call::State {
   std::shared_ptr<SignatureEntry> entry;
   std::vector<std::pair<Dims, Dims>> sizes;  ///< dims and strides, which `views` refer to
   std::vector<TensorView> views;
+  bool strided = false;  ///< some inputs are copied before each run
   std::vector<void*> inputs;
   std::vector<xc_tensor*> outputs;
   ~State() {
@@ -306,8 +307,8 @@ std::unique_ptr<Call> Session::prepare(std::span<const TensorView> inputs,
         fail(Status::kUnsupported, "a prepared call of a model with a sequence or optional, '{}'",
              port.name);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].contiguous())
-      fail(Status::kInvalidArgument, "input {}: a prepared call needs row-major inputs", i);
+    if (!inputs[i].contiguous() && holds_objects(inputs[i].dtype))
+      fail(Status::kInvalidArgument, "input {}: a prepared call needs row-major strings", i);
     state.inputs.push_back(inputs[i].data);
     state.sizes.emplace_back(Dims(inputs[i].dims.begin(), inputs[i].dims.end()),
                              Dims(inputs[i].strides.begin(), inputs[i].strides.end()));
@@ -315,6 +316,7 @@ std::unique_ptr<Call> Session::prepare(std::span<const TensorView> inputs,
   for (size_t i = 0; i < inputs.size(); ++i)
     state.views.push_back(
         {inputs[i].data, inputs[i].dtype, state.sizes[i].first, state.sizes[i].second});
+  state.strided = std::any_of(inputs.begin(), inputs.end(), StagedInputs::takes);
   check_apart(inputs, outputs);
   state.context = &state.program->lease();
   state.entry = state.program->shared_entry_for(inputs, *state.context);
@@ -328,9 +330,13 @@ void Call::run() {
   // Elements that sizes or positions follow from: others are another signature.
   if (!state.program->has_elements(*state.entry, state.views))
     state.entry = state.program->shared_entry_for(state.views, *state.context);
-  state.program->run_prepared(*state.context, *state.entry, state.inputs.data(),
-                              {state.outputs.data(), state.outputs.size(), state.pool.get()},
-                              kOptions);
+  const OutputPorts outputs{state.outputs.data(), state.outputs.size(), state.pool.get()};
+  if (state.strided)
+    state.program->run_staged(*state.context, *state.entry, state.views, state.inputs.data(),
+                              outputs, kOptions);
+  else
+    state.program->run_prepared(*state.context, *state.entry, state.inputs.data(), outputs,
+                                kOptions);
   state.program->reclaim_evicted();
 }
 

@@ -19,6 +19,9 @@ class MemoryBudget;  // base/memory_budget.h
 class Program;       // program.h
 class Call;
 
+/// A run of up to so many inputs, and as many outputs, keeps its lists of them on the stack.
+inline constexpr size_t kPortsOnStack = 64;
+
 struct RunOptions {
   const std::atomic<bool>* cancel = nullptr;  ///< polled between steps: kCancelled
   int64_t deadline_ns = 0;                    ///< steady clock, checked between steps: kDeadline

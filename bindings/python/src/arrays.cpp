@@ -335,8 +335,8 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
     keep(index, nb::borrow(value));
     return;
   }
-  if (in_place)
-    fail(what_, XC_INVALID_ARGUMENT, "a prepared call needs C-contiguous, aligned arrays", name);
+  if (use == Use::kWritten)
+    fail(what_, XC_INVALID_ARGUMENT, "a prepared call writes C-contiguous, aligned arrays", name);
   const npy_intp size = PyArray_ITEMSIZE(array);
   bool whole = native;
   for (int axis = 0; axis < rank && whole; ++axis) {
@@ -349,6 +349,9 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
     keep(index, nb::borrow(value));
     return;
   }
+  if (in_place)
+    fail(what_, XC_INVALID_ARGUMENT,
+         "a prepared call reads aligned arrays in the byte order of the host", name);
   // Swapped bytes, or fields of records: a copy.
   nb::object copy = steal(PyArray_FromAny(value.ptr(), PyArray_DescrFromType(number), 0, 0,
                                           NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED, nullptr));

@@ -63,16 +63,16 @@ class Session:
     def run(self, inputs: Sequence[Any] | Mapping[str, Any], timeout: float | None = None) -> list[Any]:
         """Runs once: inputs in the model's order or by name, outputs in the model's order.
 
-        NumPy arrays (any strides) and DLPack objects on the CPU are used in place. Texts are object or str
-        arrays; None stands for an absent optional input. Sequences are lists (tuples may go in), maps dicts,
+        NumPy arrays and DLPack objects on the CPU are used in place; those that are not C-contiguous are copied
+        into memory that the session keeps and `max_memory_bytes` counts. Texts are object or str arrays; None stands for an absent optional input. Sequences are lists (tuples may go in), maps dicts,
         optionals a value or None. `timeout` is in seconds. Bytes of bool arrays are 0 or 1, which is not
         checked: a view of other bytes as bool gives what it gives. Of 4- and 2-bit integers the lower bits
         count; they are copied."""
     def prepare(
         self, inputs: Sequence[Any] | Mapping[str, Any], outputs: Iterable[np.ndarray | None] | None = None
     ) -> Call:
-        """Binds C-contiguous arrays for repeated runs that look nothing up; the arrays may be refilled. No
-        4- or 2-bit integers, and no text."""
+        """Binds arrays for repeated runs that look nothing up; the arrays may be refilled. Outputs are
+        C-contiguous; inputs that are not are copied in each run. No 4- or 2-bit integers, and no text."""
     def explain(self, shapes: Mapping[str, Sequence[int]] | None = None, json: bool = False) -> str:
         """The current plan: per step the kernel and those refused, fused regions with cost and state."""
     def profile(self) -> dict[str, Any]:

@@ -106,6 +106,38 @@ TEST_CASE("runtime/prepared: sizes that only runs without allocation use are in 
   CHECK(refused == 0);
 }
 
+TEST_CASE("runtime/prepared: the cap of a run's memory covers copies of strided inputs") {
+  Config config = off();
+  config.max_memory_bytes = 1 << 20;
+  auto session = session_of(
+      "graph g(%x: f32[n, m]) -> (%y) {\n  %y = ReduceMax(%x) {keepdims = 0}\n}", config);
+  // One number, wherever it is read.
+  const Tensor one = Tensor::of<float>({3});
+  const auto repeated = [&](int64_t n) {
+    return std::vector<Tensor>{
+        Tensor(one.buffer(), one.byte_offset(), one.dtype(), {n, n}, {0, 0})};
+  };
+  CHECK(status_of(*session, repeated(8000), {}) == Status::kLimit);
+  CHECK(status_of(*session, repeated(500), {}) == Status::kOk);
+  CHECK(status_of(*session, repeated(513), {}) == Status::kLimit);
+}
+
+TEST_CASE("runtime/prepared: inputs of any strides are copied in each run") {
+  auto session = session_of("graph g(%x: f32[n, m]) -> (%y) {\n  %y = Neg(%x)\n}", off());
+  const Tensor x = ramp({6, 4}, 1, 0);
+  const Tensor turned(x.buffer(), x.byte_offset() + 23 * 4, x.dtype(), {4, 6}, {-1, -4});
+  const std::vector<TensorView> views{turned.view()};
+  const auto call = session->prepare(views, {});
+  for (const float first : {0.0f, 5.0f}) {
+    x.as<float>()[23] = first;
+    call->run();
+    for (int64_t i = 0; i < 24; ++i) {
+      const int64_t at = 23 - i / 6 - i % 6 * 4;
+      CHECK(values(call->output(0))[static_cast<size_t>(i)] == -x.as<float>()[at]);
+    }
+  }
+}
+
 TEST_CASE("runtime/prepared: the cap of a run's memory covers its results") {
   Config config = off();
   config.max_memory_bytes = 1 << 20;

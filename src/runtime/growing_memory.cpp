@@ -1,6 +1,7 @@
-#include "runtime/run_context.h"
+#include "runtime/growing_memory.h"
 
 #include "base/checked.h"
+#include "runtime/engine.h"
 
 namespace xc {
 
