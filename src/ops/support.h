@@ -3,6 +3,7 @@
 // driver adds the node to the message.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -133,7 +134,10 @@ template <size_t N, class Body>
 void for_each_offset(std::span<const int64_t> dims,
                      const std::array<std::span<const int64_t>, N>& strides, Body&& body) {
   const int64_t n = element_count(dims);
-  Dims at(dims.size(), 0);
+  std::array<int64_t, 16> few;
+  Dims many(dims.size() > few.size() ? dims.size() : 0);
+  int64_t* const at = many.empty() ? few.data() : many.data();
+  std::fill_n(at, dims.size(), 0);
   std::array<int64_t, N> offsets{};
   for (int64_t flat = 0; flat < n; ++flat) {
     body(offsets);

@@ -135,16 +135,28 @@ void best_of_lines(const float* x, int64_t n, int64_t step, int64_t lines, int64
   std::copy_n(best, lines, out);
 }
 
-void arg_reduce(const SimpleContext& c, bool largest) {
-  const OperandView &x = c.in(0), &y = c.out();
-  const size_t axis = normalise_axis(c.spec.attrs().get_int("axis", 0), x.dims.size());
-  const bool keep = c.spec.attrs().get_int("keepdims", 1) != 0;
+struct ArgLines {
+  ArgLines(const StepSpec& spec, const OperandViews& views)
+      : axis(normalise_axis(spec.attrs().get_int("axis", 0), views.inputs[0].dims.size())),
+        lines(lines_of(spec, views, axis)) {}
+  static Lines lines_of(const StepSpec& spec, const OperandViews& views, size_t axis) {
+    const OperandView& x = views.inputs[0];
+    Dims ys = views.outputs[0].strides;
+    if (spec.attrs().get_int("keepdims", 1) == 0)
+      ys.insert(ys.begin() + static_cast<ptrdiff_t>(axis), 0);
+    return Lines(x.dims, x.strides, ys, axis);
+  }
+  size_t axis;
+  Lines lines;
+};
+
+void arg_reduce(const SimpleContext& c, const ArgLines& plan, bool largest) {
+  const OperandView& x = c.in(0);
+  const size_t axis = plan.axis;
   const bool last = c.spec.attrs().get_int("select_last_index", 0) != 0;
   const int64_t n = x.dims[axis], step = x.strides[axis];
   if (n == 0) fail(Status::kRange, "axis {} has no elements", axis);
-  Dims ys = y.strides;
-  if (!keep) ys.insert(ys.begin() + static_cast<ptrdiff_t>(axis), 0);
-  const Lines lines(x.dims, x.strides, ys, axis);
+  const Lines& lines = plan.lines;
   const int64_t begin = lines.count * c.begin / c.tasks, end = lines.count * c.end / c.tasks;
   auto* const out = c.output<int64_t>();
   if (x.dtype == DType::kF32 && !last && n < INT32_MAX) {
@@ -189,22 +201,32 @@ void arg_reduce(const SimpleContext& c, bool largest) {
     last ? walk(above_or_same) : walk(above);
   });
 }
-void arg_max(const SimpleContext& c) {
-  arg_reduce(c, true);
+void arg_max(const SimpleContext& c, const ArgLines& plan) {
+  arg_reduce(c, plan, true);
 }
-void arg_min(const SimpleContext& c) {
-  arg_reduce(c, false);
+void arg_min(const SimpleContext& c, const ArgLines& plan) {
+  arg_reduce(c, plan, false);
 }
 
 // ---- running totals
 
+/// Lines along each axis: which one counts is an input.
+struct LinesByAxis {
+  LinesByAxis(const StepSpec&, const OperandViews& views) {
+    const OperandView &x = views.inputs[0], &y = views.outputs[0];
+    for (size_t axis = 0; axis < x.dims.size(); ++axis)
+      along.emplace_back(x.dims, x.strides, y.strides, axis);
+  }
+  std::vector<Lines> along;
+};
+
 template <bool kSum>
-void cumulative(const SimpleContext& c) {
+void cumulative(const SimpleContext& c, const LinesByAxis& plan) {
   const OperandView &x = c.in(0), &y = c.out();
   const size_t axis = normalise_axis(scalar_int(c.input_view(1)), x.dims.size());
   const bool exclusive = c.spec.attrs().get_int("exclusive", 0) != 0;
   const bool reverse = c.spec.attrs().get_int("reverse", 0) != 0;
-  const Lines lines(x.dims, x.strides, y.strides, axis);
+  const Lines& lines = plan.along[axis];
   const int64_t n = x.dims[axis], start = reverse ? n - 1 : 0, sign = reverse ? -1 : 1;
   const int64_t from_step = sign * x.strides[axis], to_step = sign * y.strides[axis];
   const int64_t begin = lines.count * c.begin / c.tasks, end = lines.count * c.end / c.tasks;
@@ -310,9 +332,9 @@ struct Ranked {
 };
 
 /// Largest keys first; equal ones keep their order. By digits of a byte, the lowest first; one that
-/// all keys share moves nothing.
+/// all keys share moves nothing. Where they lie then: `items` or `spare`, of the same size.
 template <class R>
-void sort_by_digits(std::vector<R>& items, std::vector<R>& spare) {
+std::span<R> sort_by_digits(std::span<R> items, std::span<R> spare) {
   constexpr size_t kDigits = sizeof(R::key), kValues = 256;
   const auto digit = [](const R& item, size_t d) {
     return static_cast<size_t>((~item.key >> (8 * d)) & 0xff);
@@ -320,87 +342,107 @@ void sort_by_digits(std::vector<R>& items, std::vector<R>& spare) {
   size_t starts[kDigits][kValues] = {};
   for (const R& item : items)
     for (size_t d = 0; d < kDigits; ++d) ++starts[d][digit(item, d)];
-  spare.resize(items.size());
   for (size_t d = 0; d < kDigits; ++d) {
     size_t* const start = starts[d];
     if (items.empty() || start[digit(items[0], d)] == items.size()) continue;
     size_t before = 0;
     for (size_t v = 0; v < kValues; ++v) before += std::exchange(start[v], before);
     for (const R& item : items) spare[start[digit(item, d)]++] = item;
-    items.swap(spare);
+    std::swap(items, spare);
   }
+  return items;
 }
 
-/// The k largest of n keys, in order, of equal ones the first: items[0, k).
+/// The k largest of n keys, in order, of equal ones the first: the first k of what it returns.
+/// `items` and `spare`: room for n each.
 template <class Key, class R>
-void best_ranked(const Key* keys, int64_t n, int64_t k, std::vector<R>& items,
-                 std::vector<R>& spare) {
+std::span<const R> best_ranked(const Key* keys, int64_t n, int64_t k, R* items, R* spare) {
+  size_t count = 0;
   const auto append = [&](int64_t i) {
-    items.push_back({keys[i], static_cast<decltype(R::index)>(i)});
+    items[count++] = {keys[i], static_cast<decltype(R::index)>(i)};
   };
-  items.clear();
   // Twice k candidates at most: of so many the better half is kept, the last of which others must
   // be above.
   const auto room = static_cast<size_t>(4 * k <= n ? 2 * k : n), wanted = static_cast<size_t>(k);
-  items.reserve(static_cast<size_t>(n));
   for (int64_t i = 0; i < static_cast<int64_t>(room); ++i) append(i);
   Key limit = 0;
   const auto keep_best = [&] {
-    const auto last = items.begin() + static_cast<ptrdiff_t>(k) - 1;
-    std::nth_element(items.begin(), last, items.end());
+    R* const last = items + k - 1;
+    std::nth_element(items, last, items + count);
     limit = last->key;
-    items.resize(wanted);
+    count = wanted;
   };
-  if (items.size() > wanted && room < static_cast<size_t>(n)) keep_best();
+  if (count > wanted && room < static_cast<size_t>(n)) keep_best();
   for_above(
       keys, static_cast<int64_t>(room), n, [&] { return limit; },
       [&](int64_t i) {
         append(i);
-        if (items.size() == room) keep_best();
+        if (count == room) keep_best();
       });
-  if (room < static_cast<size_t>(n))  // equal keys stand in any order by now
-    return std::sort(items.begin(), items.end());
-  sort_by_digits(items, spare);
+  if (room == static_cast<size_t>(n))
+    return sort_by_digits(std::span(items, count), std::span(spare, count));
+  std::sort(items, items + count);  // equal keys stand in any order by now
+  return {items, count};
 }
 
-/// The best of one line after another, in memory they share.
-template <class Key>
-class BestOfLines {
+/// Room in scratch for one line of n elements of `T`: its keys, the positions of the k largest, and
+/// where these are more than a few, two lists to sort in.
+template <class T>
+class LineRoom {
  public:
-  BestOfLines(int64_t n, int64_t k) : n_(n), k_(k), order_(static_cast<size_t>(k)) {}
-
-  /// Positions of the k largest keys of a line, in order; of equal ones the first.
-  std::span<const int64_t> of(const Key* keys) {
+  using Key = KeyOf<T>;
+  LineRoom(int64_t n, int64_t k) : n_(n), k_(k) {
+    const auto place = [&](int64_t count, size_t bytes) {
+      const int64_t here = bytes_;
+      bytes_ = checked_add(bytes_, align_up(checked_mul(count, static_cast<int64_t>(bytes)), 64));
+      return here;
+    };
+    keys_at_ = place(n, sizeof(Key));
+    order_at_ = place(k, sizeof(int64_t));
+    if (k <= kFewBest) return;
+    const size_t item = is_short() ? sizeof(Ranked<Key, uint32_t>) : sizeof(Ranked<Key, int64_t>);
+    items_at_ = place(n, item);
+    spare_at_ = place(n, item);
+  }
+  int64_t bytes() const { return bytes_; }
+  std::span<Key> keys(void* scratch) const {
+    return {at<Key>(scratch, keys_at_), static_cast<size_t>(n_)};
+  }
+  /// Positions of the k largest of those keys, in order; of equal ones the first.
+  const int64_t* best(void* scratch) const {
+    auto* const order = at<int64_t>(scratch, order_at_);
+    const Key* const keys = at<Key>(scratch, keys_at_);
     if (k_ <= kFewBest)
-      few_best(keys, n_, k_, order_.data());
-    else if (n_ <= std::numeric_limits<uint32_t>::max())
-      take(keys, short_);
+      few_best(keys, n_, k_, order);
+    else if (is_short())
+      rank<uint32_t>(keys, scratch, order);
     else
-      take(keys, long_);
-    return order_;
+      rank<int64_t>(keys, scratch, order);
+    return order;
   }
 
  private:
+  bool is_short() const { return n_ <= std::numeric_limits<uint32_t>::max(); }
+  template <class V>
+  static V* at(void* scratch, int64_t offset) {
+    return reinterpret_cast<V*>(static_cast<std::byte*>(scratch) + offset);
+  }
   template <class Index>
-  struct Room {
-    std::vector<Ranked<Key, Index>> items, spare;
-  };
-  template <class Index>
-  void take(const Key* keys, Room<Index>& room) {
-    best_ranked(keys, n_, k_, room.items, room.spare);
-    for (size_t i = 0; i < order_.size(); ++i)
-      order_[i] = static_cast<int64_t>(room.items[i].index);
+  void rank(const Key* keys, void* scratch, int64_t* order) const {
+    using R = Ranked<Key, Index>;
+    const auto ranked =
+        best_ranked(keys, n_, k_, at<R>(scratch, items_at_), at<R>(scratch, spare_at_));
+    for (int64_t i = 0; i < k_; ++i)
+      order[i] = static_cast<int64_t>(ranked[static_cast<size_t>(i)].index);
   }
 
   int64_t n_, k_;
-  std::vector<int64_t> order_;
-  Room<uint32_t> short_;
-  Room<int64_t> long_;
+  int64_t keys_at_ = 0, order_at_ = 0, items_at_ = 0, spare_at_ = 0, bytes_ = 0;
 };
 
 /// keys[i] = key of the element i steps on.
 template <class T>
-void keys_of_line(const T* line, int64_t step, std::vector<KeyOf<T>>& keys) {
+void keys_of_line(const T* line, int64_t step, std::span<KeyOf<T>> keys) {
   const auto n = static_cast<int64_t>(keys.size());
   if constexpr (std::is_same_v<T, float>)
     if (step == 1) return line_fns(cpu_info().isa).ordered_keys(line, n, keys.data());
@@ -413,32 +455,55 @@ int64_t top_k_tasks(const StepSpec&, const OperandViews& views) {
   return x.dims.empty() ? 1 : std::clamp<int64_t>(x.count() / (8 << 10), 1, 64);
 }
 
-void top_k(const SimpleContext& c) {
+struct TopKPlan {
+  TopKPlan(const StepSpec& spec, const OperandViews& views)
+      : axis(normalise_axis(spec.attrs().get_int("axis", -1), views.inputs[0].dims.size())),
+        n(views.inputs[0].dims[axis]),
+        k(shaped(views).dims[axis]),
+        values(lines_of(views, 0, axis)),
+        indices(lines_of(views, 1, axis)) {
+    if (k > n) fail(Status::kRange, "k is {} of {} elements", k, n);
+    if (values.count == 0) return;  // however long the lines would be
+    dispatch_number(views.inputs[0].dtype,
+                    [&]<class T>() { scratch_bytes = LineRoom<T>(n, k).bytes(); });
+  }
+  /// An output that is wanted.
+  static const OperandView& shaped(const OperandViews& views) {
+    return views.outputs[0].present() ? views.outputs[0] : views.outputs[1];
+  }
+  static Lines lines_of(const OperandViews& views, size_t output, size_t axis) {
+    const OperandView& x = views.inputs[0];
+    const bool wanted = output < views.outputs.size() && views.outputs[output].present();
+    return Lines(x.dims, x.strides, wanted ? views.outputs[output].strides : Dims(x.dims.size(), 0),
+                 axis);
+  }
+  size_t axis;
+  int64_t n, k;
+  Lines values, indices;
+  int64_t scratch_bytes = 0;
+};
+
+void top_k(const SimpleContext& c, const TopKPlan& plan) {
   const OperandView& x = c.in(0);
-  const OperandView& shaped = c.wants(0) ? c.out(0) : c.out(1);
-  const size_t axis = normalise_axis(c.spec.attrs().get_int("axis", -1), x.dims.size());
+  const size_t axis = plan.axis;
   const bool largest = c.spec.attrs().get_int("largest", 1) != 0;
-  const int64_t n = x.dims[axis], k = shaped.dims[axis], step = x.strides[axis];
-  if (k > n) fail(Status::kRange, "k is {} of {} elements", k, n);
-  const Dims none(x.dims.size(), 0);
-  const Lines values(x.dims, x.strides, c.wants(0) ? c.out(0).strides : none, axis);
-  const Lines indices(x.dims, x.strides, c.wants(1) ? c.out(1).strides : none, axis);
-  const int64_t begin = values.count * c.begin / c.tasks, end = values.count * c.end / c.tasks;
-  if (begin >= end) return;  // however long the lines would be
+  const int64_t k = plan.k, step = x.strides[axis];
+  const int64_t begin = plan.values.count * c.begin / c.tasks,
+                end = plan.values.count * c.end / c.tasks;
+  if (begin >= end) return;
   dispatch_number(x.dtype, [&]<class T>() {
-    using Key = KeyOf<T>;
-    std::vector<Key> keys(static_cast<size_t>(n));
-    BestOfLines<Key> best(n, k);
+    const LineRoom<T> room(plan.n, k);
+    const auto keys = room.keys(c.args.scratch);
     for (int64_t l = begin; l < end; ++l) {
-      const auto [from, to] = values.at(l);
-      const int64_t to_index = indices.at(l).second;
+      const auto [from, to] = plan.values.at(l);
+      const int64_t to_index = plan.indices.at(l).second;
       const T* line = c.input<T>(0) + from;
       keys_of_line(line, step, keys);
       if (!largest)  // NaN comes last then
-        for (Key& key : keys) key = ~key;
-      const auto order = best.of(keys.data());
+        for (auto& key : keys) key = ~key;
+      const int64_t* const order = room.best(c.args.scratch);
       for (int64_t i = 0; i < k; ++i) {
-        const int64_t pick = order[static_cast<size_t>(i)];
+        const int64_t pick = order[i];
         if (c.wants(0)) c.output<T>(0)[to + i * c.out(0).strides[axis]] = line[pick * step];
         if (c.wants(1)) c.output<int64_t>(1)[to_index + i * c.out(1).strides[axis]] = pick;
       }
@@ -449,13 +514,16 @@ void top_k(const SimpleContext& c) {
 }  // namespace
 
 void add_along_axis(Rows& rows) {
-  rows.push_back({"xc.axis", "ArgMax", supports_numbers, create_simple<arg_max, line_tasks>});
-  rows.push_back({"xc.axis", "ArgMin", supports_numbers, create_simple<arg_min, line_tasks>});
   rows.push_back(
-      {"xc.axis", "CumSum", supports_numbers, create_simple<cumulative<true>, line_tasks>});
+      {"xc.axis", "ArgMax", supports_numbers, create_planned<ArgLines, arg_max, line_tasks>});
   rows.push_back(
-      {"xc.axis", "CumProd", supports_numbers, create_simple<cumulative<false>, line_tasks>});
-  rows.push_back({"xc.axis", "TopK", supports_numbers, create_simple<top_k, top_k_tasks>});
+      {"xc.axis", "ArgMin", supports_numbers, create_planned<ArgLines, arg_min, line_tasks>});
+  rows.push_back({"xc.axis", "CumSum", supports_numbers,
+                  create_planned<LinesByAxis, cumulative<true>, line_tasks>});
+  rows.push_back({"xc.axis", "CumProd", supports_numbers,
+                  create_planned<LinesByAxis, cumulative<false>, line_tasks>});
+  rows.push_back(
+      {"xc.axis", "TopK", supports_numbers, create_planned<TopKPlan, top_k, top_k_tasks>});
 }
 
 }  // namespace xc::cpu

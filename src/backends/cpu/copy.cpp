@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
 #include "backends/cpu/element_bytes.h"
 #include "backends/cpu/short_runs.h"
@@ -35,7 +37,45 @@ void interleave(const T* from, T* to, int64_t rows, int64_t cols, int64_t col_fr
     for (int64_t r = 0; r < rows; ++r) to[r * row_to + c] = from[r + c * col_from];
 }
 
+/// The same of any number of columns, a tile after another.
+template <class T>
+void transpose_tiles(const T* from, T* to, int64_t rows, int64_t cols, int64_t col_from,
+                     int64_t row_to) {
+  if (cols < kBlock) return interleave(from, to, rows, cols, col_from, row_to);
+  for (int64_t r = 0; r < rows; r += kTile)
+    transpose(from + r, to + r * row_to, std::min(kTile, rows - r), cols, col_from, row_to,
+              static_cast<int64_t>(sizeof(T)));
+}
+
 }  // namespace
+
+void copy_matrix(MatrixCopy m, const void* from, void* to) {
+  // Along the axis that is innermost in the result.
+  if (m.columns == 1 || (m.rows != 1 && std::abs(m.to_row) < std::abs(m.to_column))) {
+    std::swap(m.rows, m.columns);
+    std::swap(m.from_row, m.from_column);
+    std::swap(m.to_row, m.to_column);
+  }
+  if (m.from_row == m.from_column * m.columns && m.to_row == m.to_column * m.columns) {
+    m.columns *= m.rows;
+    m.rows = 1;
+  }
+  with_element_bytes(m.element_bytes, [&](auto element) {
+    using T = decltype(element);
+    const T* const source = static_cast<const T*>(from);
+    T* const target = static_cast<T*>(to);
+    if (m.from_row == 1 && m.to_column == 1 && m.rows >= kBlock && m.columns > 1)
+      return transpose_tiles(source, target, m.rows, m.columns, m.from_column, m.to_row);
+    for (int64_t r = 0; r < m.rows; ++r) {
+      const T* const f = source + r * m.from_row;
+      T* const t = target + r * m.to_row;
+      if (m.from_column == 1 && m.to_column == 1)
+        std::memcpy(t, f, static_cast<size_t>(m.columns) * sizeof(T));
+      else
+        copy_strided(f, t, m.columns, m.from_column, m.to_column);
+    }
+  });
+}
 
 CopyPlan::CopyPlan(std::span<const int64_t> dims, std::span<const int64_t> from_strides,
                    std::span<const int64_t> to_strides, int64_t element_bytes)
@@ -82,10 +122,10 @@ void CopyPlan::run(const void* from, void* to, int64_t begin, int64_t end) const
   if (begin >= end) return;
   // Odometer over the outer axes.
   const size_t rank = outer_dims_.size();
-  int64_t at_store[8] = {};
+  int64_t at_store[16] = {};
   Dims at_heap;
   int64_t* at = at_store;
-  if (rank > 8) {
+  if (rank > std::size(at_store)) {
     at_heap.assign(rank, 0);
     at = at_heap.data();
   }

@@ -36,4 +36,13 @@ class CopyPlan {
   int64_t pieces_ = 1;  ///< units per outer index
 };
 
+/// Of a matrix; strides in elements.
+struct MatrixCopy {
+  int64_t rows, columns;
+  int64_t from_row, from_column, to_row, to_column;
+  int64_t element_bytes;
+};
+/// What is not worth a plan, for a run has many sizes or finds them out: takes no memory.
+void copy_matrix(MatrixCopy m, const void* from, void* to);
+
 }  // namespace xc::cpu

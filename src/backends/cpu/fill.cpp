@@ -23,12 +23,18 @@ void size(const SimpleContext& c) {
   *c.output<int64_t>() = c.in(0).count();
 }
 
-void constant_of_shape(const SimpleContext& c) {
-  Tensor value = c.spec.attrs().get_tensor("value");
-  if (!value) value = Tensor::scalar(0.0f);
-  const OperandView& y = c.out();
-  const Dims none(y.dims.size(), 0);
-  CopyPlan(y.dims, none, y.strides, element_size(y.dtype)).run(value.data(), c.output<void>());
+struct OneValue {
+  OneValue(const StepSpec& spec, const OperandViews& views)
+      : value(spec.attrs().get_tensor("value")) {
+    if (!value) value = Tensor::scalar(0.0f);
+    const OperandView& y = views.outputs[0];
+    copies = CopyPlan(y.dims, Dims(y.dims.size(), 0), y.strides, element_size(y.dtype));
+  }
+  Tensor value;
+  CopyPlan copies;
+};
+void constant_of_shape(const SimpleContext& c, const OneValue& plan) {
+  plan.copies.run(plan.value.data(), c.output<void>());
 }
 
 void range(const SimpleContext& c) {
@@ -53,7 +59,7 @@ void trilu(const SimpleContext& c) {
   const bool upper = c.spec.attrs().get_int("upper", 1) != 0;
   const size_t rank = x.dims.size();
   const int64_t rows = x.dims[rank - 2], cols = x.dims[rank - 1];
-  const Dims outer(x.dims.begin(), x.dims.end() - 2);
+  const auto outer = std::span(x.dims).first(rank - 2);
   dispatch_storage(x.dtype, [&]<class T>() {
     for_each_offset<2>(
         outer, {std::span(x.strides).first(rank - 2), std::span(y.strides).first(rank - 2)},
@@ -128,7 +134,8 @@ Verdict supports_affine(const StepSpec& spec) {
 void add_fill(Rows& rows) {
   rows.push_back({"xc.fill", "Shape", no_strings, create_simple<shape>});
   rows.push_back({"xc.fill", "Size", no_strings, create_simple<size>});
-  rows.push_back({"xc.fill", "ConstantOfShape", no_strings, create_simple<constant_of_shape>});
+  rows.push_back(
+      {"xc.fill", "ConstantOfShape", no_strings, create_planned<OneValue, constant_of_shape>});
   rows.push_back({"xc.fill", "Range", no_strings, create_simple<range>});
   rows.push_back({"xc.fill", "Trilu", no_strings, create_simple<trilu>});
   rows.push_back(

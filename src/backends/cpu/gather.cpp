@@ -172,14 +172,14 @@ class GatherElementsBound final : public BoundKernel {
       if (i != axis_ && indices.dims[i] > x.dims[i])
         fail(Status::kRange, "axis {} of the indices has {}, of the data {}", i, indices.dims[i],
              x.dims[i]);
+    moved_ = x.strides;
+    moved_[axis_] = 0;
     held_bytes += views_.bytes();
   }
   void run(const StepArgs& args, int64_t, int64_t) const override {
     const OperandView &x = views_.inputs[0], &indices = views_.inputs[1], &y = views_.outputs[0];
     const IndexReader index{args.buffers[1], indices.dtype == DType::kI64};
     const int64_t step = x.strides[axis_], extent = x.dims[axis_];
-    Dims moved = x.strides;
-    moved[axis_] = 0;
     with_element_bytes(element_size(x.dtype), [&](auto element) {
       using T = decltype(element);
       const T* from = static_cast<const T*>(args.buffers[0]);
@@ -189,11 +189,11 @@ class GatherElementsBound final : public BoundKernel {
         return;
       }
       const size_t last = y.dims.size() - 1;
-      const int64_t n = y.dims[last], from_step = moved[last], to_step = y.strides[last],
+      const int64_t n = y.dims[last], from_step = moved_[last], to_step = y.strides[last],
                     index_step = indices.strides[last];
       const auto outer = [&](std::span<const int64_t> values) { return values.first(last); };
       const auto lines = [&](auto read, int64_t index_by, int64_t to_by) {
-        for_each_offset<3>(outer(y.dims), {outer(moved), outer(indices.strides), outer(y.strides)},
+        for_each_offset<3>(outer(y.dims), {outer(moved_), outer(indices.strides), outer(y.strides)},
                            [&](const auto& at) {
                              const T* row = from + at[0];
                              T* out = to + at[2];
@@ -215,6 +215,7 @@ class GatherElementsBound final : public BoundKernel {
  private:
   OperandViews views_;
   size_t axis_ = 0;
+  Dims moved_;  ///< strides of the data, 0 along the axis
 };
 
 class GatherNdBound final : public BoundKernel {
@@ -226,6 +227,8 @@ class GatherNdBound final : public BoundKernel {
     depth_ = static_cast<size_t>(indices.dims[outer_]);
     for (size_t i = 0; i < batch_; ++i)
       if (x.dims[i] != indices.dims[i]) fail(Status::kRange, "batch axis {} differs", i);
+    batch_strides_.assign(outer_, 0);
+    std::copy_n(x.strides.begin(), batch_, batch_strides_.begin());
     const auto inner = std::span(x.dims).subspan(batch_ + depth_);
     const auto inner_x = std::span(x.strides).subspan(batch_ + depth_);
     const auto inner_y = std::span(y.strides).subspan(outer_);
@@ -240,11 +243,9 @@ class GatherNdBound final : public BoundKernel {
     const IndexReader index{args.buffers[1], indices.dtype == DType::kI64};
     const int64_t bytes = element_size(x.dtype);
     const std::span<const int64_t> dims = std::span(indices.dims).first(outer_);
-    Dims batch_strides(outer_, 0);
-    for (size_t i = 0; i < batch_; ++i) batch_strides[i] = x.strides[i];
     for_each_offset<3>(
         dims,
-        {batch_strides, std::span(indices.strides).first(outer_),
+        {batch_strides_, std::span(indices.strides).first(outer_),
          std::span(y.strides).first(outer_)},
         [&](const auto& at) {
           int64_t from = at[0];
@@ -264,6 +265,7 @@ class GatherNdBound final : public BoundKernel {
  private:
   OperandViews views_;
   size_t batch_ = 0, outer_ = 0, depth_ = 0;
+  Dims batch_strides_;  ///< of the data over the axes of the indices but the last
   CopyPlan inner_;
   std::optional<size_t> dense_bytes_;  ///< of what one index picks, where that is one piece
 };

@@ -33,27 +33,38 @@ Roles roles_of(const OpDef& op) {
 
 /// Weights w[M, C / groups, kernel...] as signed bytes [group][kernel position, channel][M of the
 /// group].
-void arrange(const TensorView& w, int64_t groups, int8_t* to) {
-  const int64_t per_group = w.dims[0] / groups, channels = w.dims[1];
-  const int64_t positions = element_count(Dims(w.dims.begin() + 2, w.dims.end()));
-  Dims strides(w.dims.size());
-  strides[0] = 1;
-  strides[1] = per_group;
-  int64_t stride = per_group * channels;
-  for (size_t axis = w.dims.size(); axis-- > 2;) {
-    strides[axis] = stride;
-    stride *= w.dims[axis];
+class Arrangement {
+ public:
+  Arrangement() = default;
+  /// Of weights that lie so, in elements.
+  Arrangement(std::span<const int64_t> w, std::span<const int64_t> strides, DType dtype,
+              int64_t groups)
+      : groups_(groups), turned_(dtype == DType::kU8) {
+    Dims dims(w.begin(), w.end()), to(w.size());
+    dims[0] /= groups;
+    to[0] = 1;
+    to[1] = dims[0];
+    int64_t stride = dims[0] * dims[1];
+    for (size_t axis = dims.size(); axis-- > 2;) {
+      to[axis] = stride;
+      stride *= dims[axis];
+    }
+    bytes_ = stride;
+    step_ = dims[0] * strides[0];
+    copy_ = CopyPlan(dims, strides, to, 1);
   }
-  const int64_t group_size = per_group * channels * positions;
-  Dims dims(w.dims.begin(), w.dims.end());
-  dims[0] = per_group;
-  const CopyPlan copy(dims, w.strides, strides, 1);
-  for (int64_t g = 0; g < groups; ++g)
-    copy.run(static_cast<const std::byte*>(w.data) + g * per_group * w.strides[0],
-             to + g * group_size);
-  if (w.dtype == DType::kU8)
-    integer_fns().to_signed(reinterpret_cast<const uint8_t*>(to), groups * group_size, to);
-}
+  void run(const void* w, int8_t* to) const {
+    for (int64_t g = 0; g < groups_; ++g)
+      copy_.run(static_cast<const std::byte*>(w) + g * step_, to + g * bytes_);
+    if (turned_)
+      integer_fns().to_signed(reinterpret_cast<const uint8_t*>(to), groups_ * bytes_, to);
+  }
+
+ private:
+  int64_t groups_ = 1, bytes_ = 0, step_ = 0;  ///< of a group: its bytes, from one to the next in w
+  bool turned_ = false;                        ///< unsigned
+  CopyPlan copy_;                              ///< of a group
+};
 
 /// Sums of arranged weights per output channel, of `terms` each.
 void sum_channels(const int8_t* weights, int64_t groups, int64_t terms, int64_t per_group,
@@ -67,7 +78,7 @@ void sum_channels(const int8_t* weights, int64_t groups, int64_t terms, int64_t 
 struct ArrangedWeights {
   ArrangedWeights(const Tensor& w, int64_t groups)
       : bytes(static_cast<size_t>(w.count())), sums(static_cast<size_t>(w.dims()[0])) {
-    arrange(w.view(), groups, bytes.data());
+    Arrangement(w.dims(), w.strides(), w.dtype(), groups).run(w.data(), bytes.data());
     sum_channels(bytes.data(), groups, w.count() / w.dims()[0], w.dims()[0] / groups, sums.data());
   }
   std::vector<int8_t> bytes;
@@ -108,9 +119,7 @@ class IntegerConvBound final : public BoundKernel {
 
   /// What all tasks need of the weights and of the vectors over the output channels.
   void start(const StepArgs& args) const override {
-    if (!weights_)
-      arrange(views_.inputs[roles_.w].at(args.buffers[roles_.w]), s_.groups,
-              shared<int8_t>(args, weights_at_));
+    if (!weights_) arrangement_.run(args.buffers[roles_.w], shared<int8_t>(args, weights_at_));
     auto* const channels = shared<Channels>(args, channels_at_);
     *channels = prepare_channels(args);
     if (depthwise_) widen_weights(args, *channels);
@@ -167,7 +176,11 @@ class IntegerConvBound final : public BoundKernel {
     const auto place = [&](int64_t bytes) { return IntegerConvBound::place(bytes, shared_bytes); };
     const int64_t line = checked_mul(out_channels_, 4);
     channels_at_ = place(sizeof(Channels));
-    if (!weights_) weights_at_ = place(checked_mul(terms_, out_channels_));
+    if (!weights_) {
+      const OperandView& w = views_.inputs[roles_.w];
+      arrangement_ = Arrangement(w.dims, w.strides, w.dtype, s_.groups);
+      weights_at_ = place(checked_mul(terms_, out_channels_));
+    }
     zeros_at_ = place(line);
     add_at_ = place(line);
     scales_at_ = place(line);
@@ -370,11 +383,9 @@ class IntegerConvBound final : public BoundKernel {
     const int64_t size = requantised() ? 1 : 4;
     auto* out = static_cast<std::byte*>(args.buffers[output_]) + image * y.strides[0] * size;
     const auto copy = [&](int64_t first, int64_t count, int64_t to) {
-      const Dims dims{out_channels_, count}, rows{1, out_channels_},
-          there{y.strides[1], pixel_stride_};
-      CopyPlan(dims, rows, there, size)
-          .run(static_cast<const std::byte*>(from) + (first - p0) * out_channels_ * size,
-               out + to * size);
+      copy_matrix({out_channels_, count, 1, out_channels_, y.strides[1], pixel_stride_, size},
+                  static_cast<const std::byte*>(from) + (first - p0) * out_channels_ * size,
+                  out + to * size);
     };
     if (flat_) return copy(p0, pixels, p0 * pixel_stride_);
     for (int64_t p = p0; p < p0 + pixels; ++p) {
@@ -398,6 +409,7 @@ class IntegerConvBound final : public BoundKernel {
   bool flat_ = true;   ///< pixels of the result are evenly spaced
   bool depthwise_ = false;
   CopyPlan load_;
+  Arrangement arrangement_;  ///< of weights that are not constant
   int64_t channels_at_ = 0, weights_at_ = 0, zeros_at_ = 0, add_at_ = 0, scales_at_ = 0,
           wide_at_ = 0, padding_at_ = 0;  ///< in shared memory
   int64_t image_at_ = 0, row_sums_at_ = 0, rows_at_ = 0, sums_at_ = 0, taps_at_ = 0, bytes_at_ = 0,

@@ -284,8 +284,7 @@ class IntegerMatMulBound final : public BoundKernel {
   /// Columns as signed bytes [k, n].
   const int8_t* signed_columns(const StepArgs& args, const int8_t* b, int64_t n) const {
     auto* to = at<int8_t>(args, b_at_);
-    const Dims dims{p_.k, n}, from{p_.b_k, p_.b_n}, dense{n, 1};
-    CopyPlan(dims, from, dense, 1).run(b, to);
+    copy_matrix({p_.k, n, p_.b_k, p_.b_n, n, 1, 1}, b, to);
     if (!b_signed_) integer_fns().to_signed(reinterpret_cast<const uint8_t*>(to), p_.k * n, to);
     return to;
   }
@@ -318,9 +317,8 @@ class IntegerMatMulBound final : public BoundKernel {
         static_cast<const std::byte*>(args.buffers[roles_.a]) + offsets.a + part.m0 * p_.a_m;
     int64_t a_stride = p_.m == 1 ? p_.k : p_.a_m;
     if (a_copied_) {
-      const Dims dims{m, p_.k}, from{p_.a_m, p_.a_k}, dense{p_.k, 1};
       auto* rows = at<uint8_t>(args, a_at_);
-      CopyPlan(dims, from, dense, 1).run(a, rows);
+      copy_matrix({m, p_.k, p_.a_m, p_.a_k, p_.k, 1, 1}, a, rows);
       if (a_turned())  // the same bit turns both ways
         integer_fns().to_signed(rows, m * p_.k, reinterpret_cast<int8_t*>(rows));
       a = reinterpret_cast<const std::byte*>(rows);
@@ -385,11 +383,11 @@ class IntegerMatMulBound final : public BoundKernel {
         row.out8 = reinterpret_cast<uint8_t*>(bytes + i * bytes_stride);
         fns.finish(row);
       }
-    const Dims dims{m, n}, to{p_.c_m, p_.c_n};
     if (roles_.requantised()) {
-      if (!dense_) CopyPlan(dims, Dims{n, 1}, to, 1).run(bytes, out + rows.c_offset);
+      if (!dense_) copy_matrix({m, n, n, 1, p_.c_m, p_.c_n, 1}, bytes, out + rows.c_offset);
     } else if (!sums_in_place_) {
-      CopyPlan(dims, Dims{rows.sums_stride, 1}, to, 4).run(rows.sums, out + rows.c_offset * 4);
+      copy_matrix({m, n, rows.sums_stride, 1, p_.c_m, p_.c_n, 4}, rows.sums,
+                  out + rows.c_offset * 4);
     }
   }
 

@@ -6,14 +6,19 @@
 
 namespace xc::cpu {
 
-void lay_out(const float* from, const Dims& dims, const Dims& strides, int64_t rows,
-             int64_t together, int64_t row, int64_t column, float* to) {
+void lay_out(const float* from, std::array<int64_t, 2> dims, std::array<int64_t, 2> strides,
+             int64_t rows, int64_t together, int64_t row, int64_t column, float* to) {
   for (int64_t c = 0; c < dims[1];) {
-    const int64_t at = column + c;
-    const Dims some{dims[0], std::min(together - at % together, dims[1] - c)}, into{together, 1};
-    CopyPlan(some, strides, into, sizeof(float))
-        .run(from + c * strides[1], to + own_place(rows, together, row, at));
-    c += some[1];
+    const int64_t at = column + c, some = std::min(together - at % together, dims[1] - c);
+    copy_matrix({.rows = dims[0],
+                 .columns = some,
+                 .from_row = strides[0],
+                 .from_column = strides[1],
+                 .to_row = together,
+                 .to_column = 1,
+                 .element_bytes = sizeof(float)},
+                from + c * strides[1], to + own_place(rows, together, row, at));
+    c += some;
   }
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 // Products of several rows with f32 weights that a kernel lays out for itself.
 
+#include <array>
+
 #include "backends/cpu/vector/panel_product_fn.h"
-#include "tensor/dim.h"
 
 namespace xc::cpu {
 
@@ -18,8 +19,8 @@ inline int64_t own_place(int64_t rows, int64_t together, int64_t row, int64_t co
 }
 /// Lays out a part of such weights, which are `rows` rows in all: dims [rows, columns] of it from
 /// `row` and `column` on. Element strides.
-void lay_out(const float* from, const Dims& dims, const Dims& strides, int64_t rows,
-             int64_t together, int64_t row, int64_t column, float* to);
+void lay_out(const float* from, std::array<int64_t, 2> dims, std::array<int64_t, 2> strides,
+             int64_t rows, int64_t together, int64_t row, int64_t column, float* to);
 /// With weights laid out so; `together`: columns_together() of 64, for any number of columns, or of
 /// all columns of p. Several rows, f32.
 void own_product(const PanelProduct& p, int64_t together);

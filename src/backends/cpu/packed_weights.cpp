@@ -72,7 +72,7 @@ int64_t panel_elements(int64_t k, int64_t n) {
 void to_panels(const float* from, const Dims& dims, const Dims& strides, float* to) {
   const int64_t k = dims[0], width = panel_columns(cpu_info().isa);
   if (dims[1] % width != 0) std::fill_n(to + dims[1] / width * k * width, k * width, 0.0f);
-  lay_out(from, dims, strides, k, width, 0, 0, to);
+  lay_out(from, {k, dims[1]}, {strides[0], strides[1]}, k, width, 0, 0, to);
 }
 
 }  // namespace
@@ -112,10 +112,12 @@ void PackedWeights::pack(const Tensor& weights, int64_t k_stride, int64_t n_stri
   for (int64_t s = 0; s < slices; ++s) {
     const int64_t width = columns(s + 1) - columns(s);
     // The library's layout is the same for every number of rows above a few.
-    if (!narrow_panels)
+    if (!narrow_panels) {
       descs.push_back(slice_primitive(types, 64, k, width, k, n,
                                       {{k, width}, onednn_type(types.right), Tag::any})
                           .weights_desc());
+      panels_.push_back(panel_of(descs.back()));
+    }
     offsets_.push_back(bytes);
     const auto index = static_cast<size_t>(s);
     bytes += align_up(elements(index) * element_size(stored), 64);
@@ -150,7 +152,10 @@ size_t PackedWeights::slice_at(int64_t n0) const {
 }
 
 std::optional<int64_t> PackedWeights::panel(size_t index) const {
-  const dnnl::memory::desc& desc = descs[index];
+  return panels_[index];
+}
+
+std::optional<int64_t> PackedWeights::panel_of(const dnnl::memory::desc& desc) const {
   const bool pairs = types.right == DType::kBF16;
   if ((types.right != DType::kF32 && !pairs) ||
       desc.get_format_kind() != dnnl::memory::format_kind::blocked)

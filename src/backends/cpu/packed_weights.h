@@ -83,9 +83,12 @@ class PackedWeights {
 
  private:
   int64_t elements(size_t index) const;
+  /// Asked of the library, which takes memory to answer.
+  std::optional<int64_t> panel_of(const dnnl::memory::desc& desc) const;
 
   std::vector<int64_t> offsets_;  ///< of each slice in `buffer_`, bytes
   std::shared_ptr<Buffer> buffer_;
+  std::vector<std::optional<int64_t>> panels_;  ///< of each slice, where not in narrow panels
 };
 
 /// Packs weights [k, n] (transposed: [n, k]) as types.right, rounded where they are f32. For one

@@ -167,7 +167,8 @@ class ReduceBound final : public BoundKernel {
       narrow_ = cast_fn(DType::kF32, type, isa);
     }
     if (widen_ && compute_ == DType::kF64) widen_more_ = cast_fn(DType::kF32, compute_, isa);
-    dynamic_ = !ControlInputs::constant(spec, 1);
+    dynamic_ = !ControlInputs::constant(spec, 1) && has_axes();
+    allocates = dynamic_;
     if (!dynamic_) {
       loops_ = make(nullptr);
       // Columns: the dense axis is split too.
@@ -194,10 +195,14 @@ class ReduceBound final : public BoundKernel {
   }
 
  private:
+  /// No axes need not be read.
+  bool has_axes() const {
+    return views_.inputs.size() > 1 && views_.inputs[1].present() && views_.inputs[1].count() > 0;
+  }
   Loops make(void* const* buffers) const {
     const OperandView &x = views_.inputs[0], &y = views_.outputs[0];
     const ControlInputs control(spec_, views_, buffers);
-    const std::vector<int64_t> axes = control.has(1) ? control.ints(1) : std::vector<int64_t>{};
+    const std::vector<int64_t> axes = has_axes() ? control.ints(1) : std::vector<int64_t>{};
     const bool none = axes.empty() && spec_.attrs().get_int("noop_with_empty_axes", 0) != 0;
     std::vector<bool> reduced(x.dims.size(), axes.empty() && !none);
     for (size_t axis : normalise_axes(axes, x.dims.size())) reduced[axis] = true;
@@ -346,8 +351,7 @@ class ReduceBound final : public BoundKernel {
       const int64_t n = std::min(kChunk, length - t);
       const std::byte* source = from + t * loops.inner_x * stored_bytes_;
       if (loops.inner_x != 1) {
-        const Dims dims{n}, strides{loops.inner_x}, dense{1};
-        CopyPlan(dims, strides, dense, stored_bytes_).run(source, stage);
+        copy_matrix({1, n, 0, loops.inner_x, 0, 1, stored_bytes_}, source, stage);
         source = stage;
       }
       if (widen_) {

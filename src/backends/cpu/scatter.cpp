@@ -110,24 +110,40 @@ void meet_row(T* to, const T* from, int64_t n, Meet meet, ElementwiseFn row) {
     for (int64_t i = 0; i < n; ++i) to[i] = meet(to[i], from[i]);
 }
 
-/// The data, where the result does not lie in their place.
-void copy_all(const SimpleContext& c) {
-  if (c.args.buffers[0] == c.output<void>()) return;
-  const OperandView &x = c.in(0), &y = c.out();
-  CopyPlan(x.dims, x.strides, y.strides, element_size(x.dtype))
-      .run(c.args.buffers[0], c.output<void>());
-}
+/// What all of them do first.
+struct CopyOfData {
+  CopyOfData(const StepSpec&, const OperandViews& views) {
+    const OperandView &x = views.inputs[0], &y = views.outputs[0];
+    copy = CopyPlan(x.dims, x.strides, y.strides, element_size(x.dtype));
+  }
+  /// The data, where the result does not lie in their place.
+  void run(const SimpleContext& c) const {
+    if (c.args.buffers[0] != c.output<void>()) copy.run(c.args.buffers[0], c.output<void>());
+  }
+  CopyPlan copy;
+};
 
-void scatter_elements(const SimpleContext& c) {
+struct ElementsPlan {
+  ElementsPlan(const StepSpec& spec, const OperandViews& views)
+      : data(spec, views),
+        axis(normalise_axis(spec.attrs().get_int("axis", 0), views.inputs[0].dims.size())),
+        moved(views.outputs[0].strides) {
+    moved[axis] = 0;
+  }
+  CopyOfData data;
+  size_t axis;
+  Dims moved;  ///< strides of the result, 0 along the axis
+};
+
+void scatter_elements(const SimpleContext& c, const ElementsPlan& plan) {
   const OperandView &x = c.in(0), &indices = c.in(1), &updates = c.in(2), &y = c.out();
-  const size_t axis = normalise_axis(c.spec.attrs().get_int("axis", 0), x.dims.size());
+  const size_t axis = plan.axis;
   for (size_t i = 0; i < x.dims.size(); ++i)
     if (indices.dims[i] != updates.dims[i] || (i != axis && indices.dims[i] > x.dims[i]))
       fail(Status::kRange, "axis {}: {} indices, {} updates, {} data", i, indices.dims[i],
            updates.dims[i], x.dims[i]);
-  copy_all(c);
-  Dims moved = y.strides;
-  moved[axis] = 0;
+  plan.data.run(c);
+  const Dims& moved = plan.moved;
   const TensorView index = c.input_view(1);
   const int64_t extent = x.dims[axis], step = y.strides[axis];
   // Line by line of the indices' last axis.
@@ -167,18 +183,19 @@ void scatter_elements(const SimpleContext& c) {
   });
 }
 
-void scatter_nd(const SimpleContext& c) {
+void scatter_nd(const SimpleContext& c, const CopyOfData& data) {
   const OperandView &x = c.in(0), &indices = c.in(1), &updates = c.in(2), &y = c.out();
   const size_t outer = indices.dims.size() - 1;
   const auto depth = static_cast<size_t>(indices.dims[outer]);
   if (depth > x.dims.size()) fail(Status::kRange, "indices of {} coordinates", depth);
-  Dims expected(indices.dims.begin(), indices.dims.end() - 1);
-  expected.insert(expected.end(), x.dims.begin() + static_cast<ptrdiff_t>(depth), x.dims.end());
-  if (expected != updates.dims)
-    fail(Status::kRange, "updates have dims {}, expected {}", to_text(updates.dims),
-         to_text(expected));
-  copy_all(c);
-  const auto inner = std::span(updates.dims).subspan(outer);
+  const auto picked = std::span(indices.dims).first(outer);
+  const auto inner = std::span(x.dims).subspan(depth);
+  const std::span<const int64_t> given = updates.dims;
+  if (given.size() != outer + inner.size() || !std::ranges::equal(given.first(outer), picked) ||
+      !std::ranges::equal(given.subspan(outer), inner))
+    fail(Status::kRange, "updates have dims {}, expected {} followed by {}", to_text(updates.dims),
+         to_text(Dims(picked.begin(), picked.end())), to_text(Dims(inner.begin(), inner.end())));
+  data.run(c);
   const auto from_strides = std::span(updates.strides).subspan(outer),
              to_strides = std::span(y.strides).subspan(depth);
   const bool dense = is_contiguous(inner, from_strides) && is_contiguous(inner, to_strides);
@@ -186,8 +203,7 @@ void scatter_nd(const SimpleContext& c) {
   const TensorView index = c.input_view(1);
   with_reduction(c.spec, [&]<class T>(auto meet, ElementwiseFn row) {
     for_each_offset<2>(
-        std::span(indices.dims).first(outer),
-        {std::span(indices.strides).first(outer), std::span(updates.strides).first(outer)},
+        picked, {std::span(indices.strides).first(outer), std::span(updates.strides).first(outer)},
         [&](const auto& at) {
           const T* from = c.input<T>(2) + at[1];
           T* to = c.output<T>();
@@ -205,34 +221,53 @@ void scatter_nd(const SimpleContext& c) {
 
 /// A cache and, per sample, an update of consecutive entries along an axis: one block each, two
 /// where it wraps around.
-void tensor_scatter(const SimpleContext& c) {
+struct CachePlan {
+  CachePlan(const StepSpec& spec, const OperandViews& views)
+      : data(spec, views),
+        axis(normalise_axis(spec.attrs().get_int("axis", -2), views.outputs[0].dims.size())),
+        circular(spec.attrs().get_string("mode", "linear") == "circular") {
+    const OperandView &update = views.inputs[1], &y = views.outputs[0];
+    Dims dims(update.dims.begin() + 1, update.dims.end());
+    const auto plan = [&] {
+      return CopyPlan(dims, std::span(update.strides).subspan(1), std::span(y.strides).subspan(1),
+                      element_size(y.dtype));
+    };
+    block = plan();
+    dims[axis - 1] = std::min<int64_t>(1, dims[axis - 1]);
+    entry = plan();
+  }
+  CopyOfData data;
+  size_t axis;
+  bool circular;
+  CopyPlan block, entry;  ///< a sample's update, one entry of it
+};
+
+void tensor_scatter(const SimpleContext& c, const CachePlan& plan) {
   const OperandView &update = c.in(1), &y = c.out();
-  const size_t axis = normalise_axis(c.spec.attrs().get_int("axis", -2), y.dims.size());
-  const bool circular = c.spec.attrs().get_string("mode", "linear") == "circular";
+  const size_t axis = plan.axis;
   const int64_t length = y.dims[axis], entries = update.dims[axis];
-  std::vector<int64_t> starts(static_cast<size_t>(y.dims[0]), 0);
-  if (c.has(2)) starts = int_values(c.input_view(2));
-  for (const int64_t start : starts)
-    if (start < 0 || entries > length || (!circular && start > length - entries))
+  const auto start_of = [&](int64_t sample) {
+    return c.has(2) ? load_int64(c.args.buffers[2], c.in(2).dtype, sample * c.in(2).strides[0]) : 0;
+  };
+  for (int64_t sample = 0; sample < y.dims[0]; ++sample)
+    if (const int64_t start = start_of(sample);
+        start < 0 || entries > length || (!plan.circular && start > length - entries))
       fail(Status::kRange, "an update of {} at {} does not fit a cache of {}", entries, start,
            length);
-  copy_all(c);
+  plan.data.run(c);
   if (update.count() == 0) return;
   const int64_t bytes = element_size(y.dtype);
-  const auto put = [&](size_t sample, int64_t first, int64_t count, int64_t at) {
-    Dims dims(update.dims.begin() + 1, update.dims.end());
-    dims[axis - 1] = count;
-    const CopyPlan block(dims, std::span(update.strides).subspan(1),
-                         std::span(y.strides).subspan(1), bytes);
-    const auto n = static_cast<int64_t>(sample);
-    block.run(
-        c.input<std::byte>(1) + (n * update.strides[0] + first * update.strides[axis]) * bytes,
-        c.output<std::byte>() + (n * y.strides[0] + at * y.strides[axis]) * bytes);
+  const auto put = [&](const CopyPlan& copy, int64_t sample, int64_t first, int64_t at) {
+    copy.run(
+        c.input<std::byte>(1) + (sample * update.strides[0] + first * update.strides[axis]) * bytes,
+        c.output<std::byte>() + (sample * y.strides[0] + at * y.strides[axis]) * bytes);
   };
-  for (size_t sample = 0; sample < starts.size(); ++sample) {
-    const int64_t at = starts[sample] % length, whole = std::min(entries, length - at);
-    put(sample, 0, whole, at);
-    if (whole < entries) put(sample, whole, entries - whole, 0);
+  for (int64_t sample = 0; sample < y.dims[0]; ++sample) {
+    const int64_t at = start_of(sample) % length;
+    if (at + entries <= length)
+      put(plan.block, sample, 0, at);
+    else
+      for (int64_t i = 0; i < entries; ++i) put(plan.entry, sample, i, (at + i) % length);
   }
 }
 
@@ -240,13 +275,13 @@ void tensor_scatter(const SimpleContext& c) {
 
 void add_scatter(Rows& rows) {
   rows.push_back({"xc.scatter", "ScatterElements", supports_scatter,
-                  create_simple<scatter_elements, nullptr, 1>});
-  rows.push_back(
-      {"xc.scatter", "Scatter", supports_scatter, create_simple<scatter_elements, nullptr, 1>});
-  rows.push_back(
-      {"xc.scatter", "ScatterND", supports_scatter, create_simple<scatter_nd, nullptr, 1>});
-  rows.push_back(
-      {"xc.scatter", "TensorScatter", supports_scatter, create_simple<tensor_scatter, nullptr, 1>});
+                  create_planned<ElementsPlan, scatter_elements, nullptr, 1>});
+  rows.push_back({"xc.scatter", "Scatter", supports_scatter,
+                  create_planned<ElementsPlan, scatter_elements, nullptr, 1>});
+  rows.push_back({"xc.scatter", "ScatterND", supports_scatter,
+                  create_planned<CopyOfData, scatter_nd, nullptr, 1>});
+  rows.push_back({"xc.scatter", "TensorScatter", supports_scatter,
+                  create_planned<CachePlan, tensor_scatter, nullptr, 1>});
 }
 
 }  // namespace xc::cpu

@@ -15,25 +15,38 @@ Verdict supports_one_hot(const StepSpec& spec) {
   return reason.empty() ? Verdict::ok() : Verdict::no(reason);
 }
 
+struct OneHotPlan {
+  OneHotPlan(const StepSpec& spec, const OperandViews& views) {
+    const OperandView &indices = views.inputs[0], &y = views.outputs[0];
+    const size_t axis = normalise_axis(spec.attrs().get_int("axis", -1), y.dims.size());
+    if (y.dims.size() != indices.dims.size() + 1)
+      fail(Status::kRange, "the result has rank {}", y.dims.size());
+    depth = y.dims[axis];
+    step = y.strides[axis];
+    off = CopyPlan(y.dims, Dims(y.dims.size(), 0), y.strides, element_size(y.dtype));
+    Dims dims = y.dims;
+    strides = y.strides;
+    dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(axis));
+    strides.erase(strides.begin() + static_cast<std::ptrdiff_t>(axis));
+    if (dims != indices.dims)
+      fail(Status::kRange, "indices have dims {}, expected {}", to_text(indices.dims),
+           to_text(dims));
+  }
+  int64_t depth, step;
+  CopyPlan off;  ///< everywhere
+  Dims strides;  ///< of the result, without the axis
+};
+
 /// All is off, then one place per index is on. An index outside the depth switches nothing on.
-void one_hot(const SimpleContext& c) {
-  const OperandView &indices = c.in(0), &values = c.in(2), &y = c.out();
-  const size_t axis = normalise_axis(c.spec.attrs().get_int("axis", -1), y.dims.size());
+void one_hot(const SimpleContext& c, const OneHotPlan& plan) {
+  const OperandView &indices = c.in(0), &values = c.in(2);
   if (values.count() != 2) fail(Status::kRange, "{} values, expected off and on", values.count());
-  if (y.dims.size() != indices.dims.size() + 1)
-    fail(Status::kRange, "the result has rank {}", y.dims.size());
-  const int64_t depth = y.dims[axis], step = y.strides[axis];
-  const Dims none(y.dims.size(), 0);
-  CopyPlan(y.dims, none, y.strides, element_size(y.dtype)).run(c.args.buffers[2], c.output<void>());
-  Dims dims = y.dims, strides = y.strides;
-  dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(axis));
-  strides.erase(strides.begin() + static_cast<std::ptrdiff_t>(axis));
-  if (dims != indices.dims)
-    fail(Status::kRange, "indices have dims {}, expected {}", to_text(indices.dims), to_text(dims));
+  const int64_t depth = plan.depth, step = plan.step;
+  plan.off.run(c.args.buffers[2], c.output<void>());
   const TensorView index = c.input_view(0);
-  dispatch_storage(y.dtype, [&]<class T>() {
+  dispatch_storage(c.out().dtype, [&]<class T>() {
     const T on = c.input<T>(2)[values.strides[0]];
-    for_each_offset<2>(dims, {indices.strides, strides}, [&](const auto& at) {
+    for_each_offset<2>(indices.dims, {indices.strides, plan.strides}, [&](const auto& at) {
       int64_t pick = load_int64(index.data, index.dtype, at[0]);
       if (pick < 0) pick += depth;
       if (pick >= 0 && pick < depth) c.output<T>()[at[1] + pick * step] = on;
@@ -158,7 +171,7 @@ Verdict supports_reverse(const StepSpec& spec) {
 }  // namespace
 
 void add_select_ops(Rows& rows) {
-  rows.push_back({"xc.select", "OneHot", supports_one_hot, create_simple<one_hot>});
+  rows.push_back({"xc.select", "OneHot", supports_one_hot, create_planned<OneHotPlan, one_hot>});
   rows.push_back({"xc.select", "NonZero", supports_non_zero, create_simple<non_zero>});
   rows.push_back({"xc.select", "Compress", supports_slices, create_simple<compress>});
   rows.push_back(

@@ -124,25 +124,44 @@ std::unique_ptr<Kernel> create_prepared(const StepSpec& spec) {
   return std::make_unique<Prepared>(spec);
 }
 
+/// A kernel whose runs follow a `Plan`(step, views) that is made when it is bound: what a run would
+/// otherwise take memory for. Plan::scratch_bytes, where there is such, is BoundKernel's.
 /// `overwritten`: what BoundKernel::in_place says.
-template <SimpleFn fn, SimpleTasks count_tasks = nullptr, uint32_t overwritten = 0>
-std::unique_ptr<Kernel> create_simple(const StepSpec& spec) {
+template <class Plan, void (*fn)(const SimpleContext&, const Plan&),
+          SimpleTasks count_tasks = nullptr, uint32_t overwritten = 0>
+std::unique_ptr<Kernel> create_planned(const StepSpec& spec) {
   class Bound final : public BoundKernel {
    public:
-    Bound(const StepSpec& step, const BindContext& context) : spec_(step), views_(step, context) {
+    Bound(const StepSpec& step, const BindContext& context)
+        : spec_(step), views_(step, context), plan_(spec_, views_) {
       if constexpr (count_tasks != nullptr) tasks = count_tasks(spec_, views_);
+      if constexpr (requires { plan_.scratch_bytes; }) scratch_bytes = plan_.scratch_bytes;
       in_place = overwritten;
-      held_bytes += views_.bytes();
+      held_bytes += views_.bytes() + static_cast<int64_t>(sizeof(Plan));
     }
     void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-      fn({spec_, views_, args, begin, end, tasks});
+      fn({spec_, views_, args, begin, end, tasks}, plan_);
     }
 
    private:
     const StepSpec spec_;
     OperandViews views_;
+    const Plan plan_;
   };
   return create_bound_by<Bound>(spec);
+}
+
+struct NoPlan {
+  NoPlan(const StepSpec&, const OperandViews&) {}
+};
+template <SimpleFn fn>
+void run_unplanned(const SimpleContext& context, const NoPlan&) {
+  fn(context);
+}
+/// The same where there is nothing to plan.
+template <SimpleFn fn, SimpleTasks count_tasks = nullptr, uint32_t overwritten = 0>
+std::unique_ptr<Kernel> create_simple(const StepSpec& spec) {
+  return create_planned<NoPlan, run_unplanned<fn>, count_tasks, overwritten>(spec);
 }
 
 }  // namespace xc::cpu
