@@ -37,9 +37,8 @@ class Scratch {
   std::unique_ptr<std::byte[]> heap_;
   T* data_ = reinterpret_cast<T*>(inline_);
 };
-constexpr size_t kInlineTensors = 32;
-using Views = Scratch<TensorView, kInlineTensors>;
-using Strides = Scratch<int64_t, 8 * kInlineTensors>;
+using Views = Scratch<TensorView, kPortsOnStack>;
+using Strides = Scratch<int64_t, 8 * kPortsOnStack>;
 
 int64_t steady_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(

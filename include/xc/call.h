@@ -1,6 +1,7 @@
 /* Prepared calls: fixed shapes and bound memory; a run looks nothing up and allocates nothing, but
  * for steps that only the reference executes or whose sizes only the run can tell
- * (xc_session_explain() names them).
+ * (xc_session_explain() names them), and for what vendor libraries take by themselves: oneDNN some
+ * nine small blocks per convolution of its own, one per product of bytes.
  *
  * Made by xc_session_prepare(). Compiled kernels that a session accepts later reach its calls too.
  * Threads: one at a time, a second one is refused; several calls of one session may run at once.

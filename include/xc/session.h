@@ -43,12 +43,16 @@ XC_API void xc_session_destroy(xc_session* session);
 enum {
   XC_RUN_NO_COMPILE = 1, /* this run starts no compilation; it takes part in trials under way. In
                           * mode sync the first run of new shapes compiles all the same */
-  XC_RUN_NO_ALLOC = 2    /* this run allocates nothing: it fails with XC_LIMIT, with nothing touched
-                          * and an error that names the cure, where the library would have to. Enough
-                          * is one run of the same shapes before (by as many threads at once) whose
+  XC_RUN_NO_ALLOC = 2    /* this run allocates nothing: it fails with XC_LIMIT, nothing touched and
+                          * with an error that names the cure, where the library would have to.
+                          * Enough is one run of the same shapes before (and of the same strides,
+                          * where inputs are not row-major; by as many threads at once) whose
                           * returned outputs were released; a plan that changed since may need one
-                          * more, see xc_session_freeze(). Such runs are not measured. What vendor
-                          * libraries allocate by themselves is not counted. Since 0.1 */
+                          * more, see xc_session_freeze(). Models with steps that always allocate
+                          * are refused. Such runs are not measured. What vendor libraries allocate
+                          * by themselves is not counted: oneDNN takes some nine small blocks per
+                          * convolution of its own ("onednn" in xc_session_explain()), one per
+                          * product of bytes. Since 0.1 */
 };
 
 typedef struct xc_run_options {
@@ -67,11 +71,13 @@ XC_API void xc_run_options_init(xc_run_options* options, size_t size);
  * Inputs are in the model's order and borrowed for the call; NULL stands for an absent optional
  * one. Each slot of outputs that holds NULL receives a new reference, which the caller releases; a
  * slot that holds a tensor is written in place (its type and dims must be the result's, its
- * elements row-major, its memory none of an input's or another output's). On failure NULL slots
- * stay NULL; given tensors are untouched when the failure was found before execution and
- * unspecified after one during it. Allocates nothing in steady state: repeated shapes, returned
- * tensors released before the next run. Fails with XC_INVALID_ARGUMENT (counts, type, shape; naming
- * the input), XC_RANGE, XC_LIMIT, XC_OUT_OF_MEMORY, XC_CANCELLED, XC_DEADLINE, XC_UNSUPPORTED.
+ * elements row-major, its memory none of an input's or another output's). Inputs that are not
+ * row-major are copied first, into memory of the session that max_memory_bytes counts. On failure
+ * NULL slots stay NULL; given tensors are untouched when the failure was found before execution and
+ * unspecified after one during it. Allocates nothing in steady state: repeated shapes and strides,
+ * returned tensors released before the next run. Fails with XC_INVALID_ARGUMENT (counts, type,
+ * shape; naming the input), XC_RANGE, XC_LIMIT, XC_OUT_OF_MEMORY, XC_CANCELLED, XC_DEADLINE,
+ * XC_UNSUPPORTED.
  * @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_session_run(xc_session* session, const xc_run_options* options,
                                              const xc_tensor* const* inputs, uint32_t input_count,
@@ -89,9 +95,10 @@ XC_API XC_NODISCARD xc_status xc_session_run_views(xc_session* session,
                                                    uint32_t output_count, xc_error** out_error);
 
 /* Binds inputs and outputs for repeated runs of one shape: call.h. Runs once with the elements that
- * are there, so that later runs find everything ready. Inputs are row-major. The call keeps
- * references to the tensors, whose elements may change between runs. `outputs` may be NULL or hold
- * NULLs: the call then has tensors of its own, see xc_call_output(). The caller destroys the call.
+ * are there, so that later runs find everything ready. Inputs that are not row-major are copied in
+ * each run; strings must be. The call keeps references to the tensors, whose elements may change
+ * between runs. `outputs` may be NULL or hold NULLs: the call then has tensors of its own, see
+ * xc_call_output(). The caller destroys the call.
  * Elements that decide sizes or positions (the inputs of Reshape, Slice, Range) may change too; a
  * run with new ones looks its plan up and may allocate. Outputs keep their sizes: a run that gives
  * others fails with XC_INVALID_ARGUMENT.

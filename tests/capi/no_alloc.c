@@ -262,6 +262,221 @@ static void iterations(const char* jit) {
   xc_session_destroy(session);
 }
 
+/* Allocations of so many runs that may not allocate; -1 where one is refused. */
+static long in_place(xc_session* session, const xc_tensor_view* views, uint32_t inputs,
+                     uint32_t outputs) {
+  xc_tensor* y[2] = {NULL, NULL};
+  xc_error* error = NULL;
+  xc_run_options options = XC_RUN_OPTIONS_INIT;
+  int i, failed = 0;
+  options.flags = XC_RUN_NO_ALLOC;
+  CHECK_OK(xc_session_run_views(session, NULL, views, inputs, y, outputs, &error));
+  for (i = 0; i < 10; ++i) {
+    xc_tensor_release(y[0]);
+    xc_tensor_release(y[1]);
+    y[0] = y[1] = NULL;
+    allocations = 0;
+    counting = 1;
+    failed |= xc_session_run_views(session, &options, views, inputs, y, outputs, NULL) != XC_OK;
+    counting = 0;
+  }
+  xc_tensor_release(y[0]);
+  xc_tensor_release(y[1]);
+  return failed ? -1 : allocations;
+}
+
+/* An operand of a model of one operator, all of whose elements are equal. */
+typedef struct {
+  int32_t dtype;
+  uint32_t rank;
+  int64_t dims[4];
+  int value;
+} operand;
+typedef struct {
+  const char* text;
+  operand inputs[8];
+  uint32_t outputs;
+} one_step;
+
+#define OF_F32 XC_DTYPE_F32
+#define OF_I64 XC_DTYPE_I64
+#define OF_U8 XC_DTYPE_U8
+#define OF_I8 XC_DTYPE_I8
+static const one_step kSteps[] = {
+    {"graph g(%x: f32[3, 5]) -> (%y) { %y = ArgMax(%x) {axis = 1} }", {{OF_F32, 2, {3, 5}, 1}}, 1},
+    {"graph g(%x: f32[3, 5]) -> (%y) { %y = ArgMin(%x) {axis = 0, keepdims = 0} }",
+     {{OF_F32, 2, {3, 5}, 1}},
+     1},
+    {"graph g(%x: f32[3, 5], %a: i64[]) -> (%y) { %y = CumSum(%x, %a) }",
+     {{OF_F32, 2, {3, 5}, 1}, {OF_I64, 0, {0}, 1}},
+     1},
+    {"graph g(%x: f32[3, 5]) -> (%y, %z) { const %k: i64[1] = [2] %y, %z = TopK(%x, %k) }",
+     {{OF_F32, 2, {3, 5}, 1}},
+     2},
+    {"graph g(%x: f32[2, 300]) -> (%y, %z) { const %k: i64[1] = [100] %y, %z = TopK(%x, %k) }",
+     {{OF_F32, 2, {2, 300}, 1}},
+     2},
+    {"graph g(%x: i64[2, 150]) -> (%y, %z) { const %k: i64[1] = [100] %y, %z = TopK(%x, %k) }",
+     {{OF_I64, 2, {2, 150}, 1}},
+     2},
+    {"graph g(%x: f32[2, 3, 3]) -> (%y) { %y = Trilu(%x) }", {{OF_F32, 3, {2, 3, 3}, 1}}, 1},
+    {"graph g(%x: f32[3, 5], %i: i64[3, 2]) -> (%y) { %y = GatherElements(%x, %i) {axis = 1} }",
+     {{OF_F32, 2, {3, 5}, 1}, {OF_I64, 2, {3, 2}, 4}},
+     1},
+    {"graph g(%x: f32[3, 5], %i: i64[4, 1]) -> (%y) { %y = GatherND(%x, %i) }",
+     {{OF_F32, 2, {3, 5}, 1}, {OF_I64, 2, {4, 1}, 2}},
+     1},
+    {"graph g(%x: f32[3, 5], %i: i64[3, 2], %u: f32[3, 2]) -> (%y) {"
+     " %y = ScatterElements(%x, %i, %u) {axis = 1, reduction = \"add\"} }",
+     {{OF_F32, 2, {3, 5}, 1}, {OF_I64, 2, {3, 2}, 4}, {OF_F32, 2, {3, 2}, 1}},
+     1},
+    {"graph g(%x: f32[3, 5], %i: i64[4, 1], %u: f32[4, 5]) -> (%y) { %y = ScatterND(%x, %i, %u) }",
+     {{OF_F32, 2, {3, 5}, 1}, {OF_I64, 2, {4, 1}, 2}, {OF_F32, 2, {4, 5}, 1}},
+     1},
+    {"graph g(%x: f32[2, 4, 3], %u: f32[2, 2, 3], %s: i64[2]) -> (%y) {"
+     " %y = TensorScatter(%x, %u, %s) {mode = \"circular\"} }",
+     {{OF_F32, 3, {2, 4, 3}, 1}, {OF_F32, 3, {2, 2, 3}, 2}, {OF_I64, 1, {2}, 3}},
+     1},
+    {"graph g(%s: i64[2]) -> (%y) { %y = ConstantOfShape(%s) }", {{OF_I64, 1, {2}, 3}}, 1},
+    {"graph g(%i: i64[4], %v: f32[2]) -> (%y) {"
+     " const %d: i64[] = 5 %y = OneHot(%i, %d, %v) }",
+     {{OF_I64, 1, {4}, 3}, {OF_F32, 1, {2}, 1}},
+     1},
+    {"graph g(%a: u8[3, 4], %b: i8[4, 5]) -> (%y) { %y = MatMulInteger(%a, %b) }",
+     {{OF_U8, 2, {3, 4}, 2}, {OF_I8, 2, {4, 5}, 3}},
+     1},
+    {"graph g(%a: i8[3, 4], %s: f32[], %z: i8[], %b: i8[4, 5]) -> (%y) {"
+     " %y = QLinearMatMul(%a, %s, %z, %b, %s, %z, %s, %z) }",
+     {{OF_I8, 2, {3, 4}, 2}, {OF_F32, 0, {0}, 1}, {OF_I8, 0, {0}, 0}, {OF_I8, 2, {4, 5}, 3}},
+     1},
+    {"graph g(%x: u8[1, 3, 5, 5], %w: u8[3, 1, 3, 3]) -> (%y) {"
+     " %y = ConvInteger(%x, %w) {group = 3} }",
+     {{OF_U8, 4, {1, 3, 5, 5}, 2}, {OF_U8, 4, {3, 1, 3, 3}, 3}},
+     1},
+    {"graph g(%x: f32[3, 2, 4], %w: f32[1, 20, 4], %r: f32[1, 20, 5]) -> (%y) {"
+     " %y = LSTM(%x, %w, %r) {hidden_size = 5} }",
+     {{OF_F32, 3, {3, 2, 4}, 1}, {OF_F32, 3, {1, 20, 4}, 1}, {OF_F32, 3, {1, 20, 5}, 1}},
+     1},
+    {"graph g(%x: f32[3, 5], %a: i64[0]) -> (%y) { %y = ReduceSum(%x, %a) }",
+     {{OF_F32, 2, {3, 5}, 1}, {OF_I64, 1, {0}, 0}},
+     1},
+    {"graph g(%x: f32[2, 128]) -> (%y) {"
+     " const %w: f32[128, 256] = splat 0.5 %y = MatMul(%x, %w) }",
+     {{OF_F32, 2, {2, 128}, 1}},
+     1},
+};
+
+/* Memory of the elements. */
+static void* filled(const operand* of) {
+  int64_t count = 1, i;
+  uint32_t axis;
+  void* data;
+  for (axis = 0; axis < of->rank; ++axis) count *= of->dims[axis];
+  data = calloc((size_t)count + 1, 8);
+  for (i = 0; i < count; ++i) switch (of->dtype) {
+      case OF_F32:
+        ((float*)data)[i] = (float)of->value;
+        break;
+      case OF_I64:
+        ((int64_t*)data)[i] = of->value;
+        break;
+      default:
+        ((int8_t*)data)[i] = (int8_t)of->value;
+    }
+  return data;
+}
+
+/* A step that may run without allocating does: its kernel plans when it is bound. */
+static void steps(void) {
+  size_t k;
+  for (k = 0; k < sizeof kSteps / sizeof kSteps[0]; ++k) {
+    const one_step* step = &kSteps[k];
+    xc_tensor_view views[8];
+    uint32_t inputs = 0, i;
+    long found;
+    xc_session* session = session_of(NULL, "jit", "off", step->text, NULL, 0);
+    for (; inputs < 8 && step->inputs[inputs].dtype != XC_DTYPE_UNDEFINED; ++inputs) {
+      const operand* of = &step->inputs[inputs];
+      const xc_tensor_view view = {filled(of), of->dims, NULL, of->dtype, of->rank};
+      views[inputs] = view;
+    }
+    found = in_place(session, views, inputs, step->outputs);
+    if (found) printf("%ld allocations: %s\n", found, step->text);
+    CHECK(found == 0);
+    for (i = 0; i < inputs; ++i) free(views[i].data);
+    xc_session_destroy(session);
+  }
+}
+
+/* Inputs that lie otherwise are copied into memory of the session, which later runs find. */
+static void strided(void) {
+  const int64_t dims[2] = {40, 30}, columns[2] = {1, 40}, apart[2] = {60, 2};
+  static float values[40 * 60];
+  xc_error* error = NULL;
+  xc_session* session =
+      session_of(NULL, "jit", "off", "graph g(%x: f32[n, m]) -> (%y) { %y = Relu(%x) }", NULL, 0);
+  xc_tensor_view view = {values, dims, columns, XC_DTYPE_F32, 2};
+  xc_tensor *x = NULL, *y = make_tensor(2, dims, values);
+  const xc_tensor* in;
+  xc_call* call = NULL;
+  xc_run_options options = XC_RUN_OPTIONS_INIT;
+  int i, failed = 0;
+  options.flags = XC_RUN_NO_ALLOC;
+  for (i = 0; i < 40 * 60; ++i) values[i] = (float)i;
+  CHECK(in_place(session, &view, 1, 1) == 0);
+  CHECK_OK(xc_session_run_views(session, &options, &view, 1, &y, 1, &error));
+  for (i = 0; i < 40 * 30; ++i)
+    failed |= ((const float*)xc_tensor_data(y))[i] != (float)(i / 30 + i % 30 * 40);
+  view.strides = apart;
+  CHECK(xc_session_run_views(session, &options, &view, 1, &y, 1, &error) == XC_LIMIT);
+  CHECK_CONTAINS(xc_error_message(error), "run these shapes and strides once");
+  xc_error_destroy(error);
+  error = NULL;
+  CHECK(in_place(session, &view, 1, 1) == 0);
+
+  CHECK_OK(xc_tensor_wrap(&view, NULL, NULL, &x, &error));
+  in = x;
+  CHECK_OK(xc_session_prepare(session, &in, 1, NULL, 0, &call, &error));
+  values[2] = 7; /* each run copies anew */
+  allocations = 0;
+  counting = 1;
+  for (i = 0; i < 10; ++i) failed |= xc_call_run(call, NULL) != XC_OK;
+  counting = 0;
+  CHECK(allocations == 0);
+  for (i = 0; i < 40 * 30; ++i)
+    failed |= ((const float*)xc_tensor_data(xc_call_output(call, 0)))[i] !=
+              (i == 1 ? 7 : (float)(i / 30 * 60 + i % 30 * 2));
+  CHECK(!failed);
+  xc_call_destroy(call);
+  xc_tensor_release(x);
+  xc_tensor_release(y);
+  xc_session_destroy(session);
+}
+
+/* A run keeps its lists of so many inputs on the stack. */
+static void many_inputs(void) {
+  enum { kInputs = 64 };
+  const int64_t dims[1] = {2};
+  static float values[2];
+  static char text[8192];
+  char* at = text;
+  int i;
+  xc_tensor_view views[kInputs];
+  xc_session* session;
+  at += sprintf(at, "graph g(");
+  for (i = 0; i < kInputs; ++i) at += sprintf(at, "%s%%x%d: f32[2]", i ? ", " : "", i);
+  at += sprintf(at, ") -> (%%y) {\n  %%y = Concat(");
+  for (i = 0; i < kInputs; ++i) at += sprintf(at, "%s%%x%d", i ? ", " : "", i);
+  sprintf(at, ") {axis = 0}\n}");
+  for (i = 0; i < kInputs; ++i) {
+    const xc_tensor_view view = {values, dims, NULL, XC_DTYPE_F32, 1};
+    views[i] = view;
+  }
+  session = session_of(NULL, "jit", "off", text, NULL, 0);
+  CHECK(in_place(session, views, kInputs, 1) == 0);
+  xc_session_destroy(session);
+}
+
 int main(void) {
   const float value = 1;
   void* probe;
@@ -279,6 +494,9 @@ int main(void) {
   iterations("sync");
   refused();
   new_rank();
+  steps();
+  strided();
+  many_inputs();
   return check_result();
 }
 #endif
