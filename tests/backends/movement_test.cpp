@@ -148,5 +148,26 @@ TEST_CASE("backends/gather: every form, negative indices, range errors") {
   }
 }
 
+TEST_CASE("backends/movement: a matrix is copied as element by element, whatever its strides") {
+  using Strides = std::pair<int64_t, int64_t>;
+  std::vector<uint16_t> from(4096);
+  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint16_t>(i);
+  for (const int64_t rows : {1, 3, 5, 70})
+    for (const int64_t columns : {1, 2, 4, 17})
+      for (const auto& [from_row, from_column] :
+           {Strides{columns, 1}, Strides{1, rows}, Strides{0, 3}, Strides{2, 2 * rows}})
+        for (const auto& [to_row, to_column] :
+             {Strides{columns, 1}, Strides{1, rows}, Strides{2 * columns, 2}}) {
+          std::vector<uint16_t> to(4096, 7), want = to;
+          for (int64_t r = 0; r < rows; ++r)
+            for (int64_t c = 0; c < columns; ++c)
+              want[static_cast<size_t>(r * to_row + c * to_column)] =
+                  from[static_cast<size_t>(r * from_row + c * from_column)];
+          cpu::copy_matrix({rows, columns, from_row, from_column, to_row, to_column, 2},
+                           from.data(), to.data());
+          CHECK(to == want);
+        }
+}
+
 }  // namespace
 }  // namespace xc

@@ -60,6 +60,7 @@ class MachineBound final : public BoundKernel {
                             1, std::max<int64_t>(1, rows_));
     row_bytes_ = align_up(checked_mul(machine_->features, 4), 64);
     scratch_bytes = checked_add(row_bytes_, checked_mul(terms, 4 + 8));
+    allocates = true;  // SvmModel::finish() does
     held_bytes += views_.bytes();
   }
 
