@@ -360,6 +360,10 @@ static const one_step kSteps[] = {
     {"graph g(%x: f32[3, 5], %a: i64[0]) -> (%y) { %y = ReduceSum(%x, %a) }",
      {{OF_F32, 2, {3, 5}, 1}, {OF_I64, 1, {0}, 0}},
      1},
+    {"graph g(%x: f32[1, 1, 5, 6]) -> (%y) {"
+     " const %w: f32[4, 1, 3, 3] = splat 0.5 %y = Conv(%x, %w) {pads = [1, 1, 1, 1]} }",
+     {{OF_F32, 4, {1, 1, 5, 6}, 1}},
+     1},
     {"graph g(%x: f32[2, 128]) -> (%y) {"
      " const %w: f32[128, 256] = splat 0.5 %y = MatMul(%x, %w) }",
      {{OF_F32, 2, {2, 128}, 1}},

@@ -66,14 +66,14 @@ void copy_matrix(MatrixCopy m, const void* from, void* to) {
     T* const target = static_cast<T*>(to);
     if (m.from_row == 1 && m.to_column == 1 && m.rows >= kBlock && m.columns > 1)
       return transpose_tiles(source, target, m.rows, m.columns, m.from_column, m.to_row);
-    for (int64_t r = 0; r < m.rows; ++r) {
-      const T* const f = source + r * m.from_row;
-      T* const t = target + r * m.to_row;
-      if (m.from_column == 1 && m.to_column == 1)
-        std::memcpy(t, f, static_cast<size_t>(m.columns) * sizeof(T));
-      else
-        copy_strided(f, t, m.columns, m.from_column, m.to_column);
+    if (m.from_column == 1 && m.to_column == 1) {
+      constexpr auto size = static_cast<int64_t>(sizeof(T));
+      return copy_runs(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), m.rows,
+                       static_cast<size_t>(m.columns * size), m.to_row * size, m.from_row * size);
     }
+    for (int64_t r = 0; r < m.rows; ++r)
+      copy_strided(source + r * m.from_row, target + r * m.to_row, m.columns, m.from_column,
+                   m.to_column);
   });
 }
 

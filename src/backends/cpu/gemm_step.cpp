@@ -214,16 +214,12 @@ class GemmBound final : public BoundKernel {
       rounded_ ? rounded_->run(product, scratch + product_at_) : own_gemm(product);
     else
       own_gemm(product);
-    if (c_.copied) {
-      const Dims dims{m, n}, from{n, 1}, to{p_.c_m, p_.c_n};
-      CopyPlan(dims, from, to, sizeof(T)).run(result, c);
-    }
+    if (c_.copied) copy_matrix({m, n, n, 1, p_.c_m, p_.c_n, sizeof(T)}, result, c);
   }
 
   static const T* packed(const T* from, std::byte* to, int64_t rows, int64_t cols,
                          int64_t row_stride, int64_t col_stride) {
-    const Dims dims{rows, cols}, strides{row_stride, col_stride}, dense{cols, 1};
-    CopyPlan(dims, strides, dense, sizeof(T)).run(from, to);
+    copy_matrix({rows, cols, row_stride, col_stride, cols, 1, sizeof(T)}, from, to);
     return reinterpret_cast<const T*>(to);
   }
   void fill_zero(T* c, int64_t m, int64_t n) const {

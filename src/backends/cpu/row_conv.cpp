@@ -166,8 +166,8 @@ class RowConvBound final : public BoundRowWindows {
                scratch.bias, scatter_ ? scratch.result : y, scatter_ ? m.out_channels : y_.col,
                pixels, m.out_channels, m.behind.bounds.low, m.behind.bounds.high});
     if (!scatter_) return;
-    const Dims dims{m.out_channels, pixels}, from{1, m.out_channels}, to{y_.channel, y_.col};
-    CopyPlan(dims, from, to, 4).run(scratch.result, y);
+    copy_matrix({m.out_channels, pixels, 1, m.out_channels, y_.channel, y_.col, 4}, scratch.result,
+                y);
   }
 
   /// What the windows of a row's columns reach, zeros where they leave the input:
