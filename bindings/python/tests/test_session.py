@@ -302,14 +302,32 @@ def test_prepare(session):
     assert bound.outputs[1] is out[1]
 
 
+def test_prepared_calls_copy_inputs_of_other_strides(session):
+    x = X.copy()
+    for view in (x[:, ::-1], x.T, np.broadcast_to(x[:1], (3, 2))):
+        call = session.prepare([view])
+        for step in (0, 3):
+            x[:] = X + step
+            np.testing.assert_array_equal(call.run()[1], -view)
+
+
+def test_strided_inputs_count_for_the_cap_of_memory():
+    session = xc.Session(one_op("ReduceMax", "f32"), threads=1, jit="off", max_memory_bytes=1 << 20)
+    assert session.run([np.broadcast_to(np.float32(3), (100, 100))])[0].item() == 3
+    with pytest.raises(xc.Error, match="max_memory_bytes"):
+        session.run([np.broadcast_to(np.float32(3), (8000, 8000))])
+
+
 def test_prepare_refuses_what_it_cannot_bind(session):
-    for bad in ([X[:, ::-1]], [[[1, 2]]], [X.astype(np.float64)]):
+    for bad in ([X.astype(">f4")], [[[1, 2]]], [X.astype(np.float64)]):
         with pytest.raises(xc.Error):
             session.prepare(bad)
     with pytest.raises(xc.Error):
         session.prepare([X], [np.empty((3, 2), np.float32), np.empty((2, 2), np.float32)])
     with pytest.raises(xc.Error):
         session.prepare([X], [np.empty((2, 2), np.float32)])
+    with pytest.raises(xc.Error, match="C-contiguous"):
+        session.prepare([X], [np.empty((2, 2), np.float32).T, np.empty((2, 2), np.float32)])
     read_only = np.frombuffer(bytes(16), np.float32).reshape(2, 2)
     with pytest.raises(xc.Error, match="read-only"):
         session.prepare([X], [read_only, np.empty((2, 2), np.float32)])
