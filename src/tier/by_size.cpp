@@ -158,6 +158,55 @@ std::shared_ptr<const Plan> Tier::plan_with(Program& program, ProgramState& stat
   return plan;
 }
 
+void Tier::bind_anew(Program& program, ProgramState& state, SignatureEntry& entry) {
+  const auto now = program.published(entry);
+  std::vector<const Group*> groups;
+  bool alternates = false;
+  {
+    std::unique_lock data(state.data);
+    const bool wrong = is_wrong(state, *now);
+    if (state.frozen && !wrong) {
+      data.unlock();
+      return program.settle(entry);
+    }
+    groups = chosen(state, entry, known_facts(state, entry));
+    alternates = now->challenger && is_tried(state, *now) && !wrong;
+  }
+  const auto wanted = plan_with(program, state, groups);
+  program.set_preferred_plan(groups.empty() ? nullptr : wanted);
+  if (alternates || (!now->challenger && now->active->bound->plan == wanted))
+    return program.settle(entry);
+  program.publish(entry, published_alone(program.bind(entry, wanted, {.background = true})));
+}
+
+void Tier::bind_anew_or_settle(Program& program, ProgramState& state, SignatureEntry& entry) {
+  try {
+    bind_anew(program, state, entry);
+  } catch (const Error& error) {
+    if (error.status() != Status::kLimit) throw;
+    program.settle(entry);
+  }
+}
+
+void Tier::bind_anew_or_keep(Program& program, ProgramState& state, SignatureEntry& entry) {
+  try {
+    return bind_anew(program, state, entry);
+  } catch (const std::exception& error) {
+    log_failure(error.what());
+  }
+  const auto now = program.published(entry);
+  {
+    std::lock_guard data(state.data);
+    if (!is_wrong(state, *now)) return;
+  }
+  try {
+    program.publish(entry, published_alone(program.bind(entry, program.base_plan(), {})));
+  } catch (const std::exception& error) {
+    log_failure(error.what());
+    if (!is_out_of_memory(error)) program.forget(entry);  // its runs fail as a new one's would
+  }
+}
+
 const Tier::Fact& Tier::fact_at(const ProgramState& state, const Facts& facts, const Group& group) {
   static const Fact kUnknown;
   for (size_t k = 0; k < state.groups.size(); ++k)

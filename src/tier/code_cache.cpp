@@ -21,6 +21,27 @@ double now_s() {
 
 }  // namespace
 
+std::map<const Kernel*, Tier::Code> Tier::code_in_use() {
+  std::vector<StatePtr> states;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [known, s] : states_) states.push_back(s);
+  }
+  std::map<const Kernel*, Code> out;
+  for (const StatePtr& s : states) {
+    std::lock_guard data(s->data);
+    for (const auto& g : s->groups) {
+      if (!g->kernel || g->code_bytes <= 0) continue;
+      Code& code = out[g->kernel.get()];
+      code.bytes = g->code_bytes;
+      code.users.emplace_back(s, g.get());
+      code.stays = code.stays || s->frozen || !evictable(*g);
+      if (!g->wrong) code.saved_per_s += g->saved.per_s(now_s());
+    }
+  }
+  return out;
+}
+
 Tier::Room Tier::make_room(Program& program, ProgramState& state, Group& group) {
   double wanted = 0;
   int64_t wanted_bytes = kTypicalBytes;
@@ -29,36 +50,14 @@ Tier::Room Tier::make_room(Program& program, ProgramState& state, Group& group) 
     wanted = group.loss.per_s(now_s());
     if (group.code_bytes > 0) wanted_bytes = group.code_bytes;
   }
-  struct Victim {
-    double saved_per_s = 0;
-    int64_t bytes = 0;
-    bool stays = false;
-    std::vector<std::pair<StatePtr, Group*>> users;  ///< programs share code
-  };
-  std::map<const Kernel*, Victim> victims;
-  std::vector<StatePtr> states;
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& [known, s] : states_) states.push_back(s);
-  }
-  for (const StatePtr& s : states) {
-    std::lock_guard data(s->data);
-    for (const auto& g : s->groups) {
-      if (!g->kernel || g->code_bytes <= 0) continue;
-      Victim& victim = victims[g->kernel.get()];
-      victim.bytes = g->code_bytes;
-      victim.users.emplace_back(s, g.get());
-      victim.stays = victim.stays || s->frozen || !evictable(*g);
-      if (!g->wrong) victim.saved_per_s += g->saved.per_s(now_s());
-    }
-  }
-  const Victim* least = nullptr;
-  for (const auto& [kernel, victim] : victims) {
-    if (victim.stays || !policy::makes_room(victim.saved_per_s, victim.bytes, wanted, wanted_bytes))
+  const std::map<const Kernel*, Code> codes = code_in_use();
+  const Code* least = nullptr;
+  for (const auto& [kernel, code] : codes) {
+    if (code.stays || !policy::makes_room(code.saved_per_s, code.bytes, wanted, wanted_bytes))
       continue;
-    if (!least || victim.saved_per_s * static_cast<double>(least->bytes) <
-                      least->saved_per_s * static_cast<double>(victim.bytes))
-      least = &victim;
+    if (!least || code.saved_per_s * static_cast<double>(least->bytes) <
+                      least->saved_per_s * static_cast<double>(code.bytes))
+      least = &code;
   }
   if (!least) return Room::kNone;
   const std::string why = fmt::format("its code saves {:.3f} ms per second, {} would save {:.3f}",

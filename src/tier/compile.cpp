@@ -47,67 +47,12 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   }
   if (group.special_of && !admit_special(program, state, group)) return false;
   const int64_t begin = steady_ns();
-  const Graph& graph = group.graph_of(program);
-  const Region& region = group.made_of();
-  double start = thread_cpu_seconds(), lowering_s = 0;
+  Made made;
+  made.start_s = thread_cpu_seconds();
   group.spec = group.spec_in(program);
-  std::shared_ptr<Kernel> kernel;
-  std::vector<std::shared_ptr<const PhaseCode>> made_here;  // kept once it is verified
-  std::string calls;                                        // how they are called, likewise
-  Persistence* const cache = persistence(program);
-  cache::Permission first_run;  // held until it is verified
-  bool loaded = false;
-  double compile_s = 0;
   try {
-    {
-      std::lock_guard lock(mutex_);
-      if (condemned_.count(group.identity))
-        fail(Status::kUnsupported, "this region's code was found wrong in another session");
-      if (const auto it = kernels_.find(group.identity); it != kernels_.end() && !faults_.wrap)
-        kernel = it->second.lock();
-    }
-    if (group.zeros) kernel = zeros_kernel(group);
-    const auto* made = dynamic_cast<const RegionKernel*>(kernel.get());
-    group.shared = made != nullptr;  // by another session
-    if (made) {
-      if (cache) group.code_key = cache->code_key(group.identity);
-      std::lock_guard data(state.data);
-      group.code_bytes = made->code_bytes();
-    }
-    if (!kernel) loaded = load(program, state, group);
-    if (loaded) {
-      kernel = group.kernel;
-    } else if (!kernel) {
-      RegionCode code;
-      if (const auto verdict = lower_region(graph, region, group.spec, compiler_->target(), code);
-          !verdict.yes()) {
-        ban(state, program, group, EventKind::kRefused, "cannot be lowered: " + verdict.reason);
-        return false;
-      }
-      lowering_s = thread_cpu_seconds() - start;
-      if (cache) calls = encode_region_code(code);
-      if (cache) first_run = cache->begin_trial(group.code_key, group.name);
-      if (!first_run.refusal.empty()) {
-        ban(state, program, group, EventKind::kRefused, first_run.refusal);
-        return false;
-      }
-      any_compiled_ = true;
-      const double warming = thread_cpu_seconds();
-      compiler_->warm_up();
-      start += thread_cpu_seconds() - warming;  // the process's, not the region's
-      made_here = make_code(program, state, group, code);
-      if (made_here.empty()) return false;
-      auto made = std::make_shared<RegionKernel>(std::move(code), made_here,
-                                                 region.inputs.size() + region.outputs.size());
-      {
-        std::lock_guard data(state.data);
-        group.code_bytes = made->code_bytes();
-      }
-      kernel = std::move(made);
-      if (faults_.wrap) kernel = faults_.wrap(region, std::move(kernel));
-      share(group.identity, kernel);
-    }
-    compile_s = thread_cpu_seconds() - start;
+    if (!make_kernel(program, state, group, made)) return false;
+    made.compile_s = thread_cpu_seconds() - made.start_s;
   } catch (const std::exception& error) {
     if (is_out_of_memory(error)) {
       not_now(program, state, group, std::string("not compiled: ") + error.what());
@@ -118,24 +63,87 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
         std::string("compile failed: ") + error.what());
     return false;
   }
-  auto extracted = std::make_shared<const RegionGraph>(extract_region(graph, region));
-  const bool compiled = !loaded && !group.zeros && !group.shared;
+  auto extracted =
+      std::make_shared<const RegionGraph>(extract_region(group.graph_of(program), group.made_of()));
+  const bool compiled = !made.loaded && !group.zeros && !group.shared;
   {
     std::lock_guard data(state.data);
     group.extracted = std::move(extracted);
-    group.kernel = kernel;
-    group.compile_s = compile_s;
+    group.kernel = made.kernel;
+    group.compile_s = made.compile_s;
     if (compiled) ++state.compiled;
     group.state = RegionState::kVerifying;
   }
   if (compiled) {
     Event event = event_now(state, EventKind::kCompiled, group);
     event.wall_ms = ms_since(begin);
-    if (!made_here.empty()) event.detail = breakdown(lowering_s, made_here);
+    if (!made.phases.empty()) event.detail = breakdown(made.lowering_s, made.phases);
     emit(state, program, std::move(event));
   }
+  return verify_made(program, state, group, made);
+}
 
-  Verification verification{*group.extracted, group.spec, *kernel, faults_.guard_pages};
+bool Tier::make_kernel(Program& program, ProgramState& state, Group& group, Made& made) {
+  {
+    std::lock_guard lock(mutex_);
+    if (condemned_.count(group.identity))
+      fail(Status::kUnsupported, "this region's code was found wrong in another session");
+    if (const auto it = kernels_.find(group.identity); it != kernels_.end() && !faults_.wrap)
+      made.kernel = it->second.lock();
+  }
+  if (group.zeros) made.kernel = zeros_kernel(group);
+  const auto* theirs = dynamic_cast<const RegionKernel*>(made.kernel.get());
+  group.shared = theirs != nullptr;
+  if (theirs) {
+    if (Persistence* cache = persistence(program)) group.code_key = cache->code_key(group.identity);
+    std::lock_guard data(state.data);
+    group.code_bytes = theirs->code_bytes();
+  }
+  if (made.kernel) return true;
+  made.loaded = load(program, state, group);
+  if (!made.loaded) return lower_and_compile(program, state, group, made);
+  made.kernel = group.kernel;
+  return true;
+}
+
+bool Tier::lower_and_compile(Program& program, ProgramState& state, Group& group, Made& made) {
+  const Region& region = group.made_of();
+  RegionCode code;
+  if (const auto verdict =
+          lower_region(group.graph_of(program), region, group.spec, compiler_->target(), code);
+      !verdict.yes()) {
+    ban(state, program, group, EventKind::kRefused, "cannot be lowered: " + verdict.reason);
+    return false;
+  }
+  made.lowering_s = thread_cpu_seconds() - made.start_s;
+  if (Persistence* cache = persistence(program)) {
+    made.calls = encode_region_code(code);
+    made.first_run = cache->begin_trial(group.code_key, group.name);
+  }
+  if (!made.first_run.refusal.empty()) {
+    ban(state, program, group, EventKind::kRefused, made.first_run.refusal);
+    return false;
+  }
+  any_compiled_ = true;
+  const double warming = thread_cpu_seconds();
+  compiler_->warm_up();
+  made.start_s += thread_cpu_seconds() - warming;  // the process's, not the region's
+  made.phases = make_code(program, state, group, code);
+  if (made.phases.empty()) return false;
+  auto kernel = std::make_shared<RegionKernel>(std::move(code), made.phases,
+                                               region.inputs.size() + region.outputs.size());
+  {
+    std::lock_guard data(state.data);
+    group.code_bytes = kernel->code_bytes();
+  }
+  made.kernel = std::move(kernel);
+  if (faults_.wrap) made.kernel = faults_.wrap(region, std::move(made.kernel));
+  share(group.identity, made.kernel);
+  return true;
+}
+
+bool Tier::verify_made(Program& program, ProgramState& state, Group& group, Made& made) {
+  Verification verification{*group.extracted, group.spec, *made.kernel, faults_.guard_pages};
   {
     std::lock_guard data(state.data);
     if (const auto entry = group.asked_by.lock())
@@ -147,10 +155,11 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
   group.uncompared = verification.compared == 0 && !faults_.unverified;
   if (!group.zeros && !group.shared) {  // else nothing was compiled
     std::lock_guard lock(mutex_);
-    prices_.learn(thread_cpu_seconds() - start);
+    prices_.learn(thread_cpu_seconds() - made.start_s);
   }
+  Persistence* const cache = persistence(program);
   if (!outcome.different.empty()) {
-    if (cache && loaded && !outcome.later) cache->forget_code(group.code_key);
+    if (cache && made.loaded && !outcome.later) cache->forget_code(group.code_key);
     unverified(program, state, group, outcome, "");
     return false;
   }
@@ -158,8 +167,9 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     ban(state, program, group, EventKind::kRefused, kUncompared);
     return false;
   }
-  if (cache && !made_here.empty() && !group.uncompared) {
-    cache->keep_code(group.code_key, group.name, compile_s, std::move(calls), made_here);
+  if (cache && !made.phases.empty() && !group.uncompared) {
+    cache->keep_code(group.code_key, group.name, made.compile_s, std::move(made.calls),
+                     made.phases);
     report_problems(program, state);
   }
   return true;

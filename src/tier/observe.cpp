@@ -17,41 +17,6 @@ constexpr double kDrift = 1.15;  // a live region this much slower than what it 
 
 }  // namespace
 
-const std::vector<uint32_t>& Tier::Group::steps_of(const Version& version) {
-  constexpr size_t kMaxPlans = 16;
-  const Plan& plan = *version.bound->plan;
-  auto it = steps_in.find(plan.serial);
-  if (it == steps_in.end()) {
-    if (steps_in.size() >= kMaxPlans) steps_in.clear();
-    it = steps_in.try_emplace(plan.serial).first;
-    for (uint32_t k = 0; k < plan.steps.size(); ++k)
-      if (std::any_of(plan.steps[k]->nodes.begin(), plan.steps[k]->nodes.end(),
-                      [&](NodeId n) { return nodes.count(n) > 0; }))
-        it->second.push_back(k);
-  }
-  return it->second;
-}
-
-double Tier::Group::seconds_in(const Version& version) {
-  double ns = 0;
-  for (uint32_t k : steps_of(version)) ns += version.times->step_ns(k);
-  return ns * 1e-9;
-}
-
-double Tier::Group::product_rate_in(const Version& version) {
-  const Bound& bound = *version.bound;
-  double best = 0;
-  for (const uint32_t k : steps_of(version)) {
-    const Step& step = *bound.plan->steps[k];
-    const double ns = version.times->step_ns(k);
-    if (step.region != Hash128{} || step.spec.op->name != "MatMul" || !(ns > 0)) continue;
-    const std::span<const int64_t> x = bound.dims(step.inputs[0]), y = bound.dims(step.outputs[0]);
-    if (x.empty() || !y.data()) continue;
-    best = std::max(best, 2.0 * static_cast<double>(element_count(y) * x.back()) / (ns * 1e-9));
-  }
-  return best;
-}
-
 double Tier::predicted_in(Group& group, const Fact& fact, const Version& version) {
   if (group.cost.product_flops == Dim(0)) return fact.predicted_s;
   const double known = host_speed().product_rate, seen = group.product_rate_in(version);
@@ -77,129 +42,156 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs, bool co
     return;
   std::unique_lock data(state->data, std::try_to_lock);
   if (!data || state->frozen) return;
-  if (!state->analysed) {
-    if (!state->analysing && entry.segment == 0 && ++state->samples >= kFirstLook) {
-      post(state, [this](Program& p, ProgramState& s) {
-        const AtEnd done([&] {  // what failed, for want of memory, is asked for again
-          std::lock_guard lock(s.data);
-          s.analysing = s.analysed;
-        });
-        analyse(p, s);
-      });
-      state->analysing = true;
-    }
-    return;
-  }
-  if (on_trial && !is_tried(*state, published)) return leave_ended_trial(state, entry);
-  if (on_trial) {
-    constexpr uint64_t kLook = 6, kEvery = 2;  // samples of both sides together
-    const uint64_t n = ++state->trial.samples;
-    state->trial.seen_ns = steady_ns();
-    if (!state->trial.judge_posted && n >= kLook && n % kEvery == 0) {
-      post(state, [this](Program& p, ProgramState& s) { judge(p, s); }, nullptr, Charge::kSoon);
-      state->trial.judge_posted = true;
-    }
-    return;
-  }
+  if (!state->analysed) return count_to_search(state, entry);
+  if (on_trial) return sampled_on_trial(state, entry, published);
   const Facts& facts = known_facts(*state, entry);
-  const std::vector<int64_t>& symbols = entry.symbols;
   if (!program.config().force_swap) follow(state, entry, facts, published);
   const int64_t now = steady_ns();
-  const double now_s = static_cast<double>(now) * 1e-9;
   // Sizes on trial that come no more must not keep others from theirs.
   if (now - state->trial.seen_ns > kPatienceNs) give_up_trial(state, false);
-  const policy::Prices prices = this->prices();
-  const Version& version = *published.active;
-  state->sizes.resize(std::max(state->sizes.size(), symbols.size()));
-  const Plan& plan = *version.bound->plan;
-  for (size_t k = entry.segment ? plan.segments[entry.segment - 1].symbol_end : 0;
-       k < symbols.size(); ++k)
-    state->sizes[k].add(symbols[k], runs);
+  const Sample sample{entry, *published.active, facts, runs, now, prices()};
+  count_sizes(*state, sample);
   consider_zeros(state, program, entry);
-  std::vector<std::pair<Group*, Event>> queued;  // told of and posted when `data` is free again
+  Queued queued;
   for (size_t k = 0; k < state->groups.size(); ++k) {
     Group& group = *state->groups[k];
-    if (group.segment != entry.segment || group.wrong) continue;
-    const Fact& fact = facts[k];
-    if (!fact.applies) continue;
-    const int size = fact.size;
-    const auto lose = [&](double base_s) {
-      if (group.predicted_s < policy::Regret::kMinimumGain * base_s)
-        group.loss.add(runs * (base_s - group.predicted_s), now_s);
-      group.urgency.loss_per_s.store(group.loss.per_s(now_s), std::memory_order_relaxed);
-      group.urgency.at_ns.store(now, std::memory_order_relaxed);
-    };
-    if (group.state == RegionState::kQueued) {  // what waiting loses is what the queue goes by
-      lose(group.seconds_in(version));
-      continue;
-    }
-    const std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
-    if (group.state == RegionState::kVerifying) {
-      if (now - group.asked_ns <= kPatienceNs) continue;
-      group.asked_ns = now;
-      post(state, [this, &group, weak](Program& p, ProgramState& s) {
-        if (const auto target = weak.lock()) ask_for_inputs(p, s, group, *target);
-      });
-      continue;
-    }
-    if (uses(*state, *version.bound->plan, group)) {
-      group.policy.ran_fused(size, runs);
-      const auto* measured = group.policy.measured(size);
-      if (measured)
-        group.saved.add(runs * std::max(0.0, measured->base_s - measured->fused_s), now_s);
-      group.ledger.live(
-          entry.symbols, runs, group.seconds_in(version),
-          measured && measured->fused_s > 0 ? measured->base_s / measured->fused_s : 0);
-      if (!faults_.eager) watch(group, size, entry, version, now);
-      consider_special(state, group, symbols, runs, now_s);
-      if (!group.special_of && sentinel_due(group, runs, now))
-        post(state, [this, &group, weak](Program& p, ProgramState& s) {
-          if (const auto target = weak.lock()) ask_sentinel(p, s, group, *target);
-        });
-    } else {
-      // Where the larger region is in use, its parts have nothing to win.
-      if (group.part_of && covered_by(groups_in(*state, *version.bound->plan), *group.part_of))
-        continue;
-      // Nor has the general kernel where one for these very sizes runs, or one before it is there.
-      const bool special_runs = uses_special(*state, *version.bound->plan, facts, group);
-      if (special_runs || group.policy.refused(size))
-        consider_special(state, group, symbols, runs, now_s);
-      if (special_runs || (group.special_of && !stands(group.special_of))) continue;
-      const double base_s = group.seconds_in(version);
-      group.predicted_s = group.special_of
-                              ? predicted_special(*state, group, size, symbols, base_s, now_s)
-                              : predicted_in(group, fact, version);
-      if (faults_.eager) group.predicted_s = std::min(group.predicted_s, base_s / 2);
-      group.policy.ran_base(size, runs, base_s, group.predicted_s, now_s);
-      group.ledger.replaced(entry.symbols, runs, base_s, group.predicted_s);
-      lose(base_s);
-    }
-    if (group.state == RegionState::kCandidate) {
-      const bool wanted = faults_.eager || (state->warming > 0 && group.policy.regret_s() > 0) ||
-                          group.policy.worth_compiling(prices, !any_compiled_);
-      if (!wanted) continue;
-      Event event = event_of(EventKind::kQueued, group);
-      event.base_us = group.seconds_in(version) * 1e6;
-      event.regret_ms = group.policy.regret_s() * 1e3;
-      event.price_ms = prices.threshold_s(!any_compiled_) * 1e3;
-      group.state = RegionState::kQueued;
-      group.urgency.queued_per_s = group.urgency.loss_per_s;
-      group.room_tries = 0;
-      group.asked_by = weak;
-      queued.emplace_back(&group, std::move(event));
-    } else if (!state->trial.group && !state->trial_posted &&
-               group.policy.wants(size, prices, now_s) != policy::Trial::kNone) {
-      post(state, [this, &group, weak](Program& p, ProgramState& s) {
-        const AtEnd done([&] {
-          std::lock_guard lock(s.data);
-          s.trial_posted = false;
-        });
-        if (const auto target = weak.lock()) start_trial(p, s, group, target);
-      });
-      state->trial_posted = true;  // `data` is held: the job waits for it
-    }
+    if (group.segment == entry.segment && !group.wrong && facts[k].applies)
+      add_sample(state, group, facts[k], sample, queued);
   }
   data.unlock();
+  post_queued(program, state, std::move(queued));
+}
+
+void Tier::count_to_search(const StatePtr& state, const SignatureEntry& entry) {
+  if (state->analysing || entry.segment != 0 || ++state->samples < kFirstLook) return;
+  post(state, [this](Program& p, ProgramState& s) {
+    const AtEnd done([&] {  // what failed, for want of memory, is asked for again
+      std::lock_guard lock(s.data);
+      s.analysing = s.analysed;
+    });
+    analyse(p, s);
+  });
+  state->analysing = true;
+}
+
+void Tier::sampled_on_trial(const StatePtr& state, SignatureEntry& entry,
+                            const Published& published) {
+  constexpr uint64_t kLook = 6, kEvery = 2;  // samples of both sides together
+  if (!is_tried(*state, published)) return leave_ended_trial(state, entry);
+  const uint64_t n = ++state->trial.samples;
+  state->trial.seen_ns = steady_ns();
+  if (state->trial.judge_posted || n < kLook || n % kEvery != 0) return;
+  post(state, [this](Program& p, ProgramState& s) { judge(p, s); }, nullptr, Charge::kSoon);
+  state->trial.judge_posted = true;
+}
+
+void Tier::count_sizes(ProgramState& state, const Sample& sample) {
+  const std::vector<int64_t>& symbols = sample.entry.symbols;
+  const Plan& plan = *sample.version.bound->plan;
+  const uint32_t segment = sample.entry.segment;
+  state.sizes.resize(std::max(state.sizes.size(), symbols.size()));
+  for (size_t k = segment ? plan.segments[segment - 1].symbol_end : 0; k < symbols.size(); ++k)
+    state.sizes[k].add(symbols[k], sample.runs);
+}
+
+void Tier::add_sample(const StatePtr& state, Group& group, const Fact& fact, const Sample& sample,
+                      Queued& queued) {
+  if (group.state == RegionState::kQueued)  // what waiting loses is what the queue goes by
+    return add_loss(group, group.seconds_in(sample.version), sample);
+  if (group.state == RegionState::kVerifying) return ask_again_for_inputs(state, group, sample);
+  if (uses(*state, *sample.version.bound->plan, group))
+    ran_fused(state, group, fact.size, sample);
+  else if (!ran_base(state, group, fact, sample))
+    return;
+  if (group.state == RegionState::kCandidate)
+    queue_if_worth(*state, group, sample, queued);
+  else if (!state->trial.group && !state->trial_posted &&
+           group.policy.wants(fact.size, sample.prices, sample.now_s()) != policy::Trial::kNone)
+    post_trial(state, group, sample.entry);
+}
+
+void Tier::add_loss(Group& group, double base_s, const Sample& sample) {
+  if (group.predicted_s < policy::Regret::kMinimumGain * base_s)
+    group.loss.add(sample.runs * (base_s - group.predicted_s), sample.now_s());
+  group.urgency.loss_per_s.store(group.loss.per_s(sample.now_s()), std::memory_order_relaxed);
+  group.urgency.at_ns.store(sample.now_ns, std::memory_order_relaxed);
+}
+
+void Tier::ask_again_for_inputs(const StatePtr& state, Group& group, const Sample& sample) {
+  if (sample.now_ns - group.asked_ns <= kPatienceNs) return;
+  group.asked_ns = sample.now_ns;
+  post(state, [this, &group, weak = sample.entry.weak_from_this()](Program& p, ProgramState& s) {
+    if (const auto target = weak.lock()) ask_for_inputs(p, s, group, *target);
+  });
+}
+
+void Tier::ran_fused(const StatePtr& state, Group& group, int size, const Sample& sample) {
+  SignatureEntry& entry = sample.entry;
+  group.policy.ran_fused(size, sample.runs);
+  const auto* measured = group.policy.measured(size);
+  if (measured)
+    group.saved.add(sample.runs * std::max(0.0, measured->base_s - measured->fused_s),
+                    sample.now_s());
+  group.ledger.live(entry.symbols, sample.runs, group.seconds_in(sample.version),
+                    measured && measured->fused_s > 0 ? measured->base_s / measured->fused_s : 0);
+  if (!faults_.eager) watch(group, size, entry, sample.version, sample.now_ns);
+  consider_special(state, group, entry.symbols, sample.runs, sample.now_s());
+  if (!group.special_of && sentinel_due(group, sample.runs, sample.now_ns))
+    post(state, [this, &group, weak = entry.weak_from_this()](Program& p, ProgramState& s) {
+      if (const auto target = weak.lock()) ask_sentinel(p, s, group, *target);
+    });
+}
+
+bool Tier::ran_base(const StatePtr& state, Group& group, const Fact& fact, const Sample& sample) {
+  const std::vector<int64_t>& symbols = sample.entry.symbols;
+  const Plan& plan = *sample.version.bound->plan;
+  const double now_s = sample.now_s();
+  // Where the larger region is in use, its parts have nothing to win.
+  if (group.part_of && covered_by(groups_in(*state, plan), *group.part_of)) return false;
+  // Nor has the general kernel where one for these very sizes runs, or one before it is there.
+  const bool special_runs = uses_special(*state, plan, sample.facts, group);
+  if (special_runs || group.policy.refused(fact.size))
+    consider_special(state, group, symbols, sample.runs, now_s);
+  if (special_runs || (group.special_of && !stands(group.special_of))) return false;
+  const double base_s = group.seconds_in(sample.version);
+  group.predicted_s = group.special_of
+                          ? predicted_special(*state, group, fact.size, symbols, base_s, now_s)
+                          : predicted_in(group, fact, sample.version);
+  if (faults_.eager) group.predicted_s = std::min(group.predicted_s, base_s / 2);
+  group.policy.ran_base(fact.size, sample.runs, base_s, group.predicted_s, now_s);
+  group.ledger.replaced(symbols, sample.runs, base_s, group.predicted_s);
+  add_loss(group, base_s, sample);
+  return true;
+}
+
+void Tier::queue_if_worth(const ProgramState& state, Group& group, const Sample& sample,
+                          Queued& queued) {
+  const bool wanted = faults_.eager || (state.warming > 0 && group.policy.regret_s() > 0) ||
+                      group.policy.worth_compiling(sample.prices, !any_compiled_);
+  if (!wanted) return;
+  Event event = event_of(EventKind::kQueued, group);
+  event.base_us = group.seconds_in(sample.version) * 1e6;
+  event.regret_ms = group.policy.regret_s() * 1e3;
+  event.price_ms = sample.prices.threshold_s(!any_compiled_) * 1e3;
+  group.state = RegionState::kQueued;
+  group.urgency.queued_per_s = group.urgency.loss_per_s;
+  group.room_tries = 0;
+  group.asked_by = sample.entry.weak_from_this();
+  queued.emplace_back(&group, std::move(event));
+}
+
+void Tier::post_trial(const StatePtr& state, Group& group, SignatureEntry& entry) {
+  post(state, [this, &group, weak = entry.weak_from_this()](Program& p, ProgramState& s) {
+    const AtEnd done([&] {
+      std::lock_guard lock(s.data);
+      s.trial_posted = false;
+    });
+    if (const auto target = weak.lock()) start_trial(p, s, group, target);
+  });
+  state->trial_posted = true;  // `data` is held: the job waits for it
+}
+
+void Tier::post_queued(Program& program, const StatePtr& state, Queued queued) {
   size_t posted = 0;
   const AtEnd back([&] {  // without memory for a job, its region waits for no one
     if (posted == queued.size()) return;
@@ -296,27 +288,6 @@ void Tier::follow(const StatePtr& state, SignatureEntry& entry, const Facts& fac
     entry.rebinding = false;
     throw;
   }
-}
-
-void Tier::bind_anew(Program& program, ProgramState& state, SignatureEntry& entry) {
-  const auto now = program.published(entry);
-  std::vector<const Group*> groups;
-  bool alternates = false;
-  {
-    std::unique_lock data(state.data);
-    const bool wrong = is_wrong(state, *now);
-    if (state.frozen && !wrong) {
-      data.unlock();
-      return program.settle(entry);
-    }
-    groups = chosen(state, entry, known_facts(state, entry));
-    alternates = now->challenger && is_tried(state, *now) && !wrong;
-  }
-  const auto wanted = plan_with(program, state, groups);
-  program.set_preferred_plan(groups.empty() ? nullptr : wanted);
-  if (alternates || (!now->challenger && now->active->bound->plan == wanted))
-    return program.settle(entry);
-  program.publish(entry, published_alone(program.bind(entry, wanted, {.background = true})));
 }
 
 /// Compares a live region, 32 samples at a time, with what it replaced: known from the trial on the

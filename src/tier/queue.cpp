@@ -51,11 +51,6 @@ policy::Prices Tier::prices() const {
   return prices;
 }
 
-double Tier::Group::Urgency::per_s(int64_t now_ns, double half_life_s) const {
-  const double age_s = static_cast<double>(now_ns - at_ns.load(std::memory_order_relaxed)) * 1e-9;
-  return loss_per_s.load(std::memory_order_relaxed) * std::exp2(-age_s / half_life_s);
-}
-
 /// The first job there is that compiles nothing, else the compile whose region loses most per
 /// second. Under mutex_.
 std::deque<Tier::Job>::iterator Tier::next_job() {

@@ -151,6 +151,56 @@ int64_t phase_scratch(const loop::Kernel& kernel, std::span<const int64_t> dims)
   return bytes;
 }
 
+BoundPhase bind_phase(const RegionPhase& phase, std::shared_ptr<const PhaseCode> code,
+                      const BindContext& context) {
+  BoundPhase out;
+  out.code = std::move(code);
+  out.buffers = phase.buffers;
+  for (const OperandDims& dims : phase.dims) out.dims.push_back(evaluate(dims, context));
+  for (const RegionPhase::StrideRef& ref : phase.strides) {
+    const BoundOperand& o = operand_at(context, ref.operand);
+    out.strides.push_back(ref.broadcast && o.dims[ref.axis] == 1 ? 0 : o.strides[ref.axis]);
+  }
+  if (const auto range = loop::parallel_range(phase.kernel, out.dims)) {
+    out.begin = range->begin;
+    out.end = range->end;
+    out.empty = range->begin >= range->end;
+  }
+  out.scratch_bytes = phase_scratch(phase.kernel, out.dims);
+  return out;
+}
+
+BoundSum bind_sum(const RegionSum& sum, const RegionTemp& temp, const BindContext& context) {
+  BoundSum out;
+  out.temp = sum.temp;
+  out.operand = sum.operand;
+  out.dtype = sum.dtype;
+  out.per_task = temp.per_task;
+  out.tasks = evaluate(temp.elements, context) / temp.per_task;
+  for (size_t k = 0; k < sum.axes.size(); ++k) {
+    out.sizes[k] = sum.axes[k].size;
+    out.from_strides[k] = sum.axes[k].stride;
+    if (sum.axes[k].axis)
+      out.to_strides[k] = operand_at(context, sum.operand).strides[*sum.axes[k].axis];
+  }
+  return out;
+}
+
+BoundPick bind_pick(const RegionPick& pick, const BindContext& context) {
+  const BoundOperand& indices = operand_at(context, pick.indices);
+  BoundPick out{.indices = pick.indices,
+                .dtype = pick.dtype,
+                .dims = Dims(indices.dims.begin(), indices.dims.end()),
+                .strides = Dims(indices.strides.begin(), indices.strides.end()),
+                .size = operand_at(context, pick.data).dims[pick.axis]};
+  if (pick.coordinate) {
+    out.offset = *pick.coordinate * out.strides.back();
+    out.dims.pop_back();
+    out.strides.pop_back();
+  }
+  return out;
+}
+
 }  // namespace
 
 RegionKernel::RegionKernel(RegionCode code, std::vector<std::shared_ptr<const PhaseCode>> phases,
@@ -163,23 +213,11 @@ std::shared_ptr<const BoundKernel> RegionKernel::bind(const BindContext& context
   auto bound = std::make_shared<BoundRegion>();
   bound->operands = operands_;
   for (size_t k = 0; k < code_.phases.size(); ++k) {
-    const RegionPhase& phase = code_.phases[k];
-    BoundPhase b;
-    b.code = phases_[k];
-    b.buffers = phase.buffers;
-    for (const OperandDims& dims : phase.dims) b.dims.push_back(evaluate(dims, context));
-    for (const RegionPhase::StrideRef& ref : phase.strides) {
-      const BoundOperand& o = operand_at(context, ref.operand);
-      b.strides.push_back(ref.broadcast && o.dims[ref.axis] == 1 ? 0 : o.strides[ref.axis]);
-    }
-    if (const auto range = loop::parallel_range(phase.kernel, b.dims)) {
-      b.begin = range->begin;
-      b.end = range->end;
-      b.empty = range->begin >= range->end;
-    }
-    bound->scratch_bytes = std::max(bound->scratch_bytes, phase_scratch(phase.kernel, b.dims));
-    bound->held_bytes += static_cast<int64_t>((b.dims.size() + b.strides.size()) * 8 + sizeof(b));
-    bound->phases.push_back(std::move(b));
+    BoundPhase phase = bind_phase(code_.phases[k], phases_[k], context);
+    bound->scratch_bytes = std::max(bound->scratch_bytes, phase.scratch_bytes);
+    bound->held_bytes +=
+        static_cast<int64_t>((phase.dims.size() + phase.strides.size()) * 8 + sizeof(phase));
+    bound->phases.push_back(std::move(phase));
   }
   int64_t offset = 0;
   for (const RegionTemp& temp : code_.temps) {
@@ -188,40 +226,13 @@ std::shared_ptr<const BoundKernel> RegionKernel::bind(const BindContext& context
         offset,
         align_up(checked_mul(evaluate(temp.elements, context), element_size(temp.dtype)), 64));
   }
-  for (const RegionSum& sum : code_.sums) {
-    const RegionTemp& temp = code_.temps[sum.temp];
-    BoundSum b;
-    b.temp = sum.temp;
-    b.operand = sum.operand;
-    b.dtype = sum.dtype;
-    b.per_task = temp.per_task;
-    b.tasks = evaluate(temp.elements, context) / temp.per_task;
-    for (size_t k = 0; k < sum.axes.size(); ++k) {
-      b.sizes[k] = sum.axes[k].size;
-      b.from_strides[k] = sum.axes[k].stride;
-      if (sum.axes[k].axis)
-        b.to_strides[k] = operand_at(context, sum.operand).strides[*sum.axes[k].axis];
-    }
-    bound->sums.push_back(b);
-  }
+  for (const RegionSum& sum : code_.sums)
+    bound->sums.push_back(bind_sum(sum, code_.temps[sum.temp], context));
   for (const OperandDims::Ref& ref : code_.repeats)
     if (operand_at(context, ref.operand).dims[ref.axis] == 0 &&
         element_count(context.outputs[0].dims) > 0)
       fail(Status::kRange, "nothing to repeat: an empty axis is padded");
-  for (const RegionPick& pick : code_.picks) {
-    const BoundOperand& indices = operand_at(context, pick.indices);
-    BoundPick b{.indices = pick.indices,
-                .dtype = pick.dtype,
-                .dims = Dims(indices.dims.begin(), indices.dims.end()),
-                .strides = Dims(indices.strides.begin(), indices.strides.end()),
-                .size = operand_at(context, pick.data).dims[pick.axis]};
-    if (pick.coordinate) {
-      b.offset = *pick.coordinate * b.strides.back();
-      b.dims.pop_back();
-      b.strides.pop_back();
-    }
-    bound->picks.push_back(std::move(b));
-  }
+  for (const RegionPick& pick : code_.picks) bound->picks.push_back(bind_pick(pick, context));
   // What follows the tasks is done even when they leave nothing: sums over no rows are 0.
   const bool finishes = bound->phases.size() > 1 || !bound->sums.empty();
   bound->shared_bytes = finishes ? std::max<int64_t>(64, offset) : 0;

@@ -186,7 +186,7 @@ void Tier::replace_wrong(Program& program, ProgramState& state, SignatureEntry& 
   };
   if (!wrong()) return;
   const Work work(state, program);  // may wait for a compile: no run must use it
-  bind_anew_if_possible(program, state, entry);
+  bind_anew_or_keep(program, state, entry);
   if (!wrong()) return;
   program.forget(entry);
   fail(Status::kOutOfMemory, "there is no memory to bind what takes the place of a wrong kernel");

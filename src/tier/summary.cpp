@@ -40,6 +40,36 @@ std::vector<ValueSummary> inputs_of(const Program& program, const Region& region
   return out;
 }
 
+RegionSummary to_summary(const Program& program, const tier::Group& group) {
+  RegionSummary region;
+  region.identity = group.identity;
+  region.name = group.name;
+  region.program = program.name();
+  region.state = name(group.state);
+  region.reason = group.reason;
+  region.uses = static_cast<int64_t>(group.places.size());
+  if (const auto* measured = group.policy.latest()) {
+    region.base_us = measured->base_s * 1e6;
+    region.fused_us = measured->fused_s * 1e6;
+  }
+  region.predicted_us = group.predicted_s * 1e6;
+  region.compile_ms = group.compile_s * 1e3;
+  region.code_bytes = group.code_bytes;
+  region.worst_error = group.worst_error;
+  region.calls = static_cast<int64_t>(group.ledger.calls());
+  region.net_saved_ms = (group.ledger.saved_s() - group.compile_s) * 1e3;
+  for (const auto& [shape, account] : group.ledger.accounts())
+    region.shapes.push_back(to_summary(shape_text(*program.base_plan(), shape), account));
+  std::stable_sort(region.shapes.begin(), region.shapes.end(),
+                   [](const auto& a, const auto& b) { return a.calls > b.calls; });
+  if (group.ledger.others().calls > 0)
+    region.shapes.push_back(to_summary("others", group.ledger.others()));
+  region.inputs = inputs_of(program, group.places.front());
+  if (const auto* kernel = dynamic_cast<const RegionKernel*>(group.kernel.get()))
+    region.listing = kernel->listing();
+  return region;
+}
+
 }  // namespace
 
 void Tier::summarise(const Program& program, ProfileSummary& summary, bool details) const {
@@ -60,33 +90,7 @@ void Tier::summarise(const Program& program, ProfileSummary& summary, bool detai
   for (const auto& group : state->groups) {
     saved_s += group->ledger.saved_s();
     if (!details) continue;
-    RegionSummary region;
-    region.identity = group->identity;
-    region.name = group->name;
-    region.program = program.name();
-    region.state = name(group->state);
-    region.reason = group->reason;
-    region.uses = static_cast<int64_t>(group->places.size());
-    if (const auto* measured = group->policy.latest()) {
-      region.base_us = measured->base_s * 1e6;
-      region.fused_us = measured->fused_s * 1e6;
-    }
-    region.predicted_us = group->predicted_s * 1e6;
-    region.compile_ms = group->compile_s * 1e3;
-    region.code_bytes = group->code_bytes;
-    region.worst_error = group->worst_error;
-    region.calls = static_cast<int64_t>(group->ledger.calls());
-    region.net_saved_ms = (group->ledger.saved_s() - group->compile_s) * 1e3;
-    for (const auto& [shape, account] : group->ledger.accounts())
-      region.shapes.push_back(to_summary(shape_text(*program.base_plan(), shape), account));
-    std::stable_sort(region.shapes.begin(), region.shapes.end(),
-                     [](const auto& a, const auto& b) { return a.calls > b.calls; });
-    if (group->ledger.others().calls > 0)
-      region.shapes.push_back(to_summary("others", group->ledger.others()));
-    region.inputs = inputs_of(program, group->places.front());
-    if (const auto* kernel = dynamic_cast<const RegionKernel*>(group->kernel.get()))
-      region.listing = kernel->listing();
-    summary.regions.push_back(std::move(region));
+    summary.regions.push_back(to_summary(program, *group));
   }
   summary.compiled_regions += state->compiled;
   summary.swapped += state->swapped;

@@ -41,26 +41,6 @@ Dim innermost(const Region& region) {
 
 }  // namespace
 
-std::string_view name(RegionState state) {
-  switch (state) {
-    case RegionState::kCandidate:
-      return "candidate";
-    case RegionState::kQueued:
-      return "queued";
-    case RegionState::kVerifying:
-      return "verifying";
-    case RegionState::kReady:
-      return "ready";
-    case RegionState::kTrial:
-      return "trial";
-    case RegionState::kLive:
-      return "live";
-    case RegionState::kBanned:
-      return "banned";
-  }
-  return "unknown";
-}
-
 Tier::Tier(std::unique_ptr<RegionCompiler> compiler, const Config& config, TierFaults faults)
     : compiler_(std::move(compiler)),
       faults_(std::move(faults)),
@@ -232,8 +212,7 @@ void Tier::record(Program& program, Event event) {
     program.engine().emit(event);
 }
 
-// ---- hooks on running threads
-// ---------------------------------------------------------------------
+// ---- hooks on running threads -------------------------------------------------------------------
 
 void Tier::first_bound(Program& program, SignatureEntry& entry) {
   if (thread_.lost()) return;
@@ -251,7 +230,7 @@ void Tier::first_bound(Program& program, SignatureEntry& entry) {
   const Work work(*state, program);
   if (state->frozen) return;
   if (recalled) {
-    if (state->analysed) bind_within_limits(program, *state, entry);
+    if (state->analysed) bind_anew_or_settle(program, *state, entry);
     return;
   }
   if (!state->analysed) {
@@ -271,16 +250,7 @@ void Tier::first_bound(Program& program, SignatureEntry& entry) {
     state->spent_s += thread_cpu_seconds() - start;
   }
   if (faults_.specials) specialise_at_once(program, *state, entry);
-  bind_within_limits(program, *state, entry);
-}
-
-void Tier::bind_within_limits(Program& program, ProgramState& state, SignatureEntry& entry) {
-  try {
-    bind_anew(program, state, entry);
-  } catch (const Error& error) {
-    if (error.status() != Status::kLimit) throw;
-    program.settle(entry);
-  }
+  bind_anew_or_settle(program, *state, entry);
 }
 
 namespace {

@@ -12,39 +12,25 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "base/background_thread.h"
+#include "cache/poison.h"
 #include "cache/profile_record.h"
 #include "plan/fusion/region.h"
 #include "plan/fusion/specialise.h"
-#include "profile/ledger.h"
-#include "profile/size_histogram.h"
 #include "runtime/program.h"
 #include "tier/policy.h"
+#include "tier/program_state.h"
 #include "tier/region_compiler.h"
 #include "tier/region_kernel.h"
-#include "tier/region_policy.h"
 #include "tier/special_policy.h"
 #include "tier/verification.h"
 
 namespace xc {
 
 class Persistence;  // persistence.h
-
-enum class RegionState : uint8_t {
-  kCandidate,  ///< found, collecting regret
-  kQueued,
-  kVerifying,  ///< compiled, waits for a live run's inputs
-  kReady,      ///< verified, waits for its trial
-  kTrial,
-  kLive,    ///< in use at some sizes at least
-  kBanned,  ///< wrong, refused, or slower wherever it was tried; may come back when only slower
-};
-std::string_view name(RegionState state);
 
 /// Test seams: faults planted by tests, empty in production.
 struct TierFaults {
@@ -95,183 +81,18 @@ class Tier final : public TierHooks {
   static constexpr size_t kMaxRebound = 512;
 
  private:
-  /// What a product that skips zeros is predicted by.
-  struct ZeroSkipping {
-    std::shared_ptr<Kernel> kernel;  ///< over the region's operands
-    double density = 1;              ///< share of its first operand that is not zero, as seen
-    Dim elements, columns;           ///< of that operand; of the result
-    Dim moved_bytes, right_bytes;    ///< of that operand and the result; of the other operand
-    Dim depth;                       ///< of the product
-    double seconds(const Dim::Lookup& sizes) const;
-    double terms(const Dim::Lookup& sizes) const;  ///< of the whole product
-  };
-  /// All places of one region identity in one segment of a program.
-  struct Group {
-    Hash128 identity;
-    uint32_t segment = 0;  ///< of the base plan: whose entries decide about it
-    std::vector<Region> places;
-    std::string name;
-    RegionState state = RegionState::kCandidate;
-    std::string reason;
-    policy::RegionPolicy policy;
-    Ledger ledger;
-    std::shared_ptr<Kernel> kernel;
-    std::shared_ptr<const RegionGraph> extracted;  ///< for verification
-    StepSpec spec;
-    RegionCost cost;
-    double predicted_s = 0, compile_s = 0;  ///< predicted: at the sizes seen last
-    int64_t code_bytes = 0;
-    double worst_error = 0;  ///< of verification, in units of what is allowed
-    bool wrong = false;      ///< never tried again
-    bool split = false;      ///< refused once: its parts have groups of their own
-    /// What its kernel is lowered from: the first of its places, or that for special sizes.
-    const Region& made_of() const { return special ? special->region : places.front(); }
-    const Graph& graph_of(const Program& program) const {
-      return special ? special->graph : program.graph();
-    }
-    StepSpec spec_in(Program& program) const {
-      return special ? special->spec : program.planner().region_spec(places.front());
-    }
-    const Group* part_of = nullptr;  ///< the larger region it stands in for where that is not used
-    /// A kernel of `special_of` for some sizes, made of the first of its places; null = for any.
-    Group* special_of = nullptr;
-    std::shared_ptr<const SpecialRegion> special;
-    std::vector<SizeFact> facts;  ///< of a special kernel, about the program's symbols
-    /// Not compiled: the base plan's step with a kernel that skips the zeros of its first operand.
-    std::optional<ZeroSkipping> zeros;
-    std::vector<uint32_t> symbols;     ///< of Plan::symbols, that are dims of its operands
-    Dim row;                           ///< elements of its innermost loop
-    double used_runs = 0;              ///< in use, since its sizes were looked at
-    bool specialising = false;         ///< a job that adds a special kernel is posted
-    int64_t asked_ns = 0;              ///< when a live run's inputs were last asked for
-    std::unordered_set<NodeId> nodes;  ///< of all places
-    std::vector<int64_t> decided_key;  ///< key of the signature of the last verdict
-    bool mismatch = false;             ///< found wrong, which other processes are told
-    bool leaving = false;              ///< found wrong, and maybe not out of all that runs yet
-    bool uncompared = false;  ///< no made-up sizes gave an element: a live run has to show it
-    bool shared = false;      ///< its code was made for another session
-    std::string code_key;     ///< in the persistent cache; empty = not kept
-    // Watching a live region: times since the last look (see watch()).
-    struct Watch {
-      const SignatureEntry* entry = nullptr;
-      const BoundTimes* times = nullptr;
-      int64_t seen_ns = 0;
-      uint64_t samples = 0;
-      double ns = 0;
-      double reference_s = 0;  ///< what it replaced takes on this signature
-      int alarms = 0;
-    } watch;
-    /// What waiting for its code loses, for the queue: read without state.data.
-    struct Urgency {
-      std::atomic<double> loss_per_s{0};
-      std::atomic<int64_t> at_ns{0};
-      double queued_per_s = 0;  ///< when its compile was posted
-      double per_s(int64_t now_ns, double half_life_s) const;
-    } urgency;
-    policy::Rate loss, saved;                ///< seconds: without its code, by its code
-    int room_tries = 0;                      ///< since it was queued
-    std::weak_ptr<SignatureEntry> asked_by;  ///< whose runs queued it
-    struct Sentinel {
-      double runs = 0;  ///< in use since it last looked
-      double due = policy::kSentinelRuns;
-      int64_t asked_ns = 0;
-    } sentinel;
-    std::weak_ptr<SignatureEntry> decided_on;  ///< whose times the last verdict's are
-    /// Its steps in plans looked at, by their serials.
-    std::map<uint64_t, std::vector<uint32_t>> steps_in;
-    const std::vector<uint32_t>& steps_of(const Version& version);
-    /// Mean time of its steps in one run of `version`.
-    double seconds_in(const Version& version);
-    /// Flops per second that the fastest of its steps that are matrix products reaches there; 0
-    /// without any.
-    double product_rate_in(const Version& version);
-  };
-  /// What a region would do in a run of certain sizes.
-  struct Fact {
-    double predicted_s = 0;  ///< fused, all places
-    int size = 0;  ///< policy::size_class; of no meaning where a run has yet to find out sizes
-    bool applies = true;  ///< of a special kernel: unless the sizes are known to be others
-  };
+  using Fact = tier::Fact;
+  using Facts = tier::Facts;
+  using Group = tier::Group;
+  using ProgramState = tier::ProgramState;
+  using StatePtr = tier::StatePtr;
+  using Trial = tier::Trial;
+  using Variant = tier::Variant;
+  using ZeroSite = tier::ZeroSite;
+
   /// Fact::predicted_s, where products are as fast as those that run instead: the host was measured
   /// in a moment, maybe while another core was at work on what they share.
   static double predicted_in(Group& group, const Fact& fact, const Version& version);
-  /// Facts of the groups, in order, for one signature; what SignatureEntry::tier_facts points at.
-  using Facts = std::vector<Fact>;
-  /// A plan and the groups that are fused in it, in the order in which they claimed nodes. Known as
-  /// long as something runs it: a kernel in it may be found wrong.
-  struct Variant {
-    std::vector<const Group*> groups;
-    uint64_t serial = 0;                ///< Plan::serial
-    std::shared_ptr<const Plan> plan;   ///< null: entries alone keep it
-    std::weak_ptr<const Plan> running;  ///< the same plan
-    uint64_t used = 0;                  ///< ProgramState::plans_given when it was asked for last
-    bool outdated = false;              ///< has code that was let go: no run is given it any more
-    bool wrong = false;                 ///< has a kernel found wrong in use
-  };
-  /// Two plans compared on live runs of one class of sizes.
-  struct Trial {
-    Group* group = nullptr;  ///< null = none
-    int size = 0;
-    int reach = 0;         ///< classes next to it that take part
-    bool confirm = false;  ///< about taking it out
-    /// Whether runs of an entry take part.
-    bool covers(const SignatureEntry& entry, const Fact& fact) const {
-      return group && entry.segment == group->segment && fact.applies &&
-             std::abs(fact.size - size) <= reach;
-    }
-    std::vector<std::weak_ptr<SignatureEntry>> entries;
-    uint64_t samples = 0;
-    int64_t began_ns = 0;
-    int64_t seen_ns = 0;  ///< its last sample
-    int failures = 0;     ///< runs without a sample
-    bool judge_posted = false;
-  };
-  /// A step of the base plan whose kernel may skip zeros of its first operand, `value`.
-  struct ZeroSite {
-    uint32_t step;
-    uint32_t segment;
-    ValueId value;
-    bool made = false;  ///< a group for it, or never
-  };
-  struct ProgramState {
-    std::weak_ptr<Program> program;
-    std::mutex work;  ///< held while the program's plans are worked on; taken through Work
-    std::atomic<std::thread::id> worker{};  ///< the thread that holds it
-    std::vector<Event> told;                ///< by that thread meanwhile
-    bool gone = false;       ///< its owner is letting go: no new jobs; guarded by Tier::mutex_
-    bool postponed = false;  ///< told that its jobs wait for the budget; Tier::mutex_
-    int waiting = 0;         ///< host threads in wait_idle(): its jobs need no budget; Tier::mutex_
-    // What the thread looks at again and again until it is done, and that asks for no memory to be
-    // remembered. Guarded by Tier::mutex_.
-    bool left_behind = false;            ///< what a run may still see (reclaim())
-    bool condemning = false;             ///< kernels of it may be among Tier::condemned_
-    uint64_t looked = 0;                 ///< Tier::looks_ when it was looked at last
-    std::atomic<bool> any_wrong{false};  ///< some Variant::wrong is set, or was
-    std::mutex data;                     ///< guards what follows
-    bool analysed = false, analysing = false, frozen = false;
-    int warming = 0;  ///< hosts in Session::warm_up(): what gains anything is compiled
-    std::vector<std::unique_ptr<Group>> groups;
-    uint64_t samples = 0;              ///< before regions were searched
-    std::vector<SizeHistogram> sizes;  ///< per symbol of the base plan
-    std::vector<ZeroSite> zero_sites;
-    uint64_t zero_looks = 0;  ///< samples, since what is known of them was asked
-    /// Accepted by an earlier process, of sites whose weights are not packed yet: which, and what
-    /// is known of each. Guarded by `work`.
-    std::vector<std::pair<uint32_t, std::vector<cache::RegionRecord>>> zeros_to_come;
-    std::vector<Variant> variants;  ///< at most kMaxVariants with a plan, those used last
-    uint64_t plans_given = 0;
-    Trial trial;
-    bool trial_posted = false;
-    int64_t added_ns = 0;
-    double spent_s = 0;
-    int64_t compiled = 0, swapped = 0, rolled_back = 0, rejected = 0;
-    EventLog events;
-    FusionReport considered;            ///< by the search, for explain
-    std::atomic<uint64_t> toggles{0};   ///< force_swap
-    std::atomic<bool> recalled{false};  ///< the persistent cache was asked about it
-    double restore_s = 0;               ///< CPU that the search took: what a restart has to do
-  };
-  using StatePtr = std::shared_ptr<ProgramState>;
 
   /// A signature unused for so long gets no more attention.
   static constexpr int64_t kPatienceNs = 250'000'000;
@@ -322,7 +143,36 @@ class Tier final : public TierHooks {
   static Event event_now(ProgramState& state, EventKind kind, const Group& group);
   void tell_postponed(std::unique_lock<std::mutex>& lock);
 
-  // Parts of sampled(), under state.data (but swap_by_force()).
+  // Parts of sampled(), under state.data (but swap_by_force() and post_queued()).
+  /// One timed run, as the regions that it met are told of it.
+  struct Sample {
+    SignatureEntry& entry;
+    const Version& version;  ///< that ran
+    const Facts& facts;      ///< of the entry
+    double runs;             ///< for which it stands
+    int64_t now_ns;
+    policy::Prices prices;
+    double now_s() const { return static_cast<double>(now_ns) * 1e-9; }
+  };
+  /// Regions that became worth compiling; told of and posted when `data` is free again.
+  using Queued = std::vector<std::pair<Group*, Event>>;
+  /// Regions are searched once a few runs were timed.
+  void count_to_search(const StatePtr& state, const SignatureEntry& entry);
+  void sampled_on_trial(const StatePtr& state, SignatureEntry& entry, const Published& published);
+  /// Which values the sizes take that this segment's entries tell.
+  static void count_sizes(ProgramState& state, const Sample& sample);
+  void add_sample(const StatePtr& state, Group& group, const Fact& fact, const Sample& sample,
+                  Queued& queued);
+  /// `base_s`: what a run takes without the group's code.
+  static void add_loss(Group& group, double base_s, const Sample& sample);
+  void ask_again_for_inputs(const StatePtr& state, Group& group, const Sample& sample);
+  void ran_fused(const StatePtr& state, Group& group, int size, const Sample& sample);
+  /// False where the group has nothing to win, whatever it would take.
+  bool ran_base(const StatePtr& state, Group& group, const Fact& fact, const Sample& sample);
+  void queue_if_worth(const ProgramState& state, Group& group, const Sample& sample,
+                      Queued& queued);
+  void post_trial(const StatePtr& state, Group& group, SignatureEntry& entry);
+  void post_queued(Program& program, const StatePtr& state, Queued queued);
   void swap_by_force(Program& program, ProgramState& state, SignatureEntry& entry);
   void follow(const StatePtr& state, SignatureEntry& entry, const Facts& facts,
               const Published& published);
@@ -387,6 +237,22 @@ class Tier final : public TierHooks {
   static Outcome outcome_of(const std::function<std::string()>& verify);
   /// Throws where it failed for want of memory in the middle: put_back() then.
   bool compile(Program& program, ProgramState& state, Group& group);
+  /// A region's kernel on its way through compile().
+  struct Made {
+    std::shared_ptr<Kernel> kernel;
+    std::vector<std::shared_ptr<const PhaseCode>> phases;  ///< compiled here; kept once verified
+    std::string calls;            ///< how the phases are called, kept with them
+    cache::Permission first_run;  ///< held until it is verified
+    bool loaded = false;          ///< from the persistent cache
+    double start_s = 0;           ///< of the thread's CPU, warming the compiler up left out
+    double lowering_s = 0, compile_s = 0;
+  };
+  /// Parts of compile(). False: the region was banned, or has to wait, and that was told.
+  /// The kernel: another session's, the persistent cache's or a new one.
+  bool make_kernel(Program& program, ProgramState& state, Group& group, Made& made);
+  bool lower_and_compile(Program& program, ProgramState& state, Group& group, Made& made);
+  /// On made-up inputs; what is right goes into the persistent cache.
+  bool verify_made(Program& program, ProgramState& state, Group& group, Made& made);
   /// A candidate again, whose compile or verification came to nothing: regret is counted anew.
   static void put_back(ProgramState& state, Group& group) noexcept;
   /// The same, told with the reason.
@@ -405,6 +271,14 @@ class Tier final : public TierHooks {
     kMade,    ///< there is some now
     kComing,  ///< other programs are asked to let go
   };
+  /// Code of one kernel, which programs may share.
+  struct Code {
+    double saved_per_s = 0;
+    int64_t bytes = 0;
+    bool stays = false;                              ///< some user cannot do without
+    std::vector<std::pair<StatePtr, Group*>> users;  ///< in all programs
+  };
+  std::map<const Kernel*, Code> code_in_use();
   /// Lets go of the code that saves least per byte, if that is clearly less than `group` would.
   Room make_room(Program& program, ProgramState& state, Group& group);
   /// Whether nothing but plans needs its code. Under the data lock of its program.
@@ -442,7 +316,23 @@ class Tier final : public TierHooks {
     return fact_at(state, facts, group).applies;
   }
   static double predicted_s(ProgramState& state, SignatureEntry& entry, const Group& group);
+  /// What a trial has shown so far.
+  struct Evidence {
+    std::vector<policy::Sides> sides;      ///< of each signature
+    std::shared_ptr<SignatureEntry> most;  ///< the one with the most samples: it gives the figures
+    double scale = 0;                      ///< of its times, in ticks; 0: it was on one side only
+    double lost_s = 0;                     ///< by running the slower side
+    struct Medians {
+      std::vector<int64_t> shape;
+      double active_s, challenger_s;
+    };
+    std::vector<Medians> medians;  ///< of the signatures on both sides
+  };
+  static Evidence gather(Program& program, ProgramState& state, const Trial& trial);
   void judge(Program& program, ProgramState& state);
+  /// Notes a verdict, and in `event`, which has the figures.
+  static void decide(ProgramState& state, const Trial& trial, const Evidence& evidence, bool fused,
+                     Event& event);
   /// At most `most` signatures, those used last; the others follow when they run.
   void publish_everywhere(Program& program, ProgramState& state, size_t most = kMaxRebound);
   /// Moves a signature to the plan of its sizes and to kernels that were not bound in a hurry. In a
@@ -450,10 +340,10 @@ class Tier final : public TierHooks {
   void bind_anew(Program& program, ProgramState& state, SignatureEntry& entry);
   /// The same on a run's path: fused kernels may want more memory than its sizes are to have, and
   /// it keeps the steps then.
-  void bind_within_limits(Program& program, ProgramState& state, SignatureEntry& entry);
+  void bind_anew_or_settle(Program& program, ProgramState& state, SignatureEntry& entry);
   /// The same of many: one that cannot be bound, for a limit say, keeps what it runs. Where that is
   /// wrong, it goes back to the base plan; where that is over a limit too, out of the table.
-  void bind_anew_if_possible(Program& program, ProgramState& state, SignatureEntry& entry);
+  void bind_anew_or_keep(Program& program, ProgramState& state, SignatureEntry& entry);
   void prepare_weights(Program& program, ProgramState& state);
   /// Lets go of what no run can see any longer, at once or as soon as the last of those has ended.
   void reclaim(Program& program);

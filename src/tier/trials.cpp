@@ -251,6 +251,43 @@ void Tier::end_trial(Program& program, ProgramState& state, bool accepted) {
   program.call_attention();
 }
 
+Tier::Evidence Tier::gather(Program& program, ProgramState& state, const Trial& trial) {
+  Evidence out;
+  size_t most_samples = 0;
+  const double tick_s = ns_per_tick() * 1e-9;
+  for (const auto& weak : trial.entries) {
+    const auto entry = weak.lock();
+    if (!entry) continue;
+    const auto now = program.published(*entry);
+    policy::Sides sides;
+    if (now->challenger) {
+      sides = {now->active->times->recent(), now->challenger->times->recent()};
+    } else if (now->timed) {
+      std::lock_guard data(state.data);
+      const bool with = uses(state, *now->active->bound->plan, *trial.group);
+      (with != trial.confirm ? sides.challenger : sides.active) = now->active->times->recent();
+    } else {
+      continue;
+    }
+    sides.predicted = predicted_s(state, *entry, *trial.group);
+    const size_t samples = std::min(sides.active.size(), sides.challenger.size());
+    if (samples > 0) {
+      const double active_s = policy::median(sides.active) * tick_s;
+      const double challenger_s = policy::median(sides.challenger) * tick_s;
+      out.medians.push_back({entry->symbols, active_s, challenger_s});
+      out.lost_s +=
+          (challenger_s - active_s) * static_cast<double>(now->challenger->times->samples());
+    }
+    if (!out.most || samples > most_samples) {
+      most_samples = samples;
+      out.most = entry;
+      out.scale = samples > 0 ? policy::scale(sides) : 0;
+    }
+    out.sides.push_back(std::move(sides));
+  }
+  return out;
+}
+
 void Tier::judge(Program& program, ProgramState& state) {
   Trial trial;
   {
@@ -260,101 +297,40 @@ void Tier::judge(Program& program, ProgramState& state) {
   }
   if (!trial.group) return;
   Group& group = *trial.group;
-  std::vector<policy::Sides> sides;
-  std::shared_ptr<SignatureEntry> most;  // the signature with the most samples gives the figures
-  size_t most_samples = 0;
-  double scale = 0, lost_s = 0;  // by running the slower side in the trial
-  struct Medians {
-    std::vector<int64_t> shape;
-    double active_s, challenger_s;
-  };
-  std::vector<Medians> medians;
-  const double tick_s = ns_per_tick() * 1e-9;
-  for (const auto& weak : trial.entries) {
-    const auto entry = weak.lock();
-    if (!entry) continue;
-    const auto now = program.published(*entry);
-    if (now->challenger) {
-      sides.push_back({now->active->times->recent(), now->challenger->times->recent()});
-    } else if (now->timed) {
-      std::lock_guard data(state.data);
-      const bool with = uses(state, *now->active->bound->plan, group);
-      sides.emplace_back();
-      (with != trial.confirm ? sides.back().challenger : sides.back().active) =
-          now->active->times->recent();
-    } else {
-      continue;
-    }
-    sides.back().predicted = predicted_s(state, *entry, group);
-    const size_t samples = std::min(sides.back().active.size(), sides.back().challenger.size());
-    if (samples > 0) {
-      medians.push_back({entry->symbols, policy::median(sides.back().active) * tick_s,
-                         policy::median(sides.back().challenger) * tick_s});
-      lost_s += (medians.back().challenger_s - medians.back().active_s) *
-                static_cast<double>(now->challenger->times->samples());
-    }
-    if (most && samples <= most_samples) continue;
-    most_samples = samples;
-    most = entry;
-    scale = samples > 0 ? policy::scale(sides.back()) : 0;
-  }
-  const policy::Sides pooled = policy::pool(sides);
+  const Evidence evidence = gather(program, state, trial);
+  if (!evidence.most) return;
+  const policy::Sides pooled = policy::pool(evidence.sides);
+  const size_t samples = std::min(pooled.active.size(), pooled.challenger.size());
   const bool special = group.special_of && !trial.confirm;
   policy::TrialResult result = policy::judge(pooled.active, pooled.challenger,
                                              special ? policy::kSpecialWorth : policy::kWorth);
-  if (!most) return;
-  if (faults_.eager && std::min(pooled.active.size(), pooled.challenger.size()) > 0)
+  if (faults_.eager && samples > 0)
     result.verdict = trial.confirm ? policy::Verdict::kReject : policy::Verdict::kAccept;
   // No signature on both sides: the figures are those of a predicted second.
-  if (scale == 0) scale = predicted_s(state, *most, group);
-  const double active_s = result.active * scale * tick_s;
-  const double challenger_s = result.challenger * scale * tick_s;
-  const bool changes = result.verdict == policy::Verdict::kAccept;
-  const bool fused = changes != trial.confirm;
-  Event event = event_now(state, EventKind::kTrialSample, group);
+  const double scale =
+      evidence.scale != 0 ? evidence.scale : predicted_s(state, *evidence.most, group);
+  const double unit_s = scale * ns_per_tick() * 1e-9;
+  const double active_s = result.active * unit_s, challenger_s = result.challenger * unit_s;
   const double base_s = trial.confirm ? challenger_s : active_s;
   const double fused_s = trial.confirm ? active_s : challenger_s;
+  Event event = event_now(state, EventKind::kTrialSample, group);
   event.base_us = base_s * 1e6;
   event.fused_us = fused_s * 1e6;
-  event.samples = static_cast<int64_t>(std::min(pooled.active.size(), pooled.challenger.size()));
-  event.shapes = static_cast<int64_t>(sides.size());
+  event.samples = static_cast<int64_t>(samples);
+  event.shapes = static_cast<int64_t>(evidence.sides.size());
   event.wall_ms = ms_since(trial.began_ns);
   if (result.verdict == policy::Verdict::kUndecided) return emit(state, program, std::move(event));
   if (special) {
     std::lock_guard data(state.data);
-    learn_gain(state, group, trial, *most, base_s, fused_s);
+    learn_gain(state, group, trial, *evidence.most, base_s, fused_s);
   }
-  const std::string numbers =
+  event.detail =
       fmt::format("{:.2f} us against {:.2f} us, {:.3f} of the time over {} signatures like {}",
-                  challenger_s * 1e6, active_s * 1e6, challenger_s / active_s, sides.size(),
-                  sizes_text(*most, *program.base_plan()));
-  {
-    std::lock_guard data(state.data);
-    group.policy.decide(trial.size, fused, base_s, fused_s,
-                        static_cast<double>(steady_ns()) * 1e-9);
-    group.ledger.add_saved(-lost_s);
-    for (const Medians& m : medians)
-      group.ledger.trialled(m.shape, trial.confirm ? m.challenger_s : m.active_s,
-                            trial.confirm ? m.active_s : m.challenger_s);
-    group.decided_on = most;
-    group.decided_key = most->key;
-    group.watch = {};
-    event.detail = numbers;
-    if (fused) {
-      group.reason.clear();
-      if (!trial.confirm) ++state.swapped;
-      event.kind = trial.confirm ? EventKind::kKept : EventKind::kAccepted;
-    } else if (trial.confirm) {
-      ++state.rolled_back;
-      event.kind = EventKind::kRolledBack;
-      event.detail = group.reason = "slower than what it replaced: " + numbers;
-    } else {
-      ++state.rejected;
-      event.kind = EventKind::kRejected;
-      event.detail = group.reason = "not faster: " + numbers;
-    }
-    if (!fused) event.back_off_s = policy::back_off_s(group.policy.latest()->refusals - 1);
-  }
+                  challenger_s * 1e6, active_s * 1e6, challenger_s / active_s,
+                  evidence.sides.size(), sizes_text(*evidence.most, *program.base_plan()));
+  const bool changes = result.verdict == policy::Verdict::kAccept;
+  const bool fused = changes != trial.confirm;
+  decide(state, trial, evidence, fused, event);
   end_trial(program, state, changes);
   emit(state, program, std::move(event));
   remember(program, state);
@@ -363,23 +339,30 @@ void Tier::judge(Program& program, ProgramState& state) {
   next_trial(program, state);
 }
 
-void Tier::bind_anew_if_possible(Program& program, ProgramState& state, SignatureEntry& entry) {
-  try {
-    return bind_anew(program, state, entry);
-  } catch (const std::exception& error) {
-    log_failure(error.what());
+void Tier::decide(ProgramState& state, const Trial& trial, const Evidence& evidence, bool fused,
+                  Event& event) {
+  Group& group = *trial.group;
+  std::lock_guard data(state.data);
+  group.policy.decide(trial.size, fused, event.base_us * 1e-6, event.fused_us * 1e-6,
+                      static_cast<double>(steady_ns()) * 1e-9);
+  group.ledger.add_saved(-evidence.lost_s);
+  for (const Evidence::Medians& m : evidence.medians)
+    group.ledger.trialled(m.shape, trial.confirm ? m.challenger_s : m.active_s,
+                          trial.confirm ? m.active_s : m.challenger_s);
+  group.decided_on = evidence.most;
+  group.decided_key = evidence.most->key;
+  group.watch = {};
+  if (fused) {
+    group.reason.clear();
+    if (!trial.confirm) ++state.swapped;
+    event.kind = trial.confirm ? EventKind::kKept : EventKind::kAccepted;
+    return;
   }
-  const auto now = program.published(entry);
-  {
-    std::lock_guard data(state.data);
-    if (!is_wrong(state, *now)) return;
-  }
-  try {
-    program.publish(entry, published_alone(program.bind(entry, program.base_plan(), {})));
-  } catch (const std::exception& error) {
-    log_failure(error.what());
-    if (!is_out_of_memory(error)) program.forget(entry);  // its runs fail as a new one's would
-  }
+  ++(trial.confirm ? state.rolled_back : state.rejected);
+  event.kind = trial.confirm ? EventKind::kRolledBack : EventKind::kRejected;
+  event.detail = (trial.confirm ? "slower than what it replaced: " : "not faster: ") + event.detail;
+  event.back_off_s = policy::back_off_s(group.policy.latest()->refusals - 1);
+  group.reason = event.detail;
 }
 
 void Tier::publish_everywhere(Program& program, ProgramState& state, size_t most) {
@@ -390,7 +373,7 @@ void Tier::publish_everywhere(Program& program, ProgramState& state, size_t most
     entries = by_last_use(entries);  // the plan of the one used last is what new sizes are shown
     if (entries.size() > most)
       entries.erase(entries.begin(), entries.end() - static_cast<ptrdiff_t>(most));
-    for (const auto& entry : entries) bind_anew_if_possible(program, state, *entry);
+    for (const auto& entry : entries) bind_anew_or_keep(program, state, *entry);
   }
   program.drop_stale_segments();
   program.call_attention();  // the others follow when they next run

@@ -321,66 +321,89 @@ std::optional<std::string> try_sizes(Verification& v, const Symbols& symbols, Va
   }
 }
 
-}  // namespace
+constexpr int64_t kMaxElements = 1 << 16;  ///< of one comparison
+/// Of all but the largest size: reference kernels take a hundred times as long as the fused one,
+/// and would cost several times the compile where rows are long.
+constexpr int64_t kMaxTotal = 1 << 15;
 
-std::string verify_synthetic(Verification& v) {
+/// Sizes to verify at, and what they make of the region.
+struct Round {
+  int64_t elements = 0;
+  Symbols sizes;
+};
+
+/// The symbols that a region's operands depend on.
+std::vector<std::string> symbols_of(const StepSpec& spec) {
   std::vector<std::string> names;
-  for (const Operand& operand : v.spec.inputs) {
+  for (const Operand& operand : spec.inputs) {
     for (const Dim& d : operand.dims) d.collect_symbols(names);
     for (const Dim& d : operand.strides) d.collect_symbols(names);
   }
   // A part of a larger value.
-  for (const Operand& operand : v.spec.outputs)
+  for (const Operand& operand : spec.outputs)
     for (const Dim& d : operand.strides) d.collect_symbols(names);
+  return names;
+}
+
+/// Small sizes, others for each symbol in every round.
+std::vector<Round> mixed_rounds(const Verification& v, const std::vector<std::string>& names) {
+  constexpr std::array<int64_t, 7> kSizes{1, 2, 17, 3, 16, 5, 33};
+  std::vector<Round> out;
+  for (size_t round = 0; round < (names.empty() ? 1 : kSizes.size()); ++round) {
+    Symbols sizes;
+    for (size_t k = 0; k < names.size(); ++k) sizes[names[k]] = kSizes[(round + k) % kSizes.size()];
+    if (const auto elements = elements_of(v, sizes)) out.push_back({*elements, std::move(sizes)});
+  }
+  return out;
+}
+
+/// What a window leaves, or a slice, may be nothing at small sizes.
+void add_larger_rounds(const Verification& v, const std::vector<std::string>& names,
+                       std::vector<Round>& rounds) {
+  constexpr std::array<int64_t, 7> kSizes{67, 130, 259, 515, 1031, 2053, 4099};
+  if (names.empty()) return;
+  for (const int64_t size : kSizes) {
+    Symbols sizes;
+    for (const std::string& name : names) sizes[name] = size;
+    const auto elements = elements_of(v, sizes);
+    if (elements && *elements <= kMaxElements) rounds.push_back({*elements, std::move(sizes)});
+  }
+}
+
+}  // namespace
+
+std::string verify_synthetic(Verification& v) {
+  const std::vector<std::string> names = symbols_of(v.spec);
   const Graph& graph = v.extracted.graph;
   const bool scalar_only = std::all_of(graph.order().begin(), graph.order().end(), [&](NodeId n) {
     return graph.node(n).op->scalar != nullptr || index_map(graph, n);
   });
-  constexpr int64_t kMaxElements = 1 << 16;  // of one comparison
-  // Of all but the largest size: reference kernels take a hundred times as long as the fused one,
-  // and would cost several times the compile where rows are long.
-  constexpr int64_t kMaxTotal = 1 << 15;
-  constexpr std::array<int64_t, 7> kSizes{1, 2, 17, 3, 16, 5, 33};
   std::mt19937_64 random(20240229);
-  std::vector<std::pair<int64_t, Symbols>> rounds;  // elements, sizes
-  for (size_t round = 0; round < (names.empty() ? 1 : kSizes.size()); ++round) {
-    Symbols symbols;
-    for (size_t k = 0; k < names.size(); ++k)
-      symbols[names[k]] = kSizes[(round + k) % kSizes.size()];
-    if (const auto elements = elements_of(v, symbols)) rounds.emplace_back(*elements, symbols);
-  }
+  std::vector<Round> rounds = mixed_rounds(v, names);
   int64_t largest = 0, total = 0;
-  for (const auto& [elements, symbols] : rounds)
-    if (elements <= kMaxElements) largest = std::max(largest, elements);
-  for (const auto& [elements, symbols] : rounds) {
-    if (elements > kMaxElements) continue;
+  for (const Round& round : rounds)
+    if (round.elements <= kMaxElements) largest = std::max(largest, round.elements);
+  for (const Round& round : rounds) {
+    if (round.elements > kMaxElements) continue;
     for (const Values values : {Values::kEdges, Values::kPositive}) {
-      if (elements < largest || values == Values::kPositive) {
-        if (total + elements > kMaxTotal) break;
-        total += elements;
+      if (round.elements < largest || values == Values::kPositive) {
+        if (total + round.elements > kMaxTotal) break;
+        total += round.elements;
       }
-      const auto different = try_sizes(v, symbols, values, random, scalar_only, kPlaces);
+      const auto different = try_sizes(v, round.sizes, values, random, scalar_only, kPlaces);
       if (!different) break;
       if (!different->empty()) return *different;
     }
   }
   // Sizes that the model fixes are as large as they are: once then, at the smallest there is.
   std::stable_sort(rounds.begin(), rounds.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  // What a window leaves, or a slice, may be nothing at small sizes.
-  constexpr std::array<int64_t, 7> kLarger{67, 130, 259, 515, 1031, 2053, 4099};
-  for (const int64_t size : kLarger) {
-    if (names.empty()) break;
-    Symbols symbols;
-    for (const std::string& name : names) symbols[name] = size;
-    const auto elements = elements_of(v, symbols);
-    if (elements && *elements <= kMaxElements) rounds.emplace_back(*elements, std::move(symbols));
-  }
-  if (!v.seen.empty()) rounds.emplace_back(0, v.seen);
-  for (const auto& [elements, symbols] : rounds) {
+                   [](const Round& a, const Round& b) { return a.elements < b.elements; });
+  add_larger_rounds(v, names, rounds);
+  if (!v.seen.empty()) rounds.push_back({0, v.seen});
+  for (const Round& round : rounds) {
     if (v.compared > 0) break;
     const auto different =
-        try_sizes(v, symbols, Values::kEdges, random, scalar_only, std::span(kPlaces).first(1));
+        try_sizes(v, round.sizes, Values::kEdges, random, scalar_only, std::span(kPlaces).first(1));
     if (different && !different->empty()) return *different;
   }
   return {};

@@ -8,7 +8,6 @@
 // Science Lifecycle", CIDR 2020: dynamic recompilation by the number of nonzeros.
 
 #include <algorithm>
-#include <cmath>
 
 #include "tier/step_kernel.h"
 #include "tier/tier.h"
@@ -40,23 +39,6 @@ std::optional<std::vector<std::optional<uint32_t>>> operands_of(const Plan& plan
 }
 
 }  // namespace
-
-double Tier::ZeroSkipping::seconds(const Dim::Lookup& sizes) const {
-  // Looking at an element; for one that counts, per column of its row of the other operand, and
-  // beside that; in operations of a fused loop.
-  constexpr double kLook = 8, kTerm = 2, kCounts = 400;
-  const auto value = [&](const Dim& dim) {
-    return static_cast<double>(dim.evaluate(sizes).value_or(0));
-  };
-  const double looked = value(elements), rows = looked / std::max(1.0, value(depth));
-  const double rows_read = 1 - std::pow(1 - density, rows);
-  return policy::predict_s(host_speed(), value(moved_bytes) + rows_read * value(right_bytes), 0,
-                           looked * (kLook + density * (kTerm * value(columns) + kCounts)));
-}
-
-double Tier::ZeroSkipping::terms(const Dim::Lookup& sizes) const {
-  return static_cast<double>((elements * columns).evaluate(sizes).value_or(INT64_MAX));
-}
 
 std::shared_ptr<Kernel> Tier::zeros_kernel(const Group& group) const {
   return faults_.wrap ? faults_.wrap(group.made_of(), group.zeros->kernel) : group.zeros->kernel;
@@ -136,7 +118,7 @@ Tier::Group* Tier::add_zeros(Program& program, ProgramState& state, ZeroSite& si
   const ValueId right = plan.values[step.inputs[1]].id, result = region.outputs.front();
   const SymDims& left_dims = *graph.value(site.value).type.dims;
   auto group = std::make_unique<Group>();
-  group->zeros = ZeroSkipping{
+  group->zeros = tier::ZeroSkipping{
       std::make_shared<StepKernel>(std::move(kernel), *operands, step.outputs.size(),
                                    region.inputs.size()),
       density.value_or(kMostDense),

@@ -1,0 +1,220 @@
+#pragma once
+// What the tier knows of one program: its regions and how far each has come, the plans made of
+// them, the trial that runs. Plain data; what happens to it is in tier.h.
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include "cache/profile_record.h"
+#include "plan/fusion/region.h"
+#include "plan/fusion/specialise.h"
+#include "profile/ledger.h"
+#include "profile/size_histogram.h"
+#include "runtime/program.h"
+#include "tier/policy.h"
+#include "tier/region_policy.h"
+
+namespace xc {
+
+enum class RegionState : uint8_t {
+  kCandidate,  ///< found, collecting regret
+  kQueued,
+  kVerifying,  ///< compiled, waits for a live run's inputs
+  kReady,      ///< verified, waits for its trial
+  kTrial,
+  kLive,    ///< in use at some sizes at least
+  kBanned,  ///< wrong, refused, or slower wherever it was tried; may come back when only slower
+};
+std::string_view name(RegionState state);
+
+namespace tier {
+
+/// What a product that skips zeros is predicted by.
+struct ZeroSkipping {
+  std::shared_ptr<Kernel> kernel;  ///< over the region's operands
+  double density = 1;              ///< share of its first operand that is not zero, as seen
+  Dim elements, columns;           ///< of that operand; of the result
+  Dim moved_bytes, right_bytes;    ///< of that operand and the result; of the other operand
+  Dim depth;                       ///< of the product
+  double seconds(const Dim::Lookup& sizes) const;
+  double terms(const Dim::Lookup& sizes) const;  ///< of the whole product
+};
+
+/// All places of one region identity in one segment of a program.
+struct Group {
+  Hash128 identity;
+  uint32_t segment = 0;  ///< of the base plan: whose entries decide about it
+  std::vector<Region> places;
+  std::string name;
+  RegionState state = RegionState::kCandidate;
+  std::string reason;
+  policy::RegionPolicy policy;
+  Ledger ledger;
+  std::shared_ptr<Kernel> kernel;
+  std::shared_ptr<const RegionGraph> extracted;  ///< for verification
+  StepSpec spec;
+  RegionCost cost;
+  double predicted_s = 0, compile_s = 0;  ///< predicted: at the sizes seen last
+  int64_t code_bytes = 0;
+  double worst_error = 0;  ///< of verification, in units of what is allowed
+  bool wrong = false;      ///< never tried again
+  bool split = false;      ///< refused once: its parts have groups of their own
+  /// What its kernel is lowered from: the first of its places, or that for special sizes.
+  const Region& made_of() const { return special ? special->region : places.front(); }
+  const Graph& graph_of(const Program& program) const {
+    return special ? special->graph : program.graph();
+  }
+  StepSpec spec_in(Program& program) const {
+    return special ? special->spec : program.planner().region_spec(places.front());
+  }
+  const Group* part_of = nullptr;  ///< the larger region it stands in for where that is not used
+  /// A kernel of `special_of` for some sizes, made of the first of its places; null = for any.
+  Group* special_of = nullptr;
+  std::shared_ptr<const SpecialRegion> special;
+  std::vector<SizeFact> facts;  ///< of a special kernel, about the program's symbols
+  /// Not compiled: the base plan's step with a kernel that skips the zeros of its first operand.
+  std::optional<ZeroSkipping> zeros;
+  std::vector<uint32_t> symbols;     ///< of Plan::symbols, that are dims of its operands
+  Dim row;                           ///< elements of its innermost loop
+  double used_runs = 0;              ///< in use, since its sizes were looked at
+  bool specialising = false;         ///< a job that adds a special kernel is posted
+  int64_t asked_ns = 0;              ///< when a live run's inputs were last asked for
+  std::unordered_set<NodeId> nodes;  ///< of all places
+  std::vector<int64_t> decided_key;  ///< key of the signature of the last verdict
+  bool mismatch = false;             ///< found wrong, which other processes are told
+  bool leaving = false;              ///< found wrong, and maybe not out of all that runs yet
+  bool uncompared = false;  ///< no made-up sizes gave an element: a live run has to show it
+  bool shared = false;      ///< its code was made for another session
+  std::string code_key;     ///< in the persistent cache; empty = not kept
+  // Watching a live region: times since the last look (see watch()).
+  struct Watch {
+    const SignatureEntry* entry = nullptr;
+    const BoundTimes* times = nullptr;
+    int64_t seen_ns = 0;
+    uint64_t samples = 0;
+    double ns = 0;
+    double reference_s = 0;  ///< what it replaced takes on this signature
+    int alarms = 0;
+  } watch;
+  /// What waiting for its code loses, for the queue: read without state.data.
+  struct Urgency {
+    std::atomic<double> loss_per_s{0};
+    std::atomic<int64_t> at_ns{0};
+    double queued_per_s = 0;  ///< when its compile was posted
+    double per_s(int64_t now_ns, double half_life_s) const;
+  } urgency;
+  policy::Rate loss, saved;                ///< seconds: without its code, by its code
+  int room_tries = 0;                      ///< since it was queued
+  std::weak_ptr<SignatureEntry> asked_by;  ///< whose runs queued it
+  struct Sentinel {
+    double runs = 0;  ///< in use since it last looked
+    double due = policy::kSentinelRuns;
+    int64_t asked_ns = 0;
+  } sentinel;
+  std::weak_ptr<SignatureEntry> decided_on;  ///< whose times the last verdict's are
+  /// Its steps in plans looked at, by their serials.
+  std::map<uint64_t, std::vector<uint32_t>> steps_in;
+  const std::vector<uint32_t>& steps_of(const Version& version);
+  /// Mean time of its steps in one run of `version`.
+  double seconds_in(const Version& version);
+  /// Flops per second that the fastest of its steps that are matrix products reaches there; 0
+  /// without any.
+  double product_rate_in(const Version& version);
+};
+
+/// What a region would do in a run of certain sizes.
+struct Fact {
+  double predicted_s = 0;  ///< fused, all places
+  int size = 0;         ///< policy::size_class; of no meaning where a run has yet to find out sizes
+  bool applies = true;  ///< of a special kernel: unless the sizes are known to be others
+};
+
+/// Facts of the groups, in order, for one signature; what SignatureEntry::tier_facts points at.
+using Facts = std::vector<Fact>;
+
+/// A plan and the groups that are fused in it, in the order in which they claimed nodes. Known as
+/// long as something runs it: a kernel in it may be found wrong.
+struct Variant {
+  std::vector<const Group*> groups;
+  uint64_t serial = 0;                ///< Plan::serial
+  std::shared_ptr<const Plan> plan;   ///< null: entries alone keep it
+  std::weak_ptr<const Plan> running;  ///< the same plan
+  uint64_t used = 0;                  ///< ProgramState::plans_given when it was asked for last
+  bool outdated = false;              ///< has code that was let go: no run is given it any more
+  bool wrong = false;                 ///< has a kernel found wrong in use
+};
+
+/// Two plans compared on live runs of one class of sizes.
+struct Trial {
+  Group* group = nullptr;  ///< null = none
+  int size = 0;
+  int reach = 0;         ///< classes next to it that take part
+  bool confirm = false;  ///< about taking it out
+  /// Whether runs of an entry take part.
+  bool covers(const SignatureEntry& entry, const Fact& fact) const {
+    return group && entry.segment == group->segment && fact.applies &&
+           std::abs(fact.size - size) <= reach;
+  }
+  std::vector<std::weak_ptr<SignatureEntry>> entries;
+  uint64_t samples = 0;
+  int64_t began_ns = 0;
+  int64_t seen_ns = 0;  ///< its last sample
+  int failures = 0;     ///< runs without a sample
+  bool judge_posted = false;
+};
+
+/// A step of the base plan whose kernel may skip zeros of its first operand, `value`.
+struct ZeroSite {
+  uint32_t step;
+  uint32_t segment;
+  ValueId value;
+  bool made = false;  ///< a group for it, or never
+};
+
+struct ProgramState {
+  std::weak_ptr<Program> program;
+  std::mutex work;  ///< held while the program's plans are worked on; taken through Work
+  std::atomic<std::thread::id> worker{};  ///< the thread that holds it
+  std::vector<Event> told;                ///< by that thread meanwhile
+  bool gone = false;       ///< its owner is letting go: no new jobs; guarded by Tier::mutex_
+  bool postponed = false;  ///< told that its jobs wait for the budget; Tier::mutex_
+  int waiting = 0;         ///< host threads in wait_idle(): its jobs need no budget; Tier::mutex_
+  // What the thread looks at again and again until it is done, and that asks for no memory to be
+  // remembered. Guarded by Tier::mutex_.
+  bool left_behind = false;            ///< what a run may still see (reclaim())
+  bool condemning = false;             ///< kernels of it may be among Tier::condemned_
+  uint64_t looked = 0;                 ///< Tier::looks_ when it was looked at last
+  std::atomic<bool> any_wrong{false};  ///< some Variant::wrong is set, or was
+  std::mutex data;                     ///< guards what follows
+  bool analysed = false, analysing = false, frozen = false;
+  int warming = 0;  ///< hosts in Session::warm_up(): what gains anything is compiled
+  std::vector<std::unique_ptr<Group>> groups;
+  uint64_t samples = 0;              ///< before regions were searched
+  std::vector<SizeHistogram> sizes;  ///< per symbol of the base plan
+  std::vector<ZeroSite> zero_sites;
+  uint64_t zero_looks = 0;  ///< samples, since what is known of them was asked
+  /// Accepted by an earlier process, of sites whose weights are not packed yet: which, and what
+  /// is known of each. Guarded by `work`.
+  std::vector<std::pair<uint32_t, std::vector<cache::RegionRecord>>> zeros_to_come;
+  std::vector<Variant> variants;  ///< at most kMaxVariants with a plan, those used last
+  uint64_t plans_given = 0;
+  Trial trial;
+  bool trial_posted = false;
+  int64_t added_ns = 0;
+  double spent_s = 0;
+  int64_t compiled = 0, swapped = 0, rolled_back = 0, rejected = 0;
+  EventLog events;
+  FusionReport considered;            ///< by the search, for explain
+  std::atomic<uint64_t> toggles{0};   ///< force_swap
+  std::atomic<bool> recalled{false};  ///< the persistent cache was asked about it
+  double restore_s = 0;               ///< CPU that the search took: what a restart has to do
+};
+using StatePtr = std::shared_ptr<ProgramState>;
+
+}  // namespace tier
+}  // namespace xc
