@@ -111,7 +111,7 @@ const char* xc_status_advice(xc_status status) {
     case XC_LIMIT:
       return "raise the limit if the model is trusted";
     case XC_OUT_OF_MEMORY:
-      return "free memory or raise the memory budget, then retry";
+      return "free memory, then retry";
     case XC_IO:
       return "check the file's permissions and the disk";
     case XC_CANCELLED:

@@ -39,9 +39,9 @@ enum {
 typedef struct xc_config {
   uint32_t struct_size; /* = sizeof(xc_config) */
   uint32_t reserved;    /* 0 */
-  int64_t threads; /* engine: workers of a run, the caller included; 0 = all cores it may use */
-  int64_t jit;
-  int64_t numerics;
+  int64_t threads;  /* engine: workers of a run, the caller included; 0 = all cores it may use */
+  int64_t jit;      /* XC_JIT_... */
+  int64_t numerics; /* XC_NUMERICS_... */
   int64_t code_cache_bytes;  /* engine: executable memory; 0 = 64 MiB */
   int64_t bound_cache_bytes; /* plans bound to shapes, per session: over it the oldest go, but for
                               * those of the last four shapes; 0 = 24 MiB */
@@ -49,7 +49,7 @@ typedef struct xc_config {
                               * of copies of inputs that are not row-major: over it a run fails with
                               * XC_LIMIT before it allocates them (containers and sizes that only a
                               * step finds out: behind that step); 0 = no cap */
-  int64_t compile_cpu_percent; /* engine: CPU share of background compilation; 0 = 2 */
+  int64_t compile_cpu_percent; /* engine: of the process's CPU, for background work; 0 = 2 */
   int64_t copy_weights;        /* engine: 1 = read the model file instead of mapping it */
   int64_t isa;                 /* engine: 0 best, 1 baseline, 2 AVX2, 3 AVX-512 */
   int64_t force_swap;          /* testing: another plan at every run */
@@ -171,8 +171,8 @@ typedef struct xc_engine_options {
   xc_event_listener events;
   xc_allocator allocator;
   xc_task_runner tasks;
-  xc_op_library*
-      operators; /* that models of this engine may use; NULL = none. A reference is kept */
+  /* Those that models of this engine may use; NULL = none. A reference is kept. */
+  xc_op_library* operators;
 } xc_engine_options;
 #define XC_ENGINE_OPTIONS_INIT \
   {sizeof(xc_engine_options),  \

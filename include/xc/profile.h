@@ -13,9 +13,9 @@ extern "C" {
 #endif
 
 typedef struct xc_counters {
-  uint32_t struct_size; /* set by the caller */
-  uint32_t reserved;    /* 0 */
-  int64_t runs;
+  uint32_t struct_size;     /* set by the caller */
+  uint32_t reserved;        /* 0 */
+  int64_t runs;             /* of the session so far */
   int64_t signatures;       /* distinct input signatures met */
   int64_t compiled_regions; /* fused kernels compiled */
   int64_t swapped;          /* plans published after a kernel was accepted */
@@ -42,8 +42,8 @@ typedef struct xc_region {
   int64_t uses;          /* places in the model */
   double base_us;        /* measured time per call of what it replaces; 0 = not measured */
   double fused_us;       /* measured time per call of the region; 0 = not measured */
-  double predicted_us;
-  double compile_ms;
+  double predicted_us;   /* what it was expected to take, at the sizes seen last */
+  double compile_ms;     /* CPU of making its code */
   int64_t code_bytes;
   xc_string_view program; /* the graph, or body of control flow, that it is part of */
   int64_t calls;          /* of that program, estimated from samples */
@@ -62,11 +62,11 @@ typedef struct xc_region_shape {
   xc_string_view shape;      /* "n=128 m=4"; "fixed" without free sizes; "others": the rest */
   int64_t calls;             /* estimated from samples */
   int64_t live_calls;        /* of those, by the region's own kernel */
-  double before_us; /* by what the region replaces: the trial's median, until then a mean */
-  double fused_us;  /* by the region: the trial's median */
-  double now_us;    /* mean of what runs now */
-  double predicted_us;
-  double saved_ms; /* on all live calls */
+  double before_us;    /* by what the region replaces: the trial's median, until then a mean */
+  double fused_us;     /* by the region: the trial's median */
+  double now_us;       /* mean of what runs now */
+  double predicted_us; /* by the region, before it was measured */
+  double saved_ms;     /* on all live calls */
 } xc_region_shape;
 #define XC_REGION_SHAPE_INIT {sizeof(xc_region_shape), 0, {NULL, 0}, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0}
 
@@ -106,7 +106,7 @@ typedef struct xc_event {
   xc_string_view kind_name;
   xc_string_view subject; /* the region's name */
   xc_string_view detail;  /* reason or note */
-  double compile_ms;
+  double compile_ms;      /* this and the next four as in xc_region */
   double base_us;
   double fused_us;
   double predicted_us;
@@ -154,7 +154,7 @@ typedef struct xc_event {
 XC_API XC_NODISCARD xc_status xc_profile_counters(const xc_profile* profile,
                                                   xc_counters* out_counters);
 
-/* Regions known to the session. @since 0.1 @stability stable */
+/* Number of regions known to the session. @since 0.1 @stability stable */
 XC_API uint32_t xc_profile_region_count(const xc_profile* profile);
 /* Region `index`. Fails with XC_INVALID_ARGUMENT. @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_profile_region(const xc_profile* profile, uint32_t index,
@@ -168,7 +168,8 @@ XC_API uint32_t xc_profile_shape_count(const xc_profile* profile, uint32_t regio
 XC_API XC_NODISCARD xc_status xc_profile_shape(const xc_profile* profile, uint32_t region,
                                                uint32_t index, xc_region_shape* out_shape);
 
-/* Events kept, by time: the first thousand, and the last three. @since 0.1 @stability stable */
+/* Number of events kept, in the order of time: of many the first 1,024 and the last 3,072.
+ * @since 0.1 @stability stable */
 XC_API uint32_t xc_profile_event_count(const xc_profile* profile);
 /* Event `index`. Fails with XC_INVALID_ARGUMENT. @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_profile_event(const xc_profile* profile, uint32_t index,

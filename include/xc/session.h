@@ -56,8 +56,8 @@ enum {
 };
 
 typedef struct xc_run_options {
-  uint32_t struct_size; /* = sizeof(xc_run_options) */
-  uint32_t flags;
+  uint32_t struct_size;    /* = sizeof(xc_run_options) */
+  uint32_t flags;          /* XC_RUN_..., or-ed; 0 = none */
   int64_t timeout_ns;      /* from the start of the call; 0 = none. Checked between steps */
   const xc_cancel* cancel; /* polled between steps; NULL = none */
 } xc_run_options;

@@ -23,8 +23,7 @@ enum {
   XC_UNSUPPORTED = 5,
   /* A declared limit would be exceeded. Raise it (engine.h) if the model is trusted. */
   XC_LIMIT = 6,
-  /* An allocation failed or a memory budget is spent. Free memory or raise the budget, then retry.
-   */
+  /* An allocation failed, or the host's allocator refused it. Free memory, then retry. */
   XC_OUT_OF_MEMORY = 7,
   /* The operating system refused to read, write or map. The message has its reason. */
   XC_IO = 8,
