@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that every folder includes only what lies below it.
 
-The table is the "may include" column of the design's list of folders; it is transitive. Usage:
+The table MAY_INCLUDE is the order of layers; it is transitive. Usage:
     layers.py [ROOT]        exit 1 and one line per offending #include
     layers.py --self-test   shows that a planted violation is found
 """
