@@ -91,6 +91,16 @@ std::string TextCursor::name(const char* what) {
   return std::string(text_.substr(start, at_ - start));
 }
 
+TextCursor::OperatorName TextCursor::operator_name() {
+  const bool quoted = peek() == '"';
+  OperatorName out{quoted ? this->quoted() : std::string(word("an operator")), {}};
+  if (!quoted && !eat("::")) return out;
+  if (quoted) expect("::");
+  out.domain = std::move(out.name);
+  out.name = word("an operator");
+  return out;
+}
+
 std::string TextCursor::quoted() {
   expect("\"");
   std::string out;

@@ -30,6 +30,11 @@ class TextCursor {
   std::string_view word(const char* what);
   /// What may follow a '%' or stand for a name: [A-Za-z0-9_.]+ or a quoted string.
   std::string name(const char* what);
+  /// Op or domain::Op; only domains are quoted: "my-company.com"::Op.
+  struct OperatorName {
+    std::string name, domain;
+  };
+  OperatorName operator_name();
   /// "..." with escapes \n \t \r \\ \" \xHH.
   std::string quoted();
 

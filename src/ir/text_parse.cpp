@@ -142,14 +142,7 @@ class Parser {
   const OpDef* op() {
     in_.skip_space();
     const size_t at = in_.position();
-    const bool quoted = in_.peek() == '"';  // only domains are: "my-company.com"::Op
-    std::string name = quoted ? in_.quoted() : std::string(in_.word("an operator"));
-    std::string domain;
-    if (quoted || in_.eat("::")) {
-      if (quoted) in_.expect("::");
-      domain = std::move(name);
-      name = in_.word("an operator");
-    }
+    const auto [name, domain] = in_.operator_name();
     const OpDef* found = find_op(name, domain, library_);
     if (!found) fail_unknown_op(name, domain, in_.place(at));
     return found;

@@ -222,14 +222,7 @@ class Parser {
     check_depth(depth);
     in_.skip_space();
     const size_t start = in_.position();
-    const bool quoted = in_.peek() == '"';  // only domains are: "my-company.com"::Op
-    std::string name = quoted ? in_.quoted() : std::string(in_.word("an operator"));
-    std::string domain;
-    if (quoted || in_.eat("::")) {
-      if (quoted) in_.expect("::");
-      domain = std::move(name);
-      name = in_.word("an operator");
-    }
+    const auto [name, domain] = in_.operator_name();
     Term out{.kind = Term::Kind::kOp};
     out.op = find_op(name, domain, library_);
     if (!out.op && unknown_op_.empty()) unknown_op_ = domain.empty() ? name : domain + "::" + name;
