@@ -118,45 +118,9 @@ void Patch::apply() {
 Patch::Plan Patch::prepare() const {
   Plan plan;
   if (!replaced_.empty()) {
-    std::unordered_map<ValueId, ValueId> next;
-    for (const auto& [old, now] : replaced_)
-      if (!next.emplace(old, now).second)
-        fail(Status::kInternal, "patch {} replaces value '{}' twice", label_,
-             graph_.value(old).name);
-    plan.now.resize(graph_.value_count());
-    for (ValueId id = 0; id < plan.now.size(); ++id) plan.now[id] = id;
-    std::vector<ValueId> path;
-    for (const auto& [old, first] : replaced_) {
-      path.clear();
-      ValueId last = old;
-      for (auto it = next.find(last); it != next.end(); it = next.find(last)) {
-        path.push_back(last);
-        last = it->second;
-        if (path.size() > next.size())
-          fail(Status::kInternal, "patch {} replaces value '{}' by itself", label_,
-               graph_.value(old).name);
-      }
-      // Shortens the chain for those behind it.
-      for (ValueId id : path) next[id] = plan.now[id] = last;
-    }
-    // Outputs keep their names, so two of them cannot become one value.
-    std::unordered_set<ValueId> taken;
-    for (ValueId output : graph_.outputs)
-      if (plan.now[output] == output) taken.insert(output);
-    std::unordered_set<ValueId> seen;
-    for (ValueId output : graph_.outputs) {
-      const ValueId now = plan.now[output];
-      if (now == output || !seen.insert(output).second) continue;
-      if (graph_.value(now).is_input || !taken.insert(now).second)
-        fail(Status::kInternal, "patch {}: '{}' cannot take over the name of graph output '{}'",
-             label_, graph_.value(now).name, graph_.value(output).name);
-      plan.names.emplace_back(output, now);
-    }
-    for (const auto& [old, first] : replaced_)
-      if (const ValueId now = plan.now[old]; now >= first_value_ && taken.insert(now).second)
-        plan.names.emplace_back(old, now);
+    resolve_replaced(plan);
+    hand_on_names(plan);
   }
-
   plan.removed.resize(graph_.node_count());
   for (NodeId id : removed_) plan.removed[id] = true;
   std::vector<NodeId> nodes;
@@ -165,8 +129,67 @@ Patch::Plan Patch::prepare() const {
     if (!plan.removed[id]) nodes.push_back(id);
   for (NodeId id : added_)
     if (!plan.removed[id]) nodes.push_back(id);
+  check_uses(plan, nodes);
+  Topology sorted = topological_order(
+      nodes, graph_.node_count(),
+      [&](NodeId n) { return static_cast<uint32_t>(graph_.node(n).inputs.size()); },
+      [&](NodeId n, uint32_t i) {
+        const ValueId used = plan.resolve(graph_.node(n).inputs[i]);
+        return used == kNone ? kNone : graph_.value(used).producer;
+      });
+  if (sorted.cycle != kNone)
+    fail(Status::kInternal, "patch {} closes a cycle through node '{}' ({})", label_,
+         graph_.node(sorted.cycle).name, op_name(*graph_.node(sorted.cycle).op));
+  plan.order = std::move(sorted.order);
+  return plan;
+}
 
-  std::unordered_set<ValueId> dropped(dropped_.begin(), dropped_.end());
+/// Sets Plan::now, through chains of replacements.
+void Patch::resolve_replaced(Plan& plan) const {
+  std::unordered_map<ValueId, ValueId> next;
+  for (const auto& [old, now] : replaced_)
+    if (!next.emplace(old, now).second)
+      fail(Status::kInternal, "patch {} replaces value '{}' twice", label_, graph_.value(old).name);
+  plan.now.resize(graph_.value_count());
+  for (ValueId id = 0; id < plan.now.size(); ++id) plan.now[id] = id;
+  std::vector<ValueId> path;
+  for (const auto& [old, first] : replaced_) {
+    path.clear();
+    ValueId last = old;
+    for (auto it = next.find(last); it != next.end(); it = next.find(last)) {
+      path.push_back(last);
+      last = it->second;
+      if (path.size() > next.size())
+        fail(Status::kInternal, "patch {} replaces value '{}' by itself", label_,
+             graph_.value(old).name);
+    }
+    // Shortens the chain for those behind it.
+    for (ValueId id : path) next[id] = plan.now[id] = last;
+  }
+}
+
+/// Sets Plan::names. Outputs keep their names, so two of them cannot become one value.
+void Patch::hand_on_names(Plan& plan) const {
+  std::unordered_set<ValueId> taken;
+  for (ValueId output : graph_.outputs)
+    if (plan.now[output] == output) taken.insert(output);
+  std::unordered_set<ValueId> seen;
+  for (ValueId output : graph_.outputs) {
+    const ValueId now = plan.now[output];
+    if (now == output || !seen.insert(output).second) continue;
+    if (graph_.value(now).is_input || !taken.insert(now).second)
+      fail(Status::kInternal, "patch {}: '{}' cannot take over the name of graph output '{}'",
+           label_, graph_.value(now).name, graph_.value(output).name);
+    plan.names.emplace_back(output, now);
+  }
+  for (const auto& [old, first] : replaced_)
+    if (const ValueId now = plan.now[old]; now >= first_value_ && taken.insert(now).second)
+      plan.names.emplace_back(old, now);
+}
+
+/// What is removed or dropped, nobody reads; `nodes` are those that stay or come.
+void Patch::check_uses(const Plan& plan, const std::vector<NodeId>& nodes) const {
+  const std::unordered_set<ValueId> dropped(dropped_.begin(), dropped_.end());
   const auto check_use = [&](ValueId used, const std::string& user) {
     if (!dropped.empty() && dropped.count(used))
       fail(Status::kInternal, "patch {} drops value '{}', which {} still reads", label_,
@@ -181,19 +204,6 @@ Patch::Plan Patch::prepare() const {
     for (ValueId input : graph_.node(id).inputs)
       if (const ValueId used = plan.resolve(input); used != kNone)
         check_use(used, graph_.node(id).name);
-
-  Topology sorted = topological_order(
-      nodes, graph_.node_count(),
-      [&](NodeId n) { return static_cast<uint32_t>(graph_.node(n).inputs.size()); },
-      [&](NodeId n, uint32_t i) {
-        const ValueId used = plan.resolve(graph_.node(n).inputs[i]);
-        return used == kNone ? kNone : graph_.value(used).producer;
-      });
-  if (sorted.cycle != kNone)
-    fail(Status::kInternal, "patch {} closes a cycle through node '{}' ({})", label_,
-         graph_.node(sorted.cycle).name, op_name(*graph_.node(sorted.cycle).op));
-  plan.order = std::move(sorted.order);
-  return plan;
 }
 
 void Patch::commit(Plan plan) {

@@ -55,6 +55,9 @@ class Patch {
  private:
   struct Plan;
   Plan prepare() const;
+  void resolve_replaced(Plan& plan) const;
+  void hand_on_names(Plan& plan) const;
+  void check_uses(const Plan& plan, const std::vector<NodeId>& nodes) const;
   void commit(Plan plan);
   void drop();
   void clear();
