@@ -305,26 +305,42 @@ bool cast_like_to_cast(Site& s) {
   return s.rebuild(std::move(now));
 }
 
+/// What a Gather by constant indices picks, where all of it is there: else the run says so.
+struct Picks {
+  size_t axis;
+  std::vector<int64_t> at;  ///< not negative
+};
+
+std::optional<Picks> constant_picks(Site& s) {
+  const std::optional<SymDims>& dims = s.input(0).type.dims;
+  if (!dims || dims->empty()) return std::nullopt;
+  const size_t axis = normalise_axis(s.node.attrs.get_int("axis", 0), dims->size());
+  if (!(*dims)[axis].is_constant()) return std::nullopt;
+  const int64_t extent = (*dims)[axis].value();
+  Picks out{axis, s.input(1).constant.to_int64s()};
+  for (int64_t& index : out.at) {
+    if (index < -extent || index >= extent) return std::nullopt;
+    if (index < 0) index += extent;
+  }
+  return out;
+}
+
 /// One slice by a constant index is a view of it. (Not of integers: shape arithmetic is looked for
 /// as exporters write it.)
 bool gather_to_slice(Site& s) {
   if (!s.is("Gather") || !s.has(1) || !s.input(1).is_constant() || !is_float(s.input(0).type.dtype))
     return false;
-  const std::optional<SymDims>& dims = s.input(0).type.dims;
-  const auto rank_of_index = s.input(1).constant.rank();
-  if (s.input(1).constant.count() != 1 || rank_of_index > 1 || !dims || dims->empty()) return false;
-  const size_t axis = normalise_axis(s.node.attrs.get_int("axis", 0), dims->size());
-  const int64_t index = s.input(1).constant.to_int64s()[0];
-  if (!(*dims)[axis].is_constant()) return false;
-  const int64_t extent = (*dims)[axis].value(), at = index < 0 ? index + extent : index;
-  if (at < 0 || at >= extent) return false;  // the run says so
+  const Tensor& index = s.input(1).constant;
+  if (index.count() != 1 || index.rank() > 1) return false;
+  const auto picks = constant_picks(s);
+  if (!picks) return false;
   const auto numbers = [&](int64_t value) {
     return s.patch.add_constant(s.input(1).name, Tensor::of(std::vector<int64_t>{value}));
   };
-  const ValueId along = numbers(static_cast<int64_t>(axis));
+  const ValueId along = numbers(static_cast<int64_t>(picks->axis));
   Node slice{.op = find_op("Slice"),
-             .inputs = {s.node.inputs[0], numbers(at), numbers(at + 1), along}};
-  if (rank_of_index == 1) return s.rebuild(std::move(slice));
+             .inputs = {s.node.inputs[0], numbers(picks->at[0]), numbers(picks->at[0] + 1), along}};
+  if (index.rank() == 1) return s.rebuild(std::move(slice));
   const ValueId part = add_typed(s.graph, s.patch, std::move(slice), 1)[0];
   return s.rebuild(Node{.op = find_op("Squeeze"), .inputs = {part, along}});
 }
@@ -333,21 +349,14 @@ bool gather_to_slice(Site& s) {
 /// them (im2col, the frames of a signal), reversals, every second element.
 bool gather_to_unfold(Site& s) {
   if (!s.is("Gather") || !s.has(1) || !s.input(1).is_constant()) return false;
-  const Value& data = s.input(0);
-  if (!data.type.dims || data.type.dims->empty() || data.elements)
-    return false;  // shape arithmetic
-  const Tensor& indices = s.input(1).constant;
+  if (s.input(0).elements) return false;  // shape arithmetic
   constexpr int64_t kMost = 1 << 20;
+  const Tensor& indices = s.input(1).constant;
   const int64_t count = indices.count();
   if (count == 0 || count > kMost) return false;
-  const size_t axis = normalise_axis(s.node.attrs.get_int("axis", 0), data.type.dims->size());
-  const Dim& dim = (*data.type.dims)[axis];
-  if (!dim.is_constant()) return false;
-  std::vector<int64_t> at = indices.to_int64s();
-  for (int64_t& index : at) {
-    if (index < -dim.value() || index >= dim.value()) return false;  // the run says so
-    if (index < 0) index += dim.value();
-  }
+  const auto picks = constant_picks(s);
+  if (!picks) return false;
+  const std::vector<int64_t>& at = picks->at;
   // The step along each axis of the indices is that to its second element.
   const Dims& sizes = indices.dims();
   const Dims places = contiguous_strides(sizes);
@@ -360,7 +369,7 @@ bool gather_to_unfold(Site& s) {
     if (index != at[static_cast<size_t>(flat)]) return false;
   }
   Node unfold{.op = &get_op("Unfold", "xc"), .inputs = {s.node.inputs[0]}};
-  unfold.attrs.set("axis", static_cast<int64_t>(axis));
+  unfold.attrs.set("axis", static_cast<int64_t>(picks->axis));
   unfold.attrs.set("first", at[0]);
   unfold.attrs.set("sizes", sizes);
   unfold.attrs.set("steps", steps);
