@@ -42,6 +42,118 @@ Kernel block_loop(Kernel kernel, std::string_view var, int64_t factor) {
   return verified(std::move(kernel));
 }
 
+/// How a loop reads a buffer, and the loops inside by their variables, itself among them.
+struct Reads {
+  std::vector<Index> map;
+  std::map<uint32_t, const For*> loops;
+};
+
+Reads reads_of(const Block& loop, uint32_t buffer, std::string_view name, std::string_view at) {
+  Reads out;
+  std::optional<std::vector<Index>> map;
+  const auto see = [&](const Expr& e) {
+    if (e->op != Op::kLoad || e->id != buffer) return;
+    if (e->guard) illegal("stage", at, "it reads under a condition");
+    for (const Index& index : e->indices)
+      if (!index.is_affine()) illegal("stage", at, "it gathers");
+    if (map && !same_affine(*map, e->indices))
+      illegal("stage", at, "it reads the buffer in several ways");
+    map = e->indices;
+  };
+  visit_statements(loop, [&](const Stmt& stmt) {
+    if (const auto* l = std::get_if<For>(&stmt.node)) out.loops[l->var.id] = l;
+    visit_exprs(stmt, [&](const Expr& root) { visit_nodes(root, see); });
+  });
+  if (!map) illegal("stage", at, fmt::format("it does not read {}", name));
+  out.map = std::move(*map);
+  return out;
+}
+
+/// The loop inside that an index steps through, one element at a time; null where it stands still.
+const For* loop_through(const Affine& index, const Reads& reads, Var loop, std::string_view at) {
+  const For* out = nullptr;
+  for (const Affine::Term& term : index.terms()) {
+    if (term.is_dim || !reads.loops.contains(term.id)) continue;
+    if (term.id == loop.id) illegal("stage", at, "its iterations read different elements");
+    if (out || term.coefficient != 1)
+      illegal("stage", at, "an index is more than a loop's own step");
+    out = reads.loops.at(term.id);
+  }
+  return out;
+}
+
+/// Elements that scratch needs for what a loop steps through: min(constant, rest) is a tile, whose
+/// scratch has the constant's size.
+Expr extent_of(const For& loop, const std::unordered_set<uint32_t>& inside, std::string_view at) {
+  if (!is_const(loop.begin) || const_as_int(*loop.begin) != 0)
+    illegal("stage", at, "a loop inside does not start at 0");
+  if (uses(loop.end, inside)) illegal("stage", at, "the bounds of a loop inside depend on another");
+  Expr extent = loop.end;
+  if (extent->op == Op::kMin && is_const(extent->args[0])) extent = extent->args[0];
+  bool over_dims = true;
+  visit_nodes(extent, [&](const Expr& e) {
+    over_dims = over_dims && e->op != Op::kLoopVar && e->op != Op::kReg;
+  });
+  if (!over_dims) illegal("stage", at, "the size of what it reads is not known in front of it");
+  return extent;
+}
+
+/// The nest that copies, and how both sides of the copy and its readers find an element.
+struct Staging {
+  std::vector<For> loops;     ///< outermost first, without bodies
+  std::vector<Expr> extents;  ///< of scratch, an axis per loop
+  std::vector<Index> from, to, read;
+};
+
+Staging staging_of(Kernel& kernel, const Reads& reads, Var loop, std::string_view at) {
+  std::unordered_set<uint32_t> inside, stepped;
+  for (const auto& [var, l] : reads.loops) inside.insert(var);
+  Staging out;
+  out.from = reads.map;
+  for (Index& index : out.from) {
+    const For* through = loop_through(index.affine, reads, loop, at);
+    if (!through) continue;
+    const Var moving = through->var;
+    if (!stepped.insert(moving.id).second) illegal("stage", at, "one loop steps through two axes");
+    out.extents.push_back(extent_of(*through, inside, at));
+    const Var var{static_cast<uint32_t>(kernel.vars.size())};
+    kernel.vars.push_back(fresh_name(kernel, kernel.vars[moving.id] + "_c"));
+    index.affine = index.affine.substitute(moving, var);
+    out.loops.push_back({var, i64(0), through->end, LoopKind::kSerial, 1, {}});
+    out.read.emplace_back(Affine(moving));
+    out.to.emplace_back(Affine(var));
+  }
+  if (out.loops.empty()) illegal("stage", at, "it reads one element");
+  return out;
+}
+
+/// Scratch of these extents; all but the outermost are tiles of known size, which are the strides.
+BufferDecl scratch_for(const Kernel& kernel, const BufferDecl& staged,
+                       const std::vector<Expr>& extents, std::string_view at) {
+  BufferDecl out;
+  out.name = fresh_name(kernel, staged.name + "_s");
+  out.type = value_type(staged.type);
+  out.access = Access::kInOut;
+  int64_t stride = 1;
+  out.strides.assign(extents.size(), 1);
+  for (size_t k = extents.size(); k-- > 1;) {
+    if (!is_const(extents[k])) illegal("stage", at, "two axes of unknown extent");
+    stride *= const_as_int(*extents[k]);
+    out.strides[k - 1] = stride;
+  }
+  out.scratch_elements = extents[0] * i64(stride);
+  return out;
+}
+
+Expr load_of(const Kernel& kernel, uint32_t buffer, std::vector<Index> indices) {
+  Node node;
+  node.op = Op::kLoad;
+  node.type = value_type(kernel.buffers[buffer].type);
+  node.id = buffer;
+  node.indices = std::move(indices);
+  return Expr(std::make_shared<const Node>(std::move(node)));
+}
+
 }  // namespace
 
 Kernel tile(Kernel kernel, std::string_view outer, std::string_view inner, int64_t outer_factor,
@@ -68,96 +180,18 @@ Kernel stage(Kernel kernel, std::string_view buffer, std::string_view at) {
   if (named->access != Access::kIn || named->is_scratch())
     illegal("stage", at, fmt::format("{} is no input", buffer));
   const Place place = find(kernel, at);
-  // The loops inside, and how the buffer is read there.
-  std::map<uint32_t, const For*> inside;
-  std::optional<std::vector<Index>> map;
   Block whole{(*place.block)[place.at]};
-  const Var loop = place.loop().var;
-  visit_statements(whole, [&](const Stmt& stmt) {
-    if (const auto* l = std::get_if<For>(&stmt.node)) inside[l->var.id] = l;
-    visit_exprs(stmt, [&](const Expr& root) {
-      visit_nodes(root, [&](const Expr& e) {
-        if (e->op != Op::kLoad || e->id != id) return;
-        if (e->guard) illegal("stage", at, "it reads under a condition");
-        for (const Index& index : e->indices)
-          if (!index.is_affine()) illegal("stage", at, "it gathers");
-        if (map && !same_affine(*map, e->indices))
-          illegal("stage", at, "it reads the buffer in several ways");
-        map = e->indices;
-      });
-    });
-  });
-  if (!map) illegal("stage", at, fmt::format("it does not read {}", buffer));
-  std::unordered_set<uint32_t> own;
-  for (const auto& [var, l] : inside) own.insert(var);
-
-  BufferDecl scratch;
-  scratch.name = fresh_name(kernel, std::string(buffer) + "_s");
-  scratch.type = value_type(named->type);
-  scratch.access = Access::kInOut;
-  std::vector<Index> copied = *map, staged, stored;
-  std::vector<For> loops;
-  std::vector<Expr> extents;
-  std::unordered_set<uint32_t> stepped;
-  for (Index& index : copied) {
-    uint32_t moving = UINT32_MAX;
-    for (const Affine::Term& term : index.affine.terms()) {
-      if (term.is_dim || !own.contains(term.id)) continue;
-      if (term.id == loop.id) illegal("stage", at, "its iterations read different elements");
-      if (moving != UINT32_MAX || term.coefficient != 1)
-        illegal("stage", at, "an index is more than a loop's own step");
-      moving = term.id;
-    }
-    if (moving == UINT32_MAX) continue;
-    const For& from = *inside.at(moving);
-    if (!stepped.insert(moving).second) illegal("stage", at, "one loop steps through two axes");
-    if (!is_const(from.begin) || const_as_int(*from.begin) != 0)
-      illegal("stage", at, "a loop inside does not start at 0");
-    if (uses(from.end, own)) illegal("stage", at, "the bounds of a loop inside depend on another");
-    // min(constant, rest) is a tile; its scratch has the constant's size.
-    Expr extent = from.end;
-    if (extent->op == Op::kMin && is_const(extent->args[0])) extent = extent->args[0];
-    bool over_dims = true;
-    visit_nodes(extent, [&](const Expr& e) {
-      over_dims = over_dims && e->op != Op::kLoopVar && e->op != Op::kReg;
-    });
-    if (!over_dims) illegal("stage", at, "the size of what it reads is not known in front of it");
-    const Var var{static_cast<uint32_t>(kernel.vars.size())};
-    kernel.vars.push_back(fresh_name(kernel, kernel.vars[moving] + "_c"));
-    index.affine = index.affine.substitute(Var{moving}, var);
-    loops.push_back({var, i64(0), from.end, LoopKind::kSerial, 1, {}});
-    extents.push_back(extent);
-    staged.emplace_back(Affine(Var{moving}));
-    stored.emplace_back(Affine(var));
-  }
-  if (loops.empty()) illegal("stage", at, "it reads one element");
-  // All axes but the outermost are tiles of known size, which are the strides.
-  int64_t stride = 1;
-  scratch.strides.assign(loops.size(), 1);
-  for (size_t k = loops.size(); k-- > 1;) {
-    if (!is_const(extents[k])) illegal("stage", at, "two axes of unknown extent");
-    stride *= const_as_int(*extents[k]);
-    scratch.strides[k - 1] = stride;
-  }
-  scratch.scratch_elements = extents[0] * i64(stride);
-  const auto target = static_cast<uint32_t>(kernel.buffers.size());
-  kernel.buffers.push_back(std::move(scratch));
-
-  const auto load_of = [&](uint32_t from, std::vector<Index> indices) {
-    Node node;
-    node.op = Op::kLoad;
-    node.type = value_type(kernel.buffers[from].type);
-    node.id = from;
-    node.indices = std::move(indices);
-    return Expr(std::make_shared<const Node>(std::move(node)));
-  };
-  Block copy{{Store{target, stored, load_of(id, copied), {}}}};
-  for (size_t k = loops.size(); k-- > 0;) {
-    loops[k].body = std::move(copy);
+  const Reads reads = reads_of(whole, id, buffer, at);
+  Staging staging = staging_of(kernel, reads, place.loop().var, at);
+  const auto scratch = static_cast<uint32_t>(kernel.buffers.size());
+  kernel.buffers.push_back(scratch_for(kernel, kernel.buffers[id], staging.extents, at));
+  Block copy{{Store{scratch, staging.to, load_of(kernel, id, staging.from), {}}}};
+  for (size_t k = staging.loops.size(); k-- > 0;) {
+    staging.loops[k].body = std::move(copy);
     copy.clear();
-    copy.push_back({std::move(loops[k])});
+    copy.push_back({std::move(staging.loops[k])});
   }
-  const Expr read = load_of(target, staged);
+  const Expr read = load_of(kernel, scratch, staging.read);
   whole = rewrite_exprs(
       whole, [&](const Expr& e) { return e->op == Op::kLoad && e->id == id ? read : e; });
   Block& block = *place.block;
