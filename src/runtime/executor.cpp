@@ -83,6 +83,42 @@ void Executor::patch(const Bound& bound, void** pointers, void* const* inputs,
                           (outputs.offsets ? outputs.offsets[p.port] : 0);
 }
 
+/// Tensors made by earlier segments.
+void Executor::point_to_made(const Bound& bound, void** pointers) const {
+  for (size_t k = 0; k < bound.pointers.size(); ++k) {
+    const uint32_t b = bound.pointers[k].buffer;
+    if (b != UINT32_MAX && b < context_.dynamic.size() && context_.dynamic[b])
+      pointers[k] = static_cast<std::byte*>(context_.dynamic[b].data()) + bound.pointers[k].offset;
+  }
+}
+
+namespace {
+
+/// Working memory of a segment's steps: a part that the workers share, then one for each.
+struct Scratch {
+  std::byte *shared, *first;
+  int64_t stride;
+
+  Scratch(std::byte* memory, const Bound& bound)
+      : shared(memory),
+        first(memory + align_up(bound.shared_bytes, 64)),
+        stride(align_up(bound.scratch_bytes, 64)) {}
+};
+
+void run_kernel(const BoundKernel& kernel, void** buffers, const Scratch& scratch,
+                TaskRunner& runner, int workers) {
+  const StepArgs args{buffers, scratch.first, scratch.shared};
+  if (workers == 1 || kernel.tasks <= 1) return kernel.run_all(args);
+  if (kernel.shared_bytes > 0) kernel.start(args);
+  runner.run(kernel.tasks, [&](int64_t task, int worker) {
+    const StepArgs mine{args.buffers, scratch.first + worker * scratch.stride, scratch.shared};
+    kernel.run(mine, task, task + 1);
+  });
+  if (kernel.shared_bytes > 0) kernel.finish(args);
+}
+
+}  // namespace
+
 uint64_t Executor::run_segment(const Turn& turn, void* const* inputs, const OutputPorts& outputs) {
   const Bound& bound = *turn.version->bound;
   const std::vector<uint8_t>& focus = turn.version->focus;
@@ -95,23 +131,13 @@ uint64_t Executor::run_segment(const Turn& turn, void* const* inputs, const Outp
     options_.budget->charge(bound.value_bytes());
   prepare_outputs(bound, outputs);
   void** pointers = resolve(bound, turn.side, single);
-  if (!single) {
-    // Tensors made by earlier segments.
-    for (size_t k = 0; k < bound.pointers.size(); ++k) {
-      const uint32_t b = bound.pointers[k].buffer;
-      if (b != UINT32_MAX && b < context_.dynamic.size() && context_.dynamic[b])
-        pointers[k] =
-            static_cast<std::byte*>(context_.dynamic[b].data()) + bound.pointers[k].offset;
-    }
-  }
+  if (!single) point_to_made(bound, pointers);
   patch(bound, pointers, inputs, outputs);
   CaptureScope capture(program_, bound, inputs, pointers, !options_.no_alloc);
 
   TaskRunner& runner = program_.engine().tasks();
   const int workers = runner.workers();
-  const int64_t scratch_stride = align_up(bound.scratch_bytes, 64);
-  std::byte* shared = context_.scratch.data();
-  std::byte* scratch = shared + align_up(bound.shared_bytes, 64);
+  const Scratch scratch(context_.scratch.data(), bound);
   const bool stoppable = options_.cancel || options_.deadline_ns > 0;
   size_t position = 0;
   try {
@@ -122,22 +148,10 @@ uint64_t Executor::run_segment(const Turn& turn, void* const* inputs, const Outp
       if (turn.look) [[unlikely]]
         look_at(bound, step, pointers, turn.look);
       const uint64_t start = times ? ticks() : 0;
-      if (step.kernel) [[likely]] {
-        const BoundKernel& kernel = *step.kernel;
-        const StepArgs args{pointers + step.first_pointer, scratch, shared};
-        if (workers == 1 || kernel.tasks <= 1) {
-          kernel.run_all(args);
-        } else {
-          if (kernel.shared_bytes > 0) kernel.start(args);
-          runner.run(kernel.tasks, [&](int64_t task, int worker) {
-            const StepArgs mine{args.buffers, scratch + worker * scratch_stride, shared};
-            kernel.run(mine, task, task + 1);
-          });
-          if (kernel.shared_bytes > 0) kernel.finish(args);
-        }
-      } else {
+      if (step.kernel) [[likely]]
+        run_kernel(*step.kernel, pointers + step.first_pointer, scratch, runner, workers);
+      else
         run_opaque(bound, step, pointers);
-      }
       if (times) {
         const uint64_t spent = ticks() - start;
         times->add_step(step.step, spent);
@@ -173,6 +187,66 @@ void Executor::look_at(const Bound& bound, const BoundStep& bound_step, void* co
   looked_ += ticks() - start;
 }
 
+namespace {
+
+/// Which output slots the caller has filled.
+class GivenSlots {
+ public:
+  explicit GivenSlots(const OutputPorts& outputs) {
+    for (size_t i = 0; i < outputs.count; ++i) {
+      if (i < 64)
+        first_ |= static_cast<uint64_t>(outputs.slots[i] != nullptr) << i;
+      else
+        others_.push_back(outputs.slots[i] != nullptr);
+    }
+  }
+  /// What a run that fails has put into the others.
+  void release_others(const OutputPorts& outputs) const {
+    for (size_t i = 0; i < outputs.count; ++i) {
+      const bool given = i < 64 ? ((first_ >> i) & 1) != 0 : others_[i - 64];
+      if (given || !outputs.slots[i]) continue;
+      outputs.slots[i]->release();
+      outputs.slots[i] = nullptr;
+    }
+  }
+
+ private:
+  uint64_t first_ = 0;        ///< bit i: slot i
+  std::vector<bool> others_;  ///< from slot 64 on: few models have as many, which may allocate
+};
+
+}  // namespace
+
+/// Results of dynamic and control steps.
+void Executor::hand_out_made(const Bound& last, void* const* inputs, const OutputPorts& outputs) {
+  const Plan& plan = *last.plan;
+  for (uint32_t i = 0; i < outputs.count; ++i) {
+    const PlanValue& value = plan.values[plan.outputs[i]];
+    const PlanBuffer& buffer = plan.buffers[value.buffer];
+    const bool container = value.dtype == DType::kUndefined;
+    if (buffer.storage != Storage::kDynamic && !container) continue;
+    Tensor tensor = buffer.storage == Storage::kDynamic
+                        ? dynamic_tensor(last, plan.outputs[i]).to_contiguous()
+                        : *static_cast<const Tensor*>(inputs[buffer.index]);
+    // It may be an element of a sequence that the caller has lent.
+    const Graph& graph = program_.graph();
+    if (!container && std::any_of(graph.inputs.begin(), graph.inputs.end(),
+                                  [&](ValueId input) { return is_container(graph.value(input)); }))
+      tensor = tensor.clone();
+    if (!outputs.slots[i]) {
+      outputs.slots[i] = new xc_tensor;
+      outputs.slots[i]->tensor = tensor;
+      continue;
+    }
+    const Tensor& to = outputs.slots[i]->tensor;
+    if (container) fail(Status::kUnsupported, "output {}: a sequence cannot be bound", i);
+    if (to.dtype() != tensor.dtype() || to.dims() != tensor.dims())
+      fail(Status::kInvalidArgument, "output {}: bound tensor is {}{}, the result is {}{}", i,
+           name(to.dtype()), to_text(to.dims()), name(tensor.dtype()), to_text(tensor.dims()));
+    copy_elements(tensor.view(), to.view());
+  }
+}
+
 void Executor::run(const Turn& turn, uint64_t run, void* const* inputs,
                    const OutputPorts& outputs) {
   const uint64_t start = turn.times ? ticks() : 0;
@@ -182,55 +256,15 @@ void Executor::run(const Turn& turn, uint64_t run, void* const* inputs,
   TracedRun traced;
   RunTrace* const trace = turn.times ? program_.trace() : nullptr;
   if (trace) traced_ = &traced.steps;
-  uint64_t given = 0;  // bit i: the caller's handle (outputs beyond 64 go the slow way)
-  std::vector<bool> given_more;
-  for (size_t i = 0; i < outputs.count; ++i) {
-    if (i < 64)
-      given |= static_cast<uint64_t>(outputs.slots[i] != nullptr) << i;
-    else
-      given_more.push_back(outputs.slots[i] != nullptr);
-  }
+  const GivenSlots given(outputs);
   try {
     context_.later.clear();
     context_.counted.clear();
     focus = run_segment(turn, inputs, outputs);
     if (last->plan->segments.size() > 1) last = &run_later(turn, run, inputs, outputs);
-    const Plan& plan = *last->plan;
-    // Results made by dynamic and control steps.
-    for (uint32_t i = 0; i < outputs.count; ++i) {
-      const PlanValue& value = plan.values[plan.outputs[i]];
-      const PlanBuffer& buffer = plan.buffers[value.buffer];
-      const bool container = value.dtype == DType::kUndefined;
-      if (buffer.storage != Storage::kDynamic && !container) continue;
-      Tensor tensor = buffer.storage == Storage::kDynamic
-                          ? dynamic_tensor(*last, plan.outputs[i]).to_contiguous()
-                          : *static_cast<const Tensor*>(inputs[buffer.index]);
-      // It may be an element of a sequence that the caller has lent.
-      const Graph& graph = program_.graph();
-      if (!container && std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](ValueId input) {
-            return is_container(graph.value(input));
-          }))
-        tensor = tensor.clone();
-      if (outputs.slots[i]) {
-        const Tensor& to = outputs.slots[i]->tensor;
-        if (container) fail(Status::kUnsupported, "output {}: a sequence cannot be bound", i);
-        if (to.dtype() != tensor.dtype() || to.dims() != tensor.dims())
-          fail(Status::kInvalidArgument, "output {}: bound tensor is {}{}, the result is {}{}", i,
-               name(to.dtype()), to_text(to.dims()), name(tensor.dtype()), to_text(tensor.dims()));
-        copy_elements(tensor.view(), to.view());
-      } else {
-        outputs.slots[i] = new xc_tensor;
-        outputs.slots[i]->tensor = tensor;
-      }
-    }
+    hand_out_made(*last, inputs, outputs);
   } catch (...) {
-    for (size_t i = 0; i < outputs.count; ++i) {
-      const bool mine = i < 64 ? ((given >> i) & 1) == 0 : !given_more[i - 64];
-      if (mine && outputs.slots[i]) {
-        outputs.slots[i]->release();
-        outputs.slots[i] = nullptr;
-      }
-    }
+    given.release_others(outputs);
     context_.dynamic.clear();
     for (const auto& [times, step, spent] : context_.counted) times->take_back(step, spent);
     throw;

@@ -33,6 +33,8 @@ class Executor {
   /// The segments behind sizes that the run finds out; the last one's Bound.
   const Bound& run_later(const Turn& first, uint64_t run, void* const* inputs,
                          const OutputPorts& outputs);
+  void point_to_made(const Bound& bound, void** pointers) const;
+  void hand_out_made(const Bound& last, void* const* inputs, const OutputPorts& outputs);
   void** resolve(const Bound& bound, int side, bool reuse);
   void prepare_outputs(const Bound& bound, const OutputPorts& outputs);
   void patch(const Bound& bound, void** pointers, void* const* inputs, const OutputPorts& outputs);
