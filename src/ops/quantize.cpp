@@ -149,8 +149,7 @@ void reference_dequantize(const ReferenceContext& ctx) {
   write_dense(ctx.outputs[0], out);
 }
 
-// ---- expansions: f32 against 8- and 16-bit integers, per tensor or per axis
-// ----------------------
+// ---- expansions: f32 against 8- and 16-bit integers, per tensor or per axis ---------------------
 
 constexpr TypeSet kPlainIntegers =
     type_set({DType::kI8, DType::kU8, DType::kI16, DType::kU16, DType::kI32});

@@ -43,8 +43,7 @@ Dim components(const InferContext& c, const SymDims& dims) {
   return last;
 }
 
-// ---- short transforms as products
-// ----------------------------------------------------------------
+// ---- short transforms as products ---------------------------------------------------------------
 
 /// Entries of the largest matrix that stands for a transform.
 constexpr int64_t kMostEntries = int64_t{1} << 21;

@@ -178,8 +178,7 @@ void copy_mapped(const T* x, T* y, const MappedSpace& space, T filling, int64_t 
   }
 }
 
-// ---- Pad
-// -----------------------------------------------------------------------------------------
+// ---- Pad ----------------------------------------------------------------------------------------
 
 /// The sources of an axis of `kept` elements with so many more around it. `mode`: Pad's attribute.
 AxisSources padded(const std::string& mode, int64_t kept, int64_t before, int64_t after,
@@ -257,8 +256,7 @@ Sources pad_sources(const StepSpec& spec, const OperandViews& views, const Contr
   return sources;
 }
 
-// ---- Resize
-// --------------------------------------------------------------------------------------
+// ---- Resize -------------------------------------------------------------------------------------
 
 Sources nearest_sources(const StepSpec& spec, const OperandViews& views,
                         const ControlInputs& control) {
@@ -344,8 +342,7 @@ class MappedBound final : public BoundKernel {
   MappedSpace space_;  ///< unless dynamic
 };
 
-// ---- rows
-// ----------------------------------------------------------------------------------------
+// ---- rows ---------------------------------------------------------------------------------------
 
 Verdict supports_pad(const StepSpec& spec) {
   if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");

@@ -44,8 +44,7 @@ constexpr int64_t kHeldSmallest = 4 << 10;   ///< and where the model holds them
 /// slice of columns is not (measured; the library then copies through a buffer of its own).
 constexpr int64_t kDenseRows = 48;
 
-// ---- packed weights
-// ------------------------------------------------------------------------------
+// ---- packed weights -----------------------------------------------------------------------------
 
 /// Whether the own kernel for few rows reads these weights, not in narrow panels: no primitive is
 /// needed then. The library's for one to three rows keeps too few sums at a time to follow the
@@ -268,8 +267,7 @@ class PackedBound final : public BoundKernel {
   int64_t stage_ = 0, left_at_ = 0, widened_at_ = 0, scratchpad_bytes_ = 0;  ///< in scratch
 };
 
-// ---- the kernel
-// ----------------------------------------------------------------------------------
+// ---- the kernel ---------------------------------------------------------------------------------
 
 Verdict supports(const StepSpec& spec) {
   return supports_gemm(spec, DType::kF32);
