@@ -59,7 +59,11 @@ class Session:
         jit: str | None = None,
         operators: Operators | None = None,
         **options: str | int | bool,
-    ) -> None: ...
+    ) -> None:
+        """`model` is a path (ONNX, .xcg or the text form, told apart by content; the file must not change
+        while the session lives) or the bytes of one. `threads`: 0 = all cores. `jit`: "auto", "off", "sync" or
+        "freeze". `options`: others by name, `xc.options()` lists them. What is not given is read from XC_*.
+        Every session has an engine of its own. Fails with Error, TypeError for arguments of wrong types."""
     def run(self, inputs: Sequence[Any] | Mapping[str, Any], timeout: float | None = None) -> list[Any]:
         """Runs once: inputs in the model's order or by name, outputs in the model's order.
 
@@ -76,11 +80,12 @@ class Session:
     def explain(self, shapes: Mapping[str, Sequence[int]] | None = None, json: bool = False) -> str:
         """The current plan: per step the kernel and those refused, fused regions with cost and state."""
     def profile(self) -> dict[str, Any]:
-        """Counters, regions and events so far."""
+        """Counters, regions and events so far, keys as the fields of xc/profile.h: times end in their unit."""
     def freeze(self) -> None:
         """Ends adaptation: current code stays."""
     def wait_idle(self, timeout: float = 10.0) -> bool:
-        """Waits until nothing is compiling or on trial; trials advance only while the session runs."""
+        """Waits until nothing is queued or compiling; False on timeout (seconds). A trial may still be open:
+        trials advance only while the session runs."""
     def warm_up(self, shapes: Mapping[str, Sequence[int]], timeout: float = 60.0) -> bool:
         """Compiles for the given dims of every input before the session serves; False on timeout (seconds)."""
     @property
