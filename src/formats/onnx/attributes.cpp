@@ -63,14 +63,30 @@ AttributeType type_of(const Source& source, const AttributeProto& attribute) {
   return *found;
 }
 
-Attr decode_payload(const Source& source, const AttributeProto& attribute, TensorReader& tensors) {
-  const AttributeType type = type_of(source, attribute);
+namespace {
+
+/// What the fields of an attribute hold; those of its type are set.
+struct Payload {
   double real = 0;
   int64_t integer = 0;
   std::optional<Bytes> text, message;
   std::vector<double> reals;
   std::vector<int64_t> integers;
   std::vector<std::string> strings;
+};
+
+/// Some writers fill in the zeros of the other kinds.
+void expect_zero(Message& m, const AttributeProto& attribute, AttributeType type,
+                 AttributeType found) {
+  const bool zero = (m.field() == 2 && std::bit_cast<uint32_t>(m.real()) == 0) ||
+                    (m.field() == 3 && m.integer() == 0) || (m.field() == 4 && m.bytes().empty());
+  if (!zero)
+    m.damaged(fmt::format("attribute '{}' of type {} has a value of type {}",
+                          printable(attribute.name), name(type), name(found)));
+}
+
+Payload read_payload(const Source& source, const AttributeProto& attribute, AttributeType type) {
+  Payload out;
   int64_t entries = 0;
   const auto count = [&] {
     if (++entries > source.limits.attribute_elements)
@@ -85,77 +101,78 @@ Attr decode_payload(const Source& source, const AttributeProto& attribute, Tenso
     return bytes;
   };
   for (Message m(source, attribute.body); m.next();) {
-    const auto payload = payload_type(m.field());
-    if (payload && *payload != type) {
-      // Some writers fill in the zeros of the other kinds.
-      const bool zero = (m.field() == 2 && std::bit_cast<uint32_t>(m.real()) == 0) ||
-                        (m.field() == 3 && m.integer() == 0) ||
-                        (m.field() == 4 && m.bytes().empty());
-      if (!zero)
-        m.damaged(fmt::format("attribute '{}' of type {} has a value of type {}",
-                              printable(attribute.name), name(type), name(*payload)));
+    if (const auto found = payload_type(m.field()); found && *found != type) {
+      expect_zero(m, attribute, type, *found);
       continue;
     }
     switch (m.field()) {
       case 2:
-        real = m.real();
+        out.real = m.real();
         break;
       case 3:
-        integer = m.integer();
+        out.integer = m.integer();
         break;
       case 4:
-        text = string(m);
+        out.text = string(m);
         break;
       case 5:
       case 14:
       case 22:
-        message = m.bytes();
+        out.message = m.bytes();
         break;
       case 7:
         m.each_fixed<float>([&](float v) {
           count();
-          reals.push_back(v);
+          out.reals.push_back(v);
         });
         break;
       case 8:
         m.each_integer([&](int64_t v) {
           count();
-          integers.push_back(v);
+          out.integers.push_back(v);
         });
         break;
       case 9:
         count();
-        strings.emplace_back(string(m));
+        out.strings.emplace_back(string(m));
         break;
       default:
         m.skip();
     }
   }
-  const auto required = [&]() -> Bytes {
-    if (!message)
+  return out;
+}
+
+}  // namespace
+
+Attr decode_payload(const Source& source, const AttributeProto& attribute, TensorReader& tensors) {
+  const AttributeType type = type_of(source, attribute);
+  Payload payload = read_payload(source, attribute, type);
+  const auto message = [&]() -> Bytes {
+    if (!payload.message)
       Message(source, attribute.body)
           .damaged(fmt::format("attribute '{}' has no value", printable(attribute.name)));
-    return *message;
+    return *payload.message;
   };
   switch (type) {
     case AttributeType::kFloat:
-      return real;
+      return payload.real;
     case AttributeType::kInt:
-      return integer;
+      return payload.integer;
     case AttributeType::kString:
-      return std::string(text.value_or(Bytes()));
+      return std::string(payload.text.value_or(Bytes()));
     case AttributeType::kFloats:
-      return reals;
+      return std::move(payload.reals);
     case AttributeType::kInts:
-      return integers;
+      return std::move(payload.integers);
     case AttributeType::kStrings:
-      return strings;
+      return std::move(payload.strings);
     case AttributeType::kTensor:
-      return tensors.dense(required());
+      return tensors.dense(message());
     case AttributeType::kSparseTensor:
-      return tensors.sparse(required());
+      return tensors.sparse(message());
     case AttributeType::kTypeProto:
-      return decode_type(source, required(), std::string(attribute.name)).text();
+      return decode_type(source, message(), std::string(attribute.name)).text();
     default:
       fail(Status::kUnsupported, "attribute '{}' of type {} is not supported",
            printable(attribute.name), name(type));

@@ -142,6 +142,32 @@ void Importer::check_attribute(const NodeProto& proto, const OpVersion& version,
          printable(attribute.name), name(type), name(row->type));
 }
 
+std::map<std::string_view, const GraphProto*> Importer::import_attributes(const Scope& scope,
+                                                                          const NodeProto& proto,
+                                                                          const OpVersion* version,
+                                                                          Attrs& attrs) {
+  std::map<std::string_view, const GraphProto*> graphs;
+  for (const AttributeProto& written : proto.attributes) {
+    const auto attribute = resolve(written, scope.environment);
+    if (!attribute) continue;
+    if (version) check_attribute(proto, *version, *attribute);
+    if (type_of(source_, *attribute) == AttributeType::kGraph) {
+      if (!attribute->graph)
+        fail(Status::kInvalidModel, "attribute '{}' has no graph", printable(attribute->name));
+      graphs[attribute->name] = attribute->graph.get();
+    } else {
+      attrs.set(std::string(attribute->name),
+                located(fmt::format("{}, attribute '{}'", place(proto), printable(attribute->name)),
+                        [&] { return decode_payload(source_, *attribute, tensors_); }));
+    }
+  }
+  if (version)
+    for (const AttributeRow& row : version->attributes)
+      if (row.required && !attrs.has(row.name) && !graphs.contains(row.name))
+        fail(Status::kInvalidModel, "attribute '{}' is missing", row.name);
+  return graphs;
+}
+
 void Importer::import_op(Scope& scope, const NodeProto& proto) {
   Graph& graph = *scope.graph;
   const std::string domain(proto.domain);
@@ -173,26 +199,7 @@ void Importer::import_op(Scope& scope, const NodeProto& proto) {
   if (!proto.name.empty()) draft.name = scope.prefix + std::string(proto.name);
   for (const Bytes name : proto.inputs) draft.inputs.push_back(scope.lookup(name));
 
-  std::map<std::string_view, const GraphProto*> graphs;
-  for (const AttributeProto& written : proto.attributes) {
-    const auto attribute = resolve(written, scope.environment);
-    if (!attribute) continue;
-    if (version) check_attribute(proto, *version, *attribute);
-    if (type_of(source_, *attribute) == AttributeType::kGraph) {
-      if (!attribute->graph)
-        fail(Status::kInvalidModel, "attribute '{}' has no graph", printable(attribute->name));
-      graphs[attribute->name] = attribute->graph.get();
-    } else {
-      draft.attrs.set(
-          std::string(attribute->name),
-          located(fmt::format("{}, attribute '{}'", place(proto), printable(attribute->name)),
-                  [&] { return decode_payload(source_, *attribute, tensors_); }));
-    }
-  }
-  if (version)
-    for (const AttributeRow& row : version->attributes)
-      if (row.required && !draft.attrs.has(row.name) && !graphs.contains(row.name))
-        fail(Status::kInvalidModel, "attribute '{}' is missing", row.name);
+  const auto graphs = import_attributes(scope, proto, version, draft.attrs);
   if (proto.op == "FlexAttention" && standard) {
     const auto modifier = [&](std::string_view key) -> ModifierFn {
       const auto it = graphs.find(key);

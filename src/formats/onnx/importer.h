@@ -34,6 +34,12 @@ class Importer {
   /// version. `depth` counts the functions around it.
   void import_node(Scope& scope, const NodeProto& proto, int depth);
   void import_op(Scope& scope, const NodeProto& proto);
+  /// Sets the attributes of a node; returns those that are graphs. `version` is null for operators
+  /// that are not the standard's.
+  std::map<std::string_view, const GraphProto*> import_attributes(const Scope& scope,
+                                                                  const NodeProto& proto,
+                                                                  const OpVersion* version,
+                                                                  Attrs& attrs);
   void import_constant(Scope& scope, const NodeProto& proto);
   /// The version of a domain that the scope imports; fails when it imports none.
   int64_t opset_of(const Scope& scope, std::string_view domain) const;

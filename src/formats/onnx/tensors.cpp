@@ -65,6 +65,45 @@ uint32_t typed_field_of(DType dtype) {
   }
 }
 
+/// A StringStringEntryProto.
+std::pair<Bytes, Bytes> key_and_value(const Source& source, Bytes body) {
+  Bytes key, value;
+  for (Message m(source, body); m.next();) switch (m.field()) {
+      case 1:
+        key = m.bytes();
+        break;
+      case 2:
+        value = m.bytes();
+        break;
+      default:
+        m.skip();
+    }
+  return {key, value};
+}
+
+/// Adds a dim of a tensor or sparse tensor to those read before.
+void add_dim(const Source& source, Dims& dims, int64_t dim) {
+  if (static_cast<int>(dims.size()) >= source.limits.rank)
+    fail(Status::kLimit, "a tensor has more than {} dimensions", source.limits.rank);
+  dims.push_back(dim);
+}
+
+/// Where an element of a sparse tensor lies in the dense one. `indices`: one number for it, or one
+/// per axis.
+int64_t sparse_offset(const Tensor& indices, int64_t element, std::span<const int64_t> dims) {
+  const int64_t* index = indices.as<int64_t>();
+  if (indices.rank() == 1) return index[element];
+  int64_t flat = 0;
+  const auto rank = static_cast<int64_t>(dims.size());
+  for (int64_t axis = 0; axis < rank; ++axis) {
+    const int64_t at = index[element * rank + axis], size = dims[static_cast<size_t>(axis)];
+    if (at < 0 || at >= size)
+      fail(Status::kInvalidModel, "sparse index {} is outside of [0, {})", at, size);
+    flat = flat * size + at;
+  }
+  return flat;
+}
+
 /// A decimal number of 64 bits and nothing else.
 int64_t decimal(Bytes text, std::string_view what) {
   int64_t out = 0;
@@ -99,11 +138,7 @@ TensorReader::Fields TensorReader::read_fields(Bytes body) const {
   };
   for (Message m(source_, body); m.next();) switch (m.field()) {
       case kDims:
-        m.each_integer([&](int64_t d) {
-          if (static_cast<int>(out.dims.size()) >= source_.limits.rank)
-            fail(Status::kLimit, "a tensor has more than {} dimensions", source_.limits.rank);
-          out.dims.push_back(d);
-        });
+        m.each_integer([&](int64_t d) { add_dim(source_, out.dims, d); });
         break;
       case kDataType:
         data_type = m.integer();
@@ -117,22 +152,10 @@ TensorReader::Fields TensorReader::read_fields(Bytes body) const {
       case kDataLocation:
         out.external = m.integer() == 1;
         break;
-      case kExternalData: {
-        Bytes key, value;
-        for (Message e(source_, m.bytes()); e.next();) switch (e.field()) {
-            case 1:
-              key = e.bytes();
-              break;
-            case 2:
-              value = e.bytes();
-              break;
-            default:
-              e.skip();
-          }
-        if (out.external_entries.size() >= 16) m.damaged("too many external data entries");
-        out.external_entries.emplace_back(key, value);
+      case kExternalData:
+        out.external_entries.push_back(key_and_value(source_, m.bytes()));
+        if (out.external_entries.size() > 16) m.damaged("too many external data entries");
         break;
-      }
       case kFloatData:
         m.each_fixed<float>([&](float) { typed(m, 1); });
         break;
@@ -189,6 +212,62 @@ Tensor TensorReader::from_bytes(const Fields& f, const std::shared_ptr<Buffer>& 
                             });
 }
 
+namespace {
+
+/// Elements of a tensor out of the entries of its list, one after the other.
+class ListReader {
+ public:
+  ListReader(Tensor& out, int per_byte, std::string what)
+      : out_(out),
+        bits_(info(out.dtype()).bits),
+        per_byte_(per_byte),
+        count_(out.count()),
+        what_(std::move(what)) {}
+
+  template <class T>
+  void add(T v) {
+    out_.as<T>()[at_++] = std::move(v);
+  }
+  /// An entry of uint64_data, which holds u32 as well.
+  void add_unsigned(int64_t v) {
+    if (out_.dtype() == DType::kU64) return add(static_cast<uint64_t>(v));
+    if (v < 0 || v > UINT32_MAX) does_not_fit(v);
+    add(static_cast<uint32_t>(v));
+  }
+  /// An entry of int32_data, which holds all types of up to 32 bits but f32. Signed and unsigned
+  /// spellings of the same bits are both in use, but for the 6-bit types, which the standard puts
+  /// one in an entry, in its low bits, the others 0.
+  void add_word(int64_t v) {
+    const bool alone = bits_ < 8 && per_byte_ == 1;
+    const int width = bits_ < 8 && !alone ? 8 : bits_;
+    if (v < (alone ? 0 : -(int64_t{1} << (width - 1))) || v >= (int64_t{1} << width))
+      does_not_fit(v);
+    if (out_.dtype() == DType::kBool) return add(static_cast<uint8_t>(v != 0));
+    if (bits_ < 8) return add_packed(static_cast<uint8_t>(v));
+    if (bits_ == 8) return add(static_cast<uint8_t>(v));
+    if (bits_ == 16) return add(static_cast<uint16_t>(v));
+    add(static_cast<uint32_t>(v));
+  }
+
+ private:
+  void add_packed(uint8_t byte) {
+    const int64_t n = std::min<int64_t>(per_byte_, count_ - at_);
+    unpack_elements(out_.dtype(), &byte, n, out_.as<uint8_t>() + at_);
+    at_ += n;
+  }
+  [[noreturn]] void does_not_fit(int64_t v) const {
+    fail(Status::kInvalidModel, "{}: {} does not fit {}", what_, v, name(out_.dtype()));
+  }
+
+  Tensor& out_;
+  const int bits_, per_byte_;
+  const int64_t count_;
+  const std::string what_;  ///< the tensor, for messages
+  int64_t at_ = 0;
+};
+
+}  // namespace
+
 Tensor TensorReader::from_typed(const Fields& f) const {
   const int per_byte =
       f.dtype == DType::kString ? 1 : std::max(1, 8 / std::max<int>(1, info(f.dtype).bits));
@@ -199,8 +278,7 @@ Tensor TensorReader::from_typed(const Fields& f) const {
          name(f.dtype), to_text(f.dims), wanted,
          f.typed_field == typed_field_of(f.dtype) ? f.typed_count : 0);
   Tensor out(f.dtype, f.dims);
-  int64_t at = 0;
-  const int bits = info(f.dtype).bits;
+  ListReader list(out, per_byte, f.text());
   for (Message m(source_, f.body); m.next();) {
     if (m.field() != f.typed_field || m.field() == 0) {
       m.skip();
@@ -208,50 +286,22 @@ Tensor TensorReader::from_typed(const Fields& f) const {
     }
     switch (m.field()) {
       case kFloatData:
-        m.each_fixed<float>([&](float v) { out.as<float>()[at++] = v; });
+        m.each_fixed<float>([&](float v) { list.add(v); });
         break;
       case kDoubleData:
-        m.each_fixed<double>([&](double v) { out.as<double>()[at++] = v; });
+        m.each_fixed<double>([&](double v) { list.add(v); });
         break;
       case kStringData:
-        out.as<std::string>()[at++] = m.bytes();
+        list.add(std::string(m.bytes()));
         break;
       case kInt64Data:
-        m.each_integer([&](int64_t v) { out.as<int64_t>()[at++] = v; });
+        m.each_integer([&](int64_t v) { list.add(v); });
         break;
       case kUint64Data:
-        m.each_integer([&](int64_t v) {
-          if (f.dtype == DType::kU64)
-            out.as<uint64_t>()[at++] = static_cast<uint64_t>(v);
-          else if (v >= 0 && v <= UINT32_MAX)
-            out.as<uint32_t>()[at++] = static_cast<uint32_t>(v);
-          else
-            fail(Status::kInvalidModel, "{}: {} does not fit {}", f.text(), v, name(f.dtype));
-        });
+        m.each_integer([&](int64_t v) { list.add_unsigned(v); });
         break;
       default:
-        m.each_integer([&](int64_t v) {
-          // Signed and unsigned spellings of the same bits are both in use, but for the 6-bit
-          // types, which the standard puts one in an entry, in its low bits, the others 0.
-          const bool alone = bits < 8 && per_byte == 1;
-          const int width = bits < 8 && !alone ? 8 : bits;
-          if (v < (alone ? 0 : -(int64_t{1} << (width - 1))) || v >= (int64_t{1} << width))
-            fail(Status::kInvalidModel, "{}: {} does not fit {}", f.text(), v, name(f.dtype));
-          if (f.dtype == DType::kBool) {
-            out.as<uint8_t>()[at++] = v != 0;
-          } else if (bits < 8) {
-            const int64_t n = std::min<int64_t>(per_byte, f.count - at);
-            const auto byte = static_cast<uint8_t>(v);
-            unpack_elements(f.dtype, &byte, n, out.as<uint8_t>() + at);
-            at += n;
-          } else if (bits == 8) {
-            out.as<uint8_t>()[at++] = static_cast<uint8_t>(v);
-          } else if (bits == 16) {
-            out.as<uint16_t>()[at++] = static_cast<uint16_t>(v);
-          } else {
-            out.as<uint32_t>()[at++] = static_cast<uint32_t>(v);
-          }
-        });
+        m.each_integer([&](int64_t v) { list.add_word(v); });
     }
   }
   return out;
@@ -320,11 +370,7 @@ Tensor TensorReader::sparse(Bytes body) {
         indices_body = m.bytes();
         break;
       case 3:
-        m.each_integer([&](int64_t d) {
-          if (static_cast<int>(dims.size()) >= source_.limits.rank)
-            fail(Status::kLimit, "a tensor has more than {} dimensions", source_.limits.rank);
-          dims.push_back(d);
-        });
+        m.each_integer([&](int64_t d) { add_dim(source_, dims, d); });
         break;
       default:
         m.skip();
@@ -344,20 +390,9 @@ Tensor TensorReader::sparse(Bytes body) {
   Tensor out(values.dtype(), dims);
   if (values.dtype() != DType::kString)
     std::memset(out.data(), 0, static_cast<size_t>(out.byte_size()));
-  const int64_t* index = indices.as<int64_t>();
   int64_t previous = -1;
   for (int64_t i = 0; i < values.count(); ++i) {
-    int64_t flat = 0;
-    if (indices.rank() == 1) {
-      flat = index[i];
-    } else {
-      for (int64_t axis = 0; axis < rank; ++axis) {
-        const int64_t at = index[i * rank + axis], size = dims[static_cast<size_t>(axis)];
-        if (at < 0 || at >= size)
-          fail(Status::kInvalidModel, "sparse index {} is outside of [0, {})", at, size);
-        flat = flat * size + at;
-      }
-    }
+    const int64_t flat = sparse_offset(indices, i, dims);
     if (flat <= previous || flat >= count)
       fail(Status::kInvalidModel, "sparse indices must ascend within {}: {} after {}",
            to_text(dims), flat, previous);
