@@ -169,6 +169,65 @@ bool rounds_once(const Graph& graph, NodeId id) {
   });
 }
 
+namespace {
+
+/// The node as a region of its own, before it is expanded.
+Region alone(const Node& node, NodeId id) {
+  Region out;
+  out.nodes = {id};
+  for (ValueId v : node.inputs)
+    if (v != kNone && std::find(out.inputs.begin(), out.inputs.end(), v) == out.inputs.end())
+      out.inputs.push_back(v);
+  out.outputs = {node.outputs[0]};
+  return out;
+}
+
+/// What a graph of scalars and of reductions over the same axes of `space` is; kNone for others.
+FusionClass classify_parts(const Graph& graph, const SymDims& space) {
+  FusionClass out;
+  double weight = 0;
+  RowAxes row_axes;
+  bool scalars = true;
+  for (NodeId id : graph.order()) {
+    const Node& part = graph.node(id);
+    scalars &= part.op->scalar != nullptr;
+    if (!types_fit(graph, part) || index_map(graph, id)) return out;
+    if (part.op->scalar && !expressible(graph, part)) return out;
+    if (part.op->reduction) {
+      const auto axes = reduced_axes(graph, part);
+      if (!axes || !(row_axes.none() || row_axes == *axes)) return out;
+      if (!(*graph.value(part.inputs[0]).type.dims == space)) return out;
+      if (part.attrs.get_int("keepdims", 1) == 0) return out;
+      row_axes = *axes;
+    }
+    weight += part.op->weight;
+  }
+  if (row_axes.whole(space) || (row_axes.none() && !scalars)) return out;
+  out.weight = weight;
+  if (row_axes.none()) {  // QuantizeLinear and its inverse
+    out.kind = FusionKind::kScalar;
+    return out;
+  }
+  out.kind = FusionKind::kComposite;
+  out.row_axes = row_axes;
+  out.space = space;
+  return out;
+}
+
+/// By what the operator stands for.
+FusionClass classify_expanded(const Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  try {
+    Graph expanded = extract_region(graph, alone(node, id)).graph;
+    if (!expand_composites(expanded)) return {};
+    return classify_parts(expanded, *graph.value(node.outputs[0]).type.dims);
+  } catch (const Error&) {
+    return {};  // an operator that refuses to be expanded here stays a step
+  }
+}
+
+}  // namespace
+
 FusionClass classify(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
   FusionClass out;
@@ -198,50 +257,7 @@ FusionClass classify(const Graph& graph, NodeId id) {
     out.kind = FusionKind::kMap;
     return out;
   }
-  if (!node.op->expand) return out;
-  // Expanded on its own: does it consist of scalars and reductions over the same axes?
-  Region alone;
-  alone.nodes = {id};
-  for (ValueId v : node.inputs) {
-    if (v == kNone || std::find(alone.inputs.begin(), alone.inputs.end(), v) != alone.inputs.end())
-      continue;
-    alone.inputs.push_back(v);
-  }
-  alone.outputs = {node.outputs[0]};
-  try {
-    Graph graph_alone = extract_region(graph, alone).graph;
-    if (!expand_composites(graph_alone)) return out;
-    const SymDims& space = *graph.value(node.outputs[0]).type.dims;
-    double weight = 0;
-    RowAxes row_axes;
-    bool scalars = true;
-    for (NodeId id : graph_alone.order()) {
-      const Node& part = graph_alone.node(id);
-      scalars &= part.op->scalar != nullptr;
-      if (!types_fit(graph_alone, part) || index_map(graph_alone, id)) return out;
-      if (part.op->scalar && !expressible(graph_alone, part)) return out;
-      if (part.op->reduction) {
-        const auto axes = reduced_axes(graph_alone, part);
-        if (!axes || !(row_axes.none() || row_axes == *axes)) return out;
-        if (!(*graph_alone.value(part.inputs[0]).type.dims == space)) return out;
-        if (part.attrs.get_int("keepdims", 1) == 0) return out;
-        row_axes = *axes;
-      }
-      weight += part.op->weight;
-    }
-    if (row_axes.whole(space) || (row_axes.none() && !scalars)) return out;
-    out.weight = weight;
-    if (row_axes.none()) {  // QuantizeLinear and its inverse
-      out.kind = FusionKind::kScalar;
-      return out;
-    }
-    out.kind = FusionKind::kComposite;
-    out.row_axes = row_axes;
-    out.space = space;
-  } catch (const Error&) {
-    return {};  // an operator that refuses to be expanded here stays a step
-  }
-  return out;
+  return node.op->expand ? classify_expanded(graph, id) : out;
 }
 
 }  // namespace xc
