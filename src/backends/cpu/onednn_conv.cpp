@@ -47,8 +47,7 @@ struct PackedSlice {
 /// Weights in the layouts bound convolutions have asked for. Usually one.
 class WeightStore {
  public:
-  explicit WeightStore(const StepSpec& spec)
-      : weights_(spec.inputs[1].constant), groups_(spec.attrs().get_int("group", 1)) {}
+  explicit WeightStore(const StepSpec& spec) : weights_(spec.inputs[1].constant) {}
   bool constant() const { return static_cast<bool>(weights_); }
 
   std::shared_ptr<Buffer> get(int64_t c0, const dnnl::memory::desc& wanted,
@@ -75,7 +74,6 @@ class WeightStore {
 
  private:
   Tensor weights_;
-  int64_t groups_;
   std::mutex mutex_;
   std::vector<PackedSlice> slices_;
 };
