@@ -377,22 +377,46 @@ void Emitter::turn(const std::vector<AccState*>& partials, int by) {
       if (!vectors->empty()) std::rotate(vectors->begin(), vectors->begin() + by, vectors->end());
 }
 
-void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
-  VectorLoop state;
-  state.loop = &loop;
-  state.lanes = loop.factor;
-  state.vars.insert(loop.var.id);
-  int groups = 1;  // partial vectors of the reductions it feeds
+// A vector loop before anything of it is written: what is defined inside.
+Emitter::VectorLoop Emitter::open_vector_loop(const For& loop) {
+  VectorLoop out;
+  out.loop = &loop;
+  out.lanes = loop.factor;
+  out.vars.insert(loop.var.id);
   visit_statements(loop.body, [&](const Stmt& stmt) {
-    if (const auto* inner = std::get_if<For>(&stmt.node)) state.vars.insert(inner->var.id);
-    if (const auto* let = std::get_if<Let>(&stmt.node)) state.regs.insert(let->reg);
-    if (const auto* acc = std::get_if<DeclareAcc>(&stmt.node)) state.accs.insert(acc->acc);
-    if (const auto* write = std::get_if<Store>(&stmt.node)) state.stored.insert(write->buffer);
-    if (const auto* feed = std::get_if<Accumulate>(&stmt.node);
-        feed && kernel_.accs[feed->acc].order == AccOrder::kLanes)
-      groups = kReductionAccumulators;
+    if (const auto* inner = std::get_if<For>(&stmt.node)) out.vars.insert(inner->var.id);
+    if (const auto* let = std::get_if<Let>(&stmt.node)) out.regs.insert(let->reg);
+    if (const auto* acc = std::get_if<DeclareAcc>(&stmt.node)) out.accs.insert(acc->acc);
+    if (const auto* write = std::get_if<Store>(&stmt.node)) out.stored.insert(write->buffer);
   });
+  return out;
+}
 
+// Does a block feed reductions in lanes, those declared in it included?
+bool Emitter::reduces(const Block& body) const {
+  bool out = false;
+  visit_statements(body, [&](const Stmt& stmt) {
+    const auto* feed = std::get_if<Accumulate>(&stmt.node);
+    out = out || (feed && kernel_.accs[feed->acc].order == AccOrder::kLanes);
+  });
+  return out;
+}
+
+// What follows hoisted code: one block with it where the loop is but one block.
+void Emitter::join_front(Builder& front, llvm::BasicBlock* main) {
+  if (b_.GetInsertBlock() == main) {
+    b_.SetInsertPoint(front.GetInsertBlock());
+    front.GetInsertBlock()->splice(front.GetInsertBlock()->end(), main);
+    main->eraseFromParent();
+  } else {
+    front.CreateBr(main);
+    llvm::MergeBlockIntoPredecessor(main);
+  }
+}
+
+void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
+  VectorLoop state = open_vector_loop(loop);
+  const int groups = reduces(loop.body) ? kReductionAccumulators : 1;  // partial vectors
   // Everything runs only when there is an iteration, so that hoisted loads are in range.
   const Carried carried = carried_by(loop.body);
   when(b_.CreateICmpSLT(begin, end), carried, [&] {
@@ -457,16 +481,7 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
              [&] { turn(partials, groups - by); });
     }
     vector_ = nullptr;
-
-    // One block where that is all: the body follows what was hoisted.
-    if (b_.GetInsertBlock() == main) {
-      b_.SetInsertPoint(front.GetInsertBlock());
-      front.GetInsertBlock()->splice(front.GetInsertBlock()->end(), main);
-      main->eraseFromParent();
-    } else {
-      front.CreateBr(main);
-      llvm::MergeBlockIntoPredecessor(main);
-    }
+    join_front(front, main);
   });
 }
 

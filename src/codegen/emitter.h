@@ -76,6 +76,10 @@ class Emitter {
   void serial_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   void unrolled_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   void vector_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
+  struct VectorLoop;
+  VectorLoop open_vector_loop(const loop::For& loop);
+  bool reduces(const loop::Block& body) const;
+  void join_front(Builder& front, llvm::BasicBlock* main);
   llvm::Value* first_lanes(llvm::Value* left, llvm::Value* condition = nullptr);
   llvm::Value* lanes_below(llvm::Value* limit);
   bool rest_under_mask(const loop::For& loop) const;
