@@ -16,6 +16,25 @@ double rounded(double value) {
   return std::round(value * 1e6) / 1e6;
 }
 
+/// The first call that took longest against the median of what near sizes take: that ratio, and the
+/// size.
+std::pair<double, int64_t> worst_first(const std::map<int64_t, std::vector<double>>& times) {
+  double worst = 0;
+  int64_t worst_size = 0;
+  for (const auto& [size, list] : times) {
+    std::vector<double> near;
+    for (const auto& [other, others] : times)
+      if (std::abs(other - size) <= std::max<int64_t>(2, size / 8))
+        near.insert(near.end(), others.begin(), others.end());
+    const double ratio = list.front() / std::max(median(near), 1e-9);
+    if (ratio > worst) {
+      worst = ratio;
+      worst_size = size;
+    }
+  }
+  return {worst, worst_size};
+}
+
 }  // namespace
 
 ordered_json measure_stream(const BenchFlags& flags, const std::string& model) {
@@ -55,23 +74,10 @@ ordered_json measure_stream(const BenchFlags& flags, const std::string& model) {
     if (calls == 10) memory = resident_mb();
     progress.show(fmt::format("{}: call {} of {}", model, calls, sizes.size()));
   }
-  // A first call against the median of what near sizes take.
-  double worst = 0;
-  int64_t worst_size = 0;
-  for (const auto& [size, list] : times) {
-    std::vector<double> near;
-    for (const auto& [other, others] : times)
-      if (std::abs(other - size) <= std::max<int64_t>(2, size / 8))
-        near.insert(near.end(), others.begin(), others.end());
-    const double ratio = list.front() / std::max(median(near), 1e-9);
-    if (ratio > worst) {
-      worst = ratio;
-      worst_size = size;
-    }
-  }
+  const auto [worst, worst_size] = worst_first(times);
   row["median_us"] = rounded(median(all) * 1000);
   row["worst_first_ratio"] = rounded(worst);
-  row["worst_first_us"] = rounded(times.empty() ? 0 : times[worst_size].front() * 1000);
+  row["worst_first_us"] = rounded(times.empty() ? 0 : times.at(worst_size).front() * 1000);
   row["worst_first_size"] = worst_size;
   row["rss_growth_mb"] = sizes.size() >= 10 ? rounded(resident_mb() - memory) : 0;
   row["shapes"] = times.size();
