@@ -168,6 +168,32 @@ bool is_known(const Verification& v, size_t operand) {
   return v.extracted.graph.value(v.extracted.operands[operand]).is_constant();
 }
 
+/// What a kernel has written where it must not: empty if nothing.
+std::string wrote_astray(const std::vector<Fenced>& inputs, const std::vector<Fenced>& outputs,
+                         const FencedMemory& scratch, const FencedMemory& shared) {
+  const auto named = [](bool input, size_t k) {
+    return fmt::format("{} {}", input ? "input" : "output", k);
+  };
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    if (const std::string damage = outputs[k].memory->damage(); !damage.empty())
+      return fmt::format("writes outside of {}, {}", named(false, k), damage);
+    for (size_t b = 0; b < outputs[k].gaps.size(); ++b)
+      if (outputs[k].gaps[b] && outputs[k].memory->data()[b] != std::byte{FencedMemory::kNanByte})
+        return fmt::format("writes between the elements of {}", named(false, k));
+  }
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    if (!inputs[k].memory) continue;
+    if (const std::string damage = inputs[k].memory->damage(); !damage.empty())
+      return fmt::format("writes outside of {}, {}", named(true, k), damage);
+    if (!unchanged(inputs[k])) return fmt::format("changes {}", named(true, k));
+  }
+  for (const FencedMemory* memory : {&scratch, &shared})
+    if (const std::string damage = memory->damage(); !damage.empty())
+      return fmt::format("writes outside of its {} memory, {}",
+                         memory == &scratch ? "scratch" : "shared", damage);
+  return {};
+}
+
 /// Lays the operands out as the kernel was made for at one place, runs it between fences and
 /// compares with the reference.
 std::string run_at(Verification& v, const std::vector<Tensor>& values, const Symbols& symbols,
@@ -215,26 +241,8 @@ std::string run_at(Verification& v, const std::vector<Tensor>& values, const Sym
     return fmt::format("fails where the operators do not: {}", error.message());
   }
 
-  const auto named = [&](bool input, size_t k) {
-    return fmt::format("{} {}", input ? "input" : "output", k);
-  };
-  for (size_t k = 0; k < outputs.size(); ++k) {
-    if (const std::string damage = outputs[k].memory->damage(); !damage.empty())
-      return fmt::format("writes outside of {}, {}", named(false, k), damage);
-    for (size_t b = 0; b < outputs[k].gaps.size(); ++b)
-      if (outputs[k].gaps[b] && outputs[k].memory->data()[b] != std::byte{FencedMemory::kNanByte})
-        return fmt::format("writes between the elements of {}", named(false, k));
-  }
-  for (size_t k = 0; k < inputs.size(); ++k) {
-    if (!inputs[k].memory) continue;
-    if (const std::string damage = inputs[k].memory->damage(); !damage.empty())
-      return fmt::format("writes outside of {}, {}", named(true, k), damage);
-    if (!unchanged(inputs[k])) return fmt::format("changes {}", named(true, k));
-  }
-  for (const FencedMemory* memory : {&scratch, &shared})
-    if (const std::string damage = memory->damage(); !damage.empty())
-      return fmt::format("writes outside of its {} memory, {}",
-                         memory == &scratch ? "scratch" : "shared", damage);
+  if (std::string wrote = wrote_astray(inputs, outputs, scratch, shared); !wrote.empty())
+    return wrote;
   for (const Tensor& output : got) v.compared += output.count();
   return compare_region(v.extracted.graph, laid_out, *expected, got, &v.worst, live,
                         v.spec.numerics);

@@ -108,6 +108,51 @@ double Facts::compute_s(NodeId id) {
   return cls.weight * elements(walked) / options_.host.cell_rate;
 }
 
+namespace {
+
+SearchNode::Kind kind_of(FusionKind kind) {
+  switch (kind) {
+    case FusionKind::kScalar:
+      return SearchNode::Kind::kScalar;
+    case FusionKind::kReduction:
+      return SearchNode::Kind::kReduction;
+    case FusionKind::kComposite:
+      return SearchNode::Kind::kComposite;
+    case FusionKind::kMap:
+      return SearchNode::Kind::kMap;
+    default:
+      return SearchNode::Kind::kFixed;
+  }
+}
+
+/// A node as the search sees it, but for what it reads and writes.
+SearchNode described(const Graph& graph, NodeId id, const FusionClass& cls, Interned& dims) {
+  SearchNode out;
+  out.kind = kind_of(cls.kind);
+  if (cls.kind == FusionKind::kNone) return out;
+  out.result = dims(*graph.value(graph.node(id).outputs[0]).type.dims);
+  out.keepdims = cls.keepdims;
+  out.weight = cls.weight;
+  if (cls.kind == FusionKind::kReduction || cls.kind == FusionKind::kComposite) {
+    const RowAxes& axes = cls.row_axes;
+    const auto rank = static_cast<int32_t>(cls.space.size());
+    out.row_axes = axes.whole(cls.space) ? 0 : axes.first * rank + axes.count;
+    out.space = dims(cls.space);
+    SymDims rows = cls.space;
+    for (size_t a = 0; a < rows.size(); ++a)
+      if (axes.has(a)) rows[a] = 1;
+    out.rows = dims(rows);
+  }
+  if (cls.kind == FusionKind::kMap) {
+    const IndexMap map = *index_map(graph, id);
+    out.parts = static_cast<uint32_t>(map.parts.size());
+    out.whole = !map.shifts.empty();
+  }
+  return out;
+}
+
+}  // namespace
+
 Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeId>> given,
                  const std::unordered_set<NodeId>& spared) {
   Part part;
@@ -142,34 +187,7 @@ Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeI
     const NodeId id = graph_.order()[begin + i];
     const Node& node = graph_.node(id);
     SearchNode out;
-    if (!spared.count(id)) {
-      const FusionClass& cls = of(id);
-      out.kind = cls.kind == FusionKind::kScalar      ? SearchNode::Kind::kScalar
-                 : cls.kind == FusionKind::kReduction ? SearchNode::Kind::kReduction
-                 : cls.kind == FusionKind::kComposite ? SearchNode::Kind::kComposite
-                 : cls.kind == FusionKind::kMap       ? SearchNode::Kind::kMap
-                                                      : SearchNode::Kind::kFixed;
-      if (cls.kind != FusionKind::kNone) {
-        out.result = dims(*graph_.value(node.outputs[0]).type.dims);
-        out.keepdims = cls.keepdims;
-        out.weight = cls.weight;
-      }
-      if (cls.kind == FusionKind::kReduction || cls.kind == FusionKind::kComposite) {
-        const RowAxes& axes = cls.row_axes;
-        const auto rank = static_cast<int32_t>(cls.space.size());
-        out.row_axes = axes.whole(cls.space) ? 0 : axes.first * rank + axes.count;
-        out.space = dims(cls.space);
-        SymDims rows = cls.space;
-        for (size_t a = 0; a < rows.size(); ++a)
-          if (axes.has(a)) rows[a] = 1;
-        out.rows = dims(rows);
-      }
-      if (cls.kind == FusionKind::kMap) {
-        const IndexMap map = *index_map(graph_, id);
-        out.parts = static_cast<uint32_t>(map.parts.size());
-        out.whole = !map.shifts.empty();
-      }
-    }
+    if (!spared.count(id)) out = described(graph_, id, of(id), dims);
     // A library's kernel that absorbs a function applies it on the way.
     out.free = node.op->view || in_place_.count(id) || (taken_.count(id) && node.op->scalar);
     if (out.kind != SearchNode::Kind::kFixed || in_given.count(id)) out.compute_s = compute_s(id);

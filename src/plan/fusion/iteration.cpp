@@ -87,100 +87,120 @@ bool follow_memory_of_rows(const Region& region, const StepSpec& spec, const Ind
   return !row.trailing(region.space) && rows != axes.begin();
 }
 
+/// Axis `a` of the space: how every operand moves along it, and a dim of one that tells its size.
+Verdict describe_axis(const Region& region, const StepSpec& spec, const std::vector<bool>& reduced,
+                      const IndexedReads& indexed, size_t a, LoopAxis& out) {
+  const SymDims& space = region.space;
+  const RowAxes dropped =
+      region.aggregate ? RowAxes{0, static_cast<int>(space.size())} : region.row_axes;
+  out.size = space[a];
+  out.first = static_cast<uint32_t>(a);
+  out.shifted = indexed.shifted[a];
+  out.counted = indexed.counted[a];
+  bool found = space[a].is_constant();
+  if (found) out.extent.constant = space[a].value();
+  for (size_t k = 0; k < spec.inputs.size() + spec.outputs.size(); ++k) {
+    const Operand& o = operand_at(spec, k);
+    if (!indexed.direct[k]) {
+      out.strides.push_back(still());
+      continue;
+    }
+    const bool less = k >= spec.inputs.size() && reduced[k - spec.inputs.size()];
+    if (!less && o.dims.size() > space.size())
+      return Verdict::no("an operand has more dims than the iteration space");
+    const RowAxes without = less ? dropped : RowAxes{};
+    out.strides.push_back(stride_of(o, static_cast<uint32_t>(k), space, a, without));
+    if (found) continue;
+    if (const auto axis = axis_at(o, space, a, without); axis && o.dims[*axis] == space[a]) {
+      out.extent.factors = {{static_cast<uint32_t>(k), *axis}};
+      found = true;
+    }
+  }
+  for (const MappedRead& read : indexed.reads) {
+    const Operand& o = spec.inputs[read.operand];
+    out.strides.push_back(stride_of(o, read, space[a], a));
+    if (found || read.axes[a] < 0 || !(o.dims[static_cast<size_t>(read.axes[a])] == space[a]))
+      continue;
+    out.extent.factors = {{read.operand, static_cast<uint32_t>(read.axes[a])}};
+    found = true;
+  }
+  return found ? Verdict::ok()
+               : Verdict::no("size " + space[a].text() + " is no dim of an operand");
+}
+
+/// An axis of one element folds into any loop, which stays what it was.
+bool is_unit(const LoopAxis& axis) {
+  return axis.size == Dim(1) && !axis.shifted;
+}
+
+/// Are an axis and the loop inside of it one loop? Every operand then steps evenly over both.
+bool folds_into(const LoopAxis& axis, const LoopAxis& inner) {
+  if (inner.shifted && !is_unit(axis)) return false;
+  if (inner.size == Dim(1)) return true;
+  if ((inner.counted || axis.counted) && !is_unit(axis)) return false;
+  for (size_t k = 0; k < axis.strides.size(); ++k)
+    if (!(axis.strides[k].value == inner.strides[k].value * inner.size) && !(axis.size == Dim(1)))
+      return false;
+  return true;
+}
+
+void fold(const LoopAxis& axis, LoopAxis& inner) {
+  if (is_unit(inner)) inner.strides = axis.strides;
+  inner.size = inner.size * axis.size;
+  if (!inner.shifted) {
+    inner.first = axis.first;
+    inner.shifted = axis.shifted;
+    inner.counted = axis.counted;
+    inner.inside = inner.extent;
+  }
+  inner.extent.constant *= axis.extent.constant;
+  inner.extent.factors.insert(inner.extent.factors.end(), axis.extent.factors.begin(),
+                              axis.extent.factors.end());
+}
+
+/// As few loops as there can be, from the inside; outermost first, as the axes.
+std::vector<LoopAxis> collapsed(std::span<const LoopAxis> axes) {
+  std::vector<LoopAxis> out;
+  for (size_t a = axes.size(); a-- > 0;) {
+    if (!out.empty() && folds_into(axes[a], out.back()))
+      fold(axes[a], out.back());
+    else
+      out.push_back(axes[a]);
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
 }  // namespace
 
 Verdict build_iteration(const Region& region, const StepSpec& spec,
                         const std::vector<bool>& reduced, const IndexedReads& indexed,
                         Iteration& out) {
-  const SymDims& space = region.space;
-  const size_t operands = spec.inputs.size() + spec.outputs.size();
+  std::vector<LoopAxis> axes(region.space.size());
+  for (size_t a = 0; a < axes.size(); ++a)
+    if (const Verdict verdict = describe_axis(region, spec, reduced, indexed, a, axes[a]);
+        !verdict.yes())
+      return verdict;
   const auto row_axes = static_cast<size_t>(region.row_axes.count);
-  const RowAxes dropped =
-      region.aggregate ? RowAxes{0, static_cast<int>(space.size())} : region.row_axes;
-  std::vector<LoopAxis> axes(space.size());
-  for (size_t a = 0; a < space.size(); ++a) {
-    axes[a].size = space[a];
-    axes[a].first = static_cast<uint32_t>(a);
-    axes[a].shifted = indexed.shifted[a];
-    axes[a].counted = indexed.counted[a];
-    bool found = space[a].is_constant();
-    if (found) axes[a].extent.constant = space[a].value();
-    for (size_t k = 0; k < operands; ++k) {
-      const Operand& o = operand_at(spec, k);
-      if (!indexed.direct[k]) {
-        axes[a].strides.push_back(still());
-        continue;
-      }
-      const bool less = k >= spec.inputs.size() && reduced[k - spec.inputs.size()];
-      if (!less && o.dims.size() > space.size())
-        return Verdict::no("an operand has more dims than the iteration space");
-      const RowAxes without = less ? dropped : RowAxes{};
-      axes[a].strides.push_back(stride_of(o, static_cast<uint32_t>(k), space, a, without));
-      if (found) continue;
-      if (const auto axis = axis_at(o, space, a, without); axis && o.dims[*axis] == space[a]) {
-        axes[a].extent.factors = {{static_cast<uint32_t>(k), *axis}};
-        found = true;
-      }
-    }
-    for (const MappedRead& read : indexed.reads) {
-      const Operand& o = spec.inputs[read.operand];
-      axes[a].strides.push_back(stride_of(o, read, space[a], a));
-      if (found || read.axes[a] < 0 || !(o.dims[static_cast<size_t>(read.axes[a])] == space[a]))
-        continue;
-      axes[a].extent.factors = {{read.operand, static_cast<uint32_t>(read.axes[a])}};
-      found = true;
-    }
-    if (!found) return Verdict::no("size " + space[a].text() + " is no dim of an operand");
-  }
   if (row_axes == 0)
     follow_memory(region, spec, axes);
   else
     out.rows_abreast = follow_memory_of_rows(region, spec, indexed, axes);
-  // Collapse from the inside: axes a and a+1 are one loop when every operand steps evenly over
-  // both.
-  const size_t boundary = space.size() - row_axes;
-  std::vector<LoopAxis> merged;
-  for (size_t a = space.size(); a-- > 0;) {
-    // An axis of one element folds into any loop, which stays what it was.
-    const bool unit = axes[a].size == Dim(1) && !axes[a].shifted;
-    const bool same_side =
-        !merged.empty() && !(row_axes > 0 && a + 1 == boundary) && (!merged.back().shifted || unit);
-    if (same_side) {
-      LoopAxis& inner = merged.back();
-      const bool apart = (inner.counted || axes[a].counted) && !unit;
-      const bool even =
-          !apart &&
-          std::all_of(axes[a].strides.begin(), axes[a].strides.end(), [&](const AxisStride& s) {
-            const AxisStride& i = inner.strides[static_cast<size_t>(&s - axes[a].strides.data())];
-            return s.value == i.value * inner.size || axes[a].size == Dim(1);
-          });
-      if (even || inner.size == Dim(1)) {
-        if (inner.size == Dim(1) && !inner.shifted) inner.strides = axes[a].strides;
-        inner.size = inner.size * axes[a].size;
-        if (!inner.shifted) {
-          inner.first = axes[a].first;
-          inner.shifted = axes[a].shifted;
-          inner.counted = axes[a].counted;
-          inner.inside = inner.extent;
-        }
-        inner.extent.constant *= axes[a].extent.constant;
-        inner.extent.factors.insert(inner.extent.factors.end(), axes[a].extent.factors.begin(),
-                                    axes[a].extent.factors.end());
-        if (a == boundary && row_axes > 0) {
-          out.row.insert(out.row.begin(), merged.rbegin(), merged.rend());
-          merged.clear();
-        }
-        continue;
-      }
-    }
-    merged.push_back(axes[a]);
-    if (a == boundary && row_axes > 0) {
-      out.row.insert(out.row.begin(), merged.rbegin(), merged.rend());
-      merged.clear();
-    }
-  }
-  out.outer.assign(merged.rbegin(), merged.rend());
+  const std::span<const LoopAxis> ordered(axes);
+  out.outer = collapsed(ordered.first(axes.size() - row_axes));
+  out.row = collapsed(ordered.last(row_axes));
   return Verdict::ok();
+}
+
+int64_t elements_inside(std::span<const LoopAxis> outer, const LoopAxis* row,
+                        const LoopAxis* abreast) {
+  const auto about = [](const LoopAxis& axis, int64_t otherwise) {
+    return axis.size.is_constant() ? std::max<int64_t>(1, axis.size.value()) : otherwise;
+  };
+  int64_t elements = row ? about(*row, 256) : 256;
+  if (abreast) elements *= outer.empty() ? kRowsAbreast : about(*abreast, kRowsAbreast);
+  for (size_t k = 1; k < outer.size(); ++k) elements *= about(outer[k], 16);
+  return elements;
 }
 
 }  // namespace xc

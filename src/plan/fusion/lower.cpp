@@ -261,16 +261,11 @@ class Lowering {
       if (loop::scratch_bytes(phase.kernel, dims) > kMostTableBytes)
         return Verdict::no("rows side by side would keep tables that no cache holds");
     }
-    // Elements of an iteration of the outermost loop, about.
-    const auto about = [](const LoopAxis& axis, int64_t otherwise) {
-      return axis.size.is_constant() ? std::max<int64_t>(1, axis.size.value()) : otherwise;
-    };
-    int64_t elements = kTaskElements;  // a flat loop was cut into blocks of that size
-    if (abreast || !outer.empty()) {
-      elements = row ? about(*row, 256) : 256;
-      if (abreast) elements *= outer.empty() ? kRowsAbreast : about(*abreast, kRowsAbreast);
-      for (size_t k = 1; k < outer.size(); ++k) elements *= about(outer[k], 16);
-    }
+    // A flat loop was cut into blocks of that size.
+    const bool flat = outer.empty() && !abreast;
+    const int64_t elements =
+        flat ? kTaskElements
+             : elements_inside(outer, row ? &*row : nullptr, abreast ? &*abreast : nullptr);
     phase.grain = std::max<int64_t>(1, kTaskElements / elements);
     code.phases.push_back(std::move(phase));
     return Verdict::ok();
@@ -329,6 +324,31 @@ class Lowering {
     return builder.scratch(name, type, columns * loop::i64(table_rows_), {table_rows_, 1});
   }
 
+  /// What one pass over a row makes.
+  struct Stage {
+    int number = 0;
+    std::vector<NodeId> reductions, stores;  ///< stores: full rows that are kept or put out
+    std::vector<loop::Acc> accs;             ///< of the reductions
+  };
+
+  Stage stage_of(KernelBuilder& builder, int number) const {
+    Stage out;
+    out.number = number;
+    for (NodeId id : graph().order()) {
+      const Node& node = graph().node(id);
+      const Info* info = find(node.outputs[0]);  // none of index maps that are read at once
+      if (!info || info->stage != number) continue;
+      if (node.op->reduction)
+        out.reductions.push_back(id);
+      else if (info->full && (info->scratch || !output_operands(node.outputs[0]).empty()))
+        out.stores.push_back(id);
+    }
+    for (NodeId id : out.reductions)
+      out.accs.push_back(builder.acc("a" + std::to_string(id), graph().node(id).op->reduction->op,
+                                     acc_type(id), acc_order()));
+    return out;
+  }
+
   void write_row(KernelBuilder& builder, Scope& scope, std::vector<loop::Index> rows,
                  const Expr& columns, bool has_row) {
     scalars_.clear();
@@ -339,76 +359,74 @@ class Lowering {
       if (const Info* info = find(v); info && info->scratch)
         scratch_[v] = scratch_for(builder, v, columns);
     }
-    for (int stage = 0; stage < stages; ++stage) {
-      std::vector<NodeId> reductions, stores;
-      for (NodeId id : graph().order()) {
-        const Node& node = graph().node(id);
-        const Info* info = find(node.outputs[0]);  // none of index maps that are read at once
-        if (!info || info->stage != stage) continue;
-        if (node.op->reduction)
-          reductions.push_back(id);
-        else if (info->full && (info->scratch || !output_operands(node.outputs[0]).empty()))
-          stores.push_back(id);
-      }
-      std::vector<loop::Acc> accs;
-      for (NodeId id : reductions) {
-        accs.push_back(builder.acc("a" + std::to_string(id), graph().node(id).op->reduction->op,
-                                   acc_type(id), acc_order()));
-      }
-      if (!reductions.empty() || !stores.empty()) {
-        const auto body = [&](const std::optional<loop::Index>& column) {
-          scope.indices = rows;
-          if (column) scope.indices.push_back(*column);
-          scope.values.clear();
-          for (size_t k = 0; k < reductions.size(); ++k) {
-            const Node& node = graph().node(reductions[k]);
-            Expr x =
-                loop::cast(acc_type(reductions[k]), value(scope, node.inputs[0], stage, column));
-            if (node.op->reduction->pre) x = node.op->reduction->pre(x);
-            builder.accumulate(accs[k], x);
-          }
-          for (NodeId id : stores) {
-            const ValueId v = graph().node(id).outputs[0];
-            const Expr e = value(scope, v, stage, column);
-            if (infos_.at(v).scratch) builder.store(kept(v, *column), e);
-            for (uint32_t operand : output_operands(v))
-              builder.store(scope.access->buffer(operand, scope.axes).at(scope.indices), e);
-          }
-        };
-        if (!has_row) {
-          body(std::nullopt);
-        } else if (reads_split(reductions, stores, stage)) {
-          for (const MappedReads::Piece& piece :
-               mapped_.pieces(split_, {*scope.access, scope.axes, rows}, columns)) {
-            scope.piece = piece.piece;
-            const Expr begin = block_ ? loop::max(block_->first, piece.begin) : piece.begin;
-            const Expr end = block_ ? loop::min(block_->second, piece.end) : piece.end;
-            builder.loop("j", begin, end, [&](Var j) { body(loop::Index(j)); });
-            scope.piece.reset();
-          }
-        } else {
-          const auto [begin, end] = block_.value_or(std::pair(loop::i64(0), columns));
-          builder.loop("j", begin, end, [&](Var j) { body(loop::Index(j)); });
-        }
-      }
-      // Between the loops: what the reductions gave, and the scalars made of it.
+    for (int number = 0; number < stages; ++number) {
+      const Stage stage = stage_of(builder, number);
+      if (!stage.reductions.empty() || !stage.stores.empty())
+        write_pass(builder, scope, stage, rows, columns, has_row);
       scope.indices = rows;
       if (has_row) scope.indices.emplace_back(int64_t{0});
+      write_scalars(builder, scope, stage, columns);
+    }
+  }
+
+  /// The loop of a stage along a row, in pieces where it reads an index map that is split.
+  void write_pass(KernelBuilder& builder, Scope& scope, const Stage& stage,
+                  const std::vector<loop::Index>& rows, const Expr& columns, bool has_row) {
+    const auto body = [&](const std::optional<loop::Index>& column) {
+      scope.indices = rows;
+      if (column) scope.indices.push_back(*column);
       scope.values.clear();
-      for (size_t k = 0; k < reductions.size(); ++k) {
-        const Node& node = graph().node(reductions[k]);
-        Expr e = accs[k].value();
-        if (node.op->reduction->post)
-          e = node.op->reduction->post(e, loop::cast(e.type(), columns));
-        define_scalar(builder, scope, node.outputs[0], result_of(reductions[k], e), stage);
+      for (size_t k = 0; k < stage.reductions.size(); ++k)
+        accumulate(builder, scope, stage.reductions[k], stage.accs[k], stage.number, column);
+      for (NodeId id : stage.stores) {
+        const ValueId v = graph().node(id).outputs[0];
+        const Expr e = value(scope, v, stage.number, column);
+        if (infos_.at(v).scratch) builder.store(kept(v, *column), e);
+        for (uint32_t operand : output_operands(v))
+          builder.store(scope.access->buffer(operand, scope.axes).at(scope.indices), e);
       }
-      for (NodeId id : graph().order()) {
-        const Node& node = graph().node(id);
-        const Info* info = find(node.outputs[0]);
-        if (!info || node.op->reduction || info->full || info->stage != stage) continue;
-        define_scalar(builder, scope, node.outputs[0], apply(scope, node, stage, std::nullopt),
-                      stage);
-      }
+    };
+    if (!has_row) return body(std::nullopt);
+    if (!reads_split(stage.reductions, stage.stores, stage.number)) {
+      const auto [begin, end] = block_.value_or(std::pair(loop::i64(0), columns));
+      builder.loop("j", begin, end, [&](Var j) { body(loop::Index(j)); });
+      return;
+    }
+    for (const MappedReads::Piece& piece :
+         mapped_.pieces(split_, {*scope.access, scope.axes, rows}, columns)) {
+      scope.piece = piece.piece;
+      const Expr begin = block_ ? loop::max(block_->first, piece.begin) : piece.begin;
+      const Expr end = block_ ? loop::min(block_->second, piece.end) : piece.end;
+      builder.loop("j", begin, end, [&](Var j) { body(loop::Index(j)); });
+      scope.piece.reset();
+    }
+  }
+
+  /// An element of what a reduction folds.
+  void accumulate(KernelBuilder& builder, Scope& scope, NodeId id, const loop::Acc& acc, int stage,
+                  const std::optional<loop::Index>& column) {
+    const Node& node = graph().node(id);
+    Expr x = loop::cast(acc_type(id), value(scope, node.inputs[0], stage, column));
+    if (node.op->reduction->pre) x = node.op->reduction->pre(x);
+    builder.accumulate(acc, x);
+  }
+
+  /// Behind a pass: what its reductions gave, and the scalars made of it.
+  void write_scalars(KernelBuilder& builder, Scope& scope, const Stage& stage,
+                     const Expr& columns) {
+    scope.values.clear();
+    for (size_t k = 0; k < stage.reductions.size(); ++k) {
+      const Node& node = graph().node(stage.reductions[k]);
+      Expr e = stage.accs[k].value();
+      if (node.op->reduction->post) e = node.op->reduction->post(e, loop::cast(e.type(), columns));
+      define_scalar(builder, scope, node.outputs[0], result_of(stage.reductions[k], e));
+    }
+    for (NodeId id : graph().order()) {
+      const Node& node = graph().node(id);
+      const Info* info = find(node.outputs[0]);
+      if (!info || node.op->reduction || info->full || info->stage != stage.number) continue;
+      define_scalar(builder, scope, node.outputs[0],
+                    apply(scope, node, stage.number, std::nullopt));
     }
   }
 
@@ -432,7 +450,7 @@ class Lowering {
                        [&](NodeId id) { return reads(graph().node(id).inputs[0]); });
   }
 
-  void define_scalar(KernelBuilder& builder, Scope& scope, ValueId v, const Expr& e, int) {
+  void define_scalar(KernelBuilder& builder, Scope& scope, ValueId v, const Expr& e) {
     const Expr reg = builder.let("v" + std::to_string(v), e);
     scalars_[v] = reg;
     scope.values[v] = reg;
@@ -455,48 +473,55 @@ class Lowering {
     }
     OperandDims blocks = axis.extent;
     blocks.divisor = loop::kSumBlock;
-    {
-      RegionPhase phase;
-      KernelBuilder builder("aggregate_blocks");
-      Access access(builder, spec_, phase);
-      Scope scope;
-      scope.access = &access;
-      scope.axes = {&axis};
-      const Expr n = access.extent(axis), block_count = access.extent(blocks);
-      std::vector<loop::Buffer> temps;
-      for (size_t k = 0; k < reductions.size(); ++k)
-        temps.push_back(access.temp(static_cast<uint32_t>(k), acc_type(reductions[k]), true));
-      builder.loop("b", 0, block_count, [&](Var b) {
-        std::vector<loop::Acc> accs;
-        for (NodeId id : reductions)
-          accs.push_back(builder.acc("a" + std::to_string(id), graph().node(id).op->reduction->op,
-                                     acc_type(id)));
-        const Expr begin = loop::loop_var(b) * loop::i64(loop::kSumBlock);
-        builder.loop("j", begin, loop::min(begin + loop::i64(loop::kSumBlock), n), [&](Var j) {
-          scope.indices = {loop::Index(j)};
-          scope.values.clear();
-          for (size_t k = 0; k < reductions.size(); ++k) {
-            const Node& node = graph().node(reductions[k]);
-            Expr x =
-                loop::cast(acc_type(reductions[k]), value(scope, node.inputs[0], 0, std::nullopt));
-            if (node.op->reduction->pre) x = node.op->reduction->pre(x);
-            builder.accumulate(accs[k], x);
-          }
-          for (NodeId id : graph().order()) {
-            const ValueId v = graph().node(id).outputs[0];
-            if (graph().node(id).op->reduction) continue;
-            for (uint32_t operand : output_operands(v))
-              builder.store(access.buffer(operand, scope.axes).at(scope.indices),
-                            value(scope, v, 0, std::nullopt));
-          }
-        });
-        for (size_t k = 0; k < reductions.size(); ++k) builder.store(temps[k](b), accs[k].value());
+    code.phases.push_back(aggregate_blocks(axis, blocks, reductions));
+    code.phases.push_back(aggregate_result(axis, blocks, reductions));
+    for (NodeId id : reductions) code.temps.push_back({acc_type(id), blocks});
+    return Verdict::ok();
+  }
+
+  /// A partial result of each block, and what is stored by element.
+  RegionPhase aggregate_blocks(const LoopAxis& axis, const OperandDims& blocks,
+                               const std::vector<NodeId>& reductions) {
+    RegionPhase phase;
+    KernelBuilder builder("aggregate_blocks");
+    Access access(builder, spec_, phase);
+    Scope scope;
+    scope.access = &access;
+    scope.axes = {&axis};
+    const Expr n = access.extent(axis), block_count = access.extent(blocks);
+    std::vector<loop::Buffer> temps;
+    for (size_t k = 0; k < reductions.size(); ++k)
+      temps.push_back(access.temp(static_cast<uint32_t>(k), acc_type(reductions[k]), true));
+    builder.loop("b", 0, block_count, [&](Var b) {
+      std::vector<loop::Acc> accs;
+      for (NodeId id : reductions)
+        accs.push_back(builder.acc("a" + std::to_string(id), graph().node(id).op->reduction->op,
+                                   acc_type(id)));
+      const Expr begin = loop::loop_var(b) * loop::i64(loop::kSumBlock);
+      builder.loop("j", begin, loop::min(begin + loop::i64(loop::kSumBlock), n), [&](Var j) {
+        scope.indices = {loop::Index(j)};
+        scope.values.clear();
+        for (size_t k = 0; k < reductions.size(); ++k)
+          accumulate(builder, scope, reductions[k], accs[k], 0, std::nullopt);
+        for (NodeId id : graph().order()) {
+          const ValueId v = graph().node(id).outputs[0];
+          if (graph().node(id).op->reduction) continue;
+          for (uint32_t operand : output_operands(v))
+            builder.store(access.buffer(operand, scope.axes).at(scope.indices),
+                          value(scope, v, 0, std::nullopt));
+        }
       });
-      loop::Kernel kernel = builder.finish();
-      access.finish();
-      phase.kernel = loop::schedule_default(std::move(kernel), {});
-      code.phases.push_back(std::move(phase));
-    }
+      for (size_t k = 0; k < reductions.size(); ++k) builder.store(temps[k](b), accs[k].value());
+    });
+    loop::Kernel kernel = builder.finish();
+    access.finish();
+    phase.kernel = loop::schedule_default(std::move(kernel), {});
+    return phase;
+  }
+
+  /// The blocks' partial results put together.
+  RegionPhase aggregate_result(const LoopAxis& axis, const OperandDims& blocks,
+                               const std::vector<NodeId>& reductions) {
     RegionPhase phase;
     KernelBuilder builder("aggregate_result");
     Access access(builder, spec_, phase);
@@ -513,13 +538,11 @@ class Lowering {
       if (node.op->reduction->post) e = node.op->reduction->post(e, loop::cast(e.type(), n));
       for (uint32_t operand : output_operands(node.outputs[0]))
         builder.store(access.buffer(operand, {}).at({}), result_of(reductions[k], e));
-      code.temps.push_back({acc_type(reductions[k]), blocks});
     }
     loop::Kernel kernel = builder.finish();
     access.finish();
     phase.kernel = loop::schedule_default(std::move(kernel), {});
-    code.phases.push_back(std::move(phase));
-    return Verdict::ok();
+    return phase;
   }
 
   DType acc_type(NodeId id) const {
