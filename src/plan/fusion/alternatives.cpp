@@ -67,6 +67,55 @@ std::string text_of(const Part& part) {
   return out;
 }
 
+namespace {
+
+/// A group of one part that was not chosen, and what it would save against the steps it replaces.
+struct Declined {
+  Bits nodes;
+  double saved_s;
+};
+
+bool is_chosen(const Grouping& best, const Bits& group) {
+  return std::any_of(best.groups.begin(), best.groups.end(),
+                     [&](const Bits& g) { return g.contains(group); });
+}
+
+/// Those that save most.
+std::vector<Declined> declined_groups(const Part& part, const Grouping& best) {
+  std::vector<Declined> out;
+  for (const auto& [nodes, candidate] : best.candidates)
+    if (candidate.reason.empty() && nodes.count() > 1 && !is_chosen(best, nodes) &&
+        std::isfinite(candidate.price_s))
+      out.push_back({nodes, separate_s(part, nodes) - candidate.price_s});
+  for (const Bits& g : part.given)
+    if (!is_chosen(best, g)) out.push_back({g, separate_s(part, g) - price(part, g, true)});
+  std::sort(out.begin(), out.end(), [](const Declined& a, const Declined& b) {
+    return std::pair(-a.saved_s, a.nodes) < std::pair(-b.saved_s, b.nodes);
+  });
+  if (out.size() > kShown) out.resize(kShown);
+  return out;
+}
+
+/// Neighbours that no template joins.
+void report_apart(const Graph& graph, uint32_t begin, const Part& part, const Grouping& best,
+                  FusionReport& out) {
+  size_t shown = 0;
+  for (uint32_t i = 0; i < part.nodes.size() && shown < kShown; ++i)
+    part.nodes[i].users.for_each([&](uint32_t u) {
+      const Bits pair = Bits::of(i) | Bits::of(u);
+      const auto known = best.candidates.find(pair);
+      if (known == best.candidates.end() || shown >= kShown || is_chosen(best, pair)) return;
+      std::string_view reason = known->second.reason;
+      if (reason.empty() && stores_broadcast(part, pair))
+        reason = "an index map that is broadcast and read elsewhere";
+      if (reason.empty()) return;
+      ++shown;
+      add(out, {.nodes = nodes_text(graph, begin, pair), .reason = std::string(reason)});
+    });
+}
+
+}  // namespace
+
 void report(const Graph& graph, uint32_t begin, const Part& part, const Grouping& best,
             FusionReport& out) {
   const bool idle = best.candidates.size() + part.given.size() <= 1 &&
@@ -89,27 +138,7 @@ void report(const Graph& graph, uint32_t begin, const Part& part, const Grouping
   };
   for (const Bits& g : best.groups)
     if (g.count() > 1) add(out, alternative(g, ""));
-  // What a declined group would save against the steps it replaces, largest first.
-  struct Declined {
-    Bits nodes;
-    double saved_s;
-  };
-  std::vector<Declined> declined;
-  const auto chosen = [&](const Bits& g) {
-    return std::any_of(best.groups.begin(), best.groups.end(),
-                       [&](const Bits& group) { return group.contains(g); });
-  };
-  for (const auto& [nodes, candidate] : best.candidates)
-    if (candidate.reason.empty() && nodes.count() > 1 && !chosen(nodes) &&
-        std::isfinite(candidate.price_s))
-      declined.push_back({nodes, separate_s(part, nodes) - candidate.price_s});
-  for (const Bits& g : part.given)
-    if (!chosen(g)) declined.push_back({g, separate_s(part, g) - price(part, g, true)});
-  std::sort(declined.begin(), declined.end(), [](const Declined& a, const Declined& b) {
-    return std::pair(-a.saved_s, a.nodes) < std::pair(-b.saved_s, b.nodes);
-  });
-  if (declined.size() > kShown) declined.resize(kShown);
-  for (const Declined& d : declined) {
+  for (const Declined& d : declined_groups(part, best)) {
     std::string instead;
     for (const Bits& g : best.groups)
       if (g.count() > 1 && g.intersects(d.nodes))
@@ -119,20 +148,7 @@ void report(const Graph& graph, uint32_t begin, const Part& part, const Grouping
                              : instead.empty() ? "a cycle, or dearer than its steps"
                                                : "takes nodes from what saves more: " + instead));
   }
-  // Neighbours that no template joins.
-  size_t shown = 0;
-  for (uint32_t i = 0; i < part.nodes.size() && shown < kShown; ++i)
-    part.nodes[i].users.for_each([&](uint32_t u) {
-      const Bits pair = Bits::of(i) | Bits::of(u);
-      const auto known = best.candidates.find(pair);
-      if (known == best.candidates.end() || shown >= kShown || chosen(pair)) return;
-      std::string_view reason = known->second.reason;
-      if (reason.empty() && stores_broadcast(part, pair))
-        reason = "an index map that is broadcast and read elsewhere";
-      if (reason.empty()) return;
-      ++shown;
-      add(out, {.nodes = nodes_text(graph, begin, pair), .reason = std::string(reason)});
-    });
+  report_apart(graph, begin, part, best, out);
 }
 
 void report_kept_out(const Graph& graph, std::span<const NodeId> nodes, std::string_view reason,

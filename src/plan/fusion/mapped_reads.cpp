@@ -281,57 +281,79 @@ ValueId MappedReads::split(const std::vector<const LoopAxis*>& axes, size_t most
   return found;
 }
 
+namespace {
+
+// 1 for positions from `begin` on, and in front of `end`: bounds of loops know no comparison.
+Expr from(const Affine& position, const Affine& begin) {
+  return loop::max(loop::min(loop::affine_value(position - begin + 1), loop::i64(1)), loop::i64(0));
+}
+Expr until(const Affine& position, const Affine& end) {
+  return loop::max(loop::min(loop::affine_value(end - position), loop::i64(1)), loop::i64(0));
+}
+Expr times(const Expr& a, const Expr& b) {
+  return a ? a * b : b;
+}
+
+}  // namespace
+
 std::vector<MappedReads::Piece> MappedReads::pieces(ValueId split, Point point,
                                                     const Expr& columns) const {
   const Mapped& m = maps_.at(split);
+  if (m.map.kind == IndexMap::Kind::kConcat) return pieces_of_concat(m, point, columns);
+  if (point.axes.size() == 1 || m.map.repeats()) return pieces_along_row(m, point, columns);
+  return pieces_of_padded_rows(m, point, columns);
+}
+
+/// The parts of a Concat, along the innermost loop or row by row.
+std::vector<MappedReads::Piece> MappedReads::pieces_of_concat(const Mapped& m, Point point,
+                                                              const Expr& columns) const {
   const size_t innermost = point.axes.size() - 1;
-  const Expr none = loop::i64(0), one = loop::i64(1);
-  // 1 for positions from `begin` on, and in front of `end`: bounds of loops know no comparison.
-  const auto from = [&](const Affine& position, const Affine& begin) {
-    return loop::max(loop::min(loop::affine_value(position - begin + 1), one), none);
-  };
-  const auto until = [&](const Affine& position, const Affine& end) {
-    return loop::max(loop::min(loop::affine_value(end - position), one), none);
-  };
-  const auto times = [](const Expr& a, const Expr& b) { return a ? a * b : b; };
-  if (m.map.kind == IndexMap::Kind::kConcat) {
-    const size_t loop = loop_of(point.axes, static_cast<uint32_t>(m.lead) + m.map.shifts[0].axis);
-    const std::vector<Range> parts = ranges(m, point, loop);
-    std::vector<Piece> out;
-    for (uint32_t k = 0; k < parts.size(); ++k) {
-      const bool last = k + 1 == parts.size();
-      if (loop == innermost) {
-        out.push_back({loop::affine_value(parts[k].begin),
-                       last ? columns : loop::affine_value(parts[k].end), k});
-        continue;
-      }
-      Expr here;
-      if (k > 0) here = from(point.at[loop].affine, parts[k].begin);
-      if (!last) here = times(here, until(point.at[loop].affine, parts[k].end));
-      out.push_back({none, times(here, columns), k});
+  const size_t loop = loop_of(point.axes, static_cast<uint32_t>(m.lead) + m.map.shifts[0].axis);
+  const std::vector<Range> parts = ranges(m, point, loop);
+  std::vector<Piece> out;
+  for (uint32_t k = 0; k < parts.size(); ++k) {
+    const bool last = k + 1 == parts.size();
+    if (loop == innermost) {
+      out.push_back({loop::affine_value(parts[k].begin),
+                     last ? columns : loop::affine_value(parts[k].end), k});
+      continue;
     }
-    return out;
+    Expr here;
+    if (k > 0) here = from(point.at[loop].affine, parts[k].begin);
+    if (!last) here = times(here, until(point.at[loop].affine, parts[k].end));
+    out.push_back({loop::i64(0), times(here, columns), k});
   }
-  if (innermost == 0 || m.map.repeats()) {
-    const IndexMap::Shift& shift =
-        *std::find_if(m.map.shifts.begin(), m.map.shifts.end(), [&](const IndexMap::Shift& s) {
-          return loop_of(point.axes, static_cast<uint32_t>(m.lead) + s.axis) == innermost;
-        });
-    const OperandDims& steps = point.axes[innermost]->inside;
-    const Affine before = point.access.size(steps) * std::max<int64_t>(0, shift.before);
-    const Expr begin = loop::affine_value(before);
-    std::vector<Piece> out;
-    if (shift.before > 0) out.push_back({none, begin, kOutside});
-    if (shift.after <= 0) {
-      out.push_back({begin, columns, kInside});
-    } else {
-      const Expr end =
-          loop::affine_value(before + point.access.size(product(extent(m, 0, shift.axis), steps)));
-      out.push_back({begin, end, kInside});
-      out.push_back({end, columns, kOutside});
-    }
-    return out;
+  return out;
+}
+
+/// Padding at the ends of the innermost loop.
+std::vector<MappedReads::Piece> MappedReads::pieces_along_row(const Mapped& m, Point point,
+                                                              const Expr& columns) const {
+  const size_t innermost = point.axes.size() - 1;
+  const IndexMap::Shift& shift =
+      *std::find_if(m.map.shifts.begin(), m.map.shifts.end(), [&](const IndexMap::Shift& s) {
+        return loop_of(point.axes, static_cast<uint32_t>(m.lead) + s.axis) == innermost;
+      });
+  const OperandDims& steps = point.axes[innermost]->inside;
+  const Affine before = point.access.size(steps) * std::max<int64_t>(0, shift.before);
+  const Expr begin = loop::affine_value(before);
+  std::vector<Piece> out;
+  if (shift.before > 0) out.push_back({loop::i64(0), begin, kOutside});
+  if (shift.after <= 0) {
+    out.push_back({begin, columns, kInside});
+  } else {
+    const Expr end =
+        loop::affine_value(before + point.access.size(product(extent(m, 0, shift.axis), steps)));
+    out.push_back({begin, end, kInside});
+    out.push_back({end, columns, kOutside});
   }
+  return out;
+}
+
+/// Padding along outer loops: a whole row is inside or outside.
+std::vector<MappedReads::Piece> MappedReads::pieces_of_padded_rows(const Mapped& m, Point point,
+                                                                   const Expr& columns) const {
+  const size_t innermost = point.axes.size() - 1;
   Expr inside;
   for (const IndexMap::Shift& shift : m.map.shifts) {
     const size_t loop = loop_of(point.axes, static_cast<uint32_t>(m.lead) + shift.axis);
@@ -344,7 +366,8 @@ std::vector<MappedReads::Piece> MappedReads::pieces(ValueId split, Point point,
                      until(point.at[loop].affine,
                            before + point.access.size(product(extent(m, 0, shift.axis), steps))));
   }
-  return {{none, inside * columns, kInside}, {none, (one - inside) * columns, kOutside}};
+  const Expr none = loop::i64(0);
+  return {{none, inside * columns, kInside}, {none, (loop::i64(1) - inside) * columns, kOutside}};
 }
 
 }  // namespace xc

@@ -71,6 +71,12 @@ class MappedReads {
   loop::Expr pad(const Mapped& m, Point& point) const;
   loop::Expr repeat(const Mapped& m, Point& point) const;
   std::vector<Range> ranges(const Mapped& m, Point& point, size_t loop) const;
+  std::vector<Piece> pieces_of_concat(const Mapped& m, Point point,
+                                      const loop::Expr& columns) const;
+  std::vector<Piece> pieces_along_row(const Mapped& m, Point point,
+                                      const loop::Expr& columns) const;
+  std::vector<Piece> pieces_of_padded_rows(const Mapped& m, Point point,
+                                           const loop::Expr& columns) const;
   OperandDims extent(const Mapped& m, size_t part, uint32_t axis) const;
 
   const Region& region_;
