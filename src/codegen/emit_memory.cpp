@@ -27,18 +27,64 @@ Value* Emitter::stride_value(uint32_t buffer, size_t dimension) {
 // lane.
 Value* Emitter::affine_offset(const Affine& index, Value* stride, bool hoisted_part) {
   Value* sum = nullptr;
-  const auto add = [&](Value* part) { sum = sum ? b_.CreateAdd(sum, part) : part; };
   for (const Affine::Term& term : index.terms()) {
     const bool inside = vector_ && !term.is_dim && vector_->vars.contains(term.id);
     if (inside == hoisted_part) continue;
     Value* symbol = term.is_dim ? dims_[term.id] : vars_[term.id];
-    add(b_.CreateMul(symbol, b_.getInt64(static_cast<uint64_t>(term.coefficient))));
+    add_to(sum, b_.CreateMul(symbol, b_.getInt64(static_cast<uint64_t>(term.coefficient))));
   }
   return sum ? b_.CreateMul(sum, stride) : nullptr;
 }
 
+void Emitter::add_to(Value*& sum, Value* part) {
+  sum = sum ? b_.CreateAdd(sum, part) : part;
+}
+
 Value* Emitter::any(Value* mask) {
   return mask->getType()->isVectorTy() ? b_.CreateOrReduce(mask) : mask;
+}
+
+// The part of an address that does not change in the vector loop.
+Value* Emitter::fixed_base(uint32_t buffer, const std::vector<Index>& indices) {
+  Value *offset = nullptr, *constants = nullptr;
+  for (size_t d = 0; d < indices.size(); ++d) {
+    if (!indices[d].is_affine()) continue;
+    const Affine& index = indices[d].affine;
+    Value* stride = stride_value(buffer, d);
+    if (Value* part = affine_offset(index, stride, true)) add_to(offset, part);
+    if (index.constant() != 0 && kernel_.buffers[buffer].strides[d].is_param)
+      add_to(constants, b_.CreateMul(stride, integer(index.constant())));
+  }
+  Value* base = buffers_[buffer];
+  for (Value* part : {offset, constants})
+    if (part) base = b_.CreateGEP(memory_type(kernel_.buffers[buffer].type), base, part);
+  return base;
+}
+
+// Elements by which an index taken from data moves an access, checked against its extent: in front
+// of the vector loop, once, where it is the same for all of that.
+Val Emitter::checked_offset(const Index& index, Value* stride, const Val& guard, Address& out) {
+  const bool in_front = vector_ && vector_->nesting == 0 && !guard.v &&
+                        is_invariant(index.checked) && is_invariant(index.extent);
+  if (in_front)
+    if (Value* known = vector_->pointers[&index]) return {known, false};
+  const Val at = value(index.checked);
+  const Val extent = value(index.extent);
+  const bool vec = at.vec || extent.vec;
+  const auto checked_part = [&]() -> Value* {
+    Value* position = b_.CreateSExt(vec ? vector(at) : at.v, type_of(DType::kI64, vec));
+    Value* outside = b_.CreateICmpUGE(position, vec ? vector(extent) : extent.v);
+    // Lanes that are not active are not checked.
+    Value* active = in_front ? nullptr : both(guard.v, vector_ && vec ? vector_->mask : nullptr).v;
+    Value* failed = any(both(outside, active && !vec ? any(active) : active).v);
+    fail_if(failed);
+    if (gpu()) out.valid = both(out.valid, b_.CreateNot(failed)).v;
+    return b_.CreateMul(position, vec ? vector({stride, false}) : stride);
+  };
+  if (!in_front) return {checked_part(), vec};
+  Value* const part = hoist(checked_part);
+  vector_->pointers[&index] = part;
+  return {part, vec};
 }
 
 Emitter::Address Emitter::address(uint32_t buffer, const std::vector<Index>& indices,
@@ -52,24 +98,7 @@ Emitter::Address Emitter::address(uint32_t buffer, const std::vector<Index>& ind
   for (size_t d = 0; d < indices.size(); ++d)
     if (const Stride& stride = kernel_.buffers[buffer].strides[d]; !stride.is_param)
       distance += stride.value * indices[d].affine.constant();
-
-  // The part that does not change in the vector loop.
-  const auto front = [&]() -> Value* {
-    Value *offset = nullptr, *constants = nullptr;
-    const auto add = [&](Value*& sum, Value* part) { sum = sum ? b_.CreateAdd(sum, part) : part; };
-    for (size_t d = 0; d < indices.size(); ++d) {
-      if (!indices[d].is_affine()) continue;
-      const Affine& index = indices[d].affine;
-      Value* stride = stride_value(buffer, d);
-      if (Value* part = affine_offset(index, stride, true)) add(offset, part);
-      if (index.constant() != 0 && kernel_.buffers[buffer].strides[d].is_param)
-        add(constants, b_.CreateMul(stride, integer(index.constant())));
-    }
-    Value* base = buffers_[buffer];
-    for (Value* part : {offset, constants})
-      if (part) base = b_.CreateGEP(element, base, part);
-    return base;
-  };
+  const auto front = [&] { return fixed_base(buffer, indices); };
   if (vector_) {
     Value*& known = vector_->pointers[&indices];
     if (!known) known = hoist(front);
@@ -78,46 +107,22 @@ Emitter::Address Emitter::address(uint32_t buffer, const std::vector<Index>& ind
     out.base = front();
   }
 
-  // The part that does, uniform over the lanes; and the distance between lanes.
+  // The part that moves, uniform over the lanes; and the distance between lanes.
   Value* moving = nullptr;
   Value* lane_step = nullptr;  // elements from lane to lane
   Value* scattered = nullptr;  // per lane
-  const auto add = [&](Value*& sum, Value* part) { sum = sum ? b_.CreateAdd(sum, part) : part; };
   for (size_t d = 0; d < indices.size(); ++d) {
     const Index& index = indices[d];
     Value* stride = stride_value(buffer, d);
-    if (index.is_affine()) {
-      if (!vector_) continue;
-      if (Value* part = affine_offset(index.affine, stride, false)) add(moving, part);
-      if (const int64_t step = index.affine.coefficient(vector_->loop->var); step != 0)
-        add(lane_step, b_.CreateMul(stride, b_.getInt64(static_cast<uint64_t>(step))));
+    if (!index.is_affine()) {
+      const Val part = checked_offset(index, stride, guard, out);
+      add_to(part.vec ? scattered : moving, part.v);
       continue;
     }
-    // An index that is the same for the whole loop is checked once, in front of it.
-    const bool in_front = vector_ && vector_->nesting == 0 && !guard.v &&
-                          is_invariant(index.checked) && is_invariant(index.extent);
-    Value** known = in_front ? &vector_->pointers[&index] : nullptr;
-    if (known && *known) {
-      add(moving, *known);
-      continue;
-    }
-    const Val at = value(index.checked);
-    const Val extent = value(index.extent);
-    const bool vec = at.vec || extent.vec;
-    const auto checked_part = [&]() -> Value* {
-      Value* position = b_.CreateSExt(vec ? vector(at) : at.v, type_of(DType::kI64, vec));
-      Value* outside = b_.CreateICmpUGE(position, vec ? vector(extent) : extent.v);
-      // Lanes that are not active are not checked.
-      Value* active =
-          in_front ? nullptr : both(guard.v, vector_ && vec ? vector_->mask : nullptr).v;
-      Value* failed = any(both(outside, active && !vec ? any(active) : active).v);
-      fail_if(failed);
-      if (gpu()) out.valid = both(out.valid, b_.CreateNot(failed)).v;
-      return b_.CreateMul(position, vec ? vector({stride, false}) : stride);
-    };
-    Value* part = in_front ? hoist(checked_part) : checked_part();
-    if (in_front) vector_->pointers[&index] = part;
-    add(vec ? scattered : moving, part);
+    if (!vector_) continue;
+    if (Value* part = affine_offset(index.affine, stride, false)) add_to(moving, part);
+    if (const int64_t step = index.affine.coefficient(vector_->loop->var); step != 0)
+      add_to(lane_step, b_.CreateMul(stride, b_.getInt64(static_cast<uint64_t>(step))));
   }
   if (moving) out.base = b_.CreateGEP(element, out.base, moving);
   if (distance != 0) out.base = b_.CreateGEP(element, out.base, integer(distance));
@@ -126,8 +131,9 @@ Emitter::Address Emitter::address(uint32_t buffer, const std::vector<Index>& ind
     if (constant && constant->isOne() && !scattered)
       out.contiguous = true;
     else if (!constant || !constant->isZero())
-      add(scattered, b_.CreateMul(iota(), b_.CreateVectorSplat(
-                                              static_cast<unsigned>(vector_->lanes), lane_step)));
+      add_to(scattered,
+             b_.CreateMul(iota(),
+                          b_.CreateVectorSplat(static_cast<unsigned>(vector_->lanes), lane_step)));
   }
   out.offsets = scattered;
   return out;

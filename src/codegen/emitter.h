@@ -142,7 +142,10 @@ class Emitter {
     llvm::Value* valid = nullptr;    // GPU: false where a checked index is out of range
   };
   Address address(uint32_t buffer, const std::vector<loop::Index>& indices, const Val& guard);
+  llvm::Value* fixed_base(uint32_t buffer, const std::vector<loop::Index>& indices);
+  Val checked_offset(const loop::Index& index, llvm::Value* stride, const Val& guard, Address& out);
   llvm::Value* affine_offset(const loop::Affine& index, llvm::Value* stride, bool hoisted_part);
+  void add_to(llvm::Value*& sum, llvm::Value* part);  // to nothing: the part itself
   Val load(const loop::Node& node);
   void store(const loop::Store& stmt);
   llvm::Value* stride_value(uint32_t buffer, size_t dimension);
