@@ -49,10 +49,20 @@ HostSpeed measure(int rounds, int64_t size) {
   const int64_t room = cpu::gemm_room<float>(size, size, size);
   const auto copies = Buffer::allocate(room * 4);
   const cpu::Sgemm product{
-      false, false,    size, size,     size,
-      1,     a.data(), size, b.data(), size,
-      0,     c.data(), size, 0,        reinterpret_cast<float*>(copies->data()),
-      room};
+      .m = size,
+      .n = size,
+      .k = size,
+      .alpha = 1,
+      .a = a.data(),
+      .lda = size,
+      .b = b.data(),
+      .ldb = size,
+      .beta = 0,
+      .c = c.data(),
+      .ldc = size,
+      .room = reinterpret_cast<float*>(copies->data()),
+      .room_elements = room,
+  };
   // A core that seems slower than any of its kind was disturbed, or this build is an instrumented
   // one; and what is compiled is not. So for bandwidths, below.
   const Isa isa = cpu_info().isa;

@@ -153,22 +153,22 @@ class BlockMatMulBound final : public BoundKernel {
       for (int64_t panel = first; panel < last; ++panel)
         fns().dequantise(panels_->rows_panel(panel), k0, k1, part + (panel - first) * kPanelColumns,
                          width);
-      const Sgemm product{false,
-                          false,
-                          rows.count,
-                          width,
-                          k1 - k0,
-                          1.0f,
-                          rows.x + k0,
-                          rows.stride,
-                          part,
-                          width,
-                          k0 == 0 ? 0.0f : 1.0f,
-                          y,
-                          width,
-                          p_.m,
-                          room,
-                          room_};
+      const Sgemm product{
+          .m = rows.count,
+          .n = width,
+          .k = k1 - k0,
+          .alpha = 1.0f,
+          .a = rows.x + k0,
+          .lda = rows.stride,
+          .b = part,
+          .ldb = width,
+          .beta = k0 == 0 ? 0.0f : 1.0f,
+          .c = y,
+          .ldc = width,
+          .all_rows = p_.m,
+          .room = room,
+          .room_elements = room_,
+      };
       own_gemm(product);
     }
   }

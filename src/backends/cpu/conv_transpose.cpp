@@ -53,22 +53,21 @@ class ConvTransposeBound final : public BoundKernel {
       const float* x = static_cast<const float*>(args.buffers[0]) + rest * in_channels_ * pixels_;
       const int64_t row = out_channels_ * kernel_;
       const Sgemm product{
-          true,
-          false,
-          count * kernel_,
-          pixels_,
-          in_channels_,
-          1.0f,
-          w + group * in_channels_ * row + first * kernel_,
-          row,
-          x,
-          pixels_,
-          0.0f,
-          columns,
-          pixels_,
-          0,
-          reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + room_at_),
-          room_};
+          .transpose_a = true,
+          .m = count * kernel_,
+          .n = pixels_,
+          .k = in_channels_,
+          .alpha = 1.0f,
+          .a = w + group * in_channels_ * row + first * kernel_,
+          .lda = row,
+          .b = x,
+          .ldb = pixels_,
+          .beta = 0.0f,
+          .c = columns,
+          .ldc = pixels_,
+          .room = reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + room_at_),
+          .room_elements = room_,
+      };
       if (in_channels_ == 0 || pixels_ == 0)
         std::fill_n(columns, count * kernel_ * pixels_, 0.0f);
       else

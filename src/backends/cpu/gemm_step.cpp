@@ -194,22 +194,24 @@ class GemmBound final : public BoundKernel {
       result = reinterpret_cast<T*>(scratch + a_bytes_ + b_bytes_);
       ldc = n;
     }
-    const Gemm<T> product{a_.transposed,
-                          b_.transposed,
-                          m,
-                          n,
-                          k,
-                          settings_.alpha,
-                          a,
-                          lda,
-                          b,
-                          ldb,
-                          T{0},
-                          result,
-                          ldc,
-                          p_.m,
-                          rounded_ ? nullptr : reinterpret_cast<T*>(scratch + product_at_),
-                          room_};
+    const Gemm<T> product{
+        .transpose_a = a_.transposed,
+        .transpose_b = b_.transposed,
+        .m = m,
+        .n = n,
+        .k = k,
+        .alpha = settings_.alpha,
+        .a = a,
+        .lda = lda,
+        .b = b,
+        .ldb = ldb,
+        .beta = T{0},
+        .c = result,
+        .ldc = ldc,
+        .all_rows = p_.m,
+        .room = rounded_ ? nullptr : reinterpret_cast<T*>(scratch + product_at_),
+        .room_elements = room_,
+    };
     if constexpr (std::is_same_v<T, float>)
       rounded_ ? rounded_->run(product, scratch + product_at_) : own_gemm(product);
     else

@@ -45,10 +45,20 @@ void by_f32(const IntegerProduct& p, void* scratch) {
           left);
     widen(p.right + first * p.right_stride, true, terms, p.n, p.right_stride, right);
     const Sgemm product{
-        false,      false, p.m,   p.n,   terms,
-        1.0f,       left,  terms, right, p.n,
-        0.0f,       sums,  p.n,   0,     reinterpret_cast<float*>(base + layout.room_at),
-        layout.room};
+        .m = p.m,
+        .n = p.n,
+        .k = terms,
+        .alpha = 1.0f,
+        .a = left,
+        .lda = terms,
+        .b = right,
+        .ldb = p.n,
+        .beta = 0.0f,
+        .c = sums,
+        .ldc = p.n,
+        .room = reinterpret_cast<float*>(base + layout.room_at),
+        .room_elements = layout.room,
+    };
     own_gemm(product);
     const int64_t lines = p.sums_stride == p.n ? 1 : p.m;  // dense rows are one line
     for (int64_t i = 0; i < lines; ++i)
