@@ -3,6 +3,8 @@
 
 #include <span>
 #include <string_view>
+#include <unordered_map>
+#include <vector>
 
 #include "ops/custom.h"
 
@@ -27,6 +29,20 @@ inline bool asked_for(std::string_view row_op, const OpDef& op) {
 
 /// The first row that is asked for a step and takes it; null when none does.
 const Implementation* first_to_support(const Backend& backend, const StepSpec& spec);
+
+/// The rows of a backend by the operators they are for, for steps that choose among them in every
+/// run. Keeps nothing of the backend but its rows.
+class RowsByOperator {
+ public:
+  explicit RowsByOperator(const Backend& backend);
+  /// Those that may be asked_for() the operator, in order.
+  const std::vector<const Implementation*>& of(const OpDef& op) const;
+
+ private:
+  std::unordered_map<std::string_view, std::vector<const Implementation*>> by_name_;
+  std::vector<const Implementation*> others_;  ///< of an operator without rows of its own
+};
+const Implementation* first_to_support(const RowsByOperator& rows, const StepSpec& spec);
 
 /// The CPU backend: oneDNN, own kernels, reference.
 const Backend& cpu_backend();

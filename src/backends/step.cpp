@@ -49,12 +49,48 @@ DType StepSpec::multiplied_as() const {
   return held != DType::kUndefined ? held : inputs[0].dtype;
 }
 
+namespace {
+
+bool takes(const Implementation& row, const StepSpec& spec) {
+  return asked_for(row.op, *spec.op) && row.asked_about(spec) && row.supports(spec).yes();
+}
+
+bool is_for_many(const Implementation& row) {
+  return row.op == "*" || row.op == "::";
+}
+
+}  // namespace
+
 const Implementation* first_to_support(const Backend& backend, const StepSpec& spec) {
   const auto rows = backend.implementations();
-  const auto row = std::find_if(rows.begin(), rows.end(), [&](const Implementation& r) {
-    return asked_for(r.op, *spec.op) && r.asked_about(spec) && r.supports(spec).yes();
-  });
+  const auto row = std::find_if(rows.begin(), rows.end(),
+                                [&](const Implementation& r) { return takes(r, spec); });
   return row == rows.end() ? nullptr : &*row;
+}
+
+RowsByOperator::RowsByOperator(const Backend& backend) {
+  for (const Implementation& row : backend.implementations())
+    if (!is_for_many(row)) by_name_[row.op];
+  for (const Implementation& row : backend.implementations()) {
+    if (!is_for_many(row)) {
+      by_name_[row.op].push_back(&row);
+      continue;
+    }
+    others_.push_back(&row);
+    for (auto& [name, rows] : by_name_) rows.push_back(&row);
+  }
+}
+
+const std::vector<const Implementation*>& RowsByOperator::of(const OpDef& op) const {
+  const auto it = by_name_.find(op.name);
+  return it == by_name_.end() ? others_ : it->second;
+}
+
+const Implementation* first_to_support(const RowsByOperator& rows, const StepSpec& spec) {
+  const auto& asked = rows.of(*spec.op);
+  const auto row = std::find_if(asked.begin(), asked.end(),
+                                [&](const Implementation* r) { return takes(*r, spec); });
+  return row == asked.end() ? nullptr : *row;
 }
 
 }  // namespace xc

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <concepts>
 #include <cstdint>
 #include <exception>
 #include <string>
@@ -73,6 +74,16 @@ decltype(auto) located(const std::string& where, Body&& body) {
     return std::forward<Body>(body)();
   } catch (const Error& error) {
     throw error.at(where);
+  }
+}
+
+/// The same where the text of the place takes time: `where` is asked for it only then.
+template <std::invocable Where, class Body>
+decltype(auto) located(Where&& where, Body&& body) {
+  try {
+    return std::forward<Body>(body)();
+  } catch (const Error& error) {
+    throw error.at(where());
   }
 }
 

@@ -113,7 +113,7 @@ class Driver {
         value.type = Type::tensor(value.constant.dtype(), to_symbolic(value.constant.dims()));
     }
     for (NodeId id : graph.order())
-      located(place(graph.node(id)), [&] { infer_node(graph, graph.node(id)); });
+      located([&] { return place(graph.node(id)); }, [&] { infer_node(graph, graph.node(id)); });
   }
 
   void infer_node(Graph& graph, Node& node) {
@@ -307,58 +307,62 @@ void infer_types_again(Graph& graph) {
 
 std::vector<Type> infer_concrete(const Node& node, const std::vector<Tensor>& inputs,
                                  OpenSizes open) {
-  return located(place(node), [&] {
-    check_node(node);
-    std::vector<Type> types;
-    types.reserve(inputs.size());
-    for (const Tensor& t : inputs)
-      types.push_back(t ? Type::tensor(t.dtype(), to_symbolic(t.dims())) : Type{});
-    InferContext c;
-    c.node = &node;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const Tensor* value = open == OpenSizes::kKept ? nullptr : &inputs[i];
-      c.inputs.push_back(inputs[i] ? InferContext::Input{&types[i], value, nullptr}
-                                   : InferContext::Input{});
-    }
-    c.outputs.resize(node.outputs.size());
-    c.output_elements.resize(node.outputs.size());
-    int64_t fresh = 0;
-    c.fresh = [&](const std::string& hint) -> Dim {
-      if (open != OpenSizes::kRefused) return Dim::symbol(fmt::format("u{}", fresh++));
-      fail(Status::kUnsupported, "unsupported: the size of {} follows from a run only", hint);
-    };
-    c.infer_subgraph = [](size_t, const std::vector<Type>&) -> std::vector<Type> {
-      fail(Status::kUnsupported, "unsupported: concrete inference of control flow");
-    };
-    node.op->infer(c);
-    for (const Type& t : c.outputs)
-      if (open == OpenSizes::kRefused && t.kind == Type::Kind::kTensor && t.dims &&
-          !to_concrete(*t.dims))
-        fail(Status::kUnsupported, "unsupported: sizes {} are not numbers", t.text());
-    return std::move(c.outputs);
-  });
+  return located(
+      [&] { return place(node); },
+      [&] {
+        check_node(node);
+        std::vector<Type> types;
+        types.reserve(inputs.size());
+        for (const Tensor& t : inputs)
+          types.push_back(t ? Type::tensor(t.dtype(), to_symbolic(t.dims())) : Type{});
+        InferContext c;
+        c.node = &node;
+        for (size_t i = 0; i < inputs.size(); ++i) {
+          const Tensor* value = open == OpenSizes::kKept ? nullptr : &inputs[i];
+          c.inputs.push_back(inputs[i] ? InferContext::Input{&types[i], value, nullptr}
+                                       : InferContext::Input{});
+        }
+        c.outputs.resize(node.outputs.size());
+        c.output_elements.resize(node.outputs.size());
+        int64_t fresh = 0;
+        c.fresh = [&](const std::string& hint) -> Dim {
+          if (open != OpenSizes::kRefused) return Dim::symbol(fmt::format("u{}", fresh++));
+          fail(Status::kUnsupported, "unsupported: the size of {} follows from a run only", hint);
+        };
+        c.infer_subgraph = [](size_t, const std::vector<Type>&) -> std::vector<Type> {
+          fail(Status::kUnsupported, "unsupported: concrete inference of control flow");
+        };
+        node.op->infer(c);
+        for (const Type& t : c.outputs)
+          if (open == OpenSizes::kRefused && t.kind == Type::Kind::kTensor && t.dims &&
+              !to_concrete(*t.dims))
+            fail(Status::kUnsupported, "unsupported: sizes {} are not numbers", t.text());
+        return std::move(c.outputs);
+      });
 }
 
 std::vector<Tensor> run_reference(const Node& node, const std::vector<Tensor>& inputs) {
   const std::vector<Type> types = infer_concrete(node, inputs);
-  return located(place(node), [&] {
-    if (!node.op->reference)
-      fail(Status::kUnsupported, "unsupported: {} has no reference kernel", node.op->name);
-    ReferenceContext c;
-    c.node = &node;
-    for (const Tensor& t : inputs) c.inputs.push_back(t ? t.view() : TensorView{});
-    std::vector<Tensor> outputs;
-    for (size_t k = 0; k < types.size(); ++k) {
-      if (types[k].kind != Type::Kind::kTensor)
-        fail(Status::kUnsupported, "unsupported: outputs of type {}", types[k].text());
-      outputs.push_back(node.outputs[k] == kNone
-                            ? Tensor{}
-                            : Tensor(types[k].dtype, *to_concrete(*types[k].dims)));
-    }
-    for (const Tensor& t : outputs) c.outputs.push_back(t ? t.view() : TensorView{});
-    if (!walks_for_nothing(c)) node.op->reference(c);
-    return outputs;
-  });
+  return located(
+      [&] { return place(node); },
+      [&] {
+        if (!node.op->reference)
+          fail(Status::kUnsupported, "unsupported: {} has no reference kernel", node.op->name);
+        ReferenceContext c;
+        c.node = &node;
+        for (const Tensor& t : inputs) c.inputs.push_back(t ? t.view() : TensorView{});
+        std::vector<Tensor> outputs;
+        for (size_t k = 0; k < types.size(); ++k) {
+          if (types[k].kind != Type::Kind::kTensor)
+            fail(Status::kUnsupported, "unsupported: outputs of type {}", types[k].text());
+          outputs.push_back(node.outputs[k] == kNone
+                                ? Tensor{}
+                                : Tensor(types[k].dtype, *to_concrete(*types[k].dims)));
+        }
+        for (const Tensor& t : outputs) c.outputs.push_back(t ? t.view() : TensorView{});
+        if (!walks_for_nothing(c)) node.op->reference(c);
+        return outputs;
+      });
 }
 
 }  // namespace xc

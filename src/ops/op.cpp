@@ -145,27 +145,29 @@ void check_count(const char* what, size_t count, int low, int high) {
 void check_node(const Node& node) {
   XC_CHECK(node.op);
   const OpDef& op = *node.op;
-  located(fmt::format("node '{}' ({})", node.name, op.name), [&] {
-    if (node.capture_count > node.inputs.size())
-      fail(Status::kInvalidModel, "{} captured values among {} inputs", node.capture_count,
-           node.inputs.size());
-    const size_t own_inputs = node.inputs.size() - node.capture_count;
-    check_count("inputs", own_inputs, op.min_inputs, op.max_inputs);
-    check_count("outputs", node.outputs.size(), op.min_outputs, op.max_outputs);
-    check_count("subgraphs", node.subgraphs.size(), op.subgraphs, op.subgraphs);
-    for (int i = 0; i < op.min_inputs; ++i)
-      if (node.inputs[static_cast<size_t>(i)] == kNone)
-        fail(Status::kInvalidModel, "required input {} is absent", i);
-    for (const auto& [attr_name, attr] : node.attrs.entries()) {
-      const auto it = std::find_if(op.attrs.begin(), op.attrs.end(),
-                                   [&](const AttrSpec& s) { return s.name == attr_name; });
-      if (it == op.attrs.end()) fail(Status::kInvalidModel, "unknown attribute '{}'", attr_name);
-      check_attr(*it, attr);
-    }
-    for (const AttrSpec& spec : op.attrs)
-      if (spec.required && !node.attrs.has(spec.name))
-        fail(Status::kInvalidModel, "required attribute '{}' is missing", spec.name);
-  });
+  located([&] { return fmt::format("node '{}' ({})", node.name, op.name); },
+          [&] {
+            if (node.capture_count > node.inputs.size())
+              fail(Status::kInvalidModel, "{} captured values among {} inputs", node.capture_count,
+                   node.inputs.size());
+            const size_t own_inputs = node.inputs.size() - node.capture_count;
+            check_count("inputs", own_inputs, op.min_inputs, op.max_inputs);
+            check_count("outputs", node.outputs.size(), op.min_outputs, op.max_outputs);
+            check_count("subgraphs", node.subgraphs.size(), op.subgraphs, op.subgraphs);
+            for (int i = 0; i < op.min_inputs; ++i)
+              if (node.inputs[static_cast<size_t>(i)] == kNone)
+                fail(Status::kInvalidModel, "required input {} is absent", i);
+            for (const auto& [attr_name, attr] : node.attrs.entries()) {
+              const auto it = std::find_if(op.attrs.begin(), op.attrs.end(),
+                                           [&](const AttrSpec& s) { return s.name == attr_name; });
+              if (it == op.attrs.end())
+                fail(Status::kInvalidModel, "unknown attribute '{}'", attr_name);
+              check_attr(*it, attr);
+            }
+            for (const AttrSpec& spec : op.attrs)
+              if (spec.required && !node.attrs.has(spec.name))
+                fail(Status::kInvalidModel, "required attribute '{}' is missing", spec.name);
+          });
 }
 
 }  // namespace xc

@@ -148,6 +148,18 @@ struct ViewContext {
 /// False when this node is no view for these strides (reshape across a gap) or values not known.
 using ViewFn = bool (*)(ViewContext&);
 
+/// Where an output lies in input 0: dims, strides and first element, all in elements of it.
+struct ConcreteView {
+  Dims dims, strides;
+  int64_t offset = 0;
+};
+/// Ops whose outputs are parts of input 0, or it under other dims, say where on tensors that are
+/// there: a run that finds out sizes infers nothing. It checks what inference checks but for types,
+/// with the same errors. None where that, or the strides, take inference and a kernel.
+using ConcreteViewsFn = std::vector<ConcreteView> (*)(const Node& node,
+                                                      std::span<const TensorView> inputs);
+inline constexpr int64_t kMostConcreteAxes = 64;  ///< of such a view; inference refuses more
+
 /// Rewrites the node into simpler ops through the patch; returns the values that replace its
 /// outputs, or an empty list when it cannot (unknown rank, unsupported attribute).
 using ExpandFn = std::vector<ValueId> (*)(const Graph& graph, const Node& node, Patch& patch);
@@ -177,6 +189,7 @@ struct OpDef {
   ScalarFn scalar = nullptr;
   std::optional<ReductionSpec> reduction = {};
   ViewFn view = nullptr;
+  ConcreteViewsFn concrete_views = nullptr;  ///< of views whose sizes are values of their inputs
   ExpandFn expand = nullptr;
 
   FlopsFn flops = nullptr;  ///< null: `weight` per output element

@@ -86,8 +86,7 @@ Dim is_hole(const Dim& e) {
 /// Dims of the result for a shape whose elements are numbers or symbols. A symbolic element may
 /// turn out to be -1 or 0, when it is an element of a graph input; then the dim is an expression
 /// that covers these cases.
-SymDims reshaped_dims(const InferContext& c, const SymDims& in, const std::vector<Dim>& shape,
-                      bool allow_zero) {
+SymDims reshaped_dims(const SymDims& in, const std::vector<Dim>& shape, bool allow_zero) {
   const size_t n = shape.size();
   const auto may_be_negative = [](const Dim& e) {
     return !e.is_constant() && e.lower_bound().value_or(-1) < 0;
@@ -97,13 +96,14 @@ SymDims reshaped_dims(const InferContext& c, const SymDims& in, const std::vecto
   for (size_t i = 0; i < n; ++i) {
     const Dim& e = shape[i];
     if (e == Dim(-1)) {
-      if (hole) c.error("shape {} has more than one -1", to_text(shape));
+      if (hole) fail(Status::kInvalidModel, "shape {} has more than one -1", to_text(shape));
       hole = i;
       out[i] = 1;
     } else if (e.is_constant() && e.value() < 0) {
-      c.error("shape {} has a negative element", to_text(shape));
+      fail(Status::kInvalidModel, "shape {} has a negative element", to_text(shape));
     } else if (e == Dim(0) && !allow_zero) {
-      if (i >= in.size()) c.error("shape {} copies dim {} of {}", to_text(shape), i, to_text(in));
+      if (i >= in.size())
+        fail(Status::kInvalidModel, "shape {} copies dim {} of {}", to_text(shape), i, to_text(in));
       out[i] = in[i];
     } else if (may_be_negative(e)) {
       out[i] = max(e, Dim(0));
@@ -121,7 +121,7 @@ SymDims reshaped_dims(const InferContext& c, const SymDims& in, const std::vecto
   };
   if (hole) {
     const Dim rest = others(*hole, false);
-    if (rest == Dim(0)) c.error("shape {} has a -1 beside a 0", to_text(shape));
+    if (rest == Dim(0)) fail(Status::kInvalidModel, "shape {} has a -1 beside a 0", to_text(shape));
     out[*hole] = floor_div(total, rest);
   } else {
     SymDims filled = out;
@@ -132,7 +132,7 @@ SymDims reshaped_dims(const InferContext& c, const SymDims& in, const std::vecto
   }
   const Dim count = element_count(out);
   if (total.is_constant() && count.is_constant() && total != count)
-    c.error("dims {} cannot be reshaped to {}", to_text(in), to_text(shape));
+    fail(Status::kInvalidModel, "dims {} cannot be reshaped to {}", to_text(in), to_text(shape));
   return out;
 }
 
@@ -143,7 +143,7 @@ void infer_reshape(InferContext& c) {
   if (shape_dims.size() != 1) c.error("the shape has rank {}, expected 1", shape_dims.size());
   if (const auto shape = c.elements(1)) {
     try {
-      c.set(0, t, reshaped_dims(c, c.dims(0), *shape, c.attrs().get_int("allowzero", 0) != 0));
+      c.set(0, t, reshaped_dims(c.dims(0), *shape, c.attrs().get_int("allowzero", 0) != 0));
     } catch (const Error& error) {
       if (error.status() != Status::kLimit) throw;
       // Every element of a shape of the run may stand for a dim of the input: too long to write
@@ -155,6 +155,24 @@ void infer_reshape(InferContext& c) {
     c.set(0, t, fresh_dims(c, static_cast<size_t>(shape_dims[0].value()), "Reshape"));
   } else {
     set_unknown_rank(c, 0, t);
+  }
+}
+
+std::vector<ConcreteView> concrete_reshape(const Node& node, std::span<const TensorView> inputs) {
+  const TensorView &x = inputs[0], &shape = inputs[1];
+  if (shape.dims.size() != 1)
+    fail(Status::kInvalidModel, "the shape has rank {}, expected 1", shape.dims.size());
+  if (shape.dims[0] > kMostConcreteAxes || !x.contiguous()) return {};
+  const std::vector<int64_t> values = int_values(shape);
+  try {
+    Dims dims = *to_concrete(reshaped_dims(SymDims(x.dims.begin(), x.dims.end()),
+                                           SymDims(values.begin(), values.end()),
+                                           node.attrs.get_int("allowzero", 0) != 0));
+    Dims strides = contiguous_strides(dims);
+    return {{std::move(dims), std::move(strides), 0}};
+  } catch (const Error& error) {
+    if (error.status() != Status::kLimit) throw;
+    return {};  // as inference has it
   }
 }
 
@@ -229,6 +247,7 @@ void register_reshape(OpList& ops) {
                  .infer = infer_reshape,
                  .reference = reference_copy,
                  .view = view_reshape,
+                 .concrete_views = concrete_reshape,
                  .weight = 0});
   ops.push_back({.name = "Flatten",
                  .attrs = {{"axis", AttrKind::kInt}},

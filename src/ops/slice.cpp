@@ -1,5 +1,7 @@
 // Slice and Split: parts of a tensor along axes, as views.
 
+#include <algorithm>
+
 #include "ops/support.h"
 
 namespace xc {
@@ -134,27 +136,40 @@ void infer_slice(InferContext& c) {
   c.set_elements(0, std::move(picked));
 }
 
-void reference_slice(const ReferenceContext& c) {
-  const TensorView& x = c.inputs[0];
+ConcreteView slice_of(std::span<const TensorView> inputs) {
+  const TensorView& x = inputs[0];
   const auto values = [&](size_t i) -> std::optional<std::vector<int64_t>> {
-    return int_values(c.inputs[i]);
+    return int_values(inputs[i]);
   };
   const auto elements = [&](size_t i) -> std::optional<std::vector<Dim>> {
-    const std::vector<int64_t> v = int_values(c.inputs[i]);
+    const std::vector<int64_t> v = int_values(inputs[i]);
     return std::vector<Dim>(v.begin(), v.end());
   };
-  const SymDims dims = to_symbolic(Dims(x.dims.begin(), x.dims.end()));
+  const auto present = [&](size_t i) { return i < inputs.size() && inputs[i]; };
   const auto parts =
-      slice_parts(read_slice(elements, values, [&](size_t i) { return c.has(i); }), dims);
-  int64_t offset = 0;
-  Dims strides;
-  for (size_t i = 0; i < dims.size(); ++i) {
+      slice_parts(read_slice(elements, values, present), SymDims(x.dims.begin(), x.dims.end()));
+  ConcreteView out;
+  for (size_t i = 0; i < parts->size(); ++i) {
     const Part& p = (*parts)[i];
-    if (p.count.value() != c.outputs[0].dims[i]) fail(Status::kRange, "the slice changed its size");
-    offset += p.start.value() * x.strides[i];
-    strides.push_back(x.strides[i] * p.step);
+    out.dims.push_back(p.count.value());
+    out.strides.push_back(x.strides[i] * p.step);
+    out.offset += p.start.value() * x.strides[i];
   }
-  if (x.count() != 0) copy_elements(restrided(x, c.outputs[0].dims, strides, offset), c.outputs[0]);
+  return out;
+}
+
+std::vector<ConcreteView> concrete_slice(const Node&, std::span<const TensorView> inputs) {
+  if (std::max(inputs[1].count(), inputs[2].count()) > kMaxKnownElements) return {};
+  return {slice_of(inputs)};
+}
+
+void reference_slice(const ReferenceContext& c) {
+  const ConcreteView part = slice_of(c.inputs);
+  const TensorView& y = c.outputs[0];
+  if (!std::equal(part.dims.begin(), part.dims.end(), y.dims.begin(), y.dims.end()))
+    fail(Status::kRange, "the slice changed its size");
+  if (c.inputs[0].count() != 0)
+    copy_elements(restrided(c.inputs[0], y.dims, part.strides, part.offset), y);
 }
 
 bool view_slice(ViewContext& c) {
@@ -237,22 +252,36 @@ void infer_split(InferContext& c) {
   }
 }
 
-void reference_split(const ReferenceContext& c) {
-  const TensorView& x = c.inputs[0];
-  const size_t axis = normalise_axis(c.attrs().get_int("axis", 0), x.dims.size());
+std::vector<ConcreteView> concrete_split(const Node& node, std::span<const TensorView> inputs) {
+  const TensorView& x = inputs[0];
+  const size_t axis = normalise_axis(node.attrs.get_int("axis", 0), x.dims.size());
+  const bool has_sizes = inputs.size() > 1 && inputs[1];
   std::optional<std::vector<Dim>> given;
-  if (c.has(1)) {
-    const std::vector<int64_t> values = int_values(c.inputs[1]);
+  if (has_sizes) {
+    if (inputs[1].count() > kMaxKnownElements) return {};
+    const std::vector<int64_t> values = int_values(inputs[1]);
     given.emplace(values.begin(), values.end());
   }
-  const auto sizes = split_sizes(*c.node, Dim(x.dims[axis]), given, c.has(1));
+  const auto sizes = split_sizes(node, Dim(x.dims[axis]), given, has_sizes);
+  std::vector<ConcreteView> out;
   int64_t start = 0;
-  for (size_t k = 0; k < c.outputs.size(); ++k) {
-    if (c.outputs[k])
-      copy_elements(restrided(x, c.outputs[k].dims, x.strides, start * x.strides[axis]),
-                    c.outputs[k]);
-    start += (*sizes)[k].value();
+  for (const Dim& size : *sizes) {
+    Dims dims(x.dims.begin(), x.dims.end());
+    dims[axis] = size.value();
+    out.push_back(
+        {std::move(dims), Dims(x.strides.begin(), x.strides.end()), start * x.strides[axis]});
+    start += size.value();
   }
+  return out;
+}
+
+void reference_split(const ReferenceContext& c) {
+  const std::vector<ConcreteView> parts = concrete_split(*c.node, c.inputs);
+  for (size_t k = 0; k < c.outputs.size(); ++k)
+    if (c.outputs[k])
+      copy_elements(
+          restrided(c.inputs[0], c.outputs[k].dims, parts.at(k).strides, parts.at(k).offset),
+          c.outputs[k]);
 }
 
 bool view_split(ViewContext& c) {
@@ -275,6 +304,7 @@ void register_slice(OpList& ops) {
                  .infer = infer_slice,
                  .reference = reference_slice,
                  .view = view_slice,
+                 .concrete_views = concrete_slice,
                  .weight = 0});
   ops.push_back({.name = "Split",
                  .min_inputs = 1,
@@ -286,6 +316,7 @@ void register_slice(OpList& ops) {
                  .infer = infer_split,
                  .reference = reference_split,
                  .view = view_split,
+                 .concrete_views = concrete_split,
                  .weight = 0});
 }
 

@@ -1,5 +1,7 @@
 // Transpose and Expand.
 
+#include <algorithm>
+
 #include "ops/support.h"
 
 namespace xc {
@@ -80,6 +82,21 @@ void reference_expand(const ReferenceContext& c) {
   copy_elements(restrided(c.inputs[0], c.outputs[0].dims, strides), c.outputs[0]);
 }
 
+std::vector<ConcreteView> concrete_expand(const Node&, std::span<const TensorView> inputs) {
+  const TensorView &x = inputs[0], &shape = inputs[1];
+  if (shape.dims.size() != 1)
+    fail(Status::kInvalidModel, "the shape has rank {}, expected 1", shape.dims.size());
+  if (std::max(x.rank(), shape.dims[0]) > kMostConcreteAxes) return {};
+  const std::vector<int64_t> values = int_values(shape);
+  if (std::any_of(values.begin(), values.end(), [](int64_t v) { return v < 0; })) return {};
+  const SymDims out =
+      broadcast_dims(SymDims(x.dims.begin(), x.dims.end()), SymDims(values.begin(), values.end()));
+  (void)element_count(out);  // refuses what cannot be counted
+  Dims dims = *to_concrete(out);
+  Dims strides = broadcast_strides(x, dims);
+  return {{std::move(dims), std::move(strides), 0}};
+}
+
 /// Stride 0 along the axes that are known to be expanded; no view while that is open.
 bool view_expand(ViewContext& c) {
   ViewContext::Out& out = c.outputs[0];
@@ -110,6 +127,7 @@ void register_transpose(OpList& ops) {
                  .infer = infer_expand,
                  .reference = reference_expand,
                  .view = view_expand,
+                 .concrete_views = concrete_expand,
                  .weight = 0});
 }
 

@@ -193,14 +193,10 @@ class ReadConstants {
   std::vector<Read> reads_;  ///< per PlanBuffer
 };
 
-/// As located(), which wants the text of the place beforehand.
 template <class Body>
 decltype(auto) at_node(const std::string& name, const OpDef& op, Body&& body) {
-  try {
-    return body();
-  } catch (const Error& error) {
-    throw error.at("node '" + name + "' (" + std::string(op.name) + ")");
-  }
+  return located([&] { return "node '" + name + "' (" + std::string(op.name) + ")"; },
+                 std::forward<Body>(body));
 }
 
 /// Makes the Bound of one segment.

@@ -1,5 +1,7 @@
 #include "runtime/dynamic_step.h"
 
+#include <algorithm>
+
 #include "base/checked.h"
 #include "ops/infer.h"
 #include "runtime/input_sizes.h"
@@ -17,7 +19,43 @@ Operand operand_of(const Tensor& tensor) {
   return out;
 }
 
+/// Into how many runs of memory a view falls.
+int64_t runs_of(const ConcreteView& view) {
+  size_t outer = view.dims.size();
+  for (int64_t run = 1; outer > 0; --outer) {
+    const size_t axis = outer - 1;
+    if (view.dims[axis] != 1 && view.strides[axis] != run) break;
+    run *= view.dims[axis];
+  }
+  return element_count(std::span(view.dims).first(outer));
+}
+
+Tensor copy_of(const TensorView& from, const ConcreteView& view) {
+  Tensor out(from.dtype, view.dims);
+  if (out.count() == 0) return out;
+  auto* const first = static_cast<std::byte*>(from.data) + view.offset * element_size(from.dtype);
+  copy_elements({first, from.dtype, view.dims, view.strides}, out.view());
+  return out;
+}
+
 }  // namespace
+
+std::vector<Tensor> copy_views(const Node& node, std::span<const TensorView> inputs,
+                               MemoryBudget* budget) {
+  constexpr int64_t kFewRuns = 32;  // a kernel is worth finding for more
+  const auto views = at_input_sizes([&] { return node.op->concrete_views(node, inputs); });
+  if (std::any_of(views.begin(), views.end(),
+                  [](const ConcreteView& view) { return runs_of(view) > kFewRuns; }))
+    return {};
+  if (budget)
+    for (const ConcreteView& view : views)
+      budget->charge(checked_mul(element_count(view.dims), element_size(inputs[0].dtype)));
+  std::vector<Tensor> outputs;
+  outputs.reserve(views.size());
+  for (size_t k = 0; k < views.size(); ++k)
+    outputs.push_back(node.outputs[k] == kNone ? Tensor{} : copy_of(inputs[0], views[k]));
+  return outputs;
+}
 
 std::vector<Tensor> run_dynamic_step(Program& program, const Node& node,
                                      const std::vector<Tensor>& inputs, MemoryBudget* budget) {
@@ -48,7 +86,7 @@ std::vector<Tensor> run_dynamic_step(Program& program, const Node& node,
     spec.outputs.push_back(operand_of(t));
     spec.outputs.back().constant = {};
   }
-  const Implementation* row = first_to_support(program.engine().backend(), spec);
+  const Implementation* row = first_to_support(program.engine().rows(), spec);
   if (!row)
     fail(Status::kUnsupported, "no kernel can execute operator {} on these operands",
          node.op->name);

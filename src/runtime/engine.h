@@ -48,6 +48,8 @@ class Engine {
   TaskRunner& tasks() const { return *tasks_; }
   TierHooks* tier() const { return tier_.get(); }
   const Backend& backend() const { return cpu_backend(); }
+  /// The backend's rows, for steps that find out their sizes.
+  const RowsByOperator& rows() const { return rows_; }
   void log(LogLevel level, const std::string& message) const;
   void emit(const Event& event) const;
   /// Nanoseconds since the engine was made: the time of events. Never goes back.
@@ -70,6 +72,7 @@ class Engine {
   HostHooks hooks_;
   std::shared_ptr<TaskRunner> tasks_;
   std::unique_ptr<TierHooks> tier_;
+  const RowsByOperator rows_{backend()};
 };
 
 }  // namespace xc

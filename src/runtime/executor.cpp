@@ -1,6 +1,7 @@
 #include "runtime/executor.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/clock.h"
@@ -325,6 +326,14 @@ Tensor Executor::dynamic_tensor(const Bound& bound, uint32_t v) const {
                 value.dtype, Dims(dims.begin(), dims.end()), Dims(strides.begin(), strides.end()));
 }
 
+TensorView Executor::view_of(const Bound& bound, uint32_t v, void* data) const {
+  if (v == kNoValue) return {};
+  const PlanValue& value = bound.plan->values[v];
+  const std::span<const int64_t> dims = bound.dims(v);
+  if (value.rank_known && dims.data()) return {data, value.dtype, dims, bound.strides(v)};
+  return context_.dynamic[value.buffer].view();
+}
+
 Tensor Executor::tensor_of(const Bound& bound, uint32_t v, void* data) const {
   if (v == kNoValue) return {};
   const Plan& plan = *bound.plan;
@@ -357,7 +366,7 @@ void Executor::set_dynamic(const Bound& bound, uint32_t v, Tensor tensor, void**
              to_text(tensor.dims()), to_text(value.dims));
   }
   if (context_.dynamic.size() < plan.buffers.size()) context_.dynamic.resize(plan.buffers.size());
-  tensor = tensor.to_contiguous();
+  if (!tensor.contiguous()) tensor = tensor.to_contiguous();
   for (size_t k = 0; k < bound.pointers.size(); ++k)
     if (bound.pointers[k].buffer == value.buffer)
       pointers[k] = static_cast<std::byte*>(tensor.data()) + bound.pointers[k].offset;
@@ -380,11 +389,17 @@ void Executor::run_opaque(const Bound& bound, const BoundStep& bound_step, void*
   const Step& step = *bound.plan->steps[bound_step.step];
   if (context_.dynamic.size() < bound.plan->buffers.size())
     context_.dynamic.resize(bound.plan->buffers.size());
-  std::vector<Tensor> inputs;
-  for (size_t k = 0; k < step.inputs.size(); ++k)
-    inputs.push_back(tensor_of(bound, step.inputs[k], pointers[bound_step.first_pointer + k]));
-  const int64_t given = options_.budget ? bytes_of(inputs, true) : 0;
-  std::vector<Tensor> outputs = carry_out(bound, step, std::move(inputs));
+  void* const* const operands = pointers + bound_step.first_pointer;
+  std::vector<Tensor> outputs = cut_out(bound, step, operands);
+  int64_t given = 0;
+  if (outputs.empty()) {
+    std::vector<Tensor> inputs;
+    inputs.reserve(step.inputs.size());
+    for (size_t k = 0; k < step.inputs.size(); ++k)
+      inputs.push_back(tensor_of(bound, step.inputs[k], operands[k]));
+    if (options_.budget) given = bytes_of(inputs, true);
+    outputs = carry_out(bound, step, std::move(inputs));
+  }
   if (options_.budget) {
     // Containers share with those they were made of.
     const int64_t more = std::max<int64_t>(0, bytes_of(outputs, true) - given);
@@ -393,6 +408,18 @@ void Executor::run_opaque(const Bound& bound, const BoundStep& bound_step, void*
   for (size_t k = 0; k < step.outputs.size(); ++k)
     if (step.outputs[k] != kNoValue)
       set_dynamic(bound, step.outputs[k], std::move(outputs.at(k)), pointers);
+}
+
+std::vector<Tensor> Executor::cut_out(const Bound& bound, const Step& step,
+                                      void* const* operands) const {
+  constexpr size_t kMost = 8;
+  const Node& node = *step.spec.node;
+  if (!node.op->concrete_views || step.inputs.size() > kMost) return {};
+  std::array<TensorView, kMost> inputs;
+  for (size_t k = 0; k < step.inputs.size(); ++k)
+    inputs[k] = view_of(bound, step.inputs[k], operands[k]);
+  const BudgetScope until_done(options_.budget);
+  return copy_views(node, std::span(inputs).first(step.inputs.size()), options_.budget);
 }
 
 std::vector<Tensor> Executor::carry_out(const Bound& bound, const Step& step,

@@ -39,10 +39,13 @@ class Executor {
   void prepare_outputs(const Bound& bound, const OutputPorts& outputs);
   void patch(const Bound& bound, void** pointers, void* const* inputs, const OutputPorts& outputs);
   void run_opaque(const Bound& bound, const BoundStep& step, void** pointers);
+  /// What a step of an operator with concrete views makes; none where it takes carry_out().
+  std::vector<Tensor> cut_out(const Bound& bound, const Step& step, void* const* operands) const;
   std::vector<Tensor> carry_out(const Bound& bound, const Step& step, std::vector<Tensor> inputs);
   void set_dynamic(const Bound& bound, uint32_t value, Tensor tensor, void** pointers);
   /// What a dynamic or control step made, seen as the plan's value does (a view of it, maybe).
   Tensor dynamic_tensor(const Bound& bound, uint32_t value) const;
+  TensorView view_of(const Bound& bound, uint32_t value, void* data) const;
   Tensor tensor_of(const Bound& bound, uint32_t value, void* data) const;
   void check_stop() const;
   /// Samples what a step is about to read.

@@ -92,6 +92,40 @@ TEST_CASE("ops/view: inputs of any strides") {
   CHECK(views > 20);
 }
 
+TEST_CASE("ops/view: of tensors that are there, with any strides, nothing is inferred") {
+  int views = 0;
+  for_each_case([&](OpCase& problem) {
+    const Graph& graph = problem.graph;
+    if (!is_view_problem(problem)) return;
+    const Node& node = graph.node(graph.order()[0]);
+    if (!node.op->concrete_views || node.inputs[0] != graph.inputs[0]) return;
+    const Tensor x = with_odd_strides(problem.inputs[0]);
+    std::vector<TensorView> inputs;
+    size_t given = 1;
+    for (const ValueId v : node.inputs) {
+      if (v == kNone)
+        inputs.emplace_back();
+      else if (inputs.empty())
+        inputs.push_back(x.view());
+      else if (graph.value(v).is_constant())
+        inputs.push_back(graph.value(v).constant.view());
+      else
+        inputs.push_back(problem.inputs.at(given++).view());
+    }
+    const auto made = node.op->concrete_views(node, inputs);
+    for (size_t k = 0; k < made.size(); ++k) {
+      if (node.outputs[k] == kNone) continue;
+      CHECK(made[k].dims == problem.expected[k].dims());
+      if (problem.expected[k].count() == 0) continue;
+      const int64_t first = x.byte_offset() + made[k].offset * element_size(x.dtype());
+      const Tensor got(x.buffer(), first, x.dtype(), made[k].dims, made[k].strides);
+      CHECK(difference(problem, k, got) == "");
+      ++views;
+    }
+  });
+  CHECK(views > 20);
+}
+
 TEST_CASE("ops/view: a reshape across a gap is none, within rows it is") {
   const auto reshape = [](SymDims dims, SymDims strides, std::vector<int64_t> shape) {
     Graph graph;

@@ -189,6 +189,101 @@ TEST_CASE("runtime/sizes: comparing numbers that no size can be is no error") {
         std::vector<int64_t>{INT64_MAX, 2});
 }
 
+namespace {
+
+/// A session of one step on %x, f32[n, 3], and %v, numbers of %f that the run works out.
+std::shared_ptr<Session> worked_out(const std::string& step) {
+  return session_of(("graph g(%x: f32[n, 3], %f: f32[k]) -> (%y) {\n  const %half: f32[] = 0.5\n"
+                     "  %more = Add(%f, %half)\n  %v = Cast(%more) {to = 7}\n  " +
+                     step + "\n  %y = Neg(%part)\n}")
+                        .c_str());
+}
+
+Tensor floats(const std::vector<float>& values) {
+  return Tensor::of(values);
+}
+
+/// [0, 1, 2], [3, 4, 5], ...
+Tensor counted(int64_t rows) {
+  Tensor out(DType::kF32, {rows, 3});
+  for (int64_t i = 0; i < out.count(); ++i) out.as<float>()[i] = static_cast<float>(i);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("runtime/sizes: a slice that the run works out, of few runs of memory or many") {
+  auto session = worked_out(R"(const %axes: i64[2] = [1, 0]
+  const %steps: i64[2] = [-1, 2]
+  const %ends: i64[2] = [0, 1000]
+  %part = Slice(%x, %v, %ends, %axes, %steps))");
+  for (const int64_t rows : {1, 4, 40, 400}) {
+    const auto got = run(*session, {counted(rows), floats({2, -4})})[0];
+    const int64_t first = std::max<int64_t>(0, rows - 4);
+    REQUIRE(got.dims() == Dims{(rows - first + 1) / 2, 2});
+    for (int64_t i = 0; i < got.dims()[0]; ++i)
+      for (int64_t j = 0; j < 2; ++j)
+        CHECK(got.as<float>()[2 * i + j] == static_cast<float>(-((first + 2 * i) * 3 + 2 - j)));
+    CHECK(status_of(*session, {counted(rows), floats({2})}) == Status::kInvalidArgument);
+  }
+  auto all = worked_out(R"(const %axes: i64[1] = [1]
+  const %ends: i64[1] = [2]
+  %part = Slice(%x, %v, %ends, %axes))");
+  for (const int64_t rows : {1, 40, 400}) {
+    const auto got = run(*all, {counted(rows), floats({1})})[0];
+    REQUIRE(got.dims() == Dims{rows, 1});
+    for (int64_t i = 0; i < rows; ++i) CHECK(got.as<float>()[i] == static_cast<float>(-3 * i - 1));
+  }
+}
+
+TEST_CASE("runtime/sizes: a shape that the run works out") {
+  auto reshape = worked_out("%part = Reshape(%x, %v)");
+  CHECK(run(*reshape, {counted(4), floats({2, -1})})[0].dims() == Dims{2, 6});
+  CHECK(run(*reshape, {counted(4), floats({0, 3, 1})})[0].to_doubles()[11] == -11);
+  for (const std::vector<float>& wrong :
+       {std::vector<float>{5, -1}, {-1, -1}, {-2, 6}, {13}, {3e9f, 3e9f, 3e9f}})
+    CHECK(status_of(*reshape, {counted(4), floats(wrong)}) != Status::kOk);
+  // The rows of a transposed view do not lie in order.
+  auto turned = worked_out("%t = Transpose(%x)\n  %part = Reshape(%t, %v)");
+  CHECK(run(*turned, {counted(2), floats({6})})[0].to_doubles() ==
+        std::vector<double>{0, -3, -1, -4, -2, -5});
+
+  auto expand = worked_out("%part = Expand(%x, %v)");
+  CHECK(run(*expand, {counted(1), floats({2, 1})})[0].to_doubles() ==
+        std::vector<double>{0, -1, -2, 0, -1, -2});
+  CHECK(run(*expand, {counted(1), floats({50, 3})})[0].to_doubles()[149] == -2);
+  for (const std::vector<float>& wrong : {std::vector<float>{2, 2}, {-1, 3}, {3e9f, 3e9f, 3e9f, 3}})
+    CHECK(status_of(*expand, {counted(1), floats(wrong)}) != Status::kOk);
+
+  auto split = worked_out("%part, %rest = Split(%x, %v) {axis = 0}");
+  CHECK(run(*split, {counted(3), floats({2, 1})})[0].dims() == Dims{2, 3});
+  for (const std::vector<float>& wrong : {std::vector<float>{2, 2}, {4, -1}, {3}})
+    CHECK(status_of(*split, {counted(3), floats(wrong)}) != Status::kOk);
+  CHECK(run(*split, {counted(3), floats({0, 3})})[0].dims() == Dims{0, 3});
+}
+
+TEST_CASE("runtime/sizes: a loop whose state grows, stays and grows again finds its sizes") {
+  // The state is doubled in iterations 0 and 3; in every one a size follows from a value.
+  auto session = session_of(R"(graph g(%x: f32[n]) -> (%last, %counts) {
+  const %m: i64[] = 5
+  const %go: bool[] = true
+  %last, %counts = Loop(%m, %go, %x) {} captures 0 (
+    graph body(%i: i64[], %c: bool[], %s: f32[k]) -> (%c, %t, %number) {
+      const %three: i64[] = 3
+      %phase = Mod(%i, %three)
+      %rest = Cast(%phase) {to = 9}
+      %t = If(%rest, %s) {} captures 1 (
+        graph then(%s: f32[k]) -> (%r) { %r = Identity(%s) },
+        graph else(%s: f32[k]) -> (%r) { %r = Concat(%s, %s) {axis = 0} })
+      %where = NonZero(%t)
+      %number = Shape(%where)
+    })
+})");
+  const auto out = run(*session, {Tensor::of<float>({1, 0, 2})});
+  CHECK(out[0].to_doubles() == std::vector<double>{1, 0, 2, 1, 0, 2, 1, 0, 2, 1, 0, 2});
+  CHECK(out[1].to_int64s() == std::vector<int64_t>{1, 4, 1, 4, 1, 4, 1, 8, 1, 8});
+}
+
 TEST_CASE("runtime/sizes: what does not fit is the inputs' fault, wherever a run finds out") {
   const auto blamed = [](const char* text, const std::vector<Tensor>& good,
                          const std::vector<Tensor>& bad) {
