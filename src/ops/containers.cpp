@@ -85,9 +85,9 @@ int64_t held_bytes(const Tensor& value) {
   return bytes;
 }
 
-Tensor make_sequence(const std::vector<Tensor>& elements) {
+Tensor make_sequence(std::vector<Tensor> elements) {
   Tensor out(DType::kTensor, {static_cast<int64_t>(elements.size())});
-  std::copy(elements.begin(), elements.end(), out.as<Tensor>());
+  std::move(elements.begin(), elements.end(), out.as<Tensor>());
   return out;
 }
 

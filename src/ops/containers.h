@@ -24,7 +24,7 @@ Type merge_elements(const InferContext& c, const Type& a, const Type& b, std::st
 
 /// The elements of a sequence that an op is given; fails with kInvalidModel for anything else.
 std::span<Tensor> elements_of(const Tensor& sequence);
-Tensor make_sequence(const std::vector<Tensor>& elements);
+Tensor make_sequence(std::vector<Tensor> elements);
 /// Bytes of a value with all that it holds; what it holds twice counts twice.
 int64_t held_bytes(const Tensor& value);
 

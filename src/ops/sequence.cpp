@@ -63,13 +63,15 @@ void infer_insert(InferContext& c) {
 
 Values evaluate_insert(const Node&, const Values& inputs) {
   const auto old = elements_of(inputs[0]);
-  Values elements(old.begin(), old.end());
+  Values elements;
+  elements.reserve(old.size() + 1);
+  elements.assign(old.begin(), old.end());
   const auto size = static_cast<int64_t>(elements.size());
   const int64_t position = position_of(inputs, 2, size);
   // Behind the last element is a place too.
   const auto at = position == size ? size : place_of(position, elements.size());
   elements.insert(elements.begin() + at, inputs[1]);
-  return {make_sequence(elements)};
+  return {make_sequence(std::move(elements))};
 }
 
 void infer_erase(InferContext& c) {
@@ -82,7 +84,7 @@ Values evaluate_erase(const Node&, const Values& inputs) {
   if (old.empty()) fail(Status::kRange, "nothing to erase from an empty sequence");
   Values elements(old.begin(), old.end());
   elements.erase(elements.begin() + place_of(position_of(inputs, 1, -1), elements.size()));
-  return {make_sequence(elements)};
+  return {make_sequence(std::move(elements))};
 }
 
 // ---- SequenceAt, SequenceLength -----------------------------------------------------------------

@@ -201,12 +201,12 @@ void BodyLoop::look_up() {
     lease_.emplace(program);
   }
   entry_ = program.shared_entry_for(views_, lease_->context());
-  program.reclaim_evicted();
 }
 
 void BodyLoop::iterate() {
   move_slices();
-  if (!steady_) look_up();
+  if (!known_) look_up();
+  if (!steady_) program_->reclaim_evicted();
   for (Result& result : results_) slots_[result.output] = std::exchange(result.spare, nullptr);
   for (Stack& stack : stacks_) {
     slots_[stack.output()] = steady_ ? stack.place() : nullptr;
@@ -219,16 +219,19 @@ void BodyLoop::iterate() {
 }
 
 void BodyLoop::take_results() {
-  bool same = !steady_ && program_->sizes_follow_dims();
+  bool same = !steady_;  // the sizes of the next iteration
   for (Result& result : results_) {
     result.spare = std::exchange(result.current, std::exchange(slots_[result.output], nullptr));
     if (!result.input) continue;
     const Tensor& made = result.current->tensor;
-    const std::span<const int64_t> before = views_[*result.input].dims;
-    same = same && std::equal(before.begin(), before.end(), made.dims().begin(), made.dims().end());
+    const TensorView& before = views_[*result.input];
+    same =
+        same && before.dtype == made.dtype() &&
+        std::equal(before.dims.begin(), before.dims.end(), made.dims().begin(), made.dims().end());
     set_input(*result.input, made);
   }
-  steady_ = steady_ || same;
+  steady_ = steady_ || (same && program_->sizes_follow_dims());
+  known_ = steady_ || (same && program_->signature_is_dims());
   if (options_.budget) [[unlikely]]
     charge_states();
   // A handle that is no pool's was made for one result, and sizes that change need another.

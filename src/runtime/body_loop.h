@@ -127,6 +127,7 @@ class BodyLoop {
   size_t state_count_ = 0;
   int64_t state_bytes_ = 0;  ///< charged for what was made of them
   bool steady_ = false;      ///< every iteration has the sizes of the last
+  bool known_ = false;       ///< the next one has its signature
 
   std::optional<LeaseScope> lease_;
   Program* program_ = nullptr;

@@ -116,23 +116,24 @@ void Program::set_frozen(bool frozen) {
   for (const auto& child : children()) child->set_frozen(frozen);
 }
 
-std::vector<Tensor> Program::run_tensors(const std::vector<Tensor>& inputs,
+std::vector<Tensor> Program::run_tensors(std::span<const TensorView> inputs,
                                          const RunOptions& options) {
-  std::vector<TensorView> views;
-  for (const Tensor& t : inputs) views.push_back(t.view());
   std::vector<xc_tensor*> slots(graph_->outputs.size(), nullptr);
-  run(views, slots, body_pool_, options);
+  run(inputs, slots, body_pool_, options);
   std::vector<Tensor> out;
+  out.reserve(slots.size());
   for (xc_tensor* handle : slots) out.push_back(take_tensor(handle));
   return out;
 }
 
+bool Program::signature_is_dims() const {
+  return std::none_of(
+      base_plan_->symbols.begin(), base_plan_->symbols.end(),
+      [](const PlanSymbol& symbol) { return symbol.source == PlanSymbol::Source::kInputElement; });
+}
+
 bool Program::sizes_follow_dims() const {
-  return base_plan_->segments.size() == 1 &&
-         std::none_of(base_plan_->symbols.begin(), base_plan_->symbols.end(),
-                      [](const PlanSymbol& symbol) {
-                        return symbol.source == PlanSymbol::Source::kInputElement;
-                      });
+  return base_plan_->segments.size() == 1 && signature_is_dims();
 }
 
 }  // namespace xc

@@ -11,8 +11,13 @@ namespace xc {
 namespace {
 
 /// Executes subgraph k on whole tensors.
-using BodyRunner =
-    std::function<std::vector<Tensor>(size_t subgraph, const std::vector<Tensor>& inputs)>;
+std::vector<Tensor> run_body(Program& program, const Node& node, size_t k,
+                             std::span<const Tensor> inputs, const RunOptions& options) {
+  std::vector<TensorView> views;
+  views.reserve(inputs.size());
+  for (const Tensor& t : inputs) views.push_back(t.view());
+  return program.child(node, k, views).run_tensors(views, options);
+}
 
 bool truth(const Tensor& t) {
   if (t.count() != 1)
@@ -78,8 +83,8 @@ std::vector<Tensor> run_scan(Program& program, const Node& node, const std::vect
   return loop.finish();
 }
 
-std::vector<Tensor> run_sequence_map(const Node& node, const std::vector<Tensor>& inputs,
-                                     const BodyRunner& run_body, MemoryBudget* budget,
+std::vector<Tensor> run_sequence_map(Program& program, const Node& node,
+                                     const std::vector<Tensor>& inputs, const RunOptions& options,
                                      const std::function<void()>& check_stop) {
   const size_t own = inputs.size() - node.capture_count;
   const size_t length = elements_of(inputs[0]).size();
@@ -94,14 +99,14 @@ std::vector<Tensor> run_sequence_map(const Node& node, const std::vector<Tensor>
         fail(Status::kRange, "sequences have {} and {} elements", length, elements.size());
       in[i] = elements[k];
     }
-    std::vector<Tensor> out = run_body(0, in);
+    std::vector<Tensor> out = run_body(program, node, 0, in, options);
     for (size_t j = 0; j < collected.size(); ++j) {
-      if (budget) budget->charge(held_bytes(out[j]));
+      if (options.budget) options.budget->charge(held_bytes(out[j]));
       collected[j].push_back(std::move(out[j]));
     }
   }
   std::vector<Tensor> results;
-  for (const auto& elements : collected) results.push_back(make_sequence(elements));
+  for (auto& elements : collected) results.push_back(make_sequence(std::move(elements)));
   return results;
 }
 
@@ -112,15 +117,10 @@ std::vector<Tensor> run_control(Program& program, const Node& node,
                                 const std::function<void()>& check_stop) {
   if (node.op->name == "Loop") return run_loop(program, node, inputs, options, check_stop);
   if (node.op->name == "Scan") return run_scan(program, node, inputs, options, check_stop);
-  const BodyRunner run_body = [&](size_t k, const std::vector<Tensor>& given) {
-    std::vector<TensorView> views;
-    for (const Tensor& t : given) views.push_back(t.view());
-    return program.child(node, k, views).run_tensors(given, options);
-  };
   if (node.op->name == "If")
-    return run_body(truth(inputs[0]) ? 0 : 1, {inputs.begin() + 1, inputs.end()});
+    return run_body(program, node, truth(inputs[0]) ? 0 : 1, std::span(inputs).subspan(1), options);
   if (node.op->name == "SequenceMap")
-    return run_sequence_map(node, inputs, run_body, options.budget, check_stop);
+    return run_sequence_map(program, node, inputs, options, check_stop);
   fail(Status::kUnsupported, "control-flow operator {} is not implemented", node.op->name);
 }
 

@@ -107,10 +107,11 @@ void OutputPool::give_back(xc_tensor* handle) noexcept {
 }
 
 Tensor take_tensor(xc_tensor* handle) {
-  const Tensor tensor = handle->tensor;
+  const Tensor& tensor = handle->tensor;
   if (!tensor || holds_objects(tensor.dtype())) {
+    Tensor object = tensor;
     handle->release();
-    return tensor;
+    return object;
   }
   auto buffer = Buffer::wrap(tensor.buffer()->data(), tensor.buffer()->bytes(),
                              [handle] { handle->release(); });

@@ -157,8 +157,8 @@ class Program : public std::enable_shared_from_this<Program> {
   /// Runs with inputs in graph order.
   void run(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
            const std::shared_ptr<OutputPool>& pool, const RunOptions& options);
-  /// The same for bodies: whole tensors in and out.
-  std::vector<Tensor> run_tensors(const std::vector<Tensor>& inputs, const RunOptions& options);
+  /// The same for bodies: whole tensors out.
+  std::vector<Tensor> run_tensors(std::span<const TensorView> inputs, const RunOptions& options);
 
   /// The program of a control-flow body for inputs of these types and ranks, made at first use.
   Program& child(const Node& node, size_t subgraph, std::span<const TensorView> inputs);
@@ -203,6 +203,8 @@ class Program : public std::enable_shared_from_this<Program> {
 
   /// Where results of a body come from.
   const std::shared_ptr<OutputPool>& body_pool() const { return body_pool_; }
+  /// Whether a signature is the dims of the inputs alone, no values of theirs.
+  bool signature_is_dims() const;
   /// Whether all sizes of a run, those of its results too, follow from the dims of its inputs.
   bool sizes_follow_dims() const;
   /// Destroys evicted signatures that no run is in. Called outside a run.

@@ -58,7 +58,8 @@ std::shared_ptr<Buffer> Buffer::allocate_tensors(int64_t count) {
 }
 
 std::shared_ptr<Buffer> Buffer::wrap(void* data, int64_t bytes, std::function<void()> release) {
-  std::shared_ptr<Buffer> out(new Buffer);
+  struct Made final : Buffer {};  // one allocation for it and its owners
+  std::shared_ptr<Buffer> out = std::make_shared<Made>();
   out->data_ = static_cast<std::byte*>(data);
   out->bytes_ = bytes;
   out->release_ = std::move(release);
