@@ -12,23 +12,21 @@ namespace xc {
 
 namespace roi_align {
 
+AxisTap axis_tap(double v, int64_t size) {
+  if (!(v >= -1 && v <= static_cast<double>(size)) || size == 0) return {};
+  v = std::max(v, 0.0);
+  const auto low = static_cast<int64_t>(v);
+  if (low >= size - 1) return {size - 1, size - 1, 0};
+  return {low, low + 1, v - static_cast<double>(low)};
+}
+
 Taps taps_at(double y, double x, int64_t h, int64_t w) {
-  if (!(y >= -1 && y <= static_cast<double>(h) && x >= -1 && x <= static_cast<double>(w)))
-    return {};
-  const auto along = [](double v, int64_t size, int64_t& low, int64_t& high) {
-    v = std::max(v, 0.0);
-    low = static_cast<int64_t>(v);
-    if (low >= size - 1) {
-      low = high = size - 1;
-      return 0.0;
-    }
-    high = low + 1;
-    return v - static_cast<double>(low);
-  };
-  int64_t y0 = 0, y1 = 0, x0 = 0, x1 = 0;
-  const double ty = along(y, h, y0, y1), tx = along(x, w, x0, x1);
+  const AxisTap down = axis_tap(y, h), across = axis_tap(x, w);
+  if (down.outside() || across.outside()) return {};
+  const double ty = down.part, tx = across.part;
   return {4,
-          {y0 * w + x0, y0 * w + x1, y1 * w + x0, y1 * w + x1},
+          {down.low * w + across.low, down.low * w + across.high, down.high * w + across.low,
+           down.high * w + across.high},
           {(1 - ty) * (1 - tx), (1 - ty) * tx, ty * (1 - tx), ty * tx}};
 }
 

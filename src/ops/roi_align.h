@@ -8,6 +8,13 @@
 
 namespace xc::roi_align {
 
+/// The pixels that a coordinate lies between along one axis, and what the second one counts.
+struct AxisTap {
+  int64_t low = -1, high = -1;
+  double part = 0;
+  bool outside() const { return low < 0; }
+};
+AxisTap axis_tap(double v, int64_t size);
 /// Bilinear taps of one point in a plane of h x w; none when it is outside.
 struct Taps {
   int64_t count = 0;

@@ -64,6 +64,65 @@ TEST_CASE("backends/sampled: RoiAlign, with few and with very many samples") {
     }
 }
 
+TEST_CASE("backends/sampled: RoiAlign of regions of any size and place, planes laid out any way") {
+  Generator g(86);
+  for (int round = 0; round < 60; ++round) {
+    const int64_t height = g.integer(1, 24), width = g.integer(1, round % 3 == 0 ? 300 : 40);
+    Problem p;
+    p.op = &get_op("RoiAlign");
+    p.attrs.set("coordinate_transformation_mode",
+                std::string(round % 2 ? "half_pixel" : "output_half_pixel"));
+    p.attrs.set("sampling_ratio", g.integer(0, 3));
+    p.attrs.set("output_height", g.integer(1, 5));
+    p.attrs.set("output_width", g.integer(1, 5));
+    Tensor boxes(DType::kF32, {7, 4});
+    for (int64_t r = 0; r < 7; ++r)
+      for (int64_t k = 0; k < 4; ++k) {
+        // Beside the image, in it, and reversed; one of no size.
+        const auto size = static_cast<double>(k % 2 ? height : width);
+        boxes.as<float>()[r * 4 + k] = static_cast<float>(r == 6 ? 3 : g.real(-size, 2 * size));
+      }
+    Tensor x = g.tensor(DType::kF32, {2, 3, height, width});
+    if (round % 5 == 0) x.as<float>()[g.integer(0, x.count() - 1)] = INFINITY;
+    const int kind = round % (Generator::kStrideKinds + 1);
+    if (kind < Generator::kStrideKinds) {
+      x = g.strided(x, kind);
+    } else {
+      Tensor last(Buffer::allocate(x.byte_size()), 0, DType::kF32, x.dims(),
+                  channels_last_strides(x.dims()));
+      copy_elements(x.view(), last.view());
+      x = last;
+    }
+    p.inputs = {x, boxes, g.tensor(DType::kI64, {7}, 0, 1.9)};
+    INFO(round << " " << height << "x" << width);
+    check_row("xc.sampled", p, {1e-5, 1e-5});
+  }
+}
+
+TEST_CASE("backends/sampled: DeformConv reads nothing at the edge of the padding") {
+  // Offsets of whole pixels: windows that begin at -1, where zero would count an infinity.
+  for (bool masked : {false, true}) {
+    Problem p;
+    p.op = &get_op("DeformConv");
+    p.attrs.set("pads", Ints{1, 1, 1, 1});
+    Generator g(87);
+    Tensor x = g.tensor(DType::kF32, {1, 2, 6, 7});
+    x.as<float>()[3] = INFINITY;
+    Tensor offsets(DType::kF32, {1, 18, 6, 7});
+    for (int64_t i = 0; i < offsets.count(); ++i)
+      offsets.as<float>()[i] = static_cast<float>(g.integer(-9, 9));
+    std::fill_n(offsets.as<float>(), 100, 0.0f);
+    offsets.as<float>()[200] = NAN;
+    offsets.as<float>()[300] = 1e30f;
+    p.inputs = {x, g.tensor(DType::kF32, {3, 2, 3, 3}), offsets};
+    if (masked) {
+      p.inputs.emplace_back();
+      p.inputs.push_back(g.tensor(DType::kF32, {1, 9, 6, 7}, 0, 1));
+    }
+    check_row("xc.sampled", p, {1e-5, 1e-4});
+  }
+}
+
 TEST_CASE("backends/sampled: DeformConv with groups, masks, bias, strides") {
   Generator g(83);
   for (const auto& [group, offset_group] :

@@ -50,6 +50,7 @@ const Backend& cpu_backend() {
                                    cpu::add_fill(list);
                                    cpu::add_select_ops(list);
                                    cpu::add_sampled(list);
+                                   cpu::add_roi_align(list);
                                    cpu::add_det(list);
                                    cpu::add_dft(list);
                                    cpu::add_lookup(list);

@@ -24,6 +24,7 @@ void add_pool(Rows& rows);
 void add_max_pool(Rows& rows);
 void add_unpool(Rows& rows);
 void add_roi_pool(Rows& rows);
+void add_roi_align(Rows& rows);
 void add_matmul(Rows& rows);
 void add_byte_matmul(Rows& rows);
 void add_block_matmul(Rows& rows);

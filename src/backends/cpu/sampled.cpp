@@ -1,9 +1,8 @@
-// Images read between their pixels, "xc.sampled": GridSample, RoiAlign, DeformConv in f32;
-// GridSample by the nearest pixel for elements of any type.
+// Images read between their pixels, "xc.sampled": GridSample and DeformConv in f32 (RoiAlign:
+// roi_align.cpp); GridSample by the nearest pixel for elements of any type.
 //
 // Which pixels a point reads, and by which weight, is the same for every channel: it is worked out
-// once per point, then each channel is gathered by that, or, where a pixel's channels lie side by
-// side (RoiAlign), rows of them are added up.
+// once per point, then each channel is gathered by that.
 
 #include <algorithm>
 
@@ -18,7 +17,6 @@
 #include "backends/cpu/vector/lines_fn.h"
 #include "ops/convolve.h"
 #include "ops/grid_sampler.h"
-#include "ops/roi_align.h"
 #include "ops/support.h"
 
 namespace xc::cpu {
@@ -27,7 +25,6 @@ namespace {
 constexpr int64_t kPoints = PointTaps::kMost;  ///< worked out at a time
 constexpr int64_t kMostPixels = int64_t{1} << 30;
 constexpr size_t kMostSpatial = 3;  ///< axes interpolated over
-constexpr int64_t kRoiTaps = 1024;  ///< likewise, where points have any number
 
 /// The taps of kPoints points, in memory that holds anything.
 PointTaps taps_in(void* scratch, int64_t taps) {
@@ -39,47 +36,6 @@ void clear(const PointTaps& taps) {
   std::fill_n(taps.index, taps.taps * kPoints, -1);
   std::fill_n(taps.weight, taps.taps * kPoints, 0.0f);
 }
-
-/// Weighted pixels of a plane, any number per point, point after point. Lies in scratch memory.
-class TapList {
- public:
-  static int64_t bytes(int64_t points, int64_t taps) { return 8 * points + 12 * taps; }
-
-  /// Room for so many points with so many taps together.
-  TapList(void* memory, int64_t points, int64_t taps)
-      : ends_(static_cast<int64_t*>(memory)),
-        index_(ends_ + points),
-        weight_(reinterpret_cast<float*>(index_ + taps)) {}
-
-  void clear() { points_ = taps_ = 0; }
-  int64_t points() const { return points_; }
-  int64_t taps() const { return taps_; }
-  /// A tap of the next point.
-  void add(int64_t index, double weight) {
-    index_[taps_] = index;
-    weight_[taps_++] = static_cast<float>(weight);
-  }
-  void end_point() { ends_[points_++] = taps_; }
-
-  /// All taps, as rows of a table.
-  WeightedTaps weighted() const { return {index_, weight_, taps_}; }
-
-  /// y[p] += sum over the taps of point p.
-  void add_to(const float* plane, float* y) const {
-    int64_t t = 0;
-    for (int64_t p = 0; p < points_; ++p) {
-      float sum = 0;
-      for (const int64_t end = ends_[p]; t < end; ++t) sum += weight_[t] * plane[index_[t]];
-      y[p] += sum;
-    }
-  }
-
- private:
-  int64_t* ends_;
-  int64_t* index_;
-  float* weight_;
-  int64_t points_ = 0, taps_ = 0;
-};
 
 class GridSampleBound final : public BoundKernel {
  public:
@@ -192,129 +148,6 @@ class GridSampleBound final : public BoundKernel {
   int64_t taps_ = 1, plane_ = 1, points_ = 1, blocks_ = 0;
 };
 
-class RoiAlignBound final : public BoundKernel {
- public:
-  RoiAlignBound(const StepSpec& spec, const BindContext& context)
-      : node_(spec.node), views_(spec, context) {
-    const Dims& y = views_.outputs[0].dims;
-    tasks = y[0];
-    channels_ = y[1];
-    bins_ = checked_mul(y[2], y[3]);
-    abreast_ = lies_channels_last(context.inputs[0].dims, context.inputs[0].strides);
-    list_bytes_ = align_up(TapList::bytes(kRoiTaps, kRoiTaps + 4), 64);
-    scratch_bytes = list_bytes_;
-    if (abreast_) {
-      const int64_t dims[] = {channels_, bins_}, from[] = {1, channels_}, to[] = {bins_, 1};
-      turn_ = CopyPlan(dims, from, to, 4);
-      // A bin after the other, then the rest of a bin of many taps.
-      scratch_bytes += checked_mul(checked_mul(channels_, bins_ + 1), 4);
-    }
-    held_bytes += views_.bytes();
-  }
-
-  void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-    const Dims& in = views_.inputs[0].dims;
-    for (int64_t r = begin; r < end; ++r) {
-      const int64_t image = static_cast<const int64_t*>(args.buffers[2])[r];
-      if (image < 0 || image >= in[0])
-        fail(Status::kRange, "batch index {} is outside [0, {})", image, in[0]);
-      const Region region(*this, static_cast<const float*>(args.buffers[1]) + r * 4);
-      const float* x =
-          static_cast<const float*>(args.buffers[0]) + image * views_.inputs[0].strides[0];
-      float* y = static_cast<float*>(args.buffers[3]) + r * channels_ * bins_;
-      if (abreast_)
-        all_channels(args.scratch, region, x, y);
-      else
-        each_channel(args.scratch, region, x, y);
-    }
-  }
-
- private:
-  /// A region's samples.
-  struct Region {
-    const RoiAlignBound& of;
-    roi_align::Span across, down;
-    double share;
-
-    Region(const RoiAlignBound& bound, const float* roi)  // x1, y1, x2, y2
-        : of(bound),
-          across(roi_align::span_of(*of.node_, roi[0], roi[2], of.views_.outputs[0].dims[3])),
-          down(roi_align::span_of(*of.node_, roi[1], roi[3], of.views_.outputs[0].dims[2])),
-          share(1.0 /
-                static_cast<double>(std::max<int64_t>(roi_align::samples_of(down, across), 1))) {}
-    int64_t samples() const { return down.samples * across.samples; }
-    roi_align::Taps taps(int64_t bin, int64_t sample) const {
-      const Dims &in = of.views_.inputs[0].dims, &out = of.views_.outputs[0].dims;
-      return roi_align::taps_at(down.at(bin / out[3], sample / across.samples),
-                                across.at(bin % out[3], sample % across.samples), in[2], in[3]);
-    }
-  };
-
-  void each_channel(void* scratch, const Region& region, const float* x, float* y) const {
-    const OperandView& in = views_.inputs[0];
-    TapList list(scratch, kRoiTaps, kRoiTaps + 4);
-    std::fill_n(y, channels_ * bins_, 0.0f);
-    int64_t first = 0;  // bin that the list begins with
-    list.clear();
-    // A bin of many samples goes on in the next list.
-    const auto flush = [&](int64_t next) {
-      list.end_point();
-      for (int64_t c = 0; c < channels_; ++c)
-        list.add_to(x + c * in.strides[1], y + c * bins_ + first);
-      list.clear();
-      first = next;
-    };
-    for (int64_t bin = 0; bin < bins_; ++bin) {
-      for (int64_t i = 0; i < region.samples(); ++i) {
-        const auto taps = region.taps(bin, i);
-        if (list.taps() + taps.count > kRoiTaps) flush(bin);
-        for (int64_t k = 0; k < taps.count; ++k)
-          list.add(taps.index[k] / in.dims[3] * in.strides[2] +
-                       taps.index[k] % in.dims[3] * in.strides[3],
-                   taps.weight[k] * region.share);
-      }
-      if (bin + 1 == bins_ || list.points() + 2 > kRoiTaps)
-        flush(bin + 1);
-      else
-        list.end_point();
-    }
-  }
-
-  /// Of values that lie channels-last: a pixel's channels in vectors.
-  void all_channels(void* scratch, const Region& region, const float* x, float* y) const {
-    TapList list(scratch, 1, kRoiTaps + 4);
-    auto* rows = reinterpret_cast<float*>(static_cast<std::byte*>(scratch) + list_bytes_);
-    float* rest = rows + bins_ * channels_;
-    for (int64_t bin = 0; bin < bins_; ++bin) {
-      float* row = rows + bin * channels_;
-      bool begun = false;
-      list.clear();
-      const auto flush = [&] {
-        fns_.weighted_rows(x, list.weighted(), channels_, begun ? rest : row);
-        if (begun)
-          for (int64_t c = 0; c < channels_; ++c) row[c] += rest[c];
-        list.clear();
-        begun = true;
-      };
-      for (int64_t i = 0; i < region.samples(); ++i) {
-        const auto taps = region.taps(bin, i);
-        if (list.taps() + taps.count > kRoiTaps) flush();
-        for (int64_t k = 0; k < taps.count; ++k)
-          list.add(taps.index[k], taps.weight[k] * region.share);
-      }
-      flush();
-    }
-    turn_.run(rows, y);
-  }
-
-  const Node* node_;
-  OperandViews views_;
-  const LineFns& fns_ = line_fns(cpu_info().isa);
-  int64_t channels_ = 0, bins_ = 0, list_bytes_ = 0;
-  bool abreast_ = false;
-  CopyPlan turn_;  ///< bins by channels to channels by bins
-};
-
 /// Columns of samples, one per point of the result, times the weights.
 class DeformConvBound final : public BoundKernel {
  public:
@@ -375,41 +208,28 @@ class DeformConvBound final : public BoundKernel {
     const WindowAxis &down = shape_.axes[1], &across = shape_.axes[2];
     const int64_t channels = views_.inputs[kX].dims[1], each = channels / offset_groups_;
     const int64_t plane = down.input * across.input;
+    double rows[kPoints], places[kPoints];  // of the points' windows
+    for (int64_t p = 0, i = first / across.output, j = first % across.output; p < count; ++p) {
+      rows[p] = static_cast<double>(down.at(i, 0));
+      places[p] = static_cast<double>(across.at(j, 0));
+      if (++j == across.output) ++i, j = 0;
+    }
+    MovedPoints points{
+        .row = rows, .column = places, .n = count, .height = down.input, .width = across.input};
+    const PointTaps taps = taps_in(scratch, kTaps);
     for (int64_t group = 0; group < offset_groups_; ++group)
       for (int64_t k = 0; k < kernel_; ++k) {
-        const int64_t row = (image * offset_groups_ + group) * kernel_ + k;
-        const PointTaps taps = taps_in(scratch, kTaps);
-        clear(taps);
-        for (int64_t p = 0; p < count; ++p) {
-          const int64_t point = first + p;
-          const double y = static_cast<double>(down.at(point / across.output, k / across.kernel)) +
-                           offsets[(row * 2) * points_ + point];
-          const double z =
-              static_cast<double>(across.at(point % across.output, k % across.kernel)) +
-              offsets[(row * 2 + 1) * points_ + point];
-          add_sample(taps, p, y, z, masks ? masks[row * points_ + point] : 1.0);
-        }
+        const int64_t number = (image * offset_groups_ + group) * kernel_ + k;
+        points.kernel_row = static_cast<double>(k / across.kernel * down.dilation);
+        points.kernel_column = static_cast<double>(k % across.kernel * across.dilation);
+        points.down = offsets + number * 2 * points_ + first;
+        points.across = points.down + points_;
+        points.mask = masks ? masks + number * points_ + first : nullptr;
+        fns_.moved_taps(points, taps);
         for (int64_t c = group * each; c < (group + 1) * each; ++c)
           fns_.pick_taps(x + (image * channels + c) * plane, taps, count,
                          columns + (c * kernel_ + k) * count);
       }
-  }
-
-  /// Of point p the bilinear sample at (y, z); what lies outside is zero.
-  void add_sample(const PointTaps& taps, int64_t p, double y, double z, double mask) const {
-    const int64_t h = shape_.axes[1].input, w = shape_.axes[2].input;
-    if (!(y > -1 && y < static_cast<double>(h) && z > -1 && z < static_cast<double>(w))) return;
-    const double y0 = std::floor(y), z0 = std::floor(z), ty = y - y0, tz = z - z0;
-    const auto i = static_cast<int64_t>(y0), j = static_cast<int64_t>(z0);
-    const auto add = [&](int64_t tap, int64_t row, int64_t column, double weight) {
-      if (row < 0 || row >= h || column < 0 || column >= w) return;
-      taps.index[tap * kPoints + p] = static_cast<int32_t>(row * w + column);
-      taps.weight[tap * kPoints + p] = static_cast<float>(mask * weight);
-    };
-    add(0, i, j, (1 - ty) * (1 - tz));
-    add(1, i, j + 1, (1 - ty) * tz);
-    add(2, i + 1, j, ty * (1 - tz));
-    add(3, i + 1, j + 1, ty * tz);
   }
 
   static constexpr int64_t kTaps = 4, kTapBytes = PointTaps::bytes(kTaps);
@@ -432,20 +252,10 @@ Verdict supports_grid(const StepSpec& spec) {
   if (!reason.empty()) return Verdict::no(reason);
   return dense_of(spec, DType::kF32, spec.inputs[0].dtype);
 }
-Verdict supports_roi(const StepSpec& spec) {
-  if (spec.attrs().get_string("mode", "avg") != "avg") return Verdict::no("mode max");
-  return dense_of(spec, DType::kF32, DType::kI64, 0);
-}
-std::vector<Order> roi_orders(const StepSpec&) {
-  return {Order::kChannelsLast, Order::kRowMajor, Order::kRowMajor, Order::kRowMajor};
-}
-
 }  // namespace
 
 void add_sampled(Rows& rows) {
   rows.push_back({"xc.sampled", "GridSample", supports_grid, create_bound_by<GridSampleBound>});
-  rows.push_back(
-      {"xc.sampled", "RoiAlign", supports_roi, create_bound_by<RoiAlignBound>, roi_orders});
   rows.push_back({"xc.sampled", "DeformConv", dense_f32, create_bound_by<DeformConvBound>});
 }
 

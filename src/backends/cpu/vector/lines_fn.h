@@ -47,6 +47,26 @@ struct PlanePoints {
   bool border;  ///< what lies outside is the pixel beside it; else zero
 };
 
+/// Points of a plane, each moved from its place in a window by an offset of its own.
+struct MovedPoints {
+  const double* row;  ///< of the windows' first pixels, n each
+  const double* column;
+  int64_t n;              ///< PointTaps::kMost at most
+  int64_t height, width;  ///< of a plane of less than 2^30 pixels; what lies outside is zero
+  double kernel_row = 0, kernel_column = 0;  ///< in the window
+  const float* down = nullptr;               ///< offsets, n each
+  const float* across = nullptr;
+  const float* mask = nullptr;  ///< what each point counts; null: one
+};
+
+/// Bins of a plane, their means as sums over rows, then columns. `across` begins at its base.
+struct PlaneBins {
+  AxisTable down, across;
+  int64_t down_count, across_count;
+  int64_t stride;  ///< from row to row
+  int64_t width;   ///< columns that are read, from the base on
+};
+
 struct LineFns {
   /// For each of `lines` <= kSideBySide adjacent lines of n > 0 elements, `step` apart: the
   /// position of the largest (smallest) element; NaN before all others, of equal ones the first.
@@ -70,6 +90,9 @@ struct LineFns {
                     float* to);
   /// The four pixels around each point, row above row, and what each counts.
   void (*plane_taps)(const PlanePoints& points, const PointTaps& taps);
+  void (*moved_taps)(const MovedPoints& points, const PointTaps& taps);
+  /// The bins, row by row, into y. `line` has room for the width and a vector more.
+  void (*pooled_plane)(const float* plane, const PlaneBins& bins, float* line, float* y);
   /// y[p] = sum over the taps of point p of weight * from[index], for n points.
   void (*pick_taps)(const float* from, const PointTaps& taps, int64_t n, float* y);
   /// to[2i] = to[2i + 1] = from[i], for n elements of 4 bytes each.
