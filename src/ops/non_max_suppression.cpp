@@ -160,20 +160,33 @@ class Kept {
   int64_t size_ = 0;
 };
 
+/// The boxes of a class that may be selected, as a heap of their scores: most are never asked for.
+void find_candidates(const Problem& p, const float* scores, std::vector<uint64_t>& order) {
+  const double threshold = p.score_threshold.value_or(-std::numeric_limits<double>::infinity());
+  const bool any = !p.score_threshold;  // -infinity too; NaN never
+  order.resize(static_cast<size_t>(p.box_dims[1]));
+  size_t taken = 0;
+  for (int64_t i = 0; i < p.box_dims[1]; ++i) {
+    order[taken] = candidate(scores[i], i);
+    taken += static_cast<size_t>((scores[i] > threshold) | (any & (scores[i] == scores[i])));
+  }
+  order.resize(taken);
+  std::make_heap(order.begin(), order.end());
+}
+
 /// Rows of (batch, class, box), best first within a class.
 std::vector<std::array<int64_t, 3>> select(const Problem& p) {
+  constexpr int64_t kFew = 64;  // are compared in less time than strips are found
   std::vector<std::array<int64_t, 3>> out;
+  std::vector<uint64_t> order;
   const int64_t count = p.box_dims[1];
   for (int64_t batch = 0; batch < p.score_dims[0]; ++batch)
     for (int64_t c = 0; c < p.score_dims[1]; ++c) {
-      const float* scores = p.scores.as<float>() + (batch * p.score_dims[1] + c) * count;
-      std::vector<uint64_t> order;  // a heap: most are never asked for
-      for (int64_t i = 0; i < count; ++i)
-        if (!std::isnan(scores[i]) && (!p.score_threshold || scores[i] > *p.score_threshold))
-          order.push_back(candidate(scores[i], i));
-      Kept kept(
-          strips_of(order.size(), [&](size_t k) { return box_of(p, batch, index_of(order[k])); }));
-      std::make_heap(order.begin(), order.end());
+      find_candidates(p, p.scores.as<float>() + (batch * p.score_dims[1] + c) * count, order);
+      Kept kept(std::min(p.most, std::ssize(order)) <= kFew
+                    ? Strips{}
+                    : strips_of(order.size(),
+                                [&](size_t k) { return box_of(p, batch, index_of(order[k])); }));
       while (!order.empty() && kept.size() < p.most) {
         const int64_t i = index_of(order.front());
         std::pop_heap(order.begin(), order.end());
@@ -187,7 +200,11 @@ std::vector<std::array<int64_t, 3>> select(const Problem& p) {
   return out;
 }
 
+/// Of a view that is row-major the same memory, which the caller keeps.
 Tensor row_major(const TensorView& view) {
+  if (view.contiguous())
+    return Tensor(Buffer::wrap(view.data, view.count() * element_size(view.dtype), {}), 0,
+                  view.dtype, dims_of(view));
   Tensor out(view.dtype, dims_of(view));
   copy_row_major(view, out.view());
   return out;
