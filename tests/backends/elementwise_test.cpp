@@ -216,6 +216,42 @@ TEST_CASE("backends/elementwise: inverse functions of f32 are those of f64, wher
   }
 }
 
+TEST_CASE("backends/elementwise: powers of f32 are those of f64, special cases included") {
+  const float huge = 3e38f, tiny = 1e-40f;
+  const std::vector<float> bases = {0,    -0.0f, 1,    -1,    2,      -2,       0.5f,      -0.5f, 3,
+                                    huge, -huge, tiny, -tiny, 1e-38f, INFINITY, -INFINITY, NAN};
+  const std::vector<float> exponents = {
+      0,    -0.0f,    1, -1,   2,           -2,    3,        -3,        0.5f, -0.5f,
+      2.4f, 1 / 2.4f, 7, 1e9f, 16777217.0f, -1e9f, INFINITY, -INFINITY, NAN,  1e-6f};
+  Generator g(13);
+  Tensor x = g.tensor(DType::kF32, {400}, 0, 3);
+  for (size_t i = 0; i < bases.size(); ++i) x.as<float>()[i] = bases[i];
+  for (int64_t i = 100; i < 200; ++i) x.as<float>()[i] *= -1;
+  const auto close = [](float got, float base, float exponent) {
+    const double want = std::pow(static_cast<double>(base), static_cast<double>(exponent));
+    CAPTURE(base);
+    CAPTURE(exponent);
+    CHECK(units_off(got, want) <= 2);  // the second and third power are products
+    if (want == 0) CHECK(std::signbit(got) == std::signbit(want));
+  };
+  std::vector<float> y(400), each(400);
+  for (size_t i = 0; i < each.size(); ++i) each[i] = exponents[i % exponents.size()];
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > cpu_info().isa) continue;
+    const cpu::ElementwiseFn power = cpu::elementwise_fn(cpu::Fn::kPow, DType::kF32, isa);
+    for (const float& exponent : exponents) {
+      power({{x.as<float>(), &exponent}, {1, 0}, y.data(), 400, nullptr});
+      for (size_t i = 0; i < y.size(); ++i) close(y[i], x.as<float>()[i], exponent);
+    }
+    power({{x.as<float>(), each.data()}, {1, 1}, y.data(), 399, nullptr});
+    for (size_t i = 0; i < 399; ++i) close(y[i], x.as<float>()[i], each[i]);
+    for (const float& base : bases) {
+      power({{&base, each.data()}, {0, 1}, y.data(), 399, nullptr});
+      for (size_t i = 0; i < 399; ++i) close(y[i], base, each[i]);
+    }
+  }
+}
+
 TEST_CASE("backends/elementwise: Where, Clip, variadic, logic, CastLike") {
   Generator g(13);
   for (DType type :

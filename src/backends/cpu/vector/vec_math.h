@@ -122,6 +122,45 @@ XC_INLINE F32 with_sign_of(F32 magnitude, F32 x) {
   return bits_as<F32>(bits_as<I32>(magnitude) | (bits_as<I32>(x) & INT32_MIN));
 }
 
+/// Of normal numbers above 0.
+XC_INLINE F64Wide log_finite(F64Wide x) {
+  constexpr double kT[] = {0.66666666666666660973, 0.40000000000006255409, 0.2857142856908132933,
+                           0.22222222647685417466, 0.18181775582366852339, 0.15387094801483692107,
+                           0.13250019511807877676, 0.13252281912083986511};
+  using U64Wide = Vec<uint64_t, kF32Lanes>;
+  // 1024 more than it is, so that unsigned numbers do.
+  const U64Wide biased = (bits_as<U64Wide>(x) - 0x3fe6a09e667f3bcdu + (uint64_t{1024} << 52)) >> 52;
+  const F64Wide m = bits_as<F64Wide>(bits_as<U64Wide>(x) - ((biased - 1024u) << 52));
+  const F64Wide k = __builtin_convertvector(__builtin_convertvector(biased, I32) - 1024, F64Wide);
+  const F64Wide f = m - 1.0;
+  const F64Wide s = f / (f + 2.0), z = s * s;
+  const F64Wide t = z * polynomial(z, kT);
+  const F64Wide half_square = 0.5 * f * f;
+  const F64Wide low = mad(k, splat<F64Wide>(0x1.a39ef35793c76p-33), s * (half_square + t));
+  return mad(k, splat<F64Wide>(0x1.62e42feep-1), f - (half_square - low));
+}
+/// x^y with the digits of f64, which the product y log(x) needs, and the special cases of C.
+XC_INLINE F32 pow(F32 x, F32 y) {
+  const float infinity = __builtin_inff();
+  const F32 a = vec_abs(x);
+  // Of what has no finite logarithm, that of 1: its powers are put in below.
+  const I32 plain = (a > 0.0f) & (a < infinity);
+  const F64Wide log = log_finite(__builtin_convertvector(plain ? a : splat<F32>(1.0f), F64Wide));
+  F32 magnitude = __builtin_convertvector(exp(__builtin_convertvector(y, F64Wide) * log), F32);
+  const I32 grows = (a == infinity) == (y > 0.0f);  // of 0 and infinity
+  magnitude = plain ? magnitude : grows ? splat<F32>(infinity) : F32{};
+  magnitude = a == 1.0f ? splat<F32>(1.0f) : magnitude;
+  const I32 whole = round_to_integer<Rounding::kZero>(y) == y;
+  const F32 half = y * 0.5f;
+  const I32 odd = whole & (round_to_integer<Rounding::kZero>(half) != half);
+  const F32 flipped = bits_as<F32>(bits_as<I32>(magnitude) ^ INT32_MIN);
+  F32 result = (bits_as<I32>(x) < 0) & odd ? flipped : magnitude;
+  const F32 nan = splat<F32>(__builtin_nanf(""));
+  result = (x < 0.0f) & ~whole & (a != infinity) ? nan : result;
+  result = (x != x) | (y != y) ? nan : result;
+  return (x == 1.0f) | (y == 0.0f) ? splat<F32>(1.0f) : result;
+}
+
 XC_INLINE F32 tanh(F32 x) {
   const F32 a = vec_abs(x);
   const ReducedExp e = reduced_exp(min_number(splat<F32>(18.2f), a + a));
