@@ -101,12 +101,13 @@ TEST_CASE("backends/sampled: RoiAlign of regions of any size and place, planes l
 
 TEST_CASE("backends/sampled: DeformConv reads nothing at the edge of the padding") {
   // Offsets of whole pixels: windows that begin at -1, where zero would count an infinity.
-  for (bool masked : {false, true}) {
+  for (const auto& [masked, channels] :
+       std::vector<std::pair<bool, int64_t>>{{false, 2}, {true, 2}, {false, 9}, {true, 9}}) {
     Problem p;
     p.op = &get_op("DeformConv");
     p.attrs.set("pads", Ints{1, 1, 1, 1});
     Generator g(87);
-    Tensor x = g.tensor(DType::kF32, {1, 2, 6, 7});
+    Tensor x = g.tensor(DType::kF32, {1, channels, 6, 7});
     x.as<float>()[3] = INFINITY;
     Tensor offsets(DType::kF32, {1, 18, 6, 7});
     for (int64_t i = 0; i < offsets.count(); ++i)
@@ -114,7 +115,7 @@ TEST_CASE("backends/sampled: DeformConv reads nothing at the edge of the padding
     std::fill_n(offsets.as<float>(), 100, 0.0f);
     offsets.as<float>()[200] = NAN;
     offsets.as<float>()[300] = 1e30f;
-    p.inputs = {x, g.tensor(DType::kF32, {3, 2, 3, 3}), offsets};
+    p.inputs = {x, g.tensor(DType::kF32, {3, channels, 3, 3}), offsets};
     if (masked) {
       p.inputs.emplace_back();
       p.inputs.push_back(g.tensor(DType::kF32, {1, 9, 6, 7}, 0, 1));
@@ -144,6 +145,26 @@ TEST_CASE("backends/sampled: DeformConv with groups, masks, bias, strides") {
         INFO(group << offset_group << masked << stride);
         check_row("xc.sampled", p, {1e-5, 1e-4});
       }
+}
+
+TEST_CASE("backends/sampled: DeformConv of many channels, from a copy that has them side by side") {
+  Generator g(88);
+  for (const auto& [channels, offset_group] :
+       std::vector<std::pair<int64_t, int64_t>>{{8, 1}, {16, 1}, {16, 2}, {21, 1}, {70, 2}})
+    for (int64_t dilation : {1, 2}) {
+      const int64_t h = 9, w = 13, oh = h + 2 - 2 * dilation, ow = w + 2 - 2 * dilation;
+      Problem p;
+      p.op = &get_op("DeformConv");
+      p.attrs.set("offset_group", offset_group);
+      p.attrs.set("dilations", Ints{dilation, dilation});
+      p.attrs.set("pads", Ints{1, 1, 1, 1});
+      p.inputs = {
+          g.tensor(DType::kF32, {2, channels, h, w}), g.tensor(DType::kF32, {5, channels, 3, 3}),
+          g.tensor(DType::kF32, {2, offset_group * 18, oh, ow}, -3, 3), g.tensor(DType::kF32, {5}),
+          g.tensor(DType::kF32, {2, offset_group * 9, oh, ow}, 0, 1)};
+      INFO(channels << offset_group << dilation);
+      check_row("xc.sampled", p, {1e-5, 1e-4});
+    }
 }
 
 TEST_CASE("backends/select: slices that a condition keeps, sequences backwards") {

@@ -148,7 +148,9 @@ class GridSampleBound final : public BoundKernel {
   int64_t taps_ = 1, plane_ = 1, points_ = 1, blocks_ = 0;
 };
 
-/// Columns of samples, one per point of the result, times the weights.
+/// Samples of every point of the result, times the weights: gathered plane by plane, or, where a
+/// point's channels are enough for vectors, as rows of channels from a copy that lies
+/// channels-last.
 class DeformConvBound final : public BoundKernel {
  public:
   DeformConvBound(const StepSpec& spec, const BindContext& context) : views_(spec, context) {
@@ -157,43 +159,33 @@ class DeformConvBound final : public BoundKernel {
     offset_groups_ = spec.attrs().get_int("offset_group", 1);
     kernel_ = shape_.axes[1].kernel * shape_.axes[2].kernel;
     points_ = checked_mul(shape_.axes[1].output, shape_.axes[2].output);
-    rows_ = checked_mul(v.inputs[kX].dims[1], kernel_);
+    channels_ = v.inputs[kX].dims[1];
     blocks_ = ceil_div(points_, kPoints);
     tasks = checked_mul(shape_.batch, blocks_);
-    if (checked_mul(shape_.axes[1].input, shape_.axes[2].input) >= kMostPixels)
+    plane_ = checked_mul(shape_.axes[1].input, shape_.axes[2].input);
+    if (plane_ >= kMostPixels)
       fail(Status::kLimit, "an image of {} x {} pixels, fewer than {} are sampled",
            shape_.axes[1].input, shape_.axes[2].input, kMostPixels);
-    room_at_ = align_up(kTapBytes + checked_mul(checked_mul(rows_, kPoints), 4), 64);
+    room_at_ = align_up(
+        kTapBytes + checked_mul(checked_mul(checked_mul(channels_, kernel_), kPoints), 4), 64);
     room_ = gemm_room<float>(shape_.out_channels, std::min(kPoints, points_),
                              shape_.in_channels * kernel_);
     scratch_bytes = room_at_ + room_ * 4;
     held_bytes += views_.bytes();
+    plan_abreast();
+  }
+
+  void start(const StepArgs& args) const override {
+    turn_.run(args.buffers[kX], args.shared);
+    turn_weights_.run(args.buffers[kW], at(args.shared, weights_at_));
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-    const auto input = [&](size_t i) {
-      return i < views_.inputs.size() && views_.inputs[i].present()
-                 ? static_cast<const float*>(args.buffers[i])
-                 : nullptr;
-    };
-    auto* columns = reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + kTapBytes);
-    const int64_t outputs = shape_.out_channels, depth = shape_.in_channels * kernel_;
     for (int64_t task = begin; task < end; ++task) {
       const int64_t image = task / blocks_, first = task % blocks_ * kPoints;
       const int64_t count = std::min(kPoints, points_ - first);
-      fill_columns(args.scratch, input(kX), input(kOffset), input(kMask), image, first, count,
-                   columns);
-      for (int64_t g = 0; g < shape_.groups; ++g) {
-        float* y = static_cast<float*>(args.buffers[views_.inputs.size()]) +
-                   ((image * shape_.groups + g) * outputs) * points_ + first;
-        for (int64_t m = 0; m < outputs; ++m)
-          std::fill_n(y + m * points_, count, input(kB) ? input(kB)[g * outputs + m] : 0.0f);
-        if (depth == 0) continue;
-        own_gemm<float>({false, false, outputs, count, depth, 1.0f, input(kW) + g * outputs * depth,
-                         depth, columns + g * depth * count, count, 1.0f, y, points_, 0,
-                         reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + room_at_),
-                         room_});
-      }
+      sample(args, image, first, count);
+      for (int64_t g = 0; g < shape_.groups; ++g) multiply(args, image, g, first, count);
     }
   }
 
@@ -201,13 +193,40 @@ class DeformConvBound final : public BoundKernel {
   // X [N, C, H, W], W [M, C/group, kh, kw], offset [N, groups * kh * kw * 2, oh, ow], B [M],
   // mask [N, groups * kh * kw, oh, ow].
   static constexpr size_t kX = 0, kW = 1, kOffset = 2, kB = 3, kMask = 4;
+  static constexpr int64_t kFewChannels = 8;                 ///< are gathered
+  static constexpr int64_t kMostCopied = int64_t{64} << 20;  ///< bytes
 
-  /// [channel][kernel position][point]: the masked samples of `count` points from `first` on.
-  void fill_columns(void* scratch, const float* x, const float* offsets, const float* masks,
-                    int64_t image, int64_t first, int64_t count, float* columns) const {
+  void plan_abreast() {
+    const int64_t images = checked_mul(checked_mul(shape_.batch, channels_), plane_) * 4;
+    if (shape_.groups != 1 || channels_ / offset_groups_ < kFewChannels || images > kMostCopied ||
+        images == 0)
+      return;
+    abreast_ = true;
+    const auto turned = [](int64_t n, int64_t rows, int64_t columns) {
+      const int64_t dims[] = {n, rows, columns}, from[] = {rows * columns, columns, 1},
+                    to[] = {rows * columns, 1, rows};
+      return CopyPlan(dims, from, to, 4);
+    };
+    turn_ = turned(shape_.batch, channels_, plane_);
+    turn_weights_ = turned(shape_.out_channels, channels_, kernel_);
+    weights_at_ = align_up(images, 64);
+    shared_bytes =
+        weights_at_ + checked_mul(checked_mul(shape_.out_channels, channels_), kernel_) * 4;
+  }
+
+  static float* at(void* memory, int64_t offset) {
+    return reinterpret_cast<float*>(static_cast<std::byte*>(memory) + offset);
+  }
+  const float* input(const StepArgs& args, size_t i) const {
+    return i < views_.inputs.size() && views_.inputs[i].present()
+               ? static_cast<const float*>(args.buffers[i])
+               : nullptr;
+  }
+
+  /// The masked samples of `count` points from `first` on: [channel][kernel position][point], or
+  /// [point][kernel position][channel].
+  void sample(const StepArgs& args, int64_t image, int64_t first, int64_t count) const {
     const WindowAxis &down = shape_.axes[1], &across = shape_.axes[2];
-    const int64_t channels = views_.inputs[kX].dims[1], each = channels / offset_groups_;
-    const int64_t plane = down.input * across.input;
     double rows[kPoints], places[kPoints];  // of the points' windows
     for (int64_t p = 0, i = first / across.output, j = first % across.output; p < count; ++p) {
       rows[p] = static_cast<double>(down.at(i, 0));
@@ -216,7 +235,8 @@ class DeformConvBound final : public BoundKernel {
     }
     MovedPoints points{
         .row = rows, .column = places, .n = count, .height = down.input, .width = across.input};
-    const PointTaps taps = taps_in(scratch, kTaps);
+    const PointTaps taps = taps_in(args.scratch, kTaps);
+    const float *offsets = input(args, kOffset), *masks = input(args, kMask);
     for (int64_t group = 0; group < offset_groups_; ++group)
       for (int64_t k = 0; k < kernel_; ++k) {
         const int64_t number = (image * offset_groups_ + group) * kernel_ + k;
@@ -226,10 +246,40 @@ class DeformConvBound final : public BoundKernel {
         points.across = points.down + points_;
         points.mask = masks ? masks + number * points_ + first : nullptr;
         fns_.moved_taps(points, taps);
-        for (int64_t c = group * each; c < (group + 1) * each; ++c)
-          fns_.pick_taps(x + (image * channels + c) * plane, taps, count,
-                         columns + (c * kernel_ + k) * count);
+        pick(args, image, group, k, taps, count);
       }
+  }
+
+  void pick(const StepArgs& args, int64_t image, int64_t group, int64_t k, const PointTaps& taps,
+            int64_t count) const {
+    float* const columns = at(args.scratch, kTapBytes);
+    const int64_t each = channels_ / offset_groups_, first = group * each;
+    if (abreast_) {
+      const float* x = static_cast<const float*>(args.shared) + image * plane_ * channels_ + first;
+      fns_.pick_rows(x, channels_, taps, count, each, columns + k * channels_ + first,
+                     kernel_ * channels_);
+      return;
+    }
+    for (int64_t c = first; c < first + each; ++c)
+      fns_.pick_taps(input(args, kX) + (image * channels_ + c) * plane_, taps, count,
+                     columns + (c * kernel_ + k) * count);
+  }
+
+  void multiply(const StepArgs& args, int64_t image, int64_t group, int64_t first,
+                int64_t count) const {
+    const int64_t outputs = shape_.out_channels, depth = shape_.in_channels * kernel_;
+    const float* const bias = input(args, kB);
+    float* const y = static_cast<float*>(args.buffers[views_.inputs.size()]) +
+                     ((image * shape_.groups + group) * outputs) * points_ + first;
+    for (int64_t m = 0; m < outputs; ++m)
+      std::fill_n(y + m * points_, count, bias ? bias[group * outputs + m] : 0.0f);
+    if (depth == 0) return;
+    const float* const weights =
+        abreast_ ? at(args.shared, weights_at_) : input(args, kW) + group * outputs * depth;
+    const float* const samples = at(args.scratch, kTapBytes) + group * depth * count;
+    own_gemm<float>({false, abreast_, outputs, count, depth, 1.0f, weights, depth, samples,
+                     abreast_ ? depth : count, 1.0f, y, points_, 0, at(args.scratch, room_at_),
+                     room_});
   }
 
   static constexpr int64_t kTaps = 4, kTapBytes = PointTaps::bytes(kTaps);
@@ -237,8 +287,11 @@ class DeformConvBound final : public BoundKernel {
   const LineFns& fns_ = line_fns(cpu_info().isa);
   OperandViews views_;
   ConvShape shape_;
-  int64_t offset_groups_ = 1, kernel_ = 1, points_ = 1, rows_ = 0, blocks_ = 0;
+  int64_t offset_groups_ = 1, kernel_ = 1, points_ = 1, blocks_ = 0, channels_ = 0, plane_ = 0;
   int64_t room_at_ = 0, room_ = 0;
+  bool abreast_ = false;
+  int64_t weights_at_ = 0;  ///< in the shared memory, behind the images
+  CopyPlan turn_, turn_weights_;
 };
 
 Verdict supports_grid(const StepSpec& spec) {

@@ -95,6 +95,10 @@ struct LineFns {
   void (*pooled_plane)(const float* plane, const PlaneBins& bins, float* line, float* y);
   /// y[p] = sum over the taps of point p of weight * from[index], for n points.
   void (*pick_taps)(const float* from, const PointTaps& taps, int64_t n, float* y);
+  /// The same of four taps each and of `channels` that lie side by side, `stride` from pixel to
+  /// pixel: row p of y, which rows begin `y_stride` apart.
+  void (*pick_rows)(const float* from, int64_t stride, const PointTaps& taps, int64_t n,
+                    int64_t channels, float* y, int64_t y_stride);
   /// to[2i] = to[2i + 1] = from[i], for n elements of 4 bytes each.
   void (*twice)(const void* from, int64_t n, void* to);
 };
