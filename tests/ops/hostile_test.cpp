@@ -148,6 +148,25 @@ int64_t elements_of(const std::vector<Type>& types) {
   return out;
 }
 
+/// Where outputs lie in tensors that are there is what inference says of them, refusals included.
+void check_concrete_views(const Mutant& mutant) {
+  const Node& node = mutant.node;
+  if (!node.op->concrete_views) return;
+  // Types are those that the graph was found valid with.
+  if (refusal(mutant, [&] { infer_concrete(node, mutant.inputs, OpenSizes::kKept); })) return;
+  std::vector<TensorView> inputs;
+  for (const Tensor& x : mutant.inputs) inputs.push_back(x ? x.view() : TensorView{});
+  std::vector<ConcreteView> views;
+  std::vector<Type> types;
+  const bool refused =
+      refusal(mutant, [&] { views = node.op->concrete_views(node, inputs); }).has_value();
+  if (!refused && views.empty()) return;
+  CHECK(refusal(mutant, [&] { types = infer_concrete(node, mutant.inputs); }).has_value() ==
+        refused);
+  for (size_t k = 0; k < std::min(views.size(), types.size()); ++k)
+    CHECK(to_symbolic(views[k].dims) == *types[k].dims);
+}
+
 /// Inference and the reference of a mutant; true when it is refused.
 bool refused_by_reference(const Mutant& mutant) {
   const OpDef& op = *mutant.node.op;
@@ -168,25 +187,6 @@ bool refused_by_reference(const Mutant& mutant) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   CHECK(took.count() < kLongest);
   return refused;
-}
-
-/// Where outputs lie in tensors that are there is what inference says of them, refusals included.
-void check_concrete_views(const Mutant& mutant) {
-  const Node& node = mutant.node;
-  if (!node.op->concrete_views) return;
-  // Types are those that the graph was found valid with.
-  if (refusal(mutant, [&] { infer_concrete(node, mutant.inputs, OpenSizes::kKept); })) return;
-  std::vector<TensorView> inputs;
-  for (const Tensor& x : mutant.inputs) inputs.push_back(x ? x.view() : TensorView{});
-  std::vector<ConcreteView> views;
-  std::vector<Type> types;
-  const bool refused =
-      refusal(mutant, [&] { views = node.op->concrete_views(node, inputs); }).has_value();
-  if (!refused && views.empty()) return;
-  CHECK(refusal(mutant, [&] { types = infer_concrete(node, mutant.inputs); }).has_value() ==
-        refused);
-  for (size_t k = 0; k < std::min(views.size(), types.size()); ++k)
-    CHECK(to_symbolic(views[k].dims) == *types[k].dims);
 }
 
 /// A session must answer as the reference does; false when that would be too large to try.
