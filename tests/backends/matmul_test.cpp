@@ -48,6 +48,17 @@ TEST_CASE_TEMPLATE("backends/matmul: the own product agrees with sums in f64, tr
                            {2, 300, 45},
                            {5, 1100, 27},
                            {7, 90, 140},
+                           {3, 1000, 3},  // few terms, turned into lanes where b is transposed
+                           {1, 37, 4},
+                           {6, 50, 5},
+                           {2, 33, 8},
+                           {3, 70, 9},
+                           {7, 19, 16},
+                           {50, 3, 3},  // few columns, results turned back into rows
+                           {33, 2, 4},
+                           {17, 5, 8},
+                           {48, 16, 16},
+                           {39, 15, 9},
                            {66, 300, 410},  // copied slab by slab
                            {8, 1100, 530},  // beyond a second-level cache of 1 or 2 MiB
                            {11, 700, 801},
@@ -69,8 +80,8 @@ TEST_CASE_TEMPLATE("backends/matmul: the own product agrees with sums in f64, tr
             for (T& v : out) v = std::uniform_real_distribution<T>(-1, 1)(random);
             return out;
           };
-          const int64_t lda = (transpose_a ? m : k) + 3, ldb = (transpose_b ? k : n) + 2,
-                        ldc = n + 1;
+          const int64_t lda = (transpose_a ? m : k) + 3, ldc = n + 1;
+          const int64_t ldb = (transpose_b ? k : n) + (m % 3 == 0 ? 0 : 2);
           const auto a = filled((transpose_a ? k : m) * lda),
                      b = filled((transpose_b ? n : k) * ldb);
           const auto before = filled(m * ldc);

@@ -22,6 +22,15 @@ XC_INLINE void exchange(Vec<T> (&v)[kLanes<T>]) {
   }
 }
 
+/// Swaps rows and lanes. The widest first: where few lanes are used, the others are never moved.
+template <class T>
+XC_INLINE void transpose_lanes(Vec<T> (&v)[kLanes<T>]) {
+  if constexpr (kLanes<T> > 8) exchange<8, T>(v);
+  if constexpr (kLanes<T> > 4) exchange<4, T>(v);
+  if constexpr (kLanes<T> > 2) exchange<2, T>(v);
+  exchange<1, T>(v);
+}
+
 /// Rows of up to E elements side by side: e[i] = element i of kLanes<T> rows that begin `stride`
 /// apart, i < n. What is missing of `rows` is 0. `whole`: what lies behind a row may be read.
 template <class T, int E>
@@ -42,11 +51,7 @@ XC_INLINE void load_side_by_side(const T* x, int64_t stride, int64_t rows, int64
         v[r] =
             r < rows ? load_partial<Vec<T>>(x + r * stride + first, left < L ? left : L) : Vec<T>{};
     }
-    // The widest first: what is behind E of a vector's lanes is then never moved.
-    if constexpr (L > 8) exchange<8, T>(v);
-    if constexpr (L > 4) exchange<4, T>(v);
-    exchange<2, T>(v);
-    exchange<1, T>(v);
+    transpose_lanes<T>(v);
 #pragma GCC unroll 16
     for (int i = 0; i < (E < L ? E : L); ++i) e[first + i] = v[i];
   }
