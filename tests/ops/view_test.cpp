@@ -123,7 +123,7 @@ TEST_CASE("ops/view: of tensors that are there, with any strides, nothing is inf
       ++views;
     }
   });
-  CHECK(views > 20);
+  CHECK(views >= 20);
 }
 
 TEST_CASE("ops/view: a reshape across a gap is none, within rows it is") {
