@@ -158,8 +158,9 @@ void check_concrete_views(const Mutant& mutant) {
   for (const Tensor& x : mutant.inputs) inputs.push_back(x ? x.view() : TensorView{});
   std::vector<ConcreteView> views;
   std::vector<Type> types;
-  const bool refused =
-      refusal(mutant, [&] { views = node.op->concrete_views(node, inputs); }).has_value();
+  const bool refused = refusal(mutant, [&] {
+                         located(node.name, [&] { views = node.op->concrete_views(node, inputs); });
+                       }).has_value();
   if (!refused && views.empty()) return;
   CHECK(refusal(mutant, [&] { types = infer_concrete(node, mutant.inputs); }).has_value() ==
         refused);
