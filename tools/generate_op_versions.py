@@ -47,7 +47,7 @@ def microsoft_schemas() -> list:
     from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
     names = set()
-    for source in (ROOT / "src/ops").glob("microsoft*.cpp"):
+    for source in (ROOT / "src/ops").glob("*.cpp"):
         names |= set(re.findall(r'"com\.microsoft::(\w+)"', source.read_text()))
     out = []
     for schema in runtime.get_all_operator_schema():

@@ -256,14 +256,25 @@ void check_custom_ops(const Graph& graph, const OpLibrary* library) {
   }
 }
 
+namespace {
+
+/// What to do about an operator that is not known.
+std::string_view remedy(std::string_view domain) {
+  if (domain.empty()) return "";
+  // Of layouts that fit the vectors of a processor, whose size the model does not say.
+  if (domain == "com.microsoft.nchwc" || domain == "com.ms.internal.nhwc")
+    return "; onnxruntime optimised this model for the machine it ran on: save it at "
+           "ORT_ENABLE_EXTENDED or lower";
+  return "; if it is a custom operator, declare it in the engine's operator library before the "
+         "model is loaded";
+}
+
+}  // namespace
+
 void fail_unknown_op(std::string_view name, std::string_view domain, std::string where) {
   const std::string shown = domain.empty() ? std::string(name) : fmt::format("{}.{}", domain, name);
   throw Error(Status::kUnsupported,
-              fmt::format("operator {} is not known{}", shown,
-                          domain.empty() ? ""
-                                         : "; if it is a custom operator, declare it in the "
-                                           "engine's operator library before the model is loaded"),
-              std::move(where));
+              fmt::format("operator {} is not known{}", shown, remedy(domain)), std::move(where));
 }
 
 // ---- a call -------------------------------------------------------------------------------------

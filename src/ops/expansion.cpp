@@ -58,8 +58,12 @@ ValueId Expansion::reduce(std::string_view op, ValueId data, std::vector<int64_t
 }
 
 ValueId Expansion::scalar(double value) {
-  Tensor tensor(working(), {});
-  store_double(tensor.data(), working(), 0, value);
+  return scalar(value, working());
+}
+
+ValueId Expansion::scalar(double value, DType type) {
+  Tensor tensor(type, {});
+  store_double(tensor.data(), type, 0, value);
   return constant(std::move(tensor));
 }
 

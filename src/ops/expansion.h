@@ -35,6 +35,7 @@ class Expansion {
   ValueId reduce(std::string_view op, ValueId data, std::vector<int64_t> axes);
   /// A rank-0 constant of the working type.
   ValueId scalar(double value);
+  ValueId scalar(double value, DType type);
   ValueId constant(Tensor tensor);
   /// An integer constant of rank 0; of rank 1.
   ValueId integer(int64_t value);

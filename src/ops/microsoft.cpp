@@ -1,8 +1,11 @@
 #include "ops/microsoft.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "ops/checks.h"
-#include "ops/expansion.h"
 #include "ops/input_types.h"
+#include "ops/registry.h"
 
 namespace xc::microsoft {
 
@@ -23,6 +26,12 @@ OpDef op(std::string_view name, int min_inputs, int max_inputs, InferFn infer, E
 
 AttrSpec flag(std::string_view name) {
   return {name, AttrKind::kInt, false, 0, 1};
+}
+
+AttrSpec choice(std::string_view name, std::string_view choices) {
+  AttrSpec out{name, AttrKind::kString};
+  out.choices = choices;
+  return out;
 }
 
 void require_attr(const InferContext& ctx, std::string_view name, int64_t only) {
@@ -48,6 +57,74 @@ void refuse_input(const InferContext& ctx, size_t i, std::string_view what) {
 void refuse_output(const InferContext& ctx, size_t k, std::string_view what) {
   if (k < ctx.node->outputs.size() && ctx.node->outputs[k] != kNone)
     fail(Status::kUnsupported, "unsupported: output {} ({})", k, what);
+}
+
+std::optional<SymDims> inferred_dims(const InferContext& ctx, std::string_view op,
+                                     const std::vector<Type>& inputs) {
+  InferContext inner;
+  inner.node = ctx.node;
+  for (const Type& type : inputs)
+    inner.inputs.push_back({type.dtype == DType::kUndefined ? nullptr : &type, nullptr, nullptr});
+  inner.outputs.resize(1);
+  inner.output_elements.resize(1);
+  get_op(op).infer(inner);
+  return inner.outputs[0].dims;
+}
+
+Type type_or_none(const InferContext& ctx, size_t i) {
+  return ctx.has(i) ? ctx.type(i) : Type{};
+}
+
+ValueId scalar_of(Expansion& e, size_t i) {
+  if (!e.has(i)) return kNone;
+  if (e.rank(i) == std::optional<int64_t>(0)) return e.in(i);
+  return e.add("Reshape", {e.in(i), e.ints({})});
+}
+
+// ---- channels last ------------------------------------------------------------------------------
+
+namespace {
+
+/// Axes of the source in the order of the result.
+std::vector<int64_t> to_first(size_t rank) {
+  std::vector<int64_t> perm(rank);
+  std::iota(perm.begin(), perm.end(), int64_t{0});
+  if (rank > 2) std::rotate(perm.begin() + 1, perm.end() - 1, perm.end());
+  return perm;
+}
+std::vector<int64_t> to_last(size_t rank) {
+  std::vector<int64_t> perm(rank);
+  std::iota(perm.begin(), perm.end(), int64_t{0});
+  if (rank > 2) std::rotate(perm.begin() + 1, perm.begin() + 2, perm.end());
+  return perm;
+}
+
+SymDims permuted(const SymDims& dims, const std::vector<int64_t>& perm) {
+  SymDims out;
+  for (const int64_t axis : perm) out.push_back(dims[static_cast<size_t>(axis)]);
+  return out;
+}
+
+}  // namespace
+
+SymDims channels_first(const SymDims& dims) {
+  return permuted(dims, to_first(dims.size()));
+}
+
+SymDims channels_last(const SymDims& dims) {
+  return permuted(dims, to_last(dims.size()));
+}
+
+ValueId channels_first(Expansion& e, ValueId x, int64_t rank) {
+  return e.transposed(x, to_first(static_cast<size_t>(rank)));
+}
+
+ValueId channels_last(Expansion& e, ValueId x, int64_t rank) {
+  return e.transposed(x, to_last(static_cast<size_t>(rank)));
+}
+
+Type channels_first(const InferContext& ctx, size_t i) {
+  return Type::tensor(ctx.dtype(i), channels_first(ctx.dims(i)));
 }
 
 }  // namespace xc::microsoft

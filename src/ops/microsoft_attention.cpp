@@ -1,5 +1,5 @@
-// Attention and MultiHeadAttention of com.microsoft, as the standard's Attention: their masks
-// become a bias that is added to the scores, their packed operands are taken apart.
+// Attention, QAttention and MultiHeadAttention of com.microsoft, as the standard's Attention: their
+// masks become a bias that is added to the scores, their packed operands are taken apart.
 
 #include "base/checked.h"
 #include "ops/checks.h"
@@ -14,6 +14,8 @@ namespace {
 constexpr TypeSet kMaskType = type_set({DType::kI32});
 
 // ---- what both share ----------------------------------------------------------------------------
+
+constexpr size_t kNowhere = SIZE_MAX;
 
 struct Masking {
   size_t mask, bias;  ///< inputs: of keys, and what is added to scores
@@ -45,10 +47,11 @@ void check_masks(const InferContext& ctx, const Masking& at, const Dim& batch, c
                 queries, total});
 }
 
-/// The mask and the bias as one summand of the scores, in the working type; kNone without both.
+/// The mask and the bias as one summand of the scores, in the `working` type; kNone without both.
 /// `total`: how many keys there are, an i64 of rank 1.
-ValueId score_bias(Expansion& e, const Node& node, const Masking& at, ValueId total) {
-  ValueId out = e.has(at.bias) ? e.widened(at.bias) : ValueId{kNone};
+ValueId score_bias(Expansion& e, const Node& node, const Masking& at, ValueId total,
+                   DType working) {
+  ValueId out = e.has(at.bias) ? e.cast(e.in(at.bias), e.dtype(at.bias), working) : ValueId{kNone};
   if (!e.has(at.mask)) return out;
   const double filter = node.attrs.get_float("mask_filter_value", -10000);
   const ValueId mask = e.cast(e.in(at.mask), DType::kI32, DType::kI64);
@@ -77,7 +80,7 @@ ValueId score_bias(Expansion& e, const Node& node, const Masking& at, ValueId to
     default:
       seen = e.add("Unsqueeze", {e.add("Greater", {mask, e.integer(0)}), e.ints({1})});
   }
-  const ValueId hidden = e.add("Where", {seen, e.scalar(0), e.scalar(filter)});
+  const ValueId hidden = e.add("Where", {seen, e.scalar(0, working), e.scalar(filter, working)});
   return out == kNone ? hidden : e.add("Add", {out, hidden});
 }
 
@@ -261,7 +264,7 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   ValueId total = e.size(k, split ? 2 : 1);
   std::vector<ValueId> inputs{q, k, v};
   if (e.has(kPastKey)) total = e.add("Add", {total, e.size(e.in(kPastKey), 2)});
-  inputs.push_back(score_bias(e, node, kMasking, total));
+  inputs.push_back(score_bias(e, node, kMasking, total, e.working()));
   if (e.has(kPastKey)) {
     inputs.push_back(e.in(kPastKey));
     inputs.push_back(e.in(kPastValue));
@@ -275,14 +278,15 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
 
 }  // namespace multi_head
 
-// ---- Attention ----------------------------------------------------------------------------------
+// ---- what is projected first --------------------------------------------------------------------
 
-namespace projected {
-
-// x [batch, sequence, size], weights [size, q + k + v], bias of their columns; past [2, batch,
-// heads, length, head].
-enum : size_t { kX, kWeights, kBias, kMask, kPast, kScoreBias, kPastLength };
-constexpr Masking kMasking{kMask, kScoreBias};
+// Inputs of Attention and QAttention: x [batch, sequence, size], weights [size, q + k + v], bias of
+// their columns; past [2, batch, heads, length, head].
+struct Projection {
+  size_t x, weights, bias;
+  Masking masking;
+  size_t past;
+};
 
 /// Sizes of q, k and v in the columns of the weights; empty when not known.
 std::vector<int64_t> parts_of(const Node& node, const SymDims& weights) {
@@ -293,61 +297,59 @@ std::vector<int64_t> parts_of(const Node& node, const SymDims& weights) {
   return std::vector<int64_t>(3, *columns / 3);
 }
 
-void infer(InferContext& ctx) {
-  check_dtype(ctx, kX, kFloats);
-  for (size_t i : {kWeights, kBias, kPast, kScoreBias}) require_same_dtype(ctx, i);
-  check_dtype(ctx, kMask, kMaskType);
-  microsoft::refuse_input(ctx, kPastLength, "past_sequence_length: a buffer shared with the past");
-  for (const char* name : {"do_rotary", "past_present_share_buffer", "rotary_embedding_dim"})
-    microsoft::require_attr(ctx, name, 0);
-  require_rank(ctx, kX, 3);
-  require_rank(ctx, kWeights, 2);
-  const SymDims &x = ctx.dims(kX), &weights = ctx.dims(kWeights);
+/// Sets both outputs, which are of type `type`.
+void infer_projection(InferContext& ctx, const Projection& at, DType type) {
+  require_rank(ctx, at.x, 3);
+  require_rank(ctx, at.weights, 2);
+  const SymDims &x = ctx.dims(at.x), &weights = ctx.dims(at.weights);
   const int64_t heads = ctx.attrs().get_int("num_heads", 1);
-  require_dims(ctx, kWeights, {x[2], weights[1]});
+  require_dims(ctx, at.weights, {x[2], weights[1]});
   Dim key_size = floor_div(weights[1], 3), value_size = key_size;
   if (const auto parts = ctx.attrs().get_ints("qkv_hidden_sizes"); !parts.empty()) {
     if (parts.size() != 3 || parts[0] != parts[1] || parts[0] < 1 || parts[2] < 1)
       ctx.error("attribute 'qkv_hidden_sizes' is no triple with equal sizes of query and key");
     key_size = parts[0];
     value_size = parts[2];
-    require_dims(ctx, kWeights, {x[2], checked_add(checked_add(parts[0], parts[1]), parts[2])});
+    require_dims(ctx, at.weights, {x[2], checked_add(checked_add(parts[0], parts[1]), parts[2])});
   } else if (const auto columns = weights[1].constant(); columns && *columns % 3 != 0) {
     ctx.error("weights have {} columns, which is no multiple of 3", *columns);
   }
   require_heads(ctx, key_size, heads);
   require_heads(ctx, value_size, heads);
-  if (ctx.has(kBias)) require_vector(ctx, kBias, weights[1]);
+  if (ctx.has(at.bias)) require_vector(ctx, at.bias, weights[1]);
   Dim total = x[1];
   const Dim head = floor_div(key_size, heads);
-  if (ctx.has(kPast)) {
+  if (ctx.has(at.past)) {
     if (known_different(key_size, value_size))
       ctx.error("a past for keys and values of different sizes");
-    require_rank(ctx, kPast, 5);
-    const Dim past = ctx.dims(kPast)[3];
-    require_dims(ctx, kPast, {2, x[0], heads, past, head});
+    require_rank(ctx, at.past, 5);
+    const Dim past = ctx.dims(at.past)[3];
+    require_dims(ctx, at.past, {2, x[0], heads, past, head});
     total = total + past;
   }
-  check_masks(ctx, kMasking, x[0], x[1], total);
-  ctx.set(0, ctx.dtype(kX), {x[0], x[1], value_size});
-  ctx.set(1, ctx.dtype(kX), {2, x[0], heads, total, head});
+  check_masks(ctx, at.masking, x[0], x[1], total);
+  ctx.set(0, type, {x[0], x[1], value_size});
+  ctx.set(1, type, {2, x[0], heads, total, head});
 }
 
-std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) {
-  Expansion e(graph, node, patch);
-  if (!e.rank(kWeights) || (e.has(kMask) && !e.rank(kMask))) return {};
-  const auto parts = parts_of(node, *e.type(kWeights).dims);
-  if (parts.empty()) return {};
-  ValueId y = e.add("MatMul", {e.in(kX), e.in(kWeights)});
-  if (e.has(kBias)) y = e.add("Add", {y, e.in(kBias)});
+/// Is what attended() asks for known?
+bool is_known(const Expansion& e, const Node& node, const Projection& at) {
+  return e.rank(at.weights) && !(e.has(at.masking.mask) && !e.rank(at.masking.mask)) &&
+         !parts_of(node, *e.type(at.weights).dims).empty();
+}
+
+/// Attention over the columns of `y` [batch, sequence, q + k + v], which are of type `type`.
+std::vector<ValueId> attended(Expansion& e, const Node& node, const Projection& at, ValueId y,
+                              DType type) {
+  const auto parts = parts_of(node, *e.type(at.weights).dims);
   std::vector<ValueId> inputs = e.add("Split", {y, e.ints(parts)}, 3, {{"axis", int64_t{-1}}});
-  ValueId total = e.size(e.in(kX), 1);
-  if (e.has(kPast)) total = e.add("Add", {total, e.size(e.in(kPast), 3)});
-  inputs.push_back(score_bias(e, node, kMasking, total));
+  ValueId total = e.size(e.in(at.x), 1);
+  if (e.has(at.past)) total = e.add("Add", {total, e.size(e.in(at.past), 3)});
+  inputs.push_back(score_bias(e, node, at.masking, total, loop::value_type(type)));
   const auto past = [&](int64_t k) {
-    return e.add("Gather", {e.in(kPast), e.integer(k)}, {{"axis", int64_t{0}}});
+    return e.add("Gather", {e.in(at.past), e.integer(k)}, {{"axis", int64_t{0}}});
   };
-  if (e.has(kPast)) {
+  if (e.has(at.past)) {
     inputs.push_back(past(0));
     inputs.push_back(past(1));
   }
@@ -361,7 +363,73 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   return out;
 }
 
+// ---- Attention ----------------------------------------------------------------------------------
+
+namespace projected {
+
+enum : size_t { kX, kWeights, kBias, kMask, kPast, kScoreBias, kPastLength };
+constexpr Projection kInputs{kX, kWeights, kBias, {kMask, kScoreBias}, kPast};
+
+void infer(InferContext& ctx) {
+  check_dtype(ctx, kX, kFloats);
+  for (size_t i : {kWeights, kBias, kPast, kScoreBias}) require_same_dtype(ctx, i);
+  check_dtype(ctx, kMask, kMaskType);
+  microsoft::refuse_input(ctx, kPastLength, "past_sequence_length: a buffer shared with the past");
+  for (const char* name : {"do_rotary", "past_present_share_buffer", "rotary_embedding_dim"})
+    microsoft::require_attr(ctx, name, 0);
+  infer_projection(ctx, kInputs, ctx.dtype(kX));
+}
+
+std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  if (!is_known(e, node, kInputs)) return {};
+  ValueId y = e.add("MatMul", {e.in(kX), e.in(kWeights)});
+  if (e.has(kBias)) y = e.add("Add", {y, e.in(kBias)});
+  return attended(e, node, kInputs, y, e.dtype(kX));
+}
+
 }  // namespace projected
+
+// ---- QAttention ---------------------------------------------------------------------------------
+
+// The projection is a product of bytes, as dynamic quantisation has it; what follows is in floats.
+namespace quantised {
+
+enum : size_t { kX, kWeights, kBias, kScale, kWeightScale, kMask, kZero, kWeightZero, kPast };
+constexpr Projection kInputs{kX, kWeights, kBias, {kMask, kNowhere}, kPast};
+constexpr TypeSet kBytes = type_set({DType::kI8, DType::kU8});
+
+void infer(InferContext& ctx) {
+  check_dtype(ctx, kX, kBytes);
+  check_dtype(ctx, kWeights, kBytes);
+  check_dtype(ctx, kBias, type_set({DType::kF32, DType::kF16}));
+  for (size_t i : {kScale, kWeightScale, kPast}) require_same_dtype(ctx, i, kBias);
+  check_dtype(ctx, kMask, kMaskType);
+  require_same_dtype(ctx, kZero, kX);
+  require_same_dtype(ctx, kWeightZero, kWeights);
+  for (const char* name : {"do_rotary", "past_present_share_buffer"})
+    microsoft::require_attr(ctx, name, 0);
+  infer_projection(ctx, kInputs, ctx.dtype(kBias));
+  for (size_t i : {kScale, kZero}) microsoft::require_one(ctx, i);
+  for (size_t i : {kWeightScale, kWeightZero})
+    if (ctx.has(i) && !microsoft::has_one_entry(ctx, i))
+      require_vector(ctx, i, ctx.dims(kWeights)[1]);
+}
+
+std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  if (!is_known(e, node, kInputs)) return {};
+  const DType type = e.dtype(kBias);
+  const auto as_f32 = [&](size_t i) { return e.cast(e.in(i), type, DType::kF32); };
+  const ValueId sums = e.add(
+      "MatMulInteger", {e.in(kX), e.in(kWeights), e.optional(kZero), e.optional(kWeightZero)});
+  const ValueId scale = e.add("Mul", {as_f32(kScale), as_f32(kWeightScale)});
+  ValueId y = e.add("Mul", {e.cast(sums, DType::kI32, DType::kF32), scale});
+  y = e.add("Add", {y, as_f32(kBias)});
+  return attended(e, node, kInputs, e.cast(y, DType::kF32, type), type);
+}
+
+}  // namespace quantised
 
 }  // namespace
 
@@ -385,6 +453,16 @@ void register_microsoft_attention(OpList& ops) {
                      {"rotary_embedding_dim", AttrKind::kInt}});
   projected.max_outputs = 2;
   ops.push_back(std::move(projected));
+  OpDef quantised =
+      microsoft::op("com.microsoft::QAttention", 5, 9, quantised::infer, quantised::expand,
+                    {heads,
+                     filter,
+                     scale,
+                     microsoft::flag("unidirectional"),
+                     {"do_rotary", AttrKind::kInt},
+                     {"past_present_share_buffer", AttrKind::kInt}});
+  quantised.max_outputs = 2;
+  ops.push_back(std::move(quantised));
 }
 
 }  // namespace xc

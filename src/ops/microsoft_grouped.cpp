@@ -43,16 +43,15 @@ Dim head_of(const Node& node, const Dim& size, bool packed) {
   return floor_div(size, packed ? h.q + 2 * h.kv : h.q);
 }
 
+bool is_causal(const Node& node) {
+  return node.attrs.get_int("causal", 1) != 0;
+}
+
 void refuse_what_is_not_there(const InferContext& ctx) {
-  microsoft::refuse_input(ctx, kSink, "head_sink");
   microsoft::refuse_input(ctx, kKeyScale, "k_scale: a quantised cache");
   microsoft::refuse_input(ctx, kValueScale, "v_scale: a quantised cache");
-  microsoft::refuse_input(ctx, kQueryNorm, "a norm of the queries");
-  microsoft::refuse_input(ctx, kKeyNorm, "a norm of the keys");
   microsoft::refuse_output(ctx, 3, "output_qk");
-  microsoft::require_attr(ctx, "causal", 1);
-  for (const char* name :
-       {"kv_cache_bit_width", "qk_output", "sliding_window_cache", "smooth_softmax"})
+  for (const char* name : {"kv_cache_bit_width", "qk_output", "sliding_window_cache"})
     if (ctx.attrs().get_int(name, 0) > 0)
       fail(Status::kUnsupported, "unsupported: attribute '{}' = {}", name,
            ctx.attrs().get_int(name, 0));
@@ -63,7 +62,8 @@ void refuse_what_is_not_there(const InferContext& ctx) {
 
 void infer(InferContext& ctx) {
   check_dtype(ctx, kQuery, type_set({DType::kF32, DType::kF16, DType::kBF16}));
-  for (size_t i : {kKey, kValue, kPastKey, kPastValue, kCos, kSin, kBias})
+  for (size_t i :
+       {kKey, kValue, kPastKey, kPastValue, kCos, kSin, kBias, kSink, kQueryNorm, kKeyNorm})
     require_same_dtype(ctx, i);
   check_dtype(ctx, kLengths, type_set({DType::kI32}));
   check_dtype(ctx, kTotal, type_set({DType::kI32}));
@@ -113,6 +113,13 @@ void infer(InferContext& ctx) {
         ctx, kBias,
         {bias[0] == Dim(1) ? Dim(1) : q[0], bias[1] == Dim(1) ? Dim(1) : Dim(h.q), q[1], bias[3]});
   }
+  if (ctx.has(kSink)) require_vector(ctx, kSink, h.q);
+  if (ctx.has(kQueryNorm) != ctx.has(kKeyNorm))
+    ctx.error("q_norm_weight and k_norm_weight come together or not at all");
+  for (size_t i : {kQueryNorm, kKeyNorm})
+    if (ctx.has(i)) require_vector(ctx, i, head);
+  if (!is_causal(*ctx.node) && ctx.attrs().get_int("local_window_size", -1) >= 0)
+    ctx.error("attribute 'local_window_size' where all keys are seen ('causal' = 0)");
   ctx.set(0, ctx.dtype(kQuery), {q[0], q[1], Dim(h.q) * head});
   for (size_t k : {1u, 2u}) ctx.set(k, ctx.dtype(kQuery), {q[0], h.kv, length, head});
 }
@@ -140,6 +147,14 @@ struct Grouped {
   /// [batch, sequence, heads * head] with the heads before the sequence.
   ValueId by_heads(ValueId x, int64_t heads) {
     return e.transposed(e.add("Reshape", {x, e.ints({0, 0, heads, head})}), {0, 2, 1, 3});
+  }
+
+  /// [batch, heads, sequence, head] with each head normalised, where the node has weights for that.
+  ValueId normed(ValueId x, size_t weights) {
+    if (!e.has(weights)) return x;
+    return e.add(
+        "RMSNormalization", {x, e.in(weights)},
+        {{"axis", int64_t{-1}}, {"epsilon", node.attrs.get_float("qk_norm_epsilon", 1e-6f)}});
   }
 
   ValueId rotated(ValueId x) {
@@ -176,13 +191,35 @@ struct Grouped {
   ValueId score_bias(ValueId keys) {
     const ValueId key = e.count_up(e.size(keys, 2));
     const ValueId query = e.add("Unsqueeze", {positions, e.ints({1, 3})});
-    ValueId seen = e.add("LessOrEqual", {key, query});
+    ValueId last = query;
+    if (!is_causal(node))
+      last = e.add("Unsqueeze", {e.add("Add", {starts, e.add("Sub", {queries, e.integer(1)})}),
+                                 e.ints({1, 2, 3})});
+    ValueId seen = e.add("LessOrEqual", {key, last});
     if (const int64_t window = node.attrs.get_int("local_window_size", -1); window >= 0)
       seen =
           e.add("And", {seen, e.add("Greater", {key, e.add("Sub", {query, e.integer(window)})})});
     const ValueId out =
         e.add("Where", {seen, e.scalar(0), e.scalar(-std::numeric_limits<double>::infinity())});
     return e.has(kBias) ? e.add("Add", {out, e.widened(kBias)}) : out;
+  }
+
+  /// Does something without a value take part in the softmax, with a score per head or of 0?
+  bool has_sink() const { return e.has(kSink) || node.attrs.get_int("smooth_softmax", 0) == 1; }
+  /// Keys or values and one of zeros, with which every query has a score of 0.
+  ValueId with_zeros(ValueId x, int64_t heads) {
+    const ValueId dims = e.add("Concat", {batch, e.ints({heads, 1, head})}, {{"axis", int64_t{0}}});
+    return e.add("Concat", {x, e.add("Expand", {e.scalar(0, e.dtype(kQuery)), dims})},
+                 {{"axis", int64_t{2}}});
+  }
+  /// The bias of the scores and that of the sink.
+  ValueId with_sink(ValueId bias, int64_t heads) {
+    const ValueId dims =
+        e.add("Concat", {batch, e.ints({heads}), queries, e.ints({1})}, {{"axis", int64_t{0}}});
+    const ValueId sink =
+        e.has(kSink) ? e.add("Unsqueeze", {e.widened(kSink), e.ints({0, 2, 3})}) : e.scalar(0);
+    return e.add("Concat", {e.add("Expand", {bias, dims}), e.add("Expand", {sink, dims})},
+                 {{"axis", int64_t{3}}});
   }
 };
 
@@ -200,8 +237,9 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
                   {{"axis", int64_t{-1}}});
   else
     parts = {e.in(kQuery), e.in(kKey), e.in(kValue)};
-  const ValueId q = g.rotated(g.by_heads(parts[0], h.q));
-  const ValueId k = g.cached(kPastKey, g.rotated(g.by_heads(parts[1], h.kv)), h.kv);
+  const ValueId q = g.rotated(g.normed(g.by_heads(parts[0], h.q), kQueryNorm));
+  const ValueId new_keys = g.rotated(g.normed(g.by_heads(parts[1], h.kv), kKeyNorm));
+  const ValueId k = g.cached(kPastKey, new_keys, h.kv);
   const ValueId v = g.cached(kPastValue, g.by_heads(parts[2], h.kv), h.kv);
   const auto used = [&](ValueId x) {
     return e.add("Slice", {x, e.ints({0}), g.total, e.ints({2})});
@@ -209,8 +247,13 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   Expansion::AttrList attrs{{"softcap", node.attrs.get_float("softcap", 0)}};
   if (const double scale = node.attrs.get_float("scale", 0); scale != 0)
     attrs.emplace_back("scale", scale);
-  const ValueId keys = used(k);
-  const ValueId y = e.add("Attention", {q, keys, used(v), g.score_bias(keys)}, attrs);
+  ValueId keys = used(k), values = used(v), bias = g.score_bias(keys);
+  if (g.has_sink()) {
+    keys = g.with_zeros(keys, h.kv);
+    values = g.with_zeros(values, h.kv);
+    bias = g.with_sink(bias, h.q);
+  }
+  const ValueId y = e.add("Attention", {q, keys, values, bias}, attrs);
   const ValueId joined =
       e.add("Reshape", {e.transposed(y, {0, 2, 1, 3}), e.ints({0, 0, h.q * *head})});
   std::vector<ValueId> out{joined, k, v};
@@ -222,7 +265,7 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
 
 void register_microsoft_grouped(OpList& ops) {
   OpDef op = microsoft::op("com.microsoft::GroupQueryAttention", 1, 16, infer, expand,
-                           {{"causal", AttrKind::kInt},
+                           {microsoft::flag("causal"),
                             microsoft::flag("do_rotary"),
                             {"k_quant_type", AttrKind::kString},
                             {"kv_cache_bit_width", AttrKind::kInt},
@@ -234,7 +277,7 @@ void register_microsoft_grouped(OpList& ops) {
                             microsoft::flag("rotary_interleaved"),
                             {"scale", AttrKind::kFloat},
                             {"sliding_window_cache", AttrKind::kInt},
-                            {"smooth_softmax", AttrKind::kInt},
+                            {"smooth_softmax", AttrKind::kInt, false, -1, 1},
                             {"softcap", AttrKind::kFloat},
                             {"v_quant_type", AttrKind::kString}});
   op.max_outputs = 4;

@@ -1,5 +1,8 @@
-// SkipLayerNormalization, SkipSimplifiedLayerNormalization and EmbedLayerNormalization of
-// com.microsoft: a sum, of a residual or of embeddings, and its normalisation over the last axis.
+// Norms of com.microsoft: SkipLayerNormalization, SkipSimplifiedLayerNormalization,
+// EmbedLayerNormalization and QEmbedLayerNormalization, a sum, of a residual or of embeddings, and
+// its normalisation over the last axis; GroupNorm and SkipGroupNorm of diffusion models.
+
+#include <array>
 
 #include "ops/checks.h"
 #include "ops/expansion.h"
@@ -100,11 +103,8 @@ std::vector<ValueId> expand_simplified(const Graph& graph, const Node& node, Pat
 
 enum : size_t { kIds, kSegments, kWords, kPlaces, kSegmentTable, kScale, kShift, kMask, kPlaceIds };
 
-void infer_embed(InferContext& ctx) {
-  check_dtype(ctx, kIds, type_set({DType::kI32}));
-  for (size_t i : {kSegments, kMask, kPlaceIds}) check_dtype(ctx, i, type_set({DType::kI32}));
-  for (size_t i : {kPlaces, kSegmentTable, kScale, kShift, kWords}) check_dtype(ctx, i, kFloats);
-  for (size_t i : {kPlaces, kSegmentTable, kScale, kShift}) require_same_dtype(ctx, i, kWords);
+/// The dims of ids and tables, and the first two outputs, of `type`.
+void set_embedding(InferContext& ctx, DType type) {
   require_rank(ctx, kIds, 2);
   require_rank(ctx, kWords, 2);
   require_rank(ctx, kPlaces, 2);
@@ -121,20 +121,35 @@ void infer_embed(InferContext& ctx) {
   require_vector(ctx, kScale, size);
   require_vector(ctx, kShift, size);
   if (ctx.has(kMask)) require_dims(ctx, kMask, ids);
+  ctx.set(0, type, {ids[0], ids[1], size});
+  ctx.set(1, DType::kI32, {ids[0]});
+}
+
+void infer_embed(InferContext& ctx) {
+  check_dtype(ctx, kIds, type_set({DType::kI32}));
+  for (size_t i : {kSegments, kMask, kPlaceIds}) check_dtype(ctx, i, type_set({DType::kI32}));
+  for (size_t i : {kPlaces, kSegmentTable, kScale, kShift, kWords}) check_dtype(ctx, i, kFloats);
+  for (size_t i : {kPlaces, kSegmentTable, kScale, kShift}) require_same_dtype(ctx, i, kWords);
+  set_embedding(ctx, ctx.dtype(kWords));
+  const SymDims& ids = ctx.dims(kIds);
   if (ctx.has(kPlaceIds)) {
     require_rank(ctx, kPlaceIds, 2);
     if (!(ctx.dims(kPlaceIds)[0] == Dim(1))) require_dims(ctx, kPlaceIds, ids);
     require_dims(ctx, kPlaceIds, {ctx.dims(kPlaceIds)[0], ids[1]});
   }
-  ctx.set(0, ctx.dtype(kWords), {ids[0], ids[1], size});
-  ctx.set(1, DType::kI32, {ids[0]});
-  ctx.set(2, ctx.dtype(kWords), {ids[0], ids[1], size});
+  ctx.set(2, ctx.dtype(kWords), {ids[0], ids[1], ctx.dims(kWords)[1]});
 }
 
 /// Rows of a table; ids are i32.
 ValueId looked_up(Expansion& e, size_t table, size_t ids) {
   return e.add("Gather", {e.in(table), e.not_from_end(e.in(ids), DType::kI32, e.in(table))},
                {{"axis", int64_t{0}}});
+}
+
+/// Rows of the table of places: those with the numbers 0, 1, ...
+ValueId first_places(Expansion& e) {
+  const ValueId each = e.count_up(e.size(e.in(kIds), 1));
+  return e.add("Gather", {e.in(kPlaces), each}, {{"axis", int64_t{0}}});
 }
 
 /// How many tokens of each row the mask has; zero without one.
@@ -154,13 +169,7 @@ std::vector<ValueId> expand_embed(const Graph& graph, const Node& node, Patch& p
   const DType type = e.dtype(kWords);
   const DType working = loop::value_type(type);
   const auto widened = [&](ValueId v) { return e.cast(v, type, working); };
-  ValueId places = kNone;
-  if (e.has(kPlaceIds)) {
-    places = looked_up(e, kPlaces, kPlaceIds);
-  } else {
-    const ValueId each = e.count_up(e.size(e.in(kIds), 1));
-    places = e.add("Gather", {e.in(kPlaces), each}, {{"axis", int64_t{0}}});
-  }
+  const ValueId places = e.has(kPlaceIds) ? looked_up(e, kPlaces, kPlaceIds) : first_places(e);
   ValueId sum = e.add("Add", {widened(looked_up(e, kWords, kIds)), widened(places)});
   if (e.has(kSegments)) sum = e.add("Add", {sum, widened(looked_up(e, kSegmentTable, kSegments))});
   const ValueId y = e.add("LayerNormalization", {sum, widened(e.in(kScale)), widened(e.in(kShift))},
@@ -171,6 +180,128 @@ std::vector<ValueId> expand_embed(const Graph& graph, const Node& node, Patch& p
   if (wants(node, 2)) out[2] = e.cast(sum, working, type);
   return out;
 }
+
+// ---- quantised embeddings -----------------------------------------------------------------------
+
+// The inputs of EmbedLayerNormalization with tables, scale and shift in bytes, up to the mask; then
+// their scales, then their zero points.
+size_t scale_of(size_t table) {
+  return table - kWords + kMask + 1;
+}
+size_t zero_of(size_t table) {
+  return scale_of(table) + kShift - kWords + 1;
+}
+constexpr std::array kTables{kWords, kPlaces, kSegmentTable, kScale, kShift};
+
+void infer_quantised_embed(InferContext& ctx) {
+  for (size_t i : {kIds, kSegments, kMask}) check_dtype(ctx, i, type_set({DType::kI32}));
+  constexpr TypeSet kBytes = type_set({DType::kI8, DType::kU8});
+  for (size_t table : kTables) check_dtype(ctx, table, kBytes);
+  for (size_t table : kTables) check_dtype(ctx, scale_of(table), type_set({DType::kF32}));
+  for (size_t table : kTables) check_dtype(ctx, zero_of(table), kBytes);
+  for (size_t table : kTables)
+    for (size_t i : {table, zero_of(table)}) require_same_dtype(ctx, i, kWords);
+  set_embedding(ctx, DType::kF32);
+  for (size_t table : kTables)
+    for (size_t i : {scale_of(table), zero_of(table)}) microsoft::require_one(ctx, i);
+}
+
+std::vector<ValueId> expand_quantised_embed(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  const auto in_floats = [&](ValueId rows, size_t table) {
+    return e.add("DequantizeLinear", {rows, microsoft::scalar_of(e, scale_of(table)),
+                                      microsoft::scalar_of(e, zero_of(table))});
+  };
+  ValueId sum = e.add(
+      "Add", {in_floats(looked_up(e, kWords, kIds), kWords), in_floats(first_places(e), kPlaces)});
+  if (e.has(kSegments)) {
+    const ValueId rows = looked_up(e, kSegmentTable, kSegments);
+    sum = e.add("Add", {sum, in_floats(rows, kSegmentTable)});
+  }
+  std::vector<ValueId> out(node.outputs.size(), kNone);
+  out[0] = e.add("LayerNormalization",
+                 {sum, in_floats(e.in(kScale), kScale), in_floats(e.in(kShift), kShift)},
+                 {{"axis", int64_t{-1}}, {"epsilon", epsilon_of(node)}});
+  if (wants(node, 1)) out[1] = mask_lengths(e);
+  return out;
+}
+
+// ---- groups of channels -------------------------------------------------------------------------
+
+// Inputs of both: images, gamma, beta; then skip [, bias]. Outputs: the norm, the sum.
+namespace groups {
+
+enum : size_t { kImages, kGamma, kBeta, kSkip, kBias };
+
+bool lies_last(const Node& node) {
+  return node.attrs.get_int("channels_last", 1) != 0;
+}
+
+void infer(InferContext& ctx) {
+  constexpr TypeSet kTypes = type_set({DType::kF32, DType::kF16});
+  check_dtype(ctx, kImages, kTypes);
+  check_dtype(ctx, kGamma, kTypes);
+  require_same_dtype(ctx, kBeta, kGamma);
+  for (size_t i : {kSkip, kBias}) require_same_dtype(ctx, i);
+  require_rank(ctx, kImages, 4);
+  const SymDims& x = ctx.dims(kImages);
+  const bool last = lies_last(*ctx.node);
+  const Dim channels = x[last ? 3 : 1];
+  const int64_t count = ctx.attrs().get_int("groups", 1);
+  if (const auto size = channels.constant(); size && *size % count != 0)
+    ctx.error("{} channels do not divide into {} groups", *size, count);
+  for (size_t i : {kGamma, kBeta, kBias})
+    if (ctx.has(i)) require_vector(ctx, i, channels);
+  if (ctx.has(kSkip) && ctx.rank(kSkip) == 2) {
+    require_dims(ctx, kSkip, {x[0], channels});
+  } else if (ctx.has(kSkip)) {
+    require_rank(ctx, kSkip, 4);
+    const SymDims& skip = ctx.dims(kSkip);
+    SymDims expected = x;
+    for (size_t axis : {last ? 1u : 2u, last ? 2u : 3u})
+      if (skip[axis] == Dim(1)) expected[axis] = 1;
+    require_dims(ctx, kSkip, expected);
+  }
+  ctx.set(0, ctx.dtype(kImages), x);
+  ctx.set(1, ctx.dtype(kImages), x);
+}
+
+std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  const bool last = lies_last(node);
+  const auto over_planes = [&](ValueId x) {
+    return last ? x : e.add("Unsqueeze", {x, e.ints({-1, -2})});
+  };
+  ValueId sum = e.widened(kImages);
+  if (e.has(kSkip)) {
+    if (!e.rank(kSkip)) return {};
+    ValueId skip = e.widened(kSkip);
+    if (*e.rank(kSkip) == 2)
+      skip = e.add("Unsqueeze", {skip, last ? e.ints({1, 2}) : e.ints({2, 3})});
+    sum = e.add("Add", {sum, skip});
+  }
+  if (e.has(kBias)) sum = e.add("Add", {sum, over_planes(e.widened(kBias))});
+  const auto per_channel = [&](size_t i) { return e.cast(e.in(i), e.dtype(i), e.working()); };
+  ValueId y = last ? microsoft::channels_first(e, sum, 4) : sum;
+  y = e.add("GroupNormalization", {y, per_channel(kGamma), per_channel(kBeta)},
+            {{"num_groups", node.attrs.get_int("groups", 1)},
+             {"epsilon", node.attrs.get_float("epsilon", 1e-5f)}});
+  if (node.attrs.get_int("activation", 0) != 0) y = e.add("Swish", {y});
+  if (last) y = microsoft::channels_last(e, y, 4);
+  std::vector<ValueId> out(node.outputs.size(), kNone);
+  out[0] = e.narrowed(y);
+  if (wants(node, 1)) out[1] = e.narrowed(sum);
+  return out;
+}
+
+std::vector<AttrSpec> attrs() {
+  return {{"activation", AttrKind::kInt, true, 0, 1},
+          microsoft::flag("channels_last"),
+          {"epsilon", AttrKind::kFloat},
+          {"groups", AttrKind::kInt, true, 1, INT32_MAX}};
+}
+
+}  // namespace groups
 
 }  // namespace
 
@@ -189,6 +320,16 @@ void register_microsoft_norms(OpList& ops) {
                               expand_embed, {epsilon, microsoft::flag("mask_index_type")}, kClass);
   embed.max_outputs = 3;
   ops.push_back(std::move(embed));
+  OpDef quantised = microsoft::op("com.microsoft::QEmbedLayerNormalization", 1, 18,
+                                  infer_quantised_embed, expand_quantised_embed, {epsilon}, kClass);
+  quantised.max_outputs = 2;
+  ops.push_back(std::move(quantised));
+  ops.push_back(microsoft::op("com.microsoft::GroupNorm", 3, 3, groups::infer, groups::expand,
+                              groups::attrs(), kClass));
+  OpDef group_sum = microsoft::op("com.microsoft::SkipGroupNorm", 4, 5, groups::infer,
+                                  groups::expand, groups::attrs(), kClass);
+  group_sum.max_outputs = 2;
+  ops.push_back(std::move(group_sum));
 }
 
 }  // namespace xc

@@ -1,11 +1,13 @@
-// FusedMatMul, FusedGemm and FusedConv of com.microsoft: products with what onnxruntime's optimiser
-// took into them, transpositions in front and activations behind.
+// FusedMatMul (once TransposeMatMul), FusedGemm and FusedConv of com.microsoft: products with what
+// onnxruntime's optimiser took into them, transpositions in front and activations behind; NhwcConv
+// and NhwcFusedConv, whose images lie with their channels last; CDist, distances by a product.
 
 #include <array>
 #include <limits>
 #include <numeric>
 
 #include "ops/checks.h"
+#include "ops/convolve.h"
 #include "ops/expansion.h"
 #include "ops/matmul.h"
 #include "ops/microsoft.h"
@@ -109,8 +111,8 @@ ValueId activated(Expansion& e, ValueId x, const Activation& a, const std::vecto
 constexpr size_t kAddend = 3;
 constexpr std::string_view kConvActivations = "Relu|Tanh|Sigmoid|LeakyRelu|Clip|HardSigmoid";
 
-void infer_conv(InferContext& ctx) {
-  get_op("Conv").infer(ctx);
+/// The addend and the activation's parameters.
+void check_fused(const InferContext& ctx) {
   if (ctx.has(kAddend)) {
     require_same_dtype(ctx, kAddend);
     if (!ctx.outputs.empty() && ctx.outputs[0].dims)
@@ -124,6 +126,27 @@ void infer_conv(InferContext& ctx) {
               wanted, name.empty() ? " without an activation" : " for " + name);
 }
 
+void infer_conv(InferContext& ctx) {
+  get_op("Conv").infer(ctx);
+  check_fused(ctx);
+}
+
+/// How images and filters lie: with their channels behind the batch, or last.
+enum class Layout : uint8_t { kFirst, kLast };
+
+template <Layout kFilters>
+void infer_conv_last(InferContext& ctx) {
+  constexpr TypeSet kTypes = type_set({DType::kF32, DType::kF16});
+  check_dtype(ctx, 0, kFilters == Layout::kLast ? kTypes | type_set({DType::kF64}) : kTypes);
+  for (size_t i : {1u, 2u, 3u}) require_same_dtype(ctx, i);
+  const Type filters = kFilters == Layout::kLast ? microsoft::channels_first(ctx, 1) : ctx.type(1);
+  const SymDims y = *microsoft::inferred_dims(
+      ctx, "Conv", {microsoft::channels_first(ctx, 0), filters, microsoft::type_or_none(ctx, 2)});
+  ctx.set(0, ctx.dtype(0), microsoft::channels_last(y));
+  check_fused(ctx);
+}
+
+template <Layout kImages, Layout kFilters>
 std::vector<ValueId> expand_conv(const Graph& graph, const Node& node, Patch& patch) {
   Expansion e(graph, node, patch);
   Expansion::AttrList attrs;
@@ -133,7 +156,13 @@ std::vector<ValueId> expand_conv(const Graph& graph, const Node& node, Patch& pa
       node.inputs.begin(),
       node.inputs.begin() +
           std::min<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(node.inputs.size()), kAddend));
+  for (const auto& [i, layout] : {std::pair{size_t{0}, kImages}, {size_t{1}, kFilters}}) {
+    if (layout == Layout::kFirst) continue;
+    if (!e.rank(i)) return {};
+    inputs[i] = microsoft::channels_first(e, inputs[i], *e.rank(i));
+  }
   ValueId y = e.cast(e.add("Conv", std::move(inputs), attrs), e.dtype(0), e.working());
+  if (kImages == Layout::kLast) y = microsoft::channels_last(e, y, *e.rank(0));
   if (e.has(kAddend)) y = e.add("Add", {y, e.widened(kAddend)});
   if (const std::string name = node.attrs.get_string("activation", ""); !name.empty())
     y = activated(e, y, activation_named(name), node.attrs.get_floats("activation_params"));
@@ -141,7 +170,7 @@ std::vector<ValueId> expand_conv(const Graph& graph, const Node& node, Patch& pa
 }
 
 Dim flops_conv(const Graph& graph, const Node& node) {
-  return get_op("Conv").flops(graph, node);
+  return conv_flops(graph, node, 1);
 }
 
 // ---- FusedGemm ----------------------------------------------------------------------------------
@@ -178,45 +207,79 @@ Dim flops_gemm(const Graph& graph, const Node& node) {
   return get_op("Gemm").flops(graph, node);
 }
 
-AttrSpec activation_attr(std::string_view choices) {
-  AttrSpec out{"activation", AttrKind::kString};
-  out.choices = choices;
-  return out;
+// ---- CDist --------------------------------------------------------------------------------------
+
+// The distance of each row of a to each row of b.
+void infer_distances(InferContext& ctx) {
+  check_dtype(ctx, 0, type_set({DType::kF32, DType::kF64}));
+  require_same_dtype(ctx, 1);
+  require_rank(ctx, 0, 2);
+  require_rank(ctx, 1, 2);
+  const SymDims &a = ctx.dims(0), &b = ctx.dims(1);
+  require_dims(ctx, 1, {b[0], a[1]});
+  ctx.set(0, ctx.dtype(0), {a[0], b[0]});
+}
+
+/// |a - b|^2 = |a|^2 + |b|^2 - 2 a b, as onnxruntime computes it.
+std::vector<ValueId> expand_distances(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  const auto length = [&](size_t i) {
+    return e.reduce("ReduceSum", e.add("Mul", {e.in(i), e.in(i)}), {1});
+  };
+  const ValueId b = e.transposed(e.in(1), {1, 0});
+  const ValueId twice = e.add("Mul", {e.add("MatMul", {e.in(0), b}), e.scalar(-2)});
+  const ValueId both = e.add("Add", {length(0), e.transposed(length(1), {1, 0})});
+  const ValueId squares = e.add("Max", {e.add("Add", {twice, both}), e.scalar(0)});
+  const bool squared = node.attrs.get_string("metric", "sqeuclidean") == "sqeuclidean";
+  return {squared ? squares : e.add("Sqrt", {squares})};
 }
 
 }  // namespace
 
 void register_microsoft_products(OpList& ops) {
-  using microsoft::flag;
+  using microsoft::choice, microsoft::flag;
+  const std::vector<AttrSpec> turns{{"alpha", AttrKind::kFloat}, flag("transA"), flag("transB")};
+  OpDef older = microsoft::op("com.microsoft::TransposeMatMul", 2, 2, infer_matmul_turned,
+                              expand_matmul, turns);
   OpDef matmul =
-      microsoft::op("com.microsoft::FusedMatMul", 2, 2, infer_matmul_turned, expand_matmul,
-                    {{"alpha", AttrKind::kFloat},
-                     flag("transA"),
-                     flag("transB"),
-                     flag("transBatchA"),
-                     flag("transBatchB")});
-  matmul.flops = flops_matmul;
-  ops.push_back(std::move(matmul));
+      microsoft::op("com.microsoft::FusedMatMul", 2, 2, infer_matmul_turned, expand_matmul, turns);
+  matmul.attrs.push_back(flag("transBatchA"));
+  matmul.attrs.push_back(flag("transBatchB"));
+  for (OpDef* op : {&older, &matmul}) {
+    op->flops = flops_matmul;
+    ops.push_back(std::move(*op));
+  }
 
   std::vector<AttrSpec> window = window_attr_specs(/*kernel_required=*/false);
   window.push_back({"group", AttrKind::kInt, false, 1, kMaxWindow});
-  window.push_back(activation_attr(kConvActivations));
+  OpDef plain_last = microsoft::op("com.microsoft::NhwcConv", 2, 3, infer_conv_last<Layout::kLast>,
+                                   expand_conv<Layout::kLast, Layout::kLast>, window);
+  window.push_back(choice("activation", kConvActivations));
   window.push_back({"activation_params", AttrKind::kFloats});
-  OpDef conv = microsoft::op("com.microsoft::FusedConv", 2, 4, infer_conv, expand_conv, window);
-  conv.flops = flops_conv;
-  ops.push_back(std::move(conv));
+  OpDef conv = microsoft::op("com.microsoft::FusedConv", 2, 4, infer_conv,
+                             expand_conv<Layout::kFirst, Layout::kFirst>, window);
+  OpDef fused_last =
+      microsoft::op("com.microsoft::NhwcFusedConv", 2, 4, infer_conv_last<Layout::kFirst>,
+                    expand_conv<Layout::kLast, Layout::kFirst>, window);
+  for (OpDef* op : {&plain_last, &conv, &fused_last}) {
+    op->flops = flops_conv;
+    ops.push_back(std::move(*op));
+  }
 
   OpDef gemm = microsoft::op("com.microsoft::FusedGemm", 2, 3, infer_gemm, expand_gemm,
                              {{"alpha", AttrKind::kFloat},
                               {"beta", AttrKind::kFloat},
                               flag("transA"),
                               flag("transB"),
-                              activation_attr(kGemmActivations),
+                              choice("activation", kGemmActivations),
                               {"activation_alpha", AttrKind::kFloat},
                               {"activation_beta", AttrKind::kFloat},
                               {"activation_gamma", AttrKind::kFloat}});
   gemm.flops = flops_gemm;
   ops.push_back(std::move(gemm));
+
+  ops.push_back(microsoft::op("com.microsoft::CDist", 2, 2, infer_distances, expand_distances,
+                              {choice("metric", "sqeuclidean|euclidean")}));
 }
 
 }  // namespace xc

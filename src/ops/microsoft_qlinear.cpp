@@ -3,14 +3,20 @@
 // they say: dequantised, computed, quantised, which fuses into one pass over the bytes; products
 // become integer products (passes/fuse_quantised.cpp).
 
+#include <algorithm>
+#include <array>
+
 #include "ops/checks.h"
 #include "ops/elementwise_table.h"
 #include "ops/expansion.h"
 #include "ops/microsoft.h"
-#include "ops/registry.h"
 #include "ops/window.h"
 
 namespace xc {
+
+using microsoft::channels_first;
+using microsoft::channels_last;
+using microsoft::scalar_of;
 
 namespace {
 
@@ -34,13 +40,6 @@ void check_quantum(const InferContext& ctx, size_t scale, size_t zero, size_t te
 void check_operand(const InferContext& ctx, Operand a) {
   check_dtype(ctx, a.tensor, kBytes);
   check_quantum(ctx, a.scale(), a.zero(), a.tensor);
-}
-
-/// Input i as a scalar.
-ValueId scalar_of(Expansion& e, size_t i) {
-  if (!e.has(i)) return kNone;
-  if (e.rank(i) == std::optional<int64_t>(0)) return e.in(i);
-  return e.add("Reshape", {e.in(i), e.ints({})});
 }
 
 ValueId dequantised(Expansion& e, Operand a) {
@@ -132,33 +131,91 @@ std::vector<ValueId> expand_softmax(const Graph& graph, const Node& node, Patch&
 
 // ---- pooling ------------------------------------------------------------------------------------
 
+bool lies_last(const Node& node) {
+  return node.attrs.get_int("channels_last", 0) != 0;
+}
+
+/// The dims are those of the pooling of floats.
+template <const char* Op>
 void infer_pool(InferContext& ctx) {
-  microsoft::require_attr(ctx, "channels_last", 0);
   check_operand(ctx, kX);
   check_quantum(ctx, kYScale, kYZero, kX.tensor);
-  // The dims are those of the pooling of floats.
-  const bool global = ctx.node->op->name.find("Global") != std::string_view::npos;
-  const Type as_float = Type::tensor(DType::kF32, ctx.dims(kX.tensor));
-  InferContext inner;
-  inner.node = ctx.node;
-  inner.inputs.push_back({&as_float, nullptr, nullptr});
-  inner.outputs.resize(1);
-  get_op(global ? "GlobalAveragePool" : "AveragePool").infer(inner);
-  ctx.set(0, ctx.dtype(0), *inner.outputs[0].dims);
+  const bool last = lies_last(*ctx.node);
+  const SymDims& x = ctx.dims(kX.tensor);
+  const SymDims y =
+      *microsoft::inferred_dims(ctx, Op, {Type::tensor(DType::kF32, last ? channels_first(x) : x)});
+  ctx.set(0, ctx.dtype(0), last ? channels_last(y) : y);
 }
 
 template <const char* Op>
 std::vector<ValueId> expand_pool(const Graph& graph, const Node& node, Patch& patch) {
   Expansion e(graph, node, patch);
+  const bool last = lies_last(node);
+  if (last && !e.rank(kX.tensor)) return {};
   Expansion::AttrList attrs;
   for (const auto& [name, value] : node.attrs.entries())
     if (name != "channels_last") attrs.emplace_back(name, value);
-  return result(e, e.add(Op, {dequantised(e, kX)}, attrs));
+  ValueId x = dequantised(e, kX);
+  if (last) x = channels_first(e, x, *e.rank(kX.tensor));
+  const ValueId y = result(e, e.add(Op, {x}, attrs)).front();
+  return {last ? channels_last(e, y, *e.rank(kX.tensor)) : y};
 }
 
 constexpr char kAverage[] = "AveragePool", kGlobal[] = "GlobalAveragePool";
 
+// ---- QLinearReduceMean --------------------------------------------------------------------------
+
+void infer_mean(InferContext& ctx) {
+  check_operand(ctx, kX);
+  check_quantum(ctx, kYScale, kYZero, kX.tensor);
+  const SymDims& x = ctx.dims(kX.tensor);
+  const auto axes = normalise_axes(ctx.attrs().get_ints("axes"), x.size());
+  const bool keep = ctx.attrs().get_int("keepdims", 1) != 0;
+  SymDims out;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const bool folded = axes.empty() || std::find(axes.begin(), axes.end(), i) != axes.end();
+    if (!folded)
+      out.push_back(x[i]);
+    else if (keep)
+      out.push_back(1);
+  }
+  ctx.set(0, ctx.dtype(kX.tensor), std::move(out));
+}
+
+std::vector<ValueId> expand_mean(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  return result(e, e.add("ReduceMean", {dequantised(e, kX), e.ints(node.attrs.get_ints("axes"))},
+                         {{"keepdims", node.attrs.get_int("keepdims", 1)}}));
+}
+
 }  // namespace unary
+
+// ---- QLinearWhere -------------------------------------------------------------------------------
+
+namespace where {
+
+constexpr size_t kCondition = 0, kZScale = 7, kZZero = 8;
+constexpr Operand kX{1}, kY{4};
+
+void infer(InferContext& ctx) {
+  check_dtype(ctx, kCondition, kBools);
+  for (size_t i : {kX.zero(), kY.zero(), kZZero}) check_dtype(ctx, i, kBytes);
+  check_dtype(ctx, kZScale, kScale);
+  check_operand(ctx, kX);
+  check_operand(ctx, kY);
+  require_same_dtype(ctx, kY.tensor, kX.tensor);
+  check_quantum(ctx, kZScale, kZZero, kX.tensor);
+  const std::array<SymDims, 3> dims{ctx.dims(kCondition), ctx.dims(kX.tensor), ctx.dims(kY.tensor)};
+  ctx.set(0, ctx.dtype(kX.tensor), broadcast_dims(dims));
+}
+
+std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  const ValueId z = e.add("Where", {e.in(kCondition), dequantised(e, kX), dequantised(e, kY)});
+  return {quantised(e, z, kZScale, kZZero, e.dtype(kX.tensor))};
+}
+
+}  // namespace where
 
 // ---- QLinearConcat ------------------------------------------------------------------------------
 
@@ -180,14 +237,9 @@ void infer(InferContext& ctx) {
     require_same_dtype(ctx, i, kYZero);
     types.push_back(ctx.type(i));
   }
-  InferContext inner;
-  inner.node = ctx.node;
-  for (const Type& type : types) inner.inputs.push_back({&type, nullptr, nullptr});
-  inner.outputs.resize(1);
-  inner.output_elements.resize(1);
-  get_op("Concat").infer(inner);
-  if (!inner.outputs[0].dims) return set_unknown_rank(ctx, 0, ctx.dtype(kYZero));
-  ctx.set(0, ctx.dtype(kYZero), *inner.outputs[0].dims);
+  const auto out = microsoft::inferred_dims(ctx, "Concat", types);
+  if (!out) return set_unknown_rank(ctx, 0, ctx.dtype(kYZero));
+  ctx.set(0, ctx.dtype(kYZero), *out);
 }
 
 std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) {
@@ -219,16 +271,10 @@ void infer(InferContext& ctx) {
   if (ctx.has(kYScale) != ctx.has(kYZero))
     ctx.error("y_scale and y_zero_point come together or not at all");
   // The dims are those of the product of floats.
-  const Type a = Type::tensor(DType::kF32, ctx.dims(kA.tensor));
-  const Type b = Type::tensor(DType::kF32, ctx.dims(kB.tensor));
-  const Type c = ctx.has(kC) ? Type::tensor(DType::kF32, ctx.dims(kC)) : Type{};
-  InferContext inner;
-  inner.node = ctx.node;
-  inner.inputs = {{&a, nullptr, nullptr}, {&b, nullptr, nullptr}};
-  if (ctx.has(kC)) inner.inputs.push_back({&c, nullptr, nullptr});
-  inner.outputs.resize(1);
-  get_op("Gemm").infer(inner);
-  const SymDims& out = *inner.outputs[0].dims;
+  std::vector<Type> types;
+  for (size_t i : {kA.tensor, kB.tensor, kC})
+    if (ctx.has(i)) types.push_back(Type::tensor(DType::kF32, ctx.dims(i)));
+  const SymDims out = *microsoft::inferred_dims(ctx, "Gemm", types);
   for (size_t i : {kB.scale(), kB.zero()})
     if (ctx.has(i) && !microsoft::has_one_entry(ctx, i)) require_vector(ctx, i, out[1]);
   if (ctx.has(kYScale)) check_quantum(ctx, kYScale, kYZero, kYZero);
@@ -272,15 +318,18 @@ void register_microsoft_qlinear(OpList& ops) {
          {elementwise::float_attr("alpha", 0.01f)}));
   add(op("com.microsoft::QLinearSoftmax", 2, 5, unary::infer_softmax, unary::expand_softmax,
          {{"axis", AttrKind::kInt}, {"opset", AttrKind::kInt, true, 1, INT32_MAX}}));
-  const AttrSpec channels_last{"channels_last", AttrKind::kInt};
+  const AttrSpec lies_last = microsoft::flag("channels_last");
   std::vector<AttrSpec> window = window_attr_specs(/*kernel_required=*/true);
-  window.push_back(channels_last);
+  window.push_back(lies_last);
   window.push_back(microsoft::flag("ceil_mode"));
   window.push_back(microsoft::flag("count_include_pad"));
-  add(op("com.microsoft::QLinearAveragePool", 2, 5, unary::infer_pool,
+  add(op("com.microsoft::QLinearAveragePool", 2, 5, unary::infer_pool<unary::kAverage>,
          unary::expand_pool<unary::kAverage>, window));
-  add(op("com.microsoft::QLinearGlobalAveragePool", 2, 5, unary::infer_pool,
-         unary::expand_pool<unary::kGlobal>, {channels_last}));
+  add(op("com.microsoft::QLinearGlobalAveragePool", 2, 5, unary::infer_pool<unary::kGlobal>,
+         unary::expand_pool<unary::kGlobal>, {lies_last}));
+  add(op("com.microsoft::QLinearReduceMean", 2, 5, unary::infer_mean, unary::expand_mean,
+         {{"axes", AttrKind::kInts, true}, {"keepdims", AttrKind::kInt, true, 0, 1}}));
+  add(op("com.microsoft::QLinearWhere", 3, 9, where::infer, where::expand));
   add(op("com.microsoft::QLinearConcat", 3, -1, concat::infer, concat::expand,
          {{"axis", AttrKind::kInt, true}}));
   add(op("com.microsoft::QGemm", 2, 9, gemm::infer, gemm::expand,

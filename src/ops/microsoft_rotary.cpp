@@ -1,5 +1,6 @@
 // RotaryEmbedding of com.microsoft: the standard's, with positions that may be one number, and
-// heads that follow from the caches.
+// heads that follow from the caches. `scale` and `is_packed_batching` change nothing, as in
+// onnxruntime.
 
 #include "ops/checks.h"
 #include "ops/expansion.h"
@@ -22,9 +23,6 @@ void infer(InferContext& ctx) {
   check_dtype(ctx, kPositions, type_set({DType::kI64}));
   require_same_dtype(ctx, kCos);
   require_same_dtype(ctx, kSin);
-  microsoft::require_attr(ctx, "is_packed_batching", 0);
-  if (const double scale = ctx.attrs().get_float("scale", 1); scale != 1)
-    fail(Status::kUnsupported, "unsupported: attribute 'scale' = {} (only 1 is)", scale);
   const SymDims& x = ctx.dims(kX);
   if (x.size() != 3 && x.size() != 4) ctx.error("input has rank {}, expected 3 or 4", x.size());
   require_rank(ctx, kCos, 2);

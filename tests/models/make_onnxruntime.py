@@ -5,8 +5,12 @@ cases of what it answers. `make_onnxruntime.py [DIR]`.
     transformer           a block of an encoder, optimised (ORT_ENABLE_EXTENDED)
     transformer_dynamic   the same with weights of 8 bits and dynamic quantisation, optimised
     encoder               a block of an encoder, as onnxruntime's offline tool for transformers writes it
+    encoder_dynamic       the same with weights of 8 bits and dynamic quantisation
+    recurrent_dynamic     LSTMs with weights of 8 bits
     convnet               a residual network of convolutions, optimised
     convnet_static        the same statically quantised in QOperator format
+    convnet_last          the same quantised in QDQ format, optimised for the machine (ORT_ENABLE_ALL): channels last
+    convnet_wide          the same with activations of 16 bits, by onnxruntime's own operators
     decoder               a block of a generative model, as its exporters write it, with a cache
     in_bytes              products with weights of 2, 4 and 8 bits whose other side may be rounded to bytes
 
@@ -149,6 +153,21 @@ def convnet() -> onnx.ModelProto:
     return b.model("convnet", {"image": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, {out: (TensorProto.FLOAT, ["batch", 5])})
 
 
+def recurrent() -> onnx.ModelProto:
+    b = Builder(6)
+    y, size = "x", INNER // 2
+    for direction in ("forward", "bidirectional"):
+        dirs, hidden = (2, 6) if direction == "bidirectional" else (1, 8)
+        y = b.add("LSTM", y, b.weight(dirs, 4 * hidden, size), b.weight(dirs, 4 * hidden, hidden),
+                  b.weight(dirs, 8 * hidden, scale=0.1), direction=direction, hidden_size=hidden, outputs=2)[0]
+        y = b.add("Transpose", y, perm=[0, 2, 1, 3])
+        size = dirs * hidden
+        y = b.add("Reshape", y, b.constant(np.array([0, 0, size])))
+    out = b.add("Identity", y)
+    return b.model("recurrent", {"x": (TensorProto.FLOAT, ["length", "batch", INNER // 2])},
+                   {out: (TensorProto.FLOAT, ["length", "batch", size])})
+
+
 def decoder() -> onnx.ModelProto:
     """Grouped heads over a cache, rotary positions, simplified norms, weights of 4 bits."""
     b = Builder(3)
@@ -203,9 +222,9 @@ def in_bytes() -> onnx.ModelProto:
     return b.model("in_bytes", {"x": (TensorProto.FLOAT, ["batch", "length", 96])}, outputs)
 
 
-def optimised(model: onnx.ModelProto, path: Path) -> None:
+def optimised(model: onnx.ModelProto, path: Path, level=ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED) -> None:
     options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.graph_optimization_level = level
     options.optimized_model_filepath = str(path)
     options.log_severity_level = 3
     ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -290,6 +309,32 @@ def main(root: Path) -> None:
         write(root, "decoder", path, decoder_cases(random), close)
         onnx.save(in_bytes(), path)
         write(root, "in_bytes", path, row_cases(random), {"rtol": 2e-5, "atol": 2e-5})
+        quantised(root, here, np.random.default_rng(5))
+
+
+def quantised(root: Path, here: Path, random) -> None:
+    """What the quantiser makes of operators that are onnxruntime's own, and of recurrent layers; images for one machine."""
+    close, steps = {"rtol": 1e-4, "atol": 1e-5}, {"rtol": 0.02, "atol": 0.02}
+    made, path = here / "made.onnx", here / "out.onnx"
+    onnx.save(encoder(), made)
+    quantization.quantize_dynamic(made, path, weight_type=QuantType.QInt8,
+                                  extra_options={"DefaultTensorType": TensorProto.FLOAT})
+    write(root, "encoder_dynamic", path, [{k: v.astype(np.int32) for k, v in case.items()} for case in text_cases(random)],
+          steps)
+    onnx.save(recurrent(), made)
+    quantization.quantize_dynamic(made, path, weight_type=QuantType.QInt8)
+    sizes = ((5, 2), (1, 1))
+    write(root, "recurrent_dynamic", path, [{"x": random.standard_normal((*size, INNER // 2)).astype(F)} for size in sizes], steps)
+    onnx.save(convnet(), made)
+    images = image_cases(random)
+    quantization.quantize_static(made, path, Samples(images * 4), quant_format=QuantFormat.QDQ,
+                                 activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, per_channel=True)
+    optimised(onnx.load(path), here / "last.onnx", ort.GraphOptimizationLevel.ORT_ENABLE_ALL)
+    write(root, "convnet_last", here / "last.onnx", images, steps)
+    quantization.quantize_static(made, path, Samples(images * 4), quant_format=QuantFormat.QDQ,
+                                 activation_type=QuantType.QUInt16, weight_type=QuantType.QInt8,
+                                 extra_options={"UseQDQContribOps": True})
+    write(root, "convnet_wide", path, images, close)
 
 
 if __name__ == "__main__":

@@ -274,14 +274,15 @@ TEST_CASE("ops/invalid: what com.microsoft asks for and is not there is refused 
     Status status;
     const char* told;
   };
-  constexpr const char* kBlocks = "%a: f32[2, 32], %b: u8[3, 2, 8], %s: f32[3, 2], %g: i32[32]";
+  constexpr const char* kBlocks = "%a: f32[2, 32], %b: u8[3, 2, 8], %s: f32[3, 2]";
   constexpr const char* kGrouped =
       "%q: f32[1, 1, 32], %k: f32[1, 1, 16], %p: f32[1, 1, 4, 16], %n: i32[1], %t: i32[], %h: "
       "f32[2]";
   constexpr const char* kHeads = "%q: f32[2, 3, 8], %m: i32[2, 1, 3, 3], %n: i32[]";
   const Refused all[] = {
-      {kBlocks, "MatMulNBits(%a, %b, %s, _, %g) {K = 32, N = 3, block_size = 16}",
-       Status::kUnsupported, "g_idx"},
+      {"%a: f32[2, 32], %b: u8[3, 2, 8], %s: f32[3, 2], %g: i32[30]",
+       "MatMulNBits(%a, %b, %s, _, %g) {K = 32, N = 3, block_size = 16}", Status::kInvalidModel,
+       "[30]"},
       {kBlocks, "MatMulNBits(%a, %b, %s) {K = 32, N = 3, block_size = 16, bits = 3}",
        Status::kUnsupported, "'bits' = 3"},
       {kBlocks, "MatMulNBits(%a, %b, %s) {K = 32, N = 3, block_size = 16, weight_prepacked = 1}",
@@ -291,13 +292,17 @@ TEST_CASE("ops/invalid: what com.microsoft asks for and is not there is refused 
       {kBlocks, "MatMulNBits(%a, %b, %s) {K = 64, N = 3, block_size = 16}", Status::kInvalidModel,
        "'K' is 64"},
       {kGrouped,
-       "GroupQueryAttention(%q, %k, %k, %p, %p, %n, %t, _, _, _, _, %h) {num_heads = 2, "
+       "GroupQueryAttention(%q, %k, %k, %p, %p, %n, %t, _, _, _, _, _, %h) {num_heads = 2, "
        "kv_num_heads = 1}",
-       Status::kUnsupported, "head_sink"},
+       Status::kUnsupported, "k_scale"},
       {kGrouped,
        "GroupQueryAttention(%q, %k, %k, %p, %p, %n, %t) {num_heads = 2, kv_num_heads = 1, "
-       "smooth_softmax = 1}",
-       Status::kUnsupported, "smooth_softmax"},
+       "sliding_window_cache = 1}",
+       Status::kUnsupported, "sliding_window_cache"},
+      {kGrouped,
+       "GroupQueryAttention(%q, %k, %k, %p, %p, %n, %t, _, _, _, _, _, _, _, %h) {num_heads = 2, "
+       "kv_num_heads = 1}",
+       Status::kInvalidModel, "k_norm_weight"},
       {kGrouped,
        "GroupQueryAttention(%q, %k, %k, %p, %p, %n, %t) {num_heads = 2, kv_num_heads = 1, "
        "do_rotary = 1}",
@@ -314,9 +319,20 @@ TEST_CASE("ops/invalid: what com.microsoft asks for and is not there is refused 
        Status::kInvalidModel, "HardSigmoid"},
       {"%a: f32[2, 3], %b: f32[3, 4]", "FusedGemm(%a, %b) {activation = \"LeakyRelu\"}",
        Status::kInvalidModel, "activation_alpha"},
-      {"%x: u8[1, 2, 4, 4], %s: f32[]",
-       "QLinearGlobalAveragePool(%x, %s, _, %s) {channels_last = 1}", Status::kUnsupported,
-       "channels_last"},
+      {"%x: u8[2, 3, 5], %w: u8[5, 24], %b: f32[24], %s: f32[]",
+       "QAttention(%x, %w, %b, %s, %s) {num_heads = 2, do_rotary = 1}", Status::kUnsupported,
+       "do_rotary"},
+      {"%a: f32[2, 32], %b: u8[48], %s: f32[6]",
+       "MatMulBnb4(%a, %b, %s) {K = 32, N = 3, block_size = 16, quant_type = 1, transB = 0}",
+       Status::kUnsupported, "transB"},
+      {"%d: u4[4, 32], %i: i64[2], %s: f32[1, 32]",
+       "GatherBlockQuantized(%d, %i, %s) {gather_axis = 0, quantize_axis = 0, block_size = 16}",
+       Status::kUnsupported, "the axis of their blocks"},
+      {"%d: u8[4, 32], %i: i64[2], %s: f32[4, 4]",
+       "GatherBlockQuantized(%d, %i, %s) {quantize_axis = 1, block_size = 32}",
+       Status::kInvalidModel, "[4, 2]"},
+      {"%x: f32[1, 4, 4, 6], %g: f32[6]", "GroupNorm(%x, %g, %g) {groups = 4, activation = 0}",
+       Status::kInvalidModel, "6 channels"},
   };
   for (const Refused& refused : all) {
     CAPTURE(refused.node);

@@ -5,7 +5,9 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+import onnx
 from extra_problems import Maker, Problem
+from onnx import helper
 
 F = np.float32
 
@@ -125,6 +127,16 @@ def weights(m: Maker) -> Iterator[Problem]:
     yield ms(m, "float_zeros", op, 1, [x, packed(n, blocks, block // 2), s, np.abs(m.floats(n, blocks)) * F(9)], **four)
     yield ms(m, "bias", op, 1, [x, b, s, zeros, None, m.floats(n)], accuracy_level=1, **attrs)
     yield ms(m, "empty", op, 1, [x[:0], b, s], **attrs)
+    # The block of each row of the weights: in blocks of any size, and in those of the attribute.
+    yield ms(m, "any_blocks", op, 1, [x, packed(n, blocks, block // 2), s, None, m.random.integers(0, blocks, k).astype(np.int32)],
+             **four)
+    n, k, four = 5, 32, {"N": 5, "K": 32, "bits": 4, "block_size": 16}
+    of, b, s, zeros = m.random.permutation(np.arange(k) // 16).astype(np.int32), packed(n, 2, 8), scales(n, 2), packed(n, 1)
+    yield ms(m, "in_blocks", op, 1, [m.floats(2, k), b, s, None, of], **four)
+    problem = ms(m, "in_blocks_zeros", op, 1, [m.floats(2, k), b, s, zeros, of], **four)  # onnxruntime's CPU forgets the zeros
+    codes, zero = (np.stack([v & 15, v >> 4], -1).reshape(n, -1).astype(np.float64) for v in (b, zeros))
+    problem.expected = [(problem.arrays()[0] @ ((codes - zero[:, of]) * s[:, of]).T).astype(F)]
+    yield problem
 
 
 def integers(m: Maker) -> Iterator[Problem]:
@@ -262,6 +274,20 @@ def grouped(m: Maker) -> Iterator[Problem]:
     yield ms(m, "score_bias", op, 3, [*token, None, None, None, m.floats(1, 2, 1, 7)], **heads)
     first = inputs(2, 5, 0, [4, 4], 5)
     yield ms(m, "no_past", op, 3, [*first[:3], None, None, *first[5:]], **heads)
+    for name, given in (("prompt", prompt), ("token", token)):
+        yield ms(m, f"sink_{name}", op, 3, [*given, None, None, None, None, m.floats(2)], **heads)
+        yield ms(m, f"smooth_{name}", op, 3, given, smooth_softmax=1, **heads)
+        norms = [np.abs(m.floats(16)) + F(0.5) for _ in range(2)]
+        problem = ms(m, f"normed_{name}", op, 3, [*given, *caches, *[None] * 5, *norms], do_rotary=1, qk_norm_epsilon=0.01,
+                     **heads)
+        operands = []  # onnxruntime's CPU kernel takes heads that are normalised already
+        for x, weights in zip(given, norms):
+            split = x.reshape(*x.shape[:2], -1, 16).astype(np.float64)
+            rms = np.sqrt((split**2).mean(-1, keepdims=True) + 0.01)
+            operands.append((split / rms * weights).reshape(x.shape).astype(F))
+        problem.expected = by_onnxruntime(op, [*operands, *given[2:], *caches], 3, domain="com.microsoft", do_rotary=1, **heads)
+        yield problem
+    yield ms(m, "all_keys", op, 3, prompt, causal=0, **heads)
 
 
 def quantised(m: Maker) -> Iterator[Problem]:
@@ -312,7 +338,291 @@ def quantised(m: Maker) -> Iterator[Problem]:
         yield ms(m, f"{name}_columns", "QGemm", 1, [a, a_scale, a_zero, b, *each, c, *y], alpha=0.5)
 
 
+def by_onnxruntime(op: str, arrays: list, outputs: int = 1, **attrs: object) -> list:
+    """What onnxruntime answers for an operator of the standard: the oracle where an operator is that in another layout."""
+    import onnxruntime
+
+    problem = Maker().problem(op, op, outputs, arrays, **attrs)
+    session = onnxruntime.InferenceSession(problem.model().SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, problem.inputs)
+
+
+def quantisers(m: Maker) -> Iterator[Problem]:
+    x = np.concatenate([m.floats(2, 3, 7).reshape(-1) * F(4), np.array([0.25, 0.75, -0.25, 1e6, -1e6, 1.25], F)]).reshape(6, 8)
+    each = np.abs(m.floats(8)) * F(0.1) + F(0.01)
+    for kind in (np.uint8, np.int8, np.uint16, np.int16):
+        name, zero = np.dtype(kind).name, kind(np.iinfo(kind).max // 2 - 3)
+        yield ms(m, name, "QuantizeLinear", 1, [x, F(0.5), zero])
+        zeros = m.random.integers(0, 90, 8).astype(kind)
+        yield ms(m, f"{name}_columns", "QuantizeLinear", 1, [x, each, zeros], axis=-1)
+        codes = m.random.integers(np.iinfo(kind).min, np.iinfo(kind).max, (3, 4, 2)).astype(kind)
+        yield ms(m, name, "DequantizeLinear", 1, [codes, F(0.03), zero])
+        yield ms(m, f"{name}_axis", "DequantizeLinear", 1, [codes, each[:4], zeros[:4]], axis=1)
+    yield ms(m, "plain", "QuantizeLinear", 1, [x, F(0.3)])
+    half = (x[:5] * F(0.1)).astype(np.float16)
+    yield ms(m, "f16", "QuantizeLinear", 1, [half, np.float16(0.03), np.uint8(100)])
+    yield ms(m, "f16", "DequantizeLinear", 1, [codes.astype(np.int8), np.float16(0.03), np.int8(-7)])
+    yield ms(m, "i32", "DequantizeLinear", 1, [codes.astype(np.int32), F(0.03)])
+    import ml_dtypes  # what numpy lacks; onnxruntime takes no such array from Python
+
+    for kind, low, high in ((ml_dtypes.int4, -8, 7), (ml_dtypes.uint4, 0, 15)):
+        name, zero = np.dtype(kind).name, np.array(low + 6).astype(kind)
+        problem = ms(m, name, "QuantizeLinear", 1, [x, F(0.5), zero])
+        problem.expected = [np.clip(np.rint(x / F(0.5)) + low + 6, low, high).astype(np.int8).astype(kind)]
+        yield problem
+        codes = m.random.integers(low, high + 1, (3, 5)).astype(np.int8)
+        problem = ms(m, name, "DequantizeLinear", 1, [codes.astype(kind), F(0.25), zero])
+        problem.expected = [(codes - F(low + 6)) * F(0.25)]
+        yield problem
+
+
+def layouts(m: Maker) -> Iterator[Problem]:
+    """Images and filters with their channels last."""
+    def last(x: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(np.moveaxis(x, 1, -1))
+
+    for kind in (np.uint8, np.int8):
+        name, low = np.dtype(kind).name, np.iinfo(kind).min
+        x, w = (m.random.integers(low, low + 256, dims).astype(kind) for dims in ((1, 6, 5, 4), (6, 4, 3, 3)))
+        w, bias = w.view(np.int8), m.random.integers(-500, 500, 6).astype(np.int32)
+        one = [F(0.02), kind(low + 110)]
+        each = [np.abs(m.floats(6)) * F(0.02) + F(0.005), np.zeros(6, np.int8)]
+        result = [F(0.7), kind(low + 128)]
+        yield ms(m, f"{name}_last", "QLinearConv", 1, [x, *one, w, *each, *result, bias], channels_last=1, pads=[1, 0, 1, 2])
+        yield ms(m, f"{name}_grouped", "QLinearConv", 1, [x, *one, w[:, :2], F(0.02), np.int8(0), *result], channels_last=1,
+                 group=2, strides=[2, 1])
+        yield ms(m, f"{name}_first", "QLinearConv", 1, [np.moveaxis(x, -1, 1).copy(), *one, w, *each, *result, bias],
+                 auto_pad="SAME_UPPER")
+        yield ms(m, name, "NhwcMaxPool", 1, [x], kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1])
+        yield ms(m, f"{name}_ceil", "NhwcMaxPool", 1, [x], kernel_shape=[2, 2], strides=[2, 2], dilations=[2, 1], ceil_mode=1)
+        quanta = [F(0.05), kind(low + 118), F(0.043), kind(low + 128)]
+        for include in (0, 1):
+            yield ms(m, f"{name}_{include}_last", "QLinearAveragePool", 1, [x, *quanta], kernel_shape=[3, 2], strides=[2, 2],
+                     pads=[1, 1, 1, 0], count_include_pad=include, channels_last=1)
+        yield ms(m, f"{name}_last", "QLinearGlobalAveragePool", 1, [x, *quanta], channels_last=1)
+    x, w, b = m.floats(2, 4, 6, 5), m.floats(6, 2, 3, 3), m.floats(6)
+    window = {"group": 2, "pads": [1, 0, 1, 1], "strides": [1, 2]}
+    [plain] = by_onnxruntime("Conv", [x, w, b], **window)
+    for name, bias in (("bias", b), ("plain", None)):
+        problem = ms(m, name, "NhwcConv", 1, [last(x), last(w), bias], **window)
+        problem.expected = [last(plain if bias is not None else by_onnxruntime("Conv", [x, w], **window)[0])]
+        yield problem
+    addend = m.floats(*plain.shape)
+    for name, activation, parameters, f in (
+            ("relu", "Relu", [], lambda y: np.maximum(y, 0)), ("clip", "Clip", [-0.5, 1.5], lambda y: np.clip(y, F(-0.5), F(1.5)))):
+        problem = ms(m, name, "NhwcFusedConv", 1, [last(x), w, b, last(addend)], activation=activation,
+                     activation_params=parameters, **window)
+        problem.expected = [last(f(plain + addend))]
+        yield problem
+
+
+def quantised_blocks(m: Maker) -> Iterator[Problem]:
+    """Attention, embeddings and recurrent layers as dynamic quantisation writes them."""
+    op = "QAttention"
+    for kind in (np.uint8, np.int8):
+        name, low = np.dtype(kind).name, np.iinfo(kind).min
+        x = m.random.integers(0, 256, (2, 3, 5)).astype(np.uint8)
+        w = m.random.integers(low + 64, low + 192, (5, 24)).astype(kind)
+        one, zero = [F(0.02), F(0.03)], [np.uint8(131), kind(low + 120)]
+        b = m.floats(24)
+        yield ms(m, f"{name}_plain", op, 1, [x, w, b, *one, None, *zero], num_heads=2)
+        yield ms(m, f"{name}_no_zeros", op, 1, [x, w, b, F(0.01), F(0.01)], num_heads=2)
+        each = [np.abs(m.floats(24)) * F(0.02) + F(0.01), np.full(24, low + 128).astype(kind)]
+        yield ms(m, f"{name}_columns", op, 1, [x, w, b, one[0], each[0], masks(m, 3, 3)["keys"], zero[0], each[1]], num_heads=2)
+    yield ms(m, "past", op, 2, [x, w, b, *one, masks(m, 3, 7)["keys"], *zero, m.floats(2, 2, 2, 4, 4)], num_heads=2,
+             unidirectional=1)
+    op = "QEmbedLayerNormalization"
+    ids, segments = np.array([[3, 0, 6, 1], [5, 5, 2, 4]], np.int32), np.array([[0, 0, 1, 1], [1, 0, 1, 0]], np.int32)
+    mask = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], np.int32)
+    for kind in (np.uint8, np.int8):
+        name, low = np.dtype(kind).name, np.iinfo(kind).min
+
+        def table(*dims: int) -> np.ndarray:
+            return m.random.integers(low, low + 256, dims).astype(kind)
+        tables = [table(7, 6), table(5, 6), table(2, 6), table(6), table(6)]
+        scales = [F(v) for v in (0.02, 0.03, 0.01, 0.02, 0.015)]
+        zeros = [kind(low + v) for v in (120, 131, 128, 90, 100)]
+        yield ms(m, f"{name}_all", op, 2, [ids, segments, *tables, mask, *scales, *zeros], epsilon=0.001)
+        bare = [[None if k == 2 else value for k, value in enumerate(group)] for group in (tables, scales, zeros)]
+        yield ms(m, f"{name}_no_segments", op, 2, [ids, None, *bare[0], None, *bare[1], *bare[2]])
+    # onnxruntime rounds the inputs of the products to 8 bits, too: here LSTM with weights of 8 bits is the oracle.
+    op, seq, batch, size, hidden = "DynamicQuantizeLSTM", 4, 3, 2, 3
+    for direction in ("forward", "reverse", "bidirectional"):
+        dirs = 2 if direction == "bidirectional" else 1
+        for kind in (np.uint8, np.int8):
+            low = np.iinfo(kind).min
+            w, r = (m.random.integers(low, low + 256, (dirs, rows, 4 * hidden)).astype(kind) for rows in (size, hidden))
+            rest = [m.floats(dirs, 8 * hidden), np.array([4, 2, 3], np.int32), m.floats(dirs, batch, hidden),
+                    m.floats(dirs, batch, hidden), m.floats(dirs, 3 * hidden)]
+            for per, dims in (("direction", (dirs,)), ("column", (dirs, 4 * hidden))):
+                quanta = [value for _ in range(2) for value in (
+                    np.abs(m.floats(*dims)) * F(0.01) + F(0.002), m.random.integers(low + 100, low + 150, dims).astype(kind))]
+                wide = [((x.astype(F) - zero.astype(F).reshape(dirs, 1, -1)) * scale.reshape(dirs, 1, -1)).transpose(0, 2, 1)
+                        for x, scale, zero in ((w, *quanta[:2]), (r, *quanta[2:]))]
+                x = m.floats(seq, batch, size)
+                problem = ms(m, f"{direction}_{np.dtype(kind).name}_{per}", op, 3, [x, w, r, *rest, *quanta],
+                             direction=direction, hidden_size=hidden)
+                problem.expected = by_onnxruntime("LSTM", [x, *wide, *rest], 3, direction=direction, hidden_size=hidden)
+                yield problem
+    problem = ms(m, "plain", op, 2, [x, w, r, *[None] * 5, *quanta], direction=direction, hidden_size=hidden)
+    problem.expected = by_onnxruntime("LSTM", [x, *wide], 2, direction=direction, hidden_size=hidden)
+    yield problem
+
+
+def quantised_choices(m: Maker) -> Iterator[Problem]:
+    for kind in (np.uint8, np.int8):
+        name, low = np.dtype(kind).name, np.iinfo(kind).min
+        x, y = (m.random.integers(low, low + 256, dims).astype(kind) for dims in ((2, 3, 4), (3, 1)))
+        condition = m.random.integers(0, 2, (2, 1, 4)).astype(bool)
+        quanta = [(F(scale), kind(low + zero)) for scale, zero in ((0.02, 120), (0.03, 99), (0.05, 131))]
+        yield ms(m, name, "QLinearWhere", 1, [condition, x, *quanta[0], y, *quanta[1], *quanta[2]])
+        yield ms(m, f"{name}_same", "QLinearWhere", 1, [condition, x, *quanta[0], y, *quanta[0], *quanta[0]])
+        for axes, keep in (([1], 1), ([-1, 0], 0), ([], 1)):
+            problem = ms(m, f"{name}_{len(axes)}_{keep}", "QLinearReduceMean", 1, [x, F(0.02), kind(low + 120), F(0.0137),
+                                                                                 kind(low + 99)], keepdims=keep)
+            problem.node.attribute.append(helper.make_attribute("axes", axes, attr_type=onnx.AttributeProto.INTS))
+            wide = (x.astype(np.float64) - low - 120) * np.float64(F(0.02))
+            mean = wide.mean(tuple(axes) or None, keepdims=bool(keep)) / np.float64(F(0.0137))
+            problem.expected = [np.clip(np.rint(mean) + low + 99, low, low + 255).astype(kind)]
+            yield problem
+
+
+def tables(m: Maker) -> Iterator[Problem]:
+    """Weights of few bits: rows of tables, floats of 4 bits."""
+    op, ids = "GatherBlockQuantized", np.array([[3, 0], [4, 1]], np.int64)
+    for bits in (2, 4, 8):
+        fields = 8 // bits
+        data, scales = m.random.integers(0, 256, (5, 64 // fields)).astype(np.uint8), np.abs(m.floats(5, 2)) * F(0.1)
+        zeros = m.random.integers(0, 256, (5, -(-2 // fields))).astype(np.uint8)
+        attrs = {"bits": bits, "block_size": 32, "quantize_axis": -1, "gather_axis": 0}
+        yield ms(m, f"{bits}bits", op, 1, [data, ids, scales], **attrs)
+        yield ms(m, f"{bits}bits_zeros", op, 1, [data, ids, scales, zeros], **attrs)
+    yield ms(m, "half", op, 1, [data, ids.astype(np.int32)[0], scales.astype(np.float16)], **attrs)
+    yield ms(m, "part", op, 1, [data[:, :40], ids, scales], **attrs)
+    import ml_dtypes
+
+    for kind, low in ((ml_dtypes.uint4, 0), (ml_dtypes.int4, -8)):  # onnxruntime takes no such array from Python
+        codes, zeros = (m.random.integers(low, low + 16, dims) for dims in ((40, 3), (3, 3)))
+        scales = np.abs(m.floats(3, 3)) * F(0.1)
+        for name, given in (("plain", None), ("zeros", zeros)):
+            problem = ms(m, f"{np.dtype(kind).name}_{name}", op, 1,
+                         [codes.astype(np.int8).astype(kind), ids[0] % 3, scales,
+                          None if given is None else given.astype(np.int8).astype(kind)],
+                         block_size=16, quantize_axis=0, gather_axis=1)
+            spread = [np.repeat(v, 16, 0)[:40] for v in (scales, zeros if given is not None else np.zeros((3, 3)))]
+            problem.expected = [((codes - spread[1]) * spread[0])[:, ids[0] % 3].astype(F)]
+            yield problem
+    op = "MatMulBnb4"
+    for kind in (0, 1):
+        for k, n, block in ((32, 5, 16), (24, 3, 16), (7, 5, 32)):
+            count = k * n
+            b, absmax = m.random.integers(0, 256, -(-count // 2)).astype(np.uint8), np.abs(m.floats(-(-count // block)))
+            attrs = {"K": k, "N": n, "block_size": block, "quant_type": kind}
+            yield ms(m, f"{kind}_{k}", op, 1, [m.floats(2, 3, k), b, absmax], **attrs)
+
+
+def exported(m: Maker) -> Iterator[Problem]:
+    """What onnxruntime's extension of PyTorch's exporter writes."""
+    x = m.floats(2, 4, 5)
+    for upper in (0, 1):
+        yield ms(m, f"plain_{upper}", "Trilu", 1, [x], upper=upper)
+        yield ms(m, f"shifted_{upper}", "Trilu", 1, [x, np.array(-1)], upper=upper)
+    yield ms(m, "default", "Trilu", 1, [(x[0] * 9).astype(np.int64), np.array(2)])
+    image, grid = m.floats(1, 2, 4, 5), m.floats(1, 3, 3, 2)
+    for mode in ("bilinear", "nearest", "bicubic"):
+        for k, padding in enumerate(("zeros", "border", "reflection")):
+            yield ms(m, f"{mode}_{padding}", "GridSample", 1, [image, grid], mode=mode, padding_mode=padding, align_corners=k % 2)
+    square = m.floats(3, 4, 4) + 2 * np.eye(4, dtype=F)
+    square[0, 0, 0] = 0  # wants another pivot
+    problem = ms(m, "plain", "Inverse", 1, [square])
+    problem.expected = [np.linalg.inv(square.astype(np.float64)).astype(F)]
+    yield problem
+    for axis in (0, 2, -1):
+        yield ms(m, f"axis_{axis}", "ExpandDims", 1, [x, np.array(axis, np.int32)])
+    for metric in ("sqeuclidean", "euclidean"):
+        yield ms(m, metric, "CDist", 1, [m.floats(4, 6), m.floats(3, 6)], metric=metric)
+    batch, length, heads, size = 2, 3, 2, 4
+    q, k, v = (m.floats(batch, length, heads * size) for _ in range(3))
+    past, decay, beta = m.floats(batch, heads, size, size), -np.abs(m.floats(batch, length, heads)), m.floats(batch, length, heads)
+    for rule, rest in (("linear", []), ("gated", [past, decay]), ("delta", [past, None, beta]), ("gated_delta", [past, decay, beta])):
+        yield ms(m, rule, "LinearAttention", 2, [q, k, v, *rest], update_rule=rule, q_num_heads=heads, kv_num_heads=heads)
+    x, w, b = m.floats(2, 3, 5), m.floats(3, 1, 4), m.floats(3)
+    yield ms(m, "plain", "CausalConvWithState", 2, [x, w])
+    yield ms(m, "past", "CausalConvWithState", 2, [x, w, b, m.floats(2, 3, 3)], activation="silu")
+    for a, b, attrs in (((2, 3), (3, 4), {}), ((2, 3, 2), (2, 4, 3), {"transA": 1, "transB": 1, "alpha": 0.5})):
+        yield ms(m, f"{len(a)}d", "TransposeMatMul", 1, [m.floats(*a), m.floats(*b)], **attrs)
+
+
+def diffusion(m: Maker) -> Iterator[Problem]:
+    """Of diffusion models and T5: onnxruntime's CPU has no kernels of these, a formula in f64 is the oracle."""
+    def given(problem: Problem, *expected: np.ndarray) -> Problem:
+        problem.expected = [v.astype(problem.arrays()[0].dtype) for v in expected]
+        return problem
+
+    x, bias, skip = m.floats(2, 3, 8), m.floats(8), m.floats(2, 3, 8)
+    yield given(ms(m, "plain", "BiasAdd", 1, [x, bias, skip]), x.astype(np.float64) + bias + skip)
+    left, right = np.split(x.astype(np.float64) + bias, 2, -1)
+    gelu = right * 0.5 * (1 + np.vectorize(math.erf)(right / math.sqrt(2)))
+    yield given(ms(m, "plain", "BiasSplitGelu", 1, [x, bias]), left * gelu)
+
+    def softmax(scores: np.ndarray, axis: int) -> np.ndarray:
+        flat = scores.reshape(*scores.shape[:axis], -1)
+        weights = np.exp(flat - flat.max(-1, keepdims=True))
+        return (weights / weights.sum(-1, keepdims=True)).reshape(scores.shape)
+    scores = m.floats(2, 2, 3, 4)
+    for name, mask, axis, inner in (("inner", m.floats(2, 1, 1, 4), 3, 1), ("outer", m.floats(3, 4), 3, 0),
+                                    ("several", m.floats(1, 1, 3, 4), 2, 0)):
+        yield given(ms(m, name, "BiasSoftmax", 1, [scores, mask], axis=axis, is_inner_broadcast=inner),
+                    softmax(scores.astype(np.float64) + mask, axis))
+
+    def group_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, groups: int, epsilon: float, silu: int) -> np.ndarray:
+        parts = x.reshape(x.shape[0], groups, -1)
+        normed = (parts - parts.mean(-1, keepdims=True)) / np.sqrt(parts.var(-1, keepdims=True) + epsilon)
+        y = normed.reshape(x.shape) * gamma[:, None, None] + beta[:, None, None]
+        return y / (1 + np.exp(-y)) if silu else y
+    image, gamma, beta, bias = m.floats(2, 6, 3, 2), m.floats(6), m.floats(6), m.floats(6)
+    wide = image.astype(np.float64)
+    for silu in (0, 1):
+        y = group_norm(wide, gamma, beta, 3, 1e-5, silu)
+        yield given(ms(m, f"first_{silu}", "GroupNorm", 1, [image, gamma, beta], groups=3, activation=silu, channels_last=0), y)
+        yield given(ms(m, f"last_{silu}", "GroupNorm", 1, [np.moveaxis(image, 1, -1).copy(), gamma, beta], groups=3,
+                       activation=silu), np.moveaxis(y, 1, -1))
+    for name, dims in (("whole", (2, 6, 3, 2)), ("planes", (2, 6, 1, 1)), ("matrix", (2, 6))):
+        skip = m.floats(*dims)
+        total = wide + (skip if skip.ndim == 4 else skip[:, :, None, None]) + bias[:, None, None]
+        y = group_norm(total, gamma, beta, 2, 0.01, 1)
+        attrs = {"groups": 2, "activation": 1, "epsilon": 0.01}
+        yield given(ms(m, f"{name}_first", "SkipGroupNorm", 2, [image, gamma, beta, skip, bias], channels_last=0, **attrs),
+                    y, total)
+        turned = np.moveaxis(skip, 1, -1).copy() if skip.ndim == 4 else skip
+        yield given(ms(m, f"{name}_last", "SkipGroupNorm", 2, [np.moveaxis(image, 1, -1).copy(), gamma, beta, turned, bias],
+                       **attrs), np.moveaxis(y, 1, -1), np.moveaxis(total, 1, -1))
+
+    # PyTorch's T5Attention, as transformers has it.
+    for both in (0, 1):
+        buckets, heads, queries, keys, largest = 8, 2, 12, 12, 16
+        table = m.floats(buckets, heads)
+        distance = np.arange(keys)[None] - np.arange(queries)[:, None]
+        half = buckets // 2 if both else buckets
+        place = half * (distance > 0) if both else 0
+        distance = abs(distance) if both else -np.minimum(distance, 0)
+        exact = half // 2
+        far = exact + np.log(np.maximum(distance, 1) / exact) / math.log(largest / exact) * (half - exact)
+        place = place + np.where(distance < exact, distance, np.minimum(far.astype(np.int64), half - 1))
+        stored = np.ascontiguousarray(table.T).reshape(buckets, heads)  # by head, in the dims of the table
+        yield given(ms(m, f"both_{both}", "RelativePositionBias", 1, [stored, np.array([queries]), np.array([keys])],
+                       max_distance=largest, is_bidirectional=both), table[place].transpose(2, 0, 1)[None])
+
+    query, shift, positions = m.floats(2, 5, 8), m.floats(8), m.floats(1, 2, 5, 5)
+    weights, offset, factor = m.floats(4, 8), m.floats(8), m.floats(1, 2, 1, 1)
+    heads = (query.astype(np.float64) + shift).reshape(2, 5, 2, 4).transpose(0, 2, 1, 3)
+    gates = 1 / (1 + np.exp(-(heads @ weights + offset).reshape(2, 2, 5, 2, 4).sum(-1)))
+    gate = gates[..., :1] * (gates[..., 1:] * factor - 1) + 2
+    yield given(ms(m, "plain", "GatedRelativePositionBias", 1, [query, shift, positions, weights, offset, factor], num_heads=2),
+                gate * positions)
+
+
 def problems() -> Iterator[Problem]:
     for family in (activations, norms, embeddings, products, weights, integers, rotations, attentions, grouped,
-                   quantised):
+                   quantised, quantisers, layouts, quantised_blocks, quantised_choices, tables, exported, diffusion):
         yield from family(Maker())
