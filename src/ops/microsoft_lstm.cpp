@@ -103,7 +103,6 @@ void register_microsoft_lstm(OpList& ops) {
   attrs.push_back(microsoft::flag("input_forget"));
   OpDef op =
       microsoft::op("com.microsoft::DynamicQuantizeLSTM", 3, 12, infer, expand, std::move(attrs));
-  op.min_outputs = 0;
   op.max_outputs = 3;
   op.flops = recurrent_flops;
   ops.push_back(std::move(op));

@@ -1,6 +1,7 @@
 // RelativePositionBias and GatedRelativePositionBias of com.microsoft: what T5 and WavLM add to the
 // scores of attention.
 
+#include <algorithm>
 #include <cmath>
 
 #include "ops/checks.h"
@@ -30,7 +31,9 @@ void infer(InferContext& ctx) {
   require_rank(ctx, kTable, 2);
   const auto length = [&](size_t i) {
     const auto value = ctx.elements(i);
-    return value ? value->front() : ctx.fresh("RelativePositionBias");
+    if (!value) return ctx.fresh("RelativePositionBias");
+    const auto known = value->front().constant();
+    return known ? Dim(std::max(*known, int64_t{0})) : max(value->front(), Dim(0));
   };
   const Dim queries = length(kQueries), keys = length(kKeys);
   ctx.set(0, ctx.dtype(kTable), {1, ctx.dims(kTable)[1], queries, keys});

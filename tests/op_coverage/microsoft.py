@@ -10,14 +10,15 @@ from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 DOMAIN = "com.microsoft"
 
 
-# A type of its own for what has that of another input here: the cache, which may be quantised in onnxruntime.
-SAME_AS = {"T_CACHE": "T"}
+# Types of their own for what has that of another input here: the cache, which may be quantised in onnxruntime, samples,
+# states.
+SAME_AS = {("GroupQueryAttention", "T_CACHE"): "T", ("GridSample", "T2"): "T1", ("LinearAttention", "S"): "T"}
 
 
-def parameters(formal) -> list:
+def parameters(op: str, formal) -> list:
     kind = defs.OpSchema.FormalParameterOption
     option = {"Single": kind.Single, "Optional": kind.Optional, "Variadic": kind.Variadic}
-    return [defs.OpSchema.FormalParameter(p.name, SAME_AS.get(p.typeStr, p.typeStr), "", param_option=option[str(p.option).split(".")[-1]],
+    return [defs.OpSchema.FormalParameter(p.name, SAME_AS.get((op, p.typeStr), p.typeStr), "", param_option=option[str(p.option).split(".")[-1]],
                                           is_homogeneous=p.isHomogeneous) for p in formal]
 
 
@@ -28,11 +29,11 @@ def register() -> None:
         if schema.domain != DOMAIN and not known:
             continue
         constraints = [(c.type_param_str, list(c.allowed_type_strs), "") for c in schema.type_constraints
-                       if c.type_param_str not in SAME_AS]
+                       if (schema.name, c.type_param_str) not in SAME_AS]
         attributes = [defs.OpSchema.Attribute(name, kinds[str(a.type).split(".")[-1]], "", required=a.required)
                       for name, a in schema.attributes.items()]
         defs.register_schema(defs.OpSchema(schema.name, schema.domain, schema.since_version, "",
-                                           inputs=parameters(schema.inputs), outputs=parameters(schema.outputs),
+                                           inputs=parameters(schema.name, schema.inputs), outputs=parameters(schema.name, schema.outputs),
                                            type_constraints=constraints, attributes=attributes))
 
 

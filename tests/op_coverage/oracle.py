@@ -164,7 +164,7 @@ def by_onnxruntime(model, inputs):
 
 
 # Where onnxruntime's operators have signed weights and their zero points, and what they are in unsigned ones.
-SIGNED_WEIGHTS = {"DynamicQuantizeMatMul": (1, 3), "MatMulIntegerToFloat": (1, 5), "QGemm": (3, 5)}
+SIGNED_WEIGHTS = {"DynamicQuantizeMatMul": (1, 3), "MatMulIntegerToFloat": (1, 5), "QAttention": (1, 7), "QGemm": (3, 5)}
 
 
 def with_unsigned_weights(model):
@@ -193,12 +193,41 @@ def with_unsigned_weights(model):
     return model
 
 
+def with_weights_of_floats(model):
+    """DynamicQuantizeLSTM as LSTM: onnxruntime's kernel also rounds the inputs of its products to 8 bits."""
+    graph, nodes = model.graph, []
+
+    def add(op, *names, **attributes):
+        nodes.append(helper.make_node(op, list(names), [f"{op}_of_floats_{len(nodes)}"], **attributes))
+        return nodes[-1].output[0]
+    ranks = {i.name: len(i.type.tensor_type.shape.dim) for i in graph.input} | {i.name: len(i.dims) for i in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "DynamicQuantizeLSTM":
+            names = list(node.input)
+            axes = [add("Constant", value_ints=axes) for axes in ([], [1, 2], [1])]
+            for weights, scale, zero in ((1, 8, 9), (2, 10, 11)):
+                wide = add("Cast", names[weights], to=TensorProto.FLOAT)
+                for op, k in (("Sub", zero), ("Mul", scale)):
+                    if names[k]:
+                        factor = add("Cast", names[k], to=TensorProto.FLOAT)
+                        wide = add(op, wide, add("Unsqueeze", factor, axes[ranks[names[k]]]))
+                names[weights] = add("Transpose", wide, perm=[0, 2, 1])
+            lstm = helper.make_node("LSTM", names[:8], list(node.output), name=node.name)
+            lstm.attribute.extend(node.attribute)
+            nodes.append(lstm)
+        else:
+            nodes.append(node)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return model
+
+
 def run_onnxruntime(model, inputs):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    older = with_unsigned_weights(copy.deepcopy(model))
+    older = with_weights_of_floats(with_unsigned_weights(copy.deepcopy(model)))
     older.ir_version = min(older.ir_version, 11)
     session = onnxruntime.InferenceSession(older.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return session.run(None, {info.name: value for info, value in zip(model.graph.input, inputs)})

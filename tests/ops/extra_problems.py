@@ -15,6 +15,7 @@ class Problem:
     node: onnx.NodeProto
     inputs: dict[str, np.ndarray] = field(default_factory=dict)
     expected: list[np.ndarray] | None = None  # instead of onnxruntime's, where that is not meant
+    alone: bool = False  # no tests are derived from it, for which onnxruntime would be asked
 
     def arrays(self) -> list[np.ndarray]:
         return list(self.inputs.values())

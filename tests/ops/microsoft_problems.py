@@ -135,7 +135,7 @@ def weights(m: Maker) -> Iterator[Problem]:
     yield ms(m, "in_blocks", op, 1, [m.floats(2, k), b, s, None, of], **four)
     problem = ms(m, "in_blocks_zeros", op, 1, [m.floats(2, k), b, s, zeros, of], **four)  # onnxruntime's CPU forgets the zeros
     codes, zero = (np.stack([v & 15, v >> 4], -1).reshape(n, -1).astype(np.float64) for v in (b, zeros))
-    problem.expected = [(problem.arrays()[0] @ ((codes - zero[:, of]) * s[:, of]).T).astype(F)]
+    problem.expected, problem.alone = [(problem.arrays()[0] @ ((codes - zero[:, of]) * s[:, of]).T).astype(F)], True
     yield problem
 
 
@@ -388,9 +388,9 @@ def layouts(m: Maker) -> Iterator[Problem]:
         one = [F(0.02), kind(low + 110)]
         each = [np.abs(m.floats(6)) * F(0.02) + F(0.005), np.zeros(6, np.int8)]
         result = [F(0.7), kind(low + 128)]
-        yield ms(m, f"{name}_last", "QLinearConv", 1, [x, *one, w, *each, *result, bias], channels_last=1, pads=[1, 0, 1, 2])
         yield ms(m, f"{name}_grouped", "QLinearConv", 1, [x, *one, w[:, :2], F(0.02), np.int8(0), *result], channels_last=1,
                  group=2, strides=[2, 1])
+        yield ms(m, f"{name}_last", "QLinearConv", 1, [x, *one, w, *each, *result, bias], channels_last=1, pads=[1, 0, 1, 2])
         yield ms(m, f"{name}_first", "QLinearConv", 1, [np.moveaxis(x, -1, 1).copy(), *one, w, *each, *result, bias],
                  auto_pad="SAME_UPPER")
         yield ms(m, name, "NhwcMaxPool", 1, [x], kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1])
@@ -454,7 +454,7 @@ def quantised_blocks(m: Maker) -> Iterator[Problem]:
             w, r = (m.random.integers(low, low + 256, (dirs, rows, 4 * hidden)).astype(kind) for rows in (size, hidden))
             rest = [m.floats(dirs, 8 * hidden), np.array([4, 2, 3], np.int32), m.floats(dirs, batch, hidden),
                     m.floats(dirs, batch, hidden), m.floats(dirs, 3 * hidden)]
-            for per, dims in (("direction", (dirs,)), ("column", (dirs, 4 * hidden))):
+            for per, dims in (("column", (dirs, 4 * hidden)), ("direction", (dirs,))):
                 quanta = [value for _ in range(2) for value in (
                     np.abs(m.floats(*dims)) * F(0.01) + F(0.002), m.random.integers(low + 100, low + 150, dims).astype(kind))]
                 wide = [((x.astype(F) - zero.astype(F).reshape(dirs, 1, -1)) * scale.reshape(dirs, 1, -1)).transpose(0, 2, 1)
