@@ -48,6 +48,7 @@ std::vector<ValueId> expand_grid_sample(const Graph& graph, const Node& node, Pa
 // ---- ExpandDims ---------------------------------------------------------------------------------
 
 void infer_expand_dims(InferContext& ctx) {
+  check_dtype(ctx, 0, kNumbers | kBools | type_set({DType::kString}));
   check_dtype(ctx, 1, type_set({DType::kI32}));
   require_scalar(ctx, 1);
   SymDims out = ctx.dims(0);

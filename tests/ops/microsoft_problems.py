@@ -1,6 +1,7 @@
 """Problems of the operators of com.microsoft; onnxruntime gives the answers, numpy where it has no kernel."""
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 
@@ -347,6 +348,29 @@ def by_onnxruntime(op: str, arrays: list, outputs: int = 1, **attrs: object) -> 
     return session.run(None, problem.inputs)
 
 
+def retyped(problem: Problem, kind: type) -> Problem:
+    """The same in another type of floats, whose numbers halves() and f64 have exactly."""
+    out, name = copy.deepcopy(problem), np.dtype(kind).name
+    out.name += f"_{name}"
+    out.inputs = {k: v.astype(kind) if v.dtype == F else v for k, v in problem.inputs.items()}
+    out.expected = [v.astype(kind) for v in problem.expected]
+    return out
+
+
+def emptied(problem: Problem, *batched: int) -> Problem:
+    """The same without samples, which these inputs and all results have along axis 0."""
+    out = copy.deepcopy(problem)
+    out.name += "_empty"
+    out.inputs = {k: v[:0] if int(k[1:]) in batched else v for k, v in problem.inputs.items()}
+    out.expected = [v[:0] for v in problem.expected]
+    return out
+
+
+def halves(m: Maker, *dims: int) -> np.ndarray:
+    """Numbers that f16 has, in f32."""
+    return m.floats(*dims).astype(np.float16).astype(F)
+
+
 def quantisers(m: Maker) -> Iterator[Problem]:
     x = np.concatenate([m.floats(2, 3, 7).reshape(-1) * F(4), np.array([0.25, 0.75, -0.25, 1e6, -1e6, 1.25], F)]).reshape(6, 8)
     each = np.abs(m.floats(8)) * F(0.1) + F(0.01)
@@ -400,20 +424,22 @@ def layouts(m: Maker) -> Iterator[Problem]:
             yield ms(m, f"{name}_{include}_last", "QLinearAveragePool", 1, [x, *quanta], kernel_shape=[3, 2], strides=[2, 2],
                      pads=[1, 1, 1, 0], count_include_pad=include, channels_last=1)
         yield ms(m, f"{name}_last", "QLinearGlobalAveragePool", 1, [x, *quanta], channels_last=1)
-    x, w, b = m.floats(2, 4, 6, 5), m.floats(6, 2, 3, 3), m.floats(6)
+    x, w, b = halves(m, 2, 4, 6, 5), halves(m, 6, 2, 3, 3), halves(m, 6)
     window = {"group": 2, "pads": [1, 0, 1, 1], "strides": [1, 2]}
     [plain] = by_onnxruntime("Conv", [x, w, b], **window)
     for name, bias in (("bias", b), ("plain", None)):
         problem = ms(m, name, "NhwcConv", 1, [last(x), last(w), bias], **window)
         problem.expected = [last(plain if bias is not None else by_onnxruntime("Conv", [x, w], **window)[0])]
         yield problem
-    addend = m.floats(*plain.shape)
+    yield from (retyped(problem, np.float16), retyped(problem, np.float64), emptied(problem, 0))
+    addend = halves(m, *plain.shape)
     for name, activation, parameters, f in (
             ("relu", "Relu", [], lambda y: np.maximum(y, 0)), ("clip", "Clip", [-0.5, 1.5], lambda y: np.clip(y, F(-0.5), F(1.5)))):
         problem = ms(m, name, "NhwcFusedConv", 1, [last(x), w, b, last(addend)], activation=activation,
                      activation_params=parameters, **window)
         problem.expected = [last(f(plain + addend))]
         yield problem
+    yield from (retyped(problem, np.float16), emptied(problem, 0, 3))
 
 
 def quantised_blocks(m: Maker) -> Iterator[Problem]:
@@ -431,6 +457,9 @@ def quantised_blocks(m: Maker) -> Iterator[Problem]:
         yield ms(m, f"{name}_columns", op, 1, [x, w, b, one[0], each[0], masks(m, 3, 3)["keys"], zero[0], each[1]], num_heads=2)
     yield ms(m, "past", op, 2, [x, w, b, *one, masks(m, 3, 7)["keys"], *zero, m.floats(2, 2, 2, 4, 4)], num_heads=2,
              unidirectional=1)
+    problem = ms(m, "signed", op, 1, [(x.astype(np.int16) - 128).astype(np.int8), w, b, *one, None, np.int8(3), zero[1]], num_heads=2)
+    problem.expected = by_onnxruntime(op, [x, w, b, *one, None, *zero], domain="com.microsoft", num_heads=2)  # of bytes alone
+    yield problem
     op = "QEmbedLayerNormalization"
     ids, segments = np.array([[3, 0, 6, 1], [5, 5, 2, 4]], np.int32), np.array([[0, 0, 1, 1], [1, 0, 1, 0]], np.int32)
     mask = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], np.int32)
@@ -467,6 +496,9 @@ def quantised_blocks(m: Maker) -> Iterator[Problem]:
     problem = ms(m, "plain", op, 2, [x, w, r, *[None] * 5, *quanta], direction=direction, hidden_size=hidden)
     problem.expected = by_onnxruntime("LSTM", [x, *wide], 2, direction=direction, hidden_size=hidden)
     yield problem
+    problem = ms(m, "no_samples", op, 2, [x[:, :0], w, r, *[None] * 5, *quanta], direction=direction, hidden_size=hidden)
+    problem.expected = [np.zeros((seq, dirs, 0, hidden), F), np.zeros((dirs, 0, hidden), F)]
+    yield problem
 
 
 def quantised_choices(m: Maker) -> Iterator[Problem]:
@@ -485,6 +517,8 @@ def quantised_choices(m: Maker) -> Iterator[Problem]:
             mean = wide.mean(tuple(axes) or None, keepdims=bool(keep)) / np.float64(F(0.0137))
             problem.expected = [np.clip(np.rint(mean) + low + 99, low, low + 255).astype(kind)]
             yield problem
+            if axes == [1]:
+                yield emptied(problem, 0)
 
 
 def tables(m: Maker) -> Iterator[Problem]:
@@ -528,6 +562,11 @@ def exported(m: Maker) -> Iterator[Problem]:
         yield ms(m, f"plain_{upper}", "Trilu", 1, [x], upper=upper)
         yield ms(m, f"shifted_{upper}", "Trilu", 1, [x, np.array(-1)], upper=upper)
     yield ms(m, "default", "Trilu", 1, [(x[0] * 9).astype(np.int64), np.array(2)])
+    for kind in (np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32, np.uint64):  # not in onnxruntime's CPU kernel
+        whole = m.random.integers(0, 100, (3, 4)).astype(kind)
+        problem = ms(m, np.dtype(kind).name, "Trilu", 1, [whole, np.array(1)])
+        problem.expected = [np.triu(whole, 1)]
+        yield problem
     image, grid = m.floats(1, 2, 4, 5), m.floats(1, 3, 3, 2)
     for mode in ("bilinear", "nearest", "bicubic"):
         for k, padding in enumerate(("zeros", "border", "reflection")):
@@ -555,53 +594,60 @@ def exported(m: Maker) -> Iterator[Problem]:
 
 def diffusion(m: Maker) -> Iterator[Problem]:
     """Of diffusion models and T5: onnxruntime's CPU has no kernels of these, a formula in f64 is the oracle."""
-    def given(problem: Problem, *expected: np.ndarray) -> Problem:
-        problem.expected = [v.astype(problem.arrays()[0].dtype) for v in expected]
-        return problem
+    def given(problem: Problem, batched: tuple, *expected: np.ndarray) -> Iterator[Problem]:
+        problem.expected = [v.astype(F) for v in expected]
+        yield from (problem, retyped(problem, np.float16))
+        if batched:
+            yield emptied(problem, *batched)
 
-    x, bias, skip = m.floats(2, 3, 8), m.floats(8), m.floats(2, 3, 8)
-    yield given(ms(m, "plain", "BiasAdd", 1, [x, bias, skip]), x.astype(np.float64) + bias + skip)
+    x, bias, skip = halves(m, 2, 3, 8), halves(m, 8), halves(m, 2, 3, 8)
+    yield from given(ms(m, "plain", "BiasAdd", 1, [x, bias, skip]), (0, 2), x.astype(np.float64) + bias + skip)
     left, right = np.split(x.astype(np.float64) + bias, 2, -1)
     gelu = right * 0.5 * (1 + np.vectorize(math.erf)(right / math.sqrt(2)))
-    yield given(ms(m, "plain", "BiasSplitGelu", 1, [x, bias]), left * gelu)
+    yield from given(ms(m, "plain", "BiasSplitGelu", 1, [x, bias]), (0,), left * gelu)
 
     def softmax(scores: np.ndarray, axis: int) -> np.ndarray:
         flat = scores.reshape(*scores.shape[:axis], -1)
         weights = np.exp(flat - flat.max(-1, keepdims=True))
         return (weights / weights.sum(-1, keepdims=True)).reshape(scores.shape)
-    scores = m.floats(2, 2, 3, 4)
-    for name, mask, axis, inner in (("inner", m.floats(2, 1, 1, 4), 3, 1), ("outer", m.floats(3, 4), 3, 0),
-                                    ("several", m.floats(1, 1, 3, 4), 2, 0)):
-        yield given(ms(m, name, "BiasSoftmax", 1, [scores, mask], axis=axis, is_inner_broadcast=inner),
-                    softmax(scores.astype(np.float64) + mask, axis))
+    scores = halves(m, 2, 2, 3, 4)
+    wide_scores = ms(m, "f64", "BiasSoftmax", 1, [scores.astype(np.float64), halves(m, 3, 4).astype(np.float64)], axis=3,
+                     is_inner_broadcast=0)
+    wide_scores.expected = [softmax(sum(wide_scores.arrays()), 3)]
+    yield wide_scores
+    for name, mask, axis, inner in (("inner", halves(m, 2, 1, 1, 4), 3, 1), ("outer", halves(m, 3, 4), 3, 0),
+                                    ("several", halves(m, 1, 1, 3, 4), 2, 0)):
+        yield from given(ms(m, name, "BiasSoftmax", 1, [scores, mask], axis=axis, is_inner_broadcast=inner),
+                         () if inner else (0,), softmax(scores.astype(np.float64) + mask, axis))
 
     def group_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, groups: int, epsilon: float, silu: int) -> np.ndarray:
         parts = x.reshape(x.shape[0], groups, -1)
         normed = (parts - parts.mean(-1, keepdims=True)) / np.sqrt(parts.var(-1, keepdims=True) + epsilon)
         y = normed.reshape(x.shape) * gamma[:, None, None] + beta[:, None, None]
         return y / (1 + np.exp(-y)) if silu else y
-    image, gamma, beta, bias = m.floats(2, 6, 3, 2), m.floats(6), m.floats(6), m.floats(6)
+    image, gamma, beta, bias = halves(m, 2, 6, 3, 2), halves(m, 6), halves(m, 6), halves(m, 6)
     wide = image.astype(np.float64)
     for silu in (0, 1):
         y = group_norm(wide, gamma, beta, 3, 1e-5, silu)
-        yield given(ms(m, f"first_{silu}", "GroupNorm", 1, [image, gamma, beta], groups=3, activation=silu, channels_last=0), y)
-        yield given(ms(m, f"last_{silu}", "GroupNorm", 1, [np.moveaxis(image, 1, -1).copy(), gamma, beta], groups=3,
-                       activation=silu), np.moveaxis(y, 1, -1))
+        yield from given(ms(m, f"first_{silu}", "GroupNorm", 1, [image, gamma, beta], groups=3, activation=silu, channels_last=0),
+                         (0,), y)
+        yield from given(ms(m, f"last_{silu}", "GroupNorm", 1, [np.moveaxis(image, 1, -1).copy(), gamma, beta], groups=3,
+                            activation=silu), (0,), np.moveaxis(y, 1, -1))
     for name, dims in (("whole", (2, 6, 3, 2)), ("planes", (2, 6, 1, 1)), ("matrix", (2, 6))):
-        skip = m.floats(*dims)
+        skip = halves(m, *dims)
         total = wide + (skip if skip.ndim == 4 else skip[:, :, None, None]) + bias[:, None, None]
         y = group_norm(total, gamma, beta, 2, 0.01, 1)
         attrs = {"groups": 2, "activation": 1, "epsilon": 0.01}
-        yield given(ms(m, f"{name}_first", "SkipGroupNorm", 2, [image, gamma, beta, skip, bias], channels_last=0, **attrs),
-                    y, total)
+        yield from given(ms(m, f"{name}_first", "SkipGroupNorm", 2, [image, gamma, beta, skip, bias], channels_last=0, **attrs),
+                         (0, 3), y, total)
         turned = np.moveaxis(skip, 1, -1).copy() if skip.ndim == 4 else skip
-        yield given(ms(m, f"{name}_last", "SkipGroupNorm", 2, [np.moveaxis(image, 1, -1).copy(), gamma, beta, turned, bias],
-                       **attrs), np.moveaxis(y, 1, -1), np.moveaxis(total, 1, -1))
+        yield from given(ms(m, f"{name}_last", "SkipGroupNorm", 2, [np.moveaxis(image, 1, -1).copy(), gamma, beta, turned, bias],
+                            **attrs), (0, 3), np.moveaxis(y, 1, -1), np.moveaxis(total, 1, -1))
 
     # PyTorch's T5Attention, as transformers has it.
     for both in (0, 1):
         buckets, heads, queries, keys, largest = 8, 2, 12, 12, 16
-        table = m.floats(buckets, heads)
+        table = halves(m, buckets, heads)
         distance = np.arange(keys)[None] - np.arange(queries)[:, None]
         half = buckets // 2 if both else buckets
         place = half * (distance > 0) if both else 0
@@ -610,16 +656,20 @@ def diffusion(m: Maker) -> Iterator[Problem]:
         far = exact + np.log(np.maximum(distance, 1) / exact) / math.log(largest / exact) * (half - exact)
         place = place + np.where(distance < exact, distance, np.minimum(far.astype(np.int64), half - 1))
         stored = np.ascontiguousarray(table.T).reshape(buckets, heads)  # by head, in the dims of the table
-        yield given(ms(m, f"both_{both}", "RelativePositionBias", 1, [stored, np.array([queries]), np.array([keys])],
-                       max_distance=largest, is_bidirectional=both), table[place].transpose(2, 0, 1)[None])
+        yield from given(ms(m, f"both_{both}", "RelativePositionBias", 1, [stored, np.array([queries]), np.array([keys])],
+                       max_distance=largest, is_bidirectional=both), (), table[place].transpose(2, 0, 1)[None])
 
-    query, shift, positions = m.floats(2, 5, 8), m.floats(8), m.floats(1, 2, 5, 5)
-    weights, offset, factor = m.floats(4, 8), m.floats(8), m.floats(1, 2, 1, 1)
+    problem = ms(m, "no_keys", "RelativePositionBias", 1, [stored, np.array([3]), np.array([0])], max_distance=largest)
+    problem.expected = [np.zeros((1, heads, 3, 0), F)]
+    yield problem
+
+    query, shift, positions = halves(m, 2, 5, 8), halves(m, 8), halves(m, 1, 2, 5, 5)
+    weights, offset, factor = halves(m, 4, 8), halves(m, 8), halves(m, 1, 2, 1, 1)
     heads = (query.astype(np.float64) + shift).reshape(2, 5, 2, 4).transpose(0, 2, 1, 3)
     gates = 1 / (1 + np.exp(-(heads @ weights + offset).reshape(2, 2, 5, 2, 4).sum(-1)))
     gate = gates[..., :1] * (gates[..., 1:] * factor - 1) + 2
-    yield given(ms(m, "plain", "GatedRelativePositionBias", 1, [query, shift, positions, weights, offset, factor], num_heads=2),
-                gate * positions)
+    yield from given(ms(m, "plain", "GatedRelativePositionBias", 1, [query, shift, positions, weights, offset, factor], num_heads=2),
+                     (0,), gate * positions)
 
 
 def problems() -> Iterator[Problem]:
