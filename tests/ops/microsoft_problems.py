@@ -431,7 +431,13 @@ def layouts(m: Maker) -> Iterator[Problem]:
         problem = ms(m, name, "NhwcConv", 1, [last(x), last(w), bias], **window)
         problem.expected = [last(plain if bias is not None else by_onnxruntime("Conv", [x, w], **window)[0])]
         yield problem
-    yield from (retyped(problem, np.float16), retyped(problem, np.float64), emptied(problem, 0))
+    yield from (retyped(problem, np.float16), emptied(problem, 0))
+    wide = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (0, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), axis=(2, 3))[:, :, ::1, ::2]
+    parts = [np.einsum("nchwij,ocij->nohw", *both) for both in zip(np.split(windows, 2, 1), np.split(w.astype(np.float64), 2, 0))]
+    problem = retyped(problem, np.float64)
+    problem.expected = [last(np.concatenate(parts, 1))]
+    yield problem
     addend = halves(m, *plain.shape)
     for name, activation, parameters, f in (
             ("relu", "Relu", [], lambda y: np.maximum(y, 0)), ("clip", "Clip", [-0.5, 1.5], lambda y: np.clip(y, F(-0.5), F(1.5)))):
