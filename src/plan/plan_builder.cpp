@@ -60,7 +60,7 @@ std::shared_ptr<const Plan> PlanBuilder::build() {
 void PlanBuilder::survey() {
   declare_sources();
   plan_->segments.push_back({0, 0, 0});
-  for (NodeId id : graph_.order()) visit_views_only(id);
+  for (NodeId id : graph_.order()) survey_node(id);
 }
 
 StepSpec PlanBuilder::spec_of(const Region& region) {
@@ -93,25 +93,29 @@ void PlanBuilder::visit(NodeId id) {
       return;
     }
     if (planner_.concats_.whole(id)) return;  // its parts are where they belong
-    if (node.op->control_flow)
-      return add_whole_tensor_step(*plan_, id, Step::Kind::kControl, symbols_, values_);
-    if (needs_no_step(node)) return;
-    if (needs_values(*plan_, node, symbols_, values_))
-      return add_whole_tensor_step(*plan_, id, Step::Kind::kDynamic, symbols_, values_);
+    if (placed_without_kernel(id, node)) return;
     Unit unit = unit_at(id);
     if (unit.nodes.size() > 1) return defer(std::move(unit));
     kernel_steps_.add(unit);
   });
 }
 
-void PlanBuilder::visit_views_only(NodeId id) {
+bool PlanBuilder::placed_without_kernel(NodeId id, const Node& node) {
+  if (!node.op->control_flow && needs_no_step(node)) return true;
+  if (!node.op->control_flow && !needs_values(*plan_, node, symbols_, values_)) return false;
+  const auto kind = node.op->control_flow ? Step::Kind::kControl : Step::Kind::kDynamic;
+  add_whole_tensor_step(*plan_, id, kind, symbols_, values_);
+  return true;
+}
+
+void PlanBuilder::survey_node(NodeId id) {
   const Node& node = graph_.node(id);
   const auto missing = [&](ValueId v) { return v != kNone && values_.find(v) == kNoValue; };
   if (std::none_of(node.outputs.begin(), node.outputs.end(), missing)) return;
   const bool inputs_made = std::none_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
     return missing(v) && !graph_.value(v).is_constant();
   });
-  if (inputs_made && !node.op->control_flow && needs_no_step(node)) return;
+  if (inputs_made && placed_without_kernel(id, node)) return;
   for (ValueId v : node.outputs)
     if (missing(v)) values_.add_result(v);
 }

@@ -46,7 +46,10 @@ class PlanBuilder {
 
   void declare_sources();
   void visit(NodeId id);
-  void visit_views_only(NodeId id);
+  void survey_node(NodeId id);
+  /// Of a node that runs no kernel: its results have their places, and the sizes that they tell are
+  /// known from here on. False: it runs one.
+  bool placed_without_kernel(NodeId id, const Node& node);
   /// Gives the results of a node that is no step their places; false: it is one.
   bool needs_no_step(const Node& node);
   /// The node, with post-ops where options and kernels have it so.

@@ -241,6 +241,31 @@ TEST_CASE("tiering/segments: regions behind each find are compiled and used") {
   }
 }
 
+TEST_CASE("tiering/segments: a region reads a transposed view of what the run found") {
+  const std::string text = R"(graph g(%x: f32[n, 32], %take: bool[n]) -> (%y) {
+  %some = Compress(%x, %take) {axis = 0}
+  %turned = Transpose(%some) {perm = [1, 0]}
+  %e = Exp(%turned)
+  %t = Tanh(%e)
+  %y = Mul(%t, %e)
+})";
+  TierFaults faults;
+  faults.eager = true;
+  Fixture fixture(text, {}, faults, compiler_here());
+  const auto once = [&](int k) {
+    const int64_t keep = 3 + k % 2;
+    const std::vector<Tensor> in{ramp({6, 32}, 1, 0.1), first_of(6, keep)};
+    const Tensor y = fixture.run(in)[0];
+    REQUIRE(y.dims() == Dims{32, keep});
+    for (int64_t i = 0; i < y.count(); ++i) {
+      const double e = std::exp(double{in[0].as<float>()[i % keep * 32 + i / keep]});
+      REQUIRE(std::fabs(y.as<float>()[i] - std::tanh(e) * e) <= 1e-5);
+    }
+  };
+  drive(*fixture.session, once, [&] { return live_regions(*fixture.session) >= 1; });
+  for (int k = 0; k < 8; ++k) once(k);
+}
+
 TEST_CASE("tiering/segments: plans change at every run under four threads") {
   for (const JitMode mode : {JitMode::kSync, JitMode::kAuto}) {
     CAPTURE(static_cast<int>(mode));
