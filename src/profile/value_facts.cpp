@@ -43,18 +43,20 @@ uint64_t ValueFacts::due() {
 
 void ValueFacts::look(uint64_t number, ValueId id, const TensorView& value) {
   if (id >= known_.size()) return;
-  std::lock_guard lock(mutex_);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return;
   Known& known = known_[id];
   const int64_t count = value.count();
   if (!known.watched || known.number == number || count == 0) return;
   known.number = number;
   Fact& fact = known.fact;
   const int64_t taken = std::min(count, kElements);
+  int64_t zeros = 0;
   for (int64_t k = 0; k < taken; ++k) {
     const int64_t index =
         count <= kElements ? k : spread(static_cast<uint64_t>(fact.elements + k), count);
     const double element = load_double(value.data, value.dtype, offset_of(value, index));
-    fact.zeros += element == 0;
+    zeros += element == 0;
   }
   if (count == 1) {
     uint64_t bits = 0;
@@ -65,7 +67,14 @@ void ValueFacts::look(uint64_t number, ValueId id, const TensorView& value) {
   }
   fact.scalar = count == 1 && (fact.looks == 0 || fact.scalar);
   fact.constant = fact.constant && fact.scalar;
+  if (fact.recent_elements >= kRecent) {
+    fact.recent_elements /= 2;
+    fact.recent_zeros /= 2;
+  }
+  fact.recent_elements += static_cast<double>(taken);
+  fact.recent_zeros += static_cast<double>(zeros);
   fact.elements += taken;
+  fact.zeros += zeros;
   ++fact.looks;
 }
 

@@ -19,11 +19,14 @@ class ValueFacts {
   static constexpr int64_t kElements = 32;  ///< of one value in one look, at most
   static constexpr uint64_t kEvery = 16;    ///< timed runs between two looks
   static constexpr uint64_t kRest = 500;    ///< times what a look took, until the next
+  static constexpr double kRecent = 512;    ///< elements, after which those before count half
 
   struct Fact {
     int64_t looks = 0;
-    int64_t elements = 0;  ///< looked at
-    int64_t zeros = 0;     ///< of those
+    int64_t elements = 0;        ///< looked at
+    int64_t zeros = 0;           ///< of those
+    double recent_elements = 0;  ///< the same, older ones counting less
+    double recent_zeros = 0;
     bool scalar = false;   ///< one element, in every look
     bool constant = true;  ///< a scalar that was the same in every look
     double value = 0;      ///< of a scalar, in the last look
@@ -36,7 +39,8 @@ class ValueFacts {
   void watch(ValueId id, DType dtype);
   /// Whether a timed run is to look at what it reads: the number of the look, or 0.
   uint64_t due();
-  /// In a run that is to look. What was looked at already in this look is skipped.
+  /// In a run that is to look. What was looked at already in this look is skipped, and all where
+  /// another run is looking just now: runs wait for nobody.
   void look(uint64_t number, ValueId id, const TensorView& value);
   /// A look took so long, in ticks of base/clock.h.
   void rest(uint64_t spent);

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tensor/tensor.h"
@@ -53,6 +54,23 @@ TEST_CASE("profile/value_facts: zeros of a few elements are counted, of many est
       }
     }
   }
+}
+
+TEST_CASE("profile/value_facts: the share of zeros lately is that of the last dozen looks or so") {
+  Watching facts(DType::kF32);
+  Tensor x(DType::kF32, {64});
+  const auto look = [&, number = uint64_t{0}](int times, float value) mutable {
+    std::fill_n(x.as<float>(), 64, value);
+    for (int k = 0; k < times; ++k) facts.look(++number, 1, x.view());
+    const ValueFacts::Fact fact = facts.of(1);
+    return fact.recent_zeros / fact.recent_elements;
+  };
+  CHECK(look(1000, 0) == 1);
+  CHECK(look(16, 1) < 0.6);
+  CHECK(look(48, 1) < 0.1);
+  CHECK(facts.of(1).elements == 1064 * ValueFacts::kElements);
+  CHECK(facts.of(1).zeros == 1000 * ValueFacts::kElements);
+  CHECK(look(64, 0) > 0.9);
 }
 
 TEST_CASE("profile/value_facts: a scalar is constant until it changes in any bit") {
