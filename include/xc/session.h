@@ -125,8 +125,9 @@ XC_API void xc_cancel_destroy(xc_cancel* cancel);
 
 /* ---- adaptation ---- */
 
-/* Ends adaptation: current code stays, nothing is compiled any more. Blocks at most for the compile
- * in progress. Fails with XC_INVALID_ARGUMENT. @since 0.1 @stability stable */
+/* Ends adaptation: current code stays, nothing is compiled any more; but products that skip zeros
+ * become the library's again, so that a run's time depends on no values. Blocks at most for the
+ * compile in progress. Fails with XC_INVALID_ARGUMENT. @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_session_freeze(xc_session* session, xc_error** out_error);
 
 /* Waits until nothing is queued or compiling, at most timeout_ms; *out_idle is 1 when it got there,
@@ -139,10 +140,12 @@ XC_API XC_NODISCARD xc_status xc_session_wait_idle(xc_session* session, int64_t 
 
 /* Compiles for given sizes before the session serves: runs the model on zeros of the shapes, one
  * per input in the model's order, until nothing is left to be compiled or measured for them, at
- * most timeout_ms. *out_done is 1 when it got there, 0 on timeout (adaptation then goes on while
- * the session runs); it may be NULL. What is compiled need not pay before, and is decided by trials
- * as ever; an engine with its JIT off or frozen runs once. Inputs whose values decide sizes are
- * zero: warm such models up by running them. Blocks; other threads may run the session meanwhile.
+ * most timeout_ms, which is looked at between the steps of a run. *out_done is 1 when it got there,
+ * 0 on timeout (adaptation then goes on while the session runs); it may be NULL. What is compiled
+ * need not pay before, and is decided by trials as ever; where nothing adapts (the JIT off, sync or
+ * frozen, fusion off) it runs once. From the zeros nothing is learnt about values. Inputs whose
+ * values decide sizes are zero: warm such models up by running them. Blocks; other threads may run
+ * the session meanwhile.
  * Fails like xc_session_run(), with XC_UNSUPPORTED for inputs that are no tensors of numbers.
  * @since 0.1 @stability experimental */
 XC_API XC_NODISCARD xc_status xc_session_warm_up(xc_session* session, const xc_shape* shapes,

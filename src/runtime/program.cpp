@@ -36,9 +36,10 @@ Program::Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> gr
     trace_ = std::make_unique<RunTrace>(static_cast<size_t>(config_.trace_steps));
   base_plan_ = planner_.build();
   // Weights are packed in the background where there is one, and at once where bits must not
-  // change.
+  // change. Mode sync packs them with its first compiles.
   const auto mode = static_cast<JitMode>(config_.jit);
   if (!engine_->tier() || mode == JitMode::kOff || mode == JitMode::kFreeze ||
+      (mode == JitMode::kSync && config_.fusion) ||
       static_cast<Numerics>(config_.numerics) == Numerics::kStrict)
     for (const auto& step : base_plan_->steps)
       if (step->kernel && step->kernel->wants_prepare()) step->kernel->prepare();
@@ -189,7 +190,8 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
   }
   const uint64_t n = context.runs.load(std::memory_order_relaxed);
   context.runs.store(n + 1, std::memory_order_relaxed);
-  const Turn turn = take_turn(entry, n);
+  Turn turn = take_turn(entry, n);
+  if (options.made_up) turn.look = 0;
   context.on_trial = turn.trial;
   try {
     Executor(*this, context, options).run(turn, n, input_data, outputs);

@@ -276,6 +276,8 @@ class Program : public std::enable_shared_from_this<Program> {
   /// Bodies of control flow too, and those that are not there yet.
   void set_frozen(bool frozen);
   bool frozen() const { return frozen_.load(); }
+  /// Whether a tier follows its runs: looks at their times, binds anew what was bound in a hurry.
+  bool adapts() const;
   /// Memory of all signatures. One that began with the base plan counts half of that again, for the
   /// fused plan that may join it.
   int64_t bound_bytes() const { return bound_bytes_.load(); }
@@ -301,6 +303,8 @@ class Program : public std::enable_shared_from_this<Program> {
   TierHooks* known_tier() const;
   /// Whether a trial of this program's would end.
   bool judged() const;
+  /// Where no tier follows up, a shape that repeats pays for its primitives itself, once.
+  void settle_by_itself(SignatureEntry& entry, uint64_t run);
   /// Telling of a run took so many ticks.
   void looked(uint64_t spent);
   /// How rarely to look at runs like the last one of these.

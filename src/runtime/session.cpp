@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <utility>
 
+#include "base/clock.h"
 #include "ops/infer.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
@@ -170,14 +172,11 @@ bool Session::wait_idle(std::chrono::milliseconds timeout) {
   });
 }
 
-bool Session::warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds timeout) {
-  using Clock = std::chrono::steady_clock;
-  constexpr int kLook = 8;  // runs between looks
-  const Clock::time_point end = Clock::now() + timeout;
-  const auto& ports = model_->inputs();
-  program_->check_shapes(shapes);
+namespace {
+
+/// One tensor of zeros per input.
+std::vector<Tensor> zeros_of(const std::vector<PortInfo>& ports, const std::vector<Dims>& shapes) {
   std::vector<Tensor> zeros;
-  std::vector<TensorView> views;
   for (size_t k = 0; k < shapes.size(); ++k) {
     const DType dtype = ports[k].type.dtype;
     if (ports[k].type.kind != Type::Kind::kTensor || holds_objects(dtype))
@@ -187,39 +186,78 @@ bool Session::warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds
     const int64_t bytes = zeros.back().byte_size();
     if (bytes > 0) std::memset(zeros.back().data(), 0, static_cast<size_t>(bytes));
   }
-  for (const Tensor& t : zeros) views.push_back(t.view());
+  return zeros;
+}
 
-  TierHooks* tier = model_->engine()->tier();
+/// Tells a tier that the runs of its time are there to warm a program up.
+struct Warming {
+  TierHooks& tier;
+  Program& program;
+  Warming(TierHooks& t, Program& p) : tier(t), program(p) { tier.warm_up(program, true); }
+  ~Warming() { tier.warm_up(program, false); }
+  Warming(const Warming&) = delete;
+  Warming& operator=(const Warming&) = delete;
+};
+
+/// The first segment's.
+std::shared_ptr<SignatureEntry> entry_of(Program& program, std::span<const TensorView> inputs) {
+  LeaseScope lease(program);
+  return program.shared_entry_for(inputs, lease.context());
+}
+
+/// Whether nothing is left to be done for runs of these inputs, after waiting until then at most.
+bool is_warm(TierHooks& tier, Program& program, std::span<const TensorView> inputs,
+             std::chrono::milliseconds wait) {
+  const bool idle = tier.wait_idle(program, std::max(wait, std::chrono::milliseconds(0)));
+  auto entries = program.latest_entries();  // of later segments: of the sizes zeros give
+  entries[0] = entry_of(program, inputs);
+  return idle && std::all_of(entries.begin(), entries.end(), [&](const auto& entry) {
+           return !entry || tier.settled(program, *entry);
+         });
+}
+
+}  // namespace
+
+bool Session::warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds timeout) {
+  constexpr int kLook = 8;  // runs between looks
+  program_->check_shapes(shapes);
+  const std::vector<Tensor> zeros = zeros_of(model_->inputs(), shapes);
+  std::vector<TensorView> views;
+  for (const Tensor& t : zeros) views.push_back(t.view());
   const std::shared_ptr<Program> held = program_of(views);
   Program& program = *held;
-  const auto run_once = [&] {
-    std::vector<xc_tensor*> slots(model_->outputs().size(), nullptr);
-    program.call_attention();  // the tier looks at this run
-    run(views, slots, {});
-    for (xc_tensor* slot : slots)
-      if (slot) slot->release();
+  RunOptions options;
+  options.made_up = true;
+  options.deadline_ns = steady_ns() + std::chrono::nanoseconds(timeout).count();
+  const auto left = [&] {
+    return std::chrono::milliseconds((options.deadline_ns - steady_ns()) / 1'000'000);
   };
-  run_once();  // the tier knows the program from here on
-  if (!tier) return true;
-  struct Warm {
-    TierHooks& tier;
-    Program& program;
-    Warm(TierHooks& t, Program& p) : tier(t), program(p) { tier.warm_up(program, true); }
-    ~Warm() { tier.warm_up(program, false); }
-  } warm(*tier, program);
-  while (true) {
-    for (int k = 0; k < kLook; ++k) run_once();
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
-    const bool idle = tier->wait_idle(program, std::max(left, std::chrono::milliseconds(0)));
-    LeaseScope lease(program);
-    auto entries = program.latest_entries();  // of later segments: of the sizes zeros give
-    entries[0] = program.shared_entry_for(views, lease.context());
-    const bool settled = std::all_of(entries.begin(), entries.end(), [&](const auto& entry) {
-      return !entry || tier->settled(program, *entry);
-    });
-    if (settled && idle) return true;
-    if (Clock::now() >= end) return false;
+  const auto runs_in_time = [&](int runs) {
+    std::vector<xc_tensor*> slots(model_->outputs().size(), nullptr);
+    try {
+      for (int k = 0; k < runs; ++k) {
+        program.call_attention();  // the tier looks at this run
+        run(views, slots, options);
+        for (xc_tensor*& slot : slots)
+          if (xc_tensor* const made = std::exchange(slot, nullptr)) made->release();
+      }
+    } catch (const Error& error) {
+      if (error.status() != Status::kDeadline) throw;
+      return false;
+    }
+    return true;
+  };
+  TierHooks* const tier = model_->engine()->tier();
+  const std::shared_ptr<SignatureEntry> entry = entry_of(program, views);  // the tier knows it now
+  if (!program.adapts()) program.settle(*entry);  // a host that can wait need not in its runs
+  if (!runs_in_time(1)) return false;
+  if (!program.adapts()) return !tier || is_warm(*tier, program, views, left());
+  const Warming warming(*tier, program);
+  while (runs_in_time(kLook)) {
+    if (is_warm(*tier, program, views, left())) return true;
+    if (left().count() <= 0) return false;
   }
+  return false;
 }
 
 std::string Session::explain(const std::vector<Dims>& signature, bool json) {

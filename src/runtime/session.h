@@ -27,6 +27,7 @@ struct RunOptions {
   int64_t deadline_ns = 0;                    ///< steady clock, checked between steps: kDeadline
   bool no_compile = false;                    ///< this run starts no compilation
   bool no_alloc = false;  ///< fails with kLimit, nothing touched, where xc would have to allocate
+  bool made_up = false;   ///< the inputs' values are: nothing is learnt from those
   MemoryBudget* budget = nullptr;  ///< of the run that a body is part of; null = its own
 };
 
@@ -49,14 +50,16 @@ class Session {
   std::unique_ptr<Call> prepare(std::span<const TensorView> inputs,
                                 std::span<xc_tensor* const> outputs);
 
-  /// No further changes: current plans stay, nothing is compiled any more.
+  /// No further changes: current plans stay, nothing is compiled any more. Kernels that skip zeros
+  /// are let go: a run's time is not to depend on values.
   void freeze();
   /// Blocks until nothing is queued, compiling or on trial; for tests and tools. False on timeout.
   bool wait_idle(std::chrono::milliseconds timeout);
 
   /// Runs the model on zeros of these dims, one per input, until nothing is left to be compiled or
-  /// measured for them, at most `timeout`. False on timeout: then it goes on in later runs. Fails
-  /// as run() does; with kUnsupported for inputs that are no tensors.
+  /// measured for them, once where nothing adapts; at most `timeout`, looked at between steps.
+  /// False on timeout: then it goes on in later runs. Fails as run() does; with kUnsupported for
+  /// inputs that are no tensors.
   bool warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds timeout);
 
   /// The plan as text or JSON: per step the kernel, those refused and why, regions with their

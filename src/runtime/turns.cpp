@@ -64,7 +64,7 @@ Turn Program::take_turn(SignatureEntry& entry, uint64_t run, const Turn* first) 
   }
   if (turn.timed && run > 0 && config_.jit != static_cast<int64_t>(JitMode::kOff))
     turn.times = turn.version->times.get();
-  if (turn.times) turn.look = first ? first->look : value_facts_.due();
+  if (turn.times) turn.look = first ? first->look : known_tier() ? value_facts_.due() : 0;
   return turn;
 }
 
@@ -72,13 +72,10 @@ void Program::observe(SignatureEntry& entry, const Turn& turn, uint64_t run,
                       const RunOptions& options) {
   if (!turn.timed) return;
   const NoCancellation whole;
+  if (turn.version->bound->provisional) settle_by_itself(entry, run);
   if (config_.jit == static_cast<int64_t>(JitMode::kOff)) {
     entry.last_use.store(steady_ns(), std::memory_order_relaxed);
-    // Without a background thread a shape that repeats pays for its primitives itself, once.
     entry.sample_bits.store(kSampleBits, std::memory_order_relaxed);
-    if (run >= (1 << kSampleBits) && turn.version->bound->provisional &&
-        !entry.rebinding.exchange(true, std::memory_order_relaxed))
-      settle(entry);
     return;
   }
   if (turn.times) {
@@ -93,6 +90,16 @@ void Program::observe(SignatureEntry& entry, const Turn& turn, uint64_t run,
   if (TierHooks* tier = known_tier())
     tier->sampled(*this, entry, turn.stands_for, !options.no_compile);
   looked(ticks() - begin);
+}
+
+void Program::settle_by_itself(SignatureEntry& entry, uint64_t run) {
+  if (run >= (1 << kSampleBits) && !adapts() &&
+      !entry.rebinding.exchange(true, std::memory_order_relaxed))
+    settle(entry);
+}
+
+bool Program::adapts() const {
+  return config_.jit == static_cast<int64_t>(JitMode::kAuto) && !config_.fusion && judged();
 }
 
 TierHooks* Program::known_tier() const {

@@ -353,6 +353,8 @@ static void adaptation(void) {
   CHECK_OK(xc_session_warm_up(session, &shape, 1, 60000, &idle, &error));
   CHECK(idle == 1);
   CHECK_OK(xc_session_warm_up(session, &shape, 1, 60000, NULL, &error));
+  CHECK_OK(xc_session_warm_up(session, &shape, 1, 0, &idle, &error));
+  CHECK(idle == 0); /* no run ends in no time */
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_warm_up(session, &shape, 1, -1, NULL, &error));
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_warm_up(session, NULL, 0, 1, NULL, &error));
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_warm_up(session, NULL, 1, 1, NULL, &error));

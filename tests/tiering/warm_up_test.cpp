@@ -10,6 +10,51 @@ using namespace xc::testing;
 const std::vector<Dims> kShapes{{8, 96}, {96}};
 constexpr auto kLong = std::chrono::seconds(60);
 
+/// Bytes by weights that are packed. Element i of these is i % 7.
+constexpr int64_t kDepth = 512, kColumns = 256;
+std::string byte_layer() {
+  std::string weights;
+  for (int64_t i = 0; i < kDepth * kColumns; ++i) weights += fmt::format("{}, ", i % 7);
+  weights.resize(weights.size() - 2);
+  return fmt::format(R"(graph g(%x: u8[n, {0}]) -> (%y) {{
+  const %w: i8[{0}, {1}] = [{2}]
+  %y = MatMulInteger(%x, %w)
+}})",
+                     kDepth, kColumns, weights);
+}
+
+bool multiplies_right(Session& session, int64_t rows) {
+  Tensor x(DType::kU8, {rows, kDepth});
+  for (int64_t i = 0; i < x.count(); ++i) x.as<uint8_t>()[i] = static_cast<uint8_t>(i * 5);
+  const Tensor y = run(session, {x})[0];
+  for (int64_t i = 0; i < y.count(); ++i) {
+    int64_t want = 0;
+    for (int64_t k = 0; k < kDepth; ++k)
+      want += x.as<uint8_t>()[i / kColumns * kDepth + k] * ((k * kColumns + i % kColumns) % 7);
+    if (y.as<int32_t>()[i] != want) return false;
+  }
+  return true;
+}
+
+/// Whether some kernel was bound in a hurry.
+bool has_stand_ins(Session& session) {
+  Program& program = session.program();
+  const auto entries = program.entries();
+  return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) {
+    return program.published(*entry)->active->bound->provisional;
+  });
+}
+
+/// The ways to run in which no tier follows up, the last by freeze().
+std::vector<Config> configs_without_followers() {
+  std::vector<Config> out(5);
+  out[0].jit = static_cast<int64_t>(JitMode::kOff);
+  out[1].jit = static_cast<int64_t>(JitMode::kFreeze);
+  out[2].jit = static_cast<int64_t>(JitMode::kSync);
+  out[2].fusion = out[3].fusion = 1;
+  return out;
+}
+
 }  // namespace
 
 TEST_CASE("tiering/warm_up: sizes are compiled for and decided before the host serves") {
@@ -40,13 +85,38 @@ TEST_CASE("tiering/warm_up: where nothing adapts it is one run; what cannot be m
     config.jit = static_cast<int64_t>(mode);
     Fixture fixture(kGelu, config, {}, create_interpreting_compiler());
     CHECK(fixture.session->warm_up(kShapes, kLong));
+    CHECK(fixture.session->profile().runs == 1);
     CHECK(runs_gelu_right(*fixture.session));
   }
   Fixture fixture(kGelu, {}, {}, create_interpreting_compiler());
-  fixture.session->warm_up(kShapes, std::chrono::milliseconds(0));  // as far as it gets
+  CHECK_FALSE(fixture.session->warm_up(kShapes, std::chrono::milliseconds(0)));
+  CHECK(fixture.session->profile().runs <= 1);  // its time was over between two steps
   CHECK_THROWS_AS(fixture.session->warm_up({{8, 96}}, kLong), Error);
   CHECK_THROWS_AS(fixture.session->warm_up({{8, 95}, {96}}, kLong), Error);
   CHECK(runs_gelu_right(*fixture.session));
+}
+
+TEST_CASE("tiering/warm_up: kernels bound in a hurry are replaced where no tier follows up") {
+  const std::string text = byte_layer();
+  for (const Config& config : configs_without_followers()) {
+    CAPTURE(config.jit);
+    CAPTURE(config.fusion);
+    for (const bool warmed : {false, true}) {
+      CAPTURE(warmed);
+      Fixture fixture(text, config, {}, create_interpreting_compiler());
+      if (config.jit == 0 && config.fusion == 0) {
+        CHECK(multiplies_right(*fixture.session, 1));
+        fixture.session->wait_idle(kLong);
+        fixture.session->freeze();
+      }
+      if (warmed)
+        CHECK(fixture.session->warm_up({{2, kDepth}}, kLong));
+      else
+        for (int k = 0; k < 100; ++k) REQUIRE(multiplies_right(*fixture.session, 2));
+      CHECK_FALSE(has_stand_ins(*fixture.session));
+      CHECK(multiplies_right(*fixture.session, 2));
+    }
+  }
 }
 
 TEST_CASE(
