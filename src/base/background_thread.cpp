@@ -14,16 +14,23 @@ namespace {
 
 constexpr int kNice = 10;
 
-void* entry(void* argument) {
-  const std::unique_ptr<std::function<void()>> body(static_cast<std::function<void()>*>(argument));
 #if defined(__linux__)
-  // On Linux the nice value belongs to the thread. Refusal only means normal priority.
+/// For the calling thread; on Linux all of this belongs to a thread. What the system refuses stays
+/// as it was inherited.
+void schedule_in_background(const cpu_set_t& processors) {
+  // Real-time policies know no nice value, and RLIMIT_RTTIME ends the process of such a thread.
+  const int policy = sched_getscheduler(0);
+  if (policy != SCHED_OTHER && policy != SCHED_BATCH && policy != SCHED_IDLE) {
+    const sched_param none{};
+    (void)pthread_setschedparam(pthread_self(), SCHED_OTHER, &none);
+  }
+  cpu_set_t inherited;
+  if (CPU_COUNT(&processors) > 0 && sched_getaffinity(0, sizeof inherited, &inherited) == 0 &&
+      !CPU_EQUAL(&inherited, &processors))
+    (void)sched_setaffinity(0, sizeof processors, &processors);
   (void)setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
-#endif
-  const DefaultFloatEnvironment environment;
-  (*body)();
-  return nullptr;
 }
+#endif
 
 double seconds(clockid_t clock) {
   timespec t{};
@@ -33,8 +40,37 @@ double seconds(clockid_t clock) {
 
 }  // namespace
 
+struct BackgroundThread::Start {
+  std::function<void()> body;
+  const char* name;
+#if defined(__linux__)
+  cpu_set_t processors;
+#endif
+};
+
+BackgroundThread::BackgroundThread(const char* name) : name_(name) {
+#if defined(__linux__)
+  if (sched_getaffinity(0, sizeof processors_, &processors_) != 0) CPU_ZERO(&processors_);
+#endif
+}
+
+void* BackgroundThread::entry(void* argument) {
+  const std::unique_ptr<Start> start(static_cast<Start*>(argument));
+#if defined(__linux__)
+  pthread_setname_np(pthread_self(), start->name);
+  schedule_in_background(start->processors);
+#endif
+  const DefaultFloatEnvironment environment;
+  start->body();
+  return nullptr;
+}
+
 bool BackgroundThread::start(std::function<void()> body) {
-  auto argument = std::make_unique<std::function<void()>>(std::move(body));
+#if defined(__linux__)
+  auto argument = std::make_unique<Start>(std::move(body), name_, processors_);
+#else
+  auto argument = std::make_unique<Start>(std::move(body), name_);
+#endif
   home_ = getpid();
   started_ = start_on_large_stack(thread_, entry, argument.get());
   if (started_) (void)argument.release();

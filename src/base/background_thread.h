@@ -1,7 +1,10 @@
 #pragma once
-// A low-priority thread of the library: 8 MB stack, every signal blocked, nice +10.
+// A low-priority thread of the library: 8 MB stack, every signal blocked, nice +10. Whichever
+// thread of the host happens to start it, be it a real-time one on a core of its own, nothing of
+// that thread's scheduling is its.
 
 #include <pthread.h>
+#include <sched.h>
 #include <atomic>
 #include <functional>
 
@@ -9,7 +12,9 @@ namespace xc {
 
 class BackgroundThread {
  public:
-  BackgroundThread() = default;
+  /// The thread will run where the thread that makes this may run, under this name (at most 15
+  /// characters).
+  explicit BackgroundThread(const char* name);
   ~BackgroundThread() { join(); }
   BackgroundThread(const BackgroundThread&) = delete;
   BackgroundThread& operator=(const BackgroundThread&) = delete;
@@ -24,6 +29,13 @@ class BackgroundThread {
   void join();
 
  private:
+  struct Start;
+  static void* entry(void* argument);
+
+  const char* name_;
+#if defined(__linux__)
+  cpu_set_t processors_;  ///< none where the system does not tell
+#endif
   pthread_t thread_{};
   std::atomic<bool> started_{false};
   int home_ = 0;  ///< the process it was started in; written before `started_`

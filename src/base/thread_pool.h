@@ -37,8 +37,10 @@ class InlineRunner final : public TaskRunner {
   }
 };
 
-/// n workers: the caller and n - 1 threads of its own, with every signal blocked. An idle thread
-/// spins for at most kSpinMicroseconds, then sleeps in the kernel. run() allocates nothing.
+/// n workers: the caller and n - 1 threads of its own, with every signal blocked, scheduled like
+/// the thread that makes the pool: runs wait for them, so their priority is the host's to choose.
+/// An idle thread spins for at most kSpinMicroseconds, then sleeps in the kernel. run() allocates
+/// nothing.
 class ThreadPool final : public TaskRunner {
  public:
   static constexpr int kSpinMicroseconds = 50;

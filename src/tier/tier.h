@@ -491,7 +491,7 @@ class Tier final : public TierHooks {
   bool stopping_ = false;
   std::atomic<bool> calibrating_{false};
   std::map<std::string, std::unique_ptr<Persistence>> persistence_;  ///< by directory
-  BackgroundThread thread_;
+  BackgroundThread thread_{"xc-compile"};
   std::atomic<bool> no_thread_{false}, no_thread_told_{false};  ///< the system refused it
   /// Compiled kernels by region identity, shared by the engine's programs.
   std::map<Hash128, std::weak_ptr<Kernel>> kernels_;
