@@ -2,6 +2,8 @@
 
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -80,6 +82,8 @@ ExtensionTypes& extension_types() {
   return types;
 }
 
+constexpr int kStringDType = 2056;  // NPY_VSTRING of NumPy 2
+
 /// NPY_BOOL ... NPY_CLONGDOUBLE, NPY_HALF -> dtype.
 xc_dtype dtype_of_number(int number) {
   switch (number) {
@@ -118,6 +122,7 @@ xc_dtype dtype_of_number(int number) {
     case NPY_OBJECT:
     case NPY_UNICODE:
     case NPY_STRING:
+    case kStringDType:
       return XC_DTYPE_STRING;
     default:
       return number >= NPY_USERDEF ? extension_types().dtype(number) : XC_DTYPE_UNDEFINED;
@@ -198,6 +203,92 @@ xcrt::Error failure(const char* what, xc_status status, const std::string& messa
 nb::object steal(PyObject* object) {
   if (!object) nb::raise_python_error();
   return nb::steal<nb::object>(object);
+}
+
+nb::object make_array(nb::handle from, PyArray_Descr* type, int flags = 0) {
+  return steal(PyArray_FromAny(from.ptr(), type, 0, 0, NPY_ARRAY_CARRAY_RO | flags, nullptr));
+}
+
+PyArrayObject* array_of(const nb::object& array) {
+  return reinterpret_cast<PyArrayObject*>(array.ptr());
+}
+
+/// "object", "<U3", "float64".
+std::string dtype_text(PyArrayObject* array) {
+  return nb::str(nb::handle(reinterpret_cast<PyObject*>(PyArray_DESCR(array)))).c_str();
+}
+
+/// What to do about an array of a type that the port does not take.
+std::string conversion_to(xc_dtype wanted) {
+  const nb::object type = numpy_dtype(wanted);
+  return type.is_none()
+             ? std::string()
+             : std::string(": convert it with astype(\"") + nb::str(type).c_str() + "\")";
+}
+
+/// Whether an object says itself of what type its elements are: arrays, series and tables of other
+/// libraries. NumPy's scalars do not count: they stand in lists like numbers of Python.
+bool is_array_like(nb::handle value) {
+  if (PyArray_IsScalar(value.ptr(), Generic)) return false;
+  for (const char* name : {"__array__", "__array_interface__", "__array_struct__"})
+    if (PyObject_HasAttrString(value.ptr(), name)) return true;
+  return false;
+}
+
+/// How much a number of a type may be: 0 true or false, 1 an integer, 2 real, 3 complex; -1 for
+/// what is no number.
+int number_class(xc_dtype dtype) {
+  switch (dtype) {
+    case XC_DTYPE_UNDEFINED:
+    case XC_DTYPE_STRING:
+      return -1;
+    case XC_DTYPE_BOOL:
+      return 0;
+    case XC_DTYPE_C64:
+    case XC_DTYPE_C128:
+      return 3;
+    default:
+      break;
+  }
+  const char first = *xc_dtype_name(dtype);
+  return first == 'i' || first == 'u' ? 1 : 2;
+}
+
+bool all_numbers(PyArrayObject* objects) {
+  auto** slots = static_cast<PyObject**>(PyArray_DATA(objects));
+  return std::all_of(slots, slots + PyArray_SIZE(objects),
+                     [](PyObject* item) { return item && PyNumber_Check(item); });
+}
+
+/// Whether numbers of Python may be meant for a type: integers for any but bool, which takes 0 and
+/// 1 (has_values()), reals for no integers. Objects (large integers, decimals) are looked at later.
+bool may_become(PyArrayObject* given, xc_dtype wanted) {
+  if (PyArray_SIZE(given) == 0) return true;  // NumPy knows no type of them
+  if (PyArray_TYPE(given) == NPY_OBJECT) return all_numbers(given);
+  const int from = number_class(dtype_of_number(PyArray_TYPE(given)));
+  return from >= 0 && std::max(from, 1) <= std::max(number_class(wanted), 1);
+}
+
+bool same_elements(const nb::object& a, const nb::object& b) {
+  const nb::object same = steal(PyObject_RichCompare(a.ptr(), b.ptr(), Py_EQ));
+  return PyObject_IsTrue(nb::object(same.attr("all")()).ptr()) == 1;
+}
+
+/// Whether an array converted to a type still has the values that were given: integers all of
+/// them, reals up to rounding.
+bool has_values(const nb::object& converted, const nb::object& given, xc_dtype wanted) {
+  const auto as = [](const nb::object& array, int number) {
+    return make_array(array, PyArray_DescrFromType(number), NPY_ARRAY_FORCECAST);
+  };
+  const bool exact = number_class(wanted) <= 1;
+  if (exact && !same_elements(as(converted, PyArray_TYPE(array_of(given))), given)) return false;
+  const nb::object before = as(given, NPY_CDOUBLE), after = as(converted, NPY_CDOUBLE);
+  const auto* from = static_cast<const double*>(PyArray_DATA(array_of(before)));
+  const auto* to = static_cast<const double*>(PyArray_DATA(array_of(after)));
+  return std::equal(from, from + 2 * PyArray_SIZE(array_of(before)), to, [&](double a, double b) {
+    if (exact) return (a < 0) == (b < 0);  // what wraps around comes back the same
+    return !std::isfinite(a) || std::isfinite(b);
+  });
 }
 
 xc_dtype dtype_of_dlpack(const nb::dlpack::dtype& type) {
@@ -283,14 +374,28 @@ void Inputs::set(size_t index, nb::handle value, xc_dtype wanted, const char* na
                                 : set_dlpack<nb::ndarray<nb::ro>>(index, value, name);
   if (use != Use::kOnce)
     fail(what_, XC_INVALID_ARGUMENT, "a prepared call binds NumPy arrays or DLPack objects", name);
-  // Scalars and nested lists: whatever NumPy makes of them, in the port's type.
-  PyArray_Descr* descr = nullptr;
-  if (wanted != XC_DTYPE_UNDEFINED)
-    if (const int number = number_of_dtype(wanted); number >= 0)
-      descr = PyArray_DescrFromType(number);
-  const nb::object array =
-      steal(PyArray_FromAny(value.ptr(), descr, 0, 0, NPY_ARRAY_CARRAY_RO, nullptr));
-  set_array(index, array, wanted, name, Use::kOnce);
+  set_array(index, is_array_like(value) ? make_array(value, nullptr) : of_list(value, wanted, name),
+            wanted, name, Use::kOnce);
+}
+
+/// Scalars and nested lists: what NumPy makes of them, in the port's type where it can hold them.
+nb::object Inputs::of_list(nb::handle value, xc_dtype wanted, const char* name) const {
+  if (wanted == XC_DTYPE_STRING) return make_array(value, PyArray_DescrFromType(NPY_OBJECT));
+  nb::object given = make_array(value, nullptr);
+  const int number = wanted == XC_DTYPE_UNDEFINED ? -1 : number_of_dtype(wanted);
+  if (number < 0 || dtype_of_number(PyArray_TYPE(array_of(given))) == wanted) return given;
+  if (!may_become(array_of(given), wanted))
+    fail(what_, XC_INVALID_ARGUMENT,
+         "expected " + std::string(xc_dtype_name(wanted)) + ", got values of dtype " +
+             dtype_text(array_of(given)),
+         name);
+  nb::object converted = make_array(given, PyArray_DescrFromType(number), NPY_ARRAY_FORCECAST);
+  if (!has_values(converted, given, wanted))
+    fail(what_, XC_INVALID_ARGUMENT,
+         std::string("expected ") + xc_dtype_name(wanted) +
+             ", which does not hold every value given",
+         name);
+  return converted;
 }
 
 void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const char* name, Use use) {
@@ -300,15 +405,16 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
   const xc_dtype dtype = dtype_of_number(number);
   const int rank = PyArray_NDIM(array);
   if (dtype == XC_DTYPE_UNDEFINED)
-    fail(what_, XC_UNSUPPORTED,
-         "arrays of dtype " +
-             std::string(
-                 nb::str(nb::handle(reinterpret_cast<PyObject*>(PyArray_DESCR(array)))).c_str()) +
-             " are not supported",
-         name);
+    fail(what_, XC_INVALID_ARGUMENT,
+         "no tensor holds elements of dtype " + dtype_text(array) + conversion_to(wanted), name);
   if (rank > static_cast<int>(kMaxRank))
     fail(what_, XC_LIMIT, "rank " + std::to_string(rank) + " is too high", name);
   if (dtype == XC_DTYPE_STRING) {
+    if (wanted != XC_DTYPE_UNDEFINED && wanted != XC_DTYPE_STRING)
+      fail(what_, XC_INVALID_ARGUMENT,
+           "expected " + std::string(xc_dtype_name(wanted)) + ", got an array of dtype " +
+               dtype_text(array) + conversion_to(wanted),
+           name);
     if (in_place) fail(what_, XC_UNSUPPORTED, "a prepared call takes no strings", name);
     return set_strings(index, value);
   }
@@ -320,9 +426,7 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
     // ml_dtypes leaves the upper bits of a byte as it likes; in a tensor they belong to the number.
     if (in_place)
       fail(what_, XC_UNSUPPORTED, "a prepared call takes no int4, int2, uint4 or uint2", name);
-    const nb::object bytes =
-        steal(PyArray_FromAny(value.ptr(), PyArray_DescrFromType(wide), 0, 0,
-                              NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, nullptr));
+    const nb::object bytes = make_array(value, PyArray_DescrFromType(wide), NPY_ARRAY_FORCECAST);
     set_array(index, bytes, XC_DTYPE_UNDEFINED, name, Use::kOnce);
     view.dtype = dtype;
     return;
@@ -353,16 +457,15 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
     fail(what_, XC_INVALID_ARGUMENT,
          "a prepared call reads aligned arrays in the byte order of the host", name);
   // Swapped bytes, or fields of records: a copy.
-  nb::object copy = steal(PyArray_FromAny(value.ptr(), PyArray_DescrFromType(number), 0, 0,
-                                          NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED, nullptr));
+  const nb::object copy = make_array(value, PyArray_DescrFromType(number), NPY_ARRAY_NOTSWAPPED);
   set_array(index, copy, wanted, name, Use::kOnce);
 }
 
 void Inputs::set_strings(size_t index, nb::handle value) {
   // As an object array in row-major order; elements may be str, bytes or what str() makes a text
   // of.
-  const nb::object objects = steal(PyArray_FromAny(value.ptr(), PyArray_DescrFromType(NPY_OBJECT),
-                                                   0, 0, NPY_ARRAY_CARRAY_RO, nullptr));
+  const nb::object objects =
+      make_array(value, PyArray_DescrFromType(NPY_OBJECT), NPY_ARRAY_FORCECAST);
   auto* array = reinterpret_cast<PyArrayObject*>(objects.ptr());
   const npy_intp count = PyArray_SIZE(array);
   auto** slots = static_cast<PyObject**>(PyArray_DATA(array));

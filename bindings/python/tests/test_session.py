@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import array
+import fractions
 import gc
 import json
 import pathlib
@@ -73,6 +75,69 @@ def test_scalars_and_nested_lists(session):
     scalar = xc.Session(one_op("Neg", "f32", shape=""), jit="off")
     assert scalar.run([3.5])[0] == -3.5
     assert scalar.run([np.float32(2)])[0].shape == ()
+    assert scalar.run([fractions.Fraction(1, 4)])[0] == -0.25
+
+
+class Series:
+    """What other libraries' arrays are: they convert themselves, to whatever type they are asked for."""
+
+    def __init__(self, values):
+        self.values = np.asarray(values)
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values if dtype is None else self.values.astype(dtype)
+
+
+@pytest.mark.parametrize(
+    "short, values",
+    [
+        ("i64", Series([1.5, np.nan])),
+        ("i64", Series([1, None])),
+        ("u8", Series([300, -1])),
+        ("f32", Series([1e300, 1 / 3])),
+        ("f32", Series(["1", "2"])),
+        ("i64", [1.5, 2.9]),
+        ("i64", [np.float32(1)]),
+        ("i64", [2**63]),
+        ("u64", [-1]),
+        ("u8", [300, -1]),
+        ("u8", [np.int64(300)]),
+        ("bool", [2]),
+        ("bool", [0.5]),
+        ("f32", [1e300]),
+        ("f16", [70000]),
+        ("f32", [1 + 2j]),
+        ("f32", ["1"]),
+        ("f32", [1.0, None]),
+        ("i64", array.array("d", [1.5])),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_values_that_the_type_cannot_hold_are_refused(short, values):
+    session = xc.Session(one_op("Identity", short, shape="n"), jit="off")
+    with pytest.raises(xc.Error, match="x") as raised:
+        session.run([values])
+    assert raised.value.status == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize(
+    "short, values, expected",
+    [
+        ("f32", [1, 2**24], [1, 2**24]),
+        ("f32", [True, 0.5], [1, 0.5]),
+        ("f32", [float("inf"), -1e-300], [float("inf"), 0]),
+        ("f16", [np.float64(1.5)], [1.5]),
+        ("u64", [2**64 - 1], [2**64 - 1]),
+        ("u8", [255, True], [255, 1]),
+        ("bool", [1, 0], [True, False]),
+        ("i64", [], []),
+        ("f32", Series(np.float32([1, 2])), [1, 2]),
+        ("f32", array.array("d", [1, 2]), [1, 2]),
+    ],
+)
+def test_values_that_the_type_can_hold(short, values, expected):
+    session = xc.Session(one_op("Identity", short, shape="n"), jit="off")
+    assert session.run([values])[0].tolist() == expected
 
 
 def test_outputs_outlive_the_session_and_are_not_shared():
@@ -155,6 +220,8 @@ def test_strings():
     for x in (np.array([["a", "bé"]], object), np.array([["a", "bé"]]), [["a", "bé"]]):
         (y,) = session.run([x])
         assert y.dtype == object and y.tolist() == [["a", "bé"]]
+    if hasattr(getattr(np, "dtypes", None), "StringDType"):
+        assert session.run([np.array([["a", "bé"]], np.dtypes.StringDType())])[0].tolist() == [["a", "bé"]]
     assert session.run([np.array([[b"raw", "x"]], object)])[0].tolist() == [["raw", "x"]]
 
 
@@ -221,7 +288,9 @@ def test_failing_dlpack_exports_say_why(session):
         ([X[:, :1].repeat(3, 1)], "INVALID_ARGUMENT", "x"),
         ([None], "INVALID_ARGUMENT", "x"),
         (X, "INVALID_ARGUMENT", "list"),
-        ([np.zeros(2, "M8[s]")], "UNSUPPORTED", "x"),
+        ([np.zeros(2, "M8[s]")], "INVALID_ARGUMENT", "x"),
+        ([X.astype(np.longdouble)], "INVALID_ARGUMENT", 'astype("float32")'),
+        ([X.astype(object)], "INVALID_ARGUMENT", 'astype("float32")'),
     ],
 )
 def test_wrong_inputs(session, inputs, status, part):

@@ -68,7 +68,10 @@ class Session:
         """Runs once: inputs in the model's order or by name, outputs in the model's order.
 
         NumPy arrays and DLPack objects on the CPU are used in place; those that are not C-contiguous are copied
-        into memory that the session keeps and `max_memory_bytes` counts. Texts are object or str arrays; None stands for an absent optional input. Sequences are lists (tuples may go in), maps dicts,
+        into memory that the session keeps and `max_memory_bytes` counts. Texts are object or str arrays; None
+        stands for an absent optional input. Series and other arrays that convert themselves are of the type they
+        have, like NumPy's; numbers and nested lists of them become the input's type where it can hold them.
+        Sequences are lists (tuples may go in), maps dicts,
         optionals a value or None. `timeout` is in seconds. Bytes of bool arrays are 0 or 1, which is not
         checked: a view of other bytes as bool gives what it gives. Of 4- and 2-bit integers the lower bits
         count; they are copied."""
