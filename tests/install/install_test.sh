@@ -16,6 +16,7 @@ prefix=$work/prefix
 # Moving it shows that no path was baked in.
 mv "$prefix" "$work/moved"
 prefix=$work/moved
+"$source_dir/tools/check/runpath.py" --relocatable "$prefix/$libdir"/libxcrt*.so.0 "$prefix"/bin/*
 
 if command -v pkg-config >/dev/null; then
   export PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig

@@ -12,4 +12,4 @@ target_link_libraries(xcrt-image PRIVATE xc_options xc_jpeg xc_png xc_webp xc_ti
 set_target_properties(xcrt-image PROPERTIES VERSION ${PROJECT_VERSION}
                                             SOVERSION ${PROJECT_VERSION_MAJOR})
 xc_version_script(xcrt-image xc_image_decode)
-xc_set_rpath(xcrt-image)
+xc_set_installed_rpath(xcrt-image)

@@ -15,10 +15,10 @@ if(TARGET xc)
 endif()
 
 # oneDNN from .deps belongs to no package manager, so it goes beside the library that needs it.
-get_target_property(xc_dnnl_library DNNL::dnnl IMPORTED_LOCATION_RELEASE)
-get_target_property(xc_dnnl_soname DNNL::dnnl IMPORTED_SONAME_RELEASE)
-string(FIND "${xc_dnnl_library}" "${CMAKE_SOURCE_DIR}/.deps/" position)
-if(position EQUAL 0)
+if(xc_dnnl_dir)
+  get_target_property(xc_dnnl_soname DNNL::dnnl IMPORTED_SONAME_RELEASE)
+  install(CODE "file(RPATH_CHANGE FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/$<TARGET_FILE_NAME:xcrt>\"
+                     OLD_RPATH \"\\\$ORIGIN:${xc_dnnl_dir}\" NEW_RPATH \"\\\$ORIGIN\")")
   install(PROGRAMS "${xc_dnnl_library}" DESTINATION "${CMAKE_INSTALL_LIBDIR}"
           RENAME "${xc_dnnl_soname}")
   install(DIRECTORY "${CMAKE_SOURCE_DIR}/.deps/onednn/share/doc/onednn"

@@ -52,7 +52,13 @@ set_target_properties(xcrt PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PRO
 xc_version_script(xcrt ${xc_exports})
 # Closing it leaves it where it is: threads may be inside, and what is made once per process would be made again.
 target_link_options(xcrt PRIVATE -Wl,-z,nodelete)
-xc_set_rpath(xcrt)
+get_target_property(xc_dnnl_library DNNL::dnnl IMPORTED_LOCATION_RELEASE)
+string(FIND "${xc_dnnl_library}" "${CMAKE_SOURCE_DIR}/.deps/" position)
+set(xc_dnnl_dir "")  # where no package manager has put it
+if(position EQUAL 0)
+  get_filename_component(xc_dnnl_dir "${xc_dnnl_library}" DIRECTORY)
+endif()
+xc_set_installed_rpath(xcrt ${xc_dnnl_dir})
 
 # xcrt-jit: the only library that contains LLVM. It exports one C table and is opened at the first
 # compile.
@@ -95,7 +101,7 @@ if(XC_JIT AND xc_codegen_sources)
                                             SOVERSION ${PROJECT_VERSION_MAJOR})
   xc_version_script(xcrt-jit xc_jit_api)
   target_link_options(xcrt-jit PRIVATE -Wl,-z,nodelete)
-  xc_set_rpath(xcrt-jit)
+  xc_set_installed_rpath(xcrt-jit)
   set(XC_HAVE_JIT ON)
 else()
   set(XC_HAVE_JIT OFF)

@@ -78,15 +78,30 @@ function(xc_version_script target)
   set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS "${script}")
 endfunction()
 
-# xc_set_rpath(target): finds its libraries both in the build tree and installed.
+# xc_set_rpath(target): finds its libraries in the build tree.
 function(xc_set_rpath target)
   get_target_property(type ${target} TYPE)
   if(type STREQUAL "EXECUTABLE")
-    set_target_properties(${target} PROPERTIES BUILD_RPATH "$ORIGIN/../lib"
-                          INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+    set_target_properties(${target} PROPERTIES BUILD_RPATH "$ORIGIN/../lib")
   else()
-    set_target_properties(${target} PROPERTIES BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN")
+    set_target_properties(${target} PROPERTIES BUILD_RPATH "$ORIGIN")
   endif()
+endfunction()
+
+# xc_set_installed_rpath(target [dir...]): finds its libraries both in the build tree and installed; in
+# other folders, which the install rules take out again, too. One path serves both: what CMake is to
+# replace when it installs ends in an empty entry, and that is the current directory.
+function(xc_set_installed_rpath target)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    set(path "$ORIGIN/../lib" "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+    list(REMOVE_DUPLICATES path)
+  else()
+    set(path "$ORIGIN")
+  endif()
+  list(APPEND path ${ARGN})
+  set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON
+                                             INSTALL_RPATH "${path}")
 endfunction()
 
 # xc_add_tool(name dir): a program over the public headers.
@@ -102,7 +117,7 @@ function(xc_add_tool name dir)
   xc_precompiled_headers(${name} <base/fmt_extern.h> <xc/xc.hpp> <nlohmann/json.hpp>)
   # CLI11 before 2.3 is compiled anew by every file that sees it: 8 s each.
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
-  xc_set_rpath(${name})
+  xc_set_installed_rpath(${name})
 endfunction()
 
 # xc_add_samples(dir): every sample is a CMake project of its own that takes xc::xcrt from the build
