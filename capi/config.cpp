@@ -50,12 +50,6 @@ const Field& field_of(const ConfigRow& row) {
   fail(Status::kUnsupported, "option {} has no field in xc_config", row.name);
 }
 
-const ConfigRow& row_named(std::string_view name) {
-  for (const ConfigRow& row : config_table())
-    if (row.name == name) return row;
-  fail(Status::kNotFound, "no option named '{}'", name);
-}
-
 xc_config defaults() {
   const xc_config config = XC_CONFIG_INIT;
   return config;
@@ -128,7 +122,7 @@ xc_status xc_config_set(xc_config* config, const char* name, const char* value,
                         xc_error** out_error) {
   return guard(out_error, [&] {
     edit(config, [&](xc_config& full, size_t room) {
-      set(full, row_named(need(name, "name")), need(value, "value"), room);
+      set(full, config_row(need(name, "name")), need(value, "value"), room);
     });
   });
 }
@@ -148,7 +142,7 @@ xc_status xc_config_get(const xc_config* config, const char* name, xc_blob** out
                         xc_error** out_error) {
   return guard(out_error, [&] {
     need(out_value, "out_value");
-    const ConfigRow& row = row_named(need(name, "name"));
+    const ConfigRow& row = config_row(need(name, "name"));
     const Config full = to_config(config);
     std::string text;
     if (row.text) {

@@ -79,7 +79,7 @@ xc_status xc_graph_add_input(xc_graph* graph, const char* name, xc_dtype dtype, 
     if (dtype <= 0 || dtype >= kDTypeCount || dtype == XC_DTYPE_TENSOR)
       fail(Status::kInvalidArgument, "{} is no element type", dtype);
     Type type = Type::tensor(static_cast<DType>(dtype));
-    if (dims) type.dims = located("input " + input, [&] { return parse_dims(dims); });
+    if (dims) type.dims = located("input '" + input + "'", [&] { return parse_dims(dims); });
     *out_value = g.add_input(input, std::move(type));
   });
 }

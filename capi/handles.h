@@ -83,8 +83,9 @@ void put_to_use(xc_op_library* library) noexcept;
 /// Highest rank of a tensor that comes in; Limits::rank of the front ends is the same.
 inline constexpr uint32_t kMaxRank = 16;
 
+/// Of text that is NUL-terminated, as all views are that the library gives; of none: "".
 inline xc_string_view to_view(std::string_view text) {
-  return {text.data(), text.size()};
+  return {text.data() ? text.data() : "", text.size()};
 }
 /// A new blob for the caller.
 xc_blob* make_blob(std::string text);

@@ -22,7 +22,7 @@ enum {
 
 typedef struct xc_cache_entry {
   uint32_t struct_size; /* set by whoever provides the memory */
-  int32_t kind;         /* 0 when the file is no sound entry */
+  int32_t kind;         /* 0, and no kind_name and subject, when the file is no sound entry */
   xc_string_view name;  /* of the file */
   xc_string_view kind_name;
   xc_string_view subject; /* what it is about, for people */

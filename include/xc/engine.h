@@ -80,8 +80,9 @@ XC_API void xc_config_init(xc_config* config, size_t size);
 
 /* Sets one knob by name from text: ("threads", "4"), ("jit", "sync"). Text values (cache_dir) are
  * kept by pointer: `value` must then outlive the use of `config`.
- * Fails with XC_NOT_FOUND (no such knob), XC_INVALID_ARGUMENT (the message lists legal values) and
- * XC_UNSUPPORTED (the struct of the program's older header has no room for the knob).
+ * Fails with XC_NOT_FOUND (no such knob; the message lists them), XC_INVALID_ARGUMENT (the message
+ * lists legal values) and XC_UNSUPPORTED (the struct of the program's older header has no room for
+ * the knob).
  * @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_config_set(xc_config* config, const char* name, const char* value,
                                             xc_error** out_error);
@@ -91,8 +92,9 @@ XC_API XC_NODISCARD xc_status xc_config_set(xc_config* config, const char* name,
  * environment. Fails as xc_config_set(), naming the variable. @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_config_read_environment(xc_config* config, xc_error** out_error);
 
-/* The value of a knob in effect as text, defaults filled in: "auto", "67108864". The caller
- * destroys the blob. Fails with XC_NOT_FOUND. @since 0.1 @stability stable */
+/* The value of a knob in effect as text, defaults filled in: "auto", "67108864"; of threads, as
+ * many as an engine would have. The caller destroys the blob. Fails with XC_NOT_FOUND. @since 0.1
+ * @stability stable */
 XC_API XC_NODISCARD xc_status xc_config_get(const xc_config* config, const char* name,
                                             xc_blob** out_value, xc_error** out_error);
 

@@ -1,7 +1,8 @@
 /* Models: an immutable graph with its weights, after the optimiser's portable passes.
  *
  * Threads: any thread at any time. Ownership: shared (retain, release); a model keeps its engine
- * alive.
+ * alive. Its sessions share the weights as they lie in the model, not what each packs of them
+ * (session.h).
  */
 #ifndef XC_MODEL_H
 #define XC_MODEL_H

@@ -2,6 +2,11 @@
  *
  * Threads: every function but destroy may be called from any thread at any time on one session,
  * also while others run it. Ownership: single; a session keeps its model and engine alive.
+ *
+ * Memory: what kernels want packed or converted of the weights, for most products and convolutions
+ * about as much again as they take in the model, is each session's own; so are plans and what runs
+ * work in. To serve from many threads, share one session, with a prepared call per thread (call.h):
+ * that adds working memory alone.
  */
 #ifndef XC_SESSION_H
 #define XC_SESSION_H
@@ -34,7 +39,8 @@ XC_API XC_NODISCARD xc_status xc_session_create(xc_model* model, const xc_sessio
                                                 xc_session** out_session, xc_error** out_error);
 
 /* Destroys the session. No run may be in progress. Prepared calls and returned tensors stay valid.
- * NULL is allowed. @since 0.1 @stability stable */
+ * Blocks at most for the compile in progress (tens of milliseconds). NULL is allowed. @since 0.1
+ * @stability stable */
 XC_API void xc_session_destroy(xc_session* session);
 
 /* ---- running ---- */

@@ -85,7 +85,7 @@ XC_API int64_t xc_dtype_size(xc_dtype dtype);
 
 /* ---- views: borrowed, valid as long as the function that gives them says ---- */
 
-/* UTF-8 text; also NUL-terminated wherever the library gives it. */
+/* UTF-8 text; also NUL-terminated wherever the library gives it, "" where there is none. */
 typedef struct xc_string_view {
   const char* data;
   uint64_t size;

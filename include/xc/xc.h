@@ -31,7 +31,8 @@
  * THREADS
  * Each header says it for its handle. In short: engine, model, session, tensor (its description),
  * profile, blob and error from any thread at any time; call and graph one thread at a time. Nothing
- * is kept per host thread. With threads = 1 and jit = off the library creates no thread.
+ * is kept per host thread. With threads = 1 and jit = off the library creates no thread that stays;
+ * functions called with less than 256 KiB of stack left may use one while they last.
  *
  * A child made by fork() may use its parent's handles, and sessions then adapt no more, if no other
  * thread of the host was in a function of the library when it was made: what such a thread had

@@ -836,7 +836,8 @@ class Session {
                  static_cast<int64_t>(timeout.count()), &done);
     return done != 0;
   }
-  /// True when nothing is queued, compiling or on trial any more.
+  /// True when nothing is queued or compiling any more; a trial may still be open, for it advances
+  /// only while the session runs.
   bool wait_idle(std::chrono::milliseconds timeout) {
     int32_t idle = 0;
     detail::call(&xc_session_wait_idle, handle(), int64_t{timeout.count()}, &idle);

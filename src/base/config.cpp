@@ -1,9 +1,11 @@
 #include "base/config.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
 
+#include "base/cpu_info.h"
 #include "base/error.h"
 
 namespace xc {
@@ -11,9 +13,10 @@ namespace {
 
 using C = Config;
 constexpr int64_t kMax = INT64_MAX;
+constexpr int64_t kMostThreads = 1024;
 constexpr bool kEngineOnly = true;
 constexpr std::array<ConfigRow, 23> kTable{{
-    {"threads", "XC_THREADS", "", 0, 0, 1024, &C::threads, nullptr,
+    {"threads", "XC_THREADS", "", 0, 0, kMostThreads, &C::threads, nullptr,
      "workers of a run, the calling thread included; 0 = all cores this process may use",
      kEngineOnly},
     {"jit", "XC_JIT", "auto|off|sync|freeze", 0, 0, 3, &C::jit, nullptr,
@@ -70,34 +73,41 @@ std::span<const ConfigRow> config_table() {
   return kTable;
 }
 
-void set_config(Config& config, std::string_view name, std::string_view value) {
+const ConfigRow& config_row(std::string_view name) {
+  for (const ConfigRow& row : kTable)
+    if (row.name == name) return row;
+  std::string names;
   for (const ConfigRow& row : kTable) {
-    if (row.name != name) continue;
-    if (row.text) {
-      config.*row.text = std::string(value);
-      return;
-    }
-    int64_t index = 0;
-    for (std::string_view rest = row.choices; !rest.empty(); ++index) {
-      const size_t bar = rest.find('|');
-      if (rest.substr(0, bar) == value) {
-        config.*row.field = index;
-        return;
-      }
-      rest = bar == std::string_view::npos ? std::string_view{} : rest.substr(bar + 1);
-    }
-    int64_t number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    const bool parsed = error == std::errc{} && end == value.data() + value.size();
-    if (!row.choices.empty())
-      fail(Status::kInvalidArgument, "option {}: '{}' is not one of {}", name, value, row.choices);
-    if (!parsed || number < row.low || number > row.high)
-      fail(Status::kInvalidArgument, "option {}: '{}' is not a number from {} to {}", name, value,
-           row.low, row.high);
-    config.*row.field = number;
+    if (!names.empty()) names += ", ";
+    names += row.name;
+  }
+  fail(Status::kNotFound, "no option named '{}'; there are: {}", name, names);
+}
+
+void set_config(Config& config, std::string_view name, std::string_view value) {
+  const ConfigRow& row = config_row(name);
+  if (row.text) {
+    config.*row.text = std::string(value);
     return;
   }
-  fail(Status::kNotFound, "no option named '{}'", name);
+  int64_t index = 0;
+  for (std::string_view rest = row.choices; !rest.empty(); ++index) {
+    const size_t bar = rest.find('|');
+    if (rest.substr(0, bar) == value) {
+      config.*row.field = index;
+      return;
+    }
+    rest = bar == std::string_view::npos ? std::string_view{} : rest.substr(bar + 1);
+  }
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  const bool parsed = error == std::errc{} && end == value.data() + value.size();
+  if (!row.choices.empty())
+    fail(Status::kInvalidArgument, "option {}: '{}' is not one of {}", name, value, row.choices);
+  if (!parsed || number < row.low || number > row.high)
+    fail(Status::kInvalidArgument, "option {}: '{}' is not a number from {} to {}", name, value,
+         row.low, row.high);
+  config.*row.field = number;
 }
 
 void read_environment(Config& config) {
@@ -109,6 +119,7 @@ void read_environment(Config& config) {
 
 int64_t effective(const Config& config, int64_t Config::* field) {
   if (config.*field != 0) return config.*field;
+  if (field == &C::threads) return std::min<int64_t>(cpu_info().cores, kMostThreads);
   for (const ConfigRow& row : kTable)
     if (row.field == field) return row.fallback;
   return 0;

@@ -52,7 +52,10 @@ struct ConfigRow {
 
 std::span<const ConfigRow> config_table();
 
-/// Sets one knob from text ("threads", "4"; "jit", "sync"). Fails with kNotFound /
+/// Fails with kNotFound, naming those that there are.
+const ConfigRow& config_row(std::string_view name);
+
+/// Sets one knob from text ("threads", "4"; "jit", "sync"). Fails as config_row() and with
 /// kInvalidArgument, naming the legal values.
 void set_config(Config& config, std::string_view name, std::string_view value);
 
@@ -60,7 +63,8 @@ void set_config(Config& config, std::string_view name, std::string_view value);
 /// do. Fails on a malformed value, naming the variable.
 void read_environment(Config& config);
 
-/// The value of a row with the default put in for 0.
+/// The value of a row with the default put in for 0; of threads, the cores that this process may
+/// use.
 int64_t effective(const Config& config, int64_t Config::* field);
 
 /// `base` with the fields of `overrides` that are not 0 (or empty) in their place. Fails with

@@ -4,15 +4,12 @@
 #include <cstdlib>
 
 #include "base/checked.h"
-#include "base/cpu_info.h"
 
 namespace xc {
 
 Engine::Engine(Config config, HostHooks hooks, std::unique_ptr<TierHooks> tier)
     : config_(std::move(config)), hooks_(std::move(hooks)), tier_(std::move(tier)) {
-  constexpr int kMostThreads = 1024;  // as the knob allows
-  const int threads = config_.threads > 0 ? static_cast<int>(config_.threads)
-                                          : std::min(cpu_info().cores, kMostThreads);
+  const auto threads = static_cast<int>(effective(config_, &Config::threads));
   if (hooks_.tasks)
     tasks_ = hooks_.tasks;
   else if (threads <= 1)

@@ -21,6 +21,8 @@ struct Subject {
     return std::any_of(parts.begin(), parts.end(),
                        [](const auto& part) { return part->challenger != nullptr; });
   }
+  /// 0 where no run was measured, as with jit = off.
+  double run_us() const { return first_part().times->run_ns() / 1000.0; }
   double base_run_us() const {
     const auto base = program.base_of(*entry);
     return base ? base->times->run_ns() / 1000.0 : 0.0;
@@ -161,8 +163,8 @@ void write_step(JsonWriter& json, const Subject& of, size_t k) {
 void write_signature(JsonWriter& json, const Subject& of) {
   const Version& first = of.first_part();
   json.field("arena_bytes", first.bound->arena_bytes);
-  json.field("run_us", first.times->run_ns() / 1000.0);
-  json.field("base_run_us", of.base_run_us());
+  if (const double us = of.run_us(); us > 0) json.field("run_us", us);
+  if (const double us = of.base_run_us(); us > 0) json.field("base_run_us", us);
   json.field("on_trial", of.on_trial());
   json.key("symbols").object([&] {
     for (size_t k = 0; k < of.reached->symbols.size(); ++k)
@@ -260,9 +262,10 @@ void print_size(const SizeSummary& size, std::string& out, const std::string& in
 
 void print_signature(const Subject& of, std::string& out) {
   const Version& first = of.first_part();
-  out += fmt::format(", {} bytes of working memory, {:.1f} us per run (base plan {:.1f} us){}",
-                     first.bound->arena_bytes, first.times->run_ns() / 1000.0, of.base_run_us(),
-                     of.on_trial() ? ", a challenger is on trial" : "");
+  out += fmt::format(", {} bytes of working memory", first.bound->arena_bytes);
+  if (const double us = of.run_us(); us > 0) out += fmt::format(", {:.1f} us per run", us);
+  if (const double us = of.base_run_us(); us > 0) out += fmt::format(" (base plan {:.1f} us)", us);
+  if (of.on_trial()) out += ", a challenger is on trial";
 }
 
 void print_program(const Subject& of, std::string& out, const std::string& indent) {

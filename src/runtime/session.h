@@ -53,7 +53,7 @@ class Session {
   /// No further changes: current plans stay, nothing is compiled any more. Kernels that skip zeros
   /// are let go: a run's time is not to depend on values.
   void freeze();
-  /// Blocks until nothing is queued, compiling or on trial; for tests and tools. False on timeout.
+  /// Blocks until nothing is queued or compiling; for tests and tools. False on timeout.
   bool wait_idle(std::chrono::milliseconds timeout);
 
   /// Runs the model on zeros of these dims, one per input, until nothing is left to be compiled or

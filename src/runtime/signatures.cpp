@@ -59,10 +59,16 @@ bool may_have(const Type& type, std::span<const int64_t> dims) {
       [](int64_t given, const Dim& known) { return known.constant().value_or(given) == given; });
 }
 
+std::string place(const Value& input) {
+  return fmt::format("input '{}'", input.name);
+}
+
 [[noreturn]] void refuse(const Value& input, DType dtype, std::span<const int64_t> dims) {
-  fail(Status::kInvalidArgument, "input '{}': expected {}, got {}{}", input.name, input.type.text(),
-       dtype == DType::kUndefined ? "nothing" : xc::name(dtype),
-       to_text(Dims(dims.begin(), dims.end())));
+  throw Error(Status::kInvalidArgument,
+              fmt::format("expected {}, got {}{}", input.type.text(),
+                          dtype == DType::kUndefined ? "nothing" : xc::name(dtype),
+                          to_text(Dims(dims.begin(), dims.end()))),
+              place(input));
 }
 
 }  // namespace
@@ -189,9 +195,11 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
   for (const Plan::InputCheck& check : base_plan_->input_checks) {
     const auto expected = check.expected.evaluate(lookup);
     if (expected && *expected != inputs[check.input].dims[check.axis])
-      fail(Status::kInvalidArgument, "input '{}': dim {} must be {} = {} here, got {}",
-           graph_->value(graph_->inputs[check.input]).name, check.axis, check.expected.text(),
-           *expected, inputs[check.input].dims[check.axis]);
+      throw Error(
+          Status::kInvalidArgument,
+          fmt::format("dim {} must be {} = {} here, got {}", check.axis, check.expected.text(),
+                      *expected, inputs[check.input].dims[check.axis]),
+          place(graph_->value(graph_->inputs[check.input])));
   }
   entry->key = std::move(key);
   // Where nothing is left to the run, what is wrong is the model.

@@ -8,8 +8,13 @@
 #include "check.h"
 
 struct seen {
-  int objects, unsound, bad_size, no_subject;
+  int objects, unsound, bad_size, no_subject, bad_text;
+  char object[80]; /* the name of one */
 };
+
+static int is_text(xc_string_view view) {
+  return view.data && view.data[view.size] == '\0';
+}
 
 static void visit(void* user_data, const xc_cache_entry* entry) {
   struct seen* seen = user_data;
@@ -17,6 +22,10 @@ static void visit(void* user_data, const xc_cache_entry* entry) {
   seen->objects += entry->kind == XC_CACHE_OBJECT;
   seen->unsound += entry->problem.size > 0;
   seen->no_subject += entry->problem.size == 0 && entry->subject.size == 0;
+  seen->bad_text += !is_text(entry->name) || !is_text(entry->kind_name) ||
+                    !is_text(entry->subject) || !is_text(entry->problem);
+  if (entry->kind == XC_CACHE_OBJECT)
+    snprintf(seen->object, sizeof seen->object, "%s", entry->name.data);
 }
 
 /* y = tanh(x) * x + x, run once in mode sync: what is compiled is kept. Returns how many regions
@@ -62,17 +71,24 @@ static int64_t run_model(const char* directory) {
 
 int main(void) {
   char directory[] = "/tmp/xc-capi-cache-XXXXXX";
-  char missing[64];
+  char missing[64], damaged[120];
   xc_error* error = NULL;
   int64_t removed = -1, left = -1, compiled;
-  struct seen seen = {0, 0, 0, 0};
+  struct seen seen = {0, 0, 0, 0, 0, ""}, after = seen;
   if (!CHECK(mkdtemp(directory) != NULL)) return check_result();
   CHECK_OK(xc_cache_visit(directory, visit, &seen, &error));
   CHECK(seen.objects == 0);
   compiled = run_model(directory);
   CHECK_OK(xc_cache_visit(directory, visit, &seen, &error));
-  CHECK(seen.unsound == 0 && seen.bad_size == 0 && seen.no_subject == 0);
+  CHECK(seen.unsound == 0 && seen.bad_size == 0 && seen.no_subject == 0 && seen.bad_text == 0);
   CHECK(seen.objects == compiled);
+  if (seen.objects > 0) {
+    snprintf(damaged, sizeof damaged, "%s/%s", directory, seen.object);
+    CHECK(truncate(damaged, 100) == 0);
+    CHECK_OK(xc_cache_visit(directory, visit, &after, &error));
+    CHECK(after.unsound == 1 && after.objects == seen.objects - 1);
+    CHECK(after.bad_size == 0 && after.bad_text == 0);
+  }
   CHECK_OK(xc_cache_prune(directory, 1 << 20, &removed, &left, &error));
   CHECK(removed == 0);
   CHECK_OK(xc_cache_prune(directory, 0, &removed, &left, &error));

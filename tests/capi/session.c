@@ -363,11 +363,13 @@ static void adaptation(void) {
   for (i = 0; i < 3; ++i) { /* negative, of another size, and that too large to try */
     const xc_shape wrong = {unfit[i], 2, 0};
     CHECK(xc_session_warm_up(session, &wrong, 1, 1, NULL, &error) == XC_INVALID_ARGUMENT);
-    CHECK_CONTAINS(xc_error_message(error), "input 'x': expected f32[n, 2], got f32[");
+    CHECK_CONTAINS(xc_error_text(error), "input 'x': expected f32[n, 2], got f32[");
+    CHECK_TEXT(xc_error_where(error), "input 'x'");
     xc_error_destroy(error);
     error = NULL;
     CHECK(xc_session_explain(session, 0, &wrong, 1, &text, &error) == XC_INVALID_ARGUMENT);
-    CHECK_CONTAINS(xc_error_message(error), "input 'x': expected f32[n, 2], got f32[");
+    CHECK_CONTAINS(xc_error_text(error), "input 'x': expected f32[n, 2], got f32[");
+    CHECK_TEXT(xc_error_where(error), "input 'x'");
     xc_error_destroy(error);
     error = NULL;
   }

@@ -212,6 +212,10 @@ class Tool(unittest.TestCase):
         self.assertNotIn("profile", plan)
         x = self.write("ex.npy", self.good["in_x"])
         self.assertIn("n=2", self.xc("explain", self.model, "--input", f"x={x}"))
+        # Nothing is measured without a jit: no time is told, rather than 0.
+        unmeasured = ("--input", f"x={x}", "--runs", "20", "--jit", "off")
+        self.assertNotIn("us per run", self.xc("explain", self.model, *unmeasured))
+        self.assertNotIn("run_us", json.loads(self.xc("explain", self.model, "--json", *unmeasured)))
 
     def test_explain_profile(self) -> None:
         text = self.xc("explain", self.model, "--profile", "--runs", "50", "--shape", "x=4x2", "--jit", "sync")
@@ -324,6 +328,7 @@ class Tool(unittest.TestCase):
             for key in ("t1_s", "t10_s", "t100_s", "t120_s", "worst_first_ratio", "rss_growth_mb"):
                 self.assertIn(key, row)
             self.assertLessEqual(row["t1_s"], row["t100_s"])
+            self.assertEqual(row["threads"], 1)
         self.assertIn("n", self.xc("bench", self.model, "--stream", "q=1:2:uniform", expect=2))
         self.xc("bench", self.model, "--stream", "x=1:4:uniform", "--calls", "20")  # by input
 

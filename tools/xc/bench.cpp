@@ -3,7 +3,6 @@
 
 #include "bench.h"
 
-#include <sched.h>
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
@@ -84,11 +83,6 @@ class Runner {
   std::vector<xc_tensor*> outputs_;
   xcrt::detail::Owner<xc_call, &xc_call_destroy> call_;
 };
-
-int usable_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
 
 /// Columns are as wide as their key or first value.
 class Table {
@@ -235,7 +229,7 @@ ordered_json measure(const BenchFlags& flags, const std::string& model) {
 
   ordered_json row;
   row["model"] = model;
-  row["threads"] = threads == "0" ? usable_cores() : std::stoi(threads);
+  row["threads"] = std::stoi(threads);
   row["jit"] = jit;
   row["load_ms"] = thousandths(loaded.load_ms);
   row["first_us"] = thousandths(first);

@@ -51,7 +51,7 @@ ordered_json measure_stream(const BenchFlags& flags, const std::string& model) {
   ordered_json row;
   row["model"] = model;
   row["stream"] = flags.stream;
-  row["threads"] = config.get("threads");
+  row["threads"] = std::stoi(config.get("threads"));
   row["jit"] = config.get("jit");
   row["load_ms"] = rounded(loaded.load_ms);
   double total_ms = loaded.load_ms, memory = 0;

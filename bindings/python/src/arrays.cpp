@@ -175,7 +175,7 @@ int number_of_bytes(xc_dtype dtype) {
 
 xcrt::Error failure(const char* what, xc_status status, const std::string& message,
                     const char* name) {
-  const std::string where = std::string(what) + " " + name;
+  const std::string where = name ? std::string(what) + " '" + name + "'" : what;
   return {status, (std::string(xc_status_name(status)) + ": " + where + ": " + message).c_str(),
           where};
 }

@@ -24,9 +24,10 @@ class Inputs {
   /// later.
   enum class Use { kOnce, kRead, kWritten };
   /// Fills view `index` from an array, DLPack object, scalar, nested list or None. `wanted` is the
-  /// port's dtype (0 = any), `name` its name for messages. What has a type of its own is checked
-  /// like an array; numbers and lists of them become the wanted type where it can hold them. Unless
-  /// for kOnce, whatever needs a copy is refused; for kWritten, read-only memory too.
+  /// port's dtype (0 = any), `name` its name for messages, null where it has none. What has a type
+  /// of its own is checked like an array; numbers and lists of them become the wanted type where it
+  /// can hold them. Unless for kOnce, whatever needs a copy is refused; for kWritten, read-only
+  /// memory too.
   void set(size_t index, nb::handle value, xc_dtype wanted, const char* name, Use use = Use::kOnce);
   /// A tensor that is there already: strings, sequences, maps. None for an empty one.
   void set_tensor(size_t index, xcrt::Tensor tensor);

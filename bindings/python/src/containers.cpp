@@ -32,7 +32,7 @@ xc_dtype dtype_of_text(std::string_view type) {
 }
 
 [[noreturn]] void fail(const char* name, std::string_view type, const char* wanted) {
-  const std::string where = std::string("input ") + name;
+  const std::string where = std::string("input '") + name + "'";
   throw xcrt::Error(
       XC_INVALID_ARGUMENT,
       ("INVALID_ARGUMENT: " + where + ": a " + std::string(type) + " wants " + wanted).c_str(),

@@ -57,22 +57,22 @@ nb::object attribute_of(const xcrt::OpCall& call, const char* name, int32_t kind
 /// Writes what the function gave for output `index`.
 void store(xcrt::OpCall& call, uint32_t index, nb::handle value) {
   const bool array = PyObject_HasAttrString(value.ptr(), "dtype");
-  const std::string name = std::to_string(index);
+  const std::string output = "output " + std::to_string(index);
   // Numbers and lists take the type of the output, which allocating tells; arrays have their own.
-  xcrt::Tensor given = tensor_of(value, XC_DTYPE_UNDEFINED, "output", name.c_str());
+  xcrt::Tensor given = tensor_of(value, XC_DTYPE_UNDEFINED, output.c_str(), nullptr);
   const xc_tensor_view to = call.allocate(index, given.dims());
   if (given.dtype() != to.dtype) {
     if (array)
       throw xcrt::Error(XC_INVALID_ARGUMENT,
-                        ("output " + name + " is " + xc_dtype_name(given.dtype()) +
-                         ", the signature says " + xc_dtype_name(to.dtype))
+                        (output + " is " + xc_dtype_name(given.dtype()) + ", the signature says " +
+                         xc_dtype_name(to.dtype))
                             .c_str(),
                         {});
-    given = tensor_of(value, to.dtype, "output", name.c_str());
+    given = tensor_of(value, to.dtype, output.c_str(), nullptr);
     const xcrt::Dims dims = given.dims();
     if (!std::equal(dims.begin(), dims.end(), to.dims, to.dims + to.rank))
       throw xcrt::Error(XC_INVALID_ARGUMENT,
-                        ("output " + name + " changed its shape while it was read").c_str(), {});
+                        (output + " changed its shape while it was read").c_str(), {});
   }
   if (to.dtype == XC_DTYPE_STRING) {
     std::vector<std::string_view> texts(static_cast<size_t>(given.size()));

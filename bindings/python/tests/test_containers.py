@@ -96,10 +96,10 @@ def test_optionals():
         ("map(i64, f32[])", [1, 2], "a map(i64, f32[]) wants a dict"),
         ("seq(f32[*])", [A, None], "None is no array"),
         ("seq(f32[*])", [A.astype("f8")], "input 'v': expected seq(f32[*])"),
-        ("seq(i64[*])", [[1.5, 2]], "input v: expected i64, got values of dtype float64"),
+        ("seq(i64[*])", [[1.5, 2]], "input 'v': expected i64, got values of dtype float64"),
         ("seq(f32[*])", [A.astype(object)], 'convert it with astype("float32")'),
-        ("map(i64, f32[])", {1.5: 2}, "input v: expected i64, got values of dtype float64"),
-        ("map(i64, f32[])", {1: 1e300}, "input v: expected f32, which does not hold every value given"),
+        ("map(i64, f32[])", {1.5: 2}, "input 'v': expected i64, got values of dtype float64"),
+        ("map(i64, f32[])", {1: 1e300}, "input 'v': expected f32, which does not hold every value given"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:overflow")
