@@ -63,7 +63,7 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   const auto buckets = table[0].constant(), heads = table[1].constant();
   if (!buckets || !heads) return {};
   const auto places = [&](size_t i, int64_t axis) {
-    const ValueId length = e.add("Reshape", {e.in(i), e.ints({1})});
+    const ValueId length = e.add("Max", {e.add("Reshape", {e.in(i), e.ints({1})}), e.integer(0)});
     return e.add("Unsqueeze", {e.count_up(length), e.ints({axis})});
   };
   const ValueId ahead = e.add("Sub", {places(kKeys, 0), places(kQueries, 1)});

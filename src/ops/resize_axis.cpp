@@ -74,7 +74,8 @@ ResizeSample weighted_sample(const ResizeMode& mode, const ResizeAxis& axis, dou
 }  // namespace
 
 std::vector<ResizeSample> resize_samples(const ResizeMode& mode, const ResizeAxis& axis) {
-  XC_CHECK(axis.input > 0 || axis.output == 0);
+  if (axis.input == 0 && axis.output > 0)
+    fail(Status::kRange, "an empty axis cannot be resized to {}", axis.output);
   const auto last = static_cast<double>(axis.input - 1);
   std::vector<ResizeSample> out;
   for (int64_t o = 0; o < axis.output; ++o) {
