@@ -1,6 +1,7 @@
 #include "refused_memory.h"
 
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <new>
 

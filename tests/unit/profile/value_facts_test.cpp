@@ -59,7 +59,7 @@ TEST_CASE("profile/value_facts: zeros of a few elements are counted, of many est
 TEST_CASE("profile/value_facts: the share of zeros lately is that of the last dozen looks or so") {
   Watching facts(DType::kF32);
   Tensor x(DType::kF32, {64});
-  const auto look = [&, number = uint64_t{0}](int times, float value) mutable {
+  auto look = [&, number = uint64_t{0}](int times, float value) mutable {
     std::fill_n(x.as<float>(), 64, value);
     for (int k = 0; k < times; ++k) facts.look(++number, 1, x.view());
     const ValueFacts::Fact fact = facts.of(1);
