@@ -229,18 +229,16 @@ class Contraction {
       : e_(e), output_(output), sizes_(std::move(sizes)) {}
 
   /// Whether an operand may be taken: not where a label repeats, or where sizes may have to be
-  /// spread in the run.
+  /// spread in the run to one that is no number.
   bool takes(const SymDims& dims, const Labels& labels) const {
     if (repeats(labels)) return false;
     for (size_t k = 0; k < labels.size(); ++k)
-      // Sizes that only a run shows to be equal are for MatMul to check, where they lead it.
-      if (!is_spread(dims[k], labels[k]) && !(dims[k] == sizes_.at(labels[k])) &&
-          !contains(output_, labels[k]))
-        return false;
+      if (may_spread(dims[k], labels[k]) && !sizes_.at(labels[k]).is_constant()) return false;
     return true;
   }
 
   void take(ValueId value, const SymDims& dims, const Labels& labels, bool constant) {
+    value = widened(value, dims, labels);
     std::vector<int64_t> spread;
     Labels own;
     for (size_t k = 0; k < labels.size(); ++k) {
@@ -268,6 +266,21 @@ class Contraction {
   }
 
  private:
+  /// Is it for the run to show whether an axis has its label's size, or 1? (Those of the result are
+  /// for MatMul to check, where they lead it.)
+  bool may_spread(const Dim& size, Label label) const {
+    return !is_spread(size, label) && !(size == sizes_.at(label)) && !contains(output_, label);
+  }
+
+  /// An operand with the sizes of its labels where it is for the run to show whether it has them.
+  ValueId widened(ValueId value, const SymDims& dims, const Labels& labels) {
+    std::vector<int64_t> target(labels.size(), 1);
+    for (size_t k = 0; k < labels.size(); ++k)
+      if (may_spread(dims[k], labels[k])) target[k] = sizes_.at(labels[k]).value();
+    const bool any = std::any_of(target.begin(), target.end(), [](int64_t n) { return n != 1; });
+    return any ? e_.add("Expand", {value, e_.ints(std::move(target))}) : value;
+  }
+
   /// An axis of size 1 that stands for a larger one.
   bool is_spread(const Dim& size, Label label) const {
     return size == Dim(1) && !(sizes_.at(label) == Dim(1));
