@@ -195,8 +195,11 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
   context.on_trial = turn.trial;
   try {
     Executor(*this, context, options).run(turn, n, input_data, outputs);
+  } catch (const Error& error) {
+    tell_failed(context, error.status());
+    throw;
   } catch (...) {
-    if (TierHooks* tier = context.on_trial ? known_tier() : nullptr) tier->failed(*this);
+    tell_failed(context, Status::kInternal);
     throw;
   }
   try {
@@ -205,6 +208,12 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
   } catch (...) {
     // The results are the caller's already: that nothing is learnt from the run is all it may cost.
   }
+}
+
+void Program::tell_failed(const RunContext& context, Status status) const noexcept {
+  if (!context.on_trial) return;
+  const bool ended = status == Status::kCancelled || status == Status::kDeadline;
+  if (TierHooks* tier = known_tier()) tier->failed(*this, ended);
 }
 
 }  // namespace xc

@@ -42,11 +42,12 @@ class TierHooks {
   /// the run's signature, then for each later segment. `compiles`: false where the run is to start
   /// no compilation; a trial that it took part in is judged all the same. Must be quick.
   virtual void sampled(Program& program, SignatureEntry& entry, double runs, bool compiles) = 0;
-  /// Whether there is anyone to end a trial; else runs take no side that nobody judges.
+  /// Whether there is anyone to end a trial, and to do what is left to a background thread; else
+  /// runs take no side that nobody judges.
   virtual bool judges() const = 0;
-  /// A run that took part in a trial ended with an error (a deadline, a cancellation, bad data): it
-  /// has no time to compare. Must be quick; throws nothing.
-  virtual void failed(Program& program) noexcept = 0;
+  /// A run that took part in a trial ended with an error: it has no time to compare. `ended`: by
+  /// the host, with a deadline or a cancellation. Must be quick; throws nothing.
+  virtual void failed(const Program& program, bool ended) noexcept = 0;
   /// Keeps an event of the runtime's own with the program's, and delivers it.
   virtual void record(Program& program, Event event) = 0;
   /// Adds what the tier knows (regions, compile cost, savings) to a summary; `details`: regions and

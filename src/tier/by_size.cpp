@@ -67,7 +67,7 @@ std::vector<const Tier::Group*> Tier::chosen(const ProgramState& state, const Si
       for (size_t k = 0; k < state.groups.size(); ++k) {
         const Group* group = state.groups[k].get();
         if (group->places.front().blocks != blocks || (group->special_of != nullptr) != special ||
-            !group->kernel || group->wrong || group == without)
+            !group->kernel || group->wrong || group == without || (group->zeros && state.frozen))
           continue;
         if (special && (!facts[k].applies || !stands(group->special_of))) continue;
         if (group->part_of && covered_by(out, *group->part_of)) continue;
@@ -165,7 +165,7 @@ void Tier::bind_anew(Program& program, ProgramState& state, SignatureEntry& entr
   {
     std::unique_lock data(state.data);
     const bool wrong = is_wrong(state, *now);
-    if (state.frozen && !wrong) {
+    if (state.frozen && !wrong && !skips_zeros(state, *now)) {
       data.unlock();
       return program.settle(entry);
     }

@@ -12,15 +12,18 @@ namespace xc {
 namespace {
 
 constexpr uint64_t kFirstLook = 3;  // samples before regions are searched
-constexpr uint64_t kWatchSamples = 32;
-constexpr double kDrift = 1.15;  // a live region this much slower than what it replaced is doubted
 
 }  // namespace
 
 double Tier::predicted_in(Group& group, const Fact& fact, const Version& version) {
   if (group.cost.product_flops == Dim(0)) return fact.predicted_s;
+  const Bound& bound = *version.bound;
+  const auto size_of = [&](const std::string& symbol) {
+    return symbol_value(*bound.plan, bound.symbols, symbol);
+  };
+  const double predicted_s = group.zeros ? group.zeros->seconds(size_of) : fact.predicted_s;
   const double known = host_speed().product_rate, seen = group.product_rate_in(version);
-  return seen > known ? fact.predicted_s * known / seen : fact.predicted_s;
+  return seen > known ? predicted_s * known / seen : predicted_s;
 }
 
 void Tier::sampled(Program& program, SignatureEntry& entry, double runs, bool compiles) {
@@ -52,14 +55,15 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs, bool co
   const Sample sample{entry, *published.active, facts, runs, now, prices()};
   count_sizes(*state, sample);
   consider_zeros(state, program, entry);
-  Queued queued;
+  Wanted wanted;
   for (size_t k = 0; k < state->groups.size(); ++k) {
     Group& group = *state->groups[k];
     if (group.segment == entry.segment && !group.wrong && facts[k].applies)
-      add_sample(state, group, facts[k], sample, queued);
+      add_sample(state, group, facts[k], sample, wanted);
   }
+  if (wanted.trial && !state->trial.group) post_trial(state, *wanted.trial, wanted.doubted, entry);
   data.unlock();
-  post_queued(program, state, std::move(queued));
+  post_queued(program, state, std::move(wanted.compiles));
 }
 
 void Tier::count_to_search(const StatePtr& state, const SignatureEntry& entry) {
@@ -78,9 +82,24 @@ void Tier::sampled_on_trial(const StatePtr& state, SignatureEntry& entry,
                             const Published& published) {
   constexpr uint64_t kLook = 6, kEvery = 2;  // samples of both sides together
   if (!is_tried(*state, published)) return leave_ended_trial(state, entry);
-  const uint64_t n = ++state->trial.samples;
-  state->trial.seen_ns = steady_ns();
-  if (state->trial.judge_posted || n < kLook || n % kEvery != 0) return;
+  Trial& trial = state->trial;
+  const uint64_t n = ++trial.samples;
+  trial.seen_ns = steady_ns();
+  if (n >= kLook && n % kEvery == 0) post_judge(state);
+  if (faults_.eager) return;
+  // What both sides have in use may become slow meanwhile.
+  const Facts& facts = known_facts(*state, entry);
+  const Version& version = *published.active;
+  for (size_t k = 0; k < state->groups.size(); ++k) {
+    Group& group = *state->groups[k];
+    if (group.segment == entry.segment && !group.wrong && &group != trial.group &&
+        uses(*state, *version.bound->plan, group))
+      watch(group, facts[k].size, entry, version, trial.seen_ns);
+  }
+}
+
+void Tier::post_judge(const StatePtr& state) {
+  if (state->trial.judge_posted) return;
   post(state, [this](Program& p, ProgramState& s) { judge(p, s); }, nullptr, Charge::kSoon);
   state->trial.judge_posted = true;
 }
@@ -95,7 +114,7 @@ void Tier::count_sizes(ProgramState& state, const Sample& sample) {
 }
 
 void Tier::add_sample(const StatePtr& state, Group& group, const Fact& fact, const Sample& sample,
-                      Queued& queued) {
+                      Wanted& wanted) {
   if (group.state == RegionState::kQueued)  // what waiting loses is what the queue goes by
     return add_loss(group, group.seconds_in(sample.version), sample);
   if (group.state == RegionState::kVerifying) return ask_again_for_inputs(state, group, sample);
@@ -103,11 +122,13 @@ void Tier::add_sample(const StatePtr& state, Group& group, const Fact& fact, con
     ran_fused(state, group, fact.size, sample);
   else if (!ran_base(state, group, fact, sample))
     return;
-  if (group.state == RegionState::kCandidate)
-    queue_if_worth(*state, group, sample, queued);
-  else if (!state->trial.group && !state->trial_posted &&
-           group.policy.wants(fact.size, sample.prices, sample.now_s()) != policy::Trial::kNone)
-    post_trial(state, group, sample.entry);
+  if (!may_try(*state, group)) return;
+  if (group.state == RegionState::kCandidate) return queue_if_worth(*state, group, sample, wanted);
+  if (wanted.doubted ||
+      group.policy.wants(fact.size, sample.prices, sample.now_s()) == policy::Trial::kNone)
+    return;
+  wanted.doubted = group.policy.doubted(fact.size);
+  if (!wanted.trial || wanted.doubted) wanted.trial = &group;
 }
 
 void Tier::add_loss(Group& group, double base_s, const Sample& sample) {
@@ -165,10 +186,10 @@ bool Tier::ran_base(const StatePtr& state, Group& group, const Fact& fact, const
 }
 
 void Tier::queue_if_worth(const ProgramState& state, Group& group, const Sample& sample,
-                          Queued& queued) {
-  const bool wanted = faults_.eager || (state.warming > 0 && group.policy.regret_s() > 0) ||
-                      group.policy.worth_compiling(sample.prices, !any_compiled_);
-  if (!wanted) return;
+                          Wanted& wanted) {
+  const bool worth = faults_.eager || (state.warming > 0 && group.policy.regret_s() > 0) ||
+                     group.policy.worth_compiling(sample.prices, !any_compiled_);
+  if (!worth) return;
   Event event = event_of(EventKind::kQueued, group);
   event.base_us = group.seconds_in(sample.version) * 1e6;
   event.regret_ms = group.policy.regret_s() * 1e3;
@@ -177,18 +198,23 @@ void Tier::queue_if_worth(const ProgramState& state, Group& group, const Sample&
   group.urgency.queued_per_s = group.urgency.loss_per_s;
   group.room_tries = 0;
   group.asked_by = sample.entry.weak_from_this();
-  queued.emplace_back(&group, std::move(event));
+  wanted.compiles.emplace_back(&group, std::move(event));
 }
 
-void Tier::post_trial(const StatePtr& state, Group& group, SignatureEntry& entry) {
-  post(state, [this, &group, weak = entry.weak_from_this()](Program& p, ProgramState& s) {
+void Tier::post_trial(const StatePtr& state, Group& group, bool doubted, SignatureEntry& entry) {
+  bool ProgramState::* const posted =
+      doubted ? &ProgramState::confirm_posted : &ProgramState::trial_posted;
+  if ((*state).*posted) return;
+  const std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
+  const auto start = [this, &group, weak, posted](Program& p, ProgramState& s) {
     const AtEnd done([&] {
       std::lock_guard lock(s.data);
-      s.trial_posted = false;
+      s.*posted = false;
     });
     if (const auto target = weak.lock()) start_trial(p, s, group, target);
-  });
-  state->trial_posted = true;  // `data` is held: the job waits for it
+  };
+  post(state, start, nullptr, doubted ? Charge::kSoon : Charge::kBudget);
+  (*state).*posted = true;  // `data` is held: the job waits for it
 }
 
 void Tier::post_queued(Program& program, const StatePtr& state, Queued queued) {
@@ -204,36 +230,42 @@ void Tier::post_queued(Program& program, const StatePtr& state, Queued queued) {
   }
 }
 
-void Tier::failed(Program& program) noexcept {
-  constexpr int kFailures = 3;  // a host may cancel a run now and then
+void Tier::failed(const Program& program, bool ended) noexcept {
+  constexpr int kFailures = 3;
   const auto state = std::static_pointer_cast<ProgramState>(program.tier_state);
   if (!state || thread_.lost()) return;
   try {
     const std::unique_lock data(state->data, std::try_to_lock);
-    if (data && ++state->trial.failures >= kFailures) give_up_trial(state, true);
+    if (!data) return;
+    Trial& trial = state->trial;
+    if (!ended) {
+      if (++trial.failures >= kFailures) give_up_trial(state, true);
+    } else if (++trial.ended % Trial::kEnded == 0 && trial.group) {
+      post_judge(state);
+    }
   } catch (...) {
     // Without memory for the job; the next failure asks again.
   }
 }
 
 void Tier::give_up_trial(const StatePtr& state, bool failed) {
-  if (!state->trial.group || state->trial_posted) return;
-  const auto end = [this, failed](Program& p, ProgramState& s) {
+  if (!state->trial.group || state->end_posted) return;
+  const auto end = [this, failed, began_ns = state->trial.began_ns, seen_ns = state->trial.seen_ns](
+                       Program& p, ProgramState& s) {
     const AtEnd done([&] {
       std::lock_guard lock(s.data);
-      s.trial_posted = false;
+      s.end_posted = false;
     });
     {
       std::lock_guard lock(s.data);
-      if (Group* group = s.trial.group; group && failed)
-        group->policy.failed(s.trial.size, static_cast<double>(steady_ns()) * 1e-9);
-      else if (group)
-        group->policy.postpone(s.trial.size);
+      const Trial& trial = s.trial;
+      if (!trial.group || trial.began_ns != began_ns) return;
+      if (!failed && may_try(s, *trial.group) && trial.seen_ns != seen_ns) return;  // runs came
     }
-    end_trial(p, s, false);
+    abandon_trial(p, s, failed);
   };
   post(state, end, nullptr, Charge::kSoon);
-  state->trial_posted = true;
+  state->end_posted = true;
 }
 
 /// Testing: another plan at every run, alternating between the base plan and the best one.
@@ -290,34 +322,29 @@ void Tier::follow(const StatePtr& state, SignatureEntry& entry, const Facts& fac
   }
 }
 
-/// Compares a live region, 32 samples at a time, with what it replaced: known from the trial on the
-/// signature that decided it, elsewhere the first samples times the trial's ratio.
+/// Compares a live region, a window of samples at a time, with what it replaced: known from the
+/// trial on the signature that decided it, elsewhere the first window's times the trial's ratio.
+/// Trials of others, which change the plan, are no new beginning.
 void Tier::watch(Group& group, int size, SignatureEntry& entry, const Version& version,
                  int64_t now) {
   Group::Watch& watch = group.watch;
-  const uint64_t samples = version.times->samples();
-  const bool same = watch.entry == &entry && watch.times == version.times.get();
   // One signature at a time; another when that one is used no more.
   if (watch.entry && watch.entry != &entry && now - watch.seen_ns < 4 * kPatienceNs) return;
+  if (watch.entry != &entry) watch = {.entry = &entry};
+  const uint64_t samples = version.times->samples();
+  const double seconds = group.seconds_in(version) * static_cast<double>(samples);
+  const bool known = watch.times == version.times.get() && samples >= watch.samples;
+  const bool full = known && watch.window.add(samples - watch.samples, seconds - watch.seconds);
+  watch.times = version.times.get();
   watch.seen_ns = now;
-  if (same && samples < watch.samples + kWatchSamples) return;
-  const double ns = group.seconds_in(version) * 1e9 * static_cast<double>(samples);
-  const policy::RegionPolicy::AtSize* measured = group.policy.measured(size);
-  if (same && measured && measured->base_s > 0 && measured->fused_s > 0) {
-    const double mean_s = (ns - watch.ns) / static_cast<double>(samples - watch.samples) * 1e-9;
-    if (watch.reference_s == 0)
-      watch.reference_s = group.decided_on.lock().get() == &entry
-                              ? measured->base_s
-                              : mean_s * measured->base_s / measured->fused_s;
-    watch.alarms = mean_s > kDrift * watch.reference_s ? watch.alarms + 1 : 0;
-    if (watch.alarms >= 2) {
-      watch.alarms = 0;
-      group.policy.doubt(size);
-    }
-  }
-  if (!same) watch = {.entry = &entry, .times = version.times.get(), .seen_ns = now};
   watch.samples = samples;
-  watch.ns = ns;
+  watch.seconds = seconds;
+  const policy::RegionPolicy::AtSize* measured = group.policy.measured(size);
+  if (!full || !measured || !(measured->base_s > 0) || !(measured->fused_s > 0)) return;
+  const bool decided = group.decided_on.lock().get() == &entry;
+  if (watch.window.look(decided ? measured->base_s
+                                : watch.window.mean_s() * measured->base_s / measured->fused_s))
+    group.policy.doubt(size);
 }
 
 }  // namespace xc

@@ -37,7 +37,7 @@ namespace tier {
 /// What a product that skips zeros is predicted by.
 struct ZeroSkipping {
   std::shared_ptr<Kernel> kernel;  ///< over the region's operands
-  double density = 1;              ///< share of its first operand that is not zero, as seen
+  double density = 1;              ///< share of its first operand that is not zero, lately
   Dim elements, columns;           ///< of that operand; of the result
   Dim moved_bytes, right_bytes;    ///< of that operand and the result; of the other operand
   Dim depth;                       ///< of the product
@@ -91,15 +91,14 @@ struct Group {
   bool uncompared = false;  ///< no made-up sizes gave an element: a live run has to show it
   bool shared = false;      ///< its code was made for another session
   std::string code_key;     ///< in the persistent cache; empty = not kept
-  // Watching a live region: times since the last look (see watch()).
+  // Watching a live region on one signature (see watch()).
   struct Watch {
     const SignatureEntry* entry = nullptr;
     const BoundTimes* times = nullptr;
     int64_t seen_ns = 0;
-    uint64_t samples = 0;
-    double ns = 0;
-    double reference_s = 0;  ///< what it replaced takes on this signature
-    int alarms = 0;
+    uint64_t samples = 0;  ///< of `times`, taken over into `window`
+    double seconds = 0;    ///< of those
+    policy::Watch window{};
   } watch;
   /// What waiting for its code loses, for the queue: read without state.data.
   struct Urgency {
@@ -163,8 +162,10 @@ struct Trial {
   std::vector<std::weak_ptr<SignatureEntry>> entries;
   uint64_t samples = 0;
   int64_t began_ns = 0;
-  int64_t seen_ns = 0;  ///< its last sample
-  int failures = 0;     ///< runs without a sample
+  int64_t seen_ns = 0;              ///< its last sample
+  int failures = 0;                 ///< runs without a sample
+  int ended = 0;                    ///< runs that the host ended
+  static constexpr int kEnded = 8;  ///< of those, between two looks whether one side has others
   bool judge_posted = false;
 };
 
@@ -174,6 +175,7 @@ struct ZeroSite {
   uint32_t segment;
   ValueId value;
   bool made = false;  ///< a group for it, or never
+  Group* group = nullptr;
 };
 
 struct ProgramState {
@@ -204,7 +206,9 @@ struct ProgramState {
   std::vector<Variant> variants;  ///< at most kMaxVariants with a plan, those used last
   uint64_t plans_given = 0;
   Trial trial;
-  bool trial_posted = false;
+  bool trial_posted = false;    ///< a job that starts one, and waits for the budget
+  bool confirm_posted = false;  ///< one that starts one about what became slow
+  bool end_posted = false;      ///< one that gives the trial up
   int64_t added_ns = 0;
   double spent_s = 0;
   int64_t compiled = 0, swapped = 0, rolled_back = 0, rejected = 0;

@@ -10,6 +10,17 @@ int size_class(double bytes) {
   return static_cast<int>(std::floor(std::log2(std::max(1.0, bytes)) / 2));
 }
 
+bool Watch::look(double replaced_s) {
+  const double mean = mean_s();
+  samples_ = 0;
+  seconds_ = 0;
+  if (!has_reference()) reference_s_ = replaced_s;
+  alarms_ = mean > kDrift * reference_s_ ? alarms_ + 1 : 0;
+  if (alarms_ < kAlarms) return false;
+  alarms_ = 0;
+  return true;
+}
+
 void RegionPolicy::ran_base(int size, double calls, double base_s, double predicted_s,
                             double now_s) {
   AtSize& at = sizes_[size];

@@ -23,6 +23,32 @@ enum class Trial : uint8_t {
   kConfirm  ///< it runs fused by likeness to other sizes, or became slow: is it worth keeping?
 };
 
+/// Whether a kernel in use has become slow: its times on one signature, kWindow samples at a time.
+class Watch {
+ public:
+  static constexpr uint64_t kWindow = 32;
+  static constexpr double kDrift = 1.15;  ///< of the time of what it replaced: doubted
+  static constexpr int kAlarms = 2;       ///< windows in a row
+
+  /// Whether a window is full with these samples, which took so long together.
+  bool add(uint64_t samples, double seconds) {
+    samples_ += samples;
+    seconds_ += seconds;
+    return samples_ >= kWindow;
+  }
+  double mean_s() const { return seconds_ / static_cast<double>(samples_); }
+  /// Ends a window. `replaced_s`: what it replaced takes; asked for in the first window alone, or
+  /// the watch would go by what has become slow. True when the kernel is to be doubted.
+  bool look(double replaced_s);
+  /// Whether it knows what it replaced.
+  bool has_reference() const { return reference_s_ > 0; }
+
+ private:
+  uint64_t samples_ = 0;
+  double seconds_ = 0, reference_s_ = 0;
+  int alarms_ = 0;
+};
+
 class RegionPolicy {
  public:
   enum class Choice : uint8_t { kOpen, kFused, kBase };
@@ -77,6 +103,11 @@ class RegionPolicy {
   /// Its code is gone: verdicts stay, what waiting costs is counted anew.
   void evicted();
   void doubt(int size) { sizes_[size].doubted = true; }
+  /// Whether it became slow at this very size, and nothing was decided since.
+  bool doubted(int size) const {
+    const auto at = sizes_.find(size);
+    return at != sizes_.end() && at->second.doubted;
+  }
   bool fused_anywhere() const;
   bool refused_anywhere() const;
   /// Time per run without and with the kernel at a size, from the nearest trial; null without any.

@@ -126,6 +126,7 @@ void Tier::freeze(Program& program) {
   }
   idle_.notify_all();
   end_trial(program, *state, false);
+  let_go_of_zeros(program, *state);
   emit(*state, program, {.kind = EventKind::kFrozen});
 }
 

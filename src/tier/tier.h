@@ -68,8 +68,8 @@ class Tier final : public TierHooks {
   Seat seat_for(Program& program, SignatureEntry& entry) override;
   void seated(Program& program, SignatureEntry& entry, int64_t trial) override;
   void sampled(Program& program, SignatureEntry& entry, double runs, bool compiles) override;
-  bool judges() const override { return !thread_.lost(); }
-  void failed(Program& program) noexcept override;
+  bool judges() const override { return !thread_.lost() && !no_thread_; }
+  void failed(const Program& program, bool ended) noexcept override;
   void record(Program& program, Event event) override;
   void summarise(const Program& program, ProfileSummary& summary, bool details) const override;
   void freeze(Program& program) override;
@@ -92,6 +92,7 @@ class Tier final : public TierHooks {
 
   /// Fact::predicted_s, where products are as fast as those that run instead: the host was measured
   /// in a moment, maybe while another core was at work on what they share.
+  /// What skips zeros goes by those seen lately.
   static double predicted_in(Group& group, const Fact& fact, const Version& version);
 
   /// A signature unused for so long gets no more attention.
@@ -106,7 +107,8 @@ class Tier final : public TierHooks {
   /// Whose CPU the budget limits: what adaptation costs, not what mode off does as well.
   enum class Charge : uint8_t {
     kBudget,
-    kSoon,  ///< counted, never kept waiting: what ends a trial, in which the slower side runs
+    kSoon,  ///< counted, never kept waiting: what ends a trial, in which the slower side runs, and
+            ///< what begins one about a region that became slow
     kNone
   };
   /// `compiles`: the region that the job compiles, if any.
@@ -133,6 +135,14 @@ class Tier final : public TierHooks {
   /// Posts the end of a trial that gets no samples; it is asked for again later, after a while if
   /// its runs `failed`. Under state.data.
   void give_up_trial(const StatePtr& state, bool failed);
+  /// Ends it so.
+  void abandon_trial(Program& program, ProgramState& state, bool failed);
+  /// Posts a look at the trial, where none is posted yet. Under state.data.
+  void post_judge(const StatePtr& state);
+  /// Whether it is tried now: what values decide is not tried on made-up ones. Under state.data.
+  static bool may_try(const ProgramState& state, const Group& group) {
+    return !group.zeros || state.warming == 0;
+  }
   void emit(ProgramState& state, const Program& program, Event event);
   static double ms_since(int64_t begin_ns);
   /// "MatMul+Add+Relu": the first few, views apart.
@@ -156,13 +166,20 @@ class Tier final : public TierHooks {
   };
   /// Regions that became worth compiling; told of and posted when `data` is free again.
   using Queued = std::vector<std::pair<Group*, Event>>;
+  /// What a sample asks for, once all regions were told of it.
+  struct Wanted {
+    Queued compiles;
+    Group* trial = nullptr;  ///< the region to try
+    bool doubted = false;    ///< which has become slow: it comes before others
+  };
   /// Regions are searched once a few runs were timed.
   void count_to_search(const StatePtr& state, const SignatureEntry& entry);
+  /// A sample of an entry that is on a trial, maybe one that ended.
   void sampled_on_trial(const StatePtr& state, SignatureEntry& entry, const Published& published);
   /// Which values the sizes take that this segment's entries tell.
   static void count_sizes(ProgramState& state, const Sample& sample);
   void add_sample(const StatePtr& state, Group& group, const Fact& fact, const Sample& sample,
-                  Queued& queued);
+                  Wanted& wanted);
   /// `base_s`: what a run takes without the group's code.
   static void add_loss(Group& group, double base_s, const Sample& sample);
   void ask_again_for_inputs(const StatePtr& state, Group& group, const Sample& sample);
@@ -170,8 +187,9 @@ class Tier final : public TierHooks {
   /// False where the group has nothing to win, whatever it would take.
   bool ran_base(const StatePtr& state, Group& group, const Fact& fact, const Sample& sample);
   void queue_if_worth(const ProgramState& state, Group& group, const Sample& sample,
-                      Queued& queued);
-  void post_trial(const StatePtr& state, Group& group, SignatureEntry& entry);
+                      Wanted& wanted);
+  /// Posts the start of a trial; one of a region that is `doubted` waits for no budget.
+  void post_trial(const StatePtr& state, Group& group, bool doubted, SignatureEntry& entry);
   void post_queued(Program& program, const StatePtr& state, Queued queued);
   void swap_by_force(Program& program, ProgramState& state, SignatureEntry& entry);
   void follow(const StatePtr& state, SignatureEntry& entry, const Facts& facts,
@@ -336,7 +354,7 @@ class Tier final : public TierHooks {
   /// At most `most` signatures, those used last; the others follow when they run.
   void publish_everywhere(Program& program, ProgramState& state, size_t most = kMaxRebound);
   /// Moves a signature to the plan of its sizes and to kernels that were not bound in a hurry. In a
-  /// frozen session plans stay, but for kernels found wrong.
+  /// frozen session plans stay, but for kernels found wrong and those that skip zeros.
   void bind_anew(Program& program, ProgramState& state, SignatureEntry& entry);
   /// The same on a run's path: fused kernels may want more memory than its sizes are to have, and
   /// it keeps the steps then.
@@ -409,7 +427,11 @@ class Tier final : public TierHooks {
   Group* add_zeros(Program& program, ProgramState& state, ZeroSite& site,
                    std::optional<double> density);
   std::shared_ptr<Kernel> zeros_kernel(const Group& group) const;
-  /// Those that an earlier process accepted.
+  /// Whether a kernel that skips zeros is among what runs. Under state.data.
+  static bool skips_zeros(const ProgramState& state, const Published& published);
+  /// Of a program that was frozen: its runs go back to what takes one time whatever comes.
+  void let_go_of_zeros(Program& program, ProgramState& state);
+  /// Those that an earlier process accepted, but in mode freeze.
   void add_recorded_zeros(Program& program, ProgramState& state,
                           const cache::ProfileRecord& record);
   /// The same where the kernels had to wait for packed weights, which are there now.

@@ -45,16 +45,23 @@ void Tier::next_trial(Program& program, ProgramState& state) {
   {
     std::lock_guard data(state.data);
     const double now_s = static_cast<double>(steady_ns()) * 1e-9;
-    for (size_t k = 0; k < state.groups.size() && !group; ++k) {
-      Group* g = state.groups[k].get();
-      entry = latest[g->segment];
-      if (!entry || g->wrong || g->state < RegionState::kReady) continue;
-      const Facts& facts = known_facts(state, *entry);
-      // A kernel fresh from verification is tried wherever the session is now.
-      if (g->state == RegionState::kReady && !g->policy.latest())
-        g->policy.ran_base(facts[k].size, 0, 0, 0, now_s);
-      if (g->policy.wants(facts[k].size, prices(), now_s) != policy::Trial::kNone) group = g;
-    }
+    const auto find = [&](bool doubted) {
+      for (size_t k = 0; k < state.groups.size() && !group; ++k) {
+        Group* g = state.groups[k].get();
+        const auto& used = latest[g->segment];
+        if (!used || g->wrong || g->state < RegionState::kReady || !may_try(state, *g)) continue;
+        const int size = known_facts(state, *used)[k].size;
+        if (doubted && !g->policy.doubted(size)) continue;
+        // A kernel fresh from verification is tried wherever the session is now.
+        if (g->state == RegionState::kReady && !g->policy.latest())
+          g->policy.ran_base(size, 0, 0, 0, now_s);
+        if (g->policy.wants(size, prices(), now_s) == policy::Trial::kNone) continue;
+        group = g;
+        entry = used;
+      }
+    };
+    find(true);  // what has become slow is in every run
+    find(false);
   }
   if (group) start_trial(program, state, *group, entry);
 }
@@ -68,6 +75,7 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
     if (state.trial.group || state.frozen || group.wrong || !group.kernel) return;
     const Facts& facts = known_facts(state, *entry);
     trial.size = fact_at(state, facts, group).size;
+    if (!may_try(state, group)) return;
     // With or without the general kernel, what runs is the one for these sizes.
     if (uses_special(state, *running->active->bound->plan, facts, group))
       return group.policy.postpone(trial.size);
@@ -93,6 +101,8 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
   try {
     bind_anew(program, state, *entry);
     if (!join_trial(program, state, entry)) refusal = "replaces no step of this plan";
+    std::lock_guard data(state.data);
+    state.trial.seen_ns = steady_ns();  // to bind may have taken longer than runs are waited for
   } catch (const std::exception& error) {
     later = may_pass_later(error);
     if (!later) refusal = std::string("cannot be planned: ") + error.what();
@@ -251,6 +261,17 @@ void Tier::end_trial(Program& program, ProgramState& state, bool accepted) {
   program.call_attention();
 }
 
+void Tier::abandon_trial(Program& program, ProgramState& state, bool failed) {
+  {
+    std::lock_guard data(state.data);
+    if (Group* group = state.trial.group; group && failed)
+      group->policy.failed(state.trial.size, static_cast<double>(steady_ns()) * 1e-9);
+    else if (group)
+      group->policy.postpone(state.trial.size);
+  }
+  end_trial(program, state, false);
+}
+
 Tier::Evidence Tier::gather(Program& program, ProgramState& state, const Trial& trial) {
   Evidence out;
   size_t most_samples = 0;
@@ -298,9 +319,12 @@ void Tier::judge(Program& program, ProgramState& state) {
   if (!trial.group) return;
   Group& group = *trial.group;
   const Evidence evidence = gather(program, state, trial);
-  if (!evidence.most) return;
   const policy::Sides pooled = policy::pool(evidence.sides);
   const size_t samples = std::min(pooled.active.size(), pooled.challenger.size());
+  // Runs that the host ends count for nothing, unless one side has no others: it takes longer than
+  // the host waits.
+  if (trial.ended >= Trial::kEnded && samples == 0) return abandon_trial(program, state, true);
+  if (!evidence.most) return;
   const bool special = group.special_of && !trial.confirm;
   policy::TrialResult result = policy::judge(pooled.active, pooled.challenger,
                                              special ? policy::kSpecialWorth : policy::kWorth);

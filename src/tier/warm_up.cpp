@@ -9,6 +9,8 @@ void Tier::warm_up(Program& program, bool on) {
   const StatePtr state = state_of(program);
   if (!state) return;
   std::lock_guard data(state->data);
+  // Its samples would be of made-up values from here on.
+  if (on && state->trial.group && state->trial.group->zeros) give_up_trial(state, false);
   state->warming += on ? 1 : -1;
 }
 
@@ -26,7 +28,9 @@ bool Tier::settled(Program& program, SignatureEntry& entry) {
     const Group& group = *state->groups[k];
     const bool covered = group.part_of && covered_by(chosen_now, *group.part_of);
     const bool elsewhere = group.special_of && (!facts[k].applies || !stands(group.special_of));
-    if (group.wrong || group.segment != entry.segment || covered || elsewhere) continue;
+    if (group.wrong || group.segment != entry.segment || covered || elsewhere ||
+        !may_try(*state, group))
+      continue;
     if (group.state == RegionState::kQueued || group.state == RegionState::kVerifying) return false;
     const auto& sizes = group.policy.sizes();
     const auto at = sizes.find(facts[k].size);

@@ -2,12 +2,15 @@
 // by a kernel that skips zeros: a candidate like any region, which takes the place of the base
 // plan's step with all that the step does behind the product. Nothing is taken for granted of the
 // values: a run with other ones is right, and where there are many of those the kernel is found
-// slow and leaves again.
+// slow and leaves again. The values of a warm-up's runs are made up: nothing is learnt from those
+// and nothing tried on them. Frozen sessions let go of all such kernels: nobody is left to find
+// them slow.
 //
 // Matthias Boehm et al., "SystemDS: A Declarative Machine Learning System for the End-to-End Data
 // Science Lifecycle", CIDR 2020: dynamic recompilation by the number of nonzeros.
 
 #include <algorithm>
+#include <cstdint>
 
 #include "tier/step_kernel.h"
 #include "tier/tier.h"
@@ -18,6 +21,12 @@ namespace {
 constexpr int64_t kLeastElements = 128;  ///< looked at, before a share is believed
 constexpr double kMostDense = 0.5;       ///< above, finding the others costs what they save
 constexpr uint64_t kEvery = 8;           ///< samples between two looks at what is known
+
+/// The share that was not zero lately; nullopt: too little was seen.
+std::optional<double> density_of(const ValueFacts::Fact& fact) {
+  if (fact.recent_elements < static_cast<double>(kLeastElements)) return std::nullopt;
+  return 1 - fact.recent_zeros / fact.recent_elements;
+}
 
 /// Which of a region's operands the step's are; nullopt: the step reads something else.
 std::optional<std::vector<std::optional<uint32_t>>> operands_of(const Plan& plan, const Step& step,
@@ -65,11 +74,11 @@ void Tier::consider_zeros(const StatePtr& state, const Program& program,
   if (state->zero_sites.empty() || ++state->zero_looks % kEvery != 0) return;
   for (size_t k = 0; k < state->zero_sites.size(); ++k) {
     ZeroSite& site = state->zero_sites[k];
-    if (site.made || site.segment != entry.segment) continue;
-    const ValueFacts::Fact fact = program.value_facts().of(site.value);
-    if (fact.elements < kLeastElements) continue;
-    const double density = 1 - static_cast<double>(fact.zeros) / static_cast<double>(fact.elements);
-    if (density > kMostDense) continue;
+    if (site.segment != entry.segment) continue;
+    const std::optional<double> density = density_of(program.value_facts().of(site.value));
+    if (!density) continue;
+    if (site.group) site.group->zeros->density = *density;
+    if (site.made || *density > kMostDense) continue;
     site.made = true;
     post(state, [this, k, density](Program& p, ProgramState& s) {
       add_zeros(p, s, s.zero_sites[k], density);
@@ -142,13 +151,35 @@ Tier::Group* Tier::add_zeros(Program& program, ProgramState& state, ZeroSite& si
     event.detail = density ? fmt::format("{:.0f} % of {} are zeros", 100 * (1 - *density), left)
                            : "it was faster in an earlier process";
     state.groups.push_back(std::move(group));
+    site.group = out;
   }
   emit(state, program, std::move(event));
   return out;
 }
 
+bool Tier::skips_zeros(const ProgramState& state, const Published& published) {
+  const auto& groups = groups_in(state, *published.active->bound->plan);
+  return std::any_of(groups.begin(), groups.end(),
+                     [](const Group* g) { return g->zeros.has_value(); });
+}
+
+void Tier::let_go_of_zeros(Program& program, ProgramState& state) {
+  bool used = false;
+  {
+    std::lock_guard data(state.data);
+    for (const auto& group : state.groups) {
+      if (!group->zeros || group->state != RegionState::kLive) continue;
+      group->state = RegionState::kBanned;
+      group->reason = "not in a frozen session: its time depends on the values";
+      used = true;
+    }
+  }
+  if (used) publish_everywhere(program, state, SIZE_MAX);
+}
+
 void Tier::add_recorded_zeros(Program& program, ProgramState& state,
                               const cache::ProfileRecord& record) {
+  if (program.config().jit == static_cast<int64_t>(JitMode::kFreeze)) return;
   const auto is_accepted = [](const cache::RegionRecord& region) {
     return region.verdict == cache::Verdict::kAccepted;
   };
@@ -176,6 +207,7 @@ void Tier::add_recorded_zeros(Program& program, ProgramState& state,
 
 void Tier::add_zeros_to_come(Program& program, ProgramState& state) {
   const auto coming = std::exchange(state.zeros_to_come, {});
+  if (state.frozen) return;
   for (const auto& [site, known] : coming) {
     Group* group = add_zeros(program, state, state.zero_sites[site], std::nullopt);
     if (!group) continue;

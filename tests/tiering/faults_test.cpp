@@ -140,6 +140,59 @@ TEST_CASE("tiering/faults: a kernel that becomes slow after it was accepted is r
           slowed, ", after the roll-back ", more(fixture, 64).median_us());
 }
 
+TEST_CASE("tiering/faults: what becomes slow is rolled back without a budget too") {
+  TierFaults faults;
+  faults.starved = true;
+  std::atomic<bool> slow{false};
+  faults.wrap = [&](const Region& region,
+                    std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
+    return std::make_shared<Tampered>(
+        std::move(kernel),
+        [&](int64_t) {
+          if (slow) spin_us(2 * std::max<int64_t>(100, slowness_us));
+        },
+        region.inputs.size(), 0.0f);
+  };
+  Fixture fixture(kGelu, {}, faults);
+  drive(fixture, [&] { return fixture.log.count(EventKind::kAccepted) > 0; });
+  REQUIRE(fixture.log.count(EventKind::kAccepted) == 1);
+  slow = true;
+  const int64_t end = steady_ns() + 60'000'000'000;
+  int runs = 0;  // nobody waits for the tier's work: it has to be done by itself
+  for (; fixture.log.count(EventKind::kRolledBack) == 0 && steady_ns() < end; ++runs)
+    fixture.run(inputs());
+  MESSAGE("rolled back after ", runs, " slow runs");
+  CHECK(fixture.log.count(EventKind::kRolledBack) == 1);
+}
+
+TEST_CASE("tiering/faults: runs that the host ends count for nothing in a trial") {
+  TierFaults faults;
+  faults.eager = true;  // times decide nothing, and trials are accepted
+  for (const bool cancelled : {false, true}) {
+    CAPTURE(cancelled);
+    Fixture fixture(kGelu, {}, faults);
+    const std::atomic<bool> yes{true};
+    RunOptions ended;
+    if (cancelled)
+      ended.cancel = &yes;
+    else
+      ended.deadline_ns = 1;
+    const std::vector<TensorView> views{inputs()[0].view(), inputs()[1].view()};
+    const int64_t end = steady_ns() + 60'000'000'000;
+    for (int k = 0; fixture.log.count(EventKind::kAccepted) == 0 && steady_ns() < end; ++k) {
+      if (k % 3 != 0) {
+        fixture.run(inputs());
+      } else {
+        xc_tensor* y = nullptr;
+        CHECK_THROWS_AS(fixture.session->run(views, {&y, 1}, ended), Error);
+      }
+      if (k % 16 == 0) fixture.session->wait_idle(std::chrono::milliseconds(1000));
+    }
+    CHECK(fixture.log.count(EventKind::kAccepted) == 1);
+    CHECK(fixture.log.count(EventKind::kTrial) == 1);
+  }
+}
+
 TEST_CASE("tiering/faults: a failing compile leaves the base plan running") {
   TierFaults faults;
   faults.wrap = [](const Region&, std::shared_ptr<Kernel>) -> std::shared_ptr<Kernel> {

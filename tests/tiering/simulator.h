@@ -41,7 +41,7 @@ struct SimulatedRun {
   double clairvoyant_s =
       0;  ///< least price of knowing the future: per region compile at once, or never
   double ahead_at = -1;  ///< first run from which on the caller is ahead of `off`; -1 = never
-  int64_t trials = 0, swaps = 0;
+  int64_t trials = 0, swaps = 0, rolled_back = 0;
   int64_t compiles = 0, specials = 0;  ///< compiled; of those for special sizes
   /// What it cost not to know the future, compiling included, against what knowing it costs.
   /// Looking is apart: it costs a share of all runs, however long they go on.
@@ -96,6 +96,9 @@ class Simulation {
     SizeHistogram sizes;
     double used_runs = 0;
     double ready_s = 0;  ///< when the compile thread is done with it
+    policy::Watch watch;
+    int64_t watched = -1;                                ///< n
+    double watched_s = 0;                                ///< when that came last
     std::map<int64_t, std::pair<double, double>> means;  ///< by n: seconds and samples, unfused
   };
   /// A kernel for some sizes of a region.
@@ -212,6 +215,8 @@ class Simulation {
       side.push_back(static_cast<float>(times[trial_.region] * 1e9));
       sides.predicted = regions_[trial_.region].predicted(n);
       trial_.seen_s = now_s_;
+      for (size_t r = 0; r < regions_.size(); ++r)
+        if (fused[r] && r != trial_.region) watch(states_[r], n, times[r], size_of(r, n));
       if (++trial_.samples >= 6 && trial_.samples % 2 == 0) judge(out);
       return;
     }
@@ -225,6 +230,7 @@ class Simulation {
       const int size = size_of(r, n);
       if (fused[r]) {
         state.policy.ran_fused(size, runs);
+        watch(state, n, times[r], size);
       } else {
         auto& [seconds, samples] = state.means[n];
         seconds += times[r];
@@ -235,6 +241,18 @@ class Simulation {
       try_when_worth(state, r, SIZE_MAX, size, out);
       if (fused[r] && regions_[r].special) specialise(r, n, runs, times[r], size, out);
     }
+  }
+
+  /// As Tier::watch().
+  void watch(State& state, int64_t n, double seconds, int size) {
+    if (state.watched >= 0 && state.watched != n && now_s_ - state.watched_s < 1) return;
+    if (state.watched != n) state.watch = {};
+    state.watched = n;
+    state.watched_s = now_s_;
+    const auto* measured = state.policy.measured(size);
+    if (!state.watch.add(1, seconds) || !measured) return;
+    if (state.watch.look(state.watch.mean_s() * measured->base_s / measured->fused_s))
+      state.policy.doubt(size);
   }
 
   void compile_when_worth(State& state, double compile_s, SimulatedRun& out, bool special) {
@@ -309,8 +327,12 @@ class Simulation {
       gain_.learn(result.challenger / result.active,
                   regions_[trial_.region].row * static_cast<double>(trial_.sides.begin()->first),
                   now_s_);
-    on_trial_().policy.decide(trial_.size, fused, result.active, result.challenger, now_s_);
-    if (fused && !trial_.confirm) ++out.swaps;
+    const bool confirm = trial_.confirm;
+    on_trial_().policy.decide(trial_.size, fused, confirm ? result.challenger : result.active,
+                              confirm ? result.active : result.challenger, now_s_);
+    on_trial_().watch = {};
+    if (fused && !confirm) ++out.swaps;
+    if (!fused && confirm) ++out.rolled_back;
     trial_ = {};
     ++attention_;
     // The signatures used last are published at once.

@@ -106,6 +106,29 @@ TEST_CASE("tiering/simulator: streams made to defeat it cost 3 % and the compile
     }
 }
 
+TEST_CASE("tiering/simulator: what becomes slow leaves within a hundred looks or so") {
+  // Silence that ends: a kernel by the values takes a tenth of the time, then eight times of it.
+  // Beside it regions that want trials of their own all the time.
+  constexpr int64_t kRuns = 20000, kEnds = 4000;
+  SimulatedRegion silence = linear(20, 10, 0.1, 0.1);
+  silence.fused = [base = silence.base](int64_t n, int64_t run) {
+    return base(n) * (run < kEnds ? 0.1 : 8.0);
+  };
+  const std::vector<SimulatedRegion> alone{silence};
+  std::vector<SimulatedRegion> beside(4, linear(20, 10, 1.0, 0.5));
+  beside.push_back(silence);
+  for (const auto& regions : {alone, beside}) {
+    CAPTURE(regions.size());
+    const SimulatedRun run = Simulation(regions).run(std::vector<int64_t>(kRuns, 512));
+    const double slow_s = run.total_s - run.best_s - run.compile_s;
+    MESSAGE(fmt::format("off {:8.2f} ms, auto {:8.2f}, best {:8.2f}; {} trials, {} rolled back",
+                        run.off_s * 1e3, run.total_s * 1e3, run.best_s * 1e3, run.trials,
+                        run.rolled_back));
+    CHECK(run.rolled_back == 1);
+    CHECK(slow_s <= 200 * 7 * silence.base(512) + 0.03 * run.off_s);
+  }
+}
+
 TEST_CASE("tiering/simulator: kernels for frequent sizes pay, or are given up") {
   // Launch-bound rows: a kernel made for a size takes `factor` of the general one's time.
   const auto region = [](double factor) {

@@ -115,6 +115,29 @@ TEST_CASE("tiering/zeros: dense inputs give no candidate") {
     CHECK(region.name.find("zeros") == std::string::npos);
 }
 
+TEST_CASE("tiering/zeros: a warm-up's zeros teach nothing") {
+  Layer layer(eager());
+  for (int k = 0; k < 200; ++k)
+    REQUIRE(layer.session->warm_up({{6, 96}, {96, 80}, {80}}, std::chrono::seconds(60)));
+  for (const RegionSummary& region : layer.session->profile().regions)
+    CHECK(region.name.find("zeros") == std::string::npos);
+}
+
+TEST_CASE("tiering/zeros: a frozen session's time depends on no values") {
+  Layer layer(eager());
+  run_until_skipped(layer);
+  REQUIRE(layer.skips());
+  layer.session->freeze();
+  CHECK_FALSE(layer.skips());
+  Program& program = layer.session->program();
+  for (const int64_t rows : {5, 6, 7, 30}) {  // the last is new
+    const auto in = inputs_of(rows, 20);
+    CHECK(right(in, layer.run(in)[0]));
+  }
+  for (const auto& entry : program.entries())
+    CHECK(program.published(*entry)->active->bound->plan->region_steps == 0);
+}
+
 TEST_CASE("tiering/zeros: a wrong kernel is found before a caller sees its result") {
   TierFaults faults = eager();
   faults.wrap = [](const Region& region,
@@ -148,6 +171,14 @@ TEST_CASE("tiering/zeros: the next process skips them from its first run") {
     run_until_skipped(layer);
     REQUIRE(layer.skips());
     layer.session->wait_idle(std::chrono::milliseconds(20000));
+  }
+  {
+    Config freeze = config;
+    freeze.jit = static_cast<int64_t>(JitMode::kFreeze);
+    Layer layer({}, freeze);
+    const auto in = inputs_of(6, 20);
+    CHECK(right(in, layer.run(in)[0]));
+    CHECK_FALSE(layer.skips());  // nobody would find it slow
   }
   Layer layer({}, config);
   const auto in = inputs_of(6, 20);

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <random>
 
+#include "tier/region_policy.h"
+
 using namespace xc::policy;
 
 namespace {
@@ -35,6 +37,29 @@ TEST_CASE("tier/policy: a trial accepts what is clearly faster and rejects what 
   CHECK(judge({100, 104, 98}, {1000, 1010, 990}).verdict == Verdict::kReject);
   // Apart, but no further than they vary.
   CHECK(judge({1000, 1150, 900}, {800, 700, 890}).verdict == Verdict::kUndecided);
+}
+
+TEST_CASE("tier/policy: a kernel in use is doubted when two windows in a row were slow") {
+  Watch watch;
+  // Whether `windows` full ones whose samples take so long end in doubt.
+  const auto runs = [&](int windows, double seconds) {
+    bool doubted = false;
+    for (int w = 0; w < windows; ++w) {
+      for (uint64_t k = 1; k < Watch::kWindow; ++k) REQUIRE_FALSE(watch.add(1, seconds));
+      REQUIRE(watch.add(1, seconds));
+      CHECK(watch.mean_s() == doctest::Approx(seconds));
+      // What it replaced is as it was when the first window ended.
+      doubted = watch.look(watch.has_reference() ? 1e9 : 2e-3);
+    }
+    return doubted;
+  };
+  CHECK_FALSE(runs(3, 1e-3));
+  CHECK_FALSE(runs(1, 3e-3));
+  CHECK_FALSE(runs(1, 1e-3));
+  CHECK_FALSE(runs(4, 2.2e-3));  // no more than others vary
+  CHECK_FALSE(runs(1, 3e-3));
+  CHECK(runs(1, 3e-3));
+  CHECK(runs(2, 3e-3));
 }
 
 TEST_CASE("tier/policy: a rate is what came lately, per second") {
