@@ -145,13 +145,21 @@ bool keeps_elements(DType t) {
   return is_integer(t) || t == DType::kF32 || t == DType::kF64;
 }
 
-/// Whole numbers survive a cast between numbers; narrow integers could wrap.
+/// Whole numbers survive a cast between numbers. Integers wrap, floats do not: what a run could
+/// give that the type does not have is not followed.
 void pass_elements(InferContext& c, DType to) {
   auto known = c.elements(0);
   const DType from = c.dtype(0);
   const bool from_bool = from == DType::kBool;
   if (!known || !(keeps_elements(from) || from_bool) || !keeps_elements(to)) return;
   if (is_integer(to) && !from_bool && to != DType::kI64 && to != DType::kI32) return;
+  const WholeRange range = whole_range(to), given = whole_range(from);
+  const bool narrows = given.low < range.low || given.high > range.high;
+  for (const Dim& d : *known) {
+    if (!narrows || (d.is_constant() ? is_integer(from) : d.of_sizes())) continue;
+    if (d.lower_bound().value_or(INT64_MIN) < range.low) return;
+    if (d.upper_bound().value_or(INT64_MAX) > range.high) return;
+  }
   c.set_elements(0, std::move(*known));
 }
 

@@ -23,11 +23,12 @@ const SymDims& InferContext::dims(size_t i) const {
 namespace {
 
 /// Shape arithmetic through floats (Cast, Mul by a scale, Cast) is followed while all numbers are
-/// whole and exact in f32.
+/// whole and exact in f32. A zero has no sign there.
 std::optional<std::vector<Dim>> whole_numbers(const Tensor& t) {
   std::vector<Dim> out;
   for (double v : t.to_doubles()) {
     if (!(std::fabs(v) < 0x1p24) || v != std::trunc(v)) return std::nullopt;
+    if (v == 0 && std::signbit(v)) return std::nullopt;
     out.push_back(static_cast<int64_t>(v));
   }
   return out;
@@ -97,6 +98,12 @@ void InferContext::set_elements(size_t output, std::vector<Dim> elements) {
   if (output_elements.size() < outputs.size()) output_elements.resize(outputs.size());
   if (output >= outputs.size()) return;
   if (static_cast<int64_t>(elements.size()) > kMaxKnownElements) return;
+  const DType type = outputs[output].dtype;
+  for (Dim& element : elements) {
+    if (element.is_constant()) element = wrapped(type, element.value());
+    const WholeRange range = whole_range(type);
+    if (!element.stays_within(range.low, range.high)) return;
+  }
   output_elements[output] = std::move(elements);
 }
 

@@ -48,13 +48,17 @@ void infer_reduce(InferContext& c, TypeSet allowed) {
 using scalar::Sym;
 using SymFold = Sym (*)(const Sym&, const Sym&);
 
-/// Elements of a reduction of everything to one number.
+/// Elements of a reduction of everything to one number, but for one that 64 bits do not hold.
 void fold_elements(InferContext& c, SymFold fold, double start) {
   const auto known = c.elements(0);
   if (!known || !c.outputs[0].dims || element_count(*c.outputs[0].dims) != Dim(1)) return;
   if (known->empty() || !(is_integer(c.dtype(0)))) return;
   Sym total = start >= 0 ? Sym{Dim(static_cast<int64_t>(start))} : Sym{known->front()};
-  for (size_t i = start >= 0 ? 0 : 1; i < known->size(); ++i) total = fold(total, {(*known)[i]});
+  try {
+    for (size_t i = start >= 0 ? 0 : 1; i < known->size(); ++i) total = fold(total, {(*known)[i]});
+  } catch (const Error&) {
+    return;
+  }
   if (total.v) c.set_elements(0, {*total.v});
 }
 

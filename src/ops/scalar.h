@@ -265,15 +265,28 @@ inline Sym operator+(const Sym& a, const Sym& b) {
 inline Sym operator-(const Sym& a, const Sym& b) {
   return map(a, b, [](const Dim& x, const Dim& y) { return x - y; });
 }
-inline Sym operator*(const Sym& a, const Sym& b) {
-  return map(a, b, [](const Dim& x, const Dim& y) { return x * y; });
-}
-inline Sym operator-(const Sym& a) {
-  return like(a, 0) - a;
-}
 inline bool at_least(const Sym& a, int64_t low) {
   const auto bound = a.v ? a.v->lower_bound() : std::nullopt;
   return bound && *bound >= low;
+}
+inline bool at_most(const Sym& a, int64_t high) {
+  const auto bound = a.v ? a.v->upper_bound() : std::nullopt;
+  return bound && *bound <= high;
+}
+inline bool is_not_zero(const Sym& a) {
+  return at_least(a, 1) || at_most(a, -1);
+}
+/// A zero times a negative number is -0 in floats, which is no whole number.
+inline Sym operator*(const Sym& a, const Sym& b) {
+  const auto sign_stays = [](const Sym& x, const Sym& y) {
+    return is_not_zero(x) || at_least(y, 0);
+  };
+  if (a.real && !(sign_stays(a, b) && sign_stays(b, a))) return unknown(a);
+  return map(a, b, [](const Dim& x, const Dim& y) { return x * y; });
+}
+inline Sym operator-(const Sym& a) {
+  if (a.real && !is_not_zero(a)) return unknown(a);
+  return like(a, 0) - a;
 }
 /// Rounds down; integer division truncates, which is the same for non-negative operands.
 inline Sym operator/(const Sym& a, const Sym& b) {
@@ -303,7 +316,7 @@ inline Sym min(const Sym& a, const Sym& b) {
   return map(a, b, [](const Dim& x, const Dim& y) { return xc::min(x, y); });
 }
 inline Sym abs(const Sym& a) {
-  return at_least(a, 0) ? a : max(a, -a);
+  return at_least(a, 0) ? a : max(a, like(a, 0) - a);
 }
 inline Sym sign(const Sym& a) {
   if (at_least(a, 1)) return like(a, 1);

@@ -120,6 +120,7 @@ void infer_dft(InferContext& c) {
   if (kind.onesided && parts == Dim(kind.inverse ? 1 : 2))
     c.error("a one-sided transform of {} input", kind.inverse ? "real" : "complex");
   dims.back() = kind.inverse && kind.onesided ? 1 : 2;
+  if (c.has(2)) require_scalar(c, 2);
   const auto axis = c.has(2) ? c.ints(2) : std::vector<int64_t>{-2};
   if (!axis) {
     dims = fresh_dims(c, dims.size(), "DFT");

@@ -214,7 +214,9 @@ std::optional<std::vector<Dim>> split_sizes(const Node& node, const Dim& d,
       fail(Status::kInvalidModel, "split sizes sum to {}, the axis has {}", total.text(), d.text());
     return given;
   }
-  const int64_t asked = node.attrs.get_int("num_outputs", static_cast<int64_t>(n));
+  if (!node.attrs.has("num_outputs"))
+    fail(Status::kInvalidModel, "neither the input of sizes nor attribute 'num_outputs' is there");
+  const int64_t asked = node.attrs.get_int("num_outputs", 0);
   if (asked != static_cast<int64_t>(n))
     fail(Status::kInvalidModel, "num_outputs is {}, the node has {} outputs", asked, n);
   const auto k = static_cast<int64_t>(n);
@@ -236,14 +238,16 @@ void infer_split(InferContext& c) {
   check_dtype(c, 1, kIndices);
   const size_t axis = normalise_axis(c.attrs().get_int("axis", 0), in.size());
   const auto sizes = split_sizes(*c.node, in[axis], c.elements(1), c.has(1));
-  const auto known = in.size() == 1 ? c.elements(0) : std::nullopt;
+  auto known = in.size() == 1 ? c.elements(0) : std::nullopt;
   size_t at = 0;
   for (size_t k = 0; k < c.outputs.size(); ++k) {
     SymDims out = in;
     out[axis] = sizes ? (*sizes)[k] : c.fresh("Split");
     const auto count = out[axis].constant();
     c.set(k, c.dtype(0), std::move(out));
-    if (!known || !count || !sizes) continue;
+    // Behind a part whose size only a run knows nobody can tell where a part begins.
+    if (!count || !sizes) known.reset();
+    if (!known) continue;
     const auto n = static_cast<size_t>(*count);
     if (at + n > known->size()) continue;
     const auto begin = known->begin() + static_cast<std::ptrdiff_t>(at);

@@ -243,14 +243,29 @@ int64_t checked_index(int64_t index, int64_t extent, std::string_view what) {
   return index < 0 ? index + extent : index;
 }
 
+int64_t wrapped(DType dtype, int64_t v) {
+  const int bits = info(dtype).bits;
+  if (!is_integer(dtype) || bits >= 64) return v;
+  const int unused = 64 - bits;
+  const auto high = static_cast<uint64_t>(v) << unused;
+  return is_signed(dtype) ? static_cast<int64_t>(high) >> unused
+                          : static_cast<int64_t>(high >> unused);
+}
+
+WholeRange whole_range(DType dtype) {
+  if (dtype == DType::kF32) return {-(int64_t{1} << 24), int64_t{1} << 24};
+  if (dtype == DType::kF64) return {-(int64_t{1} << 53), int64_t{1} << 53};
+  if (dtype == DType::kBool) return {0, 1};
+  if (!is_integer(dtype)) return {0, -1};
+  const int bits = info(dtype).bits;
+  if (dtype == DType::kU64) return {0, INT64_MAX};
+  if (!is_signed(dtype)) return {0, (int64_t{1} << bits) - 1};
+  const int64_t high = static_cast<int64_t>(~uint64_t{0} >> (65 - bits));
+  return {-high - 1, high};
+}
+
 void store_wrapped(void* data, DType dtype, int64_t i, int64_t v) {
-  if (const int bits = info(dtype).bits; bits < 8 && is_integer(dtype)) {
-    // One element per byte: the low bits, sign-extended.
-    const int unused = 64 - bits;
-    const auto high = static_cast<uint64_t>(v) << unused;
-    v = is_signed(dtype) ? static_cast<int64_t>(high) >> unused
-                         : static_cast<int64_t>(high >> unused);
-  }
+  if (info(dtype).bits < 8) v = wrapped(dtype, v);  // one element per byte
   switch (element_size(dtype)) {
     case 1:
       static_cast<uint8_t*>(data)[i] =

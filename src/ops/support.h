@@ -250,5 +250,14 @@ decltype(auto) dispatch_storage(DType t, F&& f) {
 
 /// Stores an integer, wrapping it to the type's width (store_int64 saturates).
 void store_wrapped(void* data, DType dtype, int64_t index, int64_t value);
+/// The number of an integer type with its low bits; of other types the number itself.
+int64_t wrapped(DType dtype, int64_t value);
+
+/// The whole numbers of 64 bits that a type has, all between the two; a type without any has low >
+/// high.
+struct WholeRange {
+  int64_t low, high;
+};
+WholeRange whole_range(DType dtype);
 
 }  // namespace xc

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -43,6 +44,11 @@ class Dim {
   /// Known bounds from the facts of the symbols (nullopt = unbounded).
   std::optional<int64_t> lower_bound() const;
   std::optional<int64_t> upper_bound() const;
+  /// Are all its symbols sizes, none an element of an input?
+  bool of_sizes() const;
+  /// Does the value lie in [low, high] if the elements of inputs by themselves do? Sizes are taken
+  /// to do so, in whatever way they are combined.
+  bool stays_within(int64_t low, int64_t high) const;
   /// The largest known constant divisor (0 for the constant 0).
   int64_t divisor() const;
 

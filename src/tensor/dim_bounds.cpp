@@ -105,6 +105,30 @@ std::optional<int64_t> Dim::upper_bound() const {
   return bounds_of(*this).high;
 }
 
+bool Dim::of_sizes() const {
+  if (!node_) return true;
+  const auto is_of_sizes = [](const AtomRef& atom) {
+    return atom->kind == Atom::Kind::kSymbol ? !atom->can_be_negative
+                                             : atom->a.of_sizes() && atom->b.of_sizes();
+  };
+  return std::all_of(node_->sum.begin(), node_->sum.end(), [&](const auto& term) {
+    return std::all_of(term.first.atoms.begin(), term.first.atoms.end(), is_of_sizes);
+  });
+}
+
+bool Dim::stays_within(int64_t low, int64_t high) const {
+  const DimBounds bounds = bounds_of(*this);
+  if (bounds.low.value_or(INT64_MIN) >= low && bounds.high.value_or(INT64_MAX) <= high) return true;
+  if (!node_) return false;
+  if (of_sizes()) return true;
+  const auto& [monomial, factor] = *node_->sum.begin();
+  if (node_->sum.size() != 1 || factor != 1 || monomial.atoms.size() != 1) return false;
+  const Atom& atom = *monomial.atoms[0];
+  if (atom.kind == Atom::Kind::kSymbol) return true;
+  return (atom.kind == Atom::Kind::kMin || atom.kind == Atom::Kind::kMax) &&
+         atom.a.stays_within(low, high) && atom.b.stays_within(low, high);
+}
+
 int64_t Dim::divisor() const {
   // Of the least number the largest divisor there is a number for.
   const auto magnitude = [](int64_t v) { return v == INT64_MIN ? int64_t{1} << 62 : std::abs(v); };

@@ -111,6 +111,63 @@ TEST_CASE("ops/infer: elements of a small integer input become symbols") {
   CHECK(at(0, -1) == Dims{2, 6});
 }
 
+TEST_CASE("ops/infer: behind a part whose size only a run knows no part has known elements") {
+  const Graph g = inferred(R"(graph main(%n: i64[1]) -> (%a, %b, %c) {
+    const %x: i64[6] = [10, 11, 12, 13, 14, 15]
+    const %two: i64[1] = [2]
+    const %one: i64[1] = [1]
+    %sizes = Concat(%two, %n, %one) {axis = 0}
+    %a, %b, %c = Split(%x, %sizes)
+  })");
+  CHECK(elements_of(g, "a") == "[10, 11]");
+  CHECK(elements_of(g, "b") == "unknown");
+  CHECK(elements_of(g, "c") == "unknown");
+}
+
+TEST_CASE("ops/infer: elements are followed as numbers their type has") {
+  const Graph g = inferred(R"(graph main(%x: f32[n, m], %k: i64[1], %i: i32[2]) -> (%y) {
+    const %large: i64[1] = [4294967301]
+    const %odd: i64[1] = [16777217]
+    const %two: i32[1] = [2]
+    const %seven: i32[1] = [7]
+    const %top: i32[1] = [2147483647]
+    const %zero: f32[1] = [0]
+    const %minus: f32[1] = [-1]
+    const %minus_zero: f32[1] = [-0.0]
+    const %one: i64[1] = [1]
+    %wrapped = Cast(%large) {to = 6}
+    %sum = Add(%top, %two)
+    %rounded = Cast(%odd) {to = 1}
+    %negated = Neg(%zero)
+    %product = Mul(%zero, %minus)
+    %copied = Reshape(%minus_zero, %one)
+    %narrow = Cast(%k) {to = 6}
+    %real = Cast(%k) {to = 1}
+    %wide = Cast(%i) {to = 7}
+    %twice = Mul(%i, %two)
+    %rest = Mod(%i, %seven)
+    %least = Max(%i, %two)
+    %shape = Shape(%x)
+    %small = Cast(%shape) {to = 6}
+    %doubled = Mul(%small, %two)
+    %float = Cast(%shape) {to = 1}
+    %below = Mul(%float, %minus)
+    %y = Identity(%x)
+  })");
+  CHECK(elements_of(g, "wrapped") == "[5]");
+  CHECK(elements_of(g, "sum") == "[-2147483647]");
+  for (const char* value :
+       {"rounded", "negated", "product", "copied", "narrow", "real", "twice", "below"}) {
+    CAPTURE(value);
+    CHECK(elements_of(g, value) == "unknown");
+  }
+  CHECK(elements_of(g, "wide") == "[i[0], i[1]]");
+  CHECK(elements_of(g, "least") == "[max(2,i[0]), max(2,i[1])]");
+  CHECK(elements_of(g, "rest") == "[mod(i[0],7), mod(i[1],7)]");
+  CHECK(elements_of(g, "doubled") == "[2*n, 2*m]");
+  CHECK(elements_of(g, "float") == "[n, m]");
+}
+
 TEST_CASE("ops/infer: sizes that only a run can tell are fresh symbols") {
   const Graph g = inferred(R"(graph main(%x: f32[u0, 4]) -> (%a, %b) {
     %a = NonZero(%x)
@@ -196,6 +253,15 @@ TEST_CASE("ops/infer: several unknown ranks need not be the same") {
     %y = MatMul(%a, %b) "product"
   })");
   CHECK(wrong.where().find("product") != std::string::npos);
+}
+
+TEST_CASE("ops/infer: what has to be one number is refused without an element") {
+  const Error error = error_of(R"(graph main(%x: f32[1, 4, 1]) -> (%y) {
+    const %none: i64[0] = []
+    %y = DFT(%x, _, %none)
+  })");
+  CHECK(error.status() == Status::kInvalidModel);
+  CHECK(error.message().find("expected one element") != std::string::npos);
 }
 
 TEST_CASE("ops/infer: errors name the node") {

@@ -201,6 +201,7 @@ void mutate_shape(const Mutant& seed, size_t i, const Body& body) {
   dims.insert(dims.begin(), 1);
   with(zeros(x.dtype(), dims), "one axis more");
   with(zeros(x.dtype(), {}), "a scalar");
+  with(zeros(x.dtype(), {0}), "no elements");
   with(zeros(x.dtype(), Dims(12, 1)), "twelve axes");
   if (x.rank() > 0) {
     dims = x.dims();
