@@ -100,6 +100,13 @@ NodeId Graph::add_node(const OpDef& op, std::vector<ValueId> node_inputs, uint32
 
 // ---- questions ----------------------------------------------------------------------------------
 
+std::vector<NodeId> Graph::superseded() const {
+  std::vector<NodeId> out;
+  for (NodeId id = 0; id < nodes_.size(); ++id)
+    if (!nodes_[id].alive && nodes_[id].superseded) out.push_back(id);
+  return out;
+}
+
 std::optional<ValueId> Graph::find_value(std::string_view value_name) const {
   const auto it = by_name_.find(value_name);
   return it == by_name_.end() ? std::nullopt : std::optional(it->second);

@@ -79,6 +79,8 @@ struct Node {
   uint32_t capture_count = 0;
   std::string made_by = {};  ///< label of the patch that made it; empty for the model's own
   bool alive = true;
+  /// No longer alive, but what it asks of the sizes of a run holds: see Patch::supersede().
+  bool superseded = false;
 };
 
 /// The outputs of a graph in order; a value may be there twice. Knows in constant time which values
@@ -141,6 +143,9 @@ class Graph {
   /// Live nodes in execution order.
   const std::vector<NodeId>& order() const { return order_; }
   void set_order(std::vector<NodeId> order) { order_ = std::move(order); }
+
+  /// Nodes that others stand for (Patch::supersede()), with what they read and gave.
+  std::vector<NodeId> superseded() const;
 
   std::optional<ValueId> find_value(std::string_view name) const;
   /// Fails with kInvalidModel when another value has that name.

@@ -32,6 +32,7 @@ void Patch::drop() {
     node.alive = false;
   }
   for (ValueId id : constants_) graph_.value(id).constant = Tensor();
+  for (NodeId id : removed_) graph_.node(id).superseded = false;
   clear();
 }
 
@@ -100,6 +101,11 @@ bool Patch::can_replace(ValueId old, ValueId now) const {
 
 void Patch::remove(NodeId node) {
   removed_.push_back(node);
+}
+
+void Patch::supersede(NodeId node) {
+  graph_.node(node).superseded = true;
+  remove(node);
 }
 
 void Patch::drop_output(NodeId node, uint32_t index) {
@@ -206,6 +212,22 @@ void Patch::check_uses(const Plan& plan, const std::vector<NodeId>& nodes) const
         check_use(used, graph_.node(id).name);
 }
 
+/// To what stands for their values now. One of another type is not what the operator read or gave;
+/// of a new one the type may not be known yet.
+void Patch::redirect_superseded(const Plan& plan) {
+  const auto redirect = [&](ValueId& id) {
+    const ValueId now = plan.resolve(id);
+    if (now == id) return;
+    const DType type = graph_.value(now).type.dtype;
+    if (type == DType::kUndefined || type == graph_.value(id).type.dtype) id = now;
+  };
+  for (NodeId id : graph_.superseded()) {
+    Node& node = graph_.node(id);
+    std::for_each(node.inputs.begin(), node.inputs.end(), redirect);
+    std::for_each(node.outputs.begin(), node.outputs.end(), redirect);
+  }
+}
+
 void Patch::commit(Plan plan) {
   if (!plan.now.empty()) {
     for (NodeId id : plan.order)
@@ -226,9 +248,10 @@ void Patch::commit(Plan plan) {
         graph_.value(output).producer = kNone;
         graph_.value(output).elements.reset();
       }
-    node = Node{};
+    if (!node.superseded) node = Node{};
     node.alive = false;
   }
+  if (!plan.now.empty()) redirect_superseded(plan);
   for (ValueId id : dropped_) {
     Value& value = graph_.value(id);
     if (value.producer != kNone) graph_.node(value.producer).outputs[value.output_index] = kNone;

@@ -36,6 +36,10 @@ class Patch {
   /// input or output too, or replaces another output.
   bool can_replace(ValueId old, ValueId now) const;
   void remove(NodeId node);  ///< its outputs must have no users left when applied
+  /// As remove(), for a node whose place others take that ask less of sizes (what broadcasts would
+  /// let more in): it stays as a record of what its inference has to be asked with the sizes of a
+  /// run (Graph::superseded()).
+  void supersede(NodeId node);
   /// The node no longer gives its output `index` (kNone); it must have no users when applied.
   void drop_output(NodeId node, uint32_t index);
   /// Frees a constant without users.
@@ -59,6 +63,7 @@ class Patch {
   void hand_on_names(Plan& plan) const;
   void check_uses(const Plan& plan, const std::vector<NodeId>& nodes) const;
   void commit(Plan plan);
+  void redirect_superseded(const Plan& plan);
   void drop();
   void clear();
   /// What reads of a value will see by the replacements so far.

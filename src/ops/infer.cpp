@@ -1,6 +1,8 @@
 #include "ops/infer.h"
 
+#include <algorithm>
 #include <map>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "ops/support.h"
@@ -109,6 +111,9 @@ class Driver {
   void infer_graph(Graph& graph) {
     for (ValueId id = 0; id < graph.value_count(); ++id) {
       Value& value = graph.value(id);
+      if (!value.is_input && value.producer == kNone && value.type.dims &&
+          !to_concrete(*value.type.dims))
+        value.type.dims.reset();  // of what was removed: other sizes get its symbols
       if (value.is_constant())
         value.type = Type::tensor(value.constant.dtype(), to_symbolic(value.constant.dims()));
     }
@@ -298,11 +303,96 @@ void infer_types(Graph& graph, const std::function<void(const std::string&)>& wa
 void infer_types_again(Graph& graph) {
   for (ValueId v = 0; v < graph.value_count(); ++v) {
     Value& value = graph.value(v);
-    if (value.is_input || value.is_constant()) continue;
+    if (value.is_input || value.is_constant() || value.producer == kNone) continue;
     value.type.dims.reset();
     value.elements.reset();
   }
   infer_types(graph);
+}
+
+namespace {
+
+/// Does every operand broadcast to the result whatever the symbols are?
+bool broadcasts_always(const SymDims& dims, const SymDims& result) {
+  if (dims.size() > result.size()) return false;
+  for (size_t k = 1; k <= dims.size(); ++k) {
+    const Dim& d = dims[dims.size() - k];
+    if (!(d == Dim(1)) && !(d == result[result.size() - k])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool sizes_are_proven(const Graph& graph, const Node& node) {
+  const auto dims_of = [&](ValueId v) -> const std::optional<SymDims>& {
+    return graph.value(v).type.dims;
+  };
+  const auto is_number = [](const Dim& d) { return d.is_constant(); };
+  const auto fits = [&](ValueId v, auto&& holds) {
+    return v == kNone || (dims_of(v) && holds(*dims_of(v)));
+  };
+  const auto all_fit = [&](auto&& holds) {
+    return std::all_of(node.inputs.begin(), node.inputs.end(),
+                       [&](ValueId v) { return fits(v, holds); });
+  };
+  if (all_fit([&](const SymDims& d) { return std::all_of(d.begin(), d.end(), is_number); }))
+    return true;
+  const auto& result = dims_of(node.outputs[0]);
+  return node.op->scalar && result &&
+         all_fit([&](const SymDims& d) { return broadcasts_always(d, *result); });
+}
+
+bool accepts_any_sizes(const Graph& graph, const Node& node) {
+  constexpr int64_t kFirst = 1009, kStep = 1000;  // beyond what operators bound sizes by
+  std::unordered_map<std::string, int64_t> apart;
+  const auto accepts = [&](const Dim::Lookup& size) {
+    try {
+      return infer_for_sizes(graph, node, size).has_value();
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  return accepts([&](const std::string& symbol) {
+           const auto next = kFirst + kStep * static_cast<int64_t>(apart.size());
+           return apart.try_emplace(symbol, next).first->second;
+         }) &&
+         accepts([](const std::string&) { return 0; }) &&
+         accepts([](const std::string&) { return 1; });
+}
+
+std::optional<std::vector<Type>> infer_for_sizes(const Graph& graph, const Node& node,
+                                                 const Dim::Lookup& size) {
+  const auto with_sizes = [&](const std::vector<Dim>& dims) {
+    std::vector<Dim> out = dims;
+    for (Dim& d : out)
+      if (const auto number = d.evaluate(size)) d = *number;
+    return out;
+  };
+  const size_t count = node.inputs.size();
+  std::vector<Type> types(count);
+  std::vector<std::vector<Dim>> elements(count);
+  InferContext c;
+  c.node = &node;
+  c.inputs.resize(count);
+  c.outputs.resize(node.outputs.size());
+  c.output_elements.resize(node.outputs.size());
+  c.fresh = [](const std::string& hint) { return Dim::symbol(hint); };
+  for (size_t k = 0; k < count; ++k) {
+    if (node.inputs[k] == kNone) continue;
+    const Value& value = graph.value(node.inputs[k]);
+    if (!value.type.dims) return std::nullopt;
+    types[k] = Type::tensor(value.type.dtype, with_sizes(*value.type.dims));
+    c.inputs[k].type = &types[k];
+    if (value.is_constant()) {
+      c.inputs[k].value = &value.constant;
+    } else if (const auto known = known_elements(graph, node, k)) {
+      elements[k] = with_sizes(*known);
+      c.inputs[k].elements = &elements[k];
+    }
+  }
+  node.op->infer(c);
+  return std::move(c.outputs);
 }
 
 std::vector<Type> infer_concrete(const Node& node, const std::vector<Tensor>& inputs,

@@ -2,6 +2,7 @@
 // The inference driver: runs OpDef::infer over graphs and single nodes.
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,18 @@ void infer_types(Graph& graph, const std::function<void(const std::string&)>& wa
 /// The same for a graph whose inputs have got other types: what was inferred from the old ones is
 /// forgotten.
 void infer_types_again(Graph& graph);
+
+/// Do the operands of a node fit together whatever the sizes of a run are? So it is where dims are
+/// numbers, and of elementwise operators where dims are the same or 1.
+bool sizes_are_proven(const Graph& graph, const Node& node);
+/// Does inference accept sizes that have nothing in common, and such of 0 and of 1? What it asks of
+/// them (one to be another or 1, so many at least) follows from the dims then, as far as is known
+/// of operators.
+bool accepts_any_sizes(const Graph& graph, const Node& node);
+/// Types of the outputs for sizes of a run; those that are not known stay symbols. Nothing where
+/// the rank of an input is not known; fails where the sizes do not fit.
+std::optional<std::vector<Type>> infer_for_sizes(const Graph& graph, const Node& node,
+                                                 const Dim::Lookup& size);
 
 /// Sizes that only an execution tells: refused, or given as fresh symbols and unknown ranks. Kept
 /// open: those that the inputs' values would tell are symbols too, the values are not looked at.

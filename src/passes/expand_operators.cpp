@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "ir/patch.h"
+#include "ops/infer.h"
 #include "ops/op.h"
 #include "ops/registry.h"
 #include "passes/passes.h"
@@ -45,6 +46,7 @@ bool expand_operators(Graph& graph, PassContext& context) {
     const std::vector<ValueId> outputs = node.op->expand(graph, node, patch);
     if (outputs.empty()) continue;  // not in this form: its reference runs
     const std::vector<ValueId> old = graph.node(id).outputs;
+    const bool proven = sizes_are_proven(graph, node) || accepts_any_sizes(graph, node);
     std::unordered_set<ValueId> given;
     for (size_t k = 0; k < old.size(); ++k) {
       if (old[k] == kNone) continue;
@@ -56,7 +58,10 @@ bool expand_operators(Graph& graph, PassContext& context) {
         now = patch.add_node(get_op("Identity"), {now}, 1).front();
       patch.replace(old[k], now);
     }
-    patch.remove(id);
+    if (proven)
+      patch.remove(id);
+    else
+      patch.supersede(id);
     context.count("expand-operators");
   }
   const bool changed = !patch.empty();

@@ -146,7 +146,11 @@ class BatchNorms {
     };
     const ValueId product = apply("Mul", ".scale", norm.inputs[0], affine.scale);
     patch_.replace(norm.outputs[0], apply("Add", ".shift", product, affine.shift));
-    patch_.remove(id);
+    // A single channel would broadcast to the constants'.
+    if ((*type.dims)[1].is_constant())
+      patch_.remove(id);
+    else
+      patch_.supersede(id);
     return true;
   }
 

@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/memory_budget.h"
+#include "ops/infer.h"
 #include "ops/op.h"
 #include "ops/support.h"
 #include "plan/bands.h"
@@ -45,30 +46,16 @@ class SizeCheck {
     }
   }
 
-  /// A node of Step::unproven, whose values need not be any of the plan.
+  /// A node of Step::unproven or one that was superseded, whose values need not be any of the plan.
   void node(const Node& node) {
-    const Graph& graph = *bound_.plan->graph;
-    const size_t count = node.inputs.size();
-    begin(node);
-    std::vector<std::vector<Dim>> elements(count);
-    for (size_t k = 0; k < count; ++k) {
-      if (node.inputs[k] == kNone) continue;
-      const Value& value = graph.value(node.inputs[k]);
-      if (!value.type.dims) return;
-      types_[k] = Type::tensor(value.type.dtype, with_sizes(*value.type.dims));
-      context_.inputs[k].type = &types_[k];
-      if (value.is_constant()) {
-        context_.inputs[k].value = &value.constant;
-      } else if (const auto known = known_elements(graph, node, k)) {
-        elements[k] = with_sizes(*known);
-        context_.inputs[k].elements = &elements[k];
-      }
-    }
-    node.op->infer(context_);
+    const auto types = infer_for_sizes(*bound_.plan->graph, node, [&](const std::string& symbol) {
+      return symbol_value(*bound_.plan, bound_.symbols, symbol);
+    });
+    if (!types) return;
     for (size_t k = 0; k < node.outputs.size(); ++k) {
       if (node.outputs[k] == kNone) continue;
-      const auto& inferred = context_.outputs[k].dims;
-      const auto& planned = graph.value(node.outputs[k]).type.dims;
+      const auto& inferred = (*types)[k].dims;
+      const auto& planned = bound_.plan->graph->value(node.outputs[k]).type.dims;
       if (!inferred || !planned) continue;
       if (const auto sizes = to_concrete(with_sizes(*planned))) check_result(*inferred, *sizes);
     }
@@ -222,6 +209,7 @@ class Binder {
 
   std::shared_ptr<const Bound> run() {
     check_sizes(plan_, bound_->symbols);
+    check_superseded();
     evaluate_operands();
     add_buffers();
     if (options_.bands != Bands::kOff) choose_bands();
@@ -232,6 +220,16 @@ class Binder {
 
  private:
   using Banded = std::pair<BandChain, std::shared_ptr<const BandedKernel>>;
+
+  /// What operators asked of sizes that simpler ones stand for now.
+  void check_superseded() {
+    for (const NodeId id : plan_.graph->superseded()) check_node_sizes(id);
+  }
+
+  void check_node_sizes(NodeId id) {
+    const Node& node = plan_.graph->node(id);
+    at_node(node.name, *node.op, [&] { size_check_.node(node); });
+  }
 
   void evaluate_operands() {
     Bound& bound = *bound_;
@@ -276,7 +274,8 @@ class Binder {
         }
       Tensor tensor(buffer.dtype, dims);
       for (size_t i = 0; i < buffer.sizes.size(); ++i)
-        store_int64(tensor.data(), buffer.dtype, static_cast<int64_t>(i), at[i]);
+        store_int64(tensor.data(), buffer.dtype, static_cast<int64_t>(i),
+                    wrapped(buffer.dtype, at[i]));
       bound_->size_tensors.emplace_back(program_.buffers[k], std::move(tensor));
     }
   }
@@ -370,10 +369,7 @@ class Binder {
 
   /// Of a step whose kernel is about to be bound to these sizes.
   void check_sizes_of(const Step& step) {
-    for (const NodeId id : step.unproven) {
-      const Node& node = plan_.graph->node(id);
-      at_node(node.name, *node.op, [&] { size_check_.node(node); });
-    }
+    for (const NodeId id : step.unproven) check_node_sizes(id);
     if (step.region != Hash128{} || step.nodes.empty()) return;
     const OperandsOfStep operands(*bound_, step);
     at_node(step.name, *step.spec.op, [&] { size_check_.step(step, operands.outputs); });

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "ops/infer.h"
 #include "ops/op.h"
 #include "ops/support.h"
 
@@ -75,41 +76,12 @@ void check_expand(Checks& checks, const Graph& graph, const Node& node) {
   }
 }
 
-/// Does every operand broadcast to the result whatever the symbols are?
-bool broadcasts_always(const SymDims& dims, const SymDims& result) {
-  if (dims.size() > result.size()) return false;
-  for (size_t k = 1; k <= dims.size(); ++k) {
-    const Dim& d = dims[dims.size() - k];
-    if (!(d == Dim(1)) && !(d == result[result.size() - k])) return false;
-  }
-  return true;
-}
-
-bool is_proven(const Graph& graph, const Node& node) {
-  const auto dims_of = [&](ValueId v) -> const std::optional<SymDims>& {
-    return graph.value(v).type.dims;
-  };
-  const auto is_number = [](const Dim& d) { return d.is_constant(); };
-  const auto fits = [&](ValueId v, auto&& holds) {
-    return v == kNone || (dims_of(v) && holds(*dims_of(v)));
-  };
-  const auto all_fit = [&](auto&& holds) {
-    return std::all_of(node.inputs.begin(), node.inputs.end(),
-                       [&](ValueId v) { return fits(v, holds); });
-  };
-  if (all_fit([&](const SymDims& d) { return std::all_of(d.begin(), d.end(), is_number); }))
-    return true;
-  const auto& result = dims_of(node.outputs[0]);
-  return node.op->scalar && result &&
-         all_fit([&](const SymDims& d) { return broadcasts_always(d, *result); });
-}
-
 }  // namespace
 
 std::vector<NodeId> unproven_nodes(const Graph& graph, std::span<const NodeId> nodes) {
   std::vector<NodeId> out;
   for (const NodeId id : nodes)
-    if (!is_proven(graph, graph.node(id))) out.push_back(id);
+    if (!sizes_are_proven(graph, graph.node(id))) out.push_back(id);
   return out;
 }
 

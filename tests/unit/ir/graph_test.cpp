@@ -223,6 +223,38 @@ TEST_CASE("ir/patch: replacing a wire keeps other users") {
   CHECK(g.order().front() == g.value(z).producer);
 }
 
+TEST_CASE("ir/patch: a superseded node reads what stands for its values") {
+  Graph g;
+  const ValueId x = g.add_input("x", vec());
+  const ValueId a = unary(g, x, "a"), b = unary(g, a, "b");
+  g.outputs = {b};
+  const NodeId node = g.value(b).producer;
+  const auto replace = [&](ValueId old, bool superseded) {
+    Patch patch(g, "test");
+    const ValueId now = patch.add_node(kUnary, {x}, 1)[0];
+    patch.replace(old, now);
+    if (superseded)
+      patch.supersede(g.value(old).producer);
+    else
+      patch.remove(g.value(old).producer);
+    patch.apply();
+    verify(g);
+    return now;
+  };
+  const ValueId c = replace(b, true);
+  CHECK(g.superseded() == std::vector<NodeId>{node});
+  CHECK(!g.node(node).alive);
+  CHECK(g.node(node).outputs[0] == c);
+  const ValueId d = replace(a, false);
+  CHECK(g.node(node).inputs[0] == d);
+  CHECK(g.clone().superseded() == g.superseded());
+  {
+    Patch forgotten(g, "test");
+    forgotten.supersede(g.value(c).producer);
+  }
+  CHECK(g.superseded() == std::vector<NodeId>{node});
+}
+
 TEST_CASE("ir/patch: the replacement of a graph output takes its name over") {
   Graph g;
   const ValueId x = g.add_input("x", vec());

@@ -285,6 +285,67 @@ TEST_CASE("runtime/sizes: a loop whose state grows, stays and grows again finds 
   const auto out = run(*session, {Tensor::of<float>({1, 0, 2})});
   CHECK(out[0].to_doubles() == std::vector<double>{1, 0, 2, 1, 0, 2, 1, 0, 2, 1, 0, 2});
   CHECK(out[1].to_int64s() == std::vector<int64_t>{1, 4, 1, 4, 1, 4, 1, 8, 1, 8});
+TEST_CASE("runtime/sizes: operators that simpler ones stand for still ask what they asked") {
+  // Each of these would broadcast.
+  struct Problem {
+    const char* graph;
+    std::vector<Dims> good, bad;
+  };
+  for (const Problem& p : std::initializer_list<Problem>{
+           {R"(graph g(%x: f32[n], %b: f32[m]) -> (%y) { %y = "com.microsoft"::BiasGelu(%x, %b) })",
+            {{2}, {2}},
+            {{2}, {1}}},
+           {R"(graph g(%x: f32[n], %b: f32[m]) -> (%y) { %y = "com.microsoft"::FastGelu(%x, %b) })",
+            {{2}, {2}},
+            {{2}, {1}}},
+           {R"(graph g(%x: f32[b, c, 4], %p: f32[4]) -> (%y) {
+  const %scale: f32[3] = [1, 2, 3]
+  const %mean: f32[3] = [0, 1, 0]
+  const %var: f32[3] = [1, 1, 4]
+  %t = BatchNormalization(%x, %scale, %mean, %mean, %var)
+  %y = Add(%t, %p)
+})",
+            {{2, 3, 4}, {4}},
+            {{2, 1, 4}, {4}}},
+           {R"(graph g(%x: f32[2, c, 4], %p: f32[k]) -> (%y) {
+  %y, %mean, %var = BatchNormalization(%x, %p, %p, %p, %p) {training_mode = 1}
+})",
+            {{2, 3, 4}, {3}},
+            {{2, 1, 4}, {3}}},
+           {R"(graph g(%x: f32[b, 3, 8], %c: f32[k, 3, 2]) -> (%y) {
+  %y = RotaryEmbedding(%x, %c, %c) {num_heads = 2}
+})",
+            {{2, 3, 8}, {2, 3, 2}},
+            {{2, 3, 8}, {1, 3, 2}}},
+           {R"(graph g(%x: f32[1, 1, n], %s: f32[1, 1, m], %w: f32[k]) -> (%y) {
+  %y = "com.microsoft"::SkipLayerNormalization(%x, %s, %w, %w)
+})",
+            {{1, 1, 2}, {1, 1, 2}, {2}},
+            {{1, 1, 1}, {1, 1, 2}, {1}}}}) {
+    CAPTURE(p.graph);
+    auto session = session_of(p.graph);
+    const auto inputs = [](const std::vector<Dims>& dims) {
+      std::vector<Tensor> out;
+      for (const Dims& d : dims) out.push_back(ramp(d, 1, 2));
+      return out;
+    };
+    for (int round = 0; round < 2; ++round) {
+      CHECK(status_of(*session, inputs(p.good)) == Status::kOk);
+      CHECK(status_of(*session, inputs(p.bad)) == Status::kInvalidArgument);
+    }
+  }
+}
+
+TEST_CASE("runtime/sizes: a part of a split whose size the run gives moves those behind it") {
+  auto session = session_of(R"(graph g(%n: i64[1]) -> (%a, %b) {
+  const %x: i64[6] = [10, 11, 12, 13, 14, 15]
+  const %two: i64[1] = [2]
+  %sizes = Concat(%n, %two) {axis = 0}
+  %a, %b = Split(%x, %sizes)
+})");
+  const auto got = run(*session, {shape({4})});
+  CHECK(got[0].to_int64s() == std::vector<int64_t>{10, 11, 12, 13});
+  CHECK(got[1].to_int64s() == std::vector<int64_t>{14, 15});
 }
 
 TEST_CASE("runtime/sizes: what does not fit is the inputs' fault, wherever a run finds out") {
