@@ -70,7 +70,8 @@ ValueId position_bias(Expansion& e, const Node& node, ValueId q, ValueId k) {
   };
   ValueId valid = kNone;
   if (e.has(kValid)) {
-    valid = e.add("Unsqueeze", {e.in(kValid), e.ints({1, 2, 3})});
+    const ValueId counts = e.add("Add", {length(k), e.ints({1})});
+    valid = e.add("Unsqueeze", {e.below(e.in(kValid), DType::kI64, counts), e.ints({1, 2, 3})});
     require(e.add("Less", {key, valid}));
   }
   if (by_position) {

@@ -1,5 +1,6 @@
 #include "ops/cast.h"
 
+#include <charconv>
 #include <cmath>
 
 #include "base/real_text.h"
@@ -15,6 +16,23 @@ double parse_number(const std::string& text) {
   const double v = real_from_text(text.c_str(), &end);
   if (end == text.c_str()) fail(Status::kRange, "'{}' is not a number", text);
   return v;
+}
+
+/// Whole numbers exactly, what does not fit as its nearest; all else by way of a double.
+void store_parsed(const std::string& text, const TensorView& to, int64_t o) {
+  const char *begin = text.data(), *end = begin + text.size();
+  const auto whole = [&](auto& v) {
+    const auto [last, problem] = std::from_chars(begin, end, v);
+    return last == end && problem == std::errc();
+  };
+  int64_t v = 0;
+  uint64_t bits = 0;
+  if (is_integer(to.dtype) && whole(v))
+    store_int64(to.data, to.dtype, o, v);
+  else if (to.dtype == DType::kU64 && whole(bits))
+    to.as<uint64_t>()[o] = bits;
+  else
+    store_double(to.data, to.dtype, o, parse_number(text));
 }
 
 std::string print_number(const TensorView& from, int64_t i) {
@@ -67,7 +85,7 @@ void cast_elements(const TensorView& from, const TensorView& to, const CastOptio
     if (from.dtype == DType::kString && to.dtype == DType::kString)
       to.as<std::string>()[at[1]] = from.as<std::string>()[at[0]];
     else if (from.dtype == DType::kString)
-      store_double(to.data, to.dtype, at[1], parse_number(from.as<std::string>()[at[0]]));
+      store_parsed(from.as<std::string>()[at[0]], to, at[1]);
     else if (to.dtype == DType::kString)
       to.as<std::string>()[at[1]] = print_number(from, at[0]);
     else

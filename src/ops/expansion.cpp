@@ -96,6 +96,11 @@ ValueId Expansion::not_from_end(ValueId indices, DType type, ValueId data) {
   return add("Where", {add("Less", {whole, integer(0)}), size(data, 0), whole});
 }
 
+ValueId Expansion::below(ValueId numbers, DType type, ValueId size) {
+  const ValueId all = count_up(size);
+  return add("Gather", {all, not_from_end(numbers, type, all)}, {{"axis", int64_t{0}}});
+}
+
 DType Expansion::working() const {
   return loop::value_type(dtype(0));
 }

@@ -48,6 +48,8 @@ class Expansion {
   /// Indices of Gather into axis 0 of `data`, which counts negative ones from the end: these become
   /// one past the end, so that it refuses them.
   ValueId not_from_end(ValueId indices, DType type, ValueId data);
+  /// The same numbers as i64, refused where one is not in [0, size); `size`: an i64 of rank 1.
+  ValueId below(ValueId numbers, DType type, ValueId size);
 
   /// The type to compute in: f32 for f16 and bf16, else the type of input 0.
   DType working() const;

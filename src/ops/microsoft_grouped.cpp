@@ -138,7 +138,7 @@ struct Grouped {
     total = e.add("Reshape", {e.cast(e.in(kTotal), DType::kI32, DType::kI64), e.ints({1})});
     // seqlens_k has one less than a sample has keys. Padded prompts begin at 0.
     const ValueId last =
-        e.add("Reshape", {e.cast(e.in(kLengths), DType::kI32, DType::kI64), e.ints({-1})});
+        e.add("Reshape", {e.below(e.in(kLengths), DType::kI32, total), e.ints({-1})});
     const ValueId before = e.add("Sub", {e.add("Add", {last, e.integer(1)}), queries});
     starts = e.add("Max", {before, e.integer(0)});
     positions = e.add("Add", {e.add("Unsqueeze", {starts, e.ints({1})}), e.count_up(queries)});

@@ -33,7 +33,8 @@ struct Granularity {
 Granularity granularity_of(const Node& node, size_t rank, const SymDims& scale) {
   Granularity out;
   const int64_t block = node.attrs.get_int("block_size", 0);
-  const bool single = scale.empty() || (scale.size() == 1 && scale[0] == Dim(1));
+  // Where x has no axis, a vector has one element.
+  const bool single = scale.empty() || (scale.size() == 1 && (scale[0] == Dim(1) || rank == 0));
   if (block == 0 && single) return out;
   out.kind = block == 0 ? Granularity::Kind::kAxis : Granularity::Kind::kBlock;
   out.block = std::max<int64_t>(block, 1);
@@ -45,6 +46,7 @@ Granularity granularity_of(const Node& node, size_t rank, const SymDims& scale) 
 void check_scale_dims(const InferContext& ctx) {
   const SymDims &x = ctx.dims(kX), &scale = ctx.dims(kScale);
   const Granularity g = granularity_of(*ctx.node, x.size(), scale);
+  if (g.kind == Granularity::Kind::kTensor) require_scalar(ctx, kScale);
   if (g.kind == Granularity::Kind::kAxis) require_vector(ctx, kScale, x[g.axis]);
   if (g.kind == Granularity::Kind::kBlock) {
     SymDims expected = x;

@@ -85,13 +85,13 @@ Dim is_hole(const Dim& e) {
 
 /// Dims of the result for a shape whose elements are numbers or symbols. A symbolic element may
 /// turn out to be -1 or 0, when it is an element of a graph input; then the dim is an expression
-/// that covers these cases.
+/// that covers these cases. -1 is what the dims that are not copied leave: 3 of [0, 3] as [0, -1].
 SymDims reshaped_dims(const SymDims& in, const std::vector<Dim>& shape, bool allow_zero) {
   const size_t n = shape.size();
   const auto may_be_negative = [](const Dim& e) {
     return !e.is_constant() && e.lower_bound().value_or(-1) < 0;
   };
-  SymDims out(n);
+  SymDims out(n), left = in;  // of the input, but for what is copied
   std::optional<size_t> hole;
   for (size_t i = 0; i < n; ++i) {
     const Dim& e = shape[i];
@@ -105,29 +105,35 @@ SymDims reshaped_dims(const SymDims& in, const std::vector<Dim>& shape, bool all
       if (i >= in.size())
         fail(Status::kInvalidModel, "shape {} copies dim {} of {}", to_text(shape), i, to_text(in));
       out[i] = in[i];
+      left[i] = 1;
     } else if (may_be_negative(e)) {
       out[i] = max(e, Dim(0));
-      if (!allow_zero && i < in.size()) out[i] = out[i] + is_zero(e) * in[i];
+      if (!allow_zero && i < in.size()) {
+        out[i] = out[i] + is_zero(e) * in[i];
+        if (in[i].lower_bound().value_or(0) < 1) left[i] = max(in[i], is_zero(e));
+      }
     } else {
       out[i] = e;
     }
   }
-  const Dim total = element_count(in);
+  const Dim total = element_count(in), total_left = element_count(left);
+  const auto is_copied = [&](size_t i) { return shape[i] == Dim(0) && !allow_zero; };
   const auto others = [&](size_t but, bool at_least_one) {
     Dim product = 1;
     for (size_t j = 0; j < n; ++j)
-      if (j != but) product = product * (at_least_one ? max(Dim(1), out[j]) : out[j]);
+      if (j != but && !is_copied(j))
+        product = product * (at_least_one ? max(Dim(1), out[j]) : out[j]);
     return product;
   };
   if (hole) {
     const Dim rest = others(*hole, false);
     if (rest == Dim(0)) fail(Status::kInvalidModel, "shape {} has a -1 beside a 0", to_text(shape));
-    out[*hole] = floor_div(total, rest);
+    out[*hole] = floor_div(total_left, rest);
   } else {
     SymDims filled = out;
     for (size_t i = 0; i < n; ++i)
       if (may_be_negative(shape[i]))
-        filled[i] = out[i] + is_hole(shape[i]) * floor_div(total, others(i, true));
+        filled[i] = out[i] + is_hole(shape[i]) * floor_div(total_left, others(i, true));
     out = std::move(filled);
   }
   const Dim count = element_count(out);

@@ -166,6 +166,20 @@ struct Slices {
   }
 };
 
+/// Strict order of keys. NaN is larger than any number, as for TopK, and equal to itself.
+template <class Key>
+bool below(const Key& a, const Key& b) {
+  if constexpr (std::is_floating_point_v<Key>)
+    return a < b || (std::isnan(b) && !std::isnan(a));
+  else
+    return a < b;
+}
+template <class T>
+bool below(const std::vector<T>& a, const std::vector<T>& b) {
+  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(),
+                                      [](const T& x, const T& y) { return below(x, y); });
+}
+
 /// Positions of the keys in their order, equal ones as they come.
 template <class Key>
 std::vector<size_t> sorted_order(const std::vector<Key>& keys) {
@@ -176,12 +190,12 @@ std::vector<size_t> sorted_order(const std::vector<Key>& keys) {
     pairs.reserve(keys.size());
     for (size_t i : order) pairs.emplace_back(keys[i], i);
     std::stable_sort(pairs.begin(), pairs.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
+                     [](const auto& a, const auto& b) { return below(a.first, b.first); });
     std::transform(pairs.begin(), pairs.end(), order.begin(),
                    [](const auto& p) { return p.second; });
   } else {
     std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return keys[a] < keys[b]; });
+                     [&](size_t a, size_t b) { return below(keys[a], keys[b]); });
   }
   return order;
 }
@@ -193,7 +207,7 @@ Uniques find_unique(const std::vector<Key>& keys, bool sorted) {
   Uniques out;
   out.inverse.resize(keys.size());
   for (size_t i = 0; i < order.size(); ++i) {
-    if (i == 0 || keys[order[i - 1]] != keys[order[i]]) {
+    if (i == 0 || below(keys[order[i - 1]], keys[order[i]])) {
       out.first.push_back(static_cast<int64_t>(order[i]));
       out.counts.push_back(0);
     }

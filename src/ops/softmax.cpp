@@ -53,15 +53,18 @@ void reference_log_softmax(const ReferenceContext& ctx) {
   write_dense(ctx.outputs[0], x);
 }
 
-/// One at the first largest element, zero elsewhere.
+/// One at the first largest element, zero elsewhere. NaN is larger than any number, as for ArgMax.
 void reference_hardmax(const ReferenceContext& ctx) {
   const auto x = double_values(ctx.inputs[0]);
   std::vector<double> y(x.size(), 0.0);
   for_each_line(ctx, [&](int64_t first, int64_t size, int64_t step) {
+    const auto below = [&](int64_t a, int64_t b) {
+      const double u = x[static_cast<size_t>(a)], v = x[static_cast<size_t>(b)];
+      return u < v || (std::isnan(v) && !std::isnan(u));
+    };
     int64_t best = first;
     for (int64_t k = 1; k < size; ++k)
-      if (x[static_cast<size_t>(first + k * step)] > x[static_cast<size_t>(best)])
-        best = first + k * step;
+      if (below(best, first + k * step)) best = first + k * step;
     if (size > 0) y[static_cast<size_t>(best)] = 1;
   });
   write_dense(ctx.outputs[0], y);

@@ -152,6 +152,163 @@ TEST_CASE("ops/standard: quantised products of more terms than 32 bits hold") {
           {x, w}, {130});
 }
 
+TEST_CASE("ops/standard: constants are computed as a run computes") {
+  struct Problem {
+    const char* type;
+    const char* a;
+    const char* b;
+    const char* nodes;
+    double want;
+  };
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  // Integers wrap, floats are rounded, and 1 / -0 is minus infinity.
+  for (const Problem& p : std::initializer_list<Problem>{
+           {"i32", "65536", "65536", "%y = Mul(%a, %b)", 0},
+           {"i32", "2147483647", "1", "%y = Add(%a, %b)", -2147483648.0},
+           {"i32", "-2147483648", "1", "%y = Sub(%a, %b)", 2147483647},
+           {"i32", "-2147483648", "1", "%y = Neg(%a)", -2147483648.0},
+           {"i32", "-2147483648", "1", "%y = Abs(%a)", -2147483648.0},
+           {"i32", "50000", "2", "%y = Pow(%a, %b)", -1794967296.0},
+           {"i64", "4294967301", "1", "%t = Cast(%a) {to = 6}\n  %y = Cast(%t) {to = 7}", 5},
+           {"i64", "16777217", "1", "%t = Cast(%a) {to = 1}\n  %y = Cast(%t) {to = 7}", 16777216},
+           {"i64", "9223372036854775807", "2",
+            "%c = Concat(%a, %b) {axis = 0}\n  %y = ReduceSum(%c)", -9223372036854775807.0},
+           {"i64", "1099511627776", "1099511627776",
+            "%c = Concat(%a, %b) {axis = 0}\n  %y = ReduceProd(%c)", 0},
+           {"u32", "4294967295", "2", "%c = Concat(%a, %b) {axis = 0}\n  %y = ReduceSum(%c)", 1},
+           {"f32", "0.0", "-1.0", "%t = Mul(%a, %b)\n  %y = Reciprocal(%t)", -kInf},
+           {"f32", "0.0", "-1.0", "%t = Neg(%a)\n  %y = Reciprocal(%t)", -kInf},
+           {"f32", "-0.0", "1.0",
+            "%t = Concat(%a, %a) {axis = 0}\n  %u = Reciprocal(%t)\n"
+            "  %y = ReduceMax(%u)",
+            -kInf},
+           {"f32", "-0.0", "1.0", "%t = Cast(%a) {to = 11}\n  %y = Reciprocal(%t)", -kInf},
+           {"f32", "-0.0", "1.0", "%t = Ceil(%a)\n  %y = Reciprocal(%t)", -kInf}}) {
+    CAPTURE(p.nodes);
+    const auto run = [&](const std::string& head, const std::string& body,
+                         const std::vector<Tensor>& inputs) {
+      const std::string graph = "graph g(" + head + ") -> (%y) {\n" + body + "  " + p.nodes + "\n}";
+      CAPTURE(graph);
+      return testing::run(*testing::session_of(graph, {}), inputs)[0].to_doubles();
+    };
+    const auto number = [&](const char* text) {
+      Tensor out(*dtype_from_name(p.type), {1});
+      if (is_float(out.dtype()))
+        store_double(out.data(), out.dtype(), 0, std::stod(text));
+      else
+        store_int64(out.data(), out.dtype(), 0, std::stoll(text));
+      return out;
+    };
+    const std::vector<double> want{p.want};
+    CHECK(run("",
+              fmt::format("  const %a: {0}[1] = [{1}]\n  const %b: {0}[1] = [{2}]\n", p.type, p.a,
+                          p.b),
+              {}) == want);
+    CHECK(run(fmt::format("%a: {0}[1], %b: {0}[1]", p.type), "", {number(p.a), number(p.b)}) ==
+          want);
+  }
+}
+
+TEST_CASE("ops/standard: the larger of a number and -0 is no Relu") {
+  Config config;
+  config.jit = static_cast<int64_t>(JitMode::kOff);
+  const auto y = testing::run(*testing::session_of(R"(graph g(%x: f32[2]) -> (%y) {
+  const %z: f32[] = -0.0
+  %m = Max(%x, %z)
+  %y = Reciprocal(%m)
+})",
+                                                   config),
+                              {Tensor::of<float>({-1, 2})})[0]
+                     .to_doubles();
+  CHECK(y == std::vector<double>{-std::numeric_limits<double>::infinity(), 0.5});
+}
+
+TEST_CASE("ops/standard: -1 of a Reshape is what the dims that are not copied leave") {
+  const Tensor x(DType::kF32, {0, 3});
+  for (const char* head :
+       {"graph g(%x: f32[0, 3]", "graph g(%x: f32[n, 3]", "graph g(%x: f32[n, m]"})
+    for (const bool given : {false, true}) {
+      const std::string graph = std::string(head) + (given ? ", %s: i64[2]" : "") +
+                                ") -> (%y) {\n" + (given ? "" : "  const %s: i64[2] = [0, -1]\n") +
+                                "  %y = Reshape(%x, %s)\n}";
+      CAPTURE(graph);
+      std::vector<Tensor> inputs{x};
+      if (given) inputs.push_back(Tensor::of<int64_t>({0, -1}));
+      CHECK(testing::run(*testing::session_of(graph, {}), inputs)[0].dims() == Dims{0, 3});
+    }
+}
+
+TEST_CASE("ops/standard: NaN is one value to Unique, the largest") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto session = testing::session_of(
+      "graph g(%x: f32[n]) -> (%y, %i, %c) {\n  %y, %f, %i, %c = Unique(%x)\n}", {});
+  const auto got = testing::run(*session, {Tensor::of<float>({3, nan, 1, nan, 3, nan, 1})});
+  const std::vector<double> y = got[0].to_doubles();  // as numpy.unique
+  REQUIRE(y.size() == 3);
+  CHECK((y[0] == 1 && y[1] == 3 && std::isnan(y[2])));
+  CHECK(got[1].to_int64s() == std::vector<int64_t>{1, 2, 0, 2, 1, 2, 0});
+  CHECK(got[2].to_int64s() == std::vector<int64_t>{2, 2, 3});
+}
+
+TEST_CASE("ops/standard: Hardmax finds NaN as ArgMax does, whatever runs it") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const char* dims : {"[1, 4]", "[1, n]"})
+    check(fmt::format("graph g(%x: f32{}) -> (%y) {{\n  %y = Hardmax(%x)\n}}", dims),
+          {Tensor::of<float>({1, nan, 7, nan}, {1, 4})}, {0, 1, 0, 0});
+}
+
+TEST_CASE("ops/standard: text becomes the integer it spells") {
+  Config config;
+  config.jit = static_cast<int64_t>(JitMode::kOff);
+  const auto cast = [&](const char* text, DType to) {
+    const std::string graph = fmt::format(
+        "graph g(%x: string[1]) -> (%y) {{\n  %y = Cast(%x) {{to = {}}}\n}}", onnx_number(to));
+    return testing::run(*testing::session_of(graph, config),
+                        {Tensor::of(std::vector<std::string>{text})})[0];
+  };
+  CHECK(cast("9007199254740993", DType::kI64).as<int64_t>()[0] == 9007199254740993);
+  CHECK(cast("-9223372036854775807", DType::kI64).as<int64_t>()[0] == -INT64_MAX);
+  CHECK(cast("18446744073709551615", DType::kU64).as<uint64_t>()[0] == UINT64_MAX);
+  CHECK(cast("3.75", DType::kI64).as<int64_t>()[0] == 3);
+  CHECK(cast("16777217", DType::kI32).as<int32_t>()[0] == 16777217);
+}
+
+TEST_CASE(
+    "ops/standard: a scalar is quantised by a scale whose vector turns out to have one element") {
+  for (const char* graph :
+       {"graph g(%x: f32[], %s: f32[n]) -> (%y) {\n  %y = QuantizeLinear(%x, %s)\n}",
+        "graph g(%x: u8[], %s: f32[n]) -> (%y) {\n  %y = DequantizeLinear(%x, %s)\n}"}) {
+    CAPTURE(graph);
+    const bool quantises = std::string(graph).find(" QuantizeLinear") != std::string::npos;
+    const auto session = testing::session_of(graph, {});
+    const Tensor x = quantises ? Tensor::scalar<float>(5) : Tensor::scalar<uint8_t>(5);
+    const auto run = [&](std::vector<float> scale) {
+      return testing::run(*session, {x, Tensor::of(scale)})[0].to_doubles()[0];
+    };
+    CHECK(run({0.5f}) == (quantises ? 10 : 2.5));
+    CHECK_THROWS_AS(run({0.5f, 0.5f}), Error);
+  }
+}
+
+TEST_CASE("ops/standard: counts of valid keys beyond the keys are refused, expanded or not") {
+  for (const char* length : {"3", "k"}) {
+    const std::string graph = fmt::format(
+        "graph g(%q: f32[1, 1, 2, 4], %k: f32[1, 1, {0}, 4], %n: i64[1]) -> (%y) {{\n"
+        "  %y = Attention(%q, %k, %k, _, _, _, %n)\n}}",
+        length);
+    CAPTURE(graph);
+    const auto session = testing::session_of(graph, {});
+    const auto run = [&](int64_t valid) {
+      return testing::run(*session,
+                          {testing::ramp({1, 1, 2, 4}, 1, 0), testing::ramp({1, 1, 3, 4}, 1, 1),
+                           Tensor::of<int64_t>({valid})});
+    };
+    CHECK(run(3)[0].dims() == Dims{1, 1, 2, 4});
+    CHECK(run(0)[0].to_doubles() == std::vector<double>(8, 0.0));
+    for (const int64_t wrong : {-1, 4}) CHECK_THROWS_AS(run(wrong), Error);
+  }
+}
+
 TEST_CASE("ops/standard: a reshape that sizes do not fit is refused, whatever follows it") {
   for (const char* inner : {"Reshape(%x, %two)", "Squeeze(%x, %first)"}) {
     const std::string graph = fmt::format(R"(graph g(%x: f32[n, 4]) -> (%y) {{

@@ -34,8 +34,10 @@ double tolerance_of(DType type) {
 }
 
 /// Is a stored number the one written in a rule? Binary fractions (1, 0.5, 6) are nobody's
-/// rounding of another number: log(1.000005 + e^x) is no Softplus for x near -15.
+/// rounding of another number: log(1.000005 + e^x) is no Softplus for x near -15. Zeros have signs:
+/// the larger of -1 and -0 is no Relu's 0.
 bool is_written_number(double stored, double written, DType type) {
+  if (std::signbit(stored) != std::signbit(written)) return false;
   if (stored == written) return true;
   if (!is_float(type)) return false;
   const double held = rounded_to(type, written);

@@ -285,6 +285,8 @@ TEST_CASE("runtime/sizes: a loop whose state grows, stays and grows again finds 
   const auto out = run(*session, {Tensor::of<float>({1, 0, 2})});
   CHECK(out[0].to_doubles() == std::vector<double>{1, 0, 2, 1, 0, 2, 1, 0, 2, 1, 0, 2});
   CHECK(out[1].to_int64s() == std::vector<int64_t>{1, 4, 1, 4, 1, 4, 1, 8, 1, 8});
+}
+
 TEST_CASE("runtime/sizes: operators that simpler ones stand for still ask what they asked") {
   // Each of these would broadcast.
   struct Problem {
