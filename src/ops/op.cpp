@@ -70,9 +70,11 @@ void InferContext::set(size_t output, DType dtype, SymDims dims) {
   if (output >= outputs.size()) return;  // an optional output that is not wanted
   constexpr size_t kMostAxes = 64;
   if (dims.size() > kMostAxes) error("output {} would have {} axes", output, dims.size());
-  for (const Dim& d : dims)
+  for (Dim& d : dims) {
     if (d.is_constant() && d.value() < 0)
       error("output {} would have dims {}", output, to_text(dims));
+    d = as_size(d);
+  }
   outputs[output] = Type::tensor(dtype, std::move(dims));
 }
 

@@ -31,9 +31,18 @@ Dim DimAccess::make(Sum sum) {
   node->key = sum_text(sum);
   if (node->key.size() > kMostText)
     fail(Status::kLimit, "a size of more than {} characters as an expression", kMostText);
+  node->bounds = bounds_of(sum);
   node->sum = std::move(sum);
   out.node_ = std::move(node);
   return out;
+}
+
+Dim DimAccess::at_least(Dim d, std::optional<int64_t> low) {
+  if (!d.node_ || !low || d.node_->bounds.low.value_or(INT64_MIN) >= *low) return d;
+  auto node = std::make_shared<Dim::Node>(*d.node_);
+  node->bounds.low = low;
+  d.node_ = std::move(node);
+  return d;
 }
 
 namespace {
@@ -143,7 +152,9 @@ Dim Dim::substitute(const Rename& rename) const {
     }
     total = total + product;
   }
-  return total;
+  const auto low = node_->bounds.low;
+  const bool told = low != bounds_of(node_->sum).low;  // not only by the facts of the symbols
+  return told ? DimAccess::at_least(total, low) : total;
 }
 
 void Dim::collect_symbols(std::vector<std::string>& out) const {
@@ -159,11 +170,15 @@ void Dim::collect_symbols(std::vector<std::string>& out) const {
     }
 }
 
+Dim as_size(const Dim& d) {
+  return DimAccess::at_least(d, 0);
+}
+
 Dim operator+(const Dim& a, const Dim& b) {
   if (a.is_constant() && b.is_constant()) return checked_add(a.value(), b.value());
   Sum sum = sum_of(a);
   for (const auto& [monomial, factor] : sum_of(b)) add_term(sum, monomial, factor);
-  return DimAccess::make(std::move(sum));
+  return DimAccess::at_least(DimAccess::make(std::move(sum)), low_of_sum(a, b));
 }
 
 Dim operator*(const Dim& a, const Dim& b) {
@@ -180,7 +195,7 @@ Dim operator*(const Dim& a, const Dim& b) {
       atoms.insert(atoms.end(), my.atoms.begin(), my.atoms.end());
       add_term(out, monomial_of(std::move(atoms)), checked_mul(fx, fy));
     }
-  return DimAccess::make(std::move(out));
+  return DimAccess::at_least(DimAccess::make(std::move(out)), low_of_product(a, b));
 }
 
 Dim operator-(const Dim& a, const Dim& b) {
@@ -230,6 +245,91 @@ bool is_cut_of(const Dim& cut, const Dim& x) {
   return bounds_of(other).low.value_or(0) >= 2;
 }
 
+// The multiples of the divisor are split off: (c*x + r) / c = x + r / c.
+Dim divided_by_number(const Dim& a, const Dim& b) {
+  const int64_t c = b.value();
+  Sum whole, rest;
+  for (const auto& [monomial, factor] : sum_of(a)) {
+    if (factor % c == 0)
+      add_term(whole, monomial, factor / c);
+    else
+      add_term(rest, monomial, factor);
+  }
+  if (!whole.empty()) {
+    const Dim r = DimAccess::make(std::move(rest));
+    return DimAccess::make(std::move(whole)) + floor_div(r, b);
+  }
+  if (const auto merged = merge_divisions(a, c)) return *merged;
+  const DimBounds bounds = bounds_of(a);
+  if (bounds.low && bounds.high && c > 0 && floor_div(*bounds.low, c) == floor_div(*bounds.high, c))
+    return floor_div(*bounds.low, c);
+  return function_atom(Atom::Kind::kFloorDiv, "floordiv", a, b);
+}
+
+// Graded lexicographic: products keep this order, so that the leading terms of two sums make that
+// of their product.
+bool leads(const Monomial& x, const Monomial& y) {
+  if (x.atoms.size() != y.atoms.size()) return x.atoms.size() > y.atoms.size();
+  return std::lexicographical_compare(
+      x.atoms.begin(), x.atoms.end(), y.atoms.begin(), y.atoms.end(),
+      [](const AtomRef& a, const AtomRef& b) { return a->key < b->key; });
+}
+
+Sum::const_iterator leading_term(const Sum& sum) {
+  auto best = sum.begin();
+  for (auto it = sum.begin(); it != sum.end(); ++it)
+    if (leads(it->first, best->first)) best = it;
+  return best;
+}
+
+std::optional<Monomial> without(const Monomial& whole, const Monomial& part) {
+  std::vector<AtomRef> atoms = whole.atoms;
+  for (const AtomRef& atom : part.atoms) {
+    const auto it = std::find_if(atoms.begin(), atoms.end(),
+                                 [&](const AtomRef& x) { return x->key == atom->key; });
+    if (it == atoms.end()) return std::nullopt;
+    atoms.erase(it);
+  }
+  return monomial_of(std::move(atoms));
+}
+
+// Subtracts factor * monomial * other; false where numbers overflow.
+bool subtract_product(Sum& sum, const Monomial& monomial, int64_t factor, const Sum& other) {
+  for (const auto& [m, f] : other) {
+    std::vector<AtomRef> atoms = monomial.atoms;
+    atoms.insert(atoms.end(), m.atoms.begin(), m.atoms.end());
+    int64_t by = 0;
+    if (__builtin_mul_overflow(factor, f, &by)) return false;
+    const auto it = sum.try_emplace(monomial_of(std::move(atoms)), 0).first;
+    if (__builtin_sub_overflow(it->second, by, &it->second)) return false;
+    if (it->second == 0) sum.erase(it);
+  }
+  return true;
+}
+
+// By long division: (n*64*h) / (n*h) = 64, (a*c + b*c) / (a + b) = c. Nothing where a rest is left.
+std::optional<Dim> exact_quotient(const Dim& a, const Dim& b) {
+  Sum out, rest = sum_of(a);
+  const Sum& divisor = *DimAccess::sum(b);
+  const size_t most = rest.size();  // terms of a quotient that is worth it
+  if (most * divisor.size() > kMaxTerms) return std::nullopt;
+  const auto& [leading, divided_by] = *leading_term(divisor);
+  while (!rest.empty()) {
+    const auto& [first, count] = *leading_term(rest);
+    const auto monomial = without(first, leading);
+    if (!monomial || out.size() == most || remainder(count, divided_by) != 0) return std::nullopt;
+    const int64_t factor = quotient(count, divided_by);
+    add_term(out, *monomial, factor);
+    if (!subtract_product(rest, *monomial, factor, divisor)) return std::nullopt;
+  }
+  return DimAccess::make(std::move(out));
+}
+
+Dim divided_by_dim(const Dim& a, const Dim& b) {
+  if (const auto exact = exact_quotient(a, b)) return *exact;
+  return function_atom(Atom::Kind::kFloorDiv, "floordiv", a, b);
+}
+
 }  // namespace
 
 Dim floor_div(const Dim& a, const Dim& b) {
@@ -238,50 +338,9 @@ Dim floor_div(const Dim& a, const Dim& b) {
   if (b == Dim(1)) return a;
   if (b == Dim(-1)) return Dim(-1) * a;
   if (a == b) return 1;  // sizes that divide are non-zero whenever the division is meaningful
-  if (b.is_constant()) {
-    // Split off the multiples of the divisor: (c*x + r) / c = x + r / c.
-    const int64_t c = b.value();
-    Sum whole, rest;
-    for (const auto& [monomial, factor] : sum_of(a)) {
-      if (factor % c == 0)
-        add_term(whole, monomial, factor / c);
-      else
-        add_term(rest, monomial, factor);
-    }
-    if (!whole.empty()) {
-      const Dim r = DimAccess::make(std::move(rest));
-      return DimAccess::make(std::move(whole)) + floor_div(r, b);
-    }
-    if (const auto merged = merge_divisions(a, c)) return *merged;
-    const DimBounds bounds = bounds_of(a);
-    if (bounds.low && bounds.high && c > 0 &&
-        floor_div(*bounds.low, c) == floor_div(*bounds.high, c))
-      return floor_div(*bounds.low, c);
-  } else if (DimAccess::sum(b)->size() == 1) {
-    // Cancel a common monomial: (n*64*h) / (n*h) = 64, exact when every term of a holds it.
-    const auto& [mb, fb] = *DimAccess::sum(b)->begin();
-    Sum out;
-    bool exact = true;
-    for (const auto& [monomial, factor] : sum_of(a)) {
-      std::vector<AtomRef> atoms = monomial.atoms;
-      for (const AtomRef& atom : mb.atoms) {
-        const auto it = std::find_if(atoms.begin(), atoms.end(),
-                                     [&](const AtomRef& x) { return x->key == atom->key; });
-        if (it == atoms.end()) {
-          exact = false;
-          break;
-        }
-        atoms.erase(it);
-      }
-      if (!exact || remainder(factor, fb) != 0) {
-        exact = false;
-        break;
-      }
-      add_term(out, monomial_of(std::move(atoms)), quotient(factor, fb));
-    }
-    if (exact) return DimAccess::make(std::move(out));
-  }
-  return function_atom(Atom::Kind::kFloorDiv, "floordiv", a, b);
+  const bool sizes = bounds_of(a).low.value_or(-1) >= 0 && bounds_of(b).low.value_or(-1) >= 0;
+  return DimAccess::at_least(b.is_constant() ? divided_by_number(a, b) : divided_by_dim(a, b),
+                             sizes ? std::optional<int64_t>(0) : std::nullopt);
 }
 
 Dim ceil_div(const Dim& a, const Dim& b) {

@@ -73,6 +73,9 @@ class Dim {
   std::shared_ptr<const Node> node_;  // null for a constant
 };
 
+/// `d` where it is the size of an axis: a run fails that makes it negative, so it is known to be at
+/// least 0. What is computed from it is bounded by that; equality and text are the same.
+Dim as_size(const Dim& d);
 Dim operator+(const Dim& a, const Dim& b);
 Dim operator-(const Dim& a, const Dim& b);
 Dim operator*(const Dim& a, const Dim& b);

@@ -1,6 +1,6 @@
 // What is known of the value of a dim whatever its symbols are: bounds, which follow from the facts
-// of the symbols through every function, and a constant divisor. Unknown is an answer; a guess is
-// none.
+// of the symbols and of sizes through every function, and a constant divisor. Unknown is an answer;
+// a guess is none.
 
 #include <algorithm>
 #include <cstdlib>
@@ -76,10 +76,13 @@ DimBounds bounds_of(const Atom& atom) {
 }  // namespace
 
 DimBounds bounds_of(const Dim& d) {
-  const Sum* sum = DimAccess::sum(d);
-  if (!sum) return {d.value(), d.value()};
+  const DimBounds* known = DimAccess::bounds(d);
+  return known ? *known : DimBounds{d.value(), d.value()};
+}
+
+DimBounds bounds_of(const Sum& sum) {
   DimBounds total{0, 0};
-  for (const auto& [monomial, factor] : *sum) {
+  for (const auto& [monomial, factor] : sum) {
     DimBounds term{1, 1};
     for (const AtomRef& atom : monomial.atoms) {
       const DimBounds f = bounds_of(*atom);
@@ -96,6 +99,16 @@ DimBounds bounds_of(const Dim& d) {
     total = {try_add(total.low, term.low), try_add(total.high, term.high)};
   }
   return total;
+}
+
+std::optional<int64_t> low_of_sum(const Dim& a, const Dim& b) {
+  return try_add(bounds_of(a).low, bounds_of(b).low);
+}
+
+std::optional<int64_t> low_of_product(const Dim& a, const Dim& b) {
+  const auto x = bounds_of(a).low, y = bounds_of(b).low;
+  if (!x || !y || *x < 0 || *y < 0) return std::nullopt;
+  return try_mul(x, y);
 }
 
 std::optional<int64_t> Dim::lower_bound() const {

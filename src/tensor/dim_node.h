@@ -18,6 +18,11 @@
 
 namespace xc {
 
+/// nullopt = unbounded.
+struct DimBounds {
+  std::optional<int64_t> low, high;
+};
+
 struct Atom {
   enum class Kind : uint8_t { kSymbol, kFloorDiv, kMod, kMin, kMax, kBroadcast };
   Kind kind = Kind::kSymbol;
@@ -37,9 +42,11 @@ struct MonomialLess {
 };
 using Sum = std::map<Monomial, int64_t, MonomialLess>;
 
+/// The bounds are no part of what a dim is: equal dims may have come with different knowledge.
 struct Dim::Node {
   Sum sum;
   std::string key;
+  DimBounds bounds;
 };
 
 /// Between a Dim and its normal form.
@@ -47,6 +54,9 @@ struct DimAccess {
   /// Null for a constant.
   static const Sum* sum(const Dim& d) { return d.node_ ? &d.node_->sum : nullptr; }
   static Dim make(Sum sum);
+  static const DimBounds* bounds(const Dim& d) { return d.node_ ? &d.node_->bounds : nullptr; }
+  /// `d` with the knowledge that it is at least `low`.
+  static Dim at_least(Dim d, std::optional<int64_t> low);
 };
 
 // Canonical text (dim_text.cpp): it orders and compares normal forms, and Dim::parse() reads it.
@@ -58,10 +68,13 @@ std::string sum_text(const Sum& sum);
 
 // What is known of values (dim_bounds.cpp).
 
-struct DimBounds {
-  std::optional<int64_t> low, high;  ///< nullopt = unbounded
-};
 DimBounds bounds_of(const Dim& d);
+/// What the terms tell, each by itself.
+DimBounds bounds_of(const Sum& sum);
+/// Of a sum and a product, from what is known of the operands; the terms of the result may tell
+/// less: (1+a)*(1+b) is at least 0 where both factors are, 1+a+b+a*b might be anything.
+std::optional<int64_t> low_of_sum(const Dim& a, const Dim& b);
+std::optional<int64_t> low_of_product(const Dim& a, const Dim& b);
 
 // What functions make of values (dim_evaluate.cpp).
 

@@ -168,6 +168,53 @@ TEST_CASE("ops/infer: elements are followed as numbers their type has") {
   CHECK(elements_of(g, "float") == "[n, m]");
 }
 
+TEST_CASE("ops/infer: a size is neither a -1 nor a 0 of a shape") {
+  // Heads split off behind a convolution, as exporters write x.view(b, n, -1, 8).
+  const std::string_view text = R"(graph main(%x: f32[B, 3, H, W], %w: f32[16, 3, 7, 7]) -> (%y) {
+    const %flat: i64[3] = [0, 16, -1]
+    const %zero: i64[] = 0
+    const %one: i64[] = 1
+    const %axis: i64[1] = [0]
+    const %minus: i64[1] = [-1]
+    const %eight: i64[1] = [8]
+    %c = Conv(%x, %w) {strides = [4, 4], pads = [3, 3, 3, 3]}
+    %r = Reshape(%c, %flat)
+    %t = Transpose(%r) {perm = [0, 2, 1]}
+    %shape = Shape(%t)
+    %b = Gather(%shape, %zero)
+    %n = Gather(%shape, %one)
+    %b1 = Unsqueeze(%b, %axis)
+    %n1 = Unsqueeze(%n, %axis)
+    %wanted = Concat(%b1, %n1, %minus, %eight) {axis = 0}
+    %y = Reshape(%t, %wanted)
+  })";
+  const std::string area = "1+floordiv(-1+H,4)+floordiv(-1+H,4)*floordiv(-1+W,4)+floordiv(-1+W,4)";
+  CHECK(type_of(inferred(text), "y") == "f32[B, " + area + ", 2, 8]");
+}
+
+TEST_CASE("ops/infer: lengths behind windows without padding stay short") {
+  std::string text = "graph main(%x: f32[1, 1, T], %w: f32[4, 1, 10]";
+  for (int i = 1; i < 7; ++i) text += ", %w" + std::to_string(i) + ": f32[4, 4, 3]";
+  text += R"() -> (%y) {
+    const %group: i64[3] = [0, 1, -1]
+    %v0 = Conv(%x, %w) {strides = [5]}
+)";
+  for (int i = 1; i < 7; ++i) {  // a norm over groups between two, as exporters write it
+    const std::string n = std::to_string(i), before = std::to_string(i - 1);
+    text += "    %s" + before + " = Shape(%v" + before + ")\n";
+    text += "    %g" + before + " = Reshape(%v" + before + ", %group)\n";
+    text += "    %h" + before + " = Reshape(%g" + before + ", %s" + before + ")\n";
+    text += "    %v" + n + " = Conv(%h" + before + ", %w" + n + ") {strides = [2]}\n";
+  }
+  text += "    %y = Relu(%v6)\n  }";
+  const Graph g = inferred(text);
+  CHECK(type_of(g, "h0") == "f32[1, 4, -1+floordiv(T,5)]");
+  // 16000 samples are 49 frames: of wav2vec 2.0.
+  const Dim frames = g.value(*g.find_value("y")).type.dims->back();
+  CHECK(frames.text().size() < 64);
+  CHECK(frames.evaluate([](const std::string&) { return std::optional<int64_t>(16000); }) == 49);
+}
+
 TEST_CASE("ops/infer: sizes that only a run can tell are fresh symbols") {
   const Graph g = inferred(R"(graph main(%x: f32[u0, 4]) -> (%a, %b) {
     %a = NonZero(%x)

@@ -67,3 +67,62 @@ TEST_CASE("tensor/dim: operators of other languages are no part of a name") {
   }
   CHECK(Dim::parse("2 * u[0] + 1").text() == "1+2*u[0]");
 }
+
+TEST_CASE("tensor/dim: products, sums and quotients of what is at least 0 are") {
+  const Dim h = Dim::symbol("h"), w = Dim::symbol("w"), k = Dim::symbol("k", true);
+  // Windows of 7 and stride 4 over an image padded by 3: at least none.
+  const Dim rows = Dim(1) + floor_div(h - 1, 4), columns = Dim(1) + floor_div(w - 1, 4);
+  const Dim area = rows * columns;
+  CHECK(area.lower_bound() == 0);
+  CHECK((Dim(16) * area + Dim(2)).lower_bound() == 2);
+  CHECK(floor_div(area, rows + columns).lower_bound() == 0);
+  CHECK(max(Dim(0), area) == area);
+  CHECK(min(Dim(-1), area) == Dim(-1));
+  CHECK((area * Dim(-1)).upper_bound() == std::nullopt);
+  // The same written out: what nobody told is not known, and they are equal all the same.
+  const Dim parsed = Dim::parse(area.text());
+  CHECK(parsed == area);
+  CHECK(!(rows * k).lower_bound());
+  CHECK((rows - columns).lower_bound() == std::nullopt);
+}
+
+TEST_CASE("tensor/dim: the size of an axis is at least 0, whatever its expression is") {
+  const Dim t = Dim::symbol("t"), k = Dim::symbol("k", true);
+  const Dim length = floor_div(t, 5) - 1;  // windows of 10 and stride 5
+  CHECK(length.lower_bound() == -1);
+  const Dim size = as_size(length);
+  CHECK(size == length);
+  CHECK(size.text() == length.text());
+  CHECK(size.lower_bound() == 0);
+  CHECK(length.lower_bound() == -1);
+  CHECK((size * Dim(768)).lower_bound() == 0);
+  CHECK(floor_div(size - 1, 2).lower_bound() == -1);
+  CHECK(max(Dim(0), as_size(k)) == k);
+  CHECK(max(Dim(0), k) != k);
+  CHECK(as_size(Dim(-1)) == Dim(-1));
+  CHECK(as_size(Dim(3)).value() == 3);
+  // Under other names it still is one.
+  const auto rename = [](const std::string&) { return std::optional(Dim::symbol("s0")); };
+  CHECK(size.substitute(rename).lower_bound() == 0);
+  CHECK(length.substitute(rename).lower_bound() == -1);
+}
+
+TEST_CASE("tensor/dim: sums divide sums where nothing is left") {
+  const Dim b = Dim::symbol("b"), x = Dim::symbol("x"), y = Dim::symbol("y");
+  const Dim area = (x + 1) * (y + 1);
+  CHECK(floor_div(Dim(16) * b * area, Dim(8) * b * area) == Dim(2));
+  CHECK(floor_div(b * area, x + 1) == b * (y + 1));
+  CHECK(floor_div(area, Dim(-1) * (y + 1)) == Dim(-1) * (x + 1));
+  CHECK(floor_div((x + y) * (x - y), x + y) == x - y);
+  CHECK(floor_div(x * y * kLeast, y) == x * kLeast);
+  // A rest stays a division: of 7 by 2, and of 3 by 3.
+  for (const Dim& d : {floor_div(area + 1, x + 1), floor_div(Dim(3) * area, Dim(2) * area)}) {
+    CHECK(!d.is_constant());
+    CHECK(d.text().starts_with("floordiv("));
+  }
+  const auto at = [&](const std::string& name) {
+    return std::optional<int64_t>(name == "x" ? 1 : 2);
+  };
+  CHECK(floor_div(area + 1, x + 1).evaluate(at) == 3);
+  CHECK(floor_div(Dim(3) * area, Dim(2) * area).evaluate(at) == 1);
+}
