@@ -319,9 +319,9 @@ void Tier::analyse(Program& program, ProgramState& state) {
   const double start = thread_cpu_seconds();
   const int64_t begin = steady_ns();
   FusionReport considered;
-  std::vector<Region> regions = find_regions(program.graph(), fusion_options(program), &considered);
   watch_zeros(program, state);
-  const std::vector<Event> found = add_groups(program, state, std::move(regions));
+  const std::vector<Event> found =
+      find_groups(program, state, fusion_options(program), &considered, nullptr);
   Event event;
   event.kind = EventKind::kSearched;
   event.wall_ms = ms_since(begin);
@@ -336,51 +336,79 @@ void Tier::analyse(Program& program, ProgramState& state) {
   emit(state, program, std::move(event));
 }
 
+std::vector<Event> Tier::find_groups(Program& program, ProgramState& state,
+                                     const FusionOptions& options, FusionReport* considered,
+                                     const Group* part_of) {
+  try {
+    std::vector<Region> regions = find_regions(program.graph(), options, considered);
+    if (part_of)
+      std::erase_if(regions, [&](const Region& region) {
+        return !std::all_of(region.nodes.begin(), region.nodes.end(),
+                            [&](NodeId n) { return part_of->nodes.count(n) > 0; });
+      });
+    return add_groups(program, state, std::move(regions), part_of);
+  } catch (const std::exception& error) {
+    if (is_out_of_memory(error)) throw;
+    return {search_refused(error)};
+  }
+}
+
+Event Tier::search_refused(const std::exception& error) {
+  Event event;
+  event.kind = EventKind::kRefused;
+  event.detail = std::string("search: ") + error.what();
+  return event;
+}
+
 /// What is left to win where a region with products is not used: its rows and cells.
 void Tier::offer_parts(Program& program, ProgramState& state, Group& group) {
   // The parts of a kernel for some sizes are those of the general one.
   if (!group.places.front().blocks || group.special_of || std::exchange(group.split, true)) return;
   FusionOptions options = fusion_options(program);
   options.blocks = false;
-  std::vector<Region> inside;
-  for (Region& region : find_regions(program.graph(), options))
-    if (std::all_of(region.nodes.begin(), region.nodes.end(),
-                    [&](NodeId n) { return group.nodes.count(n) > 0; }))
-      inside.push_back(std::move(region));
-  for (const Event& candidate : add_groups(program, state, std::move(inside), &group))
-    emit(state, program, candidate);
+  for (const Event& event : find_groups(program, state, options, nullptr, &group))
+    emit(state, program, event);
+}
+
+std::unique_ptr<Tier::Group> Tier::make_group(Program& program, const Region& region) {
+  auto group = std::make_unique<Group>();
+  group->identity = region.identity;
+  group->segment = region.segment;
+  group->name = fmt::format("{} {} ({} nodes)", region.pattern,
+                            op_names(program.graph(), region.nodes), region.nodes.size());
+  group->cost = estimate(program.graph(), region);
+  group->symbols = symbols_of(*program.base_plan(), program.planner().region_spec(region));
+  group->row = innermost(region);
+  return group;
 }
 
 std::vector<Event> Tier::add_groups(Program& program, ProgramState& state,
                                     std::vector<Region> regions, const Group* part_of) {
-  for (Region& region : regions)
-    region.identity =
-        region_identity(program.graph(), region, program.planner().region_spec(region));
+  std::vector<Event> events;
   std::map<std::pair<uint32_t, Hash128>, std::unique_ptr<Group>> groups;
   std::vector<Group*> in_order;
   for (Region& region : regions) {
-    auto& group = groups[{region.segment, region.identity}];
-    if (!group) {
-      group = std::make_unique<Group>();
-      group->identity = region.identity;
-      group->segment = region.segment;
-      group->name = fmt::format("{} {} ({} nodes)", region.pattern,
-                                op_names(program.graph(), region.nodes), region.nodes.size());
-      group->cost = estimate(program.graph(), region);
-      group->symbols = symbols_of(*program.base_plan(), program.planner().region_spec(region));
-      group->row = innermost(region);
-      group->part_of = part_of;
-      in_order.push_back(group.get());
+    try {
+      region.identity =
+          region_identity(program.graph(), region, program.planner().region_spec(region));
+      auto& group = groups[{region.segment, region.identity}];
+      if (!group) {
+        group = make_group(program, region);
+        group->part_of = part_of;
+        in_order.push_back(group.get());
+      }
+      group->nodes.insert(region.nodes.begin(), region.nodes.end());
+      group->places.push_back(std::move(region));
+    } catch (const Error& error) {  // its sizes are too long to write down: the others go on
+      if (error.status() != Status::kLimit) throw;
+      if (events.empty()) events.push_back(search_refused(error));
     }
-    group->nodes.insert(region.nodes.begin(), region.nodes.end());
-    group->places.push_back(std::move(region));
   }
   for (const Group* group : in_order)
     for (ValueId v : group->places.front().inputs)
       if (const Value& value = program.graph().value(v); !value.is_constant())
         program.value_facts().watch(v, value.type.dtype);
   const auto latest = program.latest_entries();
-  std::vector<Event> events;
   {
     std::lock_guard data(state.data);
     for (Group* group : in_order) {

@@ -243,7 +243,15 @@ class Tier final : public TierHooks {
   /// Costs at the sizes of the signature used last.
   static FusionOptions fusion_options(Program& program);
   void analyse(Program& program, ProgramState& state);
-  /// All of them or none; the events to tell of them.
+  /// Finds regions, inside of a group where one is given, and adds them; the events to tell of
+  /// them. A search that fails finds none and says so; for want of memory it may be tried again.
+  std::vector<Event> find_groups(Program& program, ProgramState& state,
+                                 const FusionOptions& options, FusionReport* considered,
+                                 const Group* part_of);
+  static Event search_refused(const std::exception& error);
+  /// Of a region and others of its identity, without a place yet.
+  static std::unique_ptr<Group> make_group(Program& program, const Region& region);
+  /// All whose sizes can be written down; the events to tell of them. What fails adds none.
   std::vector<Event> add_groups(Program& program, ProgramState& state, std::vector<Region> regions,
                                 const Group* part_of = nullptr);
   /// How a verification ended.

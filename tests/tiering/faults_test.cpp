@@ -379,3 +379,46 @@ TEST_CASE("tiering/faults: the thread without memory for a while, whatever it wa
     CHECK(fixture.session->profile().regions.size() == 1);  // no group twice
   }
 }
+
+TEST_CASE("tiering/faults: a region whose sizes are too long to write down leaves the others") {
+  // An operand can be described; what the region moves, the sum over its operands, cannot.
+  std::string dims, last;
+  for (char c = 'a'; c <= 'h'; ++c) {
+    last = std::string(4000, c);
+    dims += (dims.empty() ? "" : ", ") + last;
+  }
+  const std::string text = "graph g(%x: f32[" + dims + "], %b: f32[" + last + "], %z: f32[64, " +
+                           last + R"(]) -> (%y, %q) {
+  const %two: f32[] = 2
+  %t = Add(%x, %b)
+  %u = Tanh(%t)
+  %y = Mul(%u, %x)
+  %r = Add(%z, %two)
+  %s = Tanh(%r)
+  %q = Mul(%s, %z)
+})";
+  Config config;
+  config.jit = static_cast<int64_t>(JitMode::kSync);
+  Fixture fixture(text, config);
+  const std::vector<Tensor> inputs{ramp({1, 2, 1, 2, 2, 4, 1, 96}, 3, 0.1), ramp({96}, 1, 0.7),
+                                   ramp({64, 96}, 2, 0.3)};
+  const std::vector<Tensor> results = fixture.run(inputs);
+  const auto element = [&](size_t k, int64_t i) {
+    return static_cast<double>(inputs[k].as<float>()[i]);
+  };
+  const auto worst = [](const Tensor& y, auto want) {
+    double out = 0;
+    for (int64_t i = 0; i < y.count(); ++i)
+      out = std::max(out, std::fabs(static_cast<double>(y.as<float>()[i]) - want(i)));
+    return out;
+  };
+  CHECK(worst(results[0], [&](int64_t i) {
+          return std::tanh(element(0, i) + element(1, i % 96)) * element(0, i);
+        }) < 1e-5);
+  CHECK(worst(results[1], [&](int64_t i) { return std::tanh(element(2, i) + 2) * element(2, i); }) <
+        1e-5);
+  CHECK(fixture.log.count(EventKind::kRefused) == 1);
+  CHECK(fixture.log.last(EventKind::kRefused).starts_with("search: "));
+  CHECK(fixture.log.count(EventKind::kCompiled) == 1);
+  CHECK(fixture.session->profile().swapped == 1);
+}
