@@ -37,10 +37,15 @@ Dim DimAccess::make(Sum sum) {
   return out;
 }
 
-Dim DimAccess::at_least(Dim d, std::optional<int64_t> low) {
-  if (!d.node_ || !low || d.node_->bounds.low.value_or(INT64_MIN) >= *low) return d;
+Dim DimAccess::within(Dim d, const DimBounds& bounds) {
+  if (!d.node_) return d;
+  const DimBounds& known = d.node_->bounds;
+  const bool higher = bounds.low && (!known.low || *bounds.low > *known.low);
+  const bool lower = bounds.high && (!known.high || *bounds.high < *known.high);
+  if (!higher && !lower) return d;
   auto node = std::make_shared<Dim::Node>(*d.node_);
-  node->bounds.low = low;
+  if (higher) node->bounds.low = bounds.low;
+  if (lower) node->bounds.high = bounds.high;
   d.node_ = std::move(node);
   return d;
 }
@@ -152,9 +157,12 @@ Dim Dim::substitute(const Rename& rename) const {
     }
     total = total + product;
   }
-  const auto low = node_->bounds.low;
-  const bool told = low != bounds_of(node_->sum).low;  // not only by the facts of the symbols
-  return told ? DimAccess::at_least(total, low) : total;
+  // What only the facts of the symbols tell is told by those that replace them.
+  const DimBounds by_terms = bounds_of(node_->sum);
+  DimBounds told = node_->bounds;
+  if (told.low == by_terms.low) told.low.reset();
+  if (told.high == by_terms.high) told.high.reset();
+  return DimAccess::within(total, told);
 }
 
 void Dim::collect_symbols(std::vector<std::string>& out) const {
@@ -171,14 +179,15 @@ void Dim::collect_symbols(std::vector<std::string>& out) const {
 }
 
 Dim as_size(const Dim& d) {
-  return DimAccess::at_least(d, 0);
+  return DimAccess::within(d, {0, std::nullopt});
 }
 
 Dim operator+(const Dim& a, const Dim& b) {
   if (a.is_constant() && b.is_constant()) return checked_add(a.value(), b.value());
   Sum sum = sum_of(a);
   for (const auto& [monomial, factor] : sum_of(b)) add_term(sum, monomial, factor);
-  return DimAccess::at_least(DimAccess::make(std::move(sum)), low_of_sum(a, b));
+  return DimAccess::within(DimAccess::make(std::move(sum)),
+                           bounds_of_sum(bounds_of(a), bounds_of(b)));
 }
 
 Dim operator*(const Dim& a, const Dim& b) {
@@ -195,7 +204,8 @@ Dim operator*(const Dim& a, const Dim& b) {
       atoms.insert(atoms.end(), my.atoms.begin(), my.atoms.end());
       add_term(out, monomial_of(std::move(atoms)), checked_mul(fx, fy));
     }
-  return DimAccess::at_least(DimAccess::make(std::move(out)), low_of_product(a, b));
+  return DimAccess::within(DimAccess::make(std::move(out)),
+                           bounds_of_product(bounds_of(a), bounds_of(b)));
 }
 
 Dim operator-(const Dim& a, const Dim& b) {
@@ -339,8 +349,8 @@ Dim floor_div(const Dim& a, const Dim& b) {
   if (b == Dim(-1)) return Dim(-1) * a;
   if (a == b) return 1;  // sizes that divide are non-zero whenever the division is meaningful
   const bool sizes = bounds_of(a).low.value_or(-1) >= 0 && bounds_of(b).low.value_or(-1) >= 0;
-  return DimAccess::at_least(b.is_constant() ? divided_by_number(a, b) : divided_by_dim(a, b),
-                             sizes ? std::optional<int64_t>(0) : std::nullopt);
+  const Dim out = b.is_constant() ? divided_by_number(a, b) : divided_by_dim(a, b);
+  return sizes ? as_size(out) : out;
 }
 
 Dim ceil_div(const Dim& a, const Dim& b) {

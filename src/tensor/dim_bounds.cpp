@@ -80,35 +80,28 @@ DimBounds bounds_of(const Dim& d) {
   return known ? *known : DimBounds{d.value(), d.value()};
 }
 
+DimBounds bounds_of_sum(const DimBounds& a, const DimBounds& b) {
+  return {try_add(a.low, b.low), try_add(a.high, b.high)};
+}
+
+DimBounds bounds_of_product(const DimBounds& a, const DimBounds& b) {
+  const auto is_number = [](const DimBounds& d) { return d.low && d.high && *d.low == *d.high; };
+  if (is_number(b) && !is_number(a)) return bounds_of_product(b, a);
+  const DimBounds product{try_mul(a.low, b.low), try_mul(a.high, b.high)};
+  if (is_number(a))
+    return *a.low >= 0 ? product : DimBounds{try_mul(a.low, b.high), try_mul(a.high, b.low)};
+  // Others are bounded only where both are known to be non-negative.
+  return a.low && *a.low >= 0 && b.low && *b.low >= 0 ? product : DimBounds{};
+}
+
 DimBounds bounds_of(const Sum& sum) {
   DimBounds total{0, 0};
   for (const auto& [monomial, factor] : sum) {
     DimBounds term{1, 1};
-    for (const AtomRef& atom : monomial.atoms) {
-      const DimBounds f = bounds_of(*atom);
-      // Products are bounded only for factors known to be non-negative.
-      if (term.low && *term.low >= 0 && f.low && *f.low >= 0)
-        term = {try_mul(term.low, f.low), try_mul(term.high, f.high)};
-      else
-        term = monomial.atoms.size() == 1 ? f : DimBounds{};
-    }
-    if (factor >= 0)
-      term = {try_mul(term.low, factor), try_mul(term.high, factor)};
-    else
-      term = {try_mul(term.high, factor), try_mul(term.low, factor)};
-    total = {try_add(total.low, term.low), try_add(total.high, term.high)};
+    for (const AtomRef& atom : monomial.atoms) term = bounds_of_product(term, bounds_of(*atom));
+    total = bounds_of_sum(total, bounds_of_product({factor, factor}, term));
   }
   return total;
-}
-
-std::optional<int64_t> low_of_sum(const Dim& a, const Dim& b) {
-  return try_add(bounds_of(a).low, bounds_of(b).low);
-}
-
-std::optional<int64_t> low_of_product(const Dim& a, const Dim& b) {
-  const auto x = bounds_of(a).low, y = bounds_of(b).low;
-  if (!x || !y || *x < 0 || *y < 0) return std::nullopt;
-  return try_mul(x, y);
 }
 
 std::optional<int64_t> Dim::lower_bound() const {

@@ -55,8 +55,8 @@ struct DimAccess {
   static const Sum* sum(const Dim& d) { return d.node_ ? &d.node_->sum : nullptr; }
   static Dim make(Sum sum);
   static const DimBounds* bounds(const Dim& d) { return d.node_ ? &d.node_->bounds : nullptr; }
-  /// `d` with the knowledge that it is at least `low`.
-  static Dim at_least(Dim d, std::optional<int64_t> low);
+  /// `d` with the knowledge that it is within `bounds`.
+  static Dim within(Dim d, const DimBounds& bounds);
 };
 
 // Canonical text (dim_text.cpp): it orders and compares normal forms, and Dim::parse() reads it.
@@ -73,8 +73,8 @@ DimBounds bounds_of(const Dim& d);
 DimBounds bounds_of(const Sum& sum);
 /// Of a sum and a product, from what is known of the operands; the terms of the result may tell
 /// less: (1+a)*(1+b) is at least 0 where both factors are, 1+a+b+a*b might be anything.
-std::optional<int64_t> low_of_sum(const Dim& a, const Dim& b);
-std::optional<int64_t> low_of_product(const Dim& a, const Dim& b);
+DimBounds bounds_of_sum(const DimBounds& a, const DimBounds& b);
+DimBounds bounds_of_product(const DimBounds& a, const DimBounds& b);
 
 // What functions make of values (dim_evaluate.cpp).
 
