@@ -66,6 +66,40 @@ std::optional<std::vector<int64_t>> InferContext::ints(size_t i) const {
   return out;
 }
 
+namespace {
+
+/// Sizes are multiplied and added further, for strides and memory, and must be short enough for
+/// that: of one, and of the number of elements.
+constexpr size_t kLongestSize = 4 << 10, kLongestCount = 16 << 10;
+
+bool has_long_count(const SymDims& dims) {
+  try {
+    return element_count(dims).text().size() > kLongestCount;
+  } catch (const Error& error) {
+    if (error.status() != Status::kLimit) throw;
+    return true;
+  }
+}
+
+/// Which of the dims to give up: the longest expression, where it or the product of all is too
+/// long.
+std::optional<size_t> too_long(const SymDims& dims) {
+  size_t longest = 0, at = 0, symbolic = 0;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i].is_constant()) continue;
+    const size_t length = dims[i].text().size();
+    ++symbolic;
+    if (length <= longest || dims[i].as_symbol()) continue;
+    longest = length;
+    at = i;
+  }
+  const bool long_one = longest > kLongestSize;
+  return long_one || (longest > 0 && symbolic > 1 && has_long_count(dims)) ? std::optional(at)
+                                                                           : std::nullopt;
+}
+
+}  // namespace
+
 void InferContext::set(size_t output, DType dtype, SymDims dims) {
   if (output >= outputs.size()) return;  // an optional output that is not wanted
   constexpr size_t kMostAxes = 64;
@@ -75,6 +109,9 @@ void InferContext::set(size_t output, DType dtype, SymDims dims) {
       error("output {} would have dims {}", output, to_text(dims));
     d = as_size(d);
   }
+  if (fresh)
+    while (const std::optional<size_t> longest = too_long(dims))
+      dims[*longest] = fresh("what is too long to write down");
   outputs[output] = Type::tensor(dtype, std::move(dims));
 }
 
@@ -106,6 +143,10 @@ void InferContext::set_elements(size_t output, std::vector<Dim> elements) {
     const WholeRange range = whole_range(type);
     if (!element.stays_within(range.low, range.high)) return;
   }
+  if (std::any_of(elements.begin(), elements.end(), [](const Dim& d) {
+        return !d.is_constant() && d.text().size() > kLongestSize && !d.as_symbol();
+      }))
+    return;
   output_elements[output] = std::move(elements);
 }
 

@@ -85,6 +85,7 @@ class InferContext {
   std::optional<std::vector<Dim>> elements(size_t i) const;
   /// As above when all are constants.
   std::optional<std::vector<int64_t>> ints(size_t i) const;
+  /// Dims whose expressions are too long to compute with become symbols that a run finds.
   void set(size_t output, DType dtype, SymDims dims);
   void set_elements(size_t output, std::vector<Dim> elements);
   /// Fails with kInvalidModel, told at the node.

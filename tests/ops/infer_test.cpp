@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "ir/text.h"
 #include "ops/registry.h"
 
@@ -213,6 +215,36 @@ TEST_CASE("ops/infer: lengths behind windows without padding stay short") {
   const Dim frames = g.value(*g.find_value("y")).type.dims->back();
   CHECK(frames.text().size() < 64);
   CHECK(frames.evaluate([](const std::string&) { return std::optional<int64_t>(16000); }) == 49);
+}
+
+TEST_CASE("ops/infer: sizes that are too long to compute with follow from a run") {
+  // Four sums of six lengths each: 1,296 products.
+  std::string inputs, nodes;
+  for (int k = 0; k < 4; ++k) {
+    std::string parts, dims = "1, 1, 1, 1";
+    for (int i = 0; i < 6; ++i) {
+      const std::string name = std::to_string(k) + std::to_string(i);
+      std::string shape = dims;
+      shape.replace(static_cast<size_t>(3 * k), 1, "n" + name);
+      inputs += (inputs.empty() ? "%x" : ", %x") + name + ": f32[" + shape + "]";
+      parts += (parts.empty() ? "%x" : ", %x") + name;
+    }
+    const std::string n = std::to_string(k);
+    nodes += "  %s" + n + " = Concat(" + parts + ") {axis = " + n + "}\n";
+  }
+  const Graph g = inferred("graph main(" + inputs + ") -> (%y) {\n" + nodes + R"(
+    %a = Add(%s0, %s1)
+    %b = Add(%a, %s2)
+    %c = Add(%b, %s3)
+    %y = Flatten(%c) {axis = 4}
+  })");
+  const SymDims& dims = *g.value(*g.find_value("c")).type.dims;
+  CHECK(dims.size() == 4);
+  CHECK(std::count_if(dims.begin(), dims.end(), [](const Dim& d) {
+          return d.as_symbol().value_or("").starts_with("u");
+        }) == 1);
+  CHECK(element_count(dims).text().size() < 32 << 10);
+  CHECK(g.value(*g.find_value("y")).type.dims->front() == element_count(dims));
 }
 
 TEST_CASE("ops/infer: sizes that only a run can tell are fresh symbols") {
