@@ -109,7 +109,8 @@ const char* xc_status_advice(xc_status status) {
     case XC_UNSUPPORTED:
       return "not implemented here: export the model another way, or report it";
     case XC_LIMIT:
-      return "raise the limit if the model is trusted";
+      return "the message names the limit: more max_memory_bytes, fewer or fixed input sizes keep "
+             "below";
     case XC_OUT_OF_MEMORY:
       return "free memory, then retry";
     case XC_IO:

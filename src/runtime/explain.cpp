@@ -113,10 +113,25 @@ StepRun run_of(const Subject& of, size_t k) {
   return out;
 }
 
-std::string operand_text(const Operand& operand) {
+std::string whole_text(const SymDims& dims) {
+  return to_text(dims);
+}
+/// For readers: long expressions are cut.
+std::string short_text(const SymDims& dims) {
+  constexpr size_t kMost = 120;
+  std::string out;
+  for (const Dim& d : dims) {
+    std::string text = d.text();
+    if (text.size() > kMost) text = text.substr(0, kMost) + "...";
+    out += (out.empty() ? "" : ", ") + text;
+  }
+  return "[" + out + "]";
+}
+
+std::string operand_text(const Operand& operand, std::string (*text)(const SymDims&)) {
   if (!operand.present()) return "_";
-  std::string out = std::string(name(operand.dtype)) + to_text(operand.dims);
-  if (!operand.contiguous()) out += " strides " + to_text(operand.strides);
+  std::string out = std::string(name(operand.dtype)) + text(operand.dims);
+  if (!operand.contiguous()) out += " strides " + text(operand.strides);
   if (operand.constant) out += " const";
   return out;
 }
@@ -125,7 +140,7 @@ std::string operand_text(const Operand& operand) {
 
 void write_operands(JsonWriter& json, std::string_view key, const std::vector<Operand>& operands) {
   if (operands.empty()) return;
-  json.key(key).array(operands, [&](const Operand& o) { json.value(operand_text(o)); });
+  json.key(key).array(operands, [&](const Operand& o) { json.value(operand_text(o, whole_text)); });
 }
 
 void write_step(JsonWriter& json, const Subject& of, size_t k) {
@@ -236,7 +251,7 @@ void print_step(const Subject& of, size_t k, std::string& out, const std::string
   if (ops.empty()) ops = "copy";
   out += fmt::format("{}  {:3} {:<28} {:<24}", indent, k, ops, step.kernel_name);
   if (run.time_us) out += fmt::format(" {:9.2f} us", *run.time_us);
-  if (!step.spec.outputs.empty()) out += "  -> " + operand_text(step.spec.outputs[0]);
+  if (!step.spec.outputs.empty()) out += "  -> " + operand_text(step.spec.outputs[0], short_text);
   out += "  " + step.name;
   if (run.bands)
     out += fmt::format("  [bands of {} rows with step {}]", run.bands->band_rows, run.bands->step);
