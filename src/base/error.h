@@ -20,7 +20,7 @@ enum class Status : int32_t {
   kFormat = 3,           ///< the file is damaged or of another kind
   kInvalidModel = 4,     ///< well-formed file whose graph breaks the rules of its operators
   kUnsupported = 5,      ///< valid, but not implemented: operator, version, type, feature
-  kLimit = 6,  ///< a declared limit was exceeded (see config.h); raise it if the model is trusted
+  kLimit = 6,  ///< more than is allowed of memory (config.h), of sizes or of what a file may hold
   kOutOfMemory = 7,  ///< an allocation failed or a memory budget is spent
   kIo = 8,           ///< the operating system refused a read, write or map
   kCancelled = 9,    ///< cancelled by the host

@@ -2,6 +2,9 @@
 // Labels: asan
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "ops/containers.h"
 #include "runtime/session.h"
 #include "support/sessions.h"
@@ -388,4 +391,68 @@ TEST_CASE("runtime/sizes: what does not fit is the inputs' fault, wherever a run
           Tensor::of<float>({1, 2})},
          {make_sequence({Tensor::of<float>({1, 2, 3})}), Tensor::scalar<int64_t>(0),
           Tensor::of<float>({1, 2})});
+}
+
+TEST_CASE("runtime/sizes: heads of images of any size are scored as the windows give them") {
+  // Windows with and without padding; heads are split off by shapes that are taken from values.
+  std::string text = R"(graph g(%x: f32[B, 4, H, W]) -> (%y) {
+  const %flat: i64[3] = [0, 4, -1]
+  const %zero: i64[] = 0
+  const %one: i64[] = 1
+  const %axis: i64[1] = [0]
+  const %minus: i64[1] = [-1]
+  const %two: i64[1] = [2]
+  %cq = MaxPool(%x) {kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]}
+  %ck = MaxPool(%cq) {kernel_shape = [3, 3], strides = [4, 4]}
+)";
+  for (const std::string n : {"q", "k"}) {
+    text += "  %r" + n + " = Reshape(%c" + n + ", %flat)\n  %t" + n + " = Transpose(%r" + n +
+            ") {perm = [0, 2, 1]}\n  %s" + n + " = Shape(%t" + n + ")\n  %b" + n + " = Gather(%s" +
+            n + ", %zero)\n  %n" + n + " = Gather(%s" + n + ", %one)\n  %b1" + n +
+            " = Unsqueeze(%b" + n + ", %axis)\n  %n1" + n + " = Unsqueeze(%n" + n +
+            ", %axis)\n  %w" + n + " = Concat(%b1" + n + ", %n1" + n +
+            ", %minus, %two) {axis = 0}\n  %h" + n + " = Reshape(%t" + n + ", %w" + n + ")\n";
+  }
+  text += R"(  %q = Transpose(%hq) {perm = [0, 2, 1, 3]}
+  %k = Transpose(%hk) {perm = [0, 2, 3, 1]}
+  %y = MatMul(%q, %k)
+})";
+  auto session = session_of(text.c_str());
+  struct Planes {
+    int64_t h, w;
+    std::vector<double> values;  // [image and channel, h, w]
+  };
+  const auto pool = [](const Planes& x, int64_t stride, int64_t pad) {
+    const auto outputs = [&](int64_t n) { return (n + 2 * pad - 3) / stride + 1; };
+    Planes y{outputs(x.h), outputs(x.w), {}};
+    const auto count = static_cast<int64_t>(x.values.size()) / (x.h * x.w);
+    for (int64_t c = 0; c < count; ++c)
+      for (int64_t i = 0; i < y.h * y.w; ++i) {
+        double most = -1e30;
+        for (int64_t tap = 0; tap < 9; ++tap) {
+          const int64_t r = i / y.w * stride - pad + tap / 3, s = i % y.w * stride - pad + tap % 3;
+          if (r >= 0 && r < x.h && s >= 0 && s < x.w)
+            most = std::max(most, x.values[static_cast<size_t>((c * x.h + r) * x.w + s)]);
+        }
+        y.values.push_back(most);
+      }
+    return y;
+  };
+  for (const Dims& dims : {Dims{1, 4, 16, 9}, Dims{2, 4, 7, 22}}) {
+    const Tensor x = ramp(dims, 1, 0.3);
+    const Planes q = pool({dims[2], dims[3], x.to_doubles()}, 2, 1), k = pool(q, 4, 0);
+    const int64_t queries = q.h * q.w, keys = k.h * k.w;
+    const Tensor y = run(*session, {x})[0];
+    CHECK(y.dims() == Dims{dims[0], 2, queries, keys});
+    double worst = 0;
+    for (int64_t i = 0; i < y.count(); ++i) {
+      const int64_t head = i / (queries * keys), query = i / keys % queries, key = i % keys;
+      double want = 0;
+      for (int64_t c = 2 * head; c < 2 * head + 2; ++c)
+        want += q.values[static_cast<size_t>(c * queries + query)] *
+                k.values[static_cast<size_t>(c * keys + key)];
+      worst = std::max(worst, std::fabs(want - static_cast<double>(y.as<float>()[i])));
+    }
+    CHECK(worst < 1e-5);
+  }
 }
