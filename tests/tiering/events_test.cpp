@@ -140,7 +140,7 @@ TEST_CASE("tiering/events: the life of a region, in order and with its numbers")
   CHECK(accepted.shapes == 1);
   CHECK(of(fixture.log, EventKind::kSearched).at(0).places == 1);
 
-  CHECK(region.base_us == accepted.base_us);
+  CHECK(region.base_us == doctest::Approx(accepted.base_us));
   REQUIRE(region.shapes.size() == 1);
   const ShapeSummary& shape = region.shapes[0];
   CHECK(shape.shape == "n=256");
