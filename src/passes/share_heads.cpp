@@ -47,12 +47,14 @@ class Sharer {
   }
 
  private:
+  /// Until something is added to the graph.
   const SymDims* dims_of(ValueId value) const {
+    if (value == kNone) return nullptr;
     const auto& dims = graph_.value(value).type.dims;
-    return value != kNone && dims ? &*dims : nullptr;
+    return dims ? &*dims : nullptr;
   }
   const Node* maker_of(ValueId value) const {
-    const NodeId maker = graph_.value(value).producer;
+    const NodeId maker = value == kNone ? kNone : graph_.value(value).producer;
     return maker == kNone ? nullptr : &graph_.node(maker);
   }
 
@@ -66,7 +68,7 @@ class Sharer {
       const auto repeated = repeated_heads(node.inputs[1]);
       const SymDims* left = dims_of(node.inputs[0]);
       const SymDims* right = dims_of(node.inputs[1]);
-      if (!repeated || !left || left->size() != right->size()) continue;
+      if (!repeated || !left || !right || left->size() != right->size()) continue;
       if (!std::equal(left->begin(), left->end() - 2, right->begin())) continue;
       products_.emplace(id, *repeated);
       mark_between(node.inputs[0]);
@@ -156,11 +158,11 @@ class Sharer {
                                     [&](ValueId v) { return apart_.contains(v); });
     if (first == node.inputs.end()) return;
     const Apart like = apart_.at(*first);
-    const SymDims& heads = *dims_of(*first);
+    const size_t rank = dims_of(*first)->size();
     Node now{.op = node.op, .name = node.name, .attrs = node.attrs};
     if (is_op(node, "Softmax")) now.attrs.set("axis", int64_t{-1});
     for (ValueId v : node.inputs) {
-      const auto operand = v == kNone ? std::optional(v) : beside(v, like, heads);
+      const auto operand = v == kNone ? std::optional(v) : beside(v, like, rank);
       if (!operand) return;
       now.inputs.push_back(*operand);
     }
@@ -192,19 +194,21 @@ class Sharer {
     return out;
   }
 
+  /// Not where no types could be told: the value stays as it is, and what was added has no reader.
   void keep(ValueId value, ValueId apart, int64_t kv, int64_t group) {
+    if (!dims_of(apart)) return;
     apart_.emplace(value, Apart{apart, kv, group});
     kept_.push_back(value);
   }
 
-  /// An operand of a function whose others have groups apart; `heads`: the dims they had.
-  std::optional<ValueId> beside(ValueId v, const Apart& like, const SymDims& heads) {
+  /// An operand of a function whose others have groups apart; `rank`: that they had.
+  std::optional<ValueId> beside(ValueId v, const Apart& like, size_t rank) {
     if (const auto it = apart_.find(v); it != apart_.end()) {
       if (it->second.kv == like.kv && it->second.group == like.group) return it->second.value;
       return std::nullopt;
     }
     const SymDims* dims = dims_of(v);
-    if (!dims || dims->size() > heads.size()) return std::nullopt;
+    if (!dims || dims->size() > rank) return std::nullopt;
     if (dims->size() < 3) return v;
     const Dim& own = (*dims)[dims->size() - 3];
     if (own == Dim(1)) {
