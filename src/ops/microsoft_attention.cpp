@@ -434,35 +434,26 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
 }  // namespace
 
 void register_microsoft_attention(OpList& ops) {
-  const AttrSpec heads{"num_heads", AttrKind::kInt, true, 1, INT32_MAX};
-  const AttrSpec filter{"mask_filter_value", AttrKind::kFloat}, scale{"scale", AttrKind::kFloat};
-  OpDef multi_head =
-      microsoft::op("com.microsoft::MultiHeadAttention", 1, 10, multi_head::infer,
-                    multi_head::expand, {heads, filter, scale, microsoft::flag("unidirectional")});
+  std::vector<AttrSpec> attrs{{"num_heads", AttrKind::kInt, true, 1, INT32_MAX},
+                              {"mask_filter_value", AttrKind::kFloat},
+                              {"scale", AttrKind::kFloat},
+                              microsoft::flag("unidirectional")};
+  OpDef multi_head = microsoft::op("com.microsoft::MultiHeadAttention", 1, 10, multi_head::infer,
+                                   multi_head::expand, attrs);
   multi_head.max_outputs = 4;
   ops.push_back(std::move(multi_head));
-  OpDef projected =
-      microsoft::op("com.microsoft::Attention", 2, 7, projected::infer, projected::expand,
-                    {heads,
-                     filter,
-                     scale,
-                     microsoft::flag("unidirectional"),
-                     {"do_rotary", AttrKind::kInt},
-                     {"past_present_share_buffer", AttrKind::kInt},
-                     {"qkv_hidden_sizes", AttrKind::kInts},
-                     {"rotary_embedding_dim", AttrKind::kInt}});
-  projected.max_outputs = 2;
-  ops.push_back(std::move(projected));
+  attrs.insert(attrs.end(),
+               {{"do_rotary", AttrKind::kInt}, {"past_present_share_buffer", AttrKind::kInt}});
   OpDef quantised =
-      microsoft::op("com.microsoft::QAttention", 5, 9, quantised::infer, quantised::expand,
-                    {heads,
-                     filter,
-                     scale,
-                     microsoft::flag("unidirectional"),
-                     {"do_rotary", AttrKind::kInt},
-                     {"past_present_share_buffer", AttrKind::kInt}});
+      microsoft::op("com.microsoft::QAttention", 5, 9, quantised::infer, quantised::expand, attrs);
   quantised.max_outputs = 2;
   ops.push_back(std::move(quantised));
+  attrs.insert(attrs.end(),
+               {{"qkv_hidden_sizes", AttrKind::kInts}, {"rotary_embedding_dim", AttrKind::kInt}});
+  OpDef projected =
+      microsoft::op("com.microsoft::Attention", 2, 7, projected::infer, projected::expand, attrs);
+  projected.max_outputs = 2;
+  ops.push_back(std::move(projected));
 }
 
 }  // namespace xc

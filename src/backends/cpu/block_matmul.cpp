@@ -9,15 +9,15 @@
 
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/matmul_problem.h"
 #include "backends/cpu/panel_weights.h"
+#include "backends/cpu/simple_kernel.h"
 #include "ops/matmul.h"
 #include "ops/rounded_blocks.h"
 
 namespace xc::cpu {
 namespace {
 
-constexpr size_t kX = 0, kW = 1;
+constexpr size_t kX = 0;
 /// From so many rows on, making f32 of the weights costs less than reading them row by row
 /// (measured with 2048 x 2048 of 4 bits).
 constexpr int64_t kManyRows = 16;
@@ -36,10 +36,7 @@ class BlockMatMulBound final : public BoundKernel {
   BlockMatMulBound(const StepSpec& spec, const BindContext& context,
                    std::shared_ptr<const PanelWeights> panels)
       : output_(spec.inputs.size()), panels_(std::move(panels)) {
-    const BoundOperand operands[2] = {context.inputs[kX], context.inputs[kW]};
-    p_ = matmul_problem(operands[0], operands[1], context.outputs[0], false, false);
-    FoldedContext folded;
-    fold_rows(p_, {operands, context.outputs}, 2, folded);
+    p_ = panel_problem(context);
     if (spec.attrs().get_int(kLeftInBytes.name, 0) != 0) round_left();
     parts_ = ceil_div(panels_->count, kPartPanels);
     many_ = p_.m >= kManyRows;
@@ -181,36 +178,20 @@ class BlockMatMulBound final : public BoundKernel {
   int64_t parts_ = 1, row_parts_ = 1, x_bytes_ = 0, y_bytes_ = 0, room_at_ = 0, room_ = 0;
 };
 
-class BlockMatMulKernel final : public Kernel {
- public:
-  explicit BlockMatMulKernel(const StepSpec& spec)
-      : spec_(spec),
-        panels_(std::make_shared<const PanelWeights>(spec, PanelWeights::Layout::kRows)) {}
-  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-    return std::make_shared<BlockMatMulBound>(spec_, context, panels_);
-  }
-
- private:
-  StepSpec spec_;
-  std::shared_ptr<const PanelWeights> panels_;
+struct Weights : PanelWeights {
+  explicit Weights(const StepSpec& spec) : PanelWeights(spec, Layout::kRows) {}
 };
 
-Verdict supports(const StepSpec& spec) {
-  if (!spec.post_ops.empty()) return Verdict::no("no post-ops");
-  for (size_t i = kW; i < spec.inputs.size(); ++i)
-    if (spec.inputs[i].present() && !spec.inputs[i].constant)
-      return Verdict::no(fmt::format("input {} is not constant", i));
-  return Verdict::ok();
-}
-
-std::unique_ptr<Kernel> create(const StepSpec& spec) {
-  return std::make_unique<BlockMatMulKernel>(spec);
+std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
+                                        const std::shared_ptr<const Weights>& weights) {
+  return std::make_shared<BlockMatMulBound>(spec, context, weights);
 }
 
 }  // namespace
 
 void add_block_matmul(Rows& rows) {
-  rows.push_back({"xc.block_matmul", "DequantizedMatMul", supports, create});
+  rows.push_back(
+      {"xc.block_matmul", "DequantizedMatMul", takes_panels, create_prepared<Weights, bind>});
 }
 
 }  // namespace xc::cpu

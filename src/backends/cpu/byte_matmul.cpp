@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/matmul_problem.h"
 #include "backends/cpu/panel_weights.h"
+#include "backends/cpu/simple_kernel.h"
 #include "base/checked.h"
 #include "ops/matmul.h"
 
@@ -57,7 +57,7 @@ class ByteMatMulBound final : public BoundKernel {
       : output_(spec.inputs.size()),
         weights_(std::move(weights)),
         fns_(fns),
-        p_(problem_of(context)),
+        p_(panel_problem(context)),
         rounded_(p_.batches * p_.m, p_.k, weights_->blocks()) {
     parts_ = ceil_div(weights_->count, kPartPanels);
     // Rows are split for threads that parts of the columns leave without work.
@@ -89,14 +89,6 @@ class ByteMatMulBound final : public BoundKernel {
   }
 
  private:
-  static MatMulProblem problem_of(const BindContext& context) {
-    const BoundOperand operands[2] = {context.inputs[kX], context.inputs[kW]};
-    MatMulProblem p = matmul_problem(operands[0], operands[1], context.outputs[0], false, false);
-    FoldedContext folded;
-    fold_rows(p, {operands, context.outputs}, 2, folded);
-    return p;
-  }
-
   /// Row `row` of all batches' as it is given, in `dense` where its elements lie apart.
   const float* row_of(const StepArgs& args, int64_t row, float* dense) const {
     const float* const x = static_cast<const float*>(args.buffers[kX]) +
@@ -168,39 +160,26 @@ const ByteFns* fns_for(const StepSpec& spec) {
   return byte_fns(cpu_info(), has_four_bits(spec.inputs[kW].dtype));
 }
 
-class ByteMatMulKernel final : public Kernel {
- public:
-  explicit ByteMatMulKernel(const StepSpec& spec)
-      : spec_(spec),
-        weights_(std::make_shared<const PanelWeights>(spec, PanelWeights::Layout::kGroups)) {}
-  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-    return std::make_shared<ByteMatMulBound>(spec_, context, weights_, *fns_for(spec_));
-  }
-
- private:
-  StepSpec spec_;
-  std::shared_ptr<const PanelWeights> weights_;
+struct Weights : PanelWeights {
+  explicit Weights(const StepSpec& spec) : PanelWeights(spec, Layout::kGroups) {}
 };
+
+std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
+                                        const std::shared_ptr<const Weights>& weights) {
+  return std::make_shared<ByteMatMulBound>(spec, context, weights, *fns_for(spec));
+}
 
 Verdict supports(const StepSpec& spec) {
   if (spec.attrs().get_int(kLeftInBytes.name, 0) == 0)
     return Verdict::no("the left side is not rounded to bytes");
   if (!fns_for(spec)) return Verdict::no("the processor does not multiply such bytes exactly");
-  if (!spec.post_ops.empty()) return Verdict::no("no post-ops");
-  for (size_t i = kW; i < spec.inputs.size(); ++i)
-    if (spec.inputs[i].present() && !spec.inputs[i].constant)
-      return Verdict::no(fmt::format("input {} is not constant", i));
-  return Verdict::ok();
-}
-
-std::unique_ptr<Kernel> create(const StepSpec& spec) {
-  return std::make_unique<ByteMatMulKernel>(spec);
+  return takes_panels(spec);
 }
 
 }  // namespace
 
 void add_byte_matmul(Rows& rows) {
-  rows.push_back({"xc.byte_matmul", "DequantizedMatMul", supports, create});
+  rows.push_back({"xc.byte_matmul", "DequantizedMatMul", supports, create_prepared<Weights, bind>});
 }
 
 }  // namespace xc::cpu

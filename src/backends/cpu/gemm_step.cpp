@@ -302,22 +302,31 @@ Epilogue::Tiles folded_tiles(const Epilogue& epilogue, const BindContext& contex
   return out;
 }
 
+namespace {
+
+/// A vector operand leaves its axis, rows or columns, out of the result.
+std::shared_ptr<BoundKernel> bound_over(const StepSpec& spec, const BindContext& context,
+                                        const MatMulSettings& settings, const MatMulProblem& p,
+                                        bool has_rows, bool has_columns) {
+  if (spec.inputs[0].dtype == DType::kF64)
+    return std::make_shared<GemmBound<double>>(spec, context, settings, p, has_rows, has_columns);
+  return std::make_shared<GemmBound<float>>(spec, context, settings, p, has_rows, has_columns);
+}
+
+}  // namespace
+
 std::shared_ptr<BoundKernel> bind_gemm(const StepSpec& spec, const BindContext& context,
                                        const MatMulSettings& settings,
                                        const BoundProduct& product) {
-  MatMulProblem p = product.p;
-  FoldedContext shared;
-  shared.background = context.background;
-  const bool partly = !product.folded && fold_shared_rows(p, context, 2, shared);
-  const BindContext over = product.folded ? product.flat.context()
-                           : partly       ? shared.context()
-                                          : context;
-  // A vector operand leaves its axis out of the result.
-  const bool has_rows = product.folded || partly || context.inputs[0].dims.size() > 1;
-  const bool has_columns = product.folded || partly || context.inputs[1].dims.size() > 1;
-  if (spec.inputs[0].dtype == DType::kF64)
-    return std::make_shared<GemmBound<double>>(spec, over, settings, p, has_rows, has_columns);
-  return std::make_shared<GemmBound<float>>(spec, over, settings, p, has_rows, has_columns);
+  if (product.folded)
+    return bound_over(spec, product.flat.context(), settings, product.p, true, true);
+  MatMulProblem shared = product.p;
+  FoldedContext over;
+  over.background = context.background;
+  if (fold_shared_rows(shared, context, 2, over))
+    return bound_over(spec, over.context(), settings, shared, true, true);
+  return bound_over(spec, context, settings, product.p, context.inputs[0].dims.size() > 1,
+                    context.inputs[1].dims.size() > 1);
 }
 
 namespace {

@@ -7,9 +7,25 @@
 namespace xc::cpu {
 namespace {
 
-constexpr size_t kW = 1, kScale = 2, kZero = 3;
+constexpr size_t kX = 0, kW = 1, kScale = 2, kZero = 3;
 
 }  // namespace
+
+Verdict takes_panels(const StepSpec& spec) {
+  if (!spec.post_ops.empty()) return Verdict::no("no post-ops");
+  for (size_t i = kW; i < spec.inputs.size(); ++i)
+    if (spec.inputs[i].present() && !spec.inputs[i].constant)
+      return Verdict::no(fmt::format("input {} is not constant", i));
+  return Verdict::ok();
+}
+
+MatMulProblem panel_problem(const BindContext& context) {
+  const BoundOperand operands[2] = {context.inputs[kX], context.inputs[kW]};
+  MatMulProblem out = matmul_problem(operands[0], operands[1], context.outputs[0], false, false);
+  FoldedContext folded;
+  fold_rows(out, {operands, context.outputs}, 2, folded);
+  return out;
+}
 
 bool has_four_bits(DType weights) {
   return weights == DType::kI4 || weights == DType::kU4 || weights == DType::kI2 ||

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "backends/cpu/matmul_problem.h"
 #include "backends/cpu/vector/byte_product_fn.h"
 #include "backends/step.h"
 
@@ -46,6 +47,11 @@ class PanelWeights {
   std::vector<float> zeros_;         ///< of Layout::kRows
   std::vector<uint8_t> zero_bytes_;  ///< of Layout::kGroups
 };
+
+/// What every kernel of xc::DequantizedMatMul asks of a step: constant weights, no post-ops.
+Verdict takes_panels(const StepSpec& spec);
+/// The step's product, its leading dims made rows where they can be.
+MatMulProblem panel_problem(const BindContext& context);
 
 /// Whether a type of weights has half a byte for each.
 bool has_four_bits(DType weights);
