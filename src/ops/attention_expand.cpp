@@ -15,36 +15,17 @@ ValueId heads_first(Expansion& e, size_t i, bool split, int64_t heads, int64_t s
   return e.add("Transpose", {apart}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
 }
 
-/// How query heads share those of keys and values: `group` each. What they share is read once for
-/// all if their axis is in front of the rows, so products have operands [batch, kv_heads, group,
-/// rows, columns]. Of groups of one nothing changes.
-struct Grouping {
-  Expansion& e;
-  int64_t kv_heads, group;
-
-  /// From [batch, kv_heads * group, rows, columns].
-  ValueId apart(ValueId x) const { return group == 1 ? x : reshaped(x, {kv_heads, group}, 2); }
-  /// Back to it.
-  ValueId together(ValueId x) const { return group == 1 ? x : reshaped(x, {kv_heads * group}, 3); }
-  /// [batch, kv_heads, rows, columns], for every head of a group.
-  ValueId shared(ValueId x) const { return group == 1 ? x : e.add("Unsqueeze", {x, e.ints({2})}); }
-  /// What is added to scores: any dims that broadcast to those of all heads. `dims`: its own.
-  ValueId broadcast(ValueId bias, const SymDims& dims) const {
-    if (group == 1 || dims.size() < 3) return bias;
-    if (dims[dims.size() - 3] == Dim(1))
-      return e.add("Unsqueeze", {bias, e.ints({static_cast<int64_t>(dims.size()) - 2})});
-    return apart(e.add("Expand", {bias, e.ints({1, kv_heads * group, 1, 1})}));
-  }
-
- private:
-  ValueId reshaped(ValueId x, std::vector<int64_t> heads, int64_t rows_axis) const {
-    const ValueId dims = e.add(
-        "Concat",
-        {e.size(x, 0), e.ints(std::move(heads)), e.size(x, rows_axis), e.size(x, rows_axis + 1)},
-        {{"axis", int64_t{0}}});
-    return e.add("Reshape", {x, dims}, {{"allowzero", int64_t{1}}});
-  }
-};
+/// Each head `group` times, as exporters write it: [batch, kv_heads, total, size] to [batch,
+/// kv_heads * group, total, size]. A pass reads the heads once for all (passes/share_heads.cpp).
+ValueId repeated(Expansion& e, ValueId x, int64_t kv_heads, int64_t group) {
+  if (group == 1) return x;
+  const ValueId dims =
+      e.add("Concat", {e.size(x, 0), e.ints({kv_heads * group}), e.size(x, 2), e.size(x, 3)},
+            {{"axis", int64_t{0}}});
+  const ValueId wide =
+      e.add("Expand", {e.add("Unsqueeze", {x, e.ints({2})}), e.ints({1, 1, group, 1, 1})});
+  return e.add("Reshape", {wide, dims}, {{"allowzero", int64_t{1}}});
+}
 
 /// 0, 1, ... along axis 2 of x, as integers.
 ValueId positions(Expansion& e, ValueId x) {
@@ -129,25 +110,22 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
     k = e.add("Concat", {e.widened(kPastKey), k}, {{"axis", int64_t{2}}});
     v = e.add("Concat", {e.widened(kPastValue), v}, {{"axis", int64_t{2}}});
   }
-  const Grouping heads{e, *kv_heads, *q_heads / *kv_heads};
-  const ValueId keys = e.add("Transpose", {k}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
+  const int64_t group = *q_heads / *kv_heads;
+  const ValueId keys = e.add("Transpose", {repeated(e, k, *kv_heads, group)},
+                             {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
   const double scale = scale_of(node, static_cast<double>(*head));
-  const ValueId scaled = heads.apart(e.add("Mul", {q, e.scalar(scale)}));
-  const ValueId raw = e.product(scaled, heads.shared(keys));
+  const ValueId raw = e.product(e.add("Mul", {q, e.scalar(scale)}), keys);
   ValueId capped = raw;
   if (const double cap = node.attrs.get_float("softcap", 0); cap > 0) {
     const ValueId bent = e.add("Tanh", {e.add("Div", {raw, e.scalar(cap)})});
     capped = e.add("Mul", {bent, e.scalar(cap)});
   }
   ValueId bias = mask_bias(e);
-  if (bias != kNone) bias = heads.broadcast(bias, *e.type(kMask).dims);
-  if (ValueId bounds = position_bias(e, node, q, k); bounds != kNone) {
-    if (e.has(kValid)) bounds = heads.shared(bounds);  // [batch, 1, queries, keys]
+  if (const ValueId bounds = position_bias(e, node, q, k); bounds != kNone)
     bias = bias == kNone ? bounds : e.add("Add", {bias, bounds});
-  }
   const ValueId biased = bias == kNone ? capped : e.add("Add", {capped, bias});
   const ValueId weights = guarded_softmax(e, biased, bias);
-  ValueId y = heads.together(e.product(weights, heads.shared(v)));
+  ValueId y = e.product(weights, repeated(e, v, *kv_heads, group));
   if (!s.split) {
     y = e.add("Transpose", {y}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
     y = e.add("Reshape", {y, e.ints({0, 0, *q_heads * *value_head})});
@@ -158,8 +136,7 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   if (wanted > 1) out.push_back(e.narrowed(k));
   if (wanted > 2) out.push_back(e.narrowed(v));
   if (wanted > 3)
-    out.push_back(
-        e.narrowed(heads.together(stages[node.attrs.get_int("qk_matmul_output_mode", 0) & 3])));
+    out.push_back(e.narrowed(stages[node.attrs.get_int("qk_matmul_output_mode", 0) & 3]));
   return out;
 }
 
