@@ -77,13 +77,15 @@ XC_API void xc_run_options_init(xc_run_options* options, size_t size);
  * Inputs are in the model's order and borrowed for the call; NULL stands for an absent optional
  * one. Each slot of outputs that holds NULL receives a new reference, which the caller releases; a
  * slot that holds a tensor is written in place (its type and dims must be the result's, its
- * elements row-major, its memory none of an input's or another output's). Inputs that are not
- * row-major are copied first, into memory of the session that max_memory_bytes counts. On failure
- * NULL slots stay NULL; given tensors are untouched when the failure was found before execution and
- * unspecified after one during it. Allocates nothing in steady state: repeated shapes and strides,
- * returned tensors released before the next run. Fails with XC_INVALID_ARGUMENT (counts, type,
- * shape; naming the input), XC_RANGE, XC_LIMIT, XC_OUT_OF_MEMORY, XC_CANCELLED, XC_DEADLINE,
- * XC_UNSUPPORTED.
+ * elements row-major). Its memory may be exactly that of a row-major input, for states that the
+ * host keeps in one place, such as a cache of keys and values; else none of an input's or another
+ * output's. Where the plan updates such an input in place (xc_session_explain() says so) nothing is
+ * copied; otherwise the input is copied first, as are inputs that are not row-major, into memory of
+ * the session that max_memory_bytes counts. On failure NULL slots stay NULL; given tensors are
+ * untouched when the failure was found before execution and unspecified after one during it.
+ * Allocates nothing in steady state: repeated shapes and strides, returned tensors released before
+ * the next run. Fails with XC_INVALID_ARGUMENT (counts, type, shape; naming the input), XC_RANGE,
+ * XC_LIMIT, XC_OUT_OF_MEMORY, XC_CANCELLED, XC_DEADLINE, XC_UNSUPPORTED.
  * @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_session_run(xc_session* session, const xc_run_options* options,
                                              const xc_tensor* const* inputs, uint32_t input_count,

@@ -91,7 +91,7 @@ void infer(InferContext& ctx) {
     require_rank(ctx, kPastKey, 4);
     const Dim past = ctx.dims(kPastKey)[2];
     for (size_t i : {kPastKey, kPastValue}) require_dims(ctx, i, {q[0], h.kv, past, head});
-    length = max(past, length);
+    if (past != Dim(0)) length = max(past, length);
   }
   if (ctx.rank(kLengths) == 2)
     require_dims(ctx, kLengths, {q[0], 1});
@@ -171,19 +171,15 @@ struct Grouped {
   ValueId cached(size_t past, ValueId now, int64_t heads) {
     ValueId cache = kNone;
     if (e.has(past)) {
-      const ValueId old = e.size(e.in(past), 2);
-      const ValueId more = e.add("Sub", {e.add("Max", {old, total}), old});
-      const ValueId pads =
-          e.add("Concat", {e.ints({0, 0, 0, 0, 0, 0}), more, e.ints({0})}, {{"axis", int64_t{0}}});
-      cache = e.add("Pad", {e.in(past), pads});
+      cache = e.in(past);
     } else {
-      const ValueId dims =
-          e.add("Concat", {batch, e.ints({heads}), total, e.ints({head})}, {{"axis", int64_t{0}}});
+      const ValueId none =
+          e.add("Concat", {batch, e.ints({heads, 0, head})}, {{"axis", int64_t{0}}});
       Tensor zero(e.dtype(kQuery), {1});
       store_double(zero.data(), zero.dtype(), 0, 0);
-      cache = e.add("ConstantOfShape", {dims}, {{"value", std::move(zero)}});
+      cache = e.add("ConstantOfShape", {none}, {{"value", std::move(zero)}});
     }
-    return e.add("TensorScatter", {cache, now, starts}, {{"axis", int64_t{2}}});
+    return e.add("UpdateCache", {cache, now, starts, total}, {{"axis", int64_t{2}}});
   }
 
   /// Zero where query i of a sample may look at key j of `keys`, minus infinity elsewhere; the bias

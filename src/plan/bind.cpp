@@ -365,6 +365,7 @@ class Binder {
       for (uint32_t k = chain.first; k + 1 < chain.end; ++k)
         bound.operands[plan_.steps[k]->outputs[0]] = {};
     place_arena(bound, in_place, options_.max_bytes);
+    bound.shared_ports = in_place.shared_ports();
   }
 
   /// Of a step whose kernel is about to be bound to these sizes.
@@ -406,7 +407,7 @@ class Binder {
         bytes_of(bound.operands) + bytes_of(bound.arena) + bytes_of(bound.size_tensors) +
         bytes_of(bound.constants) + bytes_of(bound.steps) + bytes_of(bound.pointers) +
         bytes_of(bound.input_patches) + bytes_of(bound.output_patches) +
-        bound.steps.size() * kSharedKernel);
+        bytes_of(bound.shared_ports) + bound.steps.size() * kSharedKernel);
   }
 
   const Plan& plan_;

@@ -24,6 +24,13 @@ struct PointerPatch {
   int64_t offset;    ///< bytes
 };
 
+/// A graph output that lies exactly where a graph input does.
+struct SharedPort {
+  uint32_t output;
+  uint32_t input;
+  bool operator==(const SharedPort&) const = default;
+};
+
 /// Where an arena buffer of the segment lies.
 struct ArenaSlot {
   uint32_t buffer = 0;
@@ -54,6 +61,8 @@ struct Bound {
   std::vector<BoundStep> steps;
   std::vector<PointerTemplate> pointers;
   std::vector<PointerPatch> input_patches, output_patches;
+  /// Outputs that may lie where an input does, of as many bytes: the steps update it in place.
+  std::vector<SharedPort> shared_ports;
   int64_t arena_bytes = 0;
   int64_t scratch_bytes = 0;  ///< per worker, the largest of any step
   int scratch_workers = 1;    ///< how many need it: one, where steps of several tasks need none

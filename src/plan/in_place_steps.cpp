@@ -67,7 +67,12 @@ bool InPlaceSteps::dies_alike(uint32_t k, size_t input, uint32_t in_place, int64
   if (position == kNone || members_[position].request.last_step != k ||
       members_[position].request.bytes != bytes)
     return false;
-  // Whatever else of the step's lies there.
+  return reads_alike(k, buffer, in_place);
+}
+
+bool InPlaceSteps::reads_alike(uint32_t k, uint32_t buffer, uint32_t in_place) const {
+  const Plan& plan = *bound_.plan;
+  const Step& step = *plan.steps[k];
   for (size_t other = 0; other < step.inputs.size(); ++other) {
     const uint32_t v = step.inputs[other];
     if (v == kNoValue || plan.values[v].buffer != buffer) continue;
@@ -106,6 +111,33 @@ void InPlaceSteps::add(uint32_t k, const BoundKernel& kernel) {
     }
     return;
   }
+  // Nothing has been written there before this step.
+  add_input(k, kernel.in_place, to);
+}
+
+void InPlaceSteps::add_input(uint32_t k, uint32_t in_place, uint32_t to) {
+  const Plan& plan = *bound_.plan;
+  // Later segments may read what this one has written over.
+  if (plan.segments.size() > 1) return;
+  const Step& step = *plan.steps[k];
+  for (size_t input = 0; input < std::min(step.inputs.size(), kMaskBits); ++input) {
+    if ((in_place >> input & 1) == 0 || step.inputs[input] == kNoValue) continue;
+    const uint32_t from = plan.values[step.inputs[input]].buffer;
+    const PlanBuffer& buffer = plan.buffers[from];
+    if (buffer.storage == Storage::kInput && buffer.last_step == k &&
+        reads_alike(k, from, in_place))
+      from_inputs_.push_back({to, buffer.index});
+  }
+}
+
+std::vector<SharedPort> InPlaceSteps::shared_ports() const {
+  std::vector<SharedPort> out;
+  for (const FromInput& from : from_inputs_) {
+    const bool direct = bound_.plan->buffers[from.to].storage == Storage::kOutput;
+    const uint32_t buffer = direct ? from.to : output_of(from.to);
+    if (buffer != kNone) out.push_back({bound_.plan->buffers[buffer].index, from.input});
+  }
+  return out;
 }
 
 std::vector<ArenaRequest> InPlaceSteps::requests() const {

@@ -2,6 +2,7 @@
 // Arena buffers of one segment that lie in the same memory: where a kernel reads every element
 // before it writes it (BoundKernel::in_place) and nobody reads the operand any more, its result
 // takes the operand's place. Such a chain may end in an output of the graph, and lies there then.
+// Where it begins at an input of the graph, the caller may have both in one memory.
 
 #include <cstdint>
 #include <optional>
@@ -26,6 +27,8 @@ class InPlaceSteps {
   void place(std::vector<ArenaSlot>& arena) const;
   /// The graph output's buffer in which arena buffer `buffer` lies, or kNone.
   uint32_t output_of(uint32_t buffer) const;
+  /// Bound::shared_ports. After every add().
+  std::vector<SharedPort> shared_ports() const;
 
  private:
   struct Member {
@@ -40,9 +43,18 @@ class InPlaceSteps {
   std::optional<int64_t> movable_bytes(uint32_t k) const;
   /// Whether that result may take the place of operand `input`, of kernels that say `in_place`.
   bool dies_alike(uint32_t k, size_t input, uint32_t in_place, int64_t bytes) const;
+  /// Whether all that step `k` reads of `buffer`, it reads for such a kernel where it writes.
+  bool reads_alike(uint32_t k, uint32_t buffer, uint32_t in_place) const;
+  /// Keeps that step `k`'s result, in buffer `to`, may lie in a graph input's memory.
+  void add_input(uint32_t k, uint32_t in_place, uint32_t to);
 
+  struct FromInput {
+    uint32_t to;  ///< buffer of the result
+    uint32_t input;
+  };
   const Bound& bound_;
   std::vector<Member> members_;  ///< by buffer
+  std::vector<FromInput> from_inputs_;
 };
 
 }  // namespace xc

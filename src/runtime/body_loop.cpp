@@ -203,25 +203,47 @@ void BodyLoop::look_up() {
   entry_ = program.shared_entry_for(views_, lease_->context());
 }
 
+void BodyLoop::find_updated() {
+  const std::shared_ptr<const Published> published = program_->published(*entry_);
+  seen_ = published.get();
+  const std::span<const SharedPort> shared = published->active->bound->shared_ports;
+  updates_ = false;
+  for (Result& result : results_) {
+    if (!result.input) continue;
+    const SharedPort port{result.output, static_cast<uint32_t>(*result.input)};
+    result.in_place = std::ranges::find(shared, port) != shared.end();
+    updates_ |= result.in_place;
+  }
+}
+
 void BodyLoop::iterate() {
   move_slices();
   if (!known_) look_up();
   if (!steady_) program_->reclaim_evicted();
-  for (Result& result : results_) slots_[result.output] = std::exchange(result.spare, nullptr);
+  if (steady_ && entry_->current.load(std::memory_order_relaxed) != seen_) find_updated();
+  for (Result& result : results_) {
+    const bool update = result.in_place && result.current && result.current->pool;
+    slots_[result.output] = std::exchange(update ? result.current : result.spare, nullptr);
+  }
   for (Stack& stack : stacks_) {
     slots_[stack.output()] = steady_ ? stack.place() : nullptr;
     offsets_[stack.output()] = slots_[stack.output()] ? stack.place_offset() : 0;
   }
-  program_->run_prepared(
-      lease_->context(), *entry_, data_.data(),
-      {slots_.data(), slots_.size(), program_->body_pool().get(), offsets_.data()}, options_);
+  const OutputPorts ports{slots_.data(), slots_.size(), program_->body_pool().get(),
+                          offsets_.data()};
+  if (updates_)
+    program_->run_staged(lease_->context(), *entry_, {views_, data_.data()}, ports, options_);
+  else
+    program_->run_prepared(lease_->context(), *entry_, data_.data(), ports, options_);
   take_results();
 }
 
 void BodyLoop::take_results() {
   bool same = !steady_;  // the sizes of the next iteration
   for (Result& result : results_) {
-    result.spare = std::exchange(result.current, std::exchange(slots_[result.output], nullptr));
+    xc_tensor* const last = std::exchange(result.current, slots_[result.output]);
+    slots_[result.output] = nullptr;
+    if (last) result.spare = last;
     if (!result.input) continue;
     const Tensor& made = result.current->tensor;
     const TensorView& before = views_[*result.input];

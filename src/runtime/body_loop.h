@@ -1,7 +1,8 @@
 #pragma once
 // The body of a Loop or Scan over its iterations. Its context is leased once; its signature is
-// looked up again only while sizes change; carried states alternate between two memories; what is
-// stacked is written where it belongs. An iteration of a body whose sizes stay allocates nothing.
+// looked up again only while sizes change; carried states are updated in place where the plan does
+// so, or alternate between two memories; what is stacked is written where it belongs. An iteration
+// of a body whose sizes stay allocates nothing.
 
 #include <deque>
 #include <optional>
@@ -96,6 +97,7 @@ class BodyLoop {
     std::optional<size_t> input;  ///< that it is in the next iteration
     xc_tensor* current = nullptr;
     xc_tensor* spare = nullptr;  ///< where the next iteration writes
+    bool in_place = false;       ///< unless it may write what it reads
   };
   struct Slice {
     size_t input = 0;
@@ -109,6 +111,8 @@ class BodyLoop {
   void look_up();
   void move_slices();
   void take_results();
+  /// Which states the plan in use updates in place.
+  void find_updated();
   /// What the run holds for states from here on.
   void charge_states();
 
@@ -132,6 +136,8 @@ class BodyLoop {
   std::optional<LeaseScope> lease_;
   Program* program_ = nullptr;
   std::shared_ptr<SignatureEntry> entry_;
+  const Published* seen_ = nullptr;  ///< what find_updated() last looked at; never read through
+  bool updates_ = false;             ///< some state may be updated in place
 };
 
 }  // namespace xc

@@ -8,14 +8,6 @@
 
 namespace xc {
 
-/// Where results go. A null slot receives a handle from `pool`; a given one is written in place.
-struct OutputPorts {
-  xc_tensor** slots = nullptr;
-  size_t count = 0;
-  OutputPool* pool = nullptr;
-  const int64_t* offsets = nullptr;  ///< in bytes, into the memory of given slots; null = none
-};
-
 class Executor {
  public:
   Executor(Program& program, RunContext& context, const RunOptions& options)

@@ -175,12 +175,27 @@ void write_step(JsonWriter& json, const Subject& of, size_t k) {
   });
 }
 
+const std::string& input_name(const Subject& of, const SharedPort& port) {
+  const Graph& graph = of.program.graph();
+  return graph.value(graph.inputs[port.input]).name;
+}
+const std::string& output_name(const Subject& of, const SharedPort& port) {
+  const Graph& graph = of.program.graph();
+  return graph.value(graph.outputs[port.output]).name;
+}
+
 void write_signature(JsonWriter& json, const Subject& of) {
   const Version& first = of.first_part();
   json.field("arena_bytes", first.bound->arena_bytes);
   if (const double us = of.run_us(); us > 0) json.field("run_us", us);
   if (const double us = of.base_run_us(); us > 0) json.field("base_run_us", us);
   json.field("on_trial", of.on_trial());
+  json.key("updated_in_place").array(first.bound->shared_ports, [&](const SharedPort& port) {
+    json.object([&] {
+      json.field("input", input_name(of, port));
+      json.field("output", output_name(of, port));
+    });
+  });
   json.key("symbols").object([&] {
     for (size_t k = 0; k < of.reached->symbols.size(); ++k)
       json.field(of.plan->symbols[k].name, of.reached->symbols[k]);
@@ -299,6 +314,12 @@ void print_program(const Subject& of, std::string& out, const std::string& inden
     out += indent + "  Concats whose parts are written where they belong:";
     for (const NodeId n : of.plan->in_place)
       out += fmt::format(" '{}'", of.program.graph().node(n).name);
+    out += "\n";
+  }
+  if (!of.parts.empty() && !of.first_part().bound->shared_ports.empty()) {
+    out += indent + "  inputs that are updated in place where the output lies there:";
+    for (const SharedPort& port : of.first_part().bound->shared_ports)
+      out += fmt::format(" '{}' as '{}'", input_name(of, port), output_name(of, port));
     out += "\n";
   }
   bool first = true;

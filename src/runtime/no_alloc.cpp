@@ -120,12 +120,16 @@ void Program::run_in_place(std::span<const TensorView> inputs, std::span<xc_tens
     if (const auto it = table_.find(context.key); it != table_.end()) entry = it->second.get();
   }
   if (!entry) refuse("these shapes are new", kRunOnce);
-  check_apart(inputs, outputs);
-  if (strided && !context.staged.ready(inputs))
-    refuse("its copies of inputs that are not row-major are new",
-           "run these shapes and strides once without no_alloc, or give row-major inputs");
   Version& version = *entry->current.load(std::memory_order_seq_cst)->active;
   const Bound& bound = *version.bound;
+  const OutputPorts ports{outputs.data(), outputs.size(), &pool};
+  const Staging staging{inputs, data};
+  const bool staged = shares_inputs(inputs, outputs) || strided;
+  const bool room = context.staged.has_room(inputs.size());
+  if (staged && room) context.staged.choose(staging, ports, bound.shared_ports);
+  if (staged && !(room && context.staged.ready(inputs)))
+    refuse("copies of inputs that are not row-major, or in whose memory an output lies, are new",
+           "run these inputs once without no_alloc, or give row-major ones and other memory");
   check_memory(bound, context);
   for (uint32_t i = 0; i < outputs.size(); ++i) {
     const PlanValue& value = bound.plan->values[bound.plan->outputs[i]];
@@ -140,12 +144,11 @@ void Program::run_in_place(std::span<const TensorView> inputs, std::span<xc_tens
   context.runs.store(run + 1, std::memory_order_relaxed);
   // What only such runs use is in use all the same.
   if (is_sampled(run, kSampleBits)) entry->last_use.store(steady_ns(), std::memory_order_relaxed);
-  if (strided) {
-    context.staged.place(inputs, data, nullptr);
+  if (staged) {
+    context.staged.place(staging, nullptr);
     context.staged.copy(inputs);
   }
-  Executor(*this, context, options)
-      .run({.version = &version}, 0, data, {outputs.data(), outputs.size(), &pool});
+  Executor(*this, context, options).run({.version = &version}, 0, data, ports);
 }
 
 }  // namespace xc

@@ -39,6 +39,14 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
   std::vector<Shelf> shelves_;
 };
 
+/// Where results go. A null slot receives a handle from `pool`; a given one is written in place.
+struct OutputPorts {
+  xc_tensor** slots = nullptr;
+  size_t count = 0;
+  OutputPool* pool = nullptr;
+  const int64_t* offsets = nullptr;  ///< in bytes, into the memory of given slots; null = none
+};
+
 /// The tensor of a handle; its last user gives the reference to the handle back.
 Tensor take_tensor(xc_tensor* handle);
 

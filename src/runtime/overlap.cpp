@@ -27,19 +27,35 @@ bool meet(const Bytes& a, const Bytes& b) {
   return a.begin < b.end && b.begin < a.end;
 }
 
+/// Whether an input that meets the bytes of an output may: it can be updated in place, or copied.
+bool may_share(const TensorView& input, const Bytes& output) {
+  const Bytes bytes = bytes_of(input);
+  return input.contiguous() && !holds_objects(input.dtype) && bytes.begin == output.begin &&
+         bytes.end == output.end;
+}
+
 }  // namespace
 
-void check_apart(std::span<const TensorView> inputs, std::span<xc_tensor* const> outputs) {
+bool shares_inputs(std::span<const TensorView> inputs, std::span<xc_tensor* const> outputs) {
+  bool shares = false;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i]) continue;
-    const Bytes output = bytes_of(outputs[i]->tensor.view());
-    for (size_t k = 0; k < inputs.size(); ++k)
-      if (inputs[k] && meet(output, bytes_of(inputs[k])))
-        fail(Status::kInvalidArgument, "output {}: its memory overlaps that of input {}", i, k);
+    const TensorView view = outputs[i]->tensor.view();
+    const Bytes output = bytes_of(view);
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      if (!inputs[k] || !meet(output, bytes_of(inputs[k]))) continue;
+      if (!view.contiguous() || !may_share(inputs[k], output))
+        fail(Status::kInvalidArgument,
+             "output {}: its memory overlaps that of input {}: give it exactly that of a row-major "
+             "one, or other memory",
+             i, k);
+      shares = true;
+    }
     for (size_t k = 0; k < i; ++k)
       if (outputs[k] && meet(output, bytes_of(outputs[k]->tensor.view())))
         fail(Status::kInvalidArgument, "output {}: its memory overlaps that of output {}", i, k);
   }
+  return shares;
 }
 
 }  // namespace xc

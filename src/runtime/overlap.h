@@ -7,8 +7,9 @@
 
 namespace xc {
 
-/// Fails with kInvalidArgument when a given output (not null) shares memory with an input or with
-/// another output: a run writes results while it still reads inputs.
-void check_apart(std::span<const TensorView> inputs, std::span<xc_tensor* const> outputs);
+/// Whether a given output (not null) lies exactly where a row-major input does. Fails with
+/// kInvalidArgument when one shares memory with an input otherwise, with strings, or with another
+/// output: a run writes results while it still reads inputs.
+bool shares_inputs(std::span<const TensorView> inputs, std::span<xc_tensor* const> outputs);
 
 }  // namespace xc

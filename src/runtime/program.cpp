@@ -124,7 +124,7 @@ void Program::run_once(std::span<const TensorView> inputs, std::span<xc_tensor*>
   RunContext& context = lease.context();
   const EpochScope epoch(epochs_, context);
   SignatureEntry& entry = entry_for(inputs, context);
-  check_apart(inputs, outputs);
+  const bool shared = shares_inputs(inputs, outputs);
   void* inline_data[kPortsOnStack];
   std::vector<void*> more;
   void** data = inline_data;
@@ -145,9 +145,8 @@ void Program::run_once(std::span<const TensorView> inputs, std::span<xc_tensor*>
     data[i] = container ? const_cast<Tensor*>(&object) : object.data();
   }
   const OutputPorts ports{outputs.data(), outputs.size(), pool.get()};
-  if (strided) [[unlikely]]
-    return execute_staged(context, entry, inputs, data, ports, options);
-  execute(context, entry, data, ports, options);
+  const Staging staging{inputs, data};
+  execute(context, entry, data, ports, options, strided || shared ? &staging : nullptr);
 }
 
 void Program::run_prepared(RunContext& context, SignatureEntry& entry, void* const* input_data,
@@ -156,11 +155,10 @@ void Program::run_prepared(RunContext& context, SignatureEntry& entry, void* con
   execute(context, entry, input_data, outputs, options);
 }
 
-void Program::run_staged(RunContext& context, SignatureEntry& entry,
-                         std::span<const TensorView> inputs, void** input_data,
+void Program::run_staged(RunContext& context, SignatureEntry& entry, const Staging& staging,
                          const OutputPorts& outputs, const RunOptions& options) {
   const EpochScope epoch(epochs_, context);
-  execute_staged(context, entry, inputs, input_data, outputs, options);
+  execute(context, entry, staging.data, outputs, options, &staging);
 }
 
 std::shared_ptr<SignatureEntry> Program::shared_entry_for(std::span<const TensorView> inputs,
@@ -169,24 +167,14 @@ std::shared_ptr<SignatureEntry> Program::shared_entry_for(std::span<const Tensor
   return entry_for(inputs, context).shared_from_this();
 }
 
-void Program::execute_staged(RunContext& context, SignatureEntry& entry,
-                             std::span<const TensorView> inputs, void** input_data,
-                             const OutputPorts& outputs, const RunOptions& options) {
-  MemoryBudget budget(config_.max_memory_bytes);
-  RunOptions within = options;
-  if (config_.max_memory_bytes > 0 && !within.budget) within.budget = &budget;
-  context.staged.place(inputs, input_data, within.budget);
-  context.staged.copy(inputs);
-  execute(context, entry, input_data, outputs, within);
-}
-
 void Program::execute(RunContext& context, SignatureEntry& entry, void* const* input_data,
-                      const OutputPorts& outputs, const RunOptions& options) {
+                      const OutputPorts& outputs, const RunOptions& options,
+                      const Staging* staging) {
   if (config_.max_memory_bytes > 0 && !options.budget) [[unlikely]] {
     MemoryBudget budget(config_.max_memory_bytes);
     RunOptions within = options;
     within.budget = &budget;
-    return execute(context, entry, input_data, outputs, within);
+    return execute(context, entry, input_data, outputs, within, staging);
   }
   const uint64_t n = context.runs.load(std::memory_order_relaxed);
   context.runs.store(n + 1, std::memory_order_relaxed);
@@ -194,6 +182,11 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
   if (options.made_up) turn.look = 0;
   context.on_trial = turn.trial;
   try {
+    if (staging) [[unlikely]] {
+      context.staged.choose(*staging, outputs, turn.version->bound->shared_ports);
+      context.staged.place(*staging, options.budget);
+      context.staged.copy(staging->inputs);
+    }
     Executor(*this, context, options).run(turn, n, input_data, outputs);
   } catch (const Error& error) {
     tell_failed(context, error.status());

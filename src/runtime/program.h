@@ -33,7 +33,7 @@
 
 namespace xc {
 
-struct OutputPorts;  // executor.h
+struct OutputPorts;  // output_pool.h
 
 /// How a program of these knobs is planned.
 PlannerOptions planner_options(const Engine& engine, const Config& config);
@@ -189,17 +189,14 @@ class Program : public std::enable_shared_from_this<Program> {
   /// One run of a prepared call: execute() inside an epoch.
   void run_prepared(RunContext& context, SignatureEntry& entry, void* const* input_data,
                     const OutputPorts& outputs, const RunOptions& options);
-  /// The same where some inputs are not row-major: execute_staged().
-  void run_staged(RunContext& context, SignatureEntry& entry, std::span<const TensorView> inputs,
-                  void** input_data, const OutputPorts& outputs, const RunOptions& options);
-  /// `input_data`: one pointer per graph input.
+  /// The same where some inputs may have to be copied first.
+  void run_staged(RunContext& context, SignatureEntry& entry, const Staging& staging,
+                  const OutputPorts& outputs, const RunOptions& options);
+  /// `input_data`: one pointer per graph input. `staging`: null, or what is copied first
+  /// (StagedInputs), with its pointers in `input_data`.
   void execute(RunContext& context, SignatureEntry& entry, void* const* input_data,
-               const OutputPorts& outputs, const RunOptions& options);
-  /// execute() behind the copies of inputs that are not row-major, to which it sets their
-  /// `input_data`.
-  void execute_staged(RunContext& context, SignatureEntry& entry,
-                      std::span<const TensorView> inputs, void** input_data,
-                      const OutputPorts& outputs, const RunOptions& options);
+               const OutputPorts& outputs, const RunOptions& options,
+               const Staging* staging = nullptr);
 
   /// Where results of a body come from.
   const std::shared_ptr<OutputPool>& body_pool() const { return body_pool_; }

@@ -311,7 +311,7 @@ struct Call::State {
   std::shared_ptr<SignatureEntry> entry;
   std::vector<std::pair<Dims, Dims>> sizes;  ///< dims and strides, which `views` refer to
   std::vector<TensorView> views;
-  bool strided = false;  ///< some inputs are copied before each run
+  bool staged = false;  ///< some inputs may have to be copied before each run
   std::vector<void*> inputs;
   std::vector<xc_tensor*> outputs;
   ~State() {
@@ -354,8 +354,8 @@ std::unique_ptr<Call> Session::prepare(std::span<const TensorView> inputs,
   for (size_t i = 0; i < inputs.size(); ++i)
     state.views.push_back(
         {inputs[i].data, inputs[i].dtype, state.sizes[i].first, state.sizes[i].second});
-  state.strided = std::any_of(inputs.begin(), inputs.end(), StagedInputs::takes);
-  check_apart(inputs, outputs);
+  state.staged = shares_inputs(inputs, outputs) ||
+                 std::any_of(inputs.begin(), inputs.end(), StagedInputs::takes);
   state.context = &state.program->lease();
   state.entry = state.program->shared_entry_for(inputs, *state.context);
   call->run();  // makes the outputs and everything a run needs: later runs allocate nothing
@@ -369,8 +369,8 @@ void Call::run() {
   if (!state.program->has_elements(*state.entry, state.views))
     state.entry = state.program->shared_entry_for(state.views, *state.context);
   const OutputPorts outputs{state.outputs.data(), state.outputs.size(), state.pool.get()};
-  if (state.strided)
-    state.program->run_staged(*state.context, *state.entry, state.views, state.inputs.data(),
+  if (state.staged)
+    state.program->run_staged(*state.context, *state.entry, {state.views, state.inputs.data()},
                               outputs, kOptions);
   else
     state.program->run_prepared(*state.context, *state.entry, state.inputs.data(), outputs,

@@ -46,28 +46,44 @@ StagedInputs::Copy StagedInputs::copy_of(const TensorView& input) const {
           Dims(input.strides.begin(), input.strides.end()), copy_kernel(*engine_, input), 0};
 }
 
+void StagedInputs::choose(const Staging& staging, const OutputPorts& outputs,
+                          std::span<const SharedPort> updated) {
+  chosen_.assign(staging.inputs.size(), 0);
+  for (uint32_t i = 0; i < staging.inputs.size(); ++i) {
+    const TensorView& input = staging.inputs[i];
+    chosen_[i] = takes(input);
+    if (chosen_[i] || input.count() == 0) continue;
+    for (uint32_t k = 0; k < outputs.count; ++k) {
+      if (!outputs.slots[k] || outputs.slots[k]->tensor.data() != input.data) continue;
+      staging.data[i] = input.data;
+      chosen_[i] |= std::ranges::find(updated, SharedPort{k, i}) == updated.end();
+    }
+  }
+}
+
 bool StagedInputs::ready(std::span<const TensorView> inputs) const {
   size_t copies = 0;
   int64_t bytes = 0;
-  for (const TensorView& input : inputs) {
-    if (!takes(input)) continue;
-    if (copies == copies_.size() || !copies_[copies++].of(input)) return false;
-    bytes += bytes_of(input);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!chosen_[i]) continue;
+    if (copies == copies_.size() || !copies_[copies++].of(inputs[i])) return false;
+    bytes += bytes_of(inputs[i]);
   }
   return bytes <= memory_.bytes();
 }
 
-void StagedInputs::place(std::span<const TensorView> inputs, void** data, MemoryBudget* budget) {
+void StagedInputs::place(const Staging& staging, MemoryBudget* budget) {
+  const auto& [inputs, data] = staging;
   int64_t bytes = 0;
-  for (const TensorView& input : inputs)
-    if (takes(input)) bytes = checked_add(bytes, bytes_of(input));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (chosen_[i]) bytes = checked_add(bytes, bytes_of(inputs[i]));
   if (bytes == 0) return;
   if (budget) budget->charge(bytes);
   memory_.reserve(bytes);
   size_t copies = 0;
   int64_t offset = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!takes(inputs[i])) continue;
+    if (!chosen_[i]) continue;
     if (copies == copies_.size())
       copies_.push_back(copy_of(inputs[i]));
     else if (!copies_[copies].of(inputs[i]))
@@ -81,10 +97,10 @@ void StagedInputs::place(std::span<const TensorView> inputs, void** data, Memory
 void StagedInputs::copy(std::span<const TensorView> inputs) const {
   auto next = copies_.begin();
   TaskRunner& runner = engine_->tasks();
-  for (const TensorView& input : inputs) {
-    if (!takes(input)) continue;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!chosen_[i]) continue;
     const BoundKernel& kernel = *next->kernel;
-    void* const buffers[2] = {input.data, memory_.data() + next->offset};
+    void* const buffers[2] = {inputs[i].data, memory_.data() + next->offset};
     ++next;
     const StepArgs args{buffers};
     if (kernel.tasks <= 1)

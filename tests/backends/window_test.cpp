@@ -484,6 +484,31 @@ TEST_CASE("backends/affine: quantisation and batch normalisation") {
   }
 }
 
+TEST_CASE("backends/indexed: caches that grow, or are as long already") {
+  Generator g(76);
+  for (DType type : {DType::kF32, DType::kF16})
+    for (const int64_t axis : {1, 2})
+      for (const auto& [old, entries, length] : {std::array<int64_t, 3>{5, 1, 6},
+                                                 {5, 2, 3},
+                                                 {8, 3, 8},
+                                                 {0, 4, 4},
+                                                 {3, 1, 40},
+                                                 {6, 0, 9}}) {
+        CAPTURE(old);
+        CAPTURE(length);
+        Dims cache{3, 4, 7}, update{3, 4, 7};
+        cache[static_cast<size_t>(axis)] = old;
+        update[static_cast<size_t>(axis)] = entries;
+        Problem p;
+        p.op = &get_op("UpdateCache", "xc");
+        p.attrs.set("axis", axis);
+        const int64_t last = std::max(old, length) - entries;
+        p.inputs = {g.tensor(type, cache), g.tensor(type, update),
+                    Tensor::of(Ints{0, last / 2, last}), Tensor::of(Ints{length})};
+        check_row("xc.scatter", p, {});
+      }
+}
+
 TEST_CASE("backends/indexed: arg-reductions, running totals, TopK, scatter, fills") {
   Generator g(75);
   const auto run = [&](const char* row, const char* op, std::vector<Tensor> inputs,

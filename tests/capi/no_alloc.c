@@ -433,7 +433,7 @@ static void strided(void) {
     failed |= ((const float*)xc_tensor_data(y))[i] != (float)(i / 30 + i % 30 * 40);
   view.strides = apart;
   CHECK(xc_session_run_views(session, &options, &view, 1, &y, 1, &error) == XC_LIMIT);
-  CHECK_CONTAINS(xc_error_message(error), "run these shapes and strides once");
+  CHECK_CONTAINS(xc_error_message(error), "run these inputs once without no_alloc");
   xc_error_destroy(error);
   error = NULL;
   CHECK(in_place(session, &view, 1, 1) == 0);
@@ -454,6 +454,41 @@ static void strided(void) {
   xc_call_destroy(call);
   xc_tensor_release(x);
   xc_tensor_release(y);
+  xc_session_destroy(session);
+}
+
+/* An output in the memory of an input: updated in place, or behind a copy that later runs find. */
+static void shared(const char* text, int copies) {
+  const int64_t dims[2] = {3, 3};
+  const float values[9] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+  xc_error* error = NULL;
+  xc_session* session = session_of(NULL, "jit", "off", text, NULL, 0);
+  xc_tensor *s = make_tensor(2, dims, values), *x = make_tensor(2, dims, values), *y = NULL;
+  const xc_tensor* in[2] = {s, x};
+  xc_run_options options = XC_RUN_OPTIONS_INIT;
+  int i, failed = 0;
+  options.flags = XC_RUN_NO_ALLOC;
+  CHECK_OK(xc_session_run(session, NULL, in, 2, &y, 1, &error));
+  xc_tensor_release(y);
+  y = s;
+  if (copies) {
+    CHECK(xc_session_run(session, &options, in, 2, &y, 1, &error) == XC_LIMIT);
+    CHECK_CONTAINS(xc_error_message(error), "in whose memory an output lies, are new");
+    xc_error_destroy(error);
+    error = NULL;
+    check_floats(s, 9, values);
+  }
+  CHECK_OK(xc_session_run(session, NULL, in, 2, &y, 1, &error));
+  allocations = 0;
+  counting = 1;
+  for (i = 0; i < 10; ++i) failed |= xc_session_run(session, &options, in, 2, &y, 1, NULL) != XC_OK;
+  counting = 0;
+  printf("an output in the memory of an input%s: %ld allocations\n", copies ? ", copied" : "",
+         allocations);
+  CHECK(allocations == 0);
+  CHECK(!failed);
+  xc_tensor_release(s);
+  xc_tensor_release(x);
   xc_session_destroy(session);
 }
 
@@ -498,6 +533,11 @@ int main(void) {
   iterations("sync");
   refused();
   new_rank();
+  shared("graph g(%s: f32[3, 3], %x: f32[3, 3]) -> (%t) { %t = Add(%s, %x) }", 0);
+  shared(
+      "graph g(%s: f32[3, 3], %x: f32[3, 3]) -> (%t) {\n"
+      "  %p = Transpose(%s) {perm = [1, 0]} %q = Mul(%p, %x) %t = Sub(%q, %s)\n}",
+      1);
   steps();
   strided();
   many_inputs();

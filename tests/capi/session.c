@@ -116,7 +116,7 @@ static void wrong_calls(void) {
   xc_session_destroy(session);
 }
 
-/* Results are written while inputs are still read: their memory must be apart. */
+/* Results are written while inputs are still read: their memory is the same, or apart. */
 static void overlapping(void) {
   const int64_t up[2] = {2, 1}, down[2] = {-2, 1}, repeated[2] = {0, 1};
   float memory[8] = {1, 5, -20, 0, 7, 7, 7, 7};
@@ -127,9 +127,16 @@ static void overlapping(void) {
   const xc_tensor* in = x;
   xc_call* call = NULL;
   xc_tensor_view view = {NULL, NULL, NULL, XC_DTYPE_F32, 2};
-  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_run(session, NULL, &in, 1, &y, 1, &error));
-  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_prepare(session, &in, 1, &y, 1, &call, &error));
-  CHECK(y == x && call == NULL && memcmp(xc_tensor_data(x), kValues, sizeof kValues) == 0);
+  CHECK_OK(xc_session_run(session, NULL, &in, 1, &y, 1, &error));
+  CHECK(y == x);
+  check_values(y, 2, kWant);
+  memcpy(xc_tensor_data(x), kValues, sizeof kValues);
+  CHECK_OK(xc_session_prepare(session, &in, 1, &y, 1, &call, &error));
+  check_values(x, 2, kWant); /* it has run once */
+  memcpy(xc_tensor_data(x), kValues, sizeof kValues);
+  CHECK_OK(xc_call_run(call, &error));
+  check_values(x, 2, kWant);
+  xc_call_destroy(call);
 
   view.dims = kDims;
   view.strides = up;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes quantised/models.json: small quantised networks and what onnxruntime answers; and the cases of operators of xc
-(cases/DequantizedMatMul.json, ExpNormal, Lookup, RoundedQuotient, Unfold).
+(cases/DequantizedMatMul.json, ExpNormal, Lookup, RoundedQuotient, Unfold, UpdateCache).
 
     tests/ops/make_quantised.py        needs the packages numpy, onnx and onnxruntime
 
@@ -222,6 +222,21 @@ def unfold(name: str, dims: tuple, axis: int, first: int, sizes: list, steps: li
     return case(name, graph, [x], [y])
 
 
+def update_cache(name: str, dims: tuple, axis: int, entries: int, starts: list, length: int) -> dict:
+    """Grown by zeros to `length`, then each sample's entries from where they start."""
+    cache = np.arange(1, np.prod(dims) + 1, dtype=F32).reshape(dims)
+    update = -np.arange(1, np.prod(dims) * entries // dims[axis] + 1, dtype=F32).reshape(
+        [entries if i == axis else d for i, d in enumerate(dims)])
+    y = np.zeros([max(d, length) if i == axis else d for i, d in enumerate(dims)], F32)
+    y[tuple(slice(d) for d in dims)] = cache
+    for sample, start in enumerate(starts):
+        np.moveaxis(y[sample], axis - 1, 0)[start:start + entries] = np.moveaxis(update[sample], axis - 1, 0)
+    arrays = {"cache": cache, "update": update, "starts": np.array(starts), "length": np.array([length])}
+    graph = graph_of([helper.make_node("UpdateCache", list(arrays), ["y"], domain="xc", axis=axis)], arrays,
+                     {"y": TensorProto.FLOAT})
+    return case(name, graph, list(arrays.values()), [y])
+
+
 def main() -> None:
     u, s, f = ({"y": t} for t in (TensorProto.UINT8, TensorProto.INT8, TensorProto.FLOAT))
     cases = [
@@ -254,6 +269,8 @@ def main() -> None:
     write(Path(__file__).parent / "cases" / "Unfold.json",
           [unfold("windows", (2, 9, 3), 1, 1, [3, 5], [1, 1]), unfold("backwards", (4, 6), -1, 5, [3], [-2]),
            unfold("frames", (20,), 0, 0, [5, 8], [3, 1], np.int64), unfold("one", (3, 4), 0, 2, [1, 1], [0, 0], U8)])
+    write(Path(__file__).parent / "cases" / "UpdateCache.json",
+          [update_cache("grows", (2, 3, 4, 5), 2, 2, [4, 1], 7), update_cache("stays", (2, 6, 3), 1, 3, [3, 0], 5)])
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@
 
 Layers of MatMulNBits (blocks of 32, zero points, accuracy_level as given), GroupQueryAttention with rotary positions
 and a cache, SkipSimplifiedLayerNormalization; random weights. Both engines run on one thread, in turn, with the same
-inputs; least times in milliseconds, and the largest difference of the logits by the largest logit. Prints a table in
-Markdown. The machine should do nothing else.
+inputs; least times in milliseconds, and the largest difference of the logits by the largest logit. Then tokens one
+after the other, each run with a cache longer by one: medians, once with caches that the runs return and get again,
+once with caches that stay in their memory. Prints tables in Markdown. The machine should do nothing else.
 
 Needs the packages numpy, onnx, onnxruntime and the binding `xc` (bindings/python).
 """
@@ -109,6 +110,77 @@ def inputs_of(flags: argparse.Namespace, batch: int, length: int, past: int) -> 
                for layer in range(flags.layers) for what in ("key", "value")}}
 
 
+class Generation:
+    """Tokens one after the other: next_token() is a run."""
+
+    def __init__(self, flags: argparse.Namespace, first: int, count: int, shared: bool) -> None:
+        self.x = inputs_of(flags, 1, 1, first)
+        self.shared, self.first, self.done = shared, first, 0
+        self.names = [name for name in self.x if name.startswith("past")]
+        if shared:
+            for name in self.names:
+                self.x[name] = np.pad(self.x[name], ((0, 0), (0, 0), (0, count), (0, 0)))
+
+    def next_token(self) -> np.ndarray:
+        self.x["mask"] = np.ones((1, self.first + self.done + 1), np.int64)
+        logits, *presents = self.run()
+        self.done += 1
+        if not self.shared:
+            self.x.update(zip(self.names, presents))
+        self.x["ids"] = np.argmax(np.asarray(logits)[:, -1:], -1)
+        return logits
+
+
+class Own(Generation):
+    def __init__(self, session: xc.Session, *rest) -> None:
+        super().__init__(*rest)
+        self.session = session
+
+    def run(self) -> list:
+        outputs = [None, *(self.x[name] for name in self.names)] if self.shared else None
+        return self.session.run(self.x, outputs=outputs)
+
+
+class Peer(Generation):
+    def __init__(self, session: ort.InferenceSession, *rest) -> None:
+        super().__init__(*rest)
+        self.session = session
+        self.outputs = [output.name for output in session.get_outputs()]
+        self.caches = [ort.OrtValue.ortvalue_from_numpy(self.x[name]) for name in self.names]
+
+    def run(self) -> list:
+        if not self.shared:
+            return self.session.run(None, self.x)
+        binding = self.session.io_binding()
+        for name in ("ids", "mask"):
+            binding.bind_cpu_input(name, self.x[name])
+        binding.bind_output(self.outputs[0])
+        for name, output, cache in zip(self.names, self.outputs[1:], self.caches):
+            binding.bind_ortvalue_input(name, cache)
+            binding.bind_ortvalue_output(output, cache)
+        self.session.run_with_iobinding(binding)
+        return [binding.get_outputs()[0].numpy()]
+
+
+def generate(flags: argparse.Namespace, session: xc.Session, peer: ort.InferenceSession) -> None:
+    print("\n| cache | in the cache | tokens | xc, ms per token | onnxruntime, ms | ratio | other tokens |")
+    print("|---|---|---|---|---|---|---|")
+    count = 64
+    for shared in (False, True):
+        for first in (16, 512, 2048):
+            engines = [Own(session, flags, first, count, shared), Peer(peer, flags, first, count, shared)]
+            spent, others = ([], []), 0
+            for _ in range(count):
+                for k, engine in enumerate(engines):
+                    begin = time.perf_counter()
+                    engine.next_token()
+                    spent[k].append(time.perf_counter() - begin)
+                others += int((engines[0].x["ids"] != engines[1].x["ids"]).any())
+            own, other = (float(np.median(s)) * 1e3 for s in spent)
+            print(f"| {'one memory' if shared else 'returned'} | {first} | {count} | {own:.2f} | {other:.2f} | "
+                  f"{other / own:.2f} | {others} |", flush=True)
+
+
 def least(runs: list, seconds: float) -> list[float]:
     """Of each, in turn, in milliseconds."""
     out = [float("inf")] * len(runs)
@@ -149,6 +221,7 @@ def main() -> None:
             own, other = least([lambda: session.run(x), lambda: peer.run(None, x)], flags.seconds)
             off = np.abs(got - want).max() / np.abs(want).max()
             print(f"| {batch} | {length} | {past} | {own:.2f} | {other:.2f} | {other / own:.2f} | {off:.1e} |", flush=True)
+        generate(flags, session, peer)
 
 
 if __name__ == "__main__":

@@ -284,6 +284,11 @@ std::vector<Way> all_ways() {
        .config = with(strict(off), &Config::threads, 2),
        .same_bits = "off, strict"},
       {.name = "off, odd inputs, again", .config = off, .odd_inputs = true, .passes = 3},
+      {.name = "off, shared memory",
+       .config = off,
+       .shared = true,
+       .passes = 2,
+       .same_bits = "off"},
   };
 #if XC_HAVE_JIT
   out.push_back({.name = "jit", .config = sync, .same_bits = "interpreter"});
@@ -299,6 +304,7 @@ std::vector<Way> all_ways() {
   out.push_back({.name = "jit, no fusion", .config = with(sync, &Config::fusion, 1)});
   out.push_back({.name = "jit, strict", .config = strict(sync), .same_bits = "off, strict"});
   out.push_back({.name = "jit, verified", .config = sync, .verified = true});
+  out.push_back({.name = "jit, shared memory", .config = sync, .shared = true, .same_bits = "jit"});
   // Plans with and without regions take turns; one run in sixteen is looked at.
   Config swaps = with(sync, &Config::force_swap, 1);
   swaps.threads = 2;
@@ -437,7 +443,10 @@ Failure GraphFuzzer::check_way(const Problem& problem, const Way& way, std::vect
       }
       if (way.odd_inputs)
         for (Tensor& t : inputs) t = laid_out_oddly(t);
-      mine[run] = testing::run(*session, inputs);
+      mine[run] = way.shared && !oracles[run].refused
+                      ? testing::run_in_memory_of_inputs(*session, inputs, oracles[run].expected,
+                                                         &counts_.shared)
+                      : testing::run(*session, inputs);
     } catch (const std::exception& error) {
       if (oracles[run].refused) continue;
       return {way.name, run, "throws", error.what()};
@@ -565,9 +574,10 @@ std::string GraphFuzzer::report(const Problem& problem, Failure failure, const s
 }
 
 std::string GraphFuzzer::summary() const {
-  std::string out =
-      fmt::format("{} runs ({} refused by the reference), {} elements compared, {} excused\n",
-                  counts_.runs, counts_.refused_runs, counts_.elements, counts_.excused);
+  std::string out = fmt::format(
+      "{} runs ({} refused by the reference), {} elements compared, {} excused, {} "
+      "outputs in the memory of an input\n",
+      counts_.runs, counts_.refused_runs, counts_.elements, counts_.excused, counts_.shared);
   for (const auto& [way, count] : counts_.problems) {
     const auto regions = counts_.regions.find(way);
     out += fmt::format("  {}: {} graphs, {} regions\n", way, count,

@@ -22,6 +22,7 @@ struct Way {
   bool specials = false;       ///< regions get kernels for the sizes of each run
   bool verified = false;       ///< regions are verified before they are used, as in production
   bool odd_inputs = false;     ///< inputs lie backwards and with gaps
+  bool shared = false;         ///< outputs lie in the memory of inputs where one is as large
   int passes = 1;              ///< over all runs: what comes again may have been replaced since
   std::string same_bits = {};  ///< a way that stands earlier in the list and gives equal bits
 };
@@ -63,6 +64,7 @@ class GraphFuzzer {
     std::map<std::string, int64_t> refused;   ///< regions, per reason
     int64_t runs = 0, refused_runs = 0;       ///< refused by the reference itself
     int64_t elements = 0, excused = 0;        ///< compared; unstable in the reference itself
+    int64_t shared = 0;                       ///< outputs in the memory of an input
   };
   const Counts& counts() const { return counts_; }
   std::string summary() const;

@@ -32,6 +32,38 @@ std::vector<Tensor> run(Session& session, const std::vector<Tensor>& inputs) {
   return out;
 }
 
+std::vector<Tensor> run_in_memory_of_inputs(Session& session, const std::vector<Tensor>& inputs,
+                                            const std::vector<Tensor>& like, int64_t* shared) {
+  std::vector<Tensor> copies;
+  std::vector<TensorView> views;
+  for (const Tensor& t : inputs) views.push_back(copies.emplace_back(t.clone()).view());
+  std::vector<xc_tensor*> slots(like.size(), nullptr);
+  std::vector<bool> taken(inputs.size(), false);
+  for (size_t k = 0; k < like.size(); ++k)
+    for (size_t i = 0; i < copies.size() && !slots[k]; ++i) {
+      if (taken[i] || holds_objects(like[k].dtype()) || holds_objects(copies[i].dtype()) ||
+          copies[i].byte_size() != like[k].byte_size() || like[k].count() == 0)
+        continue;
+      taken[i] = true;
+      slots[k] = new xc_tensor;
+      slots[k]->tensor = Tensor(copies[i].buffer(), 0, like[k].dtype(), like[k].dims());
+      ++*shared;
+    }
+  try {
+    session.run(views, slots, {});
+  } catch (...) {
+    for (xc_tensor* handle : slots)
+      if (handle) handle->release();
+    throw;
+  }
+  std::vector<Tensor> out;
+  for (xc_tensor* handle : slots) {
+    out.push_back(handle->tensor.clone());
+    handle->release();
+  }
+  return out;
+}
+
 Tensor ramp(Dims dims, double scale, double shift) {
   Tensor t(DType::kF32, std::move(dims));
   for (int64_t i = 0; i < t.count(); ++i)

@@ -18,6 +18,11 @@ std::string with_type(std::string text, const std::string& type);
 /// Runs with inputs in graph order; copies of the outputs.
 std::vector<Tensor> run(Session& session, const std::vector<Tensor>& inputs);
 
+/// The same with copies of the inputs in whose memory outputs lie wherever one has as many bytes;
+/// `like`: of the types and dims that the results have. Counts those into `*shared`.
+std::vector<Tensor> run_in_memory_of_inputs(Session& session, const std::vector<Tensor>& inputs,
+                                            const std::vector<Tensor>& like, int64_t* shared);
+
 /// sin(0.37 i + shift) * scale as f32.
 Tensor ramp(Dims dims, double scale, double shift);
 

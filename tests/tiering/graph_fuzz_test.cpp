@@ -358,8 +358,9 @@ TEST_CASE("tiering/graph_fuzz: seeds that failed once") {
   // of compiling. 1200246, 1301493: rows shorter than half a vector under a guard that all lanes
   // share. 1507423: a Pad that reflects along an axis folded with one that its operand is broadcast
   // along.
-  for (const uint64_t seed : {1'507'423, 970'060, 970'419, 1'200'246, 1'301'493, 102'826, 104'247,
-                              105'902, 107'724, 200'574, 201'078, 202'166, 202'963, 205'273})
+  for (const uint64_t seed :
+       {98, 188, 224, 1'507'423, 970'060, 970'419, 1'200'246, 1'301'493, 102'826, 104'247, 105'902,
+        107'724, 200'574, 201'078, 202'166, 202'963, 205'273})
     check_seed(fuzzer, seed, names_of(fuzzer.ways()));
 }
 

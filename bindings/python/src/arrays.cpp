@@ -372,6 +372,8 @@ void Inputs::set(size_t index, nb::handle value, xc_dtype wanted, const char* na
   if (PyObject_HasAttrString(value.ptr(), "__dlpack__"))
     return use == Use::kWritten ? set_dlpack<nb::ndarray<>>(index, value, name)
                                 : set_dlpack<nb::ndarray<nb::ro>>(index, value, name);
+  if (use == Use::kWritten)
+    fail(what_, XC_INVALID_ARGUMENT, "results go into NumPy arrays or DLPack objects", name);
   if (use != Use::kOnce)
     fail(what_, XC_INVALID_ARGUMENT, "a prepared call binds NumPy arrays or DLPack objects", name);
   set_array(index, is_array_like(value) ? make_array(value, nullptr) : of_list(value, wanted, name),
@@ -415,6 +417,7 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
            "expected " + std::string(xc_dtype_name(wanted)) + ", got an array of dtype " +
                dtype_text(array) + conversion_to(wanted),
            name);
+    if (use == Use::kWritten) fail(what_, XC_UNSUPPORTED, "texts go into no array", name);
     if (in_place) fail(what_, XC_UNSUPPORTED, "a prepared call takes no strings", name);
     return set_strings(index, value);
   }
@@ -440,7 +443,7 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
     return;
   }
   if (use == Use::kWritten)
-    fail(what_, XC_INVALID_ARGUMENT, "a prepared call writes C-contiguous, aligned arrays", name);
+    fail(what_, XC_INVALID_ARGUMENT, "results go into C-contiguous, aligned arrays", name);
   const npy_intp size = PyArray_ITEMSIZE(array);
   bool whole = native;
   for (int axis = 0; axis < rank && whole; ++axis) {

@@ -97,7 +97,7 @@ NB_MODULE(_core, module) {
       .def(nb::init<nb::handle, int64_t, nb::handle, const Operators*, const nb::kwargs&>(),
            "model"_a, "threads"_a = 0, "jit"_a = nb::none(), "operators"_a.none() = nb::none(),
            "options"_a)
-      .def("run", &Session::run, "inputs"_a, "timeout"_a = nb::none())
+      .def("run", &Session::run, "inputs"_a, "timeout"_a = nb::none(), "outputs"_a = nb::none())
       .def("prepare", &Session::prepare, "inputs"_a, "outputs"_a = nb::none())
       .def("explain", &Session::explain, "shapes"_a = nb::none(), "json"_a = false)
       .def("profile", &Session::profile)

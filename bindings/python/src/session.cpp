@@ -41,6 +41,11 @@ double seconds_of(nb::handle timeout) {
   return seconds;
 }
 
+/// The memory of a view as a tensor; none of an absent one.
+xcrt::Tensor wrapped(const xc_tensor_view& view) {
+  return view.dtype ? xcrt::Tensor::wrap(view, nullptr, nullptr) : xcrt::Tensor();
+}
+
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(std::min(seconds, 1e9) * 1000));
 }
@@ -218,9 +223,33 @@ void Session::read(nb::handle given, Inputs& inputs, Inputs::Use use) const {
     set(i, PyTuple_GET_ITEM(values.ptr(), static_cast<Py_ssize_t>(i)));
 }
 
-nb::object Session::run(nb::handle given, nb::handle timeout) {
+/// Arrays that results are written into, per output; null handles where none was given.
+struct Session::Written {
+  Inputs arrays;
+  nb::tuple values;  ///< empty: none at all
+  std::vector<xcrt::Tensor> tensors;
+  std::vector<xc_tensor*> handles;
+
+  Written(const std::vector<Port>& ports, nb::handle given) : arrays(ports.size(), "output") {
+    if (given.is_none()) return;
+    values = tuple_of(given, "outputs is a list");
+    if (values.size() != ports.size())
+      fail(XC_INVALID_ARGUMENT, "the model has " + std::to_string(ports.size()) + " outputs, " +
+                                    std::to_string(values.size()) + " were given");
+    for (size_t i = 0; i < ports.size(); ++i) {
+      arrays.set(i, values[i], ports[i].dtype, ports[i].name.c_str(), Inputs::Use::kWritten);
+      tensors.push_back(wrapped(arrays.views()[i]));
+      handles.push_back(tensors.back().handle());
+    }
+  }
+  bool has(size_t i) const { return i < handles.size() && handles[i]; }
+};
+
+nb::object Session::run(nb::handle given, nb::handle timeout, nb::handle given_outputs) {
   Inputs inputs(inputs_.size());
   read(given, inputs, Inputs::Use::kOnce);
+  std::optional<Written> written;
+  if (!given_outputs.is_none()) written.emplace(outputs_, given_outputs);
   xc_run_options options = XC_RUN_OPTIONS_INIT;
   if (!timeout.is_none()) {
     const double seconds = seconds_of(timeout);
@@ -231,6 +260,9 @@ nb::object Session::run(nb::handle given, nb::handle timeout) {
   std::array<xc_tensor*, Inputs::kInline> few{};
   std::vector<xc_tensor*> many(count > few.size() ? count : 0, nullptr);
   xc_tensor** outputs = many.empty() ? few.data() : many.data();
+  const auto is_written = [&](size_t i) { return written && written->has(i); };
+  for (size_t i = 0; i < count; ++i)
+    if (is_written(i)) outputs[i] = written->handles[i];
   const xc_run_options* given_options = timeout.is_none() ? nullptr : &options;
   without_gil([&] {
     xcrt::detail::call(&xc_session_run_views, session_->handle(), given_options, inputs.views(),
@@ -239,13 +271,15 @@ nb::object Session::run(nb::handle given, nb::handle timeout) {
   std::array<xcrt::Tensor, Inputs::kInline> owned;  // released also when an array cannot be made
   std::vector<xcrt::Tensor> owned_many(many.size());
   xcrt::Tensor* tensors = many.empty() ? owned.data() : owned_many.data();
-  for (size_t i = 0; i < count; ++i) tensors[i] = xcrt::Tensor::adopt(outputs[i]);
+  for (size_t i = 0; i < count; ++i)
+    if (!is_written(i)) tensors[i] = xcrt::Tensor::adopt(outputs[i]);
   PyObject* list = PyList_New(static_cast<Py_ssize_t>(count));
   if (!list) nb::raise_python_error();
   nb::object result = nb::steal(list);
   for (size_t i = 0; i < count; ++i)
     PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i),
-                    (outputs_[i].kind == XC_PORT_TENSOR
+                    (is_written(i) ? nb::object(written->values[i])
+                     : outputs_[i].kind == XC_PORT_TENSOR
                          ? to_numpy(std::move(tensors[i]))
                          : from_container(std::move(tensors[i]), outputs_[i].type))
                         .release()
@@ -256,36 +290,18 @@ nb::object Session::run(nb::handle given, nb::handle timeout) {
 std::unique_ptr<Call> Session::prepare(nb::handle given, nb::handle given_outputs) {
   Inputs inputs(inputs_.size());
   read(given, inputs, Inputs::Use::kRead);
-  const auto wrap = [](const xc_tensor_view& view) {
-    return view.dtype ? xcrt::Tensor::wrap(view, nullptr, nullptr) : xcrt::Tensor();
-  };
   std::vector<xcrt::Tensor> bound;
-  for (uint32_t i = 0; i < inputs.count(); ++i) bound.push_back(wrap(inputs.views()[i]));
+  for (uint32_t i = 0; i < inputs.count(); ++i) bound.push_back(wrapped(inputs.views()[i]));
   std::vector<const xc_tensor*> handles;
   for (const xcrt::Tensor& tensor : bound) handles.push_back(tensor.handle());
 
-  Inputs outputs(outputs_.size(), "output");
-  std::vector<xcrt::Tensor> bound_outputs;
-  std::vector<xc_tensor*> output_handles;
-  const nb::tuple given_tuple =
-      given_outputs.is_none() ? nb::tuple() : tuple_of(given_outputs, "outputs is a list");
-  if (!given_outputs.is_none()) {
-    if (given_tuple.size() != outputs_.size())
-      fail(XC_INVALID_ARGUMENT, "the model has " + std::to_string(outputs_.size()) + " outputs, " +
-                                    std::to_string(given_tuple.size()) + " were given");
-    for (size_t i = 0; i < outputs_.size(); ++i) {
-      outputs.set(i, given_tuple[i], outputs_[i].dtype, outputs_[i].name.c_str(),
-                  Inputs::Use::kWritten);
-      bound_outputs.push_back(wrap(outputs.views()[i]));
-      output_handles.push_back(bound_outputs.back().handle());
-    }
-  }
+  Written written(outputs_, given_outputs);
   xc_call* handle = nullptr;
   without_gil([&] {
     xcrt::detail::call(&xc_session_prepare, session_->handle(), handles.data(),
                        static_cast<uint32_t>(handles.size()),
-                       output_handles.empty() ? nullptr : output_handles.data(),
-                       static_cast<uint32_t>(output_handles.size()), &handle);
+                       written.handles.empty() ? nullptr : written.handles.data(),
+                       static_cast<uint32_t>(written.handles.size()), &handle);
   });
   xcrt::Call call(handle);
   for (uint32_t i = 0; i < call.output_count(); ++i)
@@ -293,12 +309,12 @@ std::unique_ptr<Call> Session::prepare(nb::handle given, nb::handle given_output
       fail(XC_UNSUPPORTED, "a prepared call of a model whose results are text");
   nb::list arrays;
   for (uint32_t i = 0; i < call.output_count(); ++i)
-    if (i < given_tuple.size() && !given_tuple[i].is_none())
-      arrays.append(given_tuple[i]);
+    if (written.has(i))
+      arrays.append(written.values[i]);
     else
       arrays.append(to_numpy(call.output(i)));
   std::vector<nb::object> held = inputs.release_owners();
-  for (nb::object& owner : outputs.release_owners()) held.push_back(std::move(owner));
+  for (nb::object& owner : written.arrays.release_owners()) held.push_back(std::move(owner));
   return std::make_unique<Call>(std::move(call), std::move(held), std::move(arrays), operators_);
 }
 

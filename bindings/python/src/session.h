@@ -60,7 +60,7 @@ class Session {
   ~Session();
   Session(Session&&) = delete;
 
-  nb::object run(nb::handle inputs, nb::handle timeout);
+  nb::object run(nb::handle inputs, nb::handle timeout, nb::handle outputs);
   std::unique_ptr<Call> prepare(nb::handle inputs, nb::handle outputs);
   nb::str explain(nb::handle shapes, bool json);
   nb::dict profile();
@@ -74,6 +74,7 @@ class Session {
   void clear() { operators_.reset(); }
 
  private:
+  struct Written;
   void read(nb::handle given, Inputs& inputs, Inputs::Use use) const;
   std::vector<std::vector<int64_t>> dims_of(nb::handle shapes, std::vector<xc_shape>& views) const;
 

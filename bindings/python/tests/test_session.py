@@ -373,6 +373,45 @@ def test_prepare(session):
     assert bound.outputs[1] is out[1]
 
 
+def test_results_go_into_arrays(session):
+    out = np.empty((2, 2), np.float32)
+    y, z = session.run([X], outputs=[None, out])
+    np.testing.assert_array_equal(y, Y)
+    assert z is out
+    np.testing.assert_array_equal(out, -X)
+    for bad, why in (([out], "2 outputs, 1 were given"), ([None, out.T], "C-contiguous"), ([None, [[1]]], "NumPy arrays"),
+                     ([None, np.empty((3, 2), np.float32)], "bound tensor"),
+                     ([out, out], "overlaps that of output 0")):
+        with pytest.raises(xc.Error, match=why):
+            session.run([X], outputs=bad)
+    with pytest.raises(TypeError):
+        session.run([X], outputs=3)
+
+
+def test_a_state_stays_in_its_array():
+    graph = b"""graph g(%c: f32[4, 3], %i: i64[1, 1], %u: f32[1, 3]) -> (%d, %y) {
+  %d = ScatterND(%c, %i, %u)
+  %y = ReduceSum(%d) {keepdims = 0}
+}
+"""
+    session = xc.Session(graph, threads=1, jit="off")
+    cache = np.zeros((4, 3), np.float32)
+    want = cache.copy()
+    for step in range(8):
+        u = np.full((1, 3), step + 1, np.float32)
+        d, y = session.run([cache, np.array([[step % 4]]), u], outputs=[cache, None])
+        want[step % 4] = step + 1
+        assert d is cache and y == want.sum()
+        np.testing.assert_array_equal(cache, want)
+    assert "updated in place where the output lies there: 'c' as 'd'" in session.explain()
+    call = session.prepare([cache, np.array([[0]]), u], [cache, None])
+    cache[:] = 0
+    assert call.run()[1] == 3 * 8
+    with pytest.raises(xc.Error, match="overlaps that of input 0"):
+        wide = np.zeros((8, 3), np.float32)
+        session.run([wide[:4], np.array([[0]]), u], outputs=[wide[2:6], None])
+
+
 def test_prepared_calls_copy_inputs_of_other_strides(session):
     x = X.copy()
     for view in (x[:, ::-1], x.T, np.broadcast_to(x[:1], (3, 2))):

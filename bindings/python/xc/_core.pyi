@@ -64,7 +64,12 @@ class Session:
         while the session lives) or the bytes of one. `threads`: 0 = all cores. `jit`: "auto", "off", "sync" or
         "freeze". `options`: others by name, `xc.options()` lists them. What is not given is read from XC_*.
         Every session has an engine of its own. Fails with Error, TypeError for arguments of wrong types."""
-    def run(self, inputs: Sequence[Any] | Mapping[str, Any], timeout: float | None = None) -> list[Any]:
+    def run(
+        self,
+        inputs: Sequence[Any] | Mapping[str, Any],
+        timeout: float | None = None,
+        outputs: Iterable[np.ndarray | None] | None = None,
+    ) -> list[Any]:
         """Runs once: inputs in the model's order or by name, outputs in the model's order.
 
         NumPy arrays and DLPack objects on the CPU are used in place; those that are not C-contiguous are copied
@@ -74,7 +79,9 @@ class Session:
         Sequences are lists (tuples may go in), maps dicts,
         optionals a value or None. `timeout` is in seconds. Bytes of bool arrays are 0 or 1, which is not
         checked: a view of other bytes as bool gives what it gives. Of 4- and 2-bit integers the lower bits
-        count; they are copied."""
+        count; they are copied. `outputs` are arrays to write results into, None for new ones: C-contiguous, of the
+        result's dtype and shape. One may be an input's array, for states kept in one place (a cache of keys and
+        values): nothing is copied where `explain()` says that the input is updated in place."""
     def prepare(
         self, inputs: Sequence[Any] | Mapping[str, Any], outputs: Iterable[np.ndarray | None] | None = None
     ) -> Call:

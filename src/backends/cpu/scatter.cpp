@@ -1,4 +1,5 @@
-// Elements put at given indices: ScatterElements, ScatterND, TensorScatter ("xc.scatter").
+// Elements put at given indices: ScatterElements, ScatterND, TensorScatter and xc.UpdateCache
+// ("xc.scatter"). Where the result lies in the place of the data, nothing else is written.
 
 #include <algorithm>
 #include <cstring>
@@ -220,32 +221,52 @@ void scatter_nd(const SimpleContext& c, const CopyOfData& data) {
 }
 
 /// A cache and, per sample, an update of consecutive entries along an axis: one block each, two
-/// where it wraps around.
+/// where it wraps around. A task is a row of what lies outside the axis.
 struct CachePlan {
   CachePlan(const StepSpec& spec, const OperandViews& views)
-      : data(spec, views),
-        axis(normalise_axis(spec.attrs().get_int("axis", -2), views.outputs[0].dims.size())),
+      : axis(normalise_axis(spec.attrs().get_int("axis", -2), views.outputs[0].dims.size())),
         circular(spec.attrs().get_string("mode", "linear") == "circular") {
-    const OperandView &update = views.inputs[1], &y = views.outputs[0];
-    Dims dims(update.dims.begin() + 1, update.dims.end());
-    const auto plan = [&] {
-      return CopyPlan(dims, std::span(update.strides).subspan(1), std::span(y.strides).subspan(1),
-                      element_size(y.dtype));
+    const OperandView &cache = views.inputs[0], &update = views.inputs[1], &y = views.outputs[0];
+    const auto inside = [&](std::span<const int64_t> of) { return of.subspan(axis); };
+    const auto outside = [&](std::span<const int64_t> of) {
+      return Dims(of.begin(), of.begin() + static_cast<ptrdiff_t>(axis));
     };
-    block = plan();
-    dims[axis - 1] = std::min<int64_t>(1, dims[axis - 1]);
-    entry = plan();
+    const Dims none(y.dims.size() - axis, 0);
+    const auto plan = [&](std::span<const int64_t> dims, std::span<const int64_t> from) {
+      return CopyPlan(dims, from, inside(y.strides), element_size(y.dtype));
+    };
+    there = plan(inside(cache.dims), inside(cache.strides));
+    Dims dims(y.dims.begin() + static_cast<ptrdiff_t>(axis), y.dims.end());
+    dims[0] = y.dims[axis] - cache.dims[axis];
+    behind = plan(dims, none);
+    block = plan(inside(update.dims), inside(update.strides));
+    dims[0] = std::min<int64_t>(1, update.dims[axis]);
+    entry = plan(dims, inside(update.strides));
+    rows = outside(y.dims);
+    from_cache = outside(cache.strides);
+    from_update = outside(update.strides);
+    to = outside(y.strides);
   }
-  CopyOfData data;
+  static int64_t tasks(const StepSpec& spec, const OperandViews& views) {
+    constexpr int64_t kLeast = 1 << 16;  // bytes per task
+    const CachePlan plan(spec, views);
+    const int64_t written = plan.there.bytes() + plan.behind.bytes() + plan.block.bytes();
+    const int64_t all = element_count(plan.rows);
+    constexpr int64_t kMost = 64;
+    return std::clamp<int64_t>(checked_mul(written, all) / kLeast, 1,
+                               std::clamp<int64_t>(all, 1, kMost));
+  }
   size_t axis;
   bool circular;
-  CopyPlan block, entry;  ///< a sample's update, one entry of it
+  CopyPlan there, behind;  ///< of a row: what the cache has, zeros behind that
+  CopyPlan block, entry;   ///< a row's update, one entry of it
+  Dims rows, from_cache, from_update, to;
 };
 
-void tensor_scatter(const SimpleContext& c, const CachePlan& plan) {
-  const OperandView &update = c.in(1), &y = c.out();
+void update_cache(const SimpleContext& c, const CachePlan& plan) {
+  const OperandView &cache = c.in(0), &update = c.in(1), &y = c.out();
   const size_t axis = plan.axis;
-  const int64_t length = y.dims[axis], entries = update.dims[axis];
+  const int64_t length = y.dims[axis], entries = update.dims[axis], bytes = element_size(y.dtype);
   const auto start_of = [&](int64_t sample) {
     return c.has(2) ? load_int64(c.args.buffers[2], c.in(2).dtype, sample * c.in(2).strides[0]) : 0;
   };
@@ -254,21 +275,33 @@ void tensor_scatter(const SimpleContext& c, const CachePlan& plan) {
         start < 0 || entries > length || (!plan.circular && start > length - entries))
       fail(Status::kRange, "an update of {} at {} does not fit a cache of {}", entries, start,
            length);
-  plan.data.run(c);
-  if (update.count() == 0) return;
-  const int64_t bytes = element_size(y.dtype);
-  const auto put = [&](const CopyPlan& copy, int64_t sample, int64_t first, int64_t at) {
-    copy.run(
-        c.input<std::byte>(1) + (sample * update.strides[0] + first * update.strides[axis]) * bytes,
-        c.output<std::byte>() + (sample * y.strides[0] + at * y.strides[axis]) * bytes);
-  };
-  for (int64_t sample = 0; sample < y.dims[0]; ++sample) {
+  const bool in_place = c.args.buffers[0] == c.output<void>() && cache.dims[axis] == length;
+  const int64_t rows = element_count(plan.rows),
+                per_sample = rows / std::max<int64_t>(1, y.dims[0]);
+  const auto put_row = [&](int64_t sample, const std::byte* from, const std::byte* added,
+                           std::byte* to) {
+    constexpr uint64_t kZero[2] = {0, 0};  // of any type
+    if (!in_place) {
+      plan.there.run(from, to);
+      plan.behind.run(kZero, to + cache.dims[axis] * y.strides[axis] * bytes);
+    }
+    if (update.count() == 0) return;
     const int64_t at = start_of(sample) % length;
+    const auto put = [&](const CopyPlan& copy, int64_t first, int64_t where) {
+      copy.run(added + first * update.strides[axis] * bytes, to + where * y.strides[axis] * bytes);
+    };
     if (at + entries <= length)
-      put(plan.block, sample, 0, at);
+      put(plan.block, 0, at);
     else
-      for (int64_t i = 0; i < entries; ++i) put(plan.entry, sample, i, (at + i) % length);
-  }
+      for (int64_t i = 0; i < entries; ++i) put(plan.entry, i, (at + i) % length);
+  };
+  const int64_t first = c.begin * rows / c.tasks, last = c.end * rows / c.tasks;
+  int64_t row = 0;
+  for_each_offset<3>(plan.rows, {plan.from_cache, plan.from_update, plan.to}, [&](const auto& at) {
+    if (const int64_t r = row++; r >= first && r < last)
+      put_row(r / per_sample, c.input<std::byte>(0) + at[0] * bytes,
+              c.input<std::byte>(1) + at[1] * bytes, c.output<std::byte>() + at[2] * bytes);
+  });
 }
 
 }  // namespace
@@ -281,7 +314,9 @@ void add_scatter(Rows& rows) {
   rows.push_back({"xc.scatter", "ScatterND", supports_scatter,
                   create_planned<CopyOfData, scatter_nd, nullptr, 1>});
   rows.push_back({"xc.scatter", "TensorScatter", supports_scatter,
-                  create_planned<CachePlan, tensor_scatter, nullptr, 1>});
+                  create_planned<CachePlan, update_cache, CachePlan::tasks, 1>});
+  rows.push_back({"xc.scatter", "UpdateCache", supports_scatter,
+                  create_planned<CachePlan, update_cache, CachePlan::tasks, 1>});
 }
 
 }  // namespace xc::cpu

@@ -410,7 +410,7 @@ class WinogradBound final : public BoundKernel {
                   .beta = 0,
                   // As for many rows, term after term: in sums side by side large terms of either
                   // sign would overflow apart and meet as NaN.
-                  .all_rows = std::max<int64_t>(outputs, 8)});
+                  .all_rows = INT64_MAX});
     for (int64_t o = 0; o < outputs; ++o)
       for (int64_t k = 0; k < columns; ++k) {
         float value = scratch.sums[o * kPanel + k] + scratch.bias[j + k];

@@ -5,6 +5,15 @@
 #include "plan/fusion/region.h"
 
 namespace xc {
+namespace {
+
+/// Rows of a block are lanes of vectors: a few take the time of a vector of the widest target.
+Dim rows_worked_on(const Dim& rows) {
+  constexpr int64_t kLanes = 16;
+  return Dim(kLanes) * floor_div(rows + Dim(kLanes - 1), kLanes);
+}
+
+}  // namespace
 
 RegionCost estimate(const Graph& graph, const Region& region) {
   RegionCost cost;
@@ -37,7 +46,10 @@ RegionCost estimate(const Graph& graph, const Region& region) {
       continue;
     }
     // By node: widths differ.
-    const Dim count = element_count(*graph.value(node.outputs[0]).type.dims);
+    const Dim& rows = region.space.back();
+    const Dim count =
+        floor_div(element_count(*graph.value(node.outputs[0]).type.dims) * rows_worked_on(rows),
+                  max(rows, 1));
     if (node.op->name == "MatMul")
       cost.product_flops =
           cost.product_flops + Dim(2) * graph.value(node.inputs[0]).type.dims->back() * count;

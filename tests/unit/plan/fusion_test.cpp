@@ -388,3 +388,26 @@ TEST_CASE("plan/fusion: no region has more operands than a kernel may have") {
   }
   fits("graph maps(" + inputs + ", %z: f32[n, 66]) -> (%a39) {\n" + parts + pieces + "}", 40);
 }
+
+TEST_CASE("plan/fusion: a few rows of a block are worked on like a vector of them") {
+  Graph model = parse_graph(R"(graph g(%q: f32[n, 64], %k: f32[64, m], %v: f32[m, 64]) -> (%r) {
+  %a = MatMul(%q, %k)
+  %e = Softmax(%a) {axis = -1}
+  %r = MatMul(%e, %v)
+})");
+  infer_types(model);
+  const std::vector<Region> regions = find_regions(model, {});
+  REQUIRE(regions.size() == 1);
+  REQUIRE(regions[0].blocks);
+  const RegionCost cost = estimate(model, regions[0]);
+  const auto flops = [&](int64_t rows) {
+    return cost.product_flops.evaluate([&](const std::string& symbol) {
+      return std::optional<int64_t>(symbol == "n" ? rows : 100);
+    });
+  };
+  // Two products of 64 terms and 100 columns, two operations per term.
+  CHECK(flops(16) == 2 * 2 * 64 * 100 * 16);
+  CHECK(flops(1) == flops(16));
+  CHECK(flops(17) == flops(32));
+  CHECK(flops(0) == 0);
+}

@@ -21,6 +21,15 @@ struct Planned {
   std::shared_ptr<const Plan> plan;
   std::shared_ptr<const Bound> bound;
 
+  /// "input > output" for each pair that may lie in one memory.
+  std::string shared() const {
+    std::string out;
+    for (const SharedPort& port : bound->shared_ports)
+      out += graph->value(graph->inputs[port.input]).name + " > " +
+             graph->value(graph->outputs[port.output]).name + ", ";
+    return out;
+  }
+
   /// Where value `name` lies: "out k" or "arena offset".
   std::string place(std::string_view name) const {
     for (const PlanValue& v : plan->values) {
@@ -137,6 +146,40 @@ TEST_CASE("plan/in_place_steps: an update of what nobody else reads copies nothi
   CHECK(p.place("a").starts_with("arena"));
   CHECK(p.place("b") == p.place("a"));
   CHECK(p.place("c") != p.place("a"));
+}
+
+TEST_CASE("plan/in_place_steps: outputs in the memory of an input, which nobody reads any more") {
+  const auto shared = [](const std::string& inputs, const std::string& outputs,
+                         const std::string& steps) {
+    return planned(("graph g(" + inputs + ") -> (" + outputs + ") {\n" + steps + "\n}").c_str())
+        .shared();
+  };
+  const std::string cache = "%c: f32[4, 64], %i: i64[3, 1], %u: f32[3, 64]";
+  const std::string update = "%d = ScatterND(%c, %i, %u)\n";
+  CHECK(shared(cache, "%d", update) == "c > d, ");
+  // Whoever reads the new cache may.
+  CHECK(shared(cache, "%d, %y", update + "%y = ReduceSum(%d) {keepdims = 0}") == "c > d, ");
+  // The old one is read before, by the step itself, or later.
+  CHECK(shared(cache, "%d, %y", "%y = ReduceSum(%c) {keepdims = 0}\n" + update) == "c > d, ");
+  CHECK(shared("%c: f32[4, 64], %i: i64[4, 1]", "%d", "%d = ScatterND(%c, %i, %c)").empty());
+  // Its last reader may, and then nobody before.
+  CHECK(shared(cache, "%y, %d", update + "%e = Exp(%c)\n%y = Mul(%e, %d)") == "c > y, ");
+  // Through a chain of steps and views; not where a result has another size or order.
+  CHECK(shared(cache, "%f",
+               update + "%e = Exp(%d)\n const %s: i64[1] = [-1]\n%r = Reshape(%e, %s)\n" +
+                   "%f = Neg(%r)") == "c > f, ");
+  CHECK(shared("%x: f32[n, 64], %r: f32[64]", "%y", "%y = Add(%x, %r)") == "x > y, ");
+  // What is added lies in the output before the state is read.
+  CHECK(shared("%q: f32[], %x: f32[8, 8]", "%y",
+               "%p = ReduceSum(%x) {keepdims = 0}\n%y = Add(%q, %p)")
+            .empty());
+  CHECK(shared("%x: f32[64, 64]", "%y", "%y = Transpose(%x) {perm = [1, 0]}").empty());
+  CHECK(shared("%x: f32[64, 64]", "%y", "%t = Transpose(%x) {perm = [1, 0]}\n%y = Add(%x, %t)")
+            .empty());
+  // A result that lies in a part of the output.
+  CHECK(shared("%x: f32[4, 64], %z: f32[4, 64]", "%y",
+               "%a = Exp(%x)\n%b = Exp(%z)\n%y = Concat(%a, %b) {axis = 0}")
+            .find("z") == std::string::npos);
 }
 
 TEST_CASE("plan/in_place_steps: the sum of a residual block takes the place of what skips it") {

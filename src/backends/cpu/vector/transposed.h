@@ -31,6 +31,26 @@ XC_INLINE void transpose_lanes(Vec<T> (&v)[kLanes<T>]) {
   exchange<1, T>(v);
 }
 
+/// Adds pairs of lanes whose numbers differ in `bit`: lanes without it get a's sums, others b's.
+template <int bit, class T>
+XC_INLINE Vec<T> add_pairs(Vec<T> a, Vec<T> b) {
+  constexpr int L = kLanes<T>;
+  constexpr auto low = [](int i) { return (i & bit) ? L + (i & ~bit) : i; };
+  constexpr auto high = [](int i) { return (i & bit) ? L + i : (i | bit); };
+  return shuffle<low, T>(a, b) + shuffle<high, T>(a, b);
+}
+/// The same for rows whose numbers differ in `bit` in units of `unit`, that bit and all above it up
+/// to N rows: v[0] is what is left. In this order always, so that sums have the same bits.
+template <int bit, int unit, class T, int N>
+XC_INLINE void add_rows(Vec<T> (&v)[N]) {
+  constexpr int kStep = bit / unit;
+  if constexpr (kStep < N) {
+#pragma GCC unroll 16
+    for (int r = 0; r < N; r += 2 * kStep) v[r] = add_pairs<bit, T>(v[r], v[r + kStep]);
+    add_rows<2 * bit, unit, T>(v);
+  }
+}
+
 /// Rows of up to E elements side by side: e[i] = element i of kLanes<T> rows that begin `stride`
 /// apart, i < n. What is missing of `rows` is 0. `whole`: what lies behind a row may be read.
 template <class T, int E>
