@@ -13,6 +13,9 @@ namespace {
 /// at load costs more than the rare copy.
 constexpr int64_t kMaxComparedBytes = 64 << 10;
 
+/// Elements of a value that is merged for what they are known to be.
+constexpr size_t kMostSizes = 64;
+
 class Merger {
  public:
   Merger(Graph& graph, PassContext& context)
@@ -54,6 +57,7 @@ class Merger {
   void visit(NodeId id) {
     const Node& node = graph_.node(id);
     if (node.op->random || !node.subgraphs.empty()) return;
+    if (merge_sizes(node)) return patch_.remove(id);
     const auto [it, added] = nodes_.emplace(key(node), id);
     if (added) return;
     const Node& first = graph_.node(it->second);
@@ -64,6 +68,19 @@ class Merger {
     for (size_t i = 0; i < node.outputs.size(); ++i)
       if (node.outputs[i] != kNone) kept |= !merge_or_copy(node, node.outputs[i], first.outputs[i]);
     if (!kept) patch_.remove(id);
+  }
+
+  /// Whether the node gives one value, of sizes, that another node has given: the shapes of two
+  /// values with the same dims, what is computed from either.
+  bool merge_sizes(const Node& node) {
+    if (node.outputs.size() != 1) return false;
+    const ValueId id = node.outputs[0];
+    const Value& value = graph_.value(id);
+    if (!value.elements || value.elements->size() > kMostSizes || value.is_constant()) return false;
+    std::string key = value.type.text();
+    for (const Dim& element : *value.elements) key += " " + element.text();
+    const auto [it, added] = sizes_.emplace(hash_text(key), id);
+    return !added && merge(id, it->second);
   }
 
   Hash128 key(const Node& node) const {
@@ -104,6 +121,7 @@ class Merger {
   Patch patch_;
   std::vector<ValueId> now_;
   std::unordered_map<Hash128, NodeId, HashOfHash128> nodes_;
+  std::unordered_map<Hash128, ValueId, HashOfHash128> sizes_;  ///< by their elements
 };
 
 }  // namespace

@@ -149,6 +149,42 @@ std::shared_ptr<const BoundKernel> known_kernel(const Bound* before, const Step&
   return same && !known->kernel->provisional ? known->kernel : nullptr;
 }
 
+/// Finds kernels in a Bound of the same segment for other sizes, step by step in rising order.
+class KernelsAlike {
+ public:
+  KernelsAlike(const Bound& bound, const Bound* like) : bound_(bound) {
+    if (like && like->plan == bound.plan && like->segment == bound.segment) like_ = like;
+  }
+
+  /// The kernel of step `k` if all its operands have the sizes and strides they have there. Not one
+  /// that another bind may better, or that asked for memory which may lie otherwise here.
+  std::shared_ptr<const BoundKernel> find(const Step& step, uint32_t k, uint32_t replaceable) {
+    if (!like_ || step.kernel->wants_prepare()) return nullptr;
+    while (next_ < like_->steps.size() && like_->steps[next_].step < k) ++next_;
+    if (next_ == like_->steps.size()) return nullptr;
+    const BoundStep& known = like_->steps[next_];
+    if (known.step != k || known.count != 1 || known.replaceable != replaceable ||
+        known.kernel->provisional || !same_sizes(step.inputs) || !same_sizes(step.outputs))
+      return nullptr;
+    return known.kernel;
+  }
+
+ private:
+  bool same_sizes(const std::vector<uint32_t>& values) const {
+    const auto same = [](std::span<const int64_t> a, std::span<const int64_t> b) {
+      return (a.data() == nullptr) == (b.data() == nullptr) && std::ranges::equal(a, b);
+    };
+    return std::all_of(values.begin(), values.end(), [&](uint32_t v) {
+      return v == kNoValue ||
+             (same(bound_.dims(v), like_->dims(v)) && same(bound_.strides(v), like_->strides(v)));
+    });
+  }
+
+  const Bound& bound_;
+  const Bound* like_ = nullptr;
+  size_t next_ = 0;  ///< in like_->steps
+};
+
 /// The constants that a segment's steps read, and which of them have to be aligned.
 class ReadConstants {
  public:
@@ -223,7 +259,7 @@ class Binder {
 
   /// What operators asked of sizes that simpler ones stand for now.
   void check_superseded() {
-    for (const NodeId id : plan_.graph->superseded()) check_node_sizes(id);
+    for (const NodeId id : plan_.superseded) check_node_sizes(id);
   }
 
   void check_node_sizes(NodeId id) {
@@ -327,6 +363,7 @@ class Binder {
     bound.steps.reserve(segment_.end_step - segment_.first_step);
     InPlaceSteps in_place(bound, requests_);
     ReadConstants constants(bound);
+    KernelsAlike alike(bound, options_.like);
     auto banded = banded_.begin();
     for (uint32_t k = segment_.first_step; k < segment_.end_step; ++k) {
       const Step& step = *plan_.steps[k];
@@ -352,9 +389,10 @@ class Binder {
         bound_step.replaceable = step.spec.post_ops.empty() ? 0 : in_place.replaceable(k);
         bound_step.kernel = known_kernel(options_.before, step, k, bound_step.replaceable);
         if (!bound_step.kernel) {
-          check_sizes_of(step);
-          bound_step.kernel = bind_kernel(step, bound_step.replaceable);
+          bound_step.kernel = alike.find(step, k, bound_step.replaceable);
+          if (!bound_step.kernel || checks_more_than_dims(step)) check_sizes_of(step);
         }
+        if (!bound_step.kernel) bound_step.kernel = bind_kernel(step, bound_step.replaceable);
         in_place.add(k, *bound_step.kernel);
       }
       constants.add(step, bound_step.kernel.get());
@@ -366,6 +404,15 @@ class Binder {
         bound.operands[plan_.steps[k]->outputs[0]] = {};
     place_arena(bound, in_place, options_.max_bytes);
     bound.shared_ports = in_place.shared_ports();
+  }
+
+  /// Whether check_sizes_of() a step looks at more than the dims of its operands.
+  bool checks_more_than_dims(const Step& step) const {
+    return !step.unproven.empty() ||
+           std::any_of(step.inputs.begin(), step.inputs.end(), [&](uint32_t v) {
+             return v != kNoValue &&
+                    plan_.buffers[plan_.values[v].buffer].storage == Storage::kSizes;
+           });
   }
 
   /// Of a step whose kernel is about to be bound to these sizes.

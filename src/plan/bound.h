@@ -115,6 +115,9 @@ struct BindOptions {
   /// Null, or the same segment of the plan with the same sizes: kernels that binding anew would not
   /// better are taken over.
   const Bound* before = nullptr;
+  /// Null, or a Bound for other sizes: where it is of the same segment and plan, kernels of steps
+  /// whose operands have the same sizes in both serve both.
+  const Bound* like = nullptr;
 };
 
 /// Binds segment `segment` of the plan. `symbols` are the values of its known symbols. Fails with

@@ -35,6 +35,7 @@ void finish_plan(Plan& plan, const std::unordered_map<std::string, uint32_t>& sy
   for (const PlanSymbol& symbol : plan.symbols)
     if (symbol.source != PlanSymbol::Source::kRuntimeDim) ++plan.segments[0].symbol_end;
   compute_liveness(plan);
+  plan.superseded = plan.graph->superseded();
   for (uint32_t s = 0; s < plan.segments.size(); ++s) {
     const Segment& segment = plan.segments[s];
     Plan::SegmentProgram program;

@@ -141,6 +141,7 @@ struct Plan {
     bool broadcast = false;    ///< `given` may also be 1
   };
   std::vector<SizeCheck> size_checks;
+  std::vector<NodeId> superseded;  ///< Graph::superseded()
 };
 
 /// The value of a symbol of the plan, given those of its first symbols; nullopt for others.

@@ -50,7 +50,8 @@ SignatureEntry& Program::later_entry(const std::shared_ptr<const Plan>& begun, u
     made->symbols = symbols;
     made->segment = segment;
     made->begun = begun;
-    const auto seat = at_input_sizes([&] { return bind_first(*made); });
+    const auto like = ran_last(state.last_entry, state.last_generation);
+    const auto seat = at_input_sizes([&] { return bind_first(*made, like.get()); });
     entry = &insert(std::move(made), seat);
   }
   state.last_entry = entry;

@@ -289,9 +289,14 @@ class Program : public std::enable_shared_from_this<Program> {
   friend class Executor;
   Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> graph, const Config& config,
           std::string name);
-  SignatureEntry& add_entry(std::span<const TensorView> inputs, std::vector<int64_t> key);
+  /// `like`: see BindOptions.
+  SignatureEntry& add_entry(std::span<const TensorView> inputs, std::vector<int64_t> key,
+                            const Bound* like);
+  /// What a context ran last, which has the same sizes in most steps of what it runs next, often: a
+  /// decoder's, token by token. Null where that has left the table.
+  std::shared_ptr<const Bound> ran_last(const SignatureEntry* last, uint64_t generation) const;
   /// Chooses what a new entry runs and binds it; the tier's seat.
-  TierHooks::Seat bind_first(SignatureEntry& entry);
+  TierHooks::Seat bind_first(SignatureEntry& entry, const Bound* like);
   /// Into the table, unless another thread was faster.
   SignatureEntry& insert(std::shared_ptr<SignatureEntry> entry, const TierHooks::Seat& seat);
   /// What a finished run told of an entry: to the tier.

@@ -160,7 +160,8 @@ SignatureEntry& Program::entry_for(std::span<const TensorView> inputs, RunContex
     std::shared_lock lock(table_mutex_);
     if (const auto it = table_.find(key); it != table_.end()) entry = it->second.get();
   }
-  if (!entry) entry = &add_entry(inputs, key);
+  if (!entry)
+    entry = &add_entry(inputs, key, ran_last(context.last_entry, context.last_generation).get());
   context.last_entry = entry;
   context.last_generation = generation;
   return *entry;
@@ -180,7 +181,14 @@ int64_t held_bytes(const SignatureEntry& entry, const Version& version, bool ada
 
 }  // namespace
 
-SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vector<int64_t> key) {
+std::shared_ptr<const Bound> Program::ran_last(const SignatureEntry* last,
+                                               uint64_t generation) const {
+  if (!last || generation != generation_.load(std::memory_order_acquire)) return nullptr;
+  return published(*last)->active->bound;
+}
+
+SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vector<int64_t> key,
+                                   const Bound* like) {
   const NoCancellation whole;  // what was kept is read here, in mode sync everything is compiled
   auto entry = std::make_shared<SignatureEntry>();
   for (const PlanSymbol& symbol : base_plan_->symbols) {
@@ -203,12 +211,13 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
   }
   entry->key = std::move(key);
   // Where nothing is left to the run, what is wrong is the model.
-  const auto seat = entry->symbols.empty() ? bind_first(*entry)
-                                           : at_input_sizes([&] { return bind_first(*entry); });
+  const auto seat = entry->symbols.empty()
+                        ? bind_first(*entry, like)
+                        : at_input_sizes([&] { return bind_first(*entry, like); });
   return insert(std::move(entry), seat);
 }
 
-TierHooks::Seat Program::bind_first(SignatureEntry& entry) {
+TierHooks::Seat Program::bind_first(SignatureEntry& entry, const Bound* like) {
   auto published = std::make_shared<Published>();
   TierHooks* tier = tier_knows_.load(std::memory_order_acquire) ? engine_->tier() : nullptr;
   TierHooks::Seat seat;
@@ -217,13 +226,13 @@ TierHooks::Seat Program::bind_first(SignatureEntry& entry) {
   if (!seat.plan) seat.plan = first;
   std::shared_ptr<const Bound> bound;
   try {
-    bound = bind(entry, seat.plan, {});
+    bound = bind(entry, seat.plan, {.like = like});
   } catch (const Error&) {
     // Fused kernels may want more scratch than max_memory_bytes leaves.
     if (seat.plan == first) throw;
     seat = {};
     seat.plan = first;
-    bound = bind(entry, first, {});
+    bound = bind(entry, first, {.like = like});
   }
   published->active = std::make_shared<Version>(std::move(bound));
   if (published->active->bound->plan != seat.plan) seat.timed = false;
