@@ -199,21 +199,23 @@ class ReadConstants {
       const auto says = [k](uint32_t mask) { return k < 32 && (mask >> k & 1) != 0; };
       if (kernel && says(kernel->unread)) continue;
       const Read read = kernel && says(kernel->any_address) ? Read::kBytes : Read::kAligned;
+      if (reads_[buffer] == Read::kNot) read_.push_back(buffer);
       reads_[buffer] = std::max(reads_[buffer], read);
     }
   }
 
   void hold() {
-    for (uint32_t b = 0; b < reads_.size(); ++b)
-      if (reads_[b] != Read::kNot)
-        bound_.constants.emplace_back(
-            b, bound_.plan->buffers[b].constant.held(reads_[b] == Read::kBytes));
+    bound_.constants.reserve(read_.size());
+    for (const uint32_t b : read_)
+      bound_.constants.emplace_back(
+          b, bound_.plan->buffers[b].constant.held(reads_[b] == Read::kBytes));
   }
 
  private:
   enum class Read : uint8_t { kNot, kBytes, kAligned };
   Bound& bound_;
-  std::vector<Read> reads_;  ///< per PlanBuffer
+  std::vector<Read> reads_;     ///< per PlanBuffer
+  std::vector<uint32_t> read_;  ///< those that are
 };
 
 template <class Body>

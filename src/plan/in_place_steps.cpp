@@ -28,18 +28,11 @@ InPlaceSteps::InPlaceSteps(const Bound& bound, std::span<const ArenaRequest> are
     : bound_(bound) {
   members_.reserve(arena.size());
   for (const ArenaRequest& request : arena) members_.push_back({request, 0});
-  std::sort(members_.begin(), members_.end(),
-            [](const Member& a, const Member& b) { return a.request.buffer < b.request.buffer; });
-  for (uint32_t k = 0; k < members_.size(); ++k) members_[k].leader = k;
-}
-
-uint32_t InPlaceSteps::member(uint32_t buffer) const {
-  const auto at = std::lower_bound(
-      members_.begin(), members_.end(), buffer,
-      [](const Member& member, uint32_t wanted) { return member.request.buffer < wanted; });
-  return at != members_.end() && at->request.buffer == buffer
-             ? static_cast<uint32_t>(at - members_.begin())
-             : kNone;
+  member_of_.assign(bound.plan->buffers.size(), kNone);
+  for (uint32_t k = 0; k < members_.size(); ++k) {
+    members_[k].leader = k;
+    member_of_[members_[k].request.buffer] = k;
+  }
 }
 
 std::optional<int64_t> InPlaceSteps::movable_bytes(uint32_t k) const {

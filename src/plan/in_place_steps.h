@@ -37,7 +37,7 @@ class InPlaceSteps {
     uint32_t output = kNone;  ///< of a leader: the buffer all of them lie in
   };
   /// Position of arena buffer `buffer` in members_, or kNone.
-  uint32_t member(uint32_t buffer) const;
+  uint32_t member(uint32_t buffer) const { return member_of_[buffer]; }
   const Member& leader(uint32_t position) const { return members_[members_[position].leader]; }
   /// Bytes of step `k`'s first result where it has memory of its own, which may lie elsewhere.
   std::optional<int64_t> movable_bytes(uint32_t k) const;
@@ -53,7 +53,8 @@ class InPlaceSteps {
     uint32_t input;
   };
   const Bound& bound_;
-  std::vector<Member> members_;  ///< by buffer
+  std::vector<Member> members_;
+  std::vector<uint32_t> member_of_;  ///< per buffer
   std::vector<FromInput> from_inputs_;
 };
 
