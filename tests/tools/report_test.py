@@ -182,7 +182,7 @@ class ReportTest(unittest.TestCase):
             self.assertEqual([e["kind"] for e in mine][:1], ["candidate"])
             decided = [e for e in mine if e["kind"] in ("accepted", "rejected", "rolled_back", "kept")]
             if decided:
-                self.assertEqual(region["base_us"], decided[-1]["base_us"])
+                self.assertAlmostEqual(region["base_us"], decided[-1]["base_us"], places=9)
                 self.assertEqual(region["fused_us"], decided[-1]["fused_us"])
             live = sum(s["live_calls"] for s in region["shapes"])
             if region["state"] == "live":
