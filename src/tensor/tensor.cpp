@@ -13,37 +13,16 @@
 #include <unistd.h>
 #endif
 
+#include "base/large_memory.h"
 #include "tensor/half.h"
 #include "tensor/small_float.h"
 
 namespace xc {
 
-namespace {
-
-/// Large buffers (packed weights above all) ask for huge pages: streaming through them is 10 to 15
-/// % faster and touching them first costs fewer faults. The last, incomplete huge page stays small.
-constexpr int64_t kHugePage = 2 << 20, kHugeFrom = 4 << 20;
-
-void ask_for_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] int64_t bytes) {
-#ifdef MADV_HUGEPAGE
-  // Advice only: a kernel without them says no, and nothing changes.
-  (void)madvise(data, static_cast<size_t>(bytes / kHugePage * kHugePage), MADV_HUGEPAGE);
-#endif
-}
-
-}  // namespace
-
 std::shared_ptr<Buffer> Buffer::allocate(int64_t bytes) {
   XC_CHECK(bytes >= 0);
-  const bool large = bytes >= kHugeFrom;
-  const int64_t alignment = large ? kHugePage : 64;
-  void* data = nullptr;
-  if (bytes <= INT64_MAX - alignment)
-    data =
-        std::aligned_alloc(static_cast<size_t>(alignment),
-                           static_cast<size_t>(align_up(std::max<int64_t>(bytes, 1), alignment)));
+  void* const data = allocate_large(bytes);
   if (!data) fail(Status::kOutOfMemory, "cannot allocate {} bytes", bytes);
-  if (large) ask_for_huge_pages(data, bytes);
   return wrap(data, bytes, [data] { std::free(data); });
 }
 
