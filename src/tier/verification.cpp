@@ -365,17 +365,35 @@ std::vector<Round> mixed_rounds(const Verification& v, const std::vector<std::st
   return out;
 }
 
+/// One with that size for every symbol, where that is not too much.
+std::optional<Round> round_of(const Verification& v, const std::vector<std::string>& names,
+                              int64_t size, int64_t most = kMaxElements) {
+  Symbols sizes;
+  for (const std::string& name : names) sizes[name] = size;
+  const auto elements = elements_of(v, sizes);
+  if (!elements || *elements > most) return std::nullopt;
+  return Round{*elements, std::move(sizes)};
+}
+
+/// Rows that go through products are worked on in blocks, the more the shorter they are
+/// (plan/fusion/block_tiles.h): the largest size there is room for has a whole one and a part.
+std::optional<Round> block_round(const Verification& v, const std::vector<std::string>& names) {
+  const Graph& graph = v.extracted.graph;
+  const bool products = std::any_of(graph.order().begin(), graph.order().end(),
+                                    [&](NodeId n) { return graph.node(n).op->name == "MatMul"; });
+  if (names.empty() || !products) return std::nullopt;
+  for (const int64_t size : {257, 129, 65, 33, 17})
+    if (auto round = round_of(v, names, size, 2 * kMaxElements)) return round;
+  return std::nullopt;
+}
+
 /// What a window leaves, or a slice, may be nothing at small sizes.
 void add_larger_rounds(const Verification& v, const std::vector<std::string>& names,
                        std::vector<Round>& rounds) {
   constexpr std::array<int64_t, 7> kSizes{67, 130, 259, 515, 1031, 2053, 4099};
   if (names.empty()) return;
-  for (const int64_t size : kSizes) {
-    Symbols sizes;
-    for (const std::string& name : names) sizes[name] = size;
-    const auto elements = elements_of(v, sizes);
-    if (elements && *elements <= kMaxElements) rounds.push_back({*elements, std::move(sizes)});
-  }
+  for (const int64_t size : kSizes)
+    if (auto round = round_of(v, names, size)) rounds.push_back(std::move(*round));
 }
 
 }  // namespace
@@ -402,6 +420,11 @@ std::string verify_synthetic(Verification& v) {
       if (!different) break;
       if (!different->empty()) return *different;
     }
+  }
+  if (const auto round = block_round(v, names)) {
+    const auto different = try_sizes(v, round->sizes, Values::kEdges, random, scalar_only,
+                                     std::span(kPlaces).first(1));
+    if (different && !different->empty()) return *different;
   }
   // Sizes that the model fixes are as large as they are: once then, at the smallest there is.
   std::stable_sort(rounds.begin(), rounds.end(),

@@ -2,6 +2,7 @@
 // what lies between them, fused for every instruction set, against the reference kernels.
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <random>
 
 #include "base/cpu_info.h"
@@ -474,6 +475,30 @@ class Network {
 };
 
 }  // namespace
+
+TEST_CASE("tiering/blocks: rows that are read far apart, in whole blocks and parts of one") {
+  for (const int64_t width : {63, 64, 100, 150, 300, 1000, 2100})
+    for (const int64_t columns : {1, 3, 5, 7}) {
+      const auto of = [](std::string text, const char* name, int64_t value) {
+        for (size_t at; (at = text.find(name)) != std::string::npos;)
+          text.replace(at, std::strlen(name), std::to_string(value));
+        return text;
+      };
+      const std::string text =
+          of(of(R"(graph g(%x: f32[n, WIDTH], %v: f32[WIDTH, COLUMNS], %w: f32[n, 1]) -> (%y) {
+  %p = MatMul(%x, %v)
+  %q = Mul(%p, %w)
+  %t = Transpose(%x) {perm = [1, 0]}
+  %y = MatMul(%t, %q)
+})",
+                "WIDTH", width),
+             "COLUMNS", columns);
+      check(text, {1, 4, 15, 16, 33, 64, 67, 130, 259, 1030}, [&](int64_t n) {
+        return std::vector<Tensor>{ramp({n, width}, 1, 0.3), ramp({width, columns}, 1, 0.9),
+                                   ramp({n, 1}, 1, 1.4)};
+      });
+    }
+}
 
 TEST_CASE("tiering/blocks: generated networks agree with the reference") {
   for (uint64_t seed = 1; seed <= 40; ++seed) {

@@ -70,36 +70,29 @@ void ColumnSums::add_product(BlockRows& rows, const BlockColumn& column, const l
 void ColumnSums::add_product_by_rows(BlockRows& rows, const BlockColumn& column,
                                      const loop::Buffer& narrow, const loop::Buffer& sums) {
   const uint32_t wide = region_.operand_of(column.wide);
-  const auto add_rows = [&](const Expr& begin, const Expr& end, int64_t at_once) {
-    builder_.loop("g", begin, end, [&](Var g) {
-      const auto row_of = [&](int64_t q) { return Affine(g) * at_once + q; };
-      std::vector<std::vector<Expr>> factors(static_cast<size_t>(column.narrow_width));
-      for (int64_t i = 0; i < column.narrow_width; ++i)
-        for (int64_t q = 0; q < at_once; ++q)
-          factors[static_cast<size_t>(i)].push_back(
-              builder_.let("f", narrow(Affine(i), row_of(q))));
-      builder_.loop(
-          "j", loop::i64(0), loop::i64(column.wide_width),
-          [&](Var j) {
-            std::vector<Expr> elements;
-            for (int64_t q = 0; q < at_once; ++q)
-              elements.push_back(
-                  builder_.let("x", kernel_.load(wide, rows.global(row_of(q)), Affine(j))));
-            for (int64_t i = 0; i < column.narrow_width; ++i) {
-              const loop::Element total = sums(*task_, i, j);
-              Expr sum = total;
-              for (int64_t q = 0; q < at_once; ++q)
-                sum = loop::fma(elements[static_cast<size_t>(q)],
-                                factors[static_cast<size_t>(i)][static_cast<size_t>(q)], sum);
-              builder_.store(total, sum);
-            }
-          },
-          loop::LoopKind::kVector, loop::kReductionLanes);
-    });
-  };
-  const Expr groups = rows.count() / loop::i64(kRowsAtOnce);
-  add_rows(loop::i64(0), groups, kRowsAtOnce);
-  add_rows(groups * loop::i64(kRowsAtOnce), rows.count(), 1);
+  rows.for_groups("g", kRowsAtOnce, [&](const BlockRows::RowOf& row_of, int at_once) {
+    std::vector<std::vector<Expr>> factors(static_cast<size_t>(column.narrow_width));
+    for (int64_t i = 0; i < column.narrow_width; ++i)
+      for (int q = 0; q < at_once; ++q)
+        factors[static_cast<size_t>(i)].push_back(builder_.let("f", narrow(Affine(i), row_of(q))));
+    builder_.loop(
+        "j", loop::i64(0), loop::i64(column.wide_width),
+        [&](Var j) {
+          std::vector<Expr> elements;
+          for (int q = 0; q < at_once; ++q)
+            elements.push_back(
+                builder_.let("x", kernel_.load(wide, rows.global(row_of(q)), Affine(j))));
+          for (int64_t i = 0; i < column.narrow_width; ++i) {
+            const loop::Element total = sums(*task_, i, j);
+            Expr sum = total;
+            for (int q = 0; q < at_once; ++q)
+              sum = loop::fma(elements[static_cast<size_t>(q)],
+                              factors[static_cast<size_t>(i)][static_cast<size_t>(q)], sum);
+            builder_.store(total, sum);
+          }
+        },
+        loop::LoopKind::kVector, loop::kReductionLanes);
+  });
 }
 
 /// Many: sums of some elements stay in registers while all rows of the block pass by.

@@ -67,32 +67,31 @@ void RowProducts::write_along_rows(BlockRows& rows, const Node& product) {
   const uint32_t right = region_.operand_of(product.inputs[1]);
   const int64_t columns = region_.width(result).value();
   const loop::Buffer out = rows.table(result);
-  const int copies = columns <= 2 ? 4 : 2;
-  const auto write_rows = [&](const Expr& begin, const Expr& end, int at_once) {
-    builder_.loop("r", begin, end, [&](Var r) {
-      std::vector<loop::Acc> sums;
-      for (int64_t c = 0; c < columns; ++c)
-        sums.push_back(builder_.acc("s", loop::AccOp::kDot, region_.value_type(result),
-                                    loop::AccOrder::kLanes16));
-      builder_.loop(
-          "k", loop::i64(0), kernel_.extent(region_.width(product.inputs[0])),
-          [&](Var k) {
-            Expr x = kernel_.load(left, rows.global(r), Affine(k));
+  const int most = kernel_.tiles().far_rows && kernel_.tiles().tile_columns >= 8 ? 5 : 2;
+  rows.for_groups("r", columns <= most ? 4 : 2, [&](const BlockRows::RowOf& row_of, int at_once) {
+    std::vector<loop::Acc> sums;  // [row][column]
+    for (int64_t s = 0; s < at_once * columns; ++s)
+      sums.push_back(builder_.acc("s", loop::AccOp::kDot, region_.value_type(result),
+                                  loop::AccOrder::kLanes16));
+    const auto sum_of = [&](int q, int64_t c) {
+      return sums[static_cast<size_t>(q * columns + c)];
+    };
+    builder_.loop(
+        "k", loop::i64(0), kernel_.extent(region_.width(product.inputs[0])),
+        [&](Var k) {
+          for (int q = 0; q < at_once; ++q) {
+            Expr x = kernel_.load(left, rows.global(row_of(q)), Affine(k));
             if (columns > 1) x = builder_.let("x", x);
             for (int64_t c = 0; c < columns; ++c)
-              builder_.accumulate(sums[static_cast<size_t>(c)], x, matrix(right, k, c));
-          },
-          loop::LoopKind::kVector, loop::kReductionLanes);
+              builder_.accumulate(sum_of(q, c), x, matrix(right, k, c));
+          }
+        },
+        loop::LoopKind::kVector, loop::kReductionLanes);
+    for (int q = 0; q < at_once; ++q)
       for (int64_t c = 0; c < columns; ++c)
-        builder_.store(out(Affine(c), r), as_stored(sums[static_cast<size_t>(c)].value(),
-                                                    region_.stored_type(result)));
-      kernel_.jam(r, at_once);
-    });
-  };
-  // Whole groups, then what is left row by row: no load needs a guard.
-  const Expr whole = rows.count() / loop::i64(copies) * loop::i64(copies);
-  write_rows(loop::i64(0), whole, copies);
-  write_rows(whole, rows.count(), 1);
+        builder_.store(out(Affine(c), row_of(q)),
+                       as_stored(sum_of(q, c).value(), region_.stored_type(result)));
+  });
 }
 
 // ---- over lanes ---------------------------------------------------------------------------------

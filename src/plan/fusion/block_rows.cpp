@@ -50,6 +50,26 @@ void BlockRows::begin(Var block) {
 
 // ---- loops --------------------------------------------------------------------------------------
 
+void BlockRows::for_groups(const char* name, int at_once,
+                           const std::function<void(const RowOf& row_of, int at_once)>& body) {
+  const auto groups = [&](const Expr& begin, const Expr& end, int rows, int step, int distance) {
+    builder_.loop(name, begin, end, [&](Var g) {
+      body([&](int q) { return Affine(g) * step + int64_t{q} * distance; }, rows);
+    });
+  };
+  const int block_rows = kernel_.tiles().block_rows;
+  const Expr none = loop::i64(0), together = loop::i64(at_once);
+  Expr near = rows_ / together;
+  if (kernel_.tiles().far_rows) {
+    const int distance = block_rows / at_once;
+    const Expr whole = rows_ / loop::i64(block_rows);  // 1 or 0
+    groups(none, whole * loop::i64(distance), at_once, 1, distance);
+    near = near * (loop::i64(1) - whole);
+  }
+  groups(none, near, at_once, at_once, 1);
+  groups(rows_ / together * together, rows_, 1, 1, 1);
+}
+
 void BlockRows::for_lanes(const std::function<void(BlockRow&)>& body, int lanes) {
   if (kernel_.tiles().block_rows <= kFewestLanes) {
     builder_.loop("r", loop::i64(0), rows_, [&](Var r) {

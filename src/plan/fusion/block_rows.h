@@ -38,6 +38,12 @@ class BlockRows {
     return {.global = global(loop::Affine(r)), .lane = loop::Affine(r)};
   }
 
+  /// Loops over the block's rows, `at_once` in each turn, `row_of(q)` the q-th of them in the
+  /// block: as far apart as tiles have it, or side by side in a block that is not whole; the last
+  /// ones alone. No load needs a guard.
+  using RowOf = std::function<loop::Affine(int q)>;
+  void for_groups(const char* name, int at_once,
+                  const std::function<void(const RowOf& row_of, int at_once)>& body);
   /// All rows of the block and what fills their last vector, so many at a time.
   void for_lanes(const std::function<void(BlockRow&)>& body, int lanes = loop::kReductionLanes);
   void for_columns(BlockRow& row, const Dim& width,

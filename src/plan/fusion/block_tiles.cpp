@@ -2,37 +2,55 @@
 // the region too.
 #include "plan/fusion/block_tiles.h"
 
+#include <algorithm>
+
 #include "base/checked.h"
 
 namespace xc::fusion {
 namespace {
 
-constexpr int kLeastBlockRows = 4;
-constexpr int64_t kBlockBytes = 16 << 10;  // of rows that are read twice
-constexpr int kVectorRegisters = 32;       // from here on tiles are wide
+constexpr int kLeastBlockRows = 4, kMostBlockRows = 256;
+/// Of rows in memory: they stay in the second-level cache, and verification has room for a block.
+constexpr int64_t kBlockBytes = 256'000;
+constexpr int64_t kFarBytes = 256;    // of a row: shorter ones are a stream side by side
+constexpr int kVectorRegisters = 32;  // from here on tiles are wide
 
-/// Rows that a product reads along the row and another by columns (X'(Xv)) come from the
-/// first-level cache the second time: 1000 columns of f32 take 0.87 of the time. Products over
-/// lanes want all rows of their tile, `most`.
-int choose_block_rows(const BlockRegion& region, int most) {
-  for (NodeId id : region.graph().order())
-    if (region.role(id) == BlockRole::kRowProduct && !region.is_dot(region.graph().node(id)))
-      return most;
-  int rows = kBlockRows;
-  for (const BlockColumn& c : region.columns()) {
-    if (c.wide == kNone || region.users(c.wide).size() < 2) continue;
-    const int64_t row_bytes = checked_mul(c.wide_width, element_size(region.stored_type(c.wide)));
-    while (rows > kLeastBlockRows && rows * row_bytes > kBlockBytes) rows /= 2;
+/// Bytes of the widest rows that are read from memory along the row; 0 where products over lanes
+/// want all rows of their tile.
+int64_t row_bytes_in_memory(const BlockRegion& region) {
+  int64_t widest = 0;
+  const auto add = [&](ValueId rows, int64_t width) {
+    widest = std::max(widest, checked_mul(width, element_size(region.stored_type(rows))));
+  };
+  for (NodeId id : region.graph().order()) {
+    if (region.role(id) != BlockRole::kRowProduct) continue;
+    const Node& node = region.graph().node(id);
+    if (!region.is_dot(node)) return 0;
+    if (const Dim width = region.width(node.inputs[0]); width.is_constant())
+      add(node.inputs[0], width.value());
   }
-  return rows;
+  for (const BlockColumn& c : region.columns())
+    if (c.wide != kNone) add(c.wide, c.wide_width);
+  return widest;
 }
 
 }  // namespace
 
+/// Rows that are read far apart want blocks of many, which are read again, by columns (X'(Xv)),
+/// from the second-level cache.
+void BlockTiles::choose_block_rows(const BlockRegion& region, int most) {
+  const int64_t row_bytes = row_bytes_in_memory(region);
+  block_rows = row_bytes == 0 ? most : kBlockRows;
+  if (row_bytes < kFarBytes) return;
+  block_rows = kMostBlockRows;
+  while (block_rows > kLeastBlockRows && block_rows * row_bytes > kBlockBytes) block_rows /= 2;
+  far_rows = block_rows >= kFarRows;
+}
+
 BlockTiles::BlockTiles(const BlockRegion& region, const loop::TargetWidth& target)
     : multiplies(target.multiplies) {
   const bool wide = target.registers >= kVectorRegisters;
-  block_rows = choose_block_rows(region, wide ? 2 * kBlockRows : kBlockRows);
+  choose_block_rows(region, wide ? 2 * kBlockRows : kBlockRows);
   tile_columns = wide ? 8 : 4;
   product_lanes = wide ? 2 * loop::kReductionLanes : loop::kReductionLanes;
   column_vectors = wide ? 12 : 6;
