@@ -9,6 +9,8 @@ namespace xc {
 /// Blocks are rounded whose largest magnitude is within these, or 0: elsewhere scales and what is
 /// made of them would be denormal or infinite.
 constexpr float kLeastRounded = 0x1p-60f, kMostRounded = 0x1p60f;
+/// Elements of a block, at most: sums of their products with bytes stay within 32 bits.
+constexpr int64_t kLongestBlock = INT32_MAX / (127 * 255);
 
 /// Each block of `block` elements (the last may have fewer) becomes n * s for whole numbers n of
 /// -127 to 127, ties to even, where s is the block's largest magnitude / 127. A row with an element

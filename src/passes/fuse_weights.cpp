@@ -78,10 +78,13 @@ std::optional<Weights> weights_at(const Graph& graph, ValueId value, bool transp
 }
 
 /// Whether the left side may and can be rounded to 8 bits beside these weights: blocks fill
-/// vectors, and what a scale of either side makes of the other's stays within f32.
+/// vectors, their sums fit 32 bits, and what a scale of either side makes of the other's stays
+/// within f32.
 bool rounds_left(const Node& product, const Weights& weights) {
   constexpr int64_t kWhole = 16;
-  if (product.attrs.get_int(kLeftInBytes.name, 0) == 0 || weights.block % kWhole != 0) return false;
+  if (product.attrs.get_int(kLeftInBytes.name, 0) == 0 || weights.block % kWhole != 0 ||
+      std::min(weights.block, weights.w.dims()[0]) > kLongestBlock)
+    return false;
   const Tensor scales = weights.scale.to_contiguous();
   const auto* scale = scales.as<float>();
   return std::all_of(scale, scale + scales.count(), [](float s) {

@@ -67,7 +67,7 @@ TEST_CASE("backends/byte_matmul: every instruction set's sums are exact") {
   Generator g(3);
   for (const Variant& variant : variants())
     for (const auto& [k, block] : std::vector<std::pair<int64_t, int64_t>>{
-             {16, 16}, {100, 16}, {96, 32}, {300, 64}, {1030, 256}, {1, 32}})
+             {16, 16}, {100, 16}, {96, 32}, {300, 64}, {1030, 256}, {1, 32}, {36, 64}, {39, 128}})
       for (const bool four_bits : {true, false})
         for (const int64_t rows : {1, 2, 3, 4}) {
           if (!variant.there || (!four_bits && !variant.whole_bytes)) continue;
