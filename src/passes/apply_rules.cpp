@@ -209,7 +209,8 @@ class Applier {
   }
 
   bool types_agree(const Rule& rule, const Match& match, const Type& wanted) const {
-    if (wanted.kind != Type::Kind::kTensor || !is_number(wanted.dtype)) return false;
+    if (wanted.kind != Type::Kind::kTensor || !is_number(wanted.dtype) || !wanted.dims)
+      return false;
     Graph scratch;
     std::vector<ValueId> variables;
     for (const Binding& binding : match.bindings) {
@@ -234,8 +235,8 @@ class Applier {
     const ValueId result = builder.build(rule.replacement, variables);
     if (result == kNone) return false;
     const Type& got = scratch.value(result).type;
-    return got.kind == wanted.kind && got.dtype == wanted.dtype &&
-           (!wanted.dims || (got.dims && *got.dims == *wanted.dims));
+    return got.kind == wanted.kind && got.dtype == wanted.dtype && got.dims &&
+           *got.dims == *wanted.dims;
   }
 
   static bool is_number(DType type) {

@@ -39,7 +39,7 @@ struct Site {
     for (size_t i = 1; i < node.outputs.size(); ++i)
       if (node.outputs[i] != kNone) return false;
     const Type &now = graph.value(value).type, &old = output().type;
-    if (now.kind != old.kind || now.dtype != old.dtype) return false;
+    if (now.kind != old.kind || now.dtype != old.dtype || !has_type(old)) return false;
     // Where old dims are known, nothing may be forgotten.
     if (old.dims && (!now.dims || *now.dims != *old.dims)) return false;
     if (!patch.can_replace(node.outputs[0], value)) return false;

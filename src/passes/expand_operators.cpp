@@ -6,6 +6,7 @@
 #include "ops/infer.h"
 #include "ops/op.h"
 #include "ops/registry.h"
+#include "passes/node_tests.h"
 #include "passes/passes.h"
 
 namespace xc {
@@ -42,7 +43,7 @@ bool expand_operators(Graph& graph, PassContext& context) {
   Patch patch(graph, "expand-operators");
   for (NodeId id : graph.order()) {
     const Node& node = graph.node(id);
-    if (!is_expanded(node)) continue;
+    if (!is_expanded(node) || !have_types(graph, node.inputs)) continue;
     const std::vector<ValueId> outputs = node.op->expand(graph, node, patch);
     if (outputs.empty()) continue;  // not in this form: its reference runs
     const std::vector<ValueId> old = graph.node(id).outputs;

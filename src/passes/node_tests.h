@@ -1,8 +1,10 @@
 #pragma once
 // What passes ask about a node.
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "ir/graph.h"
@@ -18,6 +20,15 @@ inline bool is_op(const Node& node, std::string_view name) {
 /// Operators that multiply two operands, whose kernels may round both (kHeldIn).
 inline bool is_product(const Node& node) {
   return is_op(node, "Conv") || is_op(node, "MatMul") || is_op(node, "Gemm");
+}
+
+/// Whether the elements' type is known: of what was added since the last inference it may not be.
+inline bool has_type(const Type& type) {
+  return type.kind != Type::Kind::kTensor || type.dtype != DType::kUndefined;
+}
+inline bool have_types(const Graph& graph, const std::vector<ValueId>& values) {
+  return std::all_of(values.begin(), values.end(),
+                     [&](ValueId v) { return v == kNone || has_type(graph.value(v).type); });
 }
 
 /// The number of elements; nullopt where it is too long to write down.

@@ -81,7 +81,9 @@ class Widener {
       narrowed_[node.outputs[0]] = node.inputs[0];
       return false;
     }
-    if (node.op->control_flow || !(adds_up(node) ? has_half(node) : joins(node))) return false;
+    if (node.op->control_flow || !have_types(graph_, node.outputs) ||
+        !(adds_up(node) ? has_half(node) : joins(node)))
+      return false;
     auto& known = keeps_rounding(node) ? narrowed_ : computed_;
     Node wide = node;
     if (const auto held = multiplied(node)) wide.attrs.set(std::string(kHeldIn.name), *held);
