@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "base/checked.h"
 #include "ir/patch.h"
@@ -51,6 +50,13 @@ class Folder {
     size_t readers;
     int64_t bytes;  ///< of memory of its own
   };
+
+  /// Known, but left to its view, one of several in a row perhaps.
+  struct Enlarged {
+    double nanoseconds = 0;  ///< that making the elements of all of them takes
+    int views = 0;
+  };
+  static constexpr int kMostViews = 16;  ///< in a row: each reader makes all of them anew
 
   void visit(NodeId id) {
     const Node& node = graph_.node(id);
@@ -122,7 +128,7 @@ class Folder {
 
   void compute(NodeId id) {
     const Node& node = graph_.node(id);
-    if (leaves_small(node)) return;
+    if (leaves_small(node) || !may_enlarge_inputs(node)) return;
     const auto begin = Clock::now();
     try {
       const std::vector<Tensor> inputs = inputs_of(node);
@@ -166,9 +172,27 @@ class Folder {
     const auto bytes = bytes_of(node.outputs[0]), from = bytes_of(node.inputs[0]);
     if (!bytes || !from || graph_.value(node.outputs[0]).type.dtype == DType::kString) return false;
     const bool enlarges = *bytes > std::max(*from, kSmallBytes);
-    if (!enlarges && !enlarged_.contains(node.inputs[0])) return false;
-    if (*bytes <= context_.options.fold_bytes_each) enlarged_.insert(node.outputs[0]);
+    const auto behind = enlarged_.find(node.inputs[0]);
+    if (!enlarges && behind == enlarged_.end()) return false;
+    const Enlarged before = behind == enlarged_.end() ? Enlarged{} : behind->second;
+    if (*bytes <= context_.options.fold_bytes_each && before.views < kMostViews) {
+      const int64_t count = *bytes / element_size(graph_.value(node.outputs[0]).type.dtype);
+      const double price = goes_to_backend(count) ? kBackendPrice : kReferencePrice;
+      enlarged_[node.outputs[0]] = {before.nanoseconds + static_cast<double>(count) * price,
+                                    before.views + 1};
+    }
     return true;
+  }
+
+  /// Is there time to make the elements of all enlarged views that the node reads, which every node
+  /// that reads them does anew?
+  bool may_enlarge_inputs(const Node& node) const {
+    double nanoseconds = 0;
+    for (ValueId input : node.inputs)
+      if (const auto it = enlarged_.find(input); it != enlarged_.end())
+        nanoseconds += it->second.nanoseconds;
+    const std::chrono::nanoseconds left = context_.options.fold_time - context_.fold_spent;
+    return nanoseconds == 0 || nanoseconds < static_cast<double>(left.count());
   }
 
   /// The first input under other dims, where the node is no more than that.
@@ -281,7 +305,7 @@ class Folder {
   Patch patch_;
   const std::vector<std::vector<NodeId>> users_;  ///< a node twice that reads a value twice
   std::unordered_map<ValueId, Folded> folded_;    ///< in this sweep
-  std::unordered_set<ValueId> enlarged_;          ///< known, but left to their views
+  std::unordered_map<ValueId, Enlarged> enlarged_;
 };
 
 }  // namespace

@@ -75,41 +75,56 @@ class Sharer {
     }
   }
 
+  /// What `value` repeats, behind functions of its elements and Transposes of rows and columns.
   std::optional<Repeated> repeated_heads(ValueId value) const {
+    constexpr int kFarthest = 16;  // a product's operand is looked at for each product
+    Repeated out;
+    for (int steps = 0; steps < kFarthest; ++steps) {
+      const Node* node = maker_of(value);
+      if (!node) return std::nullopt;
+      if (is_op(*node, "Transpose")) {
+        if (!swaps_last(node->attrs.get_ints("perm"))) return std::nullopt;
+        out.turned = !out.turned;
+        value = node->inputs[0];
+      } else if (const ValueId x = argument_of(graph_, *node); x != kNone) {
+        const SymDims *from = dims_of(x), *to = dims_of(value);
+        if (!from || !to || *from != *to) return std::nullopt;
+        out.functions.push_back(graph_.value(value).producer);
+        value = x;
+      } else {
+        std::reverse(out.functions.begin(), out.functions.end());
+        return find_repeat(value, out) ? std::optional(out) : std::nullopt;
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// Is the value a Reshape of what Expand or Tile repeats? Of what, and how often.
+  bool find_repeat(ValueId value, Repeated& found) const {
     const Node* node = maker_of(value);
-    if (!node) return std::nullopt;
-    if (is_op(*node, "Transpose")) {
-      if (!swaps_last(node->attrs.get_ints("perm"))) return std::nullopt;
-      auto out = repeated_heads(node->inputs[0]);
-      if (out) out->turned = !out->turned;
-      return out;
-    }
-    if (const ValueId x = argument_of(graph_, *node); x != kNone) {
-      const SymDims *from = dims_of(x), *to = dims_of(value);
-      auto out = from && to && *from == *to ? repeated_heads(x) : std::nullopt;
-      if (out) out->functions.push_back(graph_.value(value).producer);
-      return out;
-    }
-    if (!is_op(*node, "Reshape") || !always_fits(graph_, *node)) return std::nullopt;
+    if (!is_op(*node, "Reshape") || !always_fits(graph_, *node)) return false;
     const Node* expand = maker_of(node->inputs[0]);
-    if (!expand || (!is_op(*expand, "Expand") && !is_op(*expand, "Tile"))) return std::nullopt;
+    if (!expand || (!is_op(*expand, "Expand") && !is_op(*expand, "Tile"))) return false;
     const SymDims* unit = dims_of(expand->inputs[0]);
     const SymDims* wide = dims_of(expand->outputs[0]);
     const SymDims* out = dims_of(value);
     if (!unit || !wide || !out || out->size() < 3 || wide->size() != out->size() + 1 ||
         unit->size() != wide->size())
-      return std::nullopt;
+      return false;
     const size_t head = out->size() - 3;
     const auto kv = (*wide)[head].constant(), group = (*wide)[head + 1].constant();
     if (!kv || !group || *kv < 1 || *group < 2 || !((*out)[head] == Dim(*kv * *group)))
-      return std::nullopt;
+      return false;
     for (size_t axis = 0; axis < wide->size(); ++axis) {
-      if (axis != head + 1 && !((*unit)[axis] == (*wide)[axis])) return std::nullopt;
-      if (axis < head && !((*out)[axis] == (*wide)[axis])) return std::nullopt;
-      if (axis > head + 1 && !((*out)[axis - 1] == (*wide)[axis])) return std::nullopt;
+      if (axis != head + 1 && !((*unit)[axis] == (*wide)[axis])) return false;
+      if (axis < head && !((*out)[axis] == (*wide)[axis])) return false;
+      if (axis > head + 1 && !((*out)[axis - 1] == (*wide)[axis])) return false;
     }
-    if (!((*unit)[head + 1] == Dim(1))) return std::nullopt;
-    return Repeated{.unit = expand->inputs[0], .kv = *kv, .group = *group};
+    if (!((*unit)[head + 1] == Dim(1))) return false;
+    found.unit = expand->inputs[0];
+    found.kv = *kv;
+    found.group = *group;
+    return true;
   }
 
   static bool swaps_last(const std::vector<int64_t>& perm) {

@@ -1,6 +1,8 @@
 #include "passes/pass_manager.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <pthread.h>
 
 #include <chrono>
 
@@ -136,6 +138,64 @@ TEST_CASE("passes/fold_constants: budgets in bytes and time hold") {
   options.fold_bytes_total = 1 << 20;
   options.fold_time = std::chrono::milliseconds(0);
   CHECK(!folded(options));
+}
+
+TEST_CASE("passes/fold_constants: what many views show larger is made within the budget") {
+  constexpr int kViews = 100;
+  std::string text = R"(graph main(%x: f32[1]) -> (%y) {
+  const %a: f32[4] = [1, 2, 3, 4]
+  const %shape: i64[2] = [8192, 4]
+  const %start: i64[1] = [-1]
+  const %end: i64[1] = [-9223372036854775807]
+  const %axis: i64[1] = [0]
+  const %all: i64[2] = [0, 1]
+  %v0 = Expand(%a, %shape)
+)";
+  std::string sums = "%x";
+  for (int k = 0; k < kViews; ++k) {
+    text += fmt::format("  %v{} = Slice(%v{}, %start, %end, %axis, %start)\n", k + 1, k);
+    text += fmt::format("  %s{} = ReduceMax(%v{}, %all) {{keepdims = 0}}\n", k, k + 1);
+    sums += fmt::format(", %s{}", k);
+  }
+  Graph graph = parse_graph(text + "  %y = Sum(" + sums + ")\n}");
+  PassOptions options;
+  options.fold_time = std::chrono::milliseconds(20);
+  int made = 0;
+  options.evaluate = [&](const Node& node, const std::vector<Tensor>& inputs) {
+    ++made;
+    return run_reference(node, inputs);
+  };
+  optimise(graph, options);
+  CHECK(made < kViews * kViews / 4);  // each reader makes all views behind its own anew
+}
+
+TEST_CASE("passes/pipeline: chains of any length fit a small stack") {
+  constexpr int kFunctions = 20000, kViews = 8000;
+  std::string text = R"(graph main(%x: f32[2, 3, 4], %f0: f32[2, 4, 4]) -> (%y, %m) {
+  const %a: f32[4] = [1, 2, 3, 4]
+  const %shape: i64[2] = [100, 4]
+  const %start: i64[1] = [-1]
+  const %end: i64[1] = [-9223372036854775807]
+  const %axis: i64[1] = [0]
+  %v0 = Expand(%a, %shape)
+)";
+  for (int k = 0; k < kFunctions; ++k) text += fmt::format("  %f{} = Tanh(%f{})\n", k + 1, k);
+  for (int k = 0; k < kViews; ++k)
+    text += fmt::format("  %v{} = Slice(%v{}, %start, %end, %axis, %start)\n", k + 1, k);
+  text += fmt::format("  %y = MatMul(%x, %f{})\n  %m = ReduceMax(%v{})\n}}", kFunctions, kViews);
+  Graph graph = parse_graph(text);
+  const auto run = [](void* g) -> void* {
+    optimise(*static_cast<Graph*>(g));
+    return nullptr;
+  };
+  pthread_attr_t attributes;
+  REQUIRE(pthread_attr_init(&attributes) == 0);
+  REQUIRE(pthread_attr_setstacksize(&attributes, 512 << 10) == 0);
+  pthread_t thread;
+  REQUIRE(pthread_create(&thread, &attributes, run, &graph) == 0);
+  CHECK(pthread_join(thread, nullptr) == 0);
+  pthread_attr_destroy(&attributes);
+  CHECK(graph.order().size() >= kFunctions);
 }
 
 TEST_CASE("passes/fold_constants: random ops are neither folded nor merged") {
