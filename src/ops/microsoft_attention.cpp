@@ -1,6 +1,8 @@
 // Attention, QAttention and MultiHeadAttention of com.microsoft, as the standard's Attention: their
 // masks become a bias that is added to the scores, their packed operands are taken apart.
 
+#include <limits>
+
 #include "base/checked.h"
 #include "ops/checks.h"
 #include "ops/expansion.h"
@@ -84,8 +86,12 @@ ValueId score_bias(Expansion& e, const Node& node, const Masking& at, ValueId to
   return out == kNone ? hidden : e.add("Add", {out, hidden});
 }
 
-Expansion::AttrList attention_attrs(const Node& node, bool heads_inside) {
-  Expansion::AttrList out{{"is_causal", node.attrs.get_int("unidirectional", 0)}};
+bool is_unidirectional(const Node& node) {
+  return node.attrs.get_int("unidirectional", 0) != 0;
+}
+
+Expansion::AttrList attention_attrs(const Node& node, bool heads_inside, bool causal) {
+  Expansion::AttrList out{{"is_causal", int64_t{causal}}};
   if (const double scale = node.attrs.get_float("scale", 0); scale != 0)
     out.emplace_back("scale", scale);
   const int64_t heads = node.attrs.get_int("num_heads", 1);
@@ -213,6 +219,31 @@ void infer(InferContext& ctx) {
   ctx.set(2, ctx.dtype(kQuery), {s.batch, heads, total, s.value_head});
 }
 
+/// onnxruntime lets the last query look at all keys, also where there are keys behind it.
+enum class Causal : uint8_t { kNo, kYes, kButTheLast };
+
+Causal causal_of(const Expansion& e, const Node& node) {
+  if (!is_unidirectional(node)) return Causal::kNo;
+  if (!e.has(kKey)) return Causal::kYes;
+  const auto &q = e.type(kQuery).dims, &k = e.type(kKey).dims;
+  if (!q || !k) return Causal::kButTheLast;
+  const Dim &queries = (*q)[1], &keys = (*k)[k->size() == 4 ? 2 : 1];
+  if (queries == keys) return Causal::kYes;
+  return queries == Dim(1) ? Causal::kNo : Causal::kButTheLast;
+}
+
+/// `bias`, or nothing, and minus infinity for keys behind a query that is not the last.
+ValueId with_causal(Expansion& e, ValueId bias, ValueId total) {
+  const ValueId queries = e.size(e.in(kQuery), 1);
+  const ValueId query = e.add("Unsqueeze", {e.count_up(queries), e.ints({1})});
+  const ValueId own = e.has(kPastKey) ? e.add("Add", {query, e.size(e.in(kPastKey), 2)}) : query;
+  const ValueId is_last = e.add("Equal", {query, e.add("Sub", {queries, e.integer(1)})});
+  const ValueId seen = e.add("Or", {e.add("LessOrEqual", {e.count_up(total), own}), is_last});
+  const ValueId hidden =
+      e.add("Where", {seen, e.scalar(0), e.scalar(-std::numeric_limits<double>::infinity())});
+  return bias == kNone ? hidden : e.add("Add", {bias, hidden});
+}
+
 /// [batch, sequence, heads, head] with the heads before the sequence.
 ValueId heads_first(Expansion& e, ValueId x) {
   return e.transposed(x, {0, 2, 1, 3});
@@ -264,13 +295,17 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   ValueId total = e.size(k, split ? 2 : 1);
   std::vector<ValueId> inputs{q, k, v};
   if (e.has(kPastKey)) total = e.add("Add", {total, e.size(e.in(kPastKey), 2)});
-  inputs.push_back(score_bias(e, node, kMasking, total, e.working()));
+  ValueId bias = score_bias(e, node, kMasking, total, e.working());
+  const Causal causal = causal_of(e, node);
+  if (causal == Causal::kButTheLast) bias = with_causal(e, bias, total);
+  inputs.push_back(bias);
   if (e.has(kPastKey)) {
     inputs.push_back(e.in(kPastKey));
     inputs.push_back(e.in(kPastValue));
   }
   const uint32_t outputs = wants(node, 2) ? 3 : wants(node, 1) ? 2 : 1;
-  auto out = e.add("Attention", std::move(inputs), outputs, attention_attrs(node, !split));
+  auto out = e.add("Attention", std::move(inputs), outputs,
+                   attention_attrs(node, !split, causal == Causal::kYes));
   if (split) out[0] = e.add("Reshape", {heads_first(e, out[0]), e.ints({0, 0, -1})});
   out.resize(node.outputs.size(), kNone);
   return out;
@@ -354,7 +389,7 @@ std::vector<ValueId> attended(Expansion& e, const Node& node, const Projection& 
     inputs.push_back(past(1));
   }
   auto out = e.add("Attention", std::move(inputs), wants(node, 1) ? 3 : 1,
-                   attention_attrs(node, /*heads_inside=*/true));
+                   attention_attrs(node, /*heads_inside=*/true, is_unidirectional(node)));
   if (wants(node, 1)) {
     const auto first = [&](ValueId v) { return e.add("Unsqueeze", {v, e.ints({0})}); };
     out[1] = e.add("Concat", {first(out[1]), first(out[2])}, {{"axis", int64_t{0}}});

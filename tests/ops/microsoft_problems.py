@@ -228,6 +228,12 @@ def attentions(m: Maker) -> Iterator[Problem]:
     yield ms(m, "past", op, 2, [x, w, b, masks(m, 3, 7)["keys"], m.floats(2, 2, 2, 4, 4)], num_heads=2)
     yield ms(m, "past_causal", op, 2, [x, w, b, None, m.floats(2, 2, 2, 4, 4)], num_heads=2, unidirectional=1)
     yield ms(m, "keys_by_head_bias", "MultiHeadAttention", 1, [q, *past, m.floats(24)], num_heads=2)
+    # The last query sees the keys behind it, too.
+    for name, count in (("one", 1), ("two", 2)):
+        yield ms(m, f"causal_{name}_of_four", "MultiHeadAttention", 1, [q[:, :count], k, v, None, given["keys"]],
+                 num_heads=2, unidirectional=1)
+    yield ms(m, "causal_one_by_head", "MultiHeadAttention", 1, [q[:, :1], m.floats(2, 2, 4, 4), m.floats(2, 2, 4, 4)],
+             num_heads=2, unidirectional=1)
 
 
 def grouped(m: Maker) -> Iterator[Problem]:
