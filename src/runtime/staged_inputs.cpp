@@ -22,7 +22,7 @@ std::shared_ptr<const BoundKernel> copy_kernel(const Engine& engine, const Tenso
   spec.inputs = {{input.dtype, known(input.dims), known(input.strides), {}}};
   spec.outputs = {{input.dtype, known(input.dims), known(dense), {}}};
   spec.threads = engine.tasks().workers();
-  const Implementation* const implementation = first_to_support(engine.backend(), spec);
+  const Implementation* const implementation = first_to_support(engine.rows(), spec);
   XC_CHECK(implementation);
   const BoundOperand from{input.dims, input.strides}, to{input.dims, dense};
   auto kernel = implementation->create(spec)->bind({{&from, 1}, {&to, 1}});
