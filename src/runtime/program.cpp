@@ -189,10 +189,10 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
     }
     Executor(*this, context, options).run(turn, n, input_data, outputs);
   } catch (const Error& error) {
-    tell_failed(context, error.status());
+    if (context.on_trial || !options.no_compile) tell_failed(context, entry, error.status());
     throw;
   } catch (...) {
-    tell_failed(context, Status::kInternal);
+    if (context.on_trial || !options.no_compile) tell_failed(context, entry, Status::kInternal);
     throw;
   }
   try {
@@ -203,10 +203,17 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
   }
 }
 
-void Program::tell_failed(const RunContext& context, Status status) const noexcept {
-  if (!context.on_trial) return;
+void Program::tell_failed(RunContext& context, SignatureEntry& entry,
+                          Status status) const noexcept {
+  constexpr int kInARow = 8;  // between two words to the tier
   const bool ended = status == Status::kCancelled || status == Status::kDeadline;
-  if (TierHooks* tier = known_tier()) tier->failed(*this, ended);
+  TierHooks* const tier = context.on_trial || ended ? known_tier() : nullptr;
+  if (!tier) return;
+  if (context.on_trial) return tier->failed(*this, ended);
+  const uint64_t run = context.runs.load(std::memory_order_relaxed);
+  context.ended = context.last_ended + 1 == run ? context.ended + 1 : 1;
+  context.last_ended = run;
+  if (context.ended % kInARow == 0) tier->ended(*this, entry);
 }
 
 }  // namespace xc

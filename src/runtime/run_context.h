@@ -59,6 +59,8 @@ struct RunContext {
   };
   std::vector<LaterTurn> later;  ///< how the run took its later segments, in order
   bool on_trial = false;         ///< the run takes part in a trial with some segment
+  int ended = 0;                 ///< runs in a row that the host ended
+  uint64_t last_ended = 0;       ///< the last of them, as `runs` counted it
   struct Counted {
     BoundTimes* times;
     uint32_t step;

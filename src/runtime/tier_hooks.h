@@ -48,6 +48,8 @@ class TierHooks {
   /// A run that took part in a trial ended with an error: it has no time to compare. `ended`: by
   /// the host, with a deadline or a cancellation. Must be quick; throws nothing.
   virtual void failed(const Program& program, bool ended) noexcept = 0;
+  /// The host ended several runs in a row, the last one of this signature. As failed().
+  virtual void ended(const Program& program, SignatureEntry& entry) noexcept = 0;
   /// Keeps an event of the runtime's own with the program's, and delivers it.
   virtual void record(Program& program, Event event) = 0;
   /// Adds what the tier knows (regions, compile cost, savings) to a summary; `details`: regions and

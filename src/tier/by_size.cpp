@@ -51,7 +51,7 @@ bool Tier::covered_by(const std::vector<const Group*>& groups, const Group& grou
 
 std::vector<const Tier::Group*> Tier::chosen(const ProgramState& state, const SignatureEntry& entry,
                                              const Facts& facts, const Group* with,
-                                             const Group* without) {
+                                             const Group* without, bool without_specials) {
   std::vector<const Group*> out;
   const auto picked = [&](size_t k) {
     const Group* group = state.groups[k].get();
@@ -69,11 +69,19 @@ std::vector<const Tier::Group*> Tier::chosen(const ProgramState& state, const Si
         if (group->places.front().blocks != blocks || (group->special_of != nullptr) != special ||
             !group->kernel || group->wrong || group == without || (group->zeros && state.frozen))
           continue;
+        if (special && without_specials && group->special_of == without) continue;
         if (special && (!facts[k].applies || !stands(group->special_of))) continue;
         if (group->part_of && covered_by(out, *group->part_of)) continue;
         if (picked(k)) out.push_back(group);
       }
   return out;
+}
+
+std::vector<const Tier::Group*> Tier::challenging(const ProgramState& state,
+                                                  const SignatureEntry& entry, const Facts& facts) {
+  const Trial& trial = state.trial;
+  return trial.confirm ? chosen(state, entry, facts, nullptr, trial.group, trial.specials)
+                       : chosen(state, entry, facts, trial.group);
 }
 
 std::shared_ptr<const Plan> Tier::find_plan(ProgramState& state,

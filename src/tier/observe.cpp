@@ -248,6 +248,34 @@ void Tier::failed(const Program& program, bool ended) noexcept {
   }
 }
 
+void Tier::ended(const Program& program, SignatureEntry& entry) noexcept {
+  const auto state = std::static_pointer_cast<ProgramState>(program.tier_state);
+  if (!state || thread_.lost()) return;
+  try {
+    const std::unique_lock data(state->data, std::try_to_lock);
+    if (data && !state->frozen && !state->trial.group) doubt_all(state, entry);
+  } catch (...) {
+    // As above.
+  }
+}
+
+/// Runs that the host ends have no times, by which what became slow would be found.
+void Tier::doubt_all(const StatePtr& state, SignatureEntry& entry) {
+  const Version& version = *entry.current.load(std::memory_order_seq_cst)->active;
+  const Facts& facts = known_facts(*state, entry);
+  const double now_s = static_cast<double>(steady_ns()) * 1e-9;
+  Group* slow = nullptr;
+  for (size_t k = 0; k < state->groups.size(); ++k) {
+    Group& group = *state->groups[k];
+    if (group.segment != entry.segment || group.wrong || !uses(*state, *version.bound->plan, group))
+      continue;
+    group.policy.doubt(facts[k].size);
+    if (!slow && group.policy.wants(facts[k].size, prices(), now_s) == policy::Trial::kConfirm)
+      slow = &group;
+  }
+  if (slow) post_trial(state, *slow, true, entry);
+}
+
 void Tier::give_up_trial(const StatePtr& state, bool failed) {
   if (!state->trial.group || state->end_posted) return;
   const auto end = [this, failed, began_ns = state->trial.began_ns, seen_ns = state->trial.seen_ns](

@@ -152,8 +152,9 @@ struct Variant {
 struct Trial {
   Group* group = nullptr;  ///< null = none
   int size = 0;
-  int reach = 0;         ///< classes next to it that take part
-  bool confirm = false;  ///< about taking it out
+  int reach = 0;          ///< classes next to it that take part
+  bool confirm = false;   ///< about taking it out
+  bool specials = false;  ///< and with it its kernels for special sizes
   /// Whether runs of an entry take part.
   bool covers(const SignatureEntry& entry, const Fact& fact) const {
     return group && entry.segment == group->segment && fact.applies &&
@@ -162,10 +163,11 @@ struct Trial {
   std::vector<std::weak_ptr<SignatureEntry>> entries;
   uint64_t samples = 0;
   int64_t began_ns = 0;
-  int64_t seen_ns = 0;              ///< its last sample
-  int failures = 0;                 ///< runs without a sample
-  int ended = 0;                    ///< runs that the host ended
-  static constexpr int kEnded = 8;  ///< of those, between two looks whether one side has others
+  int64_t seen_ns = 0;                  ///< its last sample
+  int failures = 0;                     ///< runs without a sample
+  int ended = 0;                        ///< runs that the host ended
+  static constexpr int kEnded = 8;      ///< of those, between two looks whether one side has others
+  static constexpr size_t kOthers = 3;  ///< of the side without what is in use, for that to go
   bool judge_posted = false;
 };
 

@@ -70,6 +70,7 @@ class Tier final : public TierHooks {
   void sampled(Program& program, SignatureEntry& entry, double runs, bool compiles) override;
   bool judges() const override { return !thread_.lost() && !no_thread_; }
   void failed(const Program& program, bool ended) noexcept override;
+  void ended(const Program& program, SignatureEntry& entry) noexcept override;
   void record(Program& program, Event event) override;
   void summarise(const Program& program, ProfileSummary& summary, bool details) const override;
   void freeze(Program& program) override;
@@ -190,6 +191,8 @@ class Tier final : public TierHooks {
                       Wanted& wanted);
   /// Posts the start of a trial; one of a region that is `doubted` waits for no budget.
   void post_trial(const StatePtr& state, Group& group, bool doubted, SignatureEntry& entry);
+  /// Doubts what runs of the entry use. Under state.data.
+  void doubt_all(const StatePtr& state, SignatureEntry& entry);
   void post_queued(Program& program, const StatePtr& state, Queued queued);
   void swap_by_force(Program& program, ProgramState& state, SignatureEntry& entry);
   void follow(const StatePtr& state, SignatureEntry& entry, const Facts& facts,
@@ -202,11 +205,16 @@ class Tier final : public TierHooks {
                         std::span<const int64_t> symbols);
   static const Facts& known_facts(const ProgramState& state, SignatureEntry& entry);
   /// The groups that runs of these sizes use fused, larger regions first; `with` in any case,
-  /// `without` in no case. Those of earlier segments are as the entry found them, those of later
-  /// ones are left to what comes after it. Under state.data.
+  /// `without` in no case, nor, where asked for, its kernels for special sizes. Those of earlier
+  /// segments are as the entry found them, those of later ones are left to what comes after it.
+  /// Under state.data.
   static std::vector<const Group*> chosen(const ProgramState& state, const SignatureEntry& entry,
                                           const Facts& facts, const Group* with = nullptr,
-                                          const Group* without = nullptr);
+                                          const Group* without = nullptr,
+                                          bool without_specials = false);
+  /// The groups of the trial's other side. Under state.data.
+  static std::vector<const Group*> challenging(const ProgramState& state,
+                                               const SignatureEntry& entry, const Facts& facts);
   /// The plan of these groups when it was built before, else null. Under state.data.
   static std::shared_ptr<const Plan> find_plan(ProgramState& state,
                                                const std::vector<const Group*>& groups);

@@ -76,8 +76,10 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
     const Facts& facts = known_facts(state, *entry);
     trial.size = fact_at(state, facts, group).size;
     if (!may_try(state, group)) return;
-    // With or without the general kernel, what runs is the one for these sizes.
-    if (uses_special(state, *running->active->bound->plan, facts, group))
+    // With or without the general kernel, what runs is the one for these sizes. What became slow
+    // may have become so with it: then all of them go, or stay.
+    trial.specials = uses_special(state, *running->active->bound->plan, facts, group);
+    if (trial.specials && !group.policy.doubted(trial.size))
       return group.policy.postpone(trial.size);
     trial.reach = group.policy.reach();
     const policy::Trial wanted =
@@ -138,8 +140,7 @@ bool Tier::join_trial(Program& program, ProgramState& state,
     published->trial = trial.began_ns;
     const Facts& facts = known_facts(state, *entry);
     if (!trial.covers(*entry, fact_at(state, facts, *trial.group))) return false;
-    groups = chosen(state, *entry, facts, trial.confirm ? nullptr : trial.group,
-                    trial.confirm ? trial.group : nullptr);
+    groups = challenging(state, *entry, facts);
     // Signatures that no longer come make room.
     auto& entries = state.trial.entries;
     if (entries.size() >= kMaxOnTrial) {
@@ -197,8 +198,7 @@ TierHooks::Seat Tier::seat_for(Program& program, SignatureEntry& entry) {
       !trial.covers(entry, fact_at(*state, facts, *trial.group)))
     return seat;
   // It may never come again: it takes one side from its first run on.
-  const auto other = plan_of(chosen(*state, entry, facts, trial.confirm ? nullptr : trial.group,
-                                    trial.confirm ? trial.group : nullptr));
+  const auto other = plan_of(challenging(*state, entry, facts));
   if (!other || other == seat.plan) return seat;
   const bool challenger = trial_side(0, 0, trial.samples + trial.entries.size()) == 1;
   const Plan& mine = challenger ? *other : *seat.plan;
@@ -323,13 +323,19 @@ void Tier::judge(Program& program, ProgramState& state) {
   const size_t samples = std::min(pooled.active.size(), pooled.challenger.size());
   // Runs that the host ends count for nothing, unless one side has no others: it takes longer than
   // the host waits.
-  if (trial.ended >= Trial::kEnded && samples == 0) return abandon_trial(program, state, true);
+  const bool one_side = trial.ended >= Trial::kEnded && samples == 0;
+  const bool goes = one_side && trial.confirm && pooled.challenger.size() >= Trial::kOthers;
+  if (one_side && !goes) return abandon_trial(program, state, true);
   if (!evidence.most) return;
   const bool special = group.special_of && !trial.confirm;
   policy::TrialResult result = policy::judge(pooled.active, pooled.challenger,
                                              special ? policy::kSpecialWorth : policy::kWorth);
-  if (faults_.eager && samples > 0)
+  if (goes) {
+    result.verdict = policy::Verdict::kAccept;
+    result.active = result.challenger = policy::median(pooled.challenger);
+  } else if (faults_.eager && samples > 0) {
     result.verdict = trial.confirm ? policy::Verdict::kReject : policy::Verdict::kAccept;
+  }
   // No signature on both sides: the figures are those of a predicted second.
   const double scale =
       evidence.scale != 0 ? evidence.scale : predicted_s(state, *evidence.most, group);
@@ -348,10 +354,14 @@ void Tier::judge(Program& program, ProgramState& state) {
     std::lock_guard data(state.data);
     learn_gain(state, group, trial, *evidence.most, base_s, fused_s);
   }
+  const std::string sizes = sizes_text(*evidence.most, *program.base_plan());
   event.detail =
-      fmt::format("{:.2f} us against {:.2f} us, {:.3f} of the time over {} signatures like {}",
-                  challenger_s * 1e6, active_s * 1e6, challenger_s / active_s,
-                  evidence.sides.size(), sizes_text(*evidence.most, *program.base_plan()));
+      goes ? fmt::format("the host ended all runs with it, those without it take {:.2f} us at {}",
+                         base_s * 1e6, sizes)
+           : fmt::format(
+                 "{:.2f} us against {:.2f} us, {:.3f} of the time over {} signatures like {}",
+                 challenger_s * 1e6, active_s * 1e6, challenger_s / active_s, evidence.sides.size(),
+                 sizes);
   const bool changes = result.verdict == policy::Verdict::kAccept;
   const bool fused = changes != trial.confirm;
   decide(state, trial, evidence, fused, event);
@@ -382,6 +392,15 @@ void Tier::decide(ProgramState& state, const Trial& trial, const Evidence& evide
     event.kind = trial.confirm ? EventKind::kKept : EventKind::kAccepted;
     return;
   }
+  if (trial.specials)
+    for (const auto& special : state.groups) {
+      if (special->special_of != &group || !special->policy.fused(trial.size)) continue;
+      special->policy.decide(trial.size, false, event.base_us * 1e-6, event.fused_us * 1e-6,
+                             static_cast<double>(steady_ns()) * 1e-9);
+      special->watch = {};
+      special->reason = "slower than what it replaced, as " + group.name + " is";
+      settle_state(*special);
+    }
   ++(trial.confirm ? state.rolled_back : state.rejected);
   event.kind = trial.confirm ? EventKind::kRolledBack : EventKind::kRejected;
   event.detail = (trial.confirm ? "slower than what it replaced: " : "not faster: ") + event.detail;

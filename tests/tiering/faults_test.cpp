@@ -165,6 +165,55 @@ TEST_CASE("tiering/faults: what becomes slow is rolled back without a budget too
   CHECK(fixture.log.count(EventKind::kRolledBack) == 1);
 }
 
+TEST_CASE("tiering/faults: a kernel with which the host ends every run is rolled back") {
+  std::atomic<bool> slow{false};
+  TierFaults faults;
+  faults.wrap = [&](const Region& region,
+                    std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
+    return std::make_shared<Tampered>(
+        std::move(kernel),
+        [&](int64_t) {  // as if a step behind it had found that the deadline has passed
+          if (slow) throw Error(Status::kDeadline, "planted");
+        },
+        region.inputs.size(), 0.0f);
+  };
+  Fixture fixture(kGelu, {}, faults);
+  drive(fixture, [&] { return fixture.log.count(EventKind::kAccepted) > 0; });
+  REQUIRE(fixture.log.count(EventKind::kAccepted) == 1);
+  slow = true;
+  int ended = 0, right = 0;
+  const int64_t end = steady_ns() + 60'000'000'000;
+  while (fixture.log.count(EventKind::kRolledBack) == 0 && steady_ns() < end) try {
+      fixture.run(inputs());
+      ++right;
+    } catch (const Error& error) {
+      REQUIRE(error.status() == Status::kDeadline);
+      ++ended;
+    }
+  MESSAGE(fixture.log.last(EventKind::kRolledBack), " after ", ended, " runs that ended");
+  CHECK(fixture.log.count(EventKind::kRolledBack) == 1);
+  CHECK(right >= 3);
+  for (int k = 0; k < 100; ++k) fixture.run(inputs());
+  CHECK(fixture.log.count(EventKind::kTrial) == 2);
+}
+
+TEST_CASE("tiering/faults: a host that ends all runs learns nothing of what is in use") {
+  Fixture fixture(kGelu, {});
+  drive(fixture, [&] { return fixture.log.count(EventKind::kAccepted) > 0; });
+  RunOptions ended;
+  ended.deadline_ns = 1;
+  const std::vector<TensorView> views{inputs()[0].view(), inputs()[1].view()};
+  for (int k = 0; k < 2000; ++k) {
+    xc_tensor* y = nullptr;
+    CHECK_THROWS_AS(fixture.session->run(views, {&y, 1}, ended), Error);
+    if (k % 16 == 0) fixture.session->wait_idle(std::chrono::milliseconds(1000));
+  }
+  CHECK(fixture.log.count(EventKind::kRolledBack) == 0);
+  CHECK(fixture.session->profile().rolled_back == 0);
+  CHECK(fixture.log.count(EventKind::kTrial) <= 6);  // each later than the one before
+  CHECK(live_regions(*fixture.session) == 1);
+}
+
 TEST_CASE("tiering/faults: runs that the host ends count for nothing in a trial") {
   TierFaults faults;
   faults.eager = true;  // times decide nothing, and trials are accepted

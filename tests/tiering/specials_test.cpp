@@ -199,6 +199,34 @@ TEST_CASE("tiering/specials: one that is not faster loses its trial") {
   CHECK(fixture.special_regions("live") == 0);
 }
 
+TEST_CASE("tiering/specials: what becomes slow with the general kernel goes with it") {
+  if (!XC_HAVE_JIT) return;
+  std::atomic<int64_t> general_us{0}, all_us{0};
+  TierFaults faults;
+  faults.specials = true;
+  faults.wrap = [&](const Region& region,
+                    std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
+    const bool special = is_special(region);
+    return std::make_shared<Tampered>(
+        std::move(kernel),
+        [&, special](int64_t) { spin_us(all_us.load() + (special ? 0 : general_us.load())); },
+        region.inputs.size(), 0.0f);
+  };
+  Specials fixture(kMasked, faults);
+  fixture.drive([&](int) { fixture.right(2048, 64); },
+                [&] { return live_regions(*fixture.session) == 1; });
+  general_us = 300;  // less than what it saves, more than it takes: the special one wins
+  fixture.drive([&](int) { fixture.right(2048, 64); },
+                [&] { return fixture.special_regions("live") == 1; });
+  all_us = 10000;
+  int runs = 0;
+  fixture.drive([&](int) { fixture.right(2048, 64), ++runs; },
+                [&] { return live_regions(*fixture.session) == 0; });
+  MESSAGE("gone after ", runs, " slow runs");
+  CHECK(runs < 500);
+  CHECK(fixture.log.count(EventKind::kRolledBack) >= 1);
+}
+
 TEST_CASE("tiering/specials: one of a region that lost is tried although the region's parts run") {
   if (!XC_HAVE_JIT) return;
   constexpr const char* kProducts =
