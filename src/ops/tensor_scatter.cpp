@@ -3,8 +3,6 @@
 // behind what is there, to the length that is asked for; where it is as long already, its memory
 // can be updated in place.
 
-#include <cstring>
-
 #include "ops/checks.h"
 #include "ops/support.h"
 
@@ -60,10 +58,11 @@ void reference(const ReferenceContext& c) {
     if (start < 0 || (!circular && start > length - update.dims[axis]))
       fail(Status::kRange, "an update of {} at {} does not fit a cache of {}", update.dims[axis],
            start, length);
-  if (c.has(kLength))
-    std::memset(y.data, 0, static_cast<size_t>(y.count() * element_size(y.dtype)));
-  copy_elements(cache, {y.data, y.dtype, cache.dims, y.strides});
   dispatch_storage(y.dtype, [&]<class T>() {
+    if (c.has(kLength))
+      for_each_coordinate(
+          y.dims, [&](std::span<const int64_t> at) { y.as<T>()[offset_of(at, y.strides)] = T{}; });
+    copy_elements(cache, {y.data, y.dtype, cache.dims, y.strides});
     for_each_coordinate(update.dims, [&](std::span<const int64_t> at) {
       const int64_t to = (starts[static_cast<size_t>(at[0])] % length + at[axis]) % length;
       y.as<T>()[offset_of(at, y.strides) + (to - at[axis]) * y.strides[axis]] =
