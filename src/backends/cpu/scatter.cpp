@@ -102,13 +102,61 @@ void with_reduction(const StepSpec& spec, Body&& body) {
   });
 }
 
-/// n dense elements meet n dense updates.
+/// n dense elements meet n dense updates. A call costs as much as a few elements.
 template <class T, class Meet>
 void meet_row(T* to, const T* from, int64_t n, Meet meet, ElementwiseFn row) {
-  if (row)
+  if (row && n >= 16)
     row({{to, from}, {1, 1}, to, n, nullptr});
   else
     for (int64_t i = 0; i < n; ++i) to[i] = meet(to[i], from[i]);
+}
+
+inline int64_t picked(int64_t index, int64_t extent) {
+  return index < 0 || index >= extent ? checked_index(index, extent) : index;
+}
+
+/// Strides of a line of updates: of the indices, the updates, and the result beside what the index
+/// adds, `step` elements for each of the `extent`.
+struct Line {
+  int64_t n, index_by, update_by, to_by, extent, step;
+};
+/// The line's length, or the first update whose index is out of range. A function of its own without
+/// a call in its loop, all of it in registers: what spills would be between loads and stores that
+/// wait for each other.
+template <class T, class I, class Meet>
+[[gnu::noinline]] int64_t meet_within(T* to, const T* from, const I* index, const Line line,
+                                      Meet meet) {
+  for (int64_t j = 0; j < line.n; ++j) {
+    int64_t pick = *index;
+    if (pick < 0) pick += line.extent;
+    if (static_cast<uint64_t>(pick) >= static_cast<uint64_t>(line.extent)) return j;
+    T& there = to[pick * line.step];
+    there = meet(there, *from);
+    index += line.index_by, from += line.update_by, to += line.to_by;
+  }
+  return line.n;
+}
+template <class T, class I, class Meet>
+void meet_line(T* to, const T* from, const I* index, const Line& line, Meet meet) {
+  const int64_t j = meet_within(to, from, index, line, meet);
+  if (j < line.n) checked_index(index[j * line.index_by], line.extent);
+}
+
+/// body(indices as they are stored).
+template <class Body>
+void with_indices(const TensorView& index, Body&& body) {
+  if (index.dtype == DType::kI64)
+    body(index.as<int64_t>());
+  else
+    body(index.as<int32_t>());
+}
+
+/// Dims or strides of the lines along the last axis, and that axis alone (1 or 0 where there is none).
+std::span<const int64_t> but_last(std::span<const int64_t> values) {
+  return values.first(values.empty() ? 0 : values.size() - 1);
+}
+int64_t last_of(std::span<const int64_t> values, int64_t otherwise) {
+  return values.empty() ? otherwise : values.back();
 }
 
 /// What all of them do first.
@@ -146,41 +194,26 @@ void scatter_elements(const SimpleContext& c, const ElementsPlan& plan) {
   plan.data.run(c);
   const Dims& moved = plan.moved;
   const TensorView index = c.input_view(1);
-  const int64_t extent = x.dims[axis], step = y.strides[axis];
   // Line by line of the indices' last axis.
-  const size_t last = indices.dims.empty() ? 0 : indices.dims.size() - 1;
-  const int64_t n = indices.dims.empty() ? 1 : indices.dims[last];
-  const auto outer = [&](std::span<const int64_t> values) { return values.first(last); };
-  const auto along = [&](std::span<const int64_t> s) { return s.empty() ? 0 : s[last]; };
-  const int64_t index_by = along(indices.strides), update_by = along(updates.strides),
-                to_by = along(moved);
+  const Line line{last_of(indices.dims, 1),    last_of(indices.strides, 0),
+                  last_of(updates.strides, 0), last_of(moved, 0),
+                  x.dims[axis],                y.strides[axis]};
   // An index per line, expanded along it: the line lies densely at either end.
-  const bool whole = n > 1 && index_by == 0 && update_by == 1 && to_by == 1;
+  const bool whole = line.n > 1 && line.index_by == 0 && line.update_by == 1 && line.to_by == 1;
   with_reduction(c.spec, [&]<class T>(auto meet, ElementwiseFn row) {
-    const auto lines = [&](auto read) {
-      const auto picked = [&](int64_t at) {
-        const int64_t pick = read(at);
-        return pick < 0 || pick >= extent ? checked_index(pick, extent) : pick;
-      };
-      for_each_offset<3>(outer(indices.dims),
-                         {outer(indices.strides), outer(updates.strides), outer(moved)},
+    with_indices(index, [&](const auto* picks) {
+      for_each_offset<3>(but_last(indices.dims),
+                         {but_last(indices.strides), but_last(updates.strides), but_last(moved)},
                          [&](const auto& at) {
                            const T* from = c.input<T>(2) + at[1];
                            T* to = c.output<T>() + at[2];
-                           if (whole) {
-                             meet_row(to + picked(at[0]) * step, from, n, meet, row);
-                             return;
-                           }
-                           for (int64_t j = 0; j < n; ++j) {
-                             T& there = to[j * to_by + picked(at[0] + j * index_by) * step];
-                             there = meet(there, from[j * update_by]);
-                           }
+                           if (whole)
+                             meet_row(to + picked(picks[at[0]], line.extent) * line.step, from,
+                                      line.n, meet, row);
+                           else
+                             meet_line(to, from, picks + at[0], line, meet);
                          });
-    };
-    if (index.dtype == DType::kI64)
-      lines([&](int64_t i) { return index.as<int64_t>()[i]; });
-    else
-      lines([&](int64_t i) { return load_int64(index.data, index.dtype, i); });
+    });
   });
 }
 
@@ -189,34 +222,47 @@ void scatter_nd(const SimpleContext& c, const CopyOfData& data) {
   const size_t outer = indices.dims.size() - 1;
   const auto depth = static_cast<size_t>(indices.dims[outer]);
   if (depth > x.dims.size()) fail(Status::kRange, "indices of {} coordinates", depth);
-  const auto picked = std::span(indices.dims).first(outer);
+  const auto picks = std::span(indices.dims).first(outer);
   const auto inner = std::span(x.dims).subspan(depth);
   const std::span<const int64_t> given = updates.dims;
-  if (given.size() != outer + inner.size() || !std::ranges::equal(given.first(outer), picked) ||
+  if (given.size() != outer + inner.size() || !std::ranges::equal(given.first(outer), picks) ||
       !std::ranges::equal(given.subspan(outer), inner))
     fail(Status::kRange, "updates have dims {}, expected {} followed by {}", to_text(updates.dims),
-         to_text(Dims(picked.begin(), picked.end())), to_text(Dims(inner.begin(), inner.end())));
+         to_text(Dims(picks.begin(), picks.end())), to_text(Dims(inner.begin(), inner.end())));
   data.run(c);
   const auto from_strides = std::span(updates.strides).subspan(outer),
              to_strides = std::span(y.strides).subspan(depth);
   const bool dense = is_contiguous(inner, from_strides) && is_contiguous(inner, to_strides);
   const int64_t n = element_count(inner);
   const TensorView index = c.input_view(1);
+  const auto index_strides = std::span<const int64_t>(indices.strides).first(outer);
+  const int64_t coordinate_by = indices.strides[outer];
+  const auto place = [&](const auto* coordinates) {
+    int64_t offset = 0;
+    for (size_t k = 0; k < depth; ++k)
+      offset += picked(coordinates[static_cast<int64_t>(k) * coordinate_by], x.dims[k]) *
+                y.strides[k];
+    return offset;
+  };
   with_reduction(c.spec, [&]<class T>(auto meet, ElementwiseFn row) {
-    for_each_offset<2>(
-        picked, {std::span(indices.strides).first(outer), std::span(updates.strides).first(outer)},
-        [&](const auto& at) {
-          const T* from = c.input<T>(2) + at[1];
-          T* to = c.output<T>();
-          for (size_t k = 0; k < depth; ++k) {
-            const int64_t where = at[0] + static_cast<int64_t>(k) * indices.strides[outer];
-            to +=
-                checked_index(load_int64(index.data, index.dtype, where), x.dims[k]) * y.strides[k];
-          }
-          if (dense) return meet_row(to, from, n, meet, row);
-          for_each_offset<2>(inner, {from_strides, to_strides},
-                             [&](const auto& e) { to[e[1]] = meet(to[e[1]], from[e[0]]); });
-        });
+    with_indices(index, [&](const auto* coordinates) {
+      const T* from = c.input<T>(2);
+      T* to = c.output<T>();
+      if (n == 1 && depth == 1 && outer == 1)
+        return meet_line(to, from, coordinates,
+                         {indices.dims[0], index_strides[0], updates.strides[0], 0, x.dims[0],
+                          y.strides[0]},
+                         meet);
+      for_each_offset<2>(picks, {index_strides, std::span(updates.strides).first(outer)},
+                         [&](const auto& at) {
+                           T* there = to + place(coordinates + at[0]);
+                           const T* update = from + at[1];
+                           if (dense) return meet_row(there, update, n, meet, row);
+                           for_each_offset<2>(inner, {from_strides, to_strides}, [&](const auto& e) {
+                             there[e[1]] = meet(there[e[1]], update[e[0]]);
+                           });
+                         });
+    });
   });
 }
 
