@@ -474,18 +474,37 @@ class Expander {
     result = select(bit_or(is_nan(x), is_nan(y)), c(NAN), result);
     return select(bit_or(eq(x, c(1)), eq(y, c(0))), c(1), result);
   }
+  /// x^n by squares.
+  Expr whole_power(Expr x, int n) const {
+    Expr result;
+    for (; n != 0; n >>= 1) {
+      if (n & 1) result = result ? result * x : x;
+      if (n > 1) x = x * x;
+    }
+    return result ? result : c(1);
+  }
+  Expr root(const Expr& x) const {  // pow(-0, 0.5) is +0 and pow(-inf, 0.5) is inf
+    return select(eq(x, c(-INFINITY)), c(INFINITY), sqrt(x + c(0)));
+  }
+  /// Whole and half exponents up to 16. In f32 what takes more than two roundings is computed in f64
+  /// and rounds once; nothing there overflows or vanishes that does not in f32.
   Expr constant_power(const Expr& x, double y) const {
+    constexpr double kMost = 16;
     if (y == 0) return c(1);
     if (y == 1) return x;
     if (y == 2) return x * x;
-    if (strict() && (y == 3 || y == 4))  // rounds to f32 once
-      return cast(type_, wide().constant_power(cast(DType::kF64, x), y));
-    if (y == 3) return x * x * x;
-    if (y == 4) return (x * x) * (x * x);
     if (y == -1) return c(1) / x;
-    if (y == 0.5)  // pow(-0, 0.5) is +0 and pow(-inf, 0.5) is inf
-      return select(eq(x, c(-INFINITY)), c(INFINITY), sqrt(x + c(0)));
-    return {};
+    if (y == 0.5) return root(x);
+    if (std::abs(y) > kMost || 2 * y != std::trunc(2 * y)) return {};
+    const bool short_enough = y == 3 || y == 4 || y == -0.5;
+    if (is_f32() && (strict() || !short_enough))
+      return cast(type_, wide().constant_power(cast(DType::kF64, x), y));
+    const int n = static_cast<int>(std::abs(y));
+    const bool half = std::abs(y) != n;
+    // Negative whole powers are those of the reciprocal, which several of them share.
+    if (!half) return whole_power(y < 0 ? c(1) / x : x, n);
+    const Expr up = n == 0 ? root(x) : whole_power(abs(x), n) * root(x);
+    return y < 0 ? c(1) / up : up;
   }
 
   DType type_;

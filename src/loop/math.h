@@ -14,8 +14,8 @@ enum class MathLevel : uint8_t { kFma, kMulAdd };
 // Stated maximum error of a function in ULP of the result's type, over all inputs (denormal results
 // included), per tier of accuracy (Kernel::accuracy). 4096 ULP of f32 are at most 2^-11 of the
 // value. kStrict computes f32 in f64 and rounds once more. f64 has one tier: there is no wider
-// type. Of pow the f32 bounds of kDefault and kFast are those of the constant exponents 3 and 4,
-// which are products; any other has 1. sin and cos of f64: for |x| < 2^20.
+// type. Of pow the f32 bounds of kDefault and kFast are those of the constant exponents 3, 4 and
+// -0.5, which round in f32; any other has 1. sin and cos of f64: for |x| < 2^20.
 struct MathBound {
   Op op;
   double f32_ulp, f64_ulp;  // kDefault
