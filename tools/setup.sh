@@ -21,7 +21,7 @@ packages=(g++ cmake ninja-build ccache pkg-config
           python3 python3-venv python3-dev python3-pip)
 for argument in "$@"; do
   case "$argument" in
-    --dev) packages+=(clang-19 libclang-rt-19-dev clang-format-19 clang-tidy-19) ;;
+    --dev) packages+=(clang-19 libclang-rt-19-dev lld-19 clang-format-19 clang-tidy-19) ;;
     --no-python) with_python=0 ;;
     *) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
