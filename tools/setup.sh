@@ -3,7 +3,7 @@
 # is nothing to do.
 #
 #   tools/setup.sh            compiler, libraries, oneDNN, a Python environment in .venv
-#   tools/setup.sh --dev      also clang, clang-format and clang-tidy
+#   tools/setup.sh --dev      also clang, lld, clang-format and clang-tidy
 #   tools/setup.sh --no-python  leaves the Python environment out
 #
 # System packages come through apt (as root, or with sudo when some are missing). oneDNN comes from the
