@@ -215,14 +215,22 @@ void infer_scan(InferContext& c) {
 
   Types initial, slices;
   for (size_t i = 0; i < state_count; ++i) initial.push_back(c.type(i));
-  Dim length = 0;
+  std::optional<Dim> known;
   for (size_t k = 0; k < scans; ++k) {
+    const Type& whole = c.type(state_count + k);
+    // To ask for a rank has others tried, and the body would keep what follows from the one that
+    // was tried first.
+    if (whole.kind == Type::Kind::kTensor && !whole.dims) {
+      slices.push_back(Type::tensor(whole.dtype));
+      continue;
+    }
     SymDims dims = c.dims(state_count + k);
     const size_t axis = normalise_axis(in_axes[k], dims.size(), "scan axis");
-    length = k == 0 ? dims[axis] : same_dim(length, dims[axis], "scan lengths");
+    known = known ? same_dim(*known, dims[axis], "scan lengths") : dims[axis];
     dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(axis));
     slices.push_back(Type::tensor(c.dtype(state_count + k), std::move(dims)));
   }
+  const Dim length = known ? *known : c.fresh("iterations");
   States states(c, std::move(initial));
   const Types captured = captured_types(c);
   const Types results = infer_body(c, states, 0, [&] {
@@ -237,6 +245,8 @@ void infer_scan(InferContext& c) {
   const auto out_axes = axis_list(c, "scan_output_axes", results.size() - state_count);
   axis_list(c, "scan_output_directions", results.size() - state_count);
   for (size_t k = state_count; k < results.size(); ++k) {
+    if (results[k].kind != Type::Kind::kTensor)
+      c.error("scan output {} is {}", k, results[k].text());
     if (!results[k].dims) {
       set_unknown_rank(c, k, results[k].dtype);
       continue;

@@ -144,6 +144,7 @@ class Driver {
     try {
       node.op->infer(c);
     } catch (const UnknownRank& error) {
+      if (node.op->control_flow) throw;  // bodies keep what was inferred last
       probe_dtypes(c, error);
     }
     for (size_t k = 0; k < node.outputs.size(); ++k)

@@ -64,6 +64,23 @@ TEST_CASE("runtime/control: the axis of a scan output whose rank only the run te
   }
 }
 
+TEST_CASE("runtime/control: Scan over what has any rank takes no rank for granted") {
+  auto session = session_of(R"(graph g(%xs: f32[*], %row: f32[1, 2]) -> (%shapes) {
+  %shapes = Scan(%xs, %row) {num_scan_inputs = 1} captures 1 (
+    graph body(%x: f32[*], %row: f32[1, 2]) -> (%shape) {
+      %sum = Add(%x, %row)
+      %shape = Shape(%sum)
+    })
+})");
+  const Tensor row = Tensor::of<float>({1, 2}, {1, 2});
+  const auto shapes = [&](Dims dims) {
+    return run(*session, {Tensor(DType::kF32, std::move(dims)), row})[0].to_int64s();
+  };
+  CHECK(shapes({2, 3, 2}) == std::vector<int64_t>{3, 2, 3, 2});
+  CHECK(shapes({1, 4, 5, 2}) == std::vector<int64_t>{4, 5, 2});
+  CHECK(shapes({2}) == std::vector<int64_t>{1, 2, 1, 2});
+}
+
 TEST_CASE("runtime/control: sizes that only values tell reach the steps behind them") {
   auto session = session_of(R"(graph g(%x: f32[n]) -> (%y, %count) {
   const %zero: f32[] = 0
