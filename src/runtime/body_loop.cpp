@@ -125,6 +125,7 @@ BodyLoop::BodyLoop(Program& owner, const Node& node, const RunOptions& options,
       data_(inputs_.size()),
       slots_(body_.outputs.size(), nullptr),
       offsets_(body_.outputs.size(), 0),
+      first_result_(states.output),
       state_count_(states.count) {
   for (size_t k = 0; k < inputs_.size(); ++k) {
     inputs_[k] = inputs_[k].to_contiguous();
@@ -155,8 +156,17 @@ void BodyLoop::set_input(size_t index, const Tensor& tensor) {
 }
 
 void BodyLoop::stack(size_t output, int64_t axis, bool backwards, std::optional<int64_t> expected) {
-  stacks_.emplace_back(static_cast<uint32_t>(output), axis, backwards, expected,
-                       body_.value(body_.outputs[output]).type, options_.budget);
+  Type type = body_.value(body_.outputs[output]).type;
+  const ValueId whole = node_.outputs[output - first_result_];
+  if (!type.dims && whole != kNone) {
+    // Of no part at all the dims that the model declares for the whole still hold.
+    type.dims = owner_.graph().value(whole).type.dims;
+    const auto rank = type.dims ? std::ssize(*type.dims) : 0;
+    const int64_t at = axis < 0 ? axis + rank : axis;
+    if (at >= 0 && at < rank) type.dims->erase(type.dims->begin() + at);
+  }
+  stacks_.emplace_back(static_cast<uint32_t>(output), axis, backwards, expected, std::move(type),
+                       options_.budget);
 }
 
 void BodyLoop::slice(size_t input, int64_t axis, bool backwards) {

@@ -20,13 +20,13 @@ class Stack {
   /// `output`: of the body, which knows it as `type`. `expected`: the number of iterations where it
   /// is known. `backwards`: the first iteration makes the last part; needs `expected`.
   /// Memory is charged to `budget`, unless that is null.
-  Stack(uint32_t output, int64_t axis, bool backwards, std::optional<int64_t> expected,
-        const Type& type, MemoryBudget* budget)
+  Stack(uint32_t output, int64_t axis, bool backwards, std::optional<int64_t> expected, Type type,
+        MemoryBudget* budget)
       : output_(output),
         axis_(axis),
         backwards_(backwards),
         expected_(expected),
-        type_(type),
+        type_(std::move(type)),
         budget_(budget) {}
   ~Stack();
   Stack(Stack&&) = delete;
@@ -52,7 +52,7 @@ class Stack {
   int64_t axis_;
   bool backwards_;
   std::optional<int64_t> expected_;
-  const Type& type_;
+  Type type_;
   MemoryBudget* budget_;
   int64_t count_ = 0, capacity_ = 0;
   bool in_place_ = false;  ///< kernels write the parts, and know their sizes before
@@ -128,6 +128,7 @@ class BodyLoop {
   std::deque<Slice> slices_;       // views_ point into them
   std::vector<xc_tensor*> slots_;  ///< per output; what is not null outside a run is ours
   std::vector<int64_t> offsets_;
+  size_t first_result_ = 0;  ///< the body's output that is the node's first
   size_t state_count_ = 0;
   int64_t state_bytes_ = 0;  ///< charged for what was made of them
   bool steady_ = false;      ///< every iteration has the sizes of the last

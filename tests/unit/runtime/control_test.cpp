@@ -81,6 +81,23 @@ TEST_CASE("runtime/control: Scan over what has any rank takes no rank for grante
   CHECK(shapes({2}) == std::vector<int64_t>{1, 2, 1, 2});
 }
 
+TEST_CASE("runtime/control: what no iteration stacked has the dims that the model declares") {
+  // Loop-13: a scan output of no iteration is empty; its other dims the body's type tells.
+  auto session = session_of(R"(graph g(%m: i64[], %axes: i64[k], %x: f32[2, 3]) -> (%y) {
+  %go: bool[] = Identity(%true)
+  const %true: bool[] = true
+  %all: f32[trips, 3] = Loop(%m, %go, %axes, %x) {} captures 2 (
+    graph body(%i: i64[], %c: bool[], %axes: i64[k], %x: f32[2, 3]) -> (%c, %sum) {
+      %sum = ReduceSum(%x, %axes) {keepdims = 0}
+    })
+  %y = Relu(%all)
+})");
+  const Tensor axes = Tensor::of<int64_t>({0});
+  const Tensor x = Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3});
+  CHECK(run(*session, {Tensor::scalar<int64_t>(1), axes, x})[0].dims() == Dims{1, 3});
+  CHECK(run(*session, {Tensor::scalar<int64_t>(0), axes, x})[0].dims() == Dims{0, 3});
+}
+
 TEST_CASE("runtime/control: sizes that only values tell reach the steps behind them") {
   auto session = session_of(R"(graph g(%x: f32[n]) -> (%y, %count) {
   const %zero: f32[] = 0
