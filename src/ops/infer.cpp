@@ -163,14 +163,17 @@ class Driver {
     int tries = kProbes;
     InferContext trial = c;
     trial.fresh = [&](const std::string&) { return Dim::symbol(fmt::format("?{}", next++)); };
-    if (!try_ranks(trial, error.input, tries)) throw error;
+    std::string last;
+    if (!try_ranks(trial, error.input, tries, last))
+      throw Error(error.status(), fmt::format("{} ({})", error.message(), last));
     reset(c);
     c.outputs = std::move(trial.outputs);
     for (Type& t : c.outputs) t.dims.reset();
   }
 
-  /// Infers the node with some rank for the input, and for those asked for after it.
-  static bool try_ranks(InferContext& trial, size_t input, int& tries) {
+  /// Infers the node with some rank for the input, and for those asked for after it. `last`: what
+  /// was wrong with the one tried last.
+  static bool try_ranks(InferContext& trial, size_t input, int& tries, std::string& last) {
     const Type* const unknown = trial.inputs[input].type;
     Type type = *unknown;
     type.dims.emplace();
@@ -181,8 +184,9 @@ class Driver {
         trial.node->op->infer(trial);
         return true;
       } catch (const UnknownRank& error) {
-        if (try_ranks(trial, error.input, tries)) return true;
-      } catch (const Error&) {  // another rank may do
+        if (try_ranks(trial, error.input, tries, last)) return true;
+      } catch (const Error& wrong) {  // another rank may do
+        last = fmt::format("with {} axes: {}", type.dims->size(), wrong.message());
       }
     }
     trial.inputs[input].type = unknown;
