@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "base/checked.h"
+#include "base/machine_memory.h"
 #include "base/memory_budget.h"
 #include "ops/infer.h"
 #include "ops/op.h"
@@ -251,6 +252,7 @@ class Binder {
     evaluate_operands();
     add_buffers();
     if (options_.bands != Bands::kOff) choose_bands();
+    check_least_bytes();
     add_steps();
     add_held_bytes();
     return std::move(bound_);
@@ -337,6 +339,18 @@ class Binder {
       adapt_to_bands(chain, requests_);
       banded_.emplace_back(chain, std::move(kernel));
     }
+  }
+
+  /// Kernels may keep tables as long as an axis: sizes that no run can hold are refused before any
+  /// is bound. All results are held at once, and each other value at some time, perhaps in one.
+  void check_least_bytes() const {
+    int64_t least = bound_->value_bytes();
+    for (const ArenaRequest& request : requests_) least = std::max(least, request.bytes);
+    if (options_.max_bytes > 0)
+      MemoryBudget(options_.max_bytes).charge(least);
+    else if (const int64_t most = machine_memory_bytes(); least > most)
+      fail(Status::kOutOfMemory,
+           "this run needs {} bytes for values and results, the machine has {}", least, most);
   }
 
   void add_pointer(uint32_t v) {

@@ -122,6 +122,19 @@ TEST_CASE("ops/bombs: regions and pads of any number") {
                  zeros(DType::kI64, {1})}));
 }
 
+TEST_CASE("ops/bombs: what no run can hold is refused before tables of its length are made") {
+  const std::string graph = R"(graph g(%x: f32[1, 1, 4, 4], %s: i64[4]) -> (%y) {
+  %y = Resize(%x, _, _, %s) {mode = "cubic"}
+})";
+  const auto resized = [&](int64_t size, int64_t most) {
+    return refusal(graph, {zeros(DType::kF32, {1, 1, 4, 4}), Tensor::of<int64_t>({1, 1, 4, size})},
+                   most);
+  };
+  CHECK(!resized(64, 1 << 20));
+  CHECK(resized(int64_t{1} << 31, 1 << 30) == Status::kLimit);
+  CHECK(resized(int64_t{1} << 50, 0) == Status::kOutOfMemory);
+}
+
 TEST_CASE("ops/bombs: a part of a Split that nobody reads may not be less than nothing") {
   const std::string graph = R"(graph g(%x: f32[n], %y: f32[m]) -> (%z) {
   %a = Shape(%x)
