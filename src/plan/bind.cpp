@@ -117,7 +117,9 @@ void check_sizes(const Plan& plan, const std::vector<int64_t>& symbols) {
     return symbol_value(plan, symbols, symbol);
   };
   for (const Plan::SizeCheck& check : plan.size_checks) {
-    const auto given = check.given.evaluate(lookup), wanted = check.wanted.evaluate(lookup);
+    const auto [given, wanted] = located(check.place, [&] {
+      return std::pair(check.given.evaluate(lookup), check.wanted.evaluate(lookup));
+    });
     if (!given || !wanted || *given == *wanted || (check.broadcast && *given == 1)) continue;
     throw Error(Status::kInvalidArgument, fmt::format(fmt::runtime(check.problem), *given, *wanted),
                 check.place);
@@ -274,7 +276,12 @@ class Binder {
   void evaluate_operands() {
     Bound& bound = *bound_;
     bound.sizes.resize(program_.dims.size());
-    program_.dims.run(bound.symbols.data(), bound.sizes.data());
+    try {
+      program_.dims.run(bound.symbols.data(), bound.sizes.data());
+    } catch (const Error&) {
+      find_impossible_size();
+      throw;
+    }
     offsets_.assign(plan_.values.size(), 0);
     bound.operands.resize(plan_.values.size());
     for (size_t k = 0; k < program_.values.size(); ++k) {
@@ -283,13 +290,32 @@ class Binder {
       const size_t rank = value.dims.size();
       bound.operands[program_.values[k]] = {{at, rank}, {at + rank, rank}};
       // Refuses negative dims and overflow.
-      const auto count = [&] { (void)element_count({at, rank}); };
+      const auto count = [&] {
+        (void)checked_mul(element_count({at, rank}), element_size(value.dtype));
+      };
       if (const NodeId maker = maker_of(value); maker != kNone)
         at_node(plan_.graph->node(maker).name, *plan_.graph->node(maker).op, count);
       else
         count();
       offsets_[program_.values[k]] = at[2 * rank];
     }
+  }
+
+  /// Computes the dims of values one by one, in the order of steps, so that what is wrong with one
+  /// is told of the node that makes it.
+  void find_impossible_size() const {
+    const Dim::Lookup lookup = [&](const std::string& symbol) {
+      return symbol_value(plan_, bound_->symbols, symbol);
+    };
+    for (uint32_t k = segment_.first_step; k < segment_.end_step; ++k)
+      for (const uint32_t v : plan_.steps[k]->outputs) {
+        const NodeId maker = v == kNoValue ? kNone : maker_of(plan_.values[v]);
+        if (maker == kNone) continue;
+        const Node& node = plan_.graph->node(maker);
+        at_node(node.name, *node.op, [&] {
+          for (const Dim& d : plan_.values[v].dims) (void)d.evaluate(lookup);
+        });
+      }
   }
 
   NodeId maker_of(const PlanValue& value) const {

@@ -22,7 +22,7 @@ int64_t remainder(int64_t a, int64_t b) {
 int64_t broadcast_value(int64_t a, int64_t b) {
   if (a == b || b == 1) return a;
   if (a == 1) return b;
-  fail(Status::kRange, "dims {} and {} do not broadcast", a, b);
+  fail(Status::kInvalidModel, "dims {} and {} do not broadcast", a, b);
 }
 
 std::optional<int64_t> Dim::evaluate(const Lookup& lookup) const {

@@ -82,7 +82,7 @@ DimBounds bounds_of_product(const DimBounds& a, const DimBounds& b);
 // (kLimit) and no remainder.
 int64_t quotient(int64_t a, int64_t b);
 int64_t remainder(int64_t a, int64_t b);
-/// Fails with kRange where they do not broadcast.
+/// Fails with kInvalidModel where they do not broadcast.
 int64_t broadcast_value(int64_t a, int64_t b);
 
 }  // namespace xc

@@ -393,6 +393,36 @@ TEST_CASE("runtime/sizes: what does not fit is the inputs' fault, wherever a run
           Tensor::of<float>({1, 2})});
 }
 
+TEST_CASE("runtime/sizes: sizes that cannot be computed are told of the node that has them") {
+  const auto refused = [](const char* graph, const std::vector<Tensor>& inputs) {
+    try {
+      run(*session_of(graph), inputs);
+    } catch (const Error& error) {
+      CHECK(error.status() == Status::kInvalidArgument);
+      return error.where();
+    }
+    return std::string("nothing");
+  };
+  const auto ones = [](Dims dims) { return Tensor(DType::kF32, std::move(dims)); };
+  CHECK(refused(R"(graph g(%x: f32[n], %y: f32[m]) -> (%b) {
+  %a = Add(%x, %y)
+  %b = Relu(%a)
+})",
+                {ones({2}), ones({3})}) == "node 'a' (Add)");
+  CHECK(refused(R"(graph g(%x: f32[n, m]) -> (%y) {
+  const %rest: i64[1] = [-1]
+  const %three: i64[1] = [3]
+  const %first: i64[] = 0
+  const %axis: i64[1] = [0]
+  %s = Shape(%x)
+  %n = Gather(%s, %first)
+  %v = Unsqueeze(%n, %axis)
+  %shape = Concat(%rest, %three, %v) {axis = 0}
+  %y = Reshape(%x, %shape)
+})",
+                {ones({0, 5})}) == "node 'y' (Reshape)");
+}
+
 TEST_CASE("runtime/sizes: heads of images of any size are scored as the windows give them") {
   // Windows with and without padding; heads are split off by shapes that are taken from values.
   std::string text = R"(graph g(%x: f32[B, 4, H, W]) -> (%y) {
