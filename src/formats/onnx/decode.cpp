@@ -15,6 +15,13 @@ std::string_view canonical_domain(std::string_view domain) {
   return domain == "ai.onnx" ? std::string_view() : domain;
 }
 
+std::string place(const NodeProto& node) {
+  const Bytes shown = !node.name.empty()      ? node.name
+                      : !node.outputs.empty() ? node.outputs.front()
+                                              : Bytes();
+  return fmt::format("node '{}' ({})", printable(shown), printable(node.op));
+}
+
 namespace {
 
 GraphProto decode_graph(const Source& source, Bytes body, int depth);
@@ -68,7 +75,10 @@ NodeProto decode_node(const Source& source, Bytes body, int depth) {
         break;
       case 5:
         source.count_value();
-        out.attributes.push_back(decode_attribute(source, m.bytes(), depth));
+        // Name and operator stand in front of the attributes in every file that is seen.
+        out.attributes.push_back(
+            located([&] { return place(out); },
+                    [&] { return decode_attribute(source, m.bytes(), depth); }));
         break;
       case 7:
         out.domain = canonical_domain(m.name());

@@ -11,13 +11,6 @@
 namespace xc::onnx {
 namespace {
 
-std::string place(const NodeProto& node) {
-  const Bytes shown = !node.name.empty()      ? node.name
-                      : !node.outputs.empty() ? node.outputs.front()
-                                              : Bytes();
-  return fmt::format("node '{}' ({})", printable(shown), printable(node.op));
-}
-
 /// Checks a node against the schema of the version it means.
 void check_version(const NodeProto& proto, const OpVersion& version) {
   const auto check_count = [&](size_t n, int low, int high, std::string_view what) {

@@ -85,6 +85,8 @@ struct ModelProto {
 
 /// "" for ai.onnx, which has two spellings.
 std::string_view canonical_domain(std::string_view domain);
+/// "node 'fc1' (MatMul)"; without a name that of its first output.
+std::string place(const NodeProto& node);
 
 /// Decodes the structure of a whole model. Counts, depth and names are checked on the way.
 ModelProto decode_model(const Source& source);

@@ -23,7 +23,11 @@ struct TensorReader::Fields {
   int64_t typed_count = 0;
   int64_t count = 0;
 
-  std::string text() const { return fmt::format("tensor '{}'", printable(name)); }
+  std::string text() const {
+    return name.empty() ? "a tensor" : fmt::format("tensor '{}'", printable(name));
+  }
+  /// Attributes have theirs without a name: who reads the attribute knows where.
+  std::string place() const { return name.empty() ? std::string() : text(); }
 };
 
 namespace {
@@ -177,10 +181,10 @@ TensorReader::Fields TensorReader::read_fields(Bytes body) const {
       default:
         m.skip();
     }
-  out.dtype = located(out.text(), [&] { return dtype_from_onnx(data_type); });
+  out.dtype = located(out.place(), [&] { return dtype_from_onnx(data_type); });
   if (out.dtype == DType::kUndefined)
     fail(Status::kInvalidModel, "{} has no element type", out.text());
-  out.count = located(out.text(), [&] { return element_count(out.dims); });
+  out.count = located(out.place(), [&] { return element_count(out.dims); });
   checked_mul(out.count, std::max<int64_t>(element_size(out.dtype), 1));
   return out;
 }
@@ -335,7 +339,7 @@ Tensor TensorReader::from_external(const Fields& f) {
          name(f.dtype), to_text(f.dims), wanted, printable(*length));
   auto it = external_.find(*location);
   if (it == external_.end()) {
-    auto buffer = located(f.text(), [&] {
+    auto buffer = located(f.place(), [&] {
       return map_file_below(base_dir_, *location, source_.limits.file_bytes, copy_weights_);
     });
     external_bytes_ = checked_add(external_bytes_, buffer->bytes());

@@ -13,6 +13,12 @@ struct TypeDecoder {
   const Source& source;
   const std::string& value_name;
 
+  std::string place() const { return fmt::format("value '{}'", printable(value_name)); }
+
+  DType element_type(int64_t data_type) const {
+    return located([&] { return place(); }, [&] { return dtype_from_onnx(data_type); });
+  }
+
   SymDims shape(Bytes body) const {
     SymDims dims;
     for (Message m(source, body); m.next();) {
@@ -53,7 +59,7 @@ struct TypeDecoder {
     Type out;
     for (Message m(source, body); m.next();) switch (m.field()) {
         case 1:
-          out.dtype = dtype_from_onnx(m.integer());
+          out.dtype = element_type(m.integer());
           break;
         case 2:
           out.dims = shape(m.bytes());
@@ -72,7 +78,7 @@ struct TypeDecoder {
       if (m.field() == element_field)
         out.element = std::make_shared<const Type>(any(m.bytes(), depth + 1));
       else if (m.field() == 1)
-        out.dtype = dtype_from_onnx(m.integer());
+        out.dtype = element_type(m.integer());
       else
         m.skip();
     }
