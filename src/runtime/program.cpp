@@ -133,6 +133,8 @@ void Program::run_once(std::span<const TensorView> inputs, std::span<xc_tensor*>
     data = more.data();
   }
   std::vector<Tensor> objects;  // containers, which steps take as Tensors, and strided strings
+  // Where there are containers: the inputs without them, which are not staged.
+  std::vector<TensorView> tensors;
   bool strided = false;
   for (size_t i = 0; i < inputs.size(); ++i) {
     data[i] = inputs[i].data;
@@ -140,12 +142,21 @@ void Program::run_once(std::span<const TensorView> inputs, std::span<xc_tensor*>
     if (!container && inputs[i].contiguous()) continue;
     strided |= !container;
     if (!container && !holds_objects(inputs[i].dtype)) continue;
+    if (container) {
+      if (shared && shares_inputs(inputs.subspan(i, 1), outputs))
+        fail(Status::kInvalidArgument,
+             "input '{}': an output lies in its memory, and it is no tensor but a {}: give the "
+             "output other memory",
+             graph_->value(graph_->inputs[i]).name, graph_->value(graph_->inputs[i]).type.text());
+      if (tensors.empty()) tensors.assign(inputs.begin(), inputs.end());
+      tensors[i] = {};
+    }
     objects.reserve(inputs.size());
     const Tensor& object = objects.emplace_back(taken(inputs[i]));
     data[i] = container ? const_cast<Tensor*>(&object) : object.data();
   }
   const OutputPorts ports{outputs.data(), outputs.size(), pool.get()};
-  const Staging staging{inputs, data};
+  const Staging staging{tensors.empty() ? inputs : std::span<const TensorView>(tensors), data};
   execute(context, entry, data, ports, options, strided || shared ? &staging : nullptr);
 }
 

@@ -52,7 +52,7 @@ void StagedInputs::choose(const Staging& staging, const OutputPorts& outputs,
   for (uint32_t i = 0; i < staging.inputs.size(); ++i) {
     const TensorView& input = staging.inputs[i];
     chosen_[i] = takes(input);
-    if (chosen_[i] || input.count() == 0) continue;
+    if (chosen_[i] || !input || input.count() == 0) continue;
     for (uint32_t k = 0; k < outputs.count; ++k) {
       if (!outputs.slots[k] || outputs.slots[k]->tensor.data() != input.data) continue;
       staging.data[i] = input.data;

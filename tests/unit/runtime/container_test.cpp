@@ -112,6 +112,21 @@ TEST_CASE("runtime/container: an optional is its value or nothing") {
   CHECK(status_of(*get, {Tensor()}) == Status::kRange);
 }
 
+TEST_CASE(
+    "runtime/container: an optional is read as an object, whatever else is copied for a run") {
+  auto add = session_of(R"(graph g(%o: opt(f32[*]), %x: f32[n, m]) -> (%y) {
+  %value = OptionalGetElement(%o)
+  %y = Add(%value, %x)
+})");
+  const Tensor rows = Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3});
+  const Tensor columns(rows.buffer(), 0, DType::kF32, {3, 2}, {1, 3});
+  CHECK(run(*add, {columns, columns})[0].to_doubles() == std::vector<double>{2, 8, 4, 10, 6, 12});
+  auto get = session_of("graph g(%o: opt(f32[*])) -> (%y) { %y = OptionalGetElement(%o) }");
+  int64_t shared = 0;
+  CHECK_THROWS_WITH_AS(run_in_memory_of_inputs(*get, {kOne}, {kOne}, &shared),
+                       doctest::Contains("give the output other memory"), Error);
+}
+
 TEST_CASE("runtime/container: elements stay when the memory they were made in is used again") {
   auto session = session_of(R"(graph g(%x: f32[4]) -> (%s, %z) {
   %a = Exp(%x)
