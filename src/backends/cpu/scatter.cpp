@@ -120,9 +120,9 @@ inline int64_t picked(int64_t index, int64_t extent) {
 struct Line {
   int64_t n, index_by, update_by, to_by, extent, step;
 };
-/// The line's length, or the first update whose index is out of range. A function of its own without
-/// a call in its loop, all of it in registers: what spills would be between loads and stores that
-/// wait for each other.
+/// The line's length, or the first update whose index is out of range. A function of its own
+/// without a call in its loop, all of it in registers: what spills would be between loads and
+/// stores that wait for each other.
 template <class T, class I, class Meet>
 [[gnu::noinline]] int64_t meet_within(T* to, const T* from, const I* index, const Line line,
                                       Meet meet) {
@@ -151,7 +151,8 @@ void with_indices(const TensorView& index, Body&& body) {
     body(index.as<int32_t>());
 }
 
-/// Dims or strides of the lines along the last axis, and that axis alone (1 or 0 where there is none).
+/// Dims or strides of the lines along the last axis, and that axis alone (1 or 0 where there is
+/// none).
 std::span<const int64_t> but_last(std::span<const int64_t> values) {
   return values.first(values.empty() ? 0 : values.size() - 1);
 }
@@ -195,9 +196,12 @@ void scatter_elements(const SimpleContext& c, const ElementsPlan& plan) {
   const Dims& moved = plan.moved;
   const TensorView index = c.input_view(1);
   // Line by line of the indices' last axis.
-  const Line line{last_of(indices.dims, 1),    last_of(indices.strides, 0),
-                  last_of(updates.strides, 0), last_of(moved, 0),
-                  x.dims[axis],                y.strides[axis]};
+  const Line line{last_of(indices.dims, 1),
+                  last_of(indices.strides, 0),
+                  last_of(updates.strides, 0),
+                  last_of(moved, 0),
+                  x.dims[axis],
+                  y.strides[axis]};
   // An index per line, expanded along it: the line lies densely at either end.
   const bool whole = line.n > 1 && line.index_by == 0 && line.update_by == 1 && line.to_by == 1;
   with_reduction(c.spec, [&]<class T>(auto meet, ElementwiseFn row) {
@@ -240,8 +244,8 @@ void scatter_nd(const SimpleContext& c, const CopyOfData& data) {
   const auto place = [&](const auto* coordinates) {
     int64_t offset = 0;
     for (size_t k = 0; k < depth; ++k)
-      offset += picked(coordinates[static_cast<int64_t>(k) * coordinate_by], x.dims[k]) *
-                y.strides[k];
+      offset +=
+          picked(coordinates[static_cast<int64_t>(k) * coordinate_by], x.dims[k]) * y.strides[k];
     return offset;
   };
   with_reduction(c.spec, [&]<class T>(auto meet, ElementwiseFn row) {
@@ -249,19 +253,19 @@ void scatter_nd(const SimpleContext& c, const CopyOfData& data) {
       const T* from = c.input<T>(2);
       T* to = c.output<T>();
       if (n == 1 && depth == 1 && outer == 1)
-        return meet_line(to, from, coordinates,
-                         {indices.dims[0], index_strides[0], updates.strides[0], 0, x.dims[0],
-                          y.strides[0]},
-                         meet);
-      for_each_offset<2>(picks, {index_strides, std::span(updates.strides).first(outer)},
-                         [&](const auto& at) {
-                           T* there = to + place(coordinates + at[0]);
-                           const T* update = from + at[1];
-                           if (dense) return meet_row(there, update, n, meet, row);
-                           for_each_offset<2>(inner, {from_strides, to_strides}, [&](const auto& e) {
-                             there[e[1]] = meet(there[e[1]], update[e[0]]);
-                           });
-                         });
+        return meet_line(
+            to, from, coordinates,
+            {indices.dims[0], index_strides[0], updates.strides[0], 0, x.dims[0], y.strides[0]},
+            meet);
+      for_each_offset<2>(
+          picks, {index_strides, std::span(updates.strides).first(outer)}, [&](const auto& at) {
+            T* there = to + place(coordinates + at[0]);
+            const T* update = from + at[1];
+            if (dense) return meet_row(there, update, n, meet, row);
+            for_each_offset<2>(inner, {from_strides, to_strides}, [&](const auto& e) {
+              there[e[1]] = meet(there[e[1]], update[e[0]]);
+            });
+          });
     });
   });
 }
