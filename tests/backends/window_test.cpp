@@ -521,8 +521,8 @@ TEST_CASE("backends/indexed: arg-reductions, running totals, TopK, scatter, fill
     INFO(op);
     check_row(row, p, bounds);
   };
-  for (const int64_t n :
-       {1, 2, 3, 4, 5, 8, 11, 16, 17, 70, 300}) {  // rows, short and long, with ties and NaN
+  for (const int64_t n : {1, 2, 3, 4, 5, 8, 11, 16, 17, 31, 33, 48, 63, 64, 70, 100, 128,
+                          300}) {  // rows, short and long, with ties and NaN
     Tensor x = g.tensor(DType::kF32, {40, n});
     for (int64_t i = 0; i < x.count(); ++i) {
       float& v = x.as<float>()[i];

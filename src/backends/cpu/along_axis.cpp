@@ -77,38 +77,6 @@ int64_t line_tasks(const StepSpec&, const OperandViews& views) {
 
 // ---- arg-reductions
 
-/// Without a branch on the data.
-template <bool kMax>
-int64_t best_of_short_row(const float* x, int64_t n) {
-  int64_t best = 0;
-  float value = x[0];
-  for (int64_t i = 1; i < n; ++i) {
-    const bool better = (kMax ? x[i] > value : x[i] < value) | ((x[i] != x[i]) & (value == value));
-    best = better ? i : best;
-    value = better ? x[i] : value;
-  }
-  return best;
-}
-
-/// A line of adjacent f32 is walked as kSideBySide lines, whose bests are compared at the end.
-template <bool kMax>
-int64_t best_of_row(const float* x, int64_t n) {
-  int32_t rows[kSideBySide] = {};
-  const int64_t whole = n / kSideBySide;
-  int64_t best = 0;
-  const auto take = [&](int64_t i) {
-    const float a = x[i], b = x[best];
-    const bool nan = a != a, best_nan = b != b;
-    if (nan != best_nan ? nan : (kMax ? a > b : a < b) || ((nan || a == b) && i < best)) best = i;
-  };
-  if (whole > 0) {
-    line_fns(cpu_info().isa).arg_best(x, whole, kSideBySide, kSideBySide, kMax, rows);
-    for (int64_t l = 0; l < kSideBySide; ++l) take(rows[l] * kSideBySide + l);
-  }
-  for (int64_t i = whole * kSideBySide; i < n; ++i) take(i);
-  return best;
-}
-
 /// Short rows are lines of adjacent elements: several to a vector.
 void best_of_short_rows(const Lines& lines, const float* x, int64_t n, bool largest, int64_t* out,
                         int64_t begin, int64_t end) {
@@ -124,14 +92,15 @@ void best_of_short_rows(const Lines& lines, const float* x, int64_t n, bool larg
       true);
 }
 
-template <bool kMax>
-void best_of_lines(const float* x, int64_t n, int64_t step, int64_t lines, int64_t* out) {
-  if (step == 1 && lines == 1) {
-    *out = n < 2 * kSideBySide ? best_of_short_row<kMax>(x, n) : best_of_row<kMax>(x, n);
+void best_of_lines(const float* x, int64_t n, int64_t step, int64_t lines, bool largest,
+                   int64_t* out) {
+  const LineFns& fns = line_fns(cpu_info().isa);
+  if (step == 1 && lines == 1 && n >= 16) {
+    *out = fns.arg_best_along(x, n, largest);
     return;
   }
   int32_t best[kSideBySide];
-  line_fns(cpu_info().isa).arg_best(x, n, step, lines, kMax, best);
+  fns.arg_best(x, n, step, lines, largest, best);
   std::copy_n(best, lines, out);
 }
 
@@ -161,11 +130,11 @@ void arg_reduce(const SimpleContext& c, const ArgLines& plan, bool largest) {
   auto* const out = c.output<int64_t>();
   if (x.dtype == DType::kF32 && !last && n < INT32_MAX) {
     const auto* const x0 = c.input<float>(0);
-    if (step == 1 && n <= kShortRow)
+    const bool alone = lines.dims.empty() || lines.dims.back() < 4;
+    if (step == 1 && n <= kShortRow && !(alone && n >= 16))
       return best_of_short_rows(lines, x0, n, largest, out, begin, end);
     for_line_groups(lines, begin, end, [&](int64_t from, int64_t to, int64_t count) {
-      largest ? best_of_lines<true>(x0 + from, n, step, count, out + to)
-              : best_of_lines<false>(x0 + from, n, step, count, out + to);
+      best_of_lines(x0 + from, n, step, count, largest, out + to);
     });
     return;
   }
@@ -318,7 +287,8 @@ void few_best(const Key* keys, int64_t n, int64_t k, int64_t* order) {
     order[at] = i;
   };
   for (int64_t i = 0; i < k; ++i) insert(keys[i], i, i);
-  for_above(keys, k, n, [&] { return best[k - 1]; }, [&](int64_t i) { insert(keys[i], i, k - 1); });
+  for_above(
+      keys, k, n, [&] { return best[k - 1]; }, [&](int64_t i) { insert(keys[i], i, k - 1); });
 }
 
 /// A key beside its position, so that sorting moves what it compares.

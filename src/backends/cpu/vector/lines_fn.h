@@ -9,7 +9,7 @@ namespace xc::cpu {
 
 constexpr int64_t kSideBySide = 64;  ///< lines walked at once, at most
 constexpr int64_t kKeyBlock = 16;    ///< keys compared with a limit at once
-constexpr int64_t kShortRow = 16;    ///< elements of a row that is one of several to a vector
+constexpr int64_t kShortRow = 128;   ///< elements of a row that is one of several to a vector
 
 /// Some rows and their weights.
 struct WeightedTaps {
@@ -75,6 +75,8 @@ struct LineFns {
   /// The same for rows of n <= kShortRow adjacent elements that begin `stride` apart.
   void (*arg_best_of_rows)(const float* x, int64_t n, int64_t stride, int64_t rows, bool largest,
                            int32_t* best);
+  /// The same for one row of 16 adjacent elements or more.
+  int64_t (*arg_best_along)(const float* x, int64_t n, bool largest);
   /// Unsigned numbers in the order of the elements: zeros of both signs are equal, NaN is above
   /// all.
   void (*ordered_keys)(const float* x, int64_t n, uint32_t* keys);
