@@ -127,6 +127,10 @@ const std::vector<Case> kPlanes = {
     {{4, 3, 64, 150}, 3, {3, 3}, 3, {1, 1}, {1, 1, 1, 1}},
     {{1, 1, 1, 300}, 1, {1, 9}, 1, {}, {0, 4, 0, 4}},
     {{0, 3, 8, 8}, 3, {1, 1}},
+    {{1, 32, 30, 41}, 3, {3, 3}, 1, {1, 1}, {1, 1, 1, 1}},  // many planes into an image
+    {{2, 50, 19, 200}, 4, {3, 5}, 1, {1, 2}, {1, 2, 1, 2}},
+    {{1, 256, 500}, 1, {7}, 1, {1}, {3, 3}},  // blocks across a row of many planes
+    {{1, 64, 40, 150}, 2, {3, 3}, 1, {2, 2}, {1, 1, 1, 1}, {2, 1}},
 };
 
 // Long sums over small images, of which the library multiplies few rows in other blocks than all.
@@ -158,7 +162,10 @@ TEST_CASE("backends/conv: few planes along their rows, the same bits for 1 to 4 
     return row.supports(spec_of(p, node, {})).yes();
   };
   CHECK_FALSE(takes({{1, 9, 20, 20}, 9, {3, 3}, 9}));
-  CHECK_FALSE(takes({{1, 5, 20, 20}, 4, {3, 3}}));
+  CHECK(takes({{1, 5, 20, 20}, 4, {3, 3}}));
+  CHECK_FALSE(takes({{1, 5, 20, 20}, 5, {3, 3}}));
+  CHECK_FALSE(takes({{1, 5, 20, 20}, 4, {1, 1}}));
+  CHECK_FALSE(takes({{1, 5, 17, 17}, 4, {3, 3}}));   // 15 columns
   CHECK_FALSE(takes({{1, 3, 9, 9}, 3, {3, 3}, 3}));  // 7 columns
 }
 
@@ -167,21 +174,28 @@ TEST_CASE("backends/conv: elements of a row for every instruction set, any numbe
   for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
     if (isa > cpu_info().isa) continue;
     for (int64_t count = 0; count < 290; count += count < 70 ? 1 : 13) {
-      const std::vector<int64_t> offsets{0, 3, 1, 40};
-      // Nothing behind the last tap of the last element may be read.
-      const Tensor x = g.tensor(DType::kF32, {std::max<int64_t>(count, 1) + 40}),
-                   w = g.tensor(DType::kF32, {4});
-      std::vector<float> y(static_cast<size_t>(count) + 1, 77.0f);
-      cpu::plane_row_fns(isa).run(
-          {x.as<float>(), offsets.data(), w.as<float>(), 4, 0.5f, y.data(), count, -1.0f, 2.0f});
-      for (int64_t i = 0; i < count; ++i) {
-        double sum = 0.5;
-        for (size_t t = 0; t < 4; ++t)
-          sum += static_cast<double>(x.as<float>()[i + offsets[t]]) * w.as<float>()[t];
-        CHECK(y[static_cast<size_t>(i)] ==
-              doctest::Approx(std::clamp(sum, -1.0, 2.0)).epsilon(1e-5));
+      for (int64_t results = 1; results <= cpu::kPlaneResults; ++results) {
+        const std::vector<int64_t> offsets{0, 3, 1, 40};
+        // Nothing behind the last tap of the last element may be read.
+        const Tensor x = g.tensor(DType::kF32, {std::max<int64_t>(count, 1) + 40}),
+                     w = g.tensor(DType::kF32, {results, 4});
+        const int64_t y_by = count + 1;
+        std::vector<float> y(static_cast<size_t>(results * y_by), 77.0f);
+        const float bias[cpu::kPlaneResults] = {0.5f, -0.25f, 0, 1};
+        cpu::plane_row_fns(isa).run({x.as<float>(), offsets.data(), w.as<float>(), 4, bias,
+                                     y.data(), y_by, results, count, -1.0f, 2.0f});
+        for (int64_t r = 0; r < results; ++r) {
+          for (int64_t i = 0; i < count; ++i) {
+            double sum = bias[r];
+            for (size_t t = 0; t < 4; ++t)
+              sum += static_cast<double>(x.as<float>()[i + offsets[t]]) *
+                     w.as<float>()[static_cast<size_t>(r) * 4 + t];
+            CHECK(y[static_cast<size_t>(r * y_by + i)] ==
+                  doctest::Approx(std::clamp(sum, -1.0, 2.0)).epsilon(1e-5));
+          }
+          CHECK(y[static_cast<size_t>(r * y_by + count)] == 77.0f);
+        }
       }
-      CHECK(y.back() == 77.0f);
     }
   }
 }

@@ -1,8 +1,10 @@
-// Convolutions of few channels, "xc.conv planes": filters of images and signals, a group of planes
-// at a time, by vectors along the rows of the result. Where channels fill no vector, kernels that
-// go over channels-last images leave most of one idle.
+// Convolutions of few channels, "xc.conv planes": filters of images and signals, and what makes an
+// image or a signal of many channels, a group of planes at a time, by vectors along the rows of the
+// result. Where channels fill no vector, kernels that go over channels-last images leave most of
+// one idle.
 //
-// What a block of rows reads is brought into the first-level cache once, with the zeros around the
+// What a block of rows reads is brought into the first-level cache once (of many planes into the
+// second-level one), with the zeros around the
 // image, and with the columns of each phase of the stride side by side: there are no edges then,
 // and every tap of neighbouring results is a vector. What registers cannot do of the functions
 // behind the convolution, an epilogue does on the block.
@@ -21,11 +23,13 @@ namespace xc::cpu {
 namespace {
 
 constexpr size_t kX = 0, kW = 1;
-constexpr int64_t kSlabBytes = 20 << 10;    ///< what a block reads: in the first-level cache
 constexpr int64_t kResultBytes = 64 << 10;  ///< of a block
-constexpr int64_t kLeastColumns = 256;      ///< of a block, where the row has so many
 /// Where it is used: planes read by one filter and filters of a group, and results in all.
 constexpr int64_t kFewPlanes = 4, kFewResults = 8;
+/// And more planes by one group of few filters, whose windows have some taps each: by fewer a
+/// channels-last image is multiplied as fast as it is turned into planes.
+constexpr int64_t kManyPlanes = 256, kLeastTaps = 3;
+static_assert(kFewPlanes <= kPlaneResults);
 constexpr int64_t kNarrow = 8;  ///< columns that fill no vector either
 
 /// What binding does not depend on.
@@ -66,7 +70,7 @@ class PlaneConvBound final : public BoundRowWindows {
                   nullptr);
     }
     slab_bytes_ = align_up(checked_mul(model_->in_each, slab_plane_) * 4, 64);
-    line_bytes_ = y_.col == 1 ? 0 : align_up(block_cols_ * 4, 64);
+    line_bytes_ = y_.col == 1 ? 0 : align_up(model_->out_each * block_cols_ * 4, 64);
     scratch_bytes = slab_bytes_ + line_bytes_ + model_->behind.epilogue.scratch_bytes();
     held_bytes =
         512 + static_cast<int64_t>(offsets_.size()) * 8 + tiles_.bytes() + row_blocks_.bytes();
@@ -83,9 +87,8 @@ class PlaneConvBound final : public BoundRowWindows {
     for (int64_t i = blocks.begin; i < blocks.end; ++i) {
       const ImageBlock b = block(i);
       fill_slab(x + b.images.begin * x_.image, b, slab);
-      for (int64_t c = b.channels.begin; c < b.channels.end; ++c)
-        for (int64_t row = b.rows.begin; row < b.rows.end; ++row)
-          filter(c, row, b, slab, bias(args), line, y);
+      for (int64_t row = b.rows.begin; row < b.rows.end; ++row)
+        filter(row, b, slab, bias(args), line, y);
       if (!model_->behind.epilogue.empty())
         model_->behind.epilogue.run(tiles_, static_cast<size_t>(i), args.buffers,
                                     memory + slab_bytes_ + line_bytes_);
@@ -108,12 +111,17 @@ class PlaneConvBound final : public BoundRowWindows {
       return static_cast<double>(rows_.extent(rows)) * static_cast<double>(cols_.extent(cols)) *
              static_cast<double>(model_->in_each * 4);
     };
+    // What a block reads, and its columns, where the row has so many.
+    const bool few = model_->in_each <= kFewPlanes;
+    const double most_bytes = few ? 20 << 10 : static_cast<double>(cpu_info().l2_bytes) / 2;
+    const int64_t least_columns = few ? 256 : 64;
     int64_t cols = cols_.output;
-    while (cols > kLeastColumns && slab_bytes(1, cols) > kSlabBytes) cols = ceil_div(cols, 2);
+    while (cols > least_columns && slab_bytes(1, cols) > most_bytes) cols = ceil_div(cols, 2);
     block_cols_ = even_step(cols_.output, cols);
     const int64_t most = std::max<int64_t>(1, kResultBytes / 4 / model_->out_each / block_cols_);
     int64_t rows = std::min(rows_.output, most);
-    while (rows > 1 && slab_bytes(rows, block_cols_) > kSlabBytes) rows = ceil_div(rows, 2);
+    while (rows > 1 && slab_bytes(rows, block_cols_) > most_bytes)
+      rows = few ? ceil_div(rows, 2) : rows - 1;
     lay_blocks(context, rows, model_->groups * ceil_div(cols_.output, block_cols_), flops);
     // A phase's columns; the last tap of the last result ends it.
     slab_phase_ = ceil_div(cols_.extent(block_cols_), cols_.stride);
@@ -143,21 +151,27 @@ class PlaneConvBound final : public BoundRowWindows {
       }
   }
 
-  void filter(int64_t c, int64_t row, const ImageBlock& b, const float* slab, const float* bias,
-              float* line, float* y) const {
+  /// A row of all results of the block's group.
+  void filter(int64_t row, const ImageBlock& b, const float* slab, const float* bias, float* line,
+              float* y) const {
     const PlaneConvModel& m = *model_;
+    const int64_t c = b.channels.begin, results = b.channels.size(), count = b.cols.size();
     float* const result = y + y_.at(b.images.begin, c, row, b.cols.begin);
+    const bool dense = y_.col == 1;
     m.fns.run({.x = slab + (row - b.rows.begin) * rows_.stride * slab_row_,
                .offsets = offsets_.data(),
                .w = m.weights.as<float>() + c * m.taps,
                .taps = m.taps,
-               .bias = bias ? bias[c] : 0.0f,
-               .y = y_.col == 1 ? result : line,
-               .count = b.cols.size(),
+               .bias = bias ? bias + c : nullptr,
+               .y = dense ? result : line,
+               .y_by = dense ? y_.channel : count,
+               .results = results,
+               .count = count,
                .low = m.behind.bounds.low,
                .high = m.behind.bounds.high});
-    if (y_.col != 1)
-      for (int64_t i = 0; i < b.cols.size(); ++i) result[i * y_.col] = line[i];
+    if (dense) return;
+    for (int64_t r = 0; r < results; ++r)
+      for (int64_t i = 0; i < count; ++i) result[r * y_.channel + i * y_.col] = line[r * count + i];
   }
 
   std::shared_ptr<const PlaneConvModel> model_;
@@ -171,9 +185,12 @@ Verdict supports(const StepSpec& spec) {
   if (const Verdict dense = f32_with_constant_weights(spec); !dense.yes()) return dense;
   const Dims& w = spec.inputs[kW].constant.dims();
   const int64_t groups = spec.attrs().get_int("group", 1);
-  if (w[1] > kFewPlanes || w[0] / groups > kFewPlanes || w[0] > kFewResults)
-    return Verdict::no("many channels");
-  if (const Dim& cols = spec.outputs[0].dims.back(); cols.is_constant() && cols.value() < kNarrow)
+  const int64_t taps = element_count(std::span(w).subspan(2));
+  const bool few = w[1] <= kFewPlanes && w[0] <= kFewResults;
+  const bool reduces = groups == 1 && w[1] <= kManyPlanes && taps >= kLeastTaps;
+  if (w[0] / groups > kFewPlanes || !(few || reduces)) return Verdict::no("many channels");
+  if (const Dim& cols = spec.outputs[0].dims.back();
+      cols.is_constant() && cols.value() < (few ? kNarrow : 2 * kNarrow))
     return Verdict::no("narrow rows");
   if (const Verdict windows = supports_row_windows(spec); !windows.yes()) return windows;
   std::string reason;

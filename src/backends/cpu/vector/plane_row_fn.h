@@ -8,15 +8,20 @@
 
 namespace xc::cpu {
 
-/// y[i] for i in [0, count) is bias + the sum over taps t of x[i + offsets[t]] * w[t], in the order
-/// of t, then kept within [low, high] (NaN stays). Nothing behind the last element is read.
+/// Most results of one call: what the taps have loaded serves all of them.
+constexpr int64_t kPlaneResults = 4;
+
+/// Row r of `results`, y[r * y_by + i] for i in [0, count), is bias[r] + the sum over taps t of
+/// x[i + offsets[t]] * w[r * taps + t], in the order of t, then kept within [low, high] (NaN
+/// stays). Nothing behind the last element is read. Without a bias it is 0.
 struct PlaneRow {
   const float* x;
   const int64_t* offsets;
   const float* w;
   int64_t taps;
-  float bias;
+  const float* bias;
   float* y;
+  int64_t y_by, results;
   int64_t count;
   float low, high;
 };
