@@ -89,6 +89,10 @@ struct KeyWriter {
     (*this)(static_cast<int64_t>(v.size()));
     out += v;
   }
+  void operator()(const std::vector<int64_t>& v) {
+    (*this)(static_cast<int64_t>(v.size()));
+    raw(v.data(), v.size() * sizeof(int64_t));
+  }
   template <class T>
   void operator()(const std::vector<T>& v) {
     (*this)(static_cast<int64_t>(v.size()));

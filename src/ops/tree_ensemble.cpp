@@ -1,6 +1,7 @@
 // TreeEnsemble (ai.onnx.ml): each row of features walks down every tree to a leaf; the leaves'
 // weights are combined per target.
 
+#include <algorithm>
 #include <cmath>
 
 #include "ops/checks.h"
@@ -28,7 +29,9 @@ void read_members(const Attrs& attrs, Forest& forest) {
   size_t next = 0;
   for (TreeNode& node : forest.nodes) {
     if (node.mode != SplitMode::kMember) continue;
-    while (next < values.size() && !std::isnan(values[next])) node.members.insert(values[next++]);
+    while (next < values.size() && !std::isnan(values[next]))
+      node.members.push_back(values[next++]);
+    std::ranges::sort(node.members);
     if (next++ >= values.size())
       fail(Status::kInvalidModel, "membership_values has fewer lists than nodes test membership");
   }
@@ -71,9 +74,11 @@ Forest forest_of(const Attrs& attrs) {
   branches("nodes_trueleafs", "nodes_truenodeids", &TreeNode::if_true);
   branches("nodes_falseleafs", "nodes_falsenodeids", &TreeNode::if_false);
   read_members(attrs, out);
-  for (size_t i = 0; i < weights.size(); ++i)
-    out.leaves.push_back(
-        {{checked_position(targets[i], out.targets, "leaf_targetids"), weights[i]}});
+  for (size_t i = 0; i < weights.size(); ++i) {
+    out.vote_begin.push_back(i);
+    out.votes.push_back({checked_position(targets[i], out.targets, "leaf_targetids"), weights[i]});
+  }
+  out.vote_begin.push_back(weights.size());
   for (const int64_t root : attrs.get_ints("tree_roots"))
     out.roots.push_back({checked_position(root, count, "tree_roots"), false});
   out.check_acyclic();
@@ -83,7 +88,8 @@ Forest forest_of(const Attrs& attrs) {
 void infer(InferContext& c) {
   const DType t = check_dtype(c, 0, type_set({DType::kF32, DType::kF64, DType::kF16}));
   require_rank(c, 0, 2);
-  c.set(0, t, {c.dims(0)[0], static_cast<int64_t>(forest_of(c.attrs()).targets)});
+  if (!sizes_at_hand(c)) forest_of(c.attrs());
+  c.set(0, t, {c.dims(0)[0], c.attrs().get_int("n_targets", 1)});
 }
 
 }  // namespace

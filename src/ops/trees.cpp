@@ -27,19 +27,13 @@ bool TreeNode::test(double x) const {
     case SplitMode::kMember:
       break;
   }
-  return members.contains(x);
+  return std::ranges::binary_search(members, x);
 }
 
 size_t checked_position(int64_t value, size_t end, std::string_view what) {
   if (value < 0 || static_cast<uint64_t>(value) >= end)
     fail(Status::kInvalidModel, "{} {} is outside [0, {})", what, value, end);
   return static_cast<size_t>(value);
-}
-
-int64_t Forest::feature_count() const {
-  int64_t out = 0;
-  for (const TreeNode& node : nodes) out = std::max(out, node.feature + 1);
-  return out;
 }
 
 size_t Forest::leaf_of(Branch root, std::span<const double> row) const {
@@ -80,7 +74,7 @@ std::vector<double> Forest::scores(std::span<const double> row, Aggregate aggreg
   std::vector<double> out(targets, 0.0);
   std::vector<bool> reached(targets, false);
   for (const Branch& root : roots)
-    for (const auto& [target, weight] : leaves[leaf_of(root, row)]) {
+    for (const auto& [target, weight] : votes_of(leaf_of(root, row))) {
       double& score = out[target];
       if (aggregate == Aggregate::kMin)
         score = reached[target] ? std::min(score, weight) : weight;
@@ -113,6 +107,10 @@ TreeModel tree_model(const Node& node) {
   if (node.op->name == "TreeEnsembleRegressor") return tree_regressor(node.attrs);
   if (node.op->name == "TreeEnsembleClassifier") return tree_classifier(node.attrs);
   return tree_ensemble(node.attrs);
+}
+
+bool sizes_at_hand(const InferContext& c) {
+  return std::ranges::all_of(c.dims(0), [](const Dim& d) { return d.is_constant(); });
 }
 
 void reference_trees(const ReferenceContext& c) {

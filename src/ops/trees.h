@@ -5,7 +5,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "ops/op.h"
@@ -30,7 +29,7 @@ struct TreeNode {
   double split = 0;
   bool missing_is_true = false;  ///< where NaN goes
   Branch if_true, if_false;
-  std::unordered_set<double> members = {};  ///< of kMember
+  std::vector<double> members = {};  ///< of kMember, in order
 
   bool test(double x) const;
 };
@@ -45,12 +44,15 @@ struct Vote {
 /// are left to the walk. A node may be the child of several.
 struct Forest {
   std::vector<TreeNode> nodes;
-  std::vector<std::vector<Vote>> leaves;
-  std::vector<Branch> roots;  ///< one a tree
+  std::vector<size_t> vote_begin;  ///< of each leaf in `votes`, and the end
+  std::vector<Vote> votes;         ///< leaf by leaf
+  std::vector<Branch> roots;       ///< one a tree
   size_t targets = 0;
 
-  /// One more than the largest feature that is read.
-  int64_t feature_count() const;
+  size_t leaf_count() const { return vote_begin.empty() ? 0 : vote_begin.size() - 1; }
+  std::span<const Vote> votes_of(size_t leaf) const {
+    return std::span(votes).subspan(vote_begin[leaf], vote_begin[leaf + 1] - vote_begin[leaf]);
+  }
   /// Fails with kInvalidModel where a walk from a root could come back to a node. Of whoever fills
   /// the lists.
   void check_acyclic() const;
@@ -84,6 +86,10 @@ TreeModel tree_model(const Node& node);
 TreeModel tree_ensemble(const Attrs& attrs);
 TreeModel tree_regressor(const Attrs& attrs);
 TreeModel tree_classifier(const Attrs& attrs);
+
+/// Is inference asked with the sizes of a run? The forest was read, by the kernel at the latest,
+/// and is not read again for every shape: that takes far longer than many a run.
+bool sizes_at_hand(const InferContext& c);
 
 /// OpDef::reference of all three.
 void reference_trees(const ReferenceContext& c);

@@ -133,3 +133,49 @@ TEST_CASE("ops/ml: attributes that contradict each other are named") {
     CHECK_MESSAGE(message.find(wrong.told) != std::string::npos, message);
   }
 }
+
+namespace {
+
+/// The scores of a row of two features, at its actual sizes.
+double score(const List& attrs, const Floats& row) {
+  Node node;
+  node.op = &get_op("TreeEnsembleRegressor", "ai.onnx.ml");
+  node.inputs = {0};
+  node.outputs = {1};
+  for (const auto& [name, value] : attrs) node.attrs.set(name, value);
+  const auto features = static_cast<int64_t>(row.size());
+  const Tensor x = Tensor::of<double>(row).reshaped({1, features});
+  return run_reference(node, {x})[0].to_doubles()[0];
+}
+
+}  // namespace
+
+TEST_CASE("ops/ml: nodes of trees are found by number, in whatever order they are listed") {
+  // Tree 7: x0 <= 1 ? (x1 > 2 ? 10 : 20) : 40 + 2. Tree -2: x1 < 0 ? 300 : 100. A child stands
+  // before its parent, numbers have gaps, tree 7 comes in two parts.
+  const List attrs{{"nodes_treeids", Ints{7, 7, -2, -2, 7, 7, -2, 7}},
+                   {"nodes_nodeids", Ints{9, -4, 5, 2, 100, 6, 3, 1}},
+                   {"nodes_featureids", Ints{0, 0, 0, 1, 0, 1, 0, 0}},
+                   {"nodes_modes", Strings{"LEAF", "LEAF", "LEAF", "BRANCH_LT", "BRANCH_LEQ",
+                                           "BRANCH_GT", "LEAF", "LEAF"}},
+                   {"nodes_values", Floats{0, 0, 0, 0, 1, 2, 0, 0}},
+                   {"nodes_truenodeids", Ints{0, 0, 0, 5, 6, 9, 0, 0}},
+                   {"nodes_falsenodeids", Ints{0, 0, 0, 3, -4, 1, 0, 0}},
+                   {"target_treeids", Ints{7, -2, 7, 7, -2, 7}},
+                   {"target_nodeids", Ints{-4, 3, 9, 1, 5, -4}},
+                   {"target_ids", Ints{0, 0, 0, 0, 0, 0}},
+                   {"target_weights", Floats{40, 100, 10, 20, 300, 2}}};
+  CHECK(score(attrs, {1, 3}) == 110);
+  CHECK(score(attrs, {0, 2}) == 120);
+  CHECK(score(attrs, {1, -1}) == 320);
+  CHECK(score(attrs, {1.5, 0}) == 142);
+  CHECK(score(attrs, {2, -0.5}) == 342);
+}
+
+TEST_CASE("ops/ml: at the sizes of a run too few features and trees with cycles are refused") {
+  CHECK_THROWS_WITH_AS(score(regressor(), {1}),
+                       doctest::Contains("'nodes_featureids' reads feature 1 of 1"), Error);
+  List cyclic = regressor();
+  cyclic.emplace_back("nodes_falsenodeids", Ints{0, 0, 0});
+  CHECK_THROWS_WITH_AS(score(cyclic, {1, 2}), doctest::Contains("cycle"), Error);
+}

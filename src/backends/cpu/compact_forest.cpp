@@ -155,20 +155,19 @@ CompactForest<T>::CompactForest(const Forest& forest) {
   feature_count_ = built.feature_count;
   any_nan_first_ = built.any_nan_first;
   first_leaf_ = checked_number(nodes_.size());
-  checked_number(nodes_.size() + forest.leaves.size());
+  checked_number(nodes_.size() + forest.leaf_count());
   const auto settle = [&](uint32_t& at) {
     if (at >= kLeaf) at = at - kLeaf + first_leaf_;
   };
   for (CompactNode<T>& node : nodes_)
     for (uint32_t& child : node.child) settle(child);
   for (uint32_t& root : roots_) settle(root);
-  for (size_t k = 0; k < forest.leaves.size(); ++k) {
+  for (size_t k = 0; k < forest.leaf_count(); ++k) {
     const auto self = static_cast<uint32_t>(first_leaf_ + k);
     nodes_.push_back({0, 0, {self, self}});
-    vote_begin_.push_back(votes_.size());
-    votes_.insert(votes_.end(), forest.leaves[k].begin(), forest.leaves[k].end());
   }
-  vote_begin_.push_back(votes_.size());
+  vote_begin_ = forest.vote_begin;
+  votes_ = forest.votes;
 }
 
 /// `start(k)`: the row and the root of walk k. Walks go side by side, where they hide each other's
@@ -236,12 +235,14 @@ void CompactForest<T>::walk(size_t count, Start start, bool nan, uint32_t* leave
 template <class T>
 void CompactForest<T>::walk_rows(size_t tree, std::span<const T* const> rows, bool nan,
                                  uint32_t* leaves) const {
-  walk(rows.size(), [&](size_t k) { return std::pair(rows[k], roots_[tree]); }, nan, leaves);
+  walk(
+      rows.size(), [&](size_t k) { return std::pair(rows[k], roots_[tree]); }, nan, leaves);
 }
 
 template <class T>
 void CompactForest<T>::walk_trees(const T* row, bool nan, uint32_t* leaves) const {
-  walk(roots_.size(), [&](size_t k) { return std::pair(row, roots_[k]); }, nan, leaves);
+  walk(
+      roots_.size(), [&](size_t k) { return std::pair(row, roots_[k]); }, nan, leaves);
 }
 
 template <class T>
