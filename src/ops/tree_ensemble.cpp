@@ -32,6 +32,8 @@ void read_members(const Attrs& attrs, Forest& forest) {
     while (next < values.size() && !std::isnan(values[next]))
       node.members.push_back(values[next++]);
     std::ranges::sort(node.members);
+    const auto twice = std::ranges::unique(node.members);
+    node.members.erase(twice.begin(), twice.end());
     if (next++ >= values.size())
       fail(Status::kInvalidModel, "membership_values has fewer lists than nodes test membership");
   }

@@ -29,7 +29,7 @@ struct TreeNode {
   double split = 0;
   bool missing_is_true = false;  ///< where NaN goes
   Branch if_true, if_false;
-  std::vector<double> members = {};  ///< of kMember, in order
+  std::vector<double> members = {};  ///< of kMember, in order, each once
 
   bool test(double x) const;
 };

@@ -235,14 +235,12 @@ void CompactForest<T>::walk(size_t count, Start start, bool nan, uint32_t* leave
 template <class T>
 void CompactForest<T>::walk_rows(size_t tree, std::span<const T* const> rows, bool nan,
                                  uint32_t* leaves) const {
-  walk(
-      rows.size(), [&](size_t k) { return std::pair(rows[k], roots_[tree]); }, nan, leaves);
+  walk(rows.size(), [&](size_t k) { return std::pair(rows[k], roots_[tree]); }, nan, leaves);
 }
 
 template <class T>
 void CompactForest<T>::walk_trees(const T* row, bool nan, uint32_t* leaves) const {
-  walk(
-      roots_.size(), [&](size_t k) { return std::pair(row, roots_[k]); }, nan, leaves);
+  walk(roots_.size(), [&](size_t k) { return std::pair(row, roots_[k]); }, nan, leaves);
 }
 
 template <class T>

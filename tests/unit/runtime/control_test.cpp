@@ -84,8 +84,8 @@ TEST_CASE("runtime/control: Scan over what has any rank takes no rank for grante
 TEST_CASE("runtime/control: what no iteration stacked has the dims that the model declares") {
   // Loop-13: a scan output of no iteration is empty; its other dims the body's type tells.
   auto session = session_of(R"(graph g(%m: i64[], %axes: i64[k], %x: f32[2, 3]) -> (%y) {
-  %go: bool[] = Identity(%true)
   const %true: bool[] = true
+  %go: bool[] = Identity(%true)
   %all: f32[trips, 3] = Loop(%m, %go, %axes, %x) {} captures 2 (
     graph body(%i: i64[], %c: bool[], %axes: i64[k], %x: f32[2, 3]) -> (%c, %sum) {
       %sum = ReduceSum(%x, %axes) {keepdims = 0}
