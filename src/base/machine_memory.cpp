@@ -8,7 +8,7 @@ namespace xc {
 
 int64_t machine_memory_bytes() {
   static const int64_t bytes = [] {
-    struct sysinfo info {};
+    struct sysinfo info{};
     int64_t units = 0, out = 0;
     if (sysinfo(&info) != 0 || info.totalram == 0 ||
         __builtin_add_overflow(info.totalram, info.totalswap, &units) ||

@@ -486,8 +486,8 @@ class Expander {
   Expr root(const Expr& x) const {  // pow(-0, 0.5) is +0 and pow(-inf, 0.5) is inf
     return select(eq(x, c(-INFINITY)), c(INFINITY), sqrt(x + c(0)));
   }
-  /// Whole and half exponents up to 16. In f32 what takes more than two roundings is computed in f64
-  /// and rounds once; nothing there overflows or vanishes that does not in f32.
+  /// Whole and half exponents up to 16. In f32 what takes more than two roundings is computed in
+  /// f64 and rounds once; nothing there overflows or vanishes that does not in f32.
   Expr constant_power(const Expr& x, double y) const {
     constexpr double kMost = 16;
     if (y == 0) return c(1);

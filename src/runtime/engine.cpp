@@ -35,7 +35,8 @@ void Engine::emit(const Event& event) const {
 void* Engine::allocate(int64_t bytes) const {
   XC_CHECK(bytes >= 0);
   const auto size = static_cast<size_t>(align_up(std::max<int64_t>(bytes, 1), 64));
-  void* memory = hooks_.allocate ? hooks_.allocate(size, 64) : allocate_large(static_cast<int64_t>(size));
+  void* memory =
+      hooks_.allocate ? hooks_.allocate(size, 64) : allocate_large(static_cast<int64_t>(size));
   if (!memory) fail(Status::kOutOfMemory, "cannot allocate {} bytes", size);
   working_bytes_.fetch_add(static_cast<int64_t>(size), std::memory_order_relaxed);
   return memory;

@@ -196,7 +196,7 @@ double worst_of_power(double power, Accuracy accuracy, const std::vector<float>&
 }  // namespace
 
 TEST_CASE("codegen/math: constant powers have the special cases of C") {
-  const std::vector<float> x = {0,     -0.0f, 1,      -1,       INFINITY,  -INFINITY, NAN,
+  const std::vector<float> x = {0,      -0.0f,   1,     -1,     INFINITY, -INFINITY, NAN,
                                 1e-40f, -1e-40f, 3e38f, -3e38f, 1.5e-45f, -2.5f,     0.75f};
   for (const std::string& target : test::runnable_targets())
     for (int twice = -34; twice <= 34; ++twice) {
@@ -220,8 +220,8 @@ TEST_CASE("codegen/math: constant powers keep their bounds") {
   const MathBound& bound = math_bounds().back();
   REQUIRE(bound.op == Op::kPow);
   for (const std::string& target : test::runnable_targets())
-    for (const double power : {-1.0, 0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 16.0, 17.0, -2.0, -3.0, -7.0, -16.0,
-                               1.5, 2.5, 15.5, -0.5, -1.5, -15.5, 0.25})
+    for (const double power : {-1.0, 0.0,  0.5,  1.0,   2.0, 3.0, 4.0,  5.0,  7.0,  16.0,  17.0,
+                               -2.0, -3.0, -7.0, -16.0, 1.5, 2.5, 15.5, -0.5, -1.5, -15.5, 0.25})
       for (const Accuracy accuracy : {Accuracy::kDefault, Accuracy::kStrict, Accuracy::kFast}) {
         const double worst = worst_of_power(power, accuracy, x, target);
         INFO(target << " pow(x, " << power << "): " << worst << " ULP");

@@ -287,8 +287,7 @@ void few_best(const Key* keys, int64_t n, int64_t k, int64_t* order) {
     order[at] = i;
   };
   for (int64_t i = 0; i < k; ++i) insert(keys[i], i, i);
-  for_above(
-      keys, k, n, [&] { return best[k - 1]; }, [&](int64_t i) { insert(keys[i], i, k - 1); });
+  for_above(keys, k, n, [&] { return best[k - 1]; }, [&](int64_t i) { insert(keys[i], i, k - 1); });
 }
 
 /// A key beside its position, so that sorting moves what it compares.
