@@ -370,11 +370,12 @@ class Binder {
   /// Kernels may keep tables as long as an axis: sizes that no run can hold are refused before any
   /// is bound. All results are held at once, and each other value at some time, perhaps in one.
   void check_least_bytes() const {
+    constexpr int64_t kAsks = 1 << 30;  // before that every machine has it
     int64_t least = bound_->value_bytes();
     for (const ArenaRequest& request : requests_) least = std::max(least, request.bytes);
     if (options_.max_bytes > 0)
       MemoryBudget(options_.max_bytes).charge(least);
-    else if (const int64_t most = machine_memory_bytes(); least > most)
+    else if (const int64_t most = least > kAsks ? machine_memory_bytes() : least; least > most)
       fail(Status::kOutOfMemory,
            "this run needs {} bytes for values and results, the machine has {}", least, most);
   }
