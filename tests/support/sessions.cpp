@@ -19,17 +19,26 @@ std::string with_type(std::string text, const std::string& type) {
   return text;
 }
 
+namespace {
+
+/// Copies of what a run left in its handles, which are released.
+std::vector<Tensor> taken_out(const std::vector<xc_tensor*>& handles) {
+  std::vector<Tensor> out;
+  for (xc_tensor* handle : handles) {
+    out.push_back(handle->tensor.clone());
+    handle->release();
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<Tensor> run(Session& session, const std::vector<Tensor>& inputs) {
   std::vector<TensorView> views;
   for (const Tensor& t : inputs) views.push_back(t.view());
   std::vector<xc_tensor*> slots(session.model().outputs().size(), nullptr);
   session.run(views, slots, {});
-  std::vector<Tensor> out;
-  for (xc_tensor* handle : slots) {
-    out.push_back(handle->tensor.clone());
-    handle->release();
-  }
-  return out;
+  return taken_out(slots);
 }
 
 std::vector<Tensor> run_in_memory_of_inputs(Session& session, const std::vector<Tensor>& inputs,
@@ -56,12 +65,7 @@ std::vector<Tensor> run_in_memory_of_inputs(Session& session, const std::vector<
       if (handle) handle->release();
     throw;
   }
-  std::vector<Tensor> out;
-  for (xc_tensor* handle : slots) {
-    out.push_back(handle->tensor.clone());
-    handle->release();
-  }
-  return out;
+  return taken_out(slots);
 }
 
 Tensor ramp(Dims dims, double scale, double shift) {
