@@ -140,24 +140,17 @@ void place_arena(Bound& bound, const InPlaceSteps& in_place, int64_t max_bytes) 
   }
 }
 
-/// What was bound before of a step, if binding again gives nothing better.
-std::shared_ptr<const BoundKernel> known_kernel(const Bound* before, const Step& step, uint32_t k,
-                                                uint32_t replaceable) {
-  if (!before || step.kernel->wants_prepare()) return nullptr;
-  const auto known =
-      std::lower_bound(before->steps.begin(), before->steps.end(), k,
-                       [](const BoundStep& bound, uint32_t wanted) { return bound.step < wanted; });
-  const bool same = known != before->steps.end() && known->step == k && known->count == 1 &&
-                    known->replaceable == replaceable;
-  return same && !known->kernel->provisional ? known->kernel : nullptr;
-}
-
-/// Finds kernels in a Bound of the same segment for other sizes, step by step in rising order.
+/// Finds kernels in another Bound of the same segment, step by step in rising order.
 class KernelsAlike {
  public:
   KernelsAlike(const Bound& bound, const Bound* like) : bound_(bound) {
-    if (like && like->plan == bound.plan && like->segment == bound.segment) like_ = like;
+    if (!like || like->plan != bound.plan || like->segment != bound.segment) return;
+    like_ = like;
+    same_symbols_ = like->symbols == bound.symbols;
   }
+
+  /// Whether all sizes are those of the other Bound, which were checked when it was bound.
+  bool same_symbols() const { return same_symbols_; }
 
   /// The kernel of step `k` if all its operands have the sizes and strides they have there. Not one
   /// that another bind may better, or that asked for memory which may lie otherwise here.
@@ -167,9 +160,10 @@ class KernelsAlike {
     if (next_ == like_->steps.size()) return nullptr;
     const BoundStep& known = like_->steps[next_];
     if (known.step != k || known.count != 1 || known.replaceable != replaceable ||
-        known.kernel->provisional || !same_sizes(step.inputs) || !same_sizes(step.outputs))
+        known.kernel->provisional)
       return nullptr;
-    return known.kernel;
+    const bool same = same_symbols_ || (same_sizes(step.inputs) && same_sizes(step.outputs));
+    return same ? known.kernel : nullptr;
   }
 
  private:
@@ -185,6 +179,7 @@ class KernelsAlike {
 
   const Bound& bound_;
   const Bound* like_ = nullptr;
+  bool same_symbols_ = false;
   size_t next_ = 0;  ///< in like_->steps
 };
 
@@ -243,9 +238,6 @@ class Binder {
     bound_->segment = segment;
     bound_->serial = next_serial.fetch_add(1, std::memory_order_relaxed);
     bound_->symbols = std::move(symbols);
-    if (const Bound* before = options.before)
-      XC_CHECK(before->plan == plan && before->segment == segment &&
-               before->symbols == bound_->symbols);
   }
 
   std::shared_ptr<const Bound> run() {
@@ -430,11 +422,9 @@ class Binder {
       if (step.kind == Step::Kind::kKernel) {
         // Only a kernel with an Add behind it makes use of it.
         bound_step.replaceable = step.spec.post_ops.empty() ? 0 : in_place.replaceable(k);
-        bound_step.kernel = known_kernel(options_.before, step, k, bound_step.replaceable);
-        if (!bound_step.kernel) {
-          bound_step.kernel = alike.find(step, k, bound_step.replaceable);
-          if (!bound_step.kernel || checks_more_than_dims(step)) check_sizes_of(step);
-        }
+        bound_step.kernel = alike.find(step, k, bound_step.replaceable);
+        if (!alike.same_symbols() && (!bound_step.kernel || checks_more_than_dims(step)))
+          check_sizes_of(step);
         if (!bound_step.kernel) bound_step.kernel = bind_kernel(step, bound_step.replaceable);
         in_place.add(k, *bound_step.kernel);
       }

@@ -112,11 +112,9 @@ struct BindOptions {
   int64_t max_bytes = 0;
   int workers = 1;  ///< that a step's tasks may run on
   Bands bands = Bands::kWhereTheyPay;
-  /// Null, or the same segment of the plan with the same sizes: kernels that binding anew would not
-  /// better are taken over.
-  const Bound* before = nullptr;
-  /// Null, or a Bound for other sizes: where it is of the same segment and plan, kernels of steps
-  /// whose operands have the same sizes in both serve both.
+  /// Null, or a Bound for the same or other sizes: where it is of the same segment and plan,
+  /// kernels of steps whose operands have the same sizes in both serve both, but for those that
+  /// binding anew would better.
   const Bound* like = nullptr;
 };
 

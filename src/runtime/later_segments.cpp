@@ -18,7 +18,6 @@ std::shared_ptr<const Bound> Program::bind(const SignatureEntry& entry,
   all.bands = static_cast<Bands>(config_.bands);
   all.max_bytes = config_.max_memory_bytes;
   all.workers = engine_->tasks().workers();
-  if (!fits) all.before = nullptr;
   return bind_segment(fits ? plan : entry.begun, entry.segment, entry.symbols, all);
 }
 

@@ -200,10 +200,10 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
     }
     Executor(*this, context, options).run(turn, n, input_data, outputs);
   } catch (const Error& error) {
-    if (context.on_trial || !options.no_compile) tell_failed(context, entry, error.status());
+    tell_failed(context, entry, options, error.status());
     throw;
   } catch (...) {
-    if (context.on_trial || !options.no_compile) tell_failed(context, entry, Status::kInternal);
+    tell_failed(context, entry, options, Status::kInternal);
     throw;
   }
   try {
@@ -214,8 +214,9 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
   }
 }
 
-void Program::tell_failed(RunContext& context, SignatureEntry& entry,
+void Program::tell_failed(RunContext& context, SignatureEntry& entry, const RunOptions& options,
                           Status status) const noexcept {
+  if (options.no_compile && !context.on_trial) return;
   constexpr int kInARow = 8;  // between two words to the tier
   const bool ended = status == Status::kCancelled || status == Status::kDeadline;
   TierHooks* const tier = context.on_trial || ended ? known_tier() : nullptr;

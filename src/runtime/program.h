@@ -306,7 +306,8 @@ class Program : public std::enable_shared_from_this<Program> {
   /// Whether a trial of this program's would end.
   bool judged() const;
   /// A run failed, which may have taken part in a trial.
-  void tell_failed(RunContext& context, SignatureEntry& entry, Status status) const noexcept;
+  void tell_failed(RunContext& context, SignatureEntry& entry, const RunOptions& options,
+                   Status status) const noexcept;
   /// Where no tier follows up, a shape that repeats pays for its primitives itself, once.
   void settle_by_itself(SignatureEntry& entry, uint64_t run);
   /// Telling of a run took so many ticks.

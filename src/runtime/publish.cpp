@@ -54,7 +54,7 @@ void Program::settle(SignatureEntry& entry) {
   }
   const auto again = [&](const Version& version) {
     return std::make_shared<Version>(
-        bind(entry, version.bound->plan, {.background = true, .before = version.bound.get()}));
+        bind(entry, version.bound->plan, {.background = true, .like = version.bound.get()}));
   };
   if (base && base->bound->provisional) set_base(entry, again(*base));
   if (active == base || !active->bound->provisional) return;

@@ -296,21 +296,17 @@ struct CachePlan {
     from_cache = outside(cache.strides);
     from_update = outside(update.strides);
     to = outside(y.strides);
-  }
-  static int64_t tasks(const StepSpec& spec, const OperandViews& views) {
-    constexpr int64_t kLeast = 1 << 16;  // bytes per task
-    const CachePlan plan(spec, views);
-    const int64_t written = plan.there.bytes() + plan.behind.bytes() + plan.block.bytes();
-    const int64_t all = element_count(plan.rows);
-    constexpr int64_t kMost = 64;
-    return std::clamp<int64_t>(checked_mul(written, all) / kLeast, 1,
-                               std::clamp<int64_t>(all, 1, kMost));
+    constexpr int64_t kLeast = 1 << 16, kMost = 64;  // bytes per task, tasks
+    const int64_t all = element_count(rows);
+    const int64_t written = checked_mul(there.bytes() + behind.bytes() + block.bytes(), all);
+    tasks = std::clamp<int64_t>(written / kLeast, 1, std::clamp<int64_t>(all, 1, kMost));
   }
   size_t axis;
   bool circular;
   CopyPlan there, behind;  ///< of a row: what the cache has, zeros behind that
   CopyPlan block, entry;   ///< a row's update, one entry of it
   Dims rows, from_cache, from_update, to;
+  int64_t tasks;
 };
 
 void update_cache(const SimpleContext& c, const CachePlan& plan) {
@@ -364,9 +360,9 @@ void add_scatter(Rows& rows) {
   rows.push_back({"xc.scatter", "ScatterND", supports_scatter,
                   create_planned<CopyOfData, scatter_nd, nullptr, 1>});
   rows.push_back({"xc.scatter", "TensorScatter", supports_scatter,
-                  create_planned<CachePlan, update_cache, CachePlan::tasks, 1>});
+                  create_planned<CachePlan, update_cache, nullptr, 1>});
   rows.push_back({"xc.scatter", "UpdateCache", supports_scatter,
-                  create_planned<CachePlan, update_cache, CachePlan::tasks, 1>});
+                  create_planned<CachePlan, update_cache, nullptr, 1>});
 }
 
 }  // namespace xc::cpu

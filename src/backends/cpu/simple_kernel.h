@@ -125,7 +125,8 @@ std::unique_ptr<Kernel> create_prepared(const StepSpec& spec) {
 }
 
 /// A kernel whose runs follow a `Plan`(step, views) that is made when it is bound: what a run would
-/// otherwise take memory for. Plan::scratch_bytes, where there is such, is BoundKernel's.
+/// otherwise take memory for. Plan::scratch_bytes and Plan::tasks, where there are such, are
+/// BoundKernel's.
 /// `overwritten`: what BoundKernel::in_place says.
 template <class Plan, void (*fn)(const SimpleContext&, const Plan&),
           SimpleTasks count_tasks = nullptr, uint32_t overwritten = 0>
@@ -135,6 +136,7 @@ std::unique_ptr<Kernel> create_planned(const StepSpec& spec) {
     Bound(const StepSpec& step, const BindContext& context)
         : spec_(step), views_(step, context), plan_(spec_, views_) {
       if constexpr (count_tasks != nullptr) tasks = count_tasks(spec_, views_);
+      if constexpr (requires { plan_.tasks; }) tasks = plan_.tasks;
       if constexpr (requires { plan_.scratch_bytes; }) scratch_bytes = plan_.scratch_bytes;
       in_place = overwritten;
       held_bytes += views_.bytes() + static_cast<int64_t>(sizeof(Plan));

@@ -5,20 +5,23 @@
 
 namespace xc::cpu::XC_ISA {
 
+/// For shuffle() of two rows: lane i reads the first row where i is without `bit`, else the second,
+/// at its own number but without the bit (lanes_without) or with it (lanes_with).
+template <int bit, class T>
+constexpr auto lanes_without = [](int i) { return (i & bit) ? kLanes<T> + (i & ~bit) : i; };
+template <int bit, class T>
+constexpr auto lanes_with = [](int i) { return (i & bit) ? kLanes<T> + i : (i | bit); };
+
 /// Swaps bit `bit` of the row number with the same bit of the lane number, for every pair of rows.
 /// Once for every bit of the number of lanes transposes, in any order.
 template <int bit, class T>
 XC_INLINE void exchange(Vec<T> (&v)[kLanes<T>]) {
-  constexpr int L = kLanes<T>;
-  // Lanes of the first row where the bit is clear, else of the second row.
-  constexpr auto low = [](int i) { return (i & bit) ? L + (i & ~bit) : i; };
-  constexpr auto high = [](int i) { return (i & bit) ? L + i : (i | bit); };
 #pragma GCC unroll 16
-  for (int r = 0; r < L; ++r) {
+  for (int r = 0; r < kLanes<T>; ++r) {
     if (r & bit) continue;
     const Vec<T> a = v[r], b = v[r | bit];
-    v[r] = shuffle<low, T>(a, b);
-    v[r | bit] = shuffle<high, T>(a, b);
+    v[r] = shuffle<lanes_without<bit, T>, T>(a, b);
+    v[r | bit] = shuffle<lanes_with<bit, T>, T>(a, b);
   }
 }
 
@@ -34,10 +37,7 @@ XC_INLINE void transpose_lanes(Vec<T> (&v)[kLanes<T>]) {
 /// Adds pairs of lanes whose numbers differ in `bit`: lanes without it get a's sums, others b's.
 template <int bit, class T>
 XC_INLINE Vec<T> add_pairs(Vec<T> a, Vec<T> b) {
-  constexpr int L = kLanes<T>;
-  constexpr auto low = [](int i) { return (i & bit) ? L + (i & ~bit) : i; };
-  constexpr auto high = [](int i) { return (i & bit) ? L + i : (i | bit); };
-  return shuffle<low, T>(a, b) + shuffle<high, T>(a, b);
+  return shuffle<lanes_without<bit, T>, T>(a, b) + shuffle<lanes_with<bit, T>, T>(a, b);
 }
 /// The same for rows whose numbers differ in `bit` in units of `unit`, that bit and all above it up
 /// to N rows: v[0] is what is left. In this order always, so that sums have the same bits.
