@@ -1,0 +1,239 @@
+"""torch.compile(backend="xc") against PyTorch itself. Skipped where torch or onnxscript is not installed."""
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnxscript")
+
+from torch import nn  # noqa: E402
+
+import xc.dynamo  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    before = set(xc.dynamo.graphs())
+    yield lambda: [graph for graph in xc.dynamo.graphs() if graph not in before]
+    torch._dynamo.reset()
+
+
+def compiled(function, **options):
+    return torch.compile(function, backend=xc.dynamo.backend, options={"threads": 1, **options})
+
+
+def check(function, *arguments, of=None, tolerance=2e-5):
+    """The compiled function's results, which must be those of `of` (default: what it was compiled from)."""
+    with torch.no_grad():
+        wanted = (of or function._torchdynamo_orig_callable)(*arguments)
+        given = function(*arguments)
+    torch.testing.assert_close(given, wanted, rtol=tolerance, atol=tolerance)
+    return given
+
+
+def sessions(graphs):
+    return [len(graph.sessions) for graph in graphs]
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 8), nn.Softmax(-1)).eval()
+
+
+def test_sizes_that_change_make_one_more_model(fresh):
+    net = mlp()
+    run = compiled(net)
+    for n in (3, 5, 7, 1000):
+        check(run, torch.randn(n, 16), of=net)
+    assert sessions(fresh()) == [1, 1] and all(graph.eager is None for graph in fresh())
+    assert "plan" in fresh()[1].explain()
+
+
+def test_weights_are_read_again_when_they_change(fresh):
+    net = mlp()
+    run = compiled(net)
+    x = torch.randn(4, 16)
+    before = check(run, x, of=net)
+    with torch.no_grad():
+        net[0].weight.mul_(3)
+    after = check(run, x, of=net)
+    assert (before - after).abs().max() > 1e-3
+    net[0].weight = nn.Parameter(torch.randn(64, 16))
+    check(run, x, of=net)
+    net.load_state_dict({name: value + 1 for name, value in net.state_dict().items()})
+    check(run, x, of=net)
+
+
+def test_weights_that_keep_changing_are_inputs(fresh):
+    net = mlp()
+    run = compiled(net)
+    x = torch.randn(4, 16)
+    for _ in range(8):
+        with torch.no_grad():
+            net[0].weight.add_(0.1)
+        check(run, x, of=net)
+    [graph] = fresh()
+    assert graph.eager is None and len(graph.sessions) == 1
+    assert len(graph.sessions[0].inputs) == 5
+
+
+def test_layers_that_share_code_have_their_own_weights(fresh):
+    layers = [nn.Linear(16, 16).eval() for _ in range(4)]
+    step = compiled(lambda layer, x: torch.relu(layer(x)))
+    x = torch.randn(3, 16)
+    for _ in range(2):
+        for layer in layers:
+            check(step, layer, x, of=lambda layer, x: torch.relu(layer(x)))
+    assert sum(sessions(fresh())) >= 4
+
+
+def test_buffers_of_a_module(fresh):
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1)).eval()
+    net[1].running_mean.normal_()
+    check(compiled(net), torch.randn(2, 3, 17, 19), of=net)
+
+
+def test_arguments_changed_in_place(fresh):
+    def update(cache, x, at):
+        cache.index_copy_(1, at, x * 2)
+        return cache.sum(-1) + 1
+
+    cache, wanted_cache = torch.zeros(2, 6, 4), torch.zeros(2, 6, 4)
+    run = compiled(update)
+    for k in range(3):
+        x, at = torch.randn(2, 1, 4), torch.tensor([k])
+        with torch.no_grad():
+            given = run(cache, x, at)
+        torch.testing.assert_close(given, update(wanted_cache, x, at))
+        torch.testing.assert_close(cache, wanted_cache)
+    assert all(graph.eager is None for graph in fresh())
+
+
+def test_results_in_the_memory_of_arguments(fresh):
+    def views(x):
+        return x.view(4, 3), x, x[1:].exp()
+
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        turned, same, other = compiled(views)(x)
+    x[0, 0] = 77
+    assert same is x and turned[0, 0] == 77
+    torch.testing.assert_close(other, x[1:].exp())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool])
+def test_types(fresh, dtype):
+    def function(a, b):
+        return torch.where(a > b, a, b), a == b
+
+    a = (torch.randn(5, 7) * 3).to(dtype)
+    b = (torch.randn(5, 7) * 3).to(dtype)
+    if dtype is torch.bool:
+        function = lambda a, b: (a & b, a | ~b)  # noqa: E731
+    check(compiled(function), a, b, of=function)
+    assert all(graph.eager is None for graph in fresh())
+
+
+def test_bfloat16_weights(fresh):
+    net = mlp().to(torch.bfloat16)
+    check(compiled(net), torch.randn(4, 16).to(torch.bfloat16), of=net, tolerance=2e-2)
+    assert all(graph.eager is None for graph in fresh())
+
+
+def test_strided_arguments(fresh):
+    function = lambda x, y: x @ y + 1  # noqa: E731
+    check(compiled(function), torch.randn(6, 5).t(), torch.randn(12, 8)[::2, 1::3], of=function)
+
+
+def test_numbers(fresh):
+    def function(x, scale, times):
+        for _ in range(times):
+            x = x * scale
+        return x, times, x.shape[0]
+
+    run = compiled(function)
+    for scale, times in ((0.5, 2), (1.5, 2), (1.5, 3)):
+        for n in (2, 3, 4):
+            check(run, torch.randn(n, 3), scale, times, of=function)
+
+
+def test_gradients_are_left_to_torch(fresh):
+    net = mlp()
+    run = compiled(net)
+    x = torch.randn(4, 16)
+    run(x).sum().backward()
+    assert net[0].weight.grad is not None
+    [graph] = fresh()
+    assert "gradients" in graph.eager and "gradients" in graph.explain()
+    check(run, x, of=net)
+    assert fresh()[1].eager is None
+
+
+def test_what_has_no_form_in_onnx_is_left_to_torch(fresh):
+    function = lambda x: torch.linalg.qr(x)[1].abs()  # noqa: E731
+    check(compiled(function), torch.randn(4, 4), of=function, tolerance=1e-4)
+    assert any(graph.eager for graph in fresh())
+
+
+def test_inference_mode(fresh):
+    net = mlp()
+    run = compiled(net)
+    with torch.inference_mode():
+        x = torch.randn(4, 16)
+        torch.testing.assert_close(run(x), net(x), rtol=2e-5, atol=2e-5)
+    assert all(graph.eager is None for graph in fresh())
+
+
+def test_options_reach_the_session(fresh):
+    net = mlp()
+    for wrong in ({"no_such_option": 1}, {"jit": "no_such_mode"}):
+        with pytest.raises(Exception, match="no_such"):
+            check(compiled(net, **wrong), torch.randn(4, 16), of=net)
+        torch._dynamo.reset()
+    check(compiled(net, jit="off"), torch.randn(4, 16), of=net)
+
+
+def test_threads_at_once(fresh):
+    net = mlp()
+    run = compiled(net)
+    x = torch.randn(32, 16)
+    with torch.no_grad():
+        wanted = net(x)
+    wrong = []
+
+    def work():
+        for _ in range(20):
+            with torch.no_grad():
+                if not torch.allclose(run(x), wanted, atol=1e-5):
+                    wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_graphs_go_with_what_holds_them(fresh):
+    net = mlp()
+    check(compiled(net), torch.randn(4, 16), of=net)
+    assert len(fresh()) == 1
+    torch._dynamo.reset()
+    del net
+    gc.collect()
+    assert fresh() == []
+
+
+def test_a_plan_gets_faster_kernels(fresh):
+    function = lambda x: torch.tanh(x * 3 + 1) * torch.sigmoid(x) - x.abs()  # noqa: E731
+    x = torch.randn(64, 1000)
+    run = compiled(function, jit="sync")
+    check(run, x, of=function)
+    profile = fresh()[0].sessions[0].profile()
+    assert any(region["state"] == "live" for region in profile["regions"])
+    assert np.isfinite(profile["net_saved_ms"])

@@ -1,0 +1,373 @@
+"""torch.compile(model, backend="xc"): graphs that PyTorch's compiler front end finds, run by xc.
+
+    model = torch.compile(model.eval(), backend="xc", options={"threads": 2})
+    with torch.no_grad():
+        y = model(x)
+    for graph in xc.dynamo.graphs():
+        print(graph.explain())
+
+`options` are those of `xc.Session`; `threads` is `torch.get_num_threads()` if not given. Needs torch 2.6 or later
+and the package onnxscript, with which torch writes ONNX (`pip install xcrt[torch]`).
+
+Parameters and buffers become constants of the model. They are looked at in every call: ones that were replaced or
+changed in place are read again, and ones that keep changing become inputs. Sizes that torch takes for dynamic are
+symbols of the model, so another size makes no new one. What xc cannot run (see `Graph.eager`) runs as without a
+compiler: graphs whose gradients are wanted, tensors that are not on the CPU, operators that have no form in ONNX.
+"""
+
+import copy
+import itertools
+import logging
+import operator
+import pathlib
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import GraphModule
+
+from xc._core import Error, Session
+
+__all__ = ["Graph", "backend", "graphs"]
+
+_log = logging.getLogger(__name__)
+_graphs: "weakref.WeakSet[Graph]" = weakref.WeakSet()
+_serials = itertools.count()
+_exporting = threading.Lock()
+_TRIVIAL = b"graph g(%x: f32[1]) -> (%y) {\n  %y = Neg(%x)\n}\n"
+
+
+def graphs() -> "list[Graph]":
+    """The graphs compiled so far that still live, in the order in which torch found them."""
+    return sorted(_graphs, key=lambda graph: graph.serial)
+
+
+def backend(
+    module: GraphModule, example_inputs: Sequence[Any], options: dict[str, Any] | None = None, **_: Any
+) -> Callable[..., Any]:
+    """What torch.compile calls per graph. The graph is converted at its first call, which has its tensors."""
+    options = {"threads": torch.get_num_threads(), **(options or {})}
+    Session(_TRIVIAL, **options)  # options that are wrong are an error, not a reason to do without xc
+    if _changes_or_returns_inputs(module):
+        return _compile_pure_core(module, example_inputs, options)
+    return Graph(module, [k for k, value in enumerate(example_inputs) if _is_weight(value)], options)
+
+
+class Graph:
+    """A function of tensors without side effects, as torch found it. Safe to call from any number of threads."""
+
+    _CHANGES = 3  # of weights, until they are inputs
+
+    def __init__(self, module: GraphModule, weights: Sequence[int], options: dict[str, Any]) -> None:
+        """`weights`: positions of the arguments that rarely change."""
+        self.serial = next(_serials)
+        self.eager: str | None = None
+        """Why PyTorch runs it; None while xc does."""
+        self._module = module
+        self._options = options
+        self._weights = list(weights)
+        self._arguments = [node.meta.get("example_value", node.meta.get("val")) for node in _placeholders(module)]
+        self._results = _Results(module)
+        self._models: list[_Model] = []  # the one that ran last is the first
+        self._static = False  # a model per signature
+        self._changes = 0
+        self._lock = threading.Lock()
+        if any(_wants_gradient(value) for value in self._arguments) and torch.is_grad_enabled():
+            self._give_up("gradients are wanted (torch.no_grad() or inference_mode() says that they are not)")
+        _graphs.add(self)
+
+    def __call__(self, *arguments: Any) -> Any:
+        model = self._model_for(arguments) if self.eager is None else None
+        if model is None:
+            return self._module(*arguments)
+        return self._results.tuple_of(arguments, model.run(arguments))
+
+    @property
+    def sessions(self) -> list[Session]:
+        """One per set of weights (a layer's code may serve many layers)."""
+        with self._lock:
+            return [model.session for model in self._models]
+
+    def explain(self) -> str:
+        """The plans of its sessions, or why it has none."""
+        if self.eager is not None:
+            return f"run by PyTorch: {self.eager}"
+        return "\n".join(session.explain() for session in self.sessions) or "not run yet"
+
+    def _model_for(self, arguments: Sequence[Any]) -> "_Model | None":
+        models = self._models
+        if models and models[0].fits(arguments):
+            return models[0]
+        with self._lock:
+            for model in self._models:
+                if model.fits(arguments):
+                    self._models = [model] + [other for other in self._models if other is not model]
+                    return model
+            return self._add_model(arguments)
+
+    def _add_model(self, arguments: Sequence[Any]) -> "_Model | None":
+        stale = [model for model in self._models if model.is_stale()]
+        if stale:
+            self._models = [model for model in self._models if model not in stale]
+            self._changes += 1
+        # Changes of tensors made in inference mode are not counted.
+        self._weights = [
+            k for k in self._weights if self._changes < self._CHANGES and not arguments[k].is_inference()
+        ]
+        if any(isinstance(value, torch.Tensor) and value.device.type != "cpu" for value in arguments):
+            return self._give_up("tensors that are not on the CPU")
+        try:
+            try:
+                model = self._convert(arguments)
+            except Exception as error:
+                if self._static or not any(_is_dynamic(value) for value in self._arguments):
+                    raise
+                _log.info("graph %d: a model per size, since with symbols: %s", self.serial, _line(error))
+                self._static = True
+                model = self._convert(arguments)
+        except Exception as error:  # whatever a converter may raise
+            return self._give_up(_line(error))
+        self._models.insert(0, model)
+        return model
+
+    def _convert(self, arguments: Sequence[Any]) -> "_Model":
+        return _Model(
+            self._module, self._arguments, self._weights, self._results, self._static, arguments, self._options
+        )
+
+    def _give_up(self, why: str) -> None:
+        self.eager = why
+        self._models = []
+        _log.warning("graph %d is run by PyTorch: %s", self.serial, why)
+
+
+class _Results:
+    """What a graph returns: tensors that a model computes, arguments and numbers."""
+
+    def __init__(self, module: GraphModule) -> None:
+        [output] = module.graph.find_nodes(op="output")
+        position = {node: k for k, node in enumerate(_placeholders(module))}
+        self._results: list[Callable[[Sequence[Any], Sequence[torch.Tensor]], Any]] = []
+        self.computed: list[int] = []  # which of the graph's results the model has
+        for k, value in enumerate(output.args[0]):
+            if not isinstance(value, torch.fx.Node):
+                self._results.append(lambda arguments, tensors, value=value: value)
+            elif value in position:
+                self._results.append(lambda arguments, tensors, at=position[value]: arguments[at])
+            else:
+                at = len(self.computed)
+                self.computed.append(k)
+                self._results.append(lambda arguments, tensors, at=at: tensors[at])
+        self._computed_alone = len(self.computed) == len(self._results)
+
+    def tuple_of(self, arguments: Sequence[Any], tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+        if self._computed_alone:
+            return tuple(tensors)
+        return tuple(result(arguments, tensors) for result in self._results)
+
+
+class _Model:
+    """A session for one set of weights."""
+
+    def __init__(
+        self,
+        module: GraphModule,
+        symbolic: Sequence[Any],
+        weights: Sequence[int],
+        results: _Results,
+        static: bool,
+        arguments: Sequence[Any],
+        options: dict[str, Any],
+    ) -> None:
+        self._weights = [(k, weakref.ref(arguments[k]), arguments[k]._version) for k in weights]
+        tensors = [k for k, value in enumerate(arguments) if isinstance(value, torch.Tensor)]
+        self._inputs = [k for k in tensors if k not in set(weights)]
+        self._sizes = [(k, arguments[k].shape) for k in tensors] if static else []
+        self._numbers = [(k, v) for k, v in enumerate(arguments) if k not in set(tensors)] if static else []
+        fixed = _Fixed(module, symbolic, self._inputs, results.computed, arguments, static)
+        # A thread has none of the modes that a graph may run in. torch.export keeps state of the process.
+        with _exporting, ThreadPoolExecutor(1) as pool:
+            self.session = pool.submit(_session_of, fixed, [arguments[k] for k in self._inputs], options).result()
+        if len(self.session.inputs) != len(self._inputs) or len(self.session.outputs) != len(results.computed):
+            raise RuntimeError("the converted model has other inputs or outputs")
+
+    def fits(self, arguments: Sequence[Any]) -> bool:
+        for k, weight, version in self._weights:
+            value = arguments[k]
+            if weight() is not value or value._version != version:
+                return False
+        for k, size in self._sizes:
+            if arguments[k].shape != size:
+                return False
+        return all(arguments[k] == number for k, number in self._numbers)
+
+    def is_stale(self) -> bool:
+        """Whether weights it was made for are gone or have changed."""
+        return any((value := weight()) is None or value._version != version for _, weight, version in self._weights)
+
+    def run(self, arguments: Sequence[Any]) -> list[torch.Tensor]:
+        return [_tensor_of(array) for array in self.session.run([_array_of(arguments[k]) for k in self._inputs])]
+
+
+class _Fixed(torch.nn.Module):
+    """The graph with its weights inside: from the other tensors to the results that are not arguments."""
+
+    def __init__(
+        self,
+        module: GraphModule,
+        symbolic: Sequence[Any],
+        inputs: Sequence[int],
+        computed: Sequence[int],
+        arguments: Sequence[Any],
+        static: bool,
+    ) -> None:
+        super().__init__()
+        self.graph_module = _without_metadata(module)
+        self._computed = list(computed)
+        self._sources: list[Callable[[Sequence[torch.Tensor]], Any]] = []
+        place = {k: at for at, k in enumerate(inputs)}
+        self.dynamic_shapes: list[dict[int, Any]] = [{} for _ in inputs]
+        dims: dict[str, tuple[int, int]] = {}  # of inputs, by the symbol of torch
+        for k, at in place.items():
+            for axis, size in enumerate(symbolic[k].shape if not static else ()):
+                if not isinstance(size, int):
+                    dims.setdefault(str(size.node.expr), (at, axis))
+                    self.dynamic_shapes[at][axis] = torch.export.Dim.DYNAMIC
+        for k, value in enumerate(arguments):
+            if k in place:
+                self._sources.append(lambda tensors, at=place[k]: tensors[at])
+            elif isinstance(value, torch.Tensor):
+                name = f"weight_{k}"
+                self.register_buffer(name, value.detach())
+                self._sources.append(lambda tensors, name=name: getattr(self, name))
+            elif static or isinstance(symbolic[k], int):
+                self._sources.append(lambda tensors, value=value: value)
+            elif (found := dims.get(str(symbolic[k].node.expr))) is not None:
+                self._sources.append(lambda tensors, found=found: tensors[found[0]].shape[found[1]])
+            else:
+                raise RuntimeError(f"argument {k} is a number that is no size of a tensor")
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        results = self.graph_module(*[source(tensors) for source in self._sources])
+        return tuple(results[k] for k in self._computed)
+
+
+def _session_of(module: _Fixed, inputs: Sequence[torch.Tensor], options: dict[str, Any]) -> Session:
+    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+        examples = tuple(value.clone() if value.is_inference() else value.detach() for value in inputs)
+        program = torch.export.export(
+            module, examples, dynamic_shapes=(tuple(module.dynamic_shapes),), strict=False
+        )
+        if program.graph_signature.user_inputs_to_mutate or program.graph_signature.buffers_to_mutate:
+            raise RuntimeError("an argument is changed in place")
+        # xc maps the weights' file, which may be removed then: they are never in memory twice.
+        path = pathlib.Path(folder, "model.onnx")
+        torch.onnx.export(program, dynamo=True, verbose=False).save(path, external_data=True)
+        return Session(path, **options)
+
+
+def _compile_pure_core(
+    module: GraphModule, example_inputs: Sequence[Any], options: dict[str, Any]
+) -> Callable[..., Any]:
+    """Of a graph that is no function of its arguments: AOTAutograd makes one of it, and does the rest itself."""
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    def compile_core(core: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        context = torch._guards.TracingContext.try_get()
+        metadata = context.fw_metadata if context else None
+        return make_boxed_func(Graph(core, metadata.static_input_indices if metadata else [], options))
+
+    by_torch = lambda core, _: make_boxed_func(core.forward)  # noqa: E731
+    return aot_autograd(fw_compiler=by_torch, inference_compiler=compile_core)(module, example_inputs)
+
+
+def _changes_or_returns_inputs(module: GraphModule) -> bool:
+    """Whether an argument is written to, or a result lies in the memory of an argument or another result."""
+    taken = set()
+    for node in _placeholders(module):
+        value = node.meta.get("example_value")
+        if isinstance(value, torch.Tensor):
+            if value._version != 0:  # torch has run the graph on it, without numbers
+                return True
+            taken.add(value.untyped_storage()._cdata)
+    for node in module.graph.nodes:
+        writes = node.target.endswith("_") if node.op == "call_method" else node.target in _WRITERS
+        if writes or node.kwargs.get("inplace") or "out" in node.kwargs:
+            return True
+    [output] = module.graph.find_nodes(op="output")
+    for node in output.args[0]:
+        if not isinstance(node, torch.fx.Node) or node.op == "placeholder":
+            continue
+        value = node.meta.get("example_value")
+        if isinstance(value, torch.Tensor):
+            memory = value.untyped_storage()._cdata
+            if memory in taken:
+                return True
+            taken.add(memory)
+    return False
+
+
+_WRITERS = (
+    operator.setitem, operator.iadd, operator.isub, operator.imul, operator.imatmul, operator.itruediv,
+    operator.ifloordiv, operator.imod, operator.ipow, operator.iand, operator.ior, operator.ixor,
+    operator.ilshift, operator.irshift,
+)  # fmt: skip
+
+
+def _without_metadata(module: GraphModule) -> GraphModule:
+    """A copy to trace anew: what AOTAutograd leaves in nodes belongs to modes that are over."""
+    graph = copy.deepcopy(module.graph)
+    for node in graph.nodes:
+        node.meta = {}
+    return GraphModule(module, graph)
+
+
+def _placeholders(module: GraphModule) -> list[torch.fx.Node]:
+    return module.graph.find_nodes(op="placeholder")
+
+
+def _is_weight(value: Any) -> bool:
+    """Of an example: parameters, and the buffers of modules, which torch marks."""
+    return isinstance(value, torch.nn.Parameter) or getattr(value, "_dynamo_static_input_type", None) is not None
+
+
+def _wants_gradient(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _is_dynamic(value: Any) -> bool:
+    sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+    return any(isinstance(size, torch.SymInt) for size in sizes)
+
+
+def _array_of(tensor: torch.Tensor) -> Any:
+    """NumPy's arrays take a third of DLPack's time."""
+    if tensor.dtype in (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2):
+        return tensor.detach()
+    return tensor.numpy(force=True)
+
+
+def _tensor_of(array: np.ndarray) -> torch.Tensor:
+    if array.dtype.kind == "V" or array.dtype.name in _BY_NAME:  # types of ml_dtypes
+        bits = array.view(np.dtype(f"u{array.dtype.itemsize}"))
+        return torch.from_numpy(bits).view(_BY_NAME[array.dtype.name])
+    return torch.from_numpy(array)
+
+
+_BY_NAME = {
+    "bfloat16": torch.bfloat16,
+    "float8_e4m3fn": torch.float8_e4m3fn,
+    "float8_e5m2": torch.float8_e5m2,
+}
+
+
+def _line(error: BaseException) -> str:
+    """The first line that says something: exporters' texts are pages."""
+    text = str(error if isinstance(error, Error) else f"{type(error).__name__}: {error}")
+    return next((line for line in text.splitlines() if line.strip()), type(error).__name__)
