@@ -4,7 +4,9 @@
 #include <xc/xc.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -65,6 +67,88 @@ TEST_CASE("capi/hpp: builds, runs and prepares a model") {
   xcrt::RunOptions in_place;
   in_place.no_alloc = true;
   CHECK(in_place.raw().flags == XC_RUN_NO_ALLOC);
+}
+
+TEST_CASE("capi/hpp: runs and calls write into tensors of the caller") {
+  xcrt::Session session(xcrt::Model(engine(), graph()));
+  float in[] = {1, 5, -20, 0};
+  const auto x = xcrt::Tensor::borrow({2, 2}, in);
+  auto y = xcrt::Tensor::of<float>({2, 2});
+  const xc_tensor_view views[] = {x.view()};
+  CHECK(views[0].data == in);
+  CHECK(views[0].rank == 2);
+  xc_tensor* outputs[] = {y.handle()};
+  session.run_into(views, outputs);
+  std::array<float, 4> copy{};
+  y.copy_out(std::as_writable_bytes(std::span(copy)));
+  CHECK(copy == std::array<float, 4>{11, 3, 0, 0});
+  CHECK_THROWS_AS(y.copy_out(std::as_writable_bytes(std::span(copy).first(3))), xcrt::Error);
+
+  const xc_tensor* inputs[] = {x.handle()};
+  xcrt::Call call = session.prepare(inputs, outputs);
+  in[0] = 7;
+  call.run();
+  CHECK(call.output(0).data() == y.data());
+  CHECK(y.values<float>()[0] == 17);
+}
+
+TEST_CASE("capi/hpp: attributes of every kind") {
+  xcrt::Graph graph("kinds");
+  const xc_value x = graph.input("x", XC_DTYPE_F32, "n");
+  xc_node kinds = 0;
+  graph.output(graph.node("Identity", {x}, &kinds));
+  const double alphas[] = {0.5, 2};
+  const char* const names[] = {"a", "b"};
+  graph.set(kinds, "floats", std::span(alphas));
+  graph.set(kinds, "strings", std::span(names));
+  graph.set(kinds, "tensor", xcrt::Tensor::of<double>({2}, std::span(alphas)));
+  const std::string text = graph.text();
+  CHECK(text.find("floats = [0.5, 2.0]") != std::string::npos);
+  CHECK(text.find("strings = [\"a\", \"b\"]") != std::string::npos);
+  CHECK(text.find("tensor = f64[2] [0.5, 2]") != std::string::npos);
+}
+
+TEST_CASE("capi/hpp: nodes of several outputs, and bodies") {
+  // y = the first two columns where the flag is set, else the others.
+  const auto branch = [](size_t which) {
+    xcrt::Graph body("branch");
+    const xc_value x = body.input("x", XC_DTYPE_F32, "n, 4");
+    const int64_t sizes[] = {2, 2};
+    const xc_value split = body.constant(xcrt::Tensor::of<int64_t>({2}, std::span(sizes)));
+    xc_value halves[2];
+    const xc_value given[] = {x, split};
+    xc_node node = 0;
+    body.add_node("Split", given, halves, &node);
+    body.set(node, "axis", 1);
+    body.output(halves[which], "half");
+    return body;
+  };
+  xcrt::Graph graph("if");
+  const xc_value flag = graph.input("flag", XC_DTYPE_BOOL, "");
+  const xc_value x = graph.input("x", XC_DTYPE_F32, "n, 4");
+  xc_node node = 0;
+  graph.output(graph.node("If", {flag, x}, &node), "y");
+  graph.add_body(node, branch(0), 1);
+  graph.add_body(node, branch(1), 1);
+  xcrt::Session session(xcrt::Model(engine(), graph));
+  auto on = xcrt::Tensor::of<bool>({});
+  const float values[] = {1, 2, 3, 4};
+  const auto row = xcrt::Tensor::of<float>({1, 4}, std::span(values));
+  CHECK(session.run(on, row)[0].values<float>()[0] == 3);
+  on.values<bool>()[0] = true;
+  CHECK(session.run(on, row)[0].values<float>()[0] == 1);
+}
+
+TEST_CASE("capi/hpp: the table of knobs, and the loop IR") {
+  const std::vector<xc_config_option_info> options = xcrt::Config::options();
+  REQUIRE(!options.empty());
+  CHECK(xcrt::view(options[0].name) == "threads");
+  CHECK(xcrt::view(options[0].environment) == "XC_THREADS");
+  const std::string_view kernel =
+      "kernel relu(n) {\n  in x: f32[1]\n  out y: f32[1]\n"
+      "  for i = 0 .. n {\n    y[i] = max(x[i], 0:f32)\n  }\n}\n";
+  CHECK(xcrt::loop_schedule(kernel, "vectorize i 8").find("vector") != std::string::npos);
+  CHECK_THROWS_AS(xcrt::loop_schedule(kernel, "vectorize k 8"), xcrt::Error);
 }
 
 TEST_CASE("capi/hpp: ports, names and text") {
@@ -148,7 +232,7 @@ TEST_CASE("capi/hpp: what a visitor of a cache throws comes out as it is") {
     directory.write("object-" + std::string(32, digit), "damaged");
   std::vector<std::string> names;
   xcrt::visit_cache(directory.path, [&](const xc_cache_entry& entry) {
-    names.emplace_back(xcrt::detail::view(entry.name));
+    names.emplace_back(xcrt::view(entry.name));
   });
   REQUIRE(names.size() == 2);
   int visited = 0;

@@ -146,8 +146,7 @@ Array to_array(const xcrt::Tensor& tensor) {
     return out;
   }
   out.data.resize(static_cast<size_t>(tensor.size() * out.element_bytes));
-  xcrt::detail::call(&xc_tensor_copy_out, static_cast<const xc_tensor*>(tensor.handle()),
-                     static_cast<void*>(out.data.data()), static_cast<uint64_t>(out.data.size()));
+  tensor.copy_out(out.data);
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdio>
 #include <future>
+#include <optional>
 #include <thread>
 
 #include "process.h"
@@ -52,23 +53,16 @@ class OtherThread {
 class Runner {
  public:
   Runner(xcrt::Session& session, const std::vector<xcrt::Tensor>& inputs, bool prepared)
-      : session_(session.handle()), outputs_(xc_model_output_count(xc_session_model(session_))) {
+      : session_(session), outputs_(session.model().outputs().size()) {
     for (const xcrt::Tensor& input : inputs) inputs_.push_back(input.handle());
-    if (!prepared) return;
-    xc_call* call = nullptr;
-    xcrt::detail::call(&xc_session_prepare, session_, inputs_.data(),
-                       static_cast<uint32_t>(inputs_.size()),
-                       static_cast<xc_tensor* const*>(nullptr), 0u, &call);
-    call_.reset(call);
+    if (prepared) call_ = session.prepare(inputs_);
   }
   double run() {
     const double begin = now_us();
     if (call_) {
-      xcrt::detail::call(&xc_call_run, call_.get());
+      call_->run();
     } else {
-      xcrt::detail::call(&xc_session_run, session_, static_cast<const xc_run_options*>(nullptr),
-                         inputs_.data(), static_cast<uint32_t>(inputs_.size()), outputs_.data(),
-                         static_cast<uint32_t>(outputs_.size()));
+      session_.run_into(inputs_, outputs_);
       for (xc_tensor*& output : outputs_) {
         xc_tensor_release(output);
         output = nullptr;
@@ -78,10 +72,10 @@ class Runner {
   }
 
  private:
-  xc_session* session_;
+  xcrt::Session& session_;
   std::vector<const xc_tensor*> inputs_;
   std::vector<xc_tensor*> outputs_;
-  xcrt::detail::Owner<xc_call, &xc_call_destroy> call_;
+  std::optional<xcrt::Call> call_;
 };
 
 /// Columns are as wide as their key or first value.
@@ -184,7 +178,7 @@ double median(std::vector<double> values) {
 }
 
 void add_session(ordered_json& row, Loaded& loaded) {
-  const xc_counters counters = loaded.session.profile().counters();
+  const xc_counters counters = loaded.session.counters();
   row["compiled_regions"] = counters.compiled_regions;
   row["swapped"] = counters.swapped;
   row["rolled_back"] = counters.rolled_back;

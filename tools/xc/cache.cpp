@@ -28,7 +28,7 @@ int list(const CacheFlags& flags) {
   int64_t total = 0;
   const int64_t now = std::time(nullptr);
   xcrt::visit_cache(flags.directory, [&](const xc_cache_entry& entry) {
-    using xcrt::detail::view;
+    using xcrt::view;
     total += entry.bytes;
     if (!flags.as_json) {
       const std::string_view what =
@@ -56,9 +56,9 @@ int list(const CacheFlags& flags) {
 int verify(const CacheFlags& flags) {
   int64_t sound = 0, unsound = 0;
   xcrt::visit_cache(flags.directory, [&](const xc_cache_entry& entry) {
-    const std::string_view problem = xcrt::detail::view(entry.problem);
+    const std::string_view problem = xcrt::view(entry.problem);
     ++(problem.empty() ? sound : unsound);
-    if (!problem.empty()) fmt::print("{}: {}\n", xcrt::detail::view(entry.name), problem);
+    if (!problem.empty()) fmt::print("{}: {}\n", xcrt::view(entry.name), problem);
   });
   fmt::print("{} sound, {} ignored\n", sound, unsound);
   return unsound == 0 ? 0 : 1;

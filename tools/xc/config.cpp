@@ -12,19 +12,15 @@ namespace {
 int execute(const EngineFlags& flags, bool as_json) {
   const xcrt::Config config = flags.config();
   nlohmann::json rows = nlohmann::json::array();
-  for (uint32_t i = 0; i < xc_config_option_count(); ++i) {
-    xc_config_option_info info{};
-    info.struct_size = sizeof info;
-    xcrt::detail::check(xc_config_option(i, &info));
-    const std::string name(xcrt::detail::view(info.name));
+  for (const xc_config_option_info& info : xcrt::Config::options()) {
+    const std::string name(xcrt::view(info.name));
     const std::string value = config.get(name);
-    const std::string choices(xcrt::detail::view(info.choices));
+    const std::string choices(xcrt::view(info.choices));
     const std::string legal = info.is_text             ? "text"
                               : !choices.empty()       ? choices
                               : info.high == INT64_MAX ? fmt::format("{}..", info.low)
                                                        : fmt::format("{}..{}", info.low, info.high);
-    const std::string environment(xcrt::detail::view(info.environment)),
-        doc(xcrt::detail::view(info.doc));
+    const std::string environment(xcrt::view(info.environment)), doc(xcrt::view(info.doc));
     rows.push_back({{"name", name},
                     {"value", value},
                     {"legal", legal},

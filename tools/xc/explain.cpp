@@ -58,7 +58,7 @@ void print_table(const std::vector<std::vector<std::string>>& rows) {
 
 void print_profile(const xcrt::Profile& profile) {
   const std::vector<xc_region> regions = profile.regions();
-  const auto text = [](xc_string_view view) { return std::string(view.data, view.size); };
+  using xcrt::view;
   fmt::print(
       "\nprofile: times per call; before and fused are medians of the trial (before: the mean "
       "until then, ~ = from the trial's ratio), now is the mean of sampled calls\n");
@@ -68,18 +68,18 @@ void print_profile(const xcrt::Profile& profile) {
     const xc_region& region = regions[r];
     fmt::print(
         "\n{} [{}], {} places, {} calls: compile {:.2f} ms, {} bytes of code, net {:+.3f} ms\n",
-        text(region.name), text(region.state), region.uses, region.calls, region.compile_ms,
+        view(region.name), view(region.state), region.uses, region.calls, region.compile_ms,
         region.code_bytes, region.net_saved_ms);
     if (region.worst_error > 0)
       fmt::print("  verified: worst deviation {:.3g} of what is allowed\n", region.worst_error);
-    if (region.reason.size > 0) fmt::print("  last refusal: {}\n", text(region.reason));
+    if (region.reason.size > 0) fmt::print("  last refusal: {}\n", view(region.reason));
     std::vector<std::vector<std::string>> rows{
         {"shape", "calls", "fused", "before us", "fused us", "now us", "predicted us", "saved ms"}};
     for (const xc_region_shape& s : profile.shapes(r))
-      rows.push_back({text(s.shape), fmt::format("{}", s.calls), fmt::format("{}", s.live_calls),
-                      measured(s.before_us, s.before_estimated != 0), measured(s.fused_us),
-                      measured(s.now_us), measured(s.predicted_us),
-                      fmt::format("{:+.3f}", s.saved_ms)});
+      rows.push_back(
+          {std::string(view(s.shape)), fmt::format("{}", s.calls), fmt::format("{}", s.live_calls),
+           measured(s.before_us, s.before_estimated != 0), measured(s.fused_us), measured(s.now_us),
+           measured(s.predicted_us), fmt::format("{:+.3f}", s.saved_ms)});
     if (rows.size() > 1) print_table(rows);
   }
   const xc_counters counters = profile.counters();

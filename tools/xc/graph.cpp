@@ -83,8 +83,7 @@ int optimise(const std::string& path, const std::string& passes, const std::stri
   std::string text;
   if (is_loop_text(bytes)) {
     if (!passes.empty()) throw Usage("--passes are for graphs; a kernel takes --schedule");
-    text = xcrt::detail::text_of(&xc_loop_schedule, bytes.data(),
-                                 static_cast<uint64_t>(bytes.size()), schedule.c_str());
+    text = xcrt::loop_schedule(bytes, schedule);
   } else {
     if (!schedule.empty()) throw Usage("--schedule is for loop kernels; a graph takes --passes");
     xcrt::Graph graph =

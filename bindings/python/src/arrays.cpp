@@ -494,7 +494,7 @@ void Inputs::set_strings(size_t index, nb::handle value) {
 void Inputs::set_tensor(size_t index, xcrt::Tensor tensor) {
   views_[index] = {};
   if (!tensor) return;
-  xcrt::detail::check(xc_tensor_get_view(tensor.handle(), &views_[index]));
+  views_[index] = tensor.view();
   tensors_.push_back(std::move(tensor));
 }
 
@@ -523,9 +523,8 @@ void Inputs::set_dlpack(size_t index, nb::handle value, const char* name) {
 
 xcrt::Tensor copy_of(const xc_tensor_view& view) {
   xcrt::Tensor out(view.dtype, {view.dims, view.rank});
-  const xcrt::Tensor borrowed = xcrt::Tensor::wrap(view, nullptr, nullptr);
-  xcrt::detail::call(&xc_tensor_copy_out, static_cast<const xc_tensor*>(borrowed.handle()),
-                     out.data(), static_cast<uint64_t>(out.size() * xc_dtype_size(view.dtype)));
+  const auto bytes = static_cast<size_t>(out.size() * xc_dtype_size(view.dtype));
+  xcrt::Tensor::wrap(view, nullptr, nullptr).copy_out({static_cast<std::byte*>(out.data()), bytes});
   return out;
 }
 

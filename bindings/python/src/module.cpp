@@ -45,10 +45,7 @@ void translate(const std::exception_ptr& pointer, void*) {
 
 nb::list options() {
   nb::list out;
-  for (uint32_t i = 0; i < xc_config_option_count(); ++i) {
-    xc_config_option_info info{};
-    info.struct_size = sizeof info;
-    xcrt::detail::check(xc_config_option(i, &info));
+  for (const xc_config_option_info& info : xcrt::Config::options()) {
     const auto text = [](xc_string_view view) { return nb::str(view.data, view.size); };
     nb::dict row;
     row["name"] = text(info.name);

@@ -91,10 +91,8 @@ void compute(nb::handle function, xcrt::OpCall& call) {
   nb::list inputs;
   for (uint32_t i = 0; i < call.input_count(); ++i) inputs.append(input_of(call, i));
   nb::dict attributes;
-  for (uint32_t i = 0; i < xc_op_call_attribute_count(call.handle()); ++i) {
-    const char* name = nullptr;
-    int32_t kind = 0;
-    xcrt::detail::check(xc_op_call_attribute(call.handle(), i, &name, &kind));
+  for (uint32_t i = 0; i < call.attribute_count(); ++i) {
+    const auto [name, kind] = call.attribute(i);
     if (call.has_attribute(name)) attributes[name] = attribute_of(call, name, kind);
   }
   const nb::object result = function(*inputs, **attributes);

@@ -70,13 +70,9 @@ int64_t dim_of(nb::handle dim, const std::string& input) {
 std::string option_text(const std::string& name, nb::handle value) {
   if (!PyBool_Check(value.ptr())) return str_of(value, "option " + name);
   const bool on = value.ptr() == Py_True;
-  for (uint32_t i = 0; i < xc_config_option_count(); ++i) {
-    xc_config_option_info info{};
-    info.struct_size = sizeof info;
-    xcrt::detail::check(xc_config_option(i, &info));
-    if (xcrt::detail::view(info.name) == name && xcrt::detail::view(info.choices) == "on|off")
+  for (const xc_config_option_info& info : xcrt::Config::options())
+    if (xcrt::view(info.name) == name && xcrt::view(info.choices) == "on|off")
       return on ? "on" : "off";
-  }
   return on ? "1" : "0";
 }
 
@@ -250,11 +246,12 @@ nb::object Session::run(nb::handle given, nb::handle timeout, nb::handle given_o
   read(given, inputs, Inputs::Use::kOnce);
   std::optional<Written> written;
   if (!given_outputs.is_none()) written.emplace(outputs_, given_outputs);
-  xc_run_options options = XC_RUN_OPTIONS_INIT;
+  xcrt::RunOptions options;
   if (!timeout.is_none()) {
     const double seconds = seconds_of(timeout);
     if (!(seconds > 0)) fail(XC_INVALID_ARGUMENT, "timeout is a positive number of seconds");
-    options.timeout_ns = seconds < 9e9 ? static_cast<int64_t>(std::ceil(seconds * 1e9)) : 0;
+    if (seconds < 9e9)
+      options.timeout = std::chrono::nanoseconds(static_cast<int64_t>(std::ceil(seconds * 1e9)));
   }
   const size_t count = outputs_.size();
   std::array<xc_tensor*, Inputs::kInline> few{};
@@ -263,10 +260,9 @@ nb::object Session::run(nb::handle given, nb::handle timeout, nb::handle given_o
   const auto is_written = [&](size_t i) { return written && written->has(i); };
   for (size_t i = 0; i < count; ++i)
     if (is_written(i)) outputs[i] = written->handles[i];
-  const xc_run_options* given_options = timeout.is_none() ? nullptr : &options;
   without_gil([&] {
-    xcrt::detail::call(&xc_session_run_views, session_->handle(), given_options, inputs.views(),
-                       inputs.count(), outputs, static_cast<uint32_t>(count));
+    session_->run_into(std::span(inputs.views(), inputs.count()), std::span(outputs, count),
+                       options);
   });
   std::array<xcrt::Tensor, Inputs::kInline> owned;  // released also when an array cannot be made
   std::vector<xcrt::Tensor> owned_many(many.size());
@@ -296,14 +292,7 @@ std::unique_ptr<Call> Session::prepare(nb::handle given, nb::handle given_output
   for (const xcrt::Tensor& tensor : bound) handles.push_back(tensor.handle());
 
   Written written(outputs_, given_outputs);
-  xc_call* handle = nullptr;
-  without_gil([&] {
-    xcrt::detail::call(&xc_session_prepare, session_->handle(), handles.data(),
-                       static_cast<uint32_t>(handles.size()),
-                       written.handles.empty() ? nullptr : written.handles.data(),
-                       static_cast<uint32_t>(written.handles.size()), &handle);
-  });
-  xcrt::Call call(handle);
+  xcrt::Call call = without_gil([&] { return session_->prepare(handles, written.handles); });
   for (uint32_t i = 0; i < call.output_count(); ++i)
     if (call.output(i).dtype() == XC_DTYPE_STRING)
       fail(XC_UNSUPPORTED, "a prepared call of a model whose results are text");
