@@ -1,5 +1,5 @@
-/* Header hygiene: each header stands alone, may be included twice, and its macros make valid
- * values. */
+/* Macros of the headers make valid values, whatever order they are included in; that each stands
+ * alone is the check `headers`. */
 #include <xc/call.h>
 #include <xc/engine.h>
 #include <xc/error.h>

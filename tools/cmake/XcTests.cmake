@@ -281,7 +281,9 @@ if(Python3_Interpreter_FOUND)
   add_test(NAME file_length COMMAND Python3::Interpreter "${xc_check}/file_length.py")
   add_test(NAME exports/xcrt COMMAND Python3::Interpreter "${xc_check}/exports.py"
                                      "$<TARGET_FILE:xcrt>" "${xc_exports_file}")
-  set(xc_checks layers layers/self-test file_length exports/xcrt)
+  add_test(NAME headers COMMAND Python3::Interpreter "${xc_check}/headers.py" "${CMAKE_C_COMPILER}"
+                                "${CMAKE_CXX_COMPILER}")
+  set(xc_checks layers layers/self-test file_length exports/xcrt headers)
   if(TARGET xcrt-jit)
     add_test(NAME exports/xcrt-jit COMMAND Python3::Interpreter "${xc_check}/exports.py"
                                            "$<TARGET_FILE:xcrt-jit>" =xc_jit_api)
