@@ -91,6 +91,19 @@ class Tool(unittest.TestCase):
                           ["run", self.model, "--random", "1", "--set", "jit"]):
             self.assertIn("USAGE", self.xc(*arguments, expect=2))
 
+    def test_help_has_defaults(self) -> None:
+        for command, defaults in {
+            "run": {"--repeat": "1"},
+            "bench": {"--seconds": "2", "--calls": "1000", "--rounds": "7"},
+            "check": {"--repeat": "1"},
+            "inspect": {"--elements": "16"},
+            "opt": {"--elements": "16"},
+            "explain": {"--seconds": "2"},
+            "report": {"--seconds": "5", "--calls": "1000"},
+        }.items():
+            for option, value in defaults.items():
+                self.assertRegex(self.xc(command, "--help"), rf"{option} [A-Z][^\n]*[=\[]{value}\b")
+
     def test_errors_name_status_place_and_cure(self) -> None:
         self.assertIn("NOT_FOUND", self.xc("inspect", str(self.dir / "missing.onnx"), expect=1))
         broken = self.write("broken.xct", AFFINE[:-12])
@@ -167,6 +180,29 @@ class Tool(unittest.TestCase):
         self.assertEqual(first, self.xc("run", self.model, "--random", "1", "--shape", "x=3x2"))
         self.assertNotEqual(first, self.xc("run", self.model, "--random", "2", "--shape", "x=3x2"))
         self.assertIn("f32[n, 2]", self.xc("run", self.model, "--random", "1", "--shape", "x=3", expect=2))
+
+    def test_text(self) -> None:
+        model = self.write("text.xct", "graph text(%x: string[n]) -> (%y) {\n  %y = Identity(%x)\n}\n")
+        texts = ["plain", "\u00e4\u20ac", "\U0001f600", ""]
+        units = b"".join(t.encode("utf-32-le").ljust(20, b"\0") for t in texts)
+        bytes_ = [b"a\xc3(", b"\xff\xfe", b"ok", b"\xe2\x82\xac"]  # some that are no UTF-8
+        for descr, data, expected in [
+            ("<U5", units, texts),
+            (">U5", b"".join(t.encode("utf-32-be").ljust(20, b"\0") for t in texts), texts),
+            ("|S3", b"".join(b.ljust(3, b"\0") for b in bytes_), [b.decode(errors="replace") for b in bytes_]),
+        ]:
+            x, out = self.write("x.npy", npy(descr, (4,), data)), str(self.dir / "y.npz")
+            self.xc("run", model, "--input", f"x={x}", "--outputs", out)
+            with zipfile.ZipFile(out) as file:
+                array = file.read("y.npy")
+            header = 10 + struct.unpack_from("<H", array, 8)[0]
+            width = (len(array) - header) // 4
+            got = [array[header + width * i:header + width * (i + 1)].decode("utf-32-le").rstrip("\0") for i in range(4)]
+            self.assertEqual(got, expected, descr)
+        x = self.write("x.npy", npy("|S9", (1,), b"\x1b[31m\xff\n".ljust(9, b"\0")))
+        self.assertIn('"\\u001b[31m\ufffd\\n"', self.xc("run", model, "--input", f"x={x}"))
+        x = self.write("x.npy", npy("<U1", (1,), struct.pack("<I", 0x110000)))
+        self.assertIn("0x110000 is no character", self.xc("run", model, "--input", f"x={x}", expect=1))
 
     def test_run_reports_bad_values(self) -> None:
         model = self.write("pick.xct", BAD_INDEX)

@@ -111,7 +111,7 @@ function(xc_add_tool name dir)
     return()
   endif()
   add_executable(${name} ${sources} src/base/fmt_extern.cpp)
-  target_link_libraries(${name} PRIVATE xc_options xcrt xc_cli11 xc_minizip
+  target_link_libraries(${name} PRIVATE xc_options xcrt xc_cli11 xc_minizip xc_utf8proc
                                         nlohmann_json::nlohmann_json Threads::Threads)
   target_compile_options(${name} PRIVATE ${xc_small_flags})
   xc_precompiled_headers(${name} <base/fmt_extern.h> <xc/xc.hpp> <nlohmann/json.hpp>)

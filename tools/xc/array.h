@@ -33,9 +33,12 @@ Array read_npy(const std::string& path);
 std::map<std::string, Array> read_npz(const std::string& path);
 void write_npz(const std::string& path, const std::vector<std::pair<std::string, Array>>& members);
 
-/// A tensor for a port of type `wanted`; fails when the element types differ.
+/// The coordinates of element `flat` in row-major order; no dim is 0.
+std::vector<int64_t> coordinates(const std::vector<int64_t>& dims, int64_t flat);
+
 /// numpy has no types below a byte, nor floats of one: arrays may hold elements of them as bytes.
 bool holds_as_bytes(const Array& array, xc_dtype dtype);
+/// A tensor for a port of type `wanted`; fails when the element types differ.
 xcrt::Tensor to_tensor(const Array& array, xc_dtype wanted, const std::string& name);
 Array to_array(const xcrt::Tensor& tensor);
 

@@ -7,7 +7,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <future>
 #include <optional>
@@ -166,28 +165,17 @@ int execute(const BenchFlags& flags) {
 
 }  // namespace
 
-double thousandths(double value) {
-  return std::round(value * 1000) / 1000;
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 void add_session(ordered_json& row, Loaded& loaded) {
   const xc_counters counters = loaded.session.counters();
   row["compiled_regions"] = counters.compiled_regions;
   row["swapped"] = counters.swapped;
   row["rolled_back"] = counters.rolled_back;
-  row["compile_ms"] = thousandths(counters.compile_ms);
-  row["net_saved_ms"] = thousandths(counters.net_saved_ms);
+  row["compile_ms"] = rounded(counters.compile_ms, 3);
+  row["net_saved_ms"] = rounded(counters.net_saved_ms, 3);
   row["code_bytes"] = counters.code_bytes;
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  row["peak_rss_mb"] = thousandths(static_cast<double>(usage.ru_maxrss) / 1024);
+  row["peak_rss_mb"] = rounded(static_cast<double>(usage.ru_maxrss) / 1024, 3);
 }
 
 ordered_json measure(const BenchFlags& flags, const std::string& model) {
@@ -225,11 +213,11 @@ ordered_json measure(const BenchFlags& flags, const std::string& model) {
   row["model"] = model;
   row["threads"] = std::stoi(threads);
   row["jit"] = jit;
-  row["load_ms"] = thousandths(loaded.load_ms);
-  row["first_us"] = thousandths(first);
-  row["median_us"] = thousandths(percentile(times, 0.5));
-  row["min_us"] = thousandths(times.front());
-  row["p99_us"] = thousandths(percentile(times, 0.99));
+  row["load_ms"] = rounded(loaded.load_ms, 3);
+  row["first_us"] = rounded(first, 3);
+  row["median_us"] = rounded(percentile(times, 0.5), 3);
+  row["min_us"] = rounded(times.front(), 3);
+  row["p99_us"] = rounded(percentile(times, 0.99), 3);
   row["runs"] = times.size();
   add_session(row, loaded);
   if (flags.early > 0) {
@@ -246,22 +234,27 @@ void add_bench(CLI::App& app, int& exit_code) {
   flags->shapes.add_to(*sub);
   flags->engine.add_to(*sub);
   sub->add_option("--seconds", flags->seconds, "measuring time per model")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   sub->add_option("--warmup", flags->warmup,
                   "seconds before measuring; default: 1 in mode auto, else 0.1")
       ->check(CLI::NonNegativeNumber);
   sub->add_flag("--prepared", flags->prepared,
                 "measure a prepared call instead of a session's run");
   sub->add_option("--stream", flags->stream, kStreamHelp);
-  sub->add_option("--calls", flags->calls, "runs of a stream")->check(CLI::PositiveNumber);
+  sub->add_option("--calls", flags->calls, "runs of a stream")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   sub->add_option("--against", flags->against,
                   "compare with another option set, e.g. '--jit off' or 'XC_FUSION=off', in "
                   "alternating processes");
   sub->add_option("--rounds", flags->rounds,
                   "processes of each option set for --against, of restarts for --cache")
-      ->check(CLI::Range(2, 10));
+      ->check(CLI::Range(2, 10))
+      ->capture_default_str();
   sub->add_option("--early", flags->early, "also report the times of the first runs, one by one")
-      ->check(CLI::Range(0, 10000));
+      ->check(CLI::Range(0, 10000))
+      ->capture_default_str();
   sub->add_flag("--json", flags->as_json, "report as JSON");
   sub->callback([flags, &exit_code] { exit_code = execute(*flags); });
 }

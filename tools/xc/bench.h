@@ -39,8 +39,5 @@ nlohmann::ordered_json measure_restart(const BenchFlags& flags, const std::strin
 
 /// What both kinds of measurement report of a session: counters and peak memory.
 void add_session(nlohmann::ordered_json& row, Loaded& loaded);
-double median(std::vector<double> values);
-double resident_mb();
-double thousandths(double value);  ///< rounded to three decimals
 
 }  // namespace tool

@@ -1,5 +1,7 @@
 // xc check: a model against recorded cases.
 
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstring>
@@ -54,19 +56,14 @@ struct Difference {
 };
 
 std::string position(const std::vector<int64_t>& dims, int64_t flat) {
-  std::vector<int64_t> at(dims.size());
-  for (size_t axis = dims.size(); axis-- > 0; flat /= dims[axis]) at[axis] = flat % dims[axis];
-  std::string out;
-  for (int64_t i : at) out += fmt::format("{}{}", out.empty() ? "" : ", ", i);
-  return "[" + out + "]";
+  return fmt::format("{}", coordinates(dims, flat));
 }
 
 Difference compare_strings(const Array& got, const Array& want) {
   for (size_t i = 0; i < want.strings.size(); ++i)
     if (got.strings[i] != want.strings[i])
-      return {fmt::format("at {} got \"{}\", expected \"{}\"",
-                          position(want.dims, static_cast<int64_t>(i)), got.strings[i],
-                          want.strings[i]),
+      return {fmt::format("at {} got {}, expected {}", position(want.dims, static_cast<int64_t>(i)),
+                          spell_quoted(got.strings[i]), spell_quoted(want.strings[i])),
               0};
   return {};
 }
@@ -243,7 +240,8 @@ void add_check(CLI::App& app, int& exit_code) {
   sub->add_option("--atol", command->atol, "absolute tolerance; default: meta.json, else 1e-4")
       ->check(CLI::NonNegativeNumber);
   sub->add_option("--repeat", command->repeat, "runs per case, each compared")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   sub->add_flag("--json", command->as_json, "report as JSON");
   sub->callback([command, &exit_code] { exit_code = command->execute(); });
 }

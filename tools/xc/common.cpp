@@ -4,10 +4,14 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <random>
 
 namespace tool {
@@ -173,6 +177,39 @@ double resident_mb() {
 
 std::string dims_text(const std::vector<int64_t>& dims) {
   return dims.empty() ? "scalar" : fmt::format("{}", fmt::join(dims, "x"));
+}
+
+std::string spell_quoted(std::string_view text) {
+  constexpr size_t kMost = 40;
+  size_t end = std::min(text.size(), kMost);
+  while (end < text.size() && (text[end] & 0xc0) == 0x80) ++end;  // a character is not parted
+  return nlohmann::json(text.substr(0, end))
+             .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+         (end < text.size() ? "..." : "");
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double rounded(double value, int decimals) {
+  const double scale = std::pow(10.0, decimals);
+  return std::round(value * scale) / scale;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail(XC_NOT_FOUND, "cannot open {}", path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write_file(const std::string& path, std::string_view bytes) {
+  std::ofstream file(path, std::ios::binary);
+  file << bytes;
+  if (!file.flush()) fail(XC_IO, "cannot write {}", path);
 }
 
 Progress::Progress() : enabled_(isatty(STDERR_FILENO) == 1) {}

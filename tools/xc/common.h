@@ -7,6 +7,7 @@
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -77,6 +78,15 @@ std::vector<xcrt::Tensor> run(xcrt::Session& session, const std::vector<xcrt::Te
 double now_ms();                                          ///< steady clock
 double resident_mb();                                     ///< physical memory of this process
 std::string dims_text(const std::vector<int64_t>& dims);  ///< "1x128"
+/// In quotes, with escapes for what is no text; cut after some 40 bytes.
+std::string spell_quoted(std::string_view text);
+double median(std::vector<double> values);  ///< 0 for none
+double rounded(double value, int decimals);
+
+/// All bytes of a file; fails with XC_NOT_FOUND.
+std::string read_file(const std::string& path);
+/// Replaces a file; fails with XC_IO.
+void write_file(const std::string& path, std::string_view bytes);
 
 /// A progress line on stderr, only on a terminal, removed at the end.
 class Progress {

@@ -151,7 +151,8 @@ void add_explain(CLI::App& app, int& exit_code) {
                 "also loop IR and assembly of what was compiled here (nothing is taken from a "
                 "cache); with --jit sync of all regions");
   sub->add_option("--seconds", command->seconds, "how long --profile runs the model without --runs")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command->engine.add_to(*sub);
   sub->add_flag("--json", command->as_json, "as JSON");
   sub->callback([command, &exit_code] { exit_code = command->execute(); });

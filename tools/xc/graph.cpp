@@ -1,7 +1,6 @@
 // The commands that read and change models without running them: inspect, convert, opt.
 
 #include <CLI/CLI.hpp>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -12,14 +11,6 @@ namespace tool {
 namespace {
 
 using nlohmann::json;
-
-/// A file, or stdin for "-".
-std::string read_text(const std::string& path) {
-  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(XC_NOT_FOUND, "cannot open {}", path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 /// "kernel ..." is loop IR; anything else is a graph.
 bool is_loop_text(std::string_view text) {
@@ -79,7 +70,8 @@ int print_operators(bool as_json) {
 
 int optimise(const std::string& path, const std::string& passes, const std::string& schedule,
              const std::string& output, int64_t elements) {
-  const std::string bytes = read_text(path);
+  const std::string bytes =
+      path == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : read_file(path);
   std::string text;
   if (is_loop_text(bytes)) {
     if (!passes.empty()) throw Usage("--passes are for graphs; a kernel takes --schedule");
@@ -95,13 +87,10 @@ int optimise(const std::string& path, const std::string& passes, const std::stri
     }
     text = graph.text(elements);
   }
-  if (output.empty()) {
+  if (output.empty())
     fmt::print("{}", text);
-    return 0;
-  }
-  std::ofstream file(output, std::ios::binary);
-  file << text;
-  if (!file.flush()) fail(XC_IO, "cannot write {}", output);
+  else
+    write_file(output, text);
   return 0;
 }
 
@@ -111,14 +100,15 @@ void add_inspect(CLI::App& app, int& exit_code) {
   struct Arguments {
     std::string model;
     bool operators = false, optimised = false, as_json = false;
-    int64_t elements = 0;
+    int64_t elements = 16;
   };
   auto a = std::make_shared<Arguments>();
   CLI::App* sub = app.add_subcommand("inspect", "print a model's graph as text");
   sub->add_option("model", a->model, "model file");
   sub->add_flag("--ops", a->operators, "every operator with its versions, types and kernels");
   sub->add_flag("--optimised", a->optimised, "the graph after the portable passes");
-  sub->add_option("--elements", a->elements, "print constants up to this many elements; -1 = all");
+  sub->add_option("--elements", a->elements, "print constants up to this many elements; -1 = all")
+      ->capture_default_str();
   sub->add_flag("--json", a->as_json, "inputs, outputs and the text, or the operators, as JSON");
   sub->callback([a, &exit_code] {
     if (a->operators != a->model.empty()) throw Usage("inspect takes either a model file or --ops");
@@ -142,7 +132,7 @@ void add_convert(CLI::App& app, int& exit_code) {
 void add_opt(CLI::App& app, int& exit_code) {
   struct Arguments {
     std::string input, passes, schedule, output;
-    int64_t elements = 0;
+    int64_t elements = 16;
   };
   auto a = std::make_shared<Arguments>();
   CLI::App* sub =
@@ -153,7 +143,8 @@ void add_opt(CLI::App& app, int& exit_code) {
   sub->add_option("--schedule", a->schedule,
                   "steps for a kernel: \"split i 64; vectorize j 16; default\"");
   sub->add_option("-o,--output", a->output, "output file; default: text on standard output");
-  sub->add_option("--elements", a->elements, "print constants up to this many elements; -1 = all");
+  sub->add_option("--elements", a->elements, "print constants up to this many elements; -1 = all")
+      ->capture_default_str();
   sub->callback([a, &exit_code] {
     exit_code = optimise(a->input, a->passes, a->schedule, a->output, a->elements);
   });

@@ -2,12 +2,11 @@
 // with descr, fortran_order and shape, then the elements.
 
 #include <fmt/ranges.h>
+#include <utf8proc.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 #include "array.h"
 #include "common.h"
@@ -91,48 +90,21 @@ std::vector<int64_t> parse_shape(std::string_view value, const std::string& name
   return dims;
 }
 
-void append_utf8(std::string& out, uint32_t c) {
-  if (c < 0x80) {
-    out += static_cast<char>(c);
-  } else if (c < 0x800) {
-    out += static_cast<char>(0xc0 | (c >> 6));
-    out += static_cast<char>(0x80 | (c & 0x3f));
-  } else if (c < 0x10000) {
-    out += static_cast<char>(0xe0 | (c >> 12));
-    out += static_cast<char>(0x80 | ((c >> 6) & 0x3f));
-    out += static_cast<char>(0x80 | (c & 0x3f));
-  } else {
-    out += static_cast<char>(0xf0 | (c >> 18));
-    out += static_cast<char>(0x80 | ((c >> 12) & 0x3f));
-    out += static_cast<char>(0x80 | ((c >> 6) & 0x3f));
-    out += static_cast<char>(0x80 | (c & 0x3f));
-  }
-}
-
-/// UTF-8 to UCS-4; invalid bytes become U+FFFD.
+/// UTF-8 to UCS-4; bytes that are none become U+FFFD.
 std::vector<uint32_t> from_utf8(std::string_view text) {
   std::vector<uint32_t> out;
-  for (size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<uint8_t>(text[i]);
-    const size_t length = lead < 0x80    ? 1
-                          : lead >= 0xf0 ? 4
-                          : lead >= 0xe0 ? 3
-                          : lead >= 0xc0 ? 2
-                                         : 0;
-    if (length == 0 || i + length > text.size()) {
-      out.push_back(0xfffd);
-      ++i;
-      continue;
-    }
-    uint32_t c = length == 1 ? lead : lead & (0x7fu >> length);
-    for (size_t k = 1; k < length; ++k) c = (c << 6) | (static_cast<uint8_t>(text[i + k]) & 0x3fu);
-    out.push_back(c);
-    i += length;
+  const auto* at = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
+  const auto* const end = at + text.size();
+  while (at != end) {
+    utf8proc_int32_t code = 0;
+    const utf8proc_ssize_t length = utf8proc_iterate(at, end - at, &code);
+    out.push_back(length > 0 ? static_cast<uint32_t>(code) : 0xfffd);
+    at += std::max<utf8proc_ssize_t>(length, 1);
   }
   return out;
 }
 
-std::string read_string(const char* at, const Descr& descr) {
+std::string read_string(const char* at, const Descr& descr, const std::string& name) {
   std::string out;
   if (descr.kind == 'S') {
     out.assign(at, static_cast<size_t>(descr.bytes));
@@ -142,22 +114,32 @@ std::string read_string(const char* at, const Descr& descr) {
   std::vector<uint32_t> units(static_cast<size_t>(descr.bytes / 4));
   std::memcpy(units.data(), at, static_cast<size_t>(descr.bytes));
   while (!units.empty() && units.back() == 0) units.pop_back();
-  for (uint32_t unit : units) append_utf8(out, descr.swap ? __builtin_bswap32(unit) : unit);
+  for (uint32_t unit : units) {
+    const uint32_t code = descr.swap ? __builtin_bswap32(unit) : unit;
+    if (code > 0x10ffff) fail(XC_FORMAT, "{}: {:#x} is no character", name, code);
+    utf8proc_uint8_t bytes[4];
+    const utf8proc_ssize_t length =
+        utf8proc_encode_char(static_cast<utf8proc_int32_t>(code), bytes);
+    out.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(length));
+  }
   return out;
 }
 
 /// Row-major position -> column-major position.
 int64_t fortran_index(const std::vector<int64_t>& dims, int64_t flat) {
-  int64_t index = 0;
-  std::vector<int64_t> position(dims.size());
-  for (size_t axis = dims.size(); axis-- > 0; flat /= dims[axis])
-    position[axis] = flat % dims[axis];
-  int64_t step = 1;
+  const std::vector<int64_t> position = coordinates(dims, flat);
+  int64_t index = 0, step = 1;
   for (size_t axis = 0; axis < dims.size(); step *= dims[axis++]) index += position[axis] * step;
   return index;
 }
 
 }  // namespace
+
+std::vector<int64_t> coordinates(const std::vector<int64_t>& dims, int64_t flat) {
+  std::vector<int64_t> out(dims.size());
+  for (size_t axis = dims.size(); axis-- > 0; flat /= dims[axis]) out[axis] = flat % dims[axis];
+  return out;
+}
 
 int64_t Array::count() const {
   int64_t count = 1;
@@ -199,7 +181,7 @@ Array parse_npy(std::string_view bytes, const std::string& name) {
     return body.data() + (fortran ? fortran_index(out.dims, i) : i) * descr.bytes;
   };
   if (descr.dtype == XC_DTYPE_STRING) {
-    for (int64_t i = 0; i < count; ++i) out.strings.push_back(read_string(source(i), descr));
+    for (int64_t i = 0; i < count; ++i) out.strings.push_back(read_string(source(i), descr, name));
     return out;
   }
   out.data.resize(static_cast<size_t>(size));
@@ -257,10 +239,7 @@ std::string format_npy(const Array& array) {
 }
 
 Array read_npy(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(XC_NOT_FOUND, "cannot open {}", path);
-  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
-  return parse_npy(bytes, path);
+  return parse_npy(read_file(path), path);
 }
 
 }  // namespace tool

@@ -1,9 +1,7 @@
 #include "record.h"
 
 #include <algorithm>
-#include <fstream>
 
-#include "bench.h"
 #include "sizes.h"
 
 namespace tool {
@@ -177,11 +175,7 @@ ordered_json record(const RecordFlags& flags) {
   add_shapes(out, calls.take());
   out["explain"] = ordered_json::parse(loaded.session.explain(true));
   out["profile"] = ordered_json::parse(loaded.session.profile().json());
-  if (!flags.trace.empty()) {
-    std::ofstream file(flags.trace, std::ios::binary);
-    file << loaded.session.trace();
-    if (!file.flush()) fail(XC_IO, "cannot write {}", flags.trace);
-  }
+  if (!flags.trace.empty()) write_file(flags.trace, loaded.session.trace());
   return out;
 }
 

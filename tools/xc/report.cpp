@@ -1,7 +1,6 @@
 // xc report: a recording as one HTML page, and as a Chrome trace.
 
 #include <CLI/CLI.hpp>
-#include <fstream>
 
 #include "record.h"
 #include "report_page.h"
@@ -81,9 +80,7 @@ struct ReportCommand {
                                                 {"/*@CHARTS@*/", std::string(kReportCharts)},
                                                 {"/*@SECTIONS@*/", std::string(kReportSections)},
                                                 {"@DATA@", script_text(data)}});
-    std::ofstream file(output, std::ios::binary);
-    file << page;
-    if (!file.flush()) fail(XC_IO, "cannot write {}", output);
+    write_file(output, page);
     return 0;
   }
 };
@@ -102,8 +99,11 @@ void add_report(CLI::App& app, int& exit_code) {
   record.inputs.add_to(*sub);
   sub->add_option("--stream", record.stream, kStreamHelp);
   sub->add_option("--calls", record.calls, "calls of a stream before it starts over")
-      ->check(CLI::PositiveNumber);
-  sub->add_option("--seconds", record.seconds, "how long to run")->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  sub->add_option("--seconds", record.seconds, "how long to run")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   record.engine.add_to(*sub);
   sub->callback([command, &exit_code] { exit_code = command->execute(); });
 }

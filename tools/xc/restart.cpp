@@ -52,7 +52,7 @@ ordered_json measure_restart(const BenchFlags& flags, const std::string& model,
   const auto middle = [&](auto value) {
     std::vector<double> values;
     for (const ordered_json& row : rows) values.push_back(value(row));
-    return thousandths(median(values));
+    return rounded(median(values), 3);
   };
   const auto key = [&](const char* name) {
     return middle([name](const ordered_json& row) { return row[name].get<double>(); });
@@ -71,7 +71,7 @@ ordered_json measure_restart(const BenchFlags& flags, const std::string& model,
   out["compile_ms"] = key("compile_ms");
   for (const char* name : {"first_us", "median_us", "compiled_regions", "swapped", "compile_ms"})
     out[std::string("filling_") + name] = filling[name];
-  out["filling_tenth_over_final"] = thousandths(ratio_at(filling, kTenth));
+  out["filling_tenth_over_final"] = rounded(ratio_at(filling, kTenth), 3);
   return out;
 }
 

@@ -27,7 +27,7 @@ std::string summary(const xcrt::Tensor& tensor) {
   if (count == 0) return out + " empty";
   if (array.dtype == XC_DTYPE_STRING) {
     for (size_t i = 0; i < std::min<size_t>(array.strings.size(), 3); ++i)
-      out += fmt::format(" \"{:.40}\"", array.strings[i]);
+      out += " " + spell_quoted(array.strings[i]);
     return out;
   }
   double low = std::numeric_limits<double>::infinity(), high = -low, sum = 0;
@@ -77,7 +77,9 @@ void add_run(CLI::App& app, int& exit_code) {
   sub->add_option("model", command->model, "model file")->required();
   command->inputs.add_to(*sub);
   sub->add_option("--outputs", command->outputs_file, "write the outputs to this .npz file");
-  sub->add_option("--repeat", command->repeat, "number of runs")->check(CLI::PositiveNumber);
+  sub->add_option("--repeat", command->repeat, "number of runs")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command->engine.add_to(*sub);
   sub->callback([command, &exit_code] { exit_code = command->execute(); });
 }

@@ -12,10 +12,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-double rounded(double value) {
-  return std::round(value * 1e6) / 1e6;
-}
-
 /// The first call that took longest against the median of what near sizes take: that ratio, and the
 /// size.
 std::pair<double, int64_t> worst_first(const std::map<int64_t, std::vector<double>>& times) {
@@ -53,7 +49,7 @@ ordered_json measure_stream(const BenchFlags& flags, const std::string& model) {
   row["stream"] = flags.stream;
   row["threads"] = std::stoi(config.get("threads"));
   row["jit"] = config.get("jit");
-  row["load_ms"] = rounded(loaded.load_ms);
+  row["load_ms"] = rounded(loaded.load_ms, 6);
   double total_ms = loaded.load_ms, memory = 0;
   std::map<int64_t, std::vector<double>> times;
   std::vector<double> all;
@@ -70,16 +66,16 @@ ordered_json measure_stream(const BenchFlags& flags, const std::string& model) {
     all.push_back(took);
     const size_t calls = i + 1;
     if (calls == 1 || calls == 10 || calls == 100 || calls == 1000 || calls == sizes.size())
-      row[fmt::format("t{}_s", calls)] = rounded(total_ms / 1000);
+      row[fmt::format("t{}_s", calls)] = rounded(total_ms / 1000, 6);
     if (calls == 10) memory = resident_mb();
     progress.show(fmt::format("{}: call {} of {}", model, calls, sizes.size()));
   }
   const auto [worst, worst_size] = worst_first(times);
-  row["median_us"] = rounded(median(all) * 1000);
-  row["worst_first_ratio"] = rounded(worst);
-  row["worst_first_us"] = rounded(times.empty() ? 0 : times.at(worst_size).front() * 1000);
+  row["median_us"] = rounded(median(all) * 1000, 6);
+  row["worst_first_ratio"] = rounded(worst, 6);
+  row["worst_first_us"] = rounded(times.empty() ? 0 : times.at(worst_size).front() * 1000, 6);
   row["worst_first_size"] = worst_size;
-  row["rss_growth_mb"] = sizes.size() >= 10 ? rounded(resident_mb() - memory) : 0;
+  row["rss_growth_mb"] = sizes.size() >= 10 ? rounded(resident_mb() - memory, 6) : 0;
   row["shapes"] = times.size();
   row["runs"] = sizes.size();
   add_session(row, loaded);
