@@ -31,6 +31,13 @@ enum {
   XC_NUMERICS_FAST = 1,     /* products by weights in bf16, functions within 2^-11: README.md */
   XC_NUMERICS_STRICT = 2    /* a swap of kernels changes no bit, nor do modes or threads */
 };
+/* Values of xc_config.isa: the most that generated code may use. */
+enum { XC_ISA_BEST = 0, XC_ISA_BASELINE = 1, XC_ISA_AVX2 = 2, XC_ISA_AVX512 = 3 };
+/* Values of xc_config.kernels. */
+enum { XC_KERNELS_BEST = 0, XC_KERNELS_REFERENCE = 1 };
+/* Values of xc_config.rules, fusion, layouts, post_ops, winograd and bands, which are on unless
+ * said otherwise; XC_ALWAYS, wherever it can be, is one of bands alone. */
+enum { XC_ON = 0, XC_OFF = 1, XC_ALWAYS = 2 };
 
 /* The knobs. Zero always means the default, so a zeroed struct with its size set is valid. Each
  * field has a name (its own), an environment variable and a doc line: see xc_config_option(). Those
@@ -51,24 +58,24 @@ typedef struct xc_config {
                               * step finds out: behind that step); 0 = no cap */
   int64_t compile_cpu_percent; /* engine: of the process's CPU, for background work; 0 = 2 */
   int64_t copy_weights;        /* engine: 1 = read the model file instead of mapping it */
-  int64_t isa;                 /* engine: 0 best, 1 baseline, 2 AVX2, 3 AVX-512 */
+  int64_t isa;                 /* engine: XC_ISA_... */
   int64_t force_swap;          /* testing: another plan at every run */
   int64_t verify_passes;       /* engine: 1 = verify the graph after every pass */
   int64_t poison_arena;        /* testing: working memory starts as NaN patterns */
-  int64_t rules;               /* engine: 1 = pattern rules off */
-  int64_t fusion;              /* 1 = fused regions off */
+  int64_t rules;               /* engine: pattern rules; XC_ON, XC_OFF */
+  int64_t fusion;              /* fused regions; XC_ON, XC_OFF */
   int64_t trace_compiles;      /* engine: 1 = keep code of compiled regions for explain */
   const char* cache_dir; /* persistent cache; NULL or "" = off. Machine code found there is run:
                             it is used only when it belongs to this user and nobody else can
                             write it, and made so. Borrowed until the engine or session is
                             created */
-  int64_t kernels;       /* 1 = every step on its reference kernel: slow, for finding a wrong one */
-  int64_t layouts;       /* 1 = every value row-major, in memory of its own */
+  int64_t kernels;       /* XC_KERNELS_...; on reference kernels, all slow, to find a wrong one */
+  int64_t layouts;       /* XC_OFF = every value row-major, in memory of its own */
   int64_t trace_steps;   /* steps of sampled runs kept for xc_session_trace(); 0 = none */
   int64_t cache_bytes;   /* files of the persistent cache; 0 = 256 MiB */
-  int64_t post_ops;      /* 1 = a step for every operator: none finishes another's results */
-  int64_t winograd;      /* 1 = convolutions add up every window on its own */
-  int64_t bands;         /* 1 = no convolutions run band by band; 2 = all that can, for tests */
+  int64_t post_ops;      /* XC_OFF = a step for every operator: none finishes another's results */
+  int64_t winograd;      /* XC_OFF = convolutions add up every window on its own */
+  int64_t bands;         /* convolutions band by band; XC_ALWAYS = all that can, for tests */
 } xc_config;
 #define XC_CONFIG_INIT \
   {sizeof(xc_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0}

@@ -20,14 +20,12 @@ XC_API xc_status xc_error_status(const xc_error* error);
  * @since 0.1 @stability stable */
 XC_API const char* xc_error_message(const xc_error* error);
 
-/* The place in the model or file: "node 'fc1' (MatMul)", "input 'x'", "line 3, column 7", "byte
- * 120";
- * "" when there is none. Lives as long as the error. @since 0.1 @stability stable */
+/* The place in the model or file, "" when there is none: "node 'fc1' (MatMul)", "input 'x'", "line
+ * 3, column 7", "byte 120". Lives as long as the error. @since 0.1 @stability stable */
 XC_API const char* xc_error_where(const xc_error* error);
 
 /* All of it in one line: "INVALID_ARGUMENT: input 'x': ...". Lives as long as the error; "" for
- * NULL.
- * @since 0.1 @stability stable */
+ * NULL. @since 0.1 @stability stable */
 XC_API const char* xc_error_text(const xc_error* error);
 
 /* Frees the error. NULL is allowed. @since 0.1 @stability stable */

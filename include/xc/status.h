@@ -21,7 +21,8 @@ enum {
   /* Valid, but not implemented here: an operator, version, type or feature. The message names it;
    * export the model another way or report it. */
   XC_UNSUPPORTED = 5,
-  /* A declared limit would be exceeded. Raise it (engine.h) if the model is trusted. */
+  /* A limit would be exceeded; the message names it. Of a run it is max_memory_bytes (engine.h) or
+   * what no run can hold; those on what a model file may ask for are fixed. */
   XC_LIMIT = 6,
   /* An allocation failed, or the host's allocator refused it. Free memory, then retry. */
   XC_OUT_OF_MEMORY = 7,

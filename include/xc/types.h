@@ -21,7 +21,8 @@
 extern "C" {
 #endif
 
-/* ---- handles: opaque; xc.h says who owns what and which threads may use it ---- */
+/* ---- handles: opaque; xc.h says who owns what and which threads may use it. Beside them:
+ * xc_op_library and xc_op_call, operator.h ---- */
 typedef struct xc_engine xc_engine;   /* threads, settings, compiler: engine.h */
 typedef struct xc_graph xc_graph;     /* a model under construction: graph.h */
 typedef struct xc_model xc_model;     /* immutable graph and weights: model.h */

@@ -62,6 +62,21 @@ static void set(void) {
   CHECK(config.jit == XC_JIT_SYNC);
   CHECK_OK(xc_config_set(&config, "numerics", "strict", &error));
   CHECK(config.numerics == XC_NUMERICS_STRICT);
+  CHECK_OK(xc_config_set(&config, "isa", "avx512", &error));
+  CHECK(config.isa == XC_ISA_AVX512);
+  CHECK_OK(xc_config_set(&config, "kernels", "reference", &error));
+  CHECK(config.kernels == XC_KERNELS_REFERENCE);
+  CHECK_OK(xc_config_set(&config, "rules", "off", &error));
+  CHECK_OK(xc_config_set(&config, "fusion", "off", &error));
+  CHECK_OK(xc_config_set(&config, "layouts", "off", &error));
+  CHECK_OK(xc_config_set(&config, "post_ops", "off", &error));
+  CHECK_OK(xc_config_set(&config, "winograd", "off", &error));
+  CHECK(config.rules == XC_OFF && config.fusion == XC_OFF && config.layouts == XC_OFF &&
+        config.post_ops == XC_OFF && config.winograd == XC_OFF);
+  CHECK_OK(xc_config_set(&config, "winograd", "on", &error));
+  CHECK(config.winograd == XC_ON);
+  CHECK_OK(xc_config_set(&config, "bands", "always", &error));
+  CHECK(config.bands == XC_ALWAYS);
 
   CHECK(xc_config_set(&config, "jit", "fast", &error) == XC_INVALID_ARGUMENT);
   CHECK_CONTAINS(xc_error_message(error), "auto|off|sync");
