@@ -5,6 +5,7 @@
 #include <chrono>
 #include <new>
 
+#include "base/clock.h"
 #include "capi/handles.h"
 
 xc_call::~xc_call() {
@@ -39,12 +40,6 @@ class Scratch {
 };
 using Views = Scratch<TensorView, kPortsOnStack>;
 using Strides = Scratch<int64_t, 8 * kPortsOnStack>;
-
-int64_t steady_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 RunOptions to_run_options(const xc_run_options* given) {
   RunOptions options;

@@ -71,6 +71,14 @@ std::optional<SymDims> inferred_dims(const InferContext& ctx, std::string_view o
   return inner.outputs[0].dims;
 }
 
+bool wants(const Node& node, size_t k) {
+  return k < node.outputs.size() && node.outputs[k] != kNone;
+}
+
+bool lies_last(const Node& node, bool otherwise) {
+  return node.attrs.get_int("channels_last", otherwise ? 1 : 0) != 0;
+}
+
 Type type_or_none(const InferContext& ctx, size_t i) {
   return ctx.has(i) ? ctx.type(i) : Type{};
 }

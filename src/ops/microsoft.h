@@ -36,6 +36,10 @@ std::optional<SymDims> inferred_dims(const InferContext& ctx, std::string_view o
                                      const std::vector<Type>& inputs);
 /// The type of input i, kUndefined where it is absent.
 Type type_or_none(const InferContext& ctx, size_t i);
+/// Whether somebody reads output k.
+bool wants(const Node& node, size_t k);
+/// The attribute `channels_last`.
+bool lies_last(const Node& node, bool otherwise = false);
 
 /// Input i, of one entry, as a scalar; kNone without it.
 ValueId scalar_of(Expansion& e, size_t i);

@@ -107,10 +107,6 @@ void require_heads(const InferContext& ctx, const Dim& size, int64_t heads) {
     ctx.error("a size of {} does not divide into {} heads", *n, heads);
 }
 
-bool wants(const Node& node, size_t k) {
-  return k < node.outputs.size() && node.outputs[k] != kNone;
-}
-
 // ---- MultiHeadAttention -------------------------------------------------------------------------
 
 namespace multi_head {
@@ -303,7 +299,7 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
     inputs.push_back(e.in(kPastKey));
     inputs.push_back(e.in(kPastValue));
   }
-  const uint32_t outputs = wants(node, 2) ? 3 : wants(node, 1) ? 2 : 1;
+  const uint32_t outputs = microsoft::wants(node, 2) ? 3 : microsoft::wants(node, 1) ? 2 : 1;
   auto out = e.add("Attention", std::move(inputs), outputs,
                    attention_attrs(node, !split, causal == Causal::kYes));
   if (split) out[0] = e.add("Reshape", {heads_first(e, out[0]), e.ints({0, 0, -1})});
@@ -388,9 +384,9 @@ std::vector<ValueId> attended(Expansion& e, const Node& node, const Projection& 
     inputs.push_back(past(0));
     inputs.push_back(past(1));
   }
-  auto out = e.add("Attention", std::move(inputs), wants(node, 1) ? 3 : 1,
+  auto out = e.add("Attention", std::move(inputs), microsoft::wants(node, 1) ? 3 : 1,
                    attention_attrs(node, /*heads_inside=*/true, is_unidirectional(node)));
-  if (wants(node, 1)) {
+  if (microsoft::wants(node, 1)) {
     const auto first = [&](ValueId v) { return e.add("Unsqueeze", {v, e.ints({0})}); };
     out[1] = e.add("Concat", {first(out[1]), first(out[2])}, {{"axis", int64_t{0}}});
   }

@@ -18,10 +18,6 @@ double epsilon_of(const Node& node) {
   return node.attrs.get_float("epsilon", kEpsilon);
 }
 
-bool wants(const Node& node, size_t k) {
-  return k < node.outputs.size() && node.outputs[k] != kNone;
-}
-
 // ---- residuals ----------------------------------------------------------------------------------
 
 // Inputs of both: input, skip, gamma; then [beta,] bias. Outputs: the norm, mean, inverse
@@ -73,12 +69,14 @@ std::vector<ValueId> expand_skip(const Graph& graph, const Node& node, Patch& pa
   const ValueId sum = sum_of(e, kBias);
   std::vector<ValueId> inputs{sum, e.widened(kGamma)};
   if (e.has(kBeta)) inputs.push_back(e.widened(kBeta));
-  const uint32_t outputs = wants(node, kInverse) ? 3 : wants(node, kMean) ? 2 : 1;
+  const uint32_t outputs = microsoft::wants(node, kInverse) ? 3
+                           : microsoft::wants(node, kMean)  ? 2
+                                                            : 1;
   auto out = e.add("LayerNormalization", std::move(inputs), outputs,
                    {{"axis", int64_t{-1}}, {"epsilon", epsilon_of(node)}});
   out[0] = e.narrowed(out[0]);
   out.resize(node.outputs.size(), kNone);
-  if (wants(node, kSum)) out[kSum] = e.narrowed(sum);
+  if (microsoft::wants(node, kSum)) out[kSum] = e.narrowed(sum);
   return out;
 }
 
@@ -90,12 +88,12 @@ std::vector<ValueId> expand_simplified(const Graph& graph, const Node& node, Pat
                           {{"axis", int64_t{-1}}, {"epsilon", epsilon_of(node)}});
   std::vector<ValueId> out(node.outputs.size(), kNone);
   out[0] = e.narrowed(y);
-  if (wants(node, kInverse)) {
+  if (microsoft::wants(node, kInverse)) {
     const ValueId squares = e.reduce("ReduceMean", e.add("Mul", {sum, sum}), {-1});
     const ValueId deviation = e.add("Sqrt", {e.add("Add", {squares, e.scalar(epsilon_of(node))})});
     out[kInverse] = e.cast(e.add("Reciprocal", {deviation}), e.working(), DType::kF32);
   }
-  if (wants(node, kSum)) out[kSum] = e.narrowed(sum);
+  if (microsoft::wants(node, kSum)) out[kSum] = e.narrowed(sum);
   return out;
 }
 
@@ -176,8 +174,8 @@ std::vector<ValueId> expand_embed(const Graph& graph, const Node& node, Patch& p
                           {{"axis", int64_t{-1}}, {"epsilon", epsilon_of(node)}});
   std::vector<ValueId> out(node.outputs.size(), kNone);
   out[0] = e.cast(y, working, type);
-  if (wants(node, 1)) out[1] = mask_lengths(e);
-  if (wants(node, 2)) out[2] = e.cast(sum, working, type);
+  if (microsoft::wants(node, 1)) out[1] = mask_lengths(e);
+  if (microsoft::wants(node, 2)) out[2] = e.cast(sum, working, type);
   return out;
 }
 
@@ -222,7 +220,7 @@ std::vector<ValueId> expand_quantised_embed(const Graph& graph, const Node& node
   out[0] = e.add("LayerNormalization",
                  {sum, in_floats(e.in(kScale), kScale), in_floats(e.in(kShift), kShift)},
                  {{"axis", int64_t{-1}}, {"epsilon", epsilon_of(node)}});
-  if (wants(node, 1)) out[1] = mask_lengths(e);
+  if (microsoft::wants(node, 1)) out[1] = mask_lengths(e);
   return out;
 }
 
@@ -233,10 +231,6 @@ namespace groups {
 
 enum : size_t { kImages, kGamma, kBeta, kSkip, kBias };
 
-bool lies_last(const Node& node) {
-  return node.attrs.get_int("channels_last", 1) != 0;
-}
-
 void infer(InferContext& ctx) {
   constexpr TypeSet kTypes = type_set({DType::kF32, DType::kF16});
   check_dtype(ctx, kImages, kTypes);
@@ -245,7 +239,7 @@ void infer(InferContext& ctx) {
   for (size_t i : {kSkip, kBias}) require_same_dtype(ctx, i);
   require_rank(ctx, kImages, 4);
   const SymDims& x = ctx.dims(kImages);
-  const bool last = lies_last(*ctx.node);
+  const bool last = microsoft::lies_last(*ctx.node, true);
   const Dim channels = x[last ? 3 : 1];
   const int64_t count = ctx.attrs().get_int("groups", 1);
   if (const auto size = channels.constant(); size && *size % count != 0)
@@ -268,7 +262,7 @@ void infer(InferContext& ctx) {
 
 std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) {
   Expansion e(graph, node, patch);
-  const bool last = lies_last(node);
+  const bool last = microsoft::lies_last(node, true);
   const auto over_planes = [&](ValueId x) {
     return last ? x : e.add("Unsqueeze", {x, e.ints({-1, -2})});
   };
@@ -290,7 +284,7 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   if (last) y = microsoft::channels_last(e, y, 4);
   std::vector<ValueId> out(node.outputs.size(), kNone);
   out[0] = e.narrowed(y);
-  if (wants(node, 1)) out[1] = e.narrowed(sum);
+  if (microsoft::wants(node, 1)) out[1] = e.narrowed(sum);
   return out;
 }
 

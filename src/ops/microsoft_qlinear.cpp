@@ -131,16 +131,12 @@ std::vector<ValueId> expand_softmax(const Graph& graph, const Node& node, Patch&
 
 // ---- pooling ------------------------------------------------------------------------------------
 
-bool lies_last(const Node& node) {
-  return node.attrs.get_int("channels_last", 0) != 0;
-}
-
 /// The dims are those of the pooling of floats.
 template <const char* Op>
 void infer_pool(InferContext& ctx) {
   check_operand(ctx, kX);
   check_quantum(ctx, kYScale, kYZero, kX.tensor);
-  const bool last = lies_last(*ctx.node);
+  const bool last = microsoft::lies_last(*ctx.node);
   const SymDims& x = ctx.dims(kX.tensor);
   const SymDims y =
       *microsoft::inferred_dims(ctx, Op, {Type::tensor(DType::kF32, last ? channels_first(x) : x)});
@@ -150,7 +146,7 @@ void infer_pool(InferContext& ctx) {
 template <const char* Op>
 std::vector<ValueId> expand_pool(const Graph& graph, const Node& node, Patch& patch) {
   Expansion e(graph, node, patch);
-  const bool last = lies_last(node);
+  const bool last = microsoft::lies_last(node);
   if (last && !e.rank(kX.tensor)) return {};
   Expansion::AttrList attrs;
   for (const auto& [name, value] : node.attrs.entries())

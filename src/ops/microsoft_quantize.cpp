@@ -59,17 +59,13 @@ OpDef quantizer(std::string_view name, InferFn infer, ExpandFn expand) {
 
 // ---- windows over bytes -------------------------------------------------------------------------
 
-bool lies_last(const Node& node) {
-  return node.attrs.get_int("channels_last", 0) != 0;
-}
-
 // Inputs: x, its scale and zero point, w, its scale and zero point, y's scale and zero point, bias.
 void infer_conv(InferContext& ctx) {
   for (size_t i = 0; i < 8; ++i) {
     const bool scale = i == 1 || i == 4 || i == 6;
     check_dtype(ctx, i, scale ? type_set({DType::kF32}) : kBytes);
   }
-  if (!lies_last(*ctx.node)) return get_op("QLinearConv").infer(ctx);
+  if (!microsoft::lies_last(*ctx.node)) return get_op("QLinearConv").infer(ctx);
   std::vector<Type> types{channels_first(ctx, 0)};
   for (size_t i = 1; i < ctx.input_count(); ++i) types.push_back(microsoft::type_or_none(ctx, i));
   const SymDims y = *microsoft::inferred_dims(ctx, "QLinearConv", types);
@@ -90,7 +86,7 @@ std::vector<ValueId> windowed(Expansion& e, const Node& node, std::string_view o
 
 std::vector<ValueId> expand_conv(const Graph& graph, const Node& node, Patch& patch) {
   Expansion e(graph, node, patch);
-  return windowed(e, node, "QLinearConv", lies_last(node));
+  return windowed(e, node, "QLinearConv", microsoft::lies_last(node));
 }
 
 void infer_max_pool(InferContext& ctx) {

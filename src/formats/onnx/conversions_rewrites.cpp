@@ -10,12 +10,6 @@
 namespace xc::onnx::convert {
 namespace {
 
-Attrs with(std::string name, Attr value) {
-  Attrs out;
-  out.set(std::move(name), std::move(value));
-  return out;
-}
-
 /// A constant vector of f32; nullopt where it is none.
 std::optional<std::vector<float>> numbers(const Draft& d, ValueId id) {
   const Tensor& t = d.graph.value(id).constant;

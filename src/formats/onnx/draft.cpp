@@ -5,6 +5,12 @@
 
 namespace xc::onnx {
 
+Attrs with(std::string name, Attr value) {
+  Attrs out;
+  out.set(std::move(name), std::move(value));
+  return out;
+}
+
 std::optional<Attr> Draft::take(std::string_view attribute) {
   const Attr* found = attrs.find(attribute);
   if (!found) return std::nullopt;

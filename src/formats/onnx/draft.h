@@ -10,6 +10,9 @@
 
 namespace xc::onnx {
 
+/// Attributes with one entry.
+Attrs with(std::string name, Attr value);
+
 struct Draft {
   Graph& graph;
   TypeHints& hints;

@@ -7,12 +7,6 @@
 namespace xc::onnx {
 namespace {
 
-Attrs with(std::string name, Attr value) {
-  Attrs out;
-  out.set(std::move(name), std::move(value));
-  return out;
-}
-
 Attrs slice_of_shape(int64_t axis) {
   Attrs out = with("start", axis);
   out.set("end", axis + 1);
