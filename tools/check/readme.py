@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compiles and runs the code blocks of README.md, so that what is shown there works.
+"""Compiles and runs the code blocks of README.md, and of Python those of the binding's, so that what is shown
+there works.
 
     readme.py BUILD_DIR [c|python]     python needs the binding on PYTHONPATH
 """
@@ -16,12 +17,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
+FILES = {"c": ["README.md"], "python": ["README.md", "bindings/python/README.md"]}
+
+
+def blocks(language: str, file: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / file).read_text(), re.M | re.S)
+
+
+def all_blocks(language: str) -> list[str]:
+    return [block for file in FILES[language] for block in blocks(language, file)]
 
 
 def run_c(build: Path) -> None:
-    for text in blocks("c"):
+    for text in all_blocks("c"):
         with tempfile.TemporaryDirectory() as directory:
             source, program = Path(directory, "readme.c"), Path(directory, "readme")
             source.write_text(text)
@@ -33,15 +41,16 @@ def run_c(build: Path) -> None:
 
 
 def run_python() -> None:
-    for text in blocks("python"):
+    for text in all_blocks("python"):
         subprocess.run([sys.executable, "-c", text], check=True, cwd=ROOT)
 
 
 def main() -> int:
     build, what = Path(sys.argv[1]).resolve(), sys.argv[2]
-    if not blocks(what):
-        print(f"README.md has no block of {what}")
-        return 1
+    for file in FILES[what]:
+        if not blocks(what, file):
+            print(f"{file} has no block of {what}")
+            return 1
     run_c(build) if what == "c" else run_python()
     return 0
 

@@ -98,6 +98,7 @@ NB_MODULE(_core, module) {
       .def("prepare", &Session::prepare, "inputs"_a, "outputs"_a = nb::none())
       .def("explain", &Session::explain, "shapes"_a = nb::none(), "json"_a = false)
       .def("profile", &Session::profile)
+      .def("trace", &Session::trace)
       .def("freeze", &Session::freeze)
       .def("wait_idle", &Session::wait_idle, "timeout"_a = 10.0)
       .def("warm_up", &Session::warm_up, "shapes"_a, "timeout"_a = 60.0)

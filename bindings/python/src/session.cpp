@@ -349,104 +349,19 @@ nb::str Session::explain(nb::handle shapes, bool json) {
   return nb::str(text.data(), text.size());
 }
 
-namespace {
-
-// Rows of a profile as dicts, keys as the fields of <xc/profile.h>.
-
-nb::dict row_of(const xc_counters& counters) {
-  nb::dict out;
-  out["runs"] = counters.runs;
-  out["signatures"] = counters.signatures;
-  out["compiled_regions"] = counters.compiled_regions;
-  out["swapped"] = counters.swapped;
-  out["rolled_back"] = counters.rolled_back;
-  out["rejected"] = counters.rejected;
-  out["code_bytes"] = counters.code_bytes;
-  out["bound_bytes"] = counters.bound_bytes;
-  out["compile_ms"] = counters.compile_ms;
-  out["net_saved_ms"] = counters.net_saved_ms;
-  out["working_bytes"] = counters.working_bytes;
-  out["queued"] = counters.queued;
-  out["events_dropped"] = counters.events_dropped;
-  return out;
-}
-
-nb::dict row_of(const xc_region& region) {
-  nb::dict out;
-  out["name"] = str_of(region.name);
-  out["state"] = str_of(region.state);
-  out["reason"] = str_of(region.reason);
-  out["uses"] = region.uses;
-  out["base_us"] = region.base_us;
-  out["fused_us"] = region.fused_us;
-  out["predicted_us"] = region.predicted_us;
-  out["compile_ms"] = region.compile_ms;
-  out["code_bytes"] = region.code_bytes;
-  out["program"] = str_of(region.program);
-  out["calls"] = region.calls;
-  out["net_saved_ms"] = region.net_saved_ms;
-  out["worst_error"] = region.worst_error;
-  return out;
-}
-
-nb::dict row_of(const xc_region_shape& shape) {
-  nb::dict out;
-  out["shape"] = str_of(shape.shape);
-  out["calls"] = shape.calls;
-  out["live_calls"] = shape.live_calls;
-  out["before_us"] = shape.before_us;
-  out["before_estimated"] = shape.before_estimated != 0;
-  out["fused_us"] = shape.fused_us;
-  out["now_us"] = shape.now_us;
-  out["predicted_us"] = shape.predicted_us;
-  out["saved_ms"] = shape.saved_ms;
-  return out;
-}
-
-nb::dict row_of(const xc_event& event) {
-  nb::dict out;
-  out["kind"] = str_of(event.kind_name);
-  out["time_ns"] = event.time_ns;
-  out["subject"] = str_of(event.subject);
-  out["detail"] = str_of(event.detail);
-  out["compile_ms"] = event.compile_ms;
-  out["base_us"] = event.base_us;
-  out["fused_us"] = event.fused_us;
-  out["predicted_us"] = event.predicted_us;
-  out["code_bytes"] = event.code_bytes;
-  out["run"] = event.run;
-  out["wall_ms"] = event.wall_ms;
-  out["regret_ms"] = event.regret_ms;
-  out["price_ms"] = event.price_ms;
-  out["worst_error"] = event.worst_error;
-  out["back_off_s"] = event.back_off_s;
-  out["budget_ms"] = event.budget_ms;
-  out["samples"] = event.samples;
-  out["shapes"] = event.shapes;
-  out["places"] = event.places;
-  out["queue"] = event.queue;
-  out["bytes"] = event.bytes;
-  return out;
-}
-
-}  // namespace
-
 nb::dict Session::profile() {
-  const xcrt::Profile profile = without_gil([&] { return session_->profile(); });
-  nb::dict out = row_of(profile.counters());
-  nb::list regions, events;
-  uint32_t index = 0;
-  for (const xc_region& region : profile.regions()) {
-    nb::dict row = row_of(region);
-    nb::list shapes;
-    for (const xc_region_shape& shape : profile.shapes(index++)) shapes.append(row_of(shape));
-    row["shapes"] = shapes;
-    regions.append(row);
-  }
-  for (const xc_event& event : profile.events()) events.append(row_of(event));
-  out["regions"] = regions;
-  out["events"] = events;
+  const std::string text = without_gil([&] { return session_->profile().json(); });
+  const nb::object document =
+      nb::module_::import_("json").attr("loads")(str_of({text.data(), text.size()}));
+  // The counters, and beside them all else.
+  nb::dict out = nb::cast<nb::dict>(document.attr("pop")("counters"));
+  out.update(nb::cast<nb::dict>(document));
   return out;
+}
+
+nb::str Session::trace() {
+  const std::string text = without_gil([&] { return session_->trace(); });
+  return str_of({text.data(), text.size()});
 }
 
 void Session::freeze() {

@@ -64,6 +64,7 @@ class Session {
   std::unique_ptr<Call> prepare(nb::handle inputs, nb::handle outputs);
   nb::str explain(nb::handle shapes, bool json);
   nb::dict profile();
+  nb::str trace();
   void freeze();
   bool wait_idle(double seconds);
   bool warm_up(nb::handle shapes, double seconds);

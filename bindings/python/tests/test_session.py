@@ -534,7 +534,13 @@ def test_explain_and_profile():
     assert plan["steps"]
     profile = session.profile()
     assert profile["runs"] == 3 and profile["signatures"] == 1
-    assert isinstance(profile["regions"], list) and isinstance(profile["events"], list)
+    compiled = [event for event in profile["events"] if event["kind"] == "compiled"]
+    assert compiled and all(event["compile_ms"] > 0 and event["code_bytes"] > 0 for event in compiled)
+    assert len(profile["regions"]) == len(compiled)
+    for region in profile["regions"]:
+        assert region["name"] == compiled[0]["subject"] and region["state"] == "live"
+        assert region["code_bytes"] == compiled[0]["code_bytes"] and len(region["identity"]) == 32
+    assert json.loads(session.trace())["traceEvents"]
     session.freeze()
     assert session.wait_idle()
     np.testing.assert_array_equal(session.run([X])[0], Y)

@@ -90,7 +90,11 @@ class Session:
     def explain(self, shapes: Mapping[str, Sequence[int]] | None = None, json: bool = False) -> str:
         """The current plan: per step the kernel and those refused, fused regions with cost and state."""
     def profile(self) -> dict[str, Any]:
-        """Counters, regions and events so far, keys as the fields of xc/profile.h: times end in their unit."""
+        """What the session has learnt so far: its counters, and under "regions", "sizes" and "events" what
+        xc_profile_json() gives. Keys are the fields of xc/profile.h, times end in their unit; an event has the
+        numbers of its kind, and "subject" and "detail" where there are any."""
+    def trace(self) -> str:
+        """The past as JSON in the Chrome trace event format; see xc_session_trace()."""
     def freeze(self) -> None:
         """Ends adaptation: current code stays."""
     def wait_idle(self, timeout: float = 10.0) -> bool:
