@@ -81,11 +81,6 @@ Tier::Room Tier::make_room(Program& program, ProgramState& state, Group& group) 
   return compiler_->code_bytes() < before ? Room::kMade : Room::kNone;
 }
 
-bool Tier::evictable(const Group& group) {
-  return group.wrong || group.state == RegionState::kReady || group.state == RegionState::kBanned ||
-         (group.state == RegionState::kLive && !group.policy.is_always());
-}
-
 void Tier::evict(Program& program, ProgramState& state, Group& group, const std::string& why) {
   std::shared_ptr<Kernel> code;
   Event event;
@@ -106,17 +101,6 @@ void Tier::evict(Program& program, ProgramState& state, Group& group, const std:
   program.epochs().reclaim();
   event.detail = "code makes room: " + why;
   emit(state, program, std::move(event));
-}
-
-void Tier::drop_variants(ProgramState& state, const Group& group, bool wrong) {
-  for (Variant& variant : state.variants) {
-    if (std::find(variant.groups.begin(), variant.groups.end(), &group) == variant.groups.end())
-      continue;
-    variant.plan.reset();
-    variant.outdated = true;
-    variant.wrong = variant.wrong || wrong;
-    if (wrong) state.any_wrong = true;
-  }
 }
 
 }  // namespace xc

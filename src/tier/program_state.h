@@ -1,6 +1,7 @@
 #pragma once
 // What the tier knows of one program: its regions and how far each has come, the plans made of
-// them, the trial that runs. Plain data; what happens to it is in tier.h.
+// them, the trial that runs. Plain data; what follows from it is in plan_choice.h, what happens to
+// it in tier.h.
 
 #include <atomic>
 #include <map>

@@ -160,15 +160,6 @@ void Tier::condemn(Program& program, ProgramState& state, Group& group, const st
   ban(state, program, group, EventKind::kMismatch, reason);
 }
 
-bool Tier::is_wrong(const ProgramState& state, const Published& published) {
-  const auto has = [&](const std::shared_ptr<Version>& version) {
-    return version && std::any_of(state.variants.begin(), state.variants.end(), [&](auto& v) {
-             return v.wrong && v.serial == version->bound->plan->serial;
-           });
-  };
-  return state.any_wrong && (has(published.active) || has(published.challenger));
-}
-
 bool Tier::runs_wrong(Program& program, ProgramState& state) {
   const auto entries = program.entries();
   return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) {

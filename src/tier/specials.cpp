@@ -96,14 +96,6 @@ void Tier::learn_gain(const ProgramState& state, const Group& special, const Tri
                       static_cast<double>(steady_ns()) * 1e-9);
 }
 
-bool Tier::uses_special(const ProgramState& state, const Plan& plan, const Facts& facts,
-                        const Group& general) {
-  const auto& groups = groups_in(state, plan);
-  return std::any_of(groups.begin(), groups.end(), [&](const Group* g) {
-    return g->special_of == &general && applies(state, facts, *g);
-  });
-}
-
 Tier::Group* Tier::add_special(Program& program, ProgramState& state, Group& general,
                                const std::vector<SizeFact>& facts) {
   const Region& place = general.places.front();

@@ -184,23 +184,6 @@ std::string Tier::op_names(const Graph& graph, std::span<const NodeId> nodes) {
   return out;
 }
 
-Event Tier::event_of(EventKind kind, const Group& group) {
-  Event event;
-  event.kind = kind;
-  event.region = group.identity;
-  event.subject = group.name;
-  event.places = static_cast<int64_t>(group.places.size());
-  if (const auto* measured = group.policy.latest()) {
-    event.base_us = measured->base_s * 1e6;
-    event.fused_us = measured->fused_s * 1e6;
-  }
-  event.predicted_us = group.predicted_s * 1e6;
-  event.compile_ms = group.compile_s * 1e3;
-  event.code_bytes = group.code_bytes;
-  event.worst_error = group.worst_error;
-  return event;
-}
-
 Event Tier::event_now(ProgramState& state, EventKind kind, const Group& group) {
   std::lock_guard data(state.data);
   return event_of(kind, group);
@@ -458,12 +441,6 @@ bool Tier::is_out_of_memory(const std::exception& error) {
 bool Tier::may_pass_later(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
   return is_out_of_memory(error) || (known && known->status() == Status::kLimit);
-}
-
-void Tier::settle_state(Group& group) {
-  group.state = group.policy.fused_anywhere()     ? RegionState::kLive
-                : group.policy.refused_anywhere() ? RegionState::kBanned
-                                                  : RegionState::kReady;
 }
 
 }  // namespace xc

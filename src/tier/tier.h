@@ -21,6 +21,7 @@
 #include "plan/fusion/region.h"
 #include "plan/fusion/specialise.h"
 #include "runtime/program.h"
+#include "tier/plan_choice.h"
 #include "tier/policy.h"
 #include "tier/program_state.h"
 #include "tier/region_compiler.h"
@@ -98,7 +99,6 @@ class Tier final : public TierHooks {
 
   /// A signature unused for so long gets no more attention.
   static constexpr int64_t kPatienceNs = 250'000'000;
-  static constexpr size_t kMaxVariants = 64;
   /// CPU seconds after which a region's compile is given up, between its phases.
   static constexpr double kCompileLimitS = 2;
 
@@ -148,9 +148,7 @@ class Tier final : public TierHooks {
   static double ms_since(int64_t begin_ns);
   /// "MatMul+Add+Relu": the first few, views apart.
   static std::string op_names(const Graph& graph, std::span<const NodeId> nodes);
-  /// An event about a region, with what is known of it. Under state.data.
-  static Event event_of(EventKind kind, const Group& group);
-  /// The same, taking the lock.
+  /// tier::event_of(), taking the lock.
   static Event event_now(ProgramState& state, EventKind kind, const Group& group);
   void tell_postponed(std::unique_lock<std::mutex>& lock);
 
@@ -199,36 +197,6 @@ class Tier final : public TierHooks {
               const Published& published);
   static void watch(Group& group, int size, SignatureEntry& entry, const Version& version,
                     int64_t now);
-  static Fact fact_of(const Group& group, const Plan& plan, std::span<const int64_t> symbols);
-  /// Facts of all groups. Under state.data.
-  static Facts facts_of(const ProgramState& state, const Plan& plan,
-                        std::span<const int64_t> symbols);
-  static const Facts& known_facts(const ProgramState& state, SignatureEntry& entry);
-  /// The groups that runs of these sizes use fused, larger regions first; `with` in any case,
-  /// `without` in no case, nor, where asked for, its kernels for special sizes. Those of earlier
-  /// segments are as the entry found them, those of later ones are left to what comes after it.
-  /// Under state.data.
-  static std::vector<const Group*> chosen(const ProgramState& state, const SignatureEntry& entry,
-                                          const Facts& facts, const Group* with = nullptr,
-                                          const Group* without = nullptr,
-                                          bool without_specials = false);
-  /// The groups of the trial's other side. Under state.data.
-  static std::vector<const Group*> challenging(const ProgramState& state,
-                                               const SignatureEntry& entry, const Facts& facts);
-  /// The plan of these groups when it was built before, else null. Under state.data.
-  static std::shared_ptr<const Plan> find_plan(ProgramState& state,
-                                               const std::vector<const Group*>& groups);
-  /// From now on find_plan() knows it. Under state.data.
-  static void keep_plan(ProgramState& state, const std::vector<const Group*>& groups,
-                        const std::shared_ptr<const Plan>& plan);
-  /// The groups of a plan built before; none for the base plan. Under state.data.
-  static const std::vector<const Group*>& groups_in(const ProgramState& state, const Plan& plan);
-  /// Whether runs under the plan use the group's kernel. Under state.data.
-  static bool uses(const ProgramState& state, const Plan& plan, const Group& group);
-  /// Whether a group, or a kernel for some of its sizes in its stead, is among those.
-  static bool covered_by(const std::vector<const Group*>& groups, const Group& group);
-  /// Live, ready or banned, from what was decided at the sizes tried.
-  static void settle_state(Group& group);
 
   /// Holds state.work. Events of the time reach the host when it is let go of: a listener may call
   /// the session.
@@ -315,10 +283,6 @@ class Tier final : public TierHooks {
   std::map<const Kernel*, Code> code_in_use();
   /// Lets go of the code that saves least per byte, if that is clearly less than `group` would.
   Room make_room(Program& program, ProgramState& state, Group& group);
-  /// Whether nothing but plans needs its code. Under the data lock of its program.
-  static bool evictable(const Group& group);
-  /// Plans with the group are given to no run any more. `wrong`: nor are they to be run.
-  static void drop_variants(ProgramState& state, const Group& group, bool wrong);
   void share(const Hash128& identity, const std::shared_ptr<Kernel>& kernel);
   /// Posts the compile of a queued region.
   void post_compile(const StatePtr& state, Group& group);
@@ -341,14 +305,6 @@ class Tier final : public TierHooks {
   /// Posts that an entry leaves, which is on no trial that runs. Under state.data.
   void leave_ended_trial(const StatePtr& state, SignatureEntry& entry);
   void end_trial(Program& program, ProgramState& state, bool accepted);
-  /// Whether what is published is on the trial that runs. Under state.data.
-  static bool is_tried(const ProgramState& state, const Published& published) {
-    return state.trial.group && published.trial == state.trial.began_ns;
-  }
-  static const Fact& fact_at(const ProgramState& state, const Facts& facts, const Group& group);
-  static bool applies(const ProgramState& state, const Facts& facts, const Group& group) {
-    return fact_at(state, facts, group).applies;
-  }
   static double predicted_s(ProgramState& state, SignatureEntry& entry, const Group& group);
   /// What a trial has shown so far.
   struct Evidence {
@@ -394,14 +350,6 @@ class Tier final : public TierHooks {
   void offer_parts(Program& program, ProgramState& state, Group& group);
 
   // Kernels for some sizes only: specials.cpp.
-  /// Whether special kernels can be built on this region: its general one exists and is right.
-  static bool stands(const Group* general) {
-    return general && general->kernel && !general->wrong &&
-           general->state != RegionState::kVerifying;
-  }
-  /// Whether a kernel of the region for these sizes runs under the plan. Under state.data.
-  static bool uses_special(const ProgramState& state, const Plan& plan, const Facts& facts,
-                           const Group& general);
   /// Counts runs of a region in use; posts a special kernel for the sizes at hand where these are
   /// frequent and none was made. Under state.data.
   void consider_special(const StatePtr& state, Group& group, std::span<const int64_t> symbols,
@@ -443,8 +391,6 @@ class Tier final : public TierHooks {
   Group* add_zeros(Program& program, ProgramState& state, ZeroSite& site,
                    std::optional<double> density);
   std::shared_ptr<Kernel> zeros_kernel(const Group& group) const;
-  /// Whether a kernel that skips zeros is among what runs. Under state.data.
-  static bool skips_zeros(const ProgramState& state, const Published& published);
   /// Of a program that was frozen: its runs go back to what takes one time whatever comes.
   void let_go_of_zeros(Program& program, ProgramState& state);
   /// Those that an earlier process accepted, but in mode freeze.
@@ -472,9 +418,7 @@ class Tier final : public TierHooks {
   void take_out_condemned(Program& program, ProgramState& state);
   /// Takes a region out of every plan and bans it for good, here and for later processes.
   void condemn(Program& program, ProgramState& state, Group& group, const std::string& reason);
-  /// Whether either side has a kernel found wrong in use. Under state.data.
-  static bool is_wrong(const ProgramState& state, const Published& published);
-  /// Whether some entry runs one.
+  /// Whether some entry runs a kernel found wrong.
   static bool runs_wrong(Program& program, ProgramState& state);
   /// The same of an entry that came into the table just now, after it was given its plan: it is
   /// bound anew.

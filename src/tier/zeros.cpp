@@ -157,12 +157,6 @@ Tier::Group* Tier::add_zeros(Program& program, ProgramState& state, ZeroSite& si
   return out;
 }
 
-bool Tier::skips_zeros(const ProgramState& state, const Published& published) {
-  const auto& groups = groups_in(state, *published.active->bound->plan);
-  return std::any_of(groups.begin(), groups.end(),
-                     [](const Group* g) { return g->zeros.has_value(); });
-}
-
 void Tier::let_go_of_zeros(Program& program, ProgramState& state) {
   bool used = false;
   {

@@ -1,0 +1,189 @@
+#include "tier/plan_choice.h"
+
+#include <algorithm>
+
+#include "backends/host_speed.h"
+
+namespace xc::tier {
+
+Fact fact_of(const Group& group, const Plan& plan, std::span<const int64_t> symbols) {
+  const Dim::Lookup lookup = [&](const std::string& symbol) {
+    return symbol_value(plan, symbols, symbol);
+  };
+  const auto value = [&](const Dim& dim) {
+    return static_cast<double>(dim.evaluate(lookup).value_or(0));
+  };
+  const RegionCost& cost = group.cost;
+  const double bytes = value(cost.bytes_fused);
+  const double each = group.zeros ? group.zeros->seconds(lookup)
+                                  : policy::predict_s(host_speed(), bytes,
+                                                      value(cost.product_flops), value(cost.flops));
+  const bool applies = std::all_of(group.facts.begin(), group.facts.end(), [&](const SizeFact& f) {
+    const auto known = lookup(f.symbol);
+    return !known || f.holds(*known);
+  });
+  return {each * static_cast<double>(group.places.size()), policy::size_class(bytes), applies};
+}
+
+Facts facts_of(const ProgramState& state, const Plan& plan, std::span<const int64_t> symbols) {
+  Facts facts;
+  for (const auto& group : state.groups) facts.push_back(fact_of(*group, plan, symbols));
+  return facts;
+}
+
+const Facts& known_facts(const ProgramState& state, SignatureEntry& entry) {
+  auto known = std::static_pointer_cast<Facts>(entry.tier_facts);
+  if (!known || known->size() < state.groups.size()) {
+    const auto program = state.program.lock();
+    known = std::make_shared<Facts>(facts_of(state, *program->base_plan(), entry.symbols));
+    entry.tier_facts = known;
+  }
+  return *known;
+}
+
+const Fact& fact_at(const ProgramState& state, const Facts& facts, const Group& group) {
+  static const Fact kUnknown;
+  for (size_t k = 0; k < state.groups.size(); ++k)
+    if (state.groups[k].get() == &group) return facts[k];
+  return kUnknown;
+}
+
+void settle_state(Group& group) {
+  group.state = group.policy.fused_anywhere()     ? RegionState::kLive
+                : group.policy.refused_anywhere() ? RegionState::kBanned
+                                                  : RegionState::kReady;
+}
+
+bool evictable(const Group& group) {
+  return group.wrong || group.state == RegionState::kReady || group.state == RegionState::kBanned ||
+         (group.state == RegionState::kLive && !group.policy.is_always());
+}
+
+bool covered_by(const std::vector<const Group*>& groups, const Group& group) {
+  return std::any_of(groups.begin(), groups.end(),
+                     [&](const Group* g) { return g == &group || g->special_of == &group; });
+}
+
+std::vector<const Group*> chosen(const ProgramState& state, const SignatureEntry& entry,
+                                 const Facts& facts, const Group* with, const Group* without,
+                                 bool without_specials) {
+  std::vector<const Group*> out;
+  const auto picked = [&](size_t k) {
+    const Group* group = state.groups[k].get();
+    if (group->segment != entry.segment)
+      return group->segment < entry.segment && uses(state, *entry.begun, *group);
+    const bool verified = group->state != RegionState::kVerifying;
+    return group == with || (verified && group->policy.fused(facts[k].size));
+  };
+  // Regions before their parts; of each kind general kernels, then those for these sizes, whether
+  // the general one is in use here or lost its trial.
+  for (const bool blocks : {true, false})
+    for (const bool special : {false, true})
+      for (size_t k = 0; k < state.groups.size(); ++k) {
+        const Group* group = state.groups[k].get();
+        if (group->places.front().blocks != blocks || (group->special_of != nullptr) != special ||
+            !group->kernel || group->wrong || group == without || (group->zeros && state.frozen))
+          continue;
+        if (special && without_specials && group->special_of == without) continue;
+        if (special && (!facts[k].applies || !stands(group->special_of))) continue;
+        if (group->part_of && covered_by(out, *group->part_of)) continue;
+        if (picked(k)) out.push_back(group);
+      }
+  return out;
+}
+
+std::vector<const Group*> challenging(const ProgramState& state, const SignatureEntry& entry,
+                                      const Facts& facts) {
+  const Trial& trial = state.trial;
+  return trial.confirm ? chosen(state, entry, facts, nullptr, trial.group, trial.specials)
+                       : chosen(state, entry, facts, trial.group);
+}
+
+std::shared_ptr<const Plan> find_plan(ProgramState& state,
+                                      const std::vector<const Group*>& groups) {
+  for (Variant& variant : state.variants) {
+    if (variant.outdated || variant.groups != groups) continue;
+    variant.used = ++state.plans_given;
+    if (auto plan = variant.plan ? variant.plan : variant.running.lock()) return plan;
+  }
+  return nullptr;
+}
+
+void keep_plan(ProgramState& state, const std::vector<const Group*>& groups,
+               const std::shared_ptr<const Plan>& plan) {
+  std::erase_if(state.variants, [](const Variant& v) { return !v.plan && v.running.expired(); });
+  Variant* least = nullptr;
+  size_t kept = 0;
+  for (Variant& variant : state.variants) {
+    if (!variant.plan) continue;
+    ++kept;
+    if (!least || variant.used < least->used) least = &variant;
+  }
+  if (kept >= kMaxVariants) least->plan.reset();
+  state.variants.push_back({groups, plan->serial, plan, plan, ++state.plans_given});
+}
+
+const std::vector<const Group*>& groups_in(const ProgramState& state, const Plan& plan) {
+  static const std::vector<const Group*> kNone;
+  for (const Variant& variant : state.variants)
+    if (variant.serial == plan.serial) return variant.groups;
+  return kNone;
+}
+
+bool uses(const ProgramState& state, const Plan& plan, const Group& group) {
+  const auto& groups = groups_in(state, plan);
+  return std::find(groups.begin(), groups.end(), &group) != groups.end();
+}
+
+bool uses_special(const ProgramState& state, const Plan& plan, const Facts& facts,
+                  const Group& general) {
+  const auto& groups = groups_in(state, plan);
+  return std::any_of(groups.begin(), groups.end(), [&](const Group* g) {
+    return g->special_of == &general && applies(state, facts, *g);
+  });
+}
+
+void drop_variants(ProgramState& state, const Group& group, bool wrong) {
+  for (Variant& variant : state.variants) {
+    if (std::find(variant.groups.begin(), variant.groups.end(), &group) == variant.groups.end())
+      continue;
+    variant.plan.reset();
+    variant.outdated = true;
+    variant.wrong = variant.wrong || wrong;
+    if (wrong) state.any_wrong = true;
+  }
+}
+
+bool is_wrong(const ProgramState& state, const Published& published) {
+  const auto has = [&](const std::shared_ptr<Version>& version) {
+    return version && std::any_of(state.variants.begin(), state.variants.end(), [&](auto& v) {
+             return v.wrong && v.serial == version->bound->plan->serial;
+           });
+  };
+  return state.any_wrong && (has(published.active) || has(published.challenger));
+}
+
+bool skips_zeros(const ProgramState& state, const Published& published) {
+  const auto& groups = groups_in(state, *published.active->bound->plan);
+  return std::any_of(groups.begin(), groups.end(),
+                     [](const Group* g) { return g->zeros.has_value(); });
+}
+
+Event event_of(EventKind kind, const Group& group) {
+  Event event;
+  event.kind = kind;
+  event.region = group.identity;
+  event.subject = group.name;
+  event.places = static_cast<int64_t>(group.places.size());
+  if (const auto* measured = group.policy.latest()) {
+    event.base_us = measured->base_s * 1e6;
+    event.fused_us = measured->fused_s * 1e6;
+  }
+  event.predicted_us = group.predicted_s * 1e6;
+  event.compile_ms = group.compile_s * 1e3;
+  event.code_bytes = group.code_bytes;
+  event.worst_error = group.worst_error;
+  return event;
+}
+
+}  // namespace xc::tier
