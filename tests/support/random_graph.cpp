@@ -715,127 +715,128 @@ class Generator {
     grow_reader(node("Pad", inputs));
   }
 
+  // Views of x, most of them along one axis. Each may find nothing to do.
+
   void grow_view() {
     const ValueId x = any();
     if (rank(x) == 0) {
       if (random_.chance(2)) node("Unsqueeze", {x, ints({0})});
       return;
     }
-    const int64_t r = rank(x), axis = random_.below(r);
-    const Dim& size = dims(x)[static_cast<size_t>(axis)];
-    const bool fixed = size.is_constant();
-    switch (random_.below(11)) {
-      case 0:
-      case 1: {
-        std::vector<int64_t> perm;
-        for (int64_t k = 0; k < r; ++k) perm.insert(perm.begin() + random_.below(k + 1), k);
-        node("Transpose", {x}, attr("perm", perm));
-        return;
-      }
-      case 2: {  // merge two axes, or all
-        std::vector<int64_t> shape;
-        if (r < 2 || random_.chance(4) || axis + 1 == r) {
-          shape = {-1};
-        } else {
-          for (int64_t k = 0; k < r; ++k)
-            if (k != axis + 1) shape.push_back(k == axis ? -1 : k < axis ? 0 : -2);
-          int64_t unknown = 0;
-          for (int64_t k = axis + 2; k < r; ++k) {
-            const Dim& d = dims(x)[static_cast<size_t>(k)];
-            if (!d.is_constant()) ++unknown;
-            shape[static_cast<size_t>(k - 1)] = d.is_constant() ? d.value() : -2;
-          }
-          if (unknown > 0) return;
-        }
-        for (const Dim& d : dims(x))
-          if (d == Dim(0)) return;  // -1 has no value then
-        node("Reshape", {x, ints(shape)});
-        return;
-      }
-      case 3: {  // split an axis in two
-        if (!fixed || size.value() % 2 != 0 || r >= 5) return;
-        for (const Dim& d : dims(x))
-          if (d == Dim(0)) return;  // a 0 in the shape would mean: copy
-        std::vector<int64_t> shape;
-        for (int64_t k = 0; k < r; ++k) {
-          const Dim& d = dims(x)[static_cast<size_t>(k)];
-          if (k == axis) {
-            shape.push_back(2);
-            shape.push_back(size.value() / 2);
-          } else if (d.is_constant()) {
-            shape.push_back(d.value());
-          } else if (k < axis) {
-            shape.push_back(0);
-          } else {
-            return;
-          }
-        }
-        node("Reshape", {x, ints(shape)});
-        return;
-      }
-      case 4: {
-        if (random_.chance(2))  // all of it, backwards
-          node("Slice", {x, ints({-1}), ints({INT64_MIN}), ints({axis}), ints({-1})});
-        else if (random_.chance(2))
-          node("Slice",
-               {x, ints({1}), ints({INT64_MAX}), ints({axis}), ints({1 + random_.below(2)})});
-        else if (fixed && size.value() > 2)
-          node("Slice", {x, ints({-1}), ints({0}), ints({axis}), ints({-2})});
-        return;
-      }
-      case 5: {
-        const ValueId y = any_of([&](ValueId v) {
-          if (type(v) != type(x) || rank(v) != r) return false;
-          for (int64_t k = 0; k < r; ++k)
-            if (k != axis && !(dims(v)[static_cast<size_t>(k)] == dims(x)[static_cast<size_t>(k)]))
-              return false;
-          return true;
-        });
-        if (y == kNone || elements(dims(x)) + elements(dims(y)) > scale_.elements) return;
-        node("Concat", {x, y}, attr("axis", axis));
-        return;
-      }
-      case 6: {
-        if (!fixed || size.value() < 2) return;
-        const int64_t first = 1 + random_.below(size.value() - 1);
-        node("Split", {x, ints({first, size.value() - first})}, attr("axis", axis), 2);
-        return;
-      }
-      case 7: {
-        if (size == Dim(1) && random_.chance(2)) {
-          node("Squeeze", {x, ints({axis})});
-        } else if (r < 5) {
-          node("Unsqueeze", {x, ints({random_.below(r + 1)})});
-        }
-        return;
-      }
-      case 8: {  // repeat dims of 1, or a new leading one
-        std::vector<int64_t> shape(static_cast<size_t>(r), 1);
-        for (int64_t k = 0; k < r; ++k)
-          if (dims(x)[static_cast<size_t>(k)] == Dim(1) && random_.chance(2))
-            shape[static_cast<size_t>(k)] = 3;
-        if (random_.chance(2) && r < 5) shape.insert(shape.begin(), 2);
-        int64_t times = 1;
-        for (int64_t d : shape) times *= d;
-        if (elements(dims(x)) * times <= scale_.elements) node("Expand", {x, ints(shape)});
-        return;
-      }
-      case 9: {
-        std::vector<int64_t> pads(static_cast<size_t>(2 * r), 0);
-        pads[static_cast<size_t>(axis)] = random_.below(3);
-        pads[static_cast<size_t>(r + axis)] =
-            random_.below(3) - (fixed && size.value() > 2 ? 1 : 0);
-        if (elements(dims(x)) * 4 > scale_.elements || type(x) == DType::kBool) return;
-        Ids inputs{x, ints(pads)};
-        if (random_.chance(2)) inputs.push_back(scalar(type(x), 2));
-        node("Pad", inputs);
-        return;
-      }
-      default: {
-        node("Flatten", {x}, attr("axis", axis));
+    const int64_t axis = random_.below(rank(x));
+    using Grow = void (Generator::*)(ValueId x, int64_t axis);
+    static constexpr Grow kViews[] = {
+        &Generator::transpose,  &Generator::transpose,   &Generator::merge_axes,
+        &Generator::split_axis, &Generator::slice,       &Generator::concat,
+        &Generator::split,      &Generator::axis_of_one, &Generator::expand,
+        &Generator::pad,        &Generator::flatten};
+    (this->*kViews[random_.below(std::size(kViews))])(x, axis);
+  }
+
+  const Dim& dim(ValueId x, int64_t axis) { return dims(x)[static_cast<size_t>(axis)]; }
+  bool has_empty_axis(ValueId x) {
+    return std::any_of(dims(x).begin(), dims(x).end(), [](const Dim& d) { return d == Dim(0); });
+  }
+
+  void transpose(ValueId x, int64_t) {
+    std::vector<int64_t> perm;
+    for (int64_t k = 0; k < rank(x); ++k) perm.insert(perm.begin() + random_.below(k + 1), k);
+    node("Transpose", {x}, attr("perm", perm));
+  }
+
+  /// Two axes, or all.
+  void merge_axes(ValueId x, int64_t axis) {
+    std::vector<int64_t> shape;
+    if (rank(x) < 2 || random_.chance(4) || axis + 1 == rank(x)) {
+      shape = {-1};
+    } else {
+      shape.assign(static_cast<size_t>(axis), 0);
+      shape.push_back(-1);
+      for (int64_t k = axis + 2; k < rank(x); ++k) {
+        if (!dim(x, k).is_constant()) return;
+        shape.push_back(dim(x, k).value());
       }
     }
+    if (!has_empty_axis(x)) node("Reshape", {x, ints(shape)});  // -1 has no value then
   }
+
+  void split_axis(ValueId x, int64_t axis) {
+    const Dim& size = dim(x, axis);
+    if (!size.is_constant() || size.value() % 2 != 0 || rank(x) >= 5) return;
+    if (has_empty_axis(x)) return;  // a 0 in the shape would mean: copy
+    std::vector<int64_t> shape;
+    for (int64_t k = 0; k < rank(x); ++k) {
+      if (k == axis)
+        shape.insert(shape.end(), {2, size.value() / 2});
+      else if (dim(x, k).is_constant())
+        shape.push_back(dim(x, k).value());
+      else if (k < axis)
+        shape.push_back(0);
+      else
+        return;
+    }
+    node("Reshape", {x, ints(shape)});
+  }
+
+  void slice(ValueId x, int64_t axis) {
+    const Dim& size = dim(x, axis);
+    if (random_.chance(2))  // all of it, backwards
+      node("Slice", {x, ints({-1}), ints({INT64_MIN}), ints({axis}), ints({-1})});
+    else if (random_.chance(2))
+      node("Slice", {x, ints({1}), ints({INT64_MAX}), ints({axis}), ints({1 + random_.below(2)})});
+    else if (size.is_constant() && size.value() > 2)
+      node("Slice", {x, ints({-1}), ints({0}), ints({axis}), ints({-2})});
+  }
+
+  void concat(ValueId x, int64_t axis) {
+    const ValueId y = any_of([&](ValueId v) {
+      if (type(v) != type(x) || rank(v) != rank(x)) return false;
+      for (int64_t k = 0; k < rank(x); ++k)
+        if (k != axis && !(dim(v, k) == dim(x, k))) return false;
+      return true;
+    });
+    if (y == kNone || elements(dims(x)) + elements(dims(y)) > scale_.elements) return;
+    node("Concat", {x, y}, attr("axis", axis));
+  }
+
+  void split(ValueId x, int64_t axis) {
+    const Dim& size = dim(x, axis);
+    if (!size.is_constant() || size.value() < 2) return;
+    const int64_t first = 1 + random_.below(size.value() - 1);
+    node("Split", {x, ints({first, size.value() - first})}, attr("axis", axis), 2);
+  }
+
+  void axis_of_one(ValueId x, int64_t axis) {
+    if (dim(x, axis) == Dim(1) && random_.chance(2))
+      node("Squeeze", {x, ints({axis})});
+    else if (rank(x) < 5)
+      node("Unsqueeze", {x, ints({random_.below(rank(x) + 1)})});
+  }
+
+  /// Repeats axes of 1, or adds one in front.
+  void expand(ValueId x, int64_t) {
+    std::vector<int64_t> shape(static_cast<size_t>(rank(x)), 1);
+    for (int64_t k = 0; k < rank(x); ++k)
+      if (dim(x, k) == Dim(1) && random_.chance(2)) shape[static_cast<size_t>(k)] = 3;
+    if (random_.chance(2) && rank(x) < 5) shape.insert(shape.begin(), 2);
+    int64_t times = 1;
+    for (int64_t d : shape) times *= d;
+    if (elements(dims(x)) * times <= scale_.elements) node("Expand", {x, ints(shape)});
+  }
+
+  void pad(ValueId x, int64_t axis) {
+    const Dim& size = dim(x, axis);
+    std::vector<int64_t> pads(static_cast<size_t>(2 * rank(x)), 0);
+    pads[static_cast<size_t>(axis)] = random_.below(3);
+    pads[static_cast<size_t>(rank(x) + axis)] =
+        random_.below(3) - (size.is_constant() && size.value() > 2 ? 1 : 0);
+    if (elements(dims(x)) * 4 > scale_.elements || type(x) == DType::kBool) return;
+    Ids inputs{x, ints(pads)};
+    if (random_.chance(2)) inputs.push_back(scalar(type(x), 2));
+    node("Pad", inputs);
+  }
+
+  void flatten(ValueId x, int64_t axis) { node("Flatten", {x}, attr("axis", axis)); }
 
   void choose_outputs() {
     const auto users = graph_.users();
