@@ -80,41 +80,69 @@ std::vector<Value*> countdown(
   return out;
 }
 
+// What a library function is given, by the names that library.h has.
+struct TransposeArguments {
+  explicit TransposeArguments(llvm::Function& f)
+      : from(f.getArg(0)),
+        from_row(f.getArg(1)),
+        from_tile(f.getArg(2)),
+        to(f.getArg(3)),
+        to_row(f.getArg(4)),
+        to_tile(f.getArg(5)),
+        tiles(f.getArg(6)) {}
+  Value *from, *from_row, *from_tile, *to, *to_row, *to_tile, *tiles;
+};
+struct ProductArguments {
+  explicit ProductArguments(llvm::Function& f)
+      : panel(f.getArg(0)),
+        panel_k(f.getArg(1)),
+        b(f.getArg(2)),
+        b_k(f.getArg(3)),
+        b_j(f.getArg(4)),
+        count(f.getArg(5)),
+        out(f.getArg(6)),
+        out_j(f.getArg(7)),
+        vectors(f.getArg(8)),
+        columns(f.getArg(9)) {}
+  Value *panel, *panel_k, *b, *b_k, *b_j, *count, *out, *out_j, *vectors, *columns;
+};
+
 // Each vector takes four elements of every fourth row, then two unpacks within each chunk of four
 // lanes make columns.
 void write_transpose(Builder& b, llvm::Function& function, const Target& target) {
-  const auto step = [&](Value* p, unsigned argument) {
-    return b.CreateGEP(b.getInt32Ty(), p, function.getArg(argument));
-  };
+  const TransposeArguments given(function);
+  const auto step = [&](Value* p, Value* by) { return b.CreateGEP(b.getInt32Ty(), p, by); };
   auto* const chunk = llvm::FixedVectorType::get(b.getFloatTy(), kTransposeColumns);
-  countdown(b, function, function.getArg(6), {function.getArg(0), function.getArg(3)},
-            [&](const std::vector<Value*>& at_tile) -> std::vector<Value*> {
-              // rows[k]: the tile's columns of rows k, k + 4, k + 8 and k + 12.
-              std::array<llvm::SmallVector<Value*, 4>, 4> chunks;
-              Value* at = at_tile[0];
-              for (unsigned row = 0; row < register_lanes(target); ++row, at = step(at, 1))
-                chunks[row % 4].push_back(b.CreateAlignedLoad(chunk, at, llvm::Align(4)));
-              std::array<Value*, 4> rows;
-              for (size_t k = 0; k < 4; ++k) rows[k] = joined(b, chunks[k]);
-              Value* const low[2] = {unpack(b, rows[0], rows[1], {0, 4, 1, 5}),
-                                     unpack(b, rows[2], rows[3], {0, 4, 1, 5})};
-              Value* const high[2] = {unpack(b, rows[0], rows[1], {2, 6, 3, 7}),
-                                      unpack(b, rows[2], rows[3], {2, 6, 3, 7})};
-              at = at_tile[1];
-              for (Value* const column : {unpack(b, low[0], low[1], {0, 1, 4, 5}),
-                                          unpack(b, low[0], low[1], {2, 3, 6, 7}),
-                                          unpack(b, high[0], high[1], {0, 1, 4, 5}),
-                                          unpack(b, high[0], high[1], {2, 3, 6, 7})}) {
-                b.CreateAlignedStore(column, at, llvm::Align(4));
-                at = step(at, 4);
-              }
-              return {step(at_tile[0], 2), step(at_tile[1], 5)};
-            });
+  countdown(
+      b, function, given.tiles, {given.from, given.to},
+      [&](const std::vector<Value*>& at_tile) -> std::vector<Value*> {
+        // rows[k]: the tile's columns of rows k, k + 4, k + 8 and k + 12.
+        std::array<llvm::SmallVector<Value*, 4>, 4> chunks;
+        Value* at = at_tile[0];
+        for (unsigned row = 0; row < register_lanes(target); ++row, at = step(at, given.from_row))
+          chunks[row % 4].push_back(b.CreateAlignedLoad(chunk, at, llvm::Align(4)));
+        std::array<Value*, 4> rows;
+        for (size_t k = 0; k < 4; ++k) rows[k] = joined(b, chunks[k]);
+        Value* const low[2] = {unpack(b, rows[0], rows[1], {0, 4, 1, 5}),
+                               unpack(b, rows[2], rows[3], {0, 4, 1, 5})};
+        Value* const high[2] = {unpack(b, rows[0], rows[1], {2, 6, 3, 7}),
+                                unpack(b, rows[2], rows[3], {2, 6, 3, 7})};
+        at = at_tile[1];
+        for (Value* const column :
+             {unpack(b, low[0], low[1], {0, 1, 4, 5}), unpack(b, low[0], low[1], {2, 3, 6, 7}),
+              unpack(b, high[0], high[1], {0, 1, 4, 5}),
+              unpack(b, high[0], high[1], {2, 3, 6, 7})}) {
+          b.CreateAlignedStore(column, at, llvm::Align(4));
+          at = step(at, given.to_row);
+        }
+        return {step(at_tile[0], given.from_tile), step(at_tile[1], given.to_tile)};
+      });
 }
 
 // Sums of one tile: so many registers of rows by columns.
 void write_tile(Builder& b, llvm::Function& function, const Target& target, bool adds,
                 unsigned registers, unsigned columns, Value* panel, Value* b_column, Value* out) {
+  const ProductArguments given(function);
   const unsigned lanes = register_lanes(target);
   llvm::Type* const element = b.getFloatTy();
   auto* const vector = llvm::FixedVectorType::get(element, lanes);
@@ -127,17 +155,17 @@ void write_tile(Builder& b, llvm::Function& function, const Target& target, bool
   for (unsigned j = 0; j < columns; ++j) {
     columns_of_b.push_back(b_column);
     outs.push_back(out);
-    b_column = b.CreateGEP(element, b_column, function.getArg(4));
-    out = b.CreateGEP(element, out, function.getArg(7));
+    b_column = b.CreateGEP(element, b_column, given.b_j);
+    out = b.CreateGEP(element, out, given.out_j);
     parts(outs[j], [&](unsigned, Value* at) {
       start.push_back(adds ? b.CreateAlignedLoad(vector, at, llvm::Align(4))
                            : static_cast<Value*>(llvm::ConstantFP::get(vector, 0.0)));
     });
   }
   const std::vector<Value*> sums =
-      countdown(b, function, function.getArg(5), start, [&](const std::vector<Value*>& now) {
-        std::vector<Value*> next{b.CreateGEP(element, now[0], function.getArg(1)),
-                                 b.CreateAdd(now[1], function.getArg(3))};
+      countdown(b, function, given.count, start, [&](const std::vector<Value*>& now) {
+        std::vector<Value*> next{b.CreateGEP(element, now[0], given.panel_k),
+                                 b.CreateAdd(now[1], given.b_k)};
         std::vector<Value*> row;
         parts(now[0], [&](unsigned, Value* at) {
           row.push_back(b.CreateAlignedLoad(vector, at, llvm::Align(4)));
@@ -163,6 +191,7 @@ void write_tile(Builder& b, llvm::Function& function, const Target& target, bool
 // multiplications, which two loads a cycle keep up with. (f32 of AVX-512, from the first-level
 // cache: 4 x 6 190 GFLOP/s, 4 x 4 181, 2 x 8 169.) 16 registers hold 2 x 6, a row and one more.
 void write_product(Builder& b, llvm::Function& function, const Target& target, bool adds) {
+  const ProductArguments given(function);
   const unsigned lanes = register_lanes(target), most_registers = target.masked_all ? 4 : 2;
   const auto on = [&](Value* base, Value* elements) {
     return b.CreateGEP(b.getFloatTy(), base, elements);
@@ -181,19 +210,18 @@ void write_product(Builder& b, llvm::Function& function, const Target& target, b
       return next;
     });
   };
-  Value* columns = function.getArg(9);
-  std::vector<Value*> at{function.getArg(2), function.getArg(6)};  // b, out
+  Value* columns = given.columns;
+  std::vector<Value*> at{given.b, given.out};
   for (const unsigned width : {6U, 2U, 1U})
-    tiles(width, columns, at, {function.getArg(4), function.getArg(7)},
-          [&](const std::vector<Value*>& column) {
-            Value* rows = function.getArg(8);
-            std::vector<Value*> from{function.getArg(0), column[1]};  // panel, out
-            const std::vector<Value*> vector(2, b.getInt64(lanes));
-            for (unsigned registers = most_registers; registers > 0; registers /= 2)
-              tiles(registers, rows, from, vector, [&](const std::vector<Value*>& row) {
-                write_tile(b, function, target, adds, registers, width, row[0], column[0], row[1]);
-              });
-          });
+    tiles(width, columns, at, {given.b_j, given.out_j}, [&](const std::vector<Value*>& column) {
+      Value* rows = given.vectors;
+      std::vector<Value*> from{given.panel, column[1]};  // and out
+      const std::vector<Value*> vector(2, b.getInt64(lanes));
+      for (unsigned registers = most_registers; registers > 0; registers /= 2)
+        tiles(registers, rows, from, vector, [&](const std::vector<Value*>& row) {
+          write_tile(b, function, target, adds, registers, width, row[0], column[0], row[1]);
+        });
+    });
 }
 
 llvm::Function* declared(llvm::Module& module, const Target& target, llvm::StringRef name,
