@@ -133,20 +133,22 @@ class Session {
     return result;
   }
   /// As xc_session_run: null slots receive references that the caller releases.
+  void run_into(std::span<const xc_tensor* const> inputs, std::span<xc_tensor*> outputs) {
+    run_with(&xc_session_run, inputs, outputs, nullptr);
+  }
   void run_into(std::span<const xc_tensor* const> inputs, std::span<xc_tensor*> outputs,
-                const RunOptions& options = {}) {
+                const RunOptions& options) {
     const xc_run_options raw = options.raw();
-    detail::call(&xc_session_run, handle(), &raw, inputs.data(),
-                 static_cast<uint32_t>(inputs.size()), outputs.data(),
-                 static_cast<uint32_t>(outputs.size()));
+    run_with(&xc_session_run, inputs, outputs, &raw);
   }
   /// The same for inputs that are no tensors of the library; see xc_session_run_views().
+  void run_into(std::span<const xc_tensor_view> inputs, std::span<xc_tensor*> outputs) {
+    run_with(&xc_session_run_views, inputs, outputs, nullptr);
+  }
   void run_into(std::span<const xc_tensor_view> inputs, std::span<xc_tensor*> outputs,
-                const RunOptions& options = {}) {
+                const RunOptions& options) {
     const xc_run_options raw = options.raw();
-    detail::call(&xc_session_run_views, handle(), &raw, inputs.data(),
-                 static_cast<uint32_t>(inputs.size()), outputs.data(),
-                 static_cast<uint32_t>(outputs.size()));
+    run_with(&xc_session_run_views, inputs, outputs, &raw);
   }
 
   /// Binds inputs, and outputs of the call's own, for repeated runs.
@@ -201,6 +203,13 @@ class Session {
   xc_session* handle() const { return handle_.get(); }
 
  private:
+  template <class Function, class Inputs>
+  void run_with(Function function, Inputs inputs, std::span<xc_tensor*> outputs,
+                const xc_run_options* options) {
+    detail::call(function, handle(), options, inputs.data(), static_cast<uint32_t>(inputs.size()),
+                 outputs.data(), static_cast<uint32_t>(outputs.size()));
+  }
+
   size_t outputs_ = 0;
   detail::Owner<xc_session, &xc_session_destroy> handle_;
 };

@@ -260,9 +260,11 @@ nb::object Session::run(nb::handle given, nb::handle timeout, nb::handle given_o
   const auto is_written = [&](size_t i) { return written && written->has(i); };
   for (size_t i = 0; i < count; ++i)
     if (is_written(i)) outputs[i] = written->handles[i];
+  const std::span views(inputs.views(), inputs.count());
+  const std::span slots(outputs, count);
+  const bool timed = !timeout.is_none();
   without_gil([&] {
-    session_->run_into(std::span(inputs.views(), inputs.count()), std::span(outputs, count),
-                       options);
+    timed ? session_->run_into(views, slots, options) : session_->run_into(views, slots);
   });
   std::array<xcrt::Tensor, Inputs::kInline> owned;  // released also when an array cannot be made
   std::vector<xcrt::Tensor> owned_many(many.size());
