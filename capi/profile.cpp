@@ -3,33 +3,41 @@
 #include "capi/handles.h"
 
 namespace xc::capi {
+namespace {
+
+/// A number that an event has on both sides of the boundary.
+template <class T>
+struct Same {
+  T xc_event::* theirs;
+  T Event::* ours;
+};
+constexpr Same<double> kReals[] = {
+    {&xc_event::compile_ms, &Event::compile_ms}, {&xc_event::base_us, &Event::base_us},
+    {&xc_event::fused_us, &Event::fused_us},     {&xc_event::predicted_us, &Event::predicted_us},
+    {&xc_event::wall_ms, &Event::wall_ms},       {&xc_event::regret_ms, &Event::regret_ms},
+    {&xc_event::price_ms, &Event::price_ms},     {&xc_event::worst_error, &Event::worst_error},
+    {&xc_event::back_off_s, &Event::back_off_s}, {&xc_event::budget_ms, &Event::budget_ms},
+};
+constexpr Same<int64_t> kWholes[] = {
+    {&xc_event::time_ns, &Event::time_ns}, {&xc_event::code_bytes, &Event::code_bytes},
+    {&xc_event::samples, &Event::samples}, {&xc_event::shapes, &Event::shapes},
+    {&xc_event::places, &Event::places},   {&xc_event::queue, &Event::queue},
+    {&xc_event::bytes, &Event::bytes},
+};
+
+}  // namespace
 
 xc_event to_c(const Event& event) {
   xc_event out = XC_EVENT_INIT;
   out.kind = static_cast<int32_t>(event.kind);
-  out.time_ns = event.time_ns;
+  out.kind_name = to_view(name(event.kind));
   out.region[0] = event.region.high;
   out.region[1] = event.region.low;
-  out.kind_name = to_view(name(event.kind));
   out.subject = to_view(event.subject);
   out.detail = to_view(event.detail);
-  out.compile_ms = event.compile_ms;
-  out.base_us = event.base_us;
-  out.fused_us = event.fused_us;
-  out.predicted_us = event.predicted_us;
-  out.code_bytes = event.code_bytes;
   out.run = event.run;
-  out.wall_ms = event.wall_ms;
-  out.regret_ms = event.regret_ms;
-  out.price_ms = event.price_ms;
-  out.worst_error = event.worst_error;
-  out.back_off_s = event.back_off_s;
-  out.budget_ms = event.budget_ms;
-  out.samples = event.samples;
-  out.shapes = event.shapes;
-  out.places = event.places;
-  out.queue = event.queue;
-  out.bytes = event.bytes;
+  for (const auto& [theirs, ours] : kReals) out.*theirs = event.*ours;
+  for (const auto& [theirs, ours] : kWholes) out.*theirs = event.*ours;
   return out;
 }
 
@@ -95,27 +103,12 @@ std::string text(xc_string_view view) {
 Event from_c(const xc_event& event) {
   Event out;
   out.kind = static_cast<EventKind>(event.kind);
-  out.time_ns = event.time_ns;
   out.region = {event.region[1], event.region[0]};
   out.subject = text(event.subject);
   out.detail = text(event.detail);
-  out.compile_ms = event.compile_ms;
-  out.base_us = event.base_us;
-  out.fused_us = event.fused_us;
-  out.predicted_us = event.predicted_us;
-  out.code_bytes = event.code_bytes;
   out.run = event.run;
-  out.wall_ms = event.wall_ms;
-  out.regret_ms = event.regret_ms;
-  out.price_ms = event.price_ms;
-  out.worst_error = event.worst_error;
-  out.back_off_s = event.back_off_s;
-  out.budget_ms = event.budget_ms;
-  out.samples = event.samples;
-  out.shapes = event.shapes;
-  out.places = event.places;
-  out.queue = event.queue;
-  out.bytes = event.bytes;
+  for (const auto& [theirs, ours] : kReals) out.*ours = event.*theirs;
+  for (const auto& [theirs, ours] : kWholes) out.*ours = event.*theirs;
   return out;
 }
 
