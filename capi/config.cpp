@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <optional>
 
 #include "base/config.h"
 #include "capi/handles.h"

@@ -1,7 +1,5 @@
 #include "cache/names.h"
 
-#include <algorithm>
-
 #include "base/hash.h"
 
 namespace xc::cache {

@@ -27,7 +27,6 @@ Pruned prune(const Directory& directory, int64_t max_bytes) {
   const auto remove = [&](const Directory::File& file) {
     if (!directory.remove(file.name)) return false;
     ++out.removed;
-    out.removed_bytes += file.bytes;
     return true;
   };
   for (Directory::File& file : directory.list()) {

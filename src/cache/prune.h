@@ -15,8 +15,7 @@ namespace xc::cache {
 double keep_score(double worth_s, int64_t bytes, int64_t age_s);
 
 struct Pruned {
-  int64_t removed = 0;  ///< files
-  int64_t removed_bytes = 0;
+  int64_t removed = 0;     ///< files
   int64_t left_bytes = 0;  ///< of entries
 };
 /// Removes entries, those with the lowest score first, until at most `max_bytes` are left; and

@@ -3,7 +3,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 #include "base/error.h"
 #include "loop/typing.h"

@@ -1,6 +1,5 @@
 #include "loop/interpret.h"
 
-#include <bit>
 #include <unordered_map>
 
 #include "base/checked.h"

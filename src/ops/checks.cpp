@@ -2,8 +2,6 @@
 
 #include "ops/input_types.h"
 
-#include <algorithm>
-
 #include "ops/infer.h"
 
 namespace xc {

@@ -3,7 +3,6 @@
 // and NhwcFusedConv, whose images lie with their channels last; CDist, distances by a product.
 
 #include <array>
-#include <limits>
 #include <numeric>
 
 #include "ops/checks.h"

@@ -1,6 +1,5 @@
 #include "ops/registry.h"
 
-#include <algorithm>
 #include <map>
 
 #include "base/error.h"

@@ -2,8 +2,6 @@
 // byte makes room for a region that would save more. Plans change first; the memory is free when
 // the last run inside has left. A region that lost its code collects regret anew and may come back.
 
-#include <algorithm>
-
 #include "base/clock.h"
 #include "tier/tier.h"
 

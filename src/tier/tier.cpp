@@ -1,7 +1,6 @@
 #include "tier/tier.h"
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "base/clock.h"
 #include "plan/continues.h"

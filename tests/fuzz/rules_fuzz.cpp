@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace xc;
   RuleSet rules;
   try {
-    rules = load_rules({reinterpret_cast<const char*>(data), size});
+    rules.add({reinterpret_cast<const char*>(data), size});
   } catch (const Error& error) {
     if (error.status() != Status::kFormat) std::abort();
     return 0;

@@ -1,6 +1,5 @@
 #include "support/onnx_text.h"
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <protozero/varint.hpp>

@@ -1,7 +1,5 @@
 #include "formats/onnx/scope.h"
 
-#include <algorithm>
-
 #include "base/utf8.h"
 
 namespace xc::onnx {

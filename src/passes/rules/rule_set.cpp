@@ -1,7 +1,5 @@
 #include "passes/rules/rule_set.h"
 
-#include <algorithm>
-
 #include "passes/rules/rule_parser.h"
 
 namespace xc {
@@ -13,12 +11,6 @@ void RuleSet::add(std::string_view text, const OpLibrary* library) {
     rules_.push_back(std::move(rule));
   }
   notes_.insert(notes_.end(), parsed.notes.begin(), parsed.notes.end());
-}
-
-RuleSet load_rules(std::string_view text) {
-  RuleSet out;
-  out.add(text);
-  return out;
 }
 
 }  // namespace xc

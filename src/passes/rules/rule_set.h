@@ -28,8 +28,6 @@ class RuleSet {
   std::vector<std::string> notes_;
 };
 
-RuleSet load_rules(std::string_view text);
-
 /// All of *.rules, in order of file name.
 const RuleSet& builtin_rules();
 

@@ -12,9 +12,15 @@ using namespace xc;
 
 namespace {
 
+RuleSet rules_of(std::string_view text) {
+  RuleSet out;
+  out.add(text);
+  return out;
+}
+
 Error load_error(const std::string& text) {
   try {
-    load_rules(text);
+    rules_of(text);
   } catch (const Error& error) {
     return error;
   }
@@ -24,7 +30,7 @@ Error load_error(const std::string& text) {
 /// The operators of a graph after the rules of `text`, in order.
 std::string rewritten(const std::string& rules, const std::string& graph_text,
                       std::vector<std::string> disabled = {}) {
-  const RuleSet set = load_rules(rules);
+  const RuleSet set = rules_of(rules);
   PassOptions options;
   options.extra_rules = &set;
   options.verify_each = true;
@@ -96,8 +102,7 @@ TEST_CASE("passes/rules: size and nesting are bounded") {
 }
 
 TEST_CASE("passes/rules: a rule of an unknown operator is left out with a note") {
-  const RuleSet set =
-      load_rules("rule a: Relu(?x) => acme::Magic(?x)\nrule b: Relu(?x) => Abs(?x)");
+  const RuleSet set = rules_of("rule a: Relu(?x) => acme::Magic(?x)\nrule b: Relu(?x) => Abs(?x)");
   CHECK(set.rules().size() == 1);
   REQUIRE(set.notes().size() == 1);
   CHECK(set.notes()[0] == "rule a: no operator acme::Magic");
@@ -225,7 +230,7 @@ TEST_CASE("passes/rules: a user's rule comes first, may hide a built-in one, and
 }
 
 TEST_CASE("passes/rules: rules that undo each other end") {
-  const RuleSet set = load_rules("rule a: Relu(?x) => Abs(?x)\nrule b: Abs(?x) => Relu(?x)");
+  const RuleSet set = rules_of("rule a: Relu(?x) => Abs(?x)\nrule b: Abs(?x) => Relu(?x)");
   PassOptions options;
   options.extra_rules = &set;
   Graph graph = parse_graph(unary_chain("Relu(%x)", "Abs(%a)"));
