@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compiles and runs the code blocks of README.md, and of Python those of the binding's, so that what is shown
-there works.
+there works. Blocks of Python that import nothing are parts of a program, and left out.
 
     readme.py BUILD_DIR [c|python]     python needs the binding on PYTHONPATH
 """
@@ -25,7 +25,8 @@ def blocks(language: str, file: str) -> list[str]:
 
 
 def all_blocks(language: str) -> list[str]:
-    return [block for file in FILES[language] for block in blocks(language, file)]
+    found = [block for file in FILES[language] for block in blocks(language, file)]
+    return [block for block in found if language != "python" or block.startswith(("import ", "from "))]
 
 
 def run_c(build: Path) -> None:
