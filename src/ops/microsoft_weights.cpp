@@ -101,16 +101,15 @@ void unpack_row(const uint8_t* from, int64_t columns, uint8_t* to) {
     to[c] = static_cast<uint8_t>(unsigned{*from} >> i * kBits & kMask);
 }
 
-/// Rows of packed integers, the lowest bits first, each padded to whole bytes, as a tensor of
-/// [rows, columns], whose elements have a byte each.
-Tensor unpacked(const Tensor& bytes, int64_t bits, int64_t rows, int64_t columns) {
-  const Tensor dense = bytes.to_contiguous();
+/// Rows of packed integers, the lowest bits first, each padded to whole bytes, as elements of a
+/// byte each.
+void unpack(const Tensor& bytes, int64_t bits, int64_t rows, int64_t columns, std::byte* to) {
+  const Tensor dense = bytes.held(true).to_contiguous();
   const int64_t row_bytes = dense.count() / rows;
-  Tensor out(storage_of(bits), {rows, columns});
-  const auto unpack = bits == 2 ? unpack_row<2> : bits == 4 ? unpack_row<4> : unpack_row<8>;
+  const auto unpack_one = bits == 2 ? unpack_row<2> : bits == 4 ? unpack_row<4> : unpack_row<8>;
   for (int64_t r = 0; r < rows; ++r)
-    unpack(dense.as<uint8_t>() + r * row_bytes, columns, out.as<uint8_t>() + r * columns);
-  return out;
+    unpack_one(dense.as<uint8_t>() + r * row_bytes, columns,
+               reinterpret_cast<uint8_t*>(to) + r * columns);
 }
 
 /// The places along K in the order of their blocks; nullopt where a block has not its size.
@@ -127,14 +126,26 @@ std::optional<std::vector<int64_t>> places_by_block(const Tensor& blocks, const 
   return out;
 }
 
-/// A tensor of bytes [rows, columns] with its columns in this order.
-Tensor in_order(const Tensor& bytes, const std::vector<int64_t>& columns) {
-  const auto width = static_cast<int64_t>(columns.size());
-  Tensor out(bytes.dtype(), bytes.dims());
-  for (int64_t r = 0; r < out.count(); r += width)
-    for (int64_t c = 0; c < width; ++c)
-      out.as<uint8_t>()[r + c] = bytes.as<uint8_t>()[r + columns[static_cast<size_t>(c)]];
-  return out;
+/// Puts the columns of [rows, columns] into this order.
+void reorder(uint8_t* elements, int64_t rows, const std::vector<int64_t>& columns) {
+  std::vector<uint8_t> row(columns.size());
+  for (int64_t r = 0; r < rows; ++r, elements += row.size()) {
+    std::copy_n(elements, row.size(), row.begin());
+    for (size_t c = 0; c < row.size(); ++c) elements[c] = row[static_cast<size_t>(columns[c])];
+  }
+}
+
+/// The weights [N, K] with their columns in the order of `places`. Kernels pack them and look at
+/// them no more: made on demand.
+Tensor unpacked_weights(const Tensor& stored, const Packing& p,
+                        const std::optional<std::vector<int64_t>>& places) {
+  const auto fill = [stored, p, places](std::byte* bytes) {
+    unpack(stored, p.bits, p.n, p.k, bytes);
+    if (places) reorder(reinterpret_cast<uint8_t*>(bytes), p.n, *places);
+    stored.forget();
+  };
+  return Tensor(Buffer::make_on_demand(checked_mul(p.n, p.k), fill), 0, storage_of(p.bits),
+                {p.n, p.k});
 }
 
 /// The weights [N, K] as DequantizeLinear of what they are stored as; `places`: of its columns, as
@@ -143,16 +154,14 @@ ValueId dequantised_constant(Expansion& e, const Packing& p, DType working,
                              const std::optional<std::vector<int64_t>>& places) {
   Tensor zeros(storage_of(p.bits), {p.n, p.blocks()});
   if (e.has(kZeros)) {
-    zeros = unpacked(e.constant_input(kZeros), p.bits, p.n, p.blocks());
+    unpack(e.constant_input(kZeros), p.bits, p.n, p.blocks(), zeros.as<std::byte>());
   } else {
     std::fill_n(zeros.as<uint8_t>(), zeros.count(), static_cast<uint8_t>(1 << (p.bits - 1)));
   }
   const ValueId scales = e.add("Reshape", {e.in(kScales), e.ints({p.n, p.blocks()})});
-  Tensor weights = unpacked(e.constant_input(kB), p.bits, p.n, p.k);
-  if (places) weights = in_order(weights, *places);
   return e.add("DequantizeLinear",
-               {e.constant(std::move(weights)), e.cast(scales, e.dtype(kScales), working),
-                e.constant(std::move(zeros))},
+               {e.constant(unpacked_weights(e.constant_input(kB), p, places)),
+                e.cast(scales, e.dtype(kScales), working), e.constant(std::move(zeros))},
                {{"axis", int64_t{1}}, {"block_size", p.block}});
 }
 

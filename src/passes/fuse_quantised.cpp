@@ -249,10 +249,8 @@ struct Rewriter {
   /// b as [k, n].
   ValueId right(const Product& p) {
     if (!p.transposed) return p.b.bytes;
-    const Tensor& t = read.constant(p.b.bytes);
-    const Tensor turned(t.buffer(), t.byte_offset(), t.dtype(), {t.dims()[1], t.dims()[0]},
-                        {t.strides()[1], t.strides()[0]});
-    return patch.add_constant(graph.value(p.b.bytes).name + ".turned", turned.to_contiguous());
+    return patch.add_constant(graph.value(p.b.bytes).name + ".turned",
+                              turned_on_demand(read.constant(p.b.bytes)));
   }
 
   /// The bias as whole numbers of the sums' scale; nullopt where `quantum` is too fine for that, or

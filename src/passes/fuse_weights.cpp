@@ -18,12 +18,6 @@ struct Weights {
   int64_t block = 0;
 };
 
-Tensor turned(const Tensor& t) {
-  return Tensor(t.buffer(), t.byte_offset(), t.dtype(), {t.dims()[1], t.dims()[0]},
-                {t.strides()[1], t.strides()[0]})
-      .to_contiguous();
-}
-
 /// A tensor of 1 element, or of one per line of `axis`, as [rows, columns]: strides of 0 repeat.
 Tensor spread(const Tensor& t, size_t axis, int64_t rows, int64_t columns) {
   const int64_t stride = t.count() == 1 ? 0 : t.strides().empty() ? 0 : t.strides()[0];
@@ -70,9 +64,10 @@ std::optional<Weights> weights_at(const Graph& graph, ValueId value, bool transp
     return std::nullopt;
   }
   if (transposed) {
-    out.w = turned(out.w);
-    out.scale = turned(out.scale);
-    if (out.zero) out.zero = turned(out.zero);
+    // Kernels pack them and look at them no more.
+    out.w = turned_on_demand(out.w);
+    out.scale = turned_on_demand(out.scale);
+    if (out.zero) out.zero = turned_on_demand(out.zero);
   }
   return out;
 }
@@ -85,7 +80,7 @@ bool rounds_left(const Node& product, const Weights& weights) {
   if (product.attrs.get_int(kLeftInBytes.name, 0) == 0 || weights.block % kWhole != 0 ||
       std::min(weights.block, weights.w.dims()[0]) > kLongestBlock)
     return false;
-  const Tensor scales = weights.scale.to_contiguous();
+  const Tensor scales = weights.scale.held().to_contiguous();
   const auto* scale = scales.as<float>();
   return std::all_of(scale, scale + scales.count(), [](float s) {
     return s == 0 || (std::fabs(s) >= kLeastRounded && std::fabs(s) <= kMostRounded);

@@ -306,6 +306,19 @@ void copy_elements(const TensorView& from, const TensorView& to) {
                  });
 }
 
+Tensor turned_on_demand(const Tensor& matrix) {
+  XC_CHECK(matrix.rank() == 2 && !holds_objects(matrix.dtype()));
+  const Dims dims{matrix.dims()[1], matrix.dims()[0]};
+  const auto fill = [matrix, dims](std::byte* bytes) {
+    const Tensor from = matrix.held(true);
+    const Dims from_strides{from.strides()[1], from.strides()[0]}, to_strides{dims[1], 1};
+    copy_elements({from.data(), from.dtype(), dims, from_strides},
+                  {bytes, from.dtype(), dims, to_strides});
+    from.forget();
+  };
+  return Tensor(Buffer::make_on_demand(matrix.byte_size(), fill), 0, matrix.dtype(), dims);
+}
+
 double load_double(const void* data, DType dtype, int64_t i) {
   switch (dtype) {
     case DType::kF32:

@@ -158,6 +158,9 @@ void for_each_index(std::span<const int64_t> dims,
                     const std::vector<std::span<const int64_t>>& strides,
                     const std::function<void(int64_t, const int64_t*)>& body);
 
+/// A matrix with its axes swapped, in row-major memory that is made on demand (Buffer).
+Tensor turned_on_demand(const Tensor& matrix);
+
 /// Copies elements between views of equal dims and dtype, any strides.
 void copy_elements(const TensorView& from, const TensorView& to);
 

@@ -36,6 +36,7 @@ class BlockMatMulBound final : public BoundKernel {
   BlockMatMulBound(const StepSpec& spec, const BindContext& context,
                    std::shared_ptr<const PanelWeights> panels)
       : output_(spec.inputs.size()), panels_(std::move(panels)) {
+    unread = kInPanels;
     p_ = panel_problem(context);
     if (spec.attrs().get_int(kLeftInBytes.name, 0) != 0) round_left();
     parts_ = ceil_div(panels_->count, kPartPanels);

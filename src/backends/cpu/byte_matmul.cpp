@@ -59,6 +59,7 @@ class ByteMatMulBound final : public BoundKernel {
         fns_(fns),
         p_(panel_problem(context)),
         rounded_(p_.batches * p_.m, p_.k, weights_->blocks()) {
+    unread = kInPanels;
     parts_ = ceil_div(weights_->count, kPartPanels);
     // Rows are split for threads that parts of the columns leave without work.
     if (p_.batches * parts_ < 4 * spec.threads)

@@ -36,7 +36,7 @@ PanelWeights::PanelWeights(const StepSpec& spec, Layout layout)
     : layout_(layout),
       four_bits_(has_four_bits(spec.inputs[kW].dtype)),
       block_(spec.attrs().get_int("block_size", 1)) {
-  const Tensor w = spec.inputs[kW].constant.to_contiguous();
+  const Tensor w = spec.inputs[kW].constant.held(true).to_contiguous();
   k = w.dims()[0];
   n = w.dims()[1];
   count = ceil_div(n, kPanelColumns);
@@ -98,9 +98,9 @@ void PanelWeights::put_row(uint8_t* panel, int64_t d, const uint8_t* from, int64
 }
 
 void PanelWeights::add_lines(const StepSpec& spec, unsigned shift) {
-  const Tensor scale = spec.inputs[kScale].constant.to_contiguous();
+  const Tensor scale = spec.inputs[kScale].constant.held().to_contiguous();
   const Tensor zero = spec.inputs.size() > kZero && spec.inputs[kZero].present()
-                          ? spec.inputs[kZero].constant.to_contiguous()
+                          ? spec.inputs[kZero].constant.held(true).to_contiguous()
                           : Tensor();
   const auto lines = static_cast<size_t>(checked_mul(count * blocks_, kPanelColumns));
   const bool bytes = layout_ == Layout::kGroups;

@@ -48,6 +48,8 @@ class PanelWeights {
   std::vector<uint8_t> zero_bytes_;  ///< of Layout::kGroups
 };
 
+/// The operands that are in PanelWeights: BoundKernel::unread.
+constexpr uint32_t kInPanels = 1u << 1 | 1u << 2 | 1u << 3;
 /// What every kernel of xc::DequantizedMatMul asks of a step: constant weights, no post-ops.
 Verdict takes_panels(const StepSpec& spec);
 /// The step's product, its leading dims made rows where they can be.

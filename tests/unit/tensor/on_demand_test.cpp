@@ -56,6 +56,31 @@ TEST_CASE("tensor/on demand: made once for threads that ask at once") {
   CHECK(fills == 1);
 }
 
+TEST_CASE("tensor/on demand: a matrix with its axes swapped, of elements that are made themselves") {
+  int fills = 0;
+  const auto source = Buffer::make_on_demand(6, [&](std::byte* to) {
+    ++fills;
+    for (int i = 0; i < 6; ++i) to[i] = static_cast<std::byte>(i);
+  });
+  const Tensor turned = turned_on_demand(Tensor(source, 0, DType::kU4, {2, 3}));
+  CHECK(fills == 0);
+  CHECK(turned.dims() == Dims{3, 2});
+  CHECK(turned.contiguous());
+  std::weak_ptr<Buffer> made;
+  {
+    const Tensor held = turned.held(true);
+    const auto* x = held.as<uint8_t>();
+    CHECK(std::vector<int>(x, x + 6) == std::vector<int>{0, 3, 1, 4, 2, 5});
+    made = held.buffer();
+  }
+  CHECK(made.expired());
+  CHECK(fills == 1);
+  // A column of another matrix.
+  const Tensor wide = Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3});
+  const Tensor column(wide.buffer(), 4, DType::kF32, {2, 1}, {3, 1});
+  CHECK(turned_on_demand(column).held().to_doubles() == std::vector<double>{2, 5});
+}
+
 TEST_CASE("tensor/forget: whole pages of a mapping leave memory and come back as they were") {
   const int64_t page = ::sysconf(_SC_PAGESIZE), bytes = 4 * page;
   const int file = ::memfd_create("xc", MFD_CLOEXEC);
