@@ -211,8 +211,8 @@ class Driver {
     value.elements.reset();  // sizes of a run: that they fit is not known yet
   }
 
-  /// Inferred dims win over declared ones, which exporters often get wrong. A declared rank is
-  /// taken where none can be inferred. Dtypes, and ranks of graph outputs, must agree.
+  /// Inferred dims win over declared ones, which exporters often get wrong, those of graph outputs
+  /// included. A declared rank is taken where none can be inferred. Dtypes must agree.
   void check_declared(const Graph& graph, const Value& value, const Type& declared,
                       Type& inferred) {
     if (inferred.kind != declared.kind || inferred.dtype != declared.dtype)
@@ -228,10 +228,6 @@ class Driver {
     // Behind an If exporters declare what its other branch gives; bodies are inferred repeatedly.
     const Node& node = graph.node(value.producer);
     if (&graph != &root_ || node.op->control_flow || agree(*declared.dims, *inferred.dims)) return;
-    if (graph.is_output(node.outputs[value.output_index]) &&
-        declared.dims->size() != inferred.dims->size())
-      fail(Status::kInvalidModel, "graph output '{}' is declared as {}, inferred is {}", value.name,
-           declared.text(), inferred.text());
     if (warn_ && ++warnings_ <= kMostWarnings)
       warn_(fmt::format("{}: '{}' is declared as {}, inferred is {}, which counts", place(node),
                         value.name, declared.text(), inferred.text()));

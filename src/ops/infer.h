@@ -11,9 +11,9 @@
 namespace xc {
 
 /// Symbolic inference over the whole graph in order, subgraphs included. Sets Value::type and
-/// Value::elements. A declared dtype must be the inferred one, and so must the rank of an output;
-/// of other dims the inferred ones count, and `warn` is told. Errors carry the node. Values whose
-/// size only a run can tell get fresh symbols ("u0", "u1", ...).
+/// Value::elements. A declared dtype must be the inferred one; of rank and dims the inferred ones
+/// count, and `warn` is told. Errors carry the node. Values whose size only a run can tell get
+/// fresh symbols ("u0", "u1", ...).
 void infer_types(Graph& graph, const std::function<void(const std::string&)>& warn = {});
 /// The same for a graph whose inputs have got other types: what was inferred from the old ones is
 /// forgotten.
