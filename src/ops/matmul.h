@@ -15,7 +15,7 @@ inline constexpr TypeSet kMatMulTypes =
 
 /// Of MatMul whose right side is small integers in blocks along the contracted axis: as many
 /// elements of a row of operand 0 may be rounded to 8 bits together (rounded_blocks.h). Of
-/// xc::DequantizedMatMul: they are.
+/// xc::DequantizedMatMul: they are. Of LSTM with such weights: those of x and of its state.
 inline const AttrSpec kLeftInBytes{"left_in_bytes", AttrKind::kInt, false, 0, 1};
 
 /// Dims of the product of inputs a and b; checks that the inner dims agree.

@@ -1,11 +1,12 @@
 // DynamicQuantizeLSTM of com.microsoft: LSTM with weights of 8 bits. Here they are dequantised,
-// once where they are constant, and all else is in f32; onnxruntime also rounds the inputs of a
-// step's products to 8 bits.
+// once where they are constant; the kernel finds the bytes again. onnxruntime also rounds the
+// inputs of a step's products to 8 bits: what is left lets a kernel do so (kLeftInBytes).
 
 #include <array>
 
 #include "ops/checks.h"
 #include "ops/expansion.h"
+#include "ops/matmul.h"
 #include "ops/microsoft.h"
 #include "ops/recurrent.h"
 #include "ops/registry.h"
@@ -90,7 +91,8 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
                               node.inputs.begin() + static_cast<std::ptrdiff_t>(kScales));
   for (size_t i : {kWeights, kRecurrence}) inputs[i] = dequantised(e, i);
   while (inputs.back() == kNone) inputs.pop_back();
-  const Attrs& attrs = node.attrs;
+  Attrs attrs = node.attrs;
+  attrs.set(std::string(kLeftInBytes.name), int64_t{1});
   return e.add("LSTM", std::move(inputs), static_cast<uint32_t>(node.outputs.size()),
                {attrs.entries().begin(), attrs.entries().end()});
 }

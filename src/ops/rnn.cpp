@@ -1,6 +1,7 @@
 // LSTM, GRU and RNN. Equations and gate orders as in the ONNX standard: LSTM i, o, f, c; GRU z, r,
 // h.
 
+#include "ops/matmul.h"
 #include "ops/recurrent.h"
 #include "ops/registry.h"
 
@@ -107,6 +108,7 @@ void register_rnn(OpList& ops) {
   lstm.max_inputs = 8;
   lstm.max_outputs = 3;
   lstm.attrs.push_back({"input_forget", AttrKind::kInt, false, 0, 1});
+  lstm.attrs.push_back(kLeftInBytes);
   ops.push_back(std::move(lstm));
 
   OpDef gru = recurrent("GRU", infer_gru, reference_gru);

@@ -2,7 +2,12 @@
 
 #include <cmath>
 
+#include "backends/cpu/vector/byte_product_fn.h"
 #include "backends/step_harness.h"
+#include "base/checked.h"
+#include "base/cpu_info.h"
+#include "ops/matmul.h"
+#include "ops/rounded_blocks.h"
 
 namespace xc {
 namespace {
@@ -263,6 +268,142 @@ TEST_CASE("backends/recurrent: chosen functions have the same bits for any numbe
       CHECK(difference(got[i], want[i], {5e-5, 5e-5}) == "");
       CHECK(same_bits(got[i], first[i]));
     }
+  }
+}
+
+/// A layer over both directions whose weights are integers of 8 bits times a scale per row: more
+/// than caches near the core hold.
+Problem of_bytes(Generator& g, std::string_view op, int64_t units, int64_t batch, int64_t time,
+                 bool per_row) {
+  Problem p = both_directions(g, op, batch, time, units);
+  for (const size_t i : {1, 2}) {
+    Tensor& w = p.inputs[i];
+    const int64_t rows = w.dims()[1], k = w.dims()[2];
+    const double most = i == 1 ? 0.3 : 0.5 / std::sqrt(static_cast<double>(units));
+    for (int64_t row = 0; row < 2 * rows; ++row) {
+      const double part = per_row ? 1 + static_cast<double>(row % 7) / 8 : 2;
+      const auto scale = static_cast<float>(most / (127 * part));
+      float* const weights = w.as<float>() + row * k;
+      for (int64_t j = 0; j < k; ++j) {
+        const float code = std::nearbyint(weights[j] * static_cast<float>(120 / most));
+        weights[j] = (row == 3 ? 0 : code) * scale;
+      }
+    }
+  }
+  return p;
+}
+
+/// Units of a layer whose R exceeds half of the second-level cache.
+int64_t many_units(std::string_view op) {
+  const double gates = op == "LSTM" ? 4 : op == "GRU" ? 3 : 1;
+  const double cache = static_cast<double>(cpu_info().l2_bytes);
+  return static_cast<int64_t>(std::sqrt(cache / 2 / 4 / gates)) + 21;
+}
+
+TEST_CASE("backends/recurrent: weights that are bytes and a scale per row stay so") {
+  Generator g(71);
+  for (const char* op : {"LSTM", "GRU", "RNN"})
+    for (const int64_t batch : {1, 3, 13}) {
+      INFO(op << " of " << batch);
+      Problem p = of_bytes(g, op, many_units(op), batch, 3, batch != 3);
+      if (batch == 3 && p.op->name == "GRU") p.attrs.set("linear_before_reset", int64_t{1});
+      check_row("xc.recurrent", p, {2e-5, 2e-5});
+      check_threads("xc.recurrent", p);
+      const auto& row = find_row("xc.recurrent", op);
+      const std::vector<Tensor> narrow = run_row(row, p);
+      if (cpu_info().isa < Isa::kAvx2) continue;
+      // Weights that are packed in the run are floats; so are all in strict numerics, and where one
+      // is no such product.
+      Problem wide = p;
+      wide.constant = {false, false, false, true};
+      const std::vector<Tensor> floats = run_row(row, wide);
+      CHECK(!same_bits(narrow[0], floats[0]));
+      RunOptions strict;
+      strict.numerics = Numerics::kStrict;
+      CHECK(same_bits(run_row(row, p, strict)[0], floats[0]));
+      p.inputs[2] = p.inputs[2].clone();
+      p.inputs[2].as<float>()[5] = 0.0123457f;
+      wide.inputs[2] = p.inputs[2];
+      CHECK(same_bits(run_row(row, p)[0], run_row(row, wide)[0]));
+    }
+}
+
+/// h after each step and sample of an LSTM over one direction whose products' left sides are
+/// rounded to bytes, row by row.
+std::vector<double> rounded_lstm(const Problem& p) {
+  const Dims x = p.inputs[0].dims();
+  const int64_t time = x[0], batch = x[1], input = x[2], units = p.inputs[2].dims()[2];
+  const auto sigmoid = [](double v) { return 1 / (1 + std::exp(-v)); };
+  const auto rounded = [](std::vector<float> row) {
+    round_blocks(row.data(), std::ssize(row), std::ssize(row));
+    return row;
+  };
+  const auto dot = [](const std::vector<float>& a, const float* b) {
+    double sum = 0;
+    for (const float v : a) sum += static_cast<double>(v) * static_cast<double>(*b++);
+    return sum;
+  };
+  std::vector<double> out(static_cast<size_t>(time * batch * units));
+  for (int64_t n = 0; n < batch; ++n) {
+    std::vector<float> h(static_cast<size_t>(units));
+    std::vector<double> c(h.size());
+    for (int64_t t = 0; t < time; ++t) {
+      const float* const from = p.inputs[0].as<float>() + (t * batch + n) * input;
+      const std::vector<float> xs = rounded({from, from + input}), hs = rounded(h);
+      for (int64_t j = 0; j < units; ++j) {
+        const auto gate = [&](int64_t which) {
+          const int64_t row = which * units + j;
+          return static_cast<double>(p.inputs[3].as<float>()[row]) +
+                 static_cast<double>(p.inputs[3].as<float>()[4 * units + row]) +
+                 dot(xs, p.inputs[1].as<float>() + row * input) +
+                 dot(hs, p.inputs[2].as<float>() + row * units);
+        };
+        double& cell = c[static_cast<size_t>(j)];
+        cell = sigmoid(gate(2)) * cell + sigmoid(gate(0)) * std::tanh(gate(3));
+        const double y = sigmoid(gate(1)) * std::tanh(cell);
+        h[static_cast<size_t>(j)] = static_cast<float>(y);
+        out[static_cast<size_t>((t * batch + n) * units + j)] = y;
+      }
+    }
+  }
+  return out;
+}
+
+TEST_CASE("backends/recurrent: rows are rounded to bytes where the model lets them be") {
+  Generator g(72);
+  if (!cpu::byte_fns(cpu_info(), false)) return;
+  const int64_t many = align_up(many_units("LSTM"), 64);
+  // Units that fill panels, and such that gates share one; more rows than are rounded at a time.
+  for (const auto& [units, batch] :
+       {std::pair{many, int64_t{1}}, {many, 5}, {many + 11, 1}, {many + 11, 15}}) {
+    INFO(units << " units of " << batch);
+    Problem p = of_bytes(g, "LSTM", units, batch, 3, true);
+    p.attrs.set(std::string(kLeftInBytes.name), int64_t{1});
+    check_threads("xc.recurrent", p);
+    check_row("xc.recurrent", p, {2e-2, 2e-2});
+    // One way, from nothing. A row with an element beyond what is rounded stays as it is.
+    p.attrs.set("direction", std::string("forward"));
+    p.inputs.resize(4);
+    for (const size_t i : {1, 2, 3}) {
+      Dims dims = p.inputs[i].dims();
+      dims[0] = 1;
+      const Tensor first(DType::kF32, dims);
+      std::copy_n(p.inputs[i].as<float>(), first.count(), first.as<float>());
+      p.inputs[i] = first;
+    }
+    p.inputs[0].as<float>()[batch * 6 + 2] = 1e30f;
+    const std::vector<double> want = rounded_lstm(p);
+    const auto& row = find_row("xc.recurrent", "LSTM");
+    RunOptions strict;
+    strict.numerics = Numerics::kStrict;
+    const Tensor got = run_row(row, p)[0], exact = run_row(row, p, strict)[0];
+    double off = 0, rounding = 0;
+    for (size_t i = 0; i < want.size(); ++i) {
+      off = std::max(off, std::abs(static_cast<double>(got.as<float>()[i]) - want[i]));
+      rounding = std::max(rounding, std::abs(static_cast<double>(exact.as<float>()[i]) - want[i]));
+    }
+    CHECK(off < 2e-5);
+    CHECK(rounding > 1e-4);
   }
 }
 

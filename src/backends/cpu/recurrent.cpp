@@ -6,20 +6,32 @@
 // of the weights stays in its core's cache; directions, and samples where there are many, are
 // apart.
 //
+// Constant weights that are integers of 8 bits times a scale per row, as quantisers leave them
+// behind a DequantizeLinear, are kept as such, where they are more than the nearest caches hold: a
+// quarter of the bytes, widened in registers. Sums are those of the floats, but for rounding. Where
+// the model lets the products' other side be rounded to 8 bits (kLeftInBytes) and the processor
+// multiplies such bytes, x and h are, row by row (ops/rounded_blocks.h).
+//
 // (oneDNN's recurrent primitives want layouts of their own for dims that change, and create their
 // code per length; this kernel is bound for any length at no cost.)
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <mutex>
 
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/own_product.h"
+#include "backends/cpu/vector/byte_product_fn.h"
 #include "backends/cpu/vector/cells_fn.h"
 #include "base/team.h"
+#include "ops/matmul.h"
 #include "ops/recurrent.h"
+#include "ops/rounded_blocks.h"
 
 namespace xc::cpu {
 namespace {
@@ -80,7 +92,8 @@ constexpr int64_t kSpanBytes = 1 << 20;  ///< of pre-activations computed at a t
 /// Multiply-adds that a thread has in a phase at least: meeting the others costs as much as some
 /// thousands.
 constexpr int64_t kPartWork = 32 << 10;
-constexpr int64_t kGroupSamples = 8;  ///< that are worth a thread of their own
+constexpr int64_t kLeastRoundedBytes = 32 << 10;  ///< of R as floats: products by bytes pay
+constexpr int64_t kGroupSamples = 8;              ///< that are worth a thread of their own
 
 enum Input { kX, kW, kR, kB, kLengths, kH0, kC0, kP };
 
@@ -91,7 +104,7 @@ class GatePanels {
   struct Piece {
     int64_t first, gates;                           ///< gates
     int64_t each;                                   ///< units in a panel
-    int64_t at;                                     ///< floats
+    int64_t at;                                     ///< elements
     int64_t panel() const { return gates * each; }  ///< columns
   };
   GatePanels(int64_t gates, int64_t units, int64_t k) : gates_(gates), units_(units), k_(k) {
@@ -103,7 +116,7 @@ class GatePanels {
       first += count;
     }
   }
-  int64_t floats() const { return floats_; }
+  int64_t floats() const { return floats_; }  ///< or bytes
   const std::vector<Piece>& pieces() const { return pieces_; }
   /// Units between which the work can be divided.
   int64_t grain() const { return gates_ == 1 ? 32 : pieces_[0].each; }
@@ -123,13 +136,90 @@ class GatePanels {
   std::vector<Piece> pieces_;
 };
 
+/// Splits rows of k weights into integers of 8 bits, in `codes`, and a scale each; whether their
+/// values are such products, as quantisers leave them. A scale is the largest one that does it.
+bool split_rows(const float* weights, int64_t rows, int64_t k, float* codes, float* scales) {
+  for (int64_t row = 0; row < rows; ++row, weights += k, codes += k) {
+    float most = 0;
+    for (int64_t i = 0; i < k; ++i) most = std::max(most, std::abs(weights[i]));
+    // Of a weight: each factor, their product and the scale's quotient are rounded once.
+    constexpr float kRounded = 0x1p-22f;
+    const auto splits = [&](float scale) {
+      for (int64_t i = 0; i < k; ++i) {
+        codes[i] = std::nearbyint(weights[i] / scale);
+        const bool fits = codes[i] >= -128 && codes[i] <= 127;
+        if (!fits || !(std::abs(codes[i] * scale - weights[i]) <= kRounded * std::abs(weights[i])))
+          return false;
+      }
+      return true;
+    };
+    int64_t largest = 1;  // code
+    scales[row] = most;
+    if (most == 0) {
+      scales[row] = 1;
+      std::fill_n(codes, k, 0.0f);
+      continue;
+    }
+    if (!std::isfinite(most) || most < 128 * std::numeric_limits<float>::min()) return false;
+    while (!splits(scales[row])) {
+      if (++largest > 128) return false;
+      scales[row] = most / static_cast<float>(largest);
+    }
+  }
+  return true;
+}
+
+/// How a matrix [columns, k] of bytes is packed for ByteFns: BytePanels of 64 columns, in one
+/// block.
+struct RoundedPanels {
+  int64_t columns, k;
+  RoundedPanels(int64_t columns, int64_t k) : columns(columns), k(k) {}
+  int64_t block() const { return align_up(k, group_rows(false)); }
+  int64_t panel_bytes() const { return block() * kPanelColumns; }
+  int64_t count() const { return ceil_div(columns, kPanelColumns); }
+  int64_t bytes() const { return count() * panel_bytes(); }
+  static constexpr uint8_t kZero = 128;
+  void pack(const float* codes, uint8_t* to) const {
+    std::memset(to, kZero, static_cast<size_t>(bytes()));
+    for (int64_t j = 0; j < columns; ++j)
+      for (int64_t d = 0; d < k; ++d)
+        to[j / kPanelColumns * panel_bytes() + d / 4 * kGroupBytes + j % kPanelColumns * 4 +
+           d % 4] = static_cast<uint8_t>(codes[j * k + d] + kZero);
+  }
+};
+/// Of every panel.
+constexpr auto kRoundedZeros = [] {
+  std::array<uint8_t, kPanelColumns> zeros{};
+  zeros.fill(RoundedPanels::kZero);
+  return zeros;
+}();
+
 /// W and R of a layer; packed once where they are constant.
 struct LayerPanels {
   GatePanels input, state;
   std::shared_ptr<const Buffer> buffer;  ///< null: packed at each run
+  /// Of bytes: per direction those of W's rows, then those of R's. Empty: of floats.
+  std::vector<float> scales;
+  const ByteFns* rounds = nullptr;  ///< the bytes are RoundedPanels'
+  RoundedPanels rounded_input, rounded_state;
   LayerPanels(int64_t gates, int64_t units, int64_t inputs)
-      : input(gates, units, inputs), state(gates, units, units) {}
+      : input(gates, units, inputs),
+        state(gates, units, units),
+        rounded_input(gates * units, inputs),
+        rounded_state(gates * units, units) {}
   int64_t floats() const { return input.floats() + state.floats(); }  ///< of a direction
+  int64_t element_bytes() const { return scales.empty() ? 4 : 1; }
+  const RoundedPanels& rounded(bool of_state) const {
+    return of_state ? rounded_state : rounded_input;
+  }
+  /// Of a direction's W and R, as packed.
+  int64_t bytes() const {
+    return rounds ? rounded_input.bytes() + rounded_state.bytes() : floats() * element_bytes();
+  }
+  /// Units between which the work can be divided.
+  int64_t grain() const { return rounds ? kPanelColumns : state.grain(); }
+  /// Scales of a matrix of a direction: whole panels.
+  int64_t scale_count() const { return align_up(rounded_state.columns, kPanelColumns); }
   void pack(const float* w, const float* r, float* to) const {
     input.pack(w, to);
     state.pack(r, to + input.floats());
@@ -178,6 +268,8 @@ class RecurrentBound final : public BoundKernel {
     x_time_ = staged_ ? batch_ * input_ : xs[0];
     x_sample_ = staged_ ? input_ : xs[1];
     scratch_bytes = staged_ ? floats(span_ * batch_ * input_) : 0;
+    rounded_at_ = scratch_bytes;
+    if (panels_->rounds) scratch_bytes += rounded_scratch().bytes;
     carve(nullptr, 0, &direction_bytes_);
     shared_bytes = dirs_ * (direction_bytes_ + groups_ * Team::bytes(parts_));
     tasks = dirs_ * groups_ * parts_;
@@ -205,7 +297,7 @@ class RecurrentBound final : public BoundKernel {
       const int64_t d = task / parts_ / groups_, group = task / parts_ % groups_;
       const Memory m = memory(args, d);
       const auto share = [&](int64_t part) {
-        const int64_t grain = panels_->state.grain(), grains = ceil_div(units_, grain);
+        const int64_t grain = panels_->grain(), grains = ceil_div(units_, grain);
         return Share{args,
                      m,
                      d,
@@ -283,7 +375,8 @@ class RecurrentBound final : public BoundKernel {
   void divide(int64_t threads) {
     threads = threads / dirs_;
     const int64_t work = batch_ * width_ * units_ / halves_;
-    parts_ = std::min({threads, ceil_div(units_, panels_->state.grain()), work / kPartWork});
+    parts_ = std::min({threads, ceil_div(units_, panels_->grain()), work / kPartWork});
+    if (panels_->rounds && units_ % kPanelColumns != 0) parts_ = 1;  // gates share panels
     parts_ = std::max<int64_t>(1, parts_);
     groups_ = std::max<int64_t>(1, std::min(threads / parts_, batch_ / kGroupSamples));
   }
@@ -316,11 +409,10 @@ class RecurrentBound final : public BoundKernel {
     return static_cast<std::byte*>(args.shared) + dirs_ * direction_bytes_ +
            (d * groups_ + group) * Team::bytes(parts_);
   }
-  /// W of a direction, then R.
-  const float* panels(const Share& s) const {
-    return panels_->buffer
-               ? reinterpret_cast<const float*>(panels_->buffer->data()) + s.d * panels_->floats()
-               : s.m.panels;
+  /// From an element on of the direction's panels: W's, then R's.
+  const void* panels_at(const Share& s, int64_t at) const {
+    if (!panels_->buffer) return s.m.panels + at;
+    return panels_->buffer->data() + (s.d * panels_->floats() + at) * panels_->element_bytes();
   }
   const CellForm& form(const Share& s) const { return forms_[static_cast<size_t>(s.d)]; }
   /// Weights of the state [dirs, 3 * units] for the share's units; null where there are none.
@@ -368,14 +460,17 @@ class RecurrentBound final : public BoundKernel {
     }
   }
 
-  /// y = start + x M^T for gates [first, last) of the share's units; p says all that is alike for
-  /// them.
-  void multiply(const Share& s, const GatePanels& matrix, const float* panels, int64_t first,
-                int64_t last, GateProduct p) const {
+  /// y = start + x M^T, M being W or R, for gates [first, last) of the share's units; p says all
+  /// that is alike for them.
+  void multiply(const Share& s, bool state, int64_t first, int64_t last, GateProduct p) const {
+    if (panels_->rounds) return multiply_rounded(s, state, p);
+    const GatePanels& matrix = state ? panels_->state : panels_->input;
+    const int64_t begin = state ? panels_->input.floats() : 0;
     for (const GatePanels::Piece& piece : matrix.pieces()) {
       if (piece.first < first || piece.first >= last) continue;
       GateProduct one = p;
-      one.panels = panels + piece.at;
+      one.panels = panels_at(s, begin + piece.at);
+      if (!panels_->scales.empty()) one.scales = scales_of(s, state) + piece.first * units_;
       one.gates = piece.gates;
       one.each = piece.each;
       one.units = units_;
@@ -387,10 +482,102 @@ class RecurrentBound final : public BoundKernel {
     }
   }
 
+  const float* scales_of(const Share& s, bool state) const {
+    return panels_->scales.data() + (s.d * 2 + (state ? 1 : 0)) * panels_->scale_count();
+  }
+
+  /// Rows that are rounded before the panels are read, and what is kept of them.
+  static constexpr int64_t kRoundedRows = 32;
+  struct RoundedScratch {
+    int64_t row_bytes, scales_at, sums_at, tile_at, bytes;
+  };
+  RoundedScratch rounded_scratch() const {
+    RoundedScratch out{};
+    out.row_bytes = align_up(std::max(units_, input_), 64);
+    out.scales_at = kRoundedRows * out.row_bytes;
+    out.sums_at = out.scales_at + kRoundedRows * 4;
+    out.tile_at = out.sums_at + kRoundedRows * 4;
+    out.bytes = out.tile_at + kBlockRows * kPanelColumns * 4;
+    return out;
+  }
+
+  /// The same, all gates, by rows rounded to bytes.
+  void multiply_rounded(const Share& s, bool state, const GateProduct& p) const {
+    const RoundedScratch at = rounded_scratch();
+    auto* const scratch = static_cast<std::byte*>(s.args.scratch) + rounded_at_;
+    auto* const bytes = reinterpret_cast<int8_t*>(scratch);
+    auto* const scales = reinterpret_cast<float*>(scratch + at.scales_at);
+    auto* const sums = reinterpret_cast<float*>(scratch + at.sums_at);
+    std::array<bool, kRoundedRows> whole{};
+    for (int64_t row = 0; row < p.rows; row += kRoundedRows) {
+      const int64_t count = std::min(kRoundedRows, p.rows - row);
+      GateProduct rows = p;
+      rows.rows = count;
+      rows.x += row * p.x_row;
+      rows.start += row * p.start_row;
+      rows.y += row * p.y_row;
+      for (int64_t r = 0; r < count; ++r)
+        whole[static_cast<size_t>(r)] = panels_->rounds->round(
+            rows.x + r * p.x_row, p.k, p.k, bytes + r * at.row_bytes, scales + r, sums + r);
+      const ByteRows rounded{bytes, at.row_bytes, scales, sums, 1, count};
+      auto* const tile = reinterpret_cast<float*>(scratch + at.tile_at);
+      if (s.u0 == 0 && s.u1 == units_) {
+        multiply_columns(s, state, rows, rounded, whole, 0, width_, tile);
+        continue;
+      }
+      for (int64_t gate = 0; gate < width_; gate += units_)
+        multiply_columns(s, state, rows, rounded, whole, gate + s.u0, gate + s.u1, tile);
+    }
+  }
+  /// Columns [begin, end), which begin with a panel, of some rows.
+  void multiply_columns(const Share& s, bool state, const GateProduct& p, const ByteRows& rounded,
+                        const std::array<bool, kRoundedRows>& whole, int64_t begin, int64_t end,
+                        float* tile) const {
+    const RoundedPanels& matrix = panels_->rounded(state);
+    const auto* const data = reinterpret_cast<const uint8_t*>(panels_->buffer->data()) +
+                             s.d * panels_->bytes() + (state ? panels_->rounded_input.bytes() : 0);
+    for (int64_t column = begin; column < end; column += kPanelColumns) {
+      const BytePanel panel{data + column / kPanelColumns * matrix.panel_bytes(),
+                            false,
+                            p.k,
+                            matrix.block(),
+                            scales_of(s, state) + column,
+                            kRoundedZeros.data()};
+      const int64_t columns = std::min(kPanelColumns, end - column);
+      for (int64_t r = 0, count = 0; r < p.rows; r += count) {
+        count = 1;
+        if (whole[static_cast<size_t>(r)]) {
+          while (count < std::min(kBlockRows, p.rows - r) && whole[static_cast<size_t>(r + count)])
+            ++count;
+          panels_->rounds->multiply(panel,
+                                    {rounded.data + r * rounded.row, rounded.row,
+                                     rounded.scales + r, rounded.sums + r, 1, count},
+                                    tile, kPanelColumns);
+        } else {
+          multiply_as_given(p.x + r * p.x_row, panel, tile);
+        }
+        for (int64_t i = 0; i < count; ++i) {
+          const float* const start = p.start + (r + i) * p.start_row + column;
+          float* const y = p.y + (r + i) * p.y_row + column;
+          for (int64_t j = 0; j < columns; ++j) y[j] = start[j] + tile[i * kPanelColumns + j];
+        }
+      }
+    }
+  }
+  /// A row that is not rounded.
+  static void multiply_as_given(const float* x, const BytePanel& panel, float* y) {
+    std::fill_n(y, kPanelColumns, 0.0f);
+    for (int64_t d = 0; d < panel.k; ++d)
+      for (int64_t j = 0; j < kPanelColumns; ++j)
+        y[j] += x[d] * (static_cast<float>(panel.data[d / 4 * kGroupBytes + 4 * j + d % 4] -
+                                           RoundedPanels::kZero) *
+                        panel.scales[j]);
+  }
+
   /// y[n] = start[n] + R h[n] for gates [first, last).
   void recur(const Share& s, int64_t step, const float* h, const float* start, int64_t start_row,
              float* y, int64_t first, int64_t last) const {
-    multiply(s, panels_->state, panels(s) + panels_->input.floats(), first, last,
+    multiply(s, true, first, last,
              {.x = h + s.n0 * units_,
               .x_row = units_,
               .rows = s.n1 - s.n0,
@@ -422,7 +609,7 @@ class RecurrentBound final : public BoundKernel {
     const bool together =
         samples == batch_ && (batch_ == 1 || steps == 1 || x_time_ == batch_ * x_sample_);
     for (int64_t t = 0; t < (together ? 1 : steps); ++t)
-      multiply(s, panels_->input, panels(s), 0, gates_of(cell_),
+      multiply(s, false, 0, gates_of(cell_),
                {.x = x + t * x_time_ + s.n0 * x_sample_,
                 .x_row = batch_ > 1 ? x_sample_ : x_time_,
                 .rows = together ? steps * batch_ : samples,
@@ -511,6 +698,7 @@ class RecurrentBound final : public BoundKernel {
   int64_t x_time_ = 0, x_sample_ = 0;  ///< as it is read
   bool reverse_ = false, batch_first_ = false, linear_ = false, lengths_ = false, staged_ = false;
   CopyPlan stage_, last_stage_;  ///< of a whole span, of what the last one has
+  int64_t rounded_at_ = 0;       ///< in scratch: RoundedScratch
   int64_t direction_bytes_ = 0;
 };
 
@@ -542,14 +730,63 @@ class RecurrentKernel final : public Kernel {
  private:
   std::shared_ptr<const LayerPanels> pack() const {
     const Tensor w = spec_.inputs[kW].constant.held(), r = spec_.inputs[kR].constant.held();
-    const int64_t width = r.dims()[1], units = r.dims()[2], inputs = w.dims()[2];
+    const int64_t dirs = r.dims()[0], width = r.dims()[1], units = r.dims()[2];
+    const int64_t inputs = w.dims()[2];
     auto out = std::make_shared<LayerPanels>(gates_of(cell_of(*spec_.op)), units, inputs);
-    const auto buffer = Buffer::allocate(r.dims()[0] * out->floats() * 4);
-    for (int64_t d = 0; d < r.dims()[0]; ++d)
+    if (spec_.numerics != Numerics::kStrict && pack_bytes(*out, w, r)) return out;
+    const auto buffer = Buffer::allocate(dirs * out->floats() * 4);
+    for (int64_t d = 0; d < dirs; ++d)
       out->pack(w.as<float>() + d * width * inputs, r.as<float>() + d * width * units,
                 reinterpret_cast<float*>(buffer->data()) + d * out->floats());
     out->buffer = buffer;
     return out;
+  }
+
+  /// Packs weights that are integers of 8 bits and a scale per row as such: a step of one sample
+  /// takes as long as reading R does.
+  bool pack_bytes(LayerPanels& out, const Tensor& w, const Tensor& r) const {
+    const int64_t dirs = r.dims()[0], width = r.dims()[1];
+    const int64_t inputs = w.dims()[2], units = r.dims()[2];
+    const int64_t float_bytes = out.state.floats() * 4;
+    // A step of few units spends its time on functions; what the caches near the core hold is read
+    // faster than bytes are widened.
+    if (spec_.op->name == "LSTM" && spec_.attrs().get_int(kLeftInBytes.name, 0) != 0 &&
+        float_bytes > kLeastRoundedBytes && std::max(inputs, units) <= kLongestBlock)
+      out.rounds = byte_fns(cpu_info(), false);
+    const bool widened =
+        cell_fns(cpu_info().isa).takes_bytes && float_bytes > cpu_info().l2_bytes / 2;
+    if (!out.rounds && !widened) return false;
+    std::vector<float> scales(static_cast<size_t>(dirs * 2 * out.scale_count()), 0.0f);
+    std::vector<float> codes(static_cast<size_t>(width * std::max(inputs, units)));
+    std::vector<float> panels(
+        static_cast<size_t>(std::max(out.input.floats(), out.state.floats())));
+    const int64_t bytes = out.rounds ? out.bytes() : out.floats();
+    const auto buffer = Buffer::allocate(dirs * bytes);
+    auto* to = reinterpret_cast<uint8_t*>(buffer->data());
+    float* scale = scales.data();
+    for (int64_t d = 0; d < dirs; ++d)
+      for (const bool state : {false, true}) {
+        const Tensor& matrix = state ? r : w;
+        const int64_t k = matrix.dims()[2];
+        if (!split_rows(matrix.as<float>() + d * width * k, width, k, codes.data(), scale)) {
+          out.rounds = nullptr;
+          return false;
+        }
+        scale += out.scale_count();
+        if (out.rounds) {
+          out.rounded(state).pack(codes.data(), to);
+          to += out.rounded(state).bytes();
+          continue;
+        }
+        const GatePanels& form = state ? out.state : out.input;
+        form.pack(codes.data(), panels.data());
+        to = std::transform(panels.data(), panels.data() + form.floats(), to, [](float code) {
+          return static_cast<uint8_t>(static_cast<int8_t>(code));
+        });
+      }
+    out.scales = std::move(scales);
+    out.buffer = buffer;
+    return true;
   }
 
   StepSpec spec_;

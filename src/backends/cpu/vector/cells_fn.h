@@ -25,11 +25,13 @@ constexpr int64_t gate_columns_together(Isa isa, int64_t panel) {
 /// = `each`, of panel_units, P = gates * U and c = gate_columns_together(isa, P), element (k, g, u)
 /// of w is panels[u / U * P * K + (j / c * K + k) * c + j % c], j = g * U + u % U; panels are
 /// whole. Within start and y gates are `units` apart. `first` is a multiple of U (of 32 for one
-/// gate). x is dense along a row. The order of the sums depends on nothing but K.
+/// gate). x is dense along a row. The order of the sums depends on nothing but K. Where `scales` is
+/// given (as start is, for one row), panels are of int8_t and the sum is multiplied by it.
 struct GateProduct {
   const float* x = nullptr;
   int64_t x_row = 0, rows = 0, k = 0;
-  const float* panels = nullptr;
+  const void* panels = nullptr;
+  const float* scales = nullptr;
   int64_t gates = 0, each = 0, units = 0, first = 0, end = 0;
   const float* start = nullptr;
   int64_t start_row = 0;  ///< 0: the same for all
@@ -89,6 +91,7 @@ struct CellFns {
   CellSteps usual;   ///< of a CellForm as it is made, without peepholes
   CellSteps chosen;  ///< of any
   void (*product)(const GateProduct& p);
+  bool takes_bytes = false;  ///< in panels
 };
 const CellFns& cell_fns(Isa isa);
 
