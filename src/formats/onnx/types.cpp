@@ -1,5 +1,6 @@
 #include "formats/onnx/types.h"
 
+#include <algorithm>
 #include <protozero/pbf_writer.hpp>
 
 #include "base/utf8.h"
@@ -8,6 +9,16 @@ namespace xc::onnx {
 namespace {
 
 constexpr int kMaxTypeDepth = 8;
+
+/// Exporters write "?", "-1" or "None" for any size, on axes whose sizes differ.
+bool names_a_size(std::string_view parameter) {
+  const auto of_a_name = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+           static_cast<unsigned char>(c) >= 128;
+  };
+  return parameter != "-1" && parameter != "None" &&
+         std::any_of(parameter.begin(), parameter.end(), of_a_name);
+}
 
 struct TypeDecoder {
   const Source& source;
@@ -49,8 +60,8 @@ struct TypeDecoder {
       if (number && *number < -1)
         fail(Status::kInvalidModel, "'{}' has dimension {}", printable(value_name), *number);
       const std::string axis_name = value_name + "_d" + std::to_string(dims.size());
-      dims.push_back(Dim::symbol(symbol_name(parameter.empty() ? std::string_view(axis_name)
-                                                               : std::string_view(parameter))));
+      dims.push_back(Dim::symbol(symbol_name(
+          names_a_size(parameter) ? std::string_view(parameter) : std::string_view(axis_name))));
     }
     return dims;
   }

@@ -12,8 +12,8 @@ namespace xc::onnx {
 /// The DType of a TensorProto.DataType; fails with kInvalidModel for numbers that name no type.
 DType dtype_from_onnx(int64_t data_type);
 
-/// Decodes a TypeProto. Dims without a number become symbols: their dim_param, or
-/// `<value>_d<axis>`.
+/// Decodes a TypeProto. Dims without a number become symbols: their dim_param, where it is a name,
+/// or `<value>_d<axis>`.
 Type decode_type(const Source& source, Bytes body, const std::string& value_name);
 
 /// The encoded TypeProto of a type.

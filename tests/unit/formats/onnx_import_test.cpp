@@ -152,6 +152,20 @@ TEST_CASE("formats/onnx: nodes are sorted, names become symbols") {
   CHECK(g.value(g.inputs[0]).type.text() == "f32[2, x_1_d1]");
 }
 
+TEST_CASE("formats/onnx: placeholders for any size are no names of sizes") {
+  // paddle2onnx declares images as [-1, 3, "?", "?"], older converters of Keras as "None".
+  for (const std::string any : {"?", "-1", "None", "*"}) {
+    CAPTURE(any);
+    const std::string dim = "dim { dim_param: \"" + any + "\" } ";
+    const Graph g = load_text(
+        "ir_version: 8 opset_import { version: 17 } graph { name: \"g\" input { name: \"x\" "
+        "type { tensor_type { elem_type: 1 shape { dim { dim_value: -1 } dim { dim_value: 3 } " +
+        dim + dim +
+        "} } } } node { op_type: \"Relu\" input: \"x\" output: \"y\" } output { name: \"y\" } }");
+    CHECK(g.value(g.inputs[0]).type.text() == "f32[x_d0, 3, x_d2, x_d3]");
+  }
+}
+
 TEST_CASE("formats/onnx: constants in all their forms, inputs and repeated values as outputs") {
   const Graph g = load("constants");
   CHECK(g.order().empty());
