@@ -223,9 +223,11 @@ void infer_stft(InferContext& c) {
   check_dtype(c, 1, kIndices);
   require_same_dtype(c, 2);
   check_dtype(c, 3, kIndices);
-  require_rank(c, 0, 3);
   const SymDims& signal = c.dims(0);
-  const Dim parts = components(c, signal);
+  // A real signal may come without the axis of the components, as onnxruntime takes it.
+  const bool bare = signal.size() == 2;
+  if (!bare) require_rank(c, 0, 3);
+  const Dim parts = bare ? Dim(1) : components(c, signal);
   const bool onesided = c.attrs().get_int("onesided", 1) != 0;
   if (onesided && parts == Dim(2)) c.error("a one-sided transform of complex input");
   Dim length = signal[1];
@@ -263,8 +265,8 @@ void reference_stft(const ReferenceContext& c) {
     for (int64_t k = 0; k < length; ++k) {
       const int64_t offset = at[0] * x.strides[0] + (at[1] * step + k) * x.strides[1];
       const double weight = window.empty() ? 1 : window[static_cast<size_t>(k)];
-      const double imaginary =
-          x.dims[2] == 2 ? load_double(x.data, x.dtype, offset + x.strides[2]) : 0;
+      const bool complex = x.dims.size() == 3 && x.dims[2] == 2;
+      const double imaginary = complex ? load_double(x.data, x.dtype, offset + x.strides[2]) : 0;
       line[static_cast<size_t>(k)] =
           Complex(load_double(x.data, x.dtype, offset), imaginary) * weight;
     }
@@ -283,7 +285,9 @@ std::vector<ValueId> expand_stft(const Graph& graph, const Node& node, Patch& pa
   Expansion e(graph, node, patch);
   const auto& dims = e.type(0).dims;
   const auto step = known_scalar(e, 1);
-  if (!dims || dims->size() != 3 || !(dims->back() == Dim(1)) || !step || *step < 1) return {};
+  if (!dims || !step || *step < 1) return {};
+  const bool bare = dims->size() == 2;
+  if (!bare && !(dims->back() == Dim(1))) return {};
   if ((e.has(2) && !e.constant_input(2)) || (e.has(3) && !known_scalar(e, 3))) return {};
   if (!e.has(2) && !e.has(3)) return {};
   const int64_t length = e.has(3) ? *known_scalar(e, 3) : e.constant_input(2).count();
@@ -301,7 +305,8 @@ std::vector<ValueId> expand_stft(const Graph& graph, const Node& node, Patch& pa
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t k = 0; k < length; ++k)
       weights.as<float>()[r * length + k] = matrix.as<float>()[k * rows + r];
-  const ValueId signal = e.transposed(e.widened(0), {0, 2, 1});
+  const ValueId signal = bare ? e.add("Unsqueeze", {e.widened(0), e.ints({1})})
+                              : e.transposed(e.widened(0), {0, 2, 1});
   const ValueId frames =
       e.add("Conv", {signal, e.constant(weights)}, {{"strides", std::vector<int64_t>{*step}}});
   return {

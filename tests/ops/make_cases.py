@@ -439,6 +439,9 @@ def signal() -> None:
     f.case("STFT", [x, s(3), w], expect=spectrum(np.fft.rfft(frames(6, 3) * w)))
     f.case("STFT", [x, s(4), None, s(8)], expect=spectrum(np.fft.fft(frames(8, 4))), onesided=0)
     f.case("STFT", [x, s(5), w, s(6)], expect=spectrum(np.fft.rfft(frames(6, 5) * w)))
+    bare = x[..., 0]  # as onnxruntime takes real signals, too
+    f.case("STFT", [bare, s(3), w], expect=spectrum(np.fft.rfft(frames(6, 3) * w)))
+    f.case("STFT", [bare, s(4), None, s(8)], expect=spectrum(np.fft.fft(frames(8, 4))), onesided=0)
     for op, window in (("HannWindow", np.hanning), ("BlackmanWindow", np.blackman)):
         f.case(op, [s(9)], expect=window(9).astype(F32), periodic=0)
         f.case(op, [s(8)], expect=window(9)[:-1].astype(F32))
