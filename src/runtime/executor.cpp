@@ -357,6 +357,11 @@ void Executor::set_dynamic(const Bound& bound, uint32_t v, Tensor tensor, void**
          name(value.dtype));
   // Dims the plan knows must hold: later steps were bound for them.
   if (value.rank_known) {
+    // Exporters confuse a scalar with a vector of one element in what a body declares: there the
+    // declared rank is believed.
+    if (tensor.rank() != static_cast<int64_t>(value.dims.size()) && tensor.count() == 1)
+      tensor =
+          Tensor(tensor.buffer(), tensor.byte_offset(), tensor.dtype(), Dims(value.dims.size(), 1));
     if (tensor.rank() != static_cast<int64_t>(value.dims.size()))
       fail(Status::kInvalidModel, "result has dims {}, the model declares {}",
            to_text(tensor.dims()), to_text(value.dims));

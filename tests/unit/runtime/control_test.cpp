@@ -98,6 +98,25 @@ TEST_CASE("runtime/control: what no iteration stacked has the dims that the mode
   CHECK(run(*session, {Tensor::scalar<int64_t>(0), axes, x})[0].dims() == Dims{0, 3});
 }
 
+TEST_CASE("runtime/control: one element may be declared as a scalar, or of any rank") {
+  // Converters of PaddlePaddle declare states of loops as scalars that are vectors of one element.
+  for (const auto& [declared, dims] : {std::pair{"f32[]", Dims{}}, {"f32[1, 1, 1]", {1, 1, 1}}}) {
+    const std::string text = fmt::format(R"(graph g(%x: f32[n], %k: i64[r]) -> (%y) {{
+  %any = Reshape(%x, %k)
+  %one: {} = Exp(%any)
+  %y = Neg(%one)
+}})",
+                                         declared);
+    auto session = session_of(text.c_str());
+    for (const std::vector<int64_t>& shape : {std::vector<int64_t>{}, {1}, {1, 1}}) {
+      const Tensor y = run(*session, {Tensor::of<float>({0}), Tensor::of<int64_t>(shape)})[0];
+      CHECK(y.dims() == dims);
+      CHECK(y.to_doubles() == std::vector<double>{-1});
+    }
+    CHECK_THROWS_AS(run(*session, {Tensor::of<float>({0, 0}), Tensor::of<int64_t>({2})}), Error);
+  }
+}
+
 TEST_CASE("runtime/control: sizes that only values tell reach the steps behind them") {
   auto session = session_of(R"(graph g(%x: f32[n]) -> (%y, %count) {
   const %zero: f32[] = 0
