@@ -59,7 +59,8 @@ nb::list options() {
 
 }  // namespace
 
-NB_MODULE(_core, module) {
+// Its function of initialisation, under a name that no import asks for, is called below.
+NB_MODULE(_core_in_main, module) {
   xc_python::import_numpy();
   // What is alive when the interpreter ends is the program's affair: sys.stderr is not ours.
   nb::set_leak_warnings(false);
@@ -107,4 +108,15 @@ NB_MODULE(_core, module) {
 
   module.def("options", &options);
   module.def("runtime_version", [] { return std::string(xc_runtime_version()); });
+}
+
+/// nanobind's types are those of one interpreter. An import into another one, though it fails, would
+/// take them from the first, whose sessions then refuse every call.
+extern "C" NB_EXPORT PyObject* PyInit__core() {
+  if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+    PyErr_SetString(PyExc_ImportError,
+                    "xc works in the main interpreter alone: use threads or processes instead");
+    return nullptr;
+  }
+  return PyInit__core_in_main();
 }

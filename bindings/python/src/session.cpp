@@ -335,9 +335,20 @@ std::vector<std::vector<int64_t>> Session::dims_of(nb::handle shapes,
                                                    std::vector<xc_shape>& views) const {
   std::vector<std::vector<int64_t>> dims(inputs_.size());
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    PyObject* shape = PyObject_GetItem(shapes.ptr(), inputs_[i].key.ptr());
-    if (!shape) nb::raise_python_error();
-    for (nb::handle dim : nb::steal(shape)) dims[i].push_back(dim_of(dim, inputs_[i].name));
+    const nb::object shape = nb::steal(PyObject_GetItem(shapes.ptr(), inputs_[i].key.ptr()));
+    if (!shape) {
+      if (PyErr_ExceptionMatches(PyExc_KeyError))
+        refuse(PyExc_KeyError, "shapes: no dims of input " + inputs_[i].name);
+      if (PyErr_ExceptionMatches(PyExc_TypeError))
+        refuse(PyExc_TypeError, std::string("shapes is a dict of the dims of each input, not ") +
+                                    Py_TYPE(shapes.ptr())->tp_name);
+      nb::raise_python_error();
+    }
+    const nb::object iterator = nb::steal(PyObject_GetIter(shape.ptr()));
+    if (!iterator)
+      refuse(PyExc_TypeError, "shapes: input " + inputs_[i].name + ": dims are a list of ints, not " +
+                                  Py_TYPE(shape.ptr())->tp_name);
+    for (nb::handle dim : shape) dims[i].push_back(dim_of(dim, inputs_[i].name));
     views.push_back({dims[i].data(), static_cast<uint32_t>(dims[i].size()), 0});
   }
   return dims;

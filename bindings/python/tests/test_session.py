@@ -341,6 +341,9 @@ def test_options(monkeypatch):
         (lambda s: s.explain({"x": ["a", 2]}), TypeError, "input x: a dim is an int, not str"),
         (lambda s: s.explain({"x": [2.5, 2]}), TypeError, "input x: a dim is an int, not float"),
         (lambda s: s.warm_up({"x": [1 << 70, 2]}), ValueError, "input x: a dim does not fit into 64 bits"),
+        (lambda s: s.warm_up({}), KeyError, "shapes: no dims of input x"),
+        (lambda s: s.explain([(2, 2)]), TypeError, "shapes is a dict of the dims of each input, not list"),
+        (lambda s: s.explain({"x": 2}), TypeError, "input x: dims are a list of ints, not int"),
         (lambda s: s.run({"\ud800": X}), ValueError, "the name of an input holds a surrogate"),
         (lambda s: s.run({"x\0y": X}), ValueError, "the name of an input holds a null character"),
         (lambda s: xc.Session(AFFINE, jit="off\ud800"), ValueError, "option jit holds a surrogate"),
@@ -619,6 +622,27 @@ def test_exit_with_a_live_session():
         [sys.executable, "-c", code], check=True, timeout=60, capture_output=True, text=True
     )
     assert done.stdout + done.stderr == ""
+
+
+def test_other_interpreters_of_the_process_are_refused():
+    """An import into a subinterpreter fails, and the sessions of the main one run on."""
+    code = (
+        "try: import _interpreters as interpreters\n"
+        "except ImportError: import _xxsubinterpreters as interpreters\n"
+        "import numpy as np, xc\n"
+        f"s = xc.Session({AFFINE!r}, threads=1, jit='off')\n"
+        "x = np.ones((3, 2), np.float32)\n"
+        "want = s.run([x])[1].tolist()\n"
+        "other = interpreters.create()\n"
+        "try: print(interpreters.run_string(other, 'import xc._core'))\n"
+        "except Exception as error: print(error)\n"
+        "assert s.run([x])[1].tolist() == want\n"
+        "interpreters.destroy(other)\n"
+        "assert s.run([x])[1].tolist() == want\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "ImportError" in done.stdout
 
 
 def test_stub_names_what_the_module_has():
