@@ -29,8 +29,10 @@ bool is_nonzero(const TensorView& x, int64_t offset) {
 
 int64_t count_nonzero(const TensorView& x) {
   int64_t n = 0;
-  if (contains(kNumbers | kBools, x.dtype))
-    dispatch_number(x.dtype, [&]<class T>() {
+  // Bools as bytes: what the host gives may hold others than 0 and 1, which a bool may not.
+  const DType type = x.dtype == DType::kBool ? DType::kU8 : x.dtype;
+  if (contains(kNumbers, type))
+    dispatch_number(type, [&]<class T>() {
       const T* data = x.as<T>();
       for_each_offset<1>(x.dims, {x.strides}, [&](const auto& at) {
         n += static_cast<ComputeOf<T>>(data[at[0]]) != ComputeOf<T>{};
@@ -62,6 +64,7 @@ void reference_non_zero(const ReferenceContext& c) {
       y.as<int64_t>()[static_cast<int64_t>(i) * y.strides[0] + column * y.strides[1]] = at[i];
     ++column;
   });
+  if (column != y.dims[1]) fail(Status::kRange, "fewer elements than inferred");
 }
 
 // ---- Compress -----------------------------------------------------------------------------------

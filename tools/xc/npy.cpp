@@ -191,6 +191,8 @@ Array parse_npy(std::string_view bytes, const std::string& name) {
     for (int64_t i = 0; i < count; ++i)
       std::memcpy(out.data.data() + i * descr.bytes, source(i), static_cast<size_t>(descr.bytes));
   }
+  if (descr.dtype == XC_DTYPE_BOOL)  // 0 or 1, as a model wants them and numpy reads any byte
+    for (std::byte& value : out.data) value = std::byte{value != std::byte{0}};
   if (descr.swap) {
     const int64_t unit = descr.kind == 'c' ? descr.bytes / 2 : descr.bytes;
     for (auto at = out.data.begin(); at != out.data.end(); at += unit) std::reverse(at, at + unit);

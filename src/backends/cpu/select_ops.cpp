@@ -70,7 +70,8 @@ void non_zero(const SimpleContext& c) {
   const size_t rank = x.dims.size();
   const int64_t columns = y.dims[1], step = y.strides[1];
   int64_t column = 0;
-  dispatch_number(x.dtype, [&]<class T>() {
+  // Bools as bytes: what the host gives may hold others than 0 and 1, which a bool may not.
+  dispatch_number(x.dtype == DType::kBool ? DType::kU8 : x.dtype, [&]<class T>() {
     const auto set = [](T v) { return static_cast<ComputeOf<T>>(v) != ComputeOf<T>{}; };
     const T* from = c.input<T>(0);
     auto* to = c.output<int64_t>();

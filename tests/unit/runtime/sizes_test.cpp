@@ -45,6 +45,28 @@ TEST_CASE("runtime/sizes: a shape that is an input must hold as many elements") 
   CHECK(status_of(*session, {kSix, shape({6, 0})}) == Status::kInvalidArgument);  // 6 times 3
 }
 
+// The C interface says 0 or 1, and a file or a cast of the host's may hold more: true all the same.
+TEST_CASE("runtime/sizes: bools of any byte but 0 are counted once") {
+  Tensor x(DType::kBool, {2, 4});
+  const uint8_t bytes[] = {0, 255, 1, 2, 0, 128, 0, 0};
+  std::copy(std::begin(bytes), std::end(bytes), x.as<uint8_t>());
+  for (const int64_t kernels : {0, 1}) {  // the fastest, the reference's
+    Config config;
+    config.kernels = kernels;
+    for (const JitMode mode : {JitMode::kOff, JitMode::kSync}) {
+      config.jit = static_cast<int64_t>(mode);
+      auto session = testing::session_of(
+          "graph g(%x: bool[n, m]) -> (%y, %z) {\n const %w: bool[2, 2] = [true, false, false, "
+          "true]\n %y = NonZero(%x)\n %z = NonZero(%w) }",
+          config);
+      const auto got = run(*session, {x});
+      CHECK(got[0].dims() == Dims{2, 4});
+      CHECK(got[0].to_int64s() == std::vector<int64_t>{0, 0, 0, 1, 1, 2, 3, 1});
+      CHECK(got[1].to_int64s() == std::vector<int64_t>{0, 1, 0, 1});
+    }
+  }
+}
+
 TEST_CASE("runtime/sizes: a shape is read through its strides") {
   auto session = session_of("graph g(%x: f32[2, m], %s: i64[2]) -> (%y) { %y = Reshape(%x, %s) }");
   const Tensor numbers = Tensor::of<int64_t>({3, 6, 2, 1, 6});
