@@ -154,11 +154,30 @@ class Exporter {
     int64_t& opset = opsets_[std::string(op.domain)];
     opset = std::max<int64_t>(opset, version ? version->since : 1);
 
+    // Absent ones at the end, which graphs leave out, stand where the standard wants a number of
+    // values; what takes more than it knows (a bias that a pass found room for) is this library's.
+    const auto padding = [&](size_t count, int least, int most, std::string_view what) {
+      const auto n = static_cast<int64_t>(count);
+      if (most >= 0 && n > most)
+        fail(Status::kUnsupported, "{} with {} {} has no form in ONNX: write .xcg instead", name, n,
+             what);
+      return std::max<int64_t>(least - n, 0);
+    };
+    const size_t inputs = node.inputs.size() - node.capture_count;
+    int64_t absent_inputs = 0, absent_outputs = 0;
+    if (version)
+      located(fmt::format("node '{}' ({})", node.name, name), [&] {
+        absent_inputs = padding(inputs, version->min_inputs, version->max_inputs, "inputs");
+        absent_outputs =
+            padding(node.outputs.size(), version->min_outputs, version->max_outputs, "outputs");
+      });
+
     std::string out;
     Writer w(out);
-    for (size_t i = 0; i + node.capture_count < node.inputs.size(); ++i)
-      w.add_string(1, names[node.inputs[i]]);
+    for (size_t i = 0; i < inputs; ++i) w.add_string(1, names[node.inputs[i]]);
+    for (int64_t i = 0; i < absent_inputs; ++i) w.add_string(1, "");
     for (const ValueId id : node.outputs) w.add_string(2, names[id]);
+    for (int64_t i = 0; i < absent_outputs; ++i) w.add_string(2, "");
     if (!node.name.empty()) w.add_string(3, node.name);
     w.add_string(4, name.data(), name.size());
     if (!op.domain.empty()) w.add_string(7, op.domain.data(), op.domain.size());

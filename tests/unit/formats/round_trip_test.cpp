@@ -5,6 +5,7 @@
 #include "formats/xcg/xcg.h"
 #include "ir/fingerprint.h"
 #include "ir/text.h"
+#include "ops/infer.h"
 #include "unit/formats/model_text.h"
 
 using namespace xc;
@@ -55,6 +56,34 @@ TEST_CASE("formats: ONNX to .xcg to ONNX is the same graph") {
     const Graph second = load_bytes(serialize_model(first, Format::kXcg));
     const Graph third = load_bytes(serialize_model(second, Format::kOnnx));
     CHECK(fingerprint(first) == fingerprint(third));
+  }
+}
+
+TEST_CASE("formats/onnx: as many values as the standard has") {
+  // Absent ones at the end are written where readers count.
+  Graph few = parse_graph(R"(graph g(%x: f32[s, b, 2], %w: i8[1, 2, 12], %r: i8[1, 3, 12],
+    %ws: f32[1], %wz: i8[1], %rs: f32[1]) -> (%y) {
+  %y = com.microsoft::DynamicQuantizeLSTM(%x, %w, %r, _, _, _, _, _, %ws, %wz, %rs) {hidden_size = 3}
+})");
+  infer_types(few);
+  CHECK(fingerprint(load_bytes(serialize_model(few, Format::kOnnx))) == fingerprint(few));
+  // A pass that knows a kernel with a bias has no name for it in ONNX.
+  Graph many = parse_graph(R"(graph g(%x: i8[n, 3]) -> (%y) {
+  const %s: f32[] = 0.25
+  const %zero: i8[] = 0
+  const %w: i8[3, 2] = [1, 4, -2, -5, 3, 6]
+  const %bias: i32[2] = [8, -20]
+  %y = QLinearMatMul(%x, %s, %zero, %w, %s, %zero, %s, %zero, %bias)
+})");
+  infer_types(many);
+  CHECK(fingerprint(load_bytes(serialize_model(many, Format::kXcg))) == fingerprint(many));
+  try {
+    serialize_model(many, Format::kOnnx);
+    FAIL_CHECK("a product with a bias was written as one without");
+  } catch (const Error& error) {
+    CHECK(error.status() == Status::kUnsupported);
+    CHECK(error.where().find("QLinearMatMul") != std::string::npos);
+    CHECK(error.message().find("9 inputs") != std::string::npos);
   }
 }
 
