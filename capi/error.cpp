@@ -1,13 +1,17 @@
 // xc/error.h, xc/status.h, and the way from an exception to them.
 
 #include <exception>
+#include <limits>
 #include <new>
 #include <stdexcept>
 
+#include "base/utf8.h"
 #include "capi/handles.h"
 
 namespace xc::capi {
 namespace {
+
+constexpr size_t kWhole = std::numeric_limits<size_t>::max();
 
 /// Made at compile time of the process's data, so that it exists when no memory does.
 struct OutOfMemory : xc_error {
@@ -29,12 +33,14 @@ xc_status deliver(xc_error** out_error, Status status, std::string_view message,
   try {
     auto error = std::make_unique<xc_error>();
     error->status = code;
-    error->message = message;
-    error->where = where;
+    // Names of a model, and what functions of the host say, may hold anything; an error is one
+    // line.
+    error->message = printable(message, kWhole);
+    error->where = printable(where, kWhole);
     error->text = status_name(status);
     error->text += ": ";
-    if (!where.empty()) error->text.append(where).append(": ");
-    error->text += message;
+    if (!where.empty()) error->text.append(error->where).append(": ");
+    error->text += error->message;
     *out_error = error.release();
     return code;
   } catch (...) {

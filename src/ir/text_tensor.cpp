@@ -281,8 +281,12 @@ Tensor parse_elements(TextCursor& in, DType dtype, const Dims& dims, int64_t& bu
   if (dtype == DType::kUndefined) in.error("a tensor needs an element type");
   if (in.peek() == '<') in.error("elided elements cannot be read back");
   const size_t start = in.position();
-  const int64_t count = element_count(dims);
-  const int64_t bytes = checked_mul(count, element_size(dtype));
+  const auto [count, bytes] =
+      located([&] { return in.place(start); },
+              [&] {
+                const int64_t elements = element_count(dims);
+                return std::pair(elements, checked_mul(elements, element_size(dtype)));
+              });
   if (bytes > budget) in.error("tensors of more than {} bytes in one text", kMaxParsedBytes);
   budget -= bytes;
   if (dims.empty()) {

@@ -33,6 +33,9 @@ static void statuses(void) {
   for (code = XC_OK; code <= XC_INTERNAL + 1; ++code) CHECK(*xc_status_advice(code));
 }
 
+static const char* const kOddName =
+    "graph g(%\"a\\n\\x1b[2J\") -> (%y) { %y = Relu(%\"a\\n\\x1b[2J\") }";
+
 static void errors(void) {
   xc_error* error = NULL;
   xc_graph* graph = NULL;
@@ -49,6 +52,14 @@ static void errors(void) {
   CHECK_CONTAINS(xc_error_text(error), xc_status_name(xc_error_status(error)));
   CHECK_CONTAINS(xc_error_text(error), xc_error_where(error));
   CHECK_CONTAINS(xc_error_text(error), xc_error_message(error));
+  xc_error_destroy(error);
+  error = NULL;
+  /* One line of text, whatever names hold. */
+  CHECK(xc_graph_load_bytes(kOddName, strlen(kOddName), NULL, &graph, &error) == XC_INVALID_MODEL);
+  CHECK_CONTAINS(xc_error_text(error), "a\\x0a\\x1b[2J");
+  CHECK(strpbrk(xc_error_text(error), "\n\033") == NULL);
+  CHECK(strpbrk(xc_error_message(error), "\n\033") == NULL);
+  CHECK(strpbrk(xc_error_where(error), "\n\033") == NULL);
   xc_error_destroy(error);
   /* Nobody has to ask for the detail. */
   CHECK_CODE(XC_INVALID_ARGUMENT, xc_graph_load_bytes(NULL, 4, NULL, &graph, NULL));
