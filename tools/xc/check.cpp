@@ -35,10 +35,14 @@ class Tolerances {
   Tolerance of(const std::string& output) const {
     Tolerance out;
     if (table_.is_object() && table_.contains(output) && table_[output].is_object()) {
-      out.rtol = table_[output].value("rtol", out.rtol);
-      out.atol = table_[output].value("atol", out.atol);
-      if (!(out.rtol >= 0) || !(out.atol >= 0))
-        fail(XC_FORMAT, "meta.json: the tolerance of {} is negative", output);
+      for (const auto& [key, number] :
+           {std::pair("rtol", &out.rtol), std::pair("atol", &out.atol)}) {
+        const auto found = table_[output].find(key);
+        if (found == table_[output].end()) continue;
+        *number = found->is_number() ? found->get<double>() : -1;
+        if (!(*number >= 0))
+          fail(XC_FORMAT, "meta.json: the {} of {} is no number from 0", key, output);
+      }
     }
     if (rtol_ >= 0) out.rtol = rtol_;
     if (atol_ >= 0) out.atol = atol_;

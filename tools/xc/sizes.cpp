@@ -37,6 +37,7 @@ Stream parse_stream(const std::string& text) {
 std::vector<int64_t> sizes_of(const Stream& stream, int calls) {
   std::mt19937_64 generator(7);
   std::uniform_int_distribution<int64_t> any(stream.low, stream.high);
+  const int64_t steps = std::max(1, calls - 1), range = stream.high - stream.low;
   std::vector<int64_t> out;
   for (int i = 0; i < calls; ++i) {
     if (stream.kind == "constant")
@@ -48,7 +49,7 @@ std::vector<int64_t> sizes_of(const Stream& stream, int calls) {
     else if (stream.kind == "alternating")
       out.push_back(i % 2 ? stream.high : stream.low);
     else
-      out.push_back(stream.low + i * (stream.high - stream.low) / std::max(1, calls - 1));
+      out.push_back(stream.low + range / steps * i + range % steps * i / steps);
   }
   return out;
 }
