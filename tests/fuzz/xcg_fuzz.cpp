@@ -1,5 +1,8 @@
-// The .xcg reader. A mutator seldom keeps the magic and the length right, so an input without them
-// is taken as a JSON header and completed.
+// The .xcg reader. A mutator seldom keeps the magic and the lengths right, so an input without them
+// is taken as a JSON header and completed: with a blob of zeros, as many as the header says, else
+// the reader looks no further than at that number.
+#include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -11,6 +14,18 @@
 
 namespace {
 
+/// More than any seed has.
+constexpr std::size_t kMostBlobBytes = std::size_t{1} << 16;
+
+std::size_t blob_bytes(std::string_view header) {
+  constexpr std::string_view kKey = "\"blob_bytes\":";
+  std::size_t bytes = 0;
+  const std::size_t at = header.find(kKey);
+  if (at != header.npos)
+    std::from_chars(header.data() + at + kKey.size(), header.data() + header.size(), bytes);
+  return std::min(bytes, kMostBlobBytes);
+}
+
 std::string completed(std::string_view input) {
   using namespace xc::xcg;
   if (input.starts_with(kMagic)) return std::string(input);
@@ -19,7 +34,7 @@ std::string completed(std::string_view input) {
   const std::uint64_t length = header.size();
   std::string out(kMagic);
   out.append(reinterpret_cast<const char*>(&length), sizeof(length));
-  return out + header + std::string(256, '\0');
+  return out + header + std::string(blob_bytes(input), '\0');
 }
 
 }  // namespace
