@@ -7,6 +7,7 @@
 // The input of a crash is left in `crash-xc_fuzz_NAME` beside the executable: every input is
 // written there before it runs.
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -16,6 +17,8 @@
 #include <iterator>
 #include <random>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
@@ -34,6 +37,41 @@ Bytes read_file(const std::filesystem::path& path) {
 
 std::size_t below(Random& random, std::size_t bound) {
   return bound == 0 ? 0 : static_cast<std::size_t>(random() % bound);
+}
+
+bool is_word(std::uint8_t c) {
+  return std::isalnum(c) || c == '_';
+}
+
+// The word of letters and digits around or behind a position, as offsets; empty when none follows.
+std::pair<std::size_t, std::size_t> word_at(const Bytes& bytes, std::size_t at) {
+  std::size_t first = at;
+  while (first < bytes.size() && !is_word(bytes[first])) ++first;
+  while (first > 0 && first < bytes.size() && is_word(bytes[first - 1])) --first;
+  std::size_t last = first;
+  while (last < bytes.size() && is_word(bytes[last])) ++last;
+  return {first, last};
+}
+
+// A word of a text becomes a number at an edge, or another word of the corpus: what single bytes
+// hardly reach, since the rest of the text has to stay readable.
+void mutate_word(Bytes& bytes, const std::vector<Bytes>& corpus, Random& random) {
+  static constexpr std::string_view kNumbers[] = {
+      "0", "1", "2", "3", "7", "16", "64", "255", "65536", "2147483648", "9223372036854775807"};
+  const auto [first, last] = word_at(bytes, below(random, bytes.size()));
+  if (first == last) return;
+  std::string word;
+  if (random() % 2 == 0) {
+    word = kNumbers[random() % std::size(kNumbers)];
+  } else {
+    const Bytes& other = corpus[below(random, corpus.size())];
+    const auto [from, to] = word_at(other, below(random, other.size()));
+    word.assign(other.begin() + static_cast<std::ptrdiff_t>(from),
+                other.begin() + static_cast<std::ptrdiff_t>(to));
+  }
+  const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(first);
+  bytes.erase(begin, bytes.begin() + static_cast<std::ptrdiff_t>(last));
+  bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(first), word.begin(), word.end());
 }
 
 // One step of mutation; the kinds that find most in formats of counts, sizes and tags.
@@ -131,7 +169,11 @@ int main(int argc, char** argv) {
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
     if (elapsed.count() > seconds) break;
     Bytes bytes = corpus[below(random, corpus.size())];
-    for (std::size_t i = 0, n = 1 + below(random, 6); i < n; ++i) mutate(bytes, corpus, random);
+    if (random() % 2 == 0)
+      for (std::size_t i = 0, n = 1 + below(random, 3); i < n; ++i)
+        mutate_word(bytes, corpus, random);
+    else
+      for (std::size_t i = 0, n = 1 + below(random, 6); i < n; ++i) mutate(bytes, corpus, random);
     run(bytes);
   }
   std::filesystem::remove(crash_file);
