@@ -110,8 +110,8 @@ NB_MODULE(_core_in_main, module) {
   module.def("runtime_version", [] { return std::string(xc_runtime_version()); });
 }
 
-/// nanobind's types are those of one interpreter. An import into another one, though it fails, would
-/// take them from the first, whose sessions then refuse every call.
+/// nanobind's types are those of one interpreter. An import into another one, though it fails,
+/// would take them from the first, whose sessions then refuse every call.
 extern "C" NB_EXPORT PyObject* PyInit__core() {
   if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
     PyErr_SetString(PyExc_ImportError,

@@ -346,7 +346,8 @@ std::vector<std::vector<int64_t>> Session::dims_of(nb::handle shapes,
     }
     const nb::object iterator = nb::steal(PyObject_GetIter(shape.ptr()));
     if (!iterator)
-      refuse(PyExc_TypeError, "shapes: input " + inputs_[i].name + ": dims are a list of ints, not " +
+      refuse(PyExc_TypeError, "shapes: input " + inputs_[i].name +
+                                  ": dims are a list of ints, not " +
                                   Py_TYPE(shape.ptr())->tp_name);
     for (nb::handle dim : shape) dims[i].push_back(dim_of(dim, inputs_[i].name));
     views.push_back({dims[i].data(), static_cast<uint32_t>(dims[i].size()), 0});
