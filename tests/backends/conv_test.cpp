@@ -131,7 +131,43 @@ const std::vector<Case> kPlanes = {
     {{2, 50, 19, 200}, 4, {3, 5}, 1, {1, 2}, {1, 2, 1, 2}},
     {{1, 256, 500}, 1, {7}, 1, {1}, {3, 3}},  // blocks across a row of many planes
     {{1, 64, 40, 150}, 2, {3, 3}, 1, {2, 2}, {1, 1, 1, 1}, {2, 1}},
+    // Volumes.
+    {{2, 1, 9, 10, 31}, 1, {3, 3, 3}, 1, {1, 1, 1}, {1, 1, 1, 1, 1, 1}},
+    {{1, 2, 20, 24, 40}, 4, {2, 3, 5}, 2, {2, 1, 3}, {1, 0, 2, 0, 1, 2}, {2, 3, 1}},
+    {{1, 1, 40, 30, 300}, 1, {3, 3, 3}, 1, {1, 2, 2}, {1, 1, 1, 1, 1, 1}},
+    {{1, 18, 6, 7, 9}, 18, {3, 3, 3}, 18, {1, 1, 1}, {1, 1, 1, 1, 1, 1}},
+    {{1, 12, 5, 6, 20}, 12, {3, 1, 3}, 6, {1, 1, 1}, {1, 0, 1, 1, 0, 1}},
+    {{1, 3, 1, 9, 21}, 4, {3, 3, 3}, 1, {1, 1, 1}, {3, 1, 1, 3, 1, 1}},  // depths of padding only
+    {{1, 30, 6, 8, 33}, 2, {3, 3, 3}, 1, {1, 1, 1}, {1, 1, 1, 1, 1, 1}},
 };
+
+/// What other kernels leave to planes where operands lie plane by plane.
+const std::vector<Case> kPlanesBeside = {
+    {{1, 33, 28, 30}, 33, {7, 7}, 33, {1, 1}, {3, 3, 3, 3}},
+    {{2, 16, 27, 65}, 16, {5, 5}, 16, {2, 2}, {2, 2, 2, 2}},
+    {{1, 20, 19, 24}, 20, {3, 3}, 20, {1, 1}, {2, 2, 2, 2}, {2, 2}},
+    {{1, 16, 40, 31}, 16, {5, 3}, 16, {3, 1}, {2, 1, 2, 1}, {1, 1}},
+    {{1, 16, 24, 40}, 16, {2, 3}, 16, {3, 1}, {0, 1, 0, 1}},  // rows between the windows
+    {{2, 24, 50}, 24, {3}, 24, {1}, {1, 1}},
+    {{1, 27, 11, 28}, 54, {3, 3}, 9, {1, 1}, {1, 1, 1, 1}},  // three planes into six
+};
+
+/// The rows that do so.
+std::string_view beside_planes(const Case& c) {
+  const bool depthwise = c.x[1] == c.group;
+  if (!depthwise) return "xc.conv groups";
+  return cpu_info().isa == Isa::kAvx512 || c.x[1] % 8 != 0 ? "onednn.conv" : "xc.conv depthwise";
+}
+
+TEST_CASE("backends/conv: groups of few planes that lie plane by plane") {
+  Generator g(62);
+  for (const Case& c : kPlanesBeside) {
+    INFO(to_text(c.x) << " in " << c.group << " to " << c.out);
+    check_row(beside_planes(c), conv(g, c), {1e-5, 1e-4});
+    check_row(beside_planes(c), conv(g, c, false), {1e-5, 1e-4});
+    check_threads(beside_planes(c), conv(g, c));
+  }
+}
 
 // Long sums over small images, of which the library multiplies few rows in other blocks than all.
 TEST_CASE("backends/conv: the library's parts have the bits of the whole, for 1 to 4 threads") {
@@ -167,36 +203,97 @@ TEST_CASE("backends/conv: few planes along their rows, the same bits for 1 to 4 
   CHECK_FALSE(takes({{1, 5, 20, 20}, 4, {1, 1}}));
   CHECK_FALSE(takes({{1, 5, 17, 17}, 4, {3, 3}}));   // 15 columns
   CHECK_FALSE(takes({{1, 3, 9, 9}, 3, {3, 3}, 3}));  // 7 columns
+  CHECK(takes({{1, 90, 9, 9, 6}, 90, {3, 3, 3}, 90}));
+  CHECK_FALSE(takes({{1, 90, 9, 9, 5}, 90, {3, 3, 3}, 90}));  // 3 columns
+  CHECK_FALSE(takes({{1, 9, 20, 20, 20}, 5, {3, 3, 3}}));
 }
 
-TEST_CASE("backends/conv: elements of a row for every instruction set, any number side by side") {
+TEST_CASE("backends/conv: elements of rows for every instruction set, any number side by side") {
   Generator g(60);
+  struct Rows {
+    int64_t results, rows, kernel, step;  ///< step: rows of x between rows of the result
+  };
+  const std::vector<Rows> all{{1, 1, 2, 1}, {2, 1, 2, 1}, {3, 2, 2, 1}, {4, 3, 1, 1}, {1, 2, 3, 1},
+                              {1, 5, 3, 1}, {1, 7, 1, 1}, {1, 4, 5, 2}, {1, 6, 2, 3}, {1, 9, 7, 1}};
   for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
     if (isa > cpu_info().isa) continue;
+    const cpu::PlaneRowFns fns = cpu::plane_row_fns(isa);
     for (int64_t count = 0; count < 290; count += count < 70 ? 1 : 13) {
-      for (int64_t results = 1; results <= cpu::kPlaneResults; ++results) {
-        const std::vector<int64_t> offsets{0, 3, 1, 40};
-        // Nothing behind the last tap of the last element may be read.
-        const Tensor x = g.tensor(DType::kF32, {std::max<int64_t>(count, 1) + 40}),
-                     w = g.tensor(DType::kF32, {results, 4});
-        const int64_t y_by = count + 1;
-        std::vector<float> y(static_cast<size_t>(results * y_by), 77.0f);
+      for (const Rows& r : all) {
+        // Two planes, each of enough rows, and two columns.
+        const int64_t row_by = count + 5, plane = (r.rows * r.step + r.kernel) * row_by;
+        const std::vector<int64_t> planes{1, plane}, cols{0, 4};
+        const int64_t taps = 2 * r.kernel * 2, y_row_by = count + 1, y_by = r.rows * y_row_by;
+        const Tensor x = g.tensor(DType::kF32, {2 * plane + fns.lanes}),
+                     w = g.tensor(DType::kF32, {r.results, taps});
+        std::vector<float> y(static_cast<size_t>(r.results * y_by), 77.0f);
         const float bias[cpu::kPlaneResults] = {0.5f, -0.25f, 0, 1};
-        cpu::plane_row_fns(isa).run({x.as<float>(), offsets.data(), w.as<float>(), 4, bias,
-                                     y.data(), y_by, results, count, -1.0f, 2.0f});
-        for (int64_t r = 0; r < results; ++r) {
-          for (int64_t i = 0; i < count; ++i) {
-            double sum = bias[r];
-            for (size_t t = 0; t < 4; ++t)
-              sum += static_cast<double>(x.as<float>()[i + offsets[t]]) *
-                     w.as<float>()[static_cast<size_t>(r) * 4 + t];
-            CHECK(y[static_cast<size_t>(r * y_by + i)] ==
-                  doctest::Approx(std::clamp(sum, -1.0, 2.0)).epsilon(1e-5));
+        fns.run({.x = x.as<float>(),
+                 .x_row_by = r.step * row_by,
+                 .window = {planes.data(), 2, r.kernel, row_by, cols.data(), 2},
+                 .w = w.as<float>(),
+                 .bias = bias,
+                 .y = y.data(),
+                 .y_by = y_by,
+                 .results = r.results,
+                 .y_row_by = y_row_by,
+                 .rows = r.rows,
+                 .count = count,
+                 .low = -1.0f,
+                 .high = 2.0f});
+        double worst = 0;
+        for (int64_t k = 0; k < r.results; ++k)
+          for (int64_t j = 0; j < r.rows; ++j) {
+            for (int64_t i = 0; i < count; ++i) {
+              double sum = bias[k];
+              for (int64_t t = 0; t < taps; ++t) {
+                const int64_t row = j * r.step + t / 2 % r.kernel;
+                sum += static_cast<double>(w.as<float>()[k * taps + t]) *
+                       x.as<float>()[planes[static_cast<size_t>(t / 2 / r.kernel)] + row * row_by +
+                                     cols[static_cast<size_t>(t % 2)] + i];
+              }
+              const double error = std::fabs(std::clamp(sum, -1.0, 2.0) -
+                                             y[static_cast<size_t>(k * y_by + j * y_row_by + i)]);
+              if (!(error <= worst)) worst = error;
+            }
+            CHECK(y[static_cast<size_t>(k * y_by + j * y_row_by + count)] == 77.0f);
           }
-          CHECK(y[static_cast<size_t>(r * y_by + count)] == 77.0f);
-        }
+        CHECK_MESSAGE(worst < 2e-5, name(isa) << " count " << count << " results " << r.results
+                                              << " rows " << r.rows << " of " << r.kernel);
       }
     }
+  }
+}
+
+TEST_CASE("backends/conv: columns by the phases of a stride, for every instruction set") {
+  Generator g(63);
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > cpu_info().isa) continue;
+    for (int64_t stride = 1; stride <= 4; ++stride)
+      for (int64_t columns = 1; columns < 80; columns += columns < 40 ? 1 : 7)
+        for (int64_t first = 0; first < 3; ++first) {
+          const int64_t rows = 2, phase_by = (first + columns) / stride + 2,
+                        row_by = stride * phase_by;
+          const Tensor x = g.tensor(DType::kF32, {rows, columns});
+          std::vector<float> to(static_cast<size_t>(rows * row_by), 77.0f), want = to;
+          for (int64_t row = 0; row < rows; ++row)
+            for (int64_t i = 0; i < columns; ++i) {
+              const int64_t n = first + i;
+              want[static_cast<size_t>(row * row_by + n % stride * phase_by + n / stride)] =
+                  x.as<float>()[row * columns + i];
+            }
+          cpu::plane_row_fns(isa).copy({.x = x.as<float>(),
+                                        .x_row_by = columns,
+                                        .rows = rows,
+                                        .columns = columns,
+                                        .to = to.data(),
+                                        .to_row_by = row_by,
+                                        .first = first,
+                                        .stride = stride,
+                                        .phase_by = phase_by});
+          CHECK_MESSAGE(to == want, name(isa) << " stride " << stride << " columns " << columns
+                                              << " from " << first);
+        }
   }
 }
 

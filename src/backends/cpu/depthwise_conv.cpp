@@ -28,7 +28,7 @@ constexpr int64_t kWholeBytes = 192 << 10;  ///< of a result that has none
 /// What binding does not depend on: the weights in panels, and what is done behind the sums.
 struct DepthwiseModel {
   explicit DepthwiseModel(const StepSpec& spec)
-      : fns(depthwise_row_fns(cpu_info().isa)), behind(spec) {
+      : fns(depthwise_row_fns(cpu_info().isa)), behind(spec), planes(spec) {
     const Tensor w = spec.inputs[kW].constant.held();
     channels = w.dims()[0];
     taps = element_count(std::span(w.dims()).subspan(2));
@@ -47,6 +47,7 @@ struct DepthwiseModel {
   int64_t channels = 0, taps = 0;
   std::vector<float> weights;  ///< as DepthwiseRow has them
   BoundedEpilogue behind;
+  PlaneConv planes;
 };
 
 class DepthwiseBound final : public BoundRowWindows {
@@ -176,8 +177,8 @@ void add_depthwise_conv(Rows& rows) {
       {.name = "xc.conv depthwise",
        .op = "Conv",
        .supports = supports,
-       .create =
-           create_prepared<DepthwiseModel, bind_row_windows<DepthwiseBound, DepthwiseModel>, true>,
+       .create = create_prepared<DepthwiseModel,
+                                 bind_planes_or_windows<DepthwiseBound, DepthwiseModel>, true>,
        .preferred = conv_orders,
        .takes_gaps = true});
 }

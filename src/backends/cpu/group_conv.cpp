@@ -53,7 +53,8 @@ struct GroupConvModel {
   explicit GroupConvModel(const StepSpec& spec)
       : fns(conv_row_fns(cpu_info().isa)),
         slices(spec.inputs[kW].constant.dims(), spec.attrs().get_int("group", 1), fns.lanes),
-        behind(spec) {
+        behind(spec),
+        planes(spec) {
     const Tensor w = spec.inputs[kW].constant.held();
     channels = w.dims()[0];
     in_each = w.dims()[1];
@@ -79,6 +80,7 @@ struct GroupConvModel {
   int64_t slice_weights = 0;   ///< elements
   std::vector<float> weights;  ///< of each slice as ConvRow has them
   BoundedEpilogue behind;
+  PlaneConv planes;
 };
 
 class GroupConvBound final : public BoundRowWindows {
@@ -222,8 +224,8 @@ void add_group_conv(Rows& rows) {
       {.name = "xc.conv groups",
        .op = "Conv",
        .supports = supports,
-       .create =
-           create_prepared<GroupConvModel, bind_row_windows<GroupConvBound, GroupConvModel>, true>,
+       .create = create_prepared<GroupConvModel,
+                                 bind_planes_or_windows<GroupConvBound, GroupConvModel>, true>,
        .preferred = conv_orders,
        .takes_gaps = true});
 }

@@ -111,9 +111,10 @@ struct ImageAxes {
   static ImageAxes of_rank(size_t rank) {
     return {rank > 4 ? rank - 3 : 0, rank > 3 ? rank - 2 : 0, rank - 1};
   }
-  /// Of one or two spatial axes among others of one position (SqueezedConv::kept).
+  /// Of one to three spatial axes among others of one position (SqueezedConv::kept).
   static ImageAxes of_kept(std::span<const size_t> kept) {
-    return {0, kept.size() > 1 ? 2 + kept.front() : 0, 2 + kept.back()};
+    return {kept.size() > 2 ? 2 + kept.front() : 0, kept.size() > 1 ? 2 + *(kept.end() - 2) : 0,
+            2 + kept.back()};
   }
 };
 

@@ -31,6 +31,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn_conv.h"
 #include "backends/cpu/onednn_post_ops.h"
+#include "backends/cpu/plane_conv.h"
 
 namespace xc::cpu {
 namespace {
@@ -543,6 +544,7 @@ class ConvKernel : public Kernel {
     plan_ = std::move(*plan);
     plan_.rounded = rounded;
     if (!rounded) few_pixels_.emplace(spec, plan_.whole);
+    if (!rounded && spec.attrs().get_int("group", 1) > 1) planes_.emplace(spec);
     // Weights that change are packed by each task: one task then.
     if (!store_.constant()) spec_.threads = 1;
   }
@@ -552,6 +554,7 @@ class ConvKernel : public Kernel {
   std::shared_ptr<const BoundKernel> bind(const BindContext& context, bool provisional) const {
     if (element_count(context.inputs[0].dims) == 0 && element_count(context.outputs[0].dims) > 0)
       return bind_empty_conv(spec_, context, plan_.whole);
+    if (auto bound = planes_ ? planes_->bind(context) : nullptr) return bound;
     auto bound = few_pixels_ ? few_pixels_->bind(context) : nullptr;
     if (!bound) bound = std::make_shared<ConvBound>(spec_, context, plan_, store_);
     bound->provisional = provisional;
@@ -567,6 +570,7 @@ class ConvKernel : public Kernel {
   StepSpec spec_;
   Plan plan_;
   std::optional<FewPixelConv> few_pixels_;
+  std::optional<PlaneConv> planes_;
   mutable WeightStore store_;
 };
 

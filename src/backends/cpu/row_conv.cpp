@@ -30,7 +30,8 @@ constexpr int64_t kSomeChannels = 64, kEnoughResults = 24;
 
 /// What binding does not depend on: the weights in panels, and what is done behind the sums.
 struct RowConvModel {
-  explicit RowConvModel(const StepSpec& spec) : fns(conv_row_fns(cpu_info().isa)), behind(spec) {
+  explicit RowConvModel(const StepSpec& spec)
+      : fns(conv_row_fns(cpu_info().isa)), behind(spec), planes(spec) {
     const Tensor w = spec.inputs[kW].constant.held();
     out_channels = w.dims()[0];
     const int64_t in_channels = w.dims()[1], kernel = element_count(std::span(w.dims()).subspan(2)),
@@ -44,6 +45,7 @@ struct RowConvModel {
   int64_t out_channels = 0, padded = 0;  ///< to whole vectors
   std::vector<float> weights;            ///< as ConvRow has them
   BoundedEpilogue behind;
+  PlaneConv planes;
 };
 
 class RowConvBound final : public BoundRowWindows {
@@ -224,7 +226,8 @@ void add_row_conv(Rows& rows) {
       {.name = "xc.conv",
        .op = "Conv",
        .supports = supports,
-       .create = create_prepared<RowConvModel, bind_row_windows<RowConvBound, RowConvModel>, true>,
+       .create =
+           create_prepared<RowConvModel, bind_planes_or_windows<RowConvBound, RowConvModel>, true>,
        .preferred = conv_orders,
        .takes_gaps = true});
 }

@@ -43,9 +43,10 @@ void copy_pixels(const ImageRow& row, const float* from, int64_t count, int64_t 
 
 }  // namespace
 
-Verdict supports_row_windows(const StepSpec& spec) {
+Verdict supports_row_windows(const StepSpec& spec, size_t most_axes) {
   const size_t rank = spec.inputs[kW].constant.rank();
-  if (rank < 3 || rank > 4) return Verdict::no(fmt::format("{} spatial axes", rank - 2));
+  if (rank < 3 || rank > 2 + most_axes)
+    return Verdict::no(fmt::format("{} spatial axes", rank - 2));
   for (int64_t pad : spec.attrs().get_ints("pads"))
     if (pad < 0) return Verdict::no("negative padding");
   if (const Verdict fits = windows_fit_scratch(spec); !fits.yes()) return fits;
@@ -60,17 +61,18 @@ BoundRowWindows::BoundRowWindows(const StepSpec& spec, const SqueezedConv& conv,
       has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()),
       images_(conv.problem.batch),
       cols_(conv.problem.axes.back()),
+      axes_(conv.problem.axes.size()),
       x_(conv.x.strides),
       y_(conv.y.strides) {
   unread = 1u << kW;
-  has_rows_ = conv.problem.axes.size() > 1;
-  if (has_rows_) rows_ = conv.problem.axes[0];
-  if (images_ * rows_.output * cols_.output * channels == 0) tasks = 0;
+  if (axes_ > 1) rows_ = conv.problem.axes[axes_ - 2];
+  if (axes_ > 2) depths_ = conv.problem.axes[0];
+  if (images_ * depths_.output * rows_.output * cols_.output * channels == 0) tasks = 0;
 }
 
 void BoundRowWindows::lay_blocks(const BindContext& context, int64_t most_rows, int64_t across,
                                  double flops) {
-  by_rows = has_rows_ && !context.rows.empty();
+  by_rows = axes_ == 2 && !context.rows.empty();
   row_blocks_ =
       RowBlocks(rows_.output, most_rows, by_rows ? context.rows : std::span<const RowRange>());
   across_ = across;

@@ -7,14 +7,16 @@
 
 #include "backends/cpu/conv_problem.h"
 #include "backends/cpu/image_blocks.h"
+#include "backends/cpu/plane_conv.h"
 #include "backends/cpu/vector/conv_row_fn.h"
 #include "backends/step.h"
 #include "ops/window.h"
 
 namespace xc::cpu {
 
-/// Whether windows and bias (input 2) of a convolution are such as they take.
-Verdict supports_row_windows(const StepSpec& spec);
+/// Whether windows, over up to so many axes, and bias (input 2) of a convolution are such as they
+/// take.
+Verdict supports_row_windows(const StepSpec& spec, size_t most_axes = 2);
 
 /// What sizes and operands of such a convolution say.
 class BoundRowWindows : public BoundKernel {
@@ -41,8 +43,8 @@ class BoundRowWindows : public BoundKernel {
   uint32_t inputs_;
   bool has_bias_;
   int64_t images_;
-  WindowAxis rows_, cols_;
-  bool has_rows_ = false;  ///< else the one spatial axis are columns
+  WindowAxis depths_, rows_, cols_;
+  size_t axes_;  ///< columns, then rows, then depths
   ImageStrides x_, y_;
   RowBlocks row_blocks_;
   int64_t across_ = 1;
@@ -56,6 +58,14 @@ std::shared_ptr<const BoundKernel> bind_row_windows(const StepSpec& spec,
                                                     const std::shared_ptr<const Model>& model) {
   const SqueezedConv conv(spec, context.inputs[0], context.inputs[1], context.outputs[0]);
   return std::make_shared<Bound>(spec, context, conv, model);
+}
+
+/// The same for a model that has a PlaneConv `planes`, where that does not serve.
+template <class Bound, class Model>
+std::shared_ptr<const BoundKernel> bind_planes_or_windows(
+    const StepSpec& spec, const BindContext& context, const std::shared_ptr<const Model>& model) {
+  if (auto bound = model->planes.bind(context)) return bound;
+  return bind_row_windows<Bound, Model>(spec, context, model);
 }
 
 /// Weights w[channels][in][kernel] as ConvRow has them, into kernel * in times

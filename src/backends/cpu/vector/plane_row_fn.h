@@ -1,6 +1,6 @@
 #pragma once
-// Neighbouring elements of a row as a sum of taps: convolutions of planes, by vectors along the
-// row.
+// Neighbouring elements of rows as sums over windows: convolutions of planes, by vectors along the
+// rows.
 
 #include <cstdint>
 
@@ -8,25 +8,47 @@
 
 namespace xc::cpu {
 
-/// Most results of one call: what the taps have loaded serves all of them.
+/// Most results of one call: what a tap has loaded serves all of them.
 constexpr int64_t kPlaneResults = 4;
 
-/// Row r of `results`, y[r * y_by + i] for i in [0, count), is bias[r] + the sum over taps t of
-/// x[i + offsets[t]] * w[r * taps + t], in the order of t, then kept within [low, high] (NaN
-/// stays). Nothing behind the last element is read. Without a bias it is 0.
-struct PlaneRow {
+/// Where the taps of a window lie, in elements: planes, rows of each and columns of each row.
+struct PlaneWindow {
+  const int64_t* planes;  ///< the first tap of each
+  int64_t plane_count;
+  int64_t rows, row_by;
+  const int64_t* cols;
+  int64_t col_count;
+  int64_t taps() const { return plane_count * rows * col_count; }
+};
+
+/// Element i of row j of result r, y[r * y_by + j * y_row_by + i] for i in [0, count), is bias[r] +
+/// the sum over taps, in their order, of x[j * x_row_by + i + where the tap lies] * w[r * taps +
+/// tap], then kept within [low, high] (NaN stays). Up to a vector behind what the
+/// last element needs is read. Without a bias it is 0.
+struct PlaneRows {
   const float* x;
-  const int64_t* offsets;
+  int64_t x_row_by;
+  PlaneWindow window;
   const float* w;
-  int64_t taps;
   const float* bias;
   float* y;
-  int64_t y_by, results;
+  int64_t y_by, results;  ///< up to kPlaneResults
+  int64_t y_row_by, rows;
   int64_t count;
   float low, high;
 };
+/// Rows of an image into rows in which the columns of each phase of a stride lie side by side:
+/// column i is number i + first of the row it goes to, and that number n lies at to[n % stride *
+/// phase_by + n / stride].
+struct PhaseRows {
+  const float* x;
+  int64_t x_row_by, rows, columns;
+  float* to;
+  int64_t to_row_by, first, stride, phase_by;
+};
 struct PlaneRowFns {
-  void (*run)(const PlaneRow&);
+  void (*run)(const PlaneRows&);
+  void (*copy)(const PhaseRows&);
   int64_t lanes;
 };
 PlaneRowFns plane_row_fns(Isa isa);
