@@ -75,6 +75,11 @@ const std::vector<Case> kCases = {
     {{1, 128, 7, 7}, 256, {3, 3}, 1, {1, 1}, {1, 1, 1, 1}},
     {{2, 260, 8, 8}, 1030, {1, 1}, 1, {2, 2}},
     {{4, 300, 9}, 440, {2}, 1, {1}, {1, 0}},
+    // Few pixels of few weights, which stay row-major where all are.
+    {{1, 48, 4, 4}, 72, {1, 1}},
+    {{5, 130, 2, 3}, 200, {1, 1}},
+    {{2, 67, 9}, 65, {1}},
+    {{40, 16, 2, 3}, 24, {1, 1}},  // small images, many of them
     // Products of the library's sgemm, below AVX-512.
     {{1, 2, 31, 31}, 140, {3, 1}, 2, {1, 1}, {3, 3, 1, 0}, {2, 1}},
     {{1, 6, 31, 31}, 66, {3, 3}, 2, {1, 1}, {1, 1, 1, 1}},
@@ -617,7 +622,9 @@ TEST_CASE("backends/conv: post-ops in the primitive and after it") {
   for (size_t k : {0, 1, 3, 11, 12, 7, 14, 21, 22, 24})
     cases.emplace_back("onednn.conv", kCases[k]);
   for (size_t k : {0, 1, 2, 4, 5, 9, 10}) cases.emplace_back("xc.conv", kFewChannels[k]);
-  for (size_t k : {0, 2, 5, 10}) cases.emplace_back("xc.conv planes", kPlanes[k]);
+  cases.emplace_back("onednn.conv", Case{{2, 67, 9}, 65, {1}});
+  for (size_t k : {0, 2, 5, 10, 18, 19}) cases.emplace_back("xc.conv planes", kPlanes[k]);
+  for (const Case& c : kPlanesBeside) cases.emplace_back(beside_planes(c).data(), c);
   const std::vector<Case> grouped = groups();
   for (size_t k : {0, 2, 4, 6, 7, 9}) cases.emplace_back("xc.conv groups", grouped[k]);
   const std::vector<Case> single = depthwise();

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "backends/cpu/conv_problem.h"
+#include "backends/cpu/copy.h"
 #include "backends/cpu/own_product.h"
 
 namespace xc::cpu {
@@ -12,7 +13,8 @@ namespace {
 constexpr size_t kX = 0, kW = 1, kB = 2;
 // us by the library and so, on one core of a Xeon with AVX-512 and 2 MiB of second-level cache, 49
 // pixels: 2048 to 512 channels 960 and 720, 512 to 2048 1030 and 740, 3x3 of 512 to 512 1930 and
-// 1650. 196 pixels, 1024 to 256 channels: 690 and 640; more pixels gain nothing.
+// 1650. 196 pixels, 1024 to 256 channels: 690 and 640; more pixels gain nothing. Of 1x1 between
+// row-major operands, of any number of weights: README.
 constexpr int64_t kFewPixels = 64;
 constexpr int64_t kManyWeights = 1 << 18;  ///< 1 MiB
 constexpr double kTaskFlops = 2e6;
@@ -32,6 +34,10 @@ struct Geometry {
   int64_t image, row, col;
 };
 
+bool channels_last(const SqueezedConv::Part& part) {
+  return same_strides(part.dims, part.strides, channels_last_strides(part.dims));
+}
+
 class FewPixelBound final : public BoundKernel {
  public:
   FewPixelBound(const StepSpec& spec, const BindContext& context, const SqueezedConv& conv,
@@ -41,7 +47,9 @@ class FewPixelBound final : public BoundKernel {
         panels_(std::move(panels)),
         y_index_(static_cast<uint32_t>(spec.inputs.size())),
         has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()),
-        gathered_(!conv.problem.pointwise()),
+        pointwise_(conv.problem.pointwise()),
+        gathered_(!(pointwise_ && channels_last(conv.x))),
+        scattered_(!channels_last(conv.y)),
         images_(conv.problem.batch),
         pixels_(conv.problem.batch * conv.problem.plane()),
         n_(conv.problem.out_channels),
@@ -61,7 +69,9 @@ class FewPixelBound final : public BoundKernel {
         tiles_.add(begin, end);
       }
     }
-    scratch_bytes = epilogue_.scratch_bytes();
+    if (scattered_)
+      tile_bytes_ = align_up(pixels_ * ceil_div(panels_count, tasks) * kFewColumns * 4, 64);
+    scratch_bytes = tile_bytes_ + epilogue_.scratch_bytes();
     held_bytes = 512 + tiles_.bytes();
   }
 
@@ -69,6 +79,14 @@ class FewPixelBound final : public BoundKernel {
   void start(const StepArgs& args) const override {
     const Geometry& g = geometry_;
     auto* to = static_cast<float*>(args.shared);
+    if (pointwise_) {
+      const int64_t pixels = pixels_ / images_;
+      for (int64_t i = 0; i < images_; ++i)
+        copy_matrix({pixels, k_, 1, pixels, k_, 1, 4},
+                    static_cast<const float*>(args.buffers[kX]) + i * g.image,
+                    to + i * pixels * k_);
+      return;
+    }
     for (int64_t i = 0; i < images_; ++i)
       for (int64_t r = 0; r < g.rows.output; ++r)
         for (int64_t c = 0; c < g.cols.output; ++c)
@@ -88,10 +106,12 @@ class FewPixelBound final : public BoundKernel {
     const auto* x = static_cast<const float*>(gathered_ ? args.shared : args.buffers[kX]);
     for (int64_t task = begin; task < end; ++task) {
       const int64_t j = column(task), columns = column(task + 1) - j;
-      float* const y = static_cast<float*>(args.buffers[y_index_]) + j;
+      float* const result = static_cast<float*>(args.buffers[y_index_]);
+      float* const y = scattered_ ? static_cast<float*>(args.scratch) : result + j;
+      const int64_t y_row = scattered_ ? columns : n_;
       if (has_bias_)
         for (int64_t p = 0; p < pixels_; ++p)
-          std::copy_n(static_cast<const float*>(args.buffers[kB]) + j, columns, y + p * n_);
+          std::copy_n(static_cast<const float*>(args.buffers[kB]) + j, columns, y + p * y_row);
       own_product({.x = x,
                    .x_row = k_,
                    .rows = pixels_,
@@ -100,11 +120,16 @@ class FewPixelBound final : public BoundKernel {
                    .panels = panels_->data() + j * k_,
                    .format = WeightFormat::kF32,
                    .y = y,
-                   .y_row = n_,
+                   .y_row = y_row,
                    .add = has_bias_},
                   columns_together(kFewColumns));
+      const int64_t pixels = pixels_ / images_;
+      for (int64_t i = 0; scattered_ && i < images_; ++i)
+        copy_matrix({columns, pixels, 1, columns, pixels, 1, 4}, y + i * pixels * columns,
+                    result + (i * n_ + j) * pixels);
       if (!epilogue_.empty())
-        epilogue_.run(tiles_, static_cast<size_t>(task), args.buffers, args.scratch);
+        epilogue_.run(tiles_, static_cast<size_t>(task), args.buffers,
+                      static_cast<std::byte*>(args.scratch) + tile_bytes_);
     }
   }
 
@@ -119,8 +144,11 @@ class FewPixelBound final : public BoundKernel {
   Epilogue::Tiles tiles_;
   std::shared_ptr<const std::vector<float>> panels_;
   uint32_t y_index_;
-  bool has_bias_, gathered_;
+  bool has_bias_, pointwise_;
+  bool gathered_;   ///< windows, or pixels whose channels do not lie side by side
+  bool scattered_;  ///< the result's do not either: products of a task go through scratch
   int64_t images_, pixels_, n_, k_;
+  int64_t tile_bytes_ = 0;
 };
 
 /// Weights [out, in, kernel...] as panels of output channels: [kernel position][in][channel].
@@ -141,8 +169,7 @@ FewPixelConv::FewPixelConv(const StepSpec& spec, Epilogue epilogue)
     : spec_(spec), epilogue_(std::move(epilogue)) {
   const Tensor& w = spec.inputs[kW].constant;
   possible_ = w && !epilogue_.staged() && is_contiguous(w.dims(), w.strides()) &&
-              w.count() >= kManyWeights && w.dims().size() <= 4 &&
-              spec.attrs().get_int("group", 1) == 1;
+              w.dims().size() <= 4 && spec.attrs().get_int("group", 1) == 1;
 }
 
 std::shared_ptr<BoundKernel> FewPixelConv::bind(const BindContext& context) const {
@@ -151,10 +178,13 @@ std::shared_ptr<BoundKernel> FewPixelConv::bind(const BindContext& context) cons
   const int64_t pixels = y_dims[0] * element_count(y_dims.subspan(2));
   if (pixels < 2 || pixels > kFewPixels) return nullptr;
   const SqueezedConv conv(spec_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
-  const auto channels_last = [](const SqueezedConv::Part& part) {
-    return same_strides(part.dims, part.strides, channels_last_strides(part.dims));
+  const auto row_major = [](const SqueezedConv::Part& part) {
+    return is_contiguous(part.dims, part.strides);
   };
-  if (!channels_last(conv.x) || !channels_last(conv.y)) return nullptr;
+  const bool planes = conv.problem.pointwise() && row_major(conv.x) && row_major(conv.y);
+  if (!planes && !(channels_last(conv.x) && channels_last(conv.y) &&
+                   spec_.inputs[kW].constant.count() >= kManyWeights))
+    return nullptr;
   const std::lock_guard lock(mutex_);
   if (!panels_) panels_ = pack(spec_.inputs[kW].constant.held());
   return std::make_shared<FewPixelBound>(spec_, context, conv, epilogue_, panels_);
