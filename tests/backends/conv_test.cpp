@@ -302,7 +302,8 @@ TEST_CASE("backends/conv: columns by the phases of a stride, for every instructi
   }
 }
 
-/// What "xc.conv groups" takes: groups of 2 to 16 channels, with AVX-512 of up to 4.
+/// What "xc.conv groups" takes: groups of 2 to 16 channels, with AVX-512 of up to 4, and of more
+/// where pixels share few sets of the cache.
 std::vector<Case> groups() {
   std::vector<Case> out{
       {{1, 32, 14, 14}, 32, {3, 3}, 8, {1, 1}, {1, 1, 1, 1}},
@@ -316,6 +317,8 @@ std::vector<Case> groups() {
       {{1, 8, 5, 4}, 8, {7, 7}, 2, {1, 1}, {3, 3, 3, 3}},     // windows larger than the input
       {{1, 8, 30, 22}, 8, {3, 3}, 2, {2, 1}, {6, 5, 6, 5}, {6, 5}},
       {{1, 64, 6, 6}, 64, {1, 1}, 16},
+      {{1, 256, 5, 57}, 256, {3, 3}, 32, {1, 2}, {1, 1, 1, 1}},
+      {{1, 512, 7, 20}, 512, {3, 3}, 32, {1, 1}, {1, 1, 1, 1}},
       {{0, 8, 8, 8}, 8, {3, 3}, 2}};
   if (cpu_info().isa != Isa::kAvx512)
     for (const int64_t width : {5, 8, 12, 16})
@@ -332,6 +335,22 @@ TEST_CASE("backends/conv: groups of a few channels, the same bits for 1 to 4 thr
     check_row("xc.conv groups", conv(g, c, false), {1e-5, 1e-4});
     check_threads("xc.conv groups", conv(g, c));
   }
+}
+
+TEST_CASE("backends/conv: groups of more channels by the sets of the cache that pixels share") {
+  if (cpu_info().isa != Isa::kAvx512) return;
+  Generator g(64);
+  const auto& row = find_row("xc.conv groups", "Conv");
+  const auto takes = [&](const Case& c) {
+    const Problem p = conv(g, c);
+    const Node node = node_of(p);
+    return row.supports(spec_of(p, node, {})).yes();
+  };
+  CHECK(takes({{1, 512, 7, 20}, 512, {3, 3}, 32, {1, 1}, {1, 1, 1, 1}}));        // 2 sets
+  CHECK_FALSE(takes({{1, 512, 7, 16}, 512, {3, 3}, 32, {1, 1}, {1, 1, 1, 1}}));  // hold 16 lines
+  CHECK(takes({{1, 512, 7, 18}, 512, {3, 3}, 32, {1, 2}, {1, 1, 1, 1}}));
+  CHECK_FALSE(takes({{1, 208, 7, 60}, 208, {3, 3}, 26, {1, 1}, {1, 1, 1, 1}}));
+  CHECK_FALSE(takes({{1, 2048, 7, 60}, 2048, {3, 3}, 64}));  // groups of 32
 }
 
 TEST_CASE("backends/conv: pixels of groups for every instruction set, any number side by side") {

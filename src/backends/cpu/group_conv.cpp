@@ -8,6 +8,7 @@
 // functions behind the convolution, an epilogue does on the block.
 
 #include <algorithm>
+#include <numeric>
 
 #include "backends/cpu/block_results.h"
 #include "backends/cpu/conv_problem.h"
@@ -26,9 +27,18 @@ constexpr int64_t kBlockChannels = 64;      ///< of a block, about: whole lines 
 constexpr int64_t kResultBytes = 96 << 10;  ///< of a block
 
 /// Of a group, where it is used: up to where the library was measured to be the faster one
-/// (README). With AVX-512 it was not, and what fills its vectors by half is left to it.
-int64_t most_channels() {
-  return cpu_info().isa == Isa::kAvx512 ? 4 : 16;
+/// (README), which with AVX-512 it is for more than four...
+constexpr int64_t kMostChannels = 16, kMostWide = 4;
+
+/// ... but where the pixels that it reads for neighbouring results, as far apart as the image has
+/// channels, share so few sets of the first-level cache that these do not hold them.
+bool pixels_collide(const StepSpec& spec, const Dims& w, int64_t groups) {
+  constexpr int64_t kLine = 64, kSets = 64, kWays = 8, kNeighbours = 28;
+  const int64_t cols = spec.outputs[0].dims.back().constant().value_or(kNeighbours);
+  const std::vector<int64_t> strides = spec.attrs().get_ints("strides");
+  const int64_t apart = w[1] * groups * 4 * (strides.empty() ? 1 : strides.back());
+  const int64_t sets = kSets * kLine / std::gcd(apart, kSets * kLine);
+  return std::min(cols, kNeighbours) > std::min(sets, kSets) * kWays;
 }
 
 /// Channels computed together: a group, or as many narrower ones as a vector has room for.
@@ -211,7 +221,9 @@ Verdict supports(const StepSpec& spec) {
   if (spec.attrs().get_int("group", 1) == 1) return Verdict::no("one group");
   const Dims& w = spec.inputs[kW].constant.dims();
   if (w[1] == 1) return Verdict::no("groups of one channel");
-  if (w[1] > most_channels()) return Verdict::no("groups of many channels");
+  if (w[1] > kMostChannels || (w[1] > kMostWide && cpu_info().isa == Isa::kAvx512 &&
+                               !pixels_collide(spec, w, spec.attrs().get_int("group", 1))))
+    return Verdict::no("groups of many channels");
   if (const Verdict windows = supports_row_windows(spec); !windows.yes()) return windows;
   std::string reason;
   return Epilogue::build(spec, {}, reason, true) ? Verdict::ok() : Verdict::no(reason);
