@@ -10,8 +10,10 @@
 // channels-last, with zeros around the image, so that neighbouring positions of a phase are one
 // stretch of memory and rows follow each other evenly: for each phase and 64 channels of the result
 // one product of all the block's pixels per stretch (own_product.h). Pixels between the
-// rows' ends are computed and thrown away. Bias and bounds are added on the way from there to the
-// result (`vector/pixels.inc`), other functions by an epilogue on the block.
+// rows' ends are computed and thrown away, but where rows are narrow: there a copy of what they
+// read leaves them out. Rows of the image's surroundings are not multiplied. Bias and bounds are
+// added on the way from there to the result (`vector/pixels.inc`), other functions by an epilogue
+// on the block.
 
 #include "backends/cpu/phase_conv_transpose.h"
 
@@ -36,6 +38,7 @@ constexpr int64_t kPanel = 64;  ///< channels of the result
 constexpr int64_t kLanes = 16;  ///< panels are whole vectors of the widest
 constexpr int64_t kFewest = 8;  ///< channels of the result that are worth a vector
 constexpr int64_t kMostStride = 64;
+constexpr double kMostApart = 1.15;  ///< rows of a block, in their own length
 /// Pixels of a block, per phase: what it reads and its sums take half of the second-level cache.
 constexpr int64_t kLeastPixels = 48, kMostPixels = 384;
 
@@ -216,16 +219,18 @@ class PhaseBound final : public BoundKernel {
     int64_t depth() const { return depths.begin; }
   };
   struct Offsets {
-    int64_t x, m, y, zeros, epilogue;
+    int64_t x, left, m, y, zeros, epilogue;
   };
   struct Scratch {
     Scratch(std::byte* p, const Offsets& at)
         : x(reinterpret_cast<float*>(p + at.x)),
+          left(reinterpret_cast<float*>(p + at.left)),
           m(reinterpret_cast<float*>(p + at.m)),
           y(reinterpret_cast<float*>(p + at.y)),
           zeros(reinterpret_cast<float*>(p + at.zeros)),
           epilogue(p + at.epilogue) {}
     float* x;      ///< what the block reads: [depth tap][row][column][channel]
+    float* left;   ///< of a run: [pixel][tap][channel]
     float* m;      ///< sums of a phase and panel: [row][column][channel]
     float* y;      ///< the block's results, channels-last
     float* zeros;  ///< in place of a bias
@@ -326,6 +331,13 @@ class PhaseBound final : public BoundKernel {
     loads_.add(read, {x_.row, x_.col, x_.channel}, {stage_row(b), m.in, 1});
     x_floats_ =
         std::max(x_floats_, checked_mul(static_cast<int64_t>(most_taps(0)), stage_plane(b)));
+    for (size_t v = 0; v < m.phases[2].size(); ++v) {
+      const Range cols = common(b.q_cols, results(2, v));
+      if (!copies_rows(b, cols)) continue;
+      for (const Phase::Run& run : m.phases[2][v].runs)
+        left_floats_ = std::max(
+            left_floats_, checked_mul(checked_mul(b.q_rows.size(), cols.size()), run.taps * m.in));
+    }
     m_floats_ = std::max(
         m_floats_, checked_mul(checked_mul(b.q_rows.size(), read_by(2, b.q_cols).size()), kPanel));
     const Dims dims{b.rows.size(), b.cols.size(), b.channels.size()};
@@ -346,6 +358,7 @@ class PhaseBound final : public BoundKernel {
       return at;
     };
     at_.x = take(x_floats_);
+    at_.left = take(left_floats_);
     at_.m = take(m_floats_);
     at_.y = take(y_floats_);
     at_.zeros = take(has_bias_ ? 0 : model_->out * model_->groups);
@@ -374,49 +387,85 @@ class PhaseBound final : public BoundKernel {
     }
   }
 
-  /// Sums of one phase for a panel of channels: m[row][column], rows as far apart as in the stage.
+  /// Whether rows are so narrow that a copy of their pixels, row behind row, costs less than the
+  /// products of what lies between their ends.
+  bool copies_rows(const Block& b, Range cols) const {
+    const int64_t apart = read_by(2, b.q_cols).size();
+    return b.q_rows.size() > 1 &&
+           static_cast<double>(apart) > kMostApart * static_cast<double>(cols.size());
+  }
+
+  /// Sums of one phase for a panel of channels: m[row][column], rows as far apart as in the stage
+  /// or, where they are copied, dense.
   void sums(const Block& b, int64_t j, size_t h, size_t v, Range rows, Range cols,
             const Scratch& scratch) const {
     const PhaseModel& m = *model_;
     const Phase &down = m.phases[1][h], &along = m.phases[2][v], &deep = depth_phase(b);
     const int64_t width = m.width(j), in = m.in, row = stage_row(b);
-    const int64_t pixels = (rows.size() - 1) * (row / in) + cols.size();
+    const bool dense = copies_rows(b, cols);
+    const int64_t pitch = dense ? cols.size() : row / in,
+                  pixels = (rows.size() - 1) * pitch + cols.size();
     const auto phase =
         static_cast<size_t>(((b.depth() + axes_[0].pad_begin) % axes_[0].stride * axes_[1].stride +
                              static_cast<int64_t>(h)) *
                                 axes_[2].stride +
                             static_cast<int64_t>(v));
     const float* const weights = m.weights(b.group, j) + m.first_tap[phase] * in * width;
+    // Rows that a tap reads beside the image add nothing.
+    const auto reached = [&](const Phase::Tap& tap) {
+      return common(rows, {tap.shift, axes_[1].input + tap.shift});
+    };
     bool first = true;
+    if (!std::ranges::all_of(
+            down.taps, [&](const Phase::Tap& tap) { return reached(tap).size() == rows.size(); })) {
+      std::fill_n(scratch.m, pixels * width, 0.0f);
+      first = false;
+    }
     for (size_t d = 0; d < deep.taps.size(); ++d) {
       if (!axes_[0].inside(depth_under(b, deep.taps[d]))) continue;
       const float* const stage = scratch.x + static_cast<int64_t>(d) * stage_plane(b);
-      for (size_t r = 0; r < down.taps.size(); ++r)
+      for (size_t r = 0; r < down.taps.size(); ++r) {
+        const Range some = reached(down.taps[r]);
+        if (some.size() == 0) continue;
         for (const Phase::Run& run : along.runs) {
-          const int64_t row_at = rows.begin - down.taps[r].shift - read_by(1, b.q_rows).begin,
+          const int64_t row_at = some.begin - down.taps[r].shift - read_by(1, b.q_rows).begin,
                         col_at = cols.begin - run.shift - read_by(2, b.q_cols).begin;
           const size_t tap = (d * down.taps.size() + r) * along.taps.size() + run.first;
-          own_product({.x = stage + row_at * row + col_at * in,
-                       .x_row = in,
-                       .rows = pixels,
+          const float* left = stage + row_at * row + col_at * in;
+          if (dense) left = copy_rows(left, some.size(), row, cols.size(), run, scratch.left);
+          own_product({.x = left,
+                       .x_row = dense ? run.taps * in : in,
+                       .rows = (some.size() - 1) * pitch + cols.size(),
                        .k = run.taps * in,
                        .n = width,
                        .panels = weights + static_cast<int64_t>(tap) * in * width,
                        .format = WeightFormat::kF32,
-                       .y = scratch.m,
+                       .y = scratch.m + (some.begin - rows.begin) * pitch * width,
                        .y_row = width,
                        .add = !first},
                       m.together(j));
           first = false;
         }
+      }
     }
     if (first) std::fill_n(scratch.m, pixels * width, 0.0f);
+  }
+
+  /// What a run reads for the pixels of some rows, each behind the other.
+  const float* copy_rows(const float* from, int64_t rows, int64_t row, int64_t cols,
+                         const Phase::Run& run, float* to) const {
+    const int64_t in = model_->in, taps = run.taps * in;
+    for (int64_t q = 0; q < rows; ++q)
+      for (int64_t i = 0; i < cols; ++i)
+        std::copy_n(from + q * row + i * in, taps, to + (q * cols + i) * taps);
+    return to;
   }
 
   void place(const Block& b, int64_t j, size_t h, size_t v, Range rows, Range cols,
              const float* sums, const float* bias, float* y, const ImageStrides& y_at) const {
     const PhaseModel& m = *model_;
-    const int64_t width = m.width(j), row = stage_row(b) / m.in;
+    const int64_t width = m.width(j),
+                  row = copies_rows(b, cols) ? cols.size() : stage_row(b) / m.in;
     const int64_t channel = b.group * m.out + j;
     const int64_t columns = std::min(kPanel, b.channels.end - channel);
     const WindowAxis &down = axes_[1], &along = axes_[2];
@@ -439,7 +488,7 @@ class PhaseBound final : public BoundKernel {
   ImageStrides x_, y_;
   int64_t images_ = 0;
   int64_t block_rows_ = 1, block_cols_ = 1, row_blocks_ = 1, col_blocks_ = 1, slices_ = 1;
-  int64_t x_floats_ = 0, m_floats_ = 0, y_floats_ = 0;
+  int64_t x_floats_ = 0, left_floats_ = 0, m_floats_ = 0, y_floats_ = 0;
   BlockCopies loads_, stores_;
   Epilogue::Tiles tiles_;  ///< one per task
   Offsets at_{};
