@@ -302,6 +302,27 @@ TEST_CASE("backends/conv: columns by the phases of a stride, for every instructi
   }
 }
 
+TEST_CASE("backends/conv: the phases of a stride woven into a row, for every instruction set") {
+  Generator g(65);
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > cpu_info().isa) continue;
+    for (int64_t stride = 2; stride <= 4; ++stride)
+      for (int64_t count = 1; count < 90; ++count)
+        for (int64_t first = 0; first < stride; ++first) {
+          const int64_t phase_by = count + 3;
+          const Tensor x = g.tensor(DType::kF32, {stride, phase_by});
+          std::vector<float> y(static_cast<size_t>(count) + 1, 77.0f);
+          cpu::plane_row_fns(isa).weave({x.as<float>(), phase_by, stride, first, y.data(), count});
+          bool same = y.back() == 77.0f;
+          for (int64_t i = 0; i < count; ++i)
+            same &= y[static_cast<size_t>(i)] ==
+                    x.as<float>()[(first + i) % stride * phase_by + i / stride];
+          CHECK_MESSAGE(
+              same, name(isa) << " stride " << stride << " count " << count << " from " << first);
+        }
+  }
+}
+
 /// What "xc.conv groups" takes: groups of 2 to 16 channels, with AVX-512 of up to 4, and of more
 /// where pixels share few sets of the cache.
 std::vector<Case> groups() {

@@ -9,6 +9,7 @@
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/phase_conv_transpose.h"
+#include "backends/cpu/plane_conv_transpose.h"
 #include "backends/cpu/simple_kernel.h"
 #include "ops/conv_transpose.h"
 
@@ -117,9 +118,17 @@ Verdict supports(const StepSpec& spec) {
   return dense_f32(spec);
 }
 
+/// Few channels of the result, or weights of the run.
+std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
+                                        const std::shared_ptr<const PlaneConvTranspose>& planes) {
+  if (auto bound = planes->bind(context)) return bound;
+  return std::make_shared<ConvTransposeBound>(spec, context);
+}
+
 std::unique_ptr<Kernel> create(const StepSpec& spec) {
-  return supports_phase_conv_transpose(spec).yes() ? create_phase_conv_transpose(spec)
-                                                   : create_bound_by<ConvTransposeBound>(spec);
+  return supports_phase_conv_transpose(spec).yes()
+             ? create_phase_conv_transpose(spec)
+             : create_prepared<PlaneConvTranspose, bind>(spec);
 }
 
 std::vector<Order> preferred(const StepSpec& spec) {

@@ -23,8 +23,10 @@
 #include "backends/cpu/block_copies.h"
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/conv_problem.h"
+#include "backends/cpu/conv_transpose_phases.h"
 #include "backends/cpu/image_blocks.h"
 #include "backends/cpu/own_product.h"
+#include "backends/cpu/plane_conv_transpose.h"
 #include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/pixels_fn.h"
 #include "base/checked.h"
@@ -42,40 +44,11 @@ constexpr double kMostApart = 1.15;  ///< rows of a block, in their own length
 /// Pixels of a block, per phase: what it reads and its sums take half of the second-level cache.
 constexpr int64_t kLeastPixels = 48, kMostPixels = 384;
 
-/// Positions of a kernel's axis that one phase meets, over inputs in ascending order.
-struct Phase {
-  struct Tap {
-    int64_t position, shift;
-  };
-  /// Taps over neighbouring inputs.
-  struct Run {
-    size_t first;
-    int64_t taps, shift;  ///< shift: of the first
-  };
-  std::vector<Tap> taps;
-  std::vector<Run> runs;
-};
-
-std::vector<Phase> phases_of(int64_t kernel, int64_t stride, int64_t dilation) {
-  std::vector<Phase> out(static_cast<size_t>(stride));
-  for (int64_t k = kernel - 1; k >= 0; --k)
-    out[static_cast<size_t>(k * dilation % stride)].taps.push_back({k, k * dilation / stride});
-  for (Phase& phase : out)
-    for (size_t i = 0; i < phase.taps.size(); ++i) {
-      const int64_t shift = phase.taps[i].shift;
-      if (i > 0 && phase.taps[i - 1].shift == shift + 1)
-        ++phase.runs.back().taps;
-      else
-        phase.runs.push_back({i, 1, shift});
-    }
-  return out;
-}
-
 /// What binding does not depend on: the weights by phase, and what is done behind the sums.
 /// Panels of 64 channels of the result, for each phase [depth tap][row tap][column tap][input
 /// channel][channel], one behind the other.
 struct PhaseModel {
-  explicit PhaseModel(const StepSpec& spec) : behind(spec) {
+  explicit PhaseModel(const StepSpec& spec) : behind(spec), planes(spec) {
     const Tensor w = spec.inputs[kW].constant.held();
     const size_t spatial = w.dims().size() - 2;
     const WindowAttrs window = window_attrs(*spec.node, spatial);
@@ -141,6 +114,7 @@ struct PhaseModel {
   int64_t positions = 1, groups = 1, in = 0, out = 0, padded = 0;  ///< channels of a group
   std::shared_ptr<Buffer> values;
   BoundedEpilogue behind;
+  PlaneConvTranspose planes;
 };
 
 class PhaseBound final : public BoundKernel {
@@ -239,24 +213,9 @@ class PhaseBound final : public BoundKernel {
 
   // ---- blocks ----
 
-  /// q of all results of an axis, and those of one phase.
-  Range results(size_t i) const {
-    const WindowAxis& a = axes_[i];
-    return {a.pad_begin / a.stride, (a.output - 1 + a.pad_begin) / a.stride + 1};
-  }
-  Range results(size_t i, size_t phase) const {
-    const WindowAxis& a = axes_[i];
-    const auto p = static_cast<int64_t>(phase);
-    const int64_t last = a.output - 1 + a.pad_begin - p;
-    return {std::max<int64_t>(ceil_div(a.pad_begin - p, a.stride), 0),
-            last < 0 ? 0 : last / a.stride + 1};
-  }
-  /// Results of an axis with q in the range: neighbours.
-  Range out_of(size_t i, Range q) const {
-    const WindowAxis& a = axes_[i];
-    return {std::max<int64_t>(q.begin * a.stride - a.pad_begin, 0),
-            std::min(q.end * a.stride - a.pad_begin, a.output)};
-  }
+  Range results(size_t i) const { return phase_results(axes_[i]); }
+  Range results(size_t i, size_t phase) const { return phase_results(axes_[i], phase); }
+  Range out_of(size_t i, Range q) const { return results_of(axes_[i], q); }
 
   void split(int threads) {
     const PhaseModel& m = *model_;
@@ -496,6 +455,7 @@ class PhaseBound final : public BoundKernel {
 
 std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
                                         const std::shared_ptr<const PhaseModel>& model) {
+  if (auto bound = model->planes.bind(context)) return bound;
   return std::make_shared<PhaseBound>(spec, context, model);
 }
 

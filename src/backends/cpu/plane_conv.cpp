@@ -77,6 +77,10 @@ class PlaneConvBound final : public BoundRowWindows {
       const int64_t at = k * cols_.dilation;
       taps_.push_back(at % cols_.stride * slab_phase_ + at / cols_.stride);
     }
+    window_ = {planes_.data(), static_cast<int64_t>(planes_.size()),
+               rows_.kernel,   rows_.dilation * slab_row_,
+               taps_.data(),   cols_.kernel};
+    if (model_->out_each > 1) in_one_row();
     if (const Epilogue& epilogue = model_->behind.epilogue; !epilogue.empty()) {
       tiles_ = Epilogue::Tiles(epilogue, context);
       for (int64_t i = 0; i < blocks(); ++i)
@@ -162,6 +166,17 @@ class PlaneConvBound final : public BoundRowWindows {
     slab_plane_ = checked_mul(slab_depth_, depths_.extent(block_depths_));
   }
 
+  /// The window as one row of taps: a loop without others around it, where rows share nothing.
+  void in_one_row() {
+    std::vector<int64_t> taps;
+    for (const int64_t plane : planes_)
+      for (int64_t k = 0; k < window_.rows; ++k)
+        for (const int64_t col : taps_) taps.push_back(plane + k * window_.row_by + col);
+    planes_ = {0};
+    taps_ = std::move(taps);
+    window_ = {planes_.data(), 1, 1, slab_row_, taps_.data(), static_cast<int64_t>(taps_.size())};
+  }
+
   /// What the block reads: [plane][depth][row][phase][column], zeros outside the image. `filled`:
   /// columns of the slab that are the image's; the others are zero already where those are the same
   /// for the block before.
@@ -216,8 +231,7 @@ class PlaneConvBound final : public BoundRowWindows {
     for (int64_t c = b.channels.begin; c < b.channels.end; c += kPlaneResults) {
       PlaneRows rows{.x = x,
                      .x_row_by = rows_.stride * slab_row_,
-                     .window = {planes_.data(), static_cast<int64_t>(planes_.size()), rows_.kernel,
-                                rows_.dilation * slab_row_, taps_.data(), cols_.kernel},
+                     .window = window_,
                      .w = m.weights.as<float>() + c * m.taps,
                      .bias = bias ? bias + c : nullptr,
                      .y = y + y_.at(b.images.begin, c, b.rows.begin, b.cols.begin, depth),
@@ -251,6 +265,7 @@ class PlaneConvBound final : public BoundRowWindows {
   int64_t slab_phase_ = 0, slab_row_ = 0, slab_depth_ = 0, slab_plane_ = 0;  ///< elements
   int64_t slab_ = 0;                    ///< with the vector behind it that is read
   std::vector<int64_t> planes_, taps_;  ///< of a window: its planes in a slab, a row's taps
+  PlaneWindow window_{};
   Epilogue::Tiles tiles_;
   int64_t slab_bytes_ = 0, line_bytes_ = 0;
 };

@@ -46,9 +46,18 @@ struct PhaseRows {
   float* to;
   int64_t to_row_by, first, stride, phase_by;
 };
+/// A row of the phases of a stride, each side by side: y[i] is x[n % stride * x_phase_by + i /
+/// stride] for n = first + i, i in [0, count).
+struct WovenRow {
+  const float* x;
+  int64_t x_phase_by, stride, first;
+  float* y;
+  int64_t count;
+};
 struct PlaneRowFns {
   void (*run)(const PlaneRows&);
   void (*copy)(const PhaseRows&);
+  void (*weave)(const WovenRow&);
   int64_t lanes;
 };
 PlaneRowFns plane_row_fns(Isa isa);
