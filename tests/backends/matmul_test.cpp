@@ -54,7 +54,10 @@ TEST_CASE_TEMPLATE("backends/matmul: the own product agrees with sums in f64, tr
                            {2, 33, 8},
                            {3, 70, 9},
                            {7, 19, 16},
-                           {50, 3, 3},  // few columns, results turned back into rows
+                           {50, 3, 3},    // few columns, results turned back into rows
+                           {67, 16, 16},  // the right side in registers
+                           {34, 6, 8},
+                           {21, 16, 3},
                            {33, 2, 4},
                            {17, 5, 8},
                            {48, 16, 16},

@@ -25,9 +25,9 @@ constexpr size_t kX = 0, kW = 1, kB = 2;
 /// where they are sums of many. Of one nothing shares what is loaded.
 constexpr int64_t kMostPlanes = 256, kMostResults = 8, kSomePlanes = 16, kSomeResults = 16;
 constexpr int64_t kMostStride = 8;
-constexpr double kLeastUseful = 0.65;       ///< of the vectors of a row
-constexpr int64_t kBlockBytes = 24 << 10;   ///< what a block reads, about
-constexpr int64_t kFewestRows = 4;          ///< of a block, where the second-level cache has room
+constexpr double kLeastUseful = 0.65;      ///< of the vectors of a row
+constexpr int64_t kBlockBytes = 24 << 10;  ///< what a block reads, about
+constexpr int64_t kFewestRows = 4;         ///< of a block, where the second-level cache has room
 constexpr double kTaskFlops = 2e6;
 
 }  // namespace
@@ -56,10 +56,10 @@ struct PlaneTransposeModel {
           for (int64_t c = 0; c < in; ++c)
             for (const Phase::Tap& a : h.taps)
               for (const Phase::Tap& b : v.taps)
-                weights.push_back(w.as<float>()[(((r / out * in + c) * out + r % out) * down +
-                                                 a.position) *
-                                                    along +
-                                                b.position]);
+                weights.push_back(
+                    w.as<float>()[(((r / out * in + c) * out + r % out) * down + a.position) *
+                                      along +
+                                  b.position]);
       }
   }
   PlaneRowFns fns;
@@ -125,8 +125,7 @@ class PlaneTransposeBound final : public BoundKernel {
     slab_ = m.in * slab_plane_ + m.fns.lanes;
     line_ = phase_results(cols_).size();
     line_at_ = align_up(slab_ * 4, 64);
-    epilogue_at_ =
-        line_at_ + align_up(cols_.stride * kPlaneResults * block_rows_ * line_ * 4, 64);
+    epilogue_at_ = line_at_ + align_up(cols_.stride * kPlaneResults * block_rows_ * line_ * 4, 64);
     scratch_bytes = epilogue_at_ + m.behind.epilogue.scratch_bytes();
     held_bytes = 1024 + static_cast<int64_t>(m.weights.size()) * 8 + tiles_.bytes();
   }
@@ -205,10 +204,9 @@ class PlaneTransposeBound final : public BoundKernel {
     const PlaneTransposeModel& m = *model_;
     const int64_t stride = cols_.stride, first_col = phase_results(cols_).begin;
     static constexpr int64_t kNone = 0;  // where a window begins
-    float* const first = y + y_.at(b.images.begin, results.begin,
-                                   q.begin * rows_.stride + static_cast<int64_t>(h) -
-                                       rows_.pad_begin,
-                                   0);
+    float* const first =
+        y + y_.at(b.images.begin, results.begin,
+                  q.begin * rows_.stride + static_cast<int64_t>(h) - rows_.pad_begin, 0);
     const int64_t line_result = block_rows_ * line_, line_phase = kPlaneResults * line_result;
     for (size_t v = 0; v < m.cols.size(); ++v) {
       const Range cols = phase_results(cols_, v);
@@ -259,8 +257,8 @@ class PlaneTransposeBound final : public BoundKernel {
 /// Whether rows of a phase are more than one vector, which they fill, and a block of them fits.
 bool gains(const PlaneTransposeModel& m, const WindowAxis& rows, const WindowAxis& cols) {
   const int64_t count = phase_results(cols).size();
-  const double row_bytes = static_cast<double>(m.in * 4) *
-                           static_cast<double>(count + most_shift(m.cols));
+  const double row_bytes =
+      static_cast<double>(m.in * 4) * static_cast<double>(count + most_shift(m.cols));
   return count > m.fns.lanes &&
          static_cast<double>(count) >=
              kLeastUseful * static_cast<double>(align_up(count, m.fns.lanes)) &&
