@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "backends/cpu/integer_product.h"
+#include "backends/cpu/vector/packed_bytes_fn.h"
 #include "backends/step_harness.h"
 
 namespace xc {
@@ -47,6 +48,57 @@ TEST_CASE("backends/integer: products are exact with and without the library's k
         }
 }
 
+TEST_CASE("backends/integer: sides packed for dot products of bytes, wherever their bytes lie") {
+  const cpu::PackedBytesFns* fns = cpu::packed_bytes_fns(cpu_info());
+  if (!fns) return;
+  Generator g(53);
+  for (const auto& [m, k, n] : std::vector<std::array<int64_t, 3>>{
+           {1, 1, 1}, {13, 7, 17}, {25, 130, 64}, {7, 66, 200}, {9, 3, 48}, {6, 257, 33}})
+    for (const DType left_type : {DType::kU8, DType::kI8})
+      for (const DType right_type : {DType::kU8, DType::kI8})
+        for (const int lies : {0, 1, 2}) {  // by rows, by columns, apart
+          const bool extreme = lies == 2;
+          const Tensor left =
+              extreme ? g.tensor(left_type, {m, k}, left_type == DType::kU8 ? 255 : -128,
+                                 left_type == DType::kU8 ? 255 : -128)
+                      : bytes(g, left_type, {m, k});
+          const int64_t row = lies == 0   ? n + 3
+                              : lies == 1 ? 1
+                                          : 2 * n,
+                        column = lies == 0   ? 1
+                                 : lies == 1 ? k + 2
+                                             : 2;
+          const Tensor right = bytes(g, right_type, {k * row + n * column});
+          std::vector<uint8_t> packed(static_cast<size_t>(cpu::packed_bytes(k, n)));
+          std::vector<int32_t> columns(static_cast<size_t>(n));
+          Tensor sums(DType::kI32, {m, n + 1});
+          std::fill_n(sums.as<int32_t>(), sums.count(), 77);
+          fns->pack({right.data(), right_type == DType::kI8, k, n, row, column},
+                    left_type == DType::kI8, packed.data(), columns.data());
+          fns->multiply({m, n, k, left.data(), left_type == DType::kI8, k, packed.data(),
+                         sums.as<int32_t>(), n + 1});
+          const auto a = left.to_int64s(), b = right.to_int64s(), got = sums.to_int64s();
+          const int64_t less = right_type == DType::kU8 ? 128 : 0;
+          bool equal = true;
+          for (int64_t j = 0; j < n; ++j) {
+            const auto at = [&](int64_t d) {
+              return b[static_cast<size_t>(d * row + j * column)] - less;
+            };
+            int64_t all = 0;
+            for (int64_t d = 0; d < k; ++d) all += at(d);
+            equal &= columns[static_cast<size_t>(j)] == all;
+            for (int64_t i = 0; i < m; ++i) {
+              int64_t want = 0;
+              for (int64_t d = 0; d < k; ++d) want += a[static_cast<size_t>(i * k + d)] * at(d);
+              equal &= got[static_cast<size_t>(i * (n + 1) + j)] == want;
+            }
+          }
+          for (int64_t i = 0; i < m; ++i) equal &= got[static_cast<size_t>(i * (n + 1) + n)] == 77;
+          CHECK_MESSAGE(equal,
+                        m << "x" << k << "x" << n << name(left_type) << name(right_type) << lies);
+        }
+}
+
 const std::vector<std::pair<Dims, Dims>> kShapes = {{{3, 4}, {4, 5}},
                                                     {{1, 1}, {1, 1}},
                                                     {{4}, {4}},
@@ -60,7 +112,8 @@ const std::vector<std::pair<Dims, Dims>> kShapes = {{{3, 4}, {4, 5}},
                                                     {{0, 4}, {4, 3}},
                                                     {{2, 0}, {0, 3}},
                                                     {{130, 200}, {200, 260}},
-                                                    {{300, 129}, {129, 31}}};
+                                                    {{300, 129}, {129, 31}},
+                                                    {{6, 20, 35}, {6, 35, 18}}};
 
 TEST_CASE("backends/integer: MatMulInteger, signs, zero points, shapes") {
   Generator g(42);

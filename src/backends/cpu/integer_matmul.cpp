@@ -8,8 +8,10 @@
 // other side of a tie, one quantum apart.
 //
 // Constant weights are packed in prepare(), once; products bound afterwards run a primitive per
-// number of rows. Before that, and for other right sides, the library's integer gemm takes any size
-// without a primitive. Sums are exact: results depend neither on the way nor on the split.
+// number of rows. Before that, and for other right sides, a part's columns are packed as the run
+// finds them for own dot products of bytes (vector/packed_bytes_fn.h), without these through f32;
+// both take any size without a primitive. Sums are exact: results depend neither on the way nor on
+// the split.
 
 #include <algorithm>
 #include <mutex>
@@ -19,6 +21,7 @@
 #include "backends/cpu/integer_product.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/matmul_problem.h"
+#include "backends/cpu/vector/packed_bytes_fn.h"
 
 namespace xc::cpu {
 namespace {
@@ -28,10 +31,6 @@ constexpr int64_t kRowsAtOnce = 128;  ///< of sums kept in scratch before they b
 /// Weights of fewer columns are packed with zeros beside them: the library's kernels are made for
 /// vectors of columns (1 column of 64 terms, 32 rows: 57 us, of 16 columns 3).
 constexpr int64_t kLeastColumns = 16;
-
-/// Up to so many terms in all, products without packed weights go through an own product of f32: a
-/// call of the library's integer gemm takes 2 us however little there is to do.
-constexpr int64_t kFewTerms = 1 << 16;
 
 /// Where the operands of either op are.
 struct Roles {
@@ -118,8 +117,7 @@ class IntegerMatMulBound final : public BoundKernel {
     shifts_b_ =
         roles_.b_zero == kAbsent ? !b_signed_ : !all_equal(spec.inputs[roles_.b_zero], b_shift());
     y_signed_ = spec.outputs[0].dtype == DType::kI8;
-    by_library_ =
-        library_integers_are_exact() && checked_mul(checked_mul(p_.m, p_.n), p_.k) > kFewTerms;
+    if (library_integers_are_exact()) dots_ = packed_bytes_fns(cpu_info());
     FoldedContext folded;
     const BindContext product{operands, context.outputs};
     if (!a_zero_.varies && !a_scale_.varies) fold_rows(p_, product, 2, folded);
@@ -152,7 +150,7 @@ class IntegerMatMulBound final : public BoundKernel {
  private:
   /// What a part's columns need, in scratch.
   struct Columns {
-    const int8_t* b = nullptr;  ///< [k, n]; null: packed
+    const int8_t* b = nullptr;  ///< [k, n]; null: packed, or with dots_ packed in scratch
     int64_t stride = 0;
     const int32_t* sums = nullptr;   ///< of b, less k times the zero point
     const int32_t* zeros = nullptr;  ///< of b
@@ -162,6 +160,8 @@ class IntegerMatMulBound final : public BoundKernel {
 
   /// Signed rows that are read as unsigned ones, 128 more.
   bool a_turned() const { return packed_ && a_signed_; }
+  /// Columns are packed for each part.
+  bool by_dots() const { return !packed_ && dots_; }
   bool shifts_a() const { return has_a_zero_ || a_turned(); }
   /// What u8 weights lose when they become signed.
   int64_t b_shift() const { return b_signed_ ? 0 : 128; }
@@ -180,9 +180,10 @@ class IntegerMatMulBound final : public BoundKernel {
     }
     // The library wants rows that are dense and do not overlap. For signed ones in packed weights
     // it has a slow reference at some numbers of rows: there they are unsigned, 128 more.
-    a_copied_ = a_turned() || (p_.a_k != 1 && p_.k > 1) || (p_.a_m < p_.k && p_.m > 1);
-    b_copied_ =
-        !packed_ && (!b_signed_ || (p_.b_n != 1 && p_.n > 1) || (p_.b_k < p_.n && p_.k > 1));
+    a_copied_ =
+        a_turned() || (p_.a_k != 1 && p_.k > 1) || (!by_dots() && p_.a_m < p_.k && p_.m > 1);
+    b_copied_ = !packed_ && !dots_ &&
+                (!b_signed_ || (p_.b_n != 1 && p_.n > 1) || (p_.b_k < p_.n && p_.k > 1));
     dense_ = (p_.c_n == 1 || p_.n == 1) && (p_.c_m >= p_.n || p_.m == 1);
     sums_in_place_ = !roles_.requantised() && dense_ && sums_width(p_.n) == p_.n &&
                      (p_.m == 1 || p_.c_m == p_.n || !packed_ || !packed_->dense_only(0));
@@ -199,12 +200,14 @@ class IntegerMatMulBound final : public BoundKernel {
     add_at_ = place(vectors);
     row_sums_at_ = place(tallest * 4);
     a_at_ = place(a_copied_ ? checked_mul(tallest, p_.k) : 0);
-    b_at_ = place(b_copied_ ? checked_mul(p_.k, widest) : 0);
+    b_at_ = place(by_dots()   ? packed_bytes(p_.k, widest)
+                  : b_copied_ ? checked_mul(p_.k, widest)
+                              : 0);
     c_at_ = place(sums_in_place_ ? 0 : checked_mul(tallest, sums_width(widest)) * 4);
     bytes_at_ = place(roles_.requantised() && !dense_ ? checked_mul(tallest, widest) : 0);
     int64_t rest = 0;
     if (packed_ && !find_primitives(make, rest)) return false;
-    if (!packed_) rest = integer_product_scratch(tallest, widest, p_.k, by_library_);
+    if (!packed_ && !dots_) rest = integer_product_scratch(tallest, widest, p_.k, false);
     library_at_ = place(rest);
     scratch_bytes = at;
     held_bytes = 1024 + static_cast<int64_t>(parts_.size() * sizeof(MatMulPart)) +
@@ -247,25 +250,32 @@ class IntegerMatMulBound final : public BoundKernel {
   Columns prepare_columns(const StepArgs& args, const MatMulPart& part) const {
     const int64_t n = part.n1 - part.n0;
     Columns out;
-    if (!packed_) {
-      const auto* b = static_cast<const int8_t*>(args.buffers[roles_.b]) +
-                      batch_offsets(p_, part.batch).b + part.n0 * p_.b_n;
+    const auto* b = static_cast<const int8_t*>(args.buffers[roles_.b]) +
+                    batch_offsets(p_, part.batch).b + part.n0 * p_.b_n;
+    if (by_dots()) {
+      dots_->pack({b, b_signed_, p_.k, n, p_.b_k, p_.n == 1 ? 1 : p_.b_n}, a_signed_,
+                  at<uint8_t>(args, b_at_), shifts_a() ? at<int32_t>(args, sums_at_) : nullptr);
+    } else if (!packed_) {
       out.b = b_copied_ ? signed_columns(args, b, n) : b;
       out.stride = b_copied_ || p_.k == 1 ? n : p_.b_k;
     }
     if (shifts_b_) {
       auto* zeros = at<int32_t>(args, zeros_at_);
-      for (int64_t j = 0; j < n; ++j)
-        zeros[j] = static_cast<int32_t>(
-            (roles_.b_zero == kAbsent ? 0 : b_zero_.integer(args.buffers, part.n0 + j)) -
-            b_shift());
+      const auto zero = [&](int64_t j) {
+        const int64_t given = roles_.b_zero == kAbsent ? 0 : b_zero_.integer(args.buffers, j);
+        return static_cast<int32_t>(given - b_shift());
+      };
+      if (b_zero_.varies)
+        for (int64_t j = 0; j < n; ++j) zeros[j] = zero(part.n0 + j);
+      else
+        std::fill_n(zeros, n, zero(0));
       out.zeros = zeros;
     }
     if (shifts_a()) {
       auto* sums = at<int32_t>(args, sums_at_);
-      if (prepared_)
+      if (packed_)
         std::copy_n(prepared_->column_sums.data() + part.n0, n, sums);
-      else
+      else if (!by_dots())
         integer_fns().column_sums(out.b, p_.k, n, out.stride, sums);
       if (out.zeros)
         for (int64_t j = 0; j < n; ++j) sums[j] -= static_cast<int32_t>(p_.k) * out.zeros[j];
@@ -333,10 +343,13 @@ class IntegerMatMulBound final : public BoundKernel {
                                  packed_->slice(packed_->slice_at(part.n0)), sums,
                                  at<void>(args, library_at_)};
       primitive(m, n)->execute(pointers);
+    } else if (dots_) {
+      dots_->multiply(
+          {m, n, p_.k, a, a_signed_, a_stride, at<uint8_t>(args, b_at_), sums, sums_stride});
     } else {
       integer_product(
           {m, n, p_.k, a, a_signed_, a_stride, columns.b, columns.stride, sums, sums_stride},
-          at<void>(args, library_at_), by_library_);
+          at<void>(args, library_at_), false);
     }
     finish_rows(args, part, columns, {a, a_stride, sums, sums_stride, c_offset});
   }
@@ -399,7 +412,7 @@ class IntegerMatMulBound final : public BoundKernel {
   bool a_signed_ = false, b_signed_ = false, y_signed_ = false;
   bool has_a_zero_ = false, shifts_b_ = false;  ///< zero points that are not known to be 0
   bool a_copied_ = false, b_copied_ = false, dense_ = false, sums_in_place_ = false;
-  bool by_library_ = false;
+  const PackedBytesFns* dots_ = nullptr;
   Line a_zero_, a_scale_, b_zero_, b_scale_, bias_;
   std::vector<MatMulPart> parts_;
   std::vector<Primitive> primitives_;
