@@ -27,10 +27,29 @@ bool is_nonzero(const TensorView& x, int64_t offset) {
   return load_double(x.data, x.dtype, offset) != 0;
 }
 
+/// Of a row of adjacent elements. Loops of known length become vectors.
+template <class T>
+int64_t count_in_row(const T* x, int64_t n) {
+  constexpr int64_t kBlock = 64;
+  const auto set = [](T v) { return static_cast<ComputeOf<T>>(v) != ComputeOf<T>{}; };
+  int64_t count = 0, i = 0;
+  for (; i + kBlock <= n; i += kBlock) {
+    int32_t some = 0;
+    for (int64_t k = 0; k < kBlock; ++k) some += set(x[i + k]);
+    count += some;
+  }
+  for (; i < n; ++i) count += set(x[i]);
+  return count;
+}
+
 int64_t count_nonzero(const TensorView& x) {
   int64_t n = 0;
   // Bools as bytes: what the host gives may hold others than 0 and 1, which a bool may not.
   const DType type = x.dtype == DType::kBool ? DType::kU8 : x.dtype;
+  if (contains(kNumbers, type) && is_contiguous(x.dims, x.strides)) {
+    dispatch_number(type, [&]<class T>() { n = count_in_row(x.as<T>(), element_count(x.dims)); });
+    return n;
+  }
   if (contains(kNumbers, type))
     dispatch_number(type, [&]<class T>() {
       const T* data = x.as<T>();
@@ -74,8 +93,10 @@ void infer_compress(InferContext& c) {
   if (c.rank(1) != 1) c.error("the condition has rank {}, expected 1", c.rank(1));
   const SymDims& in = c.dims(0);
   Dim count;
-  if (const auto condition = c.ints(1))
-    count = std::count(condition->begin(), condition->end(), 1);
+  if (const Tensor* condition = value_of(c, 1))
+    count = count_nonzero(condition->view());
+  else if (const auto known = c.ints(1))
+    count = std::count(known->begin(), known->end(), 1);
   else
     count = c.fresh("Compress");
   if (!c.attrs().has("axis")) return c.set(0, c.dtype(0), {count});

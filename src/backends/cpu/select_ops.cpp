@@ -62,9 +62,41 @@ Verdict supports_non_zero(const StepSpec& spec) {
              : Verdict::no(fmt::format("elements of type {}", name(type)));
 }
 
+constexpr int64_t kBlock = 16;  ///< elements that are looked at together
+
+/// Whether any of a block's elements counts. A loop of known length becomes vectors.
+template <class T, class Set>
+bool any_in_block(const T* x, Set set) {
+  bool any = false;
+  for (int64_t k = 0; k < kBlock; ++k) any |= set(x[k]);
+  return any;
+}
+
+/// Calls take(j, k) with every place j < n of a row of which set() holds, the k-th of them, for
+/// `room` of them at most, and returns how many there are, room + 1 where there are more. Blocks
+/// without any are passed over. Within the others nothing branches on the data, which nothing could
+/// predict: take() is called with other places too, and then again with the same k < room.
+template <class T, class Set, class Take>
+int64_t take_places(const T* row, int64_t n, int64_t step, int64_t room, Set set, Take take) {
+  int64_t count = 0, j = 0;
+  for (; step == 1 && j + kBlock <= n && count + kBlock <= room; j += kBlock) {
+    if (!any_in_block(row + j, set)) continue;
+    for (int64_t k = j; k < j + kBlock; ++k) {
+      take(k, count);
+      count += set(row[k]);
+    }
+  }
+  for (; j < n && count < room; ++j) {
+    take(j, count);
+    count += set(row[j * step]);
+  }
+  for (; j < n; ++j)
+    if (set(row[j * step])) return room + 1;
+  return count;
+}
+
 /// Coordinates of the elements that are not zero, one column each, in row-major order. The number
-/// of columns was counted from the same data by inference. Along the last axis without branches on
-/// the data, which nothing could predict.
+/// of columns was counted from the same data by inference.
 void non_zero(const SimpleContext& c) {
   const OperandView &x = c.in(0), &y = c.out();
   const size_t rank = x.dims.size();
@@ -87,14 +119,10 @@ void non_zero(const SimpleContext& c) {
                          const T* row = from + offsets[0];
                          int64_t* picked = to + static_cast<int64_t>(last) * y.strides[0];
                          const int64_t first = column;
-                         int64_t j = 0;
-                         for (; j < n && column < columns; ++j) {
-                           picked[column * step] = j;
-                           column += set(row[j * from_step]);
-                         }
-                         for (; j < n; ++j)
-                           if (set(row[j * from_step]))
-                             fail(Status::kRange, "more elements than inferred");
+                         column += take_places(
+                             row, n, from_step, columns - first, set,
+                             [&](int64_t j, int64_t k) { picked[(first + k) * step] = j; });
+                         if (column > columns) fail(Status::kRange, "more elements than inferred");
                          for (size_t axis = 0; axis < last; ++axis)
                            for (int64_t k = first; k < column; ++k)
                              to[static_cast<int64_t>(axis) * y.strides[0] + k * step] = at[axis];
@@ -105,6 +133,30 @@ void non_zero(const SimpleContext& c) {
                        });
   });
   if (column != columns) fail(Status::kRange, "fewer elements than inferred");
+}
+
+template <class T>
+struct Slices {
+  const T* from;
+  int64_t places, inner, kept;
+};
+
+/// Returns how many there are; no more than are kept are copied.
+template <class T>
+int64_t copy_slices(const Slices<T>& slices, const uint8_t* wanted, int64_t step, T* to) {
+  const auto set = [](uint8_t v) { return v != 0; };
+  int64_t count = 0;
+  for (int64_t j = 0; j < slices.places;) {
+    const int64_t end = std::min(j + kBlock, slices.places);
+    if (step == 1 && end == j + kBlock && !any_in_block(wanted + j, set)) j = end;
+    for (; j < end; ++j) {
+      if (!set(wanted[j * step])) continue;
+      if (count == slices.kept) return count + 1;
+      to = std::copy_n(slices.from + j * slices.inner, slices.inner, to);
+      ++count;
+    }
+  }
+  return count;
 }
 
 /// Whole slices, wherever the condition holds.
@@ -119,15 +171,18 @@ void compress(const SimpleContext& c) {
   const auto* wanted = c.input<uint8_t>(1);
   dispatch_storage(y.dtype, [&]<class T>() {
     T* to = c.output<T>();
-    for (int64_t o = 0; o < outer; ++o) {
-      int64_t count = 0;
-      for (int64_t k = 0; k < condition.dims[0]; ++k) {
-        if (!wanted[k * condition.strides[0]]) continue;
-        checked_index(k, size, "condition");
-        if (++count > kept) fail(Status::kRange, "more slices than inferred");
-        to = std::copy_n(c.input<T>(0) + (o * size + k) * inner, inner, to);
-      }
-      if (count != kept) fail(Status::kRange, "fewer slices than inferred");
+    const int64_t step = condition.strides[0], places = std::min(condition.dims[0], size);
+    const auto set = [](uint8_t v) { return v != 0; };
+    for (int64_t k = places; k < condition.dims[0]; ++k)
+      if (set(wanted[k * step])) checked_index(k, size, "condition");
+    for (int64_t o = 0; o < outer; ++o, to += kept * inner) {
+      const T* const from = c.input<T>(0) + o * size * inner;
+      const int64_t count = inner == 1
+                                ? take_places(wanted, places, step, kept, set,
+                                              [&](int64_t j, int64_t k) { to[k] = from[j]; })
+                                : copy_slices<T>({from, places, inner, kept}, wanted, step, to);
+      if (count > kept) fail(Status::kRange, "more slices than inferred");
+      if (count < kept) fail(Status::kRange, "fewer slices than inferred");
     }
   });
 }
