@@ -320,6 +320,84 @@ TEST_CASE("backends/elementwise: Cast between every pair of types") {
     }
 }
 
+TEST_CASE("backends/elementwise: f32 becomes 32 bits up to its bounds, and any number true") {
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> values;
+  std::vector<int64_t> whole, truth;
+  const std::vector<std::pair<float, int64_t>> pairs = {{0.0f, 0},
+                                                        {-0.0f, 0},
+                                                        {1e-45f, 0},
+                                                        {-0.99f, 0},
+                                                        {2.5f, 2},
+                                                        {-2.5f, -2},
+                                                        {0x1p31f, INT32_MAX},
+                                                        {-0x1p31f, INT32_MIN},
+                                                        {inf, INT32_MAX},
+                                                        {-inf, INT32_MIN},
+                                                        {std::nanf(""), 0},
+                                                        {3e38f, INT32_MAX},
+                                                        {-3e38f, INT32_MIN},
+                                                        {0x1.fffffep30f, 2147483520},
+                                                        {-0x1.fffffep30f, -2147483520}};
+  for (int repeat = 0; repeat < 5; ++repeat)
+    for (const auto& [value, want] : pairs) {
+      values.push_back(value);
+      whole.push_back(want);
+      truth.push_back(value != 0);  // NaN is
+    }
+  const auto cast = [&](const Tensor& x, int64_t to) {
+    Problem p;
+    p.op = &get_op("Cast");
+    p.attrs.set("to", to);
+    p.inputs = {x};
+    return run_row(find_row("xc.elementwise", "Cast"), p)[0].to_int64s();
+  };
+  CHECK(cast(Tensor::of(values), 6) == whole);
+  CHECK(cast(Tensor::of(values), 9) == truth);
+  CHECK(cast(Tensor::of(std::vector<double>(values.begin(), values.end())), 9) == truth);
+}
+
+/// The standard's quotient rounds towards zero; Mod has the sign of the divisor, with fmod that of
+/// the dividend. What nothing defines is 0 here: divisions by 0, and the wrapped quotient by -1.
+template <class T>
+void check_division() {
+  constexpr T kLeast = std::numeric_limits<T>::min(), kMost = std::numeric_limits<T>::max();
+  std::vector<T> numbers = {kLeast, kLeast + 1, kMost, kMost - 1, 0, 1, -1, 2, -2, 3, -3, 7, 1000};
+  for (int bit = 20; bit < static_cast<int>(8 * sizeof(T)) - 1; ++bit)
+    for (const int64_t near : {-1, 0, 1})
+      for (const int64_t sign : {-1, 1})
+        numbers.push_back(static_cast<T>(sign * ((int64_t{1} << bit) + near)));
+  std::vector<T> a, b;
+  std::vector<int64_t> quotients, remainders, modulos;
+  for (const T x : numbers)
+    for (const T y : numbers) {
+      a.push_back(x);
+      b.push_back(y);
+      const bool plain = y != 0 && y != -1;
+      const int64_t q = y == 0    ? 0
+                        : y == -1 ? static_cast<T>(0 - static_cast<uint64_t>(x))
+                                  : static_cast<int64_t>(x) / y;
+      const int64_t r = plain ? static_cast<int64_t>(x) % y : 0;
+      quotients.push_back(q);
+      remainders.push_back(r);
+      modulos.push_back(r != 0 && (r < 0) != (y < 0) ? r + y : r);
+    }
+  const auto of = [&](const char* op, int64_t fmod) {
+    Problem p;
+    p.op = &get_op(op);
+    if (p.op->name == "Mod") p.attrs.set("fmod", fmod);
+    p.inputs = {Tensor::of(a), Tensor::of(b)};
+    return run_row(find_row("xc.elementwise", op), p)[0].to_int64s();
+  };
+  CHECK(of("Div", 0) == quotients);
+  CHECK(of("Mod", 1) == remainders);
+  CHECK(of("Mod", 0) == modulos);
+}
+TEST_CASE("backends/elementwise: whole quotients and remainders at the ends of their range") {
+  check_division<int32_t>();
+  check_division<int64_t>();
+}
+
 /// Adds one to the last element of what another implementation computes.
 class OffByOne final : public Kernel {
  public:

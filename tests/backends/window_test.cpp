@@ -634,11 +634,13 @@ TEST_CASE("backends/axis: keys and the best of short rows, on every instruction 
     Tensor values = g.tensor(DType::kF32, {203}, -9, 9);
     float* v = values.as<float>();
     v[0] = NAN, v[70] = -INFINITY, v[150] = INFINITY, v[201] = 0.0f, v[202] = -0.0f;
-    std::vector<uint32_t> keys(203);
-    fns.ordered_keys(v, 203, keys.data());
+    std::vector<uint32_t> keys(203), falling(203);
+    fns.ordered_keys(v, 203, false, keys.data());
+    fns.ordered_keys(v, 203, true, falling.data());
     for (size_t i = 0; i < 203; ++i)
       for (size_t j = 0; j < 203; ++j)
         CHECK((keys[i] < keys[j]) == (v[i] < v[j] || (std::isnan(v[j]) && !std::isnan(v[i]))));
+    for (size_t i = 0; i < 203; ++i) CHECK(falling[i] == ~keys[i]);
     std::vector<uint32_t> few(203, 5);
     CHECK(fns.none_above(few.data(), 203, 5) == 203 / cpu::kKeyBlock * cpu::kKeyBlock);
     for (const size_t at : {size_t{0}, size_t{15}, size_t{16}, size_t{100}}) {

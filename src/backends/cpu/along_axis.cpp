@@ -156,6 +156,18 @@ void arg_reduce(const SimpleContext& c, const ArgLines& plan, bool largest) {
     const T* x0 = c.input<T>(0);
     const auto walk = [&](auto better) {
       for_line_groups(lines, begin, end, [&](int64_t from, int64_t to, int64_t count) {
+        if (count == 1) {  // in registers
+          V only = read(x0[from]);
+          int64_t at = 0;
+          for (int64_t i = 1; i < n; ++i) {
+            const V v = read(x0[from + i * step]);
+            const bool other = better(v, only);
+            only = other ? v : only;
+            at = other ? i : at;
+          }
+          out[to] = at;
+          return;
+        }
         V value[kSideBySide];
         int64_t best[kSideBySide] = {};
         for (int64_t l = 0; l < count; ++l) value[l] = read(x0[from + l]);
@@ -409,13 +421,15 @@ class LineRoom {
   int64_t keys_at_ = 0, order_at_ = 0, items_at_ = 0, spare_at_ = 0, bytes_ = 0;
 };
 
-/// keys[i] = key of the element i steps on.
+/// keys[i] = key of the element i steps on; `falling`: the other way round, with NaN last.
 template <class T>
-void keys_of_line(const T* line, int64_t step, std::span<KeyOf<T>> keys) {
+void keys_of_line(const T* line, int64_t step, bool falling, std::span<KeyOf<T>> keys) {
   const auto n = static_cast<int64_t>(keys.size());
   if constexpr (std::is_same_v<T, float>)
-    if (step == 1) return line_fns(cpu_info().isa).ordered_keys(line, n, keys.data());
-  for (int64_t i = 0; i < n; ++i) keys[static_cast<size_t>(i)] = key_of(line[i * step]);
+    if (step == 1) return line_fns(cpu_info().isa).ordered_keys(line, n, falling, keys.data());
+  const auto turn = static_cast<KeyOf<T>>(falling ? -1 : 0);
+  for (int64_t i = 0; i < n; ++i)
+    keys[static_cast<size_t>(i)] = static_cast<KeyOf<T>>(key_of(line[i * step]) ^ turn);
 }
 
 /// Parts to sort, which takes longer than to walk.
@@ -467,9 +481,7 @@ void top_k(const SimpleContext& c, const TopKPlan& plan) {
       const auto [from, to] = plan.values.at(l);
       const int64_t to_index = plan.indices.at(l).second;
       const T* line = c.input<T>(0) + from;
-      keys_of_line(line, step, keys);
-      if (!largest)  // NaN comes last then
-        for (auto& key : keys) key = ~key;
+      keys_of_line(line, step, !largest, keys);
       const int64_t* const order = room.best(c.args.scratch);
       for (int64_t i = 0; i < k; ++i) {
         const int64_t pick = order[i];

@@ -78,8 +78,8 @@ struct LineFns {
   /// The same for one row of 16 adjacent elements or more.
   int64_t (*arg_best_along)(const float* x, int64_t n, bool largest);
   /// Unsigned numbers in the order of the elements: zeros of both signs are equal, NaN is above
-  /// all.
-  void (*ordered_keys)(const float* x, int64_t n, uint32_t* keys);
+  /// all; `falling`: in the opposite order.
+  void (*ordered_keys)(const float* x, int64_t n, bool falling, uint32_t* keys);
   /// How many keys from the first on, in whole blocks of kKeyBlock, are none above `limit`.
   int64_t (*none_above)(const uint32_t* keys, int64_t n, uint32_t limit);
   /// Sums up to each element, in f64; `exclusive`: without it. Steps may be negative.
