@@ -48,6 +48,17 @@ Extent extent(const Dims& dims, const Dims& strides, int64_t element) {
   return out;
 }
 
+/// Where element `index` (row-major) lies.
+int64_t element_offset(const Tensor& tensor, uint64_t index) {
+  int64_t offset = 0;
+  auto rest = static_cast<int64_t>(index);
+  for (size_t axis = tensor.dims().size(); axis-- > 0;) {
+    offset += rest % tensor.dims()[axis] * tensor.strides()[axis];
+    rest /= tensor.dims()[axis];
+  }
+  return offset;
+}
+
 }  // namespace
 
 xc_tensor* make_tensor(Tensor tensor) {
@@ -208,13 +219,23 @@ xc_status xc_tensor_string(const xc_tensor* tensor, uint64_t index, xc_string_vi
       fail(Status::kInvalidArgument, "a tensor of {} holds no strings", name(from.dtype()));
     if (index >= static_cast<uint64_t>(from.count()))
       fail(Status::kInvalidArgument, "no element {} in {} elements", index, from.count());
-    int64_t offset = 0;
-    auto rest = static_cast<int64_t>(index);
-    for (size_t axis = from.dims().size(); axis-- > 0;) {
-      offset += rest % from.dims()[axis] * from.strides()[axis];
-      rest /= from.dims()[axis];
-    }
-    *out_value = to_view(from.as<std::string>()[offset]);
+    *out_value = to_view(from.as<std::string>()[element_offset(from, index)]);
+  });
+}
+
+xc_status xc_tensor_strings(const xc_tensor* tensor, xc_string_view* out_values, uint64_t count,
+                            xc_error** out_error) {
+  return guard(out_error, [&] {
+    const Tensor& from = live_tensor(tensor).tensor;
+    if (from.dtype() != DType::kString)
+      fail(Status::kInvalidArgument, "a tensor of {} holds no strings", name(from.dtype()));
+    if (static_cast<uint64_t>(from.count()) != count)
+      fail(Status::kInvalidArgument, "the tensor has {} elements, not {}", from.count(), count);
+    need_array(out_values, count, "out_values");
+    const bool dense = from.contiguous();
+    for (uint64_t i = 0; i < count; ++i)
+      out_values[i] = to_view(
+          from.as<std::string>()[dense ? static_cast<int64_t>(i) : element_offset(from, i)]);
   });
 }
 

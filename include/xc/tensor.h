@@ -74,6 +74,11 @@ XC_API XC_NODISCARD xc_status xc_tensor_set_strings(xc_tensor* tensor, const xc_
 XC_API XC_NODISCARD xc_status xc_tensor_string(const xc_tensor* tensor, uint64_t index,
                                                xc_string_view* out_value, xc_error** out_error);
 
+/* All elements of a string tensor, row-major, as xc_tensor_string() gives each. `count` must be the
+ * element count. Fails with XC_INVALID_ARGUMENT. @since 0.1 @stability experimental */
+XC_API XC_NODISCARD xc_status xc_tensor_strings(const xc_tensor* tensor, xc_string_view* out_values,
+                                                uint64_t count, xc_error** out_error);
+
 /* Makes a sequence: a tensor of rank 1 and type XC_DTYPE_TENSOR whose elements are the given
  * tensors. It shares their memory, but copies tensors that a run returned. Sequences are inputs and
  * outputs of models like any tensor; elements of a returned one may share memory with elements of

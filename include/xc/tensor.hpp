@@ -134,6 +134,15 @@ class Tensor {
     detail::call(&xc_tensor_string, handle(), index, &out);
     return xcrt::view(out);
   }
+  /// All of them, row-major.
+  std::vector<std::string_view> strings() const {
+    std::vector<xc_string_view> views(static_cast<size_t>(size()));
+    detail::call(&xc_tensor_strings, handle(), views.data(), views.size());
+    std::vector<std::string_view> out;
+    out.reserve(views.size());
+    for (const xc_string_view& view : views) out.push_back(xcrt::view(view));
+    return out;
+  }
   void set_strings(std::span<const std::string_view> values) {
     std::vector<xc_string_view> views;
     for (std::string_view value : values) views.push_back({value.data(), value.size()});

@@ -91,6 +91,13 @@ Tensor make_sequence(std::vector<Tensor> elements) {
   return out;
 }
 
+Tensor make_map(Map map) {
+  Tensor out(DType::kTensor, {2});
+  out.as<Tensor>()[0] = std::move(map.keys);
+  out.as<Tensor>()[1] = std::move(map.values);
+  return out;
+}
+
 bool is_map(const TensorView& value, DType key, DType element) {
   if (value.dtype != DType::kTensor || value.rank() != 1 || value.dims[0] != 2) return false;
   const auto* parts = value.as<const Tensor>();

@@ -37,9 +37,7 @@ struct Map {
 bool is_map(const TensorView& value, DType key, DType element);
 /// Both parts, row-major. Fails with kInvalidModel for anything else.
 Map map_of(const Tensor& value);
-inline Tensor make_map(const Map& map) {
-  return make_sequence({map.keys, map.values});
-}
+Tensor make_map(Map map);
 /// The order in which keys (i64 or string) ascend. Fails with kRange for one that occurs twice.
 std::vector<int64_t> ascending_keys(const Tensor& keys);
 

@@ -18,8 +18,8 @@ void infer_gather(InferContext& c) {
   c.set(0, c.dtype(0), std::move(out));
 
   const auto known = data.size() == 1 ? c.elements(0) : std::nullopt;
-  const auto picks = c.ints(1);
-  if (!known || !picks) return;
+  const auto picks = known ? c.ints(1) : std::nullopt;
+  if (!picks) return;
   std::vector<Dim> elements;
   const auto n = static_cast<int64_t>(known->size());
   for (int64_t i : *picks) {

@@ -20,11 +20,13 @@ const Type& map_input(const InferContext& c) {
   return type;
 }
 
-/// The elements from[order[0]], from[order[1]], ...
+/// The last axis of a row-major tensor in another order.
 Tensor reordered(const Tensor& from, const std::vector<int64_t>& order) {
-  Tensor out(from.dtype(), {static_cast<int64_t>(order.size())});
+  Tensor out(from.dtype(), from.dims());
   dispatch_storage(from.dtype(), [&]<class T>() {
-    for (size_t i = 0; i < order.size(); ++i) out.as<T>()[i] = from.as<T>()[order[i]];
+    T* to = out.as<T>();
+    for (const T *row = from.as<T>(), *end = row + from.count(); row != end; row += order.size())
+      for (const int64_t k : order) *to++ = row[k];
   });
   return out;
 }
@@ -57,13 +59,15 @@ Values evaluate_zip(const Node& node, const Values& inputs) {
     fail(Status::kRange, "{} keys for {} columns", keys.count(), columns);
   const auto order = ascending_keys(keys);
   const Tensor sorted = reordered(keys, order);
-  Values maps;
-  for (int64_t begin = 0; begin < x.count(); begin += columns) {
-    const Tensor row(x.buffer(), x.byte_offset() + begin * element_size(x.dtype()), x.dtype(),
-                     {columns});
-    maps.push_back(make_map({sorted, reordered(row, order)}));
-  }
-  return {make_sequence(maps)};
+  // The maps of all rows lie in one memory.
+  const Tensor values = std::is_sorted(order.begin(), order.end()) ? x : reordered(x, order);
+  Tensor maps(DType::kTensor, {columns > 0 ? x.count() / columns : 0});
+  for (int64_t i = 0; i < maps.count(); ++i)
+    maps.as<Tensor>()[i] =
+        make_map({sorted, Tensor(values.buffer(),
+                                 values.byte_offset() + i * columns * element_size(values.dtype()),
+                                 values.dtype(), {columns})});
+  return {maps};
 }
 
 // ---- CastMap ------------------------------------------------------------------------------------

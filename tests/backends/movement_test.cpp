@@ -142,6 +142,25 @@ TEST_CASE("backends/gather: every form, negative indices, range errors") {
                     {g.tensor(DType::kF32, {4, 5, 6}), g.tensor(DType::kI64, {4, 3, 1}, -5, 4)},
                     attr("batch_dims", int64_t{1})),
             {});
+  Tensor words(DType::kString, {3, 2});
+  for (int64_t i = 0; i < 6; ++i) words.as<std::string>()[i] = std::string(i * 5, 'x') + "end";
+  for (const int64_t axis : {0, 1}) {
+    const Tensor picks = ints({1, -1, 0, 1});
+    const Tensor got = run_row(find_row("xc.gather texts", "Gather"),
+                               problem("Gather", {words, picks}, attr("axis", axis)))[0];
+    bool same = got.dims() == (axis == 0 ? Dims{4, 2} : Dims{3, 4});
+    for (int64_t i = 0; same && i < got.count(); ++i) {
+      const int64_t row = axis == 0 ? i / 2 : i / 4, column = axis == 0 ? i % 2 : i % 4;
+      const int64_t pick = picks.as<int64_t>()[axis == 0 ? row : column];
+      const int64_t size = axis == 0 ? 3 : 2, at = pick < 0 ? pick + size : pick;
+      same = got.as<std::string>()[i] ==
+             words.as<std::string>()[axis == 0 ? at * 2 + column : row * 2 + at];
+    }
+    CHECK(same);
+  }
+  CHECK_THROWS_AS(
+      run_row(find_row("xc.gather texts", "Gather"), problem("Gather", {words, ints({0, 3})})),
+      Error);
   const auto& row = find_row("xc.gather", "Gather");
   for (int64_t bad : {6, -7}) {
     const Problem p = problem("Gather", {g.tensor(DType::kF32, {6, 2}), ints({0, bad})});

@@ -122,6 +122,11 @@ static void strings(void) {
   CHECK_OK(xc_tensor_string(t, 1, &got, &error));
   CHECK(got.size == 0);
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_tensor_string(t, 2, &got, &error));
+  xc_string_view all[2];
+  CHECK_OK(xc_tensor_strings(t, all, 2, &error));
+  CHECK(all[1].data == got.data && all[1].size == got.size);
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_tensor_strings(t, all, 1, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_tensor_strings(t, NULL, 2, &error));
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_tensor_string(t, 0, NULL, &error));
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_tensor_set_strings(t, values, 1, &error));
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_tensor_set_strings(t, NULL, 2, &error));

@@ -323,17 +323,39 @@ void release_tensor(PyObject* capsule) {
   xc_tensor_release(static_cast<xc_tensor*>(PyCapsule_GetPointer(capsule, nullptr)));
 }
 
+/// Objects of texts. Labels are few and come again and again: the latest are kept.
+class Texts {
+ public:
+  /// A new reference.
+  PyObject* object(std::string_view text) {
+    for (Kept& kept : kept_)
+      if (kept.object && kept.text == text) return Py_NewRef(kept.object.ptr());
+    PyObject* made =
+        PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape");
+    if (!made) nb::raise_python_error();
+    kept_[next_] = {text, nb::borrow(made)};
+    next_ = (next_ + 1) % kept_.size();
+    return made;
+  }
+
+ private:
+  struct Kept {
+    std::string_view text;
+    nb::object object;
+  };
+  std::array<Kept, 8> kept_;
+  size_t next_ = 0;
+};
+
 nb::object strings_to_numpy(const xcrt::Tensor& tensor) {
   const xcrt::Dims dims = tensor.dims();
   nb::object out = steal(PyArray_SimpleNew(static_cast<int>(dims.size()),
                                            const_cast<npy_intp*>(dims.data()), NPY_OBJECT));
   auto* slots = static_cast<PyObject**>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(out.ptr())));
-  for (int64_t i = 0; i < tensor.size(); ++i) {
-    const std::string_view text = tensor.string(static_cast<uint64_t>(i));
-    PyObject* value =
-        PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape");
-    if (!value) nb::raise_python_error();
-    Py_XSETREF(slots[i], value);
+  Texts texts;
+  for (const std::string_view text : tensor.strings()) {
+    Py_XSETREF(*slots, texts.object(text));
+    ++slots;
   }
   return out;
 }

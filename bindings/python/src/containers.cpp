@@ -58,6 +58,58 @@ xcrt::Tensor map_of(nb::handle value, const Text& text, std::string_view type, c
   return xcrt::Tensor::sequence(parts);
 }
 
+/// Maps as dicts. Those of one sequence have the same keys as a rule, in one memory.
+class Dicts {
+ public:
+  nb::object dict(const xcrt::Tensor& map) {
+    const xcrt::Tensor values = map.element(1);
+    keep_keys(map.element(0));
+    nb::dict out;
+    const auto add_all = [&](auto* elements, auto* object_of) {
+      for (size_t i = 0; i < keys_.size(); ++i) {
+        const nb::object value = nb::steal(object_of(elements[i]));
+        if (!value) nb::raise_python_error();
+        if (PyDict_SetItem(out.ptr(), keys_[i].ptr(), value.ptr()) != 0) nb::raise_python_error();
+      }
+    };
+    if (values.dtype() == XC_DTYPE_F32)
+      add_all(
+          static_cast<const float*>(values.data()),
+          +[](float x) { return PyFloat_FromDouble(static_cast<double>(x)); });
+    else if (values.dtype() == XC_DTYPE_F64)
+      add_all(static_cast<const double*>(values.data()), &PyFloat_FromDouble);
+    else if (values.dtype() == XC_DTYPE_I64)
+      add_all(
+          static_cast<const int64_t*>(values.data()),
+          +[](int64_t x) { return PyLong_FromLongLong(x); });
+    else
+      add_others(out, to_numpy(values.share()).attr("tolist")());
+    return out;
+  }
+
+ private:
+  void keep_keys(xcrt::Tensor tensor) {
+    const auto count = static_cast<size_t>(tensor.size());
+    const void* place = tensor.dtype() == XC_DTYPE_STRING
+                            ? (count > 0 ? tensor.string(0).data() : nullptr)
+                            : tensor.data();
+    if (place && place == place_ && count == keys_.size()) return;
+    const nb::object list = to_numpy(tensor.share()).attr("tolist")();
+    keys_.clear();
+    for (nb::handle key : list) keys_.push_back(nb::borrow(key));
+    place_ = place;
+    held_ = std::move(tensor);  // what else might lie there then
+  }
+
+  void add_others(nb::dict& out, const nb::object& values) const {
+    for (size_t i = 0; i < keys_.size(); ++i) out[keys_[i]] = nb::object(values[i]);
+  }
+
+  std::vector<nb::object> keys_;
+  const void* place_ = nullptr;
+  xcrt::Tensor held_;
+};
+
 }  // namespace
 
 xcrt::Tensor container_of(nb::handle value, std::string_view type, const char* name) {
@@ -73,15 +125,15 @@ nb::object from_container(xcrt::Tensor value, std::string_view type) {
   const Text text(type);
   if (!value || value.dtype() == XC_DTYPE_UNDEFINED) return nb::none();
   if (text.kind == "opt") return from_container(std::move(value), text.inner);
-  if (text.kind == "map") {
-    const auto list = [&](uint64_t part) { return to_numpy(value.element(part)).attr("tolist")(); };
-    const nb::object keys = list(0), values = list(1);
-    nb::dict out;
-    for (size_t i = 0; i < nb::len(keys); ++i) out[nb::object(keys[i])] = nb::object(values[i]);
-    return out;
-  }
+  if (text.kind == "map") return Dicts().dict(value);
   if (text.kind != "seq") return to_numpy(std::move(value));
   nb::list out;
+  if (Text(text.inner).kind == "map") {
+    Dicts dicts;
+    for (int64_t i = 0; i < value.size(); ++i)
+      out.append(dicts.dict(value.element(static_cast<uint64_t>(i))));
+    return out;
+  }
   for (int64_t i = 0; i < value.size(); ++i)
     out.append(from_container(value.element(static_cast<uint64_t>(i)), text.inner));
   return out;

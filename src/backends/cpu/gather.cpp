@@ -277,10 +277,35 @@ Verdict supports(const StepSpec& spec) {
   return Verdict::ok();
 }
 
+Verdict supports_texts(const StepSpec& spec) {
+  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
+  if (spec.inputs[0].dtype != DType::kString)
+    return Verdict::no(fmt::format("elements of type {}", name(spec.inputs[0].dtype)));
+  for (const Operand* operand : {&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]})
+    if (!operand->contiguous()) return Verdict::no("operands that are not row-major");
+  return Verdict::ok();
+}
+
+/// Labels by number.
+void gather_texts(const SimpleContext& c) {
+  const OperandView &x = c.in(0), &indices = c.in(1);
+  const size_t axis = normalise_axis(c.spec.attrs().get_int("axis", 0), x.dims.size());
+  const int64_t outer = product(x.dims, 0, axis), extent = x.dims[axis];
+  const int64_t inner = product(x.dims, axis + 1, x.dims.size()), picks = indices.count();
+  const IndexReader pick{c.args.buffers[1], indices.dtype == DType::kI64};
+  const auto* from = c.input<std::string>(0);
+  auto* to = c.output<std::string>();
+  if (c.out().count() == 0) return;
+  for (int64_t o = 0; o < outer; ++o, from += extent * inner)
+    for (int64_t p = 0; p < picks; ++p)
+      to = std::copy_n(from + checked(pick[p], extent) * inner, inner, to);
+}
+
 }  // namespace
 
 void add_gather(Rows& rows) {
   rows.push_back({"xc.gather", "Gather", supports, create_bound_by<GatherBound>});
+  rows.push_back({"xc.gather texts", "Gather", supports_texts, create_simple<gather_texts>});
   rows.push_back({"xc.gather", "GatherElements", supports, create_bound_by<GatherElementsBound>});
   rows.push_back({"xc.gather", "GatherND", supports, create_bound_by<GatherNdBound>});
 }
