@@ -176,12 +176,12 @@ std::vector<ResizeAxis> plan(const ReferenceContext& ctx, const std::vector<size
 
 /// Nearest without a constant outside: elements are moved, whatever their type.
 void move_nearest(const TensorView& x, const TensorView& y,
-                  const std::vector<std::vector<ResizeSample>>& samples) {
+                  const std::vector<ResizeSamples>& samples) {
   dispatch_storage(x.dtype, [&]<class T>() {
     for_each_coordinate(y.dims, [&](std::span<const int64_t> at) {
       int64_t from = 0;
       for (size_t i = 0; i < at.size(); ++i)
-        from += (samples[i].empty() ? at[i] : samples[i][static_cast<size_t>(at[i])].index[0]) *
+        from += (samples[i].empty() ? at[i] : samples[i].index[static_cast<size_t>(at[i])]) *
                 x.strides[i];
       y.as<T>()[offset_of(at, y.strides)] = x.as<T>()[from];
     });
@@ -189,22 +189,24 @@ void move_nearest(const TensorView& x, const TensorView& y,
 }
 
 /// One axis of a row-major tensor: `values` and `dims` become those of the result.
-void resample(std::vector<double>& values, Dims& dims, size_t axis,
-              const std::vector<ResizeSample>& samples, double extrapolation) {
+void resample(std::vector<double>& values, Dims& dims, size_t axis, const ResizeSamples& samples,
+              double extrapolation) {
   const int64_t outer = product(dims, 0, axis), size = dims[axis];
   const int64_t step = product(dims, axis + 1, dims.size());
   std::vector<double> out;
   for (int64_t o = 0; o < outer; ++o)
-    for (const ResizeSample& sample : samples)
+    for (int64_t to = 0; to < samples.count; ++to)
       for (int64_t i = 0; i < step; ++i) {
-        double sum = sample.extrapolated ? extrapolation : 0;
-        for (size_t k = 0; k < sample.index.size(); ++k)
-          sum += sample.weight[k] *
-                 values[static_cast<size_t>((o * size + sample.index[k]) * step + i)];
+        double sum = samples.extrapolated(to) ? extrapolation : 0;
+        for (auto k = static_cast<size_t>(samples.begin(to)),
+                  end = static_cast<size_t>(samples.end(to));
+             k < end; ++k)
+          sum += samples.weight[k] *
+                 values[static_cast<size_t>((o * size + samples.index[k]) * step + i)];
         out.push_back(sum);
       }
   values = std::move(out);
-  dims[axis] = static_cast<int64_t>(samples.size());
+  dims[axis] = samples.count;
 }
 
 void reference(const ReferenceContext& ctx) {
@@ -214,7 +216,7 @@ void reference(const ReferenceContext& ctx) {
   const auto axes = axes_of(*ctx.node, x.dims.size());
   const auto planned = plan(ctx, axes);
   const ResizeMode mode = mode_of(*ctx.node);
-  std::vector<std::vector<ResizeSample>> samples(x.dims.size());  // empty = axis kept
+  std::vector<ResizeSamples> samples(x.dims.size());  // empty = axis kept
   for (size_t i = 0; i < axes.size(); ++i) samples[axes[i]] = resize_samples(mode, planned[i]);
   if (mode.interpolation == "nearest" && mode.coordinates != "tf_crop_and_resize")
     return move_nearest(x, y, samples);

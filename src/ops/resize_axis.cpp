@@ -48,13 +48,13 @@ double kernel_of(const ResizeMode& mode, double d) {
   return 0;
 }
 
-ResizeSample weighted_sample(const ResizeMode& mode, const ResizeAxis& axis, double x) {
+void add_weighted(const ResizeMode& mode, const ResizeAxis& axis, double x, ResizeSamples& out) {
   // Antialiasing stretches the kernel over all inputs that one output covers.
   const double shrink = mode.antialias ? std::min(axis.scale.value(), 1.0) : 1.0;
   const double reach = (mode.interpolation == "linear" ? 1 : 2) / shrink;
   // Beyond the edges every neighbour is the edge.
   x = std::clamp(x, -reach - 1, static_cast<double>(axis.input) + reach);
-  ResizeSample out;
+  const size_t begin = out.weight.size();
   double total = 0;
   for (double i = std::ceil(x - reach); i <= x + reach; ++i) {
     const bool outside = i < 0 || i > static_cast<double>(axis.input - 1);
@@ -67,29 +67,37 @@ ResizeSample weighted_sample(const ResizeMode& mode, const ResizeAxis& axis, dou
     total += weight;
   }
   if (total != 0)
-    for (double& w : out.weight) w /= total;
-  return out;
+    for (size_t k = begin; k < out.weight.size(); ++k) out.weight[k] /= total;
 }
 
 }  // namespace
 
-std::vector<ResizeSample> resize_samples(const ResizeMode& mode, const ResizeAxis& axis) {
+ResizeSamples resize_samples(const ResizeMode& mode, const ResizeAxis& axis) {
   if (axis.input == 0 && axis.output > 0)
     fail(Status::kRange, "an empty axis cannot be resized to {}", axis.output);
   const auto last = static_cast<double>(axis.input - 1);
-  std::vector<ResizeSample> out;
+  const bool crops = mode.coordinates == "tf_crop_and_resize";
+  const bool nearest = mode.interpolation == "nearest" && !crops;
+  ResizeSamples out;
+  out.count = axis.output;
+  if (nearest)
+    out.index.reserve(static_cast<size_t>(axis.output));
+  else
+    out.first.reserve(static_cast<size_t>(axis.output) + 1);
   for (int64_t o = 0; o < axis.output; ++o) {
     const double x = source_of(mode.coordinates, axis, o);
     if (!std::isfinite(x)) fail(Status::kRange, "resize maps output {} to no input coordinate", o);
-    if (mode.coordinates == "tf_crop_and_resize" && (x < 0 || x > last)) {
-      out.push_back({{}, {}, true});
-    } else if (mode.interpolation == "nearest") {
-      const double i = std::clamp(nearest_of(mode.nearest, x), 0.0, last);
-      out.push_back({{static_cast<int64_t>(i)}, {1.0}, false});
+    if (!nearest) out.first.push_back(static_cast<int64_t>(out.index.size()));
+    if (crops) out.beyond.push_back(x < 0 || x > last);
+    if (out.extrapolated(o)) continue;
+    if (mode.interpolation == "nearest") {
+      out.index.push_back(static_cast<int64_t>(std::clamp(nearest_of(mode.nearest, x), 0.0, last)));
+      if (crops) out.weight.push_back(1);
     } else {
-      out.push_back(weighted_sample(mode, axis, x));
+      add_weighted(mode, axis, x, out);
     }
   }
+  if (!nearest) out.first.push_back(static_cast<int64_t>(out.index.size()));
   return out;
 }
 

@@ -30,13 +30,21 @@ struct ResizeAxis {
   double roi_begin = 0, roi_end = 1;  ///< normalised, for tf_crop_and_resize
 };
 
-/// One output element: sum of weight[i] * input[index[i]].
-struct ResizeSample {
+/// What each output element is made of, one behind the other: axes may be long. Element o is the
+/// sum of weight[k] * input[index[k]] for k in [begin(o), end(o)).
+struct ResizeSamples {
+  int64_t count = 0;           ///< outputs
+  std::vector<int64_t> first;  ///< [count + 1]; none by the nearest element, which is one each
   std::vector<int64_t> index;  ///< inside [0, input)
-  std::vector<double> weight;
-  bool extrapolated = false;  ///< outside the input (tf_crop_and_resize only)
+  std::vector<double> weight;  ///< none by the nearest element: one
+  std::vector<bool> beyond;    ///< outside the input; none but with tf_crop_and_resize
+
+  bool empty() const { return count == 0; }
+  int64_t begin(int64_t o) const { return first.empty() ? o : first[static_cast<size_t>(o)]; }
+  int64_t end(int64_t o) const { return begin(o + 1); }
+  bool extrapolated(int64_t o) const { return !beyond.empty() && beyond[static_cast<size_t>(o)]; }
 };
 
-std::vector<ResizeSample> resize_samples(const ResizeMode& mode, const ResizeAxis& axis);
+ResizeSamples resize_samples(const ResizeMode& mode, const ResizeAxis& axis);
 
 }  // namespace xc

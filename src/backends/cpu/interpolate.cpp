@@ -30,16 +30,10 @@ constexpr size_t kOrderedAxes = 4;  ///< orders of more are not all looked at
 
 /// The samples of an axis, flat.
 struct Table {
-  explicit Table(const std::vector<ResizeSample>& samples) {
-    first.push_back(0);
-    for (const ResizeSample& sample : samples) {
-      for (size_t k = 0; k < sample.index.size(); ++k) {
-        index.push_back(sample.index[k]);
-        weight.push_back(static_cast<float>(sample.weight[k]));
-      }
-      first.push_back(static_cast<int64_t>(index.size()));
-    }
-  }
+  explicit Table(const ResizeSamples& samples)
+      : first(samples.first),
+        index(samples.index),
+        weight(samples.weight.begin(), samples.weight.end()) {}
   double taps() const {
     return static_cast<double>(index.size()) / static_cast<double>(first.size() - 1);
   }
@@ -53,8 +47,7 @@ struct Table {
 /// How dense values of dims `from` become those of dims `to`, axis by axis.
 class Interpolation {
  public:
-  Interpolation(const Dims& from, const Dims& to,
-                const std::vector<std::vector<ResizeSample>>& samples) {
+  Interpolation(const Dims& from, const Dims& to, const std::vector<ResizeSamples>& samples) {
     std::vector<size_t> order;
     for (size_t axis = 0; axis < samples.size(); ++axis)
       if (!samples[axis].empty()) order.push_back(axis);

@@ -270,8 +270,7 @@ Sources nearest_sources(const StepSpec& spec, const OperandViews& views,
       continue;
     }
     elements.clear();
-    for (const ResizeSample& sample : samples[axis])
-      elements.push_back(sample.index[0] * x.strides[axis]);
+    for (const int64_t index : samples[axis].index) elements.push_back(index * x.strides[axis]);
     sources[axis] = AxisSources(elements);
   }
   return sources;

@@ -37,8 +37,8 @@ bool resized_by_run(const StepSpec& spec) {
   return !ControlInputs::constant(spec, 2, 3);
 }
 
-std::vector<std::vector<ResizeSample>> resize_axes(const StepSpec& spec, const OperandViews& views,
-                                                   const ControlInputs& control) {
+std::vector<ResizeSamples> resize_axes(const StepSpec& spec, const OperandViews& views,
+                                       const ControlInputs& control) {
   const OperandView &x = views.inputs[0], &y = views.outputs[0];
   const size_t rank = x.dims.size();
   std::vector<size_t> axes(rank);
@@ -46,7 +46,7 @@ std::vector<std::vector<ResizeSample>> resize_axes(const StepSpec& spec, const O
   if (spec.attrs().has("axes")) axes = normalise_axes(spec.attrs().get_ints("axes"), rank);
   std::vector<double> scales;
   if (control.has(2)) scales = control.doubles(2);
-  std::vector<std::vector<ResizeSample>> out(rank);
+  std::vector<ResizeSamples> out(rank);
   for (size_t i = 0; i < axes.size(); ++i) {
     const size_t axis = axes[i];
     if (scales.empty() ? x.dims[axis] == y.dims[axis] : scales[i] == 1) continue;

@@ -24,8 +24,8 @@ std::vector<T> permuted(const std::vector<T>& values, const std::vector<size_t>&
 /// result.
 bool resized_by_run(const StepSpec& spec);
 /// Samples of every axis; empty where the axis is kept.
-std::vector<std::vector<ResizeSample>> resize_axes(const StepSpec& spec, const OperandViews& views,
-                                                   const ControlInputs& control);
+std::vector<ResizeSamples> resize_axes(const StepSpec& spec, const OperandViews& views,
+                                       const ControlInputs& control);
 
 /// Of a step that resizes by nearest elements, or by any other mode.
 Verdict supports_resize(const StepSpec& spec, bool nearest);
