@@ -62,6 +62,21 @@ def test_maps():
     np.testing.assert_array_equal(y, [[1, 0, 3]])
 
 
+def test_sequences_of_texts_that_come_again():
+    words = [f"word {k % 11} {'x' * (k % 3 * 20)}" for k in range(100)] + ["", "ä", "\0"]
+    (y,) = run("graph g(%x: string[n]) -> (%y) { %y = Identity(%x) }", np.array(words, object))
+    assert list(y) == words
+
+
+def test_sequences_of_maps_with_keys_of_their_own():
+    maps = [{1: 0.5, 2: 1.5}, {1: 2.5, 3: 3.5}, {}, {4: 4.5}]
+    (y,) = run("graph g(%s: seq(map(i64, f32[]))) -> (%y) { %y = Identity(%s) }", maps)
+    assert y == maps
+    maps = [{"a": 1, "b": 2}, {"a": 3, "c": 4}]
+    (y,) = run("graph g(%s: seq(map(string, i64[]))) -> (%y) { %y = Identity(%s) }", maps)
+    assert y == maps
+
+
 def test_sequences_of_maps():
     model = "graph g(%x: f32[n, 2]) -> (%y) {{ %y = ai.onnx.ml::ZipMap(%x) {{{}}} }}"
     (y,) = run(
