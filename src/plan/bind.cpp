@@ -112,11 +112,13 @@ class SizeCheck {
   std::vector<Type> types_;
 };
 
-void check_sizes(const Plan& plan, const std::vector<int64_t>& symbols) {
+void check_sizes(const Plan& plan, const Plan::SegmentProgram& program,
+                 const std::vector<int64_t>& symbols) {
   const Dim::Lookup lookup = [&](const std::string& symbol) {
     return symbol_value(plan, symbols, symbol);
   };
-  for (const Plan::SizeCheck& check : plan.size_checks) {
+  for (const uint32_t index : program.size_checks) {
+    const Plan::SizeCheck& check = plan.size_checks[index];
     const auto [given, wanted] = located(check.place, [&] {
       return std::pair(check.given.evaluate(lookup), check.wanted.evaluate(lookup));
     });
@@ -241,7 +243,7 @@ class Binder {
   }
 
   std::shared_ptr<const Bound> run() {
-    check_sizes(plan_, bound_->symbols);
+    check_sizes(plan_, program_, bound_->symbols);
     check_superseded();
     evaluate_operands();
     add_buffers();
@@ -257,7 +259,7 @@ class Binder {
 
   /// What operators asked of sizes that simpler ones stand for now.
   void check_superseded() {
-    for (const NodeId id : plan_.superseded) check_node_sizes(id);
+    for (const NodeId id : program_.superseded) check_node_sizes(id);
   }
 
   void check_node_sizes(NodeId id) {
@@ -274,13 +276,12 @@ class Binder {
       find_impossible_size();
       throw;
     }
-    offsets_.assign(plan_.values.size(), 0);
-    bound.operands.resize(plan_.values.size());
+    bound.operands.resize(program_.value_slots());
     for (size_t k = 0; k < program_.values.size(); ++k) {
       const PlanValue& value = plan_.values[program_.values[k]];
       const int64_t* at = bound.sizes.data() + program_.value_positions[k];
       const size_t rank = value.dims.size();
-      bound.operands[program_.values[k]] = {{at, rank}, {at + rank, rank}};
+      bound.operands[program_.slot_of(program_.values[k])] = {{at, rank}, {at + rank, rank}};
       // Refuses negative dims and overflow.
       const auto count = [&] {
         (void)checked_mul(element_count({at, rank}), element_size(value.dtype));
@@ -289,7 +290,6 @@ class Binder {
         at_node(plan_.graph->node(maker).name, *plan_.graph->node(maker).op, count);
       else
         count();
-      offsets_[program_.values[k]] = at[2 * rank];
     }
   }
 
@@ -325,11 +325,8 @@ class Binder {
         continue;
       }
       Dims dims;
-      for (const PlanValue& value : plan_.values)
-        if (value.buffer == program_.buffers[k]) {
-          dims = *to_concrete(value.dims);
-          break;
-        }
+      if (const uint32_t value = program_.buffer_values[k]; value != kNoValue)
+        dims = *to_concrete(plan_.values[value].dims);
       Tensor tensor(buffer.dtype, dims);
       for (size_t i = 0; i < buffer.sizes.size(); ++i)
         store_int64(tensor.data(), buffer.dtype, static_cast<int64_t>(i),
@@ -379,7 +376,8 @@ class Binder {
       return;
     }
     const PlanValue& value = plan_.values[v];
-    const int64_t offset = checked_mul(offsets_[v], element_size(value.dtype));
+    const bool evaluated = bound.strides(v).data() != nullptr;
+    const int64_t offset = evaluated ? checked_mul(bound.offset(v), element_size(value.dtype)) : 0;
     const PlanBuffer& buffer = plan_.buffers[value.buffer];
     const auto at = static_cast<uint32_t>(bound.pointers.size());
     if (buffer.storage == Storage::kInput)
@@ -434,7 +432,7 @@ class Binder {
     constants.hold();
     for (const auto& [chain, kernel] : banded_)
       for (uint32_t k = chain.first; k + 1 < chain.end; ++k)
-        bound.operands[plan_.steps[k]->outputs[0]] = {};
+        bound.operands[program_.slot_of(plan_.steps[k]->outputs[0])] = {};
     place_arena(bound, in_place, options_.max_bytes);
     bound.shared_ports = in_place.shared_ports();
   }
@@ -496,7 +494,6 @@ class Binder {
   const BindOptions& options_;
   std::shared_ptr<Bound> bound_;
   SizeCheck size_check_;
-  std::vector<int64_t> offsets_;  ///< per PlanValue, in elements
   std::vector<ArenaRequest> requests_;
   std::vector<Banded> banded_;  ///< in the order of steps
 };

@@ -53,7 +53,8 @@ struct Bound {
   uint64_t serial = 0;           ///< unique in the process: contexts cache what they resolved
   std::vector<int64_t> symbols;  ///< values of the first symbol_end symbols
   std::vector<int64_t> sizes;    ///< every evaluated dim and stride; spans below point here
-  /// Per PlanValue; empty where not used in the segment, or handed on in bands.
+  /// Per value of the segment (SegmentProgram::slot_of()); empty where not used in it, or handed on
+  /// in bands.
   std::vector<BoundOperand> operands;
   std::vector<ArenaSlot> arena;
   std::vector<std::pair<uint32_t, Tensor>> size_tensors;  ///< kSizes buffers with their elements
@@ -70,14 +71,19 @@ struct Bound {
   int64_t held_bytes = 0;     ///< of this object and its bound kernels
   bool provisional = false;   ///< some kernel is a stand-in (BoundKernel::provisional)
 
-  std::span<const int64_t> dims(uint32_t plan_value) const { return operands[plan_value].dims; }
+  /// Empty for a value that is not used in the segment.
+  BoundOperand operand(uint32_t plan_value) const {
+    const size_t slot = plan->programs[segment].slot_of(plan_value);
+    return slot < operands.size() ? operands[slot] : BoundOperand{};
+  }
+  std::span<const int64_t> dims(uint32_t plan_value) const { return operand(plan_value).dims; }
   std::span<const int64_t> strides(uint32_t plan_value) const {
-    return operands[plan_value].strides;
+    return operand(plan_value).strides;
   }
   /// In elements from the start of the buffer; of a value used in the segment. It lies behind the
   /// strides.
   int64_t offset(uint32_t plan_value) const {
-    const std::span<const int64_t> strides = operands[plan_value].strides;
+    const std::span<const int64_t> strides = this->strides(plan_value);
     return strides.data()[strides.size()];
   }
   /// What the run's scratch is at least: the shared part, then each worker's.
@@ -93,7 +99,7 @@ struct Bound {
 struct OperandsOfStep {
   std::vector<BoundOperand> inputs, outputs;
   OperandsOfStep(const Bound& bound, const Step& step) {
-    const auto of = [&](uint32_t v) { return v == kNoValue ? BoundOperand{} : bound.operands[v]; };
+    const auto of = [&](uint32_t v) { return v == kNoValue ? BoundOperand{} : bound.operand(v); };
     for (uint32_t v : step.inputs) inputs.push_back(of(v));
     for (uint32_t v : step.outputs) outputs.push_back(of(v));
   }

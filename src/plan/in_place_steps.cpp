@@ -28,10 +28,16 @@ InPlaceSteps::InPlaceSteps(const Bound& bound, std::span<const ArenaRequest> are
     : bound_(bound) {
   members_.reserve(arena.size());
   for (const ArenaRequest& request : arena) members_.push_back({request, 0});
-  member_of_.assign(bound.plan->buffers.size(), kNone);
+  uint32_t end = 0;
+  first_buffer_ = kNone;
+  for (const ArenaRequest& request : arena) {
+    first_buffer_ = std::min(first_buffer_, request.buffer);
+    end = std::max(end, request.buffer + 1);
+  }
+  if (!arena.empty()) member_of_.assign(end - first_buffer_, kNone);
   for (uint32_t k = 0; k < members_.size(); ++k) {
     members_[k].leader = k;
-    member_of_[members_[k].request.buffer] = k;
+    member_of_[members_[k].request.buffer - first_buffer_] = k;
   }
 }
 

@@ -37,7 +37,10 @@ class InPlaceSteps {
     uint32_t output = kNone;  ///< of a leader: the buffer all of them lie in
   };
   /// Position of arena buffer `buffer` in members_, or kNone.
-  uint32_t member(uint32_t buffer) const { return member_of_[buffer]; }
+  uint32_t member(uint32_t buffer) const {
+    const size_t at = buffer - first_buffer_;
+    return buffer >= first_buffer_ && at < member_of_.size() ? member_of_[at] : kNone;
+  }
   const Member& leader(uint32_t position) const { return members_[members_[position].leader]; }
   /// Bytes of step `k`'s first result where it has memory of its own, which may lie elsewhere.
   std::optional<int64_t> movable_bytes(uint32_t k) const;
@@ -54,7 +57,8 @@ class InPlaceSteps {
   };
   const Bound& bound_;
   std::vector<Member> members_;
-  std::vector<uint32_t> member_of_;  ///< per buffer
+  std::vector<uint32_t> member_of_;  ///< per buffer from the first of the arena's on
+  uint32_t first_buffer_ = 0;
   std::vector<FromInput> from_inputs_;
 };
 

@@ -9,6 +9,7 @@
 // runtime symbols) is known when the next segment is bound. Plans without such steps, nearly all,
 // have one segment.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -122,6 +123,26 @@ struct Plan {
     std::vector<uint32_t> value_positions;  ///< per entry of `values`: dims, then strides, offset
     std::vector<uint32_t> buffers;          ///< arena and kSizes buffers defined in the segment
     std::vector<uint32_t> buffer_positions;
+    std::vector<uint32_t> buffer_values;  ///< first PlanValue of each; kNoValue = none
+    /// Of `values`, those that an earlier segment uses too or that lie among such ones, ascending;
+    /// the others are in [first_own, end_own). What is kept per value of a segment takes room for
+    /// both, not for all values of the plan.
+    std::vector<uint32_t> earlier;
+    uint32_t first_own = 0, end_own = 0;
+    /// Of Plan::size_checks and Plan::superseded, what this segment is the first to know the sizes
+    /// of; what no segment knows all sizes of is asked by each.
+    std::vector<uint32_t> size_checks;
+    std::vector<NodeId> superseded;
+
+    size_t value_slots() const { return earlier.size() + (end_own - first_own); }
+    /// In [0, value_slots()), or value_slots() for a value that the segment does not use.
+    size_t slot_of(uint32_t value) const {
+      if (value >= first_own)
+        return value < end_own ? earlier.size() + (value - first_own) : value_slots();
+      const auto at = std::lower_bound(earlier.begin(), earlier.end(), value);
+      return at != earlier.end() && *at == value ? static_cast<size_t>(at - earlier.begin())
+                                                 : value_slots();
+    }
   };
   std::vector<SegmentProgram> programs;
   /// Input dims that are not a symbol of their own, checked against the values given: the dim's
@@ -147,7 +168,7 @@ struct Plan {
 /// The value of a symbol of the plan, given those of its first symbols; nullopt for others.
 inline std::optional<int64_t> symbol_value(const Plan& plan, std::span<const int64_t> symbols,
                                            std::string_view name) {
-  for (size_t k = 0; k < symbols.size(); ++k)
+  for (size_t k = symbols.size(); k-- > 0;)  // the latest are asked for most
     if (plan.symbols[k].name == name) return symbols[k];
   return std::nullopt;
 }

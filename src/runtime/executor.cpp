@@ -37,8 +37,12 @@ void** Executor::resolve(const Bound& bound, int side, bool reuse) {
   const Plan& plan = *bound.plan;
   std::vector<void*>& bases = context_.bases;
   bases.resize(plan.buffers.size());
-  for (size_t b = 0; b < plan.buffers.size(); ++b)
-    if (plan.buffers[b].segment >= bound.segment) bases[b] = nullptr;
+  // Buffers are numbered segment by segment; those of later ones have their turn.
+  const auto first = std::partition_point(
+      plan.buffers.begin(), plan.buffers.end(),
+      [&](const PlanBuffer& buffer) { return buffer.segment < bound.segment; });
+  for (auto b = first; b != plan.buffers.end() && b->segment == bound.segment; ++b)
+    bases[static_cast<size_t>(b - plan.buffers.begin())] = nullptr;
   for (const auto& [buffer, tensor] : bound.constants) bases[buffer] = tensor.data();
   for (const ArenaSlot& slot : bound.arena) bases[slot.buffer] = state.arena.data() + slot.offset;
   for (const auto& [buffer, tensor] : bound.size_tensors) bases[buffer] = tensor.data();

@@ -38,11 +38,12 @@ struct OutputPorts;  // output_pool.h
 /// How a program of these knobs is planned.
 PlannerOptions planner_options(const Engine& engine, const Config& config);
 
-/// Sampled times of one signature under one plan: per step of the plan, in whichever segment, and
-/// for the whole run, and the last samples of the steps a trial looks at.
+/// Sampled times of one signature under one plan: per step of its segment, by their numbers in the
+/// plan, and for the whole run, and the last samples of the steps a trial looks at.
 class BoundTimes {
  public:
-  explicit BoundTimes(size_t steps) : steps_(steps) {}
+  explicit BoundTimes(const Segment& segment)
+      : first_(segment.first_step), steps_(segment.end_step - segment.first_step) {}
   struct Step {
     std::atomic<uint64_t> ticks{0};  ///< sum over samples
     std::atomic<uint64_t> best{UINT64_MAX};
@@ -50,13 +51,14 @@ class BoundTimes {
   static constexpr size_t kRing = 128;
 
   void add_step(size_t step, uint64_t ticks) {
-    steps_[step].ticks.fetch_add(ticks, std::memory_order_relaxed);
-    if (ticks < steps_[step].best.load(std::memory_order_relaxed))
-      steps_[step].best.store(ticks, std::memory_order_relaxed);
+    Step& at = steps_[step - first_];
+    at.ticks.fetch_add(ticks, std::memory_order_relaxed);
+    if (ticks < at.best.load(std::memory_order_relaxed))
+      at.best.store(ticks, std::memory_order_relaxed);
   }
   /// Of a run that failed behind the step.
   void take_back(size_t step, uint64_t ticks) {
-    steps_[step].ticks.fetch_sub(ticks, std::memory_order_relaxed);
+    steps_[step - first_].ticks.fetch_sub(ticks, std::memory_order_relaxed);
   }
   /// A run of a trial takes this side. Those that fail count too, or their side, with the fewest
   /// samples, would be taken by all that follow.
@@ -70,7 +72,8 @@ class BoundTimes {
       (*ring_)[sample % kRing].store(static_cast<float>(focus_ticks), std::memory_order_relaxed);
   }
   uint64_t samples() const { return samples_.load(std::memory_order_acquire); }
-  /// Mean time of a step / of a run in nanoseconds; 0 without samples.
+  /// Mean time of a step / of a run in nanoseconds; 0 without samples, and of other segments'
+  /// steps.
   double step_ns(size_t step) const;
   double run_ns() const;
   /// Ticks of the last run.
@@ -83,6 +86,7 @@ class BoundTimes {
 
  private:
   using Ring = std::array<std::atomic<float>, kRing>;
+  size_t first_;
   std::vector<Step> steps_;
   std::atomic<uint64_t> total_{0}, last_{0};
   std::atomic<uint64_t> samples_{0}, attempts_{0};
@@ -96,7 +100,8 @@ struct Version {
   std::unique_ptr<BoundTimes> times;
   std::vector<uint8_t> focus;
   explicit Version(std::shared_ptr<const Bound> b)
-      : bound(std::move(b)), times(std::make_unique<BoundTimes>(bound->plan->steps.size())) {}
+      : bound(std::move(b)),
+        times(std::make_unique<BoundTimes>(bound->plan->segments[bound->segment])) {}
   /// A trial compares it in these steps.
   void compare(std::vector<uint8_t> steps) {
     focus = std::move(steps);

@@ -13,9 +13,10 @@ namespace xc {
 
 double BoundTimes::step_ns(size_t step) const {
   const uint64_t n = samples();
-  return n == 0 ? 0
-                : ticks_to_ns(steps_[step].ticks.load(std::memory_order_relaxed)) /
-                      static_cast<double>(n);
+  return n == 0 || step - first_ >= steps_.size()
+             ? 0
+             : ticks_to_ns(steps_[step - first_].ticks.load(std::memory_order_relaxed)) /
+                   static_cast<double>(n);
 }
 
 double BoundTimes::run_ns() const {

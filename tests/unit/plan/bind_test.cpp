@@ -82,3 +82,30 @@ TEST_CASE("plan/bind: sizes that do not fit are refused whatever else is like th
   CHECK_NOTHROW(bind(4, 16, 2, first.get()));
   CHECK_THROWS_AS(bind(4, 3, 16, first.get()), Error);
 }
+
+TEST_CASE("plan/bind: what a segment keeps per value is about those that it uses") {
+  constexpr int kSegments = 120;
+  std::string text = "graph g(%x0: i64[n]) -> (%last, %x0s) {\n  const %one: i64[] = 1\n";
+  for (int k = 0; k < kSegments; ++k)
+    text += fmt::format(
+        "  %where{0} = NonZero(%x{0})\n  const %axes{0}: i64[1] = [0]\n"
+        "  %some{0} = Squeeze(%where{0}, %axes{0})\n  %x{1} = Add(%some{0}, %one)\n",
+        k, k + 1);
+  text += fmt::format("  %last = Neg(%x{})\n  %x0s = Neg(%x0)\n}}", kSegments);
+  const Binding binding = planned(text.c_str());
+  const auto& plan = binding.plan;
+  REQUIRE(plan->segments.size() == kSegments + 1);
+  size_t all = 0;
+  for (uint32_t s = 0; s < plan->segments.size(); ++s) {
+    const std::vector<int64_t> symbols(plan->segments[s].symbol_end, 7);
+    const auto bound = bind_segment(plan, s, symbols, {});
+    all += bound->operands.size();
+    for (uint32_t k = plan->segments[s].first_step; k < plan->segments[s].end_step; ++k)
+      for (const uint32_t v : plan->steps[k]->inputs)
+        if (plan->values[v].rank_known) CHECK(bound->dims(v).size() == plan->values[v].dims.size());
+    // What another segment makes.
+    const uint32_t other = s == 0 ? plan->outputs[0] : plan->steps[0]->outputs[0];
+    if (s != 1 && s + 1 != plan->segments.size()) CHECK(bound->dims(other).data() == nullptr);
+  }
+  CHECK(all <= 2 * plan->values.size());
+}
