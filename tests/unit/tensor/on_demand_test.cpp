@@ -56,7 +56,8 @@ TEST_CASE("tensor/on demand: made once for threads that ask at once") {
   CHECK(fills == 1);
 }
 
-TEST_CASE("tensor/on demand: a matrix with its axes swapped, of elements that are made themselves") {
+TEST_CASE(
+    "tensor/on demand: a matrix with its axes swapped, of elements that are made themselves") {
   int fills = 0;
   const auto source = Buffer::make_on_demand(6, [&](std::byte* to) {
     ++fills;
