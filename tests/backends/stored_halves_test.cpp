@@ -174,8 +174,10 @@ TEST_CASE("backends/stored_halves: results of convolutions of f32") {
     for (Problem* each : {&pair.wide, &pair.narrow}) each->attrs.erase(std::string(kHeldIn.name));
     // With AVX2 the library has 1x1 kernels of its own for rows, which bf16 is never written by.
     const bool pointwise = c.w[2] == 1 && cpu_info().isa < Isa::kAvx512;
+    // Few channels that lie plane by plane are added up in planes, into f32 alone.
+    const bool planes = std::string_view(c.row) == "xc.conv";
     check_pair(c.row, pair, false, std::string(c.row) + " " + to_text(c.x) + " " + chain.name,
-               pointwise ? kRounded : roundings());
+               pointwise || planes ? kRounded : roundings());
   });
 }
 
