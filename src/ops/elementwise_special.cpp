@@ -145,13 +145,22 @@ bool keeps_elements(DType t) {
   return is_integer(t) || t == DType::kF32 || t == DType::kF64;
 }
 
-/// Whole numbers survive a cast between numbers. Integers wrap, floats do not: what a run could
-/// give that the type does not have is not followed.
+/// Whole numbers survive a cast between numbers, and are a truth where they are not 0. Integers
+/// wrap, floats do not: what a run could give that the type does not have is not followed.
 void pass_elements(InferContext& c, DType to) {
   auto known = c.elements(0);
   const DType from = c.dtype(0);
   const bool from_bool = from == DType::kBool;
-  if (!known || !(keeps_elements(from) || from_bool) || !keeps_elements(to)) return;
+  if (!known || !(keeps_elements(from) || from_bool)) return;
+  if (to == DType::kBool) {
+    for (Dim& d : *known) {
+      const scalar::Sym is_zero = eq(scalar::Sym{d}, scalar::Sym{Dim(0)});
+      if (!is_zero.v) return;
+      d = from_bool ? d : Dim(1) - *is_zero.v;
+    }
+    return c.set_elements(0, std::move(*known));
+  }
+  if (!keeps_elements(to)) return;
   if (is_integer(to) && !from_bool && to != DType::kI64 && to != DType::kI32) return;
   const WholeRange range = whole_range(to), given = whole_range(from);
   const bool narrows = given.low < range.low || given.high > range.high;

@@ -15,7 +15,7 @@ std::string place(const Node& node) {
   return fmt::format("node '{}' ({})", node.name, node.op->name);
 }
 
-/// Largest element count of an integer graph input whose elements become symbols.
+/// Largest element count of an graph input of integers or truths whose elements become symbols.
 constexpr int64_t kMaxInputElements = 64;
 /// Bodies of loops are inferred until their states' types stand, nested ones again in each round.
 /// This bounds the work that nesting can multiply.
@@ -88,11 +88,13 @@ class Driver {
     return Dim::symbol(name);
   }
 
-  /// Symbols for the elements of a small integer input: `name[0]`, ... In a subgraph they must
-  /// differ from those of the graphs around it.
+  /// Symbols for the elements of a small input of integers or truths: `name[0]`, ... In a subgraph
+  /// they must differ from those of the graphs around it.
   std::optional<std::vector<Dim>> input_elements(const Graph& graph, const Value& value) {
     const Type& t = value.type;
-    if (t.kind != Type::Kind::kTensor || !is_integer(t.dtype) || !t.dims) return std::nullopt;
+    if (t.kind != Type::Kind::kTensor || !t.dims) return std::nullopt;
+    const bool truths = t.dtype == DType::kBool;
+    if (!truths && !is_integer(t.dtype)) return std::nullopt;
     const Dim count = element_count(*t.dims);
     if (!count.is_constant() || count.value() > kMaxInputElements) return std::nullopt;
     auto& stem = element_stems_[{&graph, value.name}];
@@ -104,7 +106,7 @@ class Driver {
     }
     std::vector<Dim> out;
     for (int64_t i = 0; i < count.value(); ++i)
-      out.push_back(Dim::symbol(fmt::format("{}[{}]", stem, i), true));
+      out.push_back(Dim::symbol(fmt::format("{}[{}]", stem, i), !truths));
     return out;
   }
 

@@ -5,7 +5,7 @@
 //   Real    a double: floats of any width are computed in it and rounded once
 //   Int     int64, UInt uint64: integers of any width, wrapping (the store keeps the low bits)
 //   Truth   a bool
-//   Sym     a symbolic number (Dim) or "not known"; also holds decided truths as 0 and 1
+//   Sym     a symbolic number (Dim) or "not known"; also holds truths as 0 and 1
 //   loop::Expr
 #pragma once
 
@@ -346,13 +346,26 @@ inline std::optional<int> compare(const Sym& a, const Sym& b) {
 inline Sym truth(std::optional<bool> v) {
   return {v ? std::optional<Dim>(Dim(*v)) : std::nullopt};
 }
-inline Sym eq(const Sym& a, const Sym& b) {
-  const auto c = compare(a, b);
-  return c ? truth(*c == 0) : truth({});
+/// 1 - a, of a truth.
+inline Sym bit_not(const Sym& a) {
+  return like(a, 1) - a;
 }
 inline Sym lt(const Sym& a, const Sym& b) {
-  const auto c = compare(a, b);
-  return c ? truth(*c < 0) : truth({});
+  if (!a.v || !b.v) return truth({});
+  if (const auto c = compare(a, b)) return truth(*c < 0);
+  // Sizes or elements of inputs decide it: a number that is 0 or 1. Elements may be any number, the
+  // difference of two need not be one: what stands beside a constant is cut to its neighbourhood.
+  const auto x = a.v->constant(), y = b.v->constant();
+  if (y) return {Dim(*y) - xc::max(xc::min(*a.v, *b.v), Dim(*y) - Dim(1))};
+  if (x) return {xc::max(xc::min(*b.v, Dim(*x) + Dim(1)), *a.v) - Dim(*x)};
+  if (!a.v->of_sizes() || !b.v->of_sizes()) return truth({});
+  return {xc::max(Dim(0), xc::min(Dim(1), *b.v - *a.v))};
+}
+inline Sym eq(const Sym& a, const Sym& b) {
+  if (const auto c = compare(a, b)) return truth(*c == 0);
+  const Sym less = lt(a, b), greater = lt(b, a);
+  if (!less.v || !greater.v) return truth({});
+  return {xc::min(Dim(1) - *less.v, Dim(1) - *greater.v)};
 }
 inline Sym gt(const Sym& a, const Sym& b) {
   return lt(b, a);
@@ -361,12 +374,12 @@ inline Sym le(const Sym& a, const Sym& b) {
   if (a.v && b.v)
     if (const auto high = (*a.v - *b.v).upper_bound(); high && *high <= 0) return truth(true);
   const Sym greater = lt(b, a);
-  return greater.v ? truth(*greater.v == Dim(0)) : greater;
+  return greater.v ? bit_not(greater) : greater;
 }
 inline Sym ge(const Sym& a, const Sym& b) {
   return le(b, a);
 }
-/// Logic on decided truths (0 or 1).
+/// Logic on truths (0 or 1).
 inline Sym bit_and(const Sym& a, const Sym& b) {
   return min(a, b);
 }
@@ -374,10 +387,8 @@ inline Sym bit_or(const Sym& a, const Sym& b) {
   return max(a, b);
 }
 inline Sym bit_xor(const Sym& a, const Sym& b) {
-  return map(a, b, [](const Dim& x, const Dim& y) { return x == y ? Dim(0) : Dim(1); });
-}
-inline Sym bit_not(const Sym& a) {
-  return like(a, 1) - a;
+  return map(a, b,
+             [](const Dim& x, const Dim& y) { return xc::max(Dim(0), xc::max(x - y, y - x)); });
 }
 inline Sym pow(const Sym& a, const Sym& b) {
   if (!a.v || !b.v || !b.v->is_constant() || b.v->value() < 0 || b.v->value() > 4)

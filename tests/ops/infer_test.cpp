@@ -126,6 +126,56 @@ TEST_CASE("ops/infer: behind a part whose size only a run knows no part has know
   CHECK(elements_of(g, "c") == "unknown");
 }
 
+TEST_CASE("ops/infer: comparisons of sizes and elements are numbers of 0 and 1") {
+  const Graph g = inferred(R"(graph main(%x: f32[n, m], %k: i64[], %b: bool[]) -> (%less) {
+    const %zero: i64[] = 0
+    const %one: i64[] = 1
+    const %three: i64[] = 3
+    %shape = Shape(%x)
+    %n = Gather(%shape, %zero)
+    %m = Gather(%shape, %one)
+    %less = Less(%n, %m)
+    %equal = Equal(%n, %m)
+    %most = LessOrEqual(%n, %three)
+    %least = GreaterOrEqual(%three, %m)
+    %three_k = Equal(%k, %three)
+    %more_k = Greater(%k, %three)
+    %either = Xor(%less, %three_k)
+    %any = Or(%equal, %more_k)
+    %both = And(%most, %b)
+    %not = Not(%both)
+    %some = Cast(%n) {to = 9}
+    %some_k = Cast(%k) {to = 9}
+  })");
+  const auto value = [&](std::string_view name, int64_t n, int64_t m, int64_t k, bool b) {
+    const auto& elements = g.value(*g.find_value(name)).elements;
+    REQUIRE(elements);
+    CHECK(elements->front().lower_bound() == 0);
+    CHECK(elements->front().upper_bound() == 1);
+    return elements->front().evaluate([&](const std::string& symbol) -> std::optional<int64_t> {
+      return symbol == "n" ? n : symbol == "m" ? m : symbol == "k[0]" ? k : int64_t{b};
+    });
+  };
+  for (const int64_t k :
+       {INT64_MIN + 1, int64_t{-1}, int64_t{0}, int64_t{2}, int64_t{3}, int64_t{4}, INT64_MAX})
+    for (int64_t n = 0; n < 5; ++n)
+      for (int64_t m = 0; m < 5; ++m)
+        for (const bool b : {false, true}) {
+          const auto is = [&](std::string_view name) { return value(name, n, m, k, b); };
+          CHECK(is("less") == (n < m));
+          CHECK(is("equal") == (n == m));
+          CHECK(is("most") == (n <= 3));
+          CHECK(is("least") == (3 >= m));
+          CHECK(is("three_k") == (k == 3));
+          CHECK(is("more_k") == (k > 3));
+          CHECK(is("either") == ((n < m) != (k == 3)));
+          CHECK(is("any") == (n == m || k > 3));
+          CHECK(is("not") == !(n <= 3 && b));
+          CHECK(is("some") == (n != 0));
+          CHECK(is("some_k") == (k != 0));
+        }
+}
+
 TEST_CASE("ops/infer: elements are followed as numbers their type has") {
   const Graph g = inferred(R"(graph main(%x: f32[n, m], %k: i64[1], %i: i32[2]) -> (%y) {
     const %large: i64[1] = [4294967301]
