@@ -1,7 +1,8 @@
 // Programs below another one, each for the types and ranks of the inputs that it is given, made at
 // first use: those of control-flow bodies, which run on whole tensors, into memory of a pool of
-// their own, and those of a model that leaves the ranks of its inputs open. They are made without a
-// lock: it takes long, and functions of the host that are called meanwhile may call the session.
+// their own, and variants: of a model that leaves the ranks of its inputs open, or has Ifs that
+// inputs' sizes decide. They are made without a lock: it takes long, and functions of the host that
+// are called meanwhile may call the session.
 
 #include <algorithm>
 
@@ -18,13 +19,15 @@ std::shared_ptr<Program> Program::find_child(const Graph& graph,
     return std::equal(inputs.begin(), inputs.end(), child.inputs.begin(), child.inputs.end(),
                       [](const TensorView& given, const std::pair<DType, int64_t>& known) {
                         return given.dtype == known.first && given.rank() == known.second;
-                      });
+                      }) &&
+           child.program->branches().holds(inputs);
   };
+  ++uses_;
   const auto children = children_.find(&graph);
   if (children == children_.end()) return nullptr;
   const auto known = std::find_if(children->second.begin(), children->second.end(), fits);
   if (known == children->second.end()) return nullptr;
-  known->last_use = ++uses_;
+  known->last_use = uses_;
   return known->program;
 }
 
@@ -71,18 +74,44 @@ Program& Program::child(const Node& node, size_t subgraph, std::span<const Tenso
   return *add_child(model, inputs, create(engine_, body, config_, name_ + "/" + node.name));
 }
 
-std::shared_ptr<Program> Program::of_ranks(std::span<const TensorView> inputs,
-                                           const std::function<std::shared_ptr<Program>()>& make) {
+std::shared_ptr<Program> Program::find_variant(std::span<const TensorView> inputs) {
   check_inputs(inputs);
-  if (auto known = known_child(*graph_, inputs)) return known;
-  return add_child(*graph_, inputs, at_input_sizes(make));
+  return known_child(*graph_, inputs);
 }
 
-std::shared_ptr<Program> Program::take_ranks(size_t kept) {
+std::shared_ptr<Program> Program::variant(std::span<const TensorView> inputs,
+                                          const std::function<std::shared_ptr<Program>()>& make) {
+  if (auto known = find_variant(inputs)) return known;
+  auto made = at_input_sizes(make);
+  return made ? add_child(*graph_, inputs, std::move(made)) : nullptr;
+}
+
+bool Program::variants_in_use(size_t kept) const {
+  constexpr uint64_t kRecent = 1000;  // runs: making one takes as long as some hundred
   std::lock_guard lock(mutex_);
-  const auto ranks = children_.find(graph_.get());
-  if (ranks == children_.end() || ranks->second.size() <= kept) return nullptr;
-  std::vector<Child>& all = ranks->second;
+  const auto variants = children_.find(graph_.get());
+  return variants != children_.end() && variants->second.size() >= kept &&
+         std::all_of(variants->second.begin(), variants->second.end(),
+                     [&](const Child& child) { return child.last_use + kRecent > uses_; });
+}
+
+std::vector<std::shared_ptr<Program>> Program::variants() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Program>> out;
+  const auto known = children_.find(graph_.get());
+  if (known == children_.end()) return out;
+  std::vector<Child> all = known->second;
+  std::sort(all.begin(), all.end(),
+            [](const Child& a, const Child& b) { return a.last_use > b.last_use; });
+  for (Child& child : all) out.push_back(std::move(child.program));
+  return out;
+}
+
+std::shared_ptr<Program> Program::take_variant(size_t kept) {
+  std::lock_guard lock(mutex_);
+  const auto variants = children_.find(graph_.get());
+  if (variants == children_.end() || variants->second.size() <= kept) return nullptr;
+  std::vector<Child>& all = variants->second;
   auto oldest = all.end();
   for (auto child = all.begin(); child != all.end(); ++child)
     if (child->program.use_count() == 1 &&

@@ -24,31 +24,40 @@ PlannerOptions planner_options(const Engine& engine, const Config& config) {
 }
 
 Program::Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> graph,
-                 const Config& config, std::string name)
+                 const Config& config, std::string name, BranchChoice branches, Packing packing)
     : engine_(std::move(engine)),
       graph_(std::move(graph)),
       config_(config),
       name_(std::move(name)),
+      branches_(std::move(branches)),
       planner_(graph_, engine_->backend(), planner_options(*engine_, config_)),
       value_facts_(graph_->value_count()),
       body_pool_(std::make_shared<OutputPool>(engine_, graph_->outputs.size())) {
   if (config_.trace_steps > 0)
     trace_ = std::make_unique<RunTrace>(static_cast<size_t>(config_.trace_steps));
   base_plan_ = planner_.build();
+  if (packing == Packing::kNow) pack();
+}
+
+void Program::pack() {
   // Weights are packed in the background where there is one, and at once where bits must not
   // change. Mode sync packs them with its first compiles.
   const auto mode = static_cast<JitMode>(config_.jit);
   if (!engine_->tier() || mode == JitMode::kOff || mode == JitMode::kFreeze ||
       (mode == JitMode::kSync && config_.fusion) ||
       static_cast<Numerics>(config_.numerics) == Numerics::kStrict)
-    for (const auto& step : base_plan_->steps)
-      if (step->kernel && step->kernel->wants_prepare()) step->kernel->prepare();
+    std::call_once(pack_once_, [&] {
+      for (const auto& step : base_plan_->steps)
+        if (step->kernel && step->kernel->wants_prepare()) step->kernel->prepare();
+    });
 }
 
 std::shared_ptr<Program> Program::create(std::shared_ptr<Engine> engine,
                                          std::shared_ptr<const Graph> graph, const Config& config,
-                                         const std::string& name) {
-  return std::shared_ptr<Program>(new Program(std::move(engine), std::move(graph), config, name));
+                                         const std::string& name, BranchChoice branches,
+                                         Packing packing) {
+  return std::shared_ptr<Program>(
+      new Program(std::move(engine), std::move(graph), config, name, std::move(branches), packing));
 }
 
 Program::~Program() {

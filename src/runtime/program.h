@@ -24,6 +24,7 @@
 #include "plan/planner.h"
 #include "profile/run_trace.h"
 #include "profile/value_facts.h"
+#include "runtime/branch_choice.h"
 #include "runtime/engine.h"
 #include "runtime/epoch.h"
 #include "runtime/run_context.h"
@@ -151,12 +152,17 @@ struct SignatureEntry : std::enable_shared_from_this<SignatureEntry> {
 std::vector<std::shared_ptr<SignatureEntry>> by_last_use(
     const std::vector<std::shared_ptr<SignatureEntry>>& entries);
 
+/// When a program packs weights that no background work would: a program that only keeps variants
+/// may never need to.
+enum class Packing : uint8_t { kNow, kLater };
+
 class Program : public std::enable_shared_from_this<Program> {
  public:
   /// `graph`: typed and verified. Children of control-flow nodes are created on first use.
   static std::shared_ptr<Program> create(std::shared_ptr<Engine> engine,
                                          std::shared_ptr<const Graph> graph, const Config& config,
-                                         const std::string& name);
+                                         const std::string& name, BranchChoice branches = {},
+                                         Packing packing = Packing::kNow);
   ~Program();
 
   /// Runs with inputs in graph order.
@@ -167,15 +173,26 @@ class Program : public std::enable_shared_from_this<Program> {
 
   /// The program of a control-flow body for inputs of these types and ranks, made at first use.
   Program& child(const Node& node, size_t subgraph, std::span<const TensorView> inputs);
-  /// The program that runs inputs of these ranks, where the model leaves some open; made by `make`
-  /// at first use. Fails as a run does for inputs of other types.
-  std::shared_ptr<Program> of_ranks(std::span<const TensorView> inputs,
-                                    const std::function<std::shared_ptr<Program>()>& make);
+  /// The program that runs inputs of these ranks, where the model leaves some open, and for which
+  /// Ifs turn out so, where inputs decide that (branch_choice.h); made by `make` at first use, null
+  /// where that makes none. Fails as a run does for inputs of other types.
+  std::shared_ptr<Program> variant(std::span<const TensorView> inputs,
+                                   const std::function<std::shared_ptr<Program>()>& make);
+  /// The same of what is there; null where there is none.
+  std::shared_ptr<Program> find_variant(std::span<const TensorView> inputs);
   /// The same for a run that may not allocate: refused where there is none.
-  std::shared_ptr<Program> known_ranks(std::span<const TensorView> inputs);
-  /// Where there are more than `kept` programs for ranks, the one used least lately of those that
-  /// nobody holds, which is none of this one's any more; null where there is none.
-  std::shared_ptr<Program> take_ranks(size_t kept);
+  std::shared_ptr<Program> known_variant(std::span<const TensorView> inputs);
+  /// Where there are more than `kept` variants, the one used least lately of those that nobody
+  /// holds, which is none of this one's any more; null where there is none.
+  std::shared_ptr<Program> take_variant(size_t kept);
+  /// Are there `kept` of them, all of which lately ran?
+  bool variants_in_use(size_t kept) const;
+  /// Those made so far, the one used last first.
+  std::vector<std::shared_ptr<Program>> variants() const;
+  /// The outcomes of Ifs that it was made for.
+  const BranchChoice& branches() const { return branches_; }
+  /// Packs what Packing::kLater has left; once.
+  void pack();
 
   /// Fails as a run of inputs of these dims would, as far as the types of the inputs tell; nothing
   /// is said of inputs that are no tensors.
@@ -254,7 +271,7 @@ class Program : public std::enable_shared_from_this<Program> {
   Engine& engine() const { return *engine_; }
   const Graph& graph() const { return *graph_; }
   const std::string& name() const { return name_; }
-  /// Programs of this one's control-flow bodies, and for ranks, made so far.
+  /// Programs of this one's control-flow bodies, and variants of it, made so far.
   std::vector<std::shared_ptr<Program>> children() const;
   /// The k-th of them, null when there are not so many; takes no memory.
   std::shared_ptr<Program> child(size_t k) const;
@@ -293,7 +310,7 @@ class Program : public std::enable_shared_from_this<Program> {
  private:
   friend class Executor;
   Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> graph, const Config& config,
-          std::string name);
+          std::string name, BranchChoice branches, Packing packing);
   /// `like`: see BindOptions.
   SignatureEntry& add_entry(std::span<const TensorView> inputs, std::vector<int64_t> key,
                             const Bound* like);
@@ -340,6 +357,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::shared_ptr<const Graph> graph_;
   Config config_;
   std::string name_;
+  BranchChoice branches_;
   Planner planner_;
   std::shared_ptr<const Plan> base_plan_;
   std::shared_ptr<const Plan> preferred_plan_;
@@ -356,6 +374,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::atomic<bool> frozen_{false};
   std::atomic<uint32_t> attention_{0};
   std::atomic<bool> evicted_{false};  ///< signatures wait for runs to leave them
+  std::once_flag pack_once_;
   std::once_flag tier_once_;
   std::atomic<bool> tier_knows_{false};
 
@@ -375,9 +394,9 @@ class Program : public std::enable_shared_from_this<Program> {
     std::shared_ptr<Program> program;
     uint64_t last_use = 0;  ///< by uses_
   };
-  // By body, and for ranks by the graph itself; guarded by mutex_.
+  // By body, and variants by the graph itself; guarded by mutex_.
   std::unordered_map<const Graph*, std::vector<Child>> children_;
-  uint64_t uses_ = 0;  ///< of any of them; guarded by mutex_
+  uint64_t uses_ = 0;  ///< of any of them, or none; guarded by mutex_
   /// Null where there is none; with mutex_ held.
   std::shared_ptr<Program> find_child(const Graph& graph, std::span<const TensorView> inputs);
   std::shared_ptr<Program> known_child(const Graph& graph, std::span<const TensorView> inputs);

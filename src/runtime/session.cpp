@@ -48,6 +48,9 @@ std::shared_ptr<const Graph> graph_for(const Model& model, const Config& config)
   return copy;
 }
 
+/// Each holds weights packed for it, plans and working memory.
+constexpr size_t kVariantsKept = 8;
+
 bool leaves_rank_open(const PortInfo& port) {
   return port.type.kind == Type::Kind::kTensor && !port.type.dims;
 }
@@ -56,38 +59,75 @@ bool leaves_rank_open(const PortInfo& port) {
 
 Session::Session(std::shared_ptr<const Model> model, const Config& overrides)
     : model_(std::move(model)), config_(merged(model_->engine()->config(), overrides)) {
-  program_ = Program::create(model_->engine(), graph_for(*model_, config_), config_,
-                             model_->graph()->name);
-  pool_ = std::make_shared<OutputPool>(model_->engine(), model_->outputs().size());
   open_ranks_ = std::any_of(model_->inputs().begin(), model_->inputs().end(), leaves_rank_open);
+  varies_ = open_ranks_ || has_branch_choice(*model_->graph());
+  program_ = Program::create(model_->engine(), graph_for(*model_, config_), config_,
+                             model_->graph()->name, {}, varies_ ? Packing::kLater : Packing::kNow);
+  pool_ = std::make_shared<OutputPool>(model_->engine(), model_->outputs().size());
 }
 
 std::shared_ptr<Program> Session::program_of(std::span<const TensorView> inputs) {
-  if (!open_ranks_) return program_;
-  return program_->of_ranks(inputs, [&] {
-    auto made = make_for_ranks(inputs);
-    forget_ranks();
+  if (!varies_) return program_;
+  auto variant = program_->variant(inputs, [&] {
+    auto made = make_variant(inputs);
+    if (made) forget_variants();
     return made;
   });
+  if (variant) return variant;
+  program_->pack();
+  return program_;
+}
+
+bool Session::keeps_ifs() const {
+  return !open_ranks_ && program_->variants_in_use(kVariantsKept);
+}
+
+std::shared_ptr<Program> Session::ready_program_of(std::span<const TensorView> inputs) {
+  if (!varies_) return program_;
+  if (auto variant = program_->find_variant(inputs)) return variant;
+  if (keeps_ifs()) return program_;
+  return program_->known_variant(inputs);
 }
 
 /// Where ranks are known the passes find what they look for, and steps their kernels.
-std::shared_ptr<Program> Session::make_for_ranks(std::span<const TensorView> inputs) const {
-  Graph graph = model_->graph()->clone();
-  std::string ranks;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    ranks += fmt::format("{}{}", i == 0 ? "rank " : ", ", inputs[i].rank());
-    if (!leaves_rank_open(model_->inputs()[i])) continue;
-    SymDims dims;
-    for (int64_t axis = 0; axis < inputs[i].rank(); ++axis)
-      dims.push_back(Dim::symbol(fmt::format("_{}_{}", i, axis)));
-    Value& value = graph.value(graph.inputs[i]);
-    value.type = Type::tensor(value.type.dtype, std::move(dims));
+std::shared_ptr<Program> Session::make_variant(std::span<const TensorView> inputs) const {
+  if (keeps_ifs()) return nullptr;
+  std::shared_ptr<const Model> model = model_;
+  std::string name;
+  if (open_ranks_) {
+    Graph graph = model->graph()->clone();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      name += fmt::format("{}{}", i == 0 ? "rank " : ", ", inputs[i].rank());
+      if (!leaves_rank_open(model->inputs()[i])) continue;
+      SymDims dims;
+      for (int64_t axis = 0; axis < inputs[i].rank(); ++axis)
+        dims.push_back(Dim::symbol(fmt::format("_{}_{}", i, axis)));
+      Value& value = graph.value(graph.inputs[i]);
+      value.type = Type::tensor(value.type.dtype, std::move(dims));
+    }
+    infer_types_again(graph);
+    model = Model::create(model->engine(), std::move(graph));
   }
-  infer_types_again(graph);
-  const auto model = Model::create(model_->engine(), std::move(graph));
-  return Program::create(model_->engine(), graph_for(*model, config_), config_,
-                         program_->name() + "/" + ranks);
+  BranchChoice branches;
+  try {
+    std::shared_ptr<const Model> decided = model;
+    Graph graph = decided->graph()->clone();
+    while (branches.decide(graph, inputs)) {
+      decided = Model::create(model->engine(), std::move(graph));
+      graph = decided->graph()->clone();  // behind Ifs that are decided others can be
+    }
+    model = decided;
+  } catch (const Error& error) {
+    const Status status = error.status();
+    if (status != Status::kInvalidModel && status != Status::kInvalidArgument &&
+        status != Status::kUnsupported)
+      throw;
+    // What does not fit may lie where no run comes to: these outcomes keep their Ifs.
+  }
+  if (branches.empty() && !open_ranks_) return nullptr;
+  if (!branches.empty()) name += (name.empty() ? "if " : ", if ") + branches.text();
+  return Program::create(model->engine(), graph_for(*model, config_), config_,
+                         program_->name() + "/" + name, std::move(branches));
 }
 
 namespace {
@@ -107,14 +147,13 @@ void add_program(const TierHooks* tier, const Program& program, bool details, Pr
 
 }  // namespace
 
-void Session::forget_ranks() {
-  constexpr size_t kKept = 8;  // each holds weights packed for it, plans and working memory
+void Session::forget_variants() {
   TierHooks* const tier = model_->engine()->tier();
   while (true) {
     std::shared_ptr<Program> old;
     {
       std::lock_guard lock(forgotten_mutex_);
-      old = program_->take_ranks(kKept - 1);
+      old = program_->take_variant(kVariantsKept - 1);
       if (!old) return;
       add_runs(*old, forgotten_);
       add_program(tier, *old, false, forgotten_);
@@ -135,8 +174,8 @@ void Session::run(std::span<const TensorView> inputs, std::span<xc_tensor*> outp
   if (outputs.size() != model_->outputs().size())
     fail(Status::kInvalidArgument, "the model has {} outputs, {} slots were given",
          model_->outputs().size(), outputs.size());
-  if (!open_ranks_) return program_->run(inputs, outputs, pool_, options);
-  const auto program = options.no_alloc ? program_->known_ranks(inputs) : program_of(inputs);
+  if (!varies_) return program_->run(inputs, outputs, pool_, options);
+  const auto program = options.no_alloc ? ready_program_of(inputs) : program_of(inputs);
   program->run(inputs, outputs, pool_, options);
 }
 
@@ -271,10 +310,11 @@ std::string Session::explain(const std::vector<Dims>& signature, bool json) {
                         return !known || known->size() == dims.size();
                       });
   };
-  const auto by_ranks =
-      open_ranks_ ? program_->children() : std::vector<std::shared_ptr<Program>>();
-  const auto asked = std::find_if(by_ranks.begin(), by_ranks.end(), has_ranks);
-  return explain_program(asked == by_ranks.end() ? *program_ : **asked, signature, summary, json);
+  const auto variants = program_->variants();
+  const auto asked = std::find_if(variants.begin(), variants.end(), [&](const auto& variant) {
+    return has_ranks(variant) && (signature.empty() || variant->branches().may_hold(signature));
+  });
+  return explain_program(asked == variants.end() ? *program_ : **asked, signature, summary, json);
 }
 
 ProfileSummary Session::profile() const {
@@ -288,9 +328,8 @@ ProfileSummary Session::counters() const {
 ProfileSummary Session::summarise(bool details) const {
   std::lock_guard lock(forgotten_mutex_);
   ProfileSummary out = forgotten_;
-  using Programs = std::vector<std::shared_ptr<Program>>;
-  for (const auto& program : open_ranks_ ? program_->children() : Programs{program_})
-    add_runs(*program, out);
+  add_runs(*program_, out);
+  for (const auto& program : program_->variants()) add_runs(*program, out);
   out.working_bytes = model_->engine()->working_bytes();
   add_program(model_->engine()->tier(), *program_, details, out);
   std::stable_sort(out.events.begin(), out.events.end(),
@@ -305,6 +344,7 @@ std::string Session::trace() const {
 // ---- prepared calls -----------------------------------------------------------------------------
 
 struct Call::State {
+  Session* session = nullptr;
   std::shared_ptr<Program> program;
   std::shared_ptr<OutputPool> pool;
   RunContext* context = nullptr;
@@ -331,7 +371,7 @@ std::unique_ptr<Call> Session::prepare(std::span<const TensorView> inputs,
          model_->outputs().size(), outputs.size());
   std::unique_ptr<Call> call(new Call);
   Call::State& state = *call->state_;
-  state.program = program_of(inputs);
+  state.session = this;
   state.pool = pool_;
   state.outputs.assign(model_->outputs().size(), nullptr);
   for (size_t i = 0; i < outputs.size(); ++i)
@@ -356,17 +396,28 @@ std::unique_ptr<Call> Session::prepare(std::span<const TensorView> inputs,
         {inputs[i].data, inputs[i].dtype, state.sizes[i].first, state.sizes[i].second});
   state.staged = shares_inputs(inputs, outputs) ||
                  std::any_of(inputs.begin(), inputs.end(), StagedInputs::takes);
-  state.context = &state.program->lease();
-  state.entry = state.program->shared_entry_for(inputs, *state.context);
+  call->choose();
   call->run();  // makes the outputs and everything a run needs: later runs allocate nothing
   return call;
+}
+
+void Call::choose() {
+  State& state = *state_;
+  State chosen;
+  chosen.program = state.session->program_of(state.views);
+  chosen.context = &chosen.program->lease();
+  state.entry = chosen.program->shared_entry_for(state.views, *chosen.context);
+  std::swap(state.program, chosen.program);
+  std::swap(state.context, chosen.context);
 }
 
 void Call::run() {
   State& state = *state_;
   static const RunOptions kOptions;
   // Elements that sizes or positions follow from: others are another signature.
-  if (!state.program->has_elements(*state.entry, state.views))
+  if (!state.program->branches().holds(state.views))
+    choose();
+  else if (!state.program->has_elements(*state.entry, state.views))
     state.entry = state.program->shared_entry_for(state.views, *state.context);
   const OutputPorts outputs{state.outputs.data(), state.outputs.size(), state.pool.get()};
   if (state.staged)

@@ -79,15 +79,23 @@ class Session {
 
  private:
   ProfileSummary summarise(bool details) const;
+  friend class Call;
   /// What runs these inputs.
   std::shared_ptr<Program> program_of(std::span<const TensorView> inputs);
-  std::shared_ptr<Program> make_for_ranks(std::span<const TensorView> inputs) const;
-  /// Makes room for one more program for ranks.
-  void forget_ranks();
+  /// The same for a run that may not allocate.
+  std::shared_ptr<Program> ready_program_of(std::span<const TensorView> inputs);
+  /// For these inputs' ranks and outcomes of Ifs; null where `program_` is to run them.
+  std::shared_ptr<Program> make_variant(std::span<const TensorView> inputs) const;
+  /// Do new outcomes run as they are? Where more alternate than there is room for, making variants
+  /// would take all the time.
+  bool keeps_ifs() const;
+  /// Makes room for one more variant.
+  void forget_variants();
 
   std::shared_ptr<const Model> model_;
   Config config_;
   bool open_ranks_ = false;  ///< the model leaves the rank of an input open
+  bool varies_ = false;      ///< or has Ifs that inputs decide: variants of program_ run
   std::shared_ptr<Program> program_;
   std::shared_ptr<OutputPool> pool_;
   mutable std::mutex forgotten_mutex_;
@@ -107,6 +115,8 @@ class Call {
  private:
   friend class Session;
   Call();
+  /// Takes the program for what the inputs hold now.
+  void choose();
   struct State;
   std::unique_ptr<State> state_;
 };

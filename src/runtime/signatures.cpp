@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/no_cancellation.h"
 #include "ops/containers.h"
+#include "runtime/branch_choice.h"
 #include "runtime/input_sizes.h"
 #include "runtime/program.h"
 
@@ -39,15 +40,6 @@ bool holds(const Type& type, const TensorView& value) {
       return is_map(value, type.dtype, type.element->dtype);
   }
   return false;
-}
-
-/// An element of an input that sizes follow from. The least number, which Slice knows as "from the
-/// start", has no negative: the next one stands for it, which is as far from any size.
-int64_t element_of(const TensorView& input, int64_t index) {
-  int64_t at = 0;  // of element `index` in row-major order
-  for (size_t axis = input.dims.size(); axis-- > 0; index /= input.dims[axis])
-    at += index % input.dims[axis] * input.strides[axis];
-  return std::max(load_int64(input.data, input.dtype, at), -INT64_MAX);
 }
 
 /// Whether a tensor of a type may have these dims, as far as the type tells.
@@ -114,7 +106,7 @@ void Program::key_of(std::span<const TensorView> inputs, std::vector<int64_t>& k
   }
   for (const PlanSymbol& symbol : base_plan_->symbols)
     if (symbol.source == PlanSymbol::Source::kInputElement)
-      key.push_back(element_of(inputs[symbol.operand], symbol.index));
+      key.push_back(input_element(inputs[symbol.operand], symbol.index));
 }
 
 bool Program::has_elements(const SignatureEntry& entry, std::span<const TensorView> inputs) const {
@@ -123,7 +115,7 @@ bool Program::has_elements(const SignatureEntry& entry, std::span<const TensorVi
   for (size_t k = base_plan_->symbols.size(); k-- > 0;) {
     const PlanSymbol& symbol = base_plan_->symbols[k];
     if (symbol.source == PlanSymbol::Source::kInputElement &&
-        entry.key[--at] != element_of(inputs[symbol.operand], symbol.index))
+        entry.key[--at] != input_element(inputs[symbol.operand], symbol.index))
       return false;
   }
   return true;
@@ -148,7 +140,7 @@ SignatureEntry& Program::entry_for(std::span<const TensorView> inputs, RunContex
     if (same && at < key.size())
       for (const PlanSymbol& symbol : base_plan_->symbols)
         if (symbol.source == PlanSymbol::Source::kInputElement && same)
-          same = key[at++] == element_of(inputs[symbol.operand], symbol.index);
+          same = key[at++] == input_element(inputs[symbol.operand], symbol.index);
     if (same) return *const_cast<SignatureEntry*>(context.last_entry);
   }
   check_inputs(inputs);
@@ -195,7 +187,7 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
     if (symbol.source == PlanSymbol::Source::kInputDim)
       entry->symbols.push_back(inputs[symbol.operand].dims[symbol.index]);
     else if (symbol.source == PlanSymbol::Source::kInputElement)
-      entry->symbols.push_back(element_of(inputs[symbol.operand], symbol.index));
+      entry->symbols.push_back(input_element(inputs[symbol.operand], symbol.index));
   }
   const Dim::Lookup lookup = [&](const std::string& symbol) {
     return symbol_value(*base_plan_, entry->symbols, symbol);
