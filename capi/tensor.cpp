@@ -48,15 +48,21 @@ Extent extent(const Dims& dims, const Dims& strides, int64_t element) {
   return out;
 }
 
-/// Where element `index` (row-major) lies.
-int64_t element_offset(const Tensor& tensor, uint64_t index) {
-  int64_t offset = 0;
-  auto rest = static_cast<int64_t>(index);
-  for (size_t axis = tensor.dims().size(); axis-- > 0;) {
-    offset += rest % tensor.dims()[axis] * tensor.strides()[axis];
-    rest /= tensor.dims()[axis];
-  }
-  return offset;
+/// Element `index` (row-major) of a tensor of strings.
+const std::string& string_at(const Tensor& tensor, uint64_t index) {
+  return tensor
+      .as<std::string>()[offset_at(static_cast<int64_t>(index), tensor.dims(), tensor.strides())];
+}
+
+void need_strings(const Tensor& tensor) {
+  if (tensor.dtype() != DType::kString)
+    fail(Status::kInvalidArgument, "a tensor of {} holds no strings", name(tensor.dtype()));
+}
+/// So many, for all of which the host has room.
+void need_strings(const Tensor& tensor, uint64_t count) {
+  need_strings(tensor);
+  if (static_cast<uint64_t>(tensor.count()) != count)
+    fail(Status::kInvalidArgument, "the tensor has {} elements, not {}", tensor.count(), count);
 }
 
 }  // namespace
@@ -194,10 +200,7 @@ xc_status xc_tensor_set_strings(xc_tensor* tensor, const xc_string_view* values,
                                 xc_error** out_error) {
   return guard(out_error, [&] {
     const Tensor& to = live_tensor(tensor).tensor;
-    if (to.dtype() != DType::kString)
-      fail(Status::kInvalidArgument, "a tensor of {} holds no strings", name(to.dtype()));
-    if (static_cast<uint64_t>(to.count()) != count)
-      fail(Status::kInvalidArgument, "the tensor has {} elements, not {}", to.count(), count);
+    need_strings(to, count);
     if (!to.contiguous()) fail(Status::kUnsupported, "this string tensor is not row-major");
     need_array(values, count, "values");
     std::vector<std::string> copies;  // all or nothing
@@ -215,11 +218,10 @@ xc_status xc_tensor_string(const xc_tensor* tensor, uint64_t index, xc_string_vi
   return guard(out_error, [&] {
     const Tensor& from = live_tensor(tensor).tensor;
     need(out_value, "out_value");
-    if (from.dtype() != DType::kString)
-      fail(Status::kInvalidArgument, "a tensor of {} holds no strings", name(from.dtype()));
+    need_strings(from);
     if (index >= static_cast<uint64_t>(from.count()))
       fail(Status::kInvalidArgument, "no element {} in {} elements", index, from.count());
-    *out_value = to_view(from.as<std::string>()[element_offset(from, index)]);
+    *out_value = to_view(string_at(from, index));
   });
 }
 
@@ -227,15 +229,11 @@ xc_status xc_tensor_strings(const xc_tensor* tensor, xc_string_view* out_values,
                             xc_error** out_error) {
   return guard(out_error, [&] {
     const Tensor& from = live_tensor(tensor).tensor;
-    if (from.dtype() != DType::kString)
-      fail(Status::kInvalidArgument, "a tensor of {} holds no strings", name(from.dtype()));
-    if (static_cast<uint64_t>(from.count()) != count)
-      fail(Status::kInvalidArgument, "the tensor has {} elements, not {}", from.count(), count);
+    need_strings(from, count);
     need_array(out_values, count, "out_values");
-    const bool dense = from.contiguous();
+    const std::string* const dense = from.contiguous() ? from.as<std::string>() : nullptr;
     for (uint64_t i = 0; i < count; ++i)
-      out_values[i] = to_view(
-          from.as<std::string>()[dense ? static_cast<int64_t>(i) : element_offset(from, i)]);
+      out_values[i] = to_view(dense ? dense[i] : string_at(from, i));
   });
 }
 

@@ -15,16 +15,6 @@ int64_t spread(uint64_t k, int64_t count) {
   return std::min(count - 1, static_cast<int64_t>(fraction * static_cast<double>(count)));
 }
 
-/// Where the element with this row-major number lies, in elements.
-int64_t offset_of(const TensorView& value, int64_t index) {
-  int64_t offset = 0;
-  for (size_t axis = value.dims.size(); axis-- > 0;) {
-    offset += index % value.dims[axis] * value.strides[axis];
-    index /= value.dims[axis];
-  }
-  return offset;
-}
-
 }  // namespace
 
 void ValueFacts::watch(ValueId id, DType dtype) {
@@ -55,7 +45,8 @@ void ValueFacts::look(uint64_t number, ValueId id, const TensorView& value) {
   for (int64_t k = 0; k < taken; ++k) {
     const int64_t index =
         count <= kElements ? k : spread(static_cast<uint64_t>(fact.elements + k), count);
-    const double element = load_double(value.data, value.dtype, offset_of(value, index));
+    const double element =
+        load_double(value.data, value.dtype, offset_at(index, value.dims, value.strides));
     zeros += element == 0;
   }
   if (count == 1) {

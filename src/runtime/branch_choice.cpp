@@ -92,9 +92,7 @@ std::optional<int64_t> value_of(const Dim& condition, const Dim::Lookup& lookup)
 }  // namespace
 
 int64_t input_element(const TensorView& input, int64_t index) {
-  int64_t at = 0;  // of element `index` in row-major order
-  for (size_t axis = input.dims.size(); axis-- > 0; index /= input.dims[axis])
-    at += index % input.dims[axis] * input.strides[axis];
+  const int64_t at = offset_at(index, input.dims, input.strides);
   return std::max(load_int64(input.data, input.dtype, at), -INT64_MAX);
 }
 

@@ -258,6 +258,16 @@ CopyMatrix copy_matrix_of(int64_t bytes) {
 
 }  // namespace
 
+int64_t offset_at(int64_t index, std::span<const int64_t> dims, std::span<const int64_t> strides) {
+  if (dims.empty()) return 0;
+  int64_t offset = 0;
+  for (size_t axis = dims.size(); axis-- > 1;) {
+    offset += index % dims[axis] * strides[axis];
+    index /= dims[axis];
+  }
+  return offset + index * strides[0];
+}
+
 void copy_elements(const TensorView& from, const TensorView& to) {
   XC_CHECK(from.dtype == to.dtype &&
            std::equal(from.dims.begin(), from.dims.end(), to.dims.begin(), to.dims.end()));

@@ -152,6 +152,9 @@ class Tensor {
   Dims strides_;
 };
 
+/// Where the element with this row-major number lies, in elements.
+int64_t offset_at(int64_t index, std::span<const int64_t> dims, std::span<const int64_t> strides);
+
 /// Visits every element in row-major order: body(flat index, element offset of each operand).
 /// `strides[k]` are those of operand k over `dims`.
 void for_each_index(std::span<const int64_t> dims,

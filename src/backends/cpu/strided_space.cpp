@@ -102,16 +102,6 @@ StridedSpace StridedSpace::coalesced(std::span<const int64_t> dims, size_t min_r
   return out;
 }
 
-int64_t offset_at(int64_t index, std::span<const int64_t> dims, std::span<const int64_t> strides) {
-  if (dims.empty()) return 0;
-  int64_t offset = 0;
-  for (size_t axis = dims.size(); axis-- > 1;) {
-    offset += index % dims[axis] * strides[axis];
-    index /= dims[axis];
-  }
-  return offset + index * strides[0];
-}
-
 Dims strides_over(std::span<const int64_t> result_dims, std::span<const int64_t> dims,
                   std::span<const int64_t> strides) {
   Dims out(result_dims.size(), 0);

@@ -44,9 +44,6 @@ class StridedSpace {
   std::vector<int64_t> numbers_;  ///< dims, then the strides of each operand
 };
 
-/// Where the element with row-major number `index` among `dims` lies.
-int64_t offset_at(int64_t index, std::span<const int64_t> dims, std::span<const int64_t> strides);
-
 /// Strides of an operand over the dims of a result it broadcasts to (numpy rules).
 Dims strides_over(std::span<const int64_t> result_dims, std::span<const int64_t> dims,
                   std::span<const int64_t> strides);
