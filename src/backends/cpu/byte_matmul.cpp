@@ -124,22 +124,6 @@ class ByteMatMulBound final : public BoundKernel {
     }
   }
 
-  /// A row that is not rounded.
-  void multiply_as_given(const float* x, const BytePanel& p, float* y) const {
-    const int64_t rows = group_rows(p.four_bits);
-    std::fill_n(y, kPanelColumns, 0.0f);
-    for (int64_t d = 0; d < p.k; ++d) {
-      const uint8_t* const codes = p.data + d / rows * kGroupBytes + d % 4;
-      const int64_t line = d / p.block * kPanelColumns;
-      const int bits = d % rows < 4 ? 0 : 4;
-      for (int64_t j = 0; j < kPanelColumns; ++j) {
-        const unsigned code = p.four_bits ? codes[4 * j] >> bits & 15 : codes[4 * j];
-        const int whole = static_cast<int>(code) - p.zeros[line + j];
-        y[j] += x[d] * (static_cast<float>(whole) * p.scales[line + j]);
-      }
-    }
-  }
-
   void write(const StepArgs& args, int64_t panel, int64_t batch, int64_t i, int64_t count,
              const float* y) const {
     const int64_t n0 = panel * kPanelColumns, n = std::min(kPanelColumns, p_.n - n0);

@@ -564,15 +564,6 @@ class RecurrentBound final : public BoundKernel {
       }
     }
   }
-  /// A row that is not rounded.
-  static void multiply_as_given(const float* x, const BytePanel& panel, float* y) {
-    std::fill_n(y, kPanelColumns, 0.0f);
-    for (int64_t d = 0; d < panel.k; ++d)
-      for (int64_t j = 0; j < kPanelColumns; ++j)
-        y[j] += x[d] * (static_cast<float>(panel.data[d / 4 * kGroupBytes + 4 * j + d % 4] -
-                                           RoundedPanels::kZero) *
-                        panel.scales[j]);
-  }
 
   /// y[n] = start[n] + R h[n] for gates [first, last).
   void recur(const Share& s, int64_t step, const float* h, const float* start, int64_t start_row,

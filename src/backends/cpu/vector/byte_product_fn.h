@@ -45,6 +45,8 @@ struct ByteFns {
 };
 /// Null where no instructions multiply such bytes without loss.
 const ByteFns* byte_fns(const CpuInfo& cpu, bool four_bits);
+/// y[64] = x[k] * panel, for a row that is not rounded.
+void multiply_as_given(const float* x, const BytePanel& panel, float* y);
 
 namespace avx2 {
 const ByteFns& byte_fns();
