@@ -330,7 +330,6 @@ PlaneConv::PlaneConv(const StepSpec& spec) : spec_(spec) {
   std::string reason;
   possible_ = spec.inputs[kW].constant.dims()[1] <= kFewPlanes && Epilogue::build(spec, {}, reason);
 }
-PlaneConv::~PlaneConv() = default;
 
 std::shared_ptr<const BoundKernel> PlaneConv::bind(const BindContext& context) const {
   if (!possible_ || !context.rows.empty() || element_count(context.inputs[kX].dims) == 0)

@@ -14,7 +14,6 @@ struct PlaneConvModel;
 class PlaneConv {
  public:
   explicit PlaneConv(const StepSpec& spec);
-  ~PlaneConv();
   /// The bound convolution, or null where operands do not lie so, or where channels fill vectors
   /// better. Any number of threads.
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const;

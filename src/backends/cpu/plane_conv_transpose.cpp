@@ -72,11 +72,9 @@ struct PlaneTransposeModel {
 
 namespace {
 
-int64_t most_shift(const std::vector<Phase>& phases) {
-  int64_t most = 0;
-  for (const Phase& phase : phases)
-    for (const Phase::Tap& tap : phase.taps) most = std::max(most, tap.shift);
-  return most;
+/// Of all taps (Phase): that of the last position.
+int64_t most_shift(const WindowAxis& axis) {
+  return (axis.kernel - 1) * axis.dilation / axis.stride;
 }
 
 class PlaneTransposeBound final : public BoundKernel {
@@ -94,8 +92,8 @@ class PlaneTransposeBound final : public BoundKernel {
         has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()) {
     const PlaneTransposeModel& m = *model_;
     unread = 1u << kW;
-    up_ = most_shift(m.rows);
-    left_ = most_shift(m.cols);
+    up_ = most_shift(rows_);
+    left_ = most_shift(cols_);
     slab_row_ = phase_results(cols_).size() + left_;
     const int64_t row_bytes = checked_mul(checked_mul(slab_row_, m.in), 4);
     const int64_t most = std::max(kBlockBytes / row_bytes - up_,
@@ -127,7 +125,8 @@ class PlaneTransposeBound final : public BoundKernel {
     line_at_ = align_up(slab_ * 4, 64);
     epilogue_at_ = line_at_ + align_up(cols_.stride * kPlaneResults * block_rows_ * line_ * 4, 64);
     scratch_bytes = epilogue_at_ + m.behind.epilogue.scratch_bytes();
-    held_bytes = 1024 + static_cast<int64_t>(m.weights.size()) * 8 + tiles_.bytes();
+    held_bytes = 1024 + tiles_.bytes();
+    for (const auto& taps : taps_) held_bytes += static_cast<int64_t>(taps.size()) * 8;
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
@@ -254,15 +253,15 @@ class PlaneTransposeBound final : public BoundKernel {
   Epilogue::Tiles tiles_;
 };
 
-/// Whether rows of a phase are more than one vector, which they fill, and a block of them fits.
-bool gains(const PlaneTransposeModel& m, const WindowAxis& rows, const WindowAxis& cols) {
-  const int64_t count = phase_results(cols).size();
+/// Whether rows of a phase are more than one vector, which they fill, and a block of them, of so
+/// many planes, fits.
+bool gains(int64_t planes, const WindowAxis& rows, const WindowAxis& cols) {
+  const int64_t lanes = plane_row_fns(cpu_info().isa).lanes, count = phase_results(cols).size();
   const double row_bytes =
-      static_cast<double>(m.in * 4) * static_cast<double>(count + most_shift(m.cols));
-  return count > m.fns.lanes &&
-         static_cast<double>(count) >=
-             kLeastUseful * static_cast<double>(align_up(count, m.fns.lanes)) &&
-         row_bytes * static_cast<double>(2 + most_shift(m.rows)) <=
+      static_cast<double>(planes * 4) * static_cast<double>(count + most_shift(cols));
+  return count > lanes &&
+         static_cast<double>(count) >= kLeastUseful * static_cast<double>(align_up(count, lanes)) &&
+         row_bytes * static_cast<double>(2 + most_shift(rows)) <=
              static_cast<double>(cpu_info().l2_bytes) / 2 &&
          rows.output > 0;
 }
@@ -272,9 +271,9 @@ bool gains(const PlaneTransposeModel& m, const WindowAxis& rows, const WindowAxi
 PlaneConvTranspose::PlaneConvTranspose(const StepSpec& spec) : spec_(spec) {
   if (!f32_with_constant_weights(spec).yes() || !windows_fit_scratch(spec).yes()) return;
   const Dims& w = spec.inputs[kW].constant.dims();
-  const int64_t in = w[0] / spec.attrs().get_int("group", 1);
-  if (w.size() > 4 || in > kMostPlanes || w[1] == 1 ||
-      w[1] > (in > kSomePlanes ? kMostResults : kSomeResults))
+  planes_ = w[0] / spec.attrs().get_int("group", 1);
+  if (w.size() > 4 || planes_ > kMostPlanes || w[1] == 1 ||
+      w[1] > (planes_ > kSomePlanes ? kMostResults : kSomeResults))
     return;
   for (int64_t stride : spec.attrs().get_ints("strides"))
     if (stride > kMostStride) return;
@@ -284,18 +283,17 @@ PlaneConvTranspose::PlaneConvTranspose(const StepSpec& spec) : spec_(spec) {
   std::string reason;
   possible_ = Epilogue::build(spec, {}, reason).has_value();
 }
-PlaneConvTranspose::~PlaneConvTranspose() = default;
 
 std::shared_ptr<const BoundKernel> PlaneConvTranspose::bind(const BindContext& context) const {
   if (!possible_ || element_count(context.inputs[kX].dims) == 0 ||
       element_count(context.outputs[0].dims) == 0 || context.inputs[kX].strides.back() != 1 ||
       context.outputs[0].strides.back() != 1)
     return nullptr;
-  const std::lock_guard lock(mutex_);
-  if (!model_) model_ = std::make_shared<const PlaneTransposeModel>(spec_);
   const auto axes = conv_transpose_axes(*spec_.node, context.inputs[kX].dims,
                                         context.inputs[kW].dims, context.outputs[0].dims);
-  if (!gains(*model_, axes[1], axes[2])) return nullptr;
+  if (!gains(planes_, axes[1], axes[2])) return nullptr;
+  const std::lock_guard lock(mutex_);
+  if (!model_) model_ = std::make_shared<const PlaneTransposeModel>(spec_);
   return std::make_shared<PlaneTransposeBound>(spec_, context, axes, model_);
 }
 

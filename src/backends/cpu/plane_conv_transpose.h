@@ -14,7 +14,6 @@ struct PlaneTransposeModel;
 class PlaneConvTranspose {
  public:
   explicit PlaneConvTranspose(const StepSpec& spec);
-  ~PlaneConvTranspose();
   /// The bound convolution, or null where operands do not lie so, or where others gain more. Any
   /// number of threads.
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const;
@@ -22,6 +21,7 @@ class PlaneConvTranspose {
  private:
   StepSpec spec_;
   bool possible_ = false;
+  int64_t planes_ = 0;  ///< of a group of the input
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const PlaneTransposeModel> model_;
 };
