@@ -175,14 +175,7 @@ Event event_of(EventKind kind, const Group& group) {
   event.region = group.identity;
   event.subject = group.name;
   event.places = static_cast<int64_t>(group.places.size());
-  if (const auto* measured = group.policy.latest()) {
-    event.base_us = measured->base_s * 1e6;
-    event.fused_us = measured->fused_s * 1e6;
-  }
-  event.predicted_us = group.predicted_s * 1e6;
-  event.compile_ms = group.compile_s * 1e3;
-  event.code_bytes = group.code_bytes;
-  event.worst_error = group.worst_error;
+  put_measures(group, event);
   return event;
 }
 

@@ -79,6 +79,18 @@ bool skips_zeros(const ProgramState& state, const Published& published);
 
 // ---- what is told -------------------------------------------------------------------------------
 
+/// What was measured, predicted and spent, into an Event or a RegionSummary.
+template <class Out>
+void put_measures(const Group& group, Out& out) {
+  if (const auto* measured = group.policy.latest()) {
+    out.base_us = measured->base_s * 1e6;
+    out.fused_us = measured->fused_s * 1e6;
+  }
+  out.predicted_us = group.predicted_s * 1e6;
+  out.compile_ms = group.compile_s * 1e3;
+  out.code_bytes = group.code_bytes;
+  out.worst_error = group.worst_error;
+}
 /// An event about a region, with what is known of it.
 Event event_of(EventKind kind, const Group& group);
 

@@ -48,14 +48,7 @@ RegionSummary to_summary(const Program& program, const tier::Group& group) {
   region.state = name(group.state);
   region.reason = group.reason;
   region.uses = static_cast<int64_t>(group.places.size());
-  if (const auto* measured = group.policy.latest()) {
-    region.base_us = measured->base_s * 1e6;
-    region.fused_us = measured->fused_s * 1e6;
-  }
-  region.predicted_us = group.predicted_s * 1e6;
-  region.compile_ms = group.compile_s * 1e3;
-  region.code_bytes = group.code_bytes;
-  region.worst_error = group.worst_error;
+  tier::put_measures(group, region);
   region.calls = static_cast<int64_t>(group.ledger.calls());
   region.net_saved_ms = (group.ledger.saved_s() - group.compile_s) * 1e3;
   for (const auto& [shape, account] : group.ledger.accounts())
