@@ -123,22 +123,17 @@ class Graph:
             return self._give_up("tensors that are not on the CPU")
         try:
             try:
-                model = self._convert(arguments)
+                model = _Model(self, arguments)
             except Exception as error:
                 if self._static or not any(_is_dynamic(value) for value in self._arguments):
                     raise
                 _log.info("graph %d: a model per size, since with symbols: %s", self.serial, _line(error))
                 self._static = True
-                model = self._convert(arguments)
+                model = _Model(self, arguments)
         except Exception as error:  # whatever a converter may raise
             return self._give_up(_line(error))
         self._models.insert(0, model)
         return model
-
-    def _convert(self, arguments: Sequence[Any]) -> "_Model":
-        return _Model(
-            self._module, self._arguments, self._weights, self._results, self._static, arguments, self._options
-        )
 
     def _give_up(self, why: str) -> None:
         self.eager = why
@@ -172,28 +167,21 @@ class _Results:
 
 
 class _Model:
-    """A session for one set of weights."""
+    """A session for one set of weights of a graph."""
 
-    def __init__(
-        self,
-        module: GraphModule,
-        symbolic: Sequence[Any],
-        weights: Sequence[int],
-        results: _Results,
-        static: bool,
-        arguments: Sequence[Any],
-        options: dict[str, Any],
-    ) -> None:
-        self._weights = [(k, weakref.ref(arguments[k]), arguments[k]._version) for k in weights]
+    def __init__(self, graph: Graph, arguments: Sequence[Any]) -> None:
+        self._weights = [(k, weakref.ref(arguments[k]), arguments[k]._version) for k in graph._weights]
         tensors = [k for k, value in enumerate(arguments) if isinstance(value, torch.Tensor)]
-        self._inputs = [k for k in tensors if k not in set(weights)]
-        self._sizes = [(k, arguments[k].shape) for k in tensors] if static else []
-        self._numbers = [(k, v) for k, v in enumerate(arguments) if k not in set(tensors)] if static else []
-        fixed = _Fixed(module, symbolic, self._inputs, results.computed, arguments, static)
+        self._inputs = [k for k in tensors if k not in graph._weights]
+        self._sizes = [(k, arguments[k].shape) for k in tensors] if graph._static else []
+        self._numbers = [(k, v) for k, v in enumerate(arguments) if k not in tensors] if graph._static else []
+        fixed = _Fixed(graph, self._inputs, arguments)
         # A thread has none of the modes that a graph may run in. torch.export keeps state of the process.
         with _exporting, ThreadPoolExecutor(1) as pool:
-            self.session = pool.submit(_session_of, fixed, [arguments[k] for k in self._inputs], options).result()
-        if len(self.session.inputs) != len(self._inputs) or len(self.session.outputs) != len(results.computed):
+            inputs = [arguments[k] for k in self._inputs]
+            self.session = pool.submit(_session_of, fixed, inputs, graph._options).result()
+        ports = len(self.session.inputs), len(self.session.outputs)
+        if ports != (len(self._inputs), len(graph._results.computed)):
             raise RuntimeError("the converted model has other inputs or outputs")
 
     def fits(self, arguments: Sequence[Any]) -> bool:
@@ -217,18 +205,11 @@ class _Model:
 class _Fixed(torch.nn.Module):
     """The graph with its weights inside: from the other tensors to the results that are not arguments."""
 
-    def __init__(
-        self,
-        module: GraphModule,
-        symbolic: Sequence[Any],
-        inputs: Sequence[int],
-        computed: Sequence[int],
-        arguments: Sequence[Any],
-        static: bool,
-    ) -> None:
+    def __init__(self, graph: Graph, inputs: Sequence[int], arguments: Sequence[Any]) -> None:
         super().__init__()
-        self.graph_module = _without_metadata(module)
-        self._computed = list(computed)
+        symbolic, static = graph._arguments, graph._static
+        self.graph_module = _without_metadata(graph._module)
+        self._computed = list(graph._results.computed)
         self._sources: list[Callable[[Sequence[torch.Tensor]], Any]] = []
         place = {k: at for at, k in enumerate(inputs)}
         self.dynamic_shapes: list[dict[int, Any]] = [{} for _ in inputs]
@@ -348,19 +329,18 @@ def _is_dynamic(value: Any) -> bool:
 
 def _array_of(tensor: torch.Tensor) -> Any:
     """NumPy's arrays take a third of DLPack's time."""
-    if tensor.dtype in (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2):
+    if tensor.dtype in _OF_ML_DTYPES.values():
         return tensor.detach()
     return tensor.numpy(force=True)
 
 
 def _tensor_of(array: np.ndarray) -> torch.Tensor:
-    if array.dtype.kind == "V" or array.dtype.name in _BY_NAME:  # types of ml_dtypes
-        bits = array.view(np.dtype(f"u{array.dtype.itemsize}"))
-        return torch.from_numpy(bits).view(_BY_NAME[array.dtype.name])
+    if (dtype := _OF_ML_DTYPES.get(array.dtype.name)) is not None:
+        return torch.from_numpy(array.view(np.dtype(f"u{array.dtype.itemsize}"))).view(dtype)
     return torch.from_numpy(array)
 
 
-_BY_NAME = {
+_OF_ML_DTYPES = {
     "bfloat16": torch.bfloat16,
     "float8_e4m3fn": torch.float8_e4m3fn,
     "float8_e5m2": torch.float8_e5m2,
