@@ -15,7 +15,7 @@ std::string place(const Node& node) {
   return fmt::format("node '{}' ({})", node.name, node.op->name);
 }
 
-/// Largest element count of an graph input of integers or truths whose elements become symbols.
+/// Largest element count of a graph input of integers or truths whose elements become symbols.
 constexpr int64_t kMaxInputElements = 64;
 /// Bodies of loops are inferred until their states' types stand, nested ones again in each round.
 /// This bounds the work that nesting can multiply.
