@@ -122,7 +122,7 @@ std::string short_text(const SymDims& dims) {
   std::string out;
   for (const Dim& d : dims) {
     std::string text = d.text();
-    if (text.size() > kMost) text = text.substr(0, kMost) + "...";
+    if (text.size() > kMost) text.replace(kMost, std::string::npos, "...");
     out += (out.empty() ? "" : ", ") + text;
   }
   return "[" + out + "]";

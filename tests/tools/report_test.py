@@ -182,8 +182,8 @@ class ReportTest(unittest.TestCase):
             self.assertEqual([e["kind"] for e in mine][:1], ["candidate"])
             decided = [e for e in mine if e["kind"] in ("accepted", "rejected", "rolled_back", "kept")]
             if decided:
-                self.assertAlmostEqual(region["base_us"], decided[-1]["base_us"], places=9)
-                self.assertEqual(region["fused_us"], decided[-1]["fused_us"])
+                for times in ("base_us", "fused_us"):  # kept in seconds: the last digit may differ
+                    self.assertAlmostEqual(region[times], decided[-1][times], places=9)
             live = sum(s["live_calls"] for s in region["shapes"])
             if region["state"] == "live":
                 self.assertGreater(live, 0)
