@@ -98,8 +98,7 @@ Compiled compile(std::string_view text, std::string_view target_name, bool want_
   };
 
   // The loop IR, down to basic operations.
-  loop::Kernel kernel = loop::parse(text);
-  loop::verify(kernel, loop::Level::kScheduled);
+  loop::Kernel kernel = loop::parse(text, loop::Level::kScheduled);
   kernel = loop::simplify(loop::expand_math(std::move(kernel), target.math));
   took(out.times.read);
 

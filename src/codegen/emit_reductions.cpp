@@ -269,11 +269,18 @@ void Emitter::finish_together(std::span<const uint32_t> ids) {
     }
     level = std::move(next);
   }
+  // All start at the same number, nearly always.
+  Value* const start = accs_[ids[0]].init;
+  const bool alike = start && std::all_of(ids.begin(), ids.end(), [&](uint32_t id) {
+    return accs_[id].init == start;
+  });
+  Value* sums = level[0];
+  if (alike) sums = combine(decl.op, decl.type, b_.CreateVectorSplat(kReductionLanes, start), sums);
   for (size_t i = 0; i < ids.size(); ++i) {
     AccState& acc = accs_[ids[i]];
     // Of the first four, each begins a chunk; of sixteen, the fifth lies beside the first.
-    Value* result = b_.CreateExtractElement(level[0], 4 * (i % 4) + i / 4);
-    if (acc.init) result = combine(decl.op, decl.type, acc.init, result);
+    Value* result = b_.CreateExtractElement(sums, 4 * (i % 4) + i / 4);
+    if (acc.init && !alike) result = combine(decl.op, decl.type, acc.init, result);
     acc.result = {result, false};
   }
 }

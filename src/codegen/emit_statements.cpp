@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "codegen/emitter.h"
 
@@ -46,6 +47,21 @@ std::optional<int64_t> most_iterations(const For& loop) {
 
 // A loop of at most so many vectors is short.
 constexpr int64_t kShortLoop = 4;
+
+// Of all lanes, so many may idle: one in so many.
+constexpr int64_t kFewIdle = 16;
+
+// A loop that gives a number a name for indices.
+bool turns_once(const For& loop) {
+  const Expr& end = loop.end;
+  return end->op == Op::kAdd && same_expr(end->args[0], loop.begin) && is_const(end->args[1]) &&
+         end->args[1]->bits == 1;
+}
+
+bool has_loop(const Block& body) {
+  return std::any_of(body.begin(), body.end(),
+                     [](const Stmt& stmt) { return std::holds_alternative<For>(stmt.node); });
+}
 
 }  // namespace
 
@@ -230,11 +246,15 @@ void Emitter::counted_loop(Value* begin, Value* end, Value* step, const Carried&
 void Emitter::serial_loop(const For& loop, Value* begin, Value* end) {
   if (product(loop, begin, end)) return;
   begin = transposing_copy(loop, begin, end);
-  if (vector_) ++vector_->nesting;
-  counted_loop(begin, end, b_.getInt64(1), carried_by(loop.body), [&](Value* v) {
+  const auto turn = [&](Value* v) {
     vars_[loop.var.id] = v;
     block(loop.body);
-  });
+  };
+  if (vector_) ++vector_->nesting;
+  if (turns_once(loop))
+    turn(begin);
+  else
+    counted_loop(begin, end, b_.getInt64(1), carried_by(loop.body), turn);
   if (vector_) --vector_->nesting;
 }
 
@@ -302,13 +322,14 @@ void Emitter::scalar_rest(const For& loop, Value* begin, Value* end) {
   for (const uint32_t acc : fed) reload(accs_[acc]);
 }
 
-// Vectors under a mask, of one register where the loop's are of several: fewer iterations than the
-// loop has lanes, unless it is a `short_loop` as a whole. `divisor` divides their number.
+// Vectors under a mask. Of the rest of a loop, fewer iterations than it has lanes, they are of one
+// register where the loop's are of several; else the loop is `always` so. `divisor` divides the
+// number of iterations.
 void Emitter::masked_rest(const For& loop, Value* begin, Value* end, int64_t divisor,
-                          bool short_loop) {
+                          bool always) {
   VectorLoop& state = *vector_;
   const Carried carried = carried_by(loop.body);
-  if (carried.empty() && state.lanes > kReductionLanes) {
+  if (carried.empty() && state.lanes > kReductionLanes && !always) {
     state.lanes = kReductionLanes;
     for (auto& [scalar, splat] : state.splats) splat = nullptr;
   }
@@ -318,7 +339,7 @@ void Emitter::masked_rest(const For& loop, Value* begin, Value* end, int64_t div
     if (divisor % state.lanes != 0) state.mask = first_lanes(b_.CreateSub(end, v));
     block(loop.body);
   };
-  if (state.lanes == loop.factor && !short_loop)
+  if (state.lanes == loop.factor && !always)
     when(b_.CreateICmpSLT(begin, end), carried, [&] { iteration(begin); });
   else
     counted_loop(begin, end, integer(state.lanes), carried, iteration);
@@ -434,11 +455,16 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
     const int64_t step = int64_t{loop.factor} * groups;
     // What is known to divide the number of iterations: nothing may be left, or whole vectors only.
     const int64_t divisor = std::gcd(known_divisor(loop.begin), known_divisor(loop.end));
-    // A short reduction is written once, always under the mask. (Longer ones take a tenth longer
-    // that way: measured in k-means.)
-    const bool all_masked = !carried.empty() && groups == 1 && target_.masked_all &&
-                            divisor % loop.factor != 0 &&
-                            most_iterations(loop).value_or(INT64_MAX) <= kShortLoop * loop.factor;
+    // Written once, always under the mask: a short reduction (longer ones take a tenth longer that
+    // way: measured in k-means), and what has loops inside, which run under a mask made once, where
+    // few lanes idle in the last vector.
+    const int64_t most = most_iterations(loop).value_or(0);
+    const bool nearly_whole = most > 0 && is_const(loop.end) &&
+                              align_up(most, loop.factor) - most <= most / kFewIdle;
+    const bool all_masked =
+        target_.masked_all && divisor % loop.factor != 0 && groups == 1 &&
+        (carried.empty() ? has_loop(loop.body) && nearly_whole
+                         : most > 0 && most <= kShortLoop * loop.factor);
     Value* const count = front.CreateSub(end, begin);
     const auto multiple_of = [&](int64_t n) -> Value* {  // begin and the most of them there are
       return all_masked ? begin : front.CreateAdd(begin, front.CreateAnd(count, integer(-n)));

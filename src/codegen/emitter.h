@@ -85,7 +85,7 @@ class Emitter {
   bool rest_under_mask(const loop::For& loop) const;
   void scalar_rest(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   void masked_rest(const loop::For& loop, llvm::Value* begin, llvm::Value* end, int64_t divisor,
-                   bool short_loop);
+                   bool always);
 
   // State that loops carry: the partial results of accumulators from outside.
   struct AccState {

@@ -28,13 +28,14 @@
 #include <string_view>
 
 #include "loop/kernel.h"
+#include "loop/verify.h"
 
 namespace xc::loop {
 
 std::string print(const Kernel& kernel);
 std::string print(const Kernel& kernel, const Expr& e);  // one expression, for messages
-// Throws xc::Error with line and column on malformed text; the result is verified.
-Kernel parse(std::string_view text);
+// Throws xc::Error with line and column on malformed text; the result is verified, for `level`.
+Kernel parse(std::string_view text, Level level = Level::kBuilt);
 // Words that cannot name anything.
 bool is_reserved_name(std::string_view name);
 

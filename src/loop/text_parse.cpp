@@ -563,9 +563,9 @@ class Parser {
 
 }  // namespace
 
-Kernel parse(std::string_view text) {
+Kernel parse(std::string_view text, Level level) {
   Kernel kernel = Parser(text).kernel();
-  verify(kernel);
+  verify(kernel, level);
   return kernel;
 }
 

@@ -33,9 +33,9 @@ class InterpretingCompiler final : public RegionCompiler {
     return std::make_shared<InterpretedPhase>(kernel);
   }
   std::shared_ptr<const PhaseCode> place(const CodeImage& image) override {
-    loop::Kernel kernel =
-        loop::parse({reinterpret_cast<const char*>(image.code.data()), image.code.size()});
-    loop::verify(kernel, loop::Level::kScheduled);
+    const std::string_view text(reinterpret_cast<const char*>(image.code.data()),
+                                image.code.size());
+    loop::Kernel kernel = loop::parse(text, loop::Level::kScheduled);
     return std::make_shared<InterpretedPhase>(std::move(kernel));
   }
   std::string identity() const override { return "generator interpreter"; }

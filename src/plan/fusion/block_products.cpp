@@ -4,6 +4,8 @@
 #include "plan/fusion/block_products.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 
 #include "plan/fusion/block_stores.h"
 
@@ -67,30 +69,40 @@ void RowProducts::write_along_rows(BlockRows& rows, const Node& product) {
   const uint32_t right = region_.operand_of(product.inputs[1]);
   const int64_t columns = region_.width(result).value();
   const loop::Buffer out = rows.table(result);
-  const int most = kernel_.tiles().far_rows && kernel_.tiles().tile_columns >= 8 ? 5 : 2;
-  rows.for_groups("r", columns <= most ? 4 : 2, [&](const BlockRows::RowOf& row_of, int at_once) {
+  const auto write_rows = [&](std::span<const Affine> at) {
     std::vector<loop::Acc> sums;  // [row][column]
-    for (int64_t s = 0; s < at_once * columns; ++s)
+    for (size_t s = 0; s < at.size() * static_cast<size_t>(columns); ++s)
       sums.push_back(builder_.acc("s", loop::AccOp::kDot, region_.value_type(result),
                                   loop::AccOrder::kLanes16));
-    const auto sum_of = [&](int q, int64_t c) {
-      return sums[static_cast<size_t>(q * columns + c)];
+    const auto sum_of = [&](size_t q, int64_t c) {
+      return sums[q * static_cast<size_t>(columns) + static_cast<size_t>(c)];
     };
     builder_.loop(
         "k", loop::i64(0), kernel_.extent(region_.width(product.inputs[0])),
         [&](Var k) {
-          for (int q = 0; q < at_once; ++q) {
-            Expr x = kernel_.load(left, rows.global(row_of(q)), Affine(k));
+          for (size_t q = 0; q < at.size(); ++q) {
+            Expr x = kernel_.load(left, rows.global(at[q]), Affine(k));
             if (columns > 1) x = builder_.let("x", x);
             for (int64_t c = 0; c < columns; ++c)
               builder_.accumulate(sum_of(q, c), x, matrix(right, k, c));
           }
         },
         loop::LoopKind::kVector, loop::kReductionLanes);
-    for (int q = 0; q < at_once; ++q)
+    for (size_t q = 0; q < at.size(); ++q)
       for (int64_t c = 0; c < columns; ++c)
-        builder_.store(out(Affine(c), row_of(q)),
+        builder_.store(out(Affine(c), at[q]),
                        as_stored(sum_of(q, c).value(), region_.stored_type(result)));
+  };
+  // Sums that are finished together are most of the code, and of what it takes to compile.
+  constexpr int kFewColumns = 2, kRows = 4;
+  if (columns > kFewColumns)
+    return rows.for_pairs("r", [&](const Affine& row, const Affine& other) {
+      write_rows(std::array{row, other});
+    });
+  rows.for_groups("r", kRows, [&](const BlockRows::RowOf& row_of, int at_once) {
+    std::vector<Affine> at;
+    for (int q = 0; q < at_once; ++q) at.push_back(row_of(q));
+    write_rows(at);
   });
 }
 

@@ -50,24 +50,35 @@ void BlockRows::begin(Var block) {
 
 // ---- loops --------------------------------------------------------------------------------------
 
+/// A number as a variable, which indices are sums of: a loop of one turn.
+void BlockRows::once(const char* name, const Expr& number, const std::function<void(Var)>& body) {
+  builder_.loop(name, number, number + loop::i64(1), body);
+}
+
 void BlockRows::for_groups(const char* name, int at_once,
                            const std::function<void(const RowOf& row_of, int at_once)>& body) {
-  const auto groups = [&](const Expr& begin, const Expr& end, int rows, int step, int distance) {
+  const auto groups = [&](const Expr& begin, const Expr& end, int rows, int64_t step,
+                          const Affine& distance) {
     builder_.loop(name, begin, end, [&](Var g) {
-      body([&](int q) { return Affine(g) * step + int64_t{q} * distance; }, rows);
+      body([&](int q) { return Affine(g) * step + distance * q; }, rows);
     });
   };
-  const int block_rows = kernel_.tiles().block_rows;
   const Expr none = loop::i64(0), together = loop::i64(at_once);
-  Expr near = rows_ / together;
-  if (kernel_.tiles().far_rows) {
-    const int distance = block_rows / at_once;
-    const Expr whole = rows_ / loop::i64(block_rows);  // 1 or 0
-    groups(none, whole * loop::i64(distance), at_once, 1, distance);
-    near = near * (loop::i64(1) - whole);
-  }
-  groups(none, near, at_once, at_once, 1);
-  groups(rows_ / together * together, rows_, 1, 1, 1);
+  const Expr whole = rows_ / together;
+  if (kernel_.tiles().far_rows)
+    once("d", whole, [&](Var d) { groups(none, loop::loop_var(d), at_once, 1, d); });
+  else
+    groups(none, whole, at_once, at_once, 1);
+  groups(whole * together, rows_, 1, 1, 1);
+}
+
+void BlockRows::for_pairs(const char* name,
+                          const std::function<void(const Affine& row, const Affine& other)>& body) {
+  const Expr half = rows_ / loop::i64(2);
+  once("d", half, [&](Var d) {
+    builder_.loop(name, loop::i64(0), rows_ - loop::loop_var(d),
+                  [&](Var r) { body(Affine(r), Affine(r) + Affine(d)); });
+  });
 }
 
 void BlockRows::for_lanes(const std::function<void(BlockRow&)>& body, int lanes) {

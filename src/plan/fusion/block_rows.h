@@ -39,11 +39,16 @@ class BlockRows {
   }
 
   /// Loops over the block's rows, `at_once` in each turn, `row_of(q)` the q-th of them in the
-  /// block: as far apart as tiles have it, or side by side in a block that is not whole; the last
+  /// block: side by side or, with BlockTiles::far_rows, an `at_once`th of the block apart; the last
   /// ones alone. No load needs a guard.
   using RowOf = std::function<loop::Affine(int q)>;
   void for_groups(const char* name, int at_once,
                   const std::function<void(const RowOf& row_of, int at_once)>& body);
+  /// The same, two in each turn, half of the block apart. Where their number is odd, the one in the
+  /// middle comes twice: the body writes each row's values anew.
+  void for_pairs(
+      const char* name,
+      const std::function<void(const loop::Affine& row, const loop::Affine& other)>& body);
   /// All rows of the block and what fills their last vector, so many at a time.
   void for_lanes(const std::function<void(BlockRow&)>& body, int lanes = loop::kReductionLanes);
   void for_columns(BlockRow& row, const Dim& width,
@@ -70,6 +75,8 @@ class BlockRows {
   void set_turned(ValueId v, const loop::Buffer& rows) { turned_[v] = rows; }
 
  private:
+  void once(const char* name, const loop::Expr& number,
+            const std::function<void(loop::Var)>& body);
   loop::Expr compute(BlockRow& row, const Node& node, const loop::Affine& column);
   loop::Expr reduce_narrow(BlockRow& row, const Node& node);
 
