@@ -18,12 +18,22 @@ namespace {
 
 using Complex = std::complex<double>;
 
-std::vector<Complex> transform(const std::vector<Complex>& line, bool inverse) {
-  std::vector<Complex> out(line.size());
-  if (line.empty()) return out;
-  kissfft<double>(line.size(), inverse).transform(line.data(), out.data());
-  return out;
-}
+/// Transforms of lines of one length.
+class Transform {
+ public:
+  Transform(size_t length, bool inverse) : out_(length) {
+    if (length > 0) plan_.emplace(length, inverse);
+  }
+  /// Valid until the next one.
+  const std::vector<Complex>& operator()(const std::vector<Complex>& line) {
+    if (plan_) plan_->transform(line.data(), out_.data());
+    return out_;
+  }
+
+ private:
+  std::optional<kissfft<double>> plan_;
+  std::vector<Complex> out_;
+};
 
 /// A size that an input gives: its number, or a fresh symbol where only the run knows it.
 Dim size_of(const InferContext& c, size_t i, const std::string& hint) {
@@ -146,6 +156,7 @@ void reference_dft(const ReferenceContext& c) {
   if (length < 1) fail(Status::kRange, "a transform of {} points", length);
   const int64_t present = std::min(given, kind.inverse && kind.onesided ? length / 2 + 1 : length);
   const bool complex_in = x.dims.back() == 2, complex_out = y.dims.back() == 2;
+  Transform transform(static_cast<size_t>(length), kind.inverse);
   Dims lines(x.dims.begin(), x.dims.end());
   lines[axis] = lines.back() = 1;
   std::vector<Complex> line(static_cast<size_t>(length));
@@ -162,7 +173,7 @@ void reference_dft(const ReferenceContext& c) {
     if (kind.inverse && kind.onesided)
       for (int64_t k = length / 2 + 1; k < length; ++k)
         line[static_cast<size_t>(k)] = std::conj(line[static_cast<size_t>(length - k)]);
-    const auto bins = transform(line, kind.inverse);
+    const std::vector<Complex>& bins = transform(line);
     const double scale = kind.inverse ? 1.0 / static_cast<double>(length) : 1.0;
     for (int64_t k = 0; k < y.dims[axis]; ++k) {
       const Complex value = bins[static_cast<size_t>(k)] * scale;
@@ -260,6 +271,7 @@ void reference_stft(const ReferenceContext& c) {
   if (y.dims[1] < 0 || (y.dims[1] > 0 && (y.dims[1] - 1) * step + length > x.dims[1]))
     fail(Status::kRange, "{} frames of {} do not fit a signal of {}", y.dims[1], length, x.dims[1]);
   std::vector<Complex> line(static_cast<size_t>(length));
+  Transform transform(static_cast<size_t>(length), false);
   const Dims frames{y.dims[0], y.dims[1]};
   for_each_coordinate(frames, [&](std::span<const int64_t> at) {
     for (int64_t k = 0; k < length; ++k) {
@@ -270,7 +282,7 @@ void reference_stft(const ReferenceContext& c) {
       line[static_cast<size_t>(k)] =
           Complex(load_double(x.data, x.dtype, offset), imaginary) * weight;
     }
-    const auto bins = transform(line, false);
+    const std::vector<Complex>& bins = transform(line);
     const int64_t to = offset_of(at, y.strides.first(2));
     for (int64_t k = 0; k < y.dims[2]; ++k) {
       const Complex& value = bins[static_cast<size_t>(k)];

@@ -139,20 +139,9 @@ class GatePanels {
 /// Splits rows of k weights into integers of 8 bits, in `codes`, and a scale each; whether their
 /// values are such products, as quantisers leave them. A scale is the largest one that does it.
 bool split_rows(const float* weights, int64_t rows, int64_t k, float* codes, float* scales) {
+  const CellFns& fns = cell_fns(cpu_info().isa);
   for (int64_t row = 0; row < rows; ++row, weights += k, codes += k) {
-    float most = 0;
-    for (int64_t i = 0; i < k; ++i) most = std::max(most, std::abs(weights[i]));
-    // Of a weight: each factor, their product and the scale's quotient are rounded once.
-    constexpr float kRounded = 0x1p-22f;
-    const auto splits = [&](float scale) {
-      for (int64_t i = 0; i < k; ++i) {
-        codes[i] = std::nearbyint(weights[i] / scale);
-        const bool fits = codes[i] >= -128 && codes[i] <= 127;
-        if (!fits || !(std::abs(codes[i] * scale - weights[i]) <= kRounded * std::abs(weights[i])))
-          return false;
-      }
-      return true;
-    };
+    const float most = fns.largest(weights, k);
     int64_t largest = 1;  // code
     scales[row] = most;
     if (most == 0) {
@@ -161,7 +150,7 @@ bool split_rows(const float* weights, int64_t rows, int64_t k, float* codes, flo
       continue;
     }
     if (!std::isfinite(most) || most < 128 * std::numeric_limits<float>::min()) return false;
-    while (!splits(scales[row])) {
+    while (!fns.split(weights, k, scales[row], codes)) {
       if (++largest > 128) return false;
       scales[row] = most / static_cast<float>(largest);
     }
@@ -179,12 +168,21 @@ struct RoundedPanels {
   int64_t count() const { return ceil_div(columns, kPanelColumns); }
   int64_t bytes() const { return count() * panel_bytes(); }
   static constexpr uint8_t kZero = 128;
+  static uint8_t byte_of(float code) {
+    return static_cast<uint8_t>(static_cast<int32_t>(code) + kZero);
+  }
   void pack(const float* codes, uint8_t* to) const {
     std::memset(to, kZero, static_cast<size_t>(bytes()));
-    for (int64_t j = 0; j < columns; ++j)
-      for (int64_t d = 0; d < k; ++d)
-        to[j / kPanelColumns * panel_bytes() + d / 4 * kGroupBytes + j % kPanelColumns * 4 +
-           d % 4] = static_cast<uint8_t>(codes[j * k + d] + kZero);
+    for (int64_t j = 0; j < columns; ++j, codes += k) {
+      uint8_t* group = to + j / kPanelColumns * panel_bytes() + j % kPanelColumns * 4;
+      int64_t d = 0;
+      for (; d + 4 <= k; d += 4, group += kGroupBytes) {
+        std::array<uint8_t, 4> bytes;
+        for (size_t i = 0; i < 4; ++i) bytes[i] = byte_of(codes[d + static_cast<int64_t>(i)]);
+        std::memcpy(group, bytes.data(), 4);
+      }
+      for (int64_t i = d; i < k; ++i) group[i - d] = byte_of(codes[i]);
+    }
   }
 };
 /// Of every panel.

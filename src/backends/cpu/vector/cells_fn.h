@@ -91,6 +91,10 @@ struct CellFns {
   CellSteps usual;   ///< of a CellForm as it is made, without peepholes
   CellSteps chosen;  ///< of any
   void (*product)(const GateProduct& p);
+  float (*largest)(const float* weights, int64_t k);  ///< magnitude; not NaN's
+  /// Whether k weights are integers of 8 bits, which become `codes`, times `scale`, each rounded
+  /// once: a weight, the quotient and the product.
+  bool (*split)(const float* weights, int64_t k, float scale, float* codes);
   bool takes_bytes = false;  ///< in panels
 };
 const CellFns& cell_fns(Isa isa);
