@@ -552,6 +552,7 @@ TEST_CASE("backends/conv: weights that the run makes, split by channels") {
       for (const Numerics numerics : {Numerics::kTolerant, Numerics::kStrict}) {
         p.inputs[0] = g.strided(x, order);
         RunOptions options;
+        options.background = true;
         options.output_kind = order;
         options.numerics = numerics;
         options.threads = 4;
@@ -603,6 +604,7 @@ TEST_CASE("backends/conv: weights that the run makes lie in any way") {
         Problem lying = p;
         lying.inputs[0] = g.strided(p.inputs[0], order);
         RunOptions options;
+        options.background = true;
         options.output_kind = order;
         options.symbolic = true;
         const std::string wrong = difference(
@@ -706,6 +708,7 @@ TEST_CASE("backends/conv: post-ops in the primitive and after it") {
                                  ? Generator(1).strided(chain.other, kind)
                                  : chain.other};
           RunOptions options;
+          options.background = threads > 1;
           options.output_kind = kind;
           options.threads = threads;
           options.pieces = 0;
@@ -739,6 +742,7 @@ TEST_CASE("backends/conv: the Add of what the result may replace happens in its 
           if (posts.size() > 2) p.post_inputs.push_back(Generator(1).strided(other, 3));
           const Node node = node_of(p);
           RunOptions options;
+          options.background = true;
           options.output_kind = 3;
           options.threads = threads;
           options.replaceable = replaceable;
@@ -784,6 +788,7 @@ TEST_CASE(
         p.inputs[0] = Generator(1).strided(p.inputs[0], kind);
         if (post.kind == PostOp::Kind::kBinary) p.post_inputs = {Generator(1).strided(other, kind)};
         RunOptions options;
+        options.background = kind == 0;
         options.output_kind = kind;
         const auto& row = find_row(name, "Conv");
         const std::string wrong = difference(run_row(row, p, options)[0], want, {1e-4, 1e-4});
@@ -791,6 +796,29 @@ TEST_CASE(
                       name << " " << post.op->name << " order " << kind << ": " << wrong);
       }
   }
+}
+
+TEST_CASE("backends/conv: small ones by rows until there is time for a primitive") {
+  Generator g(67);
+  const auto provisional = [&](const char* name, const Case& c, Numerics numerics, bool background) {
+    const Problem p = conv(g, c);
+    RunOptions options;
+    options.numerics = numerics;
+    const Node node = node_of(p);
+    const auto kernel = find_row(name, "Conv").create(spec_of(p, node, options));
+    const Tensor y(DType::kF32, run_reference(node, p.inputs)[0].dims());
+    std::vector<BoundOperand> in, out{{y.dims(), y.strides()}};
+    for (const Tensor& t : p.inputs) in.push_back({t.dims(), t.strides()});
+    return kernel->bind({in, out, background, 0})->provisional;
+  };
+  const Case small{{1, 24, 60}, 24, {7}, 1, {1}, {9, 9}, {3}};
+  const Case large{{1, 64, 56, 56}, 64, {3, 3}, 1, {}, {1, 1, 1, 1}};
+  CHECK(provisional("onednn.conv", small, Numerics::kTolerant, false));
+  CHECK_FALSE(provisional("onednn.conv", small, Numerics::kTolerant, true));
+  CHECK_FALSE(provisional("onednn.conv", small, Numerics::kStrict, false));
+  CHECK_FALSE(provisional("onednn.conv", large, Numerics::kTolerant, false));
+  check_row("onednn.conv", conv(g, small), {1e-5, 1e-4});
+  check_threads("onednn.conv", conv(g, small));
 }
 
 TEST_CASE("backends/conv: infinities go through a Clip with one bound") {
@@ -811,6 +839,7 @@ TEST_CASE("backends/conv: infinities go through a Clip with one bound") {
       alone.inputs[2] = bounds[1];
       p.post_ops = {{PostOp::Kind::kUnary, alone.op, {}, 0, true, bounds}};
       RunOptions options;
+      options.background = true;
       options.output_kind = 3;
       const Tensor want = run_reference(node_of(alone), alone.inputs)[0];
       const std::string wrong =
@@ -846,6 +875,7 @@ TEST_CASE("backends/conv: NaN goes through functions behind products of the libr
       p.inputs[0] = g.strided(p.inputs[0], 3);
       for (const int threads : {1, 3}) {
         RunOptions options;
+        options.background = true;
         options.output_kind = 3;
         options.threads = threads;
         options.replaceable = added ? 1u << 3 : 0;

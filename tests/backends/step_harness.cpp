@@ -334,9 +334,40 @@ bool same_bits(const Tensor& a, const Tensor& b) {
          std::memcmp(x.data(), y.data(), static_cast<size_t>(x.byte_size())) == 0;
 }
 
+namespace {
+
+/// Options with which what only stands in for want of time is bound for good; none where nothing
+/// does.
+std::optional<RunOptions> with_time(const Implementation& row, const Problem& problem,
+                                    const RunOptions& options) {
+  if (options.background) return std::nullopt;
+  const Node node = node_of(problem);
+  const StepSpec spec = spec_of(problem, node, options);
+  if (!row.supports(spec).yes()) return std::nullopt;
+  const auto kernel = row.create(spec);
+  std::vector<Tensor> inputs = problem.inputs, outputs;
+  inputs.insert(inputs.end(), problem.post_inputs.begin(), problem.post_inputs.end());
+  for (const Type& type : result_types(problem, node))
+    outputs.emplace_back(type.dtype, *to_concrete(*type.dims));
+  const auto operands = [](const std::vector<Tensor>& tensors) {
+    std::vector<BoundOperand> out;
+    for (const Tensor& t : tensors) out.push_back({t.dims(), t.strides()});
+    return out;
+  };
+  const auto in = operands(inputs), out = operands(outputs);
+  if (!kernel->bind({in, out, false, options.replaceable})->provisional) return std::nullopt;
+  RunOptions settled = options;
+  settled.prepare = settled.background = true;
+  return settled;
+}
+
+}  // namespace
+
 void check_row(std::string_view row_name, const Problem& problem, Bounds bounds,
                const RunOptions& rest) {
   const Implementation& row = find_row(row_name, problem.op->name);
+  if (const auto settled = with_time(row, problem, rest))
+    check_row(row_name, problem, bounds, *settled);
   const Node node = node_of(problem);
   if (!problem.post_ops.empty()) FAIL("check_row compares without post-ops");
   const std::vector<Tensor> want = run_reference(node, problem.inputs);
@@ -377,6 +408,8 @@ void check_row(std::string_view row_name, const Problem& problem, Bounds bounds,
 
 void check_threads(std::string_view row_name, const Problem& problem, const RunOptions& rest) {
   const Implementation& row = find_row(row_name, problem.op->name);
+  if (const auto settled = with_time(row, problem, rest))
+    check_threads(row_name, problem, *settled);
   for (int kind : {0, 3}) {
     Problem p = problem;
     p.inputs[0] = Generator(1).strided(p.inputs[0], kind);
@@ -397,6 +430,8 @@ void check_threads(std::string_view row_name, const Problem& problem, const RunO
 
 void check_functions_behind(std::string_view row, const Problem& problem, Bounds bounds,
                             const RunOptions& options) {
+  if (const auto settled = with_time(find_row(row, problem.op->name), problem, options))
+    check_functions_behind(row, problem, bounds, *settled);
   const PostOp add{PostOp::Kind::kBinary, &get_op("Add"), {}, 3, true, {}};
   const PostOp relu{PostOp::Kind::kUnary, &get_op("Relu"), {}, 0, true, {}};
   const PostOp clip{

@@ -32,6 +32,7 @@
 #include "backends/cpu/onednn_conv.h"
 #include "backends/cpu/onednn_post_ops.h"
 #include "backends/cpu/plane_conv.h"
+#include "backends/cpu/row_conv.h"
 
 namespace xc::cpu {
 namespace {
@@ -552,6 +553,7 @@ class ConvKernel : public Kernel {
     plan_ = std::move(*plan);
     plan_.rounded = rounded;
     if (!rounded) few_pixels_.emplace(spec, plan_.whole);
+    if (!rounded) stand_in_.emplace(spec);
     if (!rounded && spec.attrs().get_int("group", 1) > 1) planes_.emplace(spec);
     // Weights that change are packed by each task: one task then.
     if (!store_.constant()) spec_.threads = 1;
@@ -563,21 +565,25 @@ class ConvKernel : public Kernel {
     if (element_count(context.inputs[0].dims) == 0 && element_count(context.outputs[0].dims) > 0)
       return bind_empty_conv(spec_, context, plan_.whole);
     if (auto bound = planes_ ? planes_->bind(context) : nullptr) return bound;
+    if (auto bound = stand_in_ ? stand_in_->bind(context) : nullptr) return bound;
     auto bound = few_pixels_ ? few_pixels_->bind(context) : nullptr;
     if (!bound) bound = std::make_shared<ConvBound>(spec_, context, plan_, store_);
     bound->provisional = provisional;
+    if (context.background && stand_in_) stand_in_->forget_weights();
     return bound;
   }
   bool takes_rows() const override { return store_.constant(); }
   void forget_weights() {
     store_.forget();
     if (few_pixels_) few_pixels_->forget_weights();
+    if (stand_in_) stand_in_->forget_weights();
   }
 
  private:
   StepSpec spec_;
   Plan plan_;
   std::optional<FewPixelConv> few_pixels_;
+  mutable std::optional<StandInConv> stand_in_;  ///< its weights come and go
   std::optional<PlaneConv> planes_;
   mutable WeightStore store_;
 };

@@ -11,11 +11,24 @@
 #include "backends/cpu/copy.h"
 #include "backends/cpu/image_blocks.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/row_conv.h"
 #include "backends/cpu/row_windows.h"
 #include "backends/cpu/simple_kernel.h"
 #include "base/checked.h"
 
 namespace xc::cpu {
+
+/// What binding does not depend on: the weights in panels, and what is done behind the sums.
+struct RowConvModel {
+  explicit RowConvModel(const StepSpec& spec);
+
+  ConvRowFns fns;
+  int64_t out_channels = 0, padded = 0;  ///< to whole vectors
+  std::vector<float> weights;            ///< as ConvRow has them
+  BoundedEpilogue behind;
+  PlaneConv planes;
+};
+
 namespace {
 
 constexpr size_t kX = 0, kW = 1;
@@ -27,26 +40,6 @@ constexpr double kMostStageBytes = 8 << 20;
 // behind it, some channels of the input and enough of the result.
 constexpr int64_t kFewChannels = 4, kFewTerms = 192;
 constexpr int64_t kSomeChannels = 64, kEnoughResults = 24;
-
-/// What binding does not depend on: the weights in panels, and what is done behind the sums.
-struct RowConvModel {
-  explicit RowConvModel(const StepSpec& spec)
-      : fns(conv_row_fns(cpu_info().isa)), behind(spec), planes(spec) {
-    const Tensor w = spec.inputs[kW].constant.held();
-    out_channels = w.dims()[0];
-    const int64_t in_channels = w.dims()[1], kernel = element_count(std::span(w.dims()).subspan(2)),
-                  taps = kernel * in_channels;
-    padded = align_up(out_channels, fns.lanes);
-    weights.resize(static_cast<size_t>(taps * padded), 0.0f);
-    pack_row_weights(fns, w.as<float>(), out_channels, in_channels, kernel, weights.data());
-  }
-
-  ConvRowFns fns;
-  int64_t out_channels = 0, padded = 0;  ///< to whole vectors
-  std::vector<float> weights;            ///< as ConvRow has them
-  BoundedEpilogue behind;
-  PlaneConv planes;
-};
 
 class RowConvBound final : public BoundRowWindows {
  public:
@@ -210,16 +203,58 @@ bool worth_while(const StepSpec& spec) {
          bounds_of(spec.post_ops.front());
 }
 
-Verdict supports(const StepSpec& spec) {
+Verdict can_do(const StepSpec& spec) {
   if (const Verdict dense = f32_with_constant_weights(spec); !dense.yes()) return dense;
   if (spec.attrs().get_int("group", 1) != 1) return Verdict::no("groups");
   if (const Verdict windows = supports_row_windows(spec); !windows.yes()) return windows;
-  if (!worth_while(spec)) return Verdict::no("the library is faster for these weights");
   std::string reason;
   return Epilogue::build(spec, {}, reason, true) ? Verdict::ok() : Verdict::no(reason);
 }
 
+Verdict supports(const StepSpec& spec) {
+  const Verdict can = can_do(spec);
+  return !can.yes() || worth_while(spec)
+             ? can
+             : Verdict::no("the library is faster for these weights");
+}
+
 }  // namespace
+
+RowConvModel::RowConvModel(const StepSpec& spec)
+    : fns(conv_row_fns(cpu_info().isa)), behind(spec), planes(spec) {
+  const Tensor w = spec.inputs[kW].constant.held();
+  out_channels = w.dims()[0];
+  const int64_t in_channels = w.dims()[1], kernel = element_count(std::span(w.dims()).subspan(2)),
+                taps = kernel * in_channels;
+  padded = align_up(out_channels, fns.lanes);
+  weights.resize(static_cast<size_t>(taps * padded), 0.0f);
+  pack_row_weights(fns, w.as<float>(), out_channels, in_channels, kernel, weights.data());
+}
+
+// ---- in the place of the library ----------------------------------------------------------------
+
+StandInConv::StandInConv(const StepSpec& spec)
+    : spec_(spec), possible_(spec.numerics != Numerics::kStrict && can_do(spec).yes()) {}
+
+std::shared_ptr<BoundKernel> StandInConv::bind(const BindContext& context) const {
+  // Some thirty runs pass until there is time, each of which takes up to half longer. The library
+  // makes the code of 1x1 convolutions faster than that of others.
+  constexpr double kMostFlops = 1e7, kMostFlopsOfPixels = 4e6;
+  if (!possible_ || context.background) return nullptr;
+  const SqueezedConv conv(spec_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+  const ConvProblem& problem = conv.problem;
+  if (problem.flops() > (problem.pointwise() ? kMostFlopsOfPixels : kMostFlops)) return nullptr;
+  const std::lock_guard lock(mutex_);
+  if (!model_) model_ = std::make_shared<const RowConvModel>(spec_);
+  auto bound = std::make_shared<RowConvBound>(spec_, context, conv, model_);
+  bound->provisional = true;
+  return bound;
+}
+
+void StandInConv::forget_weights() {
+  const std::lock_guard lock(mutex_);
+  model_ = nullptr;
+}
 
 void add_row_conv(Rows& rows) {
   rows.push_back(
