@@ -271,9 +271,8 @@ void Emitter::finish_together(std::span<const uint32_t> ids) {
   }
   // All start at the same number, nearly always.
   Value* const start = accs_[ids[0]].init;
-  const bool alike = start && std::all_of(ids.begin(), ids.end(), [&](uint32_t id) {
-    return accs_[id].init == start;
-  });
+  const bool alike = start && std::all_of(ids.begin(), ids.end(),
+                                          [&](uint32_t id) { return accs_[id].init == start; });
   Value* sums = level[0];
   if (alike) sums = combine(decl.op, decl.type, b_.CreateVectorSplat(kReductionLanes, start), sums);
   for (size_t i = 0; i < ids.size(); ++i) {

@@ -325,8 +325,7 @@ void Emitter::scalar_rest(const For& loop, Value* begin, Value* end) {
 // Vectors under a mask. Of the rest of a loop, fewer iterations than it has lanes, they are of one
 // register where the loop's are of several; else the loop is `always` so. `divisor` divides the
 // number of iterations.
-void Emitter::masked_rest(const For& loop, Value* begin, Value* end, int64_t divisor,
-                          bool always) {
+void Emitter::masked_rest(const For& loop, Value* begin, Value* end, int64_t divisor, bool always) {
   VectorLoop& state = *vector_;
   const Carried carried = carried_by(loop.body);
   if (carried.empty() && state.lanes > kReductionLanes && !always) {
@@ -459,12 +458,11 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
     // way: measured in k-means), and what has loops inside, which run under a mask made once, where
     // few lanes idle in the last vector.
     const int64_t most = most_iterations(loop).value_or(0);
-    const bool nearly_whole = most > 0 && is_const(loop.end) &&
-                              align_up(most, loop.factor) - most <= most / kFewIdle;
-    const bool all_masked =
-        target_.masked_all && divisor % loop.factor != 0 && groups == 1 &&
-        (carried.empty() ? has_loop(loop.body) && nearly_whole
-                         : most > 0 && most <= kShortLoop * loop.factor);
+    const bool nearly_whole =
+        most > 0 && is_const(loop.end) && align_up(most, loop.factor) - most <= most / kFewIdle;
+    const bool all_masked = target_.masked_all && divisor % loop.factor != 0 && groups == 1 &&
+                            (carried.empty() ? has_loop(loop.body) && nearly_whole
+                                             : most > 0 && most <= kShortLoop * loop.factor);
     Value* const count = front.CreateSub(end, begin);
     const auto multiple_of = [&](int64_t n) -> Value* {  // begin and the most of them there are
       return all_masked ? begin : front.CreateAdd(begin, front.CreateAnd(count, integer(-n)));

@@ -800,7 +800,8 @@ TEST_CASE(
 
 TEST_CASE("backends/conv: small ones by rows until there is time for a primitive") {
   Generator g(67);
-  const auto provisional = [&](const char* name, const Case& c, Numerics numerics, bool background) {
+  const auto provisional = [&](const char* name, const Case& c, Numerics numerics,
+                               bool background) {
     const Problem p = conv(g, c);
     RunOptions options;
     options.numerics = numerics;

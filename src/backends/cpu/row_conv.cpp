@@ -213,9 +213,8 @@ Verdict can_do(const StepSpec& spec) {
 
 Verdict supports(const StepSpec& spec) {
   const Verdict can = can_do(spec);
-  return !can.yes() || worth_while(spec)
-             ? can
-             : Verdict::no("the library is faster for these weights");
+  return !can.yes() || worth_while(spec) ? can
+                                         : Verdict::no("the library is faster for these weights");
 }
 
 }  // namespace

@@ -96,9 +96,8 @@ void RowProducts::write_along_rows(BlockRows& rows, const Node& product) {
   // Sums that are finished together are most of the code, and of what it takes to compile.
   constexpr int kFewColumns = 2, kRows = 4;
   if (columns > kFewColumns)
-    return rows.for_pairs("r", [&](const Affine& row, const Affine& other) {
-      write_rows(std::array{row, other});
-    });
+    return rows.for_pairs(
+        "r", [&](const Affine& row, const Affine& other) { write_rows(std::array{row, other}); });
   rows.for_groups("r", kRows, [&](const BlockRows::RowOf& row_of, int at_once) {
     std::vector<Affine> at;
     for (int q = 0; q < at_once; ++q) at.push_back(row_of(q));

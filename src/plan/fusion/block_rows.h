@@ -75,8 +75,7 @@ class BlockRows {
   void set_turned(ValueId v, const loop::Buffer& rows) { turned_[v] = rows; }
 
  private:
-  void once(const char* name, const loop::Expr& number,
-            const std::function<void(loop::Var)>& body);
+  void once(const char* name, const loop::Expr& number, const std::function<void(loop::Var)>& body);
   loop::Expr compute(BlockRow& row, const Node& node, const loop::Affine& column);
   loop::Expr reduce_narrow(BlockRow& row, const Node& node);
 
