@@ -7,6 +7,8 @@
 
 namespace xc {
 
+using namespace tier;
+
 std::shared_ptr<const Plan> Tier::plan_with(Program& program, ProgramState& state,
                                             const std::vector<const Group*>& groups) {
   if (groups.empty()) return program.base_plan();
@@ -48,7 +50,7 @@ std::shared_ptr<const Plan> Tier::plan_with(Program& program, ProgramState& stat
       }
     keep_plan(state, groups, plan);
   }
-  for (Event& event : events) emit(state, program, std::move(event));
+  for (Event& event : events) core_.emit(state, program, std::move(event));
   return plan;
 }
 
@@ -86,7 +88,7 @@ void Tier::bind_anew_or_keep(Program& program, ProgramState& state, SignatureEnt
   try {
     return bind_anew(program, state, entry);
   } catch (const std::exception& error) {
-    log_failure(error.what());
+    log_failure(program, error.what());
   }
   const auto now = program.published(entry);
   {
@@ -96,7 +98,7 @@ void Tier::bind_anew_or_keep(Program& program, ProgramState& state, SignatureEnt
   try {
     program.publish(entry, published_alone(program.bind(entry, program.base_plan(), {})));
   } catch (const std::exception& error) {
-    log_failure(error.what());
+    log_failure(program, error.what());
     if (!is_out_of_memory(error)) program.forget(entry);  // its runs fail as a new one's would
   }
 }

@@ -6,6 +6,9 @@
 #include "tier/tier.h"
 
 namespace xc {
+
+using namespace tier;
+
 namespace {
 
 constexpr int64_t kTypicalBytes = 16 << 10;  ///< of code, where it was never made
@@ -13,20 +16,11 @@ constexpr int kTries = 8;                    ///< until other programs have let 
 constexpr auto kPause = std::chrono::milliseconds(1);
 constexpr int kPauses = 200;  ///< until runs have left code that was let go
 
-double now_s() {
-  return static_cast<double>(steady_ns()) * 1e-9;
-}
-
 }  // namespace
 
 std::map<const Kernel*, Tier::Code> Tier::code_in_use() {
-  std::vector<StatePtr> states;
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& [known, s] : states_) states.push_back(s);
-  }
   std::map<const Kernel*, Code> out;
-  for (const StatePtr& s : states) {
+  for (const StatePtr& s : core_.queue.states()) {
     std::lock_guard data(s->data);
     for (const auto& g : s->groups) {
       if (!g->kernel || g->code_bytes <= 0) continue;
@@ -34,7 +28,7 @@ std::map<const Kernel*, Tier::Code> Tier::code_in_use() {
       code.bytes = g->code_bytes;
       code.users.emplace_back(s, g.get());
       code.stays = code.stays || s->frozen || !evictable(*g);
-      if (!g->wrong) code.saved_per_s += g->saved.per_s(now_s());
+      if (!g->wrong) code.saved_per_s += g->saved.per_s(steady_s());
     }
   }
   return out;
@@ -45,7 +39,7 @@ Tier::Room Tier::make_room(Program& program, ProgramState& state, Group& group) 
   int64_t wanted_bytes = kTypicalBytes;
   {
     std::lock_guard data(state.data);
-    wanted = group.loss.per_s(now_s());
+    wanted = group.loss.per_s(steady_s());
     if (group.code_bytes > 0) wanted_bytes = group.code_bytes;
   }
   const std::map<const Kernel*, Code> codes = code_in_use();
@@ -60,7 +54,7 @@ Tier::Room Tier::make_room(Program& program, ProgramState& state, Group& group) 
   if (!least) return Room::kNone;
   const std::string why = fmt::format("its code saves {:.3f} ms per second, {} would save {:.3f}",
                                       least->saved_per_s * 1e3, group.name, wanted * 1e3);
-  const int64_t before = compiler_->code_bytes();
+  const int64_t before = core_.compiler->code_bytes();
   bool others = false;
   for (const auto& [s, g] : least->users) {
     if (s.get() == &state) {
@@ -68,15 +62,15 @@ Tier::Room Tier::make_room(Program& program, ProgramState& state, Group& group) 
       continue;
     }
     others = true;
-    post(s,
-         [this, raw = g, why](Program& p, ProgramState& theirs) { evict(p, theirs, *raw, why); });
+    core_.queue.post(
+        s, [this, raw = g, why](Program& p, ProgramState& theirs) { evict(p, theirs, *raw, why); });
   }
   if (others) return group.room_tries++ < kTries ? Room::kComing : Room::kNone;
-  for (int k = 0; k < kPauses && compiler_->code_bytes() >= before; ++k) {
+  for (int k = 0; k < kPauses && core_.compiler->code_bytes() >= before; ++k) {
     std::this_thread::sleep_for(kPause);
     program.epochs().reclaim();
   }
-  return compiler_->code_bytes() < before ? Room::kMade : Room::kNone;
+  return core_.compiler->code_bytes() < before ? Room::kMade : Room::kNone;
 }
 
 void Tier::evict(Program& program, ProgramState& state, Group& group, const std::string& why) {
@@ -98,7 +92,7 @@ void Tier::evict(Program& program, ProgramState& state, Group& group, const std:
   code.reset();
   program.epochs().reclaim();
   event.detail = "code makes room: " + why;
-  emit(state, program, std::move(event));
+  core_.emit(state, program, std::move(event));
 }
 
 }  // namespace xc

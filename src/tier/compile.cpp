@@ -9,6 +9,9 @@
 #include "tier/verification.h"
 
 namespace xc {
+
+using namespace tier;
+
 namespace {
 
 constexpr int64_t kCaptureBytes = int64_t{1} << 20;
@@ -41,7 +44,7 @@ std::string breakdown(double lowering_s,
 }  // namespace
 
 bool Tier::compile(Program& program, ProgramState& state, Group& group) {
-  if (const std::string reason = compiler_->disabled(); !reason.empty() && !group.zeros) {
+  if (const std::string reason = core_.compiler->disabled(); !reason.empty() && !group.zeros) {
     ban(state, program, group, EventKind::kJitDisabled, reason);
     return false;
   }
@@ -58,7 +61,7 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
       not_now(program, state, group, std::string("not compiled: ") + error.what());
       return false;
     }
-    const std::string disabled = compiler_->disabled();
+    const std::string disabled = core_.compiler->disabled();
     ban(state, program, group, disabled.empty() ? EventKind::kRefused : EventKind::kJitDisabled,
         std::string("compile failed: ") + error.what());
     return false;
@@ -78,24 +81,20 @@ bool Tier::compile(Program& program, ProgramState& state, Group& group) {
     Event event = event_now(state, EventKind::kCompiled, group);
     event.wall_ms = ms_since(begin);
     if (!made.phases.empty()) event.detail = breakdown(made.lowering_s, made.phases);
-    emit(state, program, std::move(event));
+    core_.emit(state, program, std::move(event));
   }
   return verify_made(program, state, group, made);
 }
 
 bool Tier::make_kernel(Program& program, ProgramState& state, Group& group, Made& made) {
-  {
-    std::lock_guard lock(mutex_);
-    if (condemned_.count(group.identity))
-      fail(Status::kUnsupported, "this region's code was found wrong in another session");
-    if (const auto it = kernels_.find(group.identity); it != kernels_.end() && !faults_.wrap)
-      made.kernel = it->second.lock();
-  }
+  if (std::shared_ptr<Kernel> known = core_.code.find(group.identity); !core_.faults.wrap)
+    made.kernel = std::move(known);
   if (group.zeros) made.kernel = zeros_kernel(group);
   const auto* theirs = dynamic_cast<const RegionKernel*>(made.kernel.get());
   group.shared = theirs != nullptr;
   if (theirs) {
-    if (Persistence* cache = persistence(program)) group.code_key = cache->code_key(group.identity);
+    if (Persistence* cache = core_.caches.of(program))
+      group.code_key = cache->code_key(group.identity);
     std::lock_guard data(state.data);
     group.code_bytes = theirs->code_bytes();
   }
@@ -110,13 +109,13 @@ bool Tier::lower_and_compile(Program& program, ProgramState& state, Group& group
   const Region& region = group.made_of();
   RegionCode code;
   if (const auto verdict =
-          lower_region(group.graph_of(program), region, group.spec, compiler_->target(), code);
+          lower_region(group.graph_of(program), region, group.spec, core_.compiler->target(), code);
       !verdict.yes()) {
     ban(state, program, group, EventKind::kRefused, "cannot be lowered: " + verdict.reason);
     return false;
   }
   made.lowering_s = thread_cpu_seconds() - made.start_s;
-  if (Persistence* cache = persistence(program)) {
+  if (Persistence* cache = core_.caches.of(program)) {
     made.calls = encode_region_code(code);
     made.first_run = cache->begin_trial(group.code_key, group.name);
   }
@@ -126,7 +125,7 @@ bool Tier::lower_and_compile(Program& program, ProgramState& state, Group& group
   }
   any_compiled_ = true;
   const double warming = thread_cpu_seconds();
-  compiler_->warm_up();
+  core_.compiler->warm_up();
   made.start_s += thread_cpu_seconds() - warming;  // the process's, not the region's
   made.phases = make_code(program, state, group, code);
   if (made.phases.empty()) return false;
@@ -137,27 +136,25 @@ bool Tier::lower_and_compile(Program& program, ProgramState& state, Group& group
     group.code_bytes = kernel->code_bytes();
   }
   made.kernel = std::move(kernel);
-  if (faults_.wrap) made.kernel = faults_.wrap(region, std::move(made.kernel));
-  share(group.identity, made.kernel);
+  if (core_.faults.wrap) made.kernel = core_.faults.wrap(region, std::move(made.kernel));
+  core_.code.share(group.identity, made.kernel);
   return true;
 }
 
 bool Tier::verify_made(Program& program, ProgramState& state, Group& group, Made& made) {
-  Verification verification{*group.extracted, group.spec, *made.kernel, faults_.guard_pages};
+  Verification verification{*group.extracted, group.spec, *made.kernel, core_.faults.guard_pages};
   {
     std::lock_guard data(state.data);
     if (const auto entry = group.asked_by.lock())
       verification.seen = sizes_of(program, *entry, group);
   }
   const Outcome outcome = outcome_of(
-      [&] { return faults_.unverified ? std::string() : verify_synthetic(verification); });
+      [&] { return core_.faults.unverified ? std::string() : verify_synthetic(verification); });
   saw_error(state, group, verification);
-  group.uncompared = verification.compared == 0 && !faults_.unverified;
-  if (!group.zeros && !group.shared) {  // else nothing was compiled
-    std::lock_guard lock(mutex_);
-    prices_.learn(thread_cpu_seconds() - made.start_s);
-  }
-  Persistence* const cache = persistence(program);
+  group.uncompared = verification.compared == 0 && !core_.faults.unverified;
+  if (!group.zeros && !group.shared)  // else nothing was compiled
+    core_.queue.compiled_in(thread_cpu_seconds() - made.start_s);
+  Persistence* const cache = core_.caches.of(program);
   if (!outcome.different.empty()) {
     if (cache && made.loaded && !outcome.later) cache->forget_code(group.code_key);
     unverified(program, state, group, outcome, "");
@@ -170,7 +167,7 @@ bool Tier::verify_made(Program& program, ProgramState& state, Group& group, Made
   if (cache && !made.phases.empty() && !group.uncompared) {
     cache->keep_code(group.code_key, group.name, made.compile_s, std::move(made.calls),
                      made.phases);
-    report_problems(program, state);
+    core_.report_problems(program, state);
   }
   return true;
 }
@@ -179,7 +176,8 @@ bool Tier::verify_made(Program& program, ProgramState& state, Group& group, Made
 std::vector<std::shared_ptr<const PhaseCode>> Tier::make_code(Program& program, ProgramState& state,
                                                               Group& group,
                                                               const RegionCode& code) {
-  const double limit = faults_.compile_limit_s != 0 ? faults_.compile_limit_s : kCompileLimitS;
+  const double limit =
+      core_.faults.compile_limit_s != 0 ? core_.faults.compile_limit_s : kCompileLimitS;
   const double start = thread_cpu_seconds();
   while (true) {
     std::vector<std::shared_ptr<const PhaseCode>> phases;
@@ -187,7 +185,7 @@ std::vector<std::shared_ptr<const PhaseCode>> Tier::make_code(Program& program, 
       for (const RegionPhase& phase : code.phases) {
         if (thread_cpu_seconds() - start > limit)
           fail(Status::kDeadline, "it took more than {} s of CPU", limit);
-        phases.push_back(compiler_->compile(phase.kernel));
+        phases.push_back(core_.compiler->compile(phase.kernel));
       }
       return phases;
     } catch (const Error& error) {
@@ -197,7 +195,7 @@ std::vector<std::shared_ptr<const PhaseCode>> Tier::make_code(Program& program, 
       if (room == Room::kMade) continue;
       if (program.config().jit != static_cast<int64_t>(JitMode::kAuto)) throw;
       if (room == Room::kComing) {
-        post_compile(std::static_pointer_cast<ProgramState>(program.tier_state), group);
+        post_compile(shared_state(program), group);
         return {};
       }
       not_now(program, state, group, error.message() + "; what it holds saves more");
@@ -206,15 +204,27 @@ std::vector<std::shared_ptr<const PhaseCode>> Tier::make_code(Program& program, 
   }
 }
 
-/// Other sessions with the region take the kernel for as long as one has it.
-void Tier::share(const Hash128& identity, const std::shared_ptr<Kernel>& kernel) {
-  std::lock_guard lock(mutex_);
-  std::erase_if(kernels_, [](const auto& known) { return known.second.expired(); });
-  kernels_[identity] = kernel;
+bool Tier::dropped(Program& program, ProgramState& state, Group& group) {
+  if (core_.queue.is_awaited(state)) return false;  // the host wants it now
+  const double queued = group.urgency.queued_per_s;
+  const double now = core_.queue.lost_per_s(group.urgency);
+  if (!policy::stale(queued, now)) return false;
+  {
+    std::lock_guard data(state.data);
+    group.state = RegionState::kCandidate;
+    group.policy.evicted();
+  }
+  Event event = event_now(state, EventKind::kRefused, group);
+  event.detail = fmt::format(
+      "not compiled now: the runs it would serve come no more, {:.3f} ms lost per second against "
+      "{:.3f} when it was queued",
+      now * 1e3, queued * 1e3);
+  core_.emit(state, program, std::move(event));
+  return true;
 }
 
 void Tier::post_compile(const StatePtr& state, Group& group) {
-  post(
+  core_.queue.post_compile(
       state,
       [this, raw = &group](Program& p, ProgramState& s) {
         {
@@ -235,7 +245,7 @@ void Tier::post_compile(const StatePtr& state, Group& group) {
         }
         if (const auto target = by.lock()) ask_for_inputs(p, s, *raw, *target);
       },
-      &group);
+      group.urgency);
 }
 
 void Tier::put_back(ProgramState& state, Group& group) noexcept {
@@ -255,7 +265,7 @@ void Tier::not_now(Program& program, ProgramState& state, Group& group, const st
     std::lock_guard data(state.data);
     group.reason = reason;
   }
-  emit(state, program, std::move(event));
+  core_.emit(state, program, std::move(event));
 }
 
 Tier::Outcome Tier::outcome_of(const std::function<std::string()>& verify) {
@@ -303,7 +313,7 @@ void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group,
   std::vector<ValueId> values;
   for (ValueId v : group.places.front().inputs)
     if (!program.graph().value(v).is_constant()) values.push_back(v);
-  const auto shared = std::static_pointer_cast<ProgramState>(program.tier_state);
+  const auto shared = shared_state(program);
   Group* raw = &group;
   const Symbols symbols = sizes_of(program, entry, group);
   const Dim::Lookup sizes = [&](const std::string& symbol) {
@@ -325,8 +335,8 @@ void Tier::ask_for_inputs(Program& program, ProgramState& state, Group& group,
   const bool asked =
       small && program.request_capture(
                    entry, values, most, [this, shared, raw, symbols](std::vector<Tensor> inputs) {
-                     post(shared, [this, raw, symbols, inputs = std::move(inputs)](
-                                      Program& p, ProgramState& s) {
+                     core_.queue.post(shared, [this, raw, symbols, inputs = std::move(inputs)](
+                                                  Program& p, ProgramState& s) {
                        verify_inputs(p, s, *raw, inputs, symbols);
                      });
                    });
@@ -346,26 +356,23 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
   const double start = thread_cpu_seconds();
   const int64_t begin = steady_ns();
   cache::Permission first_run;
-  if (Persistence* cache = persistence(program))
+  if (Persistence* cache = core_.caches.of(program))
     first_run = cache->begin_trial(group.code_key, group.name);
   if (!first_run.refusal.empty()) {  // it killed a process that ran it here
     ban(state, program, group, EventKind::kRefused, first_run.refusal);
     return;
   }
-  Verification verification{*group.extracted, group.spec, *group.kernel, faults_.guard_pages};
+  Verification verification{*group.extracted, group.spec, *group.kernel, core_.faults.guard_pages};
   const Outcome outcome = outcome_of([&] {
-    return inputs.empty() || faults_.unverified ? std::string()
-                                                : verify_live(verification, inputs, symbols);
+    return inputs.empty() || core_.faults.unverified ? std::string()
+                                                     : verify_live(verification, inputs, symbols);
   });
   saw_error(state, group, verification);
   if (outcome.different.empty() && group.uncompared && verification.compared == 0) {
     ban(state, program, group, EventKind::kRefused, kUncompared);
     return;
   }
-  if (!group.zeros && !group.shared) {
-    std::lock_guard lock(mutex_);
-    prices_.learn(prices_.compile_s + (thread_cpu_seconds() - start));
-  }
+  if (!group.zeros && !group.shared) core_.queue.compile_took_more(thread_cpu_seconds() - start);
   if (!outcome.different.empty())
     return unverified(program, state, group, outcome, "on a live run's inputs: ");
   {
@@ -375,7 +382,7 @@ void Tier::verify_inputs(Program& program, ProgramState& state, Group& group,
   Event event = event_now(state, EventKind::kVerified, group);
   event.wall_ms = ms_since(begin);
   event.detail = inputs.empty() ? "on made-up inputs" : "on made-up inputs and one live run";
-  emit(state, program, std::move(event));
+  core_.emit(state, program, std::move(event));
   next_trial(program, state);
 }
 

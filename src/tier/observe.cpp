@@ -9,6 +9,9 @@
 #include "tier/tier.h"
 
 namespace xc {
+
+using namespace tier;
+
 namespace {
 
 constexpr uint64_t kFirstLook = 3;  // samples before regions are searched
@@ -27,19 +30,19 @@ double Tier::predicted_in(Group& group, const Fact& fact, const Version& version
 }
 
 void Tier::sampled(Program& program, SignatureEntry& entry, double runs, bool compiles) {
-  const auto state = std::static_pointer_cast<ProgramState>(program.tier_state);
-  if (!state || thread_.lost()) return;
+  const auto state = shared_state(program);
+  if (!state || core_.queue.lost()) return;
   const Published& published = *entry.current.load(std::memory_order_seq_cst);
   const bool on_trial = published.challenger || published.timed;
   if (!compiles && !on_trial) return;
-  if (no_thread_ && !no_thread_told_.exchange(true)) {
+  if (core_.queue.take_refusal()) {
     Event event;
     event.kind = EventKind::kJitDisabled;
     event.detail = "the system refused the background thread: nothing is compiled";
-    emit(*state, program, std::move(event));
+    core_.emit(*state, program, std::move(event));
   }
   entry.runs.fetch_add(static_cast<uint64_t>(runs), std::memory_order_relaxed);
-  if (faults_.eager && entry.sample_bits > kSampleBits) entry.sample_bits = kSampleBits;
+  if (core_.faults.eager && entry.sample_bits > kSampleBits) entry.sample_bits = kSampleBits;
   if (program.config().force_swap) swap_by_force(program, *state, entry);
   if (program.config().jit != static_cast<int64_t>(JitMode::kAuto) || program.config().fusion)
     return;
@@ -52,7 +55,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs, bool co
   const int64_t now = steady_ns();
   // Sizes on trial that come no more must not keep others from theirs.
   if (now - state->trial.seen_ns > kPatienceNs) give_up_trial(state, false);
-  const Sample sample{entry, *published.active, facts, runs, now, prices()};
+  const Sample sample{entry, *published.active, facts, runs, now, core_.queue.prices()};
   count_sizes(*state, sample);
   consider_zeros(state, program, entry);
   Wanted wanted;
@@ -68,7 +71,7 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs, bool co
 
 void Tier::count_to_search(const StatePtr& state, const SignatureEntry& entry) {
   if (state->analysing || entry.segment != 0 || ++state->samples < kFirstLook) return;
-  post(state, [this](Program& p, ProgramState& s) {
+  core_.queue.post(state, [this](Program& p, ProgramState& s) {
     const AtEnd done([&] {  // what failed, for want of memory, is asked for again
       std::lock_guard lock(s.data);
       s.analysing = s.analysed;
@@ -86,7 +89,7 @@ void Tier::sampled_on_trial(const StatePtr& state, SignatureEntry& entry,
   const uint64_t n = ++trial.samples;
   trial.seen_ns = steady_ns();
   if (n >= kLook && n % kEvery == 0) post_judge(state);
-  if (faults_.eager) return;
+  if (core_.faults.eager) return;
   // What both sides have in use may become slow meanwhile.
   const Facts& facts = known_facts(*state, entry);
   const Version& version = *published.active;
@@ -100,7 +103,7 @@ void Tier::sampled_on_trial(const StatePtr& state, SignatureEntry& entry,
 
 void Tier::post_judge(const StatePtr& state) {
   if (state->trial.judge_posted) return;
-  post(state, [this](Program& p, ProgramState& s) { judge(p, s); }, nullptr, Charge::kSoon);
+  core_.queue.post(state, [this](Program& p, ProgramState& s) { judge(p, s); }, Charge::kSoon);
   state->trial.judge_posted = true;
 }
 
@@ -141,9 +144,10 @@ void Tier::add_loss(Group& group, double base_s, const Sample& sample) {
 void Tier::ask_again_for_inputs(const StatePtr& state, Group& group, const Sample& sample) {
   if (sample.now_ns - group.asked_ns <= kPatienceNs) return;
   group.asked_ns = sample.now_ns;
-  post(state, [this, &group, weak = sample.entry.weak_from_this()](Program& p, ProgramState& s) {
-    if (const auto target = weak.lock()) ask_for_inputs(p, s, group, *target);
-  });
+  core_.queue.post(
+      state, [this, &group, weak = sample.entry.weak_from_this()](Program& p, ProgramState& s) {
+        if (const auto target = weak.lock()) ask_for_inputs(p, s, group, *target);
+      });
 }
 
 void Tier::ran_fused(const StatePtr& state, Group& group, int size, const Sample& sample) {
@@ -155,12 +159,13 @@ void Tier::ran_fused(const StatePtr& state, Group& group, int size, const Sample
                     sample.now_s());
   group.ledger.live(entry.symbols, sample.runs, group.seconds_in(sample.version),
                     measured && measured->fused_s > 0 ? measured->base_s / measured->fused_s : 0);
-  if (!faults_.eager) watch(group, size, entry, sample.version, sample.now_ns);
+  if (!core_.faults.eager) watch(group, size, entry, sample.version, sample.now_ns);
   consider_special(state, group, entry.symbols, sample.runs, sample.now_s());
   if (!group.special_of && sentinel_due(group, sample.runs, sample.now_ns))
-    post(state, [this, &group, weak = entry.weak_from_this()](Program& p, ProgramState& s) {
-      if (const auto target = weak.lock()) ask_sentinel(p, s, group, *target);
-    });
+    core_.queue.post(state,
+                     [this, &group, weak = entry.weak_from_this()](Program& p, ProgramState& s) {
+                       if (const auto target = weak.lock()) ask_sentinel(p, s, group, *target);
+                     });
 }
 
 bool Tier::ran_base(const StatePtr& state, Group& group, const Fact& fact, const Sample& sample) {
@@ -178,7 +183,7 @@ bool Tier::ran_base(const StatePtr& state, Group& group, const Fact& fact, const
   group.predicted_s = group.special_of
                           ? predicted_special(*state, group, fact.size, symbols, base_s, now_s)
                           : predicted_in(group, fact, sample.version);
-  if (faults_.eager) group.predicted_s = std::min(group.predicted_s, base_s / 2);
+  if (core_.faults.eager) group.predicted_s = std::min(group.predicted_s, base_s / 2);
   group.policy.ran_base(fact.size, sample.runs, base_s, group.predicted_s, now_s);
   group.ledger.replaced(symbols, sample.runs, base_s, group.predicted_s);
   add_loss(group, base_s, sample);
@@ -187,7 +192,7 @@ bool Tier::ran_base(const StatePtr& state, Group& group, const Fact& fact, const
 
 void Tier::queue_if_worth(const ProgramState& state, Group& group, const Sample& sample,
                           Wanted& wanted) {
-  const bool worth = faults_.eager || (state.warming > 0 && group.policy.regret_s() > 0) ||
+  const bool worth = core_.faults.eager || (state.warming > 0 && group.policy.regret_s() > 0) ||
                      group.policy.worth_compiling(sample.prices, !any_compiled_);
   if (!worth) return;
   Event event = event_of(EventKind::kQueued, group);
@@ -213,7 +218,7 @@ void Tier::post_trial(const StatePtr& state, Group& group, bool doubted, Signatu
     });
     if (const auto target = weak.lock()) start_trial(p, s, group, target);
   };
-  post(state, start, nullptr, doubted ? Charge::kSoon : Charge::kBudget);
+  core_.queue.post(state, start, doubted ? Charge::kSoon : Charge::kBudget);
   (*state).*posted = true;  // `data` is held: the job waits for it
 }
 
@@ -225,15 +230,15 @@ void Tier::post_queued(Program& program, const StatePtr& state, Queued queued) {
     for (; posted < queued.size(); ++posted) queued[posted].first->state = RegionState::kCandidate;
   });
   for (; posted < queued.size(); ++posted) {
-    emit(*state, program, std::move(queued[posted].second));
+    core_.emit(*state, program, std::move(queued[posted].second));
     post_compile(state, *queued[posted].first);
   }
 }
 
 void Tier::failed(const Program& program, bool ended) noexcept {
   constexpr int kFailures = 3;
-  const auto state = std::static_pointer_cast<ProgramState>(program.tier_state);
-  if (!state || thread_.lost()) return;
+  const auto state = shared_state(program);
+  if (!state || core_.queue.lost()) return;
   try {
     const std::unique_lock data(state->data, std::try_to_lock);
     if (!data) return;
@@ -249,8 +254,8 @@ void Tier::failed(const Program& program, bool ended) noexcept {
 }
 
 void Tier::ended(const Program& program, SignatureEntry& entry) noexcept {
-  const auto state = std::static_pointer_cast<ProgramState>(program.tier_state);
-  if (!state || thread_.lost()) return;
+  const auto state = shared_state(program);
+  if (!state || core_.queue.lost()) return;
   try {
     const std::unique_lock data(state->data, std::try_to_lock);
     if (data && !state->frozen && !state->trial.group) doubt_all(state, entry);
@@ -263,14 +268,15 @@ void Tier::ended(const Program& program, SignatureEntry& entry) noexcept {
 void Tier::doubt_all(const StatePtr& state, SignatureEntry& entry) {
   const Version& version = *entry.current.load(std::memory_order_seq_cst)->active;
   const Facts& facts = known_facts(*state, entry);
-  const double now_s = static_cast<double>(steady_ns()) * 1e-9;
+  const double now_s = steady_s();
   Group* slow = nullptr;
   for (size_t k = 0; k < state->groups.size(); ++k) {
     Group& group = *state->groups[k];
     if (group.segment != entry.segment || group.wrong || !uses(*state, *version.bound->plan, group))
       continue;
     group.policy.doubt(facts[k].size);
-    if (!slow && group.policy.wants(facts[k].size, prices(), now_s) == policy::Trial::kConfirm)
+    if (!slow &&
+        group.policy.wants(facts[k].size, core_.queue.prices(), now_s) == policy::Trial::kConfirm)
       slow = &group;
   }
   if (slow) post_trial(state, *slow, true, entry);
@@ -292,7 +298,7 @@ void Tier::give_up_trial(const StatePtr& state, bool failed) {
     }
     abandon_trial(p, s, failed);
   };
-  post(state, end, nullptr, Charge::kSoon);
+  core_.queue.post(state, end, Charge::kSoon);
   state->end_posted = true;
 }
 
@@ -343,7 +349,7 @@ void Tier::follow(const StatePtr& state, SignatureEntry& entry, const Facts& fac
     target->rebinding = false;
   };
   try {
-    post(state, bind_it);
+    core_.queue.post(state, bind_it);
   } catch (...) {
     entry.rebinding = false;
     throw;

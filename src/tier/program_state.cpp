@@ -81,7 +81,7 @@ double Group::product_rate_in(const Version& version) {
   return best;
 }
 
-double Group::Urgency::per_s(int64_t now_ns, double half_life_s) const {
+double Urgency::per_s(int64_t now_ns, double half_life_s) const {
   const double age_s = static_cast<double>(now_ns - at_ns.load(std::memory_order_relaxed)) * 1e-9;
   return loss_per_s.load(std::memory_order_relaxed) * std::exp2(-age_s / half_life_s);
 }

@@ -1,7 +1,15 @@
 #pragma once
 // What the tier knows of one program: its regions and how far each has come, the plans made of
 // them, the trial that runs. Plain data; what follows from it is in plan_choice.h, what happens to
-// it in tier.h.
+// it in the parts of tier.h.
+//
+// Locks, in the order in which they are taken:
+// 1. ProgramState::work: who changes plans holds it, for as long as a compile takes. Through Work
+//    (work.h); hooks on running threads never wait for it.
+// 2. ProgramState::data: held for moments, and never while something is built, bound, run or told.
+//    Hooks on running threads only try it.
+// 3. Leaves, whose holders ask for no other of these: those of JobQueue, SharedCode,
+//    PersistentCaches and Specials.
 
 #include <atomic>
 #include <map>
@@ -34,6 +42,18 @@ enum class RegionState : uint8_t {
 std::string_view name(RegionState state);
 
 namespace tier {
+
+/// A signature unused for so long gets no more attention.
+constexpr int64_t kPatienceNs = 250'000'000;
+
+/// What waiting for a region's code loses, for the queue. Written under ProgramState::data, read
+/// without.
+struct Urgency {
+  std::atomic<double> loss_per_s{0};
+  std::atomic<int64_t> at_ns{0};
+  double queued_per_s = 0;  ///< when its compile was posted
+  double per_s(int64_t now_ns, double half_life_s) const;
+};
 
 /// What a product that skips zeros is predicted by.
 struct ZeroSkipping {
@@ -101,13 +121,7 @@ struct Group {
     double seconds = 0;    ///< of those
     policy::Watch window{};
   } watch;
-  /// What waiting for its code loses, for the queue: read without state.data.
-  struct Urgency {
-    std::atomic<double> loss_per_s{0};
-    std::atomic<int64_t> at_ns{0};
-    double queued_per_s = 0;  ///< when its compile was posted
-    double per_s(int64_t now_ns, double half_life_s) const;
-  } urgency;
+  Urgency urgency;
   policy::Rate loss, saved;                ///< seconds: without its code, by its code
   int room_tries = 0;                      ///< since it was queued
   std::weak_ptr<SignatureEntry> asked_by;  ///< whose runs queued it
@@ -181,21 +195,27 @@ struct ZeroSite {
   Group* group = nullptr;
 };
 
+/// What the queue keeps of a program. Guarded by its lock.
+struct InQueue {
+  bool gone = false;       ///< its owner is letting go: no new jobs
+  bool postponed = false;  ///< told that its jobs wait for the budget
+  int waiting = 0;         ///< host threads in wait_idle(): its jobs need no budget
+  // What the thread looks at again and again until it is done, and that asks for no memory to be
+  // remembered.
+  bool left_behind = false;  ///< what a run may still see (JobQueue::reclaim())
+  bool condemning = false;   ///< kernels of it may be among those that SharedCode condemned
+  uint64_t looked = 0;       ///< JobQueue::looks_ when it was looked at last
+};
+
 struct ProgramState {
   std::weak_ptr<Program> program;
   std::mutex work;  ///< held while the program's plans are worked on; taken through Work
   std::atomic<std::thread::id> worker{};  ///< the thread that holds it
   std::vector<Event> told;                ///< by that thread meanwhile
-  bool gone = false;       ///< its owner is letting go: no new jobs; guarded by Tier::mutex_
-  bool postponed = false;  ///< told that its jobs wait for the budget; Tier::mutex_
-  int waiting = 0;         ///< host threads in wait_idle(): its jobs need no budget; Tier::mutex_
-  // What the thread looks at again and again until it is done, and that asks for no memory to be
-  // remembered. Guarded by Tier::mutex_.
-  bool left_behind = false;            ///< what a run may still see (reclaim())
-  bool condemning = false;             ///< kernels of it may be among Tier::condemned_
-  uint64_t looked = 0;                 ///< Tier::looks_ when it was looked at last
+  InQueue in_queue;
   std::atomic<bool> any_wrong{false};  ///< some Variant::wrong is set, or was
-  std::mutex data;                     ///< guards what follows
+  int64_t added_ns = 0;
+  std::mutex data;  ///< guards what follows
   bool analysed = false, analysing = false, frozen = false;
   int warming = 0;  ///< hosts in Session::warm_up(): what gains anything is compiled
   std::vector<std::unique_ptr<Group>> groups;
@@ -212,7 +232,6 @@ struct ProgramState {
   bool trial_posted = false;    ///< a job that starts one, and waits for the budget
   bool confirm_posted = false;  ///< one that starts one about what became slow
   bool end_posted = false;      ///< one that gives the trial up
-  int64_t added_ns = 0;
   double spent_s = 0;
   int64_t compiled = 0, swapped = 0, rolled_back = 0, rejected = 0;
   EventLog events;
@@ -222,6 +241,11 @@ struct ProgramState {
   double restore_s = 0;               ///< CPU that the search took: what a restart has to do
 };
 using StatePtr = std::shared_ptr<ProgramState>;
+
+/// Of a program that has one, also when it was removed.
+inline StatePtr shared_state(const Program& program) {
+  return std::static_pointer_cast<ProgramState>(program.tier_state);
+}
 
 }  // namespace tier
 }  // namespace xc

@@ -1,14 +1,13 @@
-// The queue of background work and its thread: what is done first, what is done no more, and when
-// the budget of compile CPU lets it.
+#include "tier/queue.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/at_end.h"
 #include "base/clock.h"
-#include "tier/tier.h"
+#include "tier/failures.h"
+#include "tier/work.h"
 
-namespace xc {
+namespace xc::tier {
 namespace {
 
 constexpr auto kBudgetLook = std::chrono::milliseconds(20);
@@ -18,50 +17,139 @@ constexpr int64_t kReclaimLookNs = std::chrono::nanoseconds(kReclaimLook).count(
 
 }  // namespace
 
-void Tier::post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job,
-                Group* compiles, Charge charge) {
+JobQueue::JobQueue(double cpu_percent, const TierFaults& faults, Job take_out_condemned)
+    : faults_(faults), take_out_condemned_(std::move(take_out_condemned)), budget_(cpu_percent) {}
+
+void JobQueue::stop() {
+  if (thread_.lost()) {
+    (void)signals_.release();
+    return;
+  }
   {
     std::lock_guard lock(mutex_);
-    if (stopping_ || state->gone || !start_thread()) return;
-    jobs_.push_back({state, std::move(job), compiles, charge});
+    stopping_ = true;
+    jobs_.clear();
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+// ---- programs -----------------------------------------------------------------------------------
+
+void JobQueue::add(const Program& program, const StatePtr& state) {
+  std::lock_guard lock(mutex_);
+  states_[&program] = state;
+}
+
+void JobQueue::remove(const Program& program) {
+  std::unique_lock lock(mutex_);
+  const auto it = states_.find(&program);
+  if (it == states_.end()) return;
+  const StatePtr state = it->second;
+  state->in_queue.gone = true;
+  std::erase_if(jobs_, [&](const Waiting& job) { return job.state == state; });
+  // A job in progress holds the program, and through it the engine that owns this thread: it must
+  // end before the owner lets go.
+  idle_.wait(lock, [&] { return busy_ != state; });
+  states_.erase(&program);
+}
+
+StatePtr JobQueue::state_of(const Program& program) const {
+  if (thread_.lost()) return nullptr;
+  std::lock_guard lock(mutex_);
+  const auto it = states_.find(&program);
+  return it == states_.end() ? nullptr : it->second;
+}
+
+std::vector<StatePtr> JobQueue::states() const {
+  std::vector<StatePtr> out;
+  std::lock_guard lock(mutex_);
+  for (const auto& [program, state] : states_) out.push_back(state);
+  return out;
+}
+
+// ---- jobs ---------------------------------------------------------------------------------------
+
+void JobQueue::post(const StatePtr& state, Job job, Charge charge) {
+  post({state, std::move(job), nullptr, charge});
+}
+
+void JobQueue::post_compile(const StatePtr& state, Job job, const Urgency& urgency) {
+  post({state, std::move(job), &urgency, Charge::kBudget});
+}
+
+void JobQueue::post(Waiting job) {
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_ || job.state->in_queue.gone || !start_thread()) return;
+    jobs_.push_back(std::move(job));
   }
   wake_.notify_one();
 }
 
-bool Tier::start_thread() {
-  if (no_thread_) return false;
+bool JobQueue::start_thread() {
+  if (refused_) return false;
   if (thread_.running()) return true;
   if (!faults_.no_thread && thread_.start([this] { thread_main(); })) return true;
-  no_thread_ = true;  // tier 0 serves; sampled() tells it once, when no lock is held
+  refused_ = true;  // tier 0 serves; who asks take_refusal() tells it, when no lock is held
   return false;
 }
 
-bool Tier::may_start(const Job& job, double cpu_s) {
+void JobQueue::drop_compiles(const StatePtr& state) {
+  {
+    std::lock_guard lock(mutex_);
+    std::erase_if(jobs_, [&](const Waiting& job) { return job.state == state && job.urgency; });
+  }
+  idle_.notify_all();
+}
+
+bool JobQueue::wait_idle(const StatePtr& state, std::chrono::milliseconds timeout) {
+  InQueue& mine = state->in_queue;
+  std::unique_lock lock(mutex_);
+  ++mine.waiting;
+  wake_.notify_one();
+  const bool idle = idle_.wait_for(lock, timeout, [&] {
+    return busy_ != state && !mine.condemning &&
+           std::none_of(jobs_.begin(), jobs_.end(),
+                        [&](const Waiting& job) { return job.state == state; });
+  });
+  --mine.waiting;
+  return idle;
+}
+
+bool JobQueue::is_awaited(const ProgramState& state) const {
+  std::lock_guard lock(mutex_);
+  return state.in_queue.waiting > 0;
+}
+
+double JobQueue::lost_per_s(const Urgency& urgency) const {
+  return urgency.per_s(steady_ns(), half_life_s());
+}
+
+int64_t JobQueue::size() const {
+  std::lock_guard lock(mutex_);
+  return static_cast<int64_t>(jobs_.size());
+}
+
+bool JobQueue::may_start(const Waiting& job, double cpu_s) {
   if (job.charge != Charge::kBudget) return true;
   // A host that waits for the work to be done has nothing better to do with the time.
-  if (job.state->waiting > 0) return true;
+  if (job.state->in_queue.waiting > 0) return true;
   const double age = static_cast<double>(steady_ns() - job.state->added_ns) * 1e-9;
   return !faults_.starved && budget_.allows(cpu_s, age);
 }
 
-policy::Prices Tier::prices() const {
-  std::lock_guard lock(mutex_);
-  policy::Prices prices = prices_;
-  prices.queued = static_cast<int64_t>(jobs_.size());
-  return prices;
-}
-
 /// The first job there is that compiles nothing, else the compile whose region loses most per
-/// second. Under mutex_.
-std::deque<Tier::Job>::iterator Tier::next_job() {
+/// second.
+std::deque<JobQueue::Waiting>::iterator JobQueue::next_job() {
   const int64_t now = steady_ns();
   const double cpu_s = process_cpu_seconds();  // a system call: once for all
   auto best = jobs_.end();
   double most = -1;
   for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
     if (!may_start(*job, cpu_s)) continue;
-    if (!job->compiles) return job;
-    const double loss = job->compiles->urgency.per_s(now, half_life_s());
+    if (!job->urgency) return job;
+    const double loss = job->urgency->per_s(now, half_life_s());
     if (loss > most) {
       most = loss;
       best = job;
@@ -70,72 +158,69 @@ std::deque<Tier::Job>::iterator Tier::next_job() {
   return best;
 }
 
-bool Tier::dropped(Program& program, ProgramState& state, Group& group) {
+// ---- what it knows of the host ------------------------------------------------------------------
+
+policy::Prices JobQueue::prices() const {
+  std::lock_guard lock(mutex_);
+  policy::Prices prices = prices_;
+  prices.queued = static_cast<int64_t>(jobs_.size());
+  return prices;
+}
+
+void JobQueue::compiled_in(double seconds) {
+  std::lock_guard lock(mutex_);
+  prices_.learn(seconds);
+}
+
+void JobQueue::compile_took_more(double seconds) {
+  std::lock_guard lock(mutex_);
+  prices_.learn(prices_.compile_s + seconds);
+}
+
+void JobQueue::put_load(Event& event) const {
+  std::lock_guard lock(mutex_);
+  event.queue = static_cast<int64_t>(jobs_.size());
+  event.budget_ms = budget_.tokens() * 1e3;
+}
+
+// ---- what is left behind ------------------------------------------------------------------------
+
+void JobQueue::reclaim(Program& program) {
+  program.epochs().reclaim();
+  if (program.epochs().retired() == 0) return;
+  const StatePtr state = state_of(program);
+  const std::lock_guard lock(mutex_);
+  if (state && !state->in_queue.gone) state->in_queue.left_behind = left_behind_ = true;
+}
+
+void JobQueue::look_for_condemned() {
   {
     std::lock_guard lock(mutex_);
-    if (state.waiting > 0) return false;  // the host wants it now
+    if (!start_thread()) return;
+    for (const auto& [program, state] : states_) state->in_queue.condemning = true;
+    left_behind_ = hurry_ = true;
   }
-  const double queued = group.urgency.queued_per_s;
-  const double now = group.urgency.per_s(steady_ns(), half_life_s());
-  if (!policy::stale(queued, now)) return false;
-  {
-    std::lock_guard data(state.data);
-    group.state = RegionState::kCandidate;
-    group.policy.evicted();
-  }
-  Event event = event_now(state, EventKind::kRefused, group);
-  event.detail = fmt::format(
-      "not compiled now: the runs it would serve come no more, {:.3f} ms lost per second against "
-      "{:.3f} when it was queued",
-      now * 1e3, queued * 1e3);
-  emit(state, program, std::move(event));
-  return true;
+  wake_.notify_one();
 }
 
-/// Gives the lock back while something is done for a program, which is held meanwhile. What it
-/// throws ends it and is told: a job that fails leaves the program on what it had.
-template <class F>
-void Tier::busy_with(std::unique_lock<std::mutex>& lock, const StatePtr& state, F&& work) {
-  busy_ = state;
-  lock.unlock();
-  if (const std::shared_ptr<Program> program = state->program.lock()) {
-    try {
-      work(*program);
-    } catch (const std::exception& error) {
-      log_failure(error.what());
-    } catch (...) {
-      log_failure("an exception of the host's");
-    }
+/// One that was not looked at this time.
+StatePtr JobQueue::next_left_behind() const {
+  for (const auto& [program, state] : states_) {
+    const InQueue& its = state->in_queue;
+    if ((its.left_behind || its.condemning) && !its.gone && its.looked != looks_) return state;
   }
-  lock.lock();
-  busy_.reset();
-  idle_.notify_all();
-}
-
-void Tier::log_failure(const char* what) noexcept {
-  try {
-    if (engine_) engine_->log(LogLevel::kWarning, std::string("background work failed: ") + what);
-  } catch (...) {
-    // Not even memory to tell it.
-  }
-}
-
-/// One that was not looked at this time. Under mutex_.
-Tier::StatePtr Tier::next_left_behind() const {
-  for (const auto& [program, state] : states_)
-    if ((state->left_behind || state->condemning) && !state->gone && state->looked != looks_)
-      return state;
   return nullptr;
 }
 
-void Tier::look_at_left_behind(std::unique_lock<std::mutex>& lock) {
+void JobQueue::look_at_left_behind(std::unique_lock<std::mutex>& lock) {
   left_behind_ = hurry_ = false;
   looked_ns_ = steady_ns();
   ++looks_;
   for (StatePtr state = next_left_behind(); state && !stopping_; state = next_left_behind()) {
-    state->looked = looks_;
-    const bool left = std::exchange(state->left_behind, false);
-    const bool condemning = std::exchange(state->condemning, false);
+    InQueue& its = state->in_queue;
+    its.looked = looks_;
+    const bool left = std::exchange(its.left_behind, false);
+    const bool condemning = std::exchange(its.condemning, false);
     busy_with(lock, state, [&](Program& program) {
       if (left) reclaim(program);
       if (!condemning) return;
@@ -143,10 +228,10 @@ void Tier::look_at_left_behind(std::unique_lock<std::mutex>& lock) {
       const AtEnd again([&] {
         if (done) return;
         const std::lock_guard relock(mutex_);
-        state->condemning = left_behind_ = true;
+        its.condemning = left_behind_ = true;
       });
       const Work work(*state, program);
-      take_out_condemned(program, *state);
+      take_out_condemned_(program, *state);
       done = true;
     });
     lock.unlock();
@@ -155,15 +240,29 @@ void Tier::look_at_left_behind(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-void Tier::reclaim(Program& program) {
-  program.epochs().reclaim();
-  if (program.epochs().retired() == 0) return;
-  const StatePtr state = state_of(program);
-  const std::lock_guard lock(mutex_);
-  if (state && !state->gone) state->left_behind = left_behind_ = true;
+// ---- the thread ---------------------------------------------------------------------------------
+
+/// Gives the lock back while something is done for a program, which is held meanwhile. What it
+/// throws ends it and is told: a job that fails leaves the program on what it had.
+template <class F>
+void JobQueue::busy_with(std::unique_lock<std::mutex>& lock, const StatePtr& state, F&& work) {
+  busy_ = state;
+  lock.unlock();
+  if (const std::shared_ptr<Program> program = state->program.lock()) {
+    try {
+      work(*program);
+    } catch (const std::exception& error) {
+      log_failure(*program, error.what());
+    } catch (...) {
+      log_failure(*program, "an exception of the host's");
+    }
+  }
+  lock.lock();
+  busy_.reset();
+  idle_.notify_all();
 }
 
-void Tier::thread_main() {
+void JobQueue::thread_main() {
   std::unique_lock lock(mutex_);
   auto budget_look = kBudgetLook;
   while (true) {
@@ -193,57 +292,47 @@ void Tier::thread_main() {
       continue;
     }
     budget_look = kBudgetLook;
-    Job job = std::move(*next);
+    Waiting job = std::move(*next);
     jobs_.erase(next);
-    job.state->postponed = false;
-    const bool charged = job.charge != Charge::kNone && job.state->waiting == 0;
-    const double start = thread_cpu_seconds();
-    const int64_t begin = steady_ns();
-    double spent = 0;
-    busy_with(lock, job.state, [&](Program& program) {
-      const AtEnd count([&] {
-        job.run = nullptr;
-        spent = thread_cpu_seconds() - start;
-        std::lock_guard data(job.state->data);
-        job.state->spent_s += spent;
-      });
-      const Work work(*job.state, program);
-      job.run(program, *job.state);
-    });
-    if (charged) budget_.spend(spent);
-    prices_.worked(static_cast<double>(steady_ns() - begin) * 1e-9, spent);
-    lock.unlock();
-    job = {};
-    lock.lock();
+    run(lock, std::move(job));
   }
 }
 
-bool Tier::wait_idle(Program& program, std::chrono::milliseconds timeout) {
-  const StatePtr state = state_of(program);
-  if (!state) return true;
-  std::unique_lock lock(mutex_);
-  ++state->waiting;
-  wake_.notify_one();
-  const bool idle = idle_.wait_for(lock, timeout, [&] {
-    return busy_ != state && !state->condemning &&
-           std::none_of(jobs_.begin(), jobs_.end(),
-                        [&](const Job& job) { return job.state == state; });
+void JobQueue::run(std::unique_lock<std::mutex>& lock, Waiting job) {
+  job.state->in_queue.postponed = false;
+  const bool charged = job.charge != Charge::kNone && job.state->in_queue.waiting == 0;
+  const double start = thread_cpu_seconds();
+  const int64_t begin = steady_ns();
+  double spent = 0;
+  busy_with(lock, job.state, [&](Program& program) {
+    const AtEnd count([&] {
+      job.run = nullptr;
+      spent = thread_cpu_seconds() - start;
+      std::lock_guard data(job.state->data);
+      job.state->spent_s += spent;
+    });
+    const Work work(*job.state, program);
+    job.run(program, *job.state);
   });
-  --state->waiting;
-  return idle;
+  if (charged) budget_.spend(spent);
+  prices_.worked(static_cast<double>(steady_ns() - begin) * 1e-9, spent);
+  lock.unlock();
+  job = {};
+  lock.lock();
 }
 
 /// Says once per wait, for the program whose job is next, that it waits for the budget. Gives the
 /// lock back meanwhile; the program is held like for a job.
-void Tier::tell_postponed(std::unique_lock<std::mutex>& lock) {
+void JobQueue::tell_postponed(std::unique_lock<std::mutex>& lock) {
   const StatePtr state = jobs_.front().state;
-  if (std::exchange(state->postponed, true)) return;
+  if (std::exchange(state->in_queue.postponed, true)) return;
   busy_with(lock, state, [&](Program& program) {
     Event event;
     event.kind = EventKind::kPostponed;
     event.detail = "over the budget of compile CPU; goes on as the process uses more";
-    emit(*state, program, std::move(event));
+    put_load(event);
+    deliver(*state, program, std::move(event));
   });
 }
 
-}  // namespace xc
+}  // namespace xc::tier

@@ -12,6 +12,9 @@
 #include "tier/tier.h"
 
 namespace xc {
+
+using namespace tier;
+
 namespace {
 
 /// Up to this much work is done before the first run; more is left to the background thread.
@@ -20,35 +23,10 @@ constexpr size_t kShapesKept = 32;
 
 }  // namespace
 
-Persistence* Tier::persistence(const Program& program) {
-  const Config& config = program.config();
-  if (config.cache_dir.empty()) return nullptr;
-  std::lock_guard lock(mutex_);
-  auto& made = persistence_[config.cache_dir];
-  if (!made)
-    made = std::make_unique<Persistence>(*compiler_, config.cache_dir,
-                                         effective(config, &Config::cache_bytes));
-  return made.get();
-}
-
-void Tier::report_problems(Program& program, ProgramState& state) {
-  Persistence* cache = persistence(program);
-  if (!cache) return;
-  for (std::string& problem : cache->take_problems()) {
-    Event event;
-    event.kind = EventKind::kCache;
-    event.detail = std::move(problem);
-    emit(state, program, std::move(event));
-  }
-}
-
 bool Tier::load(Program& program, ProgramState& state, Group& group) {
-  Persistence* cache = persistence(program);
+  Persistence* cache = core_.caches.of(program);
   if (!cache) return false;
-  {
-    std::lock_guard lock(mutex_);
-    if (condemned_.count(group.identity)) return false;
-  }
+  if (core_.code.is_condemned(group.identity)) return false;
   group.code_key = cache->code_key(group.identity);
   if (cache->is_refused(group.code_key)) return false;  // a compile asks again, and says so
   std::optional<Persistence::Found> found;
@@ -67,19 +45,19 @@ bool Tier::load(Program& program, ProgramState& state, Group& group) {
   event.subject = group.name;
   event.code_bytes = made->code_bytes();
   std::shared_ptr<Kernel> kernel = std::move(made);
-  if (faults_.wrap) kernel = faults_.wrap(region, std::move(kernel));
-  share(group.identity, kernel);
+  if (core_.faults.wrap) kernel = core_.faults.wrap(region, std::move(kernel));
+  core_.code.share(group.identity, kernel);
   {
     std::lock_guard data(state.data);
     group.kernel = std::move(kernel);
     group.code_bytes = event.code_bytes;
   }
-  emit(state, program, std::move(event));
+  core_.emit(state, program, std::move(event));
   return true;
 }
 
 void Tier::recall(Program& program, SignatureEntry& entry) {
-  const StatePtr state = persistence(program) ? state_of(program) : nullptr;
+  const StatePtr state = core_.caches.of(program) ? core_.queue.state_of(program) : nullptr;
   if (!state || state->recalled.exchange(true)) return;
   const auto mode = static_cast<JitMode>(program.config().jit);
   if ((mode == JitMode::kAuto || mode == JitMode::kFreeze) && !program.config().fusion &&
@@ -96,9 +74,9 @@ void Tier::recall(Program& program, SignatureEntry& entry) {
 
 void Tier::recall_profile(Program& program, const StatePtr& state, SignatureEntry& entry) {
   if (!calibrated_host_speed())
-    if (const auto host = persistence(program)->host()) set_host_speed(*host);
-  auto record = persistence(program)->profile(program);
-  report_problems(program, *state);
+    if (const auto host = core_.caches.of(program)->host()) set_host_speed(*host);
+  auto record = core_.caches.of(program)->profile(program);
+  core_.report_problems(program, *state);
   if (!record || record->regions.empty()) return;
   const bool freeze = program.config().jit == static_cast<int64_t>(JitMode::kFreeze);
   // The search wants to know the host, which to measure takes longer than that.
@@ -108,7 +86,7 @@ void Tier::recall_profile(Program& program, const StatePtr& state, SignatureEntr
     if (work) return restore(program, *state, *record, &entry);
   }
   std::lock_guard data(state->data);
-  post(state, [this, record = std::move(*record)](Program& p, ProgramState& s) {
+  core_.queue.post(state, [this, record = std::move(*record)](Program& p, ProgramState& s) {
     const AtEnd done([&] {  // without memory for it, it is searched like any program
       std::lock_guard lock(s.data);
       s.analysing = s.analysed;
@@ -135,7 +113,7 @@ void Tier::restore(Program& program, ProgramState& state, const cache::ProfileRe
     bind_anew(program, state, *first);  // in front of its first run
   else
     publish_everywhere(program, state);
-  report_problems(program, state);
+  core_.report_problems(program, state);
   std::lock_guard data(state.data);
   state.restore_s = thread_cpu_seconds() - start;
   if (first) state.spent_s += state.restore_s;  // else the job counts it
@@ -202,7 +180,7 @@ void Tier::revive(Program& program, ProgramState& state, Group& group,
                                      .base_s = at->base_s,
                                      .fused_s = at->fused_s,
                                      .refusals = at->refusals,
-                                     .again_s = static_cast<double>(steady_ns()) * 1e-9 + left_s,
+                                     .again_s = steady_s() + left_s,
                                      .rolled_back = at->verdict == cache::Verdict::kRolledBack});
       group.decided_key = at->decided_on;
       for (const auto& entry : entries)
@@ -216,7 +194,7 @@ void Tier::revive(Program& program, ProgramState& state, Group& group,
 
 void Tier::remember(Program& program, ProgramState& state) {
   if (program.config().jit != static_cast<int64_t>(JitMode::kAuto)) return;
-  Persistence* cache = persistence(program);
+  Persistence* cache = core_.caches.of(program);
   if (!cache) return;
   cache::ProfileRecord record;
   for (const auto& entry : program.entries())
@@ -228,7 +206,7 @@ void Tier::remember(Program& program, ProgramState& state) {
   {
     std::lock_guard data(state.data);
     record.restore_s = state.restore_s;
-    const double now_s = static_cast<double>(steady_ns()) * 1e-9;
+    const double now_s = steady_s();
     for (const auto& group : state.groups) {
       cache::RegionRecord region;
       region.identity = group->identity;
@@ -264,18 +242,18 @@ void Tier::remember(Program& program, ProgramState& state) {
     }
   }
   cache->keep_profile(program, std::move(record));
-  report_problems(program, state);
-  if (const StatePtr shared = state_of(program); shared && !calibrated_host_speed())
+  core_.report_problems(program, state);
+  if (const StatePtr shared = core_.queue.state_of(program); shared && !calibrated_host_speed())
     calibrate(shared);
 }
 
 void Tier::calibrate(const StatePtr& state) {
   if (calibrating_.exchange(true)) return;
-  post(state, [this](Program& program, ProgramState& s) {
+  core_.queue.post(state, [this](Program& program, ProgramState& s) {
     const HostSpeed host = calibrate_host();
     set_host_speed(host);
-    persistence(program)->keep_host(host);
-    report_problems(program, s);
+    core_.caches.of(program)->keep_host(host);
+    core_.report_problems(program, s);
   });
 }
 

@@ -9,6 +9,9 @@
 #include "tier/tier.h"
 
 namespace xc {
+
+using namespace tier;
+
 namespace {
 
 constexpr int64_t kSentinelBytes = int64_t{256} << 10;  ///< copied on the caller's time
@@ -19,7 +22,7 @@ constexpr double kNeverAgain = 1e15;                    ///< runs
 bool Tier::sentinel_due(Group& group, double runs, int64_t now) const {
   Group::Sentinel& sentinel = group.sentinel;
   sentinel.runs += runs;
-  const double due = faults_.eager ? policy::kSentinelRuns / 16 : sentinel.due;
+  const double due = core_.faults.eager ? policy::kSentinelRuns / 16 : sentinel.due;
   if (sentinel.runs < due || now - sentinel.asked_ns < kPatienceNs) return false;
   sentinel.asked_ns = now;
   return true;
@@ -36,7 +39,7 @@ void Tier::ask_sentinel(Program& program, ProgramState& state, Group& group,
     return step.region == group.identity &&
            std::find(place.begin(), place.end(), step.nodes.front()) != place.end();
   };
-  const auto shared = std::static_pointer_cast<ProgramState>(program.tier_state);
+  const auto shared = shared_state(program);
   // Where a kernel for these very sizes runs, it is the one that is looked at.
   std::vector<Group*> running;
   {
@@ -52,10 +55,10 @@ void Tier::ask_sentinel(Program& program, ProgramState& state, Group& group,
   const bool asked = program.request_operands(
       entry, mine, kSentinelBytes,
       [this, shared, raw = &group, running](std::vector<Tensor> operands) {
-        post(shared,
-             [this, raw, running, operands = std::move(operands)](Program& p, ProgramState& s) {
-               check_sentinel(p, s, *raw, running, operands);
-             });
+        core_.queue.post(shared, [this, raw, running, operands = std::move(operands)](
+                                     Program& p, ProgramState& s) {
+          check_sentinel(p, s, *raw, running, operands);
+        });
       });
   if (asked) return;
   // Too large to copy at these sizes, or not part of this plan any more.
@@ -105,20 +108,13 @@ void Tier::check_sentinel(Program& program, ProgramState& state, Group& group,
 }
 
 void Tier::found_wrong(const Hash128& identity, const std::string& reason) {
-  {
-    std::lock_guard lock(mutex_);
-    condemned_.try_emplace(identity, reason);  // all that asks for memory
-    kernels_.erase(identity);
-    if (!start_thread()) return;
-    for (const auto& [program, state] : states_) state->condemning = true;
-    left_behind_ = hurry_ = true;
-  }
-  wake_.notify_one();
+  core_.code.condemn(identity, reason);
+  core_.queue.look_for_condemned();
 }
 
 void Tier::ban_wrong(Program& program, ProgramState& state, Group& group,
                      const std::string& reason) {
-  if (Persistence* cache = persistence(program)) cache->condemn(group.code_key, group.name);
+  if (Persistence* cache = core_.caches.of(program)) cache->condemn(group.code_key, group.name);
   found_wrong(group.identity, reason);
   ban(state, program, group, EventKind::kMismatch, reason);
 }
@@ -126,15 +122,10 @@ void Tier::ban_wrong(Program& program, ProgramState& state, Group& group,
 void Tier::take_out_condemned(Program& program, ProgramState& state) {
   for (size_t k = 0; k < state.groups.size(); ++k) {  // a ban may add groups
     Group& group = *state.groups[k];
-    std::string reason;
-    {
-      std::lock_guard lock(mutex_);
-      const auto it = condemned_.find(group.identity);
-      if (it == condemned_.end()) continue;
-      reason = it->second;
-    }
+    const std::optional<std::string> reason = core_.code.condemned(group.identity);
     // One that is wrong already was banned before anything ran it.
-    if (group.kernel && (!group.wrong || group.leaving)) condemn(program, state, group, reason);
+    if (reason && group.kernel && (!group.wrong || group.leaving))
+      condemn(program, state, group, *reason);
   }
 }
 
@@ -146,7 +137,7 @@ void Tier::condemn(Program& program, ProgramState& state, Group& group, const st
     drop_variants(state, group, true);
   }
   // Other processes before anything else: whatever fails here, they are told.
-  if (Persistence* cache = persistence(program)) cache->condemn(group.code_key, group.name);
+  if (Persistence* cache = core_.caches.of(program)) cache->condemn(group.code_key, group.name);
   {
     std::lock_guard data(state.data);
     // Both sides of a trial may have it, whatever is on trial.

@@ -10,6 +10,9 @@
 #include "tier/tier.h"
 
 namespace xc {
+
+using namespace tier;
+
 namespace {
 
 /// Special kernels ever considered per region: beyond, its sizes follow no pattern worth learning.
@@ -36,7 +39,7 @@ void Tier::consider_special(const StatePtr& state, Group& group, std::span<const
                             double runs, double now_s) {
   group.used_runs += runs;
   if (group.special_of || group.specialising || group.zeros || group.symbols.empty()) return;
-  if (group.used_runs < (faults_.specials ? 1 : policy::kSpecialAfter)) return;
+  if (group.used_runs < (core_.faults.specials ? 1 : policy::kSpecialAfter)) return;
   group.used_runs = 0;
   const auto program = state->program.lock();
   const Plan& plan = *program->base_plan();
@@ -47,17 +50,18 @@ void Tier::consider_special(const StatePtr& state, Group& group, std::span<const
   if (std::any_of(state->groups.begin(), state->groups.end(), same) ||
       std::count_if(state->groups.begin(), state->groups.end(), mine) >= kMaxConsidered)
     return;
-  if (!faults_.specials &&
+  if (!core_.faults.specials &&
       expected_gain(*state, group, symbols, now_s) < 1 - policy::Regret::kMinimumGain)
     return;
   group.specialising = true;
-  post(state, [this, raw = &group, facts = std::move(facts)](Program& p, ProgramState& s) {
-    const AtEnd done([&] {
-      std::lock_guard data(s.data);
-      raw->specialising = false;
-    });
-    add_special(p, s, *raw, facts);
-  });
+  core_.queue.post(state,
+                   [this, raw = &group, facts = std::move(facts)](Program& p, ProgramState& s) {
+                     const AtEnd done([&] {
+                       std::lock_guard data(s.data);
+                       raw->specialising = false;
+                     });
+                     add_special(p, s, *raw, facts);
+                   });
 }
 
 double Tier::row_of(const ProgramState& state, const Group& group,
@@ -71,7 +75,7 @@ double Tier::row_of(const ProgramState& state, const Group& group,
 
 double Tier::expected_gain(const ProgramState& state, const Group& group,
                            std::span<const int64_t> symbols, double now_s) const {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(gain_mutex_);
   return special_gain_.expected(row_of(state, group, symbols), now_s);
 }
 
@@ -91,9 +95,8 @@ void Tier::learn_gain(const ProgramState& state, const Group& special, const Tri
   const auto* measured = general.measured(trial.size);
   const double general_s = general.fused(trial.size) || !measured ? base_s : measured->fused_s;
   const double row = row_of(state, special, entry.symbols);
-  std::lock_guard lock(mutex_);
-  special_gain_.learn(fused_s / std::max(general_s, 1e-9), row,
-                      static_cast<double>(steady_ns()) * 1e-9);
+  std::lock_guard lock(gain_mutex_);
+  special_gain_.learn(fused_s / std::max(general_s, 1e-9), row, steady_s());
 }
 
 Tier::Group* Tier::add_special(Program& program, ProgramState& state, Group& general,
@@ -130,7 +133,7 @@ Tier::Group* Tier::add_special(Program& program, ProgramState& state, Group& gen
     state.groups.push_back(std::move(group));
   }
   if (useless) return nullptr;
-  emit(state, program, std::move(event));
+  core_.emit(state, program, std::move(event));
   return out;
 }
 
@@ -164,7 +167,7 @@ bool Tier::admit_special(Program& program, ProgramState& state, Group& special) 
   std::string why;
   {
     std::lock_guard data(state.data);
-    const double now_s = static_cast<double>(steady_ns()) * 1e-9;
+    const double now_s = steady_s();
     size_t count = 0;
     for (const auto& g : state.groups) {
       if (g->special_of != special.special_of || !g->kernel || g->wrong) continue;

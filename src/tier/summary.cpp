@@ -5,6 +5,9 @@
 #include "tier/tier.h"
 
 namespace xc {
+
+using namespace tier;
+
 namespace {
 
 std::string shape_text(const Plan& plan, const Ledger::Shape& shape) {
@@ -66,12 +69,9 @@ RegionSummary to_summary(const Program& program, const tier::Group& group) {
 }  // namespace
 
 void Tier::summarise(const Program& program, ProfileSummary& summary, bool details) const {
-  const StatePtr state = state_of(program);
+  const StatePtr state = core_.queue.state_of(program);
   if (!state) return;
-  {
-    std::lock_guard lock(mutex_);
-    summary.queued = static_cast<int64_t>(jobs_.size());
-  }
+  summary.queued = core_.queue.size();
   std::lock_guard data(state->data);
   if (details && state->analysed) summary.searches.push_back({program.name(), state->considered});
   for (size_t k = 0; details && k < state->sizes.size(); ++k)
@@ -91,7 +91,7 @@ void Tier::summarise(const Program& program, ProfileSummary& summary, bool detai
   summary.rejected += state->rejected;
   summary.compile_ms += state->spent_s * 1e3;
   summary.net_saved_ms += (saved_s - state->spent_s) * 1e3;
-  summary.code_bytes = compiler_->code_bytes();
+  summary.code_bytes = core_.compiler->code_bytes();
   summary.events_dropped += state->events.dropped();
   if (details)
     summary.events.insert(summary.events.end(), state->events.events().begin(),

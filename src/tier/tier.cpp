@@ -8,6 +8,9 @@
 #include "tier/verification.h"
 
 namespace xc {
+
+using namespace tier;
+
 namespace {
 
 /// The plan's symbols that are dims of operands by themselves.
@@ -41,39 +44,25 @@ Dim innermost(const Region& region) {
 }  // namespace
 
 Tier::Tier(std::unique_ptr<RegionCompiler> compiler, const Config& config, TierFaults faults)
-    : compiler_(std::move(compiler)),
-      faults_(std::move(faults)),
-      budget_(static_cast<double>(effective(config, &Config::compile_cpu_percent))) {}
+    : core_(std::move(compiler), config, std::move(faults),
+            [this](Program& p, ProgramState& s) { take_out_condemned(p, s); }) {}
 
 Tier::~Tier() {
-  if (thread_.lost()) {
-    (void)signals_.release();
-    return;
-  }
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-    jobs_.clear();
-  }
-  wake_.notify_all();
-  thread_.join();
+  core_.queue.stop();
 }
 
 // ---- programs and jobs --------------------------------------------------------------------------
 
 void Tier::added(const std::shared_ptr<Program>& program) {
-  if (thread_.lost()) return;
+  if (core_.queue.lost()) return;
   auto state = std::make_shared<ProgramState>();
   state->program = program;
   state->added_ns = steady_ns();
   state->frozen = program->frozen();
   program->tier_state = state;
-  {
-    std::lock_guard lock(mutex_);
-    states_[program.get()] = state;
-  }
+  core_.queue.add(*program, state);
   // With a persistent cache recall() comes first: it must not find the background thread at work.
-  if (!persistence(*program)) prepare_in_background(*program, state);
+  if (!core_.caches.of(*program)) prepare_in_background(*program, state);
 }
 
 /// Packs weights, where a step of the base plan wants that.
@@ -81,36 +70,24 @@ void Tier::prepare_in_background(const Program& program, const StatePtr& state) 
   if (program.config().jit != static_cast<int64_t>(JitMode::kAuto)) return;
   for (const auto& step : program.base_plan()->steps)
     if (step->kernel && step->kernel->wants_prepare())
-      return post(
-          state, [this](Program& p, ProgramState& s) { prepare_weights(p, s); }, nullptr,
-          Charge::kNone);
+      return core_.queue.post(
+          state, [this](Program& p, ProgramState& s) { prepare_weights(p, s); }, Charge::kNone);
 }
 
 void Tier::removed(Program& program) {
-  if (thread_.lost()) return;
+  if (core_.queue.lost()) return;
   // One by one: a session that ends asks for no memory.
   for (size_t k = 0; const auto child = program.child(k); ++k) removed(*child);
-  std::unique_lock lock(mutex_);
-  const auto it = states_.find(&program);
-  if (it == states_.end()) return;
-  const StatePtr state = it->second;
-  state->gone = true;
-  std::erase_if(jobs_, [&](const Job& job) { return job.state == state; });
-  // A job in progress holds the program, and through it the engine that owns this thread: it must
-  // end before the owner lets go.
-  idle_.wait(lock, [&] { return busy_ != state; });
-  states_.erase(&program);
+  core_.queue.remove(program);
 }
 
-Tier::StatePtr Tier::state_of(const Program& program) const {
-  if (thread_.lost()) return nullptr;
-  std::lock_guard lock(mutex_);
-  const auto it = states_.find(&program);
-  return it == states_.end() ? nullptr : it->second;
+bool Tier::wait_idle(Program& program, std::chrono::milliseconds timeout) {
+  const StatePtr state = core_.queue.state_of(program);
+  return !state || core_.queue.wait_idle(state, timeout);
 }
 
 void Tier::freeze(Program& program) {
-  const StatePtr state = state_of(program);
+  const StatePtr state = core_.queue.state_of(program);
   if (!state) return;
   const Work work(*state, program);
   {
@@ -119,57 +96,10 @@ void Tier::freeze(Program& program) {
     for (const auto& group : state->groups)
       if (group->state == RegionState::kQueued) group->state = RegionState::kCandidate;
   }
-  {
-    std::lock_guard lock(mutex_);
-    std::erase_if(jobs_, [&](const Job& job) { return job.state == state && job.compiles; });
-  }
-  idle_.notify_all();
+  core_.queue.drop_compiles(state);
   end_trial(program, *state, false);
   let_go_of_zeros(program, *state);
-  emit(*state, program, {.kind = EventKind::kFrozen});
-}
-
-void Tier::emit(ProgramState& state, const Program& program, Event event) {
-  event.run = const_cast<Program&>(program).total_runs();
-  {
-    std::lock_guard lock(mutex_);
-    event.queue = static_cast<int64_t>(jobs_.size());
-    event.budget_ms = budget_.tokens() * 1e3;
-  }
-  {
-    std::lock_guard data(state.data);
-    event.time_ns = program.engine().age_ns();
-    state.events.add(event);
-  }
-  if (state.worker.load(std::memory_order_relaxed) == std::this_thread::get_id())
-    state.told.push_back(std::move(event));
-  else
-    program.engine().emit(event);
-}
-
-Tier::Work::Work(ProgramState& state, const Program& program, bool wait)
-    : state_(state), program_(program), lock_(state.work, std::defer_lock) {
-  if (wait)
-    lock_.lock();
-  else if (!lock_.try_lock())
-    return;
-  state_.worker.store(std::this_thread::get_id(), std::memory_order_relaxed);
-}
-
-Tier::Work::~Work() {
-  if (!lock_) return;
-  const std::vector<Event> told = std::exchange(state_.told, {});
-  state_.worker.store({}, std::memory_order_relaxed);
-  lock_.unlock();
-  try {
-    for (const Event& event : told) program_.engine().emit(event);
-  } catch (...) {
-    // Contracts forbid it to the listener; and there may be no memory to hand an event on.
-  }
-}
-
-double Tier::ms_since(int64_t begin_ns) {
-  return static_cast<double>(steady_ns() - begin_ns) * 1e-6;
+  core_.emit(*state, program, {.kind = EventKind::kFrozen});
 }
 
 std::string Tier::op_names(const Graph& graph, std::span<const NodeId> nodes) {
@@ -183,14 +113,9 @@ std::string Tier::op_names(const Graph& graph, std::span<const NodeId> nodes) {
   return out;
 }
 
-Event Tier::event_now(ProgramState& state, EventKind kind, const Group& group) {
-  std::lock_guard data(state.data);
-  return event_of(kind, group);
-}
-
 void Tier::record(Program& program, Event event) {
-  if (const StatePtr state = state_of(program))
-    emit(*state, program, std::move(event));
+  if (const StatePtr state = core_.queue.state_of(program))
+    core_.emit(*state, program, std::move(event));
   else
     program.engine().emit(event);
 }
@@ -198,17 +123,17 @@ void Tier::record(Program& program, Event event) {
 // ---- hooks on running threads -------------------------------------------------------------------
 
 void Tier::first_bound(Program& program, SignatureEntry& entry) {
-  if (thread_.lost()) return;
+  if (core_.queue.lost()) return;
   // A kernel may have been found wrong between the entry's bind and its place in the table, where
   // condemn() looks for those that run it.
-  const auto known = std::static_pointer_cast<ProgramState>(program.tier_state);
+  const auto known = shared_state(program);
   if (known && known->any_wrong) replace_wrong(program, *known, entry);
   recall(program, entry);
   const auto mode = static_cast<JitMode>(program.config().jit);
   // In mode freeze no one follows up: what an earlier process learnt of these sizes is used now.
   const bool recalled = mode == JitMode::kFreeze && entry.segment > 0;
   if ((mode != JitMode::kSync && !recalled) || program.config().fusion) return;
-  const StatePtr state = state_of(program);
+  const StatePtr state = core_.queue.state_of(program);
   if (!state) return;
   const Work work(*state, program);
   if (state->frozen) return;
@@ -232,7 +157,7 @@ void Tier::first_bound(Program& program, SignatureEntry& entry) {
     std::lock_guard data(state->data);
     state->spent_s += thread_cpu_seconds() - start;
   }
-  if (faults_.specials) specialise_at_once(program, *state, entry);
+  if (core_.faults.specials) specialise_at_once(program, *state, entry);
   bind_anew_or_settle(program, *state, entry);
 }
 
@@ -269,12 +194,12 @@ void Tier::prepare_weights(Program& program, ProgramState& state) {
     for (const Operand& operand : step->spec.inputs)
       if (operand.constant)
         program.epochs().retire(std::make_shared<const ForgottenAtEnd>(operand.constant));
-  reclaim(program);
+  core_.queue.reclaim(program);
   Event event;
   event.kind = EventKind::kPrepared;
   event.detail = "weights packed";
   event.wall_ms = ms_since(begin);
-  emit(state, program, std::move(event));
+  core_.emit(state, program, std::move(event));
   add_zeros_to_come(program, state);
 }
 
@@ -314,8 +239,8 @@ void Tier::analyse(Program& program, ProgramState& state) {
     state.restore_s += thread_cpu_seconds() - start;
     event.places = static_cast<int64_t>(state.groups.size());
   }
-  for (const Event& candidate : found) emit(state, program, candidate);
-  emit(state, program, std::move(event));
+  for (const Event& candidate : found) core_.emit(state, program, candidate);
+  core_.emit(state, program, std::move(event));
 }
 
 std::vector<Event> Tier::find_groups(Program& program, ProgramState& state,
@@ -349,7 +274,7 @@ void Tier::offer_parts(Program& program, ProgramState& state, Group& group) {
   FusionOptions options = fusion_options(program);
   options.blocks = false;
   for (const Event& event : find_groups(program, state, options, nullptr, &group))
-    emit(state, program, event);
+    core_.emit(state, program, event);
 }
 
 std::unique_ptr<Tier::Group> Tier::make_group(Program& program, const Region& region) {
@@ -426,20 +351,9 @@ void Tier::ban(ProgramState& state, Program& program, Group& group, EventKind ki
   Event event = event_now(state, kind, group);
   event.back_off_s = -1;
   event.detail = std::move(reason);
-  emit(state, program, std::move(event));
+  core_.emit(state, program, std::move(event));
   if (group.mismatch) remember(program, state);
   offer_parts(program, state, group);
-}
-
-bool Tier::is_out_of_memory(const std::exception& error) {
-  const auto* known = dynamic_cast<const Error*>(&error);
-  return dynamic_cast<const std::bad_alloc*>(&error) ||
-         (known && known->status() == Status::kOutOfMemory);
-}
-
-bool Tier::may_pass_later(const std::exception& error) {
-  const auto* known = dynamic_cast<const Error*>(&error);
-  return is_out_of_memory(error) || (known && known->status() == Status::kLimit);
 }
 
 }  // namespace xc

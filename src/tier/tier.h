@@ -6,70 +6,39 @@
 // judging trials, publishing. In mode sync first_bound() does that work on the calling thread.
 
 #include <atomic>
-#include <condition_variable>
-#include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
-#include "base/background_thread.h"
-#include "cache/poison.h"
 #include "cache/profile_record.h"
 #include "plan/fusion/region.h"
 #include "plan/fusion/specialise.h"
 #include "runtime/program.h"
+#include "tier/core.h"
+#include "tier/failures.h"
 #include "tier/plan_choice.h"
 #include "tier/policy.h"
-#include "tier/program_state.h"
-#include "tier/region_compiler.h"
 #include "tier/region_kernel.h"
 #include "tier/special_policy.h"
 #include "tier/verification.h"
+#include "tier/work.h"
 
 namespace xc {
-
-class Persistence;  // persistence.h
-
-/// Test seams: faults planted by tests, empty in production.
-struct TierFaults {
-  /// May replace a compiled kernel (a wrong one, a slower one) or throw.
-  std::function<std::shared_ptr<Kernel>(const Region&, std::shared_ptr<Kernel>)> wrap;
-  /// The budget never allows a job of its own accord.
-  bool starved = false;
-  /// Compiled kernels go live as they are: the test compares results itself.
-  bool unverified = false;
-  /// Kernels are verified between inaccessible pages: what touches them dies there.
-  bool guard_pages = false;
-  /// Times decide nothing: regions found are compiled at once and predicted to take half the time
-  /// at most, trials end with the kernel accepted, the sentinel looks every 64 runs or so.
-  bool eager = false;
-  /// Kernels for special sizes are tried after one run, whatever they are expected to save; in mode
-  /// sync every signature gets its own.
-  bool specials = false;
-  /// The system refuses the background thread.
-  bool no_thread = false;
-  /// In place of policy::Rate::kHalfLifeS.
-  double half_life_s = 0;
-  /// In place of kCompileLimitS when not 0.
-  double compile_limit_s = 0;
-};
 
 class Tier final : public TierHooks {
  public:
   Tier(std::unique_ptr<RegionCompiler> compiler, const Config& config, TierFaults faults = {});
   ~Tier() override;
 
-  void attach(Engine& engine) override { engine_ = &engine; }
+  void attach(Engine&) override {}
   void added(const std::shared_ptr<Program>& program) override;
   void removed(Program& program) override;
   void first_bound(Program& program, SignatureEntry& entry) override;
   Seat seat_for(Program& program, SignatureEntry& entry) override;
   void seated(Program& program, SignatureEntry& entry, int64_t trial) override;
   void sampled(Program& program, SignatureEntry& entry, double runs, bool compiles) override;
-  bool judges() const override { return !thread_.lost() && !no_thread_; }
+  bool judges() const override { return !core_.queue.lost() && !core_.queue.refused(); }
   void failed(const Program& program, bool ended) noexcept override;
   void ended(const Program& program, SignatureEntry& entry) noexcept override;
   void record(Program& program, Event event) override;
@@ -89,7 +58,7 @@ class Tier final : public TierHooks {
   using ProgramState = tier::ProgramState;
   using StatePtr = tier::StatePtr;
   using Trial = tier::Trial;
-  using Variant = tier::Variant;
+  using Charge = tier::Charge;
   using ZeroSite = tier::ZeroSite;
 
   /// Fact::predicted_s, where products are as fast as those that run instead: the host was measured
@@ -97,42 +66,12 @@ class Tier final : public TierHooks {
   /// What skips zeros goes by those seen lately.
   static double predicted_in(Group& group, const Fact& fact, const Version& version);
 
-  /// A signature unused for so long gets no more attention.
-  static constexpr int64_t kPatienceNs = 250'000'000;
   /// CPU seconds after which a region's compile is given up, between its phases.
   static constexpr double kCompileLimitS = 2;
 
-  /// Null in a child made by fork() after the thread was started: there the tier does nothing more,
-  /// and asks for no lock, for the thread that is not there may hold it. Plans stay what they are.
-  StatePtr state_of(const Program& program) const;
-  /// Whose CPU the budget limits: what adaptation costs, not what mode off does as well.
-  enum class Charge : uint8_t {
-    kBudget,
-    kSoon,  ///< counted, never kept waiting: what ends a trial, in which the slower side runs, and
-            ///< what begins one about a region that became slow
-    kNone
-  };
-  /// `compiles`: the region that the job compiles, if any.
-  void post(const StatePtr& state, std::function<void(Program&, ProgramState&)> job,
-            Group* compiles = nullptr, Charge charge = Charge::kBudget);
-  /// False when the system refuses it. Under mutex_.
-  bool start_thread();
-  void thread_main();
-  struct Job {
-    StatePtr state;
-    std::function<void(Program&, ProgramState&)> run;
-    Group* compiles = nullptr;
-    Charge charge = Charge::kBudget;
-  };
-  std::deque<Job>::iterator next_job();
   /// Puts a queued region back to where it was when its runs come no more.
   bool dropped(Program& program, ProgramState& state, Group& group);
-  policy::Prices prices() const;
-  double half_life_s() const {
-    return faults_.half_life_s > 0 ? faults_.half_life_s : policy::Rate::kHalfLifeS;
-  }
   void prepare_in_background(const Program& program, const StatePtr& state);
-  bool may_start(const Job& job, double cpu_s);
   /// Posts the end of a trial that gets no samples; it is asked for again later, after a while if
   /// its runs `failed`. Under state.data.
   void give_up_trial(const StatePtr& state, bool failed);
@@ -144,13 +83,8 @@ class Tier final : public TierHooks {
   static bool may_try(const ProgramState& state, const Group& group) {
     return !group.zeros || state.warming == 0;
   }
-  void emit(ProgramState& state, const Program& program, Event event);
-  static double ms_since(int64_t begin_ns);
   /// "MatMul+Add+Relu": the first few, views apart.
   static std::string op_names(const Graph& graph, std::span<const NodeId> nodes);
-  /// tier::event_of(), taking the lock.
-  static Event event_now(ProgramState& state, EventKind kind, const Group& group);
-  void tell_postponed(std::unique_lock<std::mutex>& lock);
 
   // Parts of sampled(), under state.data (but swap_by_force() and post_queued()).
   /// One timed run, as the regions that it met are told of it.
@@ -197,23 +131,6 @@ class Tier final : public TierHooks {
               const Published& published);
   static void watch(Group& group, int size, SignatureEntry& entry, const Version& version,
                     int64_t now);
-
-  /// Holds state.work. Events of the time reach the host when it is let go of: a listener may call
-  /// the session.
-  class Work {
-   public:
-    /// `wait`: false takes the lock only where it is free.
-    Work(ProgramState& state, const Program& program, bool wait = true);
-    ~Work();
-    Work(const Work&) = delete;
-    Work& operator=(const Work&) = delete;
-    explicit operator bool() const { return lock_.owns_lock(); }
-
-   private:
-    ProgramState& state_;
-    const Program& program_;
-    std::unique_lock<std::mutex> lock_;
-  };
 
   // Jobs. All hold state.work.
   /// Costs at the sizes of the signature used last.
@@ -262,9 +179,6 @@ class Tier final : public TierHooks {
   /// What verification said no to: banned, or put back where it only failed for now.
   void unverified(Program& program, ProgramState& state, Group& group, const Outcome& outcome,
                   const std::string& where);
-  static bool is_out_of_memory(const std::exception& error);
-  /// Whether what failed so may go through another time: when there is memory, or at other sizes.
-  static bool may_pass_later(const std::exception& error);
   std::vector<std::shared_ptr<const PhaseCode>> make_code(Program& program, ProgramState& state,
                                                           Group& group, const RegionCode& code);
   /// The code cache: code_cache.cpp.
@@ -283,7 +197,6 @@ class Tier final : public TierHooks {
   std::map<const Kernel*, Code> code_in_use();
   /// Lets go of the code that saves least per byte, if that is clearly less than `group` would.
   Room make_room(Program& program, ProgramState& state, Group& group);
-  void share(const Hash128& identity, const std::shared_ptr<Kernel>& kernel);
   /// Posts the compile of a queued region.
   void post_compile(const StatePtr& state, Group& group);
   void evict(Program& program, ProgramState& state, Group& group, const std::string& why);
@@ -335,12 +248,6 @@ class Tier final : public TierHooks {
   /// wrong, it goes back to the base plan; where that is over a limit too, out of the table.
   void bind_anew_or_keep(Program& program, ProgramState& state, SignatureEntry& entry);
   void prepare_weights(Program& program, ProgramState& state);
-  /// Lets go of what no run can see any longer, at once or as soon as the last of those has ended.
-  void reclaim(Program& program);
-  template <class F>
-  void busy_with(std::unique_lock<std::mutex>& lock, const StatePtr& state, F&& work);
-  void log_failure(const char* what) noexcept;
-  void look_at_left_behind(std::unique_lock<std::mutex>& lock);
   /// The plan with these groups fused, those first that come first where groups overlap.
   std::shared_ptr<const Plan> plan_with(Program& program, ProgramState& state,
                                         const std::vector<const Group*>& groups);
@@ -425,9 +332,6 @@ class Tier final : public TierHooks {
   void replace_wrong(Program& program, ProgramState& state, SignatureEntry& entry);
 
   // Between processes: restore.cpp.
-  /// Null without a cache directory.
-  Persistence* persistence(const Program& program);
-  void report_problems(Program& program, ProgramState& state);
   /// At the first bind, on the calling thread: puts a profile to use, here or as a job.
   void recall(Program& program, SignatureEntry& entry);
   void recall_profile(Program& program, const StatePtr& state, SignatureEntry& entry);
@@ -447,37 +351,11 @@ class Tier final : public TierHooks {
   /// Keeps the verdicts of a program.
   void remember(Program& program, ProgramState& state);
 
-  Engine* engine_ = nullptr;
-  std::unique_ptr<RegionCompiler> compiler_;
-  TierFaults faults_;
-  policy::Budget budget_;
-
+  tier::Core core_;
   std::atomic<bool> any_compiled_{false};
-  mutable std::mutex mutex_;  // guards what follows
-  policy::Prices prices_;
-  policy::SpecialGain special_gain_;
-  /// Apart, for destroying one on which a thread waited when fork() was called never ends.
-  struct Signals {
-    std::condition_variable wake, idle;
-  };
-  std::unique_ptr<Signals> signals_ = std::make_unique<Signals>();
-  std::condition_variable &wake_ = signals_->wake, &idle_ = signals_->idle;
-  std::unordered_map<const Program*, StatePtr> states_;
-  std::deque<Job> jobs_;
-  StatePtr busy_;
-  // Some program has ProgramState::left_behind or condemning set; `hurry_`: it was not looked at.
-  bool left_behind_ = false, hurry_ = false;
-  uint64_t looks_ = 0;
-  int64_t looked_ns_ = 0;
-  StatePtr next_left_behind() const;
-  bool stopping_ = false;
   std::atomic<bool> calibrating_{false};
-  std::map<std::string, std::unique_ptr<Persistence>> persistence_;  ///< by directory
-  BackgroundThread thread_{"xc-compile"};
-  std::atomic<bool> no_thread_{false}, no_thread_told_{false};  ///< the system refused it
-  /// Compiled kernels by region identity, shared by the engine's programs.
-  std::map<Hash128, std::weak_ptr<Kernel>> kernels_;
-  std::map<Hash128, std::string> condemned_;  ///< regions whose kernels were found wrong: how
+  mutable std::mutex gain_mutex_;
+  policy::SpecialGain special_gain_;  ///< guarded by gain_mutex_
 };
 
 }  // namespace xc

@@ -9,6 +9,9 @@
 #include "tier/tier.h"
 
 namespace xc {
+
+using namespace tier;
+
 namespace {
 
 constexpr size_t kMaxOnTrial = 256;  // signatures
@@ -44,7 +47,7 @@ void Tier::next_trial(Program& program, ProgramState& state) {
   Group* group = nullptr;
   {
     std::lock_guard data(state.data);
-    const double now_s = static_cast<double>(steady_ns()) * 1e-9;
+    const double now_s = steady_s();
     const auto find = [&](bool doubted) {
       for (size_t k = 0; k < state.groups.size() && !group; ++k) {
         Group* g = state.groups[k].get();
@@ -55,7 +58,7 @@ void Tier::next_trial(Program& program, ProgramState& state) {
         // A kernel fresh from verification is tried wherever the session is now.
         if (g->state == RegionState::kReady && !g->policy.latest())
           g->policy.ran_base(size, 0, 0, 0, now_s);
-        if (g->policy.wants(size, prices(), now_s) == policy::Trial::kNone) continue;
+        if (g->policy.wants(size, core_.queue.prices(), now_s) == policy::Trial::kNone) continue;
         group = g;
         entry = used;
       }
@@ -82,8 +85,7 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
     if (trial.specials && !group.policy.doubted(trial.size))
       return group.policy.postpone(trial.size);
     trial.reach = group.policy.reach();
-    const policy::Trial wanted =
-        group.policy.wants(trial.size, prices(), static_cast<double>(steady_ns()) * 1e-9);
+    const policy::Trial wanted = group.policy.wants(trial.size, core_.queue.prices(), steady_s());
     if (wanted == policy::Trial::kNone) return;
     // A special kernel is tried where its sizes are these, a part of a region where that is not in
     // use.
@@ -112,7 +114,7 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
   if (later) {
     {
       std::lock_guard data(state.data);
-      group.policy.failed(trial.size, static_cast<double>(steady_ns()) * 1e-9);
+      group.policy.failed(trial.size, steady_s());
     }
     return end_trial(program, state, false);
   }
@@ -126,7 +128,7 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
   event.detail =
       fmt::format("alternating live runs at {}{}", sizes_text(*entry, *program.base_plan()),
                   trial.confirm ? ": is it worth keeping there?" : "");
-  emit(state, program, std::move(event));
+  core_.emit(state, program, std::move(event));
 }
 
 bool Tier::join_trial(Program& program, ProgramState& state,
@@ -179,7 +181,7 @@ bool Tier::join_trial(Program& program, ProgramState& state,
 }
 
 TierHooks::Seat Tier::seat_for(Program& program, SignatureEntry& entry) {
-  const StatePtr state = state_of(program);
+  const StatePtr state = core_.queue.state_of(program);
   if (!state) return {};
   std::unique_lock data(state->data, std::try_to_lock);
   if (!data) return {program.preferred_plan(), {}};
@@ -210,7 +212,7 @@ TierHooks::Seat Tier::seat_for(Program& program, SignatureEntry& entry) {
 }
 
 void Tier::seated(Program& program, SignatureEntry& entry, int64_t trial) {
-  const StatePtr state = state_of(program);
+  const StatePtr state = core_.queue.state_of(program);
   if (!state) return;
   {
     std::lock_guard data(state->data);
@@ -236,7 +238,7 @@ void Tier::leave_ended_trial(const StatePtr& state, SignatureEntry& entry) {
     leave_trial(p, *target, false);
   };
   try {
-    post(state, leave, nullptr, Charge::kSoon);
+    core_.queue.post(state, leave, Charge::kSoon);
   } catch (...) {
     entry.rebinding = false;
     throw;
@@ -265,7 +267,7 @@ void Tier::abandon_trial(Program& program, ProgramState& state, bool failed) {
   {
     std::lock_guard data(state.data);
     if (Group* group = state.trial.group; group && failed)
-      group->policy.failed(state.trial.size, static_cast<double>(steady_ns()) * 1e-9);
+      group->policy.failed(state.trial.size, steady_s());
     else if (group)
       group->policy.postpone(state.trial.size);
   }
@@ -333,7 +335,7 @@ void Tier::judge(Program& program, ProgramState& state) {
   if (goes) {
     result.verdict = policy::Verdict::kAccept;
     result.active = result.challenger = policy::median(pooled.challenger);
-  } else if (faults_.eager && samples > 0) {
+  } else if (core_.faults.eager && samples > 0) {
     result.verdict = trial.confirm ? policy::Verdict::kReject : policy::Verdict::kAccept;
   }
   // No signature on both sides: the figures are those of a predicted second.
@@ -349,7 +351,8 @@ void Tier::judge(Program& program, ProgramState& state) {
   event.samples = static_cast<int64_t>(samples);
   event.shapes = static_cast<int64_t>(evidence.sides.size());
   event.wall_ms = ms_since(trial.began_ns);
-  if (result.verdict == policy::Verdict::kUndecided) return emit(state, program, std::move(event));
+  if (result.verdict == policy::Verdict::kUndecided)
+    return core_.emit(state, program, std::move(event));
   if (special) {
     std::lock_guard data(state.data);
     learn_gain(state, group, trial, *evidence.most, base_s, fused_s);
@@ -366,7 +369,7 @@ void Tier::judge(Program& program, ProgramState& state) {
   const bool fused = changes != trial.confirm;
   decide(state, trial, evidence, fused, event);
   end_trial(program, state, changes);
-  emit(state, program, std::move(event));
+  core_.emit(state, program, std::move(event));
   remember(program, state);
   if (!fused) offer_parts(program, state, group);
   publish_everywhere(program, state);
@@ -377,8 +380,7 @@ void Tier::decide(ProgramState& state, const Trial& trial, const Evidence& evide
                   Event& event) {
   Group& group = *trial.group;
   std::lock_guard data(state.data);
-  group.policy.decide(trial.size, fused, event.base_us * 1e-6, event.fused_us * 1e-6,
-                      static_cast<double>(steady_ns()) * 1e-9);
+  group.policy.decide(trial.size, fused, event.base_us * 1e-6, event.fused_us * 1e-6, steady_s());
   group.ledger.add_saved(-evidence.lost_s);
   for (const Evidence::Medians& m : evidence.medians)
     group.ledger.trialled(m.shape, trial.confirm ? m.challenger_s : m.active_s,
@@ -396,7 +398,7 @@ void Tier::decide(ProgramState& state, const Trial& trial, const Evidence& evide
     for (const auto& special : state.groups) {
       if (special->special_of != &group || !special->policy.fused(trial.size)) continue;
       special->policy.decide(trial.size, false, event.base_us * 1e-6, event.fused_us * 1e-6,
-                             static_cast<double>(steady_ns()) * 1e-9);
+                             steady_s());
       special->watch = {};
       special->reason = "slower than what it replaced, as " + group.name + " is";
       settle_state(*special);

@@ -5,8 +5,10 @@
 
 namespace xc {
 
+using namespace tier;
+
 void Tier::warm_up(Program& program, bool on) {
-  const StatePtr state = state_of(program);
+  const StatePtr state = core_.queue.state_of(program);
   if (!state) return;
   std::lock_guard data(state->data);
   // Its samples would be of made-up values from here on.
@@ -15,9 +17,9 @@ void Tier::warm_up(Program& program, bool on) {
 }
 
 bool Tier::settled(Program& program, SignatureEntry& entry) {
-  const StatePtr state = state_of(program);
-  if (!state || no_thread_ || program.config().jit != static_cast<int64_t>(JitMode::kAuto) ||
-      program.config().fusion)
+  const StatePtr state = core_.queue.state_of(program);
+  if (!state || core_.queue.refused() ||
+      program.config().jit != static_cast<int64_t>(JitMode::kAuto) || program.config().fusion)
     return true;
   std::lock_guard data(state->data);
   if (state->frozen) return true;

@@ -16,6 +16,9 @@
 #include "tier/tier.h"
 
 namespace xc {
+
+using namespace tier;
+
 namespace {
 
 constexpr int64_t kLeastElements = 128;  ///< looked at, before a share is believed
@@ -50,7 +53,8 @@ std::optional<std::vector<std::optional<uint32_t>>> operands_of(const Plan& plan
 }  // namespace
 
 std::shared_ptr<Kernel> Tier::zeros_kernel(const Group& group) const {
-  return faults_.wrap ? faults_.wrap(group.made_of(), group.zeros->kernel) : group.zeros->kernel;
+  return core_.faults.wrap ? core_.faults.wrap(group.made_of(), group.zeros->kernel)
+                           : group.zeros->kernel;
 }
 
 void Tier::watch_zeros(Program& program, ProgramState& state) {
@@ -80,7 +84,7 @@ void Tier::consider_zeros(const StatePtr& state, const Program& program,
     if (site.group) site.group->zeros->density = *density;
     if (site.made || *density > kMostDense) continue;
     site.made = true;
-    post(state, [this, k, density](Program& p, ProgramState& s) {
+    core_.queue.post(state, [this, k, density](Program& p, ProgramState& s) {
       add_zeros(p, s, s.zero_sites[k], density);
     });
   }
@@ -153,7 +157,7 @@ Tier::Group* Tier::add_zeros(Program& program, ProgramState& state, ZeroSite& si
     state.groups.push_back(std::move(group));
     site.group = out;
   }
-  emit(state, program, std::move(event));
+  core_.emit(state, program, std::move(event));
   return out;
 }
 
