@@ -169,6 +169,17 @@ bool skips_zeros(const ProgramState& state, const Published& published) {
                      [](const Group* g) { return g->zeros.has_value(); });
 }
 
+std::string op_names(const Graph& graph, std::span<const NodeId> nodes) {
+  std::string out;
+  size_t shown = 0;
+  for (NodeId n : nodes) {
+    if (graph.node(n).op->view) continue;
+    if (++shown > 6) return out + "+...";
+    out += (out.empty() ? "" : "+") + std::string(graph.node(n).op->name);
+  }
+  return out;
+}
+
 Event event_of(EventKind kind, const Group& group) {
   Event event;
   event.kind = kind;

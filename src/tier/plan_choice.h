@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "profile/event.h"
@@ -32,6 +33,10 @@ inline bool applies(const ProgramState& state, const Facts& facts, const Group& 
 
 /// Live, ready or banned, from what was decided at the sizes tried.
 void settle_state(Group& group);
+/// Whether it is tried now: what values decide is not tried on made-up ones.
+inline bool may_try(const ProgramState& state, const Group& group) {
+  return !group.zeros || state.warming == 0;
+}
 /// Whether nothing but plans needs its code.
 bool evictable(const Group& group);
 /// Whether special kernels can be built on this region: its general one exists and is right.
@@ -79,6 +84,8 @@ bool skips_zeros(const ProgramState& state, const Published& published);
 
 // ---- what is told -------------------------------------------------------------------------------
 
+/// "MatMul+Add+Relu": the first few, views apart.
+std::string op_names(const Graph& graph, std::span<const NodeId> nodes);
 /// What was measured, predicted and spent, into an Event or a RegionSummary.
 template <class Out>
 void put_measures(const Group& group, Out& out) {

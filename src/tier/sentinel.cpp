@@ -1,17 +1,12 @@
-// The sentinel: verification saw made-up inputs and one run's; what a region in use makes of others
-// is looked at now and then. A run copies what the region's step read and wrote, the background
-// thread compares. Runs that are not chosen pay nothing: the request lies where captures do.
+#include "tier/sentinel.h"
 
 #include <algorithm>
 
 #include "base/clock.h"
-#include "tier/persistence.h"
-#include "tier/tier.h"
+#include "tier/comparison.h"
+#include "tier/plan_choice.h"
 
-namespace xc {
-
-using namespace tier;
-
+namespace xc::tier {
 namespace {
 
 constexpr int64_t kSentinelBytes = int64_t{256} << 10;  ///< copied on the caller's time
@@ -19,17 +14,25 @@ constexpr double kNeverAgain = 1e15;                    ///< runs
 
 }  // namespace
 
-bool Tier::sentinel_due(Group& group, double runs, int64_t now) const {
+void Sentinel::ran(const StatePtr& state, Group& group, SignatureEntry& entry, double runs,
+                   int64_t now_ns) {
+  if (!is_due(group, runs, now_ns)) return;
+  core_.queue.post(state,
+                   [this, &group, weak = entry.weak_from_this()](Program& p, ProgramState& s) {
+                     if (const auto target = weak.lock()) ask(p, s, group, *target);
+                   });
+}
+
+bool Sentinel::is_due(Group& group, double runs, int64_t now_ns) const {
   Group::Sentinel& sentinel = group.sentinel;
   sentinel.runs += runs;
   const double due = core_.faults.eager ? policy::kSentinelRuns / 16 : sentinel.due;
-  if (sentinel.runs < due || now - sentinel.asked_ns < kPatienceNs) return false;
-  sentinel.asked_ns = now;
+  if (sentinel.runs < due || now_ns - sentinel.asked_ns < kPatienceNs) return false;
+  sentinel.asked_ns = now_ns;
   return true;
 }
 
-void Tier::ask_sentinel(Program& program, ProgramState& state, Group& group,
-                        SignatureEntry& entry) {
+void Sentinel::ask(Program& program, ProgramState& state, Group& group, SignatureEntry& entry) {
   {
     std::lock_guard data(state.data);
     if (group.wrong || state.frozen) return;
@@ -55,10 +58,9 @@ void Tier::ask_sentinel(Program& program, ProgramState& state, Group& group,
   const bool asked = program.request_operands(
       entry, mine, kSentinelBytes,
       [this, shared, raw = &group, running](std::vector<Tensor> operands) {
-        core_.queue.post(shared, [this, raw, running, operands = std::move(operands)](
-                                     Program& p, ProgramState& s) {
-          check_sentinel(p, s, *raw, running, operands);
-        });
+        core_.queue.post(
+            shared, [this, raw, running, operands = std::move(operands)](
+                        Program& p, ProgramState& s) { check(p, s, *raw, running, operands); });
       });
   if (asked) return;
   // Too large to copy at these sizes, or not part of this plan any more.
@@ -66,8 +68,8 @@ void Tier::ask_sentinel(Program& program, ProgramState& state, Group& group,
   group.sentinel.runs = 0;
 }
 
-void Tier::check_sentinel(Program& program, ProgramState& state, Group& group,
-                          const std::vector<Group*>& running, const std::vector<Tensor>& operands) {
+void Sentinel::check(Program& program, ProgramState& state, Group& group,
+                     const std::vector<Group*>& running, const std::vector<Tensor>& operands) {
   const size_t inputs = group.extracted->graph.inputs.size();
   {
     std::lock_guard data(state.data);
@@ -95,7 +97,7 @@ void Tier::check_sentinel(Program& program, ProgramState& state, Group& group,
   }
   if (!different.empty())
     for (const Group* culprit : running)
-      found_wrong(culprit->identity, "on a live run, while it was in use: " + different);
+      refusals_.found_wrong(culprit->identity, "on a live run, while it was in use: " + different);
   {
     std::lock_guard data(state.data);
     group.sentinel.runs = 0;
@@ -104,74 +106,7 @@ void Tier::check_sentinel(Program& program, ProgramState& state, Group& group,
     group.sentinel.due =
         policy::sentinel_runs(thread_cpu_seconds() - start, measured ? measured->fused_s : 0);
   }
-  if (!different.empty()) take_out_condemned(program, state);
+  if (!different.empty()) condemnation_.take_out(program, state);
 }
 
-void Tier::found_wrong(const Hash128& identity, const std::string& reason) {
-  core_.code.condemn(identity, reason);
-  core_.queue.look_for_condemned();
-}
-
-void Tier::ban_wrong(Program& program, ProgramState& state, Group& group,
-                     const std::string& reason) {
-  if (Persistence* cache = core_.caches.of(program)) cache->condemn(group.code_key, group.name);
-  found_wrong(group.identity, reason);
-  ban(state, program, group, EventKind::kMismatch, reason);
-}
-
-void Tier::take_out_condemned(Program& program, ProgramState& state) {
-  for (size_t k = 0; k < state.groups.size(); ++k) {  // a ban may add groups
-    Group& group = *state.groups[k];
-    const std::optional<std::string> reason = core_.code.condemned(group.identity);
-    // One that is wrong already was banned before anything ran it.
-    if (reason && group.kernel && (!group.wrong || group.leaving))
-      condemn(program, state, group, *reason);
-  }
-}
-
-void Tier::condemn(Program& program, ProgramState& state, Group& group, const std::string& reason) {
-  {
-    std::lock_guard data(state.data);
-    if (!group.wrong && group.policy.fused_anywhere()) ++state.rolled_back;
-    group.wrong = group.leaving = true;  // from here on no signature is given a plan with it
-    drop_variants(state, group, true);
-  }
-  // Other processes before anything else: whatever fails here, they are told.
-  if (Persistence* cache = core_.caches.of(program)) cache->condemn(group.code_key, group.name);
-  {
-    std::lock_guard data(state.data);
-    // Both sides of a trial may have it, whatever is on trial.
-    if (state.trial.group && state.trial.group != &group)
-      state.trial.group->policy.postpone(state.trial.size);
-  }
-  end_trial(program, state, false);
-  publish_everywhere(program, state, SIZE_MAX);
-  if (runs_wrong(program, state))
-    fail(Status::kOutOfMemory, "{} is wrong, and what runs it could not be bound anew", group.name);
-  ban(state, program, group, EventKind::kMismatch, reason);
-}
-
-bool Tier::runs_wrong(Program& program, ProgramState& state) {
-  const auto entries = program.entries();
-  return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) {
-    const auto now = program.published(*entry);
-    std::lock_guard data(state.data);
-    return is_wrong(state, *now);
-  });
-}
-
-void Tier::replace_wrong(Program& program, ProgramState& state, SignatureEntry& entry) {
-  const auto wrong = [&] {
-    const auto now = program.published(entry);
-    std::lock_guard data(state.data);
-    return is_wrong(state, *now);
-  };
-  if (!wrong()) return;
-  const Work work(state, program);  // may wait for a compile: no run must use it
-  bind_anew_or_keep(program, state, entry);
-  if (!wrong()) return;
-  program.forget(entry);
-  fail(Status::kOutOfMemory, "there is no memory to bind what takes the place of a wrong kernel");
-}
-
-}  // namespace xc
+}  // namespace xc::tier

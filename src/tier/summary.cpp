@@ -1,13 +1,11 @@
-// What the tier knows of a program, for profiles and reports.
+#include "tier/summary.h"
 
 #include <algorithm>
 
-#include "tier/tier.h"
+#include "tier/plan_choice.h"
+#include "tier/region_kernel.h"
 
-namespace xc {
-
-using namespace tier;
-
+namespace xc::tier {
 namespace {
 
 std::string shape_text(const Plan& plan, const Ledger::Shape& shape) {
@@ -43,7 +41,7 @@ std::vector<ValueSummary> inputs_of(const Program& program, const Region& region
   return out;
 }
 
-RegionSummary to_summary(const Program& program, const tier::Group& group) {
+RegionSummary to_summary(const Program& program, const Group& group) {
   RegionSummary region;
   region.identity = group.identity;
   region.name = group.name;
@@ -51,7 +49,7 @@ RegionSummary to_summary(const Program& program, const tier::Group& group) {
   region.state = name(group.state);
   region.reason = group.reason;
   region.uses = static_cast<int64_t>(group.places.size());
-  tier::put_measures(group, region);
+  put_measures(group, region);
   region.calls = static_cast<int64_t>(group.ledger.calls());
   region.net_saved_ms = (group.ledger.saved_s() - group.compile_s) * 1e3;
   for (const auto& [shape, account] : group.ledger.accounts())
@@ -68,34 +66,33 @@ RegionSummary to_summary(const Program& program, const tier::Group& group) {
 
 }  // namespace
 
-void Tier::summarise(const Program& program, ProfileSummary& summary, bool details) const {
-  const StatePtr state = core_.queue.state_of(program);
-  if (!state) return;
-  summary.queued = core_.queue.size();
-  std::lock_guard data(state->data);
-  if (details && state->analysed) summary.searches.push_back({program.name(), state->considered});
-  for (size_t k = 0; details && k < state->sizes.size(); ++k)
-    if (state->sizes[k].total() > 0)
+void summarise(const Core& core, const Program& program, ProgramState& state,
+               ProfileSummary& summary, bool details) {
+  summary.queued = core.queue.size();
+  std::lock_guard data(state.data);
+  if (details && state.analysed) summary.searches.push_back({program.name(), state.considered});
+  for (size_t k = 0; details && k < state.sizes.size(); ++k)
+    if (state.sizes[k].total() > 0)
       summary.sizes.push_back({program.name(), program.base_plan()->symbols[k].name,
-                               state->sizes[k].total(), state->sizes[k].share_of_multiples(),
-                               state->sizes[k].frequent()});
+                               state.sizes[k].total(), state.sizes[k].share_of_multiples(),
+                               state.sizes[k].frequent()});
   double saved_s = 0;
-  for (const auto& group : state->groups) {
+  for (const auto& group : state.groups) {
     saved_s += group->ledger.saved_s();
     if (!details) continue;
     summary.regions.push_back(to_summary(program, *group));
   }
-  summary.compiled_regions += state->compiled;
-  summary.swapped += state->swapped;
-  summary.rolled_back += state->rolled_back;
-  summary.rejected += state->rejected;
-  summary.compile_ms += state->spent_s * 1e3;
-  summary.net_saved_ms += (saved_s - state->spent_s) * 1e3;
-  summary.code_bytes = core_.compiler->code_bytes();
-  summary.events_dropped += state->events.dropped();
+  summary.compiled_regions += state.compiled;
+  summary.swapped += state.swapped;
+  summary.rolled_back += state.rolled_back;
+  summary.rejected += state.rejected;
+  summary.compile_ms += state.spent_s * 1e3;
+  summary.net_saved_ms += (saved_s - state.spent_s) * 1e3;
+  summary.code_bytes = core.compiler->code_bytes();
+  summary.events_dropped += state.events.dropped();
   if (details)
-    summary.events.insert(summary.events.end(), state->events.events().begin(),
-                          state->events.events().end());
+    summary.events.insert(summary.events.end(), state.events.events().begin(),
+                          state.events.events().end());
 }
 
-}  // namespace xc
+}  // namespace xc::tier

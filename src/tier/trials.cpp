@@ -1,17 +1,15 @@
-// Trials: two plans that differ in one region run in turn, on every signature that comes by, until
-// the times of the steps in which they differ decide.
+#include "tier/trials.h"
 
 #include <algorithm>
 #include <unordered_set>
 
+#include "base/at_end.h"
 #include "base/clock.h"
 #include "runtime/sampling.h"
-#include "tier/tier.h"
+#include "tier/failures.h"
+#include "tier/plan_choice.h"
 
-namespace xc {
-
-using namespace tier;
-
+namespace xc::tier {
 namespace {
 
 constexpr size_t kMaxOnTrial = 256;  // signatures
@@ -39,9 +37,119 @@ std::string sizes_text(const SignatureEntry& entry, const Plan& plan) {
   return out.empty() ? "fixed sizes" : out;
 }
 
+/// What the group is predicted to take at the sizes of the entry; 1 where that is not known.
+double predicted_s(ProgramState& state, SignatureEntry& entry, const Group& group) {
+  std::lock_guard data(state.data);
+  const double predicted = fact_at(state, known_facts(state, entry), group).predicted_s;
+  return predicted > 0 ? predicted : 1;
+}
+
+/// The entry goes on with one side of a trial. Asks for no memory.
+void leave(Program& program, SignatureEntry& entry, bool accepted) {
+  const auto now = program.published(entry);
+  if (const auto& next = accepted && now->challenger ? now->with_challenger : now->with_active)
+    program.publish(entry, next);
+}
+
 }  // namespace
 
-void Tier::next_trial(Program& program, ProgramState& state) {
+TierHooks::Seat Trials::seat_for(Program& program, ProgramState& state, SignatureEntry& entry) {
+  std::unique_lock data(state.data, std::try_to_lock);
+  if (!data) return {program.preferred_plan(), {}};
+  const Facts& facts = known_facts(state, entry);
+  const auto plan_of = [&](const std::vector<const Group*>& groups) {
+    return groups.empty() ? program.base_plan() : find_plan(state, groups);
+  };
+  std::vector<const Group*> wanted = chosen(state, entry, facts);
+  TierHooks::Seat seat{plan_of(wanted), {}};
+  if (!seat.plan) {  // not built yet: without the kernels for special sizes it may be
+    std::erase_if(wanted, [](const Group* g) { return g->special_of != nullptr; });
+    seat.plan = plan_of(wanted);
+  }
+  Trial& trial = state.trial;
+  if (!trial.group || trial.entries.size() >= kMaxOnTrial || !seat.plan ||
+      !trial.covers(entry, fact_at(state, facts, *trial.group)))
+    return seat;
+  // It may never come again: it takes one side from its first run on.
+  const auto other = plan_of(challenging(state, entry, facts));
+  if (!other || other == seat.plan) return seat;
+  const bool challenger = trial_side(0, 0, trial.samples + trial.entries.size()) == 1;
+  const Plan& mine = challenger ? *other : *seat.plan;
+  seat.focus = difference(mine, challenger ? *seat.plan : *other);
+  seat.timed = true;
+  if (challenger) seat.plan = other;
+  seat.trial = trial.began_ns;
+  return seat;
+}
+
+void Trials::seated(ProgramState& state, SignatureEntry& entry, int64_t trial) {
+  std::lock_guard data(state.data);
+  // Where it ended meanwhile, a run of the entry says so (count_sample()).
+  if (state.trial.group && state.trial.began_ns == trial)
+    state.trial.entries.push_back(entry.weak_from_this());
+}
+
+void Trials::post_start(const StatePtr& state, Group& group, bool doubted, SignatureEntry& entry) {
+  bool ProgramState::* const posted =
+      doubted ? &ProgramState::confirm_posted : &ProgramState::trial_posted;
+  if ((*state).*posted) return;
+  const std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
+  const auto start_it = [this, &group, weak, posted](Program& p, ProgramState& s) {
+    const AtEnd done([&] {
+      std::lock_guard lock(s.data);
+      s.*posted = false;
+    });
+    if (const auto target = weak.lock()) start(p, s, group, target);
+  };
+  core_.queue.post(state, start_it, doubted ? Charge::kSoon : Charge::kBudget);
+  (*state).*posted = true;  // `data` is held: the job waits for it
+}
+
+bool Trials::count_sample(const StatePtr& state, SignatureEntry& entry,
+                          const Published& published) {
+  constexpr uint64_t kLook = 6, kEvery = 2;  // samples of both sides together
+  if (!is_tried(*state, published)) {
+    post_leave(state, entry);
+    return false;
+  }
+  Trial& trial = state->trial;
+  const uint64_t n = ++trial.samples;
+  trial.seen_ns = steady_ns();
+  if (n >= kLook && n % kEvery == 0) post_judge(state);
+  return true;
+}
+
+void Trials::count_failure(const StatePtr& state, bool ended) {
+  constexpr int kFailures = 3;
+  Trial& trial = state->trial;
+  if (!ended) {
+    if (++trial.failures >= kFailures) give_up(state, true);
+  } else if (++trial.ended % Trial::kEnded == 0 && trial.group) {
+    post_judge(state);
+  }
+}
+
+void Trials::give_up(const StatePtr& state, bool failed) {
+  if (!state->trial.group || state->end_posted) return;
+  const auto end_it = [this, failed, began_ns = state->trial.began_ns,
+                       seen_ns = state->trial.seen_ns](Program& p, ProgramState& s) {
+    const AtEnd done([&] {
+      std::lock_guard lock(s.data);
+      s.end_posted = false;
+    });
+    {
+      std::lock_guard lock(s.data);
+      const Trial& trial = s.trial;
+      if (!trial.group || trial.began_ns != began_ns) return;
+      if (!failed && may_try(s, *trial.group) && trial.seen_ns != seen_ns) return;  // runs came
+    }
+    abandon(p, s, failed);
+  };
+  core_.queue.post(state, end_it, Charge::kSoon);
+  state->end_posted = true;
+}
+
+void Trials::next(Program& program, ProgramState& state) {
   const auto latest = program.latest_entries();  // in use now; others join when they run
   std::shared_ptr<SignatureEntry> entry;
   Group* group = nullptr;
@@ -66,11 +174,11 @@ void Tier::next_trial(Program& program, ProgramState& state) {
     find(true);  // what has become slow is in every run
     find(false);
   }
-  if (group) start_trial(program, state, *group, entry);
+  if (group) start(program, state, *group, entry);
 }
 
-void Tier::start_trial(Program& program, ProgramState& state, Group& group,
-                       const std::shared_ptr<SignatureEntry>& entry) {
+void Trials::start(Program& program, ProgramState& state, Group& group,
+                   const std::shared_ptr<SignatureEntry>& entry) {
   Trial trial;
   const auto running = program.published(*entry);
   {
@@ -103,8 +211,8 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
   std::string refusal;
   bool later = false;
   try {
-    bind_anew(program, state, *entry);
-    if (!join_trial(program, state, entry)) refusal = "replaces no step of this plan";
+    publishing_.bind_anew(program, state, *entry);
+    if (!join(program, state, entry)) refusal = "replaces no step of this plan";
     std::lock_guard data(state.data);
     state.trial.seen_ns = steady_ns();  // to bind may have taken longer than runs are waited for
   } catch (const std::exception& error) {
@@ -116,11 +224,11 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
       std::lock_guard data(state.data);
       group.policy.failed(trial.size, steady_s());
     }
-    return end_trial(program, state, false);
+    return end(program, state, false);
   }
   if (!refusal.empty()) {
-    end_trial(program, state, false);
-    ban(state, program, group, EventKind::kRefused, refusal);
+    end(program, state, false);
+    refusals_.ban(program, state, group, EventKind::kRefused, refusal);
     return;
   }
   program.call_attention();  // signatures of these sizes join when they next run
@@ -131,8 +239,8 @@ void Tier::start_trial(Program& program, ProgramState& state, Group& group,
   core_.emit(state, program, std::move(event));
 }
 
-bool Tier::join_trial(Program& program, ProgramState& state,
-                      const std::shared_ptr<SignatureEntry>& entry) {
+bool Trials::join(Program& program, ProgramState& state,
+                  const std::shared_ptr<SignatureEntry>& entry) {
   std::vector<const Group*> groups;
   auto published = std::make_shared<Published>();
   {
@@ -152,13 +260,14 @@ bool Tier::join_trial(Program& program, ProgramState& state,
         return !e || now - e->last_use.load() > kPatienceNs;
       });
       if (idle == entries.end()) return false;
-      if (const auto gone = idle->lock()) leave_trial(program, *gone, false);
+      if (const auto gone = idle->lock()) leave(program, *gone, false);
       entries.erase(idle);
     }
   }
   const auto now = program.published(*entry);
   if (now->challenger || now->timed) return true;
-  const auto bound = program.bind(*entry, plan_with(program, state, groups), {.background = true});
+  const auto bound =
+      program.bind(*entry, publishing_.plan_with(program, state, groups), {.background = true});
   const Plan &plan = *bound->plan, &running = *now->active->bound->plan;
   published->active = std::make_shared<Version>(now->active->bound);
   std::vector<uint8_t> of_running = difference(running, plan);
@@ -180,53 +289,32 @@ bool Tier::join_trial(Program& program, ProgramState& state,
   return true;
 }
 
-TierHooks::Seat Tier::seat_for(Program& program, SignatureEntry& entry) {
-  const StatePtr state = core_.queue.state_of(program);
-  if (!state) return {};
-  std::unique_lock data(state->data, std::try_to_lock);
-  if (!data) return {program.preferred_plan(), {}};
-  const Facts& facts = known_facts(*state, entry);
-  const auto plan_of = [&](const std::vector<const Group*>& groups) {
-    return groups.empty() ? program.base_plan() : find_plan(*state, groups);
-  };
-  std::vector<const Group*> wanted = chosen(*state, entry, facts);
-  Seat seat{plan_of(wanted), {}};
-  if (!seat.plan) {  // not built yet: without the kernels for special sizes it may be
-    std::erase_if(wanted, [](const Group* g) { return g->special_of != nullptr; });
-    seat.plan = plan_of(wanted);
-  }
-  Trial& trial = state->trial;
-  if (!trial.group || trial.entries.size() >= kMaxOnTrial || !seat.plan ||
-      !trial.covers(entry, fact_at(*state, facts, *trial.group)))
-    return seat;
-  // It may never come again: it takes one side from its first run on.
-  const auto other = plan_of(challenging(*state, entry, facts));
-  if (!other || other == seat.plan) return seat;
-  const bool challenger = trial_side(0, 0, trial.samples + trial.entries.size()) == 1;
-  const Plan& mine = challenger ? *other : *seat.plan;
-  seat.focus = difference(mine, challenger ? *seat.plan : *other);
-  seat.timed = true;
-  if (challenger) seat.plan = other;
-  seat.trial = trial.began_ns;
-  return seat;
-}
-
-void Tier::seated(Program& program, SignatureEntry& entry, int64_t trial) {
-  const StatePtr state = core_.queue.state_of(program);
-  if (!state) return;
+void Trials::end(Program& program, ProgramState& state, bool accepted) {
+  Trial trial;
   {
-    std::lock_guard data(state->data);
-    if (state->trial.group && state->trial.began_ns == trial) {
-      state->trial.entries.push_back(entry.weak_from_this());
-      return;
-    }
+    std::lock_guard data(state.data);
+    trial = std::exchange(state.trial, {});
+    if (trial.group && !trial.group->wrong) settle_state(*trial.group);
   }
-  // It ended meanwhile: a run of the entry says so (leave_ended_trial()).
+  for (const auto& weak : trial.entries)
+    if (const auto entry = weak.lock()) leave(program, *entry, accepted);
+  program.call_attention();
 }
 
-void Tier::leave_ended_trial(const StatePtr& state, SignatureEntry& entry) {
+void Trials::abandon(Program& program, ProgramState& state, bool failed) {
+  {
+    std::lock_guard data(state.data);
+    if (Group* group = state.trial.group; group && failed)
+      group->policy.failed(state.trial.size, steady_s());
+    else if (group)
+      group->policy.postpone(state.trial.size);
+  }
+  end(program, state, false);
+}
+
+void Trials::post_leave(const StatePtr& state, SignatureEntry& entry) {
   if (entry.rebinding.exchange(true)) return;
-  const auto leave = [weak = entry.weak_from_this()](Program& p, ProgramState& s) {
+  const auto leave_it = [weak = entry.weak_from_this()](Program& p, ProgramState& s) {
     const auto target = weak.lock();
     if (!target) return;
     const auto now = p.published(*target);
@@ -235,46 +323,88 @@ void Tier::leave_ended_trial(const StatePtr& state, SignatureEntry& entry) {
       target->rebinding = false;
       if (is_tried(s, *now)) return;
     }
-    leave_trial(p, *target, false);
+    leave(p, *target, false);
   };
   try {
-    core_.queue.post(state, leave, Charge::kSoon);
+    core_.queue.post(state, leave_it, Charge::kSoon);
   } catch (...) {
     entry.rebinding = false;
     throw;
   }
 }
 
-void Tier::leave_trial(Program& program, SignatureEntry& entry, bool accepted) {
-  const auto now = program.published(entry);
-  if (const auto& next = accepted && now->challenger ? now->with_challenger : now->with_active)
-    program.publish(entry, next);
+void Trials::post_judge(const StatePtr& state) {
+  if (state->trial.judge_posted) return;
+  core_.queue.post(state, [this](Program& p, ProgramState& s) { judge(p, s); }, Charge::kSoon);
+  state->trial.judge_posted = true;
 }
 
-void Tier::end_trial(Program& program, ProgramState& state, bool accepted) {
+void Trials::judge(Program& program, ProgramState& state) {
   Trial trial;
   {
     std::lock_guard data(state.data);
-    trial = std::exchange(state.trial, {});
-    if (trial.group && !trial.group->wrong) settle_state(*trial.group);
+    state.trial.judge_posted = false;
+    trial = state.trial;
   }
-  for (const auto& weak : trial.entries)
-    if (const auto entry = weak.lock()) leave_trial(program, *entry, accepted);
-  program.call_attention();
-}
-
-void Tier::abandon_trial(Program& program, ProgramState& state, bool failed) {
-  {
+  if (!trial.group) return;
+  Group& group = *trial.group;
+  const Evidence evidence = gather(program, state, trial);
+  const policy::Sides pooled = policy::pool(evidence.sides);
+  const size_t samples = std::min(pooled.active.size(), pooled.challenger.size());
+  // Runs that the host ends count for nothing, unless one side has no others: it takes longer than
+  // the host waits.
+  const bool one_side = trial.ended >= Trial::kEnded && samples == 0;
+  const bool goes = one_side && trial.confirm && pooled.challenger.size() >= Trial::kOthers;
+  if (one_side && !goes) return abandon(program, state, true);
+  if (!evidence.most) return;
+  const bool special = group.special_of && !trial.confirm;
+  policy::TrialResult result = policy::judge(pooled.active, pooled.challenger,
+                                             special ? policy::kSpecialWorth : policy::kWorth);
+  if (goes) {
+    result.verdict = policy::Verdict::kAccept;
+    result.active = result.challenger = policy::median(pooled.challenger);
+  } else if (core_.faults.eager && samples > 0) {
+    result.verdict = trial.confirm ? policy::Verdict::kReject : policy::Verdict::kAccept;
+  }
+  // No signature on both sides: the figures are those of a predicted second.
+  const double scale =
+      evidence.scale != 0 ? evidence.scale : predicted_s(state, *evidence.most, group);
+  const double unit_s = scale * ns_per_tick() * 1e-9;
+  const double active_s = result.active * unit_s, challenger_s = result.challenger * unit_s;
+  const double base_s = trial.confirm ? challenger_s : active_s;
+  const double fused_s = trial.confirm ? active_s : challenger_s;
+  Event event = event_now(state, EventKind::kTrialSample, group);
+  event.base_us = base_s * 1e6;
+  event.fused_us = fused_s * 1e6;
+  event.samples = static_cast<int64_t>(samples);
+  event.shapes = static_cast<int64_t>(evidence.sides.size());
+  event.wall_ms = ms_since(trial.began_ns);
+  if (result.verdict == policy::Verdict::kUndecided)
+    return core_.emit(state, program, std::move(event));
+  if (special) {
     std::lock_guard data(state.data);
-    if (Group* group = state.trial.group; group && failed)
-      group->policy.failed(state.trial.size, steady_s());
-    else if (group)
-      group->policy.postpone(state.trial.size);
+    specials_.learn(state, group, trial, *evidence.most, base_s, fused_s);
   }
-  end_trial(program, state, false);
+  const std::string sizes = sizes_text(*evidence.most, *program.base_plan());
+  event.detail =
+      goes ? fmt::format("the host ended all runs with it, those without it take {:.2f} us at {}",
+                         base_s * 1e6, sizes)
+           : fmt::format(
+                 "{:.2f} us against {:.2f} us, {:.3f} of the time over {} signatures like {}",
+                 challenger_s * 1e6, active_s * 1e6, challenger_s / active_s, evidence.sides.size(),
+                 sizes);
+  const bool changes = result.verdict == policy::Verdict::kAccept;
+  const bool fused = changes != trial.confirm;
+  decide(state, trial, evidence, fused, event);
+  end(program, state, changes);
+  core_.emit(state, program, std::move(event));
+  keeper_.keep(program, state);
+  if (!fused) search_.offer_parts(program, state, group);
+  publishing_.everywhere(program, state);
+  next(program, state);
 }
 
-Tier::Evidence Tier::gather(Program& program, ProgramState& state, const Trial& trial) {
+Trials::Evidence Trials::gather(Program& program, ProgramState& state, const Trial& trial) {
   Evidence out;
   size_t most_samples = 0;
   const double tick_s = ns_per_tick() * 1e-9;
@@ -311,73 +441,8 @@ Tier::Evidence Tier::gather(Program& program, ProgramState& state, const Trial& 
   return out;
 }
 
-void Tier::judge(Program& program, ProgramState& state) {
-  Trial trial;
-  {
-    std::lock_guard data(state.data);
-    state.trial.judge_posted = false;
-    trial = state.trial;
-  }
-  if (!trial.group) return;
-  Group& group = *trial.group;
-  const Evidence evidence = gather(program, state, trial);
-  const policy::Sides pooled = policy::pool(evidence.sides);
-  const size_t samples = std::min(pooled.active.size(), pooled.challenger.size());
-  // Runs that the host ends count for nothing, unless one side has no others: it takes longer than
-  // the host waits.
-  const bool one_side = trial.ended >= Trial::kEnded && samples == 0;
-  const bool goes = one_side && trial.confirm && pooled.challenger.size() >= Trial::kOthers;
-  if (one_side && !goes) return abandon_trial(program, state, true);
-  if (!evidence.most) return;
-  const bool special = group.special_of && !trial.confirm;
-  policy::TrialResult result = policy::judge(pooled.active, pooled.challenger,
-                                             special ? policy::kSpecialWorth : policy::kWorth);
-  if (goes) {
-    result.verdict = policy::Verdict::kAccept;
-    result.active = result.challenger = policy::median(pooled.challenger);
-  } else if (core_.faults.eager && samples > 0) {
-    result.verdict = trial.confirm ? policy::Verdict::kReject : policy::Verdict::kAccept;
-  }
-  // No signature on both sides: the figures are those of a predicted second.
-  const double scale =
-      evidence.scale != 0 ? evidence.scale : predicted_s(state, *evidence.most, group);
-  const double unit_s = scale * ns_per_tick() * 1e-9;
-  const double active_s = result.active * unit_s, challenger_s = result.challenger * unit_s;
-  const double base_s = trial.confirm ? challenger_s : active_s;
-  const double fused_s = trial.confirm ? active_s : challenger_s;
-  Event event = event_now(state, EventKind::kTrialSample, group);
-  event.base_us = base_s * 1e6;
-  event.fused_us = fused_s * 1e6;
-  event.samples = static_cast<int64_t>(samples);
-  event.shapes = static_cast<int64_t>(evidence.sides.size());
-  event.wall_ms = ms_since(trial.began_ns);
-  if (result.verdict == policy::Verdict::kUndecided)
-    return core_.emit(state, program, std::move(event));
-  if (special) {
-    std::lock_guard data(state.data);
-    learn_gain(state, group, trial, *evidence.most, base_s, fused_s);
-  }
-  const std::string sizes = sizes_text(*evidence.most, *program.base_plan());
-  event.detail =
-      goes ? fmt::format("the host ended all runs with it, those without it take {:.2f} us at {}",
-                         base_s * 1e6, sizes)
-           : fmt::format(
-                 "{:.2f} us against {:.2f} us, {:.3f} of the time over {} signatures like {}",
-                 challenger_s * 1e6, active_s * 1e6, challenger_s / active_s, evidence.sides.size(),
-                 sizes);
-  const bool changes = result.verdict == policy::Verdict::kAccept;
-  const bool fused = changes != trial.confirm;
-  decide(state, trial, evidence, fused, event);
-  end_trial(program, state, changes);
-  core_.emit(state, program, std::move(event));
-  remember(program, state);
-  if (!fused) offer_parts(program, state, group);
-  publish_everywhere(program, state);
-  next_trial(program, state);
-}
-
-void Tier::decide(ProgramState& state, const Trial& trial, const Evidence& evidence, bool fused,
-                  Event& event) {
+void Trials::decide(ProgramState& state, const Trial& trial, const Evidence& evidence, bool fused,
+                    Event& event) {
   Group& group = *trial.group;
   std::lock_guard data(state.data);
   group.policy.decide(trial.size, fused, event.base_us * 1e-6, event.fused_us * 1e-6, steady_s());
@@ -410,18 +475,4 @@ void Tier::decide(ProgramState& state, const Trial& trial, const Evidence& evide
   group.reason = event.detail;
 }
 
-void Tier::publish_everywhere(Program& program, ProgramState& state, size_t most) {
-  for (uint32_t s = 0; s < program.base_plan()->segments.size(); ++s) {
-    program.drop_stale_segments();  // what followed the plans that were replaced
-    auto entries = program.entries();
-    std::erase_if(entries, [&](const auto& entry) { return entry->segment != s; });
-    entries = by_last_use(entries);  // the plan of the one used last is what new sizes are shown
-    if (entries.size() > most)
-      entries.erase(entries.begin(), entries.end() - static_cast<ptrdiff_t>(most));
-    for (const auto& entry : entries) bind_anew_or_keep(program, state, *entry);
-  }
-  program.drop_stale_segments();
-  program.call_attention();  // the others follow when they next run
-}
-
-}  // namespace xc
+}  // namespace xc::tier

@@ -1,37 +1,31 @@
-// Adaptation before a host serves: compiled without waiting for regret, decided by trials as ever.
+#include "tier/warm_up.h"
 
-#include "base/clock.h"
-#include "tier/tier.h"
+#include "tier/plan_choice.h"
 
-namespace xc {
+namespace xc::tier {
 
-using namespace tier;
-
-void Tier::warm_up(Program& program, bool on) {
-  const StatePtr state = core_.queue.state_of(program);
-  if (!state) return;
+void WarmUp::turn(const StatePtr& state, bool on) {
   std::lock_guard data(state->data);
   // Its samples would be of made-up values from here on.
-  if (on && state->trial.group && state->trial.group->zeros) give_up_trial(state, false);
+  if (on && state->trial.group && state->trial.group->zeros) trials_.give_up(state, false);
   state->warming += on ? 1 : -1;
 }
 
-bool Tier::settled(Program& program, SignatureEntry& entry) {
-  const StatePtr state = core_.queue.state_of(program);
-  if (!state || core_.queue.refused() ||
-      program.config().jit != static_cast<int64_t>(JitMode::kAuto) || program.config().fusion)
+bool WarmUp::settled(const Program& program, ProgramState& state, SignatureEntry& entry) const {
+  if (core_.queue.refused() || program.config().jit != static_cast<int64_t>(JitMode::kAuto) ||
+      program.config().fusion)
     return true;
-  std::lock_guard data(state->data);
-  if (state->frozen) return true;
-  if (!state->analysed || state->trial.group) return false;
-  const Facts& facts = known_facts(*state, entry);
-  const auto chosen_now = chosen(*state, entry, facts);
-  for (size_t k = 0; k < state->groups.size(); ++k) {
-    const Group& group = *state->groups[k];
+  std::lock_guard data(state.data);
+  if (state.frozen) return true;
+  if (!state.analysed || state.trial.group) return false;
+  const Facts& facts = known_facts(state, entry);
+  const auto chosen_now = chosen(state, entry, facts);
+  for (size_t k = 0; k < state.groups.size(); ++k) {
+    const Group& group = *state.groups[k];
     const bool covered = group.part_of && covered_by(chosen_now, *group.part_of);
     const bool elsewhere = group.special_of && (!facts[k].applies || !stands(group.special_of));
     if (group.wrong || group.segment != entry.segment || covered || elsewhere ||
-        !may_try(*state, group))
+        !may_try(state, group))
       continue;
     if (group.state == RegionState::kQueued || group.state == RegionState::kVerifying) return false;
     const auto& sizes = group.policy.sizes();
@@ -44,4 +38,4 @@ bool Tier::settled(Program& program, SignatureEntry& entry) {
   return true;
 }
 
-}  // namespace xc
+}  // namespace xc::tier

@@ -13,9 +13,9 @@
 #include "runtime/program.h"
 #include "runtime/sampling.h"
 #include "tier/policy.h"
+#include "tier/publishing.h"
 #include "tier/region_policy.h"
 #include "tier/special_policy.h"
-#include "tier/tier.h"
 
 namespace xc::testing {
 
@@ -243,7 +243,7 @@ class Simulation {
     }
   }
 
-  /// As Tier::watch().
+  /// As watch() of tier/observer.cpp.
   void watch(State& state, int64_t n, double seconds, int size) {
     if (state.watched >= 0 && state.watched != n && now_s_ - state.watched_s < 1) return;
     if (state.watched != n) state.watch = {};
@@ -284,7 +284,7 @@ class Simulation {
     ++attention_;
   }
 
-  /// As Tier::consider_special() and what observes its candidates; one size symbol, n.
+  /// As tier::Specials::consider() and what observes its candidates; one size symbol, n.
   void specialise(size_t r, int64_t n, double runs, double taken_s, int size, SimulatedRun& out) {
     states_[r].sizes.add(n, runs);
     states_[r].used_runs += runs;
@@ -339,7 +339,7 @@ class Simulation {
     std::vector<std::pair<int64_t, int64_t>> latest;
     for (const auto& [n, signature] : signatures_) latest.push_back({-signature.last_run, n});
     std::sort(latest.begin(), latest.end());
-    for (size_t k = 0; k < std::min(latest.size(), Tier::kMaxRebound); ++k)
+    for (size_t k = 0; k < std::min(latest.size(), tier::Publishing::kMaxRebound); ++k)
       bind(signatures_[latest[k].second], latest[k].second);
   }
 

@@ -1,14 +1,10 @@
-// Executable memory is capped by bytes: where it is full, the code that saves least per second and
-// byte makes room for a region that would save more. Plans change first; the memory is free when
-// the last run inside has left. A region that lost its code collects regret anew and may come back.
+#include "tier/code_room.h"
 
-#include "base/clock.h"
-#include "tier/tier.h"
+#include <thread>
 
-namespace xc {
+#include "tier/plan_choice.h"
 
-using namespace tier;
-
+namespace xc::tier {
 namespace {
 
 constexpr int64_t kTypicalBytes = 16 << 10;  ///< of code, where it was never made
@@ -18,23 +14,7 @@ constexpr int kPauses = 200;  ///< until runs have left code that was let go
 
 }  // namespace
 
-std::map<const Kernel*, Tier::Code> Tier::code_in_use() {
-  std::map<const Kernel*, Code> out;
-  for (const StatePtr& s : core_.queue.states()) {
-    std::lock_guard data(s->data);
-    for (const auto& g : s->groups) {
-      if (!g->kernel || g->code_bytes <= 0) continue;
-      Code& code = out[g->kernel.get()];
-      code.bytes = g->code_bytes;
-      code.users.emplace_back(s, g.get());
-      code.stays = code.stays || s->frozen || !evictable(*g);
-      if (!g->wrong) code.saved_per_s += g->saved.per_s(steady_s());
-    }
-  }
-  return out;
-}
-
-Tier::Room Tier::make_room(Program& program, ProgramState& state, Group& group) {
+CodeRoom::Made CodeRoom::make_for(Program& program, ProgramState& state, Group& group) {
   double wanted = 0;
   int64_t wanted_bytes = kTypicalBytes;
   {
@@ -51,7 +31,7 @@ Tier::Room Tier::make_room(Program& program, ProgramState& state, Group& group) 
                       least->saved_per_s * static_cast<double>(code.bytes))
       least = &code;
   }
-  if (!least) return Room::kNone;
+  if (!least) return Made::kNone;
   const std::string why = fmt::format("its code saves {:.3f} ms per second, {} would save {:.3f}",
                                       least->saved_per_s * 1e3, group.name, wanted * 1e3);
   const int64_t before = core_.compiler->code_bytes();
@@ -65,15 +45,15 @@ Tier::Room Tier::make_room(Program& program, ProgramState& state, Group& group) 
     core_.queue.post(
         s, [this, raw = g, why](Program& p, ProgramState& theirs) { evict(p, theirs, *raw, why); });
   }
-  if (others) return group.room_tries++ < kTries ? Room::kComing : Room::kNone;
+  if (others) return group.room_tries++ < kTries ? Made::kComing : Made::kNone;
   for (int k = 0; k < kPauses && core_.compiler->code_bytes() >= before; ++k) {
     std::this_thread::sleep_for(kPause);
     program.epochs().reclaim();
   }
-  return core_.compiler->code_bytes() < before ? Room::kMade : Room::kNone;
+  return core_.compiler->code_bytes() < before ? Made::kNow : Made::kNone;
 }
 
-void Tier::evict(Program& program, ProgramState& state, Group& group, const std::string& why) {
+void CodeRoom::evict(Program& program, ProgramState& state, Group& group, const std::string& why) {
   std::shared_ptr<Kernel> code;
   Event event;
   {
@@ -88,11 +68,27 @@ void Tier::evict(Program& program, ProgramState& state, Group& group, const std:
     event = event_of(EventKind::kEvicted, group);
     event.bytes = group.code_bytes;
   }
-  publish_everywhere(program, state, SIZE_MAX);
+  publishing_.everywhere(program, state, SIZE_MAX);
   code.reset();
   program.epochs().reclaim();
   event.detail = "code makes room: " + why;
   core_.emit(state, program, std::move(event));
 }
 
-}  // namespace xc
+std::map<const Kernel*, CodeRoom::Code> CodeRoom::code_in_use() {
+  std::map<const Kernel*, Code> out;
+  for (const StatePtr& s : core_.queue.states()) {
+    std::lock_guard data(s->data);
+    for (const auto& g : s->groups) {
+      if (!g->kernel || g->code_bytes <= 0) continue;
+      Code& code = out[g->kernel.get()];
+      code.bytes = g->code_bytes;
+      code.users.emplace_back(s, g.get());
+      code.stays = code.stays || s->frozen || !evictable(*g);
+      if (!g->wrong) code.saved_per_s += g->saved.per_s(steady_s());
+    }
+  }
+  return out;
+}
+
+}  // namespace xc::tier

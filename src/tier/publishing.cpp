@@ -1,16 +1,44 @@
-// Moving runs to the plan that their sizes choose (plan_choice.h): plans are made once and shared.
+#include "tier/publishing.h"
 
 #include <algorithm>
 #include <unordered_set>
 
-#include "tier/tier.h"
+#include "tier/failures.h"
+#include "tier/guarded_kernel.h"
+#include "tier/plan_choice.h"
 
-namespace xc {
+namespace xc::tier {
+namespace {
 
-using namespace tier;
+/// The kernel of a region with those of `groups` that are for some of its sizes, and its name.
+PlannedRegion with_specials(const Region& place, const Group& general,
+                            const std::vector<const Group*>& groups) {
+  std::vector<const Group*> mine;
+  for (const Group* group : groups)
+    if (group->special_of == &general) mine.push_back(group);
+  if (general.zeros) return {place, general.kernel, general.name};
+  if (mine.empty()) return {place, general.kernel, "fused " + general.name};
+  // The more is known, the sooner it is asked.
+  const auto exact = [](const Group* g) {
+    return std::count_if(g->facts.begin(), g->facts.end(),
+                         [](const SizeFact& fact) { return fact.value >= 0; });
+  };
+  std::stable_sort(mine.begin(), mine.end(),
+                   [&](const Group* a, const Group* b) { return exact(a) > exact(b); });
+  std::vector<GuardedKernel::Special> specials;
+  std::string sizes;
+  for (const Group* group : mine) {
+    specials.push_back({group->special->guard, group->kernel});
+    sizes += (sizes.empty() ? "" : " or ") + to_text(group->facts);
+  }
+  return {place, std::make_shared<GuardedKernel>(general.kernel, std::move(specials)),
+          fmt::format("fused {} for {}", general.name, sizes)};
+}
 
-std::shared_ptr<const Plan> Tier::plan_with(Program& program, ProgramState& state,
-                                            const std::vector<const Group*>& groups) {
+}  // namespace
+
+std::shared_ptr<const Plan> Publishing::plan_with(Program& program, ProgramState& state,
+                                                  const std::vector<const Group*>& groups) {
   if (groups.empty()) return program.base_plan();
   {
     std::lock_guard data(state.data);
@@ -54,7 +82,7 @@ std::shared_ptr<const Plan> Tier::plan_with(Program& program, ProgramState& stat
   return plan;
 }
 
-void Tier::bind_anew(Program& program, ProgramState& state, SignatureEntry& entry) {
+void Publishing::bind_anew(Program& program, ProgramState& state, SignatureEntry& entry) {
   const auto now = program.published(entry);
   std::vector<const Group*> groups;
   bool alternates = false;
@@ -75,7 +103,7 @@ void Tier::bind_anew(Program& program, ProgramState& state, SignatureEntry& entr
   program.publish(entry, published_alone(program.bind(entry, wanted, {.background = true})));
 }
 
-void Tier::bind_anew_or_settle(Program& program, ProgramState& state, SignatureEntry& entry) {
+void Publishing::bind_anew_or_settle(Program& program, ProgramState& state, SignatureEntry& entry) {
   try {
     bind_anew(program, state, entry);
   } catch (const Error& error) {
@@ -84,7 +112,7 @@ void Tier::bind_anew_or_settle(Program& program, ProgramState& state, SignatureE
   }
 }
 
-void Tier::bind_anew_or_keep(Program& program, ProgramState& state, SignatureEntry& entry) {
+void Publishing::bind_anew_or_keep(Program& program, ProgramState& state, SignatureEntry& entry) {
   try {
     return bind_anew(program, state, entry);
   } catch (const std::exception& error) {
@@ -103,10 +131,18 @@ void Tier::bind_anew_or_keep(Program& program, ProgramState& state, SignatureEnt
   }
 }
 
-double Tier::predicted_s(ProgramState& state, SignatureEntry& entry, const Group& group) {
-  std::lock_guard data(state.data);
-  const double predicted = fact_at(state, known_facts(state, entry), group).predicted_s;
-  return predicted > 0 ? predicted : 1;
+void Publishing::everywhere(Program& program, ProgramState& state, size_t most) {
+  for (uint32_t s = 0; s < program.base_plan()->segments.size(); ++s) {
+    program.drop_stale_segments();  // what followed the plans that were replaced
+    auto entries = program.entries();
+    std::erase_if(entries, [&](const auto& entry) { return entry->segment != s; });
+    entries = by_last_use(entries);  // the plan of the one used last is what new sizes are shown
+    if (entries.size() > most)
+      entries.erase(entries.begin(), entries.end() - static_cast<ptrdiff_t>(most));
+    for (const auto& entry : entries) bind_anew_or_keep(program, state, *entry);
+  }
+  program.drop_stale_segments();
+  program.call_attention();  // the others follow when they next run
 }
 
-}  // namespace xc
+}  // namespace xc::tier

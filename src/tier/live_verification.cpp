@@ -1,0 +1,127 @@
+#include "tier/live_verification.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "tier/plan_choice.h"
+
+namespace xc::tier {
+namespace {
+
+constexpr int64_t kCaptureBytes = int64_t{1} << 20;
+constexpr int64_t kOnlyCaptureBytes = int64_t{64} << 20;  ///< where made-up inputs showed nothing
+/// Of a product that skips zeros, for its reference kernel: some 20 ms.
+constexpr double kCaptureTerms = 1 << 24;
+
+}  // namespace
+
+Symbols sizes_of(const Program& program, const SignatureEntry& entry, const Group& group) {
+  Symbols out;
+  for (size_t k = 0; k < entry.symbols.size(); ++k)
+    out.emplace(program.base_plan()->symbols[k].name, entry.symbols[k]);
+  for (const SizeFact& fact : group.facts)
+    if (const auto it = out.find(fact.symbol); it != out.end() && fact.value < 0)
+      out.emplace(quotient_symbol(fact), it->second / fact.divisor);
+  return out;
+}
+
+void saw_error(ProgramState& state, Group& group, const Verification& verification) {
+  std::lock_guard data(state.data);
+  group.worst_error = std::max(group.worst_error, verification.worst);
+}
+
+void LiveVerification::ask(Program& program, ProgramState& state, Group& group,
+                           SignatureEntry& entry) {
+  {
+    std::lock_guard data(state.data);
+    if (state.frozen || group.state != RegionState::kVerifying) return;
+    group.asked_ns = steady_ns();
+  }
+  std::vector<ValueId> values;
+  for (ValueId v : group.places.front().inputs)
+    if (!program.graph().value(v).is_constant()) values.push_back(v);
+  const auto shared = shared_state(program);
+  Group* raw = &group;
+  const Symbols symbols = sizes_of(program, entry, group);
+  const Dim::Lookup sizes = [&](const std::string& symbol) {
+    const auto it = symbols.find(symbol);
+    return it == symbols.end() ? std::nullopt : std::optional(it->second);
+  };
+  // A few indices may pick much: what the reference has to make counts as what is copied.
+  const auto bytes_of = [&](ValueId v) {
+    const Type& type = program.graph().value(v).type;
+    const auto count = element_count(*type.dims).evaluate(sizes);
+    return count ? *count * element_size(type.dtype) : 0;
+  };
+  const auto& outputs = group.places.front().outputs;
+  // What nothing has shown to be right yet is worth a larger copy.
+  const int64_t most = group.uncompared ? kOnlyCaptureBytes : kCaptureBytes;
+  const bool small =
+      std::all_of(outputs.begin(), outputs.end(), [&](ValueId v) { return bytes_of(v) <= most; }) &&
+      (!group.zeros || group.zeros->terms(sizes) <= kCaptureTerms);
+  const bool asked =
+      small && program.request_capture(
+                   entry, values, most, [this, shared, raw, symbols](std::vector<Tensor> inputs) {
+                     core_.queue.post(shared, [this, raw, symbols, inputs = std::move(inputs)](
+                                                  Program& p, ProgramState& s) {
+                       verify(p, s, *raw, inputs, symbols);
+                     });
+                   });
+  if (asked) return;
+  if (group.uncompared)
+    return refusals_.ban(program, state, group, EventKind::kRefused, kUncompared);
+  // Too large to copy on the caller's time, or not visible: made-up inputs have to do.
+  verify(program, state, group, {}, {});
+}
+
+void LiveVerification::ask_again(const StatePtr& state, Group& group, SignatureEntry& entry,
+                                 int64_t now_ns) {
+  if (now_ns - group.asked_ns <= kPatienceNs) return;
+  group.asked_ns = now_ns;
+  core_.queue.post(state,
+                   [this, &group, weak = entry.weak_from_this()](Program& p, ProgramState& s) {
+                     if (const auto target = weak.lock()) ask(p, s, group, *target);
+                   });
+}
+
+void LiveVerification::verify(Program& program, ProgramState& state, Group& group,
+                              const std::vector<Tensor>& inputs, const Symbols& symbols) {
+  {
+    std::lock_guard data(state.data);
+    // Another signature's inputs may have come first.
+    if (state.frozen || group.state != RegionState::kVerifying) return;
+  }
+  const double start = thread_cpu_seconds();
+  const int64_t begin = steady_ns();
+  cache::Permission first_run;
+  if (Persistence* cache = core_.caches.of(program))
+    first_run = cache->begin_trial(group.code_key, group.name);
+  if (!first_run.refusal.empty()) {  // it killed a process that ran it here
+    refusals_.ban(program, state, group, EventKind::kRefused, first_run.refusal);
+    return;
+  }
+  Verification verification{*group.extracted, group.spec, *group.kernel, core_.faults.guard_pages};
+  const Outcome outcome = outcome_of([&] {
+    return inputs.empty() || core_.faults.unverified ? std::string()
+                                                     : verify_live(verification, inputs, symbols);
+  });
+  saw_error(state, group, verification);
+  if (outcome.different.empty() && group.uncompared && verification.compared == 0) {
+    refusals_.ban(program, state, group, EventKind::kRefused, kUncompared);
+    return;
+  }
+  if (!group.zeros && !group.shared) core_.queue.compile_took_more(thread_cpu_seconds() - start);
+  if (!outcome.different.empty())
+    return refusals_.unverified(program, state, group, outcome, "on a live run's inputs: ");
+  {
+    std::lock_guard data(state.data);
+    settle_state(group);  // with its verdicts, where it had code before
+  }
+  Event event = event_now(state, EventKind::kVerified, group);
+  event.wall_ms = ms_since(begin);
+  event.detail = inputs.empty() ? "on made-up inputs" : "on made-up inputs and one live run";
+  core_.emit(state, program, std::move(event));
+  trials_.next(program, state);
+}
+
+}  // namespace xc::tier

@@ -1,0 +1,35 @@
+#pragma once
+// Which regions a program has: all of them at first, the parts of one where it is not used.
+
+#include <memory>
+#include <vector>
+
+#include "tier/core.h"
+#include "tier/zeros.h"
+
+namespace xc::tier {
+
+/// All of it holds state.work.
+class RegionSearch {
+ public:
+  RegionSearch(Core& core, ZeroSites& zeros) : core_(core), zeros_(zeros) {}
+  /// Finds the regions of a program, once; from then on its runs are watched.
+  void analyse(Program& program, ProgramState& state);
+  /// What is left to win where a region with products is not used at some size: its rows and cells.
+  void offer_parts(Program& program, ProgramState& state, Group& group);
+
+ private:
+  /// Finds regions, inside of a group where one is given, and adds them; the events to tell of
+  /// them. A search that fails finds none and says so; for want of memory it may be tried again.
+  static std::vector<Event> find_groups(Program& program, ProgramState& state,
+                                        const FusionOptions& options, FusionReport* considered,
+                                        const Group* part_of);
+  /// All whose sizes can be written down; the events to tell of them. What fails adds none.
+  static std::vector<Event> add_groups(Program& program, ProgramState& state,
+                                       std::vector<Region> regions, const Group* part_of);
+
+  Core& core_;
+  ZeroSites& zeros_;
+};
+
+}  // namespace xc::tier
