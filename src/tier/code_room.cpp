@@ -20,7 +20,7 @@ CodeRoom::Made CodeRoom::make_for(Program& program, ProgramState& state, Group& 
   {
     std::lock_guard data(state.data);
     wanted = group.loss.per_s(steady_s());
-    if (group.code_bytes > 0) wanted_bytes = group.code_bytes;
+    if (group.code.bytes > 0) wanted_bytes = group.code.bytes;
   }
   const std::map<const Kernel*, Code> codes = code_in_use();
   const Code* least = nullptr;
@@ -45,7 +45,7 @@ CodeRoom::Made CodeRoom::make_for(Program& program, ProgramState& state, Group& 
     core_.queue.post(
         s, [this, raw = g, why](Program& p, ProgramState& theirs) { evict(p, theirs, *raw, why); });
   }
-  if (others) return group.room_tries++ < kTries ? Made::kComing : Made::kNone;
+  if (others) return group.queued.room_tries++ < kTries ? Made::kComing : Made::kNone;
   for (int k = 0; k < kPauses && core_.compiler->code_bytes() >= before; ++k) {
     std::this_thread::sleep_for(kPause);
     program.epochs().reclaim();
@@ -58,15 +58,16 @@ void CodeRoom::evict(Program& program, ProgramState& state, Group& group, const 
   Event event;
   {
     std::lock_guard data(state.data);
-    if (!group.kernel || state.frozen || !evictable(group)) return;
-    code = std::exchange(group.kernel, nullptr);  // no signature is given a plan with it any more
+    if (!group.code.kernel || state.frozen || !evictable(group)) return;
+    // From here on no signature is given a plan with it.
+    code = std::exchange(group.code.kernel, nullptr);
     if (!group.wrong) {
       group.state = RegionState::kCandidate;
       group.policy.evicted();
     }
     drop_variants(state, group, false);
     event = event_of(EventKind::kEvicted, group);
-    event.bytes = group.code_bytes;
+    event.bytes = group.code.bytes;
   }
   publishing_.everywhere(program, state, SIZE_MAX);
   code.reset();
@@ -80,9 +81,9 @@ std::map<const Kernel*, CodeRoom::Code> CodeRoom::code_in_use() {
   for (const StatePtr& s : core_.queue.states()) {
     std::lock_guard data(s->data);
     for (const auto& g : s->groups) {
-      if (!g->kernel || g->code_bytes <= 0) continue;
-      Code& code = out[g->kernel.get()];
-      code.bytes = g->code_bytes;
+      if (!g->code.kernel || g->code.bytes <= 0) continue;
+      Code& code = out[g->code.kernel.get()];
+      code.bytes = g->code.bytes;
       code.users.emplace_back(s, g.get());
       code.stays = code.stays || s->frozen || !evictable(*g);
       if (!g->wrong) code.saved_per_s += g->saved.per_s(steady_s());

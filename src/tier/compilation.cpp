@@ -55,17 +55,17 @@ void Compilation::post(const StatePtr& state, Group& group) {
         std::weak_ptr<SignatureEntry> by;
         {
           std::lock_guard data(s.data);
-          by = raw->asked_by;
+          by = raw->queued.by;
         }
         if (const auto target = by.lock()) live_.ask(p, s, *raw, *target);
       },
-      group.urgency);
+      group.queued.urgency);
 }
 
 bool Compilation::dropped(Program& program, ProgramState& state, Group& group) {
   if (core_.queue.is_awaited(state)) return false;  // the host wants it now
-  const double queued = group.urgency.queued_per_s;
-  const double now = core_.queue.lost_per_s(group.urgency);
+  const double queued = group.queued.urgency.queued_per_s;
+  const double now = core_.queue.lost_per_s(group.queued.urgency);
   if (!policy::stale(queued, now)) return false;
   {
     std::lock_guard data(state.data);
@@ -90,7 +90,7 @@ bool Compilation::compile(Program& program, ProgramState& state, Group& group) {
   const int64_t begin = steady_ns();
   Made made;
   made.start_s = thread_cpu_seconds();
-  group.spec = group.spec_in(program);
+  group.code.spec = group.spec_in(program);
   try {
     if (!make_kernel(program, state, group, made)) return false;
     made.compile_s = thread_cpu_seconds() - made.start_s;
@@ -107,12 +107,12 @@ bool Compilation::compile(Program& program, ProgramState& state, Group& group) {
   }
   auto extracted =
       std::make_shared<const RegionGraph>(extract_region(group.graph_of(program), group.made_of()));
-  const bool compiled = !made.loaded && !group.zeros && !group.shared;
+  const bool compiled = !made.loaded && !group.zeros && !group.code.shared;
   {
     std::lock_guard data(state.data);
-    group.extracted = std::move(extracted);
-    group.kernel = made.kernel;
-    group.compile_s = made.compile_s;
+    group.code.extracted = std::move(extracted);
+    group.code.kernel = made.kernel;
+    group.code.compile_s = made.compile_s;
     if (compiled) ++state.compiled;
     group.state = RegionState::kVerifying;
   }
@@ -130,17 +130,17 @@ bool Compilation::make_kernel(Program& program, ProgramState& state, Group& grou
     made.kernel = std::move(known);
   if (group.zeros) made.kernel = zeros_.kernel_of(group);
   const auto* theirs = dynamic_cast<const RegionKernel*>(made.kernel.get());
-  group.shared = theirs != nullptr;
+  group.code.shared = theirs != nullptr;
   if (theirs) {
     if (Persistence* cache = core_.caches.of(program))
-      group.code_key = cache->code_key(group.identity);
+      group.code.key = cache->code_key(group.identity);
     std::lock_guard data(state.data);
-    group.code_bytes = theirs->code_bytes();
+    group.code.bytes = theirs->code_bytes();
   }
   if (made.kernel) return true;
   made.loaded = load(program, state, group);
   if (!made.loaded) return lower_and_compile(program, state, group, made);
-  made.kernel = group.kernel;
+  made.kernel = group.code.kernel;
   return true;
 }
 
@@ -148,11 +148,11 @@ bool Compilation::load(Program& program, ProgramState& state, Group& group) {
   Persistence* cache = core_.caches.of(program);
   if (!cache) return false;
   if (core_.code.is_condemned(group.identity)) return false;
-  group.code_key = cache->code_key(group.identity);
-  if (cache->is_refused(group.code_key)) return false;  // a compile asks again, and says so
+  group.code.key = cache->code_key(group.identity);
+  if (cache->is_refused(group.code.key)) return false;  // a compile asks again, and says so
   std::optional<Persistence::Found> found;
   try {
-    found = cache->load(group.code_key, group.spec);
+    found = cache->load(group.code.key, group.code.spec);
   } catch (const Error&) {  // no executable memory: a compile would find the same, and says so
     return false;
   }
@@ -170,8 +170,8 @@ bool Compilation::load(Program& program, ProgramState& state, Group& group) {
   core_.code.share(group.identity, kernel);
   {
     std::lock_guard data(state.data);
-    group.kernel = std::move(kernel);
-    group.code_bytes = event.code_bytes;
+    group.code.kernel = std::move(kernel);
+    group.code.bytes = event.code_bytes;
   }
   core_.emit(state, program, std::move(event));
   return true;
@@ -181,8 +181,8 @@ bool Compilation::lower_and_compile(Program& program, ProgramState& state, Group
                                     Made& made) {
   const Region& region = group.made_of();
   RegionCode code;
-  if (const auto verdict =
-          lower_region(group.graph_of(program), region, group.spec, core_.compiler->target(), code);
+  if (const auto verdict = lower_region(group.graph_of(program), region, group.code.spec,
+                                        core_.compiler->target(), code);
       !verdict.yes()) {
     refusals_.ban(program, state, group, EventKind::kRefused,
                   "cannot be lowered: " + verdict.reason);
@@ -191,7 +191,7 @@ bool Compilation::lower_and_compile(Program& program, ProgramState& state, Group
   made.lowering_s = thread_cpu_seconds() - made.start_s;
   if (Persistence* cache = core_.caches.of(program)) {
     made.calls = encode_region_code(code);
-    made.first_run = cache->begin_trial(group.code_key, group.name);
+    made.first_run = cache->begin_trial(group.code.key, group.name);
   }
   if (!made.first_run.refusal.empty()) {
     refusals_.ban(program, state, group, EventKind::kRefused, made.first_run.refusal);
@@ -207,7 +207,7 @@ bool Compilation::lower_and_compile(Program& program, ProgramState& state, Group
                                                region.inputs.size() + region.outputs.size());
   {
     std::lock_guard data(state.data);
-    group.code_bytes = kernel->code_bytes();
+    group.code.bytes = kernel->code_bytes();
   }
   made.kernel = std::move(kernel);
   if (core_.faults.wrap) made.kernel = core_.faults.wrap(region, std::move(made.kernel));
@@ -248,30 +248,31 @@ std::vector<std::shared_ptr<const PhaseCode>> Compilation::make_code(Program& pr
 }
 
 bool Compilation::verify(Program& program, ProgramState& state, Group& group, Made& made) {
-  Verification verification{*group.extracted, group.spec, *made.kernel, core_.faults.guard_pages};
+  Verification verification{*group.code.extracted, group.code.spec, *made.kernel,
+                            core_.faults.guard_pages};
   {
     std::lock_guard data(state.data);
-    if (const auto entry = group.asked_by.lock())
+    if (const auto entry = group.queued.by.lock())
       verification.seen = sizes_of(program, *entry, group);
   }
   const Outcome outcome = outcome_of(
       [&] { return core_.faults.unverified ? std::string() : verify_synthetic(verification); });
   saw_error(state, group, verification);
-  group.uncompared = verification.compared == 0 && !core_.faults.unverified;
-  if (!group.zeros && !group.shared)  // else nothing was compiled
+  group.code.uncompared = verification.compared == 0 && !core_.faults.unverified;
+  if (!group.zeros && !group.code.shared)  // else nothing was compiled
     core_.queue.compiled_in(thread_cpu_seconds() - made.start_s);
   Persistence* const cache = core_.caches.of(program);
   if (!outcome.different.empty()) {
-    if (cache && made.loaded && !outcome.later) cache->forget_code(group.code_key);
+    if (cache && made.loaded && !outcome.later) cache->forget_code(group.code.key);
     refusals_.unverified(program, state, group, outcome, "");
     return false;
   }
-  if (group.uncompared && program.config().jit != static_cast<int64_t>(JitMode::kAuto)) {
+  if (group.code.uncompared && program.config().jit != static_cast<int64_t>(JitMode::kAuto)) {
     refusals_.ban(program, state, group, EventKind::kRefused, LiveVerification::kUncompared);
     return false;
   }
-  if (cache && !made.phases.empty() && !group.uncompared) {
-    cache->keep_code(group.code_key, group.name, made.compile_s, std::move(made.calls),
+  if (cache && !made.phases.empty() && !group.code.uncompared) {
+    cache->keep_code(group.code.key, group.name, made.compile_s, std::move(made.calls),
                      made.phases);
     core_.report_problems(program, state);
   }

@@ -25,7 +25,7 @@ void Condemnation::take_out(Program& program, ProgramState& state) {
     Group& group = *state.groups[k];
     const std::optional<std::string> reason = core_.code.condemned(group.identity);
     // One that is wrong already was banned before anything ran it.
-    if (reason && group.kernel && (!group.wrong || group.leaving))
+    if (reason && group.code.kernel && (!group.wrong || group.leaving))
       condemn(program, state, group, *reason);
   }
 }
@@ -39,7 +39,7 @@ void Condemnation::condemn(Program& program, ProgramState& state, Group& group,
     drop_variants(state, group, true);
   }
   // Other processes before anything else: whatever fails here, they are told.
-  if (Persistence* cache = core_.caches.of(program)) cache->condemn(group.code_key, group.name);
+  if (Persistence* cache = core_.caches.of(program)) cache->condemn(group.code.key, group.name);
   {
     std::lock_guard data(state.data);
     // Both sides of a trial may have it, whatever is on trial.

@@ -36,7 +36,7 @@ void FirstBind::compile_all(Program& program, ProgramState& state, SignatureEntr
   search_.analyse(program, state);
   for (size_t k = 0; k < state.groups.size(); ++k) {  // a refusal may add groups
     Group& group = *state.groups[k];
-    group.asked_by = entry.weak_from_this();
+    group.queued.by = entry.weak_from_this();
     if (!compilation_.compile(program, state, group)) continue;
     std::lock_guard data(state.data);
     group.policy.always();
@@ -64,7 +64,7 @@ void FirstBind::specialise(Program& program, ProgramState& state, const Signatur
     }
     Group* special = facts.empty() ? nullptr : specials_.add(program, state, general, facts);
     if (!special) continue;
-    special->asked_by = general.asked_by;
+    special->queued.by = general.queued.by;
     if (!compilation_.compile(program, state, *special)) continue;
     std::lock_guard data(state.data);
     special->policy.always();

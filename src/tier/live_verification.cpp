@@ -27,7 +27,7 @@ Symbols sizes_of(const Program& program, const SignatureEntry& entry, const Grou
 
 void saw_error(ProgramState& state, Group& group, const Verification& verification) {
   std::lock_guard data(state.data);
-  group.worst_error = std::max(group.worst_error, verification.worst);
+  group.code.worst_error = std::max(group.code.worst_error, verification.worst);
 }
 
 void LiveVerification::ask(Program& program, ProgramState& state, Group& group,
@@ -35,7 +35,7 @@ void LiveVerification::ask(Program& program, ProgramState& state, Group& group,
   {
     std::lock_guard data(state.data);
     if (state.frozen || group.state != RegionState::kVerifying) return;
-    group.asked_ns = steady_ns();
+    group.inputs_asked_ns = steady_ns();
   }
   std::vector<ValueId> values;
   for (ValueId v : group.places.front().inputs)
@@ -55,7 +55,7 @@ void LiveVerification::ask(Program& program, ProgramState& state, Group& group,
   };
   const auto& outputs = group.places.front().outputs;
   // What nothing has shown to be right yet is worth a larger copy.
-  const int64_t most = group.uncompared ? kOnlyCaptureBytes : kCaptureBytes;
+  const int64_t most = group.code.uncompared ? kOnlyCaptureBytes : kCaptureBytes;
   const bool small =
       std::all_of(outputs.begin(), outputs.end(), [&](ValueId v) { return bytes_of(v) <= most; }) &&
       (!group.zeros || group.zeros->terms(sizes) <= kCaptureTerms);
@@ -68,7 +68,7 @@ void LiveVerification::ask(Program& program, ProgramState& state, Group& group,
                      });
                    });
   if (asked) return;
-  if (group.uncompared)
+  if (group.code.uncompared)
     return refusals_.ban(program, state, group, EventKind::kRefused, kUncompared);
   // Too large to copy on the caller's time, or not visible: made-up inputs have to do.
   verify(program, state, group, {}, {});
@@ -76,8 +76,8 @@ void LiveVerification::ask(Program& program, ProgramState& state, Group& group,
 
 void LiveVerification::ask_again(const StatePtr& state, Group& group, SignatureEntry& entry,
                                  int64_t now_ns) {
-  if (now_ns - group.asked_ns <= kPatienceNs) return;
-  group.asked_ns = now_ns;
+  if (now_ns - group.inputs_asked_ns <= kPatienceNs) return;
+  group.inputs_asked_ns = now_ns;
   core_.queue.post(state,
                    [this, &group, weak = entry.weak_from_this()](Program& p, ProgramState& s) {
                      if (const auto target = weak.lock()) ask(p, s, group, *target);
@@ -95,22 +95,24 @@ void LiveVerification::verify(Program& program, ProgramState& state, Group& grou
   const int64_t begin = steady_ns();
   cache::Permission first_run;
   if (Persistence* cache = core_.caches.of(program))
-    first_run = cache->begin_trial(group.code_key, group.name);
+    first_run = cache->begin_trial(group.code.key, group.name);
   if (!first_run.refusal.empty()) {  // it killed a process that ran it here
     refusals_.ban(program, state, group, EventKind::kRefused, first_run.refusal);
     return;
   }
-  Verification verification{*group.extracted, group.spec, *group.kernel, core_.faults.guard_pages};
+  Verification verification{*group.code.extracted, group.code.spec, *group.code.kernel,
+                            core_.faults.guard_pages};
   const Outcome outcome = outcome_of([&] {
     return inputs.empty() || core_.faults.unverified ? std::string()
                                                      : verify_live(verification, inputs, symbols);
   });
   saw_error(state, group, verification);
-  if (outcome.different.empty() && group.uncompared && verification.compared == 0) {
+  if (outcome.different.empty() && group.code.uncompared && verification.compared == 0) {
     refusals_.ban(program, state, group, EventKind::kRefused, kUncompared);
     return;
   }
-  if (!group.zeros && !group.shared) core_.queue.compile_took_more(thread_cpu_seconds() - start);
+  if (!group.zeros && !group.code.shared)
+    core_.queue.compile_took_more(thread_cpu_seconds() - start);
   if (!outcome.different.empty())
     return refusals_.unverified(program, state, group, outcome, "on a live run's inputs: ");
   {

@@ -54,7 +54,7 @@ void watch(Group& group, int size, SignatureEntry& entry, const Version& version
   watch.seconds = seconds;
   const policy::RegionPolicy::AtSize* measured = group.policy.measured(size);
   if (!full || !measured || !(measured->base_s > 0) || !(measured->fused_s > 0)) return;
-  const bool decided = group.decided_on.lock().get() == &entry;
+  const bool decided = group.decided.on.lock().get() == &entry;
   if (watch.window.look(decided ? measured->base_s
                                 : watch.window.mean_s() * measured->base_s / measured->fused_s))
     group.policy.doubt(size);
@@ -212,8 +212,9 @@ void Observer::add_sample(const StatePtr& state, Group& group, const Fact& fact,
 void Observer::add_loss(Group& group, double base_s, const Sample& sample) {
   if (group.predicted_s < policy::Regret::kMinimumGain * base_s)
     group.loss.add(sample.runs * (base_s - group.predicted_s), sample.now_s());
-  group.urgency.loss_per_s.store(group.loss.per_s(sample.now_s()), std::memory_order_relaxed);
-  group.urgency.at_ns.store(sample.now_ns, std::memory_order_relaxed);
+  group.queued.urgency.loss_per_s.store(group.loss.per_s(sample.now_s()),
+                                        std::memory_order_relaxed);
+  group.queued.urgency.at_ns.store(sample.now_ns, std::memory_order_relaxed);
 }
 
 void Observer::ran_fused(const StatePtr& state, Group& group, int size, const Sample& sample) {
@@ -263,9 +264,9 @@ void Observer::queue_if_worth(const ProgramState& state, Group& group, const Sam
   event.regret_ms = group.policy.regret_s() * 1e3;
   event.price_ms = sample.prices.threshold_s(!compilation_.any()) * 1e3;
   group.state = RegionState::kQueued;
-  group.urgency.queued_per_s = group.urgency.loss_per_s;
-  group.room_tries = 0;
-  group.asked_by = sample.entry.weak_from_this();
+  group.queued.urgency.queued_per_s = group.queued.urgency.loss_per_s;
+  group.queued.room_tries = 0;
+  group.queued.by = sample.entry.weak_from_this();
   wanted.compiles.emplace_back(&group, std::move(event));
 }
 

@@ -82,7 +82,8 @@ std::vector<const Group*> chosen(const ProgramState& state, const SignatureEntry
       for (size_t k = 0; k < state.groups.size(); ++k) {
         const Group* group = state.groups[k].get();
         if (group->places.front().blocks != blocks || (group->special_of != nullptr) != special ||
-            !group->kernel || group->wrong || group == without || (group->zeros && state.frozen))
+            !group->code.kernel || group->wrong || group == without ||
+            (group->zeros && state.frozen))
           continue;
         if (special && without_specials && group->special_of == without) continue;
         if (special && (!facts[k].applies || !stands(group->special_of))) continue;

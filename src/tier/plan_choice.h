@@ -41,7 +41,8 @@ inline bool may_try(const ProgramState& state, const Group& group) {
 bool evictable(const Group& group);
 /// Whether special kernels can be built on this region: its general one exists and is right.
 inline bool stands(const Group* general) {
-  return general && general->kernel && !general->wrong && general->state != RegionState::kVerifying;
+  return general && general->code.kernel && !general->wrong &&
+         general->state != RegionState::kVerifying;
 }
 /// Whether a group, or a kernel for some of its sizes in its stead, is among those.
 bool covered_by(const std::vector<const Group*>& groups, const Group& group);
@@ -94,9 +95,9 @@ void put_measures(const Group& group, Out& out) {
     out.fused_us = measured->fused_s * 1e6;
   }
   out.predicted_us = group.predicted_s * 1e6;
-  out.compile_ms = group.compile_s * 1e3;
-  out.code_bytes = group.code_bytes;
-  out.worst_error = group.worst_error;
+  out.compile_ms = group.code.compile_s * 1e3;
+  out.code_bytes = group.code.bytes;
+  out.worst_error = group.code.worst_error;
 }
 /// An event about a region, with what is known of it.
 Event event_of(EventKind kind, const Group& group);

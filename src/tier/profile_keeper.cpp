@@ -34,8 +34,8 @@ void ProfileKeeper::keep(Program& program, ProgramState& state) {
       region.name = group->name;
       region.reason = group->reason;
       region.predicted_s = group->predicted_s;
-      region.compile_s = group->compile_s;
-      region.decided_on = group->decided_key;
+      region.compile_s = group->code.compile_s;
+      region.decided_on = group->decided.key;
       if (group->mismatch) {
         region.verdict = cache::Verdict::kWrong;
         record.regions.push_back(region);

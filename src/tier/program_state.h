@@ -66,25 +66,25 @@ struct ZeroSkipping {
   double terms(const Dim::Lookup& sizes) const;  ///< of the whole product
 };
 
-/// All places of one region identity in one segment of a program.
+/// All places of one region identity in one segment of a program. Under ProgramState::data, but
+/// what `work` alone guards.
 struct Group {
+  // ---- what it is
   Hash128 identity;
   uint32_t segment = 0;  ///< of the base plan: whose entries decide about it
-  std::vector<Region> places;
   std::string name;
-  RegionState state = RegionState::kCandidate;
-  std::string reason;
-  policy::RegionPolicy policy;
-  Ledger ledger;
-  std::shared_ptr<Kernel> kernel;
-  std::shared_ptr<const RegionGraph> extracted;  ///< for verification
-  StepSpec spec;
+  std::vector<Region> places;
+  std::unordered_set<NodeId> nodes;  ///< of all places
   RegionCost cost;
-  double predicted_s = 0, compile_s = 0;  ///< predicted: at the sizes seen last
-  int64_t code_bytes = 0;
-  double worst_error = 0;  ///< of verification, in units of what is allowed
-  bool wrong = false;      ///< never tried again
-  bool split = false;      ///< refused once: its parts have groups of their own
+  std::vector<uint32_t> symbols;   ///< of Plan::symbols, that are dims of its operands
+  Dim row;                         ///< elements of its innermost loop
+  const Group* part_of = nullptr;  ///< the larger region it stands in for where that is not used
+  /// A kernel of `special_of` for some sizes, made of the first of its places; null = for any.
+  Group* special_of = nullptr;
+  std::shared_ptr<const SpecialRegion> special;
+  std::vector<SizeFact> facts;  ///< of a special kernel, about the program's symbols
+  /// Not compiled: the base plan's step with a kernel that skips the zeros of its first operand.
+  std::optional<ZeroSkipping> zeros;
   /// What its kernel is lowered from: the first of its places, or that for special sizes.
   const Region& made_of() const { return special ? special->region : places.front(); }
   const Graph& graph_of(const Program& program) const {
@@ -93,26 +93,46 @@ struct Group {
   StepSpec spec_in(Program& program) const {
     return special ? special->spec : program.planner().region_spec(places.front());
   }
-  const Group* part_of = nullptr;  ///< the larger region it stands in for where that is not used
-  /// A kernel of `special_of` for some sizes, made of the first of its places; null = for any.
-  Group* special_of = nullptr;
-  std::shared_ptr<const SpecialRegion> special;
-  std::vector<SizeFact> facts;  ///< of a special kernel, about the program's symbols
-  /// Not compiled: the base plan's step with a kernel that skips the zeros of its first operand.
-  std::optional<ZeroSkipping> zeros;
-  std::vector<uint32_t> symbols;     ///< of Plan::symbols, that are dims of its operands
-  Dim row;                           ///< elements of its innermost loop
-  double used_runs = 0;              ///< in use, since its sizes were looked at
-  bool specialising = false;         ///< a job that adds a special kernel is posted
-  int64_t asked_ns = 0;              ///< when a live run's inputs were last asked for
-  std::unordered_set<NodeId> nodes;  ///< of all places
-  std::vector<int64_t> decided_key;  ///< key of the signature of the last verdict
-  bool mismatch = false;             ///< found wrong, which other processes are told
-  bool leaving = false;              ///< found wrong, and maybe not out of all that runs yet
-  bool uncompared = false;  ///< no made-up sizes gave an element: a live run has to show it
-  bool shared = false;      ///< its code was made for another session
-  std::string code_key;     ///< in the persistent cache; empty = not kept
-  // Watching a live region on one signature (see watch()).
+
+  // ---- how far it has come
+  RegionState state = RegionState::kCandidate;
+  std::string reason;      ///< of the state, for people
+  bool wrong = false;      ///< never tried again
+  bool mismatch = false;   ///< found wrong, which other processes are told
+  bool leaving = false;    ///< found wrong, and maybe not out of all that runs yet
+  bool split = false;      ///< refused once: its parts have groups of their own; `work`
+  double predicted_s = 0;  ///< at the sizes seen last
+  policy::RegionPolicy policy;
+  policy::Rate loss, saved;  ///< seconds: without its code, by its code
+  Ledger ledger;
+  struct Decided {
+    std::vector<int64_t> key;          ///< of the signature
+    std::weak_ptr<SignatureEntry> on;  ///< whose times they are
+  } decided;                           ///< the last verdict
+
+  struct Code {
+    std::shared_ptr<Kernel> kernel;  ///< null = there is none, or none yet
+    int64_t bytes = 0;
+    double compile_s = 0;
+    double worst_error = 0;  ///< of verification, in units of what is allowed
+    // Guarded by `work`.
+    StepSpec spec;
+    std::shared_ptr<const RegionGraph> extracted;  ///< for verification
+    std::string key;                               ///< in the persistent cache; empty = not kept
+    bool shared = false;                           ///< made for another session
+    bool uncompared = false;  ///< no made-up sizes gave an element: a live run has to show it
+  } code;
+
+  // ---- its compile
+  struct Queued {
+    Urgency urgency;
+    std::weak_ptr<SignatureEntry> by;  ///< whose runs asked for it
+    int room_tries = 0;                ///< since then
+  } queued;
+  int64_t inputs_asked_ns = 0;  ///< when a live run's were last asked for
+
+  // ---- while it is in use
+  /// How long it takes on one signature (see observer.cpp).
   struct Watch {
     const SignatureEntry* entry = nullptr;
     const BoundTimes* times = nullptr;
@@ -121,24 +141,25 @@ struct Group {
     double seconds = 0;    ///< of those
     policy::Watch window{};
   } watch;
-  Urgency urgency;
-  policy::Rate loss, saved;                ///< seconds: without its code, by its code
-  int room_tries = 0;                      ///< since it was queued
-  std::weak_ptr<SignatureEntry> asked_by;  ///< whose runs queued it
   struct Sentinel {
     double runs = 0;  ///< in use since it last looked
     double due = policy::kSentinelRuns;
     int64_t asked_ns = 0;
   } sentinel;
-  std::weak_ptr<SignatureEntry> decided_on;  ///< whose times the last verdict's are
-  /// Its steps in plans looked at, by their serials.
-  std::map<uint64_t, std::vector<uint32_t>> steps_in;
+  struct Specialising {
+    double runs = 0;      ///< in use since its sizes were looked at
+    bool posted = false;  ///< a job that adds a special kernel
+  } specialising;
+
+  // ---- its steps
   const std::vector<uint32_t>& steps_of(const Version& version);
   /// Mean time of its steps in one run of `version`.
   double seconds_in(const Version& version);
   /// Flops per second that the fastest of its steps that are matrix products reaches there; 0
   /// without any.
   double product_rate_in(const Version& version);
+  /// In plans looked at, by their serials.
+  std::map<uint64_t, std::vector<uint32_t>> steps_in;
 };
 
 /// What a region would do in a run of certain sizes.

@@ -16,8 +16,8 @@ PlannedRegion with_specials(const Region& place, const Group& general,
   std::vector<const Group*> mine;
   for (const Group* group : groups)
     if (group->special_of == &general) mine.push_back(group);
-  if (general.zeros) return {place, general.kernel, general.name};
-  if (mine.empty()) return {place, general.kernel, "fused " + general.name};
+  if (general.zeros) return {place, general.code.kernel, general.name};
+  if (mine.empty()) return {place, general.code.kernel, "fused " + general.name};
   // The more is known, the sooner it is asked.
   const auto exact = [](const Group* g) {
     return std::count_if(g->facts.begin(), g->facts.end(),
@@ -28,10 +28,10 @@ PlannedRegion with_specials(const Region& place, const Group& general,
   std::vector<GuardedKernel::Special> specials;
   std::string sizes;
   for (const Group* group : mine) {
-    specials.push_back({group->special->guard, group->kernel});
+    specials.push_back({group->special->guard, group->code.kernel});
     sizes += (sizes.empty() ? "" : " or ") + to_text(group->facts);
   }
-  return {place, std::make_shared<GuardedKernel>(general.kernel, std::move(specials)),
+  return {place, std::make_shared<GuardedKernel>(general.code.kernel, std::move(specials)),
           fmt::format("fused {} for {}", general.name, sizes)};
 }
 

@@ -26,7 +26,7 @@ void Refusals::ban(Program& program, ProgramState& state, Group& group, EventKin
     group.wrong = true;
     group.mismatch = kind == EventKind::kMismatch;
     group.leaving = false;
-    code = std::exchange(group.kernel, nullptr);
+    code = std::exchange(group.code.kernel, nullptr);
     group.reason = reason;
   }
   code.reset();
@@ -40,7 +40,7 @@ void Refusals::ban(Program& program, ProgramState& state, Group& group, EventKin
 
 void Refusals::ban_wrong(Program& program, ProgramState& state, Group& group,
                          const std::string& reason) {
-  if (Persistence* cache = core_.caches.of(program)) cache->condemn(group.code_key, group.name);
+  if (Persistence* cache = core_.caches.of(program)) cache->condemn(group.code.key, group.name);
   found_wrong(group.identity, reason);
   ban(program, state, group, EventKind::kMismatch, reason);
 }
@@ -62,7 +62,7 @@ void Refusals::put_back(ProgramState& state, Group& group) noexcept {
   std::shared_ptr<Kernel> code;  // goes when no lock is held
   std::lock_guard data(state.data);
   if (group.wrong) return;
-  code = std::exchange(group.kernel, nullptr);
+  code = std::exchange(group.code.kernel, nullptr);
   group.state = RegionState::kCandidate;
   group.policy.evicted();
 }

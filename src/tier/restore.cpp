@@ -143,7 +143,7 @@ void Restore::revive(Program& program, ProgramState& state, Group& group,
   {
     std::lock_guard data(state.data);
     group.predicted_s = known.front()->predicted_s;
-    group.compile_s = known.front()->compile_s;
+    group.code.compile_s = known.front()->compile_s;
     group.reason =
         known.front()->reason.empty() ? "" : known.front()->reason + " (in an earlier process)";
     group.mismatch = std::any_of(known.begin(), known.end(), is(cache::Verdict::kWrong));
@@ -156,14 +156,14 @@ void Restore::revive(Program& program, ProgramState& state, Group& group,
   // Without code it is a candidate like any other, whatever was decided.
   const Graph& graph = group.graph_of(program);
   const Region& region = group.made_of();
-  group.spec = group.spec_in(program);
+  group.code.spec = group.spec_in(program);
   if (group.zeros) {
     std::lock_guard data(state.data);  // hosts ask which groups have one
-    group.kernel = zeros_.kernel_of(group);
+    group.code.kernel = zeros_.kernel_of(group);
   } else if (!compilation_.load(program, state, group)) {
     return;
   }
-  group.extracted = std::make_shared<const RegionGraph>(extract_region(graph, region));
+  group.code.extracted = std::make_shared<const RegionGraph>(extract_region(graph, region));
   const auto entries = program.entries();
   bool refused = false;
   {
@@ -182,9 +182,9 @@ void Restore::revive(Program& program, ProgramState& state, Group& group,
                                      .refusals = at->refusals,
                                      .again_s = steady_s() + left_s,
                                      .rolled_back = at->verdict == cache::Verdict::kRolledBack});
-      group.decided_key = at->decided_on;
+      group.decided.key = at->decided_on;
       for (const auto& entry : entries)
-        if (entry->key == at->decided_on) group.decided_on = entry;
+        if (entry->key == at->decided_on) group.decided.on = entry;
     }
     settle_state(group);
     if (group.state == RegionState::kLive) ++state.swapped;

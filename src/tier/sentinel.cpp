@@ -70,11 +70,11 @@ void Sentinel::ask(Program& program, ProgramState& state, Group& group, Signatur
 
 void Sentinel::check(Program& program, ProgramState& state, Group& group,
                      const std::vector<Group*>& running, const std::vector<Tensor>& operands) {
-  const size_t inputs = group.extracted->graph.inputs.size();
+  const size_t inputs = group.code.extracted->graph.inputs.size();
   {
     std::lock_guard data(state.data);
     if (group.wrong) return;
-    if (operands.size() != inputs + group.extracted->graph.outputs.size()) {
+    if (operands.size() != inputs + group.code.extracted->graph.outputs.size()) {
       group.sentinel.runs = 0;
       group.sentinel.due = kNeverAgain;  // some operand is no tensor of the run
       return;
@@ -86,9 +86,9 @@ void Sentinel::check(Program& program, ProgramState& state, Group& group,
   std::string different;
   double worst = 0;
   try {
-    different = compare_region(group.extracted->graph, in,
-                               evaluate_region(group.extracted->graph, in), out, &worst,
-                               /*forgiving=*/true, group.spec.numerics);
+    different = compare_region(group.code.extracted->graph, in,
+                               evaluate_region(group.code.extracted->graph, in), out, &worst,
+                               /*forgiving=*/true, group.code.spec.numerics);
   } catch (const Error& error) {
     if (error.status() == Status::kOutOfMemory) return;  // and is due again soon
     std::lock_guard data(state.data);
@@ -101,7 +101,7 @@ void Sentinel::check(Program& program, ProgramState& state, Group& group,
   {
     std::lock_guard data(state.data);
     group.sentinel.runs = 0;
-    group.worst_error = std::max(group.worst_error, worst);
+    group.code.worst_error = std::max(group.code.worst_error, worst);
     const auto* measured = group.policy.latest();
     group.sentinel.due =
         policy::sentinel_runs(thread_cpu_seconds() - start, measured ? measured->fused_s : 0);

@@ -39,10 +39,10 @@ double row_of(const ProgramState& state, const Group& group, std::span<const int
 
 void Specials::consider(const StatePtr& state, Group& group, std::span<const int64_t> symbols,
                         double runs, double now_s) {
-  group.used_runs += runs;
-  if (group.special_of || group.specialising || group.zeros || group.symbols.empty()) return;
-  if (group.used_runs < (core_.faults.specials ? 1 : policy::kSpecialAfter)) return;
-  group.used_runs = 0;
+  group.specialising.runs += runs;
+  if (group.special_of || group.specialising.posted || group.zeros || group.symbols.empty()) return;
+  if (group.specialising.runs < (core_.faults.specials ? 1 : policy::kSpecialAfter)) return;
+  group.specialising.runs = 0;
   const auto program = state->program.lock();
   const Plan& plan = *program->base_plan();
   std::vector<SizeFact> facts = facts_about(*state, plan, group, symbols);
@@ -55,12 +55,12 @@ void Specials::consider(const StatePtr& state, Group& group, std::span<const int
   if (!core_.faults.specials &&
       expected_gain(*state, group, symbols, now_s) < 1 - policy::Regret::kMinimumGain)
     return;
-  group.specialising = true;
+  group.specialising.posted = true;
   core_.queue.post(state,
                    [this, raw = &group, facts = std::move(facts)](Program& p, ProgramState& s) {
                      const AtEnd done([&] {
                        std::lock_guard data(s.data);
-                       raw->specialising = false;
+                       raw->specialising.posted = false;
                      });
                      add(p, s, *raw, facts);
                    });
@@ -112,7 +112,7 @@ bool Specials::admit(Program& program, ProgramState& state, Group& special) {
     const double now_s = steady_s();
     size_t count = 0;
     for (const auto& g : state.groups) {
-      if (g->special_of != special.special_of || !g->kernel || g->wrong) continue;
+      if (g->special_of != special.special_of || !g->code.kernel || g->wrong) continue;
       ++count;
       if (evictable(*g) && (!least || g->saved.per_s(now_s) < least->saved.per_s(now_s)))
         least = g.get();

@@ -51,7 +51,7 @@ RegionSummary to_summary(const Program& program, const Group& group) {
   region.uses = static_cast<int64_t>(group.places.size());
   put_measures(group, region);
   region.calls = static_cast<int64_t>(group.ledger.calls());
-  region.net_saved_ms = (group.ledger.saved_s() - group.compile_s) * 1e3;
+  region.net_saved_ms = (group.ledger.saved_s() - group.code.compile_s) * 1e3;
   for (const auto& [shape, account] : group.ledger.accounts())
     region.shapes.push_back(to_summary(shape_text(*program.base_plan(), shape), account));
   std::stable_sort(region.shapes.begin(), region.shapes.end(),
@@ -59,7 +59,7 @@ RegionSummary to_summary(const Program& program, const Group& group) {
   if (group.ledger.others().calls > 0)
     region.shapes.push_back(to_summary("others", group.ledger.others()));
   region.inputs = inputs_of(program, group.places.front());
-  if (const auto* kernel = dynamic_cast<const RegionKernel*>(group.kernel.get()))
+  if (const auto* kernel = dynamic_cast<const RegionKernel*>(group.code.kernel.get()))
     region.listing = kernel->listing();
   return region;
 }

@@ -183,7 +183,7 @@ void Trials::start(Program& program, ProgramState& state, Group& group,
   const auto running = program.published(*entry);
   {
     std::lock_guard data(state.data);
-    if (state.trial.group || state.frozen || group.wrong || !group.kernel) return;
+    if (state.trial.group || state.frozen || group.wrong || !group.code.kernel) return;
     const Facts& facts = known_facts(state, *entry);
     trial.size = fact_at(state, facts, group).size;
     if (!may_try(state, group)) return;
@@ -450,8 +450,8 @@ void Trials::decide(ProgramState& state, const Trial& trial, const Evidence& evi
   for (const Evidence::Medians& m : evidence.medians)
     group.ledger.trialled(m.shape, trial.confirm ? m.challenger_s : m.active_s,
                           trial.confirm ? m.active_s : m.challenger_s);
-  group.decided_on = evidence.most;
-  group.decided_key = evidence.most->key;
+  group.decided.on = evidence.most;
+  group.decided.key = evidence.most->key;
   group.watch = {};
   if (fused) {
     group.reason.clear();
