@@ -4,10 +4,11 @@
 // it in the parts of tier.h.
 //
 // Locks, in the order in which they are taken:
-// 1. ProgramState::work: who changes plans holds it, for as long as a compile takes. Through Work
-//    (work.h); hooks on running threads never wait for it.
-// 2. ProgramState::data: held for moments, and never while something is built, bound, run or told.
-//    Hooks on running threads only try it.
+// 1. ProgramState::work: whoever changes plans holds it, through Work (work.h), for as long as a
+//    compile takes. Runs wait for it in modes sync and freeze alone, at the first bind of a
+//    signature, and where they were given a kernel found wrong.
+// 2. ProgramState::data: held for moments, never while a plan is built or bound or an event told.
+//    Runs only try it where what they would tell may be left out.
 // 3. Leaves, whose holders ask for no other of these: those of JobQueue, SharedCode,
 //    PersistentCaches and Specials.
 
@@ -234,9 +235,9 @@ struct ProgramState {
   std::atomic<std::thread::id> worker{};  ///< the thread that holds it
   std::vector<Event> told;                ///< by that thread meanwhile
   InQueue in_queue;
-  std::atomic<bool> any_wrong{false};  ///< some Variant::wrong is set, or was
   int64_t added_ns = 0;
-  std::mutex data;  ///< guards what follows
+  std::atomic<bool> any_wrong{false};  ///< some Variant::wrong is set, or was
+  std::mutex data;                     ///< guards what follows
   bool analysed = false, analysing = false, frozen = false;
   int warming = 0;  ///< hosts in Session::warm_up(): what gains anything is compiled
   std::vector<std::unique_ptr<Group>> groups;
