@@ -3,7 +3,6 @@
 #include "base/at_end.h"
 #include "base/clock.h"
 #include "tier/failures.h"
-#include "tier/plan_choice.h"
 #include "tier/region_kernel.h"
 #include "tier/region_record.h"
 #include "tier/verification.h"

@@ -1,7 +1,6 @@
 #include "tier/refusals.h"
 
 #include "tier/failures.h"
-#include "tier/plan_choice.h"
 
 namespace xc::tier {
 

@@ -4,7 +4,6 @@
 #include <ctime>
 
 #include "base/at_end.h"
-#include "base/clock.h"
 #include "tier/plan_choice.h"
 #include "tier/work.h"
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/clock.h"
 #include "tier/comparison.h"
 #include "tier/plan_choice.h"
 

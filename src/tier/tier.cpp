@@ -1,7 +1,6 @@
 #include "tier/tier.h"
 
 #include "base/clock.h"
-#include "tier/plan_choice.h"
 #include "tier/summary.h"
 #include "tier/work.h"
 
