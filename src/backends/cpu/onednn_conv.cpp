@@ -565,10 +565,11 @@ class ConvKernel : public Kernel {
     if (element_count(context.inputs[0].dims) == 0 && element_count(context.outputs[0].dims) > 0)
       return bind_empty_conv(spec_, context, plan_.whole);
     if (auto bound = planes_ ? planes_->bind(context) : nullptr) return bound;
-    if (auto bound = stand_in_ ? stand_in_->bind(context) : nullptr) return bound;
-    auto bound = few_pixels_ ? few_pixels_->bind(context) : nullptr;
+    std::shared_ptr<BoundKernel> bound;
+    if (few_pixels_) bound = few_pixels_->bind(context);
+    if (!bound && stand_in_) bound = stand_in_->bind(context);
     if (!bound) bound = std::make_shared<ConvBound>(spec_, context, plan_, store_);
-    bound->provisional = provisional;
+    bound->provisional |= provisional;
     if (context.background && stand_in_) stand_in_->forget_weights();
     return bound;
   }
