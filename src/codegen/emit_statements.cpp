@@ -1,3 +1,4 @@
+#include <llvm/IR/PatternMatch.h>
 #include <llvm/Transforms/Utils/BasicBlockUtils.h>
 
 #include <algorithm>
@@ -51,11 +52,11 @@ constexpr int64_t kShortLoop = 4;
 // Of all lanes, so many may idle: one in so many.
 constexpr int64_t kFewIdle = 16;
 
-// A loop that gives a number a name for indices.
-bool turns_once(const For& loop) {
-  const Expr& end = loop.end;
-  return end->op == Op::kAdd && same_expr(end->args[0], loop.begin) && is_const(end->args[1]) &&
-         end->args[1]->bits == 1;
+// Does a loop in steps of 1 that begins there end behind one turn, as one that gives a number a
+// name for indices does?
+bool turns_once(Value* begin, Value* end) {
+  using namespace llvm::PatternMatch;
+  return match(end, m_Add(m_Specific(begin), m_One()));
 }
 
 bool has_loop(const Block& body) {
@@ -205,6 +206,7 @@ void Emitter::join(llvm::BasicBlock* exit, const Carried& carried, llvm::BasicBl
 
 void Emitter::counted_loop(Value* begin, Value* end, Value* step, const Carried& carried,
                            const std::function<void(Value*)>& body) {
+  if (step == b_.getInt64(1) && turns_once(begin, end)) return body(begin);
   Value* runs = b_.CreateICmpSLT(begin, end);
   const auto* known = llvm::dyn_cast<llvm::ConstantInt>(runs);
   if (known && known->isZero()) return;
@@ -246,15 +248,11 @@ void Emitter::counted_loop(Value* begin, Value* end, Value* step, const Carried&
 void Emitter::serial_loop(const For& loop, Value* begin, Value* end) {
   if (product(loop, begin, end)) return;
   begin = transposing_copy(loop, begin, end);
-  const auto turn = [&](Value* v) {
+  if (vector_) ++vector_->nesting;
+  counted_loop(begin, end, b_.getInt64(1), carried_by(loop.body), [&](Value* v) {
     vars_[loop.var.id] = v;
     block(loop.body);
-  };
-  if (vector_) ++vector_->nesting;
-  if (turns_once(loop))
-    turn(begin);
-  else
-    counted_loop(begin, end, b_.getInt64(1), carried_by(loop.body), turn);
+  });
   if (vector_) --vector_->nesting;
 }
 

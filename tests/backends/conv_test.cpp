@@ -800,24 +800,18 @@ TEST_CASE(
 
 TEST_CASE("backends/conv: small ones by rows until there is time for a primitive") {
   Generator g(67);
-  const auto provisional = [&](const char* name, const Case& c, Numerics numerics,
-                               bool background) {
-    const Problem p = conv(g, c);
+  const auto provisional = [&](const Case& c, Numerics numerics, bool background) {
     RunOptions options;
     options.numerics = numerics;
-    const Node node = node_of(p);
-    const auto kernel = find_row(name, "Conv").create(spec_of(p, node, options));
-    const Tensor y(DType::kF32, run_reference(node, p.inputs)[0].dims());
-    std::vector<BoundOperand> in, out{{y.dims(), y.strides()}};
-    for (const Tensor& t : p.inputs) in.push_back({t.dims(), t.strides()});
-    return kernel->bind({in, out, background, 0})->provisional;
+    options.background = background;
+    return is_provisional(find_row("onednn.conv", "Conv"), conv(g, c), options);
   };
   const Case small{{1, 24, 60}, 24, {7}, 1, {1}, {9, 9}, {3}};
   const Case large{{1, 64, 56, 56}, 64, {3, 3}, 1, {}, {1, 1, 1, 1}};
-  CHECK(provisional("onednn.conv", small, Numerics::kTolerant, false));
-  CHECK_FALSE(provisional("onednn.conv", small, Numerics::kTolerant, true));
-  CHECK_FALSE(provisional("onednn.conv", small, Numerics::kStrict, false));
-  CHECK_FALSE(provisional("onednn.conv", large, Numerics::kTolerant, false));
+  CHECK(provisional(small, Numerics::kTolerant, false));
+  CHECK_FALSE(provisional(small, Numerics::kTolerant, true));
+  CHECK_FALSE(provisional(small, Numerics::kStrict, false));
+  CHECK_FALSE(provisional(large, Numerics::kTolerant, false));
   check_row("onednn.conv", conv(g, small), {1e-5, 1e-4});
   check_threads("onednn.conv", conv(g, small));
 }

@@ -252,6 +252,12 @@ std::string address_difference(const BoundKernel& bound, const std::vector<Tenso
   return {};
 }
 
+std::vector<BoundOperand> operands_of(const std::vector<Tensor>& tensors) {
+  std::vector<BoundOperand> out;
+  for (const Tensor& t : tensors) out.push_back({t.dims(), t.strides()});
+  return out;
+}
+
 std::vector<Tensor> run_kernel(Kernel& kernel, const Problem& problem, const RunOptions& options) {
   const Node node = node_of(problem);
   if (options.prepare) kernel.prepare();
@@ -265,16 +271,10 @@ std::vector<Tensor> run_kernel(Kernel& kernel, const Problem& problem, const Run
     outputs.push_back(options.output_row > 0 ? with_rows(out, options.output_row)
                                              : generator.strided(out, options.output_kind));
   }
-  std::vector<BoundOperand> in, out;
+  const auto in = operands_of(inputs), out = operands_of(outputs);
   std::vector<void*> buffers;
-  for (const Tensor& t : inputs) {
-    in.push_back({t.dims(), t.strides()});
-    buffers.push_back(t ? t.data() : nullptr);
-  }
-  for (const Tensor& t : outputs) {
-    out.push_back({t.dims(), t.strides()});
-    buffers.push_back(t.data());
-  }
+  for (const Tensor& t : inputs) buffers.push_back(t ? t.data() : nullptr);
+  for (const Tensor& t : outputs) buffers.push_back(t.data());
   const auto bound = kernel.bind({in, out, options.background, options.replaceable});
   run_bound(*bound, buffers, options);
   if (bound->in_place != 0) {
@@ -334,28 +334,25 @@ bool same_bits(const Tensor& a, const Tensor& b) {
          std::memcmp(x.data(), y.data(), static_cast<size_t>(x.byte_size())) == 0;
 }
 
+bool is_provisional(const Implementation& row, const Problem& problem, const RunOptions& options) {
+  const Node node = node_of(problem);
+  const StepSpec spec = spec_of(problem, node, options);
+  if (!row.supports(spec).yes()) return false;
+  std::vector<Tensor> inputs = problem.inputs, outputs;
+  inputs.insert(inputs.end(), problem.post_inputs.begin(), problem.post_inputs.end());
+  for (const Type& type : result_types(problem, node))
+    outputs.emplace_back(type.dtype, *to_concrete(*type.dims));
+  const auto in = operands_of(inputs), out = operands_of(outputs);
+  return row.create(spec)->bind({in, out, options.background, options.replaceable})->provisional;
+}
+
 namespace {
 
 /// Options with which what only stands in for want of time is bound for good; none where nothing
 /// does.
 std::optional<RunOptions> with_time(const Implementation& row, const Problem& problem,
                                     const RunOptions& options) {
-  if (options.background) return std::nullopt;
-  const Node node = node_of(problem);
-  const StepSpec spec = spec_of(problem, node, options);
-  if (!row.supports(spec).yes()) return std::nullopt;
-  const auto kernel = row.create(spec);
-  std::vector<Tensor> inputs = problem.inputs, outputs;
-  inputs.insert(inputs.end(), problem.post_inputs.begin(), problem.post_inputs.end());
-  for (const Type& type : result_types(problem, node))
-    outputs.emplace_back(type.dtype, *to_concrete(*type.dims));
-  const auto operands = [](const std::vector<Tensor>& tensors) {
-    std::vector<BoundOperand> out;
-    for (const Tensor& t : tensors) out.push_back({t.dims(), t.strides()});
-    return out;
-  };
-  const auto in = operands(inputs), out = operands(outputs);
-  if (!kernel->bind({in, out, false, options.replaceable})->provisional) return std::nullopt;
+  if (options.background || !is_provisional(row, problem, options)) return std::nullopt;
   RunOptions settled = options;
   settled.prepare = settled.background = true;
   return settled;

@@ -61,6 +61,10 @@ StepSpec spec_of(const Problem& problem, const Node& node, const RunOptions& opt
 const Implementation& find_row(std::string_view name, std::string_view op);
 /// What the CPU backend would choose; empty when nothing accepts the step.
 std::string chosen_row(const Problem& problem, const RunOptions& options = {});
+/// What a kernel is bound with; they refer to the tensors.
+std::vector<BoundOperand> operands_of(const std::vector<Tensor>& tensors);
+/// Whether what the row binds only stands in for want of time (BoundKernel::provisional).
+bool is_provisional(const Implementation& row, const Problem& problem, const RunOptions& options);
 /// Runs the step. Fails the test when the row refuses it.
 std::vector<Tensor> run_row(const Implementation& row, const Problem& problem,
                             const RunOptions& options = {});

@@ -570,21 +570,19 @@ class ConvKernel : public Kernel {
     if (!bound && stand_in_) bound = stand_in_->bind(context);
     if (!bound) bound = std::make_shared<ConvBound>(spec_, context, plan_, store_);
     bound->provisional |= provisional;
-    if (context.background && stand_in_) stand_in_->forget_weights();
     return bound;
   }
   bool takes_rows() const override { return store_.constant(); }
   void forget_weights() {
     store_.forget();
     if (few_pixels_) few_pixels_->forget_weights();
-    if (stand_in_) stand_in_->forget_weights();
   }
 
  private:
   StepSpec spec_;
   Plan plan_;
   std::optional<FewPixelConv> few_pixels_;
-  mutable std::optional<StandInConv> stand_in_;  ///< its weights come and go
+  std::optional<StandInConv> stand_in_;
   std::optional<PlaneConv> planes_;
   mutable WeightStore store_;
 };

@@ -203,18 +203,17 @@ bool worth_while(const StepSpec& spec) {
          bounds_of(spec.post_ops.front());
 }
 
-Verdict can_do(const StepSpec& spec) {
+Verdict takes_windows(const StepSpec& spec) {
   if (const Verdict dense = f32_with_constant_weights(spec); !dense.yes()) return dense;
   if (spec.attrs().get_int("group", 1) != 1) return Verdict::no("groups");
-  if (const Verdict windows = supports_row_windows(spec); !windows.yes()) return windows;
-  std::string reason;
-  return Epilogue::build(spec, {}, reason, true) ? Verdict::ok() : Verdict::no(reason);
+  return supports_row_windows(spec);
 }
 
 Verdict supports(const StepSpec& spec) {
-  const Verdict can = can_do(spec);
-  return !can.yes() || worth_while(spec) ? can
-                                         : Verdict::no("the library is faster for these weights");
+  if (const Verdict windows = takes_windows(spec); !windows.yes()) return windows;
+  if (!worth_while(spec)) return Verdict::no("the library is faster for these weights");
+  std::string reason;
+  return Epilogue::build(spec, {}, reason, true) ? Verdict::ok() : Verdict::no(reason);
 }
 
 }  // namespace
@@ -233,7 +232,7 @@ RowConvModel::RowConvModel(const StepSpec& spec)
 // ---- in the place of the library ----------------------------------------------------------------
 
 StandInConv::StandInConv(const StepSpec& spec)
-    : spec_(spec), possible_(spec.numerics != Numerics::kStrict && can_do(spec).yes()) {}
+    : spec_(spec), possible_(spec.numerics != Numerics::kStrict && takes_windows(spec).yes()) {}
 
 std::shared_ptr<BoundKernel> StandInConv::bind(const BindContext& context) const {
   // Some thirty runs pass until there is time, each of which takes up to half longer. The library
@@ -244,15 +243,11 @@ std::shared_ptr<BoundKernel> StandInConv::bind(const BindContext& context) const
   const ConvProblem& problem = conv.problem;
   if (problem.flops() > (problem.pointwise() ? kMostFlopsOfPixels : kMostFlops)) return nullptr;
   const std::lock_guard lock(mutex_);
-  if (!model_) model_ = std::make_shared<const RowConvModel>(spec_);
-  auto bound = std::make_shared<RowConvBound>(spec_, context, conv, model_);
+  auto model = model_.lock();
+  if (!model) model_ = model = std::make_shared<const RowConvModel>(spec_);
+  auto bound = std::make_shared<RowConvBound>(spec_, context, conv, std::move(model));
   bound->provisional = true;
   return bound;
-}
-
-void StandInConv::forget_weights() {
-  const std::lock_guard lock(mutex_);
-  model_ = nullptr;
 }
 
 void add_row_conv(Rows& rows) {

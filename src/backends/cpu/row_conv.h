@@ -10,20 +10,21 @@
 
 namespace xc::cpu {
 
+struct RowConvModel;
+
 class StandInConv {
  public:
+  /// There is an Epilogue of all that stands behind the sums.
   explicit StandInConv(const StepSpec& spec);
-  /// Null where it could not serve, or would take longer than making the primitive. Packs the
-  /// weights at the first one. Any number of threads.
+  /// Null where it could not serve, or would take longer than making the primitive. Any number of
+  /// threads.
   std::shared_ptr<BoundKernel> bind(const BindContext& context) const;
-  /// Packs anew for what is bound from now on.
-  void forget_weights();
 
  private:
   StepSpec spec_;
   bool possible_;
   mutable std::mutex mutex_;
-  mutable std::shared_ptr<const struct RowConvModel> model_;
+  mutable std::weak_ptr<const RowConvModel> model_;  ///< packed weights: as long as some are bound
 };
 
 }  // namespace xc::cpu
