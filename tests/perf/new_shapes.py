@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--shapes", type=int, default=90)
     parser.add_argument("--modes", default="auto,off")
     parser.add_argument("--threads", type=int, default=1)
-    flags = parser.parse_args()
+    flags = parser.parse_intermixed_args()
     least, most = map(int, flags.sizes.split(":"))
     sizes = random.Random(3).sample(range(least, most + 1), min(flags.shapes, most - least + 1))
     print("| network | mode | steps | steady | beyond it, median | 90 of 100 | over | over later | worst |")
