@@ -5,6 +5,7 @@
 // ("xc.byte_matmul" has no instructions for it here) is, to floats.
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "backends/cpu/gemm.h"
@@ -133,12 +134,14 @@ class BlockMatMulBound final : public BoundKernel {
       if (fns().block_sums(rows.x + i * rows.stride, p_.k, panels_->block(), sums + i * blocks) >
           largest_)
         return false;
+    std::array<BlockPanel, kPartPanels> panels;
     for (int64_t panel = first; panel < last; ++panel)
-      for (int64_t i = 0; i < rows.count; i += kBlockRows)
-        fns().multiply(panels_->rows_panel(panel),
-                       {rows.x + i * rows.stride, rows.stride, sums + i * blocks, blocks,
-                        std::min(kBlockRows, rows.count - i)},
-                       y + i * width + (panel - first) * kPanelColumns, width);
+      panels[static_cast<size_t>(panel - first)] = panels_->rows_panel(panel);
+    for (int64_t i = 0; i < rows.count; i += kBlockRows)
+      fns().multiply(panels.data(), last - first,
+                     {rows.x + i * rows.stride, rows.stride, sums + i * blocks, blocks,
+                      std::min(kBlockRows, rows.count - i)},
+                     y + i * width, width);
     return true;
   }
 

@@ -31,9 +31,10 @@ struct BlockRows {
 };
 
 struct BlockFns {
-  /// y[rows, 64] = x * panel. A block's sum is made of the integers, before its scale: it must be
-  /// within f32.
-  void (*multiply)(const BlockPanel& panel, const BlockRows& x, float* y, int64_t y_row);
+  /// y[rows, 64 * count] = x * panels, which agree in all but what they hold. A block's sum is made
+  /// of the integers, before its scale: it must be within f32.
+  void (*multiply)(const BlockPanel* panels, int64_t count, const BlockRows& x, float* y,
+                   int64_t y_row);
   /// out[k1 - k0, 64] = rows [k0, k1) of the panel; row stride in elements.
   void (*dequantise)(const BlockPanel& panel, int64_t k0, int64_t k1, float* out, int64_t out_row);
   /// out[b] = sum of block b of k values. Returns the largest magnitude, NaN aside.
