@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/machine_memory.h"
 #include "base/memory_budget.h"
 #include "ops/infer.h"
@@ -155,14 +156,16 @@ class KernelsAlike {
   bool same_symbols() const { return same_symbols_; }
 
   /// The kernel of step `k` if all its operands have the sizes and strides they have there. Not one
-  /// that another bind may better, or that asked for memory which may lie otherwise here.
-  std::shared_ptr<const BoundKernel> find(const Step& step, uint32_t k, uint32_t replaceable) {
+  /// that asked for memory which may lie otherwise here, nor, without `stand_ins`, one that another
+  /// bind may better.
+  std::shared_ptr<const BoundKernel> find(const Step& step, uint32_t k, uint32_t replaceable,
+                                          bool stand_ins) {
     if (!like_ || step.kernel->wants_prepare()) return nullptr;
     while (next_ < like_->steps.size() && like_->steps[next_].step < k) ++next_;
     if (next_ == like_->steps.size()) return nullptr;
     const BoundStep& known = like_->steps[next_];
     if (known.step != k || known.count != 1 || known.replaceable != replaceable ||
-        known.kernel->provisional)
+        (known.kernel->provisional && !stand_ins))
       return nullptr;
     const bool same = same_symbols_ || (same_sizes(step.inputs) && same_sizes(step.outputs));
     return same ? known.kernel : nullptr;
@@ -218,6 +221,26 @@ class ReadConstants {
   std::vector<uint32_t> read_;  ///< those that are
 };
 
+/// Whether there is time left for kernels that take long to make: BindOptions::seconds.
+class TimeLeft {
+ public:
+  explicit TimeLeft(const BindOptions& options)
+      : background_(options.background), nanoseconds_(options.seconds * 1e9) {}
+
+  /// The time begins when this is asked first: then there is some.
+  bool any() {
+    if (!background_ || nanoseconds_ <= 0) return background_;
+    const int64_t now = steady_ns();
+    if (begin_ == 0) begin_ = now;
+    return static_cast<double>(now - begin_) <= nanoseconds_;
+  }
+
+ private:
+  bool background_;
+  double nanoseconds_;
+  int64_t begin_ = 0;
+};
+
 template <class Body>
 decltype(auto) at_node(const std::string& name, const OpDef& op, Body&& body) {
   return located([&] { return "node '" + name + "' (" + std::string(op.name) + ")"; },
@@ -234,7 +257,8 @@ class Binder {
         program_(plan->programs[segment]),
         options_(options),
         bound_(std::make_shared<Bound>()),
-        size_check_(*bound_) {
+        size_check_(*bound_),
+        time_left_(options) {
     XC_CHECK(symbols.size() >= segment_.symbol_end);
     bound_->plan = plan;
     bound_->segment = segment;
@@ -339,7 +363,7 @@ class Binder {
   void choose_bands() {
     const bool always = options_.bands == Bands::kAlways;
     for (const BandChain& chain : band_chains(*bound_, always)) {
-      if (!options_.background && !always) {
+      if ((!options_.background || options_.seconds > 0) && !always) {
         bound_->provisional = true;
         return;
       }
@@ -420,10 +444,14 @@ class Binder {
       if (step.kind == Step::Kind::kKernel) {
         // Only a kernel with an Add behind it makes use of it.
         bound_step.replaceable = step.spec.post_ops.empty() ? 0 : in_place.replaceable(k);
-        bound_step.kernel = alike.find(step, k, bound_step.replaceable);
+        bound_step.kernel = alike.find(step, k, bound_step.replaceable, false);
+        const bool at_leisure = !bound_step.kernel && time_left_.any();
+        if (!bound_step.kernel && options_.background && !at_leisure)
+          bound_step.kernel = alike.find(step, k, bound_step.replaceable, true);
         if (!alike.same_symbols() && (!bound_step.kernel || checks_more_than_dims(step)))
           check_sizes_of(step);
-        if (!bound_step.kernel) bound_step.kernel = bind_kernel(step, bound_step.replaceable);
+        if (!bound_step.kernel)
+          bound_step.kernel = bind_kernel(step, bound_step.replaceable, at_leisure);
         in_place.add(k, *bound_step.kernel);
       }
       constants.add(step, bound_step.kernel.get());
@@ -454,11 +482,11 @@ class Binder {
     at_node(step.name, *step.spec.op, [&] { size_check_.step(step, operands.outputs); });
   }
 
-  std::shared_ptr<const BoundKernel> bind_kernel(const Step& step, uint32_t replaceable) {
+  std::shared_ptr<const BoundKernel> bind_kernel(const Step& step, uint32_t replaceable,
+                                                 bool at_leisure) {
     const OperandsOfStep operands(*bound_, step);
     return at_node(step.name, *step.spec.op, [&] {
-      return step.kernel->bind(
-          {operands.inputs, operands.outputs, options_.background, replaceable});
+      return step.kernel->bind({operands.inputs, operands.outputs, at_leisure, replaceable});
     });
   }
 
@@ -470,6 +498,7 @@ class Binder {
         bound_->scratch_workers = options_.workers;
       bound_->shared_bytes = std::max(bound_->shared_bytes, kernel->shared_bytes);
       bound_->held_bytes += kernel->held_bytes;
+      bound_->stand_ins += kernel->provisional ? 1 : 0;
       bound_->provisional |= kernel->provisional;
     }
     bound_->steps.push_back(std::move(step));
@@ -494,6 +523,7 @@ class Binder {
   const BindOptions& options_;
   std::shared_ptr<Bound> bound_;
   SizeCheck size_check_;
+  TimeLeft time_left_;
   std::vector<ArenaRequest> requests_;
   std::vector<Banded> banded_;  ///< in the order of steps
 };

@@ -69,7 +69,8 @@ struct Bound {
   int scratch_workers = 1;    ///< how many need it: one, where steps of several tasks need none
   int64_t shared_bytes = 0;   ///< of all workers, the largest of any step
   int64_t held_bytes = 0;     ///< of this object and its bound kernels
-  bool provisional = false;   ///< some kernel is a stand-in (BoundKernel::provisional)
+  uint32_t stand_ins = 0;     ///< kernels that are (BoundKernel::provisional)
+  bool provisional = false;   ///< binding in the background gives a better one
 
   /// Empty for a value that is not used in the segment.
   BoundOperand operand(uint32_t plan_value) const {
@@ -114,6 +115,9 @@ enum class Bands : uint8_t {
 
 struct BindOptions {
   bool background = false;  ///< see BindContext
+  /// With `background`: kernels that come when so much time has passed since the first stay what
+  /// they are in `like`, and nothing runs band by band. 0 = no end.
+  double seconds = 0;
   /// Of arena, scratch and results; 0 = no cap, else kLimit before anything is allocated.
   int64_t max_bytes = 0;
   int workers = 1;  ///< that a step's tasks may run on

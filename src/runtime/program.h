@@ -253,6 +253,8 @@ class Program : public std::enable_shared_from_this<Program> {
   void forget(const SignatureEntry& entry);
   /// Binds again, with all the time it takes, what was bound in a hurry (Bound::provisional).
   void settle(SignatureEntry& entry);
+  /// The same, of kernels as many as `seconds` suffice for, and one at least. Whether that is all.
+  bool settle_some(SignatureEntry& entry, double seconds);
   /// Of all segments.
   std::vector<std::shared_ptr<SignatureEntry>> entries();
   /// Per segment the entry used last; null where there is none.
@@ -330,8 +332,11 @@ class Program : public std::enable_shared_from_this<Program> {
   /// A run failed, which may have taken part in a trial.
   void tell_failed(RunContext& context, SignatureEntry& entry, const RunOptions& options,
                    Status status) const noexcept;
-  /// Where no tier follows up, a shape that repeats pays for its primitives itself, once.
-  void settle_by_itself(SignatureEntry& entry, uint64_t run);
+  /// Where no tier follows up, a shape that repeats pays for its primitives itself, a run for some.
+  /// Whether the next run should for more.
+  bool settle_by_itself(SignatureEntry& entry, uint64_t run);
+  /// Binds anew what an entry has provisionally.
+  void rebind(SignatureEntry& entry, const BindOptions& options);
   /// Telling of a run took so many ticks.
   void looked(uint64_t spent);
   /// How rarely to look at runs like the last one of these.

@@ -46,6 +46,18 @@ std::shared_ptr<const Version> Program::base_of(const SignatureEntry& entry) con
 }
 
 void Program::settle(SignatureEntry& entry) {
+  rebind(entry, {.background = true});
+}
+
+bool Program::settle_some(SignatureEntry& entry, double seconds) {
+  rebind(entry, {.background = true, .seconds = seconds});
+  const std::shared_ptr<const Version> base = base_of(entry), active = published(entry)->active;
+  if (active->bound->stand_ins > 0 || (base && base->bound->stand_ins > 0)) return false;
+  settle(entry);  // what runs band by band
+  return true;
+}
+
+void Program::rebind(SignatureEntry& entry, const BindOptions& options) {
   std::shared_ptr<Version> base, active;
   {
     std::lock_guard lock(mutex_);
@@ -53,8 +65,9 @@ void Program::settle(SignatureEntry& entry) {
     active = entry.owner->active;
   }
   const auto again = [&](const Version& version) {
-    return std::make_shared<Version>(
-        bind(entry, version.bound->plan, {.background = true, .like = version.bound.get()}));
+    BindOptions all = options;
+    all.like = version.bound.get();
+    return std::make_shared<Version>(bind(entry, version.bound->plan, all));
   };
   if (base && base->bound->provisional) set_base(entry, again(*base));
   if (active == base || !active->bound->provisional) return;

@@ -8,7 +8,7 @@
 namespace xc {
 
 /// One run in 2^bits is timed; to begin with, one in 2^kSampleBits.
-constexpr int kSampleBits = 4, kRarestBits = 12;
+constexpr int kEveryRun = 0, kSampleBits = 4, kRarestBits = 12;
 
 /// In place of bits: a signature is new, or ran once, cold. It is looked at like others then, but
 /// no more rarely than one run in 2^kUnknownBits, and its second run is timed in any case, to know

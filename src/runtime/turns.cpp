@@ -73,13 +73,15 @@ void Program::observe(SignatureEntry& entry, const Turn& turn, uint64_t run,
                       const RunOptions& options) {
   if (!turn.timed) return;
   const NoCancellation whole;
-  if (turn.version->bound->provisional) settle_by_itself(entry, run);
+  const bool settling = turn.version->bound->provisional && settle_by_itself(entry, run);
   if (config_.jit == static_cast<int64_t>(JitMode::kOff)) {
     entry.last_use.store(steady_ns(), std::memory_order_relaxed);
-    entry.sample_bits.store(kSampleBits, std::memory_order_relaxed);
+    entry.sample_bits.store(settling ? kEveryRun : kSampleBits, std::memory_order_relaxed);
     return;
   }
-  if (turn.times) {
+  if (settling) {
+    entry.sample_bits.store(kEveryRun, std::memory_order_relaxed);
+  } else if (turn.times) {
     const int bits = sample_bits(*turn.times);
     entry.sample_bits.store(bits, std::memory_order_relaxed);
     if (entry.segment == 0) latest_bits_.store(bits, std::memory_order_relaxed);
@@ -93,10 +95,14 @@ void Program::observe(SignatureEntry& entry, const Turn& turn, uint64_t run,
   looked(ticks() - begin);
 }
 
-void Program::settle_by_itself(SignatureEntry& entry, uint64_t run) {
-  if (run >= (1 << kSampleBits) && !adapts() &&
-      !entry.rebinding.exchange(true, std::memory_order_relaxed))
-    settle(entry);
+bool Program::settle_by_itself(SignatureEntry& entry, uint64_t run) {
+  constexpr double kSeconds = 1e-3;  // about what one convolution of the library takes to make
+  if (run < (1 << kSampleBits) || adapts() ||
+      entry.rebinding.exchange(true, std::memory_order_relaxed))
+    return false;
+  if (settle_some(entry, kSeconds)) return false;
+  entry.rebinding.store(false, std::memory_order_relaxed);
+  return true;
 }
 
 bool Program::adapts() const {
