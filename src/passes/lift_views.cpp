@@ -1,6 +1,6 @@
 // Quantised networks dequantise in front of every operator and quantise behind it, also where the
-// operator only moves elements: that is done to the bytes, and where both have one scale and zero
-// point, nothing is left of the two.
+// operator only moves elements, or takes the largest of some: that is done to the bytes, and where
+// both have one scale and zero point, nothing is left of the two.
 
 #include <algorithm>
 #include <cmath>
@@ -53,20 +53,32 @@ class Views {
       return node.inputs[0] == result && (is_by_one(node, "QuantizeLinear") || all_quantised(node));
     });
   }
-  bool all_quantised(const Node& view) const {
-    return view.op->view && std::all_of(view.outputs.begin(), view.outputs.end(), [&](ValueId out) {
-             return out == kNone || quantised_.contains(out);
-           });
+  /// A view or MaxPool of which all is.
+  bool all_quantised(const Node& mover) const {
+    return (mover.op->view || is_max_pool(mover)) &&
+           std::all_of(mover.outputs.begin(), mover.outputs.end(),
+                       [&](ValueId out) { return out == kNone || quantised_.contains(out); });
+  }
+  static bool is_max_pool(const Node& node) {
+    return node.op->domain.empty() && node.op->name == "MaxPool" && node.outputs.size() == 1;
+  }
+  /// Bytes that are the largest as such are the largest dequantised.
+  bool keeps_order(const Node& dequantise) const {
+    const DType from = graph_.value(dequantise.inputs[0]).type.dtype;
+    const double scale = *scalar_constant(graph_.value(dequantise.inputs[1]));
+    return (from == DType::kI8 || from == DType::kU8) && scale > 0 && std::isfinite(scale * 512);
   }
 
-  /// view(dequantised) of which all is quantised: the view of what was dequantised.
+  /// mover(dequantised) of which all is quantised: that of what was dequantised.
   void lift(NodeId id) {
-    const Node& view = graph_.node(id);
-    if (view.outputs.empty() || !all_quantised(view) || view.inputs[0] == kNone) return;
-    const NodeId producer = graph_.value(view.inputs[0]).producer;
-    if (producer == kNone || !is_by_one(graph_.node(producer), "DequantizeLinear")) return;
-    const std::vector<ValueId> results = view.outputs;
-    Node dequantise = graph_.node(producer), moved = view;
+    const Node& mover = graph_.node(id);
+    if (mover.outputs.empty() || !all_quantised(mover) || mover.inputs[0] == kNone) return;
+    const NodeId producer = graph_.value(mover.inputs[0]).producer;
+    if (producer == kNone || !is_by_one(graph_.node(producer), "DequantizeLinear") ||
+        (is_max_pool(mover) && !keeps_order(graph_.node(producer))))
+      return;
+    const std::vector<ValueId> results = mover.outputs;
+    Node dequantise = graph_.node(producer), moved = mover;
     moved.inputs[0] = dequantise.inputs[0];
     moved.outputs.clear();
     dequantise.outputs.clear();

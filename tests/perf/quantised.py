@@ -74,7 +74,7 @@ def main() -> int:
     ratios, failed = [], 0
     for name in options.names or NAMES:
         network = (NETWORKS | FIELDS)[name]
-        path = export(name, network, "old", options.dir)
+        path = export(name, network, "old", "f32", options.dir)
         torch.manual_seed(2)
         inputs = [x.numpy() for x in network.inputs()]
         for kind in options.kinds.split(","):

@@ -94,6 +94,28 @@ TEST_CASE("passes/lift_views: parts that are joined are quantised one by one") {
   check_same(graph, lifted, 0);
 }
 
+TEST_CASE("passes/lift_views: the largest of some is that of the bytes") {
+  // Quantised behind it as in front of it, or by another scale, to another type; pads are no byte.
+  struct Case {
+    const char *bytes, *zero, *again, *zero_again;
+    size_t left;
+  };
+  for (const Case& c : {Case{"%a", "%z", "%a", "%z", 1}, Case{"%a", "%u", "%a", "%u", 1},
+                        Case{"%a", "%z", "%b", "%u", 2}, Case{"%minus", "%z", "%minus", "%z", 2}}) {
+    const Graph graph = graph_of(text_of(
+        fmt::format("  const %minus: f32[] = -0.02\n  %q = QuantizeLinear(%x, {0}, {1})\n"
+                    "  %f = DequantizeLinear(%q, {0}, {1})\n"
+                    "  %m = MaxPool(%f) {{kernel_shape = [3], pads = [2, 1], strides = [2]}}\n"
+                    "  %p = QuantizeLinear(%m, {2}, {3})\n  %y = DequantizeLinear(%p, {2}, {3})\n",
+                    c.bytes, c.zero, c.again, c.zero_again),
+        "f32"));
+    const Graph lifted = after(graph, {"lift-views", "remove-dead", "infer-types"});
+    CHECK(count(lifted, "QuantizeLinear") == c.left);
+    CHECK(count(lifted, "DequantizeLinear") == c.left);
+    check_same(graph, lifted, 0);
+  }
+}
+
 TEST_CASE("passes/lift_views: floats that somebody else reads stay floats") {
   for (const char* body :
        {"  %f = DequantizeLinear(%x, %a, %z)\n  %t = Transpose(%f) {perm = [0, 2, 1]}\n"
