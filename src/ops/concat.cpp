@@ -20,7 +20,7 @@ void infer_concat(InferContext& c) {
       if (k == axis)
         out[k] = i == 0 ? in[k] : out[k] + in[k];
       else
-        out[k] = same_dim(out[k], in[k], fmt::format("axis {} of input {}", k, i));
+        out[k] = same_dim(out[k], in[k], [&] { return fmt::format("axis {} of input {}", k, i); });
     }
     const auto part = out.size() == 1 ? c.elements(i) : std::nullopt;
     known = known && part;

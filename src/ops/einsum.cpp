@@ -113,7 +113,7 @@ std::map<Label, Dim> sizes_of(const Equation& equation, const std::vector<SymDim
       } else if (it->second == Dim(1)) {
         it->second = size;
       } else if (!(size == Dim(1))) {
-        it->second = same_dim(it->second, size, fmt::format("label '{}'", label));
+        it->second = same_dim(it->second, size, [&] { return fmt::format("label '{}'", label); });
       }
     }
   return out;

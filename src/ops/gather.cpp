@@ -90,7 +90,7 @@ void infer_gather_nd(InferContext& c) {
             rank);
   SymDims out(indices.begin(), indices.end() - 1);
   for (size_t i = 0; i < static_cast<size_t>(batch); ++i)
-    out[i] = same_dim(data[i], indices[i], fmt::format("batch axis {}", i));
+    out[i] = same_dim(data[i], indices[i], [&] { return fmt::format("batch axis {}", i); });
   out.insert(out.end(), data.begin() + batch + depth, data.end());
   c.set(0, c.dtype(0), std::move(out));
 }

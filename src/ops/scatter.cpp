@@ -69,7 +69,8 @@ void infer_scatter_elements(InferContext& c) {
     c.error("data, indices and updates have ranks {}, {} and {}", data.size(), indices.size(),
             updates.size());
   for (size_t i = 0; i < indices.size(); ++i)
-    same_dim(indices[i], updates[i], fmt::format("axis {} of indices and updates", i));
+    same_dim(indices[i], updates[i],
+             [&] { return fmt::format("axis {} of indices and updates", i); });
   infer_same(c);
 }
 
@@ -108,7 +109,7 @@ void infer_scatter_nd(InferContext& c) {
     if (expected.size() != updates.size())
       c.error("updates have dims {}, expected {}", to_text(updates), to_text(expected));
     for (size_t i = 0; i < expected.size(); ++i)
-      same_dim(expected[i], updates[i], fmt::format("axis {} of the updates", i));
+      same_dim(expected[i], updates[i], [&] { return fmt::format("axis {} of the updates", i); });
   }
   infer_same(c);
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <concepts>
 #include <cstring>
 #include <limits>
 #include <span>
@@ -88,6 +89,11 @@ SymDims broadcast_inputs(const InferContext& c, size_t first, size_t last);
 /// Dims that must be equal: a constant wins over a symbol; two different constants fail with
 /// `what`.
 Dim same_dim(const Dim& a, const Dim& b, std::string_view what);
+/// The same; `what` is called for its text where they may differ. Sizes are checked at every bind.
+template <std::invocable What>
+Dim same_dim(const Dim& a, const Dim& b, const What& what) {
+  return a == b ? a : same_dim(a, b, what());
+}
 /// Output 0 has dims and dtype of input 0.
 void infer_same(InferContext& c);
 
