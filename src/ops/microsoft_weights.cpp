@@ -101,15 +101,16 @@ void unpack_row(const uint8_t* from, int64_t columns, uint8_t* to) {
     to[c] = static_cast<uint8_t>(unsigned{*from} >> i * kBits & kMask);
 }
 
-/// Rows of packed integers, the lowest bits first, each padded to whole bytes, as elements of a
-/// byte each.
-void unpack(const Tensor& bytes, int64_t bits, int64_t rows, int64_t columns, std::byte* to) {
+/// Rows [first, end) of `rows` of packed integers, the lowest bits first, each padded to whole
+/// bytes, as elements of a byte each.
+void unpack(const Tensor& bytes, int64_t bits, int64_t rows, int64_t columns, int64_t first,
+            int64_t end, std::byte* to) {
   const Tensor dense = bytes.held(true).to_contiguous();
   const int64_t row_bytes = dense.count() / rows;
   const auto unpack_one = bits == 2 ? unpack_row<2> : bits == 4 ? unpack_row<4> : unpack_row<8>;
-  for (int64_t r = 0; r < rows; ++r)
+  for (int64_t r = first; r < end; ++r)
     unpack_one(dense.as<uint8_t>() + r * row_bytes, columns,
-               reinterpret_cast<uint8_t*>(to) + r * columns);
+               reinterpret_cast<uint8_t*>(to) + (r - first) * columns);
 }
 
 /// The places along K in the order of their blocks; nullopt where a block has not its size.
@@ -139,13 +140,14 @@ void reorder(uint8_t* elements, int64_t rows, const std::vector<int64_t>& column
 /// them no more: made on demand.
 Tensor unpacked_weights(const Tensor& stored, const Packing& p,
                         const std::optional<std::vector<int64_t>>& places) {
-  const auto fill = [stored, p, places](std::byte* bytes) {
-    unpack(stored, p.bits, p.n, p.k, bytes);
-    if (places) reorder(reinterpret_cast<uint8_t*>(bytes), p.n, *places);
-    stored.forget();
+  const auto fill = [stored, p, places](std::byte* to, int64_t begin, int64_t end) {
+    const int64_t first_row = begin / p.k, end_row = end / p.k;
+    unpack(stored, p.bits, p.n, p.k, first_row, end_row, to);
+    if (places) reorder(reinterpret_cast<uint8_t*>(to), end_row - first_row, *places);
+    if (end_row == p.n) stored.forget();
   };
-  return Tensor(Buffer::make_on_demand(checked_mul(p.n, p.k), fill), 0, storage_of(p.bits),
-                {p.n, p.k});
+  return Tensor(Buffer::make_parts_on_demand(checked_mul(p.n, p.k), p.k, fill), 0,
+                storage_of(p.bits), {p.n, p.k});
 }
 
 /// The weights [N, K] as DequantizeLinear of what they are stored as; `places`: of its columns, as
@@ -154,7 +156,7 @@ ValueId dequantised_constant(Expansion& e, const Packing& p, DType working,
                              const std::optional<std::vector<int64_t>>& places) {
   Tensor zeros(storage_of(p.bits), {p.n, p.blocks()});
   if (e.has(kZeros)) {
-    unpack(e.constant_input(kZeros), p.bits, p.n, p.blocks(), zeros.as<std::byte>());
+    unpack(e.constant_input(kZeros), p.bits, p.n, p.blocks(), 0, p.n, zeros.as<std::byte>());
   } else {
     std::fill_n(zeros.as<uint8_t>(), zeros.count(), static_cast<uint8_t>(1 << (p.bits - 1)));
   }

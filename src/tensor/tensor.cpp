@@ -14,6 +14,7 @@
 #endif
 
 #include "base/large_memory.h"
+#include "tensor/copy_matrix.h"
 #include "tensor/half.h"
 #include "tensor/small_float.h"
 
@@ -54,7 +55,8 @@ std::shared_ptr<Buffer> Buffer::wrap_mapping(void* data, int64_t bytes,
 
 /// How to make the bytes of a buffer, and those that are made.
 struct Buffer::OnDemand {
-  std::function<void(std::byte*)> fill;
+  FillParts fill;
+  int64_t part = 0;
   std::shared_ptr<Buffer> source;  ///< has the same bytes from `offset` on; null: nobody has
   int64_t offset = 0;
   std::mutex mutex;
@@ -70,9 +72,15 @@ Buffer::~Buffer() {
 
 std::shared_ptr<Buffer> Buffer::make_on_demand(int64_t bytes,
                                                std::function<void(std::byte*)> fill) {
+  return make_parts_on_demand(
+      bytes, bytes, [fill = std::move(fill)](std::byte* to, int64_t, int64_t) { fill(to); });
+}
+
+std::shared_ptr<Buffer> Buffer::make_parts_on_demand(int64_t bytes, int64_t part, FillParts fill) {
   auto out = wrap(nullptr, bytes, {});
   out->on_demand_ = std::make_unique<OnDemand>();
   out->on_demand_->fill = std::move(fill);
+  out->on_demand_->part = std::max<int64_t>(1, part);
   return out;
 }
 
@@ -93,10 +101,25 @@ std::shared_ptr<Buffer> Buffer::held() {
   std::shared_ptr<Buffer> out = on_demand_->made.lock();
   if (!out) {
     out = allocate(bytes_);
-    on_demand_->fill(out->data());
+    on_demand_->fill(out->data(), 0, bytes_);
     on_demand_->made = out;
   }
   return out;
+}
+
+int64_t Buffer::part() const {
+  return on_demand_ ? on_demand_->part : 0;
+}
+
+void Buffer::read(int64_t begin, int64_t end, std::byte* to) {
+  XC_CHECK(begin >= 0 && begin <= end && end <= bytes_);
+  if (on_demand_ && begin % on_demand_->part == 0 && end % on_demand_->part == 0) {
+    std::unique_lock lock(on_demand_->mutex);
+    const bool made = !on_demand_->made.expired();
+    lock.unlock();
+    if (!made) return on_demand_->fill(to, begin, end);
+  }
+  std::memcpy(to, held()->data() + begin, static_cast<size_t>(end - begin));
 }
 
 std::byte* Buffer::keep() const {
@@ -222,42 +245,6 @@ void for_each_index(std::span<const int64_t> dims,
   }
 }
 
-namespace {
-
-/// A matrix in tiles, so that lines of both sides stay in the cache while they are worked through.
-template <class T>
-void copy_matrix(const std::byte* from, std::byte* to, std::span<const int64_t> dims,
-                 std::span<const int64_t> from_strides, std::span<const int64_t> to_strides) {
-  constexpr int64_t kTile = 32;
-  const auto* const src = reinterpret_cast<const T*>(from);
-  auto* const dst = reinterpret_cast<T*>(to);
-  for (int64_t i0 = 0; i0 < dims[0]; i0 += kTile)
-    for (int64_t j0 = 0; j0 < dims[1]; j0 += kTile)
-      for (int64_t i = i0; i < std::min(dims[0], i0 + kTile); ++i)
-        for (int64_t j = j0; j < std::min(dims[1], j0 + kTile); ++j)
-          std::memcpy(dst + i * to_strides[0] + j * to_strides[1],
-                      src + i * from_strides[0] + j * from_strides[1], sizeof(T));
-}
-
-using CopyMatrix = decltype(&copy_matrix<uint8_t>);
-/// For elements of so many bytes; null: there is none.
-CopyMatrix copy_matrix_of(int64_t bytes) {
-  switch (bytes) {
-    case 1:
-      return copy_matrix<uint8_t>;
-    case 2:
-      return copy_matrix<uint16_t>;
-    case 4:
-      return copy_matrix<uint32_t>;
-    case 8:
-      return copy_matrix<uint64_t>;
-    default:
-      return nullptr;
-  }
-}
-
-}  // namespace
-
 int64_t offset_at(int64_t index, std::span<const int64_t> dims, std::span<const int64_t> strides) {
   if (dims.empty()) return 0;
   int64_t offset = 0;
@@ -320,8 +307,25 @@ Tensor turned_on_demand(const Tensor& matrix) {
   XC_CHECK(matrix.rank() == 2 && !holds_objects(matrix.dtype()));
   const Dims dims{matrix.dims()[1], matrix.dims()[0]};
   const auto fill = [matrix, dims](std::byte* bytes) {
+    const Dims to_strides{dims[1], 1};
+    // Of a matrix that is made on demand itself, what the second-level cache holds at a time.
+    const int64_t row_bytes = checked_mul(dims[0], element_size(matrix.dtype()));
+    if (matrix.contiguous() && matrix.buffer()->part() == row_bytes && row_bytes > 0) {
+      constexpr int64_t kPartBytes = 256 << 10;
+      const int64_t at_once = std::clamp<int64_t>(kPartBytes / row_bytes / 16 * 16, 16, dims[1]);
+      std::vector<std::byte> rows(static_cast<size_t>(checked_mul(at_once, row_bytes)));
+      for (int64_t first = 0; first < dims[1]; first += at_once) {
+        const int64_t end = std::min(dims[1], first + at_once), at = matrix.byte_offset();
+        matrix.buffer()->read(at + first * row_bytes, at + end * row_bytes, rows.data());
+        const Dims some{dims[0], end - first}, strides{1, dims[0]};
+        copy_elements(
+            {rows.data(), matrix.dtype(), some, strides},
+            {bytes + first * element_size(matrix.dtype()), matrix.dtype(), some, to_strides});
+      }
+      return;
+    }
     const Tensor from = matrix.held(true);
-    const Dims from_strides{from.strides()[1], from.strides()[0]}, to_strides{dims[1], 1};
+    const Dims from_strides{from.strides()[1], from.strides()[0]};
     copy_elements({from.data(), from.dtype(), dims, from_strides},
                   {bytes, from.dtype(), dims, to_strides});
     from.forget();

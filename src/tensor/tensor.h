@@ -39,6 +39,10 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   /// What `fill` writes, on demand: the same bytes each time, from any thread.
   static std::shared_ptr<Buffer> make_on_demand(int64_t bytes,
                                                 std::function<void(std::byte*)> fill);
+  /// The same in parts of so many bytes, for who reads a few at a time (read()): `fill` writes
+  /// bytes [begin, end), multiples of `part`.
+  using FillParts = std::function<void(std::byte* to, int64_t begin, int64_t end)>;
+  static std::shared_ptr<Buffer> make_parts_on_demand(int64_t bytes, int64_t part, FillParts fill);
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -46,9 +50,14 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   /// Fails with kOutOfMemory where it has to make them.
   std::byte* data() const { return on_demand_ ? keep() : data_; }
   int64_t bytes() const { return bytes_; }
+  /// Bytes of what it is made in on demand; 0: it is there.
+  int64_t part() const;
   /// A buffer whose bytes are there for as long as it is held: this one, or a copy. Fails with
   /// kOutOfMemory. Any thread.
   std::shared_ptr<Buffer> held();
+  /// Copies bytes [begin, end); of a buffer on demand no others are made where both are multiples
+  /// of its part. Any thread.
+  void read(int64_t begin, int64_t end, std::byte* to);
   /// These bytes will hardly be read again soon: pages of a mapped file leave this process's memory
   /// until they are. Any thread, readers of the bytes included.
   void forget(int64_t offset, int64_t bytes) const;

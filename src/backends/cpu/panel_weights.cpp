@@ -1,6 +1,7 @@
 #include "backends/cpu/panel_weights.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/checked.h"
 
@@ -9,7 +10,28 @@ namespace {
 
 constexpr size_t kX = 0, kW = 1, kScale = 2, kZero = 3;
 
+/// A panel's columns of a row, unsigned.
+using PanelRow = std::array<uint8_t, kPanelColumns>;
+
 }  // namespace
+
+/// The columns of a matrix of k rows that one panel holds.
+struct PanelWeights::WeightColumns {
+  const uint8_t* first;
+  int64_t row_bytes, k, count;
+  unsigned shift;  ///< added to each
+
+  /// Row d. Zeros stand for what is not there.
+  void read(int64_t d, unsigned mask, PanelRow& out) const {
+    const auto read_row = [&](const uint8_t* from, uint8_t* to, int64_t columns) {
+      for (int64_t j = 0; j < columns; ++j) to[j] = static_cast<uint8_t>((from[j] + shift) & mask);
+    };
+    if (d < k && count == kPanelColumns)
+      return read_row(first + d * row_bytes, out.data(), kPanelColumns);
+    out.fill(0);
+    if (d < k) read_row(first + d * row_bytes, out.data(), count);
+  }
+};
 
 Verdict takes_panels(const StepSpec& spec) {
   if (!spec.post_ops.empty()) return Verdict::no("no post-ops");
@@ -73,28 +95,40 @@ int64_t PanelWeights::panel_bytes() const {
 }
 
 void PanelWeights::pack(const Tensor& w, unsigned shift) {
-  const auto* from = w.as<uint8_t>();
-  for (int64_t p = 0; p < count; ++p)
-    for (int64_t d = 0; d < k; ++d)
-      put_row(data_.data() + p * panel_bytes(), d, from + d * n + p * kPanelColumns,
-              std::min(kPanelColumns, n - p * kPanelColumns), shift);
+  const int64_t rows = layout_ == Layout::kGroups ? group_rows(four_bits_) : 1;
+  for (int64_t p = 0; p < count; ++p) {
+    uint8_t* to = data_.data() + p * panel_bytes();
+    const WeightColumns columns{w.as<uint8_t>() + p * kPanelColumns, n, k,
+                                std::min(kPanelColumns, n - p * kPanelColumns), shift};
+    for (int64_t d = 0; d < k; d += rows)
+      to = layout_ == Layout::kGroups ? put_group(columns, d, to) : put_row(columns, d, to);
+  }
 }
 
-void PanelWeights::put_row(uint8_t* panel, int64_t d, const uint8_t* from, int64_t columns,
-                           unsigned shift) const {
-  const unsigned mask = four_bits_ ? 15 : 255;
-  /// Columns [first, last), `step` bytes apart.
-  const auto put = [&](uint8_t* to, int64_t step, int64_t first, int64_t last, int bits) {
-    for (int64_t j = first; j < last; ++j, to += step)
-      *to = static_cast<uint8_t>(*to | ((from[j] + shift) & mask) << bits);
-  };
-  if (layout_ == Layout::kGroups) {
-    const int64_t rows = group_rows(four_bits_);
-    return put(panel + d / rows * kGroupBytes + d % 4, 4, 0, columns, d % rows < 4 ? 0 : 4);
+/// Row d, which goes behind what is there.
+uint8_t* PanelWeights::put_row(const WeightColumns& columns, int64_t d, uint8_t* to) const {
+  PanelRow row;
+  columns.read(d, four_bits_ ? 15 : 255, row);
+  if (!four_bits_) return std::copy(row.begin(), row.end(), to);
+  constexpr size_t kHalf = kPanelColumns / 2;
+  for (size_t j = 0; j < kHalf; ++j) to[j] = static_cast<uint8_t>(row[j] | row[kHalf + j] << 4);
+  return to + kHalf;
+}
+
+/// Rows d, d + 1, ... of a group.
+uint8_t* PanelWeights::put_group(const WeightColumns& columns, int64_t d, uint8_t* to) const {
+  std::array<PanelRow, 4> rows;
+  for (int64_t i = 0; i < 4; ++i) {
+    PanelRow& row = rows[static_cast<size_t>(i)];
+    columns.read(d + i, four_bits_ ? 15 : 255, row);
+    if (!four_bits_) continue;
+    PanelRow high;
+    columns.read(d + 4 + i, 15, high);
+    for (size_t j = 0; j < row.size(); ++j) row[j] = static_cast<uint8_t>(row[j] | high[j] << 4);
   }
-  const int64_t row_bytes = four_bits_ ? kPanelColumns / 2 : kPanelColumns;
-  put(panel + d * row_bytes, 1, 0, std::min(columns, row_bytes), 0);
-  put(panel + d * row_bytes, 1, row_bytes, columns, 4);
+  for (size_t j = 0; j < rows[0].size(); ++j)
+    for (size_t i = 0; i < 4; ++i) to[4 * j + i] = rows[i][j];
+  return to + kGroupBytes;
 }
 
 void PanelWeights::add_lines(const StepSpec& spec, unsigned shift) {

@@ -33,10 +33,10 @@ class PanelWeights {
   }
   /// Of the lines of a panel's blocks, the first.
   int64_t line_of(int64_t panel) const { return panel * blocks_ * kPanelColumns; }
+  struct WeightColumns;
   void pack(const Tensor& w, unsigned shift);
-  /// Row d of a panel.
-  void put_row(uint8_t* panel, int64_t d, const uint8_t* from, int64_t columns,
-               unsigned shift) const;
+  uint8_t* put_row(const WeightColumns& columns, int64_t d, uint8_t* to) const;
+  uint8_t* put_group(const WeightColumns& columns, int64_t d, uint8_t* to) const;
   void add_lines(const StepSpec& spec, unsigned shift);
 
   Layout layout_;

@@ -82,6 +82,38 @@ TEST_CASE(
   CHECK(turned_on_demand(column).held().to_doubles() == std::vector<double>{2, 5});
 }
 
+TEST_CASE("tensor/on demand: rows made a few at a time, for a matrix with its axes swapped") {
+  constexpr int64_t kRows = 1000, kColumns = 3000;  // several parts, and a last one that is smaller
+  int64_t most = 0, made = 0;
+  const auto element = [](int64_t at) { return static_cast<uint8_t>(at * 7 % 251); };
+  const auto fill = [&](std::byte* to, int64_t begin, int64_t end) {
+    CHECK(begin % kColumns == 0);
+    most = std::max(most, end - begin);
+    made += end - begin;
+    for (int64_t i = begin; i < end; ++i) to[i - begin] = static_cast<std::byte>(element(i));
+  };
+  const auto source = Buffer::make_parts_on_demand(kRows * kColumns, kColumns, fill);
+  const Tensor matrix(source, kColumns, DType::kU8, {kRows - 1, kColumns});  // behind a row
+  const Tensor turned = turned_on_demand(matrix).held(true);
+  CHECK(made == (kRows - 1) * kColumns);
+  CHECK(most < kRows * kColumns / 4);
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < kColumns; ++i)
+    for (int64_t j = 0; j < kRows - 1; ++j)
+      wrong += turned.as<uint8_t>()[i * (kRows - 1) + j] != element((j + 1) * kColumns + i);
+  CHECK(wrong == 0);
+  // Bytes that are no whole rows, and those of a copy that is there, come from one copy of all.
+  std::vector<std::byte> some(10);
+  source->read(5, 15, some.data());
+  CHECK(some[9] == static_cast<std::byte>(element(14)));
+  const auto copy = source->held();
+  made = 0;
+  some.resize(kColumns);
+  source->read(kColumns, 2 * kColumns, some.data());
+  CHECK(some[1] == static_cast<std::byte>(element(kColumns + 1)));
+  CHECK(made == 0);
+}
+
 TEST_CASE("tensor/forget: whole pages of a mapping leave memory and come back as they were") {
   const int64_t page = ::sysconf(_SC_PAGESIZE), bytes = 4 * page;
   const int file = ::memfd_create("xc", MFD_CLOEXEC);
