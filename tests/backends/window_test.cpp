@@ -56,6 +56,95 @@ TEST_CASE("backends/pool: windows, orders, padding") {
     }
 }
 
+TEST_CASE("backends/pool: rows of every length, strides, dilations and padding, NaN among them") {
+  Generator g(78);
+  for (int round = 0; round < 120; ++round) {
+    const Ints kernel{g.integer(1, 4), g.integer(1, 6)},
+        dilations{g.integer(1, 2), g.integer(1, 3)};
+    const Ints strides{g.integer(1, 3), g.integer(1, 10)};
+    const int64_t tall = (kernel[0] - 1) * dilations[0], wide = (kernel[1] - 1) * dilations[1];
+    const Ints pads{g.integer(0, tall), g.integer(0, wide), g.integer(0, tall), g.integer(0, wide)};
+    // Planes of few rows, of which several go at once, and of more rows than are described at once.
+    const int64_t most_rows = round % 10 == 0 ? 900 : 20;
+    Problem p;
+    p.op = &get_op(round % 2 ? "MaxPool" : "AveragePool");
+    Tensor x =
+        g.tensor(DType::kF32, {g.integer(1, 2), g.integer(1, 5), tall + g.integer(1, most_rows),
+                               wide + g.integer(1, round % 3 == 0 ? 200 : 40)});
+    if (round % 4 == 1)
+      for (int64_t i = 0; i < x.count(); i += g.integer(1, 60))
+        store_double(x.data(), DType::kF32, i, g.integer(0, 1) ? NAN : -INFINITY);
+    p.inputs = {x};
+    p.attrs.set("kernel_shape", kernel);
+    p.attrs.set("strides", strides);
+    p.attrs.set("pads", pads);
+    p.attrs.set("dilations", dilations);
+    if (round % 2 == 0) p.attrs.set("count_include_pad", g.integer(0, 1));
+    INFO(round << " " << to_text(x.dims()));
+    check_row("xc.pool", p, round % 2 ? Bounds{} : Bounds{1e-6, 1e-6});
+    if (round % 8 < 2) check_threads("xc.pool", p);
+  }
+}
+
+TEST_CASE("backends/pool: lines are the same on every instruction set") {
+  Generator g(79);
+  for (int round = 0; round < 300; ++round) {
+    const bool largest = round % 2 == 0;
+    const cpu::LineWindow window{g.integer(1, 5), g.integer(1, 3), g.integer(1, 10)};
+    const int64_t input = g.integer(1, 90), pad = g.integer(0, 20), output = g.integer(1, 90);
+    const int64_t inside = (pad + 15) / 16 * 16;
+    const int64_t needed =
+        std::max(inside + input + 16,
+                 inside - pad + (output + 16) * window.stride + window.kernel * window.dilation);
+    const float padding = largest ? -INFINITY : 0.0f;
+    std::vector<float> x(600), columns(static_cast<size_t>(output));
+    for (float& v : x)
+      v = g.integer(0, 30) == 0 && largest ? NAN : static_cast<float>(g.real(-2, 2));
+    for (float& v : columns) v = static_cast<float>(g.integer(1, 5));
+    const Ints taps{g.integer(0, 100), 150 + g.integer(0, 100), 300 + g.integer(0, 200)};
+    const std::vector<cpu::PoolLine> lines{{taps.data(), 3, 0, 3.0f},
+                                           {taps.data() + 1, 1, output, 2.0f},
+                                           {taps.data(), 0, 2 * output, 1}};
+    // Plain loops, in the same order.
+    std::vector<float> want;
+    for (const cpu::PoolLine& line : lines) {
+      const auto fold = [&](float a, float b) {
+        return !largest ? a + b : std::isnan(a) || a > b ? a : b;
+      };
+      const auto element = [&](int64_t i) {
+        if (i < pad || i >= pad + input) return padding;
+        float v = x[static_cast<size_t>(line.taps[0] + i - pad)];
+        for (int64_t k = 1; k < line.count; ++k)
+          v = fold(v, x[static_cast<size_t>(line.taps[k] + i - pad)]);
+        return v;
+      };
+      for (int64_t o = 0; o < output; ++o) {
+        float v = element(o * window.stride);
+        for (int64_t k = 1; k < window.kernel; ++k)
+          v = fold(v, element(o * window.stride + k * window.dilation));
+        if (!largest) v = v / (columns[static_cast<size_t>(o)] * line.rows);
+        want.push_back(line.count == 0 ? padding : v);
+      }
+    }
+    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+      if (isa > cpu_info().isa) continue;
+      const int64_t pitch = (needed + 15) / 16 * 16;
+      std::vector<float> buffer(static_cast<size_t>(3 * pitch), padding), y(want.size() + 1, 7.0f);
+      const cpu::PoolLines all{window, input, output,  inside - pad,
+                               inside, pitch, padding, buffer.data()};
+      const cpu::PoolFns& fns = cpu::pool_fns(isa);
+      if (largest)
+        fns.max_lines(x.data(), y.data(), lines.data(), 3, all);
+      else
+        fns.average_lines(x.data(), y.data(), lines.data(), 3, all, columns.data());
+      INFO(round);
+      CHECK(y.back() == 7.0f);
+      for (size_t i = 0; i < want.size(); ++i)
+        CHECK((y[i] == want[i] || (std::isnan(y[i]) && std::isnan(want[i]))));
+    }
+  }
+}
+
 TEST_CASE("backends/pool: where the largest elements are, among equals and NaN") {
   Generator g(76);
   struct Case {

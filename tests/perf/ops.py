@@ -258,6 +258,9 @@ def reductions() -> Iterator[Case]:
     image = f32(1, 64, 112, 112)
     yield one("3x3/2 64x112x112", "MaxPool", image, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
     yield one("2x2/2 64x112x112", "AveragePool", image, kernel_shape=[2, 2], strides=[2, 2])
+    yield one("3x3 64x56x56", "AveragePool", f32(1, 64, 56, 56), kernel_shape=[3, 3], pads=[1] * 4)
+    yield one("5x5 256x20x20", "MaxPool", f32(1, 256, 20, 20), kernel_shape=[5, 5], pads=[2] * 4)
+    yield one("3x3 512x7x7", "MaxPool", f32(1, 512, 7, 7), kernel_shape=[3, 3], pads=[1] * 4)
     yield one("512x7x7", "GlobalAveragePool", f32(1, 512, 7, 7))
 
 

@@ -35,6 +35,7 @@ class PoolBound final : public BoundKernel {
     const OperandView &x = views_.inputs[0], &y = views_.outputs[0];
     const WindowAttrs window = window_attrs(*spec.node, x.dims.size() - 2);
     axes_ = window_axes_3d(window_axes(window, x.dims, window.kernel, y.dims));
+    for (size_t i = 0; i < 3; ++i) inner_[i] = whole_windows(axes_[i]);
     include_pad_ = spec.attrs().get_int("count_include_pad", 0) != 0;
     xs_ = window_strides_3d(x.strides);
     ys_ = window_strides_3d(y.strides);
@@ -86,7 +87,8 @@ class PoolBound final : public BoundKernel {
     if (units_ == 0) return;
     if (by_lines_)
       return lines(static_cast<const float*>(args.buffers[0]), static_cast<float*>(args.buffers[1]),
-                   static_cast<float*>(args.scratch), units_ * begin / tasks, units_ * end / tasks);
+                   static_cast<std::byte*>(args.scratch), units_ * begin / tasks,
+                   units_ * end / tasks);
     switch (views_.inputs[0].dtype) {
       case DType::kBF16:
         return over_channels<uint16_t>(args, begin, end);
@@ -126,7 +128,10 @@ class PoolBound final : public BoundKernel {
   struct Span {
     int64_t first, last, counted;
   };
-  Span span(const WindowAxis& axis, int64_t o) const {
+  /// On axis i.
+  Span span(size_t i, int64_t o) const {
+    const WindowAxis& axis = axes_[i];
+    if (o >= inner_[i].begin && o < inner_[i].end) return {0, axis.kernel, axis.kernel};
     const RowRange inside = axis.positions(o, 0, axis.input);
     return {inside.begin, inside.end,
             axis.positions(o, axis.at(o, 0), axis.input + axis.pad_end).end};
@@ -169,14 +174,17 @@ class PoolBound final : public BoundKernel {
     return static_cast<T>(value);
   }
 
-  /// What is the same for every row of pixels: which have whole windows, and whether rows of the
-  /// windows are folded first: to KH + KW steps for a result from KH * KW, but over the whole
-  /// input.
+  /// Results whose windows hold no padding on their axis.
+  static RowRange whole_windows(const WindowAxis& axis) {
+    const int64_t begin = std::min(axis.output, ceil_div(axis.pad_begin, axis.stride));
+    const int64_t last = axis.input - 1 - (axis.kernel - 1) * axis.dilation + axis.pad_begin;
+    return {begin, last < 0 ? begin : std::clamp(last / axis.stride + 1, begin, axis.output)};
+  }
+
+  /// What is the same for every row of pixels: whether rows of the windows are folded first: to
+  /// KH + KW steps for a result from KH * KW, but over the whole input.
   void plan_rows(int64_t bytes) {
-    const auto& [d, h, w] = axes_;
-    inner_ = {std::min(w.output, ceil_div(w.pad_begin, w.stride)), 0};
-    const int64_t last = w.input - 1 - (w.kernel - 1) * w.dilation + w.pad_begin;
-    inner_.end = last < 0 ? inner_.begin : std::clamp(last / w.stride + 1, inner_.begin, w.output);
+    const WindowAxis& w = axes_[2];
     const int64_t rows = most_taps(std::span(axes_).first(2));
     const double at_once = static_cast<double>(rows) * static_cast<double>(w.kernel);
     const double in_two = static_cast<double>(w.stride) * static_cast<double>(rows + 1) +
@@ -205,7 +213,7 @@ class PoolBound final : public BoundKernel {
     for (int64_t row = first; row < last; ++row) {
       const int64_t oh = row % h.output, od = row / h.output % d.output,
                     n = row / (h.output * d.output);
-      const Span ds = span(d, od), hs = span(h, oh);
+      const Span ds = span(0, od), hs = span(1, oh);
       const T* const from = x + n * xs_[0];
       T* const to = y + n * ys_[0] + od * ys_[2] + oh * ys_[3];
       if (ds.first == ds.last || hs.first == hs.last)
@@ -240,7 +248,7 @@ class PoolBound final : public BoundKernel {
     };
     const auto edge = [&](int64_t begin, int64_t end) {
       for (int64_t ow = begin; ow < end; ++ow) {
-        const Span ws = span(w, ow);
+        const Span ws = span(2, ow);
         const auto taken = taps_of(ds, od, hs, oh, {ws.first, ws.last}, taps);
         if (taken.empty())
           std::fill_n(y + ow * ys_[4], channels_, empty_window<T>());
@@ -249,13 +257,14 @@ class PoolBound final : public BoundKernel {
                channels_, {});
       }
     };
-    edge(0, inner_.begin);
-    if (const int64_t pixels = inner_.end - inner_.begin; pixels > 0) {
+    const RowRange inner = inner_[2];
+    edge(0, inner.begin);
+    if (const int64_t pixels = inner.end - inner.begin; pixels > 0) {
       const auto taken = taps_of(ds, od, hs, oh, {0, w.kernel}, taps);
-      fold(x + w.at(inner_.begin, 0) * xs_[4], taken, divisor(w.kernel, taken.size()),
-           y + inner_.begin * ys_[4], channels_, {pixels, w.stride * xs_[4], ys_[4]});
+      fold(x + w.at(inner.begin, 0) * xs_[4], taken, divisor(w.kernel, taken.size()),
+           y + inner.begin * ys_[4], channels_, {pixels, w.stride * xs_[4], ys_[4]});
     }
-    edge(inner_.end, w.output);
+    edge(inner.end, w.output);
   }
 
   template <class T>
@@ -284,64 +293,93 @@ class PoolBound final : public BoundKernel {
     const WindowAxis& w = axes_[2];
     columns_.reserve(static_cast<size_t>(w.output));
     for (int64_t o = 0; o < w.output; ++o) {
-      const Span s = span(w, o);
+      const Span s = span(2, o);
       const int64_t counted = include_pad_ ? s.counted : s.last - s.first;
       columns_.push_back(static_cast<float>(std::max<int64_t>(1, counted)));
     }
   }
 
-  /// What is the same for every line, and the buffer.
+  /// What is the same for every line, and what a worker has: some rows of the input between their
+  /// padding, so many that the first of them has left the store buffer when it is read again, then
+  /// what their windows hold.
   void plan_lines() {
-    const auto& [d, h, w] = axes_;
+    constexpr int64_t kBufferFloats = 2 << 10, kDescribedBytes = 32 << 10, kWidest = 16;
+    const WindowAxis& w = axes_[2];
     by_lines_ = true;
-    units_ = batch_ * channels_ * d.output * h.output;
+    units_ = batch_ * channels_ * axes_[0].output * axes_[1].output;
     plan_columns();
-    scratch_bytes =
-        checked_add(align_up(line_ * 4, 64), checked_mul(most_taps(std::span(axes_).first(2)), 8));
     held_bytes += w.output * 4;
+    const int64_t inside = align_up(w.pad_begin, kWidest);
+    const int64_t pitch = align_up(
+        std::max(inside - w.pad_begin + line_, inside + align_up(w.input, kWidest)), kWidest);
+    lines_ = {{w.kernel, w.dilation, w.stride},
+              w.input,
+              w.output,
+              inside - w.pad_begin,
+              inside,
+              pitch,
+              max_ ? -std::numeric_limits<float>::infinity() : 0.0f,
+              nullptr};
+    const int64_t rows = axes_[0].output * axes_[1].output;
+    at_a_time_ = std::clamp<int64_t>(kBufferFloats / pitch, 1, units_);
+    const int64_t taps = most_taps(std::span(axes_).first(2));
+    const int64_t bytes = checked_add(checked_mul(taps, 8), int64_t{sizeof(PoolLine)});
+    described_once_ = checked_mul(bytes, checked_add(rows, at_a_time_)) <= kDescribedBytes;
+    const int64_t described = described_once_ ? rows + at_a_time_ : at_a_time_;
+    taps_at_ = pitch * at_a_time_ * 4;
+    lines_at_ = checked_add(taps_at_, checked_mul(taps * 8, described));
+    scratch_bytes = checked_add(lines_at_, described * static_cast<int64_t>(sizeof(PoolLine)));
   }
 
-  /// Lines of results [first, last), counted over batch, channels and the outer spatial axes. In
-  /// scratch: a row of the input between its padding, then the offsets of the rows of a window.
-  void lines(const float* x, float* y, float* row, int64_t first, int64_t last) const {
+  /// Lines from row `row` of a plane on, which may go on in the planes behind it.
+  void describe_lines(int64_t row, int64_t count, int64_t* taps, PoolLine* lines) const {
     const auto& [d, h, w] = axes_;
-    auto* taps = reinterpret_cast<int64_t*>(row + align_up(line_ * 4, 64) / 4);
-    const float padding = max_ ? -std::numeric_limits<float>::infinity() : 0.0f;
-    std::fill_n(row, line_, padding);
-    const LineWindow window{w.kernel, w.dilation, w.stride};
-    for (int64_t unit = first; unit < last; ++unit) {
-      int64_t rest = unit;
-      const int64_t oh = rest % h.output;
-      rest /= h.output;
-      const int64_t od = rest % d.output;
-      rest /= d.output;
-      const int64_t c = rest % channels_, n = rest / channels_;
-      const Span ds = span(d, od), hs = span(h, oh);
-      int64_t count = 0;
+    int64_t oh = row % h.output, od = row / h.output, x = 0, y = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const Span ds = span(0, od), hs = span(1, oh);
+      int64_t* const begin = taps;
       for (int64_t kd = ds.first; kd < ds.last; ++kd)
         for (int64_t kh = hs.first; kh < hs.last; ++kh)
-          taps[count++] = n * xs_[0] + c * xs_[1] + d.at(od, kd) * xs_[2] + h.at(oh, kh) * xs_[3];
-      float* to = y + n * ys_[0] + c * ys_[1] + od * ys_[2] + oh * ys_[3];
-      if (count == 0) {
-        std::fill_n(to, w.output, padding);
-        continue;
-      }
-      float* inside = row + w.pad_begin;
-      if (max_) {
-        fns_.max(x, taps, count, inside, w.input, {});
-        fns_.max_line(row, window, to, w.output);
-      } else {
-        fns_.average(x, taps, count, 1, inside, w.input, {});
-        const float rows =
-            include_pad_ ? product_of(ds.counted, hs.counted, 1) : static_cast<float>(count);
-        fns_.average_line(row, window, columns_.data(), rows, to, w.output);
-      }
+          *taps++ = x + d.at(od, kd) * xs_[2] + h.at(oh, kh) * xs_[3];
+      lines[i] = {
+          begin, taps - begin, y + od * ys_[2] + oh * ys_[3],
+          include_pad_ ? product_of(ds.counted, hs.counted, 1) : static_cast<float>(taps - begin)};
+      if (++oh < h.output) continue;
+      oh = 0;
+      if (++od < d.output) continue;
+      od = 0;
+      x += xs_[1], y += ys_[1];
+    }
+  }
+
+  /// Lines of results [first, last), counted over batch, channels and the outer spatial axes. What
+  /// describes those of a plane of few, and some of the next, serves for all planes.
+  void lines(const float* x, float* y, std::byte* scratch, int64_t first, int64_t last) const {
+    const int64_t rows = axes_[0].output * axes_[1].output;
+    PoolLines all = lines_;
+    all.buffer = reinterpret_cast<float*>(scratch);
+    std::fill_n(all.buffer, all.pitch * at_a_time_, all.padding);
+    auto* const taps = reinterpret_cast<int64_t*>(scratch + taps_at_);
+    auto* const described = reinterpret_cast<PoolLine*>(scratch + lines_at_);
+    if (described_once_) describe_lines(0, rows + at_a_time_, taps, described);
+    for (int64_t unit = first, count = 0; unit < last; unit += count) {
+      const int64_t row = unit % rows, plane = unit / rows;
+      const int64_t c = plane % channels_, n = plane / channels_;
+      count = std::min({at_a_time_, last - unit, (channels_ - c) * rows - row});
+      if (!described_once_) describe_lines(row, count, taps, described);
+      const PoolLine* const some = described + (described_once_ ? row : 0);
+      const float* const from = x + n * xs_[0] + c * xs_[1];
+      float* const to = y + n * ys_[0] + c * ys_[1];
+      if (max_)
+        fns_.max_lines(from, to, some, count, all);
+      else
+        fns_.average_lines(from, to, some, count, all, columns_.data());
     }
   }
 
   OperandViews views_;
   bool max_, include_pad_ = false, loads_ = false, stores_ = false, by_lines_ = false,
-             folds_rows_ = false;
+             folds_rows_ = false, described_once_ = false;
   const PoolFns& fns_;
   std::array<WindowAxis, 3> axes_;
   std::array<int64_t, 5> xs_{}, ys_{};
@@ -350,9 +388,11 @@ class PoolBound final : public BoundKernel {
       0;  ///< lines of results; rows of pixels over all channels where those are adjacent
   std::vector<RowRange> parts_;  ///< by_rows
   CopyPlan load_, store_;
-  RowRange inner_;              ///< pixels of a row whose windows hold no padding on its axis
-  std::vector<float> columns_;  ///< in two steps: what counts of each window along the last axis
-  int64_t line_ = 0;            ///< pixels of the buffer for a line
+  std::array<RowRange, 3> inner_;  ///< results whose windows hold no padding on that axis
+  std::vector<float> columns_;     ///< in two steps: what counts of each window along the last axis
+  int64_t line_ = 0;               ///< pixels of the buffer for a line
+  PoolLines lines_{};              ///< by_lines_; its buffer is in scratch
+  int64_t at_a_time_ = 1, lines_at_ = 0;
 };
 
 Verdict supports(const StepSpec& spec) {

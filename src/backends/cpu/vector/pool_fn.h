@@ -23,6 +23,24 @@ struct FoundLine {
 /// Of padding: behind every place.
 constexpr int32_t kNowhere = INT32_MAX;
 
+/// A line of results: where the rows of its windows begin, where it goes, in elements, and what an
+/// average is divided by beside its columns.
+struct PoolLine {
+  const int64_t* taps;
+  int64_t count;  ///< none: all of the windows is padding
+  int64_t y;
+  float rows;
+};
+/// What is the same for all lines. Of `buffer`, which may hold any number of them, line i has
+/// `pitch` elements, its windows begin at `first` and its input at `inside`: a multiple of 16, as
+/// `pitch` is. What lies around the input holds the padding.
+struct PoolLines {
+  LineWindow window;
+  int64_t input, output, first, inside, pitch;
+  float padding;
+  float* buffer;
+};
+
 /// Pixels in a row whose windows have the same taps, and the elements from one to the next.
 struct PixelRun {
   int64_t pixels = 1, x_step = 0, y_step = 0;
@@ -43,8 +61,14 @@ struct PoolFns {
   /// The same with the sum of those elements, divided by `divisor`.
   void (*average)(const float* x, const int64_t* taps, int64_t count, float divisor, float* y,
                   int64_t channels, const PixelRun& run);
-  /// y[o] = the largest of row[o * stride + k * dilation], k < window.kernel (NaN wins).
-  void (*max_line)(const float* row, const LineWindow& window, float* y, int64_t n);
+  /// Lines of results whose elements are adjacent, from rows whose are, in two steps: the rows of
+  /// the windows folded into one in the buffer, then y[o] = the largest of it in the window (NaN
+  /// wins).
+  void (*max_lines)(const float* x, float* y, const PoolLine* lines, int64_t count,
+                    const PoolLines& all);
+  /// The same with the sum, divided by columns[o] * rows.
+  void (*average_lines)(const float* x, float* y, const PoolLine* lines, int64_t count,
+                        const PoolLines& all, const float* columns);
   /// The first of the largest: y.value[i] = x[taps[k] + i], y.where[i] = places[k] + i * step for
   /// that k of the largest element (NaN wins) whose place is least. Places rise.
   void (*find_max)(const float* x, const int64_t* taps, const int32_t* places, int64_t count,
@@ -53,9 +77,6 @@ struct PoolFns {
   /// dilation], the one whose place is least.
   void (*find_max_line)(const FoundLine& row, const LineWindow& window, const FoundLine& y,
                         int64_t n);
-  /// y[o] = sum of row[o * stride + k * dilation] / (columns[o] * rows).
-  void (*average_line)(const float* row, const LineWindow& window, const float* columns, float rows,
-                       float* y, int64_t n);
 };
 const PoolFns& pool_fns(Isa isa);
 

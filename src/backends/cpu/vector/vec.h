@@ -87,6 +87,28 @@ template <auto from, class T, class V>
 XC_INLINE V shuffle(V a, V b) {
   return shuffle_lanes<from>(a, b, std::make_integer_sequence<int, kCount<V, T>>());
 }
+/// Whether lanes of 4 bytes can be picked by numbers that only the run knows.
+#if defined(__AVX2__)
+constexpr bool kPicksLanes = true;
+/// Lane i is lane index[i] of v.
+XC_INLINE Vec<int32_t> pick_lanes(Vec<int32_t> v, Vec<int32_t> index) {
+#if defined(__AVX512F__)
+  return (Vec<int32_t>)_mm512_permutexvar_epi32((__m512i)index, (__m512i)v);
+#else
+  return (Vec<int32_t>)_mm256_permutevar8x32_epi32((__m256i)v, (__m256i)index);
+#endif
+}
+/// Lane i is lane index[i] of a, or of b where that counts on behind a's.
+XC_INLINE Vec<int32_t> pick_lanes(Vec<int32_t> a, Vec<int32_t> b, Vec<int32_t> index) {
+#if defined(__AVX512F__)
+  return (Vec<int32_t>)_mm512_permutex2var_epi32((__m512i)a, (__m512i)index, (__m512i)b);
+#else
+  return index < kLanes<int32_t> ? pick_lanes(a, index) : pick_lanes(b, index);
+#endif
+}
+#else
+constexpr bool kPicksLanes = false;
+#endif
 /// v in the first n lanes, fill in the others.
 template <class V, class T>
 XC_INLINE V select_first(V v, T fill, int64_t n) {
@@ -364,6 +386,17 @@ template <class V>
 XC_INLINE V min_nan(V a, V b) {
   return a != a ? a : min_number(a, b);
 }
+#if defined(__AVX512F__)
+// Where a is a number, the larger or smaller one, in one instruction.
+XC_INLINE F32 max_nan(F32 a, F32 b) {
+  const __mmask16 number = _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_ORD_Q);
+  return (F32)_mm512_mask_max_ps((__m512)a, number, (__m512)a, (__m512)b);
+}
+XC_INLINE F32 min_nan(F32 a, F32 b) {
+  const __mmask16 number = _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_ORD_Q);
+  return (F32)_mm512_mask_min_ps((__m512)a, number, (__m512)a, (__m512)b);
+}
+#endif
 
 template <class To, class From>
 XC_INLINE To bits_as(From from) {
