@@ -485,6 +485,66 @@ TEST_CASE("backends/mapped: Resize, nearest and interpolating") {
         }
 }
 
+TEST_CASE("backends/mapped: nearest elements of rows of every length and scale") {
+  Generator g(80);
+  for (int round = 0; round < 150; ++round) {
+    // Short rows, of which several go at once, and long ones; scales of a third to five.
+    const int64_t most = round % 3 == 0 ? 150 : 20;
+    const Ints from{g.integer(1, 2), g.integer(1, 4), g.integer(1, 12), g.integer(1, most)};
+    Ints to = from;
+    for (size_t axis = 2; axis < 4; ++axis)
+      to[axis] = std::max<int64_t>(1, round % 4 == 0 ? from[axis] * g.integer(1, 5)
+                                                     : g.integer(from[axis] / 3, from[axis] * 3));
+    if (round % 7 == 0) to[1] = from[1] * 2;
+    Problem p;
+    p.op = &get_op("Resize");
+    p.attrs.set("mode", std::string("nearest"));
+    p.attrs.set("coordinate_transformation_mode",
+                std::string(round % 2 ? "asymmetric" : "half_pixel"));
+    if (round % 2) p.attrs.set("nearest_mode", std::string("floor"));
+    const DType type = round % 5 == 4 ? DType::kI64 : round % 5 == 3 ? DType::kI32 : DType::kF32;
+    p.inputs = {g.tensor(type, from), Tensor(), Tensor(), Tensor::of(to)};
+    p.constant = {false, true, true, true};
+    INFO(round << to_text(from) << to_text(to));
+    check_row("xc.mapped", p, {});
+    if (round % 10 == 0) check_threads("xc.mapped", p);
+  }
+}
+
+TEST_CASE("backends/mapped: rows are picked alike on every instruction set") {
+  Generator g(81);
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > cpu_info().isa) continue;
+    const cpu::LineFns& fns = cpu::line_fns(isa);
+    if (fns.picks == 0) continue;
+    for (int round = 0; round < 200; ++round) {
+      const int64_t lanes = fns.picks, n = g.integer(1, 5 * lanes);
+      const int64_t readable = n < lanes && round % 2 ? g.integer(1, lanes) : lanes;
+      const bool two = readable == lanes && g.integer(0, 1);
+      std::vector<int32_t> x(300), index, y(static_cast<size_t>(3 * (n + 2)), -1), want(y);
+      for (int32_t& v : x) v = static_cast<int32_t>(g.integer(0, 1 << 30));
+      Ints from;
+      const Ints rows{g.integer(0, 50), 60, 60};
+      for (int64_t i = 0; i < n; i += lanes) {
+        from.push_back(g.integer(0, 100));
+        from.push_back(g.integer(0, 100));
+        const int64_t begin = std::max<int64_t>(0, std::min(i, n - lanes));
+        for (int64_t lane = 0; lane < lanes; ++lane) {
+          const int64_t at = g.integer(0, (two ? 2 * lanes : readable) - 1);
+          index.push_back(static_cast<int32_t>(at));
+          for (int64_t r = 0; r < 3 && begin + lane < n; ++r)
+            want[static_cast<size_t>(r * (n + 2) + begin + lane)] =
+                x[static_cast<size_t>(rows[static_cast<size_t>(r)] +
+                                      from[from.size() - (at < lanes ? 2 : 1)] + at % lanes)];
+        }
+      }
+      const cpu::PickedLine line{from.data(), index.data(), n, readable, two};
+      fns.picked(x.data(), rows.data(), 3, line, y.data(), n + 2);
+      CHECK(y == want);
+    }
+  }
+}
+
 TEST_CASE("backends/resize: blocks, lines of every kind, more taps") {
   Generator g(75);
   struct Case {

@@ -238,6 +238,10 @@ def movement() -> Iterator[Case]:
     yield one("nearest x2, 64x28x28", "Resize", f32(1, 64, 28, 28),
               weights=(None, np.array([1, 1, 2, 2], F32)), mode="nearest", coordinate_transformation_mode="asymmetric",
               nearest_mode="floor")
+    for scale, dims in ((1.5, (1, 64, 28, 28)), (0.5, (1, 64, 56, 56)), (2, (1, 256, 7, 7))):
+        yield one(f"nearest x{scale}, {dims[1]}x{dims[2]}x{dims[3]}", "Resize", f32(*dims),
+                  weights=(None, np.array([1, 1, scale, scale], F32)), mode="nearest",
+                  coordinate_transformation_mode="asymmetric", nearest_mode="floor")
     yield one("linear x2, 64x28x28", "Resize", f32(1, 64, 28, 28), weights=(None, np.array([1, 1, 2, 2], F32)),
               mode="linear")
     yield one("2, 64x56x56", "DepthToSpace", f32(1, 64, 56, 56), blocksize=2)

@@ -10,6 +10,7 @@
 #include "backends/cpu/copy.h"
 #include "backends/cpu/element_bytes.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/picked_rows.h"
 #include "backends/cpu/resize_axes.h"
 #include "backends/cpu/short_runs.h"
 #include "backends/cpu/simple_kernel.h"
@@ -26,11 +27,18 @@ using Piece = AxisSources::Piece;
 /// Element offsets of the source, per axis of the result.
 using Sources = std::vector<AxisSources>;
 
+/// Whether a row is one run of adjacent elements.
+bool moves_whole(const AxisSources& columns) {
+  const Piece& first = columns.pieces()[0];
+  return columns.pieces().size() == 1 && first.kind == Piece::Kind::kStrided && first.step == 1;
+}
+
 /// Where the elements of a result lie, and where they come from: y[i, j, ...] =
 /// x[sources[0][i] + sources[1][j] + ...], or the constant where one of the axes says so.
 struct MappedSpace {
   Dims dims, strides;  ///< of the result, in elements, the innermost axis last
   Sources sources;
+  std::optional<PickedRows> picks;  ///< of the last two axes
 
   /// Axes that are adjacent and follow one rule are one: rows get longer.
   void merge() {
@@ -50,10 +58,55 @@ struct MappedSpace {
       sources.pop_back();
     }
   }
+  /// Adjacent short rows are one, where their elements are few.
+  std::optional<MappedSpace> with_longer_rows() const {
+    constexpr int64_t kShortRow = 32, kFew = 2 << 10;
+    if (dims.size() < 2) return std::nullopt;
+    const size_t inner = dims.size() - 1;
+    const int64_t n = dims[inner], rows = dims[inner - 1];
+    if (n >= kShortRow || n * rows > kFew || strides[inner] != 1 || strides[inner - 1] != n)
+      return std::nullopt;
+    std::vector<int64_t> elements;
+    size_t row_piece = 0;
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t row = sources[inner - 1].at(r, row_piece);
+      size_t piece = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t column = sources[inner].at(i, piece);
+        if (row == AxisSources::kFill || column == AxisSources::kFill) return std::nullopt;
+        elements.push_back(row + column);
+      }
+    }
+    MappedSpace out = *this;
+    out.dims.pop_back(), out.strides.pop_back(), out.sources.pop_back();
+    out.dims.back() *= n;
+    out.strides.back() = 1;
+    out.sources.back() = AxisSources(elements);
+    return out;
+  }
   int64_t bytes() const {
-    int64_t total = 0;
+    int64_t total = picks ? picks->bytes() : 0;
     for (const AxisSources& axis : sources) total += axis.bytes();
     return total;
+  }
+
+  /// Finds `picks` for elements of 4 bytes.
+  void plan_picks() {
+    if (auto longer = with_longer_rows()) {
+      longer->picks = longer->rows_picked();
+      if (longer->picks) *this = std::move(*longer);
+    }
+    if (!picks) picks = rows_picked();
+  }
+
+ private:
+  std::optional<PickedRows> rows_picked() const {
+    const size_t inner = dims.size() - 1;
+    const AxisSources& columns = sources[inner];
+    if (strides[inner] != 1 || columns.size() == 0 || moves_whole(columns)) return std::nullopt;
+    AxisSources one;
+    one.add_strided(1, 0, 1);
+    return PickedRows::of(inner == 0 ? one : sources[inner - 1], columns);
   }
 };
 
@@ -134,9 +187,7 @@ void copy_mapped(const T* x, T* y, const MappedSpace& space, T filling, int64_t 
   const size_t inner = dims.size() - 1;
   const int64_t n = dims[inner], step = strides[inner];
   const AxisSources& columns = space.sources[inner];
-  const bool whole = step == 1 && columns.pieces().size() == 1 &&
-                     columns.pieces()[0].kind == Piece::Kind::kStrided &&
-                     columns.pieces()[0].step == 1;
+  const bool whole = step == 1 && moves_whole(columns);
   // Rows that differ in the axis before the last only are walked in one loop.
   const bool flat = inner == 0;
   const int64_t block = flat ? 1 : dims[inner - 1], row_step = flat ? 0 : strides[inner - 1];
@@ -154,6 +205,11 @@ void copy_mapped(const T* x, T* y, const MappedSpace& space, T filling, int64_t 
     if (!flat && whole && !all_filled) {
       copy_whole_rows(x + from, y + to, row_step, space.sources[inner - 1], columns, filling, begin,
                       end);
+      row += end - begin;
+      continue;
+    }
+    if (space.picks && !all_filled) {
+      space.picks->run(x + from, y + to + begin * row_step, row_step, begin, end);
       row += end - begin;
       continue;
     }
@@ -291,6 +347,7 @@ class MappedBound final : public BoundKernel {
       allocates = true;
     } else {
       space_ = make(ControlInputs(spec_, views_));
+      if (!pad_ && element_size(y.dtype) == 4) space_.plan_picks();
       tasks = std::clamp<int64_t>(y.count() / kTaskElements, 1, rows_of(space_));
     }
     held_bytes += views_.bytes() + space_.bytes();
@@ -322,11 +379,13 @@ class MappedBound final : public BoundKernel {
         pad_ ? pad_sources(spec_, views_, control) : nearest_sources(spec_, views_, control);
     if (y.dims.empty()) {
       sources.emplace_back().add_strided(1, 0, 1);
-      return {{1}, {1}, std::move(sources)};
+      return {{1}, {1}, std::move(sources), {}};
     }
     const std::vector<size_t> order = memory_order(y);
-    MappedSpace space{permuted(y.dims, order), permuted(y.strides, order),
-                      permuted(std::move(sources), order)};
+    MappedSpace space{permuted(y.dims, order),
+                      permuted(y.strides, order),
+                      permuted(std::move(sources), order),
+                      {}};
     space.merge();
     return space;
   }

@@ -67,6 +67,17 @@ struct PlaneBins {
   int64_t width;   ///< columns that are read, from the base on
 };
 
+/// A row of n elements of 4 bytes, picked out of a source row a register at a time: of register v,
+/// lane i is lane index[v * lanes + i] of the one from x[from[2v]] on, or of the one from
+/// x[from[2v + 1]] on where that counts on behind it. The last register ends with the row.
+struct PickedLine {
+  const int64_t* from;
+  const int32_t* index;
+  int64_t n;
+  int64_t readable;  ///< elements behind from[0], where they do not fill a register
+  bool two;          ///< whether any register has lanes of the second one
+};
+
 struct LineFns {
   /// For each of `lines` <= kSideBySide adjacent lines of n > 0 elements, `step` apart: the
   /// position of the largest (smallest) element; NaN before all others, of equal ones the first.
@@ -103,6 +114,10 @@ struct LineFns {
                     int64_t channels, float* y, int64_t y_stride);
   /// to[2i] = to[2i + 1] = from[i], for n elements of 4 bytes each.
   void (*twice)(const void* from, int64_t n, void* to);
+  int64_t picks;  ///< lanes of a register that picked() takes; 0 where there is no such function
+  /// Row r of y, y_step elements from one to the next, is `line` of the source row at x + rows[r].
+  void (*picked)(const void* x, const int64_t* rows, int64_t count, const PickedLine& line, void* y,
+                 int64_t y_step);
 };
 const LineFns& line_fns(Isa isa);
 
