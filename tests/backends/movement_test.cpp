@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "backends/cpu/copy.h"
+#include "backends/cpu/vector/transpose_fn.h"
 #include "backends/step_harness.h"
 
 namespace xc {
@@ -118,6 +119,28 @@ TEST_CASE("backends/copy: concat, split, slice, expand, tile, depth and space") 
       {});
 }
 
+TEST_CASE("backends/copy: elements some steps apart, rows of every length") {
+  Generator g(35);
+  for (int round = 0; round < 120; ++round) {
+    const DType type = round % 6 == 5 ? DType::kI64 : round % 6 == 4 ? DType::kF16 : DType::kF32;
+    const int64_t step = g.integer(2, 10), begin = g.integer(0, 3);
+    const Tensor x =
+        g.tensor(type, {g.integer(1, 3), g.integer(1, 9), begin + g.integer(1, 400)}, 0, 99);
+    INFO(round << to_text(x.dims()) << " every " << step << " from " << begin);
+    const Problem p =
+        problem("Slice", {x, ints({begin}), ints({INT64_MAX}), ints({2}), ints({step})});
+    check_both("xc.copy", p);
+    const int64_t block = g.integer(2, 9);
+    const Tensor image = g.tensor(
+        type, {g.integer(1, 2), g.integer(1, 4), block * g.integer(1, 5), block * g.integer(1, 40)},
+        0, 99);
+    INFO("blocks of " << block << " of " << to_text(image.dims()));
+    const Problem blocks = problem("SpaceToDepth", {image}, attr("blocksize", block));
+    check_row("xc.copy", blocks, {});
+    if (round % 10 == 0) check_threads("xc.copy", blocks);
+  }
+}
+
 TEST_CASE("backends/gather: every form, negative indices, range errors") {
   Generator g(34);
   for (DType type : {DType::kF32, DType::kI64, DType::kU8})
@@ -187,6 +210,33 @@ TEST_CASE("backends/movement: a matrix is copied as element by element, whatever
                            from.data(), to.data());
           CHECK(to == want);
         }
+}
+
+TEST_CASE("backends/movement: rows of elements some steps apart, on every instruction set") {
+  Generator g(36);
+  std::vector<uint32_t> from(20000);
+  for (uint32_t& v : from) v = static_cast<uint32_t>(g.integer(0, 1 << 30));
+  std::vector<bool (*)(const uint32_t*, uint32_t*, const cpu::EveryCopy&)> every{
+      cpu::baseline::copy_every_4};
+#if defined(__x86_64__)
+  if (cpu_info().isa >= Isa::kAvx2) every.push_back(cpu::avx2::copy_every_4);
+  if (cpu_info().isa >= Isa::kAvx512) every.push_back(cpu::avx512::copy_every_4);
+#endif
+  for (const auto copy : every)
+    for (int round = 0; round < 300; ++round) {
+      const int64_t n = g.integer(1, 70), step = g.integer(2, 9), rows = g.integer(1, 4);
+      // The last element is the last one that may be read.
+      const int64_t size = (n - 1) * step + 1, from_row = size + g.integer(-1, 5);
+      const std::vector<uint32_t> x(from.begin(), from.begin() + (rows - 1) * from_row + size);
+      std::vector<uint32_t> y(static_cast<size_t>(rows * (n + 3)), 7), want = y;
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t i = 0; i < n; ++i)
+          want[static_cast<size_t>(r * (n + 3) + i)] =
+              x[static_cast<size_t>(r * from_row + i * step)];
+      const bool done = copy(x.data(), y.data(), {rows, n, step, from_row, n + 3});
+      CHECK((step > 2 || done));
+      if (done) CHECK(y == want);
+    }
 }
 
 }  // namespace

@@ -244,6 +244,8 @@ def movement() -> Iterator[Case]:
                   coordinate_transformation_mode="asymmetric", nearest_mode="floor")
     yield one("linear x2, 64x28x28", "Resize", f32(1, 64, 28, 28), weights=(None, np.array([1, 1, 2, 2], F32)),
               mode="linear")
+    yield one("2, 64x56x56", "SpaceToDepth", f32(1, 64, 56, 56), blocksize=2)
+    yield one("4, 3x224x224", "SpaceToDepth", f32(1, 3, 224, 224), blocksize=4)
     yield one("2, 64x56x56", "DepthToSpace", f32(1, 64, 56, 56), blocksize=2)
 
 

@@ -71,6 +71,10 @@ void copy_matrix(MatrixCopy m, const void* from, void* to) {
       return copy_runs(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), m.rows,
                        static_cast<size_t>(m.columns * size), m.to_row * size, m.from_row * size);
     }
+    if (m.to_column == 1 &&
+        copy_every(from, to, {m.rows, m.columns, m.from_column, m.from_row, m.to_row},
+                   m.element_bytes))
+      return;
     for (int64_t r = 0; r < m.rows; ++r)
       copy_strided(source + r * m.from_row, target + r * m.to_row, m.columns, m.from_column,
                    m.to_column);
@@ -97,7 +101,8 @@ CopyPlan::CopyPlan(std::span<const int64_t> dims, std::span<const int64_t> from_
     pieces_ = std::max<int64_t>(1, cols_ * element_bytes / kPieceBytes);
   } else {
     kind_ = Kind::kStrided;
-    for (size_t axis = 0; axis < last; ++axis)
+    const bool picked = col_to_ == 1 && every_beats_transpose(col_from_, element_bytes);
+    for (size_t axis = 0; !picked && axis < last; ++axis)
       if (from[axis] == 1 && col_to_ == 1 && sizes[axis] >= kBlock && cols_ > 1 && col_from_ != 0) {
         kind_ = Kind::kTransposed;
         row_axis = axis;
@@ -147,6 +152,7 @@ void CopyPlan::run(const void* from, void* to, int64_t begin, int64_t end) const
     T* target = static_cast<T*>(to);
     int64_t together = 1;  // units in this turn
     for (int64_t unit = begin; unit < end; unit += together) {
+      together = 1;
       const T* f = source + from_at;
       T* t = target + to_at;
       switch (kind_) {
@@ -164,6 +170,14 @@ void CopyPlan::run(const void* from, void* to, int64_t begin, int64_t end) const
           break;
         }
         case Kind::kStrided:
+          if (col_to_ == 1 && rank > 0) {
+            const int64_t rows = std::min(end - unit, outer_dims_.back() - at[rank - 1]);
+            if (copy_every(f, t, {rows, cols_, col_from_, outer_from_.back(), outer_to_.back()},
+                           element_bytes_)) {
+              together = rows;
+              break;
+            }
+          }
           copy_strided(f, t, cols_, col_from_, col_to_);
           break;
         case Kind::kTransposed: {

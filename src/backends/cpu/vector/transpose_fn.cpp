@@ -31,16 +31,18 @@ constexpr ByIsa<uint16_t> kTranspose2{baseline::transpose_2, avx2::transpose_2,
                                       avx512::transpose_2};
 constexpr ByIsa<uint32_t> kTranspose4{baseline::transpose_4, avx2::transpose_4,
                                       avx512::transpose_4};
-template <class T>
-auto of_isa(const ByIsa<T>& fns) {
+constexpr std::array kEvery4{baseline::copy_every_4, avx2::copy_every_4, avx512::copy_every_4};
+template <class Fns>
+auto of_isa(const Fns& fns) {
   return fns[static_cast<size_t>(cpu_info().isa)];
 }
 #else
 constexpr ByIsa<uint8_t> kTranspose1{baseline::transpose_1};
 constexpr ByIsa<uint16_t> kTranspose2{baseline::transpose_2};
 constexpr ByIsa<uint32_t> kTranspose4{baseline::transpose_4};
-template <class T>
-auto of_isa(const ByIsa<T>& fns) {
+constexpr std::array kEvery4{baseline::copy_every_4};
+template <class Fns>
+auto of_isa(const Fns& fns) {
   return fns[0];
 }
 #endif
@@ -70,6 +72,16 @@ void transpose(const void* from, void* to, int64_t rows, int64_t cols, int64_t c
     default:
       return transpose_scalar<Wide>(from, to, rows, cols, col_from, row_to);
   }
+}
+
+bool copy_every(const void* from, void* to, const EveryCopy& copy, int64_t element_bytes) {
+  static const auto run = of_isa(kEvery4);
+  return element_bytes == 4 &&
+         run(static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), copy);
+}
+
+bool every_beats_transpose(int64_t step, int64_t element_bytes) {
+  return element_bytes == 4 && step >= 2 && step <= (cpu_info().isa == Isa::kBaseline ? 2 : 4);
 }
 
 }  // namespace xc::cpu
