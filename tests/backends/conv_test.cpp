@@ -309,14 +309,19 @@ TEST_CASE("backends/conv: the phases of a stride woven into a row, for every ins
     for (int64_t stride = 2; stride <= 4; ++stride)
       for (int64_t count = 1; count < 90; ++count)
         for (int64_t first = 0; first < stride; ++first) {
-          const int64_t phase_by = count + 3;
+          const int64_t rows = 1 + count % 3, row_by = count + 3, phase_by = rows * row_by + 1;
           const Tensor x = g.tensor(DType::kF32, {stride, phase_by});
-          std::vector<float> y(static_cast<size_t>(count) + 1, 77.0f);
-          cpu::plane_row_fns(isa).weave({x.as<float>(), phase_by, stride, first, y.data(), count});
-          bool same = y.back() == 77.0f;
-          for (int64_t i = 0; i < count; ++i)
-            same &= y[static_cast<size_t>(i)] ==
-                    x.as<float>()[(first + i) % stride * phase_by + i / stride];
+          std::vector<float> y(static_cast<size_t>(rows * (count + 1)), 77.0f);
+          cpu::plane_row_fns(isa).weave(
+              {x.as<float>(), row_by, phase_by, stride, first, y.data(), count + 1, rows, count});
+          bool same = true;
+          for (int64_t row = 0; row < rows; ++row) {
+            const float* const woven = y.data() + row * (count + 1);
+            for (int64_t i = 0; i < count; ++i)
+              same &= woven[i] ==
+                      x.as<float>()[row * row_by + (first + i) % stride * phase_by + i / stride];
+            same &= woven[count] == 77.0f;
+          }
           CHECK_MESSAGE(
               same, name(isa) << " stride " << stride << " count " << count << " from " << first);
         }

@@ -98,6 +98,8 @@ def products() -> Iterator[Case]:
     yield conv("1-D 5 128->128 400", (1, 128, 400), (128, 128, 5), pads=[2, 2])
     yield one("2x2/2 64->32 28x28", "ConvTranspose", f32(1, 64, 28, 28), weights=(f32(64, 32, 2, 2), f32(32)),
               strides=[2, 2])
+    yield one("depthwise 4x4/2 64 28x28", "ConvTranspose", f32(1, 64, 28, 28), weights=(f32(64, 1, 4, 4), f32(64)),
+              strides=[2, 2], pads=[1] * 4, group=64)
     hidden, size = 128, 64
     for op, gates in (("LSTM", 4), ("GRU", 3)):
         yield one("seq 50, 64->128", op, f32(50, 1, size),

@@ -22,8 +22,10 @@ namespace {
 
 constexpr size_t kX = 0, kW = 1, kB = 2;
 /// Channels of a group, and of its result: more of these fill the vectors of others, which pays
-/// where they are sums of many. Of one nothing shares what is loaded.
-constexpr int64_t kMostPlanes = 256, kMostResults = 8, kSomePlanes = 16, kSomeResults = 16;
+/// where they are sums of many. Of one nothing shares what is loaded, which pays where it is a sum
+/// of few, as in depthwise ones.
+constexpr int64_t kFewPlanes = 4, kMostPlanes = 256, kMostResults = 8, kSomePlanes = 16,
+                  kSomeResults = 16;
 constexpr int64_t kMostStride = 8;
 constexpr double kLeastUseful = 0.65;      ///< of the vectors of a row
 constexpr int64_t kBlockBytes = 24 << 10;  ///< what a block reads, about
@@ -228,13 +230,15 @@ class PlaneTransposeBound final : public BoundKernel {
     }
     if (stride == 1) return;
     for (int64_t r = 0; r < results.size(); ++r)
-      for (int64_t row = 0; row < q.size(); ++row)
-        m.fns.weave({.x = lines + r * line_result + row * line_,
-                     .x_phase_by = line_phase,
-                     .stride = stride,
-                     .first = cols_.pad_begin % stride,
-                     .y = first + r * y_.channel + row * rows_.stride * y_.row,
-                     .count = cols_.output});
+      m.fns.weave({.x = lines + r * line_result,
+                   .x_row_by = line_,
+                   .x_phase_by = line_phase,
+                   .stride = stride,
+                   .first = cols_.pad_begin % stride,
+                   .y = first + r * y_.channel,
+                   .y_row_by = rows_.stride * y_.row,
+                   .rows = q.size(),
+                   .count = cols_.output});
   }
 
   std::shared_ptr<const PlaneTransposeModel> model_;
@@ -253,17 +257,21 @@ class PlaneTransposeBound final : public BoundKernel {
   Epilogue::Tiles tiles_;
 };
 
-/// Whether rows of a phase are more than one vector, which they fill, and a block of them, of so
-/// many planes, fits.
-bool gains(int64_t planes, const WindowAxis& rows, const WindowAxis& cols) {
-  const int64_t lanes = plane_row_fns(cpu_info().isa).lanes, count = phase_results(cols).size();
-  const double row_bytes =
-      static_cast<double>(planes * 4) * static_cast<double>(count + most_shift(cols));
-  return count > lanes &&
-         static_cast<double>(count) >= kLeastUseful * static_cast<double>(align_up(count, lanes)) &&
-         row_bytes * static_cast<double>(2 + most_shift(rows)) <=
+/// Whether there is a block of rows of a phase that fits, of so many planes.
+bool fits(int64_t planes, const WindowAxis& rows, const WindowAxis& cols) {
+  const double row_bytes = static_cast<double>(planes * 4) *
+                           static_cast<double>(phase_results(cols).size() + most_shift(cols));
+  return row_bytes * static_cast<double>(2 + most_shift(rows)) <=
              static_cast<double>(cpu_info().l2_bytes) / 2 &&
          rows.output > 0;
+}
+
+/// Whether rows of a phase are more than one vector, which they fill. Those that are not have to
+/// where no other way has full ones: one plane into one result.
+bool fills_vectors(const WindowAxis& cols) {
+  const int64_t lanes = plane_row_fns(cpu_info().isa).lanes, count = phase_results(cols).size();
+  return count > lanes &&
+         static_cast<double>(count) >= kLeastUseful * static_cast<double>(align_up(count, lanes));
 }
 
 }  // namespace
@@ -272,7 +280,7 @@ PlaneConvTranspose::PlaneConvTranspose(const StepSpec& spec) : spec_(spec) {
   if (!f32_with_constant_weights(spec).yes() || !windows_fit_scratch(spec).yes()) return;
   const Dims& w = spec.inputs[kW].constant.dims();
   planes_ = w[0] / spec.attrs().get_int("group", 1);
-  if (w.size() > 4 || planes_ > kMostPlanes || w[1] == 1 ||
+  if (w.size() > 4 || planes_ > kMostPlanes || (w[1] == 1 && planes_ > kFewPlanes) ||
       w[1] > (planes_ > kSomePlanes ? kMostResults : kSomeResults))
     return;
   for (int64_t stride : spec.attrs().get_ints("strides"))
@@ -291,7 +299,8 @@ std::shared_ptr<const BoundKernel> PlaneConvTranspose::bind(const BindContext& c
     return nullptr;
   const auto axes = conv_transpose_axes(*spec_.node, context.inputs[kX].dims,
                                         context.inputs[kW].dims, context.outputs[0].dims);
-  if (!gains(planes_, axes[1], axes[2])) return nullptr;
+  const bool depthwise = planes_ == 1 && context.inputs[kW].dims[1] == 1;
+  if (!fits(planes_, axes[1], axes[2]) || !(depthwise || fills_vectors(axes[2]))) return nullptr;
   const std::lock_guard lock(mutex_);
   if (!model_) model_ = std::make_shared<const PlaneTransposeModel>(spec_);
   return std::make_shared<PlaneTransposeBound>(spec_, context, axes, model_);

@@ -46,18 +46,19 @@ struct PhaseRows {
   float* to;
   int64_t to_row_by, first, stride, phase_by;
 };
-/// A row of the phases of a stride, each side by side: y[i] is x[n % stride * x_phase_by + i /
-/// stride] for n = first + i, i in [0, count).
-struct WovenRow {
+/// Rows of the phases of a stride, each side by side: of each row, y[i] is x[n % stride *
+/// x_phase_by
+/// + i / stride] for n = first + i, i in [0, count).
+struct WovenRows {
   const float* x;
-  int64_t x_phase_by, stride, first;
+  int64_t x_row_by, x_phase_by, stride, first;
   float* y;
-  int64_t count;
+  int64_t y_row_by, rows, count;
 };
 struct PlaneRowFns {
   void (*run)(const PlaneRows&);
   void (*copy)(const PhaseRows&);
-  void (*weave)(const WovenRow&);
+  void (*weave)(const WovenRows&);
   int64_t lanes;
 };
 PlaneRowFns plane_row_fns(Isa isa);
