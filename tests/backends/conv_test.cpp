@@ -155,11 +155,20 @@ const std::vector<Case> kPlanesBeside = {
     {{1, 16, 24, 40}, 16, {2, 3}, 16, {3, 1}, {0, 1, 0, 1}},  // rows between the windows
     {{2, 24, 50}, 24, {3}, 24, {1}, {1, 1}},
     {{1, 27, 11, 28}, 54, {3, 3}, 9, {1, 1}, {1, 1, 1, 1}},  // three planes into six
+    // More planes; those of 1x1 are one row, where nothing but bounds comes behind them.
+    {{2, 24, 9, 7}, 60, {1, 1}, 3},
+    {{1, 240, 6, 8}, 60, {1, 1}, 3},
+    {{1, 48, 3, 4, 5}, 12, {1, 1, 1}, 2},
+    {{1, 36, 50}, 20, {1}, 2},
+    {{1, 64, 11, 30}, 16, {3, 3}, 4, {1, 1}, {1, 1, 1, 1}},
+    {{2, 24, 13, 45}, 36, {3, 2}, 4, {2, 1}, {1, 0, 1, 1}},
+    {{1, 34, 9, 33}, 6, {1, 1}, 2, {1, 1}, {1, 0, 0, 1}},
 };
 
 /// The rows that do so.
 std::string_view beside_planes(const Case& c) {
   const bool depthwise = c.x[1] == c.group;
+  if (c.x[1] > 4 * c.group) return "onednn.conv";
   if (!depthwise) return "xc.conv groups";
   return cpu_info().isa == Isa::kAvx512 || c.x[1] % 8 != 0 ? "onednn.conv" : "xc.conv depthwise";
 }

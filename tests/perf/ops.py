@@ -95,6 +95,8 @@ def products() -> Iterator[Case]:
     yield conv("7x7/2 3->64 224x224", (1, 3, 224, 224), (64, 3, 7, 7), pads=[3] * 4, strides=[2, 2])
     yield conv("3x3 512->512 7x7", (1, 512, 7, 7), (512, 512, 3, 3), pads=[1] * 4)
     yield conv("depthwise 3x3 144 56x56", (1, 144, 56, 56), (144, 1, 3, 3), pads=[1] * 4, group=144)
+    yield conv("1x1 24->60 in 3 groups 56x56", (1, 24, 56, 56), (60, 8, 1, 1), group=3)
+    yield conv("3x3 64->64 in 8 groups 56x56", (1, 64, 56, 56), (64, 8, 3, 3), pads=[1] * 4, group=8)
     yield conv("1-D 5 128->128 400", (1, 128, 400), (128, 128, 5), pads=[2, 2])
     yield one("2x2/2 64->32 28x28", "ConvTranspose", f32(1, 64, 28, 28), weights=(f32(64, 32, 2, 2), f32(32)),
               strides=[2, 2])

@@ -300,6 +300,46 @@ double inside(const WindowAxis& axis) {
   return static_cast<double>(taps) / static_cast<double>(axis.output * axis.kernel);
 }
 
+/// Windows of one position, of which none is left out: an image without gaps is one row.
+void as_lines(SqueezedConv& conv) {
+  const auto one = [](const WindowAxis& axis) {
+    return axis.kernel == 1 && axis.stride == 1 && axis.output == axis.input && axis.pad_begin == 0;
+  };
+  if (!std::ranges::all_of(conv.problem.axes, one)) return;
+  const auto dense = [](const SqueezedConv::Part& part) {
+    for (size_t axis = 2; axis + 1 < part.dims.size(); ++axis)
+      if (part.strides[axis] != part.strides[axis + 1] * part.dims[axis + 1]) return false;
+    return true;
+  };
+  if (!dense(conv.x) || !dense(conv.y)) return;
+  const int64_t pixels = element_count(std::span(conv.x.dims).subspan(2));
+  for (SqueezedConv::Part* part : {&conv.x, &conv.y}) {
+    part->dims = {part->dims[0], part->dims[1], pixels};
+    part->strides = {part->strides[0], part->strides[1], part->strides.back()};
+  }
+  conv.problem.axes = {{.input = pixels, .output = pixels}};
+  conv.problem.x_dims = conv.x.dims;
+  conv.problem.y_dims = conv.y.dims;
+  conv.kept = {conv.kept.back()};
+}
+
+/// Whether a group of more planes takes less time so than by the library, which turns both images
+/// around and fills its vectors with results of a group. Cycles, measured with AVX-512.
+bool beats_turning(const ConvProblem& problem, double useful, int64_t lanes) {
+  constexpr double kTurned = 0.8;               // an element
+  constexpr double kPerCycle = 1.4, kMost = 2;  // products of vectors, here and in the library
+  const int64_t each = problem.out_channels / problem.groups;
+  double taps = static_cast<double>(problem.in_channels / problem.groups);
+  for (const WindowAxis& axis : problem.axes) taps *= static_cast<double>(axis.kernel);
+  const auto elements = static_cast<double>(element_count(problem.y_dims));
+  const double products = elements * taps / static_cast<double>(lanes);
+  const double filled = static_cast<double>(each) / static_cast<double>(align_up(each, lanes));
+  return lanes >= 16 &&
+         products / kPerCycle / useful <
+             kTurned * (elements + static_cast<double>(element_count(problem.x_dims))) +
+                 products / kMost / filled;
+}
+
 /// Whether planes that nobody turns around gain more than their vectors lose: rows of more than
 /// one, which they fill, with little of what they are multiplied by being padding; what is loaded
 /// serves several results or rows, or is little; and what phases of a stride cost is little.
@@ -317,6 +357,8 @@ bool gains(const ConvProblem& problem, int64_t lanes) {
     taps *= axis.kernel;
   }
   if (useful < kLeastUseful) return false;
+  if (problem.in_channels > kFewPlanes * problem.groups)
+    return beats_turning(problem, useful, lanes);
   if (problem.out_channels > problem.groups || taps <= kFewTaps) return true;
   if (problem.axes.size() < 2) return false;
   const WindowAxis& rows = *(problem.axes.end() - 2);
@@ -328,13 +370,16 @@ bool gains(const ConvProblem& problem, int64_t lanes) {
 PlaneConv::PlaneConv(const StepSpec& spec) : spec_(spec) {
   if (!f32_with_constant_weights(spec).yes() || !supports_row_windows(spec, 3).yes()) return;
   std::string reason;
-  possible_ = spec.inputs[kW].constant.dims()[1] <= kFewPlanes && Epilogue::build(spec, {}, reason);
+  const bool few = spec.inputs[kW].constant.dims()[1] <= kFewPlanes;
+  possible_ = (few || spec.attrs().get_int("group", 1) > 1) && Epilogue::build(spec, {}, reason);
+  in_registers_ = possible_ && BoundedEpilogue(spec).epilogue.empty();
 }
 
 std::shared_ptr<const BoundKernel> PlaneConv::bind(const BindContext& context) const {
   if (!possible_ || !context.rows.empty() || element_count(context.inputs[kX].dims) == 0)
     return nullptr;
-  const SqueezedConv conv(spec_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+  SqueezedConv conv(spec_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+  if (in_registers_) as_lines(conv);
   if (conv.x.strides.back() != 1 || conv.y.strides.back() != 1 ||
       !gains(conv.problem, plane_row_fns(cpu_info().isa).lanes))
     return nullptr;

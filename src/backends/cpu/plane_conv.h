@@ -21,6 +21,7 @@ class PlaneConv {
  private:
   StepSpec spec_;
   bool possible_ = false;
+  bool in_registers_ = false;  ///< what is behind it
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const PlaneConvModel> model_;
 };
