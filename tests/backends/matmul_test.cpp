@@ -1,5 +1,8 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/onednn_common.h"
 #include "backends/cpu/packed_weights.h"
@@ -178,6 +181,58 @@ bool has_few_rows() {
 
 /// Every size of a group of rows, alone, in two or three groups and in more.
 constexpr int64_t kRowsTried[] = {1, 2, 3, 4, 5, 6, 7, 9, 11, 13, 16, 19, 24, 25, 33};
+
+TEST_CASE("backends/matmul: narrow rows without gaps have the bits of rows with gaps") {
+  Generator g(29);
+  for (int round = 0; round < 400; ++round) {
+    const int64_t m = g.integer(1, 200), n = g.integer(1, 9), k = g.integer(1, 9);
+    const bool transpose_b = g.integer(0, 1) != 0;
+    const float alpha = round % 3 ? 1.0f : 1.5f, beta = round % 4 ? 0.0f : 0.5f;
+    const auto filled = [&](int64_t count) {
+      std::vector<float> out(static_cast<size_t>(count));
+      for (float& v : out) v = static_cast<float>(g.real(-1, 1));
+      if (round % 5 == 0) out[static_cast<size_t>(g.integer(0, count - 1))] = NAN;
+      return out;
+    };
+    // No element behind the last one that is read.
+    const auto a = filled(m * k), b = filled(n * k), before = filled(m * n);
+    std::vector<float> wide_a(static_cast<size_t>(m * (k + 3))),
+        wide_before(static_cast<size_t>(m * (n + 1)));
+    for (int64_t i = 0; i < m; ++i) {
+      std::copy_n(a.begin() + i * k, k, wide_a.begin() + i * (k + 3));
+      std::copy_n(before.begin() + i * n, n, wide_before.begin() + i * (n + 1));
+    }
+    CAPTURE(m);
+    CAPTURE(n);
+    CAPTURE(k);
+    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+      if (isa > cpu_info().isa) continue;
+      auto dense = before, wide = wide_before, parts = before;
+      cpu::Sgemm product{false, transpose_b,  m, n,        k,
+                         alpha, a.data(),     k, b.data(), transpose_b ? k : n,
+                         beta,  dense.data(), n};
+      product.all_rows = 200;
+      cpu::own_gemm<float>(product, isa);
+      for (int64_t i = 0; i < m; i += 13) {
+        cpu::Sgemm part = product;
+        part.m = std::min<int64_t>(13, m - i);
+        part.a = a.data() + i * k;
+        part.c = parts.data() + i * n;
+        cpu::own_gemm<float>(part, isa);
+      }
+      product.a = wide_a.data(), product.lda = k + 3;
+      product.c = wide.data(), product.ldc = n + 1;
+      cpu::own_gemm<float>(product, isa);
+      bool same = std::memcmp(dense.data(), parts.data(), dense.size() * 4) == 0;
+      for (int64_t i = 0; i < m * n; ++i) {
+        const float x = dense[static_cast<size_t>(i)],
+                    y = wide[static_cast<size_t>(i / n * (n + 1) + i % n)];
+        same &= x == y || (std::isnan(x) && std::isnan(y));
+      }
+      CHECK_MESSAGE(same, name(isa));
+    }
+  }
+}
 
 TEST_CASE("backends/matmul: few rows against panels of 64 columns, the last one in part") {
   if (!has_few_rows()) return;

@@ -87,6 +87,7 @@ def products() -> Iterator[Case]:
         yield one(f"{m}x{k}x{n}, weights", "MatMul", f32(m, k), weights=(f32(k, n),))
     yield one("12 heads 128x64x128", "MatMul", f32(1, 12, 128, 64), f32(1, 12, 64, 128))
     yield one("128x1000x1", "MatMul", f32(128, 1000), f32(1000, 1))
+    yield one("6000x4x4", "MatMul", f32(6000, 4), f32(4, 4))
     yield one("64x1024x1000, transB", "Gemm", f32(64, 1024), weights=(f32(1000, 1024), f32(1000)), transB=1)
     yield one("bhid,bhjd->bhij", "Einsum", f32(2, 8, 64, 64), f32(2, 8, 64, 64), equation="bhid,bhjd->bhij")
     conv = lambda label, x, w, **attrs: one(label, "Conv", f32(*x), weights=(f32(*w), f32(w[0])), **attrs)

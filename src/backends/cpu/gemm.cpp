@@ -29,9 +29,16 @@ int64_t gemm_room(int64_t m, int64_t n, int64_t k, Isa isa) {
   return product_fns<T>(isa).room(m, n, k);
 }
 
+template <class T>
+bool gemm_narrow(int64_t m, int64_t n, int64_t k, Isa isa) {
+  return product_fns<T>(isa).narrow(m, n, k);
+}
+
 template void own_gemm(const Gemm<float>& p, Isa isa);
 template void own_gemm(const Gemm<double>& p, Isa isa);
 template int64_t gemm_room<float>(int64_t m, int64_t n, int64_t k, Isa isa);
 template int64_t gemm_room<double>(int64_t m, int64_t n, int64_t k, Isa isa);
+template bool gemm_narrow<float>(int64_t m, int64_t n, int64_t k, Isa isa);
+template bool gemm_narrow<double>(int64_t m, int64_t n, int64_t k, Isa isa);
 
 }  // namespace xc::cpu

@@ -38,4 +38,9 @@ void own_gemm(const Gemm<T>& p, Isa isa = cpu_info().isa);
 template <class T>
 int64_t gemm_room(int64_t m, int64_t n, int64_t k, Isa isa = cpu_info().isa);
 
+/// Whether so narrow rows are multiplied several at once, where those of the left side and of the
+/// result lie without gaps.
+template <class T>
+bool gemm_narrow(int64_t m, int64_t n, int64_t k, Isa isa = cpu_info().isa);
+
 }  // namespace xc::cpu

@@ -49,8 +49,10 @@ class GemmBound final : public BoundKernel {
     // row, over which products go a vector at a time. So do some columns: a vector has room for
     // more of them, and of a transposed left side rows are read in the order of memory then.
     const bool column = p_.n == 1 && p_.m > 1 && p_.c_m == 1;
+    const bool narrow = p_.a_k == 1 && p_.a_m == p_.k && p_.c_n == 1 && p_.c_m == p_.n &&
+                        gemm_narrow<T>(p_.m, p_.n, p_.k);
     const bool columns =
-        p_.n > 1 && p_.n <= (p_.a_k == 1 ? kFewColumns : kFewOfTransposed) && p_.m >= 32;
+        !narrow && p_.n > 1 && p_.n <= (p_.a_k == 1 ? kFewColumns : kFewOfTransposed) && p_.m >= 32;
     swapped_ = column || columns || (p_.c_n != 1 && p_.n != 1 && (p_.c_m == 1 || p_.m == 1));
     if (swapped_) {
       std::swap(p_.m, p_.n);

@@ -32,6 +32,9 @@ struct ProductFns {
   /// Elements of room that make m x n results over k terms faster; at most 4 MiB. Less than that
   /// is of no use. Changes no bit.
   int64_t (*room)(int64_t m, int64_t n, int64_t k);
+  /// Whether rows of n results are so narrow, and over so few terms, that several share a vector
+  /// where rows of a and of c lie without gaps.
+  bool (*narrow)(int64_t m, int64_t n, int64_t k);
 };
 /// For float and double.
 template <class T>
