@@ -124,7 +124,7 @@ void Emitter::statement(const Stmt& stmt) {
   if (const auto* loop = std::get_if<For>(&stmt.node))
     for_loop(*loop);
   else if (const auto* let = std::get_if<Let>(&stmt.node))
-    regs_[let->reg] = value(let->value);
+    regs_[let->reg] = value(let->value), known_[let->reg] = known(let->value);
   else if (const auto* write = std::get_if<Store>(&stmt.node))
     store(*write);
   else if (const auto* acc = std::get_if<DeclareAcc>(&stmt.node))

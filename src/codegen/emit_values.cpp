@@ -2,6 +2,7 @@
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -200,7 +201,58 @@ Val Emitter::compute(const Expr& e) {
   llvm::SmallVector<Value*, 3> operands;
   for (const Val& arg : args) operands.push_back(vec ? vector(arg) : arg.v);
   const DType operand = node.args[node.op == Op::kSelect ? 1 : 0].type();
+  if (node.op == Op::kCast && is_float(operand) && element_size(node.type) < 4 &&
+      !is_float(node.type) && node.type != DType::kBool && fits(known(node.args[0]), node.type))
+    return {narrowed(node.type, operands[0]), vec};
   return {operation(node.op, node.type, operand, operands), vec};
+}
+
+namespace {
+
+bool same(const Expr& a, const Expr& b) {
+  return a.get() == b.get() || (a->op == Op::kReg && b->op == Op::kReg && a->id == b->id);
+}
+
+}  // namespace
+
+Emitter::Known Emitter::range_of(DType type) {
+  const int bits = 8 * static_cast<int>(element_size(type));
+  return {is_signed(type) ? -std::ldexp(1, bits - 1) : 0,
+          std::ldexp(1, is_signed(type) ? bits - 1 : bits) - 1, true};
+}
+
+bool Emitter::fits(const Known& value, DType type) {
+  const Known range = range_of(type);
+  return value.number && value.low >= range.low && value.high <= range.high;
+}
+
+Emitter::Known Emitter::known(const Expr& e) const {
+  switch (e->op) {
+    case Op::kConst: {
+      if (!is_float(e.type())) return {};
+      const double v = const_as_double(*e);
+      return {v, v, v == v};
+    }
+    case Op::kReg:
+      return known_[e->id];
+    case Op::kMin:
+    case Op::kMax: {
+      const Known a = known(e->args[0]), b = known(e->args[1]);
+      const bool number = a.number && b.number;
+      if (e->op == Op::kMin) return {std::min(a.low, b.low), std::min(a.high, b.high), number};
+      return {std::max(a.low, b.low), std::max(a.high, b.high), number};
+    }
+    case Op::kSelect: {
+      const Expr &condition = e->args[0], &value = e->args[1], &least = e->args[2];
+      if (condition->op != Op::kGt || !is_const(least) || !is_float(least.type()) ||
+          !same(condition->args[0], value) || !is_const(condition->args[1]) ||
+          const_as_double(*condition->args[1]) != const_as_double(*least))
+        return {};
+      return {const_as_double(*least), known(value).high, true};
+    }
+    default:
+      return {};
+  }
 }
 
 Value* Emitter::operation(Op op, DType type, DType operand, llvm::ArrayRef<Value*> v) {
@@ -445,6 +497,13 @@ Value* Emitter::divide(Op op, bool is_signed, Value* a, Value* b) {
   return b_.CreateSelect(differs, b_.CreateAdd(rest, b), rest);
 }
 
+Value* Emitter::narrowed(DType to, Value* v) {
+  llvm::Type* type = type_of(to, false);
+  if (auto* shape = llvm::dyn_cast<llvm::FixedVectorType>(v->getType()))
+    type = llvm::FixedVectorType::get(type, shape->getNumElements());
+  return b_.CreateTrunc(b_.CreateFPToSI(v, type->getWithNewBitWidth(32)), type);
+}
+
 Value* Emitter::convert(DType to, DType from, Value* v) {
   llvm::Type* type = type_of(to, false);
   if (auto* shape = llvm::dyn_cast<llvm::FixedVectorType>(v->getType()))
@@ -455,14 +514,12 @@ Value* Emitter::convert(DType to, DType from, Value* v) {
   if (is_float(from) && is_float(to)) return b_.CreateFPCast(v, type);
   if (is_float(from) && element_size(to) < 4) {
     // Saturated as floats, which hold these bounds: LLVM takes vectors apart for its intrinsic.
-    const int bits = 8 * static_cast<int>(element_size(to));
-    const double low = is_signed(to) ? -std::ldexp(1, bits - 1) : 0;
-    const double high = std::ldexp(1, is_signed(to) ? bits - 1 : bits) - 1;
+    const Known range = range_of(to);
     const auto bound = [&](double x) { return llvm::ConstantFP::get(v->getType(), x); };
     v = b_.CreateSelect(b_.CreateFCmpUNO(v, v), bound(0), v);
-    v = b_.CreateSelect(b_.CreateFCmpOGT(v, bound(low)), v, bound(low));
-    v = b_.CreateSelect(b_.CreateFCmpOLT(v, bound(high)), v, bound(high));
-    return b_.CreateTrunc(b_.CreateFPToSI(v, type->getWithNewBitWidth(32)), type);
+    v = b_.CreateSelect(b_.CreateFCmpOGT(v, bound(range.low)), v, bound(range.low));
+    v = b_.CreateSelect(b_.CreateFCmpOLT(v, bound(range.high)), v, bound(range.high));
+    return narrowed(to, v);
   }
   if (is_float(from)) {
     const Intrinsic id = is_signed(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;

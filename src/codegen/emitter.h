@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -119,6 +120,16 @@ class Emitter {
   llvm::Value* negate(llvm::Value* v);
   llvm::Value* divide(loop::Op op, bool is_signed, llvm::Value* a, llvm::Value* b);
   llvm::Value* convert(DType to, DType from, llvm::Value* v);
+  /// What is known of a float without running anything: bounds such as quantisation writes.
+  struct Known {
+    double low = -std::numeric_limits<double>::infinity();
+    double high = std::numeric_limits<double>::infinity();
+    bool number = false;  ///< not NaN
+  };
+  Known known(const loop::Expr& e) const;
+  static Known range_of(DType type);  ///< of an integer type of 1 or 2 bytes
+  static bool fits(const Known& value, DType type);
+  llvm::Value* narrowed(DType to, llvm::Value* v);  ///< a float that such a type holds
   llvm::Value* minimum(llvm::Value* a, llvm::Value* b, DType type, bool want_max);
   llvm::Value* scale(llvm::Value* a, llvm::Value* k);
   llvm::Value* concatenate(llvm::Value* a, llvm::Value* b);
@@ -239,6 +250,7 @@ class Emitter {
   std::vector<int64_t> distances_;  // of scratch from its pointer in buffers_, in elements
   std::vector<llvm::Value*> vars_;  // scalar value, or first lane
   std::vector<Val> regs_;
+  std::vector<Known> known_;  // of each register
   std::vector<AccState> accs_;
   VectorLoop* vector_ = nullptr;
   llvm::Value* slot_ = nullptr;                       // the partial result that a scalar rest feeds

@@ -521,18 +521,21 @@ std::span<const MathBound> math_bounds() {
 namespace {
 
 /// round(x / d) by a constant d of f32, without the division, which takes as long as a dozen of
-/// what stands here. r is 1 / d, rounded; a quotient q is made better by fma(fma(-q, d, x), r, q),
-/// the second time to x / d as the division rounds it (P. Markstein, "Computation of elementary
-/// functions on the IBM RISC System/6000 processor", 1990). Outside [2^-20, 2^100] the first q
-/// does: it rounds to 0, or is whole, infinite or NaN.
+/// what stands here. r is 1 / d, rounded; a quotient q that is less than its last bit off is made
+/// x / d as the division rounds it by q - (q d - x) r, each rounded once (P. Markstein,
+/// "Computation of elementary functions on the IBM RISC System/6000 processor", 1990), which keeps
+/// the sign of a zero for d > 0. x r is as close where r is within a quarter of its last bit; else
+/// it takes the step once before. No number comes out where x r is infinite or none: that does
+/// then.
 Expr rounded_quotient(const Expr& x, double d) {
+  if (d < 0) return rounded_quotient(-x, -d);
   const auto c = [](double value) { return constant(DType::kF32, value); };
-  const Expr r = c(1.0f / static_cast<float>(d));
-  const Expr first = x * r;
+  const double r = 1.0f / static_cast<float>(d);
+  const int steps = std::fabs(r * d - 1) <= 0x1p-25 ? 1 : 2;  // r d has 48 bits, of 53
+  const Expr first = x * c(r);
   Expr q = first;
-  for (int step = 0; step < 2; ++step) q = fma(fma(q, c(-d), x), r, q);
-  const Expr size = abs(first);
-  return round(select(bit_and(gt(size, c(0x1p-20)), lt(size, c(0x1p100))), q, first));
+  for (int step = 0; step < steps; ++step) q = fma(fma(q, c(d), -x), c(-r), q);
+  return round(select(is_nan(q), first, q));
 }
 
 bool is_quotient_to_round(const Expr& e) {

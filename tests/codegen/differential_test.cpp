@@ -382,6 +382,40 @@ TEST_CASE("codegen/differential: floats become integers, saturated, NaN 0") {
     }
 }
 
+TEST_CASE("codegen/differential: floats within the bounds of an integer, and nearly so") {
+  struct Type {
+    const char* name;
+    int64_t low, high;
+  };
+  for (const Type& to :
+       {Type{"i8", -128, 127}, {"u8", 0, 255}, {"i16", -32768, 32767}, {"u16", 0, 65535}})
+    for (const char* from : {"f32", "f64"})
+      for (const int64_t below : {0, 1})
+        for (const int64_t above : {0, 1}) {
+          // What a comparison picks is a number; what max and min pick may be none.
+          const std::string text = fmt::format(R"(
+            kernel cast(n, m; xs, ys) {{
+              in x: {0}[xs, 1]
+              out y: {1}[ys, 1]
+              out z: {1}[ys, 1]
+              out w: {1}[ys, 1]
+              for i = 0 .. n {{
+                for j = 0 .. m {{
+                  %0 = (x[i, j] * 70000.5:{0})
+                  %1 = select((%0 > {2}:{0}), %0, {2}:{0})
+                  y[i, j] = cast<{1}>(min(%1, {3}:{0}))
+                  z[i, j] = cast<{1}>(min(max(x[i, j], {2}:{0}), {3}:{0}))
+                  w[i, j] = cast<{1}>(select((x[i, j] > {2}:{0}), {3}:{0}, x[i, j]))
+                }}
+              }}
+            }})",
+                                               from, to.name, to.low - below, to.high + above);
+          CAPTURE(text);
+          for (const bool specials : {false, true})
+            CHECK(disagreement(parse(text), 29, specials) == "");
+        }
+}
+
 TEST_CASE("codegen/differential: random elementwise kernels") {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Kernel kernel = test::random_kernel(seed, false);

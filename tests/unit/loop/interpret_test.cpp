@@ -220,7 +220,8 @@ TEST_CASE("loop/math: a rounded quotient by a constant is what the division give
   std::vector<float> divisors = {0.1f,          -3.0f,         0.0078125f,
                                  0x1.000002p0f, 0x1.fffffep0f, 0x1.fffffep-8f};
   std::uniform_real_distribution<float> exponent(-13, 13);
-  while (divisors.size() < 60) divisors.push_back(std::exp2(exponent(random)));
+  // Both with reciprocals that are nearly half of the last bit off and with some that are not.
+  while (divisors.size() < 150) divisors.push_back(std::exp2(exponent(random)));
   for (const float d : divisors) {
     std::vector<float> x = {0.0f, -0.0f,     INFINITY,   -INFINITY,
                             NAN,  0x1p-149f, -0x1p-127f, 0x1.fffffep127f};
