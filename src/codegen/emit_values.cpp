@@ -226,7 +226,8 @@ bool Emitter::fits(const Known& value, DType type) {
   return value.number && value.low >= range.low && value.high <= range.high;
 }
 
-Emitter::Known Emitter::known(const Expr& e) const {
+Emitter::Known Emitter::known(const Expr& e, int depth) const {
+  if (depth == 0) return {};
   switch (e->op) {
     case Op::kConst: {
       if (!is_float(e.type())) return {};
@@ -237,7 +238,7 @@ Emitter::Known Emitter::known(const Expr& e) const {
       return known_[e->id];
     case Op::kMin:
     case Op::kMax: {
-      const Known a = known(e->args[0]), b = known(e->args[1]);
+      const Known a = known(e->args[0], depth - 1), b = known(e->args[1], depth - 1);
       const bool number = a.number && b.number;
       if (e->op == Op::kMin) return {std::min(a.low, b.low), std::min(a.high, b.high), number};
       return {std::max(a.low, b.low), std::max(a.high, b.high), number};
@@ -248,7 +249,7 @@ Emitter::Known Emitter::known(const Expr& e) const {
           !same(condition->args[0], value) || !is_const(condition->args[1]) ||
           const_as_double(*condition->args[1]) != const_as_double(*least))
         return {};
-      return {const_as_double(*least), known(value).high, true};
+      return {const_as_double(*least), known(value, depth - 1).high, true};
     }
     default:
       return {};

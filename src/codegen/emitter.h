@@ -120,13 +120,14 @@ class Emitter {
   llvm::Value* negate(llvm::Value* v);
   llvm::Value* divide(loop::Op op, bool is_signed, llvm::Value* a, llvm::Value* b);
   llvm::Value* convert(DType to, DType from, llvm::Value* v);
-  /// What is known of a float without running anything: bounds such as quantisation writes.
+  /// What is known of a float without running anything: bounds such as quantisation writes, so many
+  /// nodes deep.
   struct Known {
     double low = -std::numeric_limits<double>::infinity();
     double high = std::numeric_limits<double>::infinity();
     bool number = false;  ///< not NaN
   };
-  Known known(const loop::Expr& e) const;
+  Known known(const loop::Expr& e, int depth = 8) const;
   static Known range_of(DType type);  ///< of an integer type of 1 or 2 bytes
   static bool fits(const Known& value, DType type);
   llvm::Value* narrowed(DType to, llvm::Value* v);  ///< a float that such a type holds

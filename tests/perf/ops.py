@@ -48,7 +48,8 @@ class Case:
             self.nodes, "op", [port(n, a) for n, a in self.inputs.items()],
             [helper.make_empty_tensor_value_info(n) for n in self.outputs],
             [numpy_helper.from_array(a, n) for n, a in self.weights.items()])
-        model: ModelProto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(ML, 3)])
+        versions = {"": OPSET, ML: 3, MICROSOFT: 1}
+        model: ModelProto = helper.make_model(graph, opset_imports=[helper.make_opsetid(*of) for of in versions.items()])
         model.ir_version = IR_VERSION
         return model.SerializeToString()
 
@@ -131,10 +132,18 @@ def quantised() -> Iterator[Case]:
     yield one("128x768", "QuantizeLinear", f32(128, 768), weights=(scale, zero), quanta=1)
     yield one("128x768", "DequantizeLinear", u8(128, 768), weights=(scale, zero))
     yield one("128x768", "DynamicQuantizeLinear", f32(128, 768), outputs=3, quanta=1)
+    yield qlinear_add()
     yield qdq_conv()
     yield dynamic_matmul()
     yield blocked_matmul(1)
     yield blocked_matmul(64)
+
+
+def qlinear_add() -> Case:
+    """Both operands come at the run, each with its scale and zero point behind it."""
+    node = helper.make_node("QLinearAdd", ["a", "sa", "z", "b", "sb", "z", "sy", "z"], ["y"], domain=MICROSOFT)
+    weights = dict(sa=np.array(0.02, F32), sb=np.array(0.03, F32), sy=np.array(0.04, F32), z=np.array(128, U8))
+    return Case("QLinearAdd 200000", [node], dict(a=u8(200_000), b=u8(200_000)), weights, quanta=1)
 
 
 def qdq_conv() -> Case:
@@ -311,6 +320,7 @@ def rare() -> Iterator[Case]:
 
 
 ML = "ai.onnx.ml"
+MICROSOFT = "com.microsoft"
 
 
 def trees(count: int, depth: int, features: int) -> dict:

@@ -252,3 +252,30 @@ TEST_CASE("loop/math: a rounded quotient by a constant is what the division give
     }
   }
 }
+
+TEST_CASE("loop/math: a rounded quotient of dequantised bytes needs no case beyond all numbers") {
+  const auto expanded = [](const char* x) {
+    return print(expand_math(parse(fmt::format("kernel q(n) {{\n  in x: u8[1]\n  in z: f32[1]\n"
+                                               "  out y: f32[1]\n  for i = 0 .. n {{\n"
+                                               "    y[i] = round(({} / 0.04:f32))\n  }}\n}}\n",
+                                               x)),
+                             MathLevel::kFma));
+  };
+  const char* const bytes = "((cast<f32>(x[i]) - 128:f32) * 0.02:f32)";
+  CHECK(expanded(bytes).find("is_nan") == std::string::npos);
+  CHECK(expanded("z[i]").find("is_nan") != std::string::npos);
+  CHECK(expanded("(cast<f32>(x[i]) * z[i])").find("is_nan") != std::string::npos);
+  CHECK(expanded("(cast<f32>(x[i]) * 1e30:f32)").find("is_nan") != std::string::npos);
+  // All bytes, by the division and without.
+  const std::string text = fmt::format(
+      "kernel q(n) {{\n  in x: f32[1]\n  out y: f32[1]\n  for i = 0 .. n {{\n"
+      "    y[i] = round((((cast<f32>(cast<u8>(x[i])) - 128:f32) * 0.02:f32) / 0.04:f32))\n  "
+      "}}\n}}\n");
+  std::vector<float> x;
+  for (int i = 0; i < 256; ++i) x.push_back(static_cast<float>(i));
+  const auto got = run(text, x, x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const float value = (x[i] - 128.0f) * 0.02f;
+    CHECK(got[i] == std::nearbyint(value / 0.04f));
+  }
+}
