@@ -305,6 +305,8 @@ class PoolBound final : public BoundKernel {
   void plan_lines() {
     constexpr int64_t kBufferFloats = 2 << 10, kDescribedBytes = 32 << 10, kWidest = 16;
     const WindowAxis& w = axes_[2];
+    // Of rows that a narrower vector holds, loads of wider ones would only cross more cache lines.
+    if (w.input <= kWidest / 2) line_fns_ = &pool_fns(std::min(cpu_info().isa, Isa::kAvx2));
     by_lines_ = true;
     units_ = batch_ * channels_ * axes_[0].output * axes_[1].output;
     plan_columns();
@@ -371,9 +373,9 @@ class PoolBound final : public BoundKernel {
       const float* const from = x + n * xs_[0] + c * xs_[1];
       float* const to = y + n * ys_[0] + c * ys_[1];
       if (max_)
-        fns_.max_lines(from, to, some, count, all);
+        line_fns_->max_lines(from, to, some, count, all);
       else
-        fns_.average_lines(from, to, some, count, all, columns_.data());
+        line_fns_->average_lines(from, to, some, count, all, columns_.data());
     }
   }
 
@@ -381,6 +383,7 @@ class PoolBound final : public BoundKernel {
   bool max_, include_pad_ = false, loads_ = false, stores_ = false, by_lines_ = false,
              folds_rows_ = false, described_once_ = false;
   const PoolFns& fns_;
+  const PoolFns* line_fns_ = &fns_;
   std::array<WindowAxis, 3> axes_;
   std::array<int64_t, 5> xs_{}, ys_{};
   int64_t batch_ = 0, channels_ = 0, x_bytes_ = 0, taps_at_ = 0;
