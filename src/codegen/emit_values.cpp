@@ -244,12 +244,14 @@ Emitter::Known Emitter::known(const Expr& e, int depth) const {
       return {std::max(a.low, b.low), std::max(a.high, b.high), number};
     }
     case Op::kSelect: {
+      // v > least ? v : least, which NaN makes `least`.
       const Expr &condition = e->args[0], &value = e->args[1], &least = e->args[2];
       if (condition->op != Op::kGt || !is_const(least) || !is_float(least.type()) ||
           !same(condition->args[0], value) || !is_const(condition->args[1]) ||
           const_as_double(*condition->args[1]) != const_as_double(*least))
         return {};
-      return {const_as_double(*least), known(value, depth - 1).high, true};
+      const double low = const_as_double(*least);
+      return {low, std::max(known(value, depth - 1).high, low), true};
     }
     default:
       return {};

@@ -399,6 +399,7 @@ TEST_CASE("codegen/differential: floats within the bounds of an integer, and nea
               out y: {1}[ys, 1]
               out z: {1}[ys, 1]
               out w: {1}[ys, 1]
+              out v: {1}[ys, 1]
               for i = 0 .. n {{
                 for j = 0 .. m {{
                   %0 = (x[i, j] * 70000.5:{0})
@@ -406,6 +407,8 @@ TEST_CASE("codegen/differential: floats within the bounds of an integer, and nea
                   y[i, j] = cast<{1}>(min(%1, {3}:{0}))
                   z[i, j] = cast<{1}>(min(max(x[i, j], {2}:{0}), {3}:{0}))
                   w[i, j] = cast<{1}>(select((x[i, j] > {2}:{0}), {3}:{0}, x[i, j]))
+                  %2 = min(x[i, j], 3:{0})
+                  v[i, j] = cast<{1}>(select((%2 > 70000:{0}), %2, 70000:{0}))
                 }}
               }}
             }})",
