@@ -59,38 +59,48 @@ bool overlap(const Box& a, const Box& b, double threshold) {
   return common / (a.area + b.area - common) > threshold;
 }
 
-/// Boxes, a corner after the other, so that two are compared at a time.
+/// Boxes, and their corners in f32, one after the other, so that several are compared at a time.
 class BoxList {
  public:
   void add(const Box& box) {
-    const size_t at = size_++ % kGroup;
+    const size_t at = boxes_.size() % kGroup;
+    boxes_.push_back(box);
     if (at == 0) groups_.emplace_back();
-    Group& group = groups_.back();
-    group.y0[at] = box.y0;
-    group.x0[at] = box.x0;
-    group.y1[at] = box.y1;
-    group.x1[at] = box.x1;
+    Corners& group = groups_.back();
+    group.y0[at] = static_cast<float>(box.y0);
+    group.x0[at] = static_cast<float>(box.x0);
+    group.y1[at] = static_cast<float>(box.y1);
+    group.x1[at] = static_cast<float>(box.x1);
+  }
+  size_t size() const { return boxes_.size(); }
+  void clear() {
+    boxes_.clear();
+    groups_.clear();
   }
   bool any_overlaps(const Box& box, double threshold) const {
-    for (const Group& group : groups_) {
-      const auto near =
-          (box.y0 < group.y1) & (group.y0 < box.y1) & (box.x0 < group.x1) & (group.x0 < box.x1);
-      if ((near[0] | near[1]) == 0) continue;  // most are apart
-      for (size_t i = 0; i < kGroup; ++i)
-        if (overlap(box, {group.y0[i], group.x0[i], group.y1[i], group.x1[i]}, threshold))
-          return true;
+    const auto y0 = static_cast<float>(box.y0), x0 = static_cast<float>(box.x0),
+               y1 = static_cast<float>(box.y1), x1 = static_cast<float>(box.x1);
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      // Rounded corners stay in order, but different ones may have become the same.
+      const Corners& group = groups_[g];
+      const auto near = (y0 <= group.y1) & (group.y0 <= y1) & (x0 <= group.x1) & (group.x0 <= x1);
+      const auto halves = reinterpret_cast<Halves>(near);
+      if ((halves[0] | halves[1]) == 0) continue;  // most are apart
+      for (size_t i = 0, at = g * kGroup; i < kGroup && at < boxes_.size(); ++i, ++at)
+        if (near[i] && overlap(box, boxes_[at], threshold)) return true;
     }
     return false;
   }
 
  private:
-  static constexpr size_t kGroup = 2;  ///< a register of every instruction set
-  using Lanes = double __attribute__((vector_size(kGroup * sizeof(double))));
-  struct Group {
-    Lanes y0{}, x0{}, y1{}, x1{};  ///< a place not taken is a box without area: it overlaps none
+  static constexpr size_t kGroup = 4;  ///< a register of every instruction set
+  using Lanes = float __attribute__((vector_size(kGroup * sizeof(float))));
+  using Halves = int64_t __attribute__((vector_size(sizeof(Lanes))));
+  struct Corners {
+    Lanes y0{}, x0{}, y1{}, x1{};
   };
-  std::vector<Group> groups_;
-  size_t size_ = 0;
+  std::vector<Box> boxes_;
+  std::vector<Corners> groups_;
 };
 
 /// Where boxes lie along one axis, in strips wider than the widest of them: a box overlaps those of
@@ -102,6 +112,7 @@ struct Strips {
   size_t count = 1;
 
   size_t of(const Box& box) const {
+    if (count == 1) return 0;
     const double at = ((across ? box.x0 : box.y0) - low) / width;
     const auto last = static_cast<double>(count - 1);
     return at > 0 ? static_cast<size_t>(std::min(at, last)) : 0;  // 0 for NaN too
@@ -109,7 +120,7 @@ struct Strips {
 };
 
 template <class Boxes>
-Strips strips_of(size_t boxes, const Boxes& box_at) {
+Strips strips_of(int64_t boxes, const Boxes& box_at) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kMargin = 1 + 1e-9;  // of the division that finds a strip
   struct Extent {
@@ -121,7 +132,7 @@ Strips strips_of(size_t boxes, const Boxes& box_at) {
     }
   };
   Extent down, across;
-  for (size_t i = 0; i < boxes; ++i) {
+  for (int64_t i = 0; i < boxes; ++i) {
     const Box box = box_at(i);
     down.add(box.y0, box.y1);
     across.add(box.x0, box.x1);
@@ -138,26 +149,27 @@ Strips strips_of(size_t boxes, const Boxes& box_at) {
   return best;
 }
 
-/// The boxes kept so far.
+/// The boxes of a class that were kept so far, strip by strip.
 class Kept {
  public:
   explicit Kept(const Strips& strips) : strips_(strips), lists_(strips.count) {}
-  int64_t size() const { return size_; }
-  void add(const Box& box) {
-    lists_[strips_.of(box)].add(box);
-    ++size_;
+  void add(const Box& box) { lists_[strips_.of(box)].add(box); }
+  void clear() {
+    for (BoxList& list : lists_) list.clear();
   }
-  bool any_overlaps(const Box& box, double threshold) const {
+  /// Adds to `compared` how many boxes it may have looked at.
+  bool any_overlaps(const Box& box, double threshold, size_t& compared) const {
     const size_t at = strips_.of(box), end = std::min(at + 2, lists_.size());
     return std::any_of(lists_.begin() + static_cast<std::ptrdiff_t>(at > 0 ? at - 1 : 0),
-                       lists_.begin() + static_cast<std::ptrdiff_t>(end),
-                       [&](const BoxList& list) { return list.any_overlaps(box, threshold); });
+                       lists_.begin() + static_cast<std::ptrdiff_t>(end), [&](const BoxList& list) {
+                         compared += list.size();
+                         return list.any_overlaps(box, threshold);
+                       });
   }
 
  private:
   Strips strips_;
   std::vector<BoxList> lists_;
-  int64_t size_ = 0;
 };
 
 /// The boxes of a class that may be selected, as a heap of their scores: most are never asked for.
@@ -176,27 +188,35 @@ void find_candidates(const Problem& p, const float* scores, std::vector<uint64_t
 
 /// Rows of (batch, class, box), best first within a class.
 std::vector<std::array<int64_t, 3>> select(const Problem& p) {
-  constexpr int64_t kFew = 64;  // are compared in less time than strips are found
+  constexpr size_t kFindingStrips = 16;  // takes, of a box, as long as so many comparisons
   std::vector<std::array<int64_t, 3>> out;
   std::vector<uint64_t> order;
   const int64_t count = p.box_dims[1];
-  for (int64_t batch = 0; batch < p.score_dims[0]; ++batch)
+  for (int64_t batch = 0; batch < p.score_dims[0]; ++batch) {
+    // One strip until that has cost as much as finding strips for the boxes of all classes.
+    Kept kept{Strips{}};
+    size_t compared = 0;
+    bool in_strips = false;
     for (int64_t c = 0; c < p.score_dims[1]; ++c) {
       find_candidates(p, p.scores.as<float>() + (batch * p.score_dims[1] + c) * count, order);
-      Kept kept(std::min(p.most, std::ssize(order)) <= kFew
-                    ? Strips{}
-                    : strips_of(order.size(),
-                                [&](size_t k) { return box_of(p, batch, index_of(order[k])); }));
-      while (!order.empty() && kept.size() < p.most) {
+      const size_t first = out.size();
+      kept.clear();
+      while (!order.empty() && static_cast<int64_t>(out.size() - first) < p.most) {
+        if (!in_strips && compared > kFindingStrips * static_cast<size_t>(count)) {
+          in_strips = true;
+          kept = Kept(strips_of(count, [&](int64_t i) { return box_of(p, batch, i); }));
+          for (size_t k = first; k < out.size(); ++k) kept.add(box_of(p, batch, out[k][2]));
+        }
         const int64_t i = index_of(order.front());
         std::pop_heap(order.begin(), order.end());
         order.pop_back();
         const Box box = box_of(p, batch, i);
-        if (kept.any_overlaps(box, p.iou_threshold)) continue;
+        if (kept.any_overlaps(box, p.iou_threshold, compared)) continue;
         kept.add(box);
         out.push_back({batch, c, i});
       }
     }
+  }
   return out;
 }
 

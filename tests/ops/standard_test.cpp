@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstring>
+#include <random>
 
 #include "support/sessions.h"
 
@@ -248,6 +250,41 @@ TEST_CASE("ops/standard: NaN is one value to Unique, the largest") {
   CHECK((y[0] == 1 && y[1] == 3 && std::isnan(y[2])));
   CHECK(got[1].to_int64s() == std::vector<int64_t>{1, 2, 0, 2, 1, 2, 0});
   CHECK(got[2].to_int64s() == std::vector<int64_t>{2, 2, 3});
+}
+
+TEST_CASE("ops/standard: Unique of numbers is that of slices of one number each") {
+  std::mt19937 random(5);
+  for (const DType type :
+       {DType::kF32, DType::kF64, DType::kF16, DType::kI64, DType::kI32, DType::kU8})
+    for (int64_t n : {0, 1, 40, 3000})
+      for (unsigned values : {1u, 7u, 100000u})
+        for (int sorted : {0, 1}) {
+          CAPTURE(name(type));
+          CAPTURE(n);
+          CAPTURE(values);
+          const auto session_of = [&](const char* axis) {
+            return testing::session_of(
+                fmt::format("graph g(%x: {}[n]) -> (%y, %f, %i, %c) {{\n"
+                            "  %y, %f, %i, %c = Unique(%x) {{{}sorted={}}}\n}}",
+                            name(type), axis, sorted),
+                {});
+          };
+          const auto flat = session_of(""), slices = session_of("axis=0, ");
+          Tensor x(type, {n});
+          for (int64_t i = 0; i < n; ++i) {
+            double v = static_cast<double>(random() % values) - 3;
+            if (is_float(type))
+              v = v == -3 ? std::nan("") : v == 0 && random() % 2 ? -0.0 : v * 1.5;
+            store_double(x.data(), type, i, v);
+          }
+          const auto got = testing::run(*flat, {x}), want = testing::run(*slices, {x});
+          for (size_t k = 0; k < 4; ++k) {
+            REQUIRE(got[k].dims() == want[k].dims());
+            CHECK(std::memcmp(got[k].data(), want[k].data(),
+                              static_cast<size_t>(got[k].count() * element_size(got[k].dtype()))) ==
+                  0);
+          }
+        }
 }
 
 TEST_CASE("ops/standard: Hardmax finds NaN as ArgMax does, whatever runs it") {
