@@ -191,10 +191,6 @@ bool contains(const std::vector<Label>& labels, Label label) {
   return std::find(labels.begin(), labels.end(), label) != labels.end();
 }
 
-bool repeats(const std::vector<Label>& labels) {
-  return std::set<Label>(labels.begin(), labels.end()).size() != labels.size();
-}
-
 using Labels = std::vector<Label>;
 
 /// An operand, or what some were contracted to.
@@ -228,16 +224,22 @@ class Contraction {
   Contraction(Expansion& e, const Labels& output, std::map<Label, Dim> sizes)
       : e_(e), output_(output), sizes_(std::move(sizes)) {}
 
-  /// Whether an operand may be taken: not where a label repeats, or where sizes may have to be
-  /// spread in the run to one that is no number.
+  /// Whether an operand may be taken: not where a label repeats whose sizes are no numbers, or not
+  /// the same, or where sizes may have to be spread in the run to one that is no number.
   bool takes(const SymDims& dims, const Labels& labels) const {
-    if (repeats(labels)) return false;
-    for (size_t k = 0; k < labels.size(); ++k)
-      if (may_spread(dims[k], labels[k]) && !sizes_.at(labels[k]).is_constant()) return false;
+    constexpr int64_t kLongest = int64_t{1} << 30;  // its square is a size
+    for (size_t k = 0; k < labels.size(); ++k) {
+      const Dim& size = sizes_.at(labels[k]);
+      if (may_spread(dims[k], labels[k]) && !size.is_constant()) return false;
+      if (std::count(labels.begin(), labels.end(), labels[k]) > 1 &&
+          !(size.is_constant() && size.value() <= kLongest && dims[k] == size))
+        return false;
+    }
     return true;
   }
 
-  void take(ValueId value, const SymDims& dims, const Labels& labels, bool constant) {
+  void take(ValueId value, SymDims dims, Labels labels, bool constant) {
+    value = diagonal(value, dims, labels);
     value = widened(value, dims, labels);
     std::vector<int64_t> spread;
     Labels own;
@@ -270,6 +272,41 @@ class Contraction {
   /// for MatMul to check, where they lead it.)
   bool may_spread(const Dim& size, Label label) const {
     return !is_spread(size, label) && !(size == sizes_.at(label)) && !contains(output_, label);
+  }
+
+  /// An operand with one axis for each label: two with the same become one, the last, of which
+  /// every (size + 1)-th element is on the diagonal.
+  ValueId diagonal(ValueId value, SymDims& dims, Labels& labels) {
+    for (size_t p = 0; p < labels.size();) {
+      const auto again =
+          std::find(labels.begin() + static_cast<std::ptrdiff_t>(p) + 1, labels.end(), labels[p]);
+      if (again == labels.end()) {
+        ++p;
+        continue;
+      }
+      const size_t q = static_cast<size_t>(again - labels.begin());
+      const Dim size = dims[p];
+      std::vector<int64_t> order;
+      for (size_t k = 0; k < labels.size(); ++k)
+        if (k != p && k != q) order.push_back(static_cast<int64_t>(k));
+      std::vector<int64_t> joined(order.size(), 0);  // as they are
+      const auto last = static_cast<int64_t>(order.size());
+      joined.push_back(size.value() * size.value());
+      order.insert(order.end(), {static_cast<int64_t>(p), static_cast<int64_t>(q)});
+      if (!std::is_sorted(order.begin(), order.end()))
+        value = e_.add("Transpose", {value}, {{"perm", order}});
+      value = e_.add("Reshape", {value, e_.ints(joined)});
+      value = e_.add("Slice", {value, e_.ints({0}), e_.ints({joined.back()}), e_.ints({last}),
+                               e_.ints({size.value() + 1})});
+      const Label label = labels[p];
+      for (const size_t gone : {q, p}) {
+        labels.erase(labels.begin() + static_cast<std::ptrdiff_t>(gone));
+        dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(gone));
+      }
+      labels.push_back(label);
+      dims.push_back(size);
+    }
+    return value;
   }
 
   /// An operand with the sizes of its labels where it is for the run to show whether it has them.
@@ -489,7 +526,7 @@ class Contraction {
   std::vector<Part> parts_;
 };
 
-/// Floats with simple labels: sums, products of two operands at a time.
+/// Floats: diagonals, sums, products of two operands at a time.
 std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) {
   constexpr size_t kMostOperands = 32;  // the order of products is searched pair by pair
   if (node.inputs.size() > kMostOperands) return {};

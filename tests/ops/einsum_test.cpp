@@ -40,6 +40,8 @@ class Generator {
       std::string term;
       for (size_t l = 0; l < labels; ++l)
         if (pick(5) < 3) term += static_cast<char>('a' + l);
+      while (!term.empty() && term.size() < 7 && pick(6) == 0)
+        term += term[pick(term.size())];  // a diagonal
       std::shuffle(term.begin(), term.end(), random_);
       Dims dims;
       // Now and then an axis of size 1 that stands for a larger one.
@@ -139,7 +141,7 @@ Problem fixed(const std::string& equation, const std::vector<Dims>& dims) {
 }  // namespace
 
 TEST_CASE("ops/einsum: random equations expand to the values of the reference") {
-  Generator generator(11);
+  Generator generator(13);
   int expanded = 0;
   constexpr int kProblems = 3000;
   for (int k = 0; k < kProblems; ++k) {
@@ -178,6 +180,19 @@ TEST_CASE("ops/einsum: what networks write becomes products without detours") {
     CHECK(has(each.graph, "Transpose") == transposes);
     CHECK(has(each.graph, "Reshape") == reshapes);
   }
+}
+
+TEST_CASE("ops/einsum: diagonals of sizes that are known expand, others stay") {
+  const auto expands = [](Problem problem, char symbolic) {
+    if (symbolic) problem.symbolic[static_cast<size_t>(symbolic - 'a')] = true;
+    OpCase each = graph_of(problem);
+    return expand(each.graph);
+  };
+  const Problem diagonal = fixed("bii->bi", {{2, 3, 3}});
+  CHECK(expands(diagonal, 0));
+  CHECK(expands(diagonal, 'b'));
+  CHECK_FALSE(expands(diagonal, 'i'));
+  CHECK_FALSE(expands(fixed("ii->i", {{1, 3}}), 0));
 }
 
 }  // namespace xc::test
