@@ -115,10 +115,11 @@ TEST_CASE("backends/rows: many short rows at once have the bits of each alone") 
   for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512})
     for (Fold fold :
          {Fold::kSum, Fold::kSumSquares, Fold::kSumAbs, Fold::kProd, Fold::kMax, Fold::kMin})
-      for (DType type : {DType::kF32, DType::kI32})
-        for (int64_t n = 1; n <= 18; ++n)
+      for (DType type : {DType::kF32, DType::kI32, DType::kF64, DType::kI64})
+        for (int64_t n : {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13,  14, 15,
+                          16, 17, 18, 28, 32, 33, 40, 48, 49, 63, 64, 65, 127, 130})
           for (int64_t gap : {0, 3})
-            for (int64_t rows : {1, 7, 16, 50}) {
+            for (int64_t rows : {1, 3, 7, 16, 50}) {
               if (isa > cpu_info().isa) continue;
               const int64_t stride = n + gap, size = (rows - 1) * stride + n;
               // Of exactly the size, so that a read beyond it is one beyond an allocation.
@@ -127,16 +128,21 @@ TEST_CASE("backends/rows: many short rows at once have the bits of each alone") 
                 x.as<float>()[size / 2] = std::nanf("");
                 x.as<float>()[size / 3] = -0.0f;
               }
+              if (type == DType::kF64) x.as<double>()[size / 2] = std::nan("");
               const cpu::FoldFns fns = cpu::fold_fns(fold, type, isa);
-              uint32_t partials[64], got[50];
+              const auto bytes = static_cast<size_t>(element_size(type));
+              uint64_t partials[64], got[50];
               fns.each(x.data(), rows, stride, n, got);
               for (int64_t r = 0; r < rows; ++r) {
-                uint32_t want;
+                uint64_t want;
                 fns.start(partials, 64);
-                fns.rows(static_cast<const uint32_t*>(x.data()) + r * stride, 1, 0, n, partials);
+                fns.rows(static_cast<const std::byte*>(x.data()) +
+                             static_cast<size_t>(r * stride) * bytes,
+                         1, 0, n, partials);
                 fns.finish(partials, &want);
                 INFO(static_cast<int>(fold) << " " << n << " " << gap << " " << rows << " " << r);
-                CHECK(got[r] == want);
+                const auto* each = reinterpret_cast<const std::byte*>(got);
+                CHECK(std::memcmp(each + static_cast<size_t>(r) * bytes, &want, bytes) == 0);
               }
             }
 }
