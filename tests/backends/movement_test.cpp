@@ -141,6 +141,17 @@ TEST_CASE("backends/copy: elements some steps apart, rows of every length") {
   }
 }
 
+TEST_CASE("backends/copy: an element spread over rows of any length") {
+  Generator g(36);
+  for (DType type : {DType::kI8, DType::kF16, DType::kF32, DType::kF64})
+    for (int64_t n : {0, 1, 15, 16, 17, 31, 33, 63, 64, 65, 129, 4097, 20001}) {
+      CAPTURE(n);
+      check_row("xc.copy", problem("Expand", {g.tensor(type, {3, 1}), ints({3, n})}), {});
+      Tensor zero(type, {1});
+      check_row("xc.copy", problem("Expand", {zero, ints({n})}), {});
+    }
+}
+
 TEST_CASE("backends/gather: every form, negative indices, range errors") {
   Generator g(34);
   for (DType type : {DType::kF32, DType::kI64, DType::kU8})

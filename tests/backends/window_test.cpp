@@ -769,6 +769,20 @@ TEST_CASE("backends/indexed: arg-reductions, running totals, TopK, scatter, fill
   run("xc.fill", "Size", {g.tensor(DType::kF32, {3, 4, 5})});
   run("xc.fill", "Range",
       {Tensor::scalar<int64_t>(3), Tensor::scalar<int64_t>(40), Tensor::scalar<int64_t>(5)});
+  for (DType type : {DType::kI8, DType::kU8, DType::kI16, DType::kU16, DType::kI32, DType::kU32,
+                     DType::kI64, DType::kU64, DType::kF16, DType::kBF16, DType::kF32, DType::kF64})
+    for (const auto& [start, limit, delta] :
+         {std::array{3.0, 40.0, 5.0}, {100.0, 2.0, -3.0}, {5.0, 5.0, 1.0}}) {
+      if (delta < 0 &&
+          (type == DType::kU8 || type == DType::kU16 || type == DType::kU32 || type == DType::kU64))
+        continue;
+      const auto number = [&](double v) {
+        Tensor out(type, {});
+        store_double(out.data(), type, 0, v);
+        return out;
+      };
+      run("xc.fill", "Range", {number(start), number(limit), number(delta)});
+    }
   run("xc.fill", "Range", {Tensor::scalar(0.5f), Tensor::scalar(9.0f), Tensor::scalar(0.75f)});
   Attrs value;
   value.set("value", Tensor::of(Ints{7}));

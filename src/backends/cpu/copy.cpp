@@ -19,12 +19,31 @@ constexpr int64_t kPieceBytes = 64 << 10;
 constexpr int64_t kTile = 64;  ///< rows of a unit of a transposition
 constexpr int64_t kBlock = 4;  ///< rows and columns from which on it goes by blocks
 
+/// n times the same element.
 template <class T>
-void copy_strided(const T* from, T* to, int64_t n, int64_t from_step, int64_t to_step) {
-  if (to_step == 1 && from_step == 0) {
-    std::fill_n(to, n, *from);
+void fill(T* to, int64_t n, T value) {
+  constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+  constexpr int64_t kFew = 128 / kSize, kMost = 4096 / kSize;  // of what is copied on
+  if (n <= kFew) {
+    std::fill_n(to, n, value);
     return;
   }
+  unsigned char bytes[sizeof(T)];
+  std::memcpy(bytes, &value, sizeof(T));
+  if (std::all_of(bytes, bytes + sizeof(T), [&](unsigned char b) { return b == bytes[0]; })) {
+    std::memset(to, bytes[0], static_cast<size_t>(n * kSize));
+    return;
+  }
+  std::fill_n(to, kFew, value);
+  for (int64_t done = kFew, more = 0; done < n; done += more) {
+    more = std::min({done, kMost, n - done});
+    std::memcpy(to + done, to, static_cast<size_t>(more * kSize));
+  }
+}
+
+template <class T>
+void copy_strided(const T* from, T* to, int64_t n, int64_t from_step, int64_t to_step) {
+  if (to_step == 1 && from_step == 0) return fill(to, n, *from);
   for (int64_t i = 0; i < n; ++i) to[i * to_step] = from[i * from_step];
 }
 

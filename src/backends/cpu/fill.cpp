@@ -40,17 +40,19 @@ void constant_of_shape(const SimpleContext& c, const OneValue& plan) {
 void range(const SimpleContext& c) {
   const OperandView& y = c.out();
   const int64_t n = y.count(), step = y.strides[0];
-  if (is_float(y.dtype)) {
-    const double start = scalar_value(c.input_view(0)), delta = scalar_value(c.input_view(2));
-    for (int64_t i = 0; i < n; ++i)
-      store_double(c.output<void>(), y.dtype, i * step, start + static_cast<double>(i) * delta);
-    return;
-  }
-  const auto start = static_cast<uint64_t>(scalar_int(c.input_view(0)));
-  const auto delta = static_cast<uint64_t>(scalar_int(c.input_view(2)));
-  for (int64_t i = 0; i < n; ++i)
-    store_wrapped(c.output<void>(), y.dtype, i * step,
-                  static_cast<int64_t>(start + static_cast<uint64_t>(i) * delta));
+  dispatch_number(y.dtype, [&]<class T>() {
+    T* const to = c.output<T>();
+    if constexpr (std::is_integral_v<T>) {
+      const auto start = static_cast<uint64_t>(scalar_int(c.input_view(0)));
+      const auto delta = static_cast<uint64_t>(scalar_int(c.input_view(2)));
+      for (int64_t i = 0; i < n; ++i)
+        to[i * step] = static_cast<T>(start + static_cast<uint64_t>(i) * delta);
+    } else {
+      const double start = scalar_value(c.input_view(0)), delta = scalar_value(c.input_view(2));
+      for (int64_t i = 0; i < n; ++i)
+        to[i * step] = static_cast<T>(start + static_cast<double>(i) * delta);
+    }
+  });
 }
 
 void trilu(const SimpleContext& c) {

@@ -29,7 +29,8 @@ struct IndexReader {
 /// checked_index() without a call where nothing is wrong.
 inline int64_t checked(int64_t index, int64_t extent) {
   const int64_t from_start = index < 0 ? index + extent : index;
-  if (from_start < 0 || from_start >= extent) return checked_index(index, extent);
+  if (static_cast<uint64_t>(from_start) >= static_cast<uint64_t>(extent))
+    return checked_index(index, extent);
   return from_start;
 }
 
@@ -184,6 +185,7 @@ class GatherElementsBound final : public BoundKernel {
       using T = decltype(element);
       const T* from = static_cast<const T*>(args.buffers[0]);
       T* to = static_cast<T*>(args.buffers[2]);
+      const auto* const wide = static_cast<const int64_t*>(args.buffers[1]);
       if (y.dims.empty()) {
         *to = from[checked(index[0], extent) * step];
         return;
@@ -191,28 +193,30 @@ class GatherElementsBound final : public BoundKernel {
       const size_t last = y.dims.size() - 1;
       const int64_t n = y.dims[last], from_step = moved_[last], to_step = y.strides[last],
                     index_step = indices.strides[last];
+      const bool adjacent = index.wide && index_step == 1 && to_step == 1;  // the usual case
       const auto outer = [&](std::span<const int64_t> values) { return values.first(last); };
-      const auto lines = [&](auto read, int64_t index_by, int64_t to_by) {
-        for_each_offset<3>(outer(y.dims), {outer(moved_), outer(indices.strides), outer(y.strides)},
-                           [&](const auto& at) {
-                             const T* row = from + at[0];
-                             T* out = to + at[2];
-                             for (int64_t j = 0; j < n; ++j) {
-                               const int64_t pick = checked(read(at[1] + j * index_by), extent);
-                               out[j * to_by] = row[j * from_step + pick * step];
-                             }
-                           });
-      };
-      // The usual case with its strides known to the compiler.
-      const auto* const wide = static_cast<const int64_t*>(args.buffers[1]);
-      if (indices.dtype == DType::kI64 && index_step == 1 && to_step == 1)
-        lines([&](int64_t i) { return wide[i]; }, 1, 1);
-      else
-        lines([&](int64_t i) { return index[i]; }, index_step, to_step);
+      for_each_offset<3>(
+          outer(y.dims), {outer(moved_), outer(indices.strides), outer(y.strides)},
+          [&](const auto& at) {
+            const T* row = from + at[0];
+            T* out = to + at[2];
+            if (adjacent) return pick(row, from_step, wide + at[1], step, extent, out, n);
+            for (int64_t j = 0; j < n; ++j)
+              out[j * to_step] =
+                  row[j * from_step + checked(index[at[1] + j * index_step], extent) * step];
+          });
     });
   }
 
  private:
+  /// Of a line: apart, for registers.
+  template <class T>
+  static void pick(const T* row, int64_t from_step, const int64_t* index, int64_t step,
+                   int64_t extent, T* out, int64_t n) {
+    for (int64_t j = 0; j < n; ++j, row += from_step)
+      out[j] = row[checked(index[j], extent) * step];
+  }
+
   OperandViews views_;
   size_t axis_ = 0;
   Dims moved_;  ///< strides of the data, 0 along the axis
