@@ -14,8 +14,8 @@ namespace {
 
 struct Scene {
   int64_t batches, classes, boxes;
-  double size;     ///< of the largest box; they lie in the unit square
-  int64_t steps;   ///< corners lie on a grid of so many, where edges touch; 0: anywhere
+  double size;        ///< of the largest box; they lie in the unit square
+  int64_t steps;      ///< corners lie on a grid of so many, where edges touch; 0: anywhere
   bool centred, odd;  ///< odd: NaN and infinities among the numbers
   int64_t most;
   float iou, score;
@@ -115,9 +115,9 @@ TEST_CASE("ops/non_max_suppression: as every pair of boxes compared, in strips a
                     "  %y = NonMaxSuppression(%b, %s, %k, %i, %t) {{center_point_box={}}}\n}}",
                     scene.centred ? 1 : 0),
         {});
-    const auto got = testing::run(
-        *session, {boxes, scores, Tensor::of<int64_t>({scene.most}), Tensor::of<float>({scene.iou}),
-                   Tensor::of<float>({scene.score})});
+    const auto got =
+        testing::run(*session, {boxes, scores, Tensor::of<int64_t>({scene.most}),
+                                Tensor::of<float>({scene.iou}), Tensor::of<float>({scene.score})});
     CHECK(got[0].to_int64s() == selected(scene, boxes, scores));
   }
 }
