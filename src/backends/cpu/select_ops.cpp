@@ -46,11 +46,18 @@ void one_hot(const SimpleContext& c, const OneHotPlan& plan) {
   const TensorView index = c.input_view(0);
   dispatch_storage(c.out().dtype, [&]<class T>() {
     const T on = c.input<T>(2)[values.strides[0]];
-    for_each_offset<2>(indices.dims, {indices.strides, plan.strides}, [&](const auto& at) {
-      int64_t pick = load_int64(index.data, index.dtype, at[0]);
-      if (pick < 0) pick += depth;
-      if (pick >= 0 && pick < depth) c.output<T>()[at[1] + pick * step] = on;
-    });
+    T* const to = c.output<T>();
+    const auto switch_on = [&](auto index_at) {
+      for_each_offset<2>(indices.dims, {indices.strides, plan.strides}, [&](const auto& at) {
+        int64_t pick = index_at(at[0]);
+        if (pick < 0) pick += depth;
+        if (pick >= 0 && pick < depth) to[at[1] + pick * step] = on;
+      });
+    };
+    if (index.dtype == DType::kI64)  // nearly always
+      switch_on([&](int64_t i) { return index.as<int64_t>()[i]; });
+    else
+      switch_on([&](int64_t i) { return load_int64(index.data, index.dtype, i); });
   });
 }
 
