@@ -1,7 +1,9 @@
 #include <doctest/doctest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "backends/cpu/vector/elementwise_fn.h"
 #include "backends/step_harness.h"
@@ -396,6 +398,37 @@ void check_division() {
 TEST_CASE("backends/elementwise: whole quotients and remainders at the ends of their range") {
   check_division<int32_t>();
   check_division<int64_t>();
+}
+
+TEST_CASE("backends/elementwise: Where takes any byte but 0 for true, on every instruction set") {
+  Generator g(17);
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512})
+    for (DType type : {DType::kU8, DType::kI16, DType::kF32, DType::kF64})
+      for (int64_t n : {1, 7, 16, 33, 64, 150})
+        for (int64_t step_x : {0, 1})
+          for (int64_t step_y : {0, 1}) {
+            if (isa > cpu_info().isa) continue;
+            const auto bytes = static_cast<size_t>(element_size(type));
+            const Tensor x = g.tensor(type, {n}, 1, 9), y = g.tensor(type, {n}, 1, 9);
+            Tensor z(type, {n});
+            std::vector<uint8_t> condition;
+            for (int64_t i = 0; i < n; ++i)
+              condition.push_back(std::array<uint8_t, 6>{
+                  0, 1, 2, 0, 128, 255}[static_cast<size_t>(g.integer(0, 5))]);
+            cpu::elementwise_fn(cpu::Fn::kWhere, type, isa)({{condition.data(), x.data(), y.data()},
+                                                             {1, step_x, step_y},
+                                                             z.data(),
+                                                             n,
+                                                             nullptr});
+            for (int64_t i = 0; i < n; ++i) {
+              const bool first = condition[static_cast<size_t>(i)] != 0;
+              const auto* from = static_cast<const std::byte*>((first ? x : y).data());
+              const auto at = static_cast<size_t>(i * (first ? step_x : step_y)) * bytes;
+              CHECK(std::memcmp(
+                        static_cast<const std::byte*>(z.data()) + static_cast<size_t>(i) * bytes,
+                        from + at, bytes) == 0);
+            }
+          }
 }
 
 /// Adds one to the last element of what another implementation computes.
