@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <string>
 
 #include "errors.h"
@@ -323,18 +324,17 @@ void release_tensor(PyObject* capsule) {
   xc_tensor_release(static_cast<xc_tensor*>(PyCapsule_GetPointer(capsule, nullptr)));
 }
 
-/// Objects of texts. Labels are few and come again and again: the latest are kept.
+/// Objects of texts. Labels are few and come again and again: of each hash the latest is kept.
 class Texts {
  public:
   /// A new reference.
   PyObject* object(std::string_view text) {
-    for (Kept& kept : kept_)
-      if (kept.object && kept.text == text) return Py_NewRef(kept.object.ptr());
+    Kept& kept = kept_[std::hash<std::string_view>()(text) % kept_.size()];
+    if (kept.object && kept.text == text) return Py_NewRef(kept.object.ptr());
     PyObject* made =
         PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape");
     if (!made) nb::raise_python_error();
-    kept_[next_] = {text, nb::borrow(made)};
-    next_ = (next_ + 1) % kept_.size();
+    kept = {text, nb::borrow(made)};
     return made;
   }
 
@@ -343,8 +343,7 @@ class Texts {
     std::string_view text;
     nb::object object;
   };
-  std::array<Kept, 8> kept_;
-  size_t next_ = 0;
+  std::array<Kept, 128> kept_;
 };
 
 nb::object strings_to_numpy(const xcrt::Tensor& tensor) {
