@@ -493,22 +493,29 @@ void Inputs::set_strings(size_t index, nb::handle value) {
   auto* array = reinterpret_cast<PyArrayObject*>(objects.ptr());
   const npy_intp count = PyArray_SIZE(array);
   auto** slots = static_cast<PyObject**>(PyArray_DATA(array));
-  std::vector<std::string> texts;
+  std::vector<std::string_view> texts;
+  std::vector<nb::object> made;  // that texts are in: of ASCII they are in the elements
   for (npy_intp i = 0; i < count; ++i) {
     nb::object item = nb::borrow(slots[i] ? slots[i] : Py_None);
-    if (!PyUnicode_Check(item.ptr()) && !PyBytes_Check(item.ptr())) item = nb::str(item);
+    if (!PyUnicode_Check(item.ptr()) && !PyBytes_Check(item.ptr()))
+      made.push_back(item = nb::str(item));
+    if (PyUnicode_Check(item.ptr()) && PyUnicode_IS_ASCII(item.ptr())) {
+      texts.emplace_back(static_cast<const char*>(PyUnicode_DATA(item.ptr())),
+                         static_cast<size_t>(PyUnicode_GET_LENGTH(item.ptr())));
+      continue;
+    }
     if (PyUnicode_Check(item.ptr()))
-      item = steal(PyUnicode_AsEncodedString(item.ptr(), "utf-8", "surrogateescape"));
+      made.push_back(item =
+                         steal(PyUnicode_AsEncodedString(item.ptr(), "utf-8", "surrogateescape")));
     char* data = nullptr;
     Py_ssize_t size = 0;
     if (PyBytes_AsStringAndSize(item.ptr(), &data, &size) < 0) nb::raise_python_error();
     texts.emplace_back(data, static_cast<size_t>(size));
   }
-  const std::vector<std::string_view> views(texts.begin(), texts.end());
   xcrt::Tensor tensor(XC_DTYPE_STRING,
                       xcrt::Dims(reinterpret_cast<const int64_t*>(PyArray_DIMS(array)),
                                  static_cast<size_t>(PyArray_NDIM(array))));
-  tensor.set_strings(views);
+  tensor.set_strings(texts);
   set_tensor(index, std::move(tensor));
 }
 

@@ -215,6 +215,15 @@ def test_prepared_calls_give_no_text():
         session.prepare([np.array([1])])
 
 
+def test_strings_of_objects():
+    session = xc.Session(one_op("Identity", "string", shape="n"), jit="off")
+    items = ["a", "bé", b"c\xc3\xa9", 5, None, "\udc80", ""] * 50
+    texts = ["a", "bé", "cé", "5", "None", "\udc80", ""] * 50
+    assert session.run([np.array(items, object)])[0].tolist() == texts
+    many = [f"label {k % 300}" for k in range(2000)]
+    assert session.run([many])[0].tolist() == many
+
+
 def test_strings():
     session = xc.Session(one_op("Identity", "string"), jit="off")
     for x in (np.array([["a", "bé"]], object), np.array([["a", "bé"]]), [["a", "bé"]]):
