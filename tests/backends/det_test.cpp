@@ -34,5 +34,33 @@ TEST_CASE("backends/det: matrices of any size, some singular, some not numbers")
   }
 }
 
+TEST_CASE("backends/det: inverses of any size, with rows in any order") {
+  Generator g(92);
+  for (const DType type : {DType::kF32, DType::kF64})
+    for (const Dims& dims : {Dims{1, 1}, Dims{0, 4, 4}, Dims{2, 2}, Dims{5, 3, 3}, Dims{2, 3, 7, 7},
+                             Dims{9, 16, 16}, Dims{40, 40}}) {
+      Problem p;
+      p.op = find_op("Inverse", "com.microsoft");
+      p.inputs = {g.tensor(type, dims)};
+      // Far from singular, and the pivots are nowhere on the diagonal.
+      const int64_t n = dims.back();
+      for (int64_t i = 0; i < p.inputs[0].count(); ++i)
+        if (i % n == (i / n % n * 3 + 1) % n && n % 3 != 0)
+          store_double(p.inputs[0].data(), type, i, 9.0 + static_cast<double>(i % 5));
+        else if (i % n == (i / n % n + 1) % n && n % 3 == 0)
+          store_double(p.inputs[0].data(), type, i, -9.0);
+      INFO(name(type) << to_text(dims));
+      check_row("xc.det", p, {1e-5, 1e-5});
+    }
+  for (const float zero : {0.0f, 1.0f}) {  // all elements the same: no inverse
+    Problem p;
+    p.op = find_op("Inverse", "com.microsoft");
+    p.inputs = {Tensor(DType::kF32, {3, 3})};
+    std::fill_n(p.inputs[0].as<float>(), 9, zero);
+    for (double v : run_row(find_row("xc.det", "com.microsoft::Inverse"), p, {})[0].to_doubles())
+      CHECK_FALSE(std::isfinite(v));
+  }
+}
+
 }  // namespace
 }  // namespace xc
