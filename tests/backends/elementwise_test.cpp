@@ -1,9 +1,11 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <random>
 
 #include "backends/cpu/vector/elementwise_fn.h"
 #include "backends/step_harness.h"
@@ -429,6 +431,104 @@ TEST_CASE("backends/elementwise: Where takes any byte but 0 for true, on every i
                         from + at, bytes) == 0);
             }
           }
+}
+
+/// Numbers of every magnitude, whole ones, multiples of each other, and those that are none.
+template <class T>
+std::vector<T> odd_numbers(Generator& g, size_t count) {
+  std::vector<T> out = {0,
+                        static_cast<T>(-0.0),
+                        1,
+                        -1,
+                        static_cast<T>(NAN),
+                        static_cast<T>(INFINITY),
+                        static_cast<T>(-INFINITY),
+                        std::numeric_limits<T>::max(),
+                        std::numeric_limits<T>::min(),
+                        std::numeric_limits<T>::denorm_min()};
+  while (out.size() < count) {
+    const T v = static_cast<T>(g.real(-9, 9));
+    const auto kind = g.integer(0, 5);
+    if (kind == 0)
+      out.push_back(static_cast<T>(std::ldexp(v, static_cast<int>(g.integer(-140, 120)))));
+    else if (kind == 1)
+      out.push_back(std::round(v * 100));
+    else if (kind == 2)
+      out.push_back(std::nextafter(std::round(v), T{0}));
+    else if (kind == 3)
+      out.push_back(out.back() * static_cast<T>(g.integer(-999, 999)));
+    else
+      out.push_back(v);
+  }
+  return out;
+}
+template <class T, class F>
+void check_bits(const std::vector<T>& got, const F& want) {
+  for (size_t i = 0; i < got.size(); ++i) {
+    const T w = want(i);
+    CHECK((std::memcmp(&got[i], &w, sizeof(T)) == 0 || (std::isnan(w) && std::isnan(got[i]))));
+  }
+}
+template <class T>
+void check_remainders(Isa isa, DType type) {
+  Generator g(19);
+  for (int round = 0; round < 40; ++round)
+    for (int64_t step_x : {0, 1})
+      for (int64_t step_y : {0, 1}) {
+        std::vector<T> x = odd_numbers<T>(g, 150), y = odd_numbers<T>(g, 150);
+        if (round % 2) {  // no vector with what goes one by one
+          for (T& v : x) v = static_cast<T>(g.real(-1000, 1000));
+          for (T& v : y) v = static_cast<T>(g.integer(1, 40)) / 8 * (g.integer(0, 1) ? 1 : -1);
+          for (size_t i = 0; i < x.size(); i += 3) x[i] = y[i] * static_cast<T>(g.integer(-99, 99));
+          for (size_t i = 1; i < x.size(); i += 3) x[i] = std::nextafter(x[i - 1], T{0});
+        }
+        std::shuffle(x.begin(), x.end(), std::mt19937(static_cast<unsigned>(round)));
+        std::vector<T> got(x.size());
+        const auto run = [&](cpu::Fn fn) {
+          cpu::elementwise_fn(fn, type, isa)({{x.data(), y.data()},
+                                              {step_x, step_y},
+                                              got.data(),
+                                              static_cast<int64_t>(got.size()),
+                                              nullptr});
+        };
+        const auto remainder = [&](size_t i) {
+          return std::fmod(x[step_x ? i : 0], y[step_y ? i : 0]);
+        };
+        run(cpu::Fn::kFmod);
+        check_bits(got, remainder);
+        run(cpu::Fn::kMod);
+        check_bits(got, [&](size_t i) {
+          const T r = remainder(i), b = y[step_y ? i : 0];
+          return r == 0 ? std::copysign(r, b) : (r < 0) != (b < 0) ? r + b : r;
+        });
+      }
+}
+
+TEST_CASE("backends/elementwise: remainders of floats are exact, on every instruction set") {
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > cpu_info().isa) continue;
+    check_remainders<float>(isa, DType::kF32);
+    check_remainders<double>(isa, DType::kF64);
+  }
+}
+
+TEST_CASE(
+    "backends/elementwise: f64 becomes whole as the library makes it, on every instruction set") {
+  Generator g(20);
+  const std::vector<double> x = odd_numbers<double>(g, 1003);
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > cpu_info().isa) continue;
+    std::vector<double> got(x.size());
+    const auto check = [&](cpu::Fn fn, double (*want)(double)) {
+      cpu::elementwise_fn(fn, DType::kF64, isa)(
+          {{x.data()}, {1}, got.data(), static_cast<int64_t>(got.size()), nullptr});
+      check_bits(got, [&](size_t i) { return want(x[i]); });
+    };
+    check(cpu::Fn::kFloor, std::floor);
+    check(cpu::Fn::kCeil, std::ceil);
+    check(cpu::Fn::kRound, std::rint);
+    check(cpu::Fn::kTrunc, std::trunc);
+  }
 }
 
 /// Adds one to the last element of what another implementation computes.

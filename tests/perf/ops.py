@@ -228,7 +228,8 @@ def elementwise() -> Iterator[Case]:
     yield one("f32 to f16", "Cast", x, to=TensorProto.FLOAT16)
     yield one("128x3072", "ThresholdedRelu", x)
     yield one("f64 128x768", "Tanh", f32(128, 768).astype(F64))
-    yield one("f64 128x768", "Mod", f32(128, 768).astype(F64) * 100, np.array(7.5, F64), fmod=1)
+    for dtype in (F32, F64):
+        yield one(f"{np.dtype(dtype).name} 128x768", "Mod", (f32(128, 768) * 100).astype(dtype), np.array(7.5, dtype), fmod=1)
 
 
 def movement() -> Iterator[Case]:

@@ -82,6 +82,21 @@ template <auto from, class V, int... i>
 XC_INLINE V shuffle_lanes(V a, V b, std::integer_sequence<int, i...>) {
   return __builtin_shufflevector(a, b, from(i)...);
 }
+/// Whether the result of a comparison holds in every lane.
+template <class Mask>
+XC_INLINE bool all_lanes(Mask mask) {
+#if defined(__AVX512F__)
+  return _mm512_cmpneq_epi32_mask((__m512i)mask, _mm512_set1_epi32(-1)) == 0;
+#elif defined(__AVX2__)
+  return _mm256_movemask_epi8((__m256i)mask) == -1;
+#else
+  int64_t all[sizeof(mask) / 8];
+  __builtin_memcpy(all, &mask, sizeof(mask));
+  int64_t out = -1;
+  for (int64_t part : all) out &= part;
+  return out == -1;
+#endif
+}
 /// Lane from(i) of a in lane i, or of b where from(i) counts on behind a's; elements of type T.
 template <auto from, class T, class V>
 XC_INLINE V shuffle(V a, V b) {
@@ -323,25 +338,42 @@ XC_INLINE F64 vec_sqrt(F64 x) {
 }
 
 enum class Rounding { kNearestEven, kDown, kUp, kZero };
+#if defined(__AVX2__)
+template <Rounding mode>
+constexpr int kRoundingBits = (mode == Rounding::kNearestEven ? _MM_FROUND_TO_NEAREST_INT
+                               : mode == Rounding::kDown      ? _MM_FROUND_TO_NEG_INF
+                               : mode == Rounding::kUp        ? _MM_FROUND_TO_POS_INF
+                                                              : _MM_FROUND_TO_ZERO) |
+                              _MM_FROUND_NO_EXC;
+#endif
 template <Rounding mode>
 XC_INLINE F32 round_to_integer(F32 x) {
-#if defined(__AVX512F__) || defined(__AVX2__)
-  constexpr int kMode = (mode == Rounding::kNearestEven ? _MM_FROUND_TO_NEAREST_INT
-                         : mode == Rounding::kDown      ? _MM_FROUND_TO_NEG_INF
-                         : mode == Rounding::kUp        ? _MM_FROUND_TO_POS_INF
-                                                        : _MM_FROUND_TO_ZERO) |
-                        _MM_FROUND_NO_EXC;
 #if defined(__AVX512F__)
-  return (F32)_mm512_roundscale_ps((__m512)x, kMode);
-#else
-  return (F32)_mm256_round_ps((__m256)x, kMode);
-#endif
+  return (F32)_mm512_roundscale_ps((__m512)x, kRoundingBits<mode>);
+#elif defined(__AVX2__)
+  return (F32)_mm256_round_ps((__m256)x, kRoundingBits<mode>);
 #else
   for (int i = 0; i < kF32Lanes; ++i)
     x[i] = mode == Rounding::kNearestEven ? __builtin_rintf(x[i])
            : mode == Rounding::kDown      ? __builtin_floorf(x[i])
            : mode == Rounding::kUp        ? __builtin_ceilf(x[i])
                                           : __builtin_truncf(x[i]);
+  return x;
+#endif
+}
+
+template <Rounding mode>
+XC_INLINE F64 round_to_integer(F64 x) {
+#if defined(__AVX512F__)
+  return (F64)_mm512_roundscale_pd((__m512d)x, kRoundingBits<mode>);
+#elif defined(__AVX2__)
+  return (F64)_mm256_round_pd((__m256d)x, kRoundingBits<mode>);
+#else
+  for (int i = 0; i < kLanes<double>; ++i)
+    x[i] = mode == Rounding::kNearestEven ? __builtin_rint(x[i])
+           : mode == Rounding::kDown      ? __builtin_floor(x[i])
+           : mode == Rounding::kUp        ? __builtin_ceil(x[i])
+                                          : __builtin_trunc(x[i]);
   return x;
 #endif
 }
