@@ -305,16 +305,15 @@ class Expander {
     return with_sign_of(select(ge(a, c(2.6)), c(1), a * p), x);
   }
   Expr tanh_f64(const Expr& x) const {
-    const Expr z = x * x;
+    const Expr a = abs(x), z = a * a;
     const Expr small =
-        x + x * z *
+        a + a * z *
                 polynomial(z, {-0.33333333333333333333, -0.021422266726060138845,
                                -0.00024389470460197601214, -1.7498437653601464231e-8}) /
                 polynomial(z, {1.0, 0.4642668001781804158, 0.024533642280316227961,
                                0.0002549692727703340622});  // 2^-68
-    const Expr a = abs(x);
     const Expr large = c(1) - c(2) / (exp(min(c(40), a + a)) + c(1));
-    return select(lt(a, c(0.55)), small, with_sign_of(large, x));
+    return with_sign_of(select(lt(a, c(0.55)), small, large), x);
   }
   // a + a P(a^2) for small a = |x|; 1 - e^-R(a) with R fitted to -log(erfc(a)).
   Expr erf_f32(const Expr& x) const {

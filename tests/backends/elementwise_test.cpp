@@ -531,6 +531,48 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "backends/elementwise: exponentials of f64 to units of the last place, on every instruction "
+    "set") {
+  Generator g(21);
+  std::vector<double> x = {0,      -0.0, NAN,   INFINITY, -INFINITY, 1e-300, -5e-324, 709.78,
+                           709.79, 711,  1e300, -708.3,   -708.5,    -745.1, -745.2,  -800,
+                           -1e300, 0.55, -0.55, 19.0,     20.1,      40.0};
+  while (x.size() < 20003) {
+    const double scale = std::ldexp(1.0, static_cast<int>(g.integer(-30, 9)));
+    x.push_back(g.real(-1.5, 1.5) * scale);
+  }
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > cpu_info().isa) continue;
+    std::vector<double> got(x.size());
+    const auto check = [&](cpu::Fn fn, auto exact, double units, double least) {
+      cpu::elementwise_fn(fn, DType::kF64, isa)(
+          {{x.data()}, {1}, got.data(), static_cast<int64_t>(got.size()), nullptr});
+      double worst = 0;
+      for (size_t i = 0; i < x.size(); ++i) {
+        const long double want = exact(static_cast<long double>(x[i]));
+        const auto rounded = static_cast<double>(want);
+        if (std::isnan(rounded) || std::isinf(rounded)) {
+          CHECK((std::isnan(rounded) ? std::isnan(got[i]) : got[i] == rounded));
+          continue;
+        }
+        CHECK(std::signbit(got[i]) == std::signbit(rounded));
+        const double unit =
+            std::max(std::nextafter(std::abs(rounded), INFINITY) - std::abs(rounded), least);
+        worst = std::max(worst, static_cast<double>(std::abs(got[i] - want)) / unit);
+      }
+      CAPTURE(static_cast<int>(isa));
+      CAPTURE(static_cast<int>(fn));
+      CHECK(worst <= units);
+    };
+    using Wide = long double;
+    check(cpu::Fn::kExp, [](Wide v) { return std::exp(v); }, 1.0, 0);
+    check(cpu::Fn::kTanh, [](Wide v) { return std::tanh(v); }, 2.0, 0);
+    // 0 where e^-x is infinite.
+    check(cpu::Fn::kSigmoid, [](Wide v) { return 1 / (1 + std::exp(-v)); }, 2.0, 1e-307);
+  }
+}
+
 /// Adds one to the last element of what another implementation computes.
 class OffByOne final : public Kernel {
  public:

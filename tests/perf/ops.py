@@ -227,7 +227,8 @@ def elementwise() -> Iterator[Case]:
     yield one("f32 to i64", "Cast", x, to=TensorProto.INT64)
     yield one("f32 to f16", "Cast", x, to=TensorProto.FLOAT16)
     yield one("128x3072", "ThresholdedRelu", x)
-    yield one("f64 128x768", "Tanh", f32(128, 768).astype(F64))
+    for op in ("Tanh", "Exp", "Sigmoid"):
+        yield one("f64 128x768", op, f32(128, 768).astype(F64))
     for dtype in (F32, F64):
         yield one(f"{np.dtype(dtype).name} 128x768", "Mod", (f32(128, 768) * 100).astype(dtype), np.array(7.5, dtype), fmod=1)
 

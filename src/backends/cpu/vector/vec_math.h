@@ -19,9 +19,11 @@ XC_INLINE V polynomial(V x, const T (&coefficients)[N]) {
 XC_INLINE F32 clamp(F32 x, float low, float high) {
   return min_number(splat<F32>(high), max_number(splat<F32>(low), x));
 }
-XC_INLINE F64Wide clamp(F64Wide x, double low, double high) {
-  const F64Wide l = splat<F64Wide>(low), h = splat<F64Wide>(high);
-  const F64Wide above = l > x ? l : x;
+/// V: F64 or F64Wide.
+template <class V>
+XC_INLINE V clamp(V x, double low, double high) {
+  const V l = splat<V>(low), h = splat<V>(high);
+  const V above = l > x ? l : x;
   return h < above ? h : above;
 }
 
@@ -76,22 +78,30 @@ XC_INLINE F32 exp_normal(F32 x) {
   return scale_normal(exp_near_0(e), e.k);
 }
 
-XC_INLINE F64Wide exp(F64Wide argument) {
+/// V: F64 or F64Wide.
+template <class V>
+XC_INLINE V exp_f64(V argument) {
+  using I = Vec<int64_t, kCount<V, double>>;
   constexpr double kQ[] = {
       0.50000000000000000441,     0.16666666666666683521,   0.041666666666666093529,
       0.0083333333333169636377,   0.0013888888889115303449, 0.00019841269896566306928,
       0.000024801586928545417571, 2.755723466849846068e-6,  2.7557579277129607599e-7,
       2.5112107976118129745e-8,   2.0827663517552306508e-9};
-  const F64Wide x = clamp(argument, -746.0, 710.5);
-  const F64Wide magic = splat<F64Wide>(0x1.8p52);
-  const F64Wide shifted = mad(x, splat<F64Wide>(0x1.71547652b82fep+0), magic);
-  const F64Wide k = shifted - magic;
-  const F64Wide r =
-      mad(k, splat<F64Wide>(-0x1.a39ef35793c76p-33), mad(k, splat<F64Wide>(-0x1.62e42feep-1), x));
-  const F64Wide p = mad(mad(polynomial(r, kQ), r, splat<F64Wide>(1.0)), r, splat<F64Wide>(1.0));
-  const I64Wide ki = bits_as<I64Wide>(shifted) - bits_as<I64Wide>(magic);
-  const I64Wide half = ki >> 1;
-  return p * bits_as<F64Wide>((half + 1023) << 52) * bits_as<F64Wide>((ki - half + 1023) << 52);
+  const V x = clamp(argument, -746.0, 710.5);
+  const V magic = splat<V>(0x1.8p52);
+  const V shifted = mad(x, splat<V>(0x1.71547652b82fep+0), magic);
+  const V k = shifted - magic;
+  const V r = mad(k, splat<V>(-0x1.9ef35793c7673p-41), mad(k, splat<V>(-0x1.62e42fefa2p-1), x));
+  const V p = mad(mad(polynomial(r, kQ), r, splat<V>(1.0)), r, splat<V>(1.0));
+  const I ki = bits_as<I>(shifted) - bits_as<I>(magic);
+  const I half = ki >> 1;
+  return p * bits_as<V>((half + 1023) << 52) * bits_as<V>((ki - half + 1023) << 52);
+}
+XC_INLINE F64Wide exp(F64Wide x) {
+  return exp_f64(x);
+}
+XC_INLINE F64 exp(F64 x) {
+  return exp_f64(x);
 }
 
 XC_INLINE F32 log(F32 x) {
@@ -120,6 +130,13 @@ XC_INLINE F32 vec_abs(F32 x) {
 }
 XC_INLINE F32 with_sign_of(F32 magnitude, F32 x) {
   return bits_as<F32>(bits_as<I32>(magnitude) | (bits_as<I32>(x) & INT32_MIN));
+}
+XC_INLINE F64 vec_abs(F64 x) {
+  return bits_as<F64>(bits_as<Vec<int64_t>>(x) & INT64_MAX);
+}
+XC_INLINE F64 with_sign_of(F64 magnitude, F64 x) {
+  using I = Vec<int64_t>;
+  return bits_as<F64>(bits_as<I>(magnitude) | (bits_as<I>(x) & INT64_MIN));
 }
 
 /// Of normal numbers above 0.
@@ -169,6 +186,17 @@ XC_INLINE F32 tanh(F32 x) {
   return with_sign_of(less_one / (less_one + 2.0f), x);
 }
 
+XC_INLINE F64 tanh(F64 x) {
+  constexpr double kP[] = {-0.33333333333333333333, -0.021422266726060138845,
+                           -0.00024389470460197601214, -1.7498437653601464231e-8};
+  constexpr double kQ[] = {1.0, 0.4642668001781804158, 0.024533642280316227961,
+                           0.0002549692727703340622};
+  const F64 a = vec_abs(x), z = a * a, one = splat<F64>(1.0);
+  const F64 small = a + a * z * polynomial(z, kP) / polynomial(z, kQ);
+  const F64 large = one - 2.0 / (exp(clamp(a + a, 0.0, 40.0)) + one);
+  return with_sign_of(a < 0.55 ? small : large, x);
+}
+
 XC_INLINE F32 erf(F32 x) {
   constexpr float kP[] = {0.12837916640811134579f,   -0.37612631612651426168f,
                           0.11283664002731203507f,   -0.0268577057857499083f,
@@ -203,6 +231,9 @@ XC_INLINE F32 over_one_plus_exp(float n, F32 v) {
 }
 XC_INLINE F32 sigmoid(F32 x) {
   return over_one_plus_exp(1, -x);
+}
+XC_INLINE F64 sigmoid(F64 x) {
+  return 1.0 / (exp(clamp(-x, -38.0, 710.5)) + 1.0);
 }
 
 /// sin for offset 0, cos for 1. The reduction is in f64.
