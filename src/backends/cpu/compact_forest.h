@@ -41,8 +41,9 @@ class CompactForest {
  private:
   template <class Start>
   void walk(size_t count, Start start, bool nan, uint32_t* leaves) const;
+  /// Aligned to lines of the cache: half a line off, its inner loop takes a sixth longer (Zen 5).
   template <bool kNaN, class Start>
-  void walk_abreast(size_t count, Start start, uint32_t* leaves) const;
+  [[gnu::aligned(64)]] void walk_abreast(size_t count, Start start, uint32_t* leaves) const;
 
   std::vector<CompactNode<T>> nodes_;  ///< comparisons, then leaves
   uint32_t first_leaf_ = 0;
