@@ -268,10 +268,12 @@ class Contraction {
   }
 
  private:
-  /// Is it for the run to show whether an axis has its label's size, or 1? (Those of the result are
-  /// for MatMul to check, where they lead it.)
+  /// Is it for the run to show whether an axis has its label's size, or 1? (Those of the result
+  /// whose size is no number are for MatMul to check, where they lead it.)
   bool may_spread(const Dim& size, Label label) const {
-    return !is_spread(size, label) && !(size == sizes_.at(label)) && !contains(output_, label);
+    const Dim& whole = sizes_.at(label);
+    return !is_spread(size, label) && !(size == whole) &&
+           (whole.is_constant() || !contains(output_, label));
   }
 
   /// An operand with one axis for each label: two with the same become one, the last, of which
