@@ -2,9 +2,7 @@
 // (constants, concrete inference) the size is counted; else it is a fresh symbol.
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
-#include <utility>
 
 #include "ops/support.h"
 
@@ -257,71 +255,6 @@ Uniques find_unique(const std::vector<Key>& keys, bool sorted) {
   return sorted ? out : reordered(out, sorted_order(out.first));
 }
 
-/// What tells numbers apart: zeros of both signs are equal, and so are all NaN.
-template <class Key>
-uint64_t identity_of(Key key) {
-  if constexpr (std::is_floating_point_v<Key>)
-    return key != key ? ~uint64_t{0} : std::bit_cast<uint64_t>(key + Key{0});
-  else
-    return static_cast<uint64_t>(key);
-}
-
-/// Numbers values in the order in which they are seen first: a hash table that is as large as there
-/// are different ones.
-class Numbering {
- public:
-  int64_t operator()(uint64_t value) {
-    if (2 * static_cast<size_t>(count_) >= slots_.size()) grow();
-    Slot& slot = slot_of(value);
-    if (slot.number < 0) slot = {value, count_++};
-    return slot.number;
-  }
-
- private:
-  struct Slot {
-    uint64_t value = 0;
-    int64_t number = -1;  ///< none
-  };
-
-  Slot& slot_of(uint64_t value) {
-    constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;  // spreads bits upwards
-    uint64_t hash = value * kGolden;
-    hash = (hash ^ hash >> 32) * kGolden;
-    const size_t mask = slots_.size() - 1;
-    size_t at = hash >> 32 & mask;
-    while (slots_[at].number >= 0 && slots_[at].value != value) at = (at + 1) & mask;
-    return slots_[at];
-  }
-  void grow() {
-    const std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(2 * slots_.size()));
-    for (const Slot& slot : before)
-      if (slot.number >= 0) slot_of(slot.value) = slot;
-  }
-
-  std::vector<Slot> slots_ = std::vector<Slot>(64);
-  int64_t count_ = 0;
-};
-
-/// Of numbers: only those that differ are put in order.
-template <class Key>
-Uniques find_unique_numbers(const std::vector<Key>& keys, bool sorted) {
-  Uniques out;
-  Numbering number;
-  std::vector<Key> different;
-  out.inverse.resize(keys.size());
-  for (size_t i = 0; i < keys.size(); ++i) {
-    const int64_t k = number(identity_of(keys[i]));
-    if (k == std::ssize(different)) {
-      different.push_back(keys[i]);
-      out.first.push_back(static_cast<int64_t>(i));
-      out.counts.push_back(0);
-    }
-    ++out.counts[static_cast<size_t>(k)];
-    out.inverse[i] = k;
-  }
-  return sorted ? reordered(out, sorted_order(different)) : out;
-}
-
 Uniques find_unique(const Slices& slices, const Attrs& attrs) {
   const bool sorted = attrs.get_int("sorted", 1) != 0;
   if (slices.x.dtype == DType::kString)
@@ -343,7 +276,7 @@ Uniques find_unique(const Slices& slices, const Attrs& attrs) {
     for_each_offset<1>(slices.x.dims, {slices.x.strides}, [&](const auto& at) {
       keys.push_back(static_cast<K>(slices.x.as<T>()[at[0]]));
     });
-    return find_unique_numbers(keys, sorted);
+    return find_unique(keys, sorted);
   });
 }
 

@@ -89,8 +89,8 @@ void copy_matrix(const std::byte* from, std::byte* to, std::span<const int64_t> 
                  std::span<const int64_t> from_strides, std::span<const int64_t> to_strides) {
   const Matrix<T> matrix{reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to), from_strides,
                          to_strides};
-  const bool turns = (from_strides[0] == 1 && to_strides[1] == 1) ||
-                     (from_strides[1] == 1 && to_strides[0] == 1);
+  const bool turns =
+      (from_strides[0] == 1 && to_strides[1] == 1) || (from_strides[1] == 1 && to_strides[0] == 1);
   for (int64_t i = 0; i < dims[0]; i += kTile)
     for (int64_t j = 0; j < dims[1]; j += kTile) {
       const int64_t i_end = std::min(dims[0], i + kTile), j_end = std::min(dims[1], j + kTile);
