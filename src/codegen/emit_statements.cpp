@@ -121,16 +121,18 @@ uint64_t Emitter::reads(const Node& node) {
 }
 
 void Emitter::statement(const Stmt& stmt) {
-  if (const auto* loop = std::get_if<For>(&stmt.node))
+  if (const auto* loop = std::get_if<For>(&stmt.node)) {
     for_loop(*loop);
-  else if (const auto* let = std::get_if<Let>(&stmt.node))
-    regs_[let->reg] = value(let->value), known_[let->reg] = known(let->value);
-  else if (const auto* write = std::get_if<Store>(&stmt.node))
+  } else if (const auto* let = std::get_if<Let>(&stmt.node)) {
+    regs_[let->reg] = value(let->value);
+    known_[let->reg] = known(let->value);
+  } else if (const auto* write = std::get_if<Store>(&stmt.node)) {
     store(*write);
-  else if (const auto* acc = std::get_if<DeclareAcc>(&stmt.node))
+  } else if (const auto* acc = std::get_if<DeclareAcc>(&stmt.node)) {
     declare(*acc);
-  else if (const auto* feed = std::get_if<Accumulate>(&stmt.node))
+  } else if (const auto* feed = std::get_if<Accumulate>(&stmt.node)) {
     accumulate(*feed);
+  }
 }
 
 void Emitter::for_loop(const For& loop) {

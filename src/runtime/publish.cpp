@@ -50,9 +50,14 @@ void Program::settle(SignatureEntry& entry) {
 }
 
 bool Program::settle_some(SignatureEntry& entry, double seconds) {
+  const auto stand_ins = [&] {
+    const std::shared_ptr<const Version> base = base_of(entry), active = published(entry)->active;
+    return active->bound->stand_ins + (base && base != active ? base->bound->stand_ins : 0);
+  };
+  const uint32_t before = stand_ins();
   rebind(entry, {.background = true, .seconds = seconds});
-  const std::shared_ptr<const Version> base = base_of(entry), active = published(entry)->active;
-  if (active->bound->stand_ins > 0 || (base && base->bound->stand_ins > 0)) return false;
+  // Where nothing got better, the next run need not try.
+  if (const uint32_t left = stand_ins(); left > 0 && left < before) return false;
   settle(entry);  // what runs band by band
   return true;
 }

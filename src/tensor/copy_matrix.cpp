@@ -1,59 +1,16 @@
-// In tiles, so that lines of both sides stay in the cache while they are worked through. Where an
-// axis is side by side in each, squares of a tile are turned in registers of 16 bytes, which every
-// target of the library has: the first half of the rows interleaved with the second, as often as a
-// square of that size has halves (the perfect shuffle; H. S. Stone, Parallel Processing with the
-// Perfect Shuffle, IEEE Transactions on Computers C-20, 1971).
+// In tiles, so that lines of both sides stay in the cache while they are worked through; by squares
+// that are turned in registers where an axis is side by side in each.
 #include "tensor/copy_matrix.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
-#include <utility>
+
+#include "tensor/turn_square.h"
 
 namespace xc {
 namespace {
 
 constexpr int64_t kTile = 32;
-constexpr size_t kRegisterBytes = 16;
-
-/// Rows of a square that is turned at once.
-template <class T>
-constexpr int kSquare = static_cast<int>(kRegisterBytes / sizeof(T));
-
-template <class T>
-struct LanesOf {
-  using type [[gnu::vector_size(kRegisterBytes)]] = T;
-};
-template <class T>
-using Lanes = typename LanesOf<T>::type;
-
-/// Lanes first, first + 1, ... of `a` and of `b`, in turn.
-template <class T, int first, int... i>
-Lanes<T> interleaved(Lanes<T> a, Lanes<T> b, std::integer_sequence<int, i...>) {
-  return __builtin_shufflevector(a, b, (first + i / 2 + i % 2 * kSquare<T>)...);
-}
-
-template <class T>
-void turn_square(const T* from, int64_t from_row, T* to, int64_t to_row) {
-  constexpr int kRows = kSquare<T>, kLevels = std::countr_zero(unsigned{kRows});
-  constexpr auto kLanes = std::make_integer_sequence<int, kRows>();
-  Lanes<T> rows[kRows], next[kRows];
-#pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i) std::memcpy(&rows[i], from + i * from_row, kRegisterBytes);
-#pragma GCC unroll 4
-  for (int level = 0; level < kLevels; ++level) {
-#pragma GCC unroll 8
-    for (int i = 0; i < kRows / 2; ++i) {
-      next[2 * i] = interleaved<T, 0>(rows[i], rows[i + kRows / 2], kLanes);
-      next[2 * i + 1] = interleaved<T, kRows / 2>(rows[i], rows[i + kRows / 2], kLanes);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i) rows[i] = next[i];
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i) std::memcpy(to + i * to_row, &rows[i], kRegisterBytes);
-}
-
 /// One matrix, of which `from` and `to` are the first elements.
 template <class T>
 struct Matrix {
@@ -70,7 +27,7 @@ struct Matrix {
   }
   /// The same where rows are side by side in one and columns in the other.
   void turn(int64_t i, int64_t i_end, int64_t j, int64_t j_end) const {
-    constexpr int64_t kRows = kSquare<T>;
+    constexpr int64_t kRows = kTurnedRows<T>;
     const int64_t i_squares = i + (i_end - i) / kRows * kRows;
     const int64_t j_squares = j + (j_end - j) / kRows * kRows;
     const bool rows_together = from_strides[1] == 1;

@@ -114,9 +114,10 @@ int64_t Buffer::part() const {
 void Buffer::read(int64_t begin, int64_t end, std::byte* to) {
   XC_CHECK(begin >= 0 && begin <= end && end <= bytes_);
   if (on_demand_ && begin % on_demand_->part == 0 && end % on_demand_->part == 0) {
-    std::unique_lock lock(on_demand_->mutex);
-    const bool made = !on_demand_->made.expired();
-    lock.unlock();
+    const bool made = [&] {
+      const std::lock_guard lock(on_demand_->mutex);
+      return !on_demand_->made.expired();
+    }();
     if (!made) return on_demand_->fill(to, begin, end);
   }
   std::memcpy(to, held()->data() + begin, static_cast<size_t>(end - begin));
@@ -307,7 +308,12 @@ Tensor turned_on_demand(const Tensor& matrix) {
   XC_CHECK(matrix.rank() == 2 && !holds_objects(matrix.dtype()));
   const Dims dims{matrix.dims()[1], matrix.dims()[0]};
   const auto fill = [matrix, dims](std::byte* bytes) {
-    const Dims to_strides{dims[1], 1};
+    const auto turn = [&](const void* rows, const Dims& strides, int64_t first, int64_t count) {
+      const Dims some{dims[0], count}, to_strides{dims[1], 1};
+      std::byte* const to = bytes + first * element_size(matrix.dtype());
+      copy_elements({const_cast<void*>(rows), matrix.dtype(), some, strides},
+                    {to, matrix.dtype(), some, to_strides});
+    };
     // Of a matrix that is made on demand itself, what the second-level cache holds at a time.
     const int64_t row_bytes = checked_mul(dims[0], element_size(matrix.dtype()));
     if (matrix.contiguous() && matrix.buffer()->part() == row_bytes && row_bytes > 0) {
@@ -317,17 +323,12 @@ Tensor turned_on_demand(const Tensor& matrix) {
       for (int64_t first = 0; first < dims[1]; first += at_once) {
         const int64_t end = std::min(dims[1], first + at_once), at = matrix.byte_offset();
         matrix.buffer()->read(at + first * row_bytes, at + end * row_bytes, rows.data());
-        const Dims some{dims[0], end - first}, strides{1, dims[0]};
-        copy_elements(
-            {rows.data(), matrix.dtype(), some, strides},
-            {bytes + first * element_size(matrix.dtype()), matrix.dtype(), some, to_strides});
+        turn(rows.data(), {1, dims[0]}, first, end - first);
       }
       return;
     }
     const Tensor from = matrix.held(true);
-    const Dims from_strides{from.strides()[1], from.strides()[0]};
-    copy_elements({from.data(), from.dtype(), dims, from_strides},
-                  {bytes, from.dtype(), dims, to_strides});
+    turn(from.data(), {from.strides()[1], from.strides()[0]}, 0, dims[1]);
     from.forget();
   };
   return Tensor(Buffer::make_on_demand(matrix.byte_size(), fill), 0, matrix.dtype(), dims);

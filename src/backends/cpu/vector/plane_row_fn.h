@@ -46,9 +46,8 @@ struct PhaseRows {
   float* to;
   int64_t to_row_by, first, stride, phase_by;
 };
-/// Rows of the phases of a stride, each side by side: of each row, y[i] is x[n % stride *
-/// x_phase_by
-/// + i / stride] for n = first + i, i in [0, count).
+/// Rows of the phases of a stride, each side by side: of each row, y[i] is
+/// x[n % stride * x_phase_by + i / stride] for n = first + i, i in [0, count).
 struct WovenRows {
   const float* x;
   int64_t x_row_by, x_phase_by, stride, first;
