@@ -31,6 +31,7 @@ Emitter::Emitter(const Kernel& kernel, const Target& target, llvm::Module& modul
       b_(context_),
       vars_(kernel.vars.size()),
       regs_(kernel.regs.size()),
+      lets_(kernel.regs.size()),
       known_(kernel.regs.size()),
       accs_(kernel.accs.size()) {}
 

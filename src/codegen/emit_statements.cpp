@@ -125,7 +125,7 @@ void Emitter::statement(const Stmt& stmt) {
     for_loop(*loop);
   } else if (const auto* let = std::get_if<Let>(&stmt.node)) {
     regs_[let->reg] = value(let->value);
-    known_[let->reg] = known(let->value);
+    lets_[let->reg] = let->value;
   } else if (const auto* write = std::get_if<Store>(&stmt.node)) {
     store(*write);
   } else if (const auto* acc = std::get_if<DeclareAcc>(&stmt.node)) {

@@ -2,7 +2,6 @@
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -207,55 +206,17 @@ Val Emitter::compute(const Expr& e) {
   return {operation(node.op, node.type, operand, operands), vec};
 }
 
-namespace {
-
-bool same(const Expr& a, const Expr& b) {
-  return a.get() == b.get() || (a->op == Op::kReg && b->op == Op::kReg && a->id == b->id);
-}
-
-}  // namespace
-
-Emitter::Known Emitter::range_of(DType type) {
-  const int bits = 8 * static_cast<int>(element_size(type));
-  return {is_signed(type) ? -std::ldexp(1, bits - 1) : 0,
-          std::ldexp(1, is_signed(type) ? bits - 1 : bits) - 1, true};
-}
-
-bool Emitter::fits(const Known& value, DType type) {
-  const Known range = range_of(type);
+bool Emitter::fits(const loop::KnownRange& value, DType type) {
+  const loop::KnownRange range = loop::known_range(type);
   return value.number && value.low >= range.low && value.high <= range.high;
 }
 
-Emitter::Known Emitter::known(const Expr& e, int depth) const {
-  if (depth == 0) return {};
-  switch (e->op) {
-    case Op::kConst: {
-      if (!is_float(e.type())) return {};
-      const double v = const_as_double(*e);
-      return {v, v, v == v};
-    }
-    case Op::kReg:
-      return known_[e->id];
-    case Op::kMin:
-    case Op::kMax: {
-      const Known a = known(e->args[0], depth - 1), b = known(e->args[1], depth - 1);
-      const bool number = a.number && b.number;
-      if (e->op == Op::kMin) return {std::min(a.low, b.low), std::min(a.high, b.high), number};
-      return {std::max(a.low, b.low), std::max(a.high, b.high), number};
-    }
-    case Op::kSelect: {
-      // v > least ? v : least, which NaN makes `least`.
-      const Expr &condition = e->args[0], &value = e->args[1], &least = e->args[2];
-      if (condition->op != Op::kGt || !is_const(least) || !is_float(least.type()) ||
-          !same(condition->args[0], value) || !is_const(condition->args[1]) ||
-          const_as_double(*condition->args[1]) != const_as_double(*least))
-        return {};
-      const double low = const_as_double(*least);
-      return {low, std::max(known(value, depth - 1).high, low), true};
-    }
-    default:
-      return {};
-  }
+loop::KnownRange Emitter::known(const Expr& e) {
+  return loop::known_range(e, [this](uint32_t reg) {
+    std::optional<loop::KnownRange>& range = known_[reg];
+    if (!range) range = lets_[reg] ? known(lets_[reg]) : loop::KnownRange{};
+    return *range;
+  });
 }
 
 Value* Emitter::operation(Op op, DType type, DType operand, llvm::ArrayRef<Value*> v) {
@@ -517,7 +478,7 @@ Value* Emitter::convert(DType to, DType from, Value* v) {
   if (is_float(from) && is_float(to)) return b_.CreateFPCast(v, type);
   if (is_float(from) && element_size(to) < 4) {
     // Saturated as floats, which hold these bounds: LLVM takes vectors apart for its intrinsic.
-    const Known range = range_of(to);
+    const loop::KnownRange range = loop::known_range(to);
     const auto bound = [&](double x) { return llvm::ConstantFP::get(v->getType(), x); };
     v = b_.CreateSelect(b_.CreateFCmpUNO(v, v), bound(0), v);
     v = b_.CreateSelect(b_.CreateFCmpOGT(v, bound(range.low)), v, bound(range.low));

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -22,6 +21,7 @@
 
 #include "codegen/target.h"
 #include "loop/kernel.h"
+#include "loop/range.h"
 
 namespace xc::codegen {
 
@@ -120,16 +120,8 @@ class Emitter {
   llvm::Value* negate(llvm::Value* v);
   llvm::Value* divide(loop::Op op, bool is_signed, llvm::Value* a, llvm::Value* b);
   llvm::Value* convert(DType to, DType from, llvm::Value* v);
-  /// What is known of a float without running anything: bounds such as quantisation writes, so many
-  /// nodes deep.
-  struct Known {
-    double low = -std::numeric_limits<double>::infinity();
-    double high = std::numeric_limits<double>::infinity();
-    bool number = false;  ///< not NaN
-  };
-  Known known(const loop::Expr& e, int depth = 8) const;
-  static Known range_of(DType type);  ///< of an integer type of 1 or 2 bytes
-  static bool fits(const Known& value, DType type);
+  loop::KnownRange known(const loop::Expr& e);
+  static bool fits(const loop::KnownRange& value, DType type);
   llvm::Value* narrowed(DType to, llvm::Value* v);  ///< a float that such a type holds
   llvm::Value* minimum(llvm::Value* a, llvm::Value* b, DType type, bool want_max);
   llvm::Value* scale(llvm::Value* a, llvm::Value* k);
@@ -251,7 +243,8 @@ class Emitter {
   std::vector<int64_t> distances_;  // of scratch from its pointer in buffers_, in elements
   std::vector<llvm::Value*> vars_;  // scalar value, or first lane
   std::vector<Val> regs_;
-  std::vector<Known> known_;  // of each register
+  std::vector<loop::Expr> lets_;                        // what each register is
+  std::vector<std::optional<loop::KnownRange>> known_;  // of each, where it has been asked for
   std::vector<AccState> accs_;
   VectorLoop* vector_ = nullptr;
   llvm::Value* slot_ = nullptr;                       // the partial result that a scalar rest feeds

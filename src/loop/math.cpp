@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "loop/range.h"
 
 namespace xc::loop {
 
@@ -519,31 +520,11 @@ std::span<const MathBound> math_bounds() {
 
 namespace {
 
-/// What the magnitude of a float does not exceed, and that it is a number: sums and products of
-/// constants and of small integers, as bytes are dequantised. Else infinite. `depth`: of what is
-/// looked at; what nodes share is met once for each.
-double most_magnitude(const Expr& e, int depth = 8) {
-  if (depth == 0) return INFINITY;
-  switch (e->op) {
-    case Op::kConst: {
-      const double v = std::fabs(const_as_double(*e));
-      return v < INFINITY ? v : INFINITY;
-    }
-    case Op::kCast: {
-      const DType from = e->args[0].type();
-      return is_float(e.type()) && is_integer(from) && element_size(from) <= 2 ? 0x1p16 : INFINITY;
-    }
-    case Op::kAdd:
-    case Op::kSub:
-      return most_magnitude(e->args[0], depth - 1) + most_magnitude(e->args[1], depth - 1);
-    case Op::kMul: {
-      const double a = most_magnitude(e->args[0], depth - 1),
-                   b = most_magnitude(e->args[1], depth - 1);
-      return a < INFINITY && b < INFINITY ? a * b : INFINITY;
-    }
-    default:
-      return INFINITY;
-  }
+/// Whether a float is a number, and so far from the largest that none that is 2^20 times as large
+/// overflows: sums and products of constants and of small integers, as bytes are dequantised.
+bool is_far_from_overflow(const Expr& x) {
+  const KnownRange range = known_range(x);
+  return range.number && range.low > -0x1p80 && range.high < 0x1p80;
 }
 
 /// round(x / d) by a constant d of f32, without the division, which takes as long as a dozen of
@@ -561,8 +542,8 @@ Expr rounded_quotient(const Expr& x, double d) {
   const Expr first = x * c(r);
   Expr q = first;
   for (int step = 0; step < steps; ++step) q = fma(fma(q, c(d), -x), c(-r), q);
-  constexpr double kFarFromOverflow = 0x1p80;  // by 2^20, the most that r is, too
-  return round(most_magnitude(x) < kFarFromOverflow ? q : select(is_nan(q), first, q));
+  // 2^20 is the most that r is.
+  return round(is_far_from_overflow(x) ? q : select(is_nan(q), first, q));
 }
 
 bool is_quotient_to_round(const Expr& e) {

@@ -22,14 +22,15 @@ struct TurnedRow {
 /// Lanes first, first + 1, ... of `a` and of `b`, in turn.
 template <class T, int first, int... i>
 [[gnu::always_inline]] inline typename TurnedRow<T>::type interleaved(
-    typename TurnedRow<T>::type a, typename TurnedRow<T>::type b, std::integer_sequence<int, i...>) {
+    typename TurnedRow<T>::type a, typename TurnedRow<T>::type b,
+    std::integer_sequence<int, i...>) {
   return __builtin_shufflevector(a, b, (first + i / 2 + i % 2 * kTurnedRows<T>)...);
 }
 
 /// to[c * to_row + r] = from[r * from_row + c]: the first half of the rows interleaved with the
 /// second, as often as the square has halves (the perfect shuffle; H. S. Stone, Parallel Processing
-/// with the Perfect Shuffle, IEEE Transactions on Computers C-20, 1971). Always in line: files built
-/// for different instruction sets include it.
+/// with the Perfect Shuffle, IEEE Transactions on Computers C-20, 1971). Always in line: files
+/// built for different instruction sets include it.
 template <class T>
 [[gnu::always_inline]] inline void turn_square(const T* from, int64_t from_row, T* to,
                                                int64_t to_row) {
