@@ -7,7 +7,8 @@
 //
 // Parameters of the entry, in order: an address per buffer, an i64 per dim, an i64 per stride
 // parameter, then scratch, bytes of scratch per block, begin, end, and the address of an i32 set to
-// XC_KERNEL_RANGE_ERROR on a range error (never cleared).
+// XC_KERNEL_RANGE_ERROR on a range error (never cleared). Buffers that are only read lie apart from
+// those that are written.
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include <functional>
@@ -24,6 +25,10 @@ namespace {
 
 constexpr int kThreads = kReductionLanes * kReductionAccumulators;
 constexpr unsigned kSharedSpace = 3;
+
+// Iterations of a vector loop that a thread has under way at a time: memory answers late, and a
+// thread's load is of one element.
+constexpr int kUnderWay = 4;
 
 }  // namespace
 
@@ -69,6 +74,12 @@ void Emitter::gpu_frame() {
   task_end_ = take();
   status_ = take();
   read_ = reads(kernel_.body);
+  // What is only read may be read before or behind any write (PTX: ld.global.nc).
+  for (size_t i = 0; i < kernel_.param_count(); ++i)
+    if (kernel_.buffers[i].access == Access::kIn) {
+      function_->addParamAttr(static_cast<unsigned>(i), llvm::Attribute::NoAlias);
+      function_->addParamAttr(static_cast<unsigned>(i), llvm::Attribute::ReadOnly);
+    }
   place_scratch([&] {
     Value* block = special_register(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x);
     return b_.CreateGEP(b_.getInt8Ty(), scratch, b_.CreateMul(block, scratch_bytes));
@@ -106,12 +117,23 @@ void Emitter::gpu_vector_loop(const For& loop, Value* begin, Value* end) {
   barrier();
   Value* thread = special_register(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x);
   Value* first = b_.CreateAdd(begin, b_.CreateAnd(thread, integer(together - 1)));
-  counted_loop(first, end, integer(together), carried_by(loop.body), [&](Value* v) {
+  const Carried carried = carried_by(loop.body);
+  const auto iteration = [&](Value* v) {
     vars_[loop.var.id] = v;
     apart_ = true;
     block(loop.body);
     apart_ = false;
-  });
+  };
+  if (!rewrites && !has_loop(loop.body) && weight(loop.body) <= kHeavyBody) {
+    const int64_t step = int64_t{kUnderWay} * together;
+    Value* const middle = behind_whole(first, end, step);
+    counted_loop(first, middle, integer(step), carried, [&](Value* v) {
+      for (int k = 0; k < kUnderWay; ++k)
+        iteration(b_.CreateAdd(v, integer(int64_t{k} * together)));
+    });
+    first = middle;
+  }
+  counted_loop(first, end, integer(together), carried, iteration);
   barrier();
 }
 

@@ -15,18 +15,6 @@ using namespace loop;
 
 namespace {
 
-// Operations in one iteration, roughly.
-size_t weight(const Block& body) {
-  size_t out = 0;
-  visit_statements(body, [&](const Stmt& stmt) {
-    visit_exprs(stmt, [&](const Expr& root) {
-      visit_nodes(root, [&](const Expr& e) { out += op_info(e->op).arity > 0 ? 1 : 0; });
-    });
-    if (const auto* feed = std::get_if<Accumulate>(&stmt.node)) out += feed->second ? 12 : 2;
-  });
-  return out;
-}
-constexpr size_t kHeavyBody = 10;
 constexpr size_t kHeavyBodyOfFew = 24;  // where registers are few, and to turn partials costs moves
 
 // Iterations at most, where the form of the loop's bounds tells.
@@ -59,12 +47,24 @@ bool turns_once(Value* begin, Value* end) {
   return match(end, m_Add(m_Specific(begin), m_One()));
 }
 
-bool has_loop(const Block& body) {
+}  // namespace
+
+// Operations in one iteration, roughly.
+size_t Emitter::weight(const Block& body) {
+  size_t out = 0;
+  visit_statements(body, [&](const Stmt& stmt) {
+    visit_exprs(stmt, [&](const Expr& root) {
+      visit_nodes(root, [&](const Expr& e) { out += op_info(e->op).arity > 0 ? 1 : 0; });
+    });
+    if (const auto* feed = std::get_if<Accumulate>(&stmt.node)) out += feed->second ? 12 : 2;
+  });
+  return out;
+}
+
+bool Emitter::has_loop(const Block& body) {
   return std::any_of(body.begin(), body.end(),
                      [](const Stmt& stmt) { return std::holds_alternative<For>(stmt.node); });
 }
-
-}  // namespace
 
 void Emitter::block(const Block& statements) {
   // An accumulator is combined right after the last statement that feeds it.
@@ -258,13 +258,18 @@ void Emitter::serial_loop(const For& loop, Value* begin, Value* end) {
   if (vector_) --vector_->nesting;
 }
 
+// Where the whole steps from `begin` on end.
+Value* Emitter::behind_whole(Value* begin, Value* end, int64_t step) {
+  Value* count = b_.CreateSub(end, begin);
+  Value* steps = b_.CreateSDiv(count, integer(step));
+  Value* middle = b_.CreateAdd(begin, b_.CreateMul(steps, integer(step)));
+  return b_.CreateSelect(b_.CreateICmpSGT(count, b_.getInt64(0)), middle, begin);
+}
+
 // Groups of `factor` copies, then the rest one by one.
 void Emitter::unrolled_loop(const For& loop, Value* begin, Value* end) {
   const Carried carried = carried_by(loop.body);
-  Value* count = b_.CreateSub(end, begin);
-  Value* groups = b_.CreateSDiv(count, integer(loop.factor));
-  Value* middle = b_.CreateAdd(begin, b_.CreateMul(groups, integer(loop.factor)));
-  middle = b_.CreateSelect(b_.CreateICmpSGT(count, b_.getInt64(0)), middle, begin);
+  Value* middle = behind_whole(begin, end, loop.factor);
   if (vector_) ++vector_->nesting;
   counted_loop(begin, middle, integer(loop.factor), carried, [&](Value* v) {
     for (int copy = 0; copy < loop.factor; ++copy) {

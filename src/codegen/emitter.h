@@ -75,11 +75,16 @@ class Emitter {
   uint64_t reads(const loop::Block& statements);
   void for_loop(const loop::For& loop);
   void serial_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
+  llvm::Value* behind_whole(llvm::Value* begin, llvm::Value* end, int64_t step);
   void unrolled_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   void vector_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   struct VectorLoop;
   VectorLoop open_vector_loop(const loop::For& loop);
   bool reduces(const loop::Block& body) const;
+  static bool has_loop(const loop::Block& body);
+  static size_t weight(const loop::Block& body);
+  // Bodies from there on are written once, not for several iterations side by side.
+  static constexpr size_t kHeavyBody = 10;
   void join_front(Builder& front, llvm::BasicBlock* main);
   llvm::Value* first_lanes(llvm::Value* left, llvm::Value* condition = nullptr);
   llvm::Value* lanes_below(llvm::Value* limit);
