@@ -19,6 +19,7 @@ KnownRange known_range(DType type);
 
 /// Of a float; looks so many nodes deep, for what nodes share is met once for each. `reg`: of a
 /// register; absent: nothing is known of them.
-KnownRange known_range(const Expr& e, const std::function<KnownRange(uint32_t reg)>& reg = {}, int depth = 8);
+KnownRange known_range(const Expr& e, const std::function<KnownRange(uint32_t reg)>& reg = {},
+                       int depth = 8);
 
 }  // namespace xc::loop
