@@ -82,6 +82,7 @@ Epilogue::Tiles::Tiles(const Epilogue& epilogue, const BindContext& context)
 void Epilogue::Tiles::add(std::span<const int64_t> begin, std::span<const int64_t> end,
                           std::span<const int64_t> staged) {
   const size_t rank = whole_.rank();
+  staged_ = !staged.empty();
   for (size_t k = 0; k < whole_.operands(); ++k) {
     const auto strides = whole_.strides(k);
     int64_t offset = 0;
@@ -127,7 +128,7 @@ void Epilogue::run(const Tiles& tiles, size_t part, void* const* buffers, void* 
     const uint32_t buffer = k == 0 || k + 1 == count ? output_index_ : inputs_[k - 1];
     pointers[k] = static_cast<std::byte*>(buffers[buffer]) + offsets[k] * bytes_[k];
   }
-  if (staged_) pointers[0] = static_cast<std::byte*>(staged);
+  if (tiles.staged_) pointers[0] = static_cast<std::byte*>(staged);
   run_over(*program_, tiles.spaces_[tiles.space_of_[part]], pointers, scratch);
 }
 

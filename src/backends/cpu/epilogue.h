@@ -46,7 +46,7 @@ class Epilogue {
     /// Without parts yet; operands as `context` has them.
     Tiles(const Epilogue& epilogue, const BindContext& context);
     /// A part: a range per axis of output 0. `staged`: the strides of the tile in scratch, alike
-    /// for parts of one size.
+    /// for parts of one size; none for tiles that are the result itself. All parts in one way.
     void add(std::span<const int64_t> begin, std::span<const int64_t> end,
              std::span<const int64_t> staged = {});
     int64_t bytes() const;
@@ -58,8 +58,9 @@ class Epilogue {
     std::vector<StridedSpace> spaces_;  ///< for each of them
     std::vector<uint32_t> space_of_;    ///< of each part
     std::vector<int64_t> offsets_;      ///< of each part's operands' first elements
+    bool staged_ = false;               ///< tiles lie in scratch
   };
-  /// `buffers` as in StepArgs; `staged`: the tile in scratch.
+  /// `buffers` as in StepArgs; `staged`: the tile, where tiles lie in scratch.
   void run(const Tiles& tiles, size_t part, void* const* buffers, void* scratch,
            void* staged = nullptr) const;
 

@@ -293,13 +293,13 @@ BoundProduct bound_product(const BindContext& context, const MatMulSettings& set
 }
 
 Epilogue::Tiles folded_tiles(const Epilogue& epilogue, const BindContext& context,
-                             std::span<const MatMulPart> parts) {
+                             std::span<const MatMulPart> parts, bool staged) {
   if (epilogue.empty()) return {};
   Epilogue::Tiles out(epilogue, context);
   for (const MatMulPart& part : parts) {
     const int64_t begin[] = {part.m0, part.n0}, end[] = {part.m1, part.n1};
     const int64_t tile[] = {part.n1 - part.n0, 1};
-    out.add(begin, end, epilogue.staged() ? std::span(tile) : std::span<const int64_t>());
+    out.add(begin, end, staged ? std::span(tile) : std::span<const int64_t>());
   }
   return out;
 }

@@ -41,8 +41,9 @@ struct BoundProduct {
 BoundProduct bound_product(const BindContext& context, const MatMulSettings& settings);
 
 /// What the epilogue of a folded product goes over: its parts. `context`: FoldedContext's.
+/// `staged`: they lie in scratch, without gaps.
 Epilogue::Tiles folded_tiles(const Epilogue& epilogue, const BindContext& context,
-                             std::span<const MatMulPart> parts);
+                             std::span<const MatMulPart> parts, bool staged);
 
 /// `context` and what bound_product() made of it.
 std::shared_ptr<BoundKernel> bind_gemm(const StepSpec& spec, const BindContext& context,

@@ -12,6 +12,8 @@ namespace {
 constexpr double kTaskFlops = 2e6;
 constexpr int64_t kMostTasks = 64;
 constexpr int64_t kColumnUnit = 64, kRowUnit = 32;
+/// Of a part's left side, where the right side is read once per part, and rows at most.
+constexpr int64_t kLeftBytes = 2 << 20, kMostRows = 512;
 // What a product costs per term, in cycles, where each part copies its columns of the right side: a
 // copied element one, as measured (64 rows of 2000x2000 at two thirds of the speed of many).
 // Estimates: a row that is copied from as much as kNarrow columns more, for the machine fetches by
@@ -200,6 +202,21 @@ std::vector<MatMulPart> split_matmul(const MatMulProblem& p, int64_t slices, int
   // In one part it would occupy one thread; 32 rows take 3 % longer than half of 64.
   if (threads > 1 && p.batches * columns * rows == 1 && per_batch >= 4 && p.m > kRowUnit) rows = 2;
   return grid(p, rows, columns);
+}
+
+std::vector<MatMulPart> split_slices(const MatMulProblem& p, int64_t slices, int64_t left_bytes,
+                                     int threads) {
+  if (p.batches == 0 || p.m == 0 || p.n == 0) return {};
+  const int64_t most_rows =
+      std::clamp<int64_t>(kLeftBytes / std::max<int64_t>(1, p.k * left_bytes), 2 * kRowUnit,
+                          kMostRows);
+  int64_t rows = ceil_div(p.m, most_rows);
+  if (threads > 1) {
+    const int64_t enough = ceil_div(int64_t{4} * threads, p.batches * slices);
+    const int64_t worth = std::clamp<int64_t>(p.m / (2 * kRowUnit), 1, most_parts(p));
+    rows = std::max(rows, std::min(enough, worth));
+  }
+  return grid(p, rows, slices);
 }
 
 std::vector<MatMulPart> split_copying(const MatMulProblem& p, int threads, int64_t tile) {

@@ -56,6 +56,12 @@ struct MatMulPart {
 /// Where a row's sums do not change with how many rows there are, `threads` > 1 cuts them finer.
 std::vector<MatMulPart> split_matmul(const MatMulProblem& problem, int64_t slices = 0,
                                      int threads = 1);
+/// For right sides packed in `slices` of columns that are read from memory once per part, where a
+/// row's sums do not change with how many rows there are: as many rows as the parts' left sides, of
+/// `left_bytes` an element, leave in a second-level cache, fewer where `threads` would be idle.
+/// Rows first, then columns.
+std::vector<MatMulPart> split_slices(const MatMulProblem& problem, int64_t slices,
+                                     int64_t left_bytes, int threads);
 /// For a kernel that copies a part's columns of the right side in each part and whose sums do not
 /// depend on the part: as few parts of the rows as `threads` and `tile`, the elements of a part's
 /// result that should not be many more, allow.

@@ -12,9 +12,8 @@
 //
 // Where the processor multiplies bf16 and operands may be rounded, weights are packed as bf16, half
 // the bytes, and each part's rows of the left side are rounded to bf16 in scratch where they are
-// not stored so; sums are f32, and rounded once where the result is stored in bf16. The weights are
-// not sliced (the library has a reference kernel only for results with gaps): parts are rows, and
-// panels for one to four rows. (The library's own way, primitives of f32 in its bf16 math mode,
+// not stored so; sums are f32, and rounded once where the result is stored in bf16. The library has
+// a reference kernel only for results with gaps, so that of a slice is written to scratch. (The library's own way, primitives of f32 in its bf16 math mode,
 // rounds the weights at every call and keeps them in f32: measured 1.3 to 4 times slower, and as
 // slow as f32 for one row.) Without packed weights both sides are (rounded_product.h), where the
 // model holds them so.
@@ -73,7 +72,8 @@ class PackedBound final : public BoundKernel {
     rounded_ = weights_->types.left == DType::kBF16;
     const bool own =
         weights_->narrow_panels || (p_.m <= kFewRows && few_rows_reads(*weights_, p_.m));
-    parts_ = split_matmul(p_, rounded_ && own ? 0 : weights_->slices, spec.threads);
+    parts_ = rounded_ && !own ? split_slices(p_, weights_->slices, left_bytes(), spec.threads)
+                              : split_matmul(p_, weights_->slices, spec.threads);
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
     // A slice that is widened serves all its parts, one after another; narrow panels, of which a
     // slice is more than a second-level cache holds, come from the third for all parts but one.
@@ -86,7 +86,7 @@ class PackedBound final : public BoundKernel {
       if (!complete_) return;
     }
     if (products_.empty()) place_own_operands();
-    tiles_ = folded_tiles(settings_.epilogue, context, parts_);
+    tiles_ = folded_tiles(settings_.epilogue, context, parts_, tiles_in_scratch_);
     scratch_bytes = scratchpad_bytes_ + settings_.epilogue.scratch_bytes();
     // A primitive holds its generated code: some 30 KiB.
     held_bytes = 1024 + made_ * (32 << 10) + static_cast<int64_t>(parts_.size()) * 256;
@@ -99,22 +99,26 @@ class PackedBound final : public BoundKernel {
     const OneThread guard;
     const auto* a = static_cast<const std::byte*>(args.buffers[0]);
     void* weights = nullptr;  // of the slice of the part before
-    int64_t column = -1;
+    int64_t column = -1, row = -1;
     for (int64_t i = begin; i < std::min(end, static_cast<int64_t>(parts_.size())); ++i) {
       const MatMulPart& part = parts_[static_cast<size_t>(i)];
       auto* const scratch = static_cast<std::byte*>(args.scratch);
-      const Rows target = tiles_in_scratch()
-                              ? Rows{reinterpret_cast<float*>(scratch + stage_), part.n1 - part.n0}
-                              : Rows{static_cast<float*>(args.buffers[c_index_]) +
-                                         part.m0 * p_.c_m + part.n0 * p_.c_n,
-                                     p_.c_m};
+      const Rows target =
+          tiles_in_scratch_
+              ? Rows{reinterpret_cast<float*>(scratch + stage_), part.n1 - part.n0}
+              : Rows{static_cast<float*>(args.buffers[c_index_]) + part.m0 * p_.c_m +
+                         part.n0 * p_.c_n,
+                     p_.c_m};
       const std::byte* const source = a + part.m0 * p_.a_m * element_size(left_);
+      const std::byte* const left =
+          copies_left() ? copied_left(source, part, part.m0 != row, scratch) : source;
+      row = part.m0;
       if (products_.empty()) {
-        by_own_kernel(part, source, target, scratch);
+        by_own_kernel(part, reinterpret_cast<const float*>(left), target);
       } else {
         if (part.n0 != column) weights = weights_->widen(slice_of(part), scratch + widened_at_);
         column = part.n0;
-        by_library(products_[part_product_[static_cast<size_t>(i)]], weights, source, target,
+        by_library(products_[part_product_[static_cast<size_t>(i)]], weights, left, target,
                    scratch);
       }
       if (!settings_.epilogue.empty())
@@ -126,7 +130,7 @@ class PackedBound final : public BoundKernel {
  private:
   struct Product {
     int64_t m, n;
-    bool dense;  ///< the result through scratch
+    bool in_scratch;  ///< where the library writes the result, without gaps
     std::shared_ptr<const PreparedPrimitive> primitive;
   };
   struct Rows {
@@ -136,32 +140,36 @@ class PackedBound final : public BoundKernel {
 
   /// The left side is stored wider than it is multiplied.
   bool rounds_left() const { return rounded_ && left_ == DType::kF32; }
-  /// The library reads the left side's rows from scratch: rounded, or as they are where they
-  /// overlap (frames of a signal) or lie backwards, which a descriptor of the library's cannot say.
-  bool dense_left() const { return rounds_left() || (p_.m > 1 && p_.a_m < p_.k); }
+  /// The library reads a part's rows of the left side from scratch: rounded, or as they are where
+  /// they overlap (frames of a signal) or lie backwards, which a descriptor cannot say.
+  bool library_copies_left() const { return rounds_left() || (p_.m > 1 && p_.a_m < p_.k); }
+  /// So does the own kernel what it has to widen.
+  bool copies_left() const {
+    return products_.empty() ? left_ != DType::kF32 : library_copies_left();
+  }
   /// Of an element as the library reads it.
   int64_t left_bytes() const { return rounds_left() ? 2 : element_size(left_); }
-
-  /// The result is stored in halves.
-  bool tiles_in_scratch() const { return settings_.epilogue.staged(); }
 
   /// What the own kernel reads and writes in scratch.
   void place_own_operands() {
     int64_t staged = 0, rows = 0;
+    tiles_in_scratch_ = settings_.epilogue.staged();
     for (const MatMulPart& part : parts_) {
       rows = std::max(rows, part.m1 - part.m0);
-      if (tiles_in_scratch())
+      if (tiles_in_scratch_)
         staged = std::max(staged, align_up((part.m1 - part.m0) * (part.n1 - part.n0) * 4, 64));
     }
     stage_ = 0;
     left_at_ = staged;
-    scratchpad_bytes_ = staged + (left_ == DType::kF32 ? 0 : align_up(rows * p_.k * 4, 64));
+    scratchpad_bytes_ = staged + (copies_left() ? align_up(rows * p_.k * 4, 64) : 0);
   }
 
   /// False: one is missing that was not to be made.
   bool find_products(bool make) {
     const int64_t lda = p_.m == 1 ? p_.k : p_.a_m, ldc = p_.m == 1 ? p_.n : p_.c_m;
     int64_t scratchpad = 0, staged = 0, left = 0, widened = 0;
+    const bool copies = library_copies_left();
+    tiles_in_scratch_ = settings_.epilogue.staged();
     const bool all = onednn_call("a matrix product", [&] {
       for (const MatMulPart& part : parts_) {
         const int64_t m = part.m1 - part.m0, n = part.n1 - part.n0;
@@ -171,20 +179,25 @@ class PackedBound final : public BoundKernel {
         const size_t slice = slice_of(part);
         widened = std::max(widened, weights_->widened_bytes(slice));
         if (same != products_.end()) continue;
-        const bool dense = !tiles_in_scratch() && m > 1 && ldc != n &&
-                           (m <= kDenseRows || weights_->dense_only(slice));
-        if (dense || tiles_in_scratch()) staged = std::max(staged, align_up(m * n * 4, 64));
-        if (dense_left()) left = std::max(left, align_up(m * p_.k * left_bytes(), 64));
-        auto product = packed_product(*weights_, slice, m, dense_left() ? p_.k : lda,
-                                      dense || tiles_in_scratch() || m == 1 ? n : ldc, make);
+        const bool in_scratch =
+            tiles_in_scratch_ ||
+            (m > 1 && ldc != n && (m <= kDenseRows || weights_->dense_only(slice)));
+        if (in_scratch) staged = std::max(staged, align_up(m * n * 4, 64));
+        if (copies) left = std::max(left, align_up(m * p_.k * left_bytes(), 64));
+        auto product = packed_product(*weights_, slice, m, copies ? p_.k : lda,
+                                      in_scratch || m == 1 ? n : ldc, make);
         if (!product.primitive) return false;
         made_ += product.made ? 1 : 0;
         scratchpad = std::max(scratchpad, product.scratchpad);
-        products_.push_back({m, n, dense, std::move(product.primitive)});
+        products_.push_back({m, n, in_scratch, std::move(product.primitive)});
       }
       return true;
     });
     if (!all) return false;
+    // What all parts write there the epilogue reads there.
+    tiles_in_scratch_ |= !settings_.epilogue.empty() &&
+                         std::all_of(products_.begin(), products_.end(),
+                                     [](const Product& product) { return product.in_scratch; });
     stage_ = align_up(scratchpad, 64);
     left_at_ = stage_ + staged;
     widened_at_ = left_at_ + left;
@@ -192,23 +205,33 @@ class PackedBound final : public BoundKernel {
     return true;
   }
 
-  size_t slice_of(const MatMulPart& part) const {
-    return rounded_ ? 0 : weights_->slice_at(part.n0);
-  }
+  size_t slice_of(const MatMulPart& part) const { return weights_->slice_at(part.n0); }
 
-  void by_own_kernel(const MatMulPart& part, const std::byte* source, const Rows& target,
-                     std::byte* scratch) const {
+  /// The part's rows of the left side in scratch. `anew`: they may not be there yet.
+  const std::byte* copied_left(const std::byte* source, const MatMulPart& part, bool anew,
+                               std::byte* scratch) const {
+    std::byte* const left = scratch + left_at_;
+    if (!anew) return left;
     const int64_t rows = part.m1 - part.m0;
-    const float* left = reinterpret_cast<const float*>(source);
-    if (left_ != DType::kF32) {
-      auto* const wide = reinterpret_cast<float*>(scratch + left_at_);
+    const int64_t step = p_.a_m * element_size(left_);
+    if (products_.empty()) {
       for (int64_t row = 0; row < rows; ++row)
         cast_fn(left_, DType::kF32, cpu_info().isa)(
-            {{source + row * p_.a_m * element_size(left_)}, {1}, wide + row * p_.k, p_.k, nullptr});
-      left = wide;
+            {{source + row * step}, {1}, left + row * p_.k * 4, p_.k, nullptr});
+    } else if (rounds_left()) {
+      round_rows_to_bf16(reinterpret_cast<const float*>(source), left, rows, p_.k, p_.a_m);
+    } else {
+      for (int64_t row = 0; row < rows; ++row)
+        std::memcpy(left + row * p_.k * left_bytes(), source + row * step,
+                    static_cast<size_t>(p_.k * left_bytes()));
     }
+    return left;
+  }
+
+  void by_own_kernel(const MatMulPart& part, const float* left, const Rows& target) const {
+    const int64_t rows = part.m1 - part.m0;
     const size_t slice = slice_of(part);
-    const int64_t left_row = left_ == DType::kF32 ? p_.a_m : p_.k;
+    const int64_t left_row = copies_left() ? p_.k : p_.a_m;
     if (weights_->narrow_panels)
       return panel_product_fn(cpu_info().isa)({.x = left,
                                                .x_row = left_row,
@@ -220,36 +243,27 @@ class PackedBound final : public BoundKernel {
                                                .y = target.first,
                                                .y_row = target.stride});
     const int64_t panel = *weights_->panel(slice);
-    const auto* weights = static_cast<const std::byte*>(weights_->slice(slice));
-    if (rounded_) weights += part.n0 / kFewColumns * panel * 2;
     few_rows_fn()({.x = left,
                    .x_row = left_row,
                    .rows = rows,
                    .k = p_.k,
                    .n = part.n1 - part.n0,
-                   .panels = weights,
+                   .panels = weights_->slice(slice),
                    .format = weights_->format(),
                    .panel = panel,
                    .y = target.first,
                    .y_row = target.stride});
   }
 
-  void by_library(const Product& product, void* weights, const std::byte* source,
+  void by_library(const Product& product, void* weights, const std::byte* left,
                   const Rows& target, std::byte* scratch) const {
-    float* const result = product.dense ? reinterpret_cast<float*>(scratch + stage_) : target.first;
-    void* left = const_cast<std::byte*>(source);
-    if (dense_left()) left = scratch + left_at_;
-    if (rounds_left())
-      round_rows_to_bf16(reinterpret_cast<const float*>(source), left, product.m, p_.k, p_.a_m);
-    else if (dense_left())
-      for (int64_t row = 0; row < product.m; ++row)
-        std::memcpy(static_cast<std::byte*>(left) + row * p_.k * left_bytes(),
-                    source + row * p_.a_m * left_bytes(), static_cast<size_t>(p_.k * left_bytes()));
-    void* const pointers[4] = {left, weights, result, scratch};
+    float* const result =
+        product.in_scratch ? reinterpret_cast<float*>(scratch + stage_) : target.first;
+    void* const pointers[4] = {const_cast<std::byte*>(left), weights, result, scratch};
     product.primitive->execute(pointers);
-    if (product.dense)
-      for (int64_t row = 0; row < product.m; ++row)
-        std::copy_n(result + row * product.n, product.n, target.first + row * target.stride);
+    if (result == target.first) return;
+    for (int64_t row = 0; row < product.m; ++row)
+      std::copy_n(result + row * product.n, product.n, target.first + row * target.stride);
   }
 
   MatMulSettings settings_;
@@ -258,6 +272,7 @@ class PackedBound final : public BoundKernel {
   uint32_t c_index_;
   DType left_;            ///< as it is stored
   bool rounded_ = false;  ///< both sides are multiplied as bf16
+  bool tiles_in_scratch_ = false;  ///< what the epilogue reads
   bool complete_ = true;
   std::vector<MatMulPart> parts_;
   std::vector<Product> products_;       ///< none: the own kernel

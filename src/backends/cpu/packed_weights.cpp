@@ -113,7 +113,8 @@ void PackedWeights::pack(const Tensor& weights, int64_t k_stride, int64_t n_stri
     const int64_t width = columns(s + 1) - columns(s);
     // The library's layout is the same for every number of rows above a few.
     if (!narrow_panels) {
-      descs.push_back(slice_primitive(types, 64, k, width, k, n,
+      descs.push_back(slice_primitive(types, 64, k, width, k,
+                                      types.right == DType::kBF16 ? width : n,
                                       {{k, width}, onednn_type(types.right), Tag::any})
                           .weights_desc());
       panels_.push_back(panel_of(descs.back()));
@@ -146,7 +147,8 @@ void PackedWeights::pack(const Tensor& weights, int64_t k_stride, int64_t n_stri
 }
 
 size_t PackedWeights::slice_at(int64_t n0) const {
-  for (int64_t s = 0; s < slices; ++s)
+  // Columns are multiples of 64 (slice_begin()): no slice before this one begins there.
+  for (int64_t s = n0 * slices / align_up(n, 64); s < slices; ++s)
     if (slice_begin(n, slices, s) == n0) return static_cast<size_t>(s);
   fail(Status::kInternal, "no slice begins at column {}", n0);
 }
@@ -175,8 +177,10 @@ std::optional<int64_t> PackedWeights::panel_of(const dnnl::memory::desc& desc) c
   return strides[1];
 }
 
-// f32 weights are sliced: up to 8 % faster than whole. Other types are up to 20 % slower for a
-// result with gaps (measured, README.md).
+// f32 weights are sliced: up to 8 % faster than whole. bf16's are, into results without gaps:
+// matrix units (AMX) want many rows for weights that come from memory, and then slices of which the
+// result stays in the second-level cache. Bytes are up to 20 % slower for a result with gaps
+// (measured, README.md).
 std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool transposed,
                                                   const ProductTypes& types, int threads) {
   const Tensor held = weights.held(true);
@@ -188,10 +192,11 @@ std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool tr
   const int64_t k_stride = weights.strides()[k_axis], n_stride = weights.strides()[n_axis];
   // Two at least where there are threads, so that one row occupies two of them.
   const int64_t least = threads == 1 || out->n < 256 ? 1 : 2;
-  out->slices =
-      types.right != DType::kF32
-          ? std::clamp<int64_t>(threads == 1 ? 1 : (out->n + 384) / 768, least, kMostSlices)
-          : std::clamp<int64_t>((out->n + 64) / 384, least, kMostSlices);
+  const int64_t sought = types.right == DType::kF32    ? (out->n + 64) / 384
+                         : types.right == DType::kBF16 ? (out->n + 128) / 256
+                         : threads == 1                ? 1
+                                                       : (out->n + 384) / 768;
+  out->slices = std::clamp(sought, least, kMostSlices);
   const OneThread guard;
   onednn_call("packing of weights", [&] { out->pack(held, k_stride, n_stride); });
   held.forget();

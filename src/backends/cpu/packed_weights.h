@@ -92,7 +92,7 @@ class PackedWeights {
 };
 
 /// Packs weights [k, n] (transposed: [n, k]) as types.right, rounded where they are f32. For one
-/// thread only f32 is sliced. Slow; fails with kOutOfMemory.
+/// thread bytes are not sliced. Slow; fails with kOutOfMemory.
 std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool transposed,
                                                   const ProductTypes& types, int threads);
 

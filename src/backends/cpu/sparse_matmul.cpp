@@ -41,7 +41,7 @@ class SparseBound final : public BoundKernel {
         c_index_(static_cast<uint32_t>(spec.inputs.size())) {
     parts_ = split_matmul(p_, packed_ ? packed_->slices : 0, spec.threads);
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
-    tiles_ = folded_tiles(settings_.epilogue, context, parts_);
+    tiles_ = folded_tiles(settings_.epilogue, context, parts_, settings_.epilogue.staged());
     list_bytes_ = align_up(nonzero_capacity(p_.k) * 4, 64);
     scratch_bytes = 2 * list_bytes_ + settings_.epilogue.scratch_bytes();
     if (!known) shared_bytes = sizeof(bool);
