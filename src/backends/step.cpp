@@ -49,6 +49,12 @@ DType StepSpec::multiplied_as() const {
   return held != DType::kUndefined ? held : inputs[0].dtype;
 }
 
+bool rounds_to_bf16(const Node& product, Numerics numerics) {
+  if (numerics == Numerics::kFast) return true;
+  return numerics != Numerics::kStrict &&
+         product.attrs.get_int(kHeldIn.name, 0) == onnx_number(DType::kBF16);
+}
+
 namespace {
 
 bool takes(const Implementation& row, const StepSpec& spec) {

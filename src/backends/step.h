@@ -77,6 +77,10 @@ struct StepSpec {
   DType multiplied_as() const;
 };
 
+/// Whether a product's operands may be rounded to bf16 before they are multiplied: see
+/// StepSpec::multiplied_as().
+bool rounds_to_bf16(const Node& product, Numerics numerics);
+
 /// Concrete dims and strides of every operand, inputs then outputs, for one signature.
 struct BoundOperand {
   std::span<const int64_t> dims;

@@ -1,6 +1,7 @@
 #include "base/cpu_info.h"
 
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -180,6 +181,18 @@ const CpuInfo& cpu_info() {
     return detected;
   }();
   return info;
+}
+
+bool grant_matrix_units() {
+#if defined(__x86_64__) && defined(__linux__)
+  // Linux, Documentation/arch/x86/xstate.rst: a process asks before it touches the tiles.
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
+  static const bool granted = cpu_info().amx_tile && cpu_info().amx_bf16 &&
+                              ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return granted;
+#else
+  return false;
+#endif
 }
 
 }  // namespace xc

@@ -31,6 +31,10 @@ struct CpuInfo {
 /// Of this host, detected at the first call. Thread-safe.
 const CpuInfo& cpu_info();
 
+/// Whether this process may use the matrix units for bf16 (AMX). The first call asks the system,
+/// which has to save the registers of every thread that does from then on. Thread-safe.
+bool grant_matrix_units();
+
 /// Rounded-up processors of a cgroup quota; 0 = unlimited. `text` is the content of cgroup v2's
 /// cpu.max ("200000 100000" or "max 100000").
 int cores_of_cgroup_quota(std::string_view text);

@@ -53,16 +53,18 @@ bool Emitter::product(const For& columns, Value* first, Value* last) {
   const unsigned lanes = register_lanes(target_);
   // Whole vectors only, the same for every column.
   if (std::gcd(known_divisor(rows.begin), known_divisor(rows.end)) % lanes != 0) return false;
+  const AccDecl& decl = kernel_.accs[p.sum->acc];
+  const bool rounds = decl.op == AccOp::kDotBf16;
+  if (rounds && !has_matrix_library(target_)) return false;
   bool varies = false;
   for (const Expr& bound : {rows.begin, rows.end, terms.begin, terms.end})
     visit_nodes(bound, [&](const Expr& e) {
       varies |= e->op == Op::kLoad ||
                 (e->op == Op::kLoopVar && (e->id == columns.var.id || e->id == rows.var.id));
     });
-  const AccDecl& decl = kernel_.accs[p.sum->acc];
   const Expr &panel = p.feed->value, &b = p.feed->second, &init = p.sum->init;
   const Store& out = *p.store;
-  if (varies || decl.op != AccOp::kDot || decl.type != DType::kF32 ||
+  if (varies || (decl.op != AccOp::kDot && !rounds) || decl.type != DType::kF32 ||
       decl.order != AccOrder::kSequential || !is_plain_load(panel) || !is_plain_load(b) ||
       !is_affine(out.indices) ||
       (init && (!is_plain_load(init) || init->id != out.buffer ||
@@ -91,7 +93,7 @@ bool Emitter::product(const For& columns, Value* first, Value* last) {
   Value* const b_at = address(b->id, b->indices, {}).base;
   Value* const out_at = address(out.buffer, out.indices, {}).base;
   b_.CreateCall(
-      product_function(module_, target_, static_cast<bool>(init)),
+      product_function(module_, target_, static_cast<bool>(init), rounds),
       {panel_at, step_of(panel->id, panel->indices, terms.var), b_at,
        step_of(b->id, b->indices, terms.var), step_of(b->id, b->indices, columns.var),
        b_.CreateSub(term_end, term), out_at, step_of(out.buffer, out.indices, columns.var),

@@ -28,7 +28,7 @@ void Emitter::declare(const DeclareAcc& stmt) {
   if (!is_arg_op(decl.op)) {
     if (stmt.init)
       init = value(stmt.init);
-    else if (decl.op == AccOp::kSum || decl.op == AccOp::kDot)
+    else if (is_sum(decl.op))
       init = {constant(decl.type, 0, false), false};
   }
   const auto widened = [&](llvm::Constant* c) -> Value* {
@@ -65,6 +65,8 @@ Value* Emitter::combine(AccOp op, DType type, Value* a, Value* b) {
 
 // A partial result with one more value (and, of a dot product, its other factor).
 Value* Emitter::update(const AccDecl& decl, Value* partial, Value* value, Value* second) {
+  if (decl.op == AccOp::kDotBf16)
+    fail(Status::kUnsupported, "code generation: dot_bf16 where there is no product of blocks");
   if (decl.op != AccOp::kDot) return combine(decl.op, decl.type, partial, value);
   return b_.CreateIntrinsic(partial->getType(), llvm::Intrinsic::fma, {value, second, partial});
 }

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "codegen/library_objects.h"
+#include "codegen/library_write.h"
 
 namespace xc::codegen {
 
@@ -19,10 +20,9 @@ using llvm::Value;
 
 namespace {
 
-using Builder = llvm::IRBuilder<>;
-
 constexpr std::string_view kTranspose = "xc.transpose", kProduct = "xc.product",
-                           kProductAdds = "xc.product.adds";
+                           kProductAdds = "xc.product.adds", kProductBf16 = "xc.product.bf16",
+                           kProductBf16Adds = "xc.product.bf16.adds";
 
 // Within each four lanes, `pattern` of them; 4 and above are y's.
 Value* unpack(Builder& b, Value* x, Value* y, const std::array<int, 4>& pattern) {
@@ -45,8 +45,8 @@ Value* joined(Builder& b, llvm::ArrayRef<Value*> chunks) {
   return b.CreateShuffleVector(low, high, mask);
 }
 
-// A loop `left` > 0, left - 1, ... whose variables start at `start`; `body` gives their next
-// values. Gives those behind it.
+}  // namespace
+
 std::vector<Value*> countdown(
     Builder& b, llvm::Function& function, Value* left, const std::vector<Value*>& start,
     const std::function<std::vector<Value*>(const std::vector<Value*>&)>& body) {
@@ -80,7 +80,23 @@ std::vector<Value*> countdown(
   return out;
 }
 
-// What a library function is given, by the names that library.h has.
+void tiles(Builder& b, llvm::Function& function, unsigned size, Value*& left,
+           std::vector<Value*>& at, const std::vector<Value*>& steps, const TileBody& body) {
+  Value* const count = b.CreateSDiv(left, b.getInt64(size));
+  left = b.CreateSRem(left, b.getInt64(size));
+  at = countdown(b, function, count, at, [&](const std::vector<Value*>& now) {
+    body(now);
+    std::vector<Value*> next;
+    for (size_t i = 0; i < now.size(); ++i)
+      next.push_back(
+          b.CreateGEP(b.getFloatTy(), now[i], b.CreateMul(steps[i], b.getInt64(size))));
+    return next;
+  });
+}
+
+namespace {
+
+// What it is given, by the names that library.h has.
 struct TransposeArguments {
   explicit TransposeArguments(llvm::Function& f)
       : from(f.getArg(0)),
@@ -92,21 +108,6 @@ struct TransposeArguments {
         tiles(f.getArg(6)) {}
   Value *from, *from_row, *from_tile, *to, *to_row, *to_tile, *tiles;
 };
-struct ProductArguments {
-  explicit ProductArguments(llvm::Function& f)
-      : panel(f.getArg(0)),
-        panel_k(f.getArg(1)),
-        b(f.getArg(2)),
-        b_k(f.getArg(3)),
-        b_j(f.getArg(4)),
-        count(f.getArg(5)),
-        out(f.getArg(6)),
-        out_j(f.getArg(7)),
-        vectors(f.getArg(8)),
-        columns(f.getArg(9)) {}
-  Value *panel, *panel_k, *b, *b_k, *b_j, *count, *out, *out_j, *vectors, *columns;
-};
-
 // Each vector takes four elements of every fourth row, then two unpacks within each chunk of four
 // lanes make columns.
 void write_transpose(Builder& b, llvm::Function& function, const Target& target) {
@@ -193,32 +194,15 @@ void write_tile(Builder& b, llvm::Function& function, const Target& target, bool
 void write_product(Builder& b, llvm::Function& function, const Target& target, bool adds) {
   const ProductArguments given(function);
   const unsigned lanes = register_lanes(target), most_registers = target.masked_all ? 4 : 2;
-  const auto on = [&](Value* base, Value* elements) {
-    return b.CreateGEP(b.getFloatTy(), base, elements);
-  };
-  // As many tiles of `size` as `left` has, from `at` on, which moves; what they leave.
-  using Body = std::function<void(const std::vector<Value*>&)>;
-  const auto tiles = [&](unsigned size, Value*& left, std::vector<Value*>& at,
-                         const std::vector<Value*>& steps, const Body& body) {
-    Value* const count = b.CreateSDiv(left, b.getInt64(size));
-    left = b.CreateSRem(left, b.getInt64(size));
-    at = countdown(b, function, count, at, [&](const std::vector<Value*>& now) {
-      body(now);
-      std::vector<Value*> next;
-      for (size_t i = 0; i < now.size(); ++i)
-        next.push_back(on(now[i], b.CreateMul(steps[i], b.getInt64(size))));
-      return next;
-    });
-  };
   Value* columns = given.columns;
   std::vector<Value*> at{given.b, given.out};
   for (const unsigned width : {6U, 2U, 1U})
-    tiles(width, columns, at, {given.b_j, given.out_j}, [&](const std::vector<Value*>& column) {
+    tiles(b, function, width, columns, at, {given.b_j, given.out_j}, [&](const std::vector<Value*>& column) {
       Value* rows = given.vectors;
       std::vector<Value*> from{given.panel, column[1]};  // and out
       const std::vector<Value*> vector(2, b.getInt64(lanes));
       for (unsigned registers = most_registers; registers > 0; registers /= 2)
-        tiles(registers, rows, from, vector, [&](const std::vector<Value*>& row) {
+        tiles(b, function, registers, rows, from, vector, [&](const std::vector<Value*>& row) {
           write_tile(b, function, target, adds, registers, width, row[0], column[0], row[1]);
         });
     });
@@ -247,8 +231,11 @@ llvm::Function* written(std::string_view name, llvm::Module& module, const Targe
     begin(transpose_function(module, target));
     write_transpose(b, *function, target);
   } else if (const bool adds = name == kProductAdds; adds || name == kProduct) {
-    begin(product_function(module, target, adds));
+    begin(product_function(module, target, adds, false));
     write_product(b, *function, target, adds);
+  } else if (const bool onto = name == kProductBf16Adds; onto || name == kProductBf16) {
+    begin(product_function(module, target, onto, true));
+    write_product_bf16(b, *function, onto);
   } else {
     return nullptr;
   }
@@ -272,15 +259,20 @@ llvm::Function* transpose_function(llvm::Module& module, const Target& target) {
   return declared(module, target, kTranspose, {ptr, i64, i64, ptr, i64, i64, i64});
 }
 
-llvm::Function* product_function(llvm::Module& module, const Target& target, bool adds) {
+llvm::Function* product_function(llvm::Module& module, const Target& target, bool adds,
+                                 bool rounds) {
   auto* const ptr = llvm::PointerType::getUnqual(module.getContext());
   auto* const i64 = llvm::Type::getInt64Ty(module.getContext());
-  return declared(module, target, adds ? kProductAdds : kProduct,
+  return declared(module, target,
+                  rounds ? (adds ? kProductBf16Adds : kProductBf16)
+                         : (adds ? kProductAdds : kProduct),
                   {ptr, i64, ptr, i64, i64, i64, ptr, i64, i64, i64});
 }
 
-std::vector<std::string_view> library_names() {
-  return {kTranspose, kProduct, kProductAdds};
+std::vector<std::string_view> library_names(const Target& target) {
+  std::vector<std::string_view> out{kTranspose, kProduct, kProductAdds};
+  if (has_matrix_library(target)) out.insert(out.end(), {kProductBf16, kProductBf16Adds});
+  return out;
 }
 
 std::span<const char> compile_library_function(std::string_view name, const Target& target,

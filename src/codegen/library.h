@@ -29,10 +29,18 @@ inline bool has_library(const Target& target) {
 llvm::Function* transpose_function(llvm::Module& module, const Target& target);
 constexpr unsigned kTransposeColumns = 4;
 
+// Whether it has products of bf16 by matrix units (AMX). Who runs them has seen to it that there are
+// such units (grant_matrix_units()).
+inline bool has_matrix_library(const Target& target) {
+  return target.masked_all;
+}
+
 // void (panel, panel_k, b, b_k, b_j, count, out, out_j, vectors, columns), r over the elements of
 // so many vectors, j over so many columns: out[j, r] = sum over k = 0 .. count - 1, in that order,
-// of fma(panel[k, r], b[k, j], sum); it starts at 0 or (`adds`) at out[j, r].
-llvm::Function* product_function(llvm::Module& module, const Target& target, bool adds);
+// of fma(panel[k, r], b[k, j], sum); it starts at 0 or (`adds`) at out[j, r]. `rounds`: the sums are
+// those of a dot_bf16 accumulator (loop/kernel.h).
+llvm::Function* product_function(llvm::Module& module, const Target& target, bool adds,
+                                 bool rounds);
 
 // The object file of one of these, by the name of its declaration; empty when there is no such
 // function. Any thread.
@@ -40,7 +48,7 @@ std::span<const char> library_object(std::string_view name, const Target& target
 
 // For the build: what there is to compile, and the object file of one, in `backend` until its next
 // call. Throws xc::Error.
-std::vector<std::string_view> library_names();
+std::vector<std::string_view> library_names(const Target& target);
 std::span<const char> compile_library_function(std::string_view name, const Target& target,
                                                Backend& backend);
 

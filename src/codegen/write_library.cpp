@@ -31,7 +31,7 @@ std::string source_of_objects() {
     const Target target = target_from_name(name);
     if (!has_library(target)) fail(Status::kInternal, "{} has no library", name);
     Backend backend(target);
-    for (const std::string_view function : library_names()) {
+    for (const std::string_view function : library_names(target)) {
       arrays += fmt::format("constexpr unsigned char kFile{}[] = {{", count);
       int column = 0;
       for (const char byte : compile_library_function(function, target, backend))

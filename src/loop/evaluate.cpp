@@ -279,6 +279,7 @@ uint64_t accumulator_identity(AccOp op, DType type) {
     switch (op) {
       case AccOp::kSum:
       case AccOp::kDot:
+      case AccOp::kDotBf16:
         if constexpr (kFloat)
           return to_bits(-T{0});
         else
@@ -295,8 +296,34 @@ uint64_t accumulator_identity(AccOp op, DType type) {
   });
 }
 
+namespace {
+
+float without_denormals(float x) {
+  return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x;
+}
+
+float as_bf16(float x) {
+  return bf16_to_float(float_to_bf16(without_denormals(x)));
+}
+
+}  // namespace
+
+float DotBf16::add(float a, float b, float sum) {
+  float& side = apart_[terms_ % 2];
+  side = without_denormals(std::fma(as_bf16(a), as_bf16(b), side));
+  if (++terms_ < kDotBf16Terms) return sum;
+  sum = onto(sum);
+  *this = {};
+  return sum;
+}
+
+float DotBf16::onto(float sum) const {
+  if (terms_ == 0) return sum;
+  return without_denormals(without_denormals(sum) + without_denormals(apart_[0] + apart_[1]));
+}
+
 uint64_t combine(AccOp op, DType type, uint64_t a, uint64_t b) {
-  static constexpr Op kOps[] = {Op::kAdd, Op::kMul, Op::kMax, Op::kMin, Op::kAdd};
+  static constexpr Op kOps[] = {Op::kAdd, Op::kMul, Op::kMax, Op::kMin, Op::kAdd, Op::kAdd};
   const uint64_t args[] = {a, b};
   return evaluate_op(kOps[static_cast<size_t>(op)], type, type, args);
 }

@@ -17,6 +17,18 @@ uint64_t evaluate_op(Op op, DType result, DType operand, std::span<const uint64_
 uint64_t accumulator_identity(AccOp op, DType type);
 // op(a, b) for sum, prod, max, min.
 uint64_t combine(AccOp op, DType type, uint64_t a, uint64_t b);
+// A dot_bf16 accumulator's terms since the last that were added to its sum.
+class DotBf16 {
+ public:
+  // One more term; of the last of a group, the sum with the group.
+  float add(float a, float b, float sum);
+  // The sum with what is left.
+  float onto(float sum) const;
+
+ private:
+  float apart_[2] = {0, 0};
+  int terms_ = 0;
+};
 // Arg-reductions: does (value, index) replace (best, best_index)?
 bool replaces(AccOp op, DType type, uint64_t value, int64_t index, uint64_t best,
               int64_t best_index);

@@ -1,5 +1,6 @@
 #include "loop/interpret.h"
 
+#include <bit>
 #include <unordered_map>
 
 #include "base/checked.h"
@@ -21,7 +22,15 @@ struct AccState {
   bool has_init = false;
   bool finished = false;
   Partial result{};
+  DotBf16 terms{};
 };
+
+float as_f32(uint64_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits));
+}
+uint64_t bits_of(float value) {
+  return std::bit_cast<uint32_t>(value);
+}
 
 // An expression as a list of nodes in evaluation order, the root last.
 struct Step {
@@ -197,7 +206,7 @@ class Interpreter {
     acc = {};
     acc.partials.assign(count, {accumulator_identity(decl.op, decl.type), -1});
     if (!is_arg_op(decl.op)) {
-      acc.has_init = stmt.init || decl.op == AccOp::kSum || decl.op == AccOp::kDot;
+      acc.has_init = stmt.init || is_sum(decl.op);
       acc.init = stmt.init ? eval(stmt.init) : 0;  // an absent init of a sum is +0
     }
     if (decl.order == AccOrder::kSequential && acc.has_init) acc.partials[0].value = acc.init;
@@ -218,6 +227,9 @@ class Interpreter {
     if (decl.op == AccOp::kDot) {
       const uint64_t args[] = {value, eval(stmt.second), partial.value};
       partial.value = evaluate_op(Op::kFma, decl.type, decl.type, args);
+    } else if (decl.op == AccOp::kDotBf16) {
+      partial.value = bits_of(
+          acc.terms.add(as_f32(value), as_f32(eval(stmt.second)), as_f32(partial.value)));
     } else {
       merge(decl, partial, {value, stmt.second ? eval_int(stmt.second) : -1});
     }
@@ -228,6 +240,8 @@ class Interpreter {
     if (acc.finished) return acc.result;
     const AccDecl& decl = kernel_.accs[id];
     std::vector<Partial> p = acc.partials;
+    if (decl.op == AccOp::kDotBf16)
+      p[0].value = bits_of(acc.terms.onto(as_f32(p[0].value)));
     if (decl.order != AccOrder::kSequential) {
       constexpr size_t kLanes = kReductionLanes;
       for (size_t l = 0; l < kLanes && decl.order == AccOrder::kLanes; ++l) {

@@ -25,6 +25,10 @@ size_t Kernel::param_count() const {
                                            [](const BufferDecl& b) { return !b.is_scratch(); }));
 }
 
+bool is_sum(AccOp op) {
+  return op == AccOp::kSum || op == AccOp::kDot || op == AccOp::kDotBf16;
+}
+
 bool is_arg_op(AccOp op) {
   return op >= AccOp::kArgMax;
 }

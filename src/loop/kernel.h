@@ -28,6 +28,9 @@
 //   side. An accumulator of order Sequential is one value: acc = op(acc, value), starting at init,
 //   in iteration order: for reductions inside a vector loop.
 //   A dot accumulator sums products: P = fma(value, second, P); partial results are added.
+//   A dot_bf16 accumulator (f32, sequential) does as the matrix units of x86 do (TDPBF16PS, Intel's
+//   Software Developer's Manual): factors are rounded to bf16; of each 32 terms the even and the
+//   odd ones are summed apart by fma, from 0, then P = P + (even + odd). Denormal numbers are 0.
 //   Identities: sum -0.0 (integers 0), prod 1, max -inf or the
 //   lowest integer, min the opposite. Absent init: sum 0, prod 1, else the identity.
 //   Arg-reductions carry (value, index), index an i64; the better value wins, NaN is better than
@@ -84,7 +87,8 @@ enum class AccOp : uint8_t {
   kProd,
   kMax,
   kMin,
-  kDot,  // floats only
+  kDot,      // floats only
+  kDotBf16,  // f32 only
   kArgMax,
   kArgMin,
   kArgMaxLast,
@@ -138,6 +142,8 @@ struct AccDecl {
   AccOp op;
   AccOrder order;
 };
+// Terms that a dot_bf16 accumulator sums apart before it adds them.
+constexpr int kDotBf16Terms = 32;
 
 // How exact the kernel's math functions are; the bounds of each tier are in math.h.
 enum class Accuracy : uint8_t { kDefault, kStrict, kFast };
@@ -156,6 +162,7 @@ struct Kernel {
   size_t param_count() const;  // buffers that are parameters
 };
 
+bool is_sum(AccOp op);  // starts at 0 when there is no initial value
 bool is_arg_op(AccOp op);
 // Partial results an accumulator keeps: 64, 16 or 1.
 int partial_results(AccOrder order);

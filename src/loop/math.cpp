@@ -570,7 +570,7 @@ void sum_products(Kernel& kernel, Block& block) {
   for (Stmt& stmt : block) {
     if (auto* loop = std::get_if<For>(&stmt.node)) sum_products(kernel, loop->body);
     auto* feed = std::get_if<Accumulate>(&stmt.node);
-    if (!feed || !feed->second || is_arg_op(kernel.accs[feed->acc].op)) continue;
+    if (!feed || kernel.accs[feed->acc].op != AccOp::kDot) continue;
     kernel.accs[feed->acc].op = AccOp::kSum;
     feed->value = feed->value * feed->second;
     feed->second = {};

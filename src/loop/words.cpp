@@ -10,8 +10,8 @@ namespace xc::loop {
 
 namespace {
 
-constexpr std::array kAccOps = {"sum",    "prod",   "max",         "min",        "dot",
-                                "argmax", "argmin", "argmax_last", "argmin_last"};
+constexpr std::array kAccOps = {"sum",      "prod",   "max",    "min",         "dot",
+                                "dot_bf16", "argmax", "argmin", "argmax_last", "argmin_last"};
 
 constexpr std::array kAccOrders = {"lanes", "seq", "lanes16"};
 

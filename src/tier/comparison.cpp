@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/cpu_info.h"
 #include "ops/infer.h"
 #include "plan/fusion/index_map.h"
 
@@ -13,7 +14,17 @@ namespace xc {
 namespace {
 
 constexpr int64_t kExactElements = 1 << 16;  ///< of operands: up to this f64 is computed too
-constexpr double kNoise = 32;    // units: a fused kernel rounds at every step, not only its inputs
+/// Relative moves of the inputs, how often they are tried, and what of their effect is allowed.
+struct Moves {
+  double unit;
+  int tries;
+  double factor;
+};
+/// A unit in the last place: a fused kernel rounds at every step, not only its inputs.
+constexpr Moves kUnits{0x1p-23, 3, 32};
+/// Factors rounded to bf16. What that does to logits is no small number, so moves are as large; and
+/// more of them, lest all happen to leave an element where it is.
+constexpr Moves kRoundings{0x1p-9, 8, 8};
 constexpr double kFarOff = 1e9;  // units of a value where nothing may differ, or NaN
 constexpr double kErrorRatio = 4;   // of the error of an output to that of the reference kernels
 constexpr size_t kErrorCount = 64;  // elements from which such errors say something
@@ -54,15 +65,14 @@ std::vector<Tensor> reference_outputs(const Graph& graph, const std::vector<Tens
   return out;
 }
 
-/// How far each output element moves when the inputs do by a unit in the last place: what rounding
-/// alone may change where products cancel or functions amplify.
+/// How far each output element may be off when the inputs move: what rounding alone may change where
+/// products cancel or functions amplify.
 std::vector<std::vector<double>> noise(const Graph& graph, const std::vector<Tensor>& inputs,
-                                       const std::vector<Tensor>& expected) {
-  constexpr int kTries = 3;
+                                       const std::vector<Tensor>& expected, const Moves& moves) {
   std::mt19937_64 random(97);
   std::vector<std::vector<double>> out;
   for (const Tensor& t : expected) out.emplace_back(static_cast<size_t>(t.count()), 0.0);
-  for (int k = 0; k < kTries; ++k) {
+  for (int k = 0; k < moves.tries; ++k) {
     std::vector<Tensor> moved;
     for (const Tensor& t : inputs) {
       moved.push_back(t.to_contiguous());
@@ -71,7 +81,7 @@ std::vector<std::vector<double>> noise(const Graph& graph, const std::vector<Ten
       const std::vector<double> values = t.to_doubles();
       for (int64_t i = 0; i < t.count(); ++i)
         store_double(copy.data(), t.dtype(), i,
-                     values[static_cast<size_t>(i)] * (random() % 2 ? 1 + 0x1p-23 : 1 - 0x1p-23));
+                     values[static_cast<size_t>(i)] * (random() % 2 ? 1 + moves.unit : 1 - moves.unit));
       moved.back() = std::move(copy);
     }
     const std::vector<Tensor> there = reference_outputs(graph, moved);
@@ -79,7 +89,7 @@ std::vector<std::vector<double>> noise(const Graph& graph, const std::vector<Ten
       const std::vector<double> a = expected[o].to_doubles(), b = there[o].to_doubles();
       for (size_t i = 0; i < a.size(); ++i)
         if (std::isfinite(a[i]) && std::isfinite(b[i]))
-          out[o][i] = std::max(out[o][i], std::fabs(a[i] - b[i]));
+          out[o][i] = std::max(out[o][i], moves.factor * std::fabs(a[i] - b[i]));
     }
   }
   return out;
@@ -115,6 +125,18 @@ bool approximated(const Graph& graph, Numerics numerics) {
          });
 }
 
+bool is_product(const Node& node) {
+  return node.op->tolerance == Tolerance::kContraction;
+}
+
+/// Whether fused code for the graph may round the factors of products: matrix units do.
+bool rounds_factors(const Graph& graph, Numerics numerics) {
+  return cpu_info().amx_bf16 &&
+         std::any_of(graph.order().begin(), graph.order().end(), [&](NodeId n) {
+           return is_product(graph.node(n)) && rounds_to_bf16(graph.node(n), numerics);
+         });
+}
+
 /// What may differ at an element of an output.
 struct Bounds {
   double relative;                ///< of the element
@@ -122,7 +144,7 @@ struct Bounds {
   const double* slack = nullptr;  ///< per element; null = none
 
   double at(size_t i, double want) const {
-    return relative * std::fabs(want) + absolute + (slack ? kNoise * slack[i] : 0);
+    return relative * std::fabs(want) + absolute + (slack ? slack[i] : 0);
   }
   /// How far apart, in units of what is allowed; 0 = the same.
   double units(size_t i, double want, double have) const {
@@ -213,7 +235,8 @@ Expected evaluate_region(const Graph& graph, const std::vector<Tensor>& inputs) 
 std::string compare_region(const Graph& graph, const std::vector<Tensor>& inputs,
                            const Expected& expected, const std::vector<Tensor>& got, double* worst,
                            bool forgiving, Numerics numerics) {
-  const double least = approximated(graph, numerics) ? bound_of(DType::kBF16) : 0;
+  const bool rounds = rounds_factors(graph, numerics);
+  const double least = rounds || approximated(graph, numerics) ? bound_of(DType::kBF16) : 0;
   const auto compare = [&](const std::vector<std::vector<double>>& slack, double* units) {
     std::string different;
     for (size_t k = 0; k < got.size() && different.empty(); ++k)
@@ -224,23 +247,20 @@ std::string compare_region(const Graph& graph, const std::vector<Tensor>& inputs
   };
   double plain = 0;
   const std::string different = compare({}, &plain);
-  const bool products = std::any_of(graph.order().begin(), graph.order().end(), [&](NodeId n) {
-    return graph.node(n).op->tolerance == Tolerance::kContraction;
-  });
+  const bool products = std::any_of(graph.order().begin(), graph.order().end(),
+                                    [&](NodeId n) { return is_product(graph.node(n)); });
   if (different.empty() || !(products || forgiving)) {
     if (worst) *worst = std::max(*worst, plain);
     return different;
   }
-  return compare(noise(graph, inputs, expected.outputs), worst);
+  return compare(noise(graph, inputs, expected.outputs, rounds ? kRoundings : kUnits), worst);
 }
 
 std::string compare_outputs(const Graph& graph, const std::vector<Tensor>& expected,
-                            const std::vector<Tensor>& got,
-                            const std::vector<std::vector<double>>& slack, double* worst) {
+                            const std::vector<Tensor>& got) {
   std::string different;
   for (size_t k = 0; k < expected.size() && different.empty(); ++k)
-    different = compare_output(graph, k, expected[k], nullptr, got[k],
-                               slack.empty() ? nullptr : &slack[k], worst);
+    different = compare_output(graph, k, expected[k], nullptr, got[k], nullptr, nullptr);
   return different;
 }
 

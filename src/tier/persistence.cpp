@@ -1,5 +1,7 @@
 #include "tier/persistence.h"
 
+#include <algorithm>
+
 #include "base/build_id.h"
 #include "base/cpu_info.h"
 #include "cache/host_record.h"
@@ -144,6 +146,11 @@ std::optional<Persistence::Found> Persistence::load(const std::string& key, cons
     store_.complain(cache::Kind::kObject, key, "its payload cannot be read");
     return std::nullopt;
   }
+  const auto& phases = code->phases;
+  if (std::any_of(phases.begin(), phases.end(),
+                  [](const RegionPhase& phase) { return phase.matrix_units; }) &&
+      !grant_matrix_units())
+    return std::nullopt;
   Found out{std::move(*code), {}};
   for (const cache::ObjectRecord::Image& image : record->images) {
     const auto* bytes = reinterpret_cast<const uint8_t*>(image.code.data());

@@ -36,7 +36,7 @@ std::vector<int64_t> numbers_of(const OperandDims& dims) {
 }
 
 void write(RecordWriter& writer, const RegionPhase& phase) {
-  writer.line("phase", phase.grain, loop::print(without_bodies(phase.kernel)));
+  writer.line("phase", phase.grain, phase.matrix_units ? 1 : 0, loop::print(without_bodies(phase.kernel)));
   writer.line("buffers", phase.buffers);
   for (const OperandDims& dims : phase.dims) writer.line("dim", numbers_of(dims));
   for (const RegionPhase::StrideRef& s : phase.strides)
@@ -118,6 +118,7 @@ class Reader {
     RegionPhase out;
     text_.line("phase");
     out.grain = number(1);
+    out.matrix_units = index(2) != 0;
     out.kernel = loop::parse(text_.text());
     text_.line("buffers");
     while (text_.more()) out.buffers.push_back(index(ranks_.size() + temps));

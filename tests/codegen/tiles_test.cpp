@@ -2,6 +2,12 @@
 // interpreter's bits.
 #include <doctest/doctest.h>
 
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/cpu_info.h"
+#include "base/error.h"
 #include "codegen/codegen.h"
 #include "codegen/jit.h"
 #include "loop/interpret.h"
@@ -79,5 +85,60 @@ TEST_CASE("codegen/tiles: products and transposing copies go through the library
         CHECK(code.run(got, 0, 0) == 0);
         CHECK(test::difference(kernel, expected, got) == "");
       }
+  }
+}
+
+// Sums of rounded factors over `count` terms; x[j, k] lies `s` and `u` elements apart.
+Kernel rounded_products(bool adds) {
+  return parse(fmt::format(
+      "kernel rounded(n, m, count; s, u) {{\n"
+      "  in p: f32[80, 1]\n  in x: f32[s, u]\n  {} y: f32[90, 1]\n"
+      "  for j = 0 .. m {{\n    vector(16) r = 0 .. (n * 16) {{\n"
+      "      acc a: f32 dot_bf16 seq{}\n"
+      "      for k = 0 .. count {{\n        a <- p[k, r], x[j, k]\n      }}\n"
+      "      y[j, r] = a\n    }}\n  }}\n}}\n",
+      adds ? "inout" : "out", adds ? " = y[j, r]" : ""));
+}
+
+TEST_CASE("codegen/tiles: matrix units have the interpreter's bits") {
+  for (const bool adds : {false, true}) {
+    const Kernel kernel = rounded_products(adds);
+    CHECK(print(parse(print(kernel))) == print(kernel));
+    const auto listing = test::jit(print(kernel), "x86-64-v4", XC_JIT_WANT_ASSEMBLY);
+    INFO(listing.error);
+    REQUIRE(listing.status == 0);
+    CHECK(listing.assembly.find(adds ? "xc.product.bf16.adds\n" : "xc.product.bf16\n") !=
+          std::string::npos);
+    if (!grant_matrix_units()) continue;
+    const test::Compiled code(kernel, "x86-64-v4");
+    const struct {
+      int64_t s, u;
+    } layouts[] = {{300, 1}, {1, 40}, {2, 80}};  // by columns, by terms, neither
+    for (const auto& [s, u] : layouts)
+      for (const bool specials : {false, true})
+        for (const auto& [n, m, count] : std::initializer_list<std::array<int64_t, 3>>{
+                 {4, 16, 64}, {4, 37, 33}, {5, 1, 1}, {3, 15, 129}, {1, 32, 32}, {2, 17, 290},
+                 {4, 16, 0}, {0, 16, 5}, {5, 0, 5}, {5, 33, 128}}) {
+          CAPTURE(fmt::format("{} {} {} {} {}", s, n, m, count, specials));
+          test::Problem problem;
+          problem.dims = {n, m, count};
+          problem.strides = {s, u};
+          problem.elements = {300 * 80, 300 * 80, 40 * 90};
+          test::Buffers expected(kernel, problem, 9, specials), got(kernel, problem, 9, specials);
+          CHECK(interpret(kernel, expected.args(0, 0), MathLevel::kFma) == 0);
+          CHECK(code.run(got, 0, 0) == 0);
+          CHECK(test::difference(kernel, expected, got) == "");
+        }
+  }
+}
+
+TEST_CASE("codegen/tiles: rounded sums outside of a product of blocks are declined") {
+  for (const char* target : {"x86-64-v4", "x86-64-v3", "aarch64", "nvptx:sm_90"}) {
+    const auto listing = test::jit(
+        "kernel lone(n) {\n  in x: f32[1]\n  out y: f32[1]\n  acc a: f32 dot_bf16 seq\n"
+        "  for k = 0 .. n {\n    a <- x[k], x[k]\n  }\n  y[0] = a\n}\n",
+        target);
+    CHECK(listing.status == static_cast<int>(Status::kUnsupported));
+    CHECK(listing.error.find("dot_bf16") != std::string::npos);
   }
 }

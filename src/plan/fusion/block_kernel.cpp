@@ -2,6 +2,8 @@
 // size 1 is the same for all, and so is what an operand has no axis for.
 #include "plan/fusion/block_kernel.h"
 
+#include <algorithm>
+
 #include "loop/verify.h"
 
 namespace xc::fusion {
@@ -65,6 +67,9 @@ RegionPhase BlockKernel::finish() {
     kernel = loop::jam(std::move(kernel), name, copies);
   }
   loop::verify(kernel, loop::Level::kScheduled);
+  phase_.matrix_units =
+      std::any_of(kernel.accs.begin(), kernel.accs.end(),
+                  [](const loop::AccDecl& acc) { return acc.op == loop::AccOp::kDotBf16; });
   phase_.kernel = std::move(kernel);
   return std::move(phase_);
 }

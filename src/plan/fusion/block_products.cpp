@@ -1,6 +1,7 @@
 // Two forms. Rows in memory times a narrow matrix are dot products along the row, elements of the
 // row in lanes. All others have rows in lanes: a vector of rows times one element of the matrix,
-// which is never packed; long sums in panels of terms.
+// which is never packed; long sums in panels of terms, or, where operands may be rounded to bf16 and
+// the target has matrix units for that, in those units' way.
 #include "plan/fusion/block_products.h"
 
 #include <algorithm>
@@ -18,6 +19,7 @@ using loop::Var;
 namespace {
 
 constexpr int64_t kPanelTerms = 64;  // of long sums: rows of so many stay in the first-level cache
+constexpr int64_t kRoundedTerms = 16;  // of sums of rounded terms, at least: a tile takes 32
 
 }  // namespace
 
@@ -114,7 +116,7 @@ void RowProducts::write_over_lanes(BlockRows& rows, const Node& product) {
   const bool is_short = depth.is_constant() && depth.value() <= 2 * kPanelTerms;
   // Halves: sums on the way are not rounded.
   const DType stored = region_.stored_type(product.outputs[0]);
-  if (is_short || stored != region_.value_type(product.outputs[0]))
+  if (is_short || rounds(product) || stored != region_.value_type(product.outputs[0]))
     return write_tiles(rows, product, left, out, {loop::i64(0), kernel_.extent(depth), false});
   builder_.loop("j", 0, kernel_.extent(columns), [&](Var j) {
     rows.for_lanes([&](BlockRow& row) {
@@ -135,12 +137,13 @@ void RowProducts::write_tiles(BlockRows& rows, const Node& product, const loop::
   const uint32_t right = region_.operand_of(product.inputs[1]);
   const Dim columns = region_.width(product.outputs[0]);
   const DType type = region_.value_type(product.outputs[0]);
+  const loop::AccOp sums = rounds(product) ? loop::AccOp::kDotBf16 : loop::AccOp::kDot;
   builder_.loop("j", 0, kernel_.extent(columns), [&](Var j) {
     rows.for_lanes(
         [&](BlockRow& row) {
           const loop::Element total = rows.at(out, Affine(j), row);
           const loop::Acc sum =
-              builder_.acc("s", loop::AccOp::kDot, type, loop::AccOrder::kSequential,
+              builder_.acc("s", sums, type, loop::AccOrder::kSequential,
                            terms.adds ? Expr(total) : Expr());
           builder_.loop("k", terms.begin, terms.end, [&](Var k) {
             builder_.accumulate(sum, rows.at(left, Affine(k), row), matrix(right, k, Affine(j)));
@@ -161,6 +164,13 @@ bool RowProducts::is_generated(const Node& product) const {
   const DType stored = region_.stored_type(product.outputs[0]);
   return kernel_.tiles().multiplies && region_.value_type(product.outputs[0]) == DType::kF32 &&
          region_.stored_type(product.inputs[1]) == DType::kF32 && stored == DType::kF32;
+}
+
+/// Are its factors rounded to bf16, as matrix units take them?
+bool RowProducts::rounds(const Node& product) const {
+  const Dim depth = region_.width(product.inputs[0]);
+  return kernel_.tiles().rounds && region_.may_round(product) && is_generated(product) &&
+         !(depth.is_constant() && depth.value() < kRoundedTerms);
 }
 
 }  // namespace xc::fusion

@@ -33,6 +33,7 @@ class RowProducts {
   void write_tiles(BlockRows& rows, const Node& product, const loop::Buffer& left,
                    const loop::Buffer& out, const Terms& terms);
   bool is_generated(const Node& product) const;
+  bool rounds(const Node& product) const;
 
   BlockKernel& kernel_;
   const BlockRegion& region_;

@@ -87,6 +87,10 @@ bool BlockRegion::add_column(NodeId id) {
   return true;
 }
 
+bool BlockRegion::may_round(const Node& product) const {
+  return rounds_to_bf16(product, spec_.numerics);
+}
+
 bool BlockRegion::is_dear(ValueId v) const {
   const auto weight = weights_.find(v);
   return weight != weights_.end() && weight->second > kRecomputeWeight;

@@ -67,6 +67,8 @@ class BlockRegion {
   // ---- nodes ------------------------------------------------------------------------------------
 
   BlockRole role(NodeId id) const;
+  /// May a product round its factors to bf16, by numerics or because the model holds them so?
+  bool may_round(const Node& product) const;
   /// Is a row product one of rows in memory with a narrow matrix? Its sums run along the row.
   bool is_dot(const Node& product) const {
     return !computed(product.inputs[0]) && is_narrow(width(product.outputs[0]));

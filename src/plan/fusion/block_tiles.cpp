@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/checked.h"
+#include "base/cpu_info.h"
 
 namespace xc::fusion {
 namespace {
@@ -34,6 +35,13 @@ int64_t row_bytes_in_memory(const BlockRegion& region) {
   return widest;
 }
 
+bool asks_for_rounding(const BlockRegion& region) {
+  const auto& order = region.graph().order();
+  return std::any_of(order.begin(), order.end(), [&](NodeId id) {
+    return region.role(id) == BlockRole::kRowProduct && region.may_round(region.graph().node(id));
+  });
+}
+
 }  // namespace
 
 /// Rows that are read far apart want blocks of many, which are read again, by columns (X'(Xv)),
@@ -48,7 +56,8 @@ void BlockTiles::choose_block_rows(const BlockRegion& region, int most) {
 }
 
 BlockTiles::BlockTiles(const BlockRegion& region, const loop::TargetWidth& target)
-    : multiplies(target.multiplies) {
+    : multiplies(target.multiplies),
+      rounds(target.rounds && asks_for_rounding(region) && grant_matrix_units()) {
   const bool wide = target.registers >= kVectorRegisters;
   choose_block_rows(region, wide ? 2 * kBlockRows : kBlockRows);
   tile_columns = wide ? 8 : 4;

@@ -16,6 +16,7 @@ struct BlockTiles {
   BlockTiles(const BlockRegion& region, const loop::TargetWidth& target);
 
   bool multiplies;     ///< TargetWidth::multiplies
+  bool rounds;         ///< TargetWidth::rounds, and this process may
   int block_rows = 0;  ///< a power of two that divides kTaskRows
   /// Rows that are read from memory side by side lie a part of the block apart. Neighbouring ones
   /// are streams so close to each other that the hardware's prefetching takes them for one (rows of

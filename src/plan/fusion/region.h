@@ -84,6 +84,7 @@ struct RegionPhase {
   };
   std::vector<StrideRef> strides;  ///< per stride parameter
   int64_t grain = 1;               ///< iterations of the parallel loop per task, at least
+  bool matrix_units = false;       ///< runs only where grant_matrix_units() says so
 };
 
 /// A buffer between phases, in the memory that the workers of a step share.
