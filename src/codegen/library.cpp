@@ -88,8 +88,7 @@ void tiles(Builder& b, llvm::Function& function, unsigned size, Value*& left,
     body(now);
     std::vector<Value*> next;
     for (size_t i = 0; i < now.size(); ++i)
-      next.push_back(
-          b.CreateGEP(b.getFloatTy(), now[i], b.CreateMul(steps[i], b.getInt64(size))));
+      next.push_back(b.CreateGEP(b.getFloatTy(), now[i], b.CreateMul(steps[i], b.getInt64(size))));
     return next;
   });
 }
@@ -197,15 +196,17 @@ void write_product(Builder& b, llvm::Function& function, const Target& target, b
   Value* columns = given.columns;
   std::vector<Value*> at{given.b, given.out};
   for (const unsigned width : {6U, 2U, 1U})
-    tiles(b, function, width, columns, at, {given.b_j, given.out_j}, [&](const std::vector<Value*>& column) {
-      Value* rows = given.vectors;
-      std::vector<Value*> from{given.panel, column[1]};  // and out
-      const std::vector<Value*> vector(2, b.getInt64(lanes));
-      for (unsigned registers = most_registers; registers > 0; registers /= 2)
-        tiles(b, function, registers, rows, from, vector, [&](const std::vector<Value*>& row) {
-          write_tile(b, function, target, adds, registers, width, row[0], column[0], row[1]);
+    tiles(
+        b, function, width, columns, at, {given.b_j, given.out_j},
+        [&](const std::vector<Value*>& column) {
+          Value* rows = given.vectors;
+          std::vector<Value*> from{given.panel, column[1]};  // and out
+          const std::vector<Value*> vector(2, b.getInt64(lanes));
+          for (unsigned registers = most_registers; registers > 0; registers /= 2)
+            tiles(b, function, registers, rows, from, vector, [&](const std::vector<Value*>& row) {
+              write_tile(b, function, target, adds, registers, width, row[0], column[0], row[1]);
+            });
         });
-    });
 }
 
 llvm::Function* declared(llvm::Module& module, const Target& target, llvm::StringRef name,
@@ -263,10 +264,10 @@ llvm::Function* product_function(llvm::Module& module, const Target& target, boo
                                  bool rounds) {
   auto* const ptr = llvm::PointerType::getUnqual(module.getContext());
   auto* const i64 = llvm::Type::getInt64Ty(module.getContext());
-  return declared(module, target,
-                  rounds ? (adds ? kProductBf16Adds : kProductBf16)
-                         : (adds ? kProductAdds : kProduct),
-                  {ptr, i64, ptr, i64, i64, i64, ptr, i64, i64, i64});
+  return declared(
+      module, target,
+      rounds ? (adds ? kProductBf16Adds : kProductBf16) : (adds ? kProductAdds : kProduct),
+      {ptr, i64, ptr, i64, i64, i64, ptr, i64, i64, i64});
 }
 
 std::vector<std::string_view> library_names(const Target& target) {

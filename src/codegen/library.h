@@ -29,16 +29,16 @@ inline bool has_library(const Target& target) {
 llvm::Function* transpose_function(llvm::Module& module, const Target& target);
 constexpr unsigned kTransposeColumns = 4;
 
-// Whether it has products of bf16 by matrix units (AMX). Who runs them has seen to it that there are
-// such units (grant_matrix_units()).
+// Whether it has products of bf16 by matrix units (AMX). Who runs them has seen to it that there
+// are such units (grant_matrix_units()).
 inline bool has_matrix_library(const Target& target) {
   return target.masked_all;
 }
 
 // void (panel, panel_k, b, b_k, b_j, count, out, out_j, vectors, columns), r over the elements of
 // so many vectors, j over so many columns: out[j, r] = sum over k = 0 .. count - 1, in that order,
-// of fma(panel[k, r], b[k, j], sum); it starts at 0 or (`adds`) at out[j, r]. `rounds`: the sums are
-// those of a dot_bf16 accumulator (loop/kernel.h).
+// of fma(panel[k, r], b[k, j], sum); it starts at 0 or (`adds`) at out[j, r]. `rounds`: the sums
+// are those of a dot_bf16 accumulator (loop/kernel.h).
 llvm::Function* product_function(llvm::Module& module, const Target& target, bool adds,
                                  bool rounds);
 

@@ -1,13 +1,13 @@
 // Products of bf16 by the matrix units of x86 (AMX), from and to f32: the sums of a dot_bf16
 // accumulator (loop/kernel.h). Terms go by chunks. The panel's rows of a chunk are rounded and laid
 // out in pairs of terms, once for all columns; then b's terms of sixteen columns at a time, one
-// column after the other. Four tiles of sums, of sixteen columns by sixteen rows, are fed by one tile
-// of b and four of the panel: eight cycles to load each, sixteen to multiply.
+// column after the other, for eight vectors of rows. Four tiles of sums, of sixteen columns by
+// sixteen rows, are fed by one tile of b and four of the panel: eight cycles to load each, sixteen
+// to multiply.
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <array>
 #include <cstdint>
-#include <numeric>
 
 #include "codegen/library_write.h"
 #include "loop/kernel.h"
@@ -18,14 +18,15 @@ using llvm::Value;
 
 namespace {
 
-constexpr int kLanes = 16;  // of a register, and rows of a tile
+constexpr int kLanes = 16;                   // of a register, and rows of a tile
 constexpr int kTerms = loop::kDotBf16Terms;  // of a tile
 constexpr int kChunk = 128;                  // terms
-constexpr int kVectors = 4;                  // of rows, at most
+constexpr int kVectors = 8;                  // of rows, at most
+constexpr int kSums = 4;                     // tiles
 constexpr int kTileBytes = 1024, kRowBytes = 64;
 constexpr int kPanelBytes = kChunk / kTerms * kTileBytes;  // of a vector of rows
 // Tiles: sums from 0 on, then these.
-constexpr int kColumnTile = kVectors, kPanelTile = kVectors + 1;
+constexpr int kColumnTile = kSums, kPanelTile = kSums + 1;
 
 class Bf16Product {
  public:
@@ -48,17 +49,19 @@ class Bf16Product {
     b_.CreateStore(b_.getInt8(1), config_);
     for (uint64_t tile = 0; tile <= kPanelTile + 1; ++tile)
       b_.CreateStore(b_.getInt16(kRowBytes), byte_at(config_, 16 + 2 * tile));
-    Value* rows = given_.vectors;
-    std::vector<Value*> from{given_.panel, given_.out};
-    const std::vector<Value*> step(2, number(kLanes));
-    for (const unsigned vectors : {4U, 2U, 1U})
-      tiles(b_, function_, vectors, rows, from, step, [&](const std::vector<Value*>& at) {
-        write_rows(vectors, at[0], at[1]);
-      });
+    loop(parts(given_.vectors, kVectors), {given_.vectors, given_.panel, given_.out},
+         [&](const Values& now) {
+           write_rows(least(now[0], kVectors), now[1], now[2]);
+           Value* const behind = number(kVectors * kLanes);
+           return Values{b_.CreateSub(now[0], number(kVectors)), on(now[1], behind),
+                         on(now[2], behind)};
+         });
     b_.CreateIntrinsic(llvm::Intrinsic::x86_tilerelease, {}, {});
   }
 
  private:
+  using Values = std::vector<Value*>;
+
   Value* number(int64_t n) { return b_.getInt64(static_cast<uint64_t>(n)); }
   Value* memory(uint64_t bytes) {
     auto* out = b_.CreateAlloca(llvm::ArrayType::get(b_.getInt8Ty(), bytes));
@@ -70,15 +73,20 @@ class Bf16Product {
   }
   Value* on(Value* base, Value* elements) { return b_.CreateGEP(element_, base, elements); }
   Value* times(Value* n, int64_t by) { return b_.CreateMul(n, number(by)); }
-  std::vector<Value*> loop(
-      Value* count, const std::vector<Value*>& start,
-      const std::function<std::vector<Value*>(const std::vector<Value*>&)>& body) {
+  Value* least(Value* n, int64_t other) {
+    return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, n, number(other));
+  }
+  // Parts of `size`, the last of which may be smaller.
+  Value* parts(Value* n, int64_t size) {
+    return b_.CreateSDiv(b_.CreateAdd(n, number(size - 1)), number(size));
+  }
+  Values loop(Value* count, const Values& start, const std::function<Values(const Values&)>& body) {
     return countdown(b_, function_, count, start, body);
   }
   void when(Value* condition, const std::function<void()>& then) {
-    loop(b_.CreateZExt(condition, b_.getInt64Ty()), {}, [&](const std::vector<Value*>&) {
+    loop(b_.CreateZExt(condition, b_.getInt64Ty()), {}, [&](const Values&) {
       then();
-      return std::vector<Value*>{};
+      return Values{};
     });
   }
 
@@ -105,38 +113,29 @@ class Bf16Product {
   }
 
   // Sums of so many vectors of rows, over all columns.
-  void write_rows(unsigned vectors, Value* panel, Value* out) {
-    Value* const chunks = b_.CreateBinaryIntrinsic(
-        llvm::Intrinsic::smax, number(1),
-        b_.CreateSDiv(b_.CreateAdd(given_.count, number(kChunk - 1)), number(kChunk)));
+  void write_rows(Value* vectors, Value* panel, Value* out) {
+    Value* const chunks =
+        b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, number(1), parts(given_.count, kChunk));
     // The panel's and b's rows of a chunk, terms left, whether sums are there already.
-    loop(chunks, {panel, given_.b, given_.count, b_.getInt1(adds_)},
-         [&](const std::vector<Value*>& now) -> std::vector<Value*> {
-           Value* const terms =
-               b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, now[2], number(kChunk));
-           Value* const steps =
-               b_.CreateSDiv(b_.CreateAdd(terms, number(kTerms - 1)), number(kTerms));
-           lay_out_panel(vectors, now[0], terms, steps);
-           const auto columns = [&](Value* rows, Value* at, Value* sums) {
-             lay_out_columns(rows, at, terms, steps);
-             multiply(vectors, sums, steps, now[3]);
-           };
-           configure(number(kLanes));
-           const std::vector<Value*> behind =
-               loop(b_.CreateSDiv(given_.columns, number(kLanes)), {now[1], out},
-                    [&](const std::vector<Value*>& at) -> std::vector<Value*> {
-                      columns(number(kLanes), at[0], at[1]);
-                      return {on(at[0], times(given_.b_j, kLanes)),
-                              on(at[1], times(given_.out_j, kLanes))};
-                    });
-           Value* const left = b_.CreateSRem(given_.columns, number(kLanes));
-           when(b_.CreateICmpSGT(left, number(0)), [&] {
-             configure(left);
-             columns(left, behind[0], behind[1]);
+    loop(chunks, {panel, given_.b, given_.count, b_.getInt1(adds_)}, [&](const Values& now) {
+      Value* const terms = least(now[2], kChunk);
+      Value* const steps = parts(terms, kTerms);
+      lay_out_panel(vectors, now[0], terms, steps);
+      // Columns left, b's and those of the sums, what tiles are configured for.
+      loop(parts(given_.columns, kLanes), {given_.columns, now[1], out, number(0)},
+           [&](const Values& at) {
+             Value* const columns = least(at[0], kLanes);
+             when(b_.CreateICmpNE(columns, at[3]), [&] { configure(columns); });
+             lay_out_columns(columns, at[1], terms, steps);
+             multiply(vectors, at[2], steps, now[3]);
+             return Values{b_.CreateSub(at[0], number(kLanes)),
+                           on(at[1], times(given_.b_j, kLanes)),
+                           on(at[2], times(given_.out_j, kLanes)), columns};
            });
-           return {on(now[0], times(given_.panel_k, kChunk)), on(now[1], times(given_.b_k, kChunk)),
-                   b_.CreateSub(now[2], number(kChunk)), b_.getInt1(true)};
-         });
+      return Values{on(now[0], times(given_.panel_k, kChunk)),
+                    on(now[1], times(given_.b_k, kChunk)), b_.CreateSub(now[2], number(kChunk)),
+                    b_.getInt1(true)};
+    });
   }
 
   // Tiles of sums and of columns have so many rows, those of the panel one per pair of terms.
@@ -148,31 +147,27 @@ class Bf16Product {
   }
 
   // Pairs of terms side by side, zeros behind the last.
-  void lay_out_panel(unsigned vectors, Value* panel, Value* terms, Value* steps) {
-    const auto store = [&](Value* to, const std::function<Value*(unsigned)>& pairs) {
-      for (unsigned v = 0; v < vectors; ++v)
-        b_.CreateAlignedStore(pairs(v), byte_at(to, uint64_t{v} * kPanelBytes), llvm::Align(64));
+  void lay_out_panel(Value* vectors, Value* panel, Value* terms, Value* steps) {
+    const auto store = [&](Value* pair, Value* to) {
+      b_.CreateAlignedStore(pair, to, llvm::Align(64));
       return byte_at(to, kRowBytes);
     };
-    const auto row = [&](Value* at, unsigned v) -> Value* {
-      return b_.CreateAlignedLoad(vector_, b_.CreateConstGEP1_64(element_, at, uint64_t{v} * kLanes),
-                                  llvm::Align(4));
+    const auto row = [&](Value* at) -> Value* {
+      return b_.CreateAlignedLoad(vector_, at, llvm::Align(4));
     };
-    using Values = std::vector<Value*>;
-    Values at = loop(b_.CreateSDiv(terms, number(2)), {panel, panel_}, [&](const Values& now) {
-      Value* const odd = on(now[0], given_.panel_k);
-      Value* const next = store(
-          now[1], [&](unsigned v) { return rounded_pairs(row(now[0], v), row(odd, v)); });
-      return Values{on(odd, given_.panel_k), next};
-    });
-    at = loop(b_.CreateSRem(terms, number(2)), at, [&](const Values& now) {
-      return Values{now[0], store(now[1], [&](unsigned v) {
-                      return rounded_pairs(row(now[0], v), zeros());
-                    })};
-    });
-    Value* const pairs = b_.CreateSDiv(b_.CreateAdd(terms, number(1)), number(2));
-    loop(b_.CreateSub(times(steps, kTerms / 2), pairs), {at[1]}, [&](const Values& now) {
-      return Values{store(now[0], [&](unsigned) { return zeros(); })};
+    Value* const pairs = parts(terms, 2);
+    loop(vectors, {panel, panel_}, [&](const Values& vector) {
+      Values at = loop(b_.CreateSDiv(terms, number(2)), vector, [&](const Values& now) {
+        Value* const odd = on(now[0], given_.panel_k);
+        Value* const next = store(rounded_pairs(row(now[0]), row(odd)), now[1]);
+        return Values{on(odd, given_.panel_k), next};
+      });
+      at = loop(b_.CreateSRem(terms, number(2)), at, [&](const Values& now) {
+        return Values{now[0], store(rounded_pairs(row(now[0]), zeros()), now[1])};
+      });
+      loop(b_.CreateSub(times(steps, kTerms / 2), pairs), {at[1]},
+           [&](const Values& now) { return Values{store(zeros(), now[0])}; });
+      return Values{on(vector[0], number(kLanes)), byte_at(vector[1], kPanelBytes)};
     });
   }
 
@@ -197,12 +192,11 @@ class Bf16Product {
       return b_.CreateMaskedGather(vector_, b_.CreateGEP(element_, from, places), llvm::Align(4),
                                    mask, zeros());
     };
-    using Values = std::vector<Value*>;
     loop(rows, {at, columns_}, [&](const Values& column) {
       loop(steps, {column[0], column[1], terms}, [&](const Values& now) {
         Value* const low = sixteen(now[0], now[2]);
-        Value* const high = sixteen(on(now[0], times(given_.b_k, kLanes)),
-                                    b_.CreateSub(now[2], number(kLanes)));
+        Value* const high =
+            sixteen(on(now[0], times(given_.b_k, kLanes)), b_.CreateSub(now[2], number(kLanes)));
         b_.CreateAlignedStore(rounded(low, high), now[1], llvm::Align(64));
         return Values{on(now[0], times(given_.b_k, kTerms)), byte_at(now[1], kTileBytes),
                       b_.CreateSub(now[2], number(kTerms))};
@@ -214,7 +208,6 @@ class Bf16Product {
   void pair_by_pair(Value* rows, Value* at, Value* terms, Value* steps) {
     auto* const words = llvm::FixedVectorType::get(b_.getInt32Ty(), kLanes);
     Value* const below = lanes_below(rows);
-    using Values = std::vector<Value*>;
     loop(steps, {at, columns_, terms}, [&](const Values& now) {
       std::array<Value*, kLanes> pairs;
       Value* from = now[0];
@@ -262,7 +255,15 @@ class Bf16Product {
     b_.CreateIntrinsic(id, {}, arguments);
   }
 
-  void multiply(unsigned vectors, Value* out, Value* steps, Value* there) {
+  // Sums of sixteen columns, laid out, onto those that are there, if any.
+  void multiply(Value* vectors, Value* out, Value* steps, Value* there) {
+    Values at{out, panel_};
+    for (unsigned sums = kSums; sums > 0; sums /= 2)
+      tiles(b_, function_, sums, vectors, at, {number(kLanes), number(kPanelBytes / 4)},
+            [&](const Values& now) { write_sums(sums, now[0], now[1], steps, there); });
+  }
+
+  void write_sums(unsigned vectors, Value* out, Value* panel, Value* steps, Value* there) {
     Value* const step = times(given_.out_j, 4);
     const auto each = [&](const std::function<void(int, Value*)>& sums) {
       for (unsigned v = 0; v < vectors; ++v)
@@ -273,7 +274,7 @@ class Bf16Product {
     });
     when(b_.CreateNot(there),
          [&] { each([&](int v, Value*) { tile(llvm::Intrinsic::x86_tilezero, v); }); });
-    loop(steps, {columns_, panel_}, [&](const std::vector<Value*>& now) -> std::vector<Value*> {
+    loop(steps, {columns_, panel}, [&](const Values& now) {
       tile(llvm::Intrinsic::x86_tileloadd64, kColumnTile, {now[0], number(kRowBytes)});
       each([&](int v, Value*) {
         const int from = kPanelTile + v % 2;
@@ -282,7 +283,7 @@ class Bf16Product {
         tile(llvm::Intrinsic::x86_tdpbf16ps, v,
              {b_.getInt8(kColumnTile), b_.getInt8(static_cast<uint8_t>(from))});
       });
-      return {byte_at(now[0], kTileBytes), byte_at(now[1], kTileBytes)};
+      return Values{byte_at(now[0], kTileBytes), byte_at(now[1], kTileBytes)};
     });
     each([&](int v, Value* at) { tile(llvm::Intrinsic::x86_tilestored64, v, {at, step}); });
   }

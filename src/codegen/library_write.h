@@ -13,8 +13,7 @@ using Builder = llvm::IRBuilder<>;
 // A loop `left` > 0, left - 1, ... whose variables start at `start`; `body` gives their next
 // values. Gives those behind it.
 std::vector<llvm::Value*> countdown(
-    Builder& b, llvm::Function& function, llvm::Value* left,
-    const std::vector<llvm::Value*>& start,
+    Builder& b, llvm::Function& function, llvm::Value* left, const std::vector<llvm::Value*>& start,
     const std::function<std::vector<llvm::Value*>(const std::vector<llvm::Value*>&)>& body);
 
 // As many tiles of `size` as `left` has, from the addresses `at` on, which move by `steps` elements

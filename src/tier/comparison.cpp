@@ -25,7 +25,7 @@ constexpr Moves kUnits{0x1p-23, 3, 32};
 /// Factors rounded to bf16. What that does to logits is no small number, so moves are as large; and
 /// more of them, lest all happen to leave an element where it is.
 constexpr Moves kRoundings{0x1p-9, 8, 8};
-constexpr double kFarOff = 1e9;  // units of a value where nothing may differ, or NaN
+constexpr double kFarOff = 1e9;     // units of a value where nothing may differ, or NaN
 constexpr double kErrorRatio = 4;   // of the error of an output to that of the reference kernels
 constexpr size_t kErrorCount = 64;  // elements from which such errors say something
 
@@ -65,8 +65,8 @@ std::vector<Tensor> reference_outputs(const Graph& graph, const std::vector<Tens
   return out;
 }
 
-/// How far each output element may be off when the inputs move: what rounding alone may change where
-/// products cancel or functions amplify.
+/// How far each output element may be off when the inputs move: what rounding alone may change
+/// where products cancel or functions amplify.
 std::vector<std::vector<double>> noise(const Graph& graph, const std::vector<Tensor>& inputs,
                                        const std::vector<Tensor>& expected, const Moves& moves) {
   std::mt19937_64 random(97);
@@ -80,8 +80,9 @@ std::vector<std::vector<double>> noise(const Graph& graph, const std::vector<Ten
       Tensor copy(t.dtype(), t.dims());
       const std::vector<double> values = t.to_doubles();
       for (int64_t i = 0; i < t.count(); ++i)
-        store_double(copy.data(), t.dtype(), i,
-                     values[static_cast<size_t>(i)] * (random() % 2 ? 1 + moves.unit : 1 - moves.unit));
+        store_double(
+            copy.data(), t.dtype(), i,
+            values[static_cast<size_t>(i)] * (random() % 2 ? 1 + moves.unit : 1 - moves.unit));
       moved.back() = std::move(copy);
     }
     const std::vector<Tensor> there = reference_outputs(graph, moved);

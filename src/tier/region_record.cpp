@@ -36,7 +36,8 @@ std::vector<int64_t> numbers_of(const OperandDims& dims) {
 }
 
 void write(RecordWriter& writer, const RegionPhase& phase) {
-  writer.line("phase", phase.grain, phase.matrix_units ? 1 : 0, loop::print(without_bodies(phase.kernel)));
+  writer.line("phase", phase.grain, phase.matrix_units ? 1 : 0,
+              loop::print(without_bodies(phase.kernel)));
   writer.line("buffers", phase.buffers);
   for (const OperandDims& dims : phase.dims) writer.line("dim", numbers_of(dims));
   for (const RegionPhase::StrideRef& s : phase.strides)

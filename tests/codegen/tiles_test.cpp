@@ -90,14 +90,14 @@ TEST_CASE("codegen/tiles: products and transposing copies go through the library
 
 // Sums of rounded factors over `count` terms; x[j, k] lies `s` and `u` elements apart.
 Kernel rounded_products(bool adds) {
-  return parse(fmt::format(
-      "kernel rounded(n, m, count; s, u) {{\n"
-      "  in p: f32[80, 1]\n  in x: f32[s, u]\n  {} y: f32[90, 1]\n"
-      "  for j = 0 .. m {{\n    vector(16) r = 0 .. (n * 16) {{\n"
-      "      acc a: f32 dot_bf16 seq{}\n"
-      "      for k = 0 .. count {{\n        a <- p[k, r], x[j, k]\n      }}\n"
-      "      y[j, r] = a\n    }}\n  }}\n}}\n",
-      adds ? "inout" : "out", adds ? " = y[j, r]" : ""));
+  return parse(
+      fmt::format("kernel rounded(n, m, count; s, u) {{\n"
+                  "  in p: f32[250, 1]\n  in x: f32[s, u]\n  {} y: f32[250, 1]\n"
+                  "  for j = 0 .. m {{\n    vector(16) r = 0 .. (n * 16) {{\n"
+                  "      acc a: f32 dot_bf16 seq{}\n"
+                  "      for k = 0 .. count {{\n        a <- p[k, r], x[j, k]\n      }}\n"
+                  "      y[j, r] = a\n    }}\n  }}\n}}\n",
+                  adds ? "inout" : "out", adds ? " = y[j, r]" : ""));
 }
 
 TEST_CASE("codegen/tiles: matrix units have the interpreter's bits") {
@@ -116,14 +116,24 @@ TEST_CASE("codegen/tiles: matrix units have the interpreter's bits") {
     } layouts[] = {{300, 1}, {1, 40}, {2, 80}};  // by columns, by terms, neither
     for (const auto& [s, u] : layouts)
       for (const bool specials : {false, true})
-        for (const auto& [n, m, count] : std::initializer_list<std::array<int64_t, 3>>{
-                 {4, 16, 64}, {4, 37, 33}, {5, 1, 1}, {3, 15, 129}, {1, 32, 32}, {2, 17, 290},
-                 {4, 16, 0}, {0, 16, 5}, {5, 0, 5}, {5, 33, 128}}) {
+        for (const auto& [n, m, count] :
+             std::initializer_list<std::array<int64_t, 3>>{{4, 16, 64},
+                                                           {4, 37, 33},
+                                                           {5, 1, 1},
+                                                           {3, 15, 129},
+                                                           {1, 32, 32},
+                                                           {2, 17, 290},
+                                                           {8, 18, 70},
+                                                           {15, 16, 140},
+                                                           {4, 16, 0},
+                                                           {0, 16, 5},
+                                                           {5, 0, 5},
+                                                           {5, 33, 128}}) {
           CAPTURE(fmt::format("{} {} {} {} {}", s, n, m, count, specials));
           test::Problem problem;
           problem.dims = {n, m, count};
           problem.strides = {s, u};
-          problem.elements = {300 * 80, 300 * 80, 40 * 90};
+          problem.elements = {300 * 250, 300 * 80, 40 * 250};
           test::Buffers expected(kernel, problem, 9, specials), got(kernel, problem, 9, specials);
           CHECK(interpret(kernel, expected.args(0, 0), MathLevel::kFma) == 0);
           CHECK(code.run(got, 0, 0) == 0);

@@ -252,6 +252,43 @@ TEST_CASE("tiering/blocks: products of rows that are scaled first have the model
           {17, 70}, inputs(1e18f, 1e17f, 1e3f));
 }
 
+// Products of bf16 by matrix units, where there are such. The numbers are such that bf16 shows.
+TEST_CASE("tiering/blocks: attention that may round its factors is near, and the same on threads") {
+  const std::string text = R"(graph fast(%q: f32[2, 3, s, 48], %k: f32[2, 3, s, 48],
+    %v: f32[2, 3, s, 48], %m: f32[s, s]) -> (%y) {
+  const %c: f32[] = 0.2
+  %t = Transpose(%k) {perm = [0, 1, 3, 2]}
+  %a = MatMul(%q, %t)
+  %b = Mul(%a, %c)
+  %d = Add(%b, %m)
+  %p = Softmax(%d) {axis = -1}
+  %y = MatMul(%p, %v)
+})";
+  Config one = fused(0, 1), two = fused(0, 2);
+  for (Config* config : {&one, &two}) config->numerics = static_cast<int64_t>(Numerics::kFast);
+  const Fused reference(text, off(true)), exact(text, fused(0, 1)), fast(text, one),
+      threads(text, two);
+  for (const int64_t s : {0, 1, 15, 64, 129, 300}) {
+    CAPTURE(s);
+    const std::vector<Tensor> in{ramp({2, 3, s, 48}, 1, 0.1), ramp({2, 3, s, 48}, 1, 0.7),
+                                 ramp({2, 3, s, 48}, 1, 1.3), ramp({s, s}, 2, 0.4)};
+    const auto want = run(*reference.session, in), have = run(*fast.session, in);
+    const std::vector<double> a = have[0].to_doubles(), b = want[0].to_doubles();
+    double furthest = 0;
+    for (size_t i = 0; i < b.size(); ++i) furthest = std::max(furthest, std::fabs(a[i] - b[i]));
+    CHECK(furthest < 2e-2);
+    CHECK(difference(run(*exact.session, in), want) == "");
+    CHECK(same_bits(run(*threads.session, in), have));
+#if XC_HAVE_JIT
+    if (s > 1 && grant_matrix_units()) CHECK(furthest > 2e-4);
+#endif
+  }
+#if XC_HAVE_JIT
+  CHECK(*fast.compiled >= 1);
+  CHECK(*fast.refusal == "");
+#endif
+}
+
 TEST_CASE("tiering/blocks: attention over no keys is 0, however it is spelled") {
   const auto inputs = [](int64_t k) {
     return std::vector<Tensor>{ramp({2, 3, 40, 20}, 1, 0.1), ramp({2, 3, k, 20}, 1, 0.7),

@@ -13,10 +13,10 @@
 // Where the processor multiplies bf16 and operands may be rounded, weights are packed as bf16, half
 // the bytes, and each part's rows of the left side are rounded to bf16 in scratch where they are
 // not stored so; sums are f32, and rounded once where the result is stored in bf16. The library has
-// a reference kernel only for results with gaps, so that of a slice is written to scratch. (The library's own way, primitives of f32 in its bf16 math mode,
-// rounds the weights at every call and keeps them in f32: measured 1.3 to 4 times slower, and as
-// slow as f32 for one row.) Without packed weights both sides are (rounded_product.h), where the
-// model holds them so.
+// a reference kernel only for results with gaps, so that of a slice is written to scratch. (The
+// library's own way, primitives of f32 in its bf16 math mode, rounds the weights at every call and
+// keeps them in f32: measured 1.3 to 4 times slower, and as slow as f32 for one row.) Without
+// packed weights both sides are (rounded_product.h), where the model holds them so.
 
 #include <algorithm>
 #include <cstring>
@@ -103,12 +103,11 @@ class PackedBound final : public BoundKernel {
     for (int64_t i = begin; i < std::min(end, static_cast<int64_t>(parts_.size())); ++i) {
       const MatMulPart& part = parts_[static_cast<size_t>(i)];
       auto* const scratch = static_cast<std::byte*>(args.scratch);
-      const Rows target =
-          tiles_in_scratch_
-              ? Rows{reinterpret_cast<float*>(scratch + stage_), part.n1 - part.n0}
-              : Rows{static_cast<float*>(args.buffers[c_index_]) + part.m0 * p_.c_m +
-                         part.n0 * p_.c_n,
-                     p_.c_m};
+      const Rows target = tiles_in_scratch_
+                              ? Rows{reinterpret_cast<float*>(scratch + stage_), part.n1 - part.n0}
+                              : Rows{static_cast<float*>(args.buffers[c_index_]) +
+                                         part.m0 * p_.c_m + part.n0 * p_.c_n,
+                                     p_.c_m};
       const std::byte* const source = a + part.m0 * p_.a_m * element_size(left_);
       const std::byte* const left =
           copies_left() ? copied_left(source, part, part.m0 != row, scratch) : source;
@@ -216,8 +215,8 @@ class PackedBound final : public BoundKernel {
     const int64_t step = p_.a_m * element_size(left_);
     if (products_.empty()) {
       for (int64_t row = 0; row < rows; ++row)
-        cast_fn(left_, DType::kF32, cpu_info().isa)(
-            {{source + row * step}, {1}, left + row * p_.k * 4, p_.k, nullptr});
+        cast_fn(left_, DType::kF32,
+                cpu_info().isa)({{source + row * step}, {1}, left + row * p_.k * 4, p_.k, nullptr});
     } else if (rounds_left()) {
       round_rows_to_bf16(reinterpret_cast<const float*>(source), left, rows, p_.k, p_.a_m);
     } else {
@@ -255,8 +254,8 @@ class PackedBound final : public BoundKernel {
                    .y_row = target.stride});
   }
 
-  void by_library(const Product& product, void* weights, const std::byte* left,
-                  const Rows& target, std::byte* scratch) const {
+  void by_library(const Product& product, void* weights, const std::byte* left, const Rows& target,
+                  std::byte* scratch) const {
     float* const result =
         product.in_scratch ? reinterpret_cast<float*>(scratch + stage_) : target.first;
     void* const pointers[4] = {const_cast<std::byte*>(left), weights, result, scratch};
@@ -270,8 +269,8 @@ class PackedBound final : public BoundKernel {
   std::shared_ptr<const PackedWeights> weights_;
   MatMulProblem p_;
   uint32_t c_index_;
-  DType left_;            ///< as it is stored
-  bool rounded_ = false;  ///< both sides are multiplied as bf16
+  DType left_;                     ///< as it is stored
+  bool rounded_ = false;           ///< both sides are multiplied as bf16
   bool tiles_in_scratch_ = false;  ///< what the epilogue reads
   bool complete_ = true;
   std::vector<MatMulPart> parts_;

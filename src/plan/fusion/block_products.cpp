@@ -1,7 +1,7 @@
 // Two forms. Rows in memory times a narrow matrix are dot products along the row, elements of the
 // row in lanes. All others have rows in lanes: a vector of rows times one element of the matrix,
-// which is never packed; long sums in panels of terms, or, where operands may be rounded to bf16 and
-// the target has matrix units for that, in those units' way.
+// which is never packed; long sums in panels of terms, or, where operands may be rounded to bf16
+// and the target has matrix units for that, in those units' way.
 #include "plan/fusion/block_products.h"
 
 #include <algorithm>
@@ -142,9 +142,8 @@ void RowProducts::write_tiles(BlockRows& rows, const Node& product, const loop::
     rows.for_lanes(
         [&](BlockRow& row) {
           const loop::Element total = rows.at(out, Affine(j), row);
-          const loop::Acc sum =
-              builder_.acc("s", sums, type, loop::AccOrder::kSequential,
-                           terms.adds ? Expr(total) : Expr());
+          const loop::Acc sum = builder_.acc("s", sums, type, loop::AccOrder::kSequential,
+                                             terms.adds ? Expr(total) : Expr());
           builder_.loop("k", terms.begin, terms.end, [&](Var k) {
             builder_.accumulate(sum, rows.at(left, Affine(k), row), matrix(right, k, Affine(j)));
           });

@@ -59,7 +59,7 @@ BlockTiles::BlockTiles(const BlockRegion& region, const loop::TargetWidth& targe
     : multiplies(target.multiplies),
       rounds(target.rounds && asks_for_rounding(region) && grant_matrix_units()) {
   const bool wide = target.registers >= kVectorRegisters;
-  choose_block_rows(region, wide ? 2 * kBlockRows : kBlockRows);
+  choose_block_rows(region, rounds ? 4 * kBlockRows : wide ? 2 * kBlockRows : kBlockRows);
   tile_columns = wide ? 8 : 4;
   product_lanes = wide ? 2 * loop::kReductionLanes : loop::kReductionLanes;
   column_vectors = wide ? 12 : 6;

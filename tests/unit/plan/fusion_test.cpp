@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backends/backend.h"
+#include "base/cpu_info.h"
 #include "ir/text.h"
 #include "loop/kernel.h"
 #include "loop/text.h"
@@ -270,6 +271,32 @@ TEST_CASE("plan/fusion: regions of strict numerics have kernels of their own") {
     identities.push_back(region_identity(*graph, regions[0], spec));
     for (size_t k = 0; k + 1 < identities.size(); ++k) CHECK(identities[k] != identities.back());
   }
+}
+
+TEST_CASE("plan/fusion: products round their factors where numerics and matrix units allow it") {
+  auto graph = std::make_shared<Graph>(parse_graph(kAttention));
+  infer_types(*graph);
+  for (const Numerics numerics : {Numerics::kTolerant, Numerics::kFast})
+    for (const bool units : {false, true}) {
+      PlannerOptions planned;
+      planned.numerics = numerics;
+      Planner planner(graph, cpu_backend(), planned);
+      FusionOptions options;
+      options.numerics = numerics;
+      options.in_place = planner.build()->in_place;
+      const std::vector<Region> regions = find_regions(*graph, options);
+      REQUIRE(regions.size() == 1);
+      loop::TargetWidth target;
+      target.rounds = units;
+      RegionCode code;
+      REQUIRE(
+          lower_region(*graph, regions[0], planner.region_spec(regions[0]), target, code).yes());
+      const bool rounds = numerics == Numerics::kFast && units && grant_matrix_units();
+      CHECK(code.phases[0].matrix_units == rounds);
+      const std::string text = loop::print(code.phases[0].kernel);
+      CHECK((text.find("dot_bf16") != std::string::npos) == rounds);
+      CHECK((text.find("dot seq") != std::string::npos) == !rounds);
+    }
 }
 
 TEST_CASE("plan/fusion: tables of rows side by side are no wider than there are rows, nor large") {

@@ -60,6 +60,7 @@ void check_round_trip(const Lowered& region, std::map<std::string, int>& seen) {
   for (size_t k = 0; k < read->phases.size(); ++k) {
     CHECK(asked(read->phases[k]) == asked(region.code.phases[k]));
     CHECK(read->phases[k].kernel.name == region.code.phases[k].kernel.name);
+    CHECK(read->phases[k].matrix_units == region.code.phases[k].matrix_units);
   }
   CHECK(read->picks == region.code.picks);
   CHECK(read->repeats == region.code.repeats);
@@ -87,7 +88,12 @@ TEST_CASE("tier/region_record: what regions need to be called is read as it was 
   %t = Transpose(%x) {perm = [1, 0]}
   %y = MatMul(%t, %p)
 })"));
-  for (const Lowered& region : products.regions) check_round_trip(region, seen);
+  for (const Lowered& region : products.regions) {
+    check_round_trip(region, seen);
+    Lowered rounded = region;
+    rounded.code.phases[0].matrix_units = true;
+    check_round_trip(rounded, seen);
+  }
   for (const auto& [what, count] : seen) CHECK_MESSAGE(count > 0, what);
 }
 
