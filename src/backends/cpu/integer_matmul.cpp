@@ -27,7 +27,7 @@ namespace xc::cpu {
 namespace {
 
 constexpr uint32_t kAbsent = UINT32_MAX;
-constexpr int64_t kRowsAtOnce = 128;  ///< of sums kept in scratch before they become bytes
+constexpr int64_t kRowsAtOnce = 128;  ///< of sums kept in scratch; with packed weights a part's
 /// Weights of fewer columns are packed with zeros beside them: the library's kernels are made for
 /// vectors of columns (1 column of 64 terms, 32 rows: 57 us, of 16 columns 3).
 constexpr int64_t kLeastColumns = 16;
@@ -103,6 +103,7 @@ class IntegerMatMulBound final : public BoundKernel {
                      std::shared_ptr<const Prepared> prepared)
       : roles_(roles_of(spec)),
         output_(static_cast<uint32_t>(spec.inputs.size())),
+        threads_(spec.threads),
         prepared_(std::move(prepared)) {
     const BoundOperand operands[2] = {context.inputs[roles_.a], context.inputs[roles_.b]};
     p_ = matmul_problem(operands[0], operands[1], context.outputs[0], false, false);
@@ -135,14 +136,16 @@ class IntegerMatMulBound final : public BoundKernel {
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
     const OneThread guard;
+    int64_t row = -1;  // the first of those that are copied and summed
     for (int64_t i = begin; i < std::min(end, static_cast<int64_t>(parts_.size())); ++i) {
       const MatMulPart& part = parts_[static_cast<size_t>(i)];
       const Columns columns = prepare_columns(args, part);
-      for (int64_t m0 = part.m0; m0 < part.m1; m0 += kRowsAtOnce) {
+      for (int64_t m0 = part.m0; m0 < part.m1; m0 += rows_at_once()) {
         MatMulPart rows = part;
         rows.m0 = m0;
-        rows.m1 = std::min(part.m1, m0 + kRowsAtOnce);
-        multiply(args, rows, columns);
+        rows.m1 = std::min(part.m1, m0 + rows_at_once());
+        multiply(args, rows, columns, !packed_ || m0 != row);
+        row = m0;
       }
     }
   }
@@ -166,17 +169,18 @@ class IntegerMatMulBound final : public BoundKernel {
   /// What u8 weights lose when they become signed.
   int64_t b_shift() const { return b_signed_ ? 0 : 128; }
 
+  int64_t rows_at_once() const { return packed_ ? p_.m : kRowsAtOnce; }
   /// Columns of the sums of n columns: packed weights may have more.
   int64_t sums_width(int64_t n) const { return packed_ && packed_->n > p_.n ? packed_->n : n; }
 
   /// False: a primitive is missing that was not to be made.
   bool lay_out(bool make) {
-    parts_ = split_matmul(p_, packed_ ? packed_->slices : 0);
+    parts_ = packed_ ? split_slices(p_, packed_->slices, 1, threads_) : split_matmul(p_);
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
     int64_t widest = 0, tallest = 0;
     for (const MatMulPart& part : parts_) {
       widest = std::max(widest, part.n1 - part.n0);
-      tallest = std::max(tallest, std::min(part.m1 - part.m0, kRowsAtOnce));
+      tallest = std::max(tallest, std::min(part.m1 - part.m0, rows_at_once()));
     }
     // The library wants rows that are dense and do not overlap. For signed ones in packed weights
     // it has a slow reference at some numbers of rows: there they are unsigned, 128 more.
@@ -186,7 +190,8 @@ class IntegerMatMulBound final : public BoundKernel {
                 (!b_signed_ || (p_.b_n != 1 && p_.n > 1) || (p_.b_k < p_.n && p_.k > 1));
     dense_ = (p_.c_n == 1 || p_.n == 1) && (p_.c_m >= p_.n || p_.m == 1);
     sums_in_place_ = !roles_.requantised() && dense_ && sums_width(p_.n) == p_.n &&
-                     (p_.m == 1 || p_.c_m == p_.n || !packed_ || !packed_->dense_only(0));
+                     (p_.m == 1 || !packed_ || (p_.c_m == p_.n && packed_->slices == 1) ||
+                      !packed_->dense_only(0));
     int64_t at = 0;
     const auto place = [&](int64_t bytes) {
       const int64_t here = at;
@@ -227,8 +232,8 @@ class IntegerMatMulBound final : public BoundKernel {
   bool find_primitives(bool make, int64_t& scratchpad) {
     return onednn_call("an integer product", [&] {
       for (const MatMulPart& part : parts_)
-        for (int64_t m0 = part.m0; m0 < part.m1; m0 += kRowsAtOnce) {
-          const int64_t m = std::min(part.m1 - m0, kRowsAtOnce), n = part.n1 - part.n0;
+        for (int64_t m0 = part.m0; m0 < part.m1; m0 += rows_at_once()) {
+          const int64_t m = std::min(part.m1 - m0, rows_at_once()), n = part.n1 - part.n0;
           if (primitive(m, n)) continue;
           auto made = packed_product(*packed_, packed_->slice_at(part.n0), m,
                                      a_copied_ || p_.m == 1 ? p_.k : p_.a_m,
@@ -320,7 +325,9 @@ class IntegerMatMulBound final : public BoundKernel {
       scales[j] = a * b_scale_.real(args.buffers, part.n0 + j) / y;
   }
 
-  void multiply(const StepArgs& args, const MatMulPart& part, const Columns& columns) const {
+  /// `anew`: the part's rows are not yet copied and summed.
+  void multiply(const StepArgs& args, const MatMulPart& part, const Columns& columns,
+                bool anew) const {
     const int64_t m = part.m1 - part.m0, n = part.n1 - part.n0;
     const BatchOffsets offsets = batch_offsets(p_, part.batch);
     const auto* a =
@@ -328,8 +335,8 @@ class IntegerMatMulBound final : public BoundKernel {
     int64_t a_stride = p_.m == 1 ? p_.k : p_.a_m;
     if (a_copied_) {
       auto* rows = at<uint8_t>(args, a_at_);
-      copy_matrix({m, p_.k, p_.a_m, p_.a_k, p_.k, 1, 1}, a, rows);
-      if (a_turned())  // the same bit turns both ways
+      if (anew) copy_matrix({m, p_.k, p_.a_m, p_.a_k, p_.k, 1, 1}, a, rows);
+      if (anew && a_turned())  // the same bit turns both ways
         integer_fns().to_signed(rows, m * p_.k, reinterpret_cast<int8_t*>(rows));
       a = reinterpret_cast<const std::byte*>(rows);
       a_stride = p_.k;
@@ -351,12 +358,13 @@ class IntegerMatMulBound final : public BoundKernel {
           {m, n, p_.k, a, a_signed_, a_stride, columns.b, columns.stride, sums, sums_stride},
           at<void>(args, library_at_), false);
     }
-    finish_rows(args, part, columns, {a, a_stride, sums, sums_stride, c_offset});
+    if (columns.zeros && anew)
+      integer_fns().row_sums(a, a_signed_ && !a_turned(), m, p_.k, a_stride,
+                             at<int32_t>(args, row_sums_at_));
+    finish_rows(args, part, columns, {sums, sums_stride, c_offset});
   }
 
   struct Rows {
-    const std::byte* a;
-    int64_t a_stride;
     int32_t* sums;
     int64_t sums_stride;
     int64_t c_offset;
@@ -365,9 +373,7 @@ class IntegerMatMulBound final : public BoundKernel {
                    const Rows& rows) const {
     const int64_t m = part.m1 - part.m0, n = part.n1 - part.n0;
     const IntegerFns& fns = integer_fns();
-    auto* row_sums = at<int32_t>(args, row_sums_at_);
-    if (columns.zeros)
-      fns.row_sums(rows.a, a_signed_ && !a_turned(), m, p_.k, rows.a_stride, row_sums);
+    const auto* row_sums = at<int32_t>(args, row_sums_at_);
     FinishRow row{};
     row.n = n;
     row.add = columns.add;
@@ -406,6 +412,7 @@ class IntegerMatMulBound final : public BoundKernel {
 
   Roles roles_;
   uint32_t output_;
+  int threads_;
   std::shared_ptr<const Prepared> prepared_;
   std::shared_ptr<const PackedWeights> packed_;
   MatMulProblem p_;
