@@ -8,6 +8,7 @@
 #include "base/cpu_info.h"
 #include "ops/matmul.h"
 #include "ops/rounded_blocks.h"
+#include "tensor/half.h"
 
 namespace xc {
 namespace {
@@ -405,6 +406,45 @@ TEST_CASE("backends/recurrent: rows are rounded to bytes where the model lets th
     CHECK(off < 2e-5);
     CHECK(rounding > 1e-4);
   }
+}
+
+TEST_CASE("backends/recurrent: weights that bf16 holds are kept so, with the same bits") {
+  Generator g(72);
+  for (const char* op : {"LSTM", "GRU", "RNN"})
+    for (const int64_t batch : {1, 13}) {
+      INFO(op << " of " << batch);
+      Problem p = both_directions(g, op, batch, 3, many_units(op));
+      for (const size_t i : {1, 2}) {
+        Tensor& w = p.inputs[i];
+        const double most = 0.5 / std::sqrt(static_cast<double>(w.dims()[2]));
+        for (int64_t j = 0; j < w.count(); ++j) {
+          float& weight = w.as<float>()[j];
+          weight = bf16_to_float(float_to_bf16(weight * static_cast<float>(most)));
+        }
+      }
+      check_threads("xc.recurrent", p);
+      const auto& row = find_row("xc.recurrent", op);
+      // Weights that are packed in the run are floats.
+      Problem wide = p;
+      wide.constant = {false, false, false, true};
+      const std::vector<Tensor> halves = run_row(row, p), floats = run_row(row, wide);
+      for (size_t k = 0; k < floats.size(); ++k) CHECK(same_bits(halves[k], floats[k]));
+      // In fast numerics others are rounded.
+      Problem other = p;
+      for (const size_t i : {1, 2}) {
+        other.inputs[i] = other.inputs[i].clone();
+        for (int64_t j = 0; j < other.inputs[i].count(); j += 3) {
+          float& weight = other.inputs[i].as<float>()[j];
+          weight = std::nextafter(weight, 1.0f);
+        }
+      }
+      RunOptions fast;
+      fast.numerics = Numerics::kFast;
+      const std::vector<Tensor> rounded = run_row(row, other, fast);
+      if (cpu_info().isa >= Isa::kAvx2)
+        for (size_t k = 0; k < floats.size(); ++k) CHECK(same_bits(rounded[k], halves[k]));
+      CHECK(!same_bits(run_row(row, other)[0], halves[0]));
+    }
 }
 
 TEST_CASE("backends/recurrent: refusals") {

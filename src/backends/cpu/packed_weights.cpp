@@ -177,10 +177,10 @@ std::optional<int64_t> PackedWeights::panel_of(const dnnl::memory::desc& desc) c
   return strides[1];
 }
 
-// f32 weights are sliced: up to 8 % faster than whole. So are bf16's and bytes, into results without
-// gaps (for others the library is up to 20 % slower, or has a reference kernel alone): matrix units
-// (AMX) want many rows for weights that come from memory, and then slices of which the result stays
-// in the second-level cache (measured, README.md).
+// f32 weights are sliced: up to 8 % faster than whole. So are bf16's and bytes, into results
+// without gaps (for others the library is up to 20 % slower, or has a reference kernel alone):
+// matrix units (AMX) want many rows for weights that come from memory, and then slices of which the
+// result stays in the second-level cache (measured, README.md).
 std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool transposed,
                                                   const ProductTypes& types, int threads) {
   const Tensor held = weights.held(true);
@@ -192,8 +192,7 @@ std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool tr
   const int64_t k_stride = weights.strides()[k_axis], n_stride = weights.strides()[n_axis];
   // Two at least where there are threads, so that one row occupies two of them.
   const int64_t least = threads == 1 || out->n < 256 ? 1 : 2;
-  const int64_t sought =
-      types.right == DType::kF32 ? (out->n + 64) / 384 : (out->n + 128) / 256;
+  const int64_t sought = types.right == DType::kF32 ? (out->n + 64) / 384 : (out->n + 128) / 256;
   out->slices = std::clamp(sought, least, kMostSlices);
   const OneThread guard;
   onednn_call("packing of weights", [&] { out->pack(held, k_stride, n_stride); });

@@ -91,8 +91,8 @@ class PackedWeights {
   std::vector<std::optional<int64_t>> panels_;  ///< of each slice, where not in narrow panels
 };
 
-/// Packs weights [k, n] (transposed: [n, k]) as types.right, rounded where they are f32. Slow; fails
-/// with kOutOfMemory.
+/// Packs weights [k, n] (transposed: [n, k]) as types.right, rounded where they are f32. Slow;
+/// fails with kOutOfMemory.
 std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool transposed,
                                                   const ProductTypes& types, int threads);
 

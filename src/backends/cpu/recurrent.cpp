@@ -6,11 +6,12 @@
 // of the weights stays in its core's cache; directions, and samples where there are many, are
 // apart.
 //
-// Constant weights that are integers of 8 bits times a scale per row, as quantisers leave them
-// behind a DequantizeLinear, are kept as such, where they are more than the nearest caches hold: a
-// quarter of the bytes, widened in registers. Sums are those of the floats, but for rounding. Where
-// the model lets the products' other side be rounded to 8 bits (kLeftInBytes) and the processor
-// multiplies such bytes, x and h are, row by row (ops/rounded_blocks.h).
+// Constant weights that are more than the nearest caches hold are kept narrow and widened in
+// registers where they can be: integers of 8 bits times a scale per row, as quantisers leave them
+// behind a DequantizeLinear, as such; what bf16 holds, or fast numerics let it, as bf16. Sums are
+// those of the floats, but for rounding. Where the model lets the products' other side be rounded
+// to 8 bits (kLeftInBytes) and the processor multiplies such bytes, x and h are, row by row
+// (ops/rounded_blocks.h).
 //
 // (oneDNN's recurrent primitives want layouts of their own for dims that change, and create their
 // code per length; this kernel is bound for any length at no cost.)
@@ -28,6 +29,7 @@
 #include "backends/cpu/own_product.h"
 #include "backends/cpu/vector/byte_product_fn.h"
 #include "backends/cpu/vector/cells_fn.h"
+#include "backends/cpu/vector/elementwise_fn.h"
 #include "base/team.h"
 #include "ops/matmul.h"
 #include "ops/recurrent.h"
@@ -198,6 +200,7 @@ struct LayerPanels {
   std::shared_ptr<const Buffer> buffer;  ///< null: packed at each run
   /// Of bytes: per direction those of W's rows, then those of R's. Empty: of floats.
   std::vector<float> scales;
+  bool halves = false;              ///< bf16
   const ByteFns* rounds = nullptr;  ///< the bytes are RoundedPanels'
   RoundedPanels rounded_input, rounded_state;
   LayerPanels(int64_t gates, int64_t units, int64_t inputs)
@@ -206,7 +209,7 @@ struct LayerPanels {
         rounded_input(gates * units, inputs),
         rounded_state(gates * units, units) {}
   int64_t floats() const { return input.floats() + state.floats(); }  ///< of a direction
-  int64_t element_bytes() const { return scales.empty() ? 4 : 1; }
+  int64_t element_bytes() const { return !scales.empty() ? 1 : halves ? 2 : 4; }
   const RoundedPanels& rounded(bool of_state) const {
     return of_state ? rounded_state : rounded_input;
   }
@@ -469,6 +472,7 @@ class RecurrentBound final : public BoundKernel {
       GateProduct one = p;
       one.panels = panels_at(s, begin + piece.at);
       if (!panels_->scales.empty()) one.scales = scales_of(s, state) + piece.first * units_;
+      one.halves = panels_->halves;
       one.gates = piece.gates;
       one.each = piece.each;
       one.units = units_;
@@ -723,12 +727,36 @@ class RecurrentKernel final : public Kernel {
     const int64_t inputs = w.dims()[2];
     auto out = std::make_shared<LayerPanels>(gates_of(cell_of(*spec_.op)), units, inputs);
     if (spec_.numerics != Numerics::kStrict && pack_bytes(*out, w, r)) return out;
-    const auto buffer = Buffer::allocate(dirs * out->floats() * 4);
-    for (int64_t d = 0; d < dirs; ++d)
-      out->pack(w.as<float>() + d * width * inputs, r.as<float>() + d * width * units,
-                reinterpret_cast<float*>(buffer->data()) + d * out->floats());
+    out->halves = widens(*out) && held_in_halves(w, r);
+    const auto buffer = Buffer::allocate(dirs * out->bytes());
+    std::vector<float> panels(static_cast<size_t>(out->halves ? out->floats() : 0));
+    for (int64_t d = 0; d < dirs; ++d) {
+      std::byte* const at = buffer->data() + d * out->bytes();
+      float* const to = out->halves ? panels.data() : reinterpret_cast<float*>(at);
+      out->pack(w.as<float>() + d * width * inputs, r.as<float>() + d * width * units, to);
+      if (out->halves)
+        cast_fn(DType::kF32, DType::kBF16,
+                cpu_info().isa)({{panels.data()}, {1}, at, out->floats(), nullptr});
+    }
     out->buffer = buffer;
     return out;
+  }
+
+  /// Whether narrow weights are worth widening: what the caches near the core hold is read faster.
+  static bool widens(const LayerPanels& panels) {
+    return cell_fns(cpu_info().isa).takes_narrow &&
+           panels.state.floats() * 4 > cpu_info().l2_bytes / 2;
+  }
+
+  /// Whether weights may be bf16: in fast numerics, or as they are just that.
+  bool held_in_halves(const Tensor& w, const Tensor& r) const {
+    if (spec_.numerics == Numerics::kFast) return true;
+    for (const Tensor& t : {w, r}) {
+      const auto* bits = t.as<uint32_t>();
+      if (!std::all_of(bits, bits + t.count(), [](uint32_t v) { return (v & 0xffff) == 0; }))
+        return false;
+    }
+    return true;
   }
 
   /// Packs weights that are integers of 8 bits and a scale per row as such: a step of one sample
@@ -737,14 +765,11 @@ class RecurrentKernel final : public Kernel {
     const int64_t dirs = r.dims()[0], width = r.dims()[1];
     const int64_t inputs = w.dims()[2], units = r.dims()[2];
     const int64_t float_bytes = out.state.floats() * 4;
-    // A step of few units spends its time on functions; what the caches near the core hold is read
-    // faster than bytes are widened.
+    // A step of few units spends its time on functions.
     if (spec_.op->name == "LSTM" && spec_.attrs().get_int(kLeftInBytes.name, 0) != 0 &&
         float_bytes > kLeastRoundedBytes && std::max(inputs, units) <= kLongestBlock)
       out.rounds = byte_fns(cpu_info(), false);
-    const bool widened =
-        cell_fns(cpu_info().isa).takes_bytes && float_bytes > cpu_info().l2_bytes / 2;
-    if (!out.rounds && !widened) return false;
+    if (!out.rounds && !widens(out)) return false;
     std::vector<float> scales(static_cast<size_t>(dirs * 2 * out.scale_count()), 0.0f);
     std::vector<float> codes(static_cast<size_t>(width * std::max(inputs, units)));
     std::vector<float> panels(

@@ -26,12 +26,14 @@ constexpr int64_t gate_columns_together(Isa isa, int64_t panel) {
 /// of w is panels[u / U * P * K + (j / c * K + k) * c + j % c], j = g * U + u % U; panels are
 /// whole. Within start and y gates are `units` apart. `first` is a multiple of U (of 32 for one
 /// gate). x is dense along a row. The order of the sums depends on nothing but K. Where `scales` is
-/// given (as start is, for one row), panels are of int8_t and the sum is multiplied by it.
+/// given (as start is, for one row), panels are of int8_t and the sum is multiplied by it; with
+/// `halves` they are of bf16.
 struct GateProduct {
   const float* x = nullptr;
   int64_t x_row = 0, rows = 0, k = 0;
   const void* panels = nullptr;
   const float* scales = nullptr;
+  bool halves = false;
   int64_t gates = 0, each = 0, units = 0, first = 0, end = 0;
   const float* start = nullptr;
   int64_t start_row = 0;  ///< 0: the same for all
@@ -95,7 +97,7 @@ struct CellFns {
   /// Whether k weights are integers of 8 bits, which become `codes`, times `scale`, each rounded
   /// once: a weight, the quotient and the product.
   bool (*split)(const float* weights, int64_t k, float scale, float* codes);
-  bool takes_bytes = false;  ///< in panels
+  bool takes_narrow = false;  ///< panels of bytes and bf16
 };
 const CellFns& cell_fns(Isa isa);
 
