@@ -223,11 +223,30 @@ TEST_CASE("backends/bf16: convolutions with short sums stay as they are") {
   CHECK(chosen({1, 16, 20, 20}, {32, 16, 1, 1}, 1) == has);
   CHECK(chosen({1, 32, 20, 20}, {32, 16, 3, 3}, 2) == has);
   CHECK(!chosen({1, 32, 20, 20}, {32, 1, 9, 9}, 32));
-  // Where the operand is stored in bf16, depthwise ones over two axes are.
-  CHECK(chosen({1, 32, 20, 20}, {32, 1, 3, 3}, 32, DType::kBF16) == has);
+  // Where the operand is stored in bf16, depthwise ones over two axes are, and so are groups of a
+  // few channels, unless vectors multiply f32 faster.
+  const bool vectors = has && !cpu_info().amx_bf16;
+  CHECK(chosen({1, 32, 20, 20}, {32, 1, 3, 3}, 32, DType::kBF16) == vectors);
+  CHECK(chosen({1, 64, 20, 20}, {64, 8, 3, 3}, 8) == vectors);
   CHECK(chosen({1, 4, 20, 20}, {32, 4, 1, 1}, 1, DType::kBF16) == has);
   CHECK(!chosen({1, 32, 40}, {32, 1, 31}, 32, DType::kBF16));
   CHECK(!chosen({1, 32, 20, 20}, {32, 1, 1, 9}, 32, DType::kBF16));
+}
+
+TEST_CASE("backends/bf16: convolutions that are not rounded widen what is stored in bf16") {
+  if (!cpu_info().amx_bf16) return;  // elsewhere such are multiplied as bf16
+  Generator g(69);
+  for (const auto& [channels, each] : {std::pair{32, 1}, {40, 8}, {24, 3}}) {
+    Problem p;
+    p.op = &get_op("Conv");
+    p.inputs = {g.tensor(DType::kBF16, {2, channels, 33, 31}),
+                g.tensor(DType::kF32, {channels, each, 3, 3})};
+    p.constant = {false, true};
+    p.attrs.set("group", int64_t{channels / each});
+    p.attrs.set(std::string(kHeldIn.name), onnx_number(DType::kBF16));
+    check_row("onednn.conv", p, {1e-5, 1e-5});
+    check_threads("onednn.conv", p);
+  }
 }
 
 TEST_CASE("backends/bf16: rounding to nearest even, as casts have it") {

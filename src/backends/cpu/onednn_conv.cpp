@@ -16,7 +16,8 @@
 // part's input is rounded to bf16 in scratch where it is not stored so; sums are f32. (In the
 // library's bf16 math mode of f32 convolutions: measured 1.3 to 6 times slower.) A result stored in
 // bf16 is rounded once: by the library when no post-ops are left or they commute with it (Relu),
-// else by the epilogue, from f32 in scratch.
+// else by the epilogue, from f32 in scratch. Where f32 is multiplied faster, an input that is
+// stored in bf16 all the same is widened in scratch.
 
 #include <algorithm>
 #include <mutex>
@@ -95,6 +96,15 @@ bool fills_vectors(int64_t pixels) {
 /// 18).
 constexpr int64_t kLeastChannels = 8, kLeastTerms = 64;
 
+/// Groups of fewer channels are none for matrix units, and processors that have these multiply bf16
+/// in vectors at half of the rate of f32 (112 and 243 GFLOP/s, Intel Xeon): groups of 8, 3x3 over
+/// 28x28 pixels, take 250 us and 125; 384 single channels 3x3 over 14x14 pixels 54 and 26.
+constexpr int64_t kMatrixChannels = 16;
+bool multiplies_f32_faster(const StepSpec& spec) {
+  return cpu_info().amx_bf16 && spec.attrs().get_int("group", 1) != 1 &&
+         spec.inputs[1].dims[1].constant().value_or(kMatrixChannels) < kMatrixChannels;
+}
+
 struct Plan {  // what create() decides
   MappedPostOps mapped;
   Epilogue rest;         ///< after the mapped prefix
@@ -152,10 +162,10 @@ class ConvBound final : public BoundKernel {
         variant.load->run(source, scratch + x_stage_);
         source = scratch + x_stage_;
       }
-      if (rounded_ && x_type_ == DType::kF32) {
-        round_to_bf16(reinterpret_cast<const float*>(source), scratch + rounded_at_,
-                      element_count(variant.x_dims));
-        source = scratch + rounded_at_;
+      if (x_type_ != multiplied_as()) {
+        cast_fn(x_type_, multiplied_as(), cpu_info().isa)(
+            {{source}, {1}, scratch + cast_at_, element_count(variant.x_dims), nullptr});
+        source = scratch + cast_at_;
       }
       size_t n = 0;
       pointers[n++] = const_cast<std::byte*>(source);
@@ -190,6 +200,8 @@ class ConvBound final : public BoundKernel {
   }
 
  private:
+  DType multiplied_as() const { return rounded_ ? DType::kBF16 : DType::kF32; }
+
   struct Variant {
     Dims x_dims, y_dims;
     int64_t pad_begin, pad_end;
@@ -296,7 +308,7 @@ class ConvBound final : public BoundKernel {
     variants_.clear();
     parts_.clear();
     const BoundOperand x = squeezed.x.operand(), y = squeezed.y.operand();
-    int64_t scratchpad = 0, x_bytes = 0, y_bytes = 0, rounded_bytes = 0;
+    int64_t scratchpad = 0, x_bytes = 0, y_bytes = 0, cast_bytes = 0;
     for (const ConvRegion& r : regions_) {
       const auto [in0, in1, pad_begin, pad_end] = rows_of(s, r);
       Dims x_dims = s.x_dims, y_dims = s.y_dims;
@@ -317,8 +329,8 @@ class ConvBound final : public BoundKernel {
           variant.load.emplace(x_dims, x.strides, channels_last_strides(x_dims), bytes);
           x_bytes = std::max(x_bytes, element_count(x_dims) * bytes);
         }
-        if (rounded_ && x_type_ == DType::kF32)
-          rounded_bytes = std::max(rounded_bytes, element_count(x_dims) * 2);
+        if (x_type_ != multiplied_as())
+          cast_bytes = std::max(cast_bytes, element_count(x_dims) * element_size(multiplied_as()));
         if (!row_major_ && (!y_last_ || partial) && !epilogue_.staged())
           variant.store.emplace(y_dims, channels_last_strides(y_dims), y.strides,
                                 element_size(written_));
@@ -372,8 +384,8 @@ class ConvBound final : public BoundKernel {
       if (variant.pack) gathered_at_ = std::max(gathered_at_, w_stage_ + packed_bytes(variant));
       if (variant.gather) gathered_bytes = std::max(gathered_bytes, variant.gather->bytes());
     }
-    rounded_at_ = gathered_at_ + align_up(gathered_bytes, 64);
-    epilogue_stage_ = rounded_at_ + align_up(rounded_bytes, 64);
+    cast_at_ = gathered_at_ + align_up(gathered_bytes, 64);
+    epilogue_stage_ = cast_at_ + align_up(cast_bytes, 64);
     scratch_bytes = epilogue_stage_ + epilogue_.scratch_bytes();
     // A primitive holds its generated code: some 64 KiB.
     held_bytes = 1024 + static_cast<int64_t>(variants_.size()) * (64 << 10) +
@@ -407,7 +419,7 @@ class ConvBound final : public BoundKernel {
 
   /// What the library offers for a part with the dims and padding of `variant`.
   Described describe(const StepSpec& spec, const ConvProblem& s, const Variant& variant) const {
-    const DType operands = rounded_ ? DType::kBF16 : DType::kF32;
+    const DType operands = multiplied_as();
     const dnnl::memory::desc src = conv_activations(s, variant.x_dims, operands, row_major_),
                              dst = conv_activations(s, variant.y_dims, written_, row_major_);
     const ConvWindow window = conv_window(s, variant.y_dims[1], variant.pad_begin, variant.pad_end);
@@ -486,7 +498,7 @@ class ConvBound final : public BoundKernel {
   MappedPostOps mapped_;
   Epilogue epilogue_;
   Epilogue::Tiles tiles_;  ///< as parts_
-  int64_t x_stage_ = 0, y_stage_ = 0, w_stage_ = 0, gathered_at_ = 0, rounded_at_ = 0,
+  int64_t x_stage_ = 0, y_stage_ = 0, w_stage_ = 0, gathered_at_ = 0, cast_at_ = 0,
           epilogue_stage_ = 0;
 };
 
@@ -509,10 +521,11 @@ std::optional<Plan> plan_for(const StepSpec& spec, bool rounded, std::string& re
   return out;
 }
 
-Verdict supports_as(const StepSpec& spec, bool rounded) {
+/// `halves`: operand 0 may be stored in bf16.
+Verdict supports_as(const StepSpec& spec, bool rounded, bool halves) {
   for (size_t i = 0; i < 3 && i < spec.inputs.size(); ++i)
     if (spec.inputs[i].present() && spec.inputs[i].dtype != DType::kF32 &&
-        !(rounded && i == 0 && spec.inputs[i].dtype == DType::kBF16))
+        !(halves && i == 0 && spec.inputs[i].dtype == DType::kBF16))
       return Verdict::no(fmt::format("operand {} is {}, not f32", i, name(spec.inputs[i].dtype)));
   const size_t rank = spec.inputs[0].dims.size();
   if (rank < 3 || rank > 5) return Verdict::no(fmt::format("{} spatial axes", rank - 2));
@@ -541,7 +554,8 @@ Verdict supports_bf16(const StepSpec& spec) {
   if (channels < kLeastChannels && (grouped || terms < kLeastTerms) &&
       (spec.inputs[0].dtype == DType::kF32 || (grouped && axes < 2)))
     return Verdict::no("its sums are too short to gain");
-  return supports_as(spec, true);
+  if (multiplies_f32_faster(spec)) return Verdict::no("vectors multiply f32 faster");
+  return supports_as(spec, true, true);
 }
 
 class ConvKernel : public Kernel {
@@ -552,9 +566,10 @@ class ConvKernel : public Kernel {
     if (!plan) fail(Status::kInternal, "onednn.conv: {}", reason);
     plan_ = std::move(*plan);
     plan_.rounded = rounded;
-    if (!rounded) few_pixels_.emplace(spec, plan_.whole);
-    if (!rounded) stand_in_.emplace(spec);
-    if (!rounded && spec.attrs().get_int("group", 1) > 1) planes_.emplace(spec);
+    const bool f32 = !rounded && spec.inputs[0].dtype == DType::kF32;
+    if (f32) few_pixels_.emplace(spec, plan_.whole);
+    if (f32) stand_in_.emplace(spec);
+    if (f32 && spec.attrs().get_int("group", 1) > 1) planes_.emplace(spec);
     // Weights that change are packed by each task: one task then.
     if (!store_.constant()) spec_.threads = 1;
   }
@@ -601,7 +616,7 @@ class OnednnConv::Impl final : public ConvKernel {
   explicit Impl(const StepSpec& spec) : ConvKernel(spec, false) {}
 };
 Verdict OnednnConv::supports(const StepSpec& spec) {
-  return supports_as(spec, false);
+  return supports_as(spec, false, multiplies_f32_faster(spec));
 }
 OnednnConv::OnednnConv(const StepSpec& spec) : impl_(std::make_unique<Impl>(spec)) {}
 OnednnConv::~OnednnConv() = default;
