@@ -27,6 +27,7 @@ using loop::KernelBuilder;
 using loop::Var;
 
 constexpr double kRecomputeWeight = 6;    // additions: above, a value is kept in scratch
+constexpr double kFarWeight = 8;          // of a load whose lanes lie apart
 constexpr int64_t kTaskElements = 16384;  // elements per task, at least
 constexpr double kMostWeight = 160;       // of operations per element, written once per piece
 constexpr double kLightWeight = 6;        // so few operations wait for each other: more lanes
@@ -96,7 +97,10 @@ class Lowering {
       info.weight = node.op->weight;
       for (ValueId v : node.inputs) {
         const Info* from = v == kNone ? nullptr : find(v);
-        if (!from) continue;
+        if (!from) {
+          if (info.full && lies_across(v)) info.weight += kFarWeight;
+          continue;
+        }
         if (info.full) {
           info.stage = std::max(info.stage, from->full ? from->stage : from->stage + 1);
           if (from->full) info.weight += from->weight;
@@ -128,6 +132,14 @@ class Lowering {
       reduced_.push_back(reduction && graph().node(p).attrs.get_int("keepdims", 1) == 0);
     }
     return Verdict::ok();
+  }
+
+  /// Is it an operand whose elements along the row lie apart?
+  bool lies_across(ValueId v) const {
+    const auto it = operand_of_.find(v);
+    if (it == operand_of_.end() || !region_.row_axes.has(region_.space.size() - 1)) return false;
+    const Operand& o = spec_.inputs[it->second];
+    return !o.dims.empty() && !(o.dims.back() == Dim(1)) && !(o.strides.back() == Dim(1));
   }
 
   /// Is a value of these dims, broadcast to the space, the same along the row axes?

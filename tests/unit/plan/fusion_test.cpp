@@ -299,6 +299,26 @@ TEST_CASE("plan/fusion: products round their factors where numerics and matrix u
     }
 }
 
+TEST_CASE("plan/fusion: what is loaded from across the row is loaded once") {
+  const auto centred = [](const char* second) {
+    const std::string text = fmt::format(R"(graph g(
+    %x: f32[n, 64, 256], %u: f32[n, 256, 64], %v: f32[n, 64, 256]) -> (%y) {{
+  const %axes: i64[1] = [-1]
+  %t = Transpose(%u) {{perm = [0, 2, 1]}}
+  %a = Add(%x, {})
+  %m = ReduceMean(%a, %axes) {{keepdims = 1}}
+  %y = Sub(%a, %m)
+}})",
+                                         second);
+    return fused(text.c_str());
+  };
+  const std::string across = centred("%t"), along = centred("%v");
+  CAPTURE(across);
+  CHECK(across.find("scratch") != std::string::npos);
+  CAPTURE(along);
+  CHECK(along.find("scratch") == std::string::npos);
+}
+
 TEST_CASE("plan/fusion: tables of rows side by side are no wider than there are rows, nor large") {
   const auto softmax = [](int64_t columns, int64_t rows) {
     return fused(fmt::format("graph g(%x: f32[{0}, {1}], %s: f32[{0}, {1}]) -> (%y) {{\n"
