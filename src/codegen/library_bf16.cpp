@@ -20,9 +20,9 @@ namespace {
 
 constexpr int kLanes = 16;                   // of a register, and rows of a tile
 constexpr int kTerms = loop::kDotBf16Terms;  // of a tile
-constexpr int kChunk = 128;                  // terms
-constexpr int kVectors = 8;                  // of rows, at most
-constexpr int kSums = 4;                     // tiles
+constexpr int kChunk = 64;   // terms; with eight vectors 18 KiB of the caller's stack
+constexpr int kVectors = 8;  // of rows, at most
+constexpr int kSums = 4;     // tiles
 constexpr int kTileBytes = 1024, kRowBytes = 64;
 constexpr int kPanelBytes = kChunk / kTerms * kTileBytes;  // of a vector of rows
 // Tiles: sums from 0 on, then these.

@@ -2,6 +2,7 @@
 
 #include "base/at_end.h"
 #include "base/clock.h"
+#include "base/large_stack.h"
 #include "tier/failures.h"
 #include "tier/region_kernel.h"
 #include "tier/region_record.h"
@@ -254,8 +255,11 @@ bool Compilation::verify(Program& program, ProgramState& state, Group& group, Ma
     if (const auto entry = group.queued.by.lock())
       verification.seen = sizes_of(program, *entry, group);
   }
-  const Outcome outcome = outcome_of(
-      [&] { return core_.faults.unverified ? std::string() : verify_synthetic(verification); });
+  const Outcome outcome = outcome_of([&] {
+    // In mode sync this is the caller's thread.
+    return core_.faults.unverified ? std::string()
+                                   : on_large_stack([&] { return verify_synthetic(verification); });
+  });
   saw_error(state, group, verification);
   group.code.uncompared = verification.compared == 0 && !core_.faults.unverified;
   if (!group.zeros && !group.code.shared)  // else nothing was compiled

@@ -321,6 +321,31 @@ int main(void) {
     within("destroy", files[k], base, stack_of(close_model, &j));
     xc_engine_release(j.engine);
   }
+  { /* Attention that may round its factors, fused: by matrix units where there are such. */
+    static const char attention[] =
+        "graph a(%q: f32[4, 200, 64], %k: f32[4, 64, 200], %v: f32[4, 200, 64]) -> (%y) {\n"
+        "  %s = MatMul(%q, %k)\n  %p = Softmax(%s) {axis = -1}\n  %y = MatMul(%p, %v)\n}\n";
+    static bytes model;
+    xc_config config = XC_CONFIG_INIT;
+    xc_engine_options options = XC_ENGINE_OPTIONS_INIT;
+    job j;
+    xc_error* error = NULL;
+    memset(&j, 0, sizeof j);
+    memcpy(model.data, attention, sizeof attention - 1);
+    model.size = sizeof attention - 1;
+    j.bytes = &model;
+    config.threads = 1;
+    config.numerics = XC_NUMERICS_FAST;
+    config.jit = XC_JIT_SYNC;
+    options.config = &config;
+    CHECK_OK(xc_engine_create(&options, &j.engine, &error));
+    within("load", "attention", base, stack_of(load_bytes, &j));
+    within("create a session", "attention", base, stack_of(create_session, &j));
+    within("first run", "attention", base, stack_of(run_model, &j));
+    within("second run", "attention", base, stack_of(run_model, &j));
+    within("destroy", "attention", base, stack_of(close_model, &j));
+    xc_engine_release(j.engine);
+  }
   {
     static bytes calls, concats;
     const struct {
