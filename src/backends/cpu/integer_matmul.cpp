@@ -27,7 +27,7 @@ namespace xc::cpu {
 namespace {
 
 constexpr uint32_t kAbsent = UINT32_MAX;
-constexpr int64_t kRowsAtOnce = 128;  ///< of sums kept in scratch; with packed weights a part's
+constexpr int64_t kRowsAtOnce = 128;  ///< of sums kept in scratch, where parts may have more
 /// Weights of fewer columns are packed with zeros beside them: the library's kernels are made for
 /// vectors of columns (1 column of 64 terms, 32 rows: 57 us, of 16 columns 3).
 constexpr int64_t kLeastColumns = 16;
@@ -169,13 +169,15 @@ class IntegerMatMulBound final : public BoundKernel {
   /// What u8 weights lose when they become signed.
   int64_t b_shift() const { return b_signed_ ? 0 : 128; }
 
-  int64_t rows_at_once() const { return packed_ ? p_.m : kRowsAtOnce; }
+  bool many_rows() const { return packed_ && packed_->dense_slices(); }
+  int64_t rows_at_once() const { return many_rows() ? p_.m : kRowsAtOnce; }
   /// Columns of the sums of n columns: packed weights may have more.
   int64_t sums_width(int64_t n) const { return packed_ && packed_->n > p_.n ? packed_->n : n; }
 
   /// False: a primitive is missing that was not to be made.
   bool lay_out(bool make) {
-    parts_ = packed_ ? split_slices(p_, packed_->slices, 1, threads_) : split_matmul(p_);
+    parts_ = many_rows() ? split_slices(p_, packed_->slices, 1, threads_)
+                         : split_matmul(p_, packed_ ? packed_->slices : 0);
     tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
     int64_t widest = 0, tallest = 0;
     for (const MatMulPart& part : parts_) {

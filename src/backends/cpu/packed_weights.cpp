@@ -77,6 +77,10 @@ void to_panels(const float* from, const Dims& dims, const Dims& strides, float* 
 
 }  // namespace
 
+bool PackedWeights::dense_slices() const {
+  return types.right == DType::kBF16 || (types.right == DType::kI8 && cpu_info().amx_int8);
+}
+
 WeightFormat PackedWeights::format() const {
   if (types.right == DType::kBF16) return WeightFormat::kBF16Pairs;
   return stored == DType::kF16    ? WeightFormat::kF16
@@ -113,8 +117,7 @@ void PackedWeights::pack(const Tensor& weights, int64_t k_stride, int64_t n_stri
     const int64_t width = columns(s + 1) - columns(s);
     // The library's layout is the same for every number of rows above a few.
     if (!narrow_panels) {
-      descs.push_back(slice_primitive(types, 64, k, width, k,
-                                      types.right == DType::kF32 ? n : width,
+      descs.push_back(slice_primitive(types, 64, k, width, k, dense_slices() ? width : n,
                                       {{k, width}, onednn_type(types.right), Tag::any})
                           .weights_desc());
       panels_.push_back(panel_of(descs.back()));
@@ -177,10 +180,10 @@ std::optional<int64_t> PackedWeights::panel_of(const dnnl::memory::desc& desc) c
   return strides[1];
 }
 
-// f32 weights are sliced: up to 8 % faster than whole. So are bf16's and bytes, into results
-// without gaps (for others the library is up to 20 % slower, or has a reference kernel alone):
-// matrix units (AMX) want many rows for weights that come from memory, and then slices of which the
-// result stays in the second-level cache (measured, README.md).
+// f32 weights are sliced: up to 8 % faster than whole. So are bf16's, and bytes for matrix units,
+// into results without gaps: such units (AMX) want many rows for weights that come from memory, and
+// then slices of which the result stays in the second-level cache. Other bytes are up to 20 %
+// slower for a result with gaps, and bf16 has a reference kernel for it (measured, README.md).
 std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool transposed,
                                                   const ProductTypes& types, int threads) {
   const Tensor held = weights.held(true);
@@ -192,7 +195,10 @@ std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool tr
   const int64_t k_stride = weights.strides()[k_axis], n_stride = weights.strides()[n_axis];
   // Two at least where there are threads, so that one row occupies two of them.
   const int64_t least = threads == 1 || out->n < 256 ? 1 : 2;
-  const int64_t sought = types.right == DType::kF32 ? (out->n + 64) / 384 : (out->n + 128) / 256;
+  const int64_t sought = types.right == DType::kF32 ? (out->n + 64) / 384
+                         : out->dense_slices()      ? (out->n + 128) / 256
+                         : threads == 1             ? 1
+                                                    : (out->n + 384) / 768;
   out->slices = std::clamp(sought, least, kMostSlices);
   const OneThread guard;
   onednn_call("packing of weights", [&] { out->pack(held, k_stride, n_stride); });

@@ -54,6 +54,9 @@ class PackedWeights {
   int64_t k = 0, n = 0;
   int64_t slices = 1;
   DType stored = DType::kF32;  ///< types.right, or f16 or bf16 in place of f32
+  /// Results of slices are written without gaps, and parts have many rows (split_slices()): of
+  /// bf16, and of bytes where matrix units multiply them.
+  bool dense_slices() const;
   /// In the narrow panels of vector/panel_product_fn.h, which the library does not read.
   bool narrow_panels = false;
   std::vector<dnnl::memory::desc> descs;  ///< per slice, of types.right; none of narrow panels
