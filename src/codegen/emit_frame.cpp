@@ -125,6 +125,8 @@ void Emitter::run() {
   if (most_spilled_ > kMostSpilled)
     fail(Status::kUnsupported, "code generation: the partial results of a loop take over {} bytes",
          kMostSpilled);
+  if (lone_dot_bf16_)
+    fail(Status::kUnsupported, "code generation: dot_bf16 where there is no product of blocks");
   std::string problem;
   llvm::raw_string_ostream out(problem);
   if (llvm::verifyFunction(*function_, &out))

@@ -51,6 +51,7 @@ Value* Emitter::combine(AccOp op, DType type, Value* a, Value* b) {
   switch (op) {
     case AccOp::kSum:
     case AccOp::kDot:
+    case AccOp::kDotBf16:
       return is_float(type) ? b_.CreateFAdd(a, b) : b_.CreateAdd(a, b);
     case AccOp::kProd:
       return is_float(type) ? b_.CreateFMul(a, b) : b_.CreateMul(a, b);
@@ -65,8 +66,7 @@ Value* Emitter::combine(AccOp op, DType type, Value* a, Value* b) {
 
 // A partial result with one more value (and, of a dot product, its other factor).
 Value* Emitter::update(const AccDecl& decl, Value* partial, Value* value, Value* second) {
-  if (decl.op == AccOp::kDotBf16)
-    fail(Status::kUnsupported, "code generation: dot_bf16 where there is no product of blocks");
+  lone_dot_bf16_ |= decl.op == AccOp::kDotBf16;
   if (decl.op != AccOp::kDot) return combine(decl.op, decl.type, partial, value);
   return b_.CreateIntrinsic(partial->getType(), llvm::Intrinsic::fma, {value, second, partial});
 }

@@ -252,11 +252,12 @@ class Emitter {
   std::vector<std::optional<loop::KnownRange>> known_;  // of each, where it has been asked for
   std::vector<AccState> accs_;
   VectorLoop* vector_ = nullptr;
-  llvm::Value* slot_ = nullptr;                       // the partial result that a scalar rest feeds
-  static constexpr int64_t kMostSpilled = 4096;       // bytes of partial results of one loop
-  llvm::AllocaInst* spilled_ = nullptr;               // where they wait: all loops share it
-  int64_t spilled_bytes_ = 0;                         // of it, taken by the current loop
-  int64_t most_spilled_ = 0;                          // the most that any loop takes
+  llvm::Value* slot_ = nullptr;                  // the partial result that a scalar rest feeds
+  static constexpr int64_t kMostSpilled = 4096;  // bytes of partial results of one loop
+  llvm::AllocaInst* spilled_ = nullptr;          // where they wait: all loops share it
+  int64_t spilled_bytes_ = 0;                    // of it, taken by the current loop
+  int64_t most_spilled_ = 0;                     // the most that any loop takes
+  bool lone_dot_bf16_ = false;  // a dot_bf16 accumulator that no function of the library feeds
   std::unordered_map<const loop::Node*, Val> cache_;  // of the current block, up to here
   std::unordered_map<const loop::Node*, uint64_t> reads_;
 };
