@@ -38,9 +38,17 @@ StepSpec StepSpec::without_cast() const {
   return out;
 }
 
-DType StepSpec::held_in() const {
+namespace {
+
+DType held_in(const Node& node, Numerics numerics) {
   if (numerics == Numerics::kStrict) return DType::kUndefined;
-  return dtype_from_onnx_number(attrs().get_int(kHeldIn.name, 0)).value_or(DType::kUndefined);
+  return dtype_from_onnx_number(node.attrs.get_int(kHeldIn.name, 0)).value_or(DType::kUndefined);
+}
+
+}  // namespace
+
+DType StepSpec::held_in() const {
+  return xc::held_in(*node, numerics);
 }
 
 DType StepSpec::multiplied_as() const {
@@ -50,9 +58,7 @@ DType StepSpec::multiplied_as() const {
 }
 
 bool rounds_to_bf16(const Node& product, Numerics numerics) {
-  if (numerics == Numerics::kFast) return true;
-  return numerics != Numerics::kStrict &&
-         product.attrs.get_int(kHeldIn.name, 0) == onnx_number(DType::kBF16);
+  return numerics == Numerics::kFast || held_in(product, numerics) == DType::kBF16;
 }
 
 namespace {

@@ -188,6 +188,7 @@ bool grant_matrix_units() {
   // Linux, Documentation/arch/x86/xstate.rst: a process asks before it touches the tiles.
   constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
   static const bool granted = cpu_info().amx_tile && cpu_info().amx_bf16 &&
+                              cpu_info().avx512_bf16 &&
                               ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
   return granted;
 #else

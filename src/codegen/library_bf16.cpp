@@ -90,12 +90,14 @@ class Bf16Product {
     });
   }
 
-  // The lanes below a number.
-  Value* lanes_below(Value* limit) {
+  Value* lane_numbers() {
     llvm::SmallVector<llvm::Constant*, kLanes> numbers;
     for (int l = 0; l < kLanes; ++l) numbers.push_back(b_.getInt64(static_cast<uint64_t>(l)));
-    return b_.CreateICmpSLT(llvm::ConstantVector::get(numbers),
-                            b_.CreateVectorSplat(kLanes, limit));
+    return llvm::ConstantVector::get(numbers);
+  }
+  // The lanes below a number.
+  Value* lanes_below(Value* limit) {
+    return b_.CreateICmpSLT(lane_numbers(), b_.CreateVectorSplat(kLanes, limit));
   }
   Value* zeros() { return llvm::ConstantFP::get(vector_, 0.0); }
 
@@ -185,10 +187,7 @@ class Bf16Product {
     const auto sixteen = [&](Value* from, Value* left) -> Value* {
       Value* const mask = lanes_below(left);
       if (dense) return b_.CreateMaskedLoad(vector_, from, llvm::Align(4), mask, zeros());
-      llvm::SmallVector<llvm::Constant*, kLanes> numbers;
-      for (int l = 0; l < kLanes; ++l) numbers.push_back(b_.getInt64(static_cast<uint64_t>(l)));
-      Value* const places = b_.CreateMul(llvm::ConstantVector::get(numbers),
-                                         b_.CreateVectorSplat(kLanes, given_.b_k));
+      Value* const places = b_.CreateMul(lane_numbers(), b_.CreateVectorSplat(kLanes, given_.b_k));
       return b_.CreateMaskedGather(vector_, b_.CreateGEP(element_, from, places), llvm::Align(4),
                                    mask, zeros());
     };

@@ -302,13 +302,13 @@ float without_denormals(float x) {
   return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x;
 }
 
-float as_bf16(float x) {
-  return bf16_to_float(float_to_bf16(without_denormals(x)));
+float as_bf16(uint64_t bits) {
+  return bf16_to_float(float_to_bf16(without_denormals(from_bits<float>(bits))));
 }
 
 }  // namespace
 
-float DotBf16::add(float a, float b, float sum) {
+uint64_t DotBf16::add(uint64_t a, uint64_t b, uint64_t sum) {
   float& side = apart_[terms_ % 2];
   side = without_denormals(std::fma(as_bf16(a), as_bf16(b), side));
   if (++terms_ < kDotBf16Terms) return sum;
@@ -317,9 +317,10 @@ float DotBf16::add(float a, float b, float sum) {
   return sum;
 }
 
-float DotBf16::onto(float sum) const {
+uint64_t DotBf16::onto(uint64_t sum) const {
   if (terms_ == 0) return sum;
-  return without_denormals(without_denormals(sum) + without_denormals(apart_[0] + apart_[1]));
+  return to_bits(without_denormals(without_denormals(from_bits<float>(sum)) +
+                                   without_denormals(apart_[0] + apart_[1])));
 }
 
 uint64_t combine(AccOp op, DType type, uint64_t a, uint64_t b) {

@@ -17,13 +17,13 @@ uint64_t evaluate_op(Op op, DType result, DType operand, std::span<const uint64_
 uint64_t accumulator_identity(AccOp op, DType type);
 // op(a, b) for sum, prod, max, min.
 uint64_t combine(AccOp op, DType type, uint64_t a, uint64_t b);
-// A dot_bf16 accumulator's terms since the last that were added to its sum.
+// A dot_bf16 accumulator's terms since the last that were added to its sum; of f32, as bits.
 class DotBf16 {
  public:
   // One more term; of the last of a group, the sum with the group.
-  float add(float a, float b, float sum);
+  uint64_t add(uint64_t a, uint64_t b, uint64_t sum);
   // The sum with what is left.
-  float onto(float sum) const;
+  uint64_t onto(uint64_t sum) const;
 
  private:
   float apart_[2] = {0, 0};

@@ -1,6 +1,5 @@
 #include "loop/interpret.h"
 
-#include <bit>
 #include <unordered_map>
 
 #include "base/checked.h"
@@ -24,13 +23,6 @@ struct AccState {
   Partial result{};
   DotBf16 terms{};
 };
-
-float as_f32(uint64_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits));
-}
-uint64_t bits_of(float value) {
-  return std::bit_cast<uint32_t>(value);
-}
 
 // An expression as a list of nodes in evaluation order, the root last.
 struct Step {
@@ -228,8 +220,7 @@ class Interpreter {
       const uint64_t args[] = {value, eval(stmt.second), partial.value};
       partial.value = evaluate_op(Op::kFma, decl.type, decl.type, args);
     } else if (decl.op == AccOp::kDotBf16) {
-      partial.value =
-          bits_of(acc.terms.add(as_f32(value), as_f32(eval(stmt.second)), as_f32(partial.value)));
+      partial.value = acc.terms.add(value, eval(stmt.second), partial.value);
     } else {
       merge(decl, partial, {value, stmt.second ? eval_int(stmt.second) : -1});
     }
@@ -240,7 +231,7 @@ class Interpreter {
     if (acc.finished) return acc.result;
     const AccDecl& decl = kernel_.accs[id];
     std::vector<Partial> p = acc.partials;
-    if (decl.op == AccOp::kDotBf16) p[0].value = bits_of(acc.terms.onto(as_f32(p[0].value)));
+    if (decl.op == AccOp::kDotBf16) p[0].value = acc.terms.onto(p[0].value);
     if (decl.order != AccOrder::kSequential) {
       constexpr size_t kLanes = kReductionLanes;
       for (size_t l = 0; l < kLanes && decl.order == AccOrder::kLanes; ++l) {

@@ -60,8 +60,7 @@ bool reads_bf16(const Backend& backend, const PlannerOptions& options, const Gra
   if (options.reference_only || options.numerics == Numerics::kStrict) return false;
   StepSpec spec = spec_without_operands(node, options);
   const bool product = node.op->tolerance == Tolerance::kContraction;
-  if (product && options.numerics != Numerics::kFast && spec.held_in() != DType::kBF16)
-    return false;
+  if (product && !rounds_to_bf16(node, options.numerics)) return false;
   if (!add_row_major_operands(graph, spec) || spec.inputs.empty() ||
       spec.inputs[0].dtype != DType::kF32)
     return false;

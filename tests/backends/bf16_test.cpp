@@ -259,7 +259,7 @@ TEST_CASE("backends/bf16: rounding to nearest even, as casts have it") {
                          0x1.ffp127f};
   for (size_t i = 0; i < std::size(edges); ++i) x.as<float>()[i] = edges[i];
   std::vector<uint16_t> got(1003);
-  cpu::round_to_bf16(x.as<float>(), got.data(), 1003);
+  cpu::round_rows_to_bf16(x.as<float>(), got.data(), 1, 1003, 1003);
   for (size_t i = 0; i < got.size(); ++i) {
     const float want = x.as<float>()[i];
     uint16_t bits = 0;

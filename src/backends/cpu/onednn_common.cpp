@@ -80,16 +80,17 @@ bool calls_sgemm(std::string_view implementation) {
   return at != implementation.npos && (at < 2 || implementation.substr(at - 2, 2) != "br");
 }
 
-void round_to_bf16(const float* from, void* to, int64_t n) {
-  static const ElementwiseFn round = cast_fn(DType::kF32, DType::kBF16, cpu_info().isa);
-  round({.in = {from}, .step = {1}, .out = to, .n = n, .params = nullptr});
-}
-
 void round_rows_to_bf16(const float* from, void* to, int64_t rows, int64_t columns,
                         int64_t stride) {
-  if (rows == 1 || stride == columns) return round_to_bf16(from, to, rows * columns);
-  for (int64_t row = 0; row < rows; ++row)
-    round_to_bf16(from + row * stride, static_cast<std::byte*>(to) + row * columns * 2, columns);
+  static const ElementwiseFn round = cast_fn(DType::kF32, DType::kBF16, cpu_info().isa);
+  const bool dense = rows == 1 || stride == columns;
+  const int64_t times = dense ? 1 : rows, count = dense ? rows * columns : columns;
+  for (int64_t row = 0; row < times; ++row)
+    round({.in = {from + row * stride},
+           .step = {1},
+           .out = static_cast<std::byte*>(to) + row * columns * 2,
+           .n = count,
+           .params = nullptr});
 }
 
 namespace {

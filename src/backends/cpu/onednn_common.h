@@ -52,9 +52,7 @@ bool products_cut_alike();
 /// Whether an implementation, as the library names it, multiplies by its sgemm: "gemm:jit",
 /// "x64:gemm:jit", "jit:gemm"; not "brgemm".
 bool calls_sgemm(std::string_view implementation);
-/// Rounds n dense numbers to nearest even.
-void round_to_bf16(const float* from, void* to, int64_t n);
-/// The same of rows `stride` elements apart, into dense ones.
+/// Rounds rows that are `stride` elements apart to nearest even, into dense ones.
 void round_rows_to_bf16(const float* from, void* to, int64_t rows, int64_t columns, int64_t stride);
 
 /// Fixed arguments' order for one primitive. execute() may be called by many threads at once: the

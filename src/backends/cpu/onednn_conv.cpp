@@ -123,6 +123,7 @@ class ConvBound final : public BoundKernel {
     const BoundOperand x = squeezed.x.operand(), w = squeezed.w.operand(), y = squeezed.y.operand();
     const ConvProblem& s = squeezed.problem;
     if (store.constant()) unread = 1u << 1;
+    if (x_type_ != multiplied_as()) cast_ = cast_fn(x_type_, multiplied_as(), cpu_info().isa);
     has_bias_ = spec.inputs.size() > 2 && spec.inputs[2].present();
     if (element_count(y.dims) == 0) return;
     if (element_count(w.dims) == 0)
@@ -162,9 +163,8 @@ class ConvBound final : public BoundKernel {
         variant.load->run(source, scratch + x_stage_);
         source = scratch + x_stage_;
       }
-      if (x_type_ != multiplied_as()) {
-        cast_fn(x_type_, multiplied_as(), cpu_info().isa)(
-            {{source}, {1}, scratch + cast_at_, element_count(variant.x_dims), nullptr});
+      if (cast_) {
+        cast_({{source}, {1}, scratch + cast_at_, element_count(variant.x_dims), nullptr});
         source = scratch + cast_at_;
       }
       size_t n = 0;
@@ -329,7 +329,7 @@ class ConvBound final : public BoundKernel {
           variant.load.emplace(x_dims, x.strides, channels_last_strides(x_dims), bytes);
           x_bytes = std::max(x_bytes, element_count(x_dims) * bytes);
         }
-        if (x_type_ != multiplied_as())
+        if (cast_)
           cast_bytes = std::max(cast_bytes, element_count(x_dims) * element_size(multiplied_as()));
         if (!row_major_ && (!y_last_ || partial) && !epilogue_.staged())
           variant.store.emplace(y_dims, channels_last_strides(y_dims), y.strides,
@@ -481,9 +481,10 @@ class ConvBound final : public BoundKernel {
   }
 
   uint32_t inputs_;
-  bool rounded_;             ///< operands are multiplied as bf16
-  DType x_type_, y_type_;    ///< as they are stored
-  DType written_ = y_type_;  ///< by the library
+  bool rounded_;                  ///< operands are multiplied as bf16
+  DType x_type_, y_type_;         ///< as they are stored
+  DType written_ = y_type_;       ///< by the library
+  ElementwiseFn cast_ = nullptr;  ///< of x, where it is stored otherwise than it is multiplied
   bool has_bias_ = false, x_last_ = false, y_last_ = false, row_major_ = false, stage_x_ = false;
   bool by_sgemm_ = false;  ///< as the library turned out to multiply
   /// Regions of the sgemm's products may depend on the number of threads: those of weights that

@@ -214,9 +214,9 @@ class PackedBound final : public BoundKernel {
     const int64_t rows = part.m1 - part.m0;
     const int64_t step = p_.a_m * element_size(left_);
     if (products_.empty()) {
+      const ElementwiseFn widen = cast_fn(left_, DType::kF32, cpu_info().isa);
       for (int64_t row = 0; row < rows; ++row)
-        cast_fn(left_, DType::kF32,
-                cpu_info().isa)({{source + row * step}, {1}, left + row * p_.k * 4, p_.k, nullptr});
+        widen({{source + row * step}, {1}, left + row * p_.k * 4, p_.k, nullptr});
     } else if (rounds_left()) {
       round_rows_to_bf16(reinterpret_cast<const float*>(source), left, rows, p_.k, p_.a_m);
     } else {

@@ -1,8 +1,6 @@
 #include "backends/cpu/packed_weights.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 
 #include "backends/cpu/matmul_problem.h"
 #include "backends/cpu/own_product.h"
@@ -35,31 +33,16 @@ PackedProduct prepared(const dnnl::matmul::primitive_desc& pd) {
 }
 
 constexpr int64_t kMostSlices = 64;
-constexpr int64_t kAtOnce = 1024;  ///< elements converted, in the first-level cache
 
 void convert(const void* from, DType from_type, void* to, DType to_type, int64_t count) {
   cast_fn(from_type, to_type, cpu_info().isa)({{from}, {1}, to, count, nullptr});
-}
-
-/// Whether `type` holds each exactly.
-bool all_are(DType type, const float* values, int64_t count) {
-  std::array<uint16_t, kAtOnce> narrow;
-  std::array<float, kAtOnce> back;
-  for (int64_t i = 0; i < count; i += kAtOnce) {
-    const int64_t n = std::min(kAtOnce, count - i);
-    convert(values + i, DType::kF32, narrow.data(), type, n);
-    convert(narrow.data(), type, back.data(), DType::kF32, n);
-    if (std::memcmp(back.data(), values + i, static_cast<size_t>(n) * sizeof(float)) != 0)
-      return false;
-  }
-  return true;
 }
 
 /// The halves that f32 weights are held as.
 DType held_as(const Tensor& weights) {
   if (weights.dtype() == DType::kF32 && weights.contiguous() && widens_halves(cpu_info().isa))
     for (const DType type : {DType::kF16, DType::kBF16})
-      if (all_are(type, weights.as<float>(), weights.count())) return type;
+      if (holds_exactly(type, weights.as<float>(), weights.count())) return type;
   return DType::kF32;
 }
 

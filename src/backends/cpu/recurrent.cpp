@@ -750,13 +750,9 @@ class RecurrentKernel final : public Kernel {
 
   /// Whether weights may be bf16: in fast numerics, or as they are just that.
   bool held_in_halves(const Tensor& w, const Tensor& r) const {
-    if (spec_.numerics == Numerics::kFast) return true;
-    for (const Tensor& t : {w, r}) {
-      const auto* bits = t.as<uint32_t>();
-      if (!std::all_of(bits, bits + t.count(), [](uint32_t v) { return (v & 0xffff) == 0; }))
-        return false;
-    }
-    return true;
+    return spec_.numerics == Numerics::kFast ||
+           (holds_exactly(DType::kBF16, w.as<float>(), w.count()) &&
+            holds_exactly(DType::kBF16, r.as<float>(), r.count()));
   }
 
   /// Packs weights that are integers of 8 bits and a scale per row as such: a step of one sample

@@ -85,6 +85,8 @@ using ElementwiseFn = void (*)(const ElementwiseArgs&);
 ElementwiseFn elementwise_fn(Fn fn, DType in, Isa isa);
 /// Conversion between any two numeric or bool types, f16 and bf16 included.
 ElementwiseFn cast_fn(DType from, DType to, Isa isa);
+/// Whether `type`, f16 or bf16, holds each of the values as it is.
+bool holds_exactly(DType type, const float* values, int64_t count);
 
 // Per level, null where the level has nothing better than the one below.
 namespace baseline {
