@@ -130,16 +130,18 @@ set(xc_small_flags $<$<CONFIG:Release>:-Os>)
 xc_make_pch(xc_small_pch ${xc_pch_headers})
 target_compile_options(xc_small_pch PRIVATE ${xc_small_flags})
 
-# xc_set_isa(file...): sources named *_avx512.cpp, *_vnni.cpp (that and dot products of bytes) and *_avx2.cpp are
-# compiled for that instruction set; their callers ask base/cpu_info before they call. Everything else keeps the
+# xc_set_isa(file...): sources named *_avx512.cpp, *_vnni.cpp (that and dot products of bytes), *_amx.cpp (that and
+# matrix units for bf16) and *_avx2.cpp are compiled for that instruction set; their callers ask base/cpu_info before they call. Everything else keeps the
 # baseline; what is a third version beside those, *_baseline.cpp, is optimised for size. Elementwise operators on
 # integers wrap.
 function(xc_set_isa)
   foreach(file ${ARGN})
-    if(file MATCHES "_(avx512|vnni)\\.cpp$")
+    if(file MATCHES "_(avx512|vnni|amx)\\.cpp$")
       set(flags -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mavx2 -mf16c)
       if(file MATCHES "_vnni\\.cpp$")
         list(APPEND flags -mavx512vnni)
+      elseif(file MATCHES "_amx\\.cpp$")
+        list(APPEND flags -mamx-tile -mamx-bf16)
       endif()
     elseif(file MATCHES "_avx2\\.cpp$")
       set(flags -mavx2 -mfma -mf16c)
@@ -151,7 +153,7 @@ function(xc_set_isa)
     if(file MATCHES "/elementwise_(avx512|avx2|baseline)\\.cpp$")
       list(APPEND flags -fwrapv)
     endif()
-    if(file MATCHES "_(avx512|vnni|avx2|baseline)\\.cpp$")
+    if(file MATCHES "_(avx512|vnni|amx|avx2|baseline)\\.cpp$")
       list(APPEND flags ${xc_outlined_checks})
     endif()
     if(NOT flags)

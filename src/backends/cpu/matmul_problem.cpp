@@ -204,11 +204,13 @@ std::vector<MatMulPart> split_matmul(const MatMulProblem& p, int64_t slices, int
   return grid(p, rows, columns);
 }
 
-std::vector<MatMulPart> split_slices(const MatMulProblem& p, int64_t slices, int64_t left_bytes,
+int64_t rows_in_cache(int64_t row_bytes) {
+  return std::clamp<int64_t>(kLeftBytes / std::max<int64_t>(1, row_bytes), 2 * kRowUnit, kMostRows);
+}
+
+std::vector<MatMulPart> split_slices(const MatMulProblem& p, int64_t slices, int64_t most_rows,
                                      int threads) {
   if (p.batches == 0 || p.m == 0 || p.n == 0) return {};
-  const int64_t most_rows = std::clamp<int64_t>(kLeftBytes / std::max<int64_t>(1, p.k * left_bytes),
-                                                2 * kRowUnit, kMostRows);
   int64_t rows = ceil_div(p.m, most_rows);
   if (threads > 1) {
     const int64_t enough = ceil_div(int64_t{4} * threads, p.batches * slices);

@@ -57,11 +57,12 @@ struct MatMulPart {
 std::vector<MatMulPart> split_matmul(const MatMulProblem& problem, int64_t slices = 0,
                                      int threads = 1);
 /// For right sides packed in `slices` of columns that are read from memory once per part, where a
-/// row's sums do not change with how many rows there are: as many rows as the parts' left sides, of
-/// `left_bytes` an element, leave in a second-level cache, fewer where `threads` would be idle.
-/// Rows first, then columns.
+/// row's sums do not change with how many rows there are: up to `most_rows`, fewer where `threads`
+/// would be idle. Rows first, then columns.
 std::vector<MatMulPart> split_slices(const MatMulProblem& problem, int64_t slices,
-                                     int64_t left_bytes, int threads);
+                                     int64_t most_rows, int threads);
+/// As many rows as leave a second-level cache room beside a left side of `row_bytes` each.
+int64_t rows_in_cache(int64_t row_bytes);
 /// For a kernel that copies a part's columns of the right side in each part and whose sums do not
 /// depend on the part: as few parts of the rows as `threads` and `tile`, the elements of a part's
 /// result that should not be many more, allow.

@@ -1,6 +1,8 @@
 #include "backends/cpu/packed_weights.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 #include "backends/cpu/matmul_problem.h"
 #include "backends/cpu/own_product.h"
@@ -58,7 +60,21 @@ void to_panels(const float* from, const Dims& dims, const Dims& strides, float* 
   lay_out(from, {k, dims[1]}, {strides[0], strides[1]}, k, width, 0, 0, to);
 }
 
+/// The larger of `most` and the largest bits of magnitudes: those of infinities and NaN are above
+/// those of numbers.
+uint32_t largest_bits(const float* from, int64_t count, uint32_t most) {
+  for (int64_t i = 0; i < count; ++i)
+    most = std::max(most, std::bit_cast<uint32_t>(from[i]) & 0x7fffffffu);
+  return most;
+}
+
 }  // namespace
+
+bool PackedWeights::has_units() const {
+  return types.right == DType::kF32 && !narrow_panels && bf16x3_fns() != nullptr &&
+         std::all_of(panels_.begin(), panels_.end(),
+                     [](const auto& panel) { return panel.has_value(); });
+}
 
 bool PackedWeights::dense_slices() const {
   return types.right == DType::kBF16 || (types.right == DType::kI8 && cpu_info().amx_int8);
@@ -112,6 +128,8 @@ void PackedWeights::pack(const Tensor& weights, int64_t k_stride, int64_t n_stri
   }
   buffer_ = Buffer::allocate(bytes);
   const auto staged = largest > 0 ? Buffer::allocate(largest) : nullptr;
+  for_units = has_units();
+  uint32_t most = 0;
   for (int64_t s = 0; s < slices; ++s) {
     const int64_t n0 = columns(s);
     const Dims dims{k, columns(s + 1) - n0}, strides{k_stride, n_stride};
@@ -128,8 +146,11 @@ void PackedWeights::pack(const Tensor& weights, int64_t k_stride, int64_t n_stri
       dnnl::memory to(descs[index], onednn_engine(), packed);
       dnnl::reorder(from, to).execute(stream, from, to);
     }
+    if (for_units) most = largest_bits(reinterpret_cast<float*>(packed), elements(index), most);
     if (staged) convert(staged->data(), types.right, target, stored, elements(index));
   }
+  for_units &= std::bit_cast<float>(most) >= std::ldexp(1.0f, -kBf16x3Exponent) &&
+               std::bit_cast<float>(most) <= std::ldexp(1.0f, kBf16x3Exponent);
 }
 
 size_t PackedWeights::slice_at(int64_t n0) const {

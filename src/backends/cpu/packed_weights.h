@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backends/cpu/onednn_common.h"
-#include "backends/cpu/vector/few_rows_fn.h"
+#include "backends/cpu/vector/bf16x3_fn.h"
 
 namespace xc::cpu {
 
@@ -59,6 +59,9 @@ class PackedWeights {
   bool dense_slices() const;
   /// In the narrow panels of vector/panel_product_fn.h, which the library does not read.
   bool narrow_panels = false;
+  /// Whether matrix units for bf16 may multiply them, which are f32 (vector/bf16x3_fn.h): such are
+  /// there, an own kernel reads the panels, and the largest element is in their range.
+  bool for_units = false;
   std::vector<dnnl::memory::desc> descs;  ///< per slice, of types.right; none of narrow panels
   std::unique_ptr<PackedProducts> products = std::make_unique<PackedProducts>();
   /// How an own kernel reads a slice in the library's layout (vector/few_rows_fn.h), when the
@@ -86,6 +89,8 @@ class PackedWeights {
 
  private:
   int64_t elements(size_t index) const;
+  /// Whether units are there that may read f32 weights.
+  bool has_units() const;
   /// Asked of the library, which takes memory to answer.
   std::optional<int64_t> panel_of(const dnnl::memory::desc& desc) const;
 

@@ -1,0 +1,44 @@
+#include "backends/cpu/bf16x3_product.h"
+
+#include <algorithm>
+
+namespace xc::cpu {
+namespace {
+
+/// Fewer rows are bound by what the right side costs, read and split once for all, fewer columns by
+/// the left side.
+constexpr int64_t kLeastRows = 64, kLeastColumns = 128, kLeastTerms = 64;
+constexpr int64_t kMostTerms = 768;  ///< of a span
+/// Of a term of a row in the cache: its parts, and as much again for what passes by.
+constexpr int64_t kBytes = 12;
+
+}  // namespace
+
+bool Bf16x3Product::pays(const MatMulProblem& p) {
+  return p.m >= kLeastRows && p.n >= kLeastColumns && p.k >= kLeastTerms;
+}
+
+Bf16x3Product::Bf16x3Product(int64_t k) : k_(k) {
+  const int64_t spans = ceil_div(k, kMostTerms);
+  span_ = align_up(ceil_div(k, spans), kBf16x3Step);
+}
+
+int64_t Bf16x3Product::most_rows() const {
+  return rows_in_cache(kBytes * span_);
+}
+
+int64_t Bf16x3Product::scratch_bytes(int64_t rows) const {
+  return bf16x3_fns()->room(rows, std::min(span_, k_));
+}
+
+void Bf16x3Product::run(std::span<const FewRows> slices, bool split, std::byte* scratch) const {
+  const Bf16x3Fns& fns = *bf16x3_fns();
+  for (int64_t begin = 0; begin < k_; begin += span_) {
+    const Bf16x3Terms terms{begin, std::min(k_, begin + span_)};
+    if (!one_span() || !split) fns.split(slices[0], terms, scratch);
+    for (const FewRows& slice : slices) fns.multiply(slice, terms, scratch);
+  }
+  for (const FewRows& slice : slices) fns.repair(slice, scratch);
+}
+
+}  // namespace xc::cpu

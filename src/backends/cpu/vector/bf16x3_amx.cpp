@@ -1,0 +1,375 @@
+// Thirty-two rows by 32 columns in four tiles of sums, which stay in the units for all terms of a
+// span. A step is 32 terms: six products of each tile, 384 cycles, for which 12 KiB come from the
+// second-level cache. They are fetched a step ahead, for tiles are loaded a line at a time.
+
+#include "backends/cpu/vector/bf16x3_fn.h"
+#include "backends/cpu/vector/vec.h"
+
+namespace xc::cpu::XC_ISA {
+namespace {
+
+constexpr int64_t kTile = 16;  ///< rows of one; and columns of sums
+constexpr int64_t kTerms = kBf16x3Step;
+constexpr int64_t kTileBytes = 1024, kLine = 64;
+constexpr int64_t kParts = 3;
+constexpr int64_t kColumns = 2 * kTile;
+/// Of a step: two tiles of each part, the parts in falling order of size. Of the left side they
+/// hold 16 rows by 32 terms, of the right side 16 pairs of terms by 16 columns.
+constexpr int64_t kStepBytes = kParts * 2 * kTileBytes;
+
+XC_INLINE int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+constexpr int64_t steps_of(int64_t terms) {
+  return (terms + kTerms - 1) / kTerms;
+}
+constexpr int64_t blocks_of(int64_t rows) {
+  return (rows + kBf16x3Rows - 1) / kBf16x3Rows;
+}
+XC_INLINE __mmask16 first_lanes(int64_t count) {
+  return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1 << count) - 1);
+}
+
+/// What lies in `room`: for each row the bits of its largest element, for each block whether it is
+/// to be repaired; the steps of 32 columns of the right side and of the next 32; those of the left
+/// side, block by block.
+struct Room {
+  static constexpr int64_t blocks_bytes(int64_t rows) {
+    return (blocks_of(rows) * (kBf16x3Rows * 4 + 1) + kLine - 1) / kLine * kLine;
+  }
+  XC_INLINE Room(std::byte* memory, int64_t rows, int64_t terms)
+      : most(reinterpret_cast<uint32_t*>(memory)),
+        failed(reinterpret_cast<uint8_t*>(most + blocks_of(rows) * kBf16x3Rows)),
+        right(memory + blocks_bytes(rows)),
+        left(right + 2 * steps_of(terms) * kStepBytes) {}
+  uint32_t* most;
+  uint8_t* failed;
+  std::byte* right;
+  std::byte* left;
+};
+
+/// Sixteen numbers as three of bf16 each, in the upper halves of 32 bits. The first two are
+/// rounded, ties away from 0, the last one is what is left. Infinities and what rounds to them
+/// leave NaN.
+struct Split {
+  __m512i part[kParts];
+};
+XC_INLINE Split split(__m512i x) {
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u)),
+                half = _mm512_set1_epi32(0x8000);
+  Split out;
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    out.part[i] = _mm512_and_si512(_mm512_add_epi32(x, half), upper);
+    x = _mm512_castps_si512(
+        _mm512_sub_ps(_mm512_castsi512_ps(x), _mm512_castsi512_ps(out.part[i])));
+  }
+  out.part[2] = x;
+  return out;
+}
+
+/// Lines of the next step, fetched between products.
+XC_INLINE void fetch(const std::byte* from) {
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i)
+    _mm_prefetch(reinterpret_cast<const char*>(from + i * kLine), _MM_HINT_T0);
+}
+/// `two`: of the upper rows alone.
+template <bool two>
+XC_INLINE void products(const std::byte* next) {
+  _tile_dpbf16ps(0, 4, 6);
+  fetch(next);
+  _tile_dpbf16ps(1, 4, 7);
+  fetch(next + 8 * kLine);
+  if constexpr (!two) _tile_dpbf16ps(2, 5, 6);
+  fetch(next + 16 * kLine);
+  if constexpr (!two) _tile_dpbf16ps(3, 5, 7);
+  fetch(next + 24 * kLine);
+}
+template <bool two>
+XC_INLINE void load_left(const std::byte* step, int part) {
+  _tile_loadd(4, step + part * 2 * kTileBytes, kLine);
+  if constexpr (!two) _tile_loadd(5, step + (part * 2 + 1) * kTileBytes, kLine);
+}
+XC_INLINE void load_right(const std::byte* step, int part) {
+  _tile_loadd(6, step + part * 2 * kTileBytes, kLine);
+  _tile_loadd(7, step + (part * 2 + 1) * kTileBytes, kLine);
+}
+
+template <WeightFormat format>
+XC_INLINE __m512i weights_at(const std::byte* at, __mmask16 mask) {
+  if constexpr (format == WeightFormat::kF32) {
+    return _mm512_maskz_loadu_epi32(mask, at);
+  } else {
+    const __m256i halves = _mm256_maskz_loadu_epi16(mask, at);
+    return format == WeightFormat::kF16 ? _mm512_castps_si512(_mm512_cvtph_ps(halves))
+                                        : _mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16);
+  }
+}
+
+/// Up to 32 columns of the right side on their way into three parts, two terms at a time.
+template <WeightFormat format>
+struct RightSide {
+  static constexpr int64_t kBytes = format == WeightFormat::kF32 ? 4 : 2;
+  const std::byte* from;
+  int64_t row_bytes, terms, columns;
+  std::byte* to;
+  int64_t pair = 0;
+
+  XC_INLINE int64_t pairs() const { return steps_of(terms) * kTile; }
+  /// Memory takes as long as some steps.
+  static constexpr int64_t kPairsAhead = 16;
+  XC_INLINE void fetch_line_pairs(const std::byte* at) const {
+#pragma GCC unroll 2
+    for (int term = 0; term < 2; ++term)
+#pragma GCC unroll 2
+      for (int64_t byte = 0; byte < kColumns * kBytes; byte += kLine)
+        _mm_prefetch(reinterpret_cast<const char*>(at + term * row_bytes + byte), _MM_HINT_T1);
+  }
+  XC_INLINE void split_pair() {
+    const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+    const std::byte* const at = from + 2 * pair * row_bytes;
+    fetch_line_pairs(at + 2 * kPairsAhead * row_bytes);
+    std::byte* const step = to + pair / kTile * kStepBytes + pair % kTile * kLine;
+#pragma GCC unroll 2
+    for (int64_t half = 0; half < 2; ++half) {
+      const __mmask16 there = first_lanes(columns - half * kTile), none = 0;
+      const std::byte* const x = at + half * kTile * kBytes;
+      const Split a = split(weights_at<format>(x, 2 * pair < terms ? there : none)),
+                  b = split(weights_at<format>(x + row_bytes, 2 * pair + 1 < terms ? there : none));
+#pragma GCC unroll 3
+      for (int part = 0; part < kParts; ++part)
+        _mm512_store_si512(step + (part * 2 + half) * kTileBytes,
+                           // The bits of b where `upper` has them, of a elsewhere.
+                           _mm512_ternarylogic_epi32(upper, b.part[part],
+                                                     _mm512_srli_epi32(a.part[part], 16), 0xca));
+    }
+    ++pair;
+  }
+  XC_INLINE void split_until(int64_t end) {
+    while (pair < end) split_pair();
+  }
+};
+
+/// Two by two tiles of y, or one by two, whose rows lie `stride` bytes apart. Meanwhile, what is
+/// next is split up to a pair: vectors are idle beside matrix units, and memory has time.
+template <WeightFormat format, bool two>
+void block_product(const std::byte* left, const std::byte* right, int64_t steps, float* y,
+                   int64_t stride, bool add, RightSide<format>& next, int64_t pair) {
+  float* const lower = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(y) + kTile * stride);
+  if (add) {
+    _tile_loadd(0, y, stride);
+    _tile_loadd(1, y + kTile, stride);
+    if constexpr (!two) {
+      _tile_loadd(2, lower, stride);
+      _tile_loadd(3, lower + kTile, stride);
+    }
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (int64_t step = 0; step < steps; ++step) {
+    const std::byte *const a = left + step * kStepBytes, *const b = right + step * kStepBytes;
+    // Behind the last step of a block is the first one of the next.
+    const std::byte *const next_a = a + kStepBytes, *const next_b =
+                                                        step + 1 < steps ? b + kStepBytes : right;
+    const int64_t first = next.pair, pairs = (pair - first) / (steps - step);
+    const auto split_some = [&](int64_t sixth) { next.split_until(first + pairs * sixth / 6); };
+    load_right(b, 0);
+    load_left<two>(a, 2);
+    products<two>(next_a);
+    split_some(1);
+    load_left<two>(a, 1);
+    products<two>(next_a + 32 * kLine);
+    split_some(2);
+    load_right(b, 1);
+    products<two>(next_a + 64 * kLine);
+    split_some(3);
+    load_left<two>(a, 0);
+    products<two>(next_b);
+    split_some(4);
+    load_right(b, 2);
+    products<two>(next_b + 32 * kLine);
+    split_some(5);
+    load_right(b, 0);
+    products<two>(next_b + 64 * kLine);
+    split_some(6);
+  }
+  _tile_stored(0, y, stride);
+  _tile_stored(1, y + kTile, stride);
+  if constexpr (!two) {
+    _tile_stored(2, lower, stride);
+    _tile_stored(3, lower + kTile, stride);
+  }
+}
+
+void split_left(const FewRows& p, const Bf16x3Terms& terms, std::byte* memory) {
+  const int64_t count = terms.end - terms.begin, steps = steps_of(count);
+  const Room room(memory, p.rows, count);
+  // The upper halves of two vectors, one behind the other.
+  using Halves = Vec<int16_t, 32>;
+  Halves numbers = {};
+#pragma GCC unroll 32
+  for (int i = 0; i < 32; ++i) numbers[i] = static_cast<int16_t>(2 * i + 1);
+  const auto upper_halves = (__m512i)numbers;
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  for (int64_t row = 0; row < blocks_of(p.rows) * kBf16x3Rows; ++row) {
+    std::byte* to = room.left + row / kBf16x3Rows * steps * kStepBytes + row % kBf16x3Rows * kLine;
+    if (row >= p.rows) {
+      for (int64_t step = 0; step < steps; ++step, to += kStepBytes)
+        for (int64_t part = 0; part < kParts; ++part)
+          _mm512_store_si512(to + part * 2 * kTileBytes, _mm512_setzero_si512());
+      continue;
+    }
+    const float* const x = p.x + row * p.x_row + terms.begin;
+    __m512i most = _mm512_setzero_si512();
+    for (int64_t step = 0; step < steps; ++step, to += kStepBytes) {
+      const int64_t k = step * kTerms;
+      const __m512i low = _mm512_maskz_loadu_epi32(first_lanes(count - k), x + k),
+                    high = _mm512_maskz_loadu_epi32(first_lanes(count - k - 16), x + k + 16);
+      most = _mm512_max_epu32(most, _mm512_max_epu32(_mm512_and_si512(low, magnitude),
+                                                     _mm512_and_si512(high, magnitude)));
+      const Split a = split(low), b = split(high);
+#pragma GCC unroll 3
+      for (int part = 0; part < kParts; ++part)
+        _mm512_store_si512(to + part * 2 * kTileBytes,
+                           _mm512_permutex2var_epi16(a.part[part], upper_halves, b.part[part]));
+    }
+    const uint32_t largest = _mm512_reduce_max_epu32(most);
+    room.most[row] = terms.begin > 0 && room.most[row] > largest ? room.most[row] : largest;
+  }
+  if (terms.begin == 0)
+    for (int64_t block = 0; block < blocks_of(p.rows); ++block) room.failed[block] = 0;
+}
+
+/// Whether one of 32 by up to 32 results is infinite or NaN.
+XC_INLINE bool not_finite(const float* y, int64_t stride, int64_t rows, int64_t columns) {
+  const __m512i exponent = _mm512_set1_epi32(0x7f800000);
+  const __mmask16 low = first_lanes(columns), high = first_lanes(columns - kTile);
+  __m512i most = _mm512_setzero_si512();
+  for (int64_t row = 0; row < rows; ++row, y += stride)
+    most = _mm512_max_epu32(
+        most,
+        _mm512_max_epu32(_mm512_and_si512(_mm512_maskz_loadu_epi32(low, y), exponent),
+                         _mm512_and_si512(_mm512_maskz_loadu_epi32(high, y + kTile), exponent)));
+  return _mm512_cmpeq_epi32_mask(most, exponent) != 0;
+}
+
+/// Rows of up to 32 results each, `from_row` and `to_row` elements apart.
+XC_INLINE void copy_block(const float* from, int64_t from_row, float* to, int64_t to_row,
+                          int64_t rows, int64_t columns) {
+  const __mmask16 low = first_lanes(columns), high = first_lanes(columns - kTile);
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* const x = from + row * from_row;
+    _mm512_mask_storeu_ps(to + row * to_row, low, _mm512_maskz_loadu_ps(low, x));
+    _mm512_mask_storeu_ps(to + row * to_row + kTile, high, _mm512_maskz_loadu_ps(high, x + kTile));
+  }
+}
+
+struct alignas(64) Palette {
+  uint8_t palette = 1, start = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+struct alignas(64) Results {
+  float at[kBf16x3Rows * kColumns];
+};
+
+template <WeightFormat format>
+void multiply(const FewRows& p, const Bf16x3Terms& terms, std::byte* memory) {
+  constexpr int64_t kBytes = format == WeightFormat::kF32 ? 4 : 2;
+  const int64_t count = terms.end - terms.begin, steps = steps_of(count);
+  const Room room(memory, p.rows, count);
+  const int64_t row_bytes = (p.panel > 0 ? kFewColumns : p.n) * kBytes;
+  const auto weights = [&](int64_t column) {
+    const int64_t panel =
+        p.panel > 0 ? column / kFewColumns * p.panel + column % kFewColumns : column;
+    return static_cast<const std::byte*>(p.panels) + panel * kBytes + terms.begin * row_bytes;
+  };
+  Palette palette;
+  for (int tile = 0; tile < 8; ++tile) {
+    palette.row_bytes[tile] = kLine;
+    palette.rows[tile] = kTile;
+  }
+  _tile_loadconfig(&palette);
+  const bool add = terms.begin > 0, last = terms.end == p.k;
+  Results edge;
+  const auto side = [&](int64_t column, std::byte* to) {
+    return RightSide<format>{weights(column), row_bytes, count, least(kColumns, p.n - column), to};
+  };
+  std::byte *here = room.right, *there = here + steps * kStepBytes;
+  RightSide<format> first = side(0, here);
+  first.split_until(first.pairs());
+  const int64_t blocks = blocks_of(p.rows);
+  for (int64_t column = 0; column < p.n; column += kColumns) {
+    const int64_t columns = least(kColumns, p.n - column);
+    const bool more = column + kColumns < p.n;
+    RightSide<format> next = side(more ? column + kColumns : column, there);
+    const int64_t pairs = more ? next.pairs() : 0;
+    for (int64_t block = 0; block < blocks; ++block) {
+      const int64_t row = block * kBf16x3Rows, rows = least(kBf16x3Rows, p.rows - row);
+      float* const target = p.y + row * p.y_row + column;
+      const bool whole = rows == kBf16x3Rows && columns == kColumns;
+      float* const y = whole ? target : edge.at;
+      const int64_t y_row = whole ? p.y_row : kColumns;
+      if (!whole && add) copy_block(target, p.y_row, edge.at, kColumns, rows, columns);
+      const auto run = rows > kTile ? block_product<format, false> : block_product<format, true>;
+      run(room.left + block * steps * kStepBytes, here, steps, y, y_row * 4, add, next,
+          pairs * (block + 1) / blocks);
+      if (!whole) copy_block(edge.at, kColumns, target, p.y_row, rows, columns);
+      if (last && not_finite(target, p.y_row, rows, columns)) room.failed[block] = 1;
+    }
+    std::byte* const done = here;
+    here = there;
+    there = done;
+  }
+  _tile_release();
+}
+
+void multiply_any(const FewRows& p, const Bf16x3Terms& terms, std::byte* memory) {
+  switch (p.format) {
+    case WeightFormat::kF16:
+      return multiply<WeightFormat::kF16>(p, terms, memory);
+    case WeightFormat::kBF16:
+      return multiply<WeightFormat::kBF16>(p, terms, memory);
+    default:
+      return multiply<WeightFormat::kF32>(p, terms, memory);
+  }
+}
+
+/// Whether units would take too much of a row for 0.
+XC_INLINE bool is_tiny(uint32_t most) {
+  return most != 0 && most < static_cast<uint32_t>(127 - kBf16x3Exponent) << 23;
+}
+
+void repair(const FewRows& p, const std::byte* memory) {
+  const Room room(const_cast<std::byte*>(memory), p.rows, 0);
+  for (int64_t block = 0; block < blocks_of(p.rows); ++block) {
+    const int64_t row = block * kBf16x3Rows, rows = least(kBf16x3Rows, p.rows - row);
+    bool failed = room.failed[block] != 0;
+    for (int64_t i = 0; i < rows; ++i) failed |= is_tiny(room.most[row + i]);
+    if (!failed) continue;
+    FewRows some = p;
+    some.x += row * p.x_row;
+    some.y += row * p.y_row;
+    some.rows = rows;
+    few_rows_fn()(some);
+  }
+}
+
+int64_t room_bytes(int64_t rows, int64_t terms) {
+  return Room::blocks_bytes(rows) + (2 + blocks_of(rows)) * steps_of(terms) * kStepBytes;
+}
+
+constexpr Bf16x3Fns kFns{split_left, multiply_any, repair, room_bytes};
+
+}  // namespace
+
+const Bf16x3Fns& bf16x3_fns() {
+  return kFns;
+}
+
+}  // namespace xc::cpu::XC_ISA

@@ -1,0 +1,12 @@
+#include "backends/cpu/vector/bf16x3_fn.h"
+
+namespace xc::cpu {
+
+const Bf16x3Fns* bf16x3_fns() {
+#if defined(__x86_64__)
+  if (cpu_info().isa >= Isa::kAvx512 && grant_matrix_units()) return &avx512::bf16x3_fns();
+#endif
+  return nullptr;
+}
+
+}  // namespace xc::cpu

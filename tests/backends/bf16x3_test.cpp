@@ -1,0 +1,238 @@
+// f32 products by matrix units for bf16 (vector/bf16x3_fn.h) against f64: as near as sums of f32.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "backends/cpu/bf16x3_product.h"
+#include "backends/cpu/pointwise_conv.h"
+#include "backends/step_harness.h"
+
+namespace xc {
+namespace {
+
+using namespace test;
+
+/// The largest error of a product over the sum of the magnitudes of its terms; NaN and infinities
+/// are where they belong, or it is infinite.
+double worst(const Tensor& got, const Problem& p) {
+  const auto exact = [&](bool magnitudes) {
+    std::vector<Tensor> inputs;
+    for (const Tensor& t : p.inputs) {
+      Tensor wide(DType::kF64, t.dims());
+      const std::vector<double> values = t.to_doubles();
+      for (size_t i = 0; i < values.size(); ++i)
+        wide.as<double>()[i] = magnitudes ? std::fabs(values[i]) : values[i];
+      inputs.push_back(wide);
+    }
+    return run_reference(node_of(p), inputs)[0].to_doubles();
+  };
+  const std::vector<double> want = exact(false), terms = exact(true), have = got.to_doubles();
+  double out = want.size() == have.size() ? 0 : std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < want.size() && i < have.size(); ++i) {
+    // What f32 has no number for is infinite there.
+    const auto nearest = static_cast<double>(static_cast<float>(want[i]));
+    if (std::isnan(nearest) ? std::isnan(have[i]) : nearest == have[i]) continue;
+    // Products of denormal numbers have few digits.
+    const double error =
+        (std::fabs(have[i] - want[i]) - 0x1p-149 * static_cast<double>(p.inputs[1].dims()[0])) /
+        terms[i];
+    out = std::isfinite(error) ? std::max(out, error) : std::numeric_limits<double>::infinity();
+  }
+  return out;
+}
+/// What sums of some hundred terms in f32 stay within, and none of fewer than six products does.
+constexpr double kBound = 0x1.7p-22;
+
+Problem product(Generator& g, const Dims& a, int64_t n, bool transposed = false) {
+  const int64_t k = a.back();
+  Problem p;
+  p.op = &get_op(transposed ? "Gemm" : "MatMul");
+  if (transposed) p.attrs.set("transB", int64_t{1});
+  p.inputs = {g.tensor(DType::kF32, a),
+              g.tensor(DType::kF32, transposed ? Dims{n, k} : Dims{k, n})};
+  p.constant = {false, true};
+  return p;
+}
+
+RunOptions packed() {
+  RunOptions options;
+  options.prepare = options.background = true;
+  return options;
+}
+Tensor run(const Problem& p, const RunOptions& options = packed()) {
+  return run_row(find_row("onednn.matmul", p.op->name), p, options)[0];
+}
+
+/// A product of terms in three parts each, those of the left side in the place of `left` and of the
+/// right side of `right` left out.
+double without(int left, int right) {
+  Generator g(5);
+  const auto parts = [](float x) {
+    std::array<double, 3> out{};
+    for (int i = 0; i < 2; ++i) {
+      out[static_cast<size_t>(i)] = bf16_to_float(float_to_bf16(x));
+      x -= static_cast<float>(out[static_cast<size_t>(i)]);
+    }
+    out[2] = x;
+    return out;
+  };
+  double most = 0;
+  for (int round = 0; round < 50; ++round) {
+    double sum = 0, want = 0, terms = 0;
+    for (int i = 0; i < 64; ++i) {
+      const auto x = static_cast<float>(g.real(-2, 2)), y = static_cast<float>(g.real(-2, 2));
+      const auto a = parts(x), b = parts(y);
+      for (int l = 0; l < 3; ++l)
+        for (int r = 0; r < 3 - l; ++r)
+          if (l != left || r != right) sum += a[static_cast<size_t>(l)] * b[static_cast<size_t>(r)];
+      want += static_cast<double>(x) * y;
+      terms += std::fabs(static_cast<double>(x) * y);
+    }
+    most = std::max(most, std::fabs(sum - want) / terms);
+  }
+  return most;
+}
+
+TEST_CASE("backends/bf16x3: the bound tells each of the six products from none") {
+  CHECK(without(3, 3) < kBound / 4);
+  for (const auto& [left, right] : {std::pair{0, 0}, {0, 1}, {1, 0}, {1, 1}, {0, 2}, {2, 0}})
+    CHECK_MESSAGE(without(left, right) > 2 * kBound, left << " by " << right);
+}
+
+TEST_CASE("backends/bf16x3: any sizes against f64, the same bits however they are split") {
+  Generator g(71);
+  for (const int64_t m : {64, 65, 95, 200, 300})
+    for (const int64_t k : {64, 65, 100, 767, 800, 1601})
+      for (const int64_t n : {64, 65, 100, 130, 420}) {
+        if (m * k * n > 65 * 800 * 420 && (m + k + n) % 4 != 0) continue;
+        const Problem p = product(g, {m, k}, n, n == 130);
+        const Tensor first = run(p);
+        const double error = worst(first, p);
+        CHECK_MESSAGE(error <= kBound, m << " x " << k << " x " << n << ": " << error);
+        for (const int threads : {2, 4}) {
+          RunOptions options = packed();
+          options.threads = threads;
+          options.pieces = 0;
+          CHECK_MESSAGE(same_bits(first, run(p, options)), m << " x " << k << " x " << n);
+        }
+      }
+}
+
+TEST_CASE("backends/bf16x3: rows with gaps and backwards, results with gaps, functions behind") {
+  Generator g(72);
+  for (int kind = 0; kind < Generator::kStrideKinds; ++kind)
+    for (const int64_t k : {96, 900}) {
+      Problem p = product(g, {2, 70, k}, 140);
+      p.inputs[0] = g.strided(p.inputs[0], kind);
+      CHECK(worst(run(p), p) <= kBound);
+      RunOptions options = packed();
+      options.output_row = 150;
+      p = product(g, {70, k}, 140);
+      CHECK(worst(run(p, options), p) <= kBound);
+    }
+  for (const int64_t k : {96, 900}) {
+    Problem p = product(g, {70, k}, 700, true);
+    p.inputs.push_back(g.tensor(DType::kF32, {700}));
+    p.constant.push_back(true);
+    check_row("onednn.matmul", p, {1e-5, 1e-4}, packed());
+    check_functions_behind("onednn.matmul", p, {1e-5, 1e-4}, packed());
+  }
+}
+
+TEST_CASE("backends/bf16x3: weights that are stored as halves, operands and results in halves") {
+  Generator g(73);
+  for (const DType stored : {DType::kF16, DType::kBF16})
+    for (const int64_t k : {100, 900}) {
+      Problem p = product(g, {80, k}, 200);
+      p.inputs[1] = widened(g.tensor(stored, {k, 200}));
+      CHECK(worst(run(p), p) <= kBound);
+    }
+}
+
+TEST_CASE("backends/bf16x3: what units have no numbers for is summed up otherwise") {
+  Generator g(74);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(),
+                  kNan = std::numeric_limits<float>::quiet_NaN(),
+                  kMost = std::numeric_limits<float>::max();
+  for (const float value : {kInfinity, -kInfinity, kNan, kMost, -kMost, 3.39e38f, 1e-44f, 0x1p-126f,
+                            1e-20f, 0.0f, 1e20f}) {
+    Problem p = product(g, {100, 96}, 130);
+    float* const x = p.inputs[0].as<float>();
+    for (int64_t i = 0; i < 96; ++i) x[37 * 96 + i] = 0;  // a row of its own
+    x[37 * 96 + 5] = value;
+    x[70 * 96 + 11] = value;  // among others
+    CHECK_MESSAGE(worst(run(p), p) <= kBound, "in the left side: " << value);
+    const Tensor first = run(p);
+    RunOptions options = packed();
+    options.threads = 4;
+    options.pieces = 0;
+    CHECK_MESSAGE(same_bits(first, run(p, options)), value);
+    p = product(g, {100, 96}, 130);
+    p.inputs[1].as<float>()[7 * 130 + 100] = value;
+    CHECK_MESSAGE(worst(run(p), p) <= kBound, "in the right side: " << value);
+  }
+  // All of a side out of range, and sums that leave it.
+  for (const double scale : {1e19, 1e-19, 1e-38, 1e-44, 3e36})
+    for (const bool left : {false, true}) {
+      Problem p = product(g, {70, 96}, 130);
+      Tensor& side = p.inputs[left ? 0 : 1];
+      for (int64_t i = 0; i < side.count(); ++i)
+        side.as<float>()[i] = static_cast<float>(side.as<float>()[i] * scale);
+      CHECK_MESSAGE(worst(run(p), p) <= kBound, scale << (left ? " left" : " right"));
+    }
+  Problem p = product(g, {70, 96}, 130);
+  for (Tensor& side : p.inputs)
+    for (int64_t i = 0; i < side.count(); ++i)
+      side.as<float>()[i] = 1e20f * (1 + std::fabs(side.as<float>()[i]));
+  CHECK(worst(run(p), p) <= kBound);
+}
+
+Problem pointwise(Generator& g, const Dims& x, int64_t out) {
+  Problem p;
+  p.op = &get_op("Conv");
+  Dims w(x.size(), 1);
+  w[0] = out;
+  w[1] = x[1];
+  p.inputs = {g.tensor(DType::kF32, x), g.tensor(DType::kF32, w), g.tensor(DType::kF32, {out})};
+  p.constant = {false, true, true};
+  return p;
+}
+
+TEST_CASE("backends/bf16x3: 1x1 convolutions between channels-last images") {
+  Generator g(76);
+  for (const Dims& x :
+       {Dims{1, 64, 8, 9}, Dims{3, 70, 5, 7}, Dims{2, 900, 100}, Dims{1, 96, 3, 4, 9}}) {
+    const Problem p = pointwise(g, x, 130);
+    if (cpu::bf16x3_fns()) {
+      const Node node = node_of(p);
+      CHECK(cpu::PointwiseConv::takes(spec_of(p, node, {})));
+    }
+    check_row("onednn.conv", p, {1e-5, 1e-4});
+    check_threads("onednn.conv", p);
+    check_functions_behind("onednn.conv", p, {1e-5, 1e-4});
+  }
+}
+
+TEST_CASE("backends/bf16x3: used where it pays, not for weights out of range") {
+  if (!cpu::bf16x3_fns()) return;
+  Generator g(75);
+  const cpu::ProductTypes types{DType::kF32, DType::kF32, DType::kF32};
+  const auto pays = [&](float value, int64_t rows) {
+    Tensor w = g.tensor(DType::kF32, {128, 256}, 0, 0);
+    w.as<float>()[1000] = value;
+    cpu::MatMulProblem p;
+    p.m = rows;
+    p.n = 256;
+    p.k = 128;
+    return cpu::Bf16x3Product::pays(p) && cpu::pack_weights(w, false, types, 1)->for_units;
+  };
+  CHECK(pays(1, 64));
+  CHECK(!pays(1, 16));
+  for (const float value : {0.0f, 1e-13f, 1e13f, std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN()})
+    CHECK_MESSAGE(!pays(value, 64), value);
+}
+
+}  // namespace
+}  // namespace xc
