@@ -6,8 +6,8 @@ namespace xc::cpu {
 namespace {
 
 /// Fewer rows are bound by what the right side costs, read and split once for all, fewer columns by
-/// the left side.
-constexpr int64_t kLeastRows = 64, kLeastColumns = 128, kLeastTerms = 64;
+/// the left side, fewer weights by what each block costs beside its products.
+constexpr int64_t kLeastRows = 64, kLeastColumns = 128, kLeastTerms = 64, kLeastWeights = 16 << 10;
 constexpr int64_t kMostTerms = 768;  ///< of a span
 /// Of a term of a row in the cache: its parts, and as much again for what passes by.
 constexpr int64_t kBytes = 12;
@@ -15,7 +15,8 @@ constexpr int64_t kBytes = 12;
 }  // namespace
 
 bool Bf16x3Product::pays(const MatMulProblem& p) {
-  return p.m >= kLeastRows && p.n >= kLeastColumns && p.k >= kLeastTerms;
+  return p.m >= kLeastRows && p.n >= kLeastColumns && p.k >= kLeastTerms &&
+         p.k * p.n >= kLeastWeights;
 }
 
 Bf16x3Product::Bf16x3Product(int64_t k) : k_(k) {
