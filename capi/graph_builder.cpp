@@ -1,5 +1,7 @@
 // xc/graph.h: building graphs node by node.
 
+#include <algorithm>
+
 #include "capi/handles.h"
 
 namespace xc::capi {
@@ -58,9 +60,12 @@ std::vector<T> copy_of(const T* values, uint64_t count) {
 }
 
 Tensor tensor_of(const xc_tensor* tensor) {
-  if (view_of(tensor, "tensor").dtype == DType::kTensor)
+  const DType dtype = view_of(tensor, "tensor").dtype;
+  if (dtype == DType::kTensor)
     fail(Status::kInvalidArgument, "a sequence is no constant of a graph");
-  return tensor->tensor;
+  if (dtype == DType::kUndefined)
+    fail(Status::kInvalidArgument, "an absent value is no constant of a graph");
+  return lasting(*tensor);
 }
 
 }  // namespace
@@ -179,6 +184,9 @@ xc_status xc_graph_add_output(xc_graph* graph, xc_value value, const char* name,
       if (g.value(value).is_input)
         fail(Status::kInvalidArgument, "output '{}' is the input '{}', which keeps its name", name,
              g.value(value).name);
+      // An output keeps the name that it was given: another name is another value.
+      if (std::find(g.outputs.begin(), g.outputs.end(), value) != g.outputs.end())
+        value = g.node(g.add_node(*find_op("Identity"), {value}, 1)).outputs[0];
       g.rename(value, name);
     }
     g.outputs.push_back(value);

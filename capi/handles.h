@@ -95,6 +95,9 @@ Config to_config(const xc_config* given);
 xc_tensor* make_tensor(Tensor tensor);
 /// The view of a handle that must be alive.
 TensorView view_of(const xc_tensor* tensor, const char* what);
+/// What a handle holds, for longer than the handle may live: a copy of what a run returned, whose
+/// memory goes back to its session, else a reference.
+Tensor lasting(const xc_tensor& tensor);
 /// For elements of the type.
 bool is_aligned(const void* data, DType dtype);
 /// A C event whose text points into `event`.

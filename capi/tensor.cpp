@@ -77,6 +77,10 @@ TensorView view_of(const xc_tensor* tensor, const char* what) {
   return live_tensor(tensor, what).tensor.view();
 }
 
+Tensor lasting(const xc_tensor& tensor) {
+  return tensor.pool ? tensor.tensor.clone() : tensor.tensor;
+}
+
 bool is_aligned(const void* data, DType dtype) {
   if (holds_objects(dtype)) return true;  // made by the library
   const int64_t element = element_size(dtype);
@@ -163,7 +167,7 @@ void* xc_tensor_data(const xc_tensor* tensor) {
 }
 int64_t xc_tensor_element_count(const xc_tensor* tensor) {
   const Tensor* t = tensor_or_null(tensor);
-  if (!t) return 0;
+  if (!t || !*t) return 0;
   int64_t count = 1;  // the dims were checked when the tensor was made
   for (int64_t dim : t->dims()) count *= dim;
   return count;
@@ -244,9 +248,7 @@ xc_status xc_sequence_create(const xc_tensor* const* elements, uint64_t count,
     need_array(elements, count, "elements");
     Tensor sequence(DType::kTensor, {static_cast<int64_t>(count)});
     for (uint64_t i = 0; i < count; ++i) {
-      const xc_tensor& element = live_tensor(elements[i], "elements[]");
-      // The memory of a tensor that a run returned goes back to its session.
-      sequence.as<Tensor>()[i] = element.pool ? element.tensor.clone() : element.tensor;
+      sequence.as<Tensor>()[i] = lasting(live_tensor(elements[i], "elements[]"));
     }
     *out_sequence = make_tensor(std::move(sequence));
   });

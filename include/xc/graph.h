@@ -79,7 +79,8 @@ XC_API XC_NODISCARD xc_status xc_graph_add_input(xc_graph* graph, const char* na
                                                  xc_error** out_error);
 
 /* Adds a constant. The graph keeps a reference to the tensor, whose elements must not change any
- * more. `name` may be NULL. Fails with XC_INVALID_ARGUMENT. @since 0.1 @stability experimental */
+ * more; of a result of a run it keeps a copy. `name` may be NULL. Fails with XC_INVALID_ARGUMENT.
+ * @since 0.1 @stability experimental */
 XC_API XC_NODISCARD xc_status xc_graph_add_constant(xc_graph* graph, const char* name,
                                                     const xc_tensor* tensor, xc_value* out_value,
                                                     xc_error** out_error);
@@ -122,7 +123,8 @@ XC_API XC_NODISCARD xc_status xc_graph_set_tensor(xc_graph* graph, xc_node node,
 XC_API XC_NODISCARD xc_status xc_graph_add_body(xc_graph* graph, xc_node node, const xc_graph* body,
                                                 uint32_t capture_count, xc_error** out_error);
 
-/* Makes a value the next output of the graph. `name` renames it; NULL keeps its name.
+/* Makes a value the next output of the graph. `name` renames it; NULL keeps its name. A value that
+ * is an output already keeps the name it has there: another one names an Identity of it.
  * Fails with XC_INVALID_ARGUMENT (unknown value, name taken, input renamed).
  * @since 0.1 @stability experimental */
 XC_API XC_NODISCARD xc_status xc_graph_add_output(xc_graph* graph, xc_value value, const char* name,

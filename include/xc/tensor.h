@@ -50,7 +50,7 @@ XC_API const int64_t* xc_tensor_strides(const xc_tensor* tensor);
 /* Address of the element with all indices 0; NULL for NULL and for strings. Lives as long as the
  * tensor. @since 0.1 @stability stable */
 XC_API void* xc_tensor_data(const xc_tensor* tensor);
-/* Number of elements; 0 for NULL. @since 0.1 @stability stable */
+/* Number of elements; 0 for NULL and for an absent optional. @since 0.1 @stability stable */
 XC_API int64_t xc_tensor_element_count(const xc_tensor* tensor);
 
 /* All of the above at once; pointers live as long as the tensor. For a string tensor `data` is

@@ -128,6 +128,96 @@ static void building(void) {
   xc_graph_destroy(graph);
 }
 
+/* A constant stays what it was when its tensor goes back to the session that made it. */
+static void results_as_constants(void) {
+  const int64_t dims[2] = {1, 2};
+  const float ones[2] = {1, 1}, nines[2] = {9, 9};
+  xc_error* error = NULL;
+  xc_session* session = make_session("off"); /* Relu(x + [10, -2]) */
+  xc_tensor* x = make_tensor(2, dims, ones);
+  xc_tensor* y = NULL;
+  xc_graph *graph = NULL, *with_attribute = NULL;
+  xc_blob *before = NULL, *after = NULL;
+  xc_value c = 0;
+  xc_node node = 0;
+  CHECK_OK(xc_session_run(session, NULL, (const xc_tensor* const*)&x, 1, &y, 1, &error));
+  CHECK_OK(xc_graph_create("g", &graph, &error));
+  CHECK_OK(xc_graph_add_constant(graph, "c", y, &c, &error));
+  CHECK_OK(xc_graph_create("h", &with_attribute, &error));
+  CHECK_OK(xc_graph_add_node(with_attribute, "Constant", "", "k", NULL, 0, &c, 1, &node, &error));
+  CHECK_OK(xc_graph_set_tensor(with_attribute, node, "value", y, &error));
+  xc_tensor_release(y);
+  y = NULL;
+  CHECK_OK(xc_graph_text(graph, 0, &before, &error));
+  CHECK_CONTAINS(xc_blob_data(before), "11");
+  xc_tensor_release(x);
+  x = make_tensor(2, dims, nines);
+  CHECK_OK(xc_session_run(session, NULL, (const xc_tensor* const*)&x, 1, &y, 1, &error));
+  CHECK_OK(xc_graph_text(graph, 0, &after, &error));
+  CHECK_TEXT(xc_blob_data(after), xc_blob_data(before));
+  xc_blob_destroy(after);
+  CHECK_OK(xc_graph_text(with_attribute, 0, &after, &error));
+  CHECK_CONTAINS(xc_blob_data(after), "11");
+  xc_blob_destroy(after);
+  xc_blob_destroy(before);
+  xc_tensor_release(y);
+  xc_tensor_release(x);
+  xc_graph_destroy(with_attribute);
+  xc_graph_destroy(graph);
+  xc_session_destroy(session);
+}
+
+/* An optional without a value. */
+static void absent_values(void) {
+  static const char text[] = "graph g(%x: opt(f32[n])) -> (%y) { %y = Identity(%x) }";
+  xc_error* error = NULL;
+  xc_engine* engine = make_engine("off");
+  xc_model* model = NULL;
+  xc_session* session = NULL;
+  const xc_tensor* none = NULL;
+  xc_tensor* y = NULL;
+  xc_graph* graph = NULL;
+  xc_value c = 0;
+  xc_node node = 0;
+  CHECK_OK(xc_model_load_bytes(engine, text, strlen(text), &model, &error));
+  CHECK_OK(xc_session_create(model, NULL, &session, &error));
+  CHECK_OK(xc_session_run(session, NULL, &none, 1, &y, 1, &error));
+  CHECK(xc_tensor_dtype(y) == XC_DTYPE_UNDEFINED && xc_tensor_element_count(y) == 0);
+  CHECK_OK(xc_graph_create("g", &graph, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_graph_add_constant(graph, "c", y, &c, &error));
+  CHECK_OK(xc_graph_add_node(graph, "Constant", "", "k", NULL, 0, &c, 1, &node, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_graph_set_tensor(graph, node, "value", y, &error));
+  xc_graph_destroy(graph);
+  xc_tensor_release(y);
+  xc_session_destroy(session);
+  xc_model_release(model);
+  xc_engine_release(engine);
+}
+
+/* One value, two outputs. */
+static void names_of_outputs(void) {
+  xc_error* error = NULL;
+  xc_engine* engine = make_engine("off");
+  xc_model* model = NULL;
+  xc_graph* graph = NULL;
+  xc_value x = 0, y = 0;
+  uint32_t index = 9;
+  CHECK_OK(xc_graph_create("g", &graph, &error));
+  CHECK_OK(xc_graph_add_input(graph, "x", XC_DTYPE_F32, "n", &x, &error));
+  CHECK_OK(xc_graph_add_node(graph, "Neg", "", "neg", &x, 1, &y, 1, NULL, &error));
+  CHECK_OK(xc_graph_add_output(graph, y, "p", &error));
+  CHECK_OK(xc_graph_add_output(graph, y, "q", &error));
+  CHECK_OK(xc_graph_add_output(graph, y, NULL, &error));
+  CHECK_OK(xc_model_create(engine, graph, &model, &error));
+  CHECK_OK(xc_model_find_output(model, "p", &index, &error));
+  CHECK(index == 0);
+  CHECK_OK(xc_model_find_output(model, "q", &index, &error));
+  CHECK(index == 1);
+  xc_model_release(model);
+  xc_graph_destroy(graph);
+  xc_engine_release(engine);
+}
+
 /* y = If(c) then x else -x, x captured. */
 static void bodies(void) {
   const int64_t dims[1] = {2};
@@ -226,6 +316,9 @@ int main(void) {
   text_and_back();
   files();
   building();
+  results_as_constants();
+  absent_values();
+  names_of_outputs();
   bodies();
   passes();
   loops();
