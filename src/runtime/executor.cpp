@@ -11,6 +11,7 @@
 #include "plan/segments.h"
 #include "runtime/capture.h"
 #include "runtime/dynamic_step.h"
+#include "runtime/overlap.h"
 
 namespace xc {
 
@@ -225,6 +226,9 @@ class GivenSlots {
 /// Results of dynamic and control steps.
 void Executor::hand_out_made(const Bound& last, void* const* inputs, const OutputPorts& outputs) {
   const Plan& plan = *last.plan;
+  // Nobody writes into results of a body: they may share.
+  const bool to_caller = outputs.pool != program_.body_pool().get();
+  HandedOut handed_out;
   for (uint32_t i = 0; i < outputs.count; ++i) {
     const PlanValue& value = plan.values[plan.outputs[i]];
     const PlanBuffer& buffer = plan.buffers[value.buffer];
@@ -239,6 +243,8 @@ void Executor::hand_out_made(const Bound& last, void* const* inputs, const Outpu
                                   [&](ValueId input) { return is_container(graph.value(input)); }))
       tensor = tensor.clone();
     if (!outputs.slots[i]) {
+      const int64_t copied = to_caller ? handed_out.separate(tensor) : 0;
+      if (options_.budget) options_.budget->charge(copied);
       outputs.slots[i] = new xc_tensor;
       outputs.slots[i]->tensor = tensor;
       continue;

@@ -1,6 +1,10 @@
 #include "runtime/overlap.h"
 
-#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "ops/containers.h"
 
 namespace xc {
 namespace {
@@ -56,6 +60,27 @@ bool shares_inputs(std::span<const TensorView> inputs, std::span<xc_tensor* cons
         fail(Status::kInvalidArgument, "output {}: its memory overlaps that of output {}", i, k);
   }
   return shares;
+}
+
+int64_t HandedOut::separate(Tensor& result) {
+  if (!result) return 0;
+  if (result.dtype() == DType::kTensor) {
+    int64_t copied = 0;
+    std::vector<Tensor> elements(result.as<Tensor>(), result.as<Tensor>() + result.count());
+    for (Tensor& element : elements) copied += separate(element);
+    if (copied > 0) result = make_sequence(std::move(elements));
+    return copied;
+  }
+  const Bytes bytes = bytes_of(result.view());
+  if (bytes.begin == bytes.end) return 0;
+  const auto next = taken_.lower_bound(bytes.begin);
+  if ((next == taken_.end() || bytes.end <= next->first) &&
+      (next == taken_.begin() || std::prev(next)->second <= bytes.begin)) {
+    taken_.emplace_hint(next, bytes.begin, bytes.end);
+    return 0;
+  }
+  result = result.clone();
+  return result.byte_size();
 }
 
 }  // namespace xc

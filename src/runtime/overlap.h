@@ -1,6 +1,7 @@
 #pragma once
-// Memory that a caller gives for results.
+// Memory that a caller gives for results, or receives.
 
+#include <map>
 #include <span>
 
 #include "runtime/tensor_handle.h"
@@ -11,5 +12,16 @@ namespace xc {
 /// kInvalidArgument when one shares memory with an input otherwise, with strings, or with another
 /// output: a run writes results while it still reads inputs.
 bool shares_inputs(std::span<const TensorView> inputs, std::span<xc_tensor* const> outputs);
+
+/// Results of one run that its steps own, as a caller receives them: none shares memory with
+/// another, elements of containers included, for the caller may write into each.
+class HandedOut {
+ public:
+  /// Copies what lies in memory of an earlier result, or of this one. Returns the bytes copied.
+  int64_t separate(Tensor& result);
+
+ private:
+  std::map<const std::byte*, const std::byte*> taken_;  ///< begin to end; they do not overlap
+};
 
 }  // namespace xc

@@ -71,6 +71,56 @@ TEST_CASE("runtime/container: what a sequence holds is row-major, views of the r
   CHECK(elements[0].to_int64s() == std::vector<int64_t>{0, 1, 1, 2});
 }
 
+TEST_CASE("runtime/container: results that a run sizes share no memory with each other") {
+  const Tensor x = Tensor::of<float>({0, 1, 2, 0});
+  for (const char* text : {
+           "graph g(%x: f32[n]) -> (%i, %i) { %i = NonZero(%x) }",
+           "graph g(%x: f32[n]) -> (%i, %k) { %i = NonZero(%x)\n %k = Identity(%i) }",
+           R"(graph g(%x: f32[n]) -> (%i, %k) {
+  %i = NonZero(%x)
+  const %axis: i64[1] = [0]
+  %k = Squeeze(%i, %axis)
+})",
+           R"(graph g(%x: f32[n]) -> (%s, %e) {
+  const %zero: i64[] = 0
+  %s = SplitToSequence(%x) {axis = 0, keepdims = 0}
+  %e = SequenceAt(%s, %zero)
+})",
+           R"(graph g(%x: f32[n]) -> (%s, %q) {
+  %s = SplitToSequence(%x) {axis = 0, keepdims = 0}
+  %q = Identity(%s)
+})",
+           R"(graph g(%x: f32[n]) -> (%s) {
+  %i = NonZero(%x)
+  %s = SequenceConstruct(%i, %i)
+})",
+       }) {
+    CAPTURE(text);
+    std::vector<Tensor> all;
+    for (const Tensor& out : run(*session_of(text), {x}))
+      if (out.dtype() == DType::kTensor)
+        all.insert(all.end(), elements_of(out).begin(), elements_of(out).end());
+      else
+        all.push_back(out);
+    for (size_t i = 0; i < all.size(); ++i)
+      for (size_t k = 0; k < i; ++k) CHECK(all[i].data() != all[k].data());
+  }
+}
+
+TEST_CASE("runtime/container: results of one run may be written by the next") {
+  auto session = session_of("graph g(%x: f32[n]) -> (%i, %k) { %i = NonZero(%x)\n %k = Neg(%i) }");
+  auto twice = session_of("graph g(%x: f32[n]) -> (%i, %i) { %i = NonZero(%x) }");
+  const Tensor x = Tensor::of<float>({0, 1, 2, 0});
+  for (Session* each : {session.get(), twice.get()}) {
+    std::vector<xc_tensor*> slots(2, nullptr);
+    const std::vector<TensorView> inputs{x.view()};
+    each->run(inputs, slots, {});
+    each->run(inputs, slots, {});
+    CHECK(slots[0]->tensor.to_int64s() == std::vector<int64_t>{1, 2});
+    for (xc_tensor* slot : slots) slot->release();
+  }
+}
+
 TEST_CASE("runtime/container: what is no sequence of the declared type is refused") {
   auto session = session_of("graph g(%s: seq(f32[*])) -> (%n) { %n = SequenceLength(%s) }");
   CHECK(status_of(*session, {make_sequence({})}) == Status::kOk);
