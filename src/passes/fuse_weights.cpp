@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "ir/patch.h"
+#include "ops/infer.h"
 #include "ops/matmul.h"
 #include "ops/registry.h"
 #include "ops/rounded_blocks.h"
@@ -118,7 +119,11 @@ bool fuse_weights(Graph& graph, PassContext& context) {
       now = add_typed(graph, patch, std::move(add), 1)[0];
     }
     patch.replace(node.outputs[0], now);
-    patch.remove(id);
+    // A sum would broadcast the product to what is added, too.
+    if (added && !sizes_are_proven(graph, node))
+      patch.supersede(id);
+    else
+      patch.remove(id);
     context.count("fuse-weights");
   }
   const bool changed = !patch.empty();

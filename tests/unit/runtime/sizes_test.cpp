@@ -339,6 +339,15 @@ TEST_CASE("runtime/sizes: operators that simpler ones stand for still ask what t
 })",
             {{2, 3, 4}, {3}},
             {{2, 1, 4}, {3}}},
+           {R"(graph g(%x: f32[n, 4]) -> (%y) {
+  const %q: i8[4, 2] = [1, -2, 3, 4, 5, -6, 7, 8]
+  const %s: f32[] = 0.5
+  const %c: f32[3, 2] = [1, 2, 3, 4, 5, 6]
+  %w = DequantizeLinear(%q, %s)
+  %y = Gemm(%x, %w, %c)
+})",
+            {{3, 4}},
+            {{1, 4}}},
            {R"(graph g(%x: f32[b, 3, 8], %c: f32[k, 3, 2]) -> (%y) {
   %y = RotaryEmbedding(%x, %c, %c) {num_heads = 2}
 })",
