@@ -83,8 +83,9 @@ void Importer::import_inlined(Scope& scope, const std::vector<NodeProto>& nodes,
       scope.define(name, it != results.end()
                              ? it->second
                              : graph.add_value(graph.fresh_name(scope.prefix + std::string(name))));
+      scope.ahead.insert(name);
     }
-  for (const NodeProto* node : execution_order(nodes)) import_node(scope, *node, depth);
+  import_nodes(scope, nodes, depth);
 }
 
 ValueId Importer::inline_graph(Scope& caller, const GraphProto& body, ValueId input,

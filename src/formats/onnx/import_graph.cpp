@@ -81,18 +81,25 @@ void Importer::import_graph(Scope& scope, const GraphProto& proto) {
       const Type type = it == declared.end() || it->second.empty()
                             ? Type{}
                             : decode_type(source_, it->second, std::string(name));
-      if (scope.visible(name))
-        fail(Status::kInvalidModel, "value '{}' is defined twice", printable(name));
+      scope.check_unused(name);
       scope.define(name, graph.add_value(std::string(name), type));
+      scope.ahead.insert(name);
     }
 
-  for (const NodeProto* node : execution_order(proto.nodes)) import_node(scope, *node, 0);
+  import_nodes(scope, proto.nodes, 0);
 
   for (const ValueInfoProto& output : proto.outputs) {
     const ValueId id = scope.lookup(output.name);
     if (id == kNone)
       fail(Status::kInvalidModel, "graph output '{}' has no value", printable(output.name));
     graph.outputs.push_back(id);
+  }
+}
+
+void Importer::import_nodes(Scope& scope, const std::vector<NodeProto>& nodes, int depth) {
+  for (const NodeProto* node : execution_order(nodes)) {
+    import_node(scope, *node, depth);
+    for (const Bytes name : node->outputs) scope.ahead.erase(name);
   }
 }
 

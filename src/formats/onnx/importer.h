@@ -49,6 +49,8 @@ class Importer {
   // import_function.cpp
   void call_function(Scope& caller, const NodeProto& proto, const FunctionProto& function,
                      int depth);
+  /// Nodes in the order they are run in; their outputs are defined.
+  void import_nodes(Scope& scope, const std::vector<NodeProto>& nodes, int depth);
   /// Nodes that join the graph of their caller under names of their own; `results` are outputs that
   /// have a value already.
   void import_inlined(Scope& scope, const std::vector<NodeProto>& nodes,

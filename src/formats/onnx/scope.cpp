@@ -22,12 +22,18 @@ ValueId Scope::capture(std::string_view name, ValueId outer) {
   return names[name] = inner;
 }
 
-bool Scope::visible(std::string_view name) const {
-  return names.contains(name) || (parent && parent->visible(name));
+bool Scope::made(std::string_view name) const {
+  return names.contains(name) ? !ahead.contains(name) : parent && parent->made(name);
+}
+
+void Scope::check_unused(std::string_view name) const {
+  check_new(name);
+  if (parent && parent->made(name))
+    fail(Status::kInvalidModel, "value '{}' is defined twice", printable(name));
 }
 
 void Scope::define(std::string_view name, ValueId id) {
-  if (visible(name)) fail(Status::kInvalidModel, "value '{}' is defined twice", printable(name));
+  check_unused(name);
   names.emplace(name, id);
 }
 

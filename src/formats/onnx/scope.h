@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "formats/onnx/attributes.h"
@@ -26,6 +27,8 @@ struct Scope {
   const AttributeEnvironment* environment = nullptr;  ///< inside of a function
   std::string prefix;  ///< of value and node names inside of a function
   std::unordered_map<std::string_view, ValueId> names;  ///< kNone = an absent optional value
+  /// Those of them that nodes give which are still to come.
+  std::unordered_set<std::string_view> ahead;
 
   struct Capture {
     ValueId outer = kNone, inner = kNone;
@@ -35,14 +38,17 @@ struct Scope {
   /// The value of a name; kNone for "" and for absent optional values. Fails with kInvalidModel for
   /// a name that is not defined here or around.
   ValueId lookup(std::string_view name);
-  /// Defines a name; it must not be visible yet.
+  /// Defines a name, which must pass check_unused().
   void define(std::string_view name, ValueId id);
+  /// Fails when the name is defined here, or around it by what stands before the subgraph. What
+  /// nodes around it give later (or that of the subgraph) it hides.
+  void check_unused(std::string_view name) const;
   /// Fails when the name is defined here. Inputs and weights of a subgraph hide what has their name
   /// around it.
   void check_new(std::string_view name) const;
-  bool visible(std::string_view name) const;
 
  private:
+  bool made(std::string_view name) const;
   ValueId capture(std::string_view name, ValueId outer);
 };
 

@@ -75,6 +75,16 @@ TEST_CASE("formats/onnx: an input of a body hides what has its name around it") 
   CHECK(op_names(g) == "Relu Scan Neg");
 }
 
+TEST_CASE("formats/onnx: values of branches hide what nodes around them give later") {
+  const Graph g = load("shadow_later");
+  CHECK(op_names(g) == "If Exp Add If Neg");
+  const Node& node = node_of(g, "If");
+  CHECK(node.capture_count == 1);
+  CHECK(op_names(*node.subgraphs[0]) == "Relu Neg");
+  CHECK(op_names(*node.subgraphs[1]) == "Abs");
+  CHECK(g.node(g.value(*g.find_value("a")).producer).op->name == "Exp");
+}
+
 TEST_CASE("formats/onnx: maps as inputs and within sequences") {
   const Graph g = load("maps");
   CHECK(g.value(g.inputs[1]).type.text() == "map(i64, f32[*])");
