@@ -118,6 +118,10 @@ TEST_CASE("formats/onnx: functions are written out with their attributes and def
   CHECK(op_names(g).find("Block") == std::string::npos);
 }
 
+TEST_CASE("formats/onnx: a function goes before the operator of com.microsoft with its name") {
+  CHECK(op_names(load("function_microsoft")) == "Neg");
+}
+
 TEST_CASE("formats/onnx: initializers among the inputs are constants; old versions are converted") {
   const Graph g = load("old_opset");
   CHECK(g.inputs.size() == 1);
