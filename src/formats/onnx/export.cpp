@@ -75,7 +75,7 @@ class Exporter {
   std::string run(const Graph& graph) {
     Names names{.graph = &graph, .outer = nullptr, .of = {}, .constants = {}};
     // The model's own names first: an inner one gives way.
-    for (ValueId id = 0; id < graph.value_count(); ++id) used_.insert(graph.value(id).name);
+    for (ValueId id = 0; id < graph.value_count(); ++id) used_.emplace(graph.value(id).name, 0);
     for (ValueId id = 0; id < graph.value_count(); ++id) names.of[id] = graph.value(id).name;
     const std::string body = encode_graph(graph, names, 0);
 
@@ -96,11 +96,23 @@ class Exporter {
   }
 
  private:
+  using UsedNames = std::unordered_map<std::string, int>;  ///< with the last number behind each
   using ConstantKey = std::pair<const void*, std::string>;
 
   static ConstantKey constant_key(const Tensor& t) {
     return {t.data(),
             fmt::format("{}{}{}", name(t.dtype()), to_text(t.dims()), to_text(t.strides()))};
+  }
+
+  /// The name, with a number where another has it.
+  static std::string unused(UsedNames& used, const std::string& name) {
+    const auto [it, is_new] = used.emplace(name, 0);
+    if (is_new) return name;
+    int& number = it->second;
+    std::string candidate;
+    do candidate = fmt::format("{}.{}", name, ++number);
+    while (!used.emplace(candidate, 0).second);
+    return candidate;
   }
 
   /// Names of a body: captured values are called as outside, everything else is new.
@@ -119,10 +131,7 @@ class Exporter {
           shared_.insert(&value);
           continue;
         }
-      std::string candidate = value.name;
-      for (int i = 1; !used_.insert(candidate).second; ++i)
-        candidate = fmt::format("{}.{}", value.name, i);
-      names.of[id] = candidate;
+      names.of[id] = unused(used_, value.name);
     }
     return names;
   }
@@ -178,7 +187,7 @@ class Exporter {
     for (int64_t i = 0; i < absent_inputs; ++i) w.add_string(1, "");
     for (const ValueId id : node.outputs) w.add_string(2, names[id]);
     for (int64_t i = 0; i < absent_outputs; ++i) w.add_string(2, "");
-    if (!node.name.empty()) w.add_string(3, node.name);
+    if (!node.name.empty()) w.add_string(3, unused(node_names_, node.name));
     w.add_string(4, name.data(), name.size());
     if (!op.domain.empty()) w.add_string(7, op.domain.data(), op.domain.size());
     for (const auto& [key, value] : node.attrs.entries()) {
@@ -254,7 +263,7 @@ class Exporter {
   }
 
   std::map<std::string, int64_t> opsets_{{"", 13}};
-  std::unordered_set<std::string> used_;
+  UsedNames used_, node_names_;              ///< of values, of nodes: none occurs twice
   std::unordered_set<const Value*> shared_;  ///< constants of bodies that stand outside of them
 };
 

@@ -59,6 +59,16 @@ TEST_CASE("formats: ONNX to .xcg to ONNX is the same graph") {
   }
 }
 
+TEST_CASE("formats/onnx: no two nodes of a file have one name") {
+  Graph first = parse_graph("graph g(%x: f32[n]) -> (%z) { %y = Neg(%x)\n %z = Exp(%y) }");
+  infer_types(first);
+  for (const NodeId id : first.order()) first.node(id).name = "same";
+  const Graph second = load_bytes(serialize_model(first, Format::kOnnx));
+  std::vector<std::string> names;
+  for (const NodeId id : second.order()) names.push_back(second.node(id).name);
+  CHECK(names == std::vector<std::string>{"same", "same.1"});
+}
+
 TEST_CASE("formats/onnx: as many values as the standard has") {
   // Absent ones at the end are written where readers count.
   Graph few = parse_graph(R"(graph g(%x: f32[s, b, 2], %w: i8[1, 2, 12], %r: i8[1, 3, 12],
